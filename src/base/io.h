@@ -1,0 +1,43 @@
+/* Files: read whole, map, and write so that a crash at any instant leaves the old file or the new.
+ * Every message names the path and what the system said. */
+#ifndef BASE_IO_H
+#define BASE_IO_H
+
+#include "base/str.h"
+
+/* Reads a file whole (NUL added after the end); refuses more than max bytes (0 = 1 GiB). */
+hp_status file_read(const char *path, size_t max, char **out, size_t *len); /* mem_free(*out) */
+/* Reads a stream to its end, e.g. stdin; `name` is for messages. */
+hp_status file_read_fd(int fd, const char *name, size_t max, char **out, size_t *len);
+
+typedef struct {
+  const unsigned char *at; /* NULL when the file is empty */
+  size_t len;
+} file_map;
+/* Maps a regular file for reading. */
+hp_status file_map_open(const char *path, file_map *out);
+void file_map_close(file_map *m);
+
+/* Atomic, durable replacement of path by the bytes: temp file beside it, fsync, rename, fsync of
+ * the folder.  On failure the temp file is gone and path is as it was. */
+hp_status file_write(const char *path, const void *bytes, size_t len);
+
+/* The same in pieces, for large files: open, write..., then commit or abort. */
+typedef struct {
+  int fd;
+  char *path, *temp;
+  uint64_t written;
+} file_writer;
+hp_status file_writer_open(const char *path, file_writer *w);
+hp_status file_writer_write(file_writer *w, const void *bytes, size_t len);
+hp_status file_writer_commit(file_writer *w); /* closes w, whatever happens */
+void file_writer_abort(file_writer *w);       /* removes the temp file; harmless after commit */
+
+bool file_exists(const char *path);
+bool dir_exists(const char *path);
+hp_status dir_create(const char *path);       /* with parents; there already is fine */
+hp_status dir_sync(const char *path);         /* fsync of the folder */
+hp_status dir_remove(const char *path);       /* the folder and all in it */
+hp_status path_join(str *out, const char *dir, const char *name); /* replaces out */
+
+#endif

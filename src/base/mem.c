@@ -1,0 +1,65 @@
+#include "base/mem.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static _Atomic uint64_t count;   /* allocations so far */
+static _Atomic uint64_t fail_at; /* value of count that fails; 0 = never */
+
+static bool may_allocate(void) {
+  uint64_t n = atomic_fetch_add_explicit(&count, 1, memory_order_relaxed) + 1;
+  uint64_t f = atomic_load_explicit(&fail_at, memory_order_relaxed);
+  if (f != n) return true;
+  atomic_store_explicit(&fail_at, 0, memory_order_relaxed);
+  return false;
+}
+
+void *mem_calloc(size_t n, size_t size) {
+  void *p = may_allocate() ? calloc(n ? n : 1, size ? size : 1) : NULL;
+  if (!p) (void)err_set(HP_ERR_OOM, __FILE__, __LINE__, "cannot allocate %zu x %zu bytes", n, size);
+  return p;
+}
+
+void *mem_realloc(void *p, size_t n, size_t size) {
+  size_t bytes;
+  void *q = NULL;
+  if (size_mul(n, size, &bytes) && may_allocate()) q = realloc(p, bytes ? bytes : 1);
+  if (!q) (void)err_set(HP_ERR_OOM, __FILE__, __LINE__, "cannot allocate %zu x %zu bytes", n, size);
+  return q;
+}
+
+void mem_free(void *p) { free(p); }
+
+enum { HUGE_PAGE = 2 << 20 };
+
+void *mem_map(size_t bytes) {
+  size_t want;
+  if (!size_add(bytes ? bytes : 1, HUGE_PAGE, &want) || !may_allocate()) {
+    (void)err_set(HP_ERR_OOM, __FILE__, __LINE__, "cannot map %zu bytes", bytes);
+    return NULL;
+  }
+  char *raw = mmap(NULL, want, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (raw == MAP_FAILED) {
+    (void)err_set(HP_ERR_OOM, __FILE__, __LINE__, "cannot map %zu bytes of memory", bytes);
+    return NULL;
+  }
+  /* cut the ends off, so that the mapping starts on a huge page */
+  char *p = (char *)(((uintptr_t)raw + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1));
+  size_t keep = want - HUGE_PAGE;
+  if (p > raw) munmap(raw, (size_t)(p - raw));
+  if (raw + want > p + keep) munmap(p + keep, (size_t)(raw + want - (p + keep)));
+  madvise(p, keep, MADV_HUGEPAGE);
+  return p;
+}
+
+void mem_unmap(void *p, size_t bytes) {
+  if (p) munmap(p, bytes ? bytes : 1);
+}
+
+uint64_t mem_count(void) { return atomic_load_explicit(&count, memory_order_relaxed); }
+
+void mem_fail_at(uint64_t n) {
+  atomic_store_explicit(&fail_at, n ? mem_count() + n : 0, memory_order_relaxed);
+}

@@ -1,0 +1,2 @@
+#include "base/status.h"
+int main(void) { return 0; }

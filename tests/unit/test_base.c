@@ -1,0 +1,142 @@
+#include "test.h"
+
+#include "base/hash.h"
+#include "base/io.h"
+#include "base/str.h"
+#include "base/thread.h"
+#include "base/vec.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+static hp_status inner(void) { HP_FAIL(HP_ERR_SHAPE, "a is [%d], b is [%d]", 2, 3); }
+static hp_status outer(void) {
+  HP_TRY(inner());
+  return HP_OK;
+}
+
+TEST(a_failure_keeps_its_first_message_and_its_path) {
+  CHECK_EQ(outer(), HP_ERR_SHAPE);
+  CHECK_STR(err_message(), "a is [2], b is [3]");
+  CHECK(strstr(err_trace(), "inner()"));
+  (void)err_set(HP_ERR_IO, "x.c", 1, "second");
+  CHECK_STR(err_message(), "a is [2], b is [3]");
+  CHECK(strstr(err_trace(), "second"));
+  err_clear();
+  CHECK_STR(err_message(), "");
+}
+
+TEST(allocations_fail_on_demand_and_products_are_checked) {
+  mem_fail_at(2);
+  void *a = mem_calloc(1, 8);
+  CHECK(a);
+  CHECK(!mem_calloc(1, 8));
+  void *b = mem_calloc(1, 8);
+  CHECK(b);
+  mem_free(a);
+  mem_free(b);
+  CHECK(!mem_realloc(NULL, SIZE_MAX / 2, 4));
+  arena x = {0};
+  CHECK(!arena_alloc(&x, SIZE_MAX, 2));
+  CHECK(arena_alloc(&x, 100000, 3));
+  arena_free(&x);
+}
+
+TEST(doubles_print_shortest_and_read_back) {
+  const struct {
+    double x;
+    const char *want;
+  } row[] = {{0, "0.0"},       {1, "1.0"},     {0.1, "0.1"},      {1e-5, "1e-05"},
+             {1e22, "1e+22"},  {123.456, "123.456"}, {0.0002, "0.0002"}, {-2.5e-7, "-2.5e-07"},
+             {1e15, "1000000000000000.0"}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    str s = {0};
+    str_add_double(&s, row[i].x);
+    CHECK_STR(s.at, row[i].want);
+    str_free(&s);
+  }
+  unsigned seed = 1;
+  for (int i = 0; i < 20000; i++) {
+    union {
+      uint64_t u;
+      double d;
+    } v;
+    v.u = ((uint64_t)rand_r(&seed) << 42) ^ ((uint64_t)rand_r(&seed) << 21) ^
+          (uint64_t)rand_r(&seed);
+    if (v.d != v.d) continue;
+    str s = {0};
+    str_add_double(&s, v.d);
+    CHECK(strtod(s.at, NULL) == v.d);
+    str_free(&s);
+  }
+}
+
+TEST(the_nearest_word_is_found_only_when_near) {
+  static const char *const words[] = {"learning_rate", "logging_steps", "save_steps"};
+  CHECK_STR(str_nearest("learing_rate", words, 3), "learning_rate");
+  CHECK_STR(str_nearest("save_step", words, 3), "save_steps");
+  CHECK(!str_nearest("zzz", words, 3));
+}
+
+TEST(interned_strings_have_equal_ids_iff_equal) {
+  interner t = {0};
+  char buf[16];
+  uint32_t id[3000];
+  for (int i = 0; i < 3000; i++) {
+    int n = snprintf(buf, sizeof buf, "k%d", i % 1500);
+    id[i] = intern(&t, buf, (size_t)n);
+    CHECK(id[i]);
+    if (i >= 1500) CHECK_EQ(id[i], id[i - 1500]);
+  }
+  CHECK_EQ(t.len, 1500);
+  CHECK_STR(intern_get(&t, id[7], NULL), "k7");
+  intern_free(&t);
+}
+
+typedef struct {
+  _Atomic int64_t sum, calls;
+} sum_ctx;
+static void add_part(void *ctx, int64_t part) {
+  sum_ctx *c = ctx;
+  atomic_fetch_add(&c->sum, part);
+  atomic_fetch_add(&c->calls, 1);
+}
+
+TEST(a_pool_runs_every_part_once_on_any_number_of_threads) {
+  for (int n = 1; n <= 7; n += 3) {
+    pool *p;
+    CHECK_OK(pool_create(n, true, &p));
+    for (int64_t parts = 0; parts < 50; parts++) {
+      sum_ctx c = {0};
+      pool_run(p, parts, add_part, &c);
+      CHECK_EQ(c.calls, parts);
+      CHECK_EQ(c.sum, parts * (parts - 1) / 2);
+    }
+    pool_free(p);
+  }
+}
+
+TEST(files_are_written_whole_and_read_back) {
+  str path = {0};
+  char *text;
+  size_t n;
+  CHECK_OK(path_join(&path, test_dir(), "a/b"));
+  CHECK_FAILS(file_write(path.at, "x", 1), "a/b");
+  CHECK_OK(path_join(&path, test_dir(), "sub/deep"));
+  CHECK_OK(dir_create(path.at));
+  CHECK_OK(path_join(&path, test_dir(), "sub/deep/f"));
+  CHECK_OK(file_write(path.at, "hello", 5));
+  CHECK_OK(file_write(path.at, "hello2", 6));
+  CHECK_OK(file_read(path.at, 0, &text, &n));
+  CHECK_EQ(n, 6);
+  CHECK_STR(text, "hello2");
+  mem_free(text);
+  CHECK_FAILS(file_read(path.at, 3, &text, &n), "larger than");
+  file_map m;
+  CHECK_OK(file_map_open(path.at, &m));
+  CHECK_EQ(m.len, 6);
+  file_map_close(&m);
+  CHECK_FAILS(file_map_open(test_dir(), &m), "folder");
+  CHECK_FAILS(dir_create(path.at), "not a folder");
+  str_free(&path);
+}
