@@ -1,0 +1,97 @@
+#include "base/dtype.h"
+
+#include <strings.h>
+
+static const struct {
+  const char *name, *long_name;
+  const char *also[4]; /* further words, lower case */
+} words[HP_DTYPE_COUNT] = {
+    [HP_F32] = {"f32", "float32", {"fp32", "float", "single"}},
+    [HP_BF16] = {"bf16", "bfloat16", {"bfloat"}},
+    [HP_F16] = {"f16", "float16", {"fp16", "half"}},
+    [HP_I32] = {"i32", "int32", {"int"}},
+    [HP_I64] = {"i64", "int64", {"long"}},
+    [HP_U8] = {"u8", "uint8", {"byte"}},
+    [HP_BOOL] = {"bool", "bool", {NULL}},
+};
+
+const char *dtype_name(hp_dtype t) { return words[t].name; }
+const char *dtype_long_name(hp_dtype t) { return words[t].long_name; }
+
+bool dtype_parse(const char *word, hp_dtype *out) {
+  if (!strncasecmp(word, "torch.", 6)) word += 6;
+  for (int t = 0; t < HP_DTYPE_COUNT; t++) {
+    bool same = !strcasecmp(word, words[t].name) || !strcasecmp(word, words[t].long_name);
+    for (int i = 0; i < 4 && words[t].also[i]; i++) same = same || !strcasecmp(word, words[t].also[i]);
+    if (!same) continue;
+    *out = (hp_dtype)t;
+    return true;
+  }
+  return false;
+}
+
+/* Loads and stores by memcpy: the views of a file are not aligned. */
+static inline float load_f32(const void *p, size_t i) {
+  float x;
+  memcpy(&x, (const char *)p + i * 4, 4);
+  return x;
+}
+static inline void store_f32(void *p, size_t i, float x) { memcpy((char *)p + i * 4, &x, 4); }
+static inline uint16_t load_u16(const void *p, size_t i) {
+  uint16_t x;
+  memcpy(&x, (const char *)p + i * 2, 2);
+  return x;
+}
+static inline void store_u16(void *p, size_t i, uint16_t x) { memcpy((char *)p + i * 2, &x, 2); }
+
+hp_status dtype_convert(hp_dtype to, void *dst, hp_dtype from, const void *src, size_t n) {
+  if (to == from) {
+    if (n) memcpy(dst, src, n * dtype_size(to));
+    return HP_OK;
+  }
+  if (!dtype_is_float(to) || !dtype_is_float(from))
+    HP_FAIL(HP_ERR_ARG, "cannot convert %s to %s: only f32, bf16 and f16 convert to each other",
+            dtype_name(from), dtype_name(to));
+  switch (from * HP_DTYPE_COUNT + to) {
+  case HP_BF16 * HP_DTYPE_COUNT + HP_F32:
+    for (size_t i = 0; i < n; i++) store_f32(dst, i, bf16_to_f32(load_u16(src, i)));
+    break;
+  case HP_F16 * HP_DTYPE_COUNT + HP_F32:
+    for (size_t i = 0; i < n; i++) store_f32(dst, i, f16_to_f32(load_u16(src, i)));
+    break;
+  case HP_F32 * HP_DTYPE_COUNT + HP_BF16:
+    for (size_t i = 0; i < n; i++) store_u16(dst, i, f32_to_bf16(load_f32(src, i)));
+    break;
+  case HP_F32 * HP_DTYPE_COUNT + HP_F16:
+    for (size_t i = 0; i < n; i++) store_u16(dst, i, f32_to_f16(load_f32(src, i)));
+    break;
+  case HP_F16 * HP_DTYPE_COUNT + HP_BF16:
+    for (size_t i = 0; i < n; i++) store_u16(dst, i, f32_to_bf16(f16_to_f32(load_u16(src, i))));
+    break;
+  default: /* bf16 to f16 */
+    for (size_t i = 0; i < n; i++) store_u16(dst, i, f32_to_f16(bf16_to_f32(load_u16(src, i))));
+    break;
+  }
+  return HP_OK;
+}
+
+hp_status dtype_from_f64(hp_dtype to, void *dst, const void *src, size_t n) {
+  if (!dtype_is_float(to)) HP_FAIL(HP_ERR_ARG, "cannot convert f64 to %s", dtype_name(to));
+  for (size_t i = 0; i < n; i++) {
+    double x;
+    memcpy(&x, (const char *)src + i * 8, 8);
+    float y = (float)x;
+    if (to == HP_F32) store_f32(dst, i, y);
+    else store_u16(dst, i, to == HP_BF16 ? f32_to_bf16(y) : f32_to_f16(y));
+  }
+  return HP_OK;
+}
+
+hp_status dtype_to_f64(double *dst, hp_dtype from, const void *src, size_t n) {
+  if (!dtype_is_float(from)) HP_FAIL(HP_ERR_ARG, "cannot convert %s to f64", dtype_name(from));
+  for (size_t i = 0; i < n; i++)
+    dst[i] = from == HP_F32    ? (double)load_f32(src, i)
+             : from == HP_BF16 ? (double)bf16_to_f32(load_u16(src, i))
+                               : (double)f16_to_f32(load_u16(src, i));
+  return HP_OK;
+}
