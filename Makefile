@@ -1,21 +1,38 @@
-# HyperParallel.  `make demo` and `make test` install what is missing, build and run; no configure
-# step.  Overrides go to config.mk or the command line: CC, B (build folder), SAN, V=1.
+# HyperParallel.  `make demo` and `make test` install what is missing, build and run; there is no
+# configure step.  Overrides go to config.mk or the command line:
+#   CC=clang  B=build-clang  CFLAGS="-O0 -g"  SAN=-fsanitize=address  DEVELOPER=1  PREFIX=/usr  V=1
 -include config.mk
 
-CC      ?= gcc
+ifeq ($(origin CC),default)
+CC      := gcc
+endif
 B       ?= build
 PREFIX  ?= /usr/local
+DESTDIR ?=
 V       ?= 0
 Q       := $(if $(filter 0,$(V)),@,)
 VERSION := 0.1.0
+SOVER   := 0
+# All cores, unless make is told otherwise or runs inside another make.
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += --no-print-directory -j$(shell nproc 2>/dev/null || echo 2)
+endif
 
 PKGS    := jansson yaml-0.1 libpcre2-8 libutf8proc libxxhash cairo
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
+
 CFLAGS  ?= -O2 -g
-WARN    := -Wall -Wextra -Wpedantic -Werror -Wshadow -Wvla -Wmissing-prototypes -Wstrict-prototypes \
+WARN    := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wmissing-prototypes -Wstrict-prototypes \
            -Wwrite-strings -fno-common
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(CFLAGS) $(WARN) -fPIC -fvisibility=hidden -ffp-contract=off \
-           -Iinclude -Isrc -DHP_VERSION='"$(VERSION)"' $(SAN) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
-LIBS     = $(shell pkg-config --libs $(PKGS)) -ldl -lm -lpthread
+# Warnings are errors with the compilers that every change is checked with: gcc 12 and clang 14.
+ifneq ($(DEVELOPER)$(filter 12 14.0.%,$(shell $(CC) -dumpversion 2>/dev/null)),)
+WARN    += -Werror
+endif
+VISIBILITY := hidden
+ALL_CFLAGS  = -std=c11 -D_GNU_SOURCE $(CFLAGS) $(WARN) -fPIC -fvisibility=$(VISIBILITY) -ffp-contract=off \
+              -Iinclude -Isrc -DHP_VERSION=\"$(VERSION)\" $(SAN) $(PKG_CFLAGS)
+LIBS       := $(PKG_LIBS) -ldl -lm -lpthread
 
 # Kernels under backend/cpu/isa are compiled once per instruction set; the best is chosen at run time.
 ISAS        := avx512 avx2 plain
@@ -30,42 +47,151 @@ OBJ     := $(SRC:%.c=$(B)/%.o) $(foreach i,$(ISAS),$(ISA_SRC:%.c=$(B)/%.$(i).o))
 CLI_OBJ := $(CLI_SRC:%.c=$(B)/%.o)
 TEST_SRC:= $(wildcard tests/*.c tests/unit/*.c tests/ops/*.c tests/ir/*.c tests/golden/*.c)
 TEST_OBJ:= $(TEST_SRC:%.c=$(B)/%.o)
+FUZZERS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+A       := $(B)/libhyperparallel.a
+SO      := $(B)/libhyperparallel.so
 
-all: $(B)/hyper $(B)/libhyperparallel.so
+.DEFAULT_GOAL := all
+all: $(B)/hyper $(SO) $(B)/hyperparallel.pc
 
-$(B)/hyper: $(CLI_OBJ) $(B)/libhyperparallel.a
+# --- build ------------------------------------------------------------------------------------
+# Every object depends on this file, which changes when the compiler or its flags change.
+FLAGS = $(CC) $(ALL_CFLAGS) $(ISA_avx512) $(ISA_avx2)
+$(B)/flags: FORCE
+	@tools/bootstrap --check
+	@mkdir -p $(B)
+	@echo '$(FLAGS)' | cmp -s - $@ || echo '$(FLAGS)' > $@
+
+$(B)/hyper: $(CLI_OBJ) $(A)
 	@echo "  link    $@"
-	$(Q)$(CC) $(SAN) -rdynamic -o $@ $(CLI_OBJ) $(B)/libhyperparallel.a $(LIBS)
-$(B)/libhyperparallel.a: $(OBJ)
+	$(Q)$(CC) $(SAN) -rdynamic -o $@ $(CLI_OBJ) $(A) $(LIBS)
+$(A): $(OBJ)
 	@echo "  ar      $@"
 	$(Q)rm -f $@ && ar rcs $@ $(OBJ)
-$(B)/libhyperparallel.so: $(OBJ)
+# The public functions live in src/api; exports.map keeps everything else out of the symbol table.
+$(B)/src/api/%.o: VISIBILITY := default
+$(SO): $(OBJ) tools/exports.map
 	@echo "  link    $@"
-	$(Q)$(CC) $(SAN) -shared -Wl,-soname,libhyperparallel.so.0 -o $@ $(OBJ) $(LIBS)
-$(B)/test-unit: $(TEST_OBJ) $(B)/libhyperparallel.a
+	$(Q)$(CC) $(SAN) -shared -Wl,-soname,libhyperparallel.so.$(SOVER) -Wl,--version-script=tools/exports.map \
+	  -o $@ $(OBJ) $(LIBS)
+$(B)/hyperparallel.pc: tools/hyperparallel.pc.in Makefile
+	@mkdir -p $(B)
+	@sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@PKGS@|$(PKGS)|' $< > $@
+$(B)/test-unit: $(TEST_OBJ) $(A)
 	@echo "  link    $@"
-	$(Q)$(CC) $(SAN) -rdynamic -o $@ $(TEST_OBJ) -Wl,--whole-archive $(B)/libhyperparallel.a -Wl,--no-whole-archive $(LIBS)
+	$(Q)$(CC) $(SAN) -rdynamic -o $@ $(TEST_OBJ) -Wl,--whole-archive $(A) -Wl,--no-whole-archive $(LIBS)
+$(B)/test-json: $(B)/tests/cli/json_get.o
+	$(Q)$(CC) $(SAN) -o $@ $< $(LIBS)
+# replay-NAME runs a fuzzer's corpus without libFuzzer; fuzz_NAME is the fuzzer (clang only).
+$(B)/replay_%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(A)
+	$(Q)$(CC) $(SAN) -rdynamic -o $@ $^ $(LIBS)
+$(B)/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(A)
+	@echo "  link    $@"
+	$(Q)$(CC) $(SAN) -fsanitize=fuzzer -rdynamic -o $@ $^ $(LIBS)
 
 define isa_rule
-$(B)/src/backend/cpu/isa/%.$(1).o: src/backend/cpu/isa/%.c
+$(B)/src/backend/cpu/isa/%.$(1).o: src/backend/cpu/isa/%.c $(B)/flags
 	@mkdir -p $$(@D)
 	@echo "  cc      $$< ($(1))"
 	$(Q)$$(CC) $$(ALL_CFLAGS) -O3 $$(ISA_$(1)) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 
-$(B)/tests/%.o: tests/%.c
+$(B)/tests/%.o: tests/%.c $(B)/flags
 	@mkdir -p $(@D)
 	@echo "  cc      $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP -c -o $@ $<
-$(B)/%.o: %.c
+$(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	@echo "  cc      $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
+# --- run --------------------------------------------------------------------------------------
+TESTS_BUILT := $(B)/hyper $(B)/test-unit $(B)/test-json $(FUZZERS:fuzz_%=$(B)/replay_%)
+tests-built: all $(TESTS_BUILT)
+RUN_TESTS    = B=$(B) CC="$(CC)" tests/run.sh
+
+demo: bootstrap
+	@$(MAKE) all
+	@HYPER=$(B)/hyper examples/demo/run.sh
+test: bootstrap
+	@$(MAKE) tests-built
+	@$(RUN_TESTS)
+test-quick: bootstrap
+	@$(MAKE) tests-built
+	@HYPER_QUICK=1 $(RUN_TESTS)
+torture: bootstrap
+	@$(MAKE) tests-built
+	@$(RUN_TESTS) torture
+
+# Sanitizer builds have folders of their own.  Slow machines: TESTS="part of a name".
+TESTS   ?=
+ASAN    := -fsanitize=address,undefined -fno-sanitize-recover
+UBSAN   := -fsanitize=undefined,bounds,float-cast-overflow,nullability -fno-sanitize-recover=all
+TSAN    := -fsanitize=thread
+FUZZ    := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover
+asan: bootstrap
+	@$(MAKE) B=build-asan SAN="$(ASAN)" CFLAGS="-O1 -g" tests-built
+	@ASAN_OPTIONS=detect_leaks=1 B=build-asan tests/run.sh unit fuzz $(TESTS)
+ubsan: bootstrap-clang
+	@$(MAKE) B=build-ubsan CC=clang SAN="$(UBSAN)" CFLAGS="-O1 -g" tests-built
+	@UBSAN_OPTIONS=print_stacktrace=1 B=build-ubsan tests/run.sh unit fuzz $(TESTS)
+tsan: bootstrap
+	@$(MAKE) B=build-tsan SAN="$(TSAN)" CFLAGS="-O1 -g" build-tsan/test-unit
+	@B=build-tsan setarch -R tests/run.sh unit $(or $(TESTS),thread pool gemm attention exec signal)
+
+# FUZZ_TIME seconds for each tests/fuzz/fuzz_*.c; FUZZERS=fuzz_x picks one.
+fuzz-smoke: FUZZ_TIME ?= 20
+fuzz:       FUZZ_TIME ?= 600
+fuzz fuzz-smoke: bootstrap-clang
+	@$(MAKE) B=build-fuzz CC=clang SAN="$(FUZZ)" CFLAGS="-O1 -g" $(FUZZERS:%=build-fuzz/%)
+	@tools/fuzz build-fuzz $(FUZZ_TIME) $(FUZZERS)
+cover: bootstrap
+	@$(MAKE) B=build-cover SAN=--coverage CFLAGS="-O1 -g" tests-built
+	@find build-cover -name '*.gcda' -delete
+	@B=build-cover tests/run.sh
+	@tools/cover build-cover
+
+bench: all
+	@$(B)/hyper bench all
+compare: all
+	@HYPER=$(B)/hyper bench/compare/run
+benchmarks: all
+	@$(MAKE) bench
+	@$(MAKE) compare
+
+lint: $(SO)
+	@B=$(B) CC=$(CC) tools/lint
+fmt:
+	@tools/format
+size:
+	@tools/size
+docs: all
+	@HYPER=$(B)/hyper tools/docs $(B)/docs
+bootstrap:
+	@tools/bootstrap
+bootstrap-clang:
+	@tools/bootstrap clang
+
+# --- install ----------------------------------------------------------------------------------
+D := $(DESTDIR)$(PREFIX)
+install: all
+	install -d $(D)/include $(D)/lib/pkgconfig $(D)/bin
+	install -m 644 include/hyperparallel.h $(D)/include/
+	install -m 644 $(A) $(D)/lib/
+	install -m 755 $(SO) $(D)/lib/libhyperparallel.so.$(VERSION)
+	ln -sf libhyperparallel.so.$(VERSION) $(D)/lib/libhyperparallel.so.$(SOVER)
+	ln -sf libhyperparallel.so.$(SOVER) $(D)/lib/libhyperparallel.so
+	install -m 644 $(B)/hyperparallel.pc $(D)/lib/pkgconfig/
+	install -m 755 $(B)/hyper $(D)/bin/
+uninstall:
+	rm -f $(D)/include/hyperparallel.h $(D)/lib/libhyperparallel.* $(D)/lib/pkgconfig/hyperparallel.pc $(D)/bin/hyper
 clean:
 	rm -rf build build-*
 
-.PHONY: all clean
+FORCE:
+.SECONDARY:
+.PHONY: FORCE all asan bench benchmarks bootstrap bootstrap-clang clean compare cover demo docs fmt \
+  fuzz fuzz-smoke install lint size test test-quick tests-built torture tsan ubsan uninstall
