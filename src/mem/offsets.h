@@ -1,0 +1,69 @@
+/* Static offsets: gives every buffer of a program its place in the arena of its tier, once.
+ *
+ * Positions are indices into one order of all instructions that agrees with happens-before (the
+ * instruction list itself).  A buffer is written at `first` and read for the last time at `last`;
+ * both ends count, so the output of an instruction never overlaps its inputs unless they are in
+ * one alias group.  A buffer takes its size rounded up to its alignment.
+ *
+ * One stream: two buffers of a tier conflict iff their [first, last] meet.  Several streams: they
+ * conflict unless every use of one happens before the definition of the other; the caller says
+ * so with `dead` (vclock_dead computes it).  The result depends on the input alone, never on time
+ * or machine.  Nothing here knows graphs or devices. */
+#ifndef MEM_OFFSETS_H
+#define MEM_OFFSETS_H
+
+#include "base/status.h"
+
+enum { OFFSETS_TIERS = 8, OFFSETS_STREAMS = 8, OFFSETS_ALIGN = 256 };
+#define OFFSETS_NEVER UINT32_MAX            /* in `dead`: no instruction of the stream is later */
+#define OFFSETS_MAX_BYTES (UINT64_C(1) << 62) /* an arena beyond this is refused */
+
+typedef struct {
+  uint64_t size;        /* bytes; 0 is placed anywhere */
+  uint64_t align;       /* a power of two; 0 = OFFSETS_ALIGN */
+  uint64_t offset;      /* where it lies, when fixed */
+  bool fixed;           /* the caller chose the offset */
+  uint8_t tier;         /* < OFFSETS_TIERS; tiers are separate arenas */
+  uint8_t stream;       /* of the defining instruction; < streams */
+  uint32_t first, last; /* first <= last */
+  uint32_t alias;       /* 0, or a group: its buffers share one offset and do not conflict with
+                           each other; the group lives from its first definition to its last use */
+} offsets_buffer;
+
+typedef struct {
+  const offsets_buffer *buffer;
+  size_t n;                      /* < 2^32 - 1 */
+  uint32_t streams;              /* 0 or 1: one stream, and dead may be NULL */
+  const uint32_t *dead;          /* [n][streams]: position of the first instruction of a stream that
+                                    runs after all uses of the buffer; > last, or OFFSETS_NEVER */
+  uint64_t limit[OFFSETS_TIERS]; /* bytes; 0 = no limit.  Search goes on while a plan is above it */
+  uint64_t effort;               /* search steps after the first heuristics; 0 = none.
+                                    OFFSETS_EFFORT costs about 0.2 s when nothing stops it earlier */
+} offsets_problem;
+#define OFFSETS_EFFORT UINT64_C(2000000)
+
+typedef struct {
+  uint64_t peak[OFFSETS_TIERS];     /* bytes of the arena */
+  uint64_t bound[OFFSETS_TIERS];    /* no plan can be smaller than this; peak == bound is optimal */
+  uint32_t bound_at[OFFSETS_TIERS]; /* a position where so much is live */
+  uint64_t steps;                   /* effort used */
+} offsets_summary;
+
+/* Fills offset[n] and the summary.  Fails with HP_ERR_ARG on input that makes no sense (it names
+ * the buffer) and HP_ERR_OOM when an arena would pass OFFSETS_MAX_BYTES or memory runs out.  A plan
+ * above `limit` is not a failure here: see offsets_check_limit. */
+hp_status offsets_assign(const offsets_problem *p, uint64_t *offset, offsets_summary *out);
+
+/* HP_ERR_OOM when the peak of a tier is above its limit: names the tier (tier_name may be NULL),
+ * peak, lower bound and limit, and the largest buffers at the fullest position. */
+hp_status offsets_check_limit(const offsets_problem *p, const offsets_summary *s,
+                              const char *const *tier_name);
+
+/* HP_ERR_INTERNAL, naming two buffers, unless the offsets are aligned, as fixed and as aliased,
+ * and no two conflicting buffers overlap.  O(n log n) per pair of streams. */
+hp_status offsets_verify(const offsets_problem *p, const uint64_t *offset);
+
+/* Whether buffers a and b may not share bytes (false inside an alias group, and across tiers). */
+bool offsets_conflict(const offsets_problem *p, uint32_t a, uint32_t b);
+
+#endif
