@@ -1,0 +1,55 @@
+#include "backend/cpu/cpu_features.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const isa_word[ISA_COUNT] = {"plain", "avx2", "avx512"};
+
+const char *cpu_isa_name(cpu_isa isa) { return isa_word[isa]; }
+
+bool cpu_has_isa(cpu_isa isa) {
+  if (isa == ISA_PLAIN) return true;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (isa == ISA_AVX2)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("fma");
+#else
+  return false;
+#endif
+}
+
+/* The set that HYPER_ISA names; ISA_COUNT when it is unset, empty or another word. */
+static cpu_isa isa_asked(void) {
+  const char *s = getenv("HYPER_ISA");
+  cpu_isa i = ISA_PLAIN;
+  while (i < ISA_COUNT && (!s || strcmp(s, isa_word[i]))) i++;
+  return i;
+}
+
+cpu_isa cpu_best_isa(void) {
+  cpu_isa best = isa_asked();
+  if (best == ISA_COUNT) best = ISA_AVX512;
+  while (!cpu_has_isa(best)) best--;
+  return best;
+}
+
+hp_status cpu_isa_check(void) {
+  const char *s = getenv("HYPER_ISA");
+  if (s && *s && isa_asked() == ISA_COUNT)
+    HP_FAIL(HP_ERR_ARG,
+            "environment variable HYPER_ISA is \"%.40s\"; expected plain, avx2 or avx512: set one of "
+            "them, or unset it for the best that this CPU has",
+            s);
+  return HP_OK;
+}
+
+bool cpu_has_bf16(void) {
+#if defined(__x86_64__)
+  return cpu_best_isa() == ISA_AVX512 && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}

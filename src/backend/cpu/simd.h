@@ -1,0 +1,201 @@
+/* Vector arithmetic for the CPU kernels: simd_vec.h's sixteen lanes, and on them our own exp, log,
+ * tanh, erf, and the conversions to and from bf16 and f16.
+ *
+ * No branches, no tables, no libm (but fmaf, sqrtf): every function gives the same bits on every
+ * instruction set (a NaN is a NaN, its payload aside), and lane i depends on lane i alone.  Errors measured over all floats are in the
+ * comment of each; the tests hold them to it.  Polynomials: minimax fits in the variable named. */
+#ifndef SIMD_H
+#define SIMD_H
+
+#include "backend/cpu/simd_vec.h"
+
+/* c[n-1] + x * (c[n-2] + ...): Horner over coefficients given from the highest power down. */
+#define SIMD_POLY(p, x, ...)                                                                       \
+  do {                                                                                             \
+    static const float poly_c_[] = {__VA_ARGS__};                                                  \
+    (p) = v16_set1(poly_c_[0]);                                                                    \
+    for (unsigned poly_i_ = 1; poly_i_ < sizeof poly_c_ / sizeof *poly_c_; poly_i_++)              \
+      (p) = v16_fma((p), (x), v16_set1(poly_c_[poly_i_]));                                         \
+  } while (0)
+
+/* p * 2^n for p near 1 and whole n in [-152, 129], rounded once: down to denormals, up to inf. */
+SIMD v16f v16_scale2(v16f p, v16f n) {
+#if defined(__AVX512F__)
+  return _mm512_scalef_ps(p, n);
+#else
+  v16i i = v16_to_i(n), half = v16i_sar(i, 1), bias = v16i_set1(127);
+  v16f s1 = v16i_as_f(v16i_shl(v16i_add(half, bias), 23));
+  v16f s2 = v16i_as_f(v16i_shl(v16i_add(v16i_sub(i, half), bias), 23));
+  return v16_mul(v16_mul(p, s1), s2);
+#endif
+}
+
+/* e^x.  <= 1 ulp; 0 below -104, inf above 88.73, NaN for NaN, 1 for 0. */
+SIMD v16f v16_exp(v16f x) {
+  const v16f magic = v16_set1(0x1.8p23f);
+  /* bounds first: a NaN stays, being the second operand */
+  x = v16_min(v16_set1(89.0f), v16_max(v16_set1(-105.0f), x));
+  v16f n = v16_sub(v16_fma(x, v16_set1(0x1.715476p0f), magic), magic);
+  v16f r = v16_fma(n, v16_set1(-0x1.62e400p-1f), x);
+  r = v16_fma(n, v16_set1(-0x1.7f7d1cp-20f), r);
+  v16f p;
+  SIMD_POLY(p, r, 0x1.6a234ep-10f, 0x1.123a6cp-7f, 0x1.5558f4p-5f, 0x1.555490p-3f, 0x1.fffffcp-2f);
+  p = v16_add(v16_fma(v16_mul(r, r), p, r), v16_set1(1.0f));
+#if !defined(__AVX512F__)
+  n = v16_select(v16_eq(x, x), n, v16_zero()); /* no whole number is NaN */
+#endif
+  return v16_scale2(p, n);
+}
+
+/* ln x.  <= 1 ulp; -inf for 0, NaN below, inf for inf; denormals too. */
+SIMD v16f v16_log(v16f x) {
+  const v16f one = v16_set1(1.0f);
+  v16m tiny = v16_lt(x, v16_set1(0x1p-126f));
+  v16f y = v16_select(tiny, v16_mul(x, v16_set1(0x1p24f)), x);
+  /* exponent so that the mantissa m is in [sqrt(1/2), sqrt(2)) */
+  v16i e = v16i_sar(v16i_sub(v16_as_i(y), v16i_set1(0x3f3504f3)), 23);
+  v16f m = v16i_as_f(v16i_sub(v16_as_i(y), v16i_shl(e, 23)));
+  v16f n = v16_sub(v16i_to_f(e), v16_select(tiny, v16_set1(24.0f), v16_zero()));
+  v16f f = v16_sub(m, one), f2 = v16_mul(f, f), p;
+  SIMD_POLY(p, f, 0x1.145750p-4f, -0x1.de3c18p-4f, 0x1.e6f096p-4f, -0x1.fc220ap-4f, 0x1.233766p-3f,
+            -0x1.555c4ep-3f, 0x1.99a4b6p-3f, -0x1.000006p-2f, 0x1.555548p-2f);
+  p = v16_mul(v16_mul(p, f), f2);
+  p = v16_fma(n, v16_set1(0x1.7f7d1cp-20f), p);
+  p = v16_fma(f2, v16_set1(-0.5f), p);
+  v16f r = v16_fma(n, v16_set1(0x1.62e400p-1f), v16_add(f, p));
+  r = v16_select(v16_lt(x, v16_set1(INFINITY)), r, x); /* inf and NaN stay */
+  r = v16_select(v16_lt(x, v16_zero()), v16_set1(NAN), r);
+  return v16_select(v16_eq(x, v16_zero()), v16_set1(-INFINITY), r);
+}
+
+/* tanh x.  <= 1 ulp near 0, <= 2 beyond. */
+SIMD v16f v16_tanh(v16f x) {
+  v16f a = v16_abs(x), x2 = v16_mul(x, x), p;
+  SIMD_POLY(p, x2, -0x1.75e1c2p-8f, 0x1.52269ap-6f, -0x1.b83c5ap-5f, 0x1.110726p-3f,
+            -0x1.555532p-2f);
+  p = v16_fma(v16_mul(p, x2), x, x);
+  v16f e = v16_add(v16_exp(v16_add(a, a)), v16_set1(1.0f));
+  v16f q = v16_sub(v16_set1(1.0f), v16_div(v16_set1(2.0f), e));
+  return v16_select(v16_lt(a, v16_set1(0.625f)), p, v16_copysign(q, x));
+}
+
+/* erf x: x + x p(x^2) below 1, 1 - exp(q(|x|)) beyond.  <= 2 ulp. */
+SIMD v16f v16_erf(v16f x) {
+  v16f x2 = v16_mul(x, x), p, q;
+  v16f a = v16_min(v16_set1(4.0f), v16_abs(x)); /* erf(4) is 1 in f32 */
+  SIMD_POLY(p, x2, 0x1.49a190p-14f, -0x1.a40d6cp-11f, 0x1.54092ep-8f, -0x1.b7f992p-6f,
+            0x1.ce2d00p-4f, -0x1.81273ep-2f, 0x1.06eba8p-3f);
+  p = v16_fma(p, x, x);
+  SIMD_POLY(q, a, -0x1.6be1d8p-16f, 0x1.cecdb4p-12f, -0x1.138f3cp-8f, 0x1.9d04c6p-6f,
+            -0x1.bc15d0p-4f, -0x1.443550p-1f, -0x1.212c12p+0f, 0x1.8a8250p-13f);
+  q = v16_sub(v16_set1(1.0f), v16_exp(q));
+  return v16_select(v16_lt(a, v16_set1(1.0f)), p, v16_copysign(q, x));
+}
+
+/* 1 / (1 + e^-x), from e^-|x| so that nothing overflows.  <= 2 ulp. */
+SIMD v16f v16_sigmoid(v16f x) {
+  v16f one = v16_set1(1.0f), t = v16_exp(v16_neg(v16_abs(x)));
+  return v16_div(v16_select(v16_lt(x, v16_zero()), t, one), v16_add(one, t));
+}
+
+/* ---- bf16 and f16 ----------------------------------------------------------------------------- */
+
+SIMD float f32_from_bits(uint32_t u) {
+  float f;
+  memcpy(&f, &u, sizeof f);
+  return f;
+}
+SIMD uint32_t f32_bits(float f) {
+  uint32_t u;
+  memcpy(&u, &f, sizeof u);
+  return u;
+}
+SIMD float bf16_to_f32(uint16_t h) { return f32_from_bits((uint32_t)h << 16); }
+/* Nearest, ties to even; a NaN stays one, made quiet. */
+SIMD uint16_t f32_to_bf16(float f) {
+  uint32_t u = f32_bits(f);
+  if ((u & 0x7fffffff) > 0x7f800000) return (uint16_t)(u >> 16 | 0x40);
+  return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+SIMD float f16_to_f32(uint16_t h) {
+  uint32_t sign = (uint32_t)(h & 0x8000) << 16, mag = h & 0x7fff;
+  if (mag >= 0x7c00) /* inf; NaN, made quiet */
+    return f32_from_bits(sign | 0x7f800000 | mag << 13 | (mag > 0x7c00 ? 0x400000 : 0));
+  float v = f32_from_bits(mag << 13) * 0x1p112f; /* exact, denormals included */
+  return f32_from_bits(f32_bits(v) | sign);
+}
+SIMD uint16_t f32_to_f16(float f) {
+  uint32_t u = f32_bits(f), sign = u >> 16 & 0x8000, mag = u & 0x7fffffff;
+  if (mag > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (mag >> 13 & 0x3ff));
+  if (mag >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* 65520 and more round to inf */
+  if (mag < 0x38800000) { /* below the least normal: adding 1/2 leaves the rounded count of 2^-24 */
+    uint32_t r = f32_bits(f32_from_bits(mag) + 0.5f) - 0x3f000000;
+    return (uint16_t)(sign | r);
+  }
+  return (uint16_t)(sign | (mag - 0x38000000 + 0xfff + (mag >> 13 & 1)) >> 13);
+}
+
+SIMD v16f v16_load_bf16(const uint16_t *p) {
+#if defined(__AVX512F__)
+  return _mm512_castsi512_ps(
+      _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p)), 16));
+#else
+  float t[16];
+  for (int i = 0; i < 16; i++) t[i] = bf16_to_f32(p[i]);
+  return v16_load(t);
+#endif
+}
+SIMD void v16_store_bf16(uint16_t *p, v16f v) {
+#if defined(__AVX512F__)
+  v16i u = v16_as_i(v), odd = v16i_and(v16i_shr(u, 16), v16i_set1(1));
+  v16i r = v16i_shr(v16i_add(u, v16i_add(odd, v16i_set1(0x7fff))), 16);
+  v16i nan = v16i_or(v16i_shr(u, 16), v16i_set1(0x40));
+  r = _mm512_mask_blend_epi32(v16_eq(v, v), nan, r);
+  _mm256_storeu_si256((void *)p, _mm512_cvtepi32_epi16(r));
+#else
+  float t[16];
+  v16_store(t, v);
+  for (int i = 0; i < 16; i++) p[i] = f32_to_bf16(t[i]);
+#endif
+}
+SIMD v16f v16_load_f16(const uint16_t *p) {
+#if defined(__AVX512F__)
+  return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
+#else
+  float t[16];
+  for (int i = 0; i < 16; i++) t[i] = f16_to_f32(p[i]);
+  return v16_load(t);
+#endif
+}
+SIMD void v16_store_f16(uint16_t *p, v16f v) {
+#if defined(__AVX512F__)
+  _mm256_storeu_si256((void *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+#else
+  float t[16];
+  v16_store(t, v);
+  for (int i = 0; i < 16; i++) p[i] = f32_to_f16(t[i]);
+#endif
+}
+/* The first n (0..16) only. */
+SIMD v16f v16_load_bf16_n(const uint16_t *p, int n) {
+  uint16_t t[16] = {0};
+  memcpy(t, p, sizeof *p * (size_t)n);
+  return v16_load_bf16(t);
+}
+SIMD void v16_store_bf16_n(uint16_t *p, v16f v, int n) {
+  uint16_t t[16];
+  v16_store_bf16(t, v);
+  memcpy(p, t, sizeof *p * (size_t)n);
+}
+SIMD v16f v16_load_f16_n(const uint16_t *p, int n) {
+  uint16_t t[16] = {0};
+  memcpy(t, p, sizeof *p * (size_t)n);
+  return v16_load_f16(t);
+}
+SIMD void v16_store_f16_n(uint16_t *p, v16f v, int n) {
+  uint16_t t[16];
+  v16_store_f16(t, v);
+  memcpy(p, t, sizeof *p * (size_t)n);
+}
+
+#endif
