@@ -22,7 +22,8 @@ bool dtype_parse(const char *word, hp_dtype *out) {
   if (!strncasecmp(word, "torch.", 6)) word += 6;
   for (int t = 0; t < HP_DTYPE_COUNT; t++) {
     bool same = !strcasecmp(word, words[t].name) || !strcasecmp(word, words[t].long_name);
-    for (int i = 0; i < 4 && words[t].also[i]; i++) same = same || !strcasecmp(word, words[t].also[i]);
+    for (int i = 0; i < 4 && words[t].also[i]; i++)
+      same = same || !strcasecmp(word, words[t].also[i]);
     if (!same) continue;
     *out = (hp_dtype)t;
     return true;
@@ -53,19 +54,19 @@ hp_status dtype_convert(hp_dtype to, void *dst, hp_dtype from, const void *src, 
     HP_FAIL(HP_ERR_ARG, "cannot convert %s to %s: only f32, bf16 and f16 convert to each other",
             dtype_name(from), dtype_name(to));
   switch (from * HP_DTYPE_COUNT + to) {
-  case HP_BF16 * HP_DTYPE_COUNT + HP_F32:
+  case HP_BF16 *HP_DTYPE_COUNT + HP_F32:
     for (size_t i = 0; i < n; i++) store_f32(dst, i, bf16_to_f32(load_u16(src, i)));
     break;
-  case HP_F16 * HP_DTYPE_COUNT + HP_F32:
+  case HP_F16 *HP_DTYPE_COUNT + HP_F32:
     for (size_t i = 0; i < n; i++) store_f32(dst, i, f16_to_f32(load_u16(src, i)));
     break;
-  case HP_F32 * HP_DTYPE_COUNT + HP_BF16:
+  case HP_F32 *HP_DTYPE_COUNT + HP_BF16:
     for (size_t i = 0; i < n; i++) store_u16(dst, i, f32_to_bf16(load_f32(src, i)));
     break;
-  case HP_F32 * HP_DTYPE_COUNT + HP_F16:
+  case HP_F32 *HP_DTYPE_COUNT + HP_F16:
     for (size_t i = 0; i < n; i++) store_u16(dst, i, f32_to_f16(load_f32(src, i)));
     break;
-  case HP_F16 * HP_DTYPE_COUNT + HP_BF16:
+  case HP_F16 *HP_DTYPE_COUNT + HP_BF16:
     for (size_t i = 0; i < n; i++) store_u16(dst, i, f32_to_bf16(f16_to_f32(load_u16(src, i))));
     break;
   default: /* bf16 to f16 */
@@ -81,8 +82,10 @@ hp_status dtype_from_f64(hp_dtype to, void *dst, const void *src, size_t n) {
     double x;
     memcpy(&x, (const char *)src + i * 8, 8);
     float y = (float)x;
-    if (to == HP_F32) store_f32(dst, i, y);
-    else store_u16(dst, i, to == HP_BF16 ? f32_to_bf16(y) : f32_to_f16(y));
+    if (to == HP_F32)
+      store_f32(dst, i, y);
+    else
+      store_u16(dst, i, to == HP_BF16 ? f32_to_bf16(y) : f32_to_f16(y));
   }
   return HP_OK;
 }

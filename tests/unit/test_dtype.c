@@ -68,10 +68,22 @@ TEST(dtype_words_of_other_programs_are_read) {
   static const struct {
     const char *word;
     hp_dtype want;
-  } row[] = {{"float32", HP_F32}, {"F32", HP_F32},   {"fp32", HP_F32},           {"float", HP_F32},
-             {"BF16", HP_BF16},   {"bf16", HP_BF16}, {"torch.bfloat16", HP_BF16}, {"bfloat16", HP_BF16},
-             {"half", HP_F16},    {"F16", HP_F16},   {"float16", HP_F16},        {"int64", HP_I64},
-             {"I32", HP_I32},     {"BOOL", HP_BOOL}, {"uint8", HP_U8},           {"U8", HP_U8}};
+  } row[] = {{"float32", HP_F32},
+             {"F32", HP_F32},
+             {"fp32", HP_F32},
+             {"float", HP_F32},
+             {"BF16", HP_BF16},
+             {"bf16", HP_BF16},
+             {"torch.bfloat16", HP_BF16},
+             {"bfloat16", HP_BF16},
+             {"half", HP_F16},
+             {"F16", HP_F16},
+             {"float16", HP_F16},
+             {"int64", HP_I64},
+             {"I32", HP_I32},
+             {"BOOL", HP_BOOL},
+             {"uint8", HP_U8},
+             {"U8", HP_U8}};
   hp_dtype t;
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     CHECK(dtype_parse(row[i].word, &t));
