@@ -1,0 +1,164 @@
+/* Loop IR: the body of one fused kernel, straight-line SSA over an iteration space.
+ *
+ *   row [4096,768]                  map: no reduction; row: reductions over the last dim;
+ *   %0 = in 0 f32 [768,1]           col: reductions over the first dim.  Sizes, rank 1..6.
+ *   %1 = in 1 bf16 [0,1] +16        operand, its type, elements to step per dim, first element
+ *   %2 = mul %0 %1                  an elementwise op of expr.def
+ *   %3 = sum %2                     sum prod max min; used later, it is one value per row (column)
+ *   %4 = const 0.5                  also `int 3`, `iota 1 +10` (index along dim 1, from 10),
+ *   %5 = mul %3 %4                  `cast bf16 %2` (rounded to that type)
+ *   out 0 f32 [1,0] %5              a store; a reduced value has stride 0 on the reduced dim
+ *
+ * Lines end with a newline or ';'.  Value numbers count up from 0.  Float types compute in f32,
+ * i32 i64 u8 bool in int64; loads widen, stores round to nearest even (or wrap).  Any strides:
+ * broadcasts (0), transposes and slices cost nothing.  An operand may be read, and an output
+ * written, several times with different accesses; two stores must not meet in one element.  An
+ * output may be the same buffer as an input that is read with the same type, strides and offset
+ * only; otherwise operands must not overlap.
+ *
+ * Bits: a reduction has one fixed order, which depends on the sizes alone (docs/internals/
+ * codegen.md), so compiled and interpreted kernels, every instruction set, every split into parts
+ * and every thread count give the same bits; only the payload of a NaN is free. */
+#ifndef CODEGEN_LOOP_H
+#define CODEGEN_LOOP_H
+
+#include "base/hash.h"
+#include "base/str.h"
+#include "base/thread.h"
+#include "base/vec.h"
+
+enum { LOOP_VALUES_MAX = 256, LOOP_STORES_MAX = 64, LOOP_OPERANDS_MAX = 64 };
+
+typedef enum { LOOP_MAP, LOOP_ROW, LOOP_COL } loop_kind;
+typedef enum { LOOP_FLOAT, LOOP_INT } loop_class; /* f32 or int64 */
+typedef enum {
+  LOOP_IN,     /* load of operand `operand` through `at`        */
+  LOOP_CONST,  /* a.f32                                         */
+  LOOP_INTEGER,/* a.i64                                         */
+  LOOP_IOTA,   /* index along dim `dim`, plus at.offset         */
+  LOOP_CAST,   /* arg[0] rounded to `type`                      */
+  LOOP_OP,     /* row `op` of expr.def                          */
+  LOOP_REDUCE  /* `reduce` of arg[0]                            */
+} loop_what;
+typedef enum { LOOP_SUM, LOOP_PROD, LOOP_MAX, LOOP_MIN, LOOP_REDUCE_COUNT } loop_reduction;
+
+/* Element (i0, i1, ...) of the space is element offset + sum(i * stride) of the operand. */
+typedef struct {
+  int64_t stride[HP_MAX_RANK], offset;
+} loop_access;
+
+typedef struct {
+  uint8_t what, cls, type, reduce; /* loop_what, loop_class, hp_dtype of LOOP_IN and LOOP_CAST */
+  uint16_t op, operand;            /* row of expr.def; number of the input */
+  int16_t arg[3];                  /* value numbers; -1 = none */
+  uint16_t dim;
+  float f32;
+  int64_t i64;
+  loop_access at;
+} loop_value;
+
+typedef struct {
+  uint16_t operand;
+  uint8_t type;
+  int16_t value;
+  loop_access at;
+} loop_store;
+
+/* Made by loop_begin or loop_parse; freed by loop_free.  A zeroed loop may be freed. */
+typedef struct {
+  loop_kind kind;
+  hp_shape space;
+  VEC(loop_value) value;
+  VEC(loop_store) store;
+  hp_status failed; /* of the first bad call; its message is in err_message() */
+} loop;
+
+/* --- building ------------------------------------------------------------------------------ */
+
+/* Starts a kernel over `space`.  A builder call that makes no sense returns -1 and poisons the
+ * loop: build without checks and ask loop_status once.  Value numbers are returned. */
+void loop_begin(loop *l, loop_kind kind, const hp_shape *space);
+void loop_free(loop *l);
+/* Load of input `operand`; stride has space.rank entries. */
+int loop_in(loop *l, int operand, hp_dtype type, const int64_t *stride, int64_t offset);
+int loop_const(loop *l, float x);
+int loop_int(loop *l, int64_t x);
+int loop_iota(loop *l, int dim, int64_t from);
+int loop_cast(loop *l, hp_dtype type, int a);
+/* An elementwise op by name ("add", "exp", "select", ...); b and c are -1 where it has none. */
+int loop_op(loop *l, const char *name, int a, int b, int c);
+/* "sum", "prod", "max", "min" over the reduced dim. */
+int loop_reduce(loop *l, const char *name, int a);
+void loop_out(loop *l, int operand, hp_dtype type, const int64_t *stride, int64_t offset, int value);
+/* HP_OK when the loop is whole and makes sense: every rule above, and every index fits. */
+hp_status loop_status(const loop *l);
+
+/* Float or int class of the result of `name` on arguments of these classes (n of them), in *out;
+ * false when there is no such elementwise op. */
+bool loop_op_find(const char *name, const loop_class *arg, int n, loop_class *out);
+loop_class loop_class_of(hp_dtype type);
+
+/* --- text ---------------------------------------------------------------------------------- */
+
+/* Canonical text; `sep` between lines: "\n" for people, "; " as an attribute. */
+void loop_print(const loop *l, const char *sep, str *out);
+/* Reads it back; `where` names it in messages.  HP_ERR_INPUT with the line otherwise. */
+hp_status loop_parse(const char *text, size_t n, const char *where, loop *out);
+
+/* --- questions ----------------------------------------------------------------------------- */
+
+int loop_inputs(const loop *l);  /* 1 + the largest input number; 0 without inputs */
+int loop_outputs(const loop *l);
+/* Lowest and highest element of an input or output that is touched, and its type; false when the
+ * operand is not used or the space is empty.  Whoever runs a loop checks buffers against this. */
+bool loop_extent(const loop *l, bool output, int operand, hp_dtype *type, int64_t *low,
+                 int64_t *high);
+/* Cost: operations, and bytes that must move at least. */
+void loop_cost(const loop *l, double *flops, double *bytes);
+
+/* --- compiling and running ----------------------------------------------------------------- */
+
+typedef enum { LOOP_ISA_BEST, LOOP_ISA_PLAIN, LOOP_ISA_AVX2, LOOP_ISA_AVX512 } loop_isa;
+
+typedef struct {
+  loop_isa isa;          /* zero: the best of this machine */
+  bool interpret;        /* never compile */
+  int jobs;              /* compilers at once; 0 = cores */
+  const char *cc;        /* NULL: $CC, else cc, gcc or clang of $PATH */
+  const char *cache_dir; /* NULL: $HYPER_CACHE, $XDG_CACHE_HOME/hyperparallel, ~/.cache/... */
+} loop_options;
+
+/* The kernels of one program.  Kernels of equal structure share code, whatever their sizes. */
+typedef struct loop_module loop_module;
+typedef struct loop_kernel loop_kernel;
+
+/* o may be NULL. */
+hp_status loop_module_create(const loop_options *o, loop_module **out);
+/* Frees the kernels too; compiled code stays mapped until the process ends. */
+void loop_module_free(loop_module *m);
+/* Adds a kernel; the loop is not kept.  *out belongs to the module and runs after the build. */
+hp_status loop_module_add(loop_module *m, const loop *l, loop_kernel **out);
+/* Finds or compiles what was added.  Without a compiler, or when it fails, kernels are interpreted
+ * (same bits, slow) and one warning says why: that is no failure. */
+hp_status loop_module_build(loop_module *m);
+/* Kernels added, structures among them, and where the code came from. */
+typedef struct {
+  int kernels, structures, compiled, cached, interpreted;
+  double compile_s;
+} loop_module_stats;
+loop_module_stats loop_module_report(const loop_module *m);
+
+/* A kernel runs in phases, one after the other (mostly one); each is cut into parts that may run
+ * at the same time, in any order, on any thread. */
+int loop_phases(const loop_kernel *k);
+int64_t loop_parts(const loop_kernel *k, int phase);
+/* Bytes of 64-byte aligned work memory that all parts of a run share; 0 for most kernels. */
+size_t loop_scratch(const loop_kernel *k);
+/* Parts from..to-1.  in and out: base addresses by operand number, aligned to their type. */
+void loop_run_parts(const loop_kernel *k, int phase, const void *const *in, void *const *out,
+                    void *scratch, int64_t from, int64_t to);
+/* All of it, on a pool (NULL: the calling thread). */
+void loop_run(const loop_kernel *k, const void *const *in, void *const *out, void *scratch,
+              pool *p);
+
+#endif

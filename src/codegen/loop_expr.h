@@ -1,0 +1,28 @@
+/* The elementwise ops of expr.def as a table, and their expressions as C text.  What is written is
+ * scalar C that is also CUDA C: every printer shares it. */
+#ifndef CODEGEN_LOOP_EXPR_H
+#define CODEGEN_LOOP_EXPR_H
+
+#include "codegen/loop.h"
+
+typedef struct {
+  const char *name, *text;
+  uint8_t cls, n, arg[3]; /* loop_class of the result, number of arguments and their classes */
+} loop_expr;
+
+int loop_expr_count(void);
+/* Row r of expr.def. */
+const loop_expr *loop_expr_row(int r);
+/* The row of an op on n arguments of these classes; -1 when there is none. */
+int loop_expr_find(const char *name, const uint8_t *cls, int n);
+
+/* The expression of row r with its arguments replaced by C expressions arg[0..2]. */
+void loop_expr_print(int r, const char *const *arg, str *out);
+/* A constant as C: exact, also for infinities and NaN. */
+void loop_expr_const(float x, str *out);
+/* C expression that rounds `value` (of class `from`) to `type`; it has the class of `type`. */
+void loop_expr_cast(hp_dtype type, loop_class from, const char *value, str *out);
+/* The functions of math.def as C text: what a translation unit of kernels starts with. */
+void loop_expr_preamble(str *out);
+
+#endif
