@@ -100,8 +100,11 @@ int main(int argc, char **argv) {
     else if (code == SKIPPED) skipped++;
     else failed++;
     if (verbose || code || s > 5)
-      printf("%s %s %s (%.2f s)\n", code == 0 ? "ok  " : code == SKIPPED ? "skip" : "FAIL", t->file,
-             t->name, s);
+      printf("%s %s %s (%.2f s)\n",
+             code == 0         ? "ok  "
+             : code == SKIPPED ? "skip"
+                               : "FAIL",
+             t->file, t->name, s);
   }
   printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
   return failed ? 1 : 0;

@@ -36,7 +36,8 @@ const char *test_dir(void);
 #define CHECK_STR(a, b)                                                                            \
   do {                                                                                             \
     const char *a_ = (a), *b_ = (b);                                                               \
-    if (strcmp(a_, b_)) test_fail(__FILE__, __LINE__, "%s is\n  \"%s\", want\n  \"%s\"", #a, a_, b_); \
+    if (strcmp(a_, b_))                                                                            \
+      test_fail(__FILE__, __LINE__, "%s is\n  \"%s\", want\n  \"%s\"", #a, a_, b_);                \
   } while (0)
 /* |a - b| <= tol */
 #define CHECK_NEAR(a, b, tol)                                                                      \
@@ -50,8 +51,7 @@ const char *test_dir(void);
 #define CHECK_OK(call)                                                                             \
   do {                                                                                             \
     hp_status s_ = (call);                                                                         \
-    if (s_)                                                                                        \
-      test_fail(__FILE__, __LINE__, "%s: %s\n%s", #call, err_message(), err_trace());              \
+    if (s_) test_fail(__FILE__, __LINE__, "%s: %s\n%s", #call, err_message(), err_trace());        \
   } while (0)
 /* call must fail, with `part` in its message; the failure is cleared. */
 #define CHECK_FAILS(call, part)                                                                    \

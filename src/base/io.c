@@ -87,10 +87,8 @@ void file_map_close(file_map *m) {
 static hp_status parent_of(const char *path, str *buf) {
   const char *slash = strrchr(path, '/');
   str_clear(buf);
-  if (!slash)
-    str_add(buf, ".");
-  else
-    str_add_n(buf, path, slash == path ? 1 : (size_t)(slash - path));
+  if (!slash) str_add(buf, ".");
+  else str_add_n(buf, path, slash == path ? 1 : (size_t)(slash - path));
   return str_status(buf);
 }
 
@@ -153,13 +151,13 @@ hp_status file_writer_commit(file_writer *w) {
   hp_status st = HP_OK;
   str parent = {0};
   HP_TRY_GOTO(parent_of(w->path, &parent), st);
-  if (fsync(w->fd))
-    HP_FAIL_GOTO(st, HP_ERR_IO, "%s: fsync failed: %s", w->path, strerror(errno));
+  if (fsync(w->fd)) HP_FAIL_GOTO(st, HP_ERR_IO, "%s: fsync failed: %s", w->path, strerror(errno));
   int bad = close(w->fd);
   w->fd = -1;
   if (bad) HP_FAIL_GOTO(st, HP_ERR_IO, "%s: close failed: %s", w->path, strerror(errno));
   if (rename(w->temp, w->path))
-    HP_FAIL_GOTO(st, HP_ERR_IO, "%s: cannot rename %s to it: %s", w->path, w->temp, strerror(errno));
+    HP_FAIL_GOTO(st, HP_ERR_IO, "%s: cannot rename %s to it: %s", w->path, w->temp,
+                 strerror(errno));
   mem_free(w->temp);
   w->temp = NULL;
   HP_TRY_GOTO(dir_sync(parent.at), st);
@@ -203,8 +201,7 @@ hp_status dir_create(const char *path) {
       HP_FAIL_GOTO(st, HP_ERR_IO, "%s: cannot create the folder: %s", p.at, strerror(errno));
     p.at[i] = c;
   }
-  if (!dir_exists(path))
-    HP_FAIL_GOTO(st, HP_ERR_IO, "%s: exists and is not a folder", path);
+  if (!dir_exists(path)) HP_FAIL_GOTO(st, HP_ERR_IO, "%s: exists and is not a folder", path);
 done:
   str_free(&p);
   return st;

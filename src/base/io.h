@@ -35,9 +35,9 @@ void file_writer_abort(file_writer *w);       /* removes the temp file; harmless
 
 bool file_exists(const char *path);
 bool dir_exists(const char *path);
-hp_status dir_create(const char *path);       /* with parents; there already is fine */
-hp_status dir_sync(const char *path);         /* fsync of the folder */
-hp_status dir_remove(const char *path);       /* the folder and all in it */
+hp_status dir_create(const char *path); /* with parents; there already is fine */
+hp_status dir_sync(const char *path);   /* fsync of the folder */
+hp_status dir_remove(const char *path); /* the folder and all in it */
 hp_status path_join(str *out, const char *dir, const char *name); /* replaces out */
 
 #endif

@@ -8,8 +8,8 @@ typedef enum { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_QUIET } log_level;
 
 void log_set_level(log_level least);
 void log_line(log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-#define log_info(...) log_line(LOG_INFO, __VA_ARGS__)
-#define log_warn(...) log_line(LOG_WARN, __VA_ARGS__)
+#define log_info(...)  log_line(LOG_INFO, __VA_ARGS__)
+#define log_warn(...)  log_line(LOG_WARN, __VA_ARGS__)
 #define log_debug(...) log_line(LOG_DEBUG, __VA_ARGS__)
 
 /* Replaces the progress line on a terminal; prints nothing elsewhere.  "" removes it. */

@@ -114,7 +114,8 @@ int str_distance(const char *a, const char *b) {
       int best = prev[j - 1] + (a[i - 1] != b[j - 1]);
       if (prev[j] + 1 < best) best = prev[j] + 1;
       if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < best)
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+          before[j - 2] + 1 < best)
         best = before[j - 2] + 1;
       row[j] = best;
     }

@@ -22,8 +22,8 @@ void str_add_double(str *s, double x);
 void str_add_float(str *s, float x); /* the same for float */
 void str_clear(str *s);              /* keeps the memory, forgets poison */
 void str_free(str *s);
-hp_status str_status(const str *s);  /* HP_OK or HP_ERR_OOM */
-char *str_take(str *s);              /* the text, owned by the caller (mem_free); NULL if poisoned */
+hp_status str_status(const str *s); /* HP_OK or HP_ERR_OOM */
+char *str_take(str *s);             /* the text, owned by the caller (mem_free); NULL if poisoned */
 
 /* Edit distance (insert, delete, replace, swap of neighbours) for "did you mean". */
 int str_distance(const char *a, const char *b);

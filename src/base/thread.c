@@ -122,8 +122,8 @@ hp_status pool_create(int n, bool pin, pool **out) {
     int e = pthread_create(&p->w[i].thread, NULL, worker_main, &p->w[i]);
     if (e) {
       pool_free(p);
-      HP_FAIL(HP_ERR_DEVICE, "cannot start thread %d of %d: %s; try --threads %d", i, n, strerror(e),
-              i);
+      HP_FAIL(HP_ERR_DEVICE, "cannot start thread %d of %d: %s; try --threads %d", i, n,
+              strerror(e), i);
     }
     p->n = i + 1;
   }

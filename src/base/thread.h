@@ -16,7 +16,7 @@ void pool_free(pool *p);
 int pool_size(const pool *p);
 void pool_run(pool *p, int64_t parts, void (*fn)(void *ctx, int64_t part), void *ctx);
 
-int cpu_count(void);       /* cores this process may use (affinity and cgroup quota) */
-double time_now_s(void);   /* monotonic seconds */
+int cpu_count(void);     /* cores this process may use (affinity and cgroup quota) */
+double time_now_s(void); /* monotonic seconds */
 
 #endif

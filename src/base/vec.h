@@ -16,7 +16,7 @@
   vec_grow((void **)&(v)->at, (v)->len, &(v)->cap, (size_t)(n), sizeof *(v)->at)
 /* Appends x; false with a failure recorded. */
 #define vec_push(v, x) (vec_reserve(v, 1) ? ((v)->at[(v)->len++] = (x), true) : false)
-#define vec_free(v) (mem_free((v)->at), (v)->at = NULL, (v)->len = (v)->cap = 0)
+#define vec_free(v)    (mem_free((v)->at), (v)->at = NULL, (v)->len = (v)->cap = 0)
 
 static inline bool vec_grow(void **at, size_t len, size_t *cap, size_t more, size_t size) {
   size_t need;

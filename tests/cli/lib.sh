@@ -22,8 +22,11 @@ SCRIPT=$(basename "$0" .sh)
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/hyper-$SCRIPT-XXXXXX") || exit 1
 cd "$WORK" || exit 1
 t_passed=0 t_failed=0 t_skipped=0 t_name= t_state=
+t_mark=$WORK.failed # a file, so that a failure inside a pipe counts too
 
 t_end() { # closes the test that is open
+  [ ! -e "$t_mark" ] || t_state=fail
+  rm -f "$t_mark"
   case $t_name:$t_state in
     :*) ;;
     *:ok) t_passed=$((t_passed + 1)); echo "ok   $SCRIPT: $t_name" ;;
@@ -34,7 +37,7 @@ t_end() { # closes the test that is open
 }
 t_finish() { # on every way out: a script that dies has failed
   code=$?
-  [ $code = 0 ] || [ "$t_state" = fail ] || fail "the script ended with exit code $code"
+  [ $code = 0 ] || [ -e "$t_mark" ] || fail "the script ended with exit code $code"
   t_end
   cd / && rm -rf "$WORK"
   echo "$t_passed passed, $t_failed failed, $t_skipped skipped"
@@ -47,7 +50,7 @@ trap 'exit 130' INT TERM
 it() { t_end; t_name=$1 t_state=ok; }
 fail() {
   [ "$t_state" = skip ] && return 0
-  t_state=fail
+  : > "$t_mark"
   echo "  $*"
 }
 skip() { # leaves out the rest of this test

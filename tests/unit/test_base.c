@@ -46,8 +46,14 @@ TEST(doubles_print_shortest_and_read_back) {
   const struct {
     double x;
     const char *want;
-  } row[] = {{0, "0.0"},       {1, "1.0"},     {0.1, "0.1"},      {1e-5, "1e-05"},
-             {1e22, "1e+22"},  {123.456, "123.456"}, {0.0002, "0.0002"}, {-2.5e-7, "-2.5e-07"},
+  } row[] = {{0, "0.0"},
+             {1, "1.0"},
+             {0.1, "0.1"},
+             {1e-5, "1e-05"},
+             {1e22, "1e+22"},
+             {123.456, "123.456"},
+             {0.0002, "0.0002"},
+             {-2.5e-7, "-2.5e-07"},
              {1e15, "1000000000000000.0"}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     str s = {0};
@@ -61,8 +67,8 @@ TEST(doubles_print_shortest_and_read_back) {
       uint64_t u;
       double d;
     } v;
-    v.u = ((uint64_t)rand_r(&seed) << 42) ^ ((uint64_t)rand_r(&seed) << 21) ^
-          (uint64_t)rand_r(&seed);
+    v.u =
+        ((uint64_t)rand_r(&seed) << 42) ^ ((uint64_t)rand_r(&seed) << 21) ^ (uint64_t)rand_r(&seed);
     if (v.d != v.d) continue;
     str s = {0};
     str_add_double(&s, v.d);
