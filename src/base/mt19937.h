@@ -1,0 +1,16 @@
+/* Mersenne Twister MT19937 (Matsumoto, Nishimura 1998), seeded with init_genrand: the generator of
+ * torch.manual_seed on CPU and of numpy.random.seed.  Used where their order must be met. */
+#ifndef BASE_MT19937_H
+#define BASE_MT19937_H
+
+#include "base/status.h"
+
+typedef struct {
+  uint32_t state[624];
+  int next; /* of state, 624 = refill */
+} mt19937;
+
+void mt19937_seed(mt19937 *m, uint32_t seed);
+uint32_t mt19937_u32(mt19937 *m);
+
+#endif

@@ -1,0 +1,46 @@
+/* Which samples go into which step: a pure function of (seed, number of samples, step), so that a
+ * resume needs one integer.  Arithmetic and order are those of Transformers' Trainer on one device:
+ *
+ *   micro-batches of an epoch  ceil(samples / batch), or floor with drop_last
+ *   steps of an epoch          ceil(micro-batches / accumulation): the last one is shorter
+ *   steps of a run             max_steps if > 0, else ceil(num_train_epochs * steps of an epoch)
+ *   order of epoch e           forward Fisher-Yates by MT19937 seeded with seed + e, or 0, 1, 2 ...
+ */
+#ifndef TRAIN_SAMPLER_H
+#define TRAIN_SAMPLER_H
+
+#include "base/status.h"
+
+typedef struct {
+  int64_t samples, batch, accumulation; /* all >= 1 */
+  double epochs;                        /* num_train_epochs, > 0 */
+  int64_t max_steps;                    /* > 0: in place of epochs */
+  uint64_t seed;
+  bool shuffle, drop_last;
+} sampler_spec;
+
+typedef struct {
+  sampler_spec spec;
+  int64_t micro_per_epoch, steps_per_epoch, steps; /* `steps`: of the whole run */
+  int64_t epochs;                                  /* begun in it */
+  int64_t train_samples; /* of the run, as Transformers counts them for samples per second */
+} sampler;
+
+/* HP_ERR_ARG when a size makes no sense or a product overflows; HP_ERR_INPUT when there is no
+ * micro-batch (fewer samples than a batch, with drop_last). */
+hp_status sampler_create(const sampler_spec *spec, sampler *out);
+
+/* order[0..samples): the samples of epoch `epoch` in the order they are taken. */
+void sampler_order(const sampler *s, int64_t epoch, int64_t *order);
+
+typedef struct {
+  int64_t epoch;
+  int64_t micro, micros; /* the step's micro-batches: [micro, micro + micros) of the epoch */
+  double epoch_after;    /* the "epoch" that a log after the step tells */
+} sampler_step;
+/* Step `step`, from 0. */
+sampler_step sampler_find(const sampler *s, int64_t step);
+/* The samples of a micro-batch: [*first, *first + result) of the epoch's order. */
+int64_t sampler_micro(const sampler *s, int64_t micro, int64_t *first);
+
+#endif
