@@ -19,8 +19,8 @@ typedef struct {
   size_t n;              /* values, < 2^30 */
   const uint64_t *bytes; /* [n] price of saving; 0 for what stays resident anyway (a parameter) */
   const uint8_t *flags;  /* [n] MINCUT_* */
-  const uint32_t *in0;   /* [n + 1] value v is computed from in[in0[v]] .. in[in0[v + 1] - 1] */
-  const uint32_t *in;
+  const uint32_t *in0;   /* [n + 1] value v is computed from in[in0[v]] .. in[in0[v + 1] - 1], */
+  const uint32_t *in;    /* all lower than v; one without inputs is never computed again */
 } mincut_graph;
 
 typedef struct {
@@ -29,7 +29,7 @@ typedef struct {
 } mincut_summary;
 
 /* Fills save[n] (values that backward keeps) and recompute[n] (values that backward computes again
- * from saved ones; may be NULL).  Fails with HP_ERR_ARG on a malformed graph or when a needed value
+ * from saved ones).  Fails with HP_ERR_ARG on a malformed graph or when a needed value
  * can be neither saved nor computed again; it names the value. */
 hp_status mincut_choose(const mincut_graph *g, bool *save, bool *recompute, mincut_summary *out);
 
