@@ -137,6 +137,16 @@ printf 'int\tx;\n' | plant tests/a.c "tests/a.c:1: tab"
 printf 'int x; \n' | plant tests/a.c "space at the end"
 { printf '/*'; many 101 x | tr -d '\n'; echo '*/'; } | plant tests/a.c "longer than 100 columns"
 
+it "finds an op row without its line of words; such rows may be long"
+{ echo 'OP(ADD, "add", "a + b")'; printf '/*'; many 101 x | tr -d '\n'; echo '*/'; } > src/ir/ops.def
+echo "Files: graph.h, ops.def" > docs/internals/ir.md
+lint
+exit_is 0
+echo 'OP(ADD, "add", "")' > src/ir/ops.def
+found "src/ir/ops.def:1: an op row ends with"
+rm src/ir/ops.def
+echo "Files: graph.h" > docs/internals/ir.md
+
 it "finds two files of one name"
 mkdir tests/unit
 echo '/* */' > tests/unit/two.h
