@@ -1,0 +1,22 @@
+#include "ir/op.h"
+
+#include <string.h>
+
+const op_row op_table[OP_COUNT] = {
+#define OP(id, name, in_min, in_max, out, attrs, infer, grad, rule, lin, cost, expr, flags, doc)   \
+  [OP_##id] = {name, in_min, in_max, out, attrs, rule, LIN_##lin, expr, flags, doc},
+#include "ir/ops.def"
+#undef OP
+};
+
+op_id op_find(const char *name, size_t n) {
+  for (int i = 1; i < OP_COUNT; i++)
+    if (strlen(op_table[i].name) == n && !memcmp(op_table[i].name, name, n)) return (op_id)i;
+  return OP_NONE;
+}
+
+unsigned op_flags(op_id op) {
+  const char *f = op_table[op].flag_text;
+  return (strchr(f, 'I') ? OPF_INPLACE : 0u) | (strchr(f, 'D') ? OPF_DECOMPOSE : 0u) |
+         (strchr(f, 'E') ? OPF_ELEMENTWISE : 0u);
+}

@@ -1,0 +1,34 @@
+/* Names and fields of the op table (ops.def): what can be known without the meaning of an op. */
+#ifndef IR_OP_H
+#define IR_OP_H
+
+#include "base/status.h"
+
+typedef enum {
+  OP_NONE,
+#define OP(id, ...) OP_##id,
+#include "ir/ops.def"
+#undef OP
+  OP_COUNT
+} op_id;
+
+typedef enum { LIN_NONE, LIN_JOINT, LIN_EACH, LIN_FIRST } op_linearity;
+enum { OPF_INPLACE = 1, OPF_DECOMPOSE = 2, OPF_ELEMENTWISE = 4 };
+
+typedef struct {
+  const char *name;
+  int in_min, in_max, n_out;
+  const char *attrs; /* "key:kind key:kind" */
+  const char *rule;
+  op_linearity linearity;
+  const char *expr; /* "" = none */
+  const char *flag_text;
+  const char *doc;
+} op_row;
+
+extern const op_row op_table[OP_COUNT];
+
+op_id op_find(const char *name, size_t n); /* OP_NONE when there is none */
+unsigned op_flags(op_id op);
+
+#endif

@@ -1,0 +1,78 @@
+/* Contractions. */
+#include "ir/einsum_eq.h"
+#include "ops/ops.h"
+
+#include <string.h>
+
+static hp_shape shape_of(const ir_value *v) {
+  hp_shape s = {.rank = v->rank};
+  memcpy(s.dim, v->dim, sizeof s.dim);
+  return s;
+}
+
+hp_status infer_einsum(infer_ctx *c) {
+  const char *text = attr_str(c->g, &c->node, "eq");
+  int out = (int)attr_int(c->g, &c->node, "dtype");
+  const ir_value *a = graph_value(c->g, c->in[0]), *b = graph_value(c->g, c->in[1]);
+  einsum_eq eq;
+  HP_TRY(einsum_parse(text, &eq));
+  if (a->dtype != b->dtype || !dtype_is_float(a->dtype) || !dtype_is_float(out))
+    return ops_fail(c, "operands are %s and %s; two of one float dtype were expected", ops_type(c, 0),
+                    ops_type(c, 1));
+  hp_shape sa = shape_of(a), sb = shape_of(b), so;
+  if (einsum_out_shape(&eq, &sa, &sb, &so)) {
+    const char *why = err_message();
+    char copy[512];
+    strncpy(copy, why, sizeof copy - 1);
+    copy[sizeof copy - 1] = 0;
+    err_clear();
+    return ops_fail(c, "a is %s, b is %s: %s", ops_type(c, 0), ops_type(c, 1), copy);
+  }
+  c->out[0].dtype = (uint8_t)out;
+  c->out[0].rank = (uint8_t)so.rank;
+  memcpy(c->out[0].dim, so.dim, sizeof so.dim);
+  return HP_OK;
+}
+
+/* The gradient is the same contraction with the gradient of the result in the operand's place. */
+static val operand_grad(grad_ctx *c, const einsum_eq *eq, int operand) {
+  hp_graph *g = c->g;
+  ir_value x = *graph_value(g, c->in[operand]);
+  einsum_grad how;
+  char text[EINSUM_TEXT_MAX];
+  einsum_grad_of(eq, operand, &how);
+  val dy = ops_cast(g, c->dout[0], (hp_dtype)x.dtype);
+  val a = operand == 0 ? dy : c->in[0], b = operand == 0 ? c->in[1] : dy;
+  val d = ops_einsum(g, einsum_print(&how.eq, text), a, b, (hp_dtype)x.dtype);
+  if (!how.missing[0]) return d;
+  /* letters that only this operand has were summed: its gradient is the same along them */
+  int64_t kept[HP_MAX_RANK];
+  const char *letters = operand == 0 ? eq->a : eq->b;
+  for (int i = 0; i < x.rank; i++) kept[i] = strchr(how.missing, letters[i]) ? 1 : x.dim[i];
+  return ops_broadcast(g, ops_reshape(g, d, kept, x.rank), x.dim, x.rank);
+}
+
+void grad_einsum(grad_ctx *c) {
+  einsum_eq eq;
+  if (einsum_parse(attr_str(c->g, &c->node, "eq"), &eq)) {
+    graph_poison(c->g, HP_ERR_INTERNAL);
+    return;
+  }
+  c->din[0] = operand_grad(c, &eq, 0);
+  c->din[1] = operand_grad(c, &eq, 1);
+}
+
+op_cost cost_einsum(const hp_graph *g, const ir_node *n) {
+  const val *in = graph_in(g, n);
+  op_cost k = cost_copy(g, n);
+  einsum_eq eq;
+  einsum_sizes sizes;
+  hp_shape a = shape_of(graph_value(g, in[0])), b = shape_of(graph_value(g, in[1]));
+  if (einsum_parse(attr_str(g, n, "eq"), &eq) || einsum_bind(&eq, &a, &b, &sizes)) {
+    err_clear();
+    return k;
+  }
+  k.flops = 2;
+  for (const char *l = sizes.letter; *l; l++) k.flops *= (double)einsum_size(&sizes, *l);
+  return k;
+}

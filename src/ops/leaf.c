@@ -1,0 +1,71 @@
+/* Leaves, effects and what the compiler makes. */
+#include "ops/ops.h"
+
+op_cost cost_zero(const hp_graph *g, const ir_node *n) {
+  (void)g, (void)n;
+  return (op_cost){0, 0};
+}
+
+hp_status infer_leaf(infer_ctx *c) {
+  int64_t dim[ATTR_LIST_MAX];
+  int rank = attr_list(c->g, &c->node, "shape", dim);
+  if (rank > HP_MAX_RANK) return ops_fail(c, "has %d dims, at most %d are possible", rank, HP_MAX_RANK);
+  c->out[0].dtype = (uint8_t)attr_int(c->g, &c->node, "dtype");
+  c->out[0].rank = (uint8_t)rank;
+  for (int i = 0; i < rank; i++) {
+    if (dim[i] < 0) return ops_fail(c, "dim %d is %lld, negative", i, (long long)dim[i]);
+    c->out[0].dim[i] = dim[i];
+  }
+  return HP_OK;
+}
+
+hp_status infer_effect(infer_ctx *c) {
+  (void)c;
+  return HP_OK;
+}
+
+hp_status infer_assign(infer_ctx *c) {
+  const ir_value *p = graph_value(c->g, c->in[0]), *x = graph_value(c->g, c->in[1]);
+  if (graph_def(c->g, c->in[0])->op != OP_PARAM) return ops_fail(c, "operand 0 is not a param");
+  if (p->dtype != x->dtype || !value_same_shape(p, x))
+    return ops_fail(c, "the param is %s, its new value %s", ops_type(c, 0), ops_type(c, 1));
+  return HP_OK;
+}
+
+hp_status infer_random(infer_ctx *c) {
+  const ir_value *seed = graph_value(c->g, c->in[0]);
+  if (seed->dtype != HP_I64 || seed->rank) return ops_fail(c, "the seed is %s, expected i64[]", ops_type(c, 0));
+  if (!dtype_is_float((int)attr_int(c->g, &c->node, "dtype"))) return ops_fail(c, "only floats are drawn");
+  return infer_leaf(c);
+}
+
+hp_status infer_fused(infer_ctx *c) {
+  return ops_fail(c, "fused nodes are made by the fuse pass only");
+}
+
+/* Each operand read and each result written once; one flop an element of the largest. */
+static op_cost touch_all(const hp_graph *g, const ir_node *n, double flops_per_element) {
+  op_cost k = {0, 0};
+  double most = 0;
+  for (int i = 0; i < n->n_in + n->n_out; i++) {
+    val v = i < n->n_in ? graph_in(g, n)[i] : n->out0 + (val)(i - n->n_in);
+    double e = (double)value_elements(graph_value(g, v));
+    k.bytes += (double)value_bytes(graph_value(g, v));
+    if (e > most) most = e;
+  }
+  k.flops = most * flops_per_element;
+  return k;
+}
+
+op_cost cost_map(const hp_graph *g, const ir_node *n) { return touch_all(g, n, 1); }
+op_cost cost_reduce(const hp_graph *g, const ir_node *n) { return touch_all(g, n, 1); }
+op_cost cost_row(const hp_graph *g, const ir_node *n) { return touch_all(g, n, 5); }
+op_cost cost_copy(const hp_graph *g, const ir_node *n) { return touch_all(g, n, 0); }
+op_cost cost_fused(const hp_graph *g, const ir_node *n) { return touch_all(g, n, 4); }
+
+/* Rows of a table: what is touched is the rows and the ids, not the table. */
+op_cost cost_gather(const hp_graph *g, const ir_node *n) {
+  double rows = (double)value_bytes(graph_value(g, n->out0));
+  double in = (double)value_bytes(graph_value(g, graph_in(g, n)[0]));
+  return (op_cost){0, 2 * (rows < in ? rows : in)};
+}

@@ -1,0 +1,230 @@
+#include "ops/ops.h"
+
+#include "base/dtype.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* none: rows through which no gradient flows; zero: whose gradient is zero everywhere. */
+void grad_none(grad_ctx *c) { (void)c; }
+void grad_zero(grad_ctx *c) { (void)c; }
+
+const op_meaning op_meanings[OP_COUNT] = {
+#define OP(id, name, in_min, in_max, out, attrs, infer, grad, rule, lin, cost, expr, flags, doc)   \
+  [OP_##id] = {infer_##infer, grad_##grad, cost_##cost},
+#include "ir/ops.def"
+#undef OP
+};
+
+hp_status ops_fail(const infer_ctx *c, const char *fmt, ...) {
+  char text[1024];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  const char *loc = graph_str(c->g, c->node.loc);
+  HP_FAIL(HP_ERR_SHAPE, "%s%s%s%s: %s", op_table[c->node.op].name, *loc ? " \"" : "", loc,
+          *loc ? "\"" : "", text);
+}
+
+const char *ops_type(const infer_ctx *c, int i) {
+  static _Thread_local char text[4][128];
+  static _Thread_local int next;
+  char *t = text[next++ % 4];
+  str s = {0};
+  value_print(graph_value(c->g, c->in[i]), &s);
+  snprintf(t, sizeof text[0], "%s", s.at ? s.at : "");
+  str_free(&s);
+  return t;
+}
+
+/* Arity, attributes, then the row's own rule. */
+static hp_status infer(infer_ctx *c) {
+  const op_row *row = &op_table[c->node.op];
+  if (c->node.n_in < row->in_min || c->node.n_in > row->in_max)
+    return ops_fail(c, "has %d operands, takes %d to %d", c->node.n_in, row->in_min, row->in_max);
+  if (!attr_fits(c->g, c->node.op, c->node.attr))
+    return ops_fail(c, "attributes are not those of the row: %s", row->attrs);
+  HP_TRY(op_meanings[c->node.op].infer(c));
+  for (int i = 0; i < row->n_out && i < OPS_OUT_MAX; i++)
+    if (value_bytes(&c->out[i]) >= INT64_MAX / 4)
+      return ops_fail(c, "the result has more elements than memory can hold");
+  return HP_OK;
+}
+
+val ops_add(hp_graph *g, int op, const val *in, int n_in, const attr_record *attrs) {
+  if (g->failure.code) return 0;
+  for (int i = 0; i < n_in; i++)
+    if (!in[i] || in[i] >= g->values.len) {
+      (void)err_set(HP_ERR_ARG, __FILE__, __LINE__, "%s \"%s\": operand %d is not a tensor of this graph",
+                    op_table[op].name, graph_str(g, g->loc), i);
+      graph_poison(g, HP_ERR_ARG);
+      return 0;
+    }
+  infer_ctx c = {.g = g, .in = in};
+  c.node.op = (uint16_t)op;
+  c.node.n_in = (uint8_t)n_in;
+  c.node.attr = attrs ? attr_intern(g, attrs) : 0;
+  c.node.loc = g->loc;
+  if (g->failure.code) return 0;
+  hp_status st = infer(&c);
+  if (st) {
+    graph_poison(g, st);
+    return 0;
+  }
+  return graph_add(g, op, in, n_in, c.node.attr, c.out, op_table[op].n_out);
+}
+
+hp_status ops_verify(const hp_graph *g) {
+  for (size_t i = 0; i < g->nodes.len; i++) {
+    const ir_node *n = &g->nodes.at[i];
+    if (n->op == OP_FUSED) continue; /* its types are those of the nodes it replaced */
+    infer_ctx c = {.g = g, .node = *n, .in = graph_in(g, n)};
+    for (int k = 0; k < n->n_in; k++)
+      if (!c.in[k] || c.in[k] >= n->out0 || graph_value(g, c.in[k])->def >= i)
+        return ops_fail(&c, "operand %d of node %zu is used before it is made", k, i);
+    HP_TRY(infer(&c));
+    if (n->n_out != op_table[n->op].n_out) return ops_fail(&c, "node %zu has %d results", i, n->n_out);
+    for (int k = 0; k < n->n_out; k++) {
+      const ir_value *v = graph_value(g, n->out0 + (val)k);
+      if (v->dtype != c.out[k].dtype || !value_same_shape(v, &c.out[k]))
+        return ops_fail(&c, "result %d of node %zu has another type than its rule gives", k, i);
+    }
+  }
+  return HP_OK;
+}
+
+/* --- builders --------------------------------------------------------------------------- */
+
+val ops_unary(hp_graph *g, int op, val x) { return ops_add(g, op, &x, 1, NULL); }
+
+val ops_binary(hp_graph *g, int op, val a, val b) {
+  return ops_add(g, op, (val[]){a, b}, 2, NULL);
+}
+
+val ops_leaf(hp_graph *g, int op, const char *name, hp_dtype t, const int64_t *dim, int rank) {
+  attr_record a = {0};
+  attr_put_str(&a, g, name);
+  attr_put_int(&a, t);
+  attr_put_list(&a, dim, rank);
+  return ops_add(g, op, NULL, 0, &a);
+}
+
+val ops_const(hp_graph *g, hp_dtype t, double value) {
+  attr_record a = {0};
+  attr_put_float(&a, value);
+  attr_put_int(&a, t);
+  attr_put_list(&a, NULL, 0);
+  return ops_add(g, OP_CONST, NULL, 0, &a);
+}
+
+val ops_scale(hp_graph *g, val x, double factor) {
+  if (g->failure.code || !x) return 0;
+  return ops_binary(g, OP_MUL, x, ops_const(g, (hp_dtype)graph_value(g, x)->dtype, factor));
+}
+
+val ops_select(hp_graph *g, val cond, val a, val b) {
+  return ops_add(g, OP_SELECT, (val[]){cond, a, b}, 3, NULL);
+}
+
+val ops_cast(hp_graph *g, val x, hp_dtype t) {
+  if (g->failure.code || !x || graph_value(g, x)->dtype == t) return x;
+  attr_record a = {0};
+  attr_put_int(&a, t);
+  return ops_add(g, OP_CAST, &x, 1, &a);
+}
+
+static val reduce(hp_graph *g, int op, val x, const int64_t *axes, int n, bool keep) {
+  attr_record a = {0};
+  attr_put_list(&a, axes, n);
+  attr_put_int(&a, keep);
+  return ops_add(g, op, &x, 1, &a);
+}
+
+val ops_sum(hp_graph *g, val x, const int64_t *axes, int n, bool keep) {
+  return n ? reduce(g, OP_SUM, x, axes, n, keep) : x;
+}
+
+static val reduce_last(hp_graph *g, int op, val x) {
+  if (g->failure.code || !x) return 0;
+  int64_t last = graph_value(g, x)->rank - 1;
+  return reduce(g, op, x, &last, 1, true);
+}
+val ops_sum_last(hp_graph *g, val x) { return reduce_last(g, OP_SUM, x); }
+val ops_max_last(hp_graph *g, val x) { return reduce_last(g, OP_REDUCE_MAX, x); }
+
+static val with_list(hp_graph *g, int op, val x, const int64_t *list, int n) {
+  attr_record a = {0};
+  attr_put_list(&a, list, n);
+  return ops_add(g, op, &x, 1, &a);
+}
+
+val ops_reshape(hp_graph *g, val x, const int64_t *dim, int rank) {
+  return with_list(g, OP_RESHAPE, x, dim, rank);
+}
+val ops_broadcast(hp_graph *g, val x, const int64_t *dim, int rank) {
+  return with_list(g, OP_BROADCAST, x, dim, rank);
+}
+val ops_transpose(hp_graph *g, val x, const int64_t *perm) {
+  if (g->failure.code || !x) return 0;
+  return with_list(g, OP_TRANSPOSE, x, perm, graph_value(g, x)->rank);
+}
+
+val ops_slice(hp_graph *g, val x, const int64_t *start, const int64_t *stop, const int64_t *step) {
+  if (g->failure.code || !x) return 0;
+  int rank = graph_value(g, x)->rank;
+  attr_record a = {0};
+  attr_put_list(&a, start, rank);
+  attr_put_list(&a, stop, rank);
+  attr_put_list(&a, step, rank);
+  return ops_add(g, OP_SLICE, &x, 1, &a);
+}
+
+val ops_pad(hp_graph *g, val x, const int64_t *lo, const int64_t *hi, double value) {
+  if (g->failure.code || !x) return 0;
+  int rank = graph_value(g, x)->rank;
+  attr_record a = {0};
+  attr_put_list(&a, lo, rank);
+  attr_put_list(&a, hi, rank);
+  attr_put_float(&a, value);
+  return ops_add(g, OP_PAD, &x, 1, &a);
+}
+
+val ops_concat(hp_graph *g, const val *x, int n, int axis) {
+  attr_record a = {0};
+  attr_put_int(&a, axis);
+  return ops_add(g, OP_CONCAT, x, n, &a);
+}
+
+val ops_einsum(hp_graph *g, const char *eq, val a, val b, hp_dtype out) {
+  attr_record r = {0};
+  attr_put_str(&r, g, eq);
+  attr_put_int(&r, out);
+  return ops_add(g, OP_EINSUM, (val[]){a, b}, 2, &r);
+}
+
+void ops_output(hp_graph *g, const char *name, val x) {
+  attr_record a = {0};
+  attr_put_str(&a, g, name);
+  ops_add(g, OP_OUTPUT, &x, 1, &a);
+}
+
+void ops_assign(hp_graph *g, val param, val x) {
+  ops_add(g, OP_ASSIGN, (val[]){param, x}, 2, NULL);
+}
+
+val ops_unbroadcast(hp_graph *g, val dy, val like) {
+  if (g->failure.code || !dy) return 0;
+  ir_value d = *graph_value(g, dy), l = *graph_value(g, like);
+  int64_t axes[HP_MAX_RANK];
+  int n = 0;
+  for (int i = 0; i < d.rank; i++) {
+    int j = i - (d.rank - l.rank);
+    if (j < 0 || (l.dim[j] == 1 && d.dim[i] != 1)) axes[n++] = i;
+  }
+  if (n) {
+    dy = ops_sum(g, dy, axes, n, false);
+    if (dy && !value_same_shape(graph_value(g, dy), &l)) dy = ops_reshape(g, dy, l.dim, l.rank);
+  }
+  return ops_cast(g, dy, (hp_dtype)l.dtype);
+}

@@ -1,0 +1,88 @@
+/* The meaning of the op table's rows: shapes, gradients, costs; and the builders that every graph
+ * is made with.  One file per op family holds the functions that ops.def names. */
+#ifndef OPS_OPS_H
+#define OPS_OPS_H
+
+#include "base/dtype.h"
+#include "ir/attr.h"
+#include "ir/graph.h"
+
+/* --- shape rules ----------------------------------------------------------------------- */
+
+enum { OPS_OUT_MAX = 3 }; /* results of a row that is not `fused` */
+
+typedef struct {
+  const hp_graph *g;
+  ir_node node; /* op, n_in and attr are set */
+  const val *in;
+  ir_value out[OPS_OUT_MAX]; /* to be filled: dtype, rank, dim */
+} infer_ctx;
+
+/* --- gradients ------------------------------------------------------------------------- */
+
+typedef struct {
+  hp_graph *g;   /* to which the backward is appended */
+  ir_node node;  /* the forward node */
+  const val *in; /* its operands */
+  val out[OPS_OUT_MAX];
+  val dout[OPS_OUT_MAX]; /* gradients of its results, 0 = none */
+  val din[8];            /* to be filled: gradients of its operands, 0 = none */
+} grad_ctx;
+
+typedef struct {
+  double flops; /* multiply and add are two */
+  double bytes; /* read and written once each */
+} op_cost;
+
+typedef struct {
+  hp_status (*infer)(infer_ctx *c);
+  void (*grad)(grad_ctx *c); /* NULL: no gradient flows through */
+  op_cost (*cost)(const hp_graph *g, const ir_node *n);
+} op_meaning;
+extern const op_meaning op_meanings[OP_COUNT];
+
+#define OP(id, name, in_min, in_max, out, attrs, infer, grad, rule, lin, cost, expr, flags, doc)   \
+  hp_status infer_##infer(infer_ctx *c);                                                           \
+  void grad_##grad(grad_ctx *c);                                                                   \
+  op_cost cost_##cost(const hp_graph *g, const ir_node *n);
+#include "ir/ops.def"
+#undef OP
+
+/* --- builders --------------------------------------------------------------------------
+ * Check operands, infer shapes, append.  Return the first result; 0 and a poisoned graph on
+ * failure.  An operand 0 gives 0. */
+
+val ops_add(hp_graph *g, int op, const val *in, int n_in, const attr_record *attrs);
+val ops_unary(hp_graph *g, int op, val x);
+val ops_binary(hp_graph *g, int op, val a, val b);
+val ops_const(hp_graph *g, hp_dtype t, double value); /* scalar, [] */
+val ops_scale(hp_graph *g, val x, double factor);     /* x * factor in x's dtype */
+val ops_select(hp_graph *g, val cond, val a, val b);
+val ops_cast(hp_graph *g, val x, hp_dtype t);         /* x itself when it has that dtype */
+val ops_sum(hp_graph *g, val x, const int64_t *axes, int n, bool keep);
+val ops_sum_last(hp_graph *g, val x);                 /* last dim, kept as 1 */
+val ops_max_last(hp_graph *g, val x);
+val ops_reshape(hp_graph *g, val x, const int64_t *dim, int rank);
+val ops_transpose(hp_graph *g, val x, const int64_t *perm);
+val ops_broadcast(hp_graph *g, val x, const int64_t *dim, int rank);
+val ops_slice(hp_graph *g, val x, const int64_t *start, const int64_t *stop, const int64_t *step);
+val ops_pad(hp_graph *g, val x, const int64_t *lo, const int64_t *hi, double value);
+val ops_concat(hp_graph *g, const val *x, int n, int axis);
+val ops_einsum(hp_graph *g, const char *eq, val a, val b, hp_dtype out);
+val ops_leaf(hp_graph *g, int op, const char *name, hp_dtype t, const int64_t *dim, int rank);
+void ops_output(hp_graph *g, const char *name, val x);
+void ops_assign(hp_graph *g, val param, val x);
+
+/* dy summed over the dims along which `like` was broadcast, in like's dtype: the gradient of a
+ * broadcasting operand. */
+val ops_unbroadcast(hp_graph *g, val dy, val like);
+
+/* Failure of a shape rule: "op "where": what", with HP_ERR_SHAPE. */
+hp_status ops_fail(const infer_ctx *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* "f32[2,3]" of operand i, in a rotating buffer: for messages. */
+const char *ops_type(const infer_ctx *c, int i);
+
+/* Re-infers every node and compares with the graph's types: run after passes in tests. */
+hp_status ops_verify(const hp_graph *g);
+
+#endif

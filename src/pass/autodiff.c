@@ -1,0 +1,92 @@
+#include "pass/autodiff.h"
+
+#include "ops/ops.h"
+
+#include <string.h>
+
+typedef struct {
+  hp_graph *g;
+  val *cotangent; /* by value id of the forward graph */
+  bool *needed;   /* depends on one of wrt */
+  size_t values;
+} autodiff;
+
+/* Which values depend on wrt. */
+static void mark_needed(autodiff *a, const val *wrt, int n, size_t nodes) {
+  for (int i = 0; i < n; i++) a->needed[wrt[i]] = true;
+  for (size_t i = 0; i < nodes; i++) {
+    const ir_node *d = graph_node(a->g, (uint32_t)i);
+    const val *in = graph_in(a->g, d);
+    bool any = false;
+    for (int k = 0; k < d->n_in; k++) any |= a->needed[in[k]];
+    for (int k = 0; any && k < d->n_out; k++) a->needed[d->out0 + (val)k] = true;
+  }
+}
+
+static void accumulate(autodiff *a, val x, val d) {
+  val *slot = &a->cotangent[x];
+  *slot = *slot ? ops_binary(a->g, OP_ADD, *slot, d) : d;
+}
+
+/* Gradients of one node's operands from those of its results. */
+static void step_back(autodiff *a, uint32_t index) {
+  grad_ctx c = {.g = a->g, .node = *graph_node(a->g, index)};
+  val in[255];
+  memcpy(in, graph_in(a->g, &c.node), c.node.n_in * sizeof *in);
+  c.in = in;
+  bool any = false;
+  for (int k = 0; k < c.node.n_out && k < OPS_OUT_MAX; k++) {
+    c.out[k] = c.node.out0 + (val)k;
+    c.dout[k] = a->cotangent[c.out[k]];
+    any |= c.dout[k] != 0;
+  }
+  bool wanted = false;
+  for (int k = 0; k < c.node.n_in; k++)
+    wanted |= a->needed[in[k]] && dtype_is_float(graph_value(a->g, in[k])->dtype);
+  if (!any || !wanted) return;
+  a->g->block = c.node.block;
+  a->g->stage = c.node.stage;
+  a->g->group = c.node.group;
+  a->g->loc = c.node.loc;
+  op_meanings[c.node.op].grad(&c);
+  for (int k = 0; k < c.node.n_in && k < 8 && !a->g->failure.code; k++)
+    if (c.din[k] && a->needed[in[k]]) accumulate(a, in[k], c.din[k]);
+}
+
+static val zeros_like(hp_graph *g, val x) {
+  ir_value v = *graph_value(g, x);
+  return ops_broadcast(g, ops_const(g, (hp_dtype)v.dtype, 0), v.dim, v.rank);
+}
+
+hp_status pass_autodiff(hp_graph *g, val loss, const val *wrt, int n, val *grads) {
+  HP_TRY(graph_status(g));
+  ir_value lv = *graph_value(g, loss);
+  if (!dtype_is_float(lv.dtype) || value_elements(&lv) != 1)
+    HP_FAIL(HP_ERR_SHAPE, "the loss must be one float element to be differentiated");
+  size_t nodes = graph_value(g, loss)->def + 1;
+  autodiff a = {.g = g, .values = g->values.len};
+  hp_graph saved = *g;
+  a.cotangent = mem_calloc(a.values, sizeof *a.cotangent);
+  a.needed = mem_calloc(a.values, sizeof *a.needed);
+  hp_status st = a.cotangent && a.needed ? HP_OK : HP_ERR_OOM;
+  if (st) goto done;
+  mark_needed(&a, wrt, n, nodes);
+  g->phase = PHASE_BACKWARD;
+  val one = ops_const(g, (hp_dtype)lv.dtype, 1);
+  a.cotangent[loss] = lv.rank ? ops_reshape(g, one, lv.dim, lv.rank) : one;
+  for (size_t i = nodes; i-- > 0 && !g->failure.code;) step_back(&a, (uint32_t)i);
+  for (int i = 0; i < n && !g->failure.code; i++) {
+    val d = a.cotangent[wrt[i]];
+    grads[i] = d ? d : zeros_like(g, wrt[i]);
+  }
+  st = graph_status(g);
+done:
+  g->phase = saved.phase;
+  g->block = saved.block;
+  g->stage = saved.stage;
+  g->group = saved.group;
+  g->loc = saved.loc;
+  mem_free(a.cotangent);
+  mem_free(a.needed);
+  return st;
+}

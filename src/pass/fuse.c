@@ -1,0 +1,250 @@
+/* fuse: chains of elementwise ops, with one stage of reductions, become loop kernels.
+ *
+ * Every fusable node starts as a group of its own at its place in the order and is merged with the
+ * groups that make its operands, latest first.  A group runs at one position `pos`, so a merge is
+ * legal when some position lies after everything that the group reads from outside and before
+ * everybody outside who reads from it.  A group has one iteration space and one kind: map, row
+ * (reduces the last dim; values with one element a row may be used again) or col (reduces all dims
+ * but the last).  docs/internals/pass.md draws an example. */
+#include "pass/fuse_emit.h"
+#include "pass/pass.h"
+
+#include <string.h>
+
+enum { MEMBERS_MAX = 56, OPERANDS_MAX = 24 };
+
+/* May n be part of a loop?  Constants and iotas are written into the loops that use them. */
+static bool fusable(const hp_graph *g, const ir_node *n) {
+  switch (n->op) { /* what a loop's loads can do; everything else has an expression */
+  case OP_BROADCAST:
+  case OP_TRANSPOSE:
+  case OP_SLICE:
+  case OP_CAST: return true;
+  case OP_SUM:
+  case OP_REDUCE_MAX: return value_elements(graph_value(g, graph_in(g, n)[0])) > 0;
+  default: return op_table[n->op].expr[0] != 0;
+  }
+}
+
+static bool is_reduction(const ir_node *n) { return n->op == OP_SUM || n->op == OP_REDUCE_MAX; }
+
+/* Loads that walk their operand in an order of their own read it from memory, not from the group. */
+static bool is_view(const ir_node *n) {
+  return n->op == OP_BROADCAST || n->op == OP_TRANSPOSE || n->op == OP_SLICE;
+}
+
+static bool over_last(const hp_graph *g, const ir_node *n) {
+  int64_t axes[ATTR_LIST_MAX];
+  const ir_value *x = graph_value(g, graph_in(g, n)[0]);
+  return attr_list(g, n, "axes", axes) == 1 && axes[0] == x->rank - 1;
+}
+
+typedef struct {
+  const hp_graph *g;
+  use_lists uses;
+  uint32_t *group_of; /* by node: index into groups, from 1; 0 = not in one */
+  VEC(fuse_group) groups;
+} fuse;
+
+static fuse_group *group_of(const fuse *f, uint32_t node) {
+  uint32_t k = f->group_of[node];
+  return k ? &f->groups.at[k - 1] : NULL;
+}
+
+/* When a node runs: its index, or its group's position. */
+static uint32_t position(const fuse *f, uint32_t node) {
+  const fuse_group *k = group_of(f, node);
+  return k ? k->pos : node;
+}
+
+static bool inside(const fuse *f, uint32_t node, uint32_t a, uint32_t b) {
+  return f->group_of[node] == a || f->group_of[node] == b;
+}
+
+/* Earliest and latest bounds on the position of groups a and b as one; `now` is the node being
+ * looked at: what comes after it has no position yet. */
+static void bounds(const fuse *f, uint32_t a, uint32_t b, uint32_t now, int64_t *after,
+                   int64_t *before, int *operands) {
+  *after = -1;
+  *before = INT64_MAX;
+  *operands = 0;
+  const uint32_t both[2] = {a, b};
+  for (int s = 0; s < 2; s++) {
+    const fuse_group *k = &f->groups.at[both[s] - 1];
+    for (int m = 0; m < k->n; m++) {
+      const ir_node *n = graph_node(f->g, k->member[m]);
+      for (int i = 0; i < n->n_in; i++) {
+        uint32_t d = graph_value(f->g, graph_in(f->g, n)[i])->def;
+        if (inside(f, d, a, b)) continue;
+        ++*operands;
+        if (position(f, d) > *after) *after = position(f, d);
+      }
+      for (val v = n->out0; v < n->out0 + n->n_out; v++)
+        for (uint32_t u = f->uses.use0[v]; u < f->uses.use0[v + 1]; u++) {
+          uint32_t user = f->uses.use[u];
+          if (user > now) break;
+          if (!inside(f, user, a, b) && position(f, user) < *before) *before = position(f, user);
+        }
+    }
+  }
+}
+
+static bool same_dims(const ir_value *a, const ir_value *b) { return value_same_shape(a, b); }
+
+/* Is a's shape that of one element a row of space b? */
+static bool row_scalar_of(const ir_value *a, const ir_value *b) {
+  if (a->rank != b->rank || b->rank < 1 || a->dim[a->rank - 1] != 1) return false;
+  return !memcmp(a->dim, b->dim, (size_t)(a->rank - 1) * sizeof *a->dim);
+}
+
+/* All operands of n are one-per-row values of group k, or constants. */
+static bool reads_row_scalars(const fuse *f, const ir_node *n, uint32_t k) {
+  bool any = false;
+  for (int i = 0; i < n->n_in; i++) {
+    const ir_value *v = graph_value(f->g, graph_in(f->g, n)[i]);
+    if (f->group_of[v->def] == k && fuse_is_reduced(&f->groups.at[k - 1], v->def)) any = true;
+    else if (graph_node(f->g, v->def)->op != OP_CONST) return false;
+  }
+  return any;
+}
+
+/* Kind of the union of group a (of operands) and b (of the node n), or -1 when they do not fit. */
+static int union_kind(const fuse *f, uint32_t a, uint32_t b, const ir_node *n, bool *scalar) {
+  const fuse_group *ga = &f->groups.at[a - 1], *gb = &f->groups.at[b - 1];
+  *scalar = false;
+  if (is_view(n)) return -1;
+  if (!same_dims(&ga->space, &gb->space)) {
+    *scalar = gb->n == 1 && gb->kind == LOOP_MAP && ga->kind == LOOP_ROW &&
+              row_scalar_of(&gb->space, &ga->space) && reads_row_scalars(f, n, a);
+    return *scalar ? LOOP_ROW : -1;
+  }
+  if (ga->kind == gb->kind) return ga->kind;
+  if (ga->kind == LOOP_MAP) return gb->kind;
+  return gb->kind == LOOP_MAP ? (int)ga->kind : -1;
+}
+
+/* A col loop needs its leading dims to be walked as one by every operand. */
+static bool col_fits(const fuse *f, const fuse_group *k) {
+  for (int m = 0; m < k->n; m++) {
+    const ir_node *n = graph_node(f->g, k->member[m]);
+    for (int i = 0; i < n->n_in; i++) {
+      const ir_value *v = graph_value(f->g, graph_in(f->g, n)[i]);
+      if (is_view(n) || !fuse_leading_dims_merge(v, &k->space)) return false;
+    }
+  }
+  return true;
+}
+
+/* A view in group b reads an element of group a at another index than the loop's: not one loop. */
+static bool view_reads(const fuse *f, uint32_t b, uint32_t a) {
+  const fuse_group *k = &f->groups.at[b - 1];
+  for (int m = 0; m < k->n; m++) {
+    const ir_node *n = graph_node(f->g, k->member[m]);
+    if (is_view(n) && f->group_of[graph_value(f->g, graph_in(f->g, n)[0])->def] == a) return true;
+  }
+  return false;
+}
+
+static void try_merge(fuse *f, uint32_t a, uint32_t b, uint32_t now) {
+  fuse_group *ga = &f->groups.at[a - 1], *gb = &f->groups.at[b - 1];
+  int64_t after, before;
+  int operands;
+  bool scalar;
+  int kind = union_kind(f, a, b, graph_node(f->g, now), &scalar);
+  if (kind < 0 || ga->n + gb->n > MEMBERS_MAX) return;
+  if (view_reads(f, a, b) || view_reads(f, b, a)) return;
+  if (kind == LOOP_COL && !(col_fits(f, ga) && col_fits(f, gb))) return;
+  bounds(f, a, b, now, &after, &before, &operands);
+  if (operands > OPERANDS_MAX) return;
+  uint32_t late = ga->pos > gb->pos ? ga->pos : gb->pos, early = ga->pos > gb->pos ? gb->pos : ga->pos;
+  uint32_t pos = late;
+  if (!(pos > after && pos < before)) pos = early;
+  if (!(pos > after && pos < before)) return;
+  for (int m = 0; m < gb->n; m++) {
+    ga->reduced[ga->n] = gb->reduced[m] || scalar;
+    ga->member[ga->n++] = gb->member[m];
+    f->group_of[gb->member[m]] = a;
+  }
+  ga->kind = (loop_kind)kind;
+  ga->pos = pos;
+  gb->n = 0;
+}
+
+
+/* A group of node i alone. */
+static hp_status start_group(fuse *f, uint32_t i) {
+  const ir_node *n = graph_node(f->g, i);
+  fuse_group k = {.n = 1, .pos = i, .kind = LOOP_MAP};
+  k.member[0] = i;
+  k.space = *graph_value(f->g, n->out0);
+  if (is_reduction(n)) {
+    k.space = *graph_value(f->g, graph_in(f->g, n)[0]);
+    k.kind = over_last(f->g, n) ? LOOP_ROW : LOOP_COL;
+    k.reduced[0] = true;
+  }
+  if (!vec_push(&f->groups, k)) return HP_ERR_OOM;
+  f->group_of[i] = (uint32_t)f->groups.len;
+  return HP_OK;
+}
+
+static void grow_group(fuse *f, uint32_t i) {
+  const ir_node *n = graph_node(f->g, i);
+  uint32_t producer[255];
+  int count = 0;
+  for (int k = 0; k < n->n_in; k++) {
+    uint32_t p = f->group_of[graph_value(f->g, graph_in(f->g, n)[k])->def];
+    bool seen = p == 0 || p == f->group_of[i];
+    for (int j = 0; j < count; j++) seen |= producer[j] == p;
+    if (!seen) producer[count++] = p;
+  }
+  /* a stable order that does not depend on ids: by position, latest first */
+  for (int a = 1; a < count; a++)
+    for (int b = a; b > 0 && f->groups.at[producer[b] - 1].pos > f->groups.at[producer[b - 1] - 1].pos; b--) {
+      uint32_t t = producer[b];
+      producer[b] = producer[b - 1];
+      producer[b - 1] = t;
+    }
+  for (int k = 0; k < count; k++) {
+    uint32_t mine = f->group_of[i];
+    if (producer[k] != mine && f->groups.at[producer[k] - 1].n) try_merge(f, producer[k], mine, i);
+  }
+}
+
+hp_status pass_fuse(const hp_graph *in, const pass_options *o, hp_graph **out) {
+  (void)o;
+  fuse f = {.g = in};
+  rewrite r = {0};
+  hp_status st = HP_OK;
+  uint32_t *runs = NULL; /* by position: the group that runs there, from 1 */
+  HP_TRY_GOTO(use_lists_build(in, &f.uses), st);
+  f.group_of = mem_calloc(in->nodes.len, sizeof *f.group_of);
+  runs = mem_calloc(in->nodes.len, sizeof *runs);
+  if (!f.group_of || !runs) st = HP_ERR_OOM;
+  for (uint32_t i = 0; !st && i < in->nodes.len; i++) {
+    if (!fusable(in, graph_node(in, i))) continue;
+    HP_TRY_GOTO(start_group(&f, i), st);
+    grow_group(&f, i);
+  }
+  if (st) goto done;
+  for (uint32_t k = 0; k < f.groups.len; k++) {
+    fuse_group *gr = &f.groups.at[k];
+    if (!gr->n) continue;
+    runs[gr->pos] = k + 1;
+  }
+  HP_TRY_GOTO(rewrite_begin(&r, in), st);
+  for (uint32_t i = 0; !st && i < in->nodes.len; i++) {
+    const ir_node *n = graph_node(in, i);
+    if (runs[i]) st = fuse_emit(&r, &f.uses, &f.groups.at[runs[i] - 1], f.group_of, runs[i]);
+    else if (!f.group_of[i] && (n->op != OP_CONST && n->op != OP_IOTA)) {
+      st = fuse_make_leaves(&r, n);
+      if (!st) rewrite_copy(&r, i);
+    }
+  }
+  st = rewrite_end(&r, st, out);
+done:
+  use_lists_free(&f.uses);
+  mem_free(f.group_of);
+  mem_free(runs);
+  vec_free(&f.groups);
+  return st;
+}

@@ -1,0 +1,337 @@
+#include "pass/fuse_emit.h"
+
+#include "base/dtype.h"
+#include "ir/attr.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LOADS_MAX = 64 };
+
+bool fuse_is_reduced(const fuse_group *k, uint32_t node) {
+  for (int i = 0; i < k->n; i++)
+    if (k->member[i] == node) return k->reduced[i];
+  return false;
+}
+
+/* Strides of v, broadcast from the right over space. */
+static void broadcast_strides(const ir_value *v, const ir_value *space, int64_t *stride) {
+  int64_t step = 1;
+  int more = space->rank - v->rank;
+  for (int d = 0; d < space->rank; d++) stride[d] = 0;
+  for (int d = v->rank - 1; d >= 0; d--) {
+    if (v->dim[d] != 1) stride[d + more] = step;
+    step *= v->dim[d];
+  }
+}
+
+static bool dims_merge(const int64_t *stride, const int64_t *dim, int d) {
+  return dim[d + 1] == 1 || dim[d] == 1 || stride[d] == stride[d + 1] * dim[d + 1];
+}
+
+bool fuse_leading_dims_merge(const ir_value *v, const ir_value *space) {
+  int64_t stride[HP_MAX_RANK];
+  if (v->rank > space->rank) return false;
+  broadcast_strides(v, space, stride);
+  for (int d = 0; d + 2 < space->rank; d++)
+    if (!dims_merge(stride, space->dim, d)) return false;
+  return true;
+}
+
+/* One load or store of the loop, with strides over the whole space until dims are merged. */
+typedef struct {
+  val v;        /* old value; for a load 0 = none */
+  hp_dtype type;
+  int64_t stride[HP_MAX_RANK], offset;
+} access;
+
+typedef struct {
+  rewrite *r;
+  const hp_graph *g;
+  fuse_group *k;
+  const uint32_t *group_of;
+  uint32_t id;
+  access load[LOADS_MAX], store[LOADS_MAX];
+  uint32_t load_of[FUSE_MEMBERS][3]; /* load number + 1 of a member's operand, 0 = none */
+  int n_loads, n_stores;
+  val operand[LOADS_MAX]; /* distinct old values read, in order of their numbers */
+  int n_operands;
+  int64_t dim[HP_MAX_RANK];
+  int rank;
+} emit;
+
+/* Access of a node's operand over the space: views walk it in their own way. */
+static void operand_access(const emit *e, const ir_node *n, val v, access *a) {
+  const ir_value *x = graph_value(e->g, v);
+  int64_t perm[ATTR_LIST_MAX], start[ATTR_LIST_MAX], step[ATTR_LIST_MAX], own[HP_MAX_RANK], s = 1;
+  *a = (access){.v = v, .type = (hp_dtype)x->dtype};
+  if (n->op != OP_TRANSPOSE && n->op != OP_SLICE) {
+    broadcast_strides(x, &e->k->space, a->stride);
+    return;
+  }
+  for (int d = x->rank - 1; d >= 0; d--) {
+    own[d] = s;
+    s *= x->dim[d];
+  }
+  if (n->op == OP_TRANSPOSE) {
+    attr_list(e->g, n, "perm", perm);
+    for (int d = 0; d < x->rank; d++) a->stride[d] = own[perm[d]];
+    return;
+  }
+  attr_list(e->g, n, "start", start);
+  attr_list(e->g, n, "step", step);
+  for (int d = 0; d < x->rank; d++) {
+    a->stride[d] = own[d] * step[d];
+    a->offset += own[d] * start[d];
+  }
+}
+
+static int add_load(emit *e, const access *a) {
+  for (int i = 0; i < e->n_loads; i++)
+    if (e->load[i].v == a->v && e->load[i].offset == a->offset &&
+        !memcmp(e->load[i].stride, a->stride, sizeof a->stride))
+      return i;
+  HP_ASSERT(e->n_loads < LOADS_MAX);
+  e->load[e->n_loads] = *a;
+  for (int i = 0;; i++) {
+    if (i == e->n_operands) e->operand[e->n_operands++] = a->v;
+    if (e->operand[i] == a->v) break;
+  }
+  return e->n_loads++;
+}
+
+static bool written_inline(int op) { return op == OP_CONST || op == OP_IOTA; }
+
+static void collect_loads(emit *e) {
+  for (int m = 0; m < e->k->n; m++) {
+    const ir_node *n = graph_node(e->g, e->k->member[m]);
+    for (int i = 0; i < n->n_in; i++) {
+      val v = graph_in(e->g, n)[i];
+      uint32_t d = graph_value(e->g, v)->def;
+      if (e->group_of[d] == e->id || written_inline(graph_node(e->g, d)->op)) continue;
+      access a;
+      operand_access(e, n, v, &a);
+      e->load_of[m][i] = (uint32_t)add_load(e, &a) + 1;
+    }
+  }
+}
+
+static bool used_outside(const emit *e, const use_lists *uses, val v) {
+  for (uint32_t u = uses->use0[v]; u < uses->use0[v + 1]; u++)
+    if (e->group_of[uses->use[u]] != e->id) return true;
+  return false;
+}
+
+static void collect_stores(emit *e, const use_lists *uses) {
+  for (int m = 0; m < e->k->n; m++) {
+    const ir_node *n = graph_node(e->g, e->k->member[m]);
+    if (!used_outside(e, uses, n->out0)) continue;
+    access *a = &e->store[e->n_stores++];
+    const ir_value *v = graph_value(e->g, n->out0);
+    *a = (access){.v = n->out0, .type = (hp_dtype)v->dtype};
+    int64_t s = 1;
+    const ir_value *space = &e->k->space;
+    if (e->k->kind == LOOP_COL && e->k->reduced[m]) {
+      a->stride[space->rank - 1] = 1;
+      continue;
+    }
+    for (int d = space->rank - 1; d >= 0; d--) {
+      if (e->k->kind == LOOP_ROW && e->k->reduced[m] && d == space->rank - 1) continue;
+      a->stride[d] = s;
+      s *= space->dim[d];
+    }
+  }
+}
+
+static void drop_dim(emit *e, int d) {
+  for (int s = 0; s < 2; s++) {
+    access *a = s ? e->store : e->load;
+    int n = s ? e->n_stores : e->n_loads;
+    for (int i = 0; i < n; i++)
+      memmove(&a[i].stride[d], &a[i].stride[d + 1], (size_t)(e->rank - 1 - d) * sizeof(int64_t));
+  }
+  memmove(&e->dim[d], &e->dim[d + 1], (size_t)(e->rank - 1 - d) * sizeof(int64_t));
+  e->rank--;
+}
+
+/* Dims d and d + 1 of every access are one walk. */
+static bool all_merge(const emit *e, int d) {
+  for (int i = 0; i < e->n_loads; i++)
+    if (!dims_merge(e->load[i].stride, e->dim, d)) return false;
+  for (int i = 0; i < e->n_stores; i++)
+    if (!dims_merge(e->store[i].stride, e->dim, d)) return false;
+  return true;
+}
+
+static void merge_dims(emit *e) {
+  bool iota = false;
+  for (int m = 0; m < e->k->n; m++) {
+    const ir_node *n = graph_node(e->g, e->k->member[m]);
+    for (int i = 0; i < n->n_in; i++) iota |= graph_def(e->g, graph_in(e->g, n)[i])->op == OP_IOTA;
+  }
+  if (iota) return; /* an iota names a dim */
+  for (int d = e->rank - 2; d >= 0; d--) {
+    if (e->k->kind == LOOP_ROW && d + 1 == e->rank - 1) continue;
+    if (e->k->kind == LOOP_COL && d + 1 == e->rank - 1) continue;
+    if (!all_merge(e, d)) continue;
+    bool inner_one = e->dim[d + 1] == 1;
+    int64_t n = e->dim[d] * e->dim[d + 1];
+    if (inner_one) {
+      drop_dim(e, d + 1);
+      e->dim[d] = n;
+    } else {
+      drop_dim(e, d);
+      e->dim[d] = n;
+    }
+  }
+}
+
+/* A constant or iota, as a value of the loop. */
+static int inline_leaf(const emit *e, loop *l, val v) {
+  const ir_value *x = graph_value(e->g, v);
+  const ir_node *n = graph_def(e->g, v);
+  if (n->op == OP_IOTA) {
+    int axis = (int)attr_int(e->g, n, "axis") + e->k->space.rank - x->rank;
+    int i = loop_iota(l, axis, 0);
+    return dtype_is_float((hp_dtype)x->dtype) ? loop_cast(l, (hp_dtype)x->dtype, i) : i;
+  }
+  double c = attr_float(e->g, n, "value");
+  if (!dtype_is_float((hp_dtype)x->dtype)) return loop_int(l, (int64_t)c);
+  int k = loop_const(l, (float)c);
+  return x->dtype == HP_F32 ? k : loop_cast(l, (hp_dtype)x->dtype, k);
+}
+
+/* Members in node order as loop values; `number` is by member. */
+static void write_values(const emit *e, loop *l, int *number) {
+  int loaded[LOADS_MAX];
+  for (int i = 0; i < e->n_loads; i++) {
+    int op = 0;
+    while (e->operand[op] != e->load[i].v) op++;
+    loaded[i] = loop_in(l, op, e->load[i].type, e->load[i].stride, e->load[i].offset);
+  }
+  for (int m = 0; m < e->k->n; m++) {
+    const ir_node *n = graph_node(e->g, e->k->member[m]);
+    int arg[3] = {-1, -1, -1};
+    for (int i = 0; i < n->n_in; i++) {
+      val v = graph_in(e->g, n)[i];
+      if (e->load_of[m][i]) {
+        arg[i] = loaded[e->load_of[m][i] - 1];
+        continue;
+      }
+      uint32_t d = graph_value(e->g, v)->def;
+      if (e->group_of[d] != e->id) arg[i] = inline_leaf(e, l, v);
+      else
+        for (int j = 0; j < m; j++)
+          if (e->k->member[j] == d) arg[i] = number[j];
+    }
+    hp_dtype t = (hp_dtype)graph_value(e->g, n->out0)->dtype;
+    if (n->op == OP_CAST) number[m] = loop_cast(l, t, arg[0]);
+    else if (n->op == OP_SUM) number[m] = loop_reduce(l, "sum", arg[0]);
+    else if (n->op == OP_REDUCE_MAX) number[m] = loop_reduce(l, "max", arg[0]);
+    else if (!op_table[n->op].expr[0]) number[m] = arg[0]; /* a view: the load is all */
+    else number[m] = loop_op(l, op_table[n->op].name, arg[0], arg[1], arg[2]);
+    if ((t == HP_BF16 || t == HP_F16) && n->op != OP_CAST && op_table[n->op].expr[0])
+      number[m] = loop_cast(l, t, number[m]);
+  }
+}
+
+static int compare_members(const void *a, const void *b) {
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+static void sort_members(fuse_group *k) {
+  uint32_t sorted[FUSE_MEMBERS];
+  bool reduced[FUSE_MEMBERS];
+  memcpy(sorted, k->member, (size_t)k->n * sizeof *sorted);
+  qsort(sorted, (size_t)k->n, sizeof *sorted, compare_members);
+  for (int i = 0; i < k->n; i++) reduced[i] = fuse_is_reduced(k, sorted[i]);
+  memcpy(k->member, sorted, (size_t)k->n * sizeof *sorted);
+  memcpy(k->reduced, reduced, sizeof reduced);
+}
+
+static hp_status add_fused(emit *e, const loop *l) {
+  hp_graph *to = e->r->to;
+  str body = {0};
+  loop_print(l, "; ", &body);
+  HP_TRY(str_status(&body));
+  attr_record a = {0};
+  attr_put_str(&a, to, body.at);
+  str_free(&body);
+  val in[LOADS_MAX];
+  ir_value out[LOADS_MAX];
+  for (int i = 0; i < e->n_operands; i++) {
+    in[i] = e->r->map[e->operand[i]];
+    HP_ASSERT(in[i] || to->failure.code);
+  }
+  for (int i = 0; i < e->n_stores; i++) out[i] = *graph_value(e->g, e->store[i].v);
+  rewrite_place(e->r, graph_node(e->g, e->k->member[e->k->n - 1]));
+  val v = graph_add(to, OP_FUSED, in, e->n_operands, attr_intern(to, &a), out, e->n_stores);
+  for (int i = 0; i < e->n_stores; i++) e->r->map[e->store[i].v] = v ? v + (val)i : 0;
+  return graph_status(to);
+}
+
+static hp_status write_loop(emit *e) {
+  loop l = {0};
+  int number[FUSE_MEMBERS];
+  hp_shape space = {.rank = e->rank};
+  memcpy(space.dim, e->dim, sizeof space.dim);
+  if (!space.rank) {
+    space.rank = 1;
+    space.dim[0] = 1;
+  }
+  loop_begin(&l, e->k->kind, &space);
+  write_values(e, &l, number);
+  for (int i = 0; i < e->n_stores; i++) {
+    int m = 0;
+    while (graph_node(e->g, e->k->member[m])->out0 != e->store[i].v) m++;
+    loop_out(&l, i, e->store[i].type, e->store[i].stride, e->store[i].offset, number[m]);
+  }
+  hp_status st = loop_status(&l);
+  if (!st) st = add_fused(e, &l);
+  loop_free(&l);
+  return st;
+}
+
+hp_status fuse_emit(rewrite *r, const use_lists *uses, fuse_group *k, const uint32_t *group_of,
+                    uint32_t id) {
+  emit e = {.r = r, .g = r->from, .k = k, .group_of = group_of, .id = id, .rank = k->space.rank};
+  memcpy(e.dim, k->space.dim, sizeof e.dim);
+  sort_members(k);
+  collect_loads(&e);
+  collect_stores(&e, uses);
+  merge_dims(&e);
+  return write_loop(&e);
+}
+
+/* The constant or iota v as a kernel that writes it to memory. */
+static hp_status materialize(rewrite *r, val v) {
+  const ir_value *x = graph_value(r->from, v);
+  uint32_t def = x->def, group_of_one = 1;
+  fuse_group k = {.n = 0, .kind = LOOP_MAP, .space = *x};
+  emit e = {.r = r, .g = r->from, .k = &k, .group_of = &group_of_one, .rank = x->rank};
+  loop l = {0};
+  int64_t stride[HP_MAX_RANK] = {1}, s = 1;
+  hp_shape space = {.rank = x->rank ? x->rank : 1, .dim = {1}};
+  for (int d = x->rank - 1; d >= 0; d--) {
+    space.dim[d] = x->dim[d];
+    stride[d] = s;
+    s *= x->dim[d];
+  }
+  loop_begin(&l, LOOP_MAP, &space);
+  loop_out(&l, 0, (hp_dtype)x->dtype, stride, 0, inline_leaf(&e, &l, v));
+  hp_status st = loop_status(&l);
+  e.store[e.n_stores++] = (access){.v = v};
+  k.member[k.n++] = def;
+  if (!st) st = add_fused(&e, &l);
+  loop_free(&l);
+  return st;
+}
+
+hp_status fuse_make_leaves(rewrite *r, const ir_node *n) {
+  for (int i = 0; i < n->n_in; i++) {
+    val v = graph_in(r->from, n)[i];
+    if (!r->map[v] && written_inline(graph_def(r->from, v)->op)) HP_TRY(materialize(r, v));
+  }
+  return HP_OK;
+}

@@ -1,0 +1,29 @@
+/* Writing a group of the fuse pass as one loop kernel. */
+#ifndef PASS_FUSE_EMIT_H
+#define PASS_FUSE_EMIT_H
+
+#include "codegen/loop.h"
+#include "ops/ops.h"
+#include "pass/pass.h"
+
+enum { FUSE_MEMBERS = 64 };
+
+typedef struct {
+  uint32_t member[FUSE_MEMBERS]; /* nodes of the old graph */
+  bool reduced[FUSE_MEMBERS];    /* has one value per row (column) of the space */
+  int n;
+  uint32_t pos;   /* node of the old graph in whose place it runs */
+  loop_kind kind;
+  ir_value space; /* dims of the iteration space */
+} fuse_group;
+
+bool fuse_is_reduced(const fuse_group *k, uint32_t node);
+/* Can a loop over `space` walk all dims but the last of v as one? */
+bool fuse_leading_dims_merge(const ir_value *v, const ir_value *space);
+/* Appends group k (number `id` in group_of) to r->to as a `fused` node and maps what it stores. */
+hp_status fuse_emit(rewrite *r, const use_lists *uses, fuse_group *k, const uint32_t *group_of,
+                    uint32_t id);
+/* Constants and iotas that node n, outside of any loop, reads from memory. */
+hp_status fuse_make_leaves(rewrite *r, const ir_node *n);
+
+#endif

@@ -1,0 +1,109 @@
+#include "pass/pass.h"
+
+#include "base/io.h"
+#include "ir/print.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const pass_row pass_table[] = {
+#define PASS(name, doc) {#name, pass_##name, doc},
+#include "pass/pass.def"
+#undef PASS
+    {NULL, NULL, NULL}};
+
+static hp_status dump(const hp_graph *g, const char *dir, int index, const char *name) {
+  str path = {0}, text = {0};
+  str_printf(&path, "%s/%02d_%s.hp", dir, index, name);
+  hp_status st = graph_print(g, &text);
+  if (!st) st = str_status(&path);
+  if (!st) st = file_write(path.at, text.at ? text.at : "", text.len);
+  str_free(&path);
+  str_free(&text);
+  return st;
+}
+
+hp_status pass_run_all(const hp_graph *in, const pass_options *o, hp_graph **out) {
+  const hp_graph *g = in;
+  hp_graph *made = NULL;
+  HP_TRY(graph_status(in));
+  if (o->dump_dir) HP_TRY(dump(in, o->dump_dir, 0, "built"));
+  for (int i = 0; pass_table[i].name; i++) {
+    hp_graph *next;
+    hp_status st = pass_table[i].run(g, o, &next);
+    graph_free(made);
+    HP_TRY(st);
+    g = made = next;
+    if (o->dump_dir) {
+      st = dump(g, o->dump_dir, i + 1, pass_table[i].name);
+      if (st) graph_free(made);
+      HP_TRY(st);
+    }
+  }
+  *out = made;
+  return HP_OK;
+}
+
+hp_status rewrite_begin(rewrite *r, const hp_graph *from) {
+  *r = (rewrite){.from = from};
+  HP_TRY(graph_create(from, &r->to));
+  r->map = mem_calloc(from->values.len, sizeof *r->map);
+  if (!r->map) {
+    graph_free(r->to);
+    return HP_ERR_OOM;
+  }
+  return HP_OK;
+}
+
+void rewrite_place(rewrite *r, const ir_node *n) {
+  r->to->loc = n->loc;
+  r->to->block = n->block;
+  r->to->phase = n->phase;
+  r->to->group = n->group;
+  r->to->stage = n->stage;
+}
+
+void rewrite_copy(rewrite *r, uint32_t index) {
+  const ir_node *n = graph_node(r->from, index);
+  const val *old = graph_in(r->from, n);
+  val in[255];
+  for (int i = 0; i < n->n_in; i++) in[i] = r->map[old[i]];
+  val v = graph_add_like(r->to, r->from, n, in);
+  for (int i = 0; i < n->n_out; i++) r->map[n->out0 + (val)i] = v ? v + (val)i : 0;
+}
+
+hp_status rewrite_end(rewrite *r, hp_status st, hp_graph **out) {
+  if (!st) st = graph_status(r->to);
+  mem_free(r->map);
+  if (st) graph_free(r->to);
+  else *out = r->to;
+  return st;
+}
+
+hp_status use_lists_build(const hp_graph *g, use_lists *u) {
+  *u = (use_lists){0};
+  u->use0 = mem_calloc(g->values.len + 1, sizeof *u->use0);
+  u->use = mem_calloc(g->ins.len + 1, sizeof *u->use);
+  if (!u->use0 || !u->use) {
+    use_lists_free(u);
+    return HP_ERR_OOM;
+  }
+  for (size_t i = 0; i < g->ins.len; i++) u->use0[g->ins.at[i] + 1]++;
+  for (size_t v = 0; v < g->values.len; v++) u->use0[v + 1] += u->use0[v];
+  /* fill backwards from the ends, so that each list is in node order */
+  for (size_t i = g->nodes.len; i-- > 0;) {
+    const ir_node *n = graph_node(g, (uint32_t)i);
+    const val *in = graph_in(g, n);
+    for (int k = n->n_in; k-- > 0;) u->use[--u->use0[in[k] + 1]] = (uint32_t)i;
+  }
+  /* every start has been moved one list down: move them back */
+  memmove(u->use0, u->use0 + 1, g->values.len * sizeof *u->use0);
+  u->use0[g->values.len] = (uint32_t)g->ins.len;
+  return HP_OK;
+}
+
+void use_lists_free(use_lists *u) {
+  mem_free(u->use0);
+  mem_free(u->use);
+  *u = (use_lists){0};
+}

@@ -1,0 +1,122 @@
+/* simplify: drops nodes that no effect depends on, computes equal things once, and sees through
+ * ops that do nothing.
+ *
+ * Equal computations of different phases are kept apart: a value of the forward pass that the
+ * backward recomputes cheaply must not be kept alive for it.  Leaves are shared always. */
+#include "ops/ops.h"
+#include "pass/pass.h"
+
+#include <string.h>
+
+/* live[n]: an output or assign depends on node n. */
+static hp_status mark_live(const hp_graph *g, bool *live) {
+  for (size_t i = g->nodes.len; i-- > 0;) {
+    const ir_node *n = graph_node(g, (uint32_t)i);
+    if (n->op == OP_OUTPUT || n->op == OP_ASSIGN) live[i] = true;
+    if (!live[i]) continue;
+    for (int k = 0; k < n->n_in; k++) live[graph_value(g, graph_in(g, n)[k])->def] = true;
+  }
+  return HP_OK;
+}
+
+static bool is_leaf(int op) {
+  return op == OP_INPUT || op == OP_PARAM || op == OP_CONST || op == OP_IOTA;
+}
+
+/* The operand that a node without effect passes on, or 0. */
+static val seen_through(const rewrite *r, const ir_node *n, const val *in) {
+  if (n->n_in != 1 || n->n_out != 1) return 0;
+  const ir_value *x = graph_value(r->to, in[0]), *y = graph_value(r->from, n->out0);
+  bool same = x->dtype == y->dtype && value_same_shape(x, y);
+  if (n->op == OP_CAST || n->op == OP_RESHAPE || n->op == OP_BROADCAST || n->op == OP_SLICE)
+    return same ? in[0] : 0;
+  if (n->op == OP_TRANSPOSE && same) {
+    int64_t perm[ATTR_LIST_MAX];
+    int rank = attr_list(r->from, n, "perm", perm);
+    for (int i = 0; i < rank; i++)
+      if (perm[i] != i && x->dim[i] != 1) return 0;
+    return in[0];
+  }
+  return 0;
+}
+
+/* An elementwise op broadcasts by itself: it takes what a broadcast was made of, when the shape
+ * of its result does not change by that. */
+static void skip_broadcasts(const rewrite *r, const ir_node *n, val *in) {
+  if (!(op_flags((op_id)n->op) & OPF_ELEMENTWISE) || n->n_in < 2) return;
+  const ir_value *y = graph_value(r->from, n->out0);
+  for (int k = 0; k < n->n_in; k++) {
+    const ir_node *d = graph_def(r->to, in[k]);
+    if (d->op != OP_BROADCAST) continue;
+    for (int j = 0; j < n->n_in; j++)
+      if (j != k && value_same_shape(graph_value(r->to, in[j]), y)) {
+        in[k] = graph_in(r->to, d)[0];
+        break;
+      }
+  }
+}
+
+typedef struct {
+  uint16_t op;
+  uint8_t phase, n_in;
+  uint32_t attr, block;
+  val in[255];
+} node_key;
+
+static size_t key_of(const ir_node *n, const val *in, node_key *k) {
+  memset(k, 0, offsetof(node_key, in));
+  k->op = n->op;
+  k->n_in = n->n_in;
+  k->attr = n->attr;
+  if (!is_leaf(n->op)) {
+    k->phase = n->phase;
+    k->block = n->block;
+  }
+  memcpy(k->in, in, n->n_in * sizeof *in);
+  return offsetof(node_key, in) + n->n_in * sizeof *in;
+}
+
+static hp_status simplify_node(rewrite *r, uint32_t i, map *seen) {
+  const ir_node *n = graph_node(r->from, i);
+  val in[255];
+  for (int k = 0; k < n->n_in; k++) in[k] = r->map[graph_in(r->from, n)[k]];
+  if (!n->n_out) {
+    graph_add_like(r->to, r->from, n, in);
+    return HP_OK;
+  }
+  val same = seen_through(r, n, in);
+  if (same) {
+    r->map[n->out0] = same;
+    return HP_OK;
+  }
+  skip_broadcasts(r, n, in);
+  node_key key;
+  size_t bytes = key_of(n, in, &key);
+  uint32_t have;
+  if (!map_get(seen, &key, bytes, &have)) {
+    have = graph_add_like(r->to, r->from, n, in);
+    HP_TRY(graph_status(r->to));
+    HP_TRY(map_set(seen, &key, bytes, have));
+  }
+  for (int k = 0; k < n->n_out; k++) r->map[n->out0 + (val)k] = have + (val)k;
+  return HP_OK;
+}
+
+hp_status pass_simplify(const hp_graph *in, const pass_options *o, hp_graph **out) {
+  (void)o;
+  rewrite r;
+  map seen = {0};
+  bool *live = mem_calloc(in->nodes.len, 1);
+  HP_TRY_MEM(live);
+  hp_status st = rewrite_begin(&r, in);
+  if (st) {
+    mem_free(live);
+    return st;
+  }
+  st = mark_live(in, live);
+  for (uint32_t i = 0; !st && i < in->nodes.len; i++)
+    if (live[i]) st = simplify_node(&r, i, &seen);
+  mem_free(live);
+  map_free(&seen);
+  return rewrite_end(&r, st, out);
+}
