@@ -11,8 +11,7 @@ bool cpu_has_isa(cpu_isa isa) {
   if (isa == ISA_PLAIN) return true;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (isa == ISA_AVX2)
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (isa == ISA_AVX2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("fma");
@@ -39,10 +38,11 @@ cpu_isa cpu_best_isa(void) {
 hp_status cpu_isa_check(void) {
   const char *s = getenv("HYPER_ISA");
   if (s && *s && isa_asked() == ISA_COUNT)
-    HP_FAIL(HP_ERR_ARG,
-            "environment variable HYPER_ISA is \"%.40s\"; expected plain, avx2 or avx512: set one of "
-            "them, or unset it for the best that this CPU has",
-            s);
+    HP_FAIL(
+        HP_ERR_ARG,
+        "environment variable HYPER_ISA is \"%.40s\"; expected plain, avx2 or avx512: set one of "
+        "them, or unset it for the best that this CPU has",
+        s);
   return HP_OK;
 }
 

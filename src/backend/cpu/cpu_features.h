@@ -21,8 +21,9 @@ bool cpu_has_isa(cpu_isa isa);
 bool cpu_has_bf16(void);
 
 #define ISA_PASTE_(name, isa) name##_##isa
-#define ISA_PASTE(name, isa) ISA_PASTE_(name, isa)
-#define ISA_NAME(name) ISA_PASTE(name, ISA)
-#define ISA_TABLE(name) {name##_plain, name##_avx2, name##_avx512}
+#define ISA_PASTE(name, isa)  ISA_PASTE_(name, isa)
+#define ISA_NAME(name)        ISA_PASTE(name, ISA)
+#define ISA_TABLE(name)                                                                            \
+  { name##_plain, name##_avx2, name##_avx512 }
 
 #endif

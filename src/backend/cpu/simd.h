@@ -2,12 +2,14 @@
  * tanh, erf, and the conversions to and from bf16 and f16.
  *
  * No branches, no tables, no libm (but fmaf, sqrtf): every function gives the same bits on every
- * instruction set (a NaN is a NaN, its payload aside), and lane i depends on lane i alone.  Errors measured over all floats are in the
- * comment of each; the tests hold them to it.  Polynomials: minimax fits in the variable named. */
+ * instruction set (a NaN is a NaN, its payload aside), and lane i depends on lane i alone.  Errors,
+ * measured over all floats, are in the comment of each; the tests hold them to it.  Polynomials:
+ * minimax fits in the variable named. */
 #ifndef SIMD_H
 #define SIMD_H
 
 #include "backend/cpu/simd_vec.h"
+#include "base/dtype.h"
 
 /* c[n-1] + x * (c[n-2] + ...): Horner over coefficients given from the highest power down. */
 #define SIMD_POLY(p, x, ...)                                                                       \
@@ -68,7 +70,7 @@ SIMD v16f v16_log(v16f x) {
   return v16_select(v16_eq(x, v16_zero()), v16_set1(-INFINITY), r);
 }
 
-/* tanh x.  <= 1 ulp near 0, <= 2 beyond. */
+/* tanh x.  <= 1.5 ulp. */
 SIMD v16f v16_tanh(v16f x) {
   v16f a = v16_abs(x), x2 = v16_mul(x, x), p;
   SIMD_POLY(p, x2, -0x1.75e1c2p-8f, 0x1.52269ap-6f, -0x1.b83c5ap-5f, 0x1.110726p-3f,
@@ -76,10 +78,10 @@ SIMD v16f v16_tanh(v16f x) {
   p = v16_fma(v16_mul(p, x2), x, x);
   v16f e = v16_add(v16_exp(v16_add(a, a)), v16_set1(1.0f));
   v16f q = v16_sub(v16_set1(1.0f), v16_div(v16_set1(2.0f), e));
-  return v16_select(v16_lt(a, v16_set1(0.625f)), p, v16_copysign(q, x));
+  return v16_copysign(v16_select(v16_lt(a, v16_set1(0.625f)), p, q), x);
 }
 
-/* erf x: x + x p(x^2) below 1, 1 - exp(q(|x|)) beyond.  <= 2 ulp. */
+/* erf x: x + x p(x^2) below 1, 1 - exp(q(|x|)) beyond.  <= 1.5 ulp. */
 SIMD v16f v16_erf(v16f x) {
   v16f x2 = v16_mul(x, x), p, q;
   v16f a = v16_min(v16_set1(4.0f), v16_abs(x)); /* erf(4) is 1 in f32 */
@@ -89,51 +91,17 @@ SIMD v16f v16_erf(v16f x) {
   SIMD_POLY(q, a, -0x1.6be1d8p-16f, 0x1.cecdb4p-12f, -0x1.138f3cp-8f, 0x1.9d04c6p-6f,
             -0x1.bc15d0p-4f, -0x1.443550p-1f, -0x1.212c12p+0f, 0x1.8a8250p-13f);
   q = v16_sub(v16_set1(1.0f), v16_exp(q));
-  return v16_select(v16_lt(a, v16_set1(1.0f)), p, v16_copysign(q, x));
+  return v16_copysign(v16_select(v16_lt(a, v16_set1(1.0f)), p, q), x);
 }
 
-/* 1 / (1 + e^-x), from e^-|x| so that nothing overflows.  <= 2 ulp. */
+/* 1 / (1 + e^-x), from e^-|x| so that nothing overflows.  <= 2.5 ulp. */
 SIMD v16f v16_sigmoid(v16f x) {
   v16f one = v16_set1(1.0f), t = v16_exp(v16_neg(v16_abs(x)));
   return v16_div(v16_select(v16_lt(x, v16_zero()), t, one), v16_add(one, t));
 }
 
-/* ---- bf16 and f16 ----------------------------------------------------------------------------- */
-
-SIMD float f32_from_bits(uint32_t u) {
-  float f;
-  memcpy(&f, &u, sizeof f);
-  return f;
-}
-SIMD uint32_t f32_bits(float f) {
-  uint32_t u;
-  memcpy(&u, &f, sizeof u);
-  return u;
-}
-SIMD float bf16_to_f32(uint16_t h) { return f32_from_bits((uint32_t)h << 16); }
-/* Nearest, ties to even; a NaN stays one, made quiet. */
-SIMD uint16_t f32_to_bf16(float f) {
-  uint32_t u = f32_bits(f);
-  if ((u & 0x7fffffff) > 0x7f800000) return (uint16_t)(u >> 16 | 0x40);
-  return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-SIMD float f16_to_f32(uint16_t h) {
-  uint32_t sign = (uint32_t)(h & 0x8000) << 16, mag = h & 0x7fff;
-  if (mag >= 0x7c00) /* inf; NaN, made quiet */
-    return f32_from_bits(sign | 0x7f800000 | mag << 13 | (mag > 0x7c00 ? 0x400000 : 0));
-  float v = f32_from_bits(mag << 13) * 0x1p112f; /* exact, denormals included */
-  return f32_from_bits(f32_bits(v) | sign);
-}
-SIMD uint16_t f32_to_f16(float f) {
-  uint32_t u = f32_bits(f), sign = u >> 16 & 0x8000, mag = u & 0x7fffffff;
-  if (mag > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (mag >> 13 & 0x3ff));
-  if (mag >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* 65520 and more round to inf */
-  if (mag < 0x38800000) { /* below the least normal: adding 1/2 leaves the rounded count of 2^-24 */
-    uint32_t r = f32_bits(f32_from_bits(mag) + 0.5f) - 0x3f000000;
-    return (uint16_t)(sign | r);
-  }
-  return (uint16_t)(sign | (mag - 0x38000000 + 0xfff + (mag >> 13 & 1)) >> 13);
-}
+/* ---- bf16 and f16 -----------------------------------------------------------------------------
+ */
 
 SIMD v16f v16_load_bf16(const uint16_t *p) {
 #if defined(__AVX512F__)

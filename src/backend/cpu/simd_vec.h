@@ -118,7 +118,8 @@ SIMD v4f v4i_to_f(v4i a) { return (v4f){(float)a[0], (float)a[1], (float)a[2], (
 #define SIMD_PAIR_SHIFT(W, H, op)                                                                  \
   SIMD W##i W##op(W##i a, int n) { return (W##i){H##op(a.lo, n), H##op(a.hi, n)}; }
 
-/* ---- 8 lanes ---------------------------------------------------------------------------------- */
+/* ---- 8 lanes ----------------------------------------------------------------------------------
+ */
 #if defined(__AVX2__) && defined(__FMA__)
 typedef __m256 v8f;
 typedef __m256i v8i;
@@ -137,9 +138,7 @@ SIMD v8f v8_max(v8f a, v8f b) { return _mm256_max_ps(a, b); }
 SIMD v8f v8_min(v8f a, v8f b) { return _mm256_min_ps(a, b); }
 SIMD v8i v8_lt(v8f a, v8f b) { return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
 SIMD v8i v8_eq(v8f a, v8f b) { return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)); }
-SIMD v8f v8_select(v8i m, v8f a, v8f b) {
-  return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(m));
-}
+SIMD v8f v8_select(v8i m, v8f a, v8f b) { return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(m)); }
 SIMD v8i v8_as_i(v8f a) { return _mm256_castps_si256(a); }
 SIMD v8i v8_to_i(v8f a) { return _mm256_cvttps_epi32(a); }
 SIMD v8i v8i_set1(int32_t x) { return _mm256_set1_epi32(x); }
@@ -160,7 +159,8 @@ SIMD v8f v8i_to_f(v8i a) { return _mm256_cvtepi32_ps(a); }
 SIMD_PAIR(v8, v4, 4)
 #endif
 
-/* ---- 16 lanes --------------------------------------------------------------------------------- */
+/* ---- 16 lanes ---------------------------------------------------------------------------------
+ */
 #if defined(__AVX512F__)
 typedef __m512 v16f;
 typedef __m512i v16i;
@@ -270,7 +270,7 @@ SIMD v8f v16_half(v16f v, int upper) {
 #else
 #define SIMD_TREE(name, op)                                                                        \
   SIMD float name(v16f v) {                                                                        \
-    v8f a = v8_##op(v.lo, v.hi);                                                              \
+    v8f a = v8_##op(v.lo, v.hi);                                                                   \
     v4f b = v4_##op(a.lo, a.hi);                                                                   \
     b = v4_##op(b, (v4f){b[2], b[3], b[0], b[1]});                                                 \
     return v4_##op(b, (v4f){b[1], b[0], b[3], b[2]})[0];                                           \

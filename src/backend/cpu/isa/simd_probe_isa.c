@@ -1,0 +1,34 @@
+#include "backend/cpu/simd.h"
+#include "backend/cpu/simd_probe.h"
+
+static v16f apply(probe_op op, v16f a, v16f b, v16f c) {
+  switch (op) {
+  case PROBE_EXP: return v16_exp(a);
+  case PROBE_LOG: return v16_log(a);
+  case PROBE_TANH: return v16_tanh(a);
+  case PROBE_ERF: return v16_erf(a);
+  case PROBE_SIGMOID: return v16_sigmoid(a);
+  case PROBE_FMA: return v16_fma(a, b, c);
+  case PROBE_FNMA: return v16_fnma(a, b, c);
+  case PROBE_MAX: return v16_max(a, b);
+  case PROBE_SUM: return v16_set1(v16_sum(a));
+  }
+  return a;
+}
+
+void ISA_NAME(probe_array)(probe_op op, const float *a, const float *b, const float *c, float *y,
+                           int n) {
+  for (int i = 0; i < n; i += 16)
+    v16_store(y + i,
+              apply(op, v16_load(a + i), v16_load(b ? b + i : a + i), v16_load(c ? c + i : a + i)));
+}
+
+void ISA_NAME(probe_narrow)(hp_dtype t, const uint16_t *h, float *x, uint16_t *back, int n) {
+  const v16f up = v16_set1(0x1.008p0f);
+  for (int i = 0; i < n; i += 16) {
+    v16f v = t == HP_BF16 ? v16_load_bf16(h + i) : v16_load_f16(h + i);
+    v16_store(x + i, v);
+    if (t == HP_BF16) v16_store_bf16(back + i, v16_mul(v, up));
+    else v16_store_f16(back + i, v16_mul(v, up));
+  }
+}
