@@ -1,0 +1,44 @@
+/* YAML (and JSON) configuration files into a tree, and `key=value` overrides of it.
+ *
+ * Plain scalars mean what they mean to OmegaConf, which LlamaFactory reads its files with:
+ * yes/no/on/off/true/false are booleans (not y/n); ~, null and nothing are null; None is a string;
+ * 1e-5 is a float; 0x10, 0b1, 012 (octal), 1_000 and 1:30 (base 60) are integers; .inf and .nan are
+ * floats; dates are strings.  Map keys are always strings.  Anchors, aliases and `<<` merge keys
+ * work; aliases are copied, to at most YAML_COPY_MAX nodes.
+ * Refused, with file:line:column: a repeated key (both places are named), other tags than the
+ * standard scalar ones, several documents, more than TREE_DEPTH_MAX levels, integers beyond 64
+ * bits, files above YAML_SIZE_MAX. */
+#ifndef BASE_YAML_H
+#define BASE_YAML_H
+
+#include "base/tree.h"
+
+enum { YAML_SIZE_MAX = 8 << 20, YAML_COPY_MAX = 10000 };
+
+/* Reads a file whose root may be any value; an empty file is null.  tree_free(out). */
+hp_status yaml_load(const char *path, tree *out);
+/* The same from memory; `name` is for messages and is copied. */
+hp_status yaml_parse(const char *bytes, size_t len, const char *name, tree *out);
+
+/* Reads a configuration: by name ".json" as JSON, else as YAML.  The root is a map; an empty file
+ * is an empty one. */
+hp_status yaml_load_config(const char *path, tree *out);
+
+/* Applies the command-line argument "a.b=value" to a configuration (its root is a map), as
+ * OmegaConf's from_cli and merge do: the value is YAML; a map is merged into a map that is there,
+ * everything else replaces; missing levels are made; `a[b]=1` is `a.b=1`; a backslash before . [ ]
+ * or = takes it as part of the key.  Messages call the place "argument <number>". */
+hp_status yaml_override(tree *t, const char *argument, int number);
+
+/* --- parts -----------------------------------------------------------------------------
+
+ * One value, in memory of the caller, from a source without lines; `source` is not copied. */
+hp_status yaml_parse_value(arena *mem, const char *text, const char *source, tree_node **out);
+
+/* Meaning of a plain scalar: kind and value of n (boolean, integer, number) are set.  False with
+ * *why set when it means nothing that can be kept. */
+bool yaml_resolve(const char *text, tree_node *n, const char **why);
+/* Value of a scalar with an explicit !!float tag; false when it is no number. */
+bool yaml_to_float(const char *text, double *out);
+
+#endif
