@@ -18,9 +18,10 @@ ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += --no-print-directory -j$(shell nproc 2>/dev/null || echo 2)
 endif
 
-PKGS    := jansson yaml-0.1 libpcre2-8 libutf8proc libxxhash cairo
-PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+PKGS       := yaml-0.1 libpcre2-8 libutf8proc libxxhash cairo
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) jansson 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
+TEST_LIBS  := $(shell pkg-config --libs jansson 2>/dev/null)
 
 CFLAGS  ?= -O2 -g
 WARN    := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wmissing-prototypes -Wstrict-prototypes \
@@ -52,7 +53,7 @@ A       := $(B)/libhyperparallel.a
 SO      := $(B)/libhyperparallel.so
 
 .DEFAULT_GOAL := all
-all: $(B)/hyper $(SO) $(B)/hyperparallel.pc
+all: $(B)/hyper $(SO)
 
 # --- build ------------------------------------------------------------------------------------
 # Every object depends on this file, which changes when the compiler or its flags change.
@@ -74,14 +75,11 @@ $(SO): $(OBJ) tools/exports.map
 	@echo "  link    $@"
 	$(Q)$(CC) $(SAN) -shared -Wl,-soname,libhyperparallel.so.$(SOVER) -Wl,--version-script=tools/exports.map \
 	  -o $@ $(OBJ) $(LIBS)
-$(B)/hyperparallel.pc: tools/hyperparallel.pc.in Makefile
-	@mkdir -p $(B)
-	@sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@PKGS@|$(PKGS)|' $< > $@
 $(B)/test-unit: $(TEST_OBJ) $(A)
 	@echo "  link    $@"
-	$(Q)$(CC) $(SAN) -rdynamic -o $@ $(TEST_OBJ) -Wl,--whole-archive $(A) -Wl,--no-whole-archive $(LIBS)
+	$(Q)$(CC) $(SAN) -rdynamic -o $@ $(TEST_OBJ) -Wl,--whole-archive $(A) -Wl,--no-whole-archive $(LIBS) $(TEST_LIBS)
 $(B)/test-json: $(B)/tests/cli/json_get.o
-	$(Q)$(CC) $(SAN) -o $@ $< $(LIBS)
+	$(Q)$(CC) $(SAN) -o $@ $< $(TEST_LIBS)
 # replay-NAME runs a fuzzer's corpus without libFuzzer; fuzz_NAME is the fuzzer (clang only).
 $(B)/replay_%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(A)
 	$(Q)$(CC) $(SAN) -rdynamic -o $@ $^ $(LIBS)
@@ -184,7 +182,8 @@ install: all
 	install -m 755 $(SO) $(D)/lib/libhyperparallel.so.$(VERSION)
 	ln -sf libhyperparallel.so.$(VERSION) $(D)/lib/libhyperparallel.so.$(SOVER)
 	ln -sf libhyperparallel.so.$(SOVER) $(D)/lib/libhyperparallel.so
-	install -m 644 $(B)/hyperparallel.pc $(D)/lib/pkgconfig/
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(LIBS)|' \
+	  tools/hyperparallel.pc.in > $(D)/lib/pkgconfig/hyperparallel.pc
 	install -m 755 $(B)/hyper $(D)/bin/
 uninstall:
 	rm -f $(D)/include/hyperparallel.h $(D)/lib/libhyperparallel.* $(D)/lib/pkgconfig/hyperparallel.pc $(D)/bin/hyper

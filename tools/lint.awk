@@ -58,6 +58,7 @@ function start_file(    n) {
   is_mem = file == "src/base/mem.c"
   is_status = file ~ /^src\/base\/status\.[ch]$/
   is_c = file ~ /\.[ch]$/
+  is_table = file ~ /_cases\.h$/
 }
 
 function check_include(    q, to) {
@@ -181,7 +182,7 @@ FNR == 1 { start_file() }
 { lines = FNR }
 /\t/ { report(FNR, "tab") }
 /[ \r]$/ { report(FNR, "space at the end of the line") }
-length($0) > 100 && is_c { # rows of .def tables may be longer
+length($0) > 100 && is_c && !is_table { # rows of tables may be longer
   text = $0
   gsub(/[\200-\277]/, "", text) # bytes after the first of a character
   if (length(text) > 100) report(FNR, "longer than 100 columns")
