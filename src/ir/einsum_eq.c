@@ -161,10 +161,8 @@ void einsum_grad_of(const einsum_eq *eq, int operand, einsum_grad *out) {
   memcpy(operand ? g.eq.a : g.eq.b, operand ? eq->a : eq->b, sizeof eq->a);
   int kept = 0, missing = 0;
   for (const char *c = own; *c; c++) {
-    if (einsum_letter_role(eq, *c) == alone)
-      g.missing[missing++] = *c;
-    else
-      g.eq.out[kept++] = *c;
+    if (einsum_letter_role(eq, *c) == alone) g.missing[missing++] = *c;
+    else g.eq.out[kept++] = *c;
   }
   *out = g;
 }

@@ -1,0 +1,57 @@
+/* Matrix products on the CPU: C[m,n] = sum over k of A[m,k] B[k,n], batched, any strides.
+ *
+ * The packed engine's promise: every element of C is ONE chain of fused multiply-adds over k in
+ * order, s = fma(a[m,k], b[k,n], s), from 0 or from the old C.  16-bit operands are widened first,
+ * which is exact.  So the bits depend on no tile, thread count, vector width or cut of rows and
+ * columns, and equal those of the scalar loop (a NaN is a NaN, its payload aside).
+ *
+ * Nothing is allocated while running: the caller brings the work memory. */
+#ifndef GEMM_H
+#define GEMM_H
+
+#include "backend/cpu/cpu_features.h"
+#include "base/thread.h"
+
+enum { GEMM_BATCH_DIMS = 2 * HP_MAX_RANK, GEMM_ALIGN = 64 };
+
+/* One batch dim: its size, and the elements from one item to the next in each operand. */
+typedef struct {
+  int64_t size, a, b, c;
+} gemm_batch;
+
+typedef struct {
+  int64_t m, n, k;
+  int64_t a_m, a_k, b_k, b_n, c_m, c_n; /* elements from one row, column, ... to the next */
+  hp_dtype a_type, b_type, c_type;      /* f32, bf16 or f16 each */
+  int n_batch;
+  gemm_batch batch[GEMM_BATCH_DIMS]; /* first dim slowest */
+  bool accumulate;                   /* the chains start from the old C */
+  bool bias;                         /* a row of n f32 is added at the end */
+  float alpha; /* the finished sum is scaled by it, before the bias; 1 to leave it */
+} gemm_query;
+
+typedef struct {
+  const void *a, *b;
+  void *c;
+  const float *bias; /* [n], the same for every batch item; NULL unless query.bias */
+} gemm_args;
+
+/* Row-major C[m,n] = op(A) op(B), one item, alpha 1.  trans_a: A is stored [k,m]; trans_b: [n,k].
+ */
+gemm_query gemm_query_make(int64_t m, int64_t n, int64_t k, bool trans_a, bool trans_b, hp_dtype in,
+                           hp_dtype out);
+/* Sizes, types and products that can be run; HP_ERR_ARG or HP_ERR_SHAPE says what is not. */
+hp_status gemm_check(const gemm_query *q);
+/* Batch items: the product of the batch sizes. */
+int64_t gemm_items(const gemm_query *q);
+
+/* The packed engine.  q has passed gemm_check; isa is one that this CPU has; `work` is GEMM_ALIGN
+ * aligned and has gemm_packed_workspace bytes for this query, isa and number of threads. */
+size_t gemm_packed_workspace(cpu_isa isa, const gemm_query *q, int threads);
+void gemm_packed_run(cpu_isa isa, const gemm_query *q, const gemm_args *args, pool *threads,
+                     void *work);
+
+/* The same chains by a scalar loop, no work memory: what every engine is compared with. */
+void gemm_scalar_run(const gemm_query *q, const gemm_args *args, pool *threads);
+
+#endif

@@ -1,0 +1,311 @@
+/* The packed GEMM: which pieces, in which order, by which thread.
+ *
+ * C is cut into regions, whole k each; threads take regions from a counter.  In a region, columns
+ * go by NC, k by KC, rows by MC: B's [KC, NC] is packed once for all rows, A's [MC, KC] for one
+ * block of C.  Chains continue through C (or through f32 scratch where C is not f32 with unit
+ * column stride) from one k block to the next, so no cut shows in the bits. */
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/gemm_isa.h"
+#include "base/dtype.h"
+
+#include <stdatomic.h>
+
+enum {
+  KC = 384,           /* k steps of a block: a panel of A stays in L1, the C traffic is small */
+  MC_TILES = 12,      /* A's block, 168 x 384 f32 on AVX-512: a quarter of L2 */
+  NC = 2048,          /* B's block: 3 MiB, in L3 */
+  SCRATCH_ROWS = 512, /* rows of a region whose C needs scratch */
+  SCRATCH_COLS = 512,
+  ROWS_COLS = 512, /* columns at a time where few rows meet a B that is not packed */
+  REGIONS_PER_THREAD = 4
+};
+
+/* What a query becomes: its operands exchanged where that gives C unit column stride, a way to run,
+ * block sizes, regions and work memory.  A function of query, instruction set and thread count. */
+typedef struct {
+  gemm_query q;
+  const gemm_kernels *kernels;
+  bool swapped; /* A and B, rows and columns are exchanged; the bias is one of rows */
+  bool stream;  /* few rows: B is read where it lies */
+  bool copy_a;  /* stream: A must be widened or gathered first */
+  bool scratch; /* C is not what the kernels write */
+  bool finish;  /* C is written by them, but scaled or biased afterwards */
+  int64_t kc, mc, nc, mb;
+  int64_t tiles_m, tiles_n;    /* C in units that regions are cut into */
+  int64_t unit_m, unit_n;      /* rows and columns of such a unit */
+  int64_t cut_m, cut_n, items; /* regions of one item; batch items */
+  size_t a_at, b_at, c_at,
+      per_thread; /* bytes: the parts of a thread's work memory, and all of it */
+} plan;
+
+static const gemm_kernels *kernels_of(cpu_isa isa) {
+  static const gemm_kernels *const table[ISA_COUNT] = {[ISA_PLAIN] = &gemm_kernels_plain,
+                                                       [ISA_AVX2] = &gemm_kernels_avx2,
+                                                       [ISA_AVX512] = &gemm_kernels_avx512};
+  return table[isa];
+}
+
+static int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t round_up(int64_t a, int64_t to) { return div_up(a, to) * to; }
+/* A block of about `most`, in multiples of unit, such that all blocks of n are nearly alike. */
+static int64_t even_block(int64_t n, int64_t most, int64_t unit) {
+  if (n <= most) return round_up(n > 0 ? n : 1, unit);
+  return round_up(div_up(n, div_up(n, most)), unit);
+}
+
+static void swap_i64(int64_t *a, int64_t *b) {
+  int64_t t = *a;
+  *a = *b;
+  *b = t;
+}
+
+/* C^T = B^T A^T: the same products, so the same bits. */
+static void exchange(gemm_query *q) {
+  swap_i64(&q->m, &q->n);
+  swap_i64(&q->a_m, &q->b_n);
+  swap_i64(&q->a_k, &q->b_k);
+  swap_i64(&q->c_m, &q->c_n);
+  hp_dtype t = q->a_type;
+  q->a_type = q->b_type;
+  q->b_type = t;
+  for (int i = 0; i < q->n_batch; i++) swap_i64(&q->batch[i].a, &q->batch[i].b);
+}
+
+/* True when few rows meet a B with unit stride along k or n, whose packing would not pay. */
+static bool streams(const gemm_query *q) {
+  return q->m <= GEMM_ROWS_MAX && q->n > q->m && (q->b_k == 1 || q->b_n == 1);
+}
+
+/* Strides along dims of one element mean nothing: give them values that allow the fast ways. */
+static void normalize(plan *p) {
+  gemm_query *q = &p->q;
+  if (q->n == 1) q->c_n = q->b_n = 1;
+  if (q->m == 1) q->c_m = q->a_m = 1;
+  if (q->k == 1) {
+    if (q->b_n != 1) q->b_k = 1;
+    if (q->a_m != 1) q->a_k = 1;
+  }
+  gemm_query other = *q;
+  exchange(&other);
+  if ((streams(&other) && !streams(q)) || (q->c_n != 1 && q->c_m == 1 && !streams(q))) {
+    *q = other;
+    p->swapped = true;
+  }
+  p->stream = streams(q);
+}
+
+/* How many pieces to cut m and n into: the cut with the shortest time of the busiest thread, where
+ * a region costs its products and, for each, the packing of its rows and columns. */
+static void choose_regions(plan *p, int threads) {
+  int64_t most = (int64_t)threads * REGIONS_PER_THREAD;
+  double best = 0;
+  p->cut_m = p->cut_n = 1;
+  for (int64_t cm = 1; cm <= min_i64(p->tiles_m, p->stream ? 1 : most); cm++)
+    for (int64_t cn = 1; cn <= min_i64(p->tiles_n, most / cm); cn++) {
+      double rows = (double)(div_up(p->tiles_m, cm) * p->unit_m);
+      double cols = (double)(div_up(p->tiles_n, cn) * p->unit_n);
+      double cost = rows * cols + 8 * (rows + cols);
+      cost *= (double)div_up(p->items * cm * cn, threads);
+      if (best > 0 && cost >= best) continue;
+      best = cost;
+      p->cut_m = cm;
+      p->cut_n = cn;
+    }
+}
+
+static size_t align_up(size_t n) { return (n + GEMM_ALIGN - 1) / GEMM_ALIGN * GEMM_ALIGN; }
+
+/* Work memory of a thread: A, B, C parts in floats. */
+static void lay_out(plan *p, int64_t a, int64_t b, int64_t c) {
+  p->a_at = 0;
+  p->b_at = p->a_at + align_up((size_t)a * sizeof(float));
+  p->c_at = p->b_at + align_up((size_t)b * sizeof(float));
+  p->per_thread = p->c_at + align_up((size_t)c * sizeof(float));
+}
+
+static void plan_stream(plan *p) {
+  const gemm_query *q = &p->q;
+  p->copy_a = q->a_type != HP_F32 || q->a_k != 1;
+  p->unit_m = q->m;
+  p->unit_n = 4 * p->kernels->nr;
+  p->nc = ROWS_COLS;
+  p->scratch = true;
+  lay_out(p, p->copy_a ? q->m * q->k + GEMM_PANEL_PAD : 0, 0, q->m * p->nc);
+}
+
+static void plan_blocks(plan *p) {
+  const gemm_query *q = &p->q;
+  int64_t mr = p->kernels->mr, nr = p->kernels->nr;
+  p->scratch = q->c_type != HP_F32 || q->c_n != 1;
+  p->finish = !p->scratch && (q->alpha != 1 || q->bias);
+  p->unit_m = mr;
+  p->unit_n = nr;
+  p->kc = even_block(q->k, KC, 1);
+  p->mc = even_block(q->m, MC_TILES * mr, mr);
+  p->nc = even_block(q->n, p->scratch ? SCRATCH_COLS : NC, nr);
+  p->mb = p->scratch ? round_up(SCRATCH_ROWS, mr) : INT64_MAX;
+  lay_out(p, p->mc * p->kc + GEMM_PANEL_PAD, p->kc * p->nc + GEMM_PANEL_PAD,
+          p->scratch ? min_i64(p->mb, round_up(q->m, mr)) * p->nc : 0);
+}
+
+static void plan_make(cpu_isa isa, const gemm_query *q, int threads, plan *p) {
+  *p = (plan){.q = *q, .kernels = kernels_of(isa), .items = gemm_items(q)};
+  normalize(p);
+  if (p->stream) plan_stream(p);
+  else plan_blocks(p);
+  p->tiles_m = div_up(p->q.m, p->unit_m);
+  p->tiles_n = div_up(p->q.n, p->unit_n);
+  choose_regions(p, threads);
+}
+
+size_t gemm_packed_workspace(cpu_isa isa, const gemm_query *q, int threads) {
+  if (q->m == 0 || q->n == 0 || gemm_items(q) == 0) return 0;
+  plan p;
+  plan_make(isa, q, threads, &p);
+  return p.per_thread * (size_t)threads;
+}
+
+/* ---- running ----------------------------------------------------------------------------------
+ */
+
+typedef struct {
+  const plan *p;
+  gemm_args args; /* exchanged as the plan is */
+  char *work;
+  atomic_llong next; /* region to take */
+} run;
+
+/* A region's operands, moved to its batch item. */
+typedef struct {
+  const char *a, *b;
+  char *c;
+  int64_t m0, m1, n0, n1;
+} region;
+
+static char *at(const void *p, hp_dtype type, int64_t i) {
+  return (char *)(uintptr_t)p + i * (int64_t)dtype_size(type);
+}
+
+static region region_get(const run *r, int64_t i) {
+  const plan *p = r->p;
+  const gemm_query *q = &p->q;
+  int64_t cuts = p->cut_m * p->cut_n, item = i / cuts, im = i % cuts / p->cut_n, in = i % p->cut_n;
+  int64_t a = 0, b = 0, c = 0;
+  for (int d = q->n_batch - 1; d >= 0; d--) {
+    int64_t index = item % q->batch[d].size;
+    item /= q->batch[d].size;
+    a += index * q->batch[d].a, b += index * q->batch[d].b, c += index * q->batch[d].c;
+  }
+  return (region){.a = at(r->args.a, q->a_type, a),
+                  .b = at(r->args.b, q->b_type, b),
+                  .c = at(r->args.c, q->c_type, c),
+                  .m0 = p->tiles_m * im / p->cut_m * p->unit_m,
+                  .m1 = min_i64(q->m, p->tiles_m * (im + 1) / p->cut_m * p->unit_m),
+                  .n0 = p->tiles_n * in / p->cut_n * p->unit_n,
+                  .n1 = min_i64(q->n, p->tiles_n * (in + 1) / p->cut_n * p->unit_n)};
+}
+
+/* Stores finished sums s as rows from m0, columns from n0 of the region's C. */
+static void finish(const run *r, const region *g, const float *s, int64_t lds, int64_t m0,
+                   int64_t n0, int64_t rows, int64_t cols) {
+  const plan *p = r->p;
+  const gemm_query *q = &p->q;
+  const float *bias = r->args.bias;
+  p->kernels->finish(s, lds, rows, cols, q->alpha, bias && p->swapped ? bias + m0 : NULL,
+                     bias && !p->swapped ? bias + n0 : NULL,
+                     at(g->c, q->c_type, m0 * q->c_m + n0 * q->c_n), q->c_type, q->c_m, q->c_n);
+}
+
+/* Rows m0.. of A times the packed columns n0.. of B over one k block, into c. */
+static void run_rows(const run *r, const region *g, char *work, int64_t m0, int64_t n0, int64_t k0,
+                     int64_t rows, int64_t cols, int64_t kk, float *c, int64_t ldc) {
+  const plan *p = r->p;
+  const gemm_query *q = &p->q;
+  float *pa = (float *)(void *)(work + p->a_at);
+  const float *pb = (const float *)(void *)(work + p->b_at);
+  p->kernels->pack(pa, at(g->a, q->a_type, m0 * q->a_m + k0 * q->a_k), q->a_type, p->kernels->mr,
+                   rows, kk, q->a_m, q->a_k);
+  p->kernels->block(rows, cols, kk, pa, pb, c, ldc, k0 > 0 || q->accumulate);
+  if (p->finish && k0 + kk == q->k) finish(r, g, c, ldc, m0, n0, rows, cols);
+}
+
+/* Rows m0..m1, columns n0..n0+cols of C, over all k. */
+static void run_columns(const run *r, const region *g, char *work, int64_t m0, int64_t m1,
+                        int64_t n0, int64_t cols) {
+  const plan *p = r->p;
+  const gemm_query *q = &p->q;
+  float *pb = (float *)(void *)(work + p->b_at), *scratch = (float *)(void *)(work + p->c_at);
+  float *c = p->scratch ? scratch : (float *)(void *)at(g->c, HP_F32, m0 * q->c_m + n0);
+  int64_t ldc = p->scratch ? p->nc : q->c_m;
+  if (p->scratch && q->accumulate)
+    p->kernels->start(c, ldc, m1 - m0, cols, at(g->c, q->c_type, m0 * q->c_m + n0 * q->c_n),
+                      q->c_type, q->c_m, q->c_n);
+  for (int64_t k0 = 0; k0 < q->k || k0 == 0; k0 += p->kc) {
+    int64_t kk = min_i64(p->kc, q->k - k0);
+    p->kernels->pack(pb, at(g->b, q->b_type, n0 * q->b_n + k0 * q->b_k), q->b_type, p->kernels->nr,
+                     cols, kk, q->b_n, q->b_k);
+    for (int64_t m = m0; m < m1; m += p->mc)
+      run_rows(r, g, work, m, n0, k0, min_i64(p->mc, m1 - m), cols, kk, c + (m - m0) * ldc, ldc);
+  }
+  if (p->scratch) finish(r, g, c, ldc, m0, n0, m1 - m0, cols);
+}
+
+static void run_blocks(const run *r, const region *g, char *work) {
+  const plan *p = r->p;
+  for (int64_t m0 = g->m0; m0 < g->m1; m0 += min_i64(p->mb, g->m1 - m0))
+    for (int64_t n0 = g->n0; n0 < g->n1; n0 += p->nc)
+      run_columns(r, g, work, m0, m0 + min_i64(p->mb, g->m1 - m0), n0, min_i64(p->nc, g->n1 - n0));
+}
+
+/* All rows of A (few), columns n0..n1 of a B that is not packed. */
+static void run_stream(const run *r, const region *g, char *work) {
+  const plan *p = r->p;
+  const gemm_query *q = &p->q;
+  float *c = (float *)(void *)(work + p->c_at);
+  const float *a = (const float *)(const void *)g->a;
+  int64_t lda = q->a_m;
+  if (p->copy_a) {
+    float *copy = (float *)(void *)(work + p->a_at);
+    /* one row at a time, as panels of one lane: [m][k] */
+    p->kernels->pack(copy, g->a, q->a_type, 1, q->m, q->k, q->a_m, q->a_k);
+    a = copy;
+    lda = q->k;
+  }
+  for (int64_t n0 = g->n0; n0 < g->n1; n0 += p->nc) {
+    int64_t cols = min_i64(p->nc, g->n1 - n0);
+    if (q->accumulate)
+      p->kernels->start(c, p->nc, q->m, cols, at(g->c, q->c_type, n0 * q->c_n), q->c_type, q->c_m,
+                        q->c_n);
+    p->kernels->rows(q->m, cols, q->k, a, lda, at(g->b, q->b_type, n0 * q->b_n), q->b_type, q->b_k,
+                     q->b_n, c, p->nc, q->accumulate);
+    finish(r, g, c, p->nc, 0, n0, q->m, cols);
+  }
+}
+
+/* One thread: regions until there are no more. */
+static void run_thread(void *ctx, int64_t thread) {
+  run *r = ctx;
+  const plan *p = r->p;
+  char *work = r->work + (size_t)thread * p->per_thread;
+  int64_t regions = p->items * p->cut_m * p->cut_n;
+  for (int64_t i; (i = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed)) < regions;) {
+    region g = region_get(r, i);
+    if (p->stream) run_stream(r, &g, work);
+    else run_blocks(r, &g, work);
+  }
+}
+
+void gemm_packed_run(cpu_isa isa, const gemm_query *q, const gemm_args *args, pool *threads,
+                     void *work) {
+  if (q->m == 0 || q->n == 0 || gemm_items(q) == 0) return;
+  plan p;
+  plan_make(isa, q, pool_size(threads), &p);
+  run r = {.p = &p, .args = *args, .work = work};
+  if (p.swapped) {
+    r.args.a = args->b;
+    r.args.b = args->a;
+  }
+  if (!q->bias) r.args.bias = NULL;
+  pool_run(threads, min_i64(pool_size(threads), p.items * p.cut_m * p.cut_n), run_thread, &r);
+}

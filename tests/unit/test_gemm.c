@@ -1,0 +1,307 @@
+/* The packed GEMM against the scalar loop, bit for bit. */
+#include "test.h"
+
+#include "backend/cpu/gemm.h"
+#include "base/dtype.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static uint64_t next_random(uint64_t *seed) {
+  *seed += 0x9e3779b97f4a7c15u;
+  uint64_t z = *seed;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+  return z ^ z >> 31;
+}
+static int64_t random_below(uint64_t *seed, int64_t n) {
+  return (int64_t)(next_random(seed) % (uint64_t)n);
+}
+
+/* n elements of mixed magnitude, so that another order of additions shows. */
+static void *random_array(uint64_t *seed, hp_dtype type, int64_t n) {
+  float *x = mem_calloc((size_t)n, sizeof *x);
+  void *out = mem_calloc((size_t)n, dtype_size(type));
+  for (int64_t i = 0; i < n; i++) {
+    float f = (float)(int32_t)next_random(seed) * 0x1p-31f;
+    x[i] = ldexpf(f, (int)random_below(seed, 9) - 4);
+  }
+  CHECK_OK(dtype_convert(type, out, HP_F32, x, (size_t)n));
+  mem_free(x);
+  return out;
+}
+
+static pool *threads_of(int n) {
+  static pool *made[4];
+  if (!made[n]) CHECK_OK(pool_create(n, false, &made[n]));
+  return made[n];
+}
+
+/* Elements from the first to one past the last that a query touches in A, B, C. */
+static int64_t extent(int64_t m, int64_t s_m, int64_t n, int64_t s_n) {
+  return m && n ? (m - 1) * s_m + (n - 1) * s_n + 1 : 0;
+}
+
+typedef struct {
+  void *a, *b, *c; /* c is what it holds before */
+  float *bias;
+  int64_t c_len;
+} operands;
+
+static operands make_operands(uint64_t *seed, const gemm_query *q) {
+  int64_t a = extent(q->m, q->a_m, q->k, q->a_k), b = extent(q->k, q->b_k, q->n, q->b_n),
+          c = extent(q->m, q->c_m, q->n, q->c_n);
+  for (int i = 0; i < q->n_batch; i++) {
+    a += (q->batch[i].size - 1) * q->batch[i].a;
+    b += (q->batch[i].size - 1) * q->batch[i].b;
+    c += (q->batch[i].size - 1) * q->batch[i].c;
+  }
+  operands o = {.c_len = c};
+  o.a = random_array(seed, q->a_type, a);
+  o.b = random_array(seed, q->b_type, b);
+  o.c = random_array(seed, q->c_type, c);
+  o.bias = random_array(seed, HP_F32, q->n);
+  return o;
+}
+
+static void free_operands(operands *o) {
+  mem_free(o->a);
+  mem_free(o->b);
+  mem_free(o->c);
+  mem_free(o->bias);
+}
+
+/* Work memory that is exactly as large as asked for, with a guard after it. */
+typedef struct {
+  char *raw, *at;
+  size_t size;
+} work_memory;
+enum { GUARD = 64 };
+static work_memory make_work(size_t size) {
+  work_memory w = {.raw = mem_calloc(size + GEMM_ALIGN + GUARD, 1), .size = size};
+  w.at = w.raw + (GEMM_ALIGN - (uintptr_t)w.raw % GEMM_ALIGN);
+  memset(w.at, 0xff, size); /* NaN: anything read before it is written shows */
+  memset(w.at + size, 0x5a, GUARD);
+  return w;
+}
+static void check_work(work_memory *w) {
+  for (int i = 0; i < GUARD; i++) CHECK_EQ(w->at[w->size + (size_t)i], 0x5a);
+  mem_free(w->raw);
+}
+
+static void *copy_of(const void *p, size_t n) {
+  void *c = mem_calloc(n, 1);
+  memcpy(c, p, n);
+  return c;
+}
+
+static const char *describe(const gemm_query *q, cpu_isa isa, int threads) {
+  static char text[256];
+  snprintf(
+      text, sizeof text,
+      "%lldx%lldx%lld a %lld,%lld b %lld,%lld c %lld,%lld types %d%d%d batch %d acc %d bias %d "
+      "alpha %g isa %s threads %d",
+      (long long)q->m, (long long)q->n, (long long)q->k, (long long)q->a_m, (long long)q->a_k,
+      (long long)q->b_k, (long long)q->b_n, (long long)q->c_m, (long long)q->c_n, q->a_type,
+      q->b_type, q->c_type, q->n_batch, q->accumulate, q->bias, (double)q->alpha, cpu_isa_name(isa),
+      threads);
+  return text;
+}
+
+/* Runs q on every instruction set with 1, 2 and 3 threads; each must give the scalar loop's bits.
+ */
+static void check_query(const gemm_query *q, const operands *o) {
+  CHECK_OK(gemm_check(q));
+  size_t bytes = (size_t)o->c_len * dtype_size(q->c_type);
+  void *want = copy_of(o->c, bytes);
+  gemm_args args = {o->a, o->b, want, q->bias ? o->bias : NULL};
+  gemm_scalar_run(q, &args, threads_of(1));
+  for (cpu_isa isa = 0; isa < ISA_COUNT; isa++) {
+    if (!cpu_has_isa(isa)) continue;
+    for (int t = 1; t <= 3; t++) {
+      void *got = copy_of(o->c, bytes);
+      work_memory w = make_work(gemm_packed_workspace(isa, q, t));
+      args.c = got;
+      gemm_packed_run(isa, q, &args, threads_of(t), w.at);
+      if (memcmp(got, want, bytes)) test_fail(__FILE__, __LINE__, "%s", describe(q, isa, t));
+      check_work(&w);
+      mem_free(got);
+    }
+  }
+  mem_free(want);
+}
+
+static int64_t random_size(uint64_t *seed) {
+  static const int64_t some[] = {0, 1, 2, 3, 5, 7, 13, 14, 15, 16, 17, 28, 31, 32, 33, 47, 64, 97};
+  if (random_below(seed, 3)) return some[random_below(seed, sizeof some / sizeof *some)];
+  return random_below(seed, 120);
+}
+
+static void check_random(uint64_t seed, int rounds, bool mixed_types) {
+  for (int i = 0; i < rounds; i++) {
+    hp_dtype in = mixed_types ? (hp_dtype)random_below(&seed, 3) : HP_F32;
+    gemm_query q = gemm_query_make(random_size(&seed), random_size(&seed), random_size(&seed),
+                                   random_below(&seed, 2), random_below(&seed, 2), in, HP_F32);
+    if (mixed_types) {
+      q.b_type = (hp_dtype)random_below(&seed, 3);
+      q.c_type = (hp_dtype)random_below(&seed, 3);
+    }
+    q.accumulate = random_below(&seed, 2);
+    q.bias = random_below(&seed, 4) == 0;
+    if (!q.accumulate && random_below(&seed, 3) == 0) q.alpha = 0.3f;
+    if (random_below(&seed, 4) == 0) q.c_m += random_below(&seed, 5); /* room between rows */
+    if (random_below(&seed, 4) == 0) {                                /* C stored [n, m] */
+      q.c_m = 1;
+      q.c_n = q.m;
+    }
+    if (random_below(&seed, 8) == 0) q.a_m *= 3, q.a_k *= 3;
+    if (random_below(&seed, 8) == 0) q.b_k *= 2, q.b_n *= 2;
+    operands o = make_operands(&seed, &q);
+    check_query(&q, &o);
+    free_operands(&o);
+  }
+}
+
+TEST(gemm_f32_is_one_chain_over_k_in_any_shape_and_layout) { check_random(1, 200, false); }
+TEST(gemm_of_16_bit_types_is_the_chain_of_the_widened) { check_random(2, 200, true); }
+
+TEST(gemm_carries_its_chains_across_blocks) {
+  uint64_t seed = 3;
+  const int64_t size[][3] = {{37, 41, 1013}, {3, 50, 1200}, {190, 70, 400}, {9, 600, 390}};
+  for (size_t i = 0; i < sizeof size / sizeof *size; i++)
+    for (int layout = 0; layout < 8; layout++) {
+      hp_dtype type = layout & 4 ? HP_BF16 : HP_F32;
+      gemm_query q =
+          gemm_query_make(size[i][0], size[i][1], size[i][2], layout & 1, layout & 2, type, type);
+      q.accumulate = layout % 3 == 0;
+      operands o = make_operands(&seed, &q);
+      check_query(&q, &o);
+      free_operands(&o);
+    }
+}
+
+TEST(gemm_few_rows_and_few_columns_read_the_other_operand_in_place) {
+  uint64_t seed = 4;
+  for (int64_t few = 1; few <= 17; few++)
+    for (int layout = 0; layout < 8; layout++) {
+      bool cols = layout & 4;
+      gemm_query q = gemm_query_make(cols ? 130 : few, cols ? few : 130, 50, layout & 1, layout & 2,
+                                     few % 3 ? HP_F32 : HP_BF16, HP_F32);
+      q.bias = few % 2;
+      q.accumulate = few % 4 == 1;
+      operands o = make_operands(&seed, &q);
+      check_query(&q, &o);
+      free_operands(&o);
+    }
+}
+
+TEST(gemm_batches_of_several_dims_and_shared_operands) {
+  uint64_t seed = 5;
+  for (int i = 0; i < 30; i++) {
+    gemm_query q =
+        gemm_query_make(1 + random_below(&seed, 40), 1 + random_below(&seed, 40),
+                        random_below(&seed, 40), i & 1, i & 2, i % 5 ? HP_F32 : HP_BF16, HP_F32);
+    q.n_batch = 2;
+    int64_t a = q.m * q.k, b = q.k * q.n, c = q.m * q.n;
+    int64_t outer = 1 + random_below(&seed, 3), inner = 1 + random_below(&seed, 4);
+    q.batch[0] = (gemm_batch){outer, a * inner, 0, c}; /* B is shared along the outer dim */
+    q.batch[1] = (gemm_batch){inner, a, b, c * outer};
+    operands o = make_operands(&seed, &q);
+    check_query(&q, &o);
+    free_operands(&o);
+  }
+}
+
+/* Rows and columns cut out of a product have the bits that they have in the whole. */
+TEST(gemm_of_some_rows_and_columns_gives_the_bits_of_the_whole) {
+  uint64_t seed = 6;
+  gemm_query q = gemm_query_make(61, 83, 450, false, true, HP_F32, HP_F32);
+  operands o = make_operands(&seed, &q);
+  work_memory w = make_work(gemm_packed_workspace(cpu_best_isa(), &q, 2));
+  gemm_args args = {o.a, o.b, o.c, NULL};
+  gemm_packed_run(cpu_best_isa(), &q, &args, threads_of(2), w.at);
+  for (int i = 0; i < 20; i++) {
+    int64_t m0 = random_below(&seed, 61), n0 = random_below(&seed, 83);
+    gemm_query part = q;
+    part.m = 1 + random_below(&seed, 61 - m0);
+    part.n = 1 + random_below(&seed, 83 - n0);
+    part.c_m = part.n;
+    float *c = mem_calloc((size_t)(part.m * part.n), sizeof *c);
+    work_memory pw = make_work(gemm_packed_workspace(cpu_best_isa(), &part, 3));
+    gemm_args pa = {(float *)o.a + m0 * 450, (float *)o.b + n0 * 450, c, NULL};
+    gemm_packed_run(cpu_best_isa(), &part, &pa, threads_of(3), pw.at);
+    for (int64_t m = 0; m < part.m; m++)
+      CHECK(!memcmp(c + m * part.n, (float *)o.c + (m0 + m) * 83 + n0, sizeof *c * (size_t)part.n));
+    check_work(&pw);
+    mem_free(c);
+  }
+  check_work(&w);
+  free_operands(&o);
+}
+
+/* NaN and infinity reach exactly the elements whose chains they are in. */
+TEST(gemm_propagates_nan_and_infinity) {
+  uint64_t seed = 7;
+  for (int shape = 0; shape < 2; shape++) {
+    int64_t m = shape ? 3 : 29, n = 45, k = 33;
+    for (int layout = 0; layout < 4; layout++) {
+      gemm_query q = gemm_query_make(m, n, k, layout & 1, layout & 2, HP_F32, HP_F32);
+      operands o = make_operands(&seed, &q);
+      ((float *)o.a)[1 * q.a_m + 7 * q.a_k] = INFINITY;
+      ((float *)o.b)[5 * q.b_k + 40 * q.b_n] = NAN;
+      for (cpu_isa isa = 0; isa < ISA_COUNT; isa++) {
+        if (!cpu_has_isa(isa)) continue;
+        work_memory w = make_work(gemm_packed_workspace(isa, &q, 2));
+        gemm_args args = {o.a, o.b, o.c, NULL};
+        gemm_packed_run(isa, &q, &args, threads_of(2), w.at);
+        for (int64_t i = 0; i < m; i++)
+          for (int64_t j = 0; j < n; j++) {
+            float c = ((float *)o.c)[i * n + j];
+            if (j == 40) CHECK(isnan(c));
+            else if (i == 1) CHECK(isinf(c));
+            else CHECK(isfinite(c));
+          }
+        check_work(&w);
+      }
+      free_operands(&o);
+    }
+  }
+}
+
+TEST(gemm_refuses_queries_that_make_no_sense) {
+  gemm_query good = gemm_query_make(2, 3, 4, false, false, HP_F32, HP_F32), q = good;
+  CHECK_OK(gemm_check(&q));
+  q.m = -1;
+  CHECK_FAILS(gemm_check(&q), "m -1");
+  q = good, q.a_type = HP_I32;
+  CHECK_FAILS(gemm_check(&q), "a is i32");
+  q = good, q.c_type = (hp_dtype)77;
+  CHECK_FAILS(gemm_check(&q), "c is of no known type");
+  q = good, q.n_batch = GEMM_BATCH_DIMS + 1;
+  CHECK_FAILS(gemm_check(&q), "13 batch dims");
+  q = good, q.n_batch = 1, q.batch[0].size = -2;
+  CHECK_FAILS(gemm_check(&q), "size -2");
+  q = good, q.m = q.n = q.k = INT64_C(1) << 31;
+  CHECK_FAILS(gemm_check(&q), "more work");
+  q = good, q.alpha = 0;
+  CHECK_FAILS(gemm_check(&q), "alpha is 0");
+  q = good, q.alpha = NAN;
+  CHECK_FAILS(gemm_check(&q), "alpha is nan");
+  q = good, q.alpha = 2, q.accumulate = true;
+  CHECK_FAILS(gemm_check(&q), "accumulate");
+}
+
+TEST(gemm_allocates_nothing_while_running) {
+  uint64_t seed = 8;
+  gemm_query q = gemm_query_make(100, 100, 100, false, false, HP_F32, HP_F32);
+  operands o = make_operands(&seed, &q);
+  work_memory w = make_work(gemm_packed_workspace(cpu_best_isa(), &q, 2));
+  gemm_args args = {o.a, o.b, o.c, NULL};
+  pool *p = threads_of(2);
+  uint64_t before = mem_count();
+  gemm_packed_run(cpu_best_isa(), &q, &args, p, w.at);
+  CHECK_EQ(mem_count(), before);
+  check_work(&w);
+  free_operands(&o);
+}
