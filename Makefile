@@ -62,11 +62,15 @@ $(B)/flags: FORCE
 	@tools/bootstrap --check
 	@mkdir -p $(B)
 	@echo '$(FLAGS)' | cmp -s - $@ || echo '$(FLAGS)' > $@
+# And what is linked depends on this one, which changes when a source comes or goes.
+$(B)/sources: FORCE
+	@mkdir -p $(B)
+	@echo '$(OBJ) $(CLI_OBJ) $(TEST_OBJ)' | cmp -s - $@ || echo '$(OBJ) $(CLI_OBJ) $(TEST_OBJ)' > $@
 
 $(B)/hyper: $(CLI_OBJ) $(A)
 	@echo "  link    $@"
 	$(Q)$(CC) $(SAN) -rdynamic -o $@ $(CLI_OBJ) $(A) $(LIBS)
-$(A): $(OBJ)
+$(A): $(OBJ) $(B)/sources
 	@echo "  ar      $@"
 	$(Q)rm -f $@ && ar rcs $@ $(OBJ)
 # The public functions live in src/api; exports.map keeps everything else out of the symbol table.

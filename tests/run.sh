@@ -48,12 +48,7 @@ END
 
 for kind in $kinds; do
   case $kind in
-    unit)
-      if [ -z "$filters" ]; then
-        count unit "$B/test-unit"
-      else
-        for f in $filters; do count "unit $f" "$B/test-unit" "$f"; done
-      fi ;;
+    unit) count "unit$filters" "$B/test-unit" $filters ;;
     fuzz)
       for source in tests/fuzz/fuzz_*.c; do
         [ -e "$source" ] || continue

@@ -9,16 +9,25 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TESTS_MAX = 4096, SKIPPED = 77, DEFAULT_LIMIT_S = 300 };
+enum { TESTS_MAX = 4096, JOBS_MAX = 64, SKIPPED = 77, DEFAULT_LIMIT_S = 300, SLOW_S = 5 };
 
 typedef struct {
   const char *file, *name;
   void (*fn)(void);
 } test;
+typedef struct {
+  const test *test;
+  pid_t pid; /* 0 = no test runs here */
+  FILE *out;
+  double started_s;
+} job;
+typedef struct {
+  int passed, failed, skipped;
+} tally;
 
 static test tests[TESTS_MAX];
 static int n_tests;
-static char dir[256];
+static char base[256], dir[300];
 
 void test_register(const char *file, const char *name, void (*fn)(void)) {
   HP_ASSERT(n_tests < TESTS_MAX);
@@ -53,59 +62,107 @@ const char *test_data(const char *relative) {
   return p;
 }
 
+/* A folder in `base`, which the runner removes at its end whatever became of the test. */
 const char *test_dir(void) {
   if (!dir[0]) {
-    const char *tmp = getenv("TMPDIR");
-    snprintf(dir, sizeof dir, "%s/hyper-test-XXXXXX", tmp ? tmp : "/tmp");
+    snprintf(dir, sizeof dir, "%s/test-XXXXXX", base);
     if (!mkdtemp(dir)) test_fail(__FILE__, __LINE__, "cannot create %s: %s", dir, strerror(errno));
   }
   return dir;
 }
 
-static int run_child(const test *t) {
+static void create_base(void) {
+  const char *tmp = getenv("TMPDIR");
+  snprintf(base, sizeof base, "%s/hyper-test-XXXXXX", tmp ? tmp : "/tmp");
+  if (!mkdtemp(base)) {
+    fprintf(stderr, "cannot create %s: %s\n", base, strerror(errno));
+    exit(2);
+  }
+}
+
+/* Starts t in a process of its own; what it prints goes to a file, shown when it ends. */
+static void start(const test *t, job *j) {
+  *j = (job){.test = t, .out = tmpfile(), .started_s = time_now_s()};
   fflush(stdout);
-  pid_t pid = fork();
-  if (pid == 0) {
-    const char *limit = getenv("TEST_LIMIT_S");
-    alarm(limit ? (unsigned)atoi(limit) : DEFAULT_LIMIT_S);
-    t->fn();
-    if (dir[0]) dir_remove(dir);
-    fflush(stdout);
-    exit(0); /* runs the leak check of sanitizers */
+  j->pid = j->out ? fork() : -1;
+  if (j->pid < 0) {
+    fprintf(stderr, "cannot start a test: %s\n", strerror(errno));
+    exit(2);
   }
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
-  if (WIFSIGNALED(status)) {
+  if (j->pid > 0) return;
+  dup2(fileno(j->out), STDOUT_FILENO);
+  dup2(fileno(j->out), STDERR_FILENO);
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  const char *limit = getenv("TEST_LIMIT_S");
+  alarm(limit ? (unsigned)atoi(limit) : DEFAULT_LIMIT_S);
+  t->fn();
+  fflush(stdout);
+  exit(0); /* runs the leak check of sanitizers */
+}
+
+static void show(FILE *f) {
+  char bytes[4096];
+  rewind(f);
+  for (size_t n; (n = fread(bytes, 1, sizeof bytes, f));) fwrite(bytes, 1, n, stdout);
+}
+
+static void finish(job *j, int status, bool verbose, tally *sum) {
+  double s = time_now_s() - j->started_s;
+  int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+  const char *word = "FAIL";
+  if (code == 0) sum->passed++, word = "ok  ";
+  else if (code == SKIPPED) sum->skipped++, word = "skip";
+  else sum->failed++;
+  if (code || verbose) show(j->out);
+  if (WIFSIGNALED(status))
     printf("killed by signal %d (%s)\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
-    return 1;
+  if (verbose || code || s > SLOW_S)
+    printf("%s %s %s (%.2f s)\n", word, j->test->file, j->test->name, s);
+  fclose(j->out);
+  j->pid = 0;
+}
+
+/* Waits for one of the running tests; its job is free then. */
+static job *wait_one(job *jobs, bool verbose, tally *sum) {
+  for (;;) {
+    int status;
+    pid_t pid = waitpid(-1, &status, 0);
+    HP_ASSERT(pid > 0 || errno == EINTR);
+    for (int k = 0; pid > 0 && k < JOBS_MAX; k++)
+      if (jobs[k].pid == pid) {
+        finish(&jobs[k], status, verbose, sum);
+        return &jobs[k];
+      }
   }
-  return WEXITSTATUS(status);
+}
+
+static bool chosen(const test *t, char **filters, int n) {
+  for (int i = 0; i < n; i++)
+    if (strstr(t->name, filters[i]) || strstr(t->file, filters[i])) return true;
+  return n == 0;
 }
 
 int main(int argc, char **argv) {
   bool verbose = false;
-  const char *filter = "";
+  int at_once = cpu_count(), n_filters = 0;
   for (int i = 1; i < argc; i++) {
     if (!strcmp(argv[i], "-v")) verbose = true;
-    else filter = argv[i];
+    else if (!strcmp(argv[i], "-j") && i + 1 < argc) at_once = atoi(argv[++i]);
+    else argv[n_filters++] = argv[i];
   }
-  int passed = 0, failed = 0, skipped = 0;
+  if (at_once < 1) at_once = 1;
+  if (at_once > JOBS_MAX) at_once = JOBS_MAX;
+  create_base();
+  job jobs[JOBS_MAX] = {0};
+  tally sum = {0};
+  int running = 0;
   for (int i = 0; i < n_tests; i++) {
-    const test *t = &tests[i];
-    if (!strstr(t->name, filter) && !strstr(t->file, filter)) continue;
-    double start = time_now_s();
-    int code = run_child(t);
-    double s = time_now_s() - start;
-    if (code == 0) passed++;
-    else if (code == SKIPPED) skipped++;
-    else failed++;
-    if (verbose || code || s > 5)
-      printf("%s %s %s (%.2f s)\n",
-             code == 0         ? "ok  "
-             : code == SKIPPED ? "skip"
-                               : "FAIL",
-             t->file, t->name, s);
+    if (!chosen(&tests[i], argv, n_filters)) continue;
+    if (running == at_once) start(&tests[i], wait_one(jobs, verbose, &sum));
+    else start(&tests[i], &jobs[running++]);
   }
-  printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
-  return failed ? 1 : 0;
+  for (; running; running--) wait_one(jobs, verbose, &sum);
+  dir_remove(base);
+  printf("%d passed, %d failed, %d skipped\n", sum.passed, sum.failed, sum.skipped);
+  return sum.failed ? 1 : 0;
 }

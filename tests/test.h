@@ -1,5 +1,7 @@
 /* Unit tests: TEST(sentence_that_holds) { CHECK...; }.  Each runs in a forked child with a time
- * limit, so that a crash or a hang is one failure.  `build/test-unit [-v] [part of a name]`. */
+ * limit, so that a crash or a hang is one failure.
+ * `build/test-unit [-v] [-j tests at once] [part of a name or file]...`; what a test prints is
+ * shown when it fails, or with -v. */
 #ifndef TEST_H
 #define TEST_H
 
