@@ -8,11 +8,11 @@
  *              untouched.  Op builders return a tensor id; a bad call returns HP_NONE and
  *              poisons its graph, so a model is written without checks and hp_compile (or
  *              hp_graph_status) reports the FIRST error.
- *   ownership  create/free pair up; free accepts NULL.  A graph owns its tensors, a program
- *              its work memory, a state the parameters that programs share.  `const char *`
- *              results live as long as their object; `char **` results go to hp_free.
- *   threads    a graph, a state and the programs that share it belong to one thread at a
- *              time.  hp_run uses the threads of the device itself.
+ *   ownership  create/free pair up; free accepts NULL.  A graph owns its tensors.  A device owns
+ *              the params and the work memory that its programs share; close it after them.
+ *              `const char *` results live as long as their object; `char **` go to hp_free.
+ *   threads    a graph, and a device with its programs, belong to one thread at a time.
+ *              hp_run uses the threads of the device itself.
  *   bits       same graph, seed and layout: the same bits on every run.  In f32 on CPU they
  *              do not depend on threads or on the instruction set.
  */
@@ -51,10 +51,10 @@ typedef struct {
   int64_t dim[HP_MAX_RANK];
 } hp_shape;
 
-typedef struct hp_graph hp_graph;     /* SSA tensor graph                                */
-typedef struct hp_state hp_state;     /* named tensors that outlive a run: parameters, ... */
-typedef struct hp_program hp_program; /* flat instruction list and its memory plan       */
-typedef uint32_t hp_tensor;           /* a value of its graph; HP_NONE is none           */
+typedef struct hp_graph hp_graph;     /* SSA tensor graph                                  */
+typedef struct hp_device hp_device;   /* memory, threads, and tensors that outlive a run   */
+typedef struct hp_program hp_program; /* flat instruction list with its memory plan        */
+typedef uint32_t hp_tensor;           /* a value of its graph; HP_NONE is none             */
 #define HP_NONE ((hp_tensor)0)
 
 /* --- errors, version ------------------------------------------------------------------ */
@@ -66,6 +66,160 @@ const char *hp_error_trace(void);
 const char *hp_status_name(hp_status s);
 const char *hp_version(void);
 void hp_free(void *p);
+
+/* --- the graph: what to compute ---------------------------------------------------------- */
+
+hp_status hp_graph_create(hp_graph **out);
+void hp_graph_free(hp_graph *g);
+/* HP_OK, or the first failure of a builder. */
+hp_status hp_graph_status(const hp_graph *g);
+/* Text form, one op a line; parse reads it back (`name` is for messages). */
+hp_status hp_graph_print(const hp_graph *g, char **text);
+hp_status hp_graph_parse(const char *text, const char *name, hp_graph **out);
+hp_shape hp_shape_of(const hp_graph *g, hp_tensor x);
+hp_dtype hp_dtype_of(const hp_graph *g, hp_tensor x);
+
+/* Declarations for ops that follow: where in the model they are (for messages, explain and trace),
+ * and which repeated block (layer, from 1; 0 = none) they belong to. */
+void hp_at(hp_graph *g, const char *place);
+void hp_block(hp_graph *g, int block);
+
+/* Leaves.  An input is given to every run; a param lives on the device under its name. */
+hp_tensor hp_input(hp_graph *g, const char *name, hp_dtype t, hp_shape s);
+hp_tensor hp_param(hp_graph *g, const char *name, hp_dtype t, hp_shape s);
+hp_tensor hp_const(hp_graph *g, hp_dtype t, double value); /* scalar */
+/* Effects.  An output can be read after a run; after a run the param has the value x. */
+void hp_output(hp_graph *g, const char *name, hp_tensor x);
+void hp_assign(hp_graph *g, hp_tensor param, hp_tensor x);
+
+/* Elementwise ops broadcast from the right, as NumPy; dtypes of operands must be equal.  hp_map
+ * takes any elementwise row of the op table by name; b and c are HP_NONE where it has none. */
+hp_tensor hp_map(hp_graph *g, const char *op, hp_tensor a, hp_tensor b, hp_tensor c);
+hp_tensor hp_add(hp_graph *g, hp_tensor a, hp_tensor b);
+hp_tensor hp_sub(hp_graph *g, hp_tensor a, hp_tensor b);
+hp_tensor hp_mul(hp_graph *g, hp_tensor a, hp_tensor b);
+hp_tensor hp_div(hp_graph *g, hp_tensor a, hp_tensor b);
+hp_tensor hp_scale(hp_graph *g, hp_tensor x, double factor);
+hp_tensor hp_cast(hp_graph *g, hp_tensor x, hp_dtype t);
+
+/* Reductions and shape.  Axes and perm count from 0. */
+hp_tensor hp_sum(hp_graph *g, hp_tensor x, const int64_t *axes, int n, bool keep);
+hp_tensor hp_argmax(hp_graph *g, hp_tensor x); /* last dim, i32 */
+hp_tensor hp_reshape(hp_graph *g, hp_tensor x, hp_shape s);
+hp_tensor hp_broadcast(hp_graph *g, hp_tensor x, hp_shape s);
+hp_tensor hp_transpose(hp_graph *g, hp_tensor x, const int64_t *perm);
+hp_tensor hp_slice(hp_graph *g, hp_tensor x, int axis, int64_t start, int64_t stop);
+hp_tensor hp_concat(hp_graph *g, const hp_tensor *x, int n, int axis);
+/* x with y written into it from index pos (i32 scalar) on along axis. */
+hp_tensor hp_update(hp_graph *g, hp_tensor x, hp_tensor y, hp_tensor pos, int axis);
+
+/* "btc,nc->btn": letters that the result lacks are summed, in f32; the result has a's dtype. */
+hp_tensor hp_einsum(hp_graph *g, const char *equation, hp_tensor a, hp_tensor b);
+hp_tensor hp_einsum_to(hp_graph *g, const char *equation, hp_tensor a, hp_tensor b, hp_dtype t);
+
+/* table [V,C], ids [...] i32 or i64 -> [...,C].  Row `skip` gets no gradient; -1 = none. */
+hp_tensor hp_embedding(hp_graph *g, hp_tensor table, hp_tensor ids, int64_t skip);
+hp_tensor hp_softmax(hp_graph *g, hp_tensor x); /* last dim */
+/* Over the last dim; w and b are f32 [C]. */
+hp_tensor hp_rms_norm(hp_graph *g, hp_tensor x, hp_tensor w, double eps);
+hp_tensor hp_layer_norm(hp_graph *g, hp_tensor x, hp_tensor w, hp_tensor b, double eps);
+/* x [B,T,H,D], tables f32 [P,R/2], positions i32 [B,T]: the first R of D dims turn, pair
+ * (i, i + R/2), or (2i, 2i + 1) when interleaved. */
+hp_tensor hp_rope(hp_graph *g, hp_tensor x, hp_tensor cos, hp_tensor sin, hp_tensor positions,
+                  bool interleaved);
+typedef struct {
+  double scale;   /* 0: 1 / sqrt(D) */
+  bool causal;    /* ends aligned: query t sees keys up to t + S - T */
+  int64_t window; /* a query sees so many keys back, itself counted; 0 = all */
+  hp_tensor span; /* i32 [B,T,2]: first and last key of each query, instead of causal; or none */
+} hp_attention_options;
+/* q [B,T,H,D], k [B,S,KV,D], v [B,S,KV,Dv] -> [B,T,H,Dv]; H a multiple of KV. */
+hp_tensor hp_attention(hp_graph *g, hp_tensor q, hp_tensor k, hp_tensor v,
+                       const hp_attention_options *o);
+/* logits [...,V], labels [...]: -log softmax(logits)[label], 0 where the label is `ignore`. */
+hp_tensor hp_cross_entropy(hp_graph *g, hp_tensor logits, hp_tensor labels, int64_t ignore);
+/* Numbers by element index, seed (i64 scalar) and stream. */
+hp_tensor hp_uniform(hp_graph *g, hp_tensor seed, int64_t stream, hp_dtype t, hp_shape s);
+hp_tensor hp_normal(hp_graph *g, hp_tensor seed, int64_t stream, hp_dtype t, hp_shape s);
+
+/* Appends the backward: grads[i] = d loss / d wrt[i]; loss has one element. */
+hp_status hp_grad(hp_graph *g, hp_tensor loss, const hp_tensor *wrt, int n, hp_tensor *grads);
+/* Ops that follow belong to the optimizer's part of a step (for explain and trace). */
+void hp_update_phase(hp_graph *g);
+/* Sum of squares of all elements, f32 scalar. */
+hp_tensor hp_sum_sq(hp_graph *g, hp_tensor x);
+typedef struct {
+  double beta1, beta2, eps, decay;
+} hp_adamw_options;
+/* One step of PyTorch's AdamW, assigned to params p, m, v.  Scalars f32: factor on the gradient,
+ * lr, lr / (1 - beta1^t), sqrt(1 - beta2^t). */
+void hp_adamw(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor m, hp_tensor v, hp_tensor factor,
+              hp_tensor lr, hp_tensor step, hp_tensor sqrt_bc2, const hp_adamw_options *o);
+/* One step of PyTorch's SGD, assigned to p and buffer. */
+void hp_sgd(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor buffer, hp_tensor factor,
+            hp_tensor lr, double momentum, double decay);
+
+/* --- the device --------------------------------------------------------------------------- */
+
+typedef struct {
+  const char *backend;   /* NULL: "cpu" */
+  int threads;           /* 0: all cores that the process may use */
+  const char *isa;       /* NULL: the best; "avx512", "avx2", "plain" */
+  bool interpret;        /* never call the C compiler: loops are interpreted (slow, same bits) */
+  uint64_t memory_limit; /* bytes of params and work together, hard; 0 = none */
+} hp_device_options;
+hp_status hp_device_open(const hp_device_options *o, hp_device **out);
+void hp_device_close(hp_device *d);
+const char *hp_device_describe(const hp_device *d);
+int hp_device_threads(const hp_device *d);
+uint64_t hp_device_param_bytes(const hp_device *d);
+
+/* Params of the device: created here, or by the first program that names them, with zeros. */
+hp_status hp_param_create(hp_device *d, const char *name, hp_dtype t, hp_shape s);
+hp_status hp_write(hp_device *d, const char *name, const void *data, size_t bytes);
+hp_status hp_read(const hp_device *d, const char *name, void *data, size_t bytes);
+int hp_param_count(const hp_device *d);
+hp_status hp_param_info(const hp_device *d, int i, const char **name, hp_dtype *t, hp_shape *s);
+hp_status hp_param_find(const hp_device *d, const char *name, hp_dtype *t, hp_shape *s);
+
+/* --- compile, look, run ------------------------------------------------------------------- */
+
+typedef struct {
+  bool remat;           /* recompute forward values of a block in its backward */
+  const char *dump_dir; /* text after every pass goes there; NULL = no */
+} hp_compile_options;
+hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o, hp_program **out);
+void hp_program_free(hp_program *p);
+
+typedef struct {
+  const char *name;
+  void *data; /* host memory: of an input read before the run, of an output written after it */
+  size_t bytes;
+} hp_io;
+/* Runs once.  Every input must be given; outputs are optional. */
+hp_status hp_run(hp_program *p, const hp_io *io, int n);
+
+typedef struct {
+  double compile_s, run_s;         /* of the compilation and of the last run */
+  uint64_t work_bytes, work_bound; /* work memory planned, and the least that any plan needs */
+  double flops, bytes;             /* work of one run */
+  int instructions, kernels;       /* kernels: distinct loop kernels */
+} hp_program_stats;
+hp_status hp_program_stats_get(const hp_program *p, hp_program_stats *out);
+hp_status hp_program_print(const hp_program *p, char **text);
+/* "memory", "schedule", "ops": what was decided and why, as text for people. */
+hp_status hp_explain(const hp_program *p, const char *what, char **text);
+/* Time and work per op kind of the last run, longest first; returns how many were filled. */
+typedef struct {
+  const char *op;
+  int count;
+  double seconds, flops, bytes;
+} hp_op_time;
+int hp_program_times(const hp_program *p, hp_op_time *out, int max);
+/* Bytes of work memory live at each of n evenly spaced points of a run. */
+void hp_program_timeline(const hp_program *p, uint64_t *live, int n);
+/* The last run as a Chrome / Perfetto trace. */
+hp_status hp_trace(const hp_program *p, const char *path);
 
 #ifdef __cplusplus
 }

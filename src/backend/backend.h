@@ -1,0 +1,39 @@
+/* What a device backend offers.  One row a backend in backend_table; "cpu" is the reference.
+ *
+ * A backend loads a program in two steps: prepare chooses kernels and says how much workspace each
+ * instruction needs (before memory is planned); launch runs one instruction on bound addresses.
+ * Nothing may allocate in launch. */
+#ifndef BACKEND_BACKEND_H
+#define BACKEND_BACKEND_H
+
+#include "prog/program.h"
+
+typedef struct {
+  int threads;     /* 0: all cores */
+  const char *isa; /* NULL: the best; "avx512", "avx2", "plain" */
+  bool interpret;  /* loops are interpreted, never compiled */
+} backend_options;
+
+typedef struct {
+  const char *name;
+  hp_status (*open)(const backend_options *o, void **dev);
+  void (*close)(void *dev);
+  /* Chooses kernels; workspace[i] = bytes that instruction i needs. */
+  hp_status (*prepare)(void *dev, const program *p, uint64_t *workspace, void **loaded);
+  void (*release)(void *loaded);
+  /* Runs instruction i: at[k] is the address of its k-th operand or result. */
+  hp_status (*launch)(void *loaded, uint32_t i, void *const *at, void *workspace);
+  /* Memory of a tier, zeroed; NULL with a failure recorded. */
+  void *(*alloc)(void *dev, int tier, uint64_t bytes);
+  void (*free)(void *dev, int tier, void *at, uint64_t bytes);
+  hp_status (*copy)(void *dev, void *to, const void *from, uint64_t bytes); /* host <-> device */
+  /* One line about the device for people: cores, instruction set. */
+  const char *(*describe)(void *dev);
+  int (*threads)(void *dev);
+} backend_iface;
+
+extern const backend_iface backend_cpu;
+/* The backend of that name, or NULL. */
+const backend_iface *backend_find(const char *name);
+
+#endif

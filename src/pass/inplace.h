@@ -1,0 +1,12 @@
+/* Which kernels may write a result over one of their operands. */
+#ifndef PASS_INPLACE_H
+#define PASS_INPLACE_H
+
+#include "ir/op.h"
+
+/* Loop kernel: operand `in` is read at just the elements where result `out` is written. */
+bool inplace_loop(const char *body, int in, int out);
+/* Other ops: by the in-place bit of the row, result 0 over operand 0. */
+bool inplace_op(op_id op, int in, int out);
+
+#endif

@@ -1,0 +1,205 @@
+/* The memory plan: lifetimes of buffers in the order of instructions, alias groups for results
+ * written in place, and offsets (src/mem). */
+#include "mem/offsets.h"
+#include "mem/timeline.h"
+#include "pass/inplace.h"
+#include "pass/lower.h"
+#include "sched/list.h"
+
+#include <string.h>
+
+typedef struct {
+  program *p;
+  uint32_t *first, *last; /* by buffer: instructions; first = PROG_NONE when never written */
+  uint32_t *alias;        /* by buffer: group, 0 = none */
+  uint32_t aliases;
+} planner;
+
+static uint32_t root_of(const program *p, uint32_t b) { return p->buffers.at[b].root; }
+
+static hp_status add_workspaces(program *p, const uint64_t *workspace) {
+  for (size_t i = 0; i < p->insts.len; i++) {
+    if (!workspace[i]) continue;
+    prog_buffer b = {.place = PLACE_WORK,
+                     .tier = TIER_DEVICE,
+                     .flags = BUFFER_WORKSPACE,
+                     .class = MEM_WORKSPACE,
+                     .bytes = workspace[i],
+                     .root = (uint32_t)p->buffers.len,
+                     .type = {.dtype = HP_U8, .rank = 1, .dim = {(int64_t)workspace[i]}}};
+    p->insts.at[i].workspace = b.root;
+    if (!vec_push(&p->buffers, b)) return HP_ERR_OOM;
+  }
+  return HP_OK;
+}
+
+static void touch(planner *m, uint32_t buffer, uint32_t at) {
+  uint32_t b = root_of(m->p, buffer);
+  if (m->first[b] == PROG_NONE || at < m->first[b]) m->first[b] = at;
+  if (at > m->last[b]) m->last[b] = at;
+}
+
+/* First and last instruction of every buffer; inputs live from the start, outputs to the end. */
+static void find_lifetimes(planner *m) {
+  program *p = m->p;
+  uint32_t end = p->insts.len ? (uint32_t)p->insts.len - 1 : 0;
+  for (size_t b = 0; b < p->buffers.len; b++) {
+    m->first[b] = PROG_NONE;
+    m->last[b] = 0;
+  }
+  for (uint32_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    for (int k = 0; k < n->n_in + n->n_out; k++) touch(m, program_args(p, n)[k], i);
+    if (n->workspace != PROG_NONE) touch(m, n->workspace, i);
+  }
+  for (size_t b = 0; b < p->buffers.len; b++) {
+    if (p->buffers.at[b].flags & BUFFER_INPUT) touch(m, (uint32_t)b, 0);
+    if (p->buffers.at[b].flags & BUFFER_OUTPUT) touch(m, (uint32_t)b, end);
+    if (m->first[b] == PROG_NONE) m->first[b] = m->last[b] = 0;
+  }
+}
+
+static bool may_alias(const program *p, const prog_inst *n, int in, int out) {
+  return n->op == OP_FUSED ? inplace_loop(inst_str(p, n, "body"), in, out)
+                           : inplace_op((op_id)n->op, in, out);
+}
+
+/* A result takes the memory of an operand that dies in the instruction, when the kernel may write
+ * over it and the sizes agree. */
+static void find_aliases(planner *m) {
+  program *p = m->p;
+  for (uint32_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    const uint32_t *arg = program_args(p, n);
+    for (int o = 0; o < n->n_out; o++) {
+      uint32_t b = arg[n->n_in + o];
+      const prog_buffer *out = &p->buffers.at[b];
+      if (out->place != PLACE_WORK || m->alias[b]) continue;
+      for (int k = 0; k < n->n_in; k++) {
+        uint32_t a = root_of(p, arg[k]);
+        const prog_buffer *in = &p->buffers.at[a];
+        bool taken = in->place != PLACE_WORK || in->tier != out->tier || in->bytes != out->bytes ||
+                     m->last[a] != i || m->first[b] != i || a == b;
+        for (int j = 0; !taken && j < n->n_in; j++)
+          taken = j != k && root_of(p, arg[j]) == a; /* read through two operands */
+        for (int j = 0; !taken && j < n->n_out; j++)
+          taken = j != o && m->alias[arg[n->n_in + j]] && m->alias[arg[n->n_in + j]] == m->alias[a];
+        if (taken || !may_alias(p, n, k, o)) continue;
+        if (!m->alias[a]) m->alias[a] = ++m->aliases;
+        m->alias[b] = m->alias[a];
+        break;
+      }
+    }
+  }
+}
+
+/* Rows of offsets_problem.dead for programs with several streams. */
+static hp_status find_dead(const planner *m, uint32_t streams, uint32_t **out) {
+  const program *p = m->p;
+  size_t n = p->insts.len;
+  vclock clock = {0};
+  uint8_t *stream = mem_calloc(n, 1);
+  uint32_t *wait0 = mem_calloc(n + 1, sizeof *wait0), *dead = NULL, *uses = NULL;
+  hp_status st = stream && wait0 ? HP_OK : HP_ERR_OOM;
+  if (st) goto done;
+  for (size_t i = 0; i < n; i++) {
+    stream[i] = p->insts.at[i].stream;
+    wait0[i] = p->insts.at[i].wait0;
+  }
+  wait0[n] = (uint32_t)p->waits.len;
+  HP_TRY_GOTO(vclock_build(&(vclock_program){n, streams, stream, wait0, p->waits.at}, &clock), st);
+  dead = mem_calloc(p->buffers.len * streams, sizeof *dead);
+  uses = mem_calloc(n + 1, sizeof *uses);
+  if (!dead || !uses) st = HP_ERR_OOM;
+  for (uint32_t b = 0; !st && b < p->buffers.len; b++) {
+    size_t count = 0;
+    for (uint32_t i = m->first[b]; i <= m->last[b] && i < n; i++) {
+      const prog_inst *d = program_inst(p, i);
+      for (int k = 0; k < d->n_in + d->n_out; k++)
+        if (root_of(p, program_args(p, d)[k]) == b) {
+          uses[count++] = i;
+          break;
+        }
+    }
+    vclock_dead(&clock, uses, count, dead + (size_t)b * streams);
+  }
+done:
+  vclock_free(&clock);
+  mem_free(stream);
+  mem_free(wait0);
+  mem_free(uses);
+  if (st) mem_free(dead);
+  else *out = dead;
+  return st;
+}
+
+static hp_status assign(planner *m, const memory_options *o) {
+  static const char *const tier_name[OFFSETS_TIERS] = {"device memory", "host memory", "flash"};
+  program *p = m->p;
+  uint32_t streams = 1, *dead = NULL;
+  hp_status st = HP_OK;
+  offsets_buffer *b = mem_calloc(p->buffers.len, sizeof *b);
+  uint64_t *offset = mem_calloc(p->buffers.len, sizeof *offset);
+  uint32_t *index = mem_calloc(p->buffers.len, sizeof *index);
+  offsets_problem problem = {.buffer = b, .effort = o->effort ? o->effort : OFFSETS_EFFORT};
+  offsets_summary s = {0};
+  if (!b || !offset || !index) st = HP_ERR_OOM;
+  if (st) goto done;
+  for (size_t i = 0; i < p->insts.len; i++)
+    if (p->insts.at[i].stream >= streams) streams = p->insts.at[i].stream + 1u;
+  for (uint32_t i = 0; i < p->buffers.len; i++) {
+    const prog_buffer *f = &p->buffers.at[i];
+    if (f->place != PLACE_WORK || f->root != i) continue;
+    b[problem.n] = (offsets_buffer){.size = f->bytes, .tier = f->tier, .first = m->first[i],
+                                    .last = m->last[i], .alias = m->alias[i]};
+    index[problem.n++] = i;
+  }
+  problem.limit[TIER_DEVICE] = o->limit;
+  if (streams > 1) {
+    uint32_t *all;
+    HP_TRY_GOTO(find_dead(m, streams, &all), st);
+    dead = mem_calloc(problem.n * streams + 1, sizeof *dead);
+    if (!dead) st = HP_ERR_OOM;
+    for (size_t i = 0; !st && i < problem.n; i++)
+      memcpy(dead + i * streams, all + (size_t)index[i] * streams, streams * sizeof *dead);
+    mem_free(all);
+    if (st) goto done;
+    problem.streams = streams;
+    problem.dead = dead;
+  }
+  HP_TRY_GOTO(offsets_assign(&problem, offset, &s), st);
+  for (size_t i = 0; i < problem.n; i++) p->buffers.at[index[i]].offset = offset[i];
+  for (size_t i = 0; i < p->buffers.len; i++)
+    p->buffers.at[i].offset = p->buffers.at[p->buffers.at[i].root].offset;
+  for (int t = 0; t < TIER_COUNT; t++) {
+    p->arena[t] = s.peak[t];
+    p->bound[t] = s.bound[t];
+    p->bound_at[t] = s.bound_at[t];
+  }
+  HP_TRY_GOTO(offsets_check_limit(&problem, &s, tier_name), st);
+done:
+  mem_free(b);
+  mem_free(offset);
+  mem_free(index);
+  mem_free(dead);
+  return st;
+}
+
+hp_status plan_memory(program *p, const uint64_t *workspace, const memory_options *o) {
+  planner m = {.p = p};
+  HP_TRY(add_workspaces(p, workspace));
+  size_t n = p->buffers.len;
+  m.first = mem_calloc(n, sizeof *m.first);
+  m.last = mem_calloc(n, sizeof *m.last);
+  m.alias = mem_calloc(n, sizeof *m.alias);
+  hp_status st = m.first && m.last && m.alias ? HP_OK : HP_ERR_OOM;
+  if (!st) {
+    find_lifetimes(&m);
+    find_aliases(&m);
+    st = assign(&m, o);
+  }
+  mem_free(m.first);
+  mem_free(m.last);
+  mem_free(m.alias);
+  return st;
+}

@@ -1,0 +1,11 @@
+/* Waits between the streams of a program. */
+#ifndef PASS_STREAMS_H
+#define PASS_STREAMS_H
+
+#include "prog/program.h"
+
+/* Fills the waits of every instruction: for what it reads, and, where it writes over memory that
+ * others read or wrote (state), for those.  Redundant waits are left out. */
+hp_status place_waits(program *p);
+
+#endif

@@ -1,0 +1,103 @@
+#include "prog/program.h"
+
+#include "base/dtype.h"
+#include "ir/print.h"
+
+hp_status program_create(const hp_graph *like, program **out) {
+  program *p = mem_calloc(1, sizeof *p);
+  HP_TRY_MEM(p);
+  hp_status st = graph_create(like, &p->names);
+  if (st) {
+    mem_free(p);
+    return st;
+  }
+  *out = p;
+  return HP_OK;
+}
+
+void program_free(program *p) {
+  if (!p) return;
+  graph_free(p->names);
+  vec_free(&p->buffers);
+  vec_free(&p->insts);
+  vec_free(&p->args);
+  vec_free(&p->waits);
+  mem_free(p);
+}
+
+const char *program_str(const program *p, uint32_t id) { return graph_str(p->names, id); }
+
+static ir_node as_node(const prog_inst *n) { return (ir_node){.op = n->op, .attr = n->attr}; }
+
+int64_t inst_int(const program *p, const prog_inst *n, const char *key) {
+  ir_node d = as_node(n);
+  return attr_int(p->names, &d, key);
+}
+double inst_float(const program *p, const prog_inst *n, const char *key) {
+  ir_node d = as_node(n);
+  return attr_float(p->names, &d, key);
+}
+const char *inst_str(const program *p, const prog_inst *n, const char *key) {
+  ir_node d = as_node(n);
+  return attr_str(p->names, &d, key);
+}
+int inst_list(const program *p, const prog_inst *n, const char *key, int64_t out[ATTR_LIST_MAX]) {
+  ir_node d = as_node(n);
+  return attr_list(p->names, &d, key, out);
+}
+
+static void print_buffer(const program *p, size_t i, str *out) {
+  static const char *const tier[] = {"device", "host", "flash"};
+  const prog_buffer *b = &p->buffers.at[i];
+  str_printf(out, "b%zu = ", i);
+  value_print(&b->type, out);
+  if (b->root != i) {
+    str_printf(out, " view b%u", b->root);
+  } else if (b->place == PLACE_STATE) {
+    str_add(out, " state ");
+    graph_print_string(program_str(p, b->name), out);
+  } else {
+    str_printf(out, " %s+%llu", tier[b->tier], (unsigned long long)b->offset);
+    if (b->flags & BUFFER_WORKSPACE) str_printf(out, " workspace %llu", (unsigned long long)b->bytes);
+    if (b->flags & BUFFER_INPUT) str_add(out, " input ");
+    if (b->flags & BUFFER_OUTPUT) str_add(out, " output ");
+    if (b->name) graph_print_string(program_str(p, b->name), out);
+  }
+  str_add_char(out, '\n');
+}
+
+static void print_inst(const program *p, size_t i, str *out) {
+  static const char *const phase[] = {"forward", "backward", "update"};
+  const prog_inst *n = &p->insts.at[i];
+  const uint32_t *arg = program_args(p, n);
+  str_printf(out, "%zu %s: ", i, stream_name(n->stream));
+  for (int k = 0; k < n->n_out; k++) str_printf(out, k ? ", b%u" : "b%u", arg[n->n_in + k]);
+  str_printf(out, n->n_out ? " = %s" : "%s", op_table[n->op].name);
+  for (int k = 0; k < n->n_in; k++) str_printf(out, k ? ", b%u" : " b%u", arg[k]);
+  ir_node d = as_node(n);
+  graph_print_attrs(p->names, &d, out);
+  if (n->workspace != PROG_NONE) str_printf(out, " workspace=b%u", n->workspace);
+  if (n->engine) str_printf(out, " engine=%s", program_str(p, n->engine));
+  for (int k = 0; k < n->n_wait; k++) {
+    const vclock_wait *w = &p->waits.at[n->wait0 + (uint32_t)k];
+    str_printf(out, " wait=%s:%u", stream_name(w->stream), w->position);
+  }
+  if (n->loc) {
+    str_add(out, " @");
+    graph_print_string(program_str(p, n->loc), out);
+  }
+  if (n->block) str_printf(out, " block=%d", n->block);
+  if (n->phase) str_printf(out, " phase=%s", phase[n->phase]);
+  str_add_char(out, '\n');
+}
+
+hp_status program_print(const program *p, str *out) {
+  static const char *const tier[] = {"device", "host", "flash"};
+  for (int t = 0; t < TIER_COUNT; t++)
+    if (p->arena[t])
+      str_printf(out, "arena %s %llu bound %llu\n", tier[t], (unsigned long long)p->arena[t],
+                 (unsigned long long)p->bound[t]);
+  for (size_t i = 0; i < p->buffers.len; i++) print_buffer(p, i, out);
+  for (size_t i = 0; i < p->insts.len; i++) print_inst(p, i, out);
+  return str_status(out);
+}

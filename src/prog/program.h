@@ -1,0 +1,71 @@
+/* The program of one rank: a flat list of instructions over buffers with fixed places.
+ *
+ * Everything is decided: order, stream, waits, offsets, kernel engine.  Run, simulate, trace,
+ * explain and print are readers of this list.  A buffer lies in the work arena of its tier at a
+ * planned offset, or is a named tensor of the device that outlives the run (state).  Strings and
+ * attribute records are interned in `pool`, which may be shared with the graph. */
+#ifndef PROG_PROGRAM_H
+#define PROG_PROGRAM_H
+
+#include "ir/attr.h"
+#include "prog/vclock.h"
+
+typedef enum { PLACE_WORK, PLACE_STATE } prog_place;
+enum { BUFFER_INPUT = 1, BUFFER_OUTPUT = 2, BUFFER_WORKSPACE = 4 };
+enum { TIER_DEVICE, TIER_HOST, TIER_FLASH, TIER_COUNT };
+#define PROG_NONE UINT32_MAX
+
+typedef struct {
+  uint8_t place, tier, flags, class; /* prog_place, TIER_*, BUFFER_*, mem_class */
+  uint32_t name;                     /* interned: of a state tensor, input or output; else 0 */
+  uint32_t root;                     /* buffer whose memory it is: itself, or what it is a view of */
+  uint64_t offset, bytes;            /* offset in the tier's work arena */
+  ir_value type;                     /* dtype and dims */
+} prog_buffer;
+
+typedef struct {
+  uint16_t op;
+  uint8_t stream, n_in, n_out, phase, group;
+  uint16_t block, stage;
+  uint32_t arg0;        /* n_in operands, then n_out results: buffer ids in program->args */
+  uint32_t workspace;   /* buffer id, or PROG_NONE */
+  uint32_t attr, loc;   /* interned */
+  uint32_t wait0;       /* waits in program->waits */
+  uint16_t n_wait;
+  uint32_t engine;      /* interned name of the kernel engine, 0 = the op's own */
+  double flops, bytes;  /* work, from the op's cost */
+} prog_inst;
+
+typedef struct {
+  hp_graph *names; /* an empty graph that holds the pool of strings and attributes */
+  VEC(prog_buffer) buffers;
+  VEC(prog_inst) insts;
+  VEC(uint32_t) args;
+  VEC(vclock_wait) waits;
+  uint64_t arena[TIER_COUNT]; /* bytes of work memory per tier */
+  uint64_t bound[TIER_COUNT]; /* lower bound of that: most bytes live at once */
+  uint32_t bound_at[TIER_COUNT];
+} program;
+
+hp_status program_create(const hp_graph *like, program **out);
+void program_free(program *p);
+
+static inline const prog_inst *program_inst(const program *p, size_t i) { return &p->insts.at[i]; }
+/* Buffer ids of an instruction: operands, then results. */
+static inline const uint32_t *program_args(const program *p, const prog_inst *n) {
+  return &p->args.at[n->arg0];
+}
+static inline const prog_buffer *program_arg(const program *p, const prog_inst *n, int i) {
+  return &p->buffers.at[p->args.at[n->arg0 + (uint32_t)i]];
+}
+const char *program_str(const program *p, uint32_t id);
+/* An attribute of an instruction, as of a node. */
+int64_t inst_int(const program *p, const prog_inst *n, const char *key);
+double inst_float(const program *p, const prog_inst *n, const char *key);
+const char *inst_str(const program *p, const prog_inst *n, const char *key);
+int inst_list(const program *p, const prog_inst *n, const char *key, int64_t out[ATTR_LIST_MAX]);
+
+/* Text form: buffers, then instructions. */
+hp_status program_print(const program *p, str *out);
+
+#endif

@@ -1,0 +1,92 @@
+#include "rt/device.h"
+
+#include "base/dtype.h"
+
+#include <string.h>
+
+hp_status device_open(const char *backend, const backend_options *o, uint64_t limit, device **out) {
+  const backend_iface *b = backend_find(backend);
+  if (!b) HP_FAIL(HP_ERR_ARG, "backend \"%s\" does not exist; use \"cpu\"", backend);
+  device *d = mem_calloc(1, sizeof *d);
+  HP_TRY_MEM(d);
+  d->backend = b;
+  d->limit = limit;
+  hp_status st = b->open(o, &d->dev);
+  if (st) {
+    mem_free(d);
+    return st;
+  }
+  *out = d;
+  return HP_OK;
+}
+
+void device_close(device *d) {
+  if (!d) return;
+  for (size_t i = 0; i < d->states.len; i++)
+    d->backend->free(d->dev, TIER_DEVICE, d->states.at[i].at, d->states.at[i].bytes);
+  for (int t = 0; t < TIER_COUNT; t++)
+    if (d->arena[t]) d->backend->free(d->dev, t, d->arena[t], d->arena_bytes[t]);
+  d->backend->close(d->dev);
+  vec_free(&d->states);
+  map_free(&d->state_of);
+  intern_free(&d->names);
+  mem_free(d);
+}
+
+bool device_find(const device *d, const char *name, uint32_t *index) {
+  return map_get(&d->state_of, name, strlen(name), index);
+}
+
+hp_status device_state(device *d, const char *name, const ir_value *type, uint32_t *index) {
+  if (device_find(d, name, index)) {
+    const state_tensor *s = &d->states.at[*index];
+    if (s->type.dtype == type->dtype && value_same_shape(&s->type, type)) return HP_OK;
+    str have = {0}, want = {0};
+    value_print(&s->type, &have);
+    value_print(type, &want);
+    hp_status st = err_set(HP_ERR_SHAPE, __FILE__, __LINE__,
+                           "param \"%s\" is %s on the device, and %s in the graph", name,
+                           have.at ? have.at : "?", want.at ? want.at : "?");
+    str_free(&have);
+    str_free(&want);
+    return st;
+  }
+  uint64_t bytes = (uint64_t)value_bytes(type);
+  uint64_t padded = (bytes + 255) & ~(uint64_t)255;
+  if (d->limit && d->state_bytes + padded > d->limit)
+    HP_FAIL(HP_ERR_OOM,
+            "memory limit %llu bytes: param \"%s\" (%llu bytes) does not fit beside %llu bytes of "
+            "others; raise memory_limit",
+            (unsigned long long)d->limit, name, (unsigned long long)bytes,
+            (unsigned long long)d->state_bytes);
+  state_tensor s = {.type = *type, .bytes = bytes};
+  s.name = intern(&d->names, name, strlen(name));
+  if (!s.name || !vec_reserve(&d->states, 1)) return HP_ERR_OOM;
+  s.at = d->backend->alloc(d->dev, TIER_DEVICE, bytes);
+  HP_TRY_MEM(s.at);
+  hp_status st = map_set(&d->state_of, name, strlen(name), (uint32_t)d->states.len);
+  if (st) {
+    d->backend->free(d->dev, TIER_DEVICE, s.at, bytes);
+    return st;
+  }
+  *index = (uint32_t)d->states.len;
+  d->states.at[d->states.len++] = s;
+  d->state_bytes += padded;
+  return HP_OK;
+}
+
+hp_status device_reserve(device *d, int tier, uint64_t bytes) {
+  if (bytes <= d->arena_bytes[tier]) return HP_OK;
+  if (d->arena[tier]) d->backend->free(d->dev, tier, d->arena[tier], d->arena_bytes[tier]);
+  d->arena_bytes[tier] = 0;
+  d->generation++;
+  d->arena[tier] = d->backend->alloc(d->dev, tier, bytes);
+  HP_TRY_MEM(d->arena[tier]);
+  d->arena_bytes[tier] = bytes;
+  return HP_OK;
+}
+
+uint64_t device_work_limit(const device *d) {
+  if (!d->limit) return UINT64_MAX;
+  return d->limit > d->state_bytes ? d->limit - d->state_bytes : 0;
+}

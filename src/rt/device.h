@@ -1,0 +1,40 @@
+/* A device at run time: its backend, the named tensors that outlive runs (parameters, optimizer
+ * state, caches), and one work arena per tier that all programs of the device share in turn. */
+#ifndef RT_DEVICE_H
+#define RT_DEVICE_H
+
+#include "backend/backend.h"
+
+typedef struct {
+  uint32_t name; /* place in device->names */
+  ir_value type;
+  uint64_t bytes;
+  void *at;
+} state_tensor;
+
+struct hp_device {
+  const backend_iface *backend;
+  void *dev;
+  uint64_t limit; /* bytes of state and work together; 0 = no limit */
+  interner names;
+  VEC(state_tensor) states;
+  map state_of; /* name -> index in states */
+  uint64_t state_bytes;
+  void *arena[TIER_COUNT];
+  uint64_t arena_bytes[TIER_COUNT];
+  uint64_t generation; /* changes when an arena moves */
+};
+typedef struct hp_device device;
+
+hp_status device_open(const char *backend, const backend_options *o, uint64_t limit, device **out);
+void device_close(device *d);
+/* The tensor of that name, created with zeros when new; its type must agree when it is not. */
+hp_status device_state(device *d, const char *name, const ir_value *type, uint32_t *index);
+/* Index of a tensor that exists. */
+bool device_find(const device *d, const char *name, uint32_t *index);
+/* Makes the work arena of a tier at least so large. */
+hp_status device_reserve(device *d, int tier, uint64_t bytes);
+/* Bytes that are left for work memory under the limit; UINT64_MAX without one. */
+uint64_t device_work_limit(const device *d);
+
+#endif

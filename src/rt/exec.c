@@ -1,0 +1,267 @@
+#include "rt/exec.h"
+
+#include "base/thread.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+typedef struct {
+  exec *e;
+  int stream;
+  pthread_t thread;
+  bool started;
+  err_report failure;
+} stream_thread;
+
+struct exec {
+  device *d;
+  program *p;
+  void *loaded;
+  void **at;       /* by index in program->args: address */
+  void **buffer;   /* by buffer: address */
+  uint64_t bound;  /* generation of the device's arenas that the addresses are of */
+  uint32_t *list[STREAM_COUNT]; /* instructions of each stream in order */
+  uint32_t length[STREAM_COUNT];
+  exec_times *times;
+  double start_s, seconds;
+  /* streams other than compute */
+  stream_thread worker[STREAM_COUNT];
+  pthread_mutex_t lock;
+  pthread_cond_t change;
+  uint32_t done[STREAM_COUNT]; /* instructions finished in this run */
+  uint64_t run;                /* counts runs; workers wait for it to change */
+  int active;                  /* workers that have not finished the run */
+  bool failed, stop;
+};
+
+static hp_status build_lists(exec *e) {
+  for (size_t i = 0; i < e->p->insts.len; i++) e->length[e->p->insts.at[i].stream]++;
+  for (int s = 0; s < STREAM_COUNT; s++) {
+    e->list[s] = mem_calloc(e->length[s], sizeof *e->list[s]);
+    HP_TRY_MEM(e->list[s]);
+    e->length[s] = 0;
+  }
+  for (uint32_t i = 0; i < e->p->insts.len; i++) {
+    int s = e->p->insts.at[i].stream;
+    e->list[s][e->length[s]++] = i;
+  }
+  return HP_OK;
+}
+
+static void bind(exec *e) {
+  const program *p = e->p;
+  for (size_t b = 0; b < p->buffers.len; b++) {
+    const prog_buffer *f = &p->buffers.at[b];
+    if (f->place == PLACE_WORK) e->buffer[b] = (char *)e->d->arena[f->tier] + f->offset;
+  }
+  for (size_t i = 0; i < p->args.len; i++) e->at[i] = e->buffer[p->args.at[i]];
+  e->bound = e->d->generation;
+}
+
+static hp_status bind_states(exec *e) {
+  const program *p = e->p;
+  for (size_t b = 0; b < p->buffers.len; b++) {
+    const prog_buffer *f = &p->buffers.at[b];
+    if (f->place != PLACE_STATE || f->root != b) continue;
+    uint32_t index;
+    HP_TRY(device_state(e->d, program_str(p, f->name), &f->type, &index));
+    e->buffer[b] = e->d->states.at[index].at;
+  }
+  for (size_t b = 0; b < p->buffers.len; b++) e->buffer[b] = e->buffer[p->buffers.at[b].root];
+  return HP_OK;
+}
+
+/* --- running -------------------------------------------------------------------------------- */
+
+static bool multi_stream(const exec *e) {
+  for (int s = 1; s < STREAM_COUNT; s++)
+    if (e->length[s]) return true;
+  return false;
+}
+
+/* Blocks until the waits of n are done; false when another stream has failed. */
+static bool wait_all(exec *e, const prog_inst *n) {
+  if (!n->n_wait) return true;
+  pthread_mutex_lock(&e->lock);
+  for (int k = 0; k < n->n_wait && !e->failed; k++) {
+    const vclock_wait *w = &e->p->waits.at[n->wait0 + (uint32_t)k];
+    while (e->done[w->stream] <= w->position && !e->failed) pthread_cond_wait(&e->change, &e->lock);
+  }
+  bool go_on = !e->failed;
+  pthread_mutex_unlock(&e->lock);
+  return go_on;
+}
+
+static void record(exec *e, int stream, hp_status st) {
+  pthread_mutex_lock(&e->lock);
+  e->done[stream]++;
+  if (st) e->failed = true;
+  pthread_cond_broadcast(&e->change);
+  pthread_mutex_unlock(&e->lock);
+}
+
+static hp_status run_stream(exec *e, int stream, bool events) {
+  for (uint32_t k = 0; k < e->length[stream]; k++) {
+    uint32_t i = e->list[stream][k];
+    const prog_inst *n = program_inst(e->p, i);
+    if (events && !wait_all(e, n)) return HP_OK;
+    void *ws = n->workspace == PROG_NONE ? NULL : e->buffer[n->workspace];
+    e->times[i].start_s = time_now_s() - e->start_s;
+    hp_status st = e->d->backend->launch(e->loaded, i, e->at + n->arg0, ws);
+    e->times[i].end_s = time_now_s() - e->start_s;
+    if (events) record(e, stream, st);
+    if (st) {
+      err_at(st, program_str(e->p, n->loc), (int)i, op_table[n->op].name);
+      return st;
+    }
+  }
+  return HP_OK;
+}
+
+static void *stream_main(void *arg) {
+  stream_thread *w = arg;
+  exec *e = w->e;
+  uint64_t seen = 0;
+  for (;;) {
+    pthread_mutex_lock(&e->lock);
+    while (e->run == seen && !e->stop) pthread_cond_wait(&e->change, &e->lock);
+    seen = e->run;
+    bool stop = e->stop;
+    pthread_mutex_unlock(&e->lock);
+    if (stop) return NULL;
+    hp_status st = run_stream(e, w->stream, true);
+    if (st) err_take(st, &w->failure);
+    pthread_mutex_lock(&e->lock);
+    e->active--;
+    pthread_cond_broadcast(&e->change);
+    pthread_mutex_unlock(&e->lock);
+  }
+}
+
+static hp_status start_workers(exec *e) {
+  for (int s = 1; s < STREAM_COUNT; s++) {
+    if (!e->length[s]) continue;
+    e->worker[s] = (stream_thread){.e = e, .stream = s};
+    if (pthread_create(&e->worker[s].thread, NULL, stream_main, &e->worker[s]))
+      HP_FAIL(HP_ERR_DEVICE, "cannot start the thread of stream %s", stream_name((uint32_t)s));
+    e->worker[s].started = true;
+  }
+  return HP_OK;
+}
+
+static hp_status run_streams(exec *e) {
+  pthread_mutex_lock(&e->lock);
+  memset(e->done, 0, sizeof e->done);
+  e->failed = false;
+  e->active = 0;
+  for (int s = 1; s < STREAM_COUNT; s++) e->active += e->worker[s].started;
+  e->run++;
+  pthread_cond_broadcast(&e->change);
+  pthread_mutex_unlock(&e->lock);
+  hp_status st = run_stream(e, STREAM_COMPUTE, true);
+  pthread_mutex_lock(&e->lock);
+  while (e->active) pthread_cond_wait(&e->change, &e->lock);
+  pthread_mutex_unlock(&e->lock);
+  for (int s = 1; s < STREAM_COUNT && !st; s++) {
+    st = err_give(&e->worker[s].failure);
+    e->worker[s].failure.code = HP_OK;
+  }
+  return st;
+}
+
+/* --- inputs and outputs ------------------------------------------------------------------------ */
+
+static const exec_io *find_io(const exec_io *io, int n, const char *name) {
+  for (int i = 0; i < n; i++)
+    if (!strcmp(io[i].name, name)) return &io[i];
+  return NULL;
+}
+
+/* Copies the buffers with `flag` in (or out). */
+static hp_status move_io(exec *e, const exec_io *io, int n, int flag) {
+  const program *p = e->p;
+  for (size_t b = 0; b < p->buffers.len; b++) {
+    const prog_buffer *f = &p->buffers.at[b];
+    if (!(f->flags & flag) || f->root != b) continue;
+    const char *name = program_str(p, f->name);
+    const exec_io *x = find_io(io, n, name);
+    if (!x && flag == BUFFER_INPUT) HP_FAIL(HP_ERR_ARG, "input \"%s\" of the program is not given", name);
+    if (!x) continue;
+    if (x->bytes != f->bytes)
+      HP_FAIL(HP_ERR_ARG, "\"%s\" has %llu bytes in the program, %zu are given", name,
+              (unsigned long long)f->bytes, x->bytes);
+    if (flag == BUFFER_INPUT) HP_TRY(e->d->backend->copy(e->d->dev, e->buffer[b], x->data, x->bytes));
+    else HP_TRY(e->d->backend->copy(e->d->dev, x->data, e->buffer[b], x->bytes));
+  }
+  return HP_OK;
+}
+
+static hp_status check_names(const exec *e, const exec_io *io, int n) {
+  for (int i = 0; i < n; i++) {
+    bool known = false;
+    for (size_t b = 0; b < e->p->buffers.len && !known; b++) {
+      const prog_buffer *f = &e->p->buffers.at[b];
+      known = (f->flags & (BUFFER_INPUT | BUFFER_OUTPUT)) && !strcmp(program_str(e->p, f->name), io[i].name);
+    }
+    if (!known) HP_FAIL(HP_ERR_ARG, "the program has no input or output \"%s\"", io[i].name);
+  }
+  return HP_OK;
+}
+
+hp_status exec_run(exec *e, const exec_io *io, int n) {
+  HP_TRY(check_names(e, io, n));
+  if (e->bound != e->d->generation) bind(e);
+  HP_TRY(move_io(e, io, n, BUFFER_INPUT));
+  e->start_s = time_now_s();
+  HP_TRY(multi_stream(e) ? run_streams(e) : run_stream(e, STREAM_COMPUTE, false));
+  e->seconds = time_now_s() - e->start_s;
+  return move_io(e, io, n, BUFFER_OUTPUT);
+}
+
+hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
+  hp_status st = HP_OK;
+  exec *e = mem_calloc(1, sizeof *e);
+  if (!e) {
+    d->backend->release(loaded);
+    program_free(p);
+    return HP_ERR_OOM;
+  }
+  *e = (exec){.d = d, .p = p, .loaded = loaded, .bound = UINT64_MAX};
+  pthread_mutex_init(&e->lock, NULL);
+  pthread_cond_init(&e->change, NULL);
+  e->at = mem_calloc(p->args.len, sizeof *e->at);
+  e->buffer = mem_calloc(p->buffers.len, sizeof *e->buffer);
+  e->times = mem_calloc(p->insts.len, sizeof *e->times);
+  if (!e->at || !e->buffer || !e->times) st = HP_ERR_OOM;
+  if (!st) st = build_lists(e);
+  if (!st) st = bind_states(e);
+  for (int t = 0; t < TIER_COUNT && !st; t++) st = device_reserve(d, t, p->arena[t]);
+  if (!st) st = start_workers(e);
+  if (st) exec_free(e);
+  else *out = e;
+  return st;
+}
+
+void exec_free(exec *e) {
+  if (!e) return;
+  pthread_mutex_lock(&e->lock);
+  e->stop = true;
+  pthread_cond_broadcast(&e->change);
+  pthread_mutex_unlock(&e->lock);
+  for (int s = 1; s < STREAM_COUNT; s++)
+    if (e->worker[s].started) pthread_join(e->worker[s].thread, NULL);
+  for (int s = 0; s < STREAM_COUNT; s++) mem_free(e->list[s]);
+  e->d->backend->release(e->loaded);
+  program_free(e->p);
+  mem_free(e->at);
+  mem_free(e->buffer);
+  mem_free(e->times);
+  pthread_mutex_destroy(&e->lock);
+  pthread_cond_destroy(&e->change);
+  mem_free(e);
+}
+
+const program *exec_program(const exec *e) { return e->p; }
+const exec_times *exec_last_times(const exec *e) { return e->times; }
+double exec_last_seconds(const exec *e) { return e->seconds; }

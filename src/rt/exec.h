@@ -1,0 +1,34 @@
+/* Executor: a program loaded on a device, and its runs.
+ *
+ * Every stream of the program is a thread (compute is the caller's), which walks its instructions:
+ * wait, launch, record.  Addresses are bound when the program is loaded; nothing allocates during
+ * a run.  Start and end of every instruction are kept for the trace. */
+#ifndef RT_EXEC_H
+#define RT_EXEC_H
+
+#include "rt/device.h"
+
+typedef struct exec exec;
+
+/* Takes the program (also on failure).  `loaded` comes from backend->prepare and is taken too. */
+hp_status exec_create(device *d, program *p, void *loaded, exec **out);
+void exec_free(exec *e);
+const program *exec_program(const exec *e);
+
+/* Host memory of an input (read before the run) or output (written after it), by name. */
+typedef struct {
+  const char *name;
+  void *data;
+  size_t bytes;
+} exec_io;
+/* Runs once.  Every input must be given, outputs are optional; sizes must agree. */
+hp_status exec_run(exec *e, const exec_io *io, int n);
+
+/* Seconds since the run started, of the last run. */
+typedef struct {
+  double start_s, end_s;
+} exec_times;
+const exec_times *exec_last_times(const exec *e);
+double exec_last_seconds(const exec *e);
+
+#endif
