@@ -1,0 +1,250 @@
+/* hyperparallel.h: devices, compiling, running, looking. */
+#include "base/dtype.h"
+#include "base/io.h"
+#include "base/thread.h"
+#include "pass/lower.h"
+#include "pass/pass.h"
+#include "pass/streams.h"
+#include "rt/exec.h"
+#include "rt/explain.h"
+
+#include <string.h>
+
+#define HP_API __attribute__((visibility("default")))
+
+/* --- devices ------------------------------------------------------------------------------- */
+
+HP_API hp_status hp_device_open(const hp_device_options *o, hp_device **out) {
+  static const hp_device_options usual;
+  if (!o) o = &usual;
+  backend_options b = {.threads = o->threads, .isa = o->isa, .interpret = o->interpret};
+  return device_open(o->backend ? o->backend : "cpu", &b, o->memory_limit, out);
+}
+HP_API void hp_device_close(hp_device *d) { device_close(d); }
+HP_API const char *hp_device_describe(const hp_device *d) { return d->backend->describe(d->dev); }
+HP_API int hp_device_threads(const hp_device *d) { return d->backend->threads(d->dev); }
+HP_API uint64_t hp_device_param_bytes(const hp_device *d) { return d->state_bytes; }
+
+static hp_status type_of(const char *name, hp_dtype t, const hp_shape *s, ir_value *v) {
+  *v = (ir_value){.dtype = (uint8_t)t, .rank = (uint8_t)s->rank};
+  if (s->rank < 0 || s->rank > HP_MAX_RANK || (unsigned)t >= HP_DTYPE_COUNT)
+    HP_FAIL(HP_ERR_ARG, "param \"%s\": %d dims of dtype %d; at most %d dims", name, s->rank, (int)t,
+            HP_MAX_RANK);
+  for (int i = 0; i < s->rank; i++) {
+    if (s->dim[i] < 0) HP_FAIL(HP_ERR_ARG, "param \"%s\": dim %d is negative", name, i);
+    v->dim[i] = s->dim[i];
+  }
+  if (value_bytes(v) > INT64_MAX / 4) HP_FAIL(HP_ERR_ARG, "param \"%s\" is too large", name);
+  return HP_OK;
+}
+
+HP_API hp_status hp_param_create(hp_device *d, const char *name, hp_dtype t, hp_shape s) {
+  ir_value v;
+  uint32_t index;
+  HP_TRY(type_of(name, t, &s, &v));
+  return device_state(d, name, &v, &index);
+}
+
+static hp_status find(const hp_device *d, const char *name, uint32_t *index) {
+  if (!device_find(d, name, index)) HP_FAIL(HP_ERR_ARG, "the device has no param \"%s\"", name);
+  return HP_OK;
+}
+
+static hp_status check_bytes(const state_tensor *s, const char *name, size_t bytes) {
+  if (bytes != s->bytes)
+    HP_FAIL(HP_ERR_ARG, "param \"%s\" has %llu bytes, %zu are given", name, (unsigned long long)s->bytes, bytes);
+  return HP_OK;
+}
+
+HP_API hp_status hp_write(hp_device *d, const char *name, const void *data, size_t bytes) {
+  uint32_t i;
+  HP_TRY(find(d, name, &i));
+  HP_TRY(check_bytes(&d->states.at[i], name, bytes));
+  return d->backend->copy(d->dev, d->states.at[i].at, data, bytes);
+}
+
+HP_API hp_status hp_read(const hp_device *d, const char *name, void *data, size_t bytes) {
+  uint32_t i;
+  HP_TRY(find(d, name, &i));
+  HP_TRY(check_bytes(&d->states.at[i], name, bytes));
+  return d->backend->copy(d->dev, data, d->states.at[i].at, bytes);
+}
+
+HP_API int hp_param_count(const hp_device *d) { return (int)d->states.len; }
+
+HP_API hp_status hp_param_info(const hp_device *d, int i, const char **name, hp_dtype *t, hp_shape *s) {
+  if (i < 0 || (size_t)i >= d->states.len) HP_FAIL(HP_ERR_ARG, "param %d of %zu", i, d->states.len);
+  const state_tensor *x = &d->states.at[i];
+  *name = intern_get(&d->names, x->name, NULL);
+  *t = (hp_dtype)x->type.dtype;
+  s->rank = x->type.rank;
+  memcpy(s->dim, x->type.dim, sizeof s->dim);
+  return HP_OK;
+}
+
+HP_API hp_status hp_param_find(const hp_device *d, const char *name, hp_dtype *t, hp_shape *s) {
+  uint32_t i;
+  const char *same;
+  HP_TRY(find(d, name, &i));
+  return hp_param_info(d, (int)i, &same, t, s);
+}
+
+/* --- programs -------------------------------------------------------------------------------- */
+
+struct hp_program {
+  exec *e;
+  double compile_s;
+};
+
+static hp_status dump_program(const program *p, const char *dir) {
+  str path = {0}, text = {0};
+  hp_status st = path_join(&path, dir, "program.txt");
+  if (!st) st = program_print(p, &text);
+  if (!st) st = file_write(path.at, text.at, text.len);
+  str_free(&path);
+  str_free(&text);
+  return st;
+}
+
+/* Bytes of params that the program needs and the device does not hold yet. */
+static uint64_t new_state_bytes(const hp_device *d, const program *p) {
+  uint64_t sum = 0;
+  uint32_t index;
+  for (size_t b = 0; b < p->buffers.len; b++) {
+    const prog_buffer *f = &p->buffers.at[b];
+    if (f->place == PLACE_STATE && f->root == b && !device_find(d, program_str(p, f->name), &index))
+      sum += (f->bytes + 255) & ~(uint64_t)255;
+  }
+  return sum;
+}
+
+/* Chooses kernels and plans memory; *loaded is the backend's side of the program. */
+static hp_status load(hp_device *d, program *p, const hp_compile_options *o, void **loaded) {
+  hp_status st;
+  uint64_t *workspace = mem_calloc(p->insts.len, sizeof *workspace);
+  HP_TRY_MEM(workspace);
+  *loaded = NULL;
+  HP_TRY_GOTO(place_waits(p), st);
+  HP_TRY_GOTO(d->backend->prepare(d->dev, p, workspace, loaded), st);
+  memory_options mo = {0};
+  if (d->limit) {
+    uint64_t left = device_work_limit(d), more = new_state_bytes(d, p);
+    mo.limit = left > more ? left - more : 1;
+  }
+  st = plan_memory(p, workspace, &mo);
+  if (st == HP_ERR_OOM && d->limit && p->arena[TIER_DEVICE]) {
+    uint64_t work = p->arena[TIER_DEVICE], params = d->state_bytes + new_state_bytes(d, p);
+    err_clear();
+    HP_FAIL_GOTO(st, HP_ERR_OOM,
+                 "memory limit %llu bytes is too small: params and optimizer state take %llu, work "
+                 "memory %llu; set memory_limit to %llu bytes or more, or use a smaller batch or "
+                 "cutoff_len, or recompute: full",
+                 (unsigned long long)d->limit, (unsigned long long)params, (unsigned long long)work,
+                 (unsigned long long)(params + work));
+  }
+  if (st) goto done;
+  if (o->dump_dir) HP_TRY_GOTO(dump_program(p, o->dump_dir), st);
+done:
+  mem_free(workspace);
+  if (st && *loaded) d->backend->release(*loaded);
+  return st;
+}
+
+HP_API hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
+                            hp_program **out) {
+  static const hp_compile_options usual;
+  double start = time_now_s();
+  hp_graph *lowered = NULL;
+  program *p = NULL;
+  void *loaded;
+  hp_program *h = mem_calloc(1, sizeof *h);
+  HP_TRY_MEM(h);
+  hp_status st;
+  if (!o) o = &usual;
+  pass_options po = {.remat = o->remat, .dump_dir = o->dump_dir};
+  HP_TRY_GOTO(pass_run_all(g, &po, &lowered), st);
+  HP_TRY_GOTO(lower_graph(lowered, &p), st);
+  HP_TRY_GOTO(load(d, p, o, &loaded), st);
+  program *taken = p;
+  p = NULL;
+  HP_TRY_GOTO(exec_create(d, taken, loaded, &h->e), st);
+  h->compile_s = time_now_s() - start;
+done:
+  graph_free(lowered);
+  program_free(p);
+  if (st) mem_free(h);
+  else *out = h;
+  return st;
+}
+
+HP_API void hp_program_free(hp_program *p) {
+  if (!p) return;
+  exec_free(p->e);
+  mem_free(p);
+}
+
+HP_API hp_status hp_run(hp_program *p, const hp_io *io, int n) {
+  enum { IO_MAX = 64 };
+  exec_io x[IO_MAX];
+  if (n > IO_MAX) HP_FAIL(HP_ERR_ARG, "%d inputs and outputs, at most %d", n, IO_MAX);
+  for (int i = 0; i < n; i++) x[i] = (exec_io){io[i].name, io[i].data, io[i].bytes};
+  return exec_run(p->e, x, n);
+}
+
+HP_API hp_status hp_program_stats_get(const hp_program *h, hp_program_stats *out) {
+  const program *p = exec_program(h->e);
+  hp_program_stats s = {.compile_s = h->compile_s,
+                        .run_s = exec_last_seconds(h->e),
+                        .work_bytes = p->arena[TIER_DEVICE],
+                        .work_bound = p->bound[TIER_DEVICE],
+                        .instructions = (int)p->insts.len};
+  map seen = {0};
+  for (size_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    uint32_t one;
+    s.flops += n->flops;
+    s.bytes += n->bytes;
+    if (n->op != OP_FUSED || map_get(&seen, &n->attr, sizeof n->attr, &one)) continue;
+    s.kernels++;
+    hp_status st = map_set(&seen, &n->attr, sizeof n->attr, 1);
+    if (st) {
+      map_free(&seen);
+      return st;
+    }
+  }
+  map_free(&seen);
+  *out = s;
+  return HP_OK;
+}
+
+/* Ends a printer: its text to the caller. */
+static hp_status give_text(hp_status st, str *s, char **text) {
+  if (st) {
+    str_free(s);
+    return st;
+  }
+  *text = str_take(s);
+  return *text ? HP_OK : HP_ERR_OOM;
+}
+
+HP_API hp_status hp_program_print(const hp_program *p, char **text) {
+  str s = {0};
+  return give_text(program_print(exec_program(p->e), &s), &s, text);
+}
+HP_API hp_status hp_explain(const hp_program *p, const char *what, char **text) {
+  str s = {0};
+  return give_text(explain_print(p->e, what, &s), &s, text);
+}
+HP_API int hp_program_times(const hp_program *p, hp_op_time *out, int max) {
+  return explain_times(p->e, out, max);
+}
+HP_API void hp_program_timeline(const hp_program *p, uint64_t *live, int n) {
+  explain_timeline(exec_program(p->e), live, n);
+}
+HP_API hp_status hp_trace(const hp_program *p, const char *path) {
+  str s = {0};
+  hp_status st = explain_trace(p->e, &s);
+  if (!st) st = file_write(path, s.at, s.len);
+  str_free(&s);
+  return st;
+}

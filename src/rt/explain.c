@@ -1,0 +1,167 @@
+#include "rt/explain.h"
+
+#include "ir/print.h"
+#include "mem/timeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- time ------------------------------------------------------------------------------------ */
+
+static int by_seconds(const void *a, const void *b) {
+  const hp_op_time *x = a, *y = b;
+  return x->seconds < y->seconds ? 1 : x->seconds > y->seconds ? -1 : strcmp(x->op, y->op);
+}
+
+int explain_times(const exec *e, hp_op_time *out, int max) {
+  const program *p = exec_program(e);
+  const exec_times *t = exec_last_times(e);
+  hp_op_time all[OP_COUNT] = {0};
+  int n = 0;
+  for (size_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *d = program_inst(p, i);
+    hp_op_time *k = &all[d->op];
+    k->op = op_table[d->op].name;
+    k->count++;
+    k->seconds += t[i].end_s - t[i].start_s;
+    k->flops += d->flops;
+    k->bytes += d->bytes;
+  }
+  for (int i = 0; i < OP_COUNT; i++)
+    if (all[i].count) all[n++] = all[i];
+  qsort(all, (size_t)n, sizeof *all, by_seconds);
+  if (n > max) n = max;
+  memcpy(out, all, (size_t)n * sizeof *out);
+  return n;
+}
+
+static void print_ops(const exec *e, str *out) {
+  hp_op_time row[OP_COUNT];
+  int n = explain_times(e, row, OP_COUNT);
+  double total = 0;
+  for (int i = 0; i < n; i++) total += row[i].seconds;
+  str_add(out, "op                  count   seconds   share   GFLOP/s    GB/s\n");
+  for (int i = 0; i < n; i++) {
+    const hp_op_time *r = &row[i];
+    double s = r->seconds > 0 ? r->seconds : 1e-12;
+    str_printf(out, "%-18s %6d %9.6f %6.1f%% %9.1f %7.1f\n", r->op, r->count, r->seconds,
+               total > 0 ? 100 * r->seconds / total : 0, r->flops / s * 1e-9, r->bytes / s * 1e-9);
+  }
+}
+
+/* --- memory ------------------------------------------------------------------------------------ */
+
+/* First and last instruction that touches each root buffer of the device tier. */
+static timeline_span *spans_of(const program *p, size_t *count) {
+  size_t n = p->buffers.len;
+  timeline_span *s = mem_calloc(n, sizeof *s);
+  bool *seen = mem_calloc(n, 1);
+  uint32_t end = p->insts.len ? (uint32_t)p->insts.len - 1 : 0;
+  if (!s || !seen) {
+    mem_free(s);
+    mem_free(seen);
+    return NULL;
+  }
+  for (uint32_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *d = program_inst(p, i);
+    for (int k = 0; k <= d->n_in + d->n_out; k++) {
+      uint32_t b = k < d->n_in + d->n_out ? program_args(p, d)[k] : d->workspace;
+      if (b == PROG_NONE) continue;
+      b = p->buffers.at[b].root;
+      if (!seen[b]) s[b].first = i;
+      seen[b] = true;
+      s[b].last = i;
+    }
+  }
+  for (size_t b = 0; b < n; b++) {
+    const prog_buffer *f = &p->buffers.at[b];
+    if (f->flags & BUFFER_INPUT) s[b].first = 0;
+    if (f->flags & BUFFER_OUTPUT) s[b].last = end;
+    if (f->root == b && f->place == PLACE_WORK && f->tier == TIER_DEVICE) s[b].bytes = f->bytes;
+    s[b].class = f->class;
+  }
+  mem_free(seen);
+  *count = n;
+  return s;
+}
+
+void explain_timeline(const program *p, uint64_t *live, int n) {
+  size_t count;
+  timeline t;
+  memset(live, 0, (size_t)n * sizeof *live);
+  timeline_span *s = spans_of(p, &count);
+  if (!s || !p->insts.len || timeline_build(s, count, p->insts.len, 1, &t)) {
+    err_clear();
+    mem_free(s);
+    return;
+  }
+  for (int i = 0; i < n; i++) live[i] = t.live[(size_t)i * p->insts.len / (size_t)n];
+  timeline_free(&t);
+  mem_free(s);
+}
+
+static hp_status print_memory(const exec *e, str *out) {
+  const program *p = exec_program(e);
+  size_t count;
+  timeline t;
+  timeline_span *s = spans_of(p, &count);
+  HP_TRY_MEM(s);
+  hp_status st = timeline_build(s, count, p->insts.len ? p->insts.len : 1, 1, &t);
+  if (st) {
+    mem_free(s);
+    return st;
+  }
+  uint64_t planned = p->arena[TIER_DEVICE], bound = p->bound[TIER_DEVICE];
+  str_printf(out, "work memory: planned %llu bytes, lower bound %llu, gap %.2f %%\n",
+             (unsigned long long)planned, (unsigned long long)bound,
+             bound ? 100.0 * (double)(planned - bound) / (double)bound : 0.0);
+  str_printf(out, "fullest at instruction %u of %zu; live there by class:\n", t.peak_at[0], p->insts.len);
+  for (int c = 0; c < MEM_CLASS_COUNT; c++)
+    if (t.peak_by_class[0][c])
+      str_printf(out, "  %-10s %14llu bytes\n", mem_class_name((mem_class)c),
+                 (unsigned long long)t.peak_by_class[0][c]);
+  uint32_t id[16];
+  size_t n = timeline_largest(s, count, 0, t.peak_at[0], id, 16);
+  str_add(out, "largest there:\n");
+  for (size_t i = 0; i < n; i++) {
+    str_printf(out, "  b%-6u %14llu bytes  ", id[i], (unsigned long long)s[id[i]].bytes);
+    value_print(&p->buffers.at[id[i]].type, out);
+    str_printf(out, "  instructions %u..%u\n", s[id[i]].first, s[id[i]].last);
+  }
+  timeline_free(&t);
+  mem_free(s);
+  return str_status(out);
+}
+
+hp_status explain_print(const exec *e, const char *what, str *out) {
+  if (!strcmp(what, "memory")) return print_memory(e, out);
+  if (!strcmp(what, "schedule")) return program_print(exec_program(e), out);
+  if (strcmp(what, "ops"))
+    HP_FAIL(HP_ERR_ARG, "explain \"%s\": expected memory, schedule or ops", what);
+  print_ops(e, out);
+  return str_status(out);
+}
+
+/* --- trace -------------------------------------------------------------------------------------- */
+
+hp_status explain_trace(const exec *e, str *out) {
+  const program *p = exec_program(e);
+  const exec_times *t = exec_last_times(e);
+  str_add(out, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+  for (uint32_t s = 0; s < STREAM_COUNT; s++)
+    str_printf(out,
+               "{\"ph\":\"M\",\"pid\":0,\"tid\":%u,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}},\n",
+               s, stream_name(s));
+  for (size_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    double us = (t[i].end_s - t[i].start_s) * 1e6;
+    str_printf(out, "{\"ph\":\"X\",\"pid\":0,\"tid\":%u,\"name\":\"%s\",\"cat\":\"%s\",\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"at\":",
+               n->stream, op_table[n->op].name, n->phase == PHASE_FORWARD ? "forward" : n->phase == PHASE_BACKWARD ? "backward" : "update",
+               t[i].start_s * 1e6, us);
+    graph_print_string(program_str(p, n->loc), out);
+    str_printf(out, ",\"instruction\":%zu,\"flops\":%.0f,\"bytes\":%.0f}}%s\n", i, n->flops, n->bytes,
+               i + 1 < p->insts.len ? "," : "");
+  }
+  str_add(out, "]}\n");
+  return str_status(out);
+}
