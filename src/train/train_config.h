@@ -1,0 +1,178 @@
+/* The training file: every key of train_keys.def, read, checked and decided.
+ *
+ * One schema table drives the YAML keys, the key=value overrides, --help, "did you mean" and the
+ * lists of what is accepted without effect and what is refused.  A config that was loaded is sound:
+ * each value is of its type and in range, and no two keys contradict each other; what depends on
+ * the model or the data is checked by train_config_check_model and by the data's own code. */
+#ifndef TRAIN_TRAIN_CONFIG_H
+#define TRAIN_TRAIN_CONFIG_H
+
+#include "base/tree.h"
+#include "base/vec.h"
+#include "train/schedule.h"
+
+#define TRAIN_NONE INT64_MIN /* an INT that is null */
+
+typedef enum {
+  TRAIN_BOOL,
+  TRAIN_TRI, /* int: 1, 0, or -1 = null */
+  TRAIN_INT,
+  TRAIN_NUM,
+  TRAIN_TEXT,
+  TRAIN_CHOICE, /* int: the place among the choices */
+  TRAIN_SIZE,   /* uint64_t bytes, 0 = null */
+  TRAIN_NODE
+} train_type;
+typedef enum {
+  GROUP_MODEL,
+  GROUP_METHOD,
+  GROUP_DATASET,
+  GROUP_OUTPUT,
+  GROUP_TRAIN,
+  GROUP_EVAL,
+  GROUP_DEVICE,
+  GROUP_PARALLEL,
+  GROUP_NONE
+} train_group;
+typedef enum { TRAIN_USED, TRAIN_NEUTRAL, TRAIN_REFUSED, TRAIN_SYNONYM } train_status;
+
+/* One row of the schema. */
+typedef struct {
+  const char *name;
+  train_status status;
+  train_group group;
+  train_type type;
+  const char *otherwise; /* the default, as YAML */
+  double least, most;
+  const char *choices; /* "a|b|c" */
+  const char *help;    /* NEUTRAL: why; REFUSED: what to write instead; SYNONYM: what it means */
+  size_t offset;       /* of the field in train_config, USED only */
+} train_key;
+
+/* Ids: KEY_<name>, in the hyper_parallel block KEY_PARALLEL_<name>. */
+enum {
+#define USED(group, name, ...) KEY_##name,
+#define NEUTRAL(name, ...) KEY_##name,
+#define REFUSED(name, ...) KEY_##name,
+#define SYNONYM(name, ...) KEY_##name,
+#include "train/train_keys.def"
+  KEY_TOP_COUNT,
+#undef USED
+#define USED(group, name, ...) KEY_PARALLEL_##name,
+  KEY_PARALLEL_BEFORE = KEY_TOP_COUNT - 1,
+#include "train/parallel_keys.def"
+  KEY_COUNT
+#undef USED
+#undef NEUTRAL
+#undef REFUSED
+#undef SYNONYM
+};
+
+enum { STAGE_PT, STAGE_SFT, STAGE_RM, STAGE_PPO, STAGE_DPO, STAGE_KTO };
+enum { TUNING_FULL, TUNING_FREEZE, TUNING_LORA, TUNING_OFT };
+enum { MIX_CONCAT, MIX_INTERLEAVE_UNDER, MIX_INTERLEAVE_OVER, MIX_INTERLEAVE_ONCE };
+enum { WHEN_NO, WHEN_STEPS, WHEN_EPOCH, WHEN_BEST };
+enum { OPTIM_ADAMW, OPTIM_ADAMW_FUSED, OPTIM_SGD };
+enum { SAMPLING_RANDOM, SAMPLING_SEQUENTIAL, SAMPLING_GROUP_BY_LENGTH };
+enum { DTYPE_AUTO, DTYPE_F32, DTYPE_BF16 };
+enum { DETERMINISTIC_RUN, DETERMINISTIC_LAYOUT };
+
+typedef enum { RECOMPUTE_AUTO, RECOMPUTE_NONE, RECOMPUTE_FULL } train_recompute;
+typedef enum {
+  RESUME_IF_ANY,  /* the newest checkpoint that verifies, else from step 0 */
+  RESUME_NEVER,   /* overwrite_output_dir */
+  RESUME_NEWEST,  /* resume_from_checkpoint: true; none is an error */
+  RESUME_FROM     /* resume_path */
+} train_resume;
+typedef enum { COUNT_NO, COUNT_ALL, COUNT_NON_PADDING } train_count;
+
+typedef struct {
+  const char *const *at;
+  size_t n;
+} train_names;
+
+typedef struct {
+#define FIELD_BOOL bool
+#define FIELD_TRI int
+#define FIELD_INT int64_t
+#define FIELD_NUM double
+#define FIELD_TEXT const char *
+#define FIELD_CHOICE int
+#define FIELD_SIZE uint64_t
+#define FIELD_NODE const tree_node *
+#define USED(group, name, type, ...) FIELD_##type name;
+#define NEUTRAL(...)
+#define REFUSED(...)
+#define SYNONYM(...)
+#include "train/train_keys.def"
+  struct {
+#include "train/parallel_keys.def"
+  } parallel;
+#undef USED
+#undef NEUTRAL
+#undef REFUSED
+#undef SYNONYM
+  /* Decided from several keys. */
+  struct {
+    hp_dtype compute; /* HP_F32 or HP_BF16 */
+    train_recompute recompute;
+    uint64_t memory_limit; /* bytes, 0 = none */
+    bool train, evaluate_after;
+    bool shuffle;
+    bool packed;
+    int64_t block;      /* tokens of a block, or of a sample at most */
+    uint64_t data_seed; /* seed of the sampler */
+    train_names dataset, eval_dataset;
+    const double *interleave_probs; /* one a dataset, or NULL */
+    int64_t val_count; /* samples taken for evaluation, or 0 */
+    double val_share;  /* or this share of them, or 0 */
+    schedule_kind schedule;
+    const schedule_arg *schedule_arg;
+    size_t schedule_args;
+    double warmup; /* for schedule_warmup_steps */
+    train_resume resume;
+    const char *resume_path;
+    bool tensorboard;
+    train_count count;
+  } is;
+  /* One line for each key that was accepted without effect, and other things worth telling. */
+  VEC(const char *) notes;
+  const tree_node *at[KEY_COUNT]; /* where a value was written; NULL: the default holds */
+  const tree_node *root;
+  tree file; /* owned when loaded from a file */
+  arena mem;
+} train_config;
+
+const train_key *train_key_get(int key);
+/* The key of a name (block: of the hyper_parallel block), -1 when there is none. */
+int train_key_find(const char *name, bool block);
+
+/* Reads a .yaml, .yml or .json file, applies the `n` overrides "key=value", checks everything.
+ * On failure out is untouched; free with train_config_free. */
+hp_status train_config_load(const char *path, const char *const *override, int n,
+                            train_config *out);
+/* The same from a tree that outlives the config. */
+hp_status train_config_parse(const tree_node *root, train_config *out);
+void train_config_free(train_config *c);
+
+/* What the checkpoint decides: cutoff_len against the model's positions (0 = unknown). */
+hp_status train_config_check_model(const train_config *c, int64_t max_position_embeddings);
+
+/* Where a key was written, or the file: for TREE_FAIL. */
+const tree_node *train_config_at(const train_config *c, int key);
+/* The value of a USED key as YAML. */
+void train_config_print_value(const train_config *c, int key, str *out);
+/* The whole effective config as YAML that train_config_load reads back. */
+void train_config_print(const train_config *c, str *out);
+/* The section "keys" of `hyper train --help`. */
+void train_config_print_help(str *out);
+
+/* Bytes of "16GiB", "512MB", "1.5G", "1048576"; false when it is none of these. */
+bool train_parse_size(const char *text, uint64_t *out);
+
+/* train_config_check.c: the rules between keys; part of parse. */
+hp_status train_config_decide(train_config *c);
+hp_status train_config_note(train_config *c, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

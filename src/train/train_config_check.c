@@ -1,0 +1,447 @@
+/* The rules between keys: what LlamaFactory and Transformers derive, refuse, or refuse here. */
+#include "train/train_config.h"
+
+#include "base/json.h"
+#include "base/yaml.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- method, model ---------------------------------------------------------------------------- */
+
+static hp_status decide_method(train_config *c) {
+  static const char *const stage[] = {"pt", "sft", "rm", "ppo", "dpo", "kto"};
+  static const char *const tuning[] = {"full", "freeze", "lora", "oft"};
+  if (c->stage != STAGE_PT)
+    TREE_FAIL(train_config_at(c, KEY_stage), "stage %s%s is not built; write stage: pt",
+              stage[c->stage], c->at[KEY_stage] ? "" : " (LlamaFactory's default)");
+  if (c->finetuning_type != TUNING_FULL)
+    TREE_FAIL(train_config_at(c, KEY_finetuning_type),
+              "finetuning_type %s%s is not built; write finetuning_type: full",
+              tuning[c->finetuning_type],
+              c->at[KEY_finetuning_type] ? "" : " (LlamaFactory's default)");
+  if (!c->model_name_or_path)
+    TREE_FAIL(c->root, "model_name_or_path is missing; write the folder of a Hugging Face checkpoint");
+  c->is.train = c->do_train != 0;
+  c->is.evaluate_after = c->do_eval || c->eval_strategy != WHEN_NO;
+  if (!c->is.train && !c->is.evaluate_after)
+    TREE_FAIL(train_config_at(c, KEY_do_train),
+              "do_train and do_eval are both false: nothing to do; write do_train: true");
+  return HP_OK;
+}
+
+hp_status train_config_check_model(const train_config *c, int64_t max_position_embeddings) {
+  if (max_position_embeddings > 0 && c->is.block > max_position_embeddings)
+    TREE_FAIL(train_config_at(c, KEY_cutoff_len),
+              "cutoff_len is %lld%s, but the model in %s has %lld positions "
+              "(max_position_embeddings); write cutoff_len: %lld or less",
+              (long long)c->cutoff_len, c->at[KEY_cutoff_len] ? "" : " (the default)",
+              c->model_name_or_path, (long long)max_position_embeddings,
+              (long long)max_position_embeddings);
+  return HP_OK;
+}
+
+/* --- datasets --------------------------------------------------------------------------------- */
+
+/* "a, b" or [a, b] as a list of names without spaces around. */
+static hp_status split_names(train_config *c, const tree_node *v, train_names *out) {
+  *out = (train_names){0};
+  if (!v) return HP_OK;
+  size_t n = 1;
+  if (v->kind == TREE_LIST) n = v->len;
+  else {
+    const char *s;
+    HP_TRY(tree_as_string(v, &s));
+    for (; *s; s++) n += *s == ',';
+  }
+  const char **name = arena_alloc(&c->mem, n ? n : 1, sizeof *name);
+  HP_TRY_MEM(name);
+  const char *s = v->kind == TREE_STRING ? v->string : NULL;
+  for (size_t i = 0; i < n; i++) {
+    if (v->kind == TREE_LIST) HP_TRY(tree_as_string(v->child[i], &s));
+    size_t len = v->kind == TREE_LIST ? strlen(s) : strcspn(s, ",");
+    const char *first = s + strspn(s, " \t"), *last = s + len;
+    while (last > first && (last[-1] == ' ' || last[-1] == '\t')) last--;
+    if (last <= first)
+      TREE_FAIL(v, "holds an empty name; expected names of datasets separated by commas");
+    name[i] = arena_strndup(&c->mem, first, (size_t)(last - first));
+    HP_TRY_MEM(name[i]);
+    s += len + (s[len] == ',');
+  }
+  *out = (train_names){name, n};
+  return HP_OK;
+}
+
+static hp_status decide_val_size(train_config *c) {
+  double v = c->val_size;
+  if (!(v > 1e-6)) return HP_OK;
+  const tree_node *at = train_config_at(c, KEY_val_size);
+  if (c->eval_dataset)
+    TREE_FAIL(at, "val_size and eval_dataset are both set (%s); keep one of them",
+              tree_where(c->eval_dataset).text);
+  if (!c->dataset) TREE_FAIL(at, "val_size takes samples from dataset, which is not set");
+  if (v < 1) {
+    c->is.val_share = v;
+    return HP_OK;
+  }
+  if (v == 1 && at->kind == TREE_FLOAT)
+    TREE_FAIL(at, "1.0 is the whole dataset; write a share below 1, or a number of samples");
+  c->is.val_count = (int64_t)v;
+  return HP_OK;
+}
+
+static hp_status decide_probs(train_config *c) {
+  if (!c->interleave_probs) return HP_OK;
+  if (c->mix_strategy == MIX_CONCAT)
+    TREE_FAIL(c->interleave_probs, "is for mix_strategy interleave_under or interleave_over, but "
+                                   "mix_strategy is concat");
+  train_names text;
+  tree_node one = *c->interleave_probs;
+  if (one.kind == TREE_FLOAT || one.kind == TREE_INT)
+    TREE_FAIL(c->interleave_probs, "expected one share a dataset, as \"0.7,0.3\"");
+  HP_TRY(one.kind == TREE_LIST ? HP_OK : split_names(c, c->interleave_probs, &text));
+  size_t n = one.kind == TREE_LIST ? one.len : text.n;
+  double *p = arena_alloc(&c->mem, n ? n : 1, sizeof *p), sum = 0;
+  HP_TRY_MEM(p);
+  for (size_t i = 0; i < n; i++) {
+    if (one.kind == TREE_LIST) HP_TRY(tree_as_double(one.child[i], &p[i]));
+    else if (!str_to_f64(text.at[i], &p[i]))
+      TREE_FAIL(c->interleave_probs, "\"%s\" is no number; expected one share a dataset, as "
+                                     "\"0.7,0.3\"", text.at[i]);
+    if (!(p[i] >= 0)) TREE_FAIL(c->interleave_probs, "a share is %g; expected 0 or more", p[i]);
+    sum += p[i];
+  }
+  if (fabs(sum - 1) > 1e-8)
+    TREE_FAIL(c->interleave_probs, "the shares add up to %.10g; expected 1", sum);
+  if (n != c->is.dataset.n || (c->is.eval_dataset.n > 1 && n != c->is.eval_dataset.n))
+    TREE_FAIL(c->interleave_probs, "%zu shares for %zu datasets; expected one each", n,
+              n != c->is.dataset.n ? c->is.dataset.n : c->is.eval_dataset.n);
+  c->is.interleave_probs = p;
+  return HP_OK;
+}
+
+static hp_status decide_packing(train_config *c) {
+  c->is.packed = c->packing != 0;
+  c->is.block = c->cutoff_len;
+  if (c->packing != 1) return HP_OK;
+  /* LlamaFactory takes one off where packing is written out, and not where it is the default */
+  c->is.block--;
+  if (!c->is.block)
+    TREE_FAIL(train_config_at(c, KEY_cutoff_len),
+              "packing: true makes blocks of cutoff_len - 1 = 0 tokens; write cutoff_len: 2 or more");
+  return train_config_note(c, "packing: true, written out, makes blocks of cutoff_len - 1 = %lld "
+                              "tokens, as in LlamaFactory; leave packing out for blocks of %lld",
+                           (long long)c->is.block, (long long)c->cutoff_len);
+}
+
+static hp_status decide_data(train_config *c) {
+  HP_TRY(split_names(c, c->dataset, &c->is.dataset));
+  HP_TRY(split_names(c, c->eval_dataset, &c->is.eval_dataset));
+  if (c->is.train && !c->is.dataset.n)
+    TREE_FAIL(c->root, "dataset is missing; write a name of dataset_info.json, or a file");
+  HP_TRY(decide_val_size(c));
+  if (c->mix_strategy == MIX_INTERLEAVE_ONCE)
+    TREE_FAIL(train_config_at(c, KEY_mix_strategy),
+              "interleave_once is not built; write concat, interleave_under or interleave_over");
+  HP_TRY(decide_probs(c));
+  HP_TRY(decide_packing(c));
+  if (c->train_sampling_strategy == SAMPLING_GROUP_BY_LENGTH)
+    TREE_FAIL(train_config_at(c, KEY_train_sampling_strategy),
+              "group_by_length is not built; write random or sequential");
+  c->is.shuffle = !c->disable_shuffling && c->train_sampling_strategy == SAMPLING_RANDOM;
+  c->is.data_seed = (uint64_t)(c->data_seed == TRAIN_NONE ? c->seed : c->data_seed);
+  bool has_eval = c->is.eval_dataset.n || c->is.val_count || c->is.val_share > 0;
+  if (c->is.evaluate_after && !has_eval)
+    TREE_FAIL(train_config_at(c, c->at[KEY_eval_strategy] ? KEY_eval_strategy : KEY_do_eval),
+              "evaluation needs data; write eval_dataset, or val_size above 0");
+  if (has_eval && !c->is.evaluate_after)
+    return train_config_note(c, "%s is set, but nothing evaluates; write eval_strategy: steps or "
+                                "do_eval: true",
+                             c->eval_dataset ? "eval_dataset" : "val_size");
+  return HP_OK;
+}
+
+/* --- schedule --------------------------------------------------------------------------------- */
+
+static hp_status read_arg(const tree_node *v, schedule_arg *a) {
+  *a = (schedule_arg){.key = v->key};
+  if (v->kind == TREE_STRING) return tree_as_string(v, &a->text);
+  if (v->kind == TREE_BOOL) {
+    a->number = v->boolean;
+    return HP_OK;
+  }
+  return tree_as_double(v, &a->number);
+}
+
+static hp_status read_args(train_config *c, const tree_node *v) {
+  if (!v) return HP_OK;
+  if (v->kind == TREE_STRING) { /* as on a command line: '{"num_cycles": 2}' */
+    tree_node *inside;
+    HP_TRY(yaml_parse_value(&c->mem, v->string, "lr_scheduler_kwargs", &inside));
+    v = inside;
+  }
+  HP_TRY(tree_expect(v, TREE_MAP));
+  schedule_arg *arg = arena_alloc(&c->mem, v->len ? v->len : 1, sizeof *arg);
+  HP_TRY_MEM(arg);
+  size_t n = 0;
+  for (uint32_t i = 0; i < v->len; i++)
+    if (v->child[i]->kind != TREE_NULL) HP_TRY(read_arg(v->child[i], &arg[n++]));
+  c->is.schedule_arg = arg;
+  c->is.schedule_args = n;
+  return HP_OK;
+}
+
+static hp_status unknown_schedule(const train_config *c) {
+  const char *name[SCHEDULE_COUNT];
+  for (int k = 0; k < SCHEDULE_COUNT; k++) name[k] = schedule_name((schedule_kind)k);
+  const char *near = str_nearest(c->lr_scheduler_type, name, SCHEDULE_COUNT);
+  TREE_FAIL(train_config_at(c, KEY_lr_scheduler_type),
+            "there is no schedule \"%s\"%s%s%s; `hyper train --help` lists them",
+            c->lr_scheduler_type, near ? " (did you mean \"" : "", near ? near : "",
+            near ? "\"?)" : "");
+}
+
+static hp_status decide_schedule(train_config *c) {
+  c->is.schedule = schedule_find(c->lr_scheduler_type);
+  if (c->is.schedule == SCHEDULE_COUNT) return unknown_schedule(c);
+  HP_TRY(read_args(c, c->lr_scheduler_kwargs));
+  schedule trial;
+  hp_status st = schedule_create(c->is.schedule, c->learning_rate, 0, 1, c->is.schedule_arg,
+                                 c->is.schedule_args, &trial);
+  if (st) {
+    char message[1024];
+    strncpy(message, err_message(), sizeof message - 1);
+    message[sizeof message - 1] = 0;
+    err_clear();
+    const tree_node *at = train_config_at(
+        c, c->at[KEY_lr_scheduler_kwargs] ? KEY_lr_scheduler_kwargs : KEY_lr_scheduler_type);
+    TREE_FAIL(at, "%s", message);
+  }
+  schedule_free(&trial);
+  if (schedule_follows_metric(c->is.schedule) && c->eval_strategy == WHEN_NO)
+    TREE_FAIL(train_config_at(c, KEY_lr_scheduler_type),
+              "schedule %s follows the evaluation's loss; write eval_strategy: steps or epoch",
+              c->lr_scheduler_type);
+  if (c->metric_for_best_model && strcmp(c->metric_for_best_model, "loss") &&
+      strcmp(c->metric_for_best_model, "eval_loss"))
+    TREE_FAIL(train_config_at(c, KEY_metric_for_best_model),
+              "\"%s\" is not built; write loss", c->metric_for_best_model);
+  c->is.warmup = isnan(c->warmup_ratio) ? c->warmup_steps : c->warmup_ratio;
+  if (!isnan(c->warmup_ratio) && c->at[KEY_warmup_steps])
+    return train_config_note(c, "warmup_ratio and warmup_steps are both set: warmup_ratio wins, as "
+                                "in Transformers 5");
+  return HP_OK;
+}
+
+/* --- when ------------------------------------------------------------------------------------- */
+
+static hp_status check_interval(const train_config *c, int key, double x) {
+  if (x > 1 && x != floor(x))
+    TREE_FAIL(train_config_at(c, key),
+              "%.10g: expected a whole number of steps, or a share of all steps below 1", x);
+  return HP_OK;
+}
+
+static hp_status decide_when(train_config *c) {
+  HP_TRY(check_interval(c, KEY_logging_steps, c->logging_steps));
+  HP_TRY(check_interval(c, KEY_save_steps, c->save_steps));
+  if (!isnan(c->eval_steps)) HP_TRY(check_interval(c, KEY_eval_steps, c->eval_steps));
+  if (c->logging_strategy == WHEN_STEPS && c->logging_steps == 0)
+    TREE_FAIL(train_config_at(c, KEY_logging_steps),
+              "0 with logging_strategy steps; write 1 or more, or logging_strategy: \"no\"");
+  if (c->eval_strategy == WHEN_STEPS && !(c->eval_steps > 0)) {
+    c->eval_steps = c->logging_steps;
+    if (!(c->eval_steps > 0))
+      TREE_FAIL(train_config_at(c, KEY_eval_strategy), "steps needs eval_steps of 1 or more");
+  }
+  if (c->save_strategy == WHEN_BEST &&
+      (c->eval_strategy == WHEN_NO || !c->metric_for_best_model))
+    TREE_FAIL(train_config_at(c, KEY_save_strategy),
+              "best needs an evaluation; write eval_strategy: steps and metric_for_best_model: loss");
+  if (c->max_steps == 0)
+    TREE_FAIL(train_config_at(c, KEY_max_steps),
+              "0 steps; expected 1 or more, or -1 to go by num_train_epochs");
+  if (c->max_steps < 0 && !(c->num_train_epochs > 0))
+    TREE_FAIL(train_config_at(c, KEY_num_train_epochs),
+              "%g epochs; expected more than 0 (or max_steps of 1 or more)", c->num_train_epochs);
+  for (int k = KEY_adam_beta1; k <= KEY_adam_beta2; k++)
+    if ((k == KEY_adam_beta1 ? c->adam_beta1 : c->adam_beta2) >= 1)
+      TREE_FAIL(train_config_at(c, k), "1 keeps no new gradient; expected a number below 1");
+  if (c->max_steps > 0 && c->at[KEY_num_train_epochs])
+    return train_config_note(c, "max_steps is set: num_train_epochs has no effect");
+  return HP_OK;
+}
+
+/* --- output ----------------------------------------------------------------------------------- */
+
+static hp_status decide_resume(train_config *c) {
+  const tree_node *v = c->resume_from_checkpoint;
+  c->is.resume = c->overwrite_output_dir ? RESUME_NEVER : RESUME_IF_ANY;
+  if (!v || (v->kind == TREE_BOOL && !v->boolean)) return HP_OK;
+  if (v->kind == TREE_BOOL) {
+    if (c->overwrite_output_dir)
+      TREE_FAIL(v, "true, but overwrite_output_dir: true (%s) begins anew; remove one of them",
+                tree_where(train_config_at(c, KEY_overwrite_output_dir)).text);
+    c->is.resume = RESUME_NEWEST;
+    return HP_OK;
+  }
+  HP_TRY(tree_as_string(v, &c->is.resume_path));
+  if (!*c->is.resume_path) TREE_FAIL(v, "is empty; expected true, or the folder of a checkpoint");
+  c->is.resume = RESUME_FROM;
+  return HP_OK;
+}
+
+static hp_status take_reporter(train_config *c, const tree_node *v) {
+  const char *name;
+  HP_TRY(tree_as_string(v, &name));
+  if (!strcmp(name, "tensorboard") || !strcmp(name, "all")) c->is.tensorboard = true;
+  else if (strcmp(name, "none"))
+    return train_config_note(c, "report_to %s: not built; the logs are trainer_log.jsonl and, with "
+                                "report_to: tensorboard, TensorBoard's",
+                             name);
+  return HP_OK;
+}
+
+static hp_status decide_output(train_config *c) {
+  HP_TRY(decide_resume(c));
+  const tree_node *v = c->report_to;
+  if (v && v->kind == TREE_LIST)
+    for (uint32_t i = 0; i < v->len; i++) HP_TRY(take_reporter(c, v->child[i]));
+  else if (v) HP_TRY(take_reporter(c, v));
+  v = c->include_num_input_tokens_seen;
+  const char *word = "no";
+  if (v && v->kind == TREE_BOOL) word = v->boolean ? "all" : "no";
+  else if (v) HP_TRY(tree_as_string(v, &word));
+  static const char *const count[] = {"no", "all", "non_padding"};
+  for (int i = 0; i < 3; i++)
+    if (!strcmp(word, count[i])) {
+      c->is.count = (train_count)i;
+      return HP_OK;
+    }
+  TREE_FAIL(v, "\"%s\": expected true, false, no, all or non_padding", word);
+}
+
+/* --- device and the hyper_parallel block ------------------------------------------------------ */
+
+static hp_status one_device(const tree_node *at, int64_t n) {
+  if (n != 1)
+    TREE_FAIL(at, "%lld devices: only 1 is built; write devices: 1 and leave the parallel keys out",
+              (long long)n);
+  return HP_OK;
+}
+
+/* Two keys for one thing: the block's and the file's. */
+static hp_status same(const train_config *c, int key, int block_key, bool equal) {
+  if (c->at[key] && c->at[block_key] && !equal)
+    TREE_FAIL(c->at[block_key], "differs from %s; keep one of them", tree_where(c->at[key]).text);
+  return HP_OK;
+}
+
+static hp_status decide_mesh(const train_config *c) {
+  const tree_node *m = c->parallel.device_matrix, *names = c->parallel.alias_name;
+  const tree_node *map = c->parallel.tensor_map, *pipe = c->parallel.pipeline;
+  int64_t n = 1;
+  if (m) HP_TRY(tree_expect(m, TREE_LIST));
+  for (uint32_t i = 0; m && i < m->len; i++) {
+    HP_TRY(tree_as_int(m->child[i], &n));
+    HP_TRY(one_device(m->child[i], n));
+  }
+  if (names) HP_TRY(tree_expect(names, TREE_LIST));
+  if ((names || map) && !m)
+    TREE_FAIL(names ? names : map, "needs device_matrix, which is not set");
+  if (names && names->len != m->len)
+    TREE_FAIL(names, "%u names for the %u axes of device_matrix", names->len, m->len);
+  if (map) HP_TRY(tree_expect(map, TREE_MAP));
+  if (c->parallel.groups)
+    TREE_FAIL(c->parallel.groups, "groups need more than one device: only 1 is built; leave them out");
+  if (!pipe) return HP_OK;
+  static const char *const known[] = {"stages", "schedule", "microbatches"};
+  HP_TRY(tree_expect(pipe, TREE_MAP));
+  HP_TRY(tree_check_keys(pipe, known, 3));
+  HP_TRY(tree_opt_int(pipe, "stages", 1, &n));
+  if (n != 1)
+    TREE_FAIL(tree_get(pipe, "stages"), "%lld stages need %lld devices: only 1 is built; write stages: 1",
+              (long long)n, (long long)n);
+  HP_TRY(tree_opt_int(pipe, "microbatches", 1, &n));
+  if (n != 1)
+    TREE_FAIL(tree_get(pipe, "microbatches"), "belongs to a pipeline of several stages; write "
+                                              "gradient_accumulation_steps: %lld", (long long)n);
+  return HP_OK;
+}
+
+/* auto, none or full; anything else is not built. */
+static hp_status read_policy(const tree_node *v, const char *const *word, int n, int *out) {
+  *out = 0;
+  if (!v) return HP_OK;
+  if (v->kind == TREE_STRING)
+    for (int i = 0; i < n; i++)
+      if (!strcmp(v->string, word[i])) {
+        *out = i;
+        return HP_OK;
+      }
+  TREE_FAIL(v, "%s is not built; expected %s, %s%s%s", tree_what(v).text, word[0], word[1],
+            n > 2 ? " or " : "", n > 2 ? word[2] : "");
+}
+
+static hp_status decide_recompute(train_config *c) {
+  static const char *const word[] = {"auto", "none", "full"};
+  int policy;
+  HP_TRY(read_policy(c->parallel.recompute, word, 3, &policy));
+  c->is.recompute = (train_recompute)policy;
+  if (c->disable_gradient_checkpointing && c->gradient_checkpointing == 1)
+    TREE_FAIL(c->at[KEY_gradient_checkpointing],
+              "true, but disable_gradient_checkpointing is true too (%s); remove one of them",
+              tree_where(c->at[KEY_disable_gradient_checkpointing]).text);
+  if (!c->disable_gradient_checkpointing && c->gradient_checkpointing != 1) return HP_OK;
+  train_recompute want = c->disable_gradient_checkpointing ? RECOMPUTE_NONE : RECOMPUTE_FULL;
+  if (c->at[KEY_PARALLEL_recompute] && policy != RECOMPUTE_AUTO && c->is.recompute != want)
+    TREE_FAIL(c->at[KEY_PARALLEL_recompute], "%s contradicts %s; remove one of them", word[policy],
+              tree_where(c->at[want == RECOMPUTE_NONE ? KEY_disable_gradient_checkpointing
+                                                      : KEY_gradient_checkpointing]).text);
+  if (policy == RECOMPUTE_AUTO) c->is.recompute = want;
+  return HP_OK;
+}
+
+static hp_status decide_block(train_config *c) {
+  static const char *const offload[] = {"auto", "none"};
+  int policy;
+  HP_TRY(same(c, KEY_devices, KEY_PARALLEL_devices, c->devices == c->parallel.devices));
+  HP_TRY(same(c, KEY_memory_limit, KEY_PARALLEL_memory_limit,
+              c->memory_limit == c->parallel.memory_limit));
+  HP_TRY(one_device(train_config_at(c, KEY_devices), c->devices));
+  if (c->at[KEY_PARALLEL_devices])
+    HP_TRY(one_device(c->at[KEY_PARALLEL_devices], c->parallel.devices));
+  c->is.memory_limit = c->memory_limit ? c->memory_limit : c->parallel.memory_limit;
+  int strategy = c->strategy ? KEY_strategy : KEY_PARALLEL_strategy;
+  if (c->at[strategy])
+    TREE_FAIL(c->at[strategy], "a strategy needs more than one device: only 1 is built; leave it out");
+  HP_TRY(decide_mesh(c));
+  if (c->parallel.plan && strcmp(c->parallel.plan, "auto"))
+    TREE_FAIL(c->at[KEY_PARALLEL_plan], "plan files are not built; write plan: auto");
+  if (c->parallel.deterministic == DETERMINISTIC_LAYOUT)
+    TREE_FAIL(c->at[KEY_PARALLEL_deterministic],
+              "layout is not built; write run: on one device the bits are the same on every run");
+  HP_TRY(read_policy(c->parallel.offload, offload, 2, &policy));
+  return decide_recompute(c);
+}
+
+static hp_status decide_compute(train_config *c) {
+  if (c->dtype == DTYPE_F32 && c->bf16)
+    TREE_FAIL(c->at[KEY_dtype], "f32 contradicts bf16: true (%s); remove one of them",
+              tree_where(c->at[KEY_bf16]).text);
+  if (c->dtype == DTYPE_BF16 && c->at[KEY_bf16] && !c->bf16)
+    TREE_FAIL(c->at[KEY_dtype], "bf16 contradicts bf16: false (%s); remove one of them",
+              tree_where(c->at[KEY_bf16]).text);
+  c->is.compute = c->bf16 || c->dtype == DTYPE_BF16 ? HP_BF16 : HP_F32;
+  return HP_OK;
+}
+
+hp_status train_config_decide(train_config *c) {
+  HP_TRY(decide_method(c));
+  HP_TRY(decide_data(c));
+  HP_TRY(decide_when(c));
+  HP_TRY(decide_schedule(c));
+  HP_TRY(decide_output(c));
+  HP_TRY(decide_block(c));
+  return decide_compute(c);
+}

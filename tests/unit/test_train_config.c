@@ -1,0 +1,331 @@
+#include "test.h"
+
+#include "base/io.h"
+#include "base/yaml.h"
+#include "train/train_config.h"
+
+#include <math.h>
+
+#define MINIMUM "model_name_or_path: m\nstage: pt\nfinetuning_type: full\ndataset: d\n"
+
+static tree source;
+
+static hp_status parse(const char *text, train_config *c) {
+  tree_free(&source);
+  HP_TRY(yaml_parse(text, strlen(text), "run.yaml", &source));
+  return train_config_parse(source.root, c);
+}
+
+static hp_status parse_only(const char *text) {
+  train_config c;
+  hp_status st = parse(text, &c);
+  if (!st) train_config_free(&c);
+  return st;
+}
+
+static void done(train_config *c) {
+  train_config_free(c);
+  tree_free(&source);
+}
+
+TEST(a_minimal_file_gets_the_defaults_of_llamafactory) {
+  train_config c;
+  CHECK_OK(parse(MINIMUM, &c));
+  CHECK_STR(c.model_name_or_path, "m");
+  CHECK_EQ(c.per_device_train_batch_size, 8);
+  CHECK(c.learning_rate == 5e-5 && c.num_train_epochs == 3 && c.adam_epsilon == 1e-8);
+  CHECK_EQ(c.max_steps, -1);
+  CHECK_EQ(c.cutoff_len, 2048);
+  CHECK_EQ(c.seed, 42);
+  CHECK_EQ(c.max_samples, TRAIN_NONE);
+  CHECK(isnan(c.eval_steps) && c.logging_steps == 500);
+  CHECK_STR(c.dataset_dir, "data");
+  CHECK(c.is.packed && c.is.shuffle && c.is.train && !c.is.evaluate_after);
+  CHECK_EQ(c.is.block, 2048);
+  CHECK_EQ(c.is.schedule, SCHEDULE_LINEAR);
+  CHECK_EQ(c.is.compute, HP_F32);
+  CHECK_EQ(c.is.recompute, RECOMPUTE_AUTO);
+  CHECK_EQ(c.is.resume, RESUME_IF_ANY);
+  CHECK_EQ(c.is.dataset.n, 1);
+  CHECK_EQ(c.notes.len, 0);
+  done(&c);
+}
+
+TEST(the_files_of_the_recorded_runs_are_read) {
+  train_config c;
+  CHECK_OK(train_config_load(test_data("golden/llamafactory/pt/config.yaml"), NULL, 0, &c));
+  CHECK(c.learning_rate == 1e-3 && c.weight_decay == 0.1 && c.is.warmup == 0.1);
+  CHECK_EQ(c.max_steps, 50);
+  CHECK_EQ(c.is.block, 64);
+  CHECK_EQ(c.is.schedule, SCHEDULE_COSINE);
+  CHECK(!c.is.shuffle && c.plot_loss && c.is.resume == RESUME_NEVER && !c.is.tensorboard);
+  train_config_free(&c);
+  CHECK_FAILS(train_config_load(test_data("golden/llamafactory/sft-llama3/config.yaml"), NULL, 0, &c),
+              "stage sft is not built; write stage: pt");
+  static const char *const more[] = {"stage=pt", "max_steps=7", "warmup_ratio=~"};
+  CHECK_OK(train_config_load(test_data("golden/llamafactory/sft-llama3/config.yaml"), more, 3, &c));
+  CHECK_EQ(c.max_steps, 7);
+  CHECK(c.is.warmup == 0);
+  train_config_free(&c);
+}
+
+/* text -> a part of the message that refuses it */
+static const struct {
+  const char *more, *says;
+} refused[] = {
+    {"learing_rate: 1e-5\n", "did you mean"},
+    {"learing_rate: 1e-5\n", "run.yaml:5:"},
+    {"learing_rate: 1e-5\n", "learning_rate"},
+    {"learning_rate: fast\n", "expected a number"},
+    {"learning_rate: -1\n", "out of range"},
+    {"max_steps: 1.5\n", "run.yaml:5:12: max_steps: expected"},
+    {"max_steps: 0\n", "or -1 to go by num_train_epochs"},
+    {"per_device_train_batch_size: 0\n", "out of range"},
+    {"num_train_epochs: 0\n", "expected more than 0"},
+    {"num_train_epochs: .nan\n", "out of range"},
+    {"seed: -1\n", "out of range"},
+    {"seed: 4294967296\n", "out of range"},
+    {"adam_beta2: 1.0\n", "below 1"},
+    {"bf16: maybe\n", "bf16"},
+    {"fp16: true\n", "fp16: true is not built; write bf16: true"},
+    {"pure_bf16: true\n", "write bf16: true"},
+    {"deepspeed: ds_z3.json\n", "not built; leave it out"},
+    {"quantization_bit: 4\n", "not built; leave it out"},
+    {"optim: adamw_8bit\n", "adamw_torch, adamw_torch_fused or sgd"},
+    {"optim: adamw_torc\n", "did you mean \"adamw_torch\""},
+    {"rope_scaling: yarn\n", "rope_parameters"},
+    {"neat_packing: true\n", "belongs to stage sft"},
+    {"train_on_prompt: true\n", "belongs to stage sft"},
+    {"streaming: true\n", "streaming: false"},
+    {"push_to_hub: true\n", "push_to_hub: false"},
+    {"lr_scheduler_type: cosin\n", "did you mean \"cosine\""},
+    {"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {cycles: 2}\n", "run.yaml:6:22"},
+    {"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {num_cycles: [1]}\n", "num_cycles"},
+    {"lr_scheduler_type: cosine\nlr_scheduler_kwargs: 3\n", "lr_scheduler_kwargs"},
+    {"lr_scheduler_type: cosine_with_min_lr\n", "needs one of min_lr and min_lr_rate"},
+    {"lr_scheduler_type: reduce_lr_on_plateau\n", "follows the evaluation's loss"},
+    {"logging_steps: 2.5\n", "whole number of steps"},
+    {"logging_steps: 0\n", "1 or more"},
+    {"save_steps: -3\n", "out of range"},
+    {"eval_strategy: steps\n", "evaluation needs data"},
+    {"eval_strategy: often\n", "no, steps or epoch"},
+    {"do_eval: true\n", "evaluation needs data"},
+    {"do_train: false\n", "nothing to do"},
+    {"val_size: 0.1\neval_dataset: e\n", "keep one of them"},
+    {"val_size: 1.0\n", "1.0 is the whole dataset"},
+    {"save_strategy: best\n", "best needs an evaluation"},
+    {"metric_for_best_model: accuracy\n", "write loss"},
+    {"load_best_model_at_end: true\n", "load_best_model_at_end: false"},
+    {"interleave_probs: 0.5,0.5\n", "mix_strategy is concat"},
+    {"mix_strategy: interleave_under\ninterleave_probs: 0.5,0.5\n", "2 shares for 1 datasets"},
+    {"mix_strategy: interleave_under\ninterleave_probs: 0.5,0.6\n", "add up to 1.1"},
+    {"mix_strategy: interleave_under\ninterleave_probs: a,b\n", "\"a\" is no number"},
+    {"mix_strategy: interleave_once\n", "not built"},
+    {"train_sampling_strategy: group_by_length\n", "not built"},
+    {"cutoff_len: 1\npacking: true\n", "cutoff_len: 2 or more"},
+    {"cutoff_len: 0\n", "out of range"},
+    {"resume_from_checkpoint: true\noverwrite_output_dir: true\n", "begins anew"},
+    {"resume_from_checkpoint: 7\n", "resume_from_checkpoint"},
+    {"report_to: 5\n", "report_to"},
+    {"include_num_input_tokens_seen: some\n", "non_padding"},
+    {"evaluation_strategy: \"no\"\neval_strategy: \"no\"\n", "another spelling of eval_strategy"},
+    {"dtype: f32\nbf16: true\n", "contradicts bf16: true"},
+    {"dtype: f64\n", "auto, f32 or bf16"},
+    {"devices: 2\n", "only 1 is built"},
+    {"memory_limit: lots\n", "16GiB"},
+    {"memory_limit: 0\n", "above 0"},
+    {"tensor_model_parallel_size: 2\n", "only devices: 1 is built"},
+    {"strategy: dp=2\n", "more than one device"},
+    {"hyper_parallel: 3\n", "hyper_parallel"},
+    {"hyper_parallel: {device: 1}\n", "did you mean"},
+    {"hyper_parallel: {devices: 4}\n", "run.yaml:5:27: hyper_parallel.devices: 4 devices"},
+    {"devices: 1\nhyper_parallel: {devices: 2}\n", "differs from run.yaml:5:10: devices"},
+    {"hyper_parallel: {device_matrix: [2, 1]}\n", "only 1 is built"},
+    {"hyper_parallel: {device_matrix: [1, 1], alias_name: [dp]}\n", "1 names for the 2 axes"},
+    {"hyper_parallel: {alias_name: [dp]}\n", "needs device_matrix"},
+    {"hyper_parallel: {pipeline: {stages: 2}}\n", "write stages: 1"},
+    {"hyper_parallel: {pipeline: {stage: 1}}\n", "did you mean"},
+    {"hyper_parallel: {groups: {a: {devices: 0-1}}}\n", "leave them out"},
+    {"hyper_parallel: {offload: {weights: host}}\n", "expected auto, none"},
+    {"hyper_parallel: {recompute: [a]}\n", "expected auto, none or full"},
+    {"hyper_parallel: {recompute: full}\ndisable_gradient_checkpointing: true\n", "contradicts"},
+    {"gradient_checkpointing: true\ndisable_gradient_checkpointing: true\n", "remove one"},
+    {"hyper_parallel: {deterministic: layout}\n", "write run"},
+    {"hyper_parallel: {plan: plan.yaml}\n", "plan: auto"},
+    {"dataset_dir: [a]\n", "dataset_dir"},
+    {"eval_dataset: a,,b\n", "empty name"},
+    {"lora_rank: big\n", "lora_rank"},
+};
+
+TEST(what_cannot_be_done_is_refused_by_name_with_its_place) {
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    str s = {0};
+    str_printf(&s, MINIMUM "%s", refused[i].more);
+    hp_status st = parse_only(s.at);
+    if (!st || !strstr(err_message(), refused[i].says))
+      test_fail(__FILE__, __LINE__, "%s gives\n  \"%s\", want \"%s\" in it", refused[i].more,
+                st ? err_message() : "no failure", refused[i].says);
+    err_clear();
+    str_free(&s);
+  }
+  tree_free(&source);
+}
+
+TEST(missing_keys_are_asked_for_with_what_to_write) {
+  CHECK_FAILS(parse_only("{}"), "stage sft (LlamaFactory's default) is not built; write stage: pt");
+  CHECK_FAILS(parse_only("stage: pt"), "lora (LlamaFactory's default) is not built; write "
+                                       "finetuning_type: full");
+  CHECK_FAILS(parse_only("stage: pt\nfinetuning_type: full"), "model_name_or_path is missing");
+  CHECK_FAILS(parse_only("stage: pt\nfinetuning_type: full\nmodel_name_or_path: m"),
+              "dataset is missing");
+  CHECK_FAILS(parse_only("[1]"), "run.yaml");
+  tree_free(&source);
+}
+
+TEST(keys_without_effect_are_told_and_defaults_of_refused_keys_pass) {
+  train_config c;
+  CHECK_OK(parse(MINIMUM "dataloader_num_workers: 4\ntrust_remote_code: true\nfp16: false\n"
+                         "deepspeed: null\nquantization_bit: ~\nfsdp: \"\"\nddp_timeout: 180000000\n"
+                         "label_smoothing_factor: 0\nlora_target: all\nmax_samples:\n",
+                 &c));
+  CHECK_EQ(c.notes.len, 4);
+  CHECK(strstr(c.notes.at[0], "dataloader_num_workers: accepted, changes no number"));
+  CHECK_EQ(c.max_samples, TRAIN_NONE);
+  done(&c);
+}
+
+TEST(derived_settings_follow_transformers_and_llamafactory) {
+  train_config c;
+  CHECK_OK(parse(MINIMUM "warmup_ratio: 0.1\nwarmup_steps: 20\npacking: true\ncutoff_len: 64\n", &c));
+  CHECK(c.is.warmup == 0.1);
+  CHECK_EQ(c.is.block, 63);
+  CHECK_EQ(c.notes.len, 2);
+  done(&c);
+  CHECK_OK(parse(MINIMUM "packing: false\nval_size: 5\neval_strategy: steps\nlogging_steps: 10\n"
+                         "report_to: [tensorboard, wandb]\nbf16: true\nseed: 1\ndata_seed: 9\n"
+                         "include_num_input_tokens_seen: true\nmemory_limit: 1.5GiB\n"
+                         "disable_gradient_checkpointing: true\n",
+                 &c));
+  CHECK(!c.is.packed && c.is.evaluate_after && c.is.tensorboard && c.eval_steps == 10);
+  CHECK_EQ(c.is.val_count, 5);
+  CHECK_EQ(c.is.compute, HP_BF16);
+  CHECK_EQ(c.is.data_seed, 9);
+  CHECK_EQ(c.is.count, COUNT_ALL);
+  CHECK_EQ(c.is.memory_limit, 1610612736);
+  CHECK_EQ(c.is.recompute, RECOMPUTE_NONE);
+  CHECK_EQ(c.notes.len, 1); /* wandb */
+  done(&c);
+  CHECK_OK(parse(MINIMUM "lr_scheduler_type: cosine_with_min_lr\n"
+                         "lr_scheduler_kwargs: '{\"min_lr_rate\": 0.1}'\n"
+                         "eval_strategy: no\nsave_strategy: no\nresume_from_checkpoint: a/checkpoint-5\n"
+                         "overwrite_output_dir: true\nval_size: 1\n",
+                 &c));
+  CHECK_EQ(c.is.schedule_args, 1);
+  CHECK(c.is.schedule_arg[0].number == 0.1);
+  CHECK_EQ(c.is.resume, RESUME_FROM);
+  CHECK_STR(c.is.resume_path, "a/checkpoint-5");
+  CHECK_EQ(c.is.val_count, 1);
+  done(&c);
+  CHECK_OK(parse("model_name_or_path: m\nstage: pt\nfinetuning_type: full\n"
+                 "dataset: a , b\neval_dataset: [x, y, z]\nmix_strategy: interleave_over\n"
+                 "interleave_probs: [0.25, 0.75]\ndo_eval: false\n"
+                 "hyper_parallel: {devices: 1, memory_limit: 1048576, recompute: full, offload: "
+                 "none, device_matrix: [1, 1], alias_name: [dp, tp], pipeline: {stages: 1}}\n",
+                 &c) == HP_ERR_INPUT ? HP_OK : HP_ERR_INTERNAL); /* 2 shares for 3 eval datasets */
+  err_clear();
+  CHECK_OK(parse("model_name_or_path: m\nstage: pt\nfinetuning_type: full\n"
+                 "dataset: a , b\nmix_strategy: interleave_over\ninterleave_probs: [0.25, 0.75]\n"
+                 "hyper_parallel: {devices: 1, memory_limit: 1048576, recompute: full, offload: "
+                 "none, device_matrix: [1, 1], alias_name: [dp, tp], pipeline: {stages: 1}}\n",
+                 &c));
+  CHECK_EQ(c.is.dataset.n, 2);
+  CHECK_STR(c.is.dataset.at[0], "a");
+  CHECK_STR(c.is.dataset.at[1], "b");
+  CHECK(c.is.interleave_probs[1] == 0.75);
+  CHECK_EQ(c.is.memory_limit, 1048576);
+  CHECK_EQ(c.is.recompute, RECOMPUTE_FULL);
+  done(&c);
+}
+
+TEST(a_cutoff_beyond_the_models_positions_is_refused) {
+  train_config c;
+  CHECK_OK(parse(MINIMUM "cutoff_len: 128\n", &c));
+  CHECK_OK(train_config_check_model(&c, 128));
+  CHECK_OK(train_config_check_model(&c, 0));
+  CHECK_FAILS(train_config_check_model(&c, 127), "run.yaml:5:13: cutoff_len: cutoff_len is 128, but");
+  done(&c);
+}
+
+TEST(sizes_are_read_with_their_units) {
+  static const struct {
+    const char *text;
+    uint64_t want; /* 0: refused */
+  } row[] = {{"16GiB", 17179869184u}, {"16 GiB", 17179869184u}, {"1.5K", 1536}, {"2MB", 2000000},
+             {"1", 1},                {"0", 0},                 {"", 0},        {"GiB", 0},
+             {"1e3", 0},              {"-1", 0},                {"1XiB", 0},    {"99999999TiB", 0},
+             {"1.2.3G", 0},           {"7T", 7696581394432u}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    uint64_t got = 0;
+    bool ok = train_parse_size(row[i].text, &got);
+    CHECK_EQ(ok, row[i].want != 0);
+    if (ok) CHECK_EQ(got, row[i].want);
+  }
+}
+
+TEST(a_printed_config_reads_back_as_itself) {
+  train_config c, again;
+  CHECK_OK(parse(MINIMUM "eval_strategy: epoch\nval_size: 0.25\nlearning_rate: 3.7e-4\n"
+                         "lr_scheduler_type: polynomial\nlr_scheduler_kwargs: {power: 2}\n"
+                         "run_name: \"a \\\"b\\\": #c\"\nmemory_limit: 3MiB\ntemplate: llama3\n"
+                         "hyper_parallel: {recompute: none}\n",
+                 &c));
+  str a = {0}, b = {0};
+  train_config_print(&c, &a);
+  tree t;
+  CHECK_OK(yaml_parse(a.at, a.len, "printed.yaml", &t));
+  CHECK_OK(train_config_parse(t.root, &again));
+  train_config_print(&again, &b);
+  CHECK_STR(a.at, b.at);
+  CHECK(again.learning_rate == 3.7e-4);
+  CHECK_STR(again.run_name, "a \"b\": #c");
+  CHECK_EQ(again.is.recompute, RECOMPUTE_NONE);
+  train_config_free(&again);
+  tree_free(&t);
+  done(&c);
+  str_free(&a);
+  str_free(&b);
+}
+
+TEST(help_names_every_key_in_lines_that_fit) {
+  str s = {0};
+  train_config_print_help(&s);
+  for (int k = 0; k < KEY_COUNT; k++) {
+    const train_key *key = train_key_get(k);
+    if (key->status != TRAIN_SYNONYM && !strstr(s.at, key->name))
+      test_fail(__FILE__, __LINE__, "%s is not in the help", key->name);
+  }
+  for (const char *p = s.at; *p;) {
+    size_t n = strcspn(p, "\n");
+    if (n > 100) test_fail(__FILE__, __LINE__, "too long: %.*s", (int)n, p);
+    p += n + 1;
+  }
+  str_free(&s);
+}
+
+TEST(every_default_in_the_table_is_of_its_type_and_names_are_unique) {
+  for (int k = 0; k < KEY_COUNT; k++) {
+    const train_key *key = train_key_get(k);
+    CHECK_EQ(train_key_find(key->name, k >= KEY_TOP_COUNT), k);
+    if (key->status == TRAIN_SYNONYM) {
+      int means = train_key_find(key->help, false);
+      CHECK(means >= 0 && train_key_get(means)->status == TRAIN_USED);
+      continue;
+    }
+    if (key->status != TRAIN_REFUSED || !strcmp(key->otherwise, "null")) continue;
+    str s = {0}; /* a refused key passes when its default is written out */
+    str_printf(&s, MINIMUM "%s: %s\n", key->name, key->otherwise);
+    CHECK_OK(parse_only(s.at));
+    str_free(&s);
+  }
+  tree_free(&source);
+}
