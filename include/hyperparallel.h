@@ -164,7 +164,6 @@ void hp_sgd(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor buffer, hp_tenso
 typedef struct {
   const char *backend;   /* NULL: "cpu" */
   int threads;           /* 0: all cores that the process may use */
-  const char *isa;       /* NULL: the best; "avx512", "avx2", "plain" */
   bool interpret;        /* never call the C compiler: loops are interpreted (slow, same bits) */
   uint64_t memory_limit; /* bytes of params and work together, hard; 0 = none */
 } hp_device_options;

@@ -17,7 +17,7 @@
 HP_API hp_status hp_device_open(const hp_device_options *o, hp_device **out) {
   static const hp_device_options usual;
   if (!o) o = &usual;
-  backend_options b = {.threads = o->threads, .isa = o->isa, .interpret = o->interpret};
+  backend_options b = {.threads = o->threads, .interpret = o->interpret};
   return device_open(o->backend ? o->backend : "cpu", &b, o->memory_limit, out);
 }
 HP_API void hp_device_close(hp_device *d) { device_close(d); }
@@ -183,13 +183,7 @@ HP_API void hp_program_free(hp_program *p) {
   mem_free(p);
 }
 
-HP_API hp_status hp_run(hp_program *p, const hp_io *io, int n) {
-  enum { IO_MAX = 64 };
-  exec_io x[IO_MAX];
-  if (n > IO_MAX) HP_FAIL(HP_ERR_ARG, "%d inputs and outputs, at most %d", n, IO_MAX);
-  for (int i = 0; i < n; i++) x[i] = (exec_io){io[i].name, io[i].data, io[i].bytes};
-  return exec_run(p->e, x, n);
-}
+HP_API hp_status hp_run(hp_program *p, const hp_io *io, int n) { return exec_run(p->e, io, n); }
 
 HP_API hp_status hp_program_stats_get(const hp_program *h, hp_program_stats *out) {
   const program *p = exec_program(h->e);

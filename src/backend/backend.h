@@ -10,7 +10,6 @@
 
 typedef struct {
   int threads;     /* 0: all cores */
-  const char *isa; /* NULL: the best; "avx512", "avx2", "plain" */
   bool interpret;  /* loops are interpreted, never compiled */
 } backend_options;
 

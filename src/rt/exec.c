@@ -172,20 +172,20 @@ static hp_status run_streams(exec *e) {
 
 /* --- inputs and outputs ------------------------------------------------------------------------ */
 
-static const exec_io *find_io(const exec_io *io, int n, const char *name) {
+static const hp_io *find_io(const hp_io *io, int n, const char *name) {
   for (int i = 0; i < n; i++)
     if (!strcmp(io[i].name, name)) return &io[i];
   return NULL;
 }
 
 /* Copies the buffers with `flag` in (or out). */
-static hp_status move_io(exec *e, const exec_io *io, int n, int flag) {
+static hp_status move_io(exec *e, const hp_io *io, int n, int flag) {
   const program *p = e->p;
   for (size_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
     if (!(f->flags & flag) || f->root != b) continue;
     const char *name = program_str(p, f->name);
-    const exec_io *x = find_io(io, n, name);
+    const hp_io *x = find_io(io, n, name);
     if (!x && flag == BUFFER_INPUT) HP_FAIL(HP_ERR_ARG, "input \"%s\" of the program is not given", name);
     if (!x) continue;
     if (x->bytes != f->bytes)
@@ -197,7 +197,7 @@ static hp_status move_io(exec *e, const exec_io *io, int n, int flag) {
   return HP_OK;
 }
 
-static hp_status check_names(const exec *e, const exec_io *io, int n) {
+static hp_status check_names(const exec *e, const hp_io *io, int n) {
   for (int i = 0; i < n; i++) {
     bool known = false;
     for (size_t b = 0; b < e->p->buffers.len && !known; b++) {
@@ -209,7 +209,7 @@ static hp_status check_names(const exec *e, const exec_io *io, int n) {
   return HP_OK;
 }
 
-hp_status exec_run(exec *e, const exec_io *io, int n) {
+hp_status exec_run(exec *e, const hp_io *io, int n) {
   HP_TRY(check_names(e, io, n));
   if (e->bound != e->d->generation) bind(e);
   HP_TRY(move_io(e, io, n, BUFFER_INPUT));

@@ -15,14 +15,8 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out);
 void exec_free(exec *e);
 const program *exec_program(const exec *e);
 
-/* Host memory of an input (read before the run) or output (written after it), by name. */
-typedef struct {
-  const char *name;
-  void *data;
-  size_t bytes;
-} exec_io;
 /* Runs once.  Every input must be given, outputs are optional; sizes must agree. */
-hp_status exec_run(exec *e, const exec_io *io, int n);
+hp_status exec_run(exec *e, const hp_io *io, int n);
 
 /* Seconds since the run started, of the last run. */
 typedef struct {

@@ -1,0 +1,109 @@
+/* The CPU backend: threads, memory, and the dispatch of instructions to kernels. */
+#include "backend/backend.h"
+#include "backend/cpu/cpu_kernel.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+  cpu_loading l;
+  void **plan; /* by instruction */
+} cpu_program;
+
+static hp_status cpu_open(const backend_options *o, void **out) {
+  static const loop_isa loop_isa_of[ISA_COUNT] = {[ISA_PLAIN] = LOOP_ISA_PLAIN, [ISA_AVX2] = LOOP_ISA_AVX2,
+                                                  [ISA_AVX512] = LOOP_ISA_AVX512};
+  cpu_device *d = mem_calloc(1, sizeof *d);
+  HP_TRY_MEM(d);
+  d->isa = cpu_best_isa();
+  hp_status st = pool_create(o->threads, true, &d->threads);
+  if (st) {
+    mem_free(d);
+    return st;
+  }
+  d->loops = (loop_options){.isa = loop_isa_of[d->isa], .interpret = o->interpret};
+  snprintf(d->about, sizeof d->about, "cpu, %d thread%s, %s%s", pool_size(d->threads),
+           pool_size(d->threads) == 1 ? "" : "s", cpu_isa_name(d->isa),
+           cpu_has_bf16() && d->isa == ISA_AVX512 ? " with bf16" : "");
+  *out = d;
+  return HP_OK;
+}
+
+static void cpu_close(void *dev) {
+  cpu_device *d = dev;
+  pool_free(d->threads);
+  mem_free(d);
+}
+
+static void cpu_release(void *loaded) {
+  cpu_program *c = loaded;
+  if (!c) return;
+  loop_module_free(c->l.loops);
+  arena_free(&c->l.mem);
+  mem_free(c->plan);
+  mem_free(c);
+}
+
+static hp_status plan_all(cpu_program *c, const program *p, uint64_t *workspace) {
+  for (size_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    const cpu_kernel *k = &cpu_kernels[n->op];
+    if (!k->run)
+      HP_FAIL(HP_ERR_UNSUPPORTED, "op \"%s\" at \"%s\" has no CPU kernel", op_table[n->op].name,
+              program_str(p, n->loc));
+    if (k->plan) HP_TRY(k->plan(&c->l, n, &c->plan[i], &workspace[i]));
+  }
+  return HP_OK;
+}
+
+static hp_status cpu_prepare(void *dev, const program *p, uint64_t *workspace, void **loaded) {
+  cpu_program *c = mem_calloc(1, sizeof *c);
+  HP_TRY_MEM(c);
+  c->l.dev = dev;
+  c->l.p = p;
+  c->plan = mem_calloc(p->insts.len, sizeof *c->plan);
+  hp_status st = c->plan ? HP_OK : HP_ERR_OOM;
+  if (!st) st = loop_module_create(&c->l.dev->loops, &c->l.loops);
+  if (!st) st = plan_all(c, p, workspace);
+  if (!st) st = loop_module_build(c->l.loops);
+  for (size_t i = 0; !st && i < p->insts.len; i++)
+    if (program_inst(p, i)->op == OP_FUSED) workspace[i] = loop_scratch(c->plan[i]);
+  if (st) cpu_release(c);
+  else *loaded = c;
+  return st;
+}
+
+static hp_status cpu_launch(void *loaded, uint32_t i, void *const *at, void *workspace) {
+  cpu_program *c = loaded;
+  const prog_inst *n = program_inst(c->l.p, i);
+  cpu_call call = {c->l.dev, c->l.p, n, c->plan[i], at, workspace};
+  return cpu_kernels[n->op].run(&call);
+}
+
+static void *cpu_alloc(void *dev, int tier, uint64_t bytes) {
+  (void)dev, (void)tier;
+  return mem_map(bytes);
+}
+static void cpu_free(void *dev, int tier, void *at, uint64_t bytes) {
+  (void)dev, (void)tier;
+  mem_unmap(at, bytes);
+}
+static hp_status cpu_copy(void *dev, void *to, const void *from, uint64_t bytes) {
+  (void)dev;
+  if (bytes) memcpy(to, from, bytes);
+  return HP_OK;
+}
+static const char *cpu_describe(void *dev) { return ((cpu_device *)dev)->about; }
+static int cpu_threads(void *dev) { return pool_size(((cpu_device *)dev)->threads); }
+
+const backend_iface backend_cpu = {.name = "cpu",
+                                   .open = cpu_open,
+                                   .close = cpu_close,
+                                   .prepare = cpu_prepare,
+                                   .release = cpu_release,
+                                   .launch = cpu_launch,
+                                   .alloc = cpu_alloc,
+                                   .free = cpu_free,
+                                   .copy = cpu_copy,
+                                   .describe = cpu_describe,
+                                   .threads = cpu_threads};

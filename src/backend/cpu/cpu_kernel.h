@@ -1,0 +1,71 @@
+/* Kernels of the CPU backend: one row an op in cpu_kernels.
+ *
+ * plan runs once when a program is loaded: it checks what it must, prepares what is constant, and
+ * says how much work memory a run needs.  run gets addresses and the plan; it allocates nothing. */
+#ifndef CPU_KERNEL_H
+#define CPU_KERNEL_H
+
+#include "backend/cpu/cpu_features.h"
+#include "base/thread.h"
+#include "codegen/loop.h"
+#include "prog/program.h"
+
+typedef struct {
+  pool *threads;
+  cpu_isa isa;
+  loop_options loops;
+  char about[256];
+} cpu_device;
+
+typedef struct {
+  cpu_device *dev;
+  const program *p;
+  loop_module *loops; /* kernels of the program's `fused` instructions */
+  arena mem;          /* of the plans */
+} cpu_loading;
+
+typedef struct {
+  const cpu_device *dev;
+  const program *p;
+  const prog_inst *n;
+  void *plan;
+  void *const *at; /* operands, then results */
+  void *work;
+} cpu_call;
+
+typedef struct {
+  hp_status (*plan)(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work); /* (optional) */
+  hp_status (*run)(const cpu_call *c);
+} cpu_kernel;
+
+extern const cpu_kernel cpu_kernels[OP_COUNT];
+
+/* Type of operand or result k of an instruction. */
+static inline const ir_value *call_type(const cpu_call *c, int k) {
+  return &program_arg(c->p, c->n, k)->type;
+}
+
+/* Families of kernels, one file each. */
+#define CPU_KERNEL(name)                                                                           \
+  hp_status plan_##name(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work);          \
+  hp_status run_##name(const cpu_call *c)
+CPU_KERNEL(fused);
+CPU_KERNEL(einsum);
+CPU_KERNEL(attention);
+CPU_KERNEL(attention_grad);
+hp_status run_copy(const cpu_call *c);
+hp_status run_update(const cpu_call *c);
+hp_status run_pad(const cpu_call *c);
+hp_status run_concat(const cpu_call *c);
+hp_status run_embedding(const cpu_call *c);
+hp_status run_embedding_grad(const cpu_call *c);
+hp_status run_rope(const cpu_call *c);
+hp_status run_cross_entropy(const cpu_call *c);
+hp_status run_cross_entropy_grad(const cpu_call *c);
+hp_status run_argmax(const cpu_call *c);
+hp_status run_sum_sq(const cpu_call *c);
+hp_status run_random(const cpu_call *c);
+hp_status plan_embedding_grad(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work);
+hp_status plan_sum_sq(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work);
+
+#endif

@@ -1,0 +1,61 @@
+/* Attention: from instructions to the kernel of attention.h. */
+#include "backend/cpu/attention.h"
+#include "backend/cpu/cpu_kernel.h"
+
+static attn_view view_of(const ir_value *t, void *at) {
+  return (attn_view){at, (hp_dtype)t->dtype, t->dim[1] * t->dim[2] * t->dim[3], t->dim[2] * t->dim[3],
+                     t->dim[3]};
+}
+
+static attn_spec spec_of(const program *p, const prog_inst *n) {
+  const ir_value *q = &program_arg(p, n, 0)->type, *k = &program_arg(p, n, 1)->type;
+  const ir_value *v = &program_arg(p, n, 2)->type;
+  return (attn_spec){.B = q->dim[0], .Tq = q->dim[1], .H = q->dim[2], .D = q->dim[3],
+                     .Tk = k->dim[1], .KV = k->dim[2], .Dv = v->dim[3],
+                     .scale = (float)inst_float(p, n, "scale"),
+                     .causal = inst_int(p, n, "causal") != 0,
+                     .window = inst_int(p, n, "window")};
+}
+
+hp_status plan_attention(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work) {
+  attn_spec s = spec_of(l->p, n);
+  size_t bytes;
+  (void)plan;
+  HP_TRY(attn_forward_work(&s, pool_size(l->dev->threads), &bytes));
+  *work = bytes;
+  return HP_OK;
+}
+
+hp_status run_attention(const cpu_call *c) {
+  attn_spec s = spec_of(c->p, c->n);
+  int out = c->n->n_in;
+  if (out > 3) s.span = c->at[3];
+  attn_view q = view_of(call_type(c, 0), c->at[0]), k = view_of(call_type(c, 1), c->at[1]);
+  attn_view v = view_of(call_type(c, 2), c->at[2]), o = view_of(call_type(c, out), c->at[out]);
+  return attn_forward(c->dev->isa, c->dev->threads, &s, &q, &k, &v, &o, c->at[out + 1], c->work);
+}
+
+hp_status plan_attention_grad(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work) {
+  attn_spec s = spec_of(l->p, n);
+  size_t bytes;
+  (void)plan;
+  HP_TRY(attn_backward_work(&s, pool_size(l->dev->threads), &bytes));
+  *work = bytes;
+  return HP_OK;
+}
+
+hp_status run_attention_grad(const cpu_call *c) {
+  attn_spec s = spec_of(c->p, c->n);
+  int out = c->n->n_in;
+  if (out > 6) s.span = c->at[6];
+  attn_grad g = {.q = view_of(call_type(c, 0), c->at[0]),
+                 .k = view_of(call_type(c, 1), c->at[1]),
+                 .v = view_of(call_type(c, 2), c->at[2]),
+                 .o = view_of(call_type(c, 3), c->at[3]),
+                 .d_o = view_of(call_type(c, 5), c->at[5]),
+                 .lse = c->at[4],
+                 .dq = view_of(call_type(c, out), c->at[out]),
+                 .dk = view_of(call_type(c, out + 1), c->at[out + 1]),
+                 .dv = view_of(call_type(c, out + 2), c->at[out + 2])};
+  return attn_backward(c->dev->isa, c->dev->threads, &s, &g, c->work);
+}

@@ -1,0 +1,144 @@
+#include "cli/cli.h"
+
+#include "base/dtype.h"
+#include "base/str.h"
+#include "model/lm.h"
+#include "train/train_config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void cli_print_help(const cli_spec *s) {
+  printf("usage: %s\n\n%s\n\n", s->usage, s->about);
+  for (int i = 0; i < s->n; i++) {
+    char left[64];
+    const cli_option *o = &s->option[i];
+    snprintf(left, sizeof left, "%s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+    printf("  %-28s %s\n", left, o->help);
+  }
+  printf("\nexample: %s\n", s->example);
+}
+
+int cli_usage(const char *verb, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  fprintf(stderr, "hyper %s: ", verb);
+  vfprintf(stderr, fmt, ap);
+  va_end(ap);
+  fprintf(stderr, "; see `hyper %s --help`\n", verb);
+  return 2;
+}
+
+int cli_fail(hp_status st) {
+  fprintf(stderr, "hyper: %s\n", *err_message() ? err_message() : err_name(st));
+  const char *trace = getenv("HYPER_TRACE");
+  if (trace && *trace == '1') fputs(err_trace(), stderr);
+  bool input = st == HP_ERR_ARG || st == HP_ERR_INPUT || st == HP_ERR_SHAPE || st == HP_ERR_LAYOUT ||
+               st == HP_ERR_UNSUPPORTED || st == HP_ERR_IO || st == HP_ERR_OOM;
+  return input ? 2 : 1;
+}
+
+/* One value into its place; false when it is not of the option's kind. */
+static bool store(const cli_option *o, const char *text) {
+  int64_t i;
+  switch (o->kind) {
+  case CLI_FLAG: *(bool *)o->to = true; return true;
+  case CLI_TEXT: *(const char **)o->to = text; return true;
+  case CLI_NUM: return str_to_f64(text, o->to);
+  case CLI_SIZE: return train_parse_size(text, o->to);
+  case CLI_INT:
+    if (!str_to_i64(text, &i)) return false;
+    *(int64_t *)o->to = i;
+    return true;
+  }
+  return false;
+}
+
+static const cli_option *find(const cli_spec *s, const char *word, size_t n) {
+  for (int i = 0; i < s->n; i++)
+    if (strlen(s->option[i].name) == n && !memcmp(s->option[i].name, word, n)) return &s->option[i];
+  return NULL;
+}
+
+static int unknown(const cli_spec *s, const char *verb, const char *word) {
+  const char *names[64];
+  int n = s->n < 64 ? s->n : 64;
+  for (int i = 0; i < n; i++) names[i] = s->option[i].name;
+  const char *near = str_nearest(word, names, (size_t)n);
+  if (near) return cli_usage(verb, "unknown option %s, did you mean %s?", word, near);
+  return cli_usage(verb, "unknown option %s", word);
+}
+
+int cli_parse(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest) {
+  *n_rest = 0;
+  for (int i = 1; i < argc; i++) {
+    const char *w = argv[i];
+    if (!strcmp(w, "--help") || !strcmp(w, "-h")) {
+      cli_print_help(s);
+      return 0;
+    }
+    if (!strcmp(w, "--")) {
+      while (++i < argc) rest[(*n_rest)++] = argv[i];
+      break;
+    }
+    if (strncmp(w, "--", 2)) {
+      rest[(*n_rest)++] = w;
+      continue;
+    }
+    const char *eq = strchr(w, '=');
+    const cli_option *o = find(s, w, eq ? (size_t)(eq - w) : strlen(w));
+    if (!o) return unknown(s, argv[0], w);
+    const char *value = NULL;
+    if (o->kind == CLI_FLAG && eq) return cli_usage(argv[0], "%s takes no value", o->name);
+    if (o->kind != CLI_FLAG) {
+      value = eq ? eq + 1 : i + 1 < argc ? argv[++i] : NULL;
+      if (!value) return cli_usage(argv[0], "%s needs a value (%s)", o->name, o->arg);
+    }
+    if (!store(o, value)) return cli_usage(argv[0], "%s: \"%s\" is not a %s", o->name, value, o->arg);
+  }
+  return CLI_GO_ON;
+}
+
+hp_status cli_parse_ids(const char *text, int32_t **ids, int64_t *n) {
+  VEC(int32_t) v = {0};
+  const char *p = text;
+  while (*p) {
+    char *end;
+    long long x = strtoll(p, &end, 10);
+    if (end == p || x < 0 || x > INT32_MAX || (*end && *end != ',')) {
+      vec_free(&v);
+      HP_FAIL(HP_ERR_ARG, "--tokens: \"%.20s\" is not an id; expected numbers with commas between, as 1,2,3", p);
+    }
+    if (!vec_push(&v, (int32_t)x)) {
+      vec_free(&v);
+      return HP_ERR_OOM;
+    }
+    p = *end ? end + 1 : end;
+  }
+  if (!v.len) HP_FAIL(HP_ERR_ARG, "--tokens: no ids; expected numbers with commas between, as 1,2,3");
+  *ids = v.at;
+  *n = (int64_t)v.len;
+  return HP_OK;
+}
+
+hp_status cli_open_model(const model_options *o, bool training, hp_device **d, void **lm_out) {
+  hp_dtype t = HP_F32;
+  if (!o->model) HP_FAIL(HP_ERR_ARG, "--model DIR is missing");
+  if (o->dtype && (!dtype_parse(o->dtype, &t) || (t != HP_F32 && t != HP_BF16)))
+    HP_FAIL(HP_ERR_ARG, "--dtype %s: expected f32 or bf16", o->dtype);
+  if (o->devices != 0 && o->devices != 1)
+    HP_FAIL(HP_ERR_UNSUPPORTED, "--devices %lld: one device is built so far; leave it out", (long long)o->devices);
+  if (o->threads < 0 || o->threads > 1024) HP_FAIL(HP_ERR_ARG, "--threads %lld: expected 1 to 1024", (long long)o->threads);
+  hp_device_options dev = {.threads = (int)o->threads, .memory_limit = o->memory_limit};
+  lm_options lo = {.compute = t, .weights = training ? HP_F32 : t};
+  lm *m;
+  HP_TRY(hp_device_open(&dev, d));
+  hp_status st = lm_create(o->model, *d, &lo, &m);
+  if (!st) {
+    st = lm_load(m, o->model);
+    if (st) lm_free(m);
+  }
+  if (st) hp_device_close(*d);
+  else *lm_out = m;
+  return st;
+}

@@ -1,0 +1,68 @@
+/* The command line: verbs, their options, exit codes.
+ * Exit 0 success, 1 the run failed, 2 bad usage or bad input. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include "base/status.h"
+
+typedef struct {
+  const char *name;
+  int (*run)(int argc, char **argv); /* argv[0] is the verb; returns the exit code */
+  const char *about;                 /* one line */
+} cli_verb;
+#define VERB(name, about) int verb_##name(int argc, char **argv);
+#include "cli/verbs.def"
+#undef VERB
+extern const cli_verb cli_verbs[];
+
+typedef enum { CLI_FLAG, CLI_INT, CLI_NUM, CLI_TEXT, CLI_SIZE } cli_kind;
+typedef struct {
+  const char *name; /* with the dashes: "--threads" */
+  cli_kind kind;
+  void *to;         /* bool, int64_t, double, const char *, uint64_t */
+  const char *arg;  /* word for the value in the help: "N" */
+  const char *help;
+} cli_option;
+
+typedef struct {
+  const char *usage;   /* "hyper logits --model DIR ..." */
+  const char *about;   /* a sentence or two */
+  const char *example; /* a whole command */
+  const cli_option *option;
+  int n;
+} cli_spec;
+
+enum { CLI_GO_ON = -1 };
+/* Reads options (--name value or --name=value) into their places; what is left over is moved to
+ * the front of rest (room for argc).  Returns CLI_GO_ON, 0 after --help, or 2 after bad usage. */
+int cli_parse(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest);
+void cli_print_help(const cli_spec *s);
+
+/* Prints the failure of this thread and returns the exit code it means. */
+int cli_fail(hp_status st);
+/* Bad usage: prints the message, where to find help, and returns 2. */
+int cli_usage(const char *verb, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* --- options shared by every verb that runs a model --------------------------------------- */
+
+typedef struct {
+  const char *model, *dtype;
+  int64_t threads, devices;
+  uint64_t memory_limit;
+  bool json;
+} model_options;
+#define MODEL_OPTIONS(o)                                                                           \
+  {"--model", CLI_TEXT, &(o).model, "DIR", "Hugging Face checkpoint folder"},                      \
+      {"--dtype", CLI_TEXT, &(o).dtype, "f32|bf16", "dtype of matrix products (default: f32)"},    \
+      {"--threads", CLI_INT, &(o).threads, "N", "threads (default: all cores)"},                   \
+      {"--devices", CLI_INT, &(o).devices, "N", "devices (1 until sharding is built)"},            \
+      {"--memory-limit", CLI_SIZE, &(o).memory_limit, "BYTES", "hard limit, e.g. 4GiB"},           \
+      {"--json", CLI_FLAG, &(o).json, NULL, "one JSON object a line"}
+
+struct lm;
+/* Opens the device and the model, with its weights; exit code in *code when it fails. */
+hp_status cli_open_model(const model_options *o, bool training, hp_device **d, void **lm_out);
+/* "1,2,3" -> ids; HP_ERR_ARG names what is wrong. */
+hp_status cli_parse_ids(const char *text, int32_t **ids, int64_t *n);
+
+#endif

@@ -1,0 +1,240 @@
+#include "model/config.h"
+
+#include "base/io.h"
+#include "base/json.h"
+#include "model/family.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { SIZE_LIMIT = INT32_MAX, LAYERS_MAX = 4096 };
+
+static hp_status check_size(const tree_node *m, const char *key, int64_t v) {
+  if (v >= 1 && v <= SIZE_LIMIT) return HP_OK;
+  TREE_FAIL(tree_get(m, key), "%lld is out of range, expected 1 to %d", (long long)v, SIZE_LIMIT);
+}
+
+hp_status config_need_size(const tree_node *m, const char *key, int64_t *out) {
+  HP_TRY(tree_need_int(m, key, out));
+  return check_size(m, key, *out);
+}
+
+hp_status config_opt_size(const tree_node *m, const char *key, int64_t absent, int64_t *out) {
+  HP_TRY(tree_opt_int(m, key, absent, out));
+  return *out == absent ? HP_OK : check_size(m, key, *out);
+}
+
+hp_status config_read_activation(const tree_node *root, const char *key, const char *absent,
+                                 model_config *c) {
+  static const struct {
+    const char *name, *op;
+  } row[] = {{"silu", "silu"},          {"swish", "silu"},
+             {"gelu", "gelu"},          {"gelu_new", "gelu_tanh"},
+             {"gelu_pytorch_tanh", "gelu_tanh"}, {"gelu_fast", "gelu_tanh"},
+             {"relu", "relu"},          {"tanh", "tanh"}};
+  const char *name;
+  HP_TRY(tree_opt_string(root, key, absent, &name));
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+    if (!strcmp(row[i].name, name)) {
+      snprintf(c->activation, sizeof c->activation, "%s", row[i].op);
+      return HP_OK;
+    }
+  TREE_FAIL(tree_get(root, key), "activation \"%s\" is not built; expected silu, gelu, gelu_new, relu or tanh",
+            name);
+}
+
+/* --- rotary embedding ------------------------------------------------------------------------- */
+
+static hp_status rope_kind_of(const tree_node *r, rope_kind *out) {
+  static const char *const name[] = {"default", "linear", "dynamic", "llama3", "yarn"};
+  const char *word;
+  HP_TRY(tree_opt_string(r, "rope_type", NULL, &word));
+  if (!word) HP_TRY(tree_opt_string(r, "type", "default", &word));
+  for (int i = 0; i < 5; i++)
+    if (!strcmp(word, name[i])) {
+      *out = (rope_kind)i;
+      return HP_OK;
+    }
+  TREE_FAIL(r, "rope type \"%s\" is not built; expected default, linear, dynamic, llama3 or yarn", word);
+}
+
+static hp_status need_positive(const tree_node *r, const char *key, double *out) {
+  HP_TRY(tree_need_double(r, key, out));
+  if (!(*out > 0 && *out < 1e18)) TREE_FAIL(tree_get(r, key), "%g is out of range, expected above 0", *out);
+  return HP_OK;
+}
+
+static hp_status read_yarn(const tree_node *r, rope_config *o) {
+  HP_TRY(tree_opt_double(r, "beta_fast", 32, &o->beta_fast));
+  HP_TRY(tree_opt_double(r, "beta_slow", 1, &o->beta_slow));
+  HP_TRY(tree_opt_double(r, "attention_factor", 0, &o->attention_factor));
+  HP_TRY(tree_opt_double(r, "mscale", 0, &o->mscale));
+  HP_TRY(tree_opt_double(r, "mscale_all_dim", 0, &o->mscale_all_dim));
+  if (!(o->beta_fast > 0 && o->beta_slow > 0))
+    TREE_FAIL(r, "beta_fast %g and beta_slow %g must be above 0", o->beta_fast, o->beta_slow);
+  return tree_opt_bool(r, "truncate", true, &o->truncate);
+}
+
+/* rope_parameters (new spelling), or rope_theta and rope_scaling (old). */
+static hp_status read_rope(const tree_node *root, model_config *c) {
+  rope_config *o = &c->rope;
+  const tree_node *r;
+  HP_TRY(tree_opt_map(root, "rope_parameters", &r));
+  if (!r) HP_TRY(tree_opt_map(root, "rope_scaling", &r));
+  HP_TRY(tree_opt_double(root, "rope_theta", 10000, &o->theta));
+  HP_TRY(tree_opt_double(root, "partial_rotary_factor", 1, &o->partial));
+  o->factor = 1;
+  if (r) {
+    HP_TRY(rope_kind_of(r, &o->kind));
+    HP_TRY(tree_opt_double(r, "rope_theta", o->theta, &o->theta));
+    HP_TRY(tree_opt_double(r, "partial_rotary_factor", o->partial, &o->partial));
+    HP_TRY(tree_opt_double(root, "original_max_position_embeddings", (double)c->max_length, &o->original_length));
+    HP_TRY(tree_opt_double(r, "original_max_position_embeddings", o->original_length, &o->original_length));
+    if (o->kind != ROPE_DEFAULT) {
+      if (o->kind == ROPE_YARN && !tree_get(r, "factor")) o->factor = (double)c->max_length / o->original_length;
+      else HP_TRY(need_positive(r, "factor", &o->factor));
+    }
+    if (o->kind == ROPE_YARN) HP_TRY(read_yarn(r, o));
+    if (o->kind == ROPE_LLAMA3) {
+      HP_TRY(need_positive(r, "low_freq_factor", &o->low_freq));
+      HP_TRY(need_positive(r, "high_freq_factor", &o->high_freq));
+      if (o->low_freq >= o->high_freq) TREE_FAIL(r, "low_freq_factor must be below high_freq_factor");
+    }
+    if (!(o->original_length >= 1)) TREE_FAIL(r, "original_max_position_embeddings must be at least 1");
+  }
+  if (!(o->theta > 0) || !(o->partial > 0 && o->partial <= 1))
+    TREE_FAIL(root, "rope_theta %g must be above 0, partial_rotary_factor %g in (0, 1]", o->theta, o->partial);
+  int64_t turned = (int64_t)((double)c->head_dim * o->partial);
+  if (turned < 2 || turned % 2)
+    TREE_FAIL(root, "rotary embedding turns %lld of %lld dims of a head; an even number of at least 2 was expected",
+              (long long)turned, (long long)c->head_dim);
+  return HP_OK;
+}
+
+/* --- sliding window ------------------------------------------------------------------------------ */
+
+static hp_status read_layer_types(const tree_node *list, model_config *c) {
+  if ((int64_t)list->len != c->layers)
+    TREE_FAIL(list, "has %u entries, num_hidden_layers is %lld", list->len, (long long)c->layers);
+  for (uint32_t i = 0; i < list->len; i++) {
+    const char *kind;
+    HP_TRY(tree_as_string(list->child[i], &kind));
+    if (!strcmp(kind, "sliding_attention")) c->windowed[i] = true;
+    else if (strcmp(kind, "full_attention"))
+      TREE_FAIL(list->child[i], "\"%s\" is not built; expected full_attention or sliding_attention", kind);
+    if (c->windowed[i] && !c->window) TREE_FAIL(list->child[i], "needs sliding_window to be set");
+  }
+  return HP_OK;
+}
+
+/* mistral: all layers; qwen: from max_window_layers on, and only with use_sliding_window. */
+static hp_status read_window(const tree_node *root, model_config *c) {
+  bool by_flag = !strncmp(c->model_type, "qwen", 4), use = true;
+  const tree_node *types;
+  int64_t first = 0;
+  c->windowed = mem_calloc((size_t)c->layers, sizeof *c->windowed);
+  HP_TRY_MEM(c->windowed);
+  if (!strcmp(c->model_type, "llama")) return HP_OK;
+  if (by_flag) {
+    HP_TRY(tree_opt_bool(root, "use_sliding_window", false, &use));
+    HP_TRY(tree_opt_int(root, "max_window_layers", 28, &first));
+  }
+  if (use) HP_TRY(config_opt_size(root, "sliding_window", by_flag ? 4096 : 0, &c->window));
+  HP_TRY(tree_opt_list(root, "layer_types", &types));
+  if (types && by_flag) return read_layer_types(types, c);
+  for (int64_t i = 0; i < c->layers; i++) c->windowed[i] = c->window && i >= first;
+  return HP_OK;
+}
+
+/* --- token ids --------------------------------------------------------------------------------------- */
+
+static hp_status read_id(const tree_node *root, const char *key, int64_t *out) {
+  return tree_opt_int(root, key, -1, out);
+}
+
+static hp_status read_ids(const tree_node *root, model_config *c) {
+  const tree_node *eos = tree_get(root, "eos_token_id");
+  HP_TRY(read_id(root, "bos_token_id", &c->bos));
+  HP_TRY(read_id(root, "pad_token_id", &c->pad));
+  if (c->pad >= c->vocab)
+    TREE_FAIL(tree_get(root, "pad_token_id"), "%lld is not below vocab_size %lld", (long long)c->pad, (long long)c->vocab);
+  if (!eos || eos->kind == TREE_NULL) return HP_OK;
+  bool list = eos->kind == TREE_LIST;
+  for (uint32_t i = 0; i < (list ? eos->len : 1); i++) {
+    if (c->n_eos == 8) TREE_FAIL(eos, "more than 8 ids");
+    HP_TRY(tree_as_int(list ? eos->child[i] : eos, &c->eos[c->n_eos++]));
+  }
+  return HP_OK;
+}
+
+/* --- the file ------------------------------------------------------------------------------------------ */
+
+hp_status config_read_llama(const tree_node *root, model_config *c) {
+  HP_TRY(config_need_size(root, "vocab_size", &c->vocab));
+  HP_TRY(config_need_size(root, "hidden_size", &c->hidden));
+  HP_TRY(config_need_size(root, "intermediate_size", &c->ffn));
+  HP_TRY(config_need_size(root, "num_hidden_layers", &c->layers));
+  HP_TRY(config_need_size(root, "num_attention_heads", &c->heads));
+  HP_TRY(config_opt_size(root, "num_key_value_heads", c->heads, &c->kv_heads));
+  HP_TRY(config_opt_size(root, "head_dim", 0, &c->head_dim));
+  HP_TRY(config_opt_size(root, "max_position_embeddings", 2048, &c->max_length));
+  HP_TRY(tree_opt_double(root, "rms_norm_eps", 1e-6, &c->norm_eps));
+  HP_TRY(config_read_activation(root, "hidden_act", "silu", c));
+  if (c->layers > LAYERS_MAX) TREE_FAIL(tree_get(root, "num_hidden_layers"), "more than %d", LAYERS_MAX);
+  if (!c->head_dim) {
+    c->head_dim = c->hidden / c->heads;
+    if (c->head_dim < 1 || c->hidden % c->heads)
+      TREE_FAIL(root, "hidden_size %lld is not a multiple of num_attention_heads %lld; set head_dim",
+                (long long)c->hidden, (long long)c->heads);
+  }
+  if (c->heads % c->kv_heads)
+    TREE_FAIL(root, "num_attention_heads %lld is not a multiple of num_key_value_heads %lld",
+              (long long)c->heads, (long long)c->kv_heads);
+  if (c->head_dim > 512) TREE_FAIL(root, "head_dim %lld is above 512", (long long)c->head_dim);
+  HP_TRY(read_rope(root, c));
+  return read_window(root, c);
+}
+
+static hp_status read_common(const tree_node *root, model_config *c) {
+  const char *type;
+  HP_TRY(tree_need_string(root, "model_type", &type));
+  snprintf(c->model_type, sizeof c->model_type, "%s", type);
+  c->family = model_family_find(type);
+  if (!c->family) {
+    str names = {0};
+    model_family_names(&names);
+    hp_status st = tree_error(tree_get(root, "model_type"), __FILE__, __LINE__,
+                              "model family \"%s\" is not built; built are: %s", type, names.at ? names.at : "");
+    str_free(&names);
+    return st;
+  }
+  HP_TRY(tree_opt_bool(root, "tie_word_embeddings", c->family->tied_by_default, &c->tied));
+  HP_TRY(tree_opt_double(root, "initializer_range", 0.02, &c->init_range));
+  HP_TRY(c->family->read(root, c));
+  return read_ids(root, c);
+}
+
+hp_status model_config_load(const char *path, model_config *out) {
+  str file = {0};
+  model_config c = {.bos = -1, .pad = -1};
+  hp_status st = HP_OK;
+  if (dir_exists(path)) HP_TRY_GOTO(path_join(&file, path, "config.json"), st);
+  else str_add(&file, path);
+  HP_TRY_GOTO(str_status(&file), st);
+  HP_TRY_GOTO(json_load(file.at, 16 << 20, &c.source), st);
+  HP_TRY_GOTO(tree_expect(c.source.root, TREE_MAP), st);
+  HP_TRY_GOTO(read_common(c.source.root, &c), st);
+done:
+  str_free(&file);
+  if (st) model_config_free(&c);
+  else *out = c;
+  return st;
+}
+
+void model_config_free(model_config *c) {
+  mem_free(c->windowed);
+  tree_free(&c->source);
+  *c = (model_config){0};
+}
+
+double model_config_params(const model_config *c) { return c->family->params(c); }

@@ -1,0 +1,100 @@
+#include "model/family.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define FAMILY(name) extern const model_family family_##name;
+#include "model/families.def"
+#undef FAMILY
+
+static const model_family *const table[] = {
+#define FAMILY(name) &family_##name,
+#include "model/families.def"
+#undef FAMILY
+};
+enum { FAMILIES = sizeof table / sizeof *table };
+
+const model_family *model_family_find(const char *model_type) {
+  for (size_t i = 0; i < FAMILIES; i++)
+    if (!strcmp(table[i]->model_type, model_type)) return table[i];
+  return NULL;
+}
+
+void model_family_names(str *out) {
+  for (size_t i = 0; i < FAMILIES; i++) str_printf(out, i ? ", %s" : "%s", table[i]->model_type);
+}
+
+hp_tensor build_param(model_build *b, param_kind kind, double init_scale, int rank,
+                      const int64_t *dim, const char *fmt, ...) {
+  model_param p = {.kind = kind, .init_scale = init_scale, .shape = {.rank = rank}};
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(p.name, sizeof p.name, fmt, ap);
+  va_end(ap);
+  memcpy(p.shape.dim, dim, (size_t)rank * sizeof *dim);
+  bool matrix = kind == PARAM_MATRIX || kind == PARAM_EMBEDDING;
+  p.dtype = matrix ? b->weights : HP_F32;
+  for (size_t i = 0; i < b->params.len; i++)
+    if (!strcmp(b->params.at[i].name, p.name)) return b->params.at[i].tensor;
+  p.tensor = hp_param(b->g, p.name, p.dtype, p.shape);
+  if (!vec_push(&b->params, p)) b->failed = true;
+  return p.tensor;
+}
+
+static hp_tensor add_bias(model_build *b, hp_tensor y, int64_t out, const char *name) {
+  hp_tensor bias = build_param(b, PARAM_BIAS, 1, 1, &out, "%s.bias", name);
+  return hp_add(b->g, y, hp_cast(b->g, bias, b->compute));
+}
+
+hp_tensor build_linear(model_build *b, hp_tensor x, int64_t in, int64_t out, bool bias,
+                       double init_scale, const char *name) {
+  hp_at(b->g, name);
+  hp_tensor w = build_param(b, PARAM_MATRIX, init_scale, 2, (int64_t[]){out, in}, "%s.weight", name);
+  hp_tensor y = hp_einsum(b->g, "btc,nc->btn", hp_cast(b->g, x, b->compute), hp_cast(b->g, w, b->compute));
+  return bias ? add_bias(b, y, out, name) : y;
+}
+
+hp_tensor build_conv1d(model_build *b, hp_tensor x, int64_t in, int64_t out, double init_scale,
+                       const char *name) {
+  hp_at(b->g, name);
+  hp_tensor w = build_param(b, PARAM_MATRIX, init_scale, 2, (int64_t[]){in, out}, "%s.weight", name);
+  hp_tensor y = hp_einsum(b->g, "btc,cn->btn", hp_cast(b->g, x, b->compute), hp_cast(b->g, w, b->compute));
+  return add_bias(b, y, out, name);
+}
+
+hp_tensor build_heads(model_build *b, hp_tensor x, int64_t heads, int64_t dim) {
+  return hp_reshape(b->g, x, (hp_shape){4, {b->B, b->T, heads, dim}});
+}
+
+hp_tensor build_merge(model_build *b, hp_tensor x, int64_t width) {
+  return hp_reshape(b->g, x, (hp_shape){3, {b->B, b->T, width}});
+}
+
+hp_tensor build_rope(model_build *b, hp_tensor x) {
+  int64_t dim[2] = {b->rope_length, rope_turned_dims(b->c) / 2};
+  b->cos = build_param(b, PARAM_BUFFER, 0, 2, dim, "rope.%lld.cos", (long long)b->rope_length);
+  b->sin = build_param(b, PARAM_BUFFER, 0, 2, dim, "rope.%lld.sin", (long long)b->rope_length);
+  return hp_rope(b->g, x, b->cos, b->sin, b->positions, false);
+}
+
+/* The layer's keys (or values) with the T new ones written in. */
+static hp_tensor through_cache(model_build *b, int layer, const char *what, hp_tensor x) {
+  char name[64];
+  hp_shape s = hp_shape_of(b->g, x);
+  s.dim[1] = b->cache;
+  snprintf(name, sizeof name, "cache.%d.%s", layer, what);
+  hp_tensor cache = hp_param(b->g, name, b->compute, s);
+  hp_tensor all = hp_update(b->g, cache, x, b->cache_at, 1);
+  hp_assign(b->g, cache, all);
+  return all;
+}
+
+hp_tensor build_attention(model_build *b, int layer, hp_tensor q, hp_tensor k, hp_tensor v,
+                          int64_t window) {
+  hp_attention_options o = {.causal = true, .window = window, .span = b->span};
+  if (b->cache) {
+    k = through_cache(b, layer, "k", k);
+    v = through_cache(b, layer, "v", v);
+  }
+  return hp_attention(b->g, q, k, v, &o);
+}

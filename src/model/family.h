@@ -1,0 +1,80 @@
+/* Model families: one file each and one row in the table of family.c. */
+#ifndef MODEL_FAMILY_H
+#define MODEL_FAMILY_H
+
+#include "base/str.h"
+#include "base/vec.h"
+#include "model/config.h"
+
+/* How a parameter is made, trained and started. */
+typedef enum { PARAM_MATRIX, PARAM_EMBEDDING, PARAM_NORM, PARAM_BIAS, PARAM_BUFFER } param_kind;
+
+typedef struct {
+  char name[160]; /* its name in the checkpoint */
+  hp_tensor tensor;
+  hp_dtype dtype;
+  hp_shape shape;
+  param_kind kind;
+  double init_scale; /* factor on the family's initial deviation */
+} model_param;
+
+/* A graph being built.  Sizes: B sequences of T tokens. */
+typedef struct {
+  hp_graph *g;
+  const model_config *c;
+  hp_dtype compute;    /* of matrix products and attention */
+  hp_dtype weights;    /* of matrices on the device: f32 to train, or `compute` */
+  int64_t B, T;
+  int64_t cache;       /* keys kept per sequence for generation, 0 = none */
+  int64_t rope_length; /* rows of the rotary tables */
+  hp_tensor ids;       /* i32 [B,T] */
+  hp_tensor positions; /* i32 [B,T] */
+  hp_tensor span;      /* i32 [B,T,2] keys that a query sees; HP_NONE: causal */
+  hp_tensor cache_at;  /* i32 [] where the T new keys go in the cache */
+  hp_tensor cos, sin;  /* rotary tables, made on first use */
+  VEC(model_param) params;
+  bool failed;         /* out of memory while collecting params */
+} model_build;
+
+struct model_family {
+  const char *model_type;
+  const char *architecture; /* of the language model, as Transformers names the class */
+  bool tied_by_default;
+  hp_status (*read)(const tree_node *root, model_config *c);
+  /* Hidden states [B,T,hidden] after the last norm. */
+  hp_tensor (*hidden)(model_build *b);
+  const char *head_name; /* lm_head.weight */
+  const char *embedding_name;
+  double (*params)(const model_config *c);
+};
+
+const model_family *model_family_find(const char *model_type);
+void model_family_names(str *out);
+
+/* --- what families are written with ------------------------------------------------------ */
+
+/* A parameter by its name in the checkpoint; printf-like. */
+hp_tensor build_param(model_build *b, param_kind kind, double init_scale, int rank,
+                      const int64_t *dim, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+/* x [B,T,in] times the weight `name`.weight [out,in] plus `name`.bias when there is one, in
+ * b->compute. */
+hp_tensor build_linear(model_build *b, hp_tensor x, int64_t in, int64_t out, bool bias,
+                       double init_scale, const char *name);
+/* The same with the weight stored [in,out] (GPT-2's Conv1D). */
+hp_tensor build_conv1d(model_build *b, hp_tensor x, int64_t in, int64_t out, double init_scale,
+                       const char *name);
+/* Rotary embedding of x [B,T,H,D] at the build's positions. */
+hp_tensor build_rope(model_build *b, hp_tensor x);
+/* Attention of q over k and v [B,T,KV,D], through the cache of the layer when there is one. */
+hp_tensor build_attention(model_build *b, int layer, hp_tensor q, hp_tensor k, hp_tensor v,
+                          int64_t window);
+/* [B,T,H*D] <-> [B,T,H,D] */
+hp_tensor build_heads(model_build *b, hp_tensor x, int64_t heads, int64_t dim);
+hp_tensor build_merge(model_build *b, hp_tensor x, int64_t width);
+
+/* Cosine and sine of the rotary embedding for positions 0..rows-1: [rows, turned dims / 2] each.
+ * `length` is the sequence length that dynamic scaling is for. */
+void rope_table(const model_config *c, int64_t rows, int64_t length, float *cos, float *sin);
+int64_t rope_turned_dims(const model_config *c);
+
+#endif

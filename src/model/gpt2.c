@@ -1,0 +1,110 @@
+/* GPT-2: learned positions, layer norms, one projection for q, k and v, weights stored [in,out]. */
+#include "model/family.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static hp_tensor norm(model_build *b, hp_tensor x, const char *name) {
+  int64_t width = b->c->hidden;
+  hp_at(b->g, name);
+  hp_tensor w = build_param(b, PARAM_NORM, 1, 1, &width, "%s.weight", name);
+  hp_tensor bias = build_param(b, PARAM_BIAS, 1, 1, &width, "%s.bias", name);
+  return hp_layer_norm(b->g, x, w, bias, b->c->norm_eps);
+}
+
+typedef struct {
+  char text[96];
+} place;
+static place at(int layer, const char *part) {
+  place p;
+  snprintf(p.text, sizeof p.text, "transformer.h.%d.%s", layer, part);
+  return p;
+}
+
+/* Transformers starts projections back into the residual stream smaller, by 1 / sqrt(2 layers). */
+static double residual_scale(const model_config *c) { return 1 / sqrt(2 * (double)c->layers); }
+
+static hp_tensor attention(model_build *b, int layer, hp_tensor x) {
+  const model_config *c = b->c;
+  int64_t w = c->hidden;
+  hp_tensor qkv = build_conv1d(b, x, w, 3 * w, 1, at(layer, "attn.c_attn").text), part[3];
+  for (int i = 0; i < 3; i++)
+    part[i] = build_heads(b, hp_slice(b->g, qkv, 2, i * w, (i + 1) * w), c->heads, c->head_dim);
+  hp_at(b->g, at(layer, "attn").text);
+  hp_tensor o = build_attention(b, layer, part[0], part[1], part[2], 0);
+  return build_conv1d(b, build_merge(b, o, w), w, w, residual_scale(c), at(layer, "attn.c_proj").text);
+}
+
+static hp_tensor mlp(model_build *b, int layer, hp_tensor x) {
+  const model_config *c = b->c;
+  hp_tensor h = build_conv1d(b, x, c->hidden, c->ffn, 1, at(layer, "mlp.c_fc").text);
+  hp_at(b->g, at(layer, "mlp").text);
+  h = hp_map(b->g, c->activation, h, HP_NONE, HP_NONE);
+  return build_conv1d(b, h, c->ffn, c->hidden, residual_scale(c), at(layer, "mlp.c_proj").text);
+}
+
+static hp_tensor hidden(model_build *b) {
+  const model_config *c = b->c;
+  hp_at(b->g, "transformer.wte");
+  hp_tensor table = build_param(b, PARAM_EMBEDDING, 1, 2, (int64_t[]){c->vocab, c->hidden}, "transformer.wte.weight");
+  hp_tensor places = build_param(b, PARAM_EMBEDDING, 1, 2, (int64_t[]){c->max_length, c->hidden}, "transformer.wpe.weight");
+  hp_tensor h = hp_cast(b->g, hp_embedding(b->g, table, b->ids, c->pad), HP_F32);
+  hp_at(b->g, "transformer.wpe");
+  h = hp_add(b->g, h, hp_cast(b->g, hp_embedding(b->g, places, b->positions, -1), HP_F32));
+  for (int i = 0; i < c->layers; i++) {
+    hp_block(b->g, i + 1);
+    hp_tensor a = attention(b, i, norm(b, h, at(i, "ln_1").text));
+    hp_at(b->g, at(i, "attn").text);
+    h = hp_add(b->g, h, hp_cast(b->g, a, HP_F32));
+    hp_tensor m = mlp(b, i, norm(b, h, at(i, "ln_2").text));
+    hp_at(b->g, at(i, "mlp").text);
+    h = hp_add(b->g, h, hp_cast(b->g, m, HP_F32));
+  }
+  hp_block(b->g, 0);
+  return norm(b, h, "transformer.ln_f");
+}
+
+static double params(const model_config *c) {
+  double h = (double)c->hidden, f = (double)c->ffn;
+  double layer = h * 3 * h + 3 * h + h * h + h + h * f + f + f * h + h + 4 * h;
+  return (double)c->layers * layer + (double)(c->vocab * (c->tied ? 1 : 2) + c->max_length) * h + 2 * h;
+}
+
+static hp_status read(const tree_node *root, model_config *c) {
+  HP_TRY(config_need_size(root, "vocab_size", &c->vocab));
+  HP_TRY(config_need_size(root, "n_embd", &c->hidden));
+  HP_TRY(config_need_size(root, "n_layer", &c->layers));
+  HP_TRY(config_need_size(root, "n_head", &c->heads));
+  HP_TRY(config_opt_size(root, "n_positions", 1024, &c->max_length));
+  HP_TRY(config_opt_size(root, "n_inner", 4 * c->hidden, &c->ffn));
+  HP_TRY(tree_opt_double(root, "layer_norm_epsilon", 1e-5, &c->norm_eps));
+  HP_TRY(config_read_activation(root, "activation_function", "gelu_new", c));
+  if (c->hidden % c->heads)
+    TREE_FAIL(root, "n_embd %lld is not a multiple of n_head %lld", (long long)c->hidden, (long long)c->heads);
+  static const char *const unusual[] = {"scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn"};
+  for (int i = 0; i < 2; i++) {
+    bool on;
+    HP_TRY(tree_opt_bool(root, unusual[i], false, &on));
+    if (on) TREE_FAIL(tree_get(root, unusual[i]), "is not built; expected false");
+  }
+  bool scaled;
+  HP_TRY(tree_opt_bool(root, "scale_attn_weights", true, &scaled));
+  if (!scaled) TREE_FAIL(tree_get(root, "scale_attn_weights"), "false is not built; expected true");
+  static const char *const dropout[] = {"embd_pdrop", "attn_pdrop", "resid_pdrop"};
+  for (int i = 0; i < 3; i++) HP_TRY(tree_opt_double(root, dropout[i], 0.1, &c->dropout[i]));
+  c->kv_heads = c->heads;
+  c->head_dim = c->hidden / c->heads;
+  c->windowed = mem_calloc((size_t)c->layers, sizeof *c->windowed);
+  HP_TRY_MEM(c->windowed);
+  return HP_OK;
+}
+
+extern const model_family family_gpt2;
+const model_family family_gpt2 = {.model_type = "gpt2",
+                                  .architecture = "GPT2LMHeadModel",
+                                  .tied_by_default = true,
+                                  .read = read,
+                                  .hidden = hidden,
+                                  .head_name = "lm_head.weight",
+                                  .embedding_name = "transformer.wte.weight",
+                                  .params = params};

@@ -1,0 +1,47 @@
+/* A language model on a device: configuration, parameters, and the graphs that are built of it. */
+#ifndef MODEL_LM_H
+#define MODEL_LM_H
+
+#include "model/family.h"
+
+typedef struct {
+  model_config c;
+  hp_device *d;
+  hp_dtype compute; /* of products: f32 or bf16 */
+  hp_dtype weights; /* of matrices on the device */
+  VEC(model_param) params; /* trainable ones, in the order of the model; tensor ids are meaningless */
+  char path[1024];  /* where it was read from, for messages */
+} lm;
+
+typedef struct {
+  hp_dtype compute, weights;
+} lm_options;
+
+/* Reads config.json of dir and makes the parameters on the device, zero.  d stays the caller's. */
+hp_status lm_create(const char *dir, hp_device *d, const lm_options *o, lm **out);
+void lm_free(lm *m);
+/* Fills the parameters from the checkpoint in `dir` (safetensors).  A tensor that is missing or has
+ * another shape is refused by name; tensors that are not used are told. */
+hp_status lm_load(lm *m, const char *dir);
+/* Fills them as Transformers starts a model: normal(0, initializer_range), norms 1, biases 0; the
+ * same numbers for the same seed and names, whatever the device. */
+hp_status lm_init(lm *m, uint64_t seed);
+const model_param *lm_find(const lm *m, const char *name);
+
+/* --- graphs --------------------------------------------------------------------------------- */
+
+/* Starts a graph for B sequences of T tokens: inputs ids and positions i32 [B,T]; with `cache` keys
+ * kept per sequence also span i32 [B,T,2] and cache_at i32 [].  rope_length: rows of the rotary
+ * tables.  End with lm_graph_end, also after failures. */
+hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, int64_t cache, int64_t rope_length,
+                         model_build *b);
+void lm_graph_end(model_build *b);
+/* Hidden states [B,T,C] -> logits f32 [B,T,V]. */
+hp_tensor lm_head(model_build *b, hp_tensor hidden);
+/* Makes the rotary tables that the graph asks for, for sequences of `length`, where they are not
+ * on the device yet; with dynamic scaling they are written anew. */
+hp_status lm_make_buffers(const lm *m, const model_build *b, int64_t length);
+/* Operations of one token's forward pass, without attention over earlier tokens; x3 trains. */
+double lm_flops_per_token(const lm *m, int64_t length);
+
+#endif

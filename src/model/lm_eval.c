@@ -1,0 +1,189 @@
+#include "model/lm_eval.h"
+
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { IGNORE = -100 };
+
+hp_status lm_check_tokens(const lm *m, const lm_tokens *t) {
+  if (t->n < 1) HP_FAIL(HP_ERR_ARG, "the sequence is empty; at least one token is needed");
+  for (int64_t i = 0; i < t->n; i++)
+    if (t->ids[i] < 0 || t->ids[i] >= m->c.vocab)
+      HP_FAIL(HP_ERR_ARG, "token id %d at place %lld is not in 0..%lld, the vocabulary of %s", t->ids[i],
+              (long long)i, (long long)m->c.vocab - 1, m->path);
+  if (t->n > m->c.max_length) {
+    if (!m->c.rope.theta)
+      HP_FAIL(HP_ERR_ARG, "%lld tokens: %s has learned positions for %lld only", (long long)t->n, m->path,
+              (long long)m->c.max_length);
+    log_warn("%lld tokens are beyond the model's max_position_embeddings %lld", (long long)t->n,
+             (long long)m->c.max_length);
+  }
+  return HP_OK;
+}
+
+static int32_t *positions_of(int64_t B, int64_t T) {
+  int32_t *p = mem_calloc((size_t)(B * T), sizeof *p);
+  for (int64_t i = 0; p && i < B * T; i++) p[i] = (int32_t)(i % T);
+  return p;
+}
+
+/* Ends a graph: its first failure, or the program. */
+static hp_status compile(lm *m, model_build *b, int64_t length, hp_program **out) {
+  HP_TRY(hp_graph_status(b->g));
+  if (b->failed) return HP_ERR_OOM;
+  HP_TRY(lm_make_buffers(m, b, length));
+  return hp_compile(b->g, m->d, NULL, out);
+}
+
+hp_status lm_logits(lm *m, const lm_tokens *t, float *logits) {
+  model_build b;
+  hp_program *p = NULL;
+  HP_TRY(lm_check_tokens(m, t));
+  hp_status st = lm_graph_begin(m, 1, t->n, 0, t->n, &b);
+  HP_TRY(st);
+  hp_output(b.g, "logits", lm_head(&b, m->c.family->hidden(&b)));
+  st = compile(m, &b, t->n, &p);
+  lm_graph_end(&b);
+  HP_TRY(st);
+  int32_t *positions = positions_of(1, t->n);
+  size_t ids = (size_t)t->n * sizeof *positions;
+  hp_io io[] = {{"ids", t->ids, ids},
+                {"positions", positions, ids},
+                {"logits", logits, (size_t)(t->n * m->c.vocab) * sizeof *logits}};
+  st = positions ? hp_run(p, io, 3) : HP_ERR_OOM;
+  mem_free(positions);
+  hp_program_free(p);
+  return st;
+}
+
+/* Losses [B,T] of labels i32 [B,T] that are shifted already. */
+static hp_tensor token_losses(const lm *m, model_build *b) {
+  hp_tensor labels = hp_input(b->g, "labels", HP_I32, (hp_shape){2, {b->B, b->T}});
+  hp_tensor logits = lm_head(b, m->c.family->hidden(b));
+  hp_at(b->g, "loss");
+  return hp_cross_entropy(b->g, logits, labels, IGNORE);
+}
+
+static hp_status build_grads(lm *m, int64_t T, hp_program **out) {
+  model_build b;
+  HP_TRY(lm_graph_begin(m, 1, T, 0, T, &b));
+  hp_tensor losses = token_losses(m, &b);
+  hp_tensor loss = hp_scale(b.g, hp_sum(b.g, losses, (int64_t[]){0, 1}, 2, false), 1.0 / (double)(T - 1));
+  hp_output(b.g, "loss", loss);
+  size_t n = m->params.len;
+  hp_tensor *wrt = mem_calloc(n, sizeof *wrt), *grad = mem_calloc(n, sizeof *grad);
+  hp_status st = wrt && grad ? HP_OK : HP_ERR_OOM;
+  for (size_t i = 0; !st && i < n; i++)
+    for (size_t k = 0; k < b.params.len; k++)
+      if (!strcmp(b.params.at[k].name, m->params.at[i].name)) wrt[i] = b.params.at[k].tensor;
+  if (!st) st = hp_grad(b.g, loss, wrt, (int)n, grad);
+  for (size_t i = 0; !st && i < n; i++) {
+    char name[192];
+    snprintf(name, sizeof name, "grad.%s", m->params.at[i].name);
+    hp_output(b.g, name, hp_cast(b.g, grad[i], HP_F32));
+  }
+  if (!st) st = compile(m, &b, T, out);
+  mem_free(wrt);
+  mem_free(grad);
+  lm_graph_end(&b);
+  return st;
+}
+
+static size_t elements(const model_param *p) {
+  size_t n = 1;
+  for (int i = 0; i < p->shape.rank; i++) n *= (size_t)p->shape.dim[i];
+  return n;
+}
+
+/* Runs the program with its inputs and one output per parameter. */
+static hp_status run_grads(const lm *m, hp_program *p, const lm_tokens *t, lm_gradients *g) {
+  size_t n = m->params.len, ids = (size_t)t->n * sizeof(int32_t);
+  int32_t *positions = positions_of(1, t->n), *labels = mem_calloc((size_t)t->n, sizeof *labels);
+  hp_io *io = mem_calloc(n + 4, sizeof *io);
+  char(*name)[192] = mem_calloc(n, sizeof *name);
+  hp_status st = positions && labels && io && name ? HP_OK : HP_ERR_OOM;
+  for (int64_t i = 0; !st && i < t->n; i++) labels[i] = i + 1 < t->n ? t->ids[i + 1] : IGNORE;
+  if (!st) {
+    io[0] = (hp_io){"ids", t->ids, ids};
+    io[1] = (hp_io){"positions", positions, ids};
+    io[2] = (hp_io){"labels", labels, ids};
+    io[3] = (hp_io){"loss", &g->loss, sizeof g->loss};
+    for (size_t i = 0; i < n; i++) {
+      snprintf(name[i], sizeof name[i], "grad.%s", m->params.at[i].name);
+      io[4 + i] = (hp_io){name[i], g->grad[i], elements(&m->params.at[i]) * sizeof(float)};
+    }
+    st = hp_run(p, io, (int)n + 4);
+  }
+  mem_free(positions);
+  mem_free(labels);
+  mem_free(io);
+  mem_free(name);
+  return st;
+}
+
+hp_status lm_grads(lm *m, const lm_tokens *t, lm_gradients *out) {
+  hp_program *p;
+  HP_TRY(lm_check_tokens(m, t));
+  if (t->n < 2) HP_FAIL(HP_ERR_ARG, "one token has no next token to predict; give at least two");
+  HP_TRY(build_grads(m, t->n, &p));
+  lm_gradients g = {.grad = mem_calloc(m->params.len, sizeof *g.grad)};
+  hp_status st = g.grad ? HP_OK : HP_ERR_OOM;
+  for (size_t i = 0; !st && i < m->params.len; i++) {
+    g.grad[i] = mem_calloc(elements(&m->params.at[i]), sizeof(float));
+    if (!g.grad[i]) st = HP_ERR_OOM;
+  }
+  if (!st) st = run_grads(m, p, t, &g);
+  hp_program_free(p);
+  if (st) lm_gradients_free(m, &g);
+  else *out = g;
+  return st;
+}
+
+void lm_gradients_free(const lm *m, lm_gradients *g) {
+  for (size_t i = 0; g->grad && i < m->params.len; i++) mem_free(g->grad[i]);
+  mem_free(g->grad);
+  *g = (lm_gradients){0};
+}
+
+/* --- scoring --------------------------------------------------------------------------------- */
+
+struct lm_scorer {
+  lm *m;
+  hp_program *p;
+  int64_t B, T;
+  int32_t *positions;
+};
+
+hp_status lm_scorer_create(lm *m, int64_t B, int64_t T, lm_scorer **out) {
+  model_build b;
+  lm_scorer *s = mem_calloc(1, sizeof *s);
+  HP_TRY_MEM(s);
+  *s = (lm_scorer){.m = m, .B = B, .T = T, .positions = positions_of(B, T)};
+  hp_status st = s->positions ? lm_graph_begin(m, B, T, 0, T, &b) : HP_ERR_OOM;
+  if (!st) {
+    hp_output(b.g, "losses", token_losses(m, &b));
+    st = compile(m, &b, T, &s->p);
+    lm_graph_end(&b);
+  }
+  if (st) lm_scorer_free(s);
+  else *out = s;
+  return st;
+}
+
+void lm_scorer_free(lm_scorer *s) {
+  if (!s) return;
+  hp_program_free(s->p);
+  mem_free(s->positions);
+  mem_free(s);
+}
+
+hp_status lm_scorer_run(lm_scorer *s, const int32_t *ids, const int32_t *labels, float *loss) {
+  size_t bytes = (size_t)(s->B * s->T) * sizeof *ids;
+  hp_io io[] = {{"ids", (void *)(uintptr_t)ids, bytes},
+                {"positions", s->positions, bytes},
+                {"labels", (void *)(uintptr_t)labels, bytes},
+                {"losses", loss, bytes}};
+  return hp_run(s->p, io, 4);
+}

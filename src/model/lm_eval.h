@@ -1,0 +1,33 @@
+/* Whole sequences through a model: logits, loss, gradients. */
+#ifndef MODEL_LM_EVAL_H
+#define MODEL_LM_EVAL_H
+
+#include "model/lm.h"
+
+typedef struct {
+  int32_t *ids;
+  int64_t n;
+} lm_tokens;
+
+/* HP_ERR_ARG when there are none, or an id is not below the vocabulary; warns beyond the model's
+ * positions. */
+hp_status lm_check_tokens(const lm *m, const lm_tokens *t);
+
+/* logits [n, V]. */
+hp_status lm_logits(lm *m, const lm_tokens *t, float *logits);
+
+typedef struct {
+  float loss;   /* mean of the n - 1 next-token losses */
+  float **grad; /* by parameter of the model: its elements in f32 */
+} lm_gradients;
+hp_status lm_grads(lm *m, const lm_tokens *t, lm_gradients *out);
+void lm_gradients_free(const lm *m, lm_gradients *g);
+
+/* Sums of next-token losses of B sequences [B,T] of ids; programs are kept between calls. */
+typedef struct lm_scorer lm_scorer;
+hp_status lm_scorer_create(lm *m, int64_t B, int64_t T, lm_scorer **out);
+void lm_scorer_free(lm_scorer *s);
+/* ids and labels [B,T]; label -100 counts nothing.  loss [B,T]: of every position. */
+hp_status lm_scorer_run(lm_scorer *s, const int32_t *ids, const int32_t *labels, float *loss);
+
+#endif
