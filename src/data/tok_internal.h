@@ -1,0 +1,50 @@
+/* What a tokenizer is made of; for its own files only. */
+#ifndef DATA_TOK_INTERNAL_H
+#define DATA_TOK_INTERNAL_H
+
+#include "data/tok_added.h"
+#include "data/tok_dec.h"
+#include "data/tok_model.h"
+#include "data/tok_norm.h"
+#include "data/tok_post.h"
+#include "data/tok_pre.h"
+#include "data/tokenizer.h"
+
+enum { TOK_ROLES = TOKEN_MASK + 1 };
+
+/* A token as decoding sees it. */
+typedef struct {
+  tok_text text;  /* goes through the decoder; .at is NULL for no token */
+  tok_text name;  /* as the vocabulary writes it */
+  bool special;
+} tok_entry;
+
+struct tokenizer {
+  tok_model model;
+  tok_added added;
+  tok_normalizer *normalizer;
+  tok_pretokenizer *pretokenizer;
+  tok_decoder *decoder;
+  tok_post post;
+  tok_entry *entry; /* by id, model and added tokens */
+  size_t n;
+  int32_t role[TOK_ROLES];
+  bool takes_bytes;   /* stray bytes of the input can be tokens */
+  bool split_special; /* never look for special tokens in text */
+};
+
+/* Loading in two steps: read the parts, then (after configuration files have had their say)
+ * finish.  A tokenizer under construction is freed by tokenizer_free. */
+hp_status tok_read_json(tokenizer *t, const char *file, const char *json, size_t n);
+hp_status tok_finish(tokenizer *t);
+
+/* An "added_tokens" entry without its id; *out refers to the node. */
+hp_status tok_added_parse(const char *file, const tj_node *node, tok_added_token *out);
+
+/* Reads tokenizer_config.json and special_tokens_map.json of a folder, where they are, into a
+ * tokenizer that has been read but not finished. */
+hp_status tok_read_config(tokenizer *t, const char *dir);
+/* Reads vocab.json and merges.txt of a folder; `kind` is the class that the configuration names. */
+hp_status tok_read_vocab_merges(tokenizer *t, const char *dir);
+
+#endif
