@@ -8,11 +8,11 @@
 
 #include <string.h>
 
-/* live[n]: an output or assign depends on node n. */
+/* live[n]: an output or assign depends on node n, or it is an input, which callers give. */
 static hp_status mark_live(const hp_graph *g, bool *live) {
   for (size_t i = g->nodes.len; i-- > 0;) {
     const ir_node *n = graph_node(g, (uint32_t)i);
-    if (n->op == OP_OUTPUT || n->op == OP_ASSIGN) live[i] = true;
+    if (n->op == OP_OUTPUT || n->op == OP_ASSIGN || n->op == OP_INPUT) live[i] = true;
     if (!live[i]) continue;
     for (int k = 0; k < n->n_in; k++) live[graph_value(g, graph_in(g, n)[k])->def] = true;
   }

@@ -1,0 +1,242 @@
+#include "train/step.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { IGNORE = -100, NAME_MAX_ = 192, CONCAT_MAX = 128 };
+
+typedef struct {
+  int64_t B, T;
+  bool first, last;
+  hp_program *p;
+} variant;
+
+struct stepper {
+  lm *m;
+  step_options o;
+  VEC(variant) variants;
+  const hp_program *ran;
+  uint64_t work_bytes;
+  double compile_s;
+  int32_t *positions; /* [B,T] of the largest micro-batch so far */
+  int64_t positions_B, positions_T;
+  float *grad_sq;     /* [params] sums of squares of the last step */
+};
+
+hp_status stepper_create(lm *m, const step_options *o, stepper **out) {
+  stepper *s = mem_calloc(1, sizeof *s);
+  HP_TRY_MEM(s);
+  *s = (stepper){.m = m, .o = *o, .grad_sq = mem_calloc(m->params.len, sizeof *s->grad_sq)};
+  if (!s->grad_sq) {
+    stepper_free(s);
+    return HP_ERR_OOM;
+  }
+  *out = s;
+  return HP_OK;
+}
+
+void stepper_free(stepper *s) {
+  if (!s) return;
+  for (size_t i = 0; i < s->variants.len; i++) hp_program_free(s->variants.at[i].p);
+  vec_free(&s->variants);
+  mem_free(s->positions);
+  mem_free(s->grad_sq);
+  mem_free(s);
+}
+
+int stepper_states(const step_options *o) {
+  return o->optimizer == STEP_ADAMW ? 2 : o->momentum != 0;
+}
+const hp_program *stepper_program(const stepper *s) { return s->ran; }
+uint64_t stepper_work_bytes(const stepper *s) { return s->work_bytes; }
+double stepper_compile_seconds(const stepper *s) { return s->compile_s; }
+
+/* --- the graph --------------------------------------------------------------------------------- */
+
+static hp_tensor scalar(model_build *b, const char *name) {
+  return hp_input(b->g, name, HP_F32, (hp_shape){0});
+}
+
+/* A tensor of the optimizer for parameter p. */
+static hp_tensor state(model_build *b, const char *prefix, const model_param *p) {
+  char name[NAME_MAX_];
+  snprintf(name, sizeof name, "%s.%s", prefix, p->name);
+  return hp_param(b->g, name, HP_F32, p->shape);
+}
+
+/* Scalars x[0..n) as one vector [n]. */
+static hp_tensor gather_scalars(model_build *b, hp_tensor *x, size_t n) {
+  hp_tensor part[CONCAT_MAX];
+  size_t parts = 0;
+  for (size_t i = 0; i < n; i++) x[i] = hp_reshape(b->g, x[i], (hp_shape){1, {1}});
+  for (size_t i = 0; i < n; i += CONCAT_MAX) {
+    size_t k = n - i < CONCAT_MAX ? n - i : CONCAT_MAX;
+    part[parts++ % CONCAT_MAX] = hp_concat(b->g, x + i, (int)k, 0);
+  }
+  return parts == 1 ? part[0] : hp_concat(b->g, part, (int)parts, 0);
+}
+
+/* Norm of all gradients, and the factor that brings it down to `clip`. */
+static hp_tensor clip_factor(const stepper *s, model_build *b, const hp_tensor *grad) {
+  size_t n = s->m->params.len;
+  hp_tensor *sq = mem_calloc(n, sizeof *sq);
+  if (!sq) {
+    b->failed = true;
+    return HP_NONE;
+  }
+  for (size_t i = 0; i < n; i++) sq[i] = hp_sum_sq(b->g, grad[i]);
+  hp_at(b->g, "clip");
+  hp_tensor all = gather_scalars(b, sq, n);
+  mem_free(sq);
+  hp_output(b->g, "grad_sq", all);
+  hp_tensor norm = hp_map(b->g, "sqrt", hp_sum(b->g, all, (int64_t[]){0}, 1, false), HP_NONE, HP_NONE);
+  hp_output(b->g, "grad_norm", norm);
+  hp_tensor one = hp_const(b->g, HP_F32, 1);
+  if (s->o.clip <= 0) return one;
+  hp_tensor below = hp_add(b->g, norm, hp_const(b->g, HP_F32, 1e-6));
+  return hp_map(b->g, "min", one, hp_div(b->g, hp_const(b->g, HP_F32, s->o.clip), below), HP_NONE);
+}
+
+static void update(const stepper *s, model_build *b, const hp_tensor *wrt, const hp_tensor *grad) {
+  hp_update_phase(b->g);
+  hp_block(b->g, 0);
+  hp_tensor factor = clip_factor(s, b, grad), lr = scalar(b, "lr");
+  hp_tensor rate = HP_NONE, root = HP_NONE;
+  if (s->o.optimizer == STEP_ADAMW) {
+    rate = scalar(b, "lr_over_bc1");
+    root = scalar(b, "sqrt_bc2");
+  }
+  for (size_t i = 0; i < s->m->params.len; i++) {
+    const model_param *p = &s->m->params.at[i];
+    double decay = p->kind == PARAM_NORM || p->kind == PARAM_BIAS ? 0 : s->o.decay;
+    hp_at(b->g, p->name);
+    if (s->o.optimizer == STEP_ADAMW) {
+      hp_adamw_options a = {s->o.beta1, s->o.beta2, s->o.eps, decay};
+      hp_adamw(b->g, wrt[i], grad[i], state(b, "m", p), state(b, "v", p), factor, lr, rate, root, &a);
+    } else {
+      hp_tensor buffer = s->o.momentum != 0 ? state(b, "m", p) : wrt[i];
+      hp_sgd(b->g, wrt[i], grad[i], buffer, factor, lr, s->o.momentum, decay);
+    }
+  }
+}
+
+/* Gradients of the weighted loss; added to those of earlier micro-batches. */
+static hp_status build_backward(const stepper *s, model_build *b, const variant *v, hp_tensor *wrt,
+                                hp_tensor *grad) {
+  size_t n = s->m->params.len;
+  hp_tensor labels = hp_input(b->g, "labels", HP_I32, (hp_shape){2, {v->B, v->T}});
+  hp_tensor logits = lm_head(b, s->m->c.family->hidden(b));
+  hp_at(b->g, "loss");
+  hp_tensor losses = hp_cross_entropy(b->g, logits, labels, IGNORE);
+  hp_tensor sum = hp_sum(b->g, losses, (int64_t[]){0, 1}, 2, false);
+  hp_tensor loss = hp_mul(b->g, sum, scalar(b, "weight"));
+  hp_output(b->g, "loss", loss);
+  for (size_t i = 0; i < n; i++)
+    for (size_t k = 0; k < b->params.len; k++)
+      if (!strcmp(b->params.at[k].name, s->m->params.at[i].name)) wrt[i] = b->params.at[k].tensor;
+  HP_TRY(hp_grad(b->g, loss, wrt, (int)n, grad));
+  for (size_t i = 0; i < n && !(v->first && v->last); i++) {
+    const model_param *p = &s->m->params.at[i];
+    hp_at(b->g, p->name);
+    hp_tensor held = state(b, "g", p);
+    if (!v->first) grad[i] = hp_add(b->g, held, grad[i]);
+    if (!v->last) hp_assign(b->g, held, grad[i]);
+  }
+  return HP_OK;
+}
+
+static hp_status compile(stepper *s, variant *v) {
+  size_t n = s->m->params.len;
+  model_build b;
+  hp_tensor *wrt = mem_calloc(n, sizeof *wrt), *grad = mem_calloc(n, sizeof *grad);
+  hp_status st = wrt && grad ? lm_graph_begin(s->m, v->B, v->T, 0, v->T, &b) : HP_ERR_OOM;
+  if (!st) {
+    st = build_backward(s, &b, v, wrt, grad);
+    if (!st && v->last) update(s, &b, wrt, grad);
+    if (!st) st = hp_graph_status(b.g);
+    if (!st && b.failed) st = HP_ERR_OOM;
+    if (!st) st = lm_make_buffers(s->m, &b, v->T);
+    hp_compile_options o = {.remat = s->o.remat, .dump_dir = s->o.dump_dir};
+    if (!st) st = hp_compile(b.g, s->m->d, &o, &v->p);
+    lm_graph_end(&b);
+  }
+  mem_free(wrt);
+  mem_free(grad);
+  HP_TRY(st);
+  hp_program_stats stats;
+  HP_TRY(hp_program_stats_get(v->p, &stats));
+  s->compile_s += stats.compile_s;
+  if (stats.work_bytes > s->work_bytes) s->work_bytes = stats.work_bytes;
+  return HP_OK;
+}
+
+static hp_status find_variant(stepper *s, const step_micro *b, hp_program **out) {
+  for (size_t i = 0; i < s->variants.len; i++) {
+    variant *v = &s->variants.at[i];
+    if (v->B == b->B && v->T == b->T && v->first == b->first && v->last == b->last) {
+      *out = v->p;
+      return HP_OK;
+    }
+  }
+  variant v = {b->B, b->T, b->first, b->last, NULL};
+  if (!vec_reserve(&s->variants, 1)) return HP_ERR_OOM;
+  HP_TRY(compile(s, &v));
+  s->variants.at[s->variants.len++] = v;
+  *out = v.p;
+  return HP_OK;
+}
+
+/* --- running ------------------------------------------------------------------------------------- */
+
+static hp_status make_positions(stepper *s, int64_t B, int64_t T) {
+  if (s->positions && s->positions_B >= B && s->positions_T == T) return HP_OK;
+  int32_t *p = mem_realloc(s->positions, (size_t)(B * T), sizeof *p);
+  HP_TRY_MEM(p);
+  s->positions = p;
+  s->positions_B = B;
+  s->positions_T = T;
+  for (int64_t i = 0; i < B * T; i++) p[i] = (int32_t)(i % T);
+  return HP_OK;
+}
+
+static hp_status check_finite(const stepper *s, const step_micro *b, float loss, float norm) {
+  if (!isfinite(loss)) HP_FAIL(HP_ERR_NUMERIC, "the loss is %g", (double)loss);
+  if (!b->last || isfinite(norm)) return HP_OK;
+  for (size_t i = 0; i < s->m->params.len; i++)
+    if (!isfinite(s->grad_sq[i]))
+      HP_FAIL(HP_ERR_NUMERIC, "the gradient of \"%s\" is not finite (sum of squares %g)",
+              s->m->params.at[i].name, (double)s->grad_sq[i]);
+  HP_FAIL(HP_ERR_NUMERIC, "the norm of all gradients is %g", (double)norm);
+}
+
+hp_status stepper_run(stepper *s, const step_micro *b, const step_update *u, step_result *out) {
+  hp_program *p;
+  HP_TRY(find_variant(s, b, &p));
+  HP_TRY(make_positions(s, b->B, b->T));
+  size_t bytes = (size_t)(b->B * b->T) * sizeof(int32_t);
+  float weight = (float)b->weight, loss = 0, norm = 0, lr = (float)u->lr;
+  double bc1 = 1 - pow(s->o.beta1, (double)u->t), bc2 = 1 - pow(s->o.beta2, (double)u->t);
+  float rate = (float)(u->lr / bc1), root = (float)sqrt(bc2);
+  hp_io io[12] = {{"ids", (void *)(uintptr_t)b->ids, bytes},
+                  {"positions", s->positions, bytes},
+                  {"labels", (void *)(uintptr_t)b->labels, bytes},
+                  {"weight", &weight, sizeof weight},
+                  {"loss", &loss, sizeof loss}};
+  int n = 5;
+  if (b->last) {
+    io[n++] = (hp_io){"grad_norm", &norm, sizeof norm};
+    io[n++] = (hp_io){"grad_sq", s->grad_sq, s->m->params.len * sizeof *s->grad_sq};
+    io[n++] = (hp_io){"lr", &lr, sizeof lr};
+    if (s->o.optimizer == STEP_ADAMW) {
+      io[n++] = (hp_io){"lr_over_bc1", &rate, sizeof rate};
+      io[n++] = (hp_io){"sqrt_bc2", &root, sizeof root};
+    }
+  }
+  HP_TRY(hp_run(p, io, n));
+  s->ran = p;
+  HP_TRY(check_finite(s, b, loss, norm));
+  out->loss = (double)loss;
+  if (b->last) out->grad_norm = (double)norm;
+  return HP_OK;
+}

@@ -1,0 +1,56 @@
+/* One optimizer step: forward, loss, backward over its micro-batches, clip, update.
+ *
+ * A program is compiled for every shape of micro-batch and place in the step (first, last) that
+ * comes up, and kept.  Gradients live in the work memory when a step has one micro-batch; with
+ * several they are params of the device, added to functionally. */
+#ifndef TRAIN_STEP_H
+#define TRAIN_STEP_H
+
+#include "model/lm.h"
+
+typedef enum { STEP_ADAMW, STEP_SGD } step_optimizer;
+
+typedef struct {
+  step_optimizer optimizer;
+  double beta1, beta2, eps, decay, momentum;
+  double clip; /* largest norm of all gradients together; 0 = no clipping */
+  bool remat;
+  const char *dump_dir;
+} step_options;
+
+typedef struct stepper stepper;
+
+hp_status stepper_create(lm *m, const step_options *o, stepper **out);
+void stepper_free(stepper *s);
+
+/* A micro-batch; labels are shifted (labels[t] is to be predicted at t), -100 = not counted. */
+typedef struct {
+  int64_t B, T;
+  const int32_t *ids, *labels;
+  double weight; /* factor on the sum of token losses: 1 / labels counted in the whole step */
+  bool first, last;
+} step_micro;
+
+/* What the last micro-batch of a step needs. */
+typedef struct {
+  double lr;
+  int64_t t; /* number of the update, from 1 */
+} step_update;
+
+typedef struct {
+  double loss;      /* of this micro-batch, weighted */
+  double grad_norm; /* of the step, before clipping; set by the last micro-batch */
+} step_result;
+
+/* HP_ERR_NUMERIC when loss or a gradient is not finite: names the tensor. */
+hp_status stepper_run(stepper *s, const step_micro *b, const step_update *u, step_result *out);
+
+/* Names of the optimizer's tensors of a parameter: "m.NAME", "v.NAME" (AdamW), "m.NAME" (SGD). */
+int stepper_states(const step_options *o);
+/* The program that ran last, for reports; NULL before the first. */
+const hp_program *stepper_program(const stepper *s);
+/* Most work memory that a program planned, and seconds spent compiling. */
+uint64_t stepper_work_bytes(const stepper *s);
+double stepper_compile_seconds(const stepper *s);
+
+#endif
