@@ -1,6 +1,7 @@
 #include "model/lm.h"
 
 #include "base/dtype.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/philox.h"
 #include "data/weights.h"
@@ -129,8 +130,8 @@ static int64_t elements(const model_param *p) {
 }
 
 /* Name in the checkpoint: as it is, or without the wrapper's prefix, as base models are saved. */
-static const weights_tensor *lookup(const weights *w, const char *name) {
-  const weights_tensor *t = weights_find(w, name);
+static const st_tensor *lookup(const weights *w, const char *name) {
+  const st_tensor *t = weights_find(w, name);
   const char *dot = strchr(name, '.');
   if (!t && dot && (!strncmp(name, "model.", 6) || !strncmp(name, "transformer.", 12)))
     t = weights_find(w, dot + 1);
@@ -138,15 +139,15 @@ static const weights_tensor *lookup(const weights *w, const char *name) {
 }
 
 static hp_status load_param(lm *m, const weights *w, const model_param *p) {
-  const weights_tensor *t = lookup(w, p->name);
+  const st_tensor *t = lookup(w, p->name);
   if (!t)
     HP_FAIL(HP_ERR_INPUT, "%s: tensor \"%s\" is missing; config.json asks for it (model_type %s%s)",
             m->path, p->name, m->c.model_type, m->c.tied ? "" : ", tie_word_embeddings false");
-  bool fits = t->shape.rank == p->shape.rank;
-  for (int i = 0; fits && i < p->shape.rank; i++) fits = t->shape.dim[i] == p->shape.dim[i];
+  bool fits = t->rank == p->shape.rank;
+  for (int i = 0; fits && i < p->shape.rank; i++) fits = t->dim[i] == p->shape.dim[i];
   if (!fits) {
     str have = {0};
-    for (int i = 0; i < t->shape.rank; i++) str_printf(&have, i ? ",%lld" : "%lld", (long long)t->shape.dim[i]);
+    for (int i = 0; i < t->rank; i++) str_printf(&have, i ? ",%lld" : "%lld", (long long)t->dim[i]);
     hp_status st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
                            "%s: tensor \"%s\" is [%s], config.json makes it [%lld%s%.0lld]", m->path, p->name,
                            have.at ? have.at : "", (long long)p->shape.dim[0], p->shape.rank > 1 ? "," : "",
@@ -157,7 +158,7 @@ static hp_status load_param(lm *m, const weights *w, const model_param *p) {
   size_t n = (size_t)elements(p), bytes = n * dtype_size(p->dtype);
   void *buffer = mem_calloc(n, dtype_size(p->dtype));
   HP_TRY_MEM(buffer);
-  hp_status st = weights_read(t, p->dtype, buffer, n);
+  hp_status st = weights_read(t, 0, n, p->dtype, buffer);
   if (!st) st = hp_write(m->d, p->name, buffer, bytes);
   mem_free(buffer);
   return st;
@@ -168,7 +169,7 @@ static void tell_unused(const lm *m, const weights *w) {
   int unused = 0;
   const char *first = "";
   for (size_t i = 0; i < weights_count(w); i++) {
-    const char *name = weights_at(w, i)->name;
+    const char *name = weights_get(w, i)->name;
     bool known = strstr(name, "rotary_emb.inv_freq") || strstr(name, ".attn.bias") ||
                  strstr(name, ".attn.masked_bias") || (m->c.tied && !strcmp(name, m->c.family->head_name));
     for (size_t k = 0; !known && k < m->params.len; k++) {
@@ -186,7 +187,7 @@ hp_status lm_load(lm *m, const char *dir) {
   hp_status st = HP_OK;
   for (size_t i = 0; !st && i < m->params.len; i++) st = load_param(m, w, &m->params.at[i]);
   if (!st) tell_unused(m, w);
-  weights_close(w);
+  weights_free(w);
   return st;
 }
 
@@ -215,8 +216,8 @@ hp_status lm_init(lm *m, uint64_t seed) {
     hp_status st = x && y ? HP_OK : HP_ERR_OOM;
     if (!st) {
       init_values(m, p, seed, x, n);
-      dtype_convert(y, p->dtype, x, HP_F32, (size_t)n);
-      st = hp_write(m->d, p->name, y, (size_t)n * dtype_size(p->dtype));
+      st = dtype_convert(p->dtype, y, HP_F32, x, (size_t)n);
+      if (!st) st = hp_write(m->d, p->name, y, (size_t)n * dtype_size(p->dtype));
     }
     mem_free(x);
     mem_free(y);
