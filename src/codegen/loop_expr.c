@@ -11,7 +11,19 @@ static const loop_expr table[] = {
 #define EXPR(name, result, a, b, c, expression)                                                    \
   {#name, #expression, CLASS_##result, HAS_##a + HAS_##b + HAS_##c, {CLASS_##a, CLASS_##b, CLASS_##c}},
 #include "codegen/expr.def"
-#undef EXPR
+};
+
+static const struct {
+  const char *identity, *join;
+} reduction[LOOP_REDUCE_COUNT][2] = {
+#define REDUCTION(id, name, class, identity, join) [LOOP_##id][CLASS_##class] = {#identity, #join},
+#include "codegen/expr.def"
+};
+
+static const char *const function[] = {
+#define LOOP_FN(...) #__VA_ARGS__,
+#include "codegen/math.def"
+#undef LOOP_FN
 };
 
 int loop_expr_count(void) { return (int)(sizeof table / sizeof *table); }
@@ -28,8 +40,9 @@ int loop_expr_find(const char *name, const uint8_t *cls, int n) {
   return -1;
 }
 
-void loop_expr_print(int r, const char *const *arg, str *out) {
-  for (const char *p = loop_expr_row(r)->text; *p;) {
+/* Writes text with the names a, b and c replaced. */
+static void print_replaced(const char *text, const char *const *arg, str *out) {
+  for (const char *p = text; *p;) {
     size_t n = 0;
     while (isalnum((unsigned char)p[n]) || p[n] == '_' || p[n] == '.') n++;
     if (n == 1 && *p >= 'a' && *p <= 'c') str_add(out, arg[*p - 'a']);
@@ -38,8 +51,73 @@ void loop_expr_print(int r, const char *const *arg, str *out) {
   }
 }
 
+void loop_expr_print(int r, const char *const *arg, str *out) {
+  print_replaced(loop_expr_row(r)->text, arg, out);
+}
+
+const char *loop_expr_identity(loop_reduction reduce, loop_class cls) {
+  return reduction[reduce][cls].identity;
+}
+
+void loop_expr_join(loop_reduction reduce, loop_class cls, const char *a, const char *b, str *out) {
+  print_replaced(reduction[reduce][cls].join, (const char *const[]){a, b, ""}, out);
+}
+
 void loop_expr_const(float x, str *out) {
   if (isnan(x)) str_add(out, "hp_from_bits(0x7fc00000)");
   else if (isinf(x)) str_printf(out, "hp_from_bits(0x%s800000)", x > 0 ? "7f" : "ff");
   else str_printf(out, "%af", (double)x);
+}
+
+void loop_expr_int(int64_t x, str *out) {
+  if (x == INT64_MIN) str_add(out, "(-0x7fffffffffffffff - 1)");
+  else str_printf(out, "(int64_t)%lld", (long long)x);
+}
+
+void loop_expr_cast(hp_dtype type, loop_class from, const char *v, str *out) {
+  bool f = from == LOOP_FLOAT;
+  const char *as_float = f ? "" : "(float)";
+  switch (type) {
+  case HP_BF16: str_printf(out, "hp_load_bf16(hp_store_bf16(%s%s))", as_float, v); break;
+  case HP_F16: str_printf(out, "hp_load_f16(hp_store_f16(%s%s))", as_float, v); break;
+  case HP_I32:
+    str_printf(out, f ? "hp_clamp_int(hp_to_int(%s), -0x80000000ll, 0x7fffffff)"
+                      : "(int64_t)(int32_t)%s", v);
+    break;
+  case HP_I64: str_printf(out, f ? "hp_to_int(%s)" : "%s", v); break;
+  case HP_U8: str_printf(out, f ? "hp_clamp_int(hp_to_int(%s), 0, 255)" : "%s & 255", v); break;
+  case HP_BOOL: str_printf(out, "%s != 0", v); break;
+  case HP_F32:
+  case HP_DTYPE_COUNT: str_printf(out, "%s%s", as_float, v); break;
+  }
+}
+
+const char *loop_expr_type(loop_class cls) { return cls == LOOP_FLOAT ? "float" : "int64_t"; }
+
+const char *loop_expr_element(hp_dtype type) {
+  static const char *const name[HP_DTYPE_COUNT] = {
+      [HP_F32] = "float",   [HP_BF16] = "uint16_t", [HP_F16] = "uint16_t", [HP_I32] = "int32_t",
+      [HP_I64] = "int64_t", [HP_U8] = "uint8_t",    [HP_BOOL] = "uint8_t"};
+  return name[type];
+}
+
+void loop_expr_load(hp_dtype type, const char *element, str *out) {
+  static const char *const form[HP_DTYPE_COUNT] = {
+      [HP_F32] = "",  [HP_BF16] = "hp_load_bf16", [HP_F16] = "hp_load_f16", [HP_I32] = "(int64_t)",
+      [HP_I64] = "",  [HP_U8] = "(int64_t)",      [HP_BOOL] = "0 != "};
+  str_printf(out, "%s(%s)", form[type], element);
+}
+
+void loop_expr_store(hp_dtype type, const char *value, str *out) {
+  static const char *const form[HP_DTYPE_COUNT] = {
+      [HP_F32] = "",  [HP_BF16] = "hp_store_bf16", [HP_F16] = "hp_store_f16", [HP_I32] = "(int32_t)",
+      [HP_I64] = "",  [HP_U8] = "(uint8_t)",       [HP_BOOL] = "0 != "};
+  str_printf(out, "%s(%s)", form[type], value);
+}
+
+void loop_expr_preamble(str *out) {
+  for (size_t i = 0; i < sizeof function / sizeof *function; i++) {
+    str_add(out, function[i]);
+    str_add_char(out, '\n');
+  }
 }

@@ -1,5 +1,5 @@
-/* The elementwise ops of expr.def as a table, and their expressions as C text.  What is written is
- * scalar C that is also CUDA C: every printer shares it. */
+/* The elementwise ops and reductions of expr.def as tables, and their expressions as C text.  What
+ * is written is scalar C that is also CUDA C: every printer shares it. */
 #ifndef CODEGEN_LOOP_EXPR_H
 #define CODEGEN_LOOP_EXPR_H
 
@@ -18,10 +18,20 @@ int loop_expr_find(const char *name, const uint8_t *cls, int n);
 
 /* The expression of row r with its arguments replaced by C expressions arg[0..2]. */
 void loop_expr_print(int r, const char *const *arg, str *out);
+/* What a reduction starts from, and the join of two C expressions. */
+const char *loop_expr_identity(loop_reduction reduce, loop_class cls);
+void loop_expr_join(loop_reduction reduce, loop_class cls, const char *a, const char *b, str *out);
 /* A constant as C: exact, also for infinities and NaN. */
 void loop_expr_const(float x, str *out);
+void loop_expr_int(int64_t x, str *out);
 /* C expression that rounds `value` (of class `from`) to `type`; it has the class of `type`. */
 void loop_expr_cast(hp_dtype type, loop_class from, const char *value, str *out);
+/* C type of an element in memory, and of a value. */
+const char *loop_expr_element(hp_dtype type);
+const char *loop_expr_type(loop_class cls);
+/* C expression of the value of an element, and of the element of a value. */
+void loop_expr_load(hp_dtype type, const char *element, str *out);
+void loop_expr_store(hp_dtype type, const char *value, str *out);
 /* The functions of math.def as C text: what a translation unit of kernels starts with. */
 void loop_expr_preamble(str *out);
 

@@ -1,8 +1,62 @@
-/* What the printers and the interpreter share: facts about a loop, and its normal form. */
+/* Normal form of a loop, shared by the printers and the interpreter: dead values dropped, dims of
+ * size 1 dropped, dims merged where every access allows it, and for each value what it varies with
+ * and after how many reductions it is known.
+ *
+ * The nest is: outer dims (in parallel), and inside
+ *   map  a loop over `inner` elements
+ *   row  loops over `inner` elements, which are reduced
+ *   col  loops over `reduced` rows of `inner` columns; reductions run over the rows
+ * Fixed order of a reduction (docs/internals/codegen.md): a row is cut into segments of 64 blocks of
+ * 4096 elements; a block is 16 lanes (element index mod 16), joined in a tree; blocks are chained
+ * within a segment, and segments are chained.  A column is cut into segments of 64 blocks of 64
+ * rows, chained at all three levels. */
 #ifndef CODEGEN_LOOP_PLAN_H
 #define CODEGEN_LOOP_PLAN_H
 
 #include "codegen/loop.h"
+
+enum {
+  PLAN_LANES = 16,
+  PLAN_MAP_BLOCK = 4096,         /* elements of a part of a map */
+  PLAN_ROW_BLOCK = 4096,         /* elements that share lanes */
+  PLAN_ROW_SEGMENT = 64 * 4096,  /* elements of a segment */
+  PLAN_COL_BLOCK = 64,           /* rows of a block */
+  PLAN_COL_SEGMENT = 64 * 64,    /* rows of a segment */
+  PLAN_COLS = 64,                /* columns of a part */
+  PLAN_FEW_PARTS = 64            /* fewer parts than this: a long reduction is split */
+};
+
+enum { VARY_INNER = 1, VARY_REDUCED = 2 };
+
+/* Where an access stands: element offset + sum(outer index * outer) + index * inner + row * reduced. */
+typedef struct {
+  int64_t offset, outer[HP_MAX_RANK], inner, reduced;
+} plan_path;
+
+typedef struct {
+  loop_value v;   /* arguments renumbered */
+  plan_path path; /* LOOP_IN; LOOP_IOTA: the index itself */
+  uint8_t varies; /* VARY_ bits */
+  uint8_t stage;  /* reductions that must be done before; a reduction: its own number, from 1 */
+} plan_value;
+
+typedef struct {
+  loop_store s;
+  plan_path path;
+  uint8_t varies; /* of the place stored to, and of the value */
+} plan_store;
+
+typedef struct {
+  loop_kind kind;
+  int outer;                   /* number of outer dims */
+  int64_t dim[HP_MAX_RANK];    /* their sizes */
+  int64_t outer_count;         /* product of them */
+  int64_t inner, reduced;      /* row: reduced == inner; map: reduced == 1 */
+  int values, stores, stages, reductions;
+  bool split;                  /* parts are segments: few, long rows or columns (plan_create) */
+  plan_value *value;           /* mem_free */
+  plan_store *store;
+} loop_plan;
 
 extern const char *const loop_reduction_name[LOOP_REDUCE_COUNT];
 extern const char *const loop_kind_name[3];
@@ -12,5 +66,20 @@ int loop_reduced_dim(const loop *l);
 /* False when the value is one per row (column): it does not move along the reduced dim.  All
  * values of a map vary. */
 bool loop_varies(const loop *l, int value);
+
+/* Normal form of a loop whose loop_status is HP_OK. */
+hp_status plan_create(const loop *l, loop_plan *out);
+void plan_free(loop_plan *p);
+/* Adds to need[] the value and all that it is computed from and that varies with the reduced dim
+ * (map: with the inner dim): what a loop over it must compute. */
+void plan_need(const loop_plan *p, int value, bool *need);
+/* The bit that tells a value of the innermost loop from one that is known before it. */
+static inline int plan_loop_bit(const loop_plan *p) {
+  return p->kind == LOOP_MAP ? VARY_INNER : VARY_REDUCED;
+}
+/* Parts: outer indices, times blocks of the inner dim for map and col, times segments when split. */
+int64_t plan_parts(const loop_plan *p);
+/* Segments of the reduced dim. */
+int64_t plan_segments(const loop_plan *p);
 
 #endif

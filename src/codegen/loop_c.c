@@ -1,0 +1,544 @@
+/* Shape of what is printed (docs/internals/codegen.md has a whole kernel):
+ *   - element loops are plain loops over contiguous or strided elements that the compiler turns
+ *     into vector code; `IVDEP` tells it that elements do not depend on each other (an output that
+ *     is also an input has the same access, so an element only meets itself);
+ *   - a row reduction computes 256 elements into an array, pads it to whole lanes with the identity
+ *     and joins it to 16 lanes: the element expression vectorises whatever it is;
+ *   - a column reduction keeps one chain per column in an array that a vector loop updates.
+ * Names: vN value, aN and oN address of the access of value or store N, xN its inner stride. */
+#include "codegen/loop_c.h"
+
+#include "codegen/loop_expr.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { CHUNK = 256, COLS_AT_ONCE = 256 };
+
+typedef struct {
+  const loop_plan *p;
+  str *out;
+  int indent;
+} printer;
+
+typedef struct {
+  char at[40];
+} name;
+
+static void line(printer *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void line(printer *w, const char *fmt, ...) {
+  va_list ap;
+  if (*fmt == '}') w->indent--;
+  for (int i = 0; i < w->indent; i++) str_add(w->out, "  ");
+  va_start(ap, fmt);
+  str_vprintf(w->out, fmt, ap);
+  va_end(ap);
+  str_add_char(w->out, '\n');
+  if (w->out->len > 1 && w->out->at && w->out->at[w->out->len - 2] == '{') w->indent++;
+}
+
+static const char *type_of(const plan_value *v) { return loop_expr_type(v->v.cls); }
+
+/* --- parameters ----------------------------------------------------------------------------- */
+
+/* Which numbers of a path are parameters: those that the code cannot do without. */
+static bool has_inner_param(const plan_path *path) { return path->inner != 0 && path->inner != 1; }
+
+static bool path_params(const loop_plan *p, const plan_path *path, loop_params *out) {
+  if (!vec_push(out, path->offset)) return false;
+  for (int d = 0; d < p->outer; d++)
+    if (!vec_push(out, path->outer[d])) return false;
+  if (has_inner_param(path) && !vec_push(out, path->inner)) return false;
+  return p->kind != LOOP_COL || !path->reduced || vec_push(out, path->reduced);
+}
+
+static bool is_walk(const plan_value *v) { return v->v.what == LOOP_IN || v->v.what == LOOP_IOTA; }
+
+hp_status loop_c_params(const loop_plan *p, loop_params *out) {
+  bool ok = vec_push(out, p->inner) && vec_push(out, p->reduced) && vec_push(out, p->outer_count);
+  for (int d = 0; d < p->outer; d++) ok = ok && vec_push(out, p->dim[d]);
+  for (int i = 0; i < p->values; i++)
+    if (is_walk(&p->value[i])) ok = ok && path_params(p, &p->value[i].path, out);
+  for (int i = 0; i < p->stores; i++) ok = ok && path_params(p, &p->store[i].path, out);
+  return ok ? HP_OK : HP_ERR_OOM;
+}
+
+/* Declares where an access starts for this part: `base` is in + operand or the like, or NULL for an
+ * iota, whose path is the index itself.  *k is the next parameter. */
+static void print_path(printer *w, char letter, int n, const char *element, const char *base,
+                       const plan_path *path, int *k, const char *first) {
+  str s = {0};
+  str_printf(&s, "p[%d]", (*k)++);
+  for (int d = 0; d < w->p->outer; d++) str_printf(&s, " + i%d * p[%d]", d, (*k)++);
+  if (has_inner_param(path)) line(w, "const int64_t x%c%d = p[%d];", letter, n, (*k)++);
+  if (w->p->kind == LOOP_COL && path->reduced)
+    line(w, "const int64_t y%c%d = p[%d];", letter, n, (*k)++);
+  if (path->inner == 1) str_printf(&s, " + %s", first);
+  if (has_inner_param(path)) str_printf(&s, " + %s * x%c%d", first, letter, n);
+  if (!str_status(&s)) {
+    if (base) line(w, "%s %c%d = (%s)%s + %s;", element, letter, n, element, base, s.at);
+    else line(w, "const int64_t %c%d = %s;", letter, n, s.at);
+  } else {
+    w->out->failed = true;
+  }
+  str_free(&s);
+}
+
+/* All accesses; `first` is the first element of the part along the inner dim. */
+static void print_paths(printer *w, const char *first) {
+  const loop_plan *p = w->p;
+  int k = 3 + p->outer;
+  char element[48], base[32];
+  for (int i = 0; i < p->values; i++) {
+    const plan_value *v = &p->value[i];
+    if (!is_walk(v)) continue;
+    snprintf(element, sizeof element, "const %s *", loop_expr_element((hp_dtype)v->v.type));
+    snprintf(base, sizeof base, "in[%d]", v->v.operand);
+    print_path(w, 'a', i, element, v->v.what == LOOP_IN ? base : NULL, &v->path, &k, first);
+  }
+  for (int i = 0; i < p->stores; i++) {
+    const plan_store *s = &p->store[i];
+    snprintf(element, sizeof element, "%s *", loop_expr_element((hp_dtype)s->s.type));
+    snprintf(base, sizeof base, "out[%d]", s->s.operand);
+    print_path(w, 'o', i, element, base, &s->path, &k, first);
+  }
+}
+
+/* i0.. from the number t of a place in the outer dims. */
+static void print_outer(printer *w) {
+  for (int d = w->p->outer - 1; d > 0; d--) {
+    line(w, "const int64_t i%d = t %% p[%d];", d, 3 + d);
+    line(w, "t /= p[%d];", 3 + d);
+  }
+  if (w->p->outer) line(w, "const int64_t i0 = t;");
+}
+
+/* --- values --------------------------------------------------------------------------------- */
+
+/* Index of an access in the innermost loop, relative to its address. */
+static name element_index(const printer *w, char letter, int n, const plan_path *path) {
+  name s = {"0"};
+  const char *j = w->p->kind == LOOP_COL ? "c" : "j";
+  char inner[24] = "", reduced[24] = "";
+  if (path->inner == 1) snprintf(inner, sizeof inner, "%s", j);
+  if (has_inner_param(path)) snprintf(inner, sizeof inner, "%s * x%c%d", j, letter, n);
+  if (w->p->kind == LOOP_COL && path->reduced)
+    snprintf(reduced, sizeof reduced, "i * y%c%d", letter, n);
+  if (*inner || *reduced)
+    snprintf(s.at, sizeof s.at, "%s%s%s", reduced, *inner && *reduced ? " + " : "", inner);
+  return s;
+}
+
+/* How a value is called where it is used: column values live in arrays. */
+static name value_name(const printer *w, int n) {
+  name s;
+  bool column = w->p->kind == LOOP_COL && w->p->value[n].varies == VARY_INNER;
+  snprintf(s.at, sizeof s.at, column ? "v%d[c]" : "v%d", n);
+  return s;
+}
+
+static void print_expression(printer *w, int n) {
+  const plan_value *v = &w->p->value[n];
+  name arg[3] = {{""}, {""}, {""}};
+  for (int k = 0; k < 3; k++)
+    if (v->v.arg[k] >= 0) arg[k] = value_name(w, v->v.arg[k]);
+  name at = element_index(w, 'a', n, &v->path);
+  char text[80];
+  switch ((loop_what)v->v.what) {
+  case LOOP_IN:
+    snprintf(text, sizeof text, "a%d[%s]", n, at.at);
+    loop_expr_load((hp_dtype)v->v.type, text, w->out);
+    break;
+  case LOOP_IOTA: str_printf(w->out, "a%d + %s", n, at.at); break;
+  case LOOP_CONST: loop_expr_const(v->v.f32, w->out); break;
+  case LOOP_INTEGER: loop_expr_int(v->v.i64, w->out); break;
+  case LOOP_CAST:
+    loop_expr_cast((hp_dtype)v->v.type, (loop_class)w->p->value[v->v.arg[0]].v.cls, arg[0].at,
+                   w->out);
+    break;
+  case LOOP_OP:
+    loop_expr_print(v->v.op, (const char *const[]){arg[0].at, arg[1].at, arg[2].at}, w->out);
+    break;
+  case LOOP_REDUCE: break; /* declared where it is reduced */
+  }
+}
+
+/* The definition of a value as a line; in a loop over columns a column value goes to its array. */
+static void print_value(printer *w, int n) {
+  const plan_value *v = &w->p->value[n];
+  name s = value_name(w, n);
+  bool stored = strchr(s.at, '[') != NULL;
+  for (int i = 0; i < w->indent; i++) str_add(w->out, "  ");
+  if (!stored) str_printf(w->out, "const %s ", type_of(v));
+  str_printf(w->out, "%s = ", s.at);
+  print_expression(w, n);
+  str_add(w->out, ";\n");
+}
+
+/* Values that are known once `stage` reductions are done and that vary with exactly `varies`. */
+static bool is_due(const printer *w, int n, int stage, int varies) {
+  const plan_value *v = &w->p->value[n];
+  return v->v.what != LOOP_REDUCE && v->stage == stage && v->varies == varies;
+}
+
+/* What is known before the loops of the next stage. */
+static void print_known(printer *w, int stage) {
+  const loop_plan *p = w->p;
+  bool columns = false;
+  for (int i = 0; i < p->values; i++) {
+    if (is_due(w, i, stage, 0)) print_value(w, i);
+    if (p->kind != LOOP_COL || !is_due(w, i, stage, VARY_INNER)) continue;
+    line(w, "%s v%d[COLS];", type_of(&p->value[i]), i);
+    columns = true;
+  }
+  if (!columns) return;
+  line(w, "IVDEP for (int64_t c = 0; c < w; c++) {");
+  for (int i = 0; i < p->values; i++)
+    if (is_due(w, i, stage, VARY_INNER)) print_value(w, i);
+  line(w, "}");
+}
+
+/* The values of need[] that vary with exactly the bits. */
+static void print_needed(printer *w, const bool *need, int varies) {
+  for (int i = 0; i < w->p->values; i++)
+    if (need[i] && w->p->value[i].varies == varies) print_value(w, i);
+}
+
+static void print_store(printer *w, int n) {
+  const plan_store *s = &w->p->store[n];
+  name at = element_index(w, 'o', n, &s->path), v = value_name(w, s->s.value);
+  for (int i = 0; i < w->indent; i++) str_add(w->out, "  ");
+  str_printf(w->out, "o%d[%s] = ", n, at.at);
+  loop_expr_store((hp_dtype)s->s.type, v.at, w->out);
+  str_add(w->out, ";\n");
+}
+
+/* --- reductions ----------------------------------------------------------------------------- */
+
+static bool is_reduced_at(const printer *w, int n, int stage) {
+  return w->p->value[n].v.what == LOOP_REDUCE && w->p->value[n].stage == stage;
+}
+
+/* "a = join(a, b);" of reduction n */
+static void print_join(printer *w, int n, const char *a, const char *b) {
+  const loop_value *v = &w->p->value[n].v;
+  for (int i = 0; i < w->indent; i++) str_add(w->out, "  ");
+  str_printf(w->out, "%s = ", a);
+  loop_expr_join((loop_reduction)v->reduce, (loop_class)v->cls, a, b, w->out);
+  str_add(w->out, ";\n");
+}
+
+static const char *identity(const plan_value *v) {
+  return loop_expr_identity((loop_reduction)v->v.reduce, (loop_class)v->v.cls);
+}
+
+#define EACH_REDUCTION(w, n, stage_)                                                               \
+  for (int n = 0; n < (w)->p->values; n++)                                                         \
+    if (is_reduced_at(w, n, stage_))
+
+static void need_stage(const printer *w, int stage, bool *need) {
+  memset(need, 0, LOOP_VALUES_MAX * sizeof *need);
+  EACH_REDUCTION(w, n, stage) plan_need(w->p, w->p->value[n].v.arg[0], need);
+}
+
+/* One chunk of a row, elements j0 .. j0 + m: the arguments to tN, then into the lanes lN. */
+static void print_row_chunk(printer *w, int stage) {
+  bool need[LOOP_VALUES_MAX];
+  need_stage(w, stage, need);
+  EACH_REDUCTION(w, n, stage) line(w, "%s t%d[%d];", type_of(&w->p->value[n]), n, CHUNK);
+  line(w, "const int64_t m = e - j0 < %d ? e - j0 : %d;", CHUNK, CHUNK);
+  line(w, "const int64_t whole = (m + %d) / %d * %d;", PLAN_LANES - 1, PLAN_LANES, PLAN_LANES);
+  line(w, "IVDEP for (int64_t k = 0; k < m; k++) {");
+  line(w, "const int64_t j = j0 + k;");
+  print_needed(w, need, VARY_INNER | VARY_REDUCED);
+  EACH_REDUCTION(w, n, stage) line(w, "t%d[k] = v%d;", n, w->p->value[n].v.arg[0]);
+  line(w, "}");
+  EACH_REDUCTION(w, n, stage) {
+    line(w, "for (int64_t k = m; k < whole; k++) t%d[k] = %s;", n, identity(&w->p->value[n]));
+    line(w, "for (int64_t k = 0; k < whole; k += %d)", PLAN_LANES);
+    line(w, "  for (int i = 0; i < %d; i++) {", PLAN_LANES);
+    char a[24], b[24];
+    snprintf(a, sizeof a, "l%d[i]", n);
+    snprintf(b, sizeof b, "t%d[k + i]", n);
+    print_join(w, n, a, b);
+    line(w, "}");
+  }
+}
+
+/* Elements s0 .. s1 of a row into qN: a chain of blocks of lanes. */
+static void print_row_segment(printer *w, int stage) {
+  EACH_REDUCTION(w, n, stage)
+    line(w, "%s q%d = %s;", type_of(&w->p->value[n]), n, identity(&w->p->value[n]));
+  line(w, "for (int64_t b = s0; b < s1; b += %d) {", PLAN_ROW_BLOCK);
+  line(w, "const int64_t e = s1 - b < %d ? s1 : b + %d;", PLAN_ROW_BLOCK, PLAN_ROW_BLOCK);
+  EACH_REDUCTION(w, n, stage) {
+    line(w, "%s l%d[%d];", type_of(&w->p->value[n]), n, PLAN_LANES);
+    line(w, "for (int i = 0; i < %d; i++) l%d[i] = %s;", PLAN_LANES, n, identity(&w->p->value[n]));
+  }
+  line(w, "for (int64_t j0 = b; j0 < e; j0 += %d) {", CHUNK);
+  print_row_chunk(w, stage);
+  line(w, "}");
+  EACH_REDUCTION(w, n, stage) {
+    char a[24], b[48];
+    const loop_value *v = &w->p->value[n].v;
+    snprintf(a, sizeof a, "q%d", n);
+    snprintf(b, sizeof b, "hp_lanes_%s_%c(l%d)", loop_reduction_name[v->reduce],
+             v->cls == LOOP_FLOAT ? 'f' : 'i', n);
+    line(w, "const %s r%d = %s;", type_of(&w->p->value[n]), n, b);
+    snprintf(b, sizeof b, "r%d", n);
+    print_join(w, n, a, b);
+  }
+  line(w, "}");
+}
+
+/* Rows s0 .. s1 of the columns into qN[]: chains of blocks of rows. */
+static void print_col_segment(printer *w, int stage) {
+  bool need[LOOP_VALUES_MAX];
+  need_stage(w, stage, need);
+  EACH_REDUCTION(w, n, stage) {
+    const plan_value *v = &w->p->value[n];
+    line(w, "%s q%d[COLS], l%d[COLS];", type_of(v), n, n);
+    line(w, "for (int64_t c = 0; c < w; c++) q%d[c] = %s;", n, identity(v));
+  }
+  line(w, "for (int64_t b = s0; b < s1; b += %d) {", PLAN_COL_BLOCK);
+  line(w, "const int64_t e = s1 - b < %d ? s1 : b + %d;", PLAN_COL_BLOCK, PLAN_COL_BLOCK);
+  EACH_REDUCTION(w, n, stage)
+    line(w, "for (int64_t c = 0; c < w; c++) l%d[c] = %s;", n, identity(&w->p->value[n]));
+  line(w, "for (int64_t i = b; i < e; i++) {");
+  print_needed(w, need, VARY_REDUCED);
+  line(w, "IVDEP for (int64_t c = 0; c < w; c++) {");
+  print_needed(w, need, VARY_INNER | VARY_REDUCED);
+  EACH_REDUCTION(w, n, stage) {
+    char a[24];
+    snprintf(a, sizeof a, "l%d[c]", n);
+    print_join(w, n, a, value_name(w, w->p->value[n].v.arg[0]).at);
+  }
+  line(w, "}");
+  line(w, "}");
+  EACH_REDUCTION(w, n, stage) {
+    char a[24], b[24];
+    snprintf(a, sizeof a, "q%d[c]", n);
+    snprintf(b, sizeof b, "l%d[c]", n);
+    line(w, "IVDEP for (int64_t c = 0; c < w; c++) {");
+    print_join(w, n, a, b);
+    line(w, "}");
+  }
+  line(w, "}");
+}
+
+static void print_segment(printer *w, int stage) {
+  if (w->p->kind == LOOP_ROW) print_row_segment(w, stage);
+  else print_col_segment(w, stage);
+}
+
+/* vN = join(vN, b), for every column of a column kernel. */
+static void print_chain(printer *w, int n, const char *b) {
+  char a[24];
+  bool col = w->p->kind == LOOP_COL;
+  snprintf(a, sizeof a, col ? "v%d[c]" : "v%d", n);
+  if (col) line(w, "IVDEP for (int64_t c = 0; c < w; c++) {");
+  print_join(w, n, a, b);
+  if (col) line(w, "}");
+}
+
+static void print_start(printer *w, int n) {
+  const plan_value *v = &w->p->value[n];
+  if (w->p->kind == LOOP_ROW) {
+    line(w, "%s v%d = %s;", type_of(v), n, identity(v));
+    return;
+  }
+  line(w, "%s v%d[COLS];", type_of(v), n);
+  line(w, "for (int64_t c = 0; c < w; c++) v%d[c] = %s;", n, identity(v));
+}
+
+/* The reductions of a stage, whole, in one part: segment after segment. */
+static void print_reduce(printer *w, int stage) {
+  EACH_REDUCTION(w, n, stage) print_start(w, n);
+  line(w, "for (int64_t s0 = 0; s0 < p[1]; s0 += SEGMENT) {");
+  line(w, "const int64_t s1 = p[1] - s0 < SEGMENT ? p[1] : s0 + SEGMENT;");
+  print_segment(w, stage);
+  EACH_REDUCTION(w, n, stage) {
+    char b[24];
+    snprintf(b, sizeof b, w->p->kind == LOOP_COL ? "q%d[c]" : "q%d", n);
+    print_chain(w, n, b);
+  }
+  line(w, "}");
+}
+
+/* The same over parts that are segments: phase stage - 1 leaves qN in the scratch memory, later
+ * phases chain what lies there.  A segment has `width` numbers of 8 bytes. */
+static void print_reduce_split(printer *w, int stage) {
+  bool col = w->p->kind == LOOP_COL;
+  int k = 0;
+  for (int n = 0; n < w->p->values; n++)
+    k += w->p->value[n].v.what == LOOP_REDUCE && w->p->value[n].stage < stage;
+  line(w, "if (phase == %d) {", stage - 1);
+  print_segment(w, stage);
+  int at = k;
+  EACH_REDUCTION(w, n, stage) {
+    const char *type = type_of(&w->p->value[n]);
+    line(w, "%s *z%d = (%s *)((int64_t *)scratch + (%d * places * segments + u) * %d);", type, n,
+         type, at++, col ? PLAN_COLS : 1);
+    if (col) line(w, "for (int64_t c = 0; c < w; c++) z%d[c] = q%d[c];", n, n);
+    else line(w, "*z%d = q%d;", n, n);
+  }
+  line(w, "continue;");
+  line(w, "}");
+  EACH_REDUCTION(w, n, stage) {
+    const char *type = type_of(&w->p->value[n]);
+    print_start(w, n);
+    line(w, "for (int64_t h = 0; h < segments; h++) {");
+    line(w, "const %s *z = (const %s *)((const int64_t *)scratch + (%d * places * segments + "
+         "u / segments * segments + h) * %d);", type, type, k++, col ? PLAN_COLS : 1);
+    print_chain(w, n, col ? "z[c]" : "z[0]");
+    line(w, "}");
+  }
+}
+
+/* --- kernels -------------------------------------------------------------------------------- */
+
+static bool is_element_store(const printer *w, int n) {
+  return (w->p->store[n].varies & plan_loop_bit(w->p)) != 0;
+}
+
+/* The loop that stores elements, after all reductions: an output that is an input of the kernel is
+ * overwritten only when nothing reads it any more. */
+static void print_final(printer *w) {
+  const loop_plan *p = w->p;
+  bool need[LOOP_VALUES_MAX] = {false}, any = false;
+  for (int i = 0; i < p->stores; i++) {
+    if (!is_element_store(w, i)) continue;
+    plan_need(p, p->store[i].s.value, need);
+    any = true;
+  }
+  if (!any) return;
+  int in_loop = p->kind == LOOP_MAP ? VARY_INNER : VARY_INNER | VARY_REDUCED;
+  if (p->kind == LOOP_COL) {
+    line(w, "for (int64_t i = s0; i < s1; i++) {");
+    print_needed(w, need, VARY_REDUCED);
+    line(w, "IVDEP for (int64_t c = 0; c < w; c++) {");
+  } else {
+    line(w, "IVDEP for (int64_t j = s0; j < s1; j++) {");
+  }
+  print_needed(w, need, in_loop);
+  for (int i = 0; i < p->stores; i++)
+    if (is_element_store(w, i)) print_store(w, i);
+  line(w, "}");
+  if (p->kind == LOOP_COL) line(w, "}");
+}
+
+/* Stores of what is one per row or column, last, for the same reason. */
+static void print_scalar_stores(printer *w) {
+  const loop_plan *p = w->p;
+  bool any = false;
+  for (int i = 0; i < p->stores; i++) any |= !is_element_store(w, i);
+  if (!any) return;
+  if (p->split) line(w, "if (u %% segments == 0) {");
+  if (p->kind == LOOP_COL) line(w, "IVDEP for (int64_t c = 0; c < w; c++) {");
+  for (int i = 0; i < p->stores; i++)
+    if (!is_element_store(w, i)) print_store(w, i);
+  if (p->kind == LOOP_COL) line(w, "}");
+  if (p->split) line(w, "}");
+}
+
+static void print_map(printer *w) {
+  line(w, "const int64_t blocks = (p[0] + %d) / %d;", PLAN_MAP_BLOCK - 1, PLAN_MAP_BLOCK);
+  line(w, "for (int64_t u = from; u < to; u++) {");
+  line(w, "const int64_t first = u %% blocks * %d;", PLAN_MAP_BLOCK);
+  line(w, "const int64_t s0 = 0, s1 = p[0] - first < %d ? p[0] - first : %d;", PLAN_MAP_BLOCK,
+       PLAN_MAP_BLOCK);
+  line(w, "int64_t t = u / blocks;");
+  print_outer(w);
+  print_paths(w, "first");
+  print_known(w, 0);
+  print_final(w);
+  print_scalar_stores(w); /* a map of one element */
+  line(w, "(void)t;");
+  line(w, "}");
+}
+
+static void print_stages(printer *w) {
+  const loop_plan *p = w->p;
+  print_known(w, 0);
+  for (int stage = 1; stage <= p->stages; stage++) {
+    if (p->split) print_reduce_split(w, stage);
+    else print_reduce(w, stage);
+    print_known(w, stage);
+  }
+  if (!p->split) line(w, "const int64_t s0 = 0, s1 = p[1];");
+  print_final(w);
+  print_scalar_stores(w);
+  line(w, "(void)s0, (void)s1, (void)t;");
+}
+
+/* Bounds of the segment that a part of a split kernel is. */
+static void print_split_bounds(printer *w) {
+  line(w, "const int64_t s0 = u %% segments * SEGMENT;");
+  line(w, "const int64_t s1 = p[1] - s0 < SEGMENT ? p[1] : s0 + SEGMENT;");
+}
+
+static void print_row(printer *w) {
+  bool split = w->p->split;
+  line(w, "enum { SEGMENT = %d };", PLAN_ROW_SEGMENT);
+  if (split) {
+    line(w, "const int64_t segments = (p[1] + SEGMENT - 1) / SEGMENT;");
+    line(w, "const int64_t places = p[2];");
+  }
+  line(w, "for (int64_t u = from; u < to; u++) {");
+  line(w, split ? "int64_t t = u / segments;" : "int64_t t = u;");
+  if (split) print_split_bounds(w);
+  print_outer(w);
+  print_paths(w, "0");
+  print_stages(w);
+  line(w, "}");
+}
+
+static void print_col(printer *w) {
+  bool split = w->p->split;
+  line(w, "enum { SEGMENT = %d, COLS = %d };", PLAN_COL_SEGMENT, split ? PLAN_COLS : COLS_AT_ONCE);
+  line(w, "const int64_t blocks = (p[0] + %d) / %d;", PLAN_COLS - 1, PLAN_COLS);
+  if (split) {
+    line(w, "const int64_t segments = (p[1] + SEGMENT - 1) / SEGMENT;");
+    line(w, "const int64_t places = p[2] * blocks;");
+    line(w, "for (int64_t u = from; u < to; u++) {");
+    line(w, "const int64_t place = u / segments;");
+    print_split_bounds(w);
+  } else {
+    line(w, "for (int64_t u = from, done; u < to; u += done) {");
+    line(w, "const int64_t place = u;");
+  }
+  line(w, "const int64_t first = place %% blocks * %d;", PLAN_COLS);
+  line(w, "int64_t w = p[0] - first < COLS ? p[0] - first : COLS;");
+  if (!split) {
+    /* several parts of the same outer place in one go: longer runs of memory */
+    line(w, "w = w < (to - u) * %d ? w : (to - u) * %d;", PLAN_COLS, PLAN_COLS);
+    line(w, "done = (w + %d) / %d;", PLAN_COLS - 1, PLAN_COLS);
+  }
+  line(w, "int64_t t = place / blocks;");
+  print_outer(w);
+  print_paths(w, "first");
+  print_stages(w);
+  line(w, "}");
+}
+
+void loop_c_print(const loop_plan *p, str *out) {
+  printer w = {p, out, 0};
+  line(&w, "(const void *const *in, void *const *out, const int64_t *p, void *scratch, "
+           "int64_t phase, int64_t from, int64_t to) {");
+  line(&w, "(void)in, (void)out, (void)scratch, (void)phase;");
+  if (p->kind == LOOP_MAP) print_map(&w);
+  else if (p->kind == LOOP_ROW) print_row(&w);
+  else print_col(&w);
+  line(&w, "}");
+}
+
+void loop_c_preamble(str *out) {
+  str_add(out, "typedef __INT8_TYPE__ int8_t;\ntypedef __UINT8_TYPE__ uint8_t;\n"
+               "typedef __UINT16_TYPE__ uint16_t;\ntypedef __INT32_TYPE__ int32_t;\n"
+               "typedef __UINT32_TYPE__ uint32_t;\ntypedef __INT64_TYPE__ int64_t;\n"
+               "typedef __UINT64_TYPE__ uint64_t;\n"
+               "#ifdef __clang__\n"
+               "#define IVDEP _Pragma(\"clang loop vectorize(assume_safety)\")\n"
+               "#else\n#define IVDEP _Pragma(\"GCC ivdep\")\n#endif\n");
+  loop_expr_preamble(out);
+}

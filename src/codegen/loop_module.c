@@ -1,0 +1,419 @@
+/* Kernels of a program: structures found equal by their C text, compiled together in as many
+ * translation units as there are cores, or found in the cache; then run part by part. */
+#include "base/io.h"
+#include "base/log.h"
+#include "codegen/jit_cache.h"
+#include "codegen/jit_cc.h"
+#include "codegen/loop_c.h"
+#include "codegen/loop_interp.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+/* Changes whenever the meaning of compiled kernels does: parameters, order of a reduction, ... */
+#define GENERATOR "loop 1"
+
+enum { FLAGS_MAX = 32, SAID_MAX = 400, RUN_ALONE = 1 << 15, PARTS_A_THREAD = 4 };
+
+/* Kernels of one structure share a function. */
+typedef struct {
+  char *text; /* C after the function's name; mem_free */
+  size_t length;
+  hash128 key;
+  loop_c_fn fn;
+  bool asked; /* a build has tried to get fn */
+} structure;
+
+struct loop_kernel {
+  loop_plan plan;
+  loop_params params;
+  uint32_t structure;
+  loop_c_fn fn; /* NULL: interpreted */
+  bool built;
+};
+
+struct loop_module {
+  loop_isa isa;
+  bool interpret;
+  int jobs;
+  char *cc, *cache_dir; /* as in the options; NULL = look for them */
+  map by_text;
+  VEC(structure) structure;
+  VEC(loop_kernel *) kernel;
+  loop_module_stats stats;
+};
+
+/* --- creating and adding ----------------------------------------------------------------------- */
+
+static loop_isa best_isa(void) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    return LOOP_ISA_AVX512;
+  if (__builtin_cpu_supports("avx2")) return LOOP_ISA_AVX2;
+#endif
+  return LOOP_ISA_PLAIN;
+}
+
+/* -w: what is printed is plain, not pretty.  No fast-math: IEEE operations one by one, so that
+ * every instruction set gives the same bits. */
+static void choose_flags(loop_isa isa, const char *flag[FLAGS_MAX]) {
+  static const char *const all[] = {
+      "-x", "c", "-std=gnu11", "-O3", "-w", "-shared", "-fPIC", "-ffp-contract=off",
+      "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing", "-fwrapv"};
+  static const char *const avx512[] = {"-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl",
+                                       "-mprefer-vector-width=512"};
+  int n = 0;
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) flag[n++] = all[i];
+  for (size_t i = 0; isa == LOOP_ISA_AVX512 && i < sizeof avx512 / sizeof *avx512; i++)
+    flag[n++] = avx512[i];
+  if (isa == LOOP_ISA_AVX2) flag[n++] = "-mavx2";
+  flag[n] = NULL;
+}
+
+static hp_status copy_text(const char *from, char **to) {
+  str s = {0};
+  if (!from) return HP_OK;
+  str_add(&s, from);
+  *to = str_take(&s);
+  return *to ? HP_OK : HP_ERR_OOM;
+}
+
+hp_status loop_module_create(const loop_options *o, loop_module **out) {
+  const loop_options none = {0};
+  if (!o) o = &none;
+  loop_isa best = best_isa();
+  if (o->isa > best)
+    HP_FAIL(HP_ERR_UNSUPPORTED, "this machine's CPU has no %s; use another isa",
+            o->isa == LOOP_ISA_AVX512 ? "AVX-512 (f, bw, dq, vl)" : "AVX2");
+  loop_module *m = mem_calloc(1, sizeof *m);
+  HP_TRY_MEM(m);
+  m->isa = o->isa ? o->isa : best;
+  m->interpret = o->interpret;
+  m->jobs = o->jobs > 0 ? o->jobs : cpu_count();
+  if (copy_text(o->cc, &m->cc) || copy_text(o->cache_dir, &m->cache_dir)) {
+    loop_module_free(m);
+    return HP_ERR_OOM;
+  }
+  *out = m;
+  return HP_OK;
+}
+
+static void kernel_free(loop_kernel *k) {
+  if (!k) return;
+  plan_free(&k->plan);
+  vec_free(&k->params);
+  mem_free(k);
+}
+
+void loop_module_free(loop_module *m) {
+  if (!m) return;
+  for (size_t i = 0; i < m->structure.len; i++) mem_free(m->structure.at[i].text);
+  for (size_t i = 0; i < m->kernel.len; i++) kernel_free(m->kernel.at[i]);
+  vec_free(&m->structure);
+  vec_free(&m->kernel);
+  map_free(&m->by_text);
+  mem_free(m->cc);
+  mem_free(m->cache_dir);
+  mem_free(m);
+}
+
+/* The structure whose function has this text, made when new; takes the text. */
+static hp_status find_structure(loop_module *m, str *text, uint32_t *out) {
+  if (map_get(&m->by_text, text->at, text->len, out)) return HP_OK;
+  *out = (uint32_t)m->structure.len;
+  HP_TRY(map_set(&m->by_text, text->at, text->len, *out));
+  structure s = {.length = text->len};
+  s.text = str_take(text);
+  HP_TRY_MEM(s.text);
+  if (vec_push(&m->structure, s)) return HP_OK;
+  mem_free(s.text);
+  return HP_ERR_OOM;
+}
+
+hp_status loop_module_add(loop_module *m, const loop *l, loop_kernel **out) {
+  HP_TRY(loop_status(l));
+  str text = {0};
+  hp_status st = HP_OK;
+  loop_kernel *k = mem_calloc(1, sizeof *k);
+  HP_TRY_MEM(k);
+  HP_TRY_GOTO(plan_create(l, &k->plan), st);
+  HP_TRY_GOTO(loop_c_params(&k->plan, &k->params), st);
+  loop_c_print(&k->plan, &text);
+  HP_TRY_GOTO(str_status(&text), st);
+  HP_TRY_GOTO(find_structure(m, &text, &k->structure), st);
+  if (!vec_push(&m->kernel, k)) HP_FAIL_GOTO(st, HP_ERR_OOM, "cannot add a kernel");
+  *out = k;
+done:
+  str_free(&text);
+  if (st) kernel_free(k);
+  return st;
+}
+
+/* --- building ---------------------------------------------------------------------------------- */
+
+/* All that a build works with. */
+typedef struct {
+  loop_module *m;
+  jit_cc cc;
+  jit_cache cache;
+  const char *flag[FLAGS_MAX];
+  str preamble;
+  VEC(uint32_t) missing; /* structures to compile */
+} build;
+
+/* Key of every structure: hash of all that its compiled code follows from. */
+static hp_status set_keys(build *b) {
+  struct utsname machine;
+  str common = {0}, one = {0};
+  hp_status st = HP_OK;
+  if (uname(&machine)) machine.machine[0] = 0;
+  str_printf(&common, GENERATOR "\n%s\n", machine.machine);
+  for (size_t i = 0; i < b->cc.word.len; i++) str_printf(&common, "%s\n", b->cc.word.at[i]);
+  str_printf(&common, "%s\n", b->cc.version);
+  for (int i = 0; b->flag[i]; i++) str_printf(&common, "%s\n", b->flag[i]);
+  str_add(&common, b->preamble.at);
+  HP_TRY_GOTO(str_status(&common), st);
+  hash128 h = hash_bytes128(common.at, common.len);
+  for (size_t i = 0; i < b->m->structure.len; i++) {
+    structure *s = &b->m->structure.at[i];
+    if (s->asked) continue;
+    str_clear(&one);
+    str_add_n(&one, (const char *)&h, sizeof h);
+    str_add_n(&one, s->text, s->length);
+    HP_TRY_GOTO(str_status(&one), st);
+    s->key = hash_bytes128(one.at, one.len);
+  }
+done:
+  str_free(&common);
+  str_free(&one);
+  return st;
+}
+
+/* Takes from the cache what is there; the rest goes to b->missing. */
+static hp_status find_cached(build *b) {
+  b->missing.len = 0;
+  for (size_t i = 0; i < b->m->structure.len; i++) {
+    structure *s = &b->m->structure.at[i];
+    if (s->asked || s->fn) continue;
+    void *fn = jit_cache_find(&b->cache, s->key);
+    memcpy(&s->fn, &fn, sizeof fn); /* ISO C has no cast from object to function pointer */
+    if (s->fn) b->m->stats.cached++;
+    else if (!vec_push(&b->missing, (uint32_t)i)) return HP_ERR_OOM;
+  }
+  return HP_OK;
+}
+
+/* Translation unit u of n: every n-th missing structure, so that all have about the same size. */
+static hp_status write_unit(const build *b, int u, int n, const char *path) {
+  str s = {0};
+  char hex[33];
+  str_add_n(&s, b->preamble.at, b->preamble.len);
+  for (size_t i = (size_t)u; i < b->missing.len; i += (size_t)n) {
+    const structure *x = &b->m->structure.at[b->missing.at[i]];
+    hash_hex(x->key, hex);
+    str_printf(&s, "__attribute__((visibility(\"default\"))) void hp_k_%s", hex);
+    str_add_n(&s, x->text, x->length);
+  }
+  hp_status st = str_status(&s);
+  FILE *f = st ? NULL : fopen(path, "we");
+  bool ok = f && fwrite(s.at, 1, s.len, f) == s.len;
+  if (f && fclose(f)) ok = false;
+  str_free(&s);
+  if (!st && !ok) HP_FAIL(HP_ERR_IO, "%s: cannot write", path);
+  return st;
+}
+
+/* One warning with the first words of the compiler. */
+static void warn_of_compiler(const build *b, const char *path) {
+  char *said = NULL;
+  size_t n = 0;
+  if (file_read(path, 0, &said, &n)) err_clear();
+  log_warn("%s cannot compile fused kernels; they are interpreted (same results, slow). It says: %.*s",
+           b->cc.word.at[0], (int)(n < SAID_MAX ? n : SAID_MAX), n ? said : "nothing");
+  mem_free(said);
+}
+
+/* Loads unit u of n and hands out its functions. */
+static hp_status load_unit(build *b, int u, int n, const char *object) {
+  size_t count = (b->missing.len - (size_t)u + (size_t)n - 1) / (size_t)n, at = 0;
+  hash128 *key = mem_calloc(count, sizeof *key);
+  void **fn = mem_calloc(count, sizeof *fn);
+  hp_status st = key && fn ? HP_OK : HP_ERR_OOM;
+  for (size_t i = (size_t)u; !st && i < b->missing.len; i += (size_t)n)
+    key[at++] = b->m->structure.at[b->missing.at[i]].key;
+  if (!st) st = jit_cache_add(&b->cache, object, key, (int)count, fn);
+  at = 0;
+  for (size_t i = (size_t)u; !st && i < b->missing.len; i += (size_t)n, at++)
+    memcpy(&b->m->structure.at[b->missing.at[i]].fn, &fn[at], sizeof fn[at]);
+  if (!st) b->m->stats.compiled += (int)count;
+  mem_free(key);
+  mem_free(fn);
+  return st;
+}
+
+/* Unique names in the work folder: BASE.c, BASE.so, BASE.txt. */
+static hp_status name_unit(const build *b, int u, arena *names, jit_unit *unit) {
+  uint64_t mark[4] = {(uint64_t)getpid(), (uint64_t)u, (uint64_t)(time_now_s() * 1e9),
+                      (uint64_t)(uintptr_t)b->m};
+  const char *base = arena_printf(names, "%s/unit.%ld.%016llx", b->cache.work, (long)getpid(),
+                                  (unsigned long long)hash_bytes(mark, sizeof mark));
+  HP_TRY_MEM(base);
+  unit->source = arena_printf(names, "%s.c", base);
+  unit->object = arena_printf(names, "%s.so", base);
+  unit->words = arena_printf(names, "%s.txt", base);
+  return unit->source && unit->object && unit->words ? HP_OK : HP_ERR_OOM;
+}
+
+static hp_status compile_units(build *b, jit_unit *unit, int n, arena *names) {
+  for (int u = 0; u < n; u++) {
+    HP_TRY(name_unit(b, u, names, &unit[u]));
+    HP_TRY(write_unit(b, u, n, unit[u].source));
+  }
+  HP_TRY(jit_cc_compile(&b->cc, b->flag, unit, n, b->m->jobs));
+  bool warned = false;
+  for (int u = 0; u < n; u++) {
+    if (unit[u].done) {
+      HP_TRY(load_unit(b, u, n, unit[u].object));
+    } else if (!warned) {
+      warn_of_compiler(b, unit[u].words);
+      warned = true;
+    }
+  }
+  return HP_OK;
+}
+
+static hp_status compile_missing(build *b) {
+  int n = b->m->jobs;
+  if ((size_t)n > b->missing.len) n = (int)b->missing.len;
+  arena names = {0};
+  jit_unit *unit = mem_calloc((size_t)n, sizeof *unit);
+  hp_status st = unit ? compile_units(b, unit, n, &names) : HP_ERR_OOM;
+  for (int u = 0; unit && u < n && unit[u].words; u++) {
+    unlink(unit[u].source);
+    unlink(unit[u].object);
+    unlink(unit[u].words);
+  }
+  mem_free(unit);
+  arena_free(&names);
+  return st;
+}
+
+static hp_status build_code(build *b) {
+  HP_TRY(jit_cc_find(b->m->cc, &b->cc));
+  loop_c_preamble(&b->preamble);
+  HP_TRY(str_status(&b->preamble));
+  choose_flags(b->m->isa, b->flag);
+  HP_TRY(set_keys(b));
+  HP_TRY(jit_cache_open(b->m->cache_dir, &b->cache));
+  HP_TRY(find_cached(b));
+  if (!b->missing.len) return HP_OK;
+  HP_TRY(jit_cache_begin(&b->cache));
+  HP_TRY(find_cached(b)); /* another process may have built them while this one waited */
+  if (b->missing.len) HP_TRY(compile_missing(b));
+  return HP_OK;
+}
+
+/* Gives the kernels their functions and lets go of what only the interpreter needs. */
+static void hand_out(loop_module *m) {
+  for (size_t i = 0; i < m->structure.len; i++) m->structure.at[i].asked = true;
+  for (size_t i = 0; i < m->kernel.len; i++) {
+    loop_kernel *k = m->kernel.at[i];
+    if (k->built) continue;
+    k->built = true;
+    k->fn = m->structure.at[k->structure].fn;
+    m->stats.kernels++;
+    if (k->fn) {
+      mem_free(k->plan.value);
+      mem_free(k->plan.store);
+      k->plan.value = NULL;
+      k->plan.store = NULL;
+    } else {
+      k->plan.split = false;
+      m->stats.interpreted++;
+    }
+  }
+  m->stats.structures = (int)m->structure.len;
+}
+
+hp_status loop_module_build(loop_module *m) {
+  build b = {.m = m, .cache = {.lock = -1}};
+  double start = time_now_s();
+  hp_status st = HP_OK;
+  bool open = false;
+  for (size_t i = 0; i < m->structure.len; i++) open |= !m->structure.at[i].asked;
+  if (open && !m->interpret) st = build_code(&b);
+  if (st && st != HP_ERR_OOM) {
+    log_warn("fused kernels are interpreted (same results, slow): %s", err_message());
+    err_clear();
+    st = HP_OK;
+  }
+  jit_cache_close(&b.cache);
+  jit_cc_free(&b.cc);
+  str_free(&b.preamble);
+  vec_free(&b.missing);
+  if (!st) hand_out(m);
+  m->stats.compile_s += time_now_s() - start;
+  return st;
+}
+
+loop_module_stats loop_module_report(const loop_module *m) { return m->stats; }
+
+/* --- running ----------------------------------------------------------------------------------- */
+
+int loop_phases(const loop_kernel *k) { return k->plan.split ? k->plan.stages + 1 : 1; }
+
+int64_t loop_parts(const loop_kernel *k, int phase) {
+  (void)phase; /* the parts of a split kernel are segments in every phase */
+  return plan_parts(&k->plan);
+}
+
+size_t loop_scratch(const loop_kernel *k) {
+  if (!k->plan.split) return 0;
+  size_t width = k->plan.kind == LOOP_COL ? PLAN_COLS : 1;
+  return (size_t)plan_parts(&k->plan) * (size_t)k->plan.reductions * width * sizeof(int64_t);
+}
+
+void loop_run_parts(const loop_kernel *k, int phase, const void *const *in, void *const *out,
+                    void *scratch, int64_t from, int64_t to) {
+  HP_ASSERT(k->built);
+  if (k->fn) k->fn(in, out, k->params.at, scratch, phase, from, to);
+  else loop_interpret(&k->plan, in, out, from, to);
+}
+
+/* A run on a pool: the parts of a phase, a range for each piece of work. */
+typedef struct {
+  const loop_kernel *k;
+  const void *const *in;
+  void *const *out;
+  void *scratch;
+  int phase;
+  int64_t parts, pieces;
+} pool_run_of;
+
+static int64_t start_of(const pool_run_of *r, int64_t piece) {
+  int64_t more = r->parts % r->pieces;
+  return r->parts / r->pieces * piece + (piece < more ? piece : more);
+}
+
+static void run_piece(void *ctx, int64_t piece) {
+  const pool_run_of *r = ctx;
+  loop_run_parts(r->k, r->phase, r->in, r->out, r->scratch, start_of(r, piece),
+                 start_of(r, piece + 1));
+}
+
+void loop_run(const loop_kernel *k, const void *const *in, void *const *out, void *scratch,
+              pool *p) {
+  const loop_plan *plan = &k->plan;
+  int64_t elements = plan->outer_count * plan->inner * (plan->kind == LOOP_COL ? plan->reduced : 1);
+  for (int phase = 0; phase < loop_phases(k); phase++) {
+    pool_run_of r = {k, in, out, scratch, phase, loop_parts(k, phase), 1};
+    if (p && elements >= RUN_ALONE) r.pieces = (int64_t)pool_size(p) * PARTS_A_THREAD;
+    if (r.pieces > r.parts) r.pieces = r.parts;
+    if (r.pieces > 1) pool_run(p, r.pieces, run_piece, &r);
+    else if (r.parts) loop_run_parts(k, phase, in, out, scratch, 0, r.parts);
+  }
+}

@@ -1,0 +1,205 @@
+#include "codegen/loop_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A dim of the space on its way into the nest: its size and its strides in every access. */
+typedef struct {
+  int64_t size;
+  bool counted;                                         /* an iota counts it: it stays whole */
+  int64_t stride[LOOP_VALUES_MAX + LOOP_STORES_MAX];    /* values first, then stores */
+} axis;
+
+typedef struct {
+  axis *at;
+  int n;
+} axes;
+
+void plan_free(loop_plan *p) {
+  mem_free(p->value);
+  mem_free(p->store);
+  *p = (loop_plan){0};
+}
+
+int64_t plan_segments(const loop_plan *p) {
+  int64_t size = p->kind == LOOP_ROW ? PLAN_ROW_SEGMENT : PLAN_COL_SEGMENT;
+  return p->reduced / size + (p->reduced % size != 0);
+}
+
+int64_t plan_parts(const loop_plan *p) {
+  int64_t n = p->outer_count;
+  int64_t block = p->kind == LOOP_MAP ? PLAN_MAP_BLOCK : PLAN_COLS;
+  if (p->kind != LOOP_ROW) n *= p->inner / block + (p->inner % block != 0);
+  return p->split ? n * plan_segments(p) : n;
+}
+
+void plan_need(const loop_plan *p, int value, bool *need) {
+  const plan_value *v = &p->value[value];
+  if (need[value] || !(v->varies & plan_loop_bit(p))) return;
+  need[value] = true;
+  for (int k = 0; k < 3; k++)
+    if (v->v.arg[k] >= 0) plan_need(p, v->v.arg[k], need);
+}
+
+/* Copies the values that a store needs, in order, with new numbers. */
+static void copy_live(const loop *l, loop_plan *p) {
+  bool live[LOOP_VALUES_MAX] = {false};
+  int16_t number[LOOP_VALUES_MAX];
+  for (size_t i = 0; i < l->store.len; i++) live[l->store.at[i].value] = true;
+  for (size_t i = l->value.len; i-- > 0;)
+    for (int k = 0; k < 3 && live[i]; k++)
+      if (l->value.at[i].arg[k] >= 0) live[l->value.at[i].arg[k]] = true;
+  for (size_t i = 0; i < l->value.len; i++) {
+    if (!live[i]) continue;
+    plan_value *v = &p->value[p->values];
+    v->v = l->value.at[i];
+    for (int k = 0; k < 3; k++)
+      if (v->v.arg[k] >= 0) v->v.arg[k] = number[v->v.arg[k]];
+    number[i] = (int16_t)p->values++;
+  }
+  for (size_t i = 0; i < l->store.len; i++) {
+    p->store[i].s = l->store.at[i];
+    p->store[i].s.value = number[l->store.at[i].value];
+  }
+  p->stores = (int)l->store.len;
+}
+
+/* The dims of the loop as axes, without the reduced one and those of size 1. */
+static void axes_read(const loop *l, const loop_plan *p, axes *a, axis *reduced) {
+  for (int d = 0; d < l->space.rank; d++) {
+    axis x = {.size = l->space.dim[d]};
+    for (int i = 0; i < p->values; i++) {
+      const loop_value *v = &p->value[i].v;
+      if (v->what == LOOP_IN) x.stride[i] = v->at.stride[d];
+      if (v->what == LOOP_IOTA && v->dim == d) {
+        x.stride[i] = 1;
+        x.counted = true;
+      }
+    }
+    for (int i = 0; i < p->stores; i++) x.stride[p->values + i] = p->store[i].s.at.stride[d];
+    if (d == loop_reduced_dim(l)) *reduced = x;
+    else if (x.size != 1) a->at[a->n++] = x;
+  }
+}
+
+/* Makes one of axes d and d + 1 wherever stepping over d is stepping over all of d + 1. */
+static void axes_merge(const loop_plan *p, axes *a) {
+  for (int d = 0; d + 1 < a->n;) {
+    axis *x = &a->at[d], *y = x + 1;
+    bool fits = !x->counted && !y->counted;
+    for (int i = 0; fits && i < p->values + p->stores; i++) {
+      int64_t step;
+      fits = !__builtin_mul_overflow(y->stride[i], y->size, &step) && step == x->stride[i];
+    }
+    if (!fits) {
+      d++;
+      continue;
+    }
+    y->size *= x->size;
+    memmove(x, y, (size_t)(a->n - d - 1) * sizeof *x);
+    a->n--;
+    d = d > 0 ? d - 1 : 0;
+  }
+}
+
+/* Moves the axis that most accesses walk by single steps to the end: it becomes the inner loop.
+ * Stores count double; of equals the last. */
+static void axes_choose_inner(const loop_plan *p, axes *a) {
+  int best = -1, best_score = -1;
+  for (int d = 0; d < a->n; d++) {
+    int score = 0;
+    for (int i = 0; i < p->values + p->stores; i++)
+      if (a->at[d].stride[i] == 1 && (i >= p->values || p->value[i].v.what == LOOP_IN))
+        score += i >= p->values ? 2 : 1;
+    if (score >= best_score) {
+      best = d;
+      best_score = score;
+    }
+  }
+  if (best < 0 || best == a->n - 1) return;
+  axis x = a->at[best];
+  memmove(&a->at[best], &a->at[best + 1], (size_t)(a->n - best - 1) * sizeof x);
+  a->at[a->n - 1] = x;
+}
+
+static plan_path path_of(const axes *outer, const axis *inner, const axis *reduced, int i,
+                         int64_t offset) {
+  plan_path path = {.offset = offset, .inner = inner->stride[i], .reduced = reduced->stride[i]};
+  for (int d = 0; d < outer->n; d++) path.outer[d] = outer->at[d].stride[i];
+  return path;
+}
+
+static void set_paths(loop_plan *p, const axes *outer, const axis *inner, const axis *reduced) {
+  p->outer = outer->n;
+  p->outer_count = 1;
+  for (int d = 0; d < outer->n; d++) {
+    p->dim[d] = outer->at[d].size;
+    p->outer_count *= p->dim[d];
+  }
+  p->inner = inner->size;
+  p->reduced = reduced->size;
+  for (int i = 0; i < p->values; i++)
+    p->value[i].path = path_of(outer, inner, reduced, i, p->value[i].v.at.offset);
+  for (int i = 0; i < p->stores; i++)
+    p->store[i].path = path_of(outer, inner, reduced, p->values + i, p->store[i].s.at.offset);
+}
+
+static uint8_t path_varies(const loop_plan *p, const plan_path *path) {
+  uint8_t bits = path->inner != 0 ? VARY_INNER : 0;
+  if (p->kind == LOOP_ROW) return bits ? VARY_INNER | VARY_REDUCED : 0;
+  return bits | (path->reduced != 0 ? VARY_REDUCED : 0);
+}
+
+/* Fills varies and stage, arguments before users. */
+static void classify(loop_plan *p) {
+  for (int i = 0; i < p->values; i++) {
+    plan_value *v = &p->value[i];
+    if (v->v.what == LOOP_IN || v->v.what == LOOP_IOTA) v->varies = path_varies(p, &v->path);
+    for (int k = 0; k < 3; k++) {
+      if (v->v.arg[k] < 0) continue;
+      const plan_value *x = &p->value[v->v.arg[k]];
+      v->varies |= x->varies;
+      if (x->stage > v->stage) v->stage = x->stage;
+    }
+    if (v->v.what != LOOP_REDUCE) continue;
+    v->varies = p->kind == LOOP_COL ? VARY_INNER : 0;
+    if (++v->stage > p->stages) p->stages = v->stage;
+    p->reductions++;
+  }
+  for (int i = 0; i < p->stores; i++)
+    p->store[i].varies =
+        path_varies(p, &p->store[i].path) | p->value[p->store[i].s.value].varies;
+}
+
+hp_status plan_create(const loop *l, loop_plan *out) {
+  loop_plan p = {.kind = l->kind};
+  axes a = {mem_calloc(HP_MAX_RANK + 1, sizeof(axis)), 0};
+  p.value = mem_calloc(l->value.len, sizeof *p.value);
+  p.store = mem_calloc(l->store.len, sizeof *p.store);
+  if (!a.at || !p.value || !p.store) {
+    mem_free(a.at);
+    plan_free(&p);
+    return HP_ERR_OOM;
+  }
+  axis one = {.size = 1}, *none = &a.at[HP_MAX_RANK], *reduced = none;
+  *none = one;
+  copy_live(l, &p);
+  axes_read(l, &p, &a, reduced);
+  axes_merge(&p, &a);
+  if (p.kind == LOOP_ROW) {
+    axis unused = one;
+    set_paths(&p, &a, reduced, &unused);
+    p.reduced = p.inner;
+  } else {
+    axes_choose_inner(&p, &a);
+    axes_merge(&p, &a);
+    axis inner = a.n ? a.at[--a.n] : one;
+    set_paths(&p, &a, &inner, reduced);
+  }
+  classify(&p);
+  /* depends on sizes alone, not on the number of threads; the bits are the same either way */
+  p.split = p.stages && plan_parts(&p) < PLAN_FEW_PARTS && plan_segments(&p) > 1;
+  mem_free(a.at);
+  *out = p;
+  return HP_OK;
+}
