@@ -1,0 +1,55 @@
+/* Attention on CPU: softmax(scale q k^T + mask) v and its gradient, in one pass over tiles that
+ * never stores T x T scores.
+ *
+ * q [B,Tq,H,D], k [B,Tk,KV,D], v [B,Tk,KV,Dv], o [B,Tq,H,Dv]; H is a multiple of KV and query head
+ * h uses key head h / (H / KV).  Tensors are read in place through strides.  Arithmetic is f32,
+ * whatever the element types.
+ *
+ * Bits: a score is one FMA chain over d; keys go in blocks and segments fixed by their absolute
+ * index, dk and dv sum query heads, then query rows, in order.  So in f32 an output row depends on
+ * its own query and the keys it sees, and not on threads, instruction set, tile, the other rows of
+ * the call, or whether it came by prefill or one token at a time.  (Keys that a row does not see
+ * must hold finite numbers where another row of the same call sees them.) */
+#ifndef ATTENTION_H
+#define ATTENTION_H
+
+#include "backend/cpu/cpu_features.h"
+#include "base/thread.h"
+
+/* Element (b, t, h, d) is at index b * sb + t * st + h * sh + d. */
+typedef struct {
+  void *at;
+  hp_dtype dtype; /* f32, bf16 or f16 */
+  int64_t sb, st, sh;
+} attn_view;
+
+typedef struct {
+  int64_t B, Tq, Tk, H, KV, D, Dv; /* D and Dv 1..512; lengths may be 0 */
+  float scale;
+  bool causal;         /* query t sees keys j <= t + Tk - Tq: the ends are aligned */
+  int64_t window;      /* > 0: only keys j > p - window, p = t + Tk - Tq, or hi under a span */
+  const int32_t *span; /* [B,Tq,2] or NULL: query t sees keys lo..hi instead of the causal rule;
+                          hi < lo: none, o is 0 and lse -inf.  Clamped to the keys there are. */
+} attn_spec;
+
+/* Bytes of work memory for a pool of that many threads; HP_ERR_SHAPE when the sizes make no sense.
+ */
+hp_status attn_forward_work(const attn_spec *s, int threads, size_t *bytes);
+hp_status attn_backward_work(const attn_spec *s, int threads, size_t *bytes);
+
+/* o = attention(q, k, v); lse [B,H,Tq] f32 = log of the sum of exp(scores), or NULL.
+ * `work` is 64-byte aligned, of the size asked for with the pool's thread count. */
+hp_status attn_forward(cpu_isa isa, pool *p, const attn_spec *s, const attn_view *q,
+                       const attn_view *k, const attn_view *v, const attn_view *o, float *lse,
+                       void *work);
+
+/* Gradients from o, its gradient and the lse of the forward pass.  Every element of dq, dk and dv
+ * is written; they must not overlap the inputs. */
+typedef struct {
+  attn_view q, k, v, o, d_o; /* in */
+  const float *lse;
+  attn_view dq, dk, dv; /* out */
+} attn_grad;
+hp_status attn_backward(cpu_isa isa, pool *p, const attn_spec *s, const attn_grad *g, void *work);
+
+#endif

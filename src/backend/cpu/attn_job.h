@@ -1,0 +1,70 @@
+/* What attention.c hands to its kernels: shapes, tiles, and where work memory lies.  A kernel runs
+ * one item of work; which thread runs it, and when, changes no bit. */
+#ifndef ATTN_JOB_H
+#define ATTN_JOB_H
+
+#include "backend/cpu/attention.h"
+
+#include <stdatomic.h>
+
+enum {
+  ATTN_BLOCK = 64,    /* keys of one online-softmax step */
+  ATTN_SEGMENT = 512, /* keys whose running softmax starts anew, so that threads can share a row */
+  ATTN_LANES = 32,    /* query rows of a tile */
+  ATTN_FWD_TILES = 8, /* tiles that share a packed block of keys */
+  ATTN_BWD_TILES = 4,
+  ATTN_FEW = 8, /* up to so many rows of a key head go without tiles: decoding */
+  ATTN_MAX_DIM = 512
+};
+
+static inline int64_t attn_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t attn_round_up(int64_t a, int64_t b) { return attn_div_up(a, b) * b; }
+
+typedef struct attn_job attn_job;
+struct attn_job {
+  const attn_spec *s;
+  attn_view q, k, v, o, d_o, dq, dk, dv;
+  const float *lse_in;
+  float *lse_out;
+  int64_t group, rows;     /* query heads of a key head; query rows of a key head */
+  int64_t Dp, Dvp;         /* D and Dv rounded up to 16 */
+  int64_t tiles, per_head; /* tiles of a key head; of one query head, 0 where tiles span heads */
+  int64_t chunks;          /* forward: items that the tiles of a key head are dealt to */
+  int64_t segments;
+  bool split;                /* forward: an item does one segment; its state goes to `partial` */
+  float *partial;            /* [B, KV, segments, rows, 16 + Dvp]: m, l, ..., sums over v */
+  int64_t kv_items, q_items; /* backward, per key head: items for dk and dv, items for dq;
+                                1 and 0: one item does everything */
+  void (*run)(const attn_job *, int64_t item, float *work);
+  int64_t items;
+  atomic_llong next;
+  char *work;
+  size_t work_each; /* bytes per thread */
+};
+
+typedef void attn_item_fn(const attn_job *j, int64_t item, float *work);
+/* Tiles of query rows against keys: item = (b, kv head, chunk of tiles [, segment]). */
+attn_item_fn attn_tiles_plain, attn_tiles_avx2, attn_tiles_avx512;
+/* Few rows against one segment of keys: item = (b, kv head, segment). */
+attn_item_fn attn_few_plain, attn_few_avx2, attn_few_avx512;
+/* Joins the segments of a key head's rows in `partial` and writes o: item = (b, kv head). */
+attn_item_fn attn_join_plain, attn_join_avx2, attn_join_avx512;
+/* Gradients: item = (b, kv head, part). */
+attn_item_fn attn_grads_plain, attn_grads_avx2, attn_grads_avx512;
+
+/* Floats of work memory that one item needs. */
+static inline int64_t attn_tiles_floats(int64_t Dp, int64_t Dvp) {
+  int64_t big = Dp > Dvp ? Dp : Dvp;
+  int64_t keys = ATTN_BLOCK * (Dp + big), scores = ATTN_BLOCK * ATTN_LANES;
+  return keys + scores + ATTN_LANES * big + ATTN_FWD_TILES * ATTN_LANES * (Dp + 2 * Dvp);
+}
+static inline int64_t attn_few_floats(int64_t Dp, int64_t Dvp) {
+  return ATTN_FEW * (Dp + Dvp + ATTN_BLOCK);
+}
+static inline int64_t attn_grads_floats(int64_t Tk, int64_t Dp, int64_t Dvp) {
+  int64_t keys = attn_round_up(Tk, ATTN_BLOCK) * (3 * Dp + 2 * Dvp);
+  int64_t stage = ATTN_LANES * (Dp > Dvp ? Dp : Dvp), scores = 2 * ATTN_BLOCK * ATTN_LANES;
+  return keys + scores + stage + ATTN_BWD_TILES * ATTN_LANES * (3 * Dp + 2 * Dvp);
+}
+
+#endif

@@ -1,0 +1,287 @@
+/* Pieces of the attention kernels: the tile product, transposes, and rows in and out of tiles.
+ * Included by isa/attn_*.c only, once per instruction set. */
+#ifndef ATTN_TILE_H
+#define ATTN_TILE_H
+
+#include "backend/cpu/attn_job.h"
+#include "backend/cpu/simd.h"
+
+#define ATTN_NO_MAX (-3.402823466e38f) /* running maximum of a row that has seen no key */
+
+/* ---- products ----------------------------------------------------------------------------------
+ * c[r][x] = start + sum over k, in order, of a[k * ka + r * ra] * b[k * ldb + x]: one FMA chain per
+ * element, so the bits do not depend on how rows and lanes are cut into registers. */
+#if defined(__AVX512F__)
+enum { TILE_ROWS = 12, TILE_VECS = 2, TILE_MID = 8, TILE_LOW = 4 };
+#elif defined(__AVX2__) && defined(__FMA__)
+enum { TILE_ROWS = 6, TILE_VECS = 1, TILE_MID = 4, TILE_LOW = 2 };
+#else
+enum { TILE_ROWS = 4, TILE_VECS = 1, TILE_MID = 4, TILE_LOW = 4 };
+#endif
+
+typedef enum { FROM_ZERO, FROM_C, FROM_SCALED } tile_start; /* 0, c, c * scale[x] */
+
+SIMD void tile_micro(const int rows, const int vecs, const tile_start from, const int64_t ra,
+                     int64_t n, const float *a, int64_t ka, const float *b, int64_t ldb, float *c,
+                     int64_t ldc, const float *scale) {
+  v16f acc[TILE_ROWS][TILE_VECS];
+  for (int r = 0; r < rows; r++)
+    for (int v = 0; v < vecs; v++) {
+      acc[r][v] = from == FROM_ZERO ? v16_zero() : v16_load(c + r * ldc + 16 * v);
+      if (from == FROM_SCALED) acc[r][v] = v16_mul(acc[r][v], v16_load(scale + 16 * v));
+    }
+  for (int64_t k = 0; k < n; k++, a += ka, b += ldb) {
+    v16f bv[TILE_VECS];
+    for (int v = 0; v < vecs; v++) bv[v] = v16_load(b + 16 * v);
+    for (int r = 0; r < rows; r++) {
+      v16f av = v16_set1(a[r * ra]);
+      for (int v = 0; v < vecs; v++) acc[r][v] = v16_fma(av, bv[v], acc[r][v]);
+    }
+  }
+  for (int r = 0; r < rows; r++)
+    for (int v = 0; v < vecs; v++) v16_store(c + r * ldc + 16 * v, acc[r][v]);
+}
+
+/* rows a multiple of 4, lanes of 16; ra and `from` constants. */
+SIMD void tile_product(int64_t rows, int64_t lanes, const tile_start from, const int64_t ra,
+                       int64_t n, const float *a, int64_t ka, const float *b, int64_t ldb, float *c,
+                       int64_t ldc, const float *scale) {
+#define TILE_CALL(r_, v_)                                                                          \
+  tile_micro(r_, v_, from, ra, n, a + r * ra, ka, b + x, ldb, c + r * ldc + x, ldc, scale + x)
+  for (int64_t x = 0; x < lanes;) {
+    bool wide = lanes - x >= 16 * TILE_VECS;
+    for (int64_t r = 0; r < rows;) {
+      int64_t left = rows - r;
+      if (left >= TILE_ROWS) {
+        if (wide) TILE_CALL(TILE_ROWS, TILE_VECS);
+        else TILE_CALL(TILE_ROWS, 1);
+        r += TILE_ROWS;
+      } else if (left >= TILE_MID) {
+        if (wide) TILE_CALL(TILE_MID, TILE_VECS);
+        else TILE_CALL(TILE_MID, 1);
+        r += TILE_MID;
+      } else {
+        if (wide) TILE_CALL(TILE_LOW, TILE_VECS);
+        else TILE_CALL(TILE_LOW, 1);
+        r += TILE_LOW;
+      }
+    }
+    x += wide ? 16 * TILE_VECS : 16;
+  }
+#undef TILE_CALL
+}
+
+/* ---- softmax ------------------------------------------------------------------------------------
+ */
+
+/* 2^x for x <= 1, within 2 ulp; 0 below -126.5, 1 for 0, NaN for NaN.  Anything beyond. */
+SIMD v16f tile_exp2(v16f x) {
+  const v16f magic = v16_set1(0x1.8p23f + 127); /* leaves n + 127 in the low bits */
+  x = v16_max(v16_set1(-127.0f), x);
+  v16f t = v16_add(x, magic), r = v16_sub(x, v16_sub(t, magic)), p;
+  SIMD_POLY(p, r, 0x1.5bba0ep-10f, 0x1.3cea88p-7f, 0x1.c6b752p-5f, 0x1.ebf9bcp-3f, 0x1.62e42ap-1f,
+            1.0f);
+  return v16_mul(p, v16i_as_f(v16i_shl(v16_as_i(t), 23)));
+}
+
+/* Adds the state (mi, li) of some keys to (m, l); a and b scale the old and the new sums. */
+SIMD void softmax_join(v16f *m, v16f *l, v16f mi, v16f li, v16f *a, v16f *b) {
+  v16f top = v16_max(mi, *m);
+  *a = tile_exp2(v16_sub(*m, top));
+  *b = tile_exp2(v16_sub(mi, top));
+  *l = v16_fma(li, *b, v16_mul(*l, *a));
+  *m = top;
+}
+/* What a row's sums are multiplied by, and its lse: 0 and -inf when it saw no key. */
+SIMD v16f softmax_scale(v16f l) {
+  return v16_select(v16_eq(l, v16_zero()), v16_zero(), v16_div(v16_set1(1.0f), l));
+}
+SIMD v16f softmax_lse(v16f m, v16f l) {
+  return v16_fma(m, v16_set1(0x1.62e430p-1f), v16_log(l)); /* m is a base-2 score */
+}
+
+/* ---- rows ---------------------------------------------------------------------------------------
+ */
+
+SIMD void *row_at(const attn_view *v, int64_t b, int64_t t, int64_t h) {
+  return (char *)v->at + (int64_t)dtype_size(v->dtype) * (b * v->sb + t * v->st + h * v->sh);
+}
+
+SIMD v16f row_part(const void *row, hp_dtype t, int64_t i, int n) {
+  if (t == HP_F32)
+    return n == 16 ? v16_load((const float *)row + i) : v16_load_n((const float *)row + i, n);
+  const uint16_t *p = (const uint16_t *)row + i;
+  if (n == 16) return t == HP_BF16 ? v16_load_bf16(p) : v16_load_f16(p);
+  return t == HP_BF16 ? v16_load_bf16_n(p, n) : v16_load_f16_n(p, n);
+}
+SIMD int row_left(int64_t n, int64_t i) { return n - i < 16 ? (int)(n - i) : 16; }
+
+/* n elements to f32, zeros up to the next multiple of 16. */
+static inline void row_load(float *to, const void *row, hp_dtype t, int64_t n) {
+  for (int64_t i = 0; i < n; i += 16) v16_store(to + i, row_part(row, t, i, row_left(n, i)));
+}
+/* n elements, times scale, plus 0 so that no -0 is written. */
+static inline void row_store(void *row, hp_dtype t, const float *from, int64_t n, float scale) {
+  for (int64_t i = 0; i < n; i += 16) {
+    int left = row_left(n, i);
+    v16f x = v16_fma(v16_load(from + i), v16_set1(scale), v16_zero());
+    if (t == HP_F32) v16_store_n((float *)row + i, x, left);
+    else if (t == HP_BF16) v16_store_bf16_n((uint16_t *)row + i, x, left);
+    else v16_store_f16_n((uint16_t *)row + i, x, left);
+  }
+}
+
+/* ---- transposes ---------------------------------------------------------------------------------
+ */
+
+#if defined(__AVX512F__)
+/* x[i] lane j <-> x[j] lane i */
+SIMD void transpose_16(v16f x[16]) {
+  __m512 y[16];
+  for (int i = 0; i < 16; i += 2) {
+    y[i] = _mm512_unpacklo_ps(x[i], x[i + 1]);
+    y[i + 1] = _mm512_unpackhi_ps(x[i], x[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4)
+    for (int k = 0; k < 2; k++) {
+      __m512d a = _mm512_castps_pd(y[i + k]), b = _mm512_castps_pd(y[i + k + 2]);
+      x[i + 2 * k] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+      x[i + 2 * k + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+    }
+  for (int i = 0; i < 4; i++) {
+    y[i] = _mm512_shuffle_f32x4(x[i], x[i + 4], 0x88);
+    y[i + 4] = _mm512_shuffle_f32x4(x[i], x[i + 4], 0xdd);
+    y[i + 8] = _mm512_shuffle_f32x4(x[i + 8], x[i + 12], 0x88);
+    y[i + 12] = _mm512_shuffle_f32x4(x[i + 8], x[i + 12], 0xdd);
+  }
+  for (int i = 0; i < 8; i++) {
+    x[i] = _mm512_shuffle_f32x4(y[i], y[i + 8], 0x88);
+    x[i + 8] = _mm512_shuffle_f32x4(y[i], y[i + 8], 0xdd);
+  }
+}
+#else
+SIMD void transpose_16(v16f x[16]) {
+  float in[16][16], out[16][16];
+  for (int i = 0; i < 16; i++) v16_store(in[i], x[i]);
+  for (int i = 0; i < 16; i++)
+    for (int j = 0; j < 16; j++) out[j][i] = in[i][j];
+  for (int i = 0; i < 16; i++) x[i] = v16_load(out[i]);
+}
+#endif
+
+/* to[j][i] = scale * from[i][j] for 16 rows i and n columns j, n a multiple of 16. */
+static inline void transpose_rows(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t n,
+                                  float scale) {
+  const v16f s = v16_set1(scale);
+  for (int64_t j = 0; j < n; j += 16) {
+    v16f x[16];
+    for (int i = 0; i < 16; i++) x[i] = v16_load(from + i * ldf + j);
+    transpose_16(x);
+    for (int i = 0; i < 16; i++) v16_store(to + (j + i) * ldt, v16_mul(x[i], s));
+  }
+}
+
+/* Block of keys (or values) kb.. of a head: rows[64][np] in f32, and its transpose [np][64] unless
+ * turned is NULL.  Rows beyond the last key are 0. */
+static inline void pack_block(const attn_view *x, int64_t b, int64_t kb, int64_t Tk, int64_t h,
+                              int64_t n, int64_t np, float *rows, float *turned) {
+  for (int64_t j = 0; j < ATTN_BLOCK; j++) {
+    if (kb + j < Tk) row_load(rows + j * np, row_at(x, b, kb + j, h), x->dtype, n);
+    else memset(rows + j * np, 0, sizeof(float) * (size_t)np);
+  }
+  if (!turned) return;
+  for (int64_t j = 0; j < ATTN_BLOCK; j += 16)
+    transpose_rows(turned + j, ATTN_BLOCK, rows + j * np, np, np, 1.0f);
+}
+
+/* ---- which keys a row sees ----------------------------------------------------------------------
+ */
+
+typedef struct {
+  int32_t lo[ATTN_LANES], hi[ATTN_LANES];  /* keys of each lane; lo > hi: none */
+  int64_t first, last;                     /* keys that some lane sees; first > last: none */
+  int64_t lo_max, hi_min;                  /* keys that every lane sees */
+  int vecs;                                /* 1 or 2 vectors hold its rows */
+  int n;                                   /* rows */
+  int64_t head[ATTN_LANES], t[ATTN_LANES]; /* query head in the group, and row, of each lane */
+} tile_rows;
+
+SIMD void keys_of_row(const attn_spec *s, int64_t b, int64_t t, int32_t *lo_out, int32_t *hi_out) {
+  int64_t pos = t + s->Tk - s->Tq, anchor = pos, lo = 0, hi = s->Tk - 1;
+  if (s->span) {
+    const int32_t *at = s->span + 2 * (b * s->Tq + t);
+    lo = at[0], anchor = hi = at[1];
+  } else if (s->causal) {
+    hi = pos;
+  }
+  if (s->window > 0 && s->window <= anchor - lo) lo = anchor - s->window + 1;
+  if (lo < 0) lo = 0;
+  if (hi > s->Tk - 1) hi = s->Tk - 1;
+  *lo_out = hi < lo ? INT32_MAX : (int32_t)lo;
+  *hi_out = hi < lo ? -1 : (int32_t)hi;
+}
+
+/* Rows of tile i of a key head; lanes past the last row repeat it. */
+static inline void tile_setup(const attn_job *j, int64_t b, int64_t i, tile_rows *t) {
+  int64_t from = j->per_head ? i % j->per_head * ATTN_LANES : i * ATTN_LANES;
+  int64_t end = j->per_head ? j->s->Tq : j->rows;
+  t->n = (int)(end - from < ATTN_LANES ? end - from : ATTN_LANES);
+  t->vecs = t->n > 16 ? 2 : 1;
+  t->first = INT32_MAX, t->last = -1, t->lo_max = -1, t->hi_min = INT32_MAX;
+  for (int x = 0; x < ATTN_LANES; x++) {
+    int64_t row = from + (x < t->n ? x : t->n - 1);
+    t->head[x] = j->per_head ? i / j->per_head : row / j->s->Tq;
+    t->t[x] = j->per_head ? row : row % j->s->Tq;
+    keys_of_row(j->s, b, t->t[x], &t->lo[x], &t->hi[x]);
+    if (t->lo[x] > t->lo_max) t->lo_max = t->lo[x];
+    if (t->hi[x] < t->hi_min) t->hi_min = t->hi[x];
+    if (t->hi[x] < t->lo[x]) continue;
+    if (t->lo[x] < t->first) t->first = t->lo[x];
+    if (t->hi[x] > t->last) t->last = t->hi[x];
+  }
+}
+
+/* Rows of block kb, in fours, that hold the keys of the tile: false when there are none. */
+SIMD bool tile_keys(const tile_rows *t, int64_t kb, int *from, int *to) {
+  if (t->first > t->last || t->first >= kb + ATTN_BLOCK || t->last < kb) return false;
+  *from = t->first > kb ? (int)(t->first - kb) & ~3 : 0;
+  *to = t->last < kb + ATTN_BLOCK - 1 ? (int)(t->last - kb + 4) & ~3 : ATTN_BLOCK;
+  return true;
+}
+/* True when every lane sees keys kb + from .. kb + to - 1. */
+SIMD bool tile_sees_all(const tile_rows *t, int64_t kb, int from, int to) {
+  return t->lo_max <= kb + from && t->hi_min >= kb + to - 1;
+}
+/* Lanes of vector v that do not see a key. */
+SIMD v16m tile_hidden(const tile_rows *t, int v, int64_t key) {
+  v16i k = v16i_set1((int32_t)key);
+  return v16m_or(v16i_lt(k, v16i_load(t->lo + 16 * v)), v16i_lt(v16i_load(t->hi + 16 * v), k));
+}
+
+/* The tile's rows of a tensor as [n][np] in f32 (rows past n are 0), and turned [np][LANES] times
+ * scale; either may be NULL, stage is [LANES][np]. */
+static inline void tile_load(const attn_job *j, const attn_view *x, const tile_rows *t, int64_t b,
+                             int64_t kv, int64_t n, int64_t np, float *rows, float *turned,
+                             float scale) {
+  for (int i = 0; i < 16 * t->vecs; i++) {
+    if (i < t->n)
+      row_load(rows + i * np, row_at(x, b, t->t[i], kv * j->group + t->head[i]), x->dtype, n);
+    else memset(rows + i * np, 0, sizeof(float) * (size_t)np);
+  }
+  for (int v = 0; turned && v < t->vecs; v++)
+    transpose_rows(turned + 16 * v, ATTN_LANES, rows + 16 * v * np, np, np, scale);
+}
+/* The other way: turned [np][LANES] to the rows of a tensor, times scale; stage is [16][np]. */
+static inline void tile_store(const attn_job *j, const attn_view *x, const tile_rows *t, int64_t b,
+                              int64_t kv, int64_t n, int64_t np, const float *turned, float *stage,
+                              float scale) {
+  for (int v = 0; v < t->vecs; v++) {
+    for (int64_t c = 0; c < np; c += 16)
+      transpose_rows(stage + c, np, turned + c * ATTN_LANES + 16 * v, ATTN_LANES, 16, 1.0f);
+    for (int i = 16 * v; i < t->n && i < 16 * v + 16; i++)
+      row_store(row_at(x, b, t->t[i], kv * j->group + t->head[i]), x->dtype,
+                stage + (i - 16 * v) * np, n, scale);
+  }
+}
+
+#endif
