@@ -82,10 +82,8 @@ hp_status dtype_from_f64(hp_dtype to, void *dst, const void *src, size_t n) {
     double x;
     memcpy(&x, (const char *)src + i * 8, 8);
     float y = (float)x;
-    if (to == HP_F32)
-      store_f32(dst, i, y);
-    else
-      store_u16(dst, i, to == HP_BF16 ? f32_to_bf16(y) : f32_to_f16(y));
+    if (to == HP_F32) store_f32(dst, i, y);
+    else store_u16(dst, i, to == HP_BF16 ? f32_to_bf16(y) : f32_to_f16(y));
   }
   return HP_OK;
 }

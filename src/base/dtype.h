@@ -12,9 +12,9 @@
 
 /* Bytes of one element. */
 static inline size_t dtype_size(hp_dtype t) {
-  static const unsigned char size[HP_DTYPE_COUNT] = {
-      [HP_F32] = 4, [HP_BF16] = 2, [HP_F16] = 2, [HP_I32] = 4,
-      [HP_I64] = 8, [HP_U8] = 1,   [HP_BOOL] = 1};
+  static const unsigned char size[HP_DTYPE_COUNT] =
+      {[HP_F32] = 4, [HP_BF16] = 2, [HP_F16] = 2, [HP_I32] = 4,
+       [HP_I64] = 8, [HP_U8] = 1,   [HP_BOOL] = 1};
   return size[t];
 }
 static inline bool dtype_is_float(hp_dtype t) { return t == HP_F32 || t == HP_BF16 || t == HP_F16; }

@@ -209,8 +209,8 @@ hp_status json_next(json_reader *r, json_token *out) {
 }
 
 hp_status json_unexpected(const json_reader *r, const json_token *found, const char *wanted) {
-  static const char *const word[] = {
-      "the end of the text", "null", "true or false", "a number", "a number", "a string"};
+  static const char *const word[] =
+      {"the end of the text", "null", "true or false", "a number", "a number", "a string"};
   char mark[4] = {'\'', (char)found->kind, '\'', 0};
   return err_set(HP_ERR_INPUT, __FILE__, __LINE__, "%s:%zu:%zu: expected %s, found %s", r->name,
                  found->line, found->column, wanted,
@@ -254,10 +254,8 @@ static hp_status parse_container(builder *b, tree_node *node, int depth) {
   HP_TRY(json_next(&b->in, &t));
   while (t.kind != close) {
     tree_node *item;
-    if (node->kind == TREE_MAP)
-      HP_TRY(parse_member(b, &t, depth, &item));
-    else
-      HP_TRY(parse_value(b, &t, depth, &item));
+    if (node->kind == TREE_MAP) HP_TRY(parse_member(b, &t, depth, &item));
+    else HP_TRY(parse_value(b, &t, depth, &item));
     if (!vec_push(&b->items, item)) return HP_ERR_OOM;
     HP_TRY(json_next(&b->in, &t));
     if (t.kind == close) break;
@@ -272,10 +270,10 @@ static hp_status parse_container(builder *b, tree_node *node, int depth) {
 }
 
 static hp_status parse_value(builder *b, const json_token *t, int depth, tree_node **out) {
-  static const tree_kind kinds[] = {
-      [JSON_T_NULL] = TREE_NULL,     [JSON_T_BOOL] = TREE_BOOL,     [JSON_T_INT] = TREE_INT,
-      [JSON_T_FLOAT] = TREE_FLOAT,   [JSON_T_STRING] = TREE_STRING, [JSON_T_OPEN_MAP] = TREE_MAP,
-      [JSON_T_OPEN_LIST] = TREE_LIST};
+  static const tree_kind kinds[] =
+      {[JSON_T_NULL] = TREE_NULL,     [JSON_T_BOOL] = TREE_BOOL,     [JSON_T_INT] = TREE_INT,
+       [JSON_T_FLOAT] = TREE_FLOAT,   [JSON_T_STRING] = TREE_STRING, [JSON_T_OPEN_MAP] = TREE_MAP,
+       [JSON_T_OPEN_LIST] = TREE_LIST};
   bool open = t->kind == JSON_T_OPEN_MAP || t->kind == JSON_T_OPEN_LIST;
   if (!open && (t->kind == JSON_T_END || t->kind > JSON_T_STRING))
     return json_unexpected(&b->in, t, "a value");
@@ -315,10 +313,8 @@ hp_status json_parse_line(const char *bytes, size_t len, const char *name, size_
 done:
   json_reader_free(&b.in);
   vec_free(&b.items);
-  if (st)
-    tree_free(&t);
-  else
-    *out = t;
+  if (st) tree_free(&t);
+  else *out = t;
   return st;
 }
 

@@ -64,12 +64,9 @@ static void add_quoted(json_writer *w, const char *s, size_t n) {
     size_t valid = utf8_decode(s + i, n - i, &c);
     len = valid ? valid : 1;
     /* Python leaves 0x7f as it is */
-    if (c < 0x20 || c == '"' || c == '\\' || (c > 0x7f && !w->utf8))
-      add_escape(w->out, c);
-    else if (valid)
-      str_add_n(w->out, s + i, len);
-    else
-      str_add(w->out, "\xef\xbf\xbd");
+    if (c < 0x20 || c == '"' || c == '\\' || (c > 0x7f && !w->utf8)) add_escape(w->out, c);
+    else if (valid) str_add_n(w->out, s + i, len);
+    else str_add(w->out, "\xef\xbf\xbd");
   }
   str_add_char(w->out, '"');
 }
@@ -133,10 +130,8 @@ void json_put_tree(json_writer *w, const tree_node *n) {
   case TREE_STRING: json_put_string_n(w, n->string, n->len); break;
   case TREE_LIST:
   case TREE_MAP:
-    if (n->kind == TREE_MAP)
-      json_open_map(w);
-    else
-      json_open_list(w);
+    if (n->kind == TREE_MAP) json_open_map(w);
+    else json_open_list(w);
     for (uint32_t i = 0; i < n->len; i++) {
       if (n->kind == TREE_MAP) json_put_key_n(w, n->child[i]->key, n->child[i]->key_len);
       json_put_tree(w, n->child[i]);

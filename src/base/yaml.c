@@ -94,10 +94,8 @@ static hp_status parse_scalar(builder *b, tree_node **out) {
   if (!tag)
     TREE_FAIL(n, "the tag %.80s is not supported; remove it",
               (const char *)b->event.data.scalar.tag);
-  if (*tag)
-    HP_TRY(tagged_scalar(tag, text, n));
-  else if (plain && !yaml_resolve(text, n, &why))
-    TREE_FAIL(n, "\"%.60s\": %s", text, why);
+  if (*tag) HP_TRY(tagged_scalar(tag, text, n));
+  else if (plain && !yaml_resolve(text, n, &why)) TREE_FAIL(n, "\"%.60s\": %s", text, why);
   if (n->kind == TREE_STRING) {
     n->string = arena_strndup(b->mem, text, len);
     HP_TRY_MEM(n->string);
@@ -309,10 +307,8 @@ hp_status yaml_parse(const char *bytes, size_t len, const char *name, tree *out)
   tree t = {0};
   const char *source = arena_strdup(&t.mem, name);
   hp_status st = source ? parse_into(&t.mem, bytes, len, source, true, &t.root) : HP_ERR_OOM;
-  if (st)
-    tree_free(&t);
-  else
-    *out = t;
+  if (st) tree_free(&t);
+  else *out = t;
   return st;
 }
 
@@ -339,9 +335,7 @@ hp_status yaml_load_config(const char *path, tree *out) {
     t.root->len = 0;
   }
   hp_status st = tree_expect(t.root, TREE_MAP);
-  if (st)
-    tree_free(&t);
-  else
-    *out = t;
+  if (st) tree_free(&t);
+  else *out = t;
   return st;
 }

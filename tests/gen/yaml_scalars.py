@@ -1,6 +1,6 @@
-"""Writes tests/unit/yaml_scalars.h: plain YAML scalars and what OmegaConf reads them as.
+"""Writes tests/unit/yaml_scalar_cases.h: plain YAML scalars and what OmegaConf reads them as.
 
-Run by hand when the list changes: python tests/gen/yaml_scalars.py > tests/unit/yaml_scalars.h
+Run by hand when the list changes: python tests/gen/yaml_scalars.py > tests/unit/yaml_scalar_cases.h
 (needs omegaconf >= 2.4)."""
 import random
 

@@ -324,9 +324,10 @@ TEST(every_allocation_that_fails_while_reading_json_is_reported) {
 
 /* Verdict of another parser, where the two are meant to agree. */
 static bool jansson_accepts(const char *text, size_t n) {
-  json_t *j = json_loadb(
-      text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL,
-      NULL);
+  json_t *j = json_loadb(text, n,
+                         JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL |
+                             JSON_DECODE_INT_AS_REAL,
+                         NULL);
   json_decref(j);
   return j != NULL;
 }

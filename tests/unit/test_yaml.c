@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "yaml_scalars.h"
+#include "yaml_scalar_cases.h"
 
 enum { N_SCALARS = sizeof scalars / sizeof *scalars };
 
