@@ -40,7 +40,7 @@ typedef struct {
   uint64_t effort;               /* search steps after the first heuristics; 0 = none.
                                     OFFSETS_EFFORT costs about 0.2 s when nothing stops it earlier */
 } offsets_problem;
-#define OFFSETS_EFFORT UINT64_C(2000000)
+#define OFFSETS_EFFORT UINT64_C(100000000)
 
 typedef struct {
   uint64_t peak[OFFSETS_TIERS];     /* bytes of the arena */

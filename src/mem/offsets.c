@@ -1,0 +1,268 @@
+#include "mem/offsets.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "mem/offsets_greedy.h"
+#include "mem/offsets_search.h"
+
+#include <string.h>
+
+enum { CLOSE = 1024 }; /* of many items, a plan within one part in so many of the bound is good */
+
+/* Per tier: a lower bound, greedy plans, and, while the best one is above what is good enough, exact
+ * search (few items) and repair of the greedy order. */
+
+typedef struct {
+  offsets_items t;
+  greedy g;
+} planner;
+
+static void planner_free(planner *w) {
+  offsets_space_free(w->g.space);
+  mem_free(w->g.offset);
+  mem_free(w->g.best);
+  mem_free(w->g.order);
+  offsets_items_free(&w->t);
+}
+
+static hp_status planner_create(const offsets_problem *p, planner *w) {
+  HP_TRY(offsets_items_build(p, &w->t));
+  HP_TRY(offsets_space_create(&w->t, &w->g.space));
+  w->g.items = &w->t;
+  w->g.offset = mem_calloc(w->t.n, sizeof *w->g.offset);
+  w->g.best = mem_calloc(w->t.n, sizeof *w->g.best);
+  w->g.order = mem_calloc(w->t.n, sizeof *w->g.order);
+  return w->g.offset && w->g.best && w->g.order ? HP_OK : HP_ERR_OOM;
+}
+
+/* Adds the sizes of a tier's items to sum[points + 1], modulo 2^64: at birth, less at death.  `only`
+ * is a stream whose definitions count alone, up to what it knows to be dead; or OFFSETS_NEVER: all
+ * count, until the first stream finds them dead.  Either way those alive at one time all conflict. */
+static void add_lives(const planner *w, uint32_t only, uint64_t *sum) {
+  const offsets_items *t = &w->t;
+  for (uint32_t i = 0; i < w->g.n; i++) {
+    uint32_t k = w->g.order[i].item, from = OFFSETS_NEVER, to = OFFSETS_NEVER;
+    for (uint32_t s = 0; s < t->streams; s++) {
+      size_t c = (size_t)k * t->streams + s;
+      if (only != OFFSETS_NEVER && s != only) continue;
+      if (t->first[c] < from) from = t->first[c];
+      if (t->dead[c] < to) to = t->dead[c];
+    }
+    if (from == OFFSETS_NEVER) continue;
+    sum[from] += t->item[k].size;
+    sum[to] -= t->item[k].size;
+  }
+}
+
+/* Most bytes of items that all conflict with each other, and the position where they are alive. */
+static hp_status lower_bound(const planner *w, uint64_t *bytes, uint32_t *at) {
+  const offsets_items *t = &w->t;
+  uint64_t *sum = mem_calloc((size_t)t->points + 1, sizeof *sum);
+  HP_TRY_MEM(sum);
+  *bytes = 0, *at = 0;
+  for (uint32_t k = 0; k <= (t->streams > 1 ? t->streams : 0); k++) {
+    memset(sum, 0, ((size_t)t->points + 1) * sizeof *sum);
+    add_lives(w, k ? k - 1 : OFFSETS_NEVER, sum);
+    for (uint32_t x = 0; x < t->points; x++) {
+      if (x) sum[x] += sum[x - 1];
+      if (sum[x] > *bytes) *bytes = sum[x], *at = t->position[x];
+    }
+  }
+  mem_free(sum);
+  for (uint32_t i = 0; i < w->g.n_fixed; i++) {
+    const offsets_item *m = &t->item[w->g.order[i].item];
+    if (m->offset + m->size > *bytes) *bytes = m->offset + m->size;
+  }
+  return HP_OK;
+}
+
+static hp_status fail_fixed(const planner *w, uint32_t b) {
+  const offsets_item *y = &w->t.item[b];
+  for (uint32_t i = 0; i < w->g.n_fixed; i++) {
+    uint32_t a = w->g.order[i].item;
+    const offsets_item *x = &w->t.item[a];
+    if (a != b && x->offset < y->offset + y->size && y->offset < x->offset + x->size &&
+        offsets_items_conflict(&w->t, a, b))
+      HP_FAIL(HP_ERR_ARG,
+              "buffers %u and %u are live together but fixed at offsets %llu and %llu, where they "
+              "overlap (%llu and %llu bytes)",
+              x->name, y->name, (unsigned long long)x->offset, (unsigned long long)y->offset,
+              (unsigned long long)x->size, (unsigned long long)y->size);
+  }
+  HP_FAIL(HP_ERR_INTERNAL, "buffer %u does not fit where it is fixed", y->name);
+}
+
+/* The items of a tier, fixed ones first, and the check of those. */
+static hp_status select_tier(planner *w, uint8_t tier) {
+  greedy *g = &w->g;
+  g->n = g->n_fixed = 0;
+  for (int fixed = 1; fixed >= 0; fixed--)
+    for (uint32_t k = 0; k < w->t.n; k++)
+      if (w->t.item[k].tier == tier && w->t.item[k].size && w->t.item[k].fixed == fixed) {
+        g->order[g->n++] = (greedy_place){.item = k};
+        g->n_fixed += (uint32_t)fixed;
+      }
+  if (g->n_fixed) offsets_space_clear(g->space);
+  for (uint32_t i = 0; i < g->n_fixed; i++) {
+    uint32_t k = g->order[i].item;
+    if (!offsets_space_is_free(g->space, k, w->t.item[k].offset)) return fail_fixed(w, k);
+    HP_TRY(offsets_space_add(g->space, k, w->t.item[k].offset));
+  }
+  return HP_OK;
+}
+
+/* Exact search between what is proved impossible and the best plan. */
+typedef struct {
+  greedy *g;
+  offsets_search *s;
+  uint64_t unit;   /* all offsets and sizes are multiples of it */
+  uint64_t low;    /* the least target that is worth a try */
+  uint64_t effort; /* steps left */
+} exact;
+
+static void keep_found(greedy *g) {
+  g->peak = 0;
+  for (uint32_t i = 0; i < g->n; i++) {
+    uint32_t k = g->order[i].item;
+    const offsets_item *m = &g->items->item[k];
+    g->best[k] = m->fixed ? m->offset : g->offset[k];
+    if (g->best[k] + m->size > g->peak) g->peak = g->best[k] + m->size;
+  }
+}
+
+/* Looks for a plan of at most `target` bytes with each rank in turn, `share` steps for all.  When it
+ * is proved that there is none, the lower bound rises. */
+static search_result attempt(exact *e, uint64_t target, uint64_t share) {
+  enum { STEPS = 5 }; /* a step of the search costs as much as so many of the greedy passes */
+  greedy *g = e->g;
+  search_result r = SEARCH_TIRED;
+  for (uint32_t rank = 0; rank < SEARCH_RANKS && r == SEARCH_TIRED; rank++) {
+    uint64_t part = share / SEARCH_RANKS / STEPS, left = part;
+    r = offsets_search_run(e->s, target, rank, &left, g->offset);
+    uint64_t used = (part - left) * STEPS;
+    g->work += used;
+    e->effort -= used < e->effort ? used : e->effort;
+  }
+  if (r == SEARCH_FOUND) {
+    keep_found(g);
+  } else {
+    e->low = target + e->unit;
+    if (r == SEARCH_NONE && !g->n_fixed && g->bound <= target) g->bound = e->low;
+    if (g->good < g->bound) g->good = g->bound;
+  }
+  return r;
+}
+
+/* Halves the gap between what was tried in vain and the best plan, with `share` steps a time, until
+ * the effort is down to `floor`; or, when asked to, until one takes too long. */
+static void bisect(exact *e, uint64_t share, uint64_t floor, bool until_tired) {
+  const greedy *g = e->g;
+  while (g->peak > g->good && e->low < g->peak && e->effort >= floor + share && share) {
+    uint64_t steps = (g->peak - e->unit - e->low) / e->unit;
+    if (attempt(e, e->low + steps / 2 * e->unit, share) == SEARCH_TIRED && until_tired) return;
+  }
+}
+
+static hp_status improve_few(greedy *g, uint64_t effort) {
+  exact e = {.g = g, .unit = UINT64_MAX, .effort = effort};
+  hp_status st = HP_OK;
+  uint32_t *item = mem_calloc(g->n, sizeof *item);
+  HP_TRY_MEM(item);
+  for (uint32_t i = 0; i < g->n; i++) {
+    item[i] = g->order[i].item;
+    if (g->items->item[item[i]].align < e.unit) e.unit = g->items->item[item[i]].align;
+  }
+  HP_TRY_GOTO(offsets_search_create(g->items, item, g->n, g->n_fixed, &e.s), st);
+  attempt(&e, g->bound, effort / 8 * 5);
+  bisect(&e, e.effort / 8, e.effort / 2, true);
+  uint64_t repair = e.effort / 2;
+  if (g->peak > g->good) HP_TRY_GOTO(greedy_improve(g, repair), st);
+  e.effort -= repair;
+  bisect(&e, e.effort / 4, 0, false);
+done:
+  offsets_search_free(e.s);
+  mem_free(item);
+  return st;
+}
+
+static hp_status plan_tier(planner *w, const offsets_problem *p, uint8_t tier,
+                           offsets_summary *out) {
+  greedy *g = &w->g;
+  HP_TRY(select_tier(w, tier));
+  if (!g->n) return HP_OK;
+  HP_TRY(lower_bound(w, &g->bound, &out->bound_at[tier]));
+  bool few = g->n - g->n_fixed <= SEARCH_ITEMS_MAX;
+  uint64_t limit = p->limit[tier], effort = p->effort, start = g->work;
+  g->good = few ? g->bound : g->bound + g->bound / CLOSE;
+  if (limit > g->good) g->good = limit;
+  if (limit && limit < g->bound) effort = 0; /* no plan can be good */
+  HP_TRY(greedy_plan(g, effort));
+  uint64_t used = g->work - start, left = used < effort ? effort - used : 0;
+  if (g->peak > g->good && left) {
+    if (few)
+      HP_TRY(improve_few(g, left));
+    else
+      HP_TRY(greedy_improve(g, left));
+  }
+  if (g->peak > OFFSETS_MAX_BYTES)
+    HP_FAIL(HP_ERR_OOM, "tier %u needs %llu bytes; an arena has at most 2^62", tier,
+            (unsigned long long)g->peak);
+  out->peak[tier] = g->peak;
+  out->bound[tier] = g->bound;
+  return HP_OK;
+}
+
+hp_status offsets_assign(const offsets_problem *p, uint64_t *offset, offsets_summary *out) {
+  planner w = {0};
+  offsets_summary s = {0};
+  hp_status st;
+  HP_TRY_GOTO(planner_create(p, &w), st);
+  for (uint8_t tier = 0; tier < OFFSETS_TIERS; tier++) HP_TRY_GOTO(plan_tier(&w, p, tier, &s), st);
+  for (size_t i = 0; i < p->n; i++) {
+    const offsets_item *m = &w.t.item[w.t.of[i]];
+    offset[i] = m->size ? w.g.best[w.t.of[i]] : m->fixed ? m->offset : 0;
+  }
+  s.steps = w.g.work;
+  *out = s;
+done:
+  planner_free(&w);
+  return st;
+}
+
+/* The largest buffers live at a position, a few of them, as words. */
+static void say_largest(const offsets_problem *p, uint8_t tier, uint32_t position, str *text) {
+  enum { FEW = 4 };
+  size_t top[FEW], n = 0;
+  for (size_t i = 0; i < p->n; i++) {
+    const offsets_buffer *b = &p->buffer[i];
+    if (b->tier != tier || position < b->first || b->last < position) continue;
+    size_t k = n < FEW ? n++ : FEW;
+    if (k == FEW && p->buffer[top[--k]].size >= b->size) continue;
+    for (; k > 0 && p->buffer[top[k - 1]].size < b->size; k--) top[k] = top[k - 1];
+    top[k] = i;
+  }
+  for (size_t k = 0; k < n; k++)
+    str_printf(text, "%s buffer %zu (%llu bytes)", k ? "," : "", top[k],
+               (unsigned long long)p->buffer[top[k]].size);
+}
+
+hp_status offsets_check_limit(const offsets_problem *p, const offsets_summary *s,
+                              const char *const *tier_name) {
+  for (uint8_t tier = 0; tier < OFFSETS_TIERS; tier++) {
+    if (!p->limit[tier] || s->peak[tier] <= p->limit[tier]) continue;
+    str text = {0};
+    say_largest(p, tier, s->bound_at[tier], &text);
+    hp_status st = str_status(&text);
+    if (!st)
+      st = err_set(HP_ERR_OOM, __FILE__, __LINE__,
+                   "memory of tier %u%s%s: the plan needs %llu bytes, the limit is %llu.  At least "
+                   "%llu bytes are live together; the largest at position %u are%s.  Raise the "
+                   "limit, or let more be offloaded or recomputed",
+                   tier, tier_name ? " " : "", tier_name ? tier_name[tier] : "",
+                   (unsigned long long)s->peak[tier], (unsigned long long)p->limit[tier],
+                   (unsigned long long)s->bound[tier], s->bound_at[tier], text.at);
+    str_free(&text);
+    return st;
+  }
+  return HP_OK;
+}

@@ -1,0 +1,119 @@
+#include "mem/offsets_greedy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Offline placement in a fixed order.  On programs of layers the order by length of life, which
+ * stacks the saved values as the program does, usually meets the lower bound; by size is the safer
+ * order when streams run beside each other. */
+
+typedef enum { BY_LIFE, BY_SIZE, BY_AREA, BY_START, BY_END } order_kind;
+
+typedef struct {
+  order_kind kind;
+  offsets_fit fit;
+} recipe;
+
+static uint64_t key_of(order_kind kind, uint64_t size, uint32_t born, uint32_t gone) {
+  uint64_t area, life = gone - born;
+  switch (kind) {
+  case BY_LIFE: return life;
+  case BY_SIZE: return size;
+  case BY_AREA: return __builtin_mul_overflow(size, life, &area) ? UINT64_MAX : area;
+  case BY_START: return UINT32_MAX - born;
+  case BY_END: return gone;
+  }
+  return 0;
+}
+
+static int by_key(const void *a, const void *b) {
+  const greedy_place *x = a, *y = b;
+  if (x->key != y->key) return x->key > y->key ? -1 : 1;
+  if (x->size != y->size) return x->size > y->size ? -1 : 1;
+  if (x->first != y->first) return x->first < y->first ? -1 : 1;
+  return (x->item > y->item) - (x->item < y->item);
+}
+
+static void sort_order(greedy *w, order_kind kind) {
+  const offsets_items *t = w->items;
+  for (uint32_t i = w->n_fixed; i < w->n; i++) {
+    uint32_t k = w->order[i].item, born = OFFSETS_NEVER, gone = 0;
+    for (size_t c = (size_t)k * t->streams; c < ((size_t)k + 1) * t->streams; c++) {
+      if (t->first[c] < born) born = t->first[c];
+      if (t->dead[c] > gone) gone = t->dead[c];
+    }
+    uint64_t size = t->item[k].size;
+    w->order[i] = (greedy_place){key_of(kind, size, born, gone), size, born, k};
+  }
+  qsort(w->order + w->n_fixed, w->n - w->n_fixed, sizeof *w->order, by_key);
+}
+
+/* Places all items in order.  Gives up when the plan is no better than the best, and after `effort`
+ * steps; unless a plan must come out, then the rest goes on top. */
+static hp_status run_pass(greedy *w, offsets_fit fit, uint64_t effort, bool must) {
+  uint64_t peak = 0, end = w->work + effort < effort ? UINT64_MAX : w->work + effort;
+  offsets_space_clear(w->space);
+  w->failed = w->n;
+  for (uint32_t i = 0; i < w->n; i++) {
+    uint32_t k = w->order[i].item;
+    const offsets_item *m = &w->items->item[k];
+    if (w->work > end) {
+      if (!must) return HP_OK;
+      fit = SPACE_TOP;
+    }
+    uint64_t at = i < w->n_fixed ? m->offset : offsets_space_find(w->space, k, fit, &w->work);
+    if (at + m->size > peak) peak = at + m->size;
+    if (peak >= w->peak) {
+      w->failed = i;
+      return HP_OK;
+    }
+    w->offset[k] = at;
+    HP_TRY(offsets_space_add(w->space, k, at));
+  }
+  w->peak = peak;
+  for (uint32_t i = 0; i < w->n; i++) w->best[w->order[i].item] = w->offset[w->order[i].item];
+  return HP_OK;
+}
+
+enum { STEPS_A_PASS = 1 << 25 }; /* about 0.1 s */
+
+hp_status greedy_plan(greedy *w, uint64_t effort) {
+  static const recipe more[] = {{BY_LIFE, SPACE_BEST}, {BY_SIZE, SPACE_BEST},
+                                {BY_START, SPACE_BEST}, {BY_END, SPACE_FIRST},
+                                {BY_AREA, SPACE_FIRST}, {BY_LIFE, SPACE_FIRST}};
+  w->peak = UINT64_MAX;
+  if (w->items->streams == 1) {
+    sort_order(w, BY_LIFE);
+    HP_TRY(run_pass(w, SPACE_BEST, STEPS_A_PASS, false));
+    if (w->peak <= w->good) return HP_OK;
+  }
+  sort_order(w, BY_SIZE);
+  HP_TRY(run_pass(w, SPACE_FIRST, 8 * (uint64_t)STEPS_A_PASS, w->peak == UINT64_MAX));
+  uint64_t start = w->work;
+  for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+    if (w->peak <= w->good || w->work - start >= effort) return HP_OK;
+    sort_order(w, more[i].kind);
+    HP_TRY(run_pass(w, more[i].fit, effort - (w->work - start), false));
+  }
+  return HP_OK;
+}
+
+hp_status greedy_improve(greedy *w, uint64_t effort) {
+  static const order_kind begin[] = {BY_SIZE, BY_START, BY_LIFE};
+  enum { BEGINS = sizeof begin / sizeof *begin };
+  for (size_t b = 0; b < BEGINS; b++) {
+    uint64_t start = w->work, share = effort / BEGINS;
+    sort_order(w, begin[b]);
+    while (w->peak > w->good && w->work - start < share) {
+      HP_TRY(run_pass(w, SPACE_FIRST, share - (w->work - start), false));
+      uint32_t i = w->failed;
+      if (i == w->n) continue; /* a better plan, or the end of the share */
+      if (i <= w->n_fixed) break;
+      uint32_t j = w->n_fixed + (i - w->n_fixed) / 2;
+      greedy_place x = w->order[i];
+      memmove(w->order + j + 1, w->order + j, (i - j) * sizeof x);
+      w->order[j] = x;
+    }
+  }
+  return HP_OK;
+}

@@ -1,0 +1,32 @@
+/* Internal to mem/offsets: plans made by placing one item after another where it fits best. */
+#ifndef MEM_OFFSETS_GREEDY_H
+#define MEM_OFFSETS_GREEDY_H
+
+#include "mem/offsets_items.h"
+#include "mem/offsets_space.h"
+
+typedef struct {
+  uint64_t key, size; /* greater first */
+  uint32_t first;     /* then earlier first */
+  uint32_t item;
+} greedy_place;
+
+typedef struct {
+  const offsets_items *items;
+  offsets_space *space;
+  uint64_t *offset, *best; /* [items] the plan being made; the best so far */
+  greedy_place *order;     /* [n] items of the tier: fixed ones first, then those to place */
+  uint32_t n, n_fixed;
+  uint32_t failed;         /* place in the order of the item that ended the last pass; n: none did */
+  uint64_t peak, bound;    /* bytes of the best plan (UINT64_MAX: none yet); no plan needs less */
+  uint64_t good;           /* a plan of so few bytes ends the search */
+  uint64_t work;           /* steps done, a few ns each */
+} greedy;
+
+/* Tries several orders until a plan is good; at least one plan is made, and no more than `effort`
+ * steps are spent on those after it. */
+hp_status greedy_plan(greedy *w, uint64_t effort);
+/* Moves the item that spoils a plan forward in the order, again and again, for `effort` steps. */
+hp_status greedy_improve(greedy *w, uint64_t effort);
+
+#endif

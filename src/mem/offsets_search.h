@@ -1,0 +1,27 @@
+/* Internal to mem/offsets: exact search for a plan of at most `target` bytes. */
+#ifndef MEM_OFFSETS_SEARCH_H
+#define MEM_OFFSETS_SEARCH_H
+
+#include "mem/offsets_items.h"
+
+enum { SEARCH_ITEMS_MAX = 1000 };
+
+typedef enum {
+  SEARCH_FOUND, /* offset[] holds a plan */
+  SEARCH_NONE,  /* there is none (with the fixed items taken as solid down to 0) */
+  SEARCH_TIRED  /* the work was used up first */
+} search_result;
+
+typedef struct offsets_search offsets_search;
+
+/* For n items of one tier (at most SEARCH_ITEMS_MAX), the first n_fixed of them fixed. */
+hp_status offsets_search_create(const offsets_items *t, const uint32_t *item, uint32_t n,
+                                uint32_t n_fixed, offsets_search **out);
+void offsets_search_free(offsets_search *w);
+enum { SEARCH_RANKS = 4 };
+/* Searches with `*work` steps, which goes down by the steps taken.  `rank` < SEARCH_RANKS selects
+ * which item is tried first of those that may come next.  offset[] is indexed by item. */
+search_result offsets_search_run(offsets_search *w, uint64_t target, uint32_t rank, uint64_t *work,
+                                 uint64_t *offset);
+
+#endif
