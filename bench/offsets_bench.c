@@ -1,8 +1,8 @@
 /* Time and gap of the offset planner on layered programs that look like training steps.
  *
  *   cc -std=c11 -D_GNU_SOURCE -O2 -Iinclude -Isrc bench/offsets_bench.c build/libhyperparallel.a \
- *      $(pkg-config --libs jansson yaml-0.1 libpcre2-8 libutf8proc libxxhash cairo) -lm -lpthread -ldl \
- *      -o build/offsets-bench && build/offsets-bench [buffers]...
+ *      $(pkg-config --libs jansson yaml-0.1 libpcre2-8 libutf8proc libxxhash cairo) -lm -lpthread
+ * -ldl \ -o build/offsets-bench && build/offsets-bench [buffers]...
  *
  * One line a program: buffers, streams, lower bound, peak, gap of the two, time to plan and to
  * verify.  The limit beside the gap is the bound itself: no plan is below it. */
@@ -48,8 +48,7 @@ static uint32_t make(maker *m, uint8_t stream, uint64_t size, uint32_t a, uint32
     uint32_t v = in[k];
     if (v == UINT32_MAX) continue;
     m->buffer[v].last = i;
-    if (m->n_use[v] < USES)
-      m->use[v][m->n_use[v]++] = i;
+    if (m->n_use[v] < USES) m->use[v][m->n_use[v]++] = i;
     else
       m->use[v][USES - 1] = i; /* uses come in order on the compute stream: the last one counts */
     if (m->stream[v] != m->stream[i])
@@ -122,7 +121,10 @@ static hp_status bench(size_t n, uint32_t streams) {
   HP_TRY(vclock_build(&(vclock_program){m.n, streams, m.stream, m.wait0, m.wait}, &v));
   for (size_t i = 0; i < m.n; i++) vclock_dead(&v, m.use[i], m.n_use[i], dead + i * streams);
   double t1 = time_now_s();
-  offsets_problem p = {.buffer = m.buffer, .n = m.n, .streams = streams, .dead = dead,
+  offsets_problem p = {.buffer = m.buffer,
+                       .n = m.n,
+                       .streams = streams,
+                       .dead = dead,
                        .effort = OFFSETS_EFFORT};
   offsets_summary s;
   HP_TRY(offsets_assign(&p, offset, &s));
@@ -141,8 +143,8 @@ static hp_status bench(size_t n, uint32_t streams) {
 
 int main(int argc, char **argv) {
   static const size_t standard[] = {1000, 10000, 60000};
-  printf("%8s %8s %14s %14s %8s %10s %10s %10s\n", "buffers", "streams", "bound_bytes", "peak_bytes",
-         "gap_%", "clocks_ms", "plan_ms", "verify_ms");
+  printf("%8s %8s %14s %14s %8s %10s %10s %10s\n", "buffers", "streams", "bound_bytes",
+         "peak_bytes", "gap_%", "clocks_ms", "plan_ms", "verify_ms");
   for (uint32_t streams = 1; streams <= 4; streams += 3)
     for (int i = 0; i < (argc > 1 ? argc - 1 : 3); i++) {
       size_t n = argc > 1 ? (size_t)strtoull(argv[i + 1], NULL, 10) : standard[i];

@@ -66,10 +66,7 @@ static bool is_source(const mincut_graph *g, size_t v) {
   return (g->flags[v] & MINCUT_BANNED) || g->in0[v] == g->in0[v + 1];
 }
 
-static hp_status build(const mincut_graph *g, network *w) {
-  w->n = 2 * g->n + 2;
-  w->source = (uint32_t)(2 * g->n);
-  w->sink = w->source + 1;
+static bool add_arcs(const mincut_graph *g, network *w) {
   bool ok = true;
   for (uint32_t v = 0; v < g->n && ok; v++) {
     uint32_t in = 2 * v, out = in + 1;
@@ -82,20 +79,26 @@ static hp_status build(const mincut_graph *g, network *w) {
     }
     if (g->flags[v] & MINCUT_NEEDED) ok = ok && add_arc(w, out, w->sink, UNCUTTABLE);
   }
+  return ok;
+}
+
+static hp_status build(const mincut_graph *g, network *w) {
+  w->n = 2 * g->n + 2;
+  w->source = (uint32_t)(2 * g->n);
+  w->sink = w->source + 1;
+  if (!add_arcs(g, w)) return HP_ERR_OOM;
   w->arc0 = mem_calloc(w->n + 1, sizeof *w->arc0);
   w->list = mem_calloc(w->arcs.len, sizeof *w->list);
   w->level = mem_calloc(w->n, sizeof *w->level);
   w->cursor = mem_calloc(w->n, sizeof *w->cursor);
   w->queue = mem_calloc(w->n, sizeof *w->queue);
   w->path = mem_calloc(w->n, sizeof *w->path);
-  if (!ok || !w->arc0 || !w->list || !w->level || !w->cursor || !w->queue || !w->path)
-    return HP_ERR_OOM;
+  if (!w->arc0 || !w->list || !w->level || !w->cursor || !w->queue || !w->path) return HP_ERR_OOM;
   if (w->arcs.len > UINT32_MAX) HP_FAIL(HP_ERR_ARG, "%zu arcs are too many for a cut", w->arcs.len);
   for (size_t a = 0; a < w->arcs.len; a++) w->arc0[w->arcs.at[a ^ 1].to + 1]++;
   for (size_t i = 0; i < w->n; i++) w->arc0[i + 1] += w->arc0[i];
   for (size_t i = 0; i < w->n; i++) w->cursor[i] = w->arc0[i];
-  for (size_t a = 0; a < w->arcs.len; a++)
-    w->list[w->cursor[w->arcs.at[a ^ 1].to]++] = (uint32_t)a;
+  for (size_t a = 0; a < w->arcs.len; a++) w->list[w->cursor[w->arcs.at[a ^ 1].to]++] = (uint32_t)a;
   return HP_OK;
 }
 

@@ -9,8 +9,8 @@
 
 enum { CLOSE = 1024 }; /* of many items, a plan within one part in so many of the bound is good */
 
-/* Per tier: a lower bound, greedy plans, and, while the best one is above what is good enough, exact
- * search (few items) and repair of the greedy order. */
+/* Per tier: a lower bound, greedy plans, and, while the best one is above what is good enough,
+ * exact search (few items) and repair of the greedy order. */
 
 typedef struct {
   offsets_items t;
@@ -35,9 +35,10 @@ static hp_status planner_create(const offsets_problem *p, planner *w) {
   return w->g.offset && w->g.best && w->g.order ? HP_OK : HP_ERR_OOM;
 }
 
-/* Adds the sizes of a tier's items to sum[points + 1], modulo 2^64: at birth, less at death.  `only`
+/* Adds the sizes of a tier's items to sum[points + 1], modulo 2^64: at birth, less at death. `only`
  * is a stream whose definitions count alone, up to what it knows to be dead; or OFFSETS_NEVER: all
- * count, until the first stream finds them dead.  Either way those alive at one time all conflict. */
+ * count, until the first stream finds them dead.  Either way those alive at one time all conflict.
+ */
 static void add_lives(const planner *w, uint32_t only, uint64_t *sum) {
   const offsets_items *t = &w->t;
   for (uint32_t i = 0; i < w->g.n; i++) {
@@ -130,8 +131,8 @@ static void keep_found(greedy *g) {
   }
 }
 
-/* Looks for a plan of at most `target` bytes with each rank in turn, `share` steps for all.  When it
- * is proved that there is none, the lower bound rises. */
+/* Looks for a plan of at most `target` bytes with each rank in turn, `share` steps for all.  When
+ * it is proved that there is none, the lower bound rises. */
 static search_result attempt(exact *e, uint64_t target, uint64_t share) {
   enum { STEPS = 5 }; /* a step of the search costs as much as so many of the greedy passes */
   greedy *g = e->g;
@@ -199,10 +200,8 @@ static hp_status plan_tier(planner *w, const offsets_problem *p, uint8_t tier,
   HP_TRY(greedy_plan(g, effort));
   uint64_t used = g->work - start, left = used < effort ? effort - used : 0;
   if (g->peak > g->good && left) {
-    if (few)
-      HP_TRY(improve_few(g, left));
-    else
-      HP_TRY(greedy_improve(g, left));
+    if (few) HP_TRY(improve_few(g, left));
+    else HP_TRY(greedy_improve(g, left));
   }
   if (g->peak > OFFSETS_MAX_BYTES)
     HP_FAIL(HP_ERR_OOM, "tier %u needs %llu bytes; an arena has at most 2^62", tier,

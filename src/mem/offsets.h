@@ -15,7 +15,7 @@
 #include "base/status.h"
 
 enum { OFFSETS_TIERS = 8, OFFSETS_STREAMS = 8, OFFSETS_ALIGN = 256 };
-#define OFFSETS_NEVER UINT32_MAX            /* in `dead`: no instruction of the stream is later */
+#define OFFSETS_NEVER     UINT32_MAX          /* in `dead`: no instruction of the stream is later */
 #define OFFSETS_MAX_BYTES (UINT64_C(1) << 62) /* an arena beyond this is refused */
 
 typedef struct {
@@ -36,11 +36,10 @@ typedef struct {
   uint32_t streams;              /* 0 or 1: one stream, and dead may be NULL */
   const uint32_t *dead;          /* [n][streams]: position of the first instruction of a stream that
                                     runs after all uses of the buffer; > last, or OFFSETS_NEVER */
-  uint64_t limit[OFFSETS_TIERS]; /* bytes; 0 = no limit.  Search goes on while a plan is above it */
-  uint64_t effort;               /* search steps after the first heuristics; 0 = none.
-                                    OFFSETS_EFFORT costs about 0.2 s when nothing stops it earlier */
+  uint64_t limit[OFFSETS_TIERS]; /* bytes, 0 = none: a plan within its limit is good enough */
+  uint64_t effort; /* steps to spend on each tier after the first plan, while it is not good */
 } offsets_problem;
-#define OFFSETS_EFFORT UINT64_C(100000000)
+#define OFFSETS_EFFORT UINT64_C(100000000) /* up to 0.4 s; most programs need none of it */
 
 typedef struct {
   uint64_t peak[OFFSETS_TIERS];     /* bytes of the arena */

@@ -78,7 +78,7 @@ static hp_status run_pass(greedy *w, offsets_fit fit, uint64_t effort, bool must
 enum { STEPS_A_PASS = 1 << 25 }; /* about 0.1 s */
 
 hp_status greedy_plan(greedy *w, uint64_t effort) {
-  static const recipe more[] = {{BY_LIFE, SPACE_BEST}, {BY_SIZE, SPACE_BEST},
+  static const recipe more[] = {{BY_LIFE, SPACE_BEST},  {BY_SIZE, SPACE_BEST},
                                 {BY_START, SPACE_BEST}, {BY_END, SPACE_FIRST},
                                 {BY_AREA, SPACE_FIRST}, {BY_LIFE, SPACE_FIRST}};
   w->peak = UINT64_MAX;

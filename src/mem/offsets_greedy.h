@@ -17,10 +17,10 @@ typedef struct {
   uint64_t *offset, *best; /* [items] the plan being made; the best so far */
   greedy_place *order;     /* [n] items of the tier: fixed ones first, then those to place */
   uint32_t n, n_fixed;
-  uint32_t failed;         /* place in the order of the item that ended the last pass; n: none did */
-  uint64_t peak, bound;    /* bytes of the best plan (UINT64_MAX: none yet); no plan needs less */
-  uint64_t good;           /* a plan of so few bytes ends the search */
-  uint64_t work;           /* steps done, a few ns each */
+  uint32_t failed;      /* place in the order of the item that ended the last pass; n: none did */
+  uint64_t peak, bound; /* bytes of the best plan (UINT64_MAX: none yet); no plan needs less */
+  uint64_t good;        /* a plan of so few bytes ends the search */
+  uint64_t work;        /* steps done, a few ns each */
 } greedy;
 
 /* Tries several orders until a plan is good; at least one plan is made, and no more than `effort`

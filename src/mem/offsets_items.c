@@ -22,11 +22,13 @@ static hp_status check_buffer(const offsets_problem *p, size_t i, uint32_t strea
     HP_FAIL(HP_ERR_ARG, "buffer %zu: alignment %llu; expected a power of two up to 2^40", i,
             (unsigned long long)b->align);
   if (b->tier >= OFFSETS_TIERS || b->stream >= streams)
-    HP_FAIL(HP_ERR_ARG, "buffer %zu: tier %u, stream %u; expected tiers below %d and streams below %u",
-            i, b->tier, b->stream, OFFSETS_TIERS, streams);
+    HP_FAIL(HP_ERR_ARG,
+            "buffer %zu: tier %u, stream %u; expected tiers below %d and streams below %u", i,
+            b->tier, b->stream, OFFSETS_TIERS, streams);
   if (b->first > b->last || b->last >= OFFSETS_NEVER - 1)
-    HP_FAIL(HP_ERR_ARG, "buffer %zu: defined at %u, last used at %u; expected first <= last < 2^32 - 2",
-            i, b->first, b->last);
+    HP_FAIL(HP_ERR_ARG,
+            "buffer %zu: defined at %u, last used at %u; expected first <= last < 2^32 - 2", i,
+            b->first, b->last);
   for (uint32_t s = 0; streams > 1 && s < streams; s++)
     if (p->dead[i * streams + s] <= b->last)
       HP_FAIL(HP_ERR_ARG, "buffer %zu: dead on stream %u at %u, but last used at %u", i, s,
@@ -36,8 +38,9 @@ static hp_status check_buffer(const offsets_problem *p, size_t i, uint32_t strea
     HP_FAIL(HP_ERR_OOM, "buffer %zu: %llu bytes at offset %llu; an arena has at most 2^62", i,
             (unsigned long long)b->size, (unsigned long long)(b->fixed ? b->offset : 0));
   if (b->fixed && b->offset % align)
-    HP_FAIL(HP_ERR_ARG, "buffer %zu: fixed at offset %llu, which is no multiple of its alignment %llu",
-            i, (unsigned long long)b->offset, (unsigned long long)align);
+    HP_FAIL(HP_ERR_ARG,
+            "buffer %zu: fixed at offset %llu, which is no multiple of its alignment %llu", i,
+            (unsigned long long)b->offset, (unsigned long long)align);
   return HP_OK;
 }
 
@@ -98,9 +101,8 @@ static hp_status check_sizes(offsets_items *t) {
               "buffer %u of %llu bytes: the buffers of tier %u add up to more than 2^62 bytes",
               m->name, (unsigned long long)m->size, m->tier);
     if (m->fixed && m->offset % m->align)
-      HP_FAIL(HP_ERR_ARG,
-              "buffer %u: fixed at offset %llu, but an alias of it has alignment %llu", m->name,
-              (unsigned long long)m->offset, (unsigned long long)m->align);
+      HP_FAIL(HP_ERR_ARG, "buffer %u: fixed at offset %llu, but an alias of it has alignment %llu",
+              m->name, (unsigned long long)m->offset, (unsigned long long)m->align);
   }
   return HP_OK;
 }
@@ -115,10 +117,8 @@ static uint32_t rank_of(const uint32_t *at, uint32_t n, uint32_t x) {
   uint32_t lo = 0;
   while (n) {
     uint32_t half = n / 2;
-    if (at[lo + half] < x)
-      lo += half + 1, n -= half + 1;
-    else
-      n = half;
+    if (at[lo + half] < x) lo += half + 1, n -= half + 1;
+    else n = half;
   }
   return lo;
 }
@@ -136,7 +136,8 @@ static hp_status compress(offsets_items *t) {
   }
   if (!sorted) qsort(t->position, n, sizeof *t->position, by_value);
   for (size_t i = 0; i < n; i++)
-    if (!i || t->position[i] != t->position[t->points - 1]) t->position[t->points++] = t->position[i];
+    if (!i || t->position[i] != t->position[t->points - 1])
+      t->position[t->points++] = t->position[i];
   for (size_t c = 0; c < cells; c++) {
     if (t->first[c] != OFFSETS_NEVER) t->first[c] = rank_of(t->position, t->points, t->first[c]);
     t->dead[c] = rank_of(t->position, t->points, t->dead[c]);

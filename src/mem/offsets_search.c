@@ -49,7 +49,7 @@ struct offsets_search {
   uint32_t *level;        /* a stack of lists of boxes */
   size_t level_len;
   undo *undo;
-  ranked *ranked;         /* [n] scratch */
+  ranked *ranked; /* [n] scratch */
   size_t undo_len;
   uint64_t target, work;
 };
@@ -86,10 +86,8 @@ static hp_status set_sections(offsets_search *w, const offsets_items *t) {
         if (dead[s] > to) to = dead[s];
         if (dead[s] < solid) solid = dead[s];
       }
-      if (pass == 0)
-        rank[from + 1] = 1;
-      else
-        w->b[i].from = rank[from], w->b[i].to = rank[to], w->b[i].solid = rank[solid];
+      if (pass == 0) rank[from + 1] = 1;
+      else w->b[i].from = rank[from], w->b[i].to = rank[to], w->b[i].solid = rank[solid];
     }
     if (pass == 0)
       for (uint32_t x = 0; x < t->points; x++) rank[x + 1] += rank[x];
@@ -149,7 +147,8 @@ hp_status offsets_search_create(const offsets_items *t, const uint32_t *item, ui
   w->level = mem_calloc(2 * (size_t)w->n * (w->n + 1), sizeof *w->level);
   w->undo = mem_calloc((size_t)w->n * w->n, sizeof *w->undo); /* a box raises each other once */
   w->ranked = mem_calloc(w->n, sizeof *w->ranked);
-  if (!w->rest || !w->most || !w->next || !w->ends || !w->level || !w->undo || !w->ranked) goto done;
+  if (!w->rest || !w->most || !w->next || !w->ends || !w->level || !w->undo || !w->ranked)
+    goto done;
   for (uint32_t i = 0; i < w->n; i++)
     for (uint32_t x = w->b[i].from; x < w->b[i].solid; x++) w->most[x] += w->b[i].size;
   *out = w;

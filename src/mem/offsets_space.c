@@ -14,11 +14,11 @@ typedef struct {
 } run_set;
 
 typedef struct {
-  uint32_t points;        /* leaves in use */
-  uint32_t leaves;        /* a power of two */
-  uint32_t *rank;         /* [points of the items + 1] definitions on the two streams before a time;
-                             NULL: the same time.  Shared by (t, s) and (s, t) */
-  run_set *whole, *some;  /* [2 * leaves], root at 1 */
+  uint32_t points;       /* leaves in use */
+  uint32_t leaves;       /* a power of two */
+  uint32_t *rank;        /* [points of the items + 1] definitions on the two streams before a time;
+                            NULL: the same time.  Shared by (t, s) and (s, t) */
+  run_set *whole, *some; /* [2 * leaves], root at 1 */
 } tree;
 
 enum { SETS_MAX = 4 * 33 * OFFSETS_STREAMS * OFFSETS_STREAMS };
@@ -127,18 +127,16 @@ static uint32_t first_reaching(const run *r, uint32_t n, uint64_t x) {
   uint32_t lo = 0;
   while (n) {
     uint32_t half = n / 2;
-    if (r[lo + half].to < x)
-      lo += half + 1, n -= half + 1;
-    else
-      n = half;
+    if (r[lo + half].to < x) lo += half + 1, n -= half + 1;
+    else n = half;
   }
   return lo;
 }
 
 /* Adds a run; *changed says whether any of it was free. */
 static bool set_add(offsets_space *p, run_set *set, uint64_t from, uint64_t to, bool *changed) {
-  run *r = p->pool.at + set->at;
-  uint32_t i = set->len ? first_reaching(r, set->len, from) : 0, j = i;
+  run *r = set->len ? p->pool.at + set->at : NULL;
+  uint32_t i = first_reaching(r, set->len, from), j = i;
   if (i < set->len && r[i].from <= from && to <= r[i].to) return true;
   *changed = true;
   while (j < set->len && r[j].from <= to) j++;

@@ -15,7 +15,8 @@ typedef struct {
 } address;
 
 typedef struct {
-  uint32_t *add, *max; /* [4 * addresses] items on all of the node; most items on an address of it */
+  uint32_t *add,
+      *max; /* [4 * addresses] items on all of the node; most items on an address of it */
 } counter;
 
 typedef struct {
@@ -23,8 +24,8 @@ typedef struct {
   const uint64_t *offset; /* of items */
   address *line;          /* sorted ends of all items */
   uint32_t n_line;
-  uint32_t *from, *to;    /* [items] indices into line */
-  counter on[2];          /* live items defined on the first and on the second stream of the pair */
+  uint32_t *from, *to; /* [items] indices into line */
+  counter on[2];       /* live items defined on the first and on the second stream of the pair */
   uint32_t *born0, *born, *died0, *died; /* per stream of the pair and time: items */
 } sweep;
 
@@ -39,10 +40,8 @@ static uint32_t index_of(const sweep *w, uint64_t at, uint8_t tier) {
   uint32_t lo = 0, n = w->n_line;
   while (n) {
     uint32_t half = n / 2;
-    if (by_address(&w->line[lo + half], &key) < 0)
-      lo += half + 1, n -= half + 1;
-    else
-      n = half;
+    if (by_address(&w->line[lo + half], &key) < 0) lo += half + 1, n -= half + 1;
+    else n = half;
   }
   return lo;
 }
@@ -79,8 +78,9 @@ static hp_status fail_overlap(const sweep *w, uint32_t b) {
     HP_FAIL(HP_ERR_INTERNAL,
             "buffers %u and %u of tier %u are live together but overlap: %llu bytes at %llu and "
             "%llu bytes at %llu",
-            x->name, y->name, x->tier, (unsigned long long)x->size, (unsigned long long)w->offset[a],
-            (unsigned long long)y->size, (unsigned long long)w->offset[b]);
+            x->name, y->name, x->tier, (unsigned long long)x->size,
+            (unsigned long long)w->offset[a], (unsigned long long)y->size,
+            (unsigned long long)w->offset[b]);
   }
   HP_FAIL(HP_ERR_INTERNAL, "buffer %u overlaps one that is live with it", t->item[b].name);
 }
@@ -198,14 +198,14 @@ static hp_status item_offsets(const offsets_problem *p, const offsets_items *t,
     const offsets_item *m = &t->item[t->of[i]];
     unsigned long long at = offset[i];
     if (of_item[t->of[i]] != offset[i])
-      HP_FAIL(HP_ERR_INTERNAL, "buffers %u and %zu are aliases but lie at %llu and %llu", m->name, i,
-              (unsigned long long)of_item[t->of[i]], at);
+      HP_FAIL(HP_ERR_INTERNAL, "buffers %u and %zu are aliases but lie at %llu and %llu", m->name,
+              i, (unsigned long long)of_item[t->of[i]], at);
     if (m->fixed && m->offset != offset[i])
       HP_FAIL(HP_ERR_INTERNAL, "buffer %zu is fixed at %llu but lies at %llu", i,
               (unsigned long long)m->offset, at);
     if (at % m->align || at > OFFSETS_MAX_BYTES || m->size > OFFSETS_MAX_BYTES - at)
-      HP_FAIL(HP_ERR_INTERNAL, "buffer %zu of %llu bytes lies at %llu; expected a multiple of %llu", i,
-              (unsigned long long)m->size, at, (unsigned long long)m->align);
+      HP_FAIL(HP_ERR_INTERNAL, "buffer %zu of %llu bytes lies at %llu; expected a multiple of %llu",
+              i, (unsigned long long)m->size, at, (unsigned long long)m->align);
   }
   return HP_OK;
 }

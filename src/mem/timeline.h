@@ -30,9 +30,9 @@ typedef struct {
 typedef struct {
   size_t positions;
   uint32_t tiers;
-  uint64_t *live;                                       /* [tiers][positions] */
-  uint64_t peak[TIMELINE_TIERS];                        /* greatest live, and the first position */
-  uint32_t peak_at[TIMELINE_TIERS];                     /* where it is reached */
+  uint64_t *live;                   /* [tiers][positions] */
+  uint64_t peak[TIMELINE_TIERS];    /* greatest live, and the first position */
+  uint32_t peak_at[TIMELINE_TIERS]; /* where it is reached */
   uint64_t peak_by_class[TIMELINE_TIERS][MEM_CLASS_COUNT]; /* sums to peak */
 } timeline;
 

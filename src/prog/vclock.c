@@ -60,10 +60,11 @@ static hp_status check_waits(const vclock_program *p, const vclock *v) {
         HP_FAIL(HP_ERR_ARG, "instruction %zu waits for stream %u; the program has streams 0..%u", i,
                 w.stream, p->streams - 1);
       if (w.position >= v->length[w.stream])
-        HP_FAIL(HP_ERR_ARG,
-                "instruction %zu (%s %u) waits for %s %u, which never comes: %s has %u instructions",
-                i, stream_name(v->stream[i]), v->position[i], stream_name(w.stream), w.position,
-                stream_name(w.stream), v->length[w.stream]);
+        HP_FAIL(
+            HP_ERR_ARG,
+            "instruction %zu (%s %u) waits for %s %u, which never comes: %s has %u instructions", i,
+            stream_name(v->stream[i]), v->position[i], stream_name(w.stream), w.position,
+            stream_name(w.stream), v->length[w.stream]);
     }
   }
   return HP_OK;
@@ -200,8 +201,8 @@ void vclock_prune(const vclock_program *p, const vclock *v, uint32_t *wait0_out,
       if (!want[t]) continue;
       implied[t] = known && known[t] >= want[t];
       for (uint32_t u = 0; u < streams && !implied[t]; u++)
-        implied[t] = want[u] && u != t &&
-                     v->before[(size_t)v->at[u][want[u] - 1] * streams + t] >= want[t];
+        implied[t] =
+            want[u] && u != t && v->before[(size_t)v->at[u][want[u] - 1] * streams + t] >= want[t];
     }
     for (uint32_t t = 0; t < streams; t++)
       if (want[t] && !implied[t]) wait_out[n_out++] = (vclock_wait){t, want[t] - 1};

@@ -19,10 +19,10 @@ typedef struct {
 } vclock_wait;
 
 typedef struct {
-  size_t n;                /* instructions, < 2^32 - 1 */
-  uint32_t streams;        /* 1..STREAM_MAX */
-  const uint8_t *stream;   /* [n] */
-  const uint32_t *wait0;   /* [n + 1] instruction i has wait[wait0[i]] .. wait[wait0[i + 1] - 1] */
+  size_t n;              /* instructions, < 2^32 - 1 */
+  uint32_t streams;      /* 1..STREAM_MAX */
+  const uint8_t *stream; /* [n] */
+  const uint32_t *wait0; /* [n + 1] instruction i has wait[wait0[i]] .. wait[wait0[i + 1] - 1] */
   const vclock_wait *wait;
 } vclock_program;
 
@@ -31,12 +31,12 @@ typedef struct {
 typedef struct {
   size_t n;
   uint32_t streams;
-  uint8_t *stream;            /* [n] */
-  uint32_t *position;         /* [n] on its stream */
-  uint32_t *rank;             /* [n] place in an order that agrees with happens-before */
-  uint32_t *before;           /* [n][streams] how many of a stream have finished when it starts */
-  uint32_t *after;            /* [n][streams] first position of a stream that starts after it has
-                                 finished; VCLOCK_NEVER if none */
+  uint8_t *stream;             /* [n] */
+  uint32_t *position;          /* [n] on its stream */
+  uint32_t *rank;              /* [n] place in an order that agrees with happens-before */
+  uint32_t *before;            /* [n][streams] how many of a stream have finished when it starts */
+  uint32_t *after;             /* [n][streams] first position of a stream that starts after it has
+                                  finished; VCLOCK_NEVER if none */
   uint32_t length[STREAM_MAX]; /* instructions of a stream */
   uint32_t *at[STREAM_MAX];    /* [length] instruction at a position */
 } vclock;

@@ -18,20 +18,20 @@ enum { LIST_STREAMS = 8 };
 #define LIST_INPUT UINT32_MAX /* def of a value that exists before the first node */
 
 typedef struct {
-  size_t n;                    /* nodes, < 2^30; every node comes after those it depends on */
-  uint32_t streams;            /* 1..LIST_STREAMS */
-  const double *duration_s;    /* [n] finite, >= 0 */
-  const uint8_t *stream;       /* [n] < streams */
-  const uint64_t *workspace;   /* [n] bytes held while the node runs; NULL = none */
-  const uint32_t *dep0, *dep;  /* [n + 1] node i runs after nodes dep[dep0[i]] .. ; data dependencies
-                                  need not be repeated here; both NULL = none */
-  size_t n_values;             /* < 2^30 */
-  const uint64_t *bytes;       /* [n_values] */
-  const uint32_t *def;         /* [n_values] producing node, or LIST_INPUT */
-  const uint32_t *use0, *use;  /* [n_values + 1] reading nodes */
-  const uint8_t *keep;         /* [n_values] 1: live to the end; NULL = none */
-  uint64_t cap;                /* bytes of values and workspace at any time; 0 = no cap */
-  bool keep_order;             /* run in index order; only times and edges are found */
+  size_t n;                   /* nodes, < 2^30; every node comes after those it depends on */
+  uint32_t streams;           /* 1..LIST_STREAMS */
+  const double *duration_s;   /* [n] finite, >= 0 */
+  const uint8_t *stream;      /* [n] < streams */
+  const uint64_t *workspace;  /* [n] bytes held while the node runs; NULL = none */
+  const uint32_t *dep0, *dep; /* [n + 1] node i runs after nodes dep[dep0[i]] .. ; data dependencies
+                                 need not be repeated here; both NULL = none */
+  size_t n_values;            /* < 2^30 */
+  const uint64_t *bytes;      /* [n_values] */
+  const uint32_t *def;        /* [n_values] producing node, or LIST_INPUT */
+  const uint32_t *use0, *use; /* [n_values + 1] reading nodes */
+  const uint8_t *keep;        /* [n_values] 1: live to the end; NULL = none */
+  uint64_t cap;               /* bytes of values and workspace at any time; 0 = no cap */
+  bool keep_order;            /* run in index order; only times and edges are found */
 } list_problem;
 
 typedef struct {
@@ -42,8 +42,8 @@ typedef struct {
   uint32_t *order;         /* [n] nodes in the order in which they are issued */
   double *start_s, *end_s; /* [n] by node */
   double makespan_s;
-  uint64_t peak;           /* bytes, counted as said above; <= cap */
-  list_edge *edge;         /* waits that exist only to know that memory is free */
+  uint64_t peak;   /* bytes, counted as said above; <= cap */
+  list_edge *edge; /* waits that exist only to know that memory is free */
   size_t n_edges;
 } list_schedule;
 

@@ -89,7 +89,8 @@ TEST(a_value_that_can_be_neither_saved_nor_recomputed_is_named) {
   CHECK_EQ(s.saved, 0);
 }
 
-/* What saving exactly the values of a mask (where they are reached) costs; false when it will not do. */
+/* What saving exactly the values of a mask (where they are reached) costs; false when it will not
+ * do. */
 static bool cost_of(const graph *t, uint32_t mask, uint64_t *bytes, size_t *again) {
   uint32_t need = 0;
   *bytes = 0, *again = 0;

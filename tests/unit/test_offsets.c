@@ -28,8 +28,7 @@ static bool overlap(const offsets_problem *p, const uint64_t *offset) {
 static uint64_t peak_of(const offsets_problem *p, const uint64_t *offset, uint8_t tier) {
   uint64_t peak = 0;
   for (uint32_t i = 0; i < p->n; i++)
-    if (p->buffer[i].tier == tier && p->buffer[i].size &&
-        offset[i] + size_of(&p->buffer[i]) > peak)
+    if (p->buffer[i].tier == tier && p->buffer[i].size && offset[i] + size_of(&p->buffer[i]) > peak)
       peak = offset[i] + size_of(&p->buffer[i]);
   return peak;
 }
@@ -172,12 +171,12 @@ TEST(fixed_offsets_are_kept_and_the_rest_fits_around_them) {
 }
 
 TEST(an_alias_group_is_one_place_of_its_largest_size_for_all_its_life) {
-  const offsets_buffer b[] = {{.size = 256, .first = 0, .last = 2, .alias = 7},
-                              {.size = 512, .first = 2, .last = 4, .alias = 7},
-                              {.size = 256, .first = 1, .last = 3},
-                              {.size = 256, .first = 4, .last = 6, .alias = 9},
-                              {.size = 256, .first = 6, .last = 8, .alias = 9, .fixed = true,
-                               .offset = 1024}};
+  const offsets_buffer b[] =
+      {{.size = 256, .first = 0, .last = 2, .alias = 7},
+       {.size = 512, .first = 2, .last = 4, .alias = 7},
+       {.size = 256, .first = 1, .last = 3},
+       {.size = 256, .first = 4, .last = 6, .alias = 9},
+       {.size = 256, .first = 6, .last = 8, .alias = 9, .fixed = true, .offset = 1024}};
   offsets_problem p = {.buffer = b, .n = 5};
   uint64_t offset[5];
   offsets_summary s;
@@ -265,8 +264,11 @@ static void random_program(unsigned *seed, program *g, uint32_t n) {
   vclock v;
   CHECK_OK(vclock_build(&(vclock_program){n, g->streams, g->stream, g->wait0, g->wait}, &v));
   for (uint32_t i = 0; i < n; i++) {
-    g->buffer[i] = (offsets_buffer){
-        .size = draw(seed, 9), .align = 1, .first = i, .last = i, .stream = g->stream[i]};
+    g->buffer[i] = (offsets_buffer){.size = draw(seed, 9),
+                                    .align = 1,
+                                    .first = i,
+                                    .last = i,
+                                    .stream = g->stream[i]};
     g->use[i][g->n_use[i]++] = i;
     for (uint32_t k = draw(seed, 4); k--;) {
       uint32_t u = draw(seed, n);
@@ -290,7 +292,10 @@ TEST(on_several_streams_buffers_share_iff_one_surely_dies_before_the_other_is_ma
   for (int round = 0; round < 400; round++) {
     static program g;
     random_program(&seed, &g, 2 + draw(&seed, round % 4 ? 5 : MAX - 2));
-    offsets_problem p = {.buffer = g.buffer, .n = g.n, .streams = g.streams, .dead = g.dead,
+    offsets_problem p = {.buffer = g.buffer,
+                         .n = g.n,
+                         .streams = g.streams,
+                         .dead = g.dead,
                          .effort = OFFSETS_EFFORT / (g.n <= 7 ? 20 : 200)};
     for (uint32_t a = 0; a < g.n; a++)
       for (uint32_t b = 0; b < g.n; b++)
@@ -372,7 +377,8 @@ TEST(what_makes_no_sense_is_refused_by_name) {
   CHECK_FAILS(assign_one((offsets_buffer){.size = 1, .tier = 8}), "tier 8");
   CHECK_FAILS(assign_one((offsets_buffer){.size = 1, .stream = 1}), "stream 1");
   CHECK_OK(assign_one((offsets_buffer){.size = UINT64_C(1) << 62}));
-  CHECK_OK(assign_one((offsets_buffer){.size = 1, .first = UINT32_MAX - 2, .last = UINT32_MAX - 2}));
+  CHECK_OK(
+      assign_one((offsets_buffer){.size = 1, .first = UINT32_MAX - 2, .last = UINT32_MAX - 2}));
 
   uint64_t offset[2];
   offsets_summary s;
@@ -390,7 +396,8 @@ TEST(what_makes_no_sense_is_refused_by_name) {
   p.streams = 2;
   CHECK_FAILS(offsets_assign(&p, offset, &s), "no table of when");
   p.dead = (const uint32_t[]){5, 4, 5, 5};
-  CHECK_FAILS(offsets_assign(&p, offset, &s), "buffer 0: dead on stream 1 at 4, but last used at 4");
+  CHECK_FAILS(offsets_assign(&p, offset, &s),
+              "buffer 0: dead on stream 1 at 4, but last used at 4");
   p.streams = 9;
   CHECK_FAILS(offsets_assign(&p, offset, &s), "9 streams");
 }
@@ -420,8 +427,8 @@ static uint32_t layered(offsets_buffer *b, uint32_t layers) {
   for (uint32_t l = 0; l < layers; l++) {
     uint64_t unit = 256 * (1 + draw(&seed, 7));
     for (uint32_t k = 0; k < 3; k++, at++)
-      b[n++] = (offsets_buffer){.size = unit * (k + 1), .first = at,
-                                .last = k == 1 ? at + 1 : end - at};
+      b[n++] =
+          (offsets_buffer){.size = unit * (k + 1), .first = at, .last = k == 1 ? at + 1 : end - at};
   }
   for (uint32_t l = layers; l-- > 0;)
     for (uint32_t k = 0; k < 3; k++, at++)
@@ -450,8 +457,8 @@ TEST(planning_survives_every_failed_allocation) {
   do random_program(&seed, &g, 20);
   while (g.streams != 2);
   g.buffer[3].alias = g.buffer[9].alias = 1;
-  offsets_problem p = {.buffer = g.buffer, .n = g.n, .streams = 2, .dead = g.dead,
-                       .effort = 100000, .limit = {1}};
+  offsets_problem p =
+      {.buffer = g.buffer, .n = g.n, .streams = 2, .dead = g.dead, .effort = 100000, .limit = {1}};
   uint64_t offset[MAX];
   offsets_summary s;
   for (int what = 0; what < 3; what++)

@@ -4,9 +4,9 @@
 #include "mem/timeline.h"
 
 TEST(a_timeline_gives_the_live_bytes_of_every_position) {
-  const timeline_span span[] = {{100, 0, 5, 0, MEM_PARAM},      {30, 1, 2, 0, MEM_ACTIVATION},
-                                {50, 2, 4, 0, MEM_ACTIVATION},  {20, 2, 2, 0, MEM_WORKSPACE},
-                                {7, 3, 3, 1, MEM_GRAD},         {1, 5, 5, 0, 200}};
+  const timeline_span span[] = {{100, 0, 5, 0, MEM_PARAM},     {30, 1, 2, 0, MEM_ACTIVATION},
+                                {50, 2, 4, 0, MEM_ACTIVATION}, {20, 2, 2, 0, MEM_WORKSPACE},
+                                {7, 3, 3, 1, MEM_GRAD},        {1, 5, 5, 0, 200}};
   timeline t;
   CHECK_OK(timeline_build(span, 6, 6, 2, &t));
   const uint64_t want[] = {100, 130, 200, 150, 150, 101, 0, 0, 0, 7, 0, 0};
