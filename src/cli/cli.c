@@ -6,6 +6,7 @@
 #include "train/train_config.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void cli_print_help(const cli_spec *s) {

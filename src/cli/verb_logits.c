@@ -65,7 +65,9 @@ static hp_status read_sequences(const args *a, sequences *s) {
 
 /* An f32 tensor of a file to be written. */
 static st_tensor f32_tensor(const char *name, const hp_shape *s, const float *data) {
-  return (st_tensor){.name = name, .dim = s->dim, .rank = s->rank, .dtype = ST_F32,
+  size_t n = sizeof *data;
+  for (int i = 0; i < s->rank; i++) n *= (size_t)s->dim[i];
+  return (st_tensor){.name = name, .dim = s->dim, .rank = s->rank, .dtype = ST_F32, .bytes = n,
                      .data = (const unsigned char *)data};
 }
 

@@ -1,0 +1,118 @@
+/* Kernels that move elements: copy, update, pad, concat.  All are runs of contiguous bytes. */
+#include "backend/cpu/cpu_kernel.h"
+
+#include "base/dtype.h"
+
+#include <string.h>
+
+enum { PART_BYTES = 256 << 10 };
+
+/* n runs of `bytes` bytes: run i goes from from + i * from_step to to + i * to_step. */
+typedef struct {
+  char *to;
+  const char *from;
+  int64_t n, bytes, to_step, from_step, per_part;
+} runs;
+
+static void move_part(void *ctx, int64_t part) {
+  const runs *r = ctx;
+  int64_t first = part * r->per_part, last = first + r->per_part < r->n ? first + r->per_part : r->n;
+  for (int64_t i = first; i < last; i++)
+    memcpy(r->to + i * r->to_step, r->from + i * r->from_step, (size_t)r->bytes);
+}
+
+static void move(const cpu_call *c, runs r) {
+  if (r.n <= 0 || r.bytes <= 0) return;
+  if (r.n == 1 && r.bytes > PART_BYTES) { /* one long run: cut it */
+    int64_t whole = r.bytes / PART_BYTES, rest = r.bytes % PART_BYTES;
+    if (rest) memcpy(r.to + whole * PART_BYTES, r.from + whole * PART_BYTES, (size_t)rest);
+    r = (runs){r.to, r.from, whole, PART_BYTES, PART_BYTES, PART_BYTES, 1};
+  }
+  r.per_part = PART_BYTES / r.bytes > 0 ? PART_BYTES / r.bytes : 1;
+  int64_t parts = (r.n + r.per_part - 1) / r.per_part;
+  if (c->n->stream == STREAM_COMPUTE) pool_run(c->dev->threads, parts, move_part, &r);
+  else
+    for (int64_t i = 0; i < parts; i++) move_part(&r, i);
+}
+
+hp_status run_copy(const cpu_call *c) {
+  int64_t bytes = value_bytes(call_type(c, 0));
+  if (c->at[0] != c->at[1]) move(c, (runs){c->at[1], c->at[0], 1, bytes, 0, 0, 1});
+  return HP_OK;
+}
+
+/* Bytes of the dims from `axis` on, and the product of the dims before it. */
+static int64_t inner_bytes(const ir_value *t, int axis) {
+  int64_t n = (int64_t)dtype_size((hp_dtype)t->dtype);
+  for (int i = axis; i < t->rank; i++) n *= t->dim[i];
+  return n;
+}
+static int64_t outer_count(const ir_value *t, int axis) {
+  int64_t n = 1;
+  for (int i = 0; i < axis; i++) n *= t->dim[i];
+  return n;
+}
+
+/* x with y written into it from index pos on; x and the result are mostly the same memory. */
+hp_status run_update(const cpu_call *c) {
+  const ir_value *x = call_type(c, 0), *y = call_type(c, 1);
+  int axis = (int)inst_int(c->p, c->n, "axis");
+  int64_t pos = *(const int32_t *)c->at[2];
+  if (pos < 0 || pos > x->dim[axis] - y->dim[axis])
+    HP_FAIL(HP_ERR_ARG, "update \"%s\": %lld elements from index %lld on do not fit in %lld",
+            program_str(c->p, c->n->loc), (long long)y->dim[axis], (long long)pos, (long long)x->dim[axis]);
+  if (c->at[3] != c->at[0]) move(c, (runs){c->at[3], c->at[0], 1, value_bytes(x), 0, 0, 1});
+  int64_t step = inner_bytes(x, axis), run = inner_bytes(y, axis);
+  char *to = (char *)c->at[3] + pos * inner_bytes(x, axis + 1);
+  move(c, (runs){to, c->at[1], outer_count(x, axis), run, step, run, 1});
+  return HP_OK;
+}
+
+hp_status run_concat(const cpu_call *c) {
+  const ir_value *out = call_type(c, c->n->n_in);
+  int axis = (int)inst_int(c->p, c->n, "axis");
+  char *to = c->at[c->n->n_in];
+  for (int i = 0; i < c->n->n_in; i++) {
+    int64_t run = inner_bytes(call_type(c, i), axis);
+    move(c, (runs){to, c->at[i], outer_count(out, axis), run, inner_bytes(out, axis), run, 1});
+    to += run;
+  }
+  return HP_OK;
+}
+
+typedef struct {
+  char *to;
+  int64_t n;
+  int size;
+  uint32_t bits;
+} filling;
+
+static void fill_part(void *ctx, int64_t part) {
+  const filling *f = ctx;
+  int64_t per = PART_BYTES / f->size, first = part * per, last = first + per < f->n ? first + per : f->n;
+  for (int64_t i = first; i < last; i++) memcpy(f->to + i * f->size, &f->bits, (size_t)f->size);
+}
+
+/* The value, then the operand in its place. */
+hp_status run_pad(const cpu_call *c) {
+  const ir_value *x = call_type(c, 0), *y = call_type(c, 1);
+  int64_t lo[ATTR_LIST_MAX], index[HP_MAX_RANK] = {0};
+  float value = (float)inst_float(c->p, c->n, "value");
+  filling f = {.to = c->at[1], .n = value_elements(y), .size = (int)dtype_size((hp_dtype)y->dtype)};
+  if (!dtype_is_float((hp_dtype)y->dtype) || f.size == 8)
+    HP_FAIL(HP_ERR_UNSUPPORTED, "pad \"%s\": only float dtypes are padded", program_str(c->p, c->n->loc));
+  HP_TRY(dtype_convert((hp_dtype)y->dtype, &f.bits, HP_F32, &value, 1));
+  if (f.n) pool_run(c->dev->threads, (f.n * f.size + PART_BYTES - 1) / PART_BYTES, fill_part, &f);
+  attr_list(c->p->names, &(ir_node){.op = c->n->op, .attr = c->n->attr}, "lo", lo);
+  if (!value_elements(x)) return HP_OK;
+  /* rows of the last dim, one by one; outer dims counted like an odometer */
+  int last = x->rank - 1;
+  int64_t run = x->rank ? inner_bytes(x, last) : f.size, rows = x->rank ? outer_count(x, last) : 1;
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t at = 0;
+    for (int d = 0; d < x->rank; d++) at = at * y->dim[d] + index[d] + lo[d];
+    memcpy(f.to + at * f.size, (const char *)c->at[0] + r * run, (size_t)run);
+    for (int d = last - 1; d >= 0 && ++index[d] == x->dim[d]; d--) index[d] = 0;
+  }
+  return HP_OK;
+}

@@ -1,0 +1,11 @@
+/* `hyper train`: a run of stage pt from its configuration to its exported model. */
+#ifndef TRAIN_TRAINER_H
+#define TRAIN_TRAINER_H
+
+#include "train/train_config.h"
+
+/* Runs it.  HP_OK also when a signal ended it after a checkpoint.  Messages and progress go to
+ * stderr; what the run leaves behind lies in output_dir (docs/internals/train.md). */
+hp_status trainer_run(const train_config *c);
+
+#endif
