@@ -40,6 +40,8 @@ ISAS        := avx512 avx2 plain
 ISA_avx512  := -DISA=avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512
 ISA_avx2    := -DISA=avx2 -mavx2 -mfma -mf16c
 ISA_plain   := -DISA=plain
+# Sanitizers take minutes on unrolled kernels at -O3.
+ISA_OPT     ?= $(if $(SAN),-O1,-O3)
 
 ISA_SRC := $(wildcard src/backend/cpu/isa/*.c)
 SRC     := $(filter-out $(ISA_SRC) src/cli/%,$(wildcard src/*/*.c src/backend/*/*.c))
@@ -57,7 +59,7 @@ all: $(B)/hyper $(SO)
 
 # --- build ------------------------------------------------------------------------------------
 # Every object depends on this file, which changes when the compiler or its flags change.
-FLAGS = $(CC) $(ALL_CFLAGS) $(ISA_avx512) $(ISA_avx2)
+FLAGS = $(CC) $(ALL_CFLAGS) $(ISA_OPT) $(ISA_avx512) $(ISA_avx2)
 $(B)/flags: FORCE
 	@tools/bootstrap --check
 	@mkdir -p $(B)
@@ -95,7 +97,7 @@ define isa_rule
 $(B)/src/backend/cpu/isa/%.$(1).o: src/backend/cpu/isa/%.c $(B)/flags
 	@mkdir -p $$(@D)
 	@echo "  cc      $$< ($(1))"
-	$(Q)$$(CC) $$(ALL_CFLAGS) -O3 $$(ISA_$(1)) -MMD -MP -c -o $$@ $$<
+	$(Q)$$(CC) $$(ALL_CFLAGS) $$(ISA_OPT) $$(ISA_$(1)) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 
@@ -138,7 +140,7 @@ asan: bootstrap
 	@$(MAKE) B=build-asan SAN="$(ASAN)" CFLAGS="-O1 -g" tests-built
 	@ASAN_OPTIONS=detect_leaks=1 B=build-asan tests/run.sh unit fuzz $(TESTS)
 ubsan: bootstrap-clang
-	@$(MAKE) B=build-ubsan CC=clang SAN="$(UBSAN)" CFLAGS="-O1 -g" tests-built
+	@$(MAKE) B=build-ubsan CC=clang SAN="$(UBSAN)" CFLAGS="-O1 -g" ISA_OPT="-O1 -fno-sanitize=pointer-overflow" tests-built
 	@UBSAN_OPTIONS=print_stacktrace=1 B=build-ubsan tests/run.sh unit fuzz $(TESTS)
 tsan: bootstrap
 	@$(MAKE) B=build-tsan SAN="$(TSAN)" CFLAGS="-O1 -g" build-tsan/test-unit
@@ -148,7 +150,8 @@ tsan: bootstrap
 fuzz-smoke: FUZZ_TIME ?= 20
 fuzz:       FUZZ_TIME ?= 600
 fuzz fuzz-smoke: bootstrap-clang
-	@$(MAKE) B=build-fuzz CC=clang SAN="$(FUZZ)" CFLAGS="-O1 -g" $(FUZZERS:%=build-fuzz/%)
+	@$(MAKE) B=build-fuzz CC=clang SAN="$(FUZZ)" CFLAGS="-O1 -g" ISA_OPT="-O1 -fno-sanitize=all" \
+	  $(FUZZERS:%=build-fuzz/%)
 	@tools/fuzz build-fuzz $(FUZZ_TIME) $(FUZZERS)
 cover: bootstrap
 	@$(MAKE) B=build-cover SAN=--coverage CFLAGS="-O1 -g" tests-built
