@@ -30,8 +30,7 @@ WARN    := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wmissing-prototypes -Wstrict
 ifneq ($(DEVELOPER)$(filter 12 14.0.%,$(shell $(CC) -dumpversion 2>/dev/null)),)
 WARN    += -Werror
 endif
-VISIBILITY := hidden
-ALL_CFLAGS  = -std=c11 -D_GNU_SOURCE $(CFLAGS) $(WARN) -fPIC -fvisibility=$(VISIBILITY) -ffp-contract=off \
+ALL_CFLAGS  = -std=c11 -D_GNU_SOURCE $(CFLAGS) $(WARN) -fPIC -fvisibility=hidden -ffp-contract=off \
               -Iinclude -Isrc -DHP_VERSION=\"$(VERSION)\" $(SAN) $(PKG_CFLAGS)
 LIBS       := $(PKG_LIBS) -ldl -lm -lpthread
 
@@ -76,8 +75,7 @@ $(B)/hyper: $(CLI_OBJ) $(A)
 $(A): $(OBJ) $(B)/sources
 	@echo "  ar      $@"
 	$(Q)rm -f $@ && ar rcs $@ $(OBJ)
-# The public functions live in src/api; exports.map keeps everything else out of the symbol table.
-$(B)/src/api/%.o: VISIBILITY := default
+# exports.map keeps names that are not public out of the symbol table.
 $(SO): $(OBJ) tools/exports.map
 	@echo "  link    $@"
 	$(Q)$(CC) $(SAN) -shared -Wl,-soname,libhyperparallel.so.$(SOVER) -Wl,--version-script=tools/exports.map \
