@@ -78,7 +78,7 @@ $(A): $(OBJ) $(B)/sources
 # exports.map keeps names that are not public out of the symbol table.
 $(SO): $(OBJ) tools/exports.map
 	@echo "  link    $@"
-	$(Q)$(CC) $(SAN) -shared -Wl,-soname,libhyperparallel.so.$(SOVER) -Wl,--version-script=tools/exports.map \
+	$(Q)$(CC) $(SAN) -shared $(if $(SAN),,-Wl,-z,defs) -Wl,-soname,libhyperparallel.so.$(SOVER) -Wl,--version-script=tools/exports.map \
 	  -o $@ $(OBJ) $(LIBS)
 $(B)/test-unit: $(TEST_OBJ) $(A)
 	@echo "  link    $@"

@@ -1,0 +1,56 @@
+# make install: a stranger's program finds the library through pkg-config, shared and static.
+. "$(dirname "$0")/lib.sh"
+CC=${CC:-gcc}
+make_root() { # a make of its own, not a part of the one that runs the tests
+  run_cmd env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -s -C "$ROOT" B="$B" CC="$CC" "$@"
+}
+export PKG_CONFIG_PATH="$WORK/usr/lib/pkgconfig"
+write user.c <<'END'
+#include <hyperparallel.h>
+#include <stdio.h>
+#include <string.h>
+int main(void) {
+  printf("%s %s\n", hp_version(), hp_status_name(HP_ERR_OOM));
+  return strlen(hp_last_error()) ? 1 : 0;
+}
+END
+
+it "installs header, libraries, command and pkg-config file"
+make_root PREFIX="$WORK/usr" install
+exit_is 0
+is_file usr/include/hyperparallel.h
+is_file usr/lib/libhyperparallel.a
+is_file usr/lib/libhyperparallel.so
+is_file usr/lib/pkgconfig/hyperparallel.pc
+is_file usr/bin/hyper
+version=$(pkg-config --modversion hyperparallel)
+[ "$(readlink -f usr/lib/libhyperparallel.so)" = "$WORK/usr/lib/libhyperparallel.so.$version" ] ||
+  fail "libhyperparallel.so is not a link to the library of version $version"
+
+it "links a program with the shared library"
+run_cmd $CC -o user user.c $(pkg-config --cflags --libs hyperparallel)
+exit_is 0
+run_cmd env LD_LIBRARY_PATH="$WORK/usr/lib" ./user
+exit_is 0
+out_has "$version"
+
+it "links a program with the static library"
+run_cmd $CC -o user-static user.c $(pkg-config --cflags hyperparallel) usr/lib/libhyperparallel.a \
+  $(pkg-config --static --libs hyperparallel | sed 's/-lhyperparallel//')
+exit_is 0
+run_cmd ./user-static
+exit_is 0
+out_has "$version"
+
+it "stages under DESTDIR"
+make_root DESTDIR="$WORK/stage" PREFIX=/opt/hp install
+exit_is 0
+is_file stage/opt/hp/bin/hyper
+grep -qx 'prefix=/opt/hp' stage/opt/hp/lib/pkgconfig/hyperparallel.pc ||
+  fail "the pkg-config file does not say prefix=/opt/hp"
+
+it "uninstalls all of it"
+make_root PREFIX="$WORK/usr" uninstall
+exit_is 0
+left=$(find usr ! -type d)
+[ -z "$left" ] || fail "left behind: $left"
