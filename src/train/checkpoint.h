@@ -57,6 +57,9 @@ hp_status checkpoint_save(const char *out_dir, const checkpoint_content *c);
  * `spare`. */
 hp_status checkpoint_prune(const char *out_dir, int64_t keep, int64_t spare);
 
+/* Deletes all committed checkpoints, for a run that begins anew; tells how many. */
+hp_status checkpoint_forget(const char *out_dir);
+
 /* --- finding ---------------------------------------------------------------------------------- */
 
 typedef struct {

@@ -1,0 +1,113 @@
+/* `hyper generate` and `hyper chat`. */
+#include "base/thread.h"
+#include "cli/cli.h"
+#include "serve/generate.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+  model_options m;
+  const char *prompt, *tokens, *stop;
+  int64_t max_new_tokens, seed, top_k;
+  double temperature, top_p, repetition_penalty;
+} args;
+
+/* Marks of options that were not given. */
+static const double not_given = -1e300;
+
+/* Values of generation_config.json where the command line says nothing. */
+static hp_status settings(const args *a, const lm *m, generation *g) {
+  HP_TRY(generation_defaults(m, g));
+  if (a->temperature != not_given) g->sampling.temperature = a->temperature;
+  if (a->top_p != not_given) g->sampling.top_p = a->top_p;
+  if (a->repetition_penalty != not_given) g->sampling.repetition_penalty = a->repetition_penalty;
+  if (a->top_k >= 0) g->sampling.top_k = a->top_k;
+  if (a->max_new_tokens > 0) g->max_new_tokens = a->max_new_tokens;
+  g->sampling.seed = (uint64_t)a->seed;
+  g->stop = a->stop;
+  return sampling_check(&g->sampling);
+}
+
+static void show_piece(void *ctx, const char *text, size_t n) {
+  (void)ctx;
+  fwrite(text, 1, n, stdout);
+  fflush(stdout);
+}
+
+static hp_status run(const args *a, lm *m, const tokenizer *t) {
+  generation g;
+  generation_result r = {0};
+  lm_tokens prompt = {0};
+  token_ids ids = {0};
+  HP_TRY(settings(a, m, &g));
+  hp_status st;
+  if (a->tokens) st = cli_parse_ids(a->tokens, &prompt.ids, &prompt.n);
+  else {
+    st = tokenizer_encode(t, a->prompt, strlen(a->prompt), TOKENIZE_SPECIAL, &ids);
+    prompt = (lm_tokens){ids.at, (int64_t)ids.len};
+  }
+  if (!st && !a->m.json && t) {
+    g.piece = show_piece;
+    if (a->prompt) fputs(a->prompt, stdout);
+  }
+  if (!st) st = generate_run(m, t, &prompt, &g, &r);
+  if (!st && a->m.json) {
+    str line = {0};
+    generation_print_json(&prompt, &r, &line);
+    st = str_status(&line);
+    if (!st) puts(line.at);
+    str_free(&line);
+  } else if (!st && !t) {
+    for (size_t i = 0; i < r.ids.len; i++) printf(i ? " %d" : "%d", r.ids.at[i]);
+    putchar('\n');
+  } else if (!st) {
+    putchar('\n');
+  }
+  generation_result_free(&r);
+  mem_free(prompt.ids);
+  return st;
+}
+
+int verb_generate(int argc, char **argv) {
+  args a = {.temperature = not_given, .top_p = not_given, .repetition_penalty = not_given, .top_k = -1};
+  const char *rest[256];
+  int n_rest;
+  const cli_option option[] = {
+      MODEL_OPTIONS(a.m),
+      {"--prompt", CLI_TEXT, &a.prompt, "TEXT", "text to go on from"},
+      {"--tokens", CLI_TEXT, &a.tokens, "1,2,3", "token ids in place of --prompt"},
+      {"--max-new-tokens", CLI_INT, &a.max_new_tokens, "N", "at most so many (default: generation_config.json, else 128)"},
+      {"--temperature", CLI_NUM, &a.temperature, "X", "0 is greedy; default: generation_config.json, else 0"},
+      {"--top-k", CLI_INT, &a.top_k, "N", "draw from the N likeliest; 0 = off"},
+      {"--top-p", CLI_NUM, &a.top_p, "X", "draw from the likeliest that make up this share"},
+      {"--repetition-penalty", CLI_NUM, &a.repetition_penalty, "X", "above 1: tokens that occurred get less likely"},
+      {"--seed", CLI_INT, &a.seed, "S", "of the draws (default: 0)"},
+      {"--stop", CLI_TEXT, &a.stop, "TEXT", "end where this text appears"}};
+  const cli_spec spec = {"hyper generate --model DIR --prompt TEXT [--max-new-tokens N] [--temperature T] [--seed S]",
+                         "Writes text that goes on from the prompt.  Defaults come from generation_config.json.",
+                         "hyper generate --model build/demo/run --prompt \"ROMEO:\" --max-new-tokens 100 --temperature 0.8",
+                         option, sizeof option / sizeof *option};
+  if (argc > 256) return cli_usage(argv[0], "too many arguments");
+  int code = cli_parse(&spec, argc, argv, rest, &n_rest);
+  if (code != CLI_GO_ON) return code;
+  if (n_rest) return cli_usage(argv[0], "\"%s\" is not expected", rest[0]);
+  if (!a.prompt == !a.tokens) return cli_usage(argv[0], "give --prompt or --tokens");
+  hp_device *d = NULL;
+  void *opened = NULL;
+  tokenizer *t = NULL;
+  hp_status st = a.m.model ? HP_OK : err_set(HP_ERR_ARG, __FILE__, __LINE__, "--model DIR is missing");
+  if (!st) {
+    st = tokenizer_load(a.m.model, &t);
+    if (st && a.tokens) { /* ids in, ids out: a tokenizer is not needed */
+      err_clear();
+      st = HP_OK;
+    }
+  }
+  if (!st) st = cli_open_model(&a.m, false, &d, &opened);
+  if (!st) st = run(&a, opened, t);
+  lm_free(opened);
+  if (opened) hp_device_close(d);
+  tokenizer_free(t);
+  return st ? cli_fail(st) : 0;
+}

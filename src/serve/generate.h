@@ -1,0 +1,36 @@
+/* Text from a model: prompt in, tokens out, until an end token, a stop text or the limit. */
+#ifndef SERVE_GENERATE_H
+#define SERVE_GENERATE_H
+
+#include "data/tokenizer.h"
+#include "model/lm_eval.h"
+#include "serve/sampling.h"
+
+typedef struct {
+  sampling sampling;
+  int64_t max_new_tokens;
+  int32_t eos[8]; /* tokens that end the text */
+  int n_eos;
+  const char *stop; /* text that ends it; NULL = none */
+  /* Called with pieces of the text as they become final; may be NULL. */
+  void (*piece)(void *ctx, const char *text, size_t n);
+  void *ctx;
+} generation;
+
+/* From DIR/generation_config.json where it is there, else config.json; greedy unless do_sample. */
+hp_status generation_defaults(const lm *m, generation *g);
+
+typedef struct {
+  token_ids ids;  /* new ones; the end token, if it came, is the last */
+  str text;       /* of them, without special tokens, cut at the stop text */
+  double seconds; /* of decoding, without loading and compiling */
+} generation_result;
+
+/* t may be NULL: no text then.  HP_ERR_ARG for a prompt that is empty or has ids out of range. */
+hp_status generate_run(lm *m, const tokenizer *t, const lm_tokens *prompt, const generation *g,
+                       generation_result *out);
+void generation_result_free(generation_result *r);
+/* {"prompt_tokens": [...], "tokens": [...], "text": "...", "tokens_per_s": ...} */
+void generation_print_json(const lm_tokens *prompt, const generation_result *r, str *out);
+
+#endif

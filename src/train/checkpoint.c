@@ -1,0 +1,394 @@
+#include "train/checkpoint.h"
+
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/vec.h"
+#include "data/weights.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char manifest_name[] = "MANIFEST.json", folder_prefix[] = "checkpoint-";
+enum { FORMAT = 1 };
+
+/* --- lock ------------------------------------------------------------------------------------- */
+
+struct run_lock {
+  int fd;
+};
+
+hp_status run_lock_take(const char *out_dir, run_lock **out) {
+  str path = {0};
+  HP_TRY(path_join(&path, out_dir, "run.lock"));
+  hp_status st = HP_OK;
+  char holder[32] = "";
+  int fd = open(path.at, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) HP_FAIL_GOTO(st, HP_ERR_IO, "%s: cannot create: %s", path.at, strerror(errno));
+  if (flock(fd, LOCK_EX | LOCK_NB)) {
+    ssize_t n = read(fd, holder, sizeof holder - 1);
+    holder[n > 0 ? strcspn(holder, "\n") : 0] = 0;
+    close(fd);
+    HP_FAIL_GOTO(st, HP_ERR_IO,
+                 "%s: another run (process %s) writes to this folder; wait for it or choose another "
+                 "output_dir", path.at, *holder ? holder : "?");
+  }
+  int n = snprintf(holder, sizeof holder, "%ld\n", (long)getpid());
+  if (ftruncate(fd, 0) || pwrite(fd, holder, (size_t)n, 0) != n) { /* the lock holds all the same */
+  }
+  run_lock *l = mem_calloc(1, sizeof *l);
+  if (!l) {
+    close(fd);
+    st = HP_ERR_OOM;
+    goto done;
+  }
+  l->fd = fd;
+  *out = l;
+done:
+  str_free(&path);
+  return st;
+}
+
+void run_lock_free(run_lock *l) {
+  if (!l) return;
+  close(l->fd);
+  mem_free(l);
+}
+
+/* --- folders ---------------------------------------------------------------------------------- */
+
+/* N of "checkpoint-N", else -1. */
+static int64_t step_of(const char *name) {
+  int64_t n;
+  size_t p = sizeof folder_prefix - 1;
+  if (strncmp(name, folder_prefix, p) || !str_to_i64(name + p, &n) || n < 0 || name[p] == '+') return -1;
+  return n;
+}
+
+static int newest_first(const void *a, const void *b) {
+  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return x < y ? 1 : x > y ? -1 : 0;
+}
+
+typedef VEC(int64_t) steps_list;
+
+/* Steps of the committed folders, newest first.  A folder that is not there holds none. */
+static hp_status list_steps(const char *out_dir, steps_list *out) {
+  DIR *d = opendir(out_dir);
+  if (!d) {
+    if (errno == ENOENT) return HP_OK;
+    HP_FAIL(HP_ERR_IO, "%s: cannot open the folder: %s", out_dir, strerror(errno));
+  }
+  hp_status st = HP_OK;
+  for (struct dirent *e; !st && (e = readdir(d));) {
+    int64_t n = step_of(e->d_name);
+    if (n >= 0 && !vec_push(out, n)) st = HP_ERR_OOM;
+  }
+  closedir(d);
+  if (!st && out->len) qsort(out->at, out->len, sizeof *out->at, newest_first);
+  return st;
+}
+
+static hp_status folder_of(const char *out_dir, int64_t step, str *path) {
+  char name[48];
+  snprintf(name, sizeof name, "%s%lld", folder_prefix, (long long)step);
+  return path_join(path, out_dir, name);
+}
+
+hp_status checkpoint_clean(const char *out_dir) {
+  DIR *d = opendir(out_dir);
+  if (!d) HP_FAIL(HP_ERR_IO, "%s: cannot open the folder: %s", out_dir, strerror(errno));
+  hp_status st = HP_OK;
+  str path = {0};
+  for (struct dirent *e; !st && (e = readdir(d));) {
+    if (strncmp(e->d_name, ".tmp-checkpoint-", 16) && strncmp(e->d_name, ".old-checkpoint-", 16)) continue;
+    st = path_join(&path, out_dir, e->d_name);
+    if (!st) st = dir_remove(path.at);
+  }
+  closedir(d);
+  str_free(&path);
+  return st;
+}
+
+/* Out of sight first: a half-deleted folder must not look like a checkpoint. */
+static hp_status delete_step(const char *out_dir, int64_t step) {
+  str path = {0}, gone = {0};
+  hp_status st = folder_of(out_dir, step, &path);
+  str_printf(&gone, "%s/.old-checkpoint-%lld", out_dir, (long long)step);
+  if (!st) st = str_status(&gone);
+  if (!st && rename(path.at, gone.at))
+    st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot rename it before deleting: %s", path.at,
+                 strerror(errno));
+  if (!st) st = dir_remove(gone.at);
+  str_free(&path);
+  str_free(&gone);
+  return st;
+}
+
+hp_status checkpoint_prune(const char *out_dir, int64_t keep, int64_t spare) {
+  steps_list all = {0};
+  if (keep <= 0) return HP_OK;
+  hp_status st = list_steps(out_dir, &all);
+  for (size_t i = (size_t)keep; !st && i < all.len; i++)
+    if (all.at[i] != spare) st = delete_step(out_dir, all.at[i]);
+  vec_free(&all);
+  return st;
+}
+
+hp_status checkpoint_forget(const char *out_dir) {
+  steps_list all = {0};
+  hp_status st = list_steps(out_dir, &all);
+  for (size_t i = 0; !st && i < all.len; i++) st = delete_step(out_dir, all.at[i]);
+  if (!st && all.len)
+    log_info("%s: overwrite_output_dir: %zu checkpoints of an earlier run are deleted", out_dir, all.len);
+  vec_free(&all);
+  return st;
+}
+
+/* --- saving ----------------------------------------------------------------------------------- */
+
+static hp_status copy_file(const char *from, const char *dir) {
+  file_map m;
+  str to = {0};
+  const char *slash = strrchr(from, '/');
+  HP_TRY(file_map_open(from, &m));
+  hp_status st = path_join(&to, dir, slash ? slash + 1 : from);
+  if (!st) st = file_write(to.at, m.at, m.len);
+  file_map_close(&m);
+  str_free(&to);
+  return st;
+}
+
+static hp_status write_tensors(const char *dir, const checkpoint_tensors *t) {
+  if (!strcmp(t->name, "model.safetensors")) {
+    weights_options o = {.write = t->write, .ctx = t->ctx};
+    return weights_save(dir, t->tensor, t->n, &o);
+  }
+  str path = {0};
+  st_writer w;
+  hp_status st = path_join(&path, dir, t->name);
+  if (!st) st = st_writer_open(path.at, t->tensor, t->n, NULL, 0, &w);
+  if (!st) {
+    for (size_t i = 0; !st && i < t->n; i++) st = t->write(t->ctx, w.order[i], &w);
+    if (st) st_writer_abort(&w);
+    else st = st_writer_commit(&w);
+  }
+  str_free(&path);
+  return st;
+}
+
+static hp_status write_files(const char *dir, const checkpoint_content *c) {
+  str path = {0};
+  hp_status st = HP_OK;
+  for (size_t i = 0; !st && i < c->n_tensors; i++) st = write_tensors(dir, &c->tensors[i]);
+  for (size_t i = 0; !st && i < c->n_text; i++) {
+    st = path_join(&path, dir, c->text[i].name);
+    if (!st) st = file_write(path.at, c->text[i].bytes, c->text[i].len);
+  }
+  for (size_t i = 0; !st && i < c->n_copy; i++) st = copy_file(c->copy[i], dir);
+  str_free(&path);
+  return st;
+}
+
+static hp_status hash_file(const char *path, uint64_t *bytes, char hex[33]) {
+  file_map m;
+  HP_TRY(file_map_open(path, &m));
+  hash_hex(hash_bytes128(m.at, m.len), hex);
+  *bytes = m.len;
+  file_map_close(&m);
+  return HP_OK;
+}
+
+static int by_name(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+typedef VEC(char *) name_list;
+
+/* Names of the files in dir, sorted; strings are of `mem`. */
+static hp_status list_files(const char *dir, arena *mem, name_list *out) {
+  DIR *d = opendir(dir);
+  if (!d) HP_FAIL(HP_ERR_IO, "%s: cannot open the folder: %s", dir, strerror(errno));
+  hp_status st = HP_OK;
+  for (struct dirent *e; !st && (e = readdir(d));) {
+    if (e->d_name[0] == '.' || !strcmp(e->d_name, manifest_name)) continue;
+    char *name = arena_strdup(mem, e->d_name);
+    if (!name || !vec_push(out, name)) st = HP_ERR_OOM;
+  }
+  closedir(d);
+  if (!st && out->len) qsort(out->at, out->len, sizeof *out->at, by_name);
+  return st;
+}
+
+/* {"format": 1, "step": N, "state": {...}, "files": {name: {"bytes": n, "xxh3_128": hex}}}, then a
+ * line with the hash of all before it. */
+static hp_status print_manifest(const char *dir, const checkpoint_content *c, str *out) {
+  arena mem = {0};
+  name_list names = {0};
+  str path = {0};
+  hp_status st = list_files(dir, &mem, &names);
+  str_printf(out, "{\"format\": %d, \"step\": %lld,\n\"state\": %s,\n\"files\": {", FORMAT,
+             (long long)c->step, c->state);
+  for (size_t i = 0; !st && i < names.len; i++) {
+    uint64_t bytes;
+    char hex[33];
+    st = path_join(&path, dir, names.at[i]);
+    if (!st) st = hash_file(path.at, &bytes, hex);
+    if (!st)
+      str_printf(out, "%s\n\"%s\": {\"bytes\": %llu, \"xxh3_128\": \"%s\"}", i ? "," : "", names.at[i],
+                 (unsigned long long)bytes, hex);
+  }
+  str_add(out, "}}\n");
+  if (!st) st = str_status(out);
+  char hex[33];
+  if (!st) {
+    hash_hex(hash_bytes128(out->at, out->len), hex);
+    str_printf(out, "%s\n", hex);
+    st = str_status(out);
+  }
+  vec_free(&names);
+  arena_free(&mem);
+  str_free(&path);
+  return st;
+}
+
+/* Puts the finished temporary folder in the place of the committed one. */
+static hp_status commit(const char *out_dir, const char *temp, int64_t step) {
+  str path = {0}, old = {0};
+  hp_status st = folder_of(out_dir, step, &path);
+  str_printf(&old, "%s/.old-checkpoint-%lld", out_dir, (long long)step);
+  if (!st) st = str_status(&old);
+  if (!st) st = dir_remove(old.at);
+  bool replaced = !st && dir_exists(path.at);
+  if (replaced && rename(path.at, old.at))
+    st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot be replaced: %s", path.at, strerror(errno));
+  if (!st && rename(temp, path.at))
+    st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot rename %s to it: %s", path.at, temp, strerror(errno));
+  if (!st) st = dir_sync(out_dir);
+  if (!st && replaced) st = dir_remove(old.at);
+  str_free(&path);
+  str_free(&old);
+  return st;
+}
+
+hp_status checkpoint_save(const char *out_dir, const checkpoint_content *c) {
+  str temp = {0}, path = {0}, manifest = {0};
+  str_printf(&temp, "%s/.tmp-checkpoint-%lld-%ld", out_dir, (long long)c->step, (long)getpid());
+  HP_TRY(str_status(&temp));
+  hp_status st = dir_remove(temp.at);
+  if (!st) st = dir_create(temp.at);
+  if (!st) st = write_files(temp.at, c);
+  if (!st) st = dir_sync(temp.at);
+  if (!st) st = print_manifest(temp.at, c, &manifest);
+  if (!st) st = path_join(&path, temp.at, manifest_name);
+  if (!st) st = file_write(path.at, manifest.at, manifest.len);
+  if (!st) st = commit(out_dir, temp.at, c->step);
+  if (st) { /* keep the first message */
+    err_report why;
+    err_take(st, &why);
+    if (dir_remove(temp.at)) err_clear();
+    st = err_give(&why);
+  }
+  str_free(&temp);
+  str_free(&path);
+  str_free(&manifest);
+  return st;
+}
+
+/* --- finding ---------------------------------------------------------------------------------- */
+
+/* The JSON part of a manifest, after its own hash has been checked. */
+static hp_status manifest_json(const char *path, const char *text, size_t len, size_t *json_len) {
+  char hex[33];
+  if (len < 34 || text[len - 1] != '\n')
+    HP_FAIL(HP_ERR_INPUT, "%s: is cut short", path);
+  *json_len = len - 33;
+  hash_hex(hash_bytes128(text, *json_len), hex);
+  if (memcmp(hex, text + *json_len, 32)) HP_FAIL(HP_ERR_INPUT, "%s: its hash does not match; it is damaged", path);
+  return HP_OK;
+}
+
+static hp_status check_file(const char *dir, const tree_node *f) {
+  int64_t bytes;
+  const char *want;
+  uint64_t have;
+  char hex[33];
+  str path = {0};
+  HP_TRY(tree_need_int(f, "bytes", &bytes));
+  HP_TRY(tree_need_string(f, "xxh3_128", &want));
+  if (strchr(f->key, '/')) TREE_FAIL(f, "a file name with a slash");
+  hp_status st = path_join(&path, dir, f->key);
+  if (!st) st = hash_file(path.at, &have, hex);
+  if (!st && (int64_t)have != bytes)
+    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__, "%s: has %llu bytes, the manifest says %lld", path.at,
+                 (unsigned long long)have, (long long)bytes);
+  if (!st && strcmp(hex, want))
+    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__, "%s: its hash does not match the manifest; it is damaged", path.at);
+  str_free(&path);
+  return st;
+}
+
+static hp_status check_all(const char *dir, checkpoint *c) {
+  const tree_node *root = c->manifest.root, *files;
+  int64_t format;
+  HP_TRY(tree_expect(root, TREE_MAP));
+  HP_TRY(tree_need_int(root, "format", &format));
+  if (format != FORMAT)
+    TREE_FAIL(root, "format %lld; this version reads format %d", (long long)format, FORMAT);
+  HP_TRY(tree_need_int(root, "step", &c->step));
+  HP_TRY(tree_need_map(root, "files", &files));
+  for (uint32_t i = 0; i < files->len; i++) HP_TRY(check_file(dir, files->child[i]));
+  return HP_OK;
+}
+
+hp_status checkpoint_verify(const char *path, checkpoint *out) {
+  checkpoint c = {0};
+  str file = {0};
+  char *text = NULL;
+  size_t len, json_len = 0;
+  snprintf(c.path, sizeof c.path, "%s", path);
+  hp_status st = path_join(&file, path, manifest_name);
+  if (!st && !file_exists(file.at))
+    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__, "%s: is not a checkpoint: it has no %s", path, manifest_name);
+  if (!st) st = file_read(file.at, 64 << 20, &text, &len);
+  if (!st) st = manifest_json(file.at, text, len, &json_len);
+  if (!st) st = json_parse(text, json_len, file.at, &c.manifest);
+  if (!st) st = check_all(path, &c);
+  mem_free(text);
+  str_free(&file);
+  if (st) checkpoint_free(&c);
+  else *out = c;
+  return st;
+}
+
+hp_status checkpoint_newest(const char *out_dir, checkpoint *out, bool *found, str *skipped) {
+  steps_list all = {0};
+  str path = {0};
+  *found = false;
+  hp_status st = list_steps(out_dir, &all);
+  for (size_t i = 0; !st && !*found && i < all.len; i++) {
+    st = folder_of(out_dir, all.at[i], &path);
+    if (st) break;
+    if (!checkpoint_verify(path.at, out)) {
+      *found = true;
+    } else {
+      str_printf(skipped, "%s\n", err_message());
+      err_clear();
+    }
+  }
+  vec_free(&all);
+  str_free(&path);
+  return st;
+}
+
+void checkpoint_free(checkpoint *c) {
+  tree_free(&c->manifest);
+  *c = (checkpoint){0};
+}

@@ -1,0 +1,199 @@
+#include "train/trainer.h"
+
+#include "base/log.h"
+#include "train/signals.h"
+#include "train/trainer_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+void trainer_shift_labels(const train_batch *b, int32_t *out) {
+  for (int64_t r = 0; r < b->B; r++)
+    for (int64_t i = 0; i < b->T; i++)
+      out[r * b->T + i] = i + 1 < b->T ? b->labels[r * b->T + i + 1] : LABEL_NONE;
+}
+
+/* --- setting up ------------------------------------------------------------------------------- */
+
+static hp_status open_data(trainer *t) {
+  const train_config *c = t->c;
+  pool *threads;
+  HP_TRY(tokenizer_load(c->model_name_or_path, &t->t));
+  HP_TRY(pool_create((int)c->threads, false, &threads));
+  hp_status st = train_data_open(c, t->t, c->model_name_or_path, threads, &t->data);
+  pool_free(threads);
+  HP_TRY(st);
+  t->steps = t->data.order.steps;
+  int64_t most = train_data_largest(&t->data);
+  for (int64_t i = 0; i < t->data.evals; i++) {
+    int64_t n = train_data_largest_eval(&t->data.eval[i], c->per_device_eval_batch_size);
+    if (n > most) most = n;
+  }
+  t->batch.most = most;
+  t->batch.ids = mem_calloc((size_t)most, sizeof *t->batch.ids);
+  t->batch.labels = mem_calloc((size_t)most, sizeof *t->batch.labels);
+  t->shifted = mem_calloc((size_t)most, sizeof *t->shifted);
+  return t->batch.ids && t->batch.labels && t->shifted ? HP_OK : HP_ERR_OOM;
+}
+
+static hp_status open_model(trainer *t) {
+  const train_config *c = t->c;
+  hp_device_options o = {.threads = (int)c->threads, .memory_limit = c->is.memory_limit};
+  lm_options mo = {.compute = c->is.compute, .weights = HP_F32};
+  HP_TRY(hp_device_open(&o, &t->d));
+  HP_TRY(lm_create(c->model_name_or_path, t->d, &mo, &t->m));
+  HP_TRY(train_config_check_model(c, t->m->c.max_length));
+  HP_TRY(train_data_check_vocab(&t->data, t->m->c.vocab));
+  for (int i = 0; i < 3; i++)
+    if (t->m->c.dropout[i] > 0) {
+      log_warn("%s/config.json: dropout %g is not applied; set it to 0 to compare with others",
+               c->model_name_or_path, t->m->c.dropout[i]);
+      break;
+    }
+  return c->train_from_scratch ? lm_init(t->m, (uint64_t)c->seed) : lm_load(t->m, c->model_name_or_path);
+}
+
+static hp_status open_training(trainer *t) {
+  const train_config *c = t->c;
+  int64_t warmup = schedule_warmup_steps(c->is.warmup, t->steps);
+  HP_TRY(schedule_create(c->is.schedule, c->learning_rate, warmup, t->steps, c->is.schedule_arg,
+                         c->is.schedule_args, &t->rate));
+  t->so = (step_options){.optimizer = c->optim == OPTIM_SGD ? STEP_SGD : STEP_ADAMW,
+                         .beta1 = c->adam_beta1,
+                         .beta2 = c->adam_beta2,
+                         .eps = c->adam_epsilon,
+                         .decay = c->weight_decay,
+                         .clip = c->max_grad_norm,
+                         .remat = c->is.recompute == RECOMPUTE_FULL};
+  t->flow = train_flow_create(c, t->steps);
+  run_log_create(c, &t->flow, &t->data.order, &t->log);
+  const model_param *embedding = lm_find(t->m, t->m->c.family->embedding_name);
+  double rows = embedding ? (double)embedding->shape.dim[0] * (double)embedding->shape.dim[1] : 0;
+  t->flops_per_token = 6 * (model_config_params(&t->m->c) - rows);
+  return stepper_create(t->m, &t->so, &t->stepper);
+}
+
+/* --- the loop ------------------------------------------------------------------------------------ */
+
+/* Labels that count in the micro-batches of a step; leaves the last one in t->batch. */
+static int64_t labels_of(trainer *t, const sampler_step *s) {
+  int64_t n = 0;
+  for (int64_t i = 0; i < s->micros; i++) {
+    train_data_batch(&t->data, s->epoch, s->micro + i, 0, &t->batch);
+    n += t->batch.labelled;
+  }
+  return n;
+}
+
+/* A failed step: says which. */
+static hp_status failed_step(const trainer *t, hp_status st) {
+  err_report why;
+  err_take(st, &why);
+  HP_FAIL(st, "step %lld of %lld: %s", (long long)t->step + 1, (long long)t->steps, why.message);
+}
+
+static hp_status train_step(trainer *t, const sampler_step *s) {
+  int64_t labels = labels_of(t, s), tokens = 0;
+  step_update u = {.lr = schedule_lr(&t->rate, t->step), .t = t->step + 1};
+  float loss = 0;
+  for (int64_t i = 0; i < s->micros; i++) {
+    if (s->micros > 1) train_data_batch(&t->data, s->epoch, s->micro + i, 0, &t->batch);
+    trainer_shift_labels(&t->batch, t->shifted);
+    step_micro b = {.B = t->batch.B, .T = t->batch.T, .ids = t->batch.ids, .labels = t->shifted,
+                    .weight = labels ? 1.0 / (double)labels : 0, .first = i == 0,
+                    .last = i + 1 == s->micros};
+    step_result r = {0};
+    hp_status st = stepper_run(t->stepper, &b, &u, &r);
+    if (st) return failed_step(t, st);
+    loss += (float)r.loss;
+    t->grad_norm = r.grad_norm;
+    tokens += t->batch.B * t->batch.T;
+  }
+  t->lr = u.lr;
+  t->last_loss = (double)loss;
+  t->step_tokens = tokens;
+  t->step++;
+  run_log_step(&t->log, t->step, s->epoch_after, loss, t->flops_per_token * (double)tokens, tokens);
+  return HP_OK;
+}
+
+/* What follows a step: log, evaluate, save, as Transformers orders them. */
+static hp_status after_step(trainer *t, const sampler_step *s, bool *stop) {
+  bool epoch_ends = t->step == t->steps || sampler_find(&t->data.order, t->step).epoch != s->epoch;
+  train_actions a = train_flow_after(&t->flow, t->step, s, epoch_ends);
+  run_entry e;
+  if (a.log) {
+    HP_TRY(run_log_logged(&t->log, t->so.clip > 0 ? t->grad_norm : NAN, t->lr, &e));
+    HP_TRY(trainer_tell_entry(t, &e));
+  }
+  if (a.evaluate && t->data.evals) HP_TRY(trainer_evaluate(t, &a.save));
+  if (a.save) HP_TRY(trainer_checkpoint(t));
+  *stop = a.stop;
+  return HP_OK;
+}
+
+static hp_status loop(trainer *t, bool *stopped) {
+  bool stop = false;
+  *stopped = false;
+  while (t->step < t->steps && !stop) {
+    sampler_step s = sampler_find(&t->data.order, t->step);
+    HP_TRY(train_step(t, &s));
+    HP_TRY(after_step(t, &s, &stop));
+    trainer_tell_progress(t);
+    if (signals_taken() && t->step < t->steps) {
+      log_info("%s: writing a checkpoint at step %lld, then ending", signals_name(), (long long)t->step);
+      if (t->last_saved != t->step) HP_TRY(trainer_checkpoint(t));
+      *stopped = true;
+      return HP_OK;
+    }
+  }
+  /* a run always ends with a checkpoint, so that a finished run is known as such */
+  return t->last_saved == t->step ? HP_OK : trainer_checkpoint(t);
+}
+
+static void trainer_close(trainer *t) {
+  if (t->files_open) run_files_close(&t->files);
+  run_log_free(&t->log);
+  lm_scorer_free(t->scorer);
+  stepper_free(t->stepper);
+  schedule_free(&t->rate);
+  lm_free(t->m);
+  hp_device_close(t->d);
+  train_data_free(&t->data);
+  tokenizer_free(t->t);
+  run_lock_free(t->lock);
+  mem_free(t->batch.ids);
+  mem_free(t->batch.labels);
+  mem_free(t->shifted);
+}
+
+/* Everything from an open run to its last file. */
+static hp_status train(trainer *t) {
+  bool finished = false, stopped = false, save;
+  HP_TRY(trainer_resume(t, &finished));
+  if (finished) {
+    log_info("%s: this run is finished (step %lld); nothing to do", t->c->output_dir, (long long)t->step);
+    return HP_OK;
+  }
+  HP_TRY(trainer_tell_start(t));
+  if (t->c->eval_on_start && t->data.evals && t->step == 0) HP_TRY(trainer_evaluate(t, &save));
+  HP_TRY(loop(t, &stopped));
+  if (stopped) return HP_OK;
+  HP_TRY(trainer_export(t));
+  return trainer_tell_end(t);
+}
+
+hp_status trainer_run(const train_config *c) {
+  trainer t = {.c = c, .last_saved = -1};
+  for (size_t i = 0; i < c->notes.len; i++) log_info("%s", c->notes.at[i]);
+  signals_catch();
+  hp_status st = dir_create(c->output_dir);
+  if (!st) st = run_lock_take(c->output_dir, &t.lock);
+  if (!st) st = checkpoint_clean(c->output_dir);
+  if (!st) st = open_data(&t);
+  if (!st) st = open_model(&t);
+  if (!st) st = open_training(&t);
+  if (!st) st = train(&t);
+  trainer_close(&t);
+  return st;
+}

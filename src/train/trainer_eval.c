@@ -1,0 +1,67 @@
+/* Evaluation while training: mean loss of the evaluation sets. */
+#include "base/thread.h"
+#include "train/trainer_parts.h"
+
+#include <math.h>
+
+static hp_status scorer_for(trainer *t, int64_t B, int64_t T) {
+  if (t->scorer && t->scorer_B == B && t->scorer_T == T) return HP_OK;
+  lm_scorer_free(t->scorer);
+  t->scorer = NULL;
+  t->scorer_B = B;
+  t->scorer_T = T;
+  return lm_scorer_create(t->m, B, T, &t->scorer);
+}
+
+/* Mean loss of one batch as Transformers' prediction_step has it: over its shifted labels. */
+static hp_status batch_loss(trainer *t, float *losses, double *out) {
+  const train_batch *b = &t->batch;
+  int64_t counted = 0;
+  double sum = 0;
+  HP_TRY(scorer_for(t, b->B, b->T));
+  trainer_shift_labels(b, t->shifted);
+  HP_TRY(lm_scorer_run(t->scorer, b->ids, t->shifted, losses));
+  for (int64_t i = 0; i < b->B * b->T; i++) {
+    if (t->shifted[i] == LABEL_NONE) continue;
+    counted++;
+    sum += (double)losses[i];
+  }
+  *out = counted ? sum / (double)counted : 0;
+  return HP_OK;
+}
+
+/* The mean over samples of the losses of their batches, as Transformers gathers them. */
+static hp_status set_loss(trainer *t, const sample_set *s, double *loss, int64_t *batches) {
+  int64_t size = t->c->per_device_eval_batch_size, n = (s->samples + size - 1) / size;
+  float *losses = mem_calloc((size_t)t->batch.most, sizeof *losses);
+  HP_TRY_MEM(losses);
+  hp_status st = HP_OK;
+  double sum = 0;
+  for (int64_t i = 0; !st && i < n; i++) {
+    double one = 0;
+    train_data_eval_batch(&t->data, s, size, i, 0, &t->batch);
+    st = batch_loss(t, losses, &one);
+    sum += one * (double)t->batch.B;
+  }
+  mem_free(losses);
+  *loss = sum / (double)s->samples;
+  *batches = n;
+  return st;
+}
+
+hp_status trainer_evaluate(trainer *t, bool *save) {
+  double metric = NAN;
+  for (int64_t i = 0; i < t->data.evals; i++) {
+    const sample_set *s = &t->data.eval[i];
+    double start = time_now_s(), loss;
+    int64_t batches;
+    run_entry e;
+    bool best = false;
+    HP_TRY(set_loss(t, s, &loss, &batches));
+    HP_TRY(run_log_evaluated(&t->log, s->name, loss, time_now_s() - start, s->samples, batches, &e, &best));
+    HP_TRY(trainer_tell_entry(t, &e));
+    if (best && t->c->save_strategy == WHEN_BEST) *save = true;
+    metric = loss;
+  }
+  return schedule_observe(&t->rate, metric);
+}

@@ -1,0 +1,61 @@
+/* The state of a run, shared by the files trainer*.c. */
+#ifndef TRAIN_TRAINER_PARTS_H
+#define TRAIN_TRAINER_PARTS_H
+
+#include "model/lm_eval.h"
+#include "train/checkpoint.h"
+#include "train/progress.h"
+#include "train/run_files.h"
+#include "train/run_log.h"
+#include "train/step.h"
+#include "train/train_data.h"
+
+typedef struct {
+  const train_config *c;
+  hp_device *d;
+  lm *m;
+  tokenizer *t;
+  train_data data;
+  train_flow flow;
+  schedule rate;
+  step_options so;
+  stepper *stepper;
+  run_lock *lock;
+  run_log log;
+  run_files files;
+  bool files_open;
+  progress bar;
+  train_batch batch;
+  int32_t *shifted;     /* labels moved one to the left, for the graph */
+  lm_scorer *scorer;    /* of evaluation; NULL until used */
+  int64_t scorer_B, scorer_T;
+  int64_t step, steps;  /* done, of the run */
+  int64_t last_saved;   /* step of the newest checkpoint, -1 = none */
+  double flops_per_token; /* as Transformers counts total_flos */
+  double grad_norm, lr, last_loss;
+  int64_t step_tokens;    /* of the last step, padding included */
+  bool resumed;
+} trainer;
+
+/* trainer_save.c */
+/* Writes OUT/checkpoint-STEP and prunes. */
+hp_status trainer_checkpoint(trainer *t);
+/* Continues from the newest checkpoint, or the one that the configuration names; *finished: it is
+ * the end of the run. */
+hp_status trainer_resume(trainer *t, bool *finished);
+/* Model, tokenizer and configuration into OUT, as Transformers exports them. */
+hp_status trainer_export(trainer *t);
+
+/* trainer_tell.c: console and files of the log */
+hp_status trainer_tell_start(trainer *t);
+hp_status trainer_tell_entry(trainer *t, const run_entry *e);
+void trainer_tell_progress(trainer *t);
+hp_status trainer_tell_end(trainer *t);
+
+/* trainer_eval.c */
+hp_status trainer_evaluate(trainer *t, bool *save);
+
+/* Labels of b moved one to the left, row by row: position t is to predict token t + 1. */
+void trainer_shift_labels(const train_batch *b, int32_t *out);
+
+#endif

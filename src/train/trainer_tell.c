@@ -1,0 +1,94 @@
+/* What a run tells: console, progress, and the files beside the model. */
+#include "base/log.h"
+#include "base/thread.h"
+#include "train/trainer_parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void tell_facts(const trainer *t) {
+  const train_config *c = t->c;
+  log_info("model        %s (%s), %.1f M parameters", c->model_name_or_path, t->m->c.model_type,
+           model_config_params(&t->m->c) * 1e-6);
+  log_info("device       %s, %s products%s", hp_device_describe(t->d),
+           c->is.compute == HP_BF16 ? "bf16" : "f32", t->so.remat ? ", activations recomputed" : "");
+  log_info("data         %lld samples of up to %lld tokens%s", (long long)t->data.train.samples,
+           (long long)t->data.train.longest, t->data.packed ? ", packed" : "");
+  log_info("steps        %lld of %lld x %lld samples, %s schedule, learning rate %g",
+           (long long)t->steps, (long long)c->gradient_accumulation_steps,
+           (long long)c->per_device_train_batch_size, schedule_name(c->is.schedule), c->learning_rate);
+}
+
+hp_status trainer_tell_start(trainer *t) {
+  tell_facts(t);
+  t->log.step = t->step;
+  t->log.start_s = time_now_s();
+  HP_TRY(run_files_open(&t->log, &t->files));
+  t->files_open = true;
+  t->bar = progress_create(t->steps, t->step, 0, t->c->disable_tqdm == 1);
+  if (t->resumed) return HP_OK;
+  str example = {0};
+  hp_status st = train_data_print_example(&t->data, t->t, &example);
+  if (!st && example.len) log_info("%s", example.at);
+  str_free(&example);
+  return st;
+}
+
+hp_status trainer_tell_entry(trainer *t, const run_entry *e) {
+  str line = {0};
+  hp_status st = run_files_log(&t->files, e, &line);
+  progress_clear(&t->bar);
+  if (!st && line.len) {
+    fputs(line.at, stdout);
+    if (line.at[line.len - 1] != '\n') fputc('\n', stdout);
+    fflush(stdout);
+  }
+  str_free(&line);
+  return st;
+}
+
+void trainer_tell_progress(trainer *t) {
+  double flops = 3 * lm_flops_per_token(t->m, t->batch.T) * (double)t->step_tokens;
+  progress_step(&t->bar, t->step, t->last_loss, t->step_tokens, flops);
+}
+
+/* Prints the metrics and writes SPLIT_results.json. */
+static hp_status tell_results(trainer *t, const run_entry *e, const char *split) {
+  str text = {0};
+  run_log_print_metrics(e, split, &text);
+  hp_status st = str_status(&text);
+  if (!st) {
+    fputs(text.at, stdout);
+    fflush(stdout);
+    st = run_files_results(&t->files, e, split);
+  }
+  str_free(&text);
+  return st;
+}
+
+static hp_status tell_plots(trainer *t) {
+  str names = {0};
+  hp_status st = run_files_plots(&t->files, &names);
+  if (!st && names.len) log_info("figures:\n%s", names.at);
+  str_free(&names);
+  return st;
+}
+
+hp_status trainer_tell_end(trainer *t) {
+  run_entry e;
+  bool save = false;
+  progress_clear(&t->bar);
+  HP_TRY(run_log_finished(&t->log, &e));
+  HP_TRY(trainer_tell_entry(t, &e));
+  HP_TRY(tell_results(t, &e, "train"));
+  if (t->c->do_eval && t->data.evals) {
+    HP_TRY(trainer_evaluate(t, &save));
+    run_entry last = run_log_eval_results(&t->log.entry.at[t->log.entry.len - 1]);
+    HP_TRY(tell_results(t, &last, "eval"));
+  }
+  HP_TRY(run_files_state(&t->log, t->c->output_dir));
+  if (t->c->plot_loss) HP_TRY(tell_plots(t));
+  HP_TRY(run_files_card(&t->files));
+  log_info("done: %s", t->c->output_dir);
+  return HP_OK;
+}
