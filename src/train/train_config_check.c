@@ -226,6 +226,11 @@ static hp_status decide_schedule(train_config *c) {
       strcmp(c->metric_for_best_model, "eval_loss"))
     TREE_FAIL(train_config_at(c, KEY_metric_for_best_model),
               "\"%s\" is not built; write loss", c->metric_for_best_model);
+  if (c->eval_on_each_dataset && (c->metric_for_best_model || schedule_follows_metric(c->is.schedule)))
+    TREE_FAIL(train_config_at(c, KEY_eval_on_each_dataset),
+              "true gives a loss for each data set, but %s needs one; write eval_on_each_dataset: "
+              "false",
+              c->metric_for_best_model ? "metric_for_best_model" : "the schedule");
   c->is.warmup = isnan(c->warmup_ratio) ? c->warmup_steps : c->warmup_ratio;
   if (!isnan(c->warmup_ratio) && c->at[KEY_warmup_steps])
     return train_config_note(c, "warmup_ratio and warmup_steps are both set: warmup_ratio wins, as "

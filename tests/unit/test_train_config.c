@@ -115,6 +115,7 @@ static const struct {
     {"val_size: 1.0\n", "1.0 is the whole dataset"},
     {"save_strategy: best\n", "best needs an evaluation"},
     {"metric_for_best_model: accuracy\n", "write loss"},
+    {"metric_for_best_model: loss\neval_on_each_dataset: true\n", "but metric_for_best_model needs"},
     {"load_best_model_at_end: true\n", "load_best_model_at_end: false"},
     {"interleave_probs: 0.5,0.5\n", "mix_strategy is concat"},
     {"mix_strategy: interleave_under\ninterleave_probs: 0.5,0.5\n", "2 shares for 1 datasets"},

@@ -1,0 +1,100 @@
+/* The history of a run, and the texts made from it: trainer_log.jsonl, trainer_state.json, the
+ * results files, the lines on the console.  Names, order and form are those of Transformers and
+ * LlamaFactory; numbers are written as Python writes them.
+ *
+ * An entry is a list of named numbers, in the order of the console line. */
+#ifndef TRAIN_RUN_LOG_H
+#define TRAIN_RUN_LOG_H
+
+#include "base/tree.h"
+#include "base/vec.h"
+#include "train/train_flow.h"
+
+enum { RUN_VALUES_MAX = 16 };
+
+typedef struct {
+  const char *key;
+  bool whole; /* an integer: .integer, else .number */
+  int64_t integer;
+  double number;
+} run_value;
+
+typedef struct {
+  run_value value[RUN_VALUES_MAX];
+  int n;
+} run_entry;
+
+void run_entry_add(run_entry *e, const char *key, double x);
+void run_entry_add_int(run_entry *e, const char *key, int64_t x);
+const run_value *run_entry_get(const run_entry *e, const char *key); /* NULL: none */
+/* The number under a key, NAN when there is none. */
+double run_entry_number(const run_entry *e, const char *key);
+
+typedef struct {
+  VEC(run_entry) entry; /* log_history; each ends with "step" */
+  arena names;          /* of keys that are not literals */
+  const train_config *config;
+  const train_flow *flow;
+  const sampler *order;
+  /* the state of the run, as trainer_state.json tells it */
+  int64_t step;
+  double epoch, total_flos;
+  int64_t tokens_seen;
+  double best_metric; /* NAN: none yet */
+  int64_t best_step;  /* 0: none */
+  bool best_saved;    /* is there a checkpoint of best_step? */
+  /* sums of the losses since the last log (in f32, as torch keeps it) and of the whole run */
+  float loss_sum;
+  double loss_total;
+  int64_t logged_step;  /* of the last log of the loss */
+  int64_t counted_from; /* step at which loss_total began */
+  double start_s;       /* time_now_s() when training began or was resumed */
+  int64_t tokens_at_start;
+} run_log;
+
+/* A new run; the three must outlive it. */
+void run_log_create(const train_config *c, const train_flow *f, const sampler *order, run_log *out);
+void run_log_free(run_log *r);
+
+/* After each step: its loss and what it counted.  `flops`: 6 x tokens x parameters without input
+ * embeddings. */
+void run_log_step(run_log *r, int64_t step, double epoch, float loss, double flops, int64_t tokens);
+/* The entry of a log: mean loss since the last, norm (NAN: not measured), rate. */
+hp_status run_log_logged(run_log *r, double grad_norm, double lr, run_entry *out);
+/* The entry of an evaluation; name "" or that of an eval_dataset by itself.  *best: the loss is the
+ * best yet (and metric_for_best_model is given). */
+hp_status run_log_evaluated(run_log *r, const char *name, double loss, double seconds,
+                            int64_t samples, int64_t batches, run_entry *out, bool *best);
+/* The last entry: the run's mean loss and speed. */
+hp_status run_log_finished(run_log *r, run_entry *out);
+
+/* A checkpoint of the current step is there. */
+void run_log_saved(run_log *r);
+
+/* --- texts ------------------------------------------------------------------------------------ */
+
+/* A line of trainer_log.jsonl for an entry just made; now: time_now_s(). */
+void run_log_print_line(const run_log *r, const run_entry *e, double now, str *out);
+/* "{'loss': '6.395', 'grad_norm': '1.6', ...}" */
+void run_log_print_console(const run_entry *e, str *out);
+/* trainer_state.json */
+void run_log_print_state(const run_log *r, str *out);
+/* Takes the state from a trainer_state.json, to go on from it. */
+hp_status run_log_parse_state(run_log *r, const tree_node *state);
+/* The sums that trainer_state.json has no place for, as one line for a checkpoint, and back (after
+ * run_log_parse_state): without them the first loss logged after a resume and the run's mean loss
+ * count from the resume on, as in Transformers. */
+void run_log_print_sums(const run_log *r, str *out);
+hp_status run_log_parse_sums(run_log *r, const char *text);
+/* "***** train metrics *****" and its table; the split is "train" or "eval". */
+void run_log_print_metrics(const run_entry *e, const char *split, str *out);
+/* train_results.json, ...: e without "step", and what the file held before and e has not. */
+void run_log_print_results(const run_entry *e, const tree_node *before, str *out);
+/* What an evaluation leaves in eval_results.json: its entry, and the perplexity. */
+run_entry run_log_eval_results(const run_entry *e);
+
+/* As Python writes: str(timedelta(seconds=int(s))), and round(x, digits). */
+void run_print_duration(double s, str *out);
+double run_round(double x, int digits);
+
+#endif
