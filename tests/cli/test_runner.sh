@@ -1,0 +1,66 @@
+# tests/run.sh on runners that are made up: what it sums, and what it does when one dies.
+. "$(dirname "$0")/lib.sh"
+
+mkdir -p tree/tests/cli tree/tests/torture tree/tests/fuzz/corpus/x tree/build
+cp "$ROOT/tests/run.sh" tree/tests/
+fake() { # FILE: standard input becomes that command
+  { echo '#!/bin/sh'; cat; } > "tree/$1"
+  chmod +x "tree/$1"
+}
+runner() { run_cmd env B=build HYPER_DATA=/nowhere HYPER_QUICK="${quick-}" tree/tests/run.sh "$@"; }
+last_is() { [ "$(tail -n 1 out)" = "$1" ] || { fail "the last line is not \"$1\""; t_show; }; }
+printf 'echo "5 passed, 0 failed, 2 skipped"\necho "$@" > unit-args\n' | fake build/test-unit
+echo 'echo "3 passed, 0 failed, 1 skipped"' > tree/tests/cli/test_a.sh
+echo 'echo "7 passed, 0 failed, 0 skipped"' > tree/tests/cli/test_slow_b.sh
+: > tree/tests/fuzz/fuzz_x.c
+echo '[ "$1" = tests/fuzz/corpus/x ] && echo "4 passed, 0 failed"' | fake build/replay_x
+
+it "sums all runners in one closing line"
+runner
+exit_is 0
+last_is "19 passed, 0 failed, 3 skipped"
+out_has "no /nowhere"
+
+it "leaves out slow scripts when asked for the quick tests"
+quick=1
+runner
+quick=
+exit_is 0
+last_is "12 passed, 0 failed, 3 skipped"
+
+it "hands filters to the unit tests"
+runner unit arena pool
+last_is "5 passed, 0 failed, 2 skipped"
+[ "$(cat tree/unit-args)" = "arena pool" ] || fail "filters did not arrive"
+
+it "fails when a test fails"
+echo 'echo "FAIL x"; echo "1 passed, 1 failed, 0 skipped"; exit 1' > tree/tests/cli/test_a.sh
+runner
+exit_is 1
+last_is "17 passed, 1 failed, 2 skipped"
+out_has "FAIL x"
+
+it "counts a runner that dies without its count as a failure"
+echo 'echo "halfway"; kill -9 $$' > tree/tests/cli/test_a.sh
+runner
+exit_is 1
+last_is "16 passed, 1 failed, 2 skipped"
+out_has "FAIL test_a"
+out_has "halfway"
+
+it "fails when nothing passed"
+echo 'echo "0 passed, 0 failed, 9 skipped"' | fake build/test-unit
+runner unit
+exit_is 1
+
+it "marks a script that stops early as failed"
+printf '. "%s/tests/cli/lib.sh"\nit "never ends"\nexit 3\n' "$ROOT" > early.sh
+run_cmd sh early.sh
+exit_is 1
+out_has "FAIL early: never ends"
+
+it "marks what fails inside a pipe as failed"
+printf '. "%s/tests/cli/lib.sh"\nit "pipes"\necho a | { read -r x; fail "in here"; }\n' "$ROOT" > pipe.sh
+run_cmd sh pipe.sh
+exit_is 1
+out_has "0 passed, 1 failed, 0 skipped"
