@@ -300,7 +300,8 @@ void loop_cost(const loop *l, double *flops, double *bytes) {
   for (size_t i = 0; i < l->value.len; i++) {
     const loop_value *v = &l->value.at[i];
     if (v->what == LOOP_IN) b += touched(l, &v->at) * (double)dtype_size(v->type);
-    if (v->what == LOOP_OP || v->what == LOOP_CAST) f += loop_varies(l, (int)i) ? all : kept;
+    if (v->what == LOOP_OP || v->what == LOOP_CAST)
+      f += (loop_varies(l, (int)i) ? all : kept) * (v->what == LOOP_OP ? loop_expr_row(v->op)->work : 1);
     if (v->what == LOOP_REDUCE) f += all;
   }
   for (size_t i = 0; i < l->store.len; i++)

@@ -113,7 +113,7 @@ int loop_outputs(const loop *l);
  * operand is not used or the space is empty.  Whoever runs a loop checks buffers against this. */
 bool loop_extent(const loop *l, bool output, int operand, hp_dtype *type, int64_t *low,
                  int64_t *high);
-/* Cost: operations, and bytes that must move at least. */
+/* Cost: machine operations (an exp counts 24), and bytes that must move at least. */
 void loop_cost(const loop *l, double *flops, double *bytes);
 
 /* --- compiling and running ----------------------------------------------------------------- */

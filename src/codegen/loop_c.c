@@ -4,6 +4,8 @@
  *     is also an input has the same access, so an element only meets itself);
  *   - a row reduction computes 256 elements into an array, pads it to whole lanes with the identity
  *     and joins it to 16 lanes: the element expression vectorises whatever it is;
+ *   - what is dear (an exp) and needed again in a later loop over the same row is kept on the stack
+ *     for the first elements of the row, and computed again for the others;
  *   - a column reduction keeps one chain per column in an array that a vector loop updates.
  * Names: vN value, aN and oN address of the access of value or store N, xN its inner stride. */
 #include "codegen/loop_c.h"
@@ -14,11 +16,14 @@
 #include <string.h>
 
 enum { CHUNK = 256, COLS_AT_ONCE = 256 };
+/* Elements of a row kept of a value, values kept at most, and the work that is worth it. */
+enum { KEPT = 16384, KEPT_VALUES = 4, KEPT_WORK = 16 };
 
 typedef struct {
   const loop_plan *p;
   str *out;
   int indent;
+  uint8_t kept[LOOP_VALUES_MAX]; /* stage whose loop computes a value that is kept; 0 = not kept */
 } printer;
 
 typedef struct {
@@ -28,7 +33,7 @@ typedef struct {
 static void line(printer *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void line(printer *w, const char *fmt, ...) {
   va_list ap;
-  if (*fmt == '}') w->indent--;
+  if (*fmt == '}') w->indent--; /* "} else {" too */
   for (int i = 0; i < w->indent; i++) str_add(w->out, "  ");
   va_start(ap, fmt);
   str_vprintf(w->out, fmt, ap);
@@ -204,6 +209,76 @@ static void print_needed(printer *w, const bool *need, int varies) {
     if (need[i] && w->p->value[i].varies == varies) print_value(w, i);
 }
 
+/* --- kept values ---------------------------------------------------------------------------- */
+
+/* As plan_need, for the loop of a stage (the final one is stages + 1) that finds kept values. */
+static void need_kept(const printer *w, int value, int stage, bool *need) {
+  const plan_value *v = &w->p->value[value];
+  if (need[value] || !(v->varies & plan_loop_bit(w->p))) return;
+  need[value] = true;
+  if (w->kept[value] && w->kept[value] < stage) return;
+  for (int k = 0; k < 3; k++)
+    if (v->v.arg[k] >= 0) need_kept(w, v->v.arg[k], stage, need);
+}
+
+/* What the loop of a stage starts from: arguments of its reductions, or stored elements. */
+static void need_stage(const printer *w, int stage, bool *need) {
+  const loop_plan *p = w->p;
+  memset(need, 0, LOOP_VALUES_MAX * sizeof *need);
+  for (int n = 0; n < p->values; n++)
+    if (p->value[n].v.what == LOOP_REDUCE && p->value[n].stage == stage)
+      need_kept(w, p->value[n].v.arg[0], stage, need);
+  for (int i = 0; i < p->stores && stage > p->stages; i++)
+    if (p->store[i].varies & plan_loop_bit(p)) need_kept(w, p->store[i].s.value, stage, need);
+}
+
+/* Decides what is kept, users before what they are computed from. */
+static void choose_kept(printer *w) {
+  const loop_plan *p = w->p;
+  bool need[LOOP_VALUES_MAX];
+  int count = 0;
+  if (p->kind != LOOP_ROW || p->split) return;
+  for (int n = p->values - 1; n >= 0 && count < KEPT_VALUES; n--) {
+    const plan_value *v = &p->value[n];
+    int loops = 0, first = 0;
+    if (v->v.what != LOOP_OP || v->v.cls != LOOP_FLOAT) continue;
+    if (loop_expr_row(v->v.op)->work < KEPT_WORK) continue;
+    for (int stage = p->stages + 1; stage > 0; stage--) {
+      need_stage(w, stage, need);
+      if (!need[n]) continue;
+      loops++;
+      first = stage;
+    }
+    if (loops < 2) continue;
+    w->kept[n] = (uint8_t)first;
+    count++;
+  }
+}
+
+/* True when the loop of a stage finds one of the values that it needs kept. */
+static bool finds_kept(const printer *w, int stage, const bool *need) {
+  bool found = false;
+  for (int n = 0; n < w->p->values; n++)
+    found |= need[n] && w->kept[n] && w->kept[n] < stage;
+  return found;
+}
+
+/* The values of a loop over a row, at element j; `from_kept`: those that are kept are read. */
+static void print_row_values(printer *w, int stage, const bool *need, bool from_kept) {
+  for (int n = 0; n < w->p->values; n++) {
+    if (!need[n]) continue;
+    if (from_kept && w->kept[n] && w->kept[n] < stage)
+      line(w, "const float v%d = kept%d[j];", n, n);
+    else print_value(w, n);
+  }
+}
+
+/* What the loop of a stage needs when it finds nothing kept. */
+static void need_all(const printer *w, int stage, bool *need) {
+  printer none = {w->p, w->out, 0, {0}};
+  need_stage(&none, stage, need);
+}
+
 static void print_store(printer *w, int n) {
   const plan_store *s = &w->p->store[n];
   name at = element_index(w, 'o', n, &s->path), v = value_name(w, s->s.value);
@@ -232,36 +307,55 @@ static const char *identity(const plan_value *v) {
   return loop_expr_identity((loop_reduction)v->v.reduce, (loop_class)v->v.cls);
 }
 
+/* "sum_f" for hp_join_sum_f and hp_lanes_sum_f of the preamble */
+static name lanes_name(const printer *w, int n) {
+  const loop_value *v = &w->p->value[n].v;
+  name s;
+  snprintf(s.at, sizeof s.at, "%s_%c", loop_reduction_name[v->reduce],
+           v->cls == LOOP_FLOAT ? 'f' : 'i');
+  return s;
+}
+
 #define EACH_REDUCTION(w, n, stage_)                                                               \
   for (int n = 0; n < (w)->p->values; n++)                                                         \
     if (is_reduced_at(w, n, stage_))
 
-static void need_stage(const printer *w, int stage, bool *need) {
-  memset(need, 0, LOOP_VALUES_MAX * sizeof *need);
-  EACH_REDUCTION(w, n, stage) plan_need(w->p, w->p->value[n].v.arg[0], need);
+/* The loop over a chunk of a row: arguments of the reductions to tN, kept values to zN. */
+static void print_chunk_loop(printer *w, int stage, const bool *need, bool from_kept) {
+  line(w, "IVDEP for (int64_t k = 0; k < m; k++) {");
+  line(w, "const int64_t j = j0 + k;");
+  print_row_values(w, stage, need, from_kept);
+  EACH_REDUCTION(w, n, stage) line(w, "t%d[k] = v%d;", n, w->p->value[n].v.arg[0]);
+  for (int n = 0; n < w->p->values; n++)
+    if (need[n] && w->kept[n] == stage) line(w, "z%d[k] = v%d;", n, n);
+  line(w, "}");
 }
 
 /* One chunk of a row, elements j0 .. j0 + m: the arguments to tN, then into the lanes lN. */
 static void print_row_chunk(printer *w, int stage) {
-  bool need[LOOP_VALUES_MAX];
+  bool need[LOOP_VALUES_MAX], all[LOOP_VALUES_MAX];
   need_stage(w, stage, need);
+  need_all(w, stage, all);
   EACH_REDUCTION(w, n, stage) line(w, "%s t%d[%d];", type_of(&w->p->value[n]), n, CHUNK);
   line(w, "const int64_t m = e - j0 < %d ? e - j0 : %d;", CHUNK, CHUNK);
   line(w, "const int64_t whole = (m + %d) / %d * %d;", PLAN_LANES - 1, PLAN_LANES, PLAN_LANES);
-  line(w, "IVDEP for (int64_t k = 0; k < m; k++) {");
-  line(w, "const int64_t j = j0 + k;");
-  print_needed(w, need, VARY_INNER | VARY_REDUCED);
-  EACH_REDUCTION(w, n, stage) line(w, "t%d[k] = v%d;", n, w->p->value[n].v.arg[0]);
-  line(w, "}");
+  for (int n = 0; n < w->p->values; n++) {
+    if (!need[n] || w->kept[n] != stage) continue;
+    line(w, "float z_beyond%d[%d], *z%d = j0 < %d ? kept%d + j0 : z_beyond%d;", n, CHUNK, n, KEPT, n,
+         n);
+  }
+  if (finds_kept(w, stage, need)) {
+    line(w, "if (j0 < %d) {", KEPT);
+    print_chunk_loop(w, stage, need, true);
+    line(w, "} else {");
+    print_chunk_loop(w, stage, all, false);
+    line(w, "}");
+  } else {
+    print_chunk_loop(w, stage, all, false);
+  }
   EACH_REDUCTION(w, n, stage) {
     line(w, "for (int64_t k = m; k < whole; k++) t%d[k] = %s;", n, identity(&w->p->value[n]));
-    line(w, "for (int64_t k = 0; k < whole; k += %d)", PLAN_LANES);
-    line(w, "  for (int i = 0; i < %d; i++) {", PLAN_LANES);
-    char a[24], b[24];
-    snprintf(a, sizeof a, "l%d[i]", n);
-    snprintf(b, sizeof b, "t%d[k + i]", n);
-    print_join(w, n, a, b);
-    line(w, "}");
+    line(w, "hp_join_%s(l%d, t%d, whole);", lanes_name(w, n).at, n, n);
   }
 }
 
@@ -279,13 +373,10 @@ static void print_row_segment(printer *w, int stage) {
   print_row_chunk(w, stage);
   line(w, "}");
   EACH_REDUCTION(w, n, stage) {
-    char a[24], b[48];
-    const loop_value *v = &w->p->value[n].v;
+    char a[24], b[24];
     snprintf(a, sizeof a, "q%d", n);
-    snprintf(b, sizeof b, "hp_lanes_%s_%c(l%d)", loop_reduction_name[v->reduce],
-             v->cls == LOOP_FLOAT ? 'f' : 'i', n);
-    line(w, "const %s r%d = %s;", type_of(&w->p->value[n]), n, b);
     snprintf(b, sizeof b, "r%d", n);
+    line(w, "const %s %s = hp_lanes_%s(l%d);", type_of(&w->p->value[n]), b, lanes_name(w, n).at, n);
     print_join(w, n, a, b);
   }
   line(w, "}");
@@ -401,30 +492,41 @@ static bool is_element_store(const printer *w, int n) {
   return (w->p->store[n].varies & plan_loop_bit(w->p)) != 0;
 }
 
+static void print_element_stores(printer *w) {
+  for (int i = 0; i < w->p->stores; i++)
+    if (is_element_store(w, i)) print_store(w, i);
+  line(w, "}");
+}
+
 /* The loop that stores elements, after all reductions: an output that is an input of the kernel is
  * overwritten only when nothing reads it any more. */
 static void print_final(printer *w) {
   const loop_plan *p = w->p;
-  bool need[LOOP_VALUES_MAX] = {false}, any = false;
-  for (int i = 0; i < p->stores; i++) {
-    if (!is_element_store(w, i)) continue;
-    plan_need(p, p->store[i].s.value, need);
-    any = true;
-  }
+  const int stage = p->stages + 1;
+  bool need[LOOP_VALUES_MAX], all[LOOP_VALUES_MAX], any = false;
+  for (int i = 0; i < p->stores; i++) any |= is_element_store(w, i);
   if (!any) return;
-  int in_loop = p->kind == LOOP_MAP ? VARY_INNER : VARY_INNER | VARY_REDUCED;
+  need_stage(w, stage, need);
+  need_all(w, stage, all);
   if (p->kind == LOOP_COL) {
     line(w, "for (int64_t i = s0; i < s1; i++) {");
-    print_needed(w, need, VARY_REDUCED);
+    print_needed(w, all, VARY_REDUCED);
     line(w, "IVDEP for (int64_t c = 0; c < w; c++) {");
-  } else {
-    line(w, "IVDEP for (int64_t j = s0; j < s1; j++) {");
+    print_needed(w, all, VARY_INNER | VARY_REDUCED);
+    print_element_stores(w);
+    line(w, "}");
+    return;
   }
-  print_needed(w, need, in_loop);
-  for (int i = 0; i < p->stores; i++)
-    if (is_element_store(w, i)) print_store(w, i);
-  line(w, "}");
-  if (p->kind == LOOP_COL) line(w, "}");
+  const bool kept = finds_kept(w, stage, need);
+  if (kept) {
+    line(w, "const int64_t s2 = s1 < %d ? s1 : %d;", KEPT, KEPT);
+    line(w, "IVDEP for (int64_t j = s0; j < s2; j++) {");
+    print_row_values(w, stage, need, true);
+    print_element_stores(w);
+  }
+  line(w, "IVDEP for (int64_t j = %s; j < s1; j++) {", kept ? "s2" : "s0");
+  print_row_values(w, stage, all, false);
+  print_element_stores(w);
 }
 
 /* Stores of what is one per row or column, last, for the same reason. */
@@ -433,7 +535,8 @@ static void print_scalar_stores(printer *w) {
   bool any = false;
   for (int i = 0; i < p->stores; i++) any |= !is_element_store(w, i);
   if (!any) return;
-  if (p->split) line(w, "if (u %% segments == 0) {");
+  /* a phase of its own: parts of the same row still read what this may overwrite */
+  if (p->split) line(w, "if (phase == %d && u %% segments == 0) {", p->stages + 1);
   if (p->kind == LOOP_COL) line(w, "IVDEP for (int64_t c = 0; c < w; c++) {");
   for (int i = 0; i < p->stores; i++)
     if (!is_element_store(w, i)) print_store(w, i);
@@ -466,7 +569,9 @@ static void print_stages(printer *w) {
     print_known(w, stage);
   }
   if (!p->split) line(w, "const int64_t s0 = 0, s1 = p[1];");
+  if (p->split) line(w, "if (phase == %d) {", p->stages);
   print_final(w);
+  if (p->split) line(w, "}");
   print_scalar_stores(w);
   line(w, "(void)s0, (void)s1, (void)t;");
 }
@@ -480,6 +585,9 @@ static void print_split_bounds(printer *w) {
 static void print_row(printer *w) {
   bool split = w->p->split;
   line(w, "enum { SEGMENT = %d };", PLAN_ROW_SEGMENT);
+  choose_kept(w);
+  for (int n = 0; n < w->p->values; n++)
+    if (w->kept[n]) line(w, "float kept%d[%d];", n, KEPT);
   if (split) {
     line(w, "const int64_t segments = (p[1] + SEGMENT - 1) / SEGMENT;");
     line(w, "const int64_t places = p[2];");
@@ -522,7 +630,7 @@ static void print_col(printer *w) {
 }
 
 void loop_c_print(const loop_plan *p, str *out) {
-  printer w = {p, out, 0};
+  printer w = {p, out, 0, {0}};
   line(&w, "(const void *const *in, void *const *out, const int64_t *p, void *scratch, "
            "int64_t phase, int64_t from, int64_t to) {");
   line(&w, "(void)in, (void)out, (void)scratch, (void)phase;");
@@ -530,6 +638,39 @@ void loop_c_print(const loop_plan *p, str *out) {
   else if (p->kind == LOOP_ROW) print_row(&w);
   else print_col(&w);
   line(&w, "}");
+}
+
+/* The loop of hp_join_max_f and hp_join_min_f.  hp_max asks for NaN at every step of the chain, and
+ * so doubles its latency; here that is noted beside the chain, with the same result. */
+static void print_join_extreme(bool max, str *out) {
+  str_add(out, "  int bad[16];\n  for (int i = 0; i < 16; i++) bad[i] = x[i] != x[i];\n"
+               "  for (int64_t k = 0; k < n; k += 16)\n    for (int i = 0; i < 16; i++) {\n"
+               "      bad[i] |= t[k + i] != t[k + i];\n");
+  str_printf(out, "      x[i] = x[i] %c t[k + i] ? x[i] : t[k + i];\n    }\n", max ? '>' : '<');
+  str_add(out, "  for (int i = 0; i < 16; i++) x[i] = bad[i] ? hp_from_bits(0x7fc00000) : x[i];\n");
+}
+
+/* hp_join_sum_f adds whole groups of 16 numbers to 16 lanes; hp_lanes_sum_f joins the lanes in a
+ * fixed tree.  Not inlined: once in a unit is enough, and compiling is quicker. */
+static void print_lanes(loop_reduction reduce, loop_class cls, str *out) {
+  static const char head[] = "static __attribute__((noinline)) ";
+  const char *type = loop_expr_type(cls), *word = loop_reduction_name[reduce];
+  const char letter = cls == LOOP_FLOAT ? 'f' : 'i';
+  str_printf(out, "%svoid hp_join_%s_%c(%s *lane, const %s *t, int64_t n) {\n", head, word, letter,
+             type, type);
+  str_printf(out, "  %s x[16];\n  for (int i = 0; i < 16; i++) x[i] = lane[i];\n", type);
+  if (cls == LOOP_FLOAT && (reduce == LOOP_MAX || reduce == LOOP_MIN)) {
+    print_join_extreme(reduce == LOOP_MAX, out);
+  } else {
+    str_add(out, "  for (int64_t k = 0; k < n; k += 16)\n    for (int i = 0; i < 16; i++) x[i] = ");
+    loop_expr_join(reduce, cls, "x[i]", "t[k + i]", out);
+    str_add(out, ";\n");
+  }
+  str_add(out, "  for (int i = 0; i < 16; i++) lane[i] = x[i];\n}\n");
+  str_printf(out, "%s%s hp_lanes_%s_%c(%s *x) {\n", head, type, word, letter, type);
+  str_add(out, "  for (int w = 8; w > 0; w /= 2)\n    for (int i = 0; i < w; i++) x[i] = ");
+  loop_expr_join(reduce, cls, "x[i]", "x[i + w]", out);
+  str_add(out, ";\n  return x[0];\n}\n");
 }
 
 void loop_c_preamble(str *out) {
@@ -541,4 +682,8 @@ void loop_c_preamble(str *out) {
                "#define IVDEP _Pragma(\"clang loop vectorize(assume_safety)\")\n"
                "#else\n#define IVDEP _Pragma(\"GCC ivdep\")\n#endif\n");
   loop_expr_preamble(out);
+  for (int r = 0; r < LOOP_REDUCE_COUNT; r++) {
+    print_lanes((loop_reduction)r, LOOP_FLOAT, out);
+    print_lanes((loop_reduction)r, LOOP_INT, out);
+  }
 }

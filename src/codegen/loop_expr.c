@@ -8,8 +8,9 @@ enum { CLASS_f = LOOP_FLOAT, CLASS_i = LOOP_INT, CLASS_v = 0 };
 enum { HAS_f = 1, HAS_i = 1, HAS_v = 0 };
 
 static const loop_expr table[] = {
-#define EXPR(name, result, a, b, c, expression)                                                    \
-  {#name, #expression, CLASS_##result, HAS_##a + HAS_##b + HAS_##c, {CLASS_##a, CLASS_##b, CLASS_##c}},
+#define EXPR(name, result, work, a, b, c, expression)                                              \
+  {#name, #expression, work, CLASS_##result, HAS_##a + HAS_##b + HAS_##c,                         \
+   {CLASS_##a, CLASS_##b, CLASS_##c}},
 #include "codegen/expr.def"
 };
 

@@ -7,6 +7,7 @@
 
 typedef struct {
   const char *name, *text;
+  int work;               /* machine operations, roughly */
   uint8_t cls, n, arg[3]; /* loop_class of the result, number of arguments and their classes */
 } loop_expr;
 

@@ -32,7 +32,7 @@ enum { CLASS_f = LOOP_FLOAT, CLASS_i = LOOP_INT };
 #define FUNCTION_AT(line) FUNCTION(line)
 
 /* One function per row of expr.def, op_LINE: names alone are not unique. */
-#define EXPR(name, result, ta, tb, tc, expression)                                                 \
+#define EXPR(name, result, work, ta, tb, tc, expression)                                           \
   static void FUNCTION_AT(__LINE__)(block * to, const block *x, const block *y, const block *z) {  \
     (void)y, (void)z;                                                                              \
     for (int k_ = 0; k_ < BLOCK; k_++) {                                                           \

@@ -60,9 +60,9 @@ static loop_isa best_isa(void) {
 
 /* -w: what is printed is plain, not pretty.  No fast-math: IEEE operations one by one, so that
  * every instruction set gives the same bits. */
-static void choose_flags(loop_isa isa, const char *flag[FLAGS_MAX]) {
+static void choose_flags(loop_isa isa, bool clang, const char *flag[FLAGS_MAX]) {
   static const char *const all[] = {
-      "-x", "c", "-std=gnu11", "-O3", "-w", "-shared", "-fPIC", "-ffp-contract=off",
+      "-x", "c", "-std=gnu11", "-O2", "-w", "-shared", "-fPIC", "-ffp-contract=off",
       "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing", "-fwrapv"};
   static const char *const avx512[] = {"-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl",
                                        "-mprefer-vector-width=512"};
@@ -71,6 +71,10 @@ static void choose_flags(loop_isa isa, const char *flag[FLAGS_MAX]) {
   for (size_t i = 0; isa == LOOP_ISA_AVX512 && i < sizeof avx512 / sizeof *avx512; i++)
     flag[n++] = avx512[i];
   if (isa == LOOP_ISA_AVX2) flag[n++] = "-mavx2";
+  if (!clang) { /* clang's -O2 vectorises; gcc's -O3 would only compile twice as long */
+    flag[n++] = "-ftree-vectorize";
+    flag[n++] = "-fvect-cost-model=dynamic";
+  }
   flag[n] = NULL;
 }
 
@@ -306,7 +310,7 @@ static hp_status build_code(build *b) {
   HP_TRY(jit_cc_find(b->m->cc, &b->cc));
   loop_c_preamble(&b->preamble);
   HP_TRY(str_status(&b->preamble));
-  choose_flags(b->m->isa, b->flag);
+  choose_flags(b->m->isa, strstr(b->cc.version, "clang") != NULL, b->flag);
   HP_TRY(set_keys(b));
   HP_TRY(jit_cache_open(b->m->cache_dir, &b->cache));
   HP_TRY(find_cached(b));
@@ -364,7 +368,8 @@ loop_module_stats loop_module_report(const loop_module *m) { return m->stats; }
 
 /* --- running ----------------------------------------------------------------------------------- */
 
-int loop_phases(const loop_kernel *k) { return k->plan.split ? k->plan.stages + 1 : 1; }
+/* Of a split kernel: one for each stage of reductions, one for elements, one for row values. */
+int loop_phases(const loop_kernel *k) { return k->plan.split ? k->plan.stages + 2 : 1; }
 
 int64_t loop_parts(const loop_kernel *k, int phase) {
   (void)phase; /* the parts of a split kernel are segments in every phase */
