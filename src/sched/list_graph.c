@@ -1,0 +1,286 @@
+#include "sched/list_graph.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <string.h>
+
+#define BYTES_MAX (UINT64_C(1) << 61) /* all values together: sums stay in an int64_t */
+
+void list_graph_free(list_graph *g) {
+  mem_free(g->read0);
+  mem_free(g->read);
+  mem_free(g->made0);
+  mem_free(g->made);
+  mem_free(g->reader0);
+  mem_free(g->reader);
+  mem_free(g->pred0);
+  mem_free(g->pred);
+  mem_free(g->succ0);
+  mem_free(g->succ);
+  mem_free(g->need);
+  mem_free(g->tail_s);
+  *g = (list_graph){0};
+}
+
+static hp_status check_rows(const char *what, const uint32_t *row0, size_t n) {
+  if (row0[0] != 0) HP_FAIL(HP_ERR_ARG, "%s 0 start at %u, want 0", what, row0[0]);
+  for (size_t i = 0; i < n; i++)
+    if (row0[i + 1] < row0[i])
+      HP_FAIL(HP_ERR_ARG, "%s %zu end at %u, before their start %u", what, i, row0[i + 1], row0[i]);
+  return HP_OK;
+}
+
+static hp_status check_nodes(const list_problem *p) {
+  for (size_t i = 0; i < p->n; i++) {
+    if (p->stream[i] >= p->streams)
+      HP_FAIL(HP_ERR_ARG, "node %zu is on stream %u; there are streams 0..%u", i, p->stream[i],
+              p->streams - 1);
+    if (!isfinite(p->duration_s[i]) || p->duration_s[i] < 0)
+      HP_FAIL(HP_ERR_ARG, "node %zu takes %g seconds; expected a finite time of at least 0", i,
+              p->duration_s[i]);
+  }
+  if (!p->dep0) return HP_OK;
+  HP_TRY(check_rows("dependencies of node", p->dep0, p->n));
+  for (size_t i = 0; i < p->n; i++)
+    for (uint32_t k = p->dep0[i]; k < p->dep0[i + 1]; k++)
+      if (p->dep[k] >= i)
+        HP_FAIL(HP_ERR_ARG, "node %zu depends on node %u, which does not come before it", i,
+                p->dep[k]);
+  return HP_OK;
+}
+
+static hp_status check_values(const list_problem *p) {
+  uint64_t total = 0;
+  if (p->n_values) HP_TRY(check_rows("readers of value", p->use0, p->n_values));
+  for (size_t v = 0; v < p->n_values; v++) {
+    if (p->def[v] != LIST_INPUT && p->def[v] >= p->n)
+      HP_FAIL(HP_ERR_ARG, "value %zu is made by node %u; there are %zu nodes", v, p->def[v], p->n);
+    for (uint32_t k = p->use0[v]; k < p->use0[v + 1]; k++)
+      if (p->use[k] >= p->n || (p->def[v] != LIST_INPUT && p->use[k] <= p->def[v]))
+        HP_FAIL(HP_ERR_ARG,
+                "value %zu, made by node %u, is read by node %u of %zu; readers come later", v,
+                p->def[v], p->use[k], p->n);
+    if (p->bytes[v] > BYTES_MAX || (total += p->bytes[v]) > BYTES_MAX)
+      HP_FAIL(HP_ERR_ARG, "value %zu has %llu bytes: all values add up to more than 2^61", v,
+              (unsigned long long)p->bytes[v]);
+  }
+  for (size_t i = 0; p->workspace && i < p->n; i++)
+    if (p->workspace[i] > BYTES_MAX || (total += p->workspace[i]) > BYTES_MAX)
+      HP_FAIL(HP_ERR_ARG, "node %zu needs %llu bytes of workspace: all add up to more than 2^61", i,
+              (unsigned long long)p->workspace[i]);
+  return HP_OK;
+}
+
+/* Counts become the starts of rows: count[i + 1] holds the count of row i on entry. */
+static void to_starts(uint32_t *count, size_t n) {
+  for (size_t i = 0; i < n; i++) count[i + 1] += count[i];
+}
+
+/* The same edges seen from the other end; rows come out ascending. */
+static hp_status turn_around(const uint32_t *row0, const uint32_t *row, size_t n, size_t n_out,
+                             uint32_t **out0, uint32_t **out) {
+  *out0 = mem_calloc(n_out + 2, sizeof **out0);
+  *out = mem_calloc(row0[n], sizeof **out);
+  if (!*out0 || !*out) return HP_ERR_OOM;
+  for (uint32_t k = 0; k < row0[n]; k++) (*out0)[row[k] + 2]++;
+  to_starts(*out0 + 1, n_out);
+  for (size_t i = 0; i < n; i++)
+    for (uint32_t k = row0[i]; k < row0[i + 1]; k++) (*out)[(*out0)[row[k] + 1]++] = (uint32_t)i;
+  return HP_OK;
+}
+
+/* reads[]: values of each node without repeats, and from them readers[]. */
+static hp_status link_values(list_graph *g) {
+  const list_problem *p = g->p;
+  uint32_t none = 0, total = p->n_values ? p->use0[p->n_values] : 0;
+  HP_TRY(
+      turn_around(p->n_values ? p->use0 : &none, p->use, p->n_values, p->n, &g->read0, &g->read));
+  uint32_t len = 0, start = 0;
+  for (size_t i = 0; i < p->n && total; i++) { /* a row is ascending: repeats are neighbours */
+    uint32_t end = g->read0[i + 1], first = len;
+    for (uint32_t k = start; k < end; k++)
+      if (len == first || g->read[len - 1] != g->read[k]) g->read[len++] = g->read[k];
+    start = end;
+    g->read0[i + 1] = len;
+  }
+  HP_TRY(turn_around(g->read0, g->read, p->n, p->n_values, &g->reader0, &g->reader));
+  g->made0 = mem_calloc(p->n + 2, sizeof *g->made0);
+  g->made = mem_calloc(p->n_values, sizeof *g->made);
+  if (!g->made0 || !g->made) return HP_ERR_OOM;
+  for (size_t v = 0; v < p->n_values; v++)
+    if (p->def[v] != LIST_INPUT) g->made0[p->def[v] + 2]++;
+  to_starts(g->made0 + 1, p->n);
+  for (size_t v = 0; v < p->n_values; v++)
+    if (p->def[v] != LIST_INPUT) g->made[g->made0[p->def[v] + 1]++] = (uint32_t)v;
+  return HP_OK;
+}
+
+static hp_status link_nodes(list_graph *g) {
+  const list_problem *p = g->p;
+  size_t most = (size_t)g->read0[p->n] + (p->dep0 ? p->dep0[p->n] : 0);
+  if (most >= UINT32_MAX) HP_FAIL(HP_ERR_ARG, "%zu edges between nodes are too many", most);
+  g->pred0 = mem_calloc(p->n + 1, sizeof *g->pred0);
+  g->pred = mem_calloc(most, sizeof *g->pred);
+  if (!g->pred0 || !g->pred) return HP_ERR_OOM;
+  uint32_t len = 0;
+  for (size_t i = 0; i < p->n; i++) {
+    for (uint32_t k = g->read0[i]; k < g->read0[i + 1]; k++)
+      if (p->def[g->read[k]] != LIST_INPUT) g->pred[len++] = p->def[g->read[k]];
+    for (uint32_t k = p->dep0 ? p->dep0[i] : 0; p->dep0 && k < p->dep0[i + 1]; k++)
+      g->pred[len++] = p->dep[k];
+    g->pred0[i + 1] = len;
+  }
+  return turn_around(g->pred0, g->pred, p->n, p->n, &g->succ0, &g->succ);
+}
+
+static hp_status weigh(list_graph *g) {
+  const list_problem *p = g->p;
+  g->need = mem_calloc(p->n, sizeof *g->need);
+  g->tail_s = mem_calloc(p->n, sizeof *g->tail_s);
+  if (!g->need || !g->tail_s) return HP_ERR_OOM;
+  for (size_t i = p->n; i-- > 0;) {
+    g->need[i] = p->workspace ? p->workspace[i] : 0;
+    for (uint32_t k = g->made0[i]; k < g->made0[i + 1]; k++) g->need[i] += p->bytes[g->made[k]];
+    for (uint32_t k = g->succ0[i]; k < g->succ0[i + 1]; k++)
+      if (g->tail_s[g->succ[k]] > g->tail_s[i]) g->tail_s[i] = g->tail_s[g->succ[k]];
+    g->tail_s[i] += p->duration_s[i];
+  }
+  return HP_OK;
+}
+
+hp_status list_graph_build(const list_problem *p, list_graph *out) {
+  list_graph g = {.p = p};
+  hp_status st;
+  if (p->streams < 1 || p->streams > LIST_STREAMS)
+    HP_FAIL(HP_ERR_ARG, "%u streams: 1 to %d are possible", p->streams, LIST_STREAMS);
+  if (p->n >= (size_t)1 << 30 || p->n_values >= (size_t)1 << 30)
+    HP_FAIL(HP_ERR_ARG, "%zu nodes and %zu values are too many", p->n, p->n_values);
+  HP_TRY(check_nodes(p));
+  HP_TRY(check_values(p));
+  HP_TRY_GOTO(link_values(&g), st);
+  HP_TRY_GOTO(link_nodes(&g), st);
+  HP_TRY_GOTO(weigh(&g), st);
+  *out = g;
+  return HP_OK;
+done:
+  list_graph_free(&g);
+  return st;
+}
+
+uint64_t list_bytes_at_start(const list_graph *g) {
+  uint64_t bytes = 0;
+  for (uint32_t v = 0; v < g->p->n_values; v++)
+    if (g->p->def[v] == LIST_INPUT && list_is_held(g, v)) bytes += g->p->bytes[v];
+  return bytes;
+}
+
+uint64_t list_order_peak(const list_graph *g, const uint32_t *order, uint32_t *left, uint32_t *at) {
+  const list_problem *p = g->p;
+  uint64_t now = list_bytes_at_start(g), peak = now;
+  if (at) *at = 0;
+  for (uint32_t v = 0; v < p->n_values; v++) left[v] = g->reader0[v + 1] - g->reader0[v];
+  for (size_t i = 0; i < p->n; i++) {
+    uint32_t x = order[i];
+    if (now + g->need[x] > peak) {
+      peak = now + g->need[x];
+      if (at) *at = x;
+    }
+    for (uint32_t k = g->made0[x]; k < g->made0[x + 1]; k++)
+      if (list_is_held(g, g->made[k])) now += p->bytes[g->made[k]];
+    for (uint32_t k = g->read0[x]; k < g->read0[x + 1]; k++)
+      if (!--left[g->read[k]] && !list_is_kept(g, g->read[k])) now -= p->bytes[g->read[k]];
+  }
+  return peak;
+}
+
+/* Ready nodes in a tree of maxima by index: the best one, and a change of one, in O(log n). */
+typedef struct {
+  const list_graph *g;
+  int64_t *gain; /* [n] bytes that a node frees less those it leaves behind */
+  int64_t *most; /* [2 * leaves] gain of ready nodes, INT64_MIN for others */
+  uint32_t leaves;
+  uint32_t *left;   /* [n_values] readers to come */
+  uint64_t *sum;    /* [n_values] sum of their numbers: the number itself when one is left */
+  uint32_t *before; /* [n] predecessors to come */
+  bool *ready;      /* [n] */
+} frugal;
+
+static void show(frugal *f, uint32_t i) {
+  uint32_t node = f->leaves + i;
+  f->most[node] = f->ready[i] ? f->gain[i] : INT64_MIN;
+  for (node /= 2; node; node /= 2) {
+    int64_t a = f->most[2 * node], b = f->most[2 * node + 1];
+    f->most[node] = a > b ? a : b;
+  }
+}
+
+static void free_frugal(frugal *f) {
+  mem_free(f->gain);
+  mem_free(f->most);
+  mem_free(f->left);
+  mem_free(f->sum);
+  mem_free(f->before);
+  mem_free(f->ready);
+}
+
+/* One reader of v is left: running it will free v. */
+static void last_reader(frugal *f, uint32_t v) {
+  uint32_t x = (uint32_t)f->sum[v];
+  if (list_is_kept(f->g, v)) return;
+  f->gain[x] += (int64_t)f->g->p->bytes[v];
+  if (f->ready[x]) show(f, x);
+}
+
+static hp_status start_frugal(const list_graph *g, frugal *f) {
+  size_t n = g->p->n, n_values = g->p->n_values;
+  f->g = g;
+  f->leaves = 1;
+  while (f->leaves < n) f->leaves *= 2;
+  f->gain = mem_calloc(n, sizeof *f->gain);
+  f->most = mem_calloc(2 * (size_t)f->leaves, sizeof *f->most);
+  f->left = mem_calloc(n_values, sizeof *f->left);
+  f->sum = mem_calloc(n_values, sizeof *f->sum);
+  f->before = mem_calloc(n, sizeof *f->before);
+  f->ready = mem_calloc(n, sizeof *f->ready);
+  if (!f->gain || !f->most || !f->left || !f->sum || !f->before || !f->ready) return HP_ERR_OOM;
+  for (size_t i = 0; i < 2 * (size_t)f->leaves; i++) f->most[i] = INT64_MIN;
+  for (uint32_t v = 0; v < n_values; v++) {
+    for (uint32_t k = g->reader0[v]; k < g->reader0[v + 1]; k++) f->sum[v] += g->reader[k];
+    f->left[v] = g->reader0[v + 1] - g->reader0[v];
+    if (f->left[v] == 1) last_reader(f, v);
+    if (g->p->def[v] != LIST_INPUT && list_is_held(g, v))
+      f->gain[g->p->def[v]] -= (int64_t)g->p->bytes[v];
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    f->before[i] = g->pred0[i + 1] - g->pred0[i];
+    f->ready[i] = !f->before[i];
+    if (f->ready[i]) show(f, i);
+  }
+  return HP_OK;
+}
+
+hp_status list_frugal_order(const list_graph *g, uint32_t *order) {
+  frugal f = {0};
+  hp_status st = start_frugal(g, &f);
+  for (size_t done = 0; !st && done < g->p->n; done++) {
+    uint32_t x = 1;
+    while (x < f.leaves) x = 2 * x + (f.most[2 * x] < f.most[2 * x + 1]);
+    x -= f.leaves;
+    order[done] = x;
+    f.ready[x] = false;
+    show(&f, x);
+    for (uint32_t k = g->read0[x]; k < g->read0[x + 1]; k++) {
+      uint32_t v = g->read[k];
+      f.sum[v] -= x;
+      if (--f.left[v] == 1) last_reader(&f, v);
+    }
+    for (uint32_t k = g->succ0[x]; k < g->succ0[x + 1]; k++)
+      if (!--f.before[g->succ[k]]) {
+        f.ready[g->succ[k]] = true;
+        show(&f, g->succ[k]);
+      }
+  }
+  free_frugal(&f);
+  return st;
+}

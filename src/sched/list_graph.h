@@ -1,0 +1,37 @@
+/* Internal to sched/list: the problem, checked, with its edges in both directions. */
+#ifndef SCHED_LIST_GRAPH_H
+#define SCHED_LIST_GRAPH_H
+
+#include "sched/list.h"
+
+typedef struct {
+  const list_problem *p;
+  uint32_t *read0, *read;     /* [n + 1] values that a node reads, each once */
+  uint32_t *made0, *made;     /* [n + 1] values that a node makes */
+  uint32_t *reader0, *reader; /* [n_values + 1] nodes that read a value, each once, ascending */
+  uint32_t *pred0, *pred;     /* [n + 1] nodes to come before: data and other dependencies */
+  uint32_t *succ0, *succ;     /* [n + 1] the same edges the other way */
+  uint64_t *need;             /* [n] bytes that a node adds while it runs */
+  double *tail_s;             /* [n] longest path from its start to the end of all */
+} list_graph;
+
+hp_status list_graph_build(const list_problem *p, list_graph *out);
+void list_graph_free(list_graph *g);
+
+/* Whether a value takes memory once it exists and after its maker is done. */
+static inline bool list_is_held(const list_graph *g, uint32_t v) {
+  return g->reader0[v] < g->reader0[v + 1] || (g->p->keep && g->p->keep[v]);
+}
+static inline bool list_is_kept(const list_graph *g, uint32_t v) {
+  return g->p->keep && g->p->keep[v];
+}
+
+/* Bytes of the inputs before the first node. */
+uint64_t list_bytes_at_start(const list_graph *g);
+/* Most bytes when the nodes run one after another; *at (may be NULL) is the node that needs them.
+ * left[n_values] is scratch. */
+uint64_t list_order_peak(const list_graph *g, const uint32_t *order, uint32_t *left, uint32_t *at);
+/* An order that always takes the ready node that frees most (or adds least). */
+hp_status list_frugal_order(const list_graph *g, uint32_t *order);
+
+#endif
