@@ -1,0 +1,93 @@
+/* The data of a run of stage pt: texts into tokens, tokens into samples, samples into batches.
+ *
+ * packing: the texts of a group of preprocessing_batch_size samples, each with the end token, are
+ * joined and cut into blocks of cutoff_len; what is left of a group is dropped.  No packing: a
+ * sample is one text, cut at cutoff_len, and a batch is padded on the right to its longest.
+ * Tokens, labels, order and batches are those of LlamaFactory 0.9.5 with the same file.
+ * A batch is a pure function of (epoch, number of the micro-batch). */
+#ifndef TRAIN_TRAIN_DATA_H
+#define TRAIN_TRAIN_DATA_H
+
+#include "base/thread.h"
+#include "data/dataset.h"
+#include "data/tokenizer.h"
+#include "train/sampler.h"
+#include "train/train_config.h"
+
+enum { LABEL_NONE = -100 }; /* no loss at this token */
+
+/* Samples of one kind: those to train on, or one evaluation set. */
+typedef struct {
+  const char *name; /* of an evaluation set by itself (eval_on_each_dataset); else "" */
+  int32_t *ids;     /* all samples, one after another */
+  int64_t *start;   /* samples + 1 of them */
+  int64_t samples;
+  int64_t longest;  /* tokens of the longest sample */
+} sample_set;
+
+typedef struct {
+  sample_set train;
+  sample_set *eval; /* evals of them */
+  int64_t evals;
+  sampler order;   /* of training */
+  int32_t pad, eos; /* pad: fills a batch, and is never learned, wherever it stands */
+  int32_t vocab;   /* one more than the largest id in any sample */
+  bool packed;
+  struct {
+    int64_t epoch; /* whose order is in `of`; -1: none */
+    int64_t *of;
+  } shuffled;
+} train_data;
+
+/* ids, labels: [B, T] row by row.  The memory is the caller's, for `most` tokens. */
+typedef struct {
+  int64_t B, T;
+  int32_t *ids, *labels;
+  int64_t most;
+  int64_t labelled; /* labels that are not LABEL_NONE, the first of a row counted too */
+  int64_t tokens;   /* that are not padding */
+} train_batch;
+
+/* Loads, tokenizes (on the threads of p) and cuts the data sets of c.  tokenizer_dir is where t
+ * came from.  HP_ERR_INPUT for what cannot be read, and for data too short for one sample.
+ * Free with train_data_free. */
+hp_status train_data_open(const train_config *c, const tokenizer *t, const char *tokenizer_dir,
+                          pool *p, train_data *out);
+void train_data_free(train_data *d);
+
+/* Fails when an id is not a row of the model's embedding, which has `rows` of them. */
+hp_status train_data_check_vocab(const train_data *d, int64_t rows);
+/* The first sample, as LlamaFactory shows it before training. */
+hp_status train_data_print_example(const train_data *d, const tokenizer *t, str *out);
+
+/* Tokens that the largest micro-batch of training holds, padding included: to size a train_batch;
+ * the same for an evaluation set with its batch size. */
+int64_t train_data_largest(const train_data *d);
+int64_t train_data_largest_eval(const sample_set *s, int64_t batch);
+
+/* Fills b with micro-batch `micro` of an epoch (see sampler).  width: tokens of a row, 0 for the
+ * longest sample's; more of them are padding. */
+void train_data_batch(train_data *d, int64_t epoch, int64_t micro, int64_t width, train_batch *b);
+/* The longest sample of that micro-batch. */
+int64_t train_data_width(train_data *d, int64_t epoch, int64_t micro);
+/* Fills b with batch `i` of an evaluation set, `batch` samples each, in their order. */
+void train_data_eval_batch(const train_data *d, const sample_set *s, int64_t batch, int64_t i,
+                           int64_t width, train_batch *b);
+
+/* --- parts ------------------------------------------------------------------------------------ */
+
+/* How texts become tokens; train_tokens.c. */
+typedef struct {
+  const tokenizer *tokenizer;
+  const char *end; /* appended to every text before it is tokenized */
+  int32_t bos;     /* first token of every sample; -1: none */
+  int32_t pad, eos;
+} token_rules;
+/* From template, tokenizer and its tokenizer_config.json, as LlamaFactory fixes them. */
+hp_status token_rules_find(const train_config *c, const tokenizer *t, const char *dir,
+                           token_rules *out);
+/* The samples of the texts of d.  `shown` is what they are, for messages. */
+hp_status token_samples(const train_config *c, const token_rules *r, const char *shown,
+                        const dataset *d, pool *p, sample_set *out);
+
+#endif
