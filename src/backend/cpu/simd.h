@@ -166,4 +166,25 @@ SIMD void v16_store_f16_n(uint16_t *p, v16f v, int n) {
   memcpy(p, t, sizeof *p * (size_t)n);
 }
 
+/* The same for a tensor of any floating type, from element i. */
+SIMD v16f v16_load_as(hp_dtype t, const void *x, int64_t i, int n) {
+  if (t == HP_F32)
+    return n == 16 ? v16_load((const float *)x + i) : v16_load_n((const float *)x + i, n);
+  const uint16_t *p = (const uint16_t *)x + i;
+  if (n == 16) return t == HP_BF16 ? v16_load_bf16(p) : v16_load_f16(p);
+  return t == HP_BF16 ? v16_load_bf16_n(p, n) : v16_load_f16_n(p, n);
+}
+SIMD void v16_store_as(hp_dtype t, void *x, int64_t i, v16f v, int n) {
+  if (t == HP_F32) {
+    float *p = (float *)x + i;
+    n == 16 ? v16_store(p, v) : v16_store_n(p, v, n);
+    return;
+  }
+  uint16_t *p = (uint16_t *)x + i;
+  if (n == 16) t == HP_BF16 ? v16_store_bf16(p, v) : v16_store_f16(p, v);
+  else t == HP_BF16 ? v16_store_bf16_n(p, v, n) : v16_store_f16_n(p, v, n);
+}
+/* Lanes that hold elements i.. of n. */
+SIMD int v16_left(int64_t n, int64_t i) { return n - i < 16 ? (int)(n - i) : 16; }
+
 #endif

@@ -24,12 +24,12 @@ SIMD void scores_16(const int R, few_rows *f, int64_t key, int at) {
   const attn_job *j = f->j;
   v16f acc[ATTN_FEW];
   for (int r = 0; r < R; r++) acc[r] = v16_zero();
-  int keys = row_left(j->s->Tk, key);
+  int keys = v16_left(j->s->Tk, key);
   for (int64_t d = 0; d < j->s->D; d += 16) {
     v16f x[16];
-    int left = row_left(j->s->D, d);
+    int left = v16_left(j->s->D, d);
     for (int i = 0; i < 16; i++)
-      x[i] = i < keys ? row_part(row_at(&j->k, f->b, key + i, f->kv), j->k.dtype, d, left)
+      x[i] = i < keys ? v16_load_as(j->k.dtype, row_at(&j->k, f->b, key + i, f->kv), d, left)
                       : v16_zero();
     transpose_16(x);
     for (int r = 0; r < R; r++)
@@ -71,11 +71,11 @@ SIMD void few_values(const int R, few_rows *f, int64_t kb, int from, int to, con
   const attn_job *j = f->j;
   for (int64_t c = 0; c < j->s->Dv; c += 16) {
     v16f acc[ATTN_FEW];
-    int left = row_left(j->s->Dv, c);
+    int left = v16_left(j->s->Dv, c);
     for (int r = 0; r < R; r++)
       acc[r] = v16_mul(v16_load(f->sum + r * j->Dvp + c), v16_set1(scale[r]));
     for (int i = from; i < to; i++) {
-      v16f x = row_part(row_at(&j->v, f->b, kb + i, f->kv), j->v.dtype, c, left);
+      v16f x = v16_load_as(j->v.dtype, row_at(&j->v, f->b, kb + i, f->kv), c, left);
       for (int r = 0; r < R; r++) acc[r] = v16_fma(v16_set1(f->p[r * ATTN_BLOCK + i]), x, acc[r]);
     }
     for (int r = 0; r < R; r++) v16_store(f->sum + r * j->Dvp + c, acc[r]);

@@ -107,27 +107,16 @@ SIMD void *row_at(const attn_view *v, int64_t b, int64_t t, int64_t h) {
   return (char *)v->at + (int64_t)dtype_size(v->dtype) * (b * v->sb + t * v->st + h * v->sh);
 }
 
-SIMD v16f row_part(const void *row, hp_dtype t, int64_t i, int n) {
-  if (t == HP_F32)
-    return n == 16 ? v16_load((const float *)row + i) : v16_load_n((const float *)row + i, n);
-  const uint16_t *p = (const uint16_t *)row + i;
-  if (n == 16) return t == HP_BF16 ? v16_load_bf16(p) : v16_load_f16(p);
-  return t == HP_BF16 ? v16_load_bf16_n(p, n) : v16_load_f16_n(p, n);
-}
-SIMD int row_left(int64_t n, int64_t i) { return n - i < 16 ? (int)(n - i) : 16; }
-
 /* n elements to f32, zeros up to the next multiple of 16. */
 static inline void row_load(float *to, const void *row, hp_dtype t, int64_t n) {
-  for (int64_t i = 0; i < n; i += 16) v16_store(to + i, row_part(row, t, i, row_left(n, i)));
+  for (int64_t i = 0; i < n; i += 16) v16_store(to + i, v16_load_as(t, row, i, v16_left(n, i)));
 }
 /* n elements, times scale, plus 0 so that no -0 is written. */
 static inline void row_store(void *row, hp_dtype t, const float *from, int64_t n, float scale) {
   for (int64_t i = 0; i < n; i += 16) {
-    int left = row_left(n, i);
+    int left = v16_left(n, i);
     v16f x = v16_fma(v16_load(from + i), v16_set1(scale), v16_zero());
-    if (t == HP_F32) v16_store_n((float *)row + i, x, left);
-    else if (t == HP_BF16) v16_store_bf16_n((uint16_t *)row + i, x, left);
-    else v16_store_f16_n((uint16_t *)row + i, x, left);
+    v16_store_as(t, row, i, x, left);
   }
 }
 

@@ -1,0 +1,80 @@
+/* Cross-entropy and its gradient.  A row is read twice: for its maximum, then, from cache, for the
+ * sum of exponentials in 16 chains and a fixed tree. */
+#include "backend/cpu/rows_isa.h"
+#include "backend/cpu/simd.h"
+
+/* Elements i.. of a row; lanes past its end hold `pad`. */
+SIMD v16f load_padded(hp_dtype t, const void *x, int64_t row, int64_t i, int64_t n, float pad) {
+  int left = v16_left(n, i);
+  v16f v = v16_load_as(t, x, row * n + i, left);
+  if (left == 16) return v;
+  float lane[16];
+  v16_store(lane, v);
+  for (int k = left; k < 16; k++) lane[k] = pad;
+  return v16_load(lane);
+}
+
+SIMD float row_lse(hp_dtype t, const void *x, int64_t row, int64_t n) {
+  v16f top[4], sum = v16_zero();
+  for (int k = 0; k < 4; k++) top[k] = v16_set1(-INFINITY);
+  for (int64_t i = 0; i < n; i += 16) {
+    int k = (int)(i >> 4 & 3);
+    top[k] = v16_max(load_padded(t, x, row, i, n, -INFINITY), top[k]);
+  }
+  float max = v16_max_lane(v16_max(v16_max(top[0], top[1]), v16_max(top[2], top[3])));
+  for (int64_t i = 0; i < n; i += 16)
+    sum = v16_add(sum, v16_exp(v16_sub(load_padded(t, x, row, i, n, -INFINITY), v16_set1(max))));
+  float out[16];
+  v16_store(out, v16_add(v16_set1(max), v16_log(v16_set1(v16_sum(sum)))));
+  return out[0];
+}
+
+SIMD float scalar_at(hp_dtype t, const void *x, int64_t i) {
+  if (t == HP_F32) return ((const float *)x)[i];
+  uint16_t h = ((const uint16_t *)x)[i];
+  return t == HP_BF16 ? bf16_to_f32(h) : f16_to_f32(h);
+}
+
+SIMD void losses(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
+  const row_labels *r = j->labels;
+  for (int64_t row = from; row < to; row++) {
+    int64_t label = rows_index(r->labels, r->label_type, row);
+    float lse = row_lse(t, r->logits, row, r->V);
+    j->lse_out[row] = lse;
+    j->out[row] = label == r->ignore ? 0 : lse - scalar_at(t, r->logits, row * r->V + label);
+  }
+}
+
+SIMD void grads(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
+  const row_labels *r = j->labels;
+  for (int64_t row = from; row < to; row++) {
+    int64_t label = rows_index(r->labels, r->label_type, row), at = row * r->V;
+    bool ignored = label == r->ignore;
+    v16f lse = v16_set1(j->lse[row]), scale = v16_set1(j->dloss[row]);
+    v16f one = v16_zero();
+    if (!ignored) { /* before the row is overwritten */
+      v16f x = v16_set1(scalar_at(t, r->logits, at + label));
+      one = v16_mul(v16_sub(v16_exp(v16_sub(x, lse)), v16_set1(1.0f)), scale);
+    }
+    for (int64_t i = 0; i < r->V; i += 16) {
+      int left = v16_left(r->V, i);
+      v16f p = v16_zero();
+      if (!ignored)
+        p = v16_mul(v16_exp(v16_sub(v16_load_as(t, r->logits, at + i, left), lse)), scale);
+      v16_store_as(t, j->y, at + i, p, left);
+    }
+    if (!ignored) v16_store_as(t, j->y, at + label, one, 1);
+  }
+}
+
+void ISA_NAME(rows_xent)(rows_job *j, int64_t from, int64_t to) {
+  if (j->labels->dtype == HP_F32) losses(HP_F32, j, from, to);
+  else if (j->labels->dtype == HP_BF16) losses(HP_BF16, j, from, to);
+  else losses(HP_F16, j, from, to);
+}
+
+void ISA_NAME(rows_xent_grad)(rows_job *j, int64_t from, int64_t to) {
+  if (j->labels->dtype == HP_F32) grads(HP_F32, j, from, to);
+  else if (j->labels->dtype == HP_BF16) grads(HP_BF16, j, from, to);
+  else grads(HP_F16, j, from, to);
+}

@@ -1,0 +1,105 @@
+/* Random numbers, 16 counter blocks (64 numbers) at a time: the numbers of base/philox.h, with the
+ * same operations in vector form. */
+#include "backend/cpu/rows_isa.h"
+#include "backend/cpu/simd.h"
+#include "base/philox.h"
+
+enum { BLOCKS = 16, NUMBERS = 4 * BLOCKS };
+
+/* Word w of blocks block .. block + 15 in u[w]. */
+static void draw(const row_random_spec *r, uint64_t block, uint32_t u[4][BLOCKS]) {
+  uint32_t key0 = (uint32_t)r->seed, key1 = (uint32_t)(r->seed >> 32);
+  for (int i = 0; i < BLOCKS; i++) {
+    u[0][i] = (uint32_t)(block + (uint64_t)i), u[1][i] = (uint32_t)((block + (uint64_t)i) >> 32);
+    u[2][i] = (uint32_t)r->stream, u[3][i] = (uint32_t)(r->stream >> 32);
+  }
+  for (int round = 0; round < 10; round++, key0 += 0x9e3779b9u, key1 += 0xbb67ae85u)
+    for (int i = 0; i < BLOCKS; i++) {
+      uint64_t p = (uint64_t)0xd2511f53u * u[0][i], q = (uint64_t)0xcd9e8d57u * u[2][i];
+      u[0][i] = (uint32_t)(q >> 32) ^ u[1][i] ^ key0;
+      u[2][i] = (uint32_t)(p >> 32) ^ u[3][i] ^ key1;
+      u[1][i] = (uint32_t)q, u[3][i] = (uint32_t)p;
+    }
+}
+
+/* philox_normals in 16 lanes */
+static void normals(const uint32_t u[BLOCKS], const uint32_t v[BLOCKS], float *first,
+                    float *second) {
+  float uf[BLOCKS], x[BLOCKS];
+  int32_t swap[BLOCKS], sign_c[BLOCKS], sign_s[BLOCKS];
+  for (int i = 0; i < BLOCKS; i++) {
+    uint32_t q = (v[i] + 0x20000000u) >> 30;
+    uf[i] = (float)u[i];
+    x[i] = (float)(int32_t)(v[i] - (q << 30)) * 0x1p-32f;
+    swap[i] = (int32_t)(q & 1);
+    sign_c[i] = (int32_t)((q + 1) << 30 & 0x80000000u);
+    sign_s[i] = (int32_t)(q << 30 & 0x80000000u);
+  }
+  v16f one = v16_set1(1.0f), xv = v16_load(x), x2 = v16_mul(xv, xv), s, c;
+  v16f r = v16_log(v16_mul(v16_add(v16_load(uf), one), v16_set1(0x1p-32f)));
+  r = v16_sqrt(v16_mul(v16_set1(-2.0f), r));
+  SIMD_POLY(s, x2, -0x1.2d9332p+6f, 0x1.465e94p+6f, -0x1.4abbbap+5f, 0x1.921fb6p+2f);
+  s = v16_mul(s, xv);
+  SIMD_POLY(c, x2, 0x1.d9d57ep+5f, -0x1.55c5e0p+6f, 0x1.03c1dep+6f, -0x1.3bd3ccp+4f, 1.0f);
+  v16m odd = v16i_lt(v16i_set1(0), v16i_load(swap));
+  v16i a = v16_as_i(v16_select(odd, s, c)), b = v16_as_i(v16_select(odd, c, s));
+  v16_store(first, v16_mul(r, v16i_as_f(v16i_xor(a, v16i_load(sign_c)))));
+  v16_store(second, v16_mul(r, v16i_as_f(v16i_xor(b, v16i_load(sign_s)))));
+}
+
+/* Numbers 4 * block .. 4 * block + 63 of the stream, in order. */
+static void numbers(const row_random_spec *r, uint64_t block, float *out) {
+  uint32_t u[4][BLOCKS];
+  float x[4][BLOCKS];
+  draw(r, block, u);
+  if (r->kind == ROW_NORMAL) {
+    normals(u[0], u[1], x[0], x[1]);
+    normals(u[2], u[3], x[2], x[3]);
+  } else {
+    for (int w = 0; w < 4; w++)
+      for (int i = 0; i < BLOCKS; i++) x[w][i] = philox_unit(u[w][i]);
+  }
+  for (int i = 0; i < BLOCKS; i++)
+    for (int w = 0; w < 4; w++) out[4 * i + w] = x[w][i];
+  if (r->kind == ROW_BERNOULLI)
+    for (int i = 0; i < NUMBERS; i++) out[i] = out[i] < r->p ? 1.0f : 0.0f;
+}
+
+static void store(hp_dtype t, void *y, int64_t at, const float *x, int64_t n) {
+  if (t == HP_U8 || t == HP_BOOL) {
+    for (int64_t i = 0; i < n; i++) ((uint8_t *)y)[at + i] = (uint8_t)x[i];
+    return;
+  }
+  for (int64_t i = 0; i < n; i += 16) {
+    int left = v16_left(n, i);
+    v16_store_as(t, y, at + i, v16_load_n(x + i, left), left);
+  }
+}
+
+/* Index in the whole tensor of the first element of local run `run` of the last dim. */
+static uint64_t global_index(const row_random_spec *r, int64_t run) {
+  uint64_t at = 0, stride = 1;
+  for (int d = r->local.rank - 1; d >= 0; d--) {
+    int64_t i = 0;
+    if (d < r->local.rank - 1) i = run % r->local.dim[d], run /= r->local.dim[d];
+    at += stride * (uint64_t)(r->start[d] + i);
+    stride *= (uint64_t)r->global.dim[d];
+  }
+  return at;
+}
+
+/* Items are pieces of ROWS_CHUNK elements of runs of the last dim, j->n pieces a run. */
+void ISA_NAME(rows_random)(rows_job *j, int64_t from, int64_t to) {
+  float x[NUMBERS];
+  for (int64_t item = from; item < to; item++) {
+    int64_t run = item / j->n, first = item % j->n * ROWS_CHUNK, y = run * j->width + first;
+    int64_t left = j->width - first < ROWS_CHUNK ? j->width - first : ROWS_CHUNK;
+    uint64_t at = global_index(j->random, run) + (uint64_t)first;
+    while (left > 0) {
+      int64_t skip = (int64_t)(at & 3), n = NUMBERS - skip < left ? NUMBERS - skip : left;
+      numbers(j->random, at >> 2, x);
+      store(j->out_type, j->y, y, x + skip, n);
+      at += (uint64_t)n, y += n, left -= n;
+    }
+  }
+}
