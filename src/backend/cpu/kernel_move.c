@@ -1,6 +1,6 @@
 /* Kernels that move elements: copy, update, pad, concat.  All are runs of contiguous bytes. */
 #include "backend/cpu/cpu_kernel.h"
-
+#include "backend/cpu/rowops.h"
 #include "base/dtype.h"
 
 #include <string.h>
@@ -80,39 +80,31 @@ hp_status run_concat(const cpu_call *c) {
   return HP_OK;
 }
 
-typedef struct {
-  char *to;
-  int64_t n;
-  int size;
-  uint32_t bits;
-} filling;
-
-static void fill_part(void *ctx, int64_t part) {
-  const filling *f = ctx;
-  int64_t per = PART_BYTES / f->size, first = part * per, last = first + per < f->n ? first + per : f->n;
-  for (int64_t i = first; i < last; i++) memcpy(f->to + i * f->size, &f->bits, (size_t)f->size);
+/* A walk over all of y, or over the part of it where x lies. */
+static row_layout layout_in(const ir_value *part, const ir_value *whole) {
+  row_layout l = {.rank = part->rank};
+  int64_t from = 1, to = 1;
+  for (int d = part->rank - 1; d >= 0; d--) {
+    l.dim[d] = part->dim[d];
+    l.from[d] = from;
+    l.to[d] = to;
+    from *= part->dim[d];
+    to *= whole->dim[d];
+  }
+  return l;
 }
 
-/* The value, then the operand in its place. */
+/* The value everywhere, then the operand in its place. */
 hp_status run_pad(const cpu_call *c) {
   const ir_value *x = call_type(c, 0), *y = call_type(c, 1);
-  int64_t lo[ATTR_LIST_MAX], index[HP_MAX_RANK] = {0};
+  int64_t lo[ATTR_LIST_MAX], first = 0;
+  size_t size = dtype_size((hp_dtype)y->dtype);
   float value = (float)inst_float(c->p, c->n, "value");
-  filling f = {.to = c->at[1], .n = value_elements(y), .size = (int)dtype_size((hp_dtype)y->dtype)};
-  if (!dtype_is_float((hp_dtype)y->dtype) || f.size == 8)
-    HP_FAIL(HP_ERR_UNSUPPORTED, "pad \"%s\": only float dtypes are padded", program_str(c->p, c->n->loc));
-  HP_TRY(dtype_convert((hp_dtype)y->dtype, &f.bits, HP_F32, &value, 1));
-  if (f.n) pool_run(c->dev->threads, (f.n * f.size + PART_BYTES - 1) / PART_BYTES, fill_part, &f);
-  attr_list(c->p->names, &(ir_node){.op = c->n->op, .attr = c->n->attr}, "lo", lo);
-  if (!value_elements(x)) return HP_OK;
-  /* rows of the last dim, one by one; outer dims counted like an odometer */
-  int last = x->rank - 1;
-  int64_t run = x->rank ? inner_bytes(x, last) : f.size, rows = x->rank ? outer_count(x, last) : 1;
-  for (int64_t r = 0; r < rows; r++) {
-    int64_t at = 0;
-    for (int d = 0; d < x->rank; d++) at = at * y->dim[d] + index[d] + lo[d];
-    memcpy(f.to + at * f.size, (const char *)c->at[0] + r * run, (size_t)run);
-    for (int d = last - 1; d >= 0 && ++index[d] == x->dim[d]; d--) index[d] = 0;
-  }
-  return HP_OK;
+  int64_t bits = (int64_t)value;
+  if (dtype_is_float((hp_dtype)y->dtype)) HP_TRY(dtype_convert((hp_dtype)y->dtype, &bits, HP_F32, &value, 1));
+  row_layout all = layout_in(y, y), part = layout_in(x, y);
+  HP_TRY(row_fill(c->dev->threads, &all, size, &bits, c->at[1]));
+  inst_list(c->p, c->n, "lo", lo);
+  for (int d = 0; d < x->rank; d++) first += lo[d] * part.to[d];
+  return row_copy(c->dev->threads, &part, size, c->at[0], (char *)c->at[1] + first * (int64_t)size);
 }
