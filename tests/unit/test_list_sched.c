@@ -1,12 +1,12 @@
 #include "test.h"
 
 #include "base/mem.h"
-#include "base/thread.h"
 #include "prog/vclock.h"
 #include "sched/list.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { MAX = 48, EDGES = 512 };
 
@@ -349,6 +349,9 @@ TEST(malformed_graphs_are_refused_by_name) {
   CHECK_FAILS(list_schedule_make(&t.p, &s, NULL), "0 streams");
 }
 
+/* CPU time: other processes of the machine do not count. */
+static double cpu_s(void) { return (double)clock() / CLOCKS_PER_SEC; }
+
 /* A training step: layers forward and backward, gathers and reductions on stream 1. */
 static double time_of_step(uint32_t layers, bool capped) {
   enum { PER = 8 };
@@ -380,16 +383,16 @@ static double time_of_step(uint32_t layers, bool capped) {
                     .use = use};
   list_schedule s;
   uint64_t needed;
-  double t = time_now_s();
+  double t = cpu_s();
   CHECK_OK(list_schedule_make(&p, &s, &needed));
   if (capped) {
     list_schedule_free(&s);
     p.cap = needed + needed / 100;
-    t = time_now_s();
+    t = cpu_s();
     CHECK_OK(list_schedule_make(&p, &s, &needed));
     CHECK(s.peak <= p.cap);
   }
-  t = time_now_s() - t;
+  t = cpu_s() - t;
   list_schedule_free(&s);
   free(duration), free(stream), free(bytes), free(def), free(use0), free(use);
   return t;
@@ -398,7 +401,7 @@ static double time_of_step(uint32_t layers, bool capped) {
 TEST(scheduling_takes_time_nearly_linear_in_nodes) {
   for (int capped = 0; capped < 2; capped++) {
     double small = time_of_step(500, capped), large = time_of_step(5000, capped);
-    CHECK(large < 40 * small + 0.2);
+    CHECK(large < 40 * small + 0.5);
   }
 }
 

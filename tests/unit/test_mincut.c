@@ -1,10 +1,10 @@
 #include "test.h"
 
 #include "base/mem.h"
-#include "base/thread.h"
 #include "mem/mincut.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 enum { MAX = 10, EDGES = 40 };
 
@@ -151,6 +151,9 @@ TEST(cuts_equal_brute_force_on_random_graphs) {
   CHECK(impossible > 100 && impossible < 3000);
 }
 
+/* CPU time: other processes of the machine do not count. */
+static double cpu_s(void) { return (double)clock() / CLOCKS_PER_SEC; }
+
 /* A residual stack: per layer a banned matmul, a few cheap values after it, a residual sum. */
 static double time_of_layers(uint32_t layers, uint64_t *saved) {
   enum { PER = 6 };
@@ -177,9 +180,9 @@ static double time_of_layers(uint32_t layers, uint64_t *saved) {
   }
   in0[n] = k;
   mincut_summary s;
-  double t = time_now_s();
+  double t = cpu_s();
   CHECK_OK(mincut_choose(&(mincut_graph){n, bytes, flags, in0, in}, save, again, &s));
-  t = time_now_s() - t;
+  t = cpu_s() - t;
   *saved = s.saved_bytes;
   free(bytes), free(flags), free(in0), free(in), free(save), free(again);
   return t;
@@ -189,7 +192,7 @@ TEST(cutting_a_layered_model_takes_time_linear_in_layers) {
   uint64_t small, large;
   double t1 = time_of_layers(1000, &small), t2 = time_of_layers(10000, &large);
   CHECK_EQ(large, 10 * small - 9 * 64); /* every layer alike, the input once */
-  CHECK(t2 < 30 * t1 + 0.1);
+  CHECK(t2 < 30 * t1 + 0.3);
 }
 
 TEST(cutting_survives_every_failed_allocation) {
