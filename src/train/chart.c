@@ -36,14 +36,14 @@ static void extent(const chart *c, double *x0, double *x1, double *y0, double *y
       if (!isfinite(x) || !isfinite(y)) continue;
       *x0 = fmin(*x0, x);
       *x1 = fmax(*x1, x);
-      *y0 = fmin(*y0, y);
+      *y0 = fmin(*y0, c->line[i].base ? c->line[i].base[k] : y);
       *y1 = fmax(*y1, y);
     }
   if (c->limit > 0) *y1 = fmax(*y1, c->limit);
 }
 
 chart_frame chart_layout(const chart *c) {
-  chart_frame f = {.left = c->y_label ? 76 : 60,
+  chart_frame f = {.left = c->bytes ? 84 : c->y_label ? 76 : 60,
                    .right = c->width - 18,
                    .top = (c->title ? 40 : 14) + (c->lines > 1 ? 20 : 0),
                    .bottom = c->height - (c->x_label ? 50 : 30)};
@@ -75,7 +75,7 @@ static void print_scaled(double x, double base, const char *const *unit, int uni
     x /= base;
     u++;
   }
-  str_printf(out, x == floor(x) && fabs(x) < 1000 ? "%.0f" : fabs(x) < 10 ? "%.2f" : "%.1f", x);
+  str_printf(out, x == floor(x) && fabs(x) < base ? "%.0f" : fabs(x) < 10 ? "%.2f" : "%.1f", x);
   str_printf(out, "%s%s", *unit[u] ? " " : "", unit[u]);
 }
 
@@ -109,22 +109,24 @@ static void label(canvas *on, double x, double y, chart_anchor a, chart_ink ink,
   on->text(on, x, y, a, false, (chart_style){.ink = ink, .opacity = 1}, text);
 }
 
-static void draw_axes(const chart *c, const chart_frame *f, canvas *on) {
+static bool draw_axes(const chart *c, const chart_frame *f, canvas *on) {
   str text = {0};
   for (double y = ceil(f->y0 / f->y_step) * f->y_step; y <= f->y1; y += f->y_step) {
-    str_clear(&text);
+    text.len = 0; /* a failure stays */
     print_tick(y, f->y_step, c->bytes, &text);
     segment(on, f->left, at_y(f, y), f->right, at_y(f, y), INK_GRID);
     if (text.at) label(on, f->left - 8, at_y(f, y) + 4, ANCHOR_END, INK_TICK, text.at);
   }
   for (double x = ceil(f->x0 / f->x_step) * f->x_step; x <= f->x1; x += f->x_step) {
-    str_clear(&text);
+    text.len = 0;
     print_tick(x, f->x_step, false, &text);
     segment(on, at_x(f, x), f->bottom, at_x(f, x), f->bottom + 4, INK_AXIS);
     if (text.at) label(on, at_x(f, x), f->bottom + 18, ANCHOR_MIDDLE, INK_TICK, text.at);
   }
   segment(on, f->left, f->bottom, f->right, f->bottom, INK_AXIS);
+  bool ok = !text.failed;
   str_free(&text);
+  return ok;
 }
 
 static void draw_words(const chart *c, const chart_frame *f, canvas *on) {
@@ -138,7 +140,7 @@ static void draw_words(const chart *c, const chart_frame *f, canvas *on) {
   for (int i = 0; i < c->lines && c->lines > 1; i++) {
     const chart_line *l = &c->line[i];
     double xy[] = {x, f->top - 14, x + 22, f->top - 14};
-    on->path(on, xy, 2, (chart_style){INK_COLOR, l->color, l->opacity});
+    on->path(on, xy, 2, (chart_style){INK_COLOR, l->color, l->opacity, false});
     label(on, x + 28, f->top - 10, ANCHOR_START, INK_LABEL, l->name);
     x += 28 + 7.5 * (double)strlen(l->name) + 18;
   }
@@ -172,7 +174,7 @@ static void put_column(thinner *t) {
 
 static bool draw_line(const chart_frame *f, const chart_line *l, canvas *on) {
   size_t most = 8 * ((size_t)(f->right - f->left) + 2);
-  chart_style style = {INK_COLOR, l->color, l->opacity};
+  chart_style style = {INK_COLOR, l->color, l->opacity, false};
   thinner t = {.frame = f, .line = l, .xy = mem_calloc(most, 2 * sizeof *t.xy)};
   bool open = false;
   double column = 0;
@@ -198,11 +200,35 @@ static bool draw_line(const chart_frame *f, const chart_line *l, canvas *on) {
   return true;
 }
 
+/* There and back; of the points of one pixel the highest is taken. */
+static bool draw_area(const chart_frame *f, const chart_line *l, canvas *on) {
+  size_t most = (size_t)(f->right - f->left) + 2, n = 0;
+  size_t *at = mem_calloc(most, sizeof *at);
+  double *xy = mem_calloc(most, 4 * sizeof *xy);
+  for (size_t i = 0; at && xy && i < l->n; i++) {
+    bool same = n && floor(at_x(f, l->x[i])) == floor(at_x(f, l->x[at[n - 1]]));
+    if (!isfinite(l->y[i]) || !isfinite(l->base[i])) continue;
+    if (!same && n < most) at[n++] = i;
+    else if (l->y[i] > l->y[at[n - 1]]) at[n - 1] = i;
+  }
+  for (size_t i = 0; i < n; i++) {
+    size_t back = 2 * n - 1 - i;
+    xy[2 * i] = xy[2 * back] = at_x(f, l->x[at[i]]);
+    xy[2 * i + 1] = at_y(f, l->y[at[i]]);
+    xy[2 * back + 1] = at_y(f, l->base[at[i]]);
+  }
+  if (n) on->path(on, xy, 2 * n, (chart_style){INK_COLOR, l->color, l->opacity, true});
+  bool ok = at && xy;
+  mem_free(at);
+  mem_free(xy);
+  return ok;
+}
+
 bool chart_draw(const chart *c, canvas *on) {
   chart_frame f = chart_layout(c);
-  draw_axes(c, &f, on);
+  if (!draw_axes(c, &f, on)) return false;
   for (int i = 0; i < c->lines; i++)
-    if (!draw_line(&f, &c->line[i], on)) return false;
+    if (!(c->line[i].base ? draw_area : draw_line)(&f, &c->line[i], on)) return false;
   draw_words(c, &f, on);
   return true;
 }

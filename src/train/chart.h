@@ -10,6 +10,7 @@ typedef struct {
   size_t n;
   int color;      /* 0, 1, 2 ... of the palette */
   double opacity; /* 0..1 */
+  const double *base; /* not NULL: the area between this and y is filled */
 } chart_line;
 
 typedef struct {
@@ -19,7 +20,7 @@ typedef struct {
   double width, height; /* pixels */
   bool from_zero;       /* the y axis begins at 0 */
   bool bytes;           /* y is bytes: ticks as 1.5 GiB */
-  double limit;         /* a dashed horizontal line here, if > 0 */
+  double limit;         /* > 0: a dashed horizontal line here */
   const char *limit_name;
 } chart;
 

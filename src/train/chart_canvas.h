@@ -11,6 +11,7 @@ typedef struct {
   chart_ink ink;
   int color; /* of the palette, for INK_COLOR */
   double opacity;
+  bool fill; /* the path is closed and filled */
 } chart_style;
 
 typedef struct canvas canvas;

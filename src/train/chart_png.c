@@ -32,7 +32,8 @@ static void png_path(canvas *c, const double *xy, size_t points, chart_style s) 
   use(to, s);
   for (size_t i = 0; i < points; i++) cairo_line_to(to, xy[2 * i], xy[2 * i + 1]);
   if (points == 1) cairo_line_to(to, xy[0] + 0.01, xy[1]);
-  cairo_stroke(to);
+  if (s.fill) cairo_fill(to);
+  else cairo_stroke(to);
 }
 
 static void png_text(canvas *c, double x, double y, chart_anchor a, bool up, chart_style s,

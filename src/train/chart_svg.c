@@ -15,7 +15,7 @@ static void add_escaped(str *out, const char *s) {
 }
 
 static void add_class(str *out, chart_style s) {
-  str_printf(out, " class=\"%s", ink_class[s.ink]);
+  str_printf(out, " class=\"%s%s", s.fill ? "area " : "", ink_class[s.ink]);
   if (s.ink == INK_COLOR) str_printf(out, "%d", s.color % CHART_COLORS);
   str_add_char(out, '"');
   if (s.opacity < 1) str_printf(out, " opacity=\"%g\"", s.opacity);
@@ -28,6 +28,7 @@ static void svg_path(canvas *c, const double *xy, size_t points, chart_style s) 
   str_add(out, " d=\"");
   for (size_t i = 0; i < points; i++)
     str_printf(out, "%s%.2f %.2f", i ? "L" : "M", xy[2 * i], xy[2 * i + 1]);
+  if (s.fill) str_add_char(out, 'Z');
   if (points == 1) str_add(out, "h.01"); /* a point that a round cap makes seen */
   str_add(out, "\"/>\n");
 }

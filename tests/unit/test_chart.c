@@ -27,7 +27,7 @@ TEST(smoothing_is_llamafactorys) {
 
 TEST(a_chart_shows_its_lines_and_escapes_its_words) {
   const double x[] = {1, 2, 3}, y[] = {4, 2, 1}, z[] = {5, NAN, 3};
-  chart_line line[] = {{"original", x, y, 3, 0, 0.4}, {"smoothed", x, z, 3, 1, 1}};
+  chart_line line[] = {{"original", x, y, 3, 0, 0.4, NULL}, {"smoothed", x, z, 3, 1, 1, NULL}};
   chart c = of(line, 2);
   str s = {0};
   chart_svg(&c, CHART_ALONE, &s);
@@ -55,7 +55,7 @@ TEST(nothing_one_point_and_equal_points_are_drawn_too) {
   const double *const ys[] = {y, odd, big, small};
   for (int i = 0; i < 4; i++)
     for (size_t n = 0; n <= 3; n++) {
-      chart_line line = {"y", x, ys[i], n, 0, 1};
+      chart_line line = {"y", x, ys[i], n, 0, 1, NULL};
       chart c = of(&line, 1);
       str s = {0};
       chart_svg(&c, CHART_IN_PAGE, &s);
@@ -73,7 +73,7 @@ TEST(a_long_line_is_thinned_but_keeps_its_peaks) {
     y[i] = 1;
   }
   y[123457] = 100;
-  chart_line line = {"y", x, y, N, 0, 1};
+  chart_line line = {"y", x, y, N, 0, 1, NULL};
   chart c = of(&line, 1);
   str s = {0};
   chart_svg(&c, CHART_ALONE, &s);

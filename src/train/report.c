@@ -1,0 +1,284 @@
+#include "train/report.h"
+
+#include "base/io.h"
+#include "train/chart.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- head ------------------------------------------------------------------------------------- */
+
+static void print_head(const report *r, str *out) {
+  str_add(out, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name="
+               "\"viewport\" content=\"width=device-width,initial-scale=1\"><title>");
+  report_print_text(r->title, out);
+  str_add(out, "</title>\n<style>\n");
+  for (int i = 0; report_style[i]; i++) str_add(out, report_style[i]);
+  str_add(out, "</style></head><body><main>\n<header><h1>");
+  report_print_text(r->title, out);
+  str_printf(out, "</h1><span class=\"chip%s\">", r->finished ? "" : " stopped");
+  report_print_text(r->status, out);
+  str_add(out, "</span></header>\n<dl class=\"head\">");
+  for (int i = 0; i < r->heads; i++) {
+    str_add(out, "<dt>");
+    report_print_text(r->head[i].name, out);
+    str_add(out, "</dt><dd>");
+    report_print_text(r->head[i].value, out);
+    if (r->head[i].detail) {
+      str_add(out, " <small>");
+      report_print_text(r->head[i].detail, out);
+      str_add(out, "</small>");
+    }
+    str_add(out, "</dd>");
+  }
+  str_add(out, "</dl>\n");
+}
+
+static void print_card(const char *name, const char *value, const char *detail, str *out) {
+  str_add(out, "<div class=\"card\"><span>");
+  report_print_text(name, out);
+  str_add(out, "</span><b>");
+  report_print_text(value, out);
+  str_add(out, "</b>");
+  if (detail) {
+    str_add(out, "<small>");
+    report_print_text(detail, out);
+    str_add(out, "</small>");
+  }
+  str_add(out, "</div>");
+}
+
+/* The first and last number under a key. */
+static bool ends_of(const report *r, const char *key, double *first, double *last) {
+  bool any = false;
+  for (size_t i = 0; i < r->entries; i++) {
+    if (!run_entry_get(&r->entry[i], key)) continue;
+    *last = run_entry_number(&r->entry[i], key);
+    if (!any) *first = *last;
+    any = true;
+  }
+  return any;
+}
+
+static void print_number_card(const char *name, double value, const char *detail, str *out) {
+  str text = {0};
+  str_printf(&text, "%.4g", value);
+  if (text.failed) out->failed = true;
+  else print_card(name, text.at, detail, out);
+  str_free(&text);
+}
+
+static void print_cards(const report *r, str *out) {
+  double first, last;
+  str detail = {0};
+  str_add(out, "<div class=\"cards\">");
+  if (ends_of(r, "loss", &first, &last)) {
+    str_printf(&detail, "from %.4g", first);
+    print_number_card("loss", last, detail.at, out);
+  }
+  if (ends_of(r, "eval_loss", &first, &last)) {
+    detail.len = 0; /* a failure stays */
+    str_printf(&detail, "perplexity %.4g", exp(last));
+    print_number_card("evaluation loss", last, detail.at, out);
+  }
+  for (int i = 0; i < r->cards; i++)
+    print_card(r->card[i].name, r->card[i].value, r->card[i].detail, out);
+  if (detail.failed) out->failed = true;
+  str_add(out, "</div>\n");
+  str_free(&detail);
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+static void print_bytes_cell(uint64_t bytes, str *out) {
+  str_add(out, "<td>");
+  if (bytes) chart_print_bytes((double)bytes, out);
+  else str_add(out, "&ndash;");
+  str_add(out, "</td>");
+}
+
+static void print_tiers(const report *r, str *out) {
+  str_add(out, "<table><tr><th>tier</th><th>peak, planned</th><th>peak, measured</th><th>limit</th>"
+               "</tr>");
+  for (int i = 0; i < r->tiers; i++) {
+    str_add(out, "<tr><td>");
+    report_print_text(r->tier[i].name, out);
+    str_add(out, "</td>");
+    print_bytes_cell(r->tier[i].planned, out);
+    print_bytes_cell(r->tier[i].measured, out);
+    print_bytes_cell(r->tier[i].limit, out);
+    str_add(out, "</tr>");
+  }
+  str_add(out, "</table>");
+}
+
+/* What is held where most is held, as one bar and its key. */
+static void print_peak(const report *r, str *out) {
+  size_t peak = 0;
+  double most = -1;
+  for (size_t i = 0; i < r->places; i++) {
+    double sum = 0;
+    for (int k = 0; k < r->layers; k++) sum += r->layer[k].bytes[i];
+    if (sum > most) {
+      most = sum;
+      peak = i;
+    }
+  }
+  if (!(most > 0)) return;
+  str_add(out, "<p>At the peak:</p><div class=\"stack\">");
+  for (int k = 0; k < r->layers; k++)
+    str_printf(out, "<i class=\"b%d\" style=\"width:%.2f%%\"></i>", k % 8,
+               100 * r->layer[k].bytes[peak] / most);
+  str_add(out, "</div><div class=\"key\">");
+  for (int k = 0; k < r->layers; k++) {
+    str_printf(out, "<span><i class=\"b%d\"></i>", k % 8);
+    report_print_text(r->layer[k].name, out);
+    str_add_char(out, ' ');
+    chart_print_bytes(r->layer[k].bytes[peak], out);
+    str_printf(out, " (%.0f %%)</span>", 100 * r->layer[k].bytes[peak] / most);
+  }
+  str_add(out, "</div>");
+}
+
+static void print_memory(const report *r, str *out) {
+  if (!r->tiers && !(r->layers && r->places)) return;
+  str_add(out, "<h2>Memory</h2>\n<div class=\"panel\">");
+  if (r->layers && r->places) {
+    report_print_memory_chart(r, out);
+    print_peak(r, out);
+  }
+  if (r->tiers) print_tiers(r, out);
+  str_add(out, "</div>\n");
+}
+
+/* --- time by kind of operation ---------------------------------------------------------------- */
+
+static void print_time_cell(double seconds, str *out) {
+  str_printf(out, "<td>%.*f ms</td>", seconds < 1e-3 ? 3 : seconds < 0.1 ? 2 : 1, seconds * 1e3);
+}
+
+/* Against the machine's limit: the time that its arithmetic or its memory alone would take. */
+static void print_limit_cell(const report *r, const report_op *o, str *out) {
+  double compute = r->peak_flops > 0 ? o->flops / r->peak_flops : 0;
+  double memory = r->peak_bytes_per_s > 0 ? o->bytes / r->peak_bytes_per_s : 0;
+  double limit = fmax(compute, memory);
+  if (!(limit > 0) || !(o->seconds > 0)) str_add(out, "<td>&ndash;</td>");
+  else str_printf(out, "<td>%.0f %% of %s</td>", 100 * limit / o->seconds,
+                  compute >= memory ? "arithmetic" : "memory");
+}
+
+static void print_op(const report *r, const report_op *o, double total, str *out) {
+  double steps = r->op_steps > 0 ? (double)r->op_steps : 1;
+  double share = total > 0 ? 100 * o->seconds / total : 0;
+  str_add(out, "<tr><td>");
+  report_print_text(o->kind, out);
+  str_printf(out, "</td><td>%.0f</td>", (double)o->calls / steps);
+  print_time_cell(o->seconds / steps, out);
+  str_printf(out, "<td><span class=\"bar\"><i style=\"width:%.1f%%\"></i></span><span "
+                  "class=\"share\">%.1f %%</span></td>",
+             share, share);
+  str_add(out, "<td>");
+  chart_print_count(o->seconds > 0 ? o->flops / o->seconds : 0, out);
+  str_add(out, "FLOP/s</td><td>");
+  chart_print_bytes(o->seconds > 0 ? o->bytes / o->seconds : 0, out);
+  str_add(out, "/s</td>");
+  print_limit_cell(r, o, out);
+  str_add(out, "</tr>\n");
+}
+
+static void print_ops(const report *r, str *out) {
+  double total = 0;
+  if (!r->ops) return;
+  for (int i = 0; i < r->ops; i++) total += r->op[i].seconds;
+  str_add(out, "<h2>Time by kind of operation</h2>\n<div class=\"panel\"><table><tr><th>kind</th><th>"
+               "calls a step</th><th>time a step</th><th>share</th><th>arithmetic</th><th>memory</th>"
+               "<th>achieved</th></tr>\n");
+  for (int i = 0; i < r->ops; i++) print_op(r, &r->op[i], total, out);
+  str_add(out, "</table></div>\n");
+}
+
+/* --- settings, files -------------------------------------------------------------------------- */
+
+static void print_str(const str *s, str *out) {
+  if (s->failed) out->failed = true;
+  else if (s->at) report_print_text(s->at, out);
+}
+
+static void print_setting(const report *r, int key, bool own, str *out) {
+  const train_key *k = train_key_get(key);
+  str value = {0};
+  train_config_print_value(r->config, key, &value);
+  str_printf(out, "<tr><td><code>%s%s</code></td><td class=\"text%s\"><code>",
+             key >= KEY_TOP_COUNT ? "hyper_parallel." : "", k->name, own ? " own" : "");
+  print_str(&value, out);
+  str_add(out, "</code></td><td class=\"text\">");
+  report_print_text(k->help, out);
+  str_add(out, "</td></tr>\n");
+  str_free(&value);
+}
+
+static void print_settings_of(const report *r, bool own, str *out) {
+  str_add(out, "<table class=\"settings\">");
+  for (int k = 0; k < KEY_COUNT; k++) {
+    if (train_key_get(k)->status != TRAIN_USED || k == KEY_hyper_parallel) continue;
+    if ((r->config->at[k] != NULL) == own) print_setting(r, k, own, out);
+  }
+  str_add(out, "</table>");
+}
+
+static void print_settings(const report *r, str *out) {
+  if (!r->config) return;
+  str_add(out, "<h2>Settings</h2>\n<div class=\"panel\">");
+  print_settings_of(r, true, out);
+  str_add(out, "</div><div class=\"panel\" style=\"margin-top:12px\"><details><summary>All others, at "
+               "their defaults</summary>");
+  print_settings_of(r, false, out);
+  str_add(out, "</details></div>\n");
+}
+
+static void print_files(const report *r, bool checkpoints, const char *title, str *out) {
+  bool any = false;
+  for (int i = 0; i < r->files; i++) {
+    const report_file *f = &r->file[i];
+    if ((f->step >= 0) != checkpoints) continue;
+    if (!any)
+      str_printf(out, "<h2>%s</h2>\n<div class=\"panel\"><table><tr><th>name</th>%s<th>size</th><th>"
+                      "</th></tr>\n", title, checkpoints ? "<th>step</th>" : "");
+    any = true;
+    str_add(out, "<tr><td><a href=\"");
+    report_print_text(f->name, out);
+    str_add(out, "\">");
+    report_print_text(f->name, out);
+    str_add(out, "</a></td>");
+    if (checkpoints) str_printf(out, "<td>%lld</td>", (long long)f->step);
+    print_bytes_cell(f->bytes, out);
+    str_add(out, "<td class=\"text\">");
+    if (f->note) report_print_text(f->note, out);
+    str_add(out, "</td></tr>\n");
+  }
+  if (any) str_add(out, "</table></div>\n");
+}
+
+void report_print(const report *r, str *out) {
+  print_head(r, out);
+  print_cards(r, out);
+  str_add(out, "<h2>Curves</h2>\n");
+  report_print_curves(r, out);
+  print_memory(r, out);
+  print_ops(r, out);
+  print_files(r, true, "Checkpoints", out);
+  print_settings(r, out);
+  print_files(r, false, "Files", out);
+  str_add(out, "<footer>HyperParallel " HP_VERSION "</footer>\n</main><div id=\"tip\"></div>\n<script>\n");
+  str_add(out, report_script);
+  str_add(out, "</script></body></html>\n");
+}
+
+hp_status report_write(const report *r, const char *path) {
+  str text = {0};
+  report_print(r, &text);
+  hp_status st = str_status(&text);
+  if (!st) st = file_write(path, text.at, text.len);
+  str_free(&text);
+  return st;
+}

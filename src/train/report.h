@@ -1,0 +1,86 @@
+/* report.html: one page about a run, with nothing outside it: curves with a shared cursor, memory,
+ * time by kind of operation, settings, checkpoints.  Reads well in light and in dark, and without
+ * JavaScript.  Parts whose figures are not given are left out. */
+#ifndef TRAIN_REPORT_H
+#define TRAIN_REPORT_H
+
+#include "train/run_log.h"
+
+typedef struct {
+  const char *name, *value, *detail; /* detail: a smaller word beside the value, or NULL */
+} report_fact;
+
+/* A kind of operation, over the steps measured. */
+typedef struct {
+  const char *kind;
+  int64_t calls;
+  double seconds, flops, bytes;
+} report_op;
+
+/* A class of memory (parameters, optimizer, activations, ...) over one step: its bytes at each of
+ * the evenly spaced places of the program. */
+typedef struct {
+  const char *name;
+  const double *bytes;
+} report_layer;
+
+typedef struct {
+  const char *name;                   /* host, HBM, ... */
+  uint64_t planned, measured, limit; /* bytes at the peak; 0: not known, or no limit */
+} report_tier;
+
+typedef struct {
+  const char *name; /* of a file or folder, relative to the page */
+  int64_t step;     /* of a checkpoint; < 0: no checkpoint */
+  uint64_t bytes;
+  const char *note; /* "best", ...; or NULL */
+} report_file;
+
+typedef struct {
+  const char *title;
+  const char *status; /* "finished", "stopped at step 40: SIGTERM", ... */
+  bool finished;
+  const report_fact *head; /* lines under the title: model, data, machine, ... */
+  int heads;
+  const report_fact *card; /* figures to see at a glance, after those that the history gives */
+  int cards;
+
+  const run_entry *entry; /* log_history */
+  size_t entries;
+  const double *step, *step_s, *tokens_per_s; /* one a step that was timed; NULL: none */
+  size_t steps;
+
+  const report_op *op;
+  int ops;
+  int64_t op_steps;                    /* steps that they were measured over */
+  double peak_flops, peak_bytes_per_s; /* of the machine; 0: not known */
+
+  const report_tier *tier;
+  int tiers;
+  const report_layer *layer; /* drawn one upon another, the first lowest */
+  int layers;
+  size_t places;
+  double memory_limit; /* of a device; 0: none */
+
+  const train_config *config; /* or NULL */
+  const report_file *file;
+  int files;
+} report;
+
+/* The page; a failed str is out of memory. */
+void report_print(const report *r, str *out);
+/* The page as a file, replaced atomically. */
+hp_status report_write(const report *r, const char *path);
+
+/* --- parts ------------------------------------------------------------------------------------ */
+
+/* report_charts.c: the curves and the numbers that the cursor shows. */
+void report_print_curves(const report *r, str *out);
+void report_print_memory_chart(const report *r, str *out);
+/* report_page.c */
+extern const char *const report_style[]; /* parts, NULL after the last */
+extern const char report_script[];
+/* Text with & < > " made harmless. */
+void report_print_text(const char *s, str *out);
+
+#endif

@@ -1,0 +1,178 @@
+#include "test.h"
+
+#include "base/io.h"
+#include "base/json.h"
+#include "base/yaml.h"
+#include "train/report.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { STEPS = 400, PLACES = 500 };
+
+typedef struct {
+  report r;
+  run_entry entry[STEPS + 20];
+  double step[STEPS], step_s[STEPS], tokens_per_s[STEPS], bytes[4][PLACES];
+  report_layer layer[4];
+  tree source;
+  train_config config;
+} sample;
+
+static const report_fact head[] = {
+    {"model", "models/tiny-shakespeare", "llama, 15.2 M parameters, 6 layers"},
+    {"data", "tinyshakespeare: 2,183 blocks of 256 tokens", NULL},
+    {"machine", "AMD EPYC 9654, 16 cores, AVX-512", "f32, 16 threads"}};
+static const report_fact card[] = {{"tokens per second", "12.4 k", "MFU 61 %"},
+                                   {"time", "0:06:41", "400 steps"},
+                                   {"peak memory", "611 MiB", "planned 611 MiB"}};
+static const report_op op[] = {{"einsum", 171 * 50, 20.1, 9.1e12, 1.2e11},
+                               {"attention", 24 * 50, 4.2, 8e11, 4e10},
+                               {"cross_entropy", 2 * 50, 2.9, 3e10, 9e10},
+                               {"rms_norm", 26 * 50, 0.9, 1e9, 6e10},
+                               {"adamw", 56 * 50, 0.8, 2e10, 1.5e11}};
+static const report_tier tier[] = {{"host", 640679936, 640679936, 1073741824}};
+static const report_file file[] = {{"checkpoint-200", 200, 182000000, NULL},
+                                   {"checkpoint-400", 400, 182000000, "best"},
+                                   {"trainer_log.jsonl", -1, 81234, NULL},
+                                   {"training_loss.png", -1, 40123, NULL}};
+
+static void add_steps(sample *s) {
+  for (int i = 0; i < STEPS; i++) {
+    run_entry e = {0};
+    double x = i + 1, lr = 1e-3 * (i < 40 ? i / 40.0 : 0.5 * (1 + cos(M_PI * (i - 40) / 360.0)));
+    run_entry_add(&e, "loss", 1.6 + 2.7 * exp(-x / 70) + 0.05 * sin(x * 1.3) + 0.04 * cos(x * 7.7));
+    run_entry_add(&e, "grad_norm", 0.6 + 2 * exp(-x / 30) + 0.2 * fabs(sin(x * 2.1)));
+    run_entry_add(&e, "learning_rate", lr);
+    run_entry_add(&e, "epoch", x / 137);
+    run_entry_add_int(&e, "step", i + 1);
+    s->entry[s->r.entries++] = e;
+    s->step[i] = x;
+    s->step_s[i] = 0.33 + 0.01 * sin(x * 3) + (i == 0) * 0.4;
+    s->tokens_per_s[i] = 4096 / s->step_s[i];
+    if ((i + 1) % 50) continue;
+    e = (run_entry){0};
+    run_entry_add(&e, "eval_loss", 1.75 + 2.5 * exp(-x / 75));
+    run_entry_add(&e, "epoch", x / 137);
+    run_entry_add_int(&e, "step", i + 1);
+    s->entry[s->r.entries++] = e;
+  }
+}
+
+static void add_memory(sample *s) {
+  static const char *const name[] = {"parameters", "optimizer", "gradients", "activations"};
+  for (int i = 0; i < PLACES; i++) {
+    double x = i / (double)PLACES, up = x < 0.4 ? x / 0.4 : x < 0.9 ? (0.9 - x) / 0.5 : 0;
+    s->bytes[0][i] = 60.8e6;
+    s->bytes[1][i] = 121.6e6;
+    s->bytes[2][i] = x < 0.4 ? 0 : 60.8e6 * (x < 0.9 ? (x - 0.4) / 0.5 : 1);
+    s->bytes[3][i] = 360e6 * up + 20e6 * (i % 25 < 4);
+  }
+  for (int k = 0; k < 4; k++) s->layer[k] = (report_layer){name[k], s->bytes[k]};
+}
+
+static sample *make(void) {
+  static const char text[] = "model_name_or_path: models/tiny-shakespeare\nstage: pt\n"
+                             "finetuning_type: full\ndataset: tinyshakespeare\ncutoff_len: 256\n"
+                             "learning_rate: 1e-3\nlr_scheduler_type: cosine\nwarmup_ratio: 0.1\n"
+                             "run_name: \"<b>&\"\n";
+  sample *s = mem_calloc(1, sizeof *s);
+  CHECK(s);
+  CHECK_OK(yaml_parse(text, sizeof text - 1, "run.yaml", &s->source));
+  CHECK_OK(train_config_parse(s->source.root, &s->config));
+  s->r = (report){.title = "saves/tiny & <co>", .status = "finished", .finished = true,
+                  .head = head, .heads = 3, .card = card, .cards = 3, .entry = s->entry,
+                  .step = s->step, .step_s = s->step_s, .tokens_per_s = s->tokens_per_s,
+                  .steps = STEPS, .op = op, .ops = 5, .op_steps = 50, .peak_flops = 6e11,
+                  .peak_bytes_per_s = 2e11, .tier = tier, .tiers = 1, .layer = s->layer, .layers = 4,
+                  .places = PLACES, .memory_limit = 1073741824.0, .config = &s->config,
+                  .file = file, .files = 4};
+  add_steps(s);
+  add_memory(s);
+  return s;
+}
+
+static void end(sample *s) {
+  train_config_free(&s->config);
+  tree_free(&s->source);
+  mem_free(s);
+}
+
+static int count(const char *s, const char *part) {
+  int n = 0;
+  for (; (s = strstr(s, part)); s++) n++;
+  return n;
+}
+
+TEST(a_report_is_one_page_with_nothing_outside_it) {
+  sample *s = make();
+  str page = {0};
+  report_print(&s->r, &page);
+  CHECK_OK(str_status(&page));
+  const char *dump = getenv("REPORT_OUT"); /* to look at it */
+  if (dump) CHECK_OK(file_write(dump, page.at, page.len));
+  CHECK(!strstr(page.at, "http://") || count(page.at, "http://") == count(page.at, "http://www.w3.org/2000/svg"));
+  CHECK(!strstr(page.at, "https://") && !strstr(page.at, "<link") && !strstr(page.at, "<img"));
+  CHECK(strstr(page.at, "saves/tiny &amp; &lt;co&gt;") && !strstr(page.at, "<co>"));
+  CHECK(strstr(page.at, "&lt;b&gt;&amp;"));
+  CHECK_EQ(count(page.at, "data-frame="), 5);
+  CHECK(strstr(page.at, "prefers-color-scheme:dark"));
+  CHECK(strstr(page.at, "<td>einsum</td><td>171</td><td>402.0 ms</td>"));
+  CHECK(strstr(page.at, "75 % of arithmetic") && strstr(page.at, "94 % of memory"));
+  CHECK(strstr(page.at, "checkpoint-400") && strstr(page.at, ">best<"));
+  CHECK(!strstr(page.at, "nan") && !strstr(page.at, "inf\""));
+  CHECK_EQ(count(page.at, "<svg"), count(page.at, "</svg>"));
+  CHECK_EQ(count(page.at, "<div"), count(page.at, "</div>"));
+  CHECK_EQ(count(page.at, "<table"), count(page.at, "</table>"));
+  CHECK(page.len < 400000);
+  str_free(&page);
+  end(s);
+}
+
+TEST(the_numbers_of_the_cursor_are_json_and_as_many_as_the_logs) {
+  sample *s = make();
+  str page = {0};
+  tree t;
+  report_print(&s->r, &page);
+  const char *from = strstr(page.at, "id=\"data\">") + 10, *to = strstr(from, "</script>");
+  CHECK_OK(json_parse(from, (size_t)(to - from), "data", &t));
+  for (uint32_t i = 0; i < t.root->len; i++) CHECK_EQ(t.root->child[i]->len, STEPS);
+  CHECK_EQ(t.root->len, 6);
+  CHECK_EQ(tree_get(t.root, "step")->child[STEPS - 1]->integer, STEPS);
+  CHECK(fabs(tree_get(t.root, "loss")->child[0]->number - run_entry_number(&s->entry[0], "loss")) < 1e-6);
+  tree_free(&t);
+  str_free(&page);
+  end(s);
+}
+
+TEST(a_report_of_nothing_is_still_a_page) {
+  report r = {.title = "empty", .status = "stopped at step 0"};
+  str page = {0};
+  report_print(&r, &page);
+  CHECK_OK(str_status(&page));
+  CHECK(strstr(page.at, "chip stopped") && !strstr(page.at, "<h2>Memory"));
+  str_free(&page);
+  run_entry e = {0};
+  run_entry_add(&e, "loss", NAN);
+  run_entry_add_int(&e, "step", 1);
+  r.entry = &e;
+  r.entries = 1;
+  char path[600];
+  snprintf(path, sizeof path, "%s/report.html", test_dir());
+  CHECK_OK(report_write(&r, path));
+  CHECK(file_exists(path));
+}
+
+TEST(a_report_that_runs_out_of_memory_says_so) {
+  sample *s = make();
+  for (uint64_t n = 1; n < 40; n++) {
+    str page = {0};
+    mem_fail_at(n);
+    report_print(&s->r, &page);
+    mem_fail_at(0);
+    if (str_status(&page) != HP_ERR_OOM) test_fail(__FILE__, __LINE__, "allocation %d", (int)n);
+    err_clear();
+    str_free(&page);
+  }
+  end(s);
+}
