@@ -172,6 +172,8 @@ void hp_device_close(hp_device *d);
 const char *hp_device_describe(const hp_device *d);
 int hp_device_threads(const hp_device *d);
 uint64_t hp_device_param_bytes(const hp_device *d);
+/* Measures what the device can do: f32 operations and bytes read per second (takes about 0.1 s). */
+hp_status hp_device_measure(hp_device *d, double *flops_per_s, double *bytes_per_s);
 
 /* Params of the device: created here, or by the first program that names them, with zeros. */
 hp_status hp_param_create(hp_device *d, const char *name, hp_dtype t, hp_shape s);
@@ -204,6 +206,9 @@ typedef struct {
   double flops, bytes;             /* work of one run */
   int instructions, kernels;       /* kernels: distinct loop kernels */
 } hp_program_stats;
+/* What hp_compile would plan, without taking any memory of the device: a dry run.  run_s is 0. */
+hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_options *o,
+                  hp_program_stats *out);
 hp_status hp_program_stats_get(const hp_program *p, hp_program_stats *out);
 hp_status hp_program_print(const hp_program *p, char **text);
 /* "memory", "schedule", "ops": what was decided and why, as text for people. */

@@ -25,6 +25,10 @@ HP_API const char *hp_device_describe(const hp_device *d) { return d->backend->d
 HP_API int hp_device_threads(const hp_device *d) { return d->backend->threads(d->dev); }
 HP_API uint64_t hp_device_param_bytes(const hp_device *d) { return d->state_bytes; }
 
+HP_API hp_status hp_device_measure(hp_device *d, double *flops_per_s, double *bytes_per_s) {
+  return d->backend->measure(d->dev, flops_per_s, bytes_per_s);
+}
+
 static hp_status type_of(const char *name, hp_dtype t, const hp_shape *s, ir_value *v) {
   *v = (ir_value){.dtype = (uint8_t)t, .rank = (uint8_t)s->rank};
   if (s->rank < 0 || s->rank > HP_MAX_RANK || (unsigned)t >= HP_DTYPE_COUNT)
@@ -150,28 +154,33 @@ done:
   return st;
 }
 
-HP_API hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
-                            hp_program **out) {
+/* From the graph to a program with kernels and offsets. */
+static hp_status make_program(const hp_graph *g, hp_device *d, const hp_compile_options *o,
+                              program **out, void **loaded) {
   static const hp_compile_options usual;
-  double start = time_now_s();
   hp_graph *lowered = NULL;
   program *p = NULL;
+  if (!o) o = &usual;
+  pass_options po = {.remat = o->remat, .dump_dir = o->dump_dir};
+  hp_status st = pass_run_all(g, &po, &lowered);
+  if (!st) st = lower_graph(lowered, &p);
+  if (!st) st = load(d, p, o, loaded);
+  graph_free(lowered);
+  if (st) program_free(p);
+  else *out = p;
+  return st;
+}
+
+HP_API hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
+                            hp_program **out) {
+  double start = time_now_s();
+  program *p;
   void *loaded;
   hp_program *h = mem_calloc(1, sizeof *h);
   HP_TRY_MEM(h);
-  hp_status st;
-  if (!o) o = &usual;
-  pass_options po = {.remat = o->remat, .dump_dir = o->dump_dir};
-  HP_TRY_GOTO(pass_run_all(g, &po, &lowered), st);
-  HP_TRY_GOTO(lower_graph(lowered, &p), st);
-  HP_TRY_GOTO(load(d, p, o, &loaded), st);
-  program *taken = p;
-  p = NULL;
-  HP_TRY_GOTO(exec_create(d, taken, loaded, &h->e), st);
+  hp_status st = make_program(g, d, o, &p, &loaded);
+  if (!st) st = exec_create(d, p, loaded, &h->e);
   h->compile_s = time_now_s() - start;
-done:
-  graph_free(lowered);
-  program_free(p);
   if (st) mem_free(h);
   else *out = h;
   return st;
@@ -185,28 +194,45 @@ HP_API void hp_program_free(hp_program *p) {
 
 HP_API hp_status hp_run(hp_program *p, const hp_io *io, int n) { return exec_run(p->e, io, n); }
 
-HP_API hp_status hp_program_stats_get(const hp_program *h, hp_program_stats *out) {
-  const program *p = exec_program(h->e);
-  hp_program_stats s = {.compile_s = h->compile_s,
-                        .run_s = exec_last_seconds(h->e),
-                        .work_bytes = p->arena[TIER_DEVICE],
+/* Work, memory and kernels of a program. */
+static hp_status count(const program *p, hp_program_stats *out) {
+  hp_program_stats s = {.work_bytes = p->arena[TIER_DEVICE],
                         .work_bound = p->bound[TIER_DEVICE],
                         .instructions = (int)p->insts.len};
   map seen = {0};
-  for (size_t i = 0; i < p->insts.len; i++) {
+  hp_status st = HP_OK;
+  for (size_t i = 0; !st && i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
     uint32_t one;
     s.flops += n->flops;
     s.bytes += n->bytes;
     if (n->op != OP_FUSED || map_get(&seen, &n->attr, sizeof n->attr, &one)) continue;
     s.kernels++;
-    hp_status st = map_set(&seen, &n->attr, sizeof n->attr, 1);
-    if (st) {
-      map_free(&seen);
-      return st;
-    }
+    st = map_set(&seen, &n->attr, sizeof n->attr, 1);
   }
   map_free(&seen);
+  if (!st) *out = s;
+  return st;
+}
+
+HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_options *o,
+                         hp_program_stats *out) {
+  double start = time_now_s();
+  program *p;
+  void *loaded;
+  HP_TRY(make_program(g, d, o, &p, &loaded));
+  hp_status st = count(p, out);
+  if (!st) out->compile_s = time_now_s() - start;
+  d->backend->release(loaded);
+  program_free(p);
+  return st;
+}
+
+HP_API hp_status hp_program_stats_get(const hp_program *h, hp_program_stats *out) {
+  hp_program_stats s;
+  HP_TRY(count(exec_program(h->e), &s));
+  s.compile_s = h->compile_s;
+  s.run_s = exec_last_seconds(h->e);
   *out = s;
   return HP_OK;
 }

@@ -29,6 +29,8 @@ typedef struct {
   /* One line about the device for people: cores, instruction set. */
   const char *(*describe)(void *dev);
   int (*threads)(void *dev);
+  /* Measures the device: operations per second in f32, bytes read per second. */
+  hp_status (*measure)(void *dev, double *flops, double *bytes);
 } backend_iface;
 
 extern const backend_iface backend_cpu;

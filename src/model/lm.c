@@ -89,7 +89,7 @@ static hp_status make_params(lm *m) {
   for (size_t i = 0; !st && i < b.params.len; i++) {
     const model_param *p = &b.params.at[i];
     if (p->kind == PARAM_BUFFER) continue;
-    st = hp_param_create(m->d, p->name, p->dtype, p->shape);
+    if (m->d) st = hp_param_create(m->d, p->name, p->dtype, p->shape);
     if (!st && !vec_push(&m->params, *p)) st = HP_ERR_OOM;
   }
   lm_graph_end(&b);

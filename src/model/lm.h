@@ -17,7 +17,8 @@ typedef struct {
   hp_dtype compute, weights;
 } lm_options;
 
-/* Reads config.json of dir and makes the parameters on the device, zero.  d stays the caller's. */
+/* Reads config.json of dir and makes the parameters on the device, zero.  d stays the caller's;
+ * NULL makes none: graphs can be built and planned, not run. */
 hp_status lm_create(const char *dir, hp_device *d, const lm_options *o, lm **out);
 void lm_free(lm *m);
 /* Fills the parameters from the checkpoint in `dir` (safetensors).  A tensor that is missing or has

@@ -146,29 +146,47 @@ static hp_status build_backward(const stepper *s, model_build *b, const variant 
   return HP_OK;
 }
 
-static hp_status compile(stepper *s, variant *v) {
+/* The graph of a variant; ended by lm_graph_end, also after a failure of it. */
+static hp_status build(const stepper *s, const variant *v, model_build *b) {
   size_t n = s->m->params.len;
-  model_build b;
   hp_tensor *wrt = mem_calloc(n, sizeof *wrt), *grad = mem_calloc(n, sizeof *grad);
-  hp_status st = wrt && grad ? lm_graph_begin(s->m, v->B, v->T, 0, v->T, &b) : HP_ERR_OOM;
-  if (!st) {
-    st = build_backward(s, &b, v, wrt, grad);
-    if (!st && v->last) update(s, &b, wrt, grad);
-    if (!st) st = hp_graph_status(b.g);
-    if (!st && b.failed) st = HP_ERR_OOM;
-    if (!st) st = lm_make_buffers(s->m, &b, v->T);
-    hp_compile_options o = {.remat = s->o.remat, .dump_dir = s->o.dump_dir};
-    if (!st) st = hp_compile(b.g, s->m->d, &o, &v->p);
-    lm_graph_end(&b);
-  }
+  hp_status st = wrt && grad ? HP_OK : HP_ERR_OOM;
+  if (!st) st = build_backward(s, b, v, wrt, grad);
+  if (!st && v->last) update(s, b, wrt, grad);
+  if (!st) st = hp_graph_status(b->g);
+  if (!st && b->failed) st = HP_ERR_OOM;
   mem_free(wrt);
   mem_free(grad);
+  return st;
+}
+
+static hp_status compile(stepper *s, variant *v) {
+  model_build b;
+  hp_compile_options o = {.remat = s->o.remat, .dump_dir = s->o.dump_dir};
+  HP_TRY(lm_graph_begin(s->m, v->B, v->T, 0, v->T, &b));
+  hp_status st = build(s, v, &b);
+  if (!st) st = lm_make_buffers(s->m, &b, v->T);
+  if (!st) st = hp_compile(b.g, s->m->d, &o, &v->p);
+  lm_graph_end(&b);
   HP_TRY(st);
   hp_program_stats stats;
   HP_TRY(hp_program_stats_get(v->p, &stats));
   s->compile_s += stats.compile_s;
   if (stats.work_bytes > s->work_bytes) s->work_bytes = stats.work_bytes;
   return HP_OK;
+}
+
+hp_status stepper_plan(lm *m, const step_options *o, int64_t B, int64_t T, hp_device *d,
+                       hp_program_stats *out) {
+  stepper s = {.m = m, .o = *o};
+  variant v = {.B = B, .T = T, .first = true, .last = true};
+  model_build b;
+  hp_compile_options co = {.remat = o->remat, .dump_dir = o->dump_dir};
+  HP_TRY(lm_graph_begin(m, B, T, 0, T, &b));
+  hp_status st = build(&s, &v, &b);
+  if (!st) st = hp_plan(b.g, d, &co, out);
+  lm_graph_end(&b);
+  return st;
 }
 
 static hp_status find_variant(stepper *s, const step_micro *b, hp_program **out) {

@@ -45,6 +45,11 @@ typedef struct {
 /* HP_ERR_NUMERIC when loss or a gradient is not finite: names the tensor. */
 hp_status stepper_run(stepper *s, const step_micro *b, const step_update *u, step_result *out);
 
+/* What a step with one micro-batch [B,T] would plan on device d, without running it; the model may
+ * have no parameters on a device (lm_create with d NULL). */
+hp_status stepper_plan(lm *m, const step_options *o, int64_t B, int64_t T, hp_device *d,
+                       hp_program_stats *out);
+
 /* Names of the optimizer's tensors of a parameter: "m.NAME", "v.NAME" (AdamW), "m.NAME" (SGD). */
 int stepper_states(const step_options *o);
 /* The program that ran last, for reports; NULL before the first. */

@@ -25,7 +25,9 @@ hp_status trainer_tell_start(trainer *t) {
   t->log.start_s = time_now_s();
   HP_TRY(run_files_open(&t->log, &t->files));
   t->files_open = true;
-  t->bar = progress_create(t->steps, t->step, 0, t->c->disable_tqdm == 1);
+  double flops, bytes;
+  HP_TRY(hp_device_measure(t->d, &flops, &bytes));
+  t->bar = progress_create(t->steps, t->step, flops, t->c->disable_tqdm == 1);
   if (t->resumed) return HP_OK;
   str example = {0};
   hp_status st = train_data_print_example(&t->data, t->t, &example);

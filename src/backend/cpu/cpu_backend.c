@@ -1,6 +1,7 @@
 /* The CPU backend: threads, memory, and the dispatch of instructions to kernels. */
 #include "backend/backend.h"
 #include "backend/cpu/cpu_kernel.h"
+#include "backend/cpu/machine_limits.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -96,6 +97,12 @@ static hp_status cpu_copy(void *dev, void *to, const void *from, uint64_t bytes)
 static const char *cpu_describe(void *dev) { return ((cpu_device *)dev)->about; }
 static int cpu_threads(void *dev) { return pool_size(((cpu_device *)dev)->threads); }
 
+static hp_status cpu_measure(void *dev, double *flops, double *bytes) {
+  cpu_device *d = dev;
+  *flops = limits_measure_flops(d->isa, d->threads);
+  return limits_measure_read(d->isa, d->threads, bytes);
+}
+
 const backend_iface backend_cpu = {.name = "cpu",
                                    .open = cpu_open,
                                    .close = cpu_close,
@@ -106,4 +113,5 @@ const backend_iface backend_cpu = {.name = "cpu",
                                    .free = cpu_free,
                                    .copy = cpu_copy,
                                    .describe = cpu_describe,
-                                   .threads = cpu_threads};
+                                   .threads = cpu_threads,
+                                   .measure = cpu_measure};
