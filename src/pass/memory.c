@@ -93,41 +93,70 @@ static void find_aliases(planner *m) {
   }
 }
 
-/* Rows of offsets_problem.dead for programs with several streams. */
-static hp_status find_dead(const planner *m, uint32_t streams, uint32_t **out) {
-  const program *p = m->p;
+/* Instructions that touch each root buffer: use[use0[b]] .. use[use0[b + 1] - 1], in order. */
+static hp_status find_uses(const program *p, uint32_t **use0_out, uint32_t **use_out) {
+  size_t buffers = p->buffers.len, n = p->insts.len;
+  uint32_t *use0 = mem_calloc(buffers + 2, sizeof *use0), *use = NULL;
+  HP_TRY_MEM(use0);
+  for (int fill = 0; fill < 2; fill++) {
+    for (uint32_t i = 0; i < n; i++) {
+      const prog_inst *d = program_inst(p, i);
+      for (int k = 0; k <= d->n_in + d->n_out; k++) {
+        uint32_t b = k < d->n_in + d->n_out ? program_args(p, d)[k] : d->workspace;
+        if (b == PROG_NONE) continue;
+        b = root_of(p, b);
+        if (fill) use[use0[b + 1]++] = i;
+        else use0[b + 2]++;
+      }
+    }
+    if (fill) break;
+    for (size_t b = 0; b <= buffers; b++) use0[b + 1] += use0[b];
+    use = mem_calloc(use0[buffers + 1] + 1, sizeof *use);
+    if (!use) {
+      mem_free(use0);
+      return HP_ERR_OOM;
+    }
+  }
+  *use0_out = use0;
+  *use_out = use;
+  return HP_OK;
+}
+
+static hp_status build_clock(const program *p, uint32_t streams, vclock *out) {
   size_t n = p->insts.len;
-  vclock clock = {0};
   uint8_t *stream = mem_calloc(n, 1);
-  uint32_t *wait0 = mem_calloc(n + 1, sizeof *wait0), *dead = NULL, *uses = NULL;
+  uint32_t *wait0 = mem_calloc(n + 1, sizeof *wait0);
   hp_status st = stream && wait0 ? HP_OK : HP_ERR_OOM;
-  if (st) goto done;
-  for (size_t i = 0; i < n; i++) {
+  for (size_t i = 0; !st && i < n; i++) {
     stream[i] = p->insts.at[i].stream;
     wait0[i] = p->insts.at[i].wait0;
   }
-  wait0[n] = (uint32_t)p->waits.len;
-  HP_TRY_GOTO(vclock_build(&(vclock_program){n, streams, stream, wait0, p->waits.at}, &clock), st);
-  dead = mem_calloc(p->buffers.len * streams, sizeof *dead);
-  uses = mem_calloc(n + 1, sizeof *uses);
-  if (!dead || !uses) st = HP_ERR_OOM;
-  for (uint32_t b = 0; !st && b < p->buffers.len; b++) {
-    size_t count = 0;
-    for (uint32_t i = m->first[b]; i <= m->last[b] && i < n; i++) {
-      const prog_inst *d = program_inst(p, i);
-      for (int k = 0; k < d->n_in + d->n_out; k++)
-        if (root_of(p, program_args(p, d)[k]) == b) {
-          uses[count++] = i;
-          break;
-        }
-    }
-    vclock_dead(&clock, uses, count, dead + (size_t)b * streams);
+  if (!st) {
+    wait0[n] = (uint32_t)p->waits.len;
+    st = vclock_build(&(vclock_program){n, streams, stream, wait0, p->waits.at}, out);
   }
-done:
-  vclock_free(&clock);
   mem_free(stream);
   mem_free(wait0);
-  mem_free(uses);
+  return st;
+}
+
+/* Rows of offsets_problem.dead, for programs with several streams.  Outputs never die. */
+static hp_status find_dead(const planner *m, uint32_t streams, uint32_t **out) {
+  const program *p = m->p;
+  vclock clock = {0};
+  uint32_t *use0 = NULL, *use = NULL;
+  uint32_t *dead = mem_calloc(p->buffers.len * streams, sizeof *dead);
+  hp_status st = dead ? build_clock(p, streams, &clock) : HP_ERR_OOM;
+  if (!st) st = find_uses(p, &use0, &use);
+  for (uint32_t b = 0; !st && b < p->buffers.len; b++) {
+    uint32_t *row = dead + (size_t)b * streams;
+    if (p->buffers.at[b].flags & BUFFER_OUTPUT)
+      for (uint32_t s = 0; s < streams; s++) row[s] = OFFSETS_NEVER;
+    else vclock_dead(&clock, use + use0[b], use0[b + 1] - use0[b], row);
+  }
+  vclock_free(&clock);
+  mem_free(use0);
+  mem_free(use);
   if (st) mem_free(dead);
   else *out = dead;
   return st;
@@ -151,7 +180,8 @@ static hp_status assign(planner *m, const memory_options *o) {
     const prog_buffer *f = &p->buffers.at[i];
     if (f->place != PLACE_WORK || f->root != i) continue;
     b[problem.n] = (offsets_buffer){.size = f->bytes, .tier = f->tier, .first = m->first[i],
-                                    .last = m->last[i], .alias = m->alias[i]};
+                                    .last = m->last[i], .alias = m->alias[i],
+                                    .stream = p->insts.len ? p->insts.at[m->first[i]].stream : 0};
     index[problem.n++] = i;
   }
   problem.limit[TIER_DEVICE] = o->limit;
@@ -168,6 +198,7 @@ static hp_status assign(planner *m, const memory_options *o) {
     problem.dead = dead;
   }
   HP_TRY_GOTO(offsets_assign(&problem, offset, &s), st);
+  HP_TRY_GOTO(offsets_verify(&problem, offset), st);
   for (size_t i = 0; i < problem.n; i++) p->buffers.at[index[i]].offset = offset[i];
   for (size_t i = 0; i < p->buffers.len; i++)
     p->buffers.at[i].offset = p->buffers.at[p->buffers.at[i].root].offset;

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "train/signals.h"
 #include "train/trainer_parts.h"
 
@@ -95,6 +96,7 @@ static hp_status failed_step(const trainer *t, hp_status st) {
 static hp_status train_step(trainer *t, const sampler_step *s) {
   int64_t labels = labels_of(t, s), tokens = 0;
   step_update u = {.lr = schedule_lr(&t->rate, t->step), .t = t->step + 1};
+  double start = time_now_s();
   float loss = 0;
   for (int64_t i = 0; i < s->micros; i++) {
     if (s->micros > 1) train_data_batch(&t->data, s->epoch, s->micro + i, 0, &t->batch);
@@ -113,6 +115,10 @@ static hp_status train_step(trainer *t, const sampler_step *s) {
   t->last_loss = (double)loss;
   t->step_tokens = tokens;
   t->step++;
+  double seconds = time_now_s() - start;
+  if (!vec_push(&t->steps_done, (double)t->step) || !vec_push(&t->step_seconds, seconds) ||
+      !vec_push(&t->tokens_per_s, (double)tokens / seconds))
+    return HP_ERR_OOM;
   run_log_step(&t->log, t->step, s->epoch_after, loss, t->flops_per_token * (double)tokens, tokens);
   return HP_OK;
 }
@@ -165,6 +171,9 @@ static void trainer_close(trainer *t) {
   mem_free(t->batch.ids);
   mem_free(t->batch.labels);
   mem_free(t->shifted);
+  vec_free(&t->steps_done);
+  vec_free(&t->step_seconds);
+  vec_free(&t->tokens_per_s);
 }
 
 /* Everything from an open run to its last file. */
@@ -178,7 +187,7 @@ static hp_status train(trainer *t) {
   HP_TRY(trainer_tell_start(t));
   if (t->c->eval_on_start && t->data.evals && t->step == 0) HP_TRY(trainer_evaluate(t, &save));
   HP_TRY(loop(t, &stopped));
-  if (stopped) return HP_OK;
+  if (stopped) return trainer_report(t, "stopped by a signal; run it again to continue", false);
   HP_TRY(trainer_export(t));
   return trainer_tell_end(t);
 }

@@ -34,6 +34,9 @@ typedef struct {
   double flops_per_token; /* as Transformers counts total_flos */
   double grad_norm, lr, last_loss;
   int64_t step_tokens;    /* of the last step, padding included */
+  double peak_flops, peak_bytes; /* of the machine, per second */
+  /* one a step of this process: for the report */
+  VEC(double) steps_done, step_seconds, tokens_per_s;
   bool resumed;
 } trainer;
 
@@ -51,6 +54,9 @@ hp_status trainer_tell_start(trainer *t);
 hp_status trainer_tell_entry(trainer *t, const run_entry *e);
 void trainer_tell_progress(trainer *t);
 hp_status trainer_tell_end(trainer *t);
+
+/* trainer_report.c */
+hp_status trainer_report(const trainer *t, const char *status, bool finished);
 
 /* trainer_eval.c */
 hp_status trainer_evaluate(trainer *t, bool *save);

@@ -25,9 +25,8 @@ hp_status trainer_tell_start(trainer *t) {
   t->log.start_s = time_now_s();
   HP_TRY(run_files_open(&t->log, &t->files));
   t->files_open = true;
-  double flops, bytes;
-  HP_TRY(hp_device_measure(t->d, &flops, &bytes));
-  t->bar = progress_create(t->steps, t->step, flops, t->c->disable_tqdm == 1);
+  HP_TRY(hp_device_measure(t->d, &t->peak_flops, &t->peak_bytes));
+  t->bar = progress_create(t->steps, t->step, t->peak_flops, t->c->disable_tqdm == 1);
   if (t->resumed) return HP_OK;
   str example = {0};
   hp_status st = train_data_print_example(&t->data, t->t, &example);
@@ -91,6 +90,7 @@ hp_status trainer_tell_end(trainer *t) {
   HP_TRY(run_files_state(&t->log, t->c->output_dir));
   if (t->c->plot_loss) HP_TRY(tell_plots(t));
   HP_TRY(run_files_card(&t->files));
+  HP_TRY(trainer_report(t, "finished", true));
   log_info("done: %s", t->c->output_dir);
   return HP_OK;
 }

@@ -1,0 +1,134 @@
+/* report.html of a run, from what the trainer knows. */
+#include "train/report.h"
+#include "train/trainer_parts.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { PLACES = 200, OPS = 64, FILES = 256 };
+
+typedef struct {
+  report r;
+  report_fact head[6], card[4];
+  char text[10][256];
+  report_op op[OPS];
+  report_layer layer[2];
+  double fixed[PLACES], work[PLACES];
+  report_tier tier;
+  report_file file[FILES];
+  arena names;
+} page;
+
+static void add_facts(const trainer *t, page *p) {
+  const train_config *c = t->c;
+  snprintf(p->text[0], sizeof p->text[0], "%s (%s)", c->model_name_or_path, t->m->c.model_type);
+  snprintf(p->text[1], sizeof p->text[1], "%.2f M parameters, %lld layers", model_config_params(&t->m->c) * 1e-6,
+           (long long)t->m->c.layers);
+  snprintf(p->text[2], sizeof p->text[2], "%lld samples of up to %lld tokens", (long long)t->data.train.samples,
+           (long long)t->data.train.longest);
+  snprintf(p->text[3], sizeof p->text[3], "%s", hp_device_describe(t->d));
+  snprintf(p->text[4], sizeof p->text[4], "%.0f GFLOP/s, %.1f GB/s read", t->peak_flops * 1e-9, t->peak_bytes * 1e-9);
+  p->head[0] = (report_fact){"model", p->text[0], p->text[1]};
+  p->head[1] = (report_fact){"data", p->text[2], t->data.packed ? "packed" : NULL};
+  p->head[2] = (report_fact){"machine", p->text[3], p->text[4]};
+  p->r.heads = 3;
+  snprintf(p->text[5], sizeof p->text[5], "%.1f MiB", (double)(hp_device_param_bytes(t->d) + stepper_work_bytes(t->stepper)) / 1048576);
+  snprintf(p->text[6], sizeof p->text[6], "%.2f s", stepper_compile_seconds(t->stepper));
+  p->card[0] = (report_fact){"memory", p->text[5], "parameters, optimizer, work"};
+  p->card[1] = (report_fact){"compile time", p->text[6], "all programs"};
+  p->r.cards = 2;
+}
+
+static void add_ops(const trainer *t, page *p) {
+  hp_op_time time[OPS];
+  int n = hp_program_times(stepper_program(t->stepper), time, OPS);
+  for (int i = 0; i < n; i++)
+    p->op[i] = (report_op){time[i].op, time[i].count, time[i].seconds, time[i].flops, time[i].bytes};
+  p->r.op = p->op;
+  p->r.ops = n;
+  p->r.op_steps = 1;
+  p->r.peak_flops = t->peak_flops;
+  p->r.peak_bytes_per_s = t->peak_bytes;
+}
+
+static void add_memory(const trainer *t, page *p) {
+  uint64_t live[PLACES];
+  hp_program_timeline(stepper_program(t->stepper), live, PLACES);
+  for (int i = 0; i < PLACES; i++) {
+    p->fixed[i] = (double)hp_device_param_bytes(t->d);
+    p->work[i] = (double)live[i];
+  }
+  p->layer[0] = (report_layer){"parameters and optimizer", p->fixed};
+  p->layer[1] = (report_layer){"work", p->work};
+  p->r.layer = p->layer;
+  p->r.layers = 2;
+  p->r.places = PLACES;
+  p->r.memory_limit = (double)t->c->is.memory_limit;
+  uint64_t all = hp_device_param_bytes(t->d) + stepper_work_bytes(t->stepper);
+  p->tier = (report_tier){"device", all, all, t->c->is.memory_limit};
+  p->r.tier = &p->tier;
+  p->r.tiers = 1;
+}
+
+static int by_name(const void *a, const void *b) {
+  const report_file *x = a, *y = b;
+  if (x->step != y->step) return x->step < y->step ? -1 : 1;
+  return strcmp(x->name, y->name);
+}
+
+/* Files and checkpoints of the run's folder. */
+static hp_status add_files(const trainer *t, page *p) {
+  DIR *d = opendir(t->c->output_dir);
+  hp_status st = HP_OK;
+  str path = {0};
+  if (!d) return HP_OK; /* the page goes without the list */
+  for (struct dirent *e; !st && p->r.files < FILES && (e = readdir(d));) {
+    struct stat s;
+    if (e->d_name[0] == '.' || !strcmp(e->d_name, "run.lock") || !strcmp(e->d_name, "report.html")) continue;
+    st = path_join(&path, t->c->output_dir, e->d_name);
+    if (st || stat(path.at, &s)) continue;
+    int64_t step = -1;
+    if (S_ISDIR(s.st_mode) && (strncmp(e->d_name, "checkpoint-", 11) || !str_to_i64(e->d_name + 11, &step))) continue;
+    char *name = arena_strdup(&p->names, e->d_name);
+    if (!name) st = HP_ERR_OOM;
+    p->file[p->r.files++] = (report_file){name, step, S_ISDIR(s.st_mode) ? 0 : (uint64_t)s.st_size,
+                                          step >= 0 && step == t->log.best_step ? "best" : NULL};
+  }
+  closedir(d);
+  str_free(&path);
+  if (p->r.files) qsort(p->file, (size_t)p->r.files, sizeof *p->file, by_name);
+  p->r.file = p->file;
+  return st;
+}
+
+hp_status trainer_report(const trainer *t, const char *status, bool finished) {
+  if (!stepper_program(t->stepper)) return HP_OK; /* no step was made: nothing to tell */
+  page *p = mem_calloc(1, sizeof *p);
+  HP_TRY_MEM(p);
+  p->r = (report){.title = t->c->run_name ? t->c->run_name : t->c->output_dir,
+                  .status = status,
+                  .finished = finished,
+                  .head = p->head,
+                  .card = p->card,
+                  .entry = t->log.entry.at,
+                  .entries = t->log.entry.len,
+                  .step = t->steps_done.at,
+                  .step_s = t->step_seconds.at,
+                  .tokens_per_s = t->tokens_per_s.at,
+                  .steps = t->steps_done.len,
+                  .config = t->c};
+  add_facts(t, p);
+  add_ops(t, p);
+  add_memory(t, p);
+  str path = {0};
+  hp_status st = add_files(t, p);
+  if (!st) st = path_join(&path, t->c->output_dir, "report.html");
+  if (!st) st = report_write(&p->r, path.at);
+  str_free(&path);
+  arena_free(&p->names);
+  mem_free(p);
+  return st;
+}
