@@ -27,7 +27,7 @@ typedef struct {
 } printer;
 
 typedef struct {
-  char at[40];
+  char at[56];
 } name;
 
 static void line(printer *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

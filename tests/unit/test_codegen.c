@@ -2,6 +2,7 @@
 
 #include "codegen/loop.h"
 #include "codegen/loop_expr.h"
+#include "ir/op.h"
 
 #include <stdlib.h>
 
@@ -130,5 +131,19 @@ TEST(a_cut_loop_text_never_crashes) {
     if (!loop_parse(cut, n, "cut", &l)) loop_free(&l);
     err_clear();
     free(cut);
+  }
+}
+
+TEST(every_elementwise_row_of_the_op_table_has_a_loop_expression) {
+  for (op_id op = 1; op < OP_COUNT; op++) {
+    const op_row *row = &op_table[op];
+    if (!(op_flags(op) & OPF_ELEMENTWISE) || !*row->expr || op == OP_CAST) continue;
+    loop_class out, arg[3];
+    bool found = false;
+    for (int classes = 0; classes < 8; classes++) {
+      for (int i = 0; i < 3; i++) arg[i] = classes >> i & 1 ? LOOP_INT : LOOP_FLOAT;
+      found |= loop_op_find(row->name, arg, row->in_max, &out);
+    }
+    if (!found) test_fail(__FILE__, __LINE__, "no loop expression for \"%s\"", row->name);
   }
 }

@@ -54,11 +54,11 @@ static int add_value(uint32_t *seed, loop *l, const int *have, int n) {
 }
 
 static void random_loop(uint32_t seed, loop *l) {
-  static const int64_t sizes[] = {1, 2, 3, 5, 16, 17, 31, 70};
-  static const int64_t large[] = {1, 258, 4099, 300};
+  static const int64_t sizes[] = {1, 2, 3, 5, 16, 1, 2, 4};
+  static const int64_t large[] = {1, 258, 4099, 300, 70, 31, 17, 129};
   hp_shape space = {.rank = 1 + (int)below(&seed, 3)};
   for (int d = 0; d < space.rank; d++) space.dim[d] = sizes[below(&seed, 8)];
-  space.dim[below(&seed, (uint32_t)space.rank)] = large[below(&seed, 4)];
+  space.dim[below(&seed, (uint32_t)space.rank)] = large[below(&seed, 8)];
   loop_begin(l, (loop_kind)below(&seed, 3), &space);
   int64_t stride[HP_MAX_RANK];
   int have[64], n = 0;
