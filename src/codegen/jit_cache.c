@@ -32,10 +32,12 @@ static seal seal_of(const void *bytes, size_t n) {
   return s;
 }
 
-/* --- the folder -------------------------------------------------------------------------------- */
+/* --- the folder --------------------------------------------------------------------------------
+ */
 
 static hp_status default_dir(str *path) {
-  const char *cache = getenv("HYPER_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  const char *cache = getenv("HYPER_CACHE"), *xdg = getenv("XDG_CACHE_HOME"),
+             *home = getenv("HOME");
   str_clear(path);
   if (cache && *cache) str_add(path, cache);
   else if (xdg && *xdg == '/') str_printf(path, "%s/hyperparallel", xdg);
@@ -78,8 +80,9 @@ hp_status jit_cache_open(const char *dir, jit_cache *out) {
     make_dir(path.at);
     const char *why = refusal(path.at);
     if (why)
-      log_warn("%s: compiled kernels are not kept there: %s; set HYPER_CACHE to a folder of your own",
-               path.at, why);
+      log_warn(
+          "%s: compiled kernels are not kept there: %s; set HYPER_CACHE to a folder of your own",
+          path.at, why);
     else if (!(c.dir = str_take(&path))) st = HP_ERR_OOM;
   }
 done:
@@ -136,9 +139,10 @@ static void take_lock(jit_cache *c) {
 
 hp_status jit_cache_begin(jit_cache *c) {
   if (!c->work && c->dir && can_write(c->dir)) {
-    c->work = mem_calloc(strlen(c->dir) + 1, 1);
+    str work = {0};
+    str_add(&work, c->dir);
+    c->work = str_take(&work);
     HP_TRY_MEM(c->work);
-    strcpy(c->work, c->dir);
   } else if (!c->work) {
     if (c->dir) log_warn("%s: cannot be written; compiled kernels are not kept", c->dir);
     HP_TRY(private_dir(c));
@@ -152,7 +156,8 @@ void jit_cache_end(jit_cache *c) {
   c->lock = -1;
 }
 
-/* --- files ------------------------------------------------------------------------------------- */
+/* --- files -------------------------------------------------------------------------------------
+ */
 
 static void key_path(const char *dir, hash128 key, str *path) {
   char hex[33];

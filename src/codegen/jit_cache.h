@@ -1,9 +1,9 @@
 /* Compiled kernels on disk, by content: KEY.so holds the function hp_k_KEY.
  *
  * A file is the shared object followed by a seal (length and hash), so that a damaged or cut file
- * is seen and rebuilt.  Files appear by rename, whole or not at all; several processes may build the
- * same kernel, each keeps its own copy loaded.  Many KEY.so are links to one file: the kernels of a
- * program are compiled together.  Nothing is ever unloaded. */
+ * is seen and rebuilt.  Files appear by rename, whole or not at all; several processes may build
+ * the same kernel, each keeps its own copy loaded.  Many KEY.so are links to one file: the kernels
+ * of a program are compiled together.  Nothing is ever unloaded. */
 #ifndef CODEGEN_JIT_CACHE_H
 #define CODEGEN_JIT_CACHE_H
 

@@ -152,7 +152,8 @@ hp_status jit_cc_find(const char *want, jit_cc *out) {
   } else {
     for (int i = 0; i < 3 && !st && !cc.word.len; i++) st = split_words(usual[i], &cc);
     if (!st && !cc.word.len)
-      st = err_set(HP_ERR_UNSUPPORTED, __FILE__, __LINE__, "no C compiler: none of cc, gcc and "
+      st = err_set(HP_ERR_UNSUPPORTED, __FILE__, __LINE__,
+                   "no C compiler: none of cc, gcc and "
                    "clang is on the PATH");
   }
   if (!st) st = read_version(&cc);

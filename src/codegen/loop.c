@@ -4,6 +4,7 @@
 #include "codegen/loop_expr.h"
 #include "codegen/loop_plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,10 +30,12 @@ static int begin(loop *l, loop_kind kind, const hp_shape *space) {
   int64_t n = 1;
   for (int d = 0; d < space->rank; d++) {
     /* an empty dim does not hide that the others are too large */
-    if (space->dim[d] < 0 ||
-        __builtin_mul_overflow(n, space->dim[d] ? space->dim[d] : 1, &n) || n > element_max)
-      POISON(l, HP_ERR_SHAPE, "loop: dim %d is %lld: sizes must not be negative, and their product "
-             "at most 2^58", d, (long long)space->dim[d]);
+    if (space->dim[d] < 0 || __builtin_mul_overflow(n, space->dim[d] ? space->dim[d] : 1, &n) ||
+        n > element_max)
+      POISON(l, HP_ERR_SHAPE,
+             "loop: dim %d is %lld: sizes must not be negative, and their product "
+             "at most 2^58",
+             d, (long long)space->dim[d]);
   }
   return 0;
 }
@@ -103,19 +106,25 @@ int loop_in(loop *l, int operand, hp_dtype type, const int64_t *stride, int64_t 
   for (size_t i = 0; i < l->value.len; i++) {
     const loop_value *v = &l->value.at[i];
     if (v->what == LOOP_IN && v->operand == operand && v->type != type)
-      POISON(l, HP_ERR_ARG, "loop: in %d is read as %s and as %s; give each its own number", operand,
-             dtype_name(v->type), dtype_name(type));
+      POISON(l, HP_ERR_ARG, "loop: in %d is read as %s and as %s; give each its own number",
+             operand, dtype_name(v->type), dtype_name(type));
   }
-  return push(l, (loop_value){.what = LOOP_IN, .cls = loop_class_of(type), .type = (uint8_t)type,
-                              .operand = (uint16_t)operand, .arg = {-1, -1, -1}, .at = at});
+  return push(l, (loop_value){.what = LOOP_IN,
+                              .cls = loop_class_of(type),
+                              .type = (uint8_t)type,
+                              .operand = (uint16_t)operand,
+                              .arg = {-1, -1, -1},
+                              .at = at});
 }
 
 int loop_const(loop *l, float x) {
-  return push(l, (loop_value){.what = LOOP_CONST, .cls = LOOP_FLOAT, .arg = {-1, -1, -1}, .f32 = x});
+  return push(l,
+              (loop_value){.what = LOOP_CONST, .cls = LOOP_FLOAT, .arg = {-1, -1, -1}, .f32 = x});
 }
 
 int loop_int(loop *l, int64_t x) {
-  return push(l, (loop_value){.what = LOOP_INTEGER, .cls = LOOP_INT, .arg = {-1, -1, -1}, .i64 = x});
+  return push(l,
+              (loop_value){.what = LOOP_INTEGER, .cls = LOOP_INT, .arg = {-1, -1, -1}, .i64 = x});
 }
 
 int loop_iota(loop *l, int dim, int64_t from) {
@@ -124,15 +133,20 @@ int loop_iota(loop *l, int dim, int64_t from) {
     POISON(l, HP_ERR_ARG, "loop: iota %d: the kernel has dims 0 to %d", dim, l->space.rank - 1);
   if (from < -element_max || from > element_max)
     POISON(l, HP_ERR_ARG, "loop: iota %d: a start beyond +-2^58", dim);
-  return push(l, (loop_value){.what = LOOP_IOTA, .cls = LOOP_INT, .dim = (uint16_t)dim,
-                              .arg = {-1, -1, -1}, .at = {.offset = from}});
+  return push(l, (loop_value){.what = LOOP_IOTA,
+                              .cls = LOOP_INT,
+                              .dim = (uint16_t)dim,
+                              .arg = {-1, -1, -1},
+                              .at = {.offset = from}});
 }
 
 int loop_cast(loop *l, hp_dtype type, int a) {
   if (l->failed) return -1;
   if ((unsigned)type >= HP_DTYPE_COUNT || !is_value(l, a))
     POISON(l, HP_ERR_ARG, "loop: cast of %%%d to type %d: no such value or type", a, (int)type);
-  return push(l, (loop_value){.what = LOOP_CAST, .cls = loop_class_of(type), .type = (uint8_t)type,
+  return push(l, (loop_value){.what = LOOP_CAST,
+                              .cls = loop_class_of(type),
+                              .type = (uint8_t)type,
                               .arg = {(int16_t)a, -1, -1}});
 }
 
@@ -149,20 +163,25 @@ int loop_op(loop *l, const char *name, int a, int b, int c) {
   const int arg[3] = {a, b, c};
   uint8_t cls[3];
   char classes[64] = "";
+  size_t used = 0;
   int n = a < 0 ? 0 : b < 0 ? 1 : c < 0 ? 2 : 3;
   if (l->failed) return -1;
   for (int i = 0; i < n; i++) {
     if (!is_value(l, arg[i]))
       POISON(l, HP_ERR_ARG, "loop: %s: value %%%d does not exist yet", name, arg[i]);
     cls[i] = l->value.at[arg[i]].cls;
-    strcat(classes, i ? ", " : "");
-    strcat(classes, cls[i] == LOOP_FLOAT ? "float" : "integer");
+    used += (size_t)snprintf(classes + used, sizeof classes - used, "%s%s", i ? ", " : "",
+                             cls[i] == LOOP_FLOAT ? "float" : "integer");
   }
   int r = loop_expr_find(name, cls, n);
   if (r < 0)
-    POISON(l, HP_ERR_ARG, "loop: no elementwise op \"%s\" takes (%s); the ops are in expr.def, a "
-           "cast changes the class", name, classes);
-  return push(l, (loop_value){.what = LOOP_OP, .cls = loop_expr_row(r)->cls, .op = (uint16_t)r,
+    POISON(l, HP_ERR_ARG,
+           "loop: no elementwise op \"%s\" takes (%s); the ops are in expr.def, a "
+           "cast changes the class",
+           name, classes);
+  return push(l, (loop_value){.what = LOOP_OP,
+                              .cls = loop_expr_row(r)->cls,
+                              .op = (uint16_t)r,
                               .arg = {(int16_t)a, (int16_t)b, (int16_t)c}});
 }
 
@@ -175,7 +194,9 @@ int loop_reduce(loop *l, const char *name, int a) {
   if (l->kind == LOOP_MAP)
     POISON(l, HP_ERR_ARG, "loop: %s in a map kernel; reductions need kind row or col", name);
   if (!is_value(l, a)) POISON(l, HP_ERR_ARG, "loop: %s: value %%%d does not exist yet", name, a);
-  return push(l, (loop_value){.what = LOOP_REDUCE, .cls = l->value.at[a].cls, .reduce = (uint8_t)r,
+  return push(l, (loop_value){.what = LOOP_REDUCE,
+                              .cls = l->value.at[a].cls,
+                              .reduce = (uint8_t)r,
                               .arg = {(int16_t)a, -1, -1}});
 }
 
@@ -226,12 +247,16 @@ static int out(loop *l, int operand, hp_dtype type, const int64_t *stride, int64
   int d = loop_reduced_dim(l);
   bool scalar = d >= 0 && at.stride[d] == 0 && !loop_varies(l, value);
   if (!is_injective(l, &at, scalar ? d : -1))
-    POISON(l, HP_ERR_ARG, "loop: out %d: several elements are stored in one place; a stride may be "
-           "0 only on the reduced dim, for a reduced value", operand);
+    POISON(l, HP_ERR_ARG,
+           "loop: out %d: several elements are stored in one place; a stride may be "
+           "0 only on the reduced dim, for a reduced value",
+           operand);
   if (l->store.len >= LOOP_STORES_MAX)
     POISON(l, HP_ERR_ARG, "loop: more than %d stores", LOOP_STORES_MAX);
-  if (!vec_push(&l->store, ((loop_store){.operand = (uint16_t)operand, .type = (uint8_t)type,
-                                         .value = (int16_t)value, .at = at})))
+  if (!vec_push(&l->store, ((loop_store){.operand = (uint16_t)operand,
+                                         .type = (uint8_t)type,
+                                         .value = (int16_t)value,
+                                         .at = at})))
     l->failed = HP_ERR_OOM;
   return 0;
 }
@@ -301,7 +326,8 @@ void loop_cost(const loop *l, double *flops, double *bytes) {
     const loop_value *v = &l->value.at[i];
     if (v->what == LOOP_IN) b += touched(l, &v->at) * (double)dtype_size(v->type);
     if (v->what == LOOP_OP || v->what == LOOP_CAST)
-      f += (loop_varies(l, (int)i) ? all : kept) * (v->what == LOOP_OP ? loop_expr_row(v->op)->work : 1);
+      f += (loop_varies(l, (int)i) ? all : kept) *
+           (v->what == LOOP_OP ? loop_expr_row(v->op)->work : 1);
     if (v->what == LOOP_REDUCE) f += all;
   }
   for (size_t i = 0; i < l->store.len; i++)

@@ -32,13 +32,13 @@ enum { LOOP_VALUES_MAX = 256, LOOP_STORES_MAX = 64, LOOP_OPERANDS_MAX = 64 };
 typedef enum { LOOP_MAP, LOOP_ROW, LOOP_COL } loop_kind;
 typedef enum { LOOP_FLOAT, LOOP_INT } loop_class; /* f32 or int64 */
 typedef enum {
-  LOOP_IN,     /* load of operand `operand` through `at`        */
-  LOOP_CONST,  /* a.f32                                         */
-  LOOP_INTEGER,/* a.i64                                         */
-  LOOP_IOTA,   /* index along dim `dim`, plus at.offset         */
-  LOOP_CAST,   /* arg[0] rounded to `type`                      */
-  LOOP_OP,     /* row `op` of expr.def                          */
-  LOOP_REDUCE  /* `reduce` of arg[0]                            */
+  LOOP_IN,      /* load of operand `operand` through `at`        */
+  LOOP_CONST,   /* a.f32                                         */
+  LOOP_INTEGER, /* a.i64                                         */
+  LOOP_IOTA,    /* index along dim `dim`, plus at.offset         */
+  LOOP_CAST,    /* arg[0] rounded to `type`                      */
+  LOOP_OP,      /* row `op` of expr.def                          */
+  LOOP_REDUCE   /* `reduce` of arg[0]                            */
 } loop_what;
 typedef enum { LOOP_SUM, LOOP_PROD, LOOP_MAX, LOOP_MIN, LOOP_REDUCE_COUNT } loop_reduction;
 
@@ -89,7 +89,8 @@ int loop_cast(loop *l, hp_dtype type, int a);
 int loop_op(loop *l, const char *name, int a, int b, int c);
 /* "sum", "prod", "max", "min" over the reduced dim. */
 int loop_reduce(loop *l, const char *name, int a);
-void loop_out(loop *l, int operand, hp_dtype type, const int64_t *stride, int64_t offset, int value);
+void loop_out(loop *l, int operand, hp_dtype type, const int64_t *stride, int64_t offset,
+              int value);
 /* HP_OK when the loop is whole and makes sense: every rule above, and every index fits. */
 hp_status loop_status(const loop *l);
 
@@ -107,7 +108,7 @@ hp_status loop_parse(const char *text, size_t n, const char *where, loop *out);
 
 /* --- questions ----------------------------------------------------------------------------- */
 
-int loop_inputs(const loop *l);  /* 1 + the largest input number; 0 without inputs */
+int loop_inputs(const loop *l); /* 1 + the largest input number; 0 without inputs */
 int loop_outputs(const loop *l);
 /* Lowest and highest element of an input or output that is touched, and its type; false when the
  * operand is not used or the space is empty.  Whoever runs a loop checks buffers against this. */

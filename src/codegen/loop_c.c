@@ -258,8 +258,7 @@ static void choose_kept(printer *w) {
 /* True when the loop of a stage finds one of the values that it needs kept. */
 static bool finds_kept(const printer *w, int stage, const bool *need) {
   bool found = false;
-  for (int n = 0; n < w->p->values; n++)
-    found |= need[n] && w->kept[n] && w->kept[n] < stage;
+  for (int n = 0; n < w->p->values; n++) found |= need[n] && w->kept[n] && w->kept[n] < stage;
   return found;
 }
 
@@ -341,8 +340,8 @@ static void print_row_chunk(printer *w, int stage) {
   line(w, "const int64_t whole = (m + %d) / %d * %d;", PLAN_LANES - 1, PLAN_LANES, PLAN_LANES);
   for (int n = 0; n < w->p->values; n++) {
     if (!need[n] || w->kept[n] != stage) continue;
-    line(w, "float z_beyond%d[%d], *z%d = j0 < %d ? kept%d + j0 : z_beyond%d;", n, CHUNK, n, KEPT, n,
-         n);
+    line(w, "float z_beyond%d[%d], *z%d = j0 < %d ? kept%d + j0 : z_beyond%d;", n, CHUNK, n, KEPT,
+         n, n);
   }
   if (finds_kept(w, stage, need)) {
     line(w, "if (j0 < %d) {", KEPT);
@@ -362,7 +361,7 @@ static void print_row_chunk(printer *w, int stage) {
 /* Elements s0 .. s1 of a row into qN: a chain of blocks of lanes. */
 static void print_row_segment(printer *w, int stage) {
   EACH_REDUCTION(w, n, stage)
-    line(w, "%s q%d = %s;", type_of(&w->p->value[n]), n, identity(&w->p->value[n]));
+  line(w, "%s q%d = %s;", type_of(&w->p->value[n]), n, identity(&w->p->value[n]));
   line(w, "for (int64_t b = s0; b < s1; b += %d) {", PLAN_ROW_BLOCK);
   line(w, "const int64_t e = s1 - b < %d ? s1 : b + %d;", PLAN_ROW_BLOCK, PLAN_ROW_BLOCK);
   EACH_REDUCTION(w, n, stage) {
@@ -394,7 +393,7 @@ static void print_col_segment(printer *w, int stage) {
   line(w, "for (int64_t b = s0; b < s1; b += %d) {", PLAN_COL_BLOCK);
   line(w, "const int64_t e = s1 - b < %d ? s1 : b + %d;", PLAN_COL_BLOCK, PLAN_COL_BLOCK);
   EACH_REDUCTION(w, n, stage)
-    line(w, "for (int64_t c = 0; c < w; c++) l%d[c] = %s;", n, identity(&w->p->value[n]));
+  line(w, "for (int64_t c = 0; c < w; c++) l%d[c] = %s;", n, identity(&w->p->value[n]));
   line(w, "for (int64_t i = b; i < e; i++) {");
   print_needed(w, need, VARY_REDUCED);
   line(w, "IVDEP for (int64_t c = 0; c < w; c++) {");
@@ -479,8 +478,10 @@ static void print_reduce_split(printer *w, int stage) {
     const char *type = type_of(&w->p->value[n]);
     print_start(w, n);
     line(w, "for (int64_t h = 0; h < segments; h++) {");
-    line(w, "const %s *z = (const %s *)((const int64_t *)scratch + (%d * places * segments + "
-         "u / segments * segments + h) * %d);", type, type, k++, col ? PLAN_COLS : 1);
+    line(w,
+         "const %s *z = (const %s *)((const int64_t *)scratch + (%d * places * segments + "
+         "u / segments * segments + h) * %d);",
+         type, type, k++, col ? PLAN_COLS : 1);
     print_chain(w, n, col ? "z[c]" : "z[0]");
     line(w, "}");
   }
@@ -638,52 +639,4 @@ void loop_c_print(const loop_plan *p, str *out) {
   else if (p->kind == LOOP_ROW) print_row(&w);
   else print_col(&w);
   line(&w, "}");
-}
-
-/* The loop of hp_join_max_f and hp_join_min_f.  hp_max asks for NaN at every step of the chain, and
- * so doubles its latency; here that is noted beside the chain, with the same result. */
-static void print_join_extreme(bool max, str *out) {
-  str_add(out, "  int bad[16];\n  for (int i = 0; i < 16; i++) bad[i] = x[i] != x[i];\n"
-               "  for (int64_t k = 0; k < n; k += 16)\n    for (int i = 0; i < 16; i++) {\n"
-               "      bad[i] |= t[k + i] != t[k + i];\n");
-  str_printf(out, "      x[i] = x[i] %c t[k + i] ? x[i] : t[k + i];\n    }\n", max ? '>' : '<');
-  str_add(out, "  for (int i = 0; i < 16; i++) x[i] = bad[i] ? hp_from_bits(0x7fc00000) : x[i];\n");
-}
-
-/* hp_join_sum_f adds whole groups of 16 numbers to 16 lanes; hp_lanes_sum_f joins the lanes in a
- * fixed tree.  Not inlined: once in a unit is enough, and compiling is quicker. */
-static void print_lanes(loop_reduction reduce, loop_class cls, str *out) {
-  static const char head[] = "static __attribute__((noinline)) ";
-  const char *type = loop_expr_type(cls), *word = loop_reduction_name[reduce];
-  const char letter = cls == LOOP_FLOAT ? 'f' : 'i';
-  str_printf(out, "%svoid hp_join_%s_%c(%s *lane, const %s *t, int64_t n) {\n", head, word, letter,
-             type, type);
-  str_printf(out, "  %s x[16];\n  for (int i = 0; i < 16; i++) x[i] = lane[i];\n", type);
-  if (cls == LOOP_FLOAT && (reduce == LOOP_MAX || reduce == LOOP_MIN)) {
-    print_join_extreme(reduce == LOOP_MAX, out);
-  } else {
-    str_add(out, "  for (int64_t k = 0; k < n; k += 16)\n    for (int i = 0; i < 16; i++) x[i] = ");
-    loop_expr_join(reduce, cls, "x[i]", "t[k + i]", out);
-    str_add(out, ";\n");
-  }
-  str_add(out, "  for (int i = 0; i < 16; i++) lane[i] = x[i];\n}\n");
-  str_printf(out, "%s%s hp_lanes_%s_%c(%s *x) {\n", head, type, word, letter, type);
-  str_add(out, "  for (int w = 8; w > 0; w /= 2)\n    for (int i = 0; i < w; i++) x[i] = ");
-  loop_expr_join(reduce, cls, "x[i]", "x[i + w]", out);
-  str_add(out, ";\n  return x[0];\n}\n");
-}
-
-void loop_c_preamble(str *out) {
-  str_add(out, "typedef __INT8_TYPE__ int8_t;\ntypedef __UINT8_TYPE__ uint8_t;\n"
-               "typedef __UINT16_TYPE__ uint16_t;\ntypedef __INT32_TYPE__ int32_t;\n"
-               "typedef __UINT32_TYPE__ uint32_t;\ntypedef __INT64_TYPE__ int64_t;\n"
-               "typedef __UINT64_TYPE__ uint64_t;\n"
-               "#ifdef __clang__\n"
-               "#define IVDEP _Pragma(\"clang loop vectorize(assume_safety)\")\n"
-               "#else\n#define IVDEP _Pragma(\"GCC ivdep\")\n#endif\n");
-  loop_expr_preamble(out);
-  for (int r = 0; r < LOOP_REDUCE_COUNT; r++) {
-    print_lanes((loop_reduction)r, LOOP_FLOAT, out);
-    print_lanes((loop_reduction)r, LOOP_INT, out);
-  }
 }

@@ -9,7 +9,11 @@ enum { HAS_f = 1, HAS_i = 1, HAS_v = 0 };
 
 static const loop_expr table[] = {
 #define EXPR(name, result, work, a, b, c, expression)                                              \
-  {#name, #expression, work, CLASS_##result, HAS_##a + HAS_##b + HAS_##c,                         \
+  {#name,                                                                                          \
+   #expression,                                                                                    \
+   work,                                                                                           \
+   CLASS_##result,                                                                                 \
+   HAS_##a + HAS_##b + HAS_##c,                                                                    \
    {CLASS_##a, CLASS_##b, CLASS_##c}},
 #include "codegen/expr.def"
 };
@@ -82,8 +86,10 @@ void loop_expr_cast(hp_dtype type, loop_class from, const char *v, str *out) {
   case HP_BF16: str_printf(out, "hp_load_bf16(hp_store_bf16(%s%s))", as_float, v); break;
   case HP_F16: str_printf(out, "hp_load_f16(hp_store_f16(%s%s))", as_float, v); break;
   case HP_I32:
-    str_printf(out, f ? "hp_clamp_int(hp_to_int(%s), -0x80000000ll, 0x7fffffff)"
-                      : "(int64_t)(int32_t)%s", v);
+    str_printf(out,
+               f ? "hp_clamp_int(hp_to_int(%s), -0x80000000ll, 0x7fffffff)"
+                 : "(int64_t)(int32_t)%s",
+               v);
     break;
   case HP_I64: str_printf(out, f ? "hp_to_int(%s)" : "%s", v); break;
   case HP_U8: str_printf(out, f ? "hp_clamp_int(hp_to_int(%s), 0, 255)" : "%s & 255", v); break;
@@ -96,23 +102,23 @@ void loop_expr_cast(hp_dtype type, loop_class from, const char *v, str *out) {
 const char *loop_expr_type(loop_class cls) { return cls == LOOP_FLOAT ? "float" : "int64_t"; }
 
 const char *loop_expr_element(hp_dtype type) {
-  static const char *const name[HP_DTYPE_COUNT] = {
-      [HP_F32] = "float",   [HP_BF16] = "uint16_t", [HP_F16] = "uint16_t", [HP_I32] = "int32_t",
-      [HP_I64] = "int64_t", [HP_U8] = "uint8_t",    [HP_BOOL] = "uint8_t"};
+  static const char *const name[HP_DTYPE_COUNT] =
+      {[HP_F32] = "float",   [HP_BF16] = "uint16_t", [HP_F16] = "uint16_t", [HP_I32] = "int32_t",
+       [HP_I64] = "int64_t", [HP_U8] = "uint8_t",    [HP_BOOL] = "uint8_t"};
   return name[type];
 }
 
 void loop_expr_load(hp_dtype type, const char *element, str *out) {
-  static const char *const form[HP_DTYPE_COUNT] = {
-      [HP_F32] = "",  [HP_BF16] = "hp_load_bf16", [HP_F16] = "hp_load_f16", [HP_I32] = "(int64_t)",
-      [HP_I64] = "",  [HP_U8] = "(int64_t)",      [HP_BOOL] = "0 != "};
+  static const char *const form[HP_DTYPE_COUNT] =
+      {[HP_F32] = "", [HP_BF16] = "hp_load_bf16", [HP_F16] = "hp_load_f16", [HP_I32] = "(int64_t)",
+       [HP_I64] = "", [HP_U8] = "(int64_t)",      [HP_BOOL] = "0 != "};
   str_printf(out, "%s(%s)", form[type], element);
 }
 
 void loop_expr_store(hp_dtype type, const char *value, str *out) {
   static const char *const form[HP_DTYPE_COUNT] = {
-      [HP_F32] = "",  [HP_BF16] = "hp_store_bf16", [HP_F16] = "hp_store_f16", [HP_I32] = "(int32_t)",
-      [HP_I64] = "",  [HP_U8] = "(uint8_t)",       [HP_BOOL] = "0 != "};
+      [HP_F32] = "", [HP_BF16] = "hp_store_bf16", [HP_F16] = "hp_store_f16", [HP_I32] = "(int32_t)",
+      [HP_I64] = "", [HP_U8] = "(uint8_t)",       [HP_BOOL] = "0 != "};
   str_printf(out, "%s(%s)", form[type], value);
 }
 

@@ -22,13 +22,13 @@ typedef union {
 } block;
 
 enum { CLASS_f = LOOP_FLOAT, CLASS_i = LOOP_INT };
-#define MEMBER_f(x)  (x)->f[k_]
-#define MEMBER_i(x)  (x)->i[k_]
-#define MEMBER_v(x)  0
-#define TYPE_f       float
-#define TYPE_i       int64_t
-#define TYPE_v       int
-#define FUNCTION(line) op_##line
+#define MEMBER_f(x)       (x)->f[k_]
+#define MEMBER_i(x)       (x)->i[k_]
+#define MEMBER_v(x)       0
+#define TYPE_f            float
+#define TYPE_i            int64_t
+#define TYPE_v            int
+#define FUNCTION(line)    op_##line
 #define FUNCTION_AT(line) FUNCTION(line)
 
 /* One function per row of expr.def, op_LINE: names alone are not unique. */
@@ -82,7 +82,8 @@ static void fill(const loop_value *v, block *to, const block *x) {
   }
 }
 
-/* --- memory ------------------------------------------------------------------------------------ */
+/* --- memory ------------------------------------------------------------------------------------
+ */
 
 /* Where a part stands: outer indices, row of a col kernel, and `width` lanes from `first`. */
 typedef struct {
@@ -139,7 +140,8 @@ static void store(const frame *f, const plan_store *s) {
   }
 }
 
-/* --- values ------------------------------------------------------------------------------------ */
+/* --- values ------------------------------------------------------------------------------------
+ */
 
 static int64_t to_int(const block *x, loop_class cls, int k) {
   return cls == LOOP_FLOAT ? hp_to_int(x->f[k]) : x->i[k];
@@ -202,7 +204,8 @@ static void eval_needed(frame *f, const bool *need) {
     if (need[i]) eval(f, i);
 }
 
-/* --- reductions -------------------------------------------------------------------------------- */
+/* --- reductions --------------------------------------------------------------------------------
+ */
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -221,7 +224,8 @@ static void reduce_row_block(frame *f, int n, const bool *need, int64_t b, int64
 }
 
 /* Row i of the columns, joined to the chains of a block of rows. */
-static void reduce_col_block(frame *f, int n, const bool *need, int64_t b, int64_t e, block *chain) {
+static void reduce_col_block(frame *f, int n, const bool *need, int64_t b, int64_t e,
+                             block *chain) {
   const loop_value *v = &f->p->value[n].v;
   fill_identity(v, chain);
   for (f->row = b; f->row < e; f->row++) {
@@ -255,7 +259,8 @@ static void reduce(frame *f, int n) {
   else fill(v, &f->slot[n], &total);
 }
 
-/* --- parts ------------------------------------------------------------------------------------- */
+/* --- parts -------------------------------------------------------------------------------------
+ */
 
 /* Stores of elements (those that vary in the innermost loop), or of the others. */
 static void store_all(frame *f, bool elements) {

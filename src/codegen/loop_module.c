@@ -46,7 +46,8 @@ struct loop_module {
   loop_module_stats stats;
 };
 
-/* --- creating and adding ----------------------------------------------------------------------- */
+/* --- creating and adding -----------------------------------------------------------------------
+ */
 
 static loop_isa best_isa(void) {
 #if defined(__x86_64__)
@@ -61,9 +62,18 @@ static loop_isa best_isa(void) {
 /* -w: what is printed is plain, not pretty.  No fast-math: IEEE operations one by one, so that
  * every instruction set gives the same bits. */
 static void choose_flags(loop_isa isa, bool clang, const char *flag[FLAGS_MAX]) {
-  static const char *const all[] = {
-      "-x", "c", "-std=gnu11", "-O2", "-w", "-shared", "-fPIC", "-ffp-contract=off",
-      "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing", "-fwrapv"};
+  static const char *const all[] = {"-x",
+                                    "c",
+                                    "-std=gnu11",
+                                    "-O2",
+                                    "-w",
+                                    "-shared",
+                                    "-fPIC",
+                                    "-ffp-contract=off",
+                                    "-fno-math-errno",
+                                    "-fno-trapping-math",
+                                    "-fno-strict-aliasing",
+                                    "-fwrapv"};
   static const char *const avx512[] = {"-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl",
                                        "-mprefer-vector-width=512"};
   int n = 0;
@@ -157,7 +167,8 @@ done:
   return st;
 }
 
-/* --- building ---------------------------------------------------------------------------------- */
+/* --- building ----------------------------------------------------------------------------------
+ */
 
 /* All that a build works with. */
 typedef struct {
@@ -236,8 +247,9 @@ static void warn_of_compiler(const build *b, const char *path) {
   char *said = NULL;
   size_t n = 0;
   if (file_read(path, 0, &said, &n)) err_clear();
-  log_warn("%s cannot compile fused kernels; they are interpreted (same results, slow). It says: %.*s",
-           b->cc.word.at[0], (int)(n < SAID_MAX ? n : SAID_MAX), n ? said : "nothing");
+  log_warn(
+      "%s cannot compile fused kernels; they are interpreted (same results, slow). It says: %.*s",
+      b->cc.word.at[0], (int)(n < SAID_MAX ? n : SAID_MAX), n ? said : "nothing");
   mem_free(said);
 }
 
@@ -366,7 +378,8 @@ hp_status loop_module_build(loop_module *m) {
 
 loop_module_stats loop_module_report(const loop_module *m) { return m->stats; }
 
-/* --- running ----------------------------------------------------------------------------------- */
+/* --- running -----------------------------------------------------------------------------------
+ */
 
 /* Of a split kernel: one for each stage of reductions, one for elements, one for row values. */
 int loop_phases(const loop_kernel *k) { return k->plan.split ? k->plan.stages + 2 : 1; }

@@ -6,8 +6,8 @@
 /* A dim of the space on its way into the nest: its size and its strides in every access. */
 typedef struct {
   int64_t size;
-  bool counted;                                         /* an iota counts it: it stays whole */
-  int64_t stride[LOOP_VALUES_MAX + LOOP_STORES_MAX];    /* values first, then stores */
+  bool counted;                                      /* an iota counts it: it stays whole */
+  int64_t stride[LOOP_VALUES_MAX + LOOP_STORES_MAX]; /* values first, then stores */
 } axis;
 
 typedef struct {
@@ -167,8 +167,7 @@ static void classify(loop_plan *p) {
     p->reductions++;
   }
   for (int i = 0; i < p->stores; i++)
-    p->store[i].varies =
-        path_varies(p, &p->store[i].path) | p->value[p->store[i].s.value].varies;
+    p->store[i].varies = path_varies(p, &p->store[i].path) | p->value[p->store[i].s.value].varies;
 }
 
 hp_status plan_create(const loop *l, loop_plan *out) {

@@ -6,10 +6,10 @@
  *   map  a loop over `inner` elements
  *   row  loops over `inner` elements, which are reduced
  *   col  loops over `reduced` rows of `inner` columns; reductions run over the rows
- * Fixed order of a reduction (docs/internals/codegen.md): a row is cut into segments of 64 blocks of
- * 4096 elements; a block is 16 lanes (element index mod 16), joined in a tree; blocks are chained
- * within a segment, and segments are chained.  A column is cut into segments of 64 blocks of 64
- * rows, chained at all three levels. */
+ * Fixed order of a reduction (docs/internals/codegen.md): a row is cut into segments of 64 blocks
+ * of 4096 elements; a block is 16 lanes (element index mod 16), joined in a tree; blocks are
+ * chained within a segment, and segments are chained.  A column is cut into segments of 64 blocks
+ * of 64 rows, chained at all three levels. */
 #ifndef CODEGEN_LOOP_PLAN_H
 #define CODEGEN_LOOP_PLAN_H
 
@@ -17,18 +17,19 @@
 
 enum {
   PLAN_LANES = 16,
-  PLAN_MAP_BLOCK = 4096,         /* elements of a part of a map */
-  PLAN_ROW_BLOCK = 4096,         /* elements that share lanes */
-  PLAN_ROW_SEGMENT = 64 * 4096,  /* elements of a segment */
-  PLAN_COL_BLOCK = 64,           /* rows of a block */
-  PLAN_COL_SEGMENT = 64 * 64,    /* rows of a segment */
-  PLAN_COLS = 64,                /* columns of a part */
-  PLAN_FEW_PARTS = 64            /* fewer parts than this: a long reduction is split */
+  PLAN_MAP_BLOCK = 4096,        /* elements of a part of a map */
+  PLAN_ROW_BLOCK = 4096,        /* elements that share lanes */
+  PLAN_ROW_SEGMENT = 64 * 4096, /* elements of a segment */
+  PLAN_COL_BLOCK = 64,          /* rows of a block */
+  PLAN_COL_SEGMENT = 64 * 64,   /* rows of a segment */
+  PLAN_COLS = 64,               /* columns of a part */
+  PLAN_FEW_PARTS = 64           /* fewer parts than this: a long reduction is split */
 };
 
 enum { VARY_INNER = 1, VARY_REDUCED = 2 };
 
-/* Where an access stands: element offset + sum(outer index * outer) + index * inner + row * reduced. */
+/* Where an access stands: element offset + sum(outer index * outer) + index * inner
+ * + row * reduced. */
 typedef struct {
   int64_t offset, outer[HP_MAX_RANK], inner, reduced;
 } plan_path;
@@ -48,13 +49,13 @@ typedef struct {
 
 typedef struct {
   loop_kind kind;
-  int outer;                   /* number of outer dims */
-  int64_t dim[HP_MAX_RANK];    /* their sizes */
-  int64_t outer_count;         /* product of them */
-  int64_t inner, reduced;      /* row: reduced == inner; map: reduced == 1 */
+  int outer;                /* number of outer dims */
+  int64_t dim[HP_MAX_RANK]; /* their sizes */
+  int64_t outer_count;      /* product of them */
+  int64_t inner, reduced;   /* row: reduced == inner; map: reduced == 1 */
   int values, stores, stages, reductions;
-  bool split;                  /* parts are segments: few, long rows or columns (plan_create) */
-  plan_value *value;           /* mem_free */
+  bool split;        /* parts are segments: few, long rows or columns (plan_create) */
+  plan_value *value; /* mem_free */
   plan_store *store;
 } loop_plan;
 
@@ -77,7 +78,7 @@ void plan_need(const loop_plan *p, int value, bool *need);
 static inline int plan_loop_bit(const loop_plan *p) {
   return p->kind == LOOP_MAP ? VARY_INNER : VARY_REDUCED;
 }
-/* Parts: outer indices, times blocks of the inner dim for map and col, times segments when split. */
+/* Parts: outer indices, times blocks of the inner dim (map, col), times segments when split. */
 int64_t plan_parts(const loop_plan *p);
 /* Segments of the reduced dim. */
 int64_t plan_segments(const loop_plan *p);

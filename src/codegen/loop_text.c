@@ -310,7 +310,8 @@ hp_status loop_parse(const char *text, size_t n, const char *where, loop *out) {
   }
   if (!st && !l.store.len)
     st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
-                 "%s: loop, line %d: a kernel with at least one out line was expected", where, r.line);
+                 "%s: loop, line %d: a kernel with at least one out line was expected", where,
+                 r.line);
   if (st) loop_free(&l);
   else *out = l;
   return st;

@@ -16,7 +16,8 @@ uint32_t loop_case_random(uint32_t *seed) {
 
 /* Multiples of 1/64 within +-4; with `wild`, also what floats have at their ends. */
 static double random_number(uint32_t *seed, bool wild) {
-  static const double ends[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1e-40, -1e-40, 3e38, -3e38, 1e9};
+  static const double ends[] = {0.0,   -0.0,   INFINITY, -INFINITY, NAN,
+                                1e-40, -1e-40, 3e38,     -3e38,     1e9};
   uint32_t r = loop_case_random(seed);
   if (wild && r % 16 == 0) return ends[r / 16 % (sizeof ends / sizeof *ends)];
   return (double)(int32_t)(r % 513) / 64.0 - 4.0;
@@ -27,9 +28,15 @@ static void put(hp_dtype t, void *at, size_t i, double x) {
   case HP_F32: ((float *)at)[i] = (float)x; break;
   case HP_BF16: ((uint16_t *)at)[i] = f32_to_bf16((float)x); break;
   case HP_F16: ((uint16_t *)at)[i] = f32_to_f16((float)x); break;
-  case HP_I32: ((int32_t *)at)[i] = isfinite(x) && fabs(x) < 1e9 ? (int32_t)(x * 16) : INT32_MIN; break;
-  case HP_I64: ((int64_t *)at)[i] = isfinite(x) && fabs(x) < 1e9 ? (int64_t)(x * 16) : INT64_MIN; break;
-  case HP_U8: ((uint8_t *)at)[i] = isfinite(x) ? (uint8_t)(int)(fabs(x) < 64 ? fabs(x) * 30 : 255) : 7; break;
+  case HP_I32:
+    ((int32_t *)at)[i] = isfinite(x) && fabs(x) < 1e9 ? (int32_t)(x * 16) : INT32_MIN;
+    break;
+  case HP_I64:
+    ((int64_t *)at)[i] = isfinite(x) && fabs(x) < 1e9 ? (int64_t)(x * 16) : INT64_MIN;
+    break;
+  case HP_U8:
+    ((uint8_t *)at)[i] = isfinite(x) ? (uint8_t)(int)(fabs(x) < 64 ? fabs(x) * 30 : 255) : 7;
+    break;
   case HP_BOOL: ((uint8_t *)at)[i] = x > 0; break;
   case HP_DTYPE_COUNT: break;
   }
@@ -60,7 +67,8 @@ void loop_case_make(const loop *l, uint32_t seed, bool wild, loop_case *d) {
     d->out[i] = malloc(bytes + 1);
     CHECK(d->in[i] && d->out[i]);
     memset(d->out[i], 0x5a, bytes);
-    for (size_t k = 0; k < d->n_in[i]; k++) put(d->in_type[i], d->in[i], k, random_number(&seed, wild));
+    for (size_t k = 0; k < d->n_in[i]; k++)
+      put(d->in_type[i], d->in[i], k, random_number(&seed, wild));
   }
 }
 
@@ -96,24 +104,62 @@ static number op_value(const char *name, const number *a, bool ints) {
   number r = {0};
 #define IS(word) !strcmp(name, word)
   if (ints) {
-    r.i = IS("add") ? i + j : IS("sub") ? i - j : IS("mul") ? i * j : IS("max") ? (i > j ? i : j)
-        : IS("min") ? (i < j ? i : j) : IS("eq") ? i == j : IS("ne") ? i != j : IS("lt") ? i < j
-        : IS("le") ? i <= j : IS("gt") ? i > j : IS("ge") ? i >= j : IS("and") ? i && j
-        : IS("or") ? i || j : IS("not") ? !i : IS("neg") ? -i : IS("abs") ? llabs(i)
-        : IS("square") ? i * i : IS("relu") ? (i > 0 ? i : 0) : IS("div") ? (j ? i / j : 0)
-        : IS("mod") ? (j ? ((i % j) + j) % j : 0) : INT64_MIN;
+    r.i = IS("add")      ? i + j
+          : IS("sub")    ? i - j
+          : IS("mul")    ? i * j
+          : IS("max")    ? (i > j ? i : j)
+          : IS("min")    ? (i < j ? i : j)
+          : IS("eq")     ? i == j
+          : IS("ne")     ? i != j
+          : IS("lt")     ? i < j
+          : IS("le")     ? i <= j
+          : IS("gt")     ? i > j
+          : IS("ge")     ? i >= j
+          : IS("and")    ? i && j
+          : IS("or")     ? i || j
+          : IS("not")    ? !i
+          : IS("neg")    ? -i
+          : IS("abs")    ? llabs(i)
+          : IS("square") ? i * i
+          : IS("relu")   ? (i > 0 ? i : 0)
+          : IS("div")    ? (j ? i / j : 0)
+          : IS("mod")    ? (j ? ((i % j) + j) % j : 0)
+                         : INT64_MIN;
   } else {
-    r.i = IS("eq") ? x == y : IS("ne") ? x != y : IS("lt") ? x < y : IS("le") ? x <= y
-        : IS("gt") ? x > y : IS("ge") ? x >= y : 0;
-    r.f = IS("add") ? x + y : IS("sub") ? x - y : IS("mul") ? x * y : IS("div") ? x / y
-        : IS("max") ? fmax(x, y) : IS("min") ? fmin(x, y) : IS("pow") ? pow(x, y)
-        : IS("mod") ? x - y * floor(x / y) : IS("neg") ? -x : IS("abs") ? fabs(x) : IS("exp") ? exp(x)
-        : IS("log") ? log(x) : IS("sqrt") ? sqrt(x) : IS("rsqrt") ? 1 / sqrt(x)
-        : IS("recip") ? 1 / x : IS("tanh") ? tanh(x) : IS("sigmoid") ? 1 / (1 + exp(-x))
-        : IS("silu") ? x / (1 + exp(-x)) : IS("gelu") ? 0.5 * x * erfc(-x * sqrt(0.5))
-        : IS("gelu_tanh") ? 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)))
-        : IS("relu") ? fmax(x, 0) : IS("sin") ? sin(x) : IS("cos") ? cos(x)
-        : IS("floor") ? floor(x) : IS("erf") ? erf(x) : IS("square") ? x * x : NAN;
+    r.i = IS("eq")   ? x == y
+          : IS("ne") ? x != y
+          : IS("lt") ? x < y
+          : IS("le") ? x <= y
+          : IS("gt") ? x > y
+          : IS("ge") ? x >= y
+                     : 0;
+    r.f = IS("add")         ? x + y
+          : IS("sub")       ? x - y
+          : IS("mul")       ? x * y
+          : IS("div")       ? x / y
+          : IS("max")       ? fmax(x, y)
+          : IS("min")       ? fmin(x, y)
+          : IS("pow")       ? pow(x, y)
+          : IS("mod")       ? x - y * floor(x / y)
+          : IS("neg")       ? -x
+          : IS("abs")       ? fabs(x)
+          : IS("exp")       ? exp(x)
+          : IS("log")       ? log(x)
+          : IS("sqrt")      ? sqrt(x)
+          : IS("rsqrt")     ? 1 / sqrt(x)
+          : IS("recip")     ? 1 / x
+          : IS("tanh")      ? tanh(x)
+          : IS("sigmoid")   ? 1 / (1 + exp(-x))
+          : IS("silu")      ? x / (1 + exp(-x))
+          : IS("gelu")      ? 0.5 * x * erfc(-x * sqrt(0.5))
+          : IS("gelu_tanh") ? 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)))
+          : IS("relu")      ? fmax(x, 0)
+          : IS("sin")       ? sin(x)
+          : IS("cos")       ? cos(x)
+          : IS("floor")     ? floor(x)
+          : IS("erf")       ? erf(x)
+          : IS("square")    ? x * x
+                            : NAN;
   }
 #undef IS
   return r;
@@ -127,7 +173,8 @@ typedef struct {
 
 static number value_at(const loop *l, const loop_case *d, memo *m, int n, const int64_t *index);
 
-static number reduction_at(const loop *l, const loop_case *d, memo *m, int n, const int64_t *index) {
+static number reduction_at(const loop *l, const loop_case *d, memo *m, int n,
+                           const int64_t *index) {
   const loop_value *v = &l->value.at[n];
   int dim = loop_reduced_dim(l);
   int64_t at[HP_MAX_RANK], place = 0, total = 1;
@@ -165,8 +212,9 @@ static number value_at(const loop *l, const loop_case *d, memo *m, int n, const 
   switch ((loop_what)v->what) {
   case LOOP_IN:
     r.f = get(v->type, d->in[v->operand], (size_t)element(l, &v->at, index));
-    r.i = v->type == HP_I64 ? ((int64_t *)d->in[v->operand])[element(l, &v->at, index)]
-                            : v->cls == LOOP_INT ? (int64_t)r.f : 0;
+    r.i = v->type == HP_I64    ? ((int64_t *)d->in[v->operand])[element(l, &v->at, index)]
+          : v->cls == LOOP_INT ? (int64_t)r.f
+                               : 0;
     break;
   case LOOP_CONST: r.f = (double)v->f32; break;
   case LOOP_INTEGER: r.i = v->i64; break;
@@ -206,8 +254,10 @@ void loop_case_check(const loop *l, const loop_case *d, double tol) {
       size_t e = (size_t)element(l, &o->at, index);
       double got = get(o->type, d->out[o->operand], e);
       bool is_int = loop_class_of(o->type) == LOOP_INT;
-      double w = o->type == HP_BOOL ? want.i != 0 : o->type == HP_U8 ? (uint8_t)want.i
-               : is_int ? (double)want.i : want.f;
+      double w = o->type == HP_BOOL ? want.i != 0
+                 : o->type == HP_U8 ? (uint8_t)want.i
+                 : is_int           ? (double)want.i
+                                    : want.f;
       double unit = o->type == HP_BF16 ? 1.0 / 256 : o->type == HP_F16 ? 1.0 / 2048 : 0;
       CHECK_NEAR(got, w, is_int ? 0.0 : (tol + unit) * (1 + fabs(w)));
     }
@@ -233,7 +283,9 @@ void loop_case_run(const loop_kernel *k, loop_case *d, pool *p) {
 
 loop_module *loop_case_module(loop_isa isa, bool interpret) {
   loop_module *m;
-  if (loop_module_create(&(loop_options){.isa = isa, .interpret = interpret, .cache_dir = test_dir()},
+  if (loop_module_create(&(loop_options){.isa = isa,
+                                         .interpret = interpret,
+                                         .cache_dir = test_dir()},
                          &m)) {
     CHECK(strstr(err_message(), "CPU has no"));
     test_skip(err_message());
@@ -251,7 +303,8 @@ void loop_case_same(const char *text, const loop_case *a, const loop_case *b) {
     for (size_t i = 0; i < a->n_out[o]; i++) {
       const char *x = (const char *)a->out[o] + i * size, *y = (const char *)b->out[o] + i * size;
       if (!memcmp(x, y, size)) continue;
-      if (is_nan_element(a->out_type[o], a->out[o], i) && is_nan_element(b->out_type[o], b->out[o], i))
+      if (is_nan_element(a->out_type[o], a->out[o], i) &&
+          is_nan_element(b->out_type[o], b->out[o], i))
         continue;
       test_fail(__FILE__, __LINE__, "out %d element %zu: %.9g and %.9g of\n%s", o, i,
                 get(a->out_type[o], a->out[o], i), get(b->out_type[o], b->out[o], i), text);
@@ -290,4 +343,3 @@ void loop_case_check_isa(loop_isa isa, const char *const *text, int n, bool wild
   loop_module_free(m);
   loop_module_free(plain);
 }
-

@@ -1,5 +1,5 @@
-/* Running a loop kernel in tests: buffers of exactly its extent, an independent evaluation in double,
- * and comparison to the bit. */
+/* Running a loop kernel in tests: buffers of exactly its extent, an independent evaluation in
+ * double, and comparison to the bit. */
 #ifndef LOOP_CASE_H
 #define LOOP_CASE_H
 

@@ -42,9 +42,10 @@ static void check_round_trip(const char *text) {
 TEST(a_loop_reads_back_as_it_was_printed) {
   check_round_trip(softmax_text);
   check_round_trip("map [3]\n%0 = const 0.1\nout 0 f32 [1] %0");
-  check_round_trip("map [2,3,4]\n%0 = in 2 i64 [0,-4,1] +8\n%1 = iota 1 -5\n%2 = int -9223372036854775808\n"
-                   "%3 = add %0 %1\n%4 = cast bf16 %3\n%5 = const -inf\n%6 = lt %4 %5\n"
-                   "%7 = select %6 %3 %2\nout 0 bool [12,4,1] +24 %6\nout 3 i32 [1,2,6] %7");
+  check_round_trip(
+      "map [2,3,4]\n%0 = in 2 i64 [0,-4,1] +8\n%1 = iota 1 -5\n%2 = int -9223372036854775808\n"
+      "%3 = add %0 %1\n%4 = cast bf16 %3\n%5 = const -inf\n%6 = lt %4 %5\n"
+      "%7 = select %6 %3 %2\nout 0 bool [12,4,1] +24 %6\nout 3 i32 [1,2,6] %7");
   check_round_trip("col [0,5]\n%0 = in 0 u8 [5,1]\n%1 = sum %0\n%2 = prod %0\n%3 = min %0\n"
                    "out 0 i64 [0,1] %1\nout 1 i64 [0,1] %2\nout 2 i64 [0,1] %3");
 }

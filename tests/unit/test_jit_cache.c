@@ -17,10 +17,10 @@
 #include <unistd.h>
 
 enum { KERNELS = 3, NOBODY = 65534 };
-static const char *const texts[KERNELS] = {
-    "map [100]; %0 = in 0 f32 [1]; %1 = square %0; out 0 f32 [1] %1",
-    "row [4,25]; %0 = in 0 f32 [25,1]; %1 = sum %0; %2 = sub %0 %1; out 0 f32 [25,1] %2",
-    "col [10,10]; %0 = in 0 f32 [10,1]; %1 = max %0; out 0 f32 [0,1] %1"};
+static const char *const texts[KERNELS] =
+    {"map [100]; %0 = in 0 f32 [1]; %1 = square %0; out 0 f32 [1] %1",
+     "row [4,25]; %0 = in 0 f32 [25,1]; %1 = sum %0; %2 = sub %0 %1; out 0 f32 [25,1] %2",
+     "col [10,10]; %0 = in 0 f32 [10,1]; %1 = max %0; out 0 f32 [0,1] %1"};
 
 /* Path of a name in the test's folder; valid until the next two calls. */
 static const char *in_dir(const char *name) {
@@ -150,7 +150,8 @@ TEST(compiled_kernels_are_found_again_by_another_process) {
 
 /* A different damage for each file of the folder, three at a time. */
 static void damage_some(const char *path, int which) {
-  static void (*const damage[])(const char *) = {cut_half, cut_one, empty, flip_code, flip_seal, make_link};
+  static void (*const damage[])(const char *) = {cut_half,  cut_one,   empty,
+                                                 flip_code, flip_seal, make_link};
   damage[which % 6](path);
 }
 static void damage_first(const char *path) {
@@ -218,7 +219,8 @@ static void check_words(const char *cache, const char *cc, int want, const char 
   close(fd);
   CHECK(n >= 0);
   words[n] = 0;
-  if (got != want) test_fail(__FILE__, __LINE__, "built %o, want %o; it says\n%s", got, want, words);
+  if (got != want)
+    test_fail(__FILE__, __LINE__, "built %o, want %o; it says\n%s", got, want, words);
   if (!strstr(words, part)) test_fail(__FILE__, __LINE__, "it says\n%s\nwant \"%s\"", words, part);
   int warnings = 0;
   for (const char *p = words; (p = strstr(p, "warning:")); p++) warnings++;
@@ -227,7 +229,8 @@ static void check_words(const char *cache, const char *cc, int want, const char 
 
 TEST(without_a_compiler_kernels_are_interpreted_and_one_line_says_so) {
   const char *dir = in_dir("cache");
-  check_words(dir, "/nonexistent", ALL_INTERPRETED, "no C compiler \"/nonexistent\" (from the options)");
+  check_words(dir, "/nonexistent", ALL_INTERPRETED,
+              "no C compiler \"/nonexistent\" (from the options)");
   setenv("CC", "/nonexistent/cc -O2", 1);
   check_words(dir, NULL, ALL_INTERPRETED, "no C compiler \"/nonexistent/cc -O2\" (from $CC)");
   unsetenv("CC");
@@ -244,13 +247,16 @@ static const char *write_script(const char *name, const char *text) {
 }
 
 TEST(a_compiler_that_fails_is_told_with_its_own_words) {
-  const char *cc = write_script("my cc", "#!/bin/sh\n[ \"$1\" = --version ] && echo mine && exit 0\n"
-                                         "echo 'boom: no space left' >&2; exit 1\n");
+  const char *cc =
+      write_script("my cc", "#!/bin/sh\n[ \"$1\" = --version ] && echo mine && exit 0\n"
+                            "echo 'boom: no space left' >&2; exit 1\n");
   check_words(in_dir("cache"), cc, ALL_INTERPRETED, "boom: no space left");
   /* one that says that all is well and writes nothing, or nonsense */
   cc = write_script("liar", "#!/bin/sh\necho fine\n");
   check_words(in_dir("cache"), cc, ALL_INTERPRETED, "interpreted");
-  cc = write_script("liar2", "#!/bin/sh\nwhile [ $# -gt 0 ]; do [ \"$1\" = -o ] && echo no > \"$2\"; shift; done\n");
+  cc = write_script(
+      "liar2",
+      "#!/bin/sh\nwhile [ $# -gt 0 ]; do [ \"$1\" = -o ] && echo no > \"$2\"; shift; done\n");
   check_words(in_dir("cache"), cc, ALL_INTERPRETED, "cannot load");
 }
 
@@ -278,7 +284,8 @@ TEST(a_cache_that_cannot_be_used_is_replaced_by_a_private_folder) {
   const char *tmp = in_dir("tmp");
   CHECK(!mkdir(tmp, 0700));
   setenv("TMPDIR", tmp, 1);
-  check_words("/proc/none/cache", NULL, ALL_COMPILED, "/proc/none/cache: compiled kernels are not kept");
+  check_words("/proc/none/cache", NULL, ALL_COMPILED,
+              "/proc/none/cache: compiled kernels are not kept");
   CHECK_EQ(entries(tmp), 0); /* removed again */
   const char *file = in_dir("file");
   CHECK_OK(file_write(file, "x", 1));

@@ -74,8 +74,9 @@ TEST(tails_of_gelu_keep_a_small_absolute_error) {
   }
 }
 
-static const float ends[] = {0.0f, -0.0f, 1, -1, 2, -2, 3, -3, 0.5f, -0.5f, INFINITY, -INFINITY, NAN,
-                             1e30f, -1e30f, 1e-30f, 16777217.0f, 1e-45f, -1e-45f, 1.5f, -1.5f};
+static const float ends[] = {0.0f,   -0.0f,  1,           -1,       2,         -2,   3,
+                             -3,     0.5f,   -0.5f,       INFINITY, -INFINITY, NAN,  1e30f,
+                             -1e30f, 1e-30f, 16777217.0f, 1e-45f,   -1e-45f,   1.5f, -1.5f};
 enum { ENDS = sizeof ends / sizeof *ends };
 
 TEST(functions_are_right_at_their_ends) {
@@ -86,23 +87,25 @@ TEST(functions_are_right_at_their_ends) {
   CHECK(hp_tanh(INFINITY) == 1 && hp_tanh(-INFINITY) == -1 && isnan(hp_tanh(NAN)));
   CHECK(signbit(hp_tanh(-0.0f)) && hp_tanh(1e-45f) == 1e-45f && hp_tanh(100) == 1);
   CHECK(hp_erf(INFINITY) == 1 && hp_erf(-INFINITY) == -1 && isnan(hp_erf(NAN)) && hp_erf(0) == 0);
-  CHECK(isnan(hp_sin(INFINITY)) && isnan(hp_cos(-INFINITY)) && isnan(hp_sin(NAN)) && hp_cos(0) == 1);
+  CHECK(isnan(hp_sin(INFINITY)) && isnan(hp_cos(-INFINITY)) && isnan(hp_sin(NAN)) &&
+        hp_cos(0) == 1);
   for (float x = 1e8f; x < 3e38f; x *= 1.7f) CHECK(fabsf(hp_sin(x)) <= 1 && fabsf(hp_cos(x)) <= 1);
   CHECK(hp_gelu(INFINITY) == INFINITY && hp_gelu(-1e30f) == 0 && hp_gelu_tanh(-1e30f) == 0);
-  CHECK(isnan(hp_max(NAN, 1)) && isnan(hp_max(1, NAN)) && isnan(hp_min(NAN, 1)) && hp_max(1, 2) == 2);
+  CHECK(isnan(hp_max(NAN, 1)) && isnan(hp_max(1, NAN)) && isnan(hp_min(NAN, 1)) &&
+        hp_max(1, 2) == 2);
   for (int i = 0; i < ENDS; i++)
     for (int j = 0; j < ENDS; j++) {
       float a = ends[i], b = ends[j], got = hp_pow(a, b);
       if (ulps(got, powl((long double)a, (long double)b)) > 1 ||
           (!isnan(got) && !signbit(got) != !signbit(powf(a, b))))
-        test_fail(__FILE__, __LINE__, "pow(%g, %g) = %g, want %g", (double)a, (double)b, (double)got,
-                  (double)powf(a, b));
+        test_fail(__FILE__, __LINE__, "pow(%g, %g) = %g, want %g", (double)a, (double)b,
+                  (double)got, (double)powf(a, b));
       float r = fmodf(a, b);
       if (r != 0 && (r < 0) != (b < 0)) r += b;
       got = hp_mod(a, b);
       if (fabsf(a / b) < 5e8f && ulps(got, (long double)r) > 0)
-        test_fail(__FILE__, __LINE__, "mod(%g, %g) = %g, want %g", (double)a, (double)b, (double)got,
-                  (double)r);
+        test_fail(__FILE__, __LINE__, "mod(%g, %g) = %g, want %g", (double)a, (double)b,
+                  (double)got, (double)r);
     }
 }
 
@@ -158,10 +161,12 @@ static void check_vectorised(const str *source) {
   snprintf(path, sizeof path, "%s/k.c", test_dir());
   snprintf(log, sizeof log, "%s/vec.txt", test_dir());
   CHECK_OK(file_write(path, source->at, source->len));
-  snprintf(command, sizeof command,
-           "gcc -std=gnu11 -O2 -ftree-vectorize -fvect-cost-model=dynamic -w -fPIC -shared "
-           "-ffp-contract=off -fno-math-errno -fno-trapping-math -fno-strict-aliasing -fwrapv -mavx2 "
-           "-fno-tree-loop-distribute-patterns -fopt-info-vec-optimized=%s -o /dev/null %s 2>/dev/null", log, path);
+  snprintf(
+      command, sizeof command,
+      "gcc -std=gnu11 -O2 -ftree-vectorize -fvect-cost-model=dynamic -w -fPIC -shared "
+      "-ffp-contract=off -fno-math-errno -fno-trapping-math -fno-strict-aliasing -fwrapv -mavx2 "
+      "-fno-tree-loop-distribute-patterns -fopt-info-vec-optimized=%s -o /dev/null %s 2>/dev/null",
+      log, path);
   if (system("command -v gcc >/dev/null 2>&1") || system(command)) test_skip("no gcc for x86-64");
   char *said;
   size_t n;
@@ -172,7 +177,8 @@ static void check_vectorised(const str *source) {
     char want[32];
     snprintf(want, sizeof want, "k.c:%d:", line);
     if (found && found < end && !strstr(said, want))
-      test_fail(__FILE__, __LINE__, "not vectorised: %.*s in\n%.*s", (int)(end - at), at, 900, at - 700);
+      test_fail(__FILE__, __LINE__, "not vectorised: %.*s in\n%.*s", (int)(end - at), at, 900,
+                at - 700);
     at = end + 1;
   }
   mem_free(said);
@@ -185,8 +191,10 @@ TEST(every_float_op_becomes_vector_code) {
     const loop_expr *e = loop_expr_row(i);
     if (e->arg[0] != LOOP_FLOAT || e->cls != LOOP_FLOAT) continue;
     str_clear(&text);
-    str_printf(&text, "map [9]; %%0 = in 0 f32 [1]; %%1 = in 1 f32 [1]; %%2 = %s %%0%s; "
-               "out 0 f32 [1] %%2", e->name, e->n > 1 ? " %1" : "");
+    str_printf(&text,
+               "map [9]; %%0 = in 0 f32 [1]; %%1 = in 1 f32 [1]; %%2 = %s %%0%s; "
+               "out 0 f32 [1] %%2",
+               e->name, e->n > 1 ? " %1" : "");
     add_kernel(text.at, &source, i);
   }
   check_vectorised(&source);
@@ -195,12 +203,17 @@ TEST(every_float_op_becomes_vector_code) {
 }
 
 TEST(kernels_of_models_become_vector_code) {
-  static const char *const kernels[] = {
-      "row [8,99]; %0 = in 0 f32 [99,1]; %1 = in 1 f32 [99,1]; %2 = add %0 %1; %3 = square %2; %4 = sum %3; %5 = rsqrt %4; %6 = mul %2 %5; %7 = silu %6; out 0 f32 [99,1] %7",
-      "row [8,99]; %0 = in 0 bf16 [99,1]; %1 = max %0; %2 = sub %0 %1; %3 = exp %2; %4 = sum %3; %5 = div %3 %4; out 0 bf16 [99,1] %5",
-      "row [40,40]; %0 = in 0 f32 [40,1]; %1 = iota 1; %2 = iota 0; %3 = le %1 %2; %4 = const -inf; %5 = select %3 %0 %4; %6 = max %5; out 0 f32 [1,0] %6",
-      "col [64,99]; %0 = in 0 f32 [99,1]; %1 = in 1 f32 [1,0]; %2 = mul %0 %1; %3 = sum %2; out 0 f32 [0,1] %3",
-      "map [99]; %0 = in 0 f32 [1]; %1 = in 1 bf16 [1]; %2 = in 2 f32 [0]; %3 = mul %1 %2; %4 = sub %0 %3; out 0 f32 [1] %4; out 1 bf16 [1] %4"};
+  static const char *const kernels[] =
+      {"row [8,99]; %0 = in 0 f32 [99,1]; %1 = in 1 f32 [99,1]; %2 = add %0 %1; %3 = square %2; %4 "
+       "= sum %3; %5 = rsqrt %4; %6 = mul %2 %5; %7 = silu %6; out 0 f32 [99,1] %7",
+       "row [8,99]; %0 = in 0 bf16 [99,1]; %1 = max %0; %2 = sub %0 %1; %3 = exp %2; %4 = sum %3; "
+       "%5 = div %3 %4; out 0 bf16 [99,1] %5",
+       "row [40,40]; %0 = in 0 f32 [40,1]; %1 = iota 1; %2 = iota 0; %3 = le %1 %2; %4 = const "
+       "-inf; %5 = select %3 %0 %4; %6 = max %5; out 0 f32 [1,0] %6",
+       "col [64,99]; %0 = in 0 f32 [99,1]; %1 = in 1 f32 [1,0]; %2 = mul %0 %1; %3 = sum %2; out 0 "
+       "f32 [0,1] %3",
+       "map [99]; %0 = in 0 f32 [1]; %1 = in 1 bf16 [1]; %2 = in 2 f32 [0]; %3 = mul %1 %2; %4 = "
+       "sub %0 %3; out 0 f32 [1] %4; out 1 bf16 [1] %4"};
   str source = {0};
   loop_c_preamble(&source);
   for (int i = 0; i < 5; i++) add_kernel(kernels[i], &source, i);
