@@ -27,9 +27,11 @@ typedef struct {
 
 /* LlamaFactory passes over keys that it does not know; near misses are told. */
 static hp_status check_entry(const tree_node *e) {
-  static const char *const known[] = {
-      "file_name", "formatting", "ranking",    "subset",     "split",     "folder",         "num_samples",
-      "columns",   "tags",       "hf_hub_url", "ms_hub_url", "om_hub_url", "cloud_file_name", "script_url"};
+  static const char *const known[] = {"file_name",       "formatting", "ranking",
+                                      "subset",          "split",      "folder",
+                                      "num_samples",     "columns",    "tags",
+                                      "hf_hub_url",      "ms_hub_url", "om_hub_url",
+                                      "cloud_file_name", "script_url"};
   enum { KNOWN = sizeof known / sizeof *known };
   HP_TRY(tree_expect(e, TREE_MAP));
   for (uint32_t i = 0; i < e->len; i++) {
@@ -63,15 +65,16 @@ static hp_status read_entry(const tree_node *e, const char *dir, arena *mem, sou
   HP_TRY(check_entry(e));
   HP_TRY(tree_opt_string(e, "formatting", "alpaca", &formatting));
   if (strcmp(formatting, "alpaca"))
-    TREE_FAIL(tree_get(e, "formatting"), "%s is for conversations; stage pt takes plain text: "
-                                         "formatting alpaca with \"columns\": {\"prompt\": ...}",
+    TREE_FAIL(tree_get(e, "formatting"),
+              "%s is for conversations; stage pt takes plain text: "
+              "formatting alpaca with \"columns\": {\"prompt\": ...}",
               formatting);
   HP_TRY(tree_opt_bool(e, "ranking", false, &ranking));
-  if (ranking)
-    TREE_FAIL(tree_get(e, "ranking"), "true: preference data does not go with stage pt");
+  if (ranking) TREE_FAIL(tree_get(e, "ranking"), "true: preference data does not go with stage pt");
   HP_TRY(tree_opt_int(e, "num_samples", -1, &s->num_samples));
   if (tree_get(e, "num_samples") && s->num_samples < 1)
-    TREE_FAIL(tree_get(e, "num_samples"), "expected 1 or more, found %lld", (long long)s->num_samples);
+    TREE_FAIL(tree_get(e, "num_samples"), "expected 1 or more, found %lld",
+              (long long)s->num_samples);
   HP_TRY(read_columns(e, s));
   HP_TRY(tree_need_string(e, "file_name", &file));
   s->path = *file == '/' ? file : arena_printf(mem, "%s/%s", dir, file);
@@ -93,8 +96,9 @@ static hp_status unknown_name(const tree_node *info, const char *name, const cha
   size_t n = 0;
   for (uint32_t i = 0; info && i < info->len && n < 256; i++) known[n++] = info->child[i]->key;
   const char *near = str_nearest(name, known, n);
-  HP_FAIL(HP_ERR_INPUT, "dataset \"%s\": %s/" INFO " has no such name%s%s%s, and there is no such "
-                        "file",
+  HP_FAIL(HP_ERR_INPUT,
+          "dataset \"%s\": %s/" INFO " has no such name%s%s%s, and there is no such "
+          "file",
           name, dir, near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
 }
 
@@ -139,8 +143,9 @@ static hp_status read_source(const source *s, int64_t max, arena *mem, dataset *
   const char **file = NULL;
   size_t n = 0, before = d->text.len;
   HP_TRY(list_folder(s->path, mem, &file, &n));
-  if (!n) HP_FAIL(HP_ERR_INPUT, "%s: the folder is empty; expected .txt, .json, .jsonl or .csv files",
-                  s->path);
+  if (!n)
+    HP_FAIL(HP_ERR_INPUT, "%s: the folder is empty; expected .txt, .json, .jsonl or .csv files",
+            s->path);
   for (size_t i = 0; i < n; i++) {
     int64_t left = max < 0 ? -1 : max - (int64_t)(d->text.len - before);
     HP_TRY(dataset_read_file(file[i], &s->columns, left, d));
@@ -204,7 +209,8 @@ static hp_status mix_by_probs(const dataset_spec *spec, part *of, const dataset_
   for (size_t i = 0; i < spec->n; i++) {
     of[i].sum = (i ? of[i - 1].sum : 0) + spec->probs[i];
     if (spec->mix == DATASET_OVER && !(spec->probs[i] > 0))
-      HP_FAIL(HP_ERR_INPUT, "interleave_over: dataset \"%s\" has the share 0 and would never be used up",
+      HP_FAIL(HP_ERR_INPUT,
+              "interleave_over: dataset \"%s\" has the share 0 and would never be used up",
               spec->name[i]);
   }
   for (size_t i = 0; i < spec->n; i++) of[i].sum /= of[spec->n - 1].sum;
@@ -288,7 +294,8 @@ hp_status dataset_load(const dataset_spec *spec, mt19937 *global, dataset *out) 
 hp_status dataset_split(dataset *d, int64_t count, double share, uint64_t seed, dataset *taken) {
   int64_t n = (int64_t)d->text.len, k = count ? count : (int64_t)ceil(share * (double)n);
   if (k < 1 || k >= n)
-    HP_FAIL(HP_ERR_INPUT, "val_size takes %lld of %lld samples and leaves none to train on; lower it",
+    HP_FAIL(HP_ERR_INPUT,
+            "val_size takes %lld of %lld samples and leaves none to train on; lower it",
             (long long)k, (long long)n);
   dataset rest = {.mem = d->mem}, eval = {0};
   int64_t *order = mem_calloc((size_t)n, sizeof *order);

@@ -22,7 +22,7 @@ typedef struct {
   const char *path;
   dataset_columns columns;
   cell prompt, query, first_turn;
-  int64_t record;   /* from 1 */
+  int64_t record;                   /* from 1 */
   int64_t no_prompt, first_without; /* records without the prompt column */
 } records;
 
@@ -63,8 +63,9 @@ static hp_status take_history(records *r, json_token t) {
   if (t.kind == JSON_T_OPEN_LIST) HP_TRY(json_next(&r->in, &inner));
   if (inner.kind == JSON_T_CLOSE_LIST) return HP_OK;
   if (t.kind != JSON_T_OPEN_LIST || inner.kind != JSON_T_OPEN_LIST)
-    HP_FAIL(HP_ERR_INPUT, "%s:%zu:%zu: record %lld: \"%s\" is not a list of [user, assistant] pairs",
-            r->path, t.line, t.column, (long long)r->record, r->columns.history);
+    HP_FAIL(HP_ERR_INPUT,
+            "%s:%zu:%zu: record %lld: \"%s\" is not a list of [user, assistant] pairs", r->path,
+            t.line, t.column, (long long)r->record, r->columns.history);
   HP_TRY(json_next(&r->in, &inner));
   HP_TRY(take_text(r, inner, r->columns.history, &r->first_turn));
   r->first_turn.filled = true;
@@ -226,7 +227,8 @@ hp_status dataset_file_type(const char *path, bool *known) {
   const char *end = ending_of(path);
   if (!strcmp(end, "parquet") || !strcmp(end, "arrow"))
     HP_FAIL(HP_ERR_UNSUPPORTED, "%s: .%s files are not read; convert it to .jsonl", path, end);
-  *known = !strcmp(end, "txt") || !strcmp(end, "json") || !strcmp(end, "jsonl") || !strcmp(end, "csv");
+  *known =
+      !strcmp(end, "txt") || !strcmp(end, "json") || !strcmp(end, "jsonl") || !strcmp(end, "csv");
   return HP_OK;
 }
 

@@ -26,8 +26,7 @@ static void swap(int64_t *a, int64_t *b) {
 
 void random_legacy_permutation(mt19937 *m, int64_t n, int64_t *order) {
   for (int64_t i = 0; i < n; i++) order[i] = i;
-  for (int64_t i = n - 1; i > 0; i--)
-    swap(&order[i], &order[legacy_interval(m, (uint64_t)i)]);
+  for (int64_t i = n - 1; i > 0; i--) swap(&order[i], &order[legacy_interval(m, (uint64_t)i)]);
 }
 
 void random_legacy_choice(mt19937 *m, int64_t n, int64_t k, int64_t *pick) {

@@ -24,15 +24,17 @@ hp_status dataset_guess(const char *path, const char *const *key, size_t n, data
       *c = (dataset_columns){.prompt = "text"};
       return HP_OK;
     }
-    if (!strcmp(key[i], "instruction")) *c = (dataset_columns){.prompt = "instruction", .query = "input"};
+    if (!strcmp(key[i], "instruction"))
+      *c = (dataset_columns){.prompt = "instruction", .query = "input"};
   }
   if (c->prompt) return HP_OK;
   str list = {0};
   for (size_t i = 0; i < n && i < 20; i++) str_printf(&list, "%s\"%s\"", i ? ", " : "", key[i]);
-  hp_status st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
-                         "%s: record 1 has neither \"text\" nor \"instruction\"; it has %s; name the "
-                         "column in dataset_info.json: \"columns\": {\"prompt\": ...}",
-                         path, list.len ? list.at : "no keys");
+  hp_status st =
+      err_set(HP_ERR_INPUT, __FILE__, __LINE__,
+              "%s: record 1 has neither \"text\" nor \"instruction\"; it has %s; name the "
+              "column in dataset_info.json: \"columns\": {\"prompt\": ...}",
+              path, list.len ? list.at : "no keys");
   str_free(&list);
   return st;
 }
@@ -42,8 +44,9 @@ static hp_status check_utf8(const char *s, size_t n, const char *path, size_t li
   for (size_t i = 0, len; i < n; i += len) {
     len = utf8_decode(s + i, n - i, &c);
     if (!len)
-      HP_FAIL(HP_ERR_INPUT, "%s:%zu: byte %zu of the line (0x%02x) is not UTF-8; convert the file to "
-                            "UTF-8",
+      HP_FAIL(HP_ERR_INPUT,
+              "%s:%zu: byte %zu of the line (0x%02x) is not UTF-8; convert the file to "
+              "UTF-8",
               path, line, i + 1, (unsigned char)s[i]);
   }
   return HP_OK;

@@ -43,7 +43,9 @@ static void extent(const chart *c, double *x0, double *x1, double *y0, double *y
 }
 
 chart_frame chart_layout(const chart *c) {
-  chart_frame f = {.left = c->bytes ? 84 : c->y_label ? 76 : 60,
+  chart_frame f = {.left = c->bytes     ? 84
+                           : c->y_label ? 76
+                                        : 60,
                    .right = c->width - 18,
                    .top = (c->title ? 40 : 14) + (c->lines > 1 ? 20 : 0),
                    .bottom = c->height - (c->x_label ? 50 : 30)};
@@ -134,8 +136,7 @@ static void draw_words(const chart *c, const chart_frame *f, canvas *on) {
   double middle = (f->left + f->right) / 2;
   if (c->title) label(on, c->width / 2, 24, ANCHOR_MIDDLE, INK_TITLE, c->title);
   if (c->x_label) label(on, middle, f->bottom + 38, ANCHOR_MIDDLE, INK_LABEL, c->x_label);
-  if (c->y_label)
-    on->text(on, 18, (f->top + f->bottom) / 2, ANCHOR_MIDDLE, true, up, c->y_label);
+  if (c->y_label) on->text(on, 18, (f->top + f->bottom) / 2, ANCHOR_MIDDLE, true, up, c->y_label);
   double x = f->left;
   for (int i = 0; i < c->lines && c->lines > 1; i++) {
     const chart_line *l = &c->line[i];

@@ -1,4 +1,5 @@
-/* Line charts over steps: as SVG for files and pages, as PNG (through cairo).  One layout for both. */
+/* Line charts over steps: as SVG for files and pages, as PNG (through cairo).  One layout for both.
+ */
 #ifndef TRAIN_CHART_H
 #define TRAIN_CHART_H
 
@@ -8,8 +9,8 @@ typedef struct {
   const char *name;
   const double *x, *y; /* x does not fall; a value that is not finite makes a gap */
   size_t n;
-  int color;      /* 0, 1, 2 ... of the palette */
-  double opacity; /* 0..1 */
+  int color;          /* 0, 1, 2 ... of the palette */
+  double opacity;     /* 0..1 */
   const double *base; /* not NULL: the area between this and y is filled */
 } chart_line;
 

@@ -9,14 +9,20 @@ typedef struct {
   bool bold, dashed;
 } look;
 
-static const look inks[] = {{.90, .91, .92, 1, 0, false, false},  {.61, .64, .69, 1, 0, false, false},
-                            {.42, .45, .50, 0, 12, false, false}, {.22, .25, .32, 0, 13, false, false},
-                            {.07, .09, .15, 0, 15, false, false}, {.86, .15, .15, 1.2, 0, false, true}};
-static const look colors[CHART_COLORS] = {
-    {.145, .388, .922, 1.8, 0, false, false}, {.851, .467, .024, 1.8, 0, false, false},
-    {.020, .588, .412, 1.8, 0, false, false}, {.486, .227, .929, 1.8, 0, false, false},
-    {.863, .149, .149, 1.8, 0, false, false}, {.031, .569, .698, 1.8, 0, false, false},
-    {.859, .153, .467, 1.8, 0, false, false}, {.392, .455, .545, 1.8, 0, false, false}};
+static const look inks[] = {{.90, .91, .92, 1, 0, false, false},
+                            {.61, .64, .69, 1, 0, false, false},
+                            {.42, .45, .50, 0, 12, false, false},
+                            {.22, .25, .32, 0, 13, false, false},
+                            {.07, .09, .15, 0, 15, false, false},
+                            {.86, .15, .15, 1.2, 0, false, true}};
+static const look colors[CHART_COLORS] = {{.145, .388, .922, 1.8, 0, false, false},
+                                          {.851, .467, .024, 1.8, 0, false, false},
+                                          {.020, .588, .412, 1.8, 0, false, false},
+                                          {.486, .227, .929, 1.8, 0, false, false},
+                                          {.863, .149, .149, 1.8, 0, false, false},
+                                          {.031, .569, .698, 1.8, 0, false, false},
+                                          {.859, .153, .467, 1.8, 0, false, false},
+                                          {.392, .455, .545, 1.8, 0, false, false}};
 
 static const look *use(cairo_t *to, chart_style s) {
   static const double dash[] = {6, 4};

@@ -163,8 +163,9 @@ static void print_limit_cell(const report *r, const report_op *o, str *out) {
   double memory = r->peak_bytes_per_s > 0 ? o->bytes / r->peak_bytes_per_s : 0;
   double limit = fmax(compute, memory);
   if (!(limit > 0) || !(o->seconds > 0)) str_add(out, "<td>&ndash;</td>");
-  else str_printf(out, "<td>%.0f %% of %s</td>", 100 * limit / o->seconds,
-                  compute >= memory ? "arithmetic" : "memory");
+  else
+    str_printf(out, "<td>%.0f %% of %s</td>", 100 * limit / o->seconds,
+               compute >= memory ? "arithmetic" : "memory");
 }
 
 static void print_op(const report *r, const report_op *o, double total, str *out) {
@@ -174,8 +175,9 @@ static void print_op(const report *r, const report_op *o, double total, str *out
   report_print_text(o->kind, out);
   str_printf(out, "</td><td>%.0f</td>", (double)o->calls / steps);
   print_time_cell(o->seconds / steps, out);
-  str_printf(out, "<td><span class=\"bar\"><i style=\"width:%.1f%%\"></i></span><span "
-                  "class=\"share\">%.1f %%</span></td>",
+  str_printf(out,
+             "<td><span class=\"bar\"><i style=\"width:%.1f%%\"></i></span><span "
+             "class=\"share\">%.1f %%</span></td>",
              share, share);
   str_add(out, "<td>");
   chart_print_count(o->seconds > 0 ? o->flops / o->seconds : 0, out);
@@ -190,9 +192,10 @@ static void print_ops(const report *r, str *out) {
   double total = 0;
   if (!r->ops) return;
   for (int i = 0; i < r->ops; i++) total += r->op[i].seconds;
-  str_add(out, "<h2>Time by kind of operation</h2>\n<div class=\"panel\"><table><tr><th>kind</th><th>"
-               "calls a step</th><th>time a step</th><th>share</th><th>arithmetic</th><th>memory</th>"
-               "<th>achieved</th></tr>\n");
+  str_add(out,
+          "<h2>Time by kind of operation</h2>\n<div class=\"panel\"><table><tr><th>kind</th><th>"
+          "calls a step</th><th>time a step</th><th>share</th><th>arithmetic</th><th>memory</th>"
+          "<th>achieved</th></tr>\n");
   for (int i = 0; i < r->ops; i++) print_op(r, &r->op[i], total, out);
   str_add(out, "</table></div>\n");
 }
@@ -230,8 +233,9 @@ static void print_settings(const report *r, str *out) {
   if (!r->config) return;
   str_add(out, "<h2>Settings</h2>\n<div class=\"panel\">");
   print_settings_of(r, true, out);
-  str_add(out, "</div><div class=\"panel\" style=\"margin-top:12px\"><details><summary>All others, at "
-               "their defaults</summary>");
+  str_add(out,
+          "</div><div class=\"panel\" style=\"margin-top:12px\"><details><summary>All others, at "
+          "their defaults</summary>");
   print_settings_of(r, false, out);
   str_add(out, "</details></div>\n");
 }
@@ -242,8 +246,10 @@ static void print_files(const report *r, bool checkpoints, const char *title, st
     const report_file *f = &r->file[i];
     if ((f->step >= 0) != checkpoints) continue;
     if (!any)
-      str_printf(out, "<h2>%s</h2>\n<div class=\"panel\"><table><tr><th>name</th>%s<th>size</th><th>"
-                      "</th></tr>\n", title, checkpoints ? "<th>step</th>" : "");
+      str_printf(out,
+                 "<h2>%s</h2>\n<div class=\"panel\"><table><tr><th>name</th>%s<th>size</th><th>"
+                 "</th></tr>\n",
+                 title, checkpoints ? "<th>step</th>" : "");
     any = true;
     str_add(out, "<tr><td><a href=\"");
     report_print_text(f->name, out);
@@ -269,7 +275,8 @@ void report_print(const report *r, str *out) {
   print_files(r, true, "Checkpoints", out);
   print_settings(r, out);
   print_files(r, false, "Files", out);
-  str_add(out, "<footer>HyperParallel " HP_VERSION "</footer>\n</main><div id=\"tip\"></div>\n<script>\n");
+  str_add(out, "<footer>HyperParallel " HP_VERSION
+               "</footer>\n</main><div id=\"tip\"></div>\n<script>\n");
   str_add(out, report_script);
   str_add(out, "</script></body></html>\n");
 }

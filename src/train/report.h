@@ -25,7 +25,7 @@ typedef struct {
 } report_layer;
 
 typedef struct {
-  const char *name;                   /* host, HBM, ... */
+  const char *name;                  /* host, HBM, ... */
   uint64_t planned, measured, limit; /* bytes at the peak; 0: not known, or no limit */
 } report_tier;
 

@@ -43,9 +43,10 @@ static void print_chart(const chart *c, bool cursor, str *out) {
   chart_svg(c, CHART_IN_PAGE, &svg);
   if (svg.failed) out->failed = true;
   else if (cursor) {
-    str_printf(out,
-               "<svg data-frame='{\"l\":%.2f,\"r\":%.2f,\"t\":%.2f,\"b\":%.2f,\"x0\":%.9g,\"x1\":%.9g}'",
-               f.left, f.right, f.top, f.bottom, f.x0, f.x1);
+    str_printf(
+        out,
+        "<svg data-frame='{\"l\":%.2f,\"r\":%.2f,\"t\":%.2f,\"b\":%.2f,\"x0\":%.9g,\"x1\":%.9g}'",
+        f.left, f.right, f.top, f.bottom, f.x0, f.x1);
     str_add(out, svg.at + 4);
   } else {
     str_add(out, svg.at);
@@ -59,8 +60,12 @@ static void print_loss(const report *r, str *out) {
   chart_line line[] = {{"loss", train.x, train.y, train.n, 0, .35, NULL},
                        {"smoothed", train.x, train.smooth, train.n, 0, 1, NULL},
                        {"evaluation", eval.x, eval.y, eval.n, 1, 1, NULL}};
-  chart c = {.x_label = "step", .y_label = "loss", .line = line, .lines = eval.n ? 3 : 2,
-             .width = 1060, .height = 400};
+  chart c = {.x_label = "step",
+             .y_label = "loss",
+             .line = line,
+             .lines = eval.n ? 3 : 2,
+             .width = 1060,
+             .height = 400};
   if (!ok) out->failed = true;
   else if (train.n || eval.n) {
     str_add(out, "<div class=\"panel\">");
@@ -74,7 +79,12 @@ static void print_loss(const report *r, str *out) {
 static void print_small(const char *title, int color, const double *x, const double *y, size_t n,
                         bool from_zero, str *out) {
   chart_line line = {title, x, y, n, color, 1, NULL};
-  chart c = {.title = title, .x_label = "step", .line = &line, .lines = 1, .width = 520, .height = 240,
+  chart c = {.title = title,
+             .x_label = "step",
+             .line = &line,
+             .lines = 1,
+             .width = 520,
+             .height = 240,
              .from_zero = from_zero};
   if (!n) return;
   str_add(out, "<div class=\"panel\">");
@@ -175,8 +185,14 @@ void report_print_memory_chart(const report *r, str *out) {
       for (size_t i = 0; i < n; i++) top[i] = below[i] + r->layer[k].bytes[i];
       line[k] = (chart_line){r->layer[k].name, x, top, n, k, .85, below};
     }
-    chart c = {.x_label = "place in the step, %", .line = line, .lines = layers, .width = 1060,
-               .height = 320, .from_zero = true, .bytes = true, .limit = r->memory_limit,
+    chart c = {.x_label = "place in the step, %",
+               .line = line,
+               .lines = layers,
+               .width = 1060,
+               .height = 320,
+               .from_zero = true,
+               .bytes = true,
+               .limit = r->memory_limit,
                .limit_name = "limit"};
     print_chart(&c, false, out);
   } else {

@@ -14,8 +14,9 @@ static void print_head(const train_config *c, str *out) {
   str_printf(out, "base_model: %s\n", c->model_name_or_path);
   str_add(out, "tags:\n- llama-factory\n- full\n- generated_from_trainer\nmodel-index:\n");
   str_printf(out, "- name: %s\n  results: []\n---\n", base_name(c->output_dir));
-  str_add(out, "\n<!-- This model card was written by the trainer from what it knows. Proofread and "
-               "complete it, then remove\nthis comment. -->\n");
+  str_add(out,
+          "\n<!-- This model card was written by the trainer from what it knows. Proofread and "
+          "complete it, then remove\nthis comment. -->\n");
   str_printf(out, "\n# %s\n\nThis model is a %s [%s](%s) on ", base_name(c->output_dir),
              c->train_from_scratch ? "model trained from random weights with the shapes of"
                                    : "fine-tuned version of",

@@ -236,9 +236,15 @@ static hp_status plot(const run_files *f, const char *key, str *shown) {
   }
   if (!st && y.len) {
     chart_smooth(y.at, y.len, smooth);
-    chart_line line[] = {{"original", x.at, y.at, y.len, 0, 0.4, NULL}, {"smoothed", x.at, smooth, y.len, 0, 1, NULL}};
-    chart c = {.title = title.at, .x_label = "step", .y_label = key, .line = line, .lines = 2,
-               .width = 720, .height = 480};
+    chart_line line[] = {{"original", x.at, y.at, y.len, 0, 0.4, NULL},
+                         {"smoothed", x.at, smooth, y.len, 0, 1, NULL}};
+    chart c = {.title = title.at,
+               .x_label = "step",
+               .y_label = key,
+               .line = line,
+               .lines = 2,
+               .width = 720,
+               .height = 480};
     st = plot_to(f, &c, key, shown);
   }
   vec_free(&x);

@@ -8,8 +8,8 @@
 
 typedef struct {
   const run_log *log;
-  char *dir;      /* output_dir */
-  int lines;      /* trainer_log.jsonl, open to append; -1: not */
+  char *dir; /* output_dir */
+  int lines; /* trainer_log.jsonl, open to append; -1: not */
   char *lines_path;
   tensorboard *board; /* NULL: report_to has no tensorboard */
 } run_files;

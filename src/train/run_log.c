@@ -106,7 +106,8 @@ static const char *eval_key(run_log *r, const char *name, const char *what) {
 static bool is_new_best(run_log *r, double loss) {
   if (!r->config->metric_for_best_model) return false;
   bool more = r->config->greater_is_better == 1;
-  if (!isnan(r->best_metric) && !(more ? loss > r->best_metric : loss < r->best_metric)) return false;
+  if (!isnan(r->best_metric) && !(more ? loss > r->best_metric : loss < r->best_metric))
+    return false;
   r->best_metric = loss;
   r->best_step = r->step;
   r->best_saved = false;

@@ -10,11 +10,12 @@ static int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 hp_status sampler_create(const sampler_spec *spec, sampler *out) {
   sampler s = {.spec = *spec};
   if (spec->samples < 1 || spec->batch < 1 || spec->accumulation < 1)
-    HP_FAIL(HP_ERR_ARG, "a run of %lld samples in batches of %lld, %lld to a step: each must be at "
-                        "least 1",
+    HP_FAIL(HP_ERR_ARG,
+            "a run of %lld samples in batches of %lld, %lld to a step: each must be at "
+            "least 1",
             (long long)spec->samples, (long long)spec->batch, (long long)spec->accumulation);
-  s.micro_per_epoch = spec->drop_last ? spec->samples / spec->batch
-                                      : ceil_div(spec->samples, spec->batch);
+  s.micro_per_epoch =
+      spec->drop_last ? spec->samples / spec->batch : ceil_div(spec->samples, spec->batch);
   if (!s.micro_per_epoch)
     HP_FAIL(HP_ERR_INPUT,
             "dataloader_drop_last leaves nothing to train on: %lld samples are less than one batch "
@@ -23,15 +24,16 @@ hp_status sampler_create(const sampler_spec *spec, sampler *out) {
   s.steps_per_epoch = ceil_div(s.micro_per_epoch, spec->accumulation);
   double steps = spec->max_steps > 0 ? (double)spec->max_steps
                                      : ceil(spec->epochs * (double)s.steps_per_epoch);
-  double samples = spec->max_steps > 0
-                       ? steps * (double)spec->batch * (double)spec->accumulation
-                       : (double)spec->samples * spec->epochs;
+  double samples = spec->max_steps > 0 ? steps * (double)spec->batch * (double)spec->accumulation
+                                       : (double)spec->samples * spec->epochs;
   if (!(steps >= 1 && steps < 9e15 && samples < 9e15))
-    HP_FAIL(HP_ERR_ARG, "a run of %g steps and %g samples is out of range; check num_train_epochs, "
-                        "max_steps and the batch sizes",
+    HP_FAIL(HP_ERR_ARG,
+            "a run of %g steps and %g samples is out of range; check num_train_epochs, "
+            "max_steps and the batch sizes",
             steps, samples);
   s.steps = (int64_t)steps;
-  s.epochs = spec->max_steps > 0 ? ceil_div(s.steps, s.steps_per_epoch) : (int64_t)ceil(spec->epochs);
+  s.epochs =
+      spec->max_steps > 0 ? ceil_div(s.steps, s.steps_per_epoch) : (int64_t)ceil(spec->epochs);
   s.train_samples = (int64_t)samples;
   *out = s;
   return HP_OK;

@@ -129,28 +129,33 @@ static hp_status unknown_arg(schedule_kind kind, const char *key) {
   return st;
 }
 
+static hp_status set_word(schedule *s, const arg_row *r, const schedule_arg *a) {
+  int n;
+  const char *const *word = words_of(r->type, &n);
+  for (int i = 0; i < n && a->text; i++)
+    if (!strcmp(word[i], a->text)) {
+      store(s, r, i);
+      return HP_OK;
+    }
+  HP_FAIL(HP_ERR_ARG, "lr_scheduler_kwargs: %s is %s, expected %s%s%s or %s", a->key,
+          a->text ? a->text : "a number", word[0], n > 2 ? ", " : "", n > 2 ? word[1] : "",
+          word[n - 1]);
+}
+
+static bool in_range(const arg_row *r, double x) {
+  if (r->type != ARG_NUMBER && x != floor(x)) return false;
+  return x >= r->least && x <= r->most && !(r->open_end && x == r->most);
+}
+
 static hp_status set_arg(schedule *s, const schedule_arg *a) {
   const arg_row *r = NULL;
   for (int i = 0; i < ROWS && !r; i++)
     if (rows[i].kind == s->kind && !strcmp(rows[i].key, a->key)) r = &rows[i];
   if (!r) return unknown_arg(s->kind, a->key);
-  if (is_text(r->type)) {
-    int n;
-    const char *const *word = words_of(r->type, &n);
-    for (int i = 0; i < n && a->text; i++)
-      if (!strcmp(word[i], a->text)) {
-        store(s, r, i);
-        return HP_OK;
-      }
-    HP_FAIL(HP_ERR_ARG, "lr_scheduler_kwargs: %s is %s, expected %s%s%s%s%s", a->key,
-            a->text ? a->text : "a number", word[0], n > 2 ? ", " : "", n > 2 ? word[1] : "", " or ",
-            word[n - 1]);
-  }
+  if (is_text(r->type)) return set_word(s, r, a);
   if (a->text)
     HP_FAIL(HP_ERR_ARG, "lr_scheduler_kwargs: %s is \"%s\", expected a number", a->key, a->text);
-  bool whole = a->number == floor(a->number);
-  if (!(a->number >= r->least && a->number <= r->most) || (r->open_end && a->number == r->most) ||
-      (r->type != ARG_NUMBER && !whole))
+  if (!in_range(r, a->number))
     HP_FAIL(HP_ERR_ARG, "lr_scheduler_kwargs: %s is %.17g, expected a %snumber from %g to %s%g",
             a->key, a->number, r->type == ARG_NUMBER ? "" : "whole ", r->least,
             r->open_end ? "below " : "", r->most);
@@ -159,7 +164,8 @@ static hp_status set_arg(schedule *s, const schedule_arg *a) {
 }
 
 static hp_status check_together(schedule *s) {
-  bool has_min = s->kind == SCHEDULE_COSINE_WITH_MIN_LR || s->kind == SCHEDULE_COSINE_WARMUP_WITH_MIN_LR;
+  bool has_min =
+      s->kind == SCHEDULE_COSINE_WITH_MIN_LR || s->kind == SCHEDULE_COSINE_WARMUP_WITH_MIN_LR;
   if (has_min && isnan(s->min_lr) == isnan(s->min_lr_rate))
     HP_FAIL(HP_ERR_ARG, "lr_scheduler_kwargs: schedule %s needs one of min_lr and min_lr_rate, %s",
             names[s->kind], isnan(s->min_lr) ? "and has none" : "not both");
@@ -208,15 +214,16 @@ void schedule_free(schedule *s) {
 static double at_least_1(double x) { return x > 1 ? x : 1; }
 static double not_below_0(double x) { return x > 0 ? x : 0; }
 
-/* 1 - sqrt is what Transformers calls "1-sqrt": rising as 1 - sqrt(1 - x), falling as 1 - sqrt(x). */
+/* 1 - sqrt is what Transformers calls "1-sqrt": rising as 1 - sqrt(1 - x), falling as 1 - sqrt(x).
+ */
 static double rising(schedule_curve c, double x) {
-  return c == CURVE_LINEAR ? x
+  return c == CURVE_LINEAR   ? x
          : c == CURVE_COSINE ? 0.5 * (1.0 - cos(M_PI * x))
                              : 1.0 - sqrt(1.0 - x);
 }
 
 static double falling(schedule_curve c, double cycles, double x) {
-  return c == CURVE_LINEAR ? 1.0 - x
+  return c == CURVE_LINEAR   ? 1.0 - x
          : c == CURVE_COSINE ? 0.5 * (1.0 + cos(M_PI * cycles * 2.0 * x))
                              : 1.0 - sqrt(x);
 }

@@ -28,7 +28,7 @@ typedef enum {
 #define X(id, name) SCHEDULE_##id,
   SCHEDULE_KINDS(X)
 #undef X
-  SCHEDULE_COUNT
+      SCHEDULE_COUNT
 } schedule_kind;
 
 /* One entry of lr_scheduler_kwargs: a number (true and false are 1 and 0), or a text. */

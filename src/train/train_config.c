@@ -9,8 +9,8 @@
 #include <string.h>
 
 #define USED(group, name, type, otherwise, least, most, choices, help)                             \
-  {#name,   TRAIN_USED, GROUP_##group, TRAIN_##type, otherwise, least, most, choices,              \
-   help, offsetof(train_config, name)},
+  {#name, TRAIN_USED, GROUP_##group, TRAIN_##type, otherwise,                                      \
+   least, most,       choices,       help,         offsetof(train_config, name)},
 #define NEUTRAL(name, type, otherwise, why)                                                        \
   {#name, TRAIN_NEUTRAL, GROUP_NONE, TRAIN_##type, otherwise, 0, 0, "", why, 0},
 #define REFUSED(name, type, otherwise, instead)                                                    \
@@ -21,8 +21,8 @@ static const train_key keys[] = {
 #include "train/train_keys.def"
 #undef USED
 #define USED(group, name, type, otherwise, least, most, choices, help)                             \
-  {#name,   TRAIN_USED, GROUP_##group, TRAIN_##type, otherwise, least, most, choices,              \
-   help, offsetof(train_config, parallel.name)},
+  {#name, TRAIN_USED, GROUP_##group, TRAIN_##type, otherwise,                                      \
+   least, most,       choices,       help,         offsetof(train_config, parallel.name)},
 #include "train/parallel_keys.def"
 };
 
@@ -117,9 +117,10 @@ static hp_status wrong_choice(const train_key *k, const tree_node *v, const char
   for (size_t i = 0; i < n; i++)
     str_printf(&list, "%s%s", i == 0 ? "" : i + 1 == n ? " or " : ", ", name[i]);
   const char *near = str_nearest(word, name, n);
-  hp_status st = tree_error(v, __FILE__, __LINE__, "\"%s\" is not known, or not built; expected %s%s%s%s",
-                            word, list.at ? list.at : "", near ? " (did you mean \"" : "",
-                            near ? near : "", near ? "\"?)" : "");
+  hp_status st =
+      tree_error(v, __FILE__, __LINE__, "\"%s\" is not known, or not built; expected %s%s%s%s",
+                 word, list.at ? list.at : "", near ? " (did you mean \"" : "", near ? near : "",
+                 near ? "\"?)" : "");
   str_free(&list);
   return st;
 }
@@ -211,8 +212,9 @@ static hp_status is_default(const train_key *k, const tree_node *v, bool *yes) {
   *yes = v->kind == TREE_NULL;
   if (*yes) return HP_OK;
   if (k->type == TRAIN_NODE) {
-    bool nothing = (v->kind == TREE_BOOL && !v->boolean) ||
-                   ((v->kind == TREE_LIST || v->kind == TREE_MAP || v->kind == TREE_STRING) && !v->len);
+    bool nothing =
+        (v->kind == TREE_BOOL && !v->boolean) ||
+        ((v->kind == TREE_LIST || v->kind == TREE_MAP || v->kind == TREE_STRING) && !v->len);
     *yes = nothing;
     return HP_OK;
   }

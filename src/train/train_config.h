@@ -52,9 +52,9 @@ typedef struct {
 /* Ids: KEY_<name>, in the hyper_parallel block KEY_PARALLEL_<name>. */
 enum {
 #define USED(group, name, ...) KEY_##name,
-#define NEUTRAL(name, ...) KEY_##name,
-#define REFUSED(name, ...) KEY_##name,
-#define SYNONYM(name, ...) KEY_##name,
+#define NEUTRAL(name, ...)     KEY_##name,
+#define REFUSED(name, ...)     KEY_##name,
+#define SYNONYM(name, ...)     KEY_##name,
 #include "train/train_keys.def"
   KEY_TOP_COUNT,
 #undef USED
@@ -79,10 +79,10 @@ enum { DETERMINISTIC_RUN, DETERMINISTIC_LAYOUT };
 
 typedef enum { RECOMPUTE_AUTO, RECOMPUTE_NONE, RECOMPUTE_FULL } train_recompute;
 typedef enum {
-  RESUME_IF_ANY,  /* the newest checkpoint that verifies, else from step 0 */
-  RESUME_NEVER,   /* overwrite_output_dir */
-  RESUME_NEWEST,  /* resume_from_checkpoint: true; none is an error */
-  RESUME_FROM     /* resume_path */
+  RESUME_IF_ANY, /* the newest checkpoint that verifies, else from step 0 */
+  RESUME_NEVER,  /* overwrite_output_dir */
+  RESUME_NEWEST, /* resume_from_checkpoint: true; none is an error */
+  RESUME_FROM    /* resume_path */
 } train_resume;
 typedef enum { COUNT_NO, COUNT_ALL, COUNT_NON_PADDING } train_count;
 
@@ -92,14 +92,14 @@ typedef struct {
 } train_names;
 
 typedef struct {
-#define FIELD_BOOL bool
-#define FIELD_TRI int
-#define FIELD_INT int64_t
-#define FIELD_NUM double
-#define FIELD_TEXT const char *
-#define FIELD_CHOICE int
-#define FIELD_SIZE uint64_t
-#define FIELD_NODE const tree_node *
+#define FIELD_BOOL                   bool
+#define FIELD_TRI                    int
+#define FIELD_INT                    int64_t
+#define FIELD_NUM                    double
+#define FIELD_TEXT                   const char *
+#define FIELD_CHOICE                 int
+#define FIELD_SIZE                   uint64_t
+#define FIELD_NODE                   const tree_node *
 #define USED(group, name, type, ...) FIELD_##type name;
 #define NEUTRAL(...)
 #define REFUSED(...)
@@ -124,8 +124,8 @@ typedef struct {
     uint64_t data_seed; /* seed of the sampler */
     train_names dataset, eval_dataset;
     const double *interleave_probs; /* one a dataset, or NULL */
-    int64_t val_count; /* samples taken for evaluation, or 0 */
-    double val_share;  /* or this share of them, or 0 */
+    int64_t val_count;              /* samples taken for evaluation, or 0 */
+    double val_share;               /* or this share of them, or 0 */
     schedule_kind schedule;
     const schedule_arg *schedule_arg;
     size_t schedule_args;

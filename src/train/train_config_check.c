@@ -21,7 +21,8 @@ static hp_status decide_method(train_config *c) {
               tuning[c->finetuning_type],
               c->at[KEY_finetuning_type] ? "" : " (LlamaFactory's default)");
   if (!c->model_name_or_path)
-    TREE_FAIL(c->root, "model_name_or_path is missing; write the folder of a Hugging Face checkpoint");
+    TREE_FAIL(c->root,
+              "model_name_or_path is missing; write the folder of a Hugging Face checkpoint");
   c->is.train = c->do_train != 0;
   c->is.evaluate_after = c->do_eval || c->eval_strategy != WHEN_NO;
   if (!c->is.train && !c->is.evaluate_after)
@@ -106,8 +107,10 @@ static hp_status decide_probs(train_config *c) {
   for (size_t i = 0; i < n; i++) {
     if (one.kind == TREE_LIST) HP_TRY(tree_as_double(one.child[i], &p[i]));
     else if (!str_to_f64(text.at[i], &p[i]))
-      TREE_FAIL(c->interleave_probs, "\"%s\" is no number; expected one share a dataset, as "
-                                     "\"0.7,0.3\"", text.at[i]);
+      TREE_FAIL(c->interleave_probs,
+                "\"%s\" is no number; expected one share a dataset, as "
+                "\"0.7,0.3\"",
+                text.at[i]);
     if (!(p[i] >= 0)) TREE_FAIL(c->interleave_probs, "a share is %g; expected 0 or more", p[i]);
     sum += p[i];
   }
@@ -127,10 +130,12 @@ static hp_status decide_packing(train_config *c) {
   /* LlamaFactory takes one off where packing is written out, and not where it is the default */
   c->is.block--;
   if (!c->is.block)
-    TREE_FAIL(train_config_at(c, KEY_cutoff_len),
-              "packing: true makes blocks of cutoff_len - 1 = 0 tokens; write cutoff_len: 2 or more");
-  return train_config_note(c, "packing: true, written out, makes blocks of cutoff_len - 1 = %lld "
-                              "tokens, as in LlamaFactory; leave packing out for blocks of %lld",
+    TREE_FAIL(
+        train_config_at(c, KEY_cutoff_len),
+        "packing: true makes blocks of cutoff_len - 1 = 0 tokens; write cutoff_len: 2 or more");
+  return train_config_note(c,
+                           "packing: true, written out, makes blocks of cutoff_len - 1 = %lld "
+                           "tokens, as in LlamaFactory; leave packing out for blocks of %lld",
                            (long long)c->is.block, (long long)c->cutoff_len);
 }
 
@@ -155,8 +160,9 @@ static hp_status decide_data(train_config *c) {
     TREE_FAIL(train_config_at(c, c->at[KEY_eval_strategy] ? KEY_eval_strategy : KEY_do_eval),
               "evaluation needs data; write eval_dataset, or val_size above 0");
   if (has_eval && !c->is.evaluate_after)
-    return train_config_note(c, "%s is set, but nothing evaluates; write eval_strategy: steps or "
-                                "do_eval: true",
+    return train_config_note(c,
+                             "%s is set, but nothing evaluates; write eval_strategy: steps or "
+                             "do_eval: true",
                              c->eval_dataset ? "eval_dataset" : "val_size");
   return HP_OK;
 }
@@ -213,8 +219,9 @@ static hp_status decide_schedule(train_config *c) {
     strncpy(message, err_message(), sizeof message - 1);
     message[sizeof message - 1] = 0;
     err_clear();
-    const tree_node *at = train_config_at(
-        c, c->at[KEY_lr_scheduler_kwargs] ? KEY_lr_scheduler_kwargs : KEY_lr_scheduler_type);
+    const tree_node *at =
+        train_config_at(c, c->at[KEY_lr_scheduler_kwargs] ? KEY_lr_scheduler_kwargs
+                                                          : KEY_lr_scheduler_type);
     TREE_FAIL(at, "%s", message);
   }
   schedule_free(&trial);
@@ -224,9 +231,10 @@ static hp_status decide_schedule(train_config *c) {
               c->lr_scheduler_type);
   if (c->metric_for_best_model && strcmp(c->metric_for_best_model, "loss") &&
       strcmp(c->metric_for_best_model, "eval_loss"))
-    TREE_FAIL(train_config_at(c, KEY_metric_for_best_model),
-              "\"%s\" is not built; write loss", c->metric_for_best_model);
-  if (c->eval_on_each_dataset && (c->metric_for_best_model || schedule_follows_metric(c->is.schedule)))
+    TREE_FAIL(train_config_at(c, KEY_metric_for_best_model), "\"%s\" is not built; write loss",
+              c->metric_for_best_model);
+  if (c->eval_on_each_dataset &&
+      (c->metric_for_best_model || schedule_follows_metric(c->is.schedule)))
     TREE_FAIL(train_config_at(c, KEY_eval_on_each_dataset),
               "true gives a loss for each data set, but %s needs one; write eval_on_each_dataset: "
               "false",
@@ -259,10 +267,10 @@ static hp_status decide_when(train_config *c) {
     if (!(c->eval_steps > 0))
       TREE_FAIL(train_config_at(c, KEY_eval_strategy), "steps needs eval_steps of 1 or more");
   }
-  if (c->save_strategy == WHEN_BEST &&
-      (c->eval_strategy == WHEN_NO || !c->metric_for_best_model))
-    TREE_FAIL(train_config_at(c, KEY_save_strategy),
-              "best needs an evaluation; write eval_strategy: steps and metric_for_best_model: loss");
+  if (c->save_strategy == WHEN_BEST && (c->eval_strategy == WHEN_NO || !c->metric_for_best_model))
+    TREE_FAIL(
+        train_config_at(c, KEY_save_strategy),
+        "best needs an evaluation; write eval_strategy: steps and metric_for_best_model: loss");
   if (c->max_steps == 0)
     TREE_FAIL(train_config_at(c, KEY_max_steps),
               "0 steps; expected 1 or more, or -1 to go by num_train_epochs");
@@ -301,8 +309,9 @@ static hp_status take_reporter(train_config *c, const tree_node *v) {
   HP_TRY(tree_as_string(v, &name));
   if (!strcmp(name, "tensorboard") || !strcmp(name, "all")) c->is.tensorboard = true;
   else if (strcmp(name, "none"))
-    return train_config_note(c, "report_to %s: not built; the logs are trainer_log.jsonl and, with "
-                                "report_to: tensorboard, TensorBoard's",
+    return train_config_note(c,
+                             "report_to %s: not built; the logs are trainer_log.jsonl and, with "
+                             "report_to: tensorboard, TensorBoard's",
                              name);
   return HP_OK;
 }
@@ -352,25 +361,28 @@ static hp_status decide_mesh(const train_config *c) {
     HP_TRY(one_device(m->child[i], n));
   }
   if (names) HP_TRY(tree_expect(names, TREE_LIST));
-  if ((names || map) && !m)
-    TREE_FAIL(names ? names : map, "needs device_matrix, which is not set");
+  if ((names || map) && !m) TREE_FAIL(names ? names : map, "needs device_matrix, which is not set");
   if (names && names->len != m->len)
     TREE_FAIL(names, "%u names for the %u axes of device_matrix", names->len, m->len);
   if (map) HP_TRY(tree_expect(map, TREE_MAP));
   if (c->parallel.groups)
-    TREE_FAIL(c->parallel.groups, "groups need more than one device: only 1 is built; leave them out");
+    TREE_FAIL(c->parallel.groups,
+              "groups need more than one device: only 1 is built; leave them out");
   if (!pipe) return HP_OK;
   static const char *const known[] = {"stages", "schedule", "microbatches"};
   HP_TRY(tree_expect(pipe, TREE_MAP));
   HP_TRY(tree_check_keys(pipe, known, 3));
   HP_TRY(tree_opt_int(pipe, "stages", 1, &n));
   if (n != 1)
-    TREE_FAIL(tree_get(pipe, "stages"), "%lld stages need %lld devices: only 1 is built; write stages: 1",
-              (long long)n, (long long)n);
+    TREE_FAIL(tree_get(pipe, "stages"),
+              "%lld stages need %lld devices: only 1 is built; write stages: 1", (long long)n,
+              (long long)n);
   HP_TRY(tree_opt_int(pipe, "microbatches", 1, &n));
   if (n != 1)
-    TREE_FAIL(tree_get(pipe, "microbatches"), "belongs to a pipeline of several stages; write "
-                                              "gradient_accumulation_steps: %lld", (long long)n);
+    TREE_FAIL(tree_get(pipe, "microbatches"),
+              "belongs to a pipeline of several stages; write "
+              "gradient_accumulation_steps: %lld",
+              (long long)n);
   return HP_OK;
 }
 
@@ -402,7 +414,8 @@ static hp_status decide_recompute(train_config *c) {
   if (c->at[KEY_PARALLEL_recompute] && policy != RECOMPUTE_AUTO && c->is.recompute != want)
     TREE_FAIL(c->at[KEY_PARALLEL_recompute], "%s contradicts %s; remove one of them", word[policy],
               tree_where(c->at[want == RECOMPUTE_NONE ? KEY_disable_gradient_checkpointing
-                                                      : KEY_gradient_checkpointing]).text);
+                                                      : KEY_gradient_checkpointing])
+                  .text);
   if (policy == RECOMPUTE_AUTO) c->is.recompute = want;
   return HP_OK;
 }
@@ -419,7 +432,8 @@ static hp_status decide_block(train_config *c) {
   c->is.memory_limit = c->memory_limit ? c->memory_limit : c->parallel.memory_limit;
   int strategy = c->strategy ? KEY_strategy : KEY_PARALLEL_strategy;
   if (c->at[strategy])
-    TREE_FAIL(c->at[strategy], "a strategy needs more than one device: only 1 is built; leave it out");
+    TREE_FAIL(c->at[strategy],
+              "a strategy needs more than one device: only 1 is built; leave it out");
   HP_TRY(decide_mesh(c));
   if (c->parallel.plan && strcmp(c->parallel.plan, "auto"))
     TREE_FAIL(c->at[KEY_PARALLEL_plan], "plan files are not built; write plan: auto");

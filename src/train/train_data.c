@@ -64,7 +64,8 @@ static hp_status load_eval(loader *l, train_data *out) {
 
 static hp_status split_eval(loader *l, dataset *texts, train_data *out) {
   dataset taken = {0};
-  HP_TRY(dataset_split(texts, l->c->is.val_count, l->c->is.val_share, (uint64_t)l->c->seed, &taken));
+  HP_TRY(
+      dataset_split(texts, l->c->is.val_count, l->c->is.val_share, (uint64_t)l->c->seed, &taken));
   out->eval = mem_calloc(1, sizeof *out->eval);
   hp_status st = out->eval ? add_eval(l, "", &taken, out) : HP_ERR_OOM;
   dataset_free(&taken);
@@ -130,8 +131,9 @@ hp_status train_data_open(const train_config *c, const tokenizer *t, const char 
 
 hp_status train_data_check_vocab(const train_data *d, int64_t rows) {
   if (d->vocab > rows)
-    HP_FAIL(HP_ERR_INPUT, "the data has token %d, but the model's embedding has %lld rows; tokenizer "
-                          "and checkpoint do not belong together",
+    HP_FAIL(HP_ERR_INPUT,
+            "the data has token %d, but the model's embedding has %lld rows; tokenizer "
+            "and checkpoint do not belong together",
             d->vocab - 1, (long long)rows);
   return HP_OK;
 }

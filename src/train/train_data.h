@@ -22,16 +22,16 @@ typedef struct {
   int32_t *ids;     /* all samples, one after another */
   int64_t *start;   /* samples + 1 of them */
   int64_t samples;
-  int64_t longest;  /* tokens of the longest sample */
+  int64_t longest; /* tokens of the longest sample */
 } sample_set;
 
 typedef struct {
   sample_set train;
   sample_set *eval; /* evals of them */
   int64_t evals;
-  sampler order;   /* of training */
+  sampler order;    /* of training */
   int32_t pad, eos; /* pad: fills a batch, and is never learned, wherever it stands */
-  int32_t vocab;   /* one more than the largest id in any sample */
+  int32_t vocab;    /* one more than the largest id in any sample */
   bool packed;
   struct {
     int64_t epoch; /* whose order is in `of`; -1: none */

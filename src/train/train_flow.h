@@ -7,7 +7,7 @@
 
 typedef struct {
   const train_config *config;
-  int64_t steps;                               /* of the run */
+  int64_t steps;                                 /* of the run */
   int64_t logging_steps, eval_steps, save_steps; /* a share of all steps is resolved */
 } train_flow;
 

@@ -36,12 +36,14 @@ static hp_status find_eos(const train_config *c, const tokenizer *t, const char 
   if (eos) *out = tokenizer_find(t, eos, strlen(eos));
   if (*out >= 0) return HP_OK;
   if (c->template)
-    TREE_FAIL(train_config_at(c, KEY_template),
-              "template %s ends texts with %s, which is no token of %s; leave template out, or take "
-              "the one that belongs to the model",
-              c->template, eos, dir);
-  HP_FAIL(HP_ERR_INPUT, "%s: the tokenizer has no end token; set \"eos_token\" in "
-                        "tokenizer_config.json to one of its tokens",
+    TREE_FAIL(
+        train_config_at(c, KEY_template),
+        "template %s ends texts with %s, which is no token of %s; leave template out, or take "
+        "the one that belongs to the model",
+        c->template, eos, dir);
+  HP_FAIL(HP_ERR_INPUT,
+          "%s: the tokenizer has no end token; set \"eos_token\" in "
+          "tokenizer_config.json to one of its tokens",
           dir);
 }
 
@@ -128,7 +130,8 @@ static bool next_group(grouping *g) {
 
 static grouping group_texts(const train_config *c, int64_t n) {
   int64_t workers = c->preprocessing_num_workers == TRAIN_NONE ? 1 : c->preprocessing_num_workers;
-  return (grouping){.n = n, .workers = workers < n ? workers : n, .group = c->preprocessing_batch_size};
+  return (
+      grouping){.n = n, .workers = workers < n ? workers : n, .group = c->preprocessing_batch_size};
 }
 
 static int64_t group_tokens(const tokenizing *w, const grouping *g) {
@@ -162,8 +165,9 @@ static hp_status pack(const train_config *c, const char *shown, const tokenizing
     blocks += n / c->is.block;
   }
   if (!blocks)
-    HP_FAIL(HP_ERR_INPUT, "%s: %lld texts make %lld tokens, too few for one block of %lld; lower "
-                          "cutoff_len, or give more data",
+    HP_FAIL(HP_ERR_INPUT,
+            "%s: %lld texts make %lld tokens, too few for one block of %lld; lower "
+            "cutoff_len, or give more data",
             shown, (long long)w->n, (long long)tokens, (long long)c->is.block);
   out->ids = mem_calloc((size_t)(blocks * c->is.block), sizeof *out->ids);
   out->start = mem_calloc((size_t)blocks + 1, sizeof *out->start);
@@ -182,7 +186,8 @@ static hp_status truncate(const train_config *c, const char *shown, const tokeni
     int64_t n = (int64_t)w->ids[i].len;
     if (n > c->is.block) n = c->is.block;
     if (!n)
-      HP_FAIL(HP_ERR_INPUT, "%s: text %lld has no token at all; remove it", shown, (long long)i + 1);
+      HP_FAIL(HP_ERR_INPUT, "%s: text %lld has no token at all; remove it", shown,
+              (long long)i + 1);
     if (n > out->longest) out->longest = n;
     tokens += n;
     out->start[i + 1] = tokens;

@@ -5,8 +5,13 @@
 #include <math.h>
 
 static chart of(const chart_line *line, int n) {
-  return (chart){.title = "a <b> & \"c\"", .x_label = "step", .y_label = "loss", .line = line, .lines = n,
-                 .width = 600, .height = 400};
+  return (chart){.title = "a <b> & \"c\"",
+                 .x_label = "step",
+                 .y_label = "loss",
+                 .line = line,
+                 .lines = n,
+                 .width = 600,
+                 .height = 400};
 }
 
 static int count(const char *s, const char *part) {
@@ -17,8 +22,8 @@ static int count(const char *s, const char *part) {
 
 /* Expected: LlamaFactory's smooth([3, 1, 4, 1, 5]). */
 TEST(smoothing_is_llamafactorys) {
-  const double y[] = {3, 1, 4, 1, 5}, want[] = {3.0, 1.2238354031888732, 3.689298039077053, 1.300980055435929,
-                                              4.58601418965241};
+  const double y[] = {3, 1, 4, 1, 5}, want[] = {3.0, 1.2238354031888732, 3.689298039077053,
+                                                1.300980055435929, 4.58601418965241};
   double out[5];
   chart_smooth(y, 5, out);
   for (int i = 0; i < 5; i++) CHECK_NEAR(out[i], want[i], 1e-15);
@@ -50,8 +55,8 @@ TEST(a_chart_shows_its_lines_and_escapes_its_words) {
 }
 
 TEST(nothing_one_point_and_equal_points_are_drawn_too) {
-  const double x[] = {7, 7, 8}, y[] = {2, 2, 2}, odd[] = {NAN, INFINITY, -INFINITY}, big[] = {1e300, -1e300, 0},
-               small[] = {0, 1e-320, 0};
+  const double x[] = {7, 7, 8}, y[] = {2, 2, 2}, odd[] = {NAN, INFINITY, -INFINITY},
+               big[] = {1e300, -1e300, 0}, small[] = {0, 1e-320, 0};
   const double *const ys[] = {y, odd, big, small};
   for (int i = 0; i < 4; i++)
     for (size_t n = 0; n <= 3; n++) {
@@ -80,7 +85,8 @@ TEST(a_long_line_is_thinned_but_keeps_its_peaks) {
   CHECK(s.len < 100000);
   chart_frame f = chart_layout(&c);
   char peak[40];
-  snprintf(peak, sizeof peak, " %.2f", f.bottom - (100 - f.y0) / (f.y1 - f.y0) * (f.bottom - f.top));
+  snprintf(peak, sizeof peak, " %.2f",
+           f.bottom - (100 - f.y0) / (f.y1 - f.y0) * (f.bottom - f.top));
   CHECK(strstr(s.at, peak));
   str_free(&s);
 }
@@ -89,8 +95,11 @@ TEST(bytes_and_counts_read_well) {
   static const struct {
     double x;
     const char *bytes, *count;
-  } row[] = {{0, "0 B", "0"},          {1536, "1.50 KiB", "1.54 k"}, {1073741824, "1 GiB", "1.07 G"},
-             {12345678, "11.8 MiB", "12.3 M"}, {999, "999 B", "999"}};
+  } row[] = {{0, "0 B", "0"},
+             {1536, "1.50 KiB", "1.54 k"},
+             {1073741824, "1 GiB", "1.07 G"},
+             {12345678, "11.8 MiB", "12.3 M"},
+             {999, "999 B", "999"}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     str s = {0};
     chart_print_bytes(row[i].x, &s);

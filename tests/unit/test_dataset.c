@@ -26,29 +26,32 @@ static void write_data(void) {
   for (int i = 0; i < 5; i++) {
     char query[4] = "";
     if (i % 2 == 0) snprintf(query, sizeof query, "q%d", i);
-    str_printf(&s, "%c{\"instruction\": \"i%d\", \"input\": \"%s\", \"output\": [1, {\"x\": null}]}",
+    str_printf(&s,
+               "%c{\"instruction\": \"i%d\", \"input\": \"%s\", \"output\": [1, {\"x\": null}]}",
                i ? ',' : '[', i, query);
   }
   str_add(&s, "]");
   put_text("b.json", s.at);
   str_free(&s);
   put_text("c.txt", "c0\n\nc2\r\nc3");
-  put_text("dataset_info.json",
-           "{\"a\": {\"file_name\": \"a.jsonl\", \"columns\": {\"prompt\": \"text\"}},"
-           "\"b\": {\"file_name\": \"b.json\", \"columns\": {\"prompt\": \"instruction\", \"query\": "
-           "\"input\"}},"
-           "\"c\": {\"file_name\": \"c.txt\", \"columns\": {\"prompt\": \"text\"}},"
-           "\"a3\": {\"file_name\": \"a.jsonl\", \"columns\": {\"prompt\": \"text\"}, \"num_samples\": 3},"
-           "\"a12\": {\"file_name\": \"a.jsonl\", \"columns\": {\"prompt\": \"text\"}, \"num_samples\": "
-           "12},"
-           "\"hub\": {\"hf_hub_url\": \"x/y\"}, \"chat\": {\"file_name\": \"a.jsonl\", "
-           "\"formatting\": \"sharegpt\"},"
-           "\"rank\": {\"file_name\": \"a.jsonl\", \"ranking\": true},"
-           "\"odd\": {\"file_name\": \"a.jsonl\", \"colums\": {}},"
-           "\"none\": {\"file_name\": \"a.jsonl\", \"num_samples\": 0},"
-           "\"bare\": {\"columns\": {\"prompt\": \"text\"}},"
-           "\"gone\": {\"file_name\": \"gone.jsonl\"},"
-           "\"noprompt\": {\"file_name\": \"a.jsonl\", \"columns\": {\"query\": \"text\"}}}");
+  put_text(
+      "dataset_info.json",
+      "{\"a\": {\"file_name\": \"a.jsonl\", \"columns\": {\"prompt\": \"text\"}},"
+      "\"b\": {\"file_name\": \"b.json\", \"columns\": {\"prompt\": \"instruction\", \"query\": "
+      "\"input\"}},"
+      "\"c\": {\"file_name\": \"c.txt\", \"columns\": {\"prompt\": \"text\"}},"
+      "\"a3\": {\"file_name\": \"a.jsonl\", \"columns\": {\"prompt\": \"text\"}, \"num_samples\": "
+      "3},"
+      "\"a12\": {\"file_name\": \"a.jsonl\", \"columns\": {\"prompt\": \"text\"}, \"num_samples\": "
+      "12},"
+      "\"hub\": {\"hf_hub_url\": \"x/y\"}, \"chat\": {\"file_name\": \"a.jsonl\", "
+      "\"formatting\": \"sharegpt\"},"
+      "\"rank\": {\"file_name\": \"a.jsonl\", \"ranking\": true},"
+      "\"odd\": {\"file_name\": \"a.jsonl\", \"colums\": {}},"
+      "\"none\": {\"file_name\": \"a.jsonl\", \"num_samples\": 0},"
+      "\"bare\": {\"columns\": {\"prompt\": \"text\"}},"
+      "\"gone\": {\"file_name\": \"gone.jsonl\"},"
+      "\"noprompt\": {\"file_name\": \"a.jsonl\", \"columns\": {\"query\": \"text\"}}}");
 }
 
 /* "a0|a1|..." with \n as it is */
@@ -86,12 +89,19 @@ TEST(samples_and_their_order_are_those_of_llamafactory) {
       {{.max_samples = 2}, ab, 42, "a0|a1|i0\nq0|i1"},
       {{.max_samples = 9}, a12, 7, "a2|a5|a0|a6|a3|a1|a4|a6|a0"},
       {{.mix = DATASET_UNDER}, abc, 42, "a0|i0\nq0|c0|a1|i1||a2|i2\nq2|c2|a3|i3|c3"},
-      {{.mix = DATASET_OVER}, abc, 42,
+      {{.mix = DATASET_OVER},
+       abc,
+       42,
        "a0|i0\nq0|c0|a1|i1||a2|i2\nq2|c2|a3|i3|c3|a4|i4\nq4|c0|a5|i0\nq0||a6|i1|c2"},
-      {{.mix = DATASET_UNDER, .probs = (const double[]){0.5, 0.3, 0.2}, .seed = 42}, abc, 42,
+      {{.mix = DATASET_UNDER, .probs = (const double[]){0.5, 0.3, 0.2}, .seed = 42},
+       abc,
+       42,
        "i0\nq0|a0|c0|i1|a1||i2\nq2|i3|a2|a3|a4|c2|i4\nq4"},
-      {{.mix = DATASET_OVER, .probs = (const double[]){0.2, 0.3, 0.5}, .seed = 5}, abc, 5,
-       "c0||c2|i0\nq0|a0|i1|i2\nq2|a1|a2|c3|c0|i3|i4\nq4||c2|c3|i0\nq0|i1|c0|a3||i2\nq2|c2|a4|c3|c0|"
+      {{.mix = DATASET_OVER, .probs = (const double[]){0.2, 0.3, 0.5}, .seed = 5},
+       abc,
+       5,
+       "c0||c2|i0\nq0|a0|i1|i2\nq2|a1|a2|c3|c0|i3|i4\nq4||c2|c3|i0\nq0|i1|c0|a3||i2\nq2|c2|a4|c3|"
+       "c0|"
        "i3||c2|a5|c3|a6"},
   };
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
@@ -145,11 +155,20 @@ TEST(pcg64_is_numpys_default_generator) {
     uint64_t seed, raw;
     double first, last;
     int64_t order[13];
-  } row[] = {{0, 11749869230777074271u, 0.2697867137638703, 0.033585575305464355,
+  } row[] = {{0,
+              11749869230777074271u,
+              0.2697867137638703,
+              0.033585575305464355,
               {2, 11, 3, 10, 0, 4, 7, 5, 1, 12, 6, 9, 8}},
-             {42, 14276969152011380360u, 0.4388784397520523, 0.82276161327083,
+             {42,
+              14276969152011380360u,
+              0.4388784397520523,
+              0.82276161327083,
               {12, 8, 11, 6, 10, 9, 7, 3, 0, 1, 5, 2, 4}},
-             {4294967295u, 4647538520743280031u, 0.21906579628685663, 0.7196577118069766,
+             {4294967295u,
+              4647538520743280031u,
+              0.21906579628685663,
+              0.7196577118069766,
               {4, 1, 6, 11, 7, 0, 8, 9, 10, 2, 3, 12, 5}}};
   for (int i = 0; i < 3; i++) {
     pcg64 p;
@@ -199,11 +218,13 @@ TEST(each_kind_of_file_gives_its_texts) {
       {"x.txt", "", ""},
       {"x.txt", "\n", ""},
       {"x.txt", "a\n\n", "a|"},
-      {"x.txt", "\xef\xbb\xbf"
-                "a",
+      {"x.txt",
+       "\xef\xbb\xbf"
+       "a",
        "\xef\xbb\xbf"
        "a"},
-      {"x.jsonl", "{\"text\":\"a\\u0041\\n\"}\n\n  {\"k\":[{\"text\":\"no\"}],\"text\":\"b\"}", "aA\n|b"},
+      {"x.jsonl", "{\"text\":\"a\\u0041\\n\"}\n\n  {\"k\":[{\"text\":\"no\"}],\"text\":\"b\"}",
+       "aA\n|b"},
       {"x.json", "{\"text\":\"lines in .json\"}\n{\"text\":\"two\"}", "lines in .json|two"},
       {"x.json", " [ ] ", ""},
       {"x.jsonl", "[{\"text\":\"list in .jsonl\"}]", "list in .jsonl"},
@@ -255,7 +276,8 @@ TEST(files_that_are_not_what_they_should_be_are_refused_with_their_place) {
       {"x.jsonl", "{text:1}", "x.jsonl:1:2"},
       {"x.jsonl", "\"a\"", "a record"},
       {"x.jsonl", "7", "a record"},
-      {"x.jsonl", "{\"texts\":\"a\"}", "record 1 has neither \"text\" nor \"instruction\"; it has \"texts\""},
+      {"x.jsonl", "{\"texts\":\"a\"}",
+       "record 1 has neither \"text\" nor \"instruction\"; it has \"texts\""},
       {"x.jsonl", "{\"text\":\"\xff\"}", "x.jsonl:1:"},
       {"x.json", "[{\"text\":\"a\"},]", "a record"},
       {"x.json", "[{\"text\":\"a\"}] x", "x.json:1:"},
@@ -285,27 +307,24 @@ TEST(files_that_are_not_what_they_should_be_are_refused_with_their_place) {
   CHECK_FAILS(dataset_read_file(put_text("x.jsonl", "{\"text\":\"a\"}"), &c, -1, &d),
               "no record has \"body\"");
   dataset_free(&d);
-  CHECK_FAILS(dataset_read_file(put_text("x.csv", "bodi\na"), &c, -1, &d), "the nearest is \"bodi\"");
+  CHECK_FAILS(dataset_read_file(put_text("x.csv", "bodi\na"), &c, -1, &d),
+              "the nearest is \"bodi\"");
   dataset_free(&d);
 }
 
 TEST(entries_of_dataset_info_that_cannot_be_used_are_refused) {
   static const struct {
     const char *name, *says;
-  } row[] = {{"hub", "hub.hf_hub_url"},
-             {"chat", "sharegpt is for conversations"},
-             {"rank", "preference data"},
-             {"odd", "did you mean \"columns\""},
-             {"none", "expected 1 or more"},
-             {"bare", "file_name"},
-             {"gone", "gone.jsonl"},
-             {"noprompt", "stage pt needs \"prompt\""},
-             {"a33", "did you mean \"a3\""},
-             {"elsewhere", "there is no such file"}};
+  } row[] = {{"hub", "hub.hf_hub_url"},      {"chat", "sharegpt is for conversations"},
+             {"rank", "preference data"},    {"odd", "did you mean \"columns\""},
+             {"none", "expected 1 or more"}, {"bare", "file_name"},
+             {"gone", "gone.jsonl"},         {"noprompt", "stage pt needs \"prompt\""},
+             {"a33", "did you mean \"a3\""}, {"elsewhere", "there is no such file"}};
   write_data();
   dataset d;
   for (size_t i = 0; i < sizeof row / sizeof *row; i++)
-    CHECK_FAILS(load((dataset_spec){0}, (const char *const[]){row[i].name, NULL}, 1, &d), row[i].says);
+    CHECK_FAILS(load((dataset_spec){0}, (const char *const[]){row[i].name, NULL}, 1, &d),
+                row[i].says);
   put_text("empty.jsonl", "\n");
   CHECK_FAILS(load((dataset_spec){0}, (const char *const[]){"empty.jsonl", NULL}, 1, &d),
               "there is no sample in it");
@@ -313,7 +332,8 @@ TEST(entries_of_dataset_info_that_cannot_be_used_are_refused) {
                    (const char *const[]){"a", "b", NULL}, 1, &d),
               "never be used up");
   put_text("dataset_info.json", "[]");
-  CHECK_FAILS(load((dataset_spec){0}, (const char *const[]){"a", NULL}, 1, &d), "dataset_info.json");
+  CHECK_FAILS(load((dataset_spec){0}, (const char *const[]){"a", NULL}, 1, &d),
+              "dataset_info.json");
 }
 
 TEST(templates_are_known_by_name) {

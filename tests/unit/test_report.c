@@ -19,10 +19,11 @@ typedef struct {
   train_config config;
 } sample;
 
-static const report_fact head[] = {
-    {"model", "models/tiny-shakespeare", "llama, 15.2 M parameters, 6 layers"},
-    {"data", "tinyshakespeare: 2,183 blocks of 256 tokens", NULL},
-    {"machine", "AMD EPYC 9654, 16 cores, AVX-512", "f32, 16 threads"}};
+static const report_fact head[] = {{"model", "models/tiny-shakespeare",
+                                    "llama, 15.2 M parameters, 6 layers"},
+                                   {"data", "tinyshakespeare: 2,183 blocks of 256 tokens", NULL},
+                                   {"machine", "AMD EPYC 9654, 16 cores, AVX-512",
+                                    "f32, 16 threads"}};
 static const report_fact card[] = {{"tokens per second", "12.4 k", "MFU 61 %"},
                                    {"time", "0:06:41", "400 steps"},
                                    {"peak memory", "611 MiB", "planned 611 MiB"}};
@@ -80,13 +81,32 @@ static sample *make(void) {
   CHECK(s);
   CHECK_OK(yaml_parse(text, sizeof text - 1, "run.yaml", &s->source));
   CHECK_OK(train_config_parse(s->source.root, &s->config));
-  s->r = (report){.title = "saves/tiny & <co>", .status = "finished", .finished = true,
-                  .head = head, .heads = 3, .card = card, .cards = 3, .entry = s->entry,
-                  .step = s->step, .step_s = s->step_s, .tokens_per_s = s->tokens_per_s,
-                  .steps = STEPS, .op = op, .ops = 5, .op_steps = 50, .peak_flops = 6e11,
-                  .peak_bytes_per_s = 2e11, .tier = tier, .tiers = 1, .layer = s->layer, .layers = 4,
-                  .places = PLACES, .memory_limit = 1073741824.0, .config = &s->config,
-                  .file = file, .files = 4};
+  s->r = (report){.title = "saves/tiny & <co>",
+                  .status = "finished",
+                  .finished = true,
+                  .head = head,
+                  .heads = 3,
+                  .card = card,
+                  .cards = 3,
+                  .entry = s->entry,
+                  .step = s->step,
+                  .step_s = s->step_s,
+                  .tokens_per_s = s->tokens_per_s,
+                  .steps = STEPS,
+                  .op = op,
+                  .ops = 5,
+                  .op_steps = 50,
+                  .peak_flops = 6e11,
+                  .peak_bytes_per_s = 2e11,
+                  .tier = tier,
+                  .tiers = 1,
+                  .layer = s->layer,
+                  .layers = 4,
+                  .places = PLACES,
+                  .memory_limit = 1073741824.0,
+                  .config = &s->config,
+                  .file = file,
+                  .files = 4};
   add_steps(s);
   add_memory(s);
   return s;
@@ -111,7 +131,8 @@ TEST(a_report_is_one_page_with_nothing_outside_it) {
   CHECK_OK(str_status(&page));
   const char *dump = getenv("REPORT_OUT"); /* to look at it */
   if (dump) CHECK_OK(file_write(dump, page.at, page.len));
-  CHECK(!strstr(page.at, "http://") || count(page.at, "http://") == count(page.at, "http://www.w3.org/2000/svg"));
+  CHECK(!strstr(page.at, "http://") ||
+        count(page.at, "http://") == count(page.at, "http://www.w3.org/2000/svg"));
   CHECK(!strstr(page.at, "https://") && !strstr(page.at, "<link") && !strstr(page.at, "<img"));
   CHECK(strstr(page.at, "saves/tiny &amp; &lt;co&gt;") && !strstr(page.at, "<co>"));
   CHECK(strstr(page.at, "&lt;b&gt;&amp;"));
@@ -139,7 +160,8 @@ TEST(the_numbers_of_the_cursor_are_json_and_as_many_as_the_logs) {
   for (uint32_t i = 0; i < t.root->len; i++) CHECK_EQ(t.root->child[i]->len, STEPS);
   CHECK_EQ(t.root->len, 6);
   CHECK_EQ(tree_get(t.root, "step")->child[STEPS - 1]->integer, STEPS);
-  CHECK(fabs(tree_get(t.root, "loss")->child[0]->number - run_entry_number(&s->entry[0], "loss")) < 1e-6);
+  CHECK(fabs(tree_get(t.root, "loss")->child[0]->number - run_entry_number(&s->entry[0], "loss")) <
+        1e-6);
   tree_free(&t);
   str_free(&page);
   end(s);

@@ -24,14 +24,22 @@ typedef struct {
 /* `text`: keys besides the needed ones; output_dir: a folder of the test. */
 static void begin(run *r, const char *text, int64_t samples) {
   str s = {0};
-  str_printf(&s, "model_name_or_path: models/tiny\nstage: pt\nfinetuning_type: full\ndataset: corpus\n"
-                 "output_dir: %s/run\n%s", test_dir(), text);
+  str_printf(&s,
+             "model_name_or_path: models/tiny\nstage: pt\nfinetuning_type: full\ndataset: corpus\n"
+             "output_dir: %s/run\n%s",
+             test_dir(), text);
   *r = (run){0};
   CHECK_OK(yaml_parse(s.at, s.len, "run.yaml", &r->source));
   CHECK_OK(train_config_parse(r->source.root, &r->config));
   const train_config *c = &r->config;
-  sampler_spec spec = {samples, c->per_device_train_batch_size, c->gradient_accumulation_steps,
-                       c->num_train_epochs, c->max_steps, 42, true, false};
+  sampler_spec spec = {samples,
+                       c->per_device_train_batch_size,
+                       c->gradient_accumulation_steps,
+                       c->num_train_epochs,
+                       c->max_steps,
+                       42,
+                       true,
+                       false};
   CHECK_OK(sampler_create(&spec, &r->order));
   r->flow = train_flow_create(c, r->order.steps);
   run_log_create(c, &r->flow, &r->order, &r->log);
@@ -68,8 +76,10 @@ TEST(the_history_of_the_recorded_run_comes_out_to_the_last_digit) {
   tree golden;
   CHECK_OK(json_load(test_data(PT "trainer_state.json"), 0, &golden));
   const tree_node *history = tree_get(golden.root, "log_history");
-  begin(&r, "max_steps: 50\nper_device_train_batch_size: 4\nlogging_steps: 1\nlearning_rate: 1e-3\n"
-            "lr_scheduler_type: cosine\nwarmup_ratio: 0.1\n", 235);
+  begin(&r,
+        "max_steps: 50\nper_device_train_batch_size: 4\nlogging_steps: 1\nlearning_rate: 1e-3\n"
+        "lr_scheduler_type: cosine\nwarmup_ratio: 0.1\n",
+        235);
   schedule s;
   CHECK_OK(schedule_create(r.config.is.schedule, r.config.learning_rate,
                            schedule_warmup_steps(r.config.is.warmup, 50), 50, NULL, 0, &s));
@@ -109,11 +119,15 @@ TEST(a_recorded_trainer_state_reads_and_prints_as_the_same_bytes) {
     const char *name, *text;
     int64_t samples;
   } row[] = {{"pt", "max_steps: 50\nper_device_train_batch_size: 4\nlogging_steps: 1\n", 235},
-             {"sft-llama3", "per_device_train_batch_size: 2\ngradient_accumulation_steps: 2\n"
-                            "num_train_epochs: 2\nlogging_steps: 1\n", 90},
-             {"sft-qwen-shuffled", "per_device_train_batch_size: 3\nnum_train_epochs: 2\n"
-                                   "logging_steps: 1\neval_strategy: steps\neval_steps: 10\n"
-                                   "eval_dataset: corpus\n", 40}};
+             {"sft-llama3",
+              "per_device_train_batch_size: 2\ngradient_accumulation_steps: 2\n"
+              "num_train_epochs: 2\nlogging_steps: 1\n",
+              90},
+             {"sft-qwen-shuffled",
+              "per_device_train_batch_size: 3\nnum_train_epochs: 2\n"
+              "logging_steps: 1\neval_strategy: steps\neval_steps: 10\n"
+              "eval_dataset: corpus\n",
+              40}};
   for (int i = 0; i < 3; i++) {
     char path[256];
     run r;
@@ -240,7 +254,8 @@ TEST(a_state_that_does_not_fit_the_run_is_refused) {
              {"{\"global_step\": -1, \"epoch\": 1, \"log_history\": []}", "this run has 50 steps"},
              {"{\"global_step\": 1, \"epoch\": 1}", "log_history"},
              {"{\"global_step\": 1, \"epoch\": 1, \"log_history\": [{\"loss\": \"x\"}]}", "loss"},
-             {"{\"global_step\": 1, \"epoch\": 1, \"log_history\": [{\"loss\": 1}]}", "without step"}};
+             {"{\"global_step\": 1, \"epoch\": 1, \"log_history\": [{\"loss\": 1}]}",
+              "without step"}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     run r;
     tree t;
@@ -257,8 +272,10 @@ TEST(the_best_evaluation_is_remembered) {
   run_entry e;
   bool best;
   str s = {0};
-  begin(&r, "max_steps: 50\nval_size: 5\neval_strategy: steps\neval_steps: 1\n"
-            "metric_for_best_model: loss\n", 100);
+  begin(&r,
+        "max_steps: 50\nval_size: 5\neval_strategy: steps\neval_steps: 1\n"
+        "metric_for_best_model: loss\n",
+        100);
   static const double loss[] = {3, 2, 2, 4};
   for (int i = 1; i <= 4; i++) {
     run_log_step(&r.log, i, i / 10.0, 1, 1, 1);
@@ -269,7 +286,9 @@ TEST(the_best_evaluation_is_remembered) {
   CHECK(run_entry_number(&e, "eval_samples_per_second") == 40);
   CHECK(run_entry_number(&e, "eval_steps_per_second") == 10);
   run_log_print_state(&r.log, &s);
-  CHECK(strstr(s.at, "\"best_global_step\": 2,\n  \"best_metric\": 2.0,\n  \"best_model_checkpoint\": \""));
+  CHECK(
+      strstr(s.at,
+             "\"best_global_step\": 2,\n  \"best_metric\": 2.0,\n  \"best_model_checkpoint\": \""));
   CHECK(strstr(s.at, "/run/checkpoint-2\""));
   run_entry results = run_log_eval_results(&e);
   CHECK_NEAR(run_entry_number(&results, "eval_perplexity"), exp(4), 1e-9);
@@ -282,24 +301,30 @@ TEST(the_best_evaluation_is_remembered) {
 
 TEST(steps_log_evaluate_and_save_when_transformers_does) {
   run r;
-  begin(&r, "max_steps: 10\nlogging_steps: 4\nlogging_first_step: true\nsave_steps: 0.3\n"
-            "val_size: 5\neval_strategy: steps\neval_steps: 4\neval_delay: 5\n", 12);
+  begin(&r,
+        "max_steps: 10\nlogging_steps: 4\nlogging_first_step: true\nsave_steps: 0.3\n"
+        "val_size: 5\neval_strategy: steps\neval_steps: 4\neval_delay: 5\n",
+        12);
   CHECK_EQ(r.flow.save_steps, 3);
   str s = {0};
   for (int64_t i = 1; i <= 10; i++) {
     sampler_step at = sampler_find(&r.order, i - 1);
     train_actions a = train_flow_after(&r.flow, i, &at, i % r.order.steps_per_epoch == 0);
-    str_printf(&s, "%s%s%s%s ", a.log ? "l" : "", a.evaluate ? "e" : "", a.save ? "s" : "", a.stop ? "!" : ".");
+    str_printf(&s, "%s%s%s%s ", a.log ? "l" : "", a.evaluate ? "e" : "", a.save ? "s" : "",
+               a.stop ? "!" : ".");
   }
   CHECK_STR(s.at, "l. . s. l. . s. . le. s. es! ");
   end(&r);
   str_clear(&s);
-  begin(&r, "num_train_epochs: 2\nlogging_strategy: epoch\nsave_strategy: epoch\nval_size: 5\n"
-            "eval_strategy: epoch\nper_device_train_batch_size: 5\n", 12);
+  begin(&r,
+        "num_train_epochs: 2\nlogging_strategy: epoch\nsave_strategy: epoch\nval_size: 5\n"
+        "eval_strategy: epoch\nper_device_train_batch_size: 5\n",
+        12);
   for (int64_t i = 1; i <= 6; i++) {
     sampler_step at = sampler_find(&r.order, i - 1);
     train_actions a = train_flow_after(&r.flow, i, &at, i % r.order.steps_per_epoch == 0);
-    str_printf(&s, "%s%s%s%s ", a.log ? "l" : "", a.evaluate ? "e" : "", a.save ? "s" : "", a.stop ? "!" : ".");
+    str_printf(&s, "%s%s%s%s ", a.log ? "l" : "", a.evaluate ? "e" : "", a.save ? "s" : "",
+               a.stop ? "!" : ".");
   }
   CHECK_STR(s.at, ". . les. . . les! ");
   end(&r);
@@ -312,7 +337,8 @@ TEST(the_folder_of_a_run_has_its_files_and_a_resumed_log_goes_on) {
   run_entry e;
   str shown = {0};
   bool best;
-  begin(&r, "max_steps: 4\nlogging_steps: 1\nval_size: 5\neval_strategy: steps\neval_steps: 2\n", 100);
+  begin(&r, "max_steps: 4\nlogging_steps: 1\nval_size: 5\neval_strategy: steps\neval_steps: 2\n",
+        100);
   CHECK_OK(run_files_open(&r.log, &f));
   for (int i = 1; i <= 4; i++) {
     run_log_step(&r.log, i, i / 4.0, 5 - (float)i, 10, 3);
@@ -329,7 +355,8 @@ TEST(the_folder_of_a_run_has_its_files_and_a_resumed_log_goes_on) {
   CHECK_OK(run_files_state(&r.log, f.dir));
   CHECK_OK(run_files_plots(&f, &shown));
   CHECK_OK(run_files_card(&f));
-  CHECK(strstr(shown.at, "{'eval_loss': '2', 'eval_runtime': '0.25', 'eval_samples_per_second': '20', "));
+  CHECK(strstr(shown.at,
+               "{'eval_loss': '2', 'eval_runtime': '0.25', 'eval_samples_per_second': '20', "));
   const char *all = slurp(f.dir, "all_results.json");
   CHECK(strstr(all, "\"eval_loss\": 2.0") && strstr(all, "\"train_loss\": 2.5"));
   CHECK(!strstr(slurp(f.dir, "train_results.json"), "eval_loss"));
@@ -397,14 +424,17 @@ TEST(tensorboard_records_are_framed_and_checked) {
   char *bytes;
   size_t n;
   CHECK_OK(file_read(name, 0, &bytes, &n));
-  static const unsigned char want[] = {
-      0x20, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x29, 0xed, 0xa9, 0x50,
-      0x09, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xf8, 0x3f, 0x10, 0x07, 0x2a,
-      0x13, 0x0a, 0x11, 0x0a, 0x0a, 0x74, 0x72, 0x61, 0x69, 0x6e, 0x2f, 0x6c,
-      0x6f, 0x73, 0x73, 0x15, 0x00, 0x00, 0x20, 0x40, 0x25, 0x08, 0xfb, 0x34};
+  static const unsigned char want[] = {0x20, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x29, 0xed,
+                                       0xa9, 0x50, 0x09, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xf8,
+                                       0x3f, 0x10, 0x07, 0x2a, 0x13, 0x0a, 0x11, 0x0a, 0x0a, 0x74,
+                                       0x72, 0x61, 0x69, 0x6e, 0x2f, 0x6c, 0x6f, 0x73, 0x73, 0x15,
+                                       0x00, 0x00, 0x20, 0x40, 0x25, 0x08, 0xfb, 0x34};
   CHECK(n > sizeof want);
   CHECK(!memcmp(bytes + n - sizeof want, want, sizeof want));
-  CHECK(!memcmp(bytes + 12 + 9, "\x1a\x0d" "brain.Event:2", 15));
+  CHECK(!memcmp(bytes + 12 + 9,
+                "\x1a\x0d"
+                "brain.Event:2",
+                15));
   mem_free(bytes);
 }
 
@@ -421,8 +451,9 @@ TEST(the_progress_bar_has_the_shape_of_tqdm) {
   p.flops_per_s = 4.1e11;
   p.done = 310;
   progress_print(&p, p.start_s + 4000.5, 2, 90, &s);
-  CHECK_STR(s.at, " 50%|███████▌       | 310/620 [1:06:40<01:17,  4.00it/s, loss=2, 12.3 k tok/s, MFU "
-                  "41.0%]");
+  CHECK_STR(s.at,
+            " 50%|███████▌       | 310/620 [1:06:40<01:17,  4.00it/s, loss=2, 12.3 k tok/s, MFU "
+            "41.0%]");
   str_clear(&s);
   p.done = 620;
   progress_print(&p, p.start_s + 4000, NAN, 20, &s);
@@ -438,8 +469,12 @@ TEST(durations_and_roundings_are_pythons) {
   static const struct {
     double s;
     const char *want;
-  } row[] = {{0, "0:00:00"},        {59.9, "0:00:59"},           {3661, "1:01:01"},
-             {86400, "1 day, 0:00:00"}, {200000, "2 days, 7:33:20"}, {-5, "0:00:00"}};
+  } row[] = {{0, "0:00:00"},
+             {59.9, "0:00:59"},
+             {3661, "1:01:01"},
+             {86400, "1 day, 0:00:00"},
+             {200000, "2 days, 7:33:20"},
+             {-5, "0:00:00"}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     str s = {0};
     run_print_duration(row[i].s, &s);

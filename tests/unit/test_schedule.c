@@ -89,9 +89,14 @@ TEST(a_damaged_schedule_state_is_refused) {
   schedule s;
   CHECK_OK(schedule_create(SCHEDULE_GREEDY, 1e-3, 0, 10, (schedule_arg[]){{"window_size", NULL, 2}},
                            1, &s));
-  static const char *const bad[] = {"",       "linear",           "greedy",
-                                    "greedy ", "greedy 1 2 3 4",  "greedy 1 2 3 4 5 6 7 8 2 1",
-                                    "greedy 1 2 3 4 5 6 7 8 3 1 1 1", "greedy 1 2 3 4 5 6 7 8 -1",
+  static const char *const bad[] = {"",
+                                    "linear",
+                                    "greedy",
+                                    "greedy ",
+                                    "greedy 1 2 3 4",
+                                    "greedy 1 2 3 4 5 6 7 8 2 1",
+                                    "greedy 1 2 3 4 5 6 7 8 3 1 1 1",
+                                    "greedy 1 2 3 4 5 6 7 8 -1",
                                     "greedy 1 2 3 4 5 6 7 8 1 1 x"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
     CHECK_FAILS(schedule_parse_state(&s, bad[i]), "the state");

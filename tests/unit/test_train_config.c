@@ -60,7 +60,8 @@ TEST(the_files_of_the_recorded_runs_are_read) {
   CHECK_EQ(c.is.schedule, SCHEDULE_COSINE);
   CHECK(!c.is.shuffle && c.plot_loss && c.is.resume == RESUME_NEVER && !c.is.tensorboard);
   train_config_free(&c);
-  CHECK_FAILS(train_config_load(test_data("golden/llamafactory/sft-llama3/config.yaml"), NULL, 0, &c),
+  CHECK_FAILS(train_config_load(test_data("golden/llamafactory/sft-llama3/config.yaml"), NULL, 0,
+                                &c),
               "stage sft is not built; write stage: pt");
   static const char *const more[] = {"stage=pt", "max_steps=7", "warmup_ratio=~"};
   CHECK_OK(train_config_load(test_data("golden/llamafactory/sft-llama3/config.yaml"), more, 3, &c));
@@ -115,7 +116,8 @@ static const struct {
     {"val_size: 1.0\n", "1.0 is the whole dataset"},
     {"save_strategy: best\n", "best needs an evaluation"},
     {"metric_for_best_model: accuracy\n", "write loss"},
-    {"metric_for_best_model: loss\neval_on_each_dataset: true\n", "but metric_for_best_model needs"},
+    {"metric_for_best_model: loss\neval_on_each_dataset: true\n",
+     "but metric_for_best_model needs"},
     {"load_best_model_at_end: true\n", "load_best_model_at_end: false"},
     {"interleave_probs: 0.5,0.5\n", "mix_strategy is concat"},
     {"mix_strategy: interleave_under\ninterleave_probs: 0.5,0.5\n", "2 shares for 1 datasets"},
@@ -185,9 +187,10 @@ TEST(missing_keys_are_asked_for_with_what_to_write) {
 
 TEST(keys_without_effect_are_told_and_defaults_of_refused_keys_pass) {
   train_config c;
-  CHECK_OK(parse(MINIMUM "dataloader_num_workers: 4\ntrust_remote_code: true\nfp16: false\n"
-                         "deepspeed: null\nquantization_bit: ~\nfsdp: \"\"\nddp_timeout: 180000000\n"
-                         "label_smoothing_factor: 0\nlora_target: all\nmax_samples:\n",
+  CHECK_OK(parse(MINIMUM
+                 "dataloader_num_workers: 4\ntrust_remote_code: true\nfp16: false\n"
+                 "deepspeed: null\nquantization_bit: ~\nfsdp: \"\"\nddp_timeout: 180000000\n"
+                 "label_smoothing_factor: 0\nlora_target: all\nmax_samples:\n",
                  &c));
   CHECK_EQ(c.notes.len, 4);
   CHECK(strstr(c.notes.at[0], "dataloader_num_workers: accepted, changes no number"));
@@ -197,7 +200,8 @@ TEST(keys_without_effect_are_told_and_defaults_of_refused_keys_pass) {
 
 TEST(derived_settings_follow_transformers_and_llamafactory) {
   train_config c;
-  CHECK_OK(parse(MINIMUM "warmup_ratio: 0.1\nwarmup_steps: 20\npacking: true\ncutoff_len: 64\n", &c));
+  CHECK_OK(
+      parse(MINIMUM "warmup_ratio: 0.1\nwarmup_steps: 20\npacking: true\ncutoff_len: 64\n", &c));
   CHECK(c.is.warmup == 0.1);
   CHECK_EQ(c.is.block, 63);
   CHECK_EQ(c.notes.len, 2);
@@ -216,10 +220,11 @@ TEST(derived_settings_follow_transformers_and_llamafactory) {
   CHECK_EQ(c.is.recompute, RECOMPUTE_NONE);
   CHECK_EQ(c.notes.len, 1); /* wandb */
   done(&c);
-  CHECK_OK(parse(MINIMUM "lr_scheduler_type: cosine_with_min_lr\n"
-                         "lr_scheduler_kwargs: '{\"min_lr_rate\": 0.1}'\n"
-                         "eval_strategy: no\nsave_strategy: no\nresume_from_checkpoint: a/checkpoint-5\n"
-                         "overwrite_output_dir: true\nval_size: 1\n",
+  CHECK_OK(parse(MINIMUM
+                 "lr_scheduler_type: cosine_with_min_lr\n"
+                 "lr_scheduler_kwargs: '{\"min_lr_rate\": 0.1}'\n"
+                 "eval_strategy: no\nsave_strategy: no\nresume_from_checkpoint: a/checkpoint-5\n"
+                 "overwrite_output_dir: true\nval_size: 1\n",
                  &c));
   CHECK_EQ(c.is.schedule_args, 1);
   CHECK(c.is.schedule_arg[0].number == 0.1);
@@ -232,7 +237,9 @@ TEST(derived_settings_follow_transformers_and_llamafactory) {
                  "interleave_probs: [0.25, 0.75]\ndo_eval: false\n"
                  "hyper_parallel: {devices: 1, memory_limit: 1048576, recompute: full, offload: "
                  "none, device_matrix: [1, 1], alias_name: [dp, tp], pipeline: {stages: 1}}\n",
-                 &c) == HP_ERR_INPUT ? HP_OK : HP_ERR_INTERNAL); /* 2 shares for 3 eval datasets */
+                 &c) == HP_ERR_INPUT
+               ? HP_OK
+               : HP_ERR_INTERNAL); /* 2 shares for 3 eval datasets */
   err_clear();
   CHECK_OK(parse("model_name_or_path: m\nstage: pt\nfinetuning_type: full\n"
                  "dataset: a , b\nmix_strategy: interleave_over\ninterleave_probs: [0.25, 0.75]\n"
@@ -253,7 +260,8 @@ TEST(a_cutoff_beyond_the_models_positions_is_refused) {
   CHECK_OK(parse(MINIMUM "cutoff_len: 128\n", &c));
   CHECK_OK(train_config_check_model(&c, 128));
   CHECK_OK(train_config_check_model(&c, 0));
-  CHECK_FAILS(train_config_check_model(&c, 127), "run.yaml:5:13: cutoff_len: cutoff_len is 128, but");
+  CHECK_FAILS(train_config_check_model(&c, 127),
+              "run.yaml:5:13: cutoff_len: cutoff_len is 128, but");
   done(&c);
 }
 
@@ -261,10 +269,20 @@ TEST(sizes_are_read_with_their_units) {
   static const struct {
     const char *text;
     uint64_t want; /* 0: refused */
-  } row[] = {{"16GiB", 17179869184u}, {"16 GiB", 17179869184u}, {"1.5K", 1536}, {"2MB", 2000000},
-             {"1", 1},                {"0", 0},                 {"", 0},        {"GiB", 0},
-             {"1e3", 0},              {"-1", 0},                {"1XiB", 0},    {"99999999TiB", 0},
-             {"1.2.3G", 0},           {"7T", 7696581394432u}};
+  } row[] = {{"16GiB", 17179869184u},
+             {"16 GiB", 17179869184u},
+             {"1.5K", 1536},
+             {"2MB", 2000000},
+             {"1", 1},
+             {"0", 0},
+             {"", 0},
+             {"GiB", 0},
+             {"1e3", 0},
+             {"-1", 0},
+             {"1XiB", 0},
+             {"99999999TiB", 0},
+             {"1.2.3G", 0},
+             {"7T", 7696581394432u}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     uint64_t got = 0;
     bool ok = train_parse_size(row[i].text, &got);

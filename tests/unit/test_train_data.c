@@ -25,7 +25,8 @@ static void put(const char *dir, const char *name, const str *text) {
   str_free(&path);
 }
 
-/* The golden tokenizer as vocab.json and merges.txt, with add_bos_token, in a folder of the test. */
+/* The golden tokenizer as vocab.json and merges.txt, with add_bos_token, in a folder of the test.
+ */
 static const char *split_tokenizer(void) {
   static char dir[600];
   tree t;
@@ -51,7 +52,8 @@ static const char *split_tokenizer(void) {
               "\"added_tokens_decoder\": {");
   const tree_node *added = tree_get(t.root, "added_tokens");
   for (uint32_t i = 0; i < added->len; i++) {
-    str_printf(&s, "%s\"%lld\": ", i ? ", " : "", (long long)tree_get(added->child[i], "id")->integer);
+    str_printf(&s, "%s\"%lld\": ", i ? ", " : "",
+               (long long)tree_get(added->child[i], "id")->integer);
     json_put_tree(&w, added->child[i]);
   }
   str_add(&s, "}}");
@@ -67,8 +69,8 @@ static hp_status open_with(const char *model, const char *text, loaded *l) {
   str s = {0};
   snprintf(dir[0], sizeof dir[0], "%s", model);
   snprintf(dir[1], sizeof dir[1], "%s", test_data(GOLDEN "data"));
-  str_printf(&s, "model_name_or_path: %s\nstage: pt\nfinetuning_type: full\ndataset_dir: %s\n%s", dir[0],
-             dir[1], text);
+  str_printf(&s, "model_name_or_path: %s\nstage: pt\nfinetuning_type: full\ndataset_dir: %s\n%s",
+             dir[0], dir[1], text);
   *l = (loaded){0};
   CHECK_OK(yaml_parse(s.at, s.len, "run.yaml", &l->source));
   CHECK_OK(train_config_parse(l->source.root, &l->config));
@@ -174,12 +176,15 @@ TEST(the_recorded_batches_of_the_pt_run_come_out) {
   loaded l;
   tree t;
   CHECK_OK(json_load(test_data(GOLDEN "pt/batches.json"), 0, &t));
-  CHECK_OK(open_data("dataset: corpus\ncutoff_len: 64\nper_device_train_batch_size: 4\nmax_steps: 50\n"
-                     "disable_shuffling: true\n", &l));
+  CHECK_OK(
+      open_data("dataset: corpus\ncutoff_len: 64\nper_device_train_batch_size: 4\nmax_steps: 50\n"
+                "disable_shuffling: true\n",
+                &l));
   CHECK_EQ(l.data.train.samples, 235);
   CHECK(t.root->len >= 16);
   for (uint32_t i = 0; i < t.root->len; i++) {
-    const tree_node *want[] = {tree_get(t.root->child[i], "input_ids"), tree_get(t.root->child[i], "labels")};
+    const tree_node *want[] = {tree_get(t.root->child[i], "input_ids"),
+                               tree_get(t.root->child[i], "labels")};
     train_data_batch(&l.data, 0, i, 0, &l.batch);
     CHECK_EQ(l.batch.B, want[0]->len);
     CHECK_EQ(l.batch.T, 64);
@@ -219,8 +224,10 @@ TEST(the_template_dump_of_packed_text_comes_out) {
 
 TEST(a_batch_can_be_asked_for_again_and_wider) {
   loaded l;
-  CHECK_OK(open_data("dataset: corpus\npacking: false\ncutoff_len: 50\nper_device_train_batch_size: 3\n"
-                     "num_train_epochs: 3\n", &l));
+  CHECK_OK(
+      open_data("dataset: corpus\npacking: false\ncutoff_len: 50\nper_device_train_batch_size: 3\n"
+                "num_train_epochs: 3\n",
+                &l));
   uint64_t a[4], b[4];
   for (int64_t i = 0; i < 4; i++) {
     train_data_batch(&l.data, i % 3, i, 0, &l.batch);
@@ -254,13 +261,16 @@ TEST(evaluation_sets_are_split_off_named_or_joined) {
   CHECK_EQ(l.data.evals, 1);
   CHECK_STR(l.data.eval[0].name, "");
   close_data(&l);
-  CHECK_OK(open_data("dataset: corpus\neval_dataset: corpus,alpaca\nmax_samples: 5\ncutoff_len: 64\n"
-                     "do_eval: true\n", &l));
+  CHECK_OK(
+      open_data("dataset: corpus\neval_dataset: corpus,alpaca\nmax_samples: 5\ncutoff_len: 64\n"
+                "do_eval: true\n",
+                &l));
   CHECK_EQ(l.data.evals, 1);
   int64_t joined = l.data.eval[0].samples;
   close_data(&l);
   CHECK_OK(open_data("dataset: corpus\neval_dataset: corpus,alpaca\neval_on_each_dataset: true\n"
-                     "max_samples: 5\ncutoff_len: 64\ndo_eval: true\n", &l));
+                     "max_samples: 5\ncutoff_len: 64\ndo_eval: true\n",
+                     &l));
   CHECK_EQ(l.data.evals, 2);
   CHECK_STR(l.data.eval[1].name, "alpaca");
   CHECK(l.data.eval[0].samples + l.data.eval[1].samples <= joined);
@@ -270,7 +280,8 @@ TEST(evaluation_sets_are_split_off_named_or_joined) {
 TEST(data_that_cannot_be_trained_on_is_refused) {
   static const struct {
     const char *keys, *says;
-  } row[] = {{"dataset: corpus\nmax_samples: 1\ncutoff_len: 4000\n", "too few for one block of 4000"},
+  } row[] = {{"dataset: corpus\nmax_samples: 1\ncutoff_len: 4000\n",
+              "too few for one block of 4000"},
              {"dataset: corpus\ntemplate: hy3\n", "template hy3 ends texts with"},
              {"dataset: corpus\ntemplate: lama3\n", "did you mean"},
              {"dataset: corpsu\n", "did you mean \"corpus\""},
