@@ -174,10 +174,15 @@ static hp_status check_together(schedule *s) {
     HP_FAIL(HP_ERR_ARG,
             "lr_scheduler_kwargs: lr_end is %g, expected less than learning_rate, which is %g",
             s->lr_end, s->lr);
-  if (s->kind == SCHEDULE_WARMUP_STABLE_DECAY && isnan(s->num_decay_steps))
-    HP_FAIL(HP_ERR_ARG, "lr_scheduler_kwargs: schedule warmup_stable_decay needs num_decay_steps; "
-                        "write lr_scheduler_kwargs: {num_decay_steps: N}");
   return HP_OK;
+}
+
+/* What is not given is LlamaFactory's: a third of the steps after the warm-up stable, the rest
+ * decay. */
+static void fill_stable_decay(schedule *s) {
+  double left = (double)(s->total - s->warmup), stable = floor(left / 3);
+  if (isnan(s->num_stable_steps)) s->num_stable_steps = stable;
+  if (isnan(s->num_decay_steps)) s->num_decay_steps = left - stable;
 }
 
 static void reset(schedule *s) {
@@ -198,8 +203,7 @@ hp_status schedule_create(schedule_kind kind, double lr, int64_t warmup, int64_t
   HP_TRY(check_together(&s));
   if (kind == SCHEDULE_INVERSE_SQRT && isnan(s.timescale))
     s.timescale = warmup ? (double)warmup : 10000;
-  if (kind == SCHEDULE_WARMUP_STABLE_DECAY && isnan(s.num_stable_steps))
-    s.num_stable_steps = (double)total - (double)warmup - s.num_decay_steps;
+  if (kind == SCHEDULE_WARMUP_STABLE_DECAY) fill_stable_decay(&s);
   reset(&s);
   *out = s;
   return HP_OK;

@@ -13,7 +13,8 @@ CASES = [
     ("cosine_with_min_lr", {"min_lr_rate": 0.1, "num_cycles": 1}),
     ("cosine_warmup_with_min_lr", {"min_lr_rate": 0.1}),
     ("cosine_warmup_with_min_lr", {"min_lr": 1e-5, "warmup_lr_rate": 0.01}),
-    ("warmup_stable_decay", {"num_decay_steps": 2}),
+    ("warmup_stable_decay", {}), ("warmup_stable_decay", {"num_decay_steps": 2}),
+    ("warmup_stable_decay", {"num_stable_steps": 3, "min_lr_ratio": 0.2}),
     ("warmup_stable_decay", {"num_decay_steps": 4, "num_stable_steps": 3, "min_lr_ratio": 0.1,
                              "warmup_type": "cosine", "decay_type": "linear"}),
     ("warmup_stable_decay", {"num_decay_steps": 5, "min_lr_ratio": 0.05, "warmup_type": "1-sqrt",
@@ -43,6 +44,14 @@ def steps_of(total, warmup):
     return sorted(s for s in want if 0 <= s < total)
 
 
+def filled(name, args, total, warmup):
+    """The defaults that LlamaFactory gives warmup_stable_decay."""
+    if name != "warmup_stable_decay":
+        return dict(args)
+    stable = (total - warmup) // 3
+    return {"num_stable_steps": stable, "num_decay_steps": total - warmup - stable} | args
+
+
 def metric(i):
     return 3.0 + math.sin(i * 0.7) * (0.3 if i > 12 else 0.05) - 0.02 * (i % 19)
 
@@ -53,7 +62,7 @@ for name, args in CASES:
     for total, warmup in LENGTHS:
         for lr in (1e-3, 3.7e-4) if total == 50 else (1e-3,):
             opt = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=lr)
-            sched = get_scheduler(name, opt, warmup, total, scheduler_specific_kwargs=dict(args))
+            sched = get_scheduler(name, opt, warmup, total, scheduler_specific_kwargs=filled(name, args, total, warmup))
             want, steps = [], steps_of(total, warmup)
             for s in range(total):
                 if s in steps:
