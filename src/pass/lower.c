@@ -134,7 +134,7 @@ static hp_status lower_output(lowering *l, const ir_node *n) {
 static hp_status lower_node(lowering *l, uint32_t i) {
   const ir_node *n = graph_node(l->g, i);
   const val *in = graph_in(l->g, n);
-  if (n->op == OP_INPUT || n->op == OP_PARAM) return lower_leaf(l, n);
+  if (n->op == OP_INPUT || n->op == OP_PARAM) return HP_OK;   /* before everything else */
   if (n->op == OP_ASSIGN || n->op == OP_OUTPUT) return HP_OK; /* after everything else */
   if (n->op == OP_RESHAPE) {
     uint32_t view = add_view(l, l->buffer_of[in[0]], graph_value(l->g, n->out0));
@@ -202,6 +202,10 @@ hp_status lower_graph(const hp_graph *g, program **out) {
   if (!l.buffer_of || !l.last_use || !l.assigned || !l.root) st = HP_ERR_OOM;
   if (st) goto done;
   scan(&l);
+  for (uint32_t i = 0; i < g->nodes.len; i++) { /* a result may be written into a later param */
+    const ir_node *n = graph_node(g, i);
+    if (n->op == OP_INPUT || n->op == OP_PARAM) HP_TRY_GOTO(lower_leaf(&l, n), st);
+  }
   for (uint32_t i = 0; i < g->nodes.len; i++) HP_TRY_GOTO(lower_node(&l, i), st);
   for (uint32_t i = 0; i < g->nodes.len; i++)
     if (graph_node(g, i)->op == OP_OUTPUT) HP_TRY_GOTO(lower_output(&l, graph_node(g, i)), st);

@@ -1,0 +1,147 @@
+# hyper train: determinism, resuming, signals, limits, refusals.
+. "$(dirname "$0")/lib.sh"
+. "$ROOT/tests/cli/train_lib.sh"
+
+it "trains, logs and exports"
+make_job a <<END
+plot_loss: true
+val_size: 0.1
+eval_strategy: steps
+eval_steps: 10
+END
+run train a/job.yaml
+exit_is 0
+for f in model.safetensors config.json tokenizer.json trainer_log.jsonl trainer_state.json all_results.json \
+  train_results.json training_loss.png training_loss.svg report.html checkpoint-20/MANIFEST.json; do
+  [ -s a/out/$f ] || fail "a/out/$f is not there"
+done
+[ "$(grep -c '"loss"' a/out/trainer_log.jsonl)" = 20 ] || fail "trainer_log.jsonl has not 20 losses"
+run generate --model a/out --prompt "Once" --max-new-tokens 5 --temperature 0 --json
+exit_is 0
+
+it "gives the same bits twice"
+make_job b <<END
+END
+make_job c <<END
+END
+run train b/job.yaml
+exit_is 0
+run train c/job.yaml
+exit_is 0
+same_file b/out/model.safetensors c/out/model.safetensors
+same_file b/out/checkpoint-20/optimizer.safetensors c/out/checkpoint-20/optimizer.safetensors
+same_history b/out c/out
+
+it "gives the same bits with 1 and 2 threads"
+run train b/job.yaml output_dir=one threads=1
+exit_is 0
+run train b/job.yaml output_dir=two threads=2
+exit_is 0
+same_file one/model.safetensors two/model.safetensors
+same_file one/model.safetensors b/out/model.safetensors
+
+it "gives the same bits with every instruction set"
+for isa in plain avx2; do
+  HYPER_ISA=$isa run train b/job.yaml output_dir=$isa
+  exit_is 0
+  same_file $isa/model.safetensors b/out/model.safetensors
+done
+
+it "gives the same bits with recomputation"
+run train b/job.yaml output_dir=remat hyper_parallel.recompute=full
+exit_is 0
+same_file remat/model.safetensors b/out/model.safetensors
+run train b/job.yaml output_dir=kept hyper_parallel.recompute=none
+exit_is 0
+same_file kept/model.safetensors b/out/model.safetensors
+
+it "continues after SIGTERM with the same bits"
+make_job t <<END
+END
+"$HYPER" train t/job.yaml > out 2> err < /dev/null &
+pid=$!
+while [ ! -d t/out/checkpoint-5 ] && kill -0 $pid 2>/dev/null; do sleep 0.01; done
+kill -TERM $pid 2>/dev/null
+status=0
+wait $pid || status=$?
+t_cmd="train, ended by SIGTERM"
+exit_is 0
+run train t/job.yaml
+exit_is 0
+same_file t/out/model.safetensors b/out/model.safetensors
+same_history t/out b/out
+
+it "leaves a finished run as it is"
+cp t/out/model.safetensors before
+run train t/job.yaml
+exit_is 0
+err_has "finished"
+same_file t/out/model.safetensors before
+
+it "passes over a damaged checkpoint and says so"
+make_job d <<END
+END
+run train d/job.yaml
+rm -f d/out/train_results.json
+printf x | dd of=d/out/checkpoint-20/optimizer.safetensors bs=1 seek=900 conv=notrunc 2>/dev/null
+run train d/job.yaml
+exit_is 0
+err_has "checkpoint-20"
+err_has "continuing from d/out/checkpoint-15"
+same_file d/out/model.safetensors b/out/model.safetensors
+
+it "begins at step 0 when there is no checkpoint, unless one is asked for"
+mkdir -p e
+run train b/job.yaml output_dir=e resume_from_checkpoint=true
+exit_is 2
+err_has "no checkpoint"
+run train b/job.yaml output_dir=e resume_from_checkpoint=e/checkpoint-7
+exit_is 2
+
+it "refuses a second run in the same folder"
+make_job l <<END
+max_steps: 100000
+END
+sed -i '/^max_steps: 20/d' l/job.yaml
+"$HYPER" train l/job.yaml > l.out 2>&1 < /dev/null &
+pid=$!
+while [ ! -s l/out/run.lock ] && kill -0 $pid 2>/dev/null; do sleep 0.01; done
+run train l/job.yaml
+exit_is 2
+err_has "another run"
+kill -9 $pid
+wait $pid 2>/dev/null
+
+it "accumulates gradients like a larger batch"
+run train b/job.yaml output_dir=big per_device_train_batch_size=4 max_steps=5 save_strategy=no
+exit_is 0
+run train b/job.yaml output_dir=acc per_device_train_batch_size=2 gradient_accumulation_steps=2 max_steps=5 save_strategy=no
+exit_is 0
+close_losses big/trainer_log.jsonl acc/trainer_log.jsonl 1e-5
+
+it "trains in bf16 near f32"
+run train b/job.yaml output_dir=half bf16=true
+exit_is 0
+close_losses b/out/trainer_log.jsonl half/trainer_log.jsonl 2e-2
+
+it "refuses a memory limit that is too small and names one that does"
+run train b/job.yaml output_dir=m memory_limit=300KiB
+exit_is 2
+need=$(sed -n 's/.*set memory_limit to \([0-9]*\) bytes.*/\1/p' err | head -1)
+[ -n "$need" ] || fail "no minimum is named: $(cat err)"
+if [ -n "$need" ]; then
+  run train b/job.yaml output_dir=m memory_limit="$need"
+  exit_is 0
+  same_file m/model.safetensors b/out/model.safetensors
+fi
+
+it "names step and tensor of a loss that is not finite"
+run train b/job.yaml output_dir=n learning_rate=1e6 weight_decay=1e6 warmup_ratio=0 save_steps=1
+exit_is 1
+err_has "step "
+grep -Eq 'the loss is -?(nan|inf)|is not finite' err || { fail "no word of a number that is not finite"; t_show; }
+
+it "refuses an unknown key with the place and the nearest"
+run train b/job.yaml lerning_rate=1
+exit_is 2
+err_has "learning_rate"

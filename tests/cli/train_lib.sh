@@ -1,0 +1,53 @@
+# For scripts that train: a small data set and configuration, made on the spot.  Sourced after
+# lib.sh; uses examples/demo of the repository as the model.
+
+# make_job DIR [KEY: VALUE lines on standard input]: DIR/job.yaml trains a tiny model into DIR/out.
+make_job() {
+  mkdir -p "$1/model"
+  [ -s stories.jsonl ] || awk -v n=300 -v seed=3 -f "$ROOT/examples/demo/stories.awk" > stories.jsonl
+  cp "$ROOT"/examples/demo/model/tokenizer* "$1/model/"
+  sed 's/"hidden_size": 256/"hidden_size": 32/; s/"intermediate_size": 704/"intermediate_size": 48/
+       s/"num_hidden_layers": 4/"num_hidden_layers": 2/; s/"num_attention_heads": 8/"num_attention_heads": 4/
+       s/"num_key_value_heads": 4/"num_key_value_heads": 2/; s/"head_dim": 32/"head_dim": 8/' \
+    "$ROOT/examples/demo/model/config.json" > "$1/model/config.json"
+  {
+    cat <<END
+model_name_or_path: $1/model
+train_from_scratch: true
+stage: pt
+do_train: true
+finetuning_type: full
+dataset: stories.jsonl
+cutoff_len: 32
+output_dir: $1/out
+logging_steps: 1
+save_steps: 5
+per_device_train_batch_size: 4
+learning_rate: 1.0e-3
+max_steps: 20
+lr_scheduler_type: cosine
+warmup_ratio: 0.1
+weight_decay: 0.1
+seed: 42
+END
+    cat
+  } > "$1/job.yaml"
+}
+
+# The history of a run without times.
+history_of() {
+  sed 's/"elapsed_time": "[^"]*"//; s/"remaining_time": "[^"]*"//; s/"train_[a-z_]*": [0-9.e+-]*,*//g' "$1/trainer_log.jsonl"
+}
+same_history() {
+  history_of "$1" > "$WORK/history.1"
+  history_of "$2" > "$WORK/history.2"
+  same_file "$WORK/history.1" "$WORK/history.2"
+}
+# close_losses A B TOL: losses of two logs agree to a relative tolerance.
+close_losses() {
+  sed -n 's/.*"loss": \([0-9.e+-]*\).*/\1/p' "$1" > "$WORK/loss.1"
+  sed -n 's/.*"loss": \([0-9.e+-]*\).*/\1/p' "$2" > "$WORK/loss.2"
+  paste "$WORK/loss.1" "$WORK/loss.2" | awk -v tol="$3" '
+    { d = $1 - $2; if (d < 0) d = -d; if (NF != 2 || d > tol * $2) { bad = 1; print "  losses", $1, $2 } }
+    END { exit bad || NR == 0 }' || fail "losses of $1 and $2 are more than $3 apart"
+}
