@@ -25,9 +25,9 @@ static gemm_copy simplified(const gemm_copy *given) {
   gemm_copy c = *given;
   c.rank = 0;
   for (int i = 0; i < given->rank; i++) {
-    __typeof__(c.dim[0]) d = given->dim[i], *last = &c.dim[c.rank - 1];
+    __typeof__(c.dim[0]) d = given->dim[i], *last = c.rank > 0 ? &c.dim[c.rank - 1] : NULL;
     if (d.size == 1) continue;
-    if (c.rank > 0 && last->from == d.from * d.size && last->to == d.to * d.size) {
+    if (last && last->from == d.from * d.size && last->to == d.to * d.size) {
       d.size *= last->size;
       *last = d;
     } else {
@@ -51,6 +51,8 @@ static void order_dims(gemm_copy *c) {
   for (int i = 1; i < c->rank - 1; i++)
     if (c->dim[i].from <= c->dim[best].from) best = i;
   swap_dims(c, best, c->rank - 2);
+  for (int i = 0; i < c->rank; i++)
+    if (c->dim[i].size == 1) c->dim[i].from = c->dim[i].to = 0;
 }
 
 static float load(const void *p, hp_dtype type) {
