@@ -4,6 +4,7 @@
 #include "base/thread.h"
 #include "pass/lower.h"
 #include "pass/pass.h"
+#include "pass/reorder.h"
 #include "pass/streams.h"
 #include "rt/exec.h"
 #include "rt/explain.h"
@@ -122,35 +123,61 @@ static uint64_t new_state_bytes(const hp_device *d, const program *p) {
   return sum;
 }
 
-/* Chooses kernels and plans memory; *loaded is the backend's side of the program. */
+/* Bytes that work memory may take; 0 = no limit. */
+static uint64_t work_limit(const hp_device *d, const program *p) {
+  if (!d->limit) return 0;
+  uint64_t left = device_work_limit(d), more = new_state_bytes(d, p);
+  return left > more ? left - more : 1;
+}
+
+/* Chooses kernels, says what they need, and plans memory. */
+static hp_status prepare(hp_device *d, program *p, uint64_t *workspace, const memory_options *o,
+                         void **loaded) {
+  memset(workspace, 0, p->insts.len * sizeof *workspace);
+  HP_TRY(place_waits(p));
+  HP_TRY(d->backend->prepare(d->dev, p, workspace, loaded));
+  hp_status st = plan_memory(p, workspace, o);
+  if (!st) return HP_OK;
+  d->backend->release(*loaded);
+  *loaded = NULL;
+  return st;
+}
+
+/* The plan that has just been refused, in words with what would do. */
+static hp_status too_small(const hp_device *d, const program *p) {
+  uint64_t work = p->arena[TIER_DEVICE], params = d->state_bytes + new_state_bytes(d, p);
+  err_clear();
+  HP_FAIL(HP_ERR_OOM,
+          "memory limit %llu bytes is too small: params and optimizer state take %llu, work memory "
+          "%llu; set memory_limit to %llu bytes or more, or use a smaller batch or cutoff_len, or "
+          "recompute: full",
+          (unsigned long long)d->limit, (unsigned long long)params, (unsigned long long)work,
+          (unsigned long long)(params + work));
+}
+
+/* *loaded is the backend's side of the program.  Over the limit, another order is tried. */
 static hp_status load(hp_device *d, program *p, const hp_compile_options *o, void **loaded) {
-  hp_status st;
   uint64_t *workspace = mem_calloc(p->insts.len, sizeof *workspace);
   HP_TRY_MEM(workspace);
-  *loaded = NULL;
-  HP_TRY_GOTO(place_waits(p), st);
-  HP_TRY_GOTO(d->backend->prepare(d->dev, p, workspace, loaded), st);
-  memory_options mo = {0};
-  if (d->limit) {
-    uint64_t left = device_work_limit(d), more = new_state_bytes(d, p);
-    mo.limit = left > more ? left - more : 1;
-  }
-  st = plan_memory(p, workspace, &mo);
-  if (st == HP_ERR_OOM && d->limit && p->arena[TIER_DEVICE]) {
-    uint64_t work = p->arena[TIER_DEVICE], params = d->state_bytes + new_state_bytes(d, p);
+  memory_options mo = {.limit = work_limit(d, p)};
+  hp_status st = prepare(d, p, workspace, &mo, loaded);
+  if (st == HP_ERR_OOM && mo.limit && p->arena[TIER_DEVICE]) {
+    bool reordered = false;
+    uint64_t least = p->arena[TIER_DEVICE];
     err_clear();
-    HP_FAIL_GOTO(st, HP_ERR_OOM,
-                 "memory limit %llu bytes is too small: params and optimizer state take %llu, work "
-                 "memory %llu; set memory_limit to %llu bytes or more, or use a smaller batch or "
-                 "cutoff_len, or recompute: full",
-                 (unsigned long long)d->limit, (unsigned long long)params, (unsigned long long)work,
-                 (unsigned long long)(params + work));
+    st = reorder_under(p, workspace, mo.limit, &reordered);
+    if (!st && reordered) st = prepare(d, p, workspace, &mo, loaded);
+    if (!st && !reordered) {
+      p->arena[TIER_DEVICE] = least;
+      st = HP_ERR_OOM;
+    }
+    if (st == HP_ERR_OOM) st = too_small(d, p);
   }
-  if (st) goto done;
-  if (o->dump_dir) HP_TRY_GOTO(dump_program(p, o->dump_dir), st);
-done:
+  if (!st && o->dump_dir) {
+    st = dump_program(p, o->dump_dir);
+    if (st) d->backend->release(*loaded);
+  }
   mem_free(workspace);
-  if (st && *loaded) d->backend->release(*loaded);
   return st;
 }
 

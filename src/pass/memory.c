@@ -17,8 +17,11 @@ typedef struct {
 
 static uint32_t root_of(const program *p, uint32_t b) { return p->buffers.at[b].root; }
 
+/* A program that is planned again forgets the workspaces of before, which are its last buffers. */
 static hp_status add_workspaces(program *p, const uint64_t *workspace) {
+  while (p->buffers.len && (p->buffers.at[p->buffers.len - 1].flags & BUFFER_WORKSPACE)) p->buffers.len--;
   for (size_t i = 0; i < p->insts.len; i++) {
+    p->insts.at[i].workspace = PROG_NONE;
     if (!workspace[i]) continue;
     prog_buffer b = {.place = PLACE_WORK,
                      .tier = TIER_DEVICE,

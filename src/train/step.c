@@ -1,5 +1,7 @@
 #include "train/step.h"
 
+#include "base/log.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -167,6 +169,12 @@ static hp_status compile(stepper *s, variant *v) {
   hp_status st = build(s, v, &b);
   if (!st) st = lm_make_buffers(s->m, &b, v->T);
   if (!st) st = hp_compile(b.g, s->m->d, &o, &v->p);
+  if (st == HP_ERR_OOM && s->o.remat_auto && !o.remat) {
+    err_clear();
+    s->o.remat = o.remat = true;
+    st = hp_compile(b.g, s->m->d, &o, &v->p);
+    if (!st) log_info("recompute: auto: activations are recomputed, to stay under memory_limit");
+  }
   lm_graph_end(&b);
   HP_TRY(st);
   hp_program_stats stats;

@@ -14,7 +14,8 @@ typedef struct {
   step_optimizer optimizer;
   double beta1, beta2, eps, decay, momentum;
   double clip; /* largest norm of all gradients together; 0 = no clipping */
-  bool remat;
+  bool remat;      /* recompute activations */
+  bool remat_auto; /* do so when the memory limit asks for it */
   const char *dump_dir;
 } step_options;
 

@@ -65,7 +65,8 @@ static hp_status open_training(trainer *t) {
                          .eps = c->adam_epsilon,
                          .decay = c->weight_decay,
                          .clip = c->max_grad_norm,
-                         .remat = c->is.recompute == RECOMPUTE_FULL};
+                         .remat = c->is.recompute == RECOMPUTE_FULL,
+                         .remat_auto = c->is.recompute == RECOMPUTE_AUTO};
   t->flow = train_flow_create(c, t->steps);
   run_log_create(c, &t->flow, &t->data.order, &t->log);
   const model_param *embedding = lm_find(t->m, t->m->c.family->embedding_name);
