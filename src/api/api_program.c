@@ -221,6 +221,16 @@ HP_API void hp_program_free(hp_program *p) {
 
 HP_API hp_status hp_run(hp_program *p, const hp_io *io, int n) { return exec_run(p->e, io, n); }
 
+/* Ends a printer: its text to the caller. */
+static hp_status give_text(hp_status st, str *s, char **text) {
+  if (st) {
+    str_free(s);
+    return st;
+  }
+  *text = str_take(s);
+  return *text ? HP_OK : HP_ERR_OOM;
+}
+
 /* Work, memory and kernels of a program. */
 static hp_status count(const program *p, hp_program_stats *out) {
   hp_program_stats s = {.work_bytes = p->arena[TIER_DEVICE],
@@ -255,6 +265,18 @@ HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_optio
   return st;
 }
 
+HP_API hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compile_options *o,
+                                 const char *what, char **text) {
+  program *p;
+  void *loaded;
+  str s = {0};
+  HP_TRY(make_program(g, d, o, &p, &loaded));
+  hp_status st = give_text(explain_print(p, NULL, what, &s), &s, text);
+  d->backend->release(loaded);
+  program_free(p);
+  return st;
+}
+
 HP_API hp_status hp_program_stats_get(const hp_program *h, hp_program_stats *out) {
   hp_program_stats s;
   HP_TRY(count(exec_program(h->e), &s));
@@ -264,23 +286,13 @@ HP_API hp_status hp_program_stats_get(const hp_program *h, hp_program_stats *out
   return HP_OK;
 }
 
-/* Ends a printer: its text to the caller. */
-static hp_status give_text(hp_status st, str *s, char **text) {
-  if (st) {
-    str_free(s);
-    return st;
-  }
-  *text = str_take(s);
-  return *text ? HP_OK : HP_ERR_OOM;
-}
-
 HP_API hp_status hp_program_print(const hp_program *p, char **text) {
   str s = {0};
   return give_text(program_print(exec_program(p->e), &s), &s, text);
 }
 HP_API hp_status hp_explain(const hp_program *p, const char *what, char **text) {
   str s = {0};
-  return give_text(explain_print(p->e, what, &s), &s, text);
+  return give_text(explain_print(exec_program(p->e), p->e, what, &s), &s, text);
 }
 HP_API int hp_program_times(const hp_program *p, hp_op_time *out, int max) {
   return explain_times(p->e, out, max);

@@ -269,7 +269,7 @@ static hp_status bench_compile(const args *a, hp_device *d) {
   if (!a->m.model) HP_FAIL(HP_ERR_ARG, "--model DIR or CONFIG.json is missing");
   double start = time_now_s();
   HP_TRY(lm_create(a->m.model, NULL, &(lm_options){HP_F32, HP_F32}, &m));
-  hp_status st = stepper_plan(m, &o, a->batch, a->seq, d, &s);
+  hp_status st = stepper_plan(m, &o, a->batch, a->seq, d, &s, NULL, NULL);
   double total = time_now_s() - start;
   if (!st) {
     row_begin(&r, a, "compile");

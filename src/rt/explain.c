@@ -10,12 +10,13 @@
 
 static int by_seconds(const void *a, const void *b) {
   const hp_op_time *x = a, *y = b;
-  return x->seconds < y->seconds ? 1 : x->seconds > y->seconds ? -1 : strcmp(x->op, y->op);
+  if (x->seconds != y->seconds) return x->seconds < y->seconds ? 1 : -1;
+  if (x->flops != y->flops) return x->flops < y->flops ? 1 : -1;
+  return strcmp(x->op, y->op);
 }
 
-int explain_times(const exec *e, hp_op_time *out, int max) {
-  const program *p = exec_program(e);
-  const exec_times *t = exec_last_times(e);
+/* Sums over the instructions of each op, longest first; t may be NULL.  Returns how many ops. */
+static int sum_by_op(const program *p, const exec_times *t, hp_op_time row[OP_COUNT]) {
   hp_op_time all[OP_COUNT] = {0};
   int n = 0;
   for (size_t i = 0; i < p->insts.len; i++) {
@@ -23,15 +24,21 @@ int explain_times(const exec *e, hp_op_time *out, int max) {
     hp_op_time *k = &all[d->op];
     k->op = op_table[d->op].name;
     k->count++;
-    k->seconds += t[i].end_s - t[i].start_s;
+    if (t) k->seconds += t[i].end_s - t[i].start_s;
     k->flops += d->flops;
     k->bytes += d->bytes;
   }
   for (int i = 0; i < OP_COUNT; i++)
-    if (all[i].count) all[n++] = all[i];
-  qsort(all, (size_t)n, sizeof *all, by_seconds);
+    if (all[i].count) row[n++] = all[i];
+  qsort(row, (size_t)n, sizeof *row, by_seconds);
+  return n;
+}
+
+int explain_times(const exec *e, hp_op_time *out, int max) {
+  hp_op_time row[OP_COUNT];
+  int n = sum_by_op(exec_program(e), exec_last_times(e), row);
   if (n > max) n = max;
-  memcpy(out, all, (size_t)n * sizeof *out);
+  memcpy(out, row, (size_t)n * sizeof *out);
   return n;
 }
 
@@ -47,6 +54,15 @@ static void print_ops(const exec *e, str *out) {
     str_printf(out, "%-18s %6d %9.6f %6.1f%% %9.1f %7.1f\n", r->op, r->count, r->seconds,
                total > 0 ? 100 * r->seconds / total : 0, r->flops / s * 1e-9, r->bytes / s * 1e-9);
   }
+}
+
+/* Instructions and work by op, largest first. */
+static void print_work(const program *p, str *out) {
+  hp_op_time row[OP_COUNT];
+  int n = sum_by_op(p, NULL, row);
+  str_add(out, "op                  count      GFLOP        GB\n");
+  for (int i = 0; i < n; i++)
+    str_printf(out, "%-18s %6d %10.3f %9.3f\n", row[i].op, row[i].count, row[i].flops * 1e-9, row[i].bytes * 1e-9);
 }
 
 /* --- memory ------------------------------------------------------------------------------------ */
@@ -100,8 +116,7 @@ void explain_timeline(const program *p, uint64_t *live, int n) {
   mem_free(s);
 }
 
-static hp_status print_memory(const exec *e, str *out) {
-  const program *p = exec_program(e);
+static hp_status print_memory(const program *p, str *out) {
   size_t count;
   timeline t;
   timeline_span *s = spans_of(p, &count);
@@ -133,12 +148,12 @@ static hp_status print_memory(const exec *e, str *out) {
   return str_status(out);
 }
 
-hp_status explain_print(const exec *e, const char *what, str *out) {
-  if (!strcmp(what, "memory")) return print_memory(e, out);
-  if (!strcmp(what, "schedule")) return program_print(exec_program(e), out);
-  if (strcmp(what, "ops"))
-    HP_FAIL(HP_ERR_ARG, "explain \"%s\": expected memory, schedule or ops", what);
-  print_ops(e, out);
+hp_status explain_print(const program *p, const exec *e, const char *what, str *out) {
+  if (!strcmp(what, "memory")) return print_memory(p, out);
+  if (!strcmp(what, "schedule")) return program_print(p, out);
+  if (strcmp(what, "ops")) HP_FAIL(HP_ERR_ARG, "\"%s\": expected memory, schedule or ops", what);
+  if (e) print_ops(e, out);
+  else print_work(p, out);
   return str_status(out);
 }
 

@@ -185,14 +185,15 @@ static hp_status compile(stepper *s, variant *v) {
 }
 
 hp_status stepper_plan(lm *m, const step_options *o, int64_t B, int64_t T, hp_device *d,
-                       hp_program_stats *out) {
+                       hp_program_stats *out, const char *what, char **text) {
   stepper s = {.m = m, .o = *o};
   variant v = {.B = B, .T = T, .first = true, .last = true};
   model_build b;
   hp_compile_options co = {.remat = o->remat, .dump_dir = o->dump_dir};
   HP_TRY(lm_graph_begin(m, B, T, 0, T, &b));
   hp_status st = build(&s, &v, &b);
-  if (!st) st = hp_plan(b.g, d, &co, out);
+  if (!st && out) st = hp_plan(b.g, d, &co, out);
+  if (!st && text) st = hp_plan_explain(b.g, d, &co, what, text);
   lm_graph_end(&b);
   return st;
 }

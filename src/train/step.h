@@ -47,9 +47,10 @@ typedef struct {
 hp_status stepper_run(stepper *s, const step_micro *b, const step_update *u, step_result *out);
 
 /* What a step with one micro-batch [B,T] would plan on device d, without running it; the model may
- * have no parameters on a device (lm_create with d NULL). */
+ * have no parameters on a device (lm_create with d NULL).  out may be NULL; text, unless NULL, is
+ * the plan in words (`what` as for hp_explain, hp_free). */
 hp_status stepper_plan(lm *m, const step_options *o, int64_t B, int64_t T, hp_device *d,
-                       hp_program_stats *out);
+                       hp_program_stats *out, const char *what, char **text);
 
 /* Names of the optimizer's tensors of a parameter: "m.NAME", "v.NAME" (AdamW), "m.NAME" (SGD). */
 int stepper_states(const step_options *o);

@@ -1,0 +1,70 @@
+/* `hyper explain`: what the compiler decides for a training step, without running it. */
+#include "cli/cli.h"
+#include "model/lm.h"
+#include "train/step.h"
+#include "train/train_config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void print_summary(const train_config *c, const lm *m, const hp_program_stats *s) {
+  int64_t state = (int64_t)(model_config_params(&m->c) * 4);
+  int states = c->optim == OPTIM_SGD ? 0 : 2;
+  printf("model          %s, %.3f M parameters\n", m->c.model_type, model_config_params(&m->c) * 1e-6);
+  printf("step           %lld x %lld tokens, %.3f GFLOP, %d instructions, %d loop kernels\n",
+         (long long)c->per_device_train_batch_size, (long long)c->cutoff_len, s->flops * 1e-9,
+         s->instructions, s->kernels);
+  printf("memory         parameters %.1f MiB, optimizer %.1f MiB, work %.1f MiB (no plan needs less than %.1f)\n",
+         (double)state / 1048576, (double)(state * states) / 1048576, (double)s->work_bytes / 1048576,
+         (double)s->work_bound / 1048576);
+  printf("compile time   %.3f s\n", s->compile_s);
+}
+
+static hp_status explain(const train_config *c, const char *what) {
+  hp_device *d;
+  lm *m = NULL;
+  char *text = NULL;
+  hp_program_stats s;
+  hp_device_options dev = {.threads = (int)c->threads, .memory_limit = c->is.memory_limit};
+  step_options o = {.optimizer = c->optim == OPTIM_SGD ? STEP_SGD : STEP_ADAMW,
+                    .beta1 = c->adam_beta1, .beta2 = c->adam_beta2, .eps = c->adam_epsilon,
+                    .decay = c->weight_decay, .clip = c->max_grad_norm,
+                    .remat = c->is.recompute == RECOMPUTE_FULL};
+  HP_TRY(hp_device_open(&dev, &d));
+  hp_status st = lm_create(c->model_name_or_path, NULL, &(lm_options){c->is.compute, HP_F32}, &m);
+  if (!st)
+    st = stepper_plan(m, &o, c->per_device_train_batch_size, c->is.block, d, &s, what, what ? &text : NULL);
+  if (!st) print_summary(c, m, &s);
+  if (!st && text) printf("\n%s", text);
+  hp_free(text);
+  lm_free(m);
+  hp_device_close(d);
+  return st;
+}
+
+int verb_explain(int argc, char **argv) {
+  static const char *const words[] = {"memory", "schedule", "ops"};
+  const char *rest[256], *what = NULL;
+  int n;
+  const cli_spec spec = {"hyper explain CONFIG.yaml [memory|schedule|ops] [key=value ...]",
+                         "What the compiler decides for one training step: memory and what fills it, the program\n"
+                         "instruction by instruction, the work by op.  Nothing is trained.",
+                         "hyper explain examples/demo/demo.yaml memory", NULL, 0};
+  if (argc > 256) return cli_usage(argv[0], "too many arguments");
+  int code = cli_parse(&spec, argc, argv, rest, &n);
+  if (code != CLI_GO_ON) return code;
+  if (!n) return cli_usage(argv[0], "the configuration file is missing");
+  int first = 1;
+  if (n > 1 && !strchr(rest[1], '=')) {
+    for (int i = 0; i < 3; i++)
+      if (!strcmp(rest[1], words[i])) what = words[i];
+    if (!what) return cli_usage(argv[0], "\"%s\" is not memory, schedule or ops", rest[1]);
+    first = 2;
+  }
+  train_config c;
+  hp_status st = train_config_load(rest[0], rest + first, n - first, &c);
+  if (st) return cli_fail(st);
+  st = explain(&c, what);
+  train_config_free(&c);
+  return st ? cli_fail(st) : 0;
+}
