@@ -189,7 +189,8 @@ typedef struct {
   bool remat;           /* recompute forward values of a block in its backward */
   const char *dump_dir; /* text after every pass goes there; NULL = no */
 } hp_compile_options;
-hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o, hp_program **out);
+hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
+                     hp_program **out);
 void hp_program_free(hp_program *p);
 
 typedef struct {

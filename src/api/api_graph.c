@@ -80,10 +80,18 @@ HP_API hp_tensor hp_map(hp_graph *g, const char *op, hp_tensor a, hp_tensor b, h
   hp_tensor in[3] = {a, b, c};
   return ops_add(g, id, in, op_table[id].in_max, NULL);
 }
-HP_API hp_tensor hp_add(hp_graph *g, hp_tensor a, hp_tensor b) { return ops_binary(g, OP_ADD, a, b); }
-HP_API hp_tensor hp_sub(hp_graph *g, hp_tensor a, hp_tensor b) { return ops_binary(g, OP_SUB, a, b); }
-HP_API hp_tensor hp_mul(hp_graph *g, hp_tensor a, hp_tensor b) { return ops_binary(g, OP_MUL, a, b); }
-HP_API hp_tensor hp_div(hp_graph *g, hp_tensor a, hp_tensor b) { return ops_binary(g, OP_DIV, a, b); }
+HP_API hp_tensor hp_add(hp_graph *g, hp_tensor a, hp_tensor b) {
+  return ops_binary(g, OP_ADD, a, b);
+}
+HP_API hp_tensor hp_sub(hp_graph *g, hp_tensor a, hp_tensor b) {
+  return ops_binary(g, OP_SUB, a, b);
+}
+HP_API hp_tensor hp_mul(hp_graph *g, hp_tensor a, hp_tensor b) {
+  return ops_binary(g, OP_MUL, a, b);
+}
+HP_API hp_tensor hp_div(hp_graph *g, hp_tensor a, hp_tensor b) {
+  return ops_binary(g, OP_DIV, a, b);
+}
 HP_API hp_tensor hp_scale(hp_graph *g, hp_tensor x, double f) { return ops_scale(g, x, f); }
 HP_API hp_tensor hp_cast(hp_graph *g, hp_tensor x, hp_dtype t) { return ops_cast(g, x, t); }
 
@@ -180,7 +188,8 @@ HP_API hp_tensor hp_normal(hp_graph *g, hp_tensor seed, int64_t stream, hp_dtype
   return draw(g, OP_NORMAL, seed, stream, t, s);
 }
 
-HP_API hp_status hp_grad(hp_graph *g, hp_tensor loss, const hp_tensor *wrt, int n, hp_tensor *grads) {
+HP_API hp_status hp_grad(hp_graph *g, hp_tensor loss, const hp_tensor *wrt, int n,
+                         hp_tensor *grads) {
   hp_status st = pass_autodiff(g, loss, wrt, n, grads);
   if (st && !g->failure.code) graph_poison(g, st);
   return st ? graph_status(g) : HP_OK;

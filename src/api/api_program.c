@@ -57,7 +57,8 @@ static hp_status find(const hp_device *d, const char *name, uint32_t *index) {
 
 static hp_status check_bytes(const state_tensor *s, const char *name, size_t bytes) {
   if (bytes != s->bytes)
-    HP_FAIL(HP_ERR_ARG, "param \"%s\" has %llu bytes, %zu are given", name, (unsigned long long)s->bytes, bytes);
+    HP_FAIL(HP_ERR_ARG, "param \"%s\" has %llu bytes, %zu are given", name,
+            (unsigned long long)s->bytes, bytes);
   return HP_OK;
 }
 
@@ -77,7 +78,8 @@ HP_API hp_status hp_read(const hp_device *d, const char *name, void *data, size_
 
 HP_API int hp_param_count(const hp_device *d) { return (int)d->states.len; }
 
-HP_API hp_status hp_param_info(const hp_device *d, int i, const char **name, hp_dtype *t, hp_shape *s) {
+HP_API hp_status hp_param_info(const hp_device *d, int i, const char **name, hp_dtype *t,
+                               hp_shape *s) {
   if (i < 0 || (size_t)i >= d->states.len) HP_FAIL(HP_ERR_ARG, "param %d of %zu", i, d->states.len);
   const state_tensor *x = &d->states.at[i];
   *name = intern_get(&d->names, x->name, NULL);

@@ -9,8 +9,8 @@
 #include "prog/program.h"
 
 typedef struct {
-  int threads;     /* 0: all cores */
-  bool interpret;  /* loops are interpreted, never compiled */
+  int threads;    /* 0: all cores */
+  bool interpret; /* loops are interpreted, never compiled */
 } backend_options;
 
 typedef struct {

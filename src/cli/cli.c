@@ -34,8 +34,9 @@ int cli_fail(hp_status st) {
   fprintf(stderr, "hyper: %s\n", *err_message() ? err_message() : err_name(st));
   const char *trace = getenv("HYPER_TRACE");
   if (trace && *trace == '1') fputs(err_trace(), stderr);
-  bool input = st == HP_ERR_ARG || st == HP_ERR_INPUT || st == HP_ERR_SHAPE || st == HP_ERR_LAYOUT ||
-               st == HP_ERR_UNSUPPORTED || st == HP_ERR_IO || st == HP_ERR_OOM;
+  bool input = st == HP_ERR_ARG || st == HP_ERR_INPUT || st == HP_ERR_SHAPE ||
+               st == HP_ERR_LAYOUT || st == HP_ERR_UNSUPPORTED || st == HP_ERR_IO ||
+               st == HP_ERR_OOM;
   return input ? 2 : 1;
 }
 
@@ -95,7 +96,8 @@ int cli_parse(const cli_spec *s, int argc, char **argv, const char **rest, int *
       value = eq ? eq + 1 : i + 1 < argc ? argv[++i] : NULL;
       if (!value) return cli_usage(argv[0], "%s needs a value (%s)", o->name, o->arg);
     }
-    if (!store(o, value)) return cli_usage(argv[0], "%s: \"%s\" is not a %s", o->name, value, o->arg);
+    if (!store(o, value))
+      return cli_usage(argv[0], "%s: \"%s\" is not a %s", o->name, value, o->arg);
   }
   return CLI_GO_ON;
 }
@@ -108,7 +110,9 @@ hp_status cli_parse_ids(const char *text, int32_t **ids, int64_t *n) {
     long long x = strtoll(p, &end, 10);
     if (end == p || x < 0 || x > INT32_MAX || (*end && *end != ',')) {
       vec_free(&v);
-      HP_FAIL(HP_ERR_ARG, "--tokens: \"%.20s\" is not an id; expected numbers with commas between, as 1,2,3", p);
+      HP_FAIL(HP_ERR_ARG,
+              "--tokens: \"%.20s\" is not an id; expected numbers with commas between, as 1,2,3",
+              p);
     }
     if (!vec_push(&v, (int32_t)x)) {
       vec_free(&v);
@@ -116,7 +120,8 @@ hp_status cli_parse_ids(const char *text, int32_t **ids, int64_t *n) {
     }
     p = *end ? end + 1 : end;
   }
-  if (!v.len) HP_FAIL(HP_ERR_ARG, "--tokens: no ids; expected numbers with commas between, as 1,2,3");
+  if (!v.len)
+    HP_FAIL(HP_ERR_ARG, "--tokens: no ids; expected numbers with commas between, as 1,2,3");
   *ids = v.at;
   *n = (int64_t)v.len;
   return HP_OK;
@@ -128,8 +133,10 @@ hp_status cli_open_model(const model_options *o, bool training, hp_device **d, v
   if (o->dtype && (!dtype_parse(o->dtype, &t) || (t != HP_F32 && t != HP_BF16)))
     HP_FAIL(HP_ERR_ARG, "--dtype %s: expected f32 or bf16", o->dtype);
   if (o->devices != 0 && o->devices != 1)
-    HP_FAIL(HP_ERR_UNSUPPORTED, "--devices %lld: one device is built so far; leave it out", (long long)o->devices);
-  if (o->threads < 0 || o->threads > 1024) HP_FAIL(HP_ERR_ARG, "--threads %lld: expected 1 to 1024", (long long)o->threads);
+    HP_FAIL(HP_ERR_UNSUPPORTED, "--devices %lld: one device is built so far; leave it out",
+            (long long)o->devices);
+  if (o->threads < 0 || o->threads > 1024)
+    HP_FAIL(HP_ERR_ARG, "--threads %lld: expected 1 to 1024", (long long)o->threads);
   hp_device_options dev = {.threads = (int)o->threads, .memory_limit = o->memory_limit};
   lm_options lo = {.compute = t, .weights = training ? HP_F32 : t};
   lm *m;

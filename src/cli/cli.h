@@ -19,8 +19,8 @@ typedef enum { CLI_FLAG, CLI_INT, CLI_NUM, CLI_TEXT, CLI_SIZE } cli_kind;
 typedef struct {
   const char *name; /* with the dashes: "--threads" */
   cli_kind kind;
-  void *to;         /* bool, int64_t, double, const char *, uint64_t */
-  const char *arg;  /* word for the value in the help: "N" */
+  void *to;        /* bool, int64_t, double, const char *, uint64_t */
+  const char *arg; /* word for the value in the help: "N" */
   const char *help;
 } cli_option;
 
@@ -56,8 +56,9 @@ typedef struct {
       {"--dtype", CLI_TEXT, &(o).dtype, "f32|bf16", "dtype of matrix products (default: f32)"},    \
       {"--threads", CLI_INT, &(o).threads, "N", "threads (default: all cores)"},                   \
       {"--devices", CLI_INT, &(o).devices, "N", "devices (1 until sharding is built)"},            \
-      {"--memory-limit", CLI_SIZE, &(o).memory_limit, "BYTES", "hard limit, e.g. 4GiB"},           \
-      {"--json", CLI_FLAG, &(o).json, NULL, "one JSON object a line"}
+      {"--memory-limit", CLI_SIZE, &(o).memory_limit, "BYTES", "hard limit, e.g. 4GiB"}, {         \
+    "--json", CLI_FLAG, &(o).json, NULL, "one JSON object a line"                                  \
+  }
 
 struct lm;
 /* Opens the device and the model, with its weights; exit code in *code when it fails. */

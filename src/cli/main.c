@@ -13,8 +13,10 @@ const cli_verb cli_verbs[] = {
 enum { VERBS = sizeof cli_verbs / sizeof *cli_verbs };
 
 static void print_usage(FILE *f) {
-  fprintf(f, "HyperParallel %s: write a model as if the supernode were one computer.\n\n"
-             "usage: hyper VERB [options]      hyper VERB --help\n\n", hp_version());
+  fprintf(f,
+          "HyperParallel %s: write a model as if the supernode were one computer.\n\n"
+          "usage: hyper VERB [options]      hyper VERB --help\n\n",
+          hp_version());
   for (int i = 0; i < VERBS; i++) fprintf(f, "  %-10s %s\n", cli_verbs[i].name, cli_verbs[i].about);
   fputs("\nexample: hyper generate --model models/tiny --prompt \"Once upon a time\"\n", f);
 }

@@ -84,7 +84,8 @@ static hp_status open_model(const args *a, bool training, hp_device **d, lm **m)
   hp_dtype t = HP_F32;
   if (!a->m.model) HP_FAIL(HP_ERR_ARG, "--model DIR or CONFIG.json is missing");
   if (a->m.dtype && !strcmp(a->m.dtype, "bf16")) t = HP_BF16;
-  else if (a->m.dtype && strcmp(a->m.dtype, "f32")) HP_FAIL(HP_ERR_ARG, "--dtype %s: expected f32 or bf16", a->m.dtype);
+  else if (a->m.dtype && strcmp(a->m.dtype, "f32"))
+    HP_FAIL(HP_ERR_ARG, "--dtype %s: expected f32 or bf16", a->m.dtype);
   hp_device_options o = {.threads = (int)a->m.threads, .memory_limit = a->m.memory_limit};
   lm_options lo = {.compute = t, .weights = training ? HP_F32 : t};
   HP_TRY(hp_device_open(&o, d));
@@ -115,7 +116,8 @@ static void common(row *r, const args *a, const lm *m, const machine *k) {
   row_num(r, "read_bytes_per_s", k->bytes_per_s);
 }
 
-/* --- training step -------------------------------------------------------------------------------- */
+/* --- training step
+ * -------------------------------------------------------------------------------- */
 
 static hp_status time_steps(const args *a, lm *m, stepper *s, double *seconds, double *loss) {
   int64_t n = a->batch * a->seq;
@@ -123,8 +125,13 @@ static hp_status time_steps(const args *a, lm *m, stepper *s, double *seconds, d
   hp_status st = ids && labels ? HP_OK : HP_ERR_OOM;
   for (int64_t i = 0; !st && i < n; i++) labels[i] = ids[(i + 1) % n];
   for (int64_t i = 0; !st && i < WARM_UP + a->steps; i++) {
-    step_micro b = {.B = a->batch, .T = a->seq, .ids = ids, .labels = labels, .weight = 1.0 / (double)n,
-                    .first = true, .last = true};
+    step_micro b = {.B = a->batch,
+                    .T = a->seq,
+                    .ids = ids,
+                    .labels = labels,
+                    .weight = 1.0 / (double)n,
+                    .first = true,
+                    .last = true};
     step_update u = {.lr = 1e-4, .t = i + 1};
     step_result r;
     double start = time_now_s();
@@ -138,7 +145,12 @@ static hp_status time_steps(const args *a, lm *m, stepper *s, double *seconds, d
 }
 
 static hp_status bench_step(const args *a, lm *m, const machine *k) {
-  step_options o = {.optimizer = STEP_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .clip = 1, .remat = a->remat};
+  step_options o = {.optimizer = STEP_ADAMW,
+                    .beta1 = 0.9,
+                    .beta2 = 0.999,
+                    .eps = 1e-8,
+                    .clip = 1,
+                    .remat = a->remat};
   stepper *s;
   double *seconds = mem_calloc((size_t)a->steps, sizeof *seconds), loss = 0;
   HP_TRY_MEM(seconds);
@@ -173,7 +185,8 @@ static hp_status bench_step(const args *a, lm *m, const machine *k) {
   return st;
 }
 
-/* --- inference --------------------------------------------------------------------------------------- */
+/* --- inference
+ * --------------------------------------------------------------------------------------- */
 
 static hp_status bench_prefill(const args *a, lm *m, const machine *k) {
   session *s;
@@ -229,7 +242,9 @@ static hp_status bench_decode(const args *a, lm *m, const machine *k) {
     for (size_t i = 0; i < m->params.len; i++) {
       const model_param *p = &m->params.at[i];
       bool read = p->kind == PARAM_MATRIX || (p->kind == PARAM_EMBEDDING && m->c.tied);
-      if (read) weights += (double)p->shape.dim[0] * (double)p->shape.dim[1] * (m->weights == HP_BF16 ? 2 : 4);
+      if (read)
+        weights +=
+            (double)p->shape.dim[0] * (double)p->shape.dim[1] * (m->weights == HP_BF16 ? 2 : 4);
     }
     row r = {0};
     row_begin(&r, a, "decode");
@@ -246,7 +261,8 @@ static hp_status bench_decode(const args *a, lm *m, const machine *k) {
   return st;
 }
 
-/* --- machine and compiler ------------------------------------------------------------------------------ */
+/* --- machine and compiler
+ * ------------------------------------------------------------------------------ */
 
 static hp_status bench_copy(const args *a, hp_device *d) {
   machine k;
@@ -262,7 +278,12 @@ static hp_status bench_copy(const args *a, hp_device *d) {
 /* The training step of a configuration, from nothing to a planned program; its parameters are not
  * made, so any size can be asked for. */
 static hp_status bench_compile(const args *a, hp_device *d) {
-  step_options o = {.optimizer = STEP_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .clip = 1, .remat = a->remat};
+  step_options o = {.optimizer = STEP_ADAMW,
+                    .beta1 = 0.9,
+                    .beta2 = 0.999,
+                    .eps = 1e-8,
+                    .clip = 1,
+                    .remat = a->remat};
   hp_program_stats s;
   lm *m;
   row r = {0};
@@ -317,26 +338,29 @@ int verb_bench(int argc, char **argv) {
   args a = {.batch = 4, .seq = 256, .steps = STEPS};
   const char *rest[256];
   int n;
-  const cli_option option[] = {
-      MODEL_OPTIONS(a.m),
-      {"--batch", CLI_INT, &a.batch, "B", "sequences (default: 4)"},
-      {"--seq", CLI_INT, &a.seq, "T", "tokens of a sequence (default: 256)"},
-      {"--steps", CLI_INT, &a.steps, "N", "timed repetitions after 2 for warm-up (default: 5)"},
-      {"--recompute", CLI_FLAG, &a.remat, NULL, "step: recompute activations"}};
-  const cli_spec spec = {"hyper bench step|prefill|decode|compile|copy --model DIR|CONFIG.json [--json]",
-                         "Medians beside the machine's own limits, which are measured in the same run.  A model is\n"
-                         "given by its folder or its config.json alone; its weights are random.",
-                         "hyper bench step --model config.json --batch 4 --seq 256 --json", option,
-                         sizeof option / sizeof *option};
+  const cli_option option[] =
+      {MODEL_OPTIONS(a.m),
+       {"--batch", CLI_INT, &a.batch, "B", "sequences (default: 4)"},
+       {"--seq", CLI_INT, &a.seq, "T", "tokens of a sequence (default: 256)"},
+       {"--steps", CLI_INT, &a.steps, "N", "timed repetitions after 2 for warm-up (default: 5)"},
+       {"--recompute", CLI_FLAG, &a.remat, NULL, "step: recompute activations"}};
+  const cli_spec spec =
+      {"hyper bench step|prefill|decode|compile|copy --model DIR|CONFIG.json [--json]",
+       "Medians beside the machine's own limits, which are measured in the same run.  A model is\n"
+       "given by its folder or its config.json alone; its weights are random.",
+       "hyper bench step --model config.json --batch 4 --seq 256 --json", option,
+       sizeof option / sizeof *option};
   if (argc > 256) return cli_usage(argv[0], "too many arguments");
   int code = cli_parse(&spec, argc, argv, rest, &n);
   if (code != CLI_GO_ON) return code;
   if (n != 1) return cli_usage(argv[0], "say what: step, prefill, decode, compile or copy");
-  if (a.batch < 1 || a.seq < 2 || a.steps < 1 || a.batch > 65536 || a.seq > (1 << 24) || a.steps > 1000000)
+  if (a.batch < 1 || a.seq < 2 || a.steps < 1 || a.batch > 65536 || a.seq > (1 << 24) ||
+      a.steps > 1000000)
     return cli_usage(argv[0], "--batch, --seq or --steps is out of range");
   bool found = false;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) found |= !strcmp(rest[0], known[i]);
-  if (!found) return cli_usage(argv[0], "\"%s\" is not step, prefill, decode, compile or copy", rest[0]);
+  if (!found)
+    return cli_usage(argv[0], "\"%s\" is not step, prefill, decode, compile or copy", rest[0]);
   hp_status st = run(&a, rest[0]);
   return st ? cli_fail(st) : 0;
 }

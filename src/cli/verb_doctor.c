@@ -16,8 +16,8 @@ static void line(const char *what, bool good, const char *text) {
 
 static void check_cpu(void) {
   char text[256];
-  snprintf(text, sizeof text, "%d cores, instruction set %s%s", cpu_count(), cpu_isa_name(cpu_best_isa()),
-           cpu_has_bf16() ? " with bf16" : "");
+  snprintf(text, sizeof text, "%d cores, instruction set %s%s", cpu_count(),
+           cpu_isa_name(cpu_best_isa()), cpu_has_bf16() ? " with bf16" : "");
   line("cpu", cpu_best_isa() != ISA_PLAIN, text);
   if (cpu_best_isa() == ISA_PLAIN) puts("     no AVX2: kernels are plain C, many times slower");
 }
@@ -27,13 +27,17 @@ static void check_memory(void) {
   char text[128], *thp = NULL;
   size_t n;
   if (!sysinfo(&s)) {
-    snprintf(text, sizeof text, "%.1f GiB, %.1f free", (double)s.totalram * s.mem_unit / 1073741824.0,
+    snprintf(text, sizeof text, "%.1f GiB, %.1f free",
+             (double)s.totalram * s.mem_unit / 1073741824.0,
              (double)s.freeram * s.mem_unit / 1073741824.0);
     line("memory", true, text);
   }
-  bool never = !file_read("/sys/kernel/mm/transparent_hugepage/enabled", 4096, &thp, &n) && strstr(thp, "[never]");
+  bool never = !file_read("/sys/kernel/mm/transparent_hugepage/enabled", 4096, &thp, &n) &&
+               strstr(thp, "[never]");
   err_clear();
-  line("huge pages", !never, never ? "off: memory-bound work is 10-80 % slower; set transparent_hugepage to madvise" : "available");
+  line("huge pages", !never,
+       never ? "off: memory-bound work is 10-80 % slower; set transparent_hugepage to madvise"
+             : "available");
   mem_free(thp);
 }
 
@@ -51,8 +55,9 @@ static void check_compiler(void) {
   if (!st) st = loop_module_build(m);
   bool compiled = !st && loop_module_report(m).interpreted == 0;
   err_clear();
-  line("compiler", compiled, compiled ? "loop kernels are compiled and cached"
-                                      : "none that works (gcc or clang): loop kernels are interpreted, same bits, slow");
+  line("compiler", compiled,
+       compiled ? "loop kernels are compiled and cached"
+                : "none that works (gcc or clang): loop kernels are interpreted, same bits, slow");
   loop_module_free(m);
   loop_free(&l);
 }
@@ -63,7 +68,8 @@ static void check_engines(void) {
   for (int i = 0; i < n; i++) {
     char text[192];
     bool there = row[i]->available();
-    snprintf(text, sizeof text, "%s%s", row[i]->about, there ? "" : " (not on this machine; not needed)");
+    snprintf(text, sizeof text, "%s%s", row[i]->about,
+             there ? "" : " (not on this machine; not needed)");
     line(row[i]->name, there, text);
   }
 }
@@ -71,7 +77,8 @@ static void check_engines(void) {
 int verb_doctor(int argc, char **argv) {
   const char *rest[256];
   int n;
-  const cli_spec spec = {"hyper doctor", "Says what this machine has, what is missing and what that costs.",
+  const cli_spec spec = {"hyper doctor",
+                         "Says what this machine has, what is missing and what that costs.",
                          "hyper doctor", NULL, 0};
   if (argc > 256) return cli_usage(argv[0], "too many arguments");
   int code = cli_parse(&spec, argc, argv, rest, &n);

@@ -96,14 +96,19 @@ static hp_status run(const args *a, lm *m, const token_ids *ids, score *sum) {
       HP_FAIL(HP_ERR_INPUT, "token id %d is not in 0..%lld, the vocabulary of %s", all.ids[i],
               (long long)m->c.vocab - 1, m->path);
   if (width > m->c.max_length) {
-    if (!m->c.rope.theta) HP_FAIL(HP_ERR_ARG, "--seq %lld is beyond the model's %lld learned positions", (long long)width, (long long)m->c.max_length);
-    log_warn("--seq %lld is beyond the model's max_position_embeddings %lld", (long long)width, (long long)m->c.max_length);
+    if (!m->c.rope.theta)
+      HP_FAIL(HP_ERR_ARG, "--seq %lld is beyond the model's %lld learned positions",
+              (long long)width, (long long)m->c.max_length);
+    log_warn("--seq %lld is beyond the model's max_position_embeddings %lld", (long long)width,
+             (long long)m->c.max_length);
   }
   int64_t rows = a->batch ? a->batch : BATCH_TOKENS / width > 0 ? BATCH_TOKENS / width : 1;
   HP_TRY(score_group(m, ids, &at, rows, width, sum));
   HP_TRY(score_group(m, ids, &at, 1, width, sum));
   HP_TRY(score_group(m, ids, &at, 1, all.n - at, sum));
-  if (!sum->predictions) HP_FAIL(HP_ERR_INPUT, "%lld tokens: nothing to predict; at least two are needed", (long long)all.n);
+  if (!sum->predictions)
+    HP_FAIL(HP_ERR_INPUT, "%lld tokens: nothing to predict; at least two are needed",
+            (long long)all.n);
   return HP_OK;
 }
 
@@ -118,7 +123,8 @@ static hp_status print(const args *a, const score *s) {
     json_put_key(&w, "ppl"), json_put_double(&w, exp(nll));
     json_close(&w);
   } else {
-    str_printf(&out, "%lld predictions, mean NLL %.6f, perplexity %.4f", (long long)s->predictions, nll, exp(nll));
+    str_printf(&out, "%lld predictions, mean NLL %.6f, perplexity %.4f", (long long)s->predictions,
+               nll, exp(nll));
   }
   hp_status st = str_status(&out);
   if (!st) puts(out.at);
@@ -130,28 +136,31 @@ int verb_eval(int argc, char **argv) {
   args a = {0};
   const char *rest[256];
   int n;
-  const cli_option option[] = {
-      MODEL_OPTIONS(a.m),
-      {"--data", CLI_TEXT, &a.data, "FILE", "text to score"},
-      {"--tokens", CLI_TEXT, &a.tokens, "1,2,3", "token ids in place of --data"},
-      {"--seq", CLI_INT, &a.seq, "N", "tokens of a window (default: max_position_embeddings)"},
-      {"--batch", CLI_INT, &a.batch, "N", "windows at once (default: about 2048 tokens)"}};
-  const cli_spec spec = {"hyper eval --model DIR --data FILE [--seq N] [--json]",
-                         "Mean negative log likelihood and perplexity over consecutive windows, each of which\n"
-                         "predicts all but its first token.",
-                         "hyper eval --model models/tiny --data book.txt --seq 512 --json", option,
-                         sizeof option / sizeof *option};
+  const cli_option option[] =
+      {MODEL_OPTIONS(a.m),
+       {"--data", CLI_TEXT, &a.data, "FILE", "text to score"},
+       {"--tokens", CLI_TEXT, &a.tokens, "1,2,3", "token ids in place of --data"},
+       {"--seq", CLI_INT, &a.seq, "N", "tokens of a window (default: max_position_embeddings)"},
+       {"--batch", CLI_INT, &a.batch, "N", "windows at once (default: about 2048 tokens)"}};
+  const cli_spec spec =
+      {"hyper eval --model DIR --data FILE [--seq N] [--json]",
+       "Mean negative log likelihood and perplexity over consecutive windows, each of which\n"
+       "predicts all but its first token.",
+       "hyper eval --model models/tiny --data book.txt --seq 512 --json", option,
+       sizeof option / sizeof *option};
   if (argc > 256) return cli_usage(argv[0], "too many arguments");
   int code = cli_parse(&spec, argc, argv, rest, &n);
   if (code != CLI_GO_ON) return code;
   if (n) return cli_usage(argv[0], "\"%s\" is not expected", rest[0]);
   if (!a.data == !a.tokens) return cli_usage(argv[0], "give --data or --tokens");
-  if (a.seq < 0 || a.seq > INT32_MAX || a.batch < 0 || a.batch > 65536) return cli_usage(argv[0], "--seq or --batch is out of range");
+  if (a.seq < 0 || a.seq > INT32_MAX || a.batch < 0 || a.batch > 65536)
+    return cli_usage(argv[0], "--seq or --batch is out of range");
   hp_device *d = NULL;
   void *opened = NULL;
   token_ids ids = {0};
   score sum = {0};
-  hp_status st = a.m.model ? read_ids(&a, &ids) : err_set(HP_ERR_ARG, __FILE__, __LINE__, "--model DIR is missing");
+  hp_status st = a.m.model ? read_ids(&a, &ids)
+                           : err_set(HP_ERR_ARG, __FILE__, __LINE__, "--model DIR is missing");
   if (!st) st = cli_open_model(&a.m, false, &d, &opened);
   if (!st) st = run(&a, opened, &ids, &sum);
   if (!st) st = print(&a, &sum);

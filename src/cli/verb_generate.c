@@ -70,24 +70,32 @@ static hp_status run(const args *a, lm *m, const tokenizer *t) {
 }
 
 int verb_generate(int argc, char **argv) {
-  args a = {.temperature = not_given, .top_p = not_given, .repetition_penalty = not_given, .top_k = -1};
+  args a = {.temperature = not_given,
+            .top_p = not_given,
+            .repetition_penalty = not_given,
+            .top_k = -1};
   const char *rest[256];
   int n_rest;
-  const cli_option option[] = {
-      MODEL_OPTIONS(a.m),
-      {"--prompt", CLI_TEXT, &a.prompt, "TEXT", "text to go on from"},
-      {"--tokens", CLI_TEXT, &a.tokens, "1,2,3", "token ids in place of --prompt"},
-      {"--max-new-tokens", CLI_INT, &a.max_new_tokens, "N", "at most so many (default: generation_config.json, else 128)"},
-      {"--temperature", CLI_NUM, &a.temperature, "X", "0 is greedy; default: generation_config.json, else 0"},
-      {"--top-k", CLI_INT, &a.top_k, "N", "draw from the N likeliest; 0 = off"},
-      {"--top-p", CLI_NUM, &a.top_p, "X", "draw from the likeliest that make up this share"},
-      {"--repetition-penalty", CLI_NUM, &a.repetition_penalty, "X", "above 1: tokens that occurred get less likely"},
-      {"--seed", CLI_INT, &a.seed, "S", "of the draws (default: 0)"},
-      {"--stop", CLI_TEXT, &a.stop, "TEXT", "end where this text appears"}};
-  const cli_spec spec = {"hyper generate --model DIR --prompt TEXT [--max-new-tokens N] [--temperature T] [--seed S]",
-                         "Writes text that goes on from the prompt.  Defaults come from generation_config.json.",
-                         "hyper generate --model build/demo/run --prompt \"ROMEO:\" --max-new-tokens 100 --temperature 0.8",
-                         option, sizeof option / sizeof *option};
+  const cli_option option[] =
+      {MODEL_OPTIONS(a.m),
+       {"--prompt", CLI_TEXT, &a.prompt, "TEXT", "text to go on from"},
+       {"--tokens", CLI_TEXT, &a.tokens, "1,2,3", "token ids in place of --prompt"},
+       {"--max-new-tokens", CLI_INT, &a.max_new_tokens, "N",
+        "at most so many (default: generation_config.json, else 128)"},
+       {"--temperature", CLI_NUM, &a.temperature, "X",
+        "0 is greedy; default: generation_config.json, else 0"},
+       {"--top-k", CLI_INT, &a.top_k, "N", "draw from the N likeliest; 0 = off"},
+       {"--top-p", CLI_NUM, &a.top_p, "X", "draw from the likeliest that make up this share"},
+       {"--repetition-penalty", CLI_NUM, &a.repetition_penalty, "X",
+        "above 1: tokens that occurred get less likely"},
+       {"--seed", CLI_INT, &a.seed, "S", "of the draws (default: 0)"},
+       {"--stop", CLI_TEXT, &a.stop, "TEXT", "end where this text appears"}};
+  const cli_spec spec =
+      {"hyper generate --model DIR --prompt TEXT [--max-new-tokens N] [--temperature T] [--seed S]",
+       "Writes text that goes on from the prompt.  Defaults come from generation_config.json.",
+       "hyper generate --model build/demo/run --prompt \"ROMEO:\" --max-new-tokens 100 "
+       "--temperature 0.8",
+       option, sizeof option / sizeof *option};
   if (argc > 256) return cli_usage(argv[0], "too many arguments");
   int code = cli_parse(&spec, argc, argv, rest, &n_rest);
   if (code != CLI_GO_ON) return code;
@@ -96,7 +104,8 @@ int verb_generate(int argc, char **argv) {
   hp_device *d = NULL;
   void *opened = NULL;
   tokenizer *t = NULL;
-  hp_status st = a.m.model ? HP_OK : err_set(HP_ERR_ARG, __FILE__, __LINE__, "--model DIR is missing");
+  hp_status st =
+      a.m.model ? HP_OK : err_set(HP_ERR_ARG, __FILE__, __LINE__, "--model DIR is missing");
   if (!st) {
     st = tokenizer_load(a.m.model, &t);
     if (st && a.tokens) { /* ids in, ids out: a tokenizer is not needed */

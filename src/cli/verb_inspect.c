@@ -13,7 +13,8 @@ static void print_tensor(const st_tensor *t) {
   char shape[256] = "";
   size_t at = 0;
   for (int i = 0; i < t->rank && at + 24 < sizeof shape; i++)
-    at += (size_t)snprintf(shape + at, sizeof shape - at, i ? ", %lld" : "%lld", (long long)t->dim[i]);
+    at += (size_t)snprintf(shape + at, sizeof shape - at, i ? ", %lld" : "%lld",
+                           (long long)t->dim[i]);
   printf("  %-60s %-6s [%s]\n", t->name, st_dtype_name(t->dtype), shape);
 }
 
@@ -40,10 +41,12 @@ static hp_status inspect_config(const char *path) {
   HP_TRY(model_config_load(path, &c));
   printf("model      %s (%s), %.3f M parameters%s\n", c.model_type, c.family->architecture,
          model_config_params(&c) * 1e-6, c.tied ? ", output head tied to the embedding" : "");
-  printf("           %lld layers, hidden %lld, %lld heads over %lld of %lld dims, mlp %lld, vocabulary %lld\n",
+  printf("           %lld layers, hidden %lld, %lld heads over %lld of %lld dims, mlp %lld, "
+         "vocabulary %lld\n",
          (long long)c.layers, (long long)c.hidden, (long long)c.heads, (long long)c.kv_heads,
          (long long)c.head_dim, (long long)c.ffn, (long long)c.vocab);
-  printf("           %lld positions%s\n", (long long)c.max_length, c.window ? ", sliding window" : "");
+  printf("           %lld positions%s\n", (long long)c.max_length,
+         c.window ? ", sliding window" : "");
   model_config_free(&c);
   return HP_OK;
 }
@@ -53,7 +56,9 @@ static hp_status inspect_checkpoint(const char *path) {
   const tree_node *files;
   HP_TRY(checkpoint_verify(path, &c));
   hp_status st = tree_need_map(c.manifest.root, "files", &files);
-  if (!st) printf("checkpoint step %lld, %u files, every size and hash agrees\n", (long long)c.step, files->len);
+  if (!st)
+    printf("checkpoint step %lld, %u files, every size and hash agrees\n", (long long)c.step,
+           files->len);
   checkpoint_free(&c);
   return st;
 }
@@ -89,7 +94,10 @@ static hp_status inspect_dir(const char *path, bool all) {
     HP_TRY(inspect_weights(path, all));
   }
   if (!known)
-    HP_FAIL(HP_ERR_INPUT, "%s: holds no config.json, tokenizer.json, model.safetensors or MANIFEST.json; expected a model folder or a checkpoint", path);
+    HP_FAIL(HP_ERR_INPUT,
+            "%s: holds no config.json, tokenizer.json, model.safetensors or MANIFEST.json; "
+            "expected a model folder or a checkpoint",
+            path);
   return HP_OK;
 }
 
@@ -98,10 +106,11 @@ int verb_inspect(int argc, char **argv) {
   bool all = false;
   int n;
   const cli_option option[] = {{"--all", CLI_FLAG, &all, NULL, "every tensor"}};
-  const cli_spec spec = {"hyper inspect PATH [--all]",
-                         "Says what a model folder, a checkpoint of a run or a safetensors file holds, and\n"
-                         "whether it is whole.",
-                         "hyper inspect build/demo/run/checkpoint-100", option, 1};
+  const cli_spec spec =
+      {"hyper inspect PATH [--all]",
+       "Says what a model folder, a checkpoint of a run or a safetensors file holds, and\n"
+       "whether it is whole.",
+       "hyper inspect build/demo/run/checkpoint-100", option, 1};
   if (argc > 256) return cli_usage(argv[0], "too many arguments");
   int code = cli_parse(&spec, argc, argv, rest, &n);
   if (code != CLI_GO_ON) return code;

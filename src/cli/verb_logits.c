@@ -29,7 +29,8 @@ static hp_status read_list(const tree_node *list, lm_tokens *out) {
   for (uint32_t i = 0; i < list->len; i++) {
     int64_t id;
     hp_status st = tree_as_int(list->child[i], &id);
-    if (!st && (id < 0 || id > INT32_MAX)) st = tree_error(list->child[i], __FILE__, __LINE__, "%lld is not a token id", (long long)id);
+    if (!st && (id < 0 || id > INT32_MAX))
+      st = tree_error(list->child[i], __FILE__, __LINE__, "%lld is not a token id", (long long)id);
     if (st) {
       mem_free(ids);
       return st;
@@ -49,7 +50,9 @@ static hp_status read_batch(const char *path, sequences *s) {
     st = read_list(t.root->child[i], &x);
     if (!st && !vec_push(&s->seq, x)) st = HP_ERR_OOM;
   }
-  if (!st && !t.root->len) st = tree_error(t.root, __FILE__, __LINE__, "holds no sequences; expected a list of lists of ids");
+  if (!st && !t.root->len)
+    st = tree_error(t.root, __FILE__, __LINE__,
+                    "holds no sequences; expected a list of lists of ids");
   tree_free(&t);
   return st;
 }
@@ -67,7 +70,11 @@ static hp_status read_sequences(const args *a, sequences *s) {
 static st_tensor f32_tensor(const char *name, const hp_shape *s, const float *data) {
   size_t n = sizeof *data;
   for (int i = 0; i < s->rank; i++) n *= (size_t)s->dim[i];
-  return (st_tensor){.name = name, .dim = s->dim, .rank = s->rank, .dtype = ST_F32, .bytes = n,
+  return (st_tensor){.name = name,
+                     .dim = s->dim,
+                     .rank = s->rank,
+                     .dtype = ST_F32,
+                     .bytes = n,
                      .data = (const unsigned char *)data};
 }
 
@@ -128,26 +135,31 @@ static int run(int argc, char **argv, bool grads) {
   const char *rest[256];
   int n_rest;
   const cli_option option[] = {MODEL_OPTIONS(a.m),
-                               {"--tokens", CLI_TEXT, &a.tokens, "1,2,3", "token ids of the sequence"},
+                               {"--tokens", CLI_TEXT, &a.tokens, "1,2,3",
+                                "token ids of the sequence"},
                                {"--out", CLI_TEXT, &a.out, "F.safetensors", "file to write"},
-                               {"--batch", CLI_TEXT, &a.batch, "F.json", "a list of id lists instead of --tokens"}};
+                               {"--batch", CLI_TEXT, &a.batch, "F.json",
+                                "a list of id lists instead of --tokens"}};
   const int n_options = sizeof option / sizeof *option - (grads ? 1 : 0);
-  const cli_spec logits_spec = {"hyper logits --model DIR --tokens 1,2,3 --out F.safetensors",
-                                "Writes the logits [T, V] in f32 of every position, as tensor \"logits\";\n"
-                                "with --batch as logits.0, logits.1, ...",
-                                "hyper logits --model models/tiny --tokens 1,403,407 --out logits.safetensors",
-                                option, n_options};
-  const cli_spec grads_spec = {"hyper grads --model DIR --tokens 1,2,3 --out F.safetensors",
-                               "Writes \"loss\" (mean of the next-token losses) and \"grad.NAME\" of every\n"
-                               "parameter in f32; tied weights once, under the embedding's name.",
-                               "hyper grads --model models/tiny --tokens 1,403,407 --out grads.safetensors",
-                               option, n_options};
+  const cli_spec logits_spec =
+      {"hyper logits --model DIR --tokens 1,2,3 --out F.safetensors",
+       "Writes the logits [T, V] in f32 of every position, as tensor \"logits\";\n"
+       "with --batch as logits.0, logits.1, ...",
+       "hyper logits --model models/tiny --tokens 1,403,407 --out logits.safetensors", option,
+       n_options};
+  const cli_spec grads_spec =
+      {"hyper grads --model DIR --tokens 1,2,3 --out F.safetensors",
+       "Writes \"loss\" (mean of the next-token losses) and \"grad.NAME\" of every\n"
+       "parameter in f32; tied weights once, under the embedding's name.",
+       "hyper grads --model models/tiny --tokens 1,403,407 --out grads.safetensors", option,
+       n_options};
   if (argc > 256) return cli_usage(argv[0], "too many arguments");
   int code = cli_parse(grads ? &grads_spec : &logits_spec, argc, argv, rest, &n_rest);
   if (code != CLI_GO_ON) return code;
   if (n_rest) return cli_usage(argv[0], "\"%s\" is not expected", rest[0]);
   if (!a.out) return cli_usage(argv[0], "--out F.safetensors is missing");
-  if (!a.tokens == !a.batch) return cli_usage(argv[0], grads ? "--tokens is missing" : "give --tokens or --batch");
+  if (!a.tokens == !a.batch)
+    return cli_usage(argv[0], grads ? "--tokens is missing" : "give --tokens or --batch");
   sequences s = {0};
   hp_device *d = NULL;
   void *opened = NULL;

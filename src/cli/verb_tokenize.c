@@ -35,7 +35,8 @@ static hp_status encode(const args *a, const tokenizer *t, const str *text) {
   token_ids ids = {0};
   str out = {0};
   json_writer w = {.out = &out};
-  hp_status st = tokenizer_encode(t, text->at, text->len, a->no_special ? 0 : TOKENIZE_SPECIAL, &ids);
+  hp_status st =
+      tokenizer_encode(t, text->at, text->len, a->no_special ? 0 : TOKENIZE_SPECIAL, &ids);
   if (!st && a->json) {
     json_open_list(&w);
     for (size_t i = 0; i < ids.len; i++) json_put_int(&w, ids.at[i]);
@@ -60,7 +61,8 @@ static hp_status parse_ids(const str *text, token_ids *out) {
     int64_t id;
     snprintf(word, sizeof word, "%.*s", (int)(n < 23 ? n : 23), p);
     if (!str_to_i64(word, &id) || id < 0 || id > INT32_MAX)
-      HP_FAIL(HP_ERR_ARG, "\"%s\" is not a token id; expected numbers with spaces or commas between", word);
+      HP_FAIL(HP_ERR_ARG,
+              "\"%s\" is not a token id; expected numbers with spaces or commas between", word);
     if (!vec_push(out, (int32_t)id)) return HP_ERR_OOM;
     p += n;
   }
@@ -92,17 +94,20 @@ int verb_tokenize(int argc, char **argv) {
   args a = {0};
   const char *rest[256];
   int n;
-  const cli_option option[] = {
-      {"--model", CLI_TEXT, &a.model, "DIR", "model folder, or a tokenizer.json"},
-      {"--decode", CLI_FLAG, &a.decode, NULL, "ids to text"},
-      {"--no-special", CLI_FLAG, &a.no_special, NULL, "without the special tokens that the tokenizer adds; decoding: leave them out"},
-      {"--json", CLI_FLAG, &a.json, NULL, "a JSON list (decoding: a JSON string)"}};
-  const cli_spec spec = {"hyper tokenize --model DIR [--decode] [--no-special] [--json] TEXT|-",
-                         "Ids of a text, with spaces between, as the model's tokenizer makes them; - reads\n"
-                         "standard input to its end, byte for byte.",
-                         "hyper tokenize --model models/tiny \"Hello world\"", option,
-                         sizeof option / sizeof *option};
-  if (argc > 256) return cli_usage(argv[0], "too many arguments; give a long text on standard input, with -");
+  const cli_option option[] =
+      {{"--model", CLI_TEXT, &a.model, "DIR", "model folder, or a tokenizer.json"},
+       {"--decode", CLI_FLAG, &a.decode, NULL, "ids to text"},
+       {"--no-special", CLI_FLAG, &a.no_special, NULL,
+        "without the special tokens that the tokenizer adds; decoding: leave them out"},
+       {"--json", CLI_FLAG, &a.json, NULL, "a JSON list (decoding: a JSON string)"}};
+  const cli_spec spec =
+      {"hyper tokenize --model DIR [--decode] [--no-special] [--json] TEXT|-",
+       "Ids of a text, with spaces between, as the model's tokenizer makes them; - reads\n"
+       "standard input to its end, byte for byte.",
+       "hyper tokenize --model models/tiny \"Hello world\"", option,
+       sizeof option / sizeof *option};
+  if (argc > 256)
+    return cli_usage(argv[0], "too many arguments; give a long text on standard input, with -");
   int code = cli_parse(&spec, argc, argv, rest, &n);
   if (code != CLI_GO_ON) return code;
   if (!a.model) return cli_usage(argv[0], "--model DIR is missing");

@@ -8,10 +8,11 @@
 
 static void print_help(void) {
   str keys = {0};
-  puts("usage: hyper train CONFIG.yaml [key=value ...]\n\n"
-       "Trains as the file says: LlamaFactory's keys, and the hyper_parallel: block.  key=value\n"
-       "overrides a key of the file (hyper_parallel.recompute=full reaches into the block).  Begun\n"
-       "again after an interruption, it continues from the newest checkpoint that verifies.\n");
+  puts(
+      "usage: hyper train CONFIG.yaml [key=value ...]\n\n"
+      "Trains as the file says: LlamaFactory's keys, and the hyper_parallel: block.  key=value\n"
+      "overrides a key of the file (hyper_parallel.recompute=full reaches into the block).  Begun\n"
+      "again after an interruption, it continues from the newest checkpoint that verifies.\n");
   train_config_print_help(&keys);
   if (keys.len) puts(keys.at);
   puts("example: hyper train examples/demo/demo.yaml max_steps=50 learning_rate=1e-3");
@@ -26,7 +27,8 @@ int verb_train(int argc, char **argv) {
       print_help();
       return 0;
     }
-    if (!strncmp(argv[i], "--", 2)) return cli_usage(argv[0], "%s: options are written as key=value", argv[i]);
+    if (!strncmp(argv[i], "--", 2))
+      return cli_usage(argv[0], "%s: options are written as key=value", argv[i]);
     if (!file && !strchr(argv[i], '=')) file = argv[i];
     else if (n < 256) override[n++] = argv[i];
     else return cli_usage(argv[0], "more than 256 overrides");

@@ -34,8 +34,8 @@ static void work_free(encode_work *w) {
 }
 
 /* A stretch of text without plain added tokens: normalized, and cut at normalized added tokens. */
-static hp_status add_text(const tokenizer *t, encode_work *w, const char *text, size_t n, bool first,
-                          bool plain) {
+static hp_status add_text(const tokenizer *t, encode_work *w, const char *text, size_t n,
+                          bool first, bool plain) {
   if (t->normalizer) {
     str_clear(&w->normal);
     HP_TRY(tok_normalize(t->normalizer, &w->words.matcher, text, n, &w->normal));
@@ -51,8 +51,8 @@ static hp_status add_text(const tokenizer *t, encode_work *w, const char *text, 
   return HP_OK;
 }
 
-static hp_status encode_text(const tokenizer *t, encode_work *w, const char *text, size_t n, bool plain,
-                             token_ids *out) {
+static hp_status encode_text(const tokenizer *t, encode_work *w, const char *text, size_t n,
+                             bool plain, token_ids *out) {
   HP_TRY(tok_added_cut(&t->added, false, plain, text, n, &w->cuts));
   for (size_t i = 0; i < w->cuts.cut.len; i++) {
     tok_cut c = w->cuts.cut.at[i];
@@ -64,7 +64,8 @@ static hp_status encode_text(const tokenizer *t, encode_work *w, const char *tex
   HP_TRY(tok_pretokenize(t->pretokenizer, &w->words));
   for (size_t i = 0; i < w->words.piece.len; i++) {
     tok_piece p = w->words.piece.at[i];
-    if (p.id < 0) HP_TRY(tok_model_encode(&t->model, &w->model, w->words.text.at + p.at, p.len, out));
+    if (p.id < 0)
+      HP_TRY(tok_model_encode(&t->model, &w->model, w->words.text.at + p.at, p.len, out));
     else if (!vec_push(out, p.id)) return HP_ERR_OOM;
   }
   return HP_OK;
@@ -98,7 +99,8 @@ hp_status tokenizer_encode(const tokenizer *t, const char *text, size_t n, unsig
   size_t before = out->len;
   bool plain = (flags & TOKENIZE_PLAIN) || t->split_special;
   if (n > UINT32_MAX / 4)
-    HP_FAIL(HP_ERR_ARG, "a text of %zu bytes to tokenize at once; expected less than 1 GiB, cut it", n);
+    HP_FAIL(HP_ERR_ARG, "a text of %zu bytes to tokenize at once; expected less than 1 GiB, cut it",
+            n);
   if (utf8_valid(text, n) < n) {
     if (t->takes_bytes) utf8_add_escaped(&w.text, text, n);
     else utf8_add_lossy(&w.text, text, n);

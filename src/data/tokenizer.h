@@ -37,8 +37,8 @@ hp_status tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, boo
                            str *out);
 
 /* Decoding token by token.  Pieces are valid UTF-8, never half a character; all pieces and the
- * flush together are what tokenizer_decode gives for all ids.  (One exception, byte fallback: a byte
- * that makes an earlier, already shown run of byte tokens invalid does not take it back.) */
+ * flush together are what tokenizer_decode gives for all ids.  (One exception, byte fallback: a
+ * byte that makes an earlier, already shown run of byte tokens invalid does not take it back.) */
 typedef struct {
   const tokenizer *t;
   bool skip_special;
@@ -64,7 +64,15 @@ const char *tokenizer_token(const tokenizer *t, int32_t id, size_t *n);
 size_t tokenizer_size(const tokenizer *t);
 bool tokenizer_is_special(const tokenizer *t, int32_t id);
 
-typedef enum { TOKEN_BOS, TOKEN_EOS, TOKEN_PAD, TOKEN_UNK, TOKEN_SEP, TOKEN_CLS, TOKEN_MASK } token_role;
+typedef enum {
+  TOKEN_BOS,
+  TOKEN_EOS,
+  TOKEN_PAD,
+  TOKEN_UNK,
+  TOKEN_SEP,
+  TOKEN_CLS,
+  TOKEN_MASK
+} token_role;
 /* The id that tokenizer_config.json or special_tokens_map.json gives a role; -1 = none. */
 int32_t tokenizer_role(const tokenizer *t, token_role role);
 /* Whether TOKENIZE_SPECIAL puts the bos first, the eos last. */

@@ -97,7 +97,7 @@ size_t utf8_complete(const char *s, size_t n) {
   return n;
 }
 
-static utf8proc_category_t category(uint32_t cp) { 
+static utf8proc_category_t category(uint32_t cp) {
   return utf8proc_category((int32_t)unicode_stand_in(cp));
 }
 

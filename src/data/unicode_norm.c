@@ -60,8 +60,8 @@ static hp_status decompose(unicode_form form, const char *s, size_t n, code_poin
     enum { LONGEST = 32 }; /* U+FDFA becomes 18 */
     if (!vec_reserve(out, LONGEST)) return HP_ERR_OOM;
     int boundary = 0;
-    ptrdiff_t got =
-        utf8proc_decompose_char(cp, out->at + out->len, LONGEST, (utf8proc_option_t)options, &boundary);
+    ptrdiff_t got = utf8proc_decompose_char(cp, out->at + out->len, LONGEST,
+                                            (utf8proc_option_t)options, &boundary);
     HP_ASSERT(got >= 0 && got <= LONGEST);
     out->len += (size_t)got;
   }

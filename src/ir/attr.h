@@ -1,5 +1,6 @@
 /* Attributes of a node: a record of words in the order of the op's row, interned in the pool.
- * Kinds: i and t one word, f the bits of a double, s an interned string, l a count and its words. */
+ * Kinds: i and t one word, f the bits of a double, s an interned string, l a count and its words.
+ */
 #ifndef IR_ATTR_H
 #define IR_ATTR_H
 

@@ -20,14 +20,14 @@ typedef enum { PHASE_FORWARD, PHASE_BACKWARD, PHASE_UPDATE } ir_phase;
 typedef struct {
   uint16_t op;
   uint8_t n_in, n_out;
-  uint32_t in0;    /* first operand in graph->ins */
-  val out0;        /* results are out0 .. out0 + n_out - 1 */
-  uint32_t attr;   /* interned record, 0 = no attributes */
-  uint32_t loc;    /* interned name of the place in the model, 0 = none */
-  uint16_t block;  /* repeated part of the model (layer), from 1; 0 = none */
-  uint8_t phase;   /* ir_phase */
-  uint8_t group;   /* HyperMPMD process group */
-  uint16_t stage;  /* pipeline stage */
+  uint32_t in0;   /* first operand in graph->ins */
+  val out0;       /* results are out0 .. out0 + n_out - 1 */
+  uint32_t attr;  /* interned record, 0 = no attributes */
+  uint32_t loc;   /* interned name of the place in the model, 0 = none */
+  uint16_t block; /* repeated part of the model (layer), from 1; 0 = none */
+  uint8_t phase;  /* ir_phase */
+  uint8_t group;  /* HyperMPMD process group */
+  uint16_t stage; /* pipeline stage */
 } ir_node;
 
 typedef struct {
@@ -53,7 +53,8 @@ struct hp_graph {
   err_report failure; /* the first */
 };
 
-/* A new graph; `like` (may be NULL) shares its pool, so that ids of strings and attrs carry over. */
+/* A new graph; `like` (may be NULL) shares its pool, so that ids of strings and attrs carry over.
+ */
 hp_status graph_create(const hp_graph *like, hp_graph **out);
 void graph_free(hp_graph *g);
 hp_status graph_status(const hp_graph *g);
@@ -72,7 +73,9 @@ const char *graph_str(const hp_graph *g, uint32_t id); /* "" for 0 */
 
 static inline const ir_node *graph_node(const hp_graph *g, uint32_t n) { return &g->nodes.at[n]; }
 static inline const ir_value *graph_value(const hp_graph *g, val v) { return &g->values.at[v]; }
-static inline const val *graph_in(const hp_graph *g, const ir_node *n) { return &g->ins.at[n->in0]; }
+static inline const val *graph_in(const hp_graph *g, const ir_node *n) {
+  return &g->ins.at[n->in0];
+}
 static inline const ir_node *graph_def(const hp_graph *g, val v) {
   return &g->nodes.at[g->values.at[v].def];
 }

@@ -13,7 +13,7 @@ typedef struct {
   const char *name, *at, *end, *line_start;
   int line;
   hp_graph *g;
-  map ids; /* number in the text -> value */
+  map ids;  /* number in the text -> value */
   str text; /* of the last string */
 } parser;
 

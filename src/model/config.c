@@ -28,10 +28,14 @@ hp_status config_read_activation(const tree_node *root, const char *key, const c
                                  model_config *c) {
   static const struct {
     const char *name, *op;
-  } row[] = {{"silu", "silu"},          {"swish", "silu"},
-             {"gelu", "gelu"},          {"gelu_new", "gelu_tanh"},
-             {"gelu_pytorch_tanh", "gelu_tanh"}, {"gelu_fast", "gelu_tanh"},
-             {"relu", "relu"},          {"tanh", "tanh"}};
+  } row[] = {{"silu", "silu"},
+             {"swish", "silu"},
+             {"gelu", "gelu"},
+             {"gelu_new", "gelu_tanh"},
+             {"gelu_pytorch_tanh", "gelu_tanh"},
+             {"gelu_fast", "gelu_tanh"},
+             {"relu", "relu"},
+             {"tanh", "tanh"}};
   const char *name;
   HP_TRY(tree_opt_string(root, key, absent, &name));
   for (size_t i = 0; i < sizeof row / sizeof *row; i++)
@@ -39,8 +43,8 @@ hp_status config_read_activation(const tree_node *root, const char *key, const c
       snprintf(c->activation, sizeof c->activation, "%s", row[i].op);
       return HP_OK;
     }
-  TREE_FAIL(tree_get(root, key), "activation \"%s\" is not built; expected silu, gelu, gelu_new, relu or tanh",
-            name);
+  TREE_FAIL(tree_get(root, key),
+            "activation \"%s\" is not built; expected silu, gelu, gelu_new, relu or tanh", name);
 }
 
 /* --- rotary embedding ------------------------------------------------------------------------- */
@@ -55,12 +59,14 @@ static hp_status rope_kind_of(const tree_node *r, rope_kind *out) {
       *out = (rope_kind)i;
       return HP_OK;
     }
-  TREE_FAIL(r, "rope type \"%s\" is not built; expected default, linear, dynamic, llama3 or yarn", word);
+  TREE_FAIL(r, "rope type \"%s\" is not built; expected default, linear, dynamic, llama3 or yarn",
+            word);
 }
 
 static hp_status need_positive(const tree_node *r, const char *key, double *out) {
   HP_TRY(tree_need_double(r, key, out));
-  if (!(*out > 0 && *out < 1e18)) TREE_FAIL(tree_get(r, key), "%g is out of range, expected above 0", *out);
+  if (!(*out > 0 && *out < 1e18))
+    TREE_FAIL(tree_get(r, key), "%g is out of range, expected above 0", *out);
   return HP_OK;
 }
 
@@ -88,30 +94,39 @@ static hp_status read_rope(const tree_node *root, model_config *c) {
     HP_TRY(rope_kind_of(r, &o->kind));
     HP_TRY(tree_opt_double(r, "rope_theta", o->theta, &o->theta));
     HP_TRY(tree_opt_double(r, "partial_rotary_factor", o->partial, &o->partial));
-    HP_TRY(tree_opt_double(root, "original_max_position_embeddings", (double)c->max_length, &o->original_length));
-    HP_TRY(tree_opt_double(r, "original_max_position_embeddings", o->original_length, &o->original_length));
+    HP_TRY(tree_opt_double(root, "original_max_position_embeddings", (double)c->max_length,
+                           &o->original_length));
+    HP_TRY(tree_opt_double(r, "original_max_position_embeddings", o->original_length,
+                           &o->original_length));
     if (o->kind != ROPE_DEFAULT) {
-      if (o->kind == ROPE_YARN && !tree_get(r, "factor")) o->factor = (double)c->max_length / o->original_length;
+      if (o->kind == ROPE_YARN && !tree_get(r, "factor"))
+        o->factor = (double)c->max_length / o->original_length;
       else HP_TRY(need_positive(r, "factor", &o->factor));
     }
     if (o->kind == ROPE_YARN) HP_TRY(read_yarn(r, o));
     if (o->kind == ROPE_LLAMA3) {
       HP_TRY(need_positive(r, "low_freq_factor", &o->low_freq));
       HP_TRY(need_positive(r, "high_freq_factor", &o->high_freq));
-      if (o->low_freq >= o->high_freq) TREE_FAIL(r, "low_freq_factor must be below high_freq_factor");
+      if (o->low_freq >= o->high_freq)
+        TREE_FAIL(r, "low_freq_factor must be below high_freq_factor");
     }
-    if (!(o->original_length >= 1)) TREE_FAIL(r, "original_max_position_embeddings must be at least 1");
+    if (!(o->original_length >= 1))
+      TREE_FAIL(r, "original_max_position_embeddings must be at least 1");
   }
   if (!(o->theta > 0) || !(o->partial > 0 && o->partial <= 1))
-    TREE_FAIL(root, "rope_theta %g must be above 0, partial_rotary_factor %g in (0, 1]", o->theta, o->partial);
+    TREE_FAIL(root, "rope_theta %g must be above 0, partial_rotary_factor %g in (0, 1]", o->theta,
+              o->partial);
   int64_t turned = (int64_t)((double)c->head_dim * o->partial);
   if (turned < 2 || turned % 2)
-    TREE_FAIL(root, "rotary embedding turns %lld of %lld dims of a head; an even number of at least 2 was expected",
+    TREE_FAIL(root,
+              "rotary embedding turns %lld of %lld dims of a head; an even number of at least 2 "
+              "was expected",
               (long long)turned, (long long)c->head_dim);
   return HP_OK;
 }
 
-/* --- sliding window ------------------------------------------------------------------------------ */
+/* --- sliding window ------------------------------------------------------------------------------
+ */
 
 static hp_status read_layer_types(const tree_node *list, model_config *c) {
   if ((int64_t)list->len != c->layers)
@@ -121,7 +136,8 @@ static hp_status read_layer_types(const tree_node *list, model_config *c) {
     HP_TRY(tree_as_string(list->child[i], &kind));
     if (!strcmp(kind, "sliding_attention")) c->windowed[i] = true;
     else if (strcmp(kind, "full_attention"))
-      TREE_FAIL(list->child[i], "\"%s\" is not built; expected full_attention or sliding_attention", kind);
+      TREE_FAIL(list->child[i], "\"%s\" is not built; expected full_attention or sliding_attention",
+                kind);
     if (c->windowed[i] && !c->window) TREE_FAIL(list->child[i], "needs sliding_window to be set");
   }
   return HP_OK;
@@ -146,7 +162,8 @@ static hp_status read_window(const tree_node *root, model_config *c) {
   return HP_OK;
 }
 
-/* --- token ids --------------------------------------------------------------------------------------- */
+/* --- token ids
+ * --------------------------------------------------------------------------------------- */
 
 static hp_status read_id(const tree_node *root, const char *key, int64_t *out) {
   return tree_opt_int(root, key, -1, out);
@@ -157,7 +174,8 @@ static hp_status read_ids(const tree_node *root, model_config *c) {
   HP_TRY(read_id(root, "bos_token_id", &c->bos));
   HP_TRY(read_id(root, "pad_token_id", &c->pad));
   if (c->pad >= c->vocab)
-    TREE_FAIL(tree_get(root, "pad_token_id"), "%lld is not below vocab_size %lld", (long long)c->pad, (long long)c->vocab);
+    TREE_FAIL(tree_get(root, "pad_token_id"), "%lld is not below vocab_size %lld",
+              (long long)c->pad, (long long)c->vocab);
   if (!eos || eos->kind == TREE_NULL) return HP_OK;
   bool list = eos->kind == TREE_LIST;
   for (uint32_t i = 0; i < (list ? eos->len : 1); i++) {
@@ -167,7 +185,8 @@ static hp_status read_ids(const tree_node *root, model_config *c) {
   return HP_OK;
 }
 
-/* --- the file ------------------------------------------------------------------------------------------ */
+/* --- the file
+ * ------------------------------------------------------------------------------------------ */
 
 hp_status config_read_llama(const tree_node *root, model_config *c) {
   HP_TRY(config_need_size(root, "vocab_size", &c->vocab));
@@ -180,11 +199,13 @@ hp_status config_read_llama(const tree_node *root, model_config *c) {
   HP_TRY(config_opt_size(root, "max_position_embeddings", 2048, &c->max_length));
   HP_TRY(tree_opt_double(root, "rms_norm_eps", 1e-6, &c->norm_eps));
   HP_TRY(config_read_activation(root, "hidden_act", "silu", c));
-  if (c->layers > LAYERS_MAX) TREE_FAIL(tree_get(root, "num_hidden_layers"), "more than %d", LAYERS_MAX);
+  if (c->layers > LAYERS_MAX)
+    TREE_FAIL(tree_get(root, "num_hidden_layers"), "more than %d", LAYERS_MAX);
   if (!c->head_dim) {
     c->head_dim = c->hidden / c->heads;
     if (c->head_dim < 1 || c->hidden % c->heads)
-      TREE_FAIL(root, "hidden_size %lld is not a multiple of num_attention_heads %lld; set head_dim",
+      TREE_FAIL(root,
+                "hidden_size %lld is not a multiple of num_attention_heads %lld; set head_dim",
                 (long long)c->hidden, (long long)c->heads);
   }
   if (c->heads % c->kv_heads)
@@ -204,7 +225,8 @@ static hp_status read_common(const tree_node *root, model_config *c) {
     str names = {0};
     model_family_names(&names);
     hp_status st = tree_error(tree_get(root, "model_type"), __FILE__, __LINE__,
-                              "model family \"%s\" is not built; built are: %s", type, names.at ? names.at : "");
+                              "model family \"%s\" is not built; built are: %s", type,
+                              names.at ? names.at : "");
     str_free(&names);
     return st;
   }

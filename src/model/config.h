@@ -11,13 +11,13 @@ typedef enum { ROPE_DEFAULT, ROPE_LINEAR, ROPE_DYNAMIC, ROPE_LLAMA3, ROPE_YARN }
 typedef struct {
   rope_kind kind;
   double theta, factor;
-  double partial;                    /* share of the head dim that turns */
-  double original_length;            /* positions of the pre-training */
-  double low_freq, high_freq;        /* llama3 */
-  double beta_fast, beta_slow;       /* yarn */
-  double attention_factor;           /* yarn; 0 = by the formula */
-  double mscale, mscale_all_dim;     /* yarn; 0 = not given */
-  bool truncate;                     /* yarn: correction range in whole dims */
+  double partial;                /* share of the head dim that turns */
+  double original_length;        /* positions of the pre-training */
+  double low_freq, high_freq;    /* llama3 */
+  double beta_fast, beta_slow;   /* yarn */
+  double attention_factor;       /* yarn; 0 = by the formula */
+  double mscale, mscale_all_dim; /* yarn; 0 = not given */
+  bool truncate;                 /* yarn: correction range in whole dims */
 } rope_config;
 
 typedef struct {
@@ -26,15 +26,15 @@ typedef struct {
   int64_t vocab, hidden, ffn, layers, heads, kv_heads, head_dim, max_length;
   double norm_eps, init_range;
   bool tied, qkv_bias, o_bias, mlp_bias, qk_norm;
-  char activation[32];               /* row of the op table */
+  char activation[32]; /* row of the op table */
   rope_config rope;
-  int64_t window;                    /* sliding window, 0 = none */
-  bool *windowed;                    /* [layers] the layer uses it */
-  int64_t bos, pad;                  /* -1 = none */
+  int64_t window;   /* sliding window, 0 = none */
+  bool *windowed;   /* [layers] the layer uses it */
+  int64_t bos, pad; /* -1 = none */
   int64_t eos[8];
   int n_eos;
-  double dropout[3];                 /* gpt2: embedding, attention, residual; training only */
-  tree source;                       /* the file, for what is passed on unchanged */
+  double dropout[3]; /* gpt2: embedding, attention, residual; training only */
+  tree source;       /* the file, for what is passed on unchanged */
 } model_config;
 
 /* Reads DIR/config.json, or a file.  Refuses what is not there, has the wrong type, contradicts
@@ -46,7 +46,8 @@ double model_config_params(const model_config *c);
 
 /* For families: keys shared by decoders of the Llama kind. */
 hp_status config_read_llama(const tree_node *root, model_config *c);
-hp_status config_read_activation(const tree_node *root, const char *key, const char *absent, model_config *c);
+hp_status config_read_activation(const tree_node *root, const char *key, const char *absent,
+                                 model_config *c);
 /* A size in 1..2^31-1. */
 hp_status config_need_size(const tree_node *m, const char *key, int64_t *out);
 hp_status config_opt_size(const tree_node *m, const char *key, int64_t absent, int64_t *out);

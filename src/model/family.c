@@ -49,16 +49,20 @@ static hp_tensor add_bias(model_build *b, hp_tensor y, int64_t out, const char *
 hp_tensor build_linear(model_build *b, hp_tensor x, int64_t in, int64_t out, bool bias,
                        double init_scale, const char *name) {
   hp_at(b->g, name);
-  hp_tensor w = build_param(b, PARAM_MATRIX, init_scale, 2, (int64_t[]){out, in}, "%s.weight", name);
-  hp_tensor y = hp_einsum(b->g, "btc,nc->btn", hp_cast(b->g, x, b->compute), hp_cast(b->g, w, b->compute));
+  hp_tensor w =
+      build_param(b, PARAM_MATRIX, init_scale, 2, (int64_t[]){out, in}, "%s.weight", name);
+  hp_tensor y =
+      hp_einsum(b->g, "btc,nc->btn", hp_cast(b->g, x, b->compute), hp_cast(b->g, w, b->compute));
   return bias ? add_bias(b, y, out, name) : y;
 }
 
 hp_tensor build_conv1d(model_build *b, hp_tensor x, int64_t in, int64_t out, double init_scale,
                        const char *name) {
   hp_at(b->g, name);
-  hp_tensor w = build_param(b, PARAM_MATRIX, init_scale, 2, (int64_t[]){in, out}, "%s.weight", name);
-  hp_tensor y = hp_einsum(b->g, "btc,cn->btn", hp_cast(b->g, x, b->compute), hp_cast(b->g, w, b->compute));
+  hp_tensor w =
+      build_param(b, PARAM_MATRIX, init_scale, 2, (int64_t[]){in, out}, "%s.weight", name);
+  hp_tensor y =
+      hp_einsum(b->g, "btc,cn->btn", hp_cast(b->g, x, b->compute), hp_cast(b->g, w, b->compute));
   return add_bias(b, y, out, name);
 }
 

@@ -22,8 +22,8 @@ typedef struct {
 typedef struct {
   hp_graph *g;
   const model_config *c;
-  hp_dtype compute;    /* of matrix products and attention */
-  hp_dtype weights;    /* of matrices on the device: f32 to train, or `compute` */
+  hp_dtype compute; /* of matrix products and attention */
+  hp_dtype weights; /* of matrices on the device: f32 to train, or `compute` */
   int64_t B, T;
   int64_t cache;       /* keys kept per sequence for generation, 0 = none */
   int64_t rope_length; /* rows of the rotary tables */
@@ -33,7 +33,7 @@ typedef struct {
   hp_tensor cache_at;  /* i32 [] where the T new keys go in the cache */
   hp_tensor cos, sin;  /* rotary tables, made on first use */
   VEC(model_param) params;
-  bool failed;         /* out of memory while collecting params */
+  bool failed; /* out of memory while collecting params */
 } model_build;
 
 struct model_family {
@@ -55,7 +55,8 @@ void model_family_names(str *out);
 
 /* A parameter by its name in the checkpoint; printf-like. */
 hp_tensor build_param(model_build *b, param_kind kind, double init_scale, int rank,
-                      const int64_t *dim, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+                      const int64_t *dim, const char *fmt, ...)
+    __attribute__((format(printf, 6, 7)));
 /* x [B,T,in] times the weight `name`.weight [out,in] plus `name`.bias when there is one, in
  * b->compute. */
 hp_tensor build_linear(model_build *b, hp_tensor x, int64_t in, int64_t out, bool bias,

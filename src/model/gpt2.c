@@ -32,7 +32,8 @@ static hp_tensor attention(model_build *b, int layer, hp_tensor x) {
     part[i] = build_heads(b, hp_slice(b->g, qkv, 2, i * w, (i + 1) * w), c->heads, c->head_dim);
   hp_at(b->g, at(layer, "attn").text);
   hp_tensor o = build_attention(b, layer, part[0], part[1], part[2], 0);
-  return build_conv1d(b, build_merge(b, o, w), w, w, residual_scale(c), at(layer, "attn.c_proj").text);
+  return build_conv1d(b, build_merge(b, o, w), w, w, residual_scale(c),
+                      at(layer, "attn.c_proj").text);
 }
 
 static hp_tensor mlp(model_build *b, int layer, hp_tensor x) {
@@ -46,8 +47,10 @@ static hp_tensor mlp(model_build *b, int layer, hp_tensor x) {
 static hp_tensor hidden(model_build *b) {
   const model_config *c = b->c;
   hp_at(b->g, "transformer.wte");
-  hp_tensor table = build_param(b, PARAM_EMBEDDING, 1, 2, (int64_t[]){c->vocab, c->hidden}, "transformer.wte.weight");
-  hp_tensor places = build_param(b, PARAM_EMBEDDING, 1, 2, (int64_t[]){c->max_length, c->hidden}, "transformer.wpe.weight");
+  hp_tensor table = build_param(b, PARAM_EMBEDDING, 1, 2, (int64_t[]){c->vocab, c->hidden},
+                                "transformer.wte.weight");
+  hp_tensor places = build_param(b, PARAM_EMBEDDING, 1, 2, (int64_t[]){c->max_length, c->hidden},
+                                 "transformer.wpe.weight");
   hp_tensor h = hp_cast(b->g, hp_embedding(b->g, table, b->ids, c->pad), HP_F32);
   hp_at(b->g, "transformer.wpe");
   h = hp_add(b->g, h, hp_cast(b->g, hp_embedding(b->g, places, b->positions, -1), HP_F32));
@@ -67,7 +70,8 @@ static hp_tensor hidden(model_build *b) {
 static double params(const model_config *c) {
   double h = (double)c->hidden, f = (double)c->ffn;
   double layer = h * 3 * h + 3 * h + h * h + h + h * f + f + f * h + h + 4 * h;
-  return (double)c->layers * layer + (double)(c->vocab * (c->tied ? 1 : 2) + c->max_length) * h + 2 * h;
+  return (double)c->layers * layer + (double)(c->vocab * (c->tied ? 1 : 2) + c->max_length) * h +
+         2 * h;
 }
 
 static hp_status read(const tree_node *root, model_config *c) {
@@ -80,8 +84,10 @@ static hp_status read(const tree_node *root, model_config *c) {
   HP_TRY(tree_opt_double(root, "layer_norm_epsilon", 1e-5, &c->norm_eps));
   HP_TRY(config_read_activation(root, "activation_function", "gelu_new", c));
   if (c->hidden % c->heads)
-    TREE_FAIL(root, "n_embd %lld is not a multiple of n_head %lld", (long long)c->hidden, (long long)c->heads);
-  static const char *const unusual[] = {"scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn"};
+    TREE_FAIL(root, "n_embd %lld is not a multiple of n_head %lld", (long long)c->hidden,
+              (long long)c->heads);
+  static const char *const unusual[] = {"scale_attn_by_inverse_layer_idx",
+                                        "reorder_and_upcast_attn"};
   for (int i = 0; i < 2; i++) {
     bool on;
     HP_TRY(tree_opt_bool(root, unusual[i], false, &on));

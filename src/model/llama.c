@@ -30,7 +30,8 @@ static place at(int layer, const char *part) {
 static hp_tensor project(model_build *b, int layer, hp_tensor x, int64_t heads, const char *proj,
                          const char *head_norm) {
   const model_config *c = b->c;
-  hp_tensor y = build_linear(b, x, c->hidden, heads * c->head_dim, c->qkv_bias, 1, at(layer, proj).text);
+  hp_tensor y =
+      build_linear(b, x, c->hidden, heads * c->head_dim, c->qkv_bias, 1, at(layer, proj).text);
   y = build_heads(b, y, heads, c->head_dim);
   if (c->qk_norm && head_norm) y = norm(b, y, c->head_dim, at(layer, head_norm).text);
   return head_norm ? build_rope(b, y) : y;
@@ -50,8 +51,10 @@ static hp_tensor attention(model_build *b, int layer, hp_tensor x) {
 
 static hp_tensor mlp(model_build *b, int layer, hp_tensor x) {
   const model_config *c = b->c;
-  hp_tensor gate = build_linear(b, x, c->hidden, c->ffn, c->mlp_bias, 1, at(layer, "mlp.gate_proj").text);
-  hp_tensor up = build_linear(b, x, c->hidden, c->ffn, c->mlp_bias, 1, at(layer, "mlp.up_proj").text);
+  hp_tensor gate =
+      build_linear(b, x, c->hidden, c->ffn, c->mlp_bias, 1, at(layer, "mlp.gate_proj").text);
+  hp_tensor up =
+      build_linear(b, x, c->hidden, c->ffn, c->mlp_bias, 1, at(layer, "mlp.up_proj").text);
   hp_at(b->g, at(layer, "mlp").text);
   hp_tensor h = hp_mul(b->g, hp_map(b->g, c->activation, gate, HP_NONE, HP_NONE), up);
   return build_linear(b, h, c->ffn, c->hidden, c->mlp_bias, 1, at(layer, "mlp.down_proj").text);

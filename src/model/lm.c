@@ -13,8 +13,13 @@
 
 hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, int64_t cache, int64_t rope_length,
                          model_build *b) {
-  *b = (model_build){.c = &m->c, .compute = m->compute, .weights = m->weights, .B = B, .T = T,
-                     .cache = cache, .rope_length = rope_length};
+  *b = (model_build){.c = &m->c,
+                     .compute = m->compute,
+                     .weights = m->weights,
+                     .B = B,
+                     .T = T,
+                     .cache = cache,
+                     .rope_length = rope_length};
   HP_TRY(hp_graph_create(&b->g));
   b->ids = hp_input(b->g, "ids", HP_I32, (hp_shape){2, {B, T}});
   b->positions = hp_input(b->g, "positions", HP_I32, (hp_shape){2, {B, T}});
@@ -72,7 +77,8 @@ double lm_flops_per_token(const lm *m, int64_t length) {
   for (size_t i = 0; i < m->params.len; i++) {
     const model_param *p = &m->params.at[i];
     bool head = !strcmp(p->name, c->tied ? c->family->embedding_name : c->family->head_name);
-    if (p->kind == PARAM_MATRIX || head) matrices += (double)p->shape.dim[0] * (double)p->shape.dim[1];
+    if (p->kind == PARAM_MATRIX || head)
+      matrices += (double)p->shape.dim[0] * (double)p->shape.dim[1];
   }
   return 2 * matrices + 2 * (double)(c->layers * c->heads * c->head_dim) * (double)length;
 }
@@ -148,10 +154,11 @@ static hp_status load_param(lm *m, const weights *w, const model_param *p) {
   if (!fits) {
     str have = {0};
     for (int i = 0; i < t->rank; i++) str_printf(&have, i ? ",%lld" : "%lld", (long long)t->dim[i]);
-    hp_status st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
-                           "%s: tensor \"%s\" is [%s], config.json makes it [%lld%s%.0lld]", m->path, p->name,
-                           have.at ? have.at : "", (long long)p->shape.dim[0], p->shape.rank > 1 ? "," : "",
-                           (long long)(p->shape.rank > 1 ? p->shape.dim[1] : 0));
+    hp_status st =
+        err_set(HP_ERR_INPUT, __FILE__, __LINE__,
+                "%s: tensor \"%s\" is [%s], config.json makes it [%lld%s%.0lld]", m->path, p->name,
+                have.at ? have.at : "", (long long)p->shape.dim[0], p->shape.rank > 1 ? "," : "",
+                (long long)(p->shape.rank > 1 ? p->shape.dim[1] : 0));
     str_free(&have);
     return st;
   }
@@ -171,14 +178,17 @@ static void tell_unused(const lm *m, const weights *w) {
   for (size_t i = 0; i < weights_count(w); i++) {
     const char *name = weights_get(w, i)->name;
     bool known = strstr(name, "rotary_emb.inv_freq") || strstr(name, ".attn.bias") ||
-                 strstr(name, ".attn.masked_bias") || (m->c.tied && !strcmp(name, m->c.family->head_name));
+                 strstr(name, ".attn.masked_bias") ||
+                 (m->c.tied && !strcmp(name, m->c.family->head_name));
     for (size_t k = 0; !known && k < m->params.len; k++) {
       const char *mine = m->params.at[k].name, *dot = strchr(mine, '.');
       known = !strcmp(mine, name) || (dot && !strcmp(dot + 1, name));
     }
     if (!known && unused++ == 0) first = name;
   }
-  if (unused) log_warn("%s: %d tensors of the checkpoint are not used, the first is \"%s\"", m->path, unused, first);
+  if (unused)
+    log_warn("%s: %d tensors of the checkpoint are not used, the first is \"%s\"", m->path, unused,
+             first);
 }
 
 hp_status lm_load(lm *m, const char *dir) {
@@ -194,8 +204,7 @@ hp_status lm_load(lm *m, const char *dir) {
 static void init_values(const lm *m, const model_param *p, uint64_t seed, float *x, int64_t n) {
   uint64_t stream = hash_bytes(p->name, strlen(p->name));
   double scale = m->c.init_range * p->init_scale;
-  for (int64_t i = 0; i < n; i++)
-    switch (p->kind) {
+  for (int64_t i = 0; i < n; i++) switch (p->kind) {
     case PARAM_MATRIX:
     case PARAM_EMBEDDING: x[i] = (float)scale * philox_normal(seed, stream, (uint64_t)i); break;
     case PARAM_NORM: x[i] = 1; break;

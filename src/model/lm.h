@@ -9,8 +9,9 @@ typedef struct {
   hp_device *d;
   hp_dtype compute; /* of products: f32 or bf16 */
   hp_dtype weights; /* of matrices on the device */
-  VEC(model_param) params; /* trainable ones, in the order of the model; tensor ids are meaningless */
-  char path[1024];  /* where it was read from, for messages */
+  VEC(model_param)
+  params;          /* trainable ones, in the order of the model; tensor ids are meaningless */
+  char path[1024]; /* where it was read from, for messages */
 } lm;
 
 typedef struct {

@@ -11,12 +11,12 @@ hp_status lm_check_tokens(const lm *m, const lm_tokens *t) {
   if (t->n < 1) HP_FAIL(HP_ERR_ARG, "the sequence is empty; at least one token is needed");
   for (int64_t i = 0; i < t->n; i++)
     if (t->ids[i] < 0 || t->ids[i] >= m->c.vocab)
-      HP_FAIL(HP_ERR_ARG, "token id %d at place %lld is not in 0..%lld, the vocabulary of %s", t->ids[i],
-              (long long)i, (long long)m->c.vocab - 1, m->path);
+      HP_FAIL(HP_ERR_ARG, "token id %d at place %lld is not in 0..%lld, the vocabulary of %s",
+              t->ids[i], (long long)i, (long long)m->c.vocab - 1, m->path);
   if (t->n > m->c.max_length) {
     if (!m->c.rope.theta)
-      HP_FAIL(HP_ERR_ARG, "%lld tokens: %s has learned positions for %lld only", (long long)t->n, m->path,
-              (long long)m->c.max_length);
+      HP_FAIL(HP_ERR_ARG, "%lld tokens: %s has learned positions for %lld only", (long long)t->n,
+              m->path, (long long)m->c.max_length);
     log_warn("%lld tokens are beyond the model's max_position_embeddings %lld", (long long)t->n,
              (long long)m->c.max_length);
   }
@@ -70,7 +70,8 @@ static hp_status build_grads(lm *m, int64_t T, hp_program **out) {
   model_build b;
   HP_TRY(lm_graph_begin(m, 1, T, 0, T, &b));
   hp_tensor losses = token_losses(m, &b);
-  hp_tensor loss = hp_scale(b.g, hp_sum(b.g, losses, (int64_t[]){0, 1}, 2, false), 1.0 / (double)(T - 1));
+  hp_tensor loss =
+      hp_scale(b.g, hp_sum(b.g, losses, (int64_t[]){0, 1}, 2, false), 1.0 / (double)(T - 1));
   hp_output(b.g, "loss", loss);
   size_t n = m->params.len;
   hp_tensor *wrt = mem_calloc(n, sizeof *wrt), *grad = mem_calloc(n, sizeof *grad);

@@ -72,7 +72,8 @@ static double amplitude(const rope_config *r) {
 
 /* Dynamic scaling depends on the length so far: a token generated at position p is turned for a
  * sequence of p + 1; the tokens of the prompt all for its length. */
-void rope_table(const model_config *c, int64_t rows, int64_t length, float *cos_out, float *sin_out) {
+void rope_table(const model_config *c, int64_t rows, int64_t length, float *cos_out,
+                float *sin_out) {
   int64_t dims = rope_turned_dims(c), half = dims / 2;
   double a = amplitude(&c->rope);
   for (int64_t i = 0; i < half; i++) {

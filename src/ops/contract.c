@@ -17,8 +17,8 @@ hp_status infer_einsum(infer_ctx *c) {
   einsum_eq eq;
   HP_TRY(einsum_parse(text, &eq));
   if (a->dtype != b->dtype || !dtype_is_float(a->dtype) || !dtype_is_float(out))
-    return ops_fail(c, "operands are %s and %s; two of one float dtype were expected", ops_type(c, 0),
-                    ops_type(c, 1));
+    return ops_fail(c, "operands are %s and %s; two of one float dtype were expected",
+                    ops_type(c, 0), ops_type(c, 1));
   hp_shape sa = shape_of(a), sb = shape_of(b), so;
   if (einsum_out_shape(&eq, &sa, &sb, &so)) {
     const char *why = err_message();

@@ -9,7 +9,8 @@ op_cost cost_zero(const hp_graph *g, const ir_node *n) {
 hp_status infer_leaf(infer_ctx *c) {
   int64_t dim[ATTR_LIST_MAX];
   int rank = attr_list(c->g, &c->node, "shape", dim);
-  if (rank > HP_MAX_RANK) return ops_fail(c, "has %d dims, at most %d are possible", rank, HP_MAX_RANK);
+  if (rank > HP_MAX_RANK)
+    return ops_fail(c, "has %d dims, at most %d are possible", rank, HP_MAX_RANK);
   c->out[0].dtype = (uint8_t)attr_int(c->g, &c->node, "dtype");
   c->out[0].rank = (uint8_t)rank;
   for (int i = 0; i < rank; i++) {
@@ -34,8 +35,10 @@ hp_status infer_assign(infer_ctx *c) {
 
 hp_status infer_random(infer_ctx *c) {
   const ir_value *seed = graph_value(c->g, c->in[0]);
-  if (seed->dtype != HP_I64 || seed->rank) return ops_fail(c, "the seed is %s, expected i64[]", ops_type(c, 0));
-  if (!dtype_is_float((int)attr_int(c->g, &c->node, "dtype"))) return ops_fail(c, "only floats are drawn");
+  if (seed->dtype != HP_I64 || seed->rank)
+    return ops_fail(c, "the seed is %s, expected i64[]", ops_type(c, 0));
+  if (!dtype_is_float((int)attr_int(c->g, &c->node, "dtype")))
+    return ops_fail(c, "only floats are drawn");
   return infer_leaf(c);
 }
 

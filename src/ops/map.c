@@ -39,9 +39,9 @@ static hp_status broadcast_shape(infer_ctx *c, int first) {
       int64_t *to = &o->dim[d + o->rank - v->rank];
       if (*to == 1) *to = v->dim[d];
       else if (v->dim[d] != 1 && v->dim[d] != *to)
-        return ops_fail(c, "operands %s and %s do not broadcast: %lld != %lld in dim %d from the right",
-                        ops_type(c, first), ops_type(c, i), (long long)*to, (long long)v->dim[d],
-                        v->rank - d);
+        return ops_fail(
+            c, "operands %s and %s do not broadcast: %lld != %lld in dim %d from the right",
+            ops_type(c, first), ops_type(c, i), (long long)*to, (long long)v->dim[d], v->rank - d);
     }
   }
   return HP_OK;
@@ -95,9 +95,9 @@ hp_status infer_cast(infer_ctx *c) {
 
 /* --- gradients: x the operand, y the result, dy its gradient ------------------------------- */
 
-#define G (c->g)
-#define X (c->in[0])
-#define Y (c->out[0])
+#define G  (c->g)
+#define X  (c->in[0])
+#define Y  (c->out[0])
 #define DY (c->dout[0])
 
 static val mul(grad_ctx *c, val a, val b) { return ops_binary(G, OP_MUL, a, b); }
@@ -145,10 +145,11 @@ static const double inv_sqrt_2pi = 0.39894228040143267794, sqrt_half = 0.7071067
 /* y = x Phi(x): dy/dx = Phi(x) + x phi(x) */
 void grad_gelu(grad_ctx *c) {
   val one = ops_const(G, (hp_dtype)graph_value(G, X)->dtype, 1);
-  val cdf = ops_scale(
-      G, ops_binary(G, OP_ADD, one, ops_unary(G, OP_ERF, ops_scale(G, X, sqrt_half))), 0.5);
-  val pdf = ops_scale(
-      G, ops_unary(G, OP_EXP, ops_scale(G, ops_unary(G, OP_SQUARE, X), -0.5)), inv_sqrt_2pi);
+  val cdf =
+      ops_scale(G, ops_binary(G, OP_ADD, one, ops_unary(G, OP_ERF, ops_scale(G, X, sqrt_half))),
+                0.5);
+  val pdf = ops_scale(G, ops_unary(G, OP_EXP, ops_scale(G, ops_unary(G, OP_SQUARE, X), -0.5)),
+                      inv_sqrt_2pi);
   c->din[0] = mul(c, DY, ops_binary(G, OP_ADD, cdf, mul(c, X, pdf)));
 }
 

@@ -10,8 +10,10 @@ static bool is_index(int t) { return t == HP_I32 || t == HP_I64; }
 
 hp_status infer_embedding(infer_ctx *c) {
   const ir_value *t = graph_value(c->g, c->in[0]), *ids = graph_value(c->g, c->in[1]);
-  if (t->rank != 2 || !dtype_is_float(t->dtype)) return ops_fail(c, "the table is %s, expected [V,C] of floats", ops_type(c, 0));
-  if (!is_index(ids->dtype) || ids->rank >= HP_MAX_RANK) return ops_fail(c, "the ids are %s, expected i32 or i64", ops_type(c, 1));
+  if (t->rank != 2 || !dtype_is_float(t->dtype))
+    return ops_fail(c, "the table is %s, expected [V,C] of floats", ops_type(c, 0));
+  if (!is_index(ids->dtype) || ids->rank >= HP_MAX_RANK)
+    return ops_fail(c, "the ids are %s, expected i32 or i64", ops_type(c, 1));
   c->out[0] = *ids;
   c->out[0].layout = 0;
   c->out[0].dtype = t->dtype;
@@ -31,9 +33,12 @@ void grad_embedding(grad_ctx *c) {
 hp_status infer_embedding_grad(infer_ctx *c) {
   const ir_value *dy = graph_value(c->g, c->in[0]), *ids = graph_value(c->g, c->in[1]);
   int64_t rows = attr_int(c->g, &c->node, "rows");
-  bool fits = is_index(ids->dtype) && dtype_is_float(dy->dtype) && dy->rank == ids->rank + 1 && rows >= 0;
+  bool fits =
+      is_index(ids->dtype) && dtype_is_float(dy->dtype) && dy->rank == ids->rank + 1 && rows >= 0;
   for (int i = 0; fits && i < ids->rank; i++) fits = dy->dim[i] == ids->dim[i];
-  if (!fits) return ops_fail(c, "dy is %s, ids %s, rows %lld", ops_type(c, 0), ops_type(c, 1), (long long)rows);
+  if (!fits)
+    return ops_fail(c, "dy is %s, ids %s, rows %lld", ops_type(c, 0), ops_type(c, 1),
+                    (long long)rows);
   c->out[0].dtype = dy->dtype;
   c->out[0].rank = 2;
   c->out[0].dim[0] = rows;
@@ -52,12 +57,13 @@ void grad_softmax(grad_ctx *c) {
 
 hp_status infer_norm(infer_ctx *c) {
   const ir_value *x = graph_value(c->g, c->in[0]);
-  if (x->rank < 1 || !dtype_is_float(x->dtype)) return ops_fail(c, "x is %s, expected floats with a last dim", ops_type(c, 0));
+  if (x->rank < 1 || !dtype_is_float(x->dtype))
+    return ops_fail(c, "x is %s, expected floats with a last dim", ops_type(c, 0));
   for (int i = 1; i < c->node.n_in; i++) {
     const ir_value *w = graph_value(c->g, c->in[i]);
     if (w->rank != 1 || w->dim[0] != x->dim[x->rank - 1] || w->dtype != HP_F32)
-      return ops_fail(c, "x is %s, operand %d is %s, expected f32[%lld]", ops_type(c, 0), i, ops_type(c, i),
-                      (long long)x->dim[x->rank - 1]);
+      return ops_fail(c, "x is %s, operand %d is %s, expected f32[%lld]", ops_type(c, 0), i,
+                      ops_type(c, i), (long long)x->dim[x->rank - 1]);
   }
   return infer_same(c);
 }
@@ -104,17 +110,20 @@ void grad_layer_norm(grad_ctx *c) {
   c->din[2] = ops_unbroadcast(g, dy, c->in[2]);
 }
 
-/* --- rotary embedding -------------------------------------------------------------------------- */
+/* --- rotary embedding --------------------------------------------------------------------------
+ */
 
 hp_status infer_rope(infer_ctx *c) {
   const ir_value *x = graph_value(c->g, c->in[0]), *cs = graph_value(c->g, c->in[1]);
   const ir_value *sn = graph_value(c->g, c->in[2]), *pos = graph_value(c->g, c->in[3]);
-  if (x->rank != 4 || !dtype_is_float(x->dtype)) return ops_fail(c, "x is %s, expected [B,T,H,D]", ops_type(c, 0));
+  if (x->rank != 4 || !dtype_is_float(x->dtype))
+    return ops_fail(c, "x is %s, expected [B,T,H,D]", ops_type(c, 0));
   if (cs->rank != 2 || cs->dtype != HP_F32 || sn->dtype != HP_F32 || !value_same_shape(cs, sn) ||
       cs->dim[1] * 2 > x->dim[3])
     return ops_fail(c, "the tables are %s and %s, expected f32[P,R/2] twice with R <= %lld",
                     ops_type(c, 1), ops_type(c, 2), (long long)x->dim[3]);
-  if (pos->rank != 2 || pos->dtype != HP_I32 || pos->dim[0] != x->dim[0] || pos->dim[1] != x->dim[1])
+  if (pos->rank != 2 || pos->dtype != HP_I32 || pos->dim[0] != x->dim[0] ||
+      pos->dim[1] != x->dim[1])
     return ops_fail(c, "positions are %s, expected i32[%lld,%lld]", ops_type(c, 3),
                     (long long)x->dim[0], (long long)x->dim[1]);
   return infer_same(c);
@@ -129,7 +138,8 @@ void grad_rope(grad_ctx *c) {
   c->din[0] = ops_add(c->g, OP_ROPE, in, 4, &a);
 }
 
-/* --- attention ---------------------------------------------------------------------------------- */
+/* --- attention ----------------------------------------------------------------------------------
+ */
 
 /* q [B,T,H,D], k [B,S,KV,D], v [B,S,KV,Dv], span i32 [B,T,2] at index s when there. */
 static hp_status check_qkv(infer_ctx *c, int span) {
@@ -140,12 +150,15 @@ static hp_status check_qkv(infer_ctx *c, int span) {
               k->dim[0] == v->dim[0] && k->dim[1] == v->dim[1] && k->dim[2] == v->dim[2] &&
               k->dim[2] > 0 && q->dim[2] % k->dim[2] == 0 && q->dim[3] == k->dim[3];
   if (!fits)
-    return ops_fail(c, "q is %s, k %s, v %s; expected [B,T,H,D], [B,S,KV,D], [B,S,KV,Dv] of one dtype with H a multiple of KV",
+    return ops_fail(c,
+                    "q is %s, k %s, v %s; expected [B,T,H,D], [B,S,KV,D], [B,S,KV,Dv] of one dtype "
+                    "with H a multiple of KV",
                     ops_type(c, 0), ops_type(c, 1), ops_type(c, 2));
   if (attr_int(c->g, &c->node, "window") < 0) return ops_fail(c, "the window is negative");
   if (span < c->node.n_in) {
     const ir_value *s = graph_value(c->g, c->in[span]);
-    if (s->rank != 3 || s->dtype != HP_I32 || s->dim[0] != q->dim[0] || s->dim[1] != q->dim[1] || s->dim[2] != 2)
+    if (s->rank != 3 || s->dtype != HP_I32 || s->dim[0] != q->dim[0] || s->dim[1] != q->dim[1] ||
+        s->dim[2] != 2)
       return ops_fail(c, "the span is %s, expected i32[%lld,%lld,2]", ops_type(c, span),
                       (long long)q->dim[0], (long long)q->dim[1]);
   }
@@ -200,7 +213,8 @@ static double attention_pairs(const hp_graph *g, const ir_node *n) {
 
 op_cost cost_attention(const hp_graph *g, const ir_node *n) {
   op_cost k = cost_copy(g, n);
-  double d = (double)graph_value(g, graph_in(g, n)[0])->dim[3], dv = (double)graph_value(g, graph_in(g, n)[2])->dim[3];
+  double d = (double)graph_value(g, graph_in(g, n)[0])->dim[3],
+         dv = (double)graph_value(g, graph_in(g, n)[2])->dim[3];
   k.flops = 2 * (d + dv) * attention_pairs(g, n);
   return k;
 }
@@ -211,13 +225,17 @@ op_cost cost_attention_grad(const hp_graph *g, const ir_node *n) {
   return k;
 }
 
-/* --- cross-entropy --------------------------------------------------------------------------------- */
+/* --- cross-entropy
+ * --------------------------------------------------------------------------------- */
 
 static hp_status check_labels(infer_ctx *c) {
   const ir_value *x = graph_value(c->g, c->in[0]), *l = graph_value(c->g, c->in[1]);
   bool fits = x->rank == l->rank + 1 && dtype_is_float(x->dtype) && is_index(l->dtype);
   for (int i = 0; fits && i < l->rank; i++) fits = x->dim[i] == l->dim[i];
-  if (!fits) return ops_fail(c, "logits are %s, labels %s; expected [...,V] of floats and [...] of i32 or i64", ops_type(c, 0), ops_type(c, 1));
+  if (!fits)
+    return ops_fail(c,
+                    "logits are %s, labels %s; expected [...,V] of floats and [...] of i32 or i64",
+                    ops_type(c, 0), ops_type(c, 1));
   return HP_OK;
 }
 
@@ -245,7 +263,8 @@ hp_status infer_cross_entropy_grad(infer_ctx *c) {
   for (int i = 2; i < 4; i++) {
     const ir_value *v = graph_value(c->g, c->in[i]);
     if (v->dtype != HP_F32 || !value_same_shape(v, l))
-      return ops_fail(c, "operand %d is %s, expected f32 of the labels' shape %s", i, ops_type(c, i), ops_type(c, 1));
+      return ops_fail(c, "operand %d is %s, expected f32 of the labels' shape %s", i,
+                      ops_type(c, i), ops_type(c, 1));
   }
   return infer_same(c);
 }

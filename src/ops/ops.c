@@ -56,8 +56,9 @@ val ops_add(hp_graph *g, int op, const val *in, int n_in, const attr_record *att
   if (g->failure.code) return 0;
   for (int i = 0; i < n_in; i++)
     if (!in[i] || in[i] >= g->values.len) {
-      (void)err_set(HP_ERR_ARG, __FILE__, __LINE__, "%s \"%s\": operand %d is not a tensor of this graph",
-                    op_table[op].name, graph_str(g, g->loc), i);
+      (void)err_set(HP_ERR_ARG, __FILE__, __LINE__,
+                    "%s \"%s\": operand %d is not a tensor of this graph", op_table[op].name,
+                    graph_str(g, g->loc), i);
       graph_poison(g, HP_ERR_ARG);
       return 0;
     }
@@ -84,7 +85,8 @@ hp_status ops_verify(const hp_graph *g) {
       if (!c.in[k] || c.in[k] >= n->out0 || graph_value(g, c.in[k])->def >= i)
         return ops_fail(&c, "operand %d of node %zu is used before it is made", k, i);
     HP_TRY(infer(&c));
-    if (n->n_out != op_table[n->op].n_out) return ops_fail(&c, "node %zu has %d results", i, n->n_out);
+    if (n->n_out != op_table[n->op].n_out)
+      return ops_fail(&c, "node %zu has %d results", i, n->n_out);
     for (int k = 0; k < n->n_out; k++) {
       const ir_value *v = graph_value(g, n->out0 + (val)k);
       if (v->dtype != c.out[k].dtype || !value_same_shape(v, &c.out[k]))
@@ -98,9 +100,7 @@ hp_status ops_verify(const hp_graph *g) {
 
 val ops_unary(hp_graph *g, int op, val x) { return ops_add(g, op, &x, 1, NULL); }
 
-val ops_binary(hp_graph *g, int op, val a, val b) {
-  return ops_add(g, op, (val[]){a, b}, 2, NULL);
-}
+val ops_binary(hp_graph *g, int op, val a, val b) { return ops_add(g, op, (val[]){a, b}, 2, NULL); }
 
 val ops_leaf(hp_graph *g, int op, const char *name, hp_dtype t, const int64_t *dim, int rank) {
   attr_record a = {0};

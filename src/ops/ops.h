@@ -58,9 +58,9 @@ val ops_binary(hp_graph *g, int op, val a, val b);
 val ops_const(hp_graph *g, hp_dtype t, double value); /* scalar, [] */
 val ops_scale(hp_graph *g, val x, double factor);     /* x * factor in x's dtype */
 val ops_select(hp_graph *g, val cond, val a, val b);
-val ops_cast(hp_graph *g, val x, hp_dtype t);         /* x itself when it has that dtype */
+val ops_cast(hp_graph *g, val x, hp_dtype t); /* x itself when it has that dtype */
 val ops_sum(hp_graph *g, val x, const int64_t *axes, int n, bool keep);
-val ops_sum_last(hp_graph *g, val x);                 /* last dim, kept as 1 */
+val ops_sum_last(hp_graph *g, val x); /* last dim, kept as 1 */
 val ops_max_last(hp_graph *g, val x);
 val ops_reshape(hp_graph *g, val x, const int64_t *dim, int rank);
 val ops_transpose(hp_graph *g, val x, const int64_t *perm);

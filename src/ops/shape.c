@@ -37,7 +37,8 @@ void grad_sum(grad_ctx *c) {
 
 hp_status infer_argmax(infer_ctx *c) {
   const ir_value *x = graph_value(c->g, c->in[0]);
-  if (x->rank < 1 || x->dim[x->rank - 1] < 1) return ops_fail(c, "%s has no last dim", ops_type(c, 0));
+  if (x->rank < 1 || x->dim[x->rank - 1] < 1)
+    return ops_fail(c, "%s has no last dim", ops_type(c, 0));
   if (!dtype_is_float(x->dtype)) return ops_fail(c, "%s is not of floats", ops_type(c, 0));
   c->out[0] = *x;
   c->out[0].dtype = HP_I32;
@@ -86,11 +87,13 @@ hp_status infer_transpose(infer_ctx *c) {
   int64_t perm[ATTR_LIST_MAX];
   bool seen[HP_MAX_RANK] = {false};
   int n = attr_list(c->g, &c->node, "perm", perm);
-  if (n != x->rank) return ops_fail(c, "perm has %d entries, %s has %d dims", n, ops_type(c, 0), x->rank);
+  if (n != x->rank)
+    return ops_fail(c, "perm has %d entries, %s has %d dims", n, ops_type(c, 0), x->rank);
   c->out[0].dtype = x->dtype;
   c->out[0].rank = x->rank;
   for (int i = 0; i < n; i++) {
-    if (perm[i] < 0 || perm[i] >= n || seen[perm[i]]) return ops_fail(c, "perm is not a permutation");
+    if (perm[i] < 0 || perm[i] >= n || seen[perm[i]])
+      return ops_fail(c, "perm is not a permutation");
     seen[perm[i]] = true;
     c->out[0].dim[i] = x->dim[perm[i]];
   }
@@ -124,7 +127,8 @@ hp_status infer_slice(infer_ctx *c) {
   int n = attr_list(c->g, &c->node, "start", start);
   if (n != x->rank || attr_list(c->g, &c->node, "stop", stop) != n ||
       attr_list(c->g, &c->node, "step", step) != n)
-    return ops_fail(c, "start, stop and step need %d entries each, for %s", x->rank, ops_type(c, 0));
+    return ops_fail(c, "start, stop and step need %d entries each, for %s", x->rank,
+                    ops_type(c, 0));
   c->out[0] = *x;
   c->out[0].layout = 0;
   for (int i = 0; i < n; i++) {
@@ -166,7 +170,8 @@ hp_status infer_pad(infer_ctx *c) {
   c->out[0].layout = 0;
   for (int i = 0; i < n; i++) {
     if (lo[i] < 0 || hi[i] < 0 || lo[i] > INT64_MAX / 4 || hi[i] > INT64_MAX / 4)
-      return ops_fail(c, "dim %d is padded by %lld and %lld", i, (long long)lo[i], (long long)hi[i]);
+      return ops_fail(c, "dim %d is padded by %lld and %lld", i, (long long)lo[i],
+                      (long long)hi[i]);
     c->out[0].dim[i] += lo[i] + hi[i];
   }
   return HP_OK;
@@ -230,8 +235,9 @@ hp_status infer_update(infer_ctx *c) {
   for (int d = 0; fits && d < x->rank; d++)
     fits = d == axis ? y->dim[d] <= x->dim[d] : y->dim[d] == x->dim[d];
   if (!fits)
-    return ops_fail(c, "%s cannot be written into %s along dim %lld", ops_type(c, 1), ops_type(c, 0),
-                    (long long)axis);
-  if (pos->dtype != HP_I32 || pos->rank) return ops_fail(c, "the index is %s, expected i32[]", ops_type(c, 2));
+    return ops_fail(c, "%s cannot be written into %s along dim %lld", ops_type(c, 1),
+                    ops_type(c, 0), (long long)axis);
+  if (pos->dtype != HP_I32 || pos->rank)
+    return ops_fail(c, "the index is %s, expected i32[]", ops_type(c, 2));
   return infer_same(c);
 }

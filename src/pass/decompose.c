@@ -51,7 +51,8 @@ static void layer_norm(site *s) {
   s->out[0] = ops_cast(TO, y, (hp_dtype)t);
 }
 
-/* PyTorch's AdamW: decoupled decay, then p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps) */
+/* PyTorch's AdamW: decoupled decay, then p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) +
+ * eps) */
 static void adamw(site *s) {
   double b1 = attr_float(s->r.from, s->n, "beta1"), b2 = attr_float(s->r.from, s->n, "beta2");
   double eps = attr_float(s->r.from, s->n, "eps"), decay = attr_float(s->r.from, s->n, "decay");
@@ -117,14 +118,15 @@ static void reduction(site *s) {
   attr_put_int(&a, last && attr_int(s->r.from, s->n, "keep"));
   y = ops_add(TO, s->n->op, &y, 1, &a);
   const ir_value *want = graph_value(s->r.from, s->n->out0);
-  if (y && !value_same_shape(graph_value(TO, y), want)) y = ops_reshape(TO, y, want->dim, want->rank);
+  if (y && !value_same_shape(graph_value(TO, y), want))
+    y = ops_reshape(TO, y, want->dim, want->rank);
   s->out[0] = y;
 }
 
 typedef void (*decomposition)(site *s);
 static const decomposition table[OP_COUNT] = {
-    [OP_SOFTMAX] = softmax, [OP_RMS_NORM] = rms_norm, [OP_LAYER_NORM] = layer_norm,
-    [OP_ADAMW] = adamw,     [OP_SGD] = sgd,           [OP_SUM] = reduction,
+    [OP_SOFTMAX] = softmax,      [OP_RMS_NORM] = rms_norm, [OP_LAYER_NORM] = layer_norm,
+    [OP_ADAMW] = adamw,          [OP_SGD] = sgd,           [OP_SUM] = reduction,
     [OP_REDUCE_MAX] = reduction,
 };
 

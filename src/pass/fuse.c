@@ -28,7 +28,8 @@ static bool fusable(const hp_graph *g, const ir_node *n) {
 
 static bool is_reduction(const ir_node *n) { return n->op == OP_SUM || n->op == OP_REDUCE_MAX; }
 
-/* Loads that walk their operand in an order of their own read it from memory, not from the group. */
+/* Loads that walk their operand in an order of their own read it from memory, not from the group.
+ */
 static bool is_view(const ir_node *n) {
   return n->op == OP_BROADCAST || n->op == OP_TRANSPOSE || n->op == OP_SLICE;
 }
@@ -156,7 +157,8 @@ static void try_merge(fuse *f, uint32_t a, uint32_t b, uint32_t now) {
   if (kind == LOOP_COL && !(col_fits(f, ga) && col_fits(f, gb))) return;
   bounds(f, a, b, now, &after, &before, &operands);
   if (operands > OPERANDS_MAX) return;
-  uint32_t late = ga->pos > gb->pos ? ga->pos : gb->pos, early = ga->pos > gb->pos ? gb->pos : ga->pos;
+  uint32_t late = ga->pos > gb->pos ? ga->pos : gb->pos,
+           early = ga->pos > gb->pos ? gb->pos : ga->pos;
   uint32_t pos = late;
   if (!(pos > after && pos < before)) pos = early;
   if (!(pos > after && pos < before)) return;
@@ -169,7 +171,6 @@ static void try_merge(fuse *f, uint32_t a, uint32_t b, uint32_t now) {
   ga->pos = pos;
   gb->n = 0;
 }
-
 
 /* A group of node i alone. */
 static hp_status start_group(fuse *f, uint32_t i) {
@@ -199,7 +200,8 @@ static void grow_group(fuse *f, uint32_t i) {
   }
   /* a stable order that does not depend on ids: by position, latest first */
   for (int a = 1; a < count; a++)
-    for (int b = a; b > 0 && f->groups.at[producer[b] - 1].pos > f->groups.at[producer[b - 1] - 1].pos; b--) {
+    for (int b = a;
+         b > 0 && f->groups.at[producer[b] - 1].pos > f->groups.at[producer[b - 1] - 1].pos; b--) {
       uint32_t t = producer[b];
       producer[b] = producer[b - 1];
       producer[b - 1] = t;

@@ -12,7 +12,7 @@ typedef struct {
   uint32_t member[FUSE_MEMBERS]; /* nodes of the old graph */
   bool reduced[FUSE_MEMBERS];    /* has one value per row (column) of the space */
   int n;
-  uint32_t pos;   /* node of the old graph in whose place it runs */
+  uint32_t pos; /* node of the old graph in whose place it runs */
   loop_kind kind;
   ir_value space; /* dims of the iteration space */
 } fuse_group;

@@ -54,8 +54,13 @@ static hp_status add_inst(lowering *l, prog_inst n, const uint32_t *in, const ui
 }
 
 static hp_status add_copy(lowering *l, uint32_t from, uint32_t to, const ir_node *place) {
-  prog_inst n = {.op = OP_COPY, .n_in = 1, .n_out = 1, .stream = STREAM_COMPUTE, .loc = place->loc,
-                 .phase = place->phase, .bytes = 2 * (double)l->p->buffers.at[from].bytes};
+  prog_inst n = {.op = OP_COPY,
+                 .n_in = 1,
+                 .n_out = 1,
+                 .stream = STREAM_COMPUTE,
+                 .loc = place->loc,
+                 .phase = place->phase,
+                 .bytes = 2 * (double)l->p->buffers.at[from].bytes};
   return add_inst(l, n, &from, &to);
 }
 

@@ -10,8 +10,8 @@
 hp_status lower_graph(const hp_graph *g, program **out);
 
 typedef struct {
-  uint64_t limit;      /* bytes of the work arena of TIER_DEVICE; 0 = none */
-  uint64_t effort;     /* search steps of the offset planner; 0 = the usual */
+  uint64_t limit;  /* bytes of the work arena of TIER_DEVICE; 0 = none */
+  uint64_t effort; /* search steps of the offset planner; 0 = the usual */
 } memory_options;
 
 /* Adds workspace buffers (workspace[i] bytes for instruction i), decides what may share memory in

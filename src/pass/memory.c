@@ -19,7 +19,8 @@ static uint32_t root_of(const program *p, uint32_t b) { return p->buffers.at[b].
 
 /* A program that is planned again forgets the workspaces of before, which are its last buffers. */
 static hp_status add_workspaces(program *p, const uint64_t *workspace) {
-  while (p->buffers.len && (p->buffers.at[p->buffers.len - 1].flags & BUFFER_WORKSPACE)) p->buffers.len--;
+  while (p->buffers.len && (p->buffers.at[p->buffers.len - 1].flags & BUFFER_WORKSPACE))
+    p->buffers.len--;
   for (size_t i = 0; i < p->insts.len; i++) {
     p->insts.at[i].workspace = PROG_NONE;
     if (!workspace[i]) continue;
@@ -182,8 +183,11 @@ static hp_status assign(planner *m, const memory_options *o) {
   for (uint32_t i = 0; i < p->buffers.len; i++) {
     const prog_buffer *f = &p->buffers.at[i];
     if (f->place != PLACE_WORK || f->root != i) continue;
-    b[problem.n] = (offsets_buffer){.size = f->bytes, .tier = f->tier, .first = m->first[i],
-                                    .last = m->last[i], .alias = m->alias[i],
+    b[problem.n] = (offsets_buffer){.size = f->bytes,
+                                    .tier = f->tier,
+                                    .first = m->first[i],
+                                    .last = m->last[i],
+                                    .alias = m->alias[i],
                                     .stream = p->insts.len ? p->insts.at[m->first[i]].stream : 0};
     index[problem.n++] = i;
   }

@@ -75,11 +75,13 @@ static hp_status add_edge(problem *q, uint32_t before_plus_one, uint32_t after) 
   return vec_push(&q->edges, ((list_edge){before_plus_one - 1, after})) ? HP_OK : HP_ERR_OOM;
 }
 
-/* Tensors of the device are overwritten: readers come before the next writer, and after the last. */
+/* Tensors of the device are overwritten: readers come before the next writer, and after the last.
+ */
 static hp_status find_edges(problem *q) {
   const program *p = q->p;
   uint32_t *writer = mem_calloc(p->buffers.len, sizeof *writer);
-  uint32_t *reader = mem_calloc(p->buffers.len, sizeof *reader), *next = mem_calloc(p->args.len, sizeof *next);
+  uint32_t *reader = mem_calloc(p->buffers.len, sizeof *reader),
+           *next = mem_calloc(p->args.len, sizeof *next);
   hp_status st = writer && reader && next ? HP_OK : HP_ERR_OOM;
   for (uint32_t i = 0; !st && i < q->n; i++) {
     const prog_inst *n = program_inst(p, i);
@@ -154,9 +156,20 @@ hp_status reorder_under(program *p, uint64_t *workspace, uint64_t cap, bool *don
       q.stream[i] = p->insts.at[i].stream;
       q.duration[i] = p->insts.at[i].flops / flops_per_s + p->insts.at[i].bytes / bytes_per_s;
     }
-    list_problem lp = {.n = q.n, .streams = STREAM_COUNT, .duration_s = q.duration, .stream = q.stream,
-                       .workspace = workspace, .dep0 = q.dep0, .dep = q.dep, .n_values = q.values,
-                       .bytes = q.bytes, .def = q.def, .use0 = q.use0, .use = q.use, .keep = q.keep, .cap = cap};
+    list_problem lp = {.n = q.n,
+                       .streams = STREAM_COUNT,
+                       .duration_s = q.duration,
+                       .stream = q.stream,
+                       .workspace = workspace,
+                       .dep0 = q.dep0,
+                       .dep = q.dep,
+                       .n_values = q.values,
+                       .bytes = q.bytes,
+                       .def = q.def,
+                       .use0 = q.use0,
+                       .use = q.use,
+                       .keep = q.keep,
+                       .cap = cap};
     st = list_schedule_make(&lp, &s, NULL);
     if (st == HP_ERR_OOM) { /* no such order: the caller says what is needed */
       err_clear();

@@ -4,9 +4,9 @@
 
 typedef struct {
   program *p;
-  uint32_t *writer;              /* by buffer: last instruction that wrote it + 1 */
+  uint32_t *writer;                 /* by buffer: last instruction that wrote it + 1 */
   uint32_t (*reader)[STREAM_COUNT]; /* by buffer and stream: last that read it + 1 */
-  uint32_t *position;            /* by instruction: place on its stream */
+  uint32_t *position;               /* by instruction: place on its stream */
   VEC(vclock_wait) waits;
   uint32_t *wait0;
 } waiting;
@@ -29,7 +29,8 @@ static hp_status collect(waiting *w) {
     for (int k = 0; k < n->n_in + n->n_out; k++) {
       uint32_t b = w->p->buffers.at[arg[k]].root;
       HP_TRY(wait_for(w, i, w->writer[b]));
-      for (int s = 0; k >= n->n_in && s < STREAM_COUNT; s++) HP_TRY(wait_for(w, i, w->reader[b][s]));
+      for (int s = 0; k >= n->n_in && s < STREAM_COUNT; s++)
+        HP_TRY(wait_for(w, i, w->reader[b][s]));
     }
     for (int k = 0; k < n->n_in + n->n_out; k++) {
       uint32_t b = w->p->buffers.at[arg[k]].root;

@@ -58,7 +58,8 @@ static void print_buffer(const program *p, size_t i, str *out) {
     graph_print_string(program_str(p, b->name), out);
   } else {
     str_printf(out, " %s+%llu", tier[b->tier], (unsigned long long)b->offset);
-    if (b->flags & BUFFER_WORKSPACE) str_printf(out, " workspace %llu", (unsigned long long)b->bytes);
+    if (b->flags & BUFFER_WORKSPACE)
+      str_printf(out, " workspace %llu", (unsigned long long)b->bytes);
     if (b->flags & BUFFER_INPUT) str_add(out, " input ");
     if (b->flags & BUFFER_OUTPUT) str_add(out, " output ");
     if (b->name) graph_print_string(program_str(p, b->name), out);

@@ -18,22 +18,22 @@ enum { TIER_DEVICE, TIER_HOST, TIER_FLASH, TIER_COUNT };
 typedef struct {
   uint8_t place, tier, flags, class; /* prog_place, TIER_*, BUFFER_*, mem_class */
   uint32_t name;                     /* interned: of a state tensor, input or output; else 0 */
-  uint32_t root;                     /* buffer whose memory it is: itself, or what it is a view of */
-  uint64_t offset, bytes;            /* offset in the tier's work arena */
-  ir_value type;                     /* dtype and dims */
+  uint32_t root;          /* buffer whose memory it is: itself, or what it is a view of */
+  uint64_t offset, bytes; /* offset in the tier's work arena */
+  ir_value type;          /* dtype and dims */
 } prog_buffer;
 
 typedef struct {
   uint16_t op;
   uint8_t stream, n_in, n_out, phase, group;
   uint16_t block, stage;
-  uint32_t arg0;        /* n_in operands, then n_out results: buffer ids in program->args */
-  uint32_t workspace;   /* buffer id, or PROG_NONE */
-  uint32_t attr, loc;   /* interned */
-  uint32_t wait0;       /* waits in program->waits */
+  uint32_t arg0;      /* n_in operands, then n_out results: buffer ids in program->args */
+  uint32_t workspace; /* buffer id, or PROG_NONE */
+  uint32_t attr, loc; /* interned */
+  uint32_t wait0;     /* waits in program->waits */
   uint16_t n_wait;
-  uint32_t engine;      /* interned name of the kernel engine, 0 = the op's own */
-  double flops, bytes;  /* work, from the op's cost */
+  uint32_t engine;     /* interned name of the kernel engine, 0 = the op's own */
+  double flops, bytes; /* work, from the op's cost */
 } prog_inst;
 
 typedef struct {

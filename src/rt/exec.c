@@ -18,9 +18,9 @@ struct exec {
   device *d;
   program *p;
   void *loaded;
-  void **at;       /* by index in program->args: address */
-  void **buffer;   /* by buffer: address */
-  uint64_t bound;  /* generation of the device's arenas that the addresses are of */
+  void **at;                    /* by index in program->args: address */
+  void **buffer;                /* by buffer: address */
+  uint64_t bound;               /* generation of the device's arenas that the addresses are of */
   uint32_t *list[STREAM_COUNT]; /* instructions of each stream in order */
   uint32_t length[STREAM_COUNT];
   exec_times *times;
@@ -170,7 +170,8 @@ static hp_status run_streams(exec *e) {
   return st;
 }
 
-/* --- inputs and outputs ------------------------------------------------------------------------ */
+/* --- inputs and outputs ------------------------------------------------------------------------
+ */
 
 static const hp_io *find_io(const hp_io *io, int n, const char *name) {
   for (int i = 0; i < n; i++)
@@ -186,12 +187,14 @@ static hp_status move_io(exec *e, const hp_io *io, int n, int flag) {
     if (!(f->flags & flag) || f->root != b) continue;
     const char *name = program_str(p, f->name);
     const hp_io *x = find_io(io, n, name);
-    if (!x && flag == BUFFER_INPUT) HP_FAIL(HP_ERR_ARG, "input \"%s\" of the program is not given", name);
+    if (!x && flag == BUFFER_INPUT)
+      HP_FAIL(HP_ERR_ARG, "input \"%s\" of the program is not given", name);
     if (!x) continue;
     if (x->bytes != f->bytes)
       HP_FAIL(HP_ERR_ARG, "\"%s\" has %llu bytes in the program, %zu are given", name,
               (unsigned long long)f->bytes, x->bytes);
-    if (flag == BUFFER_INPUT) HP_TRY(e->d->backend->copy(e->d->dev, e->buffer[b], x->data, x->bytes));
+    if (flag == BUFFER_INPUT)
+      HP_TRY(e->d->backend->copy(e->d->dev, e->buffer[b], x->data, x->bytes));
     else HP_TRY(e->d->backend->copy(e->d->dev, x->data, e->buffer[b], x->bytes));
   }
   return HP_OK;
@@ -202,7 +205,8 @@ static hp_status check_names(const exec *e, const hp_io *io, int n) {
     bool known = false;
     for (size_t b = 0; b < e->p->buffers.len && !known; b++) {
       const prog_buffer *f = &e->p->buffers.at[b];
-      known = (f->flags & (BUFFER_INPUT | BUFFER_OUTPUT)) && !strcmp(program_str(e->p, f->name), io[i].name);
+      known = (f->flags & (BUFFER_INPUT | BUFFER_OUTPUT)) &&
+              !strcmp(program_str(e->p, f->name), io[i].name);
     }
     if (!known) HP_FAIL(HP_ERR_ARG, "the program has no input or output \"%s\"", io[i].name);
   }

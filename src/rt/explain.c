@@ -62,10 +62,12 @@ static void print_work(const program *p, str *out) {
   int n = sum_by_op(p, NULL, row);
   str_add(out, "op                  count      GFLOP        GB\n");
   for (int i = 0; i < n; i++)
-    str_printf(out, "%-18s %6d %10.3f %9.3f\n", row[i].op, row[i].count, row[i].flops * 1e-9, row[i].bytes * 1e-9);
+    str_printf(out, "%-18s %6d %10.3f %9.3f\n", row[i].op, row[i].count, row[i].flops * 1e-9,
+               row[i].bytes * 1e-9);
 }
 
-/* --- memory ------------------------------------------------------------------------------------ */
+/* --- memory ------------------------------------------------------------------------------------
+ */
 
 /* First and last instruction that touches each root buffer of the device tier. */
 static timeline_span *spans_of(const program *p, size_t *count) {
@@ -130,7 +132,8 @@ static hp_status print_memory(const program *p, str *out) {
   str_printf(out, "work memory: planned %llu bytes, lower bound %llu, gap %.2f %%\n",
              (unsigned long long)planned, (unsigned long long)bound,
              bound ? 100.0 * (double)(planned - bound) / (double)bound : 0.0);
-  str_printf(out, "fullest at instruction %u of %zu; live there by class:\n", t.peak_at[0], p->insts.len);
+  str_printf(out, "fullest at instruction %u of %zu; live there by class:\n", t.peak_at[0],
+             p->insts.len);
   for (int c = 0; c < MEM_CLASS_COUNT; c++)
     if (t.peak_by_class[0][c])
       str_printf(out, "  %-10s %14llu bytes\n", mem_class_name((mem_class)c),
@@ -157,7 +160,8 @@ hp_status explain_print(const program *p, const exec *e, const char *what, str *
   return str_status(out);
 }
 
-/* --- trace -------------------------------------------------------------------------------------- */
+/* --- trace --------------------------------------------------------------------------------------
+ */
 
 hp_status explain_trace(const exec *e, str *out) {
   const program *p = exec_program(e);
@@ -165,17 +169,23 @@ hp_status explain_trace(const exec *e, str *out) {
   str_add(out, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
   for (uint32_t s = 0; s < STREAM_COUNT; s++)
     str_printf(out,
-               "{\"ph\":\"M\",\"pid\":0,\"tid\":%u,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}},\n",
+               "{\"ph\":\"M\",\"pid\":0,\"tid\":%u,\"name\":\"thread_name\",\"args\":{\"name\":\"%"
+               "s\"}},\n",
                s, stream_name(s));
   for (size_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
     double us = (t[i].end_s - t[i].start_s) * 1e6;
-    str_printf(out, "{\"ph\":\"X\",\"pid\":0,\"tid\":%u,\"name\":\"%s\",\"cat\":\"%s\",\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"at\":",
-               n->stream, op_table[n->op].name, n->phase == PHASE_FORWARD ? "forward" : n->phase == PHASE_BACKWARD ? "backward" : "update",
+    str_printf(out,
+               "{\"ph\":\"X\",\"pid\":0,\"tid\":%u,\"name\":\"%s\",\"cat\":\"%s\",\"ts\":%.3f,"
+               "\"dur\":%.3f,\"args\":{\"at\":",
+               n->stream, op_table[n->op].name,
+               n->phase == PHASE_FORWARD    ? "forward"
+               : n->phase == PHASE_BACKWARD ? "backward"
+                                            : "update",
                t[i].start_s * 1e6, us);
     graph_print_string(program_str(p, n->loc), out);
-    str_printf(out, ",\"instruction\":%zu,\"flops\":%.0f,\"bytes\":%.0f}}%s\n", i, n->flops, n->bytes,
-               i + 1 < p->insts.len ? "," : "");
+    str_printf(out, ",\"instruction\":%zu,\"flops\":%.0f,\"bytes\":%.0f}}%s\n", i, n->flops,
+               n->bytes, i + 1 < p->insts.len ? "," : "");
   }
   str_add(out, "]}\n");
   return str_status(out);

@@ -38,7 +38,8 @@ static hp_status read_config(const tree_node *root, generation *g) {
 }
 
 hp_status generation_defaults(const lm *m, generation *g) {
-  *g = (generation){.max_new_tokens = DEFAULT_NEW_TOKENS, .sampling = {.top_p = 1, .repetition_penalty = 1}};
+  *g = (generation){.max_new_tokens = DEFAULT_NEW_TOKENS,
+                    .sampling = {.top_p = 1, .repetition_penalty = 1}};
   for (int i = 0; i < m->c.n_eos; i++) g->eos[g->n_eos++] = (int32_t)m->c.eos[i];
   str path = {0};
   tree t;
@@ -95,8 +96,8 @@ static bool is_end(const generation *g, int32_t id) {
 }
 
 /* One token after another; `all` holds the prompt and what was drawn. */
-static hp_status decode(session *s, const lm *m, const generation *g, token_ids *all, int64_t prompt,
-                        float *logits, writer *w, generation_result *out) {
+static hp_status decode(session *s, const lm *m, const generation *g, token_ids *all,
+                        int64_t prompt, float *logits, writer *w, generation_result *out) {
   HP_TRY(session_feed(s, all->at, prompt, logits));
   for (int64_t i = 0; i < g->max_new_tokens && !w->stopped; i++) {
     int32_t id;

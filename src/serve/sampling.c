@@ -8,14 +8,18 @@
 hp_status sampling_check(const sampling *s) {
   if (!(s->temperature >= 0 && s->temperature <= 1000))
     HP_FAIL(HP_ERR_ARG, "temperature %g: expected 0 (greedy) or more", s->temperature);
-  if (!(s->top_p > 0 && s->top_p <= 1)) HP_FAIL(HP_ERR_ARG, "top_p %g: expected above 0, at most 1", s->top_p);
-  if (s->top_k < 0) HP_FAIL(HP_ERR_ARG, "top_k %lld: expected 0 (off) or more", (long long)s->top_k);
-  if (!(s->repetition_penalty > 0)) HP_FAIL(HP_ERR_ARG, "repetition_penalty %g: expected above 0", s->repetition_penalty);
+  if (!(s->top_p > 0 && s->top_p <= 1))
+    HP_FAIL(HP_ERR_ARG, "top_p %g: expected above 0, at most 1", s->top_p);
+  if (s->top_k < 0)
+    HP_FAIL(HP_ERR_ARG, "top_k %lld: expected 0 (off) or more", (long long)s->top_k);
+  if (!(s->repetition_penalty > 0))
+    HP_FAIL(HP_ERR_ARG, "repetition_penalty %g: expected above 0", s->repetition_penalty);
   return HP_OK;
 }
 
 /* Tokens that occurred get less likely; each once, however often it occurred. */
-static hp_status penalize(const sampling *s, float *logits, int64_t vocab, const int32_t *tokens, int64_t n) {
+static hp_status penalize(const sampling *s, float *logits, int64_t vocab, const int32_t *tokens,
+                          int64_t n) {
   if (s->repetition_penalty == 1) return HP_OK;
   bool *seen = mem_calloc((size_t)vocab, 1);
   HP_TRY_MEM(seen);
@@ -60,7 +64,8 @@ static int64_t cut(const sampling *s, const candidate *c, int64_t n, double *p) 
   return keep;
 }
 
-static int32_t draw(const sampling *s, const candidate *c, const double *p, int64_t keep, int64_t n) {
+static int32_t draw(const sampling *s, const candidate *c, const double *p, int64_t keep,
+                    int64_t n) {
   double sum = 0, run = 0;
   for (int64_t i = 0; i < keep; i++) sum += p[i];
   double u = (double)philox_uniform(s->seed, 1, (uint64_t)n) * sum;
@@ -74,7 +79,9 @@ static int32_t draw(const sampling *s, const candidate *c, const double *p, int6
 hp_status sampling_next(const sampling *s, float *logits, int64_t vocab, const int32_t *tokens,
                         int64_t n, int32_t *next) {
   for (int64_t i = 0; i < vocab; i++)
-    if (isnan(logits[i])) HP_FAIL(HP_ERR_NUMERIC, "the logit of token %lld is not a number after %lld tokens", (long long)i, (long long)n);
+    if (isnan(logits[i]))
+      HP_FAIL(HP_ERR_NUMERIC, "the logit of token %lld is not a number after %lld tokens",
+              (long long)i, (long long)n);
   HP_TRY(penalize(s, logits, vocab, tokens, n));
   if (s->temperature == 0) {
     int32_t best = 0;

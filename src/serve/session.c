@@ -11,19 +11,20 @@ struct session {
   lm *m;
   int64_t capacity, slots; /* tokens wanted; keys in the cache, with room for a padded chunk */
   int64_t length;
-  bool tables;             /* dynamic scaling: the tables are for this prompt */
+  bool tables; /* dynamic scaling: the tables are for this prompt */
   hp_program *program[CHUNKS];
 };
 
 hp_status session_create(lm *m, int64_t capacity, session **out) {
   if (capacity < 1 || capacity > INT32_MAX / 2)
-    HP_FAIL(HP_ERR_ARG, "room for %lld tokens was asked for; expected 1 to %d", (long long)capacity, INT32_MAX / 2);
+    HP_FAIL(HP_ERR_ARG, "room for %lld tokens was asked for; expected 1 to %d", (long long)capacity,
+            INT32_MAX / 2);
   if (capacity > m->c.max_length) {
     if (!m->c.rope.theta)
-      HP_FAIL(HP_ERR_ARG, "%lld tokens in all: %s has learned positions for %lld only", (long long)capacity,
-              m->path, (long long)m->c.max_length);
-    log_warn("%lld tokens in all are beyond the model's max_position_embeddings %lld", (long long)capacity,
-             (long long)m->c.max_length);
+      HP_FAIL(HP_ERR_ARG, "%lld tokens in all: %s has learned positions for %lld only",
+              (long long)capacity, m->path, (long long)m->c.max_length);
+    log_warn("%lld tokens in all are beyond the model's max_position_embeddings %lld",
+             (long long)capacity, (long long)m->c.max_length);
   }
   session *s = mem_calloc(1, sizeof *s);
   HP_TRY_MEM(s);
@@ -75,7 +76,8 @@ static hp_status make_tables(session *s, int64_t prompt) {
 
 static hp_status run_chunk(session *s, int k, const int32_t *ids, int64_t n, float *logits) {
   enum { T_MAX = 128 };
-  int32_t id[T_MAX] = {0}, position[T_MAX], span[T_MAX][2], at = (int32_t)s->length, row = (int32_t)n - 1;
+  int32_t id[T_MAX] = {0}, position[T_MAX], span[T_MAX][2], at = (int32_t)s->length,
+          row = (int32_t)n - 1;
   int64_t T = chunk_size[k];
   memcpy(id, ids, (size_t)n * sizeof *id);
   for (int64_t t = 0; t < T; t++) {
@@ -102,8 +104,8 @@ hp_status session_feed(session *s, const int32_t *ids, int64_t n, float *logits)
             (long long)s->capacity, (long long)s->length);
   for (int64_t i = 0; i < n; i++)
     if (ids[i] < 0 || ids[i] >= s->m->c.vocab)
-      HP_FAIL(HP_ERR_ARG, "token id %d at place %lld is not in 0..%lld, the vocabulary of %s", ids[i],
-              (long long)i, (long long)s->m->c.vocab - 1, s->m->path);
+      HP_FAIL(HP_ERR_ARG, "token id %d at place %lld is not in 0..%lld, the vocabulary of %s",
+              ids[i], (long long)i, (long long)s->m->c.vocab - 1, s->m->path);
   HP_TRY(make_tables(s, s->length + n));
   while (n > 0) {
     int k = 0;

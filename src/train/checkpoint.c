@@ -36,9 +36,11 @@ hp_status run_lock_take(const char *out_dir, run_lock **out) {
     ssize_t n = read(fd, holder, sizeof holder - 1);
     holder[n > 0 ? strcspn(holder, "\n") : 0] = 0;
     close(fd);
-    HP_FAIL_GOTO(st, HP_ERR_IO,
-                 "%s: another run (process %s) writes to this folder; wait for it or choose another "
-                 "output_dir", path.at, *holder ? holder : "?");
+    HP_FAIL_GOTO(
+        st, HP_ERR_IO,
+        "%s: another run (process %s) writes to this folder; wait for it or choose another "
+        "output_dir",
+        path.at, *holder ? holder : "?");
   }
   int n = snprintf(holder, sizeof holder, "%ld\n", (long)getpid());
   if (ftruncate(fd, 0) || pwrite(fd, holder, (size_t)n, 0) != n) { /* the lock holds all the same */
@@ -68,7 +70,8 @@ void run_lock_free(run_lock *l) {
 static int64_t step_of(const char *name) {
   int64_t n;
   size_t p = sizeof folder_prefix - 1;
-  if (strncmp(name, folder_prefix, p) || !str_to_i64(name + p, &n) || n < 0 || name[p] == '+') return -1;
+  if (strncmp(name, folder_prefix, p) || !str_to_i64(name + p, &n) || n < 0 || name[p] == '+')
+    return -1;
   return n;
 }
 
@@ -108,7 +111,8 @@ hp_status checkpoint_clean(const char *out_dir) {
   hp_status st = HP_OK;
   str path = {0};
   for (struct dirent *e; !st && (e = readdir(d));) {
-    if (strncmp(e->d_name, ".tmp-checkpoint-", 16) && strncmp(e->d_name, ".old-checkpoint-", 16)) continue;
+    if (strncmp(e->d_name, ".tmp-checkpoint-", 16) && strncmp(e->d_name, ".old-checkpoint-", 16))
+      continue;
     st = path_join(&path, out_dir, e->d_name);
     if (!st) st = dir_remove(path.at);
   }
@@ -147,7 +151,8 @@ hp_status checkpoint_forget(const char *out_dir) {
   hp_status st = list_steps(out_dir, &all);
   for (size_t i = 0; !st && i < all.len; i++) st = delete_step(out_dir, all.at[i]);
   if (!st && all.len)
-    log_info("%s: overwrite_output_dir: %zu checkpoints of an earlier run are deleted", out_dir, all.len);
+    log_info("%s: overwrite_output_dir: %zu checkpoints of an earlier run are deleted", out_dir,
+             all.len);
   vec_free(&all);
   return st;
 }
@@ -242,8 +247,8 @@ static hp_status print_manifest(const char *dir, const checkpoint_content *c, st
     st = path_join(&path, dir, names.at[i]);
     if (!st) st = hash_file(path.at, &bytes, hex);
     if (!st)
-      str_printf(out, "%s\n\"%s\": {\"bytes\": %llu, \"xxh3_128\": \"%s\"}", i ? "," : "", names.at[i],
-                 (unsigned long long)bytes, hex);
+      str_printf(out, "%s\n\"%s\": {\"bytes\": %llu, \"xxh3_128\": \"%s\"}", i ? "," : "",
+                 names.at[i], (unsigned long long)bytes, hex);
   }
   str_add(out, "}}\n");
   if (!st) st = str_status(out);
@@ -268,9 +273,11 @@ static hp_status commit(const char *out_dir, const char *temp, int64_t step) {
   if (!st) st = dir_remove(old.at);
   bool replaced = !st && dir_exists(path.at);
   if (replaced && rename(path.at, old.at))
-    st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot be replaced: %s", path.at, strerror(errno));
+    st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot be replaced: %s", path.at,
+                 strerror(errno));
   if (!st && rename(temp, path.at))
-    st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot rename %s to it: %s", path.at, temp, strerror(errno));
+    st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot rename %s to it: %s", path.at, temp,
+                 strerror(errno));
   if (!st) st = dir_sync(out_dir);
   if (!st && replaced) st = dir_remove(old.at);
   str_free(&path);
@@ -307,11 +314,11 @@ hp_status checkpoint_save(const char *out_dir, const checkpoint_content *c) {
 /* The JSON part of a manifest, after its own hash has been checked. */
 static hp_status manifest_json(const char *path, const char *text, size_t len, size_t *json_len) {
   char hex[33];
-  if (len < 34 || text[len - 1] != '\n')
-    HP_FAIL(HP_ERR_INPUT, "%s: is cut short", path);
+  if (len < 34 || text[len - 1] != '\n') HP_FAIL(HP_ERR_INPUT, "%s: is cut short", path);
   *json_len = len - 33;
   hash_hex(hash_bytes128(text, *json_len), hex);
-  if (memcmp(hex, text + *json_len, 32)) HP_FAIL(HP_ERR_INPUT, "%s: its hash does not match; it is damaged", path);
+  if (memcmp(hex, text + *json_len, 32))
+    HP_FAIL(HP_ERR_INPUT, "%s: its hash does not match; it is damaged", path);
   return HP_OK;
 }
 
@@ -327,10 +334,11 @@ static hp_status check_file(const char *dir, const tree_node *f) {
   hp_status st = path_join(&path, dir, f->key);
   if (!st) st = hash_file(path.at, &have, hex);
   if (!st && (int64_t)have != bytes)
-    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__, "%s: has %llu bytes, the manifest says %lld", path.at,
-                 (unsigned long long)have, (long long)bytes);
+    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__, "%s: has %llu bytes, the manifest says %lld",
+                 path.at, (unsigned long long)have, (long long)bytes);
   if (!st && strcmp(hex, want))
-    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__, "%s: its hash does not match the manifest; it is damaged", path.at);
+    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
+                 "%s: its hash does not match the manifest; it is damaged", path.at);
   str_free(&path);
   return st;
 }
@@ -356,7 +364,8 @@ hp_status checkpoint_verify(const char *path, checkpoint *out) {
   snprintf(c.path, sizeof c.path, "%s", path);
   hp_status st = path_join(&file, path, manifest_name);
   if (!st && !file_exists(file.at))
-    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__, "%s: is not a checkpoint: it has no %s", path, manifest_name);
+    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__, "%s: is not a checkpoint: it has no %s", path,
+                 manifest_name);
   if (!st) st = file_read(file.at, 64 << 20, &text, &len);
   if (!st) st = manifest_json(file.at, text, len, &json_len);
   if (!st) st = json_parse(text, json_len, file.at, &c.manifest);

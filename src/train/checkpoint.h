@@ -5,8 +5,8 @@
  *   OUT/checkpoint-N/            committed: its files and MANIFEST.json with their sizes and hashes
  *
  * Order of a save: every file written and fsynced, the folder fsynced, the manifest written last
- * and fsynced, the folder renamed, OUT fsynced; only then are older ones deleted.  So at any instant
- * of any death each visible folder is whole, and a damaged one is found by its hashes. */
+ * and fsynced, the folder renamed, OUT fsynced; only then are older ones deleted.  So at any
+ * instant of any death each visible folder is whole, and a damaged one is found by its hashes. */
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H
 
@@ -32,7 +32,8 @@ typedef struct {
 
 /* A safetensors file whose data is written tensor by tensor by `write` (see weights_options). */
 typedef struct {
-  const char *name; /* "optimizer.safetensors"; "model.safetensors" is sharded as transformers does */
+  const char
+      *name; /* "optimizer.safetensors"; "model.safetensors" is sharded as transformers does */
   const st_tensor *tensor;
   size_t n;
   hp_status (*write)(void *ctx, size_t i, st_writer *out);

@@ -21,5 +21,8 @@ void signals_catch(void) {
 bool signals_taken(void) { return taken != 0; }
 
 const char *signals_name(void) {
-  return taken == SIGTERM ? "SIGTERM" : taken == SIGUSR1 ? "SIGUSR1" : taken == SIGINT ? "SIGINT" : "none";
+  return taken == SIGTERM   ? "SIGTERM"
+         : taken == SIGUSR1 ? "SIGUSR1"
+         : taken == SIGINT  ? "SIGINT"
+                            : "none";
 }

@@ -1,4 +1,5 @@
-/* SIGTERM, SIGUSR1 and Ctrl-C ask a run to write a checkpoint and end; a second one ends it at once. */
+/* SIGTERM, SIGUSR1 and Ctrl-C ask a run to write a checkpoint and end; a second one ends it at
+ * once. */
 #ifndef TRAIN_SIGNALS_H
 #define TRAIN_SIGNALS_H
 

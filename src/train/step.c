@@ -23,7 +23,7 @@ struct stepper {
   double compile_s;
   int32_t *positions; /* [B,T] of the largest micro-batch so far */
   int64_t positions_B, positions_T;
-  float *grad_sq;     /* [params] sums of squares of the last step */
+  float *grad_sq; /* [params] sums of squares of the last step */
 };
 
 hp_status stepper_create(lm *m, const step_options *o, stepper **out) {
@@ -54,7 +54,8 @@ const hp_program *stepper_program(const stepper *s) { return s->ran; }
 uint64_t stepper_work_bytes(const stepper *s) { return s->work_bytes; }
 double stepper_compile_seconds(const stepper *s) { return s->compile_s; }
 
-/* --- the graph --------------------------------------------------------------------------------- */
+/* --- the graph ---------------------------------------------------------------------------------
+ */
 
 static hp_tensor scalar(model_build *b, const char *name) {
   return hp_input(b->g, name, HP_F32, (hp_shape){0});
@@ -92,7 +93,8 @@ static hp_tensor clip_factor(const stepper *s, model_build *b, const hp_tensor *
   hp_tensor all = gather_scalars(b, sq, n);
   mem_free(sq);
   hp_output(b->g, "grad_sq", all);
-  hp_tensor norm = hp_map(b->g, "sqrt", hp_sum(b->g, all, (int64_t[]){0}, 1, false), HP_NONE, HP_NONE);
+  hp_tensor norm =
+      hp_map(b->g, "sqrt", hp_sum(b->g, all, (int64_t[]){0}, 1, false), HP_NONE, HP_NONE);
   hp_output(b->g, "grad_norm", norm);
   hp_tensor one = hp_const(b->g, HP_F32, 1);
   if (s->o.clip <= 0) return one;
@@ -115,7 +117,8 @@ static void update(const stepper *s, model_build *b, const hp_tensor *wrt, const
     hp_at(b->g, p->name);
     if (s->o.optimizer == STEP_ADAMW) {
       hp_adamw_options a = {s->o.beta1, s->o.beta2, s->o.eps, decay};
-      hp_adamw(b->g, wrt[i], grad[i], state(b, "m", p), state(b, "v", p), factor, lr, rate, root, &a);
+      hp_adamw(b->g, wrt[i], grad[i], state(b, "m", p), state(b, "v", p), factor, lr, rate, root,
+               &a);
     } else {
       hp_tensor buffer = s->o.momentum != 0 ? state(b, "m", p) : wrt[i];
       hp_sgd(b->g, wrt[i], grad[i], buffer, factor, lr, s->o.momentum, decay);
@@ -214,7 +217,8 @@ static hp_status find_variant(stepper *s, const step_micro *b, hp_program **out)
   return HP_OK;
 }
 
-/* --- running ------------------------------------------------------------------------------------- */
+/* --- running -------------------------------------------------------------------------------------
+ */
 
 static hp_status make_positions(stepper *s, int64_t B, int64_t T) {
   if (s->positions && s->positions_B >= B && s->positions_T == T) return HP_OK;

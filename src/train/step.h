@@ -13,7 +13,7 @@ typedef enum { STEP_ADAMW, STEP_SGD } step_optimizer;
 typedef struct {
   step_optimizer optimizer;
   double beta1, beta2, eps, decay, momentum;
-  double clip; /* largest norm of all gradients together; 0 = no clipping */
+  double clip;     /* largest norm of all gradients together; 0 = no clipping */
   bool remat;      /* recompute activations */
   bool remat_auto; /* do so when the memory limit asks for it */
   const char *dump_dir;

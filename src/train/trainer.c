@@ -51,7 +51,8 @@ static hp_status open_model(trainer *t) {
                c->model_name_or_path, t->m->c.dropout[i]);
       break;
     }
-  return c->train_from_scratch ? lm_init(t->m, (uint64_t)c->seed) : lm_load(t->m, c->model_name_or_path);
+  return c->train_from_scratch ? lm_init(t->m, (uint64_t)c->seed)
+                               : lm_load(t->m, c->model_name_or_path);
 }
 
 static hp_status open_training(trainer *t) {
@@ -75,7 +76,8 @@ static hp_status open_training(trainer *t) {
   return stepper_create(t->m, &t->so, &t->stepper);
 }
 
-/* --- the loop ------------------------------------------------------------------------------------ */
+/* --- the loop ------------------------------------------------------------------------------------
+ */
 
 /* Labels that count in the micro-batches of a step; leaves the last one in t->batch. */
 static int64_t labels_of(trainer *t, const sampler_step *s) {
@@ -102,8 +104,12 @@ static hp_status train_step(trainer *t, const sampler_step *s) {
   for (int64_t i = 0; i < s->micros; i++) {
     if (s->micros > 1) train_data_batch(&t->data, s->epoch, s->micro + i, 0, &t->batch);
     trainer_shift_labels(&t->batch, t->shifted);
-    step_micro b = {.B = t->batch.B, .T = t->batch.T, .ids = t->batch.ids, .labels = t->shifted,
-                    .weight = labels ? 1.0 / (double)labels : 0, .first = i == 0,
+    step_micro b = {.B = t->batch.B,
+                    .T = t->batch.T,
+                    .ids = t->batch.ids,
+                    .labels = t->shifted,
+                    .weight = labels ? 1.0 / (double)labels : 0,
+                    .first = i == 0,
                     .last = i + 1 == s->micros};
     step_result r = {0};
     hp_status st = stepper_run(t->stepper, &b, &u, &r);
@@ -148,7 +154,8 @@ static hp_status loop(trainer *t, bool *stopped) {
     HP_TRY(after_step(t, &s, &stop));
     trainer_tell_progress(t);
     if (signals_taken() && t->step < t->steps) {
-      log_info("%s: writing a checkpoint at step %lld, then ending", signals_name(), (long long)t->step);
+      log_info("%s: writing a checkpoint at step %lld, then ending", signals_name(),
+               (long long)t->step);
       if (t->last_saved != t->step) HP_TRY(trainer_checkpoint(t));
       *stopped = true;
       return HP_OK;
@@ -182,7 +189,8 @@ static hp_status train(trainer *t) {
   bool finished = false, stopped = false, save;
   HP_TRY(trainer_resume(t, &finished));
   if (finished) {
-    log_info("%s: this run is finished (step %lld); nothing to do", t->c->output_dir, (long long)t->step);
+    log_info("%s: this run is finished (step %lld); nothing to do", t->c->output_dir,
+             (long long)t->step);
     return HP_OK;
   }
   HP_TRY(trainer_tell_start(t));

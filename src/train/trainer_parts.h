@@ -26,14 +26,14 @@ typedef struct {
   bool files_open;
   progress bar;
   train_batch batch;
-  int32_t *shifted;     /* labels moved one to the left, for the graph */
-  lm_scorer *scorer;    /* of evaluation; NULL until used */
+  int32_t *shifted;  /* labels moved one to the left, for the graph */
+  lm_scorer *scorer; /* of evaluation; NULL until used */
   int64_t scorer_B, scorer_T;
-  int64_t step, steps;  /* done, of the run */
-  int64_t last_saved;   /* step of the newest checkpoint, -1 = none */
+  int64_t step, steps;    /* done, of the run */
+  int64_t last_saved;     /* step of the newest checkpoint, -1 = none */
   double flops_per_token; /* as Transformers counts total_flos */
   double grad_norm, lr, last_loss;
-  int64_t step_tokens;    /* of the last step, padding included */
+  int64_t step_tokens;           /* of the last step, padding included */
   double peak_flops, peak_bytes; /* of the machine, per second */
   /* one a step of this process: for the report */
   VEC(double) steps_done, step_seconds, tokens_per_s;

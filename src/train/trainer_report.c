@@ -25,17 +25,19 @@ typedef struct {
 static void add_facts(const trainer *t, page *p) {
   const train_config *c = t->c;
   snprintf(p->text[0], sizeof p->text[0], "%s (%s)", c->model_name_or_path, t->m->c.model_type);
-  snprintf(p->text[1], sizeof p->text[1], "%.2f M parameters, %lld layers", model_config_params(&t->m->c) * 1e-6,
-           (long long)t->m->c.layers);
-  snprintf(p->text[2], sizeof p->text[2], "%lld samples of up to %lld tokens", (long long)t->data.train.samples,
-           (long long)t->data.train.longest);
+  snprintf(p->text[1], sizeof p->text[1], "%.2f M parameters, %lld layers",
+           model_config_params(&t->m->c) * 1e-6, (long long)t->m->c.layers);
+  snprintf(p->text[2], sizeof p->text[2], "%lld samples of up to %lld tokens",
+           (long long)t->data.train.samples, (long long)t->data.train.longest);
   snprintf(p->text[3], sizeof p->text[3], "%s", hp_device_describe(t->d));
-  snprintf(p->text[4], sizeof p->text[4], "%.0f GFLOP/s, %.1f GB/s read", t->peak_flops * 1e-9, t->peak_bytes * 1e-9);
+  snprintf(p->text[4], sizeof p->text[4], "%.0f GFLOP/s, %.1f GB/s read", t->peak_flops * 1e-9,
+           t->peak_bytes * 1e-9);
   p->head[0] = (report_fact){"model", p->text[0], p->text[1]};
   p->head[1] = (report_fact){"data", p->text[2], t->data.packed ? "packed" : NULL};
   p->head[2] = (report_fact){"machine", p->text[3], p->text[4]};
   p->r.heads = 3;
-  snprintf(p->text[5], sizeof p->text[5], "%.1f MiB", (double)(hp_device_param_bytes(t->d) + stepper_work_bytes(t->stepper)) / 1048576);
+  snprintf(p->text[5], sizeof p->text[5], "%.1f MiB",
+           (double)(hp_device_param_bytes(t->d) + stepper_work_bytes(t->stepper)) / 1048576);
   snprintf(p->text[6], sizeof p->text[6], "%.2f s", stepper_compile_seconds(t->stepper));
   p->card[0] = (report_fact){"memory", p->text[5], "parameters, optimizer, work"};
   p->card[1] = (report_fact){"compile time", p->text[6], "all programs"};
@@ -46,7 +48,8 @@ static void add_ops(const trainer *t, page *p) {
   hp_op_time time[OPS];
   int n = hp_program_times(stepper_program(t->stepper), time, OPS);
   for (int i = 0; i < n; i++)
-    p->op[i] = (report_op){time[i].op, time[i].count, time[i].seconds, time[i].flops, time[i].bytes};
+    p->op[i] =
+        (report_op){time[i].op, time[i].count, time[i].seconds, time[i].flops, time[i].bytes};
   p->r.op = p->op;
   p->r.ops = n;
   p->r.op_steps = 1;
@@ -87,11 +90,14 @@ static hp_status add_files(const trainer *t, page *p) {
   if (!d) return HP_OK; /* the page goes without the list */
   for (struct dirent *e; !st && p->r.files < FILES && (e = readdir(d));) {
     struct stat s;
-    if (e->d_name[0] == '.' || !strcmp(e->d_name, "run.lock") || !strcmp(e->d_name, "report.html")) continue;
+    if (e->d_name[0] == '.' || !strcmp(e->d_name, "run.lock") || !strcmp(e->d_name, "report.html"))
+      continue;
     st = path_join(&path, t->c->output_dir, e->d_name);
     if (st || stat(path.at, &s)) continue;
     int64_t step = -1;
-    if (S_ISDIR(s.st_mode) && (strncmp(e->d_name, "checkpoint-", 11) || !str_to_i64(e->d_name + 11, &step))) continue;
+    if (S_ISDIR(s.st_mode) &&
+        (strncmp(e->d_name, "checkpoint-", 11) || !str_to_i64(e->d_name + 11, &step)))
+      continue;
     char *name = arena_strdup(&p->names, e->d_name);
     if (!name) st = HP_ERR_OOM;
     p->file[p->r.files++] = (report_file){name, step, S_ISDIR(s.st_mode) ? 0 : (uint64_t)s.st_size,

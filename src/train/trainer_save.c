@@ -10,7 +10,8 @@
 
 enum { NAME_ROOM = 192, STATES_MAX = 2 };
 
-/* --- tensors ------------------------------------------------------------------------------------ */
+/* --- tensors ------------------------------------------------------------------------------------
+ */
 
 /* Tensors of the device to be written to a file, with the names they have there. */
 typedef struct {
@@ -57,7 +58,9 @@ static hp_status list_tensors(const trainer *t, const char *const *prefix, int n
     const model_param *p = &t->m->params.at[k % n];
     const char *pre = prefix[k / n];
     snprintf(out->name[k], NAME_ROOM, "%s%s%s", pre, *pre ? "." : "", p->name);
-    out->tensor[k] = (st_tensor){.name = out->name[k], .dim = p->shape.dim, .rank = p->shape.rank,
+    out->tensor[k] = (st_tensor){.name = out->name[k],
+                                 .dim = p->shape.dim,
+                                 .rank = p->shape.rank,
                                  .dtype = ST_F32};
     out->tensor[k].bytes = bytes_of(&out->tensor[k]);
   }
@@ -74,7 +77,8 @@ static hp_status list_model(const trainer *t, device_tensors *out) {
   return list_tensors(t, prefix, 1, out);
 }
 
-/* --- texts ------------------------------------------------------------------------------------------ */
+/* --- texts
+ * ------------------------------------------------------------------------------------------ */
 
 /* config.json as it was read, with the dtype of what is saved. */
 static hp_status print_config(const trainer *t, str *out) {
@@ -123,9 +127,15 @@ static hp_status print_state(const trainer *t, str *out) {
   return str_status(out);
 }
 
-static const char *const passed_on[] = {"tokenizer.json",  "tokenizer_config.json", "special_tokens_map.json",
-                                        "vocab.json",      "merges.txt",            "added_tokens.json",
-                                        "tokenizer.model", "chat_template.jinja",   "generation_config.json"};
+static const char *const passed_on[] = {"tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "special_tokens_map.json",
+                                        "vocab.json",
+                                        "merges.txt",
+                                        "added_tokens.json",
+                                        "tokenizer.model",
+                                        "chat_template.jinja",
+                                        "generation_config.json"};
 enum { PASSED_ON = sizeof passed_on / sizeof *passed_on };
 
 /* Those files of the model's folder that are there; paths are of `mem`. */
@@ -139,9 +149,11 @@ static hp_status list_copies(const trainer *t, arena *mem, const char **path, si
   return HP_OK;
 }
 
-/* --- saving ------------------------------------------------------------------------------------------- */
+/* --- saving
+ * ------------------------------------------------------------------------------------------- */
 
-static hp_status save(trainer *t, arena *mem, device_tensors *model, device_tensors *states, str *text) {
+static hp_status save(trainer *t, arena *mem, device_tensors *model, device_tensors *states,
+                      str *text) {
   const char *copy[PASSED_ON];
   size_t n_copy;
   HP_TRY(print_config(t, &text[0]));
@@ -149,9 +161,10 @@ static hp_status save(trainer *t, arena *mem, device_tensors *model, device_tens
   HP_TRY(print_state(t, &text[2]));
   HP_TRY(str_status(&text[1]));
   HP_TRY(list_copies(t, mem, copy, &n_copy));
-  checkpoint_tensors tensors[2] = {
-      {"model.safetensors", model->tensor, model->n, write_tensor, model},
-      {"optimizer.safetensors", states->tensor, states->n, write_tensor, states}};
+  checkpoint_tensors tensors[2] = {{"model.safetensors", model->tensor, model->n, write_tensor,
+                                    model},
+                                   {"optimizer.safetensors", states->tensor, states->n,
+                                    write_tensor, states}};
   checkpoint_text texts[2] = {{"config.json", text[0].at, text[0].len},
                               {"trainer_state.json", text[1].at, text[1].len}};
   checkpoint_content c = {.tensors = tensors,
@@ -218,7 +231,8 @@ hp_status trainer_export(trainer *t) {
   return st;
 }
 
-/* --- resuming -------------------------------------------------------------------------------------------- */
+/* --- resuming
+ * -------------------------------------------------------------------------------------------- */
 
 /* Writes tensors of a file to the device; their shapes must agree. */
 static hp_status read_tensors(trainer *t, const char *path, const device_tensors *want) {
@@ -246,10 +260,11 @@ static hp_status must_equal(const tree_node *state, const char *key, int64_t now
   int64_t then;
   HP_TRY(tree_need_int(state, key, &then));
   if (then != now)
-    TREE_FAIL(tree_get(state, key),
-              "the checkpoint was made with %lld, this run has %lld, so the order of the data would "
-              "change; restore the old value, or begin anew with overwrite_output_dir: true",
-              (long long)then, (long long)now);
+    TREE_FAIL(
+        tree_get(state, key),
+        "the checkpoint was made with %lld, this run has %lld, so the order of the data would "
+        "change; restore the old value, or begin anew with overwrite_output_dir: true",
+        (long long)then, (long long)now);
   return HP_OK;
 }
 
@@ -266,7 +281,8 @@ static hp_status read_state(trainer *t, const checkpoint *c) {
   if (s->shuffle) HP_TRY(must_equal(state, "data_seed", (int64_t)s->seed));
   HP_TRY(tree_need_string(state, "optimizer", &optimizer));
   if (strcmp(optimizer, t->so.optimizer == STEP_SGD ? "sgd" : "adamw"))
-    TREE_FAIL(tree_get(state, "optimizer"), "the checkpoint is of %s, this run uses another optim", optimizer);
+    TREE_FAIL(tree_get(state, "optimizer"), "the checkpoint is of %s, this run uses another optim",
+              optimizer);
   HP_TRY(tree_need_bool(state, "optimizer_saved", &saved));
   if (!saved)
     TREE_FAIL(tree_get(state, "optimizer_saved"),
@@ -309,7 +325,8 @@ static hp_status resume_from(trainer *t, const checkpoint *c) {
   if (st) return st;
   t->step = t->last_saved = c->step;
   t->resumed = true;
-  log_info("continuing from %s (step %lld of %lld)", c->path, (long long)c->step, (long long)t->steps);
+  log_info("continuing from %s (step %lld of %lld)", c->path, (long long)c->step,
+           (long long)t->steps);
   return HP_OK;
 }
 
@@ -333,7 +350,9 @@ static hp_status find_checkpoint(trainer *t, checkpoint *c, bool *found) {
   if (skipped.len) log_warn("checkpoints that do not verify are passed over:\n%s", skipped.at);
   str_free(&skipped);
   if (!st && !*found && t->c->is.resume == RESUME_NEWEST)
-    HP_FAIL(HP_ERR_INPUT, "%s: resume_from_checkpoint: true, but there is no checkpoint that verifies; leave the key out to begin at step 0",
+    HP_FAIL(HP_ERR_INPUT,
+            "%s: resume_from_checkpoint: true, but there is no checkpoint that verifies; leave the "
+            "key out to begin at step 0",
             t->c->output_dir);
   if (!st && !*found && t->c->is.resume == RESUME_IF_ANY && skipped.len)
     log_warn("%s: no checkpoint verifies; beginning at step 0", t->c->output_dir);

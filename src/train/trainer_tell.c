@@ -11,12 +11,14 @@ static void tell_facts(const trainer *t) {
   log_info("model        %s (%s), %.1f M parameters", c->model_name_or_path, t->m->c.model_type,
            model_config_params(&t->m->c) * 1e-6);
   log_info("device       %s, %s products%s", hp_device_describe(t->d),
-           c->is.compute == HP_BF16 ? "bf16" : "f32", t->so.remat ? ", activations recomputed" : "");
+           c->is.compute == HP_BF16 ? "bf16" : "f32",
+           t->so.remat ? ", activations recomputed" : "");
   log_info("data         %lld samples of up to %lld tokens%s", (long long)t->data.train.samples,
            (long long)t->data.train.longest, t->data.packed ? ", packed" : "");
   log_info("steps        %lld of %lld x %lld samples, %s schedule, learning rate %g",
            (long long)t->steps, (long long)c->gradient_accumulation_steps,
-           (long long)c->per_device_train_batch_size, schedule_name(c->is.schedule), c->learning_rate);
+           (long long)c->per_device_train_batch_size, schedule_name(c->is.schedule),
+           c->learning_rate);
 }
 
 hp_status trainer_tell_start(trainer *t) {

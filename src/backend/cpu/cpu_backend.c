@@ -12,8 +12,8 @@ typedef struct {
 } cpu_program;
 
 static hp_status cpu_open(const backend_options *o, void **out) {
-  static const loop_isa loop_isa_of[ISA_COUNT] = {[ISA_PLAIN] = LOOP_ISA_PLAIN, [ISA_AVX2] = LOOP_ISA_AVX2,
-                                                  [ISA_AVX512] = LOOP_ISA_AVX512};
+  static const loop_isa loop_isa_of[ISA_COUNT] =
+      {[ISA_PLAIN] = LOOP_ISA_PLAIN, [ISA_AVX2] = LOOP_ISA_AVX2, [ISA_AVX512] = LOOP_ISA_AVX512};
   cpu_device *d = mem_calloc(1, sizeof *d);
   HP_TRY_MEM(d);
   d->isa = cpu_best_isa();

@@ -34,7 +34,8 @@ typedef struct {
 } cpu_call;
 
 typedef struct {
-  hp_status (*plan)(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work); /* (optional) */
+  hp_status (*plan)(cpu_loading *l, const prog_inst *n, void **plan,
+                    uint64_t *work); /* (optional) */
   hp_status (*run)(const cpu_call *c);
 } cpu_kernel;
 

@@ -21,7 +21,8 @@ hp_status plan_einsum(cpu_loading *l, const prog_inst *n, void **plan, uint64_t 
   einsum_eq eq;
   einsum_options o = {.alpha = 1};
   HP_TRY(einsum_parse(inst_str(l->p, n, "eq"), &eq));
-  einsum_tensor a = tensor_of(&program_arg(l->p, n, 0)->type), b = tensor_of(&program_arg(l->p, n, 1)->type);
+  einsum_tensor a = tensor_of(&program_arg(l->p, n, 0)->type),
+                b = tensor_of(&program_arg(l->p, n, 1)->type);
   einsum_tensor out = tensor_of(&program_arg(l->p, n, 2)->type);
   HP_TRY(einsum_plan_make(&eq, &a, &b, &out, &o, &k->p));
   k->engine = engine_default();

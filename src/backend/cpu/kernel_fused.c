@@ -10,7 +10,8 @@ hp_status plan_fused(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *
   (void)work; /* known after the module is built */
   hp_status st = loop_parse(text, strlen(text), "loop kernel", &body);
   if (!st && (loop_inputs(&body) > n->n_in || loop_outputs(&body) > n->n_out))
-    st = err_set(HP_ERR_INTERNAL, __FILE__, __LINE__, "loop kernel has more operands than its instruction");
+    st = err_set(HP_ERR_INTERNAL, __FILE__, __LINE__,
+                 "loop kernel has more operands than its instruction");
   if (!st) st = loop_module_add(l->loops, &body, &k);
   loop_free(&body);
   if (!st) *plan = k;

@@ -16,7 +16,8 @@ typedef struct {
 
 static void move_part(void *ctx, int64_t part) {
   const runs *r = ctx;
-  int64_t first = part * r->per_part, last = first + r->per_part < r->n ? first + r->per_part : r->n;
+  int64_t first = part * r->per_part,
+          last = first + r->per_part < r->n ? first + r->per_part : r->n;
   for (int64_t i = first; i < last; i++)
     memcpy(r->to + i * r->to_step, r->from + i * r->from_step, (size_t)r->bytes);
 }
@@ -60,7 +61,8 @@ hp_status run_update(const cpu_call *c) {
   int64_t pos = *(const int32_t *)c->at[2];
   if (pos < 0 || pos > x->dim[axis] - y->dim[axis])
     HP_FAIL(HP_ERR_ARG, "update \"%s\": %lld elements from index %lld on do not fit in %lld",
-            program_str(c->p, c->n->loc), (long long)y->dim[axis], (long long)pos, (long long)x->dim[axis]);
+            program_str(c->p, c->n->loc), (long long)y->dim[axis], (long long)pos,
+            (long long)x->dim[axis]);
   if (c->at[3] != c->at[0]) move(c, (runs){c->at[3], c->at[0], 1, value_bytes(x), 0, 0, 1});
   int64_t step = inner_bytes(x, axis), run = inner_bytes(y, axis);
   char *to = (char *)c->at[3] + pos * inner_bytes(x, axis + 1);
@@ -101,7 +103,8 @@ hp_status run_pad(const cpu_call *c) {
   size_t size = dtype_size((hp_dtype)y->dtype);
   float value = (float)inst_float(c->p, c->n, "value");
   int64_t bits = (int64_t)value;
-  if (dtype_is_float((hp_dtype)y->dtype)) HP_TRY(dtype_convert((hp_dtype)y->dtype, &bits, HP_F32, &value, 1));
+  if (dtype_is_float((hp_dtype)y->dtype))
+    HP_TRY(dtype_convert((hp_dtype)y->dtype, &bits, HP_F32, &value, 1));
   row_layout all = layout_in(y, y), part = layout_in(x, y);
   HP_TRY(row_fill(c->dev->threads, &all, size, &bits, c->at[1]));
   inst_list(c->p, c->n, "lo", lo);

@@ -13,7 +13,8 @@ typedef struct {
 } job;
 
 static void fma_part(void *ctx, int64_t part) {
-  static limits_fma_fn *const fn[ISA_COUNT] = {limits_fma_plain, limits_fma_avx2, limits_fma_avx512};
+  static limits_fma_fn *const fn[ISA_COUNT] = {limits_fma_plain, limits_fma_avx2,
+                                               limits_fma_avx512};
   job *j = ctx;
   int64_t flops;
   j->sink[part % 64] = fn[j->isa](j->isa == ISA_PLAIN ? FMA_ROUNDS / 100 : FMA_ROUNDS, &flops);
@@ -33,7 +34,8 @@ double limits_measure_flops(cpu_isa isa, pool *threads) {
 }
 
 static void read_part(void *ctx, int64_t part) {
-  static limits_read_fn *const fn[ISA_COUNT] = {limits_read_plain, limits_read_avx2, limits_read_avx512};
+  static limits_read_fn *const fn[ISA_COUNT] = {limits_read_plain, limits_read_avx2,
+                                                limits_read_avx512};
   job *j = ctx;
   j->sink[part % 64] = fn[j->isa](j->x + part * j->per_part, j->per_part);
 }
