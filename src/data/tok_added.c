@@ -24,18 +24,20 @@ static hp_status find_id(const tok_added *a, const tok_added_token *t, const tok
   return HP_OK;
 }
 
-static hp_status check_id(const tok_added_token *t, int32_t id, int64_t want, const tok_vocab *vocab,
-                          const char *file, unsigned line) {
+static hp_status check_id(const tok_added_token *t, int32_t id, int64_t want,
+                          const tok_vocab *vocab, const char *file, unsigned line) {
   int shown = t->content.len > 80 ? 80 : (int)t->content.len;
   if (want >= 0 && want != id)
     HP_FAIL(HP_ERR_INPUT,
-            "%s:%u: added token \"%.*s\" has id %lld, but its place is %d (ids go on from the vocabulary "
+            "%s:%u: added token \"%.*s\" has id %lld, but its place is %d (ids go on from the "
+            "vocabulary "
             "in the order of the list); correct the id or the list",
             file, line, shown, t->content.at, (long long)want, id);
   tok_text other = tok_vocab_get(vocab, id);
   if (other.at && (other.len != t->content.len || memcmp(other.at, t->content.at, other.len)))
     HP_FAIL(HP_ERR_INPUT,
-            "%s:%u: added token \"%.*s\" would get id %d, which is that of \"%.*s\": the vocabulary's ids "
+            "%s:%u: added token \"%.*s\" would get id %d, which is that of \"%.*s\": the "
+            "vocabulary's ids "
             "have gaps",
             file, line, shown, t->content.at, id, other.len > 80 ? 80 : (int)other.len, other.at);
   return HP_OK;
@@ -57,8 +59,9 @@ static hp_status find_pattern(tok_added *a, tok_added_token *t, const tok_normal
   return st;
 }
 
-hp_status tok_added_add(tok_added *a, const tok_added_token *t, int64_t want, const tok_vocab *vocab,
-                        const tok_normalizer *n, const char *file, unsigned line) {
+hp_status tok_added_add(tok_added *a, const tok_added_token *t, int64_t want,
+                        const tok_vocab *vocab, const tok_normalizer *n, const char *file,
+                        unsigned line) {
   tok_added_token x = *t;
   if (!x.content.len) return HP_OK; /* ignored by the reference, too */
   HP_TRY(find_id(a, &x, vocab, &x.id));

@@ -17,7 +17,7 @@ typedef struct {
 /* A zeroed set is empty and ready. */
 typedef struct {
   VEC(tok_added_token) token;
-  map by_content; /* -> index */
+  map by_content;  /* -> index */
   int32_t largest; /* id; valid when there are tokens */
   /* The patterns reversed: run from the end of a text, the automaton knows at every byte the
    * longest pattern that begins there, so matching is linear whatever the patterns. */
@@ -28,8 +28,9 @@ typedef struct {
 /* Adds a token, or gives one that is there already other flags.  Its id is that of the model's
  * vocabulary, else the next free one, as in the reference; `want` is the id that the file says (-1:
  * none), and another one fails.  t->id and t->pattern are ignored, t->content is copied. */
-hp_status tok_added_add(tok_added *a, const tok_added_token *t, int64_t want, const tok_vocab *vocab,
-                        const tok_normalizer *n, const char *file, unsigned line);
+hp_status tok_added_add(tok_added *a, const tok_added_token *t, int64_t want,
+                        const tok_vocab *vocab, const tok_normalizer *n, const char *file,
+                        unsigned line);
 /* Builds the automata; after the last add. */
 hp_status tok_added_link(tok_added *a);
 void tok_added_free(tok_added *a);

@@ -2,7 +2,7 @@
 #ifndef DATA_TOK_BPE_H
 #define DATA_TOK_BPE_H
 
-#include "data/tok_json.h"
+#include "data/tok_tree.h"
 #include "data/tok_vocab.h"
 #include "data/tokenizer.h"
 
@@ -22,19 +22,22 @@ typedef struct {
 
 /* Options beside vocabulary and merges; texts are NULL when absent. */
 typedef struct {
-  const tj_node *unk_token, *prefix, *suffix;
+  const tree_node *unk_token, *prefix, *suffix;
   bool fuse_unk, byte_fallback, ignore_merges;
 } tok_bpe_options;
 
 /* A model over a filled vocabulary, which it keeps a pointer to. */
 hp_status tok_bpe_create(const tok_vocab *vocab, const char *file, const tok_bpe_options *o,
                          tok_bpe **out);
-/* Adds the next merge (its rank is the number of merges before it); both parts and their
- * concatenation must be in the vocabulary. */
+/* Adds a merge; smaller ranks are merged first, equal ones from the left (TOK_RANK_NEXT: the number
+ * of merges before this one).  Both parts and their concatenation must be in the vocabulary. */
+enum { TOK_RANK_NEXT = -1 };
 hp_status tok_bpe_add_merge(tok_bpe *b, const char *left, size_t left_len, const char *right,
-                            size_t right_len, unsigned line);
-/* The "merges" list of a model: "a b" or ["a", "b"] each. */
-hp_status tok_bpe_parse_merges(tok_bpe *b, const tj_node *merges);
+                            size_t right_len, int64_t rank, unsigned line);
+/* The "merges" list of a model: "a b" or ["a", "b"] each.  `ranks` is our addition to the format,
+ * a list of the merges' ranks (NULL: none): a greedy tokenizer by scores has ties, which a bare
+ * list cannot say. */
+hp_status tok_bpe_parse_merges(tok_bpe *b, const tree_node *merges, const tree_node *ranks);
 void tok_bpe_free(tok_bpe *b);
 
 /* Appends the ids of a word. */

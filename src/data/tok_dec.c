@@ -3,7 +3,6 @@
 #include "data/tok_bytes.h"
 #include "data/unicode.h"
 
-#include <stdio.h>
 #include <string.h>
 
 typedef enum {
@@ -42,102 +41,93 @@ static hp_status add(tok_decoder *d, dec_step s) {
   return HP_ERR_OOM;
 }
 
-static hp_status keep_text(const tj_reader *r, const char *key, tok_decoder *d, dec_step *s) {
-  const tj_node *text;
-  HP_TRY(tj_get_text(r, key, true, &text));
-  s->len = text->text.len;
-  s->text = arena_strndup(&d->mem, text->text.at, s->len);
+static hp_status keep_text(const tree_node *r, const char *key, tok_decoder *d, dec_step *s) {
+  const tree_node *text;
+  HP_TRY(tok_need_text(r, key, &text));
+  s->len = text->len;
+  s->text = arena_strndup(&d->mem, text->string, s->len);
   return s->text ? HP_OK : HP_ERR_OOM;
 }
 
-static hp_status get_char(const tj_reader *r, const char *key, uint32_t *out) {
-  const tj_node *text;
+static hp_status get_char(const tree_node *r, const char *key, uint32_t *out) {
+  const tree_node *text;
   size_t k = 0;
-  HP_TRY(tj_get_text(r, key, true, &text));
-  if (text->text.len) *out = utf8_get(text->text.at, &k);
-  if (!k || k != text->text.len)
-    HP_FAIL(HP_ERR_INPUT, "%s:%u: \"%s\" of %s has %zu bytes; expected one character", r->file,
-            text->line, key, r->what, text->text.len);
+  HP_TRY(tok_need_text(r, key, &text));
+  if (text->len) *out = utf8_get(text->string, &k);
+  if (!k || k != text->len)
+    TREE_FAIL(text, "expected one character, found %s", tree_what(text).text);
   return HP_OK;
 }
 
-static hp_status parse_metaspace(const tj_reader *r, tok_decoder *d) {
+static hp_status parse_metaspace(const tree_node *r, tok_decoder *d) {
   dec_step s = {.kind = DEC_METASPACE};
-  const tj_node *scheme = NULL;
+  const tree_node *scheme = NULL;
   bool prefix = true;
   HP_TRY(get_char(r, "replacement", &s.character));
-  HP_TRY(tj_get_flag(r, "add_prefix_space", false, &prefix));
-  HP_TRY(tj_get_text(r, "prepend_scheme", false, &scheme));
-  s.flag = prefix && !tj_is(scheme, "never");
+  HP_TRY(tree_opt_bool(r, "add_prefix_space", prefix, &prefix));
+  HP_TRY(tok_opt_text(r, "prepend_scheme", &scheme));
+  s.flag = prefix && !tok_is(scheme, "never");
   return add(d, s);
 }
 
-static hp_status parse(const char *file, const tj_node *node, tok_decoder *d);
+static hp_status parse(const tree_node *node, tok_decoder *d);
 
-static hp_status parse_sequence(const tj_reader *r, tok_decoder *d) {
-  const tj_node *list;
-  HP_TRY(tj_get_kind(r, "decoders", TJ_LIST, &list));
-  for (size_t i = 0; i < list->items.n; i++) HP_TRY(parse(r->file, &list->items.at[i], d));
+static hp_status parse_sequence(const tree_node *r, tok_decoder *d) {
+  const tree_node *list;
+  HP_TRY(tree_need_list(r, "decoders", &list));
+  for (size_t i = 0; i < list->len; i++) HP_TRY(parse(list->child[i], d));
   return HP_OK;
 }
 
-static hp_status parse_typed(const tj_reader *r, const tj_node *type, tok_decoder *d) {
+static hp_status parse_typed(const tree_node *r, const tree_node *type, tok_decoder *d) {
   dec_step s = {0};
-  if (tj_is(type, "ByteLevel")) return add(d, (dec_step){.kind = DEC_BYTE_LEVEL});
-  if (tj_is(type, "ByteFallback")) return add(d, (dec_step){.kind = DEC_BYTE_FALLBACK});
-  if (tj_is(type, "Fuse")) return add(d, (dec_step){.kind = DEC_FUSE});
-  if (tj_is(type, "Metaspace")) return parse_metaspace(r, d);
-  if (tj_is(type, "Sequence")) return parse_sequence(r, d);
-  if (tj_is(type, "Strip")) {
+  if (tok_is(type, "ByteLevel")) return add(d, (dec_step){.kind = DEC_BYTE_LEVEL});
+  if (tok_is(type, "ByteFallback")) return add(d, (dec_step){.kind = DEC_BYTE_FALLBACK});
+  if (tok_is(type, "Fuse")) return add(d, (dec_step){.kind = DEC_FUSE});
+  if (tok_is(type, "Metaspace")) return parse_metaspace(r, d);
+  if (tok_is(type, "Sequence")) return parse_sequence(r, d);
+  if (tok_is(type, "Strip")) {
     s.kind = DEC_STRIP;
     HP_TRY(get_char(r, "content", &s.character));
-    HP_TRY(tj_get_count(r, "start", true, &s.start));
-    HP_TRY(tj_get_count(r, "stop", true, &s.stop));
+    HP_TRY(tok_need_count(r, "start", &s.start));
+    HP_TRY(tok_need_count(r, "stop", &s.stop));
     return add(d, s);
   }
-  if (tj_is(type, "Replace")) {
+  if (tok_is(type, "Replace")) {
     s.kind = DEC_REPLACE;
     HP_TRY(keep_text(r, "content", d, &s));
     HP_TRY(tok_regex_parse(r, &s.re));
     return add(d, s);
   }
-  if (tj_is(type, "WordPiece")) {
+  if (tok_is(type, "WordPiece")) {
     s.kind = DEC_WORD_PIECE;
     HP_TRY(keep_text(r, "prefix", d, &s));
-    HP_TRY(tj_get_flag(r, "cleanup", true, &s.flag));
+    HP_TRY(tree_need_bool(r, "cleanup", &s.flag));
     return add(d, s);
   }
-  if (tj_is(type, "BPEDecoder")) {
+  if (tok_is(type, "BPEDecoder")) {
     s.kind = DEC_BPE;
     HP_TRY(keep_text(r, "suffix", d, &s));
     return add(d, s);
   }
-  HP_FAIL(HP_ERR_UNSUPPORTED,
-          "%s:%u: %s is not supported; expected ByteLevel, Metaspace, ByteFallback, Fuse, Strip, Replace, "
-          "WordPiece, BPEDecoder or Sequence",
-          r->file, type->line, r->what);
+  return tok_unknown(
+      type, "decoder",
+      "ByteLevel, Metaspace, ByteFallback, Fuse, Strip, Replace, WordPiece, BPEDecoder or "
+      "Sequence");
 }
 
-static hp_status parse(const char *file, const tj_node *node, tok_decoder *d) {
-  tj_reader r = {file, "a decoder", node};
-  const tj_node *type;
-  HP_TRY(tj_get_kind(&r, "type", TJ_TEXT, &type));
-  char what[80];
-  snprintf(what, sizeof what, "decoder %.*s", type->text.len > 40 ? 40 : (int)type->text.len,
-           type->text.at);
-  r.what = what;
-  return parse_typed(&r, type, d);
+static hp_status parse(const tree_node *node, tok_decoder *d) {
+  const tree_node *type;
+  HP_TRY(tok_type(node, "a decoder", &type));
+  return parse_typed(node, type, d);
 }
 
-hp_status tok_decoder_parse(const char *file, const tj_node *node, tok_decoder **out) {
+hp_status tok_decoder_parse(const tree_node *node, tok_decoder **out) {
   *out = NULL;
-  if (!node || node->kind == TJ_NULL) return HP_OK;
-  if (node->kind != TJ_MAP)
-    HP_FAIL(HP_ERR_INPUT, "%s:%u: \"decoder\" is %s; expected an object", file, node->line,
-            tj_kind_name(node->kind));
+  if (!node) return HP_OK;
   tok_decoder *d = mem_calloc(1, sizeof *d);
   HP_TRY_MEM(d);
-  hp_status st = parse(file, node, d);
+  hp_status st = parse(node, d);
   if (st) tok_decoder_free(d);
   else *out = d;
   return st;
@@ -277,8 +267,8 @@ static void strip(const dec_step *s, const char *t, size_t n, str *out) {
   str_add_n(out, t + at, n - at);
 }
 
-static hp_status replace(const dec_step *s, tok_matcher *m, tok_spans *spans, const char *t, size_t n,
-                         str *out) {
+static hp_status replace(const dec_step *s, tok_matcher *m, tok_spans *spans, const char *t,
+                         size_t n, str *out) {
   if (n > UINT32_MAX) HP_FAIL(HP_ERR_INPUT, "a token of more than 4 GiB");
   HP_TRY(tok_regex_split(s->re, m, t, n, spans));
   for (size_t i = 0; i < spans->len; i++) {
@@ -290,7 +280,8 @@ static hp_status replace(const dec_step *s, tok_matcher *m, tok_spans *spans, co
   return HP_OK;
 }
 
-static void replace_text(str *s, size_t from, const char *what, size_t n, const char *by, size_t by_len) {
+static void replace_text(str *s, size_t from, const char *what, size_t n, const char *by,
+                         size_t by_len) {
   str out = {0};
   size_t at = from;
   if (s->failed || s->len < from + n) return;
@@ -312,17 +303,18 @@ static void replace_text(str *s, size_t from, const char *what, size_t n, const 
 }
 
 static void word_piece(const dec_step *s, const char *t, size_t n, bool first, str *out) {
-  static const char *const cleanup[][2] = {{" .", "."},     {" ?", "?"},    {" !", "!"},
-                                           {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
-                                           {" 'm", "'m"},   {" do not", " don't"},
-                                           {" 's", "'s"},   {" 've", "'ve"}, {" 're", "'re"}};
+  static const char *const cleanup[][2] = {{" .", "."},     {" ?", "?"},           {" !", "!"},
+                                           {" ,", ","},     {" ' ", "'"},          {" n't", "n't"},
+                                           {" 'm", "'m"},   {" do not", " don't"}, {" 's", "'s"},
+                                           {" 've", "'ve"}, {" 're", "'re"}};
   size_t from = out->len;
   bool inner = n >= s->len && !memcmp(t, s->text, s->len);
   if (!first && !inner) str_add_char(out, ' ');
   size_t cut = !first && inner ? s->len : 0;
   str_add_n(out, t + cut, n - cut);
   for (size_t i = 0; s->flag && i < sizeof cleanup / sizeof *cleanup; i++)
-    replace_text(out, from, cleanup[i][0], strlen(cleanup[i][0]), cleanup[i][1], strlen(cleanup[i][1]));
+    replace_text(out, from, cleanup[i][0], strlen(cleanup[i][0]), cleanup[i][1],
+                 strlen(cleanup[i][1]));
 }
 
 static hp_status run(const dec_step *s, tok_matcher *m, tok_spans *spans, const tok_list *in,

@@ -2,7 +2,7 @@
 #ifndef DATA_TOK_DEC_H
 #define DATA_TOK_DEC_H
 
-#include "data/tok_json.h"
+#include "data/tok_tree.h"
 #include "data/tok_regex.h"
 
 /* Texts one behind the other; a zeroed list is empty and ready. */
@@ -17,7 +17,7 @@ void tok_list_free(tok_list *l);
 typedef struct tok_decoder tok_decoder;
 
 /* Reads the "decoder" object (NULL: none, *out is NULL).  Unknown types fail by name. */
-hp_status tok_decoder_parse(const char *file, const tj_node *node, tok_decoder **out);
+hp_status tok_decoder_parse(const tree_node *node, tok_decoder **out);
 void tok_decoder_free(tok_decoder *d);
 
 /* Runs all steps over the list, which is changed, and appends the joined texts to *out; without a

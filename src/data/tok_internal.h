@@ -14,8 +14,8 @@ enum { TOK_ROLES = TOKEN_MASK + 1 };
 
 /* A token as decoding sees it. */
 typedef struct {
-  tok_text text;  /* goes through the decoder; .at is NULL for no token */
-  tok_text name;  /* as the vocabulary writes it */
+  tok_text text; /* goes through the decoder; .at is NULL for no token */
+  tok_text name; /* as the vocabulary writes it */
   bool special;
 } tok_entry;
 
@@ -33,18 +33,16 @@ struct tokenizer {
   bool split_special; /* never look for special tokens in text */
 };
 
-/* Loading in two steps: read the parts, then (after configuration files have had their say)
- * finish.  A tokenizer under construction is freed by tokenizer_free. */
-hp_status tok_read_json(tokenizer *t, const char *file, const char *json, size_t n);
+/* Builds what encoding and decoding look things up in, once all parts and tokens are there. */
 hp_status tok_finish(tokenizer *t);
 
-/* An "added_tokens" entry without its id; *out refers to the node. */
-hp_status tok_added_parse(const char *file, const tj_node *node, tok_added_token *out);
+/* An entry of "added_tokens" without its id; *out refers to the node. */
+hp_status tok_added_parse(const tree_node *node, tok_added_token *out);
 
 /* Reads tokenizer_config.json and special_tokens_map.json of a folder, where they are, into a
  * tokenizer that has been read but not finished. */
 hp_status tok_read_config(tokenizer *t, const char *dir);
-/* Reads vocab.json and merges.txt of a folder; `kind` is the class that the configuration names. */
+/* Reads vocab.json, merges.txt and the configuration of a folder. */
 hp_status tok_read_vocab_merges(tokenizer *t, const char *dir);
 
 #endif

@@ -7,48 +7,47 @@
 
 /* --- reading ---------------------------------------------------------------------------- */
 
-hp_status tok_model_parse_vocab(const char *file, const tj_node *vocab, tok_model *m) {
-  HP_TRY(tok_vocab_reserve(&m->vocab, vocab->items.n));
-  for (size_t i = 0; i < vocab->items.n; i++) {
-    const tj_node *t = &vocab->items.at[i];
-    if (t->kind != TJ_INT)
-      HP_FAIL(HP_ERR_INPUT, "%s:%u: the id of token \"%.*s\" is %s; expected a whole number", file,
-              t->line, t->key_len > 80 ? 80 : (int)t->key_len, t->key, tj_kind_name(t->kind));
-    HP_TRY(tok_vocab_add(&m->vocab, t->key, t->key_len, t->integer, file, t->line));
+hp_status tok_model_parse_vocab(const tree_node *vocab, tok_model *m) {
+  HP_TRY(tok_vocab_reserve(&m->vocab, vocab->len));
+  for (size_t i = 0; i < vocab->len; i++) {
+    const tree_node *t = vocab->child[i];
+    int64_t id;
+    HP_TRY(tree_as_int(t, &id));
+    HP_TRY(tok_vocab_add(&m->vocab, t->key, t->key_len, id, t->source, t->line));
   }
   return HP_OK;
 }
 
-static hp_status parse_vocab(const tj_reader *r, tok_model *m) {
-  const tj_node *vocab;
-  HP_TRY(tj_get_kind(r, "vocab", TJ_MAP, &vocab));
-  return tok_model_parse_vocab(r->file, vocab, m);
+static hp_status parse_vocab(const tree_node *r, tok_model *m) {
+  const tree_node *vocab;
+  HP_TRY(tree_need_map(r, "vocab", &vocab));
+  return tok_model_parse_vocab(vocab, m);
 }
 
-static hp_status parse_bpe(const tj_reader *r, tok_model *m) {
-  const tj_node *merges, *dropout = tj_find(r->object, "dropout");
+static hp_status parse_bpe(const tree_node *r, tok_model *m) {
+  const tree_node *merges, *ranks = NULL, *dropout = tok_get(r, "dropout");
   tok_bpe_options o = {0};
-  if (dropout && !(dropout->kind == TJ_INT && dropout->integer == 0) &&
-      !(dropout->kind == TJ_REAL && dropout->real == 0))
-    HP_FAIL(HP_ERR_UNSUPPORTED,
-            "%s:%u: the model has \"dropout\", which makes ids random; write null in its place", r->file,
-            dropout->line);
+  if (dropout && !(dropout->kind == TREE_INT && dropout->integer == 0) &&
+      !(dropout->kind == TREE_FLOAT && dropout->number == 0))
+    HP_FAIL(HP_ERR_UNSUPPORTED, "%s: makes ids random; write null in its place",
+            tree_where(dropout).text);
   HP_TRY(parse_vocab(r, m));
-  HP_TRY(tj_get_text(r, "unk_token", false, &o.unk_token));
-  HP_TRY(tj_get_text(r, "continuing_subword_prefix", false, &o.prefix));
-  HP_TRY(tj_get_text(r, "end_of_word_suffix", false, &o.suffix));
-  HP_TRY(tj_get_flag(r, "fuse_unk", false, &o.fuse_unk));
-  HP_TRY(tj_get_flag(r, "byte_fallback", false, &o.byte_fallback));
-  HP_TRY(tj_get_flag(r, "ignore_merges", false, &o.ignore_merges));
-  HP_TRY(tj_get_kind(r, "merges", TJ_LIST, &merges));
-  HP_TRY(tok_bpe_create(&m->vocab, r->file, &o, &m->bpe));
-  return tok_bpe_parse_merges(m->bpe, merges);
+  HP_TRY(tok_opt_text(r, "unk_token", &o.unk_token));
+  HP_TRY(tok_opt_text(r, "continuing_subword_prefix", &o.prefix));
+  HP_TRY(tok_opt_text(r, "end_of_word_suffix", &o.suffix));
+  HP_TRY(tree_opt_bool(r, "fuse_unk", o.fuse_unk, &o.fuse_unk));
+  HP_TRY(tree_opt_bool(r, "byte_fallback", o.byte_fallback, &o.byte_fallback));
+  HP_TRY(tree_opt_bool(r, "ignore_merges", o.ignore_merges, &o.ignore_merges));
+  HP_TRY(tree_need_list(r, "merges", &merges));
+  HP_TRY(tok_bpe_create(&m->vocab, r->source, &o, &m->bpe));
+  if (tok_get(r, "merge_ranks")) HP_TRY(tree_need_list(r, "merge_ranks", &ranks));
+  return tok_bpe_parse_merges(m->bpe, merges, ranks);
 }
 
 hp_status tok_model_fill_trie(tok_model *m) {
   if (m->vocab.longest > TOK_TRIE_TEXT_MAX)
-    HP_FAIL(HP_ERR_INPUT, "%s: the vocabulary has a token of %zu bytes; expected at most %d", m->file,
-            m->vocab.longest, TOK_TRIE_TEXT_MAX);
+    HP_FAIL(HP_ERR_INPUT, "%s: the vocabulary has a token of %zu bytes; expected at most %d",
+            m->file, m->vocab.longest, TOK_TRIE_TEXT_MAX);
   for (size_t id = 0; id < m->vocab.n; id++) {
     tok_text t = m->vocab.token[id];
     if (t.len) HP_TRY(tok_trie_add(&m->trie, t.at, t.len, (uint32_t)id));
@@ -56,60 +55,59 @@ hp_status tok_model_fill_trie(tok_model *m) {
   return HP_OK;
 }
 
-static hp_status parse_unk(const tj_reader *r, tok_model *m) {
-  const tj_node *unk;
-  HP_TRY(tj_get_text(r, "unk_token", true, &unk));
+static hp_status parse_unk(const tree_node *r, tok_model *m) {
+  const tree_node *unk;
+  HP_TRY(tok_need_text(r, "unk_token", &unk));
   m->unk = -1;
-  (void)tok_vocab_find(&m->vocab, unk->text.at, unk->text.len, &m->unk);
+  (void)tok_vocab_find(&m->vocab, unk->string, unk->len, &m->unk);
   return HP_OK;
 }
 
-static hp_status parse_word_piece(const tj_reader *r, tok_model *m) {
-  const tj_node *prefix;
+static hp_status parse_word_piece(const tree_node *r, tok_model *m) {
+  const tree_node *prefix;
   HP_TRY(parse_vocab(r, m));
   HP_TRY(parse_unk(r, m));
-  HP_TRY(tj_get_text(r, "continuing_subword_prefix", true, &prefix));
-  HP_TRY(tj_get_count(r, "max_input_chars_per_word", true, &m->word_max));
+  HP_TRY(tok_need_text(r, "continuing_subword_prefix", &prefix));
+  HP_TRY(tok_need_count(r, "max_input_chars_per_word", &m->word_max));
   HP_TRY(tok_model_fill_trie(m));
-  for (size_t i = 0; i < prefix->text.len && !m->no_inner; i++) {
-    m->inner = tok_trie_child(&m->trie, m->inner, (unsigned char)prefix->text.at[i]);
+  for (size_t i = 0; i < prefix->len && !m->no_inner; i++) {
+    m->inner = tok_trie_child(&m->trie, m->inner, (unsigned char)prefix->string[i]);
     m->no_inner = !m->inner;
   }
   return HP_OK;
 }
 
-static hp_status parse_word_level(const tj_reader *r, tok_model *m) {
+static hp_status parse_word_level(const tree_node *r, tok_model *m) {
   HP_TRY(parse_vocab(r, m));
   return parse_unk(r, m);
 }
 
 /* Old files have no "type": the members tell. */
-static hp_status find_kind(const tj_reader *r, tok_model_kind *out) {
-  static const char *const name[] = {
-      [TOK_BPE] = "BPE", [TOK_WORD_PIECE] = "WordPiece", [TOK_WORD_LEVEL] = "WordLevel",
-      [TOK_UNIGRAM] = "Unigram"};
-  const tj_node *type = tj_find(r->object, "type"), *vocab = tj_find(r->object, "vocab");
+static hp_status find_kind(const tree_node *r, tok_model_kind *out) {
+  static const char *const name[] = {[TOK_BPE] = "BPE",
+                                     [TOK_WORD_PIECE] = "WordPiece",
+                                     [TOK_WORD_LEVEL] = "WordLevel",
+                                     [TOK_UNIGRAM] = "Unigram"};
+  const tree_node *type = tok_get(r, "type"), *vocab = tok_get(r, "vocab");
   if (!type) {
-    *out = tj_find(r->object, "merges")                      ? TOK_BPE
-           : vocab && vocab->kind == TJ_LIST                 ? TOK_UNIGRAM
-           : tj_find(r->object, "continuing_subword_prefix") ? TOK_WORD_PIECE
-                                                             : TOK_WORD_LEVEL;
+    *out = tok_get(r, "merges")                      ? TOK_BPE
+           : vocab && vocab->kind == TREE_LIST       ? TOK_UNIGRAM
+           : tok_get(r, "continuing_subword_prefix") ? TOK_WORD_PIECE
+                                                     : TOK_WORD_LEVEL;
     return HP_OK;
   }
-  HP_TRY(tj_get_kind(r, "type", TJ_TEXT, &type));
+  HP_TRY(tok_need_text(r, "type", &type));
   for (int i = 0; i < 4; i++)
-    if (tj_is(type, name[i])) {
+    if (tok_is(type, name[i])) {
       *out = (tok_model_kind)i;
       return HP_OK;
     }
-  HP_FAIL(HP_ERR_UNSUPPORTED,
-          "%s:%u: model %.*s is not supported; expected BPE, WordPiece, WordLevel or Unigram", r->file,
-          type->line, type->text.len > 40 ? 40 : (int)type->text.len, type->text.at);
+  return tok_unknown(type, "model", "BPE, WordPiece, WordLevel or Unigram");
 }
 
-static hp_status parse(const tj_reader *r, tok_model *m) {
+static hp_status parse(const tree_node *r, tok_model *m) {
   HP_TRY(find_kind(r, &m->kind));
-  m->file = arena_strdup(&m->mem, r->file);
+  m->file = arena_strdup(&m->mem, r->source);
   HP_TRY_MEM(m->file);
   switch (m->kind) {
   case TOK_BPE: return parse_bpe(r, m);
@@ -119,12 +117,8 @@ static hp_status parse(const tj_reader *r, tok_model *m) {
   }
 }
 
-hp_status tok_model_parse(const char *file, const tj_node *node, tok_model *out) {
-  tj_reader r = {file, "the model", node};
-  if (node->kind != TJ_MAP)
-    HP_FAIL(HP_ERR_INPUT, "%s:%u: \"model\" is %s; expected an object", file, node->line,
-            tj_kind_name(node->kind));
-  hp_status st = parse(&r, out);
+hp_status tok_model_parse(const tree_node *node, tok_model *out) {
+  hp_status st = parse(node, out);
   if (st) tok_model_free(out);
   return st;
 }
@@ -157,10 +151,11 @@ static hp_status push(token_ids *out, int32_t id) { return vec_push(out, id) ? H
 
 static hp_status push_unknown(const tok_model *m, token_ids *out) {
   if (m->unk < 0)
-    HP_FAIL(HP_ERR_INPUT,
-            "%s: the text has a word that is no token, and the \"unk_token\" is none either; add it to "
-            "the vocabulary",
-            m->file);
+    HP_FAIL(
+        HP_ERR_INPUT,
+        "%s: the text has a word that is no token, and the \"unk_token\" is none either; add it to "
+        "the vocabulary",
+        m->file);
   return push(out, m->unk);
 }
 

@@ -13,12 +13,12 @@ typedef struct {
   const char *file;
   tok_bpe *bpe;
   /* WordPiece and Unigram */
-  tok_trie trie;         /* the vocabulary's texts, value = id */
-  int32_t unk;           /* -1 = none */
-  size_t word_max;       /* characters */
-  uint32_t inner;        /* node of the trie behind the continuing prefix; 0 = no prefix */
-  bool no_inner;         /* no token begins with the prefix */
-  double *score;         /* by id */
+  tok_trie trie;   /* the vocabulary's texts, value = id */
+  int32_t unk;     /* -1 = none */
+  size_t word_max; /* characters */
+  uint32_t inner;  /* node of the trie behind the continuing prefix; 0 = no prefix */
+  bool no_inner;   /* no token begins with the prefix */
+  double *score;   /* by id */
   double unk_score;
   bool byte_fallback;
   int32_t byte[256];
@@ -39,9 +39,9 @@ typedef struct {
 } tok_model_work;
 
 /* Reads the "model" object into a zeroed model; on failure it is as free leaves it. */
-hp_status tok_model_parse(const char *file, const tj_node *node, tok_model *out);
+hp_status tok_model_parse(const tree_node *node, tok_model *out);
 /* Adds the tokens of an object {token: id}. */
-hp_status tok_model_parse_vocab(const char *file, const tj_node *vocab, tok_model *m);
+hp_status tok_model_parse_vocab(const tree_node *vocab, tok_model *m);
 void tok_model_free(tok_model *m);
 
 /* Appends the ids of a word (well-formed text, n > 0). */
@@ -51,7 +51,7 @@ void tok_model_work_free(tok_model_work *w);
 bool tok_model_takes_bytes(const tok_model *m);
 
 /* Unigram, in a file of its own. */
-hp_status tok_unigram_parse(const tj_reader *r, tok_model *m);
+hp_status tok_unigram_parse(const tree_node *r, tok_model *m);
 hp_status tok_unigram_encode(const tok_model *m, tok_model_work *w, const char *word, size_t n,
                              token_ids *out);
 

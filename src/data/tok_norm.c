@@ -7,15 +7,15 @@
 #include <string.h>
 
 typedef enum {
-  NORM_FORM,     /* NFC ... : .form */
+  NORM_FORM, /* NFC ... : .form */
   NORM_LOWER,
-  NORM_STRIP,    /* .left, .right */
-  NORM_MARKS,    /* StripAccents */
-  NORM_REPLACE,  /* .re -> .text */
-  NORM_PREPEND,  /* .text */
+  NORM_STRIP,   /* .left, .right */
+  NORM_MARKS,   /* StripAccents */
+  NORM_REPLACE, /* .re -> .text */
+  NORM_PREPEND, /* .text */
   NORM_NMT,
   NORM_BYTES,
-  NORM_CLEAN,    /* the four steps of BertNormalizer */
+  NORM_CLEAN, /* the four steps of BertNormalizer */
   NORM_CJK_SPACES,
   NORM_NONSPACING
 } norm_kind;
@@ -41,19 +41,19 @@ static hp_status add(tok_normalizer *n, norm_step s) {
   return HP_ERR_OOM;
 }
 
-static hp_status keep_text(tok_normalizer *n, const tj_node *node, norm_step *s) {
-  s->len = node->text.len;
-  s->text = arena_strndup(&n->mem, node->text.at, node->text.len);
+static hp_status keep_text(tok_normalizer *n, const tree_node *node, norm_step *s) {
+  s->len = node->len;
+  s->text = arena_strndup(&n->mem, node->string, node->len);
   return s->text ? HP_OK : HP_ERR_OOM;
 }
 
-static hp_status parse_bert(const tj_reader *r, tok_normalizer *n) {
+static hp_status parse_bert(const tree_node *r, tok_normalizer *n) {
   bool clean = true, cjk = true, lower = true;
-  HP_TRY(tj_get_flag(r, "clean_text", true, &clean));
-  HP_TRY(tj_get_flag(r, "handle_chinese_chars", true, &cjk));
-  HP_TRY(tj_get_flag(r, "lowercase", true, &lower));
+  HP_TRY(tree_need_bool(r, "clean_text", &clean));
+  HP_TRY(tree_need_bool(r, "handle_chinese_chars", &cjk));
+  HP_TRY(tree_need_bool(r, "lowercase", &lower));
   bool marks = lower;
-  HP_TRY(tj_get_flag(r, "strip_accents", false, &marks));
+  HP_TRY(tree_opt_bool(r, "strip_accents", marks, &marks));
   if (clean) HP_TRY(add(n, (norm_step){.kind = NORM_CLEAN}));
   if (cjk) HP_TRY(add(n, (norm_step){.kind = NORM_CJK_SPACES}));
   if (marks) {
@@ -64,32 +64,32 @@ static hp_status parse_bert(const tj_reader *r, tok_normalizer *n) {
   return HP_OK;
 }
 
-static hp_status parse_with_text(const tj_reader *r, tok_normalizer *n, bool replace) {
+static hp_status parse_with_text(const tree_node *r, tok_normalizer *n, bool replace) {
   norm_step s = {.kind = replace ? NORM_REPLACE : NORM_PREPEND};
-  const tj_node *text;
-  HP_TRY(tj_get_text(r, replace ? "content" : "prepend", true, &text));
+  const tree_node *text;
+  HP_TRY(tok_need_text(r, replace ? "content" : "prepend", &text));
   HP_TRY(keep_text(n, text, &s));
   if (replace) HP_TRY(tok_regex_parse(r, &s.re));
   return add(n, s);
 }
 
-static hp_status parse_strip(const tj_reader *r, tok_normalizer *n) {
+static hp_status parse_strip(const tree_node *r, tok_normalizer *n) {
   norm_step s = {.kind = NORM_STRIP};
-  HP_TRY(tj_get_flag(r, "strip_left", true, &s.left));
-  HP_TRY(tj_get_flag(r, "strip_right", true, &s.right));
+  HP_TRY(tree_need_bool(r, "strip_left", &s.left));
+  HP_TRY(tree_need_bool(r, "strip_right", &s.right));
   return add(n, s);
 }
 
-static hp_status parse(const char *file, const tj_node *node, tok_normalizer *n);
+static hp_status parse(const tree_node *node, tok_normalizer *n);
 
-static hp_status parse_sequence(const tj_reader *r, tok_normalizer *n) {
-  const tj_node *list;
-  HP_TRY(tj_get_kind(r, "normalizers", TJ_LIST, &list));
-  for (size_t i = 0; i < list->items.n; i++) HP_TRY(parse(r->file, &list->items.at[i], n));
+static hp_status parse_sequence(const tree_node *r, tok_normalizer *n) {
+  const tree_node *list;
+  HP_TRY(tree_need_list(r, "normalizers", &list));
+  for (size_t i = 0; i < list->len; i++) HP_TRY(parse(list->child[i], n));
   return HP_OK;
 }
 
-static hp_status parse(const char *file, const tj_node *node, tok_normalizer *n) {
+static hp_status parse(const tree_node *node, tok_normalizer *n) {
   static const struct {
     const char *name;
     norm_step step;
@@ -101,38 +101,26 @@ static hp_status parse(const char *file, const tj_node *node, tok_normalizer *n)
                 {"StripAccents", {.kind = NORM_MARKS}},
                 {"Nmt", {.kind = NORM_NMT}},
                 {"ByteLevel", {.kind = NORM_BYTES}}};
-  tj_reader r = {file, "a normalizer", node};
-  const tj_node *type;
-  HP_TRY(tj_get_kind(&r, "type", TJ_TEXT, &type));
+  const tree_node *type;
+  HP_TRY(tok_type(node, "a normalizer", &type));
   for (size_t i = 0; i < sizeof simple / sizeof *simple; i++)
-    if (tj_is(type, simple[i].name)) return add(n, simple[i].step);
-  char what[80];
-  snprintf(what, sizeof what, "normalizer %.*s", type->text.len > 40 ? 40 : (int)type->text.len,
-           type->text.at);
-  r.what = what;
-  if (tj_is(type, "Sequence")) return parse_sequence(&r, n);
-  if (tj_is(type, "BertNormalizer") || tj_is(type, "Bert")) return parse_bert(&r, n);
-  if (tj_is(type, "Strip")) return parse_strip(&r, n);
-  if (tj_is(type, "Replace")) return parse_with_text(&r, n, true);
-  if (tj_is(type, "Prepend")) return parse_with_text(&r, n, false);
-  HP_FAIL(HP_ERR_UNSUPPORTED,
-          "%s:%u: %s is not supported; expected NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, "
-          "Replace, Prepend, Nmt, ByteLevel, BertNormalizer or Sequence",
-          file, type->line, what);
+    if (tok_is(type, simple[i].name)) return add(n, simple[i].step);
+  if (tok_is(type, "Sequence")) return parse_sequence(node, n);
+  if (tok_is(type, "BertNormalizer") || tok_is(type, "Bert")) return parse_bert(node, n);
+  if (tok_is(type, "Strip")) return parse_strip(node, n);
+  if (tok_is(type, "Replace")) return parse_with_text(node, n, true);
+  if (tok_is(type, "Prepend")) return parse_with_text(node, n, false);
+  return tok_unknown(type, "normalizer",
+                     "NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Replace, Prepend, Nmt, "
+                     "ByteLevel, BertNormalizer or Sequence");
 }
 
-hp_status tok_normalizer_parse(const char *file, const tj_node *node, tok_normalizer **out) {
+hp_status tok_normalizer_parse(const tree_node *node, tok_normalizer **out) {
   *out = NULL;
-  if (!node || node->kind == TJ_NULL) return HP_OK;
+  if (!node) return HP_OK;
   tok_normalizer *n = mem_calloc(1, sizeof *n);
   HP_TRY_MEM(n);
-  hp_status st;
-  tj_reader r = {file, "\"normalizer\"", node};
-  if (node->kind != TJ_MAP)
-    HP_FAIL_GOTO(st, HP_ERR_INPUT, "%s:%u: %s is %s; expected an object", file, node->line, r.what,
-                 tj_kind_name(node->kind));
-  HP_TRY_GOTO(parse(file, node, n), st);
-done:
+  hp_status st = parse(node, n);
   if (st) tok_normalizer_free(n);
   else *out = n;
   return st;
@@ -163,11 +151,30 @@ static void strip(const norm_step *s, const char *text, size_t n, str *out) {
   str_add_n(out, text + at, n - at);
 }
 
+/* Whether cp lies in one of n ranges [first, last]. */
+static bool in_ranges(uint32_t cp, const uint32_t range[][2], size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (cp >= range[i][0] && cp <= range[i][1]) return true;
+  return false;
+}
+#define IN_RANGES(cp, range) in_ranges((cp), (range), sizeof(range) / sizeof *(range))
+
 static bool is_cjk(uint32_t cp) {
-  return (cp >= 0x4E00 && cp <= 0x9FFF) || (cp >= 0x3400 && cp <= 0x4DBF) ||
-         (cp >= 0x20000 && cp <= 0x2A6DF) || (cp >= 0x2A700 && cp <= 0x2B73F) ||
-         (cp >= 0x2B740 && cp <= 0x2B81F) || (cp >= 0x2B920 && cp <= 0x2CEAF) ||
-         (cp >= 0xF900 && cp <= 0xFAFF) || (cp >= 0x2F800 && cp <= 0x2FA1F);
+  static const uint32_t range[][2] = {{0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF},
+                                      {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF},
+                                      {0xF900, 0xFAFF},   {0x2F800, 0x2FA1F}};
+  return IN_RANGES(cp, range);
+}
+
+/* SentencePiece's "nmt" rule: some control characters vanish, other blanks become spaces. */
+static void map_nmt(uint32_t cp, str *out) {
+  static const uint32_t dropped[][2] = {{1, 8},       {0xB, 0xB},   {0xE, 0x1F},
+                                        {0x7F, 0x7F}, {0x8F, 0x8F}, {0x9F, 0x9F}};
+  static const uint32_t blank[][2] = {{9, 0xA},         {0xC, 0xD},       {0x1680, 0x1680},
+                                      {0x200B, 0x200F}, {0x2028, 0x2029}, {0x2581, 0x2581},
+                                      {0xFEFF, 0xFEFF}, {0xFFFD, 0xFFFD}};
+  if (IN_RANGES(cp, dropped)) return;
+  utf8_add(out, IN_RANGES(cp, blank) ? ' ' : cp);
 }
 
 /* The step for one character: drop it, or append what it becomes. */
@@ -190,14 +197,7 @@ static void map_char(norm_kind kind, uint32_t cp, str *out) {
     else if (cp && cp != UNICODE_REPLACEMENT && !unicode_is_other(cp))
       utf8_add(out, unicode_is_space(cp) ? ' ' : cp);
     return;
-  default: /* NORM_NMT */
-    if ((cp >= 1 && cp <= 8) || cp == 0xB || (cp >= 0xE && cp <= 0x1F) || cp == 0x7F || cp == 0x8F ||
-        cp == 0x9F)
-      return;
-    bool blank = cp == 9 || cp == 0xA || cp == 0xC || cp == 0xD || cp == 0x1680 ||
-                 (cp >= 0x200B && cp <= 0x200F) || cp == 0x2028 || cp == 0x2029 || cp == 0x2581 ||
-                 cp == 0xFEFF || cp == UNICODE_REPLACEMENT;
-    utf8_add(out, blank ? ' ' : cp);
+  default: map_nmt(cp, out);
   }
 }
 
@@ -245,10 +245,11 @@ hp_status tok_normalize(const tok_normalizer *n, tok_matcher *m, const char *tex
     at = to->at ? to->at : "";
     now = to->len;
     if (now > limit || now > UINT32_MAX / 2)
-      HP_FAIL_GOTO(st, HP_ERR_INPUT,
-                   "the tokenizer's normalizer makes %zu bytes of a text of %zu; the limit is %d times "
-                   "its size",
-                   now, len, TOK_GROWTH_MAX);
+      HP_FAIL_GOTO(
+          st, HP_ERR_INPUT,
+          "the tokenizer's normalizer makes %zu bytes of a text of %zu; the limit is %d times "
+          "its size",
+          now, len, TOK_GROWTH_MAX);
   }
   str_add_n(out, at, now);
   st = str_status(out);

@@ -2,14 +2,14 @@
 #ifndef DATA_TOK_NORM_H
 #define DATA_TOK_NORM_H
 
-#include "data/tok_json.h"
+#include "data/tok_tree.h"
 #include "data/tok_regex.h"
 
 typedef struct tok_normalizer tok_normalizer;
 
-/* Reads the "normalizer" object (NULL or absent: none, *out is NULL).  An unknown type fails with
- * its name.  The result does not refer to the document. */
-hp_status tok_normalizer_parse(const char *file, const tj_node *node, tok_normalizer **out);
+/* Reads the "normalizer" object (NULL: none, *out is NULL).  An unknown type fails with its name.
+ * The result does not refer to the tree. */
+hp_status tok_normalizer_parse(const tree_node *node, tok_normalizer **out);
 void tok_normalizer_free(tok_normalizer *n);
 
 /* Appends the normal form of text to *out; n may be NULL.  HP_ERR_INPUT when the result is out of
@@ -21,6 +21,6 @@ hp_status tok_normalize(const tok_normalizer *n, tok_matcher *m, const char *tex
 bool tok_normalizer_takes_bytes(const tok_normalizer *n);
 
 /* A stage may enlarge text to this many times its size (and TOK_GROWTH_MIN bytes). */
-enum { TOK_GROWTH_MAX = 64, TOK_GROWTH_MIN = 1 << 16 };
+enum { TOK_GROWTH_MAX = 64, TOK_GROWTH_MIN = 1 << 12 };
 
 #endif

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* \w of Oniguruma, inside a class.  (Its Latin-1 fractions and superscripts are no mistake here.) */
+/* \w of Oniguruma, inside a class.  (Its Latin-1 fractions and superscripts are no mistake here.)
+ */
 #define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\xB2\\xB3\\xB9\\xBC-\\xBE"
 
 typedef struct {
@@ -13,13 +14,14 @@ typedef struct {
   const char *start;
   const char *where;
   str *out;
-  size_t atom;         /* where in `out` the last atom begins, for {n,m}+ */
-  VEC(size_t) group;   /* where in `out` the open groups begin */
+  size_t atom;       /* where in `out` the last atom begins, for {n,m}+ */
+  VEC(size_t) group; /* where in `out` the open groups begin */
 } translator;
 
 static hp_status refuse(const translator *t, const char *what) {
-  HP_FAIL(HP_ERR_UNSUPPORTED, "%s: the regular expression has %s at byte %zu, which is not supported",
-          t->where, what, (size_t)(t->at - t->start));
+  HP_FAIL(HP_ERR_UNSUPPORTED,
+          "%s: the regular expression has %s at byte %zu, which is not supported", t->where, what,
+          (size_t)(t->at - t->start));
 }
 
 static bool looking_at(const translator *t, const char *text) {
@@ -49,12 +51,8 @@ static hp_status escape(translator *t, bool in_class) {
   if (t->end - t->at < 2) return refuse(t, "a lone backslash");
   char c = t->at[1];
   switch (c) {
-  case 'h':
-    str_add(t->out, in_class ? "0-9a-fA-F" : "[0-9a-fA-F]");
-    break;
-  case 'w':
-    str_add(t->out, in_class ? WORD : "[" WORD "]");
-    break;
+  case 'h': str_add(t->out, in_class ? "0-9a-fA-F" : "[0-9a-fA-F]"); break;
+  case 'w': str_add(t->out, in_class ? WORD : "[" WORD "]"); break;
   case 'v': str_add(t->out, "\\x0B"); break;
   case 'H':
   case 'W':
@@ -91,16 +89,11 @@ static hp_status escape(translator *t, bool in_class) {
 static hp_status posix_class(translator *t) {
   static const struct {
     const char *name, *set;
-  } row[] = {{"[:alpha:]", "\\p{Alphabetic}"},
-             {"[:alnum:]", "\\p{Alphabetic}\\p{Nd}"},
-             {"[:punct:]", "\\p{P}\\p{S}"},
-             {"[:word:]", WORD},
-             {"[:digit:]", "\\p{Nd}"},
-             {"[:upper:]", "\\p{Uppercase}"},
-             {"[:lower:]", "\\p{Lowercase}"},
-             {"[:space:]", "\\s"},
-             {"[:cntrl:]", "\\p{Cc}"},
-             {"[:xdigit:]", "0-9a-fA-F"}};
+  } row[] = {{"[:alpha:]", "\\p{Alphabetic}"}, {"[:alnum:]", "\\p{Alphabetic}\\p{Nd}"},
+             {"[:punct:]", "\\p{P}\\p{S}"},    {"[:word:]", WORD},
+             {"[:digit:]", "\\p{Nd}"},         {"[:upper:]", "\\p{Uppercase}"},
+             {"[:lower:]", "\\p{Lowercase}"},  {"[:space:]", "\\s"},
+             {"[:cntrl:]", "\\p{Cc}"},         {"[:xdigit:]", "0-9a-fA-F"}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++)
     if (looking_at(t, row[i].name)) {
       str_add(t->out, row[i].set);

@@ -2,7 +2,7 @@
 #ifndef DATA_TOK_POST_H
 #define DATA_TOK_POST_H
 
-#include "data/tok_json.h"
+#include "data/tok_tree.h"
 #include "data/tokenizer.h"
 
 enum { TOK_POST_TEXT = -1 };
@@ -13,7 +13,7 @@ typedef struct {
 } tok_post;
 
 /* Reads the "post_processor" object (NULL: none) into a zeroed one.  Unknown types fail by name. */
-hp_status tok_post_parse(const char *file, const tj_node *node, tok_post *out);
+hp_status tok_post_parse(const tree_node *node, tok_post *out);
 void tok_post_free(tok_post *p);
 
 #endif

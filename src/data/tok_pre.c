@@ -3,7 +3,6 @@
 #include "data/tok_bytes.h"
 #include "data/unicode.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const char gpt2_words[] =
@@ -13,13 +12,13 @@ typedef enum { ISOLATED, REMOVED, CONTIGUOUS, WITH_PREVIOUS, WITH_NEXT } behavio
 
 /* What a stage looks for: runs of characters that satisfy a test, or an expression. */
 typedef enum {
-  PRE_REGEX,    /* .re */
-  PRE_CHARS,    /* every character that passes .test is a match */
-  PRE_WORDS,    /* runs of \w, runs of neither \w nor \s */
-  PRE_LENGTH,   /* every .length characters */
-  PRE_PREFIX,   /* put a space before a piece that begins with none */
+  PRE_REGEX,     /* .re */
+  PRE_CHARS,     /* every character that passes .test is a match */
+  PRE_WORDS,     /* runs of \w, runs of neither \w nor \s */
+  PRE_LENGTH,    /* every .length characters */
+  PRE_PREFIX,    /* put a space before a piece that begins with none */
   PRE_METASPACE, /* spaces become .meta; .prepend */
-  PRE_BYTES     /* to the byte-level alphabet */
+  PRE_BYTES      /* to the byte-level alphabet */
 } pre_kind;
 
 typedef enum { PREPEND_NEVER, PREPEND_FIRST, PREPEND_ALWAYS } prepend;
@@ -49,45 +48,47 @@ static hp_status add(tok_pretokenizer *p, pre_step s) {
   return HP_ERR_OOM;
 }
 
-static hp_status parse_behavior(const tj_reader *r, bool must, behavior *out) {
+/* The "behavior"; *out stays as it is when there is none. */
+static hp_status parse_behavior(const tree_node *r, behavior *out) {
   static const char *const name[] = {"Isolated", "Removed", "Contiguous", "MergedWithPrevious",
                                      "MergedWithNext"};
-  const tj_node *text = NULL;
-  HP_TRY(tj_get_text(r, "behavior", must, &text));
+  const tree_node *text = NULL;
+  HP_TRY(tok_opt_text(r, "behavior", &text));
   if (!text) return HP_OK;
   for (int i = 0; i < 5; i++)
-    if (tj_is(text, name[i])) {
+    if (tok_is(text, name[i])) {
       *out = (behavior)i;
       return HP_OK;
     }
-  HP_FAIL(HP_ERR_INPUT,
-          "%s:%u: \"behavior\" of %s is \"%.*s\"; expected Isolated, Removed, Contiguous, "
-          "MergedWithPrevious or MergedWithNext",
-          r->file, text->line, r->what, text->text.len > 40 ? 40 : (int)text->text.len, text->text.at);
+  TREE_FAIL(
+      text,
+      "expected Isolated, Removed, Contiguous, MergedWithPrevious or MergedWithNext, found %s",
+      tree_what(text).text);
 }
 
 /* A member that is one character. */
-static hp_status parse_char(const tj_reader *r, const char *key, const tj_node **out) {
-  HP_TRY(tj_get_text(r, key, true, out));
-  const tj_node *t = *out;
-  if (!t->text.len || utf8_len(t->text.at) != t->text.len)
-    HP_FAIL(HP_ERR_INPUT, "%s:%u: \"%s\" of %s has %zu bytes; expected one character", r->file,
-            t->line, key, r->what, t->text.len);
+static hp_status parse_char(const tree_node *r, const char *key, const tree_node **out) {
+  HP_TRY(tok_need_text(r, key, out));
+  const tree_node *t = *out;
+  if (!t->len || utf8_len(t->string) != t->len)
+    TREE_FAIL(t, "expected one character, found %s", tree_what(t).text);
   return HP_OK;
 }
 
-static hp_status parse_split(const tj_reader *r, tok_pretokenizer *p) {
+static hp_status parse_split(const tree_node *r, tok_pretokenizer *p) {
   pre_step s = {.kind = PRE_REGEX};
-  HP_TRY(parse_behavior(r, true, &s.how));
-  HP_TRY(tj_get_flag(r, "invert", true, &s.invert));
+  const tree_node *text;
+  HP_TRY(tok_need_text(r, "behavior", &text));
+  HP_TRY(parse_behavior(r, &s.how));
+  HP_TRY(tree_need_bool(r, "invert", &s.invert));
   HP_TRY(tok_regex_parse(r, &s.re));
   return add(p, s);
 }
 
-static hp_status parse_byte_level(const tj_reader *r, tok_pretokenizer *p) {
+static hp_status parse_byte_level(const tree_node *r, tok_pretokenizer *p) {
   bool prefix = true, use_regex = true;
-  HP_TRY(tj_get_flag(r, "add_prefix_space", true, &prefix));
-  HP_TRY(tj_get_flag(r, "use_regex", false, &use_regex));
+  HP_TRY(tree_need_bool(r, "add_prefix_space", &prefix));
+  HP_TRY(tree_opt_bool(r, "use_regex", use_regex, &use_regex));
   if (prefix) HP_TRY(add(p, (pre_step){.kind = PRE_PREFIX}));
   if (use_regex) {
     pre_step s = {.kind = PRE_REGEX, .how = ISOLATED};
@@ -97,109 +98,102 @@ static hp_status parse_byte_level(const tj_reader *r, tok_pretokenizer *p) {
   return add(p, (pre_step){.kind = PRE_BYTES});
 }
 
-static hp_status parse_metaspace(const tj_reader *r, tok_pretokenizer *p) {
-  const tj_node *meta, *scheme = NULL;
+static hp_status parse_metaspace(const tree_node *r, tok_pretokenizer *p) {
+  const tree_node *meta, *scheme = NULL;
   bool prefix = true, split = true;
   pre_step s = {.kind = PRE_METASPACE, .prepend = PREPEND_ALWAYS};
   HP_TRY(parse_char(r, "replacement", &meta));
-  HP_TRY(tj_get_flag(r, "add_prefix_space", false, &prefix));
-  HP_TRY(tj_get_flag(r, "split", false, &split));
-  HP_TRY(tj_get_text(r, "prepend_scheme", false, &scheme));
+  HP_TRY(tree_opt_bool(r, "add_prefix_space", prefix, &prefix));
+  HP_TRY(tree_opt_bool(r, "split", split, &split));
+  HP_TRY(tok_opt_text(r, "prepend_scheme", &scheme));
   if (scheme) {
-    if (tj_is(scheme, "first")) s.prepend = PREPEND_FIRST;
-    else if (tj_is(scheme, "never")) s.prepend = PREPEND_NEVER;
-    else if (!tj_is(scheme, "always"))
-      HP_FAIL(HP_ERR_INPUT, "%s:%u: \"prepend_scheme\" of %s is \"%.*s\"; expected first, never or always",
-              r->file, scheme->line, r->what, scheme->text.len > 40 ? 40 : (int)scheme->text.len,
-              scheme->text.at);
+    if (tok_is(scheme, "first")) s.prepend = PREPEND_FIRST;
+    else if (tok_is(scheme, "never")) s.prepend = PREPEND_NEVER;
+    else if (!tok_is(scheme, "always"))
+      TREE_FAIL(scheme, "expected first, never or always, found %s", tree_what(scheme).text);
   }
   if (!prefix) s.prepend = PREPEND_NEVER;
-  memcpy(s.meta, meta->text.at, meta->text.len);
-  s.meta_len = meta->text.len;
+  memcpy(s.meta, meta->string, meta->len);
+  s.meta_len = meta->len;
   HP_TRY(add(p, s));
   size_t k;
   uint32_t cp = utf8_get(s.meta, &k);
   return split ? add(p, (pre_step){.kind = PRE_CHARS, .how = WITH_NEXT, .delimiter = cp}) : HP_OK;
 }
 
-static hp_status parse_chars(const tj_reader *r, const tj_node *type, tok_pretokenizer *p, bool *done) {
+static hp_status parse_chars(const tree_node *r, const tree_node *type, tok_pretokenizer *p,
+                             bool *done) {
   pre_step s = {.kind = PRE_CHARS, .how = ISOLATED};
   *done = true;
-  if (tj_is(type, "Punctuation")) {
+  if (tok_is(type, "Punctuation")) {
     s.test = unicode_is_punctuation;
-    HP_TRY(parse_behavior(r, false, &s.how));
+    HP_TRY(parse_behavior(r, &s.how));
     return add(p, s);
   }
-  if (tj_is(type, "Digits")) {
+  if (tok_is(type, "Digits")) {
     bool each = false;
     s.test = unicode_is_numeric;
-    HP_TRY(tj_get_flag(r, "individual_digits", true, &each));
+    HP_TRY(tree_need_bool(r, "individual_digits", &each));
     s.how = each ? ISOLATED : CONTIGUOUS;
     return add(p, s);
   }
-  if (tj_is(type, "CharDelimiterSplit") || tj_is(type, "Delimiter")) {
-    const tj_node *text;
+  if (tok_is(type, "CharDelimiterSplit") || tok_is(type, "Delimiter")) {
+    const tree_node *text;
     size_t k;
     HP_TRY(parse_char(r, "delimiter", &text));
-    s.delimiter = utf8_get(text->text.at, &k);
+    s.delimiter = utf8_get(text->string, &k);
     s.how = REMOVED;
     return add(p, s);
   }
-  if (tj_is(type, "WhitespaceSplit") || tj_is(type, "BertPreTokenizer")) {
+  if (tok_is(type, "WhitespaceSplit") || tok_is(type, "BertPreTokenizer")) {
     HP_TRY(add(p, (pre_step){.kind = PRE_CHARS, .how = REMOVED, .test = unicode_is_space}));
     s.test = unicode_is_punctuation;
-    return tj_is(type, "BertPreTokenizer") ? add(p, s) : HP_OK;
+    return tok_is(type, "BertPreTokenizer") ? add(p, s) : HP_OK;
   }
   *done = false;
   return HP_OK;
 }
 
-static hp_status parse(const char *file, const tj_node *node, tok_pretokenizer *p);
+static hp_status parse(const tree_node *node, tok_pretokenizer *p);
 
-static hp_status parse_sequence(const tj_reader *r, tok_pretokenizer *p) {
-  const tj_node *list;
-  HP_TRY(tj_get_kind(r, "pretokenizers", TJ_LIST, &list));
-  for (size_t i = 0; i < list->items.n; i++) HP_TRY(parse(r->file, &list->items.at[i], p));
+static hp_status parse_sequence(const tree_node *r, tok_pretokenizer *p) {
+  const tree_node *list;
+  HP_TRY(tree_need_list(r, "pretokenizers", &list));
+  for (size_t i = 0; i < list->len; i++) HP_TRY(parse(list->child[i], p));
   return HP_OK;
 }
 
-static hp_status parse(const char *file, const tj_node *node, tok_pretokenizer *p) {
-  tj_reader r = {file, "a pre-tokenizer", node};
-  const tj_node *type;
-  bool done;
-  HP_TRY(tj_get_kind(&r, "type", TJ_TEXT, &type));
-  char what[80];
-  snprintf(what, sizeof what, "pre-tokenizer %.*s", type->text.len > 40 ? 40 : (int)type->text.len,
-           type->text.at);
-  r.what = what;
-  HP_TRY(parse_chars(&r, type, p, &done));
-  if (done) return HP_OK;
-  if (tj_is(type, "Sequence")) return parse_sequence(&r, p);
-  if (tj_is(type, "ByteLevel")) return parse_byte_level(&r, p);
-  if (tj_is(type, "Split")) return parse_split(&r, p);
-  if (tj_is(type, "Metaspace")) return parse_metaspace(&r, p);
-  if (tj_is(type, "Whitespace")) return add(p, (pre_step){.kind = PRE_WORDS});
-  if (tj_is(type, "FixedLength")) {
-    pre_step s = {.kind = PRE_LENGTH, .length = 5};
-    HP_TRY(tj_get_count(&r, "length", false, &s.length));
-    if (!s.length) HP_FAIL(HP_ERR_INPUT, "%s:%u: %s has length 0; expected 1 or more", file, node->line, what);
-    return add(p, s);
-  }
-  HP_FAIL(HP_ERR_UNSUPPORTED,
-          "%s:%u: %s is not supported; expected ByteLevel, Split, Metaspace, Whitespace, WhitespaceSplit, "
-          "Digits, Punctuation, BertPreTokenizer, CharDelimiterSplit, FixedLength or Sequence",
-          file, type->line, what);
+static hp_status parse_fixed_length(const tree_node *r, tok_pretokenizer *p) {
+  pre_step s = {.kind = PRE_LENGTH, .length = 5};
+  HP_TRY(tok_opt_count(r, "length", &s.length));
+  if (!s.length) TREE_FAIL(tree_get(r, "length"), "expected 1 or more");
+  return add(p, s);
 }
 
-hp_status tok_pretokenizer_parse(const char *file, const tj_node *node, tok_pretokenizer **out) {
+static hp_status parse(const tree_node *node, tok_pretokenizer *p) {
+  const tree_node *type;
+  bool done;
+  HP_TRY(tok_type(node, "a pre-tokenizer", &type));
+  HP_TRY(parse_chars(node, type, p, &done));
+  if (done) return HP_OK;
+  if (tok_is(type, "Sequence")) return parse_sequence(node, p);
+  if (tok_is(type, "ByteLevel")) return parse_byte_level(node, p);
+  if (tok_is(type, "Split")) return parse_split(node, p);
+  if (tok_is(type, "Metaspace")) return parse_metaspace(node, p);
+  if (tok_is(type, "FixedLength")) return parse_fixed_length(node, p);
+  if (tok_is(type, "Whitespace")) return add(p, (pre_step){.kind = PRE_WORDS});
+  return tok_unknown(
+      type, "pre-tokenizer",
+      "ByteLevel, Split, Metaspace, Whitespace, WhitespaceSplit, Digits, Punctuation, "
+      "BertPreTokenizer, CharDelimiterSplit, FixedLength or Sequence");
+}
+
+hp_status tok_pretokenizer_parse(const tree_node *node, tok_pretokenizer **out) {
   *out = NULL;
-  if (!node || node->kind == TJ_NULL) return HP_OK;
-  if (node->kind != TJ_MAP)
-    HP_FAIL(HP_ERR_INPUT, "%s:%u: \"pre_tokenizer\" is %s; expected an object", file, node->line,
-            tj_kind_name(node->kind));
+  if (!node) return HP_OK;
   tok_pretokenizer *p = mem_calloc(1, sizeof *p);
   HP_TRY_MEM(p);
-  hp_status st = parse(file, node, p);
+  hp_status st = parse(node, p);
   if (st) tok_pretokenizer_free(p);
   else *out = p;
   return st;
@@ -379,7 +373,8 @@ static hp_status rewrite(const pre_step *s, tok_words *w) {
     }
     HP_TRY(str_status(out));
     if (out->len > w->limit)
-      HP_FAIL(HP_ERR_INPUT, "the tokenizer's pre-tokenizers make more than %zu bytes of a text", w->limit);
+      HP_FAIL(HP_ERR_INPUT, "the tokenizer's pre-tokenizers make more than %zu bytes of a text",
+              w->limit);
     p->at = (uint32_t)at;
     p->len = (uint32_t)(out->len - at);
   }

@@ -5,7 +5,7 @@
 #ifndef DATA_TOK_PRE_H
 #define DATA_TOK_PRE_H
 
-#include "data/tok_json.h"
+#include "data/tok_tree.h"
 #include "data/tok_regex.h"
 
 typedef struct {
@@ -32,7 +32,7 @@ void tok_words_free(tok_words *w);
 typedef struct tok_pretokenizer tok_pretokenizer;
 
 /* Reads the "pre_tokenizer" object (NULL: none, *out is NULL).  Unknown types fail by name. */
-hp_status tok_pretokenizer_parse(const char *file, const tj_node *node, tok_pretokenizer **out);
+hp_status tok_pretokenizer_parse(const tree_node *node, tok_pretokenizer **out);
 void tok_pretokenizer_free(tok_pretokenizer *p);
 /* Cuts the pieces; p may be NULL. */
 hp_status tok_pretokenize(const tok_pretokenizer *p, tok_words *w);

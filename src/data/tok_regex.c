@@ -4,12 +4,12 @@
 #include "data/unicode.h"
 
 #include <pcre2.h>
-#include <stdio.h>
 #include <string.h>
 
 enum {
-  PATTERN_MAX = 64 << 10,  /* bytes; real ones have a few hundred */
-  MATCH_LIMIT = 10000000,  /* steps of one match: a megabyte of blanks takes a million */
+  PATTERN_MAX = 64 << 10, /* bytes; real ones have a few hundred */
+  STEPS_MIN = 10000,      /* of one match, and per byte of the text beyond: real expressions */
+  STEPS_PER_BYTE = 64,    /* take a few per byte, ones that blow up are stopped early */
   HEAP_LIMIT_KIB = 64 << 10
 };
 
@@ -56,26 +56,30 @@ done:
   return st;
 }
 
-hp_status tok_regex_parse(const tj_reader *r, tok_regex **out) {
-  const tj_node *pattern, *text;
-  HP_TRY(tj_get_kind(r, "pattern", TJ_MAP, &pattern));
-  tj_reader inner = {r->file, "\"pattern\"", pattern};
-  char where[512];
-  snprintf(where, sizeof where, "%s:%u: %s", r->file, pattern->line, r->what);
-  if (tj_find(pattern, "Regex")) {
-    HP_TRY(tj_get_text(&inner, "Regex", true, &text));
-    return tok_regex_compile(text->text.at, text->text.len, where, out);
+/* Literal text as an expression. */
+static hp_status quote(const tree_node *text, str *out) {
+  str_add(out, "");
+  for (size_t i = 0; i < text->len; i++) {
+    char c = text->string[i];
+    if (c > 0 && c < 0x7F && strchr("\\^$.|?*+()[]{}-#&~", c)) str_add_char(out, '\\');
+    if (c) str_add_char(out, c);
+    else str_add(out, "\\x00");
   }
-  HP_TRY(tj_get_text(&inner, "String", true, &text));
+  return str_status(out);
+}
+
+hp_status tok_regex_parse(const tree_node *r, tok_regex **out) {
+  const tree_node *pattern, *text;
   str quoted = {0};
-  for (size_t i = 0; i < text->text.len; i++) {
-    char c = text->text.at[i];
-    if (c > 0 && c < 0x7F && strchr("\\^$.|?*+()[]{}-#&~", c)) str_add_char(&quoted, '\\');
-    if (c) str_add_char(&quoted, c);
-    else str_add(&quoted, "\\x00");
+  HP_TRY(tree_need_map(r, "pattern", &pattern));
+  tree_place where = tree_where(pattern);
+  if (tok_get(pattern, "Regex")) {
+    HP_TRY(tok_need_text(pattern, "Regex", &text));
+    return tok_regex_compile(text->string, text->len, where.text, out);
   }
-  hp_status st = str_status(&quoted);
-  if (!st) st = tok_regex_compile(quoted.at ? quoted.at : "", quoted.len, where, out);
+  HP_TRY(tok_need_text(pattern, "String", &text));
+  hp_status st = quote(text, &quoted);
+  if (!st) st = tok_regex_compile(quoted.at, quoted.len, where.text, out);
   str_free(&quoted);
   return st;
 }
@@ -101,7 +105,6 @@ static hp_status prepare(tok_matcher *m) {
     tok_matcher_free(m);
     HP_FAIL(HP_ERR_OOM, "no memory to match regular expressions");
   }
-  pcre2_set_match_limit(m->context, MATCH_LIMIT);
   pcre2_set_heap_limit(m->context, HEAP_LIMIT_KIB);
   return HP_OK;
 }
@@ -131,10 +134,11 @@ static hp_status cast_shadow(tok_matcher *m, const char *text, size_t n, const c
 /* The next match at or after `from`: 1 and its bounds, 0 for none, or a failure of PCRE2. */
 static int next_match(const tok_regex *re, tok_matcher *m, const char *text, size_t n, size_t from,
                       size_t *at, size_t *end) {
-  int rc = pcre2_match(re->code, (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK, m->data, m->context);
+  int rc =
+      pcre2_match(re->code, (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK, m->data, m->context);
   if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-    rc = pcre2_match(re->code, (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, m->data,
-                     m->context);
+    rc = pcre2_match(re->code, (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
+                     m->data, m->context);
   if (rc == PCRE2_ERROR_NOMATCH) return 0;
   if (rc < 0) return rc;
   const PCRE2_SIZE *bound = pcre2_get_ovector_pointer(m->data);
@@ -149,6 +153,8 @@ hp_status tok_regex_split(const tok_regex *re, tok_matcher *m, const char *text,
   HP_ASSERT(n <= UINT32_MAX);
   HP_TRY(prepare(m));
   HP_TRY(cast_shadow(m, text, n, &text));
+  uint64_t steps = STEPS_MIN + (uint64_t)STEPS_PER_BYTE * n;
+  pcre2_set_match_limit(m->context, steps > UINT32_MAX ? UINT32_MAX : (uint32_t)steps);
   size_t done = 0, from = 0;
   bool any = false;
   while (from <= n) {
@@ -171,6 +177,7 @@ hp_status tok_regex_split(const tok_regex *re, tok_matcher *m, const char *text,
     done = end;
     any = true;
   }
-  if (done < n && !vec_push(out, ((tok_span){(uint32_t)done, (uint32_t)n, false}))) return HP_ERR_OOM;
+  if (done < n && !vec_push(out, ((tok_span){(uint32_t)done, (uint32_t)n, false})))
+    return HP_ERR_OOM;
   return HP_OK;
 }

@@ -8,7 +8,7 @@
 
 #include "base/str.h"
 #include "base/vec.h"
-#include "data/tok_json.h"
+#include "data/tok_tree.h"
 
 typedef struct tok_regex tok_regex;
 
@@ -28,7 +28,7 @@ typedef struct {
 /* `where` begins the message of a failure. */
 hp_status tok_regex_compile(const char *pattern, size_t n, const char *where, tok_regex **out);
 /* The "pattern" member of a component: {"Regex": expression} or {"String": literal text}. */
-hp_status tok_regex_parse(const tj_reader *r, tok_regex **out);
+hp_status tok_regex_parse(const tree_node *r, tok_regex **out);
 void tok_regex_free(tok_regex *re);
 
 /* Cuts text into matches and what is between them, in order and without gaps (an empty match makes

@@ -10,10 +10,10 @@ typedef struct {
 } tok_edge;
 
 typedef struct {
-  uint32_t value;  /* of the string that ends here, + 1; 0 = none */
+  uint32_t value; /* of the string that ends here, + 1; 0 = none */
   uint32_t parent;
-  uint32_t fail;   /* longest proper suffix that is a node */
-  uint32_t match;  /* nearest of this node and its suffixes that has a value; 0 = none */
+  uint32_t fail;  /* longest proper suffix that is a node */
+  uint32_t match; /* nearest of this node and its suffixes that has a value; 0 = none */
   uint32_t depth;
   unsigned char byte;
 } tok_node;

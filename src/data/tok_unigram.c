@@ -8,34 +8,32 @@
 
 static const double unknown_penalty = 10.0;
 
-static hp_status parse_entry(const tj_reader *r, const tj_node *e, size_t id, tok_model *m) {
-  const tj_node *score = e->kind == TJ_LIST && e->items.n == 2 ? &e->items.at[1] : NULL;
-  if (!score || e->items.at[0].kind != TJ_TEXT || (score->kind != TJ_INT && score->kind != TJ_REAL))
-    HP_FAIL(HP_ERR_INPUT, "%s:%u: entry %zu of \"vocab\" is not [token, score]", r->file, e->line, id);
-  m->score[id] = score->kind == TJ_INT ? (double)score->integer : score->real;
-  if (!isfinite(m->score[id]))
-    HP_FAIL(HP_ERR_INPUT, "%s:%u: the score of entry %zu of \"vocab\" is not finite", r->file, e->line, id);
-  const tj_node *t = &e->items.at[0];
-  return tok_vocab_add(&m->vocab, t->text.at, t->text.len, (int64_t)id, r->file, e->line);
+static hp_status parse_entry(const tree_node *e, size_t id, tok_model *m) {
+  const tree_node *score = e->kind == TREE_LIST && e->len == 2 ? e->child[1] : NULL;
+  if (!score || e->child[0]->kind != TREE_STRING)
+    TREE_FAIL(e, "expected [token, score], found %s", tree_what(e).text);
+  HP_TRY(tree_as_double(score, &m->score[id]));
+  if (!isfinite(m->score[id])) TREE_FAIL(score, "the score of a token must be finite");
+  const tree_node *t = e->child[0];
+  return tok_vocab_add(&m->vocab, t->string, t->len, (int64_t)id, t->source, t->line);
 }
 
-hp_status tok_unigram_parse(const tj_reader *r, tok_model *m) {
-  const tj_node *vocab;
+hp_status tok_unigram_parse(const tree_node *r, tok_model *m) {
+  const tree_node *vocab;
   size_t unk = SIZE_MAX;
-  HP_TRY(tj_get_kind(r, "vocab", TJ_LIST, &vocab));
-  size_t n = vocab->items.n;
-  HP_TRY(tj_get_flag(r, "byte_fallback", false, &m->byte_fallback));
-  HP_TRY(tj_get_count(r, "unk_id", false, &unk));
+  HP_TRY(tree_need_list(r, "vocab", &vocab));
+  size_t n = vocab->len;
+  HP_TRY(tree_opt_bool(r, "byte_fallback", m->byte_fallback, &m->byte_fallback));
+  HP_TRY(tok_opt_count(r, "unk_id", &unk));
   if (unk != SIZE_MAX && unk >= n)
-    HP_FAIL(HP_ERR_INPUT, "%s:%u: \"unk_id\" is %zu, but the vocabulary has %zu tokens", r->file,
-            r->object->line, unk, n);
+    TREE_FAIL(tree_get(r, "unk_id"), "is %zu, but the vocabulary has %zu tokens", unk, n);
   m->unk = unk == SIZE_MAX ? -1 : (int32_t)unk;
   HP_TRY(tok_vocab_reserve(&m->vocab, n));
   m->score = mem_calloc(n, sizeof *m->score);
   HP_TRY_MEM(m->score);
   double least = INFINITY;
   for (size_t i = 0; i < n; i++) {
-    HP_TRY(parse_entry(r, &vocab->items.at[i], i, m));
+    HP_TRY(parse_entry(vocab->child[i], i, m));
     if (m->score[i] < least) least = m->score[i];
   }
   m->unk_score = least - unknown_penalty;
@@ -53,7 +51,8 @@ static void offer(tok_best *to, double score, size_t from, int32_t id) {
 }
 
 static hp_status missing_unk(const tok_model *m) {
-  HP_FAIL(HP_ERR_INPUT, "%s: the text has a character that is no token, and the model has no \"unk_id\"",
+  HP_FAIL(HP_ERR_INPUT,
+          "%s: the text has a character that is no token, and the model has no \"unk_id\"",
           m->file);
 }
 

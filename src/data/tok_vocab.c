@@ -53,15 +53,15 @@ hp_status tok_vocab_add(tok_vocab *v, const char *at, size_t len, int64_t id, co
                         unsigned line) {
   int shown = len > 80 ? 80 : (int)len;
   if (id < 0 || id > TOK_ID_MAX)
-    HP_FAIL(HP_ERR_INPUT, "%s:%u: token \"%.*s\" has id %lld; expected 0 to %d", file, line, shown, at,
-            (long long)id, TOK_ID_MAX);
+    HP_FAIL(HP_ERR_INPUT, "%s:%u: token \"%.*s\" has id %lld; expected 0 to %d", file, line, shown,
+            at, (long long)id, TOK_ID_MAX);
   if (len > UINT32_MAX / 2) HP_FAIL(HP_ERR_INPUT, "%s:%u: a token of %zu bytes", file, line, len);
   HP_TRY(tok_vocab_reserve(v, v->count + 1));
   tok_text taken = tok_vocab_get(v, id);
   if (taken.at)
     HP_FAIL(HP_ERR_INPUT,
-            "%s:%u: tokens \"%.*s\" and \"%.*s\" both have id %lld; every token needs its own", file,
-            line, taken.len > 80 ? 80 : (int)taken.len, taken.at, shown, at, (long long)id);
+            "%s:%u: tokens \"%.*s\" and \"%.*s\" both have id %lld; every token needs its own",
+            file, line, taken.len > 80 ? 80 : (int)taken.len, taken.at, shown, at, (long long)id);
   uint32_t hash = (uint32_t)hash_bytes(at, len);
   struct tok_slot *s = find_slot(v, at, len, hash);
   if (s->id1)

@@ -16,13 +16,13 @@ typedef struct {
 typedef struct {
   struct tok_slot {
     uint32_t hash, id1; /* id + 1; 0 = free */
-  } *slot;
+  } * slot;
   size_t cap;
   tok_text *token; /* by id */
   size_t n;        /* one more than the largest id */
   size_t n_cap;
-  size_t count;    /* tokens */
-  size_t longest;  /* bytes of the longest */
+  size_t count;   /* tokens */
+  size_t longest; /* bytes of the longest */
   arena mem;
 } tok_vocab;
 

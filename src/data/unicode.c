@@ -129,34 +129,54 @@ bool unicode_is_word(uint32_t cp) {
 
 bool unicode_is_numeric(uint32_t cp) {
   utf8proc_category_t c = category(cp);
-  return c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO;
+  if (c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO)
+    return true;
+  return (cp >= 0x11DE0 && cp <= 0x11DE9) || (cp >= 0x16FF4 && cp <= 0x16FF6); /* Unicode 17.0 */
+}
+
+/* In categories first..last, but for what the reference's tables say: `not` and `is` of compat. */
+static bool in_categories(uint32_t cp, utf8proc_category_t first, utf8proc_category_t last,
+                          unsigned not, unsigned is) {
+  utf8proc_category_t c = category(cp);
+  if (c >= first && c <= last) return !(unicode_compat(cp) & not );
+  return cp >= 0x80 && (unicode_compat(cp) & is);
 }
 
 bool unicode_is_punctuation(uint32_t cp) {
   if (cp < 0x80)
     return (cp >= '!' && cp <= '/') || (cp >= ':' && cp <= '@') || (cp >= '[' && cp <= '`') ||
            (cp >= '{' && cp <= '~');
-  utf8proc_category_t c = category(cp);
-  return c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;
+  return in_categories(cp, UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO, UNICODE_NOT_PUNCTUATION,
+                       UNICODE_PUNCTUATION);
 }
 
 bool unicode_is_mark(uint32_t cp) {
-  utf8proc_category_t c = category(cp);
-  return c >= UTF8PROC_CATEGORY_MN && c <= UTF8PROC_CATEGORY_ME;
+  return in_categories(cp, UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME, UNICODE_NOT_MARK,
+                       UNICODE_MARK);
 }
 
-bool unicode_is_nonspacing(uint32_t cp) { return category(cp) == UTF8PROC_CATEGORY_MN; }
+bool unicode_is_nonspacing(uint32_t cp) {
+  return in_categories(cp, UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_MN, UNICODE_NOT_NONSPACING,
+                       UNICODE_NONSPACING);
+}
 
 bool unicode_is_other(uint32_t cp) {
-  utf8proc_category_t c = category(cp);
-  return c == UTF8PROC_CATEGORY_CC || c == UTF8PROC_CATEGORY_CF || c == UTF8PROC_CATEGORY_CS ||
-         c == UTF8PROC_CATEGORY_CO || c == UTF8PROC_CATEGORY_CN;
+  return in_categories(cp, UTF8PROC_CATEGORY_CC, UTF8PROC_CATEGORY_CO, UNICODE_NOT_OTHER, 0);
 }
 
 void unicode_add_lower(str *out, uint32_t cp) {
+  static const uint32_t newer[][2] = {{0x1C89, 0x1C8A}, {0xA7CB, 0x264},  {0xA7CC, 0xA7CD},
+                                      {0xA7CE, 0xA7CF}, {0xA7D2, 0xA7D3}, {0xA7D4, 0xA7D5},
+                                      {0xA7DA, 0xA7DB}, {0xA7DC, 0x19B}};
   if (cp == 0x130) { /* the one letter whose lower case is two code points */
     str_add(out, "i\xCC\x87");
     return;
   }
-  utf8_add(out, unicode_is_escape(cp) ? cp : (uint32_t)utf8proc_tolower((int32_t)cp));
+  uint32_t lower = cp;
+  if (cp >= 0x10D50 && cp <= 0x10D65) lower = cp + 0x20; /* these and `newer`: Unicode 16.0, 17.0 */
+  else if (cp >= 0x16EA0 && cp <= 0x16EB8) lower = cp + 0x1B;
+  else if (!unicode_is_escape(cp)) lower = (uint32_t)utf8proc_tolower((int32_t)cp);
+  for (size_t i = 0; cp >= 0x1C89 && cp <= 0xA7DC && i < sizeof newer / sizeof *newer; i++)
+    if (cp == newer[i][0]) lower = newer[i][1];
+  utf8_add(out, lower);
 }

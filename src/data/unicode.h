@@ -53,7 +53,21 @@ size_t utf8_complete(const char *s, size_t n);
  * cp is too new for the libraries' tables; else cp. */
 uint32_t unicode_stand_in(uint32_t cp);
 
-/* White_Space; \w of the regex crate; N*; P* and ASCII punctuation; M*; Mn; C*. */
+/* How the reference's older tables see cp; 0 for almost all. */
+enum {
+  UNICODE_FROZEN = 1, /* has no decomposition, combining class or composition */
+  UNICODE_NOT_MARK = 2,
+  UNICODE_NOT_NONSPACING = 4,
+  UNICODE_NOT_PUNCTUATION = 8,
+  UNICODE_MARK = 16,
+  UNICODE_NONSPACING = 32,
+  UNICODE_PUNCTUATION = 64,
+  UNICODE_NOT_OTHER = 128
+};
+unsigned unicode_compat(uint32_t cp);
+
+/* As the reference sees them: White_Space; \w of the regex crate; N*; P* and ASCII punctuation; M*;
+ * Mn; C* without Cn. */
 bool unicode_is_space(uint32_t cp);
 bool unicode_is_word(uint32_t cp);
 bool unicode_is_numeric(uint32_t cp);

@@ -4,6 +4,7 @@
  * the same Alphabetic and Han properties and the same number of UTF-8 bytes: the libraries we
  * classify with know Unicode 14.0 (PCRE2 10.42) and 15.0 (utf8proc 2.8), Hugging Face's regular
  * expressions know 16.0.  U+180E is here because PCRE2 takes it for white space. */
+/* clang-format off */
 static const struct {
   uint32_t first, last, stand_in;
 } newer[] = {
@@ -52,6 +53,7 @@ static const struct {
     {0x1FAF7, 0x1FAF8, 0x1F300}, {0x1FBCB, 0x1FBEF, 0x1F300}, {0x2B739, 0x2B739, 0x20000},
     {0x2EBF0, 0x2EE5D, 0x20000}, {0x31350, 0x323AF, 0x20000},
 };
+/* clang-format on */
 
 uint32_t unicode_stand_in(uint32_t cp) {
   if (cp < 0x897 || (cp >= 0x3200 && cp < 0xA7CB) || (cp >= 0xA7DD && cp < 0x105C0)) return cp;

@@ -14,12 +14,20 @@
 typedef VEC(int32_t) code_points;
 
 static bool inert(unicode_form form, uint32_t cp) {
+  static const uint32_t composed[][2] = {{0x400, 0x482},   {0x48A, 0x52F},   {0x2010, 0x2027},
+                                         {0x3000, 0x3029}, {0x3041, 0x3096}, {0x30A1, 0x30FA},
+                                         {0xAC00, 0xD7A3}, {0xFF01, 0xFF5E}};
   if (cp < 0x80 || (cp >= 0x4E00 && cp <= 0x9FFF) || (cp >= 0x3400 && cp <= 0x4DBF)) return true;
   if (form != UNICODE_NFC) return false;
-  return cp < 0x300 || (cp >= 0x400 && cp <= 0x482) || (cp >= 0x48A && cp <= 0x52F) ||
-         (cp >= 0x2010 && cp <= 0x2027) || (cp >= 0x3000 && cp <= 0x3029) ||
-         (cp >= 0x3041 && cp <= 0x3096) || (cp >= 0x30A1 && cp <= 0x30FA) ||
-         (cp >= 0xAC00 && cp <= 0xD7A3) || (cp >= 0xFF01 && cp <= 0xFF5E);
+  if (cp < 0x300) return true;
+  for (size_t i = 0; i < sizeof composed / sizeof *composed; i++)
+    if (cp >= composed[i][0] && cp <= composed[i][1]) return true;
+  return false;
+}
+
+/* A character that the reference's tables do not know: copied, and no base of a composition. */
+static bool frozen(uint32_t cp) {
+  return (unicode_compat(cp) & UNICODE_FROZEN) || unicode_stand_in(cp) != cp;
 }
 
 static int combining_class(int32_t cp) { return utf8proc_get_property(cp)->combining_class; }
@@ -96,14 +104,14 @@ hp_status unicode_normalize(unicode_form form, const char *s, size_t n, str *out
   size_t done = 0, last = 0; /* copied up to done; start of the last inert character seen */
   for (size_t at = 0, k; at < n;) {
     uint32_t cp = utf8_get(s + at, &k);
-    if (inert(form, cp)) {
-      last = at;
+    if (inert(form, cp) || frozen(cp)) {
+      last = inert(form, cp) ? at : at + k;
       at += k;
       continue;
     }
     str_add_n(out, s + done, last - done);
     do at += k;
-    while (at < n && !inert(form, utf8_get(s + at, &k)));
+    while (at < n && (cp = utf8_get(s + at, &k), !inert(form, cp) && !frozen(cp)));
     HP_TRY_GOTO(segment(form, s + last, at - last, &buf, out), st);
     done = last = at;
   }
