@@ -41,6 +41,22 @@ void plan_need(const loop_plan *p, int value, bool *need) {
     if (v->v.arg[k] >= 0) plan_need(p, v->v.arg[k], need);
 }
 
+static bool is_same(const loop_value *a, const loop_value *b) {
+  return a->what == b->what && a->cls == b->cls && a->type == b->type && a->reduce == b->reduce &&
+         a->op == b->op && a->operand == b->operand && a->dim == b->dim && a->i64 == b->i64 &&
+         !memcmp(a->arg, b->arg, sizeof a->arg) && !memcmp(&a->f32, &b->f32, sizeof a->f32) &&
+         !memcmp(&a->at, &b->at, sizeof a->at);
+}
+
+/* The number of a value among those copied so far; added when it is not there yet.  Equal values
+ * become one: a kernel that was fused from forward and backward has them. */
+static int16_t add_value(loop_plan *p, const loop_value *v) {
+  for (int i = 0; i < p->values; i++)
+    if (is_same(&p->value[i].v, v)) return (int16_t)i;
+  p->value[p->values].v = *v;
+  return (int16_t)p->values++;
+}
+
 /* Copies the values that a store needs, in order, with new numbers. */
 static void copy_live(const loop *l, loop_plan *p) {
   bool live[LOOP_VALUES_MAX] = {false};
@@ -51,11 +67,10 @@ static void copy_live(const loop *l, loop_plan *p) {
       if (l->value.at[i].arg[k] >= 0) live[l->value.at[i].arg[k]] = true;
   for (size_t i = 0; i < l->value.len; i++) {
     if (!live[i]) continue;
-    plan_value *v = &p->value[p->values];
-    v->v = l->value.at[i];
+    loop_value v = l->value.at[i];
     for (int k = 0; k < 3; k++)
-      if (v->v.arg[k] >= 0) v->v.arg[k] = number[v->v.arg[k]];
-    number[i] = (int16_t)p->values++;
+      if (v.arg[k] >= 0) v.arg[k] = number[v.arg[k]];
+    number[i] = add_value(p, &v);
   }
   for (size_t i = 0; i < l->store.len; i++) {
     p->store[i].s = l->store.at[i];

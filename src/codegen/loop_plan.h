@@ -1,6 +1,6 @@
-/* Normal form of a loop, shared by the printers and the interpreter: dead values dropped, dims of
- * size 1 dropped, dims merged where every access allows it, and for each value what it varies with
- * and after how many reductions it is known.
+/* Normal form of a loop, shared by the printers and the interpreter: dead and double values
+ * dropped, dims of size 1 dropped, dims merged where every access allows it, and for each value
+ * what it varies with and after how many reductions it is known.
  *
  * The nest is: outer dims (in parallel), and inside
  *   map  a loop over `inner` elements

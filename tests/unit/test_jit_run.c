@@ -270,14 +270,15 @@ TEST(kernels_that_differ_in_sizes_share_code) {
       {"map [10]; %0 = in 0 f32 [1]; %1 = exp %0; out 0 f32 [1] %1",
        "map [3,70]; %0 = in 0 f32 [70,1]; %1 = exp %0; out 0 f32 [70,1] %1", /* merges to one dim */
        "map [3,1,70]; %0 = in 0 f32 [70,7,1]; %1 = exp %0; out 0 f32 [70,1,1] %1",
+       "map [9]; %0 = in 0 f32 [1]; %1 = in 0 f32 [1]; %2 = exp %0; %3 = exp %1; out 0 f32 [1] %3",
        "map [5000]; %0 = const 3; %1 = in 0 f32 [1] +9; %2 = exp %1; out 0 f32 [1] %2", /* unused
-                                                                                           value */
+                                                                                            value */
        "map [10]; %0 = in 0 f32 [2]; %1 = exp %0; out 0 f32 [1] %1", /* not of step one: its own
                                                                         code */
        "map [10]; %0 = in 0 bf16 [1]; %1 = exp %0; out 0 f32 [1] %1",
        "map [10]; %0 = in 0 f32 [1]; %1 = log %0; out 0 f32 [1] %1"};
   loop_module *m = loop_case_module(LOOP_ISA_BEST, true);
-  for (int i = 0; i < 7; i++) {
+  for (int i = 0; i < 8; i++) {
     loop l;
     loop_kernel *k;
     loop_case_parse(text[i], &l);
@@ -285,7 +286,7 @@ TEST(kernels_that_differ_in_sizes_share_code) {
     loop_free(&l);
   }
   CHECK_OK(loop_module_build(m));
-  CHECK_EQ(loop_module_report(m).kernels, 7);
+  CHECK_EQ(loop_module_report(m).kernels, 8);
   CHECK_EQ(loop_module_report(m).structures, 4);
   loop_module_free(m);
 }
