@@ -20,6 +20,7 @@ typedef struct {
   model_options m;
   int64_t batch, seq, steps;
   bool remat;
+  const char *trace;
 } args;
 
 typedef struct {
@@ -343,7 +344,9 @@ int verb_bench(int argc, char **argv) {
        {"--batch", CLI_INT, &a.batch, "B", "sequences (default: 4)"},
        {"--seq", CLI_INT, &a.seq, "T", "tokens of a sequence (default: 256)"},
        {"--steps", CLI_INT, &a.steps, "N", "timed repetitions after 2 for warm-up (default: 5)"},
-       {"--recompute", CLI_FLAG, &a.remat, NULL, "step: recompute activations"}};
+       {"--recompute", CLI_FLAG, &a.remat, NULL, "step: recompute activations"},
+       {"--trace", CLI_TEXT, &a.trace, "F.json",
+        "step: the last step as a Chrome / Perfetto trace, an event an instruction"}};
   const cli_spec spec =
       {"hyper bench step|prefill|decode|compile|copy --model DIR|CONFIG.json [--json]",
        "Medians beside the machine's own limits, which are measured in the same run.  A model is\n"
