@@ -117,8 +117,7 @@ static void common(row *r, const args *a, const lm *m, const machine *k) {
   row_num(r, "read_bytes_per_s", k->bytes_per_s);
 }
 
-/* --- training step
- * -------------------------------------------------------------------------------- */
+/* --- training step ---------------------------------------------------------------------------- */
 
 static hp_status time_steps(const args *a, lm *m, stepper *s, double *seconds, double *loss) {
   int64_t n = a->batch * a->seq;
@@ -145,6 +144,25 @@ static hp_status time_steps(const args *a, lm *m, stepper *s, double *seconds, d
   return st;
 }
 
+static hp_status print_step(const args *a, const lm *m, const machine *k, const stepper *s,
+                            double *seconds, double loss) {
+  double t = median(seconds, a->steps), tokens = (double)(a->batch * a->seq);
+  double flops = 3 * lm_flops_per_token(m, a->seq) * tokens;
+  double limit = flops / k->flops_per_s + 28 * model_config_params(&m->c) / k->bytes_per_s;
+  row r = {0};
+  row_begin(&r, a, "step");
+  common(&r, a, m, k);
+  row_num(&r, "tokens_per_s", tokens / t);
+  row_num(&r, "step_s", t);
+  row_num(&r, "limit_s", limit);
+  row_num(&r, "of_limit", limit / t);
+  row_num(&r, "loss", loss);
+  row_num(&r, "peak_bytes", (double)(hp_device_param_bytes(m->d) + stepper_work_bytes(s)));
+  row_num(&r, "rss_bytes", rss_bytes());
+  row_num(&r, "compile_s", stepper_compile_seconds(s));
+  return row_end(&r);
+}
+
 static hp_status bench_step(const args *a, lm *m, const machine *k) {
   step_options o = {.optimizer = STEP_ADAMW,
                     .beta1 = 0.9,
@@ -152,42 +170,23 @@ static hp_status bench_step(const args *a, lm *m, const machine *k) {
                     .eps = 1e-8,
                     .clip = 1,
                     .remat = a->remat};
-  stepper *s;
+  stepper *s = NULL;
+  char *text = NULL;
   double *seconds = mem_calloc((size_t)a->steps, sizeof *seconds), loss = 0;
   HP_TRY_MEM(seconds);
   hp_status st = stepper_create(m, &o, &s);
-  if (!st) {
-    st = time_steps(a, m, s, seconds, &loss);
-    if (!st) {
-      double t = median(seconds, a->steps), tokens = (double)(a->batch * a->seq);
-      double flops = 3 * lm_flops_per_token(m, a->seq) * tokens;
-      double limit = flops / k->flops_per_s + 28 * model_config_params(&m->c) / k->bytes_per_s;
-      row r = {0};
-      row_begin(&r, a, "step");
-      common(&r, a, m, k);
-      row_num(&r, "tokens_per_s", tokens / t);
-      row_num(&r, "step_s", t);
-      row_num(&r, "limit_s", limit);
-      row_num(&r, "of_limit", limit / t);
-      row_num(&r, "loss", loss);
-      row_num(&r, "peak_bytes", (double)(hp_device_param_bytes(m->d) + stepper_work_bytes(s)));
-      row_num(&r, "rss_bytes", rss_bytes());
-      row_num(&r, "compile_s", stepper_compile_seconds(s));
-      st = row_end(&r);
-      char *text;
-      if (!st && !a->m.json && !hp_explain(stepper_program(s), "ops", &text)) {
-        puts(text);
-        hp_free(text);
-      }
-    }
-    stepper_free(s);
-  }
+  if (!st) st = time_steps(a, m, s, seconds, &loss);
+  if (!st) st = print_step(a, m, k, s, seconds, loss);
+  if (!st && !a->m.json) st = hp_explain(stepper_program(s), "ops", &text);
+  if (text) puts(text);
+  if (!st && a->trace) st = hp_trace(stepper_program(s), a->trace);
+  hp_free(text);
+  stepper_free(s);
   mem_free(seconds);
   return st;
 }
 
-/* --- inference
- * --------------------------------------------------------------------------------------- */
+/* --- inference -------------------------------------------------------------------------------- */
 
 static hp_status bench_prefill(const args *a, lm *m, const machine *k) {
   session *s;
@@ -262,8 +261,7 @@ static hp_status bench_decode(const args *a, lm *m, const machine *k) {
   return st;
 }
 
-/* --- machine and compiler
- * ------------------------------------------------------------------------------ */
+/* --- machine and compiler --------------------------------------------------------------------- */
 
 static hp_status bench_copy(const args *a, hp_device *d) {
   machine k;

@@ -162,8 +162,7 @@ static hp_status read_window(const tree_node *root, model_config *c) {
   return HP_OK;
 }
 
-/* --- token ids
- * --------------------------------------------------------------------------------------- */
+/* --- token ids -------------------------------------------------------------------------------- */
 
 static hp_status read_id(const tree_node *root, const char *key, int64_t *out) {
   return tree_opt_int(root, key, -1, out);
@@ -185,8 +184,7 @@ static hp_status read_ids(const tree_node *root, model_config *c) {
   return HP_OK;
 }
 
-/* --- the file
- * ------------------------------------------------------------------------------------------ */
+/* --- the file --------------------------------------------------------------------------------- */
 
 hp_status config_read_llama(const tree_node *root, model_config *c) {
   HP_TRY(config_need_size(root, "vocab_size", &c->vocab));

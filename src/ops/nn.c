@@ -225,8 +225,7 @@ op_cost cost_attention_grad(const hp_graph *g, const ir_node *n) {
   return k;
 }
 
-/* --- cross-entropy
- * --------------------------------------------------------------------------------- */
+/* --- cross-entropy ---------------------------------------------------------------------------- */
 
 static hp_status check_labels(infer_ctx *c) {
   const ir_value *x = graph_value(c->g, c->in[0]), *l = graph_value(c->g, c->in[1]);

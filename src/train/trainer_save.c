@@ -77,8 +77,7 @@ static hp_status list_model(const trainer *t, device_tensors *out) {
   return list_tensors(t, prefix, 1, out);
 }
 
-/* --- texts
- * ------------------------------------------------------------------------------------------ */
+/* --- texts ------------------------------------------------------------------------------------ */
 
 /* config.json as it was read, with the dtype of what is saved. */
 static hp_status print_config(const trainer *t, str *out) {
@@ -149,8 +148,7 @@ static hp_status list_copies(const trainer *t, arena *mem, const char **path, si
   return HP_OK;
 }
 
-/* --- saving
- * ------------------------------------------------------------------------------------------- */
+/* --- saving ----------------------------------------------------------------------------------- */
 
 static hp_status save(trainer *t, arena *mem, device_tensors *model, device_tensors *states,
                       str *text) {
@@ -231,8 +229,7 @@ hp_status trainer_export(trainer *t) {
   return st;
 }
 
-/* --- resuming
- * -------------------------------------------------------------------------------------------- */
+/* --- resuming --------------------------------------------------------------------------------- */
 
 /* Writes tensors of a file to the device; their shapes must agree. */
 static hp_status read_tensors(trainer *t, const char *path, const device_tensors *want) {

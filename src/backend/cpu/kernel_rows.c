@@ -52,8 +52,7 @@ hp_status run_embedding_grad(const cpu_call *c) {
                                      (hp_dtype)table->dtype, c->at[2], c->work));
 }
 
-/* --- rotary embedding
- * ------------------------------------------------------------------------------ */
+/* --- rotary embedding ------------------------------------------------------------------------- */
 
 hp_status run_rope(const cpu_call *c) {
   const ir_value *x = call_type(c, 0), *table = call_type(c, 1);
@@ -72,8 +71,7 @@ hp_status run_rope(const cpu_call *c) {
                               c->at[4]));
 }
 
-/* --- cross-entropy
- * ----------------------------------------------------------------------------------- */
+/* --- cross-entropy ---------------------------------------------------------------------------- */
 
 static row_labels labels_of(const cpu_call *c) {
   const ir_value *x = call_type(c, 0), *l = call_type(c, 1);
@@ -97,8 +95,7 @@ hp_status run_cross_entropy_grad(const cpu_call *c) {
                                             c->at[4]));
 }
 
-/* --- over a tensor
- * ------------------------------------------------------------------------------------ */
+/* --- over a tensor ---------------------------------------------------------------------------- */
 
 hp_status run_argmax(const cpu_call *c) {
   const ir_value *x = call_type(c, 0);

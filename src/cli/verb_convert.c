@@ -1,0 +1,57 @@
+/* `hyper convert`: other checkpoint formats to a Hugging Face folder. */
+#include "base/io.h"
+#include "base/log.h"
+#include "cli/cli.h"
+#include "data/llama2c.h"
+#include "data/tok_llama2c.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* tokenizer.bin beside the checkpoint, or as named, becomes DIR/tokenizer.json. */
+static hp_status convert_tokenizer(const char *path, const char *dir) {
+  char *bytes = NULL;
+  size_t n;
+  str json = {0}, to = {0};
+  HP_TRY(file_read(path, 0, &bytes, &n));
+  hp_status st = tok_llama2c_to_json(path, bytes, n, &json);
+  if (!st) st = path_join(&to, dir, "tokenizer.json");
+  if (!st) st = file_write(to.at, json.at, json.len);
+  if (!st) st = path_join(&to, dir, "tokenizer_config.json");
+  static const char config[] = "{\n  \"add_bos_token\": true,\n  \"add_eos_token\": false,\n"
+                               "  \"bos_token\": \"<s>\",\n  \"eos_token\": \"</s>\",\n"
+                               "  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n"
+                               "  \"unk_token\": \"<unk>\"\n}\n";
+  if (!st) st = file_write(to.at, config, sizeof config - 1);
+  mem_free(bytes);
+  str_free(&json);
+  str_free(&to);
+  return st;
+}
+
+static hp_status convert(const char *from, const char *dir, const char *tokenizer) {
+  HP_TRY(llama2c_convert(from, dir));
+  if (tokenizer) return convert_tokenizer(tokenizer, dir);
+  log_warn("no --tokenizer: %s gets no tokenizer.json, so that it takes --tokens only", dir);
+  return HP_OK;
+}
+
+int verb_convert(int argc, char **argv) {
+  const char *rest[256], *tokenizer = NULL;
+  int n;
+  const cli_option option[] = {
+      {"--tokenizer", CLI_TEXT, &tokenizer, "FILE.bin", "llama2.c tokenizer to convert too"}};
+  const cli_spec spec =
+      {"hyper convert FROM TO [--tokenizer FILE.bin]",
+       "Writes the llama2.c checkpoint FROM as a Hugging Face folder TO: config.json,\n"
+       "model.safetensors and, with --tokenizer, tokenizer.json.",
+       "hyper convert stories260K.bin models/stories --tokenizer tok512.bin", option, 1};
+  if (argc > 256) return cli_usage(argv[0], "too many arguments");
+  int code = cli_parse(&spec, argc, argv, rest, &n);
+  if (code != CLI_GO_ON) return code;
+  if (n != 2) return cli_usage(argv[0], "give the checkpoint and the folder to write");
+  hp_status st = convert(rest[0], rest[1], tokenizer);
+  if (st) return cli_fail(st);
+  printf("%s written\n", rest[1]);
+  return 0;
+}
