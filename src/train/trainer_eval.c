@@ -16,17 +16,15 @@ static hp_status scorer_for(trainer *t, int64_t B, int64_t T) {
 /* Mean loss of one batch as Transformers' prediction_step has it: over its shifted labels. */
 static hp_status batch_loss(trainer *t, float *losses, double *out) {
   const train_batch *b = &t->batch;
-  int64_t counted = 0;
   double sum = 0;
   HP_TRY(scorer_for(t, b->B, b->T));
   trainer_shift_labels(b, t->shifted);
   HP_TRY(lm_scorer_run(t->scorer, b->ids, t->shifted, losses));
   for (int64_t i = 0; i < b->B * b->T; i++) {
     if (t->shifted[i] == LABEL_NONE) continue;
-    counted++;
     sum += (double)losses[i];
   }
-  *out = counted ? sum / (double)counted : 0;
+  *out = b->labelled ? sum / (double)b->labelled : 0;
   return HP_OK;
 }
 
