@@ -98,6 +98,7 @@ static void walk(const run_log *l, row *r, size_t width[4], bool print, str *out
   for (size_t i = 0; i < l->entry.len; i++) {
     const run_entry *e = &l->entry.at[i];
     if (run_entry_get(e, "loss")) training = run_entry_number(e, "loss");
+    if (run_entry_get(e, "train_loss")) return; /* what follows is the evaluation after the run */
     if (!run_entry_get(e, "eval_loss")) continue;
     fill_row(r, training, e);
     for (int k = 0; k < 4; k++)

@@ -169,15 +169,15 @@ static void load_results(const char *dir, tree *out) {
   str_free(&path);
 }
 
-hp_status run_files_results(const run_files *f, const run_entry *e, const char *split) {
+hp_status run_files_results(const run_files *f, const run_entry *e, int n, const char *split) {
   str text = {0}, name = {0};
   tree before;
-  run_log_print_results(e, NULL, &text);
+  run_log_print_results(e, n, NULL, &text);
   str_printf(&name, "%s_results.json", split);
   hp_status st = name.failed ? HP_ERR_OOM : put_file(f->dir, name.at, &text);
   load_results(f->dir, &before);
   str_clear(&text);
-  run_log_print_results(e, before.root, &text);
+  run_log_print_results(e, n, before.root, &text);
   if (!st) st = put_file(f->dir, "all_results.json", &text);
   tree_free(&before);
   str_free(&text);

@@ -25,8 +25,8 @@ void run_files_close(run_files *f);
 hp_status run_files_log(run_files *f, const run_entry *e, str *shown);
 /* trainer_state.json in dir (a checkpoint's, or the run's). */
 hp_status run_files_state(const run_log *log, const char *dir);
-/* SPLIT_results.json and all_results.json; split: "train" or "eval". */
-hp_status run_files_results(const run_files *f, const run_entry *e, const char *split);
+/* SPLIT_results.json and all_results.json of n entries; split: "train" or "eval". */
+hp_status run_files_results(const run_files *f, const run_entry *e, int n, const char *split);
 /* training_loss.png and .svg, training_eval_loss.png and .svg: those that have points.  The names
  * of the files written are appended to shown, a line each. */
 hp_status run_files_plots(const run_files *f, str *shown);

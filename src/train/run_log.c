@@ -380,15 +380,23 @@ hp_status run_log_parse_sums(run_log *r, const char *text) {
 
 /* --- results ---------------------------------------------------------------------------------- */
 
-run_entry run_log_eval_results(const run_entry *e) {
-  run_entry out = {0};
+hp_status run_log_eval_results(run_log *r, const run_entry *e, run_entry *out) {
+  run_entry all = {0};
+  const run_value *loss = NULL;
   for (int i = 0; i < e->n; i++) {
     const run_value *v = &e->value[i];
-    if (strcmp(v->key, "step")) add(&out, *v);
+    size_t n = strlen(v->key);
+    if (strcmp(v->key, "step")) add(&all, *v);
+    if (n > 5 && !strcmp(v->key + n - 5, "_loss")) loss = v;
   }
-  double loss = run_entry_number(e, "eval_loss");
-  if (!isnan(loss)) run_entry_add(&out, "eval_perplexity", exp(loss));
-  return out;
+  if (loss) {
+    int prefix = (int)strlen(loss->key) - 4;
+    const char *key = arena_printf(&r->names, "%.*sperplexity", prefix, loss->key);
+    HP_TRY_MEM(key);
+    run_entry_add(&all, key, exp(loss->number));
+  }
+  *out = all;
+  return HP_OK;
 }
 
 typedef struct {
@@ -401,23 +409,42 @@ static int by_result(const void *a, const void *b) {
   return strcmp(((const result *)a)->key, ((const result *)b)->key);
 }
 
-void run_log_print_results(const run_entry *e, const tree_node *before, str *out) {
-  size_t old = before && before->kind == TREE_MAP ? before->len : 0, n = 0;
-  result *all = mem_calloc(old + RUN_VALUES_MAX, sizeof *all);
+/* The value under a key of the last entry that has it, NULL when none does. */
+static const run_value *last_value(const run_entry *e, int n, const char *key) {
+  const run_value *v = NULL;
+  while (n > 0 && !v) v = run_entry_get(&e[--n], key);
+  return v;
+}
+
+/* The results in the order of their keys; *len of them. */
+static result *gather_results(const run_entry *e, int n, const tree_node *before, size_t *len) {
+  size_t old = before && before->kind == TREE_MAP ? before->len : 0, m = 0;
+  result *all = mem_calloc(old + (size_t)n * RUN_VALUES_MAX, sizeof *all);
+  if (!all) return NULL;
+  for (size_t i = 0; i < old; i++)
+    if (!last_value(e, n, before->child[i]->key))
+      all[m++] = (result){.key = before->child[i]->key, .before = before->child[i]};
+  for (int k = 0; k < n; k++)
+    for (int i = 0; i < e[k].n; i++) {
+      const run_value *v = &e[k].value[i];
+      if (strcmp(v->key, "step") && last_value(e, n, v->key) == v)
+        all[m++] = (result){.key = v->key, .value = v};
+    }
+  qsort(all, m, sizeof *all, by_result);
+  *len = m;
+  return all;
+}
+
+void run_log_print_results(const run_entry *e, int n, const tree_node *before, str *out) {
+  size_t len = 0;
+  result *all = gather_results(e, n, before, &len);
   if (!all) {
     out->failed = true;
     return;
   }
-  for (size_t i = 0; i < old; i++)
-    if (!run_entry_get(e, before->child[i]->key))
-      all[n++] = (result){.key = before->child[i]->key, .before = before->child[i]};
-  for (int i = 0; i < e->n; i++)
-    if (strcmp(e->value[i].key, "step"))
-      all[n++] = (result){.key = e->value[i].key, .value = &e->value[i]};
-  qsort(all, n, sizeof *all, by_result);
   json_writer w = {.out = out, .indent = 4};
   json_open_map(&w);
-  for (size_t i = 0; i < n; i++) {
+  for (size_t i = 0; i < len; i++) {
     if (all[i].value) {
       put_value(&w, all[i].key, all[i].value);
       continue;

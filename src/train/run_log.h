@@ -88,10 +88,11 @@ void run_log_print_sums(const run_log *r, str *out);
 hp_status run_log_parse_sums(run_log *r, const char *text);
 /* "***** train metrics *****" and its table; the split is "train" or "eval". */
 void run_log_print_metrics(const run_entry *e, const char *split, str *out);
-/* train_results.json, ...: e without "step", and what the file held before and e has not. */
-void run_log_print_results(const run_entry *e, const tree_node *before, str *out);
+/* train_results.json, ...: the n entries as one (of a key that several have the last), without
+ * "step", and what the file held before and they have not. */
+void run_log_print_results(const run_entry *e, int n, const tree_node *before, str *out);
 /* What an evaluation leaves in eval_results.json: its entry, and the perplexity. */
-run_entry run_log_eval_results(const run_entry *e);
+hp_status run_log_eval_results(run_log *r, const run_entry *e, run_entry *out);
 
 /* As Python writes: str(timedelta(seconds=int(s))), and round(x, digits). */
 void run_print_duration(double s, str *out);

@@ -139,7 +139,7 @@ static hp_status after_step(trainer *t, const sampler_step *s, bool *stop) {
     HP_TRY(run_log_logged(&t->log, t->so.clip > 0 ? t->grad_norm : NAN, t->lr, &e));
     HP_TRY(trainer_tell_entry(t, &e));
   }
-  if (a.evaluate && t->data.evals) HP_TRY(trainer_evaluate(t, &a.save));
+  if (a.evaluate && t->data.evals) HP_TRY(trainer_evaluate(t, EVAL_STEP, &a.save));
   if (a.save) HP_TRY(trainer_checkpoint(t));
   *stop = a.stop;
   return HP_OK;
@@ -194,7 +194,7 @@ static hp_status train(trainer *t) {
     return HP_OK;
   }
   HP_TRY(trainer_tell_start(t));
-  if (t->c->eval_on_start && t->data.evals && t->step == 0) HP_TRY(trainer_evaluate(t, &save));
+  if (t->c->eval_on_start && t->data.evals && t->step == 0) HP_TRY(trainer_evaluate(t, EVAL_START, &save));
   HP_TRY(loop(t, &stopped));
   if (stopped) return trainer_report(t, "stopped by a signal; run it again to continue", false);
   HP_TRY(trainer_export(t));

@@ -13,7 +13,8 @@ static hp_status scorer_for(trainer *t, int64_t B, int64_t T) {
   return lm_scorer_create(t->m, B, T, &t->scorer);
 }
 
-/* Mean loss of one batch as Transformers' prediction_step has it: over its shifted labels. */
+/* Loss of one batch as Transformers' prediction_step has it: divided by the labels before the
+ * shift, as in training. */
 static hp_status batch_loss(trainer *t, float *losses, double *out) {
   const train_batch *b = &t->batch;
   double sum = 0;
@@ -42,12 +43,12 @@ static hp_status set_loss(trainer *t, const sample_set *s, double *loss, int64_t
     sum += one * (double)t->batch.B;
   }
   mem_free(losses);
-  *loss = sum / (double)s->samples;
+  *loss = (double)(float)(sum / (double)s->samples); /* f32, as numpy means it */
   *batches = n;
   return st;
 }
 
-hp_status trainer_evaluate(trainer *t, bool *save) {
+hp_status trainer_evaluate(trainer *t, eval_when when, bool *save) {
   double metric = NAN;
   for (int64_t i = 0; i < t->data.evals; i++) {
     const sample_set *s = &t->data.eval[i];
@@ -56,10 +57,11 @@ hp_status trainer_evaluate(trainer *t, bool *save) {
     run_entry e;
     bool best = false;
     HP_TRY(set_loss(t, s, &loss, &batches));
-    HP_TRY(run_log_evaluated(&t->log, s->name, loss, time_now_s() - start, s->samples, batches, &e, &best));
-    HP_TRY(trainer_tell_entry(t, &e));
+    HP_TRY(run_log_evaluated(&t->log, s->name, loss, time_now_s() - start, s->samples, batches, &e,
+                             &best));
+    if (when != EVAL_AFTER) HP_TRY(trainer_tell_entry(t, &e));
     if (best && t->c->save_strategy == WHEN_BEST) *save = true;
     metric = loss;
   }
-  return schedule_observe(&t->rate, metric);
+  return when == EVAL_STEP ? schedule_observe(&t->rate, metric) : HP_OK;
 }

@@ -59,7 +59,10 @@ hp_status trainer_tell_end(trainer *t);
 hp_status trainer_report(const trainer *t, const char *status, bool finished);
 
 /* trainer_eval.c */
-hp_status trainer_evaluate(trainer *t, bool *save);
+/* The schedule follows the metric of EVAL_STEP only; the entries of EVAL_AFTER, when the run is
+ * over, go into the history but not into the log's files. */
+typedef enum { EVAL_START, EVAL_STEP, EVAL_AFTER } eval_when;
+hp_status trainer_evaluate(trainer *t, eval_when when, bool *save);
 
 /* Labels of b moved one to the left, row by row: position t is to predict token t + 1. */
 void trainer_shift_labels(const train_batch *b, int32_t *out);

@@ -55,15 +55,15 @@ void trainer_tell_progress(trainer *t) {
   progress_step(&t->bar, t->step, t->last_loss, t->step_tokens, flops);
 }
 
-/* Prints the metrics and writes SPLIT_results.json. */
-static hp_status tell_results(trainer *t, const run_entry *e, const char *split) {
+/* Prints the metrics of n entries and writes SPLIT_results.json. */
+static hp_status tell_results(trainer *t, const run_entry *e, int n, const char *split) {
   str text = {0};
-  run_log_print_metrics(e, split, &text);
+  for (int i = 0; i < n; i++) run_log_print_metrics(&e[i], split, &text);
   hp_status st = str_status(&text);
   if (!st) {
     fputs(text.at, stdout);
     fflush(stdout);
-    st = run_files_results(&t->files, e, split);
+    st = run_files_results(&t->files, e, n, split);
   }
   str_free(&text);
   return st;
@@ -77,20 +77,31 @@ static hp_status tell_plots(trainer *t) {
   return st;
 }
 
+/* The evaluation after training: as in LlamaFactory its results have files, and the log no line. */
+static hp_status tell_evaluation(trainer *t) {
+  bool save = false;
+  size_t before = t->log.entry.len;
+  HP_TRY(trainer_evaluate(t, EVAL_AFTER, &save));
+  int n = (int)(t->log.entry.len - before);
+  run_entry *e = mem_calloc((size_t)n, sizeof *e);
+  HP_TRY_MEM(e);
+  hp_status st = HP_OK;
+  for (int i = 0; i < n && !st; i++)
+    st = run_log_eval_results(&t->log, &t->log.entry.at[before + (size_t)i], &e[i]);
+  if (!st) st = tell_results(t, e, n, "eval");
+  mem_free(e);
+  return st;
+}
+
 hp_status trainer_tell_end(trainer *t) {
   run_entry e;
-  bool save = false;
   progress_clear(&t->bar);
   HP_TRY(run_log_finished(&t->log, &e));
   HP_TRY(trainer_tell_entry(t, &e));
-  HP_TRY(tell_results(t, &e, "train"));
-  if (t->c->do_eval && t->data.evals) {
-    HP_TRY(trainer_evaluate(t, &save));
-    run_entry last = run_log_eval_results(&t->log.entry.at[t->log.entry.len - 1]);
-    HP_TRY(tell_results(t, &last, "eval"));
-  }
+  HP_TRY(tell_results(t, &e, 1, "train"));
   HP_TRY(run_files_state(&t->log, t->c->output_dir));
   if (t->c->plot_loss) HP_TRY(tell_plots(t));
+  if (t->c->is.evaluate_after && t->data.evals) HP_TRY(tell_evaluation(t));
   HP_TRY(run_files_card(&t->files));
   HP_TRY(trainer_report(t, "finished", true));
   log_info("done: %s", t->c->output_dir);

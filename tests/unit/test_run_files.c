@@ -159,7 +159,7 @@ TEST(results_and_console_lines_are_those_of_the_recorded_run) {
   CHECK_OK(json_load(test_data(PT "trainer_state.json"), 0, &t));
   CHECK_OK(run_log_parse_state(&r.log, t.root));
   tree_free(&t);
-  run_log_print_results(&r.log.entry.at[50], NULL, &s);
+  run_log_print_results(&r.log.entry.at[50], 1, NULL, &s);
   CHECK_OK(file_read(test_data(PT "all_results.json"), 0, &want, &n));
   CHECK_STR(s.at, want);
   mem_free(want);
@@ -290,11 +290,17 @@ TEST(the_best_evaluation_is_remembered) {
       strstr(s.at,
              "\"best_global_step\": 2,\n  \"best_metric\": 2.0,\n  \"best_model_checkpoint\": \""));
   CHECK(strstr(s.at, "/run/checkpoint-2\""));
-  run_entry results = run_log_eval_results(&e);
-  CHECK_NEAR(run_entry_number(&results, "eval_perplexity"), exp(4), 1e-9);
-  CHECK(!run_entry_get(&results, "step"));
+  run_entry results[2];
+  CHECK_OK(run_log_eval_results(&r.log, &e, &results[0]));
+  CHECK_NEAR(run_entry_number(&results[0], "eval_perplexity"), exp(4), 1e-9);
+  CHECK(!run_entry_get(&results[0], "step"));
   CHECK_OK(run_log_evaluated(&r.log, "wiki", 1, 0.5, 20, 5, &e, &best));
   CHECK(run_entry_number(&e, "eval_wiki_loss") == 1);
+  CHECK_OK(run_log_eval_results(&r.log, &e, &results[1]));
+  str_clear(&s);
+  run_log_print_results(results, 2, NULL, &s);
+  CHECK(strstr(s.at, "\"epoch\": 0.4,\n    \"eval_loss\": 4.0,\n    \"eval_perplexity\": 54.59"));
+  CHECK(strstr(s.at, "\"eval_wiki_loss\": 1.0,\n    \"eval_wiki_perplexity\": 2.718281828459045,"));
   str_free(&s);
   end(&r);
 }
@@ -347,11 +353,11 @@ TEST(the_folder_of_a_run_has_its_files_and_a_resumed_log_goes_on) {
     if (i % 2) continue;
     CHECK_OK(run_log_evaluated(&r.log, "", 6 - i, 0.25, 5, 1, &e, &best));
     CHECK_OK(run_files_log(&f, &e, &shown));
-    CHECK_OK(run_files_results(&f, &e, "eval"));
+    CHECK_OK(run_files_results(&f, &e, 1, "eval"));
   }
   CHECK_OK(run_log_finished(&r.log, &e));
   CHECK_OK(run_files_log(&f, &e, &shown));
-  CHECK_OK(run_files_results(&f, &e, "train"));
+  CHECK_OK(run_files_results(&f, &e, 1, "train"));
   CHECK_OK(run_files_state(&r.log, f.dir));
   CHECK_OK(run_files_plots(&f, &shown));
   CHECK_OK(run_files_card(&f));
