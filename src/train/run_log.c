@@ -73,7 +73,8 @@ static void add_rate(run_entry *e, const char *key, double n, double seconds) {
 
 /* Ends an entry with epoch and step and appends it to the history. */
 static hp_status close_entry(run_log *r, run_entry *e) {
-  run_entry_add(e, "epoch", r->epoch);
+  if (r->step) run_entry_add(e, "epoch", r->epoch);
+  else run_entry_add_int(e, "epoch", 0); /* before the first step Transformers has an int */
   if (r->config->is.count != COUNT_NO)
     run_entry_add_int(e, "num_input_tokens_seen", r->tokens_seen);
   if (r->config->is.count != COUNT_NO && run_entry_get(e, "loss")) {

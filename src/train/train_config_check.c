@@ -229,6 +229,8 @@ static hp_status decide_schedule(train_config *c) {
     TREE_FAIL(train_config_at(c, KEY_lr_scheduler_type),
               "schedule %s follows the evaluation's loss; write eval_strategy: steps or epoch",
               c->lr_scheduler_type);
+  if (schedule_follows_metric(c->is.schedule) && !c->metric_for_best_model)
+    c->metric_for_best_model = "loss";
   if (c->metric_for_best_model && strcmp(c->metric_for_best_model, "loss") &&
       strcmp(c->metric_for_best_model, "eval_loss"))
     TREE_FAIL(train_config_at(c, KEY_metric_for_best_model), "\"%s\" is not built; write loss",

@@ -106,8 +106,9 @@ static hp_status print_config(const trainer *t, str *out) {
 static hp_status print_state(const trainer *t, str *out) {
   const sampler_spec *s = &t->data.order.spec;
   json_writer w = {.out = out};
-  str rate = {0};
+  str rate = {0}, sums = {0};
   schedule_print_state(&t->rate, &rate);
+  run_log_print_sums(&t->log, &sums);
   json_open_map(&w);
   json_put_key(&w, "samples"), json_put_int(&w, s->samples);
   json_put_key(&w, "per_device_train_batch_size"), json_put_int(&w, s->batch);
@@ -118,12 +119,12 @@ static hp_status print_state(const trainer *t, str *out) {
   json_put_key(&w, "optimizer"), json_put_string(&w, t->so.optimizer == STEP_SGD ? "sgd" : "adamw");
   json_put_key(&w, "optimizer_saved"), json_put_bool(&w, !t->c->save_only_model);
   json_put_key(&w, "schedule"), json_put_string(&w, rate.at ? rate.at : "");
-  json_put_key(&w, "loss_sum"), json_put_double(&w, (double)t->log.loss_sum);
-  json_put_key(&w, "loss_total"), json_put_double(&w, t->log.loss_total);
-  json_put_key(&w, "logged_step"), json_put_int(&w, t->log.logged_step);
+  json_put_key(&w, "loss_sums"), json_put_string(&w, sums.at ? sums.at : "");
   json_close(&w);
+  hp_status st = rate.failed || sums.failed ? HP_ERR_OOM : str_status(out);
   str_free(&rate);
-  return str_status(out);
+  str_free(&sums);
+  return st;
 }
 
 static const char *const passed_on[] = {"tokenizer.json",
@@ -155,6 +156,7 @@ static hp_status save(trainer *t, arena *mem, device_tensors *model, device_tens
   const char *copy[PASSED_ON];
   size_t n_copy;
   HP_TRY(print_config(t, &text[0]));
+  run_log_saved(&t->log); /* once it is committed; before that nobody reads it */
   run_log_print_state(&t->log, &text[1]);
   HP_TRY(print_state(t, &text[2]));
   HP_TRY(str_status(&text[1]));
@@ -268,8 +270,7 @@ static hp_status must_equal(const tree_node *state, const char *key, int64_t now
 static hp_status read_state(trainer *t, const checkpoint *c) {
   const tree_node *state;
   const sampler_spec *s = &t->data.order.spec;
-  const char *rate, *optimizer;
-  double sum;
+  const char *rate, *optimizer, *sums;
   bool saved;
   HP_TRY(tree_need_map(c->manifest.root, "state", &state));
   HP_TRY(must_equal(state, "samples", s->samples));
@@ -287,10 +288,8 @@ static hp_status read_state(trainer *t, const checkpoint *c) {
               "model_name_or_path, or begin anew with overwrite_output_dir: true");
   HP_TRY(tree_need_string(state, "schedule", &rate));
   HP_TRY(schedule_parse_state(&t->rate, rate));
-  HP_TRY(tree_need_double(state, "loss_sum", &sum));
-  t->log.loss_sum = (float)sum;
-  HP_TRY(tree_need_double(state, "loss_total", &t->log.loss_total));
-  return tree_need_int(state, "logged_step", &t->log.logged_step);
+  HP_TRY(tree_need_string(state, "loss_sums", &sums));
+  return run_log_parse_sums(&t->log, sums);
 }
 
 static hp_status read_history(trainer *t, const char *dir) {
