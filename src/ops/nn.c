@@ -141,27 +141,30 @@ void grad_rope(grad_ctx *c) {
 /* --- attention ----------------------------------------------------------------------------------
  */
 
-/* q [B,T,H,D], k [B,S,KV,D], v [B,S,KV,Dv], span i32 [B,T,2] at index s when there. */
+static bool qkv_fit(const ir_value *q, const ir_value *k, const ir_value *v) {
+  if (q->rank != 4 || k->rank != 4 || v->rank != 4 || !dtype_is_float(q->dtype)) return false;
+  if (q->dtype != k->dtype || q->dtype != v->dtype) return false;
+  for (int i = 0; i < 3; i++)
+    if (k->dim[i] != v->dim[i]) return false;
+  return q->dim[0] == k->dim[0] && k->dim[2] > 0 && q->dim[2] % k->dim[2] == 0 &&
+         q->dim[3] == k->dim[3];
+}
+
+/* q [B,T,H,D], k [B,S,KV,D], v [B,S,KV,Dv]; operand `span`, when there, i32 [B,T,2]. */
 static hp_status check_qkv(infer_ctx *c, int span) {
-  const ir_value *q = graph_value(c->g, c->in[0]), *k = graph_value(c->g, c->in[1]);
-  const ir_value *v = graph_value(c->g, c->in[2]);
-  bool fits = q->rank == 4 && k->rank == 4 && v->rank == 4 && dtype_is_float(q->dtype) &&
-              q->dtype == k->dtype && q->dtype == v->dtype && q->dim[0] == k->dim[0] &&
-              k->dim[0] == v->dim[0] && k->dim[1] == v->dim[1] && k->dim[2] == v->dim[2] &&
-              k->dim[2] > 0 && q->dim[2] % k->dim[2] == 0 && q->dim[3] == k->dim[3];
-  if (!fits)
+  const ir_value *q = graph_value(c->g, c->in[0]);
+  if (!qkv_fit(q, graph_value(c->g, c->in[1]), graph_value(c->g, c->in[2])))
     return ops_fail(c,
                     "q is %s, k %s, v %s; expected [B,T,H,D], [B,S,KV,D], [B,S,KV,Dv] of one dtype "
                     "with H a multiple of KV",
                     ops_type(c, 0), ops_type(c, 1), ops_type(c, 2));
   if (attr_int(c->g, &c->node, "window") < 0) return ops_fail(c, "the window is negative");
-  if (span < c->node.n_in) {
-    const ir_value *s = graph_value(c->g, c->in[span]);
-    if (s->rank != 3 || s->dtype != HP_I32 || s->dim[0] != q->dim[0] || s->dim[1] != q->dim[1] ||
-        s->dim[2] != 2)
-      return ops_fail(c, "the span is %s, expected i32[%lld,%lld,2]", ops_type(c, span),
-                      (long long)q->dim[0], (long long)q->dim[1]);
-  }
+  if (span >= c->node.n_in) return HP_OK;
+  const ir_value *s = graph_value(c->g, c->in[span]);
+  if (s->rank != 3 || s->dtype != HP_I32 || s->dim[0] != q->dim[0] || s->dim[1] != q->dim[1] ||
+      s->dim[2] != 2)
+    return ops_fail(c, "the span is %s, expected i32[%lld,%lld,2]", ops_type(c, span),
+                    (long long)q->dim[0], (long long)q->dim[1]);
   return HP_OK;
 }
 

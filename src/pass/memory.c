@@ -68,31 +68,40 @@ static bool may_alias(const program *p, const prog_inst *n, int in, int out) {
                            : inplace_op((op_id)n->op, in, out);
 }
 
-/* A result takes the memory of an operand that dies in the instruction, when the kernel may write
- * over it and the sizes agree. */
+/* Can result o of instruction i have the memory of its operand k?  The operand must die here, have
+ * the size, be read once, and not be taken by another result. */
+static bool can_take(const planner *m, uint32_t i, int o, int k) {
+  const program *p = m->p;
+  const prog_inst *n = program_inst(p, i);
+  const uint32_t *arg = program_args(p, n);
+  uint32_t b = arg[n->n_in + o], a = root_of(p, arg[k]);
+  const prog_buffer *in = &p->buffers.at[a], *out = &p->buffers.at[b];
+  if (in->place != PLACE_WORK || in->tier != out->tier || in->bytes != out->bytes || a == b)
+    return false;
+  if (m->last[a] != i || m->first[b] != i) return false;
+  for (int j = 0; j < n->n_in; j++)
+    if (j != k && root_of(p, arg[j]) == a) return false;
+  for (int j = 0; j < n->n_out; j++) {
+    uint32_t group = m->alias[arg[n->n_in + j]];
+    if (j != o && group && group == m->alias[a]) return false;
+  }
+  return may_alias(p, n, k, o);
+}
+
+/* Results written over operands. */
 static void find_aliases(planner *m) {
-  program *p = m->p;
+  const program *p = m->p;
   for (uint32_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
-    const uint32_t *arg = program_args(p, n);
     for (int o = 0; o < n->n_out; o++) {
-      uint32_t b = arg[n->n_in + o];
-      const prog_buffer *out = &p->buffers.at[b];
-      if (out->place != PLACE_WORK || m->alias[b]) continue;
-      for (int k = 0; k < n->n_in; k++) {
-        uint32_t a = root_of(p, arg[k]);
-        const prog_buffer *in = &p->buffers.at[a];
-        bool taken = in->place != PLACE_WORK || in->tier != out->tier || in->bytes != out->bytes ||
-                     m->last[a] != i || m->first[b] != i || a == b;
-        for (int j = 0; !taken && j < n->n_in; j++)
-          taken = j != k && root_of(p, arg[j]) == a; /* read through two operands */
-        for (int j = 0; !taken && j < n->n_out; j++)
-          taken = j != o && m->alias[arg[n->n_in + j]] && m->alias[arg[n->n_in + j]] == m->alias[a];
-        if (taken || !may_alias(p, n, k, o)) continue;
-        if (!m->alias[a]) m->alias[a] = ++m->aliases;
-        m->alias[b] = m->alias[a];
-        break;
-      }
+      uint32_t b = program_args(p, n)[n->n_in + o];
+      if (p->buffers.at[b].place != PLACE_WORK || m->alias[b]) continue;
+      int k = 0;
+      while (k < n->n_in && !can_take(m, i, o, k)) k++;
+      if (k == n->n_in) continue;
+      uint32_t a = root_of(p, program_args(p, n)[k]);
+      if (!m->alias[a]) m->alias[a] = ++m->aliases;
+      m->alias[b] = m->alias[a];
     }
   }
 }

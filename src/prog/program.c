@@ -27,6 +27,11 @@ void program_free(program *p) {
 
 const char *program_str(const program *p, uint32_t id) { return graph_str(p->names, id); }
 
+const char *tier_name(int tier) {
+  static const char *const name[TIER_COUNT] = {"device", "host", "flash"};
+  return tier >= 0 && tier < TIER_COUNT ? name[tier] : "?";
+}
+
 static ir_node as_node(const prog_inst *n) { return (ir_node){.op = n->op, .attr = n->attr}; }
 
 int64_t inst_int(const program *p, const prog_inst *n, const char *key) {
@@ -46,32 +51,34 @@ int inst_list(const program *p, const prog_inst *n, const char *key, int64_t out
   return attr_list(p->names, &d, key, out);
 }
 
+/* b4 = f32[8,256] device+4096 input "ids" class=3 */
 static void print_buffer(const program *p, size_t i, str *out) {
-  static const char *const tier[] = {"device", "host", "flash"};
   const prog_buffer *b = &p->buffers.at[i];
   str_printf(out, "b%zu = ", i);
   value_print(&b->type, out);
   if (b->root != i) {
-    str_printf(out, " view b%u", b->root);
-  } else if (b->place == PLACE_STATE) {
-    str_add(out, " state ");
-    graph_print_string(program_str(p, b->name), out);
-  } else {
-    str_printf(out, " %s+%llu", tier[b->tier], (unsigned long long)b->offset);
-    if (b->flags & BUFFER_WORKSPACE)
-      str_printf(out, " workspace %llu", (unsigned long long)b->bytes);
-    if (b->flags & BUFFER_INPUT) str_add(out, " input ");
-    if (b->flags & BUFFER_OUTPUT) str_add(out, " output ");
-    if (b->name) graph_print_string(program_str(p, b->name), out);
+    str_printf(out, " view b%u\n", b->root);
+    return;
   }
+  if (b->place == PLACE_STATE) str_add(out, " state");
+  else str_printf(out, " %s+%llu", tier_name(b->tier), (unsigned long long)b->offset);
+  if (b->flags & BUFFER_WORKSPACE) str_add(out, " workspace");
+  if (b->flags & BUFFER_INPUT) str_add(out, " input");
+  if (b->flags & BUFFER_OUTPUT) str_add(out, " output");
+  if (b->name) {
+    str_add_char(out, ' ');
+    graph_print_string(program_str(p, b->name), out);
+  }
+  if (b->class) str_printf(out, " class=%d", b->class);
   str_add_char(out, '\n');
 }
 
+/* compute: b5 = mul b1, b2 workspace=b9 wait=comm:3 @"model.norm" block=1 phase=backward */
 static void print_inst(const program *p, size_t i, str *out) {
   static const char *const phase[] = {"forward", "backward", "update"};
   const prog_inst *n = &p->insts.at[i];
   const uint32_t *arg = program_args(p, n);
-  str_printf(out, "%zu %s: ", i, stream_name(n->stream));
+  str_printf(out, "%s: ", stream_name(n->stream));
   for (int k = 0; k < n->n_out; k++) str_printf(out, k ? ", b%u" : "b%u", arg[n->n_in + k]);
   str_printf(out, n->n_out ? " = %s" : "%s", op_table[n->op].name);
   for (int k = 0; k < n->n_in; k++) str_printf(out, k ? ", b%u" : " b%u", arg[k]);
@@ -89,15 +96,18 @@ static void print_inst(const program *p, size_t i, str *out) {
   }
   if (n->block) str_printf(out, " block=%d", n->block);
   if (n->phase) str_printf(out, " phase=%s", phase[n->phase]);
+  if (n->stage) str_printf(out, " stage=%d", n->stage);
+  if (n->group) str_printf(out, " group=%d", n->group);
+  if (n->flops > 0) str_printf(out, " flops=%.17g", n->flops);
+  if (n->bytes > 0) str_printf(out, " bytes=%.17g", n->bytes);
   str_add_char(out, '\n');
 }
 
 hp_status program_print(const program *p, str *out) {
-  static const char *const tier[] = {"device", "host", "flash"};
   for (int t = 0; t < TIER_COUNT; t++)
     if (p->arena[t])
-      str_printf(out, "arena %s %llu bound %llu\n", tier[t], (unsigned long long)p->arena[t],
-                 (unsigned long long)p->bound[t]);
+      str_printf(out, "arena %s %llu bound %llu at %u\n", tier_name(t),
+                 (unsigned long long)p->arena[t], (unsigned long long)p->bound[t], p->bound_at[t]);
   for (size_t i = 0; i < p->buffers.len; i++) print_buffer(p, i, out);
   for (size_t i = 0; i < p->insts.len; i++) print_inst(p, i, out);
   return str_status(out);

@@ -1,7 +1,7 @@
 /* The packed GEMM against the scalar loop, bit for bit. */
 #include "test.h"
 
-#include "backend/cpu/gemm.h"
+#include "backend/cpu/engine_table.h"
 #include "base/dtype.h"
 #include "base/mem.h"
 
@@ -304,4 +304,43 @@ TEST(gemm_allocates_nothing_while_running) {
   CHECK_EQ(mem_count(), before);
   check_work(&w);
   free_operands(&o);
+}
+
+/* Every engine of the table on queries that it supports: within rounding of the scalar loop. */
+TEST(gemm_engines_agree_with_the_scalar_loop) {
+  uint64_t seed = 9;
+  int rows;
+  const gemm_engine *const *engine = engine_rows(&rows);
+  for (int i = 0; i < 60; i++) {
+    bool bf16 = i % 3 == 2;
+    gemm_query q =
+        gemm_query_make(1 + random_below(&seed, 90), 1 + random_below(&seed, 90),
+                        1 + random_below(&seed, 90), i & 1, i & 2, bf16 ? HP_BF16 : HP_F32, HP_F32);
+    if (i & 4)
+      q.n_batch = 1, q.batch[0] = (gemm_batch){3, q.m * q.k, i & 8 ? 0 : q.k * q.n, q.m * q.n};
+    q.accumulate = i % 5 == 0;
+    if (i % 5 == 1) q.alpha = 0.3f;
+    if (i % 5 == 2) q.bias = true;
+    operands o = make_operands(&seed, &q);
+    size_t n = (size_t)o.c_len, bytes = n * sizeof(float);
+    float *want = copy_of(o.c, bytes);
+    gemm_args args = {o.a, o.b, want, o.bias};
+    gemm_scalar_run(&q, &args, threads_of(1));
+    for (int e = 0; e < rows; e++)
+      for (int t = 1; t <= 3; t++) {
+        if (!engine[e]->available() || !engine[e]->supports(&q)) continue;
+        float *got = copy_of(o.c, bytes);
+        work_memory w = make_work(engine[e]->workspace(&q, t));
+        args.c = got;
+        CHECK_OK(engine[e]->run(&q, &args, threads_of(t), w.at));
+        check_work(&w);
+        for (size_t x = 0; x < n; x++)
+          if (!(fabsf(got[x] - want[x]) <= (engine[e]->exact ? 0 : 1e-2f)))
+            test_fail(__FILE__, __LINE__, "%s: element %zu is %g, want %g: %s", engine[e]->name, x,
+                      (double)got[x], (double)want[x], describe(&q, cpu_best_isa(), t));
+        mem_free(got);
+      }
+    mem_free(want);
+    free_operands(&o);
+  }
 }

@@ -54,14 +54,25 @@ static void plan_shapes(const attn_spec *s, attn_job *j) {
   j->segments = at_least(attn_div_up(s->Tk, ATTN_SEGMENT), 1);
 }
 
-/* Which kernel, and how its work is cut.  Nothing here changes a bit of the result. */
+static bool is_few(const attn_job *j) { return j->rows <= ATTN_FEW; }
+
+/* How tiles are dealt.  Nothing in these plans changes a bit of the result. */
 static void plan_forward(attn_job *j, int threads) {
   int64_t heads = j->s->B * j->s->KV;
   j->chunks = attn_div_up(j->tiles, ATTN_FWD_TILES);
   j->chunks = at_least(j->chunks, attn_div_up(4 * threads, at_least(heads, 1)));
   j->chunks = at_most(j->chunks, j->tiles);
-  j->split = j->rows > ATTN_FEW && heads * j->chunks < threads && j->segments > 1;
-  j->items = heads * (j->rows <= ATTN_FEW ? j->segments : j->chunks * (j->split ? j->segments : 1));
+  j->split = !is_few(j) && heads * j->chunks < threads && j->segments > 1;
+  j->items = heads * j->chunks * (j->split ? j->segments : 1);
+}
+
+/* With few rows, an item takes heads that lie side by side in memory, if threads have enough to do.
+ */
+static void plan_few(attn_job *j, int threads) {
+  int64_t items = at_least(j->s->B * j->segments, 1);
+  j->chunks = at_most(attn_div_up(threads, items), j->s->KV);
+  if (j->k.sh >= j->k.st || j->v.sh >= j->v.st) j->chunks = j->s->KV;
+  j->items = j->s->B * j->chunks * j->segments;
 }
 
 /* One item a key head, or items for its keys and others for its tiles: 5 products against 7. */
@@ -85,12 +96,12 @@ static hp_status add_bytes(size_t *total, int64_t n, int64_t each, int64_t float
   return HP_OK;
 }
 
-static bool uses_partial(const attn_job *j) { return j->rows <= ATTN_FEW || j->split; }
+static bool uses_partial(const attn_job *j) { return is_few(j) || j->split; }
 
 /* Bytes of work for each thread, and of the segments' states after those. */
 static hp_status forward_bytes(attn_job *j, int threads, size_t *total) {
   int64_t each =
-      j->rows <= ATTN_FEW ? attn_few_floats(j->Dp, j->Dvp) : attn_tiles_floats(j->Dp, j->Dvp);
+      is_few(j) ? attn_few_floats(j->s->KV, j->Dp, j->Dvp) : attn_tiles_floats(j->Dp, j->Dvp);
   j->work_each = (size_t)each * sizeof(float);
   *total = 0;
   HP_TRY(add_bytes(total, threads, 1, each));
@@ -138,9 +149,9 @@ hp_status attn_forward(cpu_isa isa, pool *p, const attn_spec *s, const attn_view
   plan_forward(&j, pool_size(p));
   HP_TRY(forward_bytes(&j, pool_size(p), &bytes));
   j.partial = (float *)(void *)(j.work + (size_t)pool_size(p) * j.work_each);
-  bool few = j.rows <= ATTN_FEW;
   if (!j.rows) return HP_OK;
-  run_job(p, &j, few ? few_of[isa] : tiles_of[isa], j.items);
+  if (is_few(&j)) plan_few(&j, pool_size(p));
+  run_job(p, &j, is_few(&j) ? few_of[isa] : tiles_of[isa], j.items);
   if (uses_partial(&j)) run_job(p, &j, join_of[isa], s->B * s->KV);
   return HP_OK;
 }

@@ -9,7 +9,7 @@
 
 enum {
   ATTN_BLOCK = 64,    /* keys of one online-softmax step */
-  ATTN_SEGMENT = 512, /* keys whose running softmax starts anew, so that threads can share a row */
+  ATTN_SEGMENT = 256, /* keys whose running softmax starts anew, so that threads can share a row */
   ATTN_LANES = 32,    /* query rows of a tile */
   ATTN_FWD_TILES = 8, /* tiles that share a packed block of keys */
   ATTN_BWD_TILES = 4,
@@ -29,7 +29,8 @@ struct attn_job {
   int64_t group, rows;     /* query heads of a key head; query rows of a key head */
   int64_t Dp, Dvp;         /* D and Dv rounded up to 16 */
   int64_t tiles, per_head; /* tiles of a key head; of one query head, 0 where tiles span heads */
-  int64_t chunks;          /* forward: items that the tiles of a key head are dealt to */
+  int64_t chunks; /* forward: items that the tiles of a key head, or, with few rows, the key heads
+                     of a sequence are dealt to */
   int64_t segments;
   bool split;                /* forward: an item does one segment; its state goes to `partial` */
   float *partial;            /* [B, KV, segments, rows, 16 + Dvp]: m, l, ..., sums over v */
@@ -45,7 +46,7 @@ struct attn_job {
 typedef void attn_item_fn(const attn_job *j, int64_t item, float *work);
 /* Tiles of query rows against keys: item = (b, kv head, chunk of tiles [, segment]). */
 attn_item_fn attn_tiles_plain, attn_tiles_avx2, attn_tiles_avx512;
-/* Few rows against one segment of keys: item = (b, kv head, segment). */
+/* Few rows against one segment of keys: item = (b, chunk of kv heads, segment). */
 attn_item_fn attn_few_plain, attn_few_avx2, attn_few_avx512;
 /* Joins the segments of a key head's rows in `partial` and writes o: item = (b, kv head). */
 attn_item_fn attn_join_plain, attn_join_avx2, attn_join_avx512;
@@ -58,8 +59,8 @@ static inline int64_t attn_tiles_floats(int64_t Dp, int64_t Dvp) {
   int64_t keys = ATTN_BLOCK * (Dp + big), scores = ATTN_BLOCK * ATTN_LANES;
   return keys + scores + ATTN_LANES * big + ATTN_FWD_TILES * ATTN_LANES * (Dp + 2 * Dvp);
 }
-static inline int64_t attn_few_floats(int64_t Dp, int64_t Dvp) {
-  return ATTN_FEW * (Dp + Dvp + ATTN_BLOCK);
+static inline int64_t attn_few_floats(int64_t heads, int64_t Dp, int64_t Dvp) {
+  return ATTN_FEW * (heads * (2 + Dp + Dvp) + ATTN_BLOCK);
 }
 static inline int64_t attn_grads_floats(int64_t Tk, int64_t Dp, int64_t Dvp) {
   int64_t keys = attn_round_up(Tk, ATTN_BLOCK) * (3 * Dp + 2 * Dvp);

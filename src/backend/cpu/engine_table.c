@@ -46,7 +46,8 @@ const gemm_engine engine_scalar = {
     .run = scalar_run,
 };
 
-static const gemm_engine *const rows[] = {&engine_packed, &engine_scalar};
+static const gemm_engine *const rows[] = {&engine_packed, &engine_onednn, &engine_openblas,
+                                          &engine_scalar};
 enum { ROWS = sizeof rows / sizeof *rows };
 
 const gemm_engine *const *engine_rows(int *n) {

@@ -31,6 +31,6 @@ hp_status engine_find(const char *name, const gemm_engine **out);
 /* What is used unless a program names another: the packed engine, for every query. */
 const gemm_engine *engine_default(void);
 
-extern const gemm_engine engine_packed, engine_scalar;
+extern const gemm_engine engine_packed, engine_onednn, engine_openblas, engine_scalar;
 
 #endif

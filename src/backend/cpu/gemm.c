@@ -28,6 +28,16 @@ int64_t gemm_items(const gemm_query *q) {
   return items;
 }
 
+void gemm_item(const gemm_query *q, int64_t i, int64_t at[3]) {
+  at[0] = at[1] = at[2] = 0;
+  for (int d = q->n_batch - 1; d >= 0; d--) {
+    const gemm_batch *b = &q->batch[d];
+    int64_t index = i % b->size;
+    i /= b->size;
+    at[0] += index * b->a, at[1] += index * b->b, at[2] += index * b->c;
+  }
+}
+
 /* m * n * k * every batch size must stay far from overflow; a zero among them makes it fit. */
 static bool work_fits(const gemm_query *q) {
   int64_t size[3 + GEMM_BATCH_DIMS] = {q->m, q->n, q->k}, product = 1;
@@ -93,13 +103,9 @@ typedef struct {
 static void scalar_row(void *ctx, int64_t part) {
   const gemm_query *q = ((scalar_job *)ctx)->q;
   const gemm_args *x = ((scalar_job *)ctx)->args;
-  int64_t i = part % q->m, item = part / q->m;
-  int64_t a = i * q->a_m, b = 0, c = i * q->c_m;
-  for (int d = q->n_batch - 1; d >= 0; d--) {
-    int64_t at = item % q->batch[d].size;
-    item /= q->batch[d].size;
-    a += at * q->batch[d].a, b += at * q->batch[d].b, c += at * q->batch[d].c;
-  }
+  int64_t i = part % q->m, at[3];
+  gemm_item(q, part / q->m, at);
+  int64_t a = at[0] + i * q->a_m, b = at[1], c = at[2] + i * q->c_m;
   for (int64_t j = 0; j < q->n; j++) {
     int64_t to = c + j * q->c_n;
     float s = q->accumulate ? load(x->c, q->c_type, to) : 0.0f;

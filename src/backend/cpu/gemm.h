@@ -44,6 +44,8 @@ gemm_query gemm_query_make(int64_t m, int64_t n, int64_t k, bool trans_a, bool t
 hp_status gemm_check(const gemm_query *q);
 /* Batch items: the product of the batch sizes. */
 int64_t gemm_items(const gemm_query *q);
+/* Elements from the start of A, B, C to batch item i. */
+void gemm_item(const gemm_query *q, int64_t i, int64_t at[3]);
 
 /* The packed engine.  q has passed gemm_check; isa is one that this CPU has; `work` is GEMM_ALIGN
  * aligned and has gemm_packed_workspace bytes for this query, isa and number of threads. */

@@ -190,16 +190,11 @@ static char *at(const void *p, hp_dtype type, int64_t i) {
 static region region_get(const run *r, int64_t i) {
   const plan *p = r->p;
   const gemm_query *q = &p->q;
-  int64_t cuts = p->cut_m * p->cut_n, item = i / cuts, im = i % cuts / p->cut_n, in = i % p->cut_n;
-  int64_t a = 0, b = 0, c = 0;
-  for (int d = q->n_batch - 1; d >= 0; d--) {
-    int64_t index = item % q->batch[d].size;
-    item /= q->batch[d].size;
-    a += index * q->batch[d].a, b += index * q->batch[d].b, c += index * q->batch[d].c;
-  }
-  return (region){.a = at(r->args.a, q->a_type, a),
-                  .b = at(r->args.b, q->b_type, b),
-                  .c = at(r->args.c, q->c_type, c),
+  int64_t cuts = p->cut_m * p->cut_n, im = i % cuts / p->cut_n, in = i % p->cut_n, item[3];
+  gemm_item(q, i / cuts, item);
+  return (region){.a = at(r->args.a, q->a_type, item[0]),
+                  .b = at(r->args.b, q->b_type, item[1]),
+                  .c = at(r->args.c, q->c_type, item[2]),
                   .m0 = p->tiles_m * im / p->cut_m * p->unit_m,
                   .m1 = min_i64(q->m, p->tiles_m * (im + 1) / p->cut_m * p->unit_m),
                   .n0 = p->tiles_n * in / p->cut_n * p->unit_n,

@@ -3,15 +3,20 @@
 #include "backend/cpu/cpu_kernel.h"
 
 static attn_view view_of(const ir_value *t, void *at) {
-  return (attn_view){at, (hp_dtype)t->dtype, t->dim[1] * t->dim[2] * t->dim[3], t->dim[2] * t->dim[3],
-                     t->dim[3]};
+  int64_t head = t->dim[3], token = t->dim[2] * head, sequence = t->dim[1] * token;
+  return (attn_view){at, (hp_dtype)t->dtype, sequence, token, head};
 }
 
 static attn_spec spec_of(const program *p, const prog_inst *n) {
   const ir_value *q = &program_arg(p, n, 0)->type, *k = &program_arg(p, n, 1)->type;
   const ir_value *v = &program_arg(p, n, 2)->type;
-  return (attn_spec){.B = q->dim[0], .Tq = q->dim[1], .H = q->dim[2], .D = q->dim[3],
-                     .Tk = k->dim[1], .KV = k->dim[2], .Dv = v->dim[3],
+  return (attn_spec){.B = q->dim[0],
+                     .Tq = q->dim[1],
+                     .H = q->dim[2],
+                     .D = q->dim[3],
+                     .Tk = k->dim[1],
+                     .KV = k->dim[2],
+                     .Dv = v->dim[3],
                      .scale = (float)inst_float(p, n, "scale"),
                      .causal = inst_int(p, n, "causal") != 0,
                      .window = inst_int(p, n, "window")};

@@ -1,4 +1,4 @@
-/* What one core can do: independent chains of multiply-adds without memory, and a sum over memory. */
+/* What one core can do: chains of multiply-adds without memory, and a sum over memory. */
 #include "backend/cpu/machine_limits.h"
 #include "backend/cpu/simd.h"
 

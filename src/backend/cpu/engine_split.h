@@ -1,0 +1,15 @@
+/* One product cut into a piece for each thread of a pool: how library engines, which bring threads
+ * of their own, are made to run on ours.  Each piece is a single-threaded call. */
+#ifndef ENGINE_SPLIT_H
+#define ENGINE_SPLIT_H
+
+#include "backend/cpu/gemm.h"
+
+/* Runs a piece; called by the pool's threads, `thread` below pool_size. */
+typedef hp_status engine_piece(const gemm_query *q, const gemm_args *args, int thread);
+
+/* Cuts the longest batch dim that has an item for each thread, else the rows or the columns. */
+hp_status engine_split_run(const gemm_query *q, const gemm_args *args, pool *threads,
+                           engine_piece *piece);
+
+#endif

@@ -1,0 +1,68 @@
+#include "test.h"
+
+#include "base/str.h"
+#include "prog/program.h"
+
+#include <stdlib.h>
+
+/* A small training step as program text. */
+static char *step_text(void) {
+  hp_graph *g;
+  hp_device *d;
+  hp_program *p;
+  char *text;
+  hp_tensor dw;
+  CHECK_OK(hp_graph_create(&g));
+  hp_at(g, "layer \"one\"");
+  hp_tensor x = hp_input(g, "x", HP_F32, (hp_shape){2, {5, 7}});
+  hp_tensor y = hp_input(g, "y", HP_I32, (hp_shape){1, {5}});
+  hp_tensor w = hp_param(g, "w", HP_F32, (hp_shape){2, {3, 7}});
+  hp_tensor loss = hp_cross_entropy(g, hp_einsum(g, "bc,nc->bn", x, w), y, -100);
+  loss = hp_sum(g, loss, (int64_t[]){0}, 1, false);
+  CHECK_OK(hp_grad(g, loss, &w, 1, &dw));
+  hp_assign(g, w, hp_sub(g, w, hp_scale(g, dw, 0.1)));
+  hp_output(g, "loss", hp_reshape(g, loss, (hp_shape){1, {1}}));
+  CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &d));
+  CHECK_OK(hp_compile(g, d, NULL, &p));
+  CHECK_OK(hp_program_print(p, &text));
+  hp_program_free(p);
+  hp_device_close(d);
+  hp_graph_free(g);
+  return text;
+}
+
+TEST(a_program_reads_back_as_it_was_printed) {
+  char *text = step_text();
+  program *p;
+  str again = {0};
+  CHECK_OK(program_parse(text, strlen(text), "step", &p));
+  CHECK_OK(program_print(p, &again));
+  CHECK_STR(again.at, text);
+  str_free(&again);
+  program_free(p);
+  hp_free(text);
+}
+
+TEST(a_damaged_program_text_is_refused_and_never_crashes) {
+  char *text = step_text();
+  size_t n = strlen(text);
+  program *p;
+  unsigned seed = 5;
+  for (size_t cut = 0; cut < n; cut += 7) {
+    if (!program_parse(text, cut, "cut", &p)) program_free(p);
+    err_clear();
+  }
+  for (int i = 0; i < 3000; i++) {
+    size_t at = (size_t)rand_r(&seed) % n;
+    char was = text[at];
+    text[at] = (char)rand_r(&seed);
+    if (!program_parse(text, n, "changed", &p)) program_free(p);
+    err_clear();
+    text[at] = was;
+  }
+  CHECK_FAILS(program_parse("b0 = f32[4] device+0\n", 21, "t", &p), "does not lie in its arena");
+  CHECK_FAILS(program_parse("compute: b0 = exp b1\n", 21, "t", &p), "t:1:");
+  CHECK_FAILS(program_parse("arena host 64 bound 0 at 0\nb1 = f32[1] host+0\n", 47, "t", &p), "b0");
+  CHECK_FAILS(program_parse("nothing\n", 8, "t", &p), "is not arena");
+  hp_free(text);
+}
