@@ -20,12 +20,8 @@ static double nice_step(double range, int parts) {
   return power * (lead <= 1.4 ? 1 : lead <= 2.8 ? 2 : lead <= 7 ? 5 : 10);
 }
 
-/* The same in units of 1024. */
-static double nice_bytes(double range, int parts) {
-  double unit = 1;
-  while (range / parts >= unit * 1024) unit *= 1024;
-  return nice_step(range / unit, parts) * unit;
-}
+/* For bytes: a power of two. */
+static double nice_bytes(double range, int parts) { return exp2(round(log2(range / parts))); }
 
 static void extent(const chart *c, double *x0, double *x1, double *y0, double *y1) {
   *x0 = *y0 = INFINITY;

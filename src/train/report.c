@@ -4,6 +4,7 @@
 #include "train/chart.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* --- head ------------------------------------------------------------------------------------- */
@@ -68,6 +69,35 @@ static void print_number_card(const char *name, double value, const char *detail
   str_free(&text);
 }
 
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* The speed of the middle step, and the time of the run. */
+static void print_speed_cards(const report *r, str *out) {
+  double first, last;
+  str value = {0}, detail = {0};
+  double *sorted = r->steps ? mem_calloc(r->steps, sizeof *sorted) : NULL;
+  if (sorted) {
+    memcpy(sorted, r->tokens_per_s, r->steps * sizeof *sorted);
+    qsort(sorted, r->steps, sizeof *sorted, by_value);
+    chart_print_count(sorted[r->steps / 2], &value);
+    if (value.at) print_card("tokens per second", value.at, "median of the steps", out);
+    value.len = 0;
+  }
+  if (ends_of(r, "train_runtime", &first, &last)) {
+    run_print_duration(last, &value);
+    ends_of(r, "step", &first, &last);
+    str_printf(&detail, "%.0f steps", last);
+    if (value.at && detail.at) print_card("time", value.at, detail.at, out);
+  }
+  if (value.failed || detail.failed || (r->steps && !sorted)) out->failed = true;
+  mem_free(sorted);
+  str_free(&value);
+  str_free(&detail);
+}
+
 static void print_cards(const report *r, str *out) {
   double first, last;
   str detail = {0};
@@ -81,6 +111,7 @@ static void print_cards(const report *r, str *out) {
     str_printf(&detail, "perplexity %.4g", exp(last));
     print_number_card("evaluation loss", last, detail.at, out);
   }
+  print_speed_cards(r, out);
   for (int i = 0; i < r->cards; i++)
     print_card(r->card[i].name, r->card[i].value, r->card[i].detail, out);
   if (detail.failed) out->failed = true;
@@ -163,9 +194,22 @@ static void print_limit_cell(const report *r, const report_op *o, str *out) {
   double memory = r->peak_bytes_per_s > 0 ? o->bytes / r->peak_bytes_per_s : 0;
   double limit = fmax(compute, memory);
   if (!(limit > 0) || !(o->seconds > 0)) str_add(out, "<td>&ndash;</td>");
+  else if (limit > o->seconds && memory > compute) str_add(out, "<td>in cache</td>");
   else
     str_printf(out, "<td>%.0f %% of %s</td>", 100 * limit / o->seconds,
                compute >= memory ? "arithmetic" : "memory");
+}
+
+static void print_rate_cell(double work, double seconds, void (*print)(double, str *),
+                            const char *unit, str *out) {
+  str_add(out, "<td>");
+  if (work > 0 && seconds > 0) {
+    print(work / seconds, out);
+    str_add(out, unit);
+  } else {
+    str_add(out, "&ndash;");
+  }
+  str_add(out, "</td>");
 }
 
 static void print_op(const report *r, const report_op *o, double total, str *out) {
@@ -179,11 +223,8 @@ static void print_op(const report *r, const report_op *o, double total, str *out
              "<td><span class=\"bar\"><i style=\"width:%.1f%%\"></i></span><span "
              "class=\"share\">%.1f %%</span></td>",
              share, share);
-  str_add(out, "<td>");
-  chart_print_count(o->seconds > 0 ? o->flops / o->seconds : 0, out);
-  str_add(out, "FLOP/s</td><td>");
-  chart_print_bytes(o->seconds > 0 ? o->bytes / o->seconds : 0, out);
-  str_add(out, "/s</td>");
+  print_rate_cell(o->flops, o->seconds, chart_print_count, "FLOP/s", out);
+  print_rate_cell(o->bytes, o->seconds, chart_print_bytes, "/s", out);
   print_limit_cell(r, o, out);
   str_add(out, "</tr>\n");
 }

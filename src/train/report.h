@@ -42,7 +42,7 @@ typedef struct {
   bool finished;
   const report_fact *head; /* lines under the title: model, data, machine, ... */
   int heads;
-  const report_fact *card; /* figures to see at a glance, after those that the history gives */
+  const report_fact *card; /* figures to see at a glance, after loss, speed and time */
   int cards;
 
   const run_entry *entry; /* log_history */
