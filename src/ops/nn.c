@@ -110,8 +110,7 @@ void grad_layer_norm(grad_ctx *c) {
   c->din[2] = ops_unbroadcast(g, dy, c->in[2]);
 }
 
-/* --- rotary embedding --------------------------------------------------------------------------
- */
+/* --- rotary embedding ------------------------------------------------------------------------- */
 
 hp_status infer_rope(infer_ctx *c) {
   const ir_value *x = graph_value(c->g, c->in[0]), *cs = graph_value(c->g, c->in[1]);
@@ -138,8 +137,7 @@ void grad_rope(grad_ctx *c) {
   c->din[0] = ops_add(c->g, OP_ROPE, in, 4, &a);
 }
 
-/* --- attention ----------------------------------------------------------------------------------
- */
+/* --- attention -------------------------------------------------------------------------------- */
 
 static bool qkv_fit(const ir_value *q, const ir_value *k, const ir_value *v) {
   if (q->rank != 4 || k->rank != 4 || v->rank != 4 || !dtype_is_float(q->dtype)) return false;
