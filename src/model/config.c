@@ -2,12 +2,13 @@
 
 #include "base/io.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "model/family.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { SIZE_LIMIT = INT32_MAX, LAYERS_MAX = 4096 };
+enum { SIZE_LIMIT = INT32_MAX, LAYERS_MAX = 4096, HEAD_DIM_MAX = 512 };
 
 static hp_status check_size(const tree_node *m, const char *key, int64_t v) {
   if (v >= 1 && v <= SIZE_LIMIT) return HP_OK;
@@ -53,7 +54,7 @@ static hp_status rope_kind_of(const tree_node *r, rope_kind *out) {
   static const char *const name[] = {"default", "linear", "dynamic", "llama3", "yarn"};
   const char *word;
   HP_TRY(tree_opt_string(r, "rope_type", NULL, &word));
-  if (!word) HP_TRY(tree_opt_string(r, "type", "default", &word));
+  if (!word) HP_TRY(tree_opt_string(r, "type", "default", &word)); /* oldest spelling */
   for (int i = 0; i < 5; i++)
     if (!strcmp(word, name[i])) {
       *out = (rope_kind)i;
@@ -81,27 +82,43 @@ static hp_status read_yarn(const tree_node *r, rope_config *o) {
   return tree_opt_bool(r, "truncate", true, &o->truncate);
 }
 
-/* rope_parameters (new spelling), or rope_theta and rope_scaling (old). */
+/* Transformers turns whole heads in these families: it ignores the key without scaling, and fails
+ * with it. */
+static hp_status check_partial(const tree_node *root, const tree_node *r, rope_kind kind) {
+  double partial;
+  const tree_node *where = r && tree_get(r, "partial_rotary_factor") ? r : root;
+  HP_TRY(tree_opt_double(where, "partial_rotary_factor", 1, &partial));
+  if (partial == 1) return HP_OK;
+  const tree_node *n = tree_get(where, "partial_rotary_factor");
+  if (kind != ROPE_DEFAULT) TREE_FAIL(n, "%g is not built for this family; leave it out", partial);
+  log_warn("%s: is ignored: this family turns whole heads", tree_where(n).text);
+  return HP_OK;
+}
+
+/* rope_parameters (new spelling), or rope_theta and rope_scaling (old), which counts more. */
 static hp_status read_rope(const tree_node *root, model_config *c) {
   rope_config *o = &c->rope;
   const tree_node *r;
-  HP_TRY(tree_opt_map(root, "rope_parameters", &r));
-  if (!r) HP_TRY(tree_opt_map(root, "rope_scaling", &r));
+  HP_TRY(tree_opt_map(root, "rope_scaling", &r));
+  if (!r || !r->len) HP_TRY(tree_opt_map(root, "rope_parameters", &r));
   HP_TRY(tree_opt_double(root, "rope_theta", 10000, &o->theta));
-  HP_TRY(tree_opt_double(root, "partial_rotary_factor", 1, &o->partial));
   o->factor = 1;
   if (r) {
     HP_TRY(rope_kind_of(r, &o->kind));
     HP_TRY(tree_opt_double(r, "rope_theta", o->theta, &o->theta));
-    HP_TRY(tree_opt_double(r, "partial_rotary_factor", o->partial, &o->partial));
-    HP_TRY(tree_opt_double(root, "original_max_position_embeddings", (double)c->max_length,
+    /* beside the map it counts more than inside */
+    HP_TRY(tree_opt_double(r, "original_max_position_embeddings", (double)c->max_length,
                            &o->original_length));
-    HP_TRY(tree_opt_double(r, "original_max_position_embeddings", o->original_length,
+    HP_TRY(tree_opt_double(root, "original_max_position_embeddings", o->original_length,
                            &o->original_length));
-    if (o->kind != ROPE_DEFAULT) {
-      if (o->kind == ROPE_YARN && !tree_get(r, "factor"))
-        o->factor = (double)c->max_length / o->original_length;
-      else HP_TRY(need_positive(r, "factor", &o->factor));
+    if (!(o->original_length >= 1))
+      TREE_FAIL(r, "original_max_position_embeddings must be at least 1");
+    if (o->kind == ROPE_YARN) {
+      HP_TRY(tree_opt_double(r, "factor", (double)c->max_length / o->original_length, &o->factor));
+      if (!(o->factor > 0 && o->factor < 1e18))
+        TREE_FAIL(r, "factor %g is out of range, expected above 0", o->factor);
+    } else if (o->kind != ROPE_DEFAULT) {
+      HP_TRY(need_positive(r, "factor", &o->factor));
     }
     if (o->kind == ROPE_YARN) HP_TRY(read_yarn(r, o));
     if (o->kind == ROPE_LLAMA3) {
@@ -110,19 +127,12 @@ static hp_status read_rope(const tree_node *root, model_config *c) {
       if (o->low_freq >= o->high_freq)
         TREE_FAIL(r, "low_freq_factor must be below high_freq_factor");
     }
-    if (!(o->original_length >= 1))
-      TREE_FAIL(r, "original_max_position_embeddings must be at least 1");
   }
-  if (!(o->theta > 0) || !(o->partial > 0 && o->partial <= 1))
-    TREE_FAIL(root, "rope_theta %g must be above 0, partial_rotary_factor %g in (0, 1]", o->theta,
-              o->partial);
-  int64_t turned = (int64_t)((double)c->head_dim * o->partial);
-  if (turned < 2 || turned % 2)
-    TREE_FAIL(root,
-              "rotary embedding turns %lld of %lld dims of a head; an even number of at least 2 "
-              "was expected",
-              (long long)turned, (long long)c->head_dim);
-  return HP_OK;
+  if (!(o->theta > 0)) TREE_FAIL(root, "rope_theta %g must be above 0", o->theta);
+  if (c->head_dim % 2)
+    TREE_FAIL(root, "head_dim %lld is odd; the rotary embedding turns pairs",
+              (long long)c->head_dim);
+  return check_partial(root, r, o->kind);
 }
 
 /* --- sliding window ------------------------------------------------------------------------------
@@ -143,6 +153,12 @@ static hp_status read_layer_types(const tree_node *list, model_config *c) {
   return HP_OK;
 }
 
+/* A size that may be missing, and then is the family's, or null, and then is `null`. */
+static hp_status read_size(const tree_node *root, const char *key, int64_t missing, int64_t null,
+                           int64_t *out) {
+  return config_opt_size(root, key, tree_get(root, key) || !missing ? null : missing, out);
+}
+
 /* mistral: all layers; qwen: from max_window_layers on, and only with use_sliding_window. */
 static hp_status read_window(const tree_node *root, model_config *c) {
   bool by_flag = !strncmp(c->model_type, "qwen", 4), use = true;
@@ -150,31 +166,37 @@ static hp_status read_window(const tree_node *root, model_config *c) {
   int64_t first = 0;
   c->windowed = mem_calloc((size_t)c->layers, sizeof *c->windowed);
   HP_TRY_MEM(c->windowed);
-  if (!strcmp(c->model_type, "llama")) return HP_OK;
+  if (!c->family->absent.window) return HP_OK;
   if (by_flag) {
     HP_TRY(tree_opt_bool(root, "use_sliding_window", false, &use));
     HP_TRY(tree_opt_int(root, "max_window_layers", 28, &first));
   }
-  if (use) HP_TRY(config_opt_size(root, "sliding_window", by_flag ? 4096 : 0, &c->window));
+  if (use) HP_TRY(read_size(root, "sliding_window", c->family->absent.window, 0, &c->window));
   HP_TRY(tree_opt_list(root, "layer_types", &types));
   if (types && by_flag) return read_layer_types(types, c);
   for (int64_t i = 0; i < c->layers; i++) c->windowed[i] = c->window && i >= first;
   return HP_OK;
 }
 
-/* --- token ids -------------------------------------------------------------------------------- */
+/* --- token ids ------------------------------------------------------------------------------- */
 
-static hp_status read_id(const tree_node *root, const char *key, int64_t *out) {
-  return tree_opt_int(root, key, -1, out);
+/* The row of pad_token_id; as in PyTorch a negative one counts from the end. */
+static hp_status read_pad(const tree_node *root, model_config *c) {
+  const tree_node *pad = tree_get(root, "pad_token_id");
+  if (!c->family->freezes_pad || !pad || pad->kind == TREE_NULL) return HP_OK;
+  HP_TRY(tree_as_int(pad, &c->frozen));
+  if (c->frozen >= c->vocab || c->frozen < -c->vocab)
+    TREE_FAIL(pad, "%lld is not below vocab_size %lld", (long long)c->frozen, (long long)c->vocab);
+  if (c->frozen < 0) c->frozen += c->vocab;
+  return HP_OK;
 }
 
 static hp_status read_ids(const tree_node *root, model_config *c) {
   const tree_node *eos = tree_get(root, "eos_token_id");
-  HP_TRY(read_id(root, "bos_token_id", &c->bos));
-  HP_TRY(read_id(root, "pad_token_id", &c->pad));
-  if (c->pad >= c->vocab)
-    TREE_FAIL(tree_get(root, "pad_token_id"), "%lld is not below vocab_size %lld",
-              (long long)c->pad, (long long)c->vocab);
+  HP_TRY(tree_opt_int(root, "bos_token_id",
+                      tree_get(root, "bos_token_id") ? -1 : c->family->absent.bos, &c->bos));
+  HP_TRY(read_pad(root, c));
+  if (!eos && c->family->absent.eos >= 0) c->eos[c->n_eos++] = c->family->absent.eos;
   if (!eos || eos->kind == TREE_NULL) return HP_OK;
   bool list = eos->kind == TREE_LIST;
   for (uint32_t i = 0; i < (list ? eos->len : 1); i++) {
@@ -184,7 +206,15 @@ static hp_status read_ids(const tree_node *root, model_config *c) {
   return HP_OK;
 }
 
-/* --- the file --------------------------------------------------------------------------------- */
+/* --- the file -------------------------------------------------------------------------------- */
+
+hp_status config_check_sizes(const tree_node *root, const model_config *c) {
+  if (c->layers > LAYERS_MAX)
+    TREE_FAIL(root, "%lld layers; at most %d are built", (long long)c->layers, LAYERS_MAX);
+  if (c->head_dim > HEAD_DIM_MAX)
+    TREE_FAIL(root, "head dim %lld; at most %d is built", (long long)c->head_dim, HEAD_DIM_MAX);
+  return HP_OK;
+}
 
 hp_status config_read_llama(const tree_node *root, model_config *c) {
   HP_TRY(config_need_size(root, "vocab_size", &c->vocab));
@@ -192,13 +222,13 @@ hp_status config_read_llama(const tree_node *root, model_config *c) {
   HP_TRY(config_need_size(root, "intermediate_size", &c->ffn));
   HP_TRY(config_need_size(root, "num_hidden_layers", &c->layers));
   HP_TRY(config_need_size(root, "num_attention_heads", &c->heads));
-  HP_TRY(config_opt_size(root, "num_key_value_heads", c->heads, &c->kv_heads));
-  HP_TRY(config_opt_size(root, "head_dim", 0, &c->head_dim));
-  HP_TRY(config_opt_size(root, "max_position_embeddings", 2048, &c->max_length));
+  HP_TRY(
+      read_size(root, "num_key_value_heads", c->family->absent.kv_heads, c->heads, &c->kv_heads));
+  HP_TRY(config_opt_size(root, "head_dim", c->family->absent.head_dim, &c->head_dim));
+  HP_TRY(config_opt_size(root, "max_position_embeddings", c->family->absent.positions,
+                         &c->max_length));
   HP_TRY(tree_opt_double(root, "rms_norm_eps", 1e-6, &c->norm_eps));
   HP_TRY(config_read_activation(root, "hidden_act", "silu", c));
-  if (c->layers > LAYERS_MAX)
-    TREE_FAIL(tree_get(root, "num_hidden_layers"), "more than %d", LAYERS_MAX);
   if (!c->head_dim) {
     c->head_dim = c->hidden / c->heads;
     if (c->head_dim < 1 || c->hidden % c->heads)
@@ -209,7 +239,7 @@ hp_status config_read_llama(const tree_node *root, model_config *c) {
   if (c->heads % c->kv_heads)
     TREE_FAIL(root, "num_attention_heads %lld is not a multiple of num_key_value_heads %lld",
               (long long)c->heads, (long long)c->kv_heads);
-  if (c->head_dim > 512) TREE_FAIL(root, "head_dim %lld is above 512", (long long)c->head_dim);
+  HP_TRY(config_check_sizes(root, c));
   HP_TRY(read_rope(root, c));
   return read_window(root, c);
 }
@@ -236,7 +266,7 @@ static hp_status read_common(const tree_node *root, model_config *c) {
 
 hp_status model_config_load(const char *path, model_config *out) {
   str file = {0};
-  model_config c = {.bos = -1, .pad = -1};
+  model_config c = {.bos = -1, .frozen = -1};
   hp_status st = HP_OK;
   if (dir_exists(path)) HP_TRY_GOTO(path_join(&file, path, "config.json"), st);
   else str_add(&file, path);

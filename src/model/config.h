@@ -11,7 +11,6 @@ typedef enum { ROPE_DEFAULT, ROPE_LINEAR, ROPE_DYNAMIC, ROPE_LLAMA3, ROPE_YARN }
 typedef struct {
   rope_kind kind;
   double theta, factor;
-  double partial;                /* share of the head dim that turns */
   double original_length;        /* positions of the pre-training */
   double low_freq, high_freq;    /* llama3 */
   double beta_fast, beta_slow;   /* yarn */
@@ -28,13 +27,15 @@ typedef struct {
   bool tied, qkv_bias, o_bias, mlp_bias, qk_norm;
   char activation[32]; /* row of the op table */
   rope_config rope;
-  int64_t window;   /* sliding window, 0 = none */
-  bool *windowed;   /* [layers] the layer uses it */
-  int64_t bos, pad; /* -1 = none */
+  int64_t window; /* sliding window, 0 = none */
+  bool *windowed; /* [layers] the layer uses it */
+  int64_t bos;    /* -1 = none */
+  int64_t frozen; /* embedding row without gradient (pad_token_id); -1 = none */
   int64_t eos[8];
   int n_eos;
-  double dropout[3]; /* gpt2: embedding, attention, residual; training only */
-  tree source;       /* the file, for what is passed on unchanged */
+  bool scale_scores, scale_by_layer; /* gpt2: of attention */
+  double dropout[3];                 /* gpt2: embedding, attention, residual; training only */
+  tree source;                       /* the file, for what is passed on unchanged */
 } model_config;
 
 /* Reads DIR/config.json, or a file.  Refuses what is not there, has the wrong type, contradicts
@@ -48,7 +49,9 @@ double model_config_params(const model_config *c);
 hp_status config_read_llama(const tree_node *root, model_config *c);
 hp_status config_read_activation(const tree_node *root, const char *key, const char *absent,
                                  model_config *c);
-/* A size in 1..2^31-1. */
+/* Sizes of the whole: layers, heads and head_dim within what is built. */
+hp_status config_check_sizes(const tree_node *root, const model_config *c);
+/* A size in 1..2^31-1; opt: `absent` when missing or null. */
 hp_status config_need_size(const tree_node *m, const char *key, int64_t *out);
 hp_status config_opt_size(const tree_node *m, const char *key, int64_t absent, int64_t *out);
 

@@ -75,7 +75,7 @@ hp_tensor build_merge(model_build *b, hp_tensor x, int64_t width) {
 }
 
 hp_tensor build_rope(model_build *b, hp_tensor x) {
-  int64_t dim[2] = {b->rope_length, rope_turned_dims(b->c) / 2};
+  int64_t dim[2] = {b->rope_length, b->c->head_dim / 2};
   b->cos = build_param(b, PARAM_BUFFER, 0, 2, dim, "rope.%lld.cos", (long long)b->rope_length);
   b->sin = build_param(b, PARAM_BUFFER, 0, 2, dim, "rope.%lld.sin", (long long)b->rope_length);
   return hp_rope(b->g, x, b->cos, b->sin, b->positions, false);
@@ -94,11 +94,14 @@ static hp_tensor through_cache(model_build *b, int layer, const char *what, hp_t
 }
 
 hp_tensor build_attention(model_build *b, int layer, hp_tensor q, hp_tensor k, hp_tensor v,
-                          int64_t window) {
-  hp_attention_options o = {.causal = true, .window = window, .span = b->span};
+                          const hp_attention_options *o) {
+  hp_attention_options all = {.scale = o->scale,
+                              .causal = true,
+                              .window = o->window,
+                              .span = b->span};
   if (b->cache) {
     k = through_cache(b, layer, "k", k);
     v = through_cache(b, layer, "v", v);
   }
-  return hp_attention(b->g, q, k, v, &o);
+  return hp_attention(b->g, q, k, v, &all);
 }

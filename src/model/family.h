@@ -40,6 +40,12 @@ struct model_family {
   const char *model_type;
   const char *architecture; /* of the language model, as Transformers names the class */
   bool tied_by_default;
+  bool freezes_pad; /* the embedding row of pad_token_id gets no gradient */
+  /* What a config.json without the key means, as in Transformers.  0: none, or derived. */
+  struct {
+    int64_t kv_heads, head_dim, positions, window;
+    int64_t bos, eos; /* -1 = none */
+  } absent;
   hp_status (*read)(const tree_node *root, model_config *c);
   /* Hidden states [B,T,hidden] after the last norm. */
   hp_tensor (*hidden)(model_build *b);
@@ -66,16 +72,16 @@ hp_tensor build_conv1d(model_build *b, hp_tensor x, int64_t in, int64_t out, dou
                        const char *name);
 /* Rotary embedding of x [B,T,H,D] at the build's positions. */
 hp_tensor build_rope(model_build *b, hp_tensor x);
-/* Attention of q over k and v [B,T,KV,D], through the cache of the layer when there is one. */
+/* Causal attention of q over k and v [B,T,KV,D], through the cache of the layer when there is one.
+ * Of o only scale and window are read. */
 hp_tensor build_attention(model_build *b, int layer, hp_tensor q, hp_tensor k, hp_tensor v,
-                          int64_t window);
+                          const hp_attention_options *o);
 /* [B,T,H*D] <-> [B,T,H,D] */
 hp_tensor build_heads(model_build *b, hp_tensor x, int64_t heads, int64_t dim);
 hp_tensor build_merge(model_build *b, hp_tensor x, int64_t width);
 
-/* Cosine and sine of the rotary embedding for positions 0..rows-1: [rows, turned dims / 2] each.
+/* Cosine and sine of the rotary embedding for positions 0..rows-1: [rows, head_dim / 2] each.
  * `length` is the sequence length that dynamic scaling is for. */
 void rope_table(const model_config *c, int64_t rows, int64_t length, float *cos, float *sin);
-int64_t rope_turned_dims(const model_config *c);
 
 #endif

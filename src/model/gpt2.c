@@ -21,6 +21,12 @@ static place at(int layer, const char *part) {
   return p;
 }
 
+/* Scores times 1 / sqrt(head dim), unless told otherwise, and 1 / layer number when told so. */
+static double score_scale(const model_config *c, int layer) {
+  double scale = c->scale_scores ? 1 / sqrt((double)c->head_dim) : 1;
+  return c->scale_by_layer ? scale / (layer + 1) : scale;
+}
+
 /* Transformers starts projections back into the residual stream smaller, by 1 / sqrt(2 layers). */
 static double residual_scale(const model_config *c) { return 1 / sqrt(2 * (double)c->layers); }
 
@@ -31,7 +37,8 @@ static hp_tensor attention(model_build *b, int layer, hp_tensor x) {
   for (int i = 0; i < 3; i++)
     part[i] = build_heads(b, hp_slice(b->g, qkv, 2, i * w, (i + 1) * w), c->heads, c->head_dim);
   hp_at(b->g, at(layer, "attn").text);
-  hp_tensor o = build_attention(b, layer, part[0], part[1], part[2], 0);
+  hp_attention_options how = {.scale = score_scale(c, layer)};
+  hp_tensor o = build_attention(b, layer, part[0], part[1], part[2], &how);
   return build_conv1d(b, build_merge(b, o, w), w, w, residual_scale(c),
                       at(layer, "attn.c_proj").text);
 }
@@ -51,7 +58,7 @@ static hp_tensor hidden(model_build *b) {
                                 "transformer.wte.weight");
   hp_tensor places = build_param(b, PARAM_EMBEDDING, 1, 2, (int64_t[]){c->max_length, c->hidden},
                                  "transformer.wpe.weight");
-  hp_tensor h = hp_cast(b->g, hp_embedding(b->g, table, b->ids, c->pad), HP_F32);
+  hp_tensor h = hp_cast(b->g, hp_embedding(b->g, table, b->ids, -1), HP_F32);
   hp_at(b->g, "transformer.wpe");
   h = hp_add(b->g, h, hp_cast(b->g, hp_embedding(b->g, places, b->positions, -1), HP_F32));
   for (int i = 0; i < c->layers; i++) {
@@ -79,36 +86,27 @@ static hp_status read(const tree_node *root, model_config *c) {
   HP_TRY(config_need_size(root, "n_embd", &c->hidden));
   HP_TRY(config_need_size(root, "n_layer", &c->layers));
   HP_TRY(config_need_size(root, "n_head", &c->heads));
-  HP_TRY(config_opt_size(root, "n_positions", 1024, &c->max_length));
-  HP_TRY(config_opt_size(root, "n_inner", 4 * c->hidden, &c->ffn));
+  HP_TRY(config_opt_size(root, "n_positions", c->family->absent.positions, &c->max_length));
+  HP_TRY(config_opt_size(root, "n_inner", 4 * c->hidden, &c->ffn)); /* null: 4 n_embd */
   HP_TRY(tree_opt_double(root, "layer_norm_epsilon", 1e-5, &c->norm_eps));
   HP_TRY(config_read_activation(root, "activation_function", "gelu_new", c));
   if (c->hidden % c->heads)
     TREE_FAIL(root, "n_embd %lld is not a multiple of n_head %lld", (long long)c->hidden,
               (long long)c->heads);
-  static const char *const unusual[] = {"scale_attn_by_inverse_layer_idx",
-                                        "reorder_and_upcast_attn"};
-  for (int i = 0; i < 2; i++) {
-    bool on;
-    HP_TRY(tree_opt_bool(root, unusual[i], false, &on));
-    if (on) TREE_FAIL(tree_get(root, unusual[i]), "is not built; expected false");
-  }
-  bool scaled;
-  HP_TRY(tree_opt_bool(root, "scale_attn_weights", true, &scaled));
-  if (!scaled) TREE_FAIL(tree_get(root, "scale_attn_weights"), "false is not built; expected true");
+  HP_TRY(tree_opt_bool(root, "scale_attn_weights", true, &c->scale_scores));
+  HP_TRY(tree_opt_bool(root, "scale_attn_by_inverse_layer_idx", false, &c->scale_by_layer));
   static const char *const dropout[] = {"embd_pdrop", "attn_pdrop", "resid_pdrop"};
   for (int i = 0; i < 3; i++) HP_TRY(tree_opt_double(root, dropout[i], 0.1, &c->dropout[i]));
   c->kv_heads = c->heads;
   c->head_dim = c->hidden / c->heads;
-  c->windowed = mem_calloc((size_t)c->layers, sizeof *c->windowed);
-  HP_TRY_MEM(c->windowed);
-  return HP_OK;
+  return config_check_sizes(root, c);
 }
 
 extern const model_family family_gpt2;
 const model_family family_gpt2 = {.model_type = "gpt2",
                                   .architecture = "GPT2LMHeadModel",
                                   .tied_by_default = true,
+                                  .absent = {.positions = 1024, .bos = 50256, .eos = 50256},
                                   .read = read,
                                   .hidden = hidden,
                                   .head_name = "lm_head.weight",

@@ -43,7 +43,8 @@ static hp_tensor attention(model_build *b, int layer, hp_tensor x) {
   hp_tensor k = project(b, layer, x, c->kv_heads, "self_attn.k_proj", "self_attn.k_norm");
   hp_tensor v = project(b, layer, x, c->kv_heads, "self_attn.v_proj", NULL);
   hp_at(b->g, at(layer, "self_attn").text);
-  hp_tensor o = build_attention(b, layer, q, k, v, c->windowed[layer] ? c->window : 0);
+  hp_attention_options how = {.window = c->windowed[layer] ? c->window : 0};
+  hp_tensor o = build_attention(b, layer, q, k, v, &how);
   int64_t width = c->heads * c->head_dim;
   return build_linear(b, build_merge(b, o, width), width, c->hidden, c->o_bias, 1,
                       at(layer, "self_attn.o_proj").text);
@@ -65,7 +66,7 @@ static hp_tensor hidden(model_build *b) {
   hp_at(b->g, "model.embed_tokens");
   hp_tensor table = build_param(b, PARAM_EMBEDDING, 1, 2, (int64_t[]){c->vocab, c->hidden},
                                 "model.embed_tokens.weight");
-  hp_tensor h = hp_cast(b->g, hp_embedding(b->g, table, b->ids, c->pad), HP_F32);
+  hp_tensor h = hp_cast(b->g, hp_embedding(b->g, table, b->ids, c->frozen), HP_F32);
   for (int i = 0; i < c->layers; i++) {
     hp_block(b->g, i + 1);
     hp_tensor a = attention(b, i, norm(b, h, c->hidden, at(i, "input_layernorm").text));
@@ -106,26 +107,28 @@ static hp_status read_qwen3(const tree_node *root, model_config *c) {
   c->qk_norm = true;
   HP_TRY(tree_opt_bool(root, "attention_bias", false, &c->qkv_bias));
   c->o_bias = c->qkv_bias;
-  HP_TRY(config_read_llama(root, c));
-  const tree_node *head = tree_get(root, "head_dim");
-  if (!head || head->kind == TREE_NULL) c->head_dim = 128; /* the family's own default */
-  return HP_OK;
+  return config_read_llama(root, c);
 }
 
 static hp_status read_mistral(const tree_node *root, model_config *c) {
   return config_read_llama(root, c);
 }
 
-#define LLAMA_ROW(id, class_name)                                                                  \
+#define LLAMA_ROW(id, class_name, ...)                                                             \
   extern const model_family family_##id;                                                           \
   const model_family family_##id = {.model_type = #id,                                             \
                                     .architecture = class_name,                                    \
+                                    .freezes_pad = true,                                           \
+                                    .absent = {__VA_ARGS__},                                       \
                                     .read = read_##id,                                             \
                                     .hidden = hidden,                                              \
                                     .head_name = "lm_head.weight",                                 \
                                     .embedding_name = "model.embed_tokens.weight",                 \
                                     .params = params}
-LLAMA_ROW(llama, "LlamaForCausalLM");
-LLAMA_ROW(mistral, "MistralForCausalLM");
-LLAMA_ROW(qwen2, "Qwen2ForCausalLM");
-LLAMA_ROW(qwen3, "Qwen3ForCausalLM");
+LLAMA_ROW(llama, "LlamaForCausalLM", .positions = 2048, .bos = 1, .eos = 2);
+LLAMA_ROW(mistral, "MistralForCausalLM", .kv_heads = 8, .positions = 131072, .window = 4096,
+          .bos = 1, .eos = 2);
+LLAMA_ROW(qwen2, "Qwen2ForCausalLM", .kv_heads = 32, .positions = 32768, .window = 4096, .bos = -1,
+          .eos = -1);
+LLAMA_ROW(qwen3, "Qwen3ForCausalLM", .kv_heads = 32, .head_dim = 128, .positions = 32768,
+          .window = 4096, .bos = -1, .eos = -1);

@@ -211,9 +211,8 @@ static void init_values(const lm *m, const model_param *p, uint64_t seed, float 
     case PARAM_BIAS:
     case PARAM_BUFFER: x[i] = 0; break;
     }
-  if (p->kind == PARAM_EMBEDDING && m->c.pad >= 0 && m->c.pad < p->shape.dim[0] &&
-      !strcmp(p->name, m->c.family->embedding_name))
-    memset(x + m->c.pad * p->shape.dim[1], 0, (size_t)p->shape.dim[1] * sizeof *x);
+  if (m->c.frozen >= 0 && !strcmp(p->name, m->c.family->embedding_name))
+    memset(x + m->c.frozen * p->shape.dim[1], 0, (size_t)p->shape.dim[1] * sizeof *x);
 }
 
 hp_status lm_init(lm *m, uint64_t seed) {

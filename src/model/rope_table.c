@@ -7,10 +7,6 @@
 
 static const double pi = 3.14159265358979323846;
 
-int64_t rope_turned_dims(const model_config *c) {
-  return (int64_t)((double)c->head_dim * c->rope.partial);
-}
-
 /* Dim at which a turn takes `turns` rotations over the original length. */
 static double yarn_dim(const rope_config *r, double dims, double turns) {
   return dims * log(r->original_length / (turns * 2 * pi)) / (2 * log(r->theta));
@@ -74,7 +70,7 @@ static double amplitude(const rope_config *r) {
  * sequence of p + 1; the tokens of the prompt all for its length. */
 void rope_table(const model_config *c, int64_t rows, int64_t length, float *cos_out,
                 float *sin_out) {
-  int64_t dims = rope_turned_dims(c), half = dims / 2;
+  int64_t dims = c->head_dim, half = dims / 2;
   double a = amplitude(&c->rope);
   for (int64_t i = 0; i < half; i++) {
     double turn = frequency(c, (double)dims, (double)i, (double)length);
