@@ -135,8 +135,7 @@ static hp_status read_rope(const tree_node *root, model_config *c) {
   return check_partial(root, r, o->kind);
 }
 
-/* --- sliding window ------------------------------------------------------------------------------
- */
+/* --- sliding window --------------------------------------------------------------------------- */
 
 static hp_status read_layer_types(const tree_node *list, model_config *c) {
   if ((int64_t)list->len != c->layers)

@@ -18,7 +18,8 @@ static double number(const tree *t, const char *key, int64_t step) {
 
 static void near(const char *what, int64_t step, double got, double want) {
   if (!(got - want <= limit * want && want - got <= limit * want))
-    test_fail(__FILE__, __LINE__, "step %lld: %s %.9g, want %.9g", (long long)step, what, got, want);
+    test_fail(__FILE__, __LINE__, "step %lld: %s %.9g, want %.9g", (long long)step, what, got,
+              want);
 }
 
 /* One step on B sequences, as micro-batches of `rows` each. */
@@ -29,8 +30,13 @@ static void run_step(stepper *s, const int32_t *ids, int rows, const step_update
   *out = (step_result){0};
   for (int at = 0; at < B; at += rows) {
     step_result part = {0};
-    step_micro m = {.B = rows, .T = T, .ids = ids + at * T, .labels = labels + at * T,
-                    .weight = 1.0 / (B * (T - 1)), .first = at == 0, .last = at + rows == B};
+    step_micro m = {.B = rows,
+                    .T = T,
+                    .ids = ids + at * T,
+                    .labels = labels + at * T,
+                    .weight = 1.0 / (B * (T - 1)),
+                    .first = at == 0,
+                    .last = at + rows == B};
     CHECK_OK(stepper_run(s, &m, u, &part));
     out->loss += part.loss;
     out->grad_norm = part.grad_norm;
@@ -55,7 +61,8 @@ static void run_curve(const char *name, int rows) {
   CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1}, &d));
   CHECK_OK(lm_create(path, d, &lo, &m));
   CHECK_OK(lm_load(m, path));
-  step_options o = {.optimizer = STEP_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .decay = 0.1, .clip = 1};
+  step_options o =
+      {.optimizer = STEP_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .decay = 0.1, .clip = 1};
   CHECK_OK(stepper_create(m, &o, &s));
   for (int64_t i = 0; i < STEPS; i++) {
     int32_t batch[B * T];

@@ -109,7 +109,8 @@ static void check_greedy(golden_case *c, const model *x) {
   CHECK_EQ(r.ids.len, c->greedy.n);
   for (int64_t i = 0; i < c->greedy.n; i++)
     if (r.ids.at[i] != c->greedy.ids[i]) {
-      printf("%s: greedy token %lld is %d, want %d\n", c->path, (long long)i, r.ids.at[i], c->greedy.ids[i]);
+      printf("%s: greedy token %lld is %d, want %d\n", c->path, (long long)i, r.ids.at[i],
+             c->greedy.ids[i]);
       c->failures++;
       break;
     }
