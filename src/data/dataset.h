@@ -58,6 +58,9 @@ typedef struct {
 hp_status dataset_read_file(const char *path, const dataset_columns *c, int64_t max, dataset *d);
 /* Is `name` a file that dataset_read_file reads, by its ending?  Unbuilt endings fail. */
 hp_status dataset_file_type(const char *path, bool *known);
+/* The same from memory: a list of records, or records one after another. */
+hp_status dataset_read_json(const char *bytes, size_t len, const char *path,
+                            const dataset_columns *c, int64_t max, dataset *d);
 
 /* dataset_text.c: .txt and .csv, from memory. */
 hp_status dataset_read_lines(const char *bytes, size_t len, const char *path, int64_t max,

@@ -204,8 +204,8 @@ static hp_status check_missing(const records *r) {
   return HP_OK;
 }
 
-static hp_status read_json(const char *bytes, size_t len, const char *path,
-                           const dataset_columns *c, int64_t max, dataset *d) {
+hp_status dataset_read_json(const char *bytes, size_t len, const char *path,
+                            const dataset_columns *c, int64_t max, dataset *d) {
   records r = {.in = {.name = path, .text = bytes, .len = len}, .path = path, .columns = *c};
   hp_status st = read_records(&r, max, d);
   if (!st) st = check_missing(&r);
@@ -243,7 +243,7 @@ hp_status dataset_read_file(const char *path, const dataset_columns *c, int64_t 
   hp_status st;
   if (!strcmp(end, "txt")) st = dataset_read_lines(bytes, f.len, path, max, d);
   else if (!strcmp(end, "csv")) st = dataset_read_csv(bytes, f.len, path, c, max, d);
-  else st = read_json(bytes, f.len, path, c, max, d);
+  else st = dataset_read_json(bytes, f.len, path, c, max, d);
   file_map_close(&f);
   return st;
 }
