@@ -165,12 +165,16 @@ typedef struct {
   const char *backend;   /* NULL: "cpu" */
   int threads;           /* 0: all cores that the process may use */
   bool interpret;        /* never call the C compiler: loops are interpreted (slow, same bits) */
+  const char *engine;    /* of 16-bit products; NULL: "packed", ours, with fixed bits */
   uint64_t memory_limit; /* bytes of params and work together, hard; 0 = none */
 } hp_device_options;
 hp_status hp_device_open(const hp_device_options *o, hp_device **out);
 void hp_device_close(hp_device *d);
 const char *hp_device_describe(const hp_device *d);
 int hp_device_threads(const hp_device *d);
+/* The engine of 16-bit products; a change holds for programs compiled afterwards. */
+const char *hp_device_engine(const hp_device *d);
+hp_status hp_device_set_engine(hp_device *d, const char *name);
 uint64_t hp_device_param_bytes(const hp_device *d);
 /* Measures what the device can do: f32 operations and bytes read per second (takes about 0.1 s). */
 hp_status hp_device_measure(hp_device *d, double *flops_per_s, double *bytes_per_s);

@@ -18,13 +18,18 @@
 HP_API hp_status hp_device_open(const hp_device_options *o, hp_device **out) {
   static const hp_device_options usual;
   if (!o) o = &usual;
-  backend_options b = {.threads = o->threads, .interpret = o->interpret};
+  backend_options b = {.threads = o->threads, .engine = o->engine, .interpret = o->interpret};
   return device_open(o->backend ? o->backend : "cpu", &b, o->memory_limit, out);
 }
 HP_API void hp_device_close(hp_device *d) { device_close(d); }
 HP_API const char *hp_device_describe(const hp_device *d) { return d->backend->describe(d->dev); }
 HP_API int hp_device_threads(const hp_device *d) { return d->backend->threads(d->dev); }
 HP_API uint64_t hp_device_param_bytes(const hp_device *d) { return d->state_bytes; }
+
+HP_API const char *hp_device_engine(const hp_device *d) { return d->backend->engine(d->dev); }
+HP_API hp_status hp_device_set_engine(hp_device *d, const char *name) {
+  return d->backend->set_engine(d->dev, name);
+}
 
 HP_API hp_status hp_device_measure(hp_device *d, double *flops_per_s, double *bytes_per_s) {
   return d->backend->measure(d->dev, flops_per_s, bytes_per_s);

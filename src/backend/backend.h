@@ -9,16 +9,18 @@
 #include "prog/program.h"
 
 typedef struct {
-  int threads;    /* 0: all cores */
-  bool interpret; /* loops are interpreted, never compiled */
+  int threads;        /* 0: all cores */
+  bool interpret;     /* loops are interpreted, never compiled */
+  const char *engine; /* of 16-bit products; NULL: the backend's own, with fixed bits */
 } backend_options;
 
 typedef struct {
   const char *name;
   hp_status (*open)(const backend_options *o, void **dev);
   void (*close)(void *dev);
-  /* Chooses kernels; workspace[i] = bytes that instruction i needs. */
-  hp_status (*prepare)(void *dev, const program *p, uint64_t *workspace, void **loaded);
+  /* Chooses kernels, and writes the engines that it chose into the instructions that name none;
+   * workspace[i] = bytes that instruction i needs. */
+  hp_status (*prepare)(void *dev, program *p, uint64_t *workspace, void **loaded);
   void (*release)(void *loaded);
   /* Runs instruction i: at[k] is the address of its k-th operand or result. */
   hp_status (*launch)(void *loaded, uint32_t i, void *const *at, void *workspace);
@@ -29,6 +31,9 @@ typedef struct {
   /* One line about the device for people: cores, instruction set. */
   const char *(*describe)(void *dev);
   int (*threads)(void *dev);
+  /* The engine of 16-bit products; set changes it for programs that are prepared from now on. */
+  const char *(*engine)(void *dev);
+  hp_status (*set_engine)(void *dev, const char *name);
   /* Measures the device: operations per second in f32, bytes read per second. */
   hp_status (*measure)(void *dev, double *flops, double *bytes);
 } backend_iface;

@@ -20,7 +20,7 @@ typedef struct {
   model_options m;
   int64_t batch, seq, steps;
   bool remat;
-  const char *trace;
+  const char *trace, *engine;
 } args;
 
 typedef struct {
@@ -87,7 +87,9 @@ static hp_status open_model(const args *a, bool training, hp_device **d, lm **m)
   if (a->m.dtype && !strcmp(a->m.dtype, "bf16")) t = HP_BF16;
   else if (a->m.dtype && strcmp(a->m.dtype, "f32"))
     HP_FAIL(HP_ERR_ARG, "--dtype %s: expected f32 or bf16", a->m.dtype);
-  hp_device_options o = {.threads = (int)a->m.threads, .memory_limit = a->m.memory_limit};
+  hp_device_options o = {.threads = (int)a->m.threads,
+                         .engine = a->engine,
+                         .memory_limit = a->m.memory_limit};
   lm_options lo = {.compute = t, .weights = training ? HP_F32 : t};
   HP_TRY(hp_device_open(&o, d));
   hp_status st = lm_create(a->m.model, *d, &lo, m);
@@ -110,6 +112,7 @@ static void common(row *r, const args *a, const lm *m, const machine *k) {
   row_text(r, "model", a->m.model);
   row_text(r, "device", hp_device_describe(m->d));
   row_text(r, "dtype", m->compute == HP_BF16 ? "bf16" : "f32");
+  row_text(r, "engine", m->compute == HP_BF16 ? hp_device_engine(m->d) : "packed");
   row_num(r, "parameters", model_config_params(&m->c));
   row_num(r, "batch", (double)a->batch);
   row_num(r, "seq", (double)a->seq);
@@ -343,6 +346,7 @@ int verb_bench(int argc, char **argv) {
        {"--seq", CLI_INT, &a.seq, "T", "tokens of a sequence (default: 256)"},
        {"--steps", CLI_INT, &a.steps, "N", "timed repetitions after 2 for warm-up (default: 5)"},
        {"--recompute", CLI_FLAG, &a.remat, NULL, "step: recompute activations"},
+       {"--engine", CLI_TEXT, &a.engine, "NAME", "of bf16 products: packed (default), onednn"},
        {"--trace", CLI_TEXT, &a.trace, "F.json",
         "step: the last step as a Chrome / Perfetto trace, an event an instruction"}};
   const cli_spec spec =

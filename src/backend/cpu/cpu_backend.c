@@ -11,13 +11,21 @@ typedef struct {
   void **plan; /* by instruction */
 } cpu_program;
 
+static const char *cpu_engine(void *dev) { return ((cpu_device *)dev)->half->name; }
+
+static hp_status cpu_set_engine(void *dev, const char *name) {
+  return engine_find(name, &((cpu_device *)dev)->half);
+}
+
 static hp_status cpu_open(const backend_options *o, void **out) {
   static const loop_isa loop_isa_of[ISA_COUNT] =
       {[ISA_PLAIN] = LOOP_ISA_PLAIN, [ISA_AVX2] = LOOP_ISA_AVX2, [ISA_AVX512] = LOOP_ISA_AVX512};
   cpu_device *d = mem_calloc(1, sizeof *d);
   HP_TRY_MEM(d);
   d->isa = cpu_best_isa();
-  hp_status st = pool_create(o->threads, true, &d->threads);
+  d->half = engine_default();
+  hp_status st = o->engine ? cpu_set_engine(d, o->engine) : HP_OK;
+  if (!st) st = pool_create(o->threads, true, &d->threads);
   if (st) {
     mem_free(d);
     return st;
@@ -45,7 +53,7 @@ static void cpu_release(void *loaded) {
   mem_free(c);
 }
 
-static hp_status plan_all(cpu_program *c, const program *p, uint64_t *workspace) {
+static hp_status plan_all(cpu_program *c, program *p, uint64_t *workspace) {
   for (size_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
     const cpu_kernel *k = &cpu_kernels[n->op];
@@ -57,7 +65,7 @@ static hp_status plan_all(cpu_program *c, const program *p, uint64_t *workspace)
   return HP_OK;
 }
 
-static hp_status cpu_prepare(void *dev, const program *p, uint64_t *workspace, void **loaded) {
+static hp_status cpu_prepare(void *dev, program *p, uint64_t *workspace, void **loaded) {
   cpu_program *c = mem_calloc(1, sizeof *c);
   HP_TRY_MEM(c);
   c->l.dev = dev;
@@ -114,4 +122,6 @@ const backend_iface backend_cpu = {.name = "cpu",
                                    .copy = cpu_copy,
                                    .describe = cpu_describe,
                                    .threads = cpu_threads,
+                                   .engine = cpu_engine,
+                                   .set_engine = cpu_set_engine,
                                    .measure = cpu_measure};

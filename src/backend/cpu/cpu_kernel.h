@@ -6,6 +6,7 @@
 #define CPU_KERNEL_H
 
 #include "backend/cpu/cpu_features.h"
+#include "backend/cpu/engine_table.h"
 #include "base/thread.h"
 #include "codegen/loop.h"
 #include "prog/program.h"
@@ -14,12 +15,13 @@ typedef struct {
   pool *threads;
   cpu_isa isa;
   loop_options loops;
+  const gemm_engine *half; /* of products of bf16 and f16; "packed" unless another is named */
   char about[256];
 } cpu_device;
 
 typedef struct {
   cpu_device *dev;
-  const program *p;
+  program *p;
   loop_module *loops; /* kernels of the program's `fused` instructions */
   arena mem;          /* of the plans */
 } cpu_loading;

@@ -15,6 +15,17 @@ static einsum_tensor tensor_of(const ir_value *t) {
   return einsum_dense((hp_dtype)t->dtype, &s);
 }
 
+/* The engine of an instruction that names none; any but ours is written into the program. */
+static hp_status choose(cpu_loading *l, const prog_inst *n, planned *k) {
+  bool half = program_arg(l->p, n, 0)->type.dtype != HP_F32;
+  k->engine = half ? l->dev->half : engine_default();
+  if (!einsum_supports(&k->p, k->engine)) k->engine = engine_default();
+  if (k->engine == engine_default()) return HP_OK;
+  prog_inst *mine = &l->p->insts.at[n - l->p->insts.at];
+  mine->engine = graph_string(l->p->names, k->engine->name);
+  return graph_status(l->p->names);
+}
+
 hp_status plan_einsum(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work) {
   planned *k = arena_alloc(&l->mem, 1, sizeof *k);
   HP_TRY_MEM(k);
@@ -25,8 +36,8 @@ hp_status plan_einsum(cpu_loading *l, const prog_inst *n, void **plan, uint64_t 
                 b = tensor_of(&program_arg(l->p, n, 1)->type);
   einsum_tensor out = tensor_of(&program_arg(l->p, n, 2)->type);
   HP_TRY(einsum_plan_make(&eq, &a, &b, &out, &o, &k->p));
-  k->engine = engine_default();
   if (n->engine) HP_TRY(engine_find(program_str(l->p, n->engine), &k->engine));
+  else HP_TRY(choose(l, n, k));
   if (!einsum_supports(&k->p, k->engine))
     HP_FAIL(HP_ERR_UNSUPPORTED, "einsum \"%s\": engine %s cannot run it", inst_str(l->p, n, "eq"),
             k->engine->name);
