@@ -1,5 +1,6 @@
 #include "train/train_config.h"
 
+#include "base/io.h"
 #include "base/json.h"
 #include "base/yaml.h"
 
@@ -288,16 +289,31 @@ hp_status train_config_parse(const tree_node *root, train_config *out) {
   return st;
 }
 
+static hp_status check_model_folder(const train_config *c) {
+  const char *path = c->model_name_or_path;
+  if (dir_exists(path) || file_exists(path)) return HP_OK;
+  TREE_FAIL(train_config_at(c, KEY_model_name_or_path),
+            "there is no folder \"%s\" here, and hub ids are not fetched; download the checkpoint "
+            "(config.json, *.safetensors, tokenizer.json) and write its folder",
+            path);
+}
+
 hp_status train_config_load(const char *path, const char *const *override, int n,
                             train_config *out) {
   tree file;
   HP_TRY(yaml_load_config(path, &file));
   hp_status st = HP_OK;
   for (int i = 0; i < n && !st; i++) st = yaml_override(&file, override[i], i + 1);
-  if (!st) st = train_config_parse(file.root, out);
-  if (st) tree_free(&file);
-  else out->file = file;
-  return st;
+  train_config c;
+  if (!st) st = train_config_parse(file.root, &c);
+  if (!st && (st = check_model_folder(&c))) train_config_free(&c);
+  if (st) {
+    tree_free(&file);
+    return st;
+  }
+  c.file = file;
+  *out = c;
+  return HP_OK;
 }
 
 void train_config_free(train_config *c) {

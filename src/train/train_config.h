@@ -147,8 +147,8 @@ const train_key *train_key_get(int key);
 /* The key of a name (block: of the hyper_parallel block), -1 when there is none. */
 int train_key_find(const char *name, bool block);
 
-/* Reads a .yaml, .yml or .json file, applies the `n` overrides "key=value", checks everything.
- * On failure out is untouched; free with train_config_free. */
+/* Reads a .yaml, .yml or .json file, applies the `n` overrides "key=value", checks everything, that
+ * the model's folder is there too.  On failure out is untouched; free with train_config_free. */
 hp_status train_config_load(const char *path, const char *const *override, int n,
                             train_config *out);
 /* The same from a tree that outlives the config. */
