@@ -1,49 +1,82 @@
 /* Strided copies.  Dims are first made few: those of size 1 go, neighbours that are one run in both
  * tensors join.  Then, with the last dim innermost: runs that are contiguous on both sides are
- * memcpy, a dim that is contiguous on one side only pairs with one that is so on the other and
- * goes by blocks of 16 x 16 (a transposition), and the rest is a plain loop. */
+ * memcpy, a value that repeats is a fill, and the rest goes by squares of 16 x 16 (a transposition,
+ * where one tensor is contiguous in one dim and the other in the other). */
 #include "backend/cpu/rowops.h"
 #include "base/dtype.h"
 
 #include <stdatomic.h>
 #include <string.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
-enum { SIDE = 16, PIECE = 1 << 15 /* elements of an item, about */ };
+enum {
+  SIDE = 16,
+  PIECE = 1 << 15,       /* elements of an item, about */
+  STREAM_RUN = 4096,     /* bytes of a run that may go past the caches */
+  STREAM_ALL = 16 << 20, /* and of the whole copy, for it to do so */
+};
 
 typedef struct {
   row_layout l; /* joined; at least rank 2, the last dims are those of a block */
   size_t element;
   const char *from;
   char *to;
+  bool large;
   int64_t rows; /* of dim rank - 2 in an item */
   int64_t items;
   atomic_llong next;
 } copy_job;
 
-/* A block of rows x n for one type of element: runs, repeats, and by squares. */
+/* Past the caches: for copies that would only push out what is in them.  n bytes. */
+static void stream(char *to, const char *from, int64_t n) {
+#if defined(__SSE2__)
+  int64_t head = (int64_t)(-(uintptr_t)to & 15);
+  if (n >= STREAM_RUN) {
+    memcpy(to, from, (size_t)head);
+    for (to += head, from += head, n -= head; n >= 64; to += 64, from += 64, n -= 64)
+      for (int i = 0; i < 64; i += 16)
+        _mm_stream_si128((void *)(to + i), _mm_loadu_si128((const void *)(from + i)));
+    _mm_sfence();
+  }
+#endif
+  memcpy(to, from, (size_t)n);
+}
+
+/* A block of rows x n for one type of element: runs, repeats, and by squares.  A square that is
+ * turned goes through a buffer, so that either tensor is touched by whole lines only: columns of a
+ * tensor may all fall on the same places of a cache. */
 #define COPY_BLOCK(T)                                                                              \
   static void square_##T(const T *from, int64_t fr, int64_t fc, T *to, int64_t tr, int64_t tc,     \
                          int64_t rows, int64_t n) {                                                \
-    for (int64_t r = 0; r < rows; r++) {                                                           \
-      if (tc == 1)                                                                                 \
-        for (int64_t c = 0; c < n; c++) to[r * tr + c] = from[r * fr + c * fc];                    \
-      else                                                                                         \
-        for (int64_t c = 0; c < n; c++) to[r * tr + c * tc] = from[r * fr + c * fc];               \
+    T x[SIDE * SIDE];                                                                              \
+    if (fr == 1 && tc == 1 && rows == SIDE && n == SIDE) {                                         \
+      for (int c = 0; c < SIDE; c++) memcpy(x + c * SIDE, from + c * fc, sizeof(T) * SIDE);        \
+      for (int r = 0; r < SIDE; r++)                                                               \
+        for (int c = 0; c < SIDE; c++) to[r * tr + c] = x[c * SIDE + r];                           \
+      return;                                                                                      \
     }                                                                                              \
+    for (int64_t c = 0; c < n; c++)                                                                \
+      for (int64_t r = 0; r < rows; r++) x[c * SIDE + r] = from[c * fc + r * fr];                  \
+    for (int64_t r = 0; r < rows; r++)                                                             \
+      for (int64_t c = 0; c < n; c++) to[r * tr + c * tc] = x[c * SIDE + r];                       \
   }                                                                                                \
   static void block_##T(const T *from, int64_t fr, int64_t fc, T *to, int64_t tr, int64_t tc,      \
-                        int64_t rows, int64_t n) {                                                 \
+                        int64_t rows, int64_t n, bool large) {                                     \
     if (tc == 1 && fc == 1) {                                                                      \
+      int64_t bytes = n * (int64_t)sizeof(T);                                                      \
       for (int64_t r = 0; r < rows; r++)                                                           \
-        memcpy(to + r * tr, from + r * fr, sizeof(T) * (size_t)n);                                 \
+        if (large) stream((char *)(to + r * tr), (const char *)(from + r * fr), bytes);            \
+        else memcpy(to + r * tr, from + r * fr, (size_t)bytes);                                    \
     } else if (tc == 1 && fc == 0) {                                                               \
       for (int64_t r = 0; r < rows; r++) {                                                         \
         const T x = from[r * fr];                                                                  \
         for (int64_t c = 0; c < n; c++) to[r * tr + c] = x;                                        \
       }                                                                                            \
     } else {                                                                                       \
-      for (int64_t r = 0; r < rows; r += SIDE)                                                     \
-        for (int64_t c = 0; c < n; c += SIDE)                                                      \
+      for (int64_t c = 0; c < n; c += SIDE)                                                        \
+        for (int64_t r = 0; r < rows; r += SIDE)                                                   \
           square_##T(from + r * fr + c * fc, fr, fc, to + r * tr + c * tc, tr, tc,                 \
                      r + SIDE < rows ? SIDE : rows - r, c + SIDE < n ? SIDE : n - c);              \
     }                                                                                              \
@@ -95,7 +128,7 @@ static int least(const int64_t *stride, int n) {
 static void order(row_layout *l) {
   while (l->rank < 2) {
     for (int d = l->rank; d > 0; d--) move_last(l, d - 1, d);
-    l->dim[0] = 1, l->from[0] = l->to[0] = 0;
+    l->dim[0] = 1, l->from[0] = l->to[0] = INT64_MAX; /* never the innermost */
     l->rank++;
   }
   move_last(l, least(l->to, l->rank), l->rank - 1);
@@ -119,10 +152,10 @@ static void copy_item(copy_job *j, int64_t item) {
   int64_t fr = l->from[mid], fc = l->from[last], tr = l->to[mid], tc = l->to[last],
           n = l->dim[last];
   switch (j->element) {
-  case 1: block_uint8_t((const void *)f, fr, fc, (void *)t, tr, tc, rows, n); break;
-  case 2: block_uint16_t((const void *)f, fr, fc, (void *)t, tr, tc, rows, n); break;
-  case 4: block_uint32_t((const void *)f, fr, fc, (void *)t, tr, tc, rows, n); break;
-  default: block_uint64_t((const void *)f, fr, fc, (void *)t, tr, tc, rows, n);
+  case 1: block_uint8_t((const void *)f, fr, fc, (void *)t, tr, tc, rows, n, j->large); break;
+  case 2: block_uint16_t((const void *)f, fr, fc, (void *)t, tr, tc, rows, n, j->large); break;
+  case 4: block_uint32_t((const void *)f, fr, fc, (void *)t, tr, tc, rows, n, j->large); break;
+  default: block_uint64_t((const void *)f, fr, fc, (void *)t, tr, tc, rows, n, j->large);
   }
 }
 
@@ -160,11 +193,13 @@ hp_status row_copy(pool *p, const row_layout *l, size_t element, const void *fro
   order(&j.l);
   cut_run(&j.l);
   int64_t n = j.l.dim[j.l.rank - 1], rows = j.l.dim[j.l.rank - 2];
+  bool runs = j.l.from[j.l.rank - 1] == 1 && j.l.to[j.l.rank - 1] == 1;
   j.rows = PIECE / (n < PIECE ? n : PIECE);
-  j.rows = (j.rows + SIDE - 1) / SIDE * SIDE;
-  if (n >= PIECE) j.rows = 1;
+  if (!runs && j.rows < 4 * SIDE) j.rows = 4 * SIDE; /* neighbouring lines, together */
   j.items = (rows + j.rows - 1) / j.rows;
-  for (int d = 0; d < j.l.rank - 2; d++) j.items *= j.l.dim[d];
+  double bytes = (double)n * (double)rows * (double)element;
+  for (int d = 0; d < j.l.rank - 2; d++) j.items *= j.l.dim[d], bytes *= (double)j.l.dim[d];
+  j.large = bytes >= STREAM_ALL;
   int64_t threads = pool_size(p);
   pool_run(p, threads < j.items ? threads : j.items, copy_thread, &j);
   return HP_OK;

@@ -103,47 +103,69 @@ SIMD v16f v16_sigmoid(v16f x) {
 /* ---- bf16 and f16 -----------------------------------------------------------------------------
  */
 
-SIMD v16f v16_load_bf16(const uint16_t *p) {
 #if defined(__AVX512F__)
+SIMD v16f v16_load_bf16(const uint16_t *p) {
   return _mm512_castsi512_ps(
       _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p)), 16));
-#else
-  float t[16];
-  for (int i = 0; i < 16; i++) t[i] = bf16_to_f32(p[i]);
-  return v16_load(t);
-#endif
 }
 SIMD void v16_store_bf16(uint16_t *p, v16f v) {
-#if defined(__AVX512F__)
   v16i u = v16_as_i(v), odd = v16i_and(v16i_shr(u, 16), v16i_set1(1));
   v16i r = v16i_shr(v16i_add(u, v16i_add(odd, v16i_set1(0x7fff))), 16);
   v16i nan = v16i_or(v16i_shr(u, 16), v16i_set1(0x40));
   r = _mm512_mask_blend_epi32(v16_eq(v, v), nan, r);
   _mm256_storeu_si256((void *)p, _mm512_cvtepi32_epi16(r));
+}
+SIMD v16f v16_load_f16(const uint16_t *p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
+}
+SIMD void v16_store_f16(uint16_t *p, v16f v) {
+  _mm256_storeu_si256((void *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+#elif defined(__AVX2__) && defined(__F16C__)
+SIMD v8f v8_load_bf16(const uint16_t *p) {
+  __m256i u = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(u, 16));
+}
+SIMD v8i v8_round_bf16(v8f v) {
+  v8i u = v8_as_i(v), high = v8i_shr(u, 16), odd = v8i_and(high, v8i_set1(1));
+  v8i r = v8i_shr(v8i_add(u, v8i_add(odd, v8i_set1(0x7fff))), 16);
+  return _mm256_blendv_epi8(v8i_or(high, v8i_set1(0x40)), r, v8_eq(v, v));
+}
+SIMD v16f v16_load_bf16(const uint16_t *p) { return (v16f){v8_load_bf16(p), v8_load_bf16(p + 8)}; }
+SIMD void v16_store_bf16(uint16_t *p, v16f v) {
+  __m256i r = _mm256_packus_epi32(v8_round_bf16(v.lo), v8_round_bf16(v.hi));
+  _mm256_storeu_si256((void *)p, _mm256_permute4x64_epi64(r, 0xd8));
+}
+SIMD v16f v16_load_f16(const uint16_t *p) {
+  return (v16f){_mm256_cvtph_ps(_mm_loadu_si128((const void *)p)),
+                _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p + 8)))};
+}
+SIMD void v16_store_f16(uint16_t *p, v16f v) {
+  _mm_storeu_si128((void *)p, _mm256_cvtps_ph(v.lo, _MM_FROUND_TO_NEAREST_INT));
+  _mm_storeu_si128((void *)(p + 8), _mm256_cvtps_ph(v.hi, _MM_FROUND_TO_NEAREST_INT));
+}
 #else
+SIMD v16f v16_load_bf16(const uint16_t *p) {
+  float t[16];
+  for (int i = 0; i < 16; i++) t[i] = bf16_to_f32(p[i]);
+  return v16_load(t);
+}
+SIMD void v16_store_bf16(uint16_t *p, v16f v) {
   float t[16];
   v16_store(t, v);
   for (int i = 0; i < 16; i++) p[i] = f32_to_bf16(t[i]);
-#endif
 }
 SIMD v16f v16_load_f16(const uint16_t *p) {
-#if defined(__AVX512F__)
-  return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
-#else
   float t[16];
   for (int i = 0; i < 16; i++) t[i] = f16_to_f32(p[i]);
   return v16_load(t);
-#endif
 }
 SIMD void v16_store_f16(uint16_t *p, v16f v) {
-#if defined(__AVX512F__)
-  _mm256_storeu_si256((void *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
-#else
   float t[16];
   v16_store(t, v);
   for (int i = 0; i < 16; i++) p[i] = f32_to_f16(t[i]);
-#endif
 }
+#endif
 /* The first n (0..16) only. */
 SIMD v16f v16_load_bf16_n(const uint16_t *p, int n) {
   uint16_t t[16] = {0};
