@@ -165,7 +165,7 @@ typedef struct {
   const char *backend;   /* NULL: "cpu" */
   int threads;           /* 0: all cores that the process may use */
   bool interpret;        /* never call the C compiler: loops are interpreted (slow, same bits) */
-  const char *engine;    /* of 16-bit products; NULL: "packed", ours, with fixed bits */
+  const char *engine;    /* of 16-bit products: "packed" (fixed bits), "onednn"; NULL: fastest */
   uint64_t memory_limit; /* bytes of params and work together, hard; 0 = none */
 } hp_device_options;
 hp_status hp_device_open(const hp_device_options *o, hp_device **out);

@@ -11,7 +11,7 @@
 typedef struct {
   int threads;        /* 0: all cores */
   bool interpret;     /* loops are interpreted, never compiled */
-  const char *engine; /* of 16-bit products; NULL: the backend's own, with fixed bits */
+  const char *engine; /* of 16-bit products; NULL: the fastest of this machine */
 } backend_options;
 
 typedef struct {

@@ -346,7 +346,8 @@ int verb_bench(int argc, char **argv) {
        {"--seq", CLI_INT, &a.seq, "T", "tokens of a sequence (default: 256)"},
        {"--steps", CLI_INT, &a.steps, "N", "timed repetitions after 2 for warm-up (default: 5)"},
        {"--recompute", CLI_FLAG, &a.remat, NULL, "step: recompute activations"},
-       {"--engine", CLI_TEXT, &a.engine, "NAME", "of bf16 products: packed (default), onednn"},
+       {"--engine", CLI_TEXT, &a.engine, "NAME",
+        "of bf16 products: packed, onednn (default: fastest)"},
        {"--trace", CLI_TEXT, &a.trace, "F.json",
         "step: the last step as a Chrome / Perfetto trace, an event an instruction"}};
   const cli_spec spec =

@@ -118,6 +118,7 @@ static hp_status print_state(const trainer *t, str *out) {
   json_put_key(&w, "steps"), json_put_int(&w, t->steps);
   json_put_key(&w, "optimizer"), json_put_string(&w, t->so.optimizer == STEP_SGD ? "sgd" : "adamw");
   json_put_key(&w, "optimizer_saved"), json_put_bool(&w, !t->c->save_only_model);
+  json_put_key(&w, "engine"), json_put_string(&w, hp_device_engine(t->d));
   json_put_key(&w, "schedule"), json_put_string(&w, rate.at ? rate.at : "");
   json_put_key(&w, "loss_sums"), json_put_string(&w, sums.at ? sums.at : "");
   json_close(&w);
@@ -267,6 +268,19 @@ static hp_status must_equal(const tree_node *state, const char *key, int64_t now
   return HP_OK;
 }
 
+/* A bf16 run goes on with the engine it began with: another one rounds in its own way. */
+static hp_status keep_engine(trainer *t, const tree_node *state) {
+  const char *engine;
+  HP_TRY(tree_opt_string(state, "engine", NULL, &engine));
+  if (!engine || t->c->is.compute == HP_F32 || !strcmp(engine, hp_device_engine(t->d)))
+    return HP_OK;
+  if (!hp_device_set_engine(t->d, engine)) return HP_OK;
+  log_warn("the checkpoint was made with the engine %s: %s; going on with %s, whose bits differ",
+           engine, err_message(), hp_device_engine(t->d));
+  err_clear();
+  return HP_OK;
+}
+
 static hp_status read_state(trainer *t, const checkpoint *c) {
   const tree_node *state;
   const sampler_spec *s = &t->data.order.spec;
@@ -286,6 +300,7 @@ static hp_status read_state(trainer *t, const checkpoint *c) {
     TREE_FAIL(tree_get(state, "optimizer_saved"),
               "it was saved with save_only_model: true and cannot be continued; use it as "
               "model_name_or_path, or begin anew with overwrite_output_dir: true");
+  HP_TRY(keep_engine(t, state));
   HP_TRY(tree_need_string(state, "schedule", &rate));
   HP_TRY(schedule_parse_state(&t->rate, rate));
   HP_TRY(tree_need_string(state, "loss_sums", &sums));

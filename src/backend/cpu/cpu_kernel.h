@@ -15,7 +15,7 @@ typedef struct {
   pool *threads;
   cpu_isa isa;
   loop_options loops;
-  const gemm_engine *half; /* of products of bf16 and f16; "packed" unless another is named */
+  const gemm_engine *half; /* of products of bf16 and f16 */
   char about[256];
 } cpu_device;
 
