@@ -5,7 +5,7 @@
 #include "ir/graph.h"
 
 typedef struct {
-  bool remat;      /* recompute forward values inside blocks instead of keeping them */
+  bool remat;           /* recompute forward values inside blocks instead of keeping them */
   const char *dump_dir; /* write the text after every pass there; NULL = no */
 } pass_options;
 

@@ -194,7 +194,8 @@ static hp_status train(trainer *t) {
     return HP_OK;
   }
   HP_TRY(trainer_tell_start(t));
-  if (t->c->eval_on_start && t->data.evals && t->step == 0) HP_TRY(trainer_evaluate(t, EVAL_START, &save));
+  if (t->c->eval_on_start && t->data.evals && t->step == 0)
+    HP_TRY(trainer_evaluate(t, EVAL_START, &save));
   HP_TRY(loop(t, &stopped));
   if (stopped) return trainer_report(t, "stopped by a signal; run it again to continue", false);
   HP_TRY(trainer_export(t));
