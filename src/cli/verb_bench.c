@@ -336,7 +336,8 @@ static hp_status run(const args *a, const char *what) {
 }
 
 int verb_bench(int argc, char **argv) {
-  static const char *const known[] = {"step", "prefill", "decode", "compile", "copy"};
+  static const char *const known[] = {"copy", "compile", "step", "prefill", "decode"};
+  enum { KNOWN = sizeof known / sizeof *known };
   args a = {.batch = 4, .seq = 256, .steps = STEPS};
   const char *rest[256];
   int n;
@@ -351,7 +352,7 @@ int verb_bench(int argc, char **argv) {
        {"--trace", CLI_TEXT, &a.trace, "F.json",
         "step: the last step as a Chrome / Perfetto trace, an event an instruction"}};
   const cli_spec spec =
-      {"hyper bench step|prefill|decode|compile|copy --model DIR|CONFIG.json [--json]",
+      {"hyper bench copy|compile|step|prefill|decode|all --model DIR|CONFIG.json [--json]",
        "Medians beside the machine's own limits, which are measured in the same run.  A model is\n"
        "given by its folder or its config.json alone; its weights are random.",
        "hyper bench step --model config.json --batch 4 --seq 256 --json", option,
@@ -359,14 +360,19 @@ int verb_bench(int argc, char **argv) {
   if (argc > 256) return cli_usage(argv[0], "too many arguments");
   int code = cli_parse(&spec, argc, argv, rest, &n);
   if (code != CLI_GO_ON) return code;
-  if (n != 1) return cli_usage(argv[0], "say what: step, prefill, decode, compile or copy");
+  if (n != 1) return cli_usage(argv[0], "say what: copy, compile, step, prefill, decode or all");
   if (a.batch < 1 || a.seq < 2 || a.steps < 1 || a.batch > 65536 || a.seq > (1 << 24) ||
       a.steps > 1000000)
     return cli_usage(argv[0], "--batch, --seq or --steps is out of range");
-  bool found = false;
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++) found |= !strcmp(rest[0], known[i]);
+  bool all = !strcmp(rest[0], "all"), found = false;
+  hp_status st = HP_OK;
+  if (all && !a.m.model) a.m.model = "examples/demo/model/config.json";
+  for (int i = 0; !st && i < KNOWN; i++) {
+    if (!all && strcmp(rest[0], known[i])) continue;
+    found = true;
+    st = run(&a, known[i]);
+  }
   if (!found)
-    return cli_usage(argv[0], "\"%s\" is not step, prefill, decode, compile or copy", rest[0]);
-  hp_status st = run(&a, rest[0]);
+    return cli_usage(argv[0], "\"%s\" is not copy, compile, step, prefill, decode or all", rest[0]);
   return st ? cli_fail(st) : 0;
 }
