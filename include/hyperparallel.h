@@ -133,7 +133,7 @@ typedef struct {
   int64_t window; /* a query sees so many keys back, itself counted; 0 = all */
   hp_tensor span; /* i32 [B,T,2]: first and last key of each query, instead of causal; or none */
 } hp_attention_options;
-/* q [B,T,H,D], k [B,S,KV,D], v [B,S,KV,Dv] -> [B,T,H,Dv]; H a multiple of KV. */
+/* q [B,T,H,D], k [B,S,KV,D], v [B,S,KV,Dv] -> [B,T,H,Dv]; H a multiple of KV; o may be NULL. */
 hp_tensor hp_attention(hp_graph *g, hp_tensor q, hp_tensor k, hp_tensor v,
                        const hp_attention_options *o);
 /* logits [...,V], labels [...]: -log softmax(logits)[label], 0 where the label is `ignore`. */

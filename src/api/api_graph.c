@@ -58,7 +58,7 @@ HP_API void hp_block(hp_graph *g, int block) { g->block = (uint16_t)block; }
 HP_API void hp_update_phase(hp_graph *g) { g->phase = PHASE_UPDATE; }
 
 static hp_tensor leaf(hp_graph *g, int op, const char *name, hp_dtype t, const hp_shape *s) {
-  return ops_leaf(g, op, name, t, s->dim, s->rank < 0 || s->rank > HP_MAX_RANK ? 0 : s->rank);
+  return ops_leaf(g, op, name, t, s->dim, s->rank);
 }
 HP_API hp_tensor hp_input(hp_graph *g, const char *name, hp_dtype t, hp_shape s) {
   return leaf(g, OP_INPUT, name, t, &s);
@@ -71,6 +71,7 @@ HP_API void hp_output(hp_graph *g, const char *name, hp_tensor x) { ops_output(g
 HP_API void hp_assign(hp_graph *g, hp_tensor param, hp_tensor x) { ops_assign(g, param, x); }
 
 HP_API hp_tensor hp_map(hp_graph *g, const char *op, hp_tensor a, hp_tensor b, hp_tensor c) {
+  if (!op) op = "";
   op_id id = op_find(op, strlen(op));
   if (!id || !(op_flags(id) & OPF_ELEMENTWISE) || op_table[id].attrs[0]) {
     (void)err_set(HP_ERR_ARG, __FILE__, __LINE__, "\"%s\" is not an elementwise op", op);
@@ -92,11 +93,15 @@ HP_API hp_tensor hp_mul(hp_graph *g, hp_tensor a, hp_tensor b) {
 HP_API hp_tensor hp_div(hp_graph *g, hp_tensor a, hp_tensor b) {
   return ops_binary(g, OP_DIV, a, b);
 }
-HP_API hp_tensor hp_scale(hp_graph *g, hp_tensor x, double f) { return ops_scale(g, x, f); }
-HP_API hp_tensor hp_cast(hp_graph *g, hp_tensor x, hp_dtype t) { return ops_cast(g, x, t); }
+HP_API hp_tensor hp_scale(hp_graph *g, hp_tensor x, double f) {
+  return ops_is_value(g, OP_MUL, x) ? ops_scale(g, x, f) : HP_NONE;
+}
+HP_API hp_tensor hp_cast(hp_graph *g, hp_tensor x, hp_dtype t) {
+  return ops_is_value(g, OP_CAST, x) ? ops_cast(g, x, t) : HP_NONE;
+}
 
 HP_API hp_tensor hp_sum(hp_graph *g, hp_tensor x, const int64_t *axes, int n, bool keep) {
-  return ops_sum(g, x, axes, n, keep);
+  return ops_is_value(g, OP_SUM, x) ? ops_sum(g, x, axes, n, keep) : HP_NONE;
 }
 HP_API hp_tensor hp_argmax(hp_graph *g, hp_tensor x) { return ops_unary(g, OP_ARGMAX, x); }
 HP_API hp_tensor hp_reshape(hp_graph *g, hp_tensor x, hp_shape s) {
@@ -106,16 +111,21 @@ HP_API hp_tensor hp_broadcast(hp_graph *g, hp_tensor x, hp_shape s) {
   return ops_broadcast(g, x, s.dim, s.rank);
 }
 HP_API hp_tensor hp_transpose(hp_graph *g, hp_tensor x, const int64_t *perm) {
-  return ops_transpose(g, x, perm);
+  return ops_is_value(g, OP_TRANSPOSE, x) ? ops_transpose(g, x, perm) : HP_NONE;
 }
 HP_API hp_tensor hp_slice(hp_graph *g, hp_tensor x, int axis, int64_t start, int64_t stop) {
   int64_t from[HP_MAX_RANK] = {0}, to[HP_MAX_RANK], step[HP_MAX_RANK] = {1, 1, 1, 1, 1, 1};
+  if (!ops_is_value(g, OP_SLICE, x)) return HP_NONE;
   hp_shape s = hp_shape_of(g, x);
-  memcpy(to, s.dim, sizeof to);
-  if (axis >= 0 && axis < s.rank) {
-    from[axis] = start;
-    to[axis] = stop;
+  if (axis < 0 || axis >= s.rank) {
+    (void)err_set(HP_ERR_ARG, __FILE__, __LINE__, "slice \"%s\": axis %d of a tensor of %d dims",
+                  graph_str(g, g->loc), axis, s.rank);
+    graph_poison(g, HP_ERR_ARG);
+    return HP_NONE;
   }
+  memcpy(to, s.dim, sizeof to);
+  from[axis] = start;
+  to[axis] = stop;
   return ops_slice(g, x, from, to, step);
 }
 HP_API hp_tensor hp_concat(hp_graph *g, const hp_tensor *x, int n, int axis) {
@@ -160,6 +170,8 @@ HP_API hp_tensor hp_rope(hp_graph *g, hp_tensor x, hp_tensor cos, hp_tensor sin,
 }
 HP_API hp_tensor hp_attention(hp_graph *g, hp_tensor q, hp_tensor k, hp_tensor v,
                               const hp_attention_options *o) {
+  static const hp_attention_options usual;
+  if (!o) o = &usual;
   hp_shape s = hp_shape_of(g, q);
   attr_record a = {0};
   double scale = o->scale != 0 || s.rank != 4 ? o->scale : 1 / sqrt((double)s.dim[3]);
@@ -174,22 +186,18 @@ HP_API hp_tensor hp_cross_entropy(hp_graph *g, hp_tensor logits, hp_tensor label
   return ops_add(g, OP_CROSS_ENTROPY, (val[]){logits, labels}, 2, &a);
 }
 
-static hp_tensor draw(hp_graph *g, int op, hp_tensor seed, int64_t stream, hp_dtype t, hp_shape s) {
-  attr_record a = {0};
-  attr_put_int(&a, stream);
-  attr_put_int(&a, t);
-  attr_put_list(&a, s.dim, s.rank);
-  return ops_add(g, op, &seed, 1, &a);
-}
 HP_API hp_tensor hp_uniform(hp_graph *g, hp_tensor seed, int64_t stream, hp_dtype t, hp_shape s) {
-  return draw(g, OP_UNIFORM, seed, stream, t, s);
+  return ops_random(g, OP_UNIFORM, seed, stream, t, s.dim, s.rank);
 }
 HP_API hp_tensor hp_normal(hp_graph *g, hp_tensor seed, int64_t stream, hp_dtype t, hp_shape s) {
-  return draw(g, OP_NORMAL, seed, stream, t, s);
+  return ops_random(g, OP_NORMAL, seed, stream, t, s.dim, s.rank);
 }
 
 HP_API hp_status hp_grad(hp_graph *g, hp_tensor loss, const hp_tensor *wrt, int n,
                          hp_tensor *grads) {
+  bool known = ops_is_value(g, OP_ADD, loss);
+  for (int i = 0; known && i < n; i++) known = ops_is_value(g, OP_ADD, wrt[i]);
+  if (!known) return graph_status(g);
   hp_status st = pass_autodiff(g, loss, wrt, n, grads);
   if (st && !g->failure.code) graph_poison(g, st);
   return st ? graph_status(g) : HP_OK;

@@ -56,6 +56,12 @@ static bool store(const cli_option *o, const char *text) {
   return false;
 }
 
+static const char *const kind_words[] = {[CLI_FLAG] = "nothing",
+                                         [CLI_INT] = "a whole number",
+                                         [CLI_NUM] = "a number",
+                                         [CLI_TEXT] = "text",
+                                         [CLI_SIZE] = "bytes, as 500000000 or 4GiB"};
+
 static const cli_option *find(const cli_spec *s, const char *word, size_t n) {
   for (int i = 0; i < s->n; i++)
     if (strlen(s->option[i].name) == n && !memcmp(s->option[i].name, word, n)) return &s->option[i];
@@ -97,7 +103,8 @@ int cli_parse(const cli_spec *s, int argc, char **argv, const char **rest, int *
       if (!value) return cli_usage(argv[0], "%s needs a value (%s)", o->name, o->arg);
     }
     if (!store(o, value))
-      return cli_usage(argv[0], "%s: \"%s\" is not a %s", o->name, value, o->arg);
+      return cli_usage(argv[0], "%s: expected %s, found \"%s\"", o->name, kind_words[o->kind],
+                       value);
   }
   return CLI_GO_ON;
 }

@@ -1,9 +1,12 @@
 #include "base/str.h"
 #include "cli/cli.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 const cli_verb cli_verbs[] = {
 #define VERB(name, about) {#name, verb_##name, about},
@@ -30,8 +33,26 @@ static int unknown_verb(const char *word) {
   return 2;
 }
 
-int main(int argc, char **argv) {
-  signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write, with a message */
+/* Standard streams that were closed become /dev/null: else the next file that is opened takes
+ * their number, and is written over with messages. */
+static void open_streams(void) {
+  int fd = open("/dev/null", O_RDWR);
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = dup(fd);
+  if (fd > STDERR_FILENO) close(fd);
+}
+
+/* Output that could not be written is a failure, whatever the verb thought of it. */
+static int close_output(int code) {
+  bool failed = ferror(stdout) != 0;
+  errno = 0;
+  if (fflush(stdout)) failed = true;
+  if (!failed) return code;
+  fprintf(stderr, "hyper: standard output: cannot be written: %s\n",
+          errno ? strerror(errno) : "an earlier write failed");
+  return code ? code : 1;
+}
+
+static int run(int argc, char **argv) {
   if (argc < 2) {
     print_usage(stderr);
     return 2;
@@ -47,4 +68,10 @@ int main(int argc, char **argv) {
   for (int i = 0; i < VERBS; i++)
     if (!strcmp(argv[1], cli_verbs[i].name)) return cli_verbs[i].run(argc - 1, argv + 1);
   return unknown_verb(argv[1]);
+}
+
+int main(int argc, char **argv) {
+  open_streams();
+  signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write, with a message */
+  return close_output(run(argc, argv));
 }

@@ -22,8 +22,8 @@ static hp_status settings(const args *a, const lm *m, generation *g) {
   if (a->temperature != not_given) g->sampling.temperature = a->temperature;
   if (a->top_p != not_given) g->sampling.top_p = a->top_p;
   if (a->repetition_penalty != not_given) g->sampling.repetition_penalty = a->repetition_penalty;
-  if (a->top_k >= 0) g->sampling.top_k = a->top_k;
-  if (a->max_new_tokens > 0) g->max_new_tokens = a->max_new_tokens;
+  if (a->top_k != INT64_MIN) g->sampling.top_k = a->top_k;
+  if (a->max_new_tokens != INT64_MIN) g->max_new_tokens = a->max_new_tokens;
   g->sampling.seed = (uint64_t)a->seed;
   g->stop = a->stop;
   return sampling_check(&g->sampling);
@@ -73,7 +73,8 @@ int verb_generate(int argc, char **argv) {
   args a = {.temperature = not_given,
             .top_p = not_given,
             .repetition_penalty = not_given,
-            .top_k = -1};
+            .top_k = INT64_MIN,
+            .max_new_tokens = INT64_MIN};
   const char *rest[256];
   int n_rest;
   const cli_option option[] =

@@ -52,8 +52,33 @@ static hp_status infer(infer_ctx *c) {
   return HP_OK;
 }
 
+/* Poisons the graph with a call that makes no sense. */
+static val refuse(hp_graph *g, int op, const char *what) {
+  if (g->failure.code) return 0;
+  (void)err_set(HP_ERR_ARG, __FILE__, __LINE__, "%s \"%s\": %s", op_table[op].name,
+                graph_str(g, g->loc), what);
+  graph_poison(g, HP_ERR_ARG);
+  return 0;
+}
+
+/* A list of so many numbers can be an attribute; else the graph is poisoned. */
+static bool list_fits(hp_graph *g, int op, int n) {
+  if (n >= 0 && n <= HP_MAX_RANK) return true;
+  refuse(g, op, "more dims or axes than a tensor can have (6), or less than none");
+  return false;
+}
+
+bool ops_is_value(hp_graph *g, int op, val x) {
+  if (g->failure.code) return false;
+  if (x && x < g->values.len) return true;
+  refuse(g, op, "an operand is not a tensor of this graph");
+  return false;
+}
+
 val ops_add(hp_graph *g, int op, const val *in, int n_in, const attr_record *attrs) {
   if (g->failure.code) return 0;
+  if (n_in < op_table[op].in_min || n_in > op_table[op].in_max)
+    return refuse(g, op, "takes another number of operands");
   for (int i = 0; i < n_in; i++)
     if (!in[i] || in[i] >= g->values.len) {
       (void)err_set(HP_ERR_ARG, __FILE__, __LINE__,
@@ -104,10 +129,22 @@ val ops_binary(hp_graph *g, int op, val a, val b) { return ops_add(g, op, (val[]
 
 val ops_leaf(hp_graph *g, int op, const char *name, hp_dtype t, const int64_t *dim, int rank) {
   attr_record a = {0};
+  if (!list_fits(g, op, rank)) return 0;
+  if (!name || !*name) return refuse(g, op, "has no name");
   attr_put_str(&a, g, name);
   attr_put_int(&a, t);
   attr_put_list(&a, dim, rank);
   return ops_add(g, op, NULL, 0, &a);
+}
+
+val ops_random(hp_graph *g, int op, val seed, int64_t stream, hp_dtype t, const int64_t *dim,
+               int rank) {
+  attr_record a = {0};
+  if (!list_fits(g, op, rank)) return 0;
+  attr_put_int(&a, stream);
+  attr_put_int(&a, t);
+  attr_put_list(&a, dim, rank);
+  return ops_add(g, op, &seed, 1, &a);
 }
 
 val ops_const(hp_graph *g, hp_dtype t, double value) {
@@ -136,6 +173,7 @@ val ops_cast(hp_graph *g, val x, hp_dtype t) {
 
 static val reduce(hp_graph *g, int op, val x, const int64_t *axes, int n, bool keep) {
   attr_record a = {0};
+  if (!list_fits(g, op, n)) return 0;
   attr_put_list(&a, axes, n);
   attr_put_int(&a, keep);
   return ops_add(g, op, &x, 1, &a);
@@ -155,6 +193,7 @@ val ops_max_last(hp_graph *g, val x) { return reduce_last(g, OP_REDUCE_MAX, x); 
 
 static val with_list(hp_graph *g, int op, val x, const int64_t *list, int n) {
   attr_record a = {0};
+  if (!list_fits(g, op, n)) return 0;
   attr_put_list(&a, list, n);
   return ops_add(g, op, &x, 1, &a);
 }
@@ -198,6 +237,7 @@ val ops_concat(hp_graph *g, const val *x, int n, int axis) {
 
 val ops_einsum(hp_graph *g, const char *eq, val a, val b, hp_dtype out) {
   attr_record r = {0};
+  if (!eq) return refuse(g, OP_EINSUM, "has no equation");
   attr_put_str(&r, g, eq);
   attr_put_int(&r, out);
   return ops_add(g, OP_EINSUM, (val[]){a, b}, 2, &r);
@@ -205,6 +245,10 @@ val ops_einsum(hp_graph *g, const char *eq, val a, val b, hp_dtype out) {
 
 void ops_output(hp_graph *g, const char *name, val x) {
   attr_record a = {0};
+  if (!name || !*name) {
+    refuse(g, OP_OUTPUT, "has no name");
+    return;
+  }
   attr_put_str(&a, g, name);
   ops_add(g, OP_OUTPUT, &x, 1, &a);
 }

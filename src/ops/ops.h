@@ -70,6 +70,10 @@ val ops_pad(hp_graph *g, val x, const int64_t *lo, const int64_t *hi, double val
 val ops_concat(hp_graph *g, const val *x, int n, int axis);
 val ops_einsum(hp_graph *g, const char *eq, val a, val b, hp_dtype out);
 val ops_leaf(hp_graph *g, int op, const char *name, hp_dtype t, const int64_t *dim, int rank);
+val ops_random(hp_graph *g, int op, val seed, int64_t stream, hp_dtype t, const int64_t *dim,
+               int rank); /* OP_UNIFORM or OP_NORMAL */
+/* Whether x is a tensor of g; if not, the graph is poisoned in the name of `op`. */
+bool ops_is_value(hp_graph *g, int op, val x);
 void ops_output(hp_graph *g, const char *name, val x);
 void ops_assign(hp_graph *g, val param, val x);
 

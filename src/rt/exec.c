@@ -163,8 +163,8 @@ static hp_status run_streams(exec *e) {
   pthread_mutex_lock(&e->lock);
   while (e->active) pthread_cond_wait(&e->change, &e->lock);
   pthread_mutex_unlock(&e->lock);
-  for (int s = 1; s < STREAM_COUNT && !st; s++) {
-    st = err_give(&e->worker[s].failure);
+  for (int s = 1; s < STREAM_COUNT; s++) {
+    if (!st) st = err_give(&e->worker[s].failure);
     e->worker[s].failure.code = HP_OK;
   }
   return st;
@@ -203,6 +203,8 @@ static hp_status move_io(exec *e, const hp_io *io, int n, int flag) {
 static hp_status check_names(const exec *e, const hp_io *io, int n) {
   for (int i = 0; i < n; i++) {
     bool known = false;
+    if (!io[i].name || (!io[i].data && io[i].bytes))
+      HP_FAIL(HP_ERR_ARG, "io %d of the run: its name or data is NULL", i);
     for (size_t b = 0; b < e->p->buffers.len && !known; b++) {
       const prog_buffer *f = &e->p->buffers.at[b];
       known = (f->flags & (BUFFER_INPUT | BUFFER_OUTPUT)) &&
@@ -215,6 +217,8 @@ static hp_status check_names(const exec *e, const hp_io *io, int n) {
 
 hp_status exec_run(exec *e, const hp_io *io, int n) {
   HP_TRY(check_names(e, io, n));
+  for (int t = 0; t < TIER_COUNT; t++) /* gone when a larger arena could not be had */
+    HP_TRY(device_reserve(e->d, t, e->p->arena[t]));
   if (e->bound != e->d->generation) bind(e);
   HP_TRY(move_io(e, io, n, BUFFER_INPUT));
   e->start_s = time_now_s();

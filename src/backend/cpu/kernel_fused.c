@@ -1,7 +1,38 @@
 /* Loop kernels. */
 #include "backend/cpu/cpu_kernel.h"
+#include "base/dtype.h"
 
 #include <string.h>
+
+/* What the loop touches of operand (result) k lies in its buffer, and has its type: the text of a
+ * program may come from anywhere. */
+static hp_status check_operand(const cpu_loading *l, const prog_inst *n, const loop *body,
+                               bool output, int k) {
+  const prog_buffer *b = program_arg(l->p, n, output ? n->n_in + k : k);
+  hp_dtype type;
+  int64_t low, high;
+  if (!loop_extent(body, output, k, &type, &low, &high)) return HP_OK;
+  if (type != (hp_dtype)b->type.dtype)
+    HP_FAIL(HP_ERR_INPUT, "loop kernel \"%s\": %s %d is %s, its tensor is %s",
+            program_str(l->p, n->loc), output ? "out" : "in", k, dtype_name(type),
+            dtype_name((hp_dtype)b->type.dtype));
+  if (low < 0 || (uint64_t)high >= b->bytes / dtype_size(type))
+    HP_FAIL(HP_ERR_INPUT,
+            "loop kernel \"%s\": %s %d touches elements %lld to %lld, its tensor has %llu",
+            program_str(l->p, n->loc), output ? "out" : "in", k, (long long)low, (long long)high,
+            (unsigned long long)(b->bytes / dtype_size(type)));
+  return HP_OK;
+}
+
+static hp_status check_body(const cpu_loading *l, const prog_inst *n, const loop *body) {
+  int in = loop_inputs(body), out = loop_outputs(body);
+  if (in > n->n_in || out > n->n_out)
+    HP_FAIL(HP_ERR_INPUT, "loop kernel \"%s\": uses %d inputs and %d outputs, is given %d and %d",
+            program_str(l->p, n->loc), in, out, n->n_in, n->n_out);
+  for (int k = 0; k < in; k++) HP_TRY(check_operand(l, n, body, false, k));
+  for (int k = 0; k < out; k++) HP_TRY(check_operand(l, n, body, true, k));
+  return HP_OK;
+}
 
 hp_status plan_fused(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work) {
   loop body = {0};
@@ -9,9 +40,7 @@ hp_status plan_fused(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *
   const char *text = inst_str(l->p, n, "body");
   (void)work; /* known after the module is built */
   hp_status st = loop_parse(text, strlen(text), "loop kernel", &body);
-  if (!st && (loop_inputs(&body) > n->n_in || loop_outputs(&body) > n->n_out))
-    st = err_set(HP_ERR_INTERNAL, __FILE__, __LINE__,
-                 "loop kernel has more operands than its instruction");
+  if (!st) st = check_body(l, n, &body);
   if (!st) st = loop_module_add(l->loops, &body, &k);
   loop_free(&body);
   if (!st) *plan = k;

@@ -1,0 +1,43 @@
+# Wrong use from the command line: values, streams that are closed or full.
+. "$(dirname "$0")/lib.sh"
+. "$ROOT/tests/cli/train_lib.sh"
+
+it "names what an option expects"
+run generate --model m --prompt x --temperature hot
+exit_is 2
+err_has '--temperature: expected a number, found "hot"'
+run eval --model m --memory-limit 5x
+exit_is 2
+err_has "4GiB"
+
+it "fails when standard output cannot be written"
+if [ -w /dev/full ]; then
+  status=0
+  "$HYPER" --help > /dev/full 2> err || status=$?
+  t_cmd="--help > /dev/full"
+  exit_is 1
+  err_has "standard output: cannot be written"
+fi
+
+it "keeps its files apart from messages when the standard streams are closed"
+make_job s <<END
+END
+run train s/job.yaml output_dir=open max_steps=5
+exit_is 0
+status=0
+"$HYPER" train s/job.yaml output_dir=closed max_steps=5 <&- >&- 2>&- || status=$?
+t_cmd="train with closed streams"
+exit_is 0
+same_history open closed
+same_file open/model.safetensors closed/model.safetensors
+[ "$(wc -l < closed/run.lock)" = 1 ] || fail "run.lock holds more than a process id"
+
+it "refuses counts of tokens that make no sense"
+for n in 0 -3; do
+  run generate --model open --prompt x --max-new-tokens $n
+  exit_is 2
+  err_has "max_new_tokens $n"
+done
+run generate --model open --prompt x --top-k -1
+exit_is 2
+err_has "top_k -1"
