@@ -62,22 +62,37 @@ static const char *const kind_words[] = {[CLI_FLAG] = "nothing",
                                          [CLI_TEXT] = "text",
                                          [CLI_SIZE] = "bytes, as 500000000 or 4GiB"};
 
-static const cli_option *find(const cli_spec *s, const char *word, size_t n) {
+static const cli_option *find(const cli_spec *s, const char *name) {
   for (int i = 0; i < s->n; i++)
-    if (strlen(s->option[i].name) == n && !memcmp(s->option[i].name, word, n)) return &s->option[i];
+    if (!strcmp(s->option[i].name, name)) return &s->option[i];
   return NULL;
 }
 
-static int unknown(const cli_spec *s, const char *verb, const char *word) {
+static int unknown(const cli_spec *s, const char *verb, const char *name) {
   const char *names[64];
   int n = s->n < 64 ? s->n : 64;
   for (int i = 0; i < n; i++) names[i] = s->option[i].name;
-  const char *near = str_nearest(word, names, (size_t)n);
-  if (near) return cli_usage(verb, "unknown option %s, did you mean %s?", word, near);
-  return cli_usage(verb, "unknown option %s", word);
+  const char *near = str_nearest(name, names, (size_t)n);
+  if (near) return cli_usage(verb, "unknown option %s, did you mean %s?", name, near);
+  return cli_usage(verb, "unknown option %s", name);
 }
 
-int cli_parse(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest) {
+/* The option a word means: "--name", "--name=value", and with `keys` "name=value" with underscores.
+ * The name goes to `name` (cut when too long), the place after '=' to *value.  False: no option. */
+static bool read_name(bool keys, const char *word, char name[64], const char **value) {
+  const char *eq = strchr(word, '='), *from = word, *const block = "hyper_parallel.";
+  bool dashes = !strncmp(word, "--", 2);
+  if (!dashes && !(keys && eq)) return false;
+  if (!dashes && !strncmp(word, block, strlen(block))) from += strlen(block);
+  snprintf(name, 64, "%s%.*s", dashes ? "" : "--", eq ? (int)(eq - from) : 62, from);
+  for (char *c = name; !dashes && *c; c++)
+    if (*c == '_') *c = '-';
+  *value = eq ? eq + 1 : NULL;
+  return true;
+}
+
+static int parse(const cli_spec *s, bool keys, int argc, char **argv, const char **rest,
+                 int *n_rest) {
   *n_rest = 0;
   for (int i = 1; i < argc; i++) {
     const char *w = argv[i];
@@ -89,24 +104,31 @@ int cli_parse(const cli_spec *s, int argc, char **argv, const char **rest, int *
       while (++i < argc) rest[(*n_rest)++] = argv[i];
       break;
     }
-    if (strncmp(w, "--", 2)) {
+    char name[64];
+    const char *value;
+    if (!read_name(keys, w, name, &value)) {
       rest[(*n_rest)++] = w;
       continue;
     }
-    const char *eq = strchr(w, '=');
-    const cli_option *o = find(s, w, eq ? (size_t)(eq - w) : strlen(w));
-    if (!o) return unknown(s, argv[0], w);
-    const char *value = NULL;
-    if (o->kind == CLI_FLAG && eq) return cli_usage(argv[0], "%s takes no value", o->name);
-    if (o->kind != CLI_FLAG) {
-      value = eq ? eq + 1 : i + 1 < argc ? argv[++i] : NULL;
-      if (!value) return cli_usage(argv[0], "%s needs a value (%s)", o->name, o->arg);
-    }
+    const cli_option *o = find(s, name);
+    if (!o) return unknown(s, argv[0], name);
+    if (o->kind == CLI_FLAG && value) return cli_usage(argv[0], "%s takes no value", o->name);
+    if (o->kind != CLI_FLAG && !value) value = i + 1 < argc ? argv[++i] : NULL;
+    if (o->kind != CLI_FLAG && !value)
+      return cli_usage(argv[0], "%s needs a value (%s)", o->name, o->arg);
     if (!store(o, value))
       return cli_usage(argv[0], "%s: expected %s, found \"%s\"", o->name, kind_words[o->kind],
                        value);
   }
   return CLI_GO_ON;
+}
+
+int cli_parse(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest) {
+  return parse(s, false, argc, argv, rest, n_rest);
+}
+
+int cli_parse_keys(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest) {
+  return parse(s, true, argc, argv, rest, n_rest);
 }
 
 hp_status cli_parse_ids(const char *text, int32_t **ids, int64_t *n) {
@@ -115,7 +137,7 @@ hp_status cli_parse_ids(const char *text, int32_t **ids, int64_t *n) {
   while (*p) {
     char *end;
     long long x = strtoll(p, &end, 10);
-    if (end == p || x < 0 || x > INT32_MAX || (*end && *end != ',')) {
+    if (end == p || x < 0 || x > INT32_MAX || (*end && *end != ',') || (*end && !end[1])) {
       vec_free(&v);
       HP_FAIL(HP_ERR_ARG,
               "--tokens: \"%.20s\" is not an id; expected numbers with commas between, as 1,2,3",

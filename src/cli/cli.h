@@ -36,6 +36,9 @@ enum { CLI_GO_ON = -1 };
 /* Reads options (--name value or --name=value) into their places; what is left over is moved to
  * the front of rest (room for argc).  Returns CLI_GO_ON, 0 after --help, or 2 after bad usage. */
 int cli_parse(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest);
+/* The same for verbs that run a model: options may also be given as in the configuration of a
+ * training run, "memory_limit=4GiB" or "hyper_parallel.memory_limit=4GiB". */
+int cli_parse_keys(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest);
 void cli_print_help(const cli_spec *s);
 
 /* Prints the failure of this thread and returns the exit code it means. */
@@ -47,7 +50,7 @@ int cli_usage(const char *verb, const char *fmt, ...) __attribute__((format(prin
 
 typedef struct {
   const char *model, *dtype;
-  int64_t threads, devices;
+  int64_t threads, devices, seed;
   uint64_t memory_limit;
   bool json;
 } model_options;
@@ -56,6 +59,7 @@ typedef struct {
       {"--dtype", CLI_TEXT, &(o).dtype, "f32|bf16", "dtype of matrix products (default: f32)"},    \
       {"--threads", CLI_INT, &(o).threads, "N", "threads (default: all cores)"},                   \
       {"--devices", CLI_INT, &(o).devices, "N", "devices (1 until sharding is built)"},            \
+      {"--seed", CLI_INT, &(o).seed, "S", "of random numbers, where there are any (default: 0)"},  \
       {"--memory-limit", CLI_SIZE, &(o).memory_limit, "BYTES", "hard limit, e.g. 4GiB"}, {         \
     "--json", CLI_FLAG, &(o).json, NULL, "one JSON object a line"                                  \
   }

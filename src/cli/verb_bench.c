@@ -94,7 +94,7 @@ static hp_status open_model(const args *a, bool training, hp_device **d, lm **m)
   HP_TRY(hp_device_open(&o, d));
   hp_status st = lm_create(a->m.model, *d, &lo, m);
   if (!st) {
-    st = lm_init(*m, 1);
+    st = lm_init(*m, (uint64_t)a->m.seed);
     if (st) lm_free(*m);
   }
   if (st) hp_device_close(*d);
@@ -358,7 +358,7 @@ int verb_bench(int argc, char **argv) {
        "hyper bench step --model config.json --batch 4 --seq 256 --json", option,
        sizeof option / sizeof *option};
   if (argc > 256) return cli_usage(argv[0], "too many arguments");
-  int code = cli_parse(&spec, argc, argv, rest, &n);
+  int code = cli_parse_keys(&spec, argc, argv, rest, &n);
   if (code != CLI_GO_ON) return code;
   if (n != 1) return cli_usage(argv[0], "say what: copy, compile, step, prefill, decode or all");
   if (a.batch < 1 || a.seq < 2 || a.steps < 1 || a.batch > 65536 || a.seq > (1 << 24) ||

@@ -8,32 +8,40 @@
 #include <stdio.h>
 #include <string.h>
 
-/* tokenizer.bin beside the checkpoint, or as named, becomes DIR/tokenizer.json. */
-static hp_status convert_tokenizer(const char *path, const char *dir) {
+/* A tokenizer.bin as the text of a tokenizer.json. */
+static hp_status read_tokenizer(const char *path, str *json) {
   char *bytes = NULL;
   size_t n;
-  str json = {0}, to = {0};
   HP_TRY(file_read(path, 0, &bytes, &n));
-  hp_status st = tok_llama2c_to_json(path, bytes, n, &json);
-  if (!st) st = path_join(&to, dir, "tokenizer.json");
-  if (!st) st = file_write(to.at, json.at, json.len);
+  hp_status st = tok_llama2c_to_json(path, bytes, n, json);
+  mem_free(bytes);
+  return st;
+}
+
+static hp_status write_tokenizer(const str *json, const char *dir) {
+  str to = {0};
+  hp_status st = path_join(&to, dir, "tokenizer.json");
+  if (!st) st = file_write(to.at, json->at, json->len);
   if (!st) st = path_join(&to, dir, "tokenizer_config.json");
   static const char config[] = "{\n  \"add_bos_token\": true,\n  \"add_eos_token\": false,\n"
                                "  \"bos_token\": \"<s>\",\n  \"eos_token\": \"</s>\",\n"
                                "  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n"
                                "  \"unk_token\": \"<unk>\"\n}\n";
   if (!st) st = file_write(to.at, config, sizeof config - 1);
-  mem_free(bytes);
-  str_free(&json);
   str_free(&to);
   return st;
 }
 
+/* The tokenizer is read first, so that a bad one leaves no half of a model. */
 static hp_status convert(const char *from, const char *dir, const char *tokenizer) {
-  HP_TRY(llama2c_convert(from, dir));
-  if (tokenizer) return convert_tokenizer(tokenizer, dir);
-  log_warn("no --tokenizer: %s gets no tokenizer.json, so that it takes --tokens only", dir);
-  return HP_OK;
+  str json = {0};
+  hp_status st = tokenizer ? read_tokenizer(tokenizer, &json) : HP_OK;
+  if (!st) st = llama2c_convert(from, dir);
+  if (!st && tokenizer) st = write_tokenizer(&json, dir);
+  if (!st && !tokenizer)
+    log_warn("no --tokenizer: %s gets no tokenizer.json, so that it takes --tokens only", dir);
+  str_free(&json);
+  return st;
 }
 
 int verb_convert(int argc, char **argv) {

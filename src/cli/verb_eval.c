@@ -24,7 +24,7 @@ typedef struct {
   int64_t predictions;
 } score;
 
-/* The text of a file: as it is, or the "text" of every line of a .jsonl. */
+/* Ids of a file, byte for byte, with the special tokens that the tokenizer adds. */
 static hp_status encode_file(const args *a, token_ids *out) {
   tokenizer *t;
   char *text = NULL;
@@ -107,13 +107,15 @@ static hp_status run(const args *a, lm *m, const token_ids *ids, score *sum) {
   HP_TRY(score_group(m, ids, &at, 1, width, sum));
   HP_TRY(score_group(m, ids, &at, 1, all.n - at, sum));
   if (!sum->predictions)
-    HP_FAIL(HP_ERR_INPUT, "%lld tokens: nothing to predict; at least two are needed",
-            (long long)all.n);
+    HP_FAIL(HP_ERR_INPUT, "%s: too short (tokens: %lld), at least two are needed to predict one",
+            a->data ? a->data : "--tokens", (long long)all.n);
   return HP_OK;
 }
 
 static hp_status print(const args *a, const score *s) {
   double nll = s->nll / (double)s->predictions;
+  if (!isfinite(nll))
+    HP_FAIL(HP_ERR_NUMERIC, "%s: the loss is %g; are its weights damaged?", a->m.model, nll);
   str out = {0};
   if (a->m.json) {
     json_writer w = {.out = &out};
@@ -149,7 +151,7 @@ int verb_eval(int argc, char **argv) {
        "hyper eval --model models/tiny --data book.txt --seq 512 --json", option,
        sizeof option / sizeof *option};
   if (argc > 256) return cli_usage(argv[0], "too many arguments");
-  int code = cli_parse(&spec, argc, argv, rest, &n);
+  int code = cli_parse_keys(&spec, argc, argv, rest, &n);
   if (code != CLI_GO_ON) return code;
   if (n) return cli_usage(argv[0], "\"%s\" is not expected", rest[0]);
   if (!a.data == !a.tokens) return cli_usage(argv[0], "give --data or --tokens");

@@ -1,5 +1,5 @@
 /* `hyper generate` and `hyper chat`. */
-#include "base/thread.h"
+#include "base/io.h"
 #include "cli/cli.h"
 #include "serve/generate.h"
 
@@ -9,7 +9,7 @@
 typedef struct {
   model_options m;
   const char *prompt, *tokens, *stop;
-  int64_t max_new_tokens, seed, top_k;
+  int64_t max_new_tokens, top_k;
   double temperature, top_p, repetition_penalty;
 } args;
 
@@ -24,9 +24,20 @@ static hp_status settings(const args *a, const lm *m, generation *g) {
   if (a->repetition_penalty != not_given) g->sampling.repetition_penalty = a->repetition_penalty;
   if (a->top_k != INT64_MIN) g->sampling.top_k = a->top_k;
   if (a->max_new_tokens != INT64_MIN) g->max_new_tokens = a->max_new_tokens;
-  g->sampling.seed = (uint64_t)a->seed;
+  g->sampling.seed = (uint64_t)a->m.seed;
   g->stop = a->stop;
   return sampling_check(&g->sampling);
+}
+
+/* Ids in, ids out needs no tokenizer; one that is there must be whole. */
+static bool has_tokenizer(const char *dir) {
+  static const char *const file[] = {"tokenizer.json", "vocab.json"};
+  str path = {0};
+  bool found = false;
+  for (int i = 0; i < 2 && !found; i++)
+    found = !path_join(&path, dir, file[i]) && file_exists(path.at);
+  str_free(&path);
+  return found;
 }
 
 static void show_piece(void *ctx, const char *text, size_t n) {
@@ -89,7 +100,6 @@ int verb_generate(int argc, char **argv) {
        {"--top-p", CLI_NUM, &a.top_p, "X", "draw from the likeliest that make up this share"},
        {"--repetition-penalty", CLI_NUM, &a.repetition_penalty, "X",
         "above 1: tokens that occurred get less likely"},
-       {"--seed", CLI_INT, &a.seed, "S", "of the draws (default: 0)"},
        {"--stop", CLI_TEXT, &a.stop, "TEXT", "end where this text appears"}};
   const cli_spec spec =
       {"hyper generate --model DIR --prompt TEXT [--max-new-tokens N] [--temperature T] [--seed S]",
@@ -98,7 +108,7 @@ int verb_generate(int argc, char **argv) {
        "--temperature 0.8",
        option, sizeof option / sizeof *option};
   if (argc > 256) return cli_usage(argv[0], "too many arguments");
-  int code = cli_parse(&spec, argc, argv, rest, &n_rest);
+  int code = cli_parse_keys(&spec, argc, argv, rest, &n_rest);
   if (code != CLI_GO_ON) return code;
   if (n_rest) return cli_usage(argv[0], "\"%s\" is not expected", rest[0]);
   if (!a.prompt == !a.tokens) return cli_usage(argv[0], "give --prompt or --tokens");
@@ -107,13 +117,7 @@ int verb_generate(int argc, char **argv) {
   tokenizer *t = NULL;
   hp_status st =
       a.m.model ? HP_OK : err_set(HP_ERR_ARG, __FILE__, __LINE__, "--model DIR is missing");
-  if (!st) {
-    st = tokenizer_load(a.m.model, &t);
-    if (st && a.tokens) { /* ids in, ids out: a tokenizer is not needed */
-      err_clear();
-      st = HP_OK;
-    }
-  }
+  if (!st && (a.prompt || has_tokenizer(a.m.model))) st = tokenizer_load(a.m.model, &t);
   if (!st) st = cli_open_model(&a.m, false, &d, &opened);
   if (!st) st = run(&a, opened, t);
   lm_free(opened);

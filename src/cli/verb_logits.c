@@ -24,6 +24,7 @@ static void sequences_free(sequences *s) {
 
 static hp_status read_list(const tree_node *list, lm_tokens *out) {
   HP_TRY(tree_expect(list, TREE_LIST));
+  if (!list->len) TREE_FAIL(list, "is empty; at least one id is needed");
   int32_t *ids = mem_calloc(list->len, sizeof *ids);
   HP_TRY_MEM(ids);
   for (uint32_t i = 0; i < list->len; i++) {
@@ -78,8 +79,20 @@ static st_tensor f32_tensor(const char *name, const hp_shape *s, const float *da
                      .data = (const unsigned char *)data};
 }
 
+/* Every id of a batch, by its place in the file, before anything is computed. */
+static hp_status check_batch(const lm *m, const char *path, const sequences *s) {
+  for (size_t i = 0; i < s->seq.len; i++)
+    for (int64_t k = 0; k < s->seq.at[i].n; k++)
+      if (s->seq.at[i].ids[k] >= m->c.vocab)
+        HP_FAIL(HP_ERR_INPUT,
+                "%s: [%zu][%lld]: token id %d is not in 0..%lld, the vocabulary of %s", path, i,
+                (long long)k, s->seq.at[i].ids[k], (long long)m->c.vocab - 1, m->path);
+  return HP_OK;
+}
+
 static hp_status write_logits(lm *m, const args *a, const sequences *s) {
   size_t n = s->seq.len;
+  if (a->batch) HP_TRY(check_batch(m, a->batch, s));
   st_tensor *t = mem_calloc(n, sizeof *t);
   hp_shape *shape = mem_calloc(n, sizeof *shape);
   float **logits = mem_calloc(n, sizeof *logits);
@@ -154,7 +167,7 @@ static int run(int argc, char **argv, bool grads) {
        "hyper grads --model models/tiny --tokens 1,403,407 --out grads.safetensors", option,
        n_options};
   if (argc > 256) return cli_usage(argv[0], "too many arguments");
-  int code = cli_parse(grads ? &grads_spec : &logits_spec, argc, argv, rest, &n_rest);
+  int code = cli_parse_keys(grads ? &grads_spec : &logits_spec, argc, argv, rest, &n_rest);
   if (code != CLI_GO_ON) return code;
   if (n_rest) return cli_usage(argv[0], "\"%s\" is not expected", rest[0]);
   if (!a.out) return cli_usage(argv[0], "--out F.safetensors is missing");

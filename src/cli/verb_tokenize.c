@@ -73,6 +73,11 @@ static hp_status decode(const args *a, const tokenizer *t, const str *text) {
   token_ids ids = {0};
   str out = {0}, quoted = {0};
   hp_status st = parse_ids(text, &ids);
+  for (size_t i = 0; !st && i < ids.len; i++)
+    if ((size_t)ids.at[i] >= tokenizer_size(t))
+      st = err_set(HP_ERR_ARG, __FILE__, __LINE__,
+                   "token id %d at place %zu is not in 0..%zu, the ids of the tokenizer", ids.at[i],
+                   i, tokenizer_size(t) - 1);
   if (!st) st = tokenizer_decode(t, ids.at, ids.len, a->no_special, &out);
   if (!st && a->json) {
     json_writer w = {.out = &quoted};
