@@ -25,6 +25,12 @@ hp_status config_opt_size(const tree_node *m, const char *key, int64_t absent, i
   return *out == absent ? HP_OK : check_size(m, key, *out);
 }
 
+hp_status config_read_eps(const tree_node *root, const char *key, double absent, model_config *c) {
+  HP_TRY(tree_opt_double(root, key, absent, &c->norm_eps));
+  if (c->norm_eps >= 0 && c->norm_eps < 1e9) return HP_OK;
+  TREE_FAIL(tree_get(root, key), "%g is out of range, expected a small number", c->norm_eps);
+}
+
 hp_status config_read_activation(const tree_node *root, const char *key, const char *absent,
                                  model_config *c) {
   static const struct {
@@ -179,13 +185,20 @@ static hp_status read_window(const tree_node *root, model_config *c) {
 
 /* --- token ids ------------------------------------------------------------------------------- */
 
+hp_status config_read_id(const tree_node *n, int64_t *out) {
+  HP_TRY(tree_as_int(n, out));
+  if (*out < -1 || *out > INT32_MAX) TREE_FAIL(n, "%lld is not a token id", (long long)*out);
+  return HP_OK;
+}
+
 /* The row of pad_token_id; as in PyTorch a negative one counts from the end. */
 static hp_status read_pad(const tree_node *root, model_config *c) {
   const tree_node *pad = tree_get(root, "pad_token_id");
   if (!c->family->freezes_pad || !pad || pad->kind == TREE_NULL) return HP_OK;
   HP_TRY(tree_as_int(pad, &c->frozen));
   if (c->frozen >= c->vocab || c->frozen < -c->vocab)
-    TREE_FAIL(pad, "%lld is not below vocab_size %lld", (long long)c->frozen, (long long)c->vocab);
+    TREE_FAIL(pad, "%lld is not in 0..%lld, the vocabulary", (long long)c->frozen,
+              (long long)c->vocab - 1);
   if (c->frozen < 0) c->frozen += c->vocab;
   return HP_OK;
 }
@@ -200,7 +213,7 @@ static hp_status read_ids(const tree_node *root, model_config *c) {
   bool list = eos->kind == TREE_LIST;
   for (uint32_t i = 0; i < (list ? eos->len : 1); i++) {
     if (c->n_eos == 8) TREE_FAIL(eos, "more than 8 ids");
-    HP_TRY(tree_as_int(list ? eos->child[i] : eos, &c->eos[c->n_eos++]));
+    HP_TRY(config_read_id(list ? eos->child[i] : eos, &c->eos[c->n_eos++]));
   }
   return HP_OK;
 }
@@ -226,7 +239,7 @@ hp_status config_read_llama(const tree_node *root, model_config *c) {
   HP_TRY(config_opt_size(root, "head_dim", c->family->absent.head_dim, &c->head_dim));
   HP_TRY(config_opt_size(root, "max_position_embeddings", c->family->absent.positions,
                          &c->max_length));
-  HP_TRY(tree_opt_double(root, "rms_norm_eps", 1e-6, &c->norm_eps));
+  HP_TRY(config_read_eps(root, "rms_norm_eps", 1e-6, c));
   HP_TRY(config_read_activation(root, "hidden_act", "silu", c));
   if (!c->head_dim) {
     c->head_dim = c->hidden / c->heads;
@@ -259,6 +272,8 @@ static hp_status read_common(const tree_node *root, model_config *c) {
   }
   HP_TRY(tree_opt_bool(root, "tie_word_embeddings", c->family->tied_by_default, &c->tied));
   HP_TRY(tree_opt_double(root, "initializer_range", 0.02, &c->init_range));
+  if (!(c->init_range >= 0 && c->init_range < 1e9))
+    TREE_FAIL(tree_get(root, "initializer_range"), "%g is out of range", c->init_range);
   HP_TRY(c->family->read(root, c));
   return read_ids(root, c);
 }

@@ -49,6 +49,9 @@ double model_config_params(const model_config *c);
 hp_status config_read_llama(const tree_node *root, model_config *c);
 hp_status config_read_activation(const tree_node *root, const char *key, const char *absent,
                                  model_config *c);
+hp_status config_read_eps(const tree_node *root, const char *key, double absent, model_config *c);
+/* A token id, or -1, which is none. */
+hp_status config_read_id(const tree_node *n, int64_t *out);
 /* Sizes of the whole: layers, heads and head_dim within what is built. */
 hp_status config_check_sizes(const tree_node *root, const model_config *c);
 /* A size in 1..2^31-1; opt: `absent` when missing or null. */

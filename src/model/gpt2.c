@@ -88,7 +88,7 @@ static hp_status read(const tree_node *root, model_config *c) {
   HP_TRY(config_need_size(root, "n_head", &c->heads));
   HP_TRY(config_opt_size(root, "n_positions", c->family->absent.positions, &c->max_length));
   HP_TRY(config_opt_size(root, "n_inner", 4 * c->hidden, &c->ffn)); /* null: 4 n_embd */
-  HP_TRY(tree_opt_double(root, "layer_norm_epsilon", 1e-5, &c->norm_eps));
+  HP_TRY(config_read_eps(root, "layer_norm_epsilon", 1e-5, c));
   HP_TRY(config_read_activation(root, "activation_function", "gelu_new", c));
   if (c->hidden % c->heads)
     TREE_FAIL(root, "n_embd %lld is not a multiple of n_head %lld", (long long)c->hidden,

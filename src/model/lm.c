@@ -85,8 +85,8 @@ double lm_flops_per_token(const lm *m, int64_t length) {
 
 /* --- parameters ------------------------------------------------------------------------------- */
 
-/* Builds the smallest graph to learn which parameters the model has, and makes them. */
-static hp_status make_params(lm *m) {
+/* Builds the smallest graph to learn which parameters the model has. */
+static hp_status list_params(lm *m) {
   model_build b;
   HP_TRY(lm_graph_begin(m, 1, 1, 0, 1, &b));
   lm_head(&b, m->c.family->hidden(&b));
@@ -95,8 +95,7 @@ static hp_status make_params(lm *m) {
   for (size_t i = 0; !st && i < b.params.len; i++) {
     const model_param *p = &b.params.at[i];
     if (p->kind == PARAM_BUFFER) continue;
-    if (m->d) st = hp_param_create(m->d, p->name, p->dtype, p->shape);
-    if (!st && !vec_push(&m->params, *p)) st = HP_ERR_OOM;
+    if (!vec_push(&m->params, *p)) st = HP_ERR_OOM;
   }
   lm_graph_end(&b);
   return st;
@@ -110,7 +109,7 @@ hp_status lm_create(const char *dir, hp_device *d, const lm_options *o, lm **out
   m->weights = o->weights;
   snprintf(m->path, sizeof m->path, "%s", dir);
   hp_status st = model_config_load(dir, &m->c);
-  if (!st) st = make_params(m);
+  if (!st) st = list_params(m);
   if (st) lm_free(m);
   else *out = m;
   return st;
@@ -129,6 +128,14 @@ const model_param *lm_find(const lm *m, const char *name) {
   return NULL;
 }
 
+static hp_status make_params(lm *m) {
+  for (size_t i = 0; i < m->params.len; i++) {
+    const model_param *p = &m->params.at[i];
+    HP_TRY(hp_param_create(m->d, p->name, p->dtype, p->shape));
+  }
+  return HP_OK;
+}
+
 static int64_t elements(const model_param *p) {
   int64_t n = 1;
   for (int i = 0; i < p->shape.rank; i++) n *= p->shape.dim[i];
@@ -144,7 +151,10 @@ static const st_tensor *lookup(const weights *w, const char *name) {
   return t;
 }
 
-static hp_status load_param(lm *m, const weights *w, const model_param *p) {
+/* The tensor of a parameter; refused by name when it is missing or not what config.json asks for.
+ */
+static hp_status find_tensor(const lm *m, const weights *w, const model_param *p,
+                             const st_tensor **out) {
   const st_tensor *t = lookup(w, p->name);
   if (!t)
     HP_FAIL(HP_ERR_INPUT, "%s: tensor \"%s\" is missing; config.json asks for it (model_type %s%s)",
@@ -162,6 +172,14 @@ static hp_status load_param(lm *m, const weights *w, const model_param *p) {
     str_free(&have);
     return st;
   }
+  if (t->dtype != ST_F32 && t->dtype != ST_BF16 && t->dtype != ST_F16 && t->dtype != ST_F64)
+    HP_FAIL(HP_ERR_INPUT, "%s: tensor \"%s\" is %s; expected F32, BF16, F16 or F64", m->path,
+            p->name, st_dtype_name(t->dtype));
+  *out = t;
+  return HP_OK;
+}
+
+static hp_status load_param(lm *m, const st_tensor *t, const model_param *p) {
   size_t n = (size_t)elements(p), bytes = n * dtype_size(p->dtype);
   void *buffer = mem_calloc(n, dtype_size(p->dtype));
   HP_TRY_MEM(buffer);
@@ -171,32 +189,53 @@ static hp_status load_param(lm *m, const weights *w, const model_param *p) {
   return st;
 }
 
-/* Tensors of the file that nothing reads; buffers that old versions saved are no news. */
-static void tell_unused(const lm *m, const weights *w) {
+/* Is this tensor of the file a parameter, or a buffer that old versions saved? */
+static bool is_known(const lm *m, const char *name) {
+  if (strstr(name, "rotary_emb.inv_freq") || strstr(name, ".attn.bias") ||
+      strstr(name, ".attn.masked_bias") || (m->c.tied && !strcmp(name, m->c.family->head_name)))
+    return true;
+  for (size_t k = 0; k < m->params.len; k++) {
+    const char *mine = m->params.at[k].name, *dot = strchr(mine, '.');
+    if (!strcmp(mine, name) || (dot && !strcmp(dot + 1, name))) return true;
+  }
+  return false;
+}
+
+/* Tensors that nothing reads.  Outside the decoder (another head) they are told; inside it (a layer
+ * or a bias more than config.json says) the model would not be the one that was saved. */
+static hp_status check_unused(const lm *m, const weights *w) {
+  const char *embedding = m->c.family->embedding_name, *first = NULL;
+  size_t prefix = (size_t)(strchr(embedding, '.') - embedding) + 1;
+  bool bare = !weights_find(w, embedding);
   int unused = 0;
-  const char *first = "";
   for (size_t i = 0; i < weights_count(w); i++) {
     const char *name = weights_get(w, i)->name;
-    bool known = strstr(name, "rotary_emb.inv_freq") || strstr(name, ".attn.bias") ||
-                 strstr(name, ".attn.masked_bias") ||
-                 (m->c.tied && !strcmp(name, m->c.family->head_name));
-    for (size_t k = 0; !known && k < m->params.len; k++) {
-      const char *mine = m->params.at[k].name, *dot = strchr(mine, '.');
-      known = !strcmp(mine, name) || (dot && !strcmp(dot + 1, name));
-    }
-    if (!known && unused++ == 0) first = name;
+    if (is_known(m, name)) continue;
+    if (bare || !strncmp(name, embedding, prefix))
+      HP_FAIL(HP_ERR_INPUT,
+              "%s: tensor \"%s\" of the checkpoint has no place in the model that config.json "
+              "describes; expected the config.json that it was saved with",
+              m->path, name);
+    if (unused++ == 0) first = name;
   }
   if (unused)
     log_warn("%s: %d tensors of the checkpoint are not used, the first is \"%s\"", m->path, unused,
              first);
+  return HP_OK;
 }
 
 hp_status lm_load(lm *m, const char *dir) {
   weights *w;
   HP_TRY(weights_open(dir, &w));
-  hp_status st = HP_OK;
-  for (size_t i = 0; !st && i < m->params.len; i++) st = load_param(m, w, &m->params.at[i]);
-  if (!st) tell_unused(m, w);
+  size_t n = m->params.len;
+  const st_tensor **t = mem_calloc(n, sizeof *t);
+  hp_status st = t ? HP_OK : HP_ERR_OOM;
+  /* all are looked at before any memory is taken for one */
+  for (size_t i = 0; !st && i < n; i++) st = find_tensor(m, w, &m->params.at[i], &t[i]);
+  if (!st) st = check_unused(m, w);
+  if (!st) st = make_params(m);
+  for (size_t i = 0; !st && i < n; i++) st = load_param(m, t[i], &m->params.at[i]);
+  mem_free(t);
   weights_free(w);
   return st;
 }
@@ -216,6 +255,7 @@ static void init_values(const lm *m, const model_param *p, uint64_t seed, float 
 }
 
 hp_status lm_init(lm *m, uint64_t seed) {
+  HP_TRY(make_params(m));
   for (size_t i = 0; i < m->params.len; i++) {
     const model_param *p = &m->params.at[i];
     int64_t n = elements(p);

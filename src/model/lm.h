@@ -18,12 +18,13 @@ typedef struct {
   hp_dtype compute, weights;
 } lm_options;
 
-/* Reads config.json of dir and makes the parameters on the device, zero.  d stays the caller's;
- * NULL makes none: graphs can be built and planned, not run. */
+/* Reads config.json of dir.  The parameters come to the device d, which stays the caller's, by
+ * lm_load or lm_init; with NULL for d graphs can be built and planned, not run. */
 hp_status lm_create(const char *dir, hp_device *d, const lm_options *o, lm **out);
 void lm_free(lm *m);
-/* Fills the parameters from the checkpoint in `dir` (safetensors).  A tensor that is missing or has
- * another shape is refused by name; tensors that are not used are told. */
+/* Fills the parameters from the checkpoint in `dir` (safetensors).  A tensor of the decoder that is
+ * missing, one too many or of another shape is refused by name; others that are not used are told.
+ */
 hp_status lm_load(lm *m, const char *dir);
 /* Fills them as Transformers starts a model: normal(0, initializer_range), norms 1, biases 0; the
  * same numbers for the same seed and names, whatever the device. */

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -124,6 +125,18 @@ static hp_status run_grads(const lm *m, hp_program *p, const lm_tokens *t, lm_gr
   return st;
 }
 
+static hp_status check_finite(const lm *m, const lm_gradients *g) {
+  if (!isfinite(g->loss))
+    HP_FAIL(HP_ERR_NUMERIC, "%s: the loss is %g; are its weights damaged?", m->path,
+            (double)g->loss);
+  for (size_t i = 0; i < m->params.len; i++)
+    for (size_t k = 0; k < elements(&m->params.at[i]); k++)
+      if (!isfinite(g->grad[i][k]))
+        HP_FAIL(HP_ERR_NUMERIC, "%s: element %zu of the gradient of \"%s\" is %g", m->path, k,
+                m->params.at[i].name, (double)g->grad[i][k]);
+  return HP_OK;
+}
+
 hp_status lm_grads(lm *m, const lm_tokens *t, lm_gradients *out) {
   hp_program *p;
   HP_TRY(lm_check_tokens(m, t));
@@ -136,6 +149,7 @@ hp_status lm_grads(lm *m, const lm_tokens *t, lm_gradients *out) {
     if (!g.grad[i]) st = HP_ERR_OOM;
   }
   if (!st) st = run_grads(m, p, t, &g);
+  if (!st) st = check_finite(m, &g);
   hp_program_free(p);
   if (st) lm_gradients_free(m, &g);
   else *out = g;

@@ -20,6 +20,7 @@ typedef struct {
   float loss;   /* mean of the n - 1 next-token losses */
   float **grad; /* by parameter of the model: its elements in f32 */
 } lm_gradients;
+/* HP_ERR_NUMERIC when the loss or a gradient is not finite. */
 hp_status lm_grads(lm *m, const lm_tokens *t, lm_gradients *out);
 void lm_gradients_free(const lm *m, lm_gradients *g);
 

@@ -5,6 +5,7 @@
 #include "base/thread.h"
 #include "serve/session.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { DEFAULT_NEW_TOKENS = 128 };
@@ -16,7 +17,7 @@ static hp_status read_eos(const tree_node *n, generation *g) {
   for (uint32_t i = 0; i < (list ? n->len : 1); i++) {
     int64_t id;
     if (g->n_eos == 8) TREE_FAIL(n, "more than 8 end tokens");
-    HP_TRY(tree_as_int(list ? n->child[i] : n, &id));
+    HP_TRY(config_read_id(list ? n->child[i] : n, &id));
     g->eos[g->n_eos++] = (int32_t)id;
   }
   return HP_OK;
@@ -37,6 +38,16 @@ static hp_status read_config(const tree_node *root, generation *g) {
   return read_eos(tree_get(root, "eos_token_id"), g);
 }
 
+/* Values out of range, with the file that holds them. */
+static hp_status check_file(const char *path, const generation *g) {
+  hp_status st = sampling_check(&g->sampling);
+  if (!st) return HP_OK;
+  char why[256];
+  snprintf(why, sizeof why, "%s", err_message());
+  err_clear();
+  HP_FAIL(HP_ERR_INPUT, "%s: %s", path, why);
+}
+
 hp_status generation_defaults(const lm *m, generation *g) {
   *g = (generation){.max_new_tokens = DEFAULT_NEW_TOKENS,
                     .sampling = {.top_p = 1, .repetition_penalty = 1}};
@@ -48,6 +59,7 @@ hp_status generation_defaults(const lm *m, generation *g) {
     st = json_load(path.at, 1 << 20, &t);
     if (!st) {
       st = read_config(t.root, g);
+      if (!st) st = check_file(path.at, g);
       tree_free(&t);
     }
   }
