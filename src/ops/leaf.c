@@ -20,6 +20,20 @@ hp_status infer_leaf(infer_ctx *c) {
   return HP_OK;
 }
 
+hp_status infer_iota(infer_ctx *c) {
+  int64_t axis = attr_int(c->g, &c->node, "axis");
+  HP_TRY(infer_leaf(c));
+  if (axis < 0 || axis >= c->out[0].rank)
+    return ops_fail(c, "axis %lld is not one of its %d dims", (long long)axis, c->out[0].rank);
+  return HP_OK;
+}
+
+int64_t ops_const_int(double x) {
+  if (x != x) return 0;
+  if (x >= 0x1p63) return INT64_MAX;
+  return x <= -0x1p63 ? INT64_MIN : (int64_t)x;
+}
+
 hp_status infer_effect(infer_ctx *c) {
   (void)c;
   return HP_OK;

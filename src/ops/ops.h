@@ -81,6 +81,10 @@ void ops_assign(hp_graph *g, val param, val x);
  * broadcasting operand. */
 val ops_unbroadcast(hp_graph *g, val dy, val like);
 
+/* The number that a constant of value x has in an integer dtype, before it is wrapped to the dtype:
+ * toward zero, within 64 bits, 0 for NaN. */
+int64_t ops_const_int(double x);
+
 /* Failure of a shape rule: "op "where": what", with HP_ERR_SHAPE. */
 hp_status ops_fail(const infer_ctx *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* "f32[2,3]" of operand i, in a rotating buffer: for messages. */

@@ -129,8 +129,11 @@ static bool col_fits(const fuse *f, const fuse_group *k) {
   for (int m = 0; m < k->n; m++) {
     const ir_node *n = graph_node(f->g, k->member[m]);
     for (int i = 0; i < n->n_in; i++) {
-      const ir_value *v = graph_value(f->g, graph_in(f->g, n)[i]);
+      val x = graph_in(f->g, n)[i];
+      const ir_value *v = graph_value(f->g, x);
       if (is_view(n) || !fuse_leading_dims_merge(v, &k->space)) return false;
+      bool iota = graph_def(f->g, x)->op == OP_IOTA && fuse_inlines(f->g, n, x);
+      if (iota && k->space.rank > 2) return false;
     }
   }
   return true;
@@ -146,6 +149,23 @@ static bool view_reads(const fuse *f, uint32_t b, uint32_t a) {
   return false;
 }
 
+/* Values of group `maker` with one element a row that group `reader` uses stand beside the rows: a
+ * sum that has lost its last dim would be read along the columns, as broadcasting is from the
+ * right. */
+static bool rows_line_up(const fuse *f, uint32_t reader, uint32_t maker) {
+  const fuse_group *k = &f->groups.at[reader - 1], *made = &f->groups.at[maker - 1];
+  if (made->kind != LOOP_ROW) return true;
+  for (int m = 0; m < k->n; m++) {
+    const ir_node *n = graph_node(f->g, k->member[m]);
+    for (int i = 0; i < n->n_in; i++) {
+      const ir_value *v = graph_value(f->g, graph_in(f->g, n)[i]);
+      if (f->group_of[v->def] != maker || !fuse_is_reduced(made, v->def)) continue;
+      if (!row_scalar_of(v, &made->space) && value_elements(v) != 1) return false;
+    }
+  }
+  return true;
+}
+
 static void try_merge(fuse *f, uint32_t a, uint32_t b, uint32_t now) {
   fuse_group *ga = &f->groups.at[a - 1], *gb = &f->groups.at[b - 1];
   int64_t after, before;
@@ -154,6 +174,7 @@ static void try_merge(fuse *f, uint32_t a, uint32_t b, uint32_t now) {
   int kind = union_kind(f, a, b, graph_node(f->g, now), &scalar);
   if (kind < 0 || ga->n + gb->n > MEMBERS_MAX) return;
   if (view_reads(f, a, b) || view_reads(f, b, a)) return;
+  if (!rows_line_up(f, a, b) || !rows_line_up(f, b, a)) return;
   if (kind == LOOP_COL && !(col_fits(f, ga) && col_fits(f, gb))) return;
   bounds(f, a, b, now, &after, &before, &operands);
   if (operands > OPERANDS_MAX) return;

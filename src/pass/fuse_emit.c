@@ -40,7 +40,7 @@ bool fuse_leading_dims_merge(const ir_value *v, const ir_value *space) {
 
 /* One load or store of the loop, with strides over the whole space until dims are merged. */
 typedef struct {
-  val v;        /* old value; for a load 0 = none */
+  val v; /* old value; for a load 0 = none */
   hp_dtype type;
   int64_t stride[HP_MAX_RANK], offset;
 } access;
@@ -100,7 +100,16 @@ static int add_load(emit *e, const access *a) {
   return e->n_loads++;
 }
 
-static bool written_inline(int op) { return op == OP_CONST || op == OP_IOTA; }
+static bool is_generated(const ir_node *n) { return n->op == OP_CONST || n->op == OP_IOTA; }
+
+bool fuse_inlines(const hp_graph *g, const ir_node *user, val v) {
+  int64_t axes[ATTR_LIST_MAX];
+  const ir_node *d = graph_def(g, v);
+  if (d->op != OP_IOTA) return d->op == OP_CONST;
+  if (user->op == OP_TRANSPOSE || user->op == OP_SLICE) return false;
+  bool reduction = user->op == OP_SUM || user->op == OP_REDUCE_MAX;
+  return !reduction || graph_value(g, v)->rank <= 2 || attr_list(g, user, "axes", axes) == 1;
+}
 
 static void collect_loads(emit *e) {
   for (int m = 0; m < e->k->n; m++) {
@@ -108,7 +117,7 @@ static void collect_loads(emit *e) {
     for (int i = 0; i < n->n_in; i++) {
       val v = graph_in(e->g, n)[i];
       uint32_t d = graph_value(e->g, v)->def;
-      if (e->group_of[d] == e->id || written_inline(graph_node(e->g, d)->op)) continue;
+      if (e->group_of[d] == e->id || fuse_inlines(e->g, n, v)) continue;
       access a;
       operand_access(e, n, v, &a);
       e->load_of[m][i] = (uint32_t)add_load(e, &a) + 1;
@@ -167,7 +176,8 @@ static void merge_dims(emit *e) {
   bool iota = false;
   for (int m = 0; m < e->k->n; m++) {
     const ir_node *n = graph_node(e->g, e->k->member[m]);
-    for (int i = 0; i < n->n_in; i++) iota |= graph_def(e->g, graph_in(e->g, n)[i])->op == OP_IOTA;
+    for (int i = 0; i < n->n_in; i++)
+      iota |= graph_def(e->g, graph_in(e->g, n)[i])->op == OP_IOTA && !e->load_of[m][i];
   }
   if (iota) return; /* an iota names a dim */
   for (int d = e->rank - 2; d >= 0; d--) {
@@ -186,19 +196,32 @@ static void merge_dims(emit *e) {
   }
 }
 
+/* Value v as its dtype holds it: between two ops nothing is wider than in memory. */
+static int narrowed(loop *l, hp_dtype t, int v) {
+  return t == HP_F32 || t == HP_I64 ? v : loop_cast(l, t, v);
+}
+
 /* A constant or iota, as a value of the loop. */
 static int inline_leaf(const emit *e, loop *l, val v) {
   const ir_value *x = graph_value(e->g, v);
   const ir_node *n = graph_def(e->g, v);
+  hp_dtype t = (hp_dtype)x->dtype;
   if (n->op == OP_IOTA) {
-    int axis = (int)attr_int(e->g, n, "axis") + e->k->space.rank - x->rank;
-    int i = loop_iota(l, axis, 0);
-    return dtype_is_float((hp_dtype)x->dtype) ? loop_cast(l, (hp_dtype)x->dtype, i) : i;
+    int axis = (int)attr_int(e->g, n, "axis");
+    bool still = x->dim[axis] == 1; /* and may be broadcast */
+    int i = still ? loop_int(l, 0) : loop_iota(l, axis + e->k->space.rank - x->rank, 0);
+    return loop_cast(l, t, i);
   }
   double c = attr_float(e->g, n, "value");
-  if (!dtype_is_float((hp_dtype)x->dtype)) return loop_int(l, (int64_t)c);
-  int k = loop_const(l, (float)c);
-  return x->dtype == HP_F32 ? k : loop_cast(l, (hp_dtype)x->dtype, k);
+  if (dtype_is_float(t)) return narrowed(l, t, loop_const(l, (float)c));
+  return narrowed(l, t, loop_int(l, ops_const_int(c)));
+}
+
+/* Does the result of n need to be narrowed?  Comparisons and logic give 0 or 1. */
+static bool may_widen(const ir_node *n, hp_dtype t) {
+  if (n->op == OP_CAST || n->op == OP_REDUCE_MAX) return false;
+  if (t == HP_BOOL && op_meanings[n->op].grad == grad_none) return n->op == OP_SUM;
+  return n->op == OP_SUM || op_table[n->op].expr[0];
 }
 
 /* Members in node order as loop values; `number` is by member. */
@@ -230,8 +253,7 @@ static void write_values(const emit *e, loop *l, int *number) {
     else if (n->op == OP_REDUCE_MAX) number[m] = loop_reduce(l, "max", arg[0]);
     else if (!op_table[n->op].expr[0]) number[m] = arg[0]; /* a view: the load is all */
     else number[m] = loop_op(l, op_table[n->op].name, arg[0], arg[1], arg[2]);
-    if ((t == HP_BF16 || t == HP_F16) && n->op != OP_CAST && op_table[n->op].expr[0])
-      number[m] = loop_cast(l, t, number[m]);
+    if (may_widen(n, t)) number[m] = narrowed(l, t, number[m]);
   }
 }
 
@@ -293,17 +315,6 @@ static hp_status write_loop(emit *e) {
   return st;
 }
 
-hp_status fuse_emit(rewrite *r, const use_lists *uses, fuse_group *k, const uint32_t *group_of,
-                    uint32_t id) {
-  emit e = {.r = r, .g = r->from, .k = k, .group_of = group_of, .id = id, .rank = k->space.rank};
-  memcpy(e.dim, k->space.dim, sizeof e.dim);
-  sort_members(k);
-  collect_loads(&e);
-  collect_stores(&e, uses);
-  merge_dims(&e);
-  return write_loop(&e);
-}
-
 /* The constant or iota v as a kernel that writes it to memory. */
 static hp_status materialize(rewrite *r, val v) {
   const ir_value *x = graph_value(r->from, v);
@@ -328,10 +339,29 @@ static hp_status materialize(rewrite *r, val v) {
   return st;
 }
 
+static hp_status make_leaf(rewrite *r, val v) {
+  return r->map[v] || !is_generated(graph_def(r->from, v)) ? HP_OK : materialize(r, v);
+}
+
 hp_status fuse_make_leaves(rewrite *r, const ir_node *n) {
-  for (int i = 0; i < n->n_in; i++) {
-    val v = graph_in(r->from, n)[i];
-    if (!r->map[v] && written_inline(graph_def(r->from, v)->op)) HP_TRY(materialize(r, v));
-  }
+  for (int i = 0; i < n->n_in; i++) HP_TRY(make_leaf(r, graph_in(r->from, n)[i]));
   return HP_OK;
+}
+
+hp_status fuse_emit(rewrite *r, const use_lists *uses, fuse_group *k, const uint32_t *group_of,
+                    uint32_t id) {
+  emit e = {.r = r, .g = r->from, .k = k, .group_of = group_of, .id = id, .rank = k->space.rank};
+  memcpy(e.dim, k->space.dim, sizeof e.dim);
+  for (int m = 0; m < k->n; m++) {
+    const ir_node *n = graph_node(r->from, k->member[m]);
+    for (int i = 0; i < n->n_in; i++)
+      if (!fuse_inlines(r->from, n, graph_in(r->from, n)[i]))
+        HP_TRY(make_leaf(r, graph_in(r->from, n)[i]));
+  }
+  sort_members(k);
+  collect_loads(&e);
+  collect_stores(&e, uses);
+  if (!e.n_stores) return HP_OK; /* nobody reads it */
+  merge_dims(&e);
+  return write_loop(&e);
 }

@@ -12,7 +12,8 @@ typedef struct {
   uint32_t *buffer_of; /* by value id */
   uint32_t *last_use;  /* by root value id: last node that reads it, 0 = none */
   val *root;           /* by value id: itself, or the value that it is a reshape of */
-  uint32_t *assigned;  /* by value id: param value whose new value it is, 0 = none */
+  val *assigned;       /* by value id: a param whose new value it is, 0 = none */
+  val *becomes;        /* by value id of a param: its new value, 0 = none */
 } lowering;
 
 static uint32_t add_buffer(lowering *l, prog_buffer b) {
@@ -64,17 +65,26 @@ static hp_status add_copy(lowering *l, uint32_t from, uint32_t to, const ir_node
   return add_inst(l, n, &from, &to);
 }
 
-/* Reads of values, and which value each param becomes. */
-static void scan(lowering *l) {
+/* Reads of values, and which value each param becomes.  Outputs and assigns read after all other
+ * nodes. */
+static hp_status scan(lowering *l) {
   for (size_t i = 0; i < l->g->nodes.len; i++) {
     const ir_node *n = graph_node(l->g, (uint32_t)i);
     const val *in = graph_in(l->g, n);
     for (int k = 0; k < n->n_out; k++) l->root[n->out0 + (val)k] = n->out0 + (val)k;
     if (n->op == OP_RESHAPE) l->root[n->out0] = l->root[in[0]];
-    if (n->op == OP_ASSIGN) l->assigned[in[1]] = in[0];
-    else
-      for (int k = 0; k < n->n_in; k++) l->last_use[l->root[in[k]]] = (uint32_t)i;
+    if (n->op == OP_ASSIGN) {
+      if (l->becomes[in[0]])
+        HP_FAIL(HP_ERR_ARG, "param \"%s\" is assigned twice; give it one new value",
+                attr_str(l->g, graph_def(l->g, in[0]), "name"));
+      l->becomes[in[0]] = in[1];
+      l->assigned[in[1]] = in[0];
+    }
+    uint32_t at = n->op == OP_ASSIGN || n->op == OP_OUTPUT ? UINT32_MAX : (uint32_t)i;
+    for (int k = n->op == OP_ASSIGN; k < n->n_in; k++)
+      if (at > l->last_use[l->root[in[k]]]) l->last_use[l->root[in[k]]] = at;
   }
+  return HP_OK;
 }
 
 /* May the kernel of node n write its result k over param p, if it reads p at all? */
@@ -174,26 +184,36 @@ static hp_status lower_node(lowering *l, uint32_t i) {
 }
 
 /* Assigns that could not be written in place: first copies of sources that are params themselves
- * (they may be overwritten by another assign), then the copies into the params. */
-static hp_status lower_assigns(lowering *l) {
+ * (they may be overwritten by another assign), then the copies into the params.  from[i] is the
+ * source of the assign at node i. */
+static hp_status copy_assigns(lowering *l, uint32_t *from) {
   for (int round = 0; round < 2; round++)
     for (size_t i = 0; i < l->g->nodes.len; i++) {
       const ir_node *n = graph_node(l->g, (uint32_t)i);
       if (n->op != OP_ASSIGN) continue;
       val p = graph_in(l->g, n)[0], x = graph_in(l->g, n)[1];
-      uint32_t from = l->buffer_of[x], to = l->buffer_of[p];
-      if (from == to) continue; /* done in place, or nothing to do */
+      uint32_t to = l->buffer_of[p];
+      if (l->buffer_of[x] == to) continue; /* done in place, or nothing to do */
       if (round == 1) {
-        HP_TRY(add_copy(l, from, to, n));
+        HP_TRY(add_copy(l, from[i], to, n));
         continue;
       }
-      if (l->p->buffers.at[from].place != PLACE_STATE) continue;
+      from[i] = l->buffer_of[x];
+      if (l->p->buffers.at[from[i]].place != PLACE_STATE) continue;
       uint32_t copy = new_work(l, x);
       if (copy == PROG_NONE) return HP_ERR_OOM;
-      HP_TRY(add_copy(l, from, copy, n));
-      l->buffer_of[x] = copy;
+      HP_TRY(add_copy(l, from[i], copy, n));
+      from[i] = copy;
     }
   return HP_OK;
+}
+
+static hp_status lower_assigns(lowering *l) {
+  uint32_t *from = mem_calloc(l->g->nodes.len, sizeof *from);
+  HP_TRY_MEM(from);
+  hp_status st = copy_assigns(l, from);
+  mem_free(from);
+  return st;
 }
 
 hp_status lower_graph(const hp_graph *g, program **out) {
@@ -203,10 +223,11 @@ hp_status lower_graph(const hp_graph *g, program **out) {
   l.buffer_of = mem_calloc(g->values.len, sizeof *l.buffer_of);
   l.last_use = mem_calloc(g->values.len, sizeof *l.last_use);
   l.assigned = mem_calloc(g->values.len, sizeof *l.assigned);
+  l.becomes = mem_calloc(g->values.len, sizeof *l.becomes);
   l.root = mem_calloc(g->values.len, sizeof *l.root);
-  if (!l.buffer_of || !l.last_use || !l.assigned || !l.root) st = HP_ERR_OOM;
+  if (!l.buffer_of || !l.last_use || !l.assigned || !l.becomes || !l.root) st = HP_ERR_OOM;
   if (st) goto done;
-  scan(&l);
+  HP_TRY_GOTO(scan(&l), st);
   for (uint32_t i = 0; i < g->nodes.len; i++) { /* a result may be written into a later param */
     const ir_node *n = graph_node(g, i);
     if (n->op == OP_INPUT || n->op == OP_PARAM) HP_TRY_GOTO(lower_leaf(&l, n), st);
@@ -219,6 +240,7 @@ done:
   mem_free(l.buffer_of);
   mem_free(l.last_use);
   mem_free(l.assigned);
+  mem_free(l.becomes);
   mem_free(l.root);
   if (st) program_free(l.p);
   else *out = l.p;

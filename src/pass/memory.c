@@ -13,6 +13,9 @@ typedef struct {
   uint32_t *first, *last; /* by buffer: instructions; first = PROG_NONE when never written */
   uint32_t *alias;        /* by buffer: group, 0 = none */
   uint32_t aliases;
+  uint32_t *use0, *use; /* by root buffer: instructions that touch it, in order */
+  uint32_t streams;
+  vclock clock; /* of programs with several streams */
 } planner;
 
 static uint32_t root_of(const program *p, uint32_t b) { return p->buffers.at[b].root; }
@@ -63,49 +66,6 @@ static void find_lifetimes(planner *m) {
   }
 }
 
-static bool may_alias(const program *p, const prog_inst *n, int in, int out) {
-  return n->op == OP_FUSED ? inplace_loop(inst_str(p, n, "body"), in, out)
-                           : inplace_op((op_id)n->op, in, out);
-}
-
-/* Can result o of instruction i have the memory of its operand k?  The operand must die here, have
- * the size, be read once, and not be taken by another result. */
-static bool can_take(const planner *m, uint32_t i, int o, int k) {
-  const program *p = m->p;
-  const prog_inst *n = program_inst(p, i);
-  const uint32_t *arg = program_args(p, n);
-  uint32_t b = arg[n->n_in + o], a = root_of(p, arg[k]);
-  const prog_buffer *in = &p->buffers.at[a], *out = &p->buffers.at[b];
-  if (in->place != PLACE_WORK || in->tier != out->tier || in->bytes != out->bytes || a == b)
-    return false;
-  if (m->last[a] != i || m->first[b] != i) return false;
-  for (int j = 0; j < n->n_in; j++)
-    if (j != k && root_of(p, arg[j]) == a) return false;
-  for (int j = 0; j < n->n_out; j++) {
-    uint32_t group = m->alias[arg[n->n_in + j]];
-    if (j != o && group && group == m->alias[a]) return false;
-  }
-  return may_alias(p, n, k, o);
-}
-
-/* Results written over operands. */
-static void find_aliases(planner *m) {
-  const program *p = m->p;
-  for (uint32_t i = 0; i < p->insts.len; i++) {
-    const prog_inst *n = program_inst(p, i);
-    for (int o = 0; o < n->n_out; o++) {
-      uint32_t b = program_args(p, n)[n->n_in + o];
-      if (p->buffers.at[b].place != PLACE_WORK || m->alias[b]) continue;
-      int k = 0;
-      while (k < n->n_in && !can_take(m, i, o, k)) k++;
-      if (k == n->n_in) continue;
-      uint32_t a = root_of(p, program_args(p, n)[k]);
-      if (!m->alias[a]) m->alias[a] = ++m->aliases;
-      m->alias[b] = m->alias[a];
-    }
-  }
-}
-
 /* Instructions that touch each root buffer: use[use0[b]] .. use[use0[b + 1] - 1], in order. */
 static hp_status find_uses(const program *p, uint32_t **use0_out, uint32_t **use_out) {
   size_t buffers = p->buffers.len, n = p->insts.len;
@@ -153,32 +113,76 @@ static hp_status build_clock(const program *p, uint32_t streams, vclock *out) {
   return st;
 }
 
-/* Rows of offsets_problem.dead, for programs with several streams.  Outputs never die. */
-static hp_status find_dead(const planner *m, uint32_t streams, uint32_t **out) {
+static bool may_alias(const program *p, const prog_inst *n, int in, int out) {
+  return n->op == OP_FUSED ? inplace_loop(inst_str(p, n, "body"), in, out)
+                           : inplace_op((op_id)n->op, in, out);
+}
+
+/* Is buffer a read for the last time by instruction i, with all other uses surely over? */
+static bool dies_at(const planner *m, uint32_t a, uint32_t i) {
+  if (m->last[a] != i || m->p->buffers.at[a].flags & BUFFER_OUTPUT) return false;
+  for (uint32_t u = m->use0[a]; m->streams > 1 && u < m->use0[a + 1]; u++)
+    if (m->use[u] != i && !vclock_before(&m->clock, m->use[u], i)) return false;
+  return true;
+}
+
+/* Can result o of instruction i have the memory of its operand k?  The operand must die here, have
+ * the size, be read once, and not be taken by another result. */
+static bool can_take(const planner *m, uint32_t i, int o, int k) {
   const program *p = m->p;
-  vclock clock = {0};
-  uint32_t *use0 = NULL, *use = NULL;
-  uint32_t *dead = mem_calloc(p->buffers.len * streams, sizeof *dead);
-  hp_status st = dead ? build_clock(p, streams, &clock) : HP_ERR_OOM;
-  if (!st) st = find_uses(p, &use0, &use);
-  for (uint32_t b = 0; !st && b < p->buffers.len; b++) {
-    uint32_t *row = dead + (size_t)b * streams;
-    if (p->buffers.at[b].flags & BUFFER_OUTPUT)
-      for (uint32_t s = 0; s < streams; s++) row[s] = OFFSETS_NEVER;
-    else vclock_dead(&clock, use + use0[b], use0[b + 1] - use0[b], row);
+  const prog_inst *n = program_inst(p, i);
+  const uint32_t *arg = program_args(p, n);
+  uint32_t b = arg[n->n_in + o], a = root_of(p, arg[k]);
+  const prog_buffer *in = &p->buffers.at[a], *out = &p->buffers.at[b];
+  if (in->place != PLACE_WORK || in->tier != out->tier || in->bytes != out->bytes || a == b)
+    return false;
+  if (!dies_at(m, a, i) || m->first[b] != i) return false;
+  for (int j = 0; j < n->n_in; j++)
+    if (j != k && root_of(p, arg[j]) == a) return false;
+  for (int j = 0; j < n->n_out; j++) {
+    uint32_t group = m->alias[arg[n->n_in + j]];
+    if (j != o && group && group == m->alias[a]) return false;
   }
-  vclock_free(&clock);
-  mem_free(use0);
-  mem_free(use);
-  if (st) mem_free(dead);
-  else *out = dead;
-  return st;
+  return may_alias(p, n, k, o);
+}
+
+/* Results written over operands. */
+static void find_aliases(planner *m) {
+  const program *p = m->p;
+  for (uint32_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    for (int o = 0; o < n->n_out; o++) {
+      uint32_t b = program_args(p, n)[n->n_in + o];
+      if (p->buffers.at[b].place != PLACE_WORK || m->alias[b]) continue;
+      int k = 0;
+      while (k < n->n_in && !can_take(m, i, o, k)) k++;
+      if (k == n->n_in) continue;
+      uint32_t a = root_of(p, program_args(p, n)[k]);
+      if (!m->alias[a]) m->alias[a] = ++m->aliases;
+      m->alias[b] = m->alias[a];
+    }
+  }
+}
+
+/* Rows of offsets_problem.dead, for programs with several streams.  Outputs never die, and what
+ * nobody touches is an input, which is given before the first instruction. */
+static hp_status find_dead(const planner *m, const uint32_t *index, size_t n, uint32_t **out) {
+  uint32_t *dead = mem_calloc(n * m->streams, sizeof *dead);
+  HP_TRY_MEM(dead);
+  for (size_t k = 0; k < n; k++) {
+    uint32_t b = index[k], uses = m->use0[b + 1] - m->use0[b], *row = dead + k * m->streams;
+    if (m->p->buffers.at[b].flags & BUFFER_OUTPUT || !uses)
+      for (uint32_t s = 0; s < m->streams; s++) row[s] = OFFSETS_NEVER;
+    else vclock_dead(&m->clock, m->use + m->use0[b], uses, row);
+  }
+  *out = dead;
+  return HP_OK;
 }
 
 static hp_status assign(planner *m, const memory_options *o) {
   static const char *const tier_name[OFFSETS_TIERS] = {"device memory", "host memory", "flash"};
   program *p = m->p;
-  uint32_t streams = 1, *dead = NULL;
+  uint32_t *dead = NULL;
   hp_status st = HP_OK;
   offsets_buffer *b = mem_calloc(p->buffers.len, sizeof *b);
   uint64_t *offset = mem_calloc(p->buffers.len, sizeof *offset);
@@ -187,8 +191,6 @@ static hp_status assign(planner *m, const memory_options *o) {
   offsets_summary s = {0};
   if (!b || !offset || !index) st = HP_ERR_OOM;
   if (st) goto done;
-  for (size_t i = 0; i < p->insts.len; i++)
-    if (p->insts.at[i].stream >= streams) streams = p->insts.at[i].stream + 1u;
   for (uint32_t i = 0; i < p->buffers.len; i++) {
     const prog_buffer *f = &p->buffers.at[i];
     if (f->place != PLACE_WORK || f->root != i) continue;
@@ -201,16 +203,9 @@ static hp_status assign(planner *m, const memory_options *o) {
     index[problem.n++] = i;
   }
   problem.limit[TIER_DEVICE] = o->limit;
-  if (streams > 1) {
-    uint32_t *all;
-    HP_TRY_GOTO(find_dead(m, streams, &all), st);
-    dead = mem_calloc(problem.n * streams + 1, sizeof *dead);
-    if (!dead) st = HP_ERR_OOM;
-    for (size_t i = 0; !st && i < problem.n; i++)
-      memcpy(dead + i * streams, all + (size_t)index[i] * streams, streams * sizeof *dead);
-    mem_free(all);
-    if (st) goto done;
-    problem.streams = streams;
+  if (m->streams > 1) {
+    HP_TRY_GOTO(find_dead(m, index, problem.n, &dead), st);
+    problem.streams = m->streams;
     problem.dead = dead;
   }
   HP_TRY_GOTO(offsets_assign(&problem, offset, &s), st);
@@ -232,21 +227,32 @@ done:
   return st;
 }
 
+static void planner_free(planner *m) {
+  vclock_free(&m->clock);
+  mem_free(m->first);
+  mem_free(m->last);
+  mem_free(m->alias);
+  mem_free(m->use0);
+  mem_free(m->use);
+}
+
 hp_status plan_memory(program *p, const uint64_t *workspace, const memory_options *o) {
-  planner m = {.p = p};
+  planner m = {.p = p, .streams = 1};
+  hp_status st;
   HP_TRY(add_workspaces(p, workspace));
   size_t n = p->buffers.len;
   m.first = mem_calloc(n, sizeof *m.first);
   m.last = mem_calloc(n, sizeof *m.last);
   m.alias = mem_calloc(n, sizeof *m.alias);
-  hp_status st = m.first && m.last && m.alias ? HP_OK : HP_ERR_OOM;
-  if (!st) {
-    find_lifetimes(&m);
-    find_aliases(&m);
-    st = assign(&m, o);
-  }
-  mem_free(m.first);
-  mem_free(m.last);
-  mem_free(m.alias);
+  if (!m.first || !m.last || !m.alias) HP_FAIL_GOTO(st, HP_ERR_OOM, "out of memory");
+  for (size_t i = 0; i < p->insts.len; i++)
+    if (p->insts.at[i].stream >= m.streams) m.streams = p->insts.at[i].stream + 1u;
+  HP_TRY_GOTO(find_uses(p, &m.use0, &m.use), st);
+  if (m.streams > 1) HP_TRY_GOTO(build_clock(p, m.streams, &m.clock), st);
+  find_lifetimes(&m);
+  find_aliases(&m);
+  HP_TRY_GOTO(assign(&m, o), st);
+done:
+  planner_free(&m);
   return st;
 }

@@ -80,6 +80,32 @@ hp_status rewrite_end(rewrite *r, hp_status st, hp_graph **out) {
   return st;
 }
 
+/* live[n]: an output or assign depends on node n, or it is an input, which callers give. */
+static void mark_live(const hp_graph *g, bool *live) {
+  for (size_t i = g->nodes.len; i-- > 0;) {
+    const ir_node *n = graph_node(g, (uint32_t)i);
+    if (n->op == OP_OUTPUT || n->op == OP_ASSIGN || n->op == OP_INPUT) live[i] = true;
+    if (!live[i]) continue;
+    for (int k = 0; k < n->n_in; k++) live[graph_value(g, graph_in(g, n)[k])->def] = true;
+  }
+}
+
+hp_status rewrite_end_live(rewrite *r, hp_status st, hp_graph **out) {
+  hp_graph *all;
+  HP_TRY(rewrite_end(r, st, &all));
+  bool *live = mem_calloc(all->nodes.len, 1);
+  st = live ? rewrite_begin(r, all) : HP_ERR_OOM;
+  if (!st) {
+    mark_live(all, live);
+    for (uint32_t i = 0; i < all->nodes.len; i++)
+      if (live[i]) rewrite_copy(r, i);
+    st = rewrite_end(r, HP_OK, out);
+  }
+  mem_free(live);
+  graph_free(all);
+  return st;
+}
+
 hp_status use_lists_build(const hp_graph *g, use_lists *u) {
   *u = (use_lists){0};
   u->use0 = mem_calloc(g->values.len + 1, sizeof *u->use0);

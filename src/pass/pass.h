@@ -41,6 +41,8 @@ void rewrite_copy(rewrite *r, uint32_t n);
 void rewrite_place(rewrite *r, const ir_node *n);
 /* Ends it: on success *out is the new graph, else it is freed. */
 hp_status rewrite_end(rewrite *r, hp_status st, hp_graph **out);
+/* The same, and nodes that no output, assign or input depends on are left out. */
+hp_status rewrite_end_live(rewrite *r, hp_status st, hp_graph **out);
 
 /* Users of every value: nodes use[use0[v]] .. use[use0[v + 1] - 1], in node order. */
 typedef struct {

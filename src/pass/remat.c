@@ -48,5 +48,5 @@ hp_status pass_remat(const hp_graph *in, const pass_options *o, hp_graph **out) 
     for (int k = 0; k < n->n_out; k++) m.r.map[n->out0 + (val)k] = v ? v + (val)k : 0;
   }
   mem_free(m.clone);
-  return rewrite_end(&m.r, st, out);
+  return rewrite_end_live(&m.r, st, out);
 }

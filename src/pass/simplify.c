@@ -8,17 +8,6 @@
 
 #include <string.h>
 
-/* live[n]: an output or assign depends on node n, or it is an input, which callers give. */
-static hp_status mark_live(const hp_graph *g, bool *live) {
-  for (size_t i = g->nodes.len; i-- > 0;) {
-    const ir_node *n = graph_node(g, (uint32_t)i);
-    if (n->op == OP_OUTPUT || n->op == OP_ASSIGN || n->op == OP_INPUT) live[i] = true;
-    if (!live[i]) continue;
-    for (int k = 0; k < n->n_in; k++) live[graph_value(g, graph_in(g, n)[k])->def] = true;
-  }
-  return HP_OK;
-}
-
 static bool is_leaf(int op) {
   return op == OP_INPUT || op == OP_PARAM || op == OP_CONST || op == OP_IOTA;
 }
@@ -106,17 +95,9 @@ hp_status pass_simplify(const hp_graph *in, const pass_options *o, hp_graph **ou
   (void)o;
   rewrite r;
   map seen = {0};
-  bool *live = mem_calloc(in->nodes.len, 1);
-  HP_TRY_MEM(live);
-  hp_status st = rewrite_begin(&r, in);
-  if (st) {
-    mem_free(live);
-    return st;
-  }
-  st = mark_live(in, live);
-  for (uint32_t i = 0; !st && i < in->nodes.len; i++)
-    if (live[i]) st = simplify_node(&r, i, &seen);
-  mem_free(live);
+  HP_TRY(rewrite_begin(&r, in));
+  hp_status st = HP_OK;
+  for (uint32_t i = 0; !st && i < in->nodes.len; i++) st = simplify_node(&r, i, &seen);
   map_free(&seen);
-  return rewrite_end(&r, st, out);
+  return rewrite_end_live(&r, st, out);
 }

@@ -2,6 +2,7 @@
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/cpu/rowops.h"
 #include "base/dtype.h"
+#include "ops/ops.h"
 
 #include <string.h>
 
@@ -102,7 +103,8 @@ hp_status run_pad(const cpu_call *c) {
   int64_t lo[ATTR_LIST_MAX], first = 0;
   size_t size = dtype_size((hp_dtype)y->dtype);
   float value = (float)inst_float(c->p, c->n, "value");
-  int64_t bits = (int64_t)value;
+  int64_t bits = ops_const_int(inst_float(c->p, c->n, "value"));
+  if (y->dtype == HP_BOOL) bits = bits != 0;
   if (dtype_is_float((hp_dtype)y->dtype))
     HP_TRY(dtype_convert((hp_dtype)y->dtype, &bits, HP_F32, &value, 1));
   row_layout all = layout_in(y, y), part = layout_in(x, y);
