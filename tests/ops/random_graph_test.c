@@ -1,0 +1,166 @@
+/* Random graphs: the program must compute what the reference does, whatever fuse, remat, lower, the
+ * aliases, the offsets and the streams make of the graph. */
+#include "base/dtype.h"
+#include "ops/random_graph.h"
+#include "pass/pass.h"
+#include "test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Every pass leaves a graph whose types are those of its rules. */
+static void check_passes(const hp_graph *g, bool remat) {
+  pass_options o = {.remat = remat};
+  const hp_graph *at = g;
+  hp_graph *made = NULL, *next;
+  CHECK_OK(ops_verify(g));
+  for (int i = 0; pass_table[i].name; i++) {
+    CHECK_OK(pass_table[i].run(at, &o, &next));
+    graph_free(made);
+    at = made = next;
+    if (ops_verify(at))
+      test_fail(__FILE__, __LINE__, "after %s: %s", pass_table[i].name, err_message());
+  }
+  graph_free(made);
+}
+
+typedef struct {
+  int threads;
+  bool remat, interpret;
+} setting;
+
+/* What a run gave: bytes of all outputs and params one after the other. */
+typedef struct {
+  char *at;
+  size_t len;
+} bytes;
+
+static int64_t compared, skipped;
+
+static void fail_with_text(const random_graph *x, const setting *s, const char *why) {
+  char *text = NULL;
+  hp_graph_print(x->g, &text);
+  test_fail(__FILE__, __LINE__, "seed %llu, threads %d, remat %d: %s\n%s",
+            (unsigned long long)x->r.seed, s->threads, s->remat, why, text);
+}
+
+static void check_value(const random_graph *x, const setting *s, const char *name, val v,
+                        const void *got) {
+  char why[200], text[300];
+  int64_t wrong = ref_compare(&x->ref, v, got, &skipped, why);
+  compared += x->ref.value[v].n;
+  if (!wrong) return;
+  snprintf(text, sizeof text, "%s: %lld wrong, first %s", name, (long long)wrong, why);
+  fail_with_text(x, s, text);
+}
+
+static void append(bytes *b, const void *p, size_t n) {
+  b->at = realloc(b->at, b->len + n + 1);
+  HP_ASSERT(b->at);
+  memcpy(b->at + b->len, p, n);
+  b->len += n;
+}
+
+/* One run with new inputs; the params go on from what they have become. */
+static void run_once(random_graph *x, hp_device *d, hp_program *p, const setting *s, bytes *all) {
+  hp_io io[RANDOM_LEAVES + RANDOM_OUTPUTS];
+  int n = 0;
+  for (int i = 0; i < x->leaves; i++) {
+    random_leaf *l = &x->leaf[i];
+    if (l->name[0] == 'x') io[n++] = (hp_io){l->name, l->data, l->bytes};
+    else CHECK_OK(hp_read(d, l->name, l->data, l->bytes));
+    ref_set(&x->ref, l->v, l->data);
+  }
+  ref_again(&x->ref);
+  ref_eval(&x->ref);
+  int first = n;
+  for (int i = 0; i < x->outputs; i++) {
+    size_t size = (size_t)value_bytes(graph_value(x->g, x->output[i].v));
+    io[n++] = (hp_io){x->output[i].name, malloc(size + 1), size};
+  }
+  uint64_t before = mem_count();
+  hp_status st = hp_run(p, io, n);
+  if (st) fail_with_text(x, s, hp_last_error());
+  CHECK_EQ(mem_count(), before);
+  for (int i = 0; i < x->outputs; i++) {
+    check_value(x, s, x->output[i].name, x->output[i].v, io[first + i].data);
+    append(all, io[first + i].data, io[first + i].bytes);
+    free(io[first + i].data);
+  }
+  for (int i = 0; i < x->leaves; i++) {
+    random_leaf *l = &x->leaf[i];
+    if (l->name[0] != 'p') continue;
+    char *got = malloc(l->bytes + 1);
+    CHECK_OK(hp_read(d, l->name, got, l->bytes));
+    check_value(x, s, l->name, x->becomes[i] ? x->becomes[i] : l->v, got);
+    append(all, got, l->bytes);
+    free(got);
+  }
+}
+
+/* Compiles and runs twice; returns all bytes that came out. */
+static bytes run_graph(random_graph *x, const setting *s) {
+  hp_device_options o = {.threads = s->threads, .interpret = s->interpret};
+  hp_compile_options c = {.remat = s->remat, .dump_dir = getenv("HYPER_DUMP")};
+  hp_device *d;
+  hp_program *p;
+  bytes all = {0};
+  x->r.at = 1 << 20; /* the same numbers for every setting */
+  CHECK_OK(hp_device_open(&o, &d));
+  for (int i = 0; i < x->leaves; i++) {
+    random_leaf *l = &x->leaf[i];
+    random_leaf_fill(x, l);
+    if (l->name[0] != 'p') continue;
+    CHECK_OK(hp_param_create(d, l->name, hp_dtype_of(x->g, l->v), hp_shape_of(x->g, l->v)));
+    CHECK_OK(hp_write(d, l->name, l->data, l->bytes));
+  }
+  if (hp_compile(x->g, d, &c, &p)) fail_with_text(x, s, hp_last_error());
+  run_once(x, d, p, s, &all);
+  for (int i = 0; i < x->leaves; i++)
+    if (x->leaf[i].name[0] == 'x') random_leaf_fill(x, &x->leaf[i]);
+  run_once(x, d, p, s, &all);
+  hp_program_free(p);
+  hp_device_close(d);
+  return all;
+}
+
+static void check_seeds(uint64_t first, int n, const random_options *o, const setting *s,
+                        int settings) {
+  const char *only = getenv("HYPER_SEED"), *more = getenv("HYPER_SEEDS");
+  if (only) first = strtoull(only, NULL, 10), n = 1;
+  else if (more) n *= atoi(more);
+  for (uint64_t seed = first; seed < first + (uint64_t)n; seed++) {
+    random_graph x;
+    bytes want = {0};
+    random_graph_make(seed, o, &x);
+    check_passes(x.g, false);
+    check_passes(x.g, true);
+    for (int k = 0; k < settings; k++) {
+      bytes got = run_graph(&x, &s[k]);
+      if (k && (got.len != want.len || memcmp(got.at, want.at, got.len)))
+        fail_with_text(&x, &s[k], "other bits than with the first setting");
+      free(want.at);
+      want = got;
+    }
+    free(want.at);
+    random_graph_free(&x);
+  }
+  CHECK(compared > 0);
+  if (!only) CHECK(skipped * 5 < compared);
+}
+
+static const setting both[] = {{1, false, true}, {2, true, true}};
+
+TEST(random_f32_graphs_compute_what_the_reference_does) {
+  check_seeds(1000, 120, &(random_options){0}, both, 2);
+}
+TEST(random_graphs_of_many_dtypes_compute_what_the_reference_does) {
+  check_seeds(2000, 100, &(random_options){.dtypes = true}, both, 2);
+}
+TEST(random_graphs_on_several_streams_compute_what_the_reference_does) {
+  check_seeds(3000, 60, &(random_options){.streams = true, .dtypes = true}, both, 2);
+}
+TEST(random_large_graphs_give_the_same_bits_compiled_and_on_threads) {
+  static const setting s[] = {{1, false, true}, {2, false, true}, {3, true, false}};
+  check_seeds(4000, 12, &(random_options){.large = true}, s, 3);
+}

@@ -1,0 +1,233 @@
+/* Reference of reductions, rows that move elements, and contractions. */
+#include "base/dtype.h"
+#include "ir/einsum_eq.h"
+#include "ops/ref.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* --- reductions ------------------------------------------------------------------------------- */
+
+/* The result's flat index of every operand element. */
+static int64_t *reduced_index(ref_ctx *c) {
+  const ref_tensor *x = c->in[0];
+  int64_t axes[ATTR_LIST_MAX], *to = calloc((size_t)x->n + 1, sizeof *to);
+  int n = attr_list(c->g, c->n, "axes", axes);
+  HP_ASSERT(to);
+  for (int64_t k = 0; k < x->n; k++) {
+    int64_t index[HP_MAX_RANK];
+    ref_unflatten(x, k, index);
+    for (int d = 0; d < x->rank; d++) {
+      bool cut = false;
+      for (int a = 0; a < n; a++) cut |= axes[a] == d;
+      if (!cut) to[k] = to[k] * x->dim[d] + index[d];
+    }
+  }
+  return to;
+}
+
+void ref_SUM(ref_ctx *c) {
+  const ref_tensor *x = c->in[0];
+  ref_tensor *y = c->out[0];
+  int64_t *to = reduced_index(c);
+  double *sum = calloc((size_t)y->n + 1, sizeof *sum), count = y->n ? (double)(x->n / y->n) : 0;
+  HP_ASSERT(sum);
+  for (int64_t k = 0; k < x->n; k++) {
+    y->e[to[k]] += x->e[k];
+    if (x->f) {
+      y->f[to[k]] += x->f[k];
+      sum[to[k]] += fabs(x->f[k]);
+    } else {
+      y->i[to[k]] = (int64_t)((uint64_t)y->i[to[k]] + (uint64_t)x->i[k]);
+    }
+  }
+  double grain = x->f ? ref_grain(x) : 0;
+  for (int64_t k = 0; y->f && k < y->n; k++)
+    if (count > 1) y->e[k] += ref_sum_error(count, sum[k], grain);
+  free(sum);
+  free(to);
+}
+
+void ref_REDUCE_MAX(ref_ctx *c) {
+  const ref_tensor *x = c->in[0];
+  ref_tensor *y = c->out[0];
+  int64_t *to = reduced_index(c);
+  bool *seen = calloc((size_t)y->n + 1, 1);
+  HP_ASSERT(seen);
+  for (int64_t k = 0; k < y->n; k++)
+    if (y->f) y->f[k] = -INFINITY;
+    else y->i[k] = INT64_MIN;
+  for (int64_t k = 0; k < x->n; k++) {
+    int64_t t = to[k];
+    if (x->e[k] > y->e[t]) y->e[t] = x->e[k];
+    if (x->f && (!seen[t] || x->f[k] > y->f[t] || isnan(x->f[k]))) y->f[t] = x->f[k];
+    if (x->i && (!seen[t] || x->i[k] > y->i[t])) y->i[t] = x->i[k];
+    seen[t] = true;
+  }
+  free(seen);
+  free(to);
+}
+
+void ref_ARGMAX(ref_ctx *c) {
+  const ref_tensor *x = c->in[0];
+  ref_tensor *y = c->out[0];
+  int64_t width = x->dim[x->rank - 1];
+  for (int64_t r = 0; r < y->n; r++) {
+    const double *v = x->f + r * width, *e = x->e + r * width;
+    int64_t best = 0;
+    for (int64_t k = 1; k < width; k++)
+      if (!isnan(v[best]) && (v[k] > v[best] || isnan(v[k]))) best = k;
+    y->i[r] = best;
+    for (int64_t k = 0; k < width; k++)
+      if (k != best && e[k] + e[best] > 0 && v[k] + e[k] + e[best] >= v[best]) y->e[r] = INFINITY;
+  }
+}
+
+void ref_SUM_SQ(ref_ctx *c) {
+  const ref_tensor *x = c->in[0];
+  double sum = 0, e = 0;
+  for (int64_t k = 0; k < x->n; k++) {
+    sum += x->f[k] * x->f[k];
+    if (x->e[k] > 0) e += (2 * fabs(x->f[k]) + x->e[k]) * x->e[k];
+  }
+  c->out[0]->f[0] = sum;
+  c->out[0]->e[0] = e + 1e-6 * sum;
+}
+
+/* --- moves ------------------------------------------------------------------------------------ */
+
+static void copy_all(ref_ctx *c) {
+  for (int64_t k = 0; k < c->out[0]->n; k++) ref_copy(c->out[0], k, c->in[0], k);
+}
+void ref_RESHAPE(ref_ctx *c) { copy_all(c); }
+void ref_COPY(ref_ctx *c) { copy_all(c); }
+void ref_FETCH(ref_ctx *c) { copy_all(c); }
+void ref_OFFLOAD(ref_ctx *c) { copy_all(c); }
+
+void ref_TRANSPOSE(ref_ctx *c) {
+  const ref_tensor *x = c->in[0];
+  int64_t perm[ATTR_LIST_MAX], from[HP_MAX_RANK], index[HP_MAX_RANK];
+  attr_list(c->g, c->n, "perm", perm);
+  for (int64_t k = 0; k < c->out[0]->n; k++) {
+    ref_unflatten(c->out[0], k, index);
+    for (int d = 0; d < x->rank; d++) from[perm[d]] = index[d];
+    ref_copy(c->out[0], k, x, ref_flatten(x, from));
+  }
+}
+
+void ref_BROADCAST(ref_ctx *c) {
+  for (int64_t k = 0; k < c->out[0]->n; k++)
+    ref_copy(c->out[0], k, c->in[0], ref_broadcast_at(c->in[0], c->out[0], k));
+}
+
+void ref_SLICE(ref_ctx *c) {
+  int64_t start[ATTR_LIST_MAX], step[ATTR_LIST_MAX], index[HP_MAX_RANK];
+  attr_list(c->g, c->n, "start", start);
+  attr_list(c->g, c->n, "step", step);
+  for (int64_t k = 0; k < c->out[0]->n; k++) {
+    ref_unflatten(c->out[0], k, index);
+    for (int d = 0; d < c->out[0]->rank; d++) index[d] = start[d] + index[d] * step[d];
+    ref_copy(c->out[0], k, c->in[0], ref_flatten(c->in[0], index));
+  }
+}
+
+void ref_PAD(ref_ctx *c) {
+  const ref_tensor *x = c->in[0];
+  ref_tensor *y = c->out[0];
+  int64_t lo[ATTR_LIST_MAX], index[HP_MAX_RANK];
+  double value = attr_float(c->g, c->n, "value");
+  attr_list(c->g, c->n, "lo", lo);
+  for (int64_t k = 0; k < y->n; k++) {
+    bool inside = true;
+    ref_unflatten(y, k, index);
+    for (int d = 0; d < x->rank; d++) {
+      index[d] -= lo[d];
+      inside &= index[d] >= 0 && index[d] < x->dim[d];
+    }
+    if (inside) ref_copy(y, k, x, ref_flatten(x, index));
+    else if (y->f) y->f[k] = value;
+    else y->i[k] = (int64_t)value;
+  }
+}
+
+void ref_CONCAT(ref_ctx *c) {
+  int axis = (int)attr_int(c->g, c->n, "axis");
+  for (int64_t k = 0; k < c->out[0]->n; k++) {
+    int64_t index[HP_MAX_RANK];
+    int part = 0;
+    ref_unflatten(c->out[0], k, index);
+    while (index[axis] >= c->many[c->id[part]].dim[axis])
+      index[axis] -= c->many[c->id[part++]].dim[axis];
+    const ref_tensor *x = &c->many[c->id[part]];
+    ref_copy(c->out[0], k, x, ref_flatten(x, index));
+  }
+}
+
+void ref_UPDATE(ref_ctx *c) {
+  const ref_tensor *y = c->in[1];
+  int axis = (int)attr_int(c->g, c->n, "axis");
+  copy_all(c);
+  for (int64_t k = 0; k < y->n; k++) {
+    int64_t index[HP_MAX_RANK];
+    ref_unflatten(y, k, index);
+    index[axis] += c->in[2]->i[0];
+    ref_copy(c->out[0], ref_flatten(c->out[0], index), y, k);
+  }
+}
+
+/* --- contractions ------------------------------------------------------------------------------
+ */
+
+static int64_t letter_at(const char *letters, const int64_t *index, char want, int64_t other) {
+  for (int d = 0; letters[d]; d++)
+    if (letters[d] == want) return index[d];
+  return other;
+}
+
+/* Element of an operand, given the index of every letter. */
+static int64_t operand_at(const ref_tensor *t, const char *letters, const char *all,
+                          const int64_t *index) {
+  int64_t own[HP_MAX_RANK];
+  for (int d = 0; letters[d]; d++) own[d] = letter_at(all, index, letters[d], 0);
+  return ref_flatten(t, own);
+}
+
+void ref_EINSUM(ref_ctx *c) {
+  const ref_tensor *a = c->in[0], *b = c->in[1];
+  ref_tensor *y = c->out[0];
+  einsum_eq eq;
+  char all[2 * HP_MAX_RANK + 1] = "";
+  int64_t size[2 * HP_MAX_RANK], index[2 * HP_MAX_RANK], count = 1, out[HP_MAX_RANK];
+  int n = 0;
+  HP_ASSERT(!einsum_parse(attr_str(c->g, c->n, "eq"), &eq));
+  for (int s = 0; s < 2; s++) {
+    const char *l = s ? eq.b : eq.a;
+    for (int d = 0; l[d]; d++) {
+      if (strchr(all, l[d])) continue;
+      size[n] = (s ? b : a)->dim[d];
+      count *= size[n];
+      all[n++] = l[d];
+      all[n] = 0;
+    }
+  }
+  double *sum = calloc((size_t)y->n + 1, sizeof *sum), grain = ref_grain(a) * ref_grain(b);
+  HP_ASSERT(sum);
+  for (int64_t k = 0; k < count; k++) {
+    int64_t rest = k;
+    for (int d = n - 1; d >= 0; d--) {
+      index[d] = rest % size[d];
+      rest /= size[d];
+    }
+    for (int d = 0; eq.out[d]; d++) out[d] = letter_at(all, index, eq.out[d], 0);
+    int64_t i = operand_at(a, eq.a, all, index), j = operand_at(b, eq.b, all, index);
+    int64_t t = ref_flatten(y, out);
+    y->f[t] += a->f[i] * b->f[j];
+    sum[t] += fabs(a->f[i] * b->f[j]);
+    if (a->e[i] > 0 || b->e[j] > 0)
+      y->e[t] += fabs(a->f[i]) * b->e[j] + fabs(b->f[j]) * a->e[i] + a->e[i] * b->e[j];
+  }
+  double depth = y->n ? (double)(count / y->n) : 0;
+  for (int64_t k = 0; k < y->n; k++)
+    if (depth > 1) y->e[k] += ref_sum_error(depth, sum[k], grain);
+  free(sum);
+}

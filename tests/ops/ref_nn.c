@@ -1,0 +1,369 @@
+/* Reference of the composite rows: what models are made of, random numbers, optimizers. */
+#include "base/dtype.h"
+#include "ops/ref.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static double largest_error(const ref_tensor *t) {
+  double e = 0;
+  for (int64_t k = 0; k < t->n; k++)
+    if (t->e[k] > e) e = t->e[k];
+  return e;
+}
+static double *doubles(int64_t n) {
+  double *p = calloc((size_t)n + 1, sizeof *p);
+  HP_ASSERT(p);
+  return p;
+}
+
+/* --- tables ------------------------------------------------------------------------------------
+ */
+
+void ref_EMBEDDING(ref_ctx *c) {
+  const ref_tensor *table = c->in[0];
+  int64_t width = table->dim[1];
+  for (int64_t k = 0; k < c->out[0]->n; k++)
+    ref_copy(c->out[0], k, table, c->in[1]->i[k / width] * width + k % width);
+}
+
+void ref_EMBEDDING_GRAD(ref_ctx *c) {
+  const ref_tensor *dy = c->in[0];
+  ref_tensor *y = c->out[0];
+  int64_t width = y->dim[1], skip = attr_int(c->g, c->n, "skip");
+  double *sum = doubles(y->n), *count = doubles(y->n), grain = ref_grain(dy);
+  for (int64_t k = 0; k < dy->n; k++) {
+    int64_t id = c->in[1]->i[k / width], to = id * width + k % width;
+    if (id == skip) continue;
+    y->f[to] += dy->f[k];
+    y->e[to] += dy->e[k];
+    sum[to] += fabs(dy->f[k]);
+    count[to]++;
+  }
+  for (int64_t k = 0; k < y->n; k++)
+    if (count[k] > 1) y->e[k] += ref_sum_error(count[k], sum[k], grain);
+  free(sum);
+  free(count);
+}
+
+/* --- softmax and norms, over rows of `width` -------------------------------------------------- */
+
+static double row_max(const double *x, int64_t n) {
+  double m = -INFINITY;
+  for (int64_t k = 0; k < n; k++) m = x[k] > m ? x[k] : m;
+  return m;
+}
+
+void ref_SOFTMAX(ref_ctx *c) {
+  const ref_tensor *x = c->in[0];
+  ref_tensor *y = c->out[0];
+  int64_t width = x->dim[x->rank - 1];
+  double e = largest_error(x);
+  for (int64_t r = 0; width && r < x->n / width; r++) {
+    const double *v = x->f + r * width;
+    double m = row_max(v, width), sum = 0;
+    for (int64_t k = 0; k < width; k++) sum += exp(v[k] - m);
+    for (int64_t k = 0; k < width; k++) {
+      double p = exp(v[k] - m) / sum;
+      y->f[r * width + k] = p;
+      y->e[r * width + k] = p * (expm1(2 * e) + ref_eps * (32 + 4 * fabs(v[k] - m))) + 1e-38;
+    }
+  }
+}
+
+/* Both norms: of x - shift; w and b may be NULL. */
+static void norm(ref_ctx *c, bool centered, const ref_tensor *w, const ref_tensor *b) {
+  const ref_tensor *x = c->in[0];
+  ref_tensor *y = c->out[0];
+  int64_t width = x->dim[x->rank - 1];
+  double eps = attr_float(c->g, c->n, "eps");
+  for (int64_t r = 0; width && r < x->n / width; r++) {
+    const double *v = x->f + r * width, *ve = x->e + r * width;
+    double mean = 0, ms = 0, big = 0, off = 0, wide = (double)width, err = 0;
+    for (int64_t k = 0; k < width; k++) mean += centered ? v[k] / wide : 0;
+    for (int64_t k = 0; k < width; k++) {
+      ms += (v[k] - mean) * (v[k] - mean) / wide;
+      big = fabs(v[k]) > big ? fabs(v[k]) : big;
+      off = ve[k] > off ? ve[k] : off;
+    }
+    err = (centered ? 2 * off + 8 * ref_eps * big : off); /* of x - mean */
+    double scale = 1 / sqrt(ms + eps), turn = err * sqrt(ms) / (ms + eps) + 32 * ref_eps;
+    for (int64_t k = 0; k < width; k++) {
+      int64_t at = r * width + k;
+      double n = (v[k] - mean) * scale, g = w->f[k];
+      y->f[at] = n * g + (b ? b->f[k] : 0);
+      y->e[at] = fabs(g) * (err * scale + fabs(n) * turn) + fabs(n) * w->e[k] +
+                 (b ? b->e[k] + 2 * ref_eps * (fabs(n * g) + fabs(b->f[k])) : 0);
+    }
+  }
+}
+void ref_RMS_NORM(ref_ctx *c) { norm(c, false, c->in[1], NULL); }
+void ref_LAYER_NORM(ref_ctx *c) { norm(c, true, c->in[1], c->in[2]); }
+
+void ref_ROPE(ref_ctx *c) {
+  const ref_tensor *x = c->in[0];
+  ref_tensor *y = c->out[0];
+  bool inverse = attr_int(c->g, c->n, "inverse") != 0;
+  bool interleaved = attr_int(c->g, c->n, "interleaved") != 0;
+  int64_t heads = x->dim[2], width = x->dim[3], half = c->in[1]->dim[1];
+  for (int64_t k = 0; k < y->n; k++) ref_copy(y, k, x, k);
+  for (int64_t row = 0; width && row < x->n / width; row++) {
+    int64_t p = c->in[3]->i[row / heads];
+    for (int64_t j = 0; j < half; j++) {
+      int64_t a = row * width + (interleaved ? 2 * j : j);
+      int64_t b = row * width + (interleaved ? 2 * j + 1 : j + half);
+      double cs = c->in[1]->f[p * half + j], sn = c->in[2]->f[p * half + j];
+      double u = x->f[a], v = x->f[b];
+      if (inverse) sn = -sn;
+      double e = fabs(cs) * (x->e[a] + x->e[b]) + fabs(sn) * (x->e[a] + x->e[b]);
+      y->f[a] = u * cs - v * sn;
+      y->f[b] = v * cs + u * sn;
+      y->e[a] = y->e[b] = e + 2 * ref_eps * (fabs(u) + fabs(v)) * (fabs(cs) + fabs(sn));
+    }
+  }
+}
+
+/* --- attention -----------------------------------------------------------------------------------
+ */
+
+typedef struct {
+  const ref_tensor *q, *k, *v, *span;
+  int64_t B, T, S, H, KV, D, Dv;
+  double scale, weight_error; /* of a weight, relative */
+  bool causal;
+  int64_t window;
+} attention;
+
+static attention attention_of(ref_ctx *c, int span) {
+  attention a = {.q = c->in[0], .k = c->in[1], .v = c->in[2]};
+  a.span = span < c->n->n_in ? c->in[span] : NULL;
+  a.B = a.q->dim[0], a.T = a.q->dim[1], a.H = a.q->dim[2], a.D = a.q->dim[3];
+  a.S = a.k->dim[1], a.KV = a.k->dim[2], a.Dv = a.v->dim[3];
+  a.scale = attr_float(c->g, c->n, "scale");
+  a.causal = attr_int(c->g, c->n, "causal") != 0;
+  a.window = attr_int(c->g, c->n, "window");
+  double e = largest_error(a.q) + largest_error(a.k), big = 1;
+  for (int64_t i = 0; i < a.q->n; i++) big = fmax(big, fabs(a.q->f[i]));
+  for (int64_t i = 0; i < a.k->n; i++) big = fmax(big, fabs(a.k->f[i]));
+  double d = (double)a.D;
+  a.weight_error =
+      2 * expm1(2 * a.scale * d * big * e) + ref_eps * (64 + 8 * d * a.scale * big * big);
+  if (a.q->type != HP_F32) a.weight_error += 0x1p-8;
+  return a;
+}
+
+/* Does query t of sequence b see key s? */
+static bool sees(const attention *a, int64_t b, int64_t t, int64_t s) {
+  int64_t self = t + a->S - a->T;
+  if (a->span) {
+    const int64_t *p = a->span->i + (b * a->T + t) * 2;
+    if (s < p[0] || s > p[1]) return false;
+    self = p[1];
+  } else if (a->causal && s > self) return false;
+  return !a->window || s > self - a->window;
+}
+
+static int64_t row_at(const ref_tensor *x, int64_t b, int64_t t, int64_t h) {
+  return ((b * x->dim[1] + t) * x->dim[2] + h) * x->dim[3];
+}
+
+/* Weights [S] of a query, and the log of their sum; all zero when it sees no key. */
+static double weights(const attention *a, int64_t b, int64_t t, int64_t h, double *p) {
+  const double *q = a->q->f + row_at(a->q, b, t, h);
+  double m = -INFINITY, sum = 0;
+  for (int64_t s = 0; s < a->S; s++) {
+    const double *k = a->k->f + row_at(a->k, b, s, h / (a->H / a->KV));
+    p[s] = 0;
+    for (int64_t d = 0; d < a->D; d++) p[s] += q[d] * k[d] * a->scale;
+    if (!sees(a, b, t, s)) p[s] = -INFINITY;
+    else m = fmax(m, p[s]);
+  }
+  for (int64_t s = 0; s < a->S; s++) {
+    p[s] = m == -INFINITY ? 0 : exp(p[s] - m);
+    sum += p[s];
+  }
+  for (int64_t s = 0; s < a->S && sum > 0; s++) p[s] /= sum;
+  return m + log(sum);
+}
+
+void ref_ATTENTION(ref_ctx *c) {
+  attention a = attention_of(c, 3);
+  double *p = doubles(a.S), e_v = largest_error(a.v);
+  for (int64_t b = 0; b < a.B; b++)
+    for (int64_t h = 0; h < a.H; h++)
+      for (int64_t t = 0; t < a.T; t++) {
+        int64_t at = row_at(c->out[0], b, t, h), l = (b * a.H + h) * a.T + t;
+        double lse = weights(&a, b, t, h, p);
+        c->out[1]->f[l] = lse;
+        c->out[1]->e[l] = a.weight_error + 4 * ref_eps * fabs(lse);
+        for (int64_t s = 0; s < a.S; s++) {
+          const double *v = a.v->f + row_at(a.v, b, s, h / (a.H / a.KV));
+          for (int64_t d = 0; d < a.Dv; d++) {
+            c->out[0]->f[at + d] += p[s] * v[d];
+            c->out[0]->e[at + d] += p[s] * (fabs(v[d]) * a.weight_error + e_v);
+          }
+        }
+      }
+  free(p);
+}
+
+void ref_ATTENTION_GRAD(ref_ctx *c) {
+  attention a = attention_of(c, 6);
+  double *p = doubles(a.S), tol = 4 * a.weight_error;
+  for (int64_t b = 0; b < a.B; b++)
+    for (int64_t h = 0; h < a.H; h++)
+      for (int64_t t = 0; t < a.T; t++) {
+        int64_t at_q = row_at(a.q, b, t, h), at_o = row_at(c->in[3], b, t, h);
+        const double *d_o = c->in[5]->f + at_o;
+        double mean = 0, spread = 0;
+        weights(&a, b, t, h, p);
+        for (int64_t s = 0; s < a.S; s++)
+          for (int64_t d = 0; d < a.Dv; d++) {
+            double x = p[s] * d_o[d] * a.v->f[row_at(a.v, b, s, h / (a.H / a.KV)) + d];
+            mean += x;
+            spread += fabs(x);
+          }
+        for (int64_t s = 0; s < a.S; s++) {
+          int64_t at_k = row_at(a.k, b, s, h / (a.H / a.KV));
+          int64_t at_v = row_at(a.v, b, s, h / (a.H / a.KV));
+          double dp = 0, big = spread;
+          for (int64_t d = 0; d < a.Dv; d++) {
+            dp += d_o[d] * a.v->f[at_v + d];
+            big += fabs(d_o[d] * a.v->f[at_v + d]);
+            c->out[2]->f[at_v + d] += p[s] * d_o[d];
+            c->out[2]->e[at_v + d] += p[s] * fabs(d_o[d]) * tol;
+          }
+          double ds = p[s] * (dp - mean) * a.scale, e = p[s] * big * a.scale * tol;
+          for (int64_t d = 0; d < a.D; d++) {
+            c->out[0]->f[at_q + d] += ds * a.k->f[at_k + d];
+            c->out[0]->e[at_q + d] += e * fabs(a.k->f[at_k + d]);
+            c->out[1]->f[at_k + d] += ds * a.q->f[at_q + d];
+            c->out[1]->e[at_k + d] += e * fabs(a.q->f[at_q + d]);
+          }
+        }
+      }
+  free(p);
+}
+
+/* --- cross-entropy
+ * --------------------------------------------------------------------------------- */
+
+static double log_sum_exp(const double *x, int64_t n) {
+  double m = row_max(x, n), sum = 0;
+  for (int64_t k = 0; k < n; k++) sum += exp(x[k] - m);
+  return n ? m + log(sum) : -INFINITY;
+}
+
+void ref_CROSS_ENTROPY(ref_ctx *c) {
+  const ref_tensor *x = c->in[0], *label = c->in[1];
+  int64_t width = x->dim[x->rank - 1], ignore = attr_int(c->g, c->n, "ignore");
+  double off = largest_error(x);
+  for (int64_t r = 0; r < label->n; r++) {
+    const double *v = x->f + r * width;
+    double lse = log_sum_exp(v, width), e = off + 32 * ref_eps * (1 + fabs(lse));
+    bool out = label->i[r] == ignore;
+    c->out[0]->f[r] = out ? 0 : lse - v[label->i[r]];
+    c->out[0]->e[r] = out ? 0 : 2 * e + 2 * ref_eps * fabs(v[label->i[r]]);
+    c->out[1]->f[r] = lse;
+    c->out[1]->e[r] = e;
+  }
+}
+
+void ref_CROSS_ENTROPY_GRAD(ref_ctx *c) {
+  const ref_tensor *x = c->in[0], *label = c->in[1], *d = c->in[3];
+  int64_t width = x->dim[x->rank - 1], ignore = attr_int(c->g, c->n, "ignore");
+  double off = largest_error(x);
+  for (int64_t r = 0; r < label->n; r++) {
+    const double *v = x->f + r * width;
+    double lse = log_sum_exp(v, width);
+    for (int64_t k = 0; k < width; k++) {
+      double p = exp(v[k] - lse), e = p * (expm1(2 * off) + 64 * ref_eps * (1 + fabs(lse)));
+      bool out = label->i[r] == ignore;
+      c->out[0]->f[r * width + k] = out ? 0 : (p - (label->i[r] == k)) * d->f[r];
+      c->out[0]->e[r * width + k] = out ? 0 : (e + 2 * ref_eps) * fabs(d->f[r]) + d->e[r];
+    }
+  }
+}
+
+/* --- random numbers
+ * --------------------------------------------------------------------------------- */
+
+/* Philox4x32-10 of Salmon et al. 2011: word `index` of the stream. */
+static void philox(uint64_t seed, uint64_t stream, uint64_t block, uint32_t x[4]) {
+  uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+  x[0] = (uint32_t)block, x[1] = (uint32_t)(block >> 32);
+  x[2] = (uint32_t)stream, x[3] = (uint32_t)(stream >> 32);
+  for (int round = 0; round < 10; round++) {
+    uint64_t a = 0xD2511F53ull * x[0], b = 0xCD9E8D57ull * x[2];
+    uint32_t y[4] = {(uint32_t)(b >> 32) ^ x[1] ^ key[0], (uint32_t)b,
+                     (uint32_t)(a >> 32) ^ x[3] ^ key[1], (uint32_t)a};
+    memcpy(x, y, sizeof y);
+    key[0] += 0x9E3779B9u, key[1] += 0xBB67AE85u;
+  }
+}
+
+void ref_UNIFORM(ref_ctx *c) {
+  uint64_t seed = (uint64_t)c->in[0]->i[0], stream = (uint64_t)attr_int(c->g, c->n, "stream");
+  for (int64_t k = 0; k < c->out[0]->n; k++) {
+    uint32_t x[4];
+    philox(seed, stream, (uint64_t)k / 4, x);
+    c->out[0]->f[k] = ldexp((double)(x[k % 4] >> 8), -24);
+  }
+}
+
+/* Box and Muller: radius from one word, angle from the next. */
+void ref_NORMAL(ref_ctx *c) {
+  uint64_t seed = (uint64_t)c->in[0]->i[0], stream = (uint64_t)attr_int(c->g, c->n, "stream");
+  for (int64_t k = 0; k < c->out[0]->n; k++) {
+    uint32_t x[4];
+    philox(seed, stream, (uint64_t)k / 4, x);
+    float u = (float)x[k & 2] + 1.0f;
+    double radius = sqrt(-2 * log(ldexp(u, -32))), turn = ldexp(x[(k & 2) + 1], -32);
+    double angle = 2 * acos(-1) * turn;
+    c->out[0]->f[k] = radius * (k & 1 ? sin(angle) : cos(angle));
+    c->out[0]->e[k] = 8 * ref_eps * (radius + 1e-3);
+  }
+}
+
+/* --- optimizers
+ * --------------------------------------------------------------------------------------- */
+
+void ref_ADAMW(ref_ctx *c) {
+  double b1 = attr_float(c->g, c->n, "beta1"), b2 = attr_float(c->g, c->n, "beta2");
+  double eps = attr_float(c->g, c->n, "eps"), decay = attr_float(c->g, c->n, "decay");
+  double factor = c->in[4]->f[0], lr = c->in[5]->f[0], step = c->in[6]->f[0], bc = c->in[7]->f[0];
+  double off = 0;
+  for (int i = 0; i < 8; i++) off += largest_error(c->in[i]);
+  for (int64_t k = 0; k < c->out[0]->n; k++) {
+    double p = c->in[0]->f[k], g = c->in[1]->f[k] * factor;
+    double m = b1 * c->in[2]->f[k] + (1 - b1) * g, v = b2 * c->in[3]->f[k] + (1 - b2) * g * g;
+    double move = step * m / (sqrt(v) / bc + eps);
+    double loose = fabs(b1 * c->in[2]->f[k]) + fabs((1 - b1) * g); /* m may cancel */
+    c->out[0]->f[k] = p * (1 - lr * decay) - move;
+    c->out[1]->f[k] = m;
+    c->out[2]->f[k] = v;
+    c->out[1]->e[k] = off > 0 ? INFINITY : 8 * ref_eps * loose;
+    c->out[2]->e[k] = off > 0 ? INFINITY : 16 * ref_eps * v;
+    c->out[0]->e[k] =
+        off > 0 ? INFINITY
+                : 4 * ref_eps * fabs(p) + 32 * ref_eps * fabs(step) * loose / (sqrt(v) / bc + eps);
+  }
+}
+
+void ref_SGD(ref_ctx *c) {
+  double momentum = attr_float(c->g, c->n, "momentum"), decay = attr_float(c->g, c->n, "decay");
+  double off = 0;
+  for (int i = 0; i < 5; i++) off += largest_error(c->in[i]);
+  for (int64_t k = 0; k < c->out[0]->n; k++) {
+    double p = c->in[0]->f[k], g = c->in[1]->f[k] * c->in[3]->f[0], buffer = c->in[2]->f[k];
+    double d = g + decay * p,
+           e = 4 * ref_eps * (fabs(g) + fabs(decay * p) + fabs(momentum * buffer));
+    if (momentum != 0) buffer = d = momentum * buffer + d;
+    c->out[0]->f[k] = p - c->in[4]->f[0] * d;
+    c->out[1]->f[k] = buffer;
+    c->out[0]->e[k] =
+        off > 0 ? INFINITY
+                : fabs(c->in[4]->f[0]) * (e + 4 * ref_eps * fabs(d)) + 2 * ref_eps * fabs(p);
+    c->out[1]->e[k] = off > 0 ? INFINITY : momentum != 0 ? e : 0;
+  }
+}
