@@ -115,7 +115,8 @@ static hp_status run(const args *a, lm *m, const token_ids *ids, score *sum) {
 static hp_status print(const args *a, const score *s) {
   double nll = s->nll / (double)s->predictions;
   if (!isfinite(nll))
-    HP_FAIL(HP_ERR_NUMERIC, "%s: the loss is %g; are its weights damaged?", a->m.model, nll);
+    HP_FAIL(HP_ERR_NUMERIC, "%s: the loss is not finite (%g); are its weights damaged?", a->m.model,
+            nll);
   str out = {0};
   if (a->m.json) {
     json_writer w = {.out = &out};

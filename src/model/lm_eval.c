@@ -127,7 +127,7 @@ static hp_status run_grads(const lm *m, hp_program *p, const lm_tokens *t, lm_gr
 
 static hp_status check_finite(const lm *m, const lm_gradients *g) {
   if (!isfinite(g->loss))
-    HP_FAIL(HP_ERR_NUMERIC, "%s: the loss is %g; are its weights damaged?", m->path,
+    HP_FAIL(HP_ERR_NUMERIC, "%s: the loss is not finite (%g); are its weights damaged?", m->path,
             (double)g->loss);
   for (size_t i = 0; i < m->params.len; i++)
     for (size_t k = 0; k < elements(&m->params.at[i]); k++)

@@ -31,3 +31,10 @@ st_argmax() {
   od -An -v -tfF -w4 -j $((8 + st_n + 4 * $2)) -N $((4 * $3)) "$1" |
     awk 'NR == 1 || $1 > best { best = $1; at = NR - 1 } END { print at }'
 }
+
+# stories260K as ./stories; false, and the test is skipped, without HYPER_DATA.
+stories() {
+  need_data model/stories260K.bin || return 1
+  [ -d stories ] || "$HYPER" convert "$DATA/model/stories260K.bin" stories --tokenizer "$DATA/model/tok512.bin" >/dev/null
+}
+LILY="Once upon a time, there was a little girl named Lily. She loved to play outside in the park. One day, she saw a big, red ball."

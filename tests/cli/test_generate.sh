@@ -1,0 +1,183 @@
+#!/bin/sh
+# hyper generate: its forms, sampling, where defaults come from, and what it refuses.
+. "$(dirname "$0")/lib.sh"
+. "$ROOT/tests/cli/model_lib.sh"
+
+# Tokens that a command generated, with commas.
+made() { json out tokens | tr -d '[] '; }
+count() { made | tr ',' '\n' | grep -c .; }
+gen() { run generate --model m --tokens 5,6,7 --json "$@"; }
+model mistral-window
+
+it "generate --json is one line with four keys in order"
+gen --max-new-tokens 4
+exit_is 0
+[ "$(wc -l <out)" = 1 ] || fail "more than one line"
+grep -qE '^\{"prompt_tokens": \[5, 6, 7\], "tokens": \[[0-9]+(, [0-9]+){3}\], "text": "", "tokens_per_s": [0-9.e+]+\}$' out ||
+  { fail "another form"; t_show; }
+
+it "without --json ids come out plain when there is no tokenizer"
+want=$(made | tr ',' ' ')
+run generate --model m --tokens 5,6,7 --max-new-tokens 4
+exit_is 0
+out_is "$want"
+
+it "greedy is the default, and is what temperature 0, top-k 1 and a tiny top-p give"
+gen --max-new-tokens 12
+greedy=$(made)
+for o in "--temperature 0" "--temperature 1 --top-k 1" "--temperature 1 --top-p 1e-9" "--temperature 1e-6"; do
+  gen --max-new-tokens 12 $o
+  exit_is 0
+  [ "$(made)" = "$greedy" ] || fail "$o: $(made), want $greedy"
+done
+
+it "the first token is the argmax of the logits, also of a prompt of several chunks"
+long=$(awk 'BEGIN { for (i = 0; i < 150; i++) printf i ? ",%d" : "%d", (i * 7 + 3) % 64 }')
+run generate --model m --tokens "$long" --json --max-new-tokens 1
+exit_is 0
+first=$(made)
+run logits --model m --tokens "$long" --out l
+[ "$(st_argmax l $((149 * 64)) 64)" = "$first" ] || fail "token $first, argmax $(st_argmax l $((149 * 64)) 64)"
+
+it "a seed gives the same tokens twice, another seed others"
+gen --temperature 1 --seed 7 --max-new-tokens 24
+exit_is 0
+one=$(made)
+gen --temperature 1 --seed 7 --max-new-tokens 24 --threads 1
+[ "$(made)" = "$one" ] || fail "the same seed gave other tokens"
+gen --temperature 1 --seed 8 --max-new-tokens 24
+[ "$(made)" != "$one" ] || fail "another seed gave the same tokens"
+[ "$one" != "$greedy" ] || fail "sampling gave the greedy tokens"
+
+it "a seed's draws go on alike whatever the limit"
+gen --temperature 1 --seed 7 --max-new-tokens 5
+case $one in "$(made),"*) ;; *) fail "$(made) is no beginning of $one" ;; esac
+
+it "top-k draws from the k likeliest"
+for seed in 1 2 3 4 5 6; do
+  gen --temperature 100 --top-k 2 --seed $seed --max-new-tokens 1
+  made
+done | sort | uniq >drawn
+run logits --model m --tokens 5,6,7 --out l
+best=$(st_argmax l 128 64)
+[ "$(wc -l <drawn)" = 2 ] || fail "$(wc -l <drawn) different tokens, want 2"
+grep -qx "$best" drawn || fail "the likeliest was never drawn"
+
+it "a large repetition penalty leaves no token twice"
+gen --repetition-penalty 1e9 --max-new-tokens 16
+exit_is 0
+[ "$(printf '5,6,7,%s' "$(made)" | tr ',' '\n' | sort | uniq -d)" = "" ] || fail "repeats: $(made)"
+
+it "defaults come from generation_config.json, options win"
+echo '{"max_new_tokens": 3}' >m/generation_config.json
+gen
+exit_is 0
+[ "$(count)" = 3 ] || fail "$(count) tokens, want 3"
+gen --max-new-tokens 5
+[ "$(count)" = 5 ] || fail "$(count) tokens, want 5"
+echo '{"do_sample": true, "temperature": 50.0, "max_new_tokens": 12}' >m/generation_config.json
+gen --seed 1
+sampled=$(made)
+[ "$sampled" != "$greedy" ] || fail "do_sample made no difference"
+gen --temperature 0
+[ "$(made)" = "$greedy" ] || fail "--temperature 0 is not greedy"
+echo '{"temperature": 50.0, "top_p": 0.5, "max_new_tokens": 12}' >m/generation_config.json
+gen
+[ "$(made)" = "$greedy" ] || fail "a temperature without do_sample made a difference"
+rm m/generation_config.json
+
+it "generation ends at an end token, which is the last"
+second=$(echo "$greedy" | cut -d, -f2)
+first=$(echo "$greedy" | cut -d, -f1)
+echo "{\"eos_token_id\": [63, $second]}" >m/generation_config.json
+gen
+exit_is 0
+[ "$(made)" = "$first,$second" ] || fail "$(made), want $first,$second"
+rm m/generation_config.json
+set_key eos_token_id "$first"
+gen
+[ "$(made)" = "$first" ] || fail "$(made), want $first"
+set_key eos_token_id null
+
+it "the text of the prompt is tokenized, and printed in front"
+if stories; then
+  run generate --model stories --prompt "Once upon a time" --max-new-tokens 8 --json
+  exit_is 0
+  json_is out prompt_tokens "[1,403,407,261,378]"
+  text=$(json out text)
+  run generate --model stories --prompt "Once upon a time" --max-new-tokens 8
+  out_is "Once upon a time$text"
+fi
+
+it "--stop ends where the text appears, and leaves it out"
+if stories; then
+  run generate --model stories --tokens 1 --stop " named Lily" --json --max-new-tokens 100
+  exit_is 0
+  json_is out text "Once upon a time, there was a little girl"
+  run generate --model stories --tokens 1 --stop " named Lily" --max-new-tokens 100
+  out_is "Once upon a time, there was a little girl"
+  run generate --model stories --tokens 1 --stop "never seen" --json --max-new-tokens 9
+  json_is out text "Once upon a time, there was a little"
+fi
+
+# --- bad input ------------------------------------------------------------------------------------
+
+it "generate refuses options that make no sense"
+gen --temperature -1
+refused "temperature -1"
+gen --temperature warm
+refused "--temperature" '"warm"'
+gen --top-p 0
+refused "top_p 0"
+gen --top-p 1.5
+refused "top_p 1.5"
+gen --top-k -1
+refused "top_k -1"
+gen --repetition-penalty 0
+refused "repetition_penalty 0"
+gen --max-new-tokens 0
+refused "max_new_tokens 0"
+gen --seed 1.5
+refused "--seed" "whole number"
+gen --temprature 1
+refused "--temprature" "did you mean --temperature?"
+
+it "generate wants a prompt or tokens, not both"
+run generate --model m
+refused "--prompt or --tokens"
+run generate --model m --prompt a --tokens 1
+refused "--prompt or --tokens"
+run generate --model m --prompt abc
+refused "m: no tokenizer there"
+run generate --prompt abc
+refused "--model DIR is missing"
+
+it "generate refuses tokens that are none"
+for t in "" "1," "1,,2" "a" "-1" "1 2" 99999999999; do
+  run generate --model m --tokens "$t"
+  refused "--tokens"
+  one_message 1
+done
+run generate --model m --tokens 1,64
+refused "token id 64 at place 1" "0..63"
+
+it "generate refuses more tokens than a model with learned positions has"
+run generate --model "$CASES/gpt2-base-names" --tokens 1 --max-new-tokens 32
+refused "learned positions for 32"
+run generate --model "$CASES/gpt2-base-names" --tokens 1 --max-new-tokens 31 --json
+exit_is 0
+
+it "generate refuses a damaged generation_config.json and says where"
+for t in '{"eos_token_id": "x"}' '{' '{"do_sample": 1}' '{"max_new_tokens": "x"}' '{"do_sample": true, "top_p": 2}' \
+  '{"eos_token_id": 99999999999}'; do
+  echo "$t" >m/generation_config.json
+  gen
+  refused m/generation_config.json
+  one_message 1
+done
+rm m/generation_config.json
+
+it "a damaged tokenizer is not passed over because ids were given"
+echo '{' >m/tokenizer.json
+gen
+refused m/tokenizer.json
