@@ -135,6 +135,8 @@ TESTS   ?=
 ASAN    := -fsanitize=address,undefined -fno-sanitize-recover
 UBSAN   := -fsanitize=undefined,bounds,float-cast-overflow,nullability -fno-sanitize-recover=all
 TSAN    := -fsanitize=thread
+# What runs on several threads.
+TSAN_TESTS := thread pool signal gemm attention einsum_plan rowops jit_run program_text test_golden
 FUZZ    := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover
 asan: bootstrap
 	@$(MAKE) B=build-asan SAN="$(ASAN)" CFLAGS="-O1 -g" tests-built
@@ -144,7 +146,7 @@ ubsan: bootstrap-clang
 	@UBSAN_OPTIONS=print_stacktrace=1 B=build-ubsan tests/run.sh unit fuzz $(TESTS)
 tsan: bootstrap
 	@$(MAKE) B=build-tsan SAN="$(TSAN)" CFLAGS="-O1 -g" build-tsan/test-unit
-	@B=build-tsan setarch -R tests/run.sh unit $(or $(TESTS),thread pool gemm attention exec signal)
+	@B=build-tsan setarch -R tests/run.sh unit $(or $(TESTS),$(TSAN_TESTS))
 
 # FUZZ_TIME seconds for each tests/fuzz/fuzz_*.c; FUZZERS=fuzz_x picks one.
 fuzz-smoke: FUZZ_TIME ?= 20
