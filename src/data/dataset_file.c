@@ -26,11 +26,17 @@ typedef struct {
   int64_t no_prompt, first_without; /* records without the prompt column */
 } records;
 
+/* What a value that begins with such a token is; NULL when none does. */
 static const char *kind_name(json_kind k) {
-  return k == JSON_T_OPEN_LIST  ? "a list"
-         : k == JSON_T_OPEN_MAP ? "a map"
-         : k == JSON_T_BOOL     ? "true or false"
-                                : "a number";
+  switch (k) {
+  case JSON_T_OPEN_LIST: return "a list";
+  case JSON_T_OPEN_MAP: return "a map";
+  case JSON_T_BOOL: return "true or false";
+  case JSON_T_INT:
+  case JSON_T_FLOAT: return "a number";
+  case JSON_T_STRING: return "text";
+  default: return NULL;
+  }
 }
 
 /* Skips the value that begins with token t. */
@@ -47,6 +53,7 @@ static hp_status skip_value(records *r, json_token t) {
 
 static hp_status take_text(records *r, json_token t, const char *key, cell *out) {
   if (t.kind == JSON_T_NULL) return HP_OK;
+  if (kind_name(t.kind) == NULL) return json_unexpected(&r->in, &t, "a value");
   if (t.kind != JSON_T_STRING)
     HP_FAIL(HP_ERR_INPUT, "%s:%zu:%zu: record %lld: \"%s\" is %s, expected text", r->path, t.line,
             t.column, (long long)r->record, key, kind_name(t.kind));

@@ -275,9 +275,12 @@ static hp_status commit(const char *out_dir, const char *temp, int64_t step) {
   if (replaced && rename(path.at, old.at))
     st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot be replaced: %s", path.at,
                  strerror(errno));
-  if (!st && rename(temp, path.at))
+  if (!st && rename(temp, path.at)) {
     st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot rename %s to it: %s", path.at, temp,
                  strerror(errno));
+    if (replaced && rename(old.at, path.at)) { /* it cannot be put back: the first message says why */
+    }
+  }
   if (!st) st = dir_sync(out_dir);
   if (!st && replaced) st = dir_remove(old.at);
   str_free(&path);

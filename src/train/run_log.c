@@ -349,7 +349,9 @@ hp_status run_log_parse_state(run_log *r, const tree_node *state) {
   HP_TRY(tree_opt_string(state, "best_model_checkpoint", NULL, &best));
   r->best_saved = best != NULL;
   if (r->step < 0 || r->step > r->flow->steps)
-    TREE_FAIL(tree_get(state, "global_step"), "%lld, but this run has %lld steps",
+    TREE_FAIL(tree_get(state, "global_step"),
+              "%lld, but this run has %lld steps; raise max_steps, or begin anew with "
+              "overwrite_output_dir: true",
               (long long)r->step, (long long)r->flow->steps);
   HP_TRY(tree_need_list(state, "log_history", &history));
   for (uint32_t i = 0; i < history->len; i++) HP_TRY(parse_entry(r, history->child[i]));

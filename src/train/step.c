@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { IGNORE = -100, NAME_MAX_ = 192, CONCAT_MAX = 128 };
+enum { IGNORE = -100, NAME_MAX_ = 192, CONCAT_MAX = 255 };
 
 typedef struct {
   int64_t B, T;
@@ -72,10 +72,14 @@ static hp_tensor state(model_build *b, const char *prefix, const model_param *p)
 static hp_tensor gather_scalars(model_build *b, hp_tensor *x, size_t n) {
   hp_tensor part[CONCAT_MAX];
   size_t parts = 0;
+  if (n > (size_t)CONCAT_MAX * CONCAT_MAX) {
+    b->failed = true;
+    return HP_NONE;
+  }
   for (size_t i = 0; i < n; i++) x[i] = hp_reshape(b->g, x[i], (hp_shape){1, {1}});
   for (size_t i = 0; i < n; i += CONCAT_MAX) {
     size_t k = n - i < CONCAT_MAX ? n - i : CONCAT_MAX;
-    part[parts++ % CONCAT_MAX] = hp_concat(b->g, x + i, (int)k, 0);
+    part[parts++] = hp_concat(b->g, x + i, (int)k, 0);
   }
   return parts == 1 ? part[0] : hp_concat(b->g, part, (int)parts, 0);
 }
@@ -171,8 +175,9 @@ static hp_status compile(stepper *s, variant *v) {
   HP_TRY(lm_graph_begin(s->m, v->B, v->T, 0, v->T, &b));
   hp_status st = build(s, v, &b);
   if (!st) st = lm_make_buffers(s->m, &b, v->T);
+  bool made = !st; /* the tables hold what they should */
   if (!st) st = hp_compile(b.g, s->m->d, &o, &v->p);
-  if (st == HP_ERR_OOM && s->o.remat_auto && !o.remat) {
+  if (made && st == HP_ERR_OOM && s->o.remat_auto && !o.remat) {
     err_clear();
     s->o.remat = o.remat = true;
     st = hp_compile(b.g, s->m->d, &o, &v->p);
@@ -211,7 +216,11 @@ static hp_status find_variant(stepper *s, const step_micro *b, hp_program **out)
   }
   variant v = {b->B, b->T, b->first, b->last, NULL};
   if (!vec_reserve(&s->variants, 1)) return HP_ERR_OOM;
-  HP_TRY(compile(s, &v));
+  hp_status st = compile(s, &v);
+  if (st) {
+    hp_program_free(v.p);
+    return st;
+  }
   s->variants.at[s->variants.len++] = v;
   *out = v.p;
   return HP_OK;

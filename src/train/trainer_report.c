@@ -99,7 +99,10 @@ static hp_status add_files(const trainer *t, page *p) {
         (strncmp(e->d_name, "checkpoint-", 11) || !str_to_i64(e->d_name + 11, &step)))
       continue;
     char *name = arena_strdup(&p->names, e->d_name);
-    if (!name) st = HP_ERR_OOM;
+    if (!name) {
+      st = HP_ERR_OOM;
+      break;
+    }
     p->file[p->r.files++] = (report_file){name, step, S_ISDIR(s.st_mode) ? 0 : (uint64_t)s.st_size,
                                           step >= 0 && step == t->log.best_step ? "best" : NULL};
   }

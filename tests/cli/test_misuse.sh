@@ -41,3 +41,10 @@ done
 run generate --model open --prompt x --top-k -1
 exit_is 2
 err_has "top_k -1"
+
+it "names the place where a record of a data set breaks off"
+printf '{"text": "a"}\n{"text":' > cut.jsonl
+run train s/job.yaml dataset=cut.jsonl output_dir=cut
+exit_is 2
+err_has "cut.jsonl:2:"
+err_has "a value"
