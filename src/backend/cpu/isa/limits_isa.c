@@ -13,6 +13,7 @@ float ISA_NAME(limits_fma)(int64_t rounds, int64_t *flops) {
   v16f s[CHAINS], a = v16_set1(1.0000001f), b = v16_set1(0.9999999f);
   for (int i = 0; i < CHAINS; i++) s[i] = v16_set1((float)i);
   for (int64_t r = 0; r < rounds; r++)
+#pragma GCC unroll 24
     for (int i = 0; i < CHAINS; i++) s[i] = v16_fma(s[i], a, b);
   for (int i = 1; i < CHAINS; i++) s[0] = v16_add(s[0], s[i]);
   *flops = rounds * CHAINS * 16 * 2;
