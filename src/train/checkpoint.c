@@ -278,7 +278,8 @@ static hp_status commit(const char *out_dir, const char *temp, int64_t step) {
   if (!st && rename(temp, path.at)) {
     st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot rename %s to it: %s", path.at, temp,
                  strerror(errno));
-    if (replaced && rename(old.at, path.at)) { /* it cannot be put back: the first message says why */
+    if (replaced &&
+        rename(old.at, path.at)) { /* it cannot be put back: the first message says why */
     }
   }
   if (!st) st = dir_sync(out_dir);
