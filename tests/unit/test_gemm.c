@@ -168,7 +168,8 @@ TEST(gemm_of_16_bit_types_is_the_chain_of_the_widened) { check_random(2, 200, tr
 
 TEST(gemm_carries_its_chains_across_blocks) {
   uint64_t seed = 3;
-  const int64_t size[][3] = {{17, 33, 1013}, {3, 50, 1200}, {171, 20, 390}, {9, 530, 390}};
+  const int64_t size[][3] = {{17, 33, 1013}, {3, 50, 1200}, {171, 20, 600},
+                             {9, 530, 390},  {20, 1100, 6}, {600, 17, 5}};
   for (size_t i = 0; i < sizeof size / sizeof *size; i++)
     for (int layout = 0; layout < 8; layout++) {
       hp_dtype type = layout & 4 ? HP_BF16 : HP_F32;

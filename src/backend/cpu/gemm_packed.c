@@ -11,9 +11,9 @@
 #include <stdatomic.h>
 
 enum {
-  KC = 384,           /* k steps of a block: a panel of A stays in L1, the C traffic is small */
-  MC_TILES = 12,      /* A's block, 168 x 384 f32 on AVX-512: a quarter of L2 */
-  NC = 2048,          /* B's block: 3 MiB, in L3 */
+  KC = 512,  /* k steps of a block: long, for C is read and written once per block */
+  MC = 112,  /* rows of A's block: 229 KB, a quarter of L2; its panels stream from there */
+  NC = 1024, /* columns of B's block: 2 MiB, in L3; a panel of it serves all of A's block from L2 */
   SCRATCH_ROWS = 512, /* rows of a region whose C needs scratch */
   SCRATCH_COLS = 512,
   ROWS_COLS = 512, /* columns at a time where few rows meet a B that is not packed */
@@ -142,7 +142,7 @@ static void plan_blocks(plan *p) {
   p->unit_m = mr;
   p->unit_n = nr;
   p->kc = even_block(q->k, KC, 1);
-  p->mc = even_block(q->m, MC_TILES * mr, mr);
+  p->mc = even_block(q->m, MC, mr);
   p->nc = even_block(q->n, p->scratch ? SCRATCH_COLS : NC, nr);
   p->mb = p->scratch ? round_up(SCRATCH_ROWS, mr) : INT64_MAX;
   lay_out(p, p->mc * p->kc + GEMM_PANEL_PAD, p->kc * p->nc + GEMM_PANEL_PAD,

@@ -26,6 +26,9 @@ GEMM_INLINE vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
 GEMM_INLINE vf vf_load_n(const float *p, int64_t n) {
   return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
 }
+GEMM_INLINE void vf_store_n(float *p, vf v, int64_t n) {
+  _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v);
+}
 GEMM_INLINE __m256i vf_half_words(const uint16_t *p, int64_t n) {
   return n == VL ? _mm256_loadu_si256((const __m256i *)(const void *)p)
                  : _mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p);
@@ -74,6 +77,11 @@ GEMM_INLINE vf vf_load_n(const float *p, int64_t n) {
   float t[VL] = {0};
   memcpy(t, p, sizeof *p * (size_t)n);
   return vf_load(t);
+}
+GEMM_INLINE void vf_store_n(float *p, vf v, int64_t n) {
+  float t[VL];
+  vf_store(t, v);
+  memcpy(p, t, sizeof *p * (size_t)n);
 }
 GEMM_INLINE __m128i vf_half_words(const uint16_t *p, int64_t n) {
   uint16_t t[VL] = {0};
@@ -124,6 +132,7 @@ GEMM_INLINE vf vf_load_n(const float *p, int64_t n) {
   memcpy(t, p, sizeof *p * (size_t)n);
   return vf_load(t);
 }
+GEMM_INLINE void vf_store_n(float *p, vf v, int64_t n) { memcpy(p, &v, sizeof *p * (size_t)n); }
 GEMM_INLINE vf vf_load_bf16(const uint16_t *p, int64_t n) {
   float t[VL] = {0};
   for (int64_t i = 0; i < n; i++) t[i] = bf16_to_f32(p[i]);

@@ -6,20 +6,28 @@
  * of 16. */
 #include "backend/cpu/gemm_vec.h"
 
-/* rows and vecs are constants at each call, so that the arrays become registers. */
+/* Continues the chains of a rows x (vecs * VL) tile of C.  Between the k-steps it asks for the rows
+ * of `next`, the C of the tile that follows, a row at a time: loads of C at the head of a tile have
+ * nothing to hide behind, and all requests at once would hold up those for A and B.
+ * rows and vecs are constants at each call, so that the arrays become registers. */
 GEMM_INLINE void tile(const int rows, const int vecs, int64_t k, const float *a, const float *b,
-                      float *c, int64_t ldc, bool load) {
+                      float *c, int64_t ldc, bool load, const float *next) {
   vf acc[TILE_ROWS][2];
   GEMM_UNROLL for (int i = 0; i < rows; i++) {
     GEMM_UNROLL for (int v = 0; v < vecs; v++) acc[i][v] =
         load ? vf_load(c + i * ldc + v * VL) : vf_zero();
   }
-  for (; k > 0; k--, a += TILE_ROWS, b += TILE_COLS) {
-    vf bv[2];
-    GEMM_UNROLL for (int v = 0; v < vecs; v++) bv[v] = vf_load(b + v * VL);
-    GEMM_UNROLL for (int i = 0; i < rows; i++) {
-      vf ai = vf_set1(a[i]);
-      GEMM_UNROLL for (int v = 0; v < vecs; v++) acc[i][v] = vf_fma(ai, bv[v], acc[i][v]);
+  int64_t piece = k / rows + 1;
+  for (; k > 0; k -= piece, next += ldc) {
+    __builtin_prefetch(next, 1);
+    __builtin_prefetch(next + vecs * VL - 1, 1);
+    for (int64_t s = k < piece ? k : piece; s > 0; s--, a += TILE_ROWS, b += TILE_COLS) {
+      vf bv[2];
+      GEMM_UNROLL for (int v = 0; v < vecs; v++) bv[v] = vf_load(b + v * VL);
+      GEMM_UNROLL for (int i = 0; i < rows; i++) {
+        vf ai = vf_set1(a[i]);
+        GEMM_UNROLL for (int v = 0; v < vecs; v++) acc[i][v] = vf_fma(ai, bv[v], acc[i][v]);
+      }
     }
   }
   GEMM_UNROLL for (int i = 0; i < rows; i++) {
@@ -27,16 +35,17 @@ GEMM_INLINE void tile(const int rows, const int vecs, int64_t k, const float *a,
   }
 }
 
-typedef void tile_fn(int64_t k, const float *a, const float *b, float *c, int64_t ldc, bool load);
+typedef void tile_fn(int64_t k, const float *a, const float *b, float *c, int64_t ldc, bool load,
+                     const float *next);
 
 #define TILE(R)                                                                                    \
   static void tile_##R##x1(int64_t k, const float *a, const float *b, float *c, int64_t ldc,       \
-                           bool load) {                                                            \
-    tile(R, 1, k, a, b, c, ldc, load);                                                             \
+                           bool load, const float *next) {                                         \
+    tile(R, 1, k, a, b, c, ldc, load, next);                                                       \
   }                                                                                                \
   static void tile_##R##x2(int64_t k, const float *a, const float *b, float *c, int64_t ldc,       \
-                           bool load) {                                                            \
-    tile(R, 2, k, a, b, c, ldc, load);                                                             \
+                           bool load, const float *next) {                                         \
+    tile(R, 2, k, a, b, c, ldc, load, next);                                                       \
   }
 #define TILE_ROW(R)                                                                                \
   { tile_##R##x1, tile_##R##x2 }
@@ -79,7 +88,7 @@ static void tile_partial(int64_t rows, int64_t cols, int64_t k, const float *a, 
     for (int64_t i = 0; i < rows; i++) {
       for (int64_t j = 0; j < TILE_COLS; j++) t[i * TILE_COLS + j] = j < cols ? c[i * ldc + j] : 0;
     }
-  tile_of[rows - 1][cols > VL](k, a, b, t, TILE_COLS, load);
+  tile_of[rows - 1][cols > VL](k, a, b, t, TILE_COLS, load, t);
   for (int64_t i = 0; i < rows; i++)
     for (int64_t j = 0; j < cols; j++) c[i * ldc + j] = t[i * TILE_COLS + j];
 }
@@ -90,8 +99,9 @@ static void block(int64_t rows, int64_t cols, int64_t k, const float *a, const f
     int64_t w = cols - j < TILE_COLS ? cols - j : TILE_COLS;
     for (int64_t i = 0; i < rows; i += TILE_ROWS) {
       int64_t h = rows - i < TILE_ROWS ? rows - i : TILE_ROWS;
+      const float *next = i + h < rows ? c + (i + h) * ldc + j : c + (j + w < cols ? j + w : j);
       if (w % VL) tile_partial(h, w, k, a + i * k, b + j * k, c + i * ldc + j, ldc, load);
-      else tile_of[h - 1][w > VL](k, a + i * k, b + j * k, c + i * ldc + j, ldc, load);
+      else tile_of[h - 1][w > VL](k, a + i * k, b + j * k, c + i * ldc + j, ldc, load, next);
     }
   }
 }
