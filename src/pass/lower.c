@@ -183,9 +183,13 @@ static hp_status lower_node(lowering *l, uint32_t i) {
   return add_inst(l, inst, operand, result);
 }
 
-/* Assigns that could not be written in place: first copies of sources that are params themselves
- * (they may be overwritten by another assign), then the copies into the params.  from[i] is the
- * source of the assign at node i. */
+/* Will an assign overwrite what value x is, the old value of a param? */
+static bool is_overwritten(const lowering *l, val x) {
+  return graph_def(l->g, l->root[x])->op == OP_PARAM && l->becomes[l->root[x]];
+}
+
+/* Assigns that could not be written in place: first copies of sources that another assign
+ * overwrites, then the copies into the params.  from[i] is the source of the assign at node i. */
 static hp_status copy_assigns(lowering *l, uint32_t *from) {
   for (int round = 0; round < 2; round++)
     for (size_t i = 0; i < l->g->nodes.len; i++) {
@@ -199,7 +203,7 @@ static hp_status copy_assigns(lowering *l, uint32_t *from) {
         continue;
       }
       from[i] = l->buffer_of[x];
-      if (l->p->buffers.at[from[i]].place != PLACE_STATE) continue;
+      if (!is_overwritten(l, x)) continue;
       uint32_t copy = new_work(l, x);
       if (copy == PROG_NONE) return HP_ERR_OOM;
       HP_TRY(add_copy(l, from[i], copy, n));
