@@ -132,6 +132,9 @@ typedef struct {
   bool causal;    /* ends aligned: query t sees keys up to t + S - T */
   int64_t window; /* a query sees so many keys back, itself counted; 0 = all */
   hp_tensor span; /* i32 [B,T,2]: first and last key of each query, instead of causal; or none */
+  double dropout; /* of the weights, as hp_dropout by the index b, h, t, s; 0 = none */
+  hp_tensor seed;
+  int64_t stream;
 } hp_attention_options;
 /* q [B,T,H,D], k [B,S,KV,D], v [B,S,KV,Dv] -> [B,T,H,Dv]; H a multiple of KV; o may be NULL. */
 hp_tensor hp_attention(hp_graph *g, hp_tensor q, hp_tensor k, hp_tensor v,
@@ -141,6 +144,8 @@ hp_tensor hp_cross_entropy(hp_graph *g, hp_tensor logits, hp_tensor labels, int6
 /* Numbers by element index, seed (i64 scalar) and stream. */
 hp_tensor hp_uniform(hp_graph *g, hp_tensor seed, int64_t stream, hp_dtype t, hp_shape s);
 hp_tensor hp_normal(hp_graph *g, hp_tensor seed, int64_t stream, hp_dtype t, hp_shape s);
+/* x / (1 - p) where the element's uniform number is at least p, else 0; x itself when p is 0. */
+hp_tensor hp_dropout(hp_graph *g, hp_tensor x, double p, hp_tensor seed, int64_t stream);
 
 /* Appends the backward: grads[i] = d loss / d wrt[i]; loss has one element. */
 hp_status hp_grad(hp_graph *g, hp_tensor loss, const hp_tensor *wrt, int n, hp_tensor *grads);

@@ -178,7 +178,13 @@ HP_API hp_tensor hp_attention(hp_graph *g, hp_tensor q, hp_tensor k, hp_tensor v
   attr_put_float(&a, scale);
   attr_put_int(&a, o->causal && !o->span);
   attr_put_int(&a, o->window);
-  return ops_add(g, OP_ATTENTION, (val[]){q, k, v, o->span}, o->span ? 4 : 3, &a);
+  attr_put_float(&a, o->dropout);
+  attr_put_int(&a, o->dropout != 0 ? o->stream : 0);
+  val in[5] = {q, k, v};
+  int n = 3;
+  if (o->span) in[n++] = o->span;
+  if (o->dropout != 0) in[n++] = o->seed;
+  return ops_add(g, OP_ATTENTION, in, n, &a);
 }
 HP_API hp_tensor hp_cross_entropy(hp_graph *g, hp_tensor logits, hp_tensor labels, int64_t ignore) {
   attr_record a = {0};
@@ -191,6 +197,13 @@ HP_API hp_tensor hp_uniform(hp_graph *g, hp_tensor seed, int64_t stream, hp_dtyp
 }
 HP_API hp_tensor hp_normal(hp_graph *g, hp_tensor seed, int64_t stream, hp_dtype t, hp_shape s) {
   return ops_random(g, OP_NORMAL, seed, stream, t, s.dim, s.rank);
+}
+HP_API hp_tensor hp_dropout(hp_graph *g, hp_tensor x, double p, hp_tensor seed, int64_t stream) {
+  if (p == 0) return x;
+  attr_record a = {0};
+  attr_put_float(&a, p);
+  attr_put_int(&a, stream);
+  return ops_add(g, OP_DROPOUT, (val[]){x, seed}, 2, &a);
 }
 
 HP_API hp_status hp_grad(hp_graph *g, hp_tensor loss, const hp_tensor *wrt, int n,

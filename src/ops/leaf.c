@@ -47,13 +47,40 @@ hp_status infer_assign(infer_ctx *c) {
   return HP_OK;
 }
 
-hp_status infer_random(infer_ctx *c) {
-  const ir_value *seed = graph_value(c->g, c->in[0]);
+hp_status ops_check_seed(infer_ctx *c, int i) {
+  const ir_value *seed = graph_value(c->g, c->in[i]);
   if (seed->dtype != HP_I64 || seed->rank)
-    return ops_fail(c, "the seed is %s, expected i64[]", ops_type(c, 0));
+    return ops_fail(c, "the seed is %s, expected i64[]", ops_type(c, i));
+  return HP_OK;
+}
+
+hp_status ops_check_rate(infer_ctx *c, const char *key) {
+  double p = attr_float(c->g, &c->node, key);
+  if (!(p >= 0 && p < 1)) return ops_fail(c, "%s is %g, expected 0 or more and below 1", key, p);
+  return HP_OK;
+}
+
+hp_status infer_random(infer_ctx *c) {
+  HP_TRY(ops_check_seed(c, 0));
   if (!dtype_is_float((int)attr_int(c->g, &c->node, "dtype")))
     return ops_fail(c, "only floats are drawn");
   return infer_leaf(c);
+}
+
+hp_status infer_dropout(infer_ctx *c) {
+  if (!dtype_is_float(graph_value(c->g, c->in[0])->dtype))
+    return ops_fail(c, "x is %s, expected floats", ops_type(c, 0));
+  HP_TRY(ops_check_rate(c, "p"));
+  HP_TRY(ops_check_seed(c, 1));
+  return infer_same(c);
+}
+
+/* The mask is drawn again, not kept. */
+void grad_dropout(grad_ctx *c) {
+  attr_record a = {0};
+  attr_put_float(&a, attr_float(c->g, &c->node, "p"));
+  attr_put_int(&a, attr_int(c->g, &c->node, "stream"));
+  c->din[0] = ops_add(c->g, OP_DROPOUT, (val[]){c->dout[0], c->in[1]}, 2, &a);
 }
 
 hp_status infer_fused(infer_ctx *c) {

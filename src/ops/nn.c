@@ -148,8 +148,9 @@ static bool qkv_fit(const ir_value *q, const ir_value *k, const ir_value *v) {
          q->dim[3] == k->dim[3];
 }
 
-/* q [B,T,H,D], k [B,S,KV,D], v [B,S,KV,Dv]; operand `span`, when there, i32 [B,T,2]. */
-static hp_status check_qkv(infer_ctx *c, int span) {
+/* q [B,T,H,D], k [B,S,KV,D], v [B,S,KV,Dv]; from operand `more` on the span i32 [B,T,2], when
+ * there, and with dropout the seed. */
+static hp_status check_qkv(infer_ctx *c, int more) {
   const ir_value *q = graph_value(c->g, c->in[0]);
   if (!qkv_fit(q, graph_value(c->g, c->in[1]), graph_value(c->g, c->in[2])))
     return ops_fail(c,
@@ -157,11 +158,16 @@ static hp_status check_qkv(infer_ctx *c, int span) {
                     "with H a multiple of KV",
                     ops_type(c, 0), ops_type(c, 1), ops_type(c, 2));
   if (attr_int(c->g, &c->node, "window") < 0) return ops_fail(c, "the window is negative");
-  if (span >= c->node.n_in) return HP_OK;
-  const ir_value *s = graph_value(c->g, c->in[span]);
+  bool drops = attr_float(c->g, &c->node, "dropout") != 0;
+  HP_TRY(ops_check_rate(c, "dropout"));
+  if (drops && c->node.n_in <= more) return ops_fail(c, "dropout has no seed");
+  if (drops) HP_TRY(ops_check_seed(c, c->node.n_in - 1));
+  if (c->node.n_in - drops > more + 1) return ops_fail(c, "there is a seed, but no dropout");
+  if (c->node.n_in - drops == more) return HP_OK;
+  const ir_value *s = graph_value(c->g, c->in[more]);
   if (s->rank != 3 || s->dtype != HP_I32 || s->dim[0] != q->dim[0] || s->dim[1] != q->dim[1] ||
       s->dim[2] != 2)
-    return ops_fail(c, "the span is %s, expected i32[%lld,%lld,2]", ops_type(c, span),
+    return ops_fail(c, "the span is %s, expected i32[%lld,%lld,2]", ops_type(c, more),
                     (long long)q->dim[0], (long long)q->dim[1]);
   return HP_OK;
 }
@@ -182,10 +188,12 @@ void grad_attention(grad_ctx *c) {
   attr_put_float(&a, attr_float(g, &c->node, "scale"));
   attr_put_int(&a, attr_int(g, &c->node, "causal"));
   attr_put_int(&a, attr_int(g, &c->node, "window"));
+  attr_put_float(&a, attr_float(g, &c->node, "dropout"));
+  attr_put_int(&a, attr_int(g, &c->node, "stream"));
   if (!c->dout[0]) return;
-  val in[7] = {c->in[0], c->in[1], c->in[2], c->out[0], c->out[1], c->dout[0]};
+  val in[8] = {c->in[0], c->in[1], c->in[2], c->out[0], c->out[1], c->dout[0]};
   int n = 6;
-  if (c->node.n_in > 3) in[n++] = c->in[3];
+  for (int i = 3; i < c->node.n_in; i++) in[n++] = c->in[i];
   val d = ops_add(g, OP_ATTENTION_GRAD, in, n, &a);
   for (int i = 0; d && i < 3; i++) c->din[i] = d + (val)i;
 }

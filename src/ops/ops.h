@@ -87,6 +87,9 @@ int64_t ops_const_int(double x);
 
 /* Failure of a shape rule: "op "where": what", with HP_ERR_SHAPE. */
 hp_status ops_fail(const infer_ctx *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* For shape rules: operand i is a seed, i64[]; attribute `key` is a share, in [0, 1). */
+hp_status ops_check_seed(infer_ctx *c, int i);
+hp_status ops_check_rate(infer_ctx *c, const char *key);
 /* "f32[2,3]" of operand i, in a rotating buffer: for messages. */
 const char *ops_type(const infer_ctx *c, int i);
 

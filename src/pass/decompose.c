@@ -51,6 +51,18 @@ static void layer_norm(site *s) {
   s->out[0] = ops_cast(TO, y, (hp_dtype)t);
 }
 
+/* x / (1 - p) where a uniform number is at least p, else 0 */
+static void dropout(site *s) {
+  ir_value x = *graph_value(TO, s->in[0]);
+  double p = attr_float(s->r.from, s->n, "p");
+  int64_t stream = attr_int(s->r.from, s->n, "stream");
+  val u = ops_random(TO, OP_UNIFORM, s->in[1], stream, HP_F32, x.dim, x.rank);
+  val keep = bin(s, OP_GE, u, ops_const(TO, HP_F32, p));
+  val y = ops_scale(TO, ops_cast(TO, s->in[0], HP_F32), 1 / (1 - p));
+  val zero = ops_const(TO, HP_F32, 0);
+  s->out[0] = ops_cast(TO, ops_select(TO, keep, y, zero), (hp_dtype)x.dtype);
+}
+
 /* PyTorch's AdamW: decoupled decay, then p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) +
  * eps) */
 static void adamw(site *s) {
@@ -127,7 +139,7 @@ typedef void (*decomposition)(site *s);
 static const decomposition table[OP_COUNT] = {
     [OP_SOFTMAX] = softmax,      [OP_RMS_NORM] = rms_norm, [OP_LAYER_NORM] = layer_norm,
     [OP_ADAMW] = adamw,          [OP_SGD] = sgd,           [OP_SUM] = reduction,
-    [OP_REDUCE_MAX] = reduction,
+    [OP_REDUCE_MAX] = reduction, [OP_DROPOUT] = dropout,
 };
 
 hp_status pass_decompose(const hp_graph *in, const pass_options *o, hp_graph **out) {

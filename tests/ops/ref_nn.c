@@ -123,6 +123,60 @@ void ref_ROPE(ref_ctx *c) {
   }
 }
 
+/* --- random numbers
+ * --------------------------------------------------------------------------------- */
+
+/* Philox4x32-10 of Salmon et al. 2011: word `index` of the stream. */
+static void philox(uint64_t seed, uint64_t stream, uint64_t block, uint32_t x[4]) {
+  uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+  x[0] = (uint32_t)block, x[1] = (uint32_t)(block >> 32);
+  x[2] = (uint32_t)stream, x[3] = (uint32_t)(stream >> 32);
+  for (int round = 0; round < 10; round++) {
+    uint64_t a = 0xD2511F53ull * x[0], b = 0xCD9E8D57ull * x[2];
+    uint32_t y[4] = {(uint32_t)(b >> 32) ^ x[1] ^ key[0], (uint32_t)b,
+                     (uint32_t)(a >> 32) ^ x[3] ^ key[1], (uint32_t)a};
+    memcpy(x, y, sizeof y);
+    key[0] += 0x9E3779B9u, key[1] += 0xBB67AE85u;
+  }
+}
+
+/* Number `index` of a stream, in [0, 1). */
+static double uniform(uint64_t seed, uint64_t stream, uint64_t index) {
+  uint32_t x[4];
+  philox(seed, stream, index / 4, x);
+  return ldexp((double)(x[index % 4] >> 8), -24);
+}
+
+void ref_UNIFORM(ref_ctx *c) {
+  uint64_t seed = (uint64_t)c->in[0]->i[0], stream = (uint64_t)attr_int(c->g, c->n, "stream");
+  for (int64_t k = 0; k < c->out[0]->n; k++) c->out[0]->f[k] = uniform(seed, stream, (uint64_t)k);
+}
+
+/* Box and Muller: radius from one word, angle from the next. */
+void ref_NORMAL(ref_ctx *c) {
+  uint64_t seed = (uint64_t)c->in[0]->i[0], stream = (uint64_t)attr_int(c->g, c->n, "stream");
+  for (int64_t k = 0; k < c->out[0]->n; k++) {
+    uint32_t x[4];
+    philox(seed, stream, (uint64_t)k / 4, x);
+    float u = (float)x[k & 2] + 1.0f;
+    double radius = sqrt(-2 * log(ldexp(u, -32))), turn = ldexp(x[(k & 2) + 1], -32);
+    double angle = 2 * acos(-1) * turn;
+    c->out[0]->f[k] = radius * (k & 1 ? sin(angle) : cos(angle));
+    c->out[0]->e[k] = 8 * ref_eps * (radius + 1e-3);
+  }
+}
+
+void ref_DROPOUT(ref_ctx *c) {
+  const ref_tensor *x = c->in[0];
+  double p = attr_float(c->g, c->n, "p"), kept = 1 / (1 - p);
+  uint64_t seed = (uint64_t)c->in[1]->i[0], stream = (uint64_t)attr_int(c->g, c->n, "stream");
+  for (int64_t k = 0; k < x->n; k++) {
+    bool keep = uniform(seed, stream, (uint64_t)k) >= (float)p;
+    c->out[0]->f[k] = keep ? x->f[k] * kept : 0;
+    c->out[0]->e[k] = keep ? x->e[k] * kept + 2 * ref_eps * fabs(x->f[k] * kept) : 0;
+  }
+}
+
 /* --- attention -----------------------------------------------------------------------------------
  */
 
@@ -132,11 +186,18 @@ typedef struct {
   double scale, weight_error; /* of a weight, relative */
   bool causal;
   int64_t window;
+  double dropout;
+  uint64_t seed, stream;
 } attention;
 
-static attention attention_of(ref_ctx *c, int span) {
+/* Span and seed from operand `more` on. */
+static attention attention_of(ref_ctx *c, int more) {
   attention a = {.q = c->in[0], .k = c->in[1], .v = c->in[2]};
-  a.span = span < c->n->n_in ? c->in[span] : NULL;
+  int end = c->n->n_in;
+  a.dropout = attr_float(c->g, c->n, "dropout");
+  a.stream = (uint64_t)attr_int(c->g, c->n, "stream");
+  if (a.dropout > 0) a.seed = (uint64_t)c->in[--end]->i[0];
+  a.span = more < end ? c->in[more] : NULL;
   a.B = a.q->dim[0], a.T = a.q->dim[1], a.H = a.q->dim[2], a.D = a.q->dim[3];
   a.S = a.k->dim[1], a.KV = a.k->dim[2], a.Dv = a.v->dim[3];
   a.scale = attr_float(c->g, c->n, "scale");
@@ -186,6 +247,14 @@ static double weights(const attention *a, int64_t b, int64_t t, int64_t h, doubl
   return m + log(sum);
 }
 
+/* What dropout multiplies the weight of a query and key s with. */
+static double kept(const attention *a, int64_t b, int64_t t, int64_t h, int64_t s) {
+  uint64_t row = (uint64_t)((b * a->H + h) * a->T + t);
+  if (a->dropout == 0) return 1;
+  double u = uniform(a->seed, a->stream, row << 34 | (uint64_t)s);
+  return u >= (float)a->dropout ? 1 / (1 - a->dropout) : 0;
+}
+
 void ref_ATTENTION(ref_ctx *c) {
   attention a = attention_of(c, 3);
   double *p = doubles(a.S), e_v = largest_error(a.v);
@@ -198,9 +267,10 @@ void ref_ATTENTION(ref_ctx *c) {
         c->out[1]->e[l] = a.weight_error + 4 * ref_eps * fabs(lse);
         for (int64_t s = 0; s < a.S; s++) {
           const double *v = a.v->f + row_at(a.v, b, s, h / (a.H / a.KV));
+          double w = p[s] * kept(&a, b, t, h, s);
           for (int64_t d = 0; d < a.Dv; d++) {
-            c->out[0]->f[at + d] += p[s] * v[d];
-            c->out[0]->e[at + d] += p[s] * (fabs(v[d]) * a.weight_error + e_v);
+            c->out[0]->f[at + d] += w * v[d];
+            c->out[0]->e[at + d] += w * (fabs(v[d]) * a.weight_error + e_v);
           }
         }
       }
@@ -219,19 +289,20 @@ void ref_ATTENTION_GRAD(ref_ctx *c) {
         weights(&a, b, t, h, p);
         for (int64_t s = 0; s < a.S; s++)
           for (int64_t d = 0; d < a.Dv; d++) {
-            double x = p[s] * d_o[d] * a.v->f[row_at(a.v, b, s, h / (a.H / a.KV)) + d];
+            double x = p[s] * kept(&a, b, t, h, s) * d_o[d] *
+                       a.v->f[row_at(a.v, b, s, h / (a.H / a.KV)) + d];
             mean += x;
             spread += fabs(x);
           }
         for (int64_t s = 0; s < a.S; s++) {
           int64_t at_k = row_at(a.k, b, s, h / (a.H / a.KV));
           int64_t at_v = row_at(a.v, b, s, h / (a.H / a.KV));
-          double dp = 0, big = spread;
+          double dp = 0, big = spread, mask = kept(&a, b, t, h, s);
           for (int64_t d = 0; d < a.Dv; d++) {
-            dp += d_o[d] * a.v->f[at_v + d];
-            big += fabs(d_o[d] * a.v->f[at_v + d]);
-            c->out[2]->f[at_v + d] += p[s] * d_o[d];
-            c->out[2]->e[at_v + d] += p[s] * fabs(d_o[d]) * tol;
+            dp += mask * d_o[d] * a.v->f[at_v + d];
+            big += mask * fabs(d_o[d] * a.v->f[at_v + d]);
+            c->out[2]->f[at_v + d] += p[s] * mask * d_o[d];
+            c->out[2]->e[at_v + d] += p[s] * mask * fabs(d_o[d]) * tol;
           }
           double ds = p[s] * (dp - mean) * a.scale, e = p[s] * big * a.scale * tol;
           for (int64_t d = 0; d < a.D; d++) {
@@ -282,46 +353,6 @@ void ref_CROSS_ENTROPY_GRAD(ref_ctx *c) {
       c->out[0]->f[r * width + k] = out ? 0 : (p - (label->i[r] == k)) * d->f[r];
       c->out[0]->e[r * width + k] = out ? 0 : (e + 2 * ref_eps) * fabs(d->f[r]) + d->e[r];
     }
-  }
-}
-
-/* --- random numbers
- * --------------------------------------------------------------------------------- */
-
-/* Philox4x32-10 of Salmon et al. 2011: word `index` of the stream. */
-static void philox(uint64_t seed, uint64_t stream, uint64_t block, uint32_t x[4]) {
-  uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-  x[0] = (uint32_t)block, x[1] = (uint32_t)(block >> 32);
-  x[2] = (uint32_t)stream, x[3] = (uint32_t)(stream >> 32);
-  for (int round = 0; round < 10; round++) {
-    uint64_t a = 0xD2511F53ull * x[0], b = 0xCD9E8D57ull * x[2];
-    uint32_t y[4] = {(uint32_t)(b >> 32) ^ x[1] ^ key[0], (uint32_t)b,
-                     (uint32_t)(a >> 32) ^ x[3] ^ key[1], (uint32_t)a};
-    memcpy(x, y, sizeof y);
-    key[0] += 0x9E3779B9u, key[1] += 0xBB67AE85u;
-  }
-}
-
-void ref_UNIFORM(ref_ctx *c) {
-  uint64_t seed = (uint64_t)c->in[0]->i[0], stream = (uint64_t)attr_int(c->g, c->n, "stream");
-  for (int64_t k = 0; k < c->out[0]->n; k++) {
-    uint32_t x[4];
-    philox(seed, stream, (uint64_t)k / 4, x);
-    c->out[0]->f[k] = ldexp((double)(x[k % 4] >> 8), -24);
-  }
-}
-
-/* Box and Muller: radius from one word, angle from the next. */
-void ref_NORMAL(ref_ctx *c) {
-  uint64_t seed = (uint64_t)c->in[0]->i[0], stream = (uint64_t)attr_int(c->g, c->n, "stream");
-  for (int64_t k = 0; k < c->out[0]->n; k++) {
-    uint32_t x[4];
-    philox(seed, stream, (uint64_t)k / 4, x);
-    float u = (float)x[k & 2] + 1.0f;
-    double radius = sqrt(-2 * log(ldexp(u, -32))), turn = ldexp(x[(k & 2) + 1], -32);
-    double angle = 2 * acos(-1) * turn;
-    c->out[0]->f[k] = radius * (k & 1 ? sin(angle) : cos(angle));
-    c->out[0]->e[k] = 8 * ref_eps * (radius + 1e-3);
   }
 }
 

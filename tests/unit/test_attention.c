@@ -128,10 +128,20 @@ typedef struct {
   double *o, *lse, *dq, *dk, *dv;
 } reference;
 
+/* What dropout multiplies the weight of query row `row` and key j with. */
+static double kept(const attn_spec *s, int64_t row, int64_t j) {
+  const attn_dropout *d = &s->dropout;
+  if (d->p == 0) return 1;
+  return philox_uniform(d->seed, d->stream, (uint64_t)row << 34 | (uint64_t)j) < (float)d->p
+             ? 0
+             : 1 / (1 - d->p);
+}
+
 static void reference_row(const problem *p, reference *r, int64_t b, int64_t h, int64_t t,
                           double *prob) {
   const attn_spec *s = &p->s;
-  int64_t kv = h / (s->H / s->KV), row = (b * s->Tq + t) * s->H + h;
+  int64_t kv = h / (s->H / s->KV), row = (b * s->Tq + t) * s->H + h,
+          turned = (b * s->H + h) * s->Tq + t;
   double top = -INFINITY, sum = 0, delta = 0;
   const float *q = p->q + row * s->D, *d_o = p->d_o + row * s->Dv;
   for (int64_t j = 0; j < s->Tk; j++) {
@@ -145,19 +155,20 @@ static void reference_row(const problem *p, reference *r, int64_t b, int64_t h, 
   }
   for (int64_t j = 0; j < s->Tk; j++)
     sum += prob[j] = prob[j] == -INFINITY ? 0 : exp(prob[j] - top);
-  r->lse[(b * s->H + h) * s->Tq + t] = sum > 0 ? top + log(sum) : -INFINITY;
+  r->lse[turned] = sum > 0 ? top + log(sum) : -INFINITY;
   for (int64_t j = 0; j < s->Tk; j++) {
     const float *v = p->v + ((b * s->Tk + j) * s->KV + kv) * s->Dv;
+    double mask = kept(s, turned, j);
     prob[j] = sum > 0 ? prob[j] / sum : 0;
-    for (int64_t d = 0; d < s->Dv; d++) r->o[row * s->Dv + d] += prob[j] * v[d];
+    for (int64_t d = 0; d < s->Dv; d++) r->o[row * s->Dv + d] += prob[j] * mask * v[d];
   }
   for (int64_t d = 0; d < s->Dv; d++) delta += r->o[row * s->Dv + d] * d_o[d];
   for (int64_t j = 0; j < s->Tk; j++) {
     int64_t at = (b * s->Tk + j) * s->KV + kv;
-    double dp = 0;
+    double dp = 0, mask = kept(s, turned, j);
     for (int64_t d = 0; d < s->Dv; d++) {
-      dp += (double)p->v[at * s->Dv + d] * d_o[d];
-      r->dv[at * s->Dv + d] += prob[j] * d_o[d];
+      dp += mask * p->v[at * s->Dv + d] * d_o[d];
+      r->dv[at * s->Dv + d] += prob[j] * mask * d_o[d];
     }
     double ds = prob[j] * (dp - delta) * s->scale;
     for (int64_t d = 0; d < s->D; d++) {
@@ -221,22 +232,25 @@ static int32_t *packed_spans(int64_t B, int64_t Tq, int64_t Tk) {
 }
 
 static const attn_spec grid[] = {
-    {1, 1, 1, 1, 1, 1, 1, 1.0f, true, 0, NULL},
-    {2, 7, 7, 2, 1, 5, 3, 0.5f, true, 0, NULL},
-    {1, 33, 33, 3, 3, 16, 16, 0.25f, false, 0, NULL},
-    {2, 65, 65, 4, 2, 64, 64, 0.125f, true, 0, NULL},
-    {1, 37, 150, 2, 1, 33, 47, 0.2f, true, 0, NULL},   /* more keys than queries */
-    {1, 90, 50, 1, 1, 8, 24, 0.3f, true, 0, NULL},     /* and fewer: blind rows */
-    {1, 200, 200, 2, 2, 24, 8, 0.2f, true, 70, NULL},  /* window */
-    {1, 131, 131, 1, 1, 20, 20, 0.2f, false, 9, NULL}, /* window without causal */
-    {1, 40, 1100, 2, 1, 16, 16, 0.3f, true, 0, NULL},  /* segments */
-    {2, 1, 1300, 6, 2, 40, 24, 0.2f, true, 0, NULL},   /* decoding */
-    {1, 3, 600, 2, 1, 17, 31, 0.2f, true, 100, NULL},
-    {1, 2, 130, 20, 1, 8, 8, 0.3f, true, 0, NULL},
-    {1, 5, 0, 2, 1, 8, 8, 0.3f, false, 0, NULL},
-    {1, 0, 5, 2, 1, 8, 8, 0.3f, false, 0, NULL},
-    {1, 5, 9, 1, 1, 512, 300, 0.05f, false, 0, NULL},
-    {0, 5, 9, 1, 1, 8, 8, 1.0f, false, 0, NULL},
+    {1, 1, 1, 1, 1, 1, 1, 1.0f, true, 0, NULL, {.p = 0}},
+    {2, 7, 7, 2, 1, 5, 3, 0.5f, true, 0, NULL, {.p = 0}},
+    {1, 33, 33, 3, 3, 16, 16, 0.25f, false, 0, NULL, {.p = 0}},
+    {2, 65, 65, 4, 2, 64, 64, 0.125f, true, 0, NULL, {.p = 0}},
+    {1, 37, 150, 2, 1, 33, 47, 0.2f, true, 0, NULL, {.p = 0}},   /* more keys than queries */
+    {1, 90, 50, 1, 1, 8, 24, 0.3f, true, 0, NULL, {.p = 0}},     /* and fewer: blind rows */
+    {1, 200, 200, 2, 2, 24, 8, 0.2f, true, 70, NULL, {.p = 0}},  /* window */
+    {1, 131, 131, 1, 1, 20, 20, 0.2f, false, 9, NULL, {.p = 0}}, /* window without causal */
+    {1, 40, 1100, 2, 1, 16, 16, 0.3f, true, 0, NULL, {.p = 0}},  /* segments */
+    {2, 1, 1300, 6, 2, 40, 24, 0.2f, true, 0, NULL, {.p = 0}},   /* decoding */
+    {1, 3, 600, 2, 1, 17, 31, 0.2f, true, 100, NULL, {.p = 0}},
+    {1, 2, 130, 20, 1, 8, 8, 0.3f, true, 0, NULL, {.p = 0}},
+    {1, 5, 0, 2, 1, 8, 8, 0.3f, false, 0, NULL, {.p = 0}},
+    {1, 0, 5, 2, 1, 8, 8, 0.3f, false, 0, NULL, {.p = 0}},
+    {1, 5, 9, 1, 1, 512, 300, 0.05f, false, 0, NULL, {.p = 0}},
+    {0, 5, 9, 1, 1, 8, 8, 1.0f, false, 0, NULL, {.p = 0}},
+    {2, 70, 90, 4, 2, 20, 12, 0.3f, true, 0, NULL, {0.25, 77, 3}},
+    {1, 300, 300, 2, 1, 8, 24, 0.3f, true, 40, NULL, {0.1, UINT64_MAX, UINT64_MAX}},
+    {2, 1, 600, 6, 3, 16, 16, 0.2f, true, 0, NULL, {0.5, 1, 0}}, /* few rows, segments */
 };
 enum { GRID = sizeof grid / sizeof *grid };
 
@@ -250,7 +264,7 @@ TEST(output_and_gradients_equal_the_formula) {
 
 TEST(spans_replace_the_causal_rule_and_blind_rows_give_zero) {
   for (int64_t window = 0; window < 40; window += 30) {
-    attn_spec s = {2, 150, 170, 2, 1, 24, 16, 0.3f, true, window, NULL};
+    attn_spec s = {2, 150, 170, 2, 1, 24, 16, 0.3f, true, window, NULL, {.p = 0}};
     int32_t *span = packed_spans(s.B, s.Tq, s.Tk);
     s.span = span;
     problem p = make(s, HP_F32);
@@ -282,7 +296,7 @@ TEST(bits_depend_on_neither_isa_nor_threads) {
     attn_spec s = grid[i % GRID];
     int32_t *span = NULL;
     if (i == GRID) {
-      s = (attn_spec){2, 70, 150, 2, 1, 20, 12, 0.3f, true, 33, NULL};
+      s = (attn_spec){2, 70, 150, 2, 1, 20, 12, 0.3f, true, 33, NULL, {.p = 0}};
       s.span = span = packed_spans(s.B, s.Tq, s.Tk);
     }
     problem p = make(s, i % 3 == 2 ? HP_BF16 : HP_F32);
@@ -336,7 +350,7 @@ static void check_rows(const problem *p, int64_t from, int64_t n, runner r) {
 }
 
 TEST(prefill_and_decoding_give_the_same_bits) {
-  attn_spec s = {2, 1090, 1090, 4, 2, 24, 20, 0.2f, true, 0, NULL};
+  attn_spec s = {2, 1090, 1090, 4, 2, 24, 20, 0.2f, true, 0, NULL, {.p = 0}};
   for (int pass = 0; pass < 2; pass++, s.window = 333) {
     problem p = make(s, HP_F32);
     run_forward(&p, (runner){cpu_best_isa(), 2});
@@ -352,7 +366,7 @@ TEST(prefill_and_decoding_give_the_same_bits) {
 }
 
 TEST(narrow_types_round_only_what_they_store) {
-  attn_spec s = {1, 75, 75, 4, 2, 32, 24, 0.2f, true, 0, NULL};
+  attn_spec s = {1, 75, 75, 4, 2, 32, 24, 0.2f, true, 0, NULL, {.p = 0}};
   problem p = make(s, HP_BF16);
   check_problem(&p, (runner){cpu_best_isa(), 2}, 4e-3);
   drop(&p);
@@ -365,8 +379,8 @@ TEST(narrow_types_round_only_what_they_store) {
   drop(&p);
 }
 
-TEST(gradients_equal_finite_differences) {
-  attn_spec s = {1, 9, 12, 2, 1, 6, 5, 0.4f, true, 0, NULL};
+static void check_differences(const attn_dropout *dropout) {
+  attn_spec s = {1, 9, 12, 2, 1, 6, 5, 0.4f, true, 0, NULL, *dropout};
   problem p = make(s, HP_F32);
   runner r = {cpu_best_isa(), 1};
   run_forward(&p, r);
@@ -388,11 +402,15 @@ TEST(gradients_equal_finite_differences) {
     }
   drop(&p);
 }
+TEST(gradients_equal_finite_differences) {
+  check_differences(&(attn_dropout){.p = 0});
+  check_differences(&(attn_dropout){0.4, 5, 6});
+}
 
 TEST(a_fused_buffer_is_read_in_place_and_stale_cache_is_not_read) {
   /* q, k, v side by side in one row; a cache with room for 96 keys of which 70 are filled */
   enum { T = 40, H = 3, D = 20, ROW = 3 * H * D, ROOM = 96, FILLED = 70 };
-  attn_spec s = {1, T, T, H, H, D, D, 0.2f, true, 0, NULL};
+  attn_spec s = {1, T, T, H, H, D, D, 0.2f, true, 0, NULL, {.p = 0}};
   problem p = make(s, HP_F32);
   runner r = {cpu_best_isa(), 2};
   run_forward(&p, r);
@@ -416,7 +434,7 @@ TEST(a_fused_buffer_is_read_in_place_and_stale_cache_is_not_read) {
   free(work);
   drop(&p);
 
-  s = (attn_spec){1, 1, ROOM, H, H, D, D, 0.2f, false, 0, NULL};
+  s = (attn_spec){1, 1, ROOM, H, H, D, D, 0.2f, false, 0, NULL, {.p = 0}};
   int32_t span[2] = {0, FILLED - 1};
   p = make(s, HP_F32);
   float *kc = p.in[1], *vc = p.in[2];
@@ -433,7 +451,7 @@ TEST(a_fused_buffer_is_read_in_place_and_stale_cache_is_not_read) {
 }
 
 TEST(shapes_that_make_no_sense_are_refused) {
-  const attn_spec good = {1, 4, 4, 4, 2, 8, 8, 1.0f, true, 0, NULL};
+  const attn_spec good = {1, 4, 4, 4, 2, 8, 8, 1.0f, true, 0, NULL, {.p = 0}};
   size_t bytes;
   attn_spec s = good;
   CHECK_OK(attn_forward_work(&s, 1, &bytes));

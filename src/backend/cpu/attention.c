@@ -32,6 +32,11 @@ static hp_status check_spec(const attn_spec *s) {
             "attention of %lld sequences of %lld heads is larger than can be addressed: cut the "
             "batch",
             (long long)s->B, (long long)s->H);
+  if (s->dropout.p > 0 && (double)s->B * (double)s->H * (double)s->Tq > UINT32_MAX)
+    HP_FAIL(HP_ERR_SHAPE,
+            "attention of %lld sequences, %lld heads, %lld queries has more rows than dropout can "
+            "count: cut the batch",
+            (long long)s->B, (long long)s->H, (long long)s->Tq);
   if (s->window < 0)
     HP_FAIL(HP_ERR_ARG, "attention window of %lld keys: expected 1 or more, or 0 for none",
             (long long)s->window);
@@ -54,7 +59,8 @@ static void plan_shapes(const attn_spec *s, attn_job *j) {
   j->segments = at_least(attn_div_up(s->Tk, ATTN_SEGMENT), 1);
 }
 
-static bool is_few(const attn_job *j) { return j->rows <= ATTN_FEW; }
+/* The kernel of few rows is for decoding, which drops nothing. */
+static bool is_few(const attn_job *j) { return j->rows <= ATTN_FEW && j->s->dropout.p == 0; }
 
 /* How tiles are dealt.  Nothing in these plans changes a bit of the result. */
 static void plan_forward(attn_job *j, int threads) {

@@ -23,6 +23,13 @@ typedef struct {
   int64_t sb, st, sh;
 } attn_view;
 
+/* A share p of the weights becomes 0, the others times 1 / (1 - p): weight (b, h, t, s) when
+ * philox_uniform(seed, stream, ((b * H + h) * Tq + t) * 2^34 + s) is below p. */
+typedef struct {
+  double p; /* 0: none */
+  uint64_t seed, stream;
+} attn_dropout;
+
 typedef struct {
   int64_t B, Tq, Tk, H, KV, D, Dv; /* D and Dv 1..512; lengths may be 0 */
   float scale;
@@ -30,6 +37,7 @@ typedef struct {
   int64_t window;      /* > 0: only keys j > p - window, p = t + Tk - Tq, or hi under a span */
   const int32_t *span; /* [B,Tq,2] or NULL: query t sees keys lo..hi instead of the causal rule;
                           hi < lo: none, o is 0 and lse -inf.  Clamped to the keys there are. */
+  attn_dropout dropout;
 } attn_spec;
 
 /* Bytes of work memory for a pool of that many threads; HP_ERR_SHAPE when the sizes make no sense.

@@ -19,7 +19,18 @@ static attn_spec spec_of(const program *p, const prog_inst *n) {
                      .Dv = v->dim[3],
                      .scale = (float)inst_float(p, n, "scale"),
                      .causal = inst_int(p, n, "causal") != 0,
-                     .window = inst_int(p, n, "window")};
+                     .window = inst_int(p, n, "window"),
+                     .dropout = {.p = inst_float(p, n, "dropout"),
+                                 .stream = (uint64_t)inst_int(p, n, "stream")}};
+}
+
+/* The same with what the call brings: span and seed, from operand `more` on. */
+static attn_spec spec_of_call(const cpu_call *c, int more) {
+  attn_spec s = spec_of(c->p, c->n);
+  int end = c->n->n_in;
+  if (s.dropout.p > 0) s.dropout.seed = *(const uint64_t *)c->at[--end];
+  if (end > more) s.span = c->at[more];
+  return s;
 }
 
 hp_status plan_attention(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work) {
@@ -32,9 +43,8 @@ hp_status plan_attention(cpu_loading *l, const prog_inst *n, void **plan, uint64
 }
 
 hp_status run_attention(const cpu_call *c) {
-  attn_spec s = spec_of(c->p, c->n);
+  attn_spec s = spec_of_call(c, 3);
   int out = c->n->n_in;
-  if (out > 3) s.span = c->at[3];
   attn_view q = view_of(call_type(c, 0), c->at[0]), k = view_of(call_type(c, 1), c->at[1]);
   attn_view v = view_of(call_type(c, 2), c->at[2]), o = view_of(call_type(c, out), c->at[out]);
   return attn_forward(c->dev->isa, c->dev->threads, &s, &q, &k, &v, &o, c->at[out + 1], c->work);
@@ -50,9 +60,8 @@ hp_status plan_attention_grad(cpu_loading *l, const prog_inst *n, void **plan, u
 }
 
 hp_status run_attention_grad(const cpu_call *c) {
-  attn_spec s = spec_of(c->p, c->n);
+  attn_spec s = spec_of_call(c, 6);
   int out = c->n->n_in;
-  if (out > 6) s.span = c->at[6];
   attn_grad g = {.q = view_of(call_type(c, 0), c->at[0]),
                  .k = view_of(call_type(c, 1), c->at[1]),
                  .v = view_of(call_type(c, 2), c->at[2]),

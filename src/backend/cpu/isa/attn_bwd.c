@@ -1,6 +1,8 @@
 /* Attention, backward.  An item walks the tiles of a key head in order, four at a time, and for
  * each block of keys recomputes p = exp(s - lse) and forms the five products while the block is in
  * cache: s = q k^T   dp = do v^T   dv += p^T do   ds = p (dp - delta)   dk += ds^T q   dq += ds k.
+ * Dropout's mask multiplies dp before, and p after ds is formed; delta, the sum of o do, is what it
+ * was: o has the mask in it.
  * With few key heads and many threads the keys (for dk, dv) and the tiles (for dq) are split over
  * items, which costs two products more and gives the same bits: each sum stays one chain. */
 #include "backend/cpu/isa/attn_tile.h"
@@ -51,7 +53,15 @@ static void tile_block(const bwd_keys *w, bwd_tile *t, int64_t kb) {
                ATTN_LANES, p, ATTN_LANES, NULL);
   tile_product(n, lanes, FROM_ZERO, 1, j->s->Dv, w->vt + at * Dvp + from, ATTN_BLOCK, t->d_o_turned,
                ATTN_LANES, ds, ATTN_LANES, NULL);
-  score_grads(w, t, kb, from, to);
+  if (j->s->dropout.p > 0) {
+    float mask[ATTN_BLOCK * ATTN_LANES];
+    tile_mask(&j->s->dropout, &t->rows, kb, from, to, mask);
+    tile_drop(&t->rows, mask, from, to, w->ds);
+    score_grads(w, t, kb, from, to);
+    tile_drop(&t->rows, mask, from, to, w->p);
+  } else {
+    score_grads(w, t, kb, from, to);
+  }
   at += from;
   if (w->want_kv) {
     tile_product(n, Dvp, FROM_C, ATTN_LANES, t->rows.n, p, 1, t->d_o, Dvp, w->dv + at * Dvp, Dvp,
@@ -75,15 +85,14 @@ static void load_tile(const bwd_keys *w, bwd_tile *t, int64_t index, float *at) 
   int64_t Dp = j->Dp, Dvp = j->Dvp;
   t->q = at, t->q_turned = t->q + ATTN_LANES * Dp, t->dq = t->q_turned + ATTN_LANES * Dp;
   t->d_o = t->dq + ATTN_LANES * Dp, t->d_o_turned = t->d_o + ATTN_LANES * Dvp;
-  tile_setup(j, w->b, index, &t->rows);
+  tile_setup(j, w->b, w->kv, index, &t->rows);
   tile_load(j, &j->q, &t->rows, w->b, w->kv, j->s->D, Dp, t->q, t->q_turned,
             j->s->scale * 0x1.715476p0f);
   tile_load(j, &j->d_o, &t->rows, w->b, w->kv, j->s->Dv, Dvp, t->d_o, t->d_o_turned, 1.0f);
   tile_load(j, &j->o, &t->rows, w->b, w->kv, j->s->Dv, Dvp, w->stage, NULL, 1.0f);
   for (int i = 0; i < ATTN_LANES; i++) {
-    int64_t h = w->kv * j->group + t->rows.head[i];
     bool row = i < t->rows.n;
-    t->lse[i] = row ? j->lse_in[(w->b * j->s->H + h) * j->s->Tq + t->rows.t[i]] * 0x1.715476p0f : 0;
+    t->lse[i] = row ? j->lse_in[t->rows.row[i]] * 0x1.715476p0f : 0;
     t->delta[i] = row ? row_delta(w->stage + i * Dvp, t->d_o + i * Dvp, Dvp) : 0;
   }
   if (w->want_q) memset(t->dq, 0, sizeof(float) * (size_t)(ATTN_LANES * Dp));

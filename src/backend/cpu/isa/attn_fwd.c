@@ -58,6 +58,11 @@ static void tile_block(const attn_job *j, fwd_tile *t, int64_t kb, const float *
   tile_product(to - from, lanes, FROM_ZERO, 1, j->s->D, kt + from, ATTN_BLOCK, t->q, ATTN_LANES, at,
                ATTN_LANES, NULL);
   softmax_block(t, s, kb, from, to, scale);
+  if (j->s->dropout.p > 0) {
+    float mask[ATTN_BLOCK * ATTN_LANES];
+    tile_mask(&j->s->dropout, &t->rows, kb, from, to, mask);
+    tile_drop(&t->rows, mask, from, to, s);
+  }
   tile_product(attn_round_up(j->s->Dv, 4), lanes, FROM_SCALED, 1, to - from, vr + from * j->Dvp,
                j->Dvp, at, ATTN_LANES, t->sum, ATTN_LANES, scale);
 }
@@ -108,14 +113,13 @@ static void write_rows(const attn_job *j, fwd_tile *t, int64_t b, int64_t kv, fl
     }
   }
   tile_store(j, &j->o, &t->rows, b, kv, j->s->Dv, j->Dvp, t->sum_all, stage, 1.0f);
-  for (int i = 0; j->lse_out && i < t->rows.n; i++)
-    j->lse_out[(b * j->s->H + kv * j->group + t->rows.head[i]) * j->s->Tq + t->rows.t[i]] = lse[i];
+  for (int i = 0; j->lse_out && i < t->rows.n; i++) j->lse_out[t->rows.row[i]] = lse[i];
 }
 
 static void tile_start_up(const attn_job *j, fwd_tile *t, int64_t b, int64_t kv, int64_t index,
                           float *stage, float *at) {
   t->q = at, t->sum = at + j->Dp * ATTN_LANES, t->sum_all = t->sum + j->Dvp * ATTN_LANES;
-  tile_setup(j, b, index, &t->rows);
+  tile_setup(j, b, kv, index, &t->rows);
   tile_load(j, &j->q, &t->rows, b, kv, j->s->D, j->Dp, stage, t->q, j->s->scale * 0x1.715476p0f);
   segment_start(j, t);
   for (int i = 0; i < ATTN_LANES; i++) t->m_all[i] = ATTN_NO_MAX, t->l_all[i] = 0;

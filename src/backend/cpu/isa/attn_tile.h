@@ -4,6 +4,7 @@
 #define ATTN_TILE_H
 
 #include "backend/cpu/attn_job.h"
+#include "backend/cpu/isa/philox_vec.h"
 #include "backend/cpu/simd.h"
 
 #define ATTN_NO_MAX (-3.402823466e38f) /* running maximum of a row that has seen no key */
@@ -192,7 +193,8 @@ typedef struct {
   int64_t lo_max, hi_min;                  /* keys that every lane sees */
   int vecs;                                /* 1 or 2 vectors hold its rows */
   int n;                                   /* rows */
-  int64_t head[ATTN_LANES], t[ATTN_LANES]; /* query head in the group, and row, of each lane */
+  int64_t head[ATTN_LANES], t[ATTN_LANES]; /* query head in the group, and query, of each lane */
+  int64_t row[ATTN_LANES];                 /* (b * H + h) * Tq + t of each lane */
 } tile_rows;
 
 SIMD void keys_of_row(const attn_spec *s, int64_t b, int64_t t, int32_t *lo_out, int32_t *hi_out) {
@@ -211,7 +213,7 @@ SIMD void keys_of_row(const attn_spec *s, int64_t b, int64_t t, int32_t *lo_out,
 }
 
 /* Rows of tile i of a key head; lanes past the last row repeat it. */
-static inline void tile_setup(const attn_job *j, int64_t b, int64_t i, tile_rows *t) {
+static inline void tile_setup(const attn_job *j, int64_t b, int64_t kv, int64_t i, tile_rows *t) {
   int64_t from = j->per_head ? i % j->per_head * ATTN_LANES : i * ATTN_LANES;
   int64_t end = j->per_head ? j->s->Tq : j->rows;
   t->n = (int)(end - from < ATTN_LANES ? end - from : ATTN_LANES);
@@ -221,6 +223,7 @@ static inline void tile_setup(const attn_job *j, int64_t b, int64_t i, tile_rows
     int64_t row = from + (x < t->n ? x : t->n - 1);
     t->head[x] = j->per_head ? i / j->per_head : row / j->s->Tq;
     t->t[x] = j->per_head ? row : row % j->s->Tq;
+    t->row[x] = (b * j->s->H + kv * j->group + t->head[x]) * j->s->Tq + t->t[x];
     keys_of_row(j->s, b, t->t[x], &t->lo[x], &t->hi[x]);
     if (t->lo[x] > t->lo_max) t->lo_max = t->lo[x];
     if (t->hi[x] < t->hi_min) t->hi_min = t->hi[x];
@@ -245,6 +248,34 @@ SIMD bool tile_sees_all(const tile_rows *t, int64_t kb, int from, int to) {
 SIMD v16m tile_hidden(const tile_rows *t, int v, int64_t key) {
   v16i k = v16i_set1((int32_t)key);
   return v16m_or(v16i_lt(k, v16i_load(t->lo + 16 * v)), v16i_lt(v16i_load(t->hi + 16 * v), k));
+}
+
+/* What dropout multiplies the weights of keys kb + from .. kb + to - 1 with, as [key][lane].  A
+ * counter gives four keys of a row. */
+static inline void tile_mask(const attn_dropout *d, const tile_rows *t, int64_t kb, int from,
+                             int to, float *mask) {
+  const uint32_t least = (uint32_t)ceil((double)(float)d->p * 0x1p24);
+  const float kept = (float)(1 / (1 - d->p));
+  for (int v = 0; v < t->vecs; v++)
+    for (int i = from; i < to; i += 4) {
+      uint32_t u[4][PHILOX_LANES];
+      for (int x = 0; x < PHILOX_LANES; x++) {
+        u[0][x] = (uint32_t)((kb + i) >> 2), u[1][x] = (uint32_t)t->row[16 * v + x];
+        u[2][x] = (uint32_t)d->stream, u[3][x] = (uint32_t)(d->stream >> 32);
+      }
+      philox_lanes(u, d->seed);
+      for (int k = 0; k < 4; k++)
+        for (int x = 0; x < PHILOX_LANES; x++)
+          mask[(i + k) * ATTN_LANES + 16 * v + x] = u[k][x] >> 8 >= least ? kept : 0;
+    }
+}
+/* x *= mask for the same keys */
+static inline void tile_drop(const tile_rows *t, const float *mask, int from, int to, float *x) {
+  for (int i = from; i < to; i++)
+    for (int v = 0; v < t->vecs; v++) {
+      int at = i * ATTN_LANES + 16 * v;
+      v16_store(x + at, v16_mul(v16_load(x + at), v16_load(mask + at)));
+    }
 }
 
 /* The tile's rows of a tensor as [n][np] in f32 (rows past n are 0), and turned [np][LANES] times

@@ -1,25 +1,19 @@
 /* Random numbers, 16 counter blocks (64 numbers) at a time: the numbers of base/philox.h, with the
  * same operations in vector form. */
+#include "backend/cpu/isa/philox_vec.h"
 #include "backend/cpu/rows_isa.h"
 #include "backend/cpu/simd.h"
 #include "base/philox.h"
 
-enum { BLOCKS = 16, NUMBERS = 4 * BLOCKS };
+enum { BLOCKS = PHILOX_LANES, NUMBERS = 4 * BLOCKS };
 
 /* Word w of blocks block .. block + 15 in u[w]. */
 static void draw(const row_random_spec *r, uint64_t block, uint32_t u[4][BLOCKS]) {
-  uint32_t key0 = (uint32_t)r->seed, key1 = (uint32_t)(r->seed >> 32);
   for (int i = 0; i < BLOCKS; i++) {
     u[0][i] = (uint32_t)(block + (uint64_t)i), u[1][i] = (uint32_t)((block + (uint64_t)i) >> 32);
     u[2][i] = (uint32_t)r->stream, u[3][i] = (uint32_t)(r->stream >> 32);
   }
-  for (int round = 0; round < 10; round++, key0 += 0x9e3779b9u, key1 += 0xbb67ae85u)
-    for (int i = 0; i < BLOCKS; i++) {
-      uint64_t p = (uint64_t)0xd2511f53u * u[0][i], q = (uint64_t)0xcd9e8d57u * u[2][i];
-      u[0][i] = (uint32_t)(q >> 32) ^ u[1][i] ^ key0;
-      u[2][i] = (uint32_t)(p >> 32) ^ u[3][i] ^ key1;
-      u[1][i] = (uint32_t)q, u[3][i] = (uint32_t)p;
-    }
+  philox_lanes(u, r->seed);
 }
 
 /* philox_normals in 16 lanes */
