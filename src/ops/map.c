@@ -218,11 +218,14 @@ static void grad_pick(grad_ctx *c, int compare) {
 void grad_max(grad_ctx *c) { grad_pick(c, OP_GE); }
 void grad_min(grad_ctx *c) { grad_pick(c, OP_LE); }
 
-/* d a^b = a^b (b / a da + log(a) db) */
+/* d a^b = b a^(b - 1) da + a^b log(a) db, the latter 0 where a is 0. */
 void grad_pow(grad_ctx *c) {
-  val t = mul(c, DY, Y);
-  c->din[0] = ops_unbroadcast(G, mul(c, t, ops_binary(G, OP_DIV, c->in[1], c->in[0])), c->in[0]);
-  c->din[1] = ops_unbroadcast(G, mul(c, t, ops_unary(G, OP_LOG, c->in[0])), c->in[1]);
+  hp_dtype t = (hp_dtype)graph_value(G, X)->dtype;
+  val a = c->in[0], b = c->in[1], zero = ops_const(G, t, 0);
+  val lower = ops_binary(G, OP_POW, a, ops_binary(G, OP_SUB, b, ops_const(G, t, 1)));
+  val log_a = ops_select(G, ops_binary(G, OP_GT, a, zero), ops_unary(G, OP_LOG, a), zero);
+  c->din[0] = ops_unbroadcast(G, mul(c, DY, mul(c, b, lower)), a);
+  c->din[1] = ops_unbroadcast(G, mul(c, DY, mul(c, Y, log_a)), b);
 }
 
 void grad_select(grad_ctx *c) {

@@ -190,6 +190,7 @@ void grad_attention(grad_ctx *c) {
   attr_put_int(&a, attr_int(g, &c->node, "window"));
   attr_put_float(&a, attr_float(g, &c->node, "dropout"));
   attr_put_int(&a, attr_int(g, &c->node, "stream"));
+  if (c->dout[1]) ops_no_grad(c, "of the log-sum-exp");
   if (!c->dout[0]) return;
   val in[8] = {c->in[0], c->in[1], c->in[2], c->out[0], c->out[1], c->dout[0]};
   int n = 6;
@@ -260,6 +261,7 @@ hp_status infer_cross_entropy(infer_ctx *c) {
 void grad_cross_entropy(grad_ctx *c) {
   attr_record a = {0};
   attr_put_int(&a, attr_int(c->g, &c->node, "ignore"));
+  if (c->dout[1]) ops_no_grad(c, "of the log-sum-exp");
   if (!c->dout[0]) return;
   val in[4] = {c->in[0], c->in[1], c->out[1], c->dout[0]};
   c->din[0] = ops_add(c->g, OP_CROSS_ENTROPY_GRAD, in, 4, &a);

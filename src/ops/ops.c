@@ -5,9 +5,24 @@
 #include <stdio.h>
 #include <string.h>
 
-/* none: rows through which no gradient flows; zero: whose gradient is zero everywhere. */
+/* none: no gradient is known; zero: it is zero wherever there is one. */
 void grad_none(grad_ctx *c) { (void)c; }
-void grad_zero(grad_ctx *c) { (void)c; }
+void grad_zero(grad_ctx *c) {
+  ir_value x = *graph_value(c->g, c->in[0]);
+  c->din[0] = ops_broadcast(c->g, ops_const(c->g, (hp_dtype)x.dtype, 0), x.dim, x.rank);
+}
+
+void ops_no_grad(const grad_ctx *c, const char *fmt, ...) {
+  char text[256];
+  va_list ap;
+  if (c->g->failure.code) return;
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  (void)err_set(HP_ERR_UNSUPPORTED, __FILE__, __LINE__, "%s \"%s\": no gradient %s",
+                op_table[c->node.op].name, graph_str(c->g, c->node.loc), text);
+  graph_poison(c->g, HP_ERR_UNSUPPORTED);
+}
 
 const op_meaning op_meanings[OP_COUNT] = {
 #define OP(id, name, in_min, in_max, out, attrs, infer, grad, rule, lin, cost, expr, flags, doc)   \

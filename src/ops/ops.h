@@ -26,8 +26,12 @@ typedef struct {
   const val *in; /* its operands */
   val out[OPS_OUT_MAX];
   val dout[OPS_OUT_MAX]; /* gradients of its results, 0 = none */
-  val din[8];            /* to be filled: gradients of its operands, 0 = none */
+  val din[255]; /* to be filled: gradients of its operands; one left 0 is unknown, and asking
+                   for it is an error, never a silent zero */
 } grad_ctx;
+
+/* The gradient is refused, with the reason: poisons the graph. */
+void ops_no_grad(const grad_ctx *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 typedef struct {
   double flops; /* multiply and add are two */
@@ -36,7 +40,7 @@ typedef struct {
 
 typedef struct {
   hp_status (*infer)(infer_ctx *c);
-  void (*grad)(grad_ctx *c); /* NULL: no gradient flows through */
+  void (*grad)(grad_ctx *c);
   op_cost (*cost)(const hp_graph *g, const ir_node *n);
 } op_meaning;
 extern const op_meaning op_meanings[OP_COUNT];

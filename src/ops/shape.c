@@ -1,4 +1,5 @@
 /* Reductions and ops that move elements. */
+#include "base/dtype.h"
 #include "ops/ops.h"
 
 #include <string.h>
@@ -21,18 +22,42 @@ hp_status infer_reduce(infer_ctx *c) {
   for (int d = 0; d < x->rank; d++)
     if (!cut[d]) o->dim[o->rank++] = x->dim[d];
     else if (keep) o->dim[o->rank++] = 1;
+  if (c->node.op == OP_REDUCE_MAX && value_elements(x) == 0 && value_elements(o) > 0)
+    return ops_fail(c, "%s has no elements, so none is the largest", ops_type(c, 0));
   return HP_OK;
 }
 
-void grad_sum(grad_ctx *c) {
+/* A reduced value, spread over the operand again. */
+static val unreduce(grad_ctx *c, val y) {
   hp_graph *g = c->g;
   ir_value x = *graph_value(g, c->in[0]);
   int64_t axes[ATTR_LIST_MAX], kept[HP_MAX_RANK];
   int n = attr_list(g, &c->node, "axes", axes);
   memcpy(kept, x.dim, sizeof kept);
   for (int i = 0; i < n; i++) kept[axes[i]] = 1;
-  val dy = ops_reshape(g, c->dout[0], kept, x.rank);
-  c->din[0] = ops_broadcast(g, dy, x.dim, x.rank);
+  return ops_broadcast(g, ops_reshape(g, y, kept, x.rank), x.dim, x.rank);
+}
+
+void grad_sum(grad_ctx *c) { c->din[0] = unreduce(c, c->dout[0]); }
+
+/* To the largest elements, in equal parts, as PyTorch's amax. */
+void grad_reduce_max(grad_ctx *c) {
+  hp_graph *g = c->g;
+  ir_value x = *graph_value(g, c->in[0]);
+  if (!dtype_is_float(x.dtype)) return;
+  int64_t axes[ATTR_LIST_MAX];
+  int n = attr_list(g, &c->node, "axes", axes);
+  val is = ops_binary(g, OP_EQ, c->in[0], unreduce(c, c->out[0]));
+  val one = ops_cast(g, is, (hp_dtype)x.dtype);
+  val count = ops_sum(g, one, axes, n, attr_int(g, &c->node, "keep") != 0);
+  c->din[0] = ops_binary(g, OP_MUL, one, unreduce(c, ops_binary(g, OP_DIV, c->dout[0], count)));
+}
+
+void grad_sum_sq(grad_ctx *c) {
+  hp_graph *g = c->g;
+  hp_dtype t = (hp_dtype)graph_value(g, c->in[0])->dtype;
+  val dy = ops_cast(g, ops_scale(g, c->dout[0], 2), t);
+  c->din[0] = ops_binary(g, OP_MUL, c->in[0], dy);
 }
 
 hp_status infer_argmax(infer_ctx *c) {
@@ -135,29 +160,40 @@ hp_status infer_slice(infer_ctx *c) {
     if (start[i] < 0 || stop[i] < start[i] || stop[i] > x->dim[i] || step[i] < 1)
       return ops_fail(c, "%lld:%lld:%lld is not a part of dim %d of %s", (long long)start[i],
                       (long long)stop[i], (long long)step[i], i, ops_type(c, 0));
-    c->out[0].dim[i] = (stop[i] - start[i] + step[i] - 1) / step[i];
+    c->out[0].dim[i] = stop[i] == start[i] ? 0 : (stop[i] - start[i] - 1) / step[i] + 1;
   }
   return HP_OK;
 }
 
-/* Zeros around dy.  A step above 1 does not occur in models; its gradient is refused. */
+/* y with step - 1 zeros after each element along dim d, but the last. */
+static val spread(hp_graph *g, val y, int d, int64_t step) {
+  if (g->failure.code) return 0;
+  ir_value t = *graph_value(g, y);
+  int64_t n = t.dim[d], outer = 1, inner = 1;
+  for (int i = 0; i < d; i++) outer *= t.dim[i];
+  for (int i = d + 1; i < t.rank; i++) inner *= t.dim[i];
+  y = ops_reshape(g, y, (int64_t[]){outer, n, 1, inner}, 4);
+  y = ops_pad(g, y, (int64_t[4]){0}, (int64_t[]){0, 0, step - 1, 0}, 0);
+  y = ops_reshape(g, y, (int64_t[]){outer, n * step, inner}, 3);
+  t.dim[d] = n ? (n - 1) * step + 1 : 0;
+  y = ops_slice(g, y, (int64_t[3]){0}, (int64_t[]){outer, t.dim[d], inner}, (int64_t[]){1, 1, 1});
+  return ops_reshape(g, y, t.dim, t.rank);
+}
+
+/* Zeros around dy, and between its elements where a step was taken. */
 void grad_slice(grad_ctx *c) {
   hp_graph *g = c->g;
-  ir_value x = *graph_value(g, c->in[0]);
-  int64_t start[ATTR_LIST_MAX], stop[ATTR_LIST_MAX], step[ATTR_LIST_MAX], hi[HP_MAX_RANK];
+  ir_value x = *graph_value(g, c->in[0]), y = *graph_value(g, c->out[0]);
+  int64_t start[ATTR_LIST_MAX], step[ATTR_LIST_MAX], hi[HP_MAX_RANK];
   attr_list(g, &c->node, "start", start);
-  attr_list(g, &c->node, "stop", stop);
-  int n = attr_list(g, &c->node, "step", step);
-  for (int i = 0; i < n; i++) {
-    if (step[i] != 1) {
-      (void)err_set(HP_ERR_UNSUPPORTED, __FILE__, __LINE__, "slice: no gradient for a step of %lld",
-                    (long long)step[i]);
-      graph_poison(g, HP_ERR_UNSUPPORTED);
-      return;
-    }
-    hi[i] = x.dim[i] - stop[i];
+  attr_list(g, &c->node, "step", step);
+  val dy = c->dout[0];
+  for (int i = 0; i < x.rank; i++) {
+    if (y.dim[i] > 1 && step[i] > 1) dy = spread(g, dy, i, step[i]);
+    int64_t taken = y.dim[i] > 1 ? (y.dim[i] - 1) * step[i] + 1 : y.dim[i];
+    hi[i] = x.dim[i] - start[i] - taken;
   }
-  c->din[0] = ops_pad(g, c->dout[0], start, hi, 0);
+  c->din[0] = ops_pad(g, dy, start, hi, 0);
 }
 
 hp_status infer_pad(infer_ctx *c) {
@@ -211,12 +247,6 @@ void grad_concat(grad_ctx *c) {
   hp_graph *g = c->g;
   int axis = (int)attr_int(g, &c->node, "axis");
   int64_t start[HP_MAX_RANK] = {0}, one[HP_MAX_RANK] = {1, 1, 1, 1, 1, 1};
-  if (c->node.n_in > 8) {
-    (void)err_set(HP_ERR_UNSUPPORTED, __FILE__, __LINE__,
-                  "concat: gradient of %d operands, at most 8; concat in steps", c->node.n_in);
-    graph_poison(g, HP_ERR_UNSUPPORTED);
-    return;
-  }
   for (int i = 0; i < c->node.n_in; i++) {
     ir_value v = *graph_value(g, c->in[i]);
     int64_t stop[HP_MAX_RANK];

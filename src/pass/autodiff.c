@@ -59,8 +59,11 @@ static void step_back(autodiff *a, uint32_t index) {
   a->g->loc = c.node.loc;
   if (op_meanings[c.node.op].grad == grad_none) refuse(a->g, &c.node);
   op_meanings[c.node.op].grad(&c);
-  for (int k = 0; k < c.node.n_in && k < 8 && !a->g->failure.code; k++)
-    if (c.din[k] && a->needed[in[k]]) accumulate(a, in[k], c.din[k]);
+  for (int k = 0; k < c.node.n_in && !a->g->failure.code; k++) {
+    if (!a->needed[in[k]] || !dtype_is_float(graph_value(a->g, in[k])->dtype)) continue;
+    if (c.din[k]) accumulate(a, in[k], c.din[k]);
+    else ops_no_grad(&c, "for operand %d, on which the loss depends", k);
+  }
 }
 
 static val zeros_like(hp_graph *g, val x) {

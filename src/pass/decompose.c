@@ -1,6 +1,7 @@
 /* decompose: composite rows that no backend has a kernel for become elementwise ops and
  * reductions, which the fuse pass turns into loops.  Reductions are brought to the two forms that
- * loops have: over the last dim, or over all dims but the last. */
+ * loops have: over the last dim, or over all dims but the last.  What has no elements becomes a
+ * constant, so that no later pass and no kernel meets it. */
 #include "ops/ops.h"
 #include "pass/pass.h"
 
@@ -112,6 +113,10 @@ static void reduction(site *s) {
       merged *= x.dim[d];
     }
   int at = kept;
+  if (!n) {
+    s->out[0] = s->in[0];
+    return;
+  }
   bool last = n == 1 && cut[x.rank - 1], leading = kept == 1 && !cut[x.rank - 1];
   for (int d = 0; d < x.rank; d++)
     if (cut[d]) perm[at++] = d;
@@ -142,19 +147,42 @@ static const decomposition table[OP_COUNT] = {
     [OP_REDUCE_MAX] = reduction, [OP_DROPOUT] = dropout,
 };
 
+static bool is_empty(const hp_graph *g, val v) { return value_elements(graph_value(g, v)) == 0; }
+
+/* Has the node nothing to compute: no element in any result, or a sum of none? */
+static bool is_void(const hp_graph *g, const ir_node *n) {
+  if (!n->n_out || n->op == OP_INPUT || n->op == OP_PARAM || n->op == OP_CONST) return false;
+  if (n->op == OP_SUM && is_empty(g, graph_in(g, n)[0])) return true;
+  for (int k = 0; k < n->n_out; k++)
+    if (!is_empty(g, n->out0 + (val)k)) return false;
+  return true;
+}
+
+static void zeros(site *s) {
+  for (int k = 0; k < s->n->n_out; k++) {
+    ir_value t = *graph_value(s->r.from, s->n->out0 + (val)k);
+    s->out[k] = ops_broadcast(TO, ops_const(TO, (hp_dtype)t.dtype, 0), t.dim, t.rank);
+  }
+}
+
+static decomposition decomposition_of(const hp_graph *g, const ir_node *n) {
+  return is_void(g, n) ? zeros : table[n->op];
+}
+
 hp_status pass_decompose(const hp_graph *in, const pass_options *o, hp_graph **out) {
   (void)o;
   site s = {0};
   HP_TRY(rewrite_begin(&s.r, in));
   for (uint32_t i = 0; i < in->nodes.len; i++) {
     s.n = graph_node(in, i);
-    if (!table[s.n->op]) {
+    decomposition how = decomposition_of(in, s.n);
+    if (!how) {
       rewrite_copy(&s.r, i);
       continue;
     }
-    for (int k = 0; k < s.n->n_in; k++) s.in[k] = s.r.map[graph_in(in, s.n)[k]];
+    for (int k = 0; k < s.n->n_in && k < 8; k++) s.in[k] = s.r.map[graph_in(in, s.n)[k]];
     rewrite_place(&s.r, s.n);
-    table[s.n->op](&s);
+    how(&s);
     for (int k = 0; k < s.n->n_out; k++) s.r.map[s.n->out0 + (val)k] = s.out[k];
   }
   return rewrite_end(&s.r, HP_OK, out);

@@ -14,14 +14,14 @@
 enum { MEMBERS_MAX = 56, OPERANDS_MAX = 24 };
 
 /* May n be part of a loop?  Constants and iotas are written into the loops that use them. */
-static bool fusable(const hp_graph *g, const ir_node *n) {
+static bool fusable(const ir_node *n) {
   switch (n->op) { /* what a loop's loads can do; everything else has an expression */
   case OP_BROADCAST:
   case OP_TRANSPOSE:
   case OP_SLICE:
-  case OP_CAST: return true;
+  case OP_CAST:
   case OP_SUM:
-  case OP_REDUCE_MAX: return value_elements(graph_value(g, graph_in(g, n)[0])) > 0;
+  case OP_REDUCE_MAX: return true;
   default: return op_table[n->op].expr[0] != 0;
   }
 }
@@ -244,7 +244,7 @@ hp_status pass_fuse(const hp_graph *in, const pass_options *o, hp_graph **out) {
   runs = mem_calloc(in->nodes.len, sizeof *runs);
   if (!f.group_of || !runs) st = HP_ERR_OOM;
   for (uint32_t i = 0; !st && i < in->nodes.len; i++) {
-    if (!fusable(in, graph_node(in, i))) continue;
+    if (!fusable(graph_node(in, i))) continue;
     HP_TRY_GOTO(start_group(&f, i), st);
     grow_group(&f, i);
   }

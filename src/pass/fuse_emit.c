@@ -81,7 +81,7 @@ static void operand_access(const emit *e, const ir_node *n, val v, access *a) {
   attr_list(e->g, n, "start", start);
   attr_list(e->g, n, "step", step);
   for (int d = 0; d < x->rank; d++) {
-    a->stride[d] = own[d] * step[d];
+    a->stride[d] = graph_value(e->g, n->out0)->dim[d] > 1 ? own[d] * step[d] : 0;
     a->offset += own[d] * start[d];
   }
 }
