@@ -1,8 +1,7 @@
 /* `hyper explain`: what the compiler decides for a training step, without running it. */
 #include "cli/cli.h"
 #include "model/lm.h"
-#include "train/step.h"
-#include "train/train_config.h"
+#include "train/trainer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -28,13 +27,7 @@ static hp_status explain(const train_config *c, const char *what) {
   char *text = NULL;
   hp_program_stats s;
   hp_device_options dev = {.threads = (int)c->threads, .memory_limit = c->is.memory_limit};
-  step_options o = {.optimizer = c->optim == OPTIM_SGD ? STEP_SGD : STEP_ADAMW,
-                    .beta1 = c->adam_beta1,
-                    .beta2 = c->adam_beta2,
-                    .eps = c->adam_epsilon,
-                    .decay = c->weight_decay,
-                    .clip = c->max_grad_norm,
-                    .remat = c->is.recompute == RECOMPUTE_FULL};
+  step_options o = trainer_step_options(c);
   HP_TRY(hp_device_open(&dev, &d));
   hp_status st = lm_create(c->model_name_or_path, NULL, &(lm_options){c->is.compute, HP_F32}, &m);
   if (!st)

@@ -31,6 +31,12 @@ hp_status config_read_eps(const tree_node *root, const char *key, double absent,
   TREE_FAIL(tree_get(root, key), "%g is out of range, expected a small number", c->norm_eps);
 }
 
+hp_status config_read_dropout(const tree_node *root, const char *key, double absent, double *out) {
+  HP_TRY(tree_opt_double(root, key, absent, out));
+  if (*out >= 0 && *out < 1) return HP_OK;
+  TREE_FAIL(tree_get(root, key), "%g is out of range, expected 0 or more and below 1", *out);
+}
+
 hp_status config_read_activation(const tree_node *root, const char *key, const char *absent,
                                  model_config *c) {
   static const struct {
@@ -241,6 +247,7 @@ hp_status config_read_llama(const tree_node *root, model_config *c) {
                          &c->max_length));
   HP_TRY(config_read_eps(root, "rms_norm_eps", 1e-6, c));
   HP_TRY(config_read_activation(root, "hidden_act", "silu", c));
+  HP_TRY(config_read_dropout(root, "attention_dropout", 0, &c->dropout.attention));
   if (!c->head_dim) {
     c->head_dim = c->hidden / c->heads;
     if (c->head_dim < 1 || c->hidden % c->heads)
@@ -299,6 +306,10 @@ void model_config_free(model_config *c) {
   mem_free(c->windowed);
   tree_free(&c->source);
   *c = (model_config){0};
+}
+
+bool model_config_drops(const model_config *c) {
+  return c->dropout.embedding > 0 || c->dropout.attention > 0 || c->dropout.residual > 0;
 }
 
 double model_config_params(const model_config *c) { return c->family->params(c); }

@@ -34,14 +34,17 @@ typedef struct {
   int64_t eos[8];
   int n_eos;
   bool scale_scores, scale_by_layer; /* gpt2: of attention */
-  double dropout[3];                 /* gpt2: embedding, attention, residual; training only */
-  tree source;                       /* the file, for what is passed on unchanged */
+  struct {
+    double embedding, attention, residual;
+  } dropout;   /* shares, in training only */
+  tree source; /* the file, for what is passed on unchanged */
 } model_config;
 
 /* Reads DIR/config.json, or a file.  Refuses what is not there, has the wrong type, contradicts
  * itself or is not built, by file, line and key. */
 hp_status model_config_load(const char *path, model_config *out);
 void model_config_free(model_config *c);
+bool model_config_drops(const model_config *c); /* some share of dropout is above 0 */
 /* Number of trainable parameters. */
 double model_config_params(const model_config *c);
 
@@ -50,6 +53,8 @@ hp_status config_read_llama(const tree_node *root, model_config *c);
 hp_status config_read_activation(const tree_node *root, const char *key, const char *absent,
                                  model_config *c);
 hp_status config_read_eps(const tree_node *root, const char *key, double absent, model_config *c);
+/* A share of dropout: 0 or more and below 1. */
+hp_status config_read_dropout(const tree_node *root, const char *key, double absent, double *out);
 /* A token id, or -1, which is none. */
 hp_status config_read_id(const tree_node *n, int64_t *out);
 /* Sizes of the whole: layers, heads and head_dim within what is built. */

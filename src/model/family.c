@@ -1,5 +1,7 @@
 #include "model/family.h"
 
+#include "base/hash.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -81,6 +83,14 @@ hp_tensor build_rope(model_build *b, hp_tensor x) {
   return hp_rope(b->g, x, b->cos, b->sin, b->positions, false);
 }
 
+static int64_t stream_of(const char *name) { return (int64_t)hash_bytes(name, strlen(name)); }
+
+hp_tensor build_dropout(model_build *b, hp_tensor x, double p, const char *name) {
+  if (!b->dropout_seed) return x;
+  hp_at(b->g, name);
+  return hp_dropout(b->g, x, p, b->dropout_seed, stream_of(name));
+}
+
 /* The layer's keys (or values) with the T new ones written in. */
 static hp_tensor through_cache(model_build *b, int layer, const char *what, hp_tensor x) {
   char name[64];
@@ -99,6 +109,13 @@ hp_tensor build_attention(model_build *b, int layer, hp_tensor q, hp_tensor k, h
                               .causal = true,
                               .window = o->window,
                               .span = b->span};
+  if (b->dropout_seed) {
+    char name[64];
+    snprintf(name, sizeof name, "layer.%d.attention", layer);
+    all.dropout = b->c->dropout.attention;
+    all.seed = b->dropout_seed;
+    all.stream = stream_of(name);
+  }
   if (b->cache) {
     k = through_cache(b, layer, "k", k);
     v = through_cache(b, layer, "v", v);

@@ -25,13 +25,14 @@ typedef struct {
   hp_dtype compute; /* of matrix products and attention */
   hp_dtype weights; /* of matrices on the device: f32 to train, or `compute` */
   int64_t B, T;
-  int64_t cache;       /* keys kept per sequence for generation, 0 = none */
-  int64_t rope_length; /* rows of the rotary tables */
-  hp_tensor ids;       /* i32 [B,T] */
-  hp_tensor positions; /* i32 [B,T] */
-  hp_tensor span;      /* i32 [B,T,2] keys that a query sees; HP_NONE: causal */
-  hp_tensor cache_at;  /* i32 [] where the T new keys go in the cache */
-  hp_tensor cos, sin;  /* rotary tables, made on first use */
+  int64_t cache;          /* keys kept per sequence for generation, 0 = none */
+  int64_t rope_length;    /* rows of the rotary tables */
+  hp_tensor ids;          /* i32 [B,T] */
+  hp_tensor positions;    /* i32 [B,T] */
+  hp_tensor span;         /* i32 [B,T,2] keys that a query sees; HP_NONE: causal */
+  hp_tensor cache_at;     /* i32 [] where the T new keys go in the cache */
+  hp_tensor cos, sin;     /* rotary tables, made on first use */
+  hp_tensor dropout_seed; /* i64 [], to train with dropout; HP_NONE: there is none */
   VEC(model_param) params;
   bool failed; /* out of memory while collecting params */
 } model_build;
@@ -72,8 +73,11 @@ hp_tensor build_conv1d(model_build *b, hp_tensor x, int64_t in, int64_t out, dou
                        const char *name);
 /* Rotary embedding of x [B,T,H,D] at the build's positions. */
 hp_tensor build_rope(model_build *b, hp_tensor x);
-/* Causal attention of q over k and v [B,T,KV,D], through the cache of the layer when there is one.
- * Of o only scale and window are read. */
+/* In training, x with the share p of its elements dropped; `name` is the place, for which the mask
+ * is drawn. */
+hp_tensor build_dropout(model_build *b, hp_tensor x, double p, const char *name);
+/* Causal attention of q over k and v [B,T,KV,D], through the cache of the layer when there is one,
+ * with the model's dropout in training.  Of o only scale and window are read. */
 hp_tensor build_attention(model_build *b, int layer, hp_tensor q, hp_tensor k, hp_tensor v,
                           const hp_attention_options *o);
 /* [B,T,H*D] <-> [B,T,H,D] */

@@ -51,6 +51,13 @@ static hp_tensor mlp(model_build *b, int layer, hp_tensor x) {
   return build_conv1d(b, h, c->ffn, c->hidden, residual_scale(c), at(layer, "mlp.c_proj").text);
 }
 
+/* The residual stream h with what the part `name` of a layer made. */
+static hp_tensor add_to(model_build *b, hp_tensor h, hp_tensor x, const char *name) {
+  hp_at(b->g, name);
+  x = build_dropout(b, hp_cast(b->g, x, HP_F32), b->c->dropout.residual, name);
+  return hp_add(b->g, h, x);
+}
+
 static hp_tensor hidden(model_build *b) {
   const model_config *c = b->c;
   hp_at(b->g, "transformer.wte");
@@ -61,14 +68,11 @@ static hp_tensor hidden(model_build *b) {
   hp_tensor h = hp_cast(b->g, hp_embedding(b->g, table, b->ids, -1), HP_F32);
   hp_at(b->g, "transformer.wpe");
   h = hp_add(b->g, h, hp_cast(b->g, hp_embedding(b->g, places, b->positions, -1), HP_F32));
+  h = build_dropout(b, h, c->dropout.embedding, "transformer.drop");
   for (int i = 0; i < c->layers; i++) {
     hp_block(b->g, i + 1);
-    hp_tensor a = attention(b, i, norm(b, h, at(i, "ln_1").text));
-    hp_at(b->g, at(i, "attn").text);
-    h = hp_add(b->g, h, hp_cast(b->g, a, HP_F32));
-    hp_tensor m = mlp(b, i, norm(b, h, at(i, "ln_2").text));
-    hp_at(b->g, at(i, "mlp").text);
-    h = hp_add(b->g, h, hp_cast(b->g, m, HP_F32));
+    h = add_to(b, h, attention(b, i, norm(b, h, at(i, "ln_1").text)), at(i, "attn").text);
+    h = add_to(b, h, mlp(b, i, norm(b, h, at(i, "ln_2").text)), at(i, "mlp").text);
   }
   hp_block(b->g, 0);
   return norm(b, h, "transformer.ln_f");
@@ -95,8 +99,9 @@ static hp_status read(const tree_node *root, model_config *c) {
               (long long)c->heads);
   HP_TRY(tree_opt_bool(root, "scale_attn_weights", true, &c->scale_scores));
   HP_TRY(tree_opt_bool(root, "scale_attn_by_inverse_layer_idx", false, &c->scale_by_layer));
-  static const char *const dropout[] = {"embd_pdrop", "attn_pdrop", "resid_pdrop"};
-  for (int i = 0; i < 3; i++) HP_TRY(tree_opt_double(root, dropout[i], 0.1, &c->dropout[i]));
+  HP_TRY(config_read_dropout(root, "embd_pdrop", 0.1, &c->dropout.embedding));
+  HP_TRY(config_read_dropout(root, "attn_pdrop", 0.1, &c->dropout.attention));
+  HP_TRY(config_read_dropout(root, "resid_pdrop", 0.1, &c->dropout.residual));
   c->kv_heads = c->heads;
   c->head_dim = c->hidden / c->heads;
   return config_check_sizes(root, c);

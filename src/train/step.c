@@ -1,6 +1,7 @@
 #include "train/step.h"
 
 #include "base/log.h"
+#include "base/philox.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -130,10 +131,13 @@ static void update(const stepper *s, model_build *b, const hp_tensor *wrt, const
   }
 }
 
+static bool drops(const stepper *s) { return s->o.dropout && model_config_drops(&s->m->c); }
+
 /* Gradients of the weighted loss; added to those of earlier micro-batches. */
 static hp_status build_backward(const stepper *s, model_build *b, const variant *v, hp_tensor *wrt,
                                 hp_tensor *grad) {
   size_t n = s->m->params.len;
+  if (drops(s)) b->dropout_seed = hp_input(b->g, "dropout_seed", HP_I64, (hp_shape){0});
   hp_tensor labels = hp_input(b->g, "labels", HP_I32, (hp_shape){2, {v->B, v->T}});
   hp_tensor logits = lm_head(b, s->m->c.family->hidden(b));
   hp_at(b->g, "loss");
@@ -240,6 +244,12 @@ static hp_status make_positions(stepper *s, int64_t B, int64_t T) {
   return HP_OK;
 }
 
+/* Of the masks of a micro-batch: the same whenever it is run, another for every one. */
+static int64_t dropout_seed(const stepper *s, const step_micro *b, const step_update *u) {
+  philox_block x = philox_get(s->o.seed, (uint64_t)u->t, (uint64_t)b->number);
+  return (int64_t)((uint64_t)x.at[0] << 32 | x.at[1]);
+}
+
 static hp_status check_finite(const stepper *s, const step_micro *b, float loss, float norm) {
   if (!isfinite(loss)) HP_FAIL(HP_ERR_NUMERIC, "the loss is %g", (double)loss);
   if (!b->last || isfinite(norm)) return HP_OK;
@@ -264,6 +274,8 @@ hp_status stepper_run(stepper *s, const step_micro *b, const step_update *u, ste
                   {"weight", &weight, sizeof weight},
                   {"loss", &loss, sizeof loss}};
   int n = 5;
+  int64_t seed = dropout_seed(s, b, u);
+  if (drops(s)) io[n++] = (hp_io){"dropout_seed", &seed, sizeof seed};
   if (b->last) {
     io[n++] = (hp_io){"grad_norm", &norm, sizeof norm};
     io[n++] = (hp_io){"grad_sq", s->grad_sq, s->m->params.len * sizeof *s->grad_sq};

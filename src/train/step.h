@@ -16,6 +16,9 @@ typedef struct {
   double clip;     /* largest norm of all gradients together; 0 = no clipping */
   bool remat;      /* recompute activations */
   bool remat_auto; /* do so when the memory limit asks for it */
+  bool dropout;    /* apply the model's dropout; its masks follow from the seed, the number of the
+                      update and that of the micro-batch */
+  uint64_t seed;
   const char *dump_dir;
 } step_options;
 
@@ -28,7 +31,8 @@ void stepper_free(stepper *s);
 typedef struct {
   int64_t B, T;
   const int32_t *ids, *labels;
-  double weight; /* factor on the sum of token losses: 1 / labels counted in the whole step */
+  double weight;  /* factor on the sum of token losses: 1 / labels counted in the whole step */
+  int64_t number; /* in the step, from 0 */
   bool first, last;
 } step_micro;
 

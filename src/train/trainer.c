@@ -45,14 +45,21 @@ static hp_status open_model(trainer *t) {
   HP_TRY(lm_create(c->model_name_or_path, t->d, &mo, &t->m));
   HP_TRY(train_config_check_model(c, t->m->c.max_length));
   HP_TRY(train_data_check_vocab(&t->data, t->m->c.vocab));
-  for (int i = 0; i < 3; i++)
-    if (t->m->c.dropout[i] > 0) {
-      log_warn("%s/config.json: dropout %g is not applied; set it to 0 to compare with others",
-               c->model_name_or_path, t->m->c.dropout[i]);
-      break;
-    }
   return c->train_from_scratch ? lm_init(t->m, (uint64_t)c->seed)
                                : lm_load(t->m, c->model_name_or_path);
+}
+
+step_options trainer_step_options(const train_config *c) {
+  return (step_options){.optimizer = c->optim == OPTIM_SGD ? STEP_SGD : STEP_ADAMW,
+                        .beta1 = c->adam_beta1,
+                        .beta2 = c->adam_beta2,
+                        .eps = c->adam_epsilon,
+                        .decay = c->weight_decay,
+                        .clip = c->max_grad_norm,
+                        .remat = c->is.recompute == RECOMPUTE_FULL,
+                        .remat_auto = c->is.recompute == RECOMPUTE_AUTO,
+                        .dropout = true,
+                        .seed = (uint64_t)c->seed};
 }
 
 static hp_status open_training(trainer *t) {
@@ -60,14 +67,7 @@ static hp_status open_training(trainer *t) {
   int64_t warmup = schedule_warmup_steps(c->is.warmup, t->steps);
   HP_TRY(schedule_create(c->is.schedule, c->learning_rate, warmup, t->steps, c->is.schedule_arg,
                          c->is.schedule_args, &t->rate));
-  t->so = (step_options){.optimizer = c->optim == OPTIM_SGD ? STEP_SGD : STEP_ADAMW,
-                         .beta1 = c->adam_beta1,
-                         .beta2 = c->adam_beta2,
-                         .eps = c->adam_epsilon,
-                         .decay = c->weight_decay,
-                         .clip = c->max_grad_norm,
-                         .remat = c->is.recompute == RECOMPUTE_FULL,
-                         .remat_auto = c->is.recompute == RECOMPUTE_AUTO};
+  t->so = trainer_step_options(c);
   t->flow = train_flow_create(c, t->steps);
   run_log_create(c, &t->flow, &t->data.order, &t->log);
   const model_param *embedding = lm_find(t->m, t->m->c.family->embedding_name);
@@ -109,6 +109,7 @@ static hp_status train_step(trainer *t, const sampler_step *s) {
                     .ids = t->batch.ids,
                     .labels = t->shifted,
                     .weight = labels ? 1.0 / (double)labels : 0,
+                    .number = i,
                     .first = i == 0,
                     .last = i + 1 == s->micros};
     step_result r = {0};

@@ -15,6 +15,9 @@ static void tell_facts(const trainer *t) {
            t->so.remat ? ", activations recomputed" : "");
   log_info("data         %lld samples of up to %lld tokens%s", (long long)t->data.train.samples,
            (long long)t->data.train.longest, t->data.packed ? ", packed" : "");
+  if (model_config_drops(&t->m->c))
+    log_info("dropout      %g of embeddings, %g of attention weights, %g of residuals",
+             t->m->c.dropout.embedding, t->m->c.dropout.attention, t->m->c.dropout.residual);
   log_info("steps        %lld of %lld x %lld samples, %s schedule, learning rate %g",
            (long long)t->steps, (long long)c->gradient_accumulation_steps,
            (long long)c->per_device_train_batch_size, schedule_name(c->is.schedule),

@@ -1,7 +1,7 @@
 /* Dropout through the public API: what the mask is, how it is undone, what it depends on. */
 #include "test.h"
 
-#include "hyperparallel.h"
+#include "train/step.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -161,4 +161,45 @@ TEST(dropout_that_makes_no_sense_is_refused) {
     CHECK(hp_graph_status(g) != HP_OK);
     hp_graph_free(g);
   }
+}
+
+/* Loss of one micro-batch with a model that asks for dropout; its weights stay as they are. */
+static double loss_of(lm *m, uint64_t seed, int64_t update, int64_t micro, bool dropout) {
+  enum { T = 16 };
+  step_options o = {.optimizer = STEP_SGD, .dropout = dropout, .seed = seed};
+  int32_t ids[T], labels[T];
+  stepper *s;
+  step_result r;
+  for (int i = 0; i < T; i++) ids[i] = i * 5 % 64, labels[i] = (i + 1) * 5 % 64;
+  CHECK_OK(stepper_create(m, &o, &s));
+  CHECK_OK(stepper_run(s,
+                       &(step_micro){.B = 1,
+                                     .T = T,
+                                     .ids = ids,
+                                     .labels = labels,
+                                     .weight = 1.0 / T,
+                                     .number = micro,
+                                     .first = true,
+                                     .last = true},
+                       &(step_update){.t = update}, &r));
+  stepper_free(s);
+  return r.loss;
+}
+
+TEST(dropout_of_a_step_follows_from_seed_update_and_micro_batch) {
+  const char *dir = "tests/golden/cases/gpt2-base-names";
+  lm_options o = {.compute = HP_F32, .weights = HP_F32};
+  hp_device *d;
+  lm *m;
+  CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1}, &d));
+  CHECK_OK(lm_create(dir, d, &o, &m));
+  CHECK_OK(lm_load(m, dir));
+  double loss[] = {loss_of(m, 1, 1, 0, true), loss_of(m, 2, 1, 0, true), loss_of(m, 1, 2, 0, true),
+                   loss_of(m, 1, 1, 1, true), loss_of(m, 1, 1, 0, false)};
+  for (int i = 0; i < 5; i++)
+    for (int k = 0; k < i; k++) CHECK(loss[i] != loss[k]);
+  CHECK_EQ(loss_of(m, 1, 1, 0, true), loss[0]);
+  CHECK_EQ(loss_of(m, 2, 1, 0, false), loss[4]);
+  lm_free(m);
+  hp_device_close(d);
 }
