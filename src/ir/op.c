@@ -3,8 +3,8 @@
 #include <string.h>
 
 const op_row op_table[OP_COUNT] = {
-#define OP(id, name, in_min, in_max, out, attrs, infer, grad, rule, lin, cost, expr, flags, doc)   \
-  [OP_##id] = {name, in_min, in_max, out, attrs, rule, LIN_##lin, expr, flags, doc},
+#define OP(id, name, in_min, in_max, out, attrs, infer, grad, rule, lin, cost, flags, doc)         \
+  [OP_##id] = {name, in_min, in_max, out, attrs, rule, LIN_##lin, flags, doc},
 #include "ir/ops.def"
 #undef OP
 };

@@ -21,7 +21,6 @@ typedef struct {
   const char *attrs; /* "key:kind key:kind" */
   const char *rule;
   op_linearity linearity;
-  const char *expr; /* "" = none */
   const char *flag_text;
   const char *doc;
 } op_row;

@@ -25,7 +25,7 @@ void ops_no_grad(const grad_ctx *c, const char *fmt, ...) {
 }
 
 const op_meaning op_meanings[OP_COUNT] = {
-#define OP(id, name, in_min, in_max, out, attrs, infer, grad, rule, lin, cost, expr, flags, doc)   \
+#define OP(id, name, in_min, in_max, out, attrs, infer, grad, rule, lin, cost, flags, doc)         \
   [OP_##id] = {infer_##infer, grad_##grad, cost_##cost},
 #include "ir/ops.def"
 #undef OP

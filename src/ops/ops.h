@@ -45,7 +45,7 @@ typedef struct {
 } op_meaning;
 extern const op_meaning op_meanings[OP_COUNT];
 
-#define OP(id, name, in_min, in_max, out, attrs, infer, grad, rule, lin, cost, expr, flags, doc)   \
+#define OP(id, name, in_min, in_max, out, attrs, infer, grad, rule, lin, cost, flags, doc)         \
   hp_status infer_##infer(infer_ctx *c);                                                           \
   void grad_##grad(grad_ctx *c);                                                                   \
   op_cost cost_##cost(const hp_graph *g, const ir_node *n);

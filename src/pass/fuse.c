@@ -13,25 +13,11 @@
 
 enum { MEMBERS_MAX = 56, OPERANDS_MAX = 24 };
 
-/* May n be part of a loop?  Constants and iotas are written into the loops that use them. */
-static bool fusable(const ir_node *n) {
-  switch (n->op) { /* what a loop's loads can do; everything else has an expression */
-  case OP_BROADCAST:
-  case OP_TRANSPOSE:
-  case OP_SLICE:
-  case OP_CAST:
-  case OP_SUM:
-  case OP_REDUCE_MAX: return true;
-  default: return op_table[n->op].expr[0] != 0;
-  }
-}
-
 static bool is_reduction(const ir_node *n) { return n->op == OP_SUM || n->op == OP_REDUCE_MAX; }
 
-/* Loads that walk their operand in an order of their own read it from memory, not from the group.
- */
-static bool is_view(const ir_node *n) {
-  return n->op == OP_BROADCAST || n->op == OP_TRANSPOSE || n->op == OP_SLICE;
+/* May n be part of a loop?  Constants and iotas are written into the loops that use them. */
+static bool fusable(const ir_node *n) {
+  return fuse_is_view(n) || is_reduction(n) || op_flags((op_id)n->op) & OPF_ELEMENTWISE;
 }
 
 static bool over_last(const hp_graph *g, const ir_node *n) {
@@ -113,7 +99,7 @@ static bool reads_row_scalars(const fuse *f, const ir_node *n, uint32_t k) {
 static int union_kind(const fuse *f, uint32_t a, uint32_t b, const ir_node *n, bool *scalar) {
   const fuse_group *ga = &f->groups.at[a - 1], *gb = &f->groups.at[b - 1];
   *scalar = false;
-  if (is_view(n)) return -1;
+  if (fuse_is_view(n)) return -1;
   if (!same_dims(&ga->space, &gb->space)) {
     *scalar = gb->n == 1 && gb->kind == LOOP_MAP && ga->kind == LOOP_ROW &&
               row_scalar_of(&gb->space, &ga->space) && reads_row_scalars(f, n, a);
@@ -131,7 +117,7 @@ static bool col_fits(const fuse *f, const fuse_group *k) {
     for (int i = 0; i < n->n_in; i++) {
       val x = graph_in(f->g, n)[i];
       const ir_value *v = graph_value(f->g, x);
-      if (is_view(n) || !fuse_leading_dims_merge(v, &k->space)) return false;
+      if (fuse_is_view(n) || !fuse_leading_dims_merge(v, &k->space)) return false;
       bool iota = graph_def(f->g, x)->op == OP_IOTA && fuse_inlines(f->g, n, x);
       if (iota && k->space.rank > 2) return false;
     }
@@ -144,7 +130,8 @@ static bool view_reads(const fuse *f, uint32_t b, uint32_t a) {
   const fuse_group *k = &f->groups.at[b - 1];
   for (int m = 0; m < k->n; m++) {
     const ir_node *n = graph_node(f->g, k->member[m]);
-    if (is_view(n) && f->group_of[graph_value(f->g, graph_in(f->g, n)[0])->def] == a) return true;
+    if (fuse_is_view(n) && f->group_of[graph_value(f->g, graph_in(f->g, n)[0])->def] == a)
+      return true;
   }
   return false;
 }

@@ -8,6 +8,10 @@
 
 enum { LOADS_MAX = 64 };
 
+bool fuse_is_view(const ir_node *n) {
+  return n->op == OP_BROADCAST || n->op == OP_TRANSPOSE || n->op == OP_SLICE;
+}
+
 bool fuse_is_reduced(const fuse_group *k, uint32_t node) {
   for (int i = 0; i < k->n; i++)
     if (k->member[i] == node) return k->reduced[i];
@@ -221,7 +225,7 @@ static int inline_leaf(const emit *e, loop *l, val v) {
 static bool may_widen(const ir_node *n, hp_dtype t) {
   if (n->op == OP_CAST || n->op == OP_REDUCE_MAX) return false;
   if (t == HP_BOOL && op_meanings[n->op].grad == grad_none) return n->op == OP_SUM;
-  return n->op == OP_SUM || op_table[n->op].expr[0];
+  return n->op == OP_SUM || op_flags((op_id)n->op) & OPF_ELEMENTWISE;
 }
 
 /* Members in node order as loop values; `number` is by member. */
@@ -251,7 +255,7 @@ static void write_values(const emit *e, loop *l, int *number) {
     if (n->op == OP_CAST) number[m] = loop_cast(l, t, arg[0]);
     else if (n->op == OP_SUM) number[m] = loop_reduce(l, "sum", arg[0]);
     else if (n->op == OP_REDUCE_MAX) number[m] = loop_reduce(l, "max", arg[0]);
-    else if (!op_table[n->op].expr[0]) number[m] = arg[0]; /* a view: the load is all */
+    else if (fuse_is_view(n)) number[m] = arg[0]; /* the load is all */
     else number[m] = loop_op(l, op_table[n->op].name, arg[0], arg[1], arg[2]);
     if (may_widen(n, t)) number[m] = narrowed(l, t, number[m]);
   }

@@ -17,6 +17,9 @@ typedef struct {
   ir_value space; /* dims of the iteration space */
 } fuse_group;
 
+/* Does n only load its operand in an order of its own?  It reads it from memory, not from the
+ * group. */
+bool fuse_is_view(const ir_node *n);
 bool fuse_is_reduced(const fuse_group *k, uint32_t node);
 /* Can a loop over `space` walk all dims but the last of v as one? */
 bool fuse_leading_dims_merge(const ir_value *v, const ir_value *space);
