@@ -28,15 +28,6 @@ static void accumulate(autodiff *a, val x, val d) {
   *slot = *slot ? ops_binary(a->g, OP_ADD, *slot, d) : d;
 }
 
-/* A row without a gradient would pass for one whose gradient is zero. */
-static void refuse(hp_graph *g, const ir_node *n) {
-  const char *loc = graph_str(g, n->loc);
-  (void)err_set(HP_ERR_UNSUPPORTED, __FILE__, __LINE__,
-                "%s%s%s%s has no gradient, and the loss depends on a param by way of it",
-                op_table[n->op].name, *loc ? " \"" : "", loc, *loc ? "\"" : "");
-  graph_poison(g, HP_ERR_UNSUPPORTED);
-}
-
 /* Gradients of one node's operands from those of its results. */
 static void step_back(autodiff *a, uint32_t index) {
   grad_ctx c = {.g = a->g, .node = *graph_node(a->g, index)};
@@ -57,7 +48,6 @@ static void step_back(autodiff *a, uint32_t index) {
   a->g->stage = c.node.stage;
   a->g->group = c.node.group;
   a->g->loc = c.node.loc;
-  if (op_meanings[c.node.op].grad == grad_none) refuse(a->g, &c.node);
   op_meanings[c.node.op].grad(&c);
   for (int k = 0; k < c.node.n_in && !a->g->failure.code; k++) {
     if (!a->needed[in[k]] || !dtype_is_float(graph_value(a->g, in[k])->dtype)) continue;

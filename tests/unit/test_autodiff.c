@@ -250,16 +250,45 @@ TEST(a_loss_must_be_one_float) {
   net_end(&x);
 }
 
+/* a with b written into it at 1: nobody says how that flows back. */
+static val updated(net *x, val a, val b) {
+  attr_record axis = {0};
+  attr_put_int(&axis, 0);
+  val in[3] = {a, b, ops_const(x->g, HP_I32, 1)};
+  return ops_add(x->g, OP_UPDATE, in, 3, &axis);
+}
+
 TEST(an_op_without_a_gradient_is_refused_by_name_instead_of_giving_zero) {
   net x;
   val grad[LEAVES];
+  int64_t all = 0;
   net_begin(&x, 8);
-  val a = leaf(&x, 1, (int64_t[]){4}, 1), b = scalar(&x, 1);
-  val squares = ops_unary(x.g, OP_SUM_SQ, a); /* its gradient is 2 a, but no row says so */
-  val loss = ops_binary(x.g, OP_MUL, squares, b);
-  CHECK_OK(pass_autodiff(x.g, loss, &b, 1, grad)); /* nothing needs it */
-  x.g->loc = graph_string(x.g, "model.norm");
-  val other = ops_binary(x.g, OP_MUL, ops_unary(x.g, OP_SUM_SQ, a), b);
-  CHECK_FAILS(pass_autodiff(x.g, other, x.leaf, x.leaves, grad), "sum_sq \"model.norm\"");
+  val a = leaf(&x, 1, (int64_t[]){4}, 1), b = leaf(&x, 1, (int64_t[]){2}, 1), c = scalar(&x, 1);
+  val loss = ops_binary(x.g, OP_MUL, ops_sum(x.g, updated(&x, a, b), &all, 1, false), c);
+  CHECK_OK(pass_autodiff(x.g, loss, &c, 1, grad)); /* nothing needs it */
+  x.g->loc = graph_string(x.g, "model.cache");
+  val other = ops_sum(x.g, updated(&x, a, b), &all, 1, false);
+  CHECK_FAILS(pass_autodiff(x.g, other, &a, 1, grad), "update \"model.cache\"");
+  net_end(&x);
+}
+
+static val rotated(net *x, val v, val cos, val sin) {
+  attr_record a = {0};
+  attr_put_int(&a, 0);
+  attr_put_int(&a, 0);
+  val at = ops_broadcast(x->g, ops_const(x->g, HP_I32, 0), (int64_t[]){1, 1}, 2);
+  val y = ops_add(x->g, OP_ROPE, (val[]){v, cos, sin, at}, 4, &a);
+  return ops_sum(x->g, y, (int64_t[]){0, 1, 2, 3}, 4, false);
+}
+
+TEST(an_operand_without_a_gradient_is_refused_by_its_number) {
+  net x;
+  val grad[LEAVES];
+  net_begin(&x, 8);
+  val v = leaf(&x, 4, (int64_t[]){1, 1, 1, 2}, 1);
+  val cos = leaf(&x, 2, (int64_t[]){1, 1}, 1), sin = leaf(&x, 2, (int64_t[]){1, 1}, 1);
+  val loss = rotated(&x, v, cos, sin);
+  CHECK_OK(pass_autodiff(x.g, loss, &v, 1, grad));
+  CHECK_FAILS(pass_autodiff(x.g, loss, &sin, 1, grad), "for operand 2");
   net_end(&x);
 }
