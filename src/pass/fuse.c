@@ -48,14 +48,11 @@ static bool inside(const fuse *f, uint32_t node, uint32_t a, uint32_t b) {
   return f->group_of[node] == a || f->group_of[node] == b;
 }
 
-/* Earliest and latest bounds on the position of groups a and b as one; `now` is the node being
- * looked at: what comes after it has no position yet. */
-static void bounds(const fuse *f, uint32_t a, uint32_t b, uint32_t now, int64_t *after,
-                   int64_t *before, int *operands) {
-  *after = -1;
-  *before = INT64_MAX;
-  *operands = 0;
+/* Latest position of what groups a and b read from outside, -1 for nothing; how many operands. */
+static int64_t reads_until(const fuse *f, uint32_t a, uint32_t b, int *operands) {
   const uint32_t both[2] = {a, b};
+  int64_t after = -1;
+  *operands = 0;
   for (int s = 0; s < 2; s++) {
     const fuse_group *k = &f->groups.at[both[s] - 1];
     for (int m = 0; m < k->n; m++) {
@@ -64,16 +61,31 @@ static void bounds(const fuse *f, uint32_t a, uint32_t b, uint32_t now, int64_t 
         uint32_t d = graph_value(f->g, graph_in(f->g, n)[i])->def;
         if (inside(f, d, a, b)) continue;
         ++*operands;
-        if (position(f, d) > *after) *after = position(f, d);
+        if (position(f, d) > after) after = position(f, d);
       }
+    }
+  }
+  return after;
+}
+
+/* Does anybody outside who reads groups a and b run at `pos` or before?  `now` is the node being
+ * looked at: what comes after it has no position yet.  The search ends with the first reader found:
+ * a value may have as many as the graph has nodes. */
+static bool is_read_by(const fuse *f, uint32_t a, uint32_t b, uint32_t now, uint32_t pos) {
+  const uint32_t both[2] = {a, b};
+  for (int s = 0; s < 2; s++) {
+    const fuse_group *k = &f->groups.at[both[s] - 1];
+    for (int m = 0; m < k->n; m++) {
+      const ir_node *n = graph_node(f->g, k->member[m]);
       for (val v = n->out0; v < n->out0 + n->n_out; v++)
         for (uint32_t u = f->uses.use0[v]; u < f->uses.use0[v + 1]; u++) {
           uint32_t user = f->uses.use[u];
           if (user > now) break;
-          if (!inside(f, user, a, b) && position(f, user) < *before) *before = position(f, user);
+          if (!inside(f, user, a, b) && position(f, user) <= pos) return true;
         }
     }
   }
+  return false;
 }
 
 static bool same_dims(const ir_value *a, const ir_value *b) { return value_same_shape(a, b); }
@@ -155,7 +167,6 @@ static bool rows_line_up(const fuse *f, uint32_t reader, uint32_t maker) {
 
 static void try_merge(fuse *f, uint32_t a, uint32_t b, uint32_t now) {
   fuse_group *ga = &f->groups.at[a - 1], *gb = &f->groups.at[b - 1];
-  int64_t after, before;
   int operands;
   bool scalar;
   int kind = union_kind(f, a, b, graph_node(f->g, now), &scalar);
@@ -163,13 +174,13 @@ static void try_merge(fuse *f, uint32_t a, uint32_t b, uint32_t now) {
   if (view_reads(f, a, b) || view_reads(f, b, a)) return;
   if (!rows_line_up(f, a, b) || !rows_line_up(f, b, a)) return;
   if (kind == LOOP_COL && !(col_fits(f, ga) && col_fits(f, gb))) return;
-  bounds(f, a, b, now, &after, &before, &operands);
+  int64_t after = reads_until(f, a, b, &operands);
   if (operands > OPERANDS_MAX) return;
   uint32_t late = ga->pos > gb->pos ? ga->pos : gb->pos,
            early = ga->pos > gb->pos ? gb->pos : ga->pos;
   uint32_t pos = late;
-  if (!(pos > after && pos < before)) pos = early;
-  if (!(pos > after && pos < before)) return;
+  if (pos <= after || is_read_by(f, a, b, now, pos)) pos = early;
+  if (pos <= after || is_read_by(f, a, b, now, pos)) return;
   for (int m = 0; m < gb->n; m++) {
     ga->reduced[ga->n] = gb->reduced[m] || scalar;
     ga->member[ga->n++] = gb->member[m];
