@@ -169,14 +169,14 @@ hp_status explain_trace(const exec *e, str *out) {
   str_add(out, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
   for (uint32_t s = 0; s < STREAM_COUNT; s++)
     str_printf(out,
-               "{\"ph\":\"M\",\"pid\":0,\"tid\":%u,\"name\":\"thread_name\",\"args\":{\"name\":\"%"
-               "s\"}},\n",
-               s, stream_name(s));
+               "%s{\"ph\":\"M\",\"pid\":0,\"tid\":%u,\"name\":\"thread_name\","
+               "\"args\":{\"name\":\"%s\"}}",
+               s ? ",\n" : "", s, stream_name(s));
   for (size_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
     double us = (t[i].end_s - t[i].start_s) * 1e6;
     str_printf(out,
-               "{\"ph\":\"X\",\"pid\":0,\"tid\":%u,\"name\":\"%s\",\"cat\":\"%s\",\"ts\":%.3f,"
+               ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":%u,\"name\":\"%s\",\"cat\":\"%s\",\"ts\":%.3f,"
                "\"dur\":%.3f,\"args\":{\"at\":",
                n->stream, op_table[n->op].name,
                n->phase == PHASE_FORWARD    ? "forward"
@@ -184,9 +184,8 @@ hp_status explain_trace(const exec *e, str *out) {
                                             : "update",
                t[i].start_s * 1e6, us);
     graph_print_string(program_str(p, n->loc), out);
-    str_printf(out, ",\"instruction\":%zu,\"flops\":%.0f,\"bytes\":%.0f}}%s\n", i, n->flops,
-               n->bytes, i + 1 < p->insts.len ? "," : "");
+    str_printf(out, ",\"instruction\":%zu,\"flops\":%.0f,\"bytes\":%.0f}}", i, n->flops, n->bytes);
   }
-  str_add(out, "]}\n");
+  str_add(out, "\n]}\n");
   return str_status(out);
 }
