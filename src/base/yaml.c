@@ -71,11 +71,11 @@ static hp_status tagged_scalar(const char *tag, const char *text, tree_node *n) 
     n->kind = TREE_FLOAT;
   } else if (!strcmp(tag, "int")) {
     ok = ok && v.kind == TREE_INT;
-    n->integer = v.integer;
+    n->integer = ok ? v.integer : 0;
     n->kind = TREE_INT;
   } else if (!strcmp(tag, "bool")) {
     ok = ok && v.kind == TREE_BOOL;
-    n->boolean = v.boolean;
+    n->boolean = ok && v.boolean;
     n->kind = TREE_BOOL;
   } else {
     TREE_FAIL(n, "the tag !!%s is not supported here; remove it", tag);
