@@ -30,12 +30,7 @@ HP_API hp_status hp_graph_print(const hp_graph *g, char **text) {
 }
 
 HP_API hp_status hp_graph_parse(const char *text, const char *name, hp_graph **out) {
-  hp_graph *g;
-  HP_TRY(graph_parse(text, strlen(text), name, &g));
-  hp_status st = ops_verify(g);
-  if (st) graph_free(g);
-  else *out = g;
-  return st;
+  return graph_parse_checked(text, strlen(text), name, ops_verify_at, out);
 }
 
 HP_API hp_shape hp_shape_of(const hp_graph *g, hp_tensor x) {

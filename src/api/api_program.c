@@ -44,7 +44,7 @@ static hp_status type_of(const char *name, hp_dtype t, const hp_shape *s, ir_val
     if (s->dim[i] < 0) HP_FAIL(HP_ERR_ARG, "param \"%s\": dim %d is negative", name, i);
     v->dim[i] = s->dim[i];
   }
-  if (value_bytes(v) > INT64_MAX / 4) HP_FAIL(HP_ERR_ARG, "param \"%s\" is too large", name);
+  if (!value_fits(v)) HP_FAIL(HP_ERR_ARG, "param \"%s\" is too large", name);
   return HP_OK;
 }
 

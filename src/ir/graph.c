@@ -113,6 +113,13 @@ int64_t value_bytes(const ir_value *v) {
   return bytes;
 }
 
+bool value_fits(const ir_value *v) {
+  int64_t n = (int64_t)dtype_size((hp_dtype)v->dtype);
+  for (int i = 0; i < v->rank; i++)
+    if (v->dim[i] && __builtin_mul_overflow(n, v->dim[i], &n)) return false;
+  return n < INT64_MAX / 4;
+}
+
 bool value_same_shape(const ir_value *a, const ir_value *b) {
   return a->rank == b->rank && !memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]);
 }

@@ -13,6 +13,8 @@ typedef enum {
 } op_id;
 
 typedef enum { LIN_NONE, LIN_JOINT, LIN_EACH, LIN_FIRST } op_linearity;
+/* Memory tiers, near to far: attribute of fetch and offload, place of a program's buffers. */
+enum { TIER_DEVICE, TIER_HOST, TIER_FLASH, TIER_COUNT };
 enum { OPF_INPLACE = 1, OPF_DECOMPOSE = 2, OPF_ELEMENTWISE = 4 };
 
 typedef struct {

@@ -9,7 +9,8 @@ enum { OPERANDS_MAX = 255 };
 typedef struct {
   scanner s;
   hp_graph *g;
-  map ids; /* number in the text -> value */
+  map ids;        /* number in the text -> value */
+  VEC(int) lines; /* by node */
 } parser;
 
 /* "%7": the number behind the sign. */
@@ -70,33 +71,40 @@ static hp_status place(parser *p) {
   return HP_OK;
 }
 
+/* Does a list of "%7" begin here? */
+static bool is_list(parser *p) {
+  scan_blanks(&p->s);
+  return scan_peek(&p->s) == '%';
+}
+
 static hp_status operands(parser *p, val *in, int *n) {
   *n = 0;
-  for (scan_blanks(&p->s); scan_peek(&p->s) == '%'; scan_blanks(&p->s)) {
+  if (!is_list(p)) return HP_OK;
+  do {
     uint32_t number, v;
     HP_TRY(id(p, &number));
     if (!map_get(&p->ids, &number, sizeof number, &v))
       return scan_fail(&p->s, "%%%u is used before it is made", number);
     if (*n == OPERANDS_MAX) return scan_fail(&p->s, "more than %d operands", OPERANDS_MAX);
     in[(*n)++] = v;
-    if (!scan_accept(&p->s, ',')) break;
-  }
+  } while (scan_accept(&p->s, ','));
   return HP_OK;
 }
 
 static hp_status results(parser *p, uint32_t *numbers, ir_value *out, int *n) {
   *n = 0;
-  for (scan_blanks(&p->s); scan_peek(&p->s) == '%'; scan_blanks(&p->s)) {
+  if (!is_list(p)) return HP_OK;
+  do {
     uint32_t have;
     if (*n == OPERANDS_MAX) return scan_fail(&p->s, "more than %d results", OPERANDS_MAX);
     HP_TRY(id(p, &numbers[*n]));
-    if (map_get(&p->ids, &numbers[*n], sizeof numbers[0], &have))
-      return scan_fail(&p->s, "%%%u is made twice", numbers[*n]);
+    bool twice = map_get(&p->ids, &numbers[*n], sizeof numbers[0], &have);
+    for (int i = 0; i < *n; i++) twice |= numbers[i] == numbers[*n];
+    if (twice) return scan_fail(&p->s, "%%%u is made twice", numbers[*n]);
     HP_TRY(scan_expect(&p->s, ':'));
     HP_TRY(scan_type(&p->s, &out[(*n)++]));
-    if (!scan_accept(&p->s, ',')) break;
-  }
-  return *n ? scan_expect(&p->s, '=') : HP_OK;
+  } while (scan_accept(&p->s, ','));
+  return scan_expect(&p->s, '=');
 }
 
 static hp_status node(parser *p) {
@@ -120,23 +128,38 @@ static hp_status node(parser *p) {
   HP_TRY(place(p));
   val v = graph_add(p->g, op, in, n_in, attr, out, n_out);
   HP_TRY(graph_status(p->g));
-  for (int i = 0; i < n_out; i++) {
-    if (map_get(&p->ids, &numbers[i], sizeof numbers[0], &attr))
-      return scan_fail(&p->s, "%%%u is made twice", numbers[i]);
+  if (!vec_push(&p->lines, p->s.line)) return HP_ERR_OOM;
+  for (int i = 0; i < n_out; i++)
     HP_TRY(map_set(&p->ids, &numbers[i], sizeof numbers[0], v + (val)i));
-  }
   return scan_end_of_line(&p->s);
 }
 
-hp_status graph_parse(const char *text, size_t n, const char *name, hp_graph **out) {
+static hp_status check_nodes(const parser *p, graph_check check) {
+  err_report why;
+  uint32_t node = 0;
+  hp_status st = check(p->g, &node);
+  if (!st) return HP_OK;
+  err_take(st, &why);
+  err_clear();
+  HP_FAIL(st, "%s:%d: %s", p->s.name, node < p->lines.len ? p->lines.at[node] : 0, why.message);
+}
+
+hp_status graph_parse_checked(const char *text, size_t n, const char *name, graph_check check,
+                              hp_graph **out) {
   parser p = {.s = scan_begin(text, n, name)};
   HP_TRY(graph_create(NULL, &p.g));
   hp_status st = HP_OK;
   while (!st && scan_next_line(&p.s)) st = node(&p);
+  if (!st && check) st = check_nodes(&p, check);
   map_free(&p.ids);
+  vec_free(&p.lines);
   scan_free(&p.s);
   forget_place(p.g);
   if (st) graph_free(p.g);
   else *out = p.g;
   return st;
+}
+
+hp_status graph_parse(const char *text, size_t n, const char *name, hp_graph **out) {
+  return graph_parse_checked(text, n, name, NULL, out);
 }

@@ -14,6 +14,10 @@ hp_status graph_print(const hp_graph *g, str *out);
 /* Reads the text form; `name` is for messages, which name line and column.  Checks the structure
  * (ids, order, arity, attribute keys and kinds); shapes are checked by ops_verify. */
 hp_status graph_parse(const char *text, size_t n, const char *name, hp_graph **out);
+/* The same, then `check`, which says the node that is wrong: the message gets its line. */
+typedef hp_status (*graph_check)(const hp_graph *g, uint32_t *node);
+hp_status graph_parse_checked(const char *text, size_t n, const char *name, graph_check check,
+                              hp_graph **out);
 /* Attributes of a node as "{key=value, ...}", nothing when it has none. */
 void graph_print_attrs(const hp_graph *g, const ir_node *n, str *out);
 /* A quoted string with JSON escapes. */

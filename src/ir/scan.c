@@ -36,12 +36,22 @@ bool scan_accept(scanner *s, char c) {
   return true;
 }
 
-hp_status scan_expect(scanner *s, char c) {
-  return scan_accept(s, c) ? HP_OK : scan_fail(s, "expected '%c'", c);
-}
-
 bool scan_is_word(int c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* Fails with what was expected and what stands there. */
+static hp_status unexpected(const scanner *s, const char *want) {
+  int n = 0, c = scan_peek(s);
+  while (n < SCAN_WORD && s->at + n < s->end && scan_is_word((unsigned char)s->at[n])) n++;
+  if (c < 0 || c == '\n') return scan_fail(s, "expected %s, found the end of the line", want);
+  if (c < ' ' || c > '~') return scan_fail(s, "expected %s, found the byte 0x%02x", want, c);
+  return scan_fail(s, "expected %s, found \"%.*s\"", want, n ? n : 1, s->at);
+}
+
+hp_status scan_expect(scanner *s, char c) {
+  char want[] = {'\'', c, '\'', 0};
+  return scan_accept(s, c) ? HP_OK : unexpected(s, want);
 }
 
 hp_status scan_word(scanner *s, char out[SCAN_WORD]) {
@@ -49,7 +59,8 @@ hp_status scan_word(scanner *s, char out[SCAN_WORD]) {
   int n = 0;
   while (scan_is_word(scan_peek(s)) && n < SCAN_WORD - 1) out[n++] = *s->at++;
   out[n] = 0;
-  return n ? HP_OK : scan_fail(s, "expected a name");
+  if (scan_is_word(scan_peek(s))) return scan_fail(s, "\"%s...\" is too long for a name", out);
+  return n ? HP_OK : unexpected(s, "a name");
 }
 
 static bool is_digit(int c) { return c >= '0' && c <= '9'; }
@@ -58,7 +69,7 @@ hp_status scan_integer(scanner *s, int64_t *out) {
   scan_blanks(s);
   bool minus = scan_peek(s) == '-';
   if (minus) s->at++;
-  if (!is_digit(scan_peek(s))) return scan_fail(s, "expected a whole number");
+  if (!is_digit(scan_peek(s))) return unexpected(s, "a whole number");
   int64_t v = 0; /* negative: it has one value more */
   while (is_digit(scan_peek(s))) {
     int d = *s->at++ - '0';
@@ -88,7 +99,7 @@ hp_status scan_number(scanner *s, double *out) {
   buf[n] = 0;
   char *end;
   *out = strtod(buf, &end);
-  return n && !*end ? HP_OK : scan_fail(s, "expected a number");
+  return n && !*end ? HP_OK : scan_fail(s, "expected a number, found \"%s\"", buf);
 }
 
 /* What follows a backslash. */
@@ -140,7 +151,7 @@ hp_status scan_type(scanner *s, ir_value *v) {
     v->dim[v->rank++] = (int64_t)d;
   } while (scan_accept(s, ','));
   HP_TRY(scan_expect(s, ']'));
-  if (value_bytes(v) >= INT64_MAX / 4) return scan_fail(s, "more elements than memory can hold");
+  if (!value_fits(v)) return scan_fail(s, "more elements than memory can hold");
   return HP_OK;
 }
 
@@ -223,7 +234,7 @@ hp_status scan_end_of_line(scanner *s) {
   scan_blanks(s);
   if (scan_peek(s) == '#')
     while (s->at < s->end && *s->at != '\n') s->at++;
-  if (s->at < s->end && *s->at != '\n') return scan_fail(s, "expected the end of the line");
+  if (s->at < s->end && *s->at != '\n') return unexpected(s, "the end of the line");
   if (s->at < s->end) s->at++;
   return HP_OK;
 }

@@ -62,7 +62,7 @@ static hp_status infer(infer_ctx *c) {
     return ops_fail(c, "attributes are not those of the row: %s", row->attrs);
   HP_TRY(op_meanings[c->node.op].infer(c));
   for (int i = 0; i < row->n_out && i < OPS_OUT_MAX; i++)
-    if (value_bytes(&c->out[i]) >= INT64_MAX / 4)
+    if (!value_fits(&c->out[i]))
       return ops_fail(c, "the result has more elements than memory can hold");
   return HP_OK;
 }
@@ -116,24 +116,70 @@ val ops_add(hp_graph *g, int op, const val *in, int n_in, const attr_record *att
   return graph_add(g, op, in, n_in, c.node.attr, c.out, op_table[op].n_out);
 }
 
-hp_status ops_verify(const hp_graph *g) {
-  for (size_t i = 0; i < g->nodes.len; i++) {
-    const ir_node *n = &g->nodes.at[i];
-    if (n->op == OP_FUSED) continue; /* its types are those of the nodes it replaced */
-    infer_ctx c = {.g = g, .node = *n, .in = graph_in(g, n)};
-    for (int k = 0; k < n->n_in; k++)
-      if (!c.in[k] || c.in[k] >= n->out0 || graph_value(g, c.in[k])->def >= i)
-        return ops_fail(&c, "operand %d of node %zu is used before it is made", k, i);
-    HP_TRY(infer(&c));
-    if (n->n_out != op_table[n->op].n_out)
-      return ops_fail(&c, "node %zu has %d results", i, n->n_out);
-    for (int k = 0; k < n->n_out; k++) {
-      const ir_value *v = graph_value(g, n->out0 + (val)k);
-      if (v->dtype != c.out[k].dtype || !value_same_shape(v, &c.out[k]))
-        return ops_fail(&c, "result %d of node %zu has another type than its rule gives", k, i);
-    }
+static hp_status verify_node(const hp_graph *g, uint32_t index) {
+  const ir_node *n = graph_node(g, index);
+  infer_ctx c = {.g = g, .node = *n, .in = graph_in(g, n)};
+  for (int k = 0; k < n->n_in; k++)
+    if (!c.in[k] || c.in[k] >= n->out0 || graph_value(g, c.in[k])->def >= index)
+      return ops_fail(&c, "operand %d of node %u is used before it is made", k, index);
+  HP_TRY(infer(&c));
+  if (n->n_out != op_table[n->op].n_out)
+    return ops_fail(&c, "node %u has %d results", index, n->n_out);
+  for (int k = 0; k < n->n_out; k++) {
+    const ir_value *v = graph_value(g, n->out0 + (val)k);
+    if (v->dtype == c.out[k].dtype && value_same_shape(v, &c.out[k])) continue;
+    str want = {0}, have = {0};
+    value_print(&c.out[k], &want);
+    value_print(v, &have);
+    hp_status st = ops_fail(&c, "result %d is said to be %s, its rule gives %s", k,
+                            have.at ? have.at : "", want.at ? want.at : "");
+    str_free(&want);
+    str_free(&have);
+    return st;
   }
   return HP_OK;
+}
+
+static hp_status check_names_of(const hp_graph *g, op_id op, uint32_t *node) {
+  map seen = {0};
+  hp_status st = HP_OK;
+  for (uint32_t i = 0, first; !st && i < g->nodes.len; i++) {
+    const ir_node *n = graph_node(g, i);
+    if (n->op != op) continue;
+    const char *name = attr_str(g, n, "name");
+    *node = i;
+    if (!*name) st = err_set(HP_ERR_ARG, __FILE__, __LINE__, "%s has no name", op_table[op].name);
+    else if (!map_get(&seen, name, strlen(name), &first))
+      st = map_set(&seen, name, strlen(name), i);
+    else if (op == OP_OUTPUT)
+      st = err_set(HP_ERR_ARG, __FILE__, __LINE__,
+                   "output \"%s\" is given twice; each needs a name of its own", name);
+    else if (n->attr != graph_node(g, first)->attr)
+      st = err_set(HP_ERR_ARG, __FILE__, __LINE__,
+                   "%s \"%s\" is declared twice, with different types", op_table[op].name, name);
+  }
+  map_free(&seen);
+  return st;
+}
+
+hp_status ops_check_names(const hp_graph *g, uint32_t *node) {
+  HP_TRY(check_names_of(g, OP_INPUT, node));
+  HP_TRY(check_names_of(g, OP_PARAM, node));
+  return check_names_of(g, OP_OUTPUT, node);
+}
+
+hp_status ops_verify_at(const hp_graph *g, uint32_t *node) {
+  for (uint32_t i = 0; i < g->nodes.len; i++) {
+    *node = i;
+    if (graph_node(g, i)->op == OP_FUSED) continue; /* its types: those of the nodes it replaced */
+    HP_TRY(verify_node(g, i));
+  }
+  return ops_check_names(g, node);
+}
+
+hp_status ops_verify(const hp_graph *g) {
+  uint32_t node;
+  return ops_verify_at(g, &node);
 }
 
 /* --- builders --------------------------------------------------------------------------- */

@@ -97,7 +97,11 @@ hp_status ops_check_rate(infer_ctx *c, const char *key);
 /* "f32[2,3]" of operand i, in a rotating buffer: for messages. */
 const char *ops_type(const infer_ctx *c, int i);
 
-/* Re-infers every node and compares with the graph's types: run after passes in tests. */
+/* Re-infers every node and compares with the graph's types, and checks the names: on every graph
+ * that is read, and after passes in tests.  On failure *node is the one that is wrong. */
+hp_status ops_verify_at(const hp_graph *g, uint32_t *node);
 hp_status ops_verify(const hp_graph *g);
+/* An output's name is its own; inputs (params) of one name have one type. */
+hp_status ops_check_names(const hp_graph *g, uint32_t *node);
 
 #endif

@@ -257,6 +257,14 @@ void grad_concat(grad_ctx *c) {
   }
 }
 
+hp_status infer_tier(infer_ctx *c) {
+  int64_t tier = attr_int(c->g, &c->node, "tier");
+  if (tier <= TIER_DEVICE || tier >= TIER_COUNT)
+    return ops_fail(c, "tier %lld is not one of those beyond the device, 1 to %d", (long long)tier,
+                    TIER_COUNT - 1);
+  return infer_same(c);
+}
+
 hp_status infer_update(infer_ctx *c) {
   const ir_value *x = graph_value(c->g, c->in[0]), *y = graph_value(c->g, c->in[1]);
   const ir_value *pos = graph_value(c->g, c->in[2]);

@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 #include "ir/print.h"
+#include "ops/ops.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +27,9 @@ static hp_status dump(const hp_graph *g, const char *dir, int index, const char 
 hp_status pass_run_all(const hp_graph *in, const pass_options *o, hp_graph **out) {
   const hp_graph *g = in;
   hp_graph *made = NULL;
+  uint32_t node;
   HP_TRY(graph_status(in));
+  HP_TRY(ops_check_names(in, &node));
   if (o->dump_dir) HP_TRY(dump(in, o->dump_dir, 0, "built"));
   for (int i = 0; pass_table[i].name; i++) {
     hp_graph *next;

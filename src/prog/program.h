@@ -12,7 +12,6 @@
 
 typedef enum { PLACE_WORK, PLACE_STATE } prog_place;
 enum { BUFFER_INPUT = 1, BUFFER_OUTPUT = 2, BUFFER_WORKSPACE = 4 };
-enum { TIER_DEVICE, TIER_HOST, TIER_FLASH, TIER_COUNT };
 #define PROG_NONE UINT32_MAX
 
 typedef struct {

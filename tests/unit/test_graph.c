@@ -185,41 +185,6 @@ TEST(verify_finds_operands_that_are_made_later) {
   hp_graph_free(g);
 }
 
-#define X "%1:f32[2,3] = input {name=\"x\", dtype=f32, shape=[2,3]}\n"
-
-TEST(graph_text_that_is_wrong_is_refused_with_line_and_column) {
-  static const struct {
-    const char *text, *part;
-  } bad[] = {
-      {X "%2:f32[2,3] = exq %1\n", "t:2:18: \"exq\" is not an op"},
-      {X "%2:f32[2,3] = exp %3\n", "%3 is used before it is made"},
-      {X "%2:f32[2,3] = exp %2\n", "%2 is used before it is made"},
-      {X "%1:f32[2,3] = exp %1\n", "%1 is made twice"},
-      {X "%2:f32[2,3], %2:f32[2,3] = cross_entropy %1, %1 {ignore=0}\n", "%2 is made twice"},
-      {X "%2:f32[2,3] = add %1\n", "add has 1 operands, takes 2 to 2"},
-      {X "exp %1\n", "exp has 0 results, makes 1"},
-      {X "%2:f33[2,3] = exp %1\n", "t:2:"},
-      {X "%2:f32[2,-3] = exp %1\n", "t:2:"},
-      {X "%2:f32[2,3] = exp %1 phase=sideways\n", "phase is forward, backward or update"},
-      {X "%2:f32[2,3] = exp %1 block=70000\n", "out of range"},
-      {X "%2:f32[2,3] = exp %1 colour=3\n", "\"colour\" is not known"},
-      {X "%2:f32[] = sum %1 {axes=[0,1]}\n", "t:2:"},
-      {X "%2:f32[] = sum %1 {keep=0, axes=[0,1]}\n", "t:2:"},
-      {X "%2:f32[] = sum %1 {axes=[0,1], keep=0, more=1}\n", "t:2:"},
-      {X "%2:f32[] = sum %1 {axes=[0,1,2,3,4,5,6,7,8,9,10,11,12], keep=0}\n", "t:2:"},
-      {X "%2:f32[2,3] = exp %1 and more\n", "t:2:"},
-      {X "output %1 {name=\"y}\n", "t:2:"},
-      /* the text is sound, the types are not */
-      {X "%2:f32[3,2] = exp %1\n", "another type than its rule gives"},
-      {X "%2:f32[2,3] = einsum %1, %1 {eq=\"ab,bc->ac\", dtype=f32}\n", "einsum"},
-      {X "%2:f32[5] = reshape %1 {shape=[5]}\n", "reshape"},
-      {X "assign %1, %1\n", "operand 0 is not a param"},
-  };
-  hp_graph *g;
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-    CHECK_FAILS(hp_graph_parse(bad[i].text, "t", &g), bad[i].part);
-}
-
 TEST(damaged_graph_text_is_refused_or_sound) {
   random_graph x;
   hp_graph *g;
