@@ -63,16 +63,18 @@ hp_status config_read_activation(const tree_node *root, const char *key, const c
 /* --- rotary embedding ------------------------------------------------------------------------- */
 
 static hp_status rope_kind_of(const tree_node *r, rope_kind *out) {
-  static const char *const name[] = {"default", "linear", "dynamic", "llama3", "yarn"};
+  static const char *const name[] = {"default", "linear", "dynamic", "llama3", "yarn", "longrope"};
   const char *word;
   HP_TRY(tree_opt_string(r, "rope_type", NULL, &word));
   if (!word) HP_TRY(tree_opt_string(r, "type", "default", &word)); /* oldest spelling */
-  for (int i = 0; i < 5; i++)
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++)
     if (!strcmp(word, name[i])) {
       *out = (rope_kind)i;
       return HP_OK;
     }
-  TREE_FAIL(r, "rope type \"%s\" is not built; expected default, linear, dynamic, llama3 or yarn",
+  TREE_FAIL(r,
+            "rope type \"%s\" is not built; expected default, linear, dynamic, llama3, yarn or "
+            "longrope",
             word);
 }
 
@@ -80,6 +82,13 @@ static hp_status need_positive(const tree_node *r, const char *key, double *out)
   HP_TRY(tree_need_double(r, key, out));
   if (!(*out > 0 && *out < 1e18))
     TREE_FAIL(tree_get(r, key), "%g is out of range, expected above 0", *out);
+  return HP_OK;
+}
+
+static hp_status read_llama3(const tree_node *r, rope_config *o) {
+  HP_TRY(need_positive(r, "low_freq_factor", &o->low_freq));
+  HP_TRY(need_positive(r, "high_freq_factor", &o->high_freq));
+  if (o->low_freq >= o->high_freq) TREE_FAIL(r, "low_freq_factor must be below high_freq_factor");
   return HP_OK;
 }
 
@@ -92,6 +101,28 @@ static hp_status read_yarn(const tree_node *r, rope_config *o) {
   if (!(o->beta_fast > 0 && o->beta_slow > 0))
     TREE_FAIL(r, "beta_fast %g and beta_slow %g must be above 0", o->beta_fast, o->beta_slow);
   return tree_opt_bool(r, "truncate", true, &o->truncate);
+}
+
+/* A list of n numbers above 0. */
+static hp_status read_stretch(const tree_node *r, const char *key, int64_t n, double **out) {
+  const tree_node *list;
+  HP_TRY(tree_need_list(r, key, &list));
+  if ((int64_t)list->len != n)
+    TREE_FAIL(list, "has %u numbers, expected head_dim / 2 = %lld", list->len, (long long)n);
+  *out = mem_calloc((size_t)n, sizeof **out);
+  HP_TRY_MEM(*out);
+  for (int64_t i = 0; i < n; i++) {
+    HP_TRY(tree_as_double(list->child[i], &(*out)[i]));
+    if (!((*out)[i] > 0 && (*out)[i] < 1e18))
+      TREE_FAIL(list->child[i], "%g is out of range, expected above 0", (*out)[i]);
+  }
+  return HP_OK;
+}
+
+static hp_status read_longrope(const tree_node *r, int64_t pairs, rope_config *o) {
+  HP_TRY(tree_opt_double(r, "attention_factor", 0, &o->attention_factor));
+  HP_TRY(read_stretch(r, "short_factor", pairs, &o->stretch[0]));
+  return read_stretch(r, "long_factor", pairs, &o->stretch[1]);
 }
 
 /* Transformers turns whole heads in these families: it ignores the key without scaling, and fails
@@ -125,20 +156,16 @@ static hp_status read_rope(const tree_node *root, model_config *c) {
                            &o->original_length));
     if (!(o->original_length >= 1))
       TREE_FAIL(r, "original_max_position_embeddings must be at least 1");
-    if (o->kind == ROPE_YARN) {
+    if (o->kind == ROPE_YARN || o->kind == ROPE_LONGROPE) {
       HP_TRY(tree_opt_double(r, "factor", (double)c->max_length / o->original_length, &o->factor));
       if (!(o->factor > 0 && o->factor < 1e18))
         TREE_FAIL(r, "factor %g is out of range, expected above 0", o->factor);
     } else if (o->kind != ROPE_DEFAULT) {
       HP_TRY(need_positive(r, "factor", &o->factor));
     }
+    if (o->kind == ROPE_LLAMA3) HP_TRY(read_llama3(r, o));
     if (o->kind == ROPE_YARN) HP_TRY(read_yarn(r, o));
-    if (o->kind == ROPE_LLAMA3) {
-      HP_TRY(need_positive(r, "low_freq_factor", &o->low_freq));
-      HP_TRY(need_positive(r, "high_freq_factor", &o->high_freq));
-      if (o->low_freq >= o->high_freq)
-        TREE_FAIL(r, "low_freq_factor must be below high_freq_factor");
-    }
+    if (o->kind == ROPE_LONGROPE) HP_TRY(read_longrope(r, c->head_dim / 2, o));
   }
   if (!(o->theta > 0)) TREE_FAIL(root, "rope_theta %g must be above 0", o->theta);
   if (c->head_dim % 2)
@@ -304,6 +331,8 @@ done:
 
 void model_config_free(model_config *c) {
   mem_free(c->windowed);
+  mem_free(c->rope.stretch[0]);
+  mem_free(c->rope.stretch[1]);
   tree_free(&c->source);
   *c = (model_config){0};
 }

@@ -6,7 +6,14 @@
 
 typedef struct model_family model_family;
 
-typedef enum { ROPE_DEFAULT, ROPE_LINEAR, ROPE_DYNAMIC, ROPE_LLAMA3, ROPE_YARN } rope_kind;
+typedef enum {
+  ROPE_DEFAULT,
+  ROPE_LINEAR,
+  ROPE_DYNAMIC,
+  ROPE_LLAMA3,
+  ROPE_YARN,
+  ROPE_LONGROPE
+} rope_kind;
 
 typedef struct {
   rope_kind kind;
@@ -14,9 +21,10 @@ typedef struct {
   double original_length;        /* positions of the pre-training */
   double low_freq, high_freq;    /* llama3 */
   double beta_fast, beta_slow;   /* yarn */
-  double attention_factor;       /* yarn; 0 = by the formula */
+  double attention_factor;       /* yarn, longrope; 0 = by the formula */
   double mscale, mscale_all_dim; /* yarn; 0 = not given */
   bool truncate;                 /* yarn: correction range in whole dims */
+  double *stretch[2]; /* longrope: [head_dim / 2] within the original length, beyond it */
 } rope_config;
 
 typedef struct {

@@ -85,7 +85,8 @@ hp_tensor build_heads(model_build *b, hp_tensor x, int64_t heads, int64_t dim);
 hp_tensor build_merge(model_build *b, hp_tensor x, int64_t width);
 
 /* Cosine and sine of the rotary embedding for positions 0..rows-1: [rows, head_dim / 2] each.
- * `length` is the sequence length that dynamic scaling is for. */
+ * `length` is that of the sequence, for scaling that depends on it. */
+bool rope_depends_on_length(const rope_config *r);
 void rope_table(const model_config *c, int64_t rows, int64_t length, float *cos, float *sin);
 
 #endif

@@ -54,7 +54,7 @@ hp_status lm_make_buffers(const lm *m, const model_build *b, int64_t length) {
     hp_shape s;
     bool there = !hp_param_find(m->d, p->name, &t, &s);
     err_clear();
-    if (there && m->c.rope.kind != ROPE_DYNAMIC) continue;
+    if (there && !rope_depends_on_length(&m->c.rope)) continue;
     char sin_name[160];
     snprintf(sin_name, sizeof sin_name, "%.*s.sin", (int)strlen(p->name) - 4, p->name);
     size_t n = (size_t)(p->shape.dim[0] * p->shape.dim[1]);

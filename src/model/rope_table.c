@@ -1,6 +1,7 @@
 /* Tables of the rotary embedding, in double and rounded once.
  * Formulas: default and linear (Su et al., kaiokendev), dynamic NTK (bloc97, emozilla), Llama 3.1's
- * smoothing by wavelength, YaRN (Peng et al., 2309.00071), as Transformers applies them. */
+ * smoothing by wavelength, YaRN (Peng et al., 2309.00071), LongRoPE (Ding et al., 2402.13753), as
+ * Transformers applies them. */
 #include "model/family.h"
 
 #include <math.h>
@@ -48,6 +49,7 @@ static double frequency(const model_config *c, double dims, double i, double len
   case ROPE_LINEAR: return plain / r->factor;
   case ROPE_LLAMA3: return llama3_frequency(r, plain);
   case ROPE_YARN: return yarn_frequency(r, dims, i, plain);
+  case ROPE_LONGROPE: return plain / r->stretch[length > r->original_length][(int64_t)i];
   case ROPE_DEFAULT:
   case ROPE_DYNAMIC: break;
   }
@@ -59,14 +61,20 @@ static double yarn_mscale(double factor, double mscale) {
 }
 
 static double amplitude(const rope_config *r) {
-  if (r->kind != ROPE_YARN) return 1;
+  if (r->kind != ROPE_YARN && r->kind != ROPE_LONGROPE) return 1;
   if (r->attention_factor != 0) return r->attention_factor;
+  if (r->kind == ROPE_LONGROPE)
+    return r->factor <= 1 ? 1 : sqrt(1 + log(r->factor) / log(r->original_length));
   if (r->mscale != 0 && r->mscale_all_dim != 0)
     return yarn_mscale(r->factor, r->mscale) / yarn_mscale(r->factor, r->mscale_all_dim);
   return yarn_mscale(r->factor, 1);
 }
 
-/* Dynamic scaling depends on the length so far: a token generated at position p is turned for a
+bool rope_depends_on_length(const rope_config *r) {
+  return r->kind == ROPE_DYNAMIC || r->kind == ROPE_LONGROPE;
+}
+
+/* Where the scaling depends on the length so far, a token generated at position p is turned for a
  * sequence of p + 1; the tokens of the prompt all for its length. */
 void rope_table(const model_config *c, int64_t rows, int64_t length, float *cos_out,
                 float *sin_out) {
@@ -75,7 +83,7 @@ void rope_table(const model_config *c, int64_t rows, int64_t length, float *cos_
   for (int64_t i = 0; i < half; i++) {
     double turn = frequency(c, (double)dims, (double)i, (double)length);
     for (int64_t p = 0; p < rows; p++) {
-      if (p >= length && c->rope.kind == ROPE_DYNAMIC)
+      if (p >= length && rope_depends_on_length(&c->rope))
         turn = frequency(c, (double)dims, (double)i, (double)(p + 1));
       cos_out[p * half + i] = (float)(a * cos((double)p * turn));
       sin_out[p * half + i] = (float)(a * sin((double)p * turn));

@@ -77,6 +77,15 @@ bad m/config.json spiral yarn
 model llama-yarn-betas
 set_key rope_type '"llama3"'
 bad m/config.json low_freq_factor
+model llama-yarn-betas
+set_key rope_type '"longrope"'
+bad m/config.json short_factor
+model llama-longrope
+sed -i '/^ *1.1,$/d' m/config.json
+bad m/config.json short_factor "expected head_dim / 2 = 4"
+model llama-longrope
+sed -i 's/^ *4.0,$/0,/' m/config.json
+bad m/config.json "long_factor[2]"
 
 it "a family that is not built is refused with those that are"
 model mistral-window

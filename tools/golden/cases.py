@@ -96,6 +96,16 @@ CASES = {
     "llama-yarn-no-factor": dict(type="llama", config=dict(rope(
         "yarn", factor=4.0, original_max_position_embeddings=16), head_dim=12),
         edit=lambda c: c["rope_parameters"].update(factor=None)),
+    "llama-longrope": dict(type="llama", lengths=(29, 11), config=dict(rope(
+        "longrope", original_max_position_embeddings=16, short_factor=[1.0, 1.1, 1.3, 2.0],
+        long_factor=[1.5, 2.5, 4.0, 7.0]), head_dim=8, num_hidden_layers=1, intermediate_size=20,
+        tie_word_embeddings=True)),
+    "llama-longrope-factor": dict(type="llama", lengths=(16, 9), config=dict(rope(
+        "longrope", factor=3.0, original_max_position_embeddings=16, short_factor=[1.0, 1.1, 1.3, 2.0],
+        long_factor=[1.5, 2.5, 4.0, 7.0]), head_dim=8)),
+    "qwen3-longrope-attention": dict(type="qwen3", lengths=(40, 9), config=dict(rope(
+        "longrope", factor=3.0, attention_factor=1.2, original_max_position_embeddings=32, short_factor=[1, 1, 1, 2],
+        long_factor=[1.5, 2.5, 4.0, 7.0]), head_dim=8)),
     # special tokens
     "llama-pad": dict(type="llama", config=dict(pad_token_id=7), holds={3: 7, 11: 7}),
     "llama-pad-tied": dict(type="llama", config=dict(pad_token_id=7, tie_word_embeddings=True), holds={3: 7, 11: 7}),
@@ -144,5 +154,5 @@ CASES = {
 }
 
 # Those in tests/golden/cases: `make.py ../../tests/golden/cases --committed`.
-COMMITTED = ("llama-dynamic", "llama-yarn-betas", "llama-bf16-shards", "llama-odd-heads", "mistral-window",
+COMMITTED = ("llama-dynamic", "llama-yarn-betas", "llama-longrope", "llama-bf16-shards", "llama-odd-heads", "mistral-window",
              "qwen2-window-old", "qwen3-bias-tied", "gpt2-base-names")
