@@ -37,8 +37,11 @@ bool fuse_leading_dims_merge(const ir_value *v, const ir_value *space) {
   int64_t stride[HP_MAX_RANK];
   if (v->rank > space->rank) return false;
   broadcast_strides(v, space, stride);
-  for (int d = 0; d + 2 < space->rank; d++)
-    if (!dims_merge(stride, space->dim, d)) return false;
+  for (int d = space->rank - 2, inner = -1; d >= 0; d--) {
+    if (space->dim[d] == 1) continue;
+    if (inner >= 0 && stride[d] != stride[inner] * space->dim[inner]) return false;
+    inner = d;
+  }
   return true;
 }
 
