@@ -150,9 +150,9 @@ static hp_status prepare(hp_device *d, program *p, uint64_t *workspace, const me
   return st;
 }
 
-/* The plan that has just been refused, in words with what would do. */
-static hp_status too_small(const hp_device *d, const program *p) {
-  uint64_t work = p->arena[TIER_DEVICE], params = d->state_bytes + new_state_bytes(d, p);
+/* A refusal that names what would do: `work` bytes beside the params. */
+static hp_status too_small(const hp_device *d, const program *p, uint64_t work) {
+  uint64_t params = d->state_bytes + new_state_bytes(d, p);
   err_clear();
   HP_FAIL(HP_ERR_OOM,
           "memory limit %llu bytes is too small: params and optimizer state take %llu, work memory "
@@ -162,23 +162,21 @@ static hp_status too_small(const hp_device *d, const program *p) {
           (unsigned long long)(params + work));
 }
 
-/* *loaded is the backend's side of the program.  Over the limit, another order is tried. */
+/* *loaded is the backend's side of the program.  Over the limit, the order of instructions that
+ * needs least is tried; a plan that fails too is the best that was found, limit or not, so that the
+ * bytes named are the least that do. */
 static hp_status load(hp_device *d, program *p, const hp_compile_options *o, void **loaded) {
   uint64_t *workspace = mem_calloc(p->insts.len, sizeof *workspace);
   HP_TRY_MEM(workspace);
   memory_options mo = {.limit = work_limit(d, p)};
   hp_status st = prepare(d, p, workspace, &mo, loaded);
   if (st == HP_ERR_OOM && mo.limit && p->arena[TIER_DEVICE]) {
-    bool reordered = false;
     uint64_t least = p->arena[TIER_DEVICE];
     err_clear();
-    st = reorder_under(p, workspace, mo.limit, &reordered);
-    if (!st && reordered) st = prepare(d, p, workspace, &mo, loaded);
-    if (!st && !reordered) {
-      p->arena[TIER_DEVICE] = least;
-      st = HP_ERR_OOM;
-    }
-    if (st == HP_ERR_OOM) st = too_small(d, p);
+    st = reorder_frugal(p, workspace);
+    if (!st) st = prepare(d, p, workspace, &mo, loaded);
+    if (p->arena[TIER_DEVICE] < least) least = p->arena[TIER_DEVICE];
+    if (st == HP_ERR_OOM) st = too_small(d, p, least);
   }
   if (!st && o->dump_dir) {
     st = dump_program(p, o->dump_dir);

@@ -196,7 +196,6 @@ static hp_status plan_tier(planner *w, const offsets_problem *p, uint8_t tier,
   uint64_t limit = p->limit[tier], effort = p->effort, start = g->work;
   g->good = few ? g->bound : g->bound + g->bound / CLOSE;
   if (limit > g->good) g->good = limit;
-  if (limit && limit < g->bound) effort = 0; /* no plan can be good */
   HP_TRY(greedy_plan(g, effort));
   uint64_t used = g->work - start, left = used < effort ? effort - used : 0;
   if (g->peak > g->good && left) {

@@ -142,10 +142,20 @@ static hp_status apply(program *p, uint64_t *workspace, const uint32_t *order) {
   return st;
 }
 
-hp_status reorder_under(program *p, uint64_t *workspace, uint64_t cap, bool *done) {
+/* Schedules under the least cap that an order is known for. */
+static hp_status schedule(list_problem *lp, list_schedule *out) {
+  uint64_t least = 0;
+  lp->cap = 1;
+  hp_status st = list_schedule_make(lp, out, &least);
+  if (st != HP_ERR_OOM || !least) return st;
+  err_clear();
+  lp->cap = least;
+  return list_schedule_make(lp, out, NULL);
+}
+
+hp_status reorder_frugal(program *p, uint64_t *workspace) {
   problem q = {.p = p, .n = p->insts.len};
   list_schedule s = {0};
-  *done = false;
   q.duration = mem_calloc(q.n, sizeof *q.duration);
   q.stream = mem_calloc(q.n, 1);
   hp_status st = q.duration && q.stream ? find_values(&q) : HP_ERR_OOM;
@@ -168,17 +178,12 @@ hp_status reorder_under(program *p, uint64_t *workspace, uint64_t cap, bool *don
                        .def = q.def,
                        .use0 = q.use0,
                        .use = q.use,
-                       .keep = q.keep,
-                       .cap = cap};
-    st = list_schedule_make(&lp, &s, NULL);
-    if (st == HP_ERR_OOM) { /* no such order: the caller says what is needed */
-      err_clear();
-      st = HP_OK;
-    } else if (!st) {
-      st = apply(p, workspace, s.order);
-      *done = !st;
-      list_schedule_free(&s);
-    }
+                       .keep = q.keep};
+    st = schedule(&lp, &s);
+  }
+  if (!st) {
+    st = apply(p, workspace, s.order);
+    list_schedule_free(&s);
   }
   problem_free(&q);
   return st;

@@ -1,0 +1,156 @@
+/* The executor on programs of several streams: values, order, and programs that share a device. */
+#include "test.h"
+
+#include "hazards.h"
+#include "ops/random_graph.h"
+#include "rt/device.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* --- a backend whose instructions start late ----------------------------------------------------
+ */
+
+static backend_iface late;
+static _Atomic uint32_t launches;
+
+/* Waits for up to 0.2 ms before an instruction, so that streams overtake one another. */
+static hp_status launch_late(void *loaded, uint32_t i, void *const *at, void *workspace) {
+  uint32_t h = atomic_fetch_add(&launches, 1) * 2654435761u;
+  nanosleep(&(struct timespec){0, (long)(h >> 14) % 4 ? 0 : (long)(h >> 16) * 3}, NULL);
+  return backend_cpu.launch(loaded, i, at, workspace);
+}
+
+static hp_device *open_device(bool is_late) {
+  hp_device *d;
+  CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &d));
+  late = backend_cpu;
+  late.launch = launch_late;
+  if (is_late) d->backend = &late;
+  return d;
+}
+
+/* --- random graphs with values that go to the host and back -------------------------------------
+ */
+
+static const random_options streams = {.streams = true};
+
+static void write_params(random_graph *x, hp_device *d) {
+  for (int i = 0; i < x->leaves; i++) {
+    const random_leaf *l = &x->leaf[i];
+    if (l->name[0] != 'p') continue;
+    CHECK_OK(hp_param_create(d, l->name, hp_dtype_of(x->g, l->v), hp_shape_of(x->g, l->v)));
+    CHECK_OK(hp_write(d, l->name, l->data, l->bytes));
+  }
+}
+
+/* Runs with the data of the leaves; outputs and params one after the other in `all`. */
+static void run(random_graph *x, hp_device *d, hp_program *p, str *all) {
+  hp_io io[RANDOM_LEAVES + RANDOM_OUTPUTS];
+  int n = 0;
+  for (int i = 0; i < x->leaves; i++)
+    if (x->leaf[i].name[0] == 'x')
+      io[n++] = (hp_io){x->leaf[i].name, x->leaf[i].data, x->leaf[i].bytes};
+  int first = n;
+  for (int i = 0; i < x->outputs; i++) {
+    size_t size = (size_t)value_bytes(graph_value(x->g, x->output[i].v));
+    io[n++] = (hp_io){x->output[i].name, malloc(size + 1), size};
+  }
+  CHECK_OK(hp_run(p, io, n));
+  for (int i = first; i < n; i++) {
+    str_add_n(all, io[i].data, io[i].bytes);
+    free(io[i].data);
+  }
+  for (int i = 0; i < x->leaves; i++) {
+    if (x->leaf[i].name[0] != 'p') continue;
+    char *got = malloc(x->leaf[i].bytes + 1);
+    CHECK_OK(hp_read(d, x->leaf[i].name, got, x->leaf[i].bytes));
+    str_add_n(all, got, x->leaf[i].bytes);
+    free(got);
+  }
+}
+
+TEST(streams_that_overtake_one_another_give_the_same_bits) {
+  for (uint64_t seed = 5000; seed < 5060; seed++) {
+    random_graph x;
+    str got[2] = {{0}, {0}};
+    random_graph_make(seed, &streams, &x);
+    for (int k = 0; k < 2; k++) {
+      hp_program *p;
+      hp_device *d = open_device(k == 1);
+      write_params(&x, d);
+      CHECK_OK(hp_compile(x.g, d, NULL, &p));
+      for (int times = 0; times < 3; times++) run(&x, d, p, &got[k]);
+      hp_program_free(p);
+      hp_device_close(d);
+    }
+    CHECK(got[0].len == got[1].len && !memcmp(got[0].at, got[1].at, got[0].len));
+    str_free(&got[0]);
+    str_free(&got[1]);
+    random_graph_free(&x);
+  }
+}
+
+/* The program of a graph, to look at and to change. */
+static program *program_of(const hp_graph *g, uint64_t limit, bool remat) {
+  hp_device *d;
+  hp_program *h;
+  program *p;
+  char *text;
+  CHECK_OK(
+      hp_device_open(&(hp_device_options){.threads = 1, .interpret = true, .memory_limit = limit},
+                     &d));
+  CHECK_OK(hp_compile(g, d, &(hp_compile_options){.remat = remat}, &h));
+  CHECK_OK(hp_program_print(h, &text));
+  CHECK_OK(program_parse(text, strlen(text), "program", &p));
+  hp_free(text);
+  hp_program_free(h);
+  hp_device_close(d);
+  return p;
+}
+
+TEST(nothing_in_a_program_meets_in_memory_out_of_order) {
+  static const random_options kinds[] = {{.streams = true, .dtypes = true}, {.dtypes = true}};
+  char why[HAZARD_TEXT];
+  for (uint64_t seed = 6000; seed < 6200; seed++) {
+    random_graph x;
+    random_graph_make(seed, &kinds[seed % 2], &x);
+    program *p = program_of(x.g, 0, seed % 3 == 0);
+    if (program_hazard(p, why)) test_fail(__FILE__, __LINE__, "seed %d: %s", (int)seed, why);
+    program_free(p);
+    random_graph_free(&x);
+  }
+}
+
+static void remove_wait(program *p, uint32_t wait) {
+  memmove(&p->waits.at[wait], &p->waits.at[wait + 1],
+          (p->waits.len - wait - 1) * sizeof *p->waits.at);
+  p->waits.len--;
+  for (size_t i = 0; i < p->insts.len; i++) {
+    prog_inst *n = &p->insts.at[i];
+    if (wait >= n->wait0 && wait < n->wait0 + n->n_wait) n->n_wait--;
+    else if (n->wait0 > wait) n->wait0--;
+  }
+}
+
+TEST(every_wait_is_needed_and_a_program_without_one_is_found_out) {
+  char why[HAZARD_TEXT];
+  size_t removed = 0;
+  for (uint64_t seed = 7000; seed < 7040; seed++) {
+    random_graph x;
+    random_graph_make(seed, &streams, &x);
+    program *p = program_of(x.g, 0, false);
+    size_t waits = p->waits.len;
+    for (uint32_t w = 0; w < waits; w++, removed++) {
+      program_free(p);
+      p = program_of(x.g, 0, false);
+      remove_wait(p, w);
+      if (!program_hazard(p, why))
+        test_fail(__FILE__, __LINE__, "seed %d: wait %u may go", (int)seed, w);
+    }
+    program_free(p);
+    random_graph_free(&x);
+  }
+  CHECK(removed > 100);
+}
