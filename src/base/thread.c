@@ -27,6 +27,7 @@ struct pool {
   worker *w; /* w[0] is the caller and has no thread */
   int *cpu;  /* the i-th core that the process may use */
   int n_cpu;
+  cpu_set_t before; /* cores of the caller */
   void (*fn)(void *, int64_t);
   void *ctx;
   int64_t parts;
@@ -116,6 +117,8 @@ hp_status pool_create(int n, bool pin, pool **out) {
     return HP_ERR_OOM;
   }
   p->n_cpu = allowed_cpus(p->cpu, THREADS_MAX);
+  CPU_ZERO(&p->before);
+  for (int i = 0; i < p->n_cpu; i++) CPU_SET(p->cpu[i], &p->before);
   p->pin = pin && p->n_cpu >= n; /* more threads than cores: let the kernel place them */
   for (int i = 1; i < n; i++) {
     p->w[i] = (worker){.p = p, .index = i};
@@ -127,13 +130,20 @@ hp_status pool_create(int n, bool pin, pool **out) {
     }
     p->n = i + 1;
   }
-  if (p->pin && n > 1) pin_to(p->cpu[0]);
+  pool_bind_caller(p, true);
   *out = p;
   return HP_OK;
 }
 
+void pool_bind_caller(const pool *p, bool bind) {
+  if (!p->pin || p->n == 1) return;
+  if (bind) pin_to(p->cpu[0]);
+  else sched_setaffinity(0, sizeof p->before, &p->before);
+}
+
 void pool_free(pool *p) {
   if (!p) return;
+  pool_bind_caller(p, false);
   atomic_store(&p->stop, true);
   atomic_fetch_add(&p->job, 1);
   futex_wake(&p->job);

@@ -14,6 +14,9 @@ typedef struct pool pool;
 hp_status pool_create(int n, bool pin, pool **out);
 void pool_free(pool *p);
 int pool_size(const pool *p);
+/* Lets the caller, whom pool_create has bound to one core, use all that it could before, or binds
+ * it again: for starting other threads and processes, which inherit that. */
+void pool_bind_caller(const pool *p, bool bind);
 void pool_run(pool *p, int64_t parts, void (*fn)(void *ctx, int64_t part), void *ctx);
 
 int cpu_count(void);     /* cores this process may use (affinity and cgroup quota) */

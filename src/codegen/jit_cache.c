@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OBJECT_MAX = 256 << 20, LOCK_WAIT_MS = 60000, LOCK_STEP_MS = 10 };
+enum { OBJECT_MAX = 256 << 20, LOCK_STEP_MS = 10 };
 
 /* What follows the object in a file of the cache. */
 typedef struct {
@@ -125,19 +125,21 @@ static bool can_write(const char *dir) {
   return fd >= 0;
 }
 
-static void take_lock(jit_cache *c) {
+static void take_lock(jit_cache *c, int wait_ms) {
   str path = {0};
   if (path_join(&path, c->dir, "lock")) err_clear();
   else c->lock = open(path.at, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   str_free(&path);
-  /* whoever holds it compiles; should it hang, or the file system have no locks, two compile */
-  for (int ms = 0; c->lock >= 0 && ms < LOCK_WAIT_MS; ms += LOCK_STEP_MS) {
+  for (int ms = 0; c->lock >= 0; ms += LOCK_STEP_MS) {
+    /* a file system without locks: two may compile the same */
     if (!flock(c->lock, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK) return;
+    if (ms >= wait_ms) break;
     nanosleep(&(struct timespec){.tv_nsec = LOCK_STEP_MS * 1000000L}, NULL);
   }
+  if (c->lock >= 0) log_info("%s: another process compiles there; not waiting for it", c->dir);
 }
 
-hp_status jit_cache_begin(jit_cache *c) {
+hp_status jit_cache_begin(jit_cache *c, int lock_ms) {
   if (!c->work && c->dir && can_write(c->dir)) {
     str work = {0};
     str_add(&work, c->dir);
@@ -147,7 +149,7 @@ hp_status jit_cache_begin(jit_cache *c) {
     if (c->dir) log_warn("%s: cannot be written; compiled kernels are not kept", c->dir);
     HP_TRY(private_dir(c));
   }
-  if (c->dir && !strcmp(c->work, c->dir)) take_lock(c);
+  if (c->dir && !strcmp(c->work, c->dir)) take_lock(c, lock_ms);
   return HP_OK;
 }
 

@@ -127,6 +127,7 @@ typedef struct {
   int jobs;              /* compilers at once; 0 = cores */
   const char *cc;        /* NULL: $CC, else cc, gcc or clang of $PATH */
   const char *cache_dir; /* NULL: $HYPER_CACHE, $XDG_CACHE_HOME/hyperparallel, ~/.cache/... */
+  int lock_ms;           /* how long to wait for another process that compiles; 0: two seconds */
 } loop_options;
 
 /* The kernels of one program.  Kernels of equal structure share code, whatever their sizes. */

@@ -16,7 +16,7 @@
 /* Changes whenever the meaning of compiled kernels does: parameters, order of a reduction, ... */
 #define GENERATOR "loop 1"
 
-enum { FLAGS_MAX = 32, SAID_MAX = 400, RUN_ALONE = 1 << 15, PARTS_A_THREAD = 4 };
+enum { FLAGS_MAX = 32, SAID_MAX = 400, RUN_ALONE = 1 << 15, PARTS_A_THREAD = 4, LOCK_MS = 2000 };
 
 /* Kernels of one structure share a function. */
 typedef struct {
@@ -38,7 +38,7 @@ struct loop_kernel {
 struct loop_module {
   loop_isa isa;
   bool interpret;
-  int jobs;
+  int jobs, lock_ms;
   char *cc, *cache_dir; /* as in the options; NULL = look for them */
   map by_text;
   VEC(structure) structure;
@@ -108,6 +108,7 @@ hp_status loop_module_create(const loop_options *o, loop_module **out) {
   m->isa = o->isa ? o->isa : best;
   m->interpret = o->interpret;
   m->jobs = o->jobs > 0 ? o->jobs : cpu_count();
+  m->lock_ms = o->lock_ms > 0 ? o->lock_ms : LOCK_MS;
   if (copy_text(o->cc, &m->cc) || copy_text(o->cache_dir, &m->cache_dir)) {
     loop_module_free(m);
     return HP_ERR_OOM;
@@ -327,7 +328,7 @@ static hp_status build_code(build *b) {
   HP_TRY(jit_cache_open(b->m->cache_dir, &b->cache));
   HP_TRY(find_cached(b));
   if (!b->missing.len) return HP_OK;
-  HP_TRY(jit_cache_begin(&b->cache));
+  HP_TRY(jit_cache_begin(&b->cache, b->m->lock_ms));
   HP_TRY(find_cached(b)); /* another process may have built them while this one waited */
   if (b->missing.len) HP_TRY(compile_missing(b));
   return HP_OK;

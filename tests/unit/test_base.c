@@ -6,6 +6,7 @@
 #include "base/thread.h"
 #include "base/vec.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -145,4 +146,21 @@ TEST(files_are_written_whole_and_read_back) {
   CHECK_FAILS(file_map_open(test_dir(), &m), "folder");
   CHECK_FAILS(dir_create(path.at), "not a folder");
   str_free(&path);
+}
+
+TEST(a_pool_gives_its_caller_all_cores_back) {
+  cpu_set_t before, bound, during, after;
+  pool *p;
+  CHECK(!sched_getaffinity(0, sizeof before, &before));
+  if (CPU_COUNT(&before) < 2) test_skip("one core");
+  CHECK_OK(pool_create(2, true, &p));
+  CHECK(!sched_getaffinity(0, sizeof bound, &bound));
+  pool_bind_caller(p, false);
+  CHECK(!sched_getaffinity(0, sizeof during, &during));
+  pool_bind_caller(p, true);
+  pool_free(p);
+  CHECK(!sched_getaffinity(0, sizeof after, &after));
+  CHECK_EQ(CPU_COUNT(&bound), 1);
+  CHECK(CPU_EQUAL(&during, &before));
+  CHECK(CPU_EQUAL(&after, &before));
 }

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -31,12 +32,18 @@ static const char *in_dir(const char *name) {
   return p;
 }
 
+static int lock_ms = 60000;
+
 /* Builds the kernels with a cache folder and checks what they compute. */
 static loop_module_stats build(const char *cache, const char *cc) {
   loop_module *m, *plain = loop_case_module(LOOP_ISA_BEST, true);
   loop_kernel *k[KERNELS], *p[KERNELS];
   loop l[KERNELS];
-  CHECK_OK(loop_module_create(&(loop_options){.cache_dir = cache, .cc = cc, .jobs = 2}, &m));
+  CHECK_OK(loop_module_create(&(loop_options){.cache_dir = cache,
+                                              .cc = cc,
+                                              .jobs = 2,
+                                              .lock_ms = lock_ms},
+                              &m));
   for (int i = 0; i < KERNELS; i++) {
     loop_case_parse(texts[i], &l[i]);
     CHECK_OK(loop_module_add(m, &l[i], &k[i]));
@@ -206,8 +213,8 @@ TEST(processes_that_build_the_same_compile_it_once) {
   CHECK_EQ(each_object(dir, NULL), KERNELS);
 }
 
-/* Builds in a process of its own, which must say one warning with `part` in it. */
-static void check_words(const char *cache, const char *cc, int want, const char *part) {
+/* Builds in a process of its own, which must say `part`, with so many warnings. */
+static void check_said(const char *cache, const char *cc, int want, const char *part, int warns) {
   char words[4096];
   int fd = open(in_dir("stderr.txt"), O_RDWR | O_CREAT | O_TRUNC, 0600), old = dup(2);
   CHECK(fd >= 0 && old >= 0);
@@ -224,7 +231,22 @@ static void check_words(const char *cache, const char *cc, int want, const char 
   if (!strstr(words, part)) test_fail(__FILE__, __LINE__, "it says\n%s\nwant \"%s\"", words, part);
   int warnings = 0;
   for (const char *p = words; (p = strstr(p, "warning:")); p++) warnings++;
-  CHECK_EQ(warnings, 1);
+  CHECK_EQ(warnings, warns);
+}
+static void check_words(const char *cache, const char *cc, int want, const char *part) {
+  check_said(cache, cc, want, part, 1);
+}
+
+TEST(a_process_that_holds_the_lock_for_ever_is_not_waited_for) {
+  need_compiler();
+  const char *dir = in_dir("cache");
+  CHECK(!mkdir(dir, 0700));
+  int fd = open(in_dir("cache/lock"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  CHECK(fd >= 0 && !flock(fd, LOCK_EX));
+  lock_ms = 30;
+  check_said(dir, NULL, ALL_COMPILED, "another process compiles there; not waiting for it", 0);
+  CHECK_EQ(each_object(dir, NULL), KERNELS);
+  close(fd);
 }
 
 TEST(without_a_compiler_kernels_are_interpreted_and_one_line_says_so) {

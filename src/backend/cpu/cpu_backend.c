@@ -79,9 +79,11 @@ static hp_status cpu_prepare(void *dev, program *p, uint64_t *workspace, void **
   c->l.p = p;
   c->plan = mem_calloc(p->insts.len, sizeof *c->plan);
   hp_status st = c->plan ? HP_OK : HP_ERR_OOM;
+  pool_bind_caller(c->l.dev->threads, false); /* the compiler may use all cores */
   if (!st) st = loop_module_create(&c->l.dev->loops, &c->l.loops);
   if (!st) st = plan_all(c, p, workspace);
   if (!st) st = loop_module_build(c->l.loops);
+  pool_bind_caller(c->l.dev->threads, true);
   for (size_t i = 0; !st && i < p->insts.len; i++)
     if (program_inst(p, i)->op == OP_FUSED) workspace[i] = loop_scratch(c->plan[i]);
   if (st) cpu_release(c);
