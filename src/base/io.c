@@ -37,9 +37,17 @@ done:
   return st;
 }
 
-static hp_status open_read(const char *path, int *fd, struct stat *info) {
-  *fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (*fd < 0) HP_FAIL(HP_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+static hp_status cannot_open(const char *path, int e) {
+  struct stat info;
+  if (e == ELOOP) HP_FAIL(HP_ERR_IO, "%s: symbolic links that lead nowhere", path);
+  if (e == ENOENT && !lstat(path, &info))
+    HP_FAIL(HP_ERR_IO, "%s: a symbolic link to a file that is not there", path);
+  HP_FAIL(HP_ERR_IO, "%s: cannot open: %s", path, strerror(e));
+}
+
+static hp_status open_read(const char *path, int flags, int *fd, struct stat *info) {
+  *fd = open(path, O_RDONLY | O_CLOEXEC | flags);
+  if (*fd < 0) return cannot_open(path, errno);
   if (fstat(*fd, info) || S_ISDIR(info->st_mode)) {
     close(*fd);
     HP_FAIL(HP_ERR_IO, "%s: is a folder, a file was expected", path);
@@ -50,7 +58,7 @@ static hp_status open_read(const char *path, int *fd, struct stat *info) {
 hp_status file_read(const char *path, size_t max, char **out, size_t *len) {
   int fd;
   struct stat info;
-  HP_TRY(open_read(path, &fd, &info));
+  HP_TRY(open_read(path, 0, &fd, &info));
   hp_status st = file_read_fd(fd, path, max, out, len);
   close(fd);
   return st;
@@ -59,10 +67,11 @@ hp_status file_read(const char *path, size_t max, char **out, size_t *len) {
 hp_status file_map_open(const char *path, file_map *out) {
   int fd;
   struct stat info;
-  HP_TRY(open_read(path, &fd, &info));
+  HP_TRY(open_read(path, O_NONBLOCK, &fd, &info)); /* a pipe would wait for its writer */
   if (!S_ISREG(info.st_mode)) {
     close(fd);
-    HP_FAIL(HP_ERR_IO, "%s: not a regular file", path);
+    HP_FAIL(HP_ERR_IO, "%s: is a %s, a file was expected", path,
+            S_ISFIFO(info.st_mode) ? "pipe" : "device");
   }
   file_map m = {NULL, (size_t)info.st_size};
   if (m.len) {
@@ -181,6 +190,11 @@ hp_status file_write(const char *path, const void *bytes, size_t len) {
 bool file_exists(const char *path) {
   struct stat s;
   return !stat(path, &s) && !S_ISDIR(s.st_mode);
+}
+
+bool path_exists(const char *path) {
+  struct stat s;
+  return !lstat(path, &s);
 }
 
 bool dir_exists(const char *path) {

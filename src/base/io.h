@@ -33,7 +33,10 @@ hp_status file_writer_write(file_writer *w, const void *bytes, size_t len);
 hp_status file_writer_commit(file_writer *w); /* closes w, whatever happens */
 void file_writer_abort(file_writer *w);       /* removes the temp file; harmless after commit */
 
-bool file_exists(const char *path);
+bool file_exists(const char *path); /* or a pipe, or whatever else can be read */
+/* Whether anything has this name, be it a folder or a link to nothing: opening it says what is
+ * wrong with it. */
+bool path_exists(const char *path);
 bool dir_exists(const char *path);
 hp_status dir_create(const char *path); /* with parents; there already is fine */
 hp_status dir_sync(const char *path);   /* fsync of the folder */

@@ -351,6 +351,7 @@ static hp_status index_tensors(parser *p, const unsigned char *data) {
 hp_status st_parse(const void *bytes, size_t len, const char *name, st_file *out) {
   const unsigned char *at = bytes;
   uint64_t header = 0;
+  if (!len) HP_FAIL(HP_ERR_INPUT, "%s: is empty; was a save or a download cut short?", name);
   if (len < PREFIX)
     HP_FAIL(HP_ERR_INPUT, "%s: %zu bytes are too few for a safetensors file", name, len);
   for (int i = PREFIX - 1; i >= 0; i--) header = header << 8 | at[i];

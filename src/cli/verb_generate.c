@@ -35,7 +35,7 @@ static bool has_tokenizer(const char *dir) {
   str path = {0};
   bool found = false;
   for (int i = 0; i < 2 && !found; i++)
-    found = !path_join(&path, dir, file[i]) && file_exists(path.at);
+    found = !path_join(&path, dir, file[i]) && path_exists(path.at);
   str_free(&path);
   return found;
 }

@@ -66,7 +66,7 @@ static hp_status inspect_checkpoint(const char *path) {
 /* Is DIR/name there? */
 static bool holds(const char *dir, const char *name) {
   str p = {0};
-  bool there = !path_join(&p, dir, name) && file_exists(p.at);
+  bool there = !path_join(&p, dir, name) && path_exists(p.at);
   str_free(&p);
   return there;
 }

@@ -84,10 +84,10 @@ static hp_status read_entry(const tree_node *e, const char *dir, arena *mem, sou
 /* A name that dataset_info.json does not have may be a path. */
 static hp_status path_of(const char *name, const char *dir, arena *mem, const char **out) {
   *out = NULL;
-  if (file_exists(name) || dir_exists(name)) *out = name;
+  if (path_exists(name)) *out = name;
   const char *inside = arena_printf(mem, "%s/%s", dir, name);
   HP_TRY_MEM(inside);
-  if (!*out && (file_exists(inside) || dir_exists(inside))) *out = inside;
+  if (!*out && path_exists(inside)) *out = inside;
   return HP_OK;
 }
 
@@ -256,7 +256,7 @@ static hp_status load_info(const dataset_spec *spec, arena *mem, tree *info) {
   *info = (tree){0};
   const char *path = arena_printf(mem, "%s/" INFO, spec->dir);
   HP_TRY_MEM(path);
-  if (!file_exists(path)) return HP_OK;
+  if (!path_exists(path)) return HP_OK;
   HP_TRY(json_load(path, 0, info));
   hp_status st = tree_expect(info->root, TREE_MAP);
   if (st) tree_free(info);

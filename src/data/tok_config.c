@@ -20,7 +20,7 @@ static hp_status read_file(const char *dir, const char *name, size_t max, tree *
   str path = {0};
   *out = (tree){0};
   hp_status st = path_join(&path, dir, name);
-  if (!st && file_exists(path.at)) {
+  if (!st && path_exists(path.at)) {
     st = json_load(path.at, max, out);
     if (!st && (st = tree_expect(out->root, TREE_MAP))) tree_free(out);
   }
@@ -236,7 +236,7 @@ static hp_status read_merges(tokenizer *t, const char *dir) {
   tok_bpe_options o = {0};
   hp_status st;
   HP_TRY_GOTO(path_join(&path, dir, "merges.txt"), st);
-  if (!file_exists(path.at))
+  if (!path_exists(path.at))
     HP_FAIL_GOTO(st, HP_ERR_INPUT, "%s: is not there; vocab.json needs it", path.at);
   HP_TRY_GOTO(file_read(path.at, VOCAB_MAX, &text, &n), st);
   HP_TRY_GOTO(tok_bpe_create(&t->model.vocab, path.at, &o, &t->model.bpe), st);

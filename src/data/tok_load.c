@@ -111,14 +111,14 @@ static hp_status read_json_file(tokenizer *t, const char *path) {
 
 static hp_status read_dir(tokenizer *t, const char *dir, str *path) {
   HP_TRY(path_join(path, dir, "tokenizer.json"));
-  if (file_exists(path->at)) {
+  if (path_exists(path->at)) {
     HP_TRY(read_json_file(t, path->at));
     return tok_read_config(t, dir);
   }
   HP_TRY(path_join(path, dir, "vocab.json"));
-  if (file_exists(path->at)) return tok_read_vocab_merges(t, dir);
+  if (path_exists(path->at)) return tok_read_vocab_merges(t, dir);
   HP_TRY(path_join(path, dir, "tokenizer.model"));
-  if (file_exists(path->at))
+  if (path_exists(path->at))
     HP_FAIL(HP_ERR_UNSUPPORTED,
             "%s: a SentencePiece model; save the tokenizer once with Transformers, which writes "
             "tokenizer.json beside it",

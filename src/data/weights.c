@@ -156,7 +156,7 @@ static hp_status open_shard(weights *w, const char *dir, const tree_node *value,
   str path = {0};
   HP_TRY(path_join(&path, dir, name));
   hp_status st = HP_OK;
-  if (!file_exists(path.at))
+  if (!path_exists(path.at))
     st = tree_error(value, __FILE__, __LINE__,
                     "the shard %.100s is missing; copy or download it into the folder", name);
   else st = open_file(w, path.at);
@@ -215,11 +215,11 @@ static hp_status open_index(weights *w, const char *dir, const char *path) {
 static hp_status open_folder(weights *w, const char *dir) {
   str path = {0};
   hp_status st = path_join(&path, dir, "model.safetensors");
-  if (!st && file_exists(path.at)) {
+  if (!st && path_exists(path.at)) {
     st = open_single(w, path.at);
   } else if (!st) {
     st = path_join(&path, dir, "model.safetensors.index.json");
-    if (!st) st = file_exists(path.at) ? open_index(w, dir, path.at) : refuse_folder(dir);
+    if (!st) st = path_exists(path.at) ? open_index(w, dir, path.at) : refuse_folder(dir);
   }
   str_free(&path);
   return st;

@@ -55,7 +55,7 @@ hp_status generation_defaults(const lm *m, generation *g) {
   str path = {0};
   tree t;
   hp_status st = path_join(&path, m->path, "generation_config.json");
-  if (!st && file_exists(path.at)) {
+  if (!st && path_exists(path.at)) {
     st = json_load(path.at, 1 << 20, &t);
     if (!st) {
       st = read_config(t.root, g);

@@ -291,7 +291,7 @@ hp_status train_config_parse(const tree_node *root, train_config *out) {
 
 static hp_status check_model_folder(const train_config *c) {
   const char *path = c->model_name_or_path;
-  if (dir_exists(path) || file_exists(path)) return HP_OK;
+  if (path_exists(path)) return HP_OK;
   TREE_FAIL(train_config_at(c, KEY_model_name_or_path),
             "there is no folder \"%s\" here, and hub ids are not fetched; download the checkpoint "
             "(config.json, *.safetensors, tokenizer.json) and write its folder",

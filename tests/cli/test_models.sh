@@ -164,6 +164,37 @@ echo x >>m/model.safetensors
 bad m/model.safetensors "cut short or damaged"
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n' >m/model.safetensors
 bad m/model.safetensors "git lfs pull"
+
+it "what is no file in the place of the weights is refused for what it is"
+instead() { # WORD...: of m/model.safetensors
+  bad m/model.safetensors "$@"
+  rm -rf m/model.safetensors
+}
+rm m/model.safetensors && mkdir m/model.safetensors
+instead "is a folder, a file was expected"
+mkfifo m/model.safetensors
+instead "is a pipe, a file was expected"
+ln -s /dev/null m/model.safetensors
+instead "is a device, a file was expected"
+: >m/model.safetensors
+instead "is empty"
+ln -s model.safetensors m/model.safetensors
+instead "symbolic links that lead nowhere"
+ln -s ../blobs/0123 m/model.safetensors
+instead "a symbolic link to a file that is not there"
+mkdir m/model.safetensors.index.json
+bad m/model.safetensors.index.json "is a folder"
+rmdir m/model.safetensors.index.json
+: >m/model.safetensors
+mv m/config.json kept && mkdir m/config.json
+bad m/config.json "is a folder"
+rmdir m/config.json && mv kept m/config.json
+mkdir m/tokenizer.json
+run tokenize --model m text
+refused m/tokenizer.json "is a folder"
+rmdir m/tokenizer.json
+
+it "a folder without weights, and shards that do not fit their index"
 rm m/model.safetensors
 bad m "no model.safetensors"
 

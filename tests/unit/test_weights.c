@@ -259,7 +259,7 @@ TEST(damaged_sharded_checkpoints_are_refused) {
   CHECK_FAILS(weights_open(dir, &w), "model.safetensors.index.json:1:3");
   CHECK_OK(dir_create(in_dir("d.safetensors")));
   put_index("{\"model.a\": \"d.safetensors\"}");
-  CHECK_FAILS(weights_open(dir, &w), "is missing");
+  CHECK_FAILS(weights_open(dir, &w), "is a folder");
   put_index("{}");
   CHECK_OK(weights_open(dir, &w));
   CHECK_EQ(weights_count(w), 0);
@@ -282,7 +282,7 @@ TEST(other_formats_are_recognised_by_content) {
       {"7z\xbc\xaf\x27\x1c\0\0", 8, "7z"},
       {"\x1f\x8b\x08\0", 4, "gzip"},
       {"<!DOCTYPE html><html>", 21, "a web page"},
-      {"", 0, "too few"},
+      {"", 0, "is empty"},
       {"garbage!garbage!", 16, "no safetensors file"},
   };
   weights *w;
