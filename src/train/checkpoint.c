@@ -23,44 +23,85 @@ enum { FORMAT = 1 };
 
 struct run_lock {
   int fd;
+  char *path;  /* of the file; of the folder once the file is removed */
+  size_t made; /* length of the first folder of path that was made for it; 0 = none */
 };
+
+/* Makes the folder of l->path, whose name is so long. */
+static hp_status make_folder(run_lock *l, size_t folder) {
+  for (size_t i = 1; i <= folder && !l->made; i++) {
+    char c = l->path[i];
+    if (c != '/') continue;
+    l->path[i] = 0;
+    if (!path_exists(l->path)) l->made = i;
+    l->path[i] = c;
+  }
+  l->path[folder] = 0;
+  hp_status st = dir_create(l->path);
+  l->path[folder] = '/';
+  return st;
+}
+
+/* Opens and locks the file; again when its holder has removed it meanwhile. */
+static hp_status lock_file(run_lock *l) {
+  struct stat mine, there;
+  char holder[32] = "";
+  for (;;) {
+    l->fd = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (l->fd < 0) HP_FAIL(HP_ERR_IO, "%s: cannot create: %s", l->path, strerror(errno));
+    if (flock(l->fd, LOCK_EX | LOCK_NB)) {
+      ssize_t n = read(l->fd, holder, sizeof holder - 1);
+      holder[n > 0 ? strcspn(holder, "\n") : 0] = 0;
+      HP_FAIL(HP_ERR_IO,
+              "%s: another run (process %s) writes to this folder; wait for it or choose another "
+              "output_dir",
+              l->path, *holder ? holder : "?");
+    }
+    if (!fstat(l->fd, &mine) && !stat(l->path, &there) && mine.st_ino == there.st_ino) break;
+    close(l->fd);
+  }
+  int n = snprintf(holder, sizeof holder, "%ld\n", (long)getpid());
+  if (ftruncate(l->fd, 0) || pwrite(l->fd, holder, (size_t)n, 0) != n) {
+    /* the lock holds all the same */
+  }
+  return HP_OK;
+}
 
 hp_status run_lock_take(const char *out_dir, run_lock **out) {
   str path = {0};
-  HP_TRY(path_join(&path, out_dir, "run.lock"));
-  hp_status st = HP_OK;
-  char holder[32] = "";
-  int fd = open(path.at, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) HP_FAIL_GOTO(st, HP_ERR_IO, "%s: cannot create: %s", path.at, strerror(errno));
-  if (flock(fd, LOCK_EX | LOCK_NB)) {
-    ssize_t n = read(fd, holder, sizeof holder - 1);
-    holder[n > 0 ? strcspn(holder, "\n") : 0] = 0;
-    close(fd);
-    HP_FAIL_GOTO(
-        st, HP_ERR_IO,
-        "%s: another run (process %s) writes to this folder; wait for it or choose another "
-        "output_dir",
-        path.at, *holder ? holder : "?");
-  }
-  int n = snprintf(holder, sizeof holder, "%ld\n", (long)getpid());
-  if (ftruncate(fd, 0) || pwrite(fd, holder, (size_t)n, 0) != n) { /* the lock holds all the same */
-  }
   run_lock *l = mem_calloc(1, sizeof *l);
-  if (!l) {
-    close(fd);
-    st = HP_ERR_OOM;
-    goto done;
+  HP_TRY_MEM(l);
+  l->fd = -1;
+  hp_status st = path_join(&path, out_dir, "run.lock");
+  if (!st && !(l->path = str_take(&path))) st = HP_ERR_OOM;
+  if (!st) st = make_folder(l, (size_t)(strrchr(l->path, '/') - l->path));
+  if (!st) st = lock_file(l);
+  if (st) {
+    if (l->fd < 0 && l->path) run_lock_remove(l); /* not when another run holds it */
+    if (l->fd >= 0) close(l->fd);
+    mem_free(l->path);
+    mem_free(l);
+  } else {
+    *out = l;
   }
-  l->fd = fd;
-  *out = l;
-done:
   str_free(&path);
   return st;
 }
 
+void run_lock_remove(run_lock *l) {
+  char *slash;
+  unlink(l->path);
+  while ((slash = strrchr(l->path, '/')) && (size_t)(slash - l->path) >= l->made && l->made) {
+    *slash = 0;
+    if (rmdir(l->path) && errno != ENOENT) return;
+  }
+}
+
 void run_lock_free(run_lock *l) {
   if (!l) return;
+  run_lock_remove(l);
   close(l->fd);
+  mem_free(l->path);
   mem_free(l);
 }
 
@@ -367,7 +408,7 @@ hp_status checkpoint_verify(const char *path, checkpoint *out) {
   size_t len, json_len = 0;
   snprintf(c.path, sizeof c.path, "%s", path);
   hp_status st = path_join(&file, path, manifest_name);
-  if (!st && !file_exists(file.at))
+  if (!st && !path_exists(file.at))
     st = err_set(HP_ERR_INPUT, __FILE__, __LINE__, "%s: is not a checkpoint: it has no %s", path,
                  manifest_name);
   if (!st) st = file_read(file.at, 64 << 20, &text, &len);

@@ -1,6 +1,7 @@
 /* Checkpoints of a run: committed or invisible, verified before use.
  *
- *   OUT/run.lock                 flock while a run writes here; a dead process holds none
+ *   OUT/run.lock                 flock while a run writes here; a dead process holds none.  Gone
+ *                                when the run ends, and with it folders that it left empty
  *   OUT/.tmp-checkpoint-N-PID/   being written
  *   OUT/checkpoint-N/            committed: its files and MANIFEST.json with their sizes and hashes
  *
@@ -16,9 +17,13 @@
 /* --- lock ------------------------------------------------------------------------------------- */
 
 typedef struct run_lock run_lock;
-/* Takes OUT/run.lock; HP_ERR_IO names the process that holds it. */
+/* Makes OUT where it is not there, and takes OUT/run.lock; HP_ERR_IO names the process that holds
+ * it. */
 hp_status run_lock_take(const char *out_dir, run_lock **out);
 void run_lock_free(run_lock *l);
+/* Removes the file, and of the folders that were made for it those that are empty.  A signal
+ * handler may call it. */
+void run_lock_remove(run_lock *l);
 /* Removes .tmp-* folders that dead runs left; call with the lock held. */
 hp_status checkpoint_clean(const char *out_dir);
 

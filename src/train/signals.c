@@ -2,21 +2,48 @@
 
 #include <signal.h>
 #include <stddef.h>
+#include <string.h>
+#include <unistd.h>
 
 /* A handler can reach nothing else. */
 static volatile sig_atomic_t taken;
+static void (*at_end)(void *ctx);
+static void *at_end_ctx;
 
-static void on_signal(int number) { taken = number; }
+static void on_note(int number) { taken = number; }
 
-void signals_catch(void) {
+static void say(const char *text) {
+  if (write(STDERR_FILENO, text, strlen(text)) < 0) return;
+}
+
+static void on_end(int number) {
+  taken = number;
+  at_end(at_end_ctx);
+  say("hyper: ");
+  say(signals_name());
+  say(": stopped before the first step, nothing was trained; run it again\n");
+  raise(number); /* its own action is back: it ends the process when this returns */
+}
+
+static void handle_with(void (*handler)(int), int flags) {
   static const int caught[] = {SIGTERM, SIGUSR1, SIGINT};
   taken = 0;
   for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
-    struct sigaction a = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    struct sigaction a = {.sa_handler = handler, .sa_flags = flags};
     sigemptyset(&a.sa_mask);
     sigaction(caught[i], &a, NULL);
   }
 }
+
+void signals_end(void (*leave)(void *ctx), void *ctx) {
+  at_end = leave;
+  at_end_ctx = ctx;
+  handle_with(on_end, (int)SA_RESETHAND);
+}
+
+void signals_note(void) { handle_with(on_note, (int)SA_RESETHAND | SA_RESTART); }
+
+void signals_release(void) { handle_with(SIG_DFL, 0); }
 
 bool signals_taken(void) { return taken != 0; }
 

@@ -230,6 +230,11 @@ static hp_status find_variant(stepper *s, const step_micro *b, hp_program **out)
   return HP_OK;
 }
 
+hp_status stepper_prepare(stepper *s, const step_micro *b) {
+  hp_program *p;
+  return find_variant(s, b, &p);
+}
+
 /* --- running -------------------------------------------------------------------------------------
  */
 

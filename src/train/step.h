@@ -47,6 +47,8 @@ typedef struct {
   double grad_norm; /* of the step, before clipping; set by the last micro-batch */
 } step_result;
 
+/* Compiles what stepper_run needs for b, of which only sizes and place are read. */
+hp_status stepper_prepare(stepper *s, const step_micro *b);
 /* HP_ERR_NUMERIC when loss or a gradient is not finite: names the tensor. */
 hp_status stepper_run(stepper *s, const step_micro *b, const step_update *u, step_result *out);
 

@@ -319,6 +319,8 @@ static hp_status take_reporter(train_config *c, const tree_node *v) {
 }
 
 static hp_status decide_output(train_config *c) {
+  if (!*c->output_dir)
+    TREE_FAIL(train_config_at(c, KEY_output_dir), "is empty; expected a folder for the run");
   HP_TRY(decide_resume(c));
   const tree_node *v = c->report_to;
   if (v && v->kind == TREE_LIST)

@@ -149,9 +149,10 @@ static hp_status after_step(trainer *t, const sampler_step *s, bool *stop) {
 static hp_status loop(trainer *t, bool *stopped) {
   bool stop = false;
   *stopped = false;
-  while (t->step < t->steps && !stop) {
+  for (bool first = true; t->step < t->steps && !stop; first = false) {
     sampler_step s = sampler_find(&t->data.order, t->step);
     HP_TRY(train_step(t, &s));
+    if (first) signals_note();
     HP_TRY(after_step(t, &s, &stop));
     trainer_tell_progress(t);
     if (signals_taken() && t->step < t->steps) {
@@ -185,15 +186,35 @@ static void trainer_close(trainer *t) {
   vec_free(&t->tokens_per_s);
 }
 
-/* Everything from an open run to its last file. */
-static hp_status train(trainer *t) {
-  bool finished = false, stopped = false, save;
-  HP_TRY(trainer_resume(t, &finished));
-  if (finished) {
+/* Compiles the first step: what cannot be done is refused before the run has written anything. */
+static hp_status prepare(trainer *t) {
+  if (t->step == t->steps) return HP_OK;
+  sampler_step s = sampler_find(&t->data.order, t->step);
+  train_data_batch(&t->data, s.epoch, s.micro, 0, &t->batch);
+  step_micro b = {.B = t->batch.B, .T = t->batch.T, .first = true, .last = s.micros == 1};
+  return stepper_prepare(t->stepper, &b);
+}
+
+/* A run that is over: its model is there, or is written again. */
+static hp_status finish_again(trainer *t) {
+  if (trainer_is_exported(t)) {
     log_info("%s: this run is finished (step %lld); nothing to do", t->c->output_dir,
              (long long)t->step);
     return HP_OK;
   }
+  log_info("%s: this run is finished (step %lld), but its model is missing or damaged; writing it "
+           "again from the checkpoint",
+           t->c->output_dir, (long long)t->step);
+  return trainer_export(t);
+}
+
+/* Everything from an open run to its last file. */
+static hp_status train(trainer *t) {
+  bool finished = false, stopped = false, save;
+  HP_TRY(trainer_resume(t, &finished));
+  if (finished) return finish_again(t);
+  HP_TRY(prepare(t));
+  if (t->c->is.resume == RESUME_NEVER) HP_TRY(checkpoint_forget(t->c->output_dir));
   HP_TRY(trainer_tell_start(t));
   if (t->c->eval_on_start && t->data.evals && t->step == 0)
     HP_TRY(trainer_evaluate(t, EVAL_START, &save));
@@ -203,17 +224,19 @@ static hp_status train(trainer *t) {
   return trainer_tell_end(t);
 }
 
+static void leave(void *lock) { run_lock_remove(lock); }
+
 hp_status trainer_run(const train_config *c) {
   trainer t = {.c = c, .last_saved = -1};
   for (size_t i = 0; i < c->notes.len; i++) log_info("%s", c->notes.at[i]);
-  signals_catch();
-  hp_status st = dir_create(c->output_dir);
-  if (!st) st = run_lock_take(c->output_dir, &t.lock);
+  hp_status st = run_lock_take(c->output_dir, &t.lock);
+  if (!st) signals_end(leave, t.lock);
   if (!st) st = checkpoint_clean(c->output_dir);
   if (!st) st = open_data(&t);
   if (!st) st = open_model(&t);
   if (!st) st = open_training(&t);
   if (!st) st = train(&t);
+  signals_release();
   trainer_close(&t);
   return st;
 }

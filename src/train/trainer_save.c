@@ -341,12 +341,24 @@ static hp_status resume_from(trainer *t, const checkpoint *c) {
   return HP_OK;
 }
 
-/* Is the model of the end of the run there? */
-static bool exported(const trainer *t) {
+static bool is_file_of(const char *dir, const char *name) {
   str path = {0};
-  bool there = !path_join(&path, t->c->output_dir, "train_results.json") && file_exists(path.at);
+  bool there = !path_join(&path, dir, name) && file_exists(path.at);
   str_free(&path);
   return there;
+}
+
+bool trainer_is_exported(const trainer *t) {
+  arena mem = {0};
+  weights *w;
+  const char *copy[PASSED_ON], *dir = t->c->output_dir;
+  size_t n = 0;
+  bool whole = is_file_of(dir, "config.json") && !list_copies(t, &mem, copy, &n);
+  for (size_t i = 0; whole && i < n; i++) whole = is_file_of(dir, strrchr(copy[i], '/') + 1);
+  if (whole && (whole = !weights_open(dir, &w))) weights_free(w);
+  err_clear();
+  arena_free(&mem);
+  return whole;
 }
 
 static hp_status find_checkpoint(trainer *t, checkpoint *c, bool *found) {
@@ -374,11 +386,11 @@ hp_status trainer_resume(trainer *t, bool *finished) {
   checkpoint c;
   bool found;
   *finished = false;
-  if (t->c->is.resume == RESUME_NEVER) return checkpoint_forget(t->c->output_dir);
+  if (t->c->is.resume == RESUME_NEVER) return HP_OK;
   HP_TRY(find_checkpoint(t, &c, &found));
   if (!found) return HP_OK;
   hp_status st = resume_from(t, &c);
   checkpoint_free(&c);
-  if (!st) *finished = t->step >= t->steps && exported(t);
+  if (!st) *finished = t->step >= t->steps && is_file_of(t->c->output_dir, "train_results.json");
   return st;
 }
