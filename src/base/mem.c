@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static _Atomic uint64_t count;   /* allocations so far */
 static _Atomic uint64_t fail_at; /* value of count that fails; 0 = never */
@@ -35,11 +36,12 @@ void mem_free(void *p) { free(p); }
 enum { HUGE_PAGE = 2 << 20 };
 
 void *mem_map(size_t bytes) {
-  size_t want;
-  if (!size_add(bytes ? bytes : 1, HUGE_PAGE, &want) || !may_allocate()) {
+  size_t want, page = (size_t)sysconf(_SC_PAGESIZE);
+  if (!size_add(bytes ? bytes : 1, HUGE_PAGE + page - 1, &want) || !may_allocate()) {
     (void)err_set(HP_ERR_OOM, __FILE__, __LINE__, "cannot map %zu bytes", bytes);
     return NULL;
   }
+  want -= want % page; /* whole pages: munmap refuses to cut one */
   char *raw = mmap(NULL, want, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) {
     (void)err_set(HP_ERR_OOM, __FILE__, __LINE__, "cannot map %zu bytes of memory", bytes);

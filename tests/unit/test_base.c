@@ -43,6 +43,32 @@ TEST(allocations_fail_on_demand_and_products_are_checked) {
   arena_free(&x);
 }
 
+/* Pages of the address space that the process has. */
+static long mapped_pages(void) {
+  long pages = 0;
+  FILE *f = fopen("/proc/self/statm", "r");
+  if (!f) test_skip("no /proc/self/statm");
+  CHECK(fscanf(f, "%ld", &pages) == 1);
+  fclose(f);
+  return pages;
+}
+
+TEST(mapped_memory_goes_back_whole) {
+  static const size_t size[] = {0, 1, 8, 4095, 4096, 4097, 65536, (2 << 20) - 1, 2 << 20, 5000001};
+  enum { N = sizeof size / sizeof *size };
+  long before = mapped_pages();
+  for (int k = 0; k < 10 * N; k++) {
+    size_t n = size[k % N];
+    char *p = mem_map(n);
+    CHECK(p && (uintptr_t)p % (2 << 20) == 0);
+    if (n) p[n - 1] = 1;
+    mem_unmap(p, n);
+  }
+  CHECK_EQ(mapped_pages(), before);
+  CHECK(!mem_map(SIZE_MAX));
+  err_clear();
+}
+
 TEST(doubles_print_shortest_and_read_back) {
   const struct {
     double x;
