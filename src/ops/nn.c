@@ -48,6 +48,12 @@ hp_status infer_embedding_grad(infer_ctx *c) {
 
 /* --- softmax and norms ----------------------------------------------------------------------- */
 
+hp_status infer_softmax(infer_ctx *c) {
+  if (!graph_value(c->g, c->in[0])->rank)
+    return ops_fail(c, "x is %s, expected a last dim", ops_type(c, 0));
+  return infer_float(c);
+}
+
 /* y = softmax(x): dx = y (dy - sum(y dy)) */
 void grad_softmax(grad_ctx *c) {
   hp_graph *g = c->g;

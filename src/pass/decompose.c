@@ -28,7 +28,8 @@ static void softmax(site *s) {
 static val mean_last(site *s, val x) {
   if (TO->failure.code) return 0;
   const ir_value *v = graph_value(TO, x);
-  return ops_scale(TO, ops_sum_last(TO, x), 1.0 / (double)v->dim[v->rank - 1]);
+  double width = (double)v->dim[v->rank - 1]; /* adding nodes moves the values */
+  return ops_scale(TO, ops_sum_last(TO, x), 1.0 / width);
 }
 
 /* x / sqrt(mean(x^2) + eps) */
@@ -173,7 +174,7 @@ hp_status pass_decompose(const hp_graph *in, const pass_options *o, hp_graph **o
   (void)o;
   site s = {0};
   HP_TRY(rewrite_begin(&s.r, in));
-  for (uint32_t i = 0; i < in->nodes.len; i++) {
+  for (uint32_t i = 0; i < in->nodes.len && !s.r.to->failure.code; i++) {
     s.n = graph_node(in, i);
     decomposition how = decomposition_of(in, s.n);
     if (!how) {

@@ -70,6 +70,8 @@ static const struct {
     {X "%2:f32[3,2] = transpose %1 {perm=[1,1]}", "g:2: ", "perm is not a permutation"},
     {X "%2:f32[1,3] = slice %1 {start=[0,0], stop=[3,3], step=[1,1]}",
      "g:2: ", "0:3:1 is not a part"},
+    {"%1:f32[] = const {value=1, dtype=f32, shape=[]}\n%2:f32[] = softmax %1",
+     "g:2: ", "softmax: x is f32[], expected a last dim"},
     {X "%2:f32[2,3] = offload %1 {tier=3}", "g:2: ", "tier 3 is not one of those"},
     {X "%2:f32[2,3] = fetch %1 {tier=-1}", "g:2: ", "tier -1 is not one of those"},
     {X "%2:f32[2,3] = concat %1 {axis=-1}", "g:2: ", "axis -1 is not a dim"},
