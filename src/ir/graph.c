@@ -13,7 +13,8 @@ hp_status graph_create(const hp_graph *like, hp_graph **out) {
     return HP_ERR_OOM;
   }
   g->pool->refs++;
-  if (!vec_push(&g->values, (ir_value){0})) {
+  /* room for an operand, so that graph_in of a node without has an array to point into */
+  if (!vec_reserve(&g->ins, 1) || !vec_push(&g->values, (ir_value){0})) {
     graph_free(g);
     return HP_ERR_OOM;
   }

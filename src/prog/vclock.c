@@ -79,10 +79,9 @@ typedef struct {
 /* Whether the next instruction of a stream has all that it waits for. */
 static bool ready(const vclock_program *p, const vclock *v, front *f, uint32_t s) {
   uint32_t i = v->at[s][f->head[s]];
-  uint32_t n = p->wait0[i + 1] - p->wait0[i];
-  const vclock_wait *w = p->wait + p->wait0[i];
-  while (f->met[s] < n && w[f->met[s]].position < f->head[w[f->met[s]].stream]) f->met[s]++;
-  return f->met[s] == n;
+  for (uint32_t k = p->wait0[i] + f->met[s]; k < p->wait0[i + 1]; k++, f->met[s]++)
+    if (p->wait[k].position >= f->head[p->wait[k].stream]) return false;
+  return true;
 }
 
 /* Names the ring of instructions that wait for one another. */

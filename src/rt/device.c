@@ -76,7 +76,7 @@ hp_status device_state(device *d, const char *name, const ir_value *type, uint32
 }
 
 hp_status device_reserve(device *d, int tier, uint64_t bytes) {
-  if (bytes <= d->arena_bytes[tier]) return HP_OK;
+  if (d->arena[tier] && bytes <= d->arena_bytes[tier]) return HP_OK;
   if (d->arena[tier]) d->backend->free(d->dev, tier, d->arena[tier], d->arena_bytes[tier]);
   d->arena_bytes[tier] = 0;
   d->generation++;
