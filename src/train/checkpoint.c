@@ -107,13 +107,22 @@ void run_lock_free(run_lock *l) {
 
 /* --- folders ---------------------------------------------------------------------------------- */
 
-/* N of "checkpoint-N", else -1. */
+/* The name of a step's folder. */
+typedef struct {
+  char text[48];
+} folder_name;
+static folder_name name_of(int64_t step) {
+  folder_name f;
+  snprintf(f.text, sizeof f.text, "%s%lld", folder_prefix, (long long)step);
+  return f;
+}
+
+/* The step whose folder has this name, else -1: "checkpoint-007" is somebody else's. */
 static int64_t step_of(const char *name) {
   int64_t n;
   size_t p = sizeof folder_prefix - 1;
-  if (strncmp(name, folder_prefix, p) || !str_to_i64(name + p, &n) || n < 0 || name[p] == '+')
-    return -1;
-  return n;
+  if (strncmp(name, folder_prefix, p) || !str_to_i64(name + p, &n) || n < 0) return -1;
+  return strcmp(name, name_of(n).text) ? -1 : n;
 }
 
 static int newest_first(const void *a, const void *b) {
@@ -141,9 +150,7 @@ static hp_status list_steps(const char *out_dir, steps_list *out) {
 }
 
 static hp_status folder_of(const char *out_dir, int64_t step, str *path) {
-  char name[48];
-  snprintf(name, sizeof name, "%s%lld", folder_prefix, (long long)step);
-  return path_join(path, out_dir, name);
+  return path_join(path, out_dir, name_of(step).text);
 }
 
 hp_status checkpoint_clean(const char *out_dir) {
