@@ -20,17 +20,26 @@ static hp_status tier(parser *q, const char *word, int *out) {
   return scan_fail(&q->s, "\"%s\" is not device, host or flash", word);
 }
 
-/* arena device 4096 bound 4096 at 17 */
+static hp_status keyword(parser *q, const char *want) {
+  char word[SCAN_WORD];
+  HP_TRY(scan_word(&q->s, word));
+  if (strcmp(word, want)) return scan_fail(&q->s, "expected %s, found \"%s\"", want, word);
+  return HP_OK;
+}
+
+/* arena device 4096 bound 4096 at 17: before the buffers that lie in it. */
 static hp_status arena_line(parser *q) {
   char word[SCAN_WORD];
   uint64_t at;
   int t = TIER_DEVICE;
   HP_TRY(scan_word(&q->s, word));
   HP_TRY(tier(q, word, &t));
+  if (q->p->buffers.len || q->p->arena[t])
+    return scan_fail(&q->s, "an arena is described once, before the buffers");
   HP_TRY(scan_count(&q->s, INT64_MAX, &q->p->arena[t]));
-  HP_TRY(scan_word(&q->s, word));
+  HP_TRY(keyword(q, "bound"));
   HP_TRY(scan_count(&q->s, INT64_MAX, &q->p->bound[t]));
-  HP_TRY(scan_word(&q->s, word));
+  HP_TRY(keyword(q, "at"));
   HP_TRY(scan_count(&q->s, UINT32_MAX, &at));
   q->p->bound_at[t] = (uint32_t)at;
   return scan_end_of_line(&q->s);
