@@ -87,9 +87,9 @@ $(B)/test-unit: $(TEST_OBJ) $(A)
 $(B)/test-json: $(B)/tests/cli/json_get.o
 	$(Q)$(CC) $(SAN) -o $@ $< $(TEST_LIBS)
 # replay-NAME runs a fuzzer's corpus without libFuzzer; fuzz_NAME is the fuzzer (clang only).
-$(B)/replay_%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(A)
+$(B)/replay_%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/mutate.o $(B)/tests/fuzz/replay.o $(A)
 	$(Q)$(CC) $(SAN) -rdynamic -o $@ $^ $(LIBS)
-$(B)/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(A)
+$(B)/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/mutate.o $(A)
 	@echo "  link    $@"
 	$(Q)$(CC) $(SAN) -fsanitize=fuzzer -rdynamic -o $@ $^ $(LIBS)
 

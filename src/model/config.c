@@ -312,20 +312,33 @@ static hp_status read_common(const tree_node *root, model_config *c) {
   return read_ids(root, c);
 }
 
+/* Reads what has been parsed; takes c->source. */
+static hp_status read_source(model_config *c, model_config *out) {
+  hp_status st = tree_expect(c->source.root, TREE_MAP);
+  if (!st) st = read_common(c->source.root, c);
+  if (st) model_config_free(c);
+  else *out = *c;
+  return st;
+}
+
+static const model_config unread = {.bos = -1, .frozen = -1};
+
+hp_status model_config_parse(const char *text, size_t n, const char *name, model_config *out) {
+  model_config c = unread;
+  HP_TRY(json_parse(text, n, name, &c.source));
+  return read_source(&c, out);
+}
+
 hp_status model_config_load(const char *path, model_config *out) {
   str file = {0};
-  model_config c = {.bos = -1, .frozen = -1};
+  model_config c = unread;
   hp_status st = HP_OK;
-  if (dir_exists(path)) HP_TRY_GOTO(path_join(&file, path, "config.json"), st);
+  if (dir_exists(path)) st = path_join(&file, path, "config.json");
   else str_add(&file, path);
-  HP_TRY_GOTO(str_status(&file), st);
-  HP_TRY_GOTO(json_load(file.at, 16 << 20, &c.source), st);
-  HP_TRY_GOTO(tree_expect(c.source.root, TREE_MAP), st);
-  HP_TRY_GOTO(read_common(c.source.root, &c), st);
-done:
+  if (!st) st = str_status(&file);
+  if (!st) st = json_load(file.at, 16 << 20, &c.source);
+  if (!st) st = read_source(&c, out);
   str_free(&file);
-  if (st) model_config_free(&c);
-  else *out = c;
   return st;
 }
 

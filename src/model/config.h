@@ -51,6 +51,8 @@ typedef struct {
 /* Reads DIR/config.json, or a file.  Refuses what is not there, has the wrong type, contradicts
  * itself or is not built, by file, line and key. */
 hp_status model_config_load(const char *path, model_config *out);
+/* The same from the text of a file; `name` is for messages. */
+hp_status model_config_parse(const char *text, size_t n, const char *name, model_config *out);
 void model_config_free(model_config *c);
 bool model_config_drops(const model_config *c); /* some share of dropout is above 0 */
 /* Number of trainable parameters. */
