@@ -164,6 +164,39 @@ void hp_adamw(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor m, hp_tensor v
 void hp_sgd(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor buffer, hp_tensor factor,
             hp_tensor lr, double momentum, double decay);
 
+/* --- layouts: how a tensor lies on many devices ------------------------------------------------
+ */
+
+/* A mesh of devices with named axes (rank_list NULL: 0, 1, 2, ...) and, once it is called, how a
+ * tensor lies on it: for each dim the axes that split it, the first outermost; the other axes hold
+ * replicas, or parts of a reduction that is pending.  As text, in YAML and in `hyper layout`:
+ * "(2,2,2)(dp,sp,mp)(mp,(sp,dp),None)+sum:dp@0,1,2,3,4,5,6,7"; what follows the names, and what
+ * follows the entries, may be missing. */
+typedef struct hp_layout hp_layout;
+hp_status hp_layout_create(const int64_t *device_matrix, const char *const *alias_name, int n_axes,
+                           const int64_t *rank_list, int64_t n_ranks, hp_layout **out);
+hp_status hp_layout_parse(const char *text, hp_layout **out);
+void hp_layout_free(hp_layout *l);
+hp_status hp_layout_print(const hp_layout *l, char **text);
+/* A tensor on l's mesh, from entries: "(mp,(sp,dp),None)"; or from one placement an axis: "S(0)",
+ * "R", "P(sum)", for a tensor of `rank` dims. */
+hp_status hp_layout_call(const hp_layout *l, const char *tensor_map, hp_layout **out);
+hp_status hp_layout_place(const hp_layout *l, const char *const *placement, int n, int rank,
+                          hp_layout **out);
+/* op: sum, avg, max, min, prod or all. */
+hp_status hp_layout_set_pending(hp_layout *l, const char *axis, const char *op);
+/* Devices that hold the same part. */
+hp_status hp_layout_repeat(const hp_layout *l, int64_t *out);
+/* The part of a rank: [start, stop) of each dim of a tensor of shape s.  A dim that its axes do not
+ * divide is padded: the last parts are shorter, or empty. */
+hp_status hp_layout_slice(const hp_layout *l, hp_shape s, int64_t rank, int64_t *start,
+                          int64_t *stop);
+/* The whole tensor's shape from that of a part. */
+hp_status hp_layout_whole(const hp_layout *l, hp_shape part, hp_shape *out);
+/* Ranks that differ from `rank` along the axis only: as many as its size, to ranks[0..n). */
+hp_status hp_layout_group(const hp_layout *l, const char *axis, int64_t rank, int64_t *ranks,
+                          int64_t room, int64_t *n);
+
 /* --- the device --------------------------------------------------------------------------- */
 
 typedef struct {

@@ -1,0 +1,220 @@
+/* `hyper layout --batch`: a question a line in the form of the vectors of the original HyperShard,
+ * an answer a line under the same names.  A question that is refused gets an "error". */
+#include "base/io.h"
+#include "base/vec.h"
+#include "cli/layout_answer.h"
+#include "shard/layout_text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- reading -------------------------------------------------------------------------------------
+ */
+
+typedef struct {
+  int64_t *at;
+  int64_t n;
+} integers;
+
+/* A list of whole numbers; n is -1 when the key is missing or null.  mem_free(out->at). */
+static hp_status read_integers(const tree_node *q, const char *key, integers *out) {
+  const tree_node *list;
+  *out = (integers){.n = -1};
+  HP_TRY(tree_opt_list(q, key, &list));
+  if (!list) return HP_OK;
+  out->at = mem_calloc((size_t)list->len + 1, sizeof *out->at);
+  HP_TRY_MEM(out->at);
+  out->n = list->len;
+  hp_status st = HP_OK;
+  for (uint32_t i = 0; i < list->len && !st; i++) st = tree_as_int(list->child[i], &out->at[i]);
+  if (st) mem_free(out->at);
+  return st;
+}
+
+static hp_status make_mesh(const tree_node *q, const integers *size, const integers *rank,
+                           mesh *out) {
+  const tree_node *names;
+  const char *name[MESH_AXES];
+  HP_TRY(tree_need_list(q, "names", &names));
+  if (size->n < 1 || size->n > MESH_AXES)
+    HP_FAIL(HP_ERR_LAYOUT, "mesh: expected a list of 1 to %d sizes", MESH_AXES);
+  if ((int64_t)names->len != size->n)
+    HP_FAIL(HP_ERR_LAYOUT, "mesh: %lld sizes and %u names; give every axis one name",
+            (long long)size->n, names->len);
+  for (int64_t a = 0; a < size->n; a++) HP_TRY(tree_as_string(names->child[a], &name[a]));
+  return mesh_init(size->at, name, (int)size->n, rank->n < 0 ? NULL : rank->at, rank->n, out);
+}
+
+static hp_status read_mesh(const tree_node *q, mesh *out) {
+  integers size, rank;
+  HP_TRY(read_integers(q, "mesh", &size));
+  hp_status st = read_integers(q, "rank_list", &rank);
+  if (!st) {
+    st = make_mesh(q, &size, &rank, out);
+    mem_free(rank.at);
+  }
+  mem_free(size.at);
+  return st;
+}
+
+/* "dp", "None" or a list of names. */
+static hp_status read_entry(const tree_node *n, const mesh *m, layout *l, int dim) {
+  const char *name;
+  if (n->kind != TREE_LIST) {
+    HP_TRY(tree_as_string(n, &name));
+    return layout_split_dim(m, l, dim, &name, 1);
+  }
+  for (uint32_t i = 0; i < n->len; i++) {
+    HP_TRY(tree_as_string(n->child[i], &name));
+    HP_TRY(layout_split_dim(m, l, dim, &name, 1));
+  }
+  return HP_OK;
+}
+
+static hp_status read_layout(const tree_node *list, const mesh *m, layout *out) {
+  layout l = {0};
+  if (list->len > HP_MAX_RANK)
+    TREE_FAIL(list, "%u dims; a tensor has at most %d", list->len, HP_MAX_RANK);
+  for (uint32_t d = 0; d < list->len; d++) HP_TRY(read_entry(list->child[d], m, &l, l.rank++));
+  *out = l;
+  return HP_OK;
+}
+
+/* {"tp": "sum"} */
+static hp_status read_pending(const tree_node *q, const mesh *m, layout *l) {
+  const tree_node *p;
+  HP_TRY(tree_opt_map(q, "partial", &p));
+  for (uint32_t i = 0; p && i < p->len; i++) {
+    const char *op;
+    HP_TRY(tree_as_string(p->child[i], &op));
+    HP_TRY(layout_set_pending(m, l, p->child[i]->key, op));
+  }
+  return HP_OK;
+}
+
+/* The shape, when there is one: as many sizes as the layout has dims. */
+static hp_status check_shape(const integers *shape, const layout *l) {
+  int64_t all = 1;
+  if (shape->n >= 0 && shape->n != l->rank)
+    HP_FAIL(HP_ERR_SHAPE, "the tensor has %lld dims, its layout %d", (long long)shape->n, l->rank);
+  for (int64_t d = 0; d < shape->n; d++)
+    if (shape->at[d] < 0 || __builtin_mul_overflow(all, shape->at[d] ? shape->at[d] : 1, &all))
+      HP_FAIL(HP_ERR_SHAPE, "the shape is negative, or has more elements than can be counted");
+  return HP_OK;
+}
+
+/* --- answering
+ * ------------------------------------------------------------------------------------ */
+
+/* tensor_map as it was called: a list stays one, and "None" in it is -1 too. */
+static void put_called_map(json_writer *w, const mesh *m, const tree_node *entry) {
+  if (entry->kind == TREE_LIST) {
+    json_open_list(w);
+    for (uint32_t i = 0; i < entry->len; i++) put_called_map(w, m, entry->child[i]);
+    json_close(w);
+    return;
+  }
+  int axis = mesh_axis(m, entry->string, entry->len);
+  json_put_int(w, axis < 0 ? -1 : m->axes - 1 - axis);
+}
+
+static hp_status ask_layout(json_writer *w, const tree_node *q, const mesh *m,
+                            const integers *shape) {
+  const tree_node *call;
+  layout l;
+  HP_TRY(tree_opt_list(q, "call", &call));
+  if (!call) { /* a mesh alone */
+    json_put_key(w, "devices");
+    json_put_int(w, m->devices);
+    return HP_OK;
+  }
+  HP_TRY(read_layout(call, m, &l));
+  HP_TRY(read_pending(q, m, &l));
+  HP_TRY(check_shape(shape, &l));
+  json_put_key(w, "tensor_map");
+  put_called_map(w, m, call);
+  return answer_layout(w, m, &l, shape->n < 0 ? NULL : shape->at);
+}
+
+static hp_status ask_path(json_writer *w, const tree_node *q, const mesh *m,
+                          const integers *shape) {
+  const tree_node *list;
+  layout from, to;
+  path p;
+  HP_TRY(tree_need_list(q, "from", &list));
+  HP_TRY(read_layout(list, m, &from));
+  HP_TRY(read_pending(q, m, &from));
+  HP_TRY(tree_need_list(q, "to", &list));
+  HP_TRY(read_layout(list, m, &to));
+  if (shape->n < 0) HP_FAIL(HP_ERR_SHAPE, "a way from one layout to another needs the shape");
+  HP_TRY(check_shape(shape, &from));
+  HP_TRY(path_find(&(path_request){.mesh = m, .shape = shape->at, .element_bytes = 4}, &from, &to,
+                   &p));
+  return answer_path(w, m, &p);
+}
+
+static hp_status ask(json_writer *w, const tree_node *q, const mesh *m) {
+  integers shape;
+  HP_TRY(read_integers(q, "shape", &shape));
+  hp_status st = tree_get(q, "from") ? ask_path(w, q, m, &shape) : ask_layout(w, q, m, &shape);
+  mem_free(shape.at);
+  return st;
+}
+
+static void put_id(json_writer *w, const tree_node *q) {
+  const tree_node *id = tree_get(q, "id");
+  json_open_map(w);
+  if (!id) return;
+  json_put_key(w, "id");
+  json_put_tree(w, id);
+}
+
+static hp_status answer_into(str *out, const tree_node *q) {
+  json_writer w = {.out = out};
+  mesh m;
+  put_id(&w, q);
+  HP_TRY(tree_expect(q, TREE_MAP));
+  HP_TRY(read_mesh(q, &m));
+  hp_status st = ask(&w, q, &m);
+  if (!st) json_close(&w);
+  mesh_free(&m);
+  return st;
+}
+
+static hp_status answer_line(const char *line, size_t n, const char *file, size_t number) {
+  tree t = {0};
+  str out = {0};
+  hp_status st = json_parse_line(line, n, file, number, &t);
+  if (!st) st = answer_into(&out, t.root);
+  if (st == HP_ERR_OOM) return st;
+  if (st) {
+    str_clear(&out);
+    json_writer w = {.out = &out};
+    put_id(&w, t.root);
+    json_put_key(&w, "error");
+    json_put_string(&w, err_message());
+    json_close(&w);
+    err_clear();
+  }
+  st = str_status(&out);
+  if (!st) puts(out.at);
+  str_free(&out);
+  tree_free(&t);
+  return st;
+}
+
+hp_status layout_batch(const char *file) {
+  char *bytes;
+  size_t n, number = 1;
+  HP_TRY(file_read(file, 0, &bytes, &n));
+  hp_status st = HP_OK;
+  for (const char *at = bytes, *end = bytes + n; at < end && !st; number++) {
+    const char *stop = memchr(at, '\n', (size_t)(end - at));
+    if (!stop) stop = end;
+    if (strspn(at, " \t\r") < (size_t)(stop - at))
+      st = answer_line(at, (size_t)(stop - at), file, number);
+    at = stop + 1;
+  }
+  mem_free(bytes);
+  return st;
+}

@@ -1,0 +1,43 @@
+/* How a tensor lies on a mesh: for every dim the mesh axes that split it, the first outermost, and
+ * for every axis the reduction that is still pending over it.  Axes are indices into a mesh, dims
+ * into the tensor.  An axis splits at most one dim, or is pending, or holds replicas.
+ * What is not used is zero, so equal layouts are equal bytes. */
+#ifndef IR_LAYOUT_H
+#define IR_LAYOUT_H
+
+#include "base/status.h"
+
+enum { LAYOUT_AXES = 8 };
+
+typedef enum {
+  PENDING_NONE,
+  PENDING_SUM,
+  PENDING_AVG,
+  PENDING_MAX,
+  PENDING_MIN,
+  PENDING_PROD,
+  PENDING_ALL, /* logical and */
+  PENDING_COUNT
+} pending_op;
+
+typedef struct {
+  uint8_t rank;                           /* dims of the tensor */
+  uint8_t n[HP_MAX_RANK];                 /* axes that split a dim */
+  uint8_t axis[HP_MAX_RANK][LAYOUT_AXES]; /* which, outermost first */
+  uint8_t pending[LAYOUT_AXES];           /* pending_op by axis */
+} layout;
+
+bool layout_equal(const layout *a, const layout *b);
+/* The dim that the axis splits; -1 when it splits none. */
+int layout_dim_of(const layout *l, int axis);
+/* Neither splits a dim nor is pending. */
+bool layout_is_free(const layout *l, int axis);
+/* Adds an axis as the innermost of a dim; takes the n innermost away. */
+void layout_append(layout *l, int dim, int axis);
+void layout_cut(layout *l, int dim, int n);
+
+const char *pending_name(int op); /* "sum", ...; "" for PENDING_NONE */
+/* PENDING_NONE when there is no such word. */
+pending_op pending_find(const char *name, size_t n);
+
+#endif

@@ -1,0 +1,44 @@
+#include "shard/slices.h"
+
+int64_t layout_parts(const mesh *m, const layout *l, int d) {
+  int64_t parts = 1;
+  for (int i = 0; i < l->n[d]; i++) parts *= m->size[l->axis[d][i]];
+  return parts;
+}
+
+int64_t layout_repeat(const mesh *m, const layout *l) {
+  int64_t repeat = m->devices;
+  for (int d = 0; d < l->rank; d++) repeat /= layout_parts(m, l, d);
+  return repeat;
+}
+
+int64_t layout_part_size(const mesh *m, const layout *l, int d, int64_t size) {
+  int64_t parts = layout_parts(m, l, d);
+  return size / parts + (size % parts != 0);
+}
+
+int64_t layout_part_index(const mesh *m, const layout *l, int d, int64_t position) {
+  int64_t index = 0;
+  for (int i = 0; i < l->n[d]; i++) {
+    int axis = l->axis[d][i];
+    index = index * m->size[axis] + mesh_coordinate(m, position, axis);
+  }
+  return index;
+}
+
+void layout_slice(const mesh *m, const layout *l, const int64_t *shape, int64_t position,
+                  int64_t *start, int64_t *stop) {
+  for (int d = 0; d < l->rank; d++) {
+    int64_t part = layout_part_size(m, l, d, shape[d]);
+    start[d] = layout_part_index(m, l, d, position) * part;
+    if (start[d] > shape[d]) start[d] = shape[d];
+    stop[d] = shape[d] - start[d] < part ? shape[d] : start[d] + part;
+  }
+}
+
+int layout_free_axes(const mesh *m, const layout *l, uint8_t out[LAYOUT_AXES]) {
+  int n = 0;
+  for (int a = 0; a < m->axes; a++)
+    if (layout_dim_of(l, a) < 0) out[n++] = (uint8_t)a;
+  return n;
+}

@@ -1,0 +1,23 @@
+/* Which part of a tensor each device of a mesh holds under a layout. */
+#ifndef SHARD_SLICES_H
+#define SHARD_SLICES_H
+
+#include "ir/layout.h"
+#include "topo/mesh.h"
+
+/* Number of parts that dim d is cut into. */
+int64_t layout_parts(const mesh *m, const layout *l, int d);
+/* Devices that hold the same part, pending reductions apart. */
+int64_t layout_repeat(const mesh *m, const layout *l);
+/* Length of a part of dim d: size / parts, rounded up.  Where it is rounded the dim is padded at
+ * its end, and the last slices are shorter or empty. */
+int64_t layout_part_size(const mesh *m, const layout *l, int d, int64_t size);
+/* Which part of dim d the device holds. */
+int64_t layout_part_index(const mesh *m, const layout *l, int d, int64_t position);
+/* The device's slice [start, stop) of every dim, without padding. */
+void layout_slice(const mesh *m, const layout *l, const int64_t *shape, int64_t position,
+                  int64_t *start, int64_t *stop);
+/* Axes over which devices hold the same part, in the order of the mesh; returns how many. */
+int layout_free_axes(const mesh *m, const layout *l, uint8_t out[LAYOUT_AXES]);
+
+#endif
