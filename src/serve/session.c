@@ -80,10 +80,10 @@ static hp_status run_chunk(session *s, int k, const int32_t *ids, int64_t n, flo
           row = (int32_t)n - 1;
   int64_t T = chunk_size[k];
   memcpy(id, ids, (size_t)n * sizeof *id);
-  for (int64_t t = 0; t < T; t++) {
-    position[t] = (int32_t)(s->length + t);
+  for (int64_t t = 0; t < T; t++) { /* padding stands where the last token does */
+    position[t] = (int32_t)(s->length + (t < n ? t : row));
     span[t][0] = 0;
-    span[t][1] = (int32_t)(s->length + t);
+    span[t][1] = position[t];
   }
   size_t bytes = (size_t)T * sizeof *id;
   hp_io io[] = {{"ids", id, bytes},

@@ -39,6 +39,15 @@ first=$(made)
 run logits --model m --tokens "$long" --out l
 [ "$(st_argmax l $((149 * 64)) 64)" = "$first" ] || fail "token $first, argmax $(st_argmax l $((149 * 64)) 64)"
 
+it "a prompt may fill the learned positions"
+full=$(awk 'BEGIN { for (i = 0; i < 28; i++) printf i ? ",%d" : "%d", (i * 7 + 3) % 64 }')
+run generate --model "$CASES/gpt2-base-names" --tokens "$full" --json --max-new-tokens 4
+exit_is 0
+four=$(made)
+run logits --model "$CASES/gpt2-base-names" --tokens "$full,$four" --out l
+want=$(for i in 27 28 29 30; do st_argmax l $((i * 64)) 64; done | tr '\n' ',')
+[ "$four," = "$want" ] || fail "tokens $four, argmax $want"
+
 it "a seed gives the same tokens twice, another seed others"
 gen --temperature 1 --seed 7 --max-new-tokens 24
 exit_is 0
