@@ -197,7 +197,8 @@ static hp_status read_size(const tree_node *root, const char *key, int64_t missi
   return config_opt_size(root, key, tree_get(root, key) || !missing ? null : missing, out);
 }
 
-/* mistral: all layers; qwen: from max_window_layers on, and only with use_sliding_window. */
+/* layer_types tells, where it is (mistral's then is Transformers' ministral).  Else mistral: all
+ * layers; qwen: from max_window_layers on, and only with use_sliding_window. */
 static hp_status read_window(const tree_node *root, model_config *c) {
   bool by_flag = !strncmp(c->model_type, "qwen", 4), use = true;
   const tree_node *types;
@@ -211,7 +212,7 @@ static hp_status read_window(const tree_node *root, model_config *c) {
   }
   if (use) HP_TRY(read_size(root, "sliding_window", c->family->absent.window, 0, &c->window));
   HP_TRY(tree_opt_list(root, "layer_types", &types));
-  if (types && by_flag) return read_layer_types(types, c);
+  if (types) return read_layer_types(types, c);
   for (int64_t i = 0; i < c->layers; i++) c->windowed[i] = c->window && i >= first;
   return HP_OK;
 }

@@ -82,6 +82,21 @@ done
 same_file l.1 l.2
 same_file g.1 g.2
 
+it "layer_types tells which layers of mistral look through the window"
+model mistral-window
+tokens=$(ids mistral-window sequences.0)
+logits_of() { run logits --model m --tokens "$tokens" --out "$1"; exit_is 0; }
+logits_of window
+sed -i 's/"vocab_size": 64/"layer_types": ["sliding_attention", "sliding_attention"], &/' m/config.json
+logits_of sliding
+same_file window sliding
+sed -i 's/"sliding_attention", "sliding/"full_attention", "full/' m/config.json
+logits_of full
+set_key sliding_window null
+logits_of none
+same_file full none
+! cmp -s full window || fail "full attention gives the bits of the window"
+
 it "--dtype bf16 changes the bits and little else"
 run logits --model "$CASES/mistral-window" --tokens 5,6,7 --out b.safetensors --dtype bf16
 exit_is 0

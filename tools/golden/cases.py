@@ -123,6 +123,8 @@ CASES = {
     "mistral-no-window": dict(type="mistral", config=dict(sliding_window=None, tie_word_embeddings=True), old=True),
     "mistral-defaults": dict(type="mistral", config=dict(num_attention_heads=8, num_key_value_heads=8),
                              edit=without("sliding_window", "num_key_value_heads", "head_dim")),
+    "mistral-layer-types": dict(type="mistral", config=dict(sliding_window=4), edit=put(
+        layer_types=["full_attention", "sliding_attention"])),  # Transformers reads it as ministral
     # qwen2
     "qwen2-window": dict(type="qwen2", config=dict(use_sliding_window=True, sliding_window=6,
                          max_window_layers=1, num_hidden_layers=3)),
@@ -150,6 +152,7 @@ CASES = {
                              n_layer=1, layer_norm_epsilon=1e-3)),
     "gpt2-pad": dict(type="gpt2", config=dict(pad_token_id=7, n_head=2), holds={3: 7, 11: 7}, dtype="float16"),
     "gpt2-layer-scale": dict(type="gpt2", config=dict(scale_attn_by_inverse_layer_idx=True, n_layer=3)),
+    "gpt2-full-length": dict(type="gpt2", lengths=(48, 32)),
     "gpt2-no-scale": dict(type="gpt2", config=dict(scale_attn_weights=False)),
 }
 
