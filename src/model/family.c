@@ -26,6 +26,12 @@ void model_family_names(str *out) {
   for (size_t i = 0; i < FAMILIES; i++) str_printf(out, i ? ", %s" : "%s", table[i]->model_type);
 }
 
+size_t model_param_elements(const model_param *p) {
+  size_t n = 1;
+  for (int i = 0; i < p->shape.rank; i++) n *= (size_t)p->shape.dim[i];
+  return n;
+}
+
 hp_tensor build_param(model_build *b, param_kind kind, double init_scale, int rank,
                       const int64_t *dim, const char *fmt, ...) {
   model_param p = {.kind = kind, .init_scale = init_scale, .shape = {.rank = rank}};

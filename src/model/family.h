@@ -17,6 +17,7 @@ typedef struct {
   param_kind kind;
   double init_scale; /* factor on the family's initial deviation */
 } model_param;
+size_t model_param_elements(const model_param *p);
 
 /* A graph being built.  Sizes: B sequences of T tokens. */
 typedef struct {

@@ -136,12 +136,6 @@ static hp_status make_params(lm *m) {
   return HP_OK;
 }
 
-static int64_t elements(const model_param *p) {
-  int64_t n = 1;
-  for (int i = 0; i < p->shape.rank; i++) n *= p->shape.dim[i];
-  return n;
-}
-
 /* Name in the checkpoint: as it is, or without the wrapper's prefix, as base models are saved. */
 static const st_tensor *lookup(const weights *w, const char *name) {
   const st_tensor *t = weights_find(w, name);
@@ -180,7 +174,7 @@ static hp_status find_tensor(const lm *m, const weights *w, const model_param *p
 }
 
 static hp_status load_param(lm *m, const st_tensor *t, const model_param *p) {
-  size_t n = (size_t)elements(p), bytes = n * dtype_size(p->dtype);
+  size_t n = model_param_elements(p), bytes = n * dtype_size(p->dtype);
   void *buffer = mem_calloc(n, dtype_size(p->dtype));
   HP_TRY_MEM(buffer);
   hp_status st = weights_read(t, 0, n, p->dtype, buffer);
@@ -258,7 +252,7 @@ hp_status lm_init(lm *m, uint64_t seed) {
   HP_TRY(make_params(m));
   for (size_t i = 0; i < m->params.len; i++) {
     const model_param *p = &m->params.at[i];
-    int64_t n = elements(p);
+    int64_t n = (int64_t)model_param_elements(p);
     float *x = mem_calloc((size_t)n, sizeof *x);
     void *y = mem_calloc((size_t)n, dtype_size(p->dtype));
     hp_status st = x && y ? HP_OK : HP_ERR_OOM;

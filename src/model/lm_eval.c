@@ -93,12 +93,6 @@ static hp_status build_grads(lm *m, int64_t T, hp_program **out) {
   return st;
 }
 
-static size_t elements(const model_param *p) {
-  size_t n = 1;
-  for (int i = 0; i < p->shape.rank; i++) n *= (size_t)p->shape.dim[i];
-  return n;
-}
-
 /* Runs the program with its inputs and one output per parameter. */
 static hp_status run_grads(const lm *m, hp_program *p, const lm_tokens *t, lm_gradients *g) {
   size_t n = m->params.len, ids = (size_t)t->n * sizeof(int32_t);
@@ -114,7 +108,8 @@ static hp_status run_grads(const lm *m, hp_program *p, const lm_tokens *t, lm_gr
     io[3] = (hp_io){"loss", &g->loss, sizeof g->loss};
     for (size_t i = 0; i < n; i++) {
       snprintf(name[i], sizeof name[i], "grad.%s", m->params.at[i].name);
-      io[4 + i] = (hp_io){name[i], g->grad[i], elements(&m->params.at[i]) * sizeof(float)};
+      io[4 + i] =
+          (hp_io){name[i], g->grad[i], model_param_elements(&m->params.at[i]) * sizeof(float)};
     }
     st = hp_run(p, io, (int)n + 4);
   }
@@ -130,7 +125,7 @@ static hp_status check_finite(const lm *m, const lm_gradients *g) {
     HP_FAIL(HP_ERR_NUMERIC, "%s: the loss is not finite (%g); are its weights damaged?", m->path,
             (double)g->loss);
   for (size_t i = 0; i < m->params.len; i++)
-    for (size_t k = 0; k < elements(&m->params.at[i]); k++)
+    for (size_t k = 0; k < model_param_elements(&m->params.at[i]); k++)
       if (!isfinite(g->grad[i][k]))
         HP_FAIL(HP_ERR_NUMERIC, "%s: element %zu of the gradient of \"%s\" is %g", m->path, k,
                 m->params.at[i].name, (double)g->grad[i][k]);
@@ -145,7 +140,7 @@ hp_status lm_grads(lm *m, const lm_tokens *t, lm_gradients *out) {
   lm_gradients g = {.grad = mem_calloc(m->params.len, sizeof *g.grad)};
   hp_status st = g.grad ? HP_OK : HP_ERR_OOM;
   for (size_t i = 0; !st && i < m->params.len; i++) {
-    g.grad[i] = mem_calloc(elements(&m->params.at[i]), sizeof(float));
+    g.grad[i] = mem_calloc(model_param_elements(&m->params.at[i]), sizeof(float));
     if (!g.grad[i]) st = HP_ERR_OOM;
   }
   if (!st) st = run_grads(m, p, t, &g);

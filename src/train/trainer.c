@@ -62,6 +62,15 @@ step_options trainer_step_options(const train_config *c) {
                         .seed = (uint64_t)c->seed};
 }
 
+/* As Transformers counts total_flos: of all parameters but the embeddings. */
+static double flops_per_token(const lm *m) {
+  double n = 0;
+  for (size_t i = 0; i < m->params.len; i++)
+    if (m->params.at[i].kind != PARAM_EMBEDDING)
+      n += (double)model_param_elements(&m->params.at[i]);
+  return 6 * n;
+}
+
 static hp_status open_training(trainer *t) {
   const train_config *c = t->c;
   int64_t warmup = schedule_warmup_steps(c->is.warmup, t->steps);
@@ -70,9 +79,7 @@ static hp_status open_training(trainer *t) {
   t->so = trainer_step_options(c);
   t->flow = train_flow_create(c, t->steps);
   run_log_create(c, &t->flow, &t->data.order, &t->log);
-  const model_param *embedding = lm_find(t->m, t->m->c.family->embedding_name);
-  double rows = embedding ? (double)embedding->shape.dim[0] * (double)embedding->shape.dim[1] : 0;
-  t->flops_per_token = 6 * (model_config_params(&t->m->c) - rows);
+  t->flops_per_token = flops_per_token(t->m);
   return stepper_create(t->m, &t->so, &t->stepper);
 }
 
@@ -97,7 +104,7 @@ static hp_status failed_step(const trainer *t, hp_status st) {
 }
 
 static hp_status train_step(trainer *t, const sampler_step *s) {
-  int64_t labels = labels_of(t, s), tokens = 0;
+  int64_t labels = labels_of(t, s), tokens = 0, texts = 0; /* padding included, and not */
   step_update u = {.lr = schedule_lr(&t->rate, t->step), .t = t->step + 1};
   double start = time_now_s();
   float loss = 0;
@@ -118,6 +125,7 @@ static hp_status train_step(trainer *t, const sampler_step *s) {
     loss += (float)r.loss;
     t->grad_norm = r.grad_norm;
     tokens += t->batch.B * t->batch.T;
+    texts += t->batch.tokens;
   }
   t->lr = u.lr;
   t->last_loss = (double)loss;
@@ -127,7 +135,8 @@ static hp_status train_step(trainer *t, const sampler_step *s) {
   if (!vec_push(&t->steps_done, (double)t->step) || !vec_push(&t->step_seconds, seconds) ||
       !vec_push(&t->tokens_per_s, (double)tokens / seconds))
     return HP_ERR_OOM;
-  run_log_step(&t->log, t->step, s->epoch_after, loss, t->flops_per_token * (double)tokens, tokens);
+  run_log_step(&t->log, t->step, s->epoch_after, loss, t->flops_per_token * (double)tokens,
+               t->c->is.count == COUNT_NON_PADDING ? texts : tokens);
   return HP_OK;
 }
 

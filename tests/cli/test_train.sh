@@ -119,6 +119,29 @@ run train b/job.yaml output_dir=acc per_device_train_batch_size=2 gradient_accum
 exit_is 0
 close_losses big/trainer_log.jsonl acc/trainer_log.jsonl 1e-5
 
+it "counts tokens with padding or without, as told"
+for text in One "One day" "One day a cat" "One day a cat was sad"; do printf '{"text": "%s"}\n' "$text"; done > four.jsonl
+seen() { # KEY=VALUE...: tokens that a run over four.jsonl tells
+  run train b/job.yaml dataset=four.jsonl packing=false max_steps=1 save_strategy=no overwrite_output_dir=true \
+    output_dir=seen "$@"
+  exit_is 0
+  json seen/trainer_state.json num_input_tokens_seen
+}
+each=$(seen per_device_train_batch_size=1 gradient_accumulation_steps=4 include_num_input_tokens_seen=all)
+[ "$(seen include_num_input_tokens_seen=non_padding)" = "$each" ] || fail "without padding: not $each"
+[ "$(seen include_num_input_tokens_seen=all)" -gt "$each" ] || fail "with padding: not above $each"
+
+it "counts total_flos without any embedding"
+make_job g <<END
+END
+vocab=$(json g/model/config.json vocab_size)
+write g/model/config.json <<END
+{"model_type": "gpt2", "vocab_size": $vocab, "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 32}
+END
+run train g/job.yaml max_steps=2
+exit_is 0
+json_is g/out/all_results.json total_flos $((6 * (12 * 16 * 16 + 15 * 16) * 2 * 4 * 32))
+
 it "trains in bf16 near f32"
 run train b/job.yaml output_dir=half bf16=true
 exit_is 0
