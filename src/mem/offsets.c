@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { CLOSE = 1024 }; /* of many items, a plan within one part in so many of the bound is good */
+enum { CLOSE = 1024 }; /* without a limit, a plan within one part in so many of the bound is good */
 
 /* Per tier: a lower bound, greedy plans, and, while the best one is above what is good enough,
  * exact search (few items) and repair of the greedy order. */
@@ -103,11 +103,11 @@ static hp_status select_tier(planner *w, uint8_t tier) {
         g->order[g->n++] = (greedy_place){.item = k};
         g->n_fixed += (uint32_t)fixed;
       }
-  if (g->n_fixed) offsets_space_clear(g->space);
+  if (g->n_fixed) offsets_space_clear(g->space, &g->work);
   for (uint32_t i = 0; i < g->n_fixed; i++) {
     uint32_t k = g->order[i].item;
     if (!offsets_space_is_free(g->space, k, w->t.item[k].offset)) return fail_fixed(w, k);
-    HP_TRY(offsets_space_add(g->space, k, w->t.item[k].offset));
+    HP_TRY(offsets_space_add(g->space, k, w->t.item[k].offset, &g->work));
   }
   return HP_OK;
 }
@@ -134,13 +134,13 @@ static void keep_found(greedy *g) {
 /* Looks for a plan of at most `target` bytes with each rank in turn, `share` steps for all.  When
  * it is proved that there is none, the lower bound rises. */
 static search_result attempt(exact *e, uint64_t target, uint64_t share) {
-  enum { STEPS = 5 }; /* a step of the search costs as much as so many of the greedy passes */
+  enum { CHEAPER = 4 }; /* so many steps of the search cost as much as one of the greedy passes */
   greedy *g = e->g;
   search_result r = SEARCH_TIRED;
   for (uint32_t rank = 0; rank < SEARCH_RANKS && r == SEARCH_TIRED; rank++) {
-    uint64_t part = share / SEARCH_RANKS / STEPS, left = part;
+    uint64_t part = share / SEARCH_RANKS * CHEAPER, left = part;
     r = offsets_search_run(e->s, target, rank, &left, g->offset);
-    uint64_t used = (part - left) * STEPS;
+    uint64_t used = (part - left) / CHEAPER;
     g->work += used;
     e->effort -= used < e->effort ? used : e->effort;
   }
@@ -194,8 +194,8 @@ static hp_status plan_tier(planner *w, const offsets_problem *p, uint8_t tier,
   HP_TRY(lower_bound(w, &g->bound, &out->bound_at[tier]));
   bool few = g->n - g->n_fixed <= SEARCH_ITEMS_MAX;
   uint64_t limit = p->limit[tier], effort = p->effort, start = g->work;
-  g->good = few ? g->bound : g->bound + g->bound / CLOSE;
-  if (limit > g->good) g->good = limit;
+  g->good = limit ? limit : g->bound + g->bound / CLOSE;
+  if (g->good < g->bound) g->good = g->bound;
   HP_TRY(greedy_plan(g, effort));
   uint64_t used = g->work - start, left = used < effort ? effort - used : 0;
   if (g->peak > g->good && left) {

@@ -37,9 +37,9 @@ typedef struct {
   const uint32_t *dead;          /* [n][streams]: position of the first instruction of a stream that
                                     runs after all uses of the buffer; > last, or OFFSETS_NEVER */
   uint64_t limit[OFFSETS_TIERS]; /* bytes, 0 = none: a plan within its limit is good enough */
-  uint64_t effort; /* steps to spend on each tier after the first plan, while it is not good */
+  uint64_t effort; /* steps to spend on each tier while its plan is not good; some 3 ns each */
 } offsets_problem;
-#define OFFSETS_EFFORT UINT64_C(100000000) /* up to 0.4 s; most programs need none of it */
+#define OFFSETS_EFFORT UINT64_C(80000000) /* up to 0.4 s; most programs need none of it */
 
 typedef struct {
   uint64_t peak[OFFSETS_TIERS];     /* bytes of the arena */

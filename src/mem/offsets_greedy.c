@@ -7,18 +7,27 @@
  * stacks the saved values as the program does, usually meets the lower bound; by size is the safer
  * order when streams run beside each other. */
 
-typedef enum { BY_LIFE, BY_SIZE, BY_AREA, BY_START, BY_END } order_kind;
+/* BY_SIZE_MIXED: items of one size stand in no order of time. */
+typedef enum { BY_LIFE, BY_SIZE, BY_SIZE_MIXED, BY_AREA, BY_START, BY_END } order_kind;
 
 typedef struct {
   order_kind kind;
   offsets_fit fit;
 } recipe;
 
+enum {
+  LEAST_STEPS = 1 << 24, /* for a pass whatever the effort, as a first plan must come out */
+  SORT_STEPS = 16,       /* to sort, per item */
+  LAYERS = 16            /* parts of the effort, of which a layer gets one */
+};
+#define MIX 2654435761u /* 2^32 / golden ratio: multiples of it are spread evenly */
+
 static uint64_t key_of(order_kind kind, uint64_t size, uint32_t born, uint32_t gone) {
   uint64_t area, life = gone - born;
   switch (kind) {
   case BY_LIFE: return life;
-  case BY_SIZE: return size;
+  case BY_SIZE:
+  case BY_SIZE_MIXED: return size;
   case BY_AREA: return __builtin_mul_overflow(size, life, &area) ? UINT64_MAX : area;
   case BY_START: return UINT32_MAX - born;
   case BY_END: return gone;
@@ -34,65 +43,79 @@ static int by_key(const void *a, const void *b) {
   return (x->item > y->item) - (x->item < y->item);
 }
 
-static void sort_order(greedy *w, order_kind kind) {
+/* Sorts the order from place `begin` on. */
+static void sort_order(greedy *w, order_kind kind, uint32_t begin) {
   const offsets_items *t = w->items;
-  for (uint32_t i = w->n_fixed; i < w->n; i++) {
+  for (uint32_t i = begin; i < w->n; i++) {
     uint32_t k = w->order[i].item, born = OFFSETS_NEVER, gone = 0;
     for (size_t c = (size_t)k * t->streams; c < ((size_t)k + 1) * t->streams; c++) {
       if (t->first[c] < born) born = t->first[c];
       if (t->dead[c] > gone) gone = t->dead[c];
     }
     uint64_t size = t->item[k].size;
-    w->order[i] = (greedy_place){key_of(kind, size, born, gone), size, born, k};
+    uint64_t key = key_of(kind, size, born, gone);
+    w->order[i] = (greedy_place){key, size, kind == BY_SIZE_MIXED ? k * MIX : born, k};
   }
-  qsort(w->order + w->n_fixed, w->n - w->n_fixed, sizeof *w->order, by_key);
+  w->work += (uint64_t)SORT_STEPS * (w->n - begin);
+  qsort(w->order + begin, w->n - begin, sizeof *w->order, by_key);
+}
+
+/* Above what lies below `end`, for items of any alignment. */
+static uint64_t floor_above(const greedy *w, uint64_t end) {
+  uint64_t mask = 0;
+  for (uint32_t i = 0; i < w->n; i++) mask |= w->items->item[w->order[i].item].align - 1;
+  return (end + mask) & ~mask;
 }
 
 /* Places all items in order.  Gives up when the plan is no better than the best, and after `effort`
- * steps; unless a plan must come out, then the rest goes on top. */
+ * steps; unless a plan must come out: then the rest goes into empty layers, one above the other, in
+ * each of which there is little to be looked at. */
 static hp_status run_pass(greedy *w, offsets_fit fit, uint64_t effort, bool must) {
-  uint64_t peak = 0, end = w->work + effort < effort ? UINT64_MAX : w->work + effort;
-  offsets_space_clear(w->space);
+  uint64_t peak = 0, base = 0, end = w->work + effort;
+  offsets_space_clear(w->space, &w->work);
   w->failed = w->n;
   for (uint32_t i = 0; i < w->n; i++) {
-    uint32_t k = w->order[i].item;
-    const offsets_item *m = &w->items->item[k];
     if (w->work > end) {
       if (!must) return HP_OK;
-      fit = SPACE_TOP;
+      if (!base) sort_order(w, BY_SIZE_MIXED, i);
+      base = floor_above(w, peak);
+      offsets_space_clear(w->space, &w->work);
+      end = w->work + effort / LAYERS;
     }
+    uint32_t k = w->order[i].item;
+    const offsets_item *m = &w->items->item[k];
     uint64_t at = i < w->n_fixed ? m->offset : offsets_space_find(w->space, k, fit, &w->work);
-    if (at + m->size > peak) peak = at + m->size;
+    if (base + at + m->size > peak) peak = base + at + m->size;
     if (peak >= w->peak) {
       w->failed = i;
       return HP_OK;
     }
-    w->offset[k] = at;
-    HP_TRY(offsets_space_add(w->space, k, at));
+    w->offset[k] = base + at;
+    HP_TRY(offsets_space_add(w->space, k, at, &w->work));
   }
   w->peak = peak;
   for (uint32_t i = 0; i < w->n; i++) w->best[w->order[i].item] = w->offset[w->order[i].item];
   return HP_OK;
 }
 
-enum { STEPS_A_PASS = 1 << 25 }; /* about 0.1 s */
-
 hp_status greedy_plan(greedy *w, uint64_t effort) {
   static const recipe more[] = {{BY_LIFE, SPACE_BEST},  {BY_SIZE, SPACE_BEST},
                                 {BY_START, SPACE_BEST}, {BY_END, SPACE_FIRST},
                                 {BY_AREA, SPACE_FIRST}, {BY_LIFE, SPACE_FIRST}};
+  uint64_t start = w->work;
+  if (effort < LEAST_STEPS) effort = LEAST_STEPS;
   w->peak = UINT64_MAX;
   if (w->items->streams == 1) {
-    sort_order(w, BY_LIFE);
-    HP_TRY(run_pass(w, SPACE_BEST, STEPS_A_PASS, false));
+    sort_order(w, BY_LIFE, w->n_fixed);
+    HP_TRY(run_pass(w, SPACE_BEST, effort / 4, false));
     if (w->peak <= w->good) return HP_OK;
   }
-  sort_order(w, BY_SIZE);
-  HP_TRY(run_pass(w, SPACE_FIRST, 8 * (uint64_t)STEPS_A_PASS, w->peak == UINT64_MAX));
-  uint64_t start = w->work;
+  bool must = w->peak == UINT64_MAX;
+  sort_order(w, BY_SIZE, w->n_fixed);
+  HP_TRY(run_pass(w, SPACE_FIRST, must ? effort - (w->work - start) : effort / 4, must));
   for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
     if (w->peak <= w->good || w->work - start >= effort) return HP_OK;
-    sort_order(w, more[i].kind);
+    sort_order(w, more[i].kind, w->n_fixed);
     HP_TRY(run_pass(w, more[i].fit, effort - (w->work - start), false));
   }
   return HP_OK;
@@ -103,7 +126,7 @@ hp_status greedy_improve(greedy *w, uint64_t effort) {
   enum { BEGINS = sizeof begin / sizeof *begin };
   for (size_t b = 0; b < BEGINS; b++) {
     uint64_t start = w->work, share = effort / BEGINS;
-    sort_order(w, begin[b]);
+    sort_order(w, begin[b], w->n_fixed);
     while (w->peak > w->good && w->work - start < share) {
       HP_TRY(run_pass(w, SPACE_FIRST, share - (w->work - start), false));
       uint32_t i = w->failed;

@@ -23,8 +23,8 @@ typedef struct {
   uint64_t work;        /* steps done, a few ns each */
 } greedy;
 
-/* Tries several orders until a plan is good; at least one plan is made, and no more than `effort`
- * steps are spent on those after it. */
+/* Tries several orders until a plan is good or `effort` steps are spent; at least one plan is made,
+ * however small the effort. */
 hp_status greedy_plan(greedy *w, uint64_t effort);
 /* Moves the item that spoils a plan forward in the order, again and again, for `effort` steps. */
 hp_status greedy_improve(greedy *w, uint64_t effort);

@@ -70,6 +70,9 @@ void offsets_search_free(offsets_search *w) {
   mem_free(w);
 }
 
+/* What is done in a step of about 1 ns, and steps of a call of solve. */
+enum { SECTIONS_A_STEP = 8, CALL_STEPS = 40 };
+
 static uint64_t align_up(uint64_t x, uint64_t align) { return (x + align - 1) & ~(align - 1); }
 
 /* Lives in sections: the times at which an item of the tier is born. */
@@ -158,13 +161,18 @@ done:
   return st;
 }
 
+static void spend(offsets_search *w, uint64_t steps) {
+  w->work = w->work > steps ? w->work - steps : 0;
+}
+
 static uint32_t skip(uint32_t *next, uint32_t x) {
   while (next[x] != x) x = next[x] = next[next[x]];
   return x;
 }
 
 /* Sorts boxes by floor, then rank: nearly sorted already, so by insertion. */
-static void sort_boxes(const offsets_search *w, uint32_t *id, uint32_t n) {
+static void sort_boxes(offsets_search *w, uint32_t *id, uint32_t n) {
+  uint64_t moves = 0;
   for (uint32_t i = 1; i < n; i++) {
     uint32_t x = id[i], j = i;
     const box *b = &w->b[x];
@@ -174,7 +182,9 @@ static void sort_boxes(const offsets_search *w, uint32_t *id, uint32_t n) {
       id[j] = id[j - 1];
     }
     id[j] = x;
+    moves += i - j;
   }
+  spend(w, moves);
 }
 
 /* Whether at every time the boxes that are left fit on the lowest of their floors there. */
@@ -203,6 +213,7 @@ static void roll_back(offsets_search *w, size_t mark) {
 static void put(offsets_search *w, uint32_t i) {
   box *b = &w->b[i];
   uint64_t end = b->floor + b->size;
+  spend(w, (b->solid - b->from) / SECTIONS_A_STEP + w->near0[i + 1] - w->near0[i]);
   b->offset = b->floor;
   b->placed = true;
   for (uint32_t x = b->from; x < b->solid; x++) w->rest[x] -= b->size;
@@ -293,8 +304,7 @@ static search_result solve_next(offsets_search *w, const uint32_t *id, uint32_t 
 /* Places the boxes of the list, none below the frontier.  Unless it is found, all is as it was. */
 static search_result solve(offsets_search *w, uint32_t *id, uint32_t n, progress at) {
   if (!n) return SEARCH_FOUND;
-  if (w->work < n) return SEARCH_TIRED;
-  w->work -= n;
+  if (!w->work) return SEARCH_TIRED;
   uint32_t from = UINT32_MAX, to = 0;
   uint64_t least_end = UINT64_MAX;
   for (uint32_t i = 0; i < n; i++) {
@@ -303,6 +313,7 @@ static search_result solve(offsets_search *w, uint32_t *id, uint32_t n, progress
     if (b->to > to) to = b->to;
     if (b->floor + b->size < least_end) least_end = b->floor + b->size;
   }
+  spend(w, CALL_STEPS + 2 * n + (to - from) / 2);
   sort_boxes(w, id, n);
   if (!sections_fit(w, id, n, from, to, at.frontier)) return SEARCH_NONE;
   uint32_t parts = number_parts(w, id, n, from, to);

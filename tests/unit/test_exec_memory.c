@@ -110,7 +110,7 @@ static void run_poisoned(random_graph *x, unsigned char poison, str *all) {
 
 TEST(no_program_reads_what_it_has_not_written_or_writes_beyond_its_plan) {
   static const random_options kinds[] = {{.dtypes = true}, {.streams = true}};
-  for (uint64_t seed = 8000; seed < 8080; seed++) {
+  for (uint64_t seed = 8000; seed < 8040; seed++) {
     random_graph x;
     str got[2] = {{0}, {0}};
     random_graph_make(seed, &kinds[seed % 2], &x);
@@ -189,9 +189,9 @@ TEST(a_limit_that_is_too_small_names_the_least_that_does) {
   hp_graph *g = step_graph(HP_F32);
   check_limit(g, 0);
   hp_graph_free(g);
-  for (uint64_t seed = 9000; seed < 9150; seed++) {
+  for (uint64_t seed = 9000; seed < 9018; seed++) {
     random_graph x;
-    random_graph_make(seed, &(random_options){.streams = seed % 2}, &x);
+    random_graph_make(seed, &(random_options){.streams = seed % 6 == 0}, &x);
     check_limit(x.g, seed);
     random_graph_free(&x);
   }

@@ -451,6 +451,41 @@ TEST(a_layered_program_needs_no_more_than_its_live_bytes_and_plans_the_same_twic
   free(b), free(x), free(y);
 }
 
+/* 20,000 buffers of many sizes on four streams, a quarter of them live at a time. */
+static void crowd(offsets_buffer *b, uint32_t *dead, uint32_t n) {
+  unsigned seed = 11;
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t life = 1 + draw(&seed, n / 2);
+    b[i] = (offsets_buffer){.size = 1 + draw(&seed, 1 << 20),
+                            .first = i,
+                            .last = i + life < n ? i + life : n - 1,
+                            .stream = (uint8_t)draw(&seed, 4)};
+    for (uint32_t s = 0; s < 4; s++) {
+      uint32_t d = b[i].last + 1 + (s == b[i].stream ? 0 : draw(&seed, life));
+      dead[i * 4 + s] = d < n ? d : OFFSETS_NEVER;
+    }
+  }
+}
+
+TEST(a_plan_of_many_buffers_keeps_to_its_effort_and_is_no_waste) {
+  enum { N = 20000 };
+  offsets_buffer *b = calloc(N, sizeof *b);
+  uint32_t *dead = calloc(N * 4, sizeof *dead);
+  uint64_t *offset = calloc(N, sizeof *offset);
+  CHECK(b && dead && offset);
+  crowd(b, dead, N);
+  for (uint64_t effort = 0; effort <= OFFSETS_EFFORT; effort += OFFSETS_EFFORT) {
+    offsets_problem p = {.buffer = b, .n = N, .streams = 4, .dead = dead, .effort = effort};
+    offsets_summary s;
+    CHECK_OK(offsets_assign(&p, offset, &s));
+    CHECK_OK(offsets_verify(&p, offset));
+    CHECK(s.steps <=
+          (effort ? 3 * effort : OFFSETS_EFFORT)); /* a first plan comes out in any case */
+    CHECK(s.peak[0] <= s.bound[0] * 3 / 2);
+  }
+  free(b), free(dead), free(offset);
+}
+
 TEST(planning_survives_every_failed_allocation) {
   static program g;
   unsigned seed = 1;
