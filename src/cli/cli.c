@@ -91,8 +91,17 @@ static bool read_name(bool keys, const char *word, char name[64], const char **v
   return true;
 }
 
-static int parse(const cli_spec *s, bool keys, int argc, char **argv, const char **rest,
-                 int *n_rest) {
+/* --some-key VALUE as some_key=VALUE; NULL when memory is short. */
+static const char *as_key(arena *text, const char *name, const char *value) {
+  char *word = arena_printf(text, "%s=%s", name + 2, value);
+  for (char *c = word; c && *c != '='; c++)
+    if (*c == '-') *c = '_';
+  return word;
+}
+
+/* keys: "name=value" is an option too.  text: options that the spec has not are keys, as words. */
+static int parse(const cli_spec *s, bool keys, arena *text, int argc, char **argv,
+                 const char **rest, int *n_rest) {
   *n_rest = 0;
   for (int i = 1; i < argc; i++) {
     const char *w = argv[i];
@@ -111,11 +120,16 @@ static int parse(const cli_spec *s, bool keys, int argc, char **argv, const char
       continue;
     }
     const cli_option *o = find(s, name);
-    if (!o) return unknown(s, argv[0], name);
-    if (o->kind == CLI_FLAG && value) return cli_usage(argv[0], "%s takes no value", o->name);
-    if (o->kind != CLI_FLAG && !value) value = i + 1 < argc ? argv[++i] : NULL;
-    if (o->kind != CLI_FLAG && !value)
-      return cli_usage(argv[0], "%s needs a value (%s)", o->name, o->arg);
+    if (!o && !text) return unknown(s, argv[0], name);
+    bool flag = o && o->kind == CLI_FLAG;
+    if (flag && value) return cli_usage(argv[0], "%s takes no value", o->name);
+    if (!flag && !value) value = i + 1 < argc ? argv[++i] : NULL;
+    if (!flag && !value)
+      return cli_usage(argv[0], "%s needs a value (%s)", name, o ? o->arg : "a key of the file");
+    if (!o) {
+      if (!(rest[(*n_rest)++] = as_key(text, name, value))) return cli_fail(HP_ERR_OOM);
+      continue;
+    }
     if (!store(o, value))
       return cli_usage(argv[0], "%s: expected %s, found \"%s\"", o->name, kind_words[o->kind],
                        value);
@@ -124,11 +138,40 @@ static int parse(const cli_spec *s, bool keys, int argc, char **argv, const char
 }
 
 int cli_parse(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest) {
-  return parse(s, false, argc, argv, rest, n_rest);
+  return parse(s, false, NULL, argc, argv, rest, n_rest);
 }
 
 int cli_parse_keys(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest) {
-  return parse(s, true, argc, argv, rest, n_rest);
+  return parse(s, true, NULL, argc, argv, rest, n_rest);
+}
+
+static bool is_topic(const char *const *topics, const char *word) {
+  for (; topics && *topics; topics++)
+    if (!strcmp(*topics, word)) return true;
+  return false;
+}
+
+static int sort_words(const char *verb, const char *const *topics, const char **rest, int n,
+                      cli_config *out) {
+  for (int i = 0; i < n; i++) {
+    if (strchr(rest[i], '=')) out->key[out->keys++] = rest[i];
+    else if (!out->file) out->file = rest[i];
+    else if (!out->what && is_topic(topics, rest[i])) out->what = rest[i];
+    else return cli_usage(verb, "\"%s\" is not expected", rest[i]);
+  }
+  return out->file ? CLI_GO_ON : cli_usage(verb, "the configuration file is missing");
+}
+
+int cli_parse_config(const cli_spec *s, const char *const *topics, int argc, char **argv,
+                     cli_config *out) {
+  const char *rest[CLI_WORDS];
+  int n;
+  *out = (cli_config){0};
+  if (argc > CLI_WORDS) return cli_usage(argv[0], "too many arguments");
+  int code = parse(s, false, &out->text, argc, argv, rest, &n);
+  if (code == CLI_GO_ON) code = sort_words(argv[0], topics, rest, n, out);
+  if (code != CLI_GO_ON) arena_free(&out->text);
+  return code;
 }
 
 hp_status cli_parse_ids(const char *text, int32_t **ids, int64_t *n) {

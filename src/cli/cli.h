@@ -3,6 +3,7 @@
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
+#include "base/arena.h"
 #include "base/status.h"
 
 typedef struct {
@@ -39,6 +40,19 @@ int cli_parse(const cli_spec *s, int argc, char **argv, const char **rest, int *
 /* The same for verbs that run a model: options may also be given as in the configuration of a
  * training run, "memory_limit=4GiB" or "hyper_parallel.memory_limit=4GiB". */
 int cli_parse_keys(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest);
+
+enum { CLI_WORDS = 256 };
+/* The words of a verb that reads a CONFIG.yaml: the file, what of it is asked (NULL: all), and keys
+ * as key=value, which --some-key VALUE and --some-key=VALUE mean too. */
+typedef struct {
+  const char *file, *what, *key[CLI_WORDS];
+  int keys;
+  arena text;
+} cli_config;
+/* topics: what may be asked, NULL at its end; NULL when nothing.  After CLI_GO_ON free out->text.
+ */
+int cli_parse_config(const cli_spec *s, const char *const *topics, int argc, char **argv,
+                     cli_config *out);
 void cli_print_help(const cli_spec *s);
 
 /* Prints the failure of this thread and returns the exit code it means. */

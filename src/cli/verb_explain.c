@@ -42,29 +42,22 @@ static hp_status explain(const train_config *c, const char *what) {
 }
 
 int verb_explain(int argc, char **argv) {
-  static const char *const words[] = {"memory", "schedule", "ops"};
-  const char *rest[256], *what = NULL;
-  int n;
-  const cli_spec spec =
+  static const char *const topics[] = {"memory", "schedule", "ops", NULL};
+  static const cli_spec spec =
       {"hyper explain CONFIG.yaml [memory|schedule|ops] [key=value ...]",
        "What the compiler decides for one training step: memory and what fills it, the program\n"
-       "instruction by instruction, the work by op.  Nothing is trained.",
+       "instruction by instruction, the work by op.  Nothing is trained.  key=value, or --key "
+       "value,\n"
+       "overrides a key of the file.",
        "hyper explain examples/demo/demo.yaml memory", NULL, 0};
-  if (argc > 256) return cli_usage(argv[0], "too many arguments");
-  int code = cli_parse(&spec, argc, argv, rest, &n);
-  if (code != CLI_GO_ON) return code;
-  if (!n) return cli_usage(argv[0], "the configuration file is missing");
-  int first = 1;
-  if (n > 1 && !strchr(rest[1], '=')) {
-    for (int i = 0; i < 3; i++)
-      if (!strcmp(rest[1], words[i])) what = words[i];
-    if (!what) return cli_usage(argv[0], "\"%s\" is not memory, schedule or ops", rest[1]);
-    first = 2;
-  }
+  cli_config words;
   train_config c;
-  hp_status st = train_config_load(rest[0], rest + first, n - first, &c);
+  int code = cli_parse_config(&spec, topics, argc, argv, &words);
+  if (code != CLI_GO_ON) return code;
+  hp_status st = train_config_load(words.file, words.key, words.keys, &c);
+  arena_free(&words.text);
   if (st) return cli_fail(st);
-  st = explain(&c, what);
+  st = explain(&c, words.what);
   train_config_free(&c);
   return st ? cli_fail(st) : 0;
 }

@@ -112,6 +112,20 @@ err_has "another run"
 kill -9 $pid
 wait $pid 2>/dev/null
 
+it "takes a key as an option too, before the file or after it"
+run train --output-dir opt b/job.yaml --max-steps=5 --dtype bf16
+exit_is 0
+run train b/job.yaml output_dir=key max_steps=5 dtype=bf16
+exit_is 0
+same_file opt/model.safetensors key/model.safetensors
+run explain b/job.yaml --per-device-train-batch-size 3 memory
+exit_is 0
+out_has "3 x 32 tokens"
+run train b/job.yaml --lerning-rate 1
+refused lerning_rate learning_rate
+run train b/job.yaml --max-steps
+refused --max-steps
+
 it "accumulates gradients like a larger batch"
 run train b/job.yaml output_dir=big per_device_train_batch_size=4 max_steps=5 save_strategy=no
 exit_is 0
