@@ -7,7 +7,8 @@ hp_status program_create(const hp_graph *like, program **out) {
   program *p = mem_calloc(1, sizeof *p);
   HP_TRY_MEM(p);
   hp_status st = graph_create(like, &p->names);
-  if (!st && !vec_reserve(&p->args, 1)) st = HP_ERR_OOM; /* program_args points into it */
+  /* arrays that are pointed into, even where a program has no instruction */
+  if (!st && !(vec_reserve(&p->args, 1) && vec_reserve(&p->insts, 1))) st = HP_ERR_OOM;
   if (st) {
     program_free(p);
     return st;

@@ -1,8 +1,9 @@
 /* Graph texts, from the first character to the numbers that come out.
  *
  * What is read prints to a text that reads back the same, and is sound after every pass.  A small
- * graph also gets its gradients, is compiled and run by the interpreter, with and without
- * recomputation: the bits are the same.  A large one is compiled only.  All may be refused. */
+ * graph also gets its gradients, is compiled and run by the interpreter, in order and with all that
+ * spares memory (recomputation, another order): the bits are the same.  A large one is compiled
+ * only.  All may be refused. */
 #include "fuzz.h"
 #include "mutate.h"
 
@@ -13,6 +14,7 @@
 #include "pass/autodiff.h"
 #include "pass/lower.h"
 #include "pass/pass.h"
+#include "pass/reorder.h"
 #include "pass/streams.h"
 #include "rt/exec.h"
 #include "rt/explain.h"
@@ -149,27 +151,39 @@ static void check_program(const program *p) {
   str_free(&two);
 }
 
-static hp_status plan(hp_device *d, program *p, void **loaded) {
+static hp_status prepare(hp_device *d, program *p, uint64_t *workspace, void **loaded) {
+  memset(workspace, 0, p->insts.len * sizeof *workspace);
+  HP_TRY(place_waits(p));
+  return d->backend->prepare(d->dev, p, workspace, loaded);
+}
+
+/* Frugal: in the order that takes least memory. */
+static hp_status plan(hp_device *d, program *p, bool frugal, void **loaded) {
   memory_options o = {.effort = EFFORT};
   uint64_t *workspace = mem_calloc(p->insts.len, sizeof *workspace);
   HP_TRY_MEM(workspace);
-  hp_status st = place_waits(p);
-  if (!st) st = d->backend->prepare(d->dev, p, workspace, loaded);
+  hp_status st = prepare(d, p, workspace, loaded);
+  if (!st && frugal) {
+    d->backend->release(*loaded);
+    *loaded = NULL;
+    st = reorder_frugal(p, workspace);
+    if (!st) st = prepare(d, p, workspace, loaded);
+  }
   if (!st) st = plan_memory(p, workspace, &o);
   mem_free(workspace);
   return st;
 }
 
-/* As hp_compile does it, with less effort on the offsets. */
-static hp_status load(hp_device *d, const hp_graph *g, bool remat, program **out, void **loaded) {
+/* As hp_compile does it, with less effort on the offsets; `spare` does all that spares memory. */
+static hp_status load(hp_device *d, const hp_graph *g, bool spare, program **out, void **loaded) {
   hp_graph *lowered;
   program *p;
   *loaded = NULL;
-  HP_TRY(pass_run_all(g, &(pass_options){.remat = remat}, &lowered));
+  HP_TRY(pass_run_all(g, &(pass_options){.remat = spare}, &lowered));
   hp_status st = lower_graph(lowered, &p);
   graph_free(lowered);
   HP_TRY(st);
-  st = plan(d, p, loaded);
+  st = plan(d, p, spare, loaded);
   if (!st) check_program(p);
   if (st) {
     d->backend->release(*loaded);
@@ -184,14 +198,14 @@ static hp_device *open_device(void) {
   return d;
 }
 
-static hp_status run(const hp_graph *g, bool remat, values *v) {
+static hp_status run(const hp_graph *g, bool spare, values *v) {
   hp_device *d = open_device();
   program *p;
   exec *e = NULL;
   void *loaded;
   str text = {0};
   hp_status st = fill_params(g, d);
-  if (!st) st = load(d, g, remat, &p, &loaded);
+  if (!st) st = load(d, g, spare, &p, &loaded);
   if (!st) st = exec_create(d, p, loaded, &e);
   if (!st) st = exec_run(e, v->io, v->n);
   if (e) {
