@@ -414,9 +414,17 @@ static hp_status run_products(const einsum_plan *p, const gemm_engine *engine, c
   return HP_OK;
 }
 
+/* The next `bytes` of work memory; the address stays where there are none, as work may be NULL. */
+static char *take(char **work, size_t bytes) {
+  char *at = *work;
+  if (bytes) *work += bytes;
+  return at;
+}
+
 hp_status einsum_run(const einsum_plan *p, const gemm_engine *engine, const void *a, const void *b,
                      void *out, pool *threads, void *work) {
-  char *wa = work, *wb = wa + p->a_bytes, *wc = wb + p->b_bytes, *rest = wc + p->c_bytes;
+  char *rest = work, *wa = take(&rest, p->a_bytes), *wb = take(&rest, p->b_bytes);
+  char *wc = take(&rest, p->c_bytes);
   if (p->copy_a) gemm_copy_run(&p->move_a, a, wa, threads);
   if (p->copy_b) gemm_copy_run(&p->move_b, b, wb, threads);
   if (p->copy_c && p->options.accumulate) {
