@@ -59,8 +59,8 @@ hp_tensor build_linear(model_build *b, hp_tensor x, int64_t in, int64_t out, boo
   hp_at(b->g, name);
   hp_tensor w =
       build_param(b, PARAM_MATRIX, init_scale, 2, (int64_t[]){out, in}, "%s.weight", name);
-  hp_tensor y =
-      hp_einsum(b->g, "btc,nc->btn", hp_cast(b->g, x, b->compute), hp_cast(b->g, w, b->compute));
+  w = hp_cast(b->g, w, b->compute);
+  hp_tensor y = hp_einsum(b->g, "btc,nc->btn", hp_cast(b->g, x, b->compute), w);
   return bias ? add_bias(b, y, out, name) : y;
 }
 
@@ -69,8 +69,8 @@ hp_tensor build_conv1d(model_build *b, hp_tensor x, int64_t in, int64_t out, dou
   hp_at(b->g, name);
   hp_tensor w =
       build_param(b, PARAM_MATRIX, init_scale, 2, (int64_t[]){in, out}, "%s.weight", name);
-  hp_tensor y =
-      hp_einsum(b->g, "btc,cn->btn", hp_cast(b->g, x, b->compute), hp_cast(b->g, w, b->compute));
+  w = hp_cast(b->g, w, b->compute);
+  hp_tensor y = hp_einsum(b->g, "btc,cn->btn", hp_cast(b->g, x, b->compute), w);
   return add_bias(b, y, out, name);
 }
 

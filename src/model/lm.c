@@ -42,8 +42,8 @@ hp_tensor lm_head(model_build *b, hp_tensor hidden) {
   hp_at(b->g, name);
   hp_tensor w = build_param(b, c->tied ? PARAM_EMBEDDING : PARAM_MATRIX, 1, 2,
                             (int64_t[]){c->vocab, c->hidden}, "%s", name);
-  return hp_einsum_to(b->g, "btc,vc->btv", hp_cast(b->g, hidden, b->compute),
-                      hp_cast(b->g, w, b->compute), HP_F32);
+  w = hp_cast(b->g, w, b->compute);
+  return hp_einsum_to(b->g, "btc,vc->btv", hp_cast(b->g, hidden, b->compute), w, HP_F32);
 }
 
 hp_status lm_make_buffers(const lm *m, const model_build *b, int64_t length) {

@@ -109,7 +109,8 @@ void grad_neg(grad_ctx *c) { c->din[0] = ops_unary(G, OP_NEG, DY); }
 
 void grad_abs(grad_ctx *c) {
   val zero = ops_const(G, (hp_dtype)graph_value(G, X)->dtype, 0);
-  c->din[0] = ops_select(G, ops_binary(G, OP_LT, X, zero), ops_unary(G, OP_NEG, DY), DY);
+  val minus = ops_unary(G, OP_NEG, DY);
+  c->din[0] = ops_select(G, ops_binary(G, OP_LT, X, zero), minus, DY);
 }
 
 void grad_exp(grad_ctx *c) { c->din[0] = mul(c, DY, Y); }
@@ -223,7 +224,8 @@ void grad_pow(grad_ctx *c) {
   hp_dtype t = (hp_dtype)graph_value(G, X)->dtype;
   val a = c->in[0], b = c->in[1], zero = ops_const(G, t, 0);
   val lower = ops_binary(G, OP_POW, a, ops_binary(G, OP_SUB, b, ops_const(G, t, 1)));
-  val log_a = ops_select(G, ops_binary(G, OP_GT, a, zero), ops_unary(G, OP_LOG, a), zero);
+  val log_a = ops_unary(G, OP_LOG, a);
+  log_a = ops_select(G, ops_binary(G, OP_GT, a, zero), log_a, zero);
   c->din[0] = ops_unbroadcast(G, mul(c, DY, mul(c, b, lower)), a);
   c->din[1] = ops_unbroadcast(G, mul(c, DY, mul(c, Y, log_a)), b);
 }

@@ -54,7 +54,8 @@ extern const op_meaning op_meanings[OP_COUNT];
 
 /* --- builders --------------------------------------------------------------------------
  * Check operands, infer shapes, append.  Return the first result; 0 and a poisoned graph on
- * failure.  An operand 0 gives 0. */
+ * failure.  An operand 0 gives 0.  Two calls as arguments of one are made in the order that the
+ * compiler likes: give one of them a line of its own, or the graph depends on the compiler. */
 
 val ops_add(hp_graph *g, int op, const val *in, int n_in, const attr_record *attrs);
 val ops_unary(hp_graph *g, int op, val x);

@@ -73,14 +73,16 @@ static void adamw(site *s) {
   val p = s->in[0], m = s->in[2], v = s->in[3];
   val scale = s->in[4], lr = s->in[5], step = s->in[6], sqrt_bc2 = s->in[7];
   val g = bin(s, OP_MUL, s->in[1], scale);
-  val m1 = bin(s, OP_ADD, ops_scale(TO, m, b1), ops_scale(TO, g, 1 - b1));
-  val v1 = bin(s, OP_ADD, ops_scale(TO, v, b2), ops_scale(TO, ops_unary(TO, OP_SQUARE, g), 1 - b2));
+  val more = ops_scale(TO, g, 1 - b1);
+  val m1 = bin(s, OP_ADD, ops_scale(TO, m, b1), more);
+  more = ops_scale(TO, ops_unary(TO, OP_SQUARE, g), 1 - b2);
+  val v1 = bin(s, OP_ADD, ops_scale(TO, v, b2), more);
   val root = bin(s, OP_DIV, ops_unary(TO, OP_SQRT, v1), sqrt_bc2);
   val denominator = bin(s, OP_ADD, root, ops_const(TO, HP_F32, eps));
   val update = bin(s, OP_MUL, step, bin(s, OP_DIV, m1, denominator));
   if (decay != 0) {
-    val keep = bin(s, OP_SUB, ops_const(TO, HP_F32, 1), ops_scale(TO, lr, decay));
-    p = bin(s, OP_MUL, p, keep);
+    val lost = ops_scale(TO, lr, decay);
+    p = bin(s, OP_MUL, p, bin(s, OP_SUB, ops_const(TO, HP_F32, 1), lost));
   }
   s->out[0] = bin(s, OP_SUB, p, update);
   s->out[1] = m1;
