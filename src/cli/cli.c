@@ -91,12 +91,18 @@ static bool read_name(bool keys, const char *word, char name[64], const char **v
   return true;
 }
 
-/* --some-key VALUE as some_key=VALUE; NULL when memory is short. */
-static const char *as_key(arena *text, const char *name, const char *value) {
-  char *word = arena_printf(text, "%s=%s", name + 2, value);
-  for (char *c = word; c && *c != '='; c++)
+/* --some-key VALUE as the word some_key=VALUE; the exit code when memory is short. */
+static int add_key(arena *text, const char *name, const char *value, const char **word) {
+  char *key = arena_printf(text, "%s=%s", name + 2, value);
+  *word = key;
+  for (char *c = key; c && *c != '='; c++)
     if (*c == '-') *c = '_';
-  return word;
+  return key ? CLI_GO_ON : cli_fail(HP_ERR_OOM);
+}
+
+static int set_option(const cli_option *o, const char *verb, const char *value) {
+  if (store(o, value)) return CLI_GO_ON;
+  return cli_usage(verb, "%s: expected %s, found \"%s\"", o->name, kind_words[o->kind], value);
 }
 
 /* keys: "name=value" is an option too.  text: options that the spec has not are keys, as words. */
@@ -126,13 +132,8 @@ static int parse(const cli_spec *s, bool keys, arena *text, int argc, char **arg
     if (!flag && !value) value = i + 1 < argc ? argv[++i] : NULL;
     if (!flag && !value)
       return cli_usage(argv[0], "%s needs a value (%s)", name, o ? o->arg : "a key of the file");
-    if (!o) {
-      if (!(rest[(*n_rest)++] = as_key(text, name, value))) return cli_fail(HP_ERR_OOM);
-      continue;
-    }
-    if (!store(o, value))
-      return cli_usage(argv[0], "%s: expected %s, found \"%s\"", o->name, kind_words[o->kind],
-                       value);
+    int code = o ? set_option(o, argv[0], value) : add_key(text, name, value, &rest[(*n_rest)++]);
+    if (code != CLI_GO_ON) return code;
   }
   return CLI_GO_ON;
 }
