@@ -1,6 +1,7 @@
 #include "base/mem.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -58,6 +59,15 @@ void *mem_map(size_t bytes) {
 
 void mem_unmap(void *p, size_t bytes) {
   if (p) munmap(p, bytes ? bytes : 1);
+}
+
+uint64_t mem_physical(void) {
+  uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+  unsigned long long most;
+  FILE *f = fopen("/sys/fs/cgroup/memory.max", "re");
+  if (f && fscanf(f, "%llu", &most) == 1 && most < bytes) bytes = most;
+  if (f) fclose(f);
+  return bytes;
 }
 
 uint64_t mem_count(void) { return atomic_load_explicit(&count, memory_order_relaxed); }

@@ -17,6 +17,9 @@ void mem_free(void *p);
 void *mem_map(size_t bytes);
 void mem_unmap(void *p, size_t bytes);
 
+/* Bytes of memory that the machine, or the control group of this process, has. */
+uint64_t mem_physical(void);
+
 uint64_t mem_count(void); /* allocations of this process so far */
 /* Test hook: the n-th allocation from now (1 = the next) fails, once; 0 turns it off. */
 void mem_fail_at(uint64_t n);

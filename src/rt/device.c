@@ -11,6 +11,7 @@ hp_status device_open(const char *backend, const backend_options *o, uint64_t li
   HP_TRY_MEM(d);
   d->backend = b;
   d->limit = limit;
+  d->physical = mem_physical();
   hp_status st = b->open(o, &d->dev);
   if (st) {
     mem_free(d);
@@ -59,6 +60,12 @@ hp_status device_state(device *d, const char *name, const ir_value *type, uint32
             "others; raise memory_limit",
             (unsigned long long)d->limit, name, (unsigned long long)bytes,
             (unsigned long long)d->state_bytes);
+  if (d->state_bytes + padded > d->physical)
+    HP_FAIL(HP_ERR_OOM,
+            "param \"%s\" (%llu bytes) does not fit beside %llu bytes of others: the machine has "
+            "%llu bytes of memory",
+            name, (unsigned long long)bytes, (unsigned long long)d->state_bytes,
+            (unsigned long long)d->physical);
   state_tensor s = {.type = *type, .bytes = bytes};
   s.name = intern(&d->names, name, strlen(name));
   if (!s.name || !vec_reserve(&d->states, 1)) return HP_ERR_OOM;
@@ -77,6 +84,12 @@ hp_status device_state(device *d, const char *name, const ir_value *type, uint32
 
 hp_status device_reserve(device *d, int tier, uint64_t bytes) {
   if (d->arena[tier] && bytes <= d->arena_bytes[tier]) return HP_OK;
+  if (bytes > d->physical || d->state_bytes > d->physical - bytes)
+    HP_FAIL(HP_ERR_OOM,
+            "work memory of %llu bytes does not fit beside %llu bytes of params: the machine has "
+            "%llu bytes; use a smaller batch, shorter sequences or recompute: full",
+            (unsigned long long)bytes, (unsigned long long)d->state_bytes,
+            (unsigned long long)d->physical);
   if (d->arena[tier]) d->backend->free(d->dev, tier, d->arena[tier], d->arena_bytes[tier]);
   d->arena_bytes[tier] = 0;
   d->generation++;

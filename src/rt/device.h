@@ -15,7 +15,8 @@ typedef struct {
 struct hp_device {
   const backend_iface *backend;
   void *dev;
-  uint64_t limit; /* bytes of state and work together; 0 = no limit */
+  uint64_t limit;    /* bytes of state and work together; 0 = no limit */
+  uint64_t physical; /* bytes that there are */
   interner names;
   VEC(state_tensor) states;
   map state_of; /* name -> index in states */

@@ -1,6 +1,8 @@
 #include "serve/session.h"
 
+#include "base/dtype.h"
 #include "base/log.h"
+#include "base/mem.h"
 
 #include <string.h>
 
@@ -15,10 +17,25 @@ struct session {
   hp_program *program[CHUNKS];
 };
 
+/* Bytes that a token in the cache takes: its keys and values, and its row of the rotary tables. */
+static uint64_t token_bytes(const lm *m) {
+  const model_config *c = &m->c;
+  uint64_t keys = (uint64_t)(2 * c->layers * c->kv_heads * c->head_dim) * dtype_size(m->compute);
+  return keys + (c->rope.theta ? (uint64_t)c->head_dim * sizeof(float) : 0);
+}
+
 hp_status session_create(lm *m, int64_t capacity, session **out) {
   if (capacity < 1 || capacity > INT32_MAX / 2)
     HP_FAIL(HP_ERR_ARG, "room for %lld tokens was asked for; expected 1 to %d", (long long)capacity,
             INT32_MAX / 2);
+  uint64_t have = mem_physical(), fit = have / token_bytes(m);
+  if ((uint64_t)capacity > fit)
+    HP_FAIL(
+        HP_ERR_OOM,
+        "room for %lld tokens was asked for; their keys and values would take %.1f GiB, and the "
+        "machine has %.1f: at most %llu tokens fit; lower max_new_tokens",
+        (long long)capacity, (double)capacity * (double)token_bytes(m) / 0x1p30,
+        (double)have / 0x1p30, (unsigned long long)fit);
   if (capacity > m->c.max_length) {
     if (!m->c.rope.theta)
       HP_FAIL(HP_ERR_ARG, "%lld tokens in all: %s has learned positions for %lld only",
@@ -59,7 +76,11 @@ static hp_status make_program(session *s, int k, int64_t prompt) {
   if (!st) st = lm_make_buffers(s->m, &b, prompt);
   if (!st) st = hp_compile(b.g, s->m->d, NULL, &s->program[k]);
   lm_graph_end(&b);
-  return st;
+  if (st != HP_ERR_OOM) return st;
+  err_report why;
+  err_take(st, &why);
+  HP_FAIL(st, "%s (with room for %lld tokens; fewer new tokens need less)", why.message,
+          (long long)s->capacity);
 }
 
 /* Dynamic scaling turns the tokens of a prompt for its whole length. */

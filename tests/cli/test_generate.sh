@@ -176,6 +176,13 @@ refused "learned positions for 32"
 run generate --model "$CASES/gpt2-base-names" --tokens 1 --max-new-tokens 31 --json
 exit_is 0
 
+it "generate refuses room for more tokens than the machine has memory for"
+gen --max-new-tokens 500000000
+refused "room for 500000003 tokens" "tokens fit" max_new_tokens
+one_message 1
+gen --max-new-tokens 1000000 --memory-limit 2MiB
+refused "memory limit 2097152" "room for 1000003 tokens"
+
 it "generate refuses a damaged generation_config.json and says where"
 for t in '{"eos_token_id": "x"}' '{' '{"do_sample": 1}' '{"max_new_tokens": "x"}' '{"do_sample": true, "top_p": 2}' \
   '{"eos_token_id": 99999999999}'; do

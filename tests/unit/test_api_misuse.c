@@ -1,6 +1,8 @@
 /* hyperparallel.h used wrongly: every mistake is a message, none a crash. */
 #include "test.h"
 
+#include "base/mem.h"
+
 #include "hyperparallel.h"
 
 #include <string.h>
@@ -141,4 +143,19 @@ TEST(api_refuses_loops_that_reach_out_of_their_tensors) {
   check_fused("map [3]; %0 = in 0 bf16 [1]; out 0 f32 [1] %0", "its tensor is f32");
   check_fused("map [3]; %0 = in 1 f32 [1]; out 0 f32 [1] %0", "uses 2 inputs");
   check_fused("nonsense", "loop kernel");
+}
+
+TEST(api_refuses_tensors_that_the_machine_has_no_memory_for) {
+  hp_device *d = NULL;
+  hp_graph *g = NULL;
+  hp_program *p = NULL;
+  hp_shape half = {1, {(int64_t)(mem_physical() / 8) * 5 / 4}}; /* f32: five eighths of it */
+  CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &d));
+  CHECK_OK(hp_param_create(d, "a", HP_F32, half));
+  CHECK_FAILS(hp_param_create(d, "b", HP_F32, half), "the machine has");
+  CHECK_OK(hp_graph_create(&g));
+  hp_output(g, "y", hp_add(g, hp_input(g, "x", HP_F32, half), hp_const(g, HP_F32, 1)));
+  CHECK_FAILS(hp_compile(g, d, NULL, &p), "the machine has");
+  hp_graph_free(g);
+  hp_device_close(d);
 }
