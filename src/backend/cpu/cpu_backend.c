@@ -116,7 +116,7 @@ static int cpu_threads(void *dev) { return pool_size(((cpu_device *)dev)->thread
 
 static hp_status cpu_measure(void *dev, double *flops, double *bytes) {
   cpu_device *d = dev;
-  *flops = limits_measure_flops(d->isa, d->threads);
+  *flops = limits_measure_flops(d->isa, d->threads, HP_F32);
   return limits_measure_read(d->isa, d->threads, bytes);
 }
 

@@ -1,5 +1,6 @@
 #include "backend/cpu/cpu_features.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,4 +53,17 @@ bool cpu_has_bf16(void) {
 #else
   return false;
 #endif
+}
+
+void cpu_model_name(char out[96]) {
+  char line[256], *colon;
+  snprintf(out, 96, "unknown");
+  FILE *f = fopen("/proc/cpuinfo", "re");
+  while (f && fgets(line, sizeof line, f)) {
+    if (strncmp(line, "model name", 10) || !(colon = strchr(line, ':'))) continue;
+    line[strcspn(line, "\n")] = 0;
+    snprintf(out, 96, "%.95s", colon + 1 + strspn(colon + 1, " \t"));
+    break;
+  }
+  if (f) fclose(f);
 }

@@ -17,6 +17,8 @@ hp_status cpu_isa_check(void);
 const char *cpu_isa_name(cpu_isa isa);
 /* True when this CPU runs the set, whatever HYPER_ISA says. */
 bool cpu_has_isa(cpu_isa isa);
+/* What the processor calls itself; "unknown" where it does not. */
+void cpu_model_name(char out[96]);
 /* AVX512_BF16 instructions; false when HYPER_ISA keeps below avx512. */
 bool cpu_has_bf16(void);
 

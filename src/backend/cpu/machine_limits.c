@@ -4,7 +4,30 @@
 
 enum { FMA_RUNS = 40, READ_RUNS = 5, FMA_ROUNDS = 50000, READ_BYTES = 256 << 20 };
 
+/* Dot products of pairs of bf16, as many chains as limits_fma_avx512 has. */
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+enum { DOT_CHAINS = 24 };
+
+__attribute__((target("avx512f,avx512bf16"))) static float limits_dot(int64_t rounds,
+                                                                      int64_t *flops) {
+  __m512 s[DOT_CHAINS];
+  __m512bh a = (__m512bh)_mm512_set1_epi16(0x3f80), b = (__m512bh)_mm512_set1_epi16(0x3f7f);
+  for (int i = 0; i < DOT_CHAINS; i++) s[i] = _mm512_set1_ps((float)i);
+  for (int64_t r = 0; r < rounds; r++)
+#pragma GCC unroll 24
+    for (int i = 0; i < DOT_CHAINS; i++) s[i] = _mm512_dpbf16_ps(s[i], a, b);
+  for (int i = 1; i < DOT_CHAINS; i++) s[0] = _mm512_add_ps(s[0], s[i]);
+  *flops = rounds * DOT_CHAINS * 32 * 2;
+  return _mm512_reduce_add_ps(s[0]);
+}
+#else
+static float limits_dot(int64_t rounds, int64_t *flops) { return limits_fma_plain(rounds, flops); }
+#endif
+
 typedef struct {
+  limits_fma_fn *fma;
   cpu_isa isa;
   int64_t flops;
   const float *x;
@@ -13,16 +36,15 @@ typedef struct {
 } job;
 
 static void fma_part(void *ctx, int64_t part) {
-  static limits_fma_fn *const fn[ISA_COUNT] = {limits_fma_plain, limits_fma_avx2,
-                                               limits_fma_avx512};
   job *j = ctx;
   int64_t flops;
-  j->sink[part % 64] = fn[j->isa](j->isa == ISA_PLAIN ? FMA_ROUNDS / 100 : FMA_ROUNDS, &flops);
+  j->sink[part % 64] = j->fma(j->isa == ISA_PLAIN ? FMA_ROUNDS / 100 : FMA_ROUNDS, &flops);
   if (part == 0) j->flops = flops;
 }
 
-double limits_measure_flops(cpu_isa isa, pool *threads) {
-  job j = {.isa = isa};
+double limits_measure_flops(cpu_isa isa, pool *threads, hp_dtype type) {
+  static limits_fma_fn *const fn[ISA_COUNT] = ISA_TABLE(limits_fma);
+  job j = {.isa = isa, .fma = type == HP_BF16 && cpu_has_bf16() ? limits_dot : fn[isa]};
   double best = 0;
   for (int r = 0; r < FMA_RUNS; r++) {
     double start = time_now_s();

@@ -62,6 +62,11 @@ SIMD v4i v4i_and(v4i a, v4i b) { return a & b; }
 SIMD v4i v4i_or(v4i a, v4i b) { return a | b; }
 SIMD v4i v4i_xor(v4i a, v4i b) { return a ^ b; }
 SIMD v4i v4i_lt(v4i a, v4i b) { return a < b; }
+SIMD v4i v4i_mullo(v4i a, v4i b) { return (v4i)((v4u)a * (v4u)b); }
+SIMD v4i v4i_mulhi(v4i a, v4i b) {
+  for (int i = 0; i < 4; i++) a[i] = (int32_t)((uint64_t)(uint32_t)a[i] * (uint32_t)b[i] >> 32);
+  return a;
+}
 SIMD v4i v4i_shl(v4i a, int n) { return (v4i)((v4u)a << n); }
 SIMD v4i v4i_sar(v4i a, int n) { return a >> n; }
 SIMD v4i v4i_shr(v4i a, int n) { return (v4i)((v4u)a >> n); }
@@ -103,6 +108,8 @@ SIMD v4f v4i_to_f(v4i a) { return (v4f){(float)a[0], (float)a[1], (float)a[2], (
   SIMD_PAIR_2(W, H, W##i, W##i, i_or)                                                              \
   SIMD_PAIR_2(W, H, W##i, W##i, i_xor)                                                             \
   SIMD_PAIR_2(W, H, W##i, W##i, i_lt)                                                              \
+  SIMD_PAIR_2(W, H, W##i, W##i, i_mullo)                                                           \
+  SIMD_PAIR_2(W, H, W##i, W##i, i_mulhi)                                                           \
   SIMD_PAIR_1(W, H, W##f, W##f, _sqrt)                                                             \
   SIMD_PAIR_1(W, H, W##i, W##f, _as_i)                                                             \
   SIMD_PAIR_1(W, H, W##i, W##f, _to_i)                                                             \
@@ -150,6 +157,16 @@ SIMD v8i v8i_and(v8i a, v8i b) { return _mm256_and_si256(a, b); }
 SIMD v8i v8i_or(v8i a, v8i b) { return _mm256_or_si256(a, b); }
 SIMD v8i v8i_xor(v8i a, v8i b) { return _mm256_xor_si256(a, b); }
 SIMD v8i v8i_lt(v8i a, v8i b) { return _mm256_cmpgt_epi32(b, a); }
+SIMD v8i v8i_mullo(v8i a, v8i b) {
+  v8i even = _mm256_mul_epu32(a, b);
+  v8i odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), _mm256_srli_epi64(b, 32));
+  return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
+}
+SIMD v8i v8i_mulhi(v8i a, v8i b) {
+  v8i even = _mm256_mul_epu32(a, b);
+  v8i odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), _mm256_srli_epi64(b, 32));
+  return _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
+}
 SIMD v8i v8i_shl(v8i a, int n) { return (v8i)((v8iw)a << n); }
 SIMD v8i v8i_sar(v8i a, int n) { return (v8i)((v8ix)a >> n); }
 SIMD v8i v8i_shr(v8i a, int n) { return (v8i)((v8iw)a >> n); }
@@ -192,6 +209,16 @@ SIMD v16i v16i_and(v16i a, v16i b) { return _mm512_and_si512(a, b); }
 SIMD v16i v16i_or(v16i a, v16i b) { return _mm512_or_si512(a, b); }
 SIMD v16i v16i_xor(v16i a, v16i b) { return _mm512_xor_si512(a, b); }
 SIMD v16m v16i_lt(v16i a, v16i b) { return _mm512_cmplt_epi32_mask(a, b); }
+SIMD v16i v16i_mullo(v16i a, v16i b) {
+  v16i even = _mm512_mul_epu32(a, b);
+  v16i odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), _mm512_srli_epi64(b, 32));
+  return _mm512_mask_mov_epi32(even, 0xaaaa, _mm512_slli_epi64(odd, 32));
+}
+SIMD v16i v16i_mulhi(v16i a, v16i b) {
+  v16i even = _mm512_mul_epu32(a, b);
+  v16i odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), _mm512_srli_epi64(b, 32));
+  return _mm512_mask_mov_epi32(_mm512_srli_epi64(even, 32), 0xaaaa, odd);
+}
 SIMD v16i v16i_shl(v16i a, int n) { return (v16i)((v16iw)a << n); }
 SIMD v16i v16i_sar(v16i a, int n) { return (v16i)((v16ix)a >> n); }
 SIMD v16i v16i_shr(v16i a, int n) { return (v16i)((v16iw)a >> n); }
@@ -217,6 +244,7 @@ SIMD bool v16m_any(v16m m) {
  *  v16_max(a, b) is a > b ? a : b, so b where either is NaN; v16_min likewise.  Keep the value that
  *  must win in b.   v16_lt, v16_eq are false for NaN.   v16_to_i truncates and
  *  its argument must fit.
+ *  v16i_mullo and v16i_mulhi are the halves of an unsigned product; they share the work.
  *  v16i_sar keeps the sign, v16i_shr shifts zeros in. */
 
 SIMD v16f v16_zero(void) { return v16_set1(0.0f); }

@@ -254,20 +254,21 @@ SIMD v16m tile_hidden(const tile_rows *t, int v, int64_t key) {
  * counter gives four keys of a row. */
 static inline void tile_mask(const attn_dropout *d, const tile_rows *t, int64_t kb, int from,
                              int to, float *mask) {
-  const uint32_t least = (uint32_t)ceil((double)(float)d->p * 0x1p24);
-  const float kept = (float)(1 / (1 - d->p));
-  for (int v = 0; v < t->vecs; v++)
+  const v16i least = v16i_set1((int32_t)ceil((double)(float)d->p * 0x1p24));
+  const v16f kept = v16_set1((float)(1 / (1 - d->p)));
+  for (int v = 0; v < t->vecs; v++) {
+    int32_t row[16];
+    for (int x = 0; x < 16; x++) row[x] = (int32_t)t->row[16 * v + x];
     for (int i = from; i < to; i += 4) {
-      uint32_t u[4][PHILOX_LANES];
-      for (int x = 0; x < PHILOX_LANES; x++) {
-        u[0][x] = (uint32_t)((kb + i) >> 2), u[1][x] = (uint32_t)t->row[16 * v + x];
-        u[2][x] = (uint32_t)d->stream, u[3][x] = (uint32_t)(d->stream >> 32);
+      v16i u[4] = {v16i_set1((int32_t)((kb + i) >> 2)), v16i_load(row),
+                   v16i_set1((int32_t)d->stream), v16i_set1((int32_t)(d->stream >> 32))};
+      philox_16(u, d->seed);
+      for (int k = 0; k < 4; k++) {
+        v16m dropped = v16i_lt(v16i_shr(u[k], 8), least);
+        v16_store(mask + (i + k) * ATTN_LANES + 16 * v, v16_select(dropped, v16_zero(), kept));
       }
-      philox_lanes(u, d->seed);
-      for (int k = 0; k < 4; k++)
-        for (int x = 0; x < PHILOX_LANES; x++)
-          mask[(i + k) * ATTN_LANES + 16 * v + x] = u[k][x] >> 8 >= least ? kept : 0;
     }
+  }
 }
 /* x *= mask for the same keys */
 static inline void tile_drop(const tile_rows *t, const float *mask, int from, int to, float *x) {

@@ -5,26 +5,28 @@
 #include "backend/cpu/simd.h"
 #include "base/philox.h"
 
-enum { BLOCKS = PHILOX_LANES, NUMBERS = 4 * BLOCKS };
+enum { BLOCKS = 16, NUMBERS = 4 * BLOCKS };
 
 /* Word w of blocks block .. block + 15 in u[w]. */
-static void draw(const row_random_spec *r, uint64_t block, uint32_t u[4][BLOCKS]) {
+static void draw(const row_random_spec *r, uint64_t block, v16i u[4]) {
+  int32_t low[BLOCKS], high[BLOCKS];
   for (int i = 0; i < BLOCKS; i++) {
-    u[0][i] = (uint32_t)(block + (uint64_t)i), u[1][i] = (uint32_t)((block + (uint64_t)i) >> 32);
-    u[2][i] = (uint32_t)r->stream, u[3][i] = (uint32_t)(r->stream >> 32);
+    low[i] = (int32_t)(uint32_t)(block + (uint64_t)i);
+    high[i] = (int32_t)((block + (uint64_t)i) >> 32);
   }
-  philox_lanes(u, r->seed);
+  u[0] = v16i_load(low), u[1] = v16i_load(high);
+  u[2] = v16i_set1((int32_t)r->stream), u[3] = v16i_set1((int32_t)(r->stream >> 32));
+  philox_16(u, r->seed);
 }
 
 /* philox_normals in 16 lanes */
-static void normals(const uint32_t u[BLOCKS], const uint32_t v[BLOCKS], float *first,
-                    float *second) {
+static void normals(const int32_t u[BLOCKS], const int32_t v[BLOCKS], float *first, float *second) {
   float uf[BLOCKS], x[BLOCKS];
   int32_t swap[BLOCKS], sign_c[BLOCKS], sign_s[BLOCKS];
   for (int i = 0; i < BLOCKS; i++) {
-    uint32_t q = (v[i] + 0x20000000u) >> 30;
-    uf[i] = (float)u[i];
-    x[i] = (float)(int32_t)(v[i] - (q << 30)) * 0x1p-32f;
+    uint32_t turn = (uint32_t)v[i], q = (turn + 0x20000000u) >> 30;
+    uf[i] = (float)(uint32_t)u[i];
+    x[i] = (float)(int32_t)(turn - (q << 30)) * 0x1p-32f;
     swap[i] = (int32_t)(q & 1);
     sign_c[i] = (int32_t)((q + 1) << 30 & 0x80000000u);
     sign_s[i] = (int32_t)(q << 30 & 0x80000000u);
@@ -43,15 +45,17 @@ static void normals(const uint32_t u[BLOCKS], const uint32_t v[BLOCKS], float *f
 
 /* Numbers 4 * block .. 4 * block + 63 of the stream, in order. */
 static void numbers(const row_random_spec *r, uint64_t block, float *out) {
-  uint32_t u[4][BLOCKS];
+  v16i u[4];
   float x[4][BLOCKS];
   draw(r, block, u);
   if (r->kind == ROW_NORMAL) {
-    normals(u[0], u[1], x[0], x[1]);
-    normals(u[2], u[3], x[2], x[3]);
+    int32_t n[4][BLOCKS];
+    for (int w = 0; w < 4; w++) v16i_store(n[w], u[w]);
+    normals(n[0], n[1], x[0], x[1]);
+    normals(n[2], n[3], x[2], x[3]);
   } else {
     for (int w = 0; w < 4; w++)
-      for (int i = 0; i < BLOCKS; i++) x[w][i] = philox_unit(u[w][i]);
+      v16_store(x[w], v16_mul(v16i_to_f(v16i_shr(u[w], 8)), v16_set1(0x1p-24f)));
   }
   for (int i = 0; i < BLOCKS; i++)
     for (int w = 0; w < 4; w++) out[4 * i + w] = x[w][i];

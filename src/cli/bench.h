@@ -1,0 +1,51 @@
+/* What the kinds of `hyper bench` share: their options, and results as lines. */
+#ifndef CLI_BENCH_H
+#define CLI_BENCH_H
+
+#include "backend/cpu/cpu_features.h"
+#include "base/json.h"
+#include "base/thread.h"
+#include "cli/cli.h"
+
+typedef struct {
+  model_options m;
+  int64_t batch, seq, steps;
+  bool remat;
+  uint64_t size;
+  const char *trace, *engine, *shape;
+  const char *const *name; /* words after the kind */
+  int names;
+} bench_args;
+
+/* The kinds, by the rows of bench.def: each prints its results. */
+#define KIND(name, about) hp_status bench_##name(const bench_args *a);
+#include "cli/bench.def"
+#undef KIND
+
+double bench_median(double *x, int64_t n); /* sorts x */
+
+/* One result, as a JSON line or as text for people. */
+typedef struct {
+  str text;
+  json_writer w;
+  bool json;
+} bench_row;
+void bench_row_begin(bench_row *r, const bench_args *a, const char *what);
+void bench_row_num(bench_row *r, const char *key, double x);
+void bench_row_int(bench_row *r, const char *key, int64_t x);
+void bench_row_text(bench_row *r, const char *key, const char *x);
+hp_status bench_row_end(bench_row *r); /* prints it */
+
+/* The machine as kinds below the level of models see it. */
+typedef struct {
+  pool *threads;
+  cpu_isa isa;
+  char name[96]; /* of the processor */
+} bench_machine;
+hp_status bench_machine_open(const bench_args *a, bench_machine *out);
+void bench_machine_close(bench_machine *k);
+void bench_row_machine(bench_row *r, const bench_machine *k);
+/* The dtype of --dtype, or f32 and bf16 when it is not given. */
+hp_status bench_dtypes(const bench_args *a, hp_dtype out[2], int *n);
+
+#endif

@@ -1,0 +1,285 @@
+/* `hyper bench`: figures of whole models beside the machine's limits. */
+#include "base/philox.h"
+#include "base/thread.h"
+#include "cli/bench.h"
+#include "model/lm_eval.h"
+#include "serve/session.h"
+#include "train/step.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum { WARM_UP = 2 };
+
+typedef struct {
+  double flops_per_s, bytes_per_s;
+} machine;
+
+static double rss_bytes(void) {
+  struct rusage u;
+  getrusage(RUSAGE_SELF, &u);
+  return (double)u.ru_maxrss * 1024;
+}
+
+/* A model by its folder or its config.json alone, with random weights. */
+static hp_status open_model(const bench_args *a, bool training, hp_device **d, lm **m) {
+  hp_dtype t = HP_F32;
+  if (!a->m.model) HP_FAIL(HP_ERR_ARG, "--model DIR or CONFIG.json is missing");
+  if (a->m.dtype && !strcmp(a->m.dtype, "bf16")) t = HP_BF16;
+  else if (a->m.dtype && strcmp(a->m.dtype, "f32"))
+    HP_FAIL(HP_ERR_ARG, "--dtype %s: expected f32 or bf16", a->m.dtype);
+  hp_device_options o = {.threads = (int)a->m.threads,
+                         .engine = a->engine,
+                         .memory_limit = a->m.memory_limit};
+  lm_options lo = {.compute = t, .weights = training ? HP_F32 : t};
+  HP_TRY(hp_device_open(&o, d));
+  hp_status st = lm_create(a->m.model, *d, &lo, m);
+  if (!st) {
+    st = lm_init(*m, (uint64_t)a->m.seed);
+    if (st) lm_free(*m);
+  }
+  if (st) hp_device_close(*d);
+  return st;
+}
+
+static int32_t *random_ids(const lm *m, int64_t n) {
+  int32_t *ids = mem_calloc((size_t)n, sizeof *ids);
+  for (int64_t i = 0; ids && i < n; i++)
+    ids[i] = (int32_t)(philox_u32(1, 7, (uint64_t)i) % (uint64_t)m->c.vocab);
+  return ids;
+}
+
+static void common(bench_row *r, const bench_args *a, const lm *m, const machine *k) {
+  bench_row_text(r, "model", a->m.model);
+  bench_row_text(r, "device", hp_device_describe(m->d));
+  bench_row_text(r, "dtype", m->compute == HP_BF16 ? "bf16" : "f32");
+  bench_row_text(r, "engine", m->compute == HP_BF16 ? hp_device_engine(m->d) : "packed");
+  bench_row_num(r, "parameters", model_config_params(&m->c));
+  bench_row_num(r, "batch", (double)a->batch);
+  bench_row_num(r, "seq", (double)a->seq);
+  bench_row_num(r, "peak_flops", k->flops_per_s);
+  bench_row_num(r, "read_bytes_per_s", k->bytes_per_s);
+}
+
+/* --- training step ---------------------------------------------------------------------------- */
+
+static hp_status time_steps(const bench_args *a, lm *m, stepper *s, double *seconds, double *loss) {
+  int64_t n = a->batch * a->seq;
+  int32_t *ids = random_ids(m, n), *labels = mem_calloc((size_t)n, sizeof *labels);
+  hp_status st = ids && labels ? HP_OK : HP_ERR_OOM;
+  for (int64_t i = 0; !st && i < n; i++) labels[i] = ids[(i + 1) % n];
+  for (int64_t i = 0; !st && i < WARM_UP + a->steps; i++) {
+    step_micro b = {.B = a->batch,
+                    .T = a->seq,
+                    .ids = ids,
+                    .labels = labels,
+                    .weight = 1.0 / (double)n,
+                    .first = true,
+                    .last = true};
+    step_update u = {.lr = 1e-4, .t = i + 1};
+    step_result r;
+    double start = time_now_s();
+    st = stepper_run(s, &b, &u, &r);
+    if (i >= WARM_UP) seconds[i - WARM_UP] = time_now_s() - start;
+    *loss = r.loss;
+  }
+  mem_free(ids);
+  mem_free(labels);
+  return st;
+}
+
+static hp_status print_step(const bench_args *a, const lm *m, const machine *k, const stepper *s,
+                            double *seconds, double loss) {
+  double t = bench_median(seconds, a->steps), tokens = (double)(a->batch * a->seq);
+  double flops = 3 * lm_flops_per_token(m, a->seq) * tokens;
+  double limit = flops / k->flops_per_s + 28 * model_config_params(&m->c) / k->bytes_per_s;
+  bench_row r = {0};
+  bench_row_begin(&r, a, "step");
+  common(&r, a, m, k);
+  bench_row_num(&r, "tokens_per_s", tokens / t);
+  bench_row_num(&r, "step_s", t);
+  bench_row_num(&r, "limit_s", limit);
+  bench_row_num(&r, "of_limit", limit / t);
+  bench_row_num(&r, "loss", loss);
+  bench_row_num(&r, "peak_bytes", (double)(hp_device_param_bytes(m->d) + stepper_work_bytes(s)));
+  bench_row_num(&r, "rss_bytes", rss_bytes());
+  bench_row_num(&r, "compile_s", stepper_compile_seconds(s));
+  return bench_row_end(&r);
+}
+
+static hp_status step(const bench_args *a, lm *m, const machine *k) {
+  step_options o = {.optimizer = STEP_ADAMW,
+                    .beta1 = 0.9,
+                    .beta2 = 0.999,
+                    .eps = 1e-8,
+                    .clip = 1,
+                    .remat = a->remat};
+  stepper *s = NULL;
+  char *text = NULL;
+  double *seconds = mem_calloc((size_t)a->steps, sizeof *seconds), loss = 0;
+  HP_TRY_MEM(seconds);
+  hp_status st = stepper_create(m, &o, &s);
+  if (!st) st = time_steps(a, m, s, seconds, &loss);
+  if (!st) st = print_step(a, m, k, s, seconds, loss);
+  if (!st && !a->m.json) st = hp_explain(stepper_program(s), "ops", &text);
+  if (text) puts(text);
+  if (!st && a->trace) st = hp_trace(stepper_program(s), a->trace);
+  hp_free(text);
+  stepper_free(s);
+  mem_free(seconds);
+  return st;
+}
+
+/* --- inference -------------------------------------------------------------------------------- */
+
+static hp_status prefill(const bench_args *a, lm *m, const machine *k) {
+  session *s;
+  int32_t *ids = random_ids(m, a->seq);
+  float *logits = mem_calloc((size_t)m->c.vocab, sizeof *logits);
+  double *seconds = mem_calloc((size_t)a->steps, sizeof *seconds);
+  hp_status st = ids && logits && seconds ? session_create(m, a->seq, &s) : HP_ERR_OOM;
+  if (!st) {
+    for (int64_t i = 0; !st && i < WARM_UP + a->steps; i++) {
+      session_reset(s);
+      double start = time_now_s();
+      st = session_feed(s, ids, a->seq, logits);
+      if (i >= WARM_UP) seconds[i - WARM_UP] = time_now_s() - start;
+    }
+    session_free(s);
+  }
+  if (!st) {
+    double t = bench_median(seconds, a->steps);
+    double flops = lm_flops_per_token(m, a->seq) * (double)a->seq;
+    bench_row r = {0};
+    bench_row_begin(&r, a, "prefill");
+    common(&r, a, m, k);
+    bench_row_num(&r, "tokens_per_s", (double)a->seq / t);
+    bench_row_num(&r, "step_s", t);
+    bench_row_num(&r, "limit_s", flops / k->flops_per_s);
+    bench_row_num(&r, "of_limit", flops / k->flops_per_s / t);
+    bench_row_num(&r, "rss_bytes", rss_bytes());
+    st = bench_row_end(&r);
+  }
+  mem_free(ids);
+  mem_free(logits);
+  mem_free(seconds);
+  return st;
+}
+
+static hp_status decode(const bench_args *a, lm *m, const machine *k) {
+  session *s;
+  int64_t n = a->steps < 32 ? 32 : a->steps;
+  float *logits = mem_calloc((size_t)m->c.vocab, sizeof *logits);
+  double *seconds = mem_calloc((size_t)n, sizeof *seconds);
+  hp_status st = logits && seconds ? session_create(m, n + WARM_UP, &s) : HP_ERR_OOM;
+  if (!st) {
+    for (int64_t i = 0; !st && i < n + WARM_UP; i++) {
+      int32_t id = (int32_t)(i % m->c.vocab);
+      double start = time_now_s();
+      st = session_feed(s, &id, 1, logits);
+      if (i >= WARM_UP) seconds[i - WARM_UP] = time_now_s() - start;
+    }
+    session_free(s);
+  }
+  if (!st) {
+    double t = bench_median(seconds, n), weights = 0;
+    for (size_t i = 0; i < m->params.len; i++) {
+      const model_param *p = &m->params.at[i];
+      bool read = p->kind == PARAM_MATRIX || (p->kind == PARAM_EMBEDDING && m->c.tied);
+      if (read)
+        weights +=
+            (double)p->shape.dim[0] * (double)p->shape.dim[1] * (m->weights == HP_BF16 ? 2 : 4);
+    }
+    bench_row r = {0};
+    bench_row_begin(&r, a, "decode");
+    common(&r, a, m, k);
+    bench_row_num(&r, "tokens_per_s", 1 / t);
+    bench_row_num(&r, "step_s", t);
+    bench_row_num(&r, "limit_s", weights / k->bytes_per_s);
+    bench_row_num(&r, "of_limit", weights / k->bytes_per_s / t);
+    bench_row_num(&r, "rss_bytes", rss_bytes());
+    st = bench_row_end(&r);
+  }
+  mem_free(logits);
+  mem_free(seconds);
+  return st;
+}
+
+/* --- machine and compiler --------------------------------------------------------------------- */
+
+static hp_status copy(const bench_args *a, hp_device *d) {
+  machine k;
+  bench_row r = {0};
+  HP_TRY(hp_device_measure(d, &k.flops_per_s, &k.bytes_per_s));
+  bench_row_begin(&r, a, "copy");
+  bench_row_text(&r, "device", hp_device_describe(d));
+  bench_row_num(&r, "peak_flops", k.flops_per_s);
+  bench_row_num(&r, "read_bytes_per_s", k.bytes_per_s);
+  return bench_row_end(&r);
+}
+
+/* The training step of a configuration, from nothing to a planned program; its parameters are not
+ * made, so any size can be asked for. */
+static hp_status compile(const bench_args *a, hp_device *d) {
+  step_options o = {.optimizer = STEP_ADAMW,
+                    .beta1 = 0.9,
+                    .beta2 = 0.999,
+                    .eps = 1e-8,
+                    .clip = 1,
+                    .remat = a->remat};
+  hp_program_stats s;
+  lm *m;
+  bench_row r = {0};
+  if (!a->m.model) HP_FAIL(HP_ERR_ARG, "--model DIR or CONFIG.json is missing");
+  double start = time_now_s();
+  HP_TRY(lm_create(a->m.model, NULL, &(lm_options){HP_F32, HP_F32}, &m));
+  hp_status st = stepper_plan(m, &o, a->batch, a->seq, d, &s, NULL, NULL);
+  double total = time_now_s() - start;
+  if (!st) {
+    bench_row_begin(&r, a, "compile");
+    bench_row_text(&r, "model", a->m.model);
+    bench_row_num(&r, "layers", (double)m->c.layers);
+    bench_row_num(&r, "total_s", total);
+    bench_row_num(&r, "compile_s", s.compile_s);
+    bench_row_num(&r, "instructions", (double)s.instructions);
+    bench_row_num(&r, "kernels", (double)s.kernels);
+    bench_row_num(&r, "work_bytes", (double)s.work_bytes);
+    bench_row_num(&r, "work_bound_bytes", (double)s.work_bound);
+    bench_row_num(&r, "rss_bytes", rss_bytes());
+    st = bench_row_end(&r);
+  }
+  lm_free(m);
+  return st;
+}
+
+typedef hp_status run_fn(const bench_args *a, lm *m, const machine *k);
+/* A kind that runs a model: its device, its weights, the machine's limits. */
+static hp_status run_model(const bench_args *a, bool training, run_fn *run) {
+  hp_device *d;
+  lm *m;
+  machine k;
+  HP_TRY(open_model(a, training, &d, &m));
+  hp_status st = hp_device_measure(d, &k.flops_per_s, &k.bytes_per_s);
+  if (!st) st = run(a, m, &k);
+  lm_free(m);
+  hp_device_close(d);
+  return st;
+}
+
+hp_status bench_step(const bench_args *a) { return run_model(a, true, step); }
+hp_status bench_prefill(const bench_args *a) { return run_model(a, false, prefill); }
+hp_status bench_decode(const bench_args *a) { return run_model(a, false, decode); }
+
+/* A kind that needs a device, without any memory on it. */
+static hp_status run_device(const bench_args *a,
+                            hp_status (*run)(const bench_args *, hp_device *)) {
+  hp_device *d;
+  hp_device_options o = {.threads = (int)a->m.threads};
+  HP_TRY(hp_device_open(&o, &d));
+  hp_status st = run(a, d);
+  hp_device_close(d);
+  return st;
+}
+hp_status bench_copy(const bench_args *a) { return run_device(a, copy); }
+hp_status bench_compile(const bench_args *a) { return run_device(a, compile); }

@@ -1,0 +1,69 @@
+# hyper bench: kinds, the form of their lines, refusals.
+. "$(dirname "$0")/lib.sh"
+
+lines() { # runs hyper bench; its lines are in out.jsonl
+  run bench "$@" --json
+  exit_is 0
+  cp out out.jsonl
+}
+# Every line of out.jsonl has these keys; what is a number is above 0.
+keys_are() {
+  n=$(wc -l <out)
+  [ "$n" -ge 1 ] || fail "no line at all"
+  i=0
+  while [ $i -lt "$n" ]; do
+    for k; do
+      v=$(json out.jsonl $i.$k 2>&1) || fail "line $i has no $k"
+      case $v in 0 | 0.0 | -*) fail "line $i: $k is $v" ;; esac
+    done
+    i=$((i + 1))
+  done
+}
+
+it "gemm measures a shape in both dtypes, every engine beside the peak"
+lines gemm --shape 40x30x20 --steps 1 --threads 1
+[ "$(wc -l <out)" = 2 ] || { fail "not two lines"; t_show; }
+keys_are bench machine isa threads dtype layout m k n peak_flops packed_flops of_peak
+json_is out.jsonl 0.m 40
+json_is out.jsonl 0.k 30
+json_is out.jsonl 0.n 20
+json_is out.jsonl 0.dtype f32
+json_is out.jsonl 1.dtype bf16
+
+it "gemm takes the weights of a model, each shape once"
+lines gemm --model "$ROOT/tests/golden/cases/qwen3-bias-tied" --batch 1 --seq 8 --steps 1 --dtype f32
+json_is out.jsonl 0.layout nt
+json_is out.jsonl 1.layout nn
+json_is out.jsonl 2.layout tn
+[ "$(sed 's/"peak_flops".*//' out | sort | uniq -d)" = "" ] || fail "a shape came twice"
+
+it "op measures every op that it knows, or those that are named"
+lines op --size 64KiB --steps 1 --dtype f32
+keys_are bench op machine isa threads dtype bytes instructions read_bytes_per_s peak_flops bytes_per_s step_s limit_s of_limit
+for op in softmax rms_norm layer_norm rope swiglu cross_entropy cross_entropy_grad attention attention_grad dropout adamw; do
+  grep -q "\"op\": \"$op\"" out || fail "no line of $op"
+done
+lines op add --size 1MiB --steps 1 --dtype bf16
+[ "$(wc -l <out)" = 1 ] || fail "more than one line"
+json_is out.jsonl 0.bytes 3145728
+
+it "people get one figure a line"
+run bench op add --size 64KiB --steps 1 --dtype f32
+out_has "bench: op"
+out_has "dtype: f32"
+
+it "what cannot be measured is refused"
+run bench
+refused "say what kind"
+run bench gem
+refused '"gem" is no kind' "did you mean gemm?"
+run bench op sofmax --size 64KiB
+refused '"sofmax"' 'did you mean "softmax"?'
+run bench step nothing
+refused '"nothing" is not expected'
+for shape in 4x4 4x4x 0x4x4 4x4x4x4 axbxc 4x4x99999999; do
+  run bench gemm --shape $shape
+  refused --shape MxKxN
+done
+run bench gemm --shape 4x4x4 --dtype f16
+refused "--dtype f16"
