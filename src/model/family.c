@@ -32,6 +32,12 @@ size_t model_param_elements(const model_param *p) {
   return n;
 }
 
+hp_tensor build_find_param(const model_build *b, const char *name) {
+  uint32_t i;
+  bool known = map_get(&b->param_of, name, strlen(name), &i) && i < b->params.len;
+  return known ? b->params.at[i].tensor : HP_NONE;
+}
+
 hp_tensor build_param(model_build *b, param_kind kind, double init_scale, int rank,
                       const int64_t *dim, const char *fmt, ...) {
   model_param p = {.kind = kind, .init_scale = init_scale, .shape = {.rank = rank}};
@@ -42,10 +48,12 @@ hp_tensor build_param(model_build *b, param_kind kind, double init_scale, int ra
   memcpy(p.shape.dim, dim, (size_t)rank * sizeof *dim);
   bool matrix = kind == PARAM_MATRIX || kind == PARAM_EMBEDDING;
   p.dtype = matrix ? b->weights : HP_F32;
-  for (size_t i = 0; i < b->params.len; i++)
-    if (!strcmp(b->params.at[i].name, p.name)) return b->params.at[i].tensor;
+  hp_tensor have = build_find_param(b, p.name);
+  if (have) return have;
   p.tensor = hp_param(b->g, p.name, p.dtype, p.shape);
-  if (!vec_push(&b->params, p)) b->failed = true;
+  if (map_set(&b->param_of, p.name, strlen(p.name), (uint32_t)b->params.len) ||
+      !vec_push(&b->params, p))
+    b->failed = true;
   return p.tensor;
 }
 

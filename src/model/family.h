@@ -2,6 +2,7 @@
 #ifndef MODEL_FAMILY_H
 #define MODEL_FAMILY_H
 
+#include "base/hash.h"
 #include "base/str.h"
 #include "base/vec.h"
 #include "model/config.h"
@@ -35,7 +36,8 @@ typedef struct {
   hp_tensor cos, sin;     /* rotary tables, made on first use */
   hp_tensor dropout_seed; /* i64 [], to train with dropout; HP_NONE: there is none */
   VEC(model_param) params;
-  bool failed; /* out of memory while collecting params */
+  map param_of; /* name -> place in params */
+  bool failed;  /* out of memory while collecting params */
 } model_build;
 
 struct model_family {
@@ -65,6 +67,8 @@ void model_family_names(str *out);
 hp_tensor build_param(model_build *b, param_kind kind, double init_scale, int rank,
                       const int64_t *dim, const char *fmt, ...)
     __attribute__((format(printf, 6, 7)));
+/* The tensor of a parameter that the graph has; HP_NONE when it has none of that name. */
+hp_tensor build_find_param(const model_build *b, const char *name);
 /* x [B,T,in] times the weight `name`.weight [out,in] plus `name`.bias when there is one, in
  * b->compute. */
 hp_tensor build_linear(model_build *b, hp_tensor x, int64_t in, int64_t out, bool bias,

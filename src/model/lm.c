@@ -33,6 +33,7 @@ hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, int64_t cache, int64
 void lm_graph_end(model_build *b) {
   hp_graph_free(b->g);
   vec_free(&b->params);
+  map_free(&b->param_of);
   b->g = NULL;
 }
 

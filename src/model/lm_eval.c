@@ -77,9 +77,7 @@ static hp_status build_grads(lm *m, int64_t T, hp_program **out) {
   size_t n = m->params.len;
   hp_tensor *wrt = mem_calloc(n, sizeof *wrt), *grad = mem_calloc(n, sizeof *grad);
   hp_status st = wrt && grad ? HP_OK : HP_ERR_OOM;
-  for (size_t i = 0; !st && i < n; i++)
-    for (size_t k = 0; k < b.params.len; k++)
-      if (!strcmp(b.params.at[k].name, m->params.at[i].name)) wrt[i] = b.params.at[k].tensor;
+  for (size_t i = 0; !st && i < n; i++) wrt[i] = build_find_param(&b, m->params.at[i].name);
   if (!st) st = hp_grad(b.g, loss, wrt, (int)n, grad);
   for (size_t i = 0; !st && i < n; i++) {
     char name[192];

@@ -145,9 +145,7 @@ static hp_status build_backward(const stepper *s, model_build *b, const variant 
   hp_tensor sum = hp_sum(b->g, losses, (int64_t[]){0, 1}, 2, false);
   hp_tensor loss = hp_mul(b->g, sum, scalar(b, "weight"));
   hp_output(b->g, "loss", loss);
-  for (size_t i = 0; i < n; i++)
-    for (size_t k = 0; k < b->params.len; k++)
-      if (!strcmp(b->params.at[k].name, s->m->params.at[i].name)) wrt[i] = b->params.at[k].tensor;
+  for (size_t i = 0; i < n; i++) wrt[i] = build_find_param(b, s->m->params.at[i].name);
   HP_TRY(hp_grad(b->g, loss, wrt, (int)n, grad));
   for (size_t i = 0; i < n && !(v->first && v->last); i++) {
     const model_param *p = &s->m->params.at[i];

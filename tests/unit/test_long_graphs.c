@@ -1,5 +1,5 @@
-/* Graphs of tens of thousands of nodes through every pass, on a small stack: nothing recurses along a
- * chain, and nothing looks at all nodes again for each one, which would not end in time. */
+/* Graphs of tens of thousands of nodes through every pass, on a small stack: nothing recurses along
+ * a chain, and nothing looks at all nodes again for each one, which would not end in time. */
 #include "test.h"
 
 #include "ops/ops.h"
