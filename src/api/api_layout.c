@@ -37,7 +37,7 @@ static hp_status need_called(const hp_layout *l, const char *what) {
 
 static hp_status need_rank(const hp_layout *l, hp_shape s) {
   HP_TRY(need_called(l, "a part"));
-  if (s.rank != l->l.rank)
+  if (s.rank != l->l.rank || s.rank > HP_MAX_RANK)
     HP_FAIL(HP_ERR_SHAPE, "layout: the tensor has %d dims, its layout %d", s.rank, l->l.rank);
   for (int d = 0; d < s.rank; d++)
     if (s.dim[d] < 0)

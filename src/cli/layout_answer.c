@@ -70,7 +70,7 @@ static void slices(json_writer *w, const mesh *m, const layout *l, const int64_t
   json_put_key(w, "slices");
   json_open_list(w);
   for (int64_t p = 0; p < m->devices; p++) {
-    int64_t start[HP_MAX_RANK], stop[HP_MAX_RANK];
+    int64_t start[LAYOUT_DIMS], stop[LAYOUT_DIMS];
     layout_slice(m, l, shape, p, start, stop);
     json_open_list(w);
     json_put_int(w, mesh_rank(m, p));

@@ -4,6 +4,7 @@
 #include "base/vec.h"
 #include "cli/layout_answer.h"
 #include "shard/layout_text.h"
+#include "shard/operator.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -73,8 +74,8 @@ static hp_status read_entry(const tree_node *n, const mesh *m, layout *l, int di
 
 static hp_status read_layout(const tree_node *list, const mesh *m, layout *out) {
   layout l = {0};
-  if (list->len > HP_MAX_RANK)
-    TREE_FAIL(list, "%u dims; a tensor has at most %d", list->len, HP_MAX_RANK);
+  if (list->len > LAYOUT_DIMS)
+    TREE_FAIL(list, "%u dims; a tensor has at most %d", list->len, LAYOUT_DIMS);
   for (uint32_t d = 0; d < list->len; d++) HP_TRY(read_entry(list->child[d], m, &l, l.rank++));
   *out = l;
   return HP_OK;
@@ -153,8 +154,126 @@ static hp_status ask_path(json_writer *w, const tree_node *q, const mesh *m,
   return answer_path(w, m, &p);
 }
 
+/* --- derivation
+ * ------------------------------------------------------------------------------------ */
+
+typedef struct {
+  rule r;
+  dims shape[RULE_TENSORS];
+  layout in[RULE_TENSORS], need[RULE_TENSORS], out[RULE_TENSORS];
+  int n;
+} derive_question;
+
+static hp_status read_operand(const tree_node *n, const mesh *m, dims *shape, layout *l) {
+  const tree_node *list;
+  *shape = (dims){.rank = -1};
+  if (n->kind == TREE_NULL) return HP_OK;
+  HP_TRY(tree_need_list(n, "shape", &list));
+  if (list->len > LAYOUT_DIMS) TREE_FAIL(list, "more than %d dims", LAYOUT_DIMS);
+  shape->rank = (int)list->len;
+  for (int d = 0; d < shape->rank; d++) {
+    HP_TRY(tree_as_int(list->child[d], &shape->dim[d]));
+    if (shape->dim[d] < 0 || shape->dim[d] > INT32_MAX)
+      TREE_FAIL(list->child[d], "is no size of a dim");
+  }
+  HP_TRY(tree_need_list(n, "layout", &list));
+  HP_TRY(read_layout(list, m, l));
+  if (l->rank != shape->rank)
+    TREE_FAIL(list, "%d entries for a tensor of %d dims", l->rank, shape->rank);
+  return read_pending(n, m, l);
+}
+
+static bool same_cuts(const layout *a, const layout *b) {
+  return !memcmp(a->n, b->n, sizeof a->n) && !memcmp(a->axis, b->axis, sizeof a->axis);
+}
+
+/* Operands that are only to be cut further: done locally, from what they hold. */
+static void put_slice_inputs(json_writer *w, const derive_question *d) {
+  bool any = false;
+  for (int i = 0; i < d->n; i++) {
+    if (d->r.in[i].absent || same_cuts(&d->in[i], &d->need[i])) continue;
+    if (!any) {
+      json_put_key(w, "slice_inputs");
+      json_open_list(w);
+    }
+    any = true;
+    json_put_int(w, i);
+  }
+  if (any) json_close(w);
+}
+
+/* The result's dims as a device has them. */
+static void put_local_shape(json_writer *w, const derive_question *d, const mesh *m) {
+  json_put_key(w, "local_shape");
+  json_open_list(w);
+  for (int i = 0; i < d->out[0].rank; i++)
+    json_put_int(w, layout_part_size(m, &d->out[0], i, rule_dim_size(&d->r, &d->r.out[0], i)));
+  json_close(w);
+}
+
+/* Attributes that a device's own part needs: of reshape and slice. */
+static hp_status put_local(json_writer *w, const char *op, const tree_node *attrs,
+                           const derive_question *d, const mesh *m) {
+  if (!strcmp(op, "reshape")) {
+    json_put_key(w, "local");
+    json_open_map(w);
+    put_local_shape(w, d, m);
+    json_close(w);
+  }
+  if (strcmp(op, "slice")) return HP_OK;
+  const tree_node *begin, *end;
+  HP_TRY(tree_need_list(attrs, "begin", &begin));
+  HP_TRY(tree_need_list(attrs, "end", &end));
+  json_put_key(w, "local");
+  json_open_map(w);
+  json_put_key(w, "begin");
+  json_put_tree(w, begin);
+  json_put_key(w, "end");
+  json_open_list(w);
+  for (uint32_t i = 0; i < end->len; i++) {
+    bool cut = d->out[0].n[i] > 0; /* then it is taken whole */
+    json_put_int(w, cut ? layout_part_size(m, &d->out[0], (int)i, end->child[i]->integer)
+                        : end->child[i]->integer);
+  }
+  json_close(w);
+  json_close(w);
+  return HP_OK;
+}
+
+static hp_status derive(json_writer *w, const tree_node *q, const mesh *m, derive_question *d) {
+  const char *name;
+  const tree_node *attrs, *inputs;
+  HP_TRY(tree_need_string(q, "op", &name));
+  HP_TRY(tree_need_map(q, "attrs", &attrs));
+  HP_TRY(tree_need_list(q, "inputs", &inputs));
+  if (inputs->len > RULE_TENSORS) TREE_FAIL(inputs, "more than %d operands", RULE_TENSORS);
+  d->n = (int)inputs->len;
+  for (int i = 0; i < d->n; i++) HP_TRY(read_operand(inputs->child[i], m, &d->shape[i], &d->in[i]));
+  HP_TRY(operator_rule(name, attrs, d->shape, d->n, &d->r));
+  HP_TRY(rule_derive(m, &d->r, d->in, d->need, d->out));
+  json_put_key(w, "outputs");
+  json_open_list(w);
+  for (int o = 0; o < d->r.n_out; o++) {
+    json_open_map(w);
+    answer_entries(w, m, &d->out[o]);
+    json_close(w);
+  }
+  json_close(w);
+  put_slice_inputs(w, d);
+  return put_local(w, name, attrs, d, m);
+}
+
+static hp_status ask_derive(json_writer *w, const tree_node *q, const mesh *m) {
+  derive_question *d = mem_calloc(1, sizeof *d);
+  HP_TRY_MEM(d);
+  hp_status st = derive(w, q, m, d);
+  mem_free(d);
+  return st;
+}
+
 static hp_status ask(json_writer *w, const tree_node *q, const mesh *m) {
   integers shape;
+  if (tree_get(q, "op")) return ask_derive(w, q, m);
   HP_TRY(read_integers(q, "shape", &shape));
   hp_status st = tree_get(q, "from") ? ask_path(w, q, m, &shape) : ask_layout(w, q, m, &shape);
   mem_free(shape.at);

@@ -16,7 +16,7 @@ typedef struct {
 typedef struct {
   mesh m;
   layout from, to;
-  int64_t shape[HP_MAX_RANK];
+  int64_t shape[LAYOUT_DIMS];
 } question;
 
 /* "32,784" */
@@ -43,7 +43,7 @@ static hp_status parse_shape(const char *text, int rank, int64_t *out) {
  */
 
 static void print_slice(const question *q, const layout *l, int64_t position) {
-  int64_t start[HP_MAX_RANK], stop[HP_MAX_RANK];
+  int64_t start[LAYOUT_DIMS], stop[LAYOUT_DIMS];
   layout_slice(&q->m, l, q->shape, position, start, stop);
   printf("%6lld", (long long)mesh_rank(&q->m, position));
   for (int a = 0; a < q->m.axes; a++)

@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 
-enum { LAYOUT_AXES = 8 };
+enum { LAYOUT_AXES = 8, LAYOUT_DIMS = 8 };
 
 typedef enum {
   PENDING_NONE,
@@ -22,8 +22,8 @@ typedef enum {
 
 typedef struct {
   uint8_t rank;                           /* dims of the tensor */
-  uint8_t n[HP_MAX_RANK];                 /* axes that split a dim */
-  uint8_t axis[HP_MAX_RANK][LAYOUT_AXES]; /* which, outermost first */
+  uint8_t n[LAYOUT_DIMS];                 /* axes that split a dim */
+  uint8_t axis[LAYOUT_DIMS][LAYOUT_AXES]; /* which, outermost first */
   uint8_t pending[LAYOUT_AXES];           /* pending_op by axis */
 } layout;
 

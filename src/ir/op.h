@@ -12,7 +12,7 @@ typedef enum {
   OP_COUNT
 } op_id;
 
-typedef enum { LIN_NONE, LIN_JOINT, LIN_EACH, LIN_FIRST } op_linearity;
+typedef enum { LIN_NONE, LIN_JOINT, LIN_EACH, LIN_FIRST, LIN_MOVE } op_linearity;
 /* Memory tiers, near to far: attribute of fetch and offload, place of a program's buffers. */
 enum { TIER_DEVICE, TIER_HOST, TIER_FLASH, TIER_COUNT };
 enum { OPF_INPLACE = 1, OPF_DECOMPOSE = 2, OPF_ELEMENTWISE = 4 };

@@ -80,9 +80,9 @@ static hp_status place(const mesh *m, int axis, const char *text, layout *l) {
 hp_status layout_from_placements(const mesh *m, const char *const *placement, int n, int rank,
                                  layout *out) {
   layout l = {.rank = (uint8_t)rank};
-  if (rank < 0 || rank > HP_MAX_RANK)
+  if (rank < 0 || rank > LAYOUT_DIMS)
     HP_FAIL(HP_ERR_LAYOUT, "placements for a tensor of %d dims; expected 0 to %d", rank,
-            HP_MAX_RANK);
+            LAYOUT_DIMS);
   if (n != m->axes)
     HP_FAIL(HP_ERR_LAYOUT, "%d placements, the mesh has %d axes; give each one", n, m->axes);
   for (int a = 0; a < n; a++) HP_TRY(place(m, a, placement[a], &l));
@@ -183,7 +183,7 @@ static hp_status tensor_map(reader *r, const mesh *m, layout *l) {
   *l = (layout){0};
   if (!take(r, '(')) return bad(r, "\"(\" and an entry for every dim of the tensor");
   while (next_char(r) != ')') {
-    if (l->rank == HP_MAX_RANK) return bad(r, "at most 6 dims");
+    if (l->rank == LAYOUT_DIMS) return bad(r, "at most 8 dims");
     HP_TRY(entry(r, m, l, l->rank++));
     if (!take(r, ',')) break;
   }

@@ -22,7 +22,7 @@ typedef struct {
   const path_request *q;
   const mesh *m;
   layout target;
-  int64_t size[HP_MAX_RANK]; /* padded */
+  int64_t size[LAYOUT_DIMS]; /* padded */
   bool fixed[LAYOUT_AXES];   /* axes that the search leaves alone */
   VEC(node) nodes;
   VEC(uint32_t) heap; /* of node indices, cheapest first */

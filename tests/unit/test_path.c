@@ -58,7 +58,7 @@ static all_layouts *layouts_of(const mesh *m, int rank, bool pending) {
 
 typedef struct {
   const mesh *m;
-  int64_t shape[HP_MAX_RANK], elements;
+  int64_t shape[LAYOUT_DIMS], elements;
   double *whole; /* the tensor */
 } world;
 
@@ -69,7 +69,7 @@ typedef struct {
 } state;
 
 static bool inside(const world *w, const layout *l, int64_t position, int64_t element) {
-  int64_t start[HP_MAX_RANK], stop[HP_MAX_RANK];
+  int64_t start[LAYOUT_DIMS], stop[LAYOUT_DIMS];
   layout_slice(w->m, l, w->shape, position, start, stop);
   for (int d = l->rank - 1; d >= 0; d--) {
     int64_t i = element % w->shape[d];
@@ -214,7 +214,7 @@ static double parts_of(const mesh *m, const layout *l) {
 /* Price of the one collective that leads from a to b, of a tensor of one element; -1: none does.
  * Written from the definitions, without the generator of path.c. */
 static double one_move(const mesh *m, const layout *a, const layout *b) {
-  int changed[HP_MAX_RANK], n = 0;
+  int changed[LAYOUT_DIMS], n = 0;
   double reduced = 1, mine = 1 / parts_of(m, a), theirs = 1 / parts_of(m, b);
   bool same_pending = true;
   for (int d = 0; d < a->rank; d++)
@@ -281,7 +281,7 @@ static void check_prices(const int64_t *size, int axes, int rank, bool pending, 
   mesh m = make_mesh(size, axes);
   all_layouts *all = layouts_of(&m, rank, pending);
   double *price = all_prices(&m, all);
-  int64_t shape[HP_MAX_RANK];
+  int64_t shape[LAYOUT_DIMS];
   double elements = 1;
   for (int d = 0; d < rank; d++) shape[d] = m.devices, elements *= (double)m.devices;
   path_request q = {.mesh = &m, .shape = shape, .element_bytes = 1};

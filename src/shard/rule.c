@@ -1,0 +1,212 @@
+#include "shard/rule.h"
+
+#include "shard/slices.h"
+
+#include <string.h>
+
+typedef struct {
+  uint8_t n, axis[LAYOUT_AXES];
+} axes;
+
+typedef struct {
+  const mesh *m;
+  const rule *r;
+  const layout *in;
+  axes of[RULE_FACTORS];          /* axes that cut a factor */
+  int factor_of[LAYOUT_AXES];     /* the factor that an axis cuts; -1: none */
+  pending_op passes[LAYOUT_AXES]; /* what stays pending on the results */
+} derivation;
+
+/* --- operands to factors --------------------------------------------------------------------- */
+
+static int64_t axes_size(const mesh *m, const axes *a) {
+  int64_t n = 1;
+  for (int i = 0; i < a->n; i++) n *= m->size[a->axis[i]];
+  return n;
+}
+
+static hp_status conflict(const derivation *d, int operand, int dim, const char *why, int axis) {
+  HP_FAIL(HP_ERR_LAYOUT, "operand %d, dim %d: %s (axis \"%s\")", operand, dim, why,
+          d->m->name[axis]);
+}
+
+/* The factor's axes are the longer of two lists, one of which begins with the other. */
+static hp_status merge(derivation *d, int operand, int dim, int factor, const axes *more) {
+  axes *have = &d->of[factor];
+  int common = have->n < more->n ? have->n : more->n;
+  if (memcmp(have->axis, more->axis, (size_t)common))
+    return conflict(d, operand, dim, "is cut otherwise than the dim that goes with it",
+                    more->axis[0]);
+  for (int i = have->n; i < more->n; i++) {
+    int axis = more->axis[i];
+    if (d->factor_of[axis] >= 0 && d->factor_of[axis] != factor)
+      return conflict(d, operand, dim, "is cut by an axis that cuts another dim of the op", axis);
+    if (d->r->factor[factor].whole && d->m->size[axis] > 1)
+      return conflict(d, operand, dim, "must be whole for this op", axis);
+    d->factor_of[axis] = factor;
+  }
+  if (more->n > have->n) *have = *more;
+  return HP_OK;
+}
+
+/* A dim of several factors: an axis goes to the outermost that it can still cut evenly.  Axes of
+ * one device are lost there. */
+static hp_status spread(derivation *d, int operand, int dim) {
+  const rule_tensor *t = &d->r->in[operand];
+  const layout *l = &d->in[operand];
+  axes part[RULE_DIM_FACTORS] = {0};
+  int k = 0;
+  for (int i = 0; i < l->n[dim]; i++) {
+    int axis = l->axis[dim][i];
+    if (d->m->size[axis] == 1) continue;
+    for (;; k++) {
+      if (k == t->n[dim]) return conflict(d, operand, dim, "is cut finer than it has parts", axis);
+      int64_t size = d->r->factor[t->factor[dim][k]].size, parts = axes_size(d->m, &part[k]);
+      if (size % (parts * d->m->size[axis]) == 0) break;
+      if (parts != size)
+        return conflict(d, operand, dim, "is cut across the dims that it becomes", axis);
+    }
+    part[k].axis[part[k].n++] = (uint8_t)axis;
+  }
+  for (k = 0; k < t->n[dim]; k++)
+    if (part[k].n) HP_TRY(merge(d, operand, dim, t->factor[dim][k], &part[k]));
+  return HP_OK;
+}
+
+static hp_status project(derivation *d, int operand) {
+  const rule_tensor *t = &d->r->in[operand];
+  const layout *l = &d->in[operand];
+  if (t->absent) return HP_OK;
+  if (l->rank != t->rank)
+    HP_FAIL(HP_ERR_LAYOUT, "operand %d: its layout has %d dims, it has %d", operand, l->rank,
+            t->rank);
+  for (int dim = 0; dim < t->rank; dim++) {
+    axes all = {.n = l->n[dim]};
+    memcpy(all.axis, l->axis[dim], all.n);
+    if (t->n[dim] == 1) HP_TRY(merge(d, operand, dim, t->factor[dim][0], &all));
+    else if (t->n[dim] > 1) HP_TRY(spread(d, operand, dim));
+    else if (axes_size(d->m, &all) > 1)
+      return conflict(d, operand, dim, "has size 1 and is repeated, so it cannot be cut",
+                      all.axis[0]);
+  }
+  return HP_OK;
+}
+
+/* --- what is pending -------------------------------------------------------------------------- */
+
+/* Is the reduction linear, so that it may wait behind a linear op? */
+static bool is_linear(pending_op op) { return op == PENDING_SUM || op == PENDING_AVG; }
+
+/* Over one axis: what may stay pending on the results, given what is on the operands. */
+static pending_op pending_after(const derivation *d, int axis) {
+  pending_op op = PENDING_NONE;
+  int pending = 0, given = 0;
+  bool first = false, same = true;
+  for (int i = 0; i < d->r->n_in; i++) {
+    if (d->r->in[i].absent) continue;
+    pending_op mine = (pending_op)d->in[i].pending[axis];
+    given++;
+    if (!mine) continue;
+    same &= !op || op == mine;
+    first |= i == 0;
+    op = mine;
+    pending++;
+  }
+  if (!pending || !same) return PENDING_NONE;
+  switch (d->r->linearity) {
+  case LIN_NONE: return PENDING_NONE;
+  case LIN_MOVE: return pending == given ? op : PENDING_NONE;
+  case LIN_JOINT: return is_linear(op) ? op : PENDING_NONE;
+  case LIN_EACH: return is_linear(op) && pending == 1 ? op : PENDING_NONE;
+  case LIN_FIRST: return is_linear(op) && pending == 1 && first ? op : PENDING_NONE;
+  }
+  return PENDING_NONE;
+}
+
+static hp_status pass_pending(derivation *d) {
+  for (int a = 0; a < d->m->axes; a++) {
+    d->passes[a] = pending_after(d, a);
+    if (d->passes[a] && d->factor_of[a] >= 0)
+      HP_FAIL(HP_ERR_LAYOUT, "axis \"%s\" cuts one operand and is pending on another",
+              d->m->name[a]);
+  }
+  return HP_OK;
+}
+
+/* --- factors to layouts ------------------------------------------------------------------------
+ */
+
+/* A dim from its factors: behind one that is not cut into single elements nothing may be cut. */
+static hp_status compose(const derivation *d, const rule_tensor *t, int dim, layout *l) {
+  bool open = false;
+  for (int k = 0; k < t->n[dim]; k++) {
+    int f = t->factor[dim][k];
+    const axes *a = &d->of[f];
+    if (a->n && open)
+      HP_FAIL(HP_ERR_LAYOUT, "dim %d of the result would not be in whole parts (axis \"%s\")", dim,
+              d->m->name[a->axis[0]]);
+    for (int i = 0; i < a->n; i++)
+      if (t->n[dim] == 1 || d->m->size[a->axis[i]] > 1) layout_append(l, dim, a->axis[i]);
+    open |= axes_size(d->m, a) != d->r->factor[f].size;
+  }
+  return HP_OK;
+}
+
+static hp_status compose_all(const derivation *d, const rule_tensor *t, layout *l) {
+  *l = (layout){.rank = (uint8_t)t->rank};
+  for (int dim = 0; dim < t->rank; dim++) HP_TRY(compose(d, t, dim, l));
+  return HP_OK;
+}
+
+static bool has_factor(const rule_tensor *t, int factor) {
+  for (int dim = 0; dim < t->rank; dim++)
+    if (memchr(t->factor[dim], factor, t->n[dim])) return true;
+  return false;
+}
+
+/* Contracted factors that are cut leave their reduction pending on every result. */
+static hp_status contract(const derivation *d, layout *out) {
+  for (int f = 0; f < d->r->factors; f++) {
+    bool kept = false;
+    for (int o = 0; o < d->r->n_out; o++) kept |= has_factor(&d->r->out[o], f);
+    if (kept || !d->of[f].n) continue;
+    pending_op op = d->r->factor[f].reduce;
+    if (!op && axes_size(d->m, &d->of[f]) > 1)
+      HP_FAIL(HP_ERR_LAYOUT, "a dim that must be whole for this op is cut by axis \"%s\"",
+              d->m->name[d->of[f].axis[0]]);
+    for (int o = 0; o < d->r->n_out; o++)
+      for (int i = 0; i < d->of[f].n; i++) out[o].pending[d->of[f].axis[i]] = (uint8_t)op;
+  }
+  return HP_OK;
+}
+
+/* Operands: cut as the factors are, pending only over what passes. */
+static hp_status needs(const derivation *d, int operand, layout *need) {
+  const rule_tensor *t = &d->r->in[operand];
+  const layout *has = &d->in[operand];
+  if (t->absent) return HP_OK;
+  HP_TRY(compose_all(d, t, need));
+  for (int dim = 0; dim < t->rank; dim++)
+    if (t->n[dim] != 1) { /* of several factors, or repeated: it has nothing to add */
+      need->n[dim] = has->n[dim];
+      memcpy(need->axis[dim], has->axis[dim], sizeof need->axis[dim]);
+    }
+  for (int a = 0; a < d->m->axes; a++) {
+    bool all = d->r->linearity == LIN_JOINT || d->r->linearity == LIN_MOVE;
+    if (d->passes[a] && (all || has->pending[a])) need->pending[a] = (uint8_t)d->passes[a];
+  }
+  return HP_OK;
+}
+
+hp_status rule_derive(const mesh *m, const rule *r, const layout *in, layout *need, layout *out) {
+  derivation d = {.m = m, .r = r, .in = in};
+  for (int a = 0; a < LAYOUT_AXES; a++) d.factor_of[a] = -1;
+  for (int i = 0; i < r->n_in; i++) HP_TRY(project(&d, i));
+  HP_TRY(pass_pending(&d));
+  for (int i = 0; i < r->n_in; i++) HP_TRY(needs(&d, i, &need[i]));
+  for (int o = 0; o < r->n_out; o++) {
+    HP_TRY(compose_all(&d, &r->out[o], &out[o]));
+    for (int a = 0; a < m->axes; a++) out[o].pending[a] = (uint8_t)d.passes[a];
+  }
+  return contract(&d, out);
+}
