@@ -111,9 +111,29 @@ hp_status dir_sync(const char *path) {
   return HP_OK;
 }
 
+hp_status file_check_target(const char *path) {
+  struct stat s;
+  str parent = {0};
+  if (!*path) HP_FAIL(HP_ERR_IO, "an empty file name; expected the name of a file to write");
+  if (!stat(path, &s) && !S_ISREG(s.st_mode))
+    HP_FAIL(HP_ERR_IO, "%s: is a %s; expected the name of a file to write", path,
+            S_ISDIR(s.st_mode)    ? "folder"
+            : S_ISFIFO(s.st_mode) ? "pipe"
+                                  : "device");
+  hp_status st = parent_of(path, &parent);
+  if (!st && !dir_exists(parent.at))
+    st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot create: there is no folder \"%s\"",
+                 path, parent.at);
+  else if (!st && access(parent.at, W_OK))
+    st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot create: %s", path, strerror(errno));
+  str_free(&parent);
+  return st;
+}
+
 hp_status file_writer_open(const char *path, file_writer *w) {
   file_writer v = {.fd = -1};
   str temp = {0};
+  HP_TRY(file_check_target(path));
   str_printf(&temp, "%s.tmp.%ld", path, (long)getpid());
   v.temp = str_take(&temp);
   str_add(&temp, path);
@@ -139,8 +159,11 @@ hp_status file_writer_write(file_writer *w, const void *bytes, size_t len) {
     ssize_t n = write(w->fd, p, len > (1u << 30) ? (1u << 30) : len);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0)
-      HP_FAIL(HP_ERR_IO, "%s: write failed after %llu bytes: %s", w->path,
-              (unsigned long long)w->written, n < 0 ? strerror(errno) : "nothing written");
+      HP_FAIL(HP_ERR_IO, "%s: write failed after %llu bytes: %s%s", w->path,
+              (unsigned long long)w->written, n < 0 ? strerror(errno) : "nothing written",
+              n < 0 && (errno == ENOSPC || errno == EDQUOT)
+                  ? "; free some space, or choose another folder"
+                  : "");
     p += n;
     len -= (size_t)n;
     w->written += (uint64_t)n;

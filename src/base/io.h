@@ -18,6 +18,10 @@ typedef struct {
 hp_status file_map_open(const char *path, file_map *out);
 void file_map_close(file_map *m);
 
+/* Whether a file can be written at path; else HP_ERR_IO says what is in the way.  To be asked
+ * before a result is computed; writing asks again. */
+hp_status file_check_target(const char *path);
+
 /* Atomic, durable replacement of path by the bytes: temp file beside it, fsync, rename, fsync of
  * the folder.  On failure the temp file is gone and path is as it was. */
 hp_status file_write(const char *path, const void *bytes, size_t len);

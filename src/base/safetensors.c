@@ -284,7 +284,10 @@ static hp_status check_offsets(parser *p, uint64_t data_len) {
     unsigned long long begin = e->begin, end = e->end, size = 0;
     uint64_t want;
     if (!st_size(e->t.dtype, e->t.rank, e->t.dim, &want))
-      ST_FAIL(p, "tensor \"%.100s\": its shape gives no possible size", e->t.name);
+      ST_FAIL(p,
+              "tensor \"%.100s\": its dtype and shape give no size in whole bytes that 64 bits "
+              "can hold; the file is damaged",
+              e->t.name);
     size = want;
     if (end < begin || end > data_len)
       ST_FAIL(p,
@@ -296,7 +299,8 @@ static hp_status check_offsets(parser *p, uint64_t data_len) {
               e->t.name, end - begin, dtypes[e->t.dtype].name, size);
     if (begin != at)
       ST_FAIL(p,
-              "tensor \"%.100s\": its data starts at %llu, but the tensor before it ends at %llu",
+              "tensor \"%.100s\": its data starts at %llu, but the tensor before it ends at %llu; "
+              "expected no gaps and no overlaps, the file is damaged",
               e->t.name, begin, (unsigned long long)at);
     at = end;
   }

@@ -32,16 +32,21 @@ static hp_status write_tokenizer(const str *json, const char *dir) {
   return st;
 }
 
-/* The tokenizer is read first, so that a bad one leaves no half of a model. */
+/* The tokenizer is read first, and a failure leaves no half of a model. */
 static hp_status convert(const char *from, const char *dir, const char *tokenizer) {
   str json = {0};
+  bool made = !path_exists(dir);
   hp_status st = tokenizer ? read_tokenizer(tokenizer, &json) : HP_OK;
   if (!st) st = llama2c_convert(from, dir);
   if (!st && tokenizer) st = write_tokenizer(&json, dir);
   if (!st && !tokenizer)
     log_warn("no --tokenizer: %s gets no tokenizer.json, so that it takes --tokens only", dir);
   str_free(&json);
-  return st;
+  if (!st || !made) return st;
+  err_report why;
+  err_take(st, &why);
+  if (dir_remove(dir)) err_clear();
+  return err_give(&why);
 }
 
 int verb_convert(int argc, char **argv) {

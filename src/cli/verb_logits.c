@@ -1,4 +1,5 @@
 /* `hyper logits` and `hyper grads`: exact numbers, to compare with another framework. */
+#include "base/io.h"
 #include "base/json.h"
 #include "base/safetensors.h"
 #include "cli/cli.h"
@@ -176,7 +177,8 @@ static int run(int argc, char **argv, bool grads) {
   sequences s = {0};
   hp_device *d = NULL;
   void *opened = NULL;
-  hp_status st = read_sequences(&a, &s);
+  hp_status st = file_check_target(a.out);
+  if (!st) st = read_sequences(&a, &s);
   if (!st) st = cli_open_model(&a.m, grads, &d, &opened);
   lm *m = opened;
   if (!st) st = grads ? write_grads(m, &a, &s.seq.at[0]) : write_logits(m, &a, &s);

@@ -92,9 +92,14 @@ static hp_status path_of(const char *name, const char *dir, arena *mem, const ch
 }
 
 static hp_status unknown_name(const tree_node *info, const char *name, const char *dir) {
+  if (!info)
+    HP_FAIL(HP_ERR_INPUT,
+            "dataset \"%s\": there is no file \"%s\" or \"%s/%s\", and no %s/" INFO
+            " that could name one",
+            name, name, dir, name, dir);
   const char *known[256];
   size_t n = 0;
-  for (uint32_t i = 0; info && i < info->len && n < 256; i++) known[n++] = info->child[i]->key;
+  for (uint32_t i = 0; i < info->len && n < 256; i++) known[n++] = info->child[i]->key;
   const char *near = str_nearest(name, known, n);
   HP_FAIL(HP_ERR_INPUT,
           "dataset \"%s\": %s/" INFO " has no such name%s%s%s, and there is no such "

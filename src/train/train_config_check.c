@@ -34,8 +34,8 @@ static hp_status decide_method(train_config *c) {
 hp_status train_config_check_model(const train_config *c, int64_t max_position_embeddings) {
   if (max_position_embeddings > 0 && c->is.block > max_position_embeddings)
     TREE_FAIL(train_config_at(c, KEY_cutoff_len),
-              "cutoff_len is %lld%s, but the model in %s has %lld positions "
-              "(max_position_embeddings); write cutoff_len: %lld or less",
+              "%lld%s tokens, but the model in %s has %lld positions (max_position_embeddings); "
+              "write cutoff_len: %lld or less",
               (long long)c->cutoff_len, c->at[KEY_cutoff_len] ? "" : " (the default)",
               c->model_name_or_path, (long long)max_position_embeddings,
               (long long)max_position_embeddings);

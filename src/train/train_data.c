@@ -132,8 +132,8 @@ hp_status train_data_open(const train_config *c, const tokenizer *t, const char 
 hp_status train_data_check_vocab(const train_data *d, int64_t rows) {
   if (d->vocab > rows)
     HP_FAIL(HP_ERR_INPUT,
-            "the data has token %d, but the model's embedding has %lld rows; tokenizer "
-            "and checkpoint do not belong together",
+            "the data has token %d, but the model's embedding has %lld rows (vocab_size of "
+            "config.json); tokenizer and checkpoint do not belong together",
             d->vocab - 1, (long long)rows);
   return HP_OK;
 }

@@ -265,8 +265,7 @@ TEST(a_cutoff_beyond_the_models_positions_is_refused) {
   CHECK_OK(parse(MINIMUM "cutoff_len: 128\n", &c));
   CHECK_OK(train_config_check_model(&c, 128));
   CHECK_OK(train_config_check_model(&c, 0));
-  CHECK_FAILS(train_config_check_model(&c, 127),
-              "run.yaml:5:13: cutoff_len: cutoff_len is 128, but");
+  CHECK_FAILS(train_config_check_model(&c, 127), "run.yaml:5:13: cutoff_len: 128 tokens, but");
   done(&c);
 }
 
