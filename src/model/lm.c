@@ -146,11 +146,32 @@ static const st_tensor *lookup(const weights *w, const char *name) {
   return t;
 }
 
+/* The head's own tensor of a model whose head is tied to the embedding `name`; NULL: none. */
+static const st_tensor *stored_head(const lm *m, const weights *w, const char *name) {
+  const model_family *f = m->c.family;
+  return m->c.tied && !strcmp(name, f->embedding_name) ? weights_find(w, f->head_name) : NULL;
+}
+
+/* A tied head may be in the file too, or alone, but not with other values. */
+static hp_status check_tied(const lm *m, const weights *w) {
+  const char *name = m->c.family->embedding_name;
+  const st_tensor *head = stored_head(m, w, name), *table = lookup(w, name);
+  if (!head || !table) return HP_OK;
+  if (head->dtype == table->dtype && head->bytes == table->bytes &&
+      !memcmp(head->data, table->data, head->bytes))
+    return HP_OK;
+  HP_FAIL(HP_ERR_INPUT,
+          "%s: tensors \"%s\" and \"%s\" differ, but config.json ties them; write "
+          "tie_word_embeddings: false there to use both, or leave the first out of the file",
+          m->path, head->name, table->name);
+}
+
 /* The tensor of a parameter; refused by name when it is missing or not what config.json asks for.
  */
 static hp_status find_tensor(const lm *m, const weights *w, const model_param *p,
                              const st_tensor **out) {
   const st_tensor *t = lookup(w, p->name);
+  if (!t) t = stored_head(m, w, p->name);
   if (!t)
     HP_FAIL(HP_ERR_INPUT, "%s: tensor \"%s\" is missing; config.json asks for it (model_type %s%s)",
             m->path, p->name, m->c.model_type, m->c.tied ? "" : ", tie_word_embeddings false");
@@ -227,6 +248,7 @@ hp_status lm_load(lm *m, const char *dir) {
   hp_status st = t ? HP_OK : HP_ERR_OOM;
   /* all are looked at before any memory is taken for one */
   for (size_t i = 0; !st && i < n; i++) st = find_tensor(m, w, &m->params.at[i], &t[i]);
+  if (!st) st = check_tied(m, w);
   if (!st) st = check_unused(m, w);
   if (!st) st = make_params(m);
   for (size_t i = 0; !st && i < n; i++) st = load_param(m, t[i], &m->params.at[i]);

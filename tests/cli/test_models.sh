@@ -143,6 +143,24 @@ model mistral-window
 sed -i 's/\("model.norm.weight":{"dtype":"\)F32/\1I32/' m/model.safetensors
 bad 'tensor "model.norm.weight" is I32'
 
+it "a tied head may be stored in place of the embedding, or beside it when it is the same"
+model mistral-window
+run logits --model m --tokens 1,2 --out table.safetensors
+sed -i 's/"model.embed_tokens.weight":/"lm_head.weight"           :/' m/model.safetensors # the header keeps its size
+run logits --model m --tokens 1,2 --out head.safetensors
+exit_is 0
+same_file head.safetensors table.safetensors
+model qwen2-window-old
+set_key tie_word_embeddings true
+bad lm_head.weight model.embed_tokens.weight differ tie_word_embeddings
+at() { grep -ao "\"$1\":[^}]*" m/model.safetensors | sed 's/.*\[\([0-9]*\),\([0-9]*\)\]$/\1 \2/'; }
+start=$((8 + $(od -An -tu8 -N8 m/model.safetensors)))
+set -- $(at model.embed_tokens.weight) $(at lm_head.weight)
+tail -c +$((start + $1 + 1)) m/model.safetensors | head -c $(($2 - $1)) > table
+dd if=table of=m/model.safetensors bs=1 seek=$((start + $3)) conv=notrunc 2>/dev/null
+run logits --model m --tokens 1,2 --out out.safetensors
+exit_is 0
+
 it "tensors outside the decoder are told and left"
 model qwen2-window-old
 set_key tie_word_embeddings true
