@@ -52,6 +52,7 @@ CLI_OBJ := $(CLI_SRC:%.c=$(B)/%.o)
 TEST_SRC:= $(wildcard tests/*.c tests/unit/*.c tests/ops/*.c tests/ir/*.c tests/golden/*.c)
 TEST_OBJ:= $(TEST_SRC:%.c=$(B)/%.o)
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_HELP := $(B)/tests/fuzz/mutate.o $(B)/tests/fuzz/folder.o
 A       := $(B)/libhyperparallel.a
 SO      := $(B)/libhyperparallel.so
 
@@ -87,9 +88,9 @@ $(B)/test-unit: $(TEST_OBJ) $(A)
 $(B)/test-json: $(B)/tests/cli/json_get.o
 	$(Q)$(CC) $(SAN) -o $@ $< $(TEST_LIBS)
 # replay-NAME runs a fuzzer's corpus without libFuzzer; fuzz_NAME is the fuzzer (clang only).
-$(B)/replay_%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/mutate.o $(B)/tests/fuzz/replay.o $(A)
+$(B)/replay_%: $(B)/tests/fuzz/fuzz_%.o $(FUZZ_HELP) $(B)/tests/fuzz/replay.o $(A)
 	$(Q)$(CC) $(SAN) -rdynamic -o $@ $^ $(LIBS)
-$(B)/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/mutate.o $(A)
+$(B)/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(FUZZ_HELP) $(A)
 	@echo "  link    $@"
 	$(Q)$(CC) $(SAN) -fsanitize=fuzzer -rdynamic -o $@ $^ $(LIBS)
 

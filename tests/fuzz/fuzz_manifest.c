@@ -4,6 +4,7 @@
  * file to save.  Bit 0 of the first byte puts the right hash under the manifest.  Whatever lies
  * there: a checkpoint that verifies has the files it names, what was saved verifies until a byte of
  * it is changed, and the folder can be cleaned. */
+#include "folder.h"
 #include "fuzz.h"
 
 #include "base/hash.h"
@@ -15,42 +16,8 @@
 #include "train/schedule.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-static char out_dir[64];
-
-static void remove_dir(void) {
-  if (dir_remove(out_dir)) err_clear();
-}
-
-/* The folder of this process, empty. */
-static void fresh_dir(void) {
-  if (!*out_dir) {
-    snprintf(out_dir, sizeof out_dir, "%s/hyper-fuzz-%ld",
-             dir_exists("/dev/shm") ? "/dev/shm" : "/tmp", (long)getpid());
-    atexit(remove_dir);
-  }
-  HP_ASSERT(!dir_remove(out_dir) && !dir_create(out_dir));
-}
-
-static void write_in(const char *folder, const char *name, const void *bytes, size_t n) {
-  char path[256];
-  snprintf(path, sizeof path, "%s/%s/%s", out_dir, folder, name);
-  FILE *f = fopen(path, "wb");
-  HP_ASSERT(f && fwrite(bytes, 1, n, f) == n && !fclose(f));
-}
-
-/* The bytes up to the next 0xFF; moves past it. */
-static str part(const uint8_t **at, const uint8_t *end) {
-  const uint8_t *stop = *at < end ? memchr(*at, 0xFF, (size_t)(end - *at)) : NULL;
-  str s = {0};
-  str_add_n(&s, (const char *)*at, (size_t)((stop ? stop : end) - *at));
-  *at = stop ? stop + 1 : end;
-  return s;
-}
 
 /* The states that a manifest carries, as a resume reads them. */
 static void read_states(const tree_node *root) {
@@ -81,21 +48,21 @@ static void read_states(const tree_node *root) {
   err_clear();
 }
 
-static void check_manifest(const str *manifest, bool right_hash) {
+static void check_manifest(const char *out_dir, const str *manifest, bool right_hash) {
   checkpoint c;
   char path[128], hex[34];
   str text = {0}, skipped = {0};
   bool found;
   snprintf(path, sizeof path, "%s/checkpoint-3", out_dir);
   HP_ASSERT(!dir_create(path));
-  write_in("checkpoint-3", "a", "hello", 5);
-  write_in("checkpoint-3", "b", "", 0);
+  folder_write("checkpoint-3/a", "hello", 5);
+  folder_write("checkpoint-3/b", "", 0);
   str_add_n(&text, manifest->at ? manifest->at : "", manifest->len);
   if (right_hash) {
     hash_hex(hash_bytes128(text.at ? text.at : "", text.len), hex);
     str_printf(&text, "%s\n", hex);
   }
-  write_in("checkpoint-3", "MANIFEST.json", text.at ? text.at : "", text.len);
+  folder_write("checkpoint-3/MANIFEST.json", text.at ? text.at : "", text.len);
   bool good = !checkpoint_verify(path, &c);
   if (good) {
     HP_ASSERT(tree_get(c.manifest.root, "files"));
@@ -111,7 +78,7 @@ static void check_manifest(const str *manifest, bool right_hash) {
 }
 
 /* What is saved verifies, and no longer after a byte has been changed. */
-static void check_save(const str *content) {
+static void check_save(const char *out_dir, const str *content) {
   char path[128];
   checkpoint c;
   checkpoint_text text = {"state.json", content->at ? content->at : "", content->len};
@@ -122,12 +89,12 @@ static void check_save(const str *content) {
   checkpoint_free(&c);
   if (!content->len) return;
   content->at[content->len / 2] ^= 1;
-  write_in("checkpoint-7", "state.json", content->at, content->len);
+  folder_write("checkpoint-7/state.json", content->at, content->len);
   HP_ASSERT(checkpoint_verify(path, &c));
   err_clear();
 }
 
-static void make_folders(const str *names) {
+static void make_folders(const char *out_dir, const str *names) {
   int made = 0;
   for (const char *at = names->at; at && *at && made < 8; made++) {
     size_t n = strcspn(at, "\n");
@@ -141,27 +108,23 @@ static void make_folders(const str *names) {
   }
 }
 
-static bool is_left(const char *name) {
-  char path[128];
-  snprintf(path, sizeof path, "%s/%s", out_dir, name);
-  return dir_exists(path);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
   if (!n) return 0;
   log_set_level(LOG_ERROR);
   const uint8_t *at = bytes + 1, *end = bytes + n;
-  str manifest = part(&at, end), names = part(&at, end), content = part(&at, end);
-  fresh_dir();
-  check_manifest(&manifest, bytes[0] & 1);
-  make_folders(&names);
-  if (content.len || bytes[0] & 2) check_save(&content);
+  str manifest = folder_part(&at, end), names = folder_part(&at, end);
+  str content = folder_part(&at, end), left = {0};
+  const char *out_dir = folder_fresh();
+  check_manifest(out_dir, &manifest, bytes[0] & 1);
+  make_folders(out_dir, &names);
+  if (content.len || bytes[0] & 2) check_save(out_dir, &content);
   HP_ASSERT(!checkpoint_clean(out_dir));
   HP_ASSERT(!checkpoint_prune(out_dir, 1, 3) && !checkpoint_forget(out_dir));
-  HP_ASSERT(!is_left("checkpoint-3"));
+  HP_ASSERT(!path_join(&left, out_dir, "checkpoint-3") && !dir_exists(left.at));
   str_free(&manifest);
   str_free(&names);
   str_free(&content);
+  str_free(&left);
   err_clear();
   return 0;
 }
