@@ -71,9 +71,8 @@ HP_API hp_status hp_layout_print(const hp_layout *l, char **text) {
   str out = {0};
   if (l->called) layout_print(&l->m, &l->l, &out);
   else mesh_print(&l->m, &out), mesh_print_ranks(&l->m, &out);
-  HP_TRY(str_status(&out));
   *text = str_take(&out);
-  return HP_OK;
+  return *text ? HP_OK : HP_ERR_OOM;
 }
 
 HP_API hp_status hp_layout_call(const hp_layout *l, const char *tensor_map, hp_layout **out) {

@@ -283,10 +283,11 @@ static hp_status add_fused(emit *e, const loop *l) {
   hp_graph *to = e->r->to;
   str body = {0};
   loop_print(l, "; ", &body);
-  HP_TRY(str_status(&body));
+  hp_status st = str_status(&body);
   attr_record a = {0};
-  attr_put_str(&a, to, body.at);
+  if (!st) attr_put_str(&a, to, body.at);
   str_free(&body);
+  HP_TRY(st);
   val in[LOADS_MAX];
   ir_value out[LOADS_MAX];
   for (int i = 0; i < e->n_operands; i++) {
