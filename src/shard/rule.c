@@ -164,18 +164,21 @@ static bool has_factor(const rule_tensor *t, int factor) {
   return false;
 }
 
-/* Contracted factors that are cut leave their reduction pending on every result. */
+/* A result without a factor that is cut has its reduction pending.  Without a reduction some other
+ * result must have the factor: what is cut cannot be lost. */
 static hp_status contract(const derivation *d, layout *out) {
   for (int f = 0; f < d->r->factors; f++) {
-    bool kept = false;
-    for (int o = 0; o < d->r->n_out; o++) kept |= has_factor(&d->r->out[o], f);
-    if (kept || !d->of[f].n) continue;
     pending_op op = d->r->factor[f].reduce;
-    if (!op && axes_size(d->m, &d->of[f]) > 1)
+    bool kept = op != PENDING_NONE;
+    for (int o = 0; o < d->r->n_out; o++) {
+      bool has = has_factor(&d->r->out[o], f);
+      kept |= has;
+      for (int i = 0; !has && op && i < d->of[f].n; i++)
+        out[o].pending[d->of[f].axis[i]] = (uint8_t)op;
+    }
+    if (!kept && axes_size(d->m, &d->of[f]) > 1)
       HP_FAIL(HP_ERR_LAYOUT, "a dim that must be whole for this op is cut by axis \"%s\"",
               d->m->name[d->of[f].axis[0]]);
-    for (int o = 0; o < d->r->n_out; o++)
-      for (int i = 0; i < d->of[f].n; i++) out[o].pending[d->of[f].axis[i]] = (uint8_t)op;
   }
   return HP_OK;
 }
@@ -187,8 +190,9 @@ static hp_status needs(const derivation *d, int operand, layout *need) {
   if (t->absent) return HP_OK;
   HP_TRY(compose_all(d, t, need));
   for (int dim = 0; dim < t->rank; dim++)
-    if (t->n[dim] != 1) { /* of several factors, or repeated: it has nothing to add */
-      need->n[dim] = has->n[dim];
+    if (!t->n[dim] ||
+        (t->n[dim] > 1 && layout_parts(d->m, need, dim) == layout_parts(d->m, has, dim))) {
+      need->n[dim] = has->n[dim]; /* with axes of one device */
       memcpy(need->axis[dim], has->axis[dim], sizeof need->axis[dim]);
     }
   for (int a = 0; a < d->m->axes; a++) {

@@ -124,15 +124,22 @@ static int out_rank(const text_rule *t, const char *term) {
   return strchr(term, '.') ? letters - 1 + t->n_batch : letters;
 }
 
-/* ";j=rep", ";k=sum": letters that must be whole, or are reduced otherwise than by a sum. */
+/* "rep" or a reduction, for one factor. */
+static void mark(rule *r, int factor, const char *word, size_t n) {
+  if (n == 3 && !memcmp(word, "rep", 3)) r->factor[factor].whole = true;
+  else r->factor[factor].reduce = pending_find(word, n);
+}
+
+/* ";j=rep", ";k=sum", ";...=sum": factors that must be whole, or are reduced when contracted. */
 static hp_status read_flags(const char *text, const char *at, const text_rule *t, rule *r) {
   while (*at == ';') {
-    int f = t->letter[(int)at[1] & 127];
-    const char *word = at + 3;
+    bool batch = !strncmp(++at, "...", 3);
+    const char *word = at + (batch ? 4 : 2);
     size_t n = strcspn(word, ";");
-    if (f < 0 || at[2] != '=') return bad_text(text);
-    if (n == 3 && !memcmp(word, "rep", 3)) r->factor[f].whole = true;
-    else r->factor[f].reduce = pending_find(word, n);
+    int f = t->letter[(int)*at & 127];
+    if (word[-1] != '=' || (!batch && f < 0)) return bad_text(text);
+    for (int k = 0; batch && k < t->n_batch; k++) mark(r, t->batch[k], word, n);
+    if (!batch) mark(r, f, word, n);
     at = word + n;
   }
   return HP_OK;

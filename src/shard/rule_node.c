@@ -1,0 +1,244 @@
+#include "shard/rule_node.h"
+
+#include "shard/slices.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+  const hp_graph *g;
+  const ir_node *n;
+  dims in[RULE_TENSORS], out[OPS_OUT_MAX];
+} site;
+
+static dims dims_of(const hp_graph *g, val v) {
+  const ir_value *x = graph_value(g, v);
+  dims s = {.rank = x->rank};
+  memcpy(s.dim, x->dim, (size_t)x->rank * sizeof *s.dim);
+  return s;
+}
+
+/* Results that no operand has to do with. */
+static hp_status new_tensor(const site *s, rule *r) {
+  rule_begin(r, LIN_NONE);
+  for (int i = 0; i < s->n->n_in; i++) rule_in(r, -1);
+  for (int o = 0; o < s->n->n_out; o++) {
+    rule_tensor *t = rule_out(r, s->out[o].rank);
+    for (int d = 0; d < t->rank; d++) rule_dim(t, d, rule_factor(r, s->out[o].dim[d]));
+  }
+  return HP_OK;
+}
+
+/* Nothing may be cut. */
+static hp_status whole(const site *s, rule *r) {
+  rule_begin(r, LIN_NONE);
+  for (int i = 0; i < s->n->n_in; i++) {
+    rule_tensor *t = rule_in(r, s->in[i].rank);
+    for (int d = 0; d < t->rank; d++) rule_dim(t, d, rule_factor(r, s->in[i].dim[d]));
+  }
+  for (int f = 0; f < r->factors; f++) r->factor[f].whole = true;
+  for (int o = 0; o < s->n->n_out && o < OPS_OUT_MAX; o++) {
+    rule_tensor *t = rule_out(r, s->out[o].rank);
+    for (int d = 0; d < t->rank; d++) rule_dim(t, d, rule_factor(r, s->out[o].dim[d]));
+  }
+  return HP_OK;
+}
+
+static hp_status reduction(const site *s, pending_op op, rule *r) {
+  int64_t axes[ATTR_LIST_MAX];
+  bool cut[LAYOUT_DIMS] = {false};
+  int n = attr_list(s->g, s->n, "axes", axes);
+  for (int i = 0; i < n; i++) cut[axes[i]] = true;
+  rule_reduce(&s->in[0], cut, attr_int(s->g, s->n, "keep") != 0, op, 1, r);
+  return HP_OK;
+}
+static hp_status sum(const site *s, rule *r) { return reduction(s, PENDING_SUM, r); }
+static hp_status max(const site *s, rule *r) { return reduction(s, PENDING_MAX, r); }
+
+static hp_status reshape(const site *s, rule *r) { return rule_reshape(&s->in[0], &s->out[0], r); }
+
+static hp_status transpose(const site *s, rule *r) {
+  int64_t perm[ATTR_LIST_MAX];
+  int source[LAYOUT_DIMS], n = attr_list(s->g, s->n, "perm", perm);
+  for (int d = 0; d < n; d++) source[d] = (int)perm[d];
+  rule_map(&s->in[0], &s->out[0], source, LIN_MOVE, r);
+  return HP_OK;
+}
+
+/* Dim by dim, from the right; dims that change their size must be whole. */
+static hp_status by_dim(const site *s, op_linearity l, rule *r) {
+  int source[LAYOUT_DIMS], more = s->out[0].rank - s->in[0].rank;
+  for (int d = 0; d < s->out[0].rank; d++) source[d] = d < more ? -1 : d - more;
+  rule_map(&s->in[0], &s->out[0], source, l, r);
+  return HP_OK;
+}
+static hp_status move(const site *s, rule *r) { return by_dim(s, LIN_MOVE, r); }
+static hp_status pad(const site *s, rule *r) {
+  return by_dim(s, attr_float(s->g, s->n, "value") == 0 ? LIN_JOINT : LIN_NONE, r);
+}
+
+/* All operands alike but for the dim along which they are joined, or written into the first. */
+static hp_status joined(const site *s, int operands, op_linearity l, rule *r) {
+  int axis = (int)attr_int(s->g, s->n, "axis");
+  rule_begin(r, l);
+  rule_tensor *y = rule_out(r, s->out[0].rank);
+  for (int d = 0; d < y->rank; d++) {
+    rule_dim(y, d, rule_factor(r, s->out[0].dim[d]));
+    r->factor[d].whole = d == axis;
+  }
+  for (int i = 0; i < operands; i++) {
+    rule_tensor *x = rule_in(r, y->rank);
+    for (int d = 0; d < y->rank; d++) rule_dim(x, d, y->factor[d][0]);
+  }
+  return HP_OK;
+}
+static hp_status concat(const site *s, rule *r) { return joined(s, s->n->n_in, LIN_MOVE, r); }
+static hp_status update(const site *s, rule *r) {
+  HP_TRY(joined(s, 2, LIN_NONE, r));
+  rule_in(r, 0); /* where */
+  return HP_OK;
+}
+
+static hp_status einsum(const site *s, rule *r) {
+  const char *eq = attr_str(s->g, s->n, "eq");
+  HP_TRY(rule_from_text(eq, LIN_EACH, s->in, 2, r));
+  for (int f = 0; f < r->factors; f++) r->factor[f].reduce = PENDING_SUM;
+  return HP_OK;
+}
+
+/* Heads of queries are groups over the heads of keys.  A query knows its keys by its place, so the
+ * sequence must be whole, unless a span names them; with dropout the whole is drawn at once. */
+typedef struct {
+  int batch, kv, group, query, key, width, value_width;
+} attention_factors;
+
+static void heads(rule_tensor *t, int dim, const attention_factors *f) {
+  rule_dim(t, dim, f->kv);
+  if (f->group >= 0) rule_dim(t, dim, f->group);
+}
+
+/* [B,T,H,width] of queries, or [B,S,KV,width] of keys. */
+static void attention_tensor(rule_tensor *t, const attention_factors *f, bool of_queries,
+                             int width) {
+  rule_dim(t, 0, f->batch);
+  rule_dim(t, 1, of_queries ? f->query : f->key);
+  if (of_queries) heads(t, 2, f);
+  else rule_dim(t, 2, f->kv);
+  rule_dim(t, 3, width);
+}
+
+/* lse [B,H,T] */
+static void attention_rows(rule_tensor *t, const attention_factors *f) {
+  rule_dim(t, 0, f->batch);
+  heads(t, 1, f);
+  rule_dim(t, 2, f->query);
+}
+
+static attention_factors attention_begin(const site *s, bool span, rule *r) {
+  const int64_t *q = s->in[0].dim, *k = s->in[1].dim, *v = s->in[2].dim;
+  attention_factors f = {.group = -1};
+  rule_begin(r, LIN_NONE);
+  f.batch = rule_factor(r, q[0]);
+  f.kv = rule_factor(r, k[2]);
+  if (q[2] != k[2]) f.group = rule_factor(r, q[2] / k[2]);
+  f.query = rule_factor(r, q[1]);
+  f.key = rule_factor(r, k[1]);
+  f.width = rule_factor(r, q[3]);
+  f.value_width = rule_factor(r, v[3]);
+  bool sequence = !span && (attr_int(s->g, s->n, "causal") || attr_int(s->g, s->n, "window"));
+  r->factor[f.query].whole = sequence;
+  r->factor[f.key].whole = r->factor[f.width].whole = r->factor[f.value_width].whole = true;
+  if (f.group >= 0) r->factor[f.group].reduce = PENDING_SUM; /* in gradients of keys */
+  r->factor[f.query].reduce = PENDING_SUM;
+  return f;
+}
+
+static hp_status attention(const site *s, rule *r) {
+  bool gradient = s->n->op == OP_ATTENTION_GRAD;
+  bool drops = attr_float(s->g, s->n, "dropout") > 0;
+  int given = gradient ? 6 : 3;
+  bool span = s->n->n_in - drops > given;
+  attention_factors f = attention_begin(s, span, r);
+  attention_tensor(rule_in(r, 4), &f, true, f.width);
+  attention_tensor(rule_in(r, 4), &f, false, f.width);
+  attention_tensor(rule_in(r, 4), &f, false, f.value_width);
+  if (gradient) {
+    attention_tensor(rule_in(r, 4), &f, true, f.value_width);
+    attention_rows(rule_in(r, 3), &f);
+    attention_tensor(rule_in(r, 4), &f, true, f.value_width);
+  }
+  if (span) {
+    rule_tensor *t = rule_in(r, 3);
+    int pair = rule_factor(r, 2);
+    r->factor[pair].whole = true;
+    rule_dim(t, 0, f.batch);
+    rule_dim(t, 1, f.query);
+    rule_dim(t, 2, pair);
+  }
+  if (drops) rule_in(r, 0);
+  for (int i = 0; drops && i < r->factors; i++) r->factor[i].whole = true;
+  attention_tensor(rule_out(r, 4), &f, true, gradient ? f.width : f.value_width);
+  if (gradient) {
+    attention_tensor(rule_out(r, 4), &f, false, f.width);
+    attention_tensor(rule_out(r, 4), &f, false, f.value_width);
+  } else {
+    attention_rows(rule_out(r, 3), &f);
+  }
+  return HP_OK;
+}
+
+static const struct {
+  const char *name;
+  hp_status (*make)(const site *s, rule *r);
+} functions[] = {
+    {"=new", new_tensor},
+    {"=whole", whole},
+    {"=sum", sum},
+    {"=max", max},
+    {"=reshape", reshape},
+    {"=transpose", transpose},
+    {"=broadcast", move},
+    {"=slice", move},
+    {"=pad", pad},
+    {"=concat", concat},
+    {"=update", update},
+    {"=einsum", einsum},
+    {"=attention", attention},
+};
+
+hp_status rule_of_node(const hp_graph *g, const ir_node *n, rule *out) {
+  const op_row *row = &op_table[n->op];
+  site s = {.g = g, .n = n};
+  if (n->n_in > RULE_TENSORS)
+    HP_FAIL(HP_ERR_LAYOUT, "%s: %d operands, a layout rule holds %d", row->name, n->n_in,
+            RULE_TENSORS);
+  for (int i = 0; i < n->n_in; i++) s.in[i] = dims_of(g, graph_in(g, n)[i]);
+  for (int o = 0; o < n->n_out && o < OPS_OUT_MAX; o++) s.out[o] = dims_of(g, n->out0 + (val)o);
+  for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+    if (!strcmp(row->rule, functions[i].name)) return functions[i].make(&s, out);
+  return rule_from_text(row->rule, row->linearity, s.in, n->n_in, out);
+}
+
+attr_record rule_local_attrs(const hp_graph *g, const ir_node *n, const mesh *m,
+                             const layout *out) {
+  const char *at = op_table[n->op].attrs, *name;
+  attr_record a = {0};
+  int len;
+  char kind, key[32];
+  while (attr_next_key(&at, &name, &len, &kind)) {
+    snprintf(key, sizeof key, "%.*s", len, name);
+    int64_t list[ATTR_LIST_MAX];
+    if (kind == 'f') {
+      attr_put_float(&a, attr_float(g, n, key));
+    } else if (kind != 'l') {
+      attr_put_int(&a, attr_int(g, n, key));
+    } else {
+      int count = attr_list(g, n, key, list);
+      bool shape = !strcmp(key, "shape"), stop = !strcmp(key, "stop");
+      for (int d = 0; d < count && (shape || stop); d++)
+        if (out->n[d]) list[d] = layout_part_size(m, out, d, list[d]);
+      attr_put_list(&a, list, count);
+    }
+  }
+  return a;
+}

@@ -1,0 +1,288 @@
+/* Layout rules by brute force: for every row of the op table, operands lie on a mesh in every way
+ * that chance finds, with pending reductions split unevenly; each device computes on its part, what
+ * is pending is carried out, and the parts must be those of the whole result. */
+#include "ops/grid.h"
+#include "shard/layout_text.h"
+#include "shard/rule_node.h"
+#include "shard/slices.h"
+#include "test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const grid_row rows[OP_COUNT] = {
+#define SHARD(id, low, high, cases) [OP_##id] = {OP_##id, 1 << HP_F32, GRID_NONE, low, high, cases},
+#include "ops/shard.def"
+#undef SHARD
+};
+enum {
+#define SHARD(id, ...) TRIED_##id,
+#include "ops/shard.def"
+#undef SHARD
+#define OP(id, ...) CHECKED_##id = TRIED_##id,
+#include "ir/ops.def"
+#undef OP
+};
+
+enum { TRIES = 80, DEVICES_MAX = 8, OPERANDS_MAX = 8 };
+
+typedef struct {
+  const mesh *m;
+  grid_graph x; /* one node on leaves */
+  const ir_node *node;
+  ref_run whole;
+  rule rule;
+  layout in[OPERANDS_MAX], need[OPERANDS_MAX], out[OPS_OUT_MAX];
+  ref_run part[DEVICES_MAX];
+  hp_graph *local;
+  val result; /* the node's first, in whole and parts alike */
+} trial;
+
+/* --- layouts by chance -------------------------------------------------------------------------
+ */
+
+static void choose_layouts(trial *t, rng *r) {
+  static const pending_op ops[] = {PENDING_SUM, PENDING_SUM, PENDING_AVG, PENDING_MAX};
+  pending_op op = ops[rng_below(r, 4)]; /* of different ones the order would matter */
+  for (int i = 0; i < t->x.leaves; i++)
+    t->in[i] = (layout){.rank = (uint8_t)graph_value(t->x.g, t->x.leaf[i].v)->rank};
+  for (int a = 0; a < t->m->axes; a++) {
+    int i = rng_below(r, t->x.leaves);
+    layout *l = &t->in[i];
+    if (rng_chance(r, 65) && l->rank) {
+      int d = rng_below(r, l->rank);
+      int64_t parts = layout_parts(t->m, l, d) * t->m->size[a];
+      if (graph_value(t->x.g, t->x.leaf[i].v)->dim[d] % parts == 0) layout_append(l, d, a);
+      continue;
+    }
+    bool all = rng_chance(r, 40);
+    for (int k = 0; k < t->x.leaves; k++) {
+      bool is_float = dtype_is_float(graph_value(t->x.g, t->x.leaf[k].v)->dtype);
+      if ((all || k == i) && is_float) t->in[k].pending[a] = (uint8_t)op;
+    }
+  }
+}
+
+/* --- parts
+ * ---------------------------------------------------------------------------------------- */
+
+/* A number that depends on all of its arguments, in [0, 1). */
+static double chance(int64_t a, int64_t b, int64_t c) {
+  rng r = {.seed = (uint64_t)(a * 1000003 + b * 10007 + c)};
+  return rng_unit(&r);
+}
+
+/* What device `position` holds of element x: the reduction over the axis gives x again. */
+static double split(const trial *t, const layout *l, int64_t position, int64_t element, double x) {
+  for (int a = 0; a < t->m->axes; a++) {
+    int64_t n = t->m->size[a], c = mesh_coordinate(t->m, position, a);
+    double mean = 0, mine = chance(element, a, c);
+    for (int64_t k = 0; k < n; k++) mean += chance(element, a, k) / (double)n;
+    if (l->pending[a] == PENDING_SUM)
+      x = x * (double)(c + 1) * 2 / (double)(n * (n + 1)) + mine - mean;
+    if (l->pending[a] == PENDING_AVG) x += mine - mean;
+    if (l->pending[a] == PENDING_MAX && c != (element + a) % n) x -= 5 * mine + 0.1;
+  }
+  return x;
+}
+
+static void part_dims(const mesh *m, const layout *l, const ref_tensor *whole, int64_t *dim) {
+  for (int d = 0; d < l->rank; d++) dim[d] = layout_part_size(m, l, d, whole->dim[d]);
+}
+
+/* Flat index in the whole tensor of element k of a part. */
+static int64_t whole_index(const trial *t, const layout *l, const ref_tensor *whole,
+                           const ref_tensor *part, int64_t position, int64_t k) {
+  int64_t index[HP_MAX_RANK];
+  ref_unflatten(part, k, index);
+  for (int d = 0; d < l->rank; d++)
+    index[d] += layout_part_index(t->m, l, d, position) * part->dim[d];
+  return ref_flatten(whole, index);
+}
+
+/* The node on leaves of the parts' shapes; leaves get the ids that they have in the whole. */
+static bool make_local(trial *t) {
+  val in[OPERANDS_MAX];
+  CHECK_OK(graph_create(t->x.g, &t->local));
+  for (int i = 0; i < t->x.leaves; i++) {
+    const ref_tensor *whole = &t->whole.value[t->x.leaf[i].v];
+    int64_t dim[HP_MAX_RANK];
+    char name[8];
+    snprintf(name, sizeof name, "x%d", i);
+    part_dims(t->m, &t->need[i], whole, dim);
+    in[i] = ops_leaf(t->local, OP_INPUT, name, whole->type, dim, whole->rank);
+  }
+  attr_record a = rule_local_attrs(t->x.g, t->node, t->m, &t->out[0]);
+  t->result = ops_add(t->local, t->node->op, in, t->x.leaves, &a);
+  if (t->result) return true;
+  printf("%s\n", err_message());
+  return false;
+}
+
+static void run_part(trial *t, int64_t position) {
+  ref_run *r = &t->part[position];
+  ref_begin(r, t->local, true);
+  for (int i = 0; i < t->x.leaves; i++) {
+    const ref_tensor *whole = &t->whole.value[t->x.leaf[i].v];
+    val v = (val)i + 1;
+    size_t bytes = (size_t)value_bytes(graph_value(t->local, v)) + 8;
+    void *zeros = calloc(bytes, 1);
+    HP_ASSERT(zeros);
+    ref_set(r, v, zeros);
+    free(zeros);
+    ref_tensor *part = &r->value[v];
+    for (int64_t k = 0; k < part->n; k++) {
+      int64_t e = whole_index(t, &t->need[i], whole, part, position, k);
+      if (part->f) part->f[k] = split(t, &t->need[i], position, e, whole->f[e]);
+      else part->i[k] = whole->i[e];
+    }
+  }
+  ref_eval(r);
+}
+
+/* --- results
+ * ---------------------------------------------------------------------------------------- */
+
+/* Element k of the device's part, after what is pending was done with the others. */
+static double reduced(const trial *t, const layout *l, val v, int64_t position, int64_t k) {
+  uint8_t axis[LAYOUT_AXES];
+  int n = 0;
+  int64_t group[DEVICES_MAX], count = 1;
+  double averaged = 1;
+  bool is_max = false;
+  for (int a = 0; a < t->m->axes; a++) {
+    if (!l->pending[a]) continue;
+    axis[n++] = (uint8_t)a;
+    count *= t->m->size[a];
+    if (l->pending[a] == PENDING_AVG) averaged *= (double)t->m->size[a];
+    is_max |= l->pending[a] == PENDING_MAX;
+  }
+  mesh_group(t->m, position, axis, n, group);
+  double sum = 0, most = -INFINITY;
+  for (int64_t i = 0; i < count; i++) {
+    const ref_tensor *part = &t->part[group[i]].value[v];
+    double x = part->f ? part->f[k] : (double)part->i[k];
+    sum += x;
+    most = fmax(most, x);
+  }
+  return is_max ? most : sum / averaged;
+}
+
+static void fail_trial(const trial *t, const char *why) {
+  str text = {0};
+  mesh_print(t->m, &text);
+  for (int i = 0; i < t->x.leaves; i++) {
+    str_add(&text, i ? " ; " : " ");
+    layout_print_on(t->m, &t->need[i], &text);
+  }
+  for (int o = 0; o < t->node->n_out; o++) {
+    str_add(&text, o ? " ; " : " -> ");
+    layout_print_on(t->m, &t->out[o], &text);
+  }
+  test_fail(__FILE__, __LINE__, "%s on %s: %s", op_table[t->node->op].name, text.at, why);
+}
+
+static void check_results(const trial *t) {
+  char why[200];
+  for (int o = 0; o < t->node->n_out; o++) {
+    const ref_tensor *whole = &t->whole.value[t->node->out0 + (val)o];
+    for (int64_t p = 0; p < t->m->devices; p++) {
+      const ref_tensor *part = &t->part[p].value[t->result + (val)o];
+      for (int64_t k = 0; k < part->n; k++) {
+        int64_t e = whole_index(t, &t->out[o], whole, part, p, k);
+        double want = whole->f ? whole->f[e] : (double)whole->i[e];
+        double got = reduced(t, &t->out[o], t->result + (val)o, p, k);
+        if (fabs(got - want) <= 1e-9 * (1 + fabs(want)) || (isinf(want) && got == want)) continue;
+        snprintf(why, sizeof why, "result %d, device %lld, element %lld is %.12g, want %.12g", o,
+                 (long long)p, (long long)k, got, want);
+        fail_trial(t, why);
+      }
+    }
+  }
+}
+
+/* --- trials
+ * ------------------------------------------------------------------------------------------ */
+
+static bool does_something(const trial *t) {
+  for (int i = 0; i < t->x.leaves; i++) {
+    for (int d = 0; d < t->need[i].rank; d++)
+      if (t->need[i].n[d]) return true;
+    for (int a = 0; a < t->m->axes; a++)
+      if (t->need[i].pending[a]) return true;
+  }
+  return false;
+}
+
+/* True when the layouts were accepted and say something. */
+static bool try_once(trial *t, rng *r) {
+  choose_layouts(t, r);
+  memset(t->need, 0, sizeof t->need);
+  if (rule_derive(t->m, &t->rule, t->in, t->need, t->out)) {
+    err_clear();
+    return false;
+  }
+  if (!make_local(t)) fail_trial(t, "the part's node does not build");
+  for (int64_t p = 0; p < t->m->devices; p++) run_part(t, p);
+  check_results(t);
+  for (int64_t p = 0; p < t->m->devices; p++) ref_end(&t->part[p]);
+  graph_free(t->local);
+  return does_something(t);
+}
+
+static int accepted;
+
+static void try_mesh(trial *t, const int64_t *size, int axes) {
+  static const char *const name[] = {"a", "b", "c"};
+  mesh m;
+  rng r = {.seed = 31 * (uint64_t)t->node->op + (uint64_t)axes};
+  CHECK_OK(mesh_init(size, name, axes, NULL, 0, &m));
+  t->m = &m;
+  for (int i = 0; i < TRIES; i++) accepted += try_once(t, &r);
+  mesh_free(&m);
+}
+
+static void try_case(const grid_row *row, const char *line) {
+  trial *t = calloc(1, sizeof *t);
+  rng r = {.seed = 7 + (uint64_t)row->op};
+  val y;
+  HP_ASSERT(t);
+  CHECK_OK(graph_create(NULL, &t->x.g));
+  grid_add_case(&t->x, row, line, HP_F32, false, &y);
+  t->node = graph_def(t->x.g, y);
+  ref_begin(&t->whole, t->x.g, true);
+  for (int i = 0; i < t->x.leaves; i++) {
+    void *bytes = calloc((size_t)value_bytes(graph_value(t->x.g, t->x.leaf[i].v)) + 1, 1);
+    HP_ASSERT(bytes);
+    grid_leaf_fill(&t->x, &t->x.leaf[i], &r, bytes);
+    ref_set(&t->whole, t->x.leaf[i].v, bytes);
+    free(bytes);
+  }
+  ref_eval(&t->whole);
+  CHECK_OK(rule_of_node(t->x.g, t->node, &t->rule));
+  try_mesh(t, (int64_t[]){2}, 1);
+  try_mesh(t, (int64_t[]){4}, 1);
+  try_mesh(t, (int64_t[]){2, 2}, 2);
+  try_mesh(t, (int64_t[]){2, 3}, 2);
+  try_mesh(t, (int64_t[]){2, 2, 2}, 3);
+  ref_end(&t->whole);
+  grid_graph_free(&t->x);
+  free(t);
+}
+
+/* Rows that nothing may be cut of. */
+static bool is_whole(const grid_row *row) { return !strcmp(op_table[row->op].rule, "=whole"); }
+
+static void try_row(const grid_row *row) {
+  if (!*row->cases) return;
+  grid_each_case(row, try_case);
+  if (!accepted != is_whole(row)) test_fail(__FILE__, __LINE__, "%d trials accepted", accepted);
+}
+
+#define OP(id, name, ...)                                                                          \
+  static void test_shard_##id(void) { try_row(&rows[OP_##id]); }                                   \
+  __attribute__((constructor)) static void register_shard_##id(void) {                             \
+    test_register(__FILE__, "shard_" name, test_shard_##id);                                       \
+  }
+#include "ir/ops.def"
+#undef OP
