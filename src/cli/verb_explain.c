@@ -1,4 +1,5 @@
 /* `hyper explain`: what the compiler decides for a training step, without running it. */
+#include "base/json.h"
 #include "cli/cli.h"
 #include "model/lm.h"
 #include "train/trainer.h"
@@ -6,22 +7,58 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Bytes of the parameters, and of what the optimizer keeps. */
+static int64_t param_bytes(const lm *m) { return (int64_t)model_config_params(&m->c) * 4; }
+static int64_t state_bytes(const train_config *c, const lm *m) {
+  return c->optim == OPTIM_SGD ? 0 : 2 * param_bytes(m);
+}
+
 static void print_summary(const train_config *c, const lm *m, const hp_program_stats *s) {
-  int64_t state = (int64_t)(model_config_params(&m->c) * 4);
-  int states = c->optim == OPTIM_SGD ? 0 : 2;
   printf("model          %s, %.3f M parameters\n", m->c.model_type,
          model_config_params(&m->c) * 1e-6);
   printf("step           %lld x %lld tokens, %.3f GFLOP, %d instructions, %d loop kernels\n",
-         (long long)c->per_device_train_batch_size, (long long)c->cutoff_len, s->flops * 1e-9,
+         (long long)c->per_device_train_batch_size, (long long)c->is.block, s->flops * 1e-9,
          s->instructions, s->kernels);
   printf("memory         parameters %.1f MiB, optimizer %.1f MiB, work %.1f MiB (no plan needs "
          "less than %.1f)\n",
-         (double)state / 1048576, (double)(state * states) / 1048576,
+         (double)param_bytes(m) / 1048576, (double)state_bytes(c, m) / 1048576,
          (double)s->work_bytes / 1048576, (double)s->work_bound / 1048576);
   printf("compile time   %.3f s\n", s->compile_s);
 }
 
-static hp_status explain(const train_config *c, const char *what) {
+static hp_status print_json(const train_config *c, const lm *m, const hp_program_stats *s) {
+  const struct {
+    const char *key;
+    int64_t value;
+  } row[] = {{"parameters", (int64_t)model_config_params(&m->c)},
+             {"batch", c->per_device_train_batch_size},
+             {"seq", c->is.block},
+             {"instructions", s->instructions},
+             {"kernels", s->kernels},
+             {"step_flops", (int64_t)s->flops},
+             {"parameter_bytes", param_bytes(m)},
+             {"optimizer_bytes", state_bytes(c, m)},
+             {"work_bytes", (int64_t)s->work_bytes},
+             {"work_bound_bytes", (int64_t)s->work_bound}};
+  str text = {0};
+  json_writer w = {.out = &text};
+  json_open_map(&w);
+  json_put_key(&w, "model_type");
+  json_put_string(&w, m->c.model_type);
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    json_put_key(&w, row[i].key);
+    json_put_int(&w, row[i].value);
+  }
+  json_put_key(&w, "compile_s");
+  json_put_double(&w, s->compile_s);
+  json_close(&w);
+  hp_status st = str_status(&text);
+  if (!st) puts(text.at);
+  str_free(&text);
+  return st;
+}
+
+static hp_status explain(const train_config *c, const char *what, bool json) {
   hp_device *d;
   lm *m = NULL;
   char *text = NULL;
@@ -33,7 +70,8 @@ static hp_status explain(const train_config *c, const char *what) {
   if (!st)
     st = stepper_plan(m, &o, c->per_device_train_batch_size, c->is.block, d, &s, what,
                       what ? &text : NULL);
-  if (!st) print_summary(c, m, &s);
+  if (!st && json) st = print_json(c, m, &s);
+  else if (!st) print_summary(c, m, &s);
   if (!st && text) printf("\n%s", text);
   hp_free(text);
   lm_free(m);
@@ -43,21 +81,27 @@ static hp_status explain(const train_config *c, const char *what) {
 
 int verb_explain(int argc, char **argv) {
   static const char *const topics[] = {"memory", "schedule", "ops", NULL};
-  static const cli_spec spec =
-      {"hyper explain CONFIG.yaml [memory|schedule|ops] [key=value ...]",
+  bool json = false;
+  const cli_option option = {"--json", CLI_FLAG, &json, NULL, "the summary as one JSON object"};
+  const cli_spec spec =
+      {"hyper explain CONFIG.yaml [memory|schedule|ops] [--json] [key=value ...]",
        "What the compiler decides for one training step: memory and what fills it, the program\n"
        "instruction by instruction, the work by op.  Nothing is trained.  key=value, or --key "
        "value,\n"
        "overrides a key of the file.",
-       "hyper explain examples/demo/demo.yaml memory", NULL, 0};
+       "hyper explain examples/demo/demo.yaml memory", &option, 1};
   cli_config words;
   train_config c;
   int code = cli_parse_config(&spec, topics, argc, argv, &words);
   if (code != CLI_GO_ON) return code;
+  if (json && words.what) {
+    arena_free(&words.text);
+    return cli_usage(argv[0], "%s is text for people: leave it out, or --json", words.what);
+  }
   hp_status st = train_config_load(words.file, words.key, words.keys, &c);
   arena_free(&words.text);
   if (st) return cli_fail(st);
-  st = explain(&c, words.what);
+  st = explain(&c, words.what, json);
   train_config_free(&c);
   return st ? cli_fail(st) : 0;
 }

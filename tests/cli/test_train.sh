@@ -112,7 +112,7 @@ err_has "another run"
 kill -9 $pid
 wait $pid 2>/dev/null
 
-it "takes a key as an option too, before the file or after it"
+it "takes a key as an option too, before the file or after it, as explain does"
 run train --output-dir opt b/job.yaml --max-steps=5 --dtype bf16
 exit_is 0
 run train b/job.yaml output_dir=key max_steps=5 dtype=bf16
@@ -121,6 +121,12 @@ same_file opt/model.safetensors key/model.safetensors
 run explain b/job.yaml --per-device-train-batch-size 3 memory
 exit_is 0
 out_has "3 x 32 tokens"
+run explain b/job.yaml --json packing=true
+exit_is 0
+for pair in model_type:llama batch:4 seq:31; do json_is out "${pair%:*}" "${pair#*:}"; done
+json_is out optimizer_bytes $((2 * $(json out parameter_bytes)))
+run explain b/job.yaml --json memory
+refused memory --json
 run train b/job.yaml --lerning-rate 1
 refused lerning_rate learning_rate
 run train b/job.yaml --max-steps
