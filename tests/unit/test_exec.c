@@ -22,6 +22,14 @@ static hp_status launch_late(void *loaded, uint32_t i, void *const *at, void *wo
   return backend_cpu.launch(loaded, i, at, workspace);
 }
 
+static _Atomic uint32_t started;
+static uint32_t lost; /* the launch that fails; 0 = none */
+
+static hp_status launch_or_lose(void *loaded, uint32_t i, void *const *at, void *workspace) {
+  if (atomic_fetch_add(&started, 1) + 1 == lost) HP_FAIL(HP_ERR_DEVICE, "the device is lost");
+  return launch_late(loaded, i, at, workspace);
+}
+
 static hp_device *open_device(bool is_late) {
   hp_device *d;
   CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &d));
@@ -88,6 +96,42 @@ TEST(streams_that_overtake_one_another_give_the_same_bits) {
     CHECK(got[0].len == got[1].len && !memcmp(got[0].at, got[1].at, got[0].len));
     str_free(&got[0]);
     str_free(&got[1]);
+    random_graph_free(&x);
+  }
+}
+
+TEST(a_failed_instruction_ends_the_run_and_the_next_run_is_right) {
+  for (uint64_t seed = 5100; seed < 5106; seed++) {
+    random_graph x;
+    hp_program *p;
+    hp_program_stats stats;
+    str want = {0};
+    random_graph_make(seed, &streams, &x);
+    hp_device *d = open_device(true);
+    late.launch = launch_or_lose;
+    write_params(&x, d);
+    CHECK_OK(hp_compile(x.g, d, NULL, &p));
+    CHECK_OK(hp_program_stats_get(p, &stats));
+    run(&x, d, p, &want);
+    for (int n = 1; n <= stats.instructions; n++) {
+      str got = {0};
+      hp_io io[RANDOM_LEAVES];
+      int inputs = 0;
+      for (int i = 0; i < x.leaves; i++)
+        if (x.leaf[i].name[0] == 'x')
+          io[inputs++] = (hp_io){x.leaf[i].name, x.leaf[i].data, x.leaf[i].bytes};
+      started = 0;
+      lost = (uint32_t)n;
+      CHECK_FAILS(hp_run(p, io, inputs), "the device is lost");
+      lost = 0;
+      write_params(&x, d);
+      run(&x, d, p, &got);
+      CHECK(got.len == want.len && !memcmp(got.at, want.at, want.len));
+      str_free(&got);
+    }
+    str_free(&want);
+    hp_program_free(p);
+    hp_device_close(d);
     random_graph_free(&x);
   }
 }

@@ -196,3 +196,29 @@ TEST(a_limit_that_is_too_small_names_the_least_that_does) {
     random_graph_free(&x);
   }
 }
+
+/* --- failures ----------------------------------------------------------------------------------
+ */
+
+TEST(compiling_survives_every_failed_allocation) {
+  for (uint64_t seed = 5000; seed < 5004; seed++) {
+    random_graph x;
+    random_graph_make(seed, &(random_options){.streams = true}, &x);
+    bool all = false; /* compiled without asking for k allocations */
+    for (uint64_t k = 1; !all; k++) {
+      hp_device *d;
+      hp_program *p;
+      CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &d));
+      uint64_t before = mem_count();
+      mem_fail_at(k);
+      hp_status st = hp_compile(x.g, d, &(hp_compile_options){.remat = true}, &p);
+      all = mem_count() - before < k;
+      mem_fail_at(0);
+      CHECK(!st || st == HP_ERR_OOM);
+      if (!st) hp_program_free(p);
+      err_clear();
+      hp_device_close(d);
+    }
+    random_graph_free(&x);
+  }
+}
