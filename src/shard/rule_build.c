@@ -222,7 +222,9 @@ hp_status rule_reshape(const dims *from, const dims *to, rule *out) {
   rule_begin(out, LIN_MOVE);
   if (is_empty(from) || is_empty(to)) HP_FAIL(HP_ERR_LAYOUT, "a tensor without elements");
   walk a = {from, rule_in(out, from->rank), -1, 1}, b = {to, rule_out(out, to->rank), -1, 1};
-  while (step(&a) & step(&b)) {
+  for (;;) {
+    bool from_left = step(&a), to_left = step(&b); /* both, always */
+    if (!from_left || !to_left) break;
     int64_t size = gcd(a.left, b.left);
     if (out->factors + 4 > RULE_FACTORS) HP_FAIL(HP_ERR_LAYOUT, "too many parts in a reshape");
     if (size == 1) {
