@@ -215,17 +215,28 @@ static void finish(const ref_run *r, ref_tensor *t) {
   }
 }
 
+ref_tensor *ref_make(ref_run *r, val v) {
+  grow(r);
+  return make(r, v);
+}
+
+void ref_step(ref_run *r, uint32_t node) {
+  const ir_node *n = graph_node(r->g, node);
+  ref_ctx c = {.r = r, .g = r->g, .n = n, .id = graph_in(r->g, n)};
+  grow(r);
+  c.many = r->value;
+  HP_ASSERT(n->n_out <= 3);
+  for (int k = 0; k < n->n_in && k < 8; k++) c.in[k] = &r->value[c.id[k]];
+  for (int k = 0; k < n->n_out; k++) c.out[k] = make(r, n->out0 + (val)k);
+  row_of[n->op](&c);
+  for (int k = 0; k < n->n_out; k++) finish(r, c.out[k]);
+}
+
 void ref_eval(ref_run *r) {
   grow(r);
   for (size_t i = 0; i < r->g->nodes.len; i++) {
     const ir_node *n = graph_node(r->g, (uint32_t)i);
-    if (!n->n_out || r->value[n->out0].e) continue;
-    ref_ctx c = {.r = r, .g = r->g, .n = n, .id = graph_in(r->g, n), .many = r->value};
-    HP_ASSERT(n->n_out <= 3);
-    for (int k = 0; k < n->n_in && k < 8; k++) c.in[k] = &r->value[c.id[k]];
-    for (int k = 0; k < n->n_out; k++) c.out[k] = make(r, n->out0 + (val)k);
-    row_of[n->op](&c);
-    for (int k = 0; k < n->n_out; k++) finish(r, c.out[k]);
+    if (n->n_out && !r->value[n->out0].e) ref_step(r, (uint32_t)i);
   }
 }
 

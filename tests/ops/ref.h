@@ -48,6 +48,10 @@ void ref_end(ref_run *r);
 void ref_set(ref_run *r, val v, const void *bytes);
 /* Evaluates the nodes that have no values yet; inputs and params must be set. */
 void ref_eval(ref_run *r);
+/* Evaluates one node; its operands must have values. */
+void ref_step(ref_run *r, uint32_t node);
+/* Room for value v, zeroed, to be filled by the caller. */
+ref_tensor *ref_make(ref_run *r, val v);
 /* Forgets all values but those of inputs and params. */
 void ref_again(ref_run *r);
 

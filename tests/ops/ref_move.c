@@ -104,6 +104,14 @@ void ref_COPY(ref_ctx *c) { copy_all(c); }
 void ref_FETCH(ref_ctx *c) { copy_all(c); }
 void ref_OFFLOAD(ref_ctx *c) { copy_all(c); }
 
+/* Between devices, of which there is one here. */
+void ref_PART(ref_ctx *c) { copy_all(c); }
+void ref_ALL_GATHER(ref_ctx *c) { copy_all(c); }
+void ref_REDUCE_SCATTER(ref_ctx *c) { copy_all(c); }
+void ref_ALL_REDUCE(ref_ctx *c) { copy_all(c); }
+void ref_ALL_TO_ALL(ref_ctx *c) { copy_all(c); }
+void ref_DROP(ref_ctx *c) { copy_all(c); }
+
 void ref_TRANSPOSE(ref_ctx *c) {
   const ref_tensor *x = c->in[0];
   int64_t perm[ATTR_LIST_MAX], from[HP_MAX_RANK], index[HP_MAX_RANK];

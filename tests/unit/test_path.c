@@ -120,6 +120,13 @@ static void apply(const world *w, state *s, const path_move *move, double *next)
   s->l = move->after;
 }
 
+/* The axes of an all_to_all cut its other dim in the order that it names. */
+static bool names_its_cut(const path_move *move) {
+  const layout *l = &move->after;
+  return move->kind != MOVE_ALL_TO_ALL ||
+         !memcmp(l->axis[move->to] + l->n[move->to] - move->n, move->cut, (size_t)move->n);
+}
+
 /* Each device must hold its part, and their sum over pending axes must be the tensor. */
 static bool holds(const world *w, const state *s) {
   uint8_t axis[LAYOUT_AXES];
@@ -158,7 +165,10 @@ static void check_path(const world *w, const layout *from, const layout *to, con
   double *next = malloc(bytes);
   HP_ASSERT(s.held && next);
   fill(w, &s);
-  for (int i = 0; i < p->n; i++) apply(w, &s, &p->move[i], next);
+  for (int i = 0; i < p->n; i++) {
+    if (!names_its_cut(&p->move[i])) fail_path(w->m, from, to, p, "another cut than it names");
+    apply(w, &s, &p->move[i], next);
+  }
   if (!layout_equal(&s.l, to)) fail_path(w->m, from, to, p, "ends elsewhere");
   if (!holds(w, &s)) fail_path(w->m, from, to, p, "wrong numbers");
   free(next);

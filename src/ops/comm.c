@@ -1,0 +1,51 @@
+/* What devices do together: shapes of a device's part before and after. */
+#include "ops/ops.h"
+
+/* Attribute `key` as a dim of the operand; devices `n` at least 1. */
+static hp_status read_dim(infer_ctx *c, const char *key, int64_t *dim, int64_t *n) {
+  const ir_value *x = graph_value(c->g, c->in[0]);
+  *dim = attr_int(c->g, &c->node, key);
+  *n = attr_int(c->g, &c->node, "n");
+  if (*n < 1) return ops_fail(c, "of %lld devices", (long long)*n);
+  if (*dim < 0 || *dim >= x->rank)
+    return ops_fail(c, "%lld is not a dim of %s", (long long)*dim, ops_type(c, 0));
+  return HP_OK;
+}
+
+static hp_status cut(infer_ctx *c, int64_t dim, int64_t n) {
+  if (c->out[0].dim[dim] % n)
+    return ops_fail(c, "dim %lld of %s is not divided by %lld", (long long)dim, ops_type(c, 0),
+                    (long long)n);
+  c->out[0].dim[dim] /= n;
+  return HP_OK;
+}
+
+static hp_status join(infer_ctx *c, int64_t dim, int64_t n) {
+  if (__builtin_mul_overflow(c->out[0].dim[dim], n, &c->out[0].dim[dim]))
+    return ops_fail(c, "the result is too long");
+  return HP_OK;
+}
+
+hp_status infer_part(infer_ctx *c) {
+  int64_t dim, n;
+  HP_TRY(read_dim(c, "dim", &dim, &n));
+  HP_TRY(infer_same(c));
+  return cut(c, dim, n);
+}
+
+hp_status infer_gather(infer_ctx *c) {
+  int64_t dim, n;
+  HP_TRY(read_dim(c, "dim", &dim, &n));
+  HP_TRY(infer_same(c));
+  return join(c, dim, n);
+}
+
+hp_status infer_exchange(infer_ctx *c) {
+  int64_t dim, to, n;
+  HP_TRY(read_dim(c, "dim", &dim, &n));
+  HP_TRY(read_dim(c, "to", &to, &n));
+  if (dim == to) return ops_fail(c, "dim %lld is joined and cut", (long long)dim);
+  HP_TRY(infer_same(c));
+  HP_TRY(join(c, dim, n));
+  return cut(c, to, n);
+}

@@ -1,0 +1,26 @@
+/* HyperShard: from the graph of one logical device and layouts of its inputs and params to the
+ * graph of each device of a mesh, with the collectives between them as nodes. */
+#ifndef PASS_SHARD_H
+#define PASS_SHARD_H
+
+#include "ops/ops.h"
+#include "shard/path.h"
+
+typedef struct {
+  const mesh *mesh;
+  /* Layout of an input or param of that name; false: whole on every device. */
+  bool (*declared)(const void *model, const char *name, const ir_value *type, layout *out);
+  const void *model;
+} shard_plan;
+
+typedef struct {
+  hp_graph *graph; /* the same for all devices; it shares the pool of the one that it was made of */
+  layout *of;      /* by value of the old graph: how it lies on the mesh where it was made */
+} sharded;
+
+/* A param has the layout that is declared before and after a run, an output what the computation
+ * gives it, without pending reductions.  HP_ERR_LAYOUT for a layout that does not fit, by name. */
+hp_status shard_graph(const hp_graph *g, const shard_plan *plan, sharded *out);
+void sharded_free(sharded *s);
+
+#endif
