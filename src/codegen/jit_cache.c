@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "base/log.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OBJECT_MAX = 256 << 20, LOCK_STEP_MS = 10 };
+enum { OBJECT_MAX = 256 << 20, LOCK_STEP_MS = 10, LEFT_S = 3600 };
 
 /* What follows the object in a file of the cache. */
 typedef struct {
@@ -125,6 +126,25 @@ static bool can_write(const char *dir) {
   return fd >= 0;
 }
 
+static bool is_passing(const char *name) {
+  size_t n = strlen(name);
+  return !strncmp(name, "unit.", 5) || !strncmp(name, "probe.", 6) ||
+         (n > 4 && !strcmp(name + n - 4, ".tmp"));
+}
+
+/* Removes what builds that were killed have left; a build takes seconds. */
+static void sweep(const char *dir) {
+  DIR *d = opendir(dir);
+  str path = {0};
+  struct stat s;
+  for (struct dirent *e; d && (e = readdir(d));) {
+    if (!is_passing(e->d_name) || path_join(&path, dir, e->d_name)) continue;
+    if (!lstat(path.at, &s) && time(NULL) - s.st_mtime > LEFT_S) unlink(path.at);
+  }
+  if (d) closedir(d);
+  str_free(&path);
+}
+
 static void take_lock(jit_cache *c, int wait_ms) {
   str path = {0};
   if (path_join(&path, c->dir, "lock")) err_clear();
@@ -149,7 +169,10 @@ hp_status jit_cache_begin(jit_cache *c, int lock_ms) {
     if (c->dir) log_warn("%s: cannot be written; compiled kernels are not kept", c->dir);
     HP_TRY(private_dir(c));
   }
-  if (c->dir && !strcmp(c->work, c->dir)) take_lock(c, lock_ms);
+  if (c->dir && !strcmp(c->work, c->dir)) {
+    take_lock(c, lock_ms);
+    sweep(c->dir);
+  }
   return HP_OK;
 }
 

@@ -15,6 +15,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { KERNELS = 3, NOBODY = 65534 };
@@ -235,6 +236,27 @@ static void check_said(const char *cache, const char *cc, int want, const char *
 }
 static void check_words(const char *cache, const char *cc, int want, const char *part) {
   check_said(cache, cc, want, part, 1);
+}
+
+TEST(what_killed_builds_have_left_is_swept_after_an_hour) {
+  need_compiler();
+  static const char *const name[] = {"unit.1.old.c", "probe.1.old", "0123.so.1.tmp", "unit.1.new.c",
+                                     "kept.c"};
+  const char *dir = in_dir("cache");
+  CHECK(!mkdir(dir, 0700));
+  for (int i = 0; i < 5; i++) {
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", dir, name[i]);
+    CHECK_OK(file_write(path, "x", 1));
+    struct timespec old[2] = {{time(NULL) - 4000, 0}, {time(NULL) - 4000, 0}};
+    if (i != 3) CHECK(!utimensat(AT_FDCWD, path, old, 0));
+  }
+  CHECK_EQ(build_apart(dir, NULL), ALL_COMPILED);
+  for (int i = 0; i < 5; i++) {
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", dir, name[i]);
+    CHECK_EQ(file_exists(path), i > 2);
+  }
 }
 
 TEST(a_process_that_holds_the_lock_for_ever_is_not_waited_for) {
