@@ -364,6 +364,12 @@ TEST(random_parts_equal_the_whole_and_the_scalar_functions) {
       for (int i = 0; i < 2 * 13 * 17; i++)
         CHECK(part[i] == whole[((i / 221 + 1) * B + i / 17 % 13 + 30) * C + i % 17 + 34]);
     }
+    /* where the counters of blocks need another word */
+    const int64_t word = (int64_t)1 << 34;
+    row_random_spec far = {ROW_UNIFORM, 77, 5, 0, {1, {300}}, {1, {word + 1000}}, {word - 150}};
+    CHECK_OK(row_random(isa, p, &far, HP_F32, part));
+    for (int i = 0; i < 300; i++)
+      CHECK(part[i] == philox_uniform(77, 5, (uint64_t)(word - 150 + i)));
     uint8_t bits[ALL];
     CHECK_OK(row_random(isa, p, &r, HP_BOOL, bits));
     for (int i = 0; i < ALL; i++) CHECK_EQ(bits[i], whole[i] != 0);

@@ -7,20 +7,45 @@
 
 enum { BLOCKS = 16, NUMBERS = 4 * BLOCKS };
 
-/* Word w of blocks block .. block + 15 in u[w]. */
+/* Blocks of the lanes: with these, `in_order` needs no more than swaps within quarters. */
+static const int32_t step[BLOCKS] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+
+/* Word w of blocks block + step[..] in u[w].  Adding to the low words in a vector is worth a case
+ * of its own: a vector loaded from sixteen fresh scalars waits for all of them. */
 static void draw(const row_random_spec *r, uint64_t block, v16i u[4]) {
-  int32_t low[BLOCKS], high[BLOCKS];
-  for (int i = 0; i < BLOCKS; i++) {
-    low[i] = (int32_t)(uint32_t)(block + (uint64_t)i);
-    high[i] = (int32_t)((block + (uint64_t)i) >> 32);
+  u[0] = v16i_add(v16i_set1((int32_t)(uint32_t)block), v16i_load(step));
+  u[1] = v16i_set1((int32_t)(block >> 32));
+  if ((uint32_t)block > UINT32_MAX - BLOCKS) { /* the high word changes on the way */
+    int32_t high[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++) high[i] = (int32_t)((block + (uint64_t)step[i]) >> 32);
+    u[1] = v16i_load(high);
   }
-  u[0] = v16i_load(low), u[1] = v16i_load(high);
   u[2] = v16i_set1((int32_t)r->stream), u[3] = v16i_set1((int32_t)(r->stream >> 32));
   philox_16(u, r->seed);
 }
 
+/* Words x[0..3] of the blocks of `step`, one number after the other. */
+#if defined(__AVX512F__)
+static void in_order(const v16f x[4], float *out) {
+  __m512 a = _mm512_unpacklo_ps(x[0], x[1]), b = _mm512_unpackhi_ps(x[0], x[1]);
+  __m512 c = _mm512_unpacklo_ps(x[2], x[3]), d = _mm512_unpackhi_ps(x[2], x[3]);
+  __m512d low = _mm512_castps_pd(a), high = _mm512_castps_pd(b);
+  v16_store(out, _mm512_castpd_ps(_mm512_unpacklo_pd(low, _mm512_castps_pd(c))));
+  v16_store(out + 16, _mm512_castpd_ps(_mm512_unpackhi_pd(low, _mm512_castps_pd(c))));
+  v16_store(out + 32, _mm512_castpd_ps(_mm512_unpacklo_pd(high, _mm512_castps_pd(d))));
+  v16_store(out + 48, _mm512_castpd_ps(_mm512_unpackhi_pd(high, _mm512_castps_pd(d))));
+}
+#else
+static void in_order(const v16f x[4], float *out) {
+  float in[4][BLOCKS];
+  for (int w = 0; w < 4; w++) v16_store(in[w], x[w]);
+  for (int i = 0; i < BLOCKS; i++)
+    for (int w = 0; w < 4; w++) out[4 * step[i] + w] = in[w][i];
+}
+#endif
+
 /* philox_normals in 16 lanes */
-static void normals(const int32_t u[BLOCKS], const int32_t v[BLOCKS], float *first, float *second) {
+static void normals(const int32_t u[BLOCKS], const int32_t v[BLOCKS], v16f *first, v16f *second) {
   float uf[BLOCKS], x[BLOCKS];
   int32_t swap[BLOCKS], sign_c[BLOCKS], sign_s[BLOCKS];
   for (int i = 0; i < BLOCKS; i++) {
@@ -39,26 +64,24 @@ static void normals(const int32_t u[BLOCKS], const int32_t v[BLOCKS], float *fir
   SIMD_POLY(c, x2, 0x1.d9d57ep+5f, -0x1.55c5e0p+6f, 0x1.03c1dep+6f, -0x1.3bd3ccp+4f, 1.0f);
   v16m odd = v16i_lt(v16i_set1(0), v16i_load(swap));
   v16i a = v16_as_i(v16_select(odd, s, c)), b = v16_as_i(v16_select(odd, c, s));
-  v16_store(first, v16_mul(r, v16i_as_f(v16i_xor(a, v16i_load(sign_c)))));
-  v16_store(second, v16_mul(r, v16i_as_f(v16i_xor(b, v16i_load(sign_s)))));
+  *first = v16_mul(r, v16i_as_f(v16i_xor(a, v16i_load(sign_c))));
+  *second = v16_mul(r, v16i_as_f(v16i_xor(b, v16i_load(sign_s))));
 }
 
 /* Numbers 4 * block .. 4 * block + 63 of the stream, in order. */
 static void numbers(const row_random_spec *r, uint64_t block, float *out) {
   v16i u[4];
-  float x[4][BLOCKS];
+  v16f x[4];
   draw(r, block, u);
   if (r->kind == ROW_NORMAL) {
     int32_t n[4][BLOCKS];
     for (int w = 0; w < 4; w++) v16i_store(n[w], u[w]);
-    normals(n[0], n[1], x[0], x[1]);
-    normals(n[2], n[3], x[2], x[3]);
+    normals(n[0], n[1], &x[0], &x[1]);
+    normals(n[2], n[3], &x[2], &x[3]);
   } else {
-    for (int w = 0; w < 4; w++)
-      v16_store(x[w], v16_mul(v16i_to_f(v16i_shr(u[w], 8)), v16_set1(0x1p-24f)));
+    for (int w = 0; w < 4; w++) x[w] = v16_mul(v16i_to_f(v16i_shr(u[w], 8)), v16_set1(0x1p-24f));
   }
-  for (int i = 0; i < BLOCKS; i++)
-    for (int w = 0; w < 4; w++) out[4 * i + w] = x[w][i];
+  in_order(x, out);
   if (r->kind == ROW_BERNOULLI)
     for (int i = 0; i < NUMBERS; i++) out[i] = out[i] < r->p ? 1.0f : 0.0f;
 }
