@@ -258,7 +258,7 @@ static val make_cast(random_graph *x) {
 
 static val make_einsum(random_graph *x) {
   val a = pick(x, any_float, 0), b = pick(x, any_float, 0);
-  if (!b || type_of(x, a)->dtype != type_of(x, b)->dtype) return 0;
+  if (!a || !b || type_of(x, a)->dtype != type_of(x, b)->dtype) return 0;
   ir_value t[2] = {*type_of(x, a), *type_of(x, b)};
   char eq[24] = "", all[2 * HP_MAX_RANK + 1] = "";
   int64_t size[2 * HP_MAX_RANK];
