@@ -194,18 +194,35 @@ static hp_status compile(stepper *s, variant *v) {
   return HP_OK;
 }
 
-hp_status stepper_plan(lm *m, const step_options *o, int64_t B, int64_t T, hp_device *d,
-                       hp_program_stats *out, const char *what, char **text) {
+/* Plans a variant without running it; recompute: auto recomputes when the memory limit needs it. */
+static hp_status plan(lm *m, const step_options *o, const variant *v, hp_device *d,
+                      hp_program_stats *out, const char *what, char **text) {
   stepper s = {.m = m, .o = *o};
-  variant v = {.B = B, .T = T, .first = true, .last = true};
   model_build b;
   hp_compile_options co = {.remat = o->remat, .dump_dir = o->dump_dir};
-  HP_TRY(lm_graph_begin(m, B, T, 0, T, &b));
-  hp_status st = build(&s, &v, &b);
-  if (!st && out) st = hp_plan(b.g, d, &co, out);
+  HP_TRY(lm_graph_begin(m, v->B, v->T, 0, v->T, &b));
+  hp_status st = build(&s, v, &b);
+  bool built = !st;
+  if (built) st = hp_plan(b.g, d, &co, out);
+  if (built && st == HP_ERR_OOM && o->remat_auto && !co.remat) {
+    err_clear();
+    co.remat = true;
+    st = hp_plan(b.g, d, &co, out);
+  }
   if (!st && text) st = hp_plan_explain(b.g, d, &co, what, text);
   lm_graph_end(&b);
   return st;
+}
+
+hp_status stepper_plan(lm *m, const step_options *o, int64_t B, int64_t T, hp_device *d,
+                       hp_program_stats *out, const char *what, char **text) {
+  return plan(m, o, &(variant){.B = B, .T = T, .first = true, .last = true}, d, out, what, text);
+}
+
+hp_status stepper_check(lm *m, const step_options *o, const step_micro *b, hp_device *d) {
+  hp_program_stats stats;
+  variant v = {.B = b->B, .T = b->T, .first = b->first, .last = b->last};
+  return plan(m, o, &v, d, &stats, NULL, NULL);
 }
 
 static hp_status find_variant(stepper *s, const step_micro *b, hp_program **out) {

@@ -53,10 +53,13 @@ hp_status stepper_prepare(stepper *s, const step_micro *b);
 hp_status stepper_run(stepper *s, const step_micro *b, const step_update *u, step_result *out);
 
 /* What a step with one micro-batch [B,T] would plan on device d, without running it; the model may
- * have no parameters on a device (lm_create with d NULL).  out may be NULL; text, unless NULL, is
+ * have no parameters on a device (lm_create with d NULL).  text, unless NULL, is
  * the plan in words (`what` as for hp_explain, hp_free). */
 hp_status stepper_plan(lm *m, const step_options *o, int64_t B, int64_t T, hp_device *d,
                        hp_program_stats *out, const char *what, char **text);
+/* Would the memory of d hold the step's micro-batch b, of which only sizes and place are read, and
+ * all parameters and states beside it? */
+hp_status stepper_check(lm *m, const step_options *o, const step_micro *b, hp_device *d);
 
 /* Names of the optimizer's tensors of a parameter: "m.NAME", "v.NAME" (AdamW), "m.NAME" (SGD). */
 int stepper_states(const step_options *o);

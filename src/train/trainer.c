@@ -37,6 +37,30 @@ static hp_status open_data(trainer *t) {
   return t->batch.ids && t->batch.labels && t->shifted ? HP_OK : HP_ERR_OOM;
 }
 
+/* Micro-batches of the longest step. */
+static int64_t micros_of(const trainer *t) {
+  const sampler *s = &t->data.order;
+  return s->spec.accumulation < s->micro_per_epoch ? s->spec.accumulation : s->micro_per_epoch;
+}
+
+/* Micro-batch i of such a step, as large as they get. */
+static step_micro largest_micro(const trainer *t, int64_t i, int64_t micros) {
+  const sampler_spec *s = &t->data.order.spec;
+  return (step_micro){.B = s->batch < s->samples ? s->batch : s->samples,
+                      .T = t->data.train.longest,
+                      .first = i == 0,
+                      .last = i + 1 == micros};
+}
+
+/* A memory limit that is too small is refused with the least that does, before any is taken. */
+static hp_status check_limit(trainer *t) {
+  if (!t->c->is.memory_limit || !t->steps) return HP_OK;
+  int64_t micros = micros_of(t);
+  step_micro last = largest_micro(t, micros - 1, micros);
+  step_options o = trainer_step_options(t->c);
+  return stepper_check(t->m, &o, &last, t->d);
+}
+
 static hp_status open_model(trainer *t) {
   const train_config *c = t->c;
   hp_device_options o = {.threads = (int)c->threads, .memory_limit = c->is.memory_limit};
@@ -45,6 +69,7 @@ static hp_status open_model(trainer *t) {
   HP_TRY(lm_create(c->model_name_or_path, t->d, &mo, &t->m));
   HP_TRY(train_config_check_model(c, t->m->c.max_length));
   HP_TRY(train_data_check_vocab(&t->data, t->m->c.vocab));
+  HP_TRY(check_limit(t));
   return c->train_from_scratch ? lm_init(t->m, (uint64_t)c->seed)
                                : lm_load(t->m, c->model_name_or_path);
 }
@@ -195,13 +220,15 @@ static void trainer_close(trainer *t) {
   vec_free(&t->tokens_per_s);
 }
 
-/* Compiles the first step: what cannot be done is refused before the run has written anything. */
+/* Compiles what the run needs most memory for: what cannot be done is refused before it has written
+ * anything.  The last micro-batch comes first, for it brings all states of the optimizer along. */
 static hp_status prepare(trainer *t) {
-  if (t->step == t->steps) return HP_OK;
-  sampler_step s = sampler_find(&t->data.order, t->step);
-  train_data_batch(&t->data, s.epoch, s.micro, 0, &t->batch);
-  step_micro b = {.B = t->batch.B, .T = t->batch.T, .first = true, .last = s.micros == 1};
-  return stepper_prepare(t->stepper, &b);
+  int64_t micros = t->step == t->steps ? 0 : micros_of(t);
+  for (int64_t i = micros; i-- > 0;) {
+    step_micro b = largest_micro(t, i, micros);
+    HP_TRY(stepper_prepare(t->stepper, &b));
+  }
+  return trainer_prepare_evaluation(t);
 }
 
 /* A run that is over: its model is there, or is written again. */

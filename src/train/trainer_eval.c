@@ -13,6 +13,16 @@ static hp_status scorer_for(trainer *t, int64_t B, int64_t T) {
   return lm_scorer_create(t->m, B, T, &t->scorer);
 }
 
+hp_status trainer_prepare_evaluation(trainer *t) {
+  int64_t size = t->c->per_device_eval_batch_size;
+  if (!t->c->is.evaluate_after && !t->c->eval_on_start) return HP_OK;
+  for (int64_t i = 0; i < t->data.evals; i++) {
+    const sample_set *s = &t->data.eval[i];
+    HP_TRY(scorer_for(t, size < s->samples ? size : s->samples, s->longest));
+  }
+  return HP_OK;
+}
+
 /* Loss of one batch as Transformers' prediction_step has it: divided by the labels before the
  * shift, as in training. */
 static hp_status batch_loss(trainer *t, float *losses, double *out) {

@@ -61,6 +61,8 @@ hp_status trainer_tell_end(trainer *t);
 hp_status trainer_report(const trainer *t, const char *status, bool finished);
 
 /* trainer_eval.c */
+/* Compiles the largest batch of every evaluation set, when there will be an evaluation. */
+hp_status trainer_prepare_evaluation(trainer *t);
 /* The schedule follows the metric of EVAL_STEP only; the entries of EVAL_AFTER, when the run is
  * over, go into the history but not into the log's files. */
 typedef enum { EVAL_START, EVAL_STEP, EVAL_AFTER } eval_when;

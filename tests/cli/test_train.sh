@@ -178,6 +178,24 @@ if [ -n "$need" ]; then
   same_file m/model.safetensors b/out/model.safetensors
 fi
 
+it "names the same least for any limit below it, whatever a step consists of"
+for keys in "" "gradient_accumulation_steps=3" "packing=false cutoff_len=64 max_steps=8"; do
+  run train b/job.yaml output_dir=least save_strategy=no memory_limit=1KiB $keys
+  refused "memory limit 1024 bytes"
+  need=$(sed -n 's/.*set memory_limit to \([0-9]*\) bytes.*/\1/p' err)
+  run train b/job.yaml output_dir=least save_strategy=no memory_limit=$((need - 1)) $keys
+  refused "set memory_limit to $need bytes"
+  run train b/job.yaml output_dir=least save_strategy=no memory_limit="$need" $keys
+  exit_is 0
+  rm -rf least
+done
+
+it "refuses a memory limit that the evaluation does not keep before the first step"
+run train b/job.yaml output_dir=late memory_limit="$need" val_size=0.3 eval_strategy=steps eval_steps=10 \
+  per_device_eval_batch_size=64 packing=false cutoff_len=64
+refused "set memory_limit to"
+no_file late
+
 it "names step and tensor of a loss that is not finite"
 run train b/job.yaml output_dir=n learning_rate=1e6 weight_decay=1e6 warmup_ratio=0 save_steps=1
 exit_is 1
