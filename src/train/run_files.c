@@ -78,7 +78,7 @@ hp_status run_files_open(const run_log *log, run_files *out) {
   f.dir = str_take(&dir);
   HP_TRY_MEM(f.dir);
   hp_status st = dir_create(f.dir);
-  if (!st) st = open_lines(&f);
+  if (!st && log->config->is.train) st = open_lines(&f);
   if (!st) st = open_board(&f);
   if (st) run_files_close(&f);
   else *out = f;

@@ -24,7 +24,7 @@ static hp_status open_data(trainer *t) {
   hp_status st = train_data_open(c, t->t, c->model_name_or_path, threads, &t->data);
   pool_free(threads);
   HP_TRY(st);
-  t->steps = t->data.order.steps;
+  t->steps = c->is.train ? t->data.order.steps : 0;
   int64_t most = train_data_largest(&t->data);
   for (int64_t i = 0; i < t->data.evals; i++) {
     int64_t n = train_data_largest_eval(&t->data.eval[i], c->per_device_eval_batch_size);
@@ -247,6 +247,7 @@ static hp_status finish_again(trainer *t) {
 /* Everything from an open run to its last file. */
 static hp_status train(trainer *t) {
   bool finished = false, stopped = false, save;
+  if (!t->c->is.train) return trainer_tell_evaluation(t);
   HP_TRY(trainer_resume(t, &finished));
   if (finished) return finish_again(t);
   HP_TRY(prepare(t));

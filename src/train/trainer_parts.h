@@ -56,6 +56,8 @@ hp_status trainer_tell_start(trainer *t);
 hp_status trainer_tell_entry(trainer *t, const run_entry *e);
 void trainer_tell_progress(trainer *t);
 hp_status trainer_tell_end(trainer *t);
+/* A run that only evaluates (do_train: false): its results and their files, nothing else. */
+hp_status trainer_tell_evaluation(trainer *t);
 
 /* trainer_report.c */
 hp_status trainer_report(const trainer *t, const char *status, bool finished);

@@ -24,12 +24,17 @@ static void tell_facts(const trainer *t) {
            c->learning_rate);
 }
 
-hp_status trainer_tell_start(trainer *t) {
-  tell_facts(t);
+static hp_status open_files(trainer *t) {
   t->log.step = t->step;
   t->log.start_s = time_now_s();
   HP_TRY(run_files_open(&t->log, &t->files));
   t->files_open = true;
+  return HP_OK;
+}
+
+hp_status trainer_tell_start(trainer *t) {
+  tell_facts(t);
+  HP_TRY(open_files(t));
   HP_TRY(hp_device_measure(t->d, &t->peak_flops, &t->peak_bytes));
   t->bar = progress_create(t->steps, t->step, t->peak_flops, t->c->disable_tqdm == 1);
   if (t->resumed) return HP_OK;
@@ -94,6 +99,11 @@ static hp_status tell_evaluation(trainer *t) {
   if (!st) st = tell_results(t, e, n, "eval");
   mem_free(e);
   return st;
+}
+
+hp_status trainer_tell_evaluation(trainer *t) {
+  HP_TRY(open_files(t));
+  return tell_evaluation(t);
 }
 
 hp_status trainer_tell_end(trainer *t) {

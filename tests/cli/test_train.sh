@@ -78,6 +78,19 @@ exit_is 0
 err_has "finished"
 same_file t/out/model.safetensors before
 
+it "only evaluates with do_train: false"
+cp -r b/out b/before
+run train b/job.yaml do_train=false do_eval=true val_size=0.2
+exit_is 0
+err_lacks "training example"
+json b/out/eval_results.json eval_loss > value
+[ -s value ] || fail "no eval_loss"
+for f in model.safetensors trainer_log.jsonl trainer_state.json train_results.json; do same_file b/out/$f b/before/$f; done
+json_is b/out/all_results.json train_loss "$(json b/before/all_results.json train_loss)"
+run train b/job.yaml do_train=false do_eval=true val_size=0.2 output_dir=only
+exit_is 0
+[ "$(ls only | tr '\n' ' ')" = "all_results.json eval_results.json " ] || fail "it left $(ls only)"
+
 it "passes over a damaged checkpoint and says so"
 make_job d <<END
 END
