@@ -187,7 +187,10 @@ static hp_status contract(const derivation *d, layout *out) {
 static hp_status needs(const derivation *d, int operand, layout *need) {
   const rule_tensor *t = &d->r->in[operand];
   const layout *has = &d->in[operand];
-  if (t->absent) return HP_OK;
+  if (t->absent) {
+    *need = *has;
+    return HP_OK;
+  }
   HP_TRY(compose_all(d, t, need));
   for (int dim = 0; dim < t->rank; dim++)
     if (!t->n[dim] ||
