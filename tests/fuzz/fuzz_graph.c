@@ -18,6 +18,7 @@
 #include "pass/streams.h"
 #include "rt/exec.h"
 #include "rt/explain.h"
+#include "shard/rule_node.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -50,6 +51,33 @@ static bool is_small(const hp_graph *g) {
   for (uint32_t i = 0; i < g->nodes.len; i++)
     flops += op_meanings[graph_node(g, i)->op].cost(g, graph_node(g, i)).flops;
   return elements <= ELEMENTS_MAX && flops <= FLOPS_MAX;
+}
+
+/* What a node asks of operands that are cut in their first dim, and makes of them, are layouts of
+ * tensors of their ranks. */
+static void check_rule(const hp_graph *g, const ir_node *n) {
+  static const mesh pair = {.axes = 1, .size = {2}, .name = {"x"}, .devices = 2};
+  layout in[RULE_TENSORS] = {{0}}, need[RULE_TENSORS], out[RULE_TENSORS];
+  rule r;
+  if (rule_of_node(g, n, &r)) return;
+  HP_ASSERT(r.n_in == n->n_in);
+  for (int i = 0; i < r.n_in; i++) {
+    in[i].rank = graph_value(g, graph_in(g, n)[i])->rank;
+    if (in[i].rank) layout_append(&in[i], 0, 0);
+  }
+  memset(need, 0xEE, sizeof need);
+  memset(out, 0xEE, sizeof out);
+  if (rule_derive(&pair, &r, in, need, out)) return;
+  for (int i = 0; i < r.n_in; i++) HP_ASSERT(need[i].rank == in[i].rank);
+  for (int o = 0; o < n->n_out; o++)
+    HP_ASSERT(out[o].rank == graph_value(g, n->out0 + (val)o)->rank);
+}
+
+static void check_rules(const hp_graph *g) {
+  for (uint32_t i = 0; i < g->nodes.len; i++) {
+    check_rule(g, graph_node(g, i));
+    err_clear();
+  }
 }
 
 /* Types after every pass are those of the rules. */
@@ -309,6 +337,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     return 0;
   }
   graph_free(copy_of(g));
+  check_rules(g);
   compile(g);
   differentiate(g);
   graph_free(g);
