@@ -165,6 +165,13 @@ static bool rows_line_up(const fuse *f, uint32_t reader, uint32_t maker) {
   return true;
 }
 
+/* May what runs at position `from` run at the earlier position `to`?  Not in the forward if it is
+ * of the backward: its results would be kept from then on, though they can be had when needed. */
+static bool may_move(const fuse *f, uint32_t from, uint32_t to) {
+  return graph_node(f->g, to)->phase != PHASE_FORWARD ||
+         graph_node(f->g, from)->phase == PHASE_FORWARD;
+}
+
 static void try_merge(fuse *f, uint32_t a, uint32_t b, uint32_t now) {
   fuse_group *ga = &f->groups.at[a - 1], *gb = &f->groups.at[b - 1];
   int operands;
@@ -179,7 +186,10 @@ static void try_merge(fuse *f, uint32_t a, uint32_t b, uint32_t now) {
   uint32_t late = ga->pos > gb->pos ? ga->pos : gb->pos,
            early = ga->pos > gb->pos ? gb->pos : ga->pos;
   uint32_t pos = late;
-  if (pos <= after || is_read_by(f, a, b, now, pos)) pos = early;
+  if (pos <= after || is_read_by(f, a, b, now, pos)) {
+    pos = early;
+    if (!may_move(f, late, early)) return;
+  }
   if (pos <= after || is_read_by(f, a, b, now, pos)) return;
   for (int m = 0; m < gb->n; m++) {
     ga->reduced[ga->n] = gb->reduced[m] || scalar;
