@@ -5,7 +5,6 @@
 #include "train/signals.h"
 #include "train/trainer_parts.h"
 
-#include <math.h>
 #include <string.h>
 
 void trainer_shift_labels(const train_batch *b, int32_t *out) {
@@ -171,7 +170,7 @@ static hp_status after_step(trainer *t, const sampler_step *s, bool *stop) {
   train_actions a = train_flow_after(&t->flow, t->step, s, epoch_ends);
   run_entry e;
   if (a.log) {
-    HP_TRY(run_log_logged(&t->log, t->so.clip > 0 ? t->grad_norm : NAN, t->lr, &e));
+    HP_TRY(run_log_logged(&t->log, t->grad_norm, t->lr, &e));
     HP_TRY(trainer_tell_entry(t, &e));
   }
   if (a.evaluate && t->data.evals) HP_TRY(trainer_evaluate(t, EVAL_STEP, &a.save));

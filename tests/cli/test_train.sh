@@ -152,6 +152,13 @@ run train b/job.yaml output_dir=acc per_device_train_batch_size=2 gradient_accum
 exit_is 0
 close_losses big/trainer_log.jsonl acc/trainer_log.jsonl 1e-5
 
+it "tells the gradient's norm before clipping, also of a run that does not clip"
+for norm in 1e-3 0; do
+  run train b/job.yaml output_dir=clip$norm max_steps=3 save_strategy=no max_grad_norm=$norm
+  exit_is 0
+done
+json_is clip0/trainer_state.json log_history.0.grad_norm "$(json clip1e-3/trainer_state.json log_history.0.grad_norm)"
+
 it "counts tokens with padding or without, as told"
 for text in One "One day" "One day a cat" "One day a cat was sad"; do printf '{"text": "%s"}\n' "$text"; done > four.jsonl
 seen() { # KEY=VALUE...: tokens that a run over four.jsonl tells
