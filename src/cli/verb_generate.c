@@ -40,8 +40,14 @@ static bool has_tokenizer(const char *dir) {
   return found;
 }
 
+/* The prompt stands in front of the first piece: a run that is refused shows none of it. */
+static void show_prompt(const char **prompt) {
+  if (*prompt) fputs(*prompt, stdout);
+  *prompt = NULL;
+}
+
 static void show_piece(void *ctx, const char *text, size_t n) {
-  (void)ctx;
+  show_prompt(ctx);
   fwrite(text, 1, n, stdout);
   fflush(stdout);
 }
@@ -58,9 +64,10 @@ static hp_status run(const args *a, lm *m, const tokenizer *t) {
     st = tokenizer_encode(t, a->prompt, strlen(a->prompt), TOKENIZE_SPECIAL, &ids);
     prompt = (lm_tokens){ids.at, (int64_t)ids.len};
   }
-  if (!st && !a->m.json && t) {
+  const char *prompt_text = a->prompt;
+  if (!a->m.json && t) {
     g.piece = show_piece;
-    if (a->prompt) fputs(a->prompt, stdout);
+    g.ctx = &prompt_text;
   }
   if (!st) st = generate_run(m, t, &prompt, &g, &r);
   if (!st && a->m.json) {
@@ -73,6 +80,7 @@ static hp_status run(const args *a, lm *m, const tokenizer *t) {
     for (size_t i = 0; i < r.ids.len; i++) printf(i ? " %d" : "%d", r.ids.at[i]);
     putchar('\n');
   } else if (!st) {
+    show_prompt(&prompt_text);
     putchar('\n');
   }
   generation_result_free(&r);
