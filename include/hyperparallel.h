@@ -199,12 +199,19 @@ hp_status hp_layout_group(const hp_layout *l, const char *axis, int64_t rank, in
 
 /* --- the device --------------------------------------------------------------------------- */
 
+/* Names that match the pattern ("*.q_proj.weight") lie as the entries say: "(tp,None)". */
 typedef struct {
-  const char *backend;   /* NULL: "cpu" */
-  int threads;           /* 0: all cores that the process may use */
+  const char *pattern, *entries;
+} hp_layout_rule;
+typedef struct {
+  const char *backend;           /* NULL: "cpu" */
+  const char *mesh;              /* "(2,2)(dp,tp)": so many devices as one; NULL: one device */
+  const hp_layout_rule *layouts; /* of inputs and params by name; the first that matches counts, */
+  int n_layouts;                 /* what none matches is whole on every device */
+  int threads;                   /* 0: all cores that the process may use */
   bool interpret;        /* never call the C compiler: loops are interpreted (slow, same bits) */
   const char *engine;    /* of 16-bit products: "packed" (fixed bits), "onednn"; NULL: fastest */
-  uint64_t memory_limit; /* bytes of params and work together, hard; 0 = none */
+  uint64_t memory_limit; /* bytes of params and work together a device, hard; 0 = none */
 } hp_device_options;
 hp_status hp_device_open(const hp_device_options *o, hp_device **out);
 void hp_device_close(hp_device *d);

@@ -1,4 +1,4 @@
-/* hyperparallel.h: devices, compiling, running, looking. */
+/* hyperparallel.h: compiling, running, looking. */
 #include "base/dtype.h"
 #include "base/io.h"
 #include "base/thread.h"
@@ -8,118 +8,31 @@
 #include "pass/streams.h"
 #include "rt/exec.h"
 #include "rt/explain.h"
+#include "rt/run.h"
 
 #include <string.h>
 
 #define HP_API __attribute__((visibility("default")))
 
-/* --- devices ------------------------------------------------------------------------------- */
-
-HP_API hp_status hp_device_open(const hp_device_options *o, hp_device **out) {
-  static const hp_device_options usual;
-  if (!o) o = &usual;
-  backend_options b = {.threads = o->threads, .engine = o->engine, .interpret = o->interpret};
-  return device_open(o->backend ? o->backend : "cpu", &b, o->memory_limit, out);
-}
-HP_API void hp_device_close(hp_device *d) { device_close(d); }
-HP_API const char *hp_device_describe(const hp_device *d) { return d->backend->describe(d->dev); }
-HP_API int hp_device_threads(const hp_device *d) { return d->backend->threads(d->dev); }
-HP_API uint64_t hp_device_param_bytes(const hp_device *d) { return d->state_bytes; }
-
-HP_API const char *hp_device_engine(const hp_device *d) { return d->backend->engine(d->dev); }
-HP_API hp_status hp_device_set_engine(hp_device *d, const char *name) {
-  return d->backend->set_engine(d->dev, name);
-}
-
-HP_API hp_status hp_device_measure(hp_device *d, double *flops_per_s, double *bytes_per_s) {
-  return d->backend->measure(d->dev, flops_per_s, bytes_per_s);
-}
-
-static hp_status type_of(const char *name, hp_dtype t, const hp_shape *s, ir_value *v) {
-  *v = (ir_value){.dtype = (uint8_t)t, .rank = (uint8_t)s->rank};
-  if (s->rank < 0 || s->rank > HP_MAX_RANK || (unsigned)t >= HP_DTYPE_COUNT)
-    HP_FAIL(HP_ERR_ARG, "param \"%s\": %d dims of dtype %d; at most %d dims", name, s->rank, (int)t,
-            HP_MAX_RANK);
-  for (int i = 0; i < s->rank; i++) {
-    if (s->dim[i] < 0) HP_FAIL(HP_ERR_ARG, "param \"%s\": dim %d is negative", name, i);
-    v->dim[i] = s->dim[i];
-  }
-  if (!value_fits(v)) HP_FAIL(HP_ERR_ARG, "param \"%s\" is too large", name);
-  return HP_OK;
-}
-
-HP_API hp_status hp_param_create(hp_device *d, const char *name, hp_dtype t, hp_shape s) {
-  ir_value v;
-  uint32_t index;
-  HP_TRY(type_of(name, t, &s, &v));
-  return device_state(d, name, &v, &index);
-}
-
-static hp_status find(const hp_device *d, const char *name, uint32_t *index) {
-  if (!device_find(d, name, index)) HP_FAIL(HP_ERR_ARG, "the device has no param \"%s\"", name);
-  return HP_OK;
-}
-
-static hp_status check_bytes(const state_tensor *s, const char *name, size_t bytes) {
-  if (bytes != s->bytes)
-    HP_FAIL(HP_ERR_ARG, "param \"%s\" has %llu bytes, %zu are given", name,
-            (unsigned long long)s->bytes, bytes);
-  return HP_OK;
-}
-
-HP_API hp_status hp_write(hp_device *d, const char *name, const void *data, size_t bytes) {
-  uint32_t i;
-  HP_TRY(find(d, name, &i));
-  HP_TRY(check_bytes(&d->states.at[i], name, bytes));
-  return d->backend->copy(d->dev, d->states.at[i].at, data, bytes);
-}
-
-HP_API hp_status hp_read(const hp_device *d, const char *name, void *data, size_t bytes) {
-  uint32_t i;
-  HP_TRY(find(d, name, &i));
-  HP_TRY(check_bytes(&d->states.at[i], name, bytes));
-  return d->backend->copy(d->dev, data, d->states.at[i].at, bytes);
-}
-
-HP_API int hp_param_count(const hp_device *d) { return (int)d->states.len; }
-
-HP_API hp_status hp_param_info(const hp_device *d, int i, const char **name, hp_dtype *t,
-                               hp_shape *s) {
-  if (i < 0 || (size_t)i >= d->states.len) HP_FAIL(HP_ERR_ARG, "param %d of %zu", i, d->states.len);
-  const state_tensor *x = &d->states.at[i];
-  *name = intern_get(&d->names, x->name, NULL);
-  *t = (hp_dtype)x->type.dtype;
-  s->rank = x->type.rank;
-  memcpy(s->dim, x->type.dim, sizeof s->dim);
-  return HP_OK;
-}
-
-HP_API hp_status hp_param_find(const hp_device *d, const char *name, hp_dtype *t, hp_shape *s) {
-  uint32_t i;
-  const char *same;
-  HP_TRY(find(d, name, &i));
-  return hp_param_info(d, (int)i, &same, t, s);
-}
-
 /* --- programs -------------------------------------------------------------------------------- */
 
 struct hp_program {
-  exec *e;
+  runs r;
   double compile_s;
 };
 
 static hp_status dump_program(const program *p, const char *dir) {
-  str path = {0}, text = {0};
-  hp_status st = path_join(&path, dir, "program.txt");
+  str file = {0}, text = {0};
+  hp_status st = path_join(&file, dir, "program.txt");
   if (!st) st = program_print(p, &text);
-  if (!st) st = file_write(path.at, text.at, text.len);
-  str_free(&path);
+  if (!st) st = file_write(file.at, text.at, text.len);
+  str_free(&file);
   str_free(&text);
   return st;
 }
 
 /* Bytes of params that the program needs and the device does not hold yet. */
-static uint64_t new_state_bytes(const hp_device *d, const program *p) {
+static uint64_t new_state_bytes(const device *d, const program *p) {
   uint64_t sum = 0;
   uint32_t index;
   for (size_t b = 0; b < p->buffers.len; b++) {
@@ -131,14 +44,14 @@ static uint64_t new_state_bytes(const hp_device *d, const program *p) {
 }
 
 /* Bytes that work memory may take; 0 = no limit. */
-static uint64_t work_limit(const hp_device *d, const program *p) {
+static uint64_t work_limit(const device *d, const program *p) {
   if (!d->limit) return 0;
   uint64_t left = device_work_limit(d), more = new_state_bytes(d, p);
   return left > more ? left - more : 1;
 }
 
 /* Chooses kernels, says what they need, and plans memory. */
-static hp_status prepare(hp_device *d, program *p, uint64_t *workspace, const memory_options *o,
+static hp_status prepare(device *d, program *p, uint64_t *workspace, const memory_options *o,
                          void **loaded) {
   memset(workspace, 0, p->insts.len * sizeof *workspace);
   HP_TRY(place_waits(p));
@@ -151,7 +64,7 @@ static hp_status prepare(hp_device *d, program *p, uint64_t *workspace, const me
 }
 
 /* A refusal that names what would do: `work` bytes beside the params. */
-static hp_status too_small(const hp_device *d, const program *p, uint64_t work) {
+static hp_status too_small(const device *d, const program *p, uint64_t work) {
   uint64_t params = d->state_bytes + new_state_bytes(d, p);
   err_clear();
   HP_FAIL(HP_ERR_OOM,
@@ -165,7 +78,7 @@ static hp_status too_small(const hp_device *d, const program *p, uint64_t work) 
 /* *loaded is the backend's side of the program.  Over the limit, the order of instructions that
  * needs least is tried; a plan that fails too is the best that was found, limit or not, so that the
  * bytes named are the least that do. */
-static hp_status load(hp_device *d, program *p, const hp_compile_options *o, void **loaded) {
+static hp_status load(device *d, program *p, const hp_compile_options *o, void **loaded) {
   uint64_t *workspace = mem_calloc(p->insts.len, sizeof *workspace);
   HP_TRY_MEM(workspace);
   memory_options mo = {.limit = work_limit(d, p)};
@@ -187,7 +100,7 @@ static hp_status load(hp_device *d, program *p, const hp_compile_options *o, voi
 }
 
 /* From the graph to a program with kernels and offsets. */
-static hp_status make_program(const hp_graph *g, hp_device *d, const hp_compile_options *o,
+static hp_status make_program(const hp_graph *g, device *d, const hp_compile_options *o,
                               program **out, void **loaded) {
   static const hp_compile_options usual;
   hp_graph *lowered = NULL;
@@ -203,28 +116,48 @@ static hp_status make_program(const hp_graph *g, hp_device *d, const hp_compile_
   return st;
 }
 
+/* The graph that a device runs: its part of g, or g itself when it is alone. */
+static hp_status part_graph(const hp_graph *g, hp_device *d, sharded *s) {
+  shard_plan plan = {.mesh = &d->m, .declared = group_declared, .model = d};
+  *s = (sharded){0};
+  return d->n == 1 ? HP_OK : shard_graph(g, &plan, s);
+}
+
+static hp_status compile_parts(const hp_graph *g, const sharded *s, hp_device *d,
+                               const hp_compile_options *o, hp_program *h) {
+  for (int i = 0; i < d->n; i++) {
+    program *p;
+    void *loaded;
+    HP_TRY(make_program(s->graph ? s->graph : g, d->part[i], o, &p, &loaded));
+    HP_TRY(exec_create(d->part[i], p, loaded, &h->r.e[i]));
+  }
+  return runs_prepare(&h->r, g, s->of);
+}
+
 HP_API hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                             hp_program **out) {
   double start = time_now_s();
-  program *p;
-  void *loaded;
+  sharded s;
   hp_program *h = mem_calloc(1, sizeof *h);
   HP_TRY_MEM(h);
-  hp_status st = make_program(g, d, o, &p, &loaded);
-  if (!st) st = exec_create(d, p, loaded, &h->e);
+  h->r.d = d;
+  hp_status st = part_graph(g, d, &s);
+  if (!st) st = group_params(d, g);
+  if (!st) st = compile_parts(g, &s, d, o, h);
+  sharded_free(&s);
   h->compile_s = time_now_s() - start;
-  if (st) mem_free(h);
+  if (st) hp_program_free(h);
   else *out = h;
   return st;
 }
 
 HP_API void hp_program_free(hp_program *p) {
   if (!p) return;
-  exec_free(p->e);
+  runs_free(&p->r);
   mem_free(p);
 }
 
-HP_API hp_status hp_run(hp_program *p, const hp_io *io, int n) { return exec_run(p->e, io, n); }
+HP_API hp_status hp_run(hp_program *p, const hp_io *io, int n) { return runs_run(&p->r, io, n); }
 
 /* Ends a printer: its text to the caller. */
 static hp_status give_text(hp_status st, str *s, char **text) {
@@ -257,15 +190,25 @@ static hp_status count(const program *p, hp_program_stats *out) {
   return st;
 }
 
+/* The program of the first device. */
+static hp_status plan_first(const hp_graph *g, hp_device *d, const hp_compile_options *o,
+                            program **p, void **loaded) {
+  sharded s;
+  HP_TRY(part_graph(g, d, &s));
+  hp_status st = make_program(s.graph ? s.graph : g, d->part[0], o, p, loaded);
+  sharded_free(&s);
+  return st;
+}
+
 HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                          hp_program_stats *out) {
   double start = time_now_s();
   program *p;
   void *loaded;
-  HP_TRY(make_program(g, d, o, &p, &loaded));
+  HP_TRY(plan_first(g, d, o, &p, &loaded));
   hp_status st = count(p, out);
   if (!st) out->compile_s = time_now_s() - start;
-  d->backend->release(loaded);
+  d->part[0]->backend->release(loaded);
   program_free(p);
   return st;
 }
@@ -275,40 +218,40 @@ HP_API hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compi
   program *p;
   void *loaded;
   str s = {0};
-  HP_TRY(make_program(g, d, o, &p, &loaded));
+  HP_TRY(plan_first(g, d, o, &p, &loaded));
   hp_status st = give_text(explain_print(p, NULL, what, &s), &s, text);
-  d->backend->release(loaded);
+  d->part[0]->backend->release(loaded);
   program_free(p);
   return st;
 }
 
 HP_API hp_status hp_program_stats_get(const hp_program *h, hp_program_stats *out) {
   hp_program_stats s;
-  HP_TRY(count(exec_program(h->e), &s));
+  HP_TRY(count(exec_program(h->r.e[0]), &s));
   s.compile_s = h->compile_s;
-  s.run_s = exec_last_seconds(h->e);
+  s.run_s = exec_last_seconds(h->r.e[0]);
   *out = s;
   return HP_OK;
 }
 
 HP_API hp_status hp_program_print(const hp_program *p, char **text) {
   str s = {0};
-  return give_text(program_print(exec_program(p->e), &s), &s, text);
+  return give_text(program_print(exec_program(p->r.e[0]), &s), &s, text);
 }
 HP_API hp_status hp_explain(const hp_program *p, const char *what, char **text) {
   str s = {0};
-  return give_text(explain_print(exec_program(p->e), p->e, what, &s), &s, text);
+  return give_text(explain_print(exec_program(p->r.e[0]), p->r.e[0], what, &s), &s, text);
 }
 HP_API int hp_program_times(const hp_program *p, hp_op_time *out, int max) {
-  return explain_times(p->e, out, max);
+  return explain_times(p->r.e[0], out, max);
 }
 HP_API void hp_program_timeline(const hp_program *p, uint64_t *live, int n) {
-  explain_timeline(exec_program(p->e), live, n);
+  explain_timeline(exec_program(p->r.e[0]), live, n);
 }
-HP_API hp_status hp_trace(const hp_program *p, const char *path) {
+HP_API hp_status hp_trace(const hp_program *p, const char *file) {
   str s = {0};
-  hp_status st = explain_trace(p->e, &s);
-  if (!st) st = file_write(path, s.at, s.len);
+  hp_status st = explain_trace(p->r.e[0], &s);
+  if (!st) st = file_write(file, s.at, s.len);
   str_free(&s);
   return st;
 }

@@ -153,15 +153,18 @@ static void local_type(const shard *s, const layout *l, ir_value *v) {
   for (int d = 0; d < v->rank; d++) v->dim[d] = layout_part_size(s->m, l, d, v->dim[d]);
 }
 
-static hp_status check_declared(const shard *s, const char *name, const ir_value *v,
-                                const layout *l) {
+hp_status shard_check_layout(const mesh *m, const char *name, const ir_value *v, const layout *l) {
   if (l->rank != v->rank)
     HP_FAIL(HP_ERR_LAYOUT, "layout of \"%s\": has %d entries, the tensor %d dims", name, l->rank,
             v->rank);
+  for (int a = 0; a < m->axes; a++)
+    if (l->pending[a])
+      HP_FAIL(HP_ERR_LAYOUT, "layout of \"%s\": nothing can be pending on a tensor that is given",
+              name);
   for (int d = 0; d < v->rank; d++)
-    if (v->dim[d] % layout_parts(s->m, l, d))
+    if (v->dim[d] % layout_parts(m, l, d))
       HP_FAIL(HP_ERR_UNSUPPORTED, "layout of \"%s\": dim %d of size %lld is not divided by %lld",
-              name, d, (long long)v->dim[d], (long long)layout_parts(s->m, l, d));
+              name, d, (long long)v->dim[d], (long long)layout_parts(m, l, d));
   return HP_OK;
 }
 
@@ -169,7 +172,8 @@ static hp_status leaf(shard *s, const ir_node *n) {
   ir_value v = *graph_value(s->r.from, n->out0);
   const char *name = attr_str(s->r.from, n, "name");
   layout l = {.rank = v.rank};
-  if (s->plan->declared(s->plan->model, name, &v, &l)) HP_TRY(check_declared(s, name, &v, &l));
+  if (s->plan->declared(s->plan->model, name, &v, &l))
+    HP_TRY(shard_check_layout(s->m, name, &v, &l));
   s->made[n->out0] = s->now[n->out0] = l;
   local_type(s, &l, &v);
   s->r.map[n->out0] = ops_leaf(s->r.to, n->op, name, (hp_dtype)v.dtype, v.dim, v.rank);

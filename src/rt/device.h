@@ -4,6 +4,8 @@
 #define RT_DEVICE_H
 
 #include "backend/backend.h"
+#include "comm/local.h"
+#include "topo/mesh.h"
 
 typedef struct {
   uint32_t name; /* place in device->names */
@@ -12,7 +14,7 @@ typedef struct {
   void *at;
 } state_tensor;
 
-struct hp_device {
+typedef struct {
   const backend_iface *backend;
   void *dev;
   uint64_t limit;    /* bytes of state and work together; 0 = no limit */
@@ -24,8 +26,11 @@ struct hp_device {
   void *arena[TIER_COUNT];
   uint64_t arena_bytes[TIER_COUNT];
   uint64_t generation; /* changes when an arena moves */
-};
-typedef struct hp_device device;
+  /* Among others: the mesh, this device's place on it, and how it meets them; else NULL. */
+  const mesh *mesh;
+  int64_t position;
+  comm_local *comm;
+} device;
 
 hp_status device_open(const char *backend, const backend_options *o, uint64_t limit, device **out);
 void device_close(device *d);

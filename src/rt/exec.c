@@ -1,6 +1,7 @@
 #include "rt/exec.h"
 
 #include "base/thread.h"
+#include "rt/collective.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -108,7 +109,9 @@ static hp_status run_stream(exec *e, int stream, bool events) {
     if (events && !wait_all(e, n)) return HP_OK;
     void *ws = n->workspace == PROG_NONE ? NULL : e->buffer[n->workspace];
     e->times[i].start_s = time_now_s() - e->start_s;
-    hp_status st = e->d->backend->launch(e->loaded, i, e->at + n->arg0, ws);
+    bool meets = op_flags((op_id)n->op) & OPF_COLLECTIVE;
+    hp_status st = meets ? collective_run(e->d, e->p, n, e->at + n->arg0)
+                         : e->d->backend->launch(e->loaded, i, e->at + n->arg0, ws);
     e->times[i].end_s = time_now_s() - e->start_s;
     if (events) record(e, stream, st);
     if (st) {

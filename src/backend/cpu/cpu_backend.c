@@ -32,7 +32,7 @@ static hp_status cpu_open(const backend_options *o, void **out) {
   d->isa = cpu_best_isa();
   d->half = half_engine(d->isa);
   hp_status st = o->engine ? cpu_set_engine(d, o->engine) : HP_OK;
-  if (!st) st = pool_create(o->threads, true, &d->threads);
+  if (!st) st = pool_create(o->threads, !o->shared, &d->threads);
   if (st) {
     mem_free(d);
     return st;
@@ -64,6 +64,7 @@ static hp_status plan_all(cpu_program *c, program *p, uint64_t *workspace) {
   for (size_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
     const cpu_kernel *k = &cpu_kernels[n->op];
+    if (op_flags((op_id)n->op) & OPF_COLLECTIVE) continue; /* the runtime's */
     if (!k->run)
       HP_FAIL(HP_ERR_UNSUPPORTED, "op \"%s\" at \"%s\" has no CPU kernel", op_table[n->op].name,
               program_str(p, n->loc));

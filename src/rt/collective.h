@@ -1,0 +1,11 @@
+/* Collectives of a program, among the devices of one process. */
+#ifndef RT_COLLECTIVE_H
+#define RT_COLLECTIVE_H
+
+#include "rt/device.h"
+
+/* Runs the instruction on the device's part at[0], into at[1].  Reductions go in the order of the
+ * group, in f32 for 16-bit floats, so every device gets the same bits. */
+hp_status collective_run(const device *d, const program *p, const prog_inst *n, void *const *at);
+
+#endif

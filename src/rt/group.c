@@ -1,0 +1,230 @@
+#include "rt/group.h"
+
+#include "base/dtype.h"
+#include "base/thread.h"
+#include "shard/layout_text.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- opening ------------------------------------------------------------------------------------
+ */
+
+static char *copy_text(const char *s) {
+  char *t = mem_calloc(strlen(s) + 1, 1);
+  if (t) memcpy(t, s, strlen(s));
+  return t;
+}
+
+/* Rules are checked now, not when the first name meets them. */
+static hp_status add_rules(group *g, const hp_device_options *o) {
+  for (int i = 0; i < o->n_layouts; i++) {
+    const hp_layout_rule *r = &o->layouts[i];
+    layout l;
+    if (layout_parse_on(r->entries, &g->m, &l)) {
+      str why = {0};
+      str_printf(&why, "layout of \"%s\": %s", r->pattern, err_message());
+      err_clear();
+      hp_status st = err_set(HP_ERR_LAYOUT, __FILE__, __LINE__, "%s", why.at ? why.at : "");
+      str_free(&why);
+      return st;
+    }
+    layout_rule made = {copy_text(r->pattern), copy_text(r->entries)};
+    if (!made.pattern || !made.entries || !vec_push(&g->rules, made)) {
+      mem_free(made.pattern);
+      mem_free(made.entries);
+      return HP_ERR_OOM;
+    }
+  }
+  return HP_OK;
+}
+
+static hp_status make_mesh(group *g, const char *text) {
+  layout l;
+  bool called;
+  if (!text) {
+    const char *name = "device";
+    return mesh_init(&(int64_t){1}, &name, 1, NULL, 0, &g->m);
+  }
+  HP_TRY(layout_parse(text, &g->m, &l, &called));
+  if (called || g->m.rank)
+    HP_FAIL(HP_ERR_LAYOUT, "mesh \"%.100s\": expected sizes and names alone, such as (2,2)(dp,tp)",
+            text);
+  if (g->m.devices > COMM_LOCAL_MAX)
+    HP_FAIL(HP_ERR_LAYOUT, "mesh \"%.100s\": %lld devices in one process; at most %d are possible",
+            text, (long long)g->m.devices, COMM_LOCAL_MAX);
+  return HP_OK;
+}
+
+static hp_status open_parts(group *g, const hp_device_options *o) {
+  int threads = o->threads > 0 ? o->threads : cpu_count();
+  backend_options b = {.threads = o->threads, .engine = o->engine, .interpret = o->interpret};
+  b.shared = g->n > 1;
+  for (int i = 0; i < g->n; i++) {
+    if (b.shared) b.threads = threads / g->n + (i < threads % g->n);
+    if (b.shared && b.threads < 1) b.threads = 1;
+    HP_TRY(device_open(o->backend ? o->backend : "cpu", &b, o->memory_limit, &g->part[i]));
+    g->part[i]->mesh = &g->m;
+    g->part[i]->position = i;
+    g->part[i]->comm = g->comm;
+  }
+  return HP_OK;
+}
+
+static void describe(group *g) {
+  const char *part = g->part[0]->backend->describe(g->part[0]->dev);
+  if (g->n == 1) snprintf(g->about, sizeof g->about, "%s", part);
+  else snprintf(g->about, sizeof g->about, "%d devices, each %s", g->n, part);
+}
+
+hp_status group_open(const hp_device_options *o, group **out) {
+  group *g = mem_calloc(1, sizeof *g);
+  HP_TRY_MEM(g);
+  hp_status st = make_mesh(g, o->mesh);
+  g->n = (int)g->m.devices;
+  if (!st) st = add_rules(g, o);
+  if (!st && g->n > 1) st = comm_local_create(g->n, &g->comm);
+  if (!st && g->n > 1) st = crew_create(g->n, &g->crew);
+  if (!st) st = open_parts(g, o);
+  if (!st) describe(g);
+  if (st) group_close(g);
+  else *out = g;
+  return st;
+}
+
+void group_close(group *g) {
+  if (!g) return;
+  crew_free(g->crew);
+  for (int i = 0; i < COMM_LOCAL_MAX; i++) device_close(g->part[i]);
+  comm_local_free(g->comm);
+  for (size_t i = 0; i < g->rules.len; i++) {
+    mem_free(g->rules.at[i].pattern);
+    mem_free(g->rules.at[i].entries);
+  }
+  vec_free(&g->rules);
+  vec_free(&g->states);
+  map_free(&g->state_of);
+  intern_free(&g->names);
+  mesh_free(&g->m);
+  mem_free(g);
+}
+
+/* --- layouts ------------------------------------------------------------------------------------
+ */
+
+void group_layout(const group *g, const char *name, const ir_value *type, layout *out) {
+  *out = (layout){.rank = type->rank};
+  for (size_t i = 0; i < g->rules.len; i++) {
+    if (fnmatch(g->rules.at[i].pattern, name, 0)) continue;
+    HP_ASSERT(!layout_parse_on(g->rules.at[i].entries, &g->m, out)); /* checked by group_open */
+    return;
+  }
+}
+
+bool group_declared(const void *g, const char *name, const ir_value *type, layout *out) {
+  group_layout(g, name, type, out);
+  return true;
+}
+
+/* --- parts
+ * ---------------------------------------------------------------------------------------- */
+
+bool holds_first(const group *g, int at, const layout *l) {
+  for (int a = 0; a < g->m.axes; a++)
+    if (layout_dim_of(l, a) < 0 && mesh_coordinate(&g->m, at, a)) return false;
+  return true;
+}
+
+/* In runs that lie together in the whole: the dims at the end that are not cut, and the one before.
+ */
+void part_copy(const group *g, int at, const ir_value *type, const layout *l, void *whole,
+               void *part, bool to_part) {
+  int64_t start[LAYOUT_DIMS], stop[LAYOUT_DIMS], index[LAYOUT_DIMS] = {0}, run = 1, rows = 1;
+  size_t size = dtype_size(type->dtype);
+  int last = type->rank;
+  layout_slice(&g->m, l, type->dim, at, start, stop);
+  while (last > 0 && stop[last - 1] - start[last - 1] == type->dim[last - 1])
+    run *= type->dim[--last];
+  if (last > 0) last--, run *= stop[last] - start[last];
+  for (int d = 0; d < last; d++) rows *= stop[d] - start[d];
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t e = 0;
+    for (int d = 0; d < type->rank; d++)
+      e = e * type->dim[d] + start[d] + (d < last ? index[d] : 0);
+    char *w = (char *)whole + (size_t)e * size, *p = (char *)part + (size_t)(r * run) * size;
+    memcpy(to_part ? p : w, to_part ? w : p, (size_t)run * size);
+    for (int d = last - 1; d >= 0 && ++index[d] == stop[d] - start[d]; d--) index[d] = 0;
+  }
+}
+
+/* --- params
+ * ---------------------------------------------------------------------------------------- */
+
+static hp_status check_type(const group_state *s, const char *name, const ir_value *type) {
+  if (s->type.dtype == type->dtype && value_same_shape(&s->type, type)) return HP_OK;
+  str have = {0}, want = {0};
+  value_print(&s->type, &have);
+  value_print(type, &want);
+  hp_status st = err_set(HP_ERR_SHAPE, __FILE__, __LINE__,
+                         "param \"%s\" is %s on the device, and %s in the graph", name,
+                         have.at ? have.at : "?", want.at ? want.at : "?");
+  str_free(&have);
+  str_free(&want);
+  return st;
+}
+
+hp_status group_state_of(group *g, const char *name, const ir_value *type, uint32_t *index) {
+  if (map_get(&g->state_of, name, strlen(name), index))
+    return check_type(&g->states.at[*index], name, type);
+  group_state s = {.type = *type};
+  ir_value part = *type;
+  uint32_t own;
+  group_layout(g, name, type, &s.l);
+  HP_TRY(shard_check_layout(&g->m, name, type, &s.l));
+  for (int d = 0; d < type->rank; d++) part.dim[d] = layout_part_size(&g->m, &s.l, d, type->dim[d]);
+  s.name = intern(&g->names, name, strlen(name));
+  if (!s.name || !vec_reserve(&g->states, 1)) return HP_ERR_OOM;
+  for (int i = 0; i < g->n; i++) HP_TRY(device_state(g->part[i], name, &part, &own));
+  HP_TRY(map_set(&g->state_of, name, strlen(name), (uint32_t)g->states.len));
+  *index = (uint32_t)g->states.len;
+  g->states.at[g->states.len++] = s;
+  return HP_OK;
+}
+
+static state_tensor *part_of(const group *g, int at, uint32_t state) {
+  uint32_t index;
+  const char *name = intern_get(&g->names, g->states.at[state].name, NULL);
+  HP_ASSERT(device_find(g->part[at], name, &index));
+  return &g->part[at]->states.at[index];
+}
+
+hp_status group_write(group *g, uint32_t state, const void *data) {
+  const group_state *s = &g->states.at[state];
+  for (int i = 0; i < g->n; i++) {
+    state_tensor *p = part_of(g, i, state);
+    if (g->n == 1) return g->part[0]->backend->copy(g->part[0]->dev, p->at, data, p->bytes);
+    part_copy(g, i, &s->type, &s->l, (void *)(uintptr_t)data, p->at, true);
+  }
+  return HP_OK;
+}
+
+hp_status group_read(const group *g, uint32_t state, void *data) {
+  const group_state *s = &g->states.at[state];
+  for (int i = 0; i < g->n; i++) {
+    state_tensor *p = part_of(g, i, state);
+    if (g->n == 1) return g->part[0]->backend->copy(g->part[0]->dev, data, p->at, p->bytes);
+    if (holds_first(g, i, &s->l)) part_copy(g, i, &s->type, &s->l, data, p->at, false);
+  }
+  return HP_OK;
+}
+
+hp_status group_params(group *g, const hp_graph *graph) {
+  for (size_t i = 0; i < graph->nodes.len; i++) {
+    const ir_node *n = graph_node(graph, (uint32_t)i);
+    uint32_t index;
+    if (n->op != OP_PARAM) continue;
+    HP_TRY(group_state_of(g, attr_str(graph, n, "name"), graph_value(graph, n->out0), &index));
+  }
+  return HP_OK;
+}

@@ -1,0 +1,54 @@
+/* What the public API calls a device: one, or several of this process that are programmed as one.
+ * Names and shapes are those of the whole; each device holds its part by the layout of the name. */
+#ifndef RT_GROUP_H
+#define RT_GROUP_H
+
+#include "pass/shard.h"
+#include "rt/crew.h"
+#include "rt/device.h"
+
+typedef struct {
+  char *pattern, *entries;
+} layout_rule;
+
+typedef struct {
+  uint32_t name; /* place in group->names */
+  ir_value type; /* of the whole */
+  layout l;
+} group_state;
+
+struct hp_device {
+  int n;
+  device *part[COMM_LOCAL_MAX];
+  mesh m; /* of one axis and device when n is 1 */
+  comm_local *comm;
+  crew *crew;
+  VEC(layout_rule) rules;
+  VEC(group_state) states;
+  map state_of;
+  interner names;
+  char about[160]; /* for people */
+};
+typedef struct hp_device group;
+
+/* mesh NULL: one device.  Threads are shared out. */
+hp_status group_open(const hp_device_options *o, group **out);
+void group_close(group *g);
+/* Layout of a tensor by the first rule that matches its name; whole when there is none. */
+void group_layout(const group *g, const char *name, const ir_value *type, layout *out);
+/* The same, for the pass that shards a graph: false when no rule matches. */
+bool group_declared(const void *g, const char *name, const ir_value *type, layout *out);
+/* The params of a graph of the whole. */
+hp_status group_params(group *g, const hp_graph *graph);
+/* The param of that name, created with zeros when new. */
+hp_status group_state_of(group *g, const char *name, const ir_value *type, uint32_t *index);
+/* Bytes of the whole to all devices, and from those that hold its parts first. */
+hp_status group_write(group *g, uint32_t state, const void *data);
+hp_status group_read(const group *g, uint32_t state, void *data);
+/* Copies one device's part of `whole` in or out. */
+void part_copy(const group *g, int at, const ir_value *type, const layout *l, void *whole,
+               void *part, bool to_part);
+/* Is the device the first of those that hold the same part? */
+bool holds_first(const group *g, int at, const layout *l);
+
+#endif

@@ -1,0 +1,155 @@
+/* Several devices as one: random graphs through the public API on meshes, against the reference,
+ * run twice with params that go on from what they became. */
+#include "base/dtype.h"
+#include "ops/random_graph.h"
+#include "shard/layout_text.h"
+#include "shard/slices.h"
+#include "test.h"
+
+#include <stdlib.h>
+
+typedef struct {
+  random_graph x;
+  hp_device *d;
+  hp_program *p;
+  char entries[RANDOM_LEAVES][128];
+  hp_layout_rule rule[RANDOM_LEAVES];
+  int rules;
+} job;
+
+/* A layout by chance for some of the leaves, as the user writes it. */
+static void choose_layouts(job *j, const char *mesh_text, uint64_t seed) {
+  mesh m;
+  layout none;
+  bool called;
+  CHECK_OK(layout_parse(mesh_text, &m, &none, &called));
+  for (int i = 0; i < j->x.leaves; i++) {
+    const ir_value *t = graph_value(j->x.g, j->x.leaf[i].v);
+    rng r = {.seed = seed * 91 + (uint64_t)i};
+    layout l = {.rank = t->rank};
+    str text = {0};
+    if (rng_chance(&r, 15)) continue;
+    for (int a = 0; a < m.axes; a++) {
+      if (!t->rank || rng_chance(&r, 25)) continue;
+      int d = rng_below(&r, t->rank);
+      if (t->dim[d] % (layout_parts(&m, &l, d) * m.size[a]) == 0) layout_append(&l, d, a);
+    }
+    layout_print_on(&m, &l, &text);
+    snprintf(j->entries[i], sizeof j->entries[i], "%s", text.at);
+    j->rule[j->rules++] = (hp_layout_rule){j->x.leaf[i].name, j->entries[i]};
+    str_free(&text);
+  }
+  mesh_free(&m);
+}
+
+static void fail_job(const job *j, const char *what) {
+  char *text;
+  CHECK_OK(hp_graph_print(j->x.g, &text));
+  test_fail(__FILE__, __LINE__, "seed %llu: %s\n%s", (unsigned long long)j->x.r.seed, what, text);
+}
+
+static void check_bytes(const job *j, const char *name, val v, const void *got) {
+  char why[200];
+  int64_t unknown = 0;
+  if (ref_compare(&j->x.ref, v, got, &unknown, why)) {
+    printf("%s ", name);
+    fail_job(j, why);
+  }
+}
+
+static void run_once(job *j) {
+  hp_io io[RANDOM_LEAVES + RANDOM_OUTPUTS];
+  int n = 0;
+  for (int i = 0; i < j->x.leaves; i++) {
+    random_leaf *l = &j->x.leaf[i];
+    if (l->name[0] == 'x') io[n++] = (hp_io){l->name, l->data, l->bytes};
+    else CHECK_OK(hp_read(j->d, l->name, l->data, l->bytes));
+    ref_set(&j->x.ref, l->v, l->data);
+  }
+  ref_again(&j->x.ref);
+  ref_eval(&j->x.ref);
+  int first = n;
+  for (int i = 0; i < j->x.outputs; i++) {
+    size_t size = (size_t)value_bytes(graph_value(j->x.g, j->x.output[i].v));
+    io[n++] = (hp_io){j->x.output[i].name, calloc(size + 1, 1), size};
+  }
+  uint64_t before = mem_count();
+  if (hp_run(j->p, io, n)) fail_job(j, hp_last_error());
+  CHECK_EQ(mem_count(), before);
+  for (int i = 0; i < j->x.outputs; i++) {
+    check_bytes(j, io[first + i].name, j->x.output[i].v, io[first + i].data);
+    free(io[first + i].data);
+  }
+  for (int i = 0; i < j->x.leaves; i++) {
+    random_leaf *l = &j->x.leaf[i];
+    if (l->name[0] != 'p') continue;
+    char *got = calloc(l->bytes + 1, 1);
+    CHECK_OK(hp_read(j->d, l->name, got, l->bytes));
+    check_bytes(j, l->name, j->x.becomes[i] ? j->x.becomes[i] : l->v, got);
+    free(got);
+  }
+}
+
+static void try_seed(uint64_t seed, const char *mesh_text, int threads) {
+  static job j;
+  memset(&j, 0, sizeof j);
+  random_graph_make(seed, &(random_options){.dtypes = seed % 2}, &j.x);
+  choose_layouts(&j, mesh_text, seed);
+  hp_device_options o = {.mesh = mesh_text,
+                         .threads = threads,
+                         .interpret = true,
+                         .layouts = j.rule,
+                         .n_layouts = j.rules};
+  hp_compile_options c = {.remat = seed % 3 == 0};
+  CHECK_OK(hp_device_open(&o, &j.d));
+  for (int i = 0; i < j.x.leaves; i++) {
+    random_leaf *l = &j.x.leaf[i];
+    if (l->name[0] != 'p') continue;
+    CHECK_OK(hp_param_create(j.d, l->name, hp_dtype_of(j.x.g, l->v), hp_shape_of(j.x.g, l->v)));
+    CHECK_OK(hp_write(j.d, l->name, l->data, l->bytes));
+  }
+  if (hp_compile(j.x.g, j.d, &c, &j.p)) fail_job(&j, hp_last_error());
+  run_once(&j);
+  run_once(&j);
+  hp_program_free(j.p);
+  hp_device_close(j.d);
+  random_graph_free(&j.x);
+}
+
+static void try_mesh(uint64_t first, int n, const char *mesh_text, int threads) {
+  const char *only = getenv("HYPER_SEED"), *more = getenv("HYPER_SEEDS");
+  if (more) n *= atoi(more);
+  if (only) first = strtoull(only, NULL, 10), n = 1;
+  for (uint64_t seed = first; seed < first + (uint64_t)n; seed++)
+    try_seed(seed, mesh_text, threads);
+}
+
+TEST(random_graphs_on_two_devices_compute_what_the_reference_does) {
+  try_mesh(7000, 60, "(2)(a)", 2);
+}
+TEST(random_graphs_on_a_mesh_compute_what_the_reference_does) {
+  try_mesh(7100, 30, "(2,2)(a,b)", 4);
+  try_mesh(7200, 20, "(3)(a)", 2);
+  try_mesh(7300, 10, "(2,2,2)(a,b,c)", 8);
+}
+
+TEST(a_device_group_refuses_layouts_that_cannot_be) {
+  hp_device *d;
+  hp_layout_rule bad = {"*.weight", "(tp,None)"};
+  hp_device_options o = {.mesh = "(2)(dp)", .layouts = &bad, .n_layouts = 1, .interpret = true};
+  CHECK_FAILS(hp_device_open(&o, &d), "layout of \"*.weight\": layout: \"tp\" is not an axis");
+  o.mesh = "(2)(dp)(dp)";
+  CHECK_FAILS(hp_device_open(&o, &d), "expected sizes and names alone");
+  o.mesh = "(100)(dp)";
+  CHECK_FAILS(hp_device_open(&o, &d), "at most 64");
+  o.mesh = "(2)(tp)";
+  CHECK_OK(hp_device_open(&o, &d));
+  CHECK_FAILS(hp_param_create(d, "a.weight", HP_F32, (hp_shape){2, {3, 4}}), "is not divided by 2");
+  CHECK_FAILS(hp_param_create(d, "b.weight", HP_F32, (hp_shape){1, {4}}), "has 2 entries");
+  CHECK_OK(hp_param_create(d, "c.weight", HP_F32, (hp_shape){2, {4, 4}}));
+  hp_shape s;
+  hp_dtype t;
+  CHECK_OK(hp_param_find(d, "c.weight", &t, &s));
+  CHECK_EQ(s.dim[0], 4); /* of the whole */
+  hp_device_close(d);
+}
