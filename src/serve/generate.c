@@ -107,6 +107,18 @@ static bool is_end(const generation *g, int32_t id) {
   return false;
 }
 
+/* The text goes on from the prompt's: what is first in a text loses its space in some tokenizers. */
+static hp_status read_prompt(writer *w, const lm_tokens *prompt) {
+  str passed = {0};
+  hp_status st = HP_OK;
+  for (int64_t i = 0; !st && w->stream.t && i < prompt->n; i++) {
+    str_clear(&passed);
+    st = tokenizer_stream_push(&w->stream, prompt->ids[i], &passed);
+  }
+  str_free(&passed);
+  return st;
+}
+
 /* One token after another; `all` holds the prompt and what was drawn. */
 static hp_status decode(session *s, const lm *m, const generation *g, token_ids *all,
                         int64_t prompt, float *logits, writer *w, generation_result *out) {
@@ -140,6 +152,7 @@ hp_status generate_run(lm *m, const tokenizer *t, const lm_tokens *prompt, const
   for (int64_t i = 0; !st && i < prompt->n; i++)
     if (!vec_push(&all, prompt->ids[i])) st = HP_ERR_OOM;
   str_add(&r.text, "");
+  if (!st) st = read_prompt(&w, prompt);
   if (!st) st = session_create(m, prompt->n + g->max_new_tokens, &s);
   double start = time_now_s();
   if (!st) st = decode(s, m, g, &all, prompt->n, logits, &w, &r);

@@ -116,6 +116,8 @@ if stories; then
   text=$(json out text)
   run generate --model stories --prompt "Once upon a time" --max-new-tokens 8
   out_is "Once upon a time$text"
+  run generate --model stories --prompt "Once upon" --max-new-tokens 2
+  out_is "Once upon a time"
   run generate --model stories --prompt "Once upon a time" --max-new-tokens 0
   refused max_new_tokens
   out_is ""
