@@ -107,7 +107,7 @@ static bool is_end(const generation *g, int32_t id) {
   return false;
 }
 
-/* The text goes on from the prompt's: what is first in a text loses its space in some tokenizers. */
+/* The text goes on from the prompt's: in some tokenizers what comes first loses its space. */
 static hp_status read_prompt(writer *w, const lm_tokens *prompt) {
   str passed = {0};
   hp_status st = HP_OK;
