@@ -198,3 +198,46 @@ TEST(every_wait_is_needed_and_a_program_without_one_is_found_out) {
   }
   CHECK(removed > 100);
 }
+
+/* A loss of a param and of random numbers in a block, and its gradient. */
+static hp_graph *noisy_graph(void) {
+  hp_graph *g;
+  hp_tensor dw;
+  CHECK_OK(hp_graph_create(&g));
+  hp_shape s = {2, {16, 64}};
+  hp_tensor seed = hp_input(g, "seed", HP_I64, (hp_shape){0}), w = hp_param(g, "w", HP_F32, s);
+  hp_tensor x = hp_map(g, "sin", hp_add(g, w, hp_normal(g, seed, 1, HP_F32, s)), 0, 0);
+  hp_block(g, 1);
+  hp_tensor kept = hp_map(g, "lt", hp_uniform(g, seed, 2, HP_F32, s), hp_const(g, HP_F32, 0.5), 0);
+  hp_tensor y = hp_map(g, "tanh", hp_mul(g, x, hp_normal(g, seed, 3, HP_F32, s)), 0, 0);
+  y = hp_map(g, "select", kept, hp_mul(g, y, x), y);
+  hp_block(g, 0);
+  hp_tensor loss = hp_sum(g, hp_mul(g, y, y), (int64_t[]){0, 1}, 2, false);
+  CHECK_OK(hp_grad(g, loss, &w, 1, &dw));
+  hp_output(g, "dw", dw);
+  return g;
+}
+
+TEST(random_numbers_that_are_drawn_again_in_the_backward_are_the_same) {
+  static float w[1024], dw[2][1024];
+  int instructions[2];
+  int64_t seed = 42;
+  hp_graph *g = noisy_graph();
+  for (int i = 0; i < 1024; i++) w[i] = (float)(i % 17) / 16;
+  for (int remat = 0; remat < 2; remat++) {
+    hp_program *p;
+    hp_program_stats stats;
+    hp_device *d = open_device(false);
+    CHECK_OK(hp_compile(g, d, &(hp_compile_options){.remat = remat}, &p));
+    CHECK_OK(hp_write(d, "w", w, sizeof w));
+    hp_io io[] = {{"seed", &seed, sizeof seed}, {"dw", dw[remat], sizeof dw[remat]}};
+    CHECK_OK(hp_run(p, io, 2));
+    CHECK_OK(hp_program_stats_get(p, &stats));
+    instructions[remat] = stats.instructions;
+    hp_program_free(p);
+    hp_device_close(d);
+  }
+  CHECK(instructions[1] > instructions[0]); /* they are drawn again */
+  CHECK(dw[0][5] != 0 && !memcmp(dw[0], dw[1], sizeof dw[0]));
+  hp_graph_free(g);
+}
