@@ -18,6 +18,7 @@
 #include "pass/streams.h"
 #include "rt/exec.h"
 #include "rt/explain.h"
+#include "rt/group.h"
 #include "shard/rule_node.h"
 
 #include <math.h>
@@ -179,14 +180,14 @@ static void check_program(const program *p) {
   str_free(&two);
 }
 
-static hp_status prepare(hp_device *d, program *p, uint64_t *workspace, void **loaded) {
+static hp_status prepare(device *d, program *p, uint64_t *workspace, void **loaded) {
   memset(workspace, 0, p->insts.len * sizeof *workspace);
   HP_TRY(place_waits(p));
   return d->backend->prepare(d->dev, p, workspace, loaded);
 }
 
 /* Frugal: in the order that takes least memory. */
-static hp_status plan(hp_device *d, program *p, bool frugal, void **loaded) {
+static hp_status plan(device *d, program *p, bool frugal, void **loaded) {
   memory_options o = {.effort = EFFORT};
   uint64_t *workspace = mem_calloc(p->insts.len, sizeof *workspace);
   HP_TRY_MEM(workspace);
@@ -203,7 +204,7 @@ static hp_status plan(hp_device *d, program *p, bool frugal, void **loaded) {
 }
 
 /* As hp_compile does it, with less effort on the offsets; `spare` does all that spares memory. */
-static hp_status load(hp_device *d, const hp_graph *g, bool spare, program **out, void **loaded) {
+static hp_status load(device *d, const hp_graph *g, bool spare, program **out, void **loaded) {
   hp_graph *lowered;
   program *p;
   *loaded = NULL;
@@ -233,8 +234,8 @@ static hp_status run(const hp_graph *g, bool spare, values *v) {
   void *loaded;
   str text = {0};
   hp_status st = fill_params(g, d);
-  if (!st) st = load(d, g, spare, &p, &loaded);
-  if (!st) st = exec_create(d, p, loaded, &e);
+  if (!st) st = load(d->part[0], g, spare, &p, &loaded);
+  if (!st) st = exec_create(d->part[0], p, loaded, &e);
   if (!st) st = exec_run(e, v->io, v->n);
   if (e) {
     HP_ASSERT(!explain_print(p, e, "memory", &text) && !explain_trace(e, &text));
@@ -278,8 +279,8 @@ static void plan_large(const hp_graph *g) {
   hp_device *d = open_device();
   program *p;
   void *loaded;
-  if (!load(d, g, false, &p, &loaded)) {
-    d->backend->release(loaded);
+  if (!load(d->part[0], g, false, &p, &loaded)) {
+    d->part[0]->backend->release(loaded);
     program_free(p);
   }
   err_clear();
