@@ -215,6 +215,10 @@ typedef struct {
 } hp_device_options;
 hp_status hp_device_open(const hp_device_options *o, hp_device **out);
 void hp_device_close(hp_device *d);
+/* One more rule for layouts, after those before it; of params it must come before they are made.
+ * where_divides: dims that their axes do not divide stay whole, else they are refused. */
+hp_status hp_device_layout(hp_device *d, const char *pattern, const char *entries,
+                           bool where_divides);
 const char *hp_device_describe(const hp_device *d);
 int hp_device_threads(const hp_device *d);
 /* The engine of 16-bit products; a change holds for programs compiled afterwards. */

@@ -3,6 +3,7 @@
 #include "base/thread.h"
 #include "cli/bench.h"
 #include "model/lm_eval.h"
+#include "model/strategy.h"
 #include "serve/session.h"
 #include "train/step.h"
 
@@ -29,14 +30,19 @@ static hp_status open_model(const bench_args *a, bool training, hp_device **d, l
   if (a->m.dtype && !strcmp(a->m.dtype, "bf16")) t = HP_BF16;
   else if (a->m.dtype && strcmp(a->m.dtype, "f32"))
     HP_FAIL(HP_ERR_ARG, "--dtype %s: expected f32 or bf16", a->m.dtype);
+  strategy s;
+  char mesh[64];
+  HP_TRY(strategy_parse(a->m.strategy, a->m.devices, &s));
   hp_device_options o = {.threads = (int)a->m.threads,
                          .engine = a->engine,
-                         .memory_limit = a->m.memory_limit};
+                         .memory_limit = a->m.memory_limit,
+                         .mesh = strategy_mesh(&s, mesh)};
   lm_options lo = {.compute = t, .weights = training ? HP_F32 : t};
   HP_TRY(hp_device_open(&o, d));
   hp_status st = lm_create(a->m.model, *d, &lo, m);
   if (!st) {
-    st = lm_init(*m, (uint64_t)a->m.seed);
+    st = strategy_apply(&s, *m, *d);
+    if (!st) st = lm_init(*m, (uint64_t)a->m.seed);
     if (st) lm_free(*m);
   }
   if (st) hp_device_close(*d);

@@ -3,6 +3,7 @@
 #include "base/dtype.h"
 #include "base/str.h"
 #include "model/lm.h"
+#include "model/strategy.h"
 #include "train/train_config.h"
 
 #include <stdio.h>
@@ -205,18 +206,21 @@ hp_status cli_open_model(const model_options *o, bool training, hp_device **d, v
   if (!o->model) HP_FAIL(HP_ERR_ARG, "--model DIR is missing");
   if (o->dtype && (!dtype_parse(o->dtype, &t) || (t != HP_F32 && t != HP_BF16)))
     HP_FAIL(HP_ERR_ARG, "--dtype %s: expected f32 or bf16", o->dtype);
-  if (o->devices != 0 && o->devices != 1)
-    HP_FAIL(HP_ERR_UNSUPPORTED, "--devices %lld: one device is built so far; leave it out",
-            (long long)o->devices);
   if (o->threads < 0 || o->threads > 1024)
     HP_FAIL(HP_ERR_ARG, "--threads %lld: expected 1 to 1024", (long long)o->threads);
-  hp_device_options dev = {.threads = (int)o->threads, .memory_limit = o->memory_limit};
+  strategy s;
+  char mesh[64];
+  HP_TRY(strategy_parse(o->strategy, o->devices, &s));
+  hp_device_options dev = {.threads = (int)o->threads,
+                           .memory_limit = o->memory_limit,
+                           .mesh = strategy_mesh(&s, mesh)};
   lm_options lo = {.compute = t, .weights = training ? HP_F32 : t};
   lm *m;
   HP_TRY(hp_device_open(&dev, d));
   hp_status st = lm_create(o->model, *d, &lo, &m);
   if (!st) {
-    st = lm_load(m, o->model);
+    st = strategy_apply(&s, m, *d);
+    if (!st) st = lm_load(m, o->model);
     if (st) lm_free(m);
   }
   if (st) hp_device_close(*d);

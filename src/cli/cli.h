@@ -63,7 +63,7 @@ int cli_usage(const char *verb, const char *fmt, ...) __attribute__((format(prin
 /* --- options shared by every verb that runs a model --------------------------------------- */
 
 typedef struct {
-  const char *model, *dtype;
+  const char *model, *dtype, *strategy;
   int64_t threads, devices, seed;
   uint64_t memory_limit;
   bool json;
@@ -72,7 +72,8 @@ typedef struct {
   {"--model", CLI_TEXT, &(o).model, "DIR", "Hugging Face checkpoint folder"},                      \
       {"--dtype", CLI_TEXT, &(o).dtype, "f32|bf16", "dtype of matrix products (default: f32)"},    \
       {"--threads", CLI_INT, &(o).threads, "N", "threads (default: all cores)"},                   \
-      {"--devices", CLI_INT, &(o).devices, "N", "devices (1 until sharding is built)"},            \
+      {"--devices", CLI_INT, &(o).devices, "N", "devices, all data parallel without a strategy"},  \
+      {"--strategy", CLI_TEXT, &(o).strategy, "dp=2,tp=2", "how the devices share the work"},      \
       {"--seed", CLI_INT, &(o).seed, "S", "of random numbers, where there are any (default: 0)"},  \
       {"--memory-limit", CLI_SIZE, &(o).memory_limit, "BYTES", "hard limit, e.g. 4GiB"}, {         \
     "--json", CLI_FLAG, &(o).json, NULL, "one JSON object a line"                                  \

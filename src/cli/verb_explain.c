@@ -63,10 +63,14 @@ static hp_status explain(const train_config *c, const char *what, bool json) {
   lm *m = NULL;
   char *text = NULL;
   hp_program_stats s;
-  hp_device_options dev = {.threads = (int)c->threads, .memory_limit = c->is.memory_limit};
+  char mesh[64];
+  hp_device_options dev = {.threads = (int)c->threads,
+                           .memory_limit = c->is.memory_limit,
+                           .mesh = strategy_mesh(&c->is.strategy, mesh)};
   step_options o = trainer_step_options(c);
   HP_TRY(hp_device_open(&dev, &d));
   hp_status st = lm_create(c->model_name_or_path, NULL, &(lm_options){c->is.compute, HP_F32}, &m);
+  if (!st) st = strategy_apply(&c->is.strategy, m, d);
   if (!st)
     st = stepper_plan(m, &o, c->per_device_train_batch_size, c->is.block, d, &s, what,
                       what ? &text : NULL);

@@ -40,6 +40,12 @@ typedef struct {
   bool failed;  /* out of memory while collecting params */
 } model_build;
 
+/* Params whose names end so are cut along `dim` by tensor parallelism, with their users' work. */
+typedef struct {
+  const char *ends;
+  int dim;
+} tensor_cut;
+
 struct model_family {
   const char *model_type;
   const char *architecture; /* of the language model, as Transformers names the class */
@@ -56,6 +62,7 @@ struct model_family {
   const char *head_name; /* lm_head.weight */
   const char *embedding_name;
   double (*params)(const model_config *c);
+  const tensor_cut *cuts; /* ended by a NULL name */
 };
 
 const model_family *model_family_find(const char *model_type);

@@ -107,6 +107,13 @@ static hp_status read(const tree_node *root, model_config *c) {
   return config_check_sizes(root, c);
 }
 
+/* The mlp: its weights are stored [in, out].  c_attn holds queries, keys and values side by side,
+ * so that a part of its columns is no part of the heads. */
+static const tensor_cut cuts[] = {{"mlp.c_fc.weight", 1},
+                                  {"mlp.c_fc.bias", 0},
+                                  {"mlp.c_proj.weight", 0},
+                                  {NULL, 0}};
+
 extern const model_family family_gpt2;
 const model_family family_gpt2 = {.model_type = "gpt2",
                                   .architecture = "GPT2LMHeadModel",
@@ -116,4 +123,5 @@ const model_family family_gpt2 = {.model_type = "gpt2",
                                   .hidden = hidden,
                                   .head_name = "lm_head.weight",
                                   .embedding_name = "transformer.wte.weight",
-                                  .params = params};
+                                  .params = params,
+                                  .cuts = cuts};

@@ -114,6 +114,15 @@ static hp_status read_mistral(const tree_node *root, model_config *c) {
   return config_read_llama(root, c);
 }
 
+/* Heads and the wide middle of the mlp: columns first, then rows, one reduction a block. */
+static const tensor_cut cuts[] = {{"q_proj.weight", 0},  {"k_proj.weight", 0},
+                                  {"v_proj.weight", 0},  {"q_proj.bias", 0},
+                                  {"k_proj.bias", 0},    {"v_proj.bias", 0},
+                                  {"o_proj.weight", 1},  {"gate_proj.weight", 0},
+                                  {"up_proj.weight", 0}, {"gate_proj.bias", 0},
+                                  {"up_proj.bias", 0},   {"down_proj.weight", 1},
+                                  {"lm_head.weight", 0}, {NULL, 0}};
+
 #define LLAMA_ROW(id, class_name, ...)                                                             \
   extern const model_family family_##id;                                                           \
   const model_family family_##id = {.model_type = #id,                                             \
@@ -124,7 +133,8 @@ static hp_status read_mistral(const tree_node *root, model_config *c) {
                                     .hidden = hidden,                                              \
                                     .head_name = "lm_head.weight",                                 \
                                     .embedding_name = "model.embed_tokens.weight",                 \
-                                    .params = params}
+                                    .params = params,                                              \
+                                    .cuts = cuts}
 LLAMA_ROW(llama, "LlamaForCausalLM", .positions = 2048, .bos = 1, .eos = 2);
 LLAMA_ROW(mistral, "MistralForCausalLM", .kv_heads = 8, .positions = 131072, .window = 4096,
           .bos = 1, .eos = 2);

@@ -17,27 +17,22 @@ static char *copy_text(const char *s) {
   return t;
 }
 
-/* Rules are checked now, not when the first name meets them. */
-static hp_status add_rules(group *g, const hp_device_options *o) {
-  for (int i = 0; i < o->n_layouts; i++) {
-    const hp_layout_rule *r = &o->layouts[i];
-    layout l;
-    if (layout_parse_on(r->entries, &g->m, &l)) {
-      str why = {0};
-      str_printf(&why, "layout of \"%s\": %s", r->pattern, err_message());
-      err_clear();
-      hp_status st = err_set(HP_ERR_LAYOUT, __FILE__, __LINE__, "%s", why.at ? why.at : "");
-      str_free(&why);
-      return st;
-    }
-    layout_rule made = {copy_text(r->pattern), copy_text(r->entries)};
-    if (!made.pattern || !made.entries || !vec_push(&g->rules, made)) {
-      mem_free(made.pattern);
-      mem_free(made.entries);
-      return HP_ERR_OOM;
-    }
+/* Checked now, not when the first name meets it. */
+hp_status group_rule(group *g, const char *pattern, const char *entries, bool where_divides) {
+  layout l;
+  if (layout_parse_on(entries, &g->m, &l)) {
+    str why = {0};
+    str_printf(&why, "layout of \"%s\": %s", pattern, err_message());
+    err_clear();
+    hp_status st = err_set(HP_ERR_LAYOUT, __FILE__, __LINE__, "%s", why.at ? why.at : "");
+    str_free(&why);
+    return st;
   }
-  return HP_OK;
+  layout_rule made = {copy_text(pattern), copy_text(entries), where_divides};
+  if (made.pattern && made.entries && vec_push(&g->rules, made)) return HP_OK;
+  mem_free(made.pattern);
+  mem_free(made.entries);
+  return HP_ERR_OOM;
 }
 
 static hp_status make_mesh(group *g, const char *text) {
@@ -83,7 +78,8 @@ hp_status group_open(const hp_device_options *o, group **out) {
   HP_TRY_MEM(g);
   hp_status st = make_mesh(g, o->mesh);
   g->n = (int)g->m.devices;
-  if (!st) st = add_rules(g, o);
+  for (int i = 0; i < o->n_layouts && !st; i++)
+    st = group_rule(g, o->layouts[i].pattern, o->layouts[i].entries, false);
   if (!st && g->n > 1) st = comm_local_create(g->n, &g->comm);
   if (!st && g->n > 1) st = crew_create(g->n, &g->crew);
   if (!st) st = open_parts(g, o);
@@ -113,11 +109,18 @@ void group_close(group *g) {
 /* --- layouts ------------------------------------------------------------------------------------
  */
 
+static void keep_what_divides(const mesh *m, const ir_value *type, layout *l) {
+  if (l->rank != type->rank) *l = (layout){.rank = type->rank};
+  for (int d = 0; d < l->rank; d++)
+    if (type->dim[d] % layout_parts(m, l, d)) layout_cut(l, d, l->n[d]);
+}
+
 void group_layout(const group *g, const char *name, const ir_value *type, layout *out) {
   *out = (layout){.rank = type->rank};
   for (size_t i = 0; i < g->rules.len; i++) {
     if (fnmatch(g->rules.at[i].pattern, name, 0)) continue;
-    HP_ASSERT(!layout_parse_on(g->rules.at[i].entries, &g->m, out)); /* checked by group_open */
+    HP_ASSERT(!layout_parse_on(g->rules.at[i].entries, &g->m, out)); /* checked by group_rule */
+    if (g->rules.at[i].where_divides) keep_what_divides(&g->m, type, out);
     return;
   }
 }

@@ -262,14 +262,14 @@ static hp_status take(train_config *c, int key, const tree_node *v) {
   return read_value(k, v, (char *)c + k->offset);
 }
 
-static hp_status take_map(train_config *c, const tree_node *map, int from, int to) {
+static hp_status take_map(train_config *c, const tree_node *block, int from, int to) {
   const char *known[KEY_COUNT];
   size_t n = 0;
-  HP_TRY(tree_expect(map, TREE_MAP));
+  HP_TRY(tree_expect(block, TREE_MAP));
   for (int k = from; k < to; k++) known[n++] = keys[k].name;
-  HP_TRY(tree_check_keys(map, known, n));
-  for (uint32_t i = 0; i < map->len; i++)
-    HP_TRY(take(c, train_key_find(map->child[i]->key, from > 0), map->child[i]));
+  HP_TRY(tree_check_keys(block, known, n));
+  for (uint32_t i = 0; i < block->len; i++)
+    HP_TRY(take(c, train_key_find(block->child[i]->key, from > 0), block->child[i]));
   return HP_OK;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/tree.h"
 #include "base/vec.h"
+#include "model/strategy.h"
 #include "train/schedule.h"
 
 #define TRAIN_NONE INT64_MIN /* an INT that is null */
@@ -117,6 +118,7 @@ typedef struct {
     hp_dtype compute; /* HP_F32 or HP_BF16 */
     train_recompute recompute;
     uint64_t memory_limit; /* bytes, 0 = none */
+    struct strategy strategy;
     bool train, evaluate_after;
     bool shuffle;
     bool packed;

@@ -5,6 +5,7 @@
 #include "base/yaml.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* --- method, model ---------------------------------------------------------------------------- */
@@ -341,11 +342,23 @@ static hp_status decide_output(train_config *c) {
 
 /* --- device and the hyper_parallel block ------------------------------------------------------ */
 
-static hp_status one_device(const tree_node *at, int64_t n) {
-  if (n != 1)
-    TREE_FAIL(at, "%lld devices: only 1 is built; write devices: 1 and leave the parallel keys out",
-              (long long)n);
-  return HP_OK;
+/* The key that holds the value: the block's where it is set there. */
+static int key_of(const train_config *c, int key, int block_key) {
+  return c->at[block_key] && !c->at[key] ? block_key : key;
+}
+
+/* strategy and devices, which may stand in the file or in the block. */
+static hp_status decide_strategy(train_config *c) {
+  const char *text = c->strategy ? c->strategy : c->parallel.strategy;
+  int by = key_of(c, KEY_strategy, KEY_PARALLEL_strategy);
+  int devices = key_of(c, KEY_devices, KEY_PARALLEL_devices);
+  int64_t n = devices == KEY_devices ? c->devices : c->parallel.devices;
+  if (!c->at[devices]) n = text ? 0 : 1;
+  if (!strategy_parse(text, n, &c->is.strategy)) return HP_OK;
+  char why[512];
+  snprintf(why, sizeof why, "%s", err_message());
+  err_clear();
+  TREE_FAIL(c->at[text ? by : devices], "%s", why);
 }
 
 /* Two keys for one thing: the block's and the file's. */
@@ -357,29 +370,30 @@ static hp_status same(const train_config *c, int key, int block_key, bool equal)
 
 static hp_status decide_mesh(const train_config *c) {
   const tree_node *m = c->parallel.device_matrix, *names = c->parallel.alias_name;
-  const tree_node *map = c->parallel.tensor_map, *pipe = c->parallel.pipeline;
+  const tree_node *layouts = c->parallel.tensor_map, *pipe = c->parallel.pipeline;
   int64_t n = 1;
   if (m) HP_TRY(tree_expect(m, TREE_LIST));
   for (uint32_t i = 0; m && i < m->len; i++) {
     HP_TRY(tree_as_int(m->child[i], &n));
-    HP_TRY(one_device(m->child[i], n));
+    if (n != 1)
+      TREE_FAIL(m->child[i], "a mesh of one's own is not built; write strategy: dp=%lld instead",
+                (long long)n);
   }
   if (names) HP_TRY(tree_expect(names, TREE_LIST));
-  if ((names || map) && !m) TREE_FAIL(names ? names : map, "needs device_matrix, which is not set");
+  if ((names || layouts) && !m)
+    TREE_FAIL(names ? names : layouts, "needs device_matrix, which is not set");
   if (names && names->len != m->len)
     TREE_FAIL(names, "%u names for the %u axes of device_matrix", names->len, m->len);
-  if (map) HP_TRY(tree_expect(map, TREE_MAP));
+  if (layouts) HP_TRY(tree_expect(layouts, TREE_MAP));
   if (c->parallel.groups)
-    TREE_FAIL(c->parallel.groups,
-              "groups need more than one device: only 1 is built; leave them out");
+    TREE_FAIL(c->parallel.groups, "groups of devices are not built; leave them out");
   if (!pipe) return HP_OK;
   static const char *const known[] = {"stages", "schedule", "microbatches"};
   HP_TRY(tree_expect(pipe, TREE_MAP));
   HP_TRY(tree_check_keys(pipe, known, 3));
   HP_TRY(tree_opt_int(pipe, "stages", 1, &n));
   if (n != 1)
-    TREE_FAIL(tree_get(pipe, "stages"),
-              "%lld stages need %lld devices: only 1 is built; write stages: 1", (long long)n,
+    TREE_FAIL(tree_get(pipe, "stages"), "%lld stages: pipelines are not built; write stages: 1",
               (long long)n);
   HP_TRY(tree_opt_int(pipe, "microbatches", 1, &n));
   if (n != 1)
@@ -430,14 +444,8 @@ static hp_status decide_block(train_config *c) {
   HP_TRY(same(c, KEY_devices, KEY_PARALLEL_devices, c->devices == c->parallel.devices));
   HP_TRY(same(c, KEY_memory_limit, KEY_PARALLEL_memory_limit,
               c->memory_limit == c->parallel.memory_limit));
-  HP_TRY(one_device(train_config_at(c, KEY_devices), c->devices));
-  if (c->at[KEY_PARALLEL_devices])
-    HP_TRY(one_device(c->at[KEY_PARALLEL_devices], c->parallel.devices));
+  HP_TRY(decide_strategy(c));
   c->is.memory_limit = c->memory_limit ? c->memory_limit : c->parallel.memory_limit;
-  int strategy = c->strategy ? KEY_strategy : KEY_PARALLEL_strategy;
-  if (c->at[strategy])
-    TREE_FAIL(c->at[strategy],
-              "a strategy needs more than one device: only 1 is built; leave it out");
   HP_TRY(decide_mesh(c));
   if (c->parallel.plan && strcmp(c->parallel.plan, "auto"))
     TREE_FAIL(c->at[KEY_PARALLEL_plan], "plan files are not built; write plan: auto");

@@ -17,6 +17,7 @@
 #include "pass/reorder.h"
 #include "pass/streams.h"
 #include "rt/exec.h"
+#include "rt/group.h"
 #include "rt/explain.h"
 #include "rt/group.h"
 #include "shard/rule_node.h"

@@ -1,0 +1,63 @@
+#!/bin/sh
+# Several devices as one: the same job by `strategy` gives the numbers of one device.
+. "$(dirname "$0")/lib.sh"
+. "$ROOT/tests/cli/model_lib.sh"
+. "$ROOT/tests/cli/train_lib.sh"
+
+make_job job <<END
+gradient_accumulation_steps: 2
+END
+run train job/job.yaml output_dir=one
+exit_is 0
+
+it "training by data parallelism gives one device's losses"
+run train job/job.yaml output_dir=dp strategy=dp=2
+exit_is 0
+close_losses one/trainer_log.jsonl dp/trainer_log.jsonl 1e-5
+
+it "tensor parallelism, with sharded optimizer state and params, too"
+for s in tp=2 dp=2,tp=2,zero=1 dp=2,zero=3 tp=3; do
+  run train job/job.yaml output_dir=s "strategy=$s" overwrite_output_dir=true
+  exit_is 0
+  close_losses one/trainer_log.jsonl s/trainer_log.jsonl 1e-5
+done
+
+it "a run on several devices gives the same bits twice"
+run train job/job.yaml output_dir=a strategy=dp=2,tp=2,zero=1
+exit_is 0
+run train job/job.yaml output_dir=b strategy=dp=2,tp=2,zero=1
+exit_is 0
+same_file a/model.safetensors b/model.safetensors
+
+it "a run goes on from its checkpoint on another mesh"
+rm -r b/checkpoint-1[05] b/checkpoint-20 b/model.safetensors b/all_results.json
+run train job/job.yaml output_dir=b strategy=tp=3
+exit_is 0
+err_has "checkpoint-5"
+close_losses one/trainer_log.jsonl b/trainer_log.jsonl 1e-5
+
+it "text by several devices is that of one"
+M=$CASES/llama-odd-heads
+ids=$(ids llama-odd-heads sequences.1)
+run generate --model "$M" --tokens "$ids" --max-new-tokens 8 --temperature 0 --json
+exit_is 0
+sed 's/, "tokens_per_s.*//' out >alone
+for s in tp=5 dp=2 tp=2,dp=2; do
+  run generate --model "$M" --tokens "$ids" --max-new-tokens 8 --temperature 0 --json --strategy $s
+  exit_is 0
+  sed 's/, "tokens_per_s.*//' out >together
+  same_file alone together
+done
+
+it "a strategy that makes no sense is refused"
+run logits --model "$M" --tokens 1 --out o --strategy dp=0
+refused '"dp=0" is no degree'
+run logits --model "$M" --tokens 1 --out o --strategy pd=2
+refused '"pd" is not known, did you mean "dp"'
+run logits --model "$M" --tokens 1 --out o --strategy cp=2
+refused 'cp is not built'
+run logits --model "$M" --tokens 1 --out o --strategy dp=2 --devices 4
+refused 'dp x tp is 2 devices, of 4'
+run train job/job.yaml output_dir=nowhere strategy=tp=2 devices=3
+refused 'dp x tp is 2 devices, of 3'
+no_file nowhere
