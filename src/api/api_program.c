@@ -8,6 +8,7 @@
 #include "pass/streams.h"
 #include "rt/exec.h"
 #include "rt/explain.h"
+#include "rt/explain_layouts.h"
 #include "rt/run.h"
 
 #include <string.h>
@@ -213,11 +214,23 @@ HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_optio
   return st;
 }
 
+/* Layouts, or what goes between devices: known before a program is made. */
+static hp_status explain_sharding(const hp_graph *g, hp_device *d, const char *what, char **text) {
+  sharded s;
+  str out = {0};
+  HP_TRY(part_graph(g, d, &s));
+  if (!strcmp(what, "comm")) explain_comm(d, s.graph, &out);
+  else explain_layouts(d, g, s.of, &out);
+  sharded_free(&s);
+  return give_text(str_status(&out), &out, text);
+}
+
 HP_API hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                                  const char *what, char **text) {
   program *p;
   void *loaded;
   str s = {0};
+  if (!strcmp(what, "layouts") || !strcmp(what, "comm")) return explain_sharding(g, d, what, text);
   HP_TRY(plan_first(g, d, o, &p, &loaded));
   hp_status st = give_text(explain_print(p, NULL, what, &s), &s, text);
   d->part[0]->backend->release(loaded);

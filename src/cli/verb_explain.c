@@ -84,13 +84,14 @@ static hp_status explain(const train_config *c, const char *what, bool json) {
 }
 
 int verb_explain(int argc, char **argv) {
-  static const char *const topics[] = {"memory", "schedule", "ops", NULL};
+  static const char *const topics[] = {"layouts", "comm", "memory", "schedule", "ops", NULL};
   bool json = false;
   const cli_option option = {"--json", CLI_FLAG, &json, NULL, "the summary as one JSON object"};
   const cli_spec spec =
-      {"hyper explain CONFIG.yaml [memory|schedule|ops] [--json] [key=value ...]",
+      {"hyper explain CONFIG.yaml [layouts|comm|memory|schedule|ops] [--json] [key=value ...]",
        "What the compiler decides for one training step: memory and what fills it, the program\n"
-       "instruction by instruction, the work by op.  Nothing is trained.  key=value, or --key "
+       "instruction by instruction, the work by op; what each device holds and what goes\n"
+       "between them.  Nothing is trained.  key=value, or --key "
        "value,\n"
        "overrides a key of the file.",
        "hyper explain examples/demo/demo.yaml memory", &option, 1};

@@ -36,6 +36,18 @@ exit_is 0
 err_has "checkpoint-5"
 close_losses one/trainer_log.jsonl b/trainer_log.jsonl 1e-5
 
+it "explain tells who holds what, and what goes between devices"
+run explain job/job.yaml layouts strategy=dp=2,tp=2
+exit_is 0
+out_has "mesh (2,2)(dp,tp), 4 devices"
+grep -q '^param   model.layers.0.self_attn.q_proj.weight  *f32\[32,32\]  *(tp,None)  *f32\[16,32\]' out || fail "no q_proj"
+run explain job/job.yaml comm strategy=dp=2
+exit_is 0
+out_has "all_reduce       dp"
+run explain job/job.yaml comm
+exit_is 0
+out_has "nothing goes between devices"
+
 it "text by several devices is that of one"
 M=$CASES/llama-odd-heads
 ids=$(ids llama-odd-heads sequences.1)
