@@ -38,20 +38,21 @@ bool device_find(const device *d, const char *name, uint32_t *index) {
   return map_get(&d->state_of, name, strlen(name), index);
 }
 
+hp_status state_check(const char *name, const ir_value *have, const ir_value *want) {
+  if (have->dtype == want->dtype && value_same_shape(have, want)) return HP_OK;
+  str a = {0}, b = {0};
+  value_print(have, &a);
+  value_print(want, &b);
+  hp_status st = err_set(HP_ERR_SHAPE, __FILE__, __LINE__,
+                         "param \"%s\" is %s on the device, and %s in the graph", name,
+                         a.at ? a.at : "?", b.at ? b.at : "?");
+  str_free(&a);
+  str_free(&b);
+  return st;
+}
+
 hp_status device_state(device *d, const char *name, const ir_value *type, uint32_t *index) {
-  if (device_find(d, name, index)) {
-    const state_tensor *s = &d->states.at[*index];
-    if (s->type.dtype == type->dtype && value_same_shape(&s->type, type)) return HP_OK;
-    str have = {0}, want = {0};
-    value_print(&s->type, &have);
-    value_print(type, &want);
-    hp_status st = err_set(HP_ERR_SHAPE, __FILE__, __LINE__,
-                           "param \"%s\" is %s on the device, and %s in the graph", name,
-                           have.at ? have.at : "?", want.at ? want.at : "?");
-    str_free(&have);
-    str_free(&want);
-    return st;
-  }
+  if (device_find(d, name, index)) return state_check(name, &d->states.at[*index].type, type);
   uint64_t bytes = (uint64_t)value_bytes(type);
   uint64_t padded = (bytes + 255) & ~(uint64_t)255;
   if (d->limit && d->state_bytes + padded > d->limit)

@@ -36,6 +36,8 @@ hp_status device_open(const char *backend, const backend_options *o, uint64_t li
 void device_close(device *d);
 /* The tensor of that name, created with zeros when new; its type must agree when it is not. */
 hp_status device_state(device *d, const char *name, const ir_value *type, uint32_t *index);
+/* HP_ERR_SHAPE, by name, when a param that is there has another type than is asked for. */
+hp_status state_check(const char *name, const ir_value *have, const ir_value *want);
 /* Index of a tensor that exists. */
 bool device_find(const device *d, const char *name, uint32_t *index);
 /* Makes the work arena of a tier at least so large. */

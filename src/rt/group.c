@@ -164,22 +164,9 @@ void part_copy(const group *g, int at, const ir_value *type, const layout *l, vo
 /* --- params
  * ---------------------------------------------------------------------------------------- */
 
-static hp_status check_type(const group_state *s, const char *name, const ir_value *type) {
-  if (s->type.dtype == type->dtype && value_same_shape(&s->type, type)) return HP_OK;
-  str have = {0}, want = {0};
-  value_print(&s->type, &have);
-  value_print(type, &want);
-  hp_status st = err_set(HP_ERR_SHAPE, __FILE__, __LINE__,
-                         "param \"%s\" is %s on the device, and %s in the graph", name,
-                         have.at ? have.at : "?", want.at ? want.at : "?");
-  str_free(&have);
-  str_free(&want);
-  return st;
-}
-
 hp_status group_state_of(group *g, const char *name, const ir_value *type, uint32_t *index) {
   if (map_get(&g->state_of, name, strlen(name), index))
-    return check_type(&g->states.at[*index], name, type);
+    return state_check(name, &g->states.at[*index].type, type);
   group_state s = {.type = *type};
   ir_value part = *type;
   uint32_t own;
