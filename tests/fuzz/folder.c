@@ -15,7 +15,7 @@ static void remove_folder(void) {
 
 const char *folder_fresh(void) {
   if (!*path) {
-    const char *memory = dir_exists("/dev/shm") ? "/dev/shm" : "/tmp";
+    const char *memory = access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm";
     snprintf(path, sizeof path, "%s/hyper-fuzz-%ld", memory, (long)getpid());
     atexit(remove_folder);
   }
