@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define USED(group, name, type, otherwise, least, most, choices, help)                             \
   {#name, TRAIN_USED, GROUP_##group, TRAIN_##type, otherwise,                                      \
@@ -289,8 +290,18 @@ hp_status train_config_parse(const tree_node *root, train_config *out) {
   return st;
 }
 
+static bool same_file(const char *a, const char *b) {
+  struct stat x, y;
+  return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 static hp_status check_model_folder(const train_config *c) {
   const char *path = c->model_name_or_path;
+  if (same_file(path, c->output_dir))
+    TREE_FAIL(
+        train_config_at(c, KEY_output_dir),
+        "is the folder of model_name_or_path: the run would write over the checkpoint that it "
+        "starts from; write another folder");
   if (path_exists(path)) return HP_OK;
   TREE_FAIL(train_config_at(c, KEY_model_name_or_path),
             "there is no folder \"%s\" here, and hub ids are not fetched; download the checkpoint "

@@ -76,6 +76,10 @@ for sig in TERM INT USR1; do
   : >marks/go
 done
 
+it "a run does not write over the checkpoint that it starts from"
+run train j/job.yaml output_dir=j/../j/model
+refused output_dir "the folder of model_name_or_path"
+
 it "a finished run whose model is gone or damaged has it written again"
 run train j/job.yaml output_dir=end max_steps=4
 exit_is 0
