@@ -275,8 +275,8 @@ run logits --model m --tokens 1 --out o --memory-limit much
 refused "--memory-limit" '"much"'
 run logits --model m --tokens 1 --out o --dtype fp8
 refused "--dtype fp8" "f32 or bf16"
-run logits --model m --tokens 1 --out o --devices 2
-refused "--devices 2"
+run logits --model m --tokens 1 --out o --devices 200
+refused "200 devices" "1 to 64"
 run logits --model m --tokens 1 --out o --threads
 refused "--threads needs a value"
 run logits --model m --tokens 1 --out o extra
