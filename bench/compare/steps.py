@@ -28,6 +28,8 @@ torch.set_num_threads(threads)
 torch.manual_seed(0)
 c = AutoConfig.for_model(**json.load(open(config)))
 c._attn_implementation = "sdpa"
+for share in ("embd_pdrop", "resid_pdrop", "attn_pdrop", "attention_dropout"):  # hyper bench steps without dropout
+    if hasattr(c, share): setattr(c, share, 0.0)
 m = AutoModelForCausalLM.from_config(c).float().train()
 o = torch.optim.AdamW(m.parameters(), lr=1e-4, fused=True)
 ids = torch.randint(0, c.vocab_size, (batch, seq))
