@@ -2,6 +2,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "model/lm.h"
+#include "train/train_mesh.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -63,14 +64,10 @@ static hp_status explain(const train_config *c, const char *what, bool json) {
   lm *m = NULL;
   char *text = NULL;
   hp_program_stats s;
-  char mesh[64];
-  hp_device_options dev = {.threads = (int)c->threads,
-                           .memory_limit = c->is.memory_limit,
-                           .mesh = strategy_mesh(&c->is.strategy, mesh)};
   step_options o = trainer_step_options(c);
-  HP_TRY(hp_device_open(&dev, &d));
+  HP_TRY(train_mesh_open(c, &d));
   hp_status st = lm_create(c->model_name_or_path, NULL, &(lm_options){c->is.compute, HP_F32}, &m);
-  if (!st) st = strategy_apply(&c->is.strategy, m, d);
+  if (!st) st = train_mesh_apply(c, m, d);
   if (!st)
     st = stepper_plan(m, &o, c->per_device_train_batch_size, c->is.block, d, &s, what,
                       what ? &text : NULL);

@@ -119,6 +119,7 @@ typedef struct {
     train_recompute recompute;
     uint64_t memory_limit; /* bytes, 0 = none */
     struct strategy strategy;
+    char mesh[320]; /* a mesh of one's own, as text; "" = none */
     bool train, evaluate_after;
     bool shuffle;
     bool packed;

@@ -1,5 +1,6 @@
 /* The rules between keys: what LlamaFactory and Transformers derive, refuse, or refuse here. */
 #include "train/train_config.h"
+#include "train/train_mesh.h"
 
 #include "base/json.h"
 #include "base/yaml.h"
@@ -368,23 +369,10 @@ static hp_status same(const train_config *c, int key, int block_key, bool equal)
   return HP_OK;
 }
 
-static hp_status decide_mesh(const train_config *c) {
-  const tree_node *m = c->parallel.device_matrix, *names = c->parallel.alias_name;
-  const tree_node *layouts = c->parallel.tensor_map, *pipe = c->parallel.pipeline;
+/* Parts of the block that are not built. */
+static hp_status refuse_groups(const train_config *c) {
+  const tree_node *pipe = c->parallel.pipeline;
   int64_t n = 1;
-  if (m) HP_TRY(tree_expect(m, TREE_LIST));
-  for (uint32_t i = 0; m && i < m->len; i++) {
-    HP_TRY(tree_as_int(m->child[i], &n));
-    if (n != 1)
-      TREE_FAIL(m->child[i], "a mesh of one's own is not built; write strategy: dp=%lld instead",
-                (long long)n);
-  }
-  if (names) HP_TRY(tree_expect(names, TREE_LIST));
-  if ((names || layouts) && !m)
-    TREE_FAIL(names ? names : layouts, "needs device_matrix, which is not set");
-  if (names && names->len != m->len)
-    TREE_FAIL(names, "%u names for the %u axes of device_matrix", names->len, m->len);
-  if (layouts) HP_TRY(tree_expect(layouts, TREE_MAP));
   if (c->parallel.groups)
     TREE_FAIL(c->parallel.groups, "groups of devices are not built; leave them out");
   if (!pipe) return HP_OK;
@@ -444,9 +432,11 @@ static hp_status decide_block(train_config *c) {
   HP_TRY(same(c, KEY_devices, KEY_PARALLEL_devices, c->devices == c->parallel.devices));
   HP_TRY(same(c, KEY_memory_limit, KEY_PARALLEL_memory_limit,
               c->memory_limit == c->parallel.memory_limit));
-  HP_TRY(decide_strategy(c));
+  if (!c->parallel.device_matrix) HP_TRY(decide_strategy(c));
+  else c->is.strategy = (strategy){.dp = 1, .tp = 1};
   c->is.memory_limit = c->memory_limit ? c->memory_limit : c->parallel.memory_limit;
-  HP_TRY(decide_mesh(c));
+  HP_TRY(train_mesh_decide(c));
+  HP_TRY(refuse_groups(c));
   if (c->parallel.plan && strcmp(c->parallel.plan, "auto"))
     TREE_FAIL(c->at[KEY_PARALLEL_plan], "plan files are not built; write plan: auto");
   if (c->parallel.cluster && strcmp(c->parallel.cluster, "this"))

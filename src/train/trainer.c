@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "train/signals.h"
+#include "train/train_mesh.h"
 #include "train/trainer_parts.h"
 
 #include <string.h>
@@ -62,14 +63,10 @@ static hp_status check_limit(trainer *t) {
 
 static hp_status open_model(trainer *t) {
   const train_config *c = t->c;
-  char mesh[64];
-  hp_device_options o = {.threads = (int)c->threads,
-                         .memory_limit = c->is.memory_limit,
-                         .mesh = strategy_mesh(&c->is.strategy, mesh)};
   lm_options mo = {.compute = c->is.compute, .weights = HP_F32};
-  HP_TRY(hp_device_open(&o, &t->d));
+  HP_TRY(train_mesh_open(c, &t->d));
   HP_TRY(lm_create(c->model_name_or_path, t->d, &mo, &t->m));
-  HP_TRY(strategy_apply(&c->is.strategy, t->m, t->d));
+  HP_TRY(train_mesh_apply(c, t->m, t->d));
   HP_TRY(train_config_check_model(c, t->m->c.max_length));
   HP_TRY(train_data_check_vocab(&t->data, t->m->c.vocab));
   HP_TRY(check_limit(t));

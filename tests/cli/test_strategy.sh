@@ -22,6 +22,28 @@ for s in tp=2 dp=2,tp=2,zero=1 dp=2,zero=3 tp=3; do
   close_losses one/trainer_log.jsonl s/trainer_log.jsonl 1e-5
 done
 
+it "a mesh and layouts of one's own, by patterns of names, too"
+cat >>job/job.yaml <<END
+hyper_parallel:
+  device_matrix: [2, 2]
+  alias_name: [rows, cols]
+  tensor_map:
+    ids: [rows, None]
+    labels: [rows, null]
+    "*.q_proj.weight": [cols, None]
+    "*.o_proj.weight": [None, cols]
+    "*.gate_proj.weight": [[cols, rows], None]
+    "*.embed_tokens.weight": [rows, cols]
+END
+run train job/job.yaml output_dir=own
+exit_is 0
+close_losses one/trainer_log.jsonl own/trainer_log.jsonl 1e-5
+run explain job/job.yaml layouts
+out_has "((cols,rows),None)"
+run train job/job.yaml output_dir=wrong 'hyper_parallel.device_matrix=[3, 2]'
+refused "is not divided by 3"
+sed -i '/^hyper_parallel:/,$d' job/job.yaml
+
 it "a run on several devices gives the same bits twice"
 run train job/job.yaml output_dir=a strategy=dp=2,tp=2,zero=1
 exit_is 0

@@ -1,0 +1,141 @@
+#include "train/train_mesh.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Failure of the last call, told at n. */
+static hp_status at(const tree_node *n) {
+  char why[512];
+  snprintf(why, sizeof why, "%s", err_message());
+  err_clear();
+  TREE_FAIL(n, "%s", why);
+}
+
+/* "(2,2)(dp,tp)" */
+static hp_status mesh_text(const tree_node *sizes, const tree_node *names, str *out) {
+  HP_TRY(tree_expect(sizes, TREE_LIST));
+  if (!names) TREE_FAIL(sizes, "needs alias_name: a name for each of its axes, such as [dp, tp]");
+  HP_TRY(tree_expect(names, TREE_LIST));
+  if (names->len != sizes->len)
+    TREE_FAIL(names, "%u names for the %u axes of device_matrix", names->len, sizes->len);
+  for (uint32_t i = 0; i < sizes->len; i++) {
+    int64_t n;
+    HP_TRY(tree_as_int(sizes->child[i], &n));
+    str_printf(out, i ? ",%lld" : "(%lld", (long long)n);
+  }
+  for (uint32_t i = 0; i < names->len; i++) {
+    const char *name;
+    HP_TRY(tree_as_string(names->child[i], &name));
+    str_printf(out, i ? ",%s" : ")(%s", name);
+  }
+  str_add(out, ")");
+  return str_status(out);
+}
+
+/* One axis, None or null, or a list of axes. */
+static hp_status entry_text(const tree_node *n, str *out) {
+  const char *name = "None";
+  if (n->kind == TREE_LIST) {
+    if (!n->len) TREE_FAIL(n, "is empty; write None for a dim that is not cut");
+    for (uint32_t i = 0; i < n->len; i++) {
+      HP_TRY(tree_as_string(n->child[i], &name));
+      str_printf(out, i ? ",%s" : "(%s", name);
+    }
+    str_add(out, ")");
+    return HP_OK;
+  }
+  if (n->kind != TREE_NULL) HP_TRY(tree_as_string(n, &name));
+  str_add(out, name);
+  return HP_OK;
+}
+
+/* "(tp,None)" */
+static hp_status entries_text(const tree_node *list, str *out) {
+  HP_TRY(tree_expect(list, TREE_LIST));
+  str_add(out, "(");
+  for (uint32_t i = 0; i < list->len; i++) {
+    if (i) str_add(out, ",");
+    HP_TRY(entry_text(list->child[i], out));
+  }
+  str_add(out, ")");
+  return str_status(out);
+}
+
+/* A pattern's entries must be a layout on the mesh. */
+static hp_status check_entries(const train_config *c, const tree_node *list) {
+  str text = {0};
+  hp_layout *l;
+  str_add(&text, c->is.mesh);
+  hp_status st = entries_text(list, &text);
+  if (!st) {
+    st = hp_layout_parse(text.at, &l);
+    if (st) st = at(list);
+    else hp_layout_free(l);
+  }
+  str_free(&text);
+  return st;
+}
+
+static int64_t devices_of(const tree_node *sizes) {
+  int64_t all = 1;
+  for (uint32_t i = 0; i < sizes->len; i++) all *= sizes->child[i]->integer; /* of a mesh that is */
+  return all;
+}
+
+static hp_status check_beside(const train_config *c, const tree_node *sizes) {
+  const tree_node *short_form = c->at[c->strategy ? KEY_strategy : KEY_PARALLEL_strategy];
+  const tree_node *devices = c->at[c->at[KEY_devices] ? KEY_devices : KEY_PARALLEL_devices];
+  int64_t n = c->at[KEY_devices] ? c->devices : c->parallel.devices;
+  if (short_form)
+    TREE_FAIL(short_form, "stands beside device_matrix (%s); keep one of them",
+              tree_where(sizes).text);
+  if (devices && n != devices_of(sizes))
+    TREE_FAIL(devices, "%lld devices, and %lld in device_matrix (%s)", (long long)n,
+              (long long)devices_of(sizes), tree_where(sizes).text);
+  return HP_OK;
+}
+
+static hp_status decide(train_config *c, const tree_node *sizes, str *text) {
+  hp_layout *l;
+  HP_TRY(mesh_text(sizes, c->parallel.alias_name, text));
+  if (hp_layout_parse(text->at, &l)) return at(sizes);
+  hp_layout_free(l);
+  if (text->len >= sizeof c->is.mesh) TREE_FAIL(sizes, "its names are too long");
+  memcpy(c->is.mesh, text->at, text->len + 1);
+  return check_beside(c, sizes);
+}
+
+hp_status train_mesh_decide(train_config *c) {
+  const tree_node *sizes = c->parallel.device_matrix, *names = c->parallel.alias_name;
+  const tree_node *layouts = c->parallel.tensor_map;
+  str text = {0};
+  if ((names || layouts) && !sizes)
+    TREE_FAIL(names ? names : layouts, "needs device_matrix, which is not set");
+  if (!sizes) return HP_OK;
+  hp_status st = decide(c, sizes, &text);
+  str_free(&text);
+  if (st || !layouts) return st;
+  HP_TRY(tree_expect(layouts, TREE_MAP));
+  for (uint32_t i = 0; i < layouts->len; i++) HP_TRY(check_entries(c, layouts->child[i]));
+  return HP_OK;
+}
+
+hp_status train_mesh_open(const train_config *c, hp_device **out) {
+  char text[64];
+  hp_device_options o = {.threads = (int)c->threads, .memory_limit = c->is.memory_limit};
+  o.mesh = *c->is.mesh ? c->is.mesh : strategy_mesh(&c->is.strategy, text);
+  return hp_device_open(&o, out);
+}
+
+hp_status train_mesh_apply(const train_config *c, const lm *m, hp_device *d) {
+  const tree_node *layouts = c->parallel.tensor_map;
+  if (!*c->is.mesh) return strategy_apply(&c->is.strategy, m, d);
+  for (uint32_t i = 0; layouts && i < layouts->len; i++) {
+    str entries = {0};
+    hp_status st = entries_text(layouts->child[i], &entries);
+    if (!st) st = hp_device_layout(d, layouts->child[i]->key, entries.at, false);
+    str_free(&entries);
+    HP_TRY(st);
+  }
+  return HP_OK;
+}

@@ -1,0 +1,14 @@
+/* A mesh of one's own: device_matrix, alias_name and tensor_map of the hyper_parallel block. */
+#ifndef TRAIN_TRAIN_MESH_H
+#define TRAIN_TRAIN_MESH_H
+
+#include "train/train_config.h"
+
+/* Checks the three keys, and devices and strategy beside them; writes c->is.mesh, "" for none. */
+hp_status train_mesh_decide(train_config *c);
+/* Opens the device that the configuration asks for: its mesh, else that of its strategy. */
+hp_status train_mesh_open(const train_config *c, hp_device **out);
+/* Declares the layouts on d: those of tensor_map, else those of the strategy for the model. */
+hp_status train_mesh_apply(const train_config *c, const lm *m, hp_device *d);
+
+#endif
