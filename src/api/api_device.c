@@ -15,7 +15,6 @@ HP_API hp_status hp_device_open(const hp_device_options *o, hp_device **out) {
 HP_API void hp_device_close(hp_device *d) { group_close(d); }
 HP_API hp_status hp_device_layout(hp_device *d, const char *pattern, const char *entries,
                                   bool where_divides) {
-  if (!pattern || !entries) HP_FAIL(HP_ERR_ARG, "a layout needs a pattern and entries");
   return group_rule(d, pattern, entries, where_divides);
 }
 HP_API const char *hp_device_describe(const hp_device *d) { return d->about; }

@@ -20,6 +20,7 @@ static char *copy_text(const char *s) {
 /* Checked now, not when the first name meets it. */
 hp_status group_rule(group *g, const char *pattern, const char *entries, bool where_divides) {
   layout l;
+  if (!pattern || !entries) HP_FAIL(HP_ERR_ARG, "a layout needs a pattern and entries");
   if (layout_parse_on(entries, &g->m, &l)) {
     str why = {0};
     str_printf(&why, "layout of \"%s\": %s", pattern, err_message());
@@ -78,6 +79,8 @@ hp_status group_open(const hp_device_options *o, group **out) {
   HP_TRY_MEM(g);
   hp_status st = make_mesh(g, o->mesh);
   g->n = (int)g->m.devices;
+  if (!st && o->n_layouts > 0 && !o->layouts)
+    st = err_set(HP_ERR_ARG, __FILE__, __LINE__, "%d layouts, and none is given", o->n_layouts);
   for (int i = 0; i < o->n_layouts && !st; i++)
     st = group_rule(g, o->layouts[i].pattern, o->layouts[i].entries, false);
   if (!st && g->n > 1) st = comm_local_create(g->n, &g->comm);

@@ -85,7 +85,7 @@ hp_status layout_from_placements(const mesh *m, const char *const *placement, in
             LAYOUT_DIMS);
   if (n != m->axes)
     HP_FAIL(HP_ERR_LAYOUT, "%d placements, the mesh has %d axes; give each one", n, m->axes);
-  for (int a = 0; a < n; a++) HP_TRY(place(m, a, placement[a], &l));
+  for (int a = 0; a < n; a++) HP_TRY(place(m, a, placement[a] ? placement[a] : "", &l));
   *out = l;
   return HP_OK;
 }

@@ -143,6 +143,11 @@ TEST(a_device_group_refuses_layouts_that_cannot_be) {
   o.mesh = "(100)(dp)";
   CHECK_FAILS(hp_device_open(&o, &d), "at most 64");
   o.mesh = "(2)(tp)";
+  o.layouts = NULL;
+  CHECK_FAILS(hp_device_open(&o, &d), "none is given");
+  o.layouts = &(hp_layout_rule){"x", NULL};
+  CHECK_FAILS(hp_device_open(&o, &d), "needs a pattern and entries");
+  o.layouts = &bad;
   CHECK_OK(hp_device_open(&o, &d));
   CHECK_FAILS(hp_param_create(d, "a.weight", HP_F32, (hp_shape){2, {3, 4}}), "is not divided by 2");
   CHECK_FAILS(hp_param_create(d, "b.weight", HP_F32, (hp_shape){1, {4}}), "has 2 entries");

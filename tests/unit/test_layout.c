@@ -142,7 +142,7 @@ TEST(what_makes_no_sense_is_refused_with_its_reason) {
   const int64_t one = 2;
   CHECK_FAILS(hp_layout_create(&one, (const char *[]){""}, 1, NULL, 0, &l), "is empty");
   CHECK_FAILS(hp_layout_create(&one, (const char *[]){"a b"}, 1, NULL, 0, &l), "no blank");
-  CHECK_FAILS(hp_layout_create(&one, NULL, 0, NULL, 0, &l), "0 axes");
+  CHECK_FAILS(hp_layout_create(&one, (const char *[]){"a"}, 0, NULL, 0, &l), "0 axes");
 }
 
 TEST(a_mesh_that_was_not_called_has_no_parts) {
@@ -151,6 +151,24 @@ TEST(a_mesh_that_was_not_called_has_no_parts) {
   CHECK_FAILS(hp_layout_repeat(x, &n), "call it for a tensor first");
   CHECK_FAILS(hp_layout_slice(x, (hp_shape){1, {4}}, 0, &start, &stop), "call it");
   CHECK_FAILS(hp_layout_set_pending(x, "dp", "sum"), "call it");
+  hp_layout_free(x);
+}
+
+TEST(nothing_given_is_refused) {
+  hp_layout *x = parsed("(2,2)(dp,mp)(dp)"), *y;
+  int64_t n, two[2] = {2, 2};
+  hp_shape s = {1, {4}};
+  CHECK_FAILS(hp_layout_parse(NULL, &y), "is NULL");
+  CHECK_FAILS(hp_layout_create(NULL, NULL, 2, NULL, 0, &y), "is NULL");
+  CHECK_FAILS(hp_layout_create(two, (const char *[]){"a", NULL}, 2, NULL, 0, &y), "is empty");
+  CHECK_FAILS(hp_layout_call(x, NULL, &y), "is NULL");
+  CHECK_FAILS(hp_layout_place(x, NULL, 2, 1, &y), "is NULL");
+  CHECK_FAILS(hp_layout_place(x, (const char *[]){"R", NULL}, 2, 1, &y), "expected S(dim)");
+  CHECK_FAILS(hp_layout_set_pending(x, NULL, "sum"), "is NULL");
+  CHECK_FAILS(hp_layout_set_pending(x, "mp", NULL), "is NULL");
+  CHECK_FAILS(hp_layout_group(x, NULL, 0, two, 2, &n), "is NULL");
+  CHECK_FAILS(hp_layout_slice(NULL, s, 0, two, two), "is NULL");
+  hp_layout_free(NULL);
   hp_layout_free(x);
 }
 
