@@ -117,10 +117,23 @@ static hp_status make_program(const hp_graph *g, device *d, const hp_compile_opt
   return st;
 }
 
+/* Collectives are the compiler's: a graph of the whole has none among several devices. */
+static hp_status check_whole(const hp_graph *g) {
+  for (uint32_t i = 0; i < g->nodes.len; i++) {
+    const ir_node *n = graph_node(g, i);
+    if (op_flags((op_id)n->op) & OPF_COLLECTIVE && attr_int(g, n, "n") > 1)
+      HP_FAIL(HP_ERR_ARG, "%s \"%s\" of %lld devices: only the compiler makes these, from layouts",
+              op_table[n->op].name, graph_str(g, n->loc), (long long)attr_int(g, n, "n"));
+  }
+  return HP_OK;
+}
+
 /* The graph that a device runs: its part of g, or g itself when it is alone. */
 static hp_status part_graph(const hp_graph *g, hp_device *d, sharded *s) {
   shard_plan plan = {.mesh = &d->m, .declared = group_declared, .model = d};
   *s = (sharded){0};
+  HP_TRY(graph_status(g));
+  HP_TRY(check_whole(g));
   return d->n == 1 ? HP_OK : shard_graph(g, &plan, s);
 }
 

@@ -179,13 +179,44 @@ static hp_status drop(const meeting *m, const void *from, void *to) {
 /* --- meetings
  * --------------------------------------------------------------------------------------- */
 
-static hp_status together(meeting *m, void *to) {
+/* Elements before the share of member i. */
+static int64_t share_start(const meeting *m, int64_t i) {
+  int64_t n = value_elements(m->in), share = n / m->size, rest = n % m->size;
+  return i * share + (i < rest ? i : rest);
+}
+
+static hp_status meet(meeting *m, const void *data) {
+  return comm_local_meet(m->d->comm, (int)m->d->position, m->group, m->size, data, m->data);
+}
+static hp_status leave(const meeting *m) {
+  return comm_local_leave(m->d->comm, (int)m->d->position, m->group, m->size);
+}
+
+/* Each member reduces its share, then all take the others': each reads the whole twice, however
+ * many there are. */
+static hp_status all_reduce(meeting *m, const void *from, char *to) {
+  size_t size = dtype_size(m->in->dtype);
+  int64_t first = share_start(m, m->place), n = share_start(m, m->place + 1) - first;
+  HP_TRY(meet(m, from));
+  HP_TRY(reduce_run(m, first, n, to + (size_t)first * size));
+  HP_TRY(leave(m));
+  HP_TRY(meet(m, to));
+  for (int64_t i = 0; i < m->size; i++) {
+    size_t start = (size_t)share_start(m, i) * size, end = (size_t)share_start(m, i + 1) * size;
+    if (i != m->place) memcpy(to + start, (const char *)m->data[i] + start, end - start);
+  }
+  return leave(m);
+}
+
+static hp_status together(meeting *m, const void *from, void *to) {
   int64_t cut[COMM_LOCAL_MAX];
-  if (m->n->op == OP_ALL_REDUCE) return reduce_run(m, 0, value_elements(m->in), to);
-  if (m->n->op == OP_REDUCE_SCATTER) return reduce_part(m, to);
-  if (m->n->op == OP_ALL_TO_ALL) exchange(m, group_by(m, "cut", cut), to);
+  hp_status st = HP_OK;
+  HP_TRY(meet(m, from));
+  if (m->n->op == OP_REDUCE_SCATTER) st = reduce_part(m, to);
+  else if (m->n->op == OP_ALL_TO_ALL) exchange(m, group_by(m, "cut", cut), to);
   else join(m, to);
-  return HP_OK;
+  HP_TRY(st);
+  return leave(m);
 }
 
 hp_status collective_run(const device *d, const program *p, const prog_inst *n, void *const *at) {
@@ -195,12 +226,9 @@ hp_status collective_run(const device *d, const program *p, const prog_inst *n, 
   m.size = inst_int(p, n, "n");
   if (!d->comm) HP_FAIL(HP_ERR_INTERNAL, "a collective on a device that is alone");
   m.place = group_by(&m, "axes", m.group);
-  if (n->op == OP_PART) {
-    take_part(&m, at[0], at[1]);
-    return HP_OK;
-  }
   if (n->op == OP_DROP) return drop(&m, at[0], at[1]);
-  HP_TRY(comm_local_meet(d->comm, (int)d->position, m.group, m.size, at[0], m.data));
-  HP_TRY(together(&m, at[1]));
-  return comm_local_leave(d->comm, (int)d->position, m.group, m.size);
+  if (n->op == OP_ALL_REDUCE) return all_reduce(&m, at[0], at[1]);
+  if (n->op != OP_PART) return together(&m, at[0], at[1]);
+  take_part(&m, at[0], at[1]);
+  return HP_OK;
 }

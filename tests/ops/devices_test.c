@@ -158,3 +158,20 @@ TEST(a_device_group_refuses_layouts_that_cannot_be) {
   CHECK_EQ(s.dim[0], 4); /* of the whole */
   hp_device_close(d);
 }
+
+TEST(collectives_in_a_graph_of_the_whole_are_refused) {
+  static const char text[] = "%1:f32[4] = input {name=\"x\", dtype=f32, shape=[4]}\n"
+                             "%2:f32[4] = all_reduce %1 {axes=[7], n=2, op=1}\n"
+                             "output %2 {name=\"y\"}\n";
+  hp_graph *g;
+  hp_program *p;
+  CHECK_OK(hp_graph_parse(text, "text", &g));
+  for (int n = 1; n <= 2; n++) {
+    hp_device *d;
+    hp_device_options o = {.mesh = n == 1 ? NULL : "(2)(a)", .interpret = true, .threads = 1};
+    CHECK_OK(hp_device_open(&o, &d));
+    CHECK_FAILS(hp_compile(g, d, NULL, &p), "all_reduce \"\" of 2 devices");
+    hp_device_close(d);
+  }
+  hp_graph_free(g);
+}
