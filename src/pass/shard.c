@@ -15,6 +15,7 @@ typedef struct {
   const mesh *m;
   layout *made; /* of old values, where they are made */
   layout *now;  /* of their latest form, which later users start from */
+  bool *wide;   /* the latest form is in f32: a partial sum of 16-bit numbers */
 } shard;
 
 /* How one node is to be computed. */
@@ -61,17 +62,31 @@ static val emit_move(shard *s, const path_move *m, val x) {
   return ops_add(s->r.to, ops[m->kind], &x, 1, &a);
 }
 
+static bool is_pending(const layout *l) {
+  for (int a = 0; a < LAYOUT_AXES; a++)
+    if (l->pending[a]) return true;
+  return false;
+}
+
+/* To the dtype that the value has in the graph of the whole. */
+static val narrow(shard *s, val old, val x) {
+  s->wide[old] = false;
+  return ops_cast(s->r.to, x, (hp_dtype)graph_value(s->r.from, old)->dtype);
+}
+
 /* The value in layout `to`.  Where a reduction was carried out, later users start from there. */
 static hp_status bring(shard *s, val old, const layout *to, val *out) {
   path p;
   bool reduces = false;
+  if (s->wide[old] && is_pending(to)) s->r.map[old] = narrow(s, old, s->r.map[old]);
   *out = s->r.map[old];
-  if (layout_equal(&s->now[old], to)) return HP_OK;
+  if (layout_equal(&s->now[old], to)) return graph_status(s->r.to);
   HP_TRY(find_path(s, graph_value(s->r.from, old), &s->now[old], to, &p));
   for (int i = 0; i < p.n; i++) {
     *out = emit_move(s, &p.move[i], *out);
     reduces |= p.move[i].kind == MOVE_ALL_REDUCE || p.move[i].kind == MOVE_REDUCE_SCATTER;
   }
+  if (s->wide[old]) *out = narrow(s, old, *out);
   if (!reduces) return graph_status(s->r.to);
   s->r.map[old] = *out;
   s->now[old] = *to;
@@ -197,18 +212,36 @@ static hp_status effect(shard *s, const ir_node *n) {
   return graph_status(s->r.to);
 }
 
+/* A product of 16-bit numbers that is left as a partial sum is made in f32, and rounded when the
+ * sum is whole: then it has the accuracy of one device. */
+static bool widens(const shard *s, const ir_node *n, const layout *out) {
+  return n->op == OP_EINSUM && is_pending(out) &&
+         graph_value(s->r.from, n->out0)->dtype != HP_F32 &&
+         !is_pending(&s->now[graph_in(s->r.from, n)[0]]) &&
+         !is_pending(&s->now[graph_in(s->r.from, n)[1]]);
+}
+
+static attr_record wide_einsum(shard *s, const ir_node *n) {
+  attr_record a = {0};
+  attr_put_str(&a, s->r.to, attr_str(s->r.from, n, "eq"));
+  attr_put_int(&a, HP_F32);
+  return a;
+}
+
 static hp_status compute(shard *s, const ir_node *n) {
   const val *from = graph_in(s->r.from, n);
   val in[RULE_TENSORS];
   choice c;
   HP_TRY(choose(s, n, &c));
   for (int i = 0; i < n->n_in; i++) HP_TRY(bring(s, from[i], &c.need[i], &in[i]));
-  attr_record a = rule_local_attrs(s->r.from, n, s->m, &c.out[0]);
+  bool wide = widens(s, n, &c.out[0]);
+  attr_record a = wide ? wide_einsum(s, n) : rule_local_attrs(s->r.from, n, s->m, &c.out[0]);
   val y = ops_add(s->r.to, n->op, in, n->n_in, &a);
   for (int o = 0; y && o < n->n_out; o++) {
     val old = n->out0 + (val)o;
     s->r.map[old] = y + (val)o;
     s->made[old] = s->now[old] = c.out[o];
+    s->wide[old] = wide;
   }
   return graph_status(s->r.to);
 }
@@ -229,9 +262,11 @@ hp_status shard_graph(const hp_graph *g, const shard_plan *plan, sharded *out) {
   HP_TRY(rewrite_begin(&s.r, g));
   s.made = mem_calloc(g->values.len, sizeof *s.made);
   s.now = mem_calloc(g->values.len, sizeof *s.now);
-  hp_status st = s.made && s.now ? shard_all(&s) : HP_ERR_OOM;
+  s.wide = mem_calloc(g->values.len, sizeof *s.wide);
+  hp_status st = s.made && s.now && s.wide ? shard_all(&s) : HP_ERR_OOM;
   st = rewrite_end(&s.r, st, &out->graph);
   mem_free(s.now);
+  mem_free(s.wide);
   if (st) mem_free(s.made);
   else out->of = s.made;
   return st;
