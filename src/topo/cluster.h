@@ -1,0 +1,55 @@
+/* The cluster: what its devices compute, and the links between them, from a file or by name.
+ *
+ *   name: two-nodes
+ *   nodes: 2                       # left out: as many as are asked for
+ *   devices_per_node: 4
+ *   device: {flops: 1e12, bandwidth_gb_s: 100, memory_gb: 16}
+ *   links:                         # from the nearest; GB/s that a device receives
+ *     - {name: node, devices: 4, bandwidth_gb_s: 50, latency_us: 2}
+ *     - {name: net, bandwidth_gb_s: 5, latency_us: 10}
+ *   emulate: false                 # true: collectives take at least the time that the links say
+ *
+ * Ranks stand side by side: a link joins blocks of `devices` ranks in a row, the last one all of
+ * them.  What goes between ranks is as slow as the first link whose block holds them all. */
+#ifndef TOPO_CLUSTER_H
+#define TOPO_CLUSTER_H
+
+#include "topo/mesh.h"
+
+enum { CLUSTER_LINKS = 8, CLUSTER_NAME = 64 };
+
+typedef struct {
+  char name[CLUSTER_NAME];
+  int64_t devices; /* of a block; 0 = all */
+  double gb_s, latency_us;
+} cluster_link;
+
+typedef struct {
+  char name[CLUSTER_NAME];
+  int64_t nodes, per_node;       /* nodes 0: any number */
+  double flops, gb_s, memory_gb; /* of a device: f32 or bf16 operations a second; memory 0: any */
+  int links;
+  cluster_link link[CLUSTER_LINKS];
+  bool emulate;
+} cluster;
+
+/* A file, or the name of a built-in cluster: this, dgx-h100, cloudmatrix384.  HP_ERR_INPUT with
+ * file, line and key, and the nearest key where one is misspelled. */
+hp_status cluster_load(const char *name, cluster *out);
+/* The same from text; `source` is for messages. */
+hp_status cluster_parse(const char *text, size_t n, const char *source, cluster *out);
+/* The file of a cluster: it reads back as the same. */
+void cluster_print(const cluster *c, str *out);
+/* HP_ERR_LAYOUT when the mesh has more devices than the cluster. */
+hp_status cluster_check(const cluster *c, const mesh *m);
+
+/* The slowest link between devices that differ in the n axes only, of all such groups. */
+const cluster_link *cluster_link_of(const cluster *c, const mesh *m, const uint8_t *axis, int n);
+/* Seconds in which a device receives `bytes` in rings over these axes, `rounds` of them: two for an
+ * all_reduce, one for other collectives; every step of a round has the link's latency. */
+double cluster_comm_s(const cluster *c, const mesh *m, const uint8_t *axis, int n, double bytes,
+                      int rounds);
+/* Seconds of work on a device: operations and bytes at the same time. */
+double cluster_work_s(const cluster *c, double flops, double bytes);
+
+#endif
