@@ -1,6 +1,5 @@
-#include "comm/local.h"
-
 #include "base/mem.h"
+#include "comm/comm.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -10,76 +9,92 @@ typedef struct {
   const void *data;     /* of the last one */
 } member;
 
-struct comm_local {
-  int devices, failed; /* the device that failed first, -1: none */
+typedef struct {
+  comm base;
+  int64_t failed; /* the device that failed first, -1: none */
   pthread_mutex_t lock;
   pthread_cond_t change;
   member device[COMM_LOCAL_MAX];
-};
+} local;
 
-hp_status comm_local_create(int devices, comm_local **out) {
-  if (devices < 1 || devices > COMM_LOCAL_MAX)
-    HP_FAIL(HP_ERR_COMM, "%d devices in one process; 1 to %d are possible", devices,
-            COMM_LOCAL_MAX);
-  comm_local *c = mem_calloc(1, sizeof *c);
-  HP_TRY_MEM(c);
-  c->devices = devices;
-  c->failed = -1;
-  pthread_mutex_init(&c->lock, NULL);
-  pthread_cond_init(&c->change, NULL);
-  *out = c;
-  return HP_OK;
-}
+static local *of(comm *c) { return (local *)c; }
 
-void comm_local_free(comm_local *c) {
-  if (!c) return;
-  pthread_mutex_destroy(&c->lock);
-  pthread_cond_destroy(&c->change);
+static void local_close(comm *c) {
+  pthread_mutex_destroy(&of(c)->lock);
+  pthread_cond_destroy(&of(c)->change);
   mem_free(c);
 }
 
-void comm_local_reset(comm_local *c) {
-  pthread_mutex_lock(&c->lock);
-  memset(c->device, 0, sizeof c->device);
-  c->failed = -1;
-  pthread_mutex_unlock(&c->lock);
+static void local_reset(comm *c) {
+  local *l = of(c);
+  pthread_mutex_lock(&l->lock);
+  memset(l->device, 0, sizeof l->device);
+  l->failed = -1;
+  pthread_mutex_unlock(&l->lock);
 }
 
-static hp_status given_up(int failed) {
-  HP_FAIL(HP_ERR_COMM, "device %d failed, and the others cannot go on without it", failed);
+static hp_status given_up(int64_t failed) {
+  HP_FAIL(HP_ERR_COMM, "device %lld failed, and the others cannot go on without it",
+          (long long)failed);
 }
 
-hp_status comm_local_meet(comm_local *c, int me, const int64_t *group, int64_t n, const void *data,
-                          const void **at) {
-  pthread_mutex_lock(&c->lock);
-  uint64_t meeting = ++c->device[me].shown;
-  c->device[me].data = data;
-  pthread_cond_broadcast(&c->change);
-  for (int64_t i = 0; i < n && c->failed < 0; i++) {
-    while (c->device[group[i]].shown < meeting && c->failed < 0)
-      pthread_cond_wait(&c->change, &c->lock);
-    at[i] = c->device[group[i]].data;
+static hp_status local_meet(comm *c, const comm_group *g, const void *data, const comm_piece *give,
+                            const comm_piece *take, comm_view *seen) {
+  local *l = of(c);
+  (void)give;
+  pthread_mutex_lock(&l->lock);
+  member *me = &l->device[g->device[g->me]];
+  uint64_t meeting = ++me->shown;
+  me->data = data;
+  pthread_cond_broadcast(&l->change);
+  for (int64_t i = 0; i < g->n && l->failed < 0; i++) {
+    const member *other = &l->device[g->device[i]];
+    while (other->shown < meeting && l->failed < 0) pthread_cond_wait(&l->change, &l->lock);
+    seen[i] = (comm_view){(const char *)other->data + take[i].start, take[i].stride};
   }
-  int failed = c->failed;
-  pthread_mutex_unlock(&c->lock);
+  int64_t failed = l->failed;
+  pthread_mutex_unlock(&l->lock);
   return failed < 0 ? HP_OK : given_up(failed);
 }
 
-hp_status comm_local_leave(comm_local *c, int me, const int64_t *group, int64_t n) {
-  pthread_mutex_lock(&c->lock);
-  uint64_t meeting = ++c->device[me].left;
-  pthread_cond_broadcast(&c->change);
-  for (int64_t i = 0; i < n; i++)
-    while (c->device[group[i]].left < meeting && c->failed < 0)
-      pthread_cond_wait(&c->change, &c->lock);
-  int failed = c->failed;
-  pthread_mutex_unlock(&c->lock);
+static hp_status local_leave(comm *c, const comm_group *g) {
+  local *l = of(c);
+  pthread_mutex_lock(&l->lock);
+  uint64_t meeting = ++l->device[g->device[g->me]].left;
+  pthread_cond_broadcast(&l->change);
+  for (int64_t i = 0; i < g->n; i++)
+    while (l->device[g->device[i]].left < meeting && l->failed < 0)
+      pthread_cond_wait(&l->change, &l->lock);
+  int64_t failed = l->failed;
+  pthread_mutex_unlock(&l->lock);
   return failed < 0 ? HP_OK : given_up(failed);
 }
 
-void comm_local_fail(comm_local *c, int me) {
-  pthread_mutex_lock(&c->lock);
-  if (c->failed < 0) c->failed = me;
-  pthread_cond_broadcast(&c->change);
-  pthread_mutex_unlock(&c->lock);
+static void local_fail(comm *c, int64_t device) {
+  local *l = of(c);
+  pthread_mutex_lock(&l->lock);
+  if (l->failed < 0) l->failed = device;
+  pthread_cond_broadcast(&l->change);
+  pthread_mutex_unlock(&l->lock);
+}
+
+static const comm_iface iface = {.name = "local",
+                                 .close = local_close,
+                                 .reset = local_reset,
+                                 .meet = local_meet,
+                                 .leave = local_leave,
+                                 .fail = local_fail};
+
+hp_status comm_local_open(int64_t devices, comm **out) {
+  if (devices < 1 || devices > COMM_LOCAL_MAX)
+    HP_FAIL(HP_ERR_LAYOUT, "%lld devices in one process; at most %d are possible",
+            (long long)devices, COMM_LOCAL_MAX);
+  local *l = mem_calloc(1, sizeof *l);
+  HP_TRY_MEM(l);
+  l->base = (comm){.iface = &iface, .devices = devices, .own = devices};
+  l->failed = -1;
+  pthread_mutex_init(&l->lock, NULL);
+  pthread_cond_init(&l->change, NULL);
+  *out = &l->base;
+  return HP_OK;
 }

@@ -16,8 +16,9 @@ typedef struct {
   const program *p;
   const prog_inst *n;
   const ir_value *in, *out;
-  int64_t group[COMM_LOCAL_MAX], size, place; /* place: of this device in the group */
-  const void *data[COMM_LOCAL_MAX];           /* of the members */
+  comm_group g;
+  comm_piece give[COMM_MAX], take[COMM_MAX];
+  comm_view seen[COMM_MAX]; /* of the members */
 } meeting;
 
 static view view_of(const ir_value *x, int64_t dim) {
@@ -27,58 +28,84 @@ static view view_of(const ir_value *x, int64_t dim) {
   return v;
 }
 
-/* Ranks of the group in the order of the axes; the place of this device among them. */
-static int64_t group_by(const meeting *m, const char *key, int64_t *group) {
-  int64_t axes[ATTR_LIST_MAX], place = 0;
+static int64_t bytes_of(const ir_value *x) {
+  return value_elements(x) * (int64_t)dtype_size((hp_dtype)x->dtype);
+}
+
+/* Devices of the group in the order of the axes; the place of this one among them. */
+static void group_by(const meeting *m, const char *key, comm_group *g) {
+  int64_t axes[ATTR_LIST_MAX];
   uint8_t axis[LAYOUT_AXES];
   int n = inst_list(m->p, m->n, key, axes);
   for (int i = 0; i < n; i++) axis[i] = (uint8_t)axes[i];
-  mesh_group(m->d->mesh, m->d->position, axis, n, group);
-  while (group[place] != m->d->position) place++;
-  return place;
+  mesh_group(m->d->mesh, m->d->position, axis, n, g->device);
+  g->n = inst_int(m->p, m->n, "n");
+  for (g->me = 0; g->device[g->me] != m->d->position;) g->me++;
 }
+
+static hp_status meet(meeting *m, const void *data) {
+  comm *c = m->d->comm;
+  return c->iface->meet(c, &m->g, data, m->give, m->take, m->seen);
+}
+static hp_status leave(const meeting *m) { return m->d->comm->iface->leave(m->d->comm, &m->g); }
 
 /* --- moves ---------------------------------------------------------------------------------------
  */
 
 /* Own part of a dim. */
-static void take_part(const meeting *m, const void *from, void *to) {
+static hp_status take_part(meeting *m, const void *from, void *to) {
   view x = view_of(m->in, inst_int(m->p, m->n, "dim")),
        y = view_of(m->out, inst_int(m->p, m->n, "dim"));
   size_t run = (size_t)(y.dim * y.inner) * dtype_size(m->in->dtype);
   for (int64_t o = 0; o < x.outer; o++)
     memcpy((char *)to + (size_t)o * run,
-           (const char *)from + (size_t)(o * (x.dim / y.dim) + m->place) * run, run);
+           (const char *)from + (size_t)(o * (x.dim / y.dim) + m->g.me) * run, run);
+  return HP_OK;
 }
 
-static void join(const meeting *m, void *to) {
-  view x = view_of(m->in, inst_int(m->p, m->n, "dim"));
-  size_t run = (size_t)(x.dim * x.inner) * dtype_size(m->in->dtype);
-  for (int64_t o = 0; o < x.outer; o++)
-    for (int64_t i = 0; i < m->size; i++)
-      memcpy((char *)to + (size_t)(o * m->size + i) * run,
-             (const char *)m->data[i] + (size_t)o * run, run);
+/* Part `place` of a dim, of which a part has so many elements. */
+static comm_piece part_of(const meeting *m, int64_t dim, int64_t elements, int64_t place) {
+  view x = view_of(m->in, dim);
+  int64_t each = x.inner * (int64_t)dtype_size(m->in->dtype);
+  return (comm_piece){place * elements * each, x.dim * each, elements * each, x.outer};
 }
 
-/* Every member's part along `dim`, of which only this device's part of `to` is taken.  The dims are
- * seen as [a, first, b, second, c]. */
-static void exchange(const meeting *m, int64_t cut_place, void *to) {
-  int64_t dim = inst_int(m->p, m->n, "dim"), cut = inst_int(m->p, m->n, "to");
-  int64_t first = dim < cut ? dim : cut, second = dim < cut ? cut : dim, b = 1;
-  view outer = view_of(m->out, first), inner = view_of(m->out, second);
-  for (int64_t d = first + 1; d < second; d++) b *= m->out->dim[d];
-  size_t run = (size_t)inner.inner * dtype_size(m->in->dtype);
-  for (int64_t a = 0; a < outer.outer; a++)
-    for (int64_t i = 0; i < outer.dim; i++)
-      for (int64_t k = 0; k < b; k++)
-        for (int64_t j = 0; j < inner.dim; j++) {
-          int64_t along = dim < cut ? i : j, part = m->in->dim[dim];
-          int64_t x = along % part, y = (dim < cut ? j : i) + cut_place * m->out->dim[cut];
-          int64_t row = a * m->in->dim[first] + (dim < cut ? x : y);
-          int64_t from = (row * b + k) * m->in->dim[second] + (dim < cut ? y : x);
-          memcpy((char *)to, (const char *)m->data[along / part] + (size_t)from * run, run);
-          to = (char *)to + run;
-        }
+/* Joins what is seen of the members along a dim: of each the piece, which has a stride of its own
+ * after `row` bytes.  Rows are many to a run that goes over together, or runs many to a row. */
+static void join(const meeting *m, const ir_value *piece, int64_t row, char *to) {
+  int64_t outer = view_of(piece, inst_int(m->p, m->n, "dim")).outer;
+  int64_t run = outer ? bytes_of(piece) / outer : 0, step = run < row ? run : row;
+  for (int64_t o = 0; o < outer; o++)
+    for (int64_t i = 0; i < m->g.n; i++)
+      for (int64_t k = o * run; k < (o + 1) * run; k += step, to += step)
+        memcpy(to, m->seen[i].at + k / row * m->seen[i].stride + k % row, (size_t)step);
+}
+
+static hp_status all_gather(meeting *m, const void *from, void *to) {
+  int64_t bytes = bytes_of(m->in);
+  for (int64_t i = 0; i < m->g.n; i++) m->give[i] = m->take[i] = (comm_piece){.run = bytes, .n = 1};
+  HP_TRY(meet(m, from));
+  join(m, m->in, bytes, to);
+  return leave(m);
+}
+
+/* Every member's part along `dim`, of which only this device's part of `to` is taken. */
+static hp_status all_to_all(meeting *m, const void *from, void *to) {
+  int64_t cut = inst_int(m->p, m->n, "to");
+  ir_value piece = *m->in; /* what goes from one to another */
+  comm_group order;        /* in which `to` is cut */
+  int64_t place[COMM_MAX]; /* of the members in it */
+  piece.dim[cut] = m->out->dim[cut];
+  group_by(m, "cut", &order);
+  for (int64_t i = 0; i < m->g.n; i++)
+    for (place[i] = 0; order.device[place[i]] != m->g.device[i];) place[i]++;
+  for (int64_t i = 0; i < m->g.n; i++) {
+    m->give[i] = part_of(m, cut, piece.dim[cut], place[i]);
+    m->take[i] = part_of(m, cut, piece.dim[cut], order.me);
+  }
+  HP_TRY(meet(m, from));
+  join(m, &piece, m->take[0].run, to);
+  return leave(m);
 }
 
 /* --- reductions ----------------------------------------------------------------------------------
@@ -104,16 +131,20 @@ static int64_t reduce_int(int op, int64_t a, int64_t b) {
   }
 }
 
-static hp_status reduce_floats(const meeting *m, int op, int64_t at, int64_t n, char *to) {
+static const char *seen_at(const meeting *m, int64_t i, int64_t row, int64_t at) {
+  return m->seen[i].at + row * m->seen[i].stride + at;
+}
+
+static hp_status reduce_floats(const meeting *m, int op, int64_t row, int64_t at, int64_t n,
+                               char *to) {
   float sum[CHUNK], next[CHUNK];
   hp_dtype t = (hp_dtype)m->in->dtype;
-  size_t size = dtype_size(t);
-  for (int64_t i = 0; i < m->size; i++) {
-    const char *from = (const char *)m->data[i] + (size_t)at * size;
+  for (int64_t i = 0; i < m->g.n; i++) {
+    const char *from = seen_at(m, i, row, at);
     HP_TRY(dtype_convert(HP_F32, i ? next : sum, t, from, (size_t)n));
     for (int64_t k = 0; i && k < n; k++) sum[k] = reduce_float(op, sum[k], next[k]);
   }
-  for (int64_t k = 0; op == PENDING_AVG && k < n; k++) sum[k] /= (float)m->size;
+  for (int64_t k = 0; op == PENDING_AVG && k < n; k++) sum[k] /= (float)m->g.n;
   return dtype_convert(t, to, HP_F32, sum, (size_t)n);
 }
 
@@ -125,50 +156,48 @@ static int64_t load_int(hp_dtype t, const char *at) {
   return *(const uint8_t *)at;
 }
 
-static void reduce_ints(const meeting *m, int op, int64_t at, int64_t n, char *to) {
+static void reduce_ints(const meeting *m, int op, int64_t row, int64_t at, int64_t n, char *to) {
   hp_dtype t = (hp_dtype)m->in->dtype;
   size_t size = dtype_size(t);
   for (int64_t k = 0; k < n; k++) {
     int64_t x = 0;
-    for (int64_t i = 0; i < m->size; i++) {
-      int64_t y = load_int(t, (const char *)m->data[i] + (size_t)(at + k) * size);
+    for (int64_t i = 0; i < m->g.n; i++) {
+      int64_t y = load_int(t, seen_at(m, i, row, at) + (size_t)k * size);
       x = i ? reduce_int(op, x, y) : y;
     }
-    if (op == PENDING_AVG) x /= m->size;
+    if (op == PENDING_AVG) x /= m->g.n;
     memcpy(to + (size_t)k * size, &x, size); /* little endian */
   }
 }
 
-/* n elements from `at` on of all members, reduced into `to`. */
-static hp_status reduce_run(const meeting *m, int64_t at, int64_t n, char *to) {
+/* n elements of run `row` of what is seen of all members, reduced into `to`. */
+static hp_status reduce_run(const meeting *m, int64_t row, int64_t n, char *to) {
   int op = (int)inst_int(m->p, m->n, "op");
-  size_t size = dtype_size(m->in->dtype);
+  int64_t size = (int64_t)dtype_size(m->in->dtype);
   for (int64_t k = 0; k < n; k += CHUNK) {
     int64_t some = n - k < CHUNK ? n - k : CHUNK;
     if (dtype_is_float(m->in->dtype))
-      HP_TRY(reduce_floats(m, op, at + k, some, to + (size_t)k * size));
-    else reduce_ints(m, op, at + k, some, to + (size_t)k * size);
+      HP_TRY(reduce_floats(m, op, row, k * size, some, to + k * size));
+    else reduce_ints(m, op, row, k * size, some, to + k * size);
   }
   return HP_OK;
 }
 
-static hp_status reduce_part(const meeting *m, void *to) {
-  int64_t dim = inst_int(m->p, m->n, "dim");
-  view x = view_of(m->in, dim), y = view_of(m->out, dim);
-  int64_t run = y.dim * y.inner;
-  for (int64_t o = 0; o < x.outer; o++)
-    HP_TRY(reduce_run(m, (o * (x.dim / y.dim) + m->place) * run, run,
-                      (char *)to + (size_t)(o * run) * dtype_size(m->in->dtype)));
+/* What is seen of a piece, reduced run by run. */
+static hp_status reduce(const meeting *m, const comm_piece *piece, char *to) {
+  int64_t size = (int64_t)dtype_size(m->in->dtype);
+  for (int64_t k = 0; k < piece->n; k++)
+    HP_TRY(reduce_run(m, k, piece->run / size, to + k * piece->run));
   return HP_OK;
 }
 
 /* What changes nothing in the reduction, on all devices but the first. */
-static hp_status drop(const meeting *m, const void *from, void *to) {
+static hp_status drop(meeting *m, const void *from, void *to) {
   int op = (int)inst_int(m->p, m->n, "op");
   int64_t n = value_elements(m->in);
   size_t size = dtype_size(m->in->dtype);
   memcpy(to, from, (size_t)n * size);
-  if (!m->place || (op != PENDING_SUM && op != PENDING_PROD)) return HP_OK;
+  if (!m->g.me || (op != PENDING_SUM && op != PENDING_PROD)) return HP_OK;
   memset(to, 0, (size_t)n * size);
   float one = 1;
   for (int64_t k = 0; op == PENDING_PROD && k < n; k++)
@@ -176,59 +205,63 @@ static hp_status drop(const meeting *m, const void *from, void *to) {
   return HP_OK;
 }
 
-/* --- meetings
- * --------------------------------------------------------------------------------------- */
-
-/* Elements before the share of member i. */
-static int64_t share_start(const meeting *m, int64_t i) {
-  int64_t n = value_elements(m->in), share = n / m->size, rest = n % m->size;
-  return i * share + (i < rest ? i : rest);
+/* This device's part of a dim, reduced. */
+static hp_status reduce_scatter(meeting *m, const void *from, void *to) {
+  int64_t dim = inst_int(m->p, m->n, "dim");
+  for (int64_t i = 0; i < m->g.n; i++) {
+    m->give[i] = part_of(m, dim, m->out->dim[dim], i);
+    m->take[i] = part_of(m, dim, m->out->dim[dim], m->g.me);
+  }
+  HP_TRY(meet(m, from));
+  HP_TRY(reduce(m, &m->take[0], to));
+  return leave(m);
 }
 
-static hp_status meet(meeting *m, const void *data) {
-  return comm_local_meet(m->d->comm, (int)m->d->position, m->group, m->size, data, m->data);
-}
-static hp_status leave(const meeting *m) {
-  return comm_local_leave(m->d->comm, (int)m->d->position, m->group, m->size);
+/* The share of member i of all elements, as a piece of the whole. */
+static comm_piece share_of(const meeting *m, int64_t i) {
+  int64_t size = (int64_t)dtype_size(m->in->dtype), n = value_elements(m->in);
+  int64_t each = n / m->g.n, rest = n % m->g.n;
+  return (comm_piece){.start = (i * each + (i < rest ? i : rest)) * size,
+                      .run = (each + (i < rest)) * size,
+                      .n = 1};
 }
 
 /* Each member reduces its share, then all take the others': each reads the whole twice, however
  * many there are. */
-static hp_status all_reduce(meeting *m, const void *from, char *to) {
-  size_t size = dtype_size(m->in->dtype);
-  int64_t first = share_start(m, m->place), n = share_start(m, m->place + 1) - first;
-  HP_TRY(meet(m, from));
-  HP_TRY(reduce_run(m, first, n, to + (size_t)first * size));
-  HP_TRY(leave(m));
-  HP_TRY(meet(m, to));
-  for (int64_t i = 0; i < m->size; i++) {
-    size_t start = (size_t)share_start(m, i) * size, end = (size_t)share_start(m, i + 1) * size;
-    if (i != m->place) memcpy(to + start, (const char *)m->data[i] + start, end - start);
+static hp_status all_reduce(meeting *m, const void *from, void *out) {
+  char *to = out;
+  comm_piece mine = share_of(m, m->g.me);
+  for (int64_t i = 0; i < m->g.n; i++) {
+    m->give[i] = share_of(m, i);
+    m->take[i] = mine;
   }
+  HP_TRY(meet(m, from));
+  HP_TRY(reduce(m, &mine, to + mine.start));
+  HP_TRY(leave(m));
+  for (int64_t i = 0; i < m->g.n; i++) {
+    m->take[i] = m->give[i];
+    m->give[i] = mine;
+  }
+  HP_TRY(meet(m, to));
+  for (int64_t i = 0; i < m->g.n; i++)
+    if (i != m->g.me) memcpy(to + m->take[i].start, m->seen[i].at, (size_t)m->take[i].run);
   return leave(m);
 }
 
-static hp_status together(meeting *m, const void *from, void *to) {
-  int64_t cut[COMM_LOCAL_MAX];
-  hp_status st = HP_OK;
-  HP_TRY(meet(m, from));
-  if (m->n->op == OP_REDUCE_SCATTER) st = reduce_part(m, to);
-  else if (m->n->op == OP_ALL_TO_ALL) exchange(m, group_by(m, "cut", cut), to);
-  else join(m, to);
-  HP_TRY(st);
-  return leave(m);
-}
+static hp_status (*const by_op[])(meeting *m, const void *from, void *to) = {
+    [OP_PART] = take_part,        [OP_DROP] = drop,
+    [OP_ALL_GATHER] = all_gather, [OP_REDUCE_SCATTER] = reduce_scatter,
+    [OP_ALL_REDUCE] = all_reduce, [OP_ALL_TO_ALL] = all_to_all,
+};
 
 hp_status collective_run(const device *d, const program *p, const prog_inst *n, void *const *at) {
-  meeting m = {.d = d, .p = p, .n = n};
+  meeting m; /* large, and filled as far as it is used */
+  m.d = d;
+  m.p = p;
+  m.n = n;
   m.in = &program_arg(p, n, 0)->type;
   m.out = &program_arg(p, n, 1)->type;
-  m.size = inst_int(p, n, "n");
   if (!d->comm) HP_FAIL(HP_ERR_INTERNAL, "a collective on a device that is alone");
-  m.place = group_by(&m, "axes", m.group);
-  if (n->op == OP_DROP) return drop(&m, at[0], at[1]);
-  if (n->op == OP_ALL_REDUCE) return all_reduce(&m, at[0], at[1]);
-  if (n->op != OP_PART) return together(&m, at[0], at[1]);
-  take_part(&m, at[0], at[1]);
-  return HP_OK;
+  group_by(&m, "axes", &m.g);
+  return by_op[n->op](&m, at[0], at[1]);
 }

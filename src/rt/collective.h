@@ -1,4 +1,5 @@
-/* Collectives of a program, among the devices of one process. */
+/* Collectives of a program: geometry and reduction are here, how the devices meet is the
+ * communicator's. */
 #ifndef RT_COLLECTIVE_H
 #define RT_COLLECTIVE_H
 

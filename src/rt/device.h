@@ -4,7 +4,7 @@
 #define RT_DEVICE_H
 
 #include "backend/backend.h"
-#include "comm/local.h"
+#include "comm/comm.h"
 #include "topo/mesh.h"
 
 typedef struct {
@@ -29,7 +29,7 @@ typedef struct {
   /* Among others: the mesh, this device's place on it, and how it meets them; else NULL. */
   const mesh *mesh;
   int64_t position;
-  comm_local *comm;
+  comm *comm;
 } device;
 
 hp_status device_open(const char *backend, const backend_options *o, uint64_t limit, device **out);

@@ -47,9 +47,6 @@ static hp_status make_mesh(group *g, const char *text) {
   if (called || g->m.rank)
     HP_FAIL(HP_ERR_LAYOUT, "mesh \"%.100s\": expected sizes and names alone, such as (2,2)(dp,tp)",
             text);
-  if (g->m.devices > COMM_LOCAL_MAX)
-    HP_FAIL(HP_ERR_LAYOUT, "mesh \"%.100s\": %lld devices in one process; at most %d are possible",
-            text, (long long)g->m.devices, COMM_LOCAL_MAX);
   return HP_OK;
 }
 
@@ -79,11 +76,11 @@ hp_status group_open(const hp_device_options *o, group **out) {
   HP_TRY_MEM(g);
   hp_status st = make_mesh(g, o->mesh);
   g->n = (int)g->m.devices;
+  if (!st && g->n > 1) st = comm_local_open(g->n, &g->comm);
   if (!st && o->n_layouts > 0 && !o->layouts)
     st = err_set(HP_ERR_ARG, __FILE__, __LINE__, "%d layouts, and none is given", o->n_layouts);
   for (int i = 0; i < o->n_layouts && !st; i++)
     st = group_rule(g, o->layouts[i].pattern, o->layouts[i].entries, false);
-  if (!st && g->n > 1) st = comm_local_create(g->n, &g->comm);
   if (!st && g->n > 1) st = crew_create(g->n, &g->crew);
   if (!st) st = open_parts(g, o);
   if (!st) describe(g);
@@ -96,7 +93,7 @@ void group_close(group *g) {
   if (!g) return;
   crew_free(g->crew);
   for (int i = 0; i < COMM_LOCAL_MAX; i++) device_close(g->part[i]);
-  comm_local_free(g->comm);
+  if (g->comm) g->comm->iface->close(g->comm);
   for (size_t i = 0; i < g->rules.len; i++) {
     mem_free(g->rules.at[i].pattern);
     mem_free(g->rules.at[i].entries);

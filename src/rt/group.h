@@ -22,7 +22,7 @@ struct hp_device {
   int n;
   device *part[COMM_LOCAL_MAX];
   mesh m; /* of one axis and device when n is 1 */
-  comm_local *comm;
+  comm *comm;
   crew *crew;
   VEC(layout_rule) rules;
   VEC(group_state) states;

@@ -79,7 +79,7 @@ static hp_status run_device(void *context, int i) {
   }
   hp_status st = exec_run(r->e[i], mine, r->n_given);
   if (st) {
-    comm_local_fail(r->d->comm, i);
+    r->d->comm->iface->fail(r->d->comm, i);
     return st;
   }
   for (int k = 0; k < r->n_given; k++) {
@@ -93,6 +93,6 @@ static hp_status run_device(void *context, int i) {
 hp_status runs_run(runs *r, const hp_io *io, int n) {
   if (r->d->n == 1) return exec_run(r->e[0], io, n);
   HP_TRY(give(r, io, n));
-  comm_local_reset(r->d->comm);
+  r->d->comm->iface->reset(r->d->comm);
   return crew_run(r->d->crew, run_device, r);
 }
