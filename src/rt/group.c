@@ -2,6 +2,7 @@
 
 #include "base/dtype.h"
 #include "base/thread.h"
+#include "shard/box.h"
 #include "shard/layout_text.h"
 
 #include <fnmatch.h>
@@ -134,31 +135,16 @@ bool group_declared(const void *g, const char *name, const ir_value *type, layou
  * ---------------------------------------------------------------------------------------- */
 
 bool holds_first(const group *g, int at, const layout *l) {
-  for (int a = 0; a < g->m.axes; a++)
-    if (layout_dim_of(l, a) < 0 && mesh_coordinate(&g->m, at, a)) return false;
-  return true;
+  return layout_first(&g->m, l, at) == at;
 }
 
-/* In runs that lie together in the whole: the dims at the end that are not cut, and the one before.
- */
 void part_copy(const group *g, int at, const ir_value *type, const layout *l, void *whole,
                void *part, bool to_part) {
-  int64_t start[LAYOUT_DIMS], stop[LAYOUT_DIMS], index[LAYOUT_DIMS] = {0}, run = 1, rows = 1;
+  box all = box_of(type->dim, type->rank), room = box_room(&g->m, l, type->dim, at);
+  box own = box_part(&g->m, l, type->dim, at);
   size_t size = dtype_size(type->dtype);
-  int last = type->rank;
-  layout_slice(&g->m, l, type->dim, at, start, stop);
-  while (last > 0 && stop[last - 1] - start[last - 1] == type->dim[last - 1])
-    run *= type->dim[--last];
-  if (last > 0) last--, run *= stop[last] - start[last];
-  for (int d = 0; d < last; d++) rows *= stop[d] - start[d];
-  for (int64_t r = 0; r < rows; r++) {
-    int64_t e = 0;
-    for (int d = 0; d < type->rank; d++)
-      e = e * type->dim[d] + start[d] + (d < last ? index[d] : 0);
-    char *w = (char *)whole + (size_t)e * size, *p = (char *)part + (size_t)(r * run) * size;
-    memcpy(to_part ? p : w, to_part ? w : p, (size_t)run * size);
-    for (int d = last - 1; d >= 0 && ++index[d] == stop[d] - start[d]; d--) index[d] = 0;
-  }
+  if (to_part) box_copy(&own, size, &all, whole, &room, part);
+  else box_copy(&own, size, &room, part, &all, whole);
 }
 
 /* --- params
