@@ -4,6 +4,9 @@
 
 #include "base/status.h"
 
+/* An index that no row has: of a row that another device holds, or that is left out. */
+enum { ID_ELSEWHERE = INT32_MIN };
+
 typedef enum {
   OP_NONE,
 #define OP(id, ...) OP_##id,

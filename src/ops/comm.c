@@ -33,6 +33,16 @@ hp_status infer_part(infer_ctx *c) {
   return cut(c, dim, n);
 }
 
+hp_status infer_locate(infer_ctx *c) {
+  const ir_value *x = graph_value(c->g, c->in[0]);
+  int64_t n = attr_int(c->g, &c->node, "n"), size = attr_int(c->g, &c->node, "size");
+  if (x->dtype != HP_I32 && x->dtype != HP_I64)
+    return ops_fail(c, "the indices are %s, expected i32 or i64", ops_type(c, 0));
+  if (n < 1 || size < 0)
+    return ops_fail(c, "of %lld devices, parts of %lld", (long long)n, (long long)size);
+  return infer_same(c);
+}
+
 hp_status infer_gather(infer_ctx *c) {
   int64_t dim, n;
   HP_TRY(read_dim(c, "dim", &dim, &n));

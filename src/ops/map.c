@@ -4,6 +4,7 @@
 #include "base/dtype.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* --- shapes ------------------------------------------------------------------------------ */
 
@@ -186,6 +187,15 @@ void grad_cos(grad_ctx *c) {
 void grad_cast(grad_ctx *c) {
   int t = graph_value(G, X)->dtype;
   if (dtype_is_float(t)) c->din[0] = ops_cast(G, DY, (hp_dtype)t);
+}
+
+/* The gradient is marked too, as grad.<name>. */
+void grad_mark(grad_ctx *c) {
+  char name[192];
+  attr_record a = {0};
+  snprintf(name, sizeof name, "grad.%s", attr_str(G, &c->node, "name"));
+  attr_put_str(&a, G, name);
+  c->din[0] = ops_add(G, OP_MARK, &DY, 1, &a);
 }
 
 void grad_add(grad_ctx *c) {

@@ -21,12 +21,20 @@ hp_status infer_embedding(infer_ctx *c) {
   return HP_OK;
 }
 
+/* Ids of which `skip` is elsewhere. */
+static val without(hp_graph *g, val ids, int64_t skip) {
+  if (skip < 0) return ids;
+  hp_dtype t = (hp_dtype)graph_value(g, ids)->dtype;
+  val is = ops_binary(g, OP_EQ, ids, ops_const(g, t, (double)skip));
+  return ops_select(g, is, ops_const(g, t, ID_ELSEWHERE), ids);
+}
+
 void grad_embedding(grad_ctx *c) {
   attr_record a = {0};
   ir_value table = *graph_value(c->g, c->in[0]);
   attr_put_int(&a, table.dim[0]);
-  attr_put_int(&a, attr_int(c->g, &c->node, "skip"));
-  val in[2] = {ops_cast(c->g, c->dout[0], (hp_dtype)table.dtype), c->in[1]};
+  val dy = ops_cast(c->g, c->dout[0], (hp_dtype)table.dtype);
+  val in[2] = {dy, without(c->g, c->in[1], attr_int(c->g, &c->node, "skip"))};
   c->din[0] = ops_add(c->g, OP_EMBEDDING_GRAD, in, 2, &a);
 }
 

@@ -2,7 +2,8 @@
  * reductions, which the fuse pass turns into loops.  Reductions are brought to the two forms that
  * loops have: over the last dim, or over all dims but the last.  What has no elements becomes a
  * constant, so that no later pass and no kernel meets it. */
-#include "ops/ops.h"
+#include "pass/decompose.h"
+
 #include "pass/pass.h"
 
 #include <string.h>
@@ -170,6 +171,14 @@ static void zeros(site *s) {
 
 static decomposition decomposition_of(const hp_graph *g, const ir_node *n) {
   return is_void(g, n) ? zeros : table[n->op];
+}
+
+void decompose_node(hp_graph *to, const hp_graph *from, const ir_node *n, const val *in,
+                    val out[OPS_OUT_MAX]) {
+  site s = {.r = {.from = from, .to = to}, .n = n};
+  for (int k = 0; k < n->n_in && k < 8; k++) s.in[k] = in[k];
+  table[n->op](&s);
+  memcpy(out, s.out, sizeof s.out);
 }
 
 hp_status pass_decompose(const hp_graph *in, const pass_options *o, hp_graph **out) {

@@ -191,6 +191,19 @@ static hp_status reduce(const meeting *m, const comm_piece *piece, char *to) {
   return HP_OK;
 }
 
+/* Indices along a dim as those of the own part. */
+static hp_status locate(meeting *m, const void *from, void *to) {
+  int64_t n = value_elements(m->in), size = inst_int(m->p, m->n, "size"), first = m->g.me * size;
+  for (int64_t k = 0; k < n; k++) {
+    bool is_long = m->in->dtype == HP_I64;
+    int64_t x = is_long ? ((const int64_t *)from)[k] : ((const int32_t *)from)[k];
+    if (x >= 0) x = x >= first && x < first + size ? x - first : ID_ELSEWHERE;
+    if (is_long) ((int64_t *)to)[k] = x;
+    else ((int32_t *)to)[k] = (int32_t)x;
+  }
+  return HP_OK;
+}
+
 /* What changes nothing in the reduction, on all devices but the first. */
 static hp_status drop(meeting *m, const void *from, void *to) {
   int op = (int)inst_int(m->p, m->n, "op");
@@ -252,6 +265,7 @@ static hp_status (*const by_op[])(meeting *m, const void *from, void *to) = {
     [OP_PART] = take_part,        [OP_DROP] = drop,
     [OP_ALL_GATHER] = all_gather, [OP_REDUCE_SCATTER] = reduce_scatter,
     [OP_ALL_REDUCE] = all_reduce, [OP_ALL_TO_ALL] = all_to_all,
+    [OP_LOCATE] = locate,
 };
 
 hp_status collective_run(const device *d, const program *p, const prog_inst *n, void *const *at) {

@@ -55,7 +55,7 @@ enum { KINDS_MAX = 128 };
 static double received(const hp_graph *g, const ir_node *n) {
   double in = (double)value_bytes(graph_value(g, graph_in(g, n)[0]));
   double devices = (double)attr_int(g, n, "n"), share = (devices - 1) / devices;
-  if (n->op == OP_PART || n->op == OP_DROP) return 0;
+  if (n->op == OP_PART || n->op == OP_DROP || n->op == OP_LOCATE) return 0;
   if (n->op == OP_ALL_GATHER) return in * (devices - 1);
   return n->op == OP_ALL_REDUCE ? 2 * in * share : in * share;
 }

@@ -49,6 +49,13 @@ static hp_status merge(derivation *d, int operand, int dim, int factor, const ax
   return HP_OK;
 }
 
+/* The cut that a factor has been given. */
+static hp_status preset(derivation *d, int f) {
+  axes given = {.n = d->r->factor[f].n};
+  memcpy(given.axis, d->r->factor[f].axis, given.n);
+  return given.n ? merge(d, -1, -1, f, &given) : HP_OK;
+}
+
 /* A dim of several factors: an axis goes to the outermost that it can still cut evenly.  Axes of
  * one device are lost there. */
 static hp_status spread(derivation *d, int operand, int dim) {
@@ -208,6 +215,7 @@ static hp_status needs(const derivation *d, int operand, layout *need) {
 hp_status rule_derive(const mesh *m, const rule *r, const layout *in, layout *need, layout *out) {
   derivation d = {.m = m, .r = r, .in = in};
   for (int a = 0; a < LAYOUT_AXES; a++) d.factor_of[a] = -1;
+  for (int f = 0; f < r->factors; f++) HP_TRY(preset(&d, f));
   for (int i = 0; i < r->n_in; i++) HP_TRY(project(&d, i));
   HP_TRY(pass_pending(&d));
   for (int i = 0; i < r->n_in; i++) HP_TRY(needs(&d, i, &need[i]));

@@ -32,6 +32,8 @@ typedef struct {
     int64_t size;
     bool whole;        /* must not be cut */
     pending_op reduce; /* over a contracted factor; PENDING_NONE: it must not be cut */
+    int index;         /* operand that holds indices along it + 1: they become those of the part */
+    uint8_t n, axis[LAYOUT_AXES]; /* cut by these before any operand is looked at */
   } factor[RULE_FACTORS];
   op_linearity linearity;
 } rule;
@@ -42,6 +44,8 @@ typedef struct {
  * dim that must be whole is cut, or a cut cannot be said of the result. */
 hp_status rule_derive(const mesh *m, const rule *r, const layout *in, layout *need, layout *out);
 
+/* The first tensor with a dim that is the factor alone: operand i, or result i - n_in; -1: none. */
+int rule_find(const rule *r, int factor, int *dim);
 /* Size of a tensor's dim: of its factors together. */
 int64_t rule_dim_size(const rule *r, const rule_tensor *t, int dim);
 
@@ -53,9 +57,12 @@ rule_tensor *rule_in(rule *r, int rank);
 rule_tensor *rule_out(rule *r, int rank);
 void rule_dim(rule_tensor *t, int dim, int factor); /* appends a factor to a dim */
 
-/* From the text of an op's row: "...j,j->...j;j=rep".  `in` are the shapes, rank -1: absent. */
+/* From the text of an op's row: "...j,j->...j;j=rep".  `in` are the shapes, rank -1: absent.  A
+ * letter that only results have is of size 1; rule_out_sizes gives such factors the results' sizes.
+ */
 hp_status rule_from_text(const char *text, op_linearity linearity, const dims *in, int n_in,
                          rule *out);
+void rule_out_sizes(rule *r, const dims *out);
 /* The same elements in the same order in another shape. */
 hp_status rule_reshape(const dims *from, const dims *to, rule *out);
 /* Dim d of the result is dim source[d] of the operand, -1: none.  Dims that change their size, and

@@ -30,6 +30,15 @@ void rule_dim(rule_tensor *t, int dim, int factor) {
   t->factor[dim][t->n[dim]++] = (uint8_t)factor;
 }
 
+int rule_find(const rule *r, int factor, int *dim) {
+  for (int i = 0; i < r->n_in + r->n_out; i++) {
+    const rule_tensor *t = i < r->n_in ? &r->in[i] : &r->out[i - r->n_in];
+    for (*dim = 0; *dim < t->rank; ++*dim)
+      if (t->n[*dim] == 1 && t->factor[*dim][0] == factor) return i;
+  }
+  return -1;
+}
+
 int64_t rule_dim_size(const rule *r, const rule_tensor *t, int dim) {
   int64_t size = 1;
   for (int i = 0; i < t->n[dim]; i++) size *= r->factor[t->factor[dim][i]].size;
@@ -124,13 +133,16 @@ static int out_rank(const text_rule *t, const char *term) {
   return strchr(term, '.') ? letters - 1 + t->n_batch : letters;
 }
 
-/* "rep" or a reduction, for one factor. */
+/* "rep", a reduction, "@1", or "sum@1", for one factor. */
 static void mark(rule *r, int factor, const char *word, size_t n) {
+  const char *at = memchr(word, '@', n);
+  if (at) r->factor[factor].index = at[1] - '0' + 1;
   if (n == 3 && !memcmp(word, "rep", 3)) r->factor[factor].whole = true;
-  else r->factor[factor].reduce = pending_find(word, n);
+  else r->factor[factor].reduce = pending_find(word, at ? (size_t)(at - word) : n);
 }
 
-/* ";j=rep", ";k=sum", ";...=sum": factors that must be whole, or are reduced when contracted. */
+/* ";j=rep", ";k=sum", ";...=sum": factors that must be whole, or are reduced when contracted;
+ * ";v=@1": operand 1 holds indices along it. */
 static hp_status read_flags(const char *text, const char *at, const text_rule *t, rule *r) {
   while (*at == ';') {
     bool batch = !strncmp(++at, "...", 3);
@@ -154,6 +166,9 @@ hp_status rule_from_text(const char *text, op_linearity linearity, const dims *i
   HP_TRY(read_terms(text, &t, &flags));
   if (n_in != t.n_in) HP_FAIL(HP_ERR_LAYOUT, "%d operands, the op takes %d", n_in, t.n_in);
   HP_TRY(bind(&t, in, out));
+  for (int o = t.n_in; o < t.n_in + t.n_out; o++) /* a letter of no operand */
+    for (const char *c = t.term[o]; *c; c++)
+      if (*c != '.' && t.letter[(int)*c] < 0) t.letter[(int)*c] = rule_factor(out, 1);
   HP_TRY(read_flags(text, flags, &t, out));
   for (int i = 0; i < n_in; i++) {
     rule_tensor *to = rule_in(out, in[i].rank);
@@ -161,11 +176,16 @@ hp_status rule_from_text(const char *text, op_linearity linearity, const dims *i
   }
   for (int o = 0; o < t.n_out; o++) {
     const char *term = t.term[t.n_in + o];
-    for (const char *c = term; *c; c++) /* a letter of no operand is a dim of one */
-      if (*c != '.' && t.letter[(int)*c] < 0) t.letter[(int)*c] = rule_factor(out, 1);
     write_term(&t, term, NULL, out, rule_out(out, out_rank(&t, term)));
   }
   return HP_OK;
+}
+
+void rule_out_sizes(rule *r, const dims *out) {
+  for (int o = 0; o < r->n_out; o++)
+    for (int d = 0; d < r->out[o].rank; d++)
+      if (r->out[o].n[d] == 1 && r->factor[r->out[o].factor[d][0]].index)
+        r->factor[r->out[o].factor[d][0]].size = out[o].dim[d];
 }
 
 /* --- shapes --------------------------------------------------------------------------------------

@@ -187,6 +187,14 @@ static hp_status attention(const site *s, rule *r) {
   return HP_OK;
 }
 
+/* Labels become indices among the classes of a part; one that is a class may mean "ignored" only
+ * where all classes are. */
+static hp_status loss_grad(const site *s, rule *r) {
+  bool cut = attr_int(s->g, s->n, "ignore") < 0;
+  const char *text = cut ? "...v,...,...,...->...v;v=@1" : "...v,...,...,...->...v;v=rep";
+  return rule_from_text(text, LIN_NONE, s->in, 4, r);
+}
+
 static const struct {
   const char *name;
   hp_status (*make)(const site *s, rule *r);
@@ -204,6 +212,7 @@ static const struct {
     {"=update", update},
     {"=einsum", einsum},
     {"=attention", attention},
+    {"=loss_grad", loss_grad},
 };
 
 hp_status rule_of_node(const hp_graph *g, const ir_node *n, rule *out) {
@@ -216,7 +225,9 @@ hp_status rule_of_node(const hp_graph *g, const ir_node *n, rule *out) {
   for (int o = 0; o < n->n_out && o < OPS_OUT_MAX; o++) s.out[o] = dims_of(g, n->out0 + (val)o);
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
     if (!strcmp(row->rule, functions[i].name)) return functions[i].make(&s, out);
-  return rule_from_text(row->rule, row->linearity, s.in, n->n_in, out);
+  HP_TRY(rule_from_text(row->rule, row->linearity, s.in, n->n_in, out));
+  rule_out_sizes(out, s.out);
+  return HP_OK;
 }
 
 attr_record rule_local_attrs(const hp_graph *g, const ir_node *n, const mesh *m,
@@ -230,6 +241,8 @@ attr_record rule_local_attrs(const hp_graph *g, const ir_node *n, const mesh *m,
     int64_t list[ATTR_LIST_MAX];
     if (kind == 'f') {
       attr_put_float(&a, attr_float(g, n, key));
+    } else if (!strcmp(key, "rows")) {
+      attr_put_int(&a, layout_part_size(m, out, 0, attr_int(g, n, key)));
     } else if (kind != 'l') {
       attr_put_int(&a, attr_int(g, n, key));
     } else {

@@ -24,17 +24,18 @@ void ref_EMBEDDING(ref_ctx *c) {
   const ref_tensor *table = c->in[0];
   int64_t width = table->dim[1];
   for (int64_t k = 0; k < c->out[0]->n; k++)
-    ref_copy(c->out[0], k, table, c->in[1]->i[k / width] * width + k % width);
+    if (c->in[1]->i[k / width] != ID_ELSEWHERE)
+      ref_copy(c->out[0], k, table, c->in[1]->i[k / width] * width + k % width);
 }
 
 void ref_EMBEDDING_GRAD(ref_ctx *c) {
   const ref_tensor *dy = c->in[0];
   ref_tensor *y = c->out[0];
-  int64_t width = y->dim[1], skip = attr_int(c->g, c->n, "skip");
+  int64_t width = y->dim[1];
   double *sum = doubles(y->n), *count = doubles(y->n), grain = ref_grain(dy);
   for (int64_t k = 0; k < dy->n; k++) {
     int64_t id = c->in[1]->i[k / width], to = id * width + k % width;
-    if (id == skip) continue;
+    if (id == ID_ELSEWHERE) continue;
     y->f[to] += dy->f[k];
     y->e[to] += dy->e[k];
     sum[to] += fabs(dy->f[k]);
@@ -333,8 +334,9 @@ void ref_CROSS_ENTROPY(ref_ctx *c) {
     const double *v = x->f + r * width;
     double lse = log_sum_exp(v, width), e = off + 32 * ref_eps * (1 + fabs(lse));
     bool out = label->i[r] == ignore;
-    c->out[0]->f[r] = out ? 0 : lse - v[label->i[r]];
-    c->out[0]->e[r] = out ? 0 : 2 * e + 2 * ref_eps * fabs(v[label->i[r]]);
+    double own = label->i[r] == ID_ELSEWHERE || out ? 0 : v[label->i[r]];
+    c->out[0]->f[r] = out ? 0 : lse - own;
+    c->out[0]->e[r] = out ? 0 : 2 * e + 2 * ref_eps * fabs(own);
     c->out[1]->f[r] = lse;
     c->out[1]->e[r] = e;
   }
@@ -346,7 +348,7 @@ void ref_CROSS_ENTROPY_GRAD(ref_ctx *c) {
   double off = largest_error(x);
   for (int64_t r = 0; r < label->n; r++) {
     const double *v = x->f + r * width;
-    double lse = log_sum_exp(v, width);
+    double lse = c->in[2]->f[r];
     for (int64_t k = 0; k < width; k++) {
       double p = exp(v[k] - lse), e = p * (expm1(2 * off) + 64 * ref_eps * (1 + fabs(lse)));
       bool out = label->i[r] == ignore;

@@ -84,7 +84,7 @@ static void collective(trial *t, const ir_node *n, int64_t position) {
   const ref_tensor *x = &t->part[position].value[v];
   ref_tensor *y = ref_make(&t->part[position], n->out0);
   x = &t->part[position].value[v]; /* room may have moved */
-  bool has_dim = n->op != OP_ALL_REDUCE && n->op != OP_DROP;
+  bool has_dim = n->op != OP_ALL_REDUCE && n->op != OP_DROP && n->op != OP_LOCATE;
   int d = has_dim ? (int)attr_int(g, n, "dim") : 0;
   int to = n->op == OP_ALL_TO_ALL ? (int)attr_int(g, n, "to") : 0;
   if (n->op == OP_ALL_TO_ALL) group_of(t, n, "cut", position, cut, &cut_place);
@@ -97,6 +97,9 @@ static void collective(trial *t, const ir_node *n, int64_t position) {
     } else if (n->op == OP_REDUCE_SCATTER) {
       int64_t at = shifted(y, x, k, d, place * y->dim[d]);
       set_number(y, k, reduce(t, v, group, size, at, (int)attr_int(g, n, "op")));
+    } else if (n->op == OP_LOCATE) {
+      int64_t part = attr_int(g, n, "size"), at = x->i[k] - place * part;
+      y->i[k] = x->i[k] < 0 ? x->i[k] : at >= 0 && at < part ? at : ID_ELSEWHERE;
     } else if (n->op == OP_DROP) {
       int op = (int)attr_int(g, n, "op");
       set_number(y, k, place && op == PENDING_SUM ? 0 : number(x, k));

@@ -119,6 +119,19 @@ static bool make_local(trial *t) {
   return false;
 }
 
+/* Index x, held by operand i, as one of the device's part of the dim that it counts along. */
+static int64_t located(const trial *t, int i, int64_t position, int64_t x) {
+  for (int f = 0; f < t->rule.factors; f++) {
+    int d, tensor = rule_find(&t->rule, f, &d);
+    if (t->rule.factor[f].index != i + 1 || tensor < 0) continue;
+    const layout *l = tensor < t->rule.n_in ? &t->need[tensor] : &t->out[tensor - t->rule.n_in];
+    int64_t size = layout_part_size(t->m, l, d, t->rule.factor[f].size);
+    x -= layout_part_index(t->m, l, d, position) * size;
+    return x >= 0 && x < size ? x : ID_ELSEWHERE;
+  }
+  return x;
+}
+
 static void run_part(trial *t, int64_t position) {
   ref_run *r = &t->part[position];
   ref_begin(r, t->local, true);
@@ -134,7 +147,7 @@ static void run_part(trial *t, int64_t position) {
     for (int64_t k = 0; k < part->n; k++) {
       int64_t e = whole_index(t, &t->need[i], whole, part, position, k);
       if (part->f) part->f[k] = split(t, &t->need[i], position, e, whole->f[e]);
-      else part->i[k] = whole->i[e];
+      else part->i[k] = located(t, i, position, whole->i[e]);
     }
   }
   ref_eval(r);
@@ -214,10 +227,25 @@ static bool does_something(const trial *t) {
   return false;
 }
 
+/* A dim that only results have may be cut by an axis that no operand uses. */
+static void give_cuts(trial *t, rng *r) {
+  for (int f = 0; f < t->rule.factors; f++) {
+    int d;
+    t->rule.factor[f].n = 0;
+    if (!t->rule.factor[f].index || rule_find(&t->rule, f, &d) < t->rule.n_in) continue;
+    for (int a = 0; a < t->m->axes && !t->rule.factor[f].n; a++) {
+      bool open = rng_chance(r, 60) && t->rule.factor[f].size % t->m->size[a] == 0;
+      for (int i = 0; i < t->x.leaves; i++) open &= layout_is_free(&t->in[i], a);
+      if (open) t->rule.factor[f].axis[t->rule.factor[f].n++] = (uint8_t)a;
+    }
+  }
+}
+
 /* True when the layouts were accepted and say something. */
 static bool try_once(trial *t, rng *r) {
   choose_layouts(t, r);
   memset(t->need, 0, sizeof t->need);
+  give_cuts(t, r);
   if (rule_derive(t->m, &t->rule, t->in, t->need, t->out)) {
     err_clear();
     return false;

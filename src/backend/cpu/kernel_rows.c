@@ -46,10 +46,9 @@ hp_status plan_embedding_grad(cpu_loading *l, const prog_inst *n, void **plan, u
 hp_status run_embedding_grad(const cpu_call *c) {
   const ir_value *table = call_type(c, 2);
   row_ids r = ids_of(c, table, 1);
-  return at_place(c,
-                  row_embedding_grad(c->dev->isa, c->dev->threads, &r, inst_int(c->p, c->n, "skip"),
-                                     (hp_dtype)call_type(c, 0)->dtype, c->at[0],
-                                     (hp_dtype)table->dtype, c->at[2], c->work));
+  return at_place(c, row_embedding_grad(c->dev->isa, c->dev->threads, &r,
+                                        (hp_dtype)call_type(c, 0)->dtype, c->at[0],
+                                        (hp_dtype)table->dtype, c->at[2], c->work));
 }
 
 /* --- rotary embedding ------------------------------------------------------------------------- */

@@ -53,7 +53,7 @@ static hp_status check_labels(const row_labels *r) {
             (long long)r->N, (long long)r->V);
   for (int64_t i = 0; i < r->N; i++) {
     int64_t label = rows_index(r->labels, r->label_type, i);
-    if (label != r->ignore && (label < 0 || label >= r->V))
+    if (label != r->ignore && label != ID_ELSEWHERE && (label < 0 || label >= r->V))
       HP_FAIL(
           HP_ERR_INPUT,
           "cross-entropy: label %lld of row %lld is not one of %lld classes; expected 0..%lld, or "
@@ -92,7 +92,7 @@ static hp_status check_row_ids(const row_ids *r) {
             (long long)r->n, (long long)r->V, (long long)r->C);
   for (int64_t i = 0; i < r->n; i++) {
     int64_t id = rows_index(r->ids, r->id_type, i);
-    if (id < 0 || id >= r->V)
+    if (id != ID_ELSEWHERE && (id < 0 || id >= r->V))
       HP_FAIL(
           HP_ERR_INPUT,
           "embedding: id %lld at position %lld is not a row of the table; expected 0..%lld: check "
@@ -104,10 +104,12 @@ static hp_status check_row_ids(const row_ids *r) {
 
 /* An item is a position; width is in bytes. */
 static void gather_rows(rows_job *j, int64_t from, int64_t to) {
-  for (int64_t i = from; i < to; i++)
-    memcpy((char *)j->y + i * j->width,
-           (const char *)j->x + rows_index(j->ids->ids, j->ids->id_type, i) * j->width,
-           (size_t)j->width);
+  for (int64_t i = from; i < to; i++) {
+    int64_t id = rows_index(j->ids->ids, j->ids->id_type, i);
+    char *y = (char *)j->y + i * j->width;
+    if (id == ID_ELSEWHERE) memset(y, 0, (size_t)j->width);
+    else memcpy(y, (const char *)j->x + id * j->width, (size_t)j->width);
+  }
 }
 
 hp_status row_embedding(pool *p, const row_ids *r, hp_dtype dtype, const void *table, void *out) {
@@ -126,15 +128,22 @@ hp_status row_embedding_grad_work(const row_ids *r, size_t *bytes) {
   return HP_OK;
 }
 
-/* Positions in order of id, and of position within one: a counting sort.  start has V + 2 slots. */
+/* Positions in order of id, and of position within one: a counting sort.  start has V + 2 slots.
+ * What is elsewhere has no place. */
 static void sort_positions(const row_ids *r, int64_t *start, int64_t *position) {
   memset(start, 0, sizeof *start * (size_t)(r->V + 2));
-  for (int64_t i = 0; i < r->n; i++) start[rows_index(r->ids, r->id_type, i) + 2]++;
+  for (int64_t i = 0; i < r->n; i++) {
+    int64_t id = rows_index(r->ids, r->id_type, i);
+    if (id != ID_ELSEWHERE) start[id + 2]++;
+  }
   for (int64_t v = 2; v < r->V + 2; v++) start[v] += start[v - 1];
-  for (int64_t i = 0; i < r->n; i++) position[start[rows_index(r->ids, r->id_type, i) + 1]++] = i;
+  for (int64_t i = 0; i < r->n; i++) {
+    int64_t id = rows_index(r->ids, r->id_type, i);
+    if (id != ID_ELSEWHERE) position[start[id + 1]++] = i;
+  }
 }
 
-hp_status row_embedding_grad(cpu_isa isa, pool *p, const row_ids *r, int64_t skip, hp_dtype dy_type,
+hp_status row_embedding_grad(cpu_isa isa, pool *p, const row_ids *r, hp_dtype dy_type,
                              const void *dy, hp_dtype out_type, void *dtable, void *work) {
   HP_TRY(check_float("embedding gradient", dy_type));
   HP_TRY(check_float("embedding gradient", out_type));
@@ -147,8 +156,7 @@ hp_status row_embedding_grad(cpu_isa isa, pool *p, const row_ids *r, int64_t ski
                 .out_type = out_type,
                 .width = r->C,
                 .start = start,
-                .position = position,
-                .skip = skip};
+                .position = position};
   run_rows(p, embedding_grad_of[isa], &j, r->V);
   return HP_OK;
 }

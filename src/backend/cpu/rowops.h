@@ -8,6 +8,7 @@
 #ifndef ROWOPS_H
 #define ROWOPS_H
 
+#include "ir/op.h"
 #include "backend/cpu/cpu_features.h"
 #include "base/thread.h"
 
@@ -43,9 +44,9 @@ typedef struct {
 /* out [n,C] = table[ids], both of one type (any). */
 hp_status row_embedding(pool *p, const row_ids *r, hp_dtype dtype, const void *table, void *out);
 /* dtable [V,C] = for each row, the rows of dy [n,C] with its id, summed in order of position; all
- * rows are written; row `skip` gets zeros (-1: none). */
+ * rows are written; ids elsewhere are left out. */
 hp_status row_embedding_grad_work(const row_ids *r, size_t *bytes);
-hp_status row_embedding_grad(cpu_isa isa, pool *p, const row_ids *r, int64_t skip, hp_dtype dy_type,
+hp_status row_embedding_grad(cpu_isa isa, pool *p, const row_ids *r, hp_dtype dy_type,
                              const void *dy, hp_dtype out_type, void *dtable, void *work);
 
 /* ---- rotary embedding ---------------------------------------------------------------------------

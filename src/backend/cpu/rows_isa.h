@@ -20,8 +20,7 @@ typedef struct {
   const float *lse, *dloss;
   float *out, *lse_out;
   const int64_t *start, *position; /* embedding gradient: positions by id, start[id].. */
-  int64_t skip;
-  atomic_llong found; /* least index found so far */
+  atomic_llong found;              /* least index found so far */
 } rows_job;
 
 typedef void rows_fn(rows_job *j, int64_t from, int64_t to);

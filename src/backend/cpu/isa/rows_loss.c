@@ -41,7 +41,8 @@ SIMD void losses(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
     int64_t label = rows_index(r->labels, r->label_type, row);
     float lse = row_lse(t, r->logits, row, r->V);
     j->lse_out[row] = lse;
-    j->out[row] = label == r->ignore ? 0 : lse - scalar_at(t, r->logits, row * r->V + label);
+    float own = label < 0 ? 0 : scalar_at(t, r->logits, row * r->V + label);
+    j->out[row] = label == r->ignore ? 0 : label == ID_ELSEWHERE ? lse : lse - own;
   }
 }
 
@@ -49,10 +50,10 @@ SIMD void grads(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
   const row_labels *r = j->labels;
   for (int64_t row = from; row < to; row++) {
     int64_t label = rows_index(r->labels, r->label_type, row), at = row * r->V;
-    bool ignored = label == r->ignore;
+    bool ignored = label == r->ignore, here = !ignored && label != ID_ELSEWHERE;
     v16f lse = v16_set1(j->lse[row]), scale = v16_set1(j->dloss[row]);
     v16f one = v16_zero();
-    if (!ignored) { /* before the row is overwritten */
+    if (here) { /* before the row is overwritten */
       v16f x = v16_set1(scalar_at(t, r->logits, at + label));
       one = v16_mul(v16_sub(v16_exp(v16_sub(x, lse)), v16_set1(1.0f)), scale);
     }
@@ -63,7 +64,7 @@ SIMD void grads(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
         p = v16_mul(v16_exp(v16_sub(v16_load_as(t, r->logits, at + i, left), lse)), scale);
       v16_store_as(t, j->y, at + i, p, left);
     }
-    if (!ignored) v16_store_as(t, j->y, at + label, one, 1);
+    if (here) v16_store_as(t, j->y, at + label, one, 1);
   }
 }
 

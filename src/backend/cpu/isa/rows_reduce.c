@@ -85,7 +85,7 @@ void ISA_NAME(rows_argmax)(rows_job *j, int64_t from, int64_t to) {
 void ISA_NAME(rows_embedding_grad)(rows_job *j, int64_t from, int64_t to) {
   int64_t C = j->width;
   for (int64_t row = from; row < to; row++) {
-    int64_t first = j->start[row], end = row == j->skip ? first : j->start[row + 1];
+    int64_t first = j->start[row], end = j->start[row + 1];
     for (int64_t c = 0; c < C; c += 64) {
       v16f sum[4];
       int vecs = C - c >= 64 ? 4 : (int)((C - c + 15) / 16);

@@ -1,0 +1,174 @@
+/* How a node is computed: which layouts its operands are brought to. */
+#include "pass/shard_state.h"
+
+#include "shard/slices.h"
+
+#include <math.h>
+#include <string.h>
+
+/* What a second of a device is worth when layouts are compared: only the ratio counts. */
+static const double FLOPS_PER_S = 1e11, BYTES_PER_S = 1e10, MOVE_S = 1e-6;
+
+/* Sums may wait behind what only moves or adds, and behind factors of one element. */
+static bool may_wait(const hp_graph *g, const ir_node *n) {
+  op_linearity l = op_table[n->op].linearity;
+  if (l == LIN_MOVE || l == LIN_JOINT) return true;
+  int large = 0;
+  for (int i = 0; i < n->n_in; i++) large += value_elements(graph_value(g, graph_in(g, n)[i])) > 1;
+  return large <= 1;
+}
+
+static double cost_of(const shard *s, const ir_node *n, const choice *c) {
+  const val *in = graph_in(s->r.from, n);
+  int64_t alike = s->m->devices;
+  double seconds = 0;
+  for (int i = 0; i < n->n_in; i++) {
+    path p;
+    if (shard_path(s, graph_value(s->r.from, in[i]), &s->now[in[i]], &c->need[i], &p)) {
+      err_clear();
+      return INFINITY;
+    }
+    seconds += p.bytes / BYTES_PER_S + p.n * MOVE_S;
+    int64_t repeat = layout_repeat(s->m, &c->need[i]);
+    if (repeat < alike) alike = repeat;
+  }
+  op_cost k = op_meanings[n->op].cost(s->r.from, n);
+  double share = (double)alike / (double)s->m->devices;
+  return seconds + share * (k.flops / FLOPS_PER_S + k.bytes / BYTES_PER_S);
+}
+
+typedef struct {
+  shard *s;
+  const ir_node *n;
+  rule *r;
+  layout now[RULE_TENSORS], in[RULE_TENSORS]; /* operands as they lie; as they are to be tried */
+  choice trial, *best;
+} choosing;
+
+static bool derives(choosing *c) {
+  if (!rule_derive(c->s->m, c->r, c->in, c->trial.need, c->trial.out)) return true;
+  err_clear();
+  return false;
+}
+
+static void try_layouts(choosing *c) {
+  if (!derives(c)) return;
+  c->trial.found = true;
+  c->trial.cost = cost_of(c->s, c->n, &c->trial);
+  if (!c->best->found || c->trial.cost < c->best->cost) *c->best = c->trial;
+}
+
+/* Of how operand i lies, as much as goes with the others: axis by axis, dim by dim. */
+static void adopt(choosing *c, int i) {
+  layout have = c->in[i];
+  c->in[i] = c->now[i];
+  if (derives(c)) return;
+  c->in[i] = have;
+  memcpy(c->in[i].pending, c->now[i].pending, sizeof have.pending);
+  if (!derives(c)) memcpy(c->in[i].pending, have.pending, sizeof have.pending);
+  for (int d = 0; d < c->now[i].rank; d++)
+    for (int k = 0; k < c->now[i].n[d]; k++) {
+      layout_append(&c->in[i], d, c->now[i].axis[d][k]);
+      if (derives(c)) continue;
+      layout_cut(&c->in[i], d, 1);
+      break;
+    }
+}
+
+static void all_whole(choosing *c) {
+  for (int i = 0; i < c->n->n_in; i++) c->in[i] = (layout){.rank = c->now[i].rank};
+}
+
+/* Does it lie right as it is? */
+static bool lies_right(choosing *c) {
+  memcpy(c->in, c->now, sizeof c->in);
+  if (!derives(c)) return false;
+  for (int i = 0; i < c->n->n_in; i++)
+    if (!layout_equal(&c->trial.need[i], &c->now[i])) return false;
+  c->trial.found = true;
+  *c->best = c->trial;
+  return true;
+}
+
+/* As the operands lie; with each of them leading and of the others what goes with it; each alone;
+ * and all of them whole. */
+static void choose(choosing *c) {
+  if (lies_right(c)) return;
+  try_layouts(c); /* lies_right has left them as they are */
+  for (int lead = 0; lead < c->n->n_in; lead++) {
+    all_whole(c);
+    adopt(c, lead);
+    try_layouts(c);
+    for (int i = 0; i < c->n->n_in; i++)
+      if (i != lead) adopt(c, i);
+    try_layouts(c);
+  }
+  all_whole(c);
+  try_layouts(c);
+}
+
+/* --- what the users of a value want ---------------------------------------------------------- */
+
+enum { LOOK_AHEAD = 6 };
+
+static bool is_elementwise(int op) {
+  return op_flags((op_id)op) & OPF_ELEMENTWISE || op == OP_ADAMW || op == OP_SGD || op == OP_ASSIGN;
+}
+
+/* How a param lies with which the value is combined element by element; false: there is none. */
+static bool wanted(const shard *s, val v, int steps, layout *out) {
+  const hp_graph *g = s->r.from;
+  const ir_value *x = graph_value(g, v);
+  for (uint32_t u = s->users.use0[v]; u < s->users.use0[v + 1]; u++) {
+    const ir_node *n = graph_node(g, s->users.use[u]);
+    if (!is_elementwise(n->op)) continue;
+    for (int i = 0; i < n->n_in; i++) {
+      val other = graph_in(g, n)[i];
+      bool like = value_same_shape(graph_value(g, other), x);
+      if (!like || graph_def(g, other)->op != OP_PARAM) continue;
+      if (shard_declared(s, graph_def(g, other), out)) return true;
+    }
+    if (steps && n->n_out && value_same_shape(graph_value(g, n->out0), x) &&
+        wanted(s, n->out0, steps - 1, out))
+      return true;
+  }
+  return false;
+}
+
+/* Cuts a dim that only the result has as the users want it, by axes that the operands leave. */
+static void ask(choosing *c) {
+  layout l;
+  const rule_tensor *y = &c->r->out[0];
+  for (int d = 0; c->r->n_out && d < y->rank; d++) {
+    int f = y->n[d] == 1 ? y->factor[d][0] : 0;
+    if (!y->n[d] || !c->r->factor[f].index || rule_find(c->r, f, &(int){0}) < c->r->n_in) continue;
+    if (!wanted(c->s, c->n->out0, LOOK_AHEAD, &l)) return;
+    int64_t parts = 1;
+    for (int k = 0; k < l.n[d]; k++) {
+      int axis = l.axis[d][k];
+      bool open = true;
+      for (int i = 0; i < c->n->n_in; i++) open &= layout_is_free(&c->now[i], axis);
+      parts *= c->s->m->size[axis];
+      if (!open || c->r->factor[f].size % parts) break;
+      c->r->factor[f].axis[c->r->factor[f].n++] = (uint8_t)axis;
+    }
+  }
+}
+
+hp_status shard_choose(shard *s, const ir_node *n, rule *r, choice *best) {
+  choosing *c = mem_calloc(1, sizeof *c);
+  HP_TRY_MEM(c);
+  c->s = s;
+  c->n = n;
+  c->r = r;
+  c->best = best;
+  best->found = false;
+  for (int i = 0; i < n->n_in; i++) c->now[i] = s->now[graph_in(s->r.from, n)[i]];
+  if (!may_wait(s->r.from, n)) r->linearity = LIN_NONE;
+  ask(c);
+  choose(c);
+  mem_free(c);
+  if (best->found) return HP_OK;
+  HP_FAIL(HP_ERR_INTERNAL, "%s \"%s\": no layout of its operands is possible", op_table[n->op].name,
+          graph_str(s->r.from, n->loc));
+}

@@ -1,0 +1,52 @@
+/* What the parts of the pass that shards share: the state of a walk, and what one part asks of
+ * another. */
+#ifndef PASS_SHARD_STATE_H
+#define PASS_SHARD_STATE_H
+
+#include "pass/pass.h"
+#include "pass/shard.h"
+#include "shard/rule_node.h"
+
+typedef struct {
+  rewrite r;
+  const shard_plan *plan;
+  const mesh *m;
+  use_lists users;
+  layout *made; /* of old values, where they are made */
+  layout *now;  /* of their latest form, which later users start from */
+  bool *wide;   /* the latest form is in f32: a partial sum of 16-bit numbers */
+} shard;
+
+/* How one node is to be computed. */
+typedef struct {
+  layout need[RULE_TENSORS], out[RULE_TENSORS];
+  double cost;
+  bool found;
+} choice;
+
+hp_status shard_begin(shard *s, const hp_graph *g);
+void shard_end(shard *s); /* all but `made` */
+
+/* The cheapest way to compute the node; r is its rule. */
+hp_status shard_choose(shard *s, const ir_node *n, rule *r, choice *best);
+/* The node by its rule. */
+hp_status shard_node(shard *s, const ir_node *n);
+/* Is the node to be written in other ops, because its operands lie as its rule does not allow? */
+bool shard_expands(const shard *s, const ir_node *n);
+hp_status shard_expand(shard *s, const ir_node *n);
+
+/* The layout that is declared for the name of the node; false: none is. */
+bool shard_declared(const shard *s, const ir_node *n, layout *out);
+
+/* --- moves */
+bool shard_is_pending(const layout *l);
+hp_status shard_path(const shard *s, const ir_value *x, const layout *from, const layout *to,
+                     path *out);
+/* The value in layout `to`.  Where a reduction was carried out, later users start from there. */
+hp_status shard_bring(shard *s, val old, const layout *to, val *out);
+/* Indices along a dim that the axes cut, as those of the device's own part. */
+val shard_locate(shard *s, val x, const uint8_t *axis, int n, int64_t size);
+/* Reduces what every device of the axes has. */
+val shard_reduce(shard *s, val x, const uint8_t *axis, int n, pending_op op);
+
+#endif
