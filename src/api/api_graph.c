@@ -187,6 +187,28 @@ HP_API hp_tensor hp_cross_entropy(hp_graph *g, hp_tensor logits, hp_tensor label
   return ops_add(g, OP_CROSS_ENTROPY, (val[]){logits, labels}, 2, &a);
 }
 
+HP_API hp_tensor hp_topk(hp_graph *g, hp_tensor x, int64_t k, hp_tensor *index) {
+  attr_record a = {0};
+  attr_put_int(&a, k);
+  val y = ops_add(g, OP_TOPK, &x, 1, &a);
+  *index = y ? y + 1 : HP_NONE;
+  return y;
+}
+HP_API hp_tensor hp_take(hp_graph *g, hp_tensor x, hp_tensor index) {
+  return ops_binary(g, OP_TAKE, x, index);
+}
+HP_API hp_tensor hp_put(hp_graph *g, hp_tensor v, hp_tensor index, int64_t n) {
+  attr_record a = {0};
+  attr_put_int(&a, n);
+  return ops_add(g, OP_PUT, (val[]){v, index}, 2, &a);
+}
+HP_API hp_tensor hp_grouped(hp_graph *g, hp_tensor x, hp_tensor w, hp_tensor e) {
+  attr_record a = {0};
+  attr_put_int(&a, false);
+  attr_put_int(&a, hp_dtype_of(g, x));
+  return ops_add(g, OP_GROUPED, (val[]){x, w, e}, 3, &a);
+}
+
 HP_API hp_tensor hp_uniform(hp_graph *g, hp_tensor seed, int64_t stream, hp_dtype t, hp_shape s) {
   return ops_random(g, OP_UNIFORM, seed, stream, t, s.dim, s.rank);
 }

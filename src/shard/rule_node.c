@@ -106,6 +106,25 @@ static hp_status einsum(const site *s, rule *r) {
   return HP_OK;
 }
 
+/* With slots [R...,J,K], or without, where one row serves all of its slots.  A row of an expert
+ * that is elsewhere is zero: a part of a sum. */
+static hp_status grouped(const site *s, rule *r) {
+  bool slots = s->in[0].rank > s->in[2].rank, turned = attr_int(s->g, s->n, "turned") != 0;
+  const char *text[2][2] = {{"...k,enk,...j->...jn;e=sum@2;k=sum",
+                             "...jk,enk,...j->...jn;e=sum@2;k=sum"},
+                            {"...k,ekn,...j->...jn;e=sum@2;k=sum",
+                             "...jk,ekn,...j->...jn;e=sum@2;k=sum"}};
+  return rule_from_text(text[turned][slots], LIN_EACH, s->in, 3, r);
+}
+static hp_status grouped_grad(const site *s, rule *r) {
+  bool slots = s->in[1].rank > s->in[2].rank;
+  HP_TRY(rule_from_text(slots ? "...jn,...jk,...j->enk;...=sum;j=sum;e=@2"
+                              : "...jn,...k,...j->enk;...=sum;j=sum;e=@2",
+                        LIN_EACH, s->in, 3, r));
+  rule_out_sizes(r, s->out);
+  return HP_OK;
+}
+
 /* Heads of queries are groups over the heads of keys.  A query knows its keys by its place, so the
  * sequence must be whole, unless a span names them; with dropout the whole is drawn at once. */
 typedef struct {
@@ -211,6 +230,8 @@ static const struct {
     {"=concat", concat},
     {"=update", update},
     {"=einsum", einsum},
+    {"=grouped", grouped},
+    {"=grouped_grad", grouped_grad},
     {"=attention", attention},
     {"=loss_grad", loss_grad},
 };
@@ -241,7 +262,7 @@ attr_record rule_local_attrs(const hp_graph *g, const ir_node *n, const mesh *m,
     int64_t list[ATTR_LIST_MAX];
     if (kind == 'f') {
       attr_put_float(&a, attr_float(g, n, key));
-    } else if (!strcmp(key, "rows")) {
+    } else if (!strcmp(key, "rows") || !strcmp(key, "experts")) {
       attr_put_int(&a, layout_part_size(m, out, 0, attr_int(g, n, key)));
     } else if (kind != 'l') {
       attr_put_int(&a, attr_int(g, n, key));

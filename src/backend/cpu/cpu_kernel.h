@@ -56,6 +56,8 @@ CPU_KERNEL(fused);
 CPU_KERNEL(einsum);
 CPU_KERNEL(attention);
 CPU_KERNEL(attention_grad);
+CPU_KERNEL(grouped);
+CPU_KERNEL(grouped_grad);
 hp_status run_copy(const cpu_call *c);
 hp_status run_update(const cpu_call *c);
 hp_status run_pad(const cpu_call *c);
@@ -68,6 +70,9 @@ hp_status run_cross_entropy_grad(const cpu_call *c);
 hp_status run_argmax(const cpu_call *c);
 hp_status run_sum_sq(const cpu_call *c);
 hp_status run_random(const cpu_call *c);
+hp_status run_topk(const cpu_call *c);
+hp_status run_take(const cpu_call *c);
+hp_status run_put(const cpu_call *c);
 hp_status plan_embedding_grad(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work);
 hp_status plan_sum_sq(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work);
 

@@ -80,6 +80,23 @@ hp_status row_find_nonfinite(cpu_isa isa, pool *p, hp_dtype dtype, const void *x
 hp_status row_argmax(cpu_isa isa, pool *p, hp_dtype dtype, const void *x, int64_t N, int64_t V,
                      int32_t *out);
 
+/* ---- choosing -----------------------------------------------------------------------------------
+ */
+
+typedef struct {
+  int64_t N, width, k; /* rows of `width` elements, k of each */
+  hp_dtype dtype;      /* floating */
+  int32_t *index;      /* [N,k] */
+} row_choice;
+
+/* The k largest of each row of x [N,width], descending, of equals the first, a NaN largest: to
+ * `values` [N,k] and r->index. */
+void row_topk(pool *p, const row_choice *r, const void *x, void *values);
+/* y [N,k] = x [N,width] at r->index; zeros for indices that are not in the row. */
+void row_take(pool *p, const row_choice *r, const void *x, void *y);
+/* y [N,width] = v [N,k] summed into the places r->index, in order; those outside are left out. */
+void row_put(pool *p, const row_choice *r, const void *v, void *y);
+
 /* ---- random numbers
  * ------------------------------------------------------------------------------ */
 
