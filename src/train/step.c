@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { IGNORE = -100, NAME_MAX_ = 192, CONCAT_MAX = 255 };
+enum { IGNORE = -100, NAME_MAX_ = 192, CONCAT_MAX = 64 };
 
 typedef struct {
   int64_t B, T;
@@ -69,20 +69,16 @@ static hp_tensor state(model_build *b, const char *prefix, const model_param *p)
   return hp_param(b->g, name, HP_F32, p->shape);
 }
 
-/* Scalars x[0..n) as one vector [n]. */
+/* Scalars x[0..n) as one vector [n], joined a few at a time; x is overwritten. */
 static hp_tensor gather_scalars(model_build *b, hp_tensor *x, size_t n) {
-  hp_tensor part[CONCAT_MAX];
-  size_t parts = 0;
-  if (n > (size_t)CONCAT_MAX * CONCAT_MAX) {
-    b->failed = true;
-    return HP_NONE;
-  }
   for (size_t i = 0; i < n; i++) x[i] = hp_reshape(b->g, x[i], (hp_shape){1, {1}});
-  for (size_t i = 0; i < n; i += CONCAT_MAX) {
-    size_t k = n - i < CONCAT_MAX ? n - i : CONCAT_MAX;
-    part[parts++] = hp_concat(b->g, x + i, (int)k, 0);
+  while (n > 1) {
+    size_t joined = 0;
+    for (size_t i = 0; i < n; i += CONCAT_MAX)
+      x[joined++] = hp_concat(b->g, x + i, (int)(n - i < CONCAT_MAX ? n - i : CONCAT_MAX), 0);
+    n = joined;
   }
-  return parts == 1 ? part[0] : hp_concat(b->g, part, (int)parts, 0);
+  return x[0];
 }
 
 /* Norm of all gradients, and the factor that brings it down to `clip`. */
