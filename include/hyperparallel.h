@@ -213,12 +213,14 @@ typedef struct {
 typedef struct {
   const char *backend;           /* NULL: "cpu" */
   const char *mesh;              /* "(2,2)(dp,tp)": so many devices as one; NULL: one device */
+  const char *cluster;           /* what devices and links cost: a file or a name; NULL: "this" */
   const hp_layout_rule *layouts; /* of inputs and params by name; the first that matches counts, */
   int n_layouts;                 /* what none matches is whole on every device */
   int threads;                   /* 0: all cores that the process may use */
   bool interpret;        /* never call the C compiler: loops are interpreted (slow, same bits) */
   const char *engine;    /* of 16-bit products: "packed" (fixed bits), "onednn"; NULL: fastest */
   uint64_t memory_limit; /* bytes of params and work together a device, hard; 0 = none */
+  bool plan_only;        /* for hp_plan alone: one device stands for all, however many they are */
 } hp_device_options;
 hp_status hp_device_open(const hp_device_options *o, hp_device **out);
 void hp_device_close(hp_device *d);
@@ -248,6 +250,8 @@ hp_status hp_param_find(const hp_device *d, const char *name, hp_dtype *t, hp_sh
 typedef struct {
   bool remat;           /* recompute forward values of a block in its backward */
   const char *dump_dir; /* text after every pass goes there; NULL = no */
+  bool serial;          /* devices meet between computations, not beside them; same bits */
+  uint64_t prefetch;    /* bytes of params gathered ahead of their use; 0: those of a block */
 } hp_compile_options;
 hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                      hp_program **out);

@@ -20,7 +20,7 @@ HP_API hp_status hp_device_layout(hp_device *d, const char *pattern, const char 
 HP_API const char *hp_device_describe(const hp_device *d) { return d->about; }
 HP_API int hp_device_threads(const hp_device *d) {
   int threads = 0;
-  for (int i = 0; i < d->n; i++) threads += d->part[i]->backend->threads(d->part[i]->dev);
+  for (int i = 0; i < d->own; i++) threads += d->part[i]->backend->threads(d->part[i]->dev);
   return threads;
 }
 HP_API uint64_t hp_device_param_bytes(const hp_device *d) { return d->part[0]->state_bytes; }
@@ -29,7 +29,7 @@ HP_API const char *hp_device_engine(const hp_device *d) {
   return d->part[0]->backend->engine(d->part[0]->dev);
 }
 HP_API hp_status hp_device_set_engine(hp_device *d, const char *name) {
-  for (int i = 0; i < d->n; i++) HP_TRY(d->part[i]->backend->set_engine(d->part[i]->dev, name));
+  for (int i = 0; i < d->own; i++) HP_TRY(d->part[i]->backend->set_engine(d->part[i]->dev, name));
   return HP_OK;
 }
 

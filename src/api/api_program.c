@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "base/thread.h"
 #include "pass/lower.h"
+#include "pass/overlap.h"
 #include "pass/pass.h"
 #include "pass/reorder.h"
 #include "pass/streams.h"
@@ -55,7 +56,6 @@ static uint64_t work_limit(const device *d, const program *p) {
 static hp_status prepare(device *d, program *p, uint64_t *workspace, const memory_options *o,
                          void **loaded) {
   memset(workspace, 0, p->insts.len * sizeof *workspace);
-  HP_TRY(place_waits(p));
   HP_TRY(d->backend->prepare(d->dev, p, workspace, loaded));
   hp_status st = plan_memory(p, workspace, o);
   if (!st) return HP_OK;
@@ -76,21 +76,40 @@ static hp_status too_small(const device *d, const program *p, uint64_t work) {
           (unsigned long long)(params + work));
 }
 
-/* *loaded is the backend's side of the program.  Over the limit, the order of instructions that
- * needs least is tried; a plan that fails too is the best that was found, limit or not, so that the
- * bytes named are the least that do. */
+/* Orders of a program's instructions, from the fastest to the one that needs least memory. */
+enum { FASTEST, WITH_ROOM, FRUGAL };
+
+/* Puts p in that order, and its waits.  With room: so much less than the limit as is missing when
+ * the workspaces and the gaps of the plan, known by then, are counted. */
+static hp_status arrange(const device *d, program *p, const hp_compile_options *o, int order,
+                         uint64_t limit, uint64_t *workspace) {
+  uint64_t missing = order == WITH_ROOM ? p->arena[TIER_DEVICE] - limit : 0;
+  overlap_options oo = {.cluster = d->cluster,
+                        .mesh = d->mesh,
+                        .workspace = order == WITH_ROOM ? workspace : NULL,
+                        .limit = missing < limit ? limit - missing : limit,
+                        .prefetch = o->prefetch};
+  if (order != FRUGAL && !o->serial) return overlap_schedule(p, &oo);
+  overlap_undo(p);
+  if (order == FRUGAL) HP_TRY(reorder_frugal(p, workspace));
+  return place_waits(p, NULL, 0);
+}
+
+/* *loaded is the backend's side of the program.  When all orders need more than the limit, the
+ * bytes that are named are the least that do. */
 static hp_status load(device *d, program *p, const hp_compile_options *o, void **loaded) {
-  uint64_t *workspace = mem_calloc(p->insts.len, sizeof *workspace);
+  uint64_t *workspace = mem_calloc(p->insts.len, sizeof *workspace), least = UINT64_MAX;
   HP_TRY_MEM(workspace);
   memory_options mo = {.limit = work_limit(d, p)};
-  hp_status st = prepare(d, p, workspace, &mo, loaded);
-  if (st == HP_ERR_OOM && mo.limit && p->arena[TIER_DEVICE]) {
-    uint64_t least = p->arena[TIER_DEVICE];
-    err_clear();
-    st = reorder_frugal(p, workspace);
+  hp_status st = HP_OK;
+  for (int order = FASTEST;; order = order == FASTEST && overlap_is(p) ? WITH_ROOM : FRUGAL) {
+    st = arrange(d, p, o, order, mo.limit, workspace);
     if (!st) st = prepare(d, p, workspace, &mo, loaded);
+    if (st != HP_ERR_OOM || !mo.limit || !p->arena[TIER_DEVICE]) break;
     if (p->arena[TIER_DEVICE] < least) least = p->arena[TIER_DEVICE];
-    if (st == HP_ERR_OOM) st = too_small(d, p, least);
+    if (order == FRUGAL) st = too_small(d, p, least);
+    if (order == FRUGAL) break;
+    err_clear();
   }
   if (!st && o->dump_dir) {
     st = dump_program(p, o->dump_dir);
@@ -139,7 +158,7 @@ static hp_status part_graph(const hp_graph *g, hp_device *d, sharded *s) {
 
 static hp_status compile_parts(const hp_graph *g, const sharded *s, hp_device *d,
                                const hp_compile_options *o, hp_program *h) {
-  for (int i = 0; i < d->n; i++) {
+  for (int i = 0; i < d->own; i++) {
     program *p;
     void *loaded;
     HP_TRY(make_program(s->graph ? s->graph : g, d->part[i], o, &p, &loaded));
@@ -155,7 +174,11 @@ HP_API hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_op
   hp_program *h = mem_calloc(1, sizeof *h);
   HP_TRY_MEM(h);
   h->r.d = d;
-  hp_status st = part_graph(g, d, &s);
+  hp_status st = d->own == d->n ? HP_OK
+                                : err_set(HP_ERR_ARG, __FILE__, __LINE__,
+                                          "the device was opened to make plans only");
+  s = (sharded){0};
+  if (!st) st = part_graph(g, d, &s);
   if (!st) st = group_params(d, g);
   if (!st) st = compile_parts(g, &s, d, o, h);
   sharded_free(&s);

@@ -9,6 +9,7 @@ typedef struct {
   uint32_t *position;               /* by instruction: place on its stream */
   VEC(vclock_wait) waits;
   uint32_t *wait0;
+  uint32_t *edge0, *before; /* instruction i also waits for before[edge0[i]] .. */
 } waiting;
 
 static hp_status wait_for(waiting *w, uint32_t self, uint32_t other_plus_one) {
@@ -17,6 +18,16 @@ static hp_status wait_for(waiting *w, uint32_t self, uint32_t other_plus_one) {
   if (a->stream == b->stream) return HP_OK;
   vclock_wait need = {b->stream, w->position[other_plus_one - 1]};
   return vec_push(&w->waits, need) ? HP_OK : HP_ERR_OOM;
+}
+
+static hp_status sort_edges(waiting *w, const list_edge *edge, size_t n_edges) {
+  w->edge0 = mem_calloc(w->p->insts.len + 2, sizeof *w->edge0);
+  w->before = mem_calloc(n_edges, sizeof *w->before);
+  if (!w->edge0 || !w->before) return HP_ERR_OOM;
+  for (size_t i = 0; i < n_edges; i++) w->edge0[edge[i].after + 2]++;
+  for (size_t i = 0; i < w->p->insts.len; i++) w->edge0[i + 2] += w->edge0[i + 1];
+  for (size_t i = 0; i < n_edges; i++) w->before[w->edge0[edge[i].after + 1]++] = edge[i].before;
+  return HP_OK;
 }
 
 static hp_status collect(waiting *w) {
@@ -32,6 +43,8 @@ static hp_status collect(waiting *w) {
       for (int s = 0; k >= n->n_in && s < STREAM_COUNT; s++)
         HP_TRY(wait_for(w, i, w->reader[b][s]));
     }
+    for (uint32_t k = w->edge0[i]; k < w->edge0[i + 1]; k++)
+      HP_TRY(wait_for(w, i, w->before[k] + 1));
     for (int k = 0; k < n->n_in + n->n_out; k++) {
       uint32_t b = w->p->buffers.at[arg[k]].root;
       if (k < n->n_in) {
@@ -72,19 +85,22 @@ done:
   return st;
 }
 
-hp_status place_waits(program *p) {
+hp_status place_waits(program *p, const list_edge *edge, size_t n_edges) {
   waiting w = {.p = p};
   w.writer = mem_calloc(p->buffers.len, sizeof *w.writer);
   w.reader = mem_calloc(p->buffers.len, sizeof *w.reader);
   w.position = mem_calloc(p->insts.len, sizeof *w.position);
   w.wait0 = mem_calloc(p->insts.len + 1, sizeof *w.wait0);
   hp_status st = w.writer && w.reader && w.position && w.wait0 ? HP_OK : HP_ERR_OOM;
+  if (!st) st = sort_edges(&w, edge, n_edges);
   if (!st) st = collect(&w);
   if (!st && w.waits.len) st = prune(&w);
   mem_free(w.writer);
   mem_free(w.reader);
   mem_free(w.position);
   mem_free(w.wait0);
+  mem_free(w.edge0);
+  mem_free(w.before);
   vec_free(&w.waits);
   return st;
 }

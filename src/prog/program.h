@@ -46,6 +46,12 @@ typedef struct {
   uint32_t bound_at[TIER_COUNT];
 } program;
 
+/* Of an instruction in a run, in seconds since it began; devices that meet for it have all come at
+ * met_s, which is start_s for what each does alone. */
+typedef struct {
+  double start_s, met_s, end_s;
+} inst_times;
+
 hp_status program_create(const hp_graph *like, program **out);
 void program_free(program *p);
 

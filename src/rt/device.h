@@ -5,7 +5,7 @@
 
 #include "backend/backend.h"
 #include "comm/comm.h"
-#include "topo/mesh.h"
+#include "topo/cluster.h"
 
 typedef struct {
   uint32_t name; /* place in device->names */
@@ -26,8 +26,9 @@ typedef struct {
   void *arena[TIER_COUNT];
   uint64_t arena_bytes[TIER_COUNT];
   uint64_t generation; /* changes when an arena moves */
-  /* Among others: the mesh, this device's place on it, and how it meets them; else NULL. */
+  /* Among others: the mesh and what it costs, this device's place, and how it meets them. */
   const mesh *mesh;
+  const cluster *cluster;
   int64_t position;
   comm *comm;
 } device;

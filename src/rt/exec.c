@@ -24,7 +24,7 @@ struct exec {
   uint64_t bound;               /* generation of the device's arenas that the addresses are of */
   uint32_t *list[STREAM_COUNT]; /* instructions of each stream in order */
   uint32_t length[STREAM_COUNT];
-  exec_times *times;
+  inst_times *times;
   double start_s, seconds;
   /* streams other than compute */
   stream_thread worker[STREAM_COUNT];
@@ -274,5 +274,5 @@ void exec_free(exec *e) {
 }
 
 const program *exec_program(const exec *e) { return e->p; }
-const exec_times *exec_last_times(const exec *e) { return e->times; }
+const inst_times *exec_last_times(const exec *e) { return e->times; }
 double exec_last_seconds(const exec *e) { return e->seconds; }

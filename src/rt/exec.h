@@ -18,11 +18,8 @@ const program *exec_program(const exec *e);
 /* Runs once.  Every input must be given, outputs are optional; sizes must agree. */
 hp_status exec_run(exec *e, const hp_io *io, int n);
 
-/* Seconds since the run started, of the last run. */
-typedef struct {
-  double start_s, end_s;
-} exec_times;
-const exec_times *exec_last_times(const exec *e);
+/* Of the last run. */
+const inst_times *exec_last_times(const exec *e);
 double exec_last_seconds(const exec *e);
 
 #endif

@@ -16,7 +16,7 @@ static int by_seconds(const void *a, const void *b) {
 }
 
 /* Sums over the instructions of each op, longest first; t may be NULL.  Returns how many ops. */
-static int sum_by_op(const program *p, const exec_times *t, hp_op_time row[OP_COUNT]) {
+static int sum_by_op(const program *p, const inst_times *t, hp_op_time row[OP_COUNT]) {
   hp_op_time all[OP_COUNT] = {0};
   int n = 0;
   for (size_t i = 0; i < p->insts.len; i++) {
@@ -165,7 +165,7 @@ hp_status explain_print(const program *p, const exec *e, const char *what, str *
 
 hp_status explain_trace(const exec *e, str *out) {
   const program *p = exec_program(e);
-  const exec_times *t = exec_last_times(e);
+  const inst_times *t = exec_last_times(e);
   str_add(out, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
   for (uint32_t s = 0; s < STREAM_COUNT; s++)
     str_printf(out,

@@ -54,12 +54,13 @@ static hp_status make_mesh(group *g, const char *text) {
 static hp_status open_parts(group *g, const hp_device_options *o) {
   int threads = o->threads > 0 ? o->threads : cpu_count();
   backend_options b = {.threads = o->threads, .engine = o->engine, .interpret = o->interpret};
-  b.shared = g->n > 1;
-  for (int i = 0; i < g->n; i++) {
-    if (b.shared) b.threads = threads / g->n + (i < threads % g->n);
+  b.shared = g->own > 1;
+  for (int i = 0; i < g->own; i++) {
+    if (b.shared) b.threads = threads / g->own + (i < threads % g->own);
     if (b.shared && b.threads < 1) b.threads = 1;
     HP_TRY(device_open(o->backend ? o->backend : "cpu", &b, o->memory_limit, &g->part[i]));
     g->part[i]->mesh = &g->m;
+    g->part[i]->cluster = &g->cluster;
     g->part[i]->position = i;
     g->part[i]->comm = g->comm;
   }
@@ -76,13 +77,16 @@ hp_status group_open(const hp_device_options *o, group **out) {
   group *g = mem_calloc(1, sizeof *g);
   HP_TRY_MEM(g);
   hp_status st = make_mesh(g, o->mesh);
+  if (!st) st = cluster_load(o->cluster ? o->cluster : "this", &g->cluster);
+  if (!st) st = cluster_check(&g->cluster, &g->m);
   g->n = (int)g->m.devices;
-  if (!st && g->n > 1) st = comm_local_open(g->n, &g->comm);
+  g->own = o->plan_only ? 1 : g->n;
+  if (!st && g->own > 1) st = comm_local_open(g->n, &g->comm);
   if (!st && o->n_layouts > 0 && !o->layouts)
     st = err_set(HP_ERR_ARG, __FILE__, __LINE__, "%d layouts, and none is given", o->n_layouts);
   for (int i = 0; i < o->n_layouts && !st; i++)
     st = group_rule(g, o->layouts[i].pattern, o->layouts[i].entries, false);
-  if (!st && g->n > 1) st = crew_create(g->n, &g->crew);
+  if (!st && g->own > 1) st = crew_create(g->own, &g->crew);
   if (!st) st = open_parts(g, o);
   if (!st) describe(g);
   if (st) group_close(g);
@@ -151,6 +155,8 @@ void part_copy(const group *g, int at, const ir_value *type, const layout *l, vo
  * ---------------------------------------------------------------------------------------- */
 
 hp_status group_state_of(group *g, const char *name, const ir_value *type, uint32_t *index) {
+  if (g->own < g->n)
+    HP_FAIL(HP_ERR_ARG, "param \"%s\": the device was opened to make plans only", name);
   if (map_get(&g->state_of, name, strlen(name), index))
     return state_check(name, &g->states.at[*index].type, type);
   group_state s = {.type = *type};
@@ -161,7 +167,7 @@ hp_status group_state_of(group *g, const char *name, const ir_value *type, uint3
   for (int d = 0; d < type->rank; d++) part.dim[d] = layout_part_size(&g->m, &s.l, d, type->dim[d]);
   s.name = intern(&g->names, name, strlen(name));
   if (!s.name || !vec_reserve(&g->states, 1)) return HP_ERR_OOM;
-  for (int i = 0; i < g->n; i++) HP_TRY(device_state(g->part[i], name, &part, &own));
+  for (int i = 0; i < g->own; i++) HP_TRY(device_state(g->part[i], name, &part, &own));
   HP_TRY(map_set(&g->state_of, name, strlen(name), (uint32_t)g->states.len));
   *index = (uint32_t)g->states.len;
   g->states.at[g->states.len++] = s;

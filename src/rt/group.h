@@ -19,8 +19,9 @@ typedef struct {
 } group_state;
 
 struct hp_device {
-  int n;
+  int n, own; /* devices; those that are opened: 1 when only plans are made */
   device *part[COMM_LOCAL_MAX];
+  cluster cluster;
   mesh m; /* of one axis and device when n is 1 */
   comm *comm;
   crew *crew;

@@ -183,7 +183,7 @@ static void check_program(const program *p) {
 
 static hp_status prepare(device *d, program *p, uint64_t *workspace, void **loaded) {
   memset(workspace, 0, p->insts.len * sizeof *workspace);
-  HP_TRY(place_waits(p));
+  HP_TRY(place_waits(p, NULL, 0));
   return d->backend->prepare(d->dev, p, workspace, loaded);
 }
 

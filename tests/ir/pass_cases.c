@@ -10,14 +10,17 @@
  *   the whole text that comes out, or the error
  *
  * Steps are the rows of pass.def, `autodiff` (of output "loss" by every param; the gradients become
- * outputs), and on programs `lower`, `streams`, `reorder` and `memory limit=N`.  Loops are
- * written below the node or instruction that runs them; the work of instructions is left out.
+ * outputs), and on programs `lower`, `streams`, `overlap limit=N prefetch=N`, `reorder` and `memory
+ * limit=N`.  `overlap` is for two devices that take 1 ns for an operation and for a byte between
+ * them.  Loops are written below the node or instruction that runs them; the work of instructions
+ * is left out.
  * HYPER_BLESS=1 writes what comes out into the files, to be reviewed as a change of them. */
 #include "base/io.h"
 #include "ir/print.h"
 #include "ops/ops.h"
 #include "pass/autodiff.h"
 #include "pass/lower.h"
+#include "pass/overlap.h"
 #include "pass/pass.h"
 #include "pass/reorder.h"
 #include "pass/streams.h"
@@ -32,7 +35,7 @@
 typedef struct {
   hp_graph *g;
   program *p;
-  uint64_t limit; /* of the step */
+  uint64_t limit, prefetch; /* of the step */
 } subject;
 
 /* --- steps -------------------------------------------------------------------------------------
@@ -58,7 +61,21 @@ static hp_status run_autodiff(subject *s) {
 
 static hp_status run_lower(subject *s) { return lower_graph(s->g, &s->p); }
 
-static hp_status run_streams(subject *s) { return place_waits(s->p); }
+static hp_status run_streams(subject *s) { return place_waits(s->p, NULL, 0); }
+
+static hp_status run_overlap(subject *s) {
+  static const char pair[] = "device: {flops: 1e9, bandwidth_gb_s: 1000}\n"
+                             "links: [{bandwidth_gb_s: 1, latency_us: 0}]\n";
+  cluster c;
+  mesh m;
+  const char *name = "a";
+  HP_TRY(cluster_parse(pair, sizeof pair - 1, "pair", &c));
+  HP_TRY(mesh_init(&(int64_t){2}, &name, 1, NULL, 0, &m));
+  overlap_options o = {.cluster = &c, .mesh = &m, .limit = s->limit, .prefetch = s->prefetch};
+  hp_status st = overlap_schedule(s->p, &o);
+  mesh_free(&m);
+  return st;
+}
 
 static hp_status run_memory(subject *s) {
   uint64_t *workspace = mem_calloc(s->p->insts.len, sizeof *workspace);
@@ -79,11 +96,8 @@ static hp_status run_reorder(subject *s) {
 static const struct {
   const char *name;
   hp_status (*run)(subject *s);
-} steps[] = {{"autodiff", run_autodiff},
-             {"lower", run_lower},
-             {"streams", run_streams},
-             {"reorder", run_reorder},
-             {"memory", run_memory}};
+} steps[] = {{"autodiff", run_autodiff}, {"lower", run_lower},     {"streams", run_streams},
+             {"overlap", run_overlap},   {"reorder", run_reorder}, {"memory", run_memory}};
 
 static hp_status run_pass(subject *s, const char *name) {
   hp_graph *out;
@@ -104,17 +118,23 @@ static hp_status run_step(subject *s, const char *name) {
   return run_pass(s, name);
 }
 
-/* "fuse lower memory limit=4096": a limit is of the step before it. */
+/* "limit=4096" */
+static bool read_number(const char *word, const char *key, uint64_t *out) {
+  size_t n = strlen(key);
+  bool is = word && !strncmp(word, key, n) && word[n] == '=';
+  if (is) *out = strtoull(word + n + 1, NULL, 10);
+  return is;
+}
+
+/* "fuse lower memory limit=4096": a number is of the step before it. */
 static hp_status run_steps(subject *s, char *line) {
   char *at = NULL;
   char *word = strtok_r(line, " ", &at);
   while (word) {
     char *next = strtok_r(NULL, " ", &at);
-    s->limit = 0;
-    if (next && !strncmp(next, "limit=", 6)) {
-      s->limit = strtoull(next + 6, NULL, 10);
+    s->limit = s->prefetch = 0;
+    while (read_number(next, "limit", &s->limit) || read_number(next, "prefetch", &s->prefetch))
       next = strtok_r(NULL, " ", &at);
-    }
     HP_TRY(run_step(s, word));
     word = next;
   }

@@ -5,6 +5,7 @@
 #include "shard/layout_text.h"
 #include "shard/slices.h"
 #include "test.h"
+#include "unit/hazards.h"
 
 #include <stdlib.h>
 
@@ -90,30 +91,50 @@ static void run_once(job *j) {
   }
 }
 
-static void try_seed(uint64_t seed, const char *mesh_text, int threads) {
-  static job j;
-  memset(&j, 0, sizeof j);
-  random_graph_make(seed, &(random_options){.dtypes = seed % 2}, &j.x);
-  choose_layouts(&j, mesh_text, seed);
+/* Nothing in the program may meet in memory but in the order of the list. */
+static void check_hazards(const job *j) {
+  char *text, why[HAZARD_TEXT];
+  program *p;
+  CHECK_OK(hp_program_print(j->p, &text));
+  CHECK_OK(program_parse(text, strlen(text), "program", &p));
+  if (program_hazard(p, why)) fail_job(j, why);
+  program_free(p);
+  hp_free(text);
+}
+
+static void open_job(job *j, uint64_t seed, const char *mesh_text, int threads, bool serial) {
+  memset(j, 0, sizeof *j);
+  random_graph_make(seed, &(random_options){.dtypes = seed % 2}, &j->x);
+  choose_layouts(j, mesh_text, seed);
   hp_device_options o = {.mesh = mesh_text,
                          .threads = threads,
                          .interpret = true,
-                         .layouts = j.rule,
-                         .n_layouts = j.rules};
-  hp_compile_options c = {.remat = seed % 3 == 0};
-  CHECK_OK(hp_device_open(&o, &j.d));
-  for (int i = 0; i < j.x.leaves; i++) {
-    random_leaf *l = &j.x.leaf[i];
+                         .layouts = j->rule,
+                         .n_layouts = j->rules};
+  hp_compile_options c = {.remat = seed % 3 == 0, .serial = serial};
+  CHECK_OK(hp_device_open(&o, &j->d));
+  for (int i = 0; i < j->x.leaves; i++) {
+    random_leaf *l = &j->x.leaf[i];
     if (l->name[0] != 'p') continue;
-    CHECK_OK(hp_param_create(j.d, l->name, hp_dtype_of(j.x.g, l->v), hp_shape_of(j.x.g, l->v)));
-    CHECK_OK(hp_write(j.d, l->name, l->data, l->bytes));
+    CHECK_OK(hp_param_create(j->d, l->name, hp_dtype_of(j->x.g, l->v), hp_shape_of(j->x.g, l->v)));
+    CHECK_OK(hp_write(j->d, l->name, l->data, l->bytes));
   }
-  if (hp_compile(j.x.g, j.d, &c, &j.p)) fail_job(&j, hp_last_error());
+  if (hp_compile(j->x.g, j->d, &c, &j->p)) fail_job(j, hp_last_error());
+  check_hazards(j);
+}
+
+static void close_job(job *j) {
+  hp_program_free(j->p);
+  hp_device_close(j->d);
+  random_graph_free(&j->x);
+}
+
+static void try_seed(uint64_t seed, const char *mesh_text, int threads) {
+  static job j;
+  open_job(&j, seed, mesh_text, threads, false);
   run_once(&j);
   run_once(&j);
-  hp_program_free(j.p);
-  hp_device_close(j.d);
-  random_graph_free(&j.x);
+  close_job(&j);
 }
 
 static void try_mesh(uint64_t first, int n, const char *mesh_text, int threads) {
@@ -131,6 +152,57 @@ TEST(random_graphs_on_a_mesh_compute_what_the_reference_does) {
   try_mesh(7100, 30, "(2,2)(a,b)", 4);
   try_mesh(7200, 20, "(3)(a)", 2);
   try_mesh(7300, 10, "(2,2,2)(a,b,c)", 8);
+}
+
+/* Outputs and params after a run, in one piece of memory. */
+static char *results_of(job *j, size_t *size) {
+  hp_io io[RANDOM_LEAVES + RANDOM_OUTPUTS];
+  int n = 0;
+  *size = 0;
+  for (int i = 0; i < j->x.outputs; i++)
+    *size += (size_t)value_bytes(graph_value(j->x.g, j->x.output[i].v));
+  for (int i = 0; i < j->x.leaves; i++) *size += j->x.leaf[i].bytes;
+  char *all = calloc(*size + 1, 1), *at = all;
+  for (int i = 0; i < j->x.outputs; i++) {
+    size_t bytes = (size_t)value_bytes(graph_value(j->x.g, j->x.output[i].v));
+    io[n++] = (hp_io){j->x.output[i].name, at, bytes};
+    at += bytes;
+  }
+  for (int i = 0; i < j->x.leaves; i++) {
+    random_leaf *l = &j->x.leaf[i];
+    if (l->name[0] == 'x') io[n++] = (hp_io){l->name, l->data, l->bytes};
+  }
+  CHECK_OK(hp_run(j->p, io, n));
+  for (int i = 0; i < j->x.leaves; i++) {
+    random_leaf *l = &j->x.leaf[i];
+    if (l->name[0] == 'p') CHECK_OK(hp_read(j->d, l->name, at, l->bytes));
+    at += l->bytes;
+  }
+  return all;
+}
+
+TEST(communication_beside_computation_changes_no_bit) {
+  static job j;
+  int meetings = 0;
+  for (uint64_t seed = 7400; seed < 7430; seed++) {
+    size_t size, same;
+    open_job(&j, seed, "(2,2)(a,b)", 4, true);
+    char *serial = results_of(&j, &size), *text;
+    CHECK_OK(hp_program_print(j.p, &text));
+    CHECK(!strstr(text, "comm: "));
+    hp_free(text);
+    close_job(&j);
+    open_job(&j, seed, "(2,2)(a,b)", 4, false);
+    char *beside = results_of(&j, &same);
+    CHECK_OK(hp_program_print(j.p, &text));
+    meetings += strstr(text, "comm: ") != NULL;
+    if (size != same || memcmp(serial, beside, size)) fail_job(&j, "other bits");
+    hp_free(text);
+    close_job(&j);
+    free(serial);
+    free(beside);
+  }
+  CHECK(meetings > 10);
 }
 
 TEST(a_device_group_refuses_layouts_that_cannot_be) {
@@ -157,6 +229,53 @@ TEST(a_device_group_refuses_layouts_that_cannot_be) {
   CHECK_OK(hp_param_find(d, "c.weight", &t, &s));
   CHECK_EQ(s.dim[0], 4); /* of the whole */
   hp_device_close(d);
+}
+
+static hp_graph *product(void) {
+  hp_graph *g;
+  CHECK_OK(hp_graph_create(&g));
+  hp_tensor x = hp_input(g, "x", HP_F32, (hp_shape){2, {16384, 64}});
+  hp_tensor w = hp_param(g, "w", HP_F32, (hp_shape){2, {64, 64}});
+  hp_output(g, "y", hp_einsum(g, "ab,bc->ac", x, w));
+  return g;
+}
+
+TEST(one_device_stands_for_any_number_when_only_plans_are_made) {
+  static const hp_layout_rule rules[] = {{"x", "(dp,None)"}, {"w", "(None,tp)"}};
+  hp_device_options o = {.mesh = "(1024,8)(dp,tp)",
+                         .layouts = rules,
+                         .n_layouts = 2,
+                         .interpret = true,
+                         .threads = 1,
+                         .plan_only = true};
+  hp_graph *g = product();
+  hp_device *d;
+  hp_program *p;
+  hp_program_stats s;
+  char *text;
+  CHECK_OK(hp_device_open(&o, &d));
+  CHECK_OK(hp_plan(g, d, NULL, &s));
+  CHECK_EQ(s.flops, 2.0 * 16 * 64 * 8); /* a device's share */
+  CHECK_OK(hp_plan_explain(g, d, NULL, "layouts", &text));
+  CHECK(strstr(text, "8192 devices"));
+  hp_free(text);
+  CHECK_FAILS(hp_compile(g, d, NULL, &p), "opened to make plans only");
+  CHECK_FAILS(hp_param_create(d, "w", HP_F32, (hp_shape){2, {64, 64}}), "to make plans only");
+  hp_device_close(d);
+  o.plan_only = false;
+  CHECK_FAILS(hp_device_open(&o, &d), "at most 64");
+  hp_graph_free(g);
+}
+
+TEST(a_mesh_must_fit_the_cluster) {
+  hp_device *d;
+  hp_device_options o = {.mesh = "(8,64)(dp,tp)",
+                         .cluster = "cloudmatrix384",
+                         .interpret = true,
+                         .plan_only = true};
+  CHECK_FAILS(hp_device_open(&o, &d), "has 384 devices, and 512 are asked for");
+  o.cluster = "dgx-h200";
+  CHECK_FAILS(hp_device_open(&o, &d), "did you mean \"dgx-h100\"?");
 }
 
 TEST(collectives_in_a_graph_of_the_whole_are_refused) {

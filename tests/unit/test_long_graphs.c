@@ -66,7 +66,7 @@ static void check_chain(link_fn link) {
   CHECK_OK(lower_graph(passed, &p));
   uint64_t *workspace = mem_calloc(p->insts.len, sizeof *workspace);
   CHECK(workspace);
-  CHECK_OK(place_waits(p));
+  CHECK_OK(place_waits(p, NULL, 0));
   CHECK_OK(plan_memory(p, workspace, &(memory_options){0}));
   CHECK_OK(reorder_frugal(p, workspace));
   mem_free(workspace);

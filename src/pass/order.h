@@ -1,0 +1,32 @@
+/* A program as a problem of the list scheduler (sched/list.h), and an order of it carried out. */
+#ifndef PASS_ORDER_H
+#define PASS_ORDER_H
+
+#include "prog/program.h"
+#include "sched/list.h"
+
+typedef struct {
+  program *p;
+  size_t n, values;
+  uint32_t *value_of; /* by buffer: its value, PROG_NONE for state */
+  double *duration;   /* the caller's to fill */
+  uint8_t *stream, *keep;
+  uint64_t *bytes;
+  uint32_t *def, *use0, *use;
+  VEC(list_edge) edges; /* order beside that of data: what memory of the device asks for, ... */
+  uint32_t *dep0, *dep;
+} order_problem;
+
+/* Every buffer of work memory is a value; readers of a tensor of the device come before its next
+ * writer, and after the last.  order_free(q), also after a failure. */
+hp_status order_build(program *p, order_problem *q);
+/* One more condition: instruction `before` runs before `after`. */
+hp_status order_after(order_problem *q, uint32_t before, uint32_t after);
+/* list_schedule_make under `cap` bytes, with workspace[i] (NULL: none) for instruction i. */
+hp_status order_schedule(order_problem *q, const uint64_t *workspace, uint64_t cap, bool keep_order,
+                         list_schedule *out, uint64_t *needed);
+/* Puts the instructions, and workspace (may be NULL), into another order. */
+hp_status order_apply(program *p, uint64_t *workspace, const uint32_t *order);
+void order_free(order_problem *q);
+
+#endif
