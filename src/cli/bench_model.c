@@ -23,6 +23,19 @@ static double rss_bytes(void) {
   return (double)u.ru_maxrss * 1024;
 }
 
+/* The device that the options ask for; what its layouts are to be, in *s. */
+static hp_status open_device(const bench_args *a, bool plan_only, strategy *s, hp_device **d) {
+  char mesh[64];
+  HP_TRY(strategy_parse(a->m.strategy, a->m.devices, s));
+  hp_device_options o = {.threads = (int)a->m.threads,
+                         .engine = a->engine,
+                         .memory_limit = a->m.memory_limit,
+                         .mesh = strategy_mesh(s, mesh),
+                         .cluster = a->m.cluster,
+                         .plan_only = plan_only};
+  return hp_device_open(&o, d);
+}
+
 /* A model by its folder or its config.json alone, with random weights. */
 static hp_status open_model(const bench_args *a, bool training, hp_device **d, lm **m) {
   hp_dtype t = HP_F32;
@@ -31,14 +44,8 @@ static hp_status open_model(const bench_args *a, bool training, hp_device **d, l
   else if (a->m.dtype && strcmp(a->m.dtype, "f32"))
     HP_FAIL(HP_ERR_ARG, "--dtype %s: expected f32 or bf16", a->m.dtype);
   strategy s;
-  char mesh[64];
-  HP_TRY(strategy_parse(a->m.strategy, a->m.devices, &s));
-  hp_device_options o = {.threads = (int)a->m.threads,
-                         .engine = a->engine,
-                         .memory_limit = a->m.memory_limit,
-                         .mesh = strategy_mesh(&s, mesh)};
   lm_options lo = {.compute = t, .weights = training ? HP_F32 : t};
-  HP_TRY(hp_device_open(&o, d));
+  HP_TRY(open_device(a, false, &s, d));
   hp_status st = lm_create(a->m.model, *d, &lo, m);
   if (!st) {
     st = strategy_apply(&s, *m, *d);
@@ -214,9 +221,10 @@ static hp_status decode(const bench_args *a, lm *m, const machine *k) {
 
 /* --- machine and compiler --------------------------------------------------------------------- */
 
-static hp_status copy(const bench_args *a, hp_device *d) {
+static hp_status copy(const bench_args *a, const strategy *by, hp_device *d) {
   machine k;
   bench_row r = {0};
+  (void)by;
   HP_TRY(hp_device_measure(d, &k.flops_per_s, &k.bytes_per_s));
   bench_row_begin(&r, a, "copy");
   bench_row_text(&r, "device", hp_device_describe(d));
@@ -227,7 +235,7 @@ static hp_status copy(const bench_args *a, hp_device *d) {
 
 /* The training step of a configuration, from nothing to a planned program; its parameters are not
  * made, so any size can be asked for. */
-static hp_status compile(const bench_args *a, hp_device *d) {
+static hp_status compile(const bench_args *a, const strategy *by, hp_device *d) {
   step_options o = {.optimizer = STEP_ADAMW,
                     .beta1 = 0.9,
                     .beta2 = 0.999,
@@ -240,12 +248,14 @@ static hp_status compile(const bench_args *a, hp_device *d) {
   if (!a->m.model) HP_FAIL(HP_ERR_ARG, "--model DIR or CONFIG.json is missing");
   double start = time_now_s();
   HP_TRY(lm_create(a->m.model, NULL, &(lm_options){HP_F32, HP_F32}, &m));
-  hp_status st = stepper_plan(m, &o, a->batch, a->seq, d, &s, NULL, NULL);
+  hp_status st = strategy_apply(by, m, d);
+  if (!st) st = stepper_plan(m, &o, a->batch, a->seq, d, &s, NULL, NULL);
   double total = time_now_s() - start;
   if (!st) {
     bench_row_begin(&r, a, "compile");
     bench_row_text(&r, "model", a->m.model);
     bench_row_num(&r, "layers", (double)m->c.layers);
+    bench_row_num(&r, "devices", (double)(by->dp * by->tp));
     bench_row_num(&r, "total_s", total);
     bench_row_num(&r, "compile_s", s.compile_s);
     bench_row_num(&r, "instructions", (double)s.instructions);
@@ -277,13 +287,13 @@ hp_status bench_step(const bench_args *a) { return run_model(a, true, step); }
 hp_status bench_prefill(const bench_args *a) { return run_model(a, false, prefill); }
 hp_status bench_decode(const bench_args *a) { return run_model(a, false, decode); }
 
-/* A kind that needs a device, without any memory on it. */
+/* A kind that needs no memory on its devices: one is opened for all. */
 static hp_status run_device(const bench_args *a,
-                            hp_status (*run)(const bench_args *, hp_device *)) {
+                            hp_status (*run)(const bench_args *, const strategy *, hp_device *)) {
+  strategy s;
   hp_device *d;
-  hp_device_options o = {.threads = (int)a->m.threads};
-  HP_TRY(hp_device_open(&o, &d));
-  hp_status st = run(a, d);
+  HP_TRY(open_device(a, true, &s, &d));
+  hp_status st = run(a, &s, d);
   hp_device_close(d);
   return st;
 }

@@ -213,7 +213,8 @@ hp_status cli_open_model(const model_options *o, bool training, hp_device **d, v
   HP_TRY(strategy_parse(o->strategy, o->devices, &s));
   hp_device_options dev = {.threads = (int)o->threads,
                            .memory_limit = o->memory_limit,
-                           .mesh = strategy_mesh(&s, mesh)};
+                           .mesh = strategy_mesh(&s, mesh),
+                           .cluster = o->cluster};
   lm_options lo = {.compute = t, .weights = training ? HP_F32 : t};
   lm *m;
   HP_TRY(hp_device_open(&dev, d));

@@ -63,7 +63,7 @@ int cli_usage(const char *verb, const char *fmt, ...) __attribute__((format(prin
 /* --- options shared by every verb that runs a model --------------------------------------- */
 
 typedef struct {
-  const char *model, *dtype, *strategy;
+  const char *model, *dtype, *strategy, *cluster;
   int64_t threads, devices, seed;
   uint64_t memory_limit;
   bool json;
@@ -74,6 +74,7 @@ typedef struct {
       {"--threads", CLI_INT, &(o).threads, "N", "threads (default: all cores)"},                   \
       {"--devices", CLI_INT, &(o).devices, "N", "devices, all data parallel without a strategy"},  \
       {"--strategy", CLI_TEXT, &(o).strategy, "dp=2,tp=2", "how the devices share the work"},      \
+      {"--cluster", CLI_TEXT, &(o).cluster, "C", "what devices and links cost: a file or a name"}, \
       {"--seed", CLI_INT, &(o).seed, "S", "of random numbers, where there are any (default: 0)"},  \
       {"--memory-limit", CLI_SIZE, &(o).memory_limit, "BYTES", "hard limit, e.g. 4GiB"}, {         \
     "--json", CLI_FLAG, &(o).json, NULL, "one JSON object a line"                                  \

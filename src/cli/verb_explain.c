@@ -65,7 +65,7 @@ static hp_status explain(const train_config *c, const char *what, bool json) {
   char *text = NULL;
   hp_program_stats s;
   step_options o = trainer_step_options(c);
-  HP_TRY(train_mesh_open(c, &d));
+  HP_TRY(train_mesh_open(c, true, &d));
   hp_status st = lm_create(c->model_name_or_path, NULL, &(lm_options){c->is.compute, HP_F32}, &m);
   if (!st) st = train_mesh_apply(c, m, d);
   if (!st)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DEGREE_MAX = 64 };
+enum { DEGREE_MAX = 1 << 20 };
 
 /* --- words --------------------------------------------------------------------------------------
  */
@@ -35,7 +35,7 @@ static hp_status read_word(const char *text, const char *word, strategy *s) {
   if (!known) return bad_word(text, key);
   if (!equals || !str_to_i64(equals + 1, &n) || n < (zero ? 0 : 1) || n > (zero ? 3 : DEGREE_MAX))
     HP_FAIL(HP_ERR_ARG, "strategy \"%s\": \"%s\" is no degree; expected %s=%s", text, word, key,
-            zero ? "0..3" : "1..64");
+            zero ? "0..3" : "1..1048576");
   if (zero) s->zero = (int)n;
   else *(*key == 'd' ? &s->dp : &s->tp) = n;
   return HP_OK;

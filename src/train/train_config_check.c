@@ -439,9 +439,6 @@ static hp_status decide_block(train_config *c) {
   HP_TRY(refuse_groups(c));
   if (c->parallel.plan && strcmp(c->parallel.plan, "auto"))
     TREE_FAIL(c->at[KEY_PARALLEL_plan], "plan files are not built; write plan: auto");
-  if (c->parallel.cluster && strcmp(c->parallel.cluster, "this"))
-    TREE_FAIL(c->at[KEY_PARALLEL_cluster],
-              "plans for another cluster are not built; write cluster: this, or leave it out");
   if (c->parallel.deterministic == DETERMINISTIC_LAYOUT)
     TREE_FAIL(c->at[KEY_PARALLEL_deterministic],
               "layout is not built; write run: on one device the bits are the same on every run");

@@ -120,9 +120,12 @@ hp_status train_mesh_decide(train_config *c) {
   return HP_OK;
 }
 
-hp_status train_mesh_open(const train_config *c, hp_device **out) {
+hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out) {
   char text[64];
-  hp_device_options o = {.threads = (int)c->threads, .memory_limit = c->is.memory_limit};
+  hp_device_options o = {.threads = (int)c->threads,
+                         .memory_limit = c->is.memory_limit,
+                         .cluster = c->parallel.cluster,
+                         .plan_only = plan_only};
   o.mesh = *c->is.mesh ? c->is.mesh : strategy_mesh(&c->is.strategy, text);
   return hp_device_open(&o, out);
 }

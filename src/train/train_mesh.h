@@ -6,8 +6,9 @@
 
 /* Checks the three keys, and devices and strategy beside them; writes c->is.mesh, "" for none. */
 hp_status train_mesh_decide(train_config *c);
-/* Opens the device that the configuration asks for: its mesh, else that of its strategy. */
-hp_status train_mesh_open(const train_config *c, hp_device **out);
+/* Opens the device that the configuration asks for: its mesh, else that of its strategy; plan_only
+ * as in hp_device_options. */
+hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out);
 /* Declares the layouts on d: those of tensor_map, else those of the strategy for the model. */
 hp_status train_mesh_apply(const train_config *c, const lm *m, hp_device *d);
 

@@ -64,7 +64,7 @@ static hp_status check_limit(trainer *t) {
 static hp_status open_model(trainer *t) {
   const train_config *c = t->c;
   lm_options mo = {.compute = c->is.compute, .weights = HP_F32};
-  HP_TRY(train_mesh_open(c, &t->d));
+  HP_TRY(train_mesh_open(c, false, &t->d));
   HP_TRY(lm_create(c->model_name_or_path, t->d, &mo, &t->m));
   HP_TRY(train_mesh_apply(c, t->m, t->d));
   HP_TRY(train_config_check_model(c, t->m->c.max_length));

@@ -276,7 +276,7 @@ refused "--memory-limit" '"much"'
 run logits --model m --tokens 1 --out o --dtype fp8
 refused "--dtype fp8" "f32 or bf16"
 run logits --model m --tokens 1 --out o --devices 200
-refused "200 devices" "1 to 64"
+refused "200 devices" "at most 64"
 run logits --model m --tokens 1 --out o --threads
 refused "--threads needs a value"
 run logits --model m --tokens 1 --out o extra
