@@ -175,8 +175,8 @@ static hp_status model(const setting *s) {
   for (size_t i = 0; !st && i < m->params.len; i++) {
     const model_param *p = &m->params.at[i];
     bool head = m->c.tied && !strcmp(p->name, m->c.family->embedding_name);
-    if ((p->kind == PARAM_MATRIX || head) && is_first(m, i))
-      st = weight(s, p->shape.dim[0], p->shape.dim[1]);
+    bool matrix = p->kind == PARAM_MATRIX && p->shape.rank == 2;
+    if ((matrix || head) && is_first(m, i)) st = weight(s, p->shape.dim[0], p->shape.dim[1]);
   }
   lm_free(m);
   return st;

@@ -200,9 +200,7 @@ static hp_status decode(const bench_args *a, lm *m, const machine *k) {
     for (size_t i = 0; i < m->params.len; i++) {
       const model_param *p = &m->params.at[i];
       bool read = p->kind == PARAM_MATRIX || (p->kind == PARAM_EMBEDDING && m->c.tied);
-      if (read)
-        weights +=
-            (double)p->shape.dim[0] * (double)p->shape.dim[1] * (m->weights == HP_BF16 ? 2 : 4);
+      if (read) weights += lm_elements_used(m, p) * (m->weights == HP_BF16 ? 2 : 4);
     }
     bench_row r = {0};
     bench_row_begin(&r, a, "decode");

@@ -118,15 +118,16 @@ static hp_status write_logits(lm *m, const args *a, const sequences *s) {
 
 static hp_status save_grads(const lm *m, const lm_gradients *g, const char *path) {
   static const hp_shape one = {1, {1}};
-  size_t n = m->params.len;
+  size_t n = lm_trained_tensors(m);
   st_tensor *t = mem_calloc(n + 1, sizeof *t);
   char(*name)[192] = mem_calloc(n, sizeof *name);
   hp_status st = t && name ? HP_OK : HP_ERR_OOM;
   if (!st) {
     t[0] = f32_tensor("loss", &one, &g->loss);
     for (size_t i = 0; i < n; i++) {
-      snprintf(name[i], sizeof name[i], "grad.%s", m->params.at[i].name);
-      t[i + 1] = f32_tensor(name[i], &m->params.at[i].shape, g->grad[i]);
+      const lm_tensor *x = &m->tensors.at[i];
+      snprintf(name[i], sizeof name[i], "grad.%s", x->name);
+      t[i + 1] = f32_tensor(name[i], &x->shape, g->grad[x->param] + x->at);
     }
     st = st_save(path, t, n + 1, NULL, 0);
   }

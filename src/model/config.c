@@ -25,6 +25,19 @@ hp_status config_opt_size(const tree_node *m, const char *key, int64_t absent, i
   return *out == absent ? HP_OK : check_size(m, key, *out);
 }
 
+hp_status config_opt_either(const tree_node *root, const char *key, const char *other,
+                            int64_t absent, int64_t *out) {
+  int64_t second;
+  HP_TRY(config_opt_size(root, key, absent, out));
+  HP_TRY(config_opt_size(root, other, *out, &second));
+  const tree_node *a = tree_get(root, key), *b = tree_get(root, other);
+  if (a && b && *out != second)
+    TREE_FAIL(b, "%lld is not what %s says, which is another name of it: %lld", (long long)second,
+              key, (long long)*out);
+  *out = second;
+  return HP_OK;
+}
+
 hp_status config_read_eps(const tree_node *root, const char *key, double absent, model_config *c) {
   HP_TRY(tree_opt_double(root, key, absent, &c->norm_eps));
   if (c->norm_eps >= 0 && c->norm_eps < 1e9) return HP_OK;
@@ -97,7 +110,6 @@ static hp_status read_yarn(const tree_node *r, rope_config *o) {
   HP_TRY(tree_opt_double(r, "beta_slow", 1, &o->beta_slow));
   HP_TRY(tree_opt_double(r, "attention_factor", 0, &o->attention_factor));
   HP_TRY(tree_opt_double(r, "mscale", 0, &o->mscale));
-  HP_TRY(tree_opt_double(r, "mscale_all_dim", 0, &o->mscale_all_dim));
   if (!(o->beta_fast > 0 && o->beta_slow > 0))
     TREE_FAIL(r, "beta_fast %g and beta_slow %g must be above 0", o->beta_fast, o->beta_slow);
   return tree_opt_bool(r, "truncate", true, &o->truncate);
@@ -139,12 +151,13 @@ static hp_status check_partial(const tree_node *root, const tree_node *r, rope_k
 }
 
 /* rope_parameters (new spelling), or rope_theta and rope_scaling (old), which counts more. */
-static hp_status read_rope(const tree_node *root, model_config *c) {
+hp_status config_read_rope(const tree_node *root, model_config *c) {
   rope_config *o = &c->rope;
   const tree_node *r;
   HP_TRY(tree_opt_map(root, "rope_scaling", &r));
   if (!r || !r->len) HP_TRY(tree_opt_map(root, "rope_parameters", &r));
-  HP_TRY(tree_opt_double(root, "rope_theta", 10000, &o->theta));
+  double theta = c->family->absent.theta;
+  HP_TRY(tree_opt_double(root, "rope_theta", theta ? theta : 10000, &o->theta));
   o->factor = 1;
   if (r) {
     HP_TRY(rope_kind_of(r, &o->kind));
@@ -163,14 +176,14 @@ static hp_status read_rope(const tree_node *root, model_config *c) {
     } else if (o->kind != ROPE_DEFAULT) {
       HP_TRY(need_positive(r, "factor", &o->factor));
     }
+    HP_TRY(tree_opt_double(r, "mscale_all_dim", 0, &o->mscale_all_dim));
     if (o->kind == ROPE_LLAMA3) HP_TRY(read_llama3(r, o));
     if (o->kind == ROPE_YARN) HP_TRY(read_yarn(r, o));
-    if (o->kind == ROPE_LONGROPE) HP_TRY(read_longrope(r, c->head_dim / 2, o));
+    if (o->kind == ROPE_LONGROPE) HP_TRY(read_longrope(r, o->dims / 2, o));
   }
   if (!(o->theta > 0)) TREE_FAIL(root, "rope_theta %g must be above 0", o->theta);
-  if (c->head_dim % 2)
-    TREE_FAIL(root, "head_dim %lld is odd; the rotary embedding turns pairs",
-              (long long)c->head_dim);
+  if (o->dims % 2)
+    TREE_FAIL(root, "head_dim %lld is odd; the rotary embedding turns pairs", (long long)o->dims);
   return check_partial(root, r, o->kind);
 }
 
@@ -197,19 +210,19 @@ static hp_status read_size(const tree_node *root, const char *key, int64_t missi
   return config_opt_size(root, key, tree_get(root, key) || !missing ? null : missing, out);
 }
 
-/* layer_types tells, where it is (mistral's then is Transformers' ministral).  Else mistral: all
- * layers; qwen: from max_window_layers on, and only with use_sliding_window. */
+/* layer_types tells, where it is (mistral's then is Transformers' ministral).  Else mistral and
+ * mixtral: all layers; qwen: only with use_sliding_window, and but for qwen3_moe from
+ * max_window_layers on. */
 static hp_status read_window(const tree_node *root, model_config *c) {
-  bool by_flag = !strncmp(c->model_type, "qwen", 4), use = true;
+  bool use = true;
   const tree_node *types;
   int64_t first = 0;
   c->windowed = mem_calloc((size_t)c->layers, sizeof *c->windowed);
   HP_TRY_MEM(c->windowed);
-  if (!c->family->absent.window) return HP_OK;
-  if (by_flag) {
-    HP_TRY(tree_opt_bool(root, "use_sliding_window", false, &use));
-    HP_TRY(tree_opt_int(root, "max_window_layers", 28, &first));
-  }
+  window_rule how = c->family->window;
+  if (how == WINDOW_NEVER) return HP_OK;
+  if (how >= WINDOW_IF_USED) HP_TRY(tree_opt_bool(root, "use_sliding_window", false, &use));
+  if (how == WINDOW_FROM_LAYER) HP_TRY(tree_opt_int(root, "max_window_layers", 28, &first));
   if (use) HP_TRY(read_size(root, "sliding_window", c->family->absent.window, 0, &c->window));
   HP_TRY(tree_opt_list(root, "layer_types", &types));
   if (types) return read_layer_types(types, c);
@@ -273,7 +286,8 @@ hp_status config_read_llama(const tree_node *root, model_config *c) {
   HP_TRY(config_opt_size(root, "head_dim", c->family->absent.head_dim, &c->head_dim));
   HP_TRY(config_opt_size(root, "max_position_embeddings", c->family->absent.positions,
                          &c->max_length));
-  HP_TRY(config_read_eps(root, "rms_norm_eps", 1e-6, c));
+  double eps = c->family->absent.eps;
+  HP_TRY(config_read_eps(root, "rms_norm_eps", eps ? eps : 1e-6, c));
   HP_TRY(config_read_activation(root, "hidden_act", "silu", c));
   HP_TRY(config_read_dropout(root, "attention_dropout", 0, &c->dropout.attention));
   if (!c->head_dim) {
@@ -287,7 +301,8 @@ hp_status config_read_llama(const tree_node *root, model_config *c) {
     TREE_FAIL(root, "num_attention_heads %lld is not a multiple of num_key_value_heads %lld",
               (long long)c->heads, (long long)c->kv_heads);
   HP_TRY(config_check_sizes(root, c));
-  HP_TRY(read_rope(root, c));
+  c->rope.dims = c->head_dim;
+  HP_TRY(config_read_rope(root, c));
   return read_window(root, c);
 }
 
@@ -347,6 +362,7 @@ void model_config_free(model_config *c) {
   mem_free(c->windowed);
   mem_free(c->rope.stretch[0]);
   mem_free(c->rope.stretch[1]);
+  mem_free(c->moe.layer);
   tree_free(&c->source);
   *c = (model_config){0};
 }

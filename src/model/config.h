@@ -17,15 +17,35 @@ typedef enum {
 
 typedef struct {
   rope_kind kind;
+  int64_t dims;     /* of a head, that are turned */
+  bool interleaved; /* pairs (2i, 2i + 1), else (i, i + dims / 2) */
   double theta, factor;
   double original_length;        /* positions of the pre-training */
   double low_freq, high_freq;    /* llama3 */
   double beta_fast, beta_slow;   /* yarn */
   double attention_factor;       /* yarn, longrope; 0 = by the formula */
-  double mscale, mscale_all_dim; /* yarn; 0 = not given */
+  double mscale, mscale_all_dim; /* 0 = not given */
   bool truncate;                 /* yarn: correction range in whole dims */
-  double *stretch[2]; /* longrope: [head_dim / 2] within the original length, beyond it */
+  double *stretch[2];            /* longrope: [dims / 2] within the original length, beyond it */
 } rope_config;
+
+/* Layers of experts, of which every token uses a few. */
+typedef struct {
+  int64_t experts, per_token, ffn; /* 0 experts: there are none */
+  int64_t shared;                  /* width of the expert that all tokens use, 0 = none */
+  int64_t groups, groups_used;     /* a token's experts are of a few groups; 1 group: no matter */
+  bool norm;                       /* the weights of a token's experts sum to 1 */
+  double scale;                    /* then on the weights */
+  bool *layer;                     /* [layers] the layer has experts */
+} moe_config;
+
+/* Attention over keys and values that are made of a narrow vector. */
+typedef struct {
+  int64_t q_rank, kv_rank; /* q_rank 0: queries are made of the hidden state */
+  int64_t plain, turned;   /* dims of a query or key without positions, and with */
+  int64_t v_dim;           /* of a head's value */
+  double score_scale;
+} latent_config;
 
 typedef struct {
   const model_family *family;
@@ -35,10 +55,13 @@ typedef struct {
   bool tied, qkv_bias, o_bias, mlp_bias, qk_norm;
   char activation[32]; /* row of the op table */
   rope_config rope;
-  int64_t window; /* sliding window, 0 = none */
-  bool *windowed; /* [layers] the layer uses it */
-  int64_t bos;    /* -1 = none */
-  int64_t frozen; /* embedding row without gradient (pad_token_id); -1 = none */
+  moe_config moe;
+  latent_config latent;
+  int64_t layers_ahead; /* of the files, behind the last: they guess tokens farther on; not used */
+  int64_t window;       /* sliding window, 0 = none */
+  bool *windowed;       /* [layers] the layer uses it */
+  int64_t bos;          /* -1 = none */
+  int64_t frozen;       /* embedding row without gradient (pad_token_id); -1 = none */
   int64_t eos[8];
   int n_eos;
   bool scale_scores, scale_by_layer; /* gpt2: of attention */
@@ -69,6 +92,11 @@ hp_status config_read_dropout(const tree_node *root, const char *key, double abs
 hp_status config_read_id(const tree_node *n, int64_t *out);
 /* Sizes of the whole: layers, heads and head_dim within what is built. */
 hp_status config_check_sizes(const tree_node *root, const model_config *c);
+/* The table of rotations; of c->rope the family sets dims before. */
+hp_status config_read_rope(const tree_node *root, model_config *c);
+/* A number under the name of either spelling; both must agree. */
+hp_status config_opt_either(const tree_node *root, const char *key, const char *other,
+                            int64_t absent, int64_t *out);
 /* A size in 1..2^31-1; opt: `absent` when missing or null. */
 hp_status config_need_size(const tree_node *m, const char *key, int64_t *out);
 hp_status config_opt_size(const tree_node *m, const char *key, int64_t absent, int64_t *out);

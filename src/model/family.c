@@ -32,10 +32,35 @@ size_t model_param_elements(const model_param *p) {
   return n;
 }
 
-hp_tensor build_find_param(const model_build *b, const char *name) {
+int64_t model_param_parts(const model_param *p) {
+  return strchr(p->name, '*') ? p->shape.dim[0] : 1;
+}
+
+void model_param_part_name(const model_param *p, int64_t part, char name[160]) {
+  const char *star = strchr(p->name, '*');
+  if (star)
+    snprintf(name, sizeof p->name, "%.*s%lld%s", (int)(star - p->name), p->name, (long long)part,
+             star + 1);
+  else snprintf(name, sizeof p->name, "%s", p->name);
+}
+
+static model_param *find(const model_build *b, const char *name) {
   uint32_t i;
   bool known = map_get(&b->param_of, name, strlen(name), &i) && i < b->params.len;
-  return known ? b->params.at[i].tensor : HP_NONE;
+  return known ? &b->params.at[i] : NULL;
+}
+
+hp_tensor build_find_param(const model_build *b, const char *name) {
+  const model_param *p = find(b, name);
+  return p ? p->tensor : HP_NONE;
+}
+
+void build_alias(model_build *b, const char *name, const char *alias, int64_t row, int64_t rows) {
+  model_param *p = find(b, name);
+  if (!p) return;
+  snprintf(p->alias, sizeof p->alias, "%s", alias);
+  p->alias_row = row;
+  p->alias_rows = rows;
 }
 
 hp_tensor build_param(model_build *b, param_kind kind, double init_scale, int rank,
@@ -91,10 +116,10 @@ hp_tensor build_merge(model_build *b, hp_tensor x, int64_t width) {
 }
 
 hp_tensor build_rope(model_build *b, hp_tensor x) {
-  int64_t dim[2] = {b->rope_length, b->c->head_dim / 2};
+  int64_t dim[2] = {b->rope_length, b->c->rope.dims / 2};
   b->cos = build_param(b, PARAM_BUFFER, 0, 2, dim, "rope.%lld.cos", (long long)b->rope_length);
   b->sin = build_param(b, PARAM_BUFFER, 0, 2, dim, "rope.%lld.sin", (long long)b->rope_length);
-  return hp_rope(b->g, x, b->cos, b->sin, b->positions, false);
+  return hp_rope(b->g, x, b->cos, b->sin, b->positions, b->c->rope.interleaved);
 }
 
 static int64_t stream_of(const char *name) { return (int64_t)hash_bytes(name, strlen(name)); }

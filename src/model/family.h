@@ -7,11 +7,25 @@
 #include "base/vec.h"
 #include "model/config.h"
 
-/* How a parameter is made, trained and started. */
-typedef enum { PARAM_MATRIX, PARAM_EMBEDDING, PARAM_NORM, PARAM_BIAS, PARAM_BUFFER } param_kind;
+/* How a parameter is made, trained and started.  FIXED ones are of the checkpoint but not trained;
+ * buffers are made here. */
+typedef enum {
+  PARAM_MATRIX,
+  PARAM_EMBEDDING,
+  PARAM_NORM,
+  PARAM_BIAS,
+  PARAM_FIXED,
+  PARAM_BUFFER
+} param_kind;
 
 typedef struct {
-  char name[160]; /* its name in the checkpoint */
+  /* Its name in the checkpoint.  With a '*' it is a stack: its first dim are tensors of the
+   * checkpoint, whose names have their number there. */
+  char name[160];
+  /* Its name in files of other versions ("": none): a stack is one tensor there, in which a part's
+   * rows are those from alias_row on of alias_rows; 0: all are its own. */
+  char alias[160];
+  int64_t alias_row, alias_rows;
   hp_tensor tensor;
   hp_dtype dtype;
   hp_shape shape;
@@ -19,6 +33,9 @@ typedef struct {
   double init_scale; /* factor on the family's initial deviation */
 } model_param;
 size_t model_param_elements(const model_param *p);
+/* Tensors of the checkpoint that it is, and the name of one of them. */
+int64_t model_param_parts(const model_param *p);
+void model_param_part_name(const model_param *p, int64_t part, char name[160]);
 
 /* A graph being built.  Sizes: B sequences of T tokens. */
 typedef struct {
@@ -46,6 +63,10 @@ typedef struct {
   int dim;
 } tensor_cut;
 
+/* Which layers see a sliding window only: none, all when there is one, all when use_sliding_window,
+ * then those from max_window_layers on. */
+typedef enum { WINDOW_NEVER, WINDOW_ALL, WINDOW_IF_USED, WINDOW_FROM_LAYER } window_rule;
+
 struct model_family {
   const char *model_type;
   const char *architecture; /* of the language model, as Transformers names the class */
@@ -54,8 +75,10 @@ struct model_family {
   /* What a config.json without the key means, as in Transformers.  0: none, or derived. */
   struct {
     int64_t kv_heads, head_dim, positions, window;
-    int64_t bos, eos; /* -1 = none */
+    int64_t bos, eos;  /* -1 = none */
+    double eps, theta; /* of norms; of the rotary embedding */
   } absent;
+  window_rule window;
   hp_status (*read)(const tree_node *root, model_config *c);
   /* Hidden states [B,T,hidden] after the last norm. */
   hp_tensor (*hidden)(model_build *b);
@@ -74,6 +97,8 @@ void model_family_names(str *out);
 hp_tensor build_param(model_build *b, param_kind kind, double init_scale, int rank,
                       const int64_t *dim, const char *fmt, ...)
     __attribute__((format(printf, 6, 7)));
+/* The name by which other versions save the parameter `name`; row and rows as in model_param. */
+void build_alias(model_build *b, const char *name, const char *alias, int64_t row, int64_t rows);
 /* The tensor of a parameter that the graph has; HP_NONE when it has none of that name. */
 hp_tensor build_find_param(const model_build *b, const char *name);
 /* x [B,T,in] times the weight `name`.weight [out,in] plus `name`.bias when there is one, in
@@ -96,7 +121,7 @@ hp_tensor build_attention(model_build *b, int layer, hp_tensor q, hp_tensor k, h
 hp_tensor build_heads(model_build *b, hp_tensor x, int64_t heads, int64_t dim);
 hp_tensor build_merge(model_build *b, hp_tensor x, int64_t width);
 
-/* Cosine and sine of the rotary embedding for positions 0..rows-1: [rows, head_dim / 2] each.
+/* Cosine and sine of the rotary embedding for positions 0..rows-1: [rows, dims / 2] each.
  * `length` is that of the sequence, for scaling that depends on it. */
 bool rope_depends_on_length(const rope_config *r);
 void rope_table(const model_config *c, int64_t rows, int64_t length, float *cos, float *sin);

@@ -2,9 +2,7 @@
 
 #include "base/dtype.h"
 #include "base/hash.h"
-#include "base/log.h"
 #include "base/philox.h"
-#include "data/weights.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -72,19 +70,39 @@ hp_status lm_make_buffers(const lm *m, const model_build *b, int64_t length) {
   return HP_OK;
 }
 
+double lm_elements_used(const lm *m, const model_param *p) {
+  double n = (double)model_param_elements(p);
+  return strchr(p->name, '*') ? n * (double)m->c.moe.per_token / (double)m->c.moe.experts : n;
+}
+
 double lm_flops_per_token(const lm *m, int64_t length) {
   const model_config *c = &m->c;
   double matrices = 0;
   for (size_t i = 0; i < m->params.len; i++) {
     const model_param *p = &m->params.at[i];
     bool head = !strcmp(p->name, c->tied ? c->family->embedding_name : c->family->head_name);
-    if (p->kind == PARAM_MATRIX || head)
-      matrices += (double)p->shape.dim[0] * (double)p->shape.dim[1];
+    if (p->kind == PARAM_MATRIX || head) matrices += lm_elements_used(m, p);
   }
   return 2 * matrices + 2 * (double)(c->layers * c->heads * c->head_dim) * (double)length;
 }
 
 /* --- parameters ------------------------------------------------------------------------------- */
+
+/* Adds a parameter and the tensors of the checkpoint that it is. */
+static hp_status add_param(lm *m, const model_param *p) {
+  int64_t parts = model_param_parts(p);
+  lm_tensor t = {.param = m->params.len, .shape = p->shape};
+  if (strchr(p->name, '*')) {
+    t.shape.rank--;
+    memmove(t.shape.dim, t.shape.dim + 1, (size_t)t.shape.rank * sizeof *t.shape.dim);
+  }
+  if (!vec_push(&m->params, *p) || !vec_reserve(&m->tensors, (size_t)parts)) return HP_ERR_OOM;
+  for (int64_t i = 0; i < parts; i++, t.at += model_param_elements(p) / (size_t)parts) {
+    model_param_part_name(p, i, t.name);
+    m->tensors.at[m->tensors.len++] = t;
+  }
+  return HP_OK;
+}
 
 /* Builds the smallest graph to learn which parameters the model has. */
 static hp_status list_params(lm *m) {
@@ -93,11 +111,11 @@ static hp_status list_params(lm *m) {
   lm_head(&b, m->c.family->hidden(&b));
   hp_status st = hp_graph_status(b.g);
   if (!st && b.failed) st = HP_ERR_OOM;
-  for (size_t i = 0; !st && i < b.params.len; i++) {
-    const model_param *p = &b.params.at[i];
-    if (p->kind == PARAM_BUFFER) continue;
-    if (!vec_push(&m->params, *p)) st = HP_ERR_OOM;
-  }
+  for (size_t i = 0; !st && i < b.params.len; i++)
+    if (b.params.at[i].kind < PARAM_FIXED) st = add_param(m, &b.params.at[i]);
+  m->trained = m->params.len;
+  for (size_t i = 0; !st && i < b.params.len; i++)
+    if (b.params.at[i].kind == PARAM_FIXED) st = add_param(m, &b.params.at[i]);
   lm_graph_end(&b);
   return st;
 }
@@ -120,6 +138,7 @@ void lm_free(lm *m) {
   if (!m) return;
   model_config_free(&m->c);
   vec_free(&m->params);
+  vec_free(&m->tensors);
   mem_free(m);
 }
 
@@ -129,7 +148,13 @@ const model_param *lm_find(const lm *m, const char *name) {
   return NULL;
 }
 
-static hp_status make_params(lm *m) {
+size_t lm_trained_tensors(const lm *m) {
+  size_t n = 0;
+  while (n < m->tensors.len && m->tensors.at[n].param < m->trained) n++;
+  return n;
+}
+
+hp_status lm_make_params(lm *m) {
   for (size_t i = 0; i < m->params.len; i++) {
     const model_param *p = &m->params.at[i];
     HP_TRY(hp_param_create(m->d, p->name, p->dtype, p->shape));
@@ -137,156 +162,45 @@ static hp_status make_params(lm *m) {
   return HP_OK;
 }
 
-/* Name in the checkpoint: as it is, or without the wrapper's prefix, as base models are saved. */
-static const st_tensor *lookup(const weights *w, const char *name) {
-  const st_tensor *t = weights_find(w, name);
-  const char *dot = strchr(name, '.');
-  if (!t && dot && (!strncmp(name, "model.", 6) || !strncmp(name, "transformer.", 12)))
-    t = weights_find(w, dot + 1);
-  return t;
-}
-
-/* The head's own tensor of a model whose head is tied to the embedding `name`; NULL: none. */
-static const st_tensor *stored_head(const lm *m, const weights *w, const char *name) {
-  const model_family *f = m->c.family;
-  return m->c.tied && !strcmp(name, f->embedding_name) ? weights_find(w, f->head_name) : NULL;
-}
-
-/* A tied head may be in the file too, or alone, but not with other values. */
-static hp_status check_tied(const lm *m, const weights *w) {
-  const char *name = m->c.family->embedding_name;
-  const st_tensor *head = stored_head(m, w, name), *table = lookup(w, name);
-  if (!head || !table) return HP_OK;
-  if (head->dtype == table->dtype && head->bytes == table->bytes &&
-      !memcmp(head->data, table->data, head->bytes))
-    return HP_OK;
-  HP_FAIL(HP_ERR_INPUT,
-          "%s: tensors \"%s\" and \"%s\" differ, but config.json ties them; write "
-          "tie_word_embeddings: false there to use both, or leave the first out of the file",
-          m->path, head->name, table->name);
-}
-
-/* The tensor of a parameter; refused by name when it is missing or not what config.json asks for.
- */
-static hp_status find_tensor(const lm *m, const weights *w, const model_param *p,
-                             const st_tensor **out) {
-  const st_tensor *t = lookup(w, p->name);
-  if (!t) t = stored_head(m, w, p->name);
-  if (!t)
-    HP_FAIL(HP_ERR_INPUT, "%s: tensor \"%s\" is missing; config.json asks for it (model_type %s%s)",
-            m->path, p->name, m->c.model_type, m->c.tied ? "" : ", tie_word_embeddings false");
-  bool fits = t->rank == p->shape.rank;
-  for (int i = 0; fits && i < p->shape.rank; i++) fits = t->dim[i] == p->shape.dim[i];
-  if (!fits) {
-    str have = {0};
-    for (int i = 0; i < t->rank; i++) str_printf(&have, i ? ",%lld" : "%lld", (long long)t->dim[i]);
-    hp_status st =
-        err_set(HP_ERR_INPUT, __FILE__, __LINE__,
-                "%s: tensor \"%s\" is [%s], config.json makes it [%lld%s%.0lld]", m->path, p->name,
-                have.at ? have.at : "", (long long)p->shape.dim[0], p->shape.rank > 1 ? "," : "",
-                (long long)(p->shape.rank > 1 ? p->shape.dim[1] : 0));
-    str_free(&have);
-    return st;
-  }
-  if (t->dtype != ST_F32 && t->dtype != ST_BF16 && t->dtype != ST_F16 && t->dtype != ST_F64)
-    HP_FAIL(HP_ERR_INPUT, "%s: tensor \"%s\" is %s; expected F32, BF16, F16 or F64", m->path,
-            p->name, st_dtype_name(t->dtype));
-  *out = t;
-  return HP_OK;
-}
-
-static hp_status load_param(lm *m, const st_tensor *t, const model_param *p) {
-  size_t n = model_param_elements(p), bytes = n * dtype_size(p->dtype);
-  void *buffer = mem_calloc(n, dtype_size(p->dtype));
-  HP_TRY_MEM(buffer);
-  hp_status st = weights_read(t, 0, n, p->dtype, buffer);
-  if (!st) st = hp_write(m->d, p->name, buffer, bytes);
-  mem_free(buffer);
-  return st;
-}
-
-/* Is this tensor of the file a parameter, or a buffer that old versions saved? */
-static bool is_known(const lm *m, const char *name) {
-  if (strstr(name, "rotary_emb.inv_freq") || strstr(name, ".attn.bias") ||
-      strstr(name, ".attn.masked_bias") || (m->c.tied && !strcmp(name, m->c.family->head_name)))
-    return true;
-  for (size_t k = 0; k < m->params.len; k++) {
-    const char *mine = m->params.at[k].name, *dot = strchr(mine, '.');
-    if (!strcmp(mine, name) || (dot && !strcmp(dot + 1, name))) return true;
-  }
-  return false;
-}
-
-/* Tensors that nothing reads.  Outside the decoder (another head) they are told; inside it (a layer
- * or a bias more than config.json says) the model would not be the one that was saved. */
-static hp_status check_unused(const lm *m, const weights *w) {
-  const char *embedding = m->c.family->embedding_name, *first = NULL;
-  size_t prefix = (size_t)(strchr(embedding, '.') - embedding) + 1;
-  bool bare = !weights_find(w, embedding);
-  int unused = 0;
-  for (size_t i = 0; i < weights_count(w); i++) {
-    const char *name = weights_get(w, i)->name;
-    if (is_known(m, name)) continue;
-    if (bare || !strncmp(name, embedding, prefix))
-      HP_FAIL(HP_ERR_INPUT,
-              "%s: tensor \"%s\" of the checkpoint has no place in the model that config.json "
-              "describes; expected the config.json that it was saved with",
-              m->path, name);
-    if (unused++ == 0) first = name;
-  }
-  if (unused)
-    log_warn("%s: %d tensors of the checkpoint are not used, the first is \"%s\"", m->path, unused,
-             first);
-  return HP_OK;
-}
-
-hp_status lm_load(lm *m, const char *dir) {
-  weights *w;
-  HP_TRY(weights_open(dir, &w));
-  size_t n = m->params.len;
-  const st_tensor **t = mem_calloc(n, sizeof *t);
-  hp_status st = t ? HP_OK : HP_ERR_OOM;
-  /* all are looked at before any memory is taken for one */
-  for (size_t i = 0; !st && i < n; i++) st = find_tensor(m, w, &m->params.at[i], &t[i]);
-  if (!st) st = check_tied(m, w);
-  if (!st) st = check_unused(m, w);
-  if (!st) st = make_params(m);
-  for (size_t i = 0; !st && i < n; i++) st = load_param(m, t[i], &m->params.at[i]);
-  mem_free(t);
-  weights_free(w);
-  return st;
-}
-
-static void init_values(const lm *m, const model_param *p, uint64_t seed, float *x, int64_t n) {
-  uint64_t stream = hash_bytes(p->name, strlen(p->name));
+/* Elements of one tensor of the checkpoint. */
+static void init_values(const lm *m, const lm_tensor *t, uint64_t seed, float *x, int64_t n) {
+  const model_param *p = &m->params.at[t->param];
+  uint64_t stream = hash_bytes(t->name, strlen(t->name));
   double scale = m->c.init_range * p->init_scale;
   for (int64_t i = 0; i < n; i++) switch (p->kind) {
     case PARAM_MATRIX:
     case PARAM_EMBEDDING: x[i] = (float)scale * philox_normal(seed, stream, (uint64_t)i); break;
     case PARAM_NORM: x[i] = 1; break;
     case PARAM_BIAS:
+    case PARAM_FIXED:
     case PARAM_BUFFER: x[i] = 0; break;
     }
   if (m->c.frozen >= 0 && !strcmp(p->name, m->c.family->embedding_name))
     memset(x + m->c.frozen * p->shape.dim[1], 0, (size_t)p->shape.dim[1] * sizeof *x);
 }
 
+/* Fills a parameter, whose tensors these are. */
+static hp_status init_param(const lm *m, const model_param *p, const lm_tensor *t, uint64_t seed) {
+  size_t n = model_param_elements(p), parts = (size_t)model_param_parts(p);
+  float *x = mem_calloc(n, sizeof *x);
+  void *y = mem_calloc(n, dtype_size(p->dtype));
+  hp_status st = x && y ? HP_OK : HP_ERR_OOM;
+  for (size_t i = 0; !st && i < parts; i++)
+    init_values(m, &t[i], seed, x + t[i].at, (int64_t)(n / parts));
+  if (!st) st = dtype_convert(p->dtype, y, HP_F32, x, n);
+  if (!st) st = hp_write(m->d, p->name, y, n * dtype_size(p->dtype));
+  mem_free(x);
+  mem_free(y);
+  return st;
+}
+
 hp_status lm_init(lm *m, uint64_t seed) {
-  HP_TRY(make_params(m));
+  const lm_tensor *t = m->tensors.at;
+  HP_TRY(lm_make_params(m));
   for (size_t i = 0; i < m->params.len; i++) {
     const model_param *p = &m->params.at[i];
-    int64_t n = (int64_t)model_param_elements(p);
-    float *x = mem_calloc((size_t)n, sizeof *x);
-    void *y = mem_calloc((size_t)n, dtype_size(p->dtype));
-    hp_status st = x && y ? HP_OK : HP_ERR_OOM;
-    if (!st) {
-      init_values(m, p, seed, x, n);
-      st = dtype_convert(p->dtype, y, HP_F32, x, (size_t)n);
-      if (!st) st = hp_write(m->d, p->name, y, (size_t)n * dtype_size(p->dtype));
-    }
-    mem_free(x);
-    mem_free(y);
-    HP_TRY(st);
+    HP_TRY(init_param(m, p, t, seed));
+    t += model_param_parts(p);
   }
   return HP_OK;
 }

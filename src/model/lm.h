@@ -4,14 +4,23 @@
 
 #include "model/family.h"
 
+/* A tensor of the checkpoint: a parameter, or a part of one that is a stack. */
+typedef struct {
+  char name[160];
+  size_t param, at; /* in params; first element there */
+  hp_shape shape;
+} lm_tensor;
+
 typedef struct {
   model_config c;
   hp_device *d;
   hp_dtype compute; /* of products: f32 or bf16 */
   hp_dtype weights; /* of matrices on the device */
-  VEC(model_param)
-  params;          /* trainable ones, in the order of the model; tensor ids are meaningless */
-  char path[1024]; /* where it was read from, for messages */
+  /* In the order of the model, those that are trained first; tensor ids are meaningless. */
+  VEC(model_param) params;
+  size_t trained;         /* params with a gradient */
+  VEC(lm_tensor) tensors; /* in the order of params, the parts of a stack in theirs */
+  char path[1024];        /* where it was read from, for messages */
 } lm;
 
 typedef struct {
@@ -29,7 +38,12 @@ hp_status lm_load(lm *m, const char *dir);
 /* Fills them as Transformers starts a model: normal(0, initializer_range), norms 1, biases 0; the
  * same numbers for the same seed and names, whatever the device. */
 hp_status lm_init(lm *m, uint64_t seed);
+/* Makes them on the device, without values. */
+hp_status lm_make_params(lm *m);
 const model_param *lm_find(const lm *m, const char *name);
+
+/* Tensors of the checkpoint that are trained: the first of m->tensors. */
+size_t lm_trained_tensors(const lm *m);
 
 /* --- graphs --------------------------------------------------------------------------------- */
 
@@ -44,6 +58,8 @@ hp_tensor lm_head(model_build *b, hp_tensor hidden);
 /* Makes the rotary tables that the graph asks for, for sequences of `length`, where they are not
  * on the device yet; with dynamic scaling they are written anew. */
 hp_status lm_make_buffers(const lm *m, const model_build *b, int64_t length);
+/* Elements of a parameter that one token needs: of a stack of experts those of its own. */
+double lm_elements_used(const lm *m, const model_param *p);
 /* Operations of one token's forward pass, without attention over earlier tokens; x3 trains. */
 double lm_flops_per_token(const lm *m, int64_t length);
 

@@ -74,7 +74,7 @@ static hp_status build_grads(lm *m, int64_t T, hp_program **out) {
   hp_tensor loss =
       hp_scale(b.g, hp_sum(b.g, losses, (int64_t[]){0, 1}, 2, false), 1.0 / (double)(T - 1));
   hp_output(b.g, "loss", loss);
-  size_t n = m->params.len;
+  size_t n = m->trained;
   hp_tensor *wrt = mem_calloc(n, sizeof *wrt), *grad = mem_calloc(n, sizeof *grad);
   hp_status st = wrt && grad ? HP_OK : HP_ERR_OOM;
   for (size_t i = 0; !st && i < n; i++) wrt[i] = build_find_param(&b, m->params.at[i].name);
@@ -93,7 +93,7 @@ static hp_status build_grads(lm *m, int64_t T, hp_program **out) {
 
 /* Runs the program with its inputs and one output per parameter. */
 static hp_status run_grads(const lm *m, hp_program *p, const lm_tokens *t, lm_gradients *g) {
-  size_t n = m->params.len, ids = (size_t)t->n * sizeof(int32_t);
+  size_t n = m->trained, ids = (size_t)t->n * sizeof(int32_t);
   int32_t *positions = positions_of(1, t->n), *labels = mem_calloc((size_t)t->n, sizeof *labels);
   hp_io *io = mem_calloc(n + 4, sizeof *io);
   char(*name)[192] = mem_calloc(n, sizeof *name);
@@ -122,7 +122,7 @@ static hp_status check_finite(const lm *m, const lm_gradients *g) {
   if (!isfinite(g->loss))
     HP_FAIL(HP_ERR_NUMERIC, "%s: the loss is not finite (%g); are its weights damaged?", m->path,
             (double)g->loss);
-  for (size_t i = 0; i < m->params.len; i++)
+  for (size_t i = 0; i < m->trained; i++)
     for (size_t k = 0; k < model_param_elements(&m->params.at[i]); k++)
       if (!isfinite(g->grad[i][k]))
         HP_FAIL(HP_ERR_NUMERIC, "%s: element %zu of the gradient of \"%s\" is %g", m->path, k,
@@ -135,9 +135,9 @@ hp_status lm_grads(lm *m, const lm_tokens *t, lm_gradients *out) {
   HP_TRY(lm_check_tokens(m, t));
   if (t->n < 2) HP_FAIL(HP_ERR_ARG, "one token has no next token to predict; give at least two");
   HP_TRY(build_grads(m, t->n, &p));
-  lm_gradients g = {.grad = mem_calloc(m->params.len, sizeof *g.grad)};
+  lm_gradients g = {.grad = mem_calloc(m->trained, sizeof *g.grad)};
   hp_status st = g.grad ? HP_OK : HP_ERR_OOM;
-  for (size_t i = 0; !st && i < m->params.len; i++) {
+  for (size_t i = 0; !st && i < m->trained; i++) {
     g.grad[i] = mem_calloc(model_param_elements(&m->params.at[i]), sizeof(float));
     if (!g.grad[i]) st = HP_ERR_OOM;
   }
@@ -150,7 +150,7 @@ hp_status lm_grads(lm *m, const lm_tokens *t, lm_gradients *out) {
 }
 
 void lm_gradients_free(const lm *m, lm_gradients *g) {
-  for (size_t i = 0; g->grad && i < m->params.len; i++) mem_free(g->grad[i]);
+  for (size_t i = 0; g->grad && i < m->trained; i++) mem_free(g->grad[i]);
   mem_free(g->grad);
   *g = (lm_gradients){0};
 }

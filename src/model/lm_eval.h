@@ -18,7 +18,7 @@ hp_status lm_logits(lm *m, const lm_tokens *t, float *logits);
 
 typedef struct {
   float loss;   /* mean of the n - 1 next-token losses */
-  float **grad; /* by parameter of the model: its elements in f32 */
+  float **grad; /* by trained parameter of the model: its elements in f32 */
 } lm_gradients;
 /* HP_ERR_NUMERIC when the loss or a gradient is not finite. */
 hp_status lm_grads(lm *m, const lm_tokens *t, lm_gradients *out);

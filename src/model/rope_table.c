@@ -78,7 +78,7 @@ bool rope_depends_on_length(const rope_config *r) {
  * sequence of p + 1; the tokens of the prompt all for its length. */
 void rope_table(const model_config *c, int64_t rows, int64_t length, float *cos_out,
                 float *sin_out) {
-  int64_t dims = c->head_dim, half = dims / 2;
+  int64_t dims = c->rope.dims, half = dims / 2;
   double a = amplitude(&c->rope);
   for (int64_t i = 0; i < half; i++) {
     double turn = frequency(c, (double)dims, (double)i, (double)length);

@@ -30,7 +30,7 @@ struct stepper {
 hp_status stepper_create(lm *m, const step_options *o, stepper **out) {
   stepper *s = mem_calloc(1, sizeof *s);
   HP_TRY_MEM(s);
-  *s = (stepper){.m = m, .o = *o, .grad_sq = mem_calloc(m->params.len, sizeof *s->grad_sq)};
+  *s = (stepper){.m = m, .o = *o, .grad_sq = mem_calloc(m->trained, sizeof *s->grad_sq)};
   if (!s->grad_sq) {
     stepper_free(s);
     return HP_ERR_OOM;
@@ -83,7 +83,7 @@ static hp_tensor gather_scalars(model_build *b, hp_tensor *x, size_t n) {
 
 /* Norm of all gradients, and the factor that brings it down to `clip`. */
 static hp_tensor clip_factor(const stepper *s, model_build *b, const hp_tensor *grad) {
-  size_t n = s->m->params.len;
+  size_t n = s->m->trained;
   hp_tensor *sq = mem_calloc(n, sizeof *sq);
   if (!sq) {
     b->failed = true;
@@ -112,7 +112,7 @@ static void update(const stepper *s, model_build *b, const hp_tensor *wrt, const
     rate = scalar(b, "lr_over_bc1");
     root = scalar(b, "sqrt_bc2");
   }
-  for (size_t i = 0; i < s->m->params.len; i++) {
+  for (size_t i = 0; i < s->m->trained; i++) {
     const model_param *p = &s->m->params.at[i];
     double decay = p->kind == PARAM_NORM || p->kind == PARAM_BIAS ? 0 : s->o.decay;
     hp_at(b->g, p->name);
@@ -132,7 +132,7 @@ static bool drops(const stepper *s) { return s->o.dropout && model_config_drops(
 /* Gradients of the weighted loss; added to those of earlier micro-batches. */
 static hp_status build_backward(const stepper *s, model_build *b, const variant *v, hp_tensor *wrt,
                                 hp_tensor *grad) {
-  size_t n = s->m->params.len;
+  size_t n = s->m->trained;
   if (drops(s)) b->dropout_seed = hp_input(b->g, "dropout_seed", HP_I64, (hp_shape){0});
   hp_tensor labels = hp_input(b->g, "labels", HP_I32, (hp_shape){2, {v->B, v->T}});
   hp_tensor logits = lm_head(b, s->m->c.family->hidden(b));
@@ -155,7 +155,7 @@ static hp_status build_backward(const stepper *s, model_build *b, const variant 
 
 /* The graph of a variant; ended by lm_graph_end, also after a failure of it. */
 static hp_status build(const stepper *s, const variant *v, model_build *b) {
-  size_t n = s->m->params.len;
+  size_t n = s->m->trained;
   hp_tensor *wrt = mem_calloc(n, sizeof *wrt), *grad = mem_calloc(n, sizeof *grad);
   hp_status st = wrt && grad ? HP_OK : HP_ERR_OOM;
   if (!st) st = build_backward(s, b, v, wrt, grad);
@@ -269,7 +269,7 @@ static int64_t dropout_seed(const stepper *s, const step_micro *b, const step_up
 static hp_status check_finite(const stepper *s, const step_micro *b, float loss, float norm) {
   if (!isfinite(loss)) HP_FAIL(HP_ERR_NUMERIC, "the loss is %g", (double)loss);
   if (!b->last || isfinite(norm)) return HP_OK;
-  for (size_t i = 0; i < s->m->params.len; i++)
+  for (size_t i = 0; i < s->m->trained; i++)
     if (!isfinite(s->grad_sq[i]))
       HP_FAIL(HP_ERR_NUMERIC, "the gradient of \"%s\" is not finite (sum of squares %g)",
               s->m->params.at[i].name, (double)s->grad_sq[i]);
@@ -294,7 +294,7 @@ hp_status stepper_run(stepper *s, const step_micro *b, const step_update *u, ste
   if (drops(s)) io[n++] = (hp_io){"dropout_seed", &seed, sizeof seed};
   if (b->last) {
     io[n++] = (hp_io){"grad_norm", &norm, sizeof norm};
-    io[n++] = (hp_io){"grad_sq", s->grad_sq, s->m->params.len * sizeof *s->grad_sq};
+    io[n++] = (hp_io){"grad_sq", s->grad_sq, s->m->trained * sizeof *s->grad_sq};
     io[n++] = (hp_io){"lr", &lr, sizeof lr};
     if (s->o.optimizer == STEP_ADAMW) {
       io[n++] = (hp_io){"lr_over_bc1", &rate, sizeof rate};

@@ -90,7 +90,7 @@ step_options trainer_step_options(const train_config *c) {
 /* As Transformers counts total_flos: of all parameters but the embeddings. */
 static double flops_per_token(const lm *m) {
   double n = 0;
-  for (size_t i = 0; i < m->params.len; i++)
+  for (size_t i = 0; i < m->trained; i++)
     if (m->params.at[i].kind != PARAM_EMBEDDING)
       n += (double)model_param_elements(&m->params.at[i]);
   return 6 * n;

@@ -13,12 +13,21 @@ enum { NAME_ROOM = 192, STATES_MAX = 2 };
 /* --- tensors ------------------------------------------------------------------------------------
  */
 
-/* Tensors of the device to be written to a file, with the names they have there. */
+/* Tensors of the checkpoint, and where they are on the device: there, several may be one. */
+typedef struct {
+  char name[NAME_ROOM]; /* of the device's tensor */
+  const model_param *param;
+  size_t at; /* first element in it */
+  bool last; /* of it */
+} device_part;
+
 typedef struct {
   hp_device *d;
   st_tensor *tensor;
   char (*name)[NAME_ROOM];
+  device_part *part;
   size_t n;
+  float *held; /* elements of the device's tensor that is being written or read, part by part */
 } device_tensors;
 
 static size_t bytes_of(const st_tensor *t) {
@@ -27,40 +36,66 @@ static size_t bytes_of(const st_tensor *t) {
   return n;
 }
 
+/* Memory for the device's tensor of part i, when it is the first. */
+static hp_status hold(device_tensors *t, size_t i) {
+  if (t->part[i].at == 0) {
+    mem_free(t->held);
+    t->held = mem_calloc(model_param_elements(t->part[i].param), sizeof *t->held);
+  }
+  HP_TRY_MEM(t->held);
+  return HP_OK;
+}
+
+static void let_go(device_tensors *t) {
+  mem_free(t->held);
+  t->held = NULL;
+}
+
 static hp_status write_tensor(void *ctx, size_t i, st_writer *out) {
   device_tensors *t = ctx;
-  size_t n = bytes_of(&t->tensor[i]);
-  void *buffer = mem_calloc(n, 1);
-  HP_TRY_MEM(buffer);
-  hp_status st = hp_read(t->d, t->name[i], buffer, n);
-  if (!st) st = st_writer_write(out, buffer, n);
-  mem_free(buffer);
-  return st;
+  const device_part *p = &t->part[i];
+  HP_TRY(hold(t, i));
+  if (p->at == 0)
+    HP_TRY(hp_read(t->d, p->name, t->held, model_param_elements(p->param) * sizeof *t->held));
+  HP_TRY(st_writer_write(out, t->held + p->at, t->tensor[i].bytes));
+  if (p->last) let_go(t);
+  return HP_OK;
 }
 
 static void device_tensors_free(device_tensors *t) {
+  let_go(t);
   mem_free(t->tensor);
   mem_free(t->name);
+  mem_free(t->part);
 }
 
-/* The model's parameters ("" ), or states of the optimizer ("m", "v"), one after another. */
-static hp_status list_tensors(const trainer *t, const char *const *prefix, int n_prefix,
+static const char *prefixed(char to[NAME_ROOM], const char *prefix, const char *name) {
+  snprintf(to, NAME_ROOM, "%s%s%s", prefix, *prefix ? "." : "", name);
+  return to;
+}
+
+/* The first n tensors of the model ("" ), or states of the optimizer for them ("m", "v"), one after
+ * another. */
+static hp_status list_tensors(const trainer *t, size_t n, const char *const *prefix, int n_prefix,
                               device_tensors *out) {
-  size_t n = t->m->params.len;
+  const lm *m = t->m;
   *out = (device_tensors){.d = t->d, .n = n * (size_t)n_prefix};
   out->tensor = mem_calloc(out->n, sizeof *out->tensor);
   out->name = mem_calloc(out->n, sizeof *out->name);
-  if (!out->tensor || !out->name) {
+  out->part = mem_calloc(out->n, sizeof *out->part);
+  if (!out->tensor || !out->name || !out->part) {
     device_tensors_free(out);
     return HP_ERR_OOM;
   }
   for (size_t k = 0; k < out->n; k++) {
-    const model_param *p = &t->m->params.at[k % n];
-    const char *pre = prefix[k / n];
-    snprintf(out->name[k], NAME_ROOM, "%s%s%s", pre, *pre ? "." : "", p->name);
-    out->tensor[k] = (st_tensor){.name = out->name[k],
-                                 .dim = p->shape.dim,
-                                 .rank = p->shape.rank,
+    const lm_tensor *x = &m->tensors.at[k % n];
+    const model_param *p = &m->params.at[x->param];
+    out->part[k] =
+        (device_part){.param = p, .at = x->at, .last = k % n + 1 == n || x[1].param != x->param};
+    prefixed(out->part[k].name, prefix[k / n], p->name);
+    out->tensor[k] = (st_tensor){.name = prefixed(out->name[k], prefix[k / n], x->name),
+                                 .dim = x->shape.dim,
+                                 .rank = x->shape.rank,
                                  .dtype = ST_F32};
     out->tensor[k].bytes = bytes_of(&out->tensor[k]);
   }
@@ -69,12 +104,12 @@ static hp_status list_tensors(const trainer *t, const char *const *prefix, int n
 
 static hp_status list_states(const trainer *t, device_tensors *out) {
   static const char *const prefix[STATES_MAX] = {"m", "v"};
-  return list_tensors(t, prefix, stepper_states(&t->so), out);
+  return list_tensors(t, lm_trained_tensors(t->m), prefix, stepper_states(&t->so), out);
 }
 
 static hp_status list_model(const trainer *t, device_tensors *out) {
   static const char *const prefix[1] = {""};
-  return list_tensors(t, prefix, 1, out);
+  return list_tensors(t, t->m->tensors.len, prefix, 1, out);
 }
 
 /* --- texts ------------------------------------------------------------------------------------ */
@@ -234,24 +269,25 @@ hp_status trainer_export(trainer *t) {
 
 /* --- resuming --------------------------------------------------------------------------------- */
 
+static hp_status read_tensor(device_tensors *t, size_t i, const weights *w) {
+  const st_tensor *have, *x = &t->tensor[i];
+  const device_part *p = &t->part[i];
+  HP_TRY(weights_need_shape(w, x->name, x->rank, x->dim, &have));
+  HP_TRY(hold(t, i));
+  HP_TRY(weights_read(have, 0, x->bytes / sizeof *t->held, HP_F32, t->held + p->at));
+  if (!p->last) return HP_OK;
+  HP_TRY(hp_param_create(t->d, p->name, HP_F32, p->param->shape));
+  HP_TRY(hp_write(t->d, p->name, t->held, model_param_elements(p->param) * sizeof *t->held));
+  let_go(t);
+  return HP_OK;
+}
+
 /* Writes tensors of a file to the device; their shapes must agree. */
-static hp_status read_tensors(trainer *t, const char *path, const device_tensors *want) {
+static hp_status read_tensors(const char *path, device_tensors *want) {
   weights *w;
   HP_TRY(weights_open(path, &w));
   hp_status st = HP_OK;
-  for (size_t i = 0; !st && i < want->n; i++) {
-    const st_tensor *have, *x = &want->tensor[i];
-    hp_shape shape = {.rank = x->rank};
-    memcpy(shape.dim, x->dim, (size_t)x->rank * sizeof *x->dim);
-    st = weights_need_shape(w, x->name, x->rank, x->dim, &have);
-    if (st) break;
-    size_t bytes = bytes_of(x);
-    float *buffer = mem_calloc(bytes, 1);
-    st = buffer ? weights_read(have, 0, bytes / sizeof *buffer, HP_F32, buffer) : HP_ERR_OOM;
-    if (!st) st = hp_param_create(t->d, want->name[i], HP_F32, shape);
-    if (!st) st = hp_write(t->d, want->name[i], buffer, bytes);
-    mem_free(buffer);
-  }
+  for (size_t i = 0; !st && i < want->n; i++) st = read_tensor(want, i, w);
   weights_free(w);
   return st;
 }
@@ -327,9 +363,9 @@ static hp_status resume_from(trainer *t, const checkpoint *c) {
   if (!st) st = read_state(t, c);
   if (!st) st = list_model(t, &model);
   if (!st) st = list_states(t, &states);
-  if (!st) st = read_tensors(t, c->path, &model);
+  if (!st) st = read_tensors(c->path, &model);
   if (!st) st = path_join(&path, c->path, "optimizer.safetensors");
-  if (!st && states.n) st = read_tensors(t, path.at, &states);
+  if (!st && states.n) st = read_tensors(path.at, &states);
   device_tensors_free(&model);
   device_tensors_free(&states);
   str_free(&path);

@@ -11,7 +11,7 @@ enum { LAYERS_MAX = 16, SMALL = 64, ROWS = 8 };
 
 static void check_rope(const model_config *c) {
   float table[2][ROWS * 256];
-  if (c->rope.theta > 0 && c->head_dim <= 512) rope_table(c, ROWS, ROWS, table[0], table[1]);
+  if (c->rope.theta > 0 && c->rope.dims <= 512) rope_table(c, ROWS, ROWS, table[0], table[1]);
 }
 
 static void build(const model_config *c, hp_device *d, int64_t cache) {
@@ -31,7 +31,8 @@ static void build(const model_config *c, hp_device *d, int64_t cache) {
 
 static bool is_small(const model_config *c) {
   return c->layers <= 2 && c->hidden <= SMALL && c->ffn <= SMALL && c->vocab <= SMALL &&
-         c->max_length <= 4 * SMALL && c->heads * c->head_dim <= SMALL;
+         c->moe.experts <= SMALL && c->moe.ffn <= SMALL && c->max_length <= 4 * SMALL &&
+         c->heads * c->head_dim <= SMALL;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {

@@ -1,0 +1,104 @@
+#include "model/decoder.h"
+
+#include <stdio.h>
+
+place layer_place(int layer, const char *part) {
+  place p;
+  snprintf(p.text, sizeof p.text, "model.layers.%d.%s", layer, part);
+  return p;
+}
+
+place place_in(place p, const char *part) {
+  place q;
+  snprintf(q.text, sizeof q.text, "%.80s.%s", p.text, part);
+  return q;
+}
+
+hp_tensor decoder_norm(model_build *b, hp_tensor x, int64_t width, double eps, const char *name) {
+  hp_at(b->g, name);
+  hp_tensor w = build_param(b, PARAM_NORM, 1, 1, &width, "%s.weight", name);
+  return hp_rms_norm(b->g, x, w, eps);
+}
+
+/* Queries or keys: projected, split into heads, normed per head (qwen3), turned. */
+static hp_tensor project(model_build *b, int layer, hp_tensor x, int64_t heads, const char *proj,
+                         const char *head_norm) {
+  const model_config *c = b->c;
+  hp_tensor y = build_linear(b, x, c->hidden, heads * c->head_dim, c->qkv_bias, 1,
+                             layer_place(layer, proj).text);
+  y = build_heads(b, y, heads, c->head_dim);
+  if (c->qk_norm && head_norm)
+    y = decoder_norm(b, y, c->head_dim, c->norm_eps, layer_place(layer, head_norm).text);
+  return head_norm ? build_rope(b, y) : y;
+}
+
+hp_tensor decoder_attention(model_build *b, int layer, hp_tensor x) {
+  const model_config *c = b->c;
+  hp_tensor q = project(b, layer, x, c->heads, "self_attn.q_proj", "self_attn.q_norm");
+  hp_tensor k = project(b, layer, x, c->kv_heads, "self_attn.k_proj", "self_attn.k_norm");
+  hp_tensor v = project(b, layer, x, c->kv_heads, "self_attn.v_proj", NULL);
+  hp_at(b->g, layer_place(layer, "self_attn").text);
+  hp_attention_options how = {.window = c->windowed[layer] ? c->window : 0};
+  hp_tensor o = build_attention(b, layer, q, k, v, &how);
+  int64_t width = c->heads * c->head_dim;
+  return build_linear(b, build_merge(b, o, width), width, c->hidden, c->o_bias, 1,
+                      layer_place(layer, "self_attn.o_proj").text);
+}
+
+hp_tensor decoder_mlp_of(model_build *b, hp_tensor x, int64_t width, place at) {
+  const model_config *c = b->c;
+  hp_tensor gate =
+      build_linear(b, x, c->hidden, width, c->mlp_bias, 1, place_in(at, "gate_proj").text);
+  hp_tensor up = build_linear(b, x, c->hidden, width, c->mlp_bias, 1, place_in(at, "up_proj").text);
+  hp_at(b->g, at.text);
+  hp_tensor h = hp_mul(b->g, hp_map(b->g, c->activation, gate, HP_NONE, HP_NONE), up);
+  return build_linear(b, h, width, c->hidden, c->mlp_bias, 1, place_in(at, "down_proj").text);
+}
+
+hp_tensor decoder_mlp(model_build *b, int layer, hp_tensor x) {
+  return decoder_mlp_of(b, x, b->c->ffn, layer_place(layer, "mlp"));
+}
+
+/* The residual stream h, with what a part of the layer makes of it added. */
+static hp_tensor add_part(model_build *b, int layer, hp_tensor h, decoder_part part,
+                          const char *name, const char *norm) {
+  const model_config *c = b->c;
+  hp_tensor x = decoder_norm(b, h, c->hidden, c->norm_eps, layer_place(layer, norm).text);
+  x = part(b, layer, x);
+  hp_at(b->g, layer_place(layer, name).text);
+  return hp_add(b->g, h, hp_cast(b->g, x, HP_F32));
+}
+
+hp_tensor decoder_hidden(model_build *b, decoder_part attention, decoder_part mlp) {
+  const model_config *c = b->c;
+  hp_at(b->g, "model.embed_tokens");
+  hp_tensor table = build_param(b, PARAM_EMBEDDING, 1, 2, (int64_t[]){c->vocab, c->hidden},
+                                "model.embed_tokens.weight");
+  hp_tensor h = hp_cast(b->g, hp_embedding(b->g, table, b->ids, c->frozen), HP_F32);
+  for (int i = 0; i < c->layers; i++) {
+    hp_block(b->g, i + 1);
+    h = add_part(b, i, h, attention, "self_attn", "input_layernorm");
+    h = add_part(b, i, h, mlp, "mlp", "post_attention_layernorm");
+  }
+  hp_block(b->g, 0);
+  return decoder_norm(b, h, c->hidden, c->norm_eps, "model.norm");
+}
+
+double decoder_attention_params(const model_config *c) {
+  double h = (double)c->hidden, q = (double)(c->heads * c->head_dim);
+  double kv = (double)(c->kv_heads * c->head_dim), n = 2 * h * q + 2 * h * kv;
+  if (c->qkv_bias) n += q + 2 * kv;
+  if (c->o_bias) n += h;
+  if (c->qk_norm) n += 2 * (double)c->head_dim;
+  return n;
+}
+
+double decoder_mlp_params(const model_config *c, int64_t width) {
+  double h = (double)c->hidden, f = (double)width;
+  return 3 * h * f + (c->mlp_bias ? 2 * f + h : 0);
+}
+
+double decoder_frame_params(const model_config *c) {
+  double h = (double)c->hidden;
+  return (double)c->vocab * h * (c->tied ? 1 : 2) + (double)(2 * c->layers + 1) * h;
+}

@@ -1,0 +1,41 @@
+/* Decoders of the Llama kind, in parts: families differ in a few of them.
+ *
+ *   h = embedding(ids)
+ *   h += attention(norm(h))      per layer
+ *   h += mlp(norm(h))
+ *   norm(h)
+ *
+ * The residual stream is f32 whatever the dtype of the products. */
+#ifndef MODEL_DECODER_H
+#define MODEL_DECODER_H
+
+#include "model/family.h"
+
+/* Place in the model: "model.layers.3.mlp.up_proj". */
+typedef struct {
+  char text[128];
+} place;
+place layer_place(int layer, const char *part);
+place place_in(place p, const char *part); /* "model.layers.3.mlp" -> "model.layers.3.mlp.PART" */
+
+/* RMS norm of the last dim, with the weight NAME.weight. */
+hp_tensor decoder_norm(model_build *b, hp_tensor x, int64_t width, double eps, const char *name);
+
+/* A part of a layer: its normed input to what is added to the residual stream, of any dtype. */
+typedef hp_tensor (*decoder_part)(model_build *b, int layer, hp_tensor x);
+/* Hidden states after the last norm. */
+hp_tensor decoder_hidden(model_build *b, decoder_part attention, decoder_part mlp);
+
+/* Attention of heads over the heads of keys and values that they share; with q and k normed per
+ * head when the configuration says so. */
+hp_tensor decoder_attention(model_build *b, int layer, hp_tensor x);
+/* down(act(gate(x)) * up(x)), `width` wide in between. */
+hp_tensor decoder_mlp_of(model_build *b, hp_tensor x, int64_t width, place at);
+hp_tensor decoder_mlp(model_build *b, int layer, hp_tensor x); /* "mlp", as wide as c->ffn */
+
+/* Parameters of decoder_attention; of an mlp; of embedding, head and norms. */
+double decoder_attention_params(const model_config *c);
+double decoder_mlp_params(const model_config *c, int64_t width);
+double decoder_frame_params(const model_config *c);
+
+#endif

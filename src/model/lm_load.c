@@ -1,0 +1,193 @@
+/* Parameters from the files of a checkpoint. */
+#include "base/dtype.h"
+#include "base/log.h"
+#include "data/weights.h"
+#include "model/lm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Where a tensor of the model is in the files: elements of t from `first` on. */
+typedef struct {
+  const st_tensor *t;
+  size_t first;
+} source;
+
+/* Name in the checkpoint: as it is, or without the wrapper's prefix, as base models are saved. */
+static const st_tensor *lookup(const weights *w, const char *name) {
+  const st_tensor *t = weights_find(w, name);
+  const char *dot = strchr(name, '.');
+  if (!t && dot && (!strncmp(name, "model.", 6) || !strncmp(name, "transformer.", 12)))
+    t = weights_find(w, dot + 1);
+  return t;
+}
+
+/* The head's own tensor of a model whose head is tied to the embedding `name`; NULL: none. */
+static const st_tensor *stored_head(const lm *m, const weights *w, const char *name) {
+  const model_family *f = m->c.family;
+  return m->c.tied && !strcmp(name, f->embedding_name) ? weights_find(w, f->head_name) : NULL;
+}
+
+/* A tied head may be in the file too, or alone, but not with other values. */
+static hp_status check_tied(const lm *m, const weights *w) {
+  const char *name = m->c.family->embedding_name;
+  const st_tensor *head = stored_head(m, w, name), *table = lookup(w, name);
+  if (!head || !table) return HP_OK;
+  if (head->dtype == table->dtype && head->bytes == table->bytes &&
+      !memcmp(head->data, table->data, head->bytes))
+    return HP_OK;
+  HP_FAIL(HP_ERR_INPUT,
+          "%s: tensors \"%s\" and \"%s\" differ, but config.json ties them; write "
+          "tie_word_embeddings: false there to use both, or leave the first out of the file",
+          m->path, head->name, table->name);
+}
+
+static void print_dims(str *out, const int64_t *dim, int rank) {
+  for (int i = 0; i < rank; i++) str_printf(out, i ? ",%lld" : "%lld", (long long)dim[i]);
+}
+
+static hp_status check_shape(const lm *m, const st_tensor *t, const hp_shape *want) {
+  bool fits = t->rank == want->rank;
+  for (int i = 0; fits && i < want->rank; i++) fits = t->dim[i] == want->dim[i];
+  if (fits) return HP_OK;
+  str have = {0}, made = {0};
+  print_dims(&have, t->dim, t->rank);
+  print_dims(&made, want->dim, want->rank);
+  hp_status st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
+                         "%s: tensor \"%s\" is [%s], config.json makes it [%s]", m->path, t->name,
+                         have.at ? have.at : "", made.at ? made.at : "");
+  str_free(&have);
+  str_free(&made);
+  return st;
+}
+
+/* Under the name that other versions save it by: a stack is one tensor there, whose rows may be
+ * beside those of others. */
+static hp_status find_alias(const lm *m, const weights *w, const lm_tensor *want, source *out) {
+  const model_param *p = &m->params.at[want->param];
+  const st_tensor *t = *p->alias ? lookup(w, p->alias) : NULL;
+  if (!t) return HP_OK;
+  hp_shape shape = p->shape;
+  int rows = shape.rank - 2;
+  size_t row = (size_t)shape.dim[rows + 1], part = want->at / (row * (size_t)shape.dim[rows]);
+  if (p->alias_rows) shape.dim[rows] = p->alias_rows;
+  HP_TRY(check_shape(m, t, &shape));
+  *out = (source){t, (part * (size_t)shape.dim[rows] + (size_t)p->alias_row) * row};
+  return HP_OK;
+}
+
+/* A tensor of the model in the files; refused by name when it is missing or not what config.json
+ * asks for. */
+static hp_status find_source(const lm *m, const weights *w, const lm_tensor *want, source *out) {
+  *out = (source){lookup(w, want->name), 0};
+  if (!out->t) out->t = stored_head(m, w, want->name);
+  if (out->t) HP_TRY(check_shape(m, out->t, &want->shape));
+  else HP_TRY(find_alias(m, w, want, out));
+  const st_tensor *t = out->t;
+  if (!t)
+    HP_FAIL(HP_ERR_INPUT, "%s: tensor \"%s\" is missing; config.json asks for it (model_type %s%s)",
+            m->path, want->name, m->c.model_type, m->c.tied ? "" : ", tie_word_embeddings false");
+  if (t->dtype != ST_F32 && t->dtype != ST_BF16 && t->dtype != ST_F16 && t->dtype != ST_F64)
+    HP_FAIL(HP_ERR_INPUT, "%s: tensor \"%s\" is %s; expected F32, BF16, F16 or F64", m->path,
+            t->name, st_dtype_name(t->dtype));
+  return HP_OK;
+}
+
+/* Fills a parameter from the sources of its tensors. */
+static hp_status load_param(const lm *m, const model_param *p, const lm_tensor *t,
+                            const source *from) {
+  size_t size = dtype_size(p->dtype), n = model_param_elements(p);
+  size_t parts = (size_t)model_param_parts(p);
+  char *buffer = mem_calloc(n, size);
+  HP_TRY_MEM(buffer);
+  hp_status st = HP_OK;
+  for (size_t i = 0; !st && i < parts; i++)
+    st = weights_read(from[i].t, from[i].first, n / parts, p->dtype, buffer + t[i].at * size);
+  if (!st) st = hp_write(m->d, p->name, buffer, n * size);
+  mem_free(buffer);
+  return st;
+}
+
+/* --- what the files have beside -----------------------------------------------------------------
+ */
+
+static hp_status know(map *known, const char *name) {
+  const char *dot = strchr(name, '.');
+  HP_TRY(map_set(known, name, strlen(name), 1));
+  return dot ? map_set(known, dot + 1, strlen(dot + 1), 1) : HP_OK;
+}
+
+/* Names that tensors of the files may have, with the wrapper's prefix and without. */
+static hp_status known_names(const lm *m, map *known) {
+  for (size_t i = 0; i < m->tensors.len; i++) HP_TRY(know(known, m->tensors.at[i].name));
+  for (size_t i = 0; i < m->params.len; i++)
+    if (*m->params.at[i].alias) HP_TRY(know(known, m->params.at[i].alias));
+  return m->c.tied ? know(known, m->c.family->head_name) : HP_OK;
+}
+
+/* A buffer that old versions saved, or what has no elements. */
+static bool is_nothing(const st_tensor *t) {
+  return strstr(t->name, "rotary_emb.inv_freq") || strstr(t->name, ".attn.bias") ||
+         strstr(t->name, ".attn.masked_bias") || t->bytes == 0;
+}
+
+/* Is it of a layer behind the last, which predicts tokens farther ahead? */
+static bool is_ahead(const lm *m, const char *name) {
+  const char *at = strstr(name, "layers.");
+  long long layer;
+  return at && sscanf(at, "layers.%lld.", &layer) == 1 && layer >= m->c.layers &&
+         layer < m->c.layers + m->c.layers_ahead;
+}
+
+/* Tensors that nothing reads.  Outside the decoder (another head) they are told; inside it (a layer
+ * or a bias more than config.json says) the model would not be the one that was saved. */
+static hp_status check_unused(const lm *m, const weights *w, const map *known) {
+  const char *embedding = m->c.family->embedding_name, *first = NULL;
+  size_t prefix = (size_t)(strchr(embedding, '.') - embedding) + 1;
+  bool bare = !weights_find(w, embedding);
+  int unused = 0;
+  for (size_t i = 0; i < weights_count(w); i++) {
+    const char *name = weights_get(w, i)->name;
+    uint32_t yes;
+    if (map_get(known, name, strlen(name), &yes) || is_nothing(weights_get(w, i))) continue;
+    if ((bare || !strncmp(name, embedding, prefix)) && !is_ahead(m, name))
+      HP_FAIL(HP_ERR_INPUT,
+              "%s: tensor \"%s\" of the checkpoint has no place in the model that config.json "
+              "describes; expected the config.json that it was saved with",
+              m->path, name);
+    if (unused++ == 0) first = name;
+  }
+  if (unused)
+    log_warn("%s: %d tensors of the checkpoint are not used, the first is \"%s\"", m->path, unused,
+             first);
+  return HP_OK;
+}
+
+static hp_status load_all(lm *m, const weights *w, source *from, map *known) {
+  size_t at = 0;
+  /* all are looked at before any memory is taken for one */
+  for (size_t i = 0; i < m->tensors.len; i++)
+    HP_TRY(find_source(m, w, &m->tensors.at[i], &from[i]));
+  HP_TRY(check_tied(m, w));
+  HP_TRY(known_names(m, known));
+  HP_TRY(check_unused(m, w, known));
+  HP_TRY(lm_make_params(m));
+  for (size_t i = 0; i < m->params.len; i++) {
+    const model_param *p = &m->params.at[i];
+    HP_TRY(load_param(m, p, &m->tensors.at[at], &from[at]));
+    at += (size_t)model_param_parts(p);
+  }
+  return HP_OK;
+}
+
+hp_status lm_load(lm *m, const char *dir) {
+  weights *w;
+  map known = {0};
+  HP_TRY(weights_open(dir, &w));
+  source *from = mem_calloc(m->tensors.len, sizeof *from);
+  hp_status st = from ? load_all(m, w, from, &known) : HP_ERR_OOM;
+  mem_free(from);
+  map_free(&known);
+  weights_free(w);
+  return st;
+}

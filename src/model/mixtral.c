@@ -1,0 +1,40 @@
+/* Mixtral: mistral with experts in every layer, which their weights choose by softmax. */
+#include "model/moe_layer.h"
+
+static const moe_names names = {"block_sparse_moe", "w1", "w3", "w2"};
+
+static hp_tensor experts(model_build *b, int layer, hp_tensor x) {
+  return moe_layer(b, layer, x, ROUTE_SOFTMAX, &names);
+}
+
+static hp_tensor hidden(model_build *b) { return decoder_hidden(b, decoder_attention, experts); }
+
+static double params(const model_config *c) {
+  return decoder_frame_params(c) + (double)c->layers * decoder_attention_params(c) + moe_params(c);
+}
+
+static hp_status read(const tree_node *root, model_config *c) {
+  HP_TRY(config_read_llama(root, c));
+  HP_TRY(config_opt_either(root, "num_local_experts", "num_experts", 8, &c->moe.experts));
+  c->moe.ffn = c->ffn;
+  c->moe.norm = true;
+  return moe_config_read(root, 2, c);
+}
+
+static const tensor_cut cuts[] = {{"q_proj.weight", 0}, {"k_proj.weight", 0},  {"v_proj.weight", 0},
+                                  {"o_proj.weight", 1}, {".w1.weight", 1},     {".w3.weight", 1},
+                                  {".w2.weight", 2},    {"lm_head.weight", 0}, {NULL, 0}};
+
+extern const model_family family_mixtral;
+const model_family family_mixtral =
+    {.model_type = "mixtral",
+     .architecture = "MixtralForCausalLM",
+     .freezes_pad = true,
+     .absent = {.kv_heads = 8, .positions = 131072, .bos = 1, .eos = 2, .eps = 1e-5, .theta = 1e6},
+     .window = WINDOW_ALL,
+     .read = read,
+     .hidden = hidden,
+     .head_name = "lm_head.weight",
+     .embedding_name = "model.embed_tokens.weight",
+     .params = params,
+     .cuts = cuts};
