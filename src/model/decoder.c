@@ -102,3 +102,23 @@ double decoder_frame_params(const model_config *c) {
   double h = (double)c->hidden;
   return (double)c->vocab * h * (c->tied ? 1 : 2) + (double)(2 * c->layers + 1) * h;
 }
+
+/* Heads and the wide middle of the mlp, of an expert too: columns first, then rows, one reduction a
+ * block. */
+const tensor_cut decoder_cuts[] = {{"q_proj.weight", 0},
+                                   {"k_proj.weight", 0},
+                                   {"v_proj.weight", 0},
+                                   {"q_proj.bias", 0},
+                                   {"k_proj.bias", 0},
+                                   {"v_proj.bias", 0},
+                                   {"o_proj.weight", 1},
+                                   {".*.gate_proj.weight", 1},
+                                   {".*.up_proj.weight", 1},
+                                   {".*.down_proj.weight", 2},
+                                   {"gate_proj.weight", 0},
+                                   {"up_proj.weight", 0},
+                                   {"gate_proj.bias", 0},
+                                   {"up_proj.bias", 0},
+                                   {"down_proj.weight", 1},
+                                   {"lm_head.weight", 0},
+                                   {NULL, 0}};

@@ -38,4 +38,7 @@ double decoder_attention_params(const model_config *c);
 double decoder_mlp_params(const model_config *c, int64_t width);
 double decoder_frame_params(const model_config *c);
 
+/* What tensor parallelism cuts in such decoders. */
+extern const tensor_cut decoder_cuts[];
+
 #endif

@@ -33,15 +33,6 @@ static hp_status read_mistral(const tree_node *root, model_config *c) {
   return config_read_llama(root, c);
 }
 
-/* Heads and the wide middle of the mlp: columns first, then rows, one reduction a block. */
-static const tensor_cut cuts[] = {{"q_proj.weight", 0},  {"k_proj.weight", 0},
-                                  {"v_proj.weight", 0},  {"q_proj.bias", 0},
-                                  {"k_proj.bias", 0},    {"v_proj.bias", 0},
-                                  {"o_proj.weight", 1},  {"gate_proj.weight", 0},
-                                  {"up_proj.weight", 0}, {"gate_proj.bias", 0},
-                                  {"up_proj.bias", 0},   {"down_proj.weight", 1},
-                                  {"lm_head.weight", 0}, {NULL, 0}};
-
 #define LLAMA_ROW(id, class_name, windows, ...)                                                    \
   extern const model_family family_##id;                                                           \
   const model_family family_##id = {.model_type = #id,                                             \
@@ -54,7 +45,7 @@ static const tensor_cut cuts[] = {{"q_proj.weight", 0},  {"k_proj.weight", 0},
                                     .head_name = "lm_head.weight",                                 \
                                     .embedding_name = "model.embed_tokens.weight",                 \
                                     .params = params,                                              \
-                                    .cuts = cuts}
+                                    .cuts = decoder_cuts}
 LLAMA_ROW(llama, "LlamaForCausalLM", WINDOW_NEVER, .positions = 2048, .bos = 1, .eos = 2);
 LLAMA_ROW(mistral, "MistralForCausalLM", WINDOW_ALL, .kv_heads = 8, .positions = 131072,
           .window = 4096, .bos = 1, .eos = 2);
