@@ -25,6 +25,18 @@ hp_status config_opt_size(const tree_node *m, const char *key, int64_t absent, i
   return *out == absent ? HP_OK : check_size(m, key, *out);
 }
 
+hp_status config_read_size(const tree_node *root, const char *key, int64_t missing, int64_t null,
+                           int64_t *out) {
+  return config_opt_size(root, key, tree_get(root, key) || !missing ? null : missing, out);
+}
+
+hp_status config_opt_count(const tree_node *m, const char *key, int64_t absent, int64_t *out) {
+  HP_TRY(tree_opt_int(m, key, absent, out));
+  if (*out >= 0 && *out <= SIZE_LIMIT) return HP_OK;
+  TREE_FAIL(tree_get(m, key), "%lld is out of range, expected 0 to %d", (long long)*out,
+            SIZE_LIMIT);
+}
+
 hp_status config_opt_either(const tree_node *root, const char *key, const char *other,
                             int64_t absent, int64_t *out) {
   int64_t second;
@@ -204,12 +216,6 @@ static hp_status read_layer_types(const tree_node *list, model_config *c) {
   return HP_OK;
 }
 
-/* A size that may be missing, and then is the family's, or null, and then is `null`. */
-static hp_status read_size(const tree_node *root, const char *key, int64_t missing, int64_t null,
-                           int64_t *out) {
-  return config_opt_size(root, key, tree_get(root, key) || !missing ? null : missing, out);
-}
-
 /* layer_types tells, where it is (mistral's then is Transformers' ministral).  Else mistral and
  * mixtral: all layers; qwen: only with use_sliding_window, and but for qwen3_moe from
  * max_window_layers on. */
@@ -223,7 +229,8 @@ static hp_status read_window(const tree_node *root, model_config *c) {
   if (how == WINDOW_NEVER) return HP_OK;
   if (how >= WINDOW_IF_USED) HP_TRY(tree_opt_bool(root, "use_sliding_window", false, &use));
   if (how == WINDOW_FROM_LAYER) HP_TRY(tree_opt_int(root, "max_window_layers", 28, &first));
-  if (use) HP_TRY(read_size(root, "sliding_window", c->family->absent.window, 0, &c->window));
+  if (use)
+    HP_TRY(config_read_size(root, "sliding_window", c->family->absent.window, 0, &c->window));
   HP_TRY(tree_opt_list(root, "layer_types", &types));
   if (types) return read_layer_types(types, c);
   for (int64_t i = 0; i < c->layers; i++) c->windowed[i] = c->window && i >= first;
@@ -275,21 +282,25 @@ hp_status config_check_sizes(const tree_node *root, const model_config *c) {
   return HP_OK;
 }
 
-hp_status config_read_llama(const tree_node *root, model_config *c) {
+hp_status config_read_decoder(const tree_node *root, model_config *c) {
+  double eps = c->family->absent.eps;
   HP_TRY(config_need_size(root, "vocab_size", &c->vocab));
   HP_TRY(config_need_size(root, "hidden_size", &c->hidden));
   HP_TRY(config_need_size(root, "intermediate_size", &c->ffn));
   HP_TRY(config_need_size(root, "num_hidden_layers", &c->layers));
   HP_TRY(config_need_size(root, "num_attention_heads", &c->heads));
-  HP_TRY(
-      read_size(root, "num_key_value_heads", c->family->absent.kv_heads, c->heads, &c->kv_heads));
-  HP_TRY(config_opt_size(root, "head_dim", c->family->absent.head_dim, &c->head_dim));
+  HP_TRY(config_read_size(root, "num_key_value_heads", c->family->absent.kv_heads, c->heads,
+                          &c->kv_heads));
   HP_TRY(config_opt_size(root, "max_position_embeddings", c->family->absent.positions,
                          &c->max_length));
-  double eps = c->family->absent.eps;
   HP_TRY(config_read_eps(root, "rms_norm_eps", eps ? eps : 1e-6, c));
   HP_TRY(config_read_activation(root, "hidden_act", "silu", c));
-  HP_TRY(config_read_dropout(root, "attention_dropout", 0, &c->dropout.attention));
+  return config_read_dropout(root, "attention_dropout", 0, &c->dropout.attention);
+}
+
+hp_status config_read_llama(const tree_node *root, model_config *c) {
+  HP_TRY(config_read_decoder(root, c));
+  HP_TRY(config_opt_size(root, "head_dim", c->family->absent.head_dim, &c->head_dim));
   if (!c->head_dim) {
     c->head_dim = c->hidden / c->heads;
     if (c->head_dim < 1 || c->hidden % c->heads)

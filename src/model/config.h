@@ -81,7 +81,9 @@ bool model_config_drops(const model_config *c); /* some share of dropout is abov
 /* Number of trainable parameters. */
 double model_config_params(const model_config *c);
 
-/* For families: keys shared by decoders of the Llama kind. */
+/* For families: keys shared by decoders of the Llama kind: sizes and activation, then those of its
+ * attention too. */
+hp_status config_read_decoder(const tree_node *root, model_config *c);
 hp_status config_read_llama(const tree_node *root, model_config *c);
 hp_status config_read_activation(const tree_node *root, const char *key, const char *absent,
                                  model_config *c);
@@ -100,5 +102,10 @@ hp_status config_opt_either(const tree_node *root, const char *key, const char *
 /* A size in 1..2^31-1; opt: `absent` when missing or null. */
 hp_status config_need_size(const tree_node *m, const char *key, int64_t *out);
 hp_status config_opt_size(const tree_node *m, const char *key, int64_t absent, int64_t *out);
+/* A size, or `null` when it is null, or `missing` when it is not there (0: as null). */
+hp_status config_read_size(const tree_node *root, const char *key, int64_t missing, int64_t null,
+                           int64_t *out);
+/* A number in 0..2^31-1. */
+hp_status config_opt_count(const tree_node *m, const char *key, int64_t absent, int64_t *out);
 
 #endif

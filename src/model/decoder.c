@@ -106,6 +106,8 @@ double decoder_frame_params(const model_config *c) {
 /* Heads and the wide middle of the mlp, of an expert too: columns first, then rows, one reduction a
  * block. */
 const tensor_cut decoder_cuts[] = {{"q_proj.weight", 0},
+                                   {"q_b_proj.weight", 0},
+                                   {"kv_b_proj.weight", 0},
                                    {"k_proj.weight", 0},
                                    {"v_proj.weight", 0},
                                    {"q_proj.bias", 0},

@@ -124,6 +124,7 @@ hp_tensor build_merge(model_build *b, hp_tensor x, int64_t width);
 /* Cosine and sine of the rotary embedding for positions 0..rows-1: [rows, dims / 2] each.
  * `length` is that of the sequence, for scaling that depends on it. */
 bool rope_depends_on_length(const rope_config *r);
+double rope_mscale(double factor, double mscale); /* yarn's, for positions stretched by factor */
 void rope_table(const model_config *c, int64_t rows, int64_t length, float *cos, float *sin);
 
 #endif

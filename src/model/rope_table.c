@@ -56,7 +56,7 @@ static double frequency(const model_config *c, double dims, double i, double len
   return plain;
 }
 
-static double yarn_mscale(double factor, double mscale) {
+double rope_mscale(double factor, double mscale) {
   return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
 }
 
@@ -66,8 +66,8 @@ static double amplitude(const rope_config *r) {
   if (r->kind == ROPE_LONGROPE)
     return r->factor <= 1 ? 1 : sqrt(1 + log(r->factor) / log(r->original_length));
   if (r->mscale != 0 && r->mscale_all_dim != 0)
-    return yarn_mscale(r->factor, r->mscale) / yarn_mscale(r->factor, r->mscale_all_dim);
-  return yarn_mscale(r->factor, 1);
+    return rope_mscale(r->factor, r->mscale) / rope_mscale(r->factor, r->mscale_all_dim);
+  return rope_mscale(r->factor, 1);
 }
 
 bool rope_depends_on_length(const rope_config *r) {

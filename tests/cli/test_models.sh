@@ -90,7 +90,7 @@ bad m/config.json "long_factor[2]"
 it "a family that is not built is refused with those that are"
 model mistral-window
 set_key model_type '"bert"'
-bad m/config.json bert "built are: llama, mistral, qwen2, qwen3, mixtral, qwen3_moe"
+bad m/config.json bert "built are: llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, deepseek_v3"
 
 it "config.json that is no JSON, or not there, is refused"
 model mistral-window

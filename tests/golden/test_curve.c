@@ -82,4 +82,5 @@ static void run_curve(const char *name, int rows) {
 TEST(golden_curve_llama_gqa_tied) { run_curve("llama-gqa-tied", B); }
 TEST(golden_curve_qwen3_qknorm) { run_curve("qwen3-qknorm", B); }
 TEST(golden_curve_mixtral) { run_curve("mixtral-tiny", B); }
+TEST(golden_curve_deepseek_v3) { run_curve("deepseekv3-tiny", B); }
 TEST(golden_curve_in_two_micro_batches) { run_curve("qwen3-qknorm", 2); }
