@@ -61,8 +61,7 @@ typedef uint32_t hp_tensor;           /* a value of its graph; HP_NONE is none  
 
 /* The first failure of the calling thread since the last success, one line; "" if none. */
 const char *hp_last_error(void);
-/* The same with the back trace of the calls it passed through, one line each. */
-const char *hp_error_trace(void);
+const char *hp_error_trace(void); /* the same with the calls that it passed through, by line */
 const char *hp_status_name(hp_status s);
 const char *hp_version(void);
 void hp_free(void *p);
@@ -158,8 +157,7 @@ hp_tensor hp_dropout(hp_graph *g, hp_tensor x, double p, hp_tensor seed, int64_t
 hp_status hp_grad(hp_graph *g, hp_tensor loss, const hp_tensor *wrt, int n, hp_tensor *grads);
 /* Ops that follow belong to the optimizer's part of a step (for explain and trace). */
 void hp_update_phase(hp_graph *g);
-/* Sum of squares of all elements, f32 scalar. */
-hp_tensor hp_sum_sq(hp_graph *g, hp_tensor x);
+hp_tensor hp_sum_sq(hp_graph *g, hp_tensor x); /* of all elements, f32 scalar */
 typedef struct {
   double beta1, beta2, eps, decay;
 } hp_adamw_options;
@@ -171,8 +169,7 @@ void hp_adamw(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor m, hp_tensor v
 void hp_sgd(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor buffer, hp_tensor factor,
             hp_tensor lr, double momentum, double decay);
 
-/* --- layouts: how a tensor lies on many devices ------------------------------------------------
- */
+/* --- layouts: how a tensor lies on many devices ------------------------------------------ */
 
 /* A mesh of devices with named axes (rank_list NULL: 0, 1, 2, ...) and, once it is called, how a
  * tensor lies on it: for each dim the axes that split it, the first outermost; the other axes hold
@@ -192,8 +189,7 @@ hp_status hp_layout_place(const hp_layout *l, const char *const *placement, int 
                           hp_layout **out);
 /* op: sum, avg, max, min, prod or all. */
 hp_status hp_layout_set_pending(hp_layout *l, const char *axis, const char *op);
-/* Devices that hold the same part. */
-hp_status hp_layout_repeat(const hp_layout *l, int64_t *out);
+hp_status hp_layout_repeat(const hp_layout *l, int64_t *out); /* devices that hold the same part */
 /* The part of a rank: [start, stop) of each dim of a tensor of shape s.  A dim that its axes do not
  * divide is padded: the last parts are shorter, or empty. */
 hp_status hp_layout_slice(const hp_layout *l, hp_shape s, int64_t rank, int64_t *start,
@@ -244,6 +240,10 @@ hp_status hp_read(const hp_device *d, const char *name, void *data, size_t bytes
 int hp_param_count(const hp_device *d);
 hp_status hp_param_info(const hp_device *d, int i, const char **name, hp_dtype *t, hp_shape *s);
 hp_status hp_param_find(const hp_device *d, const char *name, hp_dtype *t, hp_shape *s);
+/* These params (n 0: all) to files PATH-part-* and PATH.parts.json, each device what it holds; and
+ * back, on any mesh.  A load of files that hold others, or fewer, or more, changes nothing. */
+hp_status hp_params_save(hp_device *d, const char *path, const char *const *name, int n);
+hp_status hp_params_load(hp_device *d, const char *path, const char *const *name, int n);
 
 /* --- compile, look, run ------------------------------------------------------------------- */
 
@@ -291,8 +291,7 @@ typedef struct {
 int hp_program_times(const hp_program *p, hp_op_time *out, int max);
 /* Bytes of work memory live at each of n evenly spaced points of a run. */
 void hp_program_timeline(const hp_program *p, uint64_t *live, int n);
-/* The last run as a Chrome / Perfetto trace. */
-hp_status hp_trace(const hp_program *p, const char *path);
+hp_status hp_trace(const hp_program *p, const char *path); /* the last run, for Chrome, Perfetto */
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,6 @@
 /* hyperparallel.h: devices and the params on them. */
 #include "base/dtype.h"
-#include "rt/group.h"
+#include "rt/params.h"
 
 #include <string.h>
 
@@ -103,4 +103,20 @@ HP_API hp_status hp_param_find(const hp_device *d, const char *name, hp_dtype *t
   const char *same;
   HP_TRY(find(d, name, &i));
   return hp_param_info(d, (int)i, &same, t, s);
+}
+
+static hp_status check_files(const char *files, const char *const *name, int n) {
+  if (!files) HP_FAIL(HP_ERR_ARG, "params to files: the path is missing");
+  if (n < 0 || (n && !name)) HP_FAIL(HP_ERR_ARG, "params to files: %d names are missing", n);
+  return HP_OK;
+}
+
+HP_API hp_status hp_params_save(hp_device *d, const char *files, const char *const *name, int n) {
+  HP_TRY(check_files(files, name, n));
+  return params_save(d, files, name, n);
+}
+
+HP_API hp_status hp_params_load(hp_device *d, const char *files, const char *const *name, int n) {
+  HP_TRY(check_files(files, name, n));
+  return params_load(d, files, name, n);
 }

@@ -1,0 +1,226 @@
+#include "rt/params.h"
+
+#include "base/dtype.h"
+#include "base/safetensors.h"
+#include "shard/saved.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { STAGE_BYTES = 1 << 20 };
+
+/* The params that are on their way. */
+typedef struct {
+  group *g;
+  const char *to;
+  saved_tensor *tensor;
+  size_t n;
+  saved *from;    /* of a load */
+  size_t *number; /* of a tensor in its index */
+} transfer;
+
+static void transfer_free(transfer *t) {
+  saved_close(t->from);
+  mem_free(t->tensor);
+  mem_free(t->number);
+}
+
+static hp_status collect(transfer *t, const char *const *name, int n) {
+  const group *g = t->g;
+  t->n = n ? (size_t)n : g->states.len;
+  t->tensor = mem_calloc(t->n, sizeof *t->tensor);
+  t->number = mem_calloc(t->n, sizeof *t->number);
+  HP_TRY_MEM(t->tensor && t->number);
+  for (size_t i = 0; i < t->n; i++) {
+    uint32_t state = (uint32_t)i;
+    if (n && !map_get(&g->state_of, name[i], strlen(name[i]), &state))
+      HP_FAIL(HP_ERR_ARG, "the device has no param \"%s\"", name[i]);
+    const group_state *s = &g->states.at[state];
+    t->tensor[i] = (saved_tensor){intern_get(&g->names, s->name, NULL), s->type, s->l, 0};
+  }
+  saved_share_out(&g->m, t->tensor, t->n);
+  return HP_OK;
+}
+
+static const state_tensor *part_of(const device *d, const char *name) {
+  uint32_t index;
+  HP_ASSERT(device_find(d, name, &index));
+  return &d->states.at[index];
+}
+
+/* On all devices of this process at once. */
+static hp_status each_device(transfer *t, hp_status (*fn)(void *transfer, int i)) {
+  return t->g->crew ? crew_run(t->g->crew, fn, t) : fn(t, 0);
+}
+
+/* --- saving ------------------------------------------------------------------------------------
+ */
+
+/* One device, and the bytes that are on their way to its file. */
+typedef struct {
+  const transfer *t;
+  const device *d;
+  st_writer *out;
+  char *stage;
+  size_t filled;
+} part_writer;
+
+static hp_status flush(part_writer *w) {
+  size_t n = w->filled;
+  w->filled = 0;
+  return n ? st_writer_write(w->out, w->stage, n) : HP_OK;
+}
+
+static hp_status write_run(part_writer *w, const char *from, size_t n) {
+  while (n) {
+    size_t some = STAGE_BYTES - w->filled < n ? STAGE_BYTES - w->filled : n;
+    HP_TRY(w->d->backend->copy(w->d->dev, w->stage + w->filled, from, some));
+    w->filled += some;
+    from += some;
+    n -= some;
+    if (w->filled == STAGE_BYTES) HP_TRY(flush(w));
+  }
+  return HP_OK;
+}
+
+static hp_status write_part(void *context, size_t k, const box *own, st_writer *out) {
+  part_writer *w = context;
+  const saved_tensor *t = &w->t->tensor[k];
+  const char *at = part_of(w->d, t->name)->at;
+  box room = box_room(&w->t->g->m, &t->l, t->type.dim, w->d->position);
+  size_t size = dtype_size((hp_dtype)t->type.dtype);
+  box_runs r;
+  w->out = out;
+  for (runs_begin(&r, own, &room, own); r.n; runs_next(&r))
+    HP_TRY(write_run(w, at + (size_t)r.from * size, (size_t)r.n * size));
+  return flush(w);
+}
+
+static hp_status save_device(void *context, int i) {
+  const transfer *t = context;
+  part_writer w = {.t = t, .d = t->g->part[i]};
+  w.stage = mem_calloc(STAGE_BYTES, 1);
+  HP_TRY_MEM(w.stage);
+  hp_status st = saved_write_file(t->to, &t->g->m, t->tensor, t->n, w.d->position, write_part, &w);
+  mem_free(w.stage);
+  return st;
+}
+
+static hp_status forget_index(const char *to) {
+  str file = {0};
+  hp_status st = saved_index_path(to, &file);
+  if (!st && unlink(file.at) && errno != ENOENT)
+    st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot be replaced: %s", file.at,
+                 strerror(errno));
+  str_free(&file);
+  return st;
+}
+
+hp_status params_save(group *g, const char *to, const char *const *name, int n) {
+  transfer t = {.g = g, .to = to};
+  bool leads = g->part[0]->position == 0;
+  hp_status st = collect(&t, name, n);
+  if (!st && leads) st = forget_index(to);
+  if (!st) st = each_device(&t, save_device);
+  if (!st && leads) st = saved_write_index(to, &g->m, t.tensor, t.n);
+  transfer_free(&t);
+  return st;
+}
+
+/* --- loading -----------------------------------------------------------------------------------
+ */
+
+static hp_status refuse_type(const transfer *t, const saved_tensor *have,
+                             const saved_tensor *want) {
+  str text = {0};
+  value_print(&have->type, &text);
+  str_add(&text, ", expected ");
+  value_print(&want->type, &text);
+  hp_status st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
+                         "%s: tensor \"%.100s\" is %s; it is a checkpoint of another model",
+                         saved_path(t->from), want->name, text.at ? text.at : "another");
+  str_free(&text);
+  return st;
+}
+
+static hp_status find(transfer *t, size_t i) {
+  const saved_tensor *want = &t->tensor[i];
+  const saved_tensor *have = saved_find(t->from, want->name, &t->number[i]);
+  if (!have)
+    HP_FAIL(HP_ERR_INPUT, "%s: has no tensor \"%.100s\"; it is a checkpoint of another model",
+            saved_path(t->from), want->name);
+  hp_dtype a = (hp_dtype)have->type.dtype, b = (hp_dtype)want->type.dtype;
+  bool same = a == b || (dtype_is_float(a) && dtype_is_float(b));
+  if (!same || !value_same_shape(&have->type, &want->type)) return refuse_type(t, have, want);
+  return HP_OK;
+}
+
+/* A tensor of the index that nobody asks for. */
+static hp_status refuse_more(const transfer *t) {
+  map asked = {0};
+  hp_status st = HP_OK;
+  uint32_t i;
+  for (size_t k = 0; k < t->n && !st; k++)
+    st = map_set(&asked, t->tensor[k].name, strlen(t->tensor[k].name), 0);
+  for (size_t k = 0; k < saved_count(t->from) && !st; k++) {
+    const char *name = saved_get(t->from, k)->name;
+    if (map_get(&asked, name, strlen(name), &i)) continue;
+    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
+                 "%s: tensor \"%.100s\" has no place here; it is a checkpoint of another model",
+                 saved_path(t->from), name);
+  }
+  map_free(&asked);
+  return st;
+}
+
+static box own_box(const transfer *t, size_t k, int i) {
+  const saved_tensor *x = &t->tensor[k];
+  return box_part(&t->g->m, &x->l, x->type.dim, t->g->part[i]->position);
+}
+
+static hp_status check(transfer *t) {
+  for (size_t k = 0; k < t->n; k++) HP_TRY(find(t, k));
+  if (saved_count(t->from) > t->n) HP_TRY(refuse_more(t));
+  for (int i = 0; i < t->g->n; i++)
+    for (size_t k = 0; k < t->n; k++) {
+      box own = own_box(t, k, i);
+      HP_TRY(saved_need(t->from, t->number[k], &own));
+    }
+  return HP_OK;
+}
+
+typedef struct {
+  const device *d;
+  const state_tensor *to;
+  size_t size;
+} part_reader;
+
+static hp_status put(void *context, int64_t at, const void *from, int64_t n) {
+  const part_reader *r = context;
+  return r->d->backend->copy(r->d->dev, (char *)r->to->at + (size_t)at * r->size, from,
+                             (size_t)n * r->size);
+}
+
+static hp_status load_device(void *context, int i) {
+  const transfer *t = context;
+  const device *d = t->g->part[i];
+  for (size_t k = 0; k < t->n; k++) {
+    const saved_tensor *x = &t->tensor[k];
+    hp_dtype type = (hp_dtype)x->type.dtype;
+    part_reader r = {d, part_of(d, x->name), dtype_size(type)};
+    box own = own_box(t, k, i), room = box_room(&t->g->m, &x->l, x->type.dim, d->position);
+    HP_TRY(saved_read(t->from, t->number[k], &own, &room, type, put, &r));
+  }
+  return HP_OK;
+}
+
+hp_status params_load(group *g, const char *from, const char *const *name, int n) {
+  transfer t = {.g = g};
+  hp_status st = collect(&t, name, n);
+  if (!st) st = saved_open(from, &t.from);
+  if (!st) st = check(&t);
+  if (!st) st = each_device(&t, load_device);
+  transfer_free(&t);
+  return st;
+}
