@@ -166,5 +166,5 @@ TEST(golden_mixtral_bf16) { run_all(test_data("golden"), "mixtral-", false, 1, r
 TEST(golden_qwen3_moe_f32) { run_all(test_data("golden"), "qwen3moe-", false, 1, run_f32); }
 TEST(golden_qwen3_moe_bf16) { run_all(test_data("golden"), "qwen3moe-", false, 1, run_bf16); }
 TEST(golden_deepseek_v3_f32) { run_all(test_data("golden"), "deepseekv3-", false, 1, run_f32); }
-TEST(golden_committed_f32) { run_all(COMMITTED, "", true, 6, run_f32); }
-TEST(golden_committed_bf16) { run_all(COMMITTED, "", true, 6, run_bf16); }
+TEST(golden_committed_f32) { run_all(COMMITTED, "", true, 12, run_f32); }
+TEST(golden_committed_bf16) { run_all(COMMITTED, "", true, 12, run_bf16); }

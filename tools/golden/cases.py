@@ -9,6 +9,7 @@ Keys of a case, all optional but `type`:
   holds    {place: id} put into sequence 0
   dtype    of the file: float32 (default), bfloat16, float16
   shards   number of weight files (default 1)
+  fused    experts in the files as in the memory of Transformers 5: gate and up of all in one tensor
   strip    prefix taken off the tensor names, as base models are saved
   seed     where to start looking for weights without close decisions
 """
@@ -21,6 +22,12 @@ BASE = {
     "mistral": LLAMA,
     "qwen2": LLAMA,
     "qwen3": dict(LLAMA, head_dim=8),
+    "mixtral": dict(LLAMA, num_local_experts=4, num_experts_per_tok=2),
+    "qwen3_moe": dict(LLAMA, head_dim=8, moe_intermediate_size=12, num_experts=6, num_experts_per_tok=2,
+                      norm_topk_prob=True, mlp_only_layers=[]),
+    "deepseek_v3": dict(LLAMA, num_key_value_heads=4, moe_intermediate_size=12, n_routed_experts=8, num_experts_per_tok=3,
+                        n_group=4, topk_group=2, n_shared_experts=1, first_k_dense_replace=1, q_lora_rank=10,
+                        kv_lora_rank=6, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5, num_mtp_layers=0),
     "gpt2": dict(vocab_size=64, n_embd=16, n_layer=2, n_head=4, n_positions=48,
                  bos_token_id=None, eos_token_id=None, pad_token_id=None),
 }
@@ -144,6 +151,66 @@ CASES = {
                                edit=without("head_dim")),
     "qwen3-yarn": dict(type="qwen3", config=rope("yarn", 1000000.0, factor=4.0, original_max_position_embeddings=16),
                        lengths=(60, 30), old=True),
+    # mixtral
+    "mixtral-plain": dict(type="mixtral"),
+    "mixtral-one-of-three": dict(type="mixtral", config=dict(num_local_experts=3, num_experts_per_tok=1, hidden_size=20,
+                                 intermediate_size=17, num_attention_heads=5, num_key_value_heads=5)),
+    "mixtral-all": dict(type="mixtral", config=dict(num_local_experts=3, num_experts_per_tok=3, vocab_size=61)),
+    "mixtral-window": dict(type="mixtral", config=dict(sliding_window=4, num_attention_heads=8, head_dim=6)),
+    "mixtral-fused": dict(type="mixtral", fused=True, config=dict(num_local_experts=5, intermediate_size=13)),
+    "mixtral-old": dict(type="mixtral", old=True, config=dict(tie_word_embeddings=True, num_local_experts=5,
+                        num_experts_per_tok=3), edit=without("head_dim", "sliding_window")),
+    "mixtral-defaults": dict(type="mixtral", config=dict(num_attention_heads=8, num_key_value_heads=8, num_local_experts=8),
+                             edit=without("num_local_experts", "num_experts_per_tok", "num_key_value_heads",
+                                          "rms_norm_eps", "rope_parameters", "head_dim")),
+    "mixtral-other-name": dict(type="mixtral", edit=lambda c: c.update(num_experts=c.pop("num_local_experts"))),
+    "mixtral-pad": dict(type="mixtral", config=dict(pad_token_id=7, num_hidden_layers=1), holds={3: 7, 11: 7}, dtype="bfloat16", seed=7),
+    "mixtral-yarn-shards": dict(type="mixtral", shards=3, lengths=(60, 30), config=dict(rope(
+        "yarn", factor=4.0, original_max_position_embeddings=16), head_dim=12, num_local_experts=7)),
+    "mixtral-many": dict(type="mixtral", lengths=(64, 20), config=dict(num_local_experts=33, num_experts_per_tok=5, hidden_act="gelu")),
+    # qwen3_moe
+    "qwen3moe-plain": dict(type="qwen3_moe"),
+    "qwen3moe-unnormed": dict(type="qwen3_moe", config=dict(norm_topk_prob=False, num_experts=5, num_experts_per_tok=3,
+                              moe_intermediate_size=11)),
+    "qwen3moe-one": dict(type="qwen3_moe", config=dict(num_experts_per_tok=1, num_experts=7, tie_word_embeddings=True)),
+    "qwen3moe-one-unnormed": dict(type="qwen3_moe", config=dict(num_experts_per_tok=1, num_experts=4, norm_topk_prob=False)),
+    "qwen3moe-all": dict(type="qwen3_moe", config=dict(num_experts=4, num_experts_per_tok=4)),
+    "qwen3moe-step": dict(type="qwen3_moe", config=dict(decoder_sparse_step=2, num_hidden_layers=4, intermediate_size=19)),
+    "qwen3moe-mlp-only": dict(type="qwen3_moe", config=dict(mlp_only_layers=[0, 2], num_hidden_layers=3,
+                              attention_bias=True, intermediate_size=21)),
+    "qwen3moe-fused": dict(type="qwen3_moe", fused=True, config=dict(num_experts=3, attention_bias=True)),
+    "qwen3moe-window": dict(type="qwen3_moe", config=dict(use_sliding_window=True, sliding_window=5, max_window_layers=1,
+                            num_attention_heads=3, num_key_value_heads=1)),
+    "qwen3moe-old": dict(type="qwen3_moe", old=True, dtype="bfloat16", config=rope("default", 1000000.0),
+                         edit=lambda c: c.update(num_experts=c.pop("num_local_experts", c.get("num_experts")))),
+    "qwen3moe-defaults": dict(type="qwen3_moe", config=dict(num_attention_heads=4, num_key_value_heads=4, head_dim=4,
+                              num_experts=128, num_experts_per_tok=8, moe_intermediate_size=768, norm_topk_prob=False,
+                              num_hidden_layers=1), edit=without(
+        "head_dim", "num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob",
+        "decoder_sparse_step", "mlp_only_layers", "rms_norm_eps")),
+    "qwen3moe-odd": dict(type="qwen3_moe", lengths=(61, 33), config=dict(hidden_size=19, num_attention_heads=6,
+                         num_key_value_heads=3, head_dim=10, num_experts=17, num_experts_per_tok=5, vocab_size=59), seed=33),
+    # deepseek_v3
+    "deepseekv3-plain": dict(type="deepseek_v3"),
+    "deepseekv3-one-group": dict(type="deepseek_v3", config=dict(n_group=1, topk_group=1, n_routed_experts=5)),
+    "deepseekv3-all-groups": dict(type="deepseek_v3", config=dict(n_group=2, topk_group=2, n_routed_experts=6,
+                                  num_experts_per_tok=6)),
+    "deepseekv3-one": dict(type="deepseek_v3", config=dict(num_experts_per_tok=1, topk_group=1)),
+    "deepseekv3-unnormed": dict(type="deepseek_v3", config=dict(norm_topk_prob=False, routed_scaling_factor=0.7)),
+    "deepseekv3-no-shared": dict(type="deepseek_v3", config=dict(n_shared_experts=0, first_k_dense_replace=0)),
+    "deepseekv3-two-shared": dict(type="deepseek_v3", config=dict(n_shared_experts=2, num_hidden_layers=3, moe_intermediate_size=7)),
+    "deepseekv3-no-q-rank": dict(type="deepseek_v3", config=dict(q_lora_rank=None, attention_bias=True)),
+    "deepseekv3-bias": dict(type="deepseek_v3", config=dict(attention_bias=True, num_attention_heads=3, num_key_value_heads=3,
+                            hidden_size=21, rms_norm_eps=1e-2)),
+    "deepseekv3-halves": dict(type="deepseek_v3", config=dict(rope_interleave=False, qk_rope_head_dim=8)),
+    "deepseekv3-wide-values": dict(type="deepseek_v3", config=dict(v_head_dim=23, tie_word_embeddings=True)),
+    "deepseekv3-yarn": dict(type="deepseek_v3", lengths=(60, 30), old=True, edit=scaling_type, config=dict(rope(
+        "yarn", factor=4.0, original_max_position_embeddings=16, mscale=1.0, mscale_all_dim=1.0, beta_fast=32, beta_slow=1),
+        qk_rope_head_dim=8, tie_word_embeddings=True, n_routed_experts=6, n_group=3)),
+    "deepseekv3-yarn-mscale": dict(type="deepseek_v3", lengths=(60, 30), config=dict(rope(
+        "yarn", factor=4.0, original_max_position_embeddings=16, mscale=0.7, mscale_all_dim=1.3), qk_rope_head_dim=8)),
+    "deepseekv3-dense-only": dict(type="deepseek_v3", config=dict(first_k_dense_replace=2)),
+    "deepseekv3-fused": dict(type="deepseek_v3", fused=True, dtype="bfloat16", config=dict(moe_intermediate_size=9)),
     # gpt2
     "gpt2-plain": dict(type="gpt2"),
     "gpt2-base-names": dict(type="gpt2", strip="transformer.", config=dict(n_head=1, n_inner=24, n_positions=32)),
@@ -158,4 +225,4 @@ CASES = {
 
 # Those in tests/golden/cases: `make.py ../../tests/golden/cases --committed`.
 COMMITTED = ("llama-dynamic", "llama-yarn-betas", "llama-longrope", "llama-bf16-shards", "llama-odd-heads", "mistral-window",
-             "qwen2-window-old", "qwen3-bias-tied", "gpt2-base-names")
+             "qwen2-window-old", "qwen3-bias-tied", "gpt2-base-names", "mixtral-pad", "qwen3moe-fused", "deepseekv3-yarn")

@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, __version__ as transf
 
 from cases import BASE, CASES, COMMITTED
 
-NEW_TOKENS, MARGIN, TRIES = 16, 1e-3, 60
+NEW_TOKENS, MARGIN, ROUTING_MARGIN, TRIES = 16, 1e-3, 1e-4, 60
 
 
 class Double(TorchFunctionMode):
@@ -49,7 +49,7 @@ def old_spelling(config):
 def write_config(case, folder):
     kind = case["type"]
     config = AutoConfig.for_model(kind, **{**BASE[kind], **case.get("config", {})})
-    config.architectures = [{"gpt2": "GPT2LMHead"}.get(kind, kind.capitalize()) + ("Model" if kind == "gpt2" else "ForCausalLM")]
+    config.architectures = [AutoModelForCausalLM._model_mapping[type(config)].__name__]
     config.dtype = case.get("dtype", "float32")
     config.save_pretrained(folder)
     path = folder / "config.json"
@@ -62,7 +62,8 @@ def write_config(case, folder):
 
 
 def build(config, dtype, state=None):
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=dtype).eval()
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager",
+                                             experts_implementation="eager", dtype=dtype).eval()
     if state is not None:
         model.load_state_dict({k: v.to(dtype) for k, v in state.items()})
     return model
@@ -75,15 +76,44 @@ def randomize(model, generator):
         if p.ndim > 1 and ("embed" in name or "wte" in name or "wpe" in name):
             p.data = 0.6 * noise
         elif p.ndim > 1:
-            fan_in = p.shape[0] if "c_" in name else p.shape[1]
+            fan_in = p.shape[0] if ".c_" in name else p.shape[-1]
             p.data = noise * 1.3 / fan_in**0.5
         else:
             p.data = (0 if name.endswith("bias") else 1) + 0.2 * noise
+    for name, p in fixed(model).items():
+        p.copy_(0.2 * torch.randn(p.shape, generator=generator, dtype=torch.float64))
+
+
+def fixed(model):
+    """Buffers that are saved: corrections of routers."""
+    return {k: v for k, v in model.state_dict().items() if k not in dict(model.named_parameters(remove_duplicate=False))}
+
+
+def hub_names(kind, tensors):
+    """Tensors by the names they have in files as a rule: there an expert has tensors of its own."""
+    mixtral = kind == "mixtral"
+    each = dict(gate="w1", up="w3", down="w2") if mixtral else dict(gate="gate_proj", up="up_proj", down="down_proj")
+    out = {}
+    for name, x in tensors.items():
+        if mixtral:
+            name = name.replace(".mlp.", ".block_sparse_moe.")
+        head, _, last = name.rpartition(".experts.")
+        if not head:
+            out[name] = x
+            continue
+        halves = x.chunk(2, dim=1) if last == "gate_up_proj" else [x]
+        for what, half in zip(("gate", "up") if len(halves) == 2 else ("down",), halves):
+            out.update({f"{head}.experts.{i}.{each[what]}.weight": w for i, w in enumerate(half)})
+    return out
 
 
 def write_weights(case, folder, model):
     dtype, strip = getattr(torch, case.get("dtype", "float32")), case.get("strip", "")
-    tensors = {name.removeprefix(strip): p.detach().to(dtype).contiguous() for name, p in model.named_parameters()}
+    named = dict(model.named_parameters())
+    if not case.get("fused"):
+        named = hub_names(case["type"], named)
+    tensors = {name.removeprefix(strip): p.detach().to(dtype).contiguous() for name, p in named.items()}
+    tensors.update({name.removeprefix(strip): p.float() for name, p in fixed(model).items()})
     shards = case.get("shards", 1)
     if shards == 1:
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
@@ -105,6 +135,32 @@ def write_weights(case, folder, model):
 def margin(logits):
     best = logits.double().topk(2, dim=-1).values
     return (best[..., 0] - best[..., 1]).min().item()
+
+
+def routing_margin(config, logits):
+    """The closest choice that a router made by these numbers [tokens, experts]."""
+    k, groups = config.num_experts_per_tok, getattr(config, "n_group", 1)
+    chosen = lambda x, n: float("inf") if n == x.shape[-1] else (lambda v: (v[..., n - 1] - v[..., n]).min().item())(
+        x.sort(dim=-1, descending=True).values)
+    if groups == 1:
+        return chosen(logits, k)
+    best = logits.unflatten(-1, (groups, -1))
+    of_groups = best.topk(2, dim=-1).values.sum(-1)
+    open_ = torch.zeros_like(of_groups).scatter(-1, of_groups.topk(config.topk_group, dim=-1).indices, 1)
+    left = best.masked_fill(open_[..., None] == 0, float("-inf")).flatten(-2)
+    return min(chosen(of_groups, config.topk_group), chosen(left, k))
+
+
+def watch_routers(model, found):
+    """Appends the margin of every routing decision to `found`."""
+    def watch(module, _, out):
+        bias = getattr(module, "e_score_correction_bias", None)
+        scores = out[0].softmax(-1) if bias is None else out[0].sigmoid() + bias
+        found.append(routing_margin(model.config, scores.detach().reshape(-1, scores.shape[-1])))
+    for module in model.modules():
+        if type(module).__name__.lower().endswith("topkrouter"):
+            module.register_forward_hook(watch)
+    return model
 
 
 def run(model, sequences):
@@ -162,21 +218,24 @@ def make(name, case, out, seed):
     state = {k: v.to(stored) for k, v in model.state_dict().items()}
     two = sequences_of(case, config.vocab_size, seed)
     torch.set_default_dtype(torch.float64)
+    routed = []
     with Double():
-        exact = run(build(config, torch.float64, state), two)
-        tokens, closest = greedy(build(config, torch.float64, state), two[1])
+        exact = run(watch_routers(build(config, torch.float64, state), routed), two)
+        tokens, closest = greedy(watch_routers(build(config, torch.float64, state), routed), two[1])
     torch.set_default_dtype(torch.float32)
     assert all(g.dtype == torch.float64 for g in exact["grad"].values())
     closest = min([closest] + [margin(x) for x in exact["logits"]])
-    if closest < MARGIN:
+    if closest < MARGIN or min(routed, default=1) < ROUTING_MARGIN:
         return False
+    in32, in16 = (run(build(config, t, state), two) for t in (torch.float32, torch.bfloat16))
+    for found in (exact, in32, in16):
+        found["grad"] = {k: g for k, g in hub_names(case["type"], found["grad"]).items() if g.numel()}
     largest = max(g.abs().max().item() for g in exact["grad"].values())
     zero = [k for k, g in exact["grad"].items() if g.abs().max().item() < 1e-13 * largest]
-    in32 = run(build(config, torch.float32, state), two)
-    in16 = run(build(config, torch.bfloat16, state), two)
     json.dump({
-        "sequences": two, "greedy": tokens, "loss_0": exact["loss"].item(), "without_gradient": [],
-        "zero_gradient": zero, "greedy_margin": closest, "routing_margin": None,
+        "sequences": two, "greedy": tokens, "loss_0": exact["loss"].item(),
+        "without_gradient": list(fixed(model)),
+        "zero_gradient": zero, "greedy_margin": closest, "routing_margin": min(routed, default=None),
         "float32_noise": noise(in32, exact, zero), "bfloat16_noise": noise(in16, exact, zero),
         "made_with": {"transformers": transformers_version, "torch": torch.__version__.split("+")[0]},
     }, open(folder / "tokens.json", "w"), indent=1)
