@@ -111,7 +111,14 @@ static hp_status list_deps(order_problem *q) {
   return HP_OK;
 }
 
-hp_status order_build(program *p, order_problem *q) {
+hp_status order_list(order_problem *q) {
+  for (size_t v = 0; v < q->values; v++)
+    for (uint32_t u = q->use0[v]; u < q->use0[v + 1] && q->def[v] != LIST_INPUT; u++)
+      HP_TRY(order_after(q, q->def[v], q->use[u]));
+  return list_deps(q);
+}
+
+hp_status order_build(const program *p, order_problem *q) {
   *q = (order_problem){.p = p, .n = p->insts.len};
   q->duration = mem_calloc(q->n, sizeof *q->duration);
   q->stream = mem_calloc(q->n, 1);

@@ -6,7 +6,7 @@
 #include "sched/list.h"
 
 typedef struct {
-  program *p;
+  const program *p;
   size_t n, values;
   uint32_t *value_of; /* by buffer: its value, PROG_NONE for state */
   double *duration;   /* the caller's to fill */
@@ -19,9 +19,11 @@ typedef struct {
 
 /* Every buffer of work memory is a value; readers of a tensor of the device come before its next
  * writer, and after the last.  order_free(q), also after a failure. */
-hp_status order_build(program *p, order_problem *q);
+hp_status order_build(const program *p, order_problem *q);
 /* One more condition: instruction `before` runs before `after`. */
 hp_status order_after(order_problem *q, uint32_t before, uint32_t after);
+/* The conditions of data too, by instruction: i runs after dep[dep0[i]] .. dep[dep0[i + 1] - 1]. */
+hp_status order_list(order_problem *q);
 /* list_schedule_make under `cap` bytes, with workspace[i] (NULL: none) for instruction i. */
 hp_status order_schedule(order_problem *q, const uint64_t *workspace, uint64_t cap, bool keep_order,
                          list_schedule *out, uint64_t *needed);

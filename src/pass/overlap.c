@@ -73,7 +73,8 @@ static uint64_t usual_window(const overlap *w) {
   return most + largest;
 }
 
-/* Gathers in a row of at most `window` bytes together are under way or wait for their use. */
+/* Gathers in a row of at most `window` bytes together are under way or wait for their use.  They
+ * keep the order in which they stand, so that what one waits for holds for those behind it too. */
 static hp_status bound_prefetch(overlap *w) {
   uint64_t window = w->o->prefetch ? w->o->prefetch : usual_window(w), held = 0;
   uint32_t *row = mem_calloc(w->q.n, sizeof *row), first = 0, end = 0;
@@ -81,6 +82,7 @@ static hp_status bound_prefetch(overlap *w) {
   for (uint32_t i = 0; !st && i < w->q.n; i++) {
     const prog_inst *n = program_inst(w->p, i);
     if (!is_prefetch(w, n)) continue;
+    if (end) st = order_after(&w->q, row[end - 1], i);
     row[end++] = i;
     for (held += result_bytes(w, n); !st && held > window && first < end - 1; first++) {
       held -= result_bytes(w, program_inst(w->p, row[first]));

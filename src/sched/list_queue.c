@@ -6,13 +6,17 @@
 #include <stdlib.h>
 
 typedef struct {
-  double tail_s;
+  double tail_s, lead_s;
   uint32_t node;
 } ranked;
 
-static int by_tail(const void *a, const void *b) {
+/* The longest path first.  Computation that other streams wait for: the longest of theirs, and of
+ * what leads to it the nearest, so that one chain comes to its transfer, which runs while the next
+ * is computed, and not all of them to theirs at once. */
+static int by_path(const void *a, const void *b) {
   const ranked *x = a, *y = b;
-  if (x->tail_s != y->tail_s) return x->tail_s > y->tail_s ? -1 : 1;
+  if (x->lead_s != y->lead_s) return x->lead_s > y->lead_s ? -1 : 1;
+  if (x->tail_s != y->tail_s) return (x->tail_s > y->tail_s) == (x->lead_s > 0) ? 1 : -1;
   return (x->node > y->node) - (x->node < y->node);
 }
 
@@ -38,9 +42,11 @@ hp_status list_queue_create(const list_graph *g, uint32_t stream, const double *
     list_queue_free(&q);
     return HP_ERR_OOM;
   }
-  for (uint32_t i = 0; i < g->p->n; i++)
-    if (g->p->stream[i] == stream) r[q.n++] = (ranked){g->tail_s[i], i};
-  qsort(r, n, sizeof *r, by_tail);
+  for (uint32_t i = 0; i < g->p->n; i++) {
+    if (g->p->stream[i] != stream) continue;
+    r[q.n++] = (ranked){g->tail_s[i], stream ? 0 : g->lead_s[i], i};
+  }
+  qsort(r, n, sizeof *r, by_path);
   for (uint32_t k = 0; k < n; k++) {
     q.node[k] = r[k].node;
     rank[r[k].node] = k;

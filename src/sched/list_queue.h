@@ -8,7 +8,7 @@
 #include "sched/list_graph.h"
 
 typedef struct {
-  uint32_t *node; /* [n] nodes of the stream by rank: longest path to the end first */
+  uint32_t *node; /* [n] nodes of the stream by rank: what is to go first */
   uint32_t n, leaves;
   uint64_t *least; /* [2 * leaves] need of the nodes that may start; UINT64_MAX for others */
   uint32_t *heap;  /* [n] ranks waiting, the earliest on top */
