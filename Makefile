@@ -137,7 +137,7 @@ ASAN    := -fsanitize=address,undefined -fno-sanitize-recover
 UBSAN   := -fsanitize=undefined,bounds,float-cast-overflow,nullability -fno-sanitize-recover=all
 TSAN    := -fsanitize=thread
 # What runs on several threads.
-TSAN_TESTS := thread pool devices_test signal overtake failed_instruction runs_allocate gemm attention einsum_plan rowops jit_run program_text test_golden
+TSAN_TESTS := thread pool devices_test overlap signal overtake failed_instruction runs_allocate gemm attention einsum_plan rowops jit_run program_text test_golden
 FUZZ    := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover
 asan: bootstrap
 	@$(MAKE) B=build-asan SAN="$(ASAN)" CFLAGS="-O1 -g" tests-built

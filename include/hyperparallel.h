@@ -266,21 +266,22 @@ typedef struct {
 hp_status hp_run(hp_program *p, const hp_io *io, int n);
 
 typedef struct {
-  double compile_s, run_s;         /* of the compilation and of the last run */
-  uint64_t work_bytes, work_bound; /* work memory planned, and the least that any plan needs */
-  double flops, bytes;             /* work of one run */
-  int instructions, kernels;       /* kernels: distinct loop kernels */
+  double compile_s, run_s;             /* of the compilation and of the last run */
+  uint64_t work_bytes, work_bound;     /* work memory planned, and the least that any plan needs */
+  double flops, bytes;                 /* work of one run */
+  double comm_s, hideable_s, hidden_s; /* of the last run: hp_explain(p, "comm", ..) sums these */
+  int instructions, kernels;           /* kernels: distinct loop kernels */
 } hp_program_stats;
 /* What hp_compile would plan, without taking any memory of the device: a dry run.  run_s is 0. */
 hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                   hp_program_stats *out);
-/* The same plan as text: `what` as for hp_explain, or "layouts" and "comm": what each device holds,
- * and what goes between them. */
+/* The same plan as text: `what` as for hp_explain, or "layouts": what each device holds. */
 hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                           const char *what, char **text);
 hp_status hp_program_stats_get(const hp_program *p, hp_program_stats *out);
 hp_status hp_program_print(const hp_program *p, char **text);
-/* "memory", "schedule", "ops": what was decided and why, as text for people. */
+/* "memory", "schedule", "ops", "comm" (what goes between devices, when, and how much of it is
+ * hidden behind computation): what was decided and why, as text for people. */
 hp_status hp_explain(const hp_program *p, const char *what, char **text);
 /* Time and work per op kind of the last run, longest first; returns how many were filled. */
 typedef struct {

@@ -9,6 +9,7 @@
 #include "pass/streams.h"
 #include "rt/exec.h"
 #include "rt/explain.h"
+#include "rt/explain_comm.h"
 #include "rt/explain_layouts.h"
 #include "rt/run.h"
 
@@ -250,13 +251,12 @@ HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_optio
   return st;
 }
 
-/* Layouts, or what goes between devices: known before a program is made. */
-static hp_status explain_sharding(const hp_graph *g, hp_device *d, const char *what, char **text) {
+/* Layouts are known before a program is made. */
+static hp_status plan_layouts(const hp_graph *g, hp_device *d, char **text) {
   sharded s;
   str out = {0};
   HP_TRY(part_graph(g, d, &s));
-  if (!strcmp(what, "comm")) explain_comm(d, s.graph, &out);
-  else explain_layouts(d, g, s.of, &out);
+  explain_layouts(d, g, s.of, &out);
   sharded_free(&s);
   return give_text(str_status(&out), &out, text);
 }
@@ -266,9 +266,9 @@ HP_API hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compi
   program *p;
   void *loaded;
   str s = {0};
-  if (!strcmp(what, "layouts") || !strcmp(what, "comm")) return explain_sharding(g, d, what, text);
+  if (!strcmp(what, "layouts")) return plan_layouts(g, d, text);
   HP_TRY(plan_first(g, d, o, &p, &loaded));
-  hp_status st = give_text(explain_print(p, NULL, what, &s), &s, text);
+  hp_status st = give_text(explain_print(p, d->part[0], NULL, what, &s), &s, text);
   d->part[0]->backend->release(loaded);
   program_free(p);
   return st;
@@ -279,6 +279,13 @@ HP_API hp_status hp_program_stats_get(const hp_program *h, hp_program_stats *out
   HP_TRY(count(exec_program(h->r.e[0]), &s));
   s.compile_s = h->compile_s;
   s.run_s = exec_last_seconds(h->r.e[0]);
+  if (s.run_s > 0) {
+    comm_time t;
+    HP_TRY(comm_times(exec_program(h->r.e[0]), exec_last_times(h->r.e[0]), NULL, &t));
+    s.comm_s = t.comm_s;
+    s.hidden_s = t.hidden_s;
+    s.hideable_s = t.hideable_s;
+  }
   *out = s;
   return HP_OK;
 }
@@ -289,7 +296,8 @@ HP_API hp_status hp_program_print(const hp_program *p, char **text) {
 }
 HP_API hp_status hp_explain(const hp_program *p, const char *what, char **text) {
   str s = {0};
-  return give_text(explain_print(exec_program(p->r.e[0]), p->r.e[0], what, &s), &s, text);
+  const exec *e = p->r.e[0];
+  return give_text(explain_print(exec_program(e), p->r.d->part[0], e, what, &s), &s, text);
 }
 HP_API int hp_program_times(const hp_program *p, hp_op_time *out, int max) {
   return explain_times(p->r.e[0], out, max);
@@ -299,7 +307,10 @@ HP_API void hp_program_timeline(const hp_program *p, uint64_t *live, int n) {
 }
 HP_API hp_status hp_trace(const hp_program *p, const char *file) {
   str s = {0};
-  hp_status st = explain_trace(p->r.e[0], &s);
+  str_add(&s, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+  for (int i = 0; i < p->r.d->own; i++) explain_trace(p->r.e[i], i, &s);
+  str_add(&s, "\n]}\n");
+  hp_status st = str_status(&s);
   if (!st) st = file_write(file, s.at, s.len);
   str_free(&s);
   return st;

@@ -176,3 +176,9 @@ double time_now_s(void) {
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+void time_sleep_until(double s) {
+  struct timespec t = {.tv_sec = (time_t)s};
+  t.tv_nsec = (long)((s - (double)t.tv_sec) * 1e9);
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) continue;
+}

@@ -19,7 +19,8 @@ int pool_size(const pool *p);
 void pool_bind_caller(const pool *p, bool bind);
 void pool_run(pool *p, int64_t parts, void (*fn)(void *ctx, int64_t part), void *ctx);
 
-int cpu_count(void);     /* cores this process may use (affinity and cgroup quota) */
-double time_now_s(void); /* monotonic seconds */
+int cpu_count(void);             /* cores this process may use (affinity and cgroup quota) */
+double time_now_s(void);         /* monotonic seconds */
+void time_sleep_until(double s); /* returns when time_now_s() has come to s */
 
 #endif

@@ -1,6 +1,7 @@
 #include "rt/collective.h"
 
 #include "base/dtype.h"
+#include "base/thread.h"
 #include "ir/layout.h"
 
 #include <math.h>
@@ -19,6 +20,7 @@ typedef struct {
   comm_group g;
   comm_piece give[COMM_MAX], take[COMM_MAX];
   comm_view seen[COMM_MAX]; /* of the members */
+  double met_s;             /* when all had come to the first meeting; 0: not yet */
 } meeting;
 
 static view view_of(const ir_value *x, int64_t dim) {
@@ -45,7 +47,9 @@ static void group_by(const meeting *m, const char *key, comm_group *g) {
 
 static hp_status meet(meeting *m, const void *data) {
   comm *c = m->d->comm;
-  return c->iface->meet(c, &m->g, data, m->give, m->take, m->seen);
+  HP_TRY(c->iface->meet(c, &m->g, data, m->give, m->take, m->seen));
+  if (m->met_s == 0) m->met_s = time_now_s();
+  return HP_OK;
 }
 static hp_status leave(const meeting *m) { return m->d->comm->iface->leave(m->d->comm, &m->g); }
 
@@ -268,7 +272,8 @@ static hp_status (*const by_op[])(meeting *m, const void *from, void *to) = {
     [OP_LOCATE] = locate,
 };
 
-hp_status collective_run(const device *d, const program *p, const prog_inst *n, void *const *at) {
+hp_status collective_run(const device *d, const program *p, const prog_inst *n, void *const *at,
+                         double *met_s) {
   meeting m; /* large, and filled as far as it is used */
   m.d = d;
   m.p = p;
@@ -276,6 +281,9 @@ hp_status collective_run(const device *d, const program *p, const prog_inst *n, 
   m.in = &program_arg(p, n, 0)->type;
   m.out = &program_arg(p, n, 1)->type;
   if (!d->comm) HP_FAIL(HP_ERR_INTERNAL, "a collective on a device that is alone");
+  m.met_s = 0;
   group_by(&m, "axes", &m.g);
-  return by_op[n->op](&m, at[0], at[1]);
+  HP_TRY(by_op[n->op](&m, at[0], at[1]));
+  if (m.met_s > 0) *met_s = m.met_s;
+  return HP_OK;
 }

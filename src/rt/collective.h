@@ -6,7 +6,9 @@
 #include "rt/device.h"
 
 /* Runs the instruction on the device's part at[0], into at[1].  Reductions go in the order of the
- * group, in f32 for 16-bit floats, so every device gets the same bits. */
-hp_status collective_run(const device *d, const program *p, const prog_inst *n, void *const *at);
+ * group, in f32 for 16-bit floats, so every device gets the same bits.  *met_s (time_now_s) is set
+ * when the devices have all come; not by an instruction for which they do not meet. */
+hp_status collective_run(const device *d, const program *p, const prog_inst *n, void *const *at,
+                         double *met_s);
 
 #endif

@@ -2,6 +2,8 @@
 
 #include "ir/print.h"
 #include "mem/timeline.h"
+#include "rt/explain_comm.h"
+#include "sched/predict.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -151,10 +153,24 @@ static hp_status print_memory(const program *p, str *out) {
   return str_status(out);
 }
 
-hp_status explain_print(const program *p, const exec *e, const char *what, str *out) {
+/* Of the last run; before one, as the cluster's figures make it. */
+static hp_status print_comm(const program *p, const device *d, const exec *e, str *out) {
+  if (e && exec_last_seconds(e) > 0) return explain_comm(p, d->mesh, exec_last_times(e), true, out);
+  inst_times *t = mem_calloc(p->insts.len, sizeof *t);
+  HP_TRY_MEM(t);
+  hp_status st = predict_run(d->cluster, d->mesh, p, t);
+  if (!st) st = explain_comm(p, d->mesh, t, false, out);
+  mem_free(t);
+  return st;
+}
+
+hp_status explain_print(const program *p, const device *d, const exec *e, const char *what,
+                        str *out) {
   if (!strcmp(what, "memory")) return print_memory(p, out);
   if (!strcmp(what, "schedule")) return program_print(p, out);
-  if (strcmp(what, "ops")) HP_FAIL(HP_ERR_ARG, "\"%s\": expected memory, schedule or ops", what);
+  if (!strcmp(what, "comm")) return print_comm(p, d, e, out);
+  if (strcmp(what, "ops"))
+    HP_FAIL(HP_ERR_ARG, "\"%s\": expected memory, schedule, comm or ops", what);
   if (e) print_ops(e, out);
   else print_work(p, out);
   return str_status(out);
@@ -163,29 +179,30 @@ hp_status explain_print(const program *p, const exec *e, const char *what, str *
 /* --- trace --------------------------------------------------------------------------------------
  */
 
-hp_status explain_trace(const exec *e, str *out) {
+static void trace_inst(const program *p, const inst_times *t, size_t i, int number, str *out) {
+  const prog_inst *n = program_inst(p, i);
+  str_printf(out,
+             ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%u,\"name\":\"%s\",\"cat\":\"%s\",\"ts\":%.3f,"
+             "\"dur\":%.3f,\"args\":{\"at\":",
+             number, n->stream, op_table[n->op].name,
+             n->phase == PHASE_FORWARD    ? "forward"
+             : n->phase == PHASE_BACKWARD ? "backward"
+                                          : "update",
+             t[i].start_s * 1e6, (t[i].end_s - t[i].start_s) * 1e6);
+  graph_print_string(program_str(p, n->loc), out);
+  str_printf(out, ",\"instruction\":%zu,\"flops\":%.0f,\"bytes\":%.0f", i, n->flops, n->bytes);
+  if (op_flags((op_id)n->op) & OPF_MEETS)
+    str_printf(out, ",\"received_bytes\":%.0f,\"met_us\":%.3f", predict_received(p, n),
+               t[i].met_s * 1e6);
+  str_add(out, "}}");
+}
+
+void explain_trace(const exec *e, int number, str *out) {
   const program *p = exec_program(e);
-  const inst_times *t = exec_last_times(e);
-  str_add(out, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
   for (uint32_t s = 0; s < STREAM_COUNT; s++)
     str_printf(out,
-               "%s{\"ph\":\"M\",\"pid\":0,\"tid\":%u,\"name\":\"thread_name\","
+               "%s{\"ph\":\"M\",\"pid\":%d,\"tid\":%u,\"name\":\"thread_name\","
                "\"args\":{\"name\":\"%s\"}}",
-               s ? ",\n" : "", s, stream_name(s));
-  for (size_t i = 0; i < p->insts.len; i++) {
-    const prog_inst *n = program_inst(p, i);
-    double us = (t[i].end_s - t[i].start_s) * 1e6;
-    str_printf(out,
-               ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":%u,\"name\":\"%s\",\"cat\":\"%s\",\"ts\":%.3f,"
-               "\"dur\":%.3f,\"args\":{\"at\":",
-               n->stream, op_table[n->op].name,
-               n->phase == PHASE_FORWARD    ? "forward"
-               : n->phase == PHASE_BACKWARD ? "backward"
-                                            : "update",
-               t[i].start_s * 1e6, us);
-    graph_print_string(program_str(p, n->loc), out);
-    str_printf(out, ",\"instruction\":%zu,\"flops\":%.0f,\"bytes\":%.0f}}", i, n->flops, n->bytes);
-  }
-  str_add(out, "\n]}\n");
-  return str_status(out);
+               number || s ? ",\n" : "", number, s, stream_name(s));
+  for (size_t i = 0; i < p->insts.len; i++) trace_inst(p, exec_last_times(e), i, number, out);
 }

@@ -1,4 +1,4 @@
-/* What the devices of a group hold, and what goes between them. */
+/* What the devices of a group hold. */
 #ifndef RT_EXPLAIN_LAYOUTS_H
 #define RT_EXPLAIN_LAYOUTS_H
 
@@ -6,7 +6,5 @@
 
 /* Inputs, params and outputs of graph g with layout and part; of is by value (NULL: one device). */
 void explain_layouts(const group *d, const hp_graph *g, const layout *of, str *out);
-/* The collectives of a device's graph: by op and axes, with bytes received in a run. */
-void explain_comm(const group *d, const hp_graph *part, str *out);
 
 #endif

@@ -1,0 +1,240 @@
+#include "rt/explain_comm.h"
+
+#include "pass/order.h"
+#include "sched/predict.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool meets(const prog_inst *n) { return op_flags((op_id)n->op) & OPF_MEETS; }
+
+static bool computes(const prog_inst *n) { return n->stream == STREAM_COMPUTE && !meets(n); }
+
+static double seconds(const inst_times *t) { return t->end_s - t->met_s; }
+
+static double lesser(double a, double b) { return a < b ? a : b; }
+static double greater(double a, double b) { return a > b ? a : b; }
+
+/* --- what is hidden -----------------------------------------------------------------------------
+ *
+ * Instructions of a stream come one after the other, so one walk over both streams sees every
+ * collective beside what is computed during it. */
+
+static void find_hidden(const program *p, const inst_times *t, comm_time *each) {
+  size_t first = 0; /* computation before it has ended when the collective begins */
+  for (size_t i = 0; i < p->insts.len; i++) {
+    if (!meets(program_inst(p, i))) continue;
+    each[i].comm_s = seconds(&t[i]);
+    while (first < p->insts.len &&
+           (!computes(program_inst(p, first)) || t[first].end_s <= t[i].met_s))
+      first++;
+    for (size_t k = first; k < p->insts.len; k++) {
+      if (!computes(program_inst(p, k))) continue;
+      if (t[k].start_s >= t[i].end_s) break;
+      each[i].hidden_s +=
+          greater(lesser(t[k].end_s, t[i].end_s) - greater(t[k].start_s, t[i].met_s), 0);
+    }
+  }
+}
+
+/* --- what could be ------------------------------------------------------------------------------
+ *
+ * All computation in a row, with what a collective needs before it and what needs it behind it: it
+ * can run beside what is between.  A second of computation hides one second of communication. */
+
+typedef struct {
+  double from, to, left; /* of the row; seconds of the collective that have no place yet */
+} window;
+
+enum { NEEDED = 1, NEEDS = 2 };
+
+/* Computation that instruction i needs, and computation that needs it; tied[] is scratch. */
+static window window_of(const order_problem *q, const inst_times *t, uint32_t i, double work,
+                        uint8_t *tied) {
+  window w = {.to = work, .left = seconds(&t[i])};
+  memset(tied, 0, q->n);
+  tied[i] = NEEDED | NEEDS;
+  for (uint32_t k = i + 1; k-- > 0;)
+    for (uint32_t e = q->dep0[k]; tied[k] & NEEDED && e < q->dep0[k + 1]; e++)
+      tied[q->dep[e]] |= NEEDED;
+  for (uint32_t k = i + 1; k < q->n; k++)
+    for (uint32_t e = q->dep0[k]; e < q->dep0[k + 1]; e++) tied[k] |= tied[q->dep[e]] & NEEDS;
+  for (uint32_t k = 0; k < q->n; k++) {
+    if (!computes(program_inst(q->p, k))) continue;
+    if (tied[k] & NEEDED) w.from += seconds(&t[k]);
+    if (tied[k] & NEEDS) w.to -= seconds(&t[k]);
+  }
+  return w;
+}
+
+static int by_from(const void *a, const void *b) {
+  const window *x = a, *y = b;
+  return (x->from > y->from) - (x->from < y->from);
+}
+
+/* Seconds for which there is a place: at every moment the window that closes first is served. */
+static double fit(window *w, size_t n) {
+  double now = 0, sum = 0;
+  size_t open = 0;
+  qsort(w, n, sizeof *w, by_from);
+  for (;;) {
+    window *first = NULL;
+    while (open < n && w[open].from <= now) open++;
+    for (size_t k = 0; k < open; k++)
+      if (w[k].left > 0 && w[k].to > now && (!first || w[k].to < first->to)) first = &w[k];
+    if (!first && open == n) return sum;
+    double next = open < n ? w[open].from : INFINITY;
+    double run = first ? lesser(lesser(first->left, first->to - now), next - now) : next - now;
+    if (first) first->left -= run, sum += run;
+    now = first && run < next - now ? now + run : next;
+  }
+}
+
+static hp_status find_windows(const program *p, const inst_times *t, comm_time *each, window *w,
+                              size_t *n) {
+  order_problem q;
+  double work = 0;
+  uint8_t *tied = mem_calloc(p->insts.len, 1);
+  hp_status st = order_build(p, &q);
+  if (!st) st = tied ? order_list(&q) : HP_ERR_OOM;
+  for (size_t i = 0; i < p->insts.len; i++)
+    if (computes(program_inst(p, i))) work += seconds(&t[i]);
+  for (uint32_t i = 0; !st && i < p->insts.len; i++) {
+    if (!meets(program_inst(p, i))) continue;
+    w[*n] = window_of(&q, t, i, work, tied);
+    each[i].hideable_s = lesser(w[*n].left, greater(w[*n].to - w[*n].from, 0));
+    ++*n;
+  }
+  order_free(&q);
+  mem_free(tied);
+  return st;
+}
+
+hp_status comm_times(const program *p, const inst_times *t, comm_time *each, comm_time *sum) {
+  size_t n = 0;
+  comm_time *all = mem_calloc(p->insts.len, sizeof *all);
+  window *w = mem_calloc(p->insts.len, sizeof *w);
+  hp_status st = all && w ? HP_OK : HP_ERR_OOM;
+  *sum = (comm_time){0};
+  if (!st) find_hidden(p, t, all);
+  if (!st) st = find_windows(p, t, all, w, &n);
+  for (size_t i = 0; !st && i < p->insts.len; i++) {
+    sum->comm_s += all[i].comm_s;
+    sum->hidden_s += all[i].hidden_s;
+  }
+  if (!st) sum->hideable_s = fit(w, n);
+  if (!st && each) memcpy(each, all, p->insts.len * sizeof *each);
+  mem_free(all);
+  mem_free(w);
+  return st;
+}
+
+/* --- as text ------------------------------------------------------------------------------------
+ */
+
+typedef struct {
+  uint16_t op;
+  char axes[64];
+  int count;
+  double bytes;
+  comm_time time;
+} traffic;
+
+enum { KINDS_MAX = 128 };
+
+static void name_axes(const program *p, const mesh *m, const prog_inst *n, char out[64]) {
+  int64_t axes[ATTR_LIST_MAX];
+  int count = inst_list(p, n, "axes", axes);
+  size_t at = 0;
+  *out = 0;
+  for (int i = 0; i < count && at < 64; i++)
+    at += (size_t)snprintf(out + at, 64 - at, i ? ",%s" : "%s", m->name[axes[i]]);
+}
+
+/* To the kind of the same op and axes. */
+static void add(traffic *all, int *kinds, const traffic *one) {
+  int k = 0;
+  while (k < *kinds && (all[k].op != one->op || strcmp(all[k].axes, one->axes))) k++;
+  if (k == KINDS_MAX) k--;
+  if (k == *kinds) all[(*kinds)++] = (traffic){.op = one->op};
+  memcpy(all[k].axes, one->axes, sizeof one->axes);
+  all[k].count++;
+  all[k].bytes += one->bytes;
+  all[k].time.comm_s += one->time.comm_s;
+  all[k].time.hidden_s += one->time.hidden_s;
+  all[k].time.hideable_s += one->time.hideable_s;
+}
+
+static void print_times(const comm_time *t, str *out) {
+  str_printf(out, " %12.6f %12.6f %12.6f", t->comm_s, t->hideable_s, t->hidden_s);
+}
+
+static const char times_head[] = "        times     can hide       hidden";
+
+static void print_kinds(const traffic *all, int kinds, str *out) {
+  traffic sum = {0};
+  str_printf(out, "%-16s %-12s %6s %16s%s\n", "collective", "over", "count", "bytes received",
+             times_head);
+  for (int k = 0; k < kinds; k++) {
+    str_printf(out, "%-16s %-12s %6d %16.0f", op_table[all[k].op].name, all[k].axes, all[k].count,
+               all[k].bytes);
+    print_times(&all[k].time, out);
+    str_add_char(out, '\n');
+    sum.bytes += all[k].bytes;
+  }
+  str_printf(out, "%-16s %-12s %6s %16.0f\n", "all", "", "", sum.bytes);
+}
+
+static void print_sum(const comm_time *s, double run_s, bool measured, str *out) {
+  str_printf(out,
+             "\n%s: %.6f s, of which %.6f s go beside computation at most and %.6f s do (%.1f %%); "
+             "%.6f s of a run of %.6f s are exposed\n",
+             measured ? "measured" : "predicted", s->comm_s, s->hideable_s, s->hidden_s,
+             s->hideable_s > 0 ? 100 * s->hidden_s / s->hideable_s : 100.0, s->comm_s - s->hidden_s,
+             run_s);
+}
+
+static hp_status print_comm(const program *p, const mesh *m, const inst_times *t, bool measured,
+                            comm_time *each, str *out) {
+  traffic all[KINDS_MAX];
+  comm_time sum;
+  str rows = {0};
+  int kinds = 0;
+  double run_s = 0;
+  HP_TRY(comm_times(p, t, each, &sum));
+  for (size_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    run_s = greater(run_s, t[i].end_s);
+    if (!meets(n)) continue;
+    traffic one = {.op = n->op, .bytes = predict_received(p, n), .time = each[i]};
+    name_axes(p, m, n, one.axes);
+    add(all, &kinds, &one);
+    str_printf(&rows, "%-11zu %-16s %-12s %16.0f %12.6f", i, op_table[n->op].name, one.axes,
+               one.bytes, t[i].met_s);
+    print_times(&each[i], &rows);
+    str_printf(&rows, "  %s\n", program_str(p, n->loc));
+  }
+  if (!kinds) {
+    str_add(out, "nothing goes between devices\n");
+    return HP_OK;
+  }
+  print_kinds(all, kinds, out);
+  print_sum(&sum, run_s, measured, out);
+  str_printf(out, "\n%-11s %-16s %-12s %16s %12s%s  at\n", "instruction", "collective", "over",
+             "bytes received", "begins", times_head);
+  str_add(out, rows.at);
+  hp_status st = str_status(&rows);
+  str_free(&rows);
+  return st ? st : str_status(out);
+}
+
+hp_status explain_comm(const program *p, const mesh *m, const inst_times *t, bool measured,
+                       str *out) {
+  comm_time *each = mem_calloc(p->insts.len, sizeof *each);
+  HP_TRY_MEM(each);
+  hp_status st = print_comm(p, m, t, measured, each, out);
+  mem_free(each);
+  return st;
+}

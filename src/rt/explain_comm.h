@@ -1,0 +1,23 @@
+/* What devices tell each other in a run, when, and how much of it hides behind computation. */
+#ifndef RT_EXPLAIN_COMM_H
+#define RT_EXPLAIN_COMM_H
+
+#include "rt/exec.h"
+
+/* Of a collective: its time from when all its devices have come; how much of that the device
+ * computes meanwhile; and how much it could at most: no more than the time of all computation that
+ * neither needs the collective nor is needed by it. */
+typedef struct {
+  double comm_s, hidden_s, hideable_s;
+} comm_time;
+
+/* By instruction to each[] (zeros for those that are no collective; NULL: not wanted), and sums.
+ * In all, what can be hidden is what has its own place beside computation: a second of that hides
+ * one second only, whichever collective's. */
+hp_status comm_times(const program *p, const inst_times *t, comm_time *each, comm_time *sum);
+/* Every collective of the program with its bytes and times, and sums.  measured: t is of a run, not
+ * a prediction. */
+hp_status explain_comm(const program *p, const mesh *m, const inst_times *t, bool measured,
+                       str *out);
+
+#endif
