@@ -9,8 +9,8 @@
 
 typedef struct {
   model_options m;
-  int64_t batch, seq, steps;
-  bool remat;
+  int64_t batch, seq, steps, interleave;
+  bool remat, serial;
   uint64_t size;
   const char *trace, *engine, *shape;
   const char *const *name; /* words after the kind */

@@ -75,9 +75,35 @@ static void common(bench_row *r, const bench_args *a, const lm *m, const machine
   bench_row_num(r, "read_bytes_per_s", k->bytes_per_s);
 }
 
+static step_options step_options_of(const bench_args *a) {
+  return (step_options){.optimizer = STEP_ADAMW,
+                        .beta1 = 0.9,
+                        .beta2 = 0.999,
+                        .eps = 1e-8,
+                        .clip = 1,
+                        .remat = a->remat,
+                        .interleave = a->interleave,
+                        .serial = a->serial};
+}
+
 /* --- training step ---------------------------------------------------------------------------- */
 
-static hp_status time_steps(const bench_args *a, lm *m, stepper *s, double *seconds, double *loss) {
+typedef struct {
+  double *seconds; /* of each timed step */
+  double loss;
+  double comm_s, hideable_s, hidden_s; /* of all timed steps */
+} step_times;
+
+static hp_status add_comm(const stepper *s, step_times *t) {
+  hp_program_stats p;
+  HP_TRY(hp_program_stats_get(stepper_program(s), &p));
+  t->comm_s += p.comm_s;
+  t->hideable_s += p.hideable_s;
+  t->hidden_s += p.hidden_s;
+  return HP_OK;
+}
+
+static hp_status time_steps(const bench_args *a, lm *m, stepper *s, step_times *t) {
   int64_t n = a->batch * a->seq;
   int32_t *ids = random_ids(m, n), *labels = mem_calloc((size_t)n, sizeof *labels);
   hp_status st = ids && labels ? HP_OK : HP_ERR_OOM;
@@ -94,17 +120,29 @@ static hp_status time_steps(const bench_args *a, lm *m, stepper *s, double *seco
     step_result r;
     double start = time_now_s();
     st = stepper_run(s, &b, &u, &r);
-    if (i >= WARM_UP) seconds[i - WARM_UP] = time_now_s() - start;
-    *loss = r.loss;
+    if (i >= WARM_UP) t->seconds[i - WARM_UP] = time_now_s() - start;
+    if (!st && i >= WARM_UP) st = add_comm(s, t);
+    t->loss = r.loss;
   }
   mem_free(ids);
   mem_free(labels);
   return st;
 }
 
+/* What goes between devices in a step, and how much of it behind computation. */
+static void put_comm(const bench_args *a, const step_times *t, bench_row *r) {
+  double n = (double)a->steps;
+  if (t->comm_s <= 0) return;
+  bench_row_num(r, "comm_s", t->comm_s / n);
+  bench_row_num(r, "hideable_s", t->hideable_s / n);
+  bench_row_num(r, "hidden_s", t->hidden_s / n);
+  bench_row_num(r, "exposed_s", (t->comm_s - t->hidden_s) / n);
+  bench_row_num(r, "hidden_share", t->hideable_s > 0 ? t->hidden_s / t->hideable_s : 1);
+}
+
 static hp_status print_step(const bench_args *a, const lm *m, const machine *k, const stepper *s,
-                            double *seconds, double loss) {
-  double t = bench_median(seconds, a->steps), tokens = (double)(a->batch * a->seq);
+                            const step_times *times) {
+  double t = bench_median(times->seconds, a->steps), tokens = (double)(a->batch * a->seq);
   double flops = 3 * lm_flops_per_token(m, a->seq) * tokens;
   double limit = flops / k->flops_per_s + 28 * model_config_params(&m->c) / k->bytes_per_s;
   bench_row r = {0};
@@ -114,7 +152,8 @@ static hp_status print_step(const bench_args *a, const lm *m, const machine *k, 
   bench_row_num(&r, "step_s", t);
   bench_row_num(&r, "limit_s", limit);
   bench_row_num(&r, "of_limit", limit / t);
-  bench_row_num(&r, "loss", loss);
+  put_comm(a, times, &r);
+  bench_row_num(&r, "loss", times->loss);
   bench_row_num(&r, "peak_bytes", (double)(hp_device_param_bytes(m->d) + stepper_work_bytes(s)));
   bench_row_num(&r, "rss_bytes", rss_bytes());
   bench_row_num(&r, "compile_s", stepper_compile_seconds(s));
@@ -122,25 +161,20 @@ static hp_status print_step(const bench_args *a, const lm *m, const machine *k, 
 }
 
 static hp_status step(const bench_args *a, lm *m, const machine *k) {
-  step_options o = {.optimizer = STEP_ADAMW,
-                    .beta1 = 0.9,
-                    .beta2 = 0.999,
-                    .eps = 1e-8,
-                    .clip = 1,
-                    .remat = a->remat};
+  step_options o = step_options_of(a);
   stepper *s = NULL;
   char *text = NULL;
-  double *seconds = mem_calloc((size_t)a->steps, sizeof *seconds), loss = 0;
-  HP_TRY_MEM(seconds);
+  step_times t = {.seconds = mem_calloc((size_t)a->steps, sizeof *t.seconds)};
+  HP_TRY_MEM(t.seconds);
   hp_status st = stepper_create(m, &o, &s);
-  if (!st) st = time_steps(a, m, s, seconds, &loss);
-  if (!st) st = print_step(a, m, k, s, seconds, loss);
+  if (!st) st = time_steps(a, m, s, &t);
+  if (!st) st = print_step(a, m, k, s, &t);
   if (!st && !a->m.json) st = hp_explain(stepper_program(s), "ops", &text);
   if (text) puts(text);
   if (!st && a->trace) st = hp_trace(stepper_program(s), a->trace);
   hp_free(text);
   stepper_free(s);
-  mem_free(seconds);
+  mem_free(t.seconds);
   return st;
 }
 
@@ -234,12 +268,7 @@ static hp_status copy(const bench_args *a, const strategy *by, hp_device *d) {
 /* The training step of a configuration, from nothing to a planned program; its parameters are not
  * made, so any size can be asked for. */
 static hp_status compile(const bench_args *a, const strategy *by, hp_device *d) {
-  step_options o = {.optimizer = STEP_ADAMW,
-                    .beta1 = 0.9,
-                    .beta2 = 0.999,
-                    .eps = 1e-8,
-                    .clip = 1,
-                    .remat = a->remat};
+  step_options o = step_options_of(a);
   hp_program_stats s;
   lm *m;
   bench_row r = {0};

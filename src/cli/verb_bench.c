@@ -34,7 +34,8 @@ static int unknown(const char *verb, const char *word) {
 
 static bool is_sound(const bench_args *a) {
   return a->batch >= 1 && a->batch <= 65536 && a->seq >= 2 && a->seq <= 1 << 24 && a->steps >= 1 &&
-         a->steps <= 1000000 && a->m.threads >= 0 && a->m.threads <= 1024;
+         a->steps <= 1000000 && a->interleave >= 0 && a->interleave <= 16 && a->m.threads >= 0 &&
+         a->m.threads <= 1024;
 }
 
 /* One kind, or all of them. */
@@ -61,6 +62,10 @@ int verb_bench(int argc, char **argv) {
        {"--seq", CLI_INT, &a.seq, "T", "tokens of a sequence (default: 256)"},
        {"--steps", CLI_INT, &a.steps, "N", "timed repetitions after 2 for warm-up (default: 5)"},
        {"--recompute", CLI_FLAG, &a.remat, NULL, "step: recompute activations"},
+       {"--interleave", CLI_INT, &a.interleave, "N",
+        "step: parts of the batch, of which one is sent while another is computed"},
+       {"--serial", CLI_FLAG, &a.serial, NULL,
+        "step: devices meet between computations, not beside them"},
        {"--engine", CLI_TEXT, &a.engine, "NAME",
         "of bf16 products: packed, onednn (default: fastest)"},
        {"--shape", CLI_TEXT, &a.shape, "MxKxN", "gemm: one product in place of a model's"},
@@ -75,7 +80,7 @@ int verb_bench(int argc, char **argv) {
   if (code != CLI_GO_ON) return code;
   if (!n) return cli_usage(argv[0], "say what kind of figures");
   if (!is_sound(&a))
-    return cli_usage(argv[0], "--batch, --seq, --steps or --threads is out of range");
+    return cli_usage(argv[0], "--batch, --seq, --steps, --interleave or --threads is out of range");
   if (n > 1 && strcmp(rest[0], "op")) return cli_usage(argv[0], "\"%s\" is not expected", rest[1]);
   a.name = rest + 1;
   a.names = n - 1;

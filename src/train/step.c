@@ -129,17 +129,48 @@ static void update(const stepper *s, model_build *b, const hp_tensor *wrt, const
 
 static bool drops(const stepper *s) { return s->o.dropout && model_config_drops(&s->m->c); }
 
+/* Parts into which a micro-batch is cut.  Masks of dropout are drawn for the whole. */
+static int64_t parts_of(const stepper *s, const variant *v) {
+  int64_t n = s->o.interleave > 1 && !drops(s) ? s->o.interleave : 1;
+  return v->B % n ? 1 : n;
+}
+
+/* Every n-th row of x [B,T], from row i on: so each part has its share of every device's rows. */
+static hp_tensor rows_of(model_build *b, hp_tensor x, int64_t i, int64_t n) {
+  hp_shape s = hp_shape_of(b->g, x);
+  int64_t B = s.dim[0] / n, T = s.dim[1];
+  if (n == 1) return x;
+  x = hp_slice(b->g, hp_reshape(b->g, x, (hp_shape){3, {B, n, T}}), 1, i, i + 1);
+  return hp_reshape(b->g, x, (hp_shape){2, {B, T}});
+}
+
+/* Sum of the losses of all tokens.  Parts of the micro-batch share nothing but the params: what one
+ * says to other devices can hide behind the computation of another. */
+static hp_tensor sum_losses(const stepper *s, model_build *b, const variant *v) {
+  hp_tensor labels = hp_input(b->g, "labels", HP_I32, (hp_shape){2, {v->B, v->T}});
+  hp_tensor ids = b->ids, positions = b->positions, all = HP_NONE;
+  int64_t n = parts_of(s, v);
+  b->B = v->B / n;
+  for (int64_t i = 0; i < n; i++) {
+    hp_at(b->g, "batch");
+    b->ids = rows_of(b, ids, i, n);
+    b->positions = rows_of(b, positions, i, n);
+    hp_tensor wanted = rows_of(b, labels, i, n);
+    hp_tensor logits = lm_head(b, s->m->c.family->hidden(b));
+    hp_at(b->g, "loss");
+    hp_tensor losses = hp_cross_entropy(b->g, logits, wanted, IGNORE);
+    hp_tensor sum = hp_sum(b->g, losses, (int64_t[]){0, 1}, 2, false);
+    all = all ? hp_add(b->g, all, sum) : sum;
+  }
+  return all;
+}
+
 /* Gradients of the weighted loss; added to those of earlier micro-batches. */
 static hp_status build_backward(const stepper *s, model_build *b, const variant *v, hp_tensor *wrt,
                                 hp_tensor *grad) {
   size_t n = s->m->trained;
   if (drops(s)) b->dropout_seed = hp_input(b->g, "dropout_seed", HP_I64, (hp_shape){0});
-  hp_tensor labels = hp_input(b->g, "labels", HP_I32, (hp_shape){2, {v->B, v->T}});
-  hp_tensor logits = lm_head(b, s->m->c.family->hidden(b));
-  hp_at(b->g, "loss");
-  hp_tensor losses = hp_cross_entropy(b->g, logits, labels, IGNORE);
-  hp_tensor sum = hp_sum(b->g, losses, (int64_t[]){0, 1}, 2, false);
-  hp_tensor loss = hp_mul(b->g, sum, scalar(b, "weight"));
+  hp_tensor loss = hp_mul(b->g, sum_losses(s, b, v), scalar(b, "weight"));
   hp_output(b->g, "loss", loss);
   for (size_t i = 0; i < n; i++) wrt[i] = build_find_param(b, s->m->params.at[i].name);
   HP_TRY(hp_grad(b->g, loss, wrt, (int)n, grad));
@@ -167,9 +198,16 @@ static hp_status build(const stepper *s, const variant *v, model_build *b) {
   return st;
 }
 
+static hp_compile_options compile_options(const step_options *o) {
+  return (hp_compile_options){.remat = o->remat,
+                              .dump_dir = o->dump_dir,
+                              .serial = o->serial,
+                              .prefetch = o->prefetch};
+}
+
 static hp_status compile(stepper *s, variant *v) {
   model_build b;
-  hp_compile_options o = {.remat = s->o.remat, .dump_dir = s->o.dump_dir};
+  hp_compile_options o = compile_options(&s->o);
   HP_TRY(lm_graph_begin(s->m, v->B, v->T, 0, v->T, &b));
   hp_status st = build(s, v, &b);
   if (!st) st = lm_make_buffers(s->m, &b, v->T);
@@ -195,7 +233,7 @@ static hp_status plan(lm *m, const step_options *o, const variant *v, hp_device 
                       hp_program_stats *out, const char *what, char **text) {
   stepper s = {.m = m, .o = *o};
   model_build b;
-  hp_compile_options co = {.remat = o->remat, .dump_dir = o->dump_dir};
+  hp_compile_options co = compile_options(o);
   HP_TRY(lm_graph_begin(m, v->B, v->T, 0, v->T, &b));
   hp_status st = build(&s, v, &b);
   bool built = !st;

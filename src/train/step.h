@@ -20,6 +20,10 @@ typedef struct {
                       update and that of the micro-batch */
   uint64_t seed;
   const char *dump_dir;
+  int64_t interleave; /* parts of a micro-batch, of which one is sent while another is computed; 0
+                         and 1: whole; without dropout, where it divides the sequences */
+  bool serial;        /* these as in hp_compile_options */
+  uint64_t prefetch;
 } step_options;
 
 typedef struct stepper stepper;

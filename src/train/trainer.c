@@ -84,6 +84,9 @@ step_options trainer_step_options(const train_config *c) {
                         .remat = c->is.recompute == RECOMPUTE_FULL,
                         .remat_auto = c->is.recompute == RECOMPUTE_AUTO,
                         .dropout = true,
+                        .interleave = c->parallel.interleave,
+                        .serial = !c->parallel.overlap,
+                        .prefetch = c->parallel.prefetch,
                         .seed = (uint64_t)c->seed};
 }
 

@@ -44,6 +44,29 @@ run train job/job.yaml output_dir=wrong 'hyper_parallel.device_matrix=[3, 2]'
 refused "is not divided by 3"
 sed -i '/^hyper_parallel:/,$d' job/job.yaml
 
+it "halves of a micro-batch that take turns give the losses of the whole"
+for s in tp=2 dp=2,zero=3; do
+  run train job/job.yaml output_dir=s "strategy=$s" overwrite_output_dir=true hyper_parallel.interleave=2
+  exit_is 0
+  close_losses one/trainer_log.jsonl s/trainer_log.jsonl 1e-5
+done
+run explain job/job.yaml comm strategy=tp=2 hyper_parallel.interleave=2
+exit_is 0
+out_has "predicted: "
+
+it "communication beside computation changes no bit, whatever the cluster"
+printf 'device: {flops: 1e10, bandwidth_gb_s: 10}\nlinks: [{bandwidth_gb_s: 1, latency_us: 100}]\nemulate: true\n' >pair.yaml
+run train job/job.yaml output_dir=serial strategy=dp=2,zero=1 hyper_parallel.overlap=false
+exit_is 0
+run train job/job.yaml output_dir=beside strategy=dp=2,zero=1 hyper_parallel.cluster=pair.yaml
+exit_is 0
+same_file serial/model.safetensors beside/model.safetensors
+echo "link: 5" >>pair.yaml
+run train job/job.yaml output_dir=nowhere strategy=dp=2 hyper_parallel.cluster=pair.yaml
+refused "pair.yaml:4:7" 'did you mean "links"'
+run train job/job.yaml output_dir=nowhere strategy=dp=2 hyper_parallel.cluster=dgx-h10
+refused 'did you mean "dgx-h100"'
+
 it "a run on several devices gives the same bits twice"
 run train job/job.yaml output_dir=a strategy=dp=2,tp=2,zero=1
 exit_is 0
