@@ -1,7 +1,8 @@
-/* `hyper convert`: other checkpoint formats to a Hugging Face folder. */
+/* `hyper convert`: other checkpoints to a Hugging Face folder. */
 #include "base/io.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/convert.h"
 #include "data/llama2c.h"
 #include "data/tok_llama2c.h"
 
@@ -32,16 +33,24 @@ static hp_status write_tokenizer(const str *json, const char *dir) {
   return st;
 }
 
-/* The tokenizer is read first, and a failure leaves no half of a model. */
-static hp_status convert(const char *from, const char *dir, const char *tokenizer) {
+/* The tokenizer is read first. */
+static hp_status convert_llama2c(const char *from, const char *dir, const char *tokenizer) {
   str json = {0};
-  bool made = !path_exists(dir);
   hp_status st = tokenizer ? read_tokenizer(tokenizer, &json) : HP_OK;
   if (!st) st = llama2c_convert(from, dir);
   if (!st && tokenizer) st = write_tokenizer(&json, dir);
   if (!st && !tokenizer)
     log_warn("no --tokenizer: %s gets no tokenizer.json, so that it takes --tokens only", dir);
   str_free(&json);
+  return st;
+}
+
+/* A failure leaves no half of a model. */
+static hp_status convert(const char *from, const char *dir, const char *tokenizer) {
+  bool made = !path_exists(dir), folder = dir_exists(from);
+  if (folder && tokenizer)
+    HP_FAIL(HP_ERR_ARG, "--tokenizer: %s is a folder, which has its tokenizer with it", from);
+  hp_status st = folder ? convert_folder(from, dir) : convert_llama2c(from, dir, tokenizer);
   if (!st || !made) return st;
   err_report why;
   err_take(st, &why);
@@ -56,9 +65,10 @@ int verb_convert(int argc, char **argv) {
       {"--tokenizer", CLI_TEXT, &tokenizer, "FILE.bin", "llama2.c tokenizer to convert too"}};
   const cli_spec spec =
       {"hyper convert FROM TO [--tokenizer FILE.bin]",
-       "Writes the llama2.c checkpoint FROM as a Hugging Face folder TO: config.json,\n"
-       "model.safetensors and, with --tokenizer, tokenizer.json.",
-       "hyper convert stories260K.bin models/stories --tokenizer tok512.bin", option, 1};
+       "Writes FROM as a Hugging Face folder TO: config.json, model.safetensors, tokenizer.\n"
+       "FROM is a checkpoint of a run, on any number of devices, or a llama2.c checkpoint,\n"
+       "whose tokenizer comes with --tokenizer.",
+       "hyper convert build/demo/run/checkpoint-100 models/demo", option, 1};
   if (argc > 256) return cli_usage(argv[0], "too many arguments");
   int code = cli_parse(&spec, argc, argv, rest, &n);
   if (code != CLI_GO_ON) return code;

@@ -4,18 +4,32 @@
 #include "data/tokenizer.h"
 #include "data/weights.h"
 #include "model/family.h"
+#include "shard/layout_text.h"
+#include "shard/saved.h"
 #include "train/checkpoint.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static void print_tensor(const st_tensor *t) {
+/* A line a tensor: of a long list its beginning and its end, unless all are asked for. */
+typedef struct {
+  bool all;
+  size_t n, at;
+} tensor_list;
+
+/* `lies`: its layout; NULL: it is whole. */
+static void print_tensor(tensor_list *l, const char *name, const char *dtype, int rank,
+                         const int64_t *dim, const char *lies) {
+  size_t i = l->at++, room = 0;
   char shape[256] = "";
-  size_t at = 0;
-  for (int i = 0; i < t->rank && at + 24 < sizeof shape; i++)
-    at += (size_t)snprintf(shape + at, sizeof shape - at, i ? ", %lld" : "%lld",
-                           (long long)t->dim[i]);
-  printf("  %-60s %-6s [%s]\n", t->name, st_dtype_name(t->dtype), shape);
+  if (!l->all && l->n > 24 && i >= 12 && i < l->n - 12) {
+    if (i == 12) printf("  ... %zu more, --all shows them\n", l->n - 24);
+    return;
+  }
+  for (int d = 0; d < rank && room + 24 < sizeof shape; d++)
+    room += (size_t)snprintf(shape + room, sizeof shape - room, d ? ", %lld" : "%lld",
+                             (long long)dim[d]);
+  printf("  %-60s %-6s [%s]%s%s\n", name, dtype, shape, lies ? "  " : "", lies ? lies : "");
 }
 
 static hp_status inspect_weights(const char *path, bool all) {
@@ -25,15 +39,56 @@ static hp_status inspect_weights(const char *path, bool all) {
   size_t n = weights_count(w);
   for (size_t i = 0; i < n; i++) bytes += (double)weights_get(w, i)->bytes;
   printf("weights    %zu tensors, %.3f MB\n", n, bytes * 1e-6);
+  tensor_list l = {.all = all, .n = n};
   for (size_t i = 0; i < n; i++) {
-    if (!all && n > 24 && i == 12) {
-      printf("  ... %zu more, --all shows them\n", n - 24);
-      i = n - 12;
-    }
-    print_tensor(weights_get(w, i));
+    const st_tensor *t = weights_get(w, i);
+    print_tensor(&l, t->name, st_dtype_name(t->dtype), t->rank, t->dim, NULL);
   }
   weights_free(w);
   return HP_OK;
+}
+
+/* Looks at the files of all devices. */
+static hp_status check_parts(saved *s, double *bytes) {
+  for (size_t k = 0; k < saved_count(s); k++) {
+    const saved_tensor *t = saved_get(s, k);
+    box whole = box_of(t->type.dim, t->type.rank);
+    HP_TRY(saved_need(s, k, &whole));
+    *bytes += (double)value_bytes(&t->type);
+  }
+  return HP_OK;
+}
+
+static hp_status print_parts(saved *s, const char *kind, bool all) {
+  double bytes = 0;
+  str text = {0};
+  HP_TRY(check_parts(s, &bytes));
+  size_t n = saved_count(s);
+  mesh_print(saved_mesh(s), &text);
+  printf("%-10s %zu tensors, %.3f MB, in parts: mesh %s, %lld devices\n", kind, n, bytes * 1e-6,
+         text.at ? text.at : "", (long long)saved_mesh(s)->devices);
+  tensor_list l = {.all = all, .n = n};
+  for (size_t k = 0; k < n; k++) {
+    const saved_tensor *t = saved_get(s, k);
+    str_clear(&text);
+    layout_print_on(saved_mesh(s), &t->l, &text);
+    print_tensor(&l, t->name, st_dtype_name(st_dtype_from_hp((hp_dtype)t->type.dtype)),
+                 t->type.rank, t->type.dim, text.at);
+  }
+  hp_status st = str_status(&text);
+  str_free(&text);
+  return st;
+}
+
+static hp_status inspect_parts(const char *dir, const char *kind, bool all) {
+  str path = {0};
+  saved *s = NULL;
+  hp_status st = path_join(&path, dir, kind);
+  if (!st) st = saved_open(path.at, &s);
+  if (!st) st = print_parts(s, kind, all);
+  saved_close(s);
+  str_free(&path);
+  return st;
 }
 
 static hp_status inspect_config(const char *path) {
@@ -59,6 +114,11 @@ static hp_status inspect_checkpoint(const char *path) {
   if (!st)
     printf("checkpoint step %lld, %u files, every size and hash agrees\n", (long long)c.step,
            files->len);
+  for (uint32_t i = 0; !st && i < files->len; i++) {
+    int64_t bytes;
+    st = tree_need_int(files->child[i], "bytes", &bytes);
+    if (!st) printf("  %-60s %.3f MB\n", files->child[i]->key, (double)bytes * 1e-6);
+  }
   checkpoint_free(&c);
   return st;
 }
@@ -92,6 +152,12 @@ static hp_status inspect_dir(const char *path, bool all) {
   if (holds(path, "model.safetensors") || holds(path, "model.safetensors.index.json")) {
     known = true;
     HP_TRY(inspect_weights(path, all));
+  }
+  static const char *const kind[] = {"model", "optimizer"};
+  for (int i = 0; i < 2; i++) {
+    if (!weights_are_parts(path, kind[i])) continue;
+    known = true;
+    HP_TRY(inspect_parts(path, kind[i], all));
   }
   if (!known)
     HP_FAIL(HP_ERR_INPUT,

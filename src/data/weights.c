@@ -92,8 +92,22 @@ static bool is_foreign_name(const char *name) {
   return false;
 }
 
+bool weights_are_parts(const char *dir, const char *kind) {
+  str path = {0};
+  bool there = !path_join(&path, dir, kind);
+  str_add(&path, ".parts.json");
+  there = there && !str_status(&path) && path_exists(path.at);
+  str_free(&path);
+  return there;
+}
+
 /* The folder has no weights that can be read: says what it has instead. */
 static hp_status refuse_folder(const char *path) {
+  if (weights_are_parts(path, "model"))
+    HP_FAIL(HP_ERR_INPUT,
+            "%s: its weights are in parts, as several devices have saved them; `hyper convert %s "
+            "FOLDER` writes them whole",
+            path, path);
   DIR *d = opendir(path);
   if (!d) HP_FAIL(HP_ERR_IO, "%s: cannot open the folder: %s", path, strerror(errno));
   /* the first of each kind by name, so that the message does not depend on the file system */

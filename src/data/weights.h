@@ -10,6 +10,10 @@
 
 typedef struct weights weights;
 
+/* Has a checkpoint in this folder its tensors of a kind ("model") by parts, KIND.parts.json, as
+ * several devices have saved them?  Then hp_params_load reads them, and weights_open refuses. */
+bool weights_are_parts(const char *dir, const char *kind);
+
 hp_status weights_open(const char *path, weights **out);
 void weights_free(weights *w);
 

@@ -180,9 +180,25 @@ static hp_status load_all(lm *m, const weights *w, source *from, map *known) {
   return HP_OK;
 }
 
+/* A checkpoint of several devices: it holds the parameters under their own names. */
+static hp_status load_parts(lm *m, const char *dir) {
+  size_t n = m->params.len;
+  str path = {0};
+  const char **name = mem_calloc(n, sizeof *name);
+  HP_TRY_MEM(name);
+  for (size_t i = 0; i < n; i++) name[i] = m->params.at[i].name;
+  hp_status st = path_join(&path, dir, "model");
+  if (!st) st = lm_make_params(m);
+  if (!st) st = hp_params_load(m->d, path.at, name, (int)n);
+  mem_free(name);
+  str_free(&path);
+  return st;
+}
+
 hp_status lm_load(lm *m, const char *dir) {
   weights *w;
   map known = {0};
+  if (weights_are_parts(dir, "model")) return load_parts(m, dir);
   HP_TRY(weights_open(dir, &w));
   source *from = mem_calloc(m->tensors.len, sizeof *from);
   hp_status st = from ? load_all(m, w, from, &known) : HP_ERR_OOM;

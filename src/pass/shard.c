@@ -122,7 +122,6 @@ static hp_status marked(shard *s, const ir_node *n) {
 
 hp_status shard_node(shard *s, const ir_node *n) {
   if (n->op == OP_MARK) return marked(s, n);
-  if (shard_cuts_sequence(s, n)) return shard_attention(s, n);
   if (shard_expands(s, n)) return shard_expand(s, n);
   struct {
     rule r;

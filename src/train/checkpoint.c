@@ -1,10 +1,11 @@
 #include "train/checkpoint.h"
 
 #include "base/hash.h"
+#include "base/io.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/vec.h"
-#include "data/weights.h"
+#include "data/model_files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -42,14 +42,18 @@ static hp_status make_folder(run_lock *l, size_t folder) {
   return st;
 }
 
-/* Opens and locks the file; again when its holder has removed it meanwhile. */
+/* Opens and locks the file; again when its holder has removed it meanwhile.  A lock by fcntl is of
+ * this process alone: a compiler that it has started does not hold it for a moment longer. */
 static hp_status lock_file(run_lock *l) {
+  struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
   struct stat mine, there;
   char holder[32] = "";
   for (;;) {
     l->fd = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (l->fd < 0) HP_FAIL(HP_ERR_IO, "%s: cannot create: %s", l->path, strerror(errno));
-    if (flock(l->fd, LOCK_EX | LOCK_NB)) {
+    if (fcntl(l->fd, F_SETLK, &all)) {
+      if (errno != EACCES && errno != EAGAIN)
+        HP_FAIL(HP_ERR_IO, "%s: cannot be locked: %s", l->path, strerror(errno));
       ssize_t n = read(l->fd, holder, sizeof holder - 1);
       holder[n > 0 ? strcspn(holder, "\n") : 0] = 0;
       HP_FAIL(HP_ERR_IO,
@@ -207,45 +211,14 @@ hp_status checkpoint_forget(const char *out_dir) {
 
 /* --- saving ----------------------------------------------------------------------------------- */
 
-static hp_status copy_file(const char *from, const char *dir) {
-  file_map m;
-  str to = {0};
-  const char *slash = strrchr(from, '/');
-  HP_TRY(file_map_open(from, &m));
-  hp_status st = path_join(&to, dir, slash ? slash + 1 : from);
-  if (!st) st = file_write(to.at, m.at, m.len);
-  file_map_close(&m);
-  str_free(&to);
-  return st;
-}
-
-static hp_status write_tensors(const char *dir, const checkpoint_tensors *t) {
-  if (!strcmp(t->name, "model.safetensors")) {
-    weights_options o = {.write = t->write, .ctx = t->ctx};
-    return weights_save(dir, t->tensor, t->n, &o);
-  }
-  str path = {0};
-  st_writer w;
-  hp_status st = path_join(&path, dir, t->name);
-  if (!st) st = st_writer_open(path.at, t->tensor, t->n, NULL, 0, &w);
-  if (!st) {
-    for (size_t i = 0; !st && i < t->n; i++) st = t->write(t->ctx, w.order[i], &w);
-    if (st) st_writer_abort(&w);
-    else st = st_writer_commit(&w);
-  }
-  str_free(&path);
-  return st;
-}
-
 static hp_status write_files(const char *dir, const checkpoint_content *c) {
   str path = {0};
   hp_status st = HP_OK;
-  for (size_t i = 0; !st && i < c->n_tensors; i++) st = write_tensors(dir, &c->tensors[i]);
   for (size_t i = 0; !st && i < c->n_text; i++) {
     st = path_join(&path, dir, c->text[i].name);
     if (!st) st = file_write(path.at, c->text[i].bytes, c->text[i].len);
   }
-  for (size_t i = 0; !st && i < c->n_copy; i++) st = copy_file(c->copy[i], dir);
+  for (size_t i = 0; !st && i < c->n_copy; i++) st = model_file_copy(c->copy[i], dir);
   str_free(&path);
   return st;
 }
@@ -337,27 +310,44 @@ static hp_status commit(const char *out_dir, const char *temp, int64_t step) {
   return st;
 }
 
-hp_status checkpoint_save(const char *out_dir, const checkpoint_content *c) {
-  str temp = {0}, path = {0}, manifest = {0};
-  str_printf(&temp, "%s/.tmp-checkpoint-%lld-%ld", out_dir, (long long)c->step, (long)getpid());
-  HP_TRY(str_status(&temp));
-  hp_status st = dir_remove(temp.at);
-  if (!st) st = dir_create(temp.at);
-  if (!st) st = write_files(temp.at, c);
-  if (!st) st = dir_sync(temp.at);
-  if (!st) st = print_manifest(temp.at, c, &manifest);
-  if (!st) st = path_join(&path, temp.at, manifest_name);
+/* What only one process does: all but the tensors, the manifest, the commit. */
+static hp_status finish(const char *out_dir, const char *temp, const checkpoint_content *c) {
+  str path = {0}, manifest = {0};
+  hp_status st = write_files(temp, c);
+  if (!st) st = dir_sync(temp);
+  if (!st) st = print_manifest(temp, c, &manifest);
+  if (!st) st = path_join(&path, temp, manifest_name);
   if (!st) st = file_write(path.at, manifest.at, manifest.len);
-  if (!st) st = commit(out_dir, temp.at, c->step);
-  if (st) { /* keep the first message */
+  if (!st) st = commit(out_dir, temp, c->step);
+  str_free(&path);
+  str_free(&manifest);
+  return st;
+}
+
+static hp_status agree(const checkpoint_content *c, hp_status mine) {
+  return c->agree ? c->agree(c->ctx, mine) : mine;
+}
+
+static hp_status begin(const char *temp) {
+  HP_TRY(dir_remove(temp));
+  return dir_create(temp);
+}
+
+hp_status checkpoint_save(const char *out_dir, const checkpoint_content *c) {
+  str temp = {0};
+  bool leads = !c->follows;
+  str_printf(&temp, "%s/.tmp-checkpoint-%lld-%lld", out_dir, (long long)c->step, (long long)c->run);
+  HP_TRY(str_status(&temp));
+  hp_status st = agree(c, leads ? begin(temp.at) : HP_OK);
+  if (!st) st = agree(c, c->write ? c->write(c->ctx, temp.at) : HP_OK);
+  if (!st) st = agree(c, leads ? finish(out_dir, temp.at, c) : HP_OK);
+  if (st && leads) { /* keep the first message */
     err_report why;
     err_take(st, &why);
     if (dir_remove(temp.at)) err_clear();
     st = err_give(&why);
   }
   str_free(&temp);
-  str_free(&path);
-  str_free(&manifest);
   return st;
 }
 

@@ -1,17 +1,18 @@
 /* Checkpoints of a run: committed or invisible, verified before use.
  *
- *   OUT/run.lock                 flock while a run writes here; a dead process holds none.  Gone
+ *   OUT/run.lock                 locked while a run writes here; a dead process holds none.  Gone
  *                                when the run ends, and with it folders that it left empty
- *   OUT/.tmp-checkpoint-N-PID/   being written
+ *   OUT/.tmp-checkpoint-N-RUN/   being written
  *   OUT/checkpoint-N/            committed: its files and MANIFEST.json with their sizes and hashes
  *
- * Order of a save: every file written and fsynced, the folder fsynced, the manifest written last
- * and fsynced, the folder renamed, OUT fsynced; only then are older ones deleted.  So at any
- * instant of any death each visible folder is whole, and a damaged one is found by its hashes. */
+ * Order of a save: every file written and fsynced, by all processes, the folder fsynced, the
+ * manifest written last and fsynced, the folder renamed, OUT fsynced; only then are older ones
+ * deleted.  So at any instant of any death each visible folder is whole, and a damaged one is found
+ * by its hashes. */
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H
 
-#include "base/safetensors.h"
+#include "base/str.h"
 #include "base/tree.h"
 
 /* --- lock ------------------------------------------------------------------------------------- */
@@ -35,25 +36,22 @@ typedef struct {
   size_t len;
 } checkpoint_text;
 
-/* A safetensors file whose data is written tensor by tensor by `write` (see weights_options). */
 typedef struct {
-  const char
-      *name; /* "optimizer.safetensors"; "model.safetensors" is sharded as transformers does */
-  const st_tensor *tensor;
-  size_t n;
-  hp_status (*write)(void *ctx, size_t i, st_writer *out);
-  void *ctx;
-} checkpoint_tensors;
-
-typedef struct {
-  const checkpoint_tensors *tensors;
-  size_t n_tensors;
+  /* Writes the tensors into the folder: all of them, or what this process has of them. */
+  hp_status (*write)(void *ctx, const char *dir);
   const checkpoint_text *text;
   size_t n_text;
   const char *const *copy; /* paths of files that are copied as they are (tokenizer, ...) */
   size_t n_copy;
   int64_t step;
   const char *state; /* JSON object that goes into the manifest: what a resume needs */
+  /* A run of several processes saves in all of them at once: `agree` waits for the others and
+   * returns a failure in each when one has failed.  All but one follow: they write tensors only.
+   * `run` names the temporary folder: one number in all of them, another in the next run. */
+  hp_status (*agree)(void *ctx, hp_status mine); /* NULL: one process */
+  bool follows;
+  int64_t run;
+  void *ctx; /* of write and agree */
 } checkpoint_content;
 
 /* Writes and commits OUT/checkpoint-STEP, in place of one that is there.  On failure nothing is

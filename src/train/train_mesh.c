@@ -120,8 +120,14 @@ hp_status train_mesh_decide(train_config *c) {
   return HP_OK;
 }
 
+bool train_mesh_is_many(const train_config *c) {
+  char text[64];
+  if (*c->is.mesh) return devices_of(c->parallel.device_matrix) > 1;
+  return strategy_mesh(&c->is.strategy, text) != NULL;
+}
+
 hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out) {
-  char text[STRATEGY_TEXT];
+  char text[64];
   hp_device_options o = {.threads = (int)c->threads,
                          .memory_limit = c->is.memory_limit,
                          .cluster = c->parallel.cluster,

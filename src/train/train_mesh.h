@@ -6,6 +6,8 @@
 
 /* Checks the three keys, and devices and strategy beside them; writes c->is.mesh, "" for none. */
 hp_status train_mesh_decide(train_config *c);
+/* Does the configuration ask for several devices? */
+bool train_mesh_is_many(const train_config *c);
 /* Opens the device that the configuration asks for: its mesh, else that of its strategy; plan_only
  * as in hp_device_options. */
 hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out);

@@ -43,13 +43,17 @@ typedef struct {
 /* trainer_save.c */
 /* Writes OUT/checkpoint-STEP and prunes. */
 hp_status trainer_checkpoint(trainer *t);
-/* Continues from the newest checkpoint, or the one that the configuration names; *finished: it is
- * the end of the run, which has told its results. */
-hp_status trainer_resume(trainer *t, bool *finished);
 /* Model, tokenizer and configuration into OUT, as Transformers exports them. */
 hp_status trainer_export(trainer *t);
 /* Are they there, whole as far as can be seen without reading all weights? */
 bool trainer_is_exported(const trainer *t);
+/* Is there a file of that name in the folder? */
+bool trainer_has_file(const char *dir, const char *name);
+
+/* trainer_resume.c */
+/* Continues from the newest checkpoint, or the one that the configuration names; *finished: it is
+ * the end of the run, which has told its results. */
+hp_status trainer_resume(trainer *t, bool *finished);
 
 /* trainer_tell.c: console and files of the log */
 hp_status trainer_tell_start(trainer *t);

@@ -1,4 +1,5 @@
 /* report.html of a run, from what the trainer knows. */
+#include "base/io.h"
 #include "train/report.h"
 #include "train/trainer_parts.h"
 

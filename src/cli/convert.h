@@ -1,0 +1,11 @@
+/* `hyper convert`: the formats it reads. */
+#ifndef CLI_CONVERT_H
+#define CLI_CONVERT_H
+
+#include "base/status.h"
+
+/* A checkpoint of a run or a model's folder, whole or by parts, as a model's folder `to`: a tensor
+ * at a time. */
+hp_status convert_folder(const char *from, const char *to);
+
+#endif

@@ -1,0 +1,148 @@
+#include "base/dtype.h"
+#include "base/io.h"
+#include "base/vec.h"
+#include "cli/convert.h"
+#include "data/model_files.h"
+#include "data/weights.h"
+#include "shard/saved.h"
+#include "train/checkpoint.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+/* --- by parts ----------------------------------------------------------------------------------
+ */
+
+/* A tensor of the folder to be written: one of the checkpoint, or a slice of one.  A name with a
+ * star is of a stack, whose slices along dim 0 have numbers in its place. */
+typedef struct {
+  size_t number; /* in the index */
+  int64_t slice; /* -1: all of it */
+} origin;
+
+typedef struct {
+  saved *from;
+  VEC(st_tensor) tensors;
+  VEC(origin) origins;
+  arena mem;
+} parts;
+
+static hp_status add_tensor(parts *p, size_t number, int64_t slice) {
+  const saved_tensor *t = saved_get(p->from, number);
+  int first = slice >= 0;
+  const char *star = first ? strchr(t->name, '*') : NULL;
+  st_tensor x = {.name = t->name,
+                 .dim = t->type.dim + first,
+                 .rank = t->type.rank - first,
+                 .dtype = st_dtype_from_hp((hp_dtype)t->type.dtype)};
+  if (star)
+    x.name = arena_printf(&p->mem, "%.*s%lld%s", (int)(star - t->name), t->name, (long long)slice,
+                          star + 1);
+  HP_TRY_MEM(x.name);
+  origin o = {number, slice};
+  return vec_push(&p->tensors, x) && vec_push(&p->origins, o) ? HP_OK : HP_ERR_OOM;
+}
+
+static hp_status list_tensors(parts *p) {
+  for (size_t k = 0; k < saved_count(p->from); k++) {
+    const saved_tensor *t = saved_get(p->from, k);
+    bool stack = t->type.rank && strchr(t->name, '*');
+    int64_t slices = stack ? t->type.dim[0] : 1;
+    for (int64_t i = 0; i < slices; i++) HP_TRY(add_tensor(p, k, stack ? i : -1));
+  }
+  return HP_OK;
+}
+
+typedef struct {
+  char *at;
+  size_t size;
+} target;
+
+static hp_status put(void *context, int64_t at, const void *from, int64_t n) {
+  const target *t = context;
+  memcpy(t->at + (size_t)at * t->size, from, (size_t)n * t->size);
+  return HP_OK;
+}
+
+static hp_status write_tensor(void *context, size_t i, st_writer *out) {
+  parts *p = context;
+  origin o = p->origins.at[i];
+  const ir_value *type = &saved_get(p->from, o.number)->type;
+  hp_dtype dtype = (hp_dtype)type->dtype;
+  box b = box_of(type->dim, type->rank);
+  if (o.slice >= 0) b.start[0] = o.slice, b.stop[0] = o.slice + 1;
+  target t = {.size = dtype_size(dtype)};
+  size_t bytes = (size_t)box_elements(&b) * t.size;
+  t.at = mem_calloc(bytes, 1);
+  HP_TRY_MEM(t.at);
+  hp_status st = saved_need(p->from, o.number, &b);
+  if (!st) st = saved_read(p->from, o.number, &b, &b, dtype, put, &t);
+  if (!st) st = st_writer_write(out, t.at, bytes);
+  mem_free(t.at);
+  return st;
+}
+
+static hp_status convert_parts(const char *from, const char *to) {
+  parts p = {.from = NULL};
+  str name = {0};
+  weights_options o = {.write = write_tensor, .ctx = &p};
+  hp_status st = path_join(&name, from, "model");
+  if (!st) st = saved_open(name.at, &p.from);
+  if (!st) st = list_tensors(&p);
+  if (!st) st = weights_save(to, p.tensors.at, p.tensors.len, &o);
+  saved_close(p.from);
+  vec_free(&p.tensors);
+  vec_free(&p.origins);
+  arena_free(&p.mem);
+  str_free(&name);
+  return st;
+}
+
+/* --- whole -------------------------------------------------------------------------------------
+ */
+
+static hp_status convert_whole(const char *from, const char *to) {
+  weights *w;
+  HP_TRY(weights_open(from, &w));
+  size_t n = weights_count(w);
+  st_tensor *list = mem_calloc(n, sizeof *list);
+  for (size_t i = 0; list && i < n; i++) list[i] = *weights_get(w, i);
+  hp_status st = list ? weights_save(to, list, n, NULL) : HP_ERR_OOM;
+  mem_free(list);
+  weights_free(w);
+  return st;
+}
+
+/* --- the folder --------------------------------------------------------------------------------
+ */
+
+static bool is_same(const char *a, const char *b) {
+  struct stat x, y;
+  return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* A checkpoint of a run has a manifest, by which it is whole. */
+static hp_status verify(const char *from) {
+  str path = {0};
+  checkpoint c;
+  HP_TRY(path_join(&path, from, "MANIFEST.json"));
+  bool there = path_exists(path.at);
+  str_free(&path);
+  if (!there) return HP_OK;
+  HP_TRY(checkpoint_verify(from, &c));
+  checkpoint_free(&c);
+  return HP_OK;
+}
+
+hp_status convert_folder(const char *from, const char *to) {
+  str config = {0};
+  if (is_same(from, to)) HP_FAIL(HP_ERR_ARG, "%s: cannot be written onto itself", to);
+  HP_TRY(verify(from));
+  bool by_parts = weights_are_parts(from, "model");
+  HP_TRY(by_parts ? convert_parts(from, to) : convert_whole(from, to));
+  HP_TRY(model_files_copy(from, to));
+  hp_status st = path_join(&config, from, "config.json");
+  if (!st && path_exists(config.at)) st = model_file_copy(config.at, to);
+  str_free(&config);
+  return st;
+}

@@ -1,0 +1,15 @@
+/* Files of a model's folder that go with its weights wherever they go: tokenizer, templates. */
+#ifndef DATA_MODEL_FILES_H
+#define DATA_MODEL_FILES_H
+
+#include "base/arena.h"
+
+/* Paths of those that are there, of `mem`. */
+enum { MODEL_FILES_MAX = 16 };
+hp_status model_files_list(const char *dir, arena *mem, const char *path[MODEL_FILES_MAX],
+                           size_t *n);
+hp_status model_files_copy(const char *from_dir, const char *to_dir);
+/* Copies a file into a folder, where it has the same name. */
+hp_status model_file_copy(const char *path, const char *dir);
+
+#endif

@@ -1,0 +1,123 @@
+/* A run goes on from a checkpoint. */
+#include "base/json.h"
+#include "base/log.h"
+#include "train/trainer_tensors.h"
+
+#include <string.h>
+
+static hp_status must_equal(const tree_node *state, const char *key, int64_t now) {
+  int64_t then;
+  HP_TRY(tree_need_int(state, key, &then));
+  if (then != now)
+    TREE_FAIL(
+        tree_get(state, key),
+        "the checkpoint was made with %lld, this run has %lld, so the order of the data would "
+        "change; restore the old value, or begin anew with overwrite_output_dir: true",
+        (long long)then, (long long)now);
+  return HP_OK;
+}
+
+/* A bf16 run goes on with the engine it began with: another one rounds in its own way. */
+static hp_status keep_engine(trainer *t, const tree_node *state) {
+  const char *engine;
+  HP_TRY(tree_opt_string(state, "engine", NULL, &engine));
+  if (!engine || t->c->is.compute == HP_F32 || !strcmp(engine, hp_device_engine(t->d)))
+    return HP_OK;
+  if (!hp_device_set_engine(t->d, engine)) return HP_OK;
+  log_warn("the checkpoint was made with the engine %s: %s; going on with %s, whose bits differ",
+           engine, err_message(), hp_device_engine(t->d));
+  err_clear();
+  return HP_OK;
+}
+
+static hp_status read_state(trainer *t, const checkpoint *c) {
+  const tree_node *state;
+  const sampler_spec *s = &t->data.order.spec;
+  const char *rate, *optimizer, *sums;
+  bool saved;
+  HP_TRY(tree_need_map(c->manifest.root, "state", &state));
+  HP_TRY(must_equal(state, "samples", s->samples));
+  HP_TRY(must_equal(state, "per_device_train_batch_size", s->batch));
+  HP_TRY(must_equal(state, "gradient_accumulation_steps", s->accumulation));
+  if (s->shuffle) HP_TRY(must_equal(state, "data_seed", (int64_t)s->seed));
+  HP_TRY(tree_need_string(state, "optimizer", &optimizer));
+  if (strcmp(optimizer, t->so.optimizer == STEP_SGD ? "sgd" : "adamw"))
+    TREE_FAIL(tree_get(state, "optimizer"), "the checkpoint is of %s, this run uses another optim",
+              optimizer);
+  HP_TRY(tree_need_bool(state, "optimizer_saved", &saved));
+  if (!saved)
+    TREE_FAIL(tree_get(state, "optimizer_saved"),
+              "it was saved with save_only_model: true and cannot be continued; use it as "
+              "model_name_or_path, or begin anew with overwrite_output_dir: true");
+  HP_TRY(keep_engine(t, state));
+  HP_TRY(tree_need_string(state, "schedule", &rate));
+  HP_TRY(schedule_parse_state(&t->rate, rate));
+  HP_TRY(tree_need_string(state, "loss_sums", &sums));
+  return run_log_parse_sums(&t->log, sums);
+}
+
+static hp_status read_history(trainer *t, const char *dir) {
+  tree state;
+  str path = {0};
+  hp_status st = path_join(&path, dir, "trainer_state.json");
+  if (!st) st = json_load(path.at, 0, &state);
+  if (!st) {
+    st = run_log_parse_state(&t->log, state.root);
+    tree_free(&state);
+  }
+  str_free(&path);
+  return st;
+}
+
+static hp_status resume_from(trainer *t, const checkpoint *c) {
+  trainer_tensors model = {0}, states = {0};
+  hp_status st = read_history(t, c->path);
+  if (!st) st = read_state(t, c);
+  if (!st) st = trainer_tensors_model(t, &model);
+  if (!st) st = trainer_tensors_states(t, &states);
+  if (!st) st = trainer_tensors_load(&model, c->path);
+  if (!st && states.n) st = trainer_tensors_load(&states, c->path);
+  trainer_tensors_free(&model);
+  trainer_tensors_free(&states);
+  if (st) return st;
+  t->step = t->last_saved = c->step;
+  t->resumed = true;
+  log_info("continuing from %s (step %lld of %lld)", c->path, (long long)c->step,
+           (long long)t->steps);
+  return HP_OK;
+}
+
+static hp_status find_checkpoint(trainer *t, checkpoint *c, bool *found) {
+  str skipped = {0};
+  *found = false;
+  if (t->c->is.resume == RESUME_FROM) {
+    HP_TRY(checkpoint_verify(t->c->is.resume_path, c));
+    *found = true;
+    return HP_OK;
+  }
+  hp_status st = checkpoint_newest(t->c->output_dir, c, found, &skipped);
+  if (skipped.len) log_warn("checkpoints that do not verify are passed over:\n%s", skipped.at);
+  str_free(&skipped);
+  if (!st && !*found && t->c->is.resume == RESUME_NEWEST)
+    HP_FAIL(HP_ERR_INPUT,
+            "%s: resume_from_checkpoint: true, but there is no checkpoint that verifies; leave the "
+            "key out to begin at step 0",
+            t->c->output_dir);
+  if (!st && !*found && t->c->is.resume == RESUME_IF_ANY && skipped.len)
+    log_warn("%s: no checkpoint verifies; beginning at step 0", t->c->output_dir);
+  return st;
+}
+
+hp_status trainer_resume(trainer *t, bool *finished) {
+  checkpoint c;
+  bool found;
+  *finished = false;
+  if (t->c->is.resume == RESUME_NEVER) return HP_OK;
+  HP_TRY(find_checkpoint(t, &c, &found));
+  if (!found) return HP_OK;
+  hp_status st = resume_from(t, &c);
+  checkpoint_free(&c);
+  if (!st)
+    *finished = t->step >= t->steps && trainer_has_file(t->c->output_dir, "train_results.json");
+  return st;
+}

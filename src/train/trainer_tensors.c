@@ -1,0 +1,193 @@
+#include "train/trainer_tensors.h"
+
+#include "base/dtype.h"
+#include "data/weights.h"
+#include "train/train_mesh.h"
+
+#include <string.h>
+
+/* --- lists -------------------------------------------------------------------------------------
+ */
+
+static hp_status add_tensor(trainer_tensors *x, const char *prefix, const lm_tensor *t, size_t on) {
+  st_tensor *s = &x->tensor[x->n];
+  uint64_t bytes;
+  *s = (st_tensor){.dim = t->shape.dim, .rank = t->shape.rank, .dtype = ST_F32};
+  HP_ASSERT(st_size(s->dtype, s->rank, s->dim, &bytes));
+  s->bytes = bytes;
+  s->name = arena_printf(&x->mem, "%s%s", prefix, t->name);
+  HP_TRY_MEM(s->name);
+  x->place[x->n].on = on;
+  x->place[x->n++].at = t->at;
+  x->on[on].tensors++;
+  return HP_OK;
+}
+
+/* The first params of the model, and their tensors in files, under this prefix. */
+static hp_status add_all(trainer_tensors *x, const lm *m, size_t params, const char *prefix) {
+  size_t before = x->n_on;
+  for (size_t i = 0; i < params; i++) {
+    const model_param *p = &m->params.at[i];
+    x->on[x->n_on++] =
+        (device_tensor){.name = arena_printf(&x->mem, "%s%s", prefix, p->name), .shape = p->shape};
+    HP_TRY_MEM(x->on[x->n_on - 1].name);
+  }
+  for (size_t i = 0; i < m->tensors.len && m->tensors.at[i].param < params; i++)
+    HP_TRY(add_tensor(x, prefix, &m->tensors.at[i], before + m->tensors.at[i].param));
+  return HP_OK;
+}
+
+static hp_status list_tensors(const trainer *t, size_t params, const char *const *prefix,
+                              int n_prefix, trainer_tensors *x) {
+  size_t n = (size_t)n_prefix;
+  x->d = t->d;
+  x->by_parts = train_mesh_is_many(t->c);
+  x->on = arena_alloc(&x->mem, params * n, sizeof *x->on);
+  x->tensor = arena_alloc(&x->mem, t->m->tensors.len * n, sizeof *x->tensor);
+  x->place = arena_alloc(&x->mem, t->m->tensors.len * n, sizeof *x->place);
+  hp_status st = x->on && x->tensor && x->place ? HP_OK : HP_ERR_OOM;
+  for (size_t i = 0; i < n && !st; i++) st = add_all(x, t->m, params, prefix[i]);
+  if (st) trainer_tensors_free(x);
+  return st;
+}
+
+hp_status trainer_tensors_model(const trainer *t, trainer_tensors *out) {
+  static const char *const prefix[] = {""};
+  *out = (trainer_tensors){.is_model = true, .kind = "model", .file = "model.safetensors"};
+  return list_tensors(t, t->m->params.len, prefix, 1, out);
+}
+
+hp_status trainer_tensors_states(const trainer *t, trainer_tensors *out) {
+  static const char *const prefix[] = {"m.", "v."};
+  *out = (trainer_tensors){.kind = "optimizer", .file = "optimizer.safetensors"};
+  return list_tensors(t, t->m->trained, prefix, stepper_states(&t->so), out);
+}
+
+void trainer_tensors_free(trainer_tensors *x) {
+  for (size_t i = 0; i < x->n_on; i++) mem_free(x->on[i].held);
+  arena_free(&x->mem);
+}
+
+static size_t bytes_of(const device_tensor *t) {
+  size_t n = sizeof *t->held;
+  for (int d = 0; d < t->shape.rank; d++) n *= (size_t)t->shape.dim[d];
+  return n;
+}
+
+/* Files have their own order, in which the tensors of several stacks may take turns: a stack is
+ * held from its first tensor to its last. */
+static hp_status hold(device_tensor *t) {
+  if (!t->held) t->held = mem_calloc(bytes_of(t), 1);
+  HP_TRY_MEM(t->held);
+  return HP_OK;
+}
+
+static bool is_last(device_tensor *t) {
+  t->done = (t->done + 1) % t->tensors;
+  return t->done == 0;
+}
+
+static void let_go(device_tensor *t) {
+  mem_free(t->held);
+  t->held = NULL;
+}
+
+/* --- saving ------------------------------------------------------------------------------------
+ */
+
+static hp_status write_tensor(void *ctx, size_t i, st_writer *out) {
+  trainer_tensors *x = ctx;
+  device_tensor *t = &x->on[x->place[i].on];
+  bool first = !t->held;
+  HP_TRY(hold(t));
+  if (first) HP_TRY(hp_read(x->d, t->name, t->held, bytes_of(t)));
+  HP_TRY(st_writer_write(out, t->held + x->place[i].at, x->tensor[i].bytes));
+  if (is_last(t)) let_go(t);
+  return HP_OK;
+}
+
+/* All of them by parts, by one of the two calls. */
+static hp_status by_parts(trainer_tensors *x, const char *path,
+                          hp_status (*move)(hp_device *d, const char *path, const char *const *name,
+                                            int n)) {
+  const char **name = mem_calloc(x->n_on, sizeof *name);
+  HP_TRY_MEM(name);
+  for (size_t i = 0; i < x->n_on; i++) name[i] = x->on[i].name;
+  hp_status st = move(x->d, path, name, (int)x->n_on);
+  mem_free(name);
+  return st;
+}
+
+hp_status trainer_tensors_export(trainer_tensors *x, const char *dir) {
+  weights_options o = {.write = write_tensor, .ctx = x};
+  return weights_save(dir, x->tensor, x->n, &o);
+}
+
+static hp_status save_whole(trainer_tensors *x, const char *file) {
+  st_writer w;
+  HP_TRY(st_writer_open(file, x->tensor, x->n, NULL, 0, &w));
+  hp_status st = HP_OK;
+  for (size_t i = 0; !st && i < x->n; i++) st = write_tensor(x, w.order[i], &w);
+  if (!st) return st_writer_commit(&w);
+  st_writer_abort(&w);
+  return st;
+}
+
+hp_status trainer_tensors_save(trainer_tensors *x, const char *dir) {
+  str path = {0};
+  bool parts = x->by_parts && x->n_on;
+  if (!parts && x->is_model) return trainer_tensors_export(x, dir);
+  hp_status st = path_join(&path, dir, parts ? x->kind : x->file);
+  if (!st) st = parts ? by_parts(x, path.at, hp_params_save) : save_whole(x, path.at);
+  str_free(&path);
+  return st;
+}
+
+/* --- loading -----------------------------------------------------------------------------------
+ */
+
+static hp_status read_tensor(trainer_tensors *x, size_t i, const weights *w) {
+  const st_tensor *to = &x->tensor[i], *have;
+  device_tensor *t = &x->on[x->place[i].on];
+  HP_TRY(weights_need_shape(w, to->name, to->rank, to->dim, &have));
+  HP_TRY(hold(t));
+  HP_TRY(weights_read(have, 0, to->bytes / sizeof *t->held, HP_F32, t->held + x->place[i].at));
+  if (!is_last(t)) return HP_OK;
+  HP_TRY(hp_write(x->d, t->name, t->held, bytes_of(t)));
+  let_go(t);
+  return HP_OK;
+}
+
+static hp_status refuse_more(trainer_tensors *x, const weights *w, const char *path) {
+  for (size_t k = 0; k < weights_count(w); k++) {
+    const char *name = weights_get(w, k)->name;
+    bool asked = false;
+    for (size_t i = 0; i < x->n && !asked; i++) asked = !strcmp(x->tensor[i].name, name);
+    if (!asked)
+      HP_FAIL(HP_ERR_INPUT,
+              "%s: tensor \"%.100s\" has no place here; it is a checkpoint of another model", path,
+              name);
+  }
+  return HP_OK;
+}
+
+static hp_status load_whole(trainer_tensors *x, const char *path) {
+  weights *w;
+  HP_TRY(weights_open(path, &w));
+  hp_status st = weights_count(w) > x->n ? refuse_more(x, w, path) : HP_OK;
+  for (size_t i = 0; !st && i < x->n; i++) st = read_tensor(x, i, w);
+  weights_free(w);
+  return st;
+}
+
+hp_status trainer_tensors_load(trainer_tensors *x, const char *dir) {
+  str path = {0};
+  for (size_t i = 0; i < x->n_on; i++)
+    HP_TRY(hp_param_create(x->d, x->on[i].name, HP_F32, x->on[i].shape));
+  bool parts = weights_are_parts(dir, x->kind);
+  if (!parts && x->is_model) return load_whole(x, dir);
+  hp_status st = path_join(&path, dir, parts ? x->kind : x->file);
+  if (!st) st = parts ? by_parts(x, path.at, hp_params_load) : load_whole(x, path.at);
+  str_free(&path);
+  return st;
+}

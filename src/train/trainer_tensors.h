@@ -1,0 +1,46 @@
+/* The tensors of a run, on the device and in the files of a checkpoint.
+ *
+ * One device writes them whole: "model.safetensors", which Transformers reads, and
+ * "optimizer.safetensors".  Several write them by parts (hp_params_save), under the same names
+ * before the dot.  Either is read on any number of devices. */
+#ifndef TRAIN_TRAINER_TENSORS_H
+#define TRAIN_TRAINER_TENSORS_H
+
+#include "base/safetensors.h"
+#include "train/trainer_parts.h"
+
+/* A tensor of the device.  In files it may be several, one behind the other: a stack. */
+typedef struct {
+  const char *name;
+  hp_shape shape;
+  size_t tensors, done; /* of the files; of these written or read */
+  float *held;          /* while some of them are */
+} device_tensor;
+
+typedef struct {
+  hp_device *d;
+  bool is_model;           /* else states of the optimizer */
+  const char *kind, *file; /* "model", "model.safetensors" */
+  bool by_parts;           /* when they are saved */
+  device_tensor *on;       /* on the device */
+  size_t n_on;
+  st_tensor *tensor; /* in files that hold them whole */
+  struct {
+    size_t on, at; /* which, and the first element in it */
+  } * place;
+  size_t n;
+  arena mem;
+} trainer_tensors;
+
+/* Parameters of the model; states of the optimizer, which may be none. */
+hp_status trainer_tensors_model(const trainer *t, trainer_tensors *out);
+hp_status trainer_tensors_states(const trainer *t, trainer_tensors *out);
+void trainer_tensors_free(trainer_tensors *x);
+
+hp_status trainer_tensors_save(trainer_tensors *x, const char *dir);
+/* Creates them on the device and reads them.  The checkpoint must hold these and no others. */
+hp_status trainer_tensors_load(trainer_tensors *x, const char *dir);
+/* Whole, as Transformers saves a model, whatever the devices: a tensor at a time. */
+hp_status trainer_tensors_export(trainer_tensors *x, const char *dir);
+
+#endif
