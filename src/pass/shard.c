@@ -62,17 +62,17 @@ static hp_status effect(shard *s, const ir_node *n) {
 /* A product of 16-bit numbers that is left as a partial sum is made in f32, and rounded when the
  * sum is whole: then it has the accuracy of one device. */
 static bool widens(const shard *s, const ir_node *n, const layout *out) {
-  return n->op == OP_EINSUM && shard_is_pending(out) &&
+  bool product = n->op == OP_EINSUM || n->op == OP_GROUPED || n->op == OP_GROUPED_GRAD;
+  return product && shard_is_pending(out) &&
          graph_value(s->r.from, n->out0)->dtype != HP_F32 &&
          !shard_is_pending(&s->now[graph_in(s->r.from, n)[0]]) &&
          !shard_is_pending(&s->now[graph_in(s->r.from, n)[1]]);
 }
 
-static attr_record wide_einsum(shard *s, const ir_node *n) {
-  attr_record a = {0};
-  attr_put_str(&a, s->r.to, attr_str(s->r.from, n, "eq"));
-  attr_put_int(&a, HP_F32);
-  return a;
+/* The dtype of its result is the last attribute of a product. */
+static void widen(attr_record *a) {
+  a->n--;
+  attr_put_int(a, HP_F32);
 }
 
 /* Indices along dims that are cut: those of the own part. */
@@ -95,7 +95,8 @@ static hp_status compute(shard *s, const ir_node *n, rule *r, choice *c) {
   for (int i = 0; i < n->n_in; i++) HP_TRY(shard_bring(s, from[i], &c->need[i], &in[i]));
   locate_indices(s, r, c, in);
   bool wide = widens(s, n, &c->out[0]);
-  attr_record a = wide ? wide_einsum(s, n) : rule_local_attrs(s->r.from, n, s->m, &c->out[0]);
+  attr_record a = rule_local_attrs(s->r.from, n, s->m, &c->out[0]);
+  if (wide) widen(&a);
   val y = ops_add(s->r.to, n->op, in, n->n_in, &a);
   for (int o = 0; y && o < n->n_out; o++) {
     val old = n->out0 + (val)o;
