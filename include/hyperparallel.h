@@ -87,6 +87,8 @@ void hp_block(hp_graph *g, int block);
 hp_tensor hp_input(hp_graph *g, const char *name, hp_dtype t, hp_shape s);
 hp_tensor hp_param(hp_graph *g, const char *name, hp_dtype t, hp_shape s);
 hp_tensor hp_const(hp_graph *g, hp_dtype t, double value); /* scalar */
+/* x under a name for which a layout can be declared; its gradient is "grad.NAME". */
+hp_tensor hp_mark(hp_graph *g, const char *name, hp_tensor x);
 /* Effects.  An output can be read after a run; after a run the param has the value x. */
 void hp_output(hp_graph *g, const char *name, hp_tensor x);
 void hp_assign(hp_graph *g, hp_tensor param, hp_tensor x);
@@ -155,8 +157,7 @@ hp_tensor hp_dropout(hp_graph *g, hp_tensor x, double p, hp_tensor seed, int64_t
 
 /* Appends the backward: grads[i] = d loss / d wrt[i]; loss has one element. */
 hp_status hp_grad(hp_graph *g, hp_tensor loss, const hp_tensor *wrt, int n, hp_tensor *grads);
-/* Ops that follow belong to the optimizer's part of a step (for explain and trace). */
-void hp_update_phase(hp_graph *g);
+void hp_update_phase(hp_graph *g); /* ops that follow are the optimizer's (explain, trace) */
 hp_tensor hp_sum_sq(hp_graph *g, hp_tensor x); /* of all elements, f32 scalar */
 typedef struct {
   double beta1, beta2, eps, decay;

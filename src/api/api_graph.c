@@ -143,6 +143,11 @@ HP_API hp_tensor hp_embedding(hp_graph *g, hp_tensor table, hp_tensor ids, int64
   attr_put_int(&a, skip);
   return ops_add(g, OP_EMBEDDING, (val[]){table, ids}, 2, &a);
 }
+HP_API hp_tensor hp_mark(hp_graph *g, const char *name, hp_tensor x) {
+  attr_record a = {0};
+  attr_put_str(&a, g, name ? name : "");
+  return ops_add(g, OP_MARK, &x, 1, &a);
+}
 HP_API hp_tensor hp_softmax(hp_graph *g, hp_tensor x) { return ops_unary(g, OP_SOFTMAX, x); }
 
 static hp_tensor norm(hp_graph *g, int op, const val *in, int n, double eps) {

@@ -25,7 +25,7 @@ static double rss_bytes(void) {
 
 /* The device that the options ask for; what its layouts are to be, in *s. */
 static hp_status open_device(const bench_args *a, bool plan_only, strategy *s, hp_device **d) {
-  char mesh[64];
+  char mesh[STRATEGY_TEXT];
   HP_TRY(strategy_parse(a->m.strategy, a->m.devices, s));
   hp_device_options o = {.threads = (int)a->m.threads,
                          .engine = a->engine,

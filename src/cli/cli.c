@@ -209,7 +209,7 @@ hp_status cli_open_model(const model_options *o, bool training, hp_device **d, v
   if (o->threads < 0 || o->threads > 1024)
     HP_FAIL(HP_ERR_ARG, "--threads %lld: expected 1 to 1024", (long long)o->threads);
   strategy s;
-  char mesh[64];
+  char mesh[STRATEGY_TEXT];
   HP_TRY(strategy_parse(o->strategy, o->devices, &s));
   hp_device_options dev = {.threads = (int)o->threads,
                            .memory_limit = o->memory_limit,

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+enum { UNLIMITED = 16 }; /* without a limit, the share of the effort to improve a plan */
 enum { CLOSE = 1024 }; /* without a limit, a plan within one part in so many of the bound is good */
 
 /* Per tier: a lower bound, greedy plans, and, while the best one is above what is good enough,
@@ -198,6 +199,7 @@ static hp_status plan_tier(planner *w, const offsets_problem *p, uint8_t tier,
   if (g->good < g->bound) g->good = g->bound;
   HP_TRY(greedy_plan(g, effort));
   uint64_t used = g->work - start, left = used < effort ? effort - used : 0;
+  if (!limit) left /= UNLIMITED; /* nothing fails for want of the last few bytes */
   if (g->peak > g->good && left) {
     if (few) HP_TRY(improve_few(g, left));
     else HP_TRY(greedy_improve(g, left));

@@ -24,9 +24,9 @@ hp_tensor decoder_norm(model_build *b, hp_tensor x, int64_t width, double eps, c
 static hp_tensor project(model_build *b, int layer, hp_tensor x, int64_t heads, const char *proj,
                          const char *head_norm) {
   const model_config *c = b->c;
-  hp_tensor y = build_linear(b, x, c->hidden, heads * c->head_dim, c->qkv_bias, 1,
-                             layer_place(layer, proj).text);
-  y = build_heads(b, y, heads, c->head_dim);
+  place name = place_in(layer_place(layer, "self_attn"), proj);
+  hp_tensor y = build_linear(b, x, c->hidden, heads * c->head_dim, c->qkv_bias, 1, name.text);
+  y = build_mark(b, layer, proj, build_heads(b, y, heads, c->head_dim));
   if (c->qk_norm && head_norm)
     y = decoder_norm(b, y, c->head_dim, c->norm_eps, layer_place(layer, head_norm).text);
   return head_norm ? build_rope(b, y) : y;
@@ -34,39 +34,49 @@ static hp_tensor project(model_build *b, int layer, hp_tensor x, int64_t heads, 
 
 hp_tensor decoder_attention(model_build *b, int layer, hp_tensor x) {
   const model_config *c = b->c;
-  hp_tensor q = project(b, layer, x, c->heads, "self_attn.q_proj", "self_attn.q_norm");
-  hp_tensor k = project(b, layer, x, c->kv_heads, "self_attn.k_proj", "self_attn.k_norm");
-  hp_tensor v = project(b, layer, x, c->kv_heads, "self_attn.v_proj", NULL);
+  x = build_mark(b, layer, "attn_in", hp_cast(b->g, x, b->compute));
+  hp_tensor q = project(b, layer, x, c->heads, "q_proj", "self_attn.q_norm");
+  hp_tensor k = project(b, layer, x, c->kv_heads, "k_proj", "self_attn.k_norm");
+  hp_tensor v = project(b, layer, x, c->kv_heads, "v_proj", NULL);
   hp_at(b->g, layer_place(layer, "self_attn").text);
   hp_attention_options how = {.window = c->windowed[layer] ? c->window : 0};
   hp_tensor o = build_attention(b, layer, q, k, v, &how);
-  int64_t width = c->heads * c->head_dim;
-  return build_linear(b, build_merge(b, o, width), width, c->hidden, c->o_bias, 1,
+  return decoder_attention_out(b, layer, o, c->heads * c->head_dim);
+}
+
+hp_tensor decoder_attention_out(model_build *b, int layer, hp_tensor o, int64_t width) {
+  const model_config *c = b->c;
+  o = build_mark(b, layer, "attn_mid", build_merge(b, o, width));
+  return build_linear(b, o, width, c->hidden, c->o_bias, 1,
                       layer_place(layer, "self_attn.o_proj").text);
 }
 
-hp_tensor decoder_mlp_of(model_build *b, hp_tensor x, int64_t width, place at) {
+hp_tensor decoder_mlp_of(model_build *b, int layer, hp_tensor x, int64_t width, place at) {
   const model_config *c = b->c;
+  x = build_mark(b, layer, "mlp_in", hp_cast(b->g, x, b->compute));
   hp_tensor gate =
       build_linear(b, x, c->hidden, width, c->mlp_bias, 1, place_in(at, "gate_proj").text);
   hp_tensor up = build_linear(b, x, c->hidden, width, c->mlp_bias, 1, place_in(at, "up_proj").text);
   hp_at(b->g, at.text);
+  gate = build_mark(b, layer, "mlp_act", gate);
+  up = build_mark(b, layer, "mlp_act", up);
   hp_tensor h = hp_mul(b->g, hp_map(b->g, c->activation, gate, HP_NONE, HP_NONE), up);
+  h = build_mark(b, layer, "mlp_mid", h);
   return build_linear(b, h, width, c->hidden, c->mlp_bias, 1, place_in(at, "down_proj").text);
 }
 
 hp_tensor decoder_mlp(model_build *b, int layer, hp_tensor x) {
-  return decoder_mlp_of(b, x, b->c->ffn, layer_place(layer, "mlp"));
+  return decoder_mlp_of(b, layer, x, b->c->ffn, layer_place(layer, "mlp"));
 }
 
 /* The residual stream h, with what a part of the layer makes of it added. */
 static hp_tensor add_part(model_build *b, int layer, hp_tensor h, decoder_part part,
-                          const char *name, const char *norm) {
+                          const char *name, const char *mark, const char *norm) {
   const model_config *c = b->c;
   hp_tensor x = decoder_norm(b, h, c->hidden, c->norm_eps, layer_place(layer, norm).text);
-  x = part(b, layer, x);
+  x = build_mark(b, layer, mark, part(b, layer, x));
   hp_at(b->g, layer_place(layer, name).text);
-  return hp_add(b->g, h, hp_cast(b->g, x, HP_F32));
+  return build_mark(b, layer, "residual", hp_add(b->g, h, hp_cast(b->g, x, HP_F32)));
 }
 
 hp_tensor decoder_hidden(model_build *b, decoder_part attention, decoder_part mlp) {
@@ -75,10 +85,11 @@ hp_tensor decoder_hidden(model_build *b, decoder_part attention, decoder_part ml
   hp_tensor table = build_param(b, PARAM_EMBEDDING, 1, 2, (int64_t[]){c->vocab, c->hidden},
                                 "model.embed_tokens.weight");
   hp_tensor h = hp_cast(b->g, hp_embedding(b->g, table, b->ids, c->frozen), HP_F32);
+  h = build_mark(b, -1, "embedded", h);
   for (int i = 0; i < c->layers; i++) {
     hp_block(b->g, i + 1);
-    h = add_part(b, i, h, attention, "self_attn", "input_layernorm");
-    h = add_part(b, i, h, mlp, "mlp", "post_attention_layernorm");
+    h = add_part(b, i, h, attention, "self_attn", "attn_out", "input_layernorm");
+    h = add_part(b, i, h, mlp, "mlp", "mlp_out", "post_attention_layernorm");
   }
   hp_block(b->g, 0);
   return decoder_norm(b, h, c->hidden, c->norm_eps, "model.norm");
@@ -105,22 +116,13 @@ double decoder_frame_params(const model_config *c) {
 
 /* Heads and the wide middle of the mlp, of an expert too: columns first, then rows, one reduction a
  * block. */
-const tensor_cut decoder_cuts[] = {{"q_proj.weight", 0},
-                                   {"q_b_proj.weight", 0},
-                                   {"kv_b_proj.weight", 0},
-                                   {"k_proj.weight", 0},
-                                   {"v_proj.weight", 0},
-                                   {"q_proj.bias", 0},
-                                   {"k_proj.bias", 0},
-                                   {"v_proj.bias", 0},
-                                   {"o_proj.weight", 1},
-                                   {".*.gate_proj.weight", 1},
-                                   {".*.up_proj.weight", 1},
-                                   {".*.down_proj.weight", 2},
-                                   {"gate_proj.weight", 0},
-                                   {"up_proj.weight", 0},
-                                   {"gate_proj.bias", 0},
-                                   {"up_proj.bias", 0},
-                                   {"down_proj.weight", 1},
-                                   {"lm_head.weight", 0},
-                                   {NULL, 0}};
+const tensor_cut decoder_cuts[] = {{"q_proj.weight", 0},       {"q_b_proj.weight", 0},
+                                   {"kv_b_proj.weight", 0},    {"k_proj.weight", 0},
+                                   {"v_proj.weight", 0},       {"q_proj.bias", 0},
+                                   {"k_proj.bias", 0},         {"v_proj.bias", 0},
+                                   {"o_proj.weight", 1},       {".*.gate_proj.weight", 1},
+                                   {".*.up_proj.weight", 1},   {".*.down_proj.weight", 2},
+                                   {"gate_proj.weight", 0},    {"up_proj.weight", 0},
+                                   {"gate_proj.bias", 0},      {"up_proj.bias", 0},
+                                   {"down_proj.weight", 1},    {"lm_head.weight", 0},
+                                   {"embed_tokens.weight", 0}, {NULL, 0}};

@@ -29,8 +29,10 @@ hp_tensor decoder_hidden(model_build *b, decoder_part attention, decoder_part ml
 /* Attention of heads over the heads of keys and values that they share; with q and k normed per
  * head when the configuration says so. */
 hp_tensor decoder_attention(model_build *b, int layer, hp_tensor x);
+/* Its last projection: of the heads' results, together `width` wide. */
+hp_tensor decoder_attention_out(model_build *b, int layer, hp_tensor o, int64_t width);
 /* down(act(gate(x)) * up(x)), `width` wide in between. */
-hp_tensor decoder_mlp_of(model_build *b, hp_tensor x, int64_t width, place at);
+hp_tensor decoder_mlp_of(model_build *b, int layer, hp_tensor x, int64_t width, place at);
 hp_tensor decoder_mlp(model_build *b, int layer, hp_tensor x); /* "mlp", as wide as c->ffn */
 
 /* Parameters of decoder_attention; of an mlp; of embedding, head and norms. */

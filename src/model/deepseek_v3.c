@@ -35,7 +35,7 @@ static hp_tensor queries(model_build *b, int layer, hp_tensor x) {
   }
   hp_tensor q =
       build_linear(b, x, in, c->heads * dims, false, 1, attention_place(layer, name).text);
-  q = build_heads(b, q, c->heads, dims);
+  q = build_mark(b, layer, "q_proj", build_heads(b, q, c->heads, dims));
   hp_tensor part[2] = {part_of(b, q, 0, l->plain),
                        build_rope(b, part_of(b, q, l->plain, l->turned))};
   return hp_concat(b->g, part, 2, 3);
@@ -53,6 +53,7 @@ static void keys_and_values(model_build *b, int layer, hp_tensor x, hp_tensor *k
   hp_tensor kv = build_linear(b, latent, l->kv_rank, c->heads * (l->plain + l->v_dim), false, 1,
                               attention_place(layer, "kv_b_proj").text);
   kv = build_heads(b, kv, c->heads, l->plain + l->v_dim);
+  kv = build_mark(b, layer, "k_proj", kv);
   turned =
       hp_broadcast(b->g, build_rope(b, turned), (hp_shape){4, {b->B, b->T, c->heads, l->turned}});
   hp_tensor part[2] = {part_of(b, kv, 0, l->plain), turned};
@@ -63,13 +64,13 @@ static void keys_and_values(model_build *b, int layer, hp_tensor x, hp_tensor *k
 static hp_tensor attention(model_build *b, int layer, hp_tensor x) {
   const model_config *c = b->c;
   int64_t width = c->heads * c->latent.v_dim;
+  x = build_mark(b, layer, "attn_in", hp_cast(b->g, x, b->compute));
   hp_tensor q = queries(b, layer, x), k, v;
   keys_and_values(b, layer, x, &k, &v);
   hp_at(b->g, layer_place(layer, "self_attn").text);
   hp_attention_options how = {.scale = c->latent.score_scale};
   hp_tensor o = build_attention(b, layer, q, k, v, &how);
-  return build_linear(b, build_merge(b, o, width), width, c->hidden, c->o_bias, 1,
-                      attention_place(layer, "o_proj").text);
+  return decoder_attention_out(b, layer, o, width);
 }
 
 static hp_tensor mlp(model_build *b, int layer, hp_tensor x) {
@@ -77,7 +78,7 @@ static hp_tensor mlp(model_build *b, int layer, hp_tensor x) {
   if (!m->layer[layer]) return decoder_mlp(b, layer, x);
   hp_tensor y = moe_layer(b, layer, x, ROUTE_SIGMOID, &moe_names_usual);
   if (!m->shared) return y;
-  hp_tensor all = decoder_mlp_of(b, x, m->shared, layer_place(layer, "mlp.shared_experts"));
+  hp_tensor all = decoder_mlp_of(b, layer, x, m->shared, layer_place(layer, "mlp.shared_experts"));
   return hp_add(b->g, y, hp_cast(b->g, all, HP_F32));
 }
 

@@ -115,6 +115,13 @@ hp_tensor build_merge(model_build *b, hp_tensor x, int64_t width) {
   return hp_reshape(b->g, x, (hp_shape){3, {b->B, b->T, width}});
 }
 
+hp_tensor build_mark(model_build *b, int layer, const char *what, hp_tensor x) {
+  char name[64];
+  if (layer < 0) return hp_mark(b->g, what, x);
+  snprintf(name, sizeof name, "layers.%d.%s", layer, what);
+  return hp_mark(b->g, name, x);
+}
+
 hp_tensor build_rope(model_build *b, hp_tensor x) {
   int64_t dim[2] = {b->rope_length, b->c->rope.dims / 2};
   b->cos = build_param(b, PARAM_BUFFER, 0, 2, dim, "rope.%lld.cos", (long long)b->rope_length);
@@ -155,6 +162,9 @@ hp_tensor build_attention(model_build *b, int layer, hp_tensor q, hp_tensor k, h
     all.seed = b->dropout_seed;
     all.stream = stream_of(name);
   }
+  q = build_mark(b, layer, "q", q);
+  k = build_mark(b, layer, "k", k);
+  v = build_mark(b, layer, "v", v);
   if (b->cache) {
     k = through_cache(b, layer, "k", k);
     v = through_cache(b, layer, "v", v);

@@ -39,10 +39,11 @@ hp_tensor lm_head(model_build *b, hp_tensor hidden) {
   const model_config *c = b->c;
   const char *name = c->tied ? c->family->embedding_name : c->family->head_name;
   hp_at(b->g, name);
+  hidden = build_mark(b, -1, "final", hp_cast(b->g, hidden, b->compute));
   hp_tensor w = build_param(b, c->tied ? PARAM_EMBEDDING : PARAM_MATRIX, 1, 2,
                             (int64_t[]){c->vocab, c->hidden}, "%s", name);
   w = hp_cast(b->g, w, b->compute);
-  return hp_einsum_to(b->g, "btc,vc->btv", hp_cast(b->g, hidden, b->compute), w, HP_F32);
+  return build_mark(b, -1, "logits", hp_einsum_to(b->g, "btc,vc->btv", hidden, w, HP_F32));
 }
 
 hp_status lm_make_buffers(const lm *m, const model_build *b, int64_t length) {

@@ -98,7 +98,7 @@ static hp_tensor project(const block *k, hp_tensor x, hp_tensor index, const cha
   hp_tensor w =
       build_param(b, PARAM_MATRIX, 1, 3, (int64_t[]){k->c->experts, n, width}, "%s", param.text);
   build_alias(b, param.text, place_in(place_in(k->usual, "experts"), alias).text, row, rows);
-  return hp_grouped(b->g, hp_cast(b->g, x, b->compute), hp_cast(b->g, w, b->compute), index);
+  return hp_grouped(b->g, x, hp_cast(b->g, w, b->compute), index);
 }
 
 hp_tensor moe_layer(model_build *b, int layer, hp_tensor x, moe_route how, const moe_names *n) {
@@ -110,6 +110,7 @@ hp_tensor moe_layer(model_build *b, int layer, hp_tensor x, moe_route how, const
              .usual = layer_place(layer, moe_names_usual.block)};
   int64_t h = b->c->hidden, f = c->ffn;
   routing r = route(&k, x, how);
+  x = build_mark(b, layer, "moe_in", hp_cast(b->g, x, b->compute));
   hp_tensor gate = project(&k, x, r.index, n->gate, f, h, "gate_up_proj", 0, 2 * f);
   hp_tensor up = project(&k, x, r.index, n->up, f, h, "gate_up_proj", f, 2 * f);
   hp_at(b->g, k.at.text);

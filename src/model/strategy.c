@@ -1,3 +1,4 @@
+/* The words of a strategy. */
 #include "model/strategy.h"
 
 #include "base/str.h"
@@ -7,125 +8,138 @@
 
 enum { DEGREE_MAX = 1 << 20 };
 
-/* --- words --------------------------------------------------------------------------------------
- */
+static const char *const modes[CP_MODES] = {"ring", "allgather", "ulysses", "hybrid"};
 
-static const char *const not_built[] = {"tp_y", "sp", "cp", "ep", "etp", "pp"};
-static const char *const words[] = {"dp", "tp", "zero", "tp_y", "sp", "cp", "ep", "etp", "pp"};
+/* A word with a degree, and where it goes. */
+static const struct {
+  const char *name;
+  size_t at;
+} degrees[] = {{"dp", offsetof(strategy, dp)},     {"tp", offsetof(strategy, tp)},
+               {"tp_y", offsetof(strategy, tp_y)}, {"cp", offsetof(strategy, cp)},
+               {"ep", offsetof(strategy, ep)},     {"etp", offsetof(strategy, etp)}};
+enum { DEGREES = sizeof degrees / sizeof *degrees };
 
 static hp_status bad_word(const char *text, const char *key) {
-  for (size_t i = 0; i < sizeof not_built / sizeof *not_built; i++)
-    if (!strcmp(key, not_built[i]))
-      HP_FAIL(HP_ERR_UNSUPPORTED, "strategy \"%s\": %s is not built; dp, tp and zero are", text,
-              key);
+  static const char *const words[] = {"dp", "tp", "tp_y", "cp", "ep", "etp", "zero", "sp"};
+  if (!strcmp(key, "pp"))
+    HP_FAIL(HP_ERR_UNSUPPORTED,
+            "strategy \"%s\": pp is not built; dp, cp, tp, tp_y, ep, etp, zero and sp are", text);
   const char *near = str_nearest(key, words, sizeof words / sizeof *words);
   HP_FAIL(HP_ERR_ARG,
-          "strategy \"%s\": \"%s\" is not known%s%s%s; expected dp=N, tp=N or zero=0..3", text, key,
-          near ? ", did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+          "strategy \"%s\": \"%s\" is not known%s%s%s; expected dp=N, tp=N, tp_y=N, sp, "
+          "cp=N:ring|allgather|ulysses|hybrid, ep=N, etp=N or zero=0..3",
+          text, key, near ? ", did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
-/* "tp=2" */
-static hp_status read_word(const char *text, const char *word, strategy *s) {
-  char key[32];
-  int64_t n;
-  const char *equals = strchr(word, '=');
-  size_t len = equals ? (size_t)(equals - word) : strlen(word);
-  snprintf(key, sizeof key, "%.*s", (int)(len < sizeof key ? len : sizeof key - 1), word);
-  bool zero = !strcmp(key, "zero"), known = zero || !strcmp(key, "dp") || !strcmp(key, "tp");
-  if (!known) return bad_word(text, key);
-  if (!equals || !str_to_i64(equals + 1, &n) || n < (zero ? 0 : 1) || n > (zero ? 3 : DEGREE_MAX))
-    HP_FAIL(HP_ERR_ARG, "strategy \"%s\": \"%s\" is no degree; expected %s=%s", text, word, key,
-            zero ? "0..3" : "1..1048576");
-  if (zero) s->zero = (int)n;
-  else *(*key == 'd' ? &s->dp : &s->tp) = n;
+static hp_status read_mode(const char *text, const char *word, strategy *s) {
+  for (int i = 0; i < CP_MODES; i++)
+    if (!strcmp(word, modes[i])) {
+      s->mode = (cp_mode)i;
+      return HP_OK;
+    }
+  const char *near = str_nearest(word, modes, CP_MODES);
+  HP_FAIL(HP_ERR_ARG,
+          "strategy \"%s\": \"%s\" is no mode of cp%s%s%s; expected ring, allgather, ulysses or "
+          "hybrid",
+          text, word, near ? ", did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+}
+
+static hp_status read_number(const char *text, const char *word, const char *value, int64_t least,
+                             int64_t most, int64_t *out) {
+  if (!value || !str_to_i64(value, out) || *out < least || *out > most)
+    HP_FAIL(HP_ERR_ARG, "strategy \"%s\": \"%s\" is no degree; expected a number, %lld to %lld",
+            text, word, (long long)least, (long long)most);
   return HP_OK;
 }
 
-hp_status strategy_parse(const char *text, int64_t devices, strategy *out) {
-  strategy s = {.dp = 1, .tp = 1};
-  char word[32];
-  if (devices < 0 || devices > DEGREE_MAX)
-    HP_FAIL(HP_ERR_ARG, "%lld devices; 1 to %d are possible", (long long)devices, DEGREE_MAX);
-  if (!text && devices) s.dp = devices;
+/* "tp=2", "cp=2:ring", "sp" */
+static hp_status read_word(const char *text, const char *word, strategy *s) {
+  char key[40], *value, *mode = NULL;
+  int64_t n;
+  snprintf(key, sizeof key, "%s", word);
+  value = strchr(key, '=');
+  if (value) *value++ = 0;
+  if (value && !strcmp(key, "cp")) mode = strchr(value, ':');
+  if (mode) *mode++ = 0;
+  if (!strcmp(key, "sp")) {
+    n = 1;
+    if (value) HP_TRY(read_number(text, word, value, 0, 1, &n));
+    s->sp = n;
+    return HP_OK;
+  }
+  if (!strcmp(key, "zero")) {
+    HP_TRY(read_number(text, word, value, 0, 3, &n));
+    s->zero = (int)n;
+    return HP_OK;
+  }
+  for (int i = 0; i < DEGREES; i++)
+    if (!strcmp(key, degrees[i].name)) {
+      HP_TRY(read_number(text, word, value, 1, DEGREE_MAX,
+                         (int64_t *)(void *)((char *)s + degrees[i].at)));
+      return mode ? read_mode(text, mode, s) : HP_OK;
+    }
+  return bad_word(text, key);
+}
+
+static hp_status read_words(const char *text, strategy *s) {
+  char word[40];
   for (const char *at = text; at && *at;) {
     size_t n = strcspn(at, ", ");
     if (n >= sizeof word) HP_FAIL(HP_ERR_ARG, "strategy \"%.200s\": a word is too long", text);
     memcpy(word, at, n);
     word[n] = 0;
-    if (n) HP_TRY(read_word(text, word, &s));
+    if (n) HP_TRY(read_word(text, word, s));
     at += n + (at[n] != 0);
   }
-  if (s.dp * s.tp > DEGREE_MAX || (devices && s.dp * s.tp != devices))
-    HP_FAIL(HP_ERR_ARG, "strategy \"%s\": dp x tp is %lld devices, of %lld", text ? text : "",
-            (long long)(s.dp * s.tp), (long long)(devices ? devices : DEGREE_MAX));
-  *out = s;
   return HP_OK;
 }
 
-const char *strategy_mesh(const strategy *s, char text[64]) {
-  if (s->dp * s->tp == 1) return NULL;
-  snprintf(text, 64, "(%lld,%lld)(dp,tp)", (long long)s->dp, (long long)s->tp);
-  return text;
-}
-
-/* --- layouts ------------------------------------------------------------------------------------
- */
-
-static bool ends_with(const char *name, const char *end) {
-  size_t n = strlen(name), k = strlen(end);
-  return n >= k && !strcmp(name + n - k, end);
-}
-
-/* The dim of a param that tensor parallelism cuts; -1: none. */
-static int tensor_dim(const model_family *f, const model_param *p) {
-  for (const tensor_cut *c = f->cuts; c && c->ends; c++)
-    if (ends_with(p->name, c->ends) && c->dim < p->shape.rank) return c->dim;
-  return -1;
-}
-
-/* One entry a dim: tp where the family says so, dp on the first dim that it divides. */
-static void entries_of(const strategy *s, const model_param *p, int tensor, bool over_dp,
-                       str *out) {
-  bool dp_open = over_dp && s->dp > 1;
-  str_add(out, "(");
-  for (int d = 0; d < p->shape.rank; d++) {
-    int64_t left = p->shape.dim[d];
-    bool tp = d == tensor && s->tp > 1 && left % s->tp == 0;
-    if (tp) left /= s->tp;
-    bool dp = dp_open && left % s->dp == 0;
-    if (dp) dp_open = false;
-    str_printf(out, "%s%s", d ? "," : "", tp && dp ? "(tp,dp)" : tp ? "tp" : dp ? "dp" : "None");
+static int64_t common_divisor(int64_t a, int64_t b) {
+  while (b) {
+    int64_t r = a % b;
+    a = b;
+    b = r;
   }
-  str_add(out, ")");
+  return a;
 }
 
-static hp_status declare(hp_device *d, const char *name, const str *entries) {
-  HP_TRY(str_status(entries));
-  return hp_device_layout(d, name, entries->at, true);
+int64_t strategy_devices(const strategy *s) { return s->dp * s->cp * s->tp * s->tp_y; }
+
+/* Products of degrees stay far below 2^63: each is checked as it is made. */
+static hp_status check_product(const char *text, const strategy *s, int64_t devices) {
+  int64_t n = 1;
+  const int64_t each[] = {s->dp, s->cp, s->tp, s->tp_y};
+  for (int i = 0; i < 4 && n <= DEGREE_MAX; i++) n *= each[i];
+  if (n > DEGREE_MAX || s->ep * s->etp > DEGREE_MAX)
+    HP_FAIL(HP_ERR_ARG, "strategy \"%s\": more than %d devices", text, DEGREE_MAX);
+  if (devices && n != devices)
+    HP_FAIL(HP_ERR_ARG, "strategy \"%s\": dp x cp x tp x tp_y is %lld devices, of %lld", text,
+            (long long)n, (long long)devices);
+  return HP_OK;
 }
 
-/* A param, and its optimizer state: "m.NAME", "v.NAME", "buffer.NAME". */
-static hp_status declare_param(const strategy *s, const lm *m, hp_device *d, const model_param *p) {
-  str own = {0}, state = {0}, name = {0};
-  int tensor = tensor_dim(m->c.family, p);
-  entries_of(s, p, tensor, s->zero >= 3, &own);
-  entries_of(s, p, tensor, s->zero >= 1, &state);
-  str_printf(&name, "*.%s", p->name);
-  hp_status st = declare(d, p->name, &own);
-  if (!st) st = str_status(&name);
-  if (!st) st = declare(d, name.at, &state);
-  str_free(&own);
-  str_free(&state);
-  str_free(&name);
-  return st;
+static hp_status check_axes(const char *text, const strategy *s) {
+  strategy_axis axis[STRATEGY_AXES];
+  int64_t devices = 1;
+  int n = strategy_axes(s, axis);
+  for (int i = 0; i < n; i++) devices *= axis[i].size;
+  if (devices == strategy_devices(s)) return HP_OK;
+  HP_FAIL(HP_ERR_UNSUPPORTED, "strategy \"%s\": takes more than %d axes of a mesh", text,
+          STRATEGY_AXES);
 }
 
-hp_status strategy_apply(const strategy *s, const lm *m, hp_device *d) {
-  static const char *const rows[] = {"ids", "positions", "labels", "span"};
-  if (s->dp * s->tp == 1) return HP_OK;
-  for (size_t i = 0; i < m->params.len; i++) HP_TRY(declare_param(s, m, d, &m->params.at[i]));
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    HP_TRY(hp_device_layout(d, rows[i], ends_with(rows[i], "span") ? "(dp,None,None)" : "(dp,None)",
-                            true));
-  return hp_device_layout(d, "cache.*", "(dp,None,tp,None)", true);
+hp_status strategy_parse(const char *text, int64_t devices, strategy *out) {
+  strategy s = {.dp = 1, .tp = 1, .tp_y = 1, .cp = 1, .ep = 1, .etp = 1};
+  if (devices < 0 || devices > DEGREE_MAX)
+    HP_FAIL(HP_ERR_ARG, "%lld devices; 1 to %d are possible", (long long)devices, DEGREE_MAX);
+  if (!text && devices) s.dp = devices;
+  HP_TRY(read_words(text, &s));
+  text = text ? text : "";
+  HP_TRY(check_product(text, &s, 0));
+  int64_t experts = s.ep * s.etp;
+  s.dp *= experts / common_divisor(experts, strategy_devices(&s));
+  HP_TRY(check_product(text, &s, devices));
+  HP_TRY(check_axes(text, &s));
+  *out = s;
+  return HP_OK;
 }

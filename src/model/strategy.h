@@ -1,22 +1,56 @@
-/* The short form of a parallel plan, "dp=2,zero=1,tp=2", and what it means for a family's tensors.
- */
+/* The short form of a parallel plan, "dp=2,zero=1,tp=2,sp,cp=2:ring", and what it means: the mesh,
+ * and the layouts of a family's params, inputs and marks. */
 #ifndef MODEL_STRATEGY_H
 #define MODEL_STRATEGY_H
 
 #include "model/lm.h"
 
+/* How attention sees keys of other parts of the sequence. */
+typedef enum {
+  CP_RING,      /* keys and values go round, a part at a time */
+  CP_ALLGATHER, /* every device has all keys and values */
+  CP_ULYSSES,   /* heads are cut instead of the sequence */
+  CP_HYBRID,    /* heads by one factor of the degree, a ring of the other */
+  CP_MODES
+} cp_mode;
+
+/* Degrees, at least 1.  Devices are dp x cp x tp x tp_y; experts see the same devices as
+ * (what is left) x ep x etp. */
 typedef struct strategy {
-  int64_t dp, tp; /* at least 1 */
-  int zero; /* 0 to 3: what is cut over dp: nothing, the optimizer's state (1 and 2), params too */
+  int64_t dp, tp, tp_y, cp, ep, etp;
+  cp_mode mode;
+  bool sp;  /* activations between the blocks are cut along the sequence, by tp */
+  int zero; /* 0 to 3: what is cut over dp and cp: nothing, optimizer state (1 and 2), params too */
 } strategy;
 
-/* `devices`: 0 = as many as the strategy takes; text NULL: all of them are dp.  HP_ERR_ARG names
- * the word that makes no sense, HP_ERR_UNSUPPORTED one that is not built. */
+/* `devices`: 0 = as many as the strategy takes; text NULL: all of them are dp.  ep x etp enlarge dp
+ * as far as needed.  HP_ERR_ARG names the word that makes no sense, HP_ERR_UNSUPPORTED one that is
+ * not built. */
 hp_status strategy_parse(const char *text, int64_t devices, strategy *out);
+int64_t strategy_devices(const strategy *s);
+
+/* --- the mesh */
+
+/* What an axis serves.  The axes of attention and the mlp, in the order of the mesh; of each of
+ * them a part may serve experts. */
+typedef enum { BASE_DP, BASE_RING, BASE_ULYSSES, BASE_TP_Y, BASE_TP, BASES } axis_base;
+typedef enum { EXPERT_NONE, EXPERT_EP, EXPERT_ETP, EXPERT_PARTS } axis_expert;
+typedef struct {
+  char name[16];
+  int64_t size;
+  axis_base base;
+  axis_expert expert;
+} strategy_axis;
+enum { STRATEGY_AXES = 8 }; /* as many as a mesh may have */
+/* The axes of more than one device. */
+int strategy_axes(const strategy *s, strategy_axis out[STRATEGY_AXES]);
+
+enum { STRATEGY_TEXT = 192 };
 /* "(2,2)(dp,tp)" into text; NULL for one device. */
-const char *strategy_mesh(const strategy *s, char text[64]);
-/* Declares the layouts of the model's params, their optimizer state, inputs and caches on the
- * device; dims that the degrees do not divide stay whole. */
+const char *strategy_mesh(const strategy *s, char text[STRATEGY_TEXT]);
+
+/* Declares the layouts of the model's params, their optimizer state, inputs, caches and marks on
+ * the device; dims that the degrees do not divide stay whole. */
 hp_status strategy_apply(const strategy *s, const lm *m, hp_device *d);
 
 #endif

@@ -43,6 +43,21 @@ hp_status infer_locate(infer_ctx *c) {
   return infer_same(c);
 }
 
+hp_status infer_place(infer_ctx *c) {
+  if (graph_value(c->g, c->in[0])->dtype != HP_I32)
+    return ops_fail(c, "the operand is %s, expected i32", ops_type(c, 0));
+  return infer_same(c);
+}
+
+hp_status infer_zigzag(infer_ctx *c) {
+  int64_t dim, n;
+  HP_TRY(read_dim(c, "dim", &dim, &n));
+  HP_TRY(infer_same(c));
+  if (c->out[0].dim[dim] % 2)
+    return ops_fail(c, "dim %lld of %s has no halves", (long long)dim, ops_type(c, 0));
+  return HP_OK;
+}
+
 hp_status infer_gather(infer_ctx *c) {
   int64_t dim, n;
   HP_TRY(read_dim(c, "dim", &dim, &n));

@@ -63,7 +63,8 @@ static hp_status effect(shard *s, const ir_node *n) {
  * sum is whole: then it has the accuracy of one device. */
 static bool widens(const shard *s, const ir_node *n, const layout *out) {
   bool product = n->op == OP_EINSUM || n->op == OP_GROUPED || n->op == OP_GROUPED_GRAD;
-  return product && shard_is_pending(out) && graph_value(s->r.from, n->out0)->dtype != HP_F32 &&
+  return product && shard_is_pending(out) &&
+         graph_value(s->r.from, n->out0)->dtype != HP_F32 &&
          !shard_is_pending(&s->now[graph_in(s->r.from, n)[0]]) &&
          !shard_is_pending(&s->now[graph_in(s->r.from, n)[1]]);
 }
@@ -122,6 +123,7 @@ static hp_status marked(shard *s, const ir_node *n) {
 
 hp_status shard_node(shard *s, const ir_node *n) {
   if (n->op == OP_MARK) return marked(s, n);
+  if (shard_cuts_sequence(s, n)) return shard_attention(s, n);
   if (shard_expands(s, n)) return shard_expand(s, n);
   struct {
     rule r;

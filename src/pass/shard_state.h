@@ -35,6 +35,10 @@ hp_status shard_node(shard *s, const ir_node *n);
 bool shard_expands(const shard *s, const ir_node *n);
 hp_status shard_expand(shard *s, const ir_node *n);
 
+/* Attention whose queries are cut along the sequence, and not by what its rule allows. */
+bool shard_cuts_sequence(const shard *s, const ir_node *n);
+hp_status shard_attention(shard *s, const ir_node *n);
+
 /* The layout that is declared for the name of the node; false: none is. */
 bool shard_declared(const shard *s, const ir_node *n, layout *out);
 

@@ -93,6 +93,62 @@ static hp_status all_gather(meeting *m, const void *from, void *to) {
   return leave(m);
 }
 
+/* The whole value of one member. */
+static hp_status permute(meeting *m, const void *from, void *to) {
+  int64_t by = inst_int(m->p, m->n, "by") % m->g.n, bytes = bytes_of(m->in);
+  int64_t source = (m->g.me - by + m->g.n) % m->g.n, target = (m->g.me + by) % m->g.n;
+  for (int64_t i = 0; i < m->g.n; i++) m->give[i] = m->take[i] = (comm_piece){0};
+  m->give[target] = m->take[source] = (comm_piece){.run = bytes, .n = 1};
+  HP_TRY(meet(m, from));
+  memcpy(to, m->seen[source].at, (size_t)bytes);
+  return leave(m);
+}
+
+/* Which device has chunk k of 2n, and in which half, before (2 to a device in order) and after the
+ * deal. */
+typedef struct {
+  int64_t device, half;
+} chunk;
+static chunk chunk_at(int64_t k, int64_t n, bool dealt) {
+  if (!dealt) return (chunk){k / 2, k % 2};
+  return k < n ? (chunk){k, 0} : (chunk){2 * n - 1 - k, 1};
+}
+
+/* A half goes to one device, so what goes from one to another is nothing, a half or all. */
+static comm_piece chunk_piece(const meeting *m, int64_t dim, int64_t source, int64_t target,
+                              bool inverse) {
+  int64_t half = m->in->dim[dim] / 2, first = 2, last = -1;
+  for (int64_t k = 0; k < 2 * m->g.n; k++) {
+    chunk a = chunk_at(k, m->g.n, inverse), b = chunk_at(k, m->g.n, !inverse);
+    if (a.device != source || b.device != target) continue;
+    if (a.half < first) first = a.half;
+    if (a.half > last) last = a.half;
+  }
+  comm_piece none = {0}, p = part_of(m, dim, half, first);
+  p.run *= last - first + 1;
+  return last < 0 ? none : p;
+}
+
+static hp_status zigzag(meeting *m, const void *from, void *to) {
+  int64_t dim = inst_int(m->p, m->n, "dim"), n = m->g.n;
+  bool inverse = inst_int(m->p, m->n, "inverse");
+  for (int64_t i = 0; i < n; i++) {
+    m->give[i] = chunk_piece(m, dim, m->g.me, i, inverse);
+    m->take[i] = chunk_piece(m, dim, i, m->g.me, inverse);
+  }
+  HP_TRY(meet(m, from));
+  int64_t run = part_of(m, dim, m->in->dim[dim] / 2, 0).run;
+  for (int64_t k = 0; k < 2 * n; k++) {
+    chunk a = chunk_at(k, n, inverse), b = chunk_at(k, n, !inverse);
+    if (b.device != m->g.me) continue;
+    const comm_piece *piece = &m->take[a.device];
+    const char *at = m->seen[a.device].at + (piece->run > run ? a.half * run : 0);
+    for (int64_t o = 0; o < piece->n; o++)
+      memcpy((char *)to + (2 * o + b.half) * run, at + o * m->seen[a.device].stride, (size_t)run);
+  }
+  return leave(m);
+}
+
 /* Every member's part along `dim`, of which only this device's part of `to` is taken. */
 static hp_status all_to_all(meeting *m, const void *from, void *to) {
   int64_t cut = inst_int(m->p, m->n, "to");
@@ -195,6 +251,13 @@ static hp_status reduce(const meeting *m, const comm_piece *piece, char *to) {
   return HP_OK;
 }
 
+static hp_status place(meeting *m, const void *from, void *to) {
+  int64_t n = value_elements(m->in);
+  for (int64_t k = 0; k < n; k++)
+    ((int32_t *)to)[k] = ((const int32_t *)from)[k] + (int32_t)m->g.me;
+  return HP_OK;
+}
+
 /* Indices along a dim as those of the own part. */
 static hp_status locate(meeting *m, const void *from, void *to) {
   int64_t n = value_elements(m->in), size = inst_int(m->p, m->n, "size"), first = m->g.me * size;
@@ -269,7 +332,8 @@ static hp_status (*const by_op[])(meeting *m, const void *from, void *to) = {
     [OP_PART] = take_part,        [OP_DROP] = drop,
     [OP_ALL_GATHER] = all_gather, [OP_REDUCE_SCATTER] = reduce_scatter,
     [OP_ALL_REDUCE] = all_reduce, [OP_ALL_TO_ALL] = all_to_all,
-    [OP_LOCATE] = locate,
+    [OP_LOCATE] = locate,         [OP_PLACE] = place,
+    [OP_PERMUTE] = permute,       [OP_ZIGZAG] = zigzag,
 };
 
 hp_status collective_run(const device *d, const program *p, const prog_inst *n, void *const *at,

@@ -114,25 +114,23 @@ void group_close(group *g) {
 /* --- layouts ------------------------------------------------------------------------------------
  */
 
+/* Of each dim the outer axes, as many as divide it. */
 static void keep_what_divides(const mesh *m, const ir_value *type, layout *l) {
   if (l->rank != type->rank) *l = (layout){.rank = type->rank};
   for (int d = 0; d < l->rank; d++)
-    if (type->dim[d] % layout_parts(m, l, d)) layout_cut(l, d, l->n[d]);
+    while (type->dim[d] % layout_parts(m, l, d)) layout_cut(l, d, 1);
 }
 
-void group_layout(const group *g, const char *name, const ir_value *type, layout *out) {
+bool group_declared(const void *model, const char *name, const ir_value *type, layout *out) {
+  const group *g = model;
   *out = (layout){.rank = type->rank};
   for (size_t i = 0; i < g->rules.len; i++) {
     if (fnmatch(g->rules.at[i].pattern, name, 0)) continue;
     HP_ASSERT(!layout_parse_on(g->rules.at[i].entries, &g->m, out)); /* checked by group_rule */
     if (g->rules.at[i].where_divides) keep_what_divides(&g->m, type, out);
-    return;
+    return true;
   }
-}
-
-bool group_declared(const void *g, const char *name, const ir_value *type, layout *out) {
-  group_layout(g, name, type, out);
-  return true;
+  return false;
 }
 
 /* --- parts
@@ -162,7 +160,7 @@ hp_status group_state_of(group *g, const char *name, const ir_value *type, uint3
   group_state s = {.type = *type};
   ir_value part = *type;
   uint32_t own;
-  group_layout(g, name, type, &s.l);
+  group_declared(g, name, type, &s.l);
   HP_TRY(shard_check_layout(&g->m, name, type, &s.l));
   for (int d = 0; d < type->rank; d++) part.dim[d] = layout_part_size(&g->m, &s.l, d, type->dim[d]);
   s.name = intern(&g->names, name, strlen(name));

@@ -37,9 +37,7 @@ typedef struct hp_device group;
 hp_status group_open(const hp_device_options *o, group **out);
 void group_close(group *g);
 hp_status group_rule(group *g, const char *pattern, const char *entries, bool where_divides);
-/* Layout of a tensor by the first rule that matches its name; whole when there is none. */
-void group_layout(const group *g, const char *name, const ir_value *type, layout *out);
-/* The same, for the pass that shards a graph: false when no rule matches. */
+/* Layout of a tensor by the first rule that matches its name; whole, and false, when none does. */
 bool group_declared(const void *g, const char *name, const ir_value *type, layout *out);
 /* The params of a graph of the whole. */
 hp_status group_params(group *g, const hp_graph *graph);

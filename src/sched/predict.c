@@ -5,6 +5,7 @@ double predict_received(const program *p, const prog_inst *n) {
   double in = (double)value_bytes(&program_arg(p, n, 0)->type);
   double devices = (double)inst_int(p, n, "n");
   if (n->op == OP_ALL_GATHER) return in * (devices - 1);
+  if (n->op == OP_PERMUTE || n->op == OP_ZIGZAG) return in;
   return (n->op == OP_ALL_REDUCE ? 2 : 1) * in * (devices - 1) / devices;
 }
 

@@ -433,7 +433,7 @@ static hp_status decide_block(train_config *c) {
   HP_TRY(same(c, KEY_memory_limit, KEY_PARALLEL_memory_limit,
               c->memory_limit == c->parallel.memory_limit));
   if (!c->parallel.device_matrix) HP_TRY(decide_strategy(c));
-  else c->is.strategy = (strategy){.dp = 1, .tp = 1};
+  else c->is.strategy = (strategy){.dp = 1, .tp = 1, .tp_y = 1, .cp = 1, .ep = 1, .etp = 1};
   c->is.memory_limit = c->memory_limit ? c->memory_limit : c->parallel.memory_limit;
   HP_TRY(train_mesh_decide(c));
   HP_TRY(refuse_groups(c));

@@ -127,7 +127,7 @@ bool train_mesh_is_many(const train_config *c) {
 }
 
 hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out) {
-  char text[64];
+  char text[STRATEGY_TEXT];
   hp_device_options o = {.threads = (int)c->threads,
                          .memory_limit = c->is.memory_limit,
                          .cluster = c->parallel.cluster,

@@ -16,7 +16,7 @@ exit_is 0
 close_losses one/trainer_log.jsonl dp/trainer_log.jsonl 1e-5
 
 it "tensor parallelism, with sharded optimizer state and params, too"
-for s in tp=2 dp=2,tp=2,zero=1 dp=2,zero=3 tp=3; do
+for s in tp=2 dp=2,tp=2,zero=1 dp=2,zero=3 tp=3 tp=2,sp,cp=2 tp=2,tp_y=2,zero=1 cp=2:ulysses,dp=2,zero=3; do
   run train job/job.yaml output_dir=s "strategy=$s" overwrite_output_dir=true
   exit_is 0
   close_losses one/trainer_log.jsonl s/trainer_log.jsonl 1e-5
@@ -99,7 +99,7 @@ ids=$(ids llama-odd-heads sequences.1)
 run generate --model "$M" --tokens "$ids" --max-new-tokens 8 --temperature 0 --json
 exit_is 0
 sed 's/, "tokens_per_s.*//' out >alone
-for s in tp=5 dp=2 tp=2,dp=2; do
+for s in tp=5 dp=2 tp=2,dp=2 cp=2,tp=2,sp tp_y=2,tp=2; do
   run generate --model "$M" --tokens "$ids" --max-new-tokens 8 --temperature 0 --json --strategy $s
   exit_is 0
   sed 's/, "tokens_per_s.*//' out >together
@@ -111,10 +111,10 @@ run logits --model "$M" --tokens 1 --out o --strategy dp=0
 refused '"dp=0" is no degree'
 run logits --model "$M" --tokens 1 --out o --strategy pd=2
 refused '"pd" is not known, did you mean "dp"'
-run logits --model "$M" --tokens 1 --out o --strategy cp=2
-refused 'cp is not built'
+run logits --model "$M" --tokens 1 --out o --strategy pp=2
+refused 'pp is not built'
 run logits --model "$M" --tokens 1 --out o --strategy dp=2 --devices 4
-refused 'dp x tp is 2 devices, of 4'
+refused 'dp x cp x tp x tp_y is 2 devices, of 4'
 run train job/job.yaml output_dir=nowhere strategy=tp=2 devices=3
-refused 'dp x tp is 2 devices, of 3'
+refused 'dp x cp x tp x tp_y is 2 devices, of 3'
 no_file nowhere

@@ -112,6 +112,9 @@ void ref_REDUCE_SCATTER(ref_ctx *c) { copy_all(c); }
 void ref_ALL_REDUCE(ref_ctx *c) { copy_all(c); }
 void ref_ALL_TO_ALL(ref_ctx *c) { copy_all(c); }
 void ref_LOCATE(ref_ctx *c) { copy_all(c); }
+void ref_PLACE(ref_ctx *c) { copy_all(c); }
+void ref_PERMUTE(ref_ctx *c) { copy_all(c); }
+void ref_ZIGZAG(ref_ctx *c) { copy_all(c); }
 void ref_DROP(ref_ctx *c) { copy_all(c); }
 
 void ref_TRANSPOSE(ref_ctx *c) {

@@ -1,0 +1,192 @@
+/* What a strategy means for a family's tensors.
+ *
+ * Layouts are written in letters, an entry a dim, each the axes of one use:
+ *   D dp   R ring, U heads of cp   C both   X tp   Y tp_y   E ep   F etp   - none */
+#include "model/strategy.h"
+
+#include "base/log.h"
+#include "base/str.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+  const strategy *s;
+  const lm *m;
+  hp_device *d;
+  strategy_axis axis[STRATEGY_AXES];
+  int axes;
+} applying;
+
+/* --- layouts from letters ----------------------------------------------------------------------
+ */
+
+static bool serves(const strategy_axis *a, char letter) {
+  switch (letter) {
+  case 'D': return a->base == BASE_DP;
+  case 'R': return a->base == BASE_RING;
+  case 'U': return a->base == BASE_ULYSSES;
+  case 'C': return a->base == BASE_RING || a->base == BASE_ULYSSES;
+  case 'X': return a->base == BASE_TP;
+  case 'Y': return a->base == BASE_TP_Y;
+  case 'E': return a->expert == EXPERT_EP;
+  case 'F': return a->expert == EXPERT_ETP;
+  default: return false;
+  }
+}
+
+/* Axes of one entry, those of the first letter outermost. */
+static void put_entry(const applying *a, const char *letters, size_t n, str *out) {
+  int found = 0;
+  for (size_t k = 0; k < n; k++)
+    for (int i = 0; i < a->axes; i++)
+      if (serves(&a->axis[i], letters[k]))
+        str_printf(out, "%s%s", found++ ? "," : "(", a->axis[i].name);
+  str_add(out, found ? ")" : "None");
+}
+
+/* "D,CX,Y" */
+static hp_status declare(const applying *a, const char *name, const char *letters) {
+  str entries = {0};
+  str_add(&entries, "(");
+  for (const char *at = letters; *at;) {
+    size_t n = strcspn(at, ",");
+    put_entry(a, at, n, &entries);
+    at += n;
+    if (*at) str_add(&entries, ","), at++;
+  }
+  str_add(&entries, ")");
+  hp_status st = str_status(&entries);
+  if (!st) st = hp_device_layout(a->d, name, entries.at, true);
+  str_free(&entries);
+  return st;
+}
+
+/* --- params ------------------------------------------------------------------------------------
+ */
+
+static bool ends_with(const char *name, const char *end) {
+  size_t n = strlen(name), k = strlen(end);
+  return n >= k && !strcmp(name + n - k, end);
+}
+
+static const tensor_cut *cut_of(const model_family *f, const model_param *p) {
+  for (const tensor_cut *c = f->cuts; c && c->ends; c++)
+    if (ends_with(p->name, c->ends) && c->dim < p->shape.rank) return c;
+  return NULL;
+}
+
+/* Tensor parallelism cuts the family's dim by tp and the other one of a matrix by tp_y.  What
+ * shares the state, dp and cp, takes of each dim what divides it, from the first dim on. */
+static hp_status declare_as(const applying *a, const model_param *p, const char *name,
+                            bool shared) {
+  const tensor_cut *c = cut_of(a->m->c.family, p);
+  str entries = {0};
+  bool taken[STRATEGY_AXES] = {0};
+  str_add(&entries, "(");
+  for (int d = 0; d < p->shape.rank; d++) {
+    char by = !c ? '-' : c->dim == d ? 'X' : 'Y';
+    int64_t left = p->shape.dim[d];
+    int found = 0;
+    if (d) str_add(&entries, ",");
+    for (int pass = 0; pass < 2; pass++)
+      for (int i = 0; i < a->axes; i++) {
+        const strategy_axis *x = &a->axis[i];
+        bool here = pass ? shared && (serves(x, 'D') || serves(x, 'C')) : serves(x, by);
+        if (!here || taken[i] || left % x->size) continue;
+        taken[i] = true;
+        left /= x->size;
+        str_printf(&entries, "%s%s", found++ ? "," : "(", x->name);
+      }
+    str_add(&entries, found ? ")" : "None");
+  }
+  str_add(&entries, ")");
+  hp_status st = str_status(&entries);
+  if (!st) st = hp_device_layout(a->d, name, entries.at, true);
+  str_free(&entries);
+  return st;
+}
+
+/* A param, and its optimizer state: "m.NAME", "v.NAME", "buffer.NAME". */
+static hp_status declare_param(const applying *a, const model_param *p) {
+  str state = {0};
+  str_printf(&state, "*.%s", p->name);
+  hp_status st = str_status(&state);
+  if (!st) st = declare_as(a, p, p->name, a->s->zero >= 3);
+  if (!st) st = declare_as(a, p, state.at, a->s->zero >= 1);
+  str_free(&state);
+  return st;
+}
+
+/* --- activations -------------------------------------------------------------------------------
+ */
+
+typedef struct {
+  const char *name, *letters;
+} mark_layout;
+
+static hp_status declare_all(const applying *a, const mark_layout *marks) {
+  for (; marks->name; marks++) HP_TRY(declare(a, marks->name, marks->letters));
+  return HP_OK;
+}
+
+/* Between the blocks activations are cut along the sequence by tp, and along the width by tp_y.  A
+ * block's first product gathers the sequence and leaves a sum over tp_y, its second gathers the
+ * width and leaves a sum over tp: what comes out lies as what went in (MindSpeed's tp-2d; with
+ * tp_y 1 the sequence parallelism of Megatron-LM).  Gradients take the same way back. */
+static const mark_layout blocks[] = {{"embedded", "D,CX,Y"},
+                                     {"layers.*.residual", "D,CX,Y"},
+                                     {"layers.*.attn_in", "D,C,Y"},
+                                     {"layers.*.attn_out", "D,CX,Y"},
+                                     {"layers.*.mlp_in", "D,C,Y"},
+                                     {"layers.*.mlp_act", "D,CY,X"},
+                                     {"layers.*.mlp_mid", "D,C,X"},
+                                     {"layers.*.mlp_out", "D,CX,Y"},
+                                     {"final", "D,C,Y"},
+                                     {"logits", "D,CY,X"},
+                                     {"grad.embedded", "D,CX,Y"},
+                                     {"grad.layers.*.residual", "D,CX,Y"},
+                                     {"grad.layers.*.attn_in", "D,CX,Y"},
+                                     {"grad.layers.*.attn_out", "D,C,Y"},
+                                     {"grad.layers.*.mlp_in", "D,CX,Y"},
+                                     {"grad.layers.*.mlp_act", "D,C,X"},
+                                     {"grad.layers.*.mlp_mid", "D,CY,X"},
+                                     {"grad.layers.*.mlp_out", "D,C,Y"},
+                                     {"grad.final", "D,CX,Y"},
+                                     {"grad.logits", "D,C,X"},
+                                     {NULL, NULL}};
+
+/* Queries, and keys and values, of attention: the sequence is cut by cp and tp_y, or heads are. */
+static const char *const queries[CP_MODES] = {[CP_RING] = "D,CY,X,-",
+                                              [CP_ALLGATHER] = "D,CY,X,-",
+                                              [CP_ULYSSES] = "D,-,XCY,-",
+                                              [CP_HYBRID] = "D,R,XUY,-"};
+static const char *const keys[CP_MODES] = {[CP_RING] = "D,CY,X,-",
+                                           [CP_ALLGATHER] = "D,-,X,-",
+                                           [CP_ULYSSES] = "D,-,XCY,-",
+                                           [CP_HYBRID] = "D,R,XUY,-"};
+
+static hp_status declare_attention(const applying *a) {
+  const mark_layout marks[] = {{"layers.*.[qkv]_proj", "D,CY,X,-"},
+                               {"layers.*.q", queries[a->s->mode]},
+                               {"layers.*.[kv]", keys[a->s->mode]},
+                               {"layers.*.attn_mid", "D,C,X"},
+                               {"grad.layers.*.[qkv]_proj", "D,C,X,-"},
+                               {"grad.layers.*.[qkv]", "D,CY,X,-"},
+                               {"grad.layers.*.attn_mid", "D,CY,X"},
+                               {NULL, NULL}};
+  return declare_all(a, marks);
+}
+
+static const mark_layout inputs[] = {{"ids", "D,C"},    {"positions", "D,C"},   {"labels", "D,C"},
+                                     {"span", "D,C,-"}, {"cache.*", "D,-,X,-"}, {NULL, NULL}};
+
+hp_status strategy_apply(const strategy *s, const lm *m, hp_device *d) {
+  applying a = {.s = s, .m = m, .d = d};
+  a.axes = strategy_axes(s, a.axis);
+  if (!a.axes) return HP_OK;
+  for (size_t i = 0; i < m->params.len; i++) HP_TRY(declare_param(&a, &m->params.at[i]));
+  HP_TRY(declare_all(&a, inputs));
+  if (s->cp > 1 || s->tp_y > 1) HP_TRY(declare_attention(&a));
+  return s->sp || s->tp_y > 1 ? declare_all(&a, blocks) : HP_OK;
+}

@@ -1,0 +1,194 @@
+/* Models by strategy: on several devices they give the logits, the loss and the gradients of one,
+ * whatever is cut and whether or not it is divided evenly. */
+#include "golden/golden_case.h"
+#include "model/strategy.h"
+#include "test.h"
+
+#include <math.h>
+
+/* Largest relative difference of sums in another order. */
+static const double limit = 1e-5;
+enum { TOKENS = 12 };
+
+static const char *const strategies[] = {
+    "dp=2,zero=3",
+    "tp=2",
+    "tp=3,sp",
+    "tp=7,sp",
+    "tp_y=2",
+    "tp=2,tp_y=2",
+    "tp=2,tp_y=3,zero=1",
+    "cp=2:ring",
+    "cp=3:ring",
+    "cp=2:allgather",
+    "cp=2:ulysses",
+    "cp=4:hybrid",
+    "cp=6:hybrid",
+    "cp=5",
+    "tp=2,sp,cp=2:ring",
+    "tp=2,sp,cp=3:allgather,zero=2",
+    "dp=2,tp=2,sp,cp=2:ulysses,zero=3",
+    "tp=2,tp_y=2,cp=2:ring",
+    "tp=2,tp_y=2,cp=2:allgather",
+    "tp=2,tp_y=2,cp=4:hybrid",
+    "dp=2,ep=2",
+    "tp=2,ep=2,etp=2",
+};
+enum { STRATEGIES = sizeof strategies / sizeof *strategies };
+
+typedef struct {
+  float *logits;
+  lm_gradients g;
+} answers;
+
+typedef struct {
+  hp_device *d;
+  lm *m;
+} model;
+
+static void open_model(const char *path, const char *text, model *x) {
+  strategy s;
+  char mesh[STRATEGY_TEXT];
+  CHECK_OK(strategy_parse(text, 0, &s));
+  hp_device_options o = {.threads = 1, .interpret = true, .mesh = strategy_mesh(&s, mesh)};
+  CHECK_OK(hp_device_open(&o, &x->d));
+  CHECK_OK(lm_create(path, x->d, &(lm_options){HP_F32, HP_F32}, &x->m));
+  CHECK_OK(strategy_apply(&s, x->m, x->d));
+  CHECK_OK(lm_load(x->m, path));
+}
+
+static void ask(const model *x, const lm_tokens *t, answers *out) {
+  out->logits = mem_calloc((size_t)(t->n * x->m->c.vocab), sizeof *out->logits);
+  CHECK(out->logits);
+  CHECK_OK(lm_logits(x->m, t, out->logits));
+  CHECK_OK(lm_grads(x->m, t, &out->g));
+}
+
+static double difference(const float *got, const float *want, size_t n) {
+  double worst = 0, largest = 1e-30;
+  for (size_t i = 0; i < n; i++) {
+    worst = fmax(worst, fabs((double)got[i] - (double)want[i]));
+    largest = fmax(largest, fabs((double)want[i]));
+  }
+  return worst / largest;
+}
+
+static int judge(const char *path, const char *text, const char *what, double error) {
+  if (error <= limit) return 0;
+  printf("%s by %s: %s is off by %.3g\n", path, text, what, error);
+  return 1;
+}
+
+static int compare(const model *x, const char *text, const answers *got, const answers *want,
+                   int64_t n) {
+  const lm *m = x->m;
+  int failures = 0;
+  failures += judge(m->path, text, "logits",
+                    difference(got->logits, want->logits, (size_t)(n * m->c.vocab)));
+  failures += judge(m->path, text, "the loss", difference(&got->g.loss, &want->g.loss, 1));
+  for (size_t i = 0; i < m->params.len; i++) {
+    const model_param *p = &m->params.at[i];
+    failures += judge(m->path, text, p->name,
+                      difference(got->g.grad[i], want->g.grad[i], model_param_elements(p)));
+  }
+  return failures;
+}
+
+static void end(model *x, answers *a) {
+  lm_gradients_free(x->m, &a->g);
+  mem_free(a->logits);
+  lm_free(x->m);
+  hp_device_close(x->d);
+}
+
+static int try_model(const char *path) {
+  golden_case c;
+  model one, many;
+  answers want, got;
+  int failures = 0;
+  golden_open(path, &c);
+  lm_tokens t = {c.sequence[0].ids, c.sequence[0].n < TOKENS ? c.sequence[0].n : TOKENS};
+  open_model(path, NULL, &one);
+  ask(&one, &t, &want);
+  for (int i = 0; i < STRATEGIES; i++) {
+    open_model(path, strategies[i], &many);
+    ask(&many, &t, &got);
+    failures += compare(&many, strategies[i], &got, &want, t.n);
+    end(&many, &got);
+  }
+  end(&one, &want);
+  golden_close(&c);
+  return failures;
+}
+
+static void try_all(const char *root, const char *const *names, int n) {
+  int failures = 0;
+  for (int i = 0; i < n; i++) {
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", root, names[i]);
+    failures += try_model(path);
+  }
+  CHECK_EQ(failures, 0);
+}
+
+TEST(strategies_give_the_numbers_of_one_device) {
+  static const char *const dense[] = {"gpt2-base-names", "llama-odd-heads", "mistral-window",
+                                      "qwen3-bias-tied"};
+  try_all("tests/golden/cases", dense, 4);
+}
+
+/* --- the words and what they mean --------------------------------------------------------------
+ */
+
+static void mesh_is(const char *text, const char *want) {
+  strategy s;
+  char mesh[STRATEGY_TEXT];
+  CHECK_OK(strategy_parse(text, 0, &s));
+  const char *got = strategy_mesh(&s, mesh);
+  if (!want) CHECK(!got);
+  else CHECK_STR(got, want);
+}
+
+TEST(a_strategy_names_the_axes_of_its_mesh) {
+  mesh_is("", NULL);
+  mesh_is("sp,zero=3,dp=1", NULL);
+  mesh_is("tp=2,dp=3", "(3,2)(dp,tp)");
+  mesh_is("tp=2,tp_y=4,cp=3,dp=5", "(5,3,4,2)(dp,cp,tp_y,tp)");
+  mesh_is("cp=4:ulysses", "(4)(cp)");
+  mesh_is("cp=8:hybrid", "(4,2)(cp,cp_heads)");
+  mesh_is("cp=7:hybrid", "(7)(cp)");
+  mesh_is("ep=2", "(2)(dp)");
+  mesh_is("ep=2,dp=4", "(2,2)(dp,dp_ep)");
+  mesh_is("ep=4,dp=2,tp=2", "(2,2)(dp,tp)");
+  mesh_is("ep=2,etp=2,tp=4", "(2,2)(tp,tp_etp)");
+  mesh_is("ep=3,tp=2", "(3,2)(dp,tp)");
+  mesh_is("ep=6,dp=4", "(2,6)(dp,dp_ep)");
+  mesh_is("etp=2,tp=4,ep=2,dp=2", "(2,2,2)(dp,tp,tp_etp)");
+}
+
+TEST(a_strategy_that_cannot_be_is_refused) {
+  static const struct {
+    const char *text;
+    int64_t devices;
+    const char *why;
+  } bad[] = {
+      {"dp=0", 0, "\"dp=0\" is no degree"},
+      {"dp=-2", 0, "is no degree"},
+      {"dp", 0, "is no degree"},
+      {"dp=2x", 0, "is no degree"},
+      {"zero=4", 0, "0 to 3"},
+      {"sp=2", 0, "0 to 1"},
+      {"pd=2", 0, "did you mean \"dp\""},
+      {"pp=2", 0, "pp is not built"},
+      {"cp=2:rign", 0, "did you mean \"ring\""},
+      {"tp=2:ring", 0, "is no degree"},
+      {"dp=2,tp=2", 8, "is 4 devices, of 8"},
+      {"ep=3,dp=2", 2, "is 6 devices, of 2"},
+      {"tp=65536,dp=65536", 0, "more than"},
+      {"ep=1048576,etp=1048576", 0, "more than"},
+      {NULL, -1, "-1 devices"},
+  };
+  strategy s;
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    CHECK_FAILS(strategy_parse(bad[i].text, bad[i].devices, &s), bad[i].why);
+}
