@@ -57,7 +57,10 @@ A       := $(B)/libhyperparallel.a
 SO      := $(B)/libhyperparallel.so
 
 .DEFAULT_GOAL := all
-all: $(B)/hyper $(SO)
+# The transport over MPI is built against the MPI library that is there, and loaded at run time.
+MPICC   ?= mpicc
+MPI_SO  := $(if $(shell command -v $(MPICC) 2>/dev/null),$(B)/hyper_mpi.so)
+all: $(B)/hyper $(SO) $(MPI_SO)
 
 # --- build ------------------------------------------------------------------------------------
 # Every object depends on this file, which changes when the compiler or its flags change.
@@ -87,6 +90,9 @@ $(B)/test-unit: $(TEST_OBJ) $(A)
 	$(Q)$(CC) $(SAN) -rdynamic -o $@ $(TEST_OBJ) -Wl,--whole-archive $(A) -Wl,--no-whole-archive $(LIBS) $(TEST_LIBS)
 $(B)/test-json: $(B)/tests/cli/json_get.o
 	$(Q)$(CC) $(SAN) -o $@ $< $(TEST_LIBS)
+$(B)/hyper_mpi.so: src/comm/mpi/hyper_mpi.c src/comm/transport.h $(B)/flags
+	@echo "  mpicc   $@"
+	$(Q)OMPI_CC=$(CC) MPICH_CC=$(CC) $(MPICC) -std=c11 $(CFLAGS) $(WARN) $(SAN) -fPIC -shared -Isrc -o $@ $<
 # replay-NAME runs a fuzzer's corpus without libFuzzer; fuzz_NAME is the fuzzer (clang only).
 $(B)/replay_%: $(B)/tests/fuzz/fuzz_%.o $(FUZZ_HELP) $(B)/tests/fuzz/replay.o $(A)
 	$(Q)$(CC) $(SAN) -rdynamic -o $@ $^ $(LIBS)
@@ -195,7 +201,10 @@ install: all
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(LIBS)|' \
 	  tools/hyperparallel.pc.in > $(D)/lib/pkgconfig/hyperparallel.pc
 	install -m 755 $(B)/hyper $(D)/bin/
+	$(if $(MPI_SO),install -d $(D)/lib/hyperparallel)
+	$(if $(MPI_SO),install -m 755 $(MPI_SO) $(D)/lib/hyperparallel/)
 uninstall:
+	rm -rf $(D)/lib/hyperparallel
 	rm -f $(D)/include/hyperparallel.h $(D)/lib/libhyperparallel.* $(D)/lib/pkgconfig/hyperparallel.pc $(D)/bin/hyper
 clean:
 	rm -rf build build-*

@@ -70,8 +70,7 @@ void hp_free(void *p);
 
 hp_status hp_graph_create(hp_graph **out);
 void hp_graph_free(hp_graph *g);
-/* HP_OK, or the first failure of a builder. */
-hp_status hp_graph_status(const hp_graph *g);
+hp_status hp_graph_status(const hp_graph *g); /* HP_OK, or the first failure of a builder */
 /* Text form, one op a line; parse reads it back (`name` is for messages). */
 hp_status hp_graph_print(const hp_graph *g, char **text);
 hp_status hp_graph_parse(const char *text, const char *name, hp_graph **out);
@@ -184,19 +183,17 @@ hp_status hp_layout_parse(const char *text, hp_layout **out);
 void hp_layout_free(hp_layout *l);
 hp_status hp_layout_print(const hp_layout *l, char **text);
 /* A tensor on l's mesh, from entries: "(mp,(sp,dp),None)"; or from one placement an axis: "S(0)",
- * "R", "P(sum)", for a tensor of `rank` dims. */
+ * "R", "P(sum)", for a tensor of `rank` dims.  op: sum, avg, max, min, prod or all. */
 hp_status hp_layout_call(const hp_layout *l, const char *tensor_map, hp_layout **out);
 hp_status hp_layout_place(const hp_layout *l, const char *const *placement, int n, int rank,
                           hp_layout **out);
-/* op: sum, avg, max, min, prod or all. */
 hp_status hp_layout_set_pending(hp_layout *l, const char *axis, const char *op);
 hp_status hp_layout_repeat(const hp_layout *l, int64_t *out); /* devices that hold the same part */
 /* The part of a rank: [start, stop) of each dim of a tensor of shape s.  A dim that its axes do not
  * divide is padded: the last parts are shorter, or empty. */
 hp_status hp_layout_slice(const hp_layout *l, hp_shape s, int64_t rank, int64_t *start,
                           int64_t *stop);
-/* The whole tensor's shape from that of a part. */
-hp_status hp_layout_whole(const hp_layout *l, hp_shape part, hp_shape *out);
+hp_status hp_layout_whole(const hp_layout *l, hp_shape part, hp_shape *out); /* from a part's */
 /* Ranks that differ from `rank` along the axis only: as many as its size, to ranks[0..n). */
 hp_status hp_layout_group(const hp_layout *l, const char *axis, int64_t rank, int64_t *ranks,
                           int64_t room, int64_t *n);
@@ -233,6 +230,9 @@ hp_status hp_device_set_engine(hp_device *d, const char *name);
 uint64_t hp_device_param_bytes(const hp_device *d);
 /* Measures what the device can do: f32 operations and bytes read per second (takes about 0.1 s). */
 hp_status hp_device_measure(hp_device *d, double *flops_per_s, double *bytes_per_s);
+/* In a job (mpirun, srun, hyper launch) each process has one device and makes the same calls. */
+hp_status hp_world(int *rank, int *size);
+hp_status hp_world_most(int64_t mine, int64_t *most); /* the largest that one of them gives */
 
 /* Params of the device: created here, or by the first program that names them, with zeros. */
 hp_status hp_param_create(hp_device *d, const char *name, hp_dtype t, hp_shape s);
@@ -291,8 +291,7 @@ typedef struct {
   double seconds, flops, bytes;
 } hp_op_time;
 int hp_program_times(const hp_program *p, hp_op_time *out, int max);
-/* Bytes of work memory live at each of n evenly spaced points of a run. */
-void hp_program_timeline(const hp_program *p, uint64_t *live, int n);
+void hp_program_timeline(const hp_program *p, uint64_t *live, int n); /* work, at n points of it */
 hp_status hp_trace(const hp_program *p, const char *path); /* the last run, for Chrome, Perfetto */
 
 #ifdef __cplusplus

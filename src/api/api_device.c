@@ -1,10 +1,21 @@
 /* hyperparallel.h: devices and the params on them. */
 #include "base/dtype.h"
+#include "comm/world.h"
 #include "rt/params.h"
 
 #include <string.h>
 
 #define HP_API __attribute__((visibility("default")))
+
+/* --- processes ----------------------------------------------------------------------------- */
+
+HP_API hp_status hp_world(int *rank, int *size) {
+  HP_TRY(world_begin());
+  *rank = world_get()->rank;
+  *size = world_get()->size;
+  return HP_OK;
+}
+HP_API hp_status hp_world_most(int64_t mine, int64_t *most) { return world_most(mine, most); }
 
 /* --- devices ------------------------------------------------------------------------------- */
 

@@ -175,9 +175,9 @@ HP_API hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_op
   hp_program *h = mem_calloc(1, sizeof *h);
   HP_TRY_MEM(h);
   h->r.d = d;
-  hp_status st = d->own == d->n ? HP_OK
-                                : err_set(HP_ERR_ARG, __FILE__, __LINE__,
-                                          "the device was opened to make plans only");
+  hp_status st = d->plan_only ? err_set(HP_ERR_ARG, __FILE__, __LINE__,
+                                        "the device was opened to make plans only")
+                              : HP_OK;
   s = (sharded){0};
   if (!st) st = part_graph(g, d, &s);
   if (!st) st = group_params(d, g);

@@ -2,6 +2,7 @@
 
 #include "base/dtype.h"
 #include "base/str.h"
+#include "comm/world.h"
 #include "model/lm.h"
 #include "model/strategy.h"
 #include "train/train_config.h"
@@ -21,18 +22,28 @@ void cli_print_help(const cli_spec *s) {
   printf("\nexample: %s\n", s->example);
 }
 
-int cli_usage(const char *verb, const char *fmt, ...) {
+void cli_say(hp_status st, const char *fmt, ...) {
+  char text[2048];
   va_list ap;
   va_start(ap, fmt);
-  fprintf(stderr, "hyper %s: ", verb);
-  vfprintf(stderr, fmt, ap);
+  vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
-  fprintf(stderr, "; see `hyper %s --help`\n", verb);
+  if (world_get()->size > 1) world_tell(st, text);
+  else fprintf(stderr, "hyper%s\n", text);
+}
+
+int cli_usage(const char *verb, const char *fmt, ...) {
+  char text[1024];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  cli_say(HP_ERR_ARG, " %s: %s; see `hyper %s --help`", verb, text, verb);
   return 2;
 }
 
 int cli_fail(hp_status st) {
-  fprintf(stderr, "hyper: %s\n", *err_message() ? err_message() : err_name(st));
+  cli_say(st, ": %s", *err_message() ? err_message() : err_name(st));
   const char *trace = getenv("HYPER_TRACE");
   if (trace && *trace == '1') fputs(err_trace(), stderr);
   bool input = st == HP_ERR_ARG || st == HP_ERR_INPUT || st == HP_ERR_SHAPE ||

@@ -55,9 +55,11 @@ int cli_parse_config(const cli_spec *s, const char *const *topics, int argc, cha
                      cli_config *out);
 void cli_print_help(const cli_spec *s);
 
-/* Prints the failure of this thread and returns the exit code it means. */
+/* One line on stderr: why the exit code will not be 0.  Of a job's processes only one says it. */
+void cli_say(hp_status st, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Says the failure of this thread and returns the exit code it means. */
 int cli_fail(hp_status st);
-/* Bad usage: prints the message, where to find help, and returns 2. */
+/* Bad usage: says the message, where to find help, and returns 2. */
 int cli_usage(const char *verb, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* --- options shared by every verb that runs a model --------------------------------------- */
@@ -79,6 +81,9 @@ typedef struct {
       {"--memory-limit", CLI_SIZE, &(o).memory_limit, "BYTES", "hard limit, e.g. 4GiB"}, {         \
     "--json", CLI_FLAG, &(o).json, NULL, "one JSON object a line"                                  \
   }
+
+/* main as a process of the job that it was started in: process 0 alone prints. */
+int cli_run_in_job(int (*run)(int argc, char **argv), int argc, char **argv);
 
 struct lm;
 /* Opens the device and the model, with its weights; exit code in *code when it fails. */

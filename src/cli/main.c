@@ -28,7 +28,7 @@ static int unknown_verb(const char *word) {
   const char *names[VERBS];
   for (int i = 0; i < VERBS; i++) names[i] = cli_verbs[i].name;
   const char *near = str_nearest(word, names, VERBS);
-  fprintf(stderr, "hyper: \"%s\" is not a verb%s%s%s; `hyper --help` lists them\n", word,
+  cli_say(HP_ERR_ARG, ": \"%s\" is not a verb%s%s%s; `hyper --help` lists them", word,
           near ? ", did you mean \"" : "", near ? near : "", near ? "\"?" : "");
   return 2;
 }
@@ -47,7 +47,7 @@ static int close_output(int code) {
   errno = 0;
   if (fflush(stdout)) failed = true;
   if (!failed) return code;
-  fprintf(stderr, "hyper: standard output: cannot be written: %s\n",
+  cli_say(HP_ERR_IO, ": standard output: cannot be written: %s",
           errno ? strerror(errno) : "an earlier write failed");
   return code ? code : 1;
 }
@@ -70,8 +70,10 @@ static int run(int argc, char **argv) {
   return unknown_verb(argv[1]);
 }
 
+static int run_and_close(int argc, char **argv) { return close_output(run(argc, argv)); }
+
 int main(int argc, char **argv) {
   open_streams();
   signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write, with a message */
-  return close_output(run(argc, argv));
+  return cli_run_in_job(run_and_close, argc, argv);
 }

@@ -32,6 +32,9 @@ typedef struct comm comm;
 typedef struct {
   const char *name;
   void (*close)(comm *c);
+  /* (optional) Meetings to come give, and take, at most so many bytes: nothing is to be allocated
+   * in them. */
+  hp_status (*reserve)(comm *c, int64_t bytes);
   /* Before a run of all devices: forgets meetings and failures. */
   void (*reset)(comm *c);
   /* Shows `data` and waits for the others.  To member i goes piece give[i] of `data`; seen[i] is

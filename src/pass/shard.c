@@ -63,8 +63,7 @@ static hp_status effect(shard *s, const ir_node *n) {
  * sum is whole: then it has the accuracy of one device. */
 static bool widens(const shard *s, const ir_node *n, const layout *out) {
   bool product = n->op == OP_EINSUM || n->op == OP_GROUPED || n->op == OP_GROUPED_GRAD;
-  return product && shard_is_pending(out) &&
-         graph_value(s->r.from, n->out0)->dtype != HP_F32 &&
+  return product && shard_is_pending(out) && graph_value(s->r.from, n->out0)->dtype != HP_F32 &&
          !shard_is_pending(&s->now[graph_in(s->r.from, n)[0]]) &&
          !shard_is_pending(&s->now[graph_in(s->r.from, n)[1]]);
 }

@@ -336,6 +336,20 @@ static hp_status (*const by_op[])(meeting *m, const void *from, void *to) = {
     [OP_PERMUTE] = permute,       [OP_ZIGZAG] = zigzag,
 };
 
+hp_status collective_reserve(const device *d, const program *p) {
+  int64_t most = 0;
+  if (!d->comm || !d->comm->iface->reserve) return HP_OK;
+  for (size_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    if (!(op_flags((op_id)n->op) & OPF_COLLECTIVE)) continue;
+    for (int k = 0; k < 2; k++) {
+      int64_t bytes = bytes_of(&program_arg(p, n, k)->type);
+      if (bytes > most) most = bytes;
+    }
+  }
+  return d->comm->iface->reserve(d->comm, most);
+}
+
 hp_status collective_run(const device *d, const program *p, const prog_inst *n, void *const *at,
                          double *met_s) {
   meeting m; /* large, and filled as far as it is used */

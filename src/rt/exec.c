@@ -261,6 +261,7 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
   if (!st) st = build_lists(e);
   if (!st) st = bind_states(e);
   for (int t = 0; t < TIER_COUNT && !st; t++) st = device_reserve(d, t, p->arena[t]);
+  if (!st) st = collective_reserve(d, p);
   if (!st) st = start_workers(e);
   if (st) exec_free(e);
   else *out = e;

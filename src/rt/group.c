@@ -2,6 +2,7 @@
 
 #include "base/dtype.h"
 #include "base/thread.h"
+#include "comm/world.h"
 #include "shard/box.h"
 #include "shard/layout_text.h"
 
@@ -51,17 +52,37 @@ static hp_status make_mesh(group *g, const char *text) {
   return HP_OK;
 }
 
+/* In a job of several processes each has one device; alone, a process has all. */
+static hp_status meet_others(group *g) {
+  HP_TRY(world_begin());
+  const world_facts *w = world_get();
+  if (w->size == 1) return g->n > 1 ? comm_local_open(g->n, &g->comm) : HP_OK;
+  if (w->size > COMM_MAX)
+    HP_FAIL(HP_ERR_LAYOUT, "%d processes; at most %d are possible", w->size, COMM_MAX);
+  if (w->size != g->n)
+    HP_FAIL(
+        HP_ERR_LAYOUT,
+        "%d processes were started, and the plan has %d device%s: start as many processes as it "
+        "has devices (-n %d), or give a strategy for %d devices (strategy: dp=%d)",
+        w->size, g->n, g->n == 1 ? "" : "s", g->n, w->size, w->size);
+  g->first = w->rank;
+  g->own = 1;
+  return comm_world_open(&g->comm);
+}
+
 static hp_status open_parts(group *g, const hp_device_options *o) {
-  int threads = o->threads > 0 ? o->threads : cpu_count();
+  const world_facts *w = world_get();
+  int threads = o->threads > 0 ? o->threads : cpu_count(), sharers = w->here * g->own;
   backend_options b = {.threads = o->threads, .engine = o->engine, .interpret = o->interpret};
-  b.shared = g->own > 1;
+  b.shared = g->own > 1 || w->size > 1;
   for (int i = 0; i < g->own; i++) {
-    if (b.shared) b.threads = threads / g->own + (i < threads % g->own);
+    int place = w->place * g->own + i; /* among those that share this machine's threads */
+    if (b.shared) b.threads = threads / sharers + (place < threads % sharers);
     if (b.shared && b.threads < 1) b.threads = 1;
     HP_TRY(device_open(o->backend ? o->backend : "cpu", &b, o->memory_limit, &g->part[i]));
     g->part[i]->mesh = &g->m;
     g->part[i]->cluster = &g->cluster;
-    g->part[i]->position = i;
+    g->part[i]->position = g->first + i;
     g->part[i]->comm = g->comm;
   }
   return HP_OK;
@@ -70,7 +91,9 @@ static hp_status open_parts(group *g, const hp_device_options *o) {
 static void describe(group *g) {
   const char *part = g->part[0]->backend->describe(g->part[0]->dev);
   if (g->n == 1) snprintf(g->about, sizeof g->about, "%s", part);
-  else snprintf(g->about, sizeof g->about, "%d devices, each %s", g->n, part);
+  else
+    snprintf(g->about, sizeof g->about, "%d devices%s, each %s", g->n,
+             g->own < g->n ? " (a process each)" : "", part);
 }
 
 hp_status group_open(const hp_device_options *o, group **out) {
@@ -80,13 +103,14 @@ hp_status group_open(const hp_device_options *o, group **out) {
   if (!st) st = cluster_load(o->cluster ? o->cluster : "this", &g->cluster);
   if (!st) st = cluster_check(&g->cluster, &g->m);
   g->n = (int)g->m.devices;
-  g->own = o->plan_only ? 1 : g->n;
-  if (!st && g->own > 1) st = comm_local_open(g->n, &g->comm);
+  g->plan_only = o->plan_only;
+  g->own = g->plan_only ? 1 : g->n;
+  if (!st && !g->plan_only) st = meet_others(g);
   if (!st && o->n_layouts > 0 && !o->layouts)
     st = err_set(HP_ERR_ARG, __FILE__, __LINE__, "%d layouts, and none is given", o->n_layouts);
   for (int i = 0; i < o->n_layouts && !st; i++)
     st = group_rule(g, o->layouts[i].pattern, o->layouts[i].entries, false);
-  if (!st && g->own > 1) st = crew_create(g->own, &g->crew);
+  if (!st && g->comm) st = crew_create(g->own, &g->crew);
   if (!st) st = open_parts(g, o);
   if (!st) describe(g);
   if (st) group_close(g);
@@ -153,7 +177,7 @@ void part_copy(const group *g, int at, const ir_value *type, const layout *l, vo
  * ---------------------------------------------------------------------------------------- */
 
 hp_status group_state_of(group *g, const char *name, const ir_value *type, uint32_t *index) {
-  if (g->own < g->n)
+  if (g->plan_only)
     HP_FAIL(HP_ERR_ARG, "param \"%s\": the device was opened to make plans only", name);
   if (map_get(&g->state_of, name, strlen(name), index))
     return state_check(name, &g->states.at[*index].type, type);
@@ -172,31 +196,75 @@ hp_status group_state_of(group *g, const char *name, const ir_value *type, uint3
   return HP_OK;
 }
 
-static state_tensor *part_of(const group *g, int at, uint32_t state) {
+/* Of the i-th device of this process. */
+static state_tensor *part_of(const group *g, int i, uint32_t state) {
   uint32_t index;
   const char *name = intern_get(&g->names, g->states.at[state].name, NULL);
-  HP_ASSERT(device_find(g->part[at], name, &index));
-  return &g->part[at]->states.at[index];
+  HP_ASSERT(device_find(g->part[i], name, &index));
+  return &g->part[i]->states.at[index];
 }
 
 hp_status group_write(group *g, uint32_t state, const void *data) {
   const group_state *s = &g->states.at[state];
-  for (int i = 0; i < g->n; i++) {
+  for (int i = 0; i < g->own; i++) {
     state_tensor *p = part_of(g, i, state);
     if (g->n == 1) return g->part[0]->backend->copy(g->part[0]->dev, p->at, data, p->bytes);
-    part_copy(g, i, &s->type, &s->l, (void *)(uintptr_t)data, p->at, true);
+    part_copy(g, g->first + i, &s->type, &s->l, (void *)(uintptr_t)data, p->at, true);
   }
   return HP_OK;
 }
 
 hp_status group_read(const group *g, uint32_t state, void *data) {
   const group_state *s = &g->states.at[state];
-  for (int i = 0; i < g->n; i++) {
+  for (int i = 0; i < g->own; i++) {
     state_tensor *p = part_of(g, i, state);
+    if (g->own < g->n) return group_fetch(g, &s->type, &s->l, p->at, data);
     if (g->n == 1) return g->part[0]->backend->copy(g->part[0]->dev, data, p->at, p->bytes);
     if (holds_first(g, i, &s->l)) part_copy(g, i, &s->type, &s->l, data, p->at, false);
   }
   return HP_OK;
+}
+
+/* --- of other processes
+ * ---------------------------------------------------------------------------------------- */
+
+typedef struct {
+  comm_group g; /* all devices */
+  comm_piece give[COMM_MAX], take[COMM_MAX];
+  comm_view seen[COMM_MAX];
+} everyone;
+
+static hp_status meet_all(const group *g, everyone *e, const void *data) {
+  for (int i = 0; i < g->n; i++) e->g.device[i] = i;
+  e->g.n = g->n;
+  e->g.me = g->first;
+  return g->comm->iface->meet(g->comm, &e->g, data, e->give, e->take, e->seen);
+}
+
+/* Which processes want it. */
+static hp_status ask(const group *g, everyone *e, char mine, char wants[COMM_MAX]) {
+  for (int i = 0; i < g->n; i++) e->give[i] = e->take[i] = (comm_piece){.run = 1, .n = 1};
+  HP_TRY(meet_all(g, e, &mine));
+  for (int i = 0; i < g->n; i++) wants[i] = *e->seen[i].at;
+  return g->comm->iface->leave(g->comm, &e->g);
+}
+
+hp_status group_fetch(const group *g, const ir_value *type, const layout *l, const void *part,
+                      void *whole) {
+  everyone e;
+  char wants[COMM_MAX];
+  ir_value p = *type;
+  for (int d = 0; d < p.rank; d++) p.dim[d] = layout_part_size(&g->m, l, d, p.dim[d]);
+  comm_piece all = {.run = (int64_t)value_bytes(&p), .n = 1}, none = {0};
+  HP_TRY(ask(g, &e, whole != NULL, wants));
+  for (int i = 0; i < g->n; i++) {
+    e.give[i] = wants[i] && holds_first(g, g->first, l) ? all : none;
+    e.take[i] = whole && holds_first(g, i, l) ? all : none;
+  }
+  HP_TRY(meet_all(g, &e, part));
+  for (int i = 0; i < g->n; i++)
+    if (e.take[i].n) part_copy(g, i, type, l, whole, (void *)(uintptr_t)e.seen[i].at, false);
+  return g->comm->iface->leave(g->comm, &e.g);
 }
 
 hp_status group_params(group *g, const hp_graph *graph) {

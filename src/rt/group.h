@@ -1,5 +1,7 @@
-/* What the public API calls a device: one, or several of this process that are programmed as one.
- * Names and shapes are those of the whole; each device holds its part by the layout of the name. */
+/* What the public API calls a device: one, or several that are programmed as one, of this process
+ * or one in each of a job (comm/world.h).  Names and shapes are those of the whole; each device
+ * holds its part by the layout of the name.  Devices have the numbers of their positions on the
+ * mesh. */
 #ifndef RT_GROUP_H
 #define RT_GROUP_H
 
@@ -19,8 +21,10 @@ typedef struct {
 } group_state;
 
 struct hp_device {
-  int n, own; /* devices; those that are opened: 1 when only plans are made */
-  device *part[COMM_LOCAL_MAX];
+  int n;                        /* devices of the mesh */
+  int first, own;               /* those of this process */
+  bool plan_only;               /* one stands for all */
+  device *part[COMM_LOCAL_MAX]; /* of these */
   cluster cluster;
   mesh m; /* of one axis and device when n is 1 */
   comm *comm;
@@ -43,9 +47,13 @@ bool group_declared(const void *g, const char *name, const ir_value *type, layou
 hp_status group_params(group *g, const hp_graph *graph);
 /* The param of that name, created with zeros when new. */
 hp_status group_state_of(group *g, const char *name, const ir_value *type, uint32_t *index);
-/* Bytes of the whole to all devices, and from those that hold its parts first. */
+/* Bytes of the whole to all devices, and from those that hold its parts first; of several processes
+ * all read, each with room for it or with NULL. */
 hp_status group_write(group *g, uint32_t state, const void *data);
 hp_status group_read(const group *g, uint32_t state, void *data);
+/* The parts of other processes into `whole`, for those that want it; part: what this one holds. */
+hp_status group_fetch(const group *g, const ir_value *type, const layout *l, const void *part,
+                      void *whole);
 /* Copies one device's part of `whole` in or out. */
 void part_copy(const group *g, int at, const ir_value *type, const layout *l, void *whole,
                void *part, bool to_part);

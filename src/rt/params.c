@@ -182,7 +182,7 @@ static box own_box(const transfer *t, size_t k, int i) {
 static hp_status check(transfer *t) {
   for (size_t k = 0; k < t->n; k++) HP_TRY(find(t, k));
   if (saved_count(t->from) > t->n) HP_TRY(refuse_more(t));
-  for (int i = 0; i < t->g->n; i++)
+  for (int i = 0; i < t->g->own; i++)
     for (size_t k = 0; k < t->n; k++) {
       box own = own_box(t, k, i);
       HP_TRY(saved_need(t->from, t->number[k], &own));

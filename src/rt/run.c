@@ -12,11 +12,13 @@ static hp_status add_io(runs *r, const hp_graph *g, const ir_node *n, const layo
   ir_value part = x.type;
   for (int d = 0; d < part.rank; d++)
     part.dim[d] = layout_part_size(&r->d->m, &x.l, d, part.dim[d]);
-  for (int i = 0; i < r->d->n; i++) {
+  for (int i = 0; i < r->d->own; i++) {
     made->part[i] = mem_calloc((size_t)value_bytes(&part) + 1, 1);
     HP_TRY_MEM(made->part[i]);
   }
-  return HP_OK;
+  comm *c = r->d->comm; /* all parts may come together here */
+  return c->iface->reserve ? c->iface->reserve(c, (int64_t)(value_bytes(&part) + 1) * r->d->n)
+                           : HP_OK;
 }
 
 hp_status runs_prepare(runs *r, const hp_graph *g, const layout *of) {
@@ -25,19 +27,19 @@ hp_status runs_prepare(runs *r, const hp_graph *g, const layout *of) {
     const ir_node *n = graph_node(g, (uint32_t)i);
     if (n->op == OP_INPUT || n->op == OP_OUTPUT) HP_TRY(add_io(r, g, n, of));
   }
-  r->given = mem_calloc(r->ios.len * (size_t)r->d->n, sizeof *r->given);
+  r->given = mem_calloc(r->ios.len * (size_t)r->d->own, sizeof *r->given);
   return r->given ? HP_OK : HP_ERR_OOM;
 }
 
 void runs_free(runs *r) {
   for (int i = 0; i < COMM_LOCAL_MAX; i++) exec_free(r->e[i]);
   for (size_t k = 0; k < r->ios.len; k++)
-    for (int i = 0; i < r->d->n; i++) mem_free(r->ios.at[k].part[i]);
+    for (int i = 0; i < r->d->own; i++) mem_free(r->ios.at[k].part[i]);
   vec_free(&r->ios);
   mem_free(r->given);
 }
 
-static run_io *find_io(runs *r, const char *name) {
+static const run_io *find_io(const runs *r, const char *name) {
   for (size_t k = 0; name && k < r->ios.len; k++)
     if (!strcmp(r->ios.at[k].name, name)) return &r->ios.at[k];
   return NULL;
@@ -62,30 +64,42 @@ static hp_status give(runs *r, const hp_io *io, int n) {
               (unsigned long long)want, io[k].bytes);
     uint64_t parts = 1;
     for (int d = 0; d < x->l.rank; d++) parts *= (uint64_t)layout_parts(&r->d->m, &x->l, d);
-    for (int i = 0; i < r->d->n; i++)
+    for (int i = 0; i < r->d->own; i++)
       r->given[(size_t)i * r->ios.len + (size_t)k] = (hp_io){x->name, x->part[i], want / parts};
   }
   return HP_OK;
 }
 
-/* One device: its parts in, its program, its parts out. */
+/* One device of this process: its parts in, its program, its parts out. */
 static hp_status run_device(void *context, int i) {
   runs *r = context;
+  int at = r->d->first + i;
   hp_io *mine = r->given + (size_t)i * r->ios.len;
   for (int k = 0; k < r->n_given; k++) {
-    run_io *x = find_io(r, r->whole[k].name);
+    const run_io *x = find_io(r, r->whole[k].name);
     if (x->input && !is_empty(x))
-      part_copy(r->d, i, &x->type, &x->l, r->whole[k].data, mine[k].data, true);
+      part_copy(r->d, at, &x->type, &x->l, r->whole[k].data, mine[k].data, true);
   }
   hp_status st = exec_run(r->e[i], mine, r->n_given);
   if (st) {
-    r->d->comm->iface->fail(r->d->comm, i);
+    r->d->comm->iface->fail(r->d->comm, at);
     return st;
   }
   for (int k = 0; k < r->n_given; k++) {
-    run_io *x = find_io(r, r->whole[k].name);
-    if (!x->input && !is_empty(x) && holds_first(r->d, i, &x->l))
-      part_copy(r->d, i, &x->type, &x->l, r->whole[k].data, mine[k].data, false);
+    const run_io *x = find_io(r, r->whole[k].name);
+    if (!x->input && !is_empty(x) && holds_first(r->d, at, &x->l))
+      part_copy(r->d, at, &x->type, &x->l, r->whole[k].data, mine[k].data, false);
+  }
+  return HP_OK;
+}
+
+/* The parts of outputs that other processes hold. */
+static hp_status fetch_outputs(const runs *r) {
+  if (r->d->own == r->d->n) return HP_OK;
+  for (int k = 0; k < r->n_given; k++) {
+    const run_io *x = find_io(r, r->whole[k].name);
+    if (!x->input && !is_empty(x))
+      HP_TRY(group_fetch(r->d, &x->type, &x->l, x->part[0], r->whole[k].data));
   }
   return HP_OK;
 }
@@ -94,5 +108,6 @@ hp_status runs_run(runs *r, const hp_io *io, int n) {
   if (r->d->n == 1) return exec_run(r->e[0], io, n);
   HP_TRY(give(r, io, n));
   r->d->comm->iface->reset(r->d->comm);
-  return crew_run(r->d->crew, run_device, r);
+  HP_TRY(crew_run(r->d->crew, run_device, r));
+  return fetch_outputs(r);
 }

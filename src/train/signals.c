@@ -20,7 +20,7 @@ static void on_end(int number) {
   taken = number;
   at_end(at_end_ctx);
   say("hyper: ");
-  say(signals_name());
+  say(signals_name(number));
   say(": stopped before the first step, nothing was trained; run it again\n");
   raise(number); /* its own action is back: it ends the process when this returns */
 }
@@ -45,11 +45,11 @@ void signals_note(void) { handle_with(on_note, (int)SA_RESETHAND | SA_RESTART); 
 
 void signals_release(void) { handle_with(SIG_DFL, 0); }
 
-bool signals_taken(void) { return taken != 0; }
+int signals_taken(void) { return taken; }
 
-const char *signals_name(void) {
-  return taken == SIGTERM   ? "SIGTERM"
-         : taken == SIGUSR1 ? "SIGUSR1"
-         : taken == SIGINT  ? "SIGINT"
-                            : "none";
+const char *signals_name(int number) {
+  return number == SIGTERM   ? "SIGTERM"
+         : number == SIGUSR1 ? "SIGUSR1"
+         : number == SIGINT  ? "SIGINT"
+                             : "none";
 }

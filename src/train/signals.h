@@ -4,8 +4,6 @@
 #ifndef TRAIN_SIGNALS_H
 #define TRAIN_SIGNALS_H
 
-#include <stdbool.h>
-
 /* From now on they end the process, after a message and leave(ctx), which may do only what a signal
  * handler may. */
 void signals_end(void (*leave)(void *ctx), void *ctx);
@@ -13,7 +11,7 @@ void signals_end(void (*leave)(void *ctx), void *ctx);
 void signals_note(void);
 /* From now on they have the system's meaning again. */
 void signals_release(void);
-bool signals_taken(void);
-const char *signals_name(void); /* of the one that came */
+int signals_taken(void); /* the one that came; 0: none */
+const char *signals_name(int number);
 
 #endif

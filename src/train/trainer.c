@@ -7,6 +7,7 @@
 #include "train/trainer_parts.h"
 
 #include <string.h>
+#include <unistd.h>
 
 void trainer_shift_labels(const train_batch *b, int32_t *out) {
   for (int64_t r = 0; r < b->B; r++)
@@ -185,15 +186,17 @@ static hp_status after_step(trainer *t, const sampler_step *s, bool *stop) {
 
 static hp_status loop(trainer *t, bool *stopped) {
   bool stop = false;
+  int64_t signal;
   *stopped = false;
   for (bool first = true; t->step < t->steps && !stop; first = false) {
     sampler_step s = sampler_find(&t->data.order, t->step);
     HP_TRY(train_step(t, &s));
-    if (first) signals_note();
+    if (first && t->processes == 1) signals_note();
     HP_TRY(after_step(t, &s, &stop));
     trainer_tell_progress(t);
-    if (signals_taken() && t->step < t->steps) {
-      log_info("%s: writing a checkpoint at step %lld, then ending", signals_name(),
+    HP_TRY(hp_world_most(signals_taken(), &signal));
+    if (signal && t->step < t->steps) {
+      log_info("%s: writing a checkpoint at step %lld, then ending", signals_name((int)signal),
                (long long)t->step);
       if (t->last_saved != t->step) HP_TRY(trainer_checkpoint(t));
       *stopped = true;
@@ -236,7 +239,9 @@ static hp_status prepare(trainer *t) {
 
 /* A run that is over: its model is there, or is written again. */
 static hp_status finish_again(trainer *t) {
-  if (trainer_is_exported(t)) {
+  int64_t missing;
+  HP_TRY(hp_world_most(t->writes && !trainer_is_exported(t), &missing));
+  if (!missing) {
     log_info("%s: this run is finished (step %lld); nothing to do", t->c->output_dir,
              (long long)t->step);
     return HP_OK;
@@ -254,7 +259,8 @@ static hp_status train(trainer *t) {
   HP_TRY(trainer_resume(t, &finished));
   if (finished) return finish_again(t);
   HP_TRY(prepare(t));
-  if (t->c->is.resume == RESUME_NEVER) HP_TRY(checkpoint_forget(t->c->output_dir));
+  if (t->c->is.resume == RESUME_NEVER && t->writes && !t->resumed)
+    HP_TRY(checkpoint_forget(t->c->output_dir));
   HP_TRY(trainer_tell_start(t));
   if (t->c->eval_on_start && t->data.evals && t->step == 0)
     HP_TRY(trainer_evaluate(t, EVAL_START, &save));
@@ -266,12 +272,23 @@ static hp_status train(trainer *t) {
 
 static void leave(void *lock) { run_lock_remove(lock); }
 
+/* The folder is that of one process.  Several end together: a signal is noted from the start, for
+ * one that ended at once would take the others with it. */
+static hp_status take_folder(trainer *t) {
+  int rank;
+  HP_TRY(hp_world(&rank, &t->processes));
+  t->writes = rank == 0;
+  HP_TRY(hp_world_most(t->writes ? getpid() : 0, &t->run));
+  if (t->writes) HP_TRY(run_lock_take(t->c->output_dir, &t->lock));
+  if (t->processes > 1) signals_note();
+  else signals_end(leave, t->lock);
+  return t->writes ? checkpoint_clean(t->c->output_dir) : HP_OK;
+}
+
 hp_status trainer_run(const train_config *c) {
   trainer t = {.c = c, .last_saved = -1};
   for (size_t i = 0; i < c->notes.len; i++) log_info("%s", c->notes.at[i]);
-  hp_status st = run_lock_take(c->output_dir, &t.lock);
-  if (!st) signals_end(leave, t.lock);
-  if (!st) st = checkpoint_clean(c->output_dir);
+  hp_status st = take_folder(&t);
   if (!st) st = open_data(&t);
   if (!st) st = open_model(&t);
   if (!st) st = open_training(&t);

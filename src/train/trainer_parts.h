@@ -20,6 +20,9 @@ typedef struct {
   schedule rate;
   step_options so;
   stepper *stepper;
+  int processes; /* of the job */
+  bool writes;   /* is this the one that prints, and writes the run's folder? */
+  int64_t run;   /* a number of this run, the same in all of them */
   run_lock *lock;
   run_log log;
   run_files files;
@@ -41,7 +44,8 @@ typedef struct {
 } trainer;
 
 /* trainer_save.c */
-/* Writes OUT/checkpoint-STEP and prunes. */
+/* Writes OUT/checkpoint-STEP and prunes.  Of several processes each writes its parts of the
+ * tensors, and gives them to the one that writes an export. */
 hp_status trainer_checkpoint(trainer *t);
 /* Model, tokenizer and configuration into OUT, as Transformers exports them. */
 hp_status trainer_export(trainer *t);

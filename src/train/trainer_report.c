@@ -115,6 +115,7 @@ static hp_status add_files(const trainer *t, page *p) {
 }
 
 hp_status trainer_report(const trainer *t, const char *status, bool finished) {
+  if (!t->writes) return HP_OK;
   if (!stepper_program(t->stepper)) return HP_OK; /* no step was made: nothing to tell */
   page *p = mem_calloc(1, sizeof *p);
   HP_TRY_MEM(p);

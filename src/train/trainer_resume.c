@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "train/trainer_tensors.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static hp_status must_equal(const tree_node *state, const char *key, int64_t now) {
@@ -87,9 +88,22 @@ static hp_status resume_from(trainer *t, const checkpoint *c) {
   return HP_OK;
 }
 
+/* A run that was killed and begun again by its supervisor goes on from what it wrote itself,
+ * wherever it had begun. */
+static bool was_begun_before(void) {
+  const char *again = getenv("HYPER_RESTARTED");
+  return again && *again == '1';
+}
+
 static hp_status find_checkpoint(trainer *t, checkpoint *c, bool *found) {
   str skipped = {0};
   *found = false;
+  if (was_begun_before()) {
+    HP_TRY(checkpoint_newest(t->c->output_dir, c, found, &skipped));
+    str_free(&skipped);
+    if (*found) return HP_OK;
+  }
+  if (t->c->is.resume == RESUME_NEVER) return HP_OK;
   if (t->c->is.resume == RESUME_FROM) {
     HP_TRY(checkpoint_verify(t->c->is.resume_path, c));
     *found = true;
@@ -108,11 +122,10 @@ static hp_status find_checkpoint(trainer *t, checkpoint *c, bool *found) {
   return st;
 }
 
-hp_status trainer_resume(trainer *t, bool *finished) {
+static hp_status resume(trainer *t, bool *finished) {
   checkpoint c;
   bool found;
   *finished = false;
-  if (t->c->is.resume == RESUME_NEVER) return HP_OK;
   HP_TRY(find_checkpoint(t, &c, &found));
   if (!found) return HP_OK;
   hp_status st = resume_from(t, &c);
@@ -120,4 +133,16 @@ hp_status trainer_resume(trainer *t, bool *finished) {
   if (!st)
     *finished = t->step >= t->steps && trainer_has_file(t->c->output_dir, "train_results.json");
   return st;
+}
+
+hp_status trainer_resume(trainer *t, bool *finished) {
+  int64_t most, least;
+  HP_TRY(resume(t, finished));
+  HP_TRY(hp_world_most(2 * t->step + *finished, &most));
+  HP_TRY(hp_world_most(-(2 * t->step + *finished), &least));
+  if (most == -least) return HP_OK;
+  HP_FAIL(HP_ERR_INPUT,
+          "%s: processes found different checkpoints there, of step %lld and of step %lld; it must "
+          "be one folder, on a file system that all machines see",
+          t->c->output_dir, (long long)(-least / 2), (long long)(most / 2));
 }

@@ -6,7 +6,6 @@
 #include "train/trainer_tensors.h"
 
 #include <string.h>
-#include <unistd.h>
 
 /* --- texts ------------------------------------------------------------------------------------ */
 
@@ -74,6 +73,15 @@ static hp_status save_tensors(void *context, const char *dir) {
   return st;
 }
 
+/* A failure of one is a failure of all. */
+static hp_status agree(void *context, hp_status mine) {
+  int64_t failed;
+  (void)context;
+  if (hp_world_most(mine != HP_OK, &failed) || mine) return mine ? mine : HP_ERR_COMM;
+  if (failed) HP_FAIL(HP_ERR_COMM, "another process could not write its part of the checkpoint");
+  return HP_OK;
+}
+
 static hp_status save(trainer *t, arena *mem, str *text) {
   const char *copy[MODEL_FILES_MAX];
   size_t n_copy;
@@ -93,9 +101,12 @@ static hp_status save(trainer *t, arena *mem, str *text) {
                           .n_copy = n_copy,
                           .step = t->step,
                           .state = text[2].at,
-                          .run = getpid()};
+                          .agree = t->processes > 1 ? agree : NULL,
+                          .follows = !t->writes,
+                          .run = t->run};
   HP_TRY(checkpoint_save(t->c->output_dir, &c));
   t->last_saved = t->step;
+  if (!t->writes) return HP_OK;
   int64_t keep = t->c->save_total_limit == TRAIN_NONE ? 0 : t->c->save_total_limit;
   return checkpoint_prune(t->c->output_dir, keep, t->log.best_saved ? t->log.best_step : -1);
 }
@@ -125,6 +136,7 @@ hp_status trainer_export(trainer *t) {
   HP_TRY(trainer_tensors_model(t, &model));
   hp_status st = trainer_tensors_export(&model, t->c->output_dir);
   trainer_tensors_free(&model);
+  if (!t->writes) return st;
   if (!st) st = model_files_copy(t->c->model_name_or_path, t->c->output_dir);
   return st ? st : export_config(t);
 }

@@ -27,14 +27,16 @@ static void tell_facts(const trainer *t) {
 static hp_status open_files(trainer *t) {
   t->log.step = t->step;
   t->log.start_s = time_now_s();
+  if (!t->writes) return HP_OK;
   HP_TRY(run_files_open(&t->log, &t->files));
   t->files_open = true;
   return HP_OK;
 }
 
 hp_status trainer_tell_start(trainer *t) {
-  tell_facts(t);
   HP_TRY(open_files(t));
+  if (!t->writes) return HP_OK;
+  tell_facts(t);
   HP_TRY(hp_device_measure(t->d, &t->peak_flops, &t->peak_bytes));
   t->bar = progress_create(t->steps, t->step, t->peak_flops, t->c->disable_tqdm == 1);
   if (t->resumed) return HP_OK;
@@ -47,6 +49,7 @@ hp_status trainer_tell_start(trainer *t) {
 
 hp_status trainer_tell_entry(trainer *t, const run_entry *e) {
   str line = {0};
+  if (!t->writes) return HP_OK;
   hp_status st = run_files_log(&t->files, e, &line);
   progress_clear(&t->bar);
   if (!st && line.len) {
@@ -59,6 +62,7 @@ hp_status trainer_tell_entry(trainer *t, const run_entry *e) {
 }
 
 void trainer_tell_progress(trainer *t) {
+  if (!t->writes) return;
   double flops = 3 * lm_flops_per_token(t->m, t->batch.T) * (double)t->step_tokens;
   progress_step(&t->bar, t->step, t->last_loss, t->step_tokens, flops);
 }
@@ -66,6 +70,7 @@ void trainer_tell_progress(trainer *t) {
 /* Prints the metrics of n entries and writes SPLIT_results.json. */
 static hp_status tell_results(trainer *t, const run_entry *e, int n, const char *split) {
   str text = {0};
+  if (!t->writes) return HP_OK;
   for (int i = 0; i < n; i++) run_log_print_metrics(&e[i], split, &text);
   hp_status st = str_status(&text);
   if (!st) {
@@ -112,9 +117,10 @@ hp_status trainer_tell_end(trainer *t) {
   HP_TRY(run_log_finished(&t->log, &e));
   HP_TRY(trainer_tell_entry(t, &e));
   HP_TRY(tell_results(t, &e, 1, "train"));
-  HP_TRY(run_files_state(&t->log, t->c->output_dir));
-  if (t->c->plot_loss) HP_TRY(tell_plots(t));
+  if (t->writes) HP_TRY(run_files_state(&t->log, t->c->output_dir));
+  if (t->writes && t->c->plot_loss) HP_TRY(tell_plots(t));
   if (t->c->is.evaluate_after && t->data.evals) HP_TRY(tell_evaluation(t));
+  if (!t->writes) return HP_OK;
   HP_TRY(run_files_card(&t->files));
   HP_TRY(trainer_report(t, "finished", true));
   log_info("done: %s", t->c->output_dir);

@@ -41,6 +41,7 @@ static hp_status list_tensors(const trainer *t, size_t params, const char *const
                               int n_prefix, trainer_tensors *x) {
   size_t n = (size_t)n_prefix;
   x->d = t->d;
+  x->writes = t->writes;
   x->by_parts = train_mesh_is_many(t->c);
   x->on = arena_alloc(&x->mem, params * n, sizeof *x->on);
   x->tensor = arena_alloc(&x->mem, t->m->tensors.len * n, sizeof *x->tensor);
@@ -95,12 +96,35 @@ static void let_go(device_tensor *t) {
 /* --- saving ------------------------------------------------------------------------------------
  */
 
+enum { NO_MORE = -1 };
+
+/* Of several processes, only the one that writes knows the order of its files: it names the tensor
+ * that it reads next, until there are no more, and the others give it their parts. */
+static hp_status name_next(int64_t on) {
+  int64_t named;
+  return hp_world_most(on, &named);
+}
+
+static hp_status give_parts(const trainer_tensors *x) {
+  int64_t on;
+  for (;;) {
+    HP_TRY(hp_world_most(NO_MORE, &on));
+    if (on == NO_MORE) return HP_OK;
+    HP_TRY(hp_read(x->d, x->on[on].name, NULL, bytes_of(&x->on[on])));
+  }
+}
+
+static hp_status read_whole(trainer_tensors *x, size_t on) {
+  HP_TRY(name_next((int64_t)on));
+  return hp_read(x->d, x->on[on].name, x->on[on].held, bytes_of(&x->on[on]));
+}
+
 static hp_status write_tensor(void *ctx, size_t i, st_writer *out) {
   trainer_tensors *x = ctx;
   device_tensor *t = &x->on[x->place[i].on];
   bool first = !t->held;
   HP_TRY(hold(t));
-  if (first) HP_TRY(hp_read(x->d, t->name, t->held, bytes_of(t)));
+  if (first) HP_TRY(read_whole(x, x->place[i].on));
   HP_TRY(st_writer_write(out, t->held + x->place[i].at, x->tensor[i].bytes));
   if (is_last(t)) let_go(t);
   return HP_OK;
@@ -120,7 +144,9 @@ static hp_status by_parts(trainer_tensors *x, const char *path,
 
 hp_status trainer_tensors_export(trainer_tensors *x, const char *dir) {
   weights_options o = {.write = write_tensor, .ctx = x};
-  return weights_save(dir, x->tensor, x->n, &o);
+  if (!x->writes) return give_parts(x);
+  HP_TRY(weights_save(dir, x->tensor, x->n, &o));
+  return name_next(NO_MORE);
 }
 
 static hp_status save_whole(trainer_tensors *x, const char *file) {
@@ -136,6 +162,7 @@ static hp_status save_whole(trainer_tensors *x, const char *file) {
 hp_status trainer_tensors_save(trainer_tensors *x, const char *dir) {
   str path = {0};
   bool parts = x->by_parts && x->n_on;
+  if (!parts && !x->writes) return HP_OK;
   if (!parts && x->is_model) return trainer_tensors_export(x, dir);
   hp_status st = path_join(&path, dir, parts ? x->kind : x->file);
   if (!st) st = parts ? by_parts(x, path.at, hp_params_save) : save_whole(x, path.at);

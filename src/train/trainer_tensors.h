@@ -19,6 +19,7 @@ typedef struct {
 
 typedef struct {
   hp_device *d;
+  bool writes;             /* files that are not by parts */
   bool is_model;           /* else states of the optimizer */
   const char *kind, *file; /* "model", "model.safetensors" */
   bool by_parts;           /* when they are saved */

@@ -205,6 +205,16 @@ TEST(communication_beside_computation_changes_no_bit) {
   CHECK(meetings > 10);
 }
 
+TEST(job_of_processes_computes_what_the_reference_does) {
+  int rank, size;
+  char mesh_text[32];
+  CHECK_OK(hp_world(&rank, &size));
+  if (size == 1) return; /* started by tests/cli/test_launch.sh as several */
+  printf("process %d of %d\n", rank, size);
+  snprintf(mesh_text, sizeof mesh_text, "(%d)(a)", size);
+  try_mesh(7000, 30, size == 4 ? "(2,2)(a,b)" : mesh_text, size);
+}
+
 TEST(a_device_group_refuses_layouts_that_cannot_be) {
   hp_device *d;
   hp_layout_rule bad = {"*.weight", "(tp,None)"};

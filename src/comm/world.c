@@ -1,0 +1,115 @@
+#include "comm/world.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "comm/world_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+world_state world = {.once = PTHREAD_ONCE_INIT,
+                     .facts = {.size = 1, .here = 1},
+                     .lock = PTHREAD_MUTEX_INITIALIZER,
+                     .failed = -1,
+                     .waits_for = -1};
+
+const world_facts *world_get(void) { return &world.facts; }
+
+static bool env_number(const char *name, int *out) {
+  const char *text = getenv(name);
+  int64_t n;
+  if (!text || !str_to_i64(text, &n) || n < 0 || n > INT32_MAX) return false;
+  *out = (int)n;
+  return true;
+}
+
+/* How many processes were started, and which of them this is: 1 and 0 when nobody says so. */
+static void read_environment(world_facts *f) {
+  static const struct {
+    const char *size, *rank;
+  } starter[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+                 {"PMI_SIZE", "PMI_RANK"},
+                 {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
+  for (size_t i = 0; i < sizeof starter / sizeof *starter; i++) {
+    int size, rank;
+    if (!env_number(starter[i].size, &size) || !env_number(starter[i].rank, &rank)) continue;
+    if (size < 2 || rank >= size) continue;
+    f->size = size;
+    f->rank = rank;
+    return;
+  }
+}
+
+/* A process that ends in the middle (`exit` in a library) leaves the library all the same. */
+static void end_at_exit(void) {
+  if (!world.over) world.t->end();
+}
+
+static hp_status make_room(void) {
+  size_t n = (size_t)world.facts.size;
+  world.ended = mem_calloc(n, sizeof *world.ended);
+  HP_TRY_MEM(world.ended);
+  for (int k = 0; k < NOTE_KINDS; k++) {
+    world.out_request[k] = mem_calloc(n, sizeof *world.out_request[k]);
+    HP_TRY_MEM(world.out_request[k]);
+  }
+  return HP_OK;
+}
+
+static hp_status join(world_facts *w) {
+  transport_facts f = {0};
+  HP_TRY(world_plugin(&world.t));
+  const char *why = world.t->begin(&f);
+  memcpy(w->library, f.library, sizeof w->library);
+  if (why) return world_refuse(why);
+  atexit(end_at_exit);
+  if (f.size != w->size)
+    HP_FAIL(HP_ERR_COMM,
+            "%d processes were started, and %s sees %d: hyper_mpi.so was built for another MPI "
+            "library than the one that starts the job; build it with that one's mpicc, or start "
+            "with the other's mpirun (under srun: --mpi=pmix or --mpi=pmi2)",
+            w->size, f.library, f.size);
+  w->rank = f.rank;
+  w->here = f.here;
+  w->place = f.place;
+  HP_TRY(make_room());
+  return world_listen();
+}
+
+static void begin_once(void) {
+  world_facts *w = &world.facts;
+  if (gethostname(w->host, sizeof w->host - 1)) w->host[0] = 0;
+  read_environment(w);
+  hp_status st = w->size > 1 ? join(w) : HP_OK;
+  if (st) err_take(st, &world.begun);
+}
+
+hp_status world_begin(void) {
+  pthread_once(&world.once, begin_once);
+  return err_give(&world.begun);
+}
+
+hp_status world_most(int64_t mine, int64_t *most) {
+  enum { EACH = 2 };
+  const world_facts *w = &world.facts;
+  hp_status st = world_begin();
+  *most = mine;
+  if (st || w->size == 1) return st;
+  int64_t *theirs = mem_calloc((size_t)w->size, sizeof *theirs);
+  world_request *r = mem_calloc((size_t)w->size * EACH, sizeof *r);
+  int64_t n = 0;
+  if (!theirs || !r) st = HP_ERR_OOM;
+  for (int i = 0; i < w->size && !st; i++) {
+    if (i == w->rank) continue;
+    st = world_post(false, &theirs[i], sizeof mine, i, &r[n++]);
+    if (!st) st = world_post(true, &mine, sizeof mine, i, &r[n++]);
+  }
+  if (!st) st = world_wait(r, n);
+  if (st) return st; /* what is still under way keeps its memory */
+  for (int i = 0; i < w->size; i++)
+    if (i != w->rank && theirs[i] > *most) *most = theirs[i];
+  mem_free(theirs);
+  mem_free(r);
+  return HP_OK;
+}

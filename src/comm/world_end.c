@@ -1,0 +1,89 @@
+/* The end of a job: one exit code and one message for all processes. */
+#include "comm/world_parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static note *own(void) { return &world.out[NOTE_ENDED]; }
+
+void world_tell(hp_status st, const char *message) {
+  if (own()->text[0]) return;
+  own()->status = (int32_t)st;
+  snprintf(own()->text, sizeof own()->text, "%s", message);
+}
+
+static bool judged(void) {
+  return world.facts.rank ? world.verdict.here : world.n_ended == world.facts.size;
+}
+
+/* Reads notes until process 0 has heard of all, or the others have heard from it. */
+static hp_status await(void) {
+  hp_status st = HP_OK;
+  for (int64_t turn = 0; !st && !judged(); turn++) {
+    pthread_mutex_lock(&world.lock);
+    st = world_read_notes();
+    pthread_mutex_unlock(&world.lock);
+    if (!judged()) world_pause(turn);
+  }
+  return st;
+}
+
+/* The one failure to be told: that of a process that only could not go on without another comes
+ * last. */
+static const note *first_failure(void) {
+  const note *best = NULL;
+  for (int i = 0; i < world.facts.size; i++) {
+    const note *n = &world.ended[i];
+    if (n->code && (!best || (best->status == HP_ERR_COMM && n->status != HP_ERR_COMM))) best = n;
+  }
+  return best;
+}
+
+static void judge(void) {
+  const note *failure = first_failure();
+  note *v = &world.out[NOTE_VERDICT];
+  if (failure) *v = *failure;
+  if (failure && failure->rank)
+    snprintf(v->text, sizeof v->text, "process %d on %.63s: %.1400s", failure->rank, failure->host,
+             failure->text);
+  world_send_note(NOTE_VERDICT, 1, world.facts.size - 1);
+  world.verdict = *v;
+}
+
+/* Notes that are on their way must be taken before the library is left. */
+static void finish_sends(void) {
+  for (int k = 0; k < NOTE_KINDS; k++)
+    for (int i = 0; i < world.facts.size; i++) {
+      bool sent = world.out[k].here && world.out_request[k][i], done = !sent;
+      for (int64_t turn = 0; !done && !world.t->test(&world.out_request[k][i], &done); turn++)
+        if (!done) world_pause(turn);
+    }
+}
+
+void world_leave(void) {
+  if (world.facts.size == 1 || world.begun.code) return;
+  finish_sends();
+  world.t->cancel(&world.in_request);
+  world.over = true;
+  world.t->end();
+}
+
+int world_end(int code, const char **told) {
+  *told = NULL;
+  if (world.facts.size == 1 || world.begun.code) {
+    *told = own()->text[0] && !world.facts.rank ? own()->text : NULL;
+    return code;
+  }
+  if (code) world_fail();
+  own()->rank = world.facts.rank;
+  own()->code = code;
+  memcpy(own()->host, world.facts.host, sizeof own()->host);
+  pthread_mutex_lock(&world.lock);
+  if (world.facts.rank) world_send_note(NOTE_ENDED, 0, 0);
+  else world.ended[0] = *own(), world.n_ended++;
+  pthread_mutex_unlock(&world.lock);
+  if (await()) return code;
+  if (!world.facts.rank) judge();
+  if (!world.facts.rank && world.verdict.code) *told = world.verdict.text;
+  return world.verdict.code;
+}

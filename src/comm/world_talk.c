@@ -1,0 +1,110 @@
+#include "comm/world_parts.h"
+
+#include <sched.h>
+#include <time.h>
+
+int world_waits_for(void) { return world.waits_for; }
+
+hp_status world_refuse(const char *why) {
+  HP_FAIL(HP_ERR_COMM, "%s: %s", world.facts.library, why);
+}
+
+/* --- notes --------------------------------------------------------------------------------------
+ */
+
+static void take_note(const note *n) {
+  if (n->rank < 0 || n->rank >= world.facts.size) return;
+  if (n->kind == NOTE_FAILED && world.failed < 0) world.failed = n->rank;
+  if (n->kind == NOTE_VERDICT) world.verdict = *n;
+  if (n->kind == NOTE_ENDED && !world.ended[n->rank].here) {
+    world.ended[n->rank] = *n;
+    world.n_ended++;
+  }
+}
+
+hp_status world_listen(void) {
+  const char *why =
+      world.t->receive(&world.in, sizeof world.in, TRANSPORT_ANY, TAG_NOTE, &world.in_request);
+  return why ? world_refuse(why) : HP_OK;
+}
+
+hp_status world_read_notes(void) {
+  for (;;) {
+    bool done = false;
+    const char *why = world.t->test(&world.in_request, &done);
+    if (why) return world_refuse(why);
+    if (!done) return HP_OK;
+    take_note(&world.in);
+    HP_TRY(world_listen());
+  }
+}
+
+void world_send_note(note_kind kind, int first, int last) {
+  note *n = &world.out[kind];
+  n->kind = (int32_t)kind;
+  n->here = true;
+  for (int i = first; i <= last; i++)
+    if (i != world.facts.rank)
+      world.t->send(n, sizeof *n, i, TAG_NOTE, &world.out_request[kind][i]);
+}
+
+void world_fail(void) {
+  pthread_mutex_lock(&world.lock);
+  if (world.t && !world.out[NOTE_FAILED].here) {
+    if (world.failed < 0) world.failed = world.facts.rank;
+    world.out[NOTE_FAILED].rank = world.facts.rank;
+    world_send_note(NOTE_FAILED, 0, world.facts.size - 1);
+  }
+  pthread_mutex_unlock(&world.lock);
+}
+
+/* --- messages -----------------------------------------------------------------------------------
+ */
+
+void world_pause(int64_t turn) {
+  enum { POLITE = 100, SHORT = 1000, SHORT_NS = 20000, LONG_NS = 200000 };
+  if (turn < POLITE) sched_yield();
+  else nanosleep(&(struct timespec){.tv_nsec = turn < SHORT ? SHORT_NS : LONG_NS}, NULL);
+}
+
+static hp_status given_up(void) {
+  HP_FAIL(HP_ERR_COMM, "process %d failed, and the others cannot go on without it", world.failed);
+}
+
+/* Tests those requests once, with the lock held; *left: how many are not done, *peer: of one. */
+static hp_status test_all(world_request *r, int64_t n, int64_t *left, int *peer) {
+  *left = 0;
+  for (int64_t i = 0; i < n; i++) {
+    const char *why = r[i].done ? NULL : world.t->test(&r[i].id, &r[i].done);
+    if (why) return world_refuse(why);
+    if (r[i].done) continue;
+    *peer = r[i].peer;
+    ++*left;
+  }
+  return *left ? world_read_notes() : HP_OK;
+}
+
+hp_status world_wait(world_request *r, int64_t n) {
+  hp_status st = HP_OK;
+  int64_t left = n;
+  for (int64_t turn = 0; !st && left; turn++) {
+    int peer = -1;
+    pthread_mutex_lock(&world.lock);
+    st = test_all(r, n, &left, &peer);
+    pthread_mutex_unlock(&world.lock);
+    world.waits_for = peer;
+    if (!st && left && world.failed >= 0) st = given_up();
+    if (!st && left) world_pause(turn);
+  }
+  world.waits_for = -1;
+  return st;
+}
+
+hp_status world_post(bool sends, void *data, int64_t bytes, int peer, world_request *r) {
+  *r = (world_request){.peer = peer};
+  pthread_mutex_lock(&world.lock);
+  const char *why = sends ? world.t->send(data, (size_t)bytes, peer, TAG_DATA, &r->id)
+                          : world.t->receive(data, (size_t)bytes, peer, TAG_DATA, &r->id);
+  pthread_mutex_unlock(&world.lock);
+  return why ? world_refuse(why) : HP_OK;
+}

@@ -1,0 +1,123 @@
+#!/bin/sh
+# Several processes as one: what they compute, bit for bit, and what they say.
+. "$(dirname "$0")/lib.sh"
+. "$ROOT/tests/cli/model_lib.sh"
+. "$ROOT/tests/cli/train_lib.sh"
+
+# Skips the test, and is false, where processes cannot be started.
+need_mpi() {
+  command -v mpirun >/dev/null || { skip "no mpirun; tools/bootstrap mpi installs it"; return 1; }
+  [ -e "$B/hyper_mpi.so" ] || { skip "no hyper_mpi.so: there was no mpicc when hyper was built"; return 1; }
+}
+launch() { # N VERB ...
+  launch_n=$1
+  shift
+  run launch -n "$launch_n" -- "$@"
+}
+# What process 0 says; the line that shows the command goes first.
+said() { sed 1d err; }
+said_once() { [ "$(said | grep -cF -e "$1")" = 1 ] || { fail "not said once: \"$1\""; t_show; }; }
+
+make_job job <<END
+gradient_accumulation_steps: 2
+END
+M=$CASES/llama-odd-heads
+ids=$(ids llama-odd-heads sequences.1)
+
+it "training as 2, 3, 4 and 7 processes gives the bits of as many devices of one"
+if need_mpi; then
+  for s in 2:tp=2,zero=0 3:dp=3,zero=3 4:dp=2,tp=2,zero=1 7:dp=7,zero=1; do
+    run train job/job.yaml output_dir=one "strategy=${s#*:}" overwrite_output_dir=true max_steps=6
+    exit_is 0
+    launch "${s%%:*}" train job/job.yaml output_dir=several "strategy=${s#*:}" overwrite_output_dir=true max_steps=6
+    exit_is 0
+    same_file one/model.safetensors several/model.safetensors
+    for f in one/checkpoint-6/optimizer*part*; do same_file "$f" "several/${f#*/}"; done
+    same_history one several
+  done
+  err_has "7 devices (a process each)"
+fi
+
+it "logits, gradients, perplexity and text do too"
+if need_mpi; then
+  for s in 2:dp=2,zero=3 3:tp=3; do
+    set -- "${s%%:*}" --model "$M" --strategy "${s#*:}"
+    n=$1
+    shift
+    for what in "logits --tokens $ids --out" "grads --tokens $ids --out"; do
+      run $what one.safetensors "$@"
+      exit_is 0
+      cp out out.one
+      launch "$n" $what several.safetensors "$@"
+      exit_is 0
+      same_file one.safetensors several.safetensors
+      same_file out out.one
+    done
+    for what in "eval --tokens $ids --json" "generate --tokens $ids --max-new-tokens 6 --temperature 0.7"; do
+      run $what "$@"
+      cp out out.one
+      launch "$n" $what "$@"
+      exit_is 0
+      same_file out out.one
+    done
+  done
+fi
+
+it "every collective computes what the reference does, on odd sizes"
+if need_mpi; then
+  root=
+  [ "$(id -u)" != 0 ] || root=--allow-run-as-root
+  for n in 3 4; do
+    run_cmd mpirun -q --oversubscribe --bind-to none $root -n $n "$B/test-unit" -v job_of_processes
+    exit_is 0
+    out_has "process $((n - 1)) of $n"
+  done
+fi
+
+it "a run goes on from its checkpoint on another number of processes"
+if need_mpi; then
+  rm -rf several
+  launch 3 train job/job.yaml output_dir=several strategy=dp=3,zero=1
+  exit_is 0
+  rm -r several/checkpoint-1[05] several/checkpoint-20 several/model.safetensors several/all_results.json
+  launch 2 train job/job.yaml output_dir=several strategy=tp=2
+  exit_is 0
+  err_has "checkpoint-5"
+  run train job/job.yaml output_dir=one overwrite_output_dir=true
+  close_losses one/trainer_log.jsonl several/trainer_log.jsonl 1e-5
+fi
+
+it "bad input is refused once, and by all"
+if need_mpi; then
+  echo 'lerning_rate: 1' >>job/job.yaml
+  launch 3 train job/job.yaml strategy=dp=3
+  refused lerning_rate
+  said_once lerning_rate
+  sed -i '$d' job/job.yaml
+  launch 3 train job/job.yaml output_dir=nowhere strategy=dp=2
+  refused "3 processes were started, and the plan has 2 devices"
+  said_once "3 processes"
+  no_file nowhere
+  launch 2 logits --model "$M" --tokens 1 --out o
+  refused "the plan has 1 device:"
+  launch 2 nonsense
+  refused '"nonsense" is not a verb'
+  launch 2 train job/job.yaml output_dir=job/job.yaml strategy=dp=2
+  exit_is 2
+  [ "$(said | wc -l)" -le 3 ] || { fail "more than one message"; t_show; }
+fi
+
+it "how it is started is refused by name"
+run launch -- train job/job.yaml
+refused "-n 0: expected 1 to 1024 processes"
+run launch -n 2
+refused "what shall be run?"
+run launch -n 2 --starter /bin/true -- train job/job.yaml
+refused "--starter /bin/true"
+
+it "processes without the plugin say what is missing"
+run_cmd env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 HYPER_MPI=/nowhere.so "$HYPER" doctor
+refused "2 processes were started as one job" "/nowhere.so" "tools/bootstrap mpi"
+run_cmd env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 HYPER_MPI=/nowhere.so "$HYPER" doctor
+exit_is 2
+one_message 0
