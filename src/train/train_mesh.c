@@ -121,7 +121,7 @@ hp_status train_mesh_decide(train_config *c) {
 }
 
 bool train_mesh_is_many(const train_config *c) {
-  char text[64];
+  char text[STRATEGY_TEXT];
   if (*c->is.mesh) return devices_of(c->parallel.device_matrix) > 1;
   return strategy_mesh(&c->is.strategy, text) != NULL;
 }
