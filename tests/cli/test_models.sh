@@ -170,6 +170,51 @@ exit_is 0
 err_has 'not used, the first is "v_head.weight"'
 rm -f out.safetensors
 
+it "experts that do not fit together are refused by their keys"
+model qwen3moe-fused
+set_key num_experts_per_tok 4
+bad m/config.json "num_experts_per_tok 4 is above the number of experts, 3"
+model qwen3moe-fused
+sed -i '1a "num_experts": 5,' m/config.json
+bad m/config.json num_local_experts "another name of it: 5"
+model qwen3moe-fused
+set_key num_local_experts 5000
+bad m/config.json "5000 experts"
+for pair in n_group:4 topk_group:4 topk_group:1 num_key_value_heads:2; do
+  model deepseekv3-yarn
+  set_key ${pair%:*} ${pair#*:}
+  bad m/config.json ${pair%:*} ${pair#*:}
+done
+for word in scoring_func topk_method; do
+  model deepseekv3-yarn
+  sed -i "1a \"$word\": \"greedy\"," m/config.json
+  bad m/config.json:2 $word greedy
+done
+
+it "an expert that is missing, or one more, or of another shape, is refused by name"
+model mixtral-pad
+sed -i 's/experts.3.w2.weight/experts.3.wx.weight/' m/model.safetensors
+bad 'tensor "model.layers.0.block_sparse_moe.experts.3.w2.weight" is missing'
+model mixtral-pad
+set_key num_local_experts 5
+bad 'gate.weight" is [4,16], config.json makes it [5,16]'
+model mixtral-pad
+set_key num_local_experts 3
+bad 'gate.weight" is [4,16], config.json makes it [3,16]'
+model qwen3moe-fused
+set_key moe_intermediate_size 11
+bad 'experts.gate_up_proj" is [3,24,16], config.json makes it [3,22,16]'
+
+it "layers that guess tokens farther on are told and left"
+model deepseekv3-yarn
+set_key num_hidden_layers 1
+bad 'tensor "model.layers.1.' "no place"
+set_key num_nextn_predict_layers 1
+run logits --model m --tokens 1,2 --out out.safetensors
+exit_is 0
+err_has 'not used, the first is "model.layers.1.'
+rm -f out.safetensors
+
 it "a weight file that is cut, damaged or something else is refused"
 whole=$(wc -c <"$CASES/mistral-window/model.safetensors")
 for n in 0 7 8 100 1000 $((whole - 1)); do
