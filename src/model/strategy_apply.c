@@ -156,6 +156,31 @@ static const mark_layout blocks[] = {{"embedded", "D,CX,Y"},
                                      {"grad.logits", "D,C,X"},
                                      {NULL, NULL}};
 
+/* Where params are cut like the rows (zero=3), rows stay where they are and params are gathered. */
+static const mark_layout rows[] = {{"embedded", "D,C,-"},
+                                   {"layers.*.residual", "D,C,-"},
+                                   {"layers.*.attn_in", "D,C,-"},
+                                   {"layers.*.attn_mid", "D,C,X"},
+                                   {"layers.*.attn_out", "D,C,-"},
+                                   {"layers.*.mlp_in", "D,C,-"},
+                                   {"layers.*.mlp_act", "D,C,X"},
+                                   {"layers.*.mlp_mid", "D,C,X"},
+                                   {"layers.*.mlp_out", "D,C,-"},
+                                   {"final", "D,C,-"},
+                                   {"logits", "D,C,X"},
+                                   {"grad.embedded", "D,C,-"},
+                                   {"grad.layers.*.residual", "D,C,-"},
+                                   {"grad.layers.*.attn_in", "D,C,-"},
+                                   {"grad.layers.*.attn_mid", "D,C,X"},
+                                   {"grad.layers.*.attn_out", "D,C,-"},
+                                   {"grad.layers.*.mlp_in", "D,C,-"},
+                                   {"grad.layers.*.mlp_act", "D,C,X"},
+                                   {"grad.layers.*.mlp_mid", "D,C,X"},
+                                   {"grad.layers.*.mlp_out", "D,C,-"},
+                                   {"grad.final", "D,C,-"},
+                                   {"grad.logits", "D,C,X"},
+                                   {NULL, NULL}};
+
 /* Queries, and keys and values, of attention: the sequence is cut by cp and tp_y, or heads are. */
 static const char *const queries[CP_MODES] = {[CP_RING] = "D,CY,X,-",
                                               [CP_ALLGATHER] = "D,CY,X,-",
@@ -188,5 +213,6 @@ hp_status strategy_apply(const strategy *s, const lm *m, hp_device *d) {
   for (size_t i = 0; i < m->params.len; i++) HP_TRY(declare_param(&a, &m->params.at[i]));
   HP_TRY(declare_all(&a, inputs));
   if (s->cp > 1 || s->tp_y > 1) HP_TRY(declare_attention(&a));
-  return s->sp || s->tp_y > 1 ? declare_all(&a, blocks) : HP_OK;
+  if (s->sp || s->tp_y > 1) return declare_all(&a, blocks);
+  return s->zero >= 3 ? declare_all(&a, rows) : HP_OK;
 }

@@ -103,7 +103,16 @@ static hp_tensor clip_factor(const stepper *s, model_build *b, const hp_tensor *
   return hp_map(b->g, "min", one, hp_div(b->g, hp_const(b->g, HP_F32, s->o.clip), below), HP_NONE);
 }
 
-static void update(const stepper *s, model_build *b, const hp_tensor *wrt, const hp_tensor *grad) {
+/* A gradient lies as the optimizer's state of its param: it is reduced to the part that is used. */
+static hp_tensor mark_grad(model_build *b, const model_param *p, hp_tensor grad) {
+  char name[NAME_MAX_];
+  snprintf(name, sizeof name, "grad.%s", p->name);
+  hp_at(b->g, p->name);
+  return hp_mark(b->g, name, grad);
+}
+
+static void update(const stepper *s, model_build *b, const hp_tensor *wrt, hp_tensor *grad) {
+  for (size_t i = 0; i < s->m->trained; i++) grad[i] = mark_grad(b, &s->m->params.at[i], grad[i]);
   hp_update_phase(b->g);
   hp_block(b->g, 0);
   hp_tensor factor = clip_factor(s, b, grad), lr = scalar(b, "lr");

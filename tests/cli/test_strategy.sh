@@ -54,6 +54,13 @@ run explain job/job.yaml comm strategy=tp=2 hyper_parallel.interleave=2
 exit_is 0
 out_has "predicted: "
 
+it "zero=3 gathers params, forward and backward, and reduces gradients to their parts"
+run explain job/job.yaml comm strategy=dp=2,zero=3
+exit_is 0
+awk '/^all_|^reduce_/ { n[$1] += $3 }
+     END { exit n["all_to_all"] || n["all_reduce"] != 2 || n["all_gather"] != 41 || n["reduce_scatter"] != 21 }' \
+  out || fail "other collectives: $(cat out)"
+
 it "communication beside computation changes no bit, whatever the cluster"
 printf 'device: {flops: 1e10, bandwidth_gb_s: 10}\nlinks: [{bandwidth_gb_s: 1, latency_us: 100}]\nemulate: true\n' >pair.yaml
 run train job/job.yaml output_dir=serial strategy=dp=2,zero=1 hyper_parallel.overlap=false
