@@ -281,8 +281,7 @@ hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compile_opti
                           const char *what, char **text);
 hp_status hp_program_stats_get(const hp_program *p, hp_program_stats *out);
 hp_status hp_program_print(const hp_program *p, char **text);
-/* "memory", "schedule", "ops", "comm" (what goes between devices, when, and how much of it is
- * hidden behind computation): what was decided and why, as text for people. */
+/* "memory", "schedule", "ops", "comm": what was decided and why, as text for people. */
 hp_status hp_explain(const hp_program *p, const char *what, char **text);
 /* Time and work per op kind of the last run, longest first; returns how many were filled. */
 typedef struct {

@@ -5,9 +5,11 @@
 
 #include "ops/ops.h"
 #include "shard/path.h"
+#include "topo/cluster.h"
 
 typedef struct {
   const mesh *mesh;
+  const cluster *cluster; /* what work and moves cost */
   /* Layout of an input or param of that name; false: whole on every device. */
   bool (*declared)(const void *model, const char *name, const ir_value *type, layout *out);
   const void *model;

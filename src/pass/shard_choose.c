@@ -6,8 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* What a second of a device is worth when layouts are compared: only the ratio counts. */
-static const double FLOPS_PER_S = 1e11, BYTES_PER_S = 1e10, MOVE_S = 1e-6;
+static const double MOVE_S = 1e-6; /* to begin a move, whatever it moves */
 
 /* Sums may wait behind what only moves or adds, and behind factors of one element. */
 static bool may_wait(const hp_graph *g, const ir_node *n) {
@@ -18,23 +17,38 @@ static bool may_wait(const hp_graph *g, const ir_node *n) {
   return large <= 1;
 }
 
+/* Seconds of the way from one layout of a value to another. */
+static double way(const shard *s, val v, const layout *from, const layout *to) {
+  path p;
+  if (!shard_path(s, graph_value(s->r.from, v), from, to, &p)) return p.cost + p.n * MOVE_S;
+  err_clear();
+  return INFINITY;
+}
+
+/* From how the result v would lie to how its users' marks declare it. */
+static double way_to_marks(const shard *s, val v, const layout *out) {
+  double seconds = 0;
+  layout l;
+  for (uint32_t u = s->users.use0[v]; u < s->users.use0[v + 1]; u++) {
+    const ir_node *n = graph_node(s->r.from, s->users.use[u]);
+    if (n->op == OP_MARK && shard_declared(s, n, &l)) seconds += way(s, v, out, &l);
+  }
+  return seconds;
+}
+
 static double cost_of(const shard *s, const ir_node *n, const choice *c) {
   const val *in = graph_in(s->r.from, n);
   int64_t alike = s->m->devices;
   double seconds = 0;
   for (int i = 0; i < n->n_in; i++) {
-    path p;
-    if (shard_path(s, graph_value(s->r.from, in[i]), &s->now[in[i]], &c->need[i], &p)) {
-      err_clear();
-      return INFINITY;
-    }
-    seconds += p.bytes / BYTES_PER_S + p.n * MOVE_S;
+    seconds += way(s, in[i], &s->now[in[i]], &c->need[i]);
     int64_t repeat = layout_repeat(s->m, &c->need[i]);
     if (repeat < alike) alike = repeat;
   }
+  for (int o = 0; o < n->n_out; o++) seconds += way_to_marks(s, n->out0 + (val)o, &c->out[o]);
   op_cost k = op_meanings[n->op].cost(s->r.from, n);
   double share = (double)alike / (double)s->m->devices;
-  return seconds + share * (k.flops / FLOPS_PER_S + k.bytes / BYTES_PER_S);
+  return seconds + cluster_work_s(s->plan->cluster, share * k.flops, share * k.bytes);
 }
 
 typedef struct {

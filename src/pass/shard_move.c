@@ -3,9 +3,20 @@
 
 #include <string.h>
 
+/* Seconds that a move takes on the cluster. */
+static double price(const void *model, const path_move *m) {
+  const shard_plan *p = model;
+  int rounds = m->kind == MOVE_ALL_REDUCE ? 2 : 1;
+  return m->bytes > 0 ? cluster_comm_s(p->cluster, p->mesh, m->axis, m->n, m->bytes, rounds) : 0;
+}
+
 hp_status shard_path(const shard *s, const ir_value *x, const layout *from, const layout *to,
                      path *out) {
-  path_request q = {.mesh = s->m, .shape = x->dim, .element_bytes = (double)value_bytes(x)};
+  path_request q = {.mesh = s->m,
+                    .shape = x->dim,
+                    .element_bytes = (double)value_bytes(x),
+                    .price = price,
+                    .model = s->plan};
   double n = (double)value_elements(x);
   q.element_bytes = n > 0 ? q.element_bytes / n : 1;
   return path_find(&q, from, to, out);

@@ -47,6 +47,7 @@ static void group_by(const meeting *m, const char *key, comm_group *g) {
 
 static hp_status meet(meeting *m, const void *data) {
   comm *c = m->d->comm;
+  HP_ASSERT(op_flags((op_id)m->n->op) & OPF_MEETS); /* else others meet in another order */
   HP_TRY(c->iface->meet(c, &m->g, data, m->give, m->take, m->seen));
   if (m->met_s == 0) m->met_s = time_now_s();
   return HP_OK;

@@ -6,6 +6,7 @@ double predict_received(const program *p, const prog_inst *n) {
   double devices = (double)inst_int(p, n, "n");
   if (n->op == OP_ALL_GATHER) return in * (devices - 1);
   if (n->op == OP_PERMUTE || n->op == OP_ZIGZAG) return in;
+  if (n->op == OP_PERMUTE) return in;
   return (n->op == OP_ALL_REDUCE ? 2 : 1) * in * (devices - 1) / devices;
 }
 

@@ -211,9 +211,11 @@ const cluster_link *cluster_link_of(const cluster *c, const mesh *m, const uint8
 double cluster_comm_s(const cluster *c, const mesh *m, const uint8_t *axis, int n, double bytes,
                       int rounds) {
   const cluster_link *l = cluster_link_of(c, m, axis, n);
-  double devices = 1;
-  for (int i = 0; i < n; i++) devices *= (double)m->size[axis[i]];
-  return l->latency_us * 1e-6 * (devices - 1) * rounds + bytes / (l->gb_s * 1e9);
+  int64_t devices = 1;
+  int steps = 0;
+  for (int i = 0; i < n; i++) devices *= m->size[axis[i]];
+  while ((int64_t)1 << steps < devices) steps++;
+  return l->latency_us * 1e-6 * steps * rounds + bytes / (l->gb_s * 1e9);
 }
 
 double cluster_work_s(const cluster *c, double flops, double bytes) {

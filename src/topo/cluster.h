@@ -45,8 +45,9 @@ hp_status cluster_check(const cluster *c, const mesh *m);
 
 /* The slowest link between devices that differ in the n axes only, of all such groups. */
 const cluster_link *cluster_link_of(const cluster *c, const mesh *m, const uint8_t *axis, int n);
-/* Seconds in which a device receives `bytes` in rings over these axes, `rounds` of them: two for an
- * all_reduce, one for other collectives; every step of a round has the link's latency. */
+/* Seconds in which a device receives `bytes` from the others of its group over these axes.  A round
+ * (an all_reduce has two, other collectives one) goes by doubling: as many steps, each with the
+ * link's latency, as the number of devices can be halved. */
 double cluster_comm_s(const cluster *c, const mesh *m, const uint8_t *axis, int n, double bytes,
                       int rounds);
 /* Seconds of work on a device: operations and bytes at the same time. */

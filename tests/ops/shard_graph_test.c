@@ -225,7 +225,9 @@ static void try_seed(uint64_t seed, const int64_t *size, int axes) {
   for (int i = 0; i < t.x.leaves; i++) ref_set(&t.whole, t.x.leaf[i].v, t.x.leaf[i].data);
   ref_eval(&t.whole);
   ref_eval(&t.x.ref);
-  shard_plan plan = {.mesh = &t.m, .declared = declared, .model = &t};
+  cluster c;
+  CHECK_OK(cluster_load("this", &c));
+  shard_plan plan = {.mesh = &t.m, .cluster = &c, .declared = declared, .model = &t};
   if (shard_graph(t.x.g, &plan, &t.s)) {
     char *text;
     CHECK_OK(hp_graph_print(t.x.g, &text));
