@@ -110,8 +110,8 @@ hp_tensor build_conv1d(model_build *b, hp_tensor x, int64_t in, int64_t out, dou
                        const char *name);
 /* x under the name "layers.LAYER.WHAT", or WHAT alone when layer is negative, for which layouts are
  * declared: "embedded"; of each layer "attn_in", "q_proj", "k_proj", "v_proj" (in heads), "q", "k",
- * "v", "attn_mid", "attn_out", "mlp_in", "mlp_act", "mlp_mid", "mlp_out" and "residual"; "final"
- * and "logits". */
+ * "v", "attn_mid", "attn_out", "mlp_in", "mlp_act", "mlp_mid", "mlp_out" and "residual", of
+ * experts "moe_in", "moe_ids", "moe_weight" and "moe_out"; "final" and "logits". */
 hp_tensor build_mark(model_build *b, int layer, const char *what, hp_tensor x);
 /* Rotary embedding of x [B,T,H,D] at the build's positions. */
 hp_tensor build_rope(model_build *b, hp_tensor x);

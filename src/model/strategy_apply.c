@@ -1,7 +1,8 @@
 /* What a strategy means for a family's tensors.
  *
  * Layouts are written in letters, an entry a dim, each the axes of one use:
- *   D dp   R ring, U heads of cp   C both   X tp   Y tp_y   E ep   F etp   - none */
+ *   D dp   R ring, U heads of cp   C both   X tp   Y tp_y   E ep   F etp   - none
+ *   d c x y   the same without what serves experts */
 #include "model/strategy.h"
 
 #include "base/log.h"
@@ -21,7 +22,14 @@ typedef struct {
 /* --- layouts from letters ----------------------------------------------------------------------
  */
 
-static bool serves(const strategy_axis *a, char letter) {
+/* Without words for experts, tensor parallelism cuts within them too. */
+static bool cuts_within_experts(const applying *a, const strategy_axis *x) {
+  if (a->s->ep > 1 || a->s->etp > 1) return x->expert == EXPERT_ETP;
+  return x->base == BASE_TP || x->base == BASE_TP_Y;
+}
+
+static bool serves(const applying *all, const strategy_axis *a, char letter) {
+  bool expert = a->expert == EXPERT_EP || cuts_within_experts(all, a);
   switch (letter) {
   case 'D': return a->base == BASE_DP;
   case 'R': return a->base == BASE_RING;
@@ -30,7 +38,11 @@ static bool serves(const strategy_axis *a, char letter) {
   case 'X': return a->base == BASE_TP;
   case 'Y': return a->base == BASE_TP_Y;
   case 'E': return a->expert == EXPERT_EP;
-  case 'F': return a->expert == EXPERT_ETP;
+  case 'F': return cuts_within_experts(all, a);
+  case 'd': return a->base == BASE_DP && !expert;
+  case 'c': return (a->base == BASE_RING || a->base == BASE_ULYSSES) && !expert;
+  case 'x': return a->base == BASE_TP && !expert;
+  case 'y': return a->base == BASE_TP_Y && !expert;
   default: return false;
   }
 }
@@ -40,7 +52,7 @@ static void put_entry(const applying *a, const char *letters, size_t n, str *out
   int found = 0;
   for (size_t k = 0; k < n; k++)
     for (int i = 0; i < a->axes; i++)
-      if (serves(&a->axis[i], letters[k]))
+      if (serves(a, &a->axis[i], letters[k]))
         str_printf(out, "%s%s", found++ ? "," : "(", a->axis[i].name);
   str_add(out, found ? ")" : "None");
 }
@@ -76,8 +88,14 @@ static const tensor_cut *cut_of(const model_family *f, const model_param *p) {
   return NULL;
 }
 
-/* Tensor parallelism cuts the family's dim by tp and the other one of a matrix by tp_y.  What
- * shares the state, dp and cp, takes of each dim what divides it, from the first dim on. */
+/* What cuts dim d of a param: the family's dim by tp and the other one of a matrix by tp_y; of
+ * experts [E,n,k] the first by ep, the family's by etp. */
+static char letter_of(const tensor_cut *c, const model_param *p, int d) {
+  if (p->shape.rank == 3) return d == 0 ? 'E' : c && c->dim == d ? 'F' : '-';
+  return !c ? '-' : c->dim == d ? 'X' : 'Y';
+}
+
+/* What shares the state, dp and cp, takes of each dim what divides it, from the first dim on. */
 static hp_status declare_as(const applying *a, const model_param *p, const char *name,
                             bool shared) {
   const tensor_cut *c = cut_of(a->m->c.family, p);
@@ -85,14 +103,14 @@ static hp_status declare_as(const applying *a, const model_param *p, const char 
   bool taken[STRATEGY_AXES] = {0};
   str_add(&entries, "(");
   for (int d = 0; d < p->shape.rank; d++) {
-    char by = !c ? '-' : c->dim == d ? 'X' : 'Y';
+    char by = letter_of(c, p, d);
     int64_t left = p->shape.dim[d];
     int found = 0;
     if (d) str_add(&entries, ",");
     for (int pass = 0; pass < 2; pass++)
       for (int i = 0; i < a->axes; i++) {
         const strategy_axis *x = &a->axis[i];
-        bool here = pass ? shared && (serves(x, 'D') || serves(x, 'C')) : serves(x, by);
+        bool here = pass ? shared && (serves(a, x, 'D') || serves(a, x, 'C')) : serves(a, x, by);
         if (!here || taken[i] || left % x->size) continue;
         taken[i] = true;
         left /= x->size;
@@ -203,6 +221,20 @@ static hp_status declare_attention(const applying *a) {
   return declare_all(a, marks);
 }
 
+/* Experts see the tokens of all devices that share them, and all of a token. */
+static hp_status declare_experts(const applying *a) {
+  bool cut = a->s->sp || a->s->tp_y > 1;
+  const char *between = cut ? "D,CX,Y" : "D,C,-";
+  const mark_layout marks[] = {{"layers.*.moe_in", "d,cxy,-"},
+                               {"layers.*.moe_ids", "d,cxy,-"},
+                               {"layers.*.moe_weight", "d,cxy,-"},
+                               {"grad.layers.*.moe_out", "d,cxy,-"},
+                               {"layers.*.mlp_out", between},
+                               {"grad.layers.*.moe_in", between},
+                               {NULL, NULL}};
+  return declare_all(a, marks);
+}
+
 static const mark_layout inputs[] = {{"ids", "D,C"},    {"positions", "D,C"},   {"labels", "D,C"},
                                      {"span", "D,C,-"}, {"cache.*", "D,-,X,-"}, {NULL, NULL}};
 
@@ -213,6 +245,7 @@ hp_status strategy_apply(const strategy *s, const lm *m, hp_device *d) {
   for (size_t i = 0; i < m->params.len; i++) HP_TRY(declare_param(&a, &m->params.at[i]));
   HP_TRY(declare_all(&a, inputs));
   if (s->cp > 1 || s->tp_y > 1) HP_TRY(declare_attention(&a));
+  if (m->c.moe.experts) HP_TRY(declare_experts(&a));
   if (s->sp || s->tp_y > 1) return declare_all(&a, blocks);
   return s->zero >= 3 ? declare_all(&a, rows) : HP_OK;
 }

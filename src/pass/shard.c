@@ -46,6 +46,7 @@ static hp_status leaf(shard *s, const ir_node *n) {
 static hp_status effect(shard *s, const ir_node *n) {
   const val *in = graph_in(s->r.from, n);
   val x = in[n->n_in - 1], moved;
+  HP_TRY(shard_settle(s, x));
   layout to = s->now[x];
   memset(to.pending, 0, sizeof to.pending);
   if (n->op == OP_ASSIGN) to = s->made[in[0]];
@@ -89,10 +90,14 @@ static void locate_indices(shard *s, const rule *r, const choice *c, val *in) {
 static hp_status compute(shard *s, const ir_node *n, rule *r, choice *c) {
   const val *from = graph_in(s->r.from, n);
   val in[RULE_TENSORS];
-  HP_TRY(rule_of_node(s->r.from, n, r));
-  HP_TRY(shard_choose(s, n, r, c));
-  for (int i = 0; i < n->n_in; i++) HP_TRY(shard_bring(s, from[i], &c->need[i], &in[i]));
+  for (bool again = true; again;) {
+    HP_TRY(rule_of_node(s->r.from, n, r));
+    HP_TRY(shard_choose(s, n, r, c));
+    HP_TRY(shard_settle_operands(s, n, c, &again));
+  }
+  for (int i = 0; i < n->n_in; i++) HP_TRY(shard_bring_owned(s, from[i], &c->need[i], &in[i]));
   locate_indices(s, r, c, in);
+  shard_own_results(s, n, c);
   bool wide = widens(s, n, &c->out[0]);
   attr_record a = rule_local_attrs(s->r.from, n, s->m, &c->out[0]);
   if (wide) widen(&a);
@@ -110,6 +115,7 @@ static hp_status compute(shard *s, const ir_node *n, rule *r, choice *c) {
 static hp_status marked(shard *s, const ir_node *n) {
   val from = graph_in(s->r.from, n)[0], old = n->out0;
   const ir_value *v = graph_value(s->r.from, from);
+  HP_TRY(shard_settle(s, from));
   layout to = s->now[from], l;
   if (shard_declared(s, n, &l)) {
     HP_TRY(shard_check_layout(s->m, attr_str(s->r.from, n, "name"), v, &l));
@@ -150,14 +156,16 @@ hp_status shard_begin(shard *s, const hp_graph *g) {
   s->r.map = mem_calloc(g->values.len, sizeof *s->r.map);
   s->made = mem_calloc(g->values.len, sizeof *s->made);
   s->now = mem_calloc(g->values.len, sizeof *s->now);
+  s->owned = mem_calloc(g->values.len, sizeof *s->owned);
   s->wide = mem_calloc(g->values.len, sizeof *s->wide);
   HP_TRY(use_lists_build(g, &s->users));
-  return s->r.map && s->made && s->now && s->wide ? HP_OK : HP_ERR_OOM;
+  return s->r.map && s->made && s->now && s->owned && s->wide ? HP_OK : HP_ERR_OOM;
 }
 
 void shard_end(shard *s) {
   mem_free(s->r.map);
   mem_free(s->now);
+  mem_free(s->owned);
   mem_free(s->wide);
   use_lists_free(&s->users);
 }

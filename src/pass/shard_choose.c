@@ -149,19 +149,26 @@ static bool wanted(const shard *s, val v, int steps, layout *out) {
   return false;
 }
 
-/* Cuts a dim that only the result has as the users want it, by axes that the operands leave. */
+/* Cuts a dim that only the result has as the owners of an operand's rows cut it; else as the users
+ * want it, by axes that the operands leave. */
 static void ask(choosing *c) {
   layout l;
   const rule_tensor *y = &c->r->out[0];
+  const owners *own = shard_owners_of_operands(c->s, c->n);
   for (int d = 0; c->r->n_out && d < y->rank; d++) {
     int f = y->n[d] == 1 ? y->factor[d][0] : 0;
     if (!y->n[d] || !c->r->factor[f].index || rule_find(c->r, f, &(int){0}) < c->r->n_in) continue;
-    if (!wanted(c->s, c->n->out0, LOOK_AHEAD, &l)) return;
+    if (own) {
+      l.n[d] = own->n;
+      memcpy(l.axis[d], own->axis, sizeof own->axis);
+    } else if (!wanted(c->s, c->n->out0, LOOK_AHEAD, &l)) {
+      return;
+    }
     int64_t parts = 1;
     for (int k = 0; k < l.n[d]; k++) {
       int axis = l.axis[d][k];
       bool open = true;
-      for (int i = 0; i < c->n->n_in; i++) open &= layout_is_free(&c->now[i], axis);
+      for (int i = 0; !own && i < c->n->n_in; i++) open &= layout_is_free(&c->now[i], axis);
       parts *= c->s->m->size[axis];
       if (!open || c->r->factor[f].size % parts) break;
       c->r->factor[f].axis[c->r->factor[f].n++] = (uint8_t)axis;

@@ -82,6 +82,11 @@ static val narrow(shard *s, val old, val x) {
 }
 
 hp_status shard_bring(shard *s, val old, const layout *to, val *out) {
+  HP_TRY(shard_settle(s, old));
+  return shard_bring_owned(s, old, to, out);
+}
+
+hp_status shard_bring_owned(shard *s, val old, const layout *to, val *out) {
   path p;
   bool reduces = false;
   if (s->wide[old] && shard_is_pending(to)) s->r.map[old] = narrow(s, old, s->r.map[old]);

@@ -7,14 +7,24 @@
 #include "pass/shard.h"
 #include "shard/rule_node.h"
 
+/* Who has a value's rows: of row r the device whose part of the experts, `each` of them, holds
+ * expert ids[r]; in the place of others' rows is anything, or zeros. */
+typedef struct {
+  val ids;                      /* of the old graph */
+  uint8_t n, axis[LAYOUT_AXES]; /* by which the experts are cut; n 0: every device has all rows */
+  bool zeros;
+  int64_t each;
+} owners;
+
 typedef struct {
   rewrite r;
   const shard_plan *plan;
   const mesh *m;
   use_lists users;
-  layout *made; /* of old values, where they are made */
-  layout *now;  /* of their latest form, which later users start from */
-  bool *wide;   /* the latest form is in f32: a partial sum of 16-bit numbers */
+  layout *made;  /* of old values, where they are made */
+  layout *now;   /* of their latest form, which later users start from */
+  owners *owned; /* of the latest form; its layout takes no notice of it */
+  bool *wide;    /* the latest form is in f32: a partial sum of 16-bit numbers */
 } shard;
 
 /* How one node is to be computed. */
@@ -35,6 +45,14 @@ hp_status shard_node(shard *s, const ir_node *n);
 bool shard_expands(const shard *s, const ir_node *n);
 hp_status shard_expand(shard *s, const ir_node *n);
 
+/* Rows of experts: what the node, computed so, must not read as its owners have it becomes a
+ * pending sum, and the node is to be chosen for anew; notes of whom the results belong to; the note
+ * of an operand, NULL: none has one. */
+hp_status shard_settle(shard *s, val old);
+hp_status shard_settle_operands(shard *s, const ir_node *n, const choice *c, bool *changed);
+void shard_own_results(shard *s, const ir_node *n, choice *c);
+const owners *shard_owners_of_operands(const shard *s, const ir_node *n);
+
 /* Attention whose queries are cut along the sequence, and not by what its rule allows. */
 bool shard_cuts_sequence(const shard *s, const ir_node *n);
 hp_status shard_attention(shard *s, const ir_node *n);
@@ -46,8 +64,10 @@ bool shard_declared(const shard *s, const ir_node *n, layout *out);
 bool shard_is_pending(const layout *l);
 hp_status shard_path(const shard *s, const ir_value *x, const layout *from, const layout *to,
                      path *out);
-/* The value in layout `to`.  Where a reduction was carried out, later users start from there. */
+/* The value in layout `to`.  Where a reduction was carried out, later users start from there.  The
+ * first makes owned rows a sum before. */
 hp_status shard_bring(shard *s, val old, const layout *to, val *out);
+hp_status shard_bring_owned(shard *s, val old, const layout *to, val *out);
 /* Indices along a dim that the axes cut, as those of the device's own part. */
 val shard_locate(shard *s, val x, const uint8_t *axis, int n, int64_t size);
 /* Reduces what every device of the axes has. */

@@ -74,6 +74,21 @@ refused "pair.yaml:4:7" 'did you mean "links"'
 run train job/job.yaml output_dir=nowhere strategy=dp=2 hyper_parallel.cluster=dgx-h10
 refused 'did you mean "dgx-h100"'
 
+it "experts on several devices, too"
+make_job moe <<END
+gradient_accumulation_steps: 2
+END
+sed -i 's/LlamaForCausalLM/Qwen3MoeForCausalLM/; s/"llama"/"qwen3_moe"/
+        s/"hidden_size": 32,/"hidden_size": 32, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24,/' \
+  moe/model/config.json
+run train moe/job.yaml output_dir=moe1
+exit_is 0
+for s in ep=2 dp=2,ep=2,tp=2,sp,zero=1 ep=3,etp=2,zero=3 cp=2,dp=2,ep=4 tp=2,tp_y=2,ep=2; do
+  run train moe/job.yaml output_dir=s "strategy=$s" overwrite_output_dir=true
+  exit_is 0
+  close_losses moe1/trainer_log.jsonl s/trainer_log.jsonl 1e-5
+done
+
 it "a run on several devices gives the same bits twice"
 run train job/job.yaml output_dir=a strategy=dp=2,tp=2,zero=1
 exit_is 0

@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
   check_round_trip(p);
   for (int i = 0; i < 3; i++) {
     str s = {0};
-    (void)explain_print(p, NULL, what[i], &s);
+    (void)explain_print(p, NULL, NULL, what[i], &s);
     str_free(&s);
   }
   explain_timeline(p, live, 8);

@@ -31,10 +31,26 @@ static const char *const strategies[] = {
     "tp=2,tp_y=2,cp=2:ring",
     "tp=2,tp_y=2,cp=2:allgather",
     "tp=2,tp_y=2,cp=4:hybrid",
-    "dp=2,ep=2",
-    "tp=2,ep=2,etp=2",
+    NULL,
 };
-enum { STRATEGIES = sizeof strategies / sizeof *strategies };
+/* Of models with experts. */
+static const char *const expert_strategies[] = {
+    "ep=2",
+    "etp=2",
+    "tp=2",
+    "dp=2,ep=2,zero=3",
+    "tp=2,ep=2,etp=2",
+    "tp=2,ep=2,sp",
+    "ep=3",
+    "ep=4,dp=2,tp=2,sp",
+    "tp=2,tp_y=2",
+    "tp=2,tp_y=2,ep=2,etp=2",
+    "cp=2:ring,tp=2,ep=2,sp",
+    "cp=3:allgather,ep=2,zero=1",
+    "cp=2:ulysses,tp=2,ep=4",
+    "dp=3,tp=2,sp,ep=6",
+    NULL,
+};
 
 typedef struct {
   float *logits;
@@ -86,7 +102,7 @@ static int compare(const model *x, const char *text, const answers *got, const a
   failures += judge(m->path, text, "logits",
                     difference(got->logits, want->logits, (size_t)(n * m->c.vocab)));
   failures += judge(m->path, text, "the loss", difference(&got->g.loss, &want->g.loss, 1));
-  for (size_t i = 0; i < m->params.len; i++) {
+  for (size_t i = 0; i < m->trained; i++) {
     const model_param *p = &m->params.at[i];
     failures += judge(m->path, text, p->name,
                       difference(got->g.grad[i], want->g.grad[i], model_param_elements(p)));
@@ -101,7 +117,7 @@ static void end(model *x, answers *a) {
   hp_device_close(x->d);
 }
 
-static int try_model(const char *path) {
+static int try_model(const char *path, const char *const *text) {
   golden_case c;
   model one, many;
   answers want, got;
@@ -110,10 +126,10 @@ static int try_model(const char *path) {
   lm_tokens t = {c.sequence[0].ids, c.sequence[0].n < TOKENS ? c.sequence[0].n : TOKENS};
   open_model(path, NULL, &one);
   ask(&one, &t, &want);
-  for (int i = 0; i < STRATEGIES; i++) {
-    open_model(path, strategies[i], &many);
+  for (; *text; text++) {
+    open_model(path, *text, &many);
     ask(&many, &t, &got);
-    failures += compare(&many, strategies[i], &got, &want, t.n);
+    failures += compare(&many, *text, &got, &want, t.n);
     end(&many, &got);
   }
   end(&one, &want);
@@ -121,20 +137,24 @@ static int try_model(const char *path) {
   return failures;
 }
 
-static void try_all(const char *root, const char *const *names, int n) {
+static void try_all(const char *const *names, const char *const *texts) {
   int failures = 0;
-  for (int i = 0; i < n; i++) {
+  for (; *names; names++) {
     char path[600];
-    snprintf(path, sizeof path, "%s/%s", root, names[i]);
-    failures += try_model(path);
+    snprintf(path, sizeof path, "tests/golden/cases/%s", *names);
+    failures += try_model(path, texts);
   }
   CHECK_EQ(failures, 0);
 }
 
 TEST(strategies_give_the_numbers_of_one_device) {
   static const char *const dense[] = {"gpt2-base-names", "llama-odd-heads", "mistral-window",
-                                      "qwen3-bias-tied"};
-  try_all("tests/golden/cases", dense, 4);
+                                      "qwen3-bias-tied", NULL};
+  try_all(dense, strategies);
+}
+TEST(strategies_of_experts_give_the_numbers_of_one_device) {
+  static const char *const experts[] = {"deepseekv3-yarn", "mixtral-pad", "qwen3moe-fused", NULL};
+  try_all(experts, expert_strategies);
 }
 
 /* --- the words and what they mean --------------------------------------------------------------
