@@ -1,6 +1,5 @@
-/* hyperparallel.h - write a model as if the supernode were one computer: build a tensor
- * graph, compile it to a flat program with a static memory plan, run it.  This is the
- * whole public API.
+/* hyperparallel.h - write a model as if the supernode were one computer: build a tensor graph,
+ * compile it to a flat program with a static memory plan, run it.  This is the whole public API.
  *
  *   errors     a call that can fail returns hp_status; HP_OK is 0.  The reason, in words,
  *              is in hp_last_error() of the calling thread: what failed, where in the
@@ -212,6 +211,7 @@ typedef struct {
   int n_layouts;                 /* what none matches is whole on every device */
   int threads;                   /* 0: all cores that the process may use */
   bool interpret;        /* never call the C compiler: loops are interpreted (slow, same bits) */
+  bool whole_sums;       /* no sum is cut between devices: the bits of one device on every mesh */
   const char *engine;    /* of 16-bit products: "packed" (fixed bits), "onednn"; NULL: fastest */
   uint64_t memory_limit; /* bytes of params and work together a device, hard; 0 = none */
   bool plan_only;        /* for hp_plan alone: one device stands for all, however many they are */

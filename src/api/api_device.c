@@ -40,8 +40,7 @@ HP_API const char *hp_device_engine(const hp_device *d) {
   return d->part[0]->backend->engine(d->part[0]->dev);
 }
 HP_API hp_status hp_device_set_engine(hp_device *d, const char *name) {
-  for (int i = 0; i < d->own; i++) HP_TRY(d->part[i]->backend->set_engine(d->part[i]->dev, name));
-  return HP_OK;
+  return group_set_engine(d, name);
 }
 
 HP_API hp_status hp_device_measure(hp_device *d, double *flops_per_s, double *bytes_per_s) {

@@ -150,7 +150,11 @@ static hp_status check_whole(const hp_graph *g) {
 
 /* The graph that a device runs: its part of g, or g itself when it is alone. */
 static hp_status part_graph(const hp_graph *g, hp_device *d, sharded *s) {
-  shard_plan plan = {.mesh = &d->m, .cluster = &d->cluster, .declared = group_declared, .model = d};
+  shard_plan plan = {.mesh = &d->m,
+                     .cluster = &d->cluster,
+                     .declared = group_declared,
+                     .model = d,
+                     .whole_sums = d->whole_sums};
   *s = (sharded){0};
   HP_TRY(graph_status(g));
   HP_TRY(check_whole(g));

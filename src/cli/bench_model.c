@@ -26,13 +26,10 @@ static double rss_bytes(void) {
 /* The device that the options ask for; what its layouts are to be, in *s. */
 static hp_status open_device(const bench_args *a, bool plan_only, strategy *s, hp_device **d) {
   char mesh[STRATEGY_TEXT];
-  HP_TRY(strategy_parse(a->m.strategy, a->m.devices, s));
-  hp_device_options o = {.threads = (int)a->m.threads,
-                         .engine = a->engine,
-                         .memory_limit = a->m.memory_limit,
-                         .mesh = strategy_mesh(s, mesh),
-                         .cluster = a->m.cluster,
-                         .plan_only = plan_only};
+  hp_device_options o;
+  HP_TRY(cli_device_options(&a->m, s, mesh, &o));
+  o.engine = a->engine;
+  o.plan_only = plan_only;
   return hp_device_open(&o, d);
 }
 

@@ -212,20 +212,31 @@ hp_status cli_parse_ids(const char *text, int32_t **ids, int64_t *n) {
   return HP_OK;
 }
 
+hp_status cli_device_options(const model_options *o, strategy *s, char *mesh,
+                             hp_device_options *out) {
+  const char *bits = o->deterministic ? o->deterministic : "run";
+  if (o->threads < 0 || o->threads > 1024)
+    HP_FAIL(HP_ERR_ARG, "--threads %lld: expected 1 to 1024", (long long)o->threads);
+  if (strcmp(bits, "run") && strcmp(bits, "layout"))
+    HP_FAIL(HP_ERR_ARG, "--deterministic %s: expected run or layout", bits);
+  HP_TRY(strategy_parse(o->strategy, o->devices, s));
+  *out = (hp_device_options){.threads = (int)o->threads,
+                             .memory_limit = o->memory_limit,
+                             .whole_sums = !strcmp(bits, "layout"),
+                             .cluster = o->cluster,
+                             .mesh = strategy_mesh(s, mesh)};
+  return HP_OK;
+}
+
 hp_status cli_open_model(const model_options *o, bool training, hp_device **d, void **lm_out) {
   hp_dtype t = HP_F32;
   if (!o->model) HP_FAIL(HP_ERR_ARG, "--model DIR is missing");
   if (o->dtype && (!dtype_parse(o->dtype, &t) || (t != HP_F32 && t != HP_BF16)))
     HP_FAIL(HP_ERR_ARG, "--dtype %s: expected f32 or bf16", o->dtype);
-  if (o->threads < 0 || o->threads > 1024)
-    HP_FAIL(HP_ERR_ARG, "--threads %lld: expected 1 to 1024", (long long)o->threads);
   strategy s;
   char mesh[STRATEGY_TEXT];
-  HP_TRY(strategy_parse(o->strategy, o->devices, &s));
-  hp_device_options dev = {.threads = (int)o->threads,
-                           .memory_limit = o->memory_limit,
-                           .mesh = strategy_mesh(&s, mesh),
-                           .cluster = o->cluster};
+  hp_device_options dev;
+  HP_TRY(cli_device_options(o, &s, mesh, &dev));
   lm_options lo = {.compute = t, .weights = training ? HP_F32 : t};
   lm *m;
   HP_TRY(hp_device_open(&dev, d));

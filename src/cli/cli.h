@@ -65,7 +65,7 @@ int cli_usage(const char *verb, const char *fmt, ...) __attribute__((format(prin
 /* --- options shared by every verb that runs a model --------------------------------------- */
 
 typedef struct {
-  const char *model, *dtype, *strategy, *cluster;
+  const char *model, *dtype, *strategy, *deterministic, *cluster;
   int64_t threads, devices, seed;
   uint64_t memory_limit;
   bool json;
@@ -77,6 +77,8 @@ typedef struct {
       {"--devices", CLI_INT, &(o).devices, "N", "devices, all data parallel without a strategy"},  \
       {"--strategy", CLI_TEXT, &(o).strategy, "dp=2,tp=2", "how the devices share the work"},      \
       {"--cluster", CLI_TEXT, &(o).cluster, "C", "what devices and links cost: a file or a name"}, \
+      {"--deterministic", CLI_TEXT, &(o).deterministic, "run|layout",                              \
+       "layout: the bits of one device with every strategy (default: run)"},                       \
       {"--seed", CLI_INT, &(o).seed, "S", "of random numbers, where there are any (default: 0)"},  \
       {"--memory-limit", CLI_SIZE, &(o).memory_limit, "BYTES", "hard limit, e.g. 4GiB"}, {         \
     "--json", CLI_FLAG, &(o).json, NULL, "one JSON object a line"                                  \
@@ -86,6 +88,10 @@ typedef struct {
 int cli_run_in_job(int (*run)(int argc, char **argv), int argc, char **argv);
 
 struct lm;
+struct strategy;
+/* What the options say of the device; its mesh is written to mesh[STRATEGY_TEXT]. */
+hp_status cli_device_options(const model_options *o, struct strategy *s, char *mesh,
+                             hp_device_options *out);
 /* Opens the device and the model, with its weights; exit code in *code when it fails. */
 hp_status cli_open_model(const model_options *o, bool training, hp_device **d, void **lm_out);
 /* "1,2,3" -> ids; HP_ERR_ARG names what is wrong. */

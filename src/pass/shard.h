@@ -13,6 +13,9 @@ typedef struct {
   /* Layout of an input or param of that name; false: whole on every device. */
   bool (*declared)(const void *model, const char *name, const ir_value *type, layout *out);
   const void *model;
+  /* No sum is cut: every element is computed on one device, in the order of one device, so results
+   * have the same bits on every mesh.  Operands are gathered, or cut along other dims. */
+  bool whole_sums;
 } shard_plan;
 
 typedef struct {

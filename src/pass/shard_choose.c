@@ -25,13 +25,15 @@ static double way(const shard *s, val v, const layout *from, const layout *to) {
   return INFINITY;
 }
 
-/* From how the result v would lie to how its users' marks declare it. */
-static double way_to_marks(const shard *s, val v, const layout *out) {
+/* From how the result v would lie to how the marks and params that it becomes are declared. */
+static double way_to_users(const shard *s, val v, const layout *out) {
   double seconds = 0;
   layout l;
   for (uint32_t u = s->users.use0[v]; u < s->users.use0[v + 1]; u++) {
     const ir_node *n = graph_node(s->r.from, s->users.use[u]);
+    val param = graph_in(s->r.from, n)[0];
     if (n->op == OP_MARK && shard_declared(s, n, &l)) seconds += way(s, v, out, &l);
+    if (n->op == OP_ASSIGN && param != v) seconds += way(s, v, out, &s->made[param]);
   }
   return seconds;
 }
@@ -45,7 +47,7 @@ static double cost_of(const shard *s, const ir_node *n, const choice *c) {
     int64_t repeat = layout_repeat(s->m, &c->need[i]);
     if (repeat < alike) alike = repeat;
   }
-  for (int o = 0; o < n->n_out; o++) seconds += way_to_marks(s, n->out0 + (val)o, &c->out[o]);
+  for (int o = 0; o < n->n_out; o++) seconds += way_to_users(s, n->out0 + (val)o, &c->out[o]);
   op_cost k = op_meanings[n->op].cost(s->r.from, n);
   double share = (double)alike / (double)s->m->devices;
   return seconds + cluster_work_s(s->plan->cluster, share * k.flops, share * k.bytes);
@@ -65,11 +67,68 @@ static bool derives(choosing *c) {
   return false;
 }
 
-static void try_layouts(choosing *c) {
-  if (!derives(c)) return;
+/* --- whole sums ---------------------------------------------------------------------------------
+ *
+ * An axis that leaves a sum pending is taken from the operands and may cut a dim of the results
+ * instead, which shares the work as well: the gradient of a weight is cut along its rows when the
+ * tokens were cut. */
+
+/* The axes over which a result would be pending. */
+static int cut_sums(const choosing *c, uint8_t axis[LAYOUT_AXES]) {
+  int n = 0;
+  for (int a = 0; a < c->s->m->axes; a++) {
+    bool pending = false;
+    for (int o = 0; o < c->n->n_out; o++) pending |= c->trial.out[o].pending[a] != PENDING_NONE;
+    if (pending) axis[n++] = (uint8_t)a;
+  }
+  return n;
+}
+
+static bool may_take(const choosing *c) {
+  uint8_t axis[LAYOUT_AXES];
+  return !c->s->plan->whole_sums || !cut_sums(c, axis);
+}
+
+static void take_axes(layout *l, const uint8_t *axis, int n) {
+  layout left = {.rank = l->rank};
+  for (int d = 0; d < l->rank; d++)
+    for (int k = 0; k < l->n[d]; k++)
+      if (!memchr(axis, l->axis[d][k], (size_t)n)) layout_append(&left, d, l->axis[d][k]);
+  *l = left;
+}
+
+static void consider(choosing *c) {
+  if (!derives(c) || !may_take(c)) return;
   c->trial.found = true;
   c->trial.cost = cost_of(c->s, c->n, &c->trial);
   if (!c->best->found || c->trial.cost < c->best->cost) *c->best = c->trial;
+}
+
+/* A factor of a result, cut by the axes too. */
+static void consider_cut(choosing *c, int factor, const uint8_t *axis, int n) {
+  int d, t = rule_find(c->r, factor, &d);
+  if (t < 0 || c->r->factor[factor].whole) return;
+  const layout *l = t < c->r->n_in ? &c->trial.need[t] : &c->trial.out[t - c->r->n_in];
+  layout cut = *l;
+  for (int i = 0; i < n; i++) {
+    int64_t parts = layout_parts(c->s->m, &cut, d) * c->s->m->size[axis[i]];
+    if (c->r->factor[factor].size % parts == 0) layout_append(&cut, d, axis[i]);
+  }
+  if (cut.n[d] == l->n[d]) return;
+  uint8_t had = c->r->factor[factor].n;
+  c->r->factor[factor].n = cut.n[d];
+  memcpy(c->r->factor[factor].axis, cut.axis[d], cut.n[d]);
+  consider(c);
+  c->r->factor[factor].n = had;
+}
+
+static void try_layouts(choosing *c) {
+  uint8_t axis[LAYOUT_AXES];
+  if (!derives(c)) return;
+  int n = c->s->plan->whole_sums ? cut_sums(c, axis) : 0;
+  for (int i = 0; n && i < c->n->n_in; i++) take_axes(&c->in[i], axis, n);
+  consider(c);
+  for (int f = 0; n && f < c->r->factors && derives(c); f++) consider_cut(c, f, axis, n);
 }
 
 /* Of how operand i lies, as much as goes with the others: axis by axis, dim by dim. */
@@ -96,7 +155,7 @@ static void all_whole(choosing *c) {
 /* Does it lie right as it is? */
 static bool lies_right(choosing *c) {
   memcpy(c->in, c->now, sizeof c->in);
-  if (!derives(c)) return false;
+  if (!derives(c) || !may_take(c)) return false;
   for (int i = 0; i < c->n->n_in; i++)
     if (!layout_equal(&c->trial.need[i], &c->now[i])) return false;
   c->trial.found = true;

@@ -12,6 +12,7 @@ static bool last_is_cut(const shard *s, val x) {
 }
 
 bool shard_expands(const shard *s, const ir_node *n) {
+  if (s->plan->whole_sums) return false;
   bool rows = n->op == OP_RMS_NORM || n->op == OP_LAYER_NORM || n->op == OP_SOFTMAX;
   rows |= n->op == OP_CROSS_ENTROPY && attr_int(s->r.from, n, "ignore") < 0;
   return rows && last_is_cut(s, graph_in(s->r.from, n)[0]);

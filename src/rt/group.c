@@ -70,10 +70,31 @@ static hp_status meet_others(group *g) {
   return comm_world_open(&g->comm);
 }
 
+/* The engine whose products have the same bits whatever the shapes of the parts. */
+static const char *const same_bits = "packed";
+
+static hp_status check_engine(bool whole_sums, const char *name) {
+  if (whole_sums && name && strcmp(name, same_bits))
+    HP_FAIL(HP_ERR_ARG,
+            "engine %s: its bits depend on how tensors are cut; for the same bits on every mesh "
+            "use %s",
+            name, same_bits);
+  return HP_OK;
+}
+
+hp_status group_set_engine(group *g, const char *name) {
+  HP_TRY(check_engine(g->whole_sums, name));
+  for (int i = 0; i < g->own; i++) HP_TRY(g->part[i]->backend->set_engine(g->part[i]->dev, name));
+  return HP_OK;
+}
+
 static hp_status open_parts(group *g, const hp_device_options *o) {
   const world_facts *w = world_get();
   int threads = o->threads > 0 ? o->threads : cpu_count(), sharers = w->here * g->own;
   backend_options b = {.threads = o->threads, .engine = o->engine, .interpret = o->interpret};
+  HP_TRY(check_engine(o->whole_sums, o->engine));
+  g->whole_sums = o->whole_sums;
+  if (o->whole_sums) b.engine = same_bits;
   b.shared = g->own > 1 || w->size > 1;
   for (int i = 0; i < g->own; i++) {
     int place = w->place * g->own + i; /* among those that share this machine's threads */

@@ -33,6 +33,7 @@ struct hp_device {
   VEC(group_state) states;
   map state_of;
   interner names;
+  bool whole_sums; /* as in hp_device_options */
   char about[160]; /* for people */
 };
 typedef struct hp_device group;
@@ -41,6 +42,8 @@ typedef struct hp_device group;
 hp_status group_open(const hp_device_options *o, group **out);
 void group_close(group *g);
 hp_status group_rule(group *g, const char *pattern, const char *entries, bool where_divides);
+/* HP_ERR_ARG: whole sums leave no choice of engine. */
+hp_status group_set_engine(group *g, const char *name);
 /* Layout of a tensor by the first rule that matches its name; whole, and false, when none does. */
 bool group_declared(const void *g, const char *name, const ir_value *type, layout *out);
 /* The params of a graph of the whole. */

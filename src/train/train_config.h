@@ -119,7 +119,8 @@ typedef struct {
     train_recompute recompute;
     uint64_t memory_limit; /* bytes, 0 = none */
     struct strategy strategy;
-    char mesh[320]; /* a mesh of one's own, as text; "" = none */
+    char mesh[320];  /* a mesh of one's own, as text; "" = none */
+    bool whole_sums; /* deterministic: layout */
     bool train, evaluate_after;
     bool shuffle;
     bool packed;

@@ -439,9 +439,12 @@ static hp_status decide_block(train_config *c) {
   HP_TRY(refuse_groups(c));
   if (c->parallel.plan && strcmp(c->parallel.plan, "auto"))
     TREE_FAIL(c->at[KEY_PARALLEL_plan], "plan files are not built; write plan: auto");
-  if (c->parallel.deterministic == DETERMINISTIC_LAYOUT)
-    TREE_FAIL(c->at[KEY_PARALLEL_deterministic],
-              "layout is not built; write run: on one device the bits are the same on every run");
+  HP_TRY(same(c, KEY_deterministic, KEY_PARALLEL_deterministic,
+              c->deterministic == c->parallel.deterministic));
+  c->is.whole_sums = (c->at[KEY_deterministic] ? c->deterministic : c->parallel.deterministic) ==
+                     DETERMINISTIC_LAYOUT;
+  if (c->at[KEY_PARALLEL_leaves])
+    HP_TRY(train_config_note(c, "leaves: without effect: deterministic: layout cuts no sum"));
   HP_TRY(read_policy(c->parallel.offload, offload, 2, &policy));
   return decide_recompute(c);
 }

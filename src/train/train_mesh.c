@@ -131,6 +131,7 @@ hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out
   hp_device_options o = {.threads = (int)c->threads,
                          .memory_limit = c->is.memory_limit,
                          .cluster = c->parallel.cluster,
+                         .whole_sums = c->is.whole_sums,
                          .plan_only = plan_only};
   o.mesh = *c->is.mesh ? c->is.mesh : strategy_mesh(&c->is.strategy, text);
   return hp_device_open(&o, out);

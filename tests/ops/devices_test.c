@@ -7,6 +7,7 @@
 #include "test.h"
 #include "unit/hazards.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 typedef struct {
@@ -102,16 +103,22 @@ static void check_hazards(const job *j) {
   hp_free(text);
 }
 
-static void open_job(job *j, uint64_t seed, const char *mesh_text, int threads, bool serial) {
+typedef struct {
+  bool serial, whole_sums;
+} job_how;
+
+/* mesh NULL: one device. */
+static void open_job(job *j, uint64_t seed, const char *mesh_text, int threads, job_how how) {
   memset(j, 0, sizeof *j);
   random_graph_make(seed, &(random_options){.dtypes = seed % 2}, &j->x);
-  choose_layouts(j, mesh_text, seed);
+  if (mesh_text) choose_layouts(j, mesh_text, seed);
   hp_device_options o = {.mesh = mesh_text,
                          .threads = threads,
                          .interpret = true,
                          .layouts = j->rule,
-                         .n_layouts = j->rules};
-  hp_compile_options c = {.remat = seed % 3 == 0, .serial = serial};
+                         .n_layouts = j->rules,
+                         .whole_sums = how.whole_sums};
+  hp_compile_options c = {.remat = seed % 3 == 0, .serial = how.serial};
   CHECK_OK(hp_device_open(&o, &j->d));
   for (int i = 0; i < j->x.leaves; i++) {
     random_leaf *l = &j->x.leaf[i];
@@ -129,29 +136,30 @@ static void close_job(job *j) {
   random_graph_free(&j->x);
 }
 
-static void try_seed(uint64_t seed, const char *mesh_text, int threads) {
+static void try_reference(uint64_t seed, const char *mesh_text, int threads) {
   static job j;
-  open_job(&j, seed, mesh_text, threads, false);
+  open_job(&j, seed, mesh_text, threads, (job_how){0});
   run_once(&j);
   run_once(&j);
   close_job(&j);
 }
 
-static void try_mesh(uint64_t first, int n, const char *mesh_text, int threads) {
+typedef void (*trial)(uint64_t seed, const char *mesh_text, int threads);
+
+static void try_mesh(trial t, uint64_t first, int n, const char *mesh_text, int threads) {
   const char *only = getenv("HYPER_SEED"), *more = getenv("HYPER_SEEDS");
   if (more) n *= atoi(more);
   if (only) first = strtoull(only, NULL, 10), n = 1;
-  for (uint64_t seed = first; seed < first + (uint64_t)n; seed++)
-    try_seed(seed, mesh_text, threads);
+  for (uint64_t seed = first; seed < first + (uint64_t)n; seed++) t(seed, mesh_text, threads);
 }
 
 TEST(random_graphs_on_two_devices_compute_what_the_reference_does) {
-  try_mesh(7000, 60, "(2)(a)", 2);
+  try_mesh(try_reference, 7000, 60, "(2)(a)", 2);
 }
 TEST(random_graphs_on_a_mesh_compute_what_the_reference_does) {
-  try_mesh(7100, 30, "(2,2)(a,b)", 4);
-  try_mesh(7200, 20, "(3)(a)", 2);
-  try_mesh(7300, 10, "(2,2,2)(a,b,c)", 8);
+  try_mesh(try_reference, 7100, 30, "(2,2)(a,b)", 4);
+  try_mesh(try_reference, 7200, 20, "(3)(a)", 2);
+  try_mesh(try_reference, 7300, 10, "(2,2,2)(a,b,c)", 8);
 }
 
 /* Outputs and params after a run, in one piece of memory. */
@@ -186,13 +194,13 @@ TEST(communication_beside_computation_changes_no_bit) {
   int meetings = 0;
   for (uint64_t seed = 7400; seed < 7430; seed++) {
     size_t size, same;
-    open_job(&j, seed, "(2,2)(a,b)", 4, true);
+    open_job(&j, seed, "(2,2)(a,b)", 4, (job_how){.serial = true});
     char *serial = results_of(&j, &size), *text;
     CHECK_OK(hp_program_print(j.p, &text));
     CHECK(!strstr(text, "comm: "));
     hp_free(text);
     close_job(&j);
-    open_job(&j, seed, "(2,2)(a,b)", 4, false);
+    open_job(&j, seed, "(2,2)(a,b)", 4, (job_how){0});
     char *beside = results_of(&j, &same);
     CHECK_OK(hp_program_print(j.p, &text));
     meetings += strstr(text, "comm: ") != NULL;
@@ -212,7 +220,75 @@ TEST(job_of_processes_computes_what_the_reference_does) {
   if (size == 1) return; /* started by tests/cli/test_launch.sh as several */
   printf("process %d of %d\n", rank, size);
   snprintf(mesh_text, sizeof mesh_text, "(%d)(a)", size);
-  try_mesh(7000, 30, size == 4 ? "(2,2)(a,b)" : mesh_text, size);
+  try_mesh(try_reference, 7000, 30, size == 4 ? "(2,2)(a,b)" : mesh_text, size);
+}
+
+/* --- whole sums ---------------------------------------------------------------------------------
+ */
+
+static bool is_nan(hp_dtype t, const char *at) {
+  uint16_t half;
+  float x;
+  memcpy(&half, at, sizeof half);
+  if (t == HP_F32) memcpy(&x, at, sizeof x);
+  else x = t == HP_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
+  return isnan(x);
+}
+
+/* The payload of a NaN is free. */
+static void check_same(const job *j, const char *name, val v, const char **one, const char **many) {
+  const ir_value *t = graph_value(j->x.g, v);
+  hp_dtype type = (hp_dtype)t->dtype;
+  size_t size = dtype_size(type);
+  char what[100];
+  for (int64_t k = 0; k < value_elements(t); k++, *one += size, *many += size) {
+    if (!memcmp(*one, *many, size)) continue;
+    if (dtype_is_float(type) && is_nan(type, *one) && is_nan(type, *many)) continue;
+    snprintf(what, sizeof what, "%s: element %lld has other bits", name, (long long)k);
+    fail_job(j, what);
+  }
+}
+
+static void compare_runs(job *one, job *many) {
+  size_t bytes;
+  char *a = results_of(one, &bytes), *b = results_of(many, &bytes);
+  const char *x = a, *y = b;
+  for (int i = 0; i < one->x.outputs; i++)
+    check_same(many, one->x.output[i].name, one->x.output[i].v, &x, &y);
+  for (int i = 0; i < one->x.leaves; i++)
+    check_same(many, one->x.leaf[i].name, one->x.leaf[i].v, &x, &y);
+  free(a);
+  free(b);
+}
+
+static void try_bits(uint64_t seed, const char *mesh_text, int threads) {
+  static job one, many;
+  open_job(&one, seed, NULL, 1, (job_how){.whole_sums = true});
+  open_job(&many, seed, mesh_text, threads, (job_how){.whole_sums = true});
+  compare_runs(&one, &many);
+  compare_runs(&one, &many);
+  close_job(&one);
+  close_job(&many);
+}
+
+TEST(with_whole_sums_random_graphs_have_the_bits_of_one_device) {
+  try_mesh(try_bits, 7000, 30, "(2)(a)", 2);
+  try_mesh(try_bits, 7400, 15, "(3)(a)", 2);
+  try_mesh(try_bits, 7500, 15, "(2,2)(a,b)", 4);
+  try_mesh(try_bits, 7600, 10, "(2,3)(a,b)", 2);
+  try_mesh(try_bits, 7700, 4, "(2,2,2)(a,b,c)", 8);
+}
+
+TEST(whole_sums_are_computed_by_one_engine) {
+  hp_device *d;
+  hp_device_options o = {.whole_sums = true, .engine = "onednn", .interpret = true};
+  CHECK_FAILS(hp_device_open(&o, &d), "engine onednn: its bits depend on how tensors are cut");
+  o.engine = NULL;
+  CHECK_OK(hp_device_open(&o, &d));
+  CHECK_STR(hp_device_engine(d), "packed");
+  CHECK_FAILS(hp_device_set_engine(d, "onednn"), "use packed");
+  CHECK_OK(hp_device_set_engine(d, "packed"));
+  hp_device_close(d);
 }
 
 TEST(a_device_group_refuses_layouts_that_cannot_be) {

@@ -168,7 +168,6 @@ static const struct {
     {"hyper_parallel: {recompute: [a]}\n", "expected auto, none or full"},
     {"hyper_parallel: {recompute: full}\ndisable_gradient_checkpointing: true\n", "contradicts"},
     {"gradient_checkpointing: true\ndisable_gradient_checkpointing: true\n", "remove one"},
-    {"hyper_parallel: {deterministic: layout}\n", "write run"},
     {"hyper_parallel: {plan: plan.yaml}\n", "plan: auto"},
     {"dataset_dir: [a]\n", "dataset_dir"},
     {"eval_dataset: a,,b\n", "empty name"},
