@@ -116,6 +116,10 @@ HP_API hp_status hp_layout_slice(const hp_layout *l, hp_shape s, int64_t rank, i
                                  int64_t *stop) {
   HP_TRY(need_given(l, "the layout"));
   HP_TRY(need_rank(l, s));
+  int d = layout_short_dim(&l->m, &l->l, s.dim);
+  if (d >= 0)
+    HP_FAIL(HP_ERR_SHAPE, "layout: dim %d of size %lld is more than its parts hold", d,
+            (long long)s.dim[d]);
   int64_t position = mesh_position(&l->m, rank);
   if (position < 0) HP_FAIL(HP_ERR_LAYOUT, "layout: rank %lld is not on the mesh", (long long)rank);
   layout_slice(&l->m, &l->l, s.dim, position, start, stop);

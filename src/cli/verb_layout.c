@@ -63,7 +63,7 @@ static void print_layout(const question *q, const layout *l, bool with_shape) {
   printf("a device holds [");
   for (int d = 0; d < l->rank; d++) {
     printf(d ? ",%lld" : "%lld", (long long)layout_part_size(&q->m, l, d, q->shape[d]));
-    padded |= q->shape[d] % layout_parts(&q->m, l, d) != 0;
+    padded |= layout_padded_size(&q->m, l, d, q->shape[d]) != q->shape[d];
   }
   printf("]%s\n\n  rank", padded ? ", the last ones padded" : "");
   for (int a = 0; a < q->m.axes; a++) printf(" %3s", q->m.name[a]);
@@ -120,6 +120,10 @@ static hp_status answer_json(const args *a, const question *q, const path *p) {
 static hp_status answer(const args *a, question *q) {
   path p = {0};
   if (a->shape) HP_TRY(parse_shape(a->shape, q->from.rank, q->shape));
+  int d = layout_short_dim(&q->m, &q->from, q->shape);
+  if (d >= 0)
+    HP_FAIL(HP_ERR_LAYOUT, "--shape: dim %d of size %lld is more than its parts hold", d,
+            (long long)q->shape[d]);
   if (a->to) {
     if (!a->shape) HP_FAIL(HP_ERR_ARG, "--to needs --shape: the way depends on the sizes");
     HP_TRY(layout_parse_on(a->to, &q->m, &q->to));

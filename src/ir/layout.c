@@ -26,6 +26,7 @@ void layout_cut(layout *l, int dim, int n) {
   HP_ASSERT(n <= l->n[dim]);
   l->n[dim] = (uint8_t)(l->n[dim] - n);
   memset(l->axis[dim] + l->n[dim], 0, (size_t)n);
+  if (n) l->part[dim] = 0;
 }
 
 const char *pending_name(int op) { return pending_word[op]; }

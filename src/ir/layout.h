@@ -1,6 +1,9 @@
 /* How a tensor lies on a mesh: for every dim the mesh axes that split it, the first outermost, and
  * for every axis the reduction that is still pending over it.  Axes are indices into a mesh, dims
  * into the tensor.  An axis splits at most one dim, or is pending, or holds replicas.
+ * Parts of a dim are of one length; the last ones hold less of the tensor, or nothing of it, where
+ * their number does not divide its size, or where they are given a length, so that a part is made
+ * of whole units (the rows of a head): the dim is padded at its end.
  * What is not used is zero, so equal layouts are equal bytes. */
 #ifndef IR_LAYOUT_H
 #define IR_LAYOUT_H
@@ -21,7 +24,8 @@ typedef enum {
 } pending_op;
 
 typedef struct {
-  uint8_t rank;                           /* dims of the tensor */
+  int32_t rank;                           /* dims of the tensor */
+  int32_t part[LAYOUT_DIMS];              /* length of a part; 0: size / parts, rounded up */
   uint8_t n[LAYOUT_DIMS];                 /* axes that split a dim */
   uint8_t axis[LAYOUT_DIMS][LAYOUT_AXES]; /* which, outermost first */
   uint8_t pending[LAYOUT_AXES];           /* pending_op by axis */

@@ -79,7 +79,7 @@ static hp_status place(const mesh *m, int axis, const char *text, layout *l) {
 
 hp_status layout_from_placements(const mesh *m, const char *const *placement, int n, int rank,
                                  layout *out) {
-  layout l = {.rank = (uint8_t)rank};
+  layout l = {.rank = rank};
   if (rank < 0 || rank > LAYOUT_DIMS)
     HP_FAIL(HP_ERR_LAYOUT, "placements for a tensor of %d dims; expected 0 to %d", rank,
             LAYOUT_DIMS);
@@ -161,11 +161,23 @@ static hp_status one_name(reader *r, const mesh *m, layout *l, int dim) {
 }
 
 /* "mp" or "(sp,dp)" or "None" */
-static hp_status entry(reader *r, const mesh *m, layout *l, int dim) {
+static hp_status entry_axes(reader *r, const mesh *m, layout *l, int dim) {
   if (!take(r, '(')) return one_name(r, m, l, dim);
   do HP_TRY(one_name(r, m, l, dim));
   while (take(r, ','));
   return take(r, ')') ? HP_OK : bad(r, "\",\" or \")\"");
+}
+
+/* The axes, and ":64" behind them. */
+static hp_status entry(reader *r, const mesh *m, layout *l, int dim) {
+  int64_t part = 0;
+  HP_TRY(entry_axes(r, m, l, dim));
+  if (!take(r, ':')) return HP_OK;
+  reader before = *r;
+  HP_TRY(number(r, &part));
+  if (part < 1 || part > INT32_MAX) return bad(&before, "the length of a part, at least 1");
+  l->part[dim] = (int32_t)part;
+  return HP_OK;
 }
 
 static hp_status pending(reader *r, const mesh *m, layout *l) {
@@ -265,6 +277,7 @@ void layout_print_on(const mesh *m, const layout *l, str *out) {
     if (l->n[d] > 1) str_add(out, "(");
     for (int i = 0; i < l->n[d]; i++) str_printf(out, i ? ",%s" : "%s", m->name[l->axis[d][i]]);
     if (l->n[d] > 1) str_add(out, ")");
+    if (l->part[d]) str_printf(out, ":%d", l->part[d]);
   }
   str_add(out, ")");
   for (int a = 0; a < m->axes; a++)

@@ -1,8 +1,8 @@
 /* Layouts as text, the same in dumps, YAML and `hyper layout`:
  *   (2,2,2)(dp,sp,mp)(mp,(sp,dp),None)+sum:dp@0,1,2,3,4,5,6,7
  * device matrix, axis names, one entry a tensor dim (a name, names in parentheses, the first
- * outermost, or None), then, where they are, pending reductions and the rank list.  Blanks count
- * for nothing. */
+ * outermost, or None), then, where they are, pending reductions and the rank list.  An entry with
+ * a number behind it, such as mp:64, gives the length of a part.  Blanks count for nothing. */
 #ifndef SHARD_LAYOUT_TEXT_H
 #define SHARD_LAYOUT_TEXT_H
 

@@ -341,6 +341,10 @@ hp_status path_find(const path_request *q, const layout *from, const layout *to,
   if (from->rank != to->rank)
     HP_FAIL(HP_ERR_LAYOUT, "redistribution: from %d dims to %d; both layouts are of one tensor",
             from->rank, to->rank);
+  for (int d = 0; d < from->rank; d++)
+    if (from->part[d] || to->part[d])
+      HP_FAIL(HP_ERR_UNSUPPORTED,
+              "redistribution: dim %d has parts of a given length; pad it first", d);
   HP_TRY(pad(&s, &start));
   fix(&s, &start);
   hp_status st = run(&s, &start, &end);

@@ -14,7 +14,21 @@ int64_t layout_repeat(const mesh *m, const layout *l) {
 
 int64_t layout_part_size(const mesh *m, const layout *l, int d, int64_t size) {
   int64_t parts = layout_parts(m, l, d);
+  if (l->part[d]) return l->part[d];
   return size / parts + (size % parts != 0);
+}
+
+int64_t layout_padded_size(const mesh *m, const layout *l, int d, int64_t size) {
+  int64_t all;
+  if (__builtin_mul_overflow(layout_part_size(m, l, d, size), layout_parts(m, l, d), &all))
+    return INT64_MAX;
+  return all;
+}
+
+int layout_short_dim(const mesh *m, const layout *l, const int64_t *shape) {
+  for (int d = 0; d < l->rank; d++)
+    if (layout_padded_size(m, l, d, shape[d]) < shape[d]) return d;
+  return -1;
 }
 
 int64_t layout_part_index(const mesh *m, const layout *l, int d, int64_t position) {

@@ -9,9 +9,14 @@
 int64_t layout_parts(const mesh *m, const layout *l, int d);
 /* Devices that hold the same part, pending reductions apart. */
 int64_t layout_repeat(const mesh *m, const layout *l);
-/* Length of a part of dim d: size / parts, rounded up.  Where it is rounded the dim is padded at
- * its end, and the last slices are shorter or empty. */
+/* Length of a part of dim d: as the layout gives it, or size / parts, rounded up.  Where the parts
+ * together are longer than the dim it is padded at its end, and the last slices are shorter or
+ * empty. */
 int64_t layout_part_size(const mesh *m, const layout *l, int d, int64_t size);
+/* Length of the dim with its padding: of all parts together; saturates at INT64_MAX. */
+int64_t layout_padded_size(const mesh *m, const layout *l, int d, int64_t size);
+/* The first dim of which the parts together are too short; -1: none, as when no length is given. */
+int layout_short_dim(const mesh *m, const layout *l, const int64_t *shape);
 /* Which part of dim d the device holds. */
 int64_t layout_part_index(const mesh *m, const layout *l, int d, int64_t position);
 /* The device's slice [start, stop) of every dim, without padding. */

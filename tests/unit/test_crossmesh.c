@@ -33,7 +33,7 @@ static mesh random_mesh(rng *r) {
 }
 
 static layout random_layout(rng *r, const mesh *m, int rank) {
-  layout l = {.rank = (uint8_t)rank};
+  layout l = {.rank = rank};
   int order[4] = {0, 1, 2, 3};
   for (int i = m->axes - 1; i > 0; i--) {
     int k = rng_below(r, i + 1), t = order[i];
@@ -43,6 +43,13 @@ static layout random_layout(rng *r, const mesh *m, int rank) {
   for (int i = 0; i < m->axes && rank; i++)
     if (rng_chance(r, 65)) layout_append(&l, rng_below(r, rank), order[i]);
   return l;
+}
+
+/* Some dims in longer parts than they need. */
+static void give_lengths(rng *r, const mesh *m, const int64_t *shape, layout *l) {
+  for (int d = 0; d < l->rank; d++)
+    if (l->n[d] && rng_chance(r, 20))
+      l->part[d] = (int32_t)layout_part_size(m, l, d, shape[d]) + 1 + rng_below(r, 3);
 }
 
 typedef struct {
@@ -63,6 +70,8 @@ static question random_question(uint64_t seed) {
   }
   q.a = random_layout(&r, &q.from, q.rank);
   q.b = random_layout(&r, &q.to, q.rank);
+  give_lengths(&r, &q.from, q.shape, &q.a);
+  give_lengths(&r, &q.to, q.shape, &q.b);
   return q;
 }
 

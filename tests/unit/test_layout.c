@@ -45,6 +45,19 @@ TEST(an_uneven_dim_is_padded_at_its_end) {
   hp_layout_free(x);
 }
 
+TEST(parts_of_a_given_length_hold_whole_units) {
+  static const int64_t want[3][2] = {{0, 8}, {8, 12}, {12, 12}}; /* heads of 4 rows, two a part */
+  hp_layout *x = parsed("(3)(tp)(tp:8)");
+  int64_t start, stop;
+  for (int64_t r = 0; r < 3; r++) {
+    CHECK_OK(hp_layout_slice(x, (hp_shape){1, {12}}, r, &start, &stop));
+    CHECK_EQ(start, want[r][0]);
+    CHECK_EQ(stop, want[r][1]);
+  }
+  CHECK_FAILS(hp_layout_slice(x, (hp_shape){1, {25}}, 0, &start, &stop), "more than its parts");
+  hp_layout_free(x);
+}
+
 TEST(ranks_stand_where_the_rank_list_puts_them) {
   hp_layout *x = parsed("(2,2)(dp,mp)(dp)@0,2,1,3"), *y = parsed("(2,2)(dp,mp)(dp)");
   int64_t start, stop, group[2], n;
@@ -90,6 +103,7 @@ TEST(text_is_read_back_as_it_is_printed) {
                                      "(4)(dp)(None,None)+max:dp",
                                      "(2,2,2)(dp,a.b,mp)((dp,a.b),None)+sum:mp@7,6,5,4,3,2,1,0",
                                      "(2,2)(dp,mp)@3,1,2,0",
+                                     "(2,2)(dp,mp)((mp,dp):7,None:3)",
                                      "(1,2)(x,interleaved_parallel)(interleaved_parallel)+avg:x"};
   for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
     hp_layout *l = parsed(text[i]);
@@ -128,6 +142,9 @@ TEST(what_makes_no_sense_is_refused_with_its_reason) {
       {"(2,2)(dp,mp)(dp)+sum:dp", "axis \"dp\" splits dim 0"},
       {"(2,2)(dp,mp)(dp)+median:mp", "\"median\" is not a reduction"},
       {"(2,2)(dp,mp)(dp)+sum:mp+max:mp", "has sum pending already, not max"},
+      {"(2,2)(dp,mp)(dp:0)", "the length of a part, at least 1"},
+      {"(2,2)(dp,mp)(dp:x)", "a number"},
+      {"(2,2)(dp,mp)(dp:3000000000)", "the length of a part"},
       {"(2,2)(dp,mp)(dp)x", "the end of the layout"},
       {"(2,2)(dp,mp)(dp", "\",\" or \")\""},
       {"(2,2)(dp,mp)(None,None,None,None,None,None,None,None,None)", "at most 8 dims"},

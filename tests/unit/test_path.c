@@ -49,7 +49,7 @@ static void add_layouts(all_layouts *all, const mesh *m, layout l, bool pending)
 static all_layouts *layouts_of(const mesh *m, int rank, bool pending) {
   all_layouts *all = calloc(1, sizeof *all);
   HP_ASSERT(all);
-  add_layouts(all, m, (layout){.rank = (uint8_t)rank}, pending);
+  add_layouts(all, m, (layout){.rank = rank}, pending);
   return all;
 }
 
