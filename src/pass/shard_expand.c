@@ -1,6 +1,7 @@
 /* Composite ops whose operands lie as their rule does not allow: a norm over a dim that is cut, the
- * loss of classes that are cut.  They are written in ops that do allow it. */
-#include "pass/decompose.h"
+ * loss of classes that are cut, attention whose heads of queries are cut otherwise than in groups
+ * of those of keys.  They are written in ops that do allow it. */
+#include "pass/expand.h"
 #include "pass/shard_state.h"
 #include "shard/slices.h"
 
@@ -11,14 +12,29 @@ static bool last_is_cut(const shard *s, val x) {
   return l->rank && layout_parts(s->m, l, l->rank - 1) > 1;
 }
 
+/* Are heads of queries cut neither in whole groups nor, one head of keys a device, within them? */
+static bool cuts_groups(const shard *s, const ir_node *n) {
+  if (n->op != OP_ATTENTION && n->op != OP_ATTENTION_GRAD) return false;
+  const val *in = graph_in(s->r.from, n);
+  const layout *q = &s->now[in[0]];
+  int64_t kv = graph_value(s->r.from, in[1])->dim[2], parts = 1;
+  if (graph_value(s->r.from, in[0])->dim[2] == kv) return false;
+  for (int i = 0; i < q->n[2]; i++) {
+    int64_t size = s->m->size[q->axis[2][i]];
+    if (kv % (parts * size)) return parts != kv;
+    parts *= size;
+  }
+  return false;
+}
+
 bool shard_expands(const shard *s, const ir_node *n) {
   if (s->plan->whole_sums) return false;
   bool rows = n->op == OP_RMS_NORM || n->op == OP_LAYER_NORM || n->op == OP_SOFTMAX;
   rows |= n->op == OP_CROSS_ENTROPY && attr_int(s->r.from, n, "ignore") < 0;
-  return rows && last_is_cut(s, graph_in(s->r.from, n)[0]);
+  return (rows && last_is_cut(s, graph_in(s->r.from, n)[0])) || cuts_groups(s, n);
 }
 
-/* --- what decompose makes of a node, sharded in its place --------------------------------------
+/* --- what a node is made of, sharded in its place ------------------------------------------------
  */
 
 static void take(shard *to, val x, const shard *from, val y) {
@@ -40,21 +56,13 @@ static hp_status shard_inner(shard *s, shard *inner, const val *outer) {
   return HP_OK;
 }
 
-static hp_status decomposed(shard *s, const ir_node *n) {
-  const val *outer = graph_in(s->r.from, n);
-  val in[RULE_TENSORS], out[OPS_OUT_MAX];
+static hp_status expanded(shard *s, const ir_node *n) {
+  val out[OPS_OUT_MAX];
   hp_graph *g;
-  HP_TRY(graph_create(s->r.from, &g));
-  rewrite_place(&(rewrite){.to = g}, n);
-  for (int i = 0; i < n->n_in; i++) {
-    const ir_value *x = graph_value(s->r.from, outer[i]);
-    in[i] = ops_leaf(g, OP_INPUT, "operand", (hp_dtype)x->dtype, x->dim, x->rank);
-  }
-  decompose_node(g, s->r.from, n, in, out);
-  hp_status st = graph_status(g);
+  HP_TRY(expand_node(s->r.from, n, &g, out));
   shard inner = {.plan = s->plan, .m = s->m, .r = {.to = s->r.to}};
-  if (!st) st = shard_begin(&inner, g);
-  if (!st) st = shard_inner(s, &inner, outer);
+  hp_status st = shard_begin(&inner, g);
+  if (!st) st = shard_inner(s, &inner, graph_in(s->r.from, n));
   for (int k = 0; !st && k < n->n_out; k++) take(s, n->out0 + (val)k, &inner, out[k]);
   shard_end(&inner);
   mem_free(inner.made);
@@ -101,5 +109,5 @@ static hp_status cross_entropy(shard *s, const ir_node *n) {
 }
 
 hp_status shard_expand(shard *s, const ir_node *n) {
-  return n->op == OP_CROSS_ENTROPY ? cross_entropy(s, n) : decomposed(s, n);
+  return n->op == OP_CROSS_ENTROPY ? cross_entropy(s, n) : expanded(s, n);
 }

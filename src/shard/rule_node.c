@@ -251,9 +251,9 @@ hp_status rule_of_node(const hp_graph *g, const ir_node *n, rule *out) {
   return HP_OK;
 }
 
-attr_record rule_local_attrs(const hp_graph *g, const ir_node *n, const mesh *m,
-                             const layout *out) {
+attr_record rule_local_attrs(const hp_graph *g, const ir_node *n, const ir_value *out) {
   const char *at = op_table[n->op].attrs, *name;
+  const ir_value *whole = graph_value(g, n->out0);
   attr_record a = {0};
   int len;
   char kind, key[32];
@@ -263,14 +263,14 @@ attr_record rule_local_attrs(const hp_graph *g, const ir_node *n, const mesh *m,
     if (kind == 'f') {
       attr_put_float(&a, attr_float(g, n, key));
     } else if (!strcmp(key, "rows") || !strcmp(key, "experts")) {
-      attr_put_int(&a, layout_part_size(m, out, 0, attr_int(g, n, key)));
+      attr_put_int(&a, out->dim[0]);
     } else if (kind != 'l') {
       attr_put_int(&a, attr_int(g, n, key));
     } else {
       int count = attr_list(g, n, key, list);
       bool shape = !strcmp(key, "shape"), stop = !strcmp(key, "stop");
       for (int d = 0; d < count && (shape || stop); d++)
-        if (out->n[d]) list[d] = layout_part_size(m, out, d, list[d]);
+        if (out->dim[d] != whole->dim[d]) list[d] = out->dim[d];
       attr_put_list(&a, list, count);
     }
   }

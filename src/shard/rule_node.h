@@ -7,8 +7,8 @@
 
 /* HP_ERR_LAYOUT when the node has more operands than a rule holds. */
 hp_status rule_of_node(const hp_graph *g, const ir_node *n, rule *out);
-/* Attributes of the node that a device has for its part, when result 0 has layout `out`: shapes,
- * ends of slices and rows become those of the part. */
-attr_record rule_local_attrs(const hp_graph *g, const ir_node *n, const mesh *m, const layout *out);
+/* Attributes of a node that makes result 0 in another size: shapes, ends of slices and rows become
+ * those of `out`. */
+attr_record rule_local_attrs(const hp_graph *g, const ir_node *n, const ir_value *out);
 
 #endif

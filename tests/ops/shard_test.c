@@ -45,7 +45,7 @@ static void choose_layouts(trial *t, rng *r) {
   static const pending_op ops[] = {PENDING_SUM, PENDING_SUM, PENDING_AVG, PENDING_MAX};
   pending_op op = ops[rng_below(r, 4)]; /* of different ones the order would matter */
   for (int i = 0; i < t->x.leaves; i++)
-    t->in[i] = (layout){.rank = (uint8_t)graph_value(t->x.g, t->x.leaf[i].v)->rank};
+    t->in[i] = (layout){.rank = graph_value(t->x.g, t->x.leaf[i].v)->rank};
   for (int a = 0; a < t->m->axes; a++) {
     int i = rng_below(r, t->x.leaves);
     layout *l = &t->in[i];
@@ -112,7 +112,9 @@ static bool make_local(trial *t) {
     part_dims(t->m, &t->need[i], whole, dim);
     in[i] = ops_leaf(t->local, OP_INPUT, name, whole->type, dim, whole->rank);
   }
-  attr_record a = rule_local_attrs(t->x.g, t->node, t->m, &t->out[0]);
+  ir_value part = *graph_value(t->x.g, t->node->out0);
+  part_dims(t->m, &t->out[0], &t->whole.value[t->node->out0], part.dim);
+  attr_record a = rule_local_attrs(t->x.g, t->node, &part);
   t->result = ops_add(t->local, t->node->op, in, t->x.leaves, &a);
   if (t->result) return true;
   printf("%s\n", err_message());
