@@ -174,8 +174,7 @@ void hp_sgd(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor buffer, hp_tenso
  * tensor lies on it: for each dim the axes that split it, the first outermost; the other axes hold
  * replicas, or parts of a reduction that is pending.  As text, in YAML and in `hyper layout`:
  * "(2,2,2)(dp,sp,mp)(mp,(sp,dp),None)+sum:dp@0,1,2,3,4,5,6,7"; what follows the names, and what
- * follows the entries, may be missing.  An entry mp:64 gives parts a length; else they share
- * evenly, rounded up, and the last ones are shorter. */
+ * follows the entries, may be missing.  An entry mp:64 gives the length of a part. */
 typedef struct hp_layout hp_layout;
 hp_status hp_layout_create(const int64_t *device_matrix, const char *const *alias_name, int n_axes,
                            const int64_t *rank_list, int64_t n_ranks, hp_layout **out);

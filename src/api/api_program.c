@@ -260,7 +260,7 @@ static hp_status plan_layouts(const hp_graph *g, hp_device *d, char **text) {
   sharded s;
   str out = {0};
   HP_TRY(part_graph(g, d, &s));
-  explain_layouts(d, g, s.of, &out);
+  explain_layouts(d, g, &s, &out);
   sharded_free(&s);
   return give_text(str_status(&out), &out, text);
 }

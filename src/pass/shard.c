@@ -1,4 +1,5 @@
 /* The walk over the graph: leaves, effects, and nodes by their rules. */
+#include "pass/shard_pad.h"
 #include "pass/shard_state.h"
 
 #include "shard/slices.h"
@@ -17,25 +18,30 @@ hp_status shard_check_layout(const mesh *m, const char *name, const ir_value *v,
     if (l->pending[a])
       HP_FAIL(HP_ERR_LAYOUT, "layout of \"%s\": nothing can be pending on a tensor that is given",
               name);
-  for (int d = 0; d < v->rank; d++)
-    if (v->dim[d] % layout_parts(m, l, d))
-      HP_FAIL(HP_ERR_UNSUPPORTED, "layout of \"%s\": dim %d of size %lld is not divided by %lld",
-              name, d, (long long)v->dim[d], (long long)layout_parts(m, l, d));
+  int d = layout_short_dim(m, l, v->dim);
+  if (d >= 0)
+    HP_FAIL(HP_ERR_LAYOUT, "layout of \"%s\": dim %d of size %lld is more than %lld parts of %d",
+            name, d, (long long)v->dim[d], (long long)layout_parts(m, l, d), l->part[d]);
   return HP_OK;
 }
 
-bool shard_declared(const shard *s, const ir_node *n, layout *out) {
-  const ir_value *v = graph_value(s->r.from, n->out0);
-  const char *name = attr_str(s->r.from, n, "name");
-  *out = (layout){.rank = v->rank};
-  return s->plan->declared(s->plan->model, name, v, out);
+bool shard_declared(const hp_graph *g, const shard_plan *plan, const ir_node *n, layout *out) {
+  const ir_value *v = plan->type ? &plan->type[n->out0] : graph_value(g, n->out0);
+  if (!plan->declared(plan->model, attr_str(g, n, "name"), v, out)) {
+    *out = (layout){.rank = v->rank};
+    return false;
+  }
+  for (int d = 0; d < v->rank && d < out->rank; d++)
+    if (plan->type || layout_padded_size(plan->mesh, out, d, v->dim[d]) == v->dim[d])
+      out->part[d] = 0;
+  return true;
 }
 
 static hp_status leaf(shard *s, const ir_node *n) {
   ir_value v = *graph_value(s->r.from, n->out0);
   const char *name = attr_str(s->r.from, n, "name");
   layout l;
-  if (shard_declared(s, n, &l)) HP_TRY(shard_check_layout(s->m, name, &v, &l));
+  if (shard_declared(s->r.from, s->plan, n, &l)) HP_TRY(shard_check_layout(s->m, name, &v, &l));
   s->made[n->out0] = s->now[n->out0] = l;
   local_type(s, &l, &v);
   s->r.map[n->out0] = ops_leaf(s->r.to, n->op, name, (hp_dtype)v.dtype, v.dim, v.rank);
@@ -119,7 +125,7 @@ static hp_status marked(shard *s, const ir_node *n) {
   const ir_value *v = graph_value(s->r.from, from);
   HP_TRY(shard_settle(s, from));
   layout to = s->now[from], l;
-  if (shard_declared(s, n, &l)) {
+  if (shard_declared(s->r.from, s->plan, n, &l)) {
     HP_TRY(shard_check_layout(s->m, attr_str(s->r.from, n, "name"), v, &l));
     to = l;
   }
@@ -172,7 +178,8 @@ void shard_end(shard *s) {
   use_lists_free(&s->users);
 }
 
-hp_status shard_graph(const hp_graph *g, const shard_plan *plan, sharded *out) {
+/* A graph whose layouts divide its dims. */
+static hp_status shard_even(const hp_graph *g, const shard_plan *plan, sharded *out) {
   shard s = {.plan = plan, .m = plan->mesh};
   HP_TRY(graph_create(g, &s.r.to));
   hp_status st = shard_begin(&s, g);
@@ -186,6 +193,38 @@ hp_status shard_graph(const hp_graph *g, const shard_plan *plan, sharded *out) {
   }
   *out = (sharded){.graph = s.r.to, .of = s.made};
   return HP_OK;
+}
+
+/* From the layouts of the padded graph to those of g: parts have the length that they have there.
+ */
+static hp_status unpadded(const hp_graph *g, const padded *p, const mesh *m, sharded *s) {
+  layout *of = mem_calloc(g->values.len, sizeof *of);
+  HP_TRY_MEM(of);
+  for (val v = 1; v < g->values.len; v++) {
+    const ir_value *t = graph_value(g, v), *longer = graph_value(p->graph, p->of[v]);
+    of[v] = s->of[p->of[v]];
+    for (int d = 0; d < t->rank; d++)
+      if (longer->dim[d] != t->dim[d])
+        of[v].part[d] = (int32_t)layout_part_size(m, &of[v], d, longer->dim[d]);
+  }
+  mem_free(s->of);
+  s->of = of;
+  s->padded_work = p->all_flops > 0 ? 1 - p->true_flops / p->all_flops : 0;
+  return HP_OK;
+}
+
+hp_status shard_graph(const hp_graph *g, const shard_plan *plan, sharded *out) {
+  padded p;
+  HP_TRY(shard_pad(g, plan, &p));
+  shard_plan even = *plan;
+  even.type = p.was;
+  hp_status st = shard_even(p.graph ? p.graph : g, &even, out);
+  if (!st && p.graph) {
+    st = unpadded(g, &p, plan->mesh, out);
+    if (st) sharded_free(out);
+  }
+  padded_free(&p);
+  return st;
 }
 
 void sharded_free(sharded *s) {

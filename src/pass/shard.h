@@ -16,11 +16,15 @@ typedef struct {
   /* No sum is cut: every element is computed on one device, in the order of one device, so results
    * have the same bits on every mesh.  Operands are gathered, or cut along other dims. */
   bool whole_sums;
+  /* By value of the graph: the type for which its layout is declared; NULL: its own. */
+  const ir_value *type;
 } shard_plan;
 
 typedef struct {
   hp_graph *graph; /* the same for all devices; it shares the pool of the one that it was made of */
-  layout *of;      /* by value of the old graph: how it lies on the mesh where it was made */
+  layout *of;      /* by value of the old graph: how it lies on the mesh where it was made, with
+                      the length of parts that are padded */
+  double padded_work; /* share of the operations that are spent on padding */
 } sharded;
 
 /* A param has the layout that is declared before and after a run, an output what the computation

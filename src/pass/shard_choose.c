@@ -32,7 +32,8 @@ static double way_to_users(const shard *s, val v, const layout *out) {
   for (uint32_t u = s->users.use0[v]; u < s->users.use0[v + 1]; u++) {
     const ir_node *n = graph_node(s->r.from, s->users.use[u]);
     val param = graph_in(s->r.from, n)[0];
-    if (n->op == OP_MARK && shard_declared(s, n, &l)) seconds += way(s, v, out, &l);
+    if (n->op == OP_MARK && shard_declared(s->r.from, s->plan, n, &l))
+      seconds += way(s, v, out, &l);
     if (n->op == OP_ASSIGN && param != v) seconds += way(s, v, out, &s->made[param]);
   }
   return seconds;
@@ -188,24 +189,28 @@ static bool is_elementwise(int op) {
   return op_flags((op_id)op) & OPF_ELEMENTWISE || op == OP_ADAMW || op == OP_SGD || op == OP_ASSIGN;
 }
 
-/* How a param lies with which the value is combined element by element; false: there is none. */
-static bool wanted(const shard *s, val v, int steps, layout *out) {
-  const hp_graph *g = s->r.from;
+static bool wanted(const hp_graph *g, const use_lists *users, const shard_plan *plan, val v,
+                   int steps, layout *out) {
   const ir_value *x = graph_value(g, v);
-  for (uint32_t u = s->users.use0[v]; u < s->users.use0[v + 1]; u++) {
-    const ir_node *n = graph_node(g, s->users.use[u]);
+  for (uint32_t u = users->use0[v]; u < users->use0[v + 1]; u++) {
+    const ir_node *n = graph_node(g, users->use[u]);
     if (!is_elementwise(n->op)) continue;
     for (int i = 0; i < n->n_in; i++) {
       val other = graph_in(g, n)[i];
       bool like = value_same_shape(graph_value(g, other), x);
       if (!like || graph_def(g, other)->op != OP_PARAM) continue;
-      if (shard_declared(s, graph_def(g, other), out)) return true;
+      if (shard_declared(g, plan, graph_def(g, other), out)) return true;
     }
     if (steps && n->n_out && value_same_shape(graph_value(g, n->out0), x) &&
-        wanted(s, n->out0, steps - 1, out))
+        wanted(g, users, plan, n->out0, steps - 1, out))
       return true;
   }
   return false;
+}
+
+bool shard_wanted(const hp_graph *g, const use_lists *users, const shard_plan *plan, val v,
+                  layout *out) {
+  return wanted(g, users, plan, v, LOOK_AHEAD, out);
 }
 
 /* Cuts a dim that only the result has as the owners of an operand's rows cut it; else as the users
@@ -220,7 +225,7 @@ static void ask(choosing *c) {
     if (own) {
       l.n[d] = own->n;
       memcpy(l.axis[d], own->axis, sizeof own->axis);
-    } else if (!wanted(c->s, c->n->out0, LOOK_AHEAD, &l)) {
+    } else if (!shard_wanted(c->s->r.from, &c->s->users, c->s->plan, c->n->out0, &l)) {
       return;
     }
     int64_t parts = 1;

@@ -57,8 +57,12 @@ const owners *shard_owners_of_operands(const shard *s, const ir_node *n);
 bool shard_cuts_sequence(const shard *s, const ir_node *n);
 hp_status shard_attention(shard *s, const ir_node *n);
 
-/* The layout that is declared for the name of the node; false: none is. */
-bool shard_declared(const shard *s, const ir_node *n, layout *out);
+/* The layout that is declared for the name of a node of g; false: none is.  Its parts have a length
+ * of their own only where they do not divide a dim. */
+bool shard_declared(const hp_graph *g, const shard_plan *plan, const ir_node *n, layout *out);
+/* How a param lies with which the value is combined element by element; false: there is none. */
+bool shard_wanted(const hp_graph *g, const use_lists *users, const shard_plan *plan, val v,
+                  layout *out);
 
 /* --- moves */
 bool shard_is_pending(const layout *l);

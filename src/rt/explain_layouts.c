@@ -8,24 +8,39 @@
 /* --- who holds what ------------------------------------------------------------------------------
  */
 
-static void print_value(const group *d, const hp_graph *g, const ir_node *n, const layout *of,
-                        str *out) {
+/* Elements of tensors, and those that all their parts have room for. */
+typedef struct {
+  double whole, room;
+} elements;
+
+static double padded_share(const elements *e) { return e->room > 0 ? 1 - e->whole / e->room : 0; }
+
+static elements print_value(const group *d, const hp_graph *g, const ir_node *n, const layout *of,
+                            str *out) {
   val v = n->op == OP_OUTPUT ? graph_in(g, n)[0] : n->out0;
-  ir_value whole = *graph_value(g, v), part = whole;
+  ir_value whole = *graph_value(g, v), part = whole, room = whole;
   str type = {0}, held = {0}, lies = {0};
   layout_print_on(&d->m, &of[v], &lies);
-  for (int k = 0; k < part.rank; k++) part.dim[k] = layout_part_size(&d->m, &of[v], k, part.dim[k]);
+  for (int k = 0; k < part.rank; k++) {
+    part.dim[k] = layout_part_size(&d->m, &of[v], k, whole.dim[k]);
+    room.dim[k] = layout_padded_size(&d->m, &of[v], k, whole.dim[k]);
+  }
+  elements e = {(double)value_elements(&whole), (double)value_elements(&room)};
   value_print(&whole, &type);
   value_print(&part, &held);
-  str_printf(out, "%-7s %-52s %-22s %-18s %s\n", op_table[n->op].name, attr_str(g, n, "name"),
+  str_printf(out, "%-7s %-52s %-22s %-18s %s", op_table[n->op].name, attr_str(g, n, "name"),
              type.at ? type.at : "", lies.at ? lies.at : "", held.at ? held.at : "");
+  if (padded_share(&e) > 0) str_printf(out, "  %.1f %% padding", 100 * padded_share(&e));
+  str_add(out, "\n");
   str_free(&type);
   str_free(&held);
   str_free(&lies);
+  return e;
 }
 
-void explain_layouts(const group *d, const hp_graph *g, const layout *of, str *out) {
-  if (!of) {
+void explain_layouts(const group *d, const hp_graph *g, const sharded *s, str *out) {
+  elements all = {0};
+  if (!s->of) {
     str_add(out, "one device: every tensor is whole\n");
     return;
   }
@@ -35,6 +50,12 @@ void explain_layouts(const group *d, const hp_graph *g, const layout *of, str *o
              "layout", "a device's part");
   for (size_t i = 0; i < g->nodes.len; i++) {
     const ir_node *n = graph_node(g, (uint32_t)i);
-    if (n->op == OP_INPUT || n->op == OP_PARAM || n->op == OP_OUTPUT) print_value(d, g, n, of, out);
+    if (n->op != OP_INPUT && n->op != OP_PARAM && n->op != OP_OUTPUT) continue;
+    elements e = print_value(d, g, n, s->of, out);
+    all.whole += e.whole;
+    all.room += e.room;
   }
+  if (padded_share(&all) > 0)
+    str_printf(out, "\npadding: %.1f %% of these tensors, %.1f %% of the work\n",
+               100 * padded_share(&all), 100 * s->padded_work);
 }

@@ -4,7 +4,7 @@
 
 #include "rt/group.h"
 
-/* Inputs, params and outputs of graph g with layout and part; of is by value (NULL: one device). */
-void explain_layouts(const group *d, const hp_graph *g, const layout *of, str *out);
+/* Inputs, params and outputs of graph g with layout and part, and what of it is padding. */
+void explain_layouts(const group *d, const hp_graph *g, const sharded *s, str *out);
 
 #endif

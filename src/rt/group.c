@@ -159,11 +159,14 @@ void group_close(group *g) {
 /* --- layouts ------------------------------------------------------------------------------------
  */
 
-/* Of each dim the outer axes, as many as divide it. */
-static void keep_what_divides(const mesh *m, const ir_value *type, layout *l) {
-  if (l->rank != type->rank) *l = (layout){.rank = type->rank};
-  for (int d = 0; d < l->rank; d++)
-    while (type->dim[d] % layout_parts(m, l, d)) layout_cut(l, d, 1);
+/* A dim of one element is not shared.  Where it is asked for, of each dim the outer axes, as many
+ * as divide it. */
+static void keep_whole(const mesh *m, const ir_value *type, bool where_divides, layout *l) {
+  if (l->rank != type->rank && where_divides) *l = (layout){.rank = type->rank};
+  for (int d = 0; d < l->rank && d < type->rank; d++) {
+    if (type->dim[d] == 1) layout_cut(l, d, l->n[d]);
+    while (where_divides && type->dim[d] % layout_parts(m, l, d)) layout_cut(l, d, 1);
+  }
 }
 
 bool group_declared(const void *model, const char *name, const ir_value *type, layout *out) {
@@ -172,7 +175,7 @@ bool group_declared(const void *model, const char *name, const ir_value *type, l
   for (size_t i = 0; i < g->rules.len; i++) {
     if (fnmatch(g->rules.at[i].pattern, name, 0)) continue;
     HP_ASSERT(!layout_parse_on(g->rules.at[i].entries, &g->m, out)); /* checked by group_rule */
-    if (g->rules.at[i].where_divides) keep_what_divides(&g->m, type, out);
+    keep_whole(&g->m, type, g->rules.at[i].where_divides, out);
     return true;
   }
   return false;

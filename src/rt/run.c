@@ -12,12 +12,13 @@ static hp_status add_io(runs *r, const hp_graph *g, const ir_node *n, const layo
   ir_value part = x.type;
   for (int d = 0; d < part.rank; d++)
     part.dim[d] = layout_part_size(&r->d->m, &x.l, d, part.dim[d]);
+  made->part_bytes = (size_t)value_bytes(&part);
   for (int i = 0; i < r->d->own; i++) {
-    made->part[i] = mem_calloc((size_t)value_bytes(&part) + 1, 1);
+    made->part[i] = mem_calloc(made->part_bytes + 1, 1); /* padding stays 0 */
     HP_TRY_MEM(made->part[i]);
   }
   comm *c = r->d->comm; /* all parts may come together here */
-  return c->iface->reserve ? c->iface->reserve(c, (int64_t)(value_bytes(&part) + 1) * r->d->n)
+  return c->iface->reserve ? c->iface->reserve(c, (int64_t)(made->part_bytes + 1) * r->d->n)
                            : HP_OK;
 }
 
@@ -62,10 +63,8 @@ static hp_status give(runs *r, const hp_io *io, int n) {
     if (io[k].bytes != want)
       HP_FAIL(HP_ERR_ARG, "\"%s\" has %llu bytes in the program, %zu are given", io[k].name,
               (unsigned long long)want, io[k].bytes);
-    uint64_t parts = 1;
-    for (int d = 0; d < x->l.rank; d++) parts *= (uint64_t)layout_parts(&r->d->m, &x->l, d);
     for (int i = 0; i < r->d->own; i++)
-      r->given[(size_t)i * r->ios.len + (size_t)k] = (hp_io){x->name, x->part[i], want / parts};
+      r->given[(size_t)i * r->ios.len + (size_t)k] = (hp_io){x->name, x->part[i], x->part_bytes};
   }
   return HP_OK;
 }

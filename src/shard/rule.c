@@ -160,15 +160,9 @@ static hp_status compose(const derivation *d, const rule_tensor *t, int dim, lay
 }
 
 static hp_status compose_all(const derivation *d, const rule_tensor *t, layout *l) {
-  *l = (layout){.rank = (uint8_t)t->rank};
+  *l = (layout){.rank = t->rank};
   for (int dim = 0; dim < t->rank; dim++) HP_TRY(compose(d, t, dim, l));
   return HP_OK;
-}
-
-static bool has_factor(const rule_tensor *t, int factor) {
-  for (int dim = 0; dim < t->rank; dim++)
-    if (memchr(t->factor[dim], factor, t->n[dim])) return true;
-  return false;
 }
 
 /* A result without a factor that is cut has its reduction pending.  Without a reduction some other
@@ -178,7 +172,7 @@ static hp_status contract(const derivation *d, layout *out) {
     pending_op op = d->r->factor[f].reduce;
     bool kept = op != PENDING_NONE;
     for (int o = 0; o < d->r->n_out; o++) {
-      bool has = has_factor(&d->r->out[o], f);
+      bool has = rule_has(&d->r->out[o], f);
       kept |= has;
       for (int i = 0; !has && op && i < d->of[f].n; i++)
         out[o].pending[d->of[f].axis[i]] = (uint8_t)op;

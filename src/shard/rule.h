@@ -46,6 +46,7 @@ hp_status rule_derive(const mesh *m, const rule *r, const layout *in, layout *ne
 
 /* The first tensor with a dim that is the factor alone: operand i, or result i - n_in; -1: none. */
 int rule_find(const rule *r, int factor, int *dim);
+bool rule_has(const rule_tensor *t, int factor);
 /* Size of a tensor's dim: of its factors together. */
 int64_t rule_dim_size(const rule *r, const rule_tensor *t, int dim);
 

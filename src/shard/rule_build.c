@@ -39,6 +39,12 @@ int rule_find(const rule *r, int factor, int *dim) {
   return -1;
 }
 
+bool rule_has(const rule_tensor *t, int factor) {
+  for (int dim = 0; dim < t->rank; dim++)
+    if (memchr(t->factor[dim], factor, t->n[dim])) return true;
+  return false;
+}
+
 int64_t rule_dim_size(const rule *r, const rule_tensor *t, int dim) {
   int64_t size = 1;
   for (int i = 0; i < t->n[dim]; i++) size *= r->factor[t->factor[dim][i]].size;

@@ -40,8 +40,12 @@ exit_is 0
 close_losses one/trainer_log.jsonl own/trainer_log.jsonl 1e-5
 run explain job/job.yaml layouts
 out_has "((cols,rows),None)"
-run train job/job.yaml output_dir=wrong 'hyper_parallel.device_matrix=[3, 2]'
-refused "is not divided by 3"
+run train job/job.yaml output_dir=uneven 'hyper_parallel.device_matrix=[3, 2]'
+exit_is 0
+close_losses one/trainer_log.jsonl uneven/trainer_log.jsonl 1e-5
+run explain job/job.yaml layouts 'hyper_parallel.device_matrix=[3, 2]'
+grep -q '^input   ids  *i32\[4,32\]  *(rows:2,None)  *i32\[2,32\]  33.3 % padding' out || fail "no padded rows"
+out_has "padding: "
 sed -i '/^hyper_parallel:/,$d' job/job.yaml
 
 it "halves of a micro-batch that take turns give the losses of the whole"

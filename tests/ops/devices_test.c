@@ -34,8 +34,12 @@ static void choose_layouts(job *j, const char *mesh_text, uint64_t seed) {
     for (int a = 0; a < m.axes; a++) {
       if (!t->rank || rng_chance(&r, 25)) continue;
       int d = rng_below(&r, t->rank);
-      if (t->dim[d] % (layout_parts(&m, &l, d) * m.size[a]) == 0) layout_append(&l, d, a);
+      bool even = t->dim[d] % (layout_parts(&m, &l, d) * m.size[a]) == 0;
+      if (even || rng_chance(&r, 50)) layout_append(&l, d, a);
     }
+    for (int d = 0; d < t->rank; d++)
+      if (l.n[d] && rng_chance(&r, 20))
+        l.part[d] = (int32_t)layout_part_size(&m, &l, d, t->dim[d]) + rng_below(&r, 3);
     layout_print_on(&m, &l, &text);
     snprintf(j->entries[i], sizeof j->entries[i], "%s", text.at);
     j->rule[j->rules++] = (hp_layout_rule){j->x.leaf[i].name, j->entries[i]};
@@ -293,7 +297,7 @@ TEST(whole_sums_are_computed_by_one_engine) {
 
 TEST(a_device_group_refuses_layouts_that_cannot_be) {
   hp_device *d;
-  hp_layout_rule bad = {"*.weight", "(tp,None)"};
+  hp_layout_rule bad = {"*.weight", "(tp:3,None)"};
   hp_device_options o = {.mesh = "(2)(dp)", .layouts = &bad, .n_layouts = 1, .interpret = true};
   CHECK_FAILS(hp_device_open(&o, &d), "layout of \"*.weight\": layout: \"tp\" is not an axis");
   o.mesh = "(2)(dp)(dp)";
@@ -307,13 +311,33 @@ TEST(a_device_group_refuses_layouts_that_cannot_be) {
   CHECK_FAILS(hp_device_open(&o, &d), "needs a pattern and entries");
   o.layouts = &bad;
   CHECK_OK(hp_device_open(&o, &d));
-  CHECK_FAILS(hp_param_create(d, "a.weight", HP_F32, (hp_shape){2, {3, 4}}), "is not divided by 2");
+  CHECK_FAILS(hp_param_create(d, "a.weight", HP_F32, (hp_shape){2, {7, 4}}),
+              "size 7 is more than 2 parts of 3");
   CHECK_FAILS(hp_param_create(d, "b.weight", HP_F32, (hp_shape){1, {4}}), "has 2 entries");
   CHECK_OK(hp_param_create(d, "c.weight", HP_F32, (hp_shape){2, {4, 4}}));
   hp_shape s;
   hp_dtype t;
   CHECK_OK(hp_param_find(d, "c.weight", &t, &s));
   CHECK_EQ(s.dim[0], 4); /* of the whole */
+  hp_device_close(d);
+}
+
+TEST(what_is_written_to_uneven_parts_is_read_back) {
+  hp_device *d;
+  hp_layout_rule uneven[] = {{"a", "(x:2,y)"}, {"b", "(y,x)"}};
+  hp_device_options o = {.mesh = "(3,2)(x,y)",
+                         .layouts = uneven,
+                         .n_layouts = 2,
+                         .interpret = true};
+  float data[5 * 7], back[5 * 7];
+  for (int i = 0; i < 5 * 7; i++) data[i] = (float)i + 1;
+  CHECK_OK(hp_device_open(&o, &d));
+  for (int i = 0; i < 2; i++) {
+    CHECK_OK(hp_param_create(d, uneven[i].pattern, HP_F32, (hp_shape){2, {5, 7}}));
+    CHECK_OK(hp_write(d, uneven[i].pattern, data, sizeof data));
+    CHECK_OK(hp_read(d, uneven[i].pattern, back, sizeof back));
+    CHECK(!memcmp(data, back, sizeof data));
+  }
   hp_device_close(d);
 }
 

@@ -1,6 +1,7 @@
 /* Whole graphs on meshes: random graphs, forward and backward, with inputs and params laid out by
  * chance; every device's graph is evaluated in step with the others, collectives from the parts of
- * their groups alone, and each part of every output and param must be that of the whole. */
+ * their groups alone, and each part of every output and param must be that of the whole.  Dims are
+ * cut unevenly too; what stands in the padding of inputs must not be seen anywhere. */
 #include "ops/random_graph.h"
 #include "pass/shard.h"
 #include "shard/layout_text.h"
@@ -18,7 +19,7 @@ typedef struct {
   mesh m;
   sharded s;
   ref_run part[DEVICES_MAX];
-  int64_t collectives, cut;
+  int64_t collectives, cut, padded;
 } trial;
 
 /* --- layouts by chance ---------------------------------------------------------------------------
@@ -31,8 +32,14 @@ static bool declared(const void *model, const char *name, const ir_value *type, 
   for (int a = 0; a < t->m.axes; a++) {
     if (!type->rank || rng_chance(&r, 30)) continue;
     int d = rng_below(&r, type->rank);
-    if (type->dim[d] % (layout_parts(&t->m, out, d) * t->m.size[a]) == 0) layout_append(out, d, a);
+    bool even = type->dim[d] % (layout_parts(&t->m, out, d) * t->m.size[a]) == 0;
+    if (even || rng_chance(&r, 60)) layout_append(out, d, a);
   }
+  for (int d = 0; d < type->rank; d++) /* in parts of whole units */
+    if (out->n[d] && rng_chance(&r, 20)) {
+      int64_t unit = 1 + rng_below(&r, 3), part = layout_part_size(&t->m, out, d, type->dim[d]);
+      out->part[d] = (int32_t)((part + unit - 1) / unit * unit);
+    }
   return rng_chance(&r, 90);
 }
 
@@ -116,13 +123,15 @@ static void collective(trial *t, const ir_node *n, int64_t position) {
 
 static bool is_collective(const ir_node *n) { return op_flags((op_id)n->op) & OPF_COLLECTIVE; }
 
-/* Flat index in the whole of element k of the device's part. */
+/* Flat index in the whole of element k of the device's part; -1: it is padding. */
 static int64_t whole_index(const trial *t, const layout *l, const ref_tensor *whole,
                            const ref_tensor *part, int64_t position, int64_t k) {
   int64_t index[HP_MAX_RANK];
   ref_unflatten(part, k, index);
-  for (int d = 0; d < l->rank; d++)
+  for (int d = 0; d < l->rank; d++) {
     index[d] += layout_part_index(&t->m, l, d, position) * part->dim[d];
+    if (index[d] >= whole->dim[d]) return -1;
+  }
   return ref_flatten(whole, index);
 }
 
@@ -136,8 +145,12 @@ static void give_leaf(trial *t, const ir_node *n, int64_t position) {
   val old = find_leaf(t, attr_str(t->s.graph, n, "name"));
   const ref_tensor *whole = &t->whole.value[old];
   ref_tensor *part = ref_make(&t->part[position], n->out0);
-  for (int64_t k = 0; k < part->n; k++)
-    ref_copy(part, k, whole, whole_index(t, &t->s.of[old], whole, part, position, k));
+  for (int64_t k = 0; k < part->n; k++) {
+    int64_t e = whole_index(t, &t->s.of[old], whole, part, position, k);
+    if (e >= 0) ref_copy(part, k, whole, e);
+    else if (n->op == OP_INPUT) set_number(part, k, part->f ? NAN : 77);
+    t->padded += e < 0;
+  }
   for (int d = 0; d < part->rank; d++) t->cut += part->dim[d] != whole->dim[d];
 }
 
@@ -166,16 +179,20 @@ static void fail_with_graphs(const trial *t, const char *what) {
             b);
 }
 
-/* Value `local` of every device against the whole's `old`, lying as l says. */
-static void check_value(const trial *t, const char *name, val old, val local, const layout *l) {
+/* Value `local` of every device against the whole's `old`, lying as l says; the padding of params
+ * must be 0. */
+static void check_value(const trial *t, const char *name, val old, val local, const layout *l,
+                        bool is_param) {
   const ref_tensor *whole = &t->whole.value[old], *rough = &t->x.ref.value[old];
   char what[200];
   for (int64_t p = 0; p < t->m.devices; p++) {
     const ref_tensor *part = &t->part[p].value[local];
     for (int64_t k = 0; k < part->n; k++) {
       int64_t e = whole_index(t, l, whole, part, p, k);
-      double want = number(whole, e), got = number(part, k);
-      if (rough->e[e] == INFINITY || fabs(got - want) <= 1e-8 * (1 + fabs(want))) continue;
+      double want = e < 0 ? 0 : number(whole, e), got = number(part, k);
+      if (e < 0 && (!is_param || got == 0)) continue;
+      if (e >= 0 && rough->e[e] == INFINITY) continue;
+      if (fabs(got - want) <= 1e-8 * (1 + fabs(want))) continue;
       if (isnan(got) == isnan(want) && !isfinite(want)) continue;
       snprintf(what, sizeof what, "%s: device %lld, element %lld is %.12g, want %.12g", name,
                (long long)p, (long long)k, got, want);
@@ -196,7 +213,8 @@ static void check_effects(const trial *t) {
   const hp_graph *g = t->s.graph;
   for (int i = 0; i < t->x.outputs; i++) {
     val old = t->x.output[i].v;
-    check_value(t, t->x.output[i].name, old, output_of(g, t->x.output[i].name), &t->s.of[old]);
+    check_value(t, t->x.output[i].name, old, output_of(g, t->x.output[i].name), &t->s.of[old],
+                false);
   }
   for (size_t i = 0; i < g->nodes.len; i++) {
     const ir_node *n = graph_node(g, (uint32_t)i);
@@ -205,7 +223,7 @@ static void check_effects(const trial *t) {
     val param = find_leaf(t, name), becomes = 0;
     for (int k = 0; k < t->x.leaves; k++)
       if (t->x.leaf[k].v == param) becomes = t->x.becomes[k];
-    check_value(t, name, becomes, graph_in(g, n)[1], &t->s.of[param]);
+    check_value(t, name, becomes, graph_in(g, n)[1], &t->s.of[param], true);
   }
 }
 
@@ -213,7 +231,7 @@ static void check_effects(const trial *t) {
  * -------------------------------------------------------------------------------------------------
  */
 
-static int64_t all_collectives, all_cut;
+static int64_t all_collectives, all_cut, all_padded;
 
 static void try_seed(uint64_t seed, const int64_t *size, int axes) {
   static const char *const name[] = {"a", "b", "c"};
@@ -239,6 +257,7 @@ static void try_seed(uint64_t seed, const int64_t *size, int axes) {
   check_effects(&t);
   all_collectives += t.collectives;
   all_cut += t.cut;
+  all_padded += t.padded;
   for (int64_t p = 0; p < t.m.devices; p++) ref_end(&t.part[p]);
   sharded_free(&t.s);
   ref_end(&t.whole);
@@ -251,7 +270,7 @@ static void try_mesh(uint64_t first, int n, const int64_t *size, int axes) {
   if (more) n *= atoi(more);
   if (only) first = strtoull(only, NULL, 10), n = 1;
   for (uint64_t seed = first; seed < first + (uint64_t)n; seed++) try_seed(seed, size, axes);
-  CHECK(only || (all_collectives > 0 && all_cut > 0));
+  CHECK(only || (all_collectives > 0 && all_cut > 0 && all_padded > 0));
 }
 
 TEST(random_graphs_on_one_axis_give_every_device_its_part) {
