@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "comm/world.h"
+#include "rt/beat.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,11 +15,14 @@ static void be_quiet(void) {
 
 int cli_run_in_job(int (*run)(int argc, char **argv), int argc, char **argv) {
   const char *told;
-  hp_status st = argc > 1 && !strcmp(argv[1], "launch") ? HP_OK : world_begin();
-  const world_facts *w = world_get();
-  if (w->rank) be_quiet();
+  bool launches = argc > 1 && !strcmp(argv[1], "launch"); /* others, and is none of them */
+  if (launches) return run(argc, argv);
+  hp_status st = world_begin();
+  if (world_get()->rank) be_quiet();
+  if (!st) st = beat_begin();
   int code = world_end(st ? cli_fail(st) : run(argc, argv), &told);
   if (told) fprintf(stderr, "hyper%s\n", told);
+  beat_end(code);
   world_leave();
   return code;
 }

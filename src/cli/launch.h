@@ -4,11 +4,13 @@
 
 #include "base/str.h"
 #include "base/vec.h"
+#include "rt/beat.h"
 
 #include <sys/types.h>
 
 typedef struct {
-  int64_t processes;
+  int64_t processes, restarts;
+  double patience_s;              /* of the watchdog; 0: none */
   const char *hostfile, *starter; /* NULL: none; the one that fits */
   const char *const *verb;        /* the words after --, NULL at the end */
 } launch_options;
@@ -21,5 +23,43 @@ void launch_command_free(launch_command *c);
 void launch_command_print(const launch_command *c, str *out);
 /* Runs it in a group of its own, so that Ctrl-C reaches the launcher alone. */
 hp_status launch_start(const launch_command *c, pid_t *out);
+
+/* --- watching ----------------------------------------------------------------------------------
+ */
+
+/* A line to a process: from its first beat on it is known which. */
+typedef struct {
+  int fd;
+  bool known, ended; /* ended: of itself, with last.code */
+  double heard_s;
+  beat last, next; /* next: of which so many bytes have come */
+  size_t got;
+} launch_line;
+
+typedef struct {
+  int listener; /* -1: nobody is watched */
+  uint64_t key;
+  double patience_s;
+  char self[64]; /* name of this machine */
+  VEC(launch_line) lines;
+  int lost; /* place in lines of the first process that ended without a word; -1 */
+  bool ran; /* process 0 has come to a program, in this try or an earlier one */
+} launch_watch;
+
+/* Listens, and tells the processes to come where, in the environment. */
+hp_status launch_watch_open(const launch_options *o, launch_watch *out);
+void launch_watch_close(launch_watch *w);
+/* Forgets the processes of a try that is over. */
+void launch_watch_reset(launch_watch *w);
+/* Hears what there is to hear, for so long at most. */
+void launch_watch_listen(launch_watch *w, int milliseconds);
+/* The process that holds up the job, and why, in words; NULL: none. */
+const launch_line *launch_watch_find(const launch_watch *w, str *why);
+/* Gives a signal to all processes; false: there is none to give it to. */
+bool launch_watch_signal(const launch_watch *w, int number);
+/* Ends at once those that still live on this machine. */
+void launch_watch_kill(const launch_watch *w);
+/* "process 1 (node7, pid 4711)" */
+void launch_line_print(const launch_line *l, str *out);
 
 #endif

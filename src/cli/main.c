@@ -75,5 +75,6 @@ static int run_and_close(int argc, char **argv) { return close_output(run(argc, 
 int main(int argc, char **argv) {
   open_streams();
   signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write, with a message */
+  signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
   return cli_run_in_job(run_and_close, argc, argv);
 }

@@ -76,7 +76,7 @@ static void print_buffer(const program *p, size_t i, str *out) {
 }
 
 /* compute: b5 = mul b1, b2 workspace=b9 wait=comm:3 @"model.norm" block=1 phase=backward */
-static void print_inst(const program *p, size_t i, str *out) {
+void program_print_inst(const program *p, size_t i, str *out) {
   static const char *const phase[] = {"forward", "backward", "update"};
   const prog_inst *n = &p->insts.at[i];
   const uint32_t *arg = program_args(p, n);
@@ -111,6 +111,6 @@ hp_status program_print(const program *p, str *out) {
       str_printf(out, "arena %s %llu bound %llu at %u\n", tier_name(t),
                  (unsigned long long)p->arena[t], (unsigned long long)p->bound[t], p->bound_at[t]);
   for (size_t i = 0; i < p->buffers.len; i++) print_buffer(p, i, out);
-  for (size_t i = 0; i < p->insts.len; i++) print_inst(p, i, out);
+  for (size_t i = 0; i < p->insts.len; i++) program_print_inst(p, i, out);
   return str_status(out);
 }

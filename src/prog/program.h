@@ -76,6 +76,7 @@ const char *tier_name(int tier);
  * structure (numbers in range, arity, attributes, buffers inside their arenas), not that the
  * program computes what somebody wanted. */
 hp_status program_print(const program *p, str *out);
+void program_print_inst(const program *p, size_t i, str *out); /* its line */
 hp_status program_parse(const char *text, size_t n, const char *name, program **out);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/thread.h"
 #include "rt/collective.h"
+#include "rt/watch.h"
 #include "sched/predict.h"
 
 #include <pthread.h>
@@ -35,6 +36,7 @@ struct exec {
   uint64_t run;                /* counts runs; workers wait for it to change */
   int active;                  /* workers that have not finished the run */
   bool failed, stop;
+  bool watched; /* runs on the first device of this process */
 };
 
 static hp_status build_lists(exec *e) {
@@ -120,10 +122,12 @@ static hp_status run_stream(exec *e, int stream, bool events) {
     void *ws = n->workspace == PROG_NONE ? NULL : e->buffer[n->workspace];
     inst_times *t = &e->times[i];
     t->start_s = t->met_s = time_now_s();
+    if (e->watched) watch_at((uint32_t)stream, i);
     bool together = op_flags((op_id)n->op) & OPF_COLLECTIVE;
     hp_status st = together ? collective(e, n, &t->met_s)
                             : e->d->backend->launch(e->loaded, i, e->at + n->arg0, ws);
     t->end_s = time_now_s() - e->start_s;
+    if (e->watched) watch_at((uint32_t)stream, PROG_NONE);
     t->start_s -= e->start_s;
     t->met_s -= e->start_s;
     if (events) record(e, stream, st);
@@ -237,8 +241,11 @@ hp_status exec_run(exec *e, const hp_io *io, int n) {
     HP_TRY(device_reserve(e->d, t, e->p->arena[t]));
   if (e->bound != e->d->generation) bind(e);
   HP_TRY(move_io(e, io, n, BUFFER_INPUT));
+  if (e->watched) watch_begin(e->p);
   e->start_s = time_now_s();
-  HP_TRY(multi_stream(e) ? run_streams(e) : run_stream(e, STREAM_COMPUTE, false));
+  hp_status st = multi_stream(e) ? run_streams(e) : run_stream(e, STREAM_COMPUTE, false);
+  if (e->watched) watch_end();
+  HP_TRY(st);
   e->seconds = time_now_s() - e->start_s;
   return move_io(e, io, n, BUFFER_OUTPUT);
 }
@@ -252,6 +259,7 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
     return HP_ERR_OOM;
   }
   *e = (exec){.d = d, .p = p, .loaded = loaded, .bound = UINT64_MAX};
+  e->watched = !d->comm || d->position == d->comm->first;
   pthread_mutex_init(&e->lock, NULL);
   pthread_cond_init(&e->change, NULL);
   e->at = mem_calloc(p->args.len, sizeof *e->at);
