@@ -34,6 +34,16 @@ void str_add(str *s, const char *text) { str_add_n(s, text, strlen(text)); }
 
 void str_add_char(str *s, char c) { str_add_n(s, &c, 1); }
 
+void str_add_xml(str *s, const char *text) {
+  for (; *text; text++) {
+    if (*text == '&') str_add(s, "&amp;");
+    else if (*text == '<') str_add(s, "&lt;");
+    else if (*text == '>') str_add(s, "&gt;");
+    else if (*text == '"') str_add(s, "&quot;");
+    else str_add_char(s, *text);
+  }
+}
+
 void str_vprintf(str *s, const char *fmt, va_list ap) {
   va_list again;
   va_copy(again, ap);

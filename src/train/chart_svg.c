@@ -4,16 +4,6 @@
 
 static const char *const ink_class[] = {"grid", "axis", "tick", "label", "title", "limit", "c"};
 
-static void add_escaped(str *out, const char *s) {
-  for (; *s; s++) {
-    if (*s == '&') str_add(out, "&amp;");
-    else if (*s == '<') str_add(out, "&lt;");
-    else if (*s == '>') str_add(out, "&gt;");
-    else if (*s == '"') str_add(out, "&quot;");
-    else str_add_char(out, *s);
-  }
-}
-
 static void add_class(str *out, chart_style s) {
   str_printf(out, " class=\"%s%s", s.fill ? "area " : "", ink_class[s.ink]);
   if (s.ink == INK_COLOR) str_printf(out, "%d", s.color % CHART_COLORS);
@@ -41,7 +31,7 @@ static void svg_text(canvas *c, double x, double y, chart_anchor a, bool up, cha
   if (up) str_printf(out, " transform=\"rotate(-90 %.1f %.1f)\"", x, y);
   add_class(out, s);
   str_add_char(out, '>');
-  add_escaped(out, text);
+  str_add_xml(out, text);
   str_add(out, "</text>\n");
 }
 

@@ -12,22 +12,22 @@
 static void print_head(const report *r, str *out) {
   str_add(out, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name="
                "\"viewport\" content=\"width=device-width,initial-scale=1\"><title>");
-  report_print_text(r->title, out);
+  str_add_xml(out, r->title);
   str_add(out, "</title>\n<style>\n");
   for (int i = 0; report_style[i]; i++) str_add(out, report_style[i]);
   str_add(out, "</style></head><body><main>\n<header><h1>");
-  report_print_text(r->title, out);
+  str_add_xml(out, r->title);
   str_printf(out, "</h1><span class=\"chip%s\">", r->finished ? "" : " stopped");
-  report_print_text(r->status, out);
+  str_add_xml(out, r->status);
   str_add(out, "</span></header>\n<dl class=\"head\">");
   for (int i = 0; i < r->heads; i++) {
     str_add(out, "<dt>");
-    report_print_text(r->head[i].name, out);
+    str_add_xml(out, r->head[i].name);
     str_add(out, "</dt><dd>");
-    report_print_text(r->head[i].value, out);
+    str_add_xml(out, r->head[i].value);
     if (r->head[i].detail) {
       str_add(out, " <small>");
-      report_print_text(r->head[i].detail, out);
+      str_add_xml(out, r->head[i].detail);
       str_add(out, "</small>");
     }
     str_add(out, "</dd>");
@@ -37,13 +37,13 @@ static void print_head(const report *r, str *out) {
 
 static void print_card(const char *name, const char *value, const char *detail, str *out) {
   str_add(out, "<div class=\"card\"><span>");
-  report_print_text(name, out);
+  str_add_xml(out, name);
   str_add(out, "</span><b>");
-  report_print_text(value, out);
+  str_add_xml(out, value);
   str_add(out, "</b>");
   if (detail) {
     str_add(out, "<small>");
-    report_print_text(detail, out);
+    str_add_xml(out, detail);
     str_add(out, "</small>");
   }
   str_add(out, "</div>");
@@ -133,7 +133,7 @@ static void print_tiers(const report *r, str *out) {
                "</tr>");
   for (int i = 0; i < r->tiers; i++) {
     str_add(out, "<tr><td>");
-    report_print_text(r->tier[i].name, out);
+    str_add_xml(out, r->tier[i].name);
     str_add(out, "</td>");
     print_bytes_cell(r->tier[i].planned, out);
     print_bytes_cell(r->tier[i].measured, out);
@@ -163,7 +163,7 @@ static void print_peak(const report *r, str *out) {
   str_add(out, "</div><div class=\"key\">");
   for (int k = 0; k < r->layers; k++) {
     str_printf(out, "<span><i class=\"b%d\"></i>", k % 8);
-    report_print_text(r->layer[k].name, out);
+    str_add_xml(out, r->layer[k].name);
     str_add_char(out, ' ');
     chart_print_bytes(r->layer[k].bytes[peak], out);
     str_printf(out, " (%.0f %%)</span>", 100 * r->layer[k].bytes[peak] / most);
@@ -216,7 +216,7 @@ static void print_op(const report *r, const report_op *o, double total, str *out
   double steps = r->op_steps > 0 ? (double)r->op_steps : 1;
   double share = total > 0 ? 100 * o->seconds / total : 0;
   str_add(out, "<tr><td>");
-  report_print_text(o->kind, out);
+  str_add_xml(out, o->kind);
   str_printf(out, "</td><td>%.0f</td>", (double)o->calls / steps);
   print_time_cell(o->seconds / steps, out);
   str_printf(out,
@@ -245,7 +245,7 @@ static void print_ops(const report *r, str *out) {
 
 static void print_str(const str *s, str *out) {
   if (s->failed) out->failed = true;
-  else if (s->at) report_print_text(s->at, out);
+  else if (s->at) str_add_xml(out, s->at);
 }
 
 static void print_setting(const report *r, int key, bool own, str *out) {
@@ -256,7 +256,7 @@ static void print_setting(const report *r, int key, bool own, str *out) {
              key >= KEY_TOP_COUNT ? "hyper_parallel." : "", k->name, own ? " own" : "");
   print_str(&value, out);
   str_add(out, "</code></td><td class=\"text\">");
-  report_print_text(k->help, out);
+  str_add_xml(out, k->help);
   str_add(out, "</td></tr>\n");
   str_free(&value);
 }
@@ -293,14 +293,14 @@ static void print_files(const report *r, bool checkpoints, const char *title, st
                  title, checkpoints ? "<th>step</th>" : "");
     any = true;
     str_add(out, "<tr><td><a href=\"");
-    report_print_text(f->name, out);
+    str_add_xml(out, f->name);
     str_add(out, "\">");
-    report_print_text(f->name, out);
+    str_add_xml(out, f->name);
     str_add(out, "</a></td>");
     if (checkpoints) str_printf(out, "<td>%lld</td>", (long long)f->step);
     print_bytes_cell(f->bytes, out);
     str_add(out, "<td class=\"text\">");
-    if (f->note) report_print_text(f->note, out);
+    if (f->note) str_add_xml(out, f->note);
     str_add(out, "</td></tr>\n");
   }
   if (any) str_add(out, "</table></div>\n");

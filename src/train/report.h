@@ -80,7 +80,5 @@ void report_print_memory_chart(const report *r, str *out);
 /* report_page.c */
 extern const char *const report_style[]; /* parts, NULL after the last */
 extern const char report_script[];
-/* Text with & < > " made harmless. */
-void report_print_text(const char *s, str *out);
 
 #endif

@@ -91,13 +91,3 @@ const char report_script[] =
     "if(D.step&&D.step.length)for(const o of "
     "S){o.s.addEventListener('pointermove',e=>show(e,o));o.s"
     ".addEventListener('pointerleave',hide)}\n";
-
-void report_print_text(const char *s, str *out) {
-  for (; *s; s++) {
-    if (*s == '&') str_add(out, "&amp;");
-    else if (*s == '<') str_add(out, "&lt;");
-    else if (*s == '>') str_add(out, "&gt;");
-    else if (*s == '"') str_add(out, "&quot;");
-    else str_add_char(out, *s);
-  }
-}
