@@ -276,7 +276,7 @@ typedef struct {
 /* What hp_compile would plan, without taking any memory of the device: a dry run.  run_s is 0. */
 hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                   hp_program_stats *out);
-/* The same plan as text: `what` as for hp_explain, or "layouts": what each device holds. */
+/* The same plan as text: `what` as for hp_explain, or "layouts", "layouts.svg": who holds what. */
 hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                           const char *what, char **text);
 hp_status hp_program_stats_get(const hp_program *p, hp_program_stats *out);

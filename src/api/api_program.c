@@ -11,6 +11,7 @@
 #include "rt/explain.h"
 #include "rt/explain_comm.h"
 #include "rt/explain_layouts.h"
+#include "rt/explain_svg.h"
 #include "rt/run.h"
 
 #include <string.h>
@@ -256,11 +257,12 @@ HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_optio
 }
 
 /* Layouts are known before a program is made. */
-static hp_status plan_layouts(const hp_graph *g, hp_device *d, char **text) {
+static hp_status plan_layouts(const hp_graph *g, hp_device *d, bool picture, char **text) {
   sharded s;
   str out = {0};
   HP_TRY(part_graph(g, d, &s));
-  explain_layouts(d, g, &s, &out);
+  if (picture) explain_layouts_svg(d, g, s.of, &out);
+  else explain_layouts(d, g, &s, &out);
   sharded_free(&s);
   return give_text(str_status(&out), &out, text);
 }
@@ -270,7 +272,8 @@ HP_API hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compi
   program *p;
   void *loaded;
   str s = {0};
-  if (!strcmp(what, "layouts")) return plan_layouts(g, d, text);
+  bool picture = !strcmp(what, "layouts.svg");
+  if (picture || !strcmp(what, "layouts")) return plan_layouts(g, d, picture, text);
   HP_TRY(plan_first(g, d, o, &p, &loaded));
   hp_status st = give_text(explain_print(p, d->part[0], NULL, what, &s), &s, text);
   d->part[0]->backend->release(loaded);

@@ -1,4 +1,5 @@
 /* `hyper explain`: what the compiler decides for a training step, without running it. */
+#include "base/io.h"
 #include "base/json.h"
 #include "cli/cli.h"
 #include "model/lm.h"
@@ -59,31 +60,51 @@ static hp_status print_json(const train_config *c, const lm *m, const hp_program
   return st;
 }
 
-static hp_status explain(const train_config *c, const char *what, bool json) {
+typedef struct {
+  const char *what; /* a topic; NULL: the summary alone */
+  const char *svg;  /* the file that a picture goes to, in place of text */
+  bool json;
+} question;
+
+static hp_status explain(const train_config *c, const question *q) {
   hp_device *d;
   lm *m = NULL;
   char *text = NULL;
   hp_program_stats s;
   step_options o = trainer_step_options(c);
+  const char *what = q->svg ? "layouts.svg" : q->what;
   HP_TRY(train_mesh_open(c, true, &d));
   hp_status st = lm_create(c->model_name_or_path, NULL, &(lm_options){c->is.compute, HP_F32}, &m);
   if (!st) st = train_mesh_apply(c, m, d);
   if (!st)
     st = stepper_plan(m, &o, c->per_device_train_batch_size, c->is.block, d, &s, what,
                       what ? &text : NULL);
-  if (!st && json) st = print_json(c, m, &s);
+  if (!st && q->json) st = print_json(c, m, &s);
   else if (!st) print_summary(c, m, &s);
-  if (!st && text) printf("\n%s", text);
+  if (!st && q->svg) st = file_write(q->svg, text, strlen(text));
+  else if (!st && text) printf("\n%s", text);
   hp_free(text);
   lm_free(m);
   hp_device_close(d);
   return st;
 }
 
+/* Does what was asked go together? */
+static int check(const char *verb, const question *q) {
+  if (q->json && q->what)
+    return cli_usage(verb, "%s is text for people: leave it out, or --json", q->what);
+  if (q->svg && (!q->what || strcmp(q->what, "layouts")))
+    return cli_usage(verb, "--svg draws layouts: write layouts --svg %s", q->svg);
+  return CLI_GO_ON;
+}
+
 int verb_explain(int argc, char **argv) {
   static const char *const topics[] = {"layouts", "comm", "memory", "schedule", "ops", NULL};
-  bool json = false;
-  const cli_option option = {"--json", CLI_FLAG, &json, NULL, "the summary as one JSON object"};
+  question q = {0};
+  const cli_option option[] = {{"--json", CLI_FLAG, &q.json, NULL,
+                                "the summary as one JSON object"},
+                               {"--svg", CLI_TEXT, &q.svg, "F.svg",
+                                "layouts as a picture: the parts of tensors, by device"}};
   const cli_spec spec =
       {"hyper explain CONFIG.yaml [layouts|comm|memory|schedule|ops] [--json] [key=value ...]",
        "What the compiler decides for one training step: memory and what fills it, the program\n"
@@ -91,19 +112,20 @@ int verb_explain(int argc, char **argv) {
        "between them.  Nothing is trained.  key=value, or --key "
        "value,\n"
        "overrides a key of the file.",
-       "hyper explain examples/demo/demo.yaml memory", &option, 1};
+       "hyper explain examples/demo/demo.yaml layouts strategy=dp=2,tp=2 --svg layouts.svg", option,
+       sizeof option / sizeof *option};
   cli_config words;
   train_config c;
   int code = cli_parse_config(&spec, topics, argc, argv, &words);
   if (code != CLI_GO_ON) return code;
-  if (json && words.what) {
-    arena_free(&words.text);
-    return cli_usage(argv[0], "%s is text for people: leave it out, or --json", words.what);
-  }
-  hp_status st = train_config_load(words.file, words.key, words.keys, &c);
+  q.what = words.what;
+  code = check(argv[0], &q);
+  hp_status st =
+      code == CLI_GO_ON ? train_config_load(words.file, words.key, words.keys, &c) : HP_OK;
   arena_free(&words.text);
+  if (code != CLI_GO_ON) return code;
   if (st) return cli_fail(st);
-  st = explain(&c, words.what, json);
+  st = explain(&c, &q);
   train_config_free(&c);
   return st ? cli_fail(st) : 0;
 }

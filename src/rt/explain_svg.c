@@ -1,0 +1,261 @@
+#include "rt/explain_svg.h"
+
+#include "base/vec.h"
+#include "shard/layout_text.h"
+#include "shard/slices.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+  COLUMNS = 3,
+  CARD = 404,  /* width of a card, */
+  INNER = 380, /* and of the tensor in it */
+  MARGIN = 16,
+  HEADER = 40,    /* height of the text above a tensor */
+  ROW = 20,       /* height of a row of parts, */
+  FLAT = 24,      /* and of a tensor that is no taller */
+  TALL = 60,      /* least height of a tensor of several dims */
+  PARTS_MAX = 16, /* drawn along one side */
+  NAME_MAX_ = 52, /* characters of a name */
+  COLORS = 8,
+  STRIPE = 9, /* least width of the stripe of a device that is told apart */
+};
+
+static const char style[] =
+    "<style>\n"
+    "svg{background:#fff;font:12px ui-monospace,monospace}text{fill:#111827}.soft{fill:#6b7280}\n"
+    ".part{fill:none;stroke:#374151}.many{fill:#e5e7eb}\n"
+    ".d0{fill:#bfdbfe}.d1{fill:#fed7aa}.d2{fill:#bbf7d0}.d3{fill:#ddd6fe}.d4{fill:#fecaca}"
+    ".d5{fill:#a5f3fc}.d6{fill:#fbcfe8}.d7{fill:#d6d3d1}\n"
+    "@media(prefers-color-scheme:dark){svg{background:#111827}text{fill:#f3f4f6}"
+    ".soft{fill:#9ca3af}.part{stroke:#d1d5db}.many{fill:#374151}\n"
+    ".d0{fill:#1e40af}.d1{fill:#9a3412}.d2{fill:#166534}.d3{fill:#5b21b6}.d4{fill:#991b1b}"
+    ".d5{fill:#155e75}.d6{fill:#9d174d}.d7{fill:#57534e}}\n"
+    "</style>\n";
+
+/* Tensors that look alike. */
+typedef struct {
+  str name;
+  uint16_t op;
+  ir_value type;
+  layout l;
+  int count;
+} card;
+
+typedef struct {
+  const group *d;
+  str *out;
+  VEC(card) cards;
+} picture;
+
+/* --- what is drawn ---------------------------------------------------------------------------- */
+
+/* "model.layers.3.mlp" as "model.layers.*.mlp". */
+static void add_pattern(const char *name, str *out) {
+  while (*name) {
+    size_t n = strcspn(name, ".");
+    bool number = n && strspn(name, "0123456789") == n;
+    str_printf(out, "%.*s", number ? 1 : (int)n, number ? "*" : name);
+    name += n;
+    if (*name) str_add_char(out, *name++);
+  }
+}
+
+static bool is_alike(const card *a, const card *b) {
+  return a->op == b->op && a->type.dtype == b->type.dtype && value_same_shape(&a->type, &b->type) &&
+         layout_equal(&a->l, &b->l) && !strcmp(a->name.at, b->name.at);
+}
+
+/* Marks of gradients are left out: they are as many again. */
+static bool is_shown(const hp_graph *g, const ir_node *n) {
+  if (n->op == OP_MARK) return strncmp(attr_str(g, n, "name"), "grad.", 5) != 0;
+  return n->op == OP_INPUT || n->op == OP_PARAM || n->op == OP_OUTPUT;
+}
+
+static void collect(picture *p, const hp_graph *g, const ir_node *n, const layout *of) {
+  if (!is_shown(g, n)) return;
+  val v = n->op == OP_OUTPUT ? graph_in(g, n)[0] : n->out0;
+  card one = {.op = n->op, .type = *graph_value(g, v), .count = 1};
+  one.l = of ? of[v] : (layout){.rank = one.type.rank};
+  add_pattern(attr_str(g, n, "name"), &one.name);
+  if (str_status(&one.name)) {
+    p->out->failed = true;
+    return;
+  }
+  for (size_t i = 0; i < p->cards.len; i++)
+    if (is_alike(&p->cards.at[i], &one)) {
+      p->cards.at[i].count++;
+      str_free(&one.name);
+      return;
+    }
+  if (vec_push(&p->cards, one)) return;
+  str_free(&one.name);
+  p->out->failed = true;
+}
+
+/* --- one tensor ---------------------------------------------------------------------------------
+ *
+ * The last half of the dims runs to the right, the dims before it downwards. */
+
+static int first_across(const card *c) { return c->l.rank / 2; }
+
+static int64_t parts_along(const mesh *m, const card *c, bool across) {
+  int64_t parts = 1;
+  int from = across ? first_across(c) : 0, to = across ? c->l.rank : first_across(c);
+  for (int d = from; d < to; d++) parts *= layout_parts(m, &c->l, d);
+  return parts;
+}
+
+/* Which part along a side the device holds. */
+static int64_t place_along(const mesh *m, const card *c, bool across, int64_t position) {
+  int64_t place = 0;
+  int from = across ? first_across(c) : 0, to = across ? c->l.rank : first_across(c);
+  for (int d = from; d < to; d++)
+    place = place * layout_parts(m, &c->l, d) + layout_part_index(m, &c->l, d, position);
+  return place;
+}
+
+static int drawn(int64_t parts) { return parts < PARTS_MAX ? (int)parts : PARTS_MAX; }
+
+static int height_of(const mesh *m, const card *c) {
+  int rows = drawn(parts_along(m, c, false)) * ROW, least = c->l.rank < 2 ? FLAT : TALL;
+  return rows < least ? least : rows;
+}
+
+static void text(str *out, double x, double y, const char *extra, const char *words) {
+  str_printf(out, "<text x=\"%.1f\" y=\"%.1f\"%s>", x, y, extra);
+  str_add_xml(out, words);
+  str_add(out, "</text>\n");
+}
+
+static void box(str *out, double x, double y, double w, double h, const char *kind, int color) {
+  str_printf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" class=\"%s", x, y, w,
+             h, kind);
+  if (color >= 0) str_printf(out, "%d", color % COLORS);
+  str_add(out, "\"/>\n");
+}
+
+/* One part, a stripe for each device that holds it; where stripes would be too thin, how many
+ * devices there are. */
+static void draw_part(picture *p, const card *c, int64_t row, int64_t col, double x, double y,
+                      double w, double h) {
+  const mesh *m = &p->d->m;
+  const char *middle = " text-anchor=\"middle\"";
+  int64_t holders = layout_repeat(m, &c->l), seen = 0;
+  double stripe = w / (double)holders;
+  char words[48];
+  if (stripe < STRIPE) {
+    box(p->out, x, y, w, h, "many", -1);
+    snprintf(words, sizeof words, "%lld devices", (long long)holders);
+    if (w > 8 * (double)strlen(words)) text(p->out, x + w / 2, y + h / 2 + 4, middle, words);
+  }
+  for (int64_t q = 0; q < m->devices && stripe >= STRIPE; q++) {
+    if (place_along(m, c, false, q) != row || place_along(m, c, true, q) != col) continue;
+    double left = x + stripe * (double)seen++;
+    snprintf(words, sizeof words, "%lld", (long long)mesh_rank(m, q));
+    box(p->out, left, y, stripe, h, "d", (int)q);
+    if (stripe > 8 * (double)strlen(words))
+      text(p->out, left + stripe / 2, y + h / 2 + 4, middle, words);
+  }
+  box(p->out, x, y, w, h, "part", -1);
+}
+
+static void draw_tensor(picture *p, const card *c, double x, double y) {
+  const mesh *m = &p->d->m;
+  int rows = drawn(parts_along(m, c, false)), cols = drawn(parts_along(m, c, true));
+  double h = (double)height_of(m, c) / rows, w = (double)INNER / cols;
+  for (int row = 0; row < rows; row++)
+    for (int col = 0; col < cols; col++) draw_part(p, c, row, col, x + w * col, y + h * row, w, h);
+}
+
+static void describe(const mesh *m, const card *c, str *out) {
+  ir_value part = c->type;
+  for (int d = 0; d < part.rank; d++) part.dim[d] = layout_part_size(m, &c->l, d, part.dim[d]);
+  value_print(&c->type, out);
+  str_add_char(out, ' ');
+  layout_print_on(m, &c->l, out);
+  str_add(out, ", a part ");
+  value_print(&part, out);
+  int64_t down = parts_along(m, c, false), across = parts_along(m, c, true);
+  if (down > PARTS_MAX || across > PARTS_MAX)
+    str_printf(out, "; of %lld x %lld parts", (long long)down, (long long)across);
+}
+
+static void draw_card(picture *p, const card *c, double x, double y) {
+  str name = {0}, what = {0};
+  if (c->op != OP_PARAM) str_printf(&name, "%s ", op_table[c->op].name);
+  size_t room = NAME_MAX_ - name.len, len = strlen(c->name.at);
+  if (len > room) str_printf(&name, "...%s", c->name.at + (len - room + 3));
+  else str_add(&name, c->name.at);
+  if (c->count > 1) str_printf(&name, " x%d", c->count);
+  describe(&p->d->m, c, &what);
+  if (!str_status(&name) && !str_status(&what)) {
+    text(p->out, x, y + 12, "", name.at);
+    text(p->out, x, y + 29, " class=\"soft\"", what.at);
+  } else {
+    p->out->failed = true;
+  }
+  draw_tensor(p, c, x, y + HEADER);
+  str_free(&name);
+  str_free(&what);
+}
+
+/* --- the page ----------------------------------------------------------------------------------
+ */
+
+/* What the colours are: device, and its place on the mesh.  Returns the height. */
+static int draw_legend(picture *p, int y) {
+  const mesh *m = &p->d->m;
+  str line = {0};
+  str_add(&line, "mesh ");
+  mesh_print(m, &line);
+  str_printf(&line, ", %lld device%s; a box is a part, its stripes the devices that hold it",
+             (long long)m->devices, m->devices == 1 ? "" : "s");
+  if (!str_status(&line)) text(p->out, MARGIN, y + 12, "", line.at);
+  int64_t shown = m->devices < 2 * COLORS ? m->devices : 0;
+  for (int64_t q = 0; q < shown; q++) {
+    double x = MARGIN + (double)(q % 4) * 300, top = y + 24 + (double)(q / 4) * ROW;
+    str_clear(&line);
+    str_printf(&line, "%lld:", (long long)mesh_rank(m, q));
+    for (int a = 0; a < m->axes; a++)
+      str_printf(&line, " %s %lld", m->name[a], (long long)mesh_coordinate(m, q, a));
+    box(p->out, x, top, 14, 14, "d", (int)q);
+    if (!str_status(&line)) text(p->out, x + 20, top + 11, "", line.at);
+  }
+  p->out->failed |= line.failed;
+  str_free(&line);
+  return 24 + (int)((shown + 3) / 4) * ROW + MARGIN;
+}
+
+/* Height of the row of cards that begins with card i. */
+static int row_height(const picture *p, size_t i) {
+  int most = 0;
+  for (size_t k = i; k < p->cards.len && k < i + COLUMNS; k++) {
+    int h = height_of(&p->d->m, &p->cards.at[k]);
+    if (h > most) most = h;
+  }
+  return HEADER + most + MARGIN;
+}
+
+void explain_layouts_svg(const group *d, const hp_graph *g, const layout *of, str *out) {
+  str body = {0};
+  picture p = {.d = d, .out = &body};
+  for (uint32_t i = 0; i < g->nodes.len; i++) collect(&p, g, graph_node(g, i), of);
+  int y = MARGIN + draw_legend(&p, MARGIN);
+  for (size_t i = 0; i < p.cards.len; i += COLUMNS) {
+    for (size_t k = i; k < p.cards.len && k < i + COLUMNS; k++)
+      draw_card(&p, &p.cards.at[k], MARGIN + (double)(k - i) * CARD, y);
+    y += row_height(&p, i);
+  }
+  int width = 2 * MARGIN + COLUMNS * CARD;
+  str_printf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" ", width,
+             y);
+  str_printf(out, "viewBox=\"0 0 %d %d\" role=\"img\">\n%s", width, y, style);
+  if (!str_status(&body)) str_add(out, body.at);
+  str_add(out, "</svg>\n");
+  out->failed |= body.failed;
+  for (size_t i = 0; i < p.cards.len; i++) str_free(&p.cards.at[i].name);
+  vec_free(&p.cards);
+  str_free(&body);
+}
