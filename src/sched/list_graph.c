@@ -21,6 +21,7 @@ void list_graph_free(list_graph *g) {
   mem_free(g->need);
   mem_free(g->tail_s);
   mem_free(g->lead_s);
+  mem_free(g->near_s);
   *g = (list_graph){0};
 }
 
@@ -140,17 +141,22 @@ static hp_status weigh(list_graph *g) {
   g->need = mem_calloc(p->n, sizeof *g->need);
   g->tail_s = mem_calloc(p->n, sizeof *g->tail_s);
   g->lead_s = mem_calloc(p->n, sizeof *g->lead_s);
-  if (!g->need || !g->tail_s || !g->lead_s) return HP_ERR_OOM;
+  g->near_s = mem_calloc(p->n, sizeof *g->near_s);
+  if (!g->need || !g->tail_s || !g->lead_s || !g->near_s) return HP_ERR_OOM;
   for (size_t i = p->n; i-- > 0;) {
     g->need[i] = p->workspace ? p->workspace[i] : 0;
     for (uint32_t k = g->made0[i]; k < g->made0[i + 1]; k++) g->need[i] += p->bytes[g->made[k]];
     for (uint32_t k = g->succ0[i]; k < g->succ0[i + 1]; k++) {
       uint32_t x = g->succ[k];
-      double lead = p->stream[x] == p->stream[i] ? g->lead_s[x] : g->tail_s[x];
+      bool same = p->stream[x] == p->stream[i];
+      double lead = same ? g->lead_s[x] : g->tail_s[x];
       if (g->tail_s[x] > g->tail_s[i]) g->tail_s[i] = g->tail_s[x];
-      if (lead > g->lead_s[i]) g->lead_s[i] = lead;
+      if (lead <= g->lead_s[i]) continue;
+      g->lead_s[i] = lead;
+      g->near_s[i] = same ? g->near_s[x] : 0;
     }
     g->tail_s[i] += p->duration_s[i];
+    g->near_s[i] += p->duration_s[i];
   }
   return HP_OK;
 }

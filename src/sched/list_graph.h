@@ -14,6 +14,7 @@ typedef struct {
   uint64_t *need;             /* [n] bytes that a node adds while it runs */
   double *tail_s;             /* [n] longest path from its start to the end of all */
   double *lead_s;             /* [n] the same from the next nodes on other streams on; 0: none */
+  double *near_s;             /* [n] from its start to the first of those, on its own stream */
 } list_graph;
 
 hp_status list_graph_build(const list_problem *p, list_graph *out);

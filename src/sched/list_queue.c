@@ -6,18 +6,24 @@
 #include <stdlib.h>
 
 typedef struct {
-  double tail_s, lead_s;
+  bool leads; /* to a transfer */
+  double urgency;
   uint32_t node;
 } ranked;
 
-/* The longest path first.  Computation that other streams wait for: the longest of theirs, and of
- * what leads to it the nearest, so that one chain comes to its transfer, which runs while the next
- * is computed, and not all of them to theirs at once. */
-static int by_path(const void *a, const void *b) {
+static int by_urgency(const void *a, const void *b) {
   const ranked *x = a, *y = b;
-  if (x->lead_s != y->lead_s) return x->lead_s > y->lead_s ? -1 : 1;
-  if (x->tail_s != y->tail_s) return (x->tail_s > y->tail_s) == (x->lead_s > 0) ? 1 : -1;
+  if (x->leads != y->leads) return x->leads ? -1 : 1;
+  if (x->urgency != y->urgency) return x->urgency > y->urgency ? -1 : 1;
   return (x->node > y->node) - (x->node < y->node);
+}
+
+/* The longest path first.  Computation that other streams wait for comes before all other: the
+ * longest path from the transfer on, less what there is to compute before it.  So one chain comes
+ * to its transfer, which runs while the next is computed, and not all of them to theirs at once. */
+static ranked rank_of(const list_graph *g, uint32_t i) {
+  bool leads = !g->p->stream[i] && g->lead_s[i] > 0;
+  return (ranked){leads, leads ? g->lead_s[i] - g->near_s[i] : g->tail_s[i], i};
 }
 
 void list_queue_free(list_queue *q) {
@@ -44,9 +50,9 @@ hp_status list_queue_create(const list_graph *g, uint32_t stream, const double *
   }
   for (uint32_t i = 0; i < g->p->n; i++) {
     if (g->p->stream[i] != stream) continue;
-    r[q.n++] = (ranked){g->tail_s[i], stream ? 0 : g->lead_s[i], i};
+    r[q.n++] = rank_of(g, i);
   }
-  qsort(r, n, sizeof *r, by_path);
+  qsort(r, n, sizeof *r, by_urgency);
   for (uint32_t k = 0; k < n; k++) {
     q.node[k] = r[k].node;
     rank[r[k].node] = k;
