@@ -105,13 +105,12 @@ static void record(exec *e, int stream, hp_status st) {
   pthread_mutex_unlock(&e->lock);
 }
 
-/* On an emulated cluster it takes at least as long as its links would. */
-static hp_status collective(const exec *e, const prog_inst *n, double *met_s) {
-  const device *d = e->d;
-  HP_TRY(collective_run(d, e->p, n, e->at + n->arg0, met_s));
-  if (d->cluster->emulate && op_flags((op_id)n->op) & OPF_MEETS)
-    time_sleep_until(*met_s + predict_inst(d->cluster, d->mesh, e->p, n));
-  return HP_OK;
+/* On an emulated cluster an instruction takes at least as long as there. */
+static void emulate(const exec *e, const prog_inst *n, double met_s) {
+  const cluster *c = e->d->cluster;
+  bool meets = op_flags((op_id)n->op) & OPF_MEETS;
+  if (meets ? c->emulate : c->emulate_compute)
+    time_sleep_until(met_s + predict_inst(c, e->d->mesh, e->p, n));
 }
 
 static hp_status run_stream(exec *e, int stream, bool events) {
@@ -124,8 +123,9 @@ static hp_status run_stream(exec *e, int stream, bool events) {
     t->start_s = t->met_s = time_now_s();
     if (e->watched) watch_at((uint32_t)stream, i);
     bool together = op_flags((op_id)n->op) & OPF_COLLECTIVE;
-    hp_status st = together ? collective(e, n, &t->met_s)
+    hp_status st = together ? collective_run(e->d, e->p, n, e->at + n->arg0, &t->met_s)
                             : e->d->backend->launch(e->loaded, i, e->at + n->arg0, ws);
+    if (!st) emulate(e, n, t->met_s);
     t->end_s = time_now_s() - e->start_s;
     if (e->watched) watch_at((uint32_t)stream, PROG_NONE);
     t->start_s -= e->start_s;

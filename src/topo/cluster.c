@@ -97,8 +97,8 @@ static hp_status read_link(const tree_node *m, const cluster_link *below, bool l
 }
 
 static hp_status read_cluster(const tree_node *root, cluster *c) {
-  static const char *const keys[] = {"name",   "nodes", "devices_per_node",
-                                     "device", "links", "emulate"};
+  static const char *const keys[] = {"name",  "nodes",   "devices_per_node", "device",
+                                     "links", "emulate", "emulate_compute"};
   const tree_node *device, *links;
   HP_TRY(tree_expect(root, TREE_MAP));
   HP_TRY(tree_check_keys(root, keys, sizeof keys / sizeof *keys));
@@ -114,7 +114,8 @@ static hp_status read_cluster(const tree_node *root, cluster *c) {
   c->links = (int)links->len;
   for (int i = 0; i < c->links; i++)
     HP_TRY(read_link(links->child[i], i ? &c->link[i - 1] : NULL, i == c->links - 1, &c->link[i]));
-  return tree_opt_bool(root, "emulate", false, &c->emulate);
+  HP_TRY(tree_opt_bool(root, "emulate", false, &c->emulate));
+  return tree_opt_bool(root, "emulate_compute", false, &c->emulate_compute);
 }
 
 hp_status cluster_parse(const char *text, size_t n, const char *source, cluster *out) {
@@ -175,6 +176,7 @@ void cluster_print(const cluster *c, str *out) {
     str_add(out, "}\n");
   }
   str_printf(out, "emulate: %s\n", c->emulate ? "true" : "false");
+  str_printf(out, "emulate_compute: %s\n", c->emulate_compute ? "true" : "false");
 }
 
 /* --- what things cost ---------------------------------------------------------------------------

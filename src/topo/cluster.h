@@ -8,6 +8,7 @@
  *     - {name: node, devices: 4, bandwidth_gb_s: 50, latency_us: 2}
  *     - {name: net, bandwidth_gb_s: 5, latency_us: 10}
  *   emulate: false                 # true: collectives take at least the time that the links say
+ *   emulate_compute: false         # true: computation at least the time that the device says
  *
  * Ranks stand side by side: a link joins blocks of `devices` ranks in a row, the last one all of
  * them.  What goes between ranks is as slow as the first link whose block holds them all. */
@@ -30,7 +31,7 @@ typedef struct {
   double flops, gb_s, memory_gb; /* of a device: f32 or bf16 operations a second; memory 0: any */
   int links;
   cluster_link link[CLUSTER_LINKS];
-  bool emulate;
+  bool emulate, emulate_compute;
 } cluster;
 
 /* A file, or the name of a built-in cluster: this, dgx-h100, cloudmatrix384.  HP_ERR_INPUT with

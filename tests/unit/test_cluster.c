@@ -10,7 +10,8 @@ static const char two_nodes[] = "name: two-nodes\n"
                                 "links:\n"
                                 "- {name: node, devices: 4, bandwidth_gb_s: 50, latency_us: 2}\n"
                                 "- {name: net, bandwidth_gb_s: 5, latency_us: 10}\n"
-                                "emulate: true\n";
+                                "emulate: true\n"
+                                "emulate_compute: true\n";
 
 static cluster parse(const char *text) {
   cluster c;
@@ -30,7 +31,7 @@ TEST(a_cluster_prints_as_the_file_that_it_is_read_from) {
   cluster c = parse(two_nodes);
   CHECK_EQ(c.nodes, 2);
   CHECK_EQ(c.links, 2);
-  CHECK(c.emulate);
+  CHECK(c.emulate && c.emulate_compute);
   for (int i = -1; i < 3; i++) {
     if (i >= 0) CHECK_OK(cluster_load(name[i], &c));
     if (i >= 0) CHECK_STR(c.name, name[i]);

@@ -78,12 +78,13 @@ static const hp_layout_rule tensor_parallel[] = {{"q.*", "(tp,None)"},  {"k.*", 
                                                  {"v.*", "(tp,None)"},  {"o.*", "(None,tp)"},
                                                  {"up.*", "(tp,None)"}, {"down.*", "(None,tp)"}};
 
-static void run_step(const char *links, bool serial, step_case *s) {
+/* On four emulated devices; `more` is lines of the cluster file. */
+static void run_step(const char *links, const char *more, bool serial, step_case *s) {
   static char path[300];
   str text = {0};
   snprintf(path, sizeof path, "%s/cluster.yaml", test_dir());
-  str_printf(&text, "device: {flops: 1e10, bandwidth_gb_s: 10}\nlinks: [{%s}]\nemulate: true\n",
-             links);
+  str_printf(&text, "device: {flops: 1e10, bandwidth_gb_s: 10}\nlinks: [{%s}]\nemulate: true\n%s",
+             links, more);
   CHECK_OK(file_write(path, text.at, text.len));
   str_free(&text);
   hp_device_options o = {.mesh = "(4)(tp)",
@@ -100,7 +101,7 @@ TEST(an_emulated_link_takes_its_time) {
   step_case s;
   hp_program_stats stats;
   char *text;
-  run_step("bandwidth_gb_s: 1000, latency_us: 1000", false, &s);
+  run_step("bandwidth_gb_s: 1000, latency_us: 1000", "", false, &s);
   CHECK_OK(hp_program_stats_get(s.p, &stats));
   CHECK_OK(hp_program_print(s.p, &text));
   int meetings = 0;
@@ -112,10 +113,19 @@ TEST(an_emulated_link_takes_its_time) {
   step_close(&s);
 }
 
+TEST(an_emulated_device_takes_its_time) {
+  step_case s;
+  hp_program_stats stats;
+  run_step("bandwidth_gb_s: 1000, latency_us: 0", "emulate_compute: true\n", true, &s);
+  CHECK_OK(hp_program_stats_get(s.p, &stats));
+  CHECK(stats.run_s >= stats.flops / 1e10);
+  step_close(&s);
+}
+
 TEST(losses_do_not_depend_on_what_runs_beside_what) {
   step_case a, b;
-  run_step("bandwidth_gb_s: 1000, latency_us: 0", true, &a);
-  run_step("bandwidth_gb_s: 0.1, latency_us: 300", false, &b);
+  run_step("bandwidth_gb_s: 1000, latency_us: 0", "", true, &a);
+  run_step("bandwidth_gb_s: 0.1, latency_us: 300", "", false, &b);
   CHECK(a.loss == b.loss);
   step_run(&a); /* with the params that the first has left */
   step_run(&b);
@@ -148,7 +158,7 @@ TEST(the_trace_shows_every_collective_of_every_device) {
   hp_program_stats stats;
   char path[300], *text;
   tree t;
-  run_step("bandwidth_gb_s: 1, latency_us: 50", false, &s);
+  run_step("bandwidth_gb_s: 1, latency_us: 50", "", false, &s);
   snprintf(path, sizeof path, "%s/trace.json", test_dir());
   CHECK_OK(hp_trace(s.p, path));
   CHECK_OK(json_load(path, 0, &t));
