@@ -269,7 +269,7 @@ hp_status hp_run(hp_program *p, const hp_io *io, int n);
 typedef struct {
   double compile_s, run_s;             /* of the compilation and of the last run */
   uint64_t work_bytes, work_bound;     /* work memory planned, and the least that any plan needs */
-  double flops, bytes;                 /* work of one run */
+  double flops, bytes, received;       /* of one run: work; bytes from other devices */
   double comm_s, hideable_s, hidden_s; /* of the last run: hp_explain(p, "comm", ..) sums these */
   int instructions, kernels;           /* kernels: distinct loop kernels */
 } hp_program_stats;

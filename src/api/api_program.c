@@ -7,6 +7,7 @@
 #include "pass/pass.h"
 #include "pass/reorder.h"
 #include "pass/streams.h"
+#include "sched/predict.h"
 #include "rt/exec.h"
 #include "rt/explain.h"
 #include "rt/explain_comm.h"
@@ -224,6 +225,7 @@ static hp_status count(const program *p, hp_program_stats *out) {
     uint32_t one;
     s.flops += n->flops;
     s.bytes += n->bytes;
+    s.received += predict_received(p, n);
     if (n->op != OP_FUSED || map_get(&seen, &n->attr, sizeof n->attr, &one)) continue;
     s.kernels++;
     st = map_set(&seen, &n->attr, sizeof n->attr, 1);

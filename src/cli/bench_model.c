@@ -279,11 +279,12 @@ static hp_status compile(const bench_args *a, const strategy *by, hp_device *d) 
     bench_row_begin(&r, a, "compile");
     bench_row_text(&r, "model", a->m.model);
     bench_row_num(&r, "layers", (double)m->c.layers);
-    bench_row_num(&r, "devices", (double)(by->dp * by->tp));
+    bench_row_num(&r, "devices", (double)strategy_devices(by));
     bench_row_num(&r, "total_s", total);
     bench_row_num(&r, "compile_s", s.compile_s);
     bench_row_num(&r, "instructions", (double)s.instructions);
     bench_row_num(&r, "kernels", (double)s.kernels);
+    bench_row_num(&r, "received_bytes", s.received);
     bench_row_num(&r, "work_bytes", (double)s.work_bytes);
     bench_row_num(&r, "work_bound_bytes", (double)s.work_bound);
     bench_row_num(&r, "rss_bytes", rss_bytes());
