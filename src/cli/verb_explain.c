@@ -75,6 +75,7 @@ static hp_status explain(const train_config *c, const question *q) {
   const char *what = q->svg ? "layouts.svg" : q->what;
   HP_TRY(train_mesh_open(c, true, &d));
   hp_status st = lm_create(c->model_name_or_path, NULL, &(lm_options){c->is.compute, HP_F32}, &m);
+  if (!st) st = trainer_decide_experts(c, m);
   if (!st) st = train_mesh_apply(c, m, d);
   if (!st)
     st = stepper_plan(m, &o, c->per_device_train_batch_size, c->is.block, d, &s, what,

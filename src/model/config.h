@@ -37,6 +37,8 @@ typedef struct {
   bool norm;                       /* the weights of a token's experts sum to 1 */
   double scale;                    /* then on the weights */
   bool *layer;                     /* [layers] the layer has experts */
+  double balance;                  /* in training: factor of the loss for uneven use, 0 = none */
+  double noise;                    /* in training: on what experts see; not built */
 } moe_config;
 
 /* Attention over keys and values that are made of a narrow vector. */

@@ -52,6 +52,13 @@ typedef struct {
   hp_tensor cache_at;     /* i32 [] where the T new keys go in the cache */
   hp_tensor cos, sin;     /* rotary tables, made on first use */
   hp_tensor dropout_seed; /* i64 [], to train with dropout; HP_NONE: there is none */
+  /* f32 [B,T]: 1 for tokens whose experts should be used evenly, which is then measured; or none */
+  hp_tensor counted;
+  struct {
+    hp_tensor chosen,
+        likely;     /* by expert: how often, and the sum of probabilities, of all layers */
+    hp_tensor rows; /* tokens, of all layers */
+  } use;
   VEC(model_param) params;
   map param_of; /* name -> place in params */
   bool failed;  /* out of memory while collecting params */
@@ -79,6 +86,7 @@ struct model_family {
     double eps, theta; /* of norms; of the rotary embedding */
   } absent;
   window_rule window;
+  bool balances; /* its experts can be trained to be used evenly */
   hp_status (*read)(const tree_node *root, model_config *c);
   /* Hidden states [B,T,hidden] after the last norm. */
   hp_tensor (*hidden)(model_build *b);

@@ -1,6 +1,7 @@
 #include "model/lm_eval.h"
 
 #include "base/log.h"
+#include "model/moe_layer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -70,9 +71,13 @@ static hp_tensor token_losses(const lm *m, model_build *b) {
 static hp_status build_grads(lm *m, int64_t T, hp_program **out) {
   model_build b;
   HP_TRY(lm_graph_begin(m, 1, T, 0, T, &b));
+  if (m->c.moe.balance > 0)
+    b.counted = hp_broadcast(b.g, hp_const(b.g, HP_F32, 1), (hp_shape){2, {1, T}});
   hp_tensor losses = token_losses(m, &b);
   hp_tensor loss =
       hp_scale(b.g, hp_sum(b.g, losses, (int64_t[]){0, 1}, 2, false), 1.0 / (double)(T - 1));
+  hp_tensor balance = moe_balance(&b);
+  if (balance) loss = hp_add(b.g, loss, balance);
   hp_output(b.g, "loss", loss);
   size_t n = m->trained;
   hp_tensor *wrt = mem_calloc(n, sizeof *wrt), *grad = mem_calloc(n, sizeof *grad);

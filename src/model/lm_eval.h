@@ -17,7 +17,8 @@ hp_status lm_check_tokens(const lm *m, const lm_tokens *t);
 hp_status lm_logits(lm *m, const lm_tokens *t, float *logits);
 
 typedef struct {
-  float loss;   /* mean of the n - 1 next-token losses */
+  float loss;   /* mean of the n - 1 next-token losses, and the experts' balance where config.json
+                   asks for it */
   float **grad; /* by trained parameter of the model: its elements in f32 */
 } lm_gradients;
 /* HP_ERR_NUMERIC when the loss or a gradient is not finite. */

@@ -18,6 +18,8 @@ static hp_status read(const tree_node *root, model_config *c) {
   HP_TRY(config_opt_either(root, "num_local_experts", "num_experts", 8, &c->moe.experts));
   c->moe.ffn = c->ffn;
   c->moe.norm = true;
+  HP_TRY(tree_opt_double(root, "router_jitter_noise", 0, &c->moe.noise));
+  HP_TRY(moe_config_read_balance(root, c));
   return moe_config_read(root, 2, c);
 }
 
@@ -34,6 +36,7 @@ const model_family family_mixtral =
      .freezes_pad = true,
      .absent = {.kv_heads = 8, .positions = 131072, .bos = 1, .eos = 2, .eps = 1e-5, .theta = 1e6},
      .window = WINDOW_ALL,
+     .balances = true,
      .read = read,
      .hidden = hidden,
      .head_name = "lm_head.weight",

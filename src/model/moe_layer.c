@@ -66,9 +66,40 @@ static routing route_sigmoid(const block *k, hp_tensor logits) {
   return r;
 }
 
+static void add_to(hp_graph *g, hp_tensor *sum, hp_tensor x) {
+  *sum = *sum ? hp_add(g, *sum, x) : x;
+}
+
+/* Sum over sequences and tokens. */
+static hp_tensor over_tokens(hp_graph *g, hp_tensor x) {
+  return hp_sum(g, x, (int64_t[]){0, 1}, 2, false);
+}
+
+static void measure_use(const block *k, hp_tensor likely, hp_tensor index) {
+  model_build *b = k->b;
+  hp_graph *g = b->g;
+  hp_tensor counted = hp_reshape(g, b->counted, (hp_shape){3, {b->B, b->T, 1}});
+  hp_tensor once = hp_broadcast(g, counted, (hp_shape){3, {b->B, b->T, k->c->per_token}});
+  add_to(g, &b->use.chosen, over_tokens(g, hp_put(g, once, index, k->c->experts)));
+  add_to(g, &b->use.likely, over_tokens(g, hp_mul(g, likely, counted)));
+  add_to(g, &b->use.rows, over_tokens(g, b->counted));
+}
+
+hp_tensor moe_balance(model_build *b) {
+  hp_graph *g = b->g;
+  if (!b->use.rows) return HP_NONE;
+  hp_at(g, "balance");
+  hp_tensor chosen = hp_div(g, b->use.chosen, b->use.rows);
+  hp_tensor likely = hp_div(g, b->use.likely, b->use.rows);
+  hp_tensor sum = hp_sum(g, hp_mul(g, chosen, likely), (int64_t[]){0}, 1, false);
+  return hp_scale(g, sum, b->c->moe.balance * (double)b->c->moe.experts);
+}
+
 static routing route_softmax(const block *k, hp_tensor logits) {
   routing r;
-  r.weight = hp_topk(k->b->g, hp_softmax(k->b->g, logits), k->c->per_token, &r.index);
+  hp_tensor likely = hp_softmax(k->b->g, logits);
+  r.weight = hp_topk(k->b->g, likely, k->c->per_token, &r.index);
+  if (k->b->counted) measure_use(k, likely, r.index);
   return r;
 }
 
@@ -140,6 +171,17 @@ hp_status moe_config_read(const tree_node *root, int64_t absent, model_config *c
   m->layer = mem_calloc((size_t)c->layers, sizeof *m->layer);
   HP_TRY_MEM(m->layer);
   for (int64_t i = 0; i < c->layers; i++) m->layer[i] = true;
+  return HP_OK;
+}
+
+hp_status moe_config_read_balance(const tree_node *root, model_config *c) {
+  bool wanted;
+  double factor;
+  HP_TRY(tree_opt_bool(root, "output_router_logits", false, &wanted));
+  HP_TRY(tree_opt_double(root, "router_aux_loss_coef", 0.001, &factor));
+  if (!(factor >= 0 && factor < 1e9))
+    TREE_FAIL(tree_get(root, "router_aux_loss_coef"), "%g is out of range", factor);
+  c->moe.balance = wanted ? factor : 0;
   return HP_OK;
 }
 

@@ -17,9 +17,16 @@ typedef enum { ROUTE_SOFTMAX, ROUTE_SIGMOID } moe_route;
 /* What the layer's experts make of x [B,T,hidden], f32.  The router works in f32 too. */
 hp_tensor moe_layer(model_build *b, int layer, hp_tensor x, moe_route route, const moe_names *n);
 
+/* The loss for uneven use of experts, times its factor; HP_NONE when none of the layers built so
+ * far measured it.  E sum_e c_e p_e, of the shares of tokens that chose an expert and the mean
+ * probabilities of it. */
+hp_tensor moe_balance(model_build *b);
+
 /* Reads how many experts a token uses (`absent` without the key), and makes the list of layers, all
  * with experts; the number of experts has been read. */
 hp_status moe_config_read(const tree_node *root, int64_t absent, model_config *c);
+/* And the factor of the loss for uneven use. */
+hp_status moe_config_read_balance(const tree_node *root, model_config *c);
 /* Parameters of all layers' mlps and experts. */
 double moe_params(const model_config *c);
 

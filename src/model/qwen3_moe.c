@@ -37,6 +37,7 @@ static hp_status read(const tree_node *root, model_config *c) {
   HP_TRY(config_opt_either(root, "num_experts", "num_local_experts", 128, &c->moe.experts));
   HP_TRY(config_opt_size(root, "moe_intermediate_size", 768, &c->moe.ffn));
   HP_TRY(tree_opt_bool(root, "norm_topk_prob", false, &c->moe.norm));
+  HP_TRY(moe_config_read_balance(root, c));
   HP_TRY(moe_config_read(root, 8, c));
   return read_layers(root, c);
 }
@@ -48,6 +49,7 @@ const model_family family_qwen3_moe =
      .freezes_pad = true,
      .absent = {.kv_heads = 4, .positions = 32768, .window = 4096, .bos = -1, .eos = -1},
      .window = WINDOW_IF_USED,
+     .balances = true,
      .read = read,
      .hidden = hidden,
      .head_name = "lm_head.weight",

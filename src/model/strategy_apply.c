@@ -235,8 +235,9 @@ static hp_status declare_experts(const applying *a) {
   return declare_all(a, marks);
 }
 
-static const mark_layout inputs[] = {{"ids", "D,C"},    {"positions", "D,C"},   {"labels", "D,C"},
-                                     {"span", "D,C,-"}, {"cache.*", "D,-,X,-"}, {NULL, NULL}};
+static const mark_layout inputs[] = {{"ids", "D,C"},   {"positions", "D,C"}, {"labels", "D,C"},
+                                     {"lengths", "D"}, {"span", "D,C,-"},    {"cache.*", "D,-,X,-"},
+                                     {NULL, NULL}};
 
 hp_status strategy_apply(const strategy *s, const lm *m, hp_device *d) {
   applying a = {.s = s, .m = m, .d = d};

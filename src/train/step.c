@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/philox.h"
+#include "model/moe_layer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,7 +25,8 @@ struct stepper {
   double compile_s;
   int32_t *positions; /* [B,T] of the largest micro-batch so far */
   int64_t positions_B, positions_T;
-  float *grad_sq; /* [params] sums of squares of the last step */
+  int32_t *lengths; /* [positions_B] */
+  float *grad_sq;   /* [params] sums of squares of the last step */
 };
 
 hp_status stepper_create(lm *m, const step_options *o, stepper **out) {
@@ -44,6 +46,7 @@ void stepper_free(stepper *s) {
   for (size_t i = 0; i < s->variants.len; i++) hp_program_free(s->variants.at[i].p);
   vec_free(&s->variants);
   mem_free(s->positions);
+  mem_free(s->lengths);
   mem_free(s->grad_sq);
   mem_free(s);
 }
@@ -153,10 +156,20 @@ static hp_tensor rows_of(model_build *b, hp_tensor x, int64_t i, int64_t n) {
   return hp_reshape(b->g, x, (hp_shape){2, {B, T}});
 }
 
+static bool balances(const stepper *s) { return s->m->c.moe.balance > 0; }
+
+/* 1 for tokens that are no padding, [B,T]. */
+static hp_tensor counted_tokens(model_build *b, const variant *v) {
+  hp_tensor lengths = hp_input(b->g, "lengths", HP_I32, (hp_shape){1, {v->B}});
+  lengths = hp_reshape(b->g, lengths, (hp_shape){2, {v->B, 1}});
+  return hp_cast(b->g, hp_map(b->g, "gt", lengths, b->positions, HP_NONE), HP_F32);
+}
+
 /* Sum of the losses of all tokens.  Parts of the micro-batch share nothing but the params: what one
  * says to other devices can hide behind the computation of another. */
 static hp_tensor sum_losses(const stepper *s, model_build *b, const variant *v) {
   hp_tensor labels = hp_input(b->g, "labels", HP_I32, (hp_shape){2, {v->B, v->T}});
+  hp_tensor counted = balances(s) ? counted_tokens(b, v) : HP_NONE;
   hp_tensor ids = b->ids, positions = b->positions, all = HP_NONE;
   int64_t n = parts_of(s, v);
   b->B = v->B / n;
@@ -164,6 +177,7 @@ static hp_tensor sum_losses(const stepper *s, model_build *b, const variant *v) 
     hp_at(b->g, "batch");
     b->ids = rows_of(b, ids, i, n);
     b->positions = rows_of(b, positions, i, n);
+    b->counted = counted ? rows_of(b, counted, i, n) : HP_NONE;
     hp_tensor wanted = rows_of(b, labels, i, n);
     hp_tensor logits = lm_head(b, s->m->c.family->hidden(b));
     hp_at(b->g, "loss");
@@ -180,6 +194,8 @@ static hp_status build_backward(const stepper *s, model_build *b, const variant 
   size_t n = s->m->trained;
   if (drops(s)) b->dropout_seed = hp_input(b->g, "dropout_seed", HP_I64, (hp_shape){0});
   hp_tensor loss = hp_mul(b->g, sum_losses(s, b, v), scalar(b, "weight"));
+  hp_tensor balance = moe_balance(b);
+  if (balance) loss = hp_add(b->g, loss, balance);
   hp_output(b->g, "loss", loss);
   for (size_t i = 0; i < n; i++) wrt[i] = build_find_param(b, s->m->params.at[i].name);
   HP_TRY(hp_grad(b->g, loss, wrt, (int)n, grad));
@@ -301,6 +317,9 @@ static hp_status make_positions(stepper *s, int64_t B, int64_t T) {
   int32_t *p = mem_realloc(s->positions, (size_t)(B * T), sizeof *p);
   HP_TRY_MEM(p);
   s->positions = p;
+  int32_t *lengths = mem_realloc(s->lengths, (size_t)B, sizeof *lengths);
+  HP_TRY_MEM(lengths);
+  s->lengths = lengths;
   s->positions_B = B;
   s->positions_T = T;
   for (int64_t i = 0; i < B * T; i++) p[i] = (int32_t)(i % T);
@@ -331,7 +350,7 @@ hp_status stepper_run(stepper *s, const step_micro *b, const step_update *u, ste
   float weight = (float)b->weight, loss = 0, norm = 0, lr = (float)u->lr;
   double bc1 = 1 - pow(s->o.beta1, (double)u->t), bc2 = 1 - pow(s->o.beta2, (double)u->t);
   float rate = (float)(u->lr / bc1), root = (float)sqrt(bc2);
-  hp_io io[12] = {{"ids", (void *)(uintptr_t)b->ids, bytes},
+  hp_io io[13] = {{"ids", (void *)(uintptr_t)b->ids, bytes},
                   {"positions", s->positions, bytes},
                   {"labels", (void *)(uintptr_t)b->labels, bytes},
                   {"weight", &weight, sizeof weight},
@@ -339,6 +358,8 @@ hp_status stepper_run(stepper *s, const step_micro *b, const step_update *u, ste
   int n = 5;
   int64_t seed = dropout_seed(s, b, u);
   if (drops(s)) io[n++] = (hp_io){"dropout_seed", &seed, sizeof seed};
+  for (int64_t i = 0; i < b->B; i++) s->lengths[i] = b->lengths ? b->lengths[i] : (int32_t)b->T;
+  if (balances(s)) io[n++] = (hp_io){"lengths", s->lengths, (size_t)b->B * sizeof *s->lengths};
   if (b->last) {
     io[n++] = (hp_io){"grad_norm", &norm, sizeof norm};
     io[n++] = (hp_io){"grad_sq", s->grad_sq, s->m->trained * sizeof *s->grad_sq};

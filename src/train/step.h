@@ -35,6 +35,7 @@ void stepper_free(stepper *s);
 typedef struct {
   int64_t B, T;
   const int32_t *ids, *labels;
+  const int32_t *lengths; /* [B] tokens of a row that are not padding; NULL: all of them */
   double weight;  /* factor on the sum of token losses: 1 / labels counted in the whole step */
   int64_t number; /* in the step, from 0 */
   bool first, last;

@@ -190,6 +190,7 @@ static void fill_row(const train_data *d, const sample_set *s, int64_t sample, i
     b->labelled += labels[i] != LABEL_NONE;
   }
   b->tokens += n;
+  if (b->lengths) b->lengths[row] = (int32_t)n;
 }
 
 static void fill(const train_data *d, const sample_set *s, const int64_t *of, int64_t first,

@@ -43,6 +43,7 @@ typedef struct {
 typedef struct {
   int64_t B, T;
   int32_t *ids, *labels;
+  int32_t *lengths; /* of rows without padding; NULL: not wanted */
   int64_t most;
   int64_t labelled; /* labels that are not LABEL_NONE, the first of a row counted too */
   int64_t tokens;   /* that are not padding */

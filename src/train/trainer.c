@@ -34,8 +34,10 @@ static hp_status open_data(trainer *t) {
   t->batch.most = most;
   t->batch.ids = mem_calloc((size_t)most, sizeof *t->batch.ids);
   t->batch.labels = mem_calloc((size_t)most, sizeof *t->batch.labels);
+  t->batch.lengths = mem_calloc((size_t)most, sizeof *t->batch.lengths);
   t->shifted = mem_calloc((size_t)most, sizeof *t->shifted);
-  return t->batch.ids && t->batch.labels && t->shifted ? HP_OK : HP_ERR_OOM;
+  bool made = t->batch.ids && t->batch.labels && t->batch.lengths && t->shifted;
+  return made ? HP_OK : HP_ERR_OOM;
 }
 
 /* Micro-batches of the longest step. */
@@ -62,11 +64,24 @@ static hp_status check_limit(trainer *t) {
   return stepper_check(t->m, &o, &last, t->d);
 }
 
+hp_status trainer_decide_experts(const train_config *c, lm *m) {
+  moe_config *moe = &m->c.moe;
+  if (moe->noise != 0)
+    HP_FAIL(HP_ERR_UNSUPPORTED,
+            "%s: router_jitter_noise %g is not built; write 0 to train without noise", m->path,
+            moe->noise);
+  if (!(c->moe_aux_loss_coef > 0)) return HP_OK;
+  if (m->c.family->balances) moe->balance = c->moe_aux_loss_coef;
+  else log_warn("moe_aux_loss_coef is ignored: model_type %s has no such loss", m->c.model_type);
+  return HP_OK;
+}
+
 static hp_status open_model(trainer *t) {
   const train_config *c = t->c;
   lm_options mo = {.compute = c->is.compute, .weights = HP_F32};
   HP_TRY(train_mesh_open(c, false, &t->d));
   HP_TRY(lm_create(c->model_name_or_path, t->d, &mo, &t->m));
+  HP_TRY(trainer_decide_experts(c, t->m));
   HP_TRY(train_mesh_apply(c, t->m, t->d));
   HP_TRY(train_config_check_model(c, t->m->c.max_length));
   HP_TRY(train_data_check_vocab(&t->data, t->m->c.vocab));
@@ -144,6 +159,7 @@ static hp_status train_step(trainer *t, const sampler_step *s) {
                     .T = t->batch.T,
                     .ids = t->batch.ids,
                     .labels = t->shifted,
+                    .lengths = t->batch.lengths,
                     .weight = labels ? 1.0 / (double)labels : 0,
                     .number = i,
                     .first = i == 0,
@@ -220,6 +236,7 @@ static void trainer_close(trainer *t) {
   run_lock_free(t->lock);
   mem_free(t->batch.ids);
   mem_free(t->batch.labels);
+  mem_free(t->batch.lengths);
   mem_free(t->shifted);
   vec_free(&t->steps_done);
   vec_free(&t->step_seconds);

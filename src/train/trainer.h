@@ -10,5 +10,7 @@
 hp_status trainer_run(const train_config *c);
 /* What its steps are made of. */
 step_options trainer_step_options(const train_config *c);
+/* What the configuration says of experts, into the model's; refuses what is not built of theirs. */
+hp_status trainer_decide_experts(const train_config *c, lm *m);
 
 #endif

@@ -67,3 +67,29 @@ for family in mixtral qwen3_moe deepseek_v3; do
     close_losses $family/trainer_log.jsonl s/trainer_log.jsonl 1e-5
   done
 done
+
+it "uneven use of experts is part of the loss when it is asked for, on several devices too"
+model_of mixtral
+run train job/job.yaml output_dir=even moe_aux_loss_coef=0.5
+exit_is 0
+first() { sed -n '1s/.*"loss": \([0-9.e+-]*\).*/\1/p' "$1/trainer_log.jsonl"; }
+awk -v a="$(first mixtral)" -v b="$(first even)" 'BEGIN { exit !(b > a + 0.9 && b < a + 1.5) }' ||
+  fail "the first loss is $(first even) with it, $(first mixtral) without"
+for s in dp=2 tp=2,dp=2; do
+  run train job/job.yaml output_dir=s moe_aux_loss_coef=0.5 "strategy=$s" overwrite_output_dir=true
+  exit_is 0
+  close_losses even/trainer_log.jsonl s/trainer_log.jsonl 1e-5
+done
+sed -i 's/"model_type"/"output_router_logits": true, "router_aux_loss_coef": 0.5, "model_type"/' job/model/config.json
+run train job/job.yaml output_dir=config
+exit_is 0
+same_file even/model.safetensors config/model.safetensors
+
+it "noise on what experts see is refused, and the loss told where a family has none"
+sed -i 's/"model_type"/"router_jitter_noise": 0.1, "model_type"/' job/model/config.json
+run train job/job.yaml output_dir=noise
+refused "router_jitter_noise 0.1"
+model_of deepseek_v3
+run train job/job.yaml output_dir=none moe_aux_loss_coef=0.5 max_steps=1
+exit_is 0
+err_has "moe_aux_loss_coef is ignored"

@@ -168,6 +168,7 @@ CASES = {
     "mixtral-yarn-shards": dict(type="mixtral", shards=3, lengths=(60, 30), config=dict(rope(
         "yarn", factor=4.0, original_max_position_embeddings=16), head_dim=12, num_local_experts=7)),
     "mixtral-many": dict(type="mixtral", lengths=(64, 20), config=dict(num_local_experts=33, num_experts_per_tok=5, hidden_act="gelu")),
+    "mixtral-balance": dict(type="mixtral", config=dict(output_router_logits=True, router_aux_loss_coef=0.5)),
     # qwen3_moe
     "qwen3moe-plain": dict(type="qwen3_moe"),
     "qwen3moe-unnormed": dict(type="qwen3_moe", config=dict(norm_topk_prob=False, num_experts=5, num_experts_per_tok=3,
@@ -190,6 +191,8 @@ CASES = {
         "decoder_sparse_step", "mlp_only_layers", "rms_norm_eps")),
     "qwen3moe-odd": dict(type="qwen3_moe", lengths=(61, 33), config=dict(hidden_size=19, num_attention_heads=6,
                          num_key_value_heads=3, head_dim=10, num_experts=17, num_experts_per_tok=5, vocab_size=59), seed=33),
+    "qwen3moe-balance": dict(type="qwen3_moe", config=dict(output_router_logits=True, router_aux_loss_coef=3.0,
+                             num_hidden_layers=3, mlp_only_layers=[1])),
     # deepseek_v3
     "deepseekv3-plain": dict(type="deepseek_v3"),
     "deepseekv3-one-group": dict(type="deepseek_v3", config=dict(n_group=1, topk_group=1, n_routed_experts=5)),

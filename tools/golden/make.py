@@ -168,8 +168,11 @@ def run(model, sequences):
     remembers the longest sequence it saw, so each computation starts from a copy."""
     logits = [copy.deepcopy(model)(torch.tensor([s]), use_cache=False).logits[0].detach() for s in sequences]
     own = copy.deepcopy(model)
-    ids = torch.tensor(sequences[0])
-    loss = torch.nn.functional.cross_entropy(own(ids[None], use_cache=False).logits[0, :-1], ids[1:])
+    ids = torch.tensor([sequences[0]])
+    if getattr(model.config, "output_router_logits", False):  # with the loss for uneven use of experts
+        loss = own(ids, labels=ids, use_cache=False).loss
+    else:
+        loss = torch.nn.functional.cross_entropy(own(ids, use_cache=False).logits[0, :-1], ids[0, 1:])
     loss.backward()
     grad = {name: p.grad.detach() for name, p in own.named_parameters() if p.grad is not None}
     return dict(logits=logits, loss=loss.detach(), grad=grad)
