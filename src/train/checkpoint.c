@@ -18,6 +18,7 @@
 
 static const char manifest_name[] = "MANIFEST.json", folder_prefix[] = "checkpoint-";
 enum { FORMAT = 1 };
+static const int64_t steps_max = (int64_t)1 << 60;
 
 /* --- lock ------------------------------------------------------------------------------------- */
 
@@ -385,20 +386,27 @@ static hp_status check_file(const char *dir, const tree_node *f) {
   return st;
 }
 
-static hp_status check_all(const char *dir, checkpoint *c) {
-  const tree_node *root = c->manifest.root, *files;
+static hp_status read_head(checkpoint *c) {
+  const tree_node *root = c->manifest.root;
   int64_t format;
   HP_TRY(tree_expect(root, TREE_MAP));
   HP_TRY(tree_need_int(root, "format", &format));
   if (format != FORMAT)
     TREE_FAIL(root, "format %lld; this version reads format %d", (long long)format, FORMAT);
   HP_TRY(tree_need_int(root, "step", &c->step));
-  HP_TRY(tree_need_map(root, "files", &files));
-  for (uint32_t i = 0; i < files->len; i++) HP_TRY(check_file(dir, files->child[i]));
+  if (c->step < 0 || c->step > steps_max)
+    TREE_FAIL(tree_get(root, "step"), "is %lld, expected the number of a step", (long long)c->step);
   return HP_OK;
 }
 
-hp_status checkpoint_verify(const char *path, checkpoint *out) {
+static hp_status check_files(const checkpoint *c) {
+  const tree_node *files;
+  HP_TRY(tree_need_map(c->manifest.root, "files", &files));
+  for (uint32_t i = 0; i < files->len; i++) HP_TRY(check_file(c->path, files->child[i]));
+  return HP_OK;
+}
+
+hp_status checkpoint_open(const char *path, checkpoint *out) {
   checkpoint c = {0};
   str file = {0};
   char *text = NULL;
@@ -411,9 +419,18 @@ hp_status checkpoint_verify(const char *path, checkpoint *out) {
   if (!st) st = file_read(file.at, 64 << 20, &text, &len);
   if (!st) st = manifest_json(file.at, text, len, &json_len);
   if (!st) st = json_parse(text, json_len, file.at, &c.manifest);
-  if (!st) st = check_all(path, &c);
+  if (!st) st = read_head(&c);
   mem_free(text);
   str_free(&file);
+  if (st) checkpoint_free(&c);
+  else *out = c;
+  return st;
+}
+
+hp_status checkpoint_verify(const char *path, checkpoint *out) {
+  checkpoint c;
+  HP_TRY(checkpoint_open(path, &c));
+  hp_status st = check_files(&c);
   if (st) checkpoint_free(&c);
   else *out = c;
   return st;

@@ -72,8 +72,9 @@ typedef struct {
   tree manifest; /* tree_free */
 } checkpoint;
 
-/* Checks one: manifest there and whole, every file of the size and hash it names.  HP_ERR_INPUT
- * names the file and what is wrong with it. */
+/* Reads the manifest of one, which must be whole; HP_ERR_INPUT says what is wrong with it. */
+hp_status checkpoint_open(const char *path, checkpoint *out);
+/* The same, and every file must have the size and hash that it names. */
 hp_status checkpoint_verify(const char *path, checkpoint *out);
 /* The newest that verifies.  *found false when there is none; `skipped` gets one line for each that
  * does not verify. */

@@ -122,27 +122,61 @@ static hp_status find_checkpoint(trainer *t, checkpoint *c, bool *found) {
   return st;
 }
 
-static hp_status resume(trainer *t, bool *finished) {
-  checkpoint c;
-  bool found;
-  *finished = false;
-  HP_TRY(find_checkpoint(t, &c, &found));
-  if (!found) return HP_OK;
-  hp_status st = resume_from(t, &c);
-  checkpoint_free(&c);
-  if (!st)
-    *finished = t->step >= t->steps && trainer_has_file(t->c->output_dir, "train_results.json");
+static hp_status folder_of(const trainer *t, int64_t step, str *path) {
+  str_printf(path, "%s/checkpoint-%lld", t->c->output_dir, (long long)step);
+  return str_status(path);
+}
+
+/* What process 0 tells of a checkpoint: its step, and whether the configuration names it. */
+static int64_t told_of(const trainer *t, const checkpoint *c) {
+  return 2 * c->step + (t->c->is.resume == RESUME_FROM && !strcmp(c->path, t->c->is.resume_path));
+}
+
+static hp_status open_told(const trainer *t, int64_t told, checkpoint *c) {
+  str path = {0};
+  int64_t step = told / 2;
+  bool elsewhere = told % 2;
+  hp_status st = elsewhere ? HP_OK : folder_of(t, step, &path);
+  const char *dir = elsewhere ? t->c->is.resume_path : path.at;
+  if (!st && !dir_exists(dir))
+    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
+                 "%s: process 0 has found a checkpoint there, this one has not; it must be one "
+                 "folder, on a file system that all machines see",
+                 dir);
+  if (!st) st = checkpoint_open(dir, c);
+  str_free(&path);
   return st;
 }
 
+/* Process 0 looks for it and checks all of it; the others read what they need. */
+static hp_status find_together(trainer *t, checkpoint *c, bool *found) {
+  enum { NONE = -1, FAILED = -2 };
+  int64_t mine = INT64_MIN, all;
+  hp_status st = HP_OK;
+  *found = false;
+  if (t->writes) {
+    st = find_checkpoint(t, c, found);
+    mine = st ? FAILED : *found ? told_of(t, c) : NONE;
+  }
+  hp_status met = hp_world_most(mine, &all);
+  if (met && *found) checkpoint_free(c);
+  if (st || met || t->writes) return st ? st : met;
+  if (all == FAILED) HP_FAIL(HP_ERR_COMM, "process 0 has no checkpoint to go on from");
+  *found = all != NONE;
+  return *found ? open_told(t, all, c) : HP_OK;
+}
+
 hp_status trainer_resume(trainer *t, bool *finished) {
-  int64_t most, least;
-  HP_TRY(resume(t, finished));
-  HP_TRY(hp_world_most(2 * t->step + *finished, &most));
-  HP_TRY(hp_world_most(-(2 * t->step + *finished), &least));
-  if (most == -least) return HP_OK;
-  HP_FAIL(HP_ERR_INPUT,
-          "%s: processes found different checkpoints there, of step %lld and of step %lld; it must "
-          "be one folder, on a file system that all machines see",
-          t->c->output_dir, (long long)(-least / 2), (long long)(most / 2));
+  checkpoint c;
+  bool found;
+  int64_t over;
+  HP_TRY(find_together(t, &c, &found));
+  hp_status st = found ? resume_from(t, &c) : HP_OK;
+  if (found) checkpoint_free(&c);
+  HP_TRY(st);
+  bool ended = found && t->step >= t->steps;
+  if (ended) ended = trainer_has_file(t->c->output_dir, "train_results.json");
+  HP_TRY(hp_world_most(t->writes && ended, &over));
+  *finished = over;
+  return HP_OK;
 }

@@ -85,6 +85,10 @@ if need_mpi; then
   err_has "checkpoint-5"
   run train job/job.yaml output_dir=one overwrite_output_dir=true
   close_losses one/trainer_log.jsonl several/trainer_log.jsonl 1e-5
+  echo x >>several/checkpoint-10/model-part-00001.safetensors
+  launch 2 train job/job.yaml output_dir=several strategy=tp=2 resume_from_checkpoint=several/checkpoint-10
+  refused "several/checkpoint-10/model-part-00001.safetensors: has"
+  said_once model-part-00001
 fi
 
 it "bad input is refused once, and by all"
