@@ -87,6 +87,8 @@ hp_tensor hp_param(hp_graph *g, const char *name, hp_dtype t, hp_shape s);
 hp_tensor hp_const(hp_graph *g, hp_dtype t, double value); /* scalar */
 /* x under a name for which a layout can be declared; its gradient is "grad.NAME". */
 hp_tensor hp_mark(hp_graph *g, const char *name, hp_tensor x);
+/* x, to lie so on the device's mesh, as its gradient: "(dp,None)"; on one device x as it is. */
+hp_tensor hp_shard(hp_graph *g, hp_tensor x, const char *entries);
 /* Effects.  An output can be read after a run; after a run the param has the value x. */
 void hp_output(hp_graph *g, const char *name, hp_tensor x);
 void hp_assign(hp_graph *g, hp_tensor param, hp_tensor x);

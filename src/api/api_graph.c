@@ -148,6 +148,14 @@ HP_API hp_tensor hp_mark(hp_graph *g, const char *name, hp_tensor x) {
   attr_put_str(&a, g, name ? name : "");
   return ops_add(g, OP_MARK, &x, 1, &a);
 }
+HP_API hp_tensor hp_shard(hp_graph *g, hp_tensor x, const char *entries) {
+  if (entries && *entries == '(') return hp_mark(g, entries, x);
+  (void)err_set(HP_ERR_ARG, __FILE__, __LINE__,
+                "hp_shard: \"%s\" is no list of entries; expected one a dim, as \"(dp,None)\"",
+                entries ? entries : "");
+  graph_poison(g, HP_ERR_ARG);
+  return HP_NONE;
+}
 HP_API hp_tensor hp_softmax(hp_graph *g, hp_tensor x) { return ops_unary(g, OP_SOFTMAX, x); }
 
 static hp_tensor norm(hp_graph *g, int op, const val *in, int n, double eps) {

@@ -160,7 +160,9 @@ static hp_status part_graph(const hp_graph *g, hp_device *d, sharded *s) {
   *s = (sharded){0};
   HP_TRY(graph_status(g));
   HP_TRY(check_whole(g));
-  return d->n == 1 ? HP_OK : shard_graph(g, &plan, s);
+  if (d->n == 1) return HP_OK;
+  HP_TRY(group_check_marks(d, g));
+  return shard_graph(g, &plan, s);
 }
 
 static hp_status compile_parts(const hp_graph *g, const sharded *s, hp_device *d,

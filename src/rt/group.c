@@ -169,9 +169,35 @@ static void keep_whole(const mesh *m, const ir_value *type, bool where_divides, 
   }
 }
 
+/* The entries that a mark of hp_shard, or that of its gradient, has for a name; NULL: it is none.
+ */
+static const char *entries_in_name(const char *name) {
+  if (!strncmp(name, "grad.(", 6)) name += 5;
+  return *name == '(' ? name : NULL;
+}
+
+hp_status group_check_marks(const group *g, const hp_graph *graph) {
+  for (uint32_t i = 0; i < graph->nodes.len; i++) {
+    const ir_node *n = graph_node(graph, i);
+    const char *entries = n->op == OP_MARK ? entries_in_name(attr_str(graph, n, "name")) : NULL;
+    layout l;
+    if (!entries || !layout_parse_on(entries, &g->m, &l)) continue;
+    char why[256];
+    snprintf(why, sizeof why, "%s", err_message());
+    err_clear();
+    HP_FAIL(HP_ERR_LAYOUT, "hp_shard of a tensor at \"%s\": %s", graph_str(graph, n->loc), why);
+  }
+  return HP_OK;
+}
+
 bool group_declared(const void *model, const char *name, const ir_value *type, layout *out) {
   const group *g = model;
+  const char *entries = entries_in_name(name);
   *out = (layout){.rank = type->rank};
+  if (entries) {
+    HP_ASSERT(!layout_parse_on(entries, &g->m, out)); /* by group_check_marks */
+    return true;
+  }
   for (size_t i = 0; i < g->rules.len; i++) {
     if (fnmatch(g->rules.at[i].pattern, name, 0)) continue;
     HP_ASSERT(!layout_parse_on(g->rules.at[i].entries, &g->m, out)); /* checked by group_rule */

@@ -46,6 +46,8 @@ hp_status group_rule(group *g, const char *pattern, const char *entries, bool wh
 hp_status group_set_engine(group *g, const char *name);
 /* Layout of a tensor by the first rule that matches its name; whole, and false, when none does. */
 bool group_declared(const void *g, const char *name, const ir_value *type, layout *out);
+/* HP_ERR_LAYOUT when what hp_shard was given in the graph is no layout on the mesh. */
+hp_status group_check_marks(const group *g, const hp_graph *graph);
 /* The params of a graph of the whole. */
 hp_status group_params(group *g, const hp_graph *graph);
 /* The param of that name, created with zeros when new. */

@@ -404,3 +404,56 @@ TEST(collectives_in_a_graph_of_the_whole_are_refused) {
   }
   hp_graph_free(g);
 }
+
+/* --- layouts of tensors within a graph ---------------------------------------------------------
+ */
+
+/* y = (x w) w, with the product in between laid out as `entries` say; NULL: as it comes. */
+static hp_status sharded_chain(const char *on, const char *entries, float *y, char **text) {
+  enum { N = 8 };
+  float x[N * N], w[N * N];
+  hp_device *d;
+  hp_graph *g;
+  hp_program *p = NULL;
+  for (int i = 0; i < N * N; i++) x[i] = (float)(i % 7) - 3, w[i] = (float)(i % 5) - 2;
+  hp_device_options o = {.mesh = on, .interpret = true, .threads = 2};
+  CHECK_OK(hp_device_open(&o, &d));
+  CHECK_OK(hp_graph_create(&g));
+  hp_shape s = {2, {N, N}};
+  hp_tensor in = hp_input(g, "x", HP_F32, s), by = hp_input(g, "w", HP_F32, s);
+  hp_at(g, "middle");
+  hp_tensor h = hp_einsum(g, "ab,bc->ac", in, by);
+  if (entries) h = hp_shard(g, h, entries);
+  hp_output(g, "y", hp_einsum(g, "ab,bc->ac", h, by));
+  hp_status st = hp_compile(g, d, NULL, &p);
+  hp_io io[] = {{"x", x, sizeof x}, {"w", w, sizeof w}, {"y", y, sizeof x}};
+  if (!st) st = hp_run(p, io, 3);
+  if (!st) CHECK_OK(hp_program_print(p, text));
+  hp_program_free(p);
+  hp_graph_free(g);
+  hp_device_close(d);
+  return st;
+}
+
+TEST(a_tensor_within_a_graph_lies_as_it_is_told) {
+  float one[64], many[64];
+  char *plain, *cut;
+  CHECK_OK(sharded_chain(NULL, "(a,None)", one, &plain));
+  CHECK_OK(sharded_chain("(2,2)(a,b)", "(a,b)", many, &cut));
+  for (int i = 0; i < 64; i++) CHECK_NEAR(many[i], one[i], 1e-4);
+  CHECK(!strstr(plain, "all_gather") && strstr(cut, "f32[4,4]"));
+  hp_free(plain);
+  hp_free(cut);
+  CHECK_OK(sharded_chain("(3)(a)", "(a,None)", many, &cut)); /* padded */
+  for (int i = 0; i < 64; i++) CHECK_NEAR(many[i], one[i], 1e-4);
+  hp_free(cut);
+}
+
+TEST(what_is_no_layout_of_a_tensor_is_refused_with_its_place) {
+  float y[64];
+  char *text;
+  CHECK_FAILS(sharded_chain("(2)(a)", "(c,None)", y, &text), "hp_shard of a tensor at \"middle\"");
+  CHECK_FAILS(sharded_chain("(2)(a)", "(a,a)", y, &text), "hp_shard of a tensor at \"middle\"");
+  CHECK_FAILS(sharded_chain("(2)(a)", "(a)", y, &text), "has 1 entries, the tensor 2 dims");
+  CHECK_FAILS(sharded_chain("(2)(a)", "a", y, &text), "no list of entries");
+}
