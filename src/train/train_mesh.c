@@ -1,5 +1,6 @@
 #include "train/train_mesh.h"
 
+#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -137,15 +138,57 @@ hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out
   return hp_device_open(&o, out);
 }
 
-hp_status train_mesh_apply(const train_config *c, const lm *m, hp_device *d) {
-  const tree_node *layouts = c->parallel.tensor_map;
-  if (!*c->is.mesh) return strategy_apply(&c->is.strategy, m, d);
-  for (uint32_t i = 0; layouts && i < layouts->len; i++) {
+/* --- annotations --------------------------------------------------------------------------------
+ */
+
+static bool is_pattern(const tree_node *n) { return strpbrk(n->key, "*?[") != NULL; }
+
+/* A tensor of the model that both patterns match; NULL: there is none. */
+static const char *both_match(const lm *m, const tree_node *a, const tree_node *b) {
+  static const char *const inputs[] = {"ids", "positions", "labels", "span"};
+  for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+    if (!fnmatch(a->key, inputs[i], 0) && !fnmatch(b->key, inputs[i], 0)) return inputs[i];
+  for (size_t i = 0; i < m->params.len; i++) {
+    const char *name = m->params.at[i].name;
+    if (!fnmatch(a->key, name, 0) && !fnmatch(b->key, name, 0)) return name;
+  }
+  return NULL;
+}
+
+/* Two patterns that say different things of one tensor are a mistake; a full name goes before. */
+static hp_status check_pair(const lm *m, const tree_node *a, const tree_node *b) {
+  str x = {0}, y = {0};
+  const char *tensor = is_pattern(a) && is_pattern(b) ? both_match(m, a, b) : NULL;
+  hp_status st = tensor ? entries_text(a, &x) : HP_OK;
+  if (!st && tensor) st = entries_text(b, &y);
+  if (!st && tensor && strcmp(x.at, y.at))
+    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
+                 "%s: %s contradicts %s (%s) for \"%s\": narrow one of the patterns, or give the "
+                 "tensor an entry by its full name",
+                 tree_where(b).text, y.at, x.at, tree_where(a).text, tensor);
+  str_free(&x);
+  str_free(&y);
+  return st;
+}
+
+static hp_status declare_entries(const tree_node *layouts, bool patterns, hp_device *d) {
+  for (uint32_t i = 0; i < layouts->len; i++) {
     str entries = {0};
+    if (is_pattern(layouts->child[i]) != patterns) continue;
     hp_status st = entries_text(layouts->child[i], &entries);
     if (!st) st = hp_device_layout(d, layouts->child[i]->key, entries.at, false);
     str_free(&entries);
     HP_TRY(st);
   }
   return HP_OK;
+}
+
+hp_status train_mesh_apply(const train_config *c, const lm *m, hp_device *d) {
+  const tree_node *layouts = c->parallel.tensor_map;
+  if (!*c->is.mesh) return strategy_apply(&c->is.strategy, m, d);
+  if (!layouts) return HP_OK;
+  for (uint32_t i = 0; i < layouts->len; i++)
+    for (uint32_t k = 0; k < i; k++) HP_TRY(check_pair(m, layouts->child[k], layouts->child[i]));
+  HP_TRY(declare_entries(layouts, false, d));
+  return declare_entries(layouts, true, d);
 }

@@ -46,6 +46,15 @@ close_losses one/trainer_log.jsonl uneven/trainer_log.jsonl 1e-5
 run explain job/job.yaml layouts 'hyper_parallel.device_matrix=[3, 2]'
 grep -q '^input   ids  *i32\[4,32\]  *(rows:2,None)  *i32\[2,32\]  33.3 % padding' out || fail "no padded rows"
 out_has "padding: "
+cp job/job.yaml job/two.yaml
+cat >>job/two.yaml <<END
+    "*.weight": [rows, None]
+END
+run train job/two.yaml output_dir=wrong
+refused 'two.yaml'
+err_has 'contradicts (cols,None)'
+err_has 'tensor_map.*.q_proj.weight'
+no_file wrong
 sed -i '/^hyper_parallel:/,$d' job/job.yaml
 
 it "halves of a micro-batch that take turns give the losses of the whole"
