@@ -65,6 +65,7 @@ static hp_status own_rows(shard *s, val x, const layout *rows, const owners *o, 
   hp_graph *g = s->r.to;
   layout l = *rows;
   val ids;
+  for (int i = 0; i < LAYOUT_AXES; i++) l.pending[i] = PENDING_NONE; /* of the rows, not of ids */
   layout_cut(&l, l.rank - 1, l.n[l.rank - 1]);
   l.rank--;
   hp_status st = shard_bring(s, o->ids, &l, &ids);

@@ -157,6 +157,25 @@ TEST(strategies_of_experts_give_the_numbers_of_one_device) {
   try_all(experts, expert_strategies);
 }
 
+/* One token and one expert of it: rows wait for a sum over the middle of the layer, the ids that
+ * say whose they are do not. */
+TEST(one_expert_of_one_token_is_found_on_many_devices) {
+  const char *path = "tests/golden/cases/mixtral-pad";
+  float want[64], got[64];
+  for (int32_t id = 0; id < 16; id++) {
+    model one, many;
+    open_model(path, NULL, &one);
+    open_model(path, "ep=2,etp=2", &many);
+    one.m->c.moe.per_token = many.m->c.moe.per_token = 1;
+    CHECK_EQ(one.m->c.vocab, 64);
+    CHECK_OK(lm_logits(one.m, &(lm_tokens){&id, 1}, want));
+    CHECK_OK(lm_logits(many.m, &(lm_tokens){&id, 1}, got));
+    CHECK(difference(got, want, 64) <= limit);
+    end(&one, &(answers){0});
+    end(&many, &(answers){0});
+  }
+}
+
 /* --- the words and what they mean --------------------------------------------------------------
  */
 
