@@ -78,6 +78,9 @@ static hp_status check_bytes(const group_state *s, const char *name, size_t byte
   if (bytes != want)
     HP_FAIL(HP_ERR_ARG, "param \"%s\" has %llu bytes, %zu are given", name,
             (unsigned long long)want, bytes);
+  for (int a = 0; a < LAYOUT_AXES; a++)
+    if (s->l.pending[a])
+      HP_FAIL(HP_ERR_LAYOUT, "param \"%s\" is a sum that is pending; only programs read it", name);
   return HP_OK;
 }
 

@@ -95,9 +95,16 @@ static char letter_of(const tensor_cut *c, const model_param *p, int d) {
   return !c ? '-' : c->dim == d ? 'X' : 'Y';
 }
 
-/* What shares the state, dp and cp, takes of each dim what divides it, from the first dim on. */
+static bool shares_state(const applying *a, const strategy_axis *x) {
+  return serves(a, x, 'D') || serves(a, x, 'C');
+}
+
+/* What is done with the axes that share the rows, dp and cp: nothing; they cut the tensor too, each
+ * the first dim that it divides; a sum is pending over them. */
+typedef enum { ROWS_ALIKE, ROWS_CUT, ROWS_PENDING } row_axes;
+
 static hp_status declare_as(const applying *a, const model_param *p, const char *name,
-                            bool shared) {
+                            row_axes rows) {
   const tensor_cut *c = cut_of(a->m->c.family, p);
   str entries = {0};
   bool taken[STRATEGY_AXES] = {0};
@@ -110,7 +117,7 @@ static hp_status declare_as(const applying *a, const model_param *p, const char 
     for (int pass = 0; pass < 2; pass++)
       for (int i = 0; i < a->axes; i++) {
         const strategy_axis *x = &a->axis[i];
-        bool here = pass ? shared && (serves(a, x, 'D') || serves(a, x, 'C')) : serves(a, x, by);
+        bool here = pass ? rows == ROWS_CUT && shares_state(a, x) : serves(a, x, by);
         if (!here || taken[i] || left % x->size) continue;
         taken[i] = true;
         left /= x->size;
@@ -119,19 +126,26 @@ static hp_status declare_as(const applying *a, const model_param *p, const char 
     str_add(&entries, found ? ")" : "None");
   }
   str_add(&entries, ")");
+  for (int i = 0; rows == ROWS_PENDING && i < a->axes; i++)
+    if (!taken[i] && shares_state(a, &a->axis[i])) str_printf(&entries, "+sum:%s", a->axis[i].name);
   hp_status st = str_status(&entries);
   if (!st) st = hp_device_layout(a->d, name, entries.at, true);
   str_free(&entries);
   return st;
 }
 
-/* A param, and its optimizer state: "m.NAME", "v.NAME", "buffer.NAME". */
+/* A param; its gradient while micro-batches are added up, "g.NAME", which is reduced once a step
+ * unless memory counts more; and its optimizer's state, "m.NAME", "v.NAME". */
 static hp_status declare_param(const applying *a, const model_param *p) {
-  str state = {0};
+  str sums = {0}, state = {0};
+  str_printf(&sums, "g.%s", p->name);
   str_printf(&state, "*.%s", p->name);
-  hp_status st = str_status(&state);
-  if (!st) st = declare_as(a, p, p->name, a->s->zero >= 3);
-  if (!st) st = declare_as(a, p, state.at, a->s->zero >= 1);
+  hp_status st = str_status(&sums);
+  if (!st) st = str_status(&state);
+  if (!st) st = declare_as(a, p, p->name, a->s->zero >= 3 ? ROWS_CUT : ROWS_ALIKE);
+  if (!st && a->s->zero < 2) st = declare_as(a, p, sums.at, ROWS_PENDING);
+  if (!st) st = declare_as(a, p, state.at, a->s->zero >= 1 ? ROWS_CUT : ROWS_ALIKE);
+  str_free(&sums);
   str_free(&state);
   return st;
 }

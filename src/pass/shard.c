@@ -10,12 +10,13 @@ static void local_type(const shard *s, const layout *l, ir_value *v) {
   for (int d = 0; d < v->rank; d++) v->dim[d] = layout_part_size(s->m, l, d, v->dim[d]);
 }
 
-hp_status shard_check_layout(const mesh *m, const char *name, const ir_value *v, const layout *l) {
+hp_status shard_check_layout(const mesh *m, const char *name, const ir_value *v, const layout *l,
+                             bool is_param) {
   if (l->rank != v->rank)
     HP_FAIL(HP_ERR_LAYOUT, "layout of \"%s\": has %d entries, the tensor %d dims", name, l->rank,
             v->rank);
   for (int a = 0; a < m->axes; a++)
-    if (l->pending[a])
+    if (l->pending[a] && !(is_param && l->pending[a] == PENDING_SUM))
       HP_FAIL(HP_ERR_LAYOUT, "layout of \"%s\": nothing can be pending on a tensor that is given",
               name);
   int d = layout_short_dim(m, l, v->dim);
@@ -31,6 +32,7 @@ bool shard_declared(const hp_graph *g, const shard_plan *plan, const ir_node *n,
     *out = (layout){.rank = v->rank};
     return false;
   }
+  if (plan->whole_sums) memset(out->pending, 0, sizeof out->pending);
   for (int d = 0; d < v->rank && d < out->rank; d++)
     if (plan->type || layout_padded_size(plan->mesh, out, d, v->dim[d]) == v->dim[d])
       out->part[d] = 0;
@@ -41,7 +43,8 @@ static hp_status leaf(shard *s, const ir_node *n) {
   ir_value v = *graph_value(s->r.from, n->out0);
   const char *name = attr_str(s->r.from, n, "name");
   layout l;
-  if (shard_declared(s->r.from, s->plan, n, &l)) HP_TRY(shard_check_layout(s->m, name, &v, &l));
+  if (shard_declared(s->r.from, s->plan, n, &l))
+    HP_TRY(shard_check_layout(s->m, name, &v, &l, n->op == OP_PARAM));
   s->made[n->out0] = s->now[n->out0] = l;
   local_type(s, &l, &v);
   s->r.map[n->out0] = ops_leaf(s->r.to, n->op, name, (hp_dtype)v.dtype, v.dim, v.rank);
@@ -126,7 +129,7 @@ static hp_status marked(shard *s, const ir_node *n) {
   HP_TRY(shard_settle(s, from));
   layout to = s->now[from], l;
   if (shard_declared(s->r.from, s->plan, n, &l)) {
-    HP_TRY(shard_check_layout(s->m, attr_str(s->r.from, n, "name"), v, &l));
+    HP_TRY(shard_check_layout(s->m, attr_str(s->r.from, n, "name"), v, &l, false));
     to = l;
   }
   HP_TRY(shard_bring(s, from, &to, &s->r.map[old]));

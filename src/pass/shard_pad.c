@@ -413,7 +413,7 @@ static hp_status find_uneven(const hp_graph *g, const shard_plan *plan, const ir
   const char *name = attr_str(g, n, "name");
   layout l;
   if (!shard_declared(g, plan, n, &l)) return HP_OK;
-  HP_TRY(shard_check_layout(plan->mesh, name, t, &l));
+  HP_TRY(shard_check_layout(plan->mesh, name, t, &l, n->op == OP_PARAM));
   for (int d = 0; d < t->rank; d++)
     *out |= layout_padded_size(plan->mesh, &l, d, t->dim[d]) != t->dim[d];
   return HP_OK;

@@ -235,7 +235,7 @@ hp_status group_state_of(group *g, const char *name, const ir_value *type, uint3
   ir_value part = *type;
   uint32_t own;
   group_declared(g, name, type, &s.l);
-  HP_TRY(shard_check_layout(&g->m, name, type, &s.l));
+  HP_TRY(shard_check_layout(&g->m, name, type, &s.l, true));
   for (int d = 0; d < type->rank; d++) part.dim[d] = layout_part_size(&g->m, &s.l, d, type->dim[d]);
   s.name = intern(&g->names, name, strlen(name));
   if (!s.name || !vec_reserve(&g->states, 1)) return HP_ERR_OOM;

@@ -3,6 +3,7 @@
 #include "golden/golden_case.h"
 #include "model/strategy.h"
 #include "test.h"
+#include "train/step.h"
 
 #include <math.h>
 
@@ -174,6 +175,36 @@ TEST(one_expert_of_one_token_is_found_on_many_devices) {
     end(&one, &(answers){0});
     end(&many, &(answers){0});
   }
+}
+
+/* --- micro-batches -----------------------------------------------------------------------------
+ */
+
+/* Bytes that a device receives in the first of two micro-batches. */
+static double received_at_first(const char *text) {
+  enum { B = 4, T = 8 };
+  int32_t ids[B * T];
+  model x;
+  stepper *s;
+  hp_program_stats stats;
+  step_result r;
+  for (int i = 0; i < B * T; i++) ids[i] = i % 50;
+  open_model("tests/golden/cases/llama-odd-heads", text, &x);
+  step_options o = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8};
+  CHECK_OK(stepper_create(x.m, &o, &s));
+  step_micro b = {.B = B, .T = T, .ids = ids, .labels = ids, .weight = 0.1, .first = true};
+  CHECK_OK(stepper_run(s, &b, &(step_update){.lr = 0, .t = 1}, &r));
+  CHECK_OK(hp_program_stats_get(stepper_program(s), &stats));
+  stepper_free(s);
+  lm_free(x.m);
+  hp_device_close(x.d);
+  return stats.received;
+}
+
+TEST(gradients_are_reduced_once_a_step) {
+  CHECK(received_at_first("dp=2") <= 8); /* the loss */
+  CHECK(received_at_first("dp=2,zero=1") <= 8);
+  CHECK(received_at_first("dp=2,zero=2") > 1000);
 }
 
 /* --- the words and what they mean --------------------------------------------------------------

@@ -457,3 +457,46 @@ TEST(what_is_no_layout_of_a_tensor_is_refused_with_its_place) {
   CHECK_FAILS(sharded_chain("(2)(a)", "(a)", y, &text), "has 1 entries, the tensor 2 dims");
   CHECK_FAILS(sharded_chain("(2)(a)", "a", y, &text), "no list of entries");
 }
+
+/* g += rows of x, or y = g; on two devices with the rows cut and g a sum that is pending. */
+static hp_program *running_sum(hp_device *d, bool adds) {
+  hp_graph *g;
+  hp_program *p;
+  CHECK_OK(hp_graph_create(&g));
+  hp_tensor held = hp_param(g, "g", HP_F32, (hp_shape){1, {4}});
+  if (adds) {
+    hp_tensor x = hp_input(g, "x", HP_F32, (hp_shape){2, {8, 4}});
+    hp_assign(g, held, hp_add(g, held, hp_sum(g, x, (int64_t[]){0}, 1, false)));
+  } else {
+    hp_output(g, "y", hp_scale(g, held, 2));
+  }
+  CHECK_OK(hp_compile(g, d, NULL, &p));
+  hp_graph_free(g);
+  return p;
+}
+
+TEST(a_param_may_be_a_sum_that_is_reduced_when_it_is_used) {
+  hp_layout_rule rules[] = {{"x", "(a,None)"}, {"g", "(None)+sum:a"}};
+  hp_device_options o = {.mesh = "(2)(a)",
+                         .interpret = true,
+                         .threads = 2,
+                         .layouts = rules,
+                         .n_layouts = 2};
+  float x[32], y[4], none[4];
+  char *text;
+  hp_device *d;
+  for (int i = 0; i < 32; i++) x[i] = (float)i;
+  CHECK_OK(hp_device_open(&o, &d));
+  hp_program *add = running_sum(d, true), *use = running_sum(d, false);
+  hp_io in = {"x", x, sizeof x}, out = {"y", y, sizeof y};
+  for (int i = 0; i < 3; i++) CHECK_OK(hp_run(add, &in, 1));
+  CHECK_OK(hp_run(use, &out, 1));
+  for (int c = 0; c < 4; c++) CHECK_EQ(y[c], 2 * 3 * (8 * c + 4 * 28));
+  CHECK_OK(hp_program_print(add, &text));
+  CHECK(!strstr(text, "all_reduce"));
+  hp_free(text);
+  CHECK_FAILS(hp_read(d, "g", none, sizeof none), "a sum that is pending");
+  hp_program_free(add);
+  hp_program_free(use);
+  hp_device_close(d);
+}
