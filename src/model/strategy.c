@@ -27,7 +27,7 @@ static hp_status bad_word(const char *text, const char *key) {
   const char *near = str_nearest(key, words, sizeof words / sizeof *words);
   HP_FAIL(HP_ERR_ARG,
           "strategy \"%s\": \"%s\" is not known%s%s%s; expected dp=N, tp=N, tp_y=N, sp, "
-          "cp=N:ring|allgather|ulysses|hybrid, ep=N, etp=N or zero=0..3",
+          "cp=N:ring|allgather|ulysses|hybrid, ep=N, etp=N or zero=0..3[:N]",
           text, key, near ? ", did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
@@ -59,7 +59,7 @@ static hp_status read_word(const char *text, const char *word, strategy *s) {
   snprintf(key, sizeof key, "%s", word);
   value = strchr(key, '=');
   if (value) *value++ = 0;
-  if (value && !strcmp(key, "cp")) mode = strchr(value, ':');
+  if (value && (!strcmp(key, "cp") || !strcmp(key, "zero"))) mode = strchr(value, ':');
   if (mode) *mode++ = 0;
   if (!strcmp(key, "sp")) {
     n = 1;
@@ -70,7 +70,7 @@ static hp_status read_word(const char *text, const char *word, strategy *s) {
   if (!strcmp(key, "zero")) {
     HP_TRY(read_number(text, word, value, 0, 3, &n));
     s->zero = (int)n;
-    return HP_OK;
+    return mode ? read_number(text, word, mode, 1, DEGREE_MAX, &s->zero_dp) : HP_OK;
   }
   for (int i = 0; i < DEGREES; i++)
     if (!strcmp(key, degrees[i].name)) {
@@ -139,6 +139,9 @@ hp_status strategy_parse(const char *text, int64_t devices, strategy *out) {
   int64_t experts = s.ep * s.etp;
   s.dp *= experts / common_divisor(experts, strategy_devices(&s));
   HP_TRY(check_product(text, &s, devices));
+  if (s.zero_dp && s.dp % s.zero_dp)
+    HP_FAIL(HP_ERR_ARG, "strategy \"%s\": dp=%lld is not divided by zero's %lld", text,
+            (long long)s.dp, (long long)s.zero_dp);
   HP_TRY(check_axes(text, &s));
   *out = s;
   return HP_OK;

@@ -21,6 +21,7 @@ typedef struct strategy {
   cp_mode mode;
   bool sp;  /* activations between the blocks are cut along the sequence, by tp */
   int zero; /* 0 to 3: what is cut over dp and cp: nothing, optimizer state (1 and 2), params too */
+  int64_t zero_dp; /* of so many of the dp devices, beside replicas of them; 0: of all */
 } strategy;
 
 /* `devices`: 0 = as many as the strategy takes; text NULL: all of them are dp.  ep x etp enlarge dp
@@ -33,7 +34,15 @@ int64_t strategy_devices(const strategy *s);
 
 /* What an axis serves.  The axes of attention and the mlp, in the order of the mesh; of each of
  * them a part may serve experts. */
-typedef enum { BASE_DP, BASE_RING, BASE_ULYSSES, BASE_TP_Y, BASE_TP, BASES } axis_base;
+typedef enum {
+  BASE_REPLICAS,
+  BASE_DP,
+  BASE_RING,
+  BASE_ULYSSES,
+  BASE_TP_Y,
+  BASE_TP,
+  BASES
+} axis_base;
 typedef enum { EXPERT_NONE, EXPERT_EP, EXPERT_ETP, EXPERT_PARTS } axis_expert;
 typedef struct {
   char name[16];

@@ -30,8 +30,9 @@ static bool cuts_within_experts(const applying *a, const strategy_axis *x) {
 
 static bool serves(const applying *all, const strategy_axis *a, char letter) {
   bool expert = a->expert == EXPERT_EP || cuts_within_experts(all, a);
+  bool is_dp = a->base == BASE_DP || a->base == BASE_REPLICAS;
   switch (letter) {
-  case 'D': return a->base == BASE_DP;
+  case 'D': return is_dp;
   case 'R': return a->base == BASE_RING;
   case 'U': return a->base == BASE_ULYSSES;
   case 'C': return a->base == BASE_RING || a->base == BASE_ULYSSES;
@@ -39,7 +40,7 @@ static bool serves(const applying *all, const strategy_axis *a, char letter) {
   case 'Y': return a->base == BASE_TP_Y;
   case 'E': return a->expert == EXPERT_EP;
   case 'F': return cuts_within_experts(all, a);
-  case 'd': return a->base == BASE_DP && !expert;
+  case 'd': return is_dp && !expert;
   case 'c': return (a->base == BASE_RING || a->base == BASE_ULYSSES) && !expert;
   case 'x': return a->base == BASE_TP && !expert;
   case 'y': return a->base == BASE_TP_Y && !expert;
@@ -95,12 +96,12 @@ static char letter_of(const tensor_cut *c, const model_param *p, int d) {
   return !c ? '-' : c->dim == d ? 'X' : 'Y';
 }
 
-static bool shares_state(const applying *a, const strategy_axis *x) {
+static bool shares_rows(const applying *a, const strategy_axis *x) {
   return serves(a, x, 'D') || serves(a, x, 'C');
 }
 
 /* What is done with the axes that share the rows, dp and cp: nothing; they cut the tensor too, each
- * the first dim that it divides; a sum is pending over them. */
+ * the first dim that it divides, and replicas stay; a sum is pending over them. */
 typedef enum { ROWS_ALIKE, ROWS_CUT, ROWS_PENDING } row_axes;
 
 static hp_status declare_as(const applying *a, const model_param *p, const char *name,
@@ -117,7 +118,8 @@ static hp_status declare_as(const applying *a, const model_param *p, const char 
     for (int pass = 0; pass < 2; pass++)
       for (int i = 0; i < a->axes; i++) {
         const strategy_axis *x = &a->axis[i];
-        bool here = pass ? rows == ROWS_CUT && shares_state(a, x) : serves(a, x, by);
+        bool cuts = rows == ROWS_CUT && shares_rows(a, x) && x->base != BASE_REPLICAS;
+        bool here = pass ? cuts : serves(a, x, by);
         if (!here || taken[i] || left % x->size) continue;
         taken[i] = true;
         left /= x->size;
@@ -127,7 +129,7 @@ static hp_status declare_as(const applying *a, const model_param *p, const char 
   }
   str_add(&entries, ")");
   for (int i = 0; rows == ROWS_PENDING && i < a->axes; i++)
-    if (!taken[i] && shares_state(a, &a->axis[i])) str_printf(&entries, "+sum:%s", a->axis[i].name);
+    if (!taken[i] && shares_rows(a, &a->axis[i])) str_printf(&entries, "+sum:%s", a->axis[i].name);
   hp_status st = str_status(&entries);
   if (!st) st = hp_device_layout(a->d, name, entries.at, true);
   str_free(&entries);

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-static const char *const base_names[BASES] = {"dp", "cp", "cp_heads", "tp_y", "tp"};
+static const char *const base_names[BASES] = {"replicas", "dp", "cp", "cp_heads", "tp_y", "tp"};
 static const char *const expert_names[EXPERT_PARTS] = {"", "_ep", "_etp"};
 
 /* The ring and the heads of a hybrid: heads by the largest divisor up to the root of the degree. */
@@ -28,10 +28,12 @@ static void take(int64_t *size, int64_t *want, int64_t *part) {
 
 /* Sizes by base and what they serve: etp takes of the innermost axes, ep of the outermost. */
 static void divide(const strategy *s, int64_t size[BASES][EXPERT_PARTS]) {
-  static const axis_base inner_first[] = {BASE_TP, BASE_TP_Y, BASE_ULYSSES, BASE_RING, BASE_DP};
+  static const axis_base inner_first[] = {BASE_TP,   BASE_TP_Y, BASE_ULYSSES,
+                                          BASE_RING, BASE_DP,   BASE_REPLICAS};
   int64_t heads = s->mode == CP_ULYSSES ? s->cp : s->mode == CP_HYBRID ? hybrid_heads(s->cp) : 1;
   int64_t ep = s->ep, etp = s->etp;
-  const int64_t whole[BASES] = {s->dp, s->cp / heads, heads, s->tp_y, s->tp};
+  int64_t dp = s->zero_dp ? s->zero_dp : s->dp;
+  const int64_t whole[BASES] = {s->dp / dp, dp, s->cp / heads, heads, s->tp_y, s->tp};
   for (int b = 0; b < BASES; b++) {
     size[b][EXPERT_NONE] = whole[b];
     size[b][EXPERT_EP] = size[b][EXPERT_ETP] = 1;

@@ -16,7 +16,7 @@ exit_is 0
 close_losses one/trainer_log.jsonl dp/trainer_log.jsonl 1e-5
 
 it "tensor parallelism, with sharded optimizer state and params, too"
-for s in tp=2 dp=2,tp=2,zero=1 dp=2,zero=3 tp=3 tp=2,sp,cp=2 tp=2,tp_y=2,zero=1 cp=2:ulysses,dp=2,zero=3; do
+for s in tp=2 dp=2,tp=2,zero=1 dp=2,zero=3 dp=4,zero=3:2 tp=3 tp=2,sp,cp=2 tp=2,tp_y=2,zero=1 cp=2:ulysses,dp=2,zero=3; do
   run train job/job.yaml output_dir=s "strategy=$s" overwrite_output_dir=true
   exit_is 0
   close_losses one/trainer_log.jsonl s/trainer_log.jsonl 1e-5

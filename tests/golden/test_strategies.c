@@ -13,6 +13,7 @@ enum { TOKENS = 12 };
 
 static const char *const strategies[] = {
     "dp=2,zero=3",
+    "dp=4,zero=3:2",
     "tp=2",
     "tp=3,sp",
     "tp=7,sp",
@@ -223,6 +224,9 @@ TEST(a_strategy_names_the_axes_of_its_mesh) {
   mesh_is("", NULL);
   mesh_is("sp,zero=3,dp=1", NULL);
   mesh_is("tp=2,dp=3", "(3,2)(dp,tp)");
+  mesh_is("dp=8,zero=3:4,tp=2", "(2,4,2)(replicas,dp,tp)");
+  mesh_is("dp=4,zero=1:4", "(4)(dp)");
+  mesh_is("dp=4,zero=3:2,ep=2", "(2,2)(replicas,dp)");
   mesh_is("tp=2,tp_y=4,cp=3,dp=5", "(5,3,4,2)(dp,cp,tp_y,tp)");
   mesh_is("cp=4:ulysses", "(4)(cp)");
   mesh_is("cp=8:hybrid", "(4,2)(cp,cp_heads)");
@@ -247,6 +251,8 @@ TEST(a_strategy_that_cannot_be_is_refused) {
       {"dp", 0, "is no degree"},
       {"dp=2x", 0, "is no degree"},
       {"zero=4", 0, "0 to 3"},
+      {"dp=4,zero=3:3", 0, "dp=4 is not divided by zero's 3"},
+      {"dp=4,zero=3:0", 0, "is no degree"},
       {"sp=2", 0, "0 to 1"},
       {"pd=2", 0, "did you mean \"dp\""},
       {"pp=2", 0, "pp is not built"},

@@ -5,7 +5,7 @@
 . "$ROOT/tests/cli/train_lib.sh"
 
 # One device; each dimension alone; two; three; four and five together; odd degrees among them.
-PRODUCTS=${PRODUCTS:-"dp=2 dp=3,zero=1 dp=2,zero=2 dp=4,zero=3 tp=2 tp=3 tp=7 tp=2,sp tp_y=2 tp_y=3
+PRODUCTS=${PRODUCTS:-"dp=2 dp=3,zero=1 dp=2,zero=2 dp=4,zero=3 dp=4,zero=3:2 dp=4,zero=1:2,tp=2 tp=2 tp=3 tp=7 tp=2,sp tp_y=2 tp_y=3
   cp=2:ring cp=3:ring cp=2:allgather cp=2:ulysses cp=4:hybrid cp=5:allgather
   dp=2,tp=2 dp=2,tp=3,sp dp=3,cp=2:ring dp=2,cp=2:ulysses,zero=3 dp=2,tp_y=2,zero=1
   tp=2,tp_y=2 tp=3,tp_y=2 tp=2,tp_y=3,zero=3 tp=4,tp_y=2 tp=2,cp=2:ring tp=2,sp,cp=2:ring
