@@ -178,7 +178,7 @@ const model_family family_deepseek_v3 =
     {.model_type = "deepseek_v3",
      .architecture = "DeepseekV3ForCausalLM",
      .freezes_pad = true,
-     .absent = {.kv_heads = 128, .positions = 4096, .bos = 0, .eos = 1},
+     .absent = {.positions = 4096, .bos = 0, .eos = 1},
      .read = read,
      .hidden = hidden,
      .head_name = "lm_head.weight",

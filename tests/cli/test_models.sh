@@ -185,6 +185,11 @@ for pair in n_group:4 topk_group:4 topk_group:1 num_key_value_heads:2; do
   set_key ${pair%:*} ${pair#*:}
   bad m/config.json ${pair%:*} ${pair#*:}
 done
+model deepseekv3-yarn
+sed -i '/"num_key_value_heads"/d' m/config.json # as many as there are heads
+run logits --model m --tokens 1,2 --out out.safetensors
+exit_is 0
+rm -f out.safetensors
 for word in scoring_func topk_method; do
   model deepseekv3-yarn
   sed -i "1a \"$word\": \"greedy\"," m/config.json
