@@ -16,7 +16,10 @@ typedef struct {
 } launch_options;
 
 /* The command that starts them. */
-typedef VEC(char *) launch_command;
+typedef struct {
+  VEC(char *) words; /* NULL at the end */
+  int signals_from;  /* its exit code when a process was ended by signal n: this and n */
+} launch_command;
 /* HP_ERR_UNSUPPORTED when nothing is there that starts processes. */
 hp_status launch_command_make(const launch_options *o, launch_command *out);
 void launch_command_free(launch_command *c);

@@ -15,15 +15,16 @@ typedef struct {
   const char *mark;   /* in what it prints for --version */
   const char *always; /* one word each between spaces */
   const char *hostfile, *root, *crowded, *pass;
+  int signals_from; /* see launch_command */
 } starter;
 
 /* Processes share out the cores themselves, so none is bound; -q: what ends a job is told by
  * `hyper launch`. */
 static const starter starters[] = {{"Open MPI", "-q --bind-to none", "--hostfile",
-                                    "--allow-run-as-root", "--oversubscribe", "-x"},
-                                   {"HYDRA", "-bind-to none", "-f", NULL, NULL, NULL},
+                                    "--allow-run-as-root", "--oversubscribe", "-x", 128},
+                                   {"HYDRA", "-bind-to none", "-f", NULL, NULL, NULL, 0},
                                    {"slurm", "--cpu-bind=none --kill-on-bad-exit=1", "--nodefile",
-                                    NULL, "--overcommit", NULL}};
+                                    NULL, "--overcommit", NULL, 128}};
 
 /* The names under which processes hear of the launcher. */
 static const char *const passed[] = {"HYPER_SUPERVISOR", "HYPER_RESTARTED", "HYPER_ISA",
@@ -33,7 +34,7 @@ static hp_status add(launch_command *c, const char *word) {
   char *copy = word ? mem_calloc(strlen(word) + 1, 1) : NULL;
   if (word && !copy) return HP_ERR_OOM;
   if (word) memcpy(copy, word, strlen(word));
-  if (vec_push(c, copy)) return HP_OK;
+  if (vec_push(&c->words, copy)) return HP_OK;
   mem_free(copy);
   return HP_ERR_OOM;
 }
@@ -124,6 +125,7 @@ static hp_status make(const launch_options *o, launch_command *c) {
   if (n < 0) HP_FAIL(HP_ERR_IO, "/proc/self/exe: %s", strerror(errno));
   self[n] = 0;
   HP_TRY(choose(o->starter, &program, &s));
+  c->signals_from = s->signals_from;
   HP_TRY(add(c, program));
   HP_TRY(add_options(o, s, c));
   HP_TRY(add(c, self));
@@ -139,12 +141,12 @@ hp_status launch_command_make(const launch_options *o, launch_command *out) {
 }
 
 void launch_command_free(launch_command *c) {
-  for (size_t i = 0; i < c->len; i++) mem_free(c->at[i]);
-  vec_free(c);
+  for (size_t i = 0; i < c->words.len; i++) mem_free(c->words.at[i]);
+  vec_free(&c->words);
 }
 
 void launch_command_print(const launch_command *c, str *out) {
-  for (size_t i = 0; i + 1 < c->len; i++) str_printf(out, i ? " %s" : "%s", c->at[i]);
+  for (size_t i = 0; i + 1 < c->words.len; i++) str_printf(out, i ? " %s" : "%s", c->words.at[i]);
 }
 
 /* A starter in the background may not read from the terminal: it would be stopped. */
@@ -162,7 +164,7 @@ hp_status launch_start(const launch_command *c, pid_t *out) {
   }
   setpgid(0, 0);
   give_input();
-  execvp(c->at[0], c->at);
-  fprintf(stderr, "hyper launch: %s: %s\n", c->at[0], strerror(errno));
+  execvp(c->words.at[0], c->words.at);
+  fprintf(stderr, "hyper launch: %s: %s\n", c->words.at[0], strerror(errno));
   _exit(127);
 }

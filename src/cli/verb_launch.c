@@ -21,6 +21,7 @@ static void on_signal(int number) { asked = number; }
 typedef struct {
   launch_watch *w;
   const char *starter;
+  int signals_from;
   pid_t pid;
   bool over, ending, told_to_end; /* the starter has ended; is being ended; by a signal */
   int status;
@@ -80,12 +81,11 @@ static void await(attempt *a) {
 
 /* How the process ended that was lost: the starters say it in their exit code. */
 static void tell_death(attempt *a) {
-  int code = WIFEXITED(a->status) ? WEXITSTATUS(a->status) : 0;
+  int code = WIFEXITED(a->status) ? WEXITSTATUS(a->status) : 0, number = code - a->signals_from;
   launch_line_print(&a->w->lines.at[a->w->lost], &a->why);
-  if (code > 128)
-    str_printf(&a->why, " was ended by signal %d (%s)", code - 128, strsignal(code - 128));
-  else if (code) str_printf(&a->why, " died (%s: exit code %d)", a->starter, code);
-  else str_add(&a->why, " died");
+  if (number > 0 && number < 64)
+    str_printf(&a->why, " was ended by signal %d (%s)", number, strsignal(number));
+  else str_printf(&a->why, " died (exit code %d of %s)", code, a->starter);
 }
 
 static int code_of(const attempt *a) {
@@ -118,6 +118,7 @@ static hp_status try_once(const launch_options *o, launch_watch *w, attempt *a) 
   log_info("%s", line.at ? line.at : "");
   hp_status st = launch_start(&c, &a->pid);
   a->starter = o->starter ? o->starter : "mpirun";
+  a->signals_from = c.signals_from;
   launch_command_free(&c);
   if (!st) await(a);
   if (!st) judge(a);
