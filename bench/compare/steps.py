@@ -11,10 +11,10 @@ import time
 DEFAULT = [("examples/demo/model/config.json", 8, 256)]
 
 
-def hyper_step(config, batch, seq, dtype, threads, steps):
+def hyper_step(config, batch, seq, dtype, threads, steps, launch=(), more=()):
     out = subprocess.run(
-        ["build/hyper", "bench", "step", "--model", config, "--batch", str(batch), "--seq", str(seq), "--dtype", dtype,
-         "--threads", str(threads), "--steps", str(steps), "--json"],
+        ["build/hyper", *launch, "bench", "step", "--model", config, "--batch", str(batch), "--seq", str(seq), "--dtype",
+         dtype, "--threads", str(threads), "--steps", str(steps), "--json", *more],
         capture_output=True, text=True, check=True).stdout
     return json.loads(out)
 
@@ -32,12 +32,17 @@ for share in ("embd_pdrop", "resid_pdrop", "attn_pdrop", "attention_dropout"):  
     if hasattr(c, share): setattr(c, share, 0.0)
 m = AutoModelForCausalLM.from_config(c).float().train()
 o = torch.optim.AdamW(m.parameters(), lr=1e-4, fused=True)
-ids = torch.randint(0, c.vocab_size, (batch, seq))
+world = int(os.environ.get("WORLD_SIZE", "1"))
+run = m
+if world > 1:
+    torch.distributed.init_process_group("gloo")
+    run = torch.nn.parallel.DistributedDataParallel(m)
+ids = torch.randint(0, c.vocab_size, (batch // world, seq))
 times = []
 for i in range(steps + 2):
     start = time.perf_counter()
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bf16"):
-        loss = m(input_ids=ids, labels=ids, use_cache=False).loss
+        loss = run(input_ids=ids, labels=ids, use_cache=False).loss
     loss.backward()
     torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0)
     o.step()
@@ -101,4 +106,5 @@ def main():
         compare(config, batch, seq, args)
 
 
-main()
+if __name__ == "__main__":
+    main()
