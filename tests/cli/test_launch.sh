@@ -26,7 +26,7 @@ ids=$(ids llama-odd-heads sequences.1)
 
 it "training as 2, 3, 4 and 7 processes gives the bits of as many devices of one"
 if need_mpi; then
-  for s in 2:tp=2,zero=0 3:dp=3,zero=3 4:dp=2,tp=2,zero=1 7:dp=7,zero=1; do
+  for s in 2:tp=2,zero=0 3:dp=3,zero=3 4:tp=2,sp,cp=2,zero=1 7:dp=7,zero=1; do
     run train job/job.yaml output_dir=one "strategy=${s#*:}" overwrite_output_dir=true max_steps=6
     exit_is 0
     launch "${s%%:*}" train job/job.yaml output_dir=several "strategy=${s#*:}" overwrite_output_dir=true max_steps=6
