@@ -174,14 +174,13 @@ static hp_status read(const tree_node *root, model_config *c) {
 }
 
 extern const model_family family_deepseek_v3;
-const model_family family_deepseek_v3 =
-    {.model_type = "deepseek_v3",
-     .architecture = "DeepseekV3ForCausalLM",
-     .freezes_pad = true,
-     .absent = {.positions = 4096, .bos = 0, .eos = 1},
-     .read = read,
-     .hidden = hidden,
-     .head_name = "lm_head.weight",
-     .embedding_name = "model.embed_tokens.weight",
-     .params = params,
-     .cuts = decoder_cuts};
+const model_family family_deepseek_v3 = {.model_type = "deepseek_v3",
+                                         .architecture = "DeepseekV3ForCausalLM",
+                                         .freezes_pad = true,
+                                         .absent = {.positions = 4096, .bos = 0, .eos = 1},
+                                         .read = read,
+                                         .hidden = hidden,
+                                         .head_name = "lm_head.weight",
+                                         .embedding_name = "model.embed_tokens.weight",
+                                         .params = params,
+                                         .cuts = decoder_cuts};
