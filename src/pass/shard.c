@@ -169,8 +169,9 @@ hp_status shard_begin(shard *s, const hp_graph *g) {
   s->now = mem_calloc(g->values.len, sizeof *s->now);
   s->owned = mem_calloc(g->values.len, sizeof *s->owned);
   s->wide = mem_calloc(g->values.len, sizeof *s->wide);
+  s->ways = mem_calloc(1, sizeof *s->ways);
   HP_TRY(use_lists_build(g, &s->users));
-  return s->r.map && s->made && s->now && s->owned && s->wide ? HP_OK : HP_ERR_OOM;
+  return s->r.map && s->made && s->now && s->owned && s->wide && s->ways ? HP_OK : HP_ERR_OOM;
 }
 
 void shard_end(shard *s) {
@@ -178,6 +179,11 @@ void shard_end(shard *s) {
   mem_free(s->now);
   mem_free(s->owned);
   mem_free(s->wide);
+  if (s->ways) {
+    map_free(&s->ways->place);
+    vec_free(&s->ways->way);
+    mem_free(s->ways);
+  }
   use_lists_free(&s->users);
 }
 

@@ -10,8 +10,8 @@ static double price(const void *model, const path_move *m) {
   return m->bytes > 0 ? cluster_comm_s(p->cluster, p->mesh, m->axis, m->n, m->bytes, rounds) : 0;
 }
 
-hp_status shard_path(const shard *s, const ir_value *x, const layout *from, const layout *to,
-                     path *out) {
+static hp_status search(const shard *s, const ir_value *x, const layout *from, const layout *to,
+                        path *out) {
   path_request q = {.mesh = s->m,
                     .shape = x->dim,
                     .element_bytes = (double)value_bytes(x),
@@ -20,6 +20,28 @@ hp_status shard_path(const shard *s, const ir_value *x, const layout *from, cons
   double n = (double)value_elements(x);
   q.element_bytes = n > 0 ? q.element_bytes / n : 1;
   return path_find(&q, from, to, out);
+}
+
+hp_status shard_path(const shard *s, const ir_value *x, const layout *from, const layout *to,
+                     path *out) {
+  struct {
+    int64_t dim[HP_MAX_RANK], dtype;
+    layout from, to;
+  } key;
+  uint32_t at;
+  memset(&key, 0, sizeof key);
+  memcpy(key.dim, x->dim, x->rank * sizeof *x->dim);
+  key.dtype = x->dtype;
+  key.from = *from;
+  key.to = *to;
+  if (!map_get(&s->ways->place, &key, sizeof key, &at)) {
+    at = (uint32_t)s->ways->way.len;
+    HP_TRY(search(s, x, from, to, out));
+    if (!vec_push(&s->ways->way, *out)) return HP_ERR_OOM;
+    return map_set(&s->ways->place, &key, sizeof key, at);
+  }
+  *out = s->ways->way.at[at];
+  return HP_OK;
 }
 
 static void put_axes(attr_record *a, const uint8_t *axis, int n) {

@@ -16,6 +16,12 @@ typedef struct {
   int64_t each;
 } owners;
 
+/* Ways found so far, by shape and both layouts: the blocks of a model ask the same again. */
+typedef struct {
+  map place;
+  VEC(path) way;
+} shard_ways;
+
 typedef struct {
   rewrite r;
   const shard_plan *plan;
@@ -25,6 +31,7 @@ typedef struct {
   layout *now;   /* of their latest form, which later users start from */
   owners *owned; /* of the latest form; its layout takes no notice of it */
   bool *wide;    /* the latest form is in f32: a partial sum of 16-bit numbers */
+  shard_ways *ways;
 } shard;
 
 /* How one node is to be computed. */

@@ -190,16 +190,26 @@ hp_status group_check_marks(const group *g, const hp_graph *graph) {
   return HP_OK;
 }
 
+/* As fnmatch; most patterns are a name, or "*" and the end of one, and there are thousands. */
+static bool matches(const char *pattern, const char *name, size_t length) {
+  const char *end = pattern + (*pattern == '*');
+  size_t n = strlen(end);
+  if (strpbrk(end, "*?[\\")) return !fnmatch(pattern, name, 0);
+  if (end == pattern ? n != length : n > length) return false;
+  return !memcmp(name + length - n, end, n);
+}
+
 bool group_declared(const void *model, const char *name, const ir_value *type, layout *out) {
   const group *g = model;
   const char *entries = entries_in_name(name);
+  size_t length = strlen(name);
   *out = (layout){.rank = type->rank};
   if (entries) {
     HP_ASSERT(!layout_parse_on(entries, &g->m, out)); /* by group_check_marks */
     return true;
   }
   for (size_t i = 0; i < g->rules.len; i++) {
-    if (fnmatch(g->rules.at[i].pattern, name, 0)) continue;
+    if (!matches(g->rules.at[i].pattern, name, length)) continue;
     HP_ASSERT(!layout_parse_on(g->rules.at[i].entries, &g->m, out)); /* checked by group_rule */
     keep_whole(&g->m, type, g->rules.at[i].where_divides, out);
     return true;
