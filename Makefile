@@ -172,6 +172,8 @@ bench: all
 	@$(B)/hyper bench all
 compare: all
 	@HYPER=$(B)/hyper bench/compare/run
+overlap: all
+	@HYPER=$(B)/hyper bench/overlap/run
 benchmarks: all
 	@$(MAKE) bench
 	@$(MAKE) compare
@@ -212,4 +214,4 @@ clean:
 FORCE:
 .SECONDARY:
 .PHONY: FORCE all asan bench benchmarks bootstrap bootstrap-clang clean compare cover demo docs fmt \
-  fuzz fuzz-smoke install lint size test test-quick tests-built torture tsan ubsan uninstall
+  fuzz fuzz-smoke install lint overlap size test test-quick tests-built torture tsan ubsan uninstall
