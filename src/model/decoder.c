@@ -116,13 +116,14 @@ double decoder_frame_params(const model_config *c) {
 
 /* Heads and the wide middle of the mlp, of an expert too: columns first, then rows, one reduction a
  * block. */
-const tensor_cut decoder_cuts[] = {{"q_proj.weight", 0},       {"q_b_proj.weight", 0},
-                                   {"kv_b_proj.weight", 0},    {"k_proj.weight", 0},
-                                   {"v_proj.weight", 0},       {"q_proj.bias", 0},
-                                   {"k_proj.bias", 0},         {"v_proj.bias", 0},
-                                   {"o_proj.weight", 1},       {".*.gate_proj.weight", 1},
-                                   {".*.up_proj.weight", 1},   {".*.down_proj.weight", 2},
-                                   {"gate_proj.weight", 0},    {"up_proj.weight", 0},
-                                   {"gate_proj.bias", 0},      {"up_proj.bias", 0},
-                                   {"down_proj.weight", 1},    {"lm_head.weight", 0},
-                                   {"embed_tokens.weight", 0}, {NULL, 0}};
+const tensor_cut decoder_cuts[] =
+    {{"q_proj.weight", 0, CUT_HEADS},          {"q_b_proj.weight", 0, CUT_HEADS},
+     {"kv_b_proj.weight", 0, CUT_HEADS},       {"k_proj.weight", 0, CUT_KV_HEADS},
+     {"v_proj.weight", 0, CUT_KV_HEADS},       {"q_proj.bias", 0, CUT_HEADS},
+     {"k_proj.bias", 0, CUT_KV_HEADS},         {"v_proj.bias", 0, CUT_KV_HEADS},
+     {"o_proj.weight", 1, CUT_HEADS},          {".*.gate_proj.weight", 1, CUT_ELEMENTS},
+     {".*.up_proj.weight", 1, CUT_ELEMENTS},   {".*.down_proj.weight", 2, CUT_ELEMENTS},
+     {"gate_proj.weight", 0, CUT_ELEMENTS},    {"up_proj.weight", 0, CUT_ELEMENTS},
+     {"gate_proj.bias", 0, CUT_ELEMENTS},      {"up_proj.bias", 0, CUT_ELEMENTS},
+     {"down_proj.weight", 1, CUT_ELEMENTS},    {"lm_head.weight", 0, CUT_ELEMENTS},
+     {"embed_tokens.weight", 0, CUT_ELEMENTS}, {NULL, 0, CUT_ELEMENTS}};

@@ -64,10 +64,13 @@ typedef struct {
   bool failed;  /* out of memory while collecting params */
 } model_build;
 
-/* Params whose names end so are cut along `dim` by tensor parallelism, with their users' work. */
+/* Params whose names end so are cut along `dim` by tensor parallelism, with their users' work: by
+ * single elements of the dim, or by whole heads, of queries or of keys and values. */
+typedef enum { CUT_ELEMENTS, CUT_HEADS, CUT_KV_HEADS } cut_unit;
 typedef struct {
   const char *ends;
   int dim;
+  cut_unit unit;
 } tensor_cut;
 
 /* Which layers see a sliding window only: none, all when there is one, all when use_sliding_window,

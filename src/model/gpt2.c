@@ -119,11 +119,11 @@ static hp_status read(const tree_node *root, model_config *c) {
 
 /* The mlp: its weights are stored [in, out].  c_attn holds queries, keys and values side by side,
  * so that a part of its columns is no part of the heads. */
-static const tensor_cut cuts[] = {{"mlp.c_fc.weight", 1},
-                                  {"mlp.c_fc.bias", 0},
-                                  {"mlp.c_proj.weight", 0},
-                                  {"wte.weight", 0},
-                                  {NULL, 0}};
+static const tensor_cut cuts[] = {{"mlp.c_fc.weight", 1, CUT_ELEMENTS},
+                                  {"mlp.c_fc.bias", 0, CUT_ELEMENTS},
+                                  {"mlp.c_proj.weight", 0, CUT_ELEMENTS},
+                                  {"wte.weight", 0, CUT_ELEMENTS},
+                                  {NULL, 0, CUT_ELEMENTS}};
 
 extern const model_family family_gpt2;
 const model_family family_gpt2 = {.model_type = "gpt2",

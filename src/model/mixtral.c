@@ -23,11 +23,12 @@ static hp_status read(const tree_node *root, model_config *c) {
   return moe_config_read(root, 2, c);
 }
 
-static const tensor_cut cuts[] = {{"q_proj.weight", 0},       {"k_proj.weight", 0},
-                                  {"v_proj.weight", 0},       {"o_proj.weight", 1},
-                                  {".w1.weight", 1},          {".w3.weight", 1},
-                                  {".w2.weight", 2},          {"lm_head.weight", 0},
-                                  {"embed_tokens.weight", 0}, {NULL, 0}};
+static const tensor_cut cuts[] =
+    {{"q_proj.weight", 0, CUT_HEADS},          {"k_proj.weight", 0, CUT_KV_HEADS},
+     {"v_proj.weight", 0, CUT_KV_HEADS},       {"o_proj.weight", 1, CUT_HEADS},
+     {".w1.weight", 1, CUT_ELEMENTS},          {".w3.weight", 1, CUT_ELEMENTS},
+     {".w2.weight", 2, CUT_ELEMENTS},          {"lm_head.weight", 0, CUT_ELEMENTS},
+     {"embed_tokens.weight", 0, CUT_ELEMENTS}, {NULL, 0, CUT_ELEMENTS}};
 
 extern const model_family family_mixtral;
 const model_family family_mixtral =

@@ -58,19 +58,32 @@ static void put_entry(const applying *a, const char *letters, size_t n, str *out
   str_add(out, found ? ")" : "None");
 }
 
-/* "D,CX,Y" */
+/* Devices that an entry cuts for. */
+static int64_t parts_of(const applying *a, const char *letters, size_t n) {
+  int64_t parts = 1;
+  for (size_t k = 0; k < n; k++)
+    for (int i = 0; i < a->axes; i++)
+      if (serves(a, &a->axis[i], letters[k])) parts *= a->axis[i].size;
+  return parts;
+}
+
+/* "D,CX,Y".  What is not divided is padded; heads of keys, which stand at dim 2, are cut where they
+ * divide when there are too few for all. */
 static hp_status declare(const applying *a, const char *name, const char *letters) {
+  bool of_keys = strstr(name, "[kv]") || strstr(name, "cache"), few = false;
   str entries = {0};
+  int dim = 0;
   str_add(&entries, "(");
-  for (const char *at = letters; *at;) {
+  for (const char *at = letters; *at; dim++) {
     size_t n = strcspn(at, ",");
+    if (of_keys && dim == 2) few = parts_of(a, at, n) > a->m->c.kv_heads;
     put_entry(a, at, n, &entries);
     at += n;
     if (*at) str_add(&entries, ","), at++;
   }
   str_add(&entries, ")");
   hp_status st = str_status(&entries);
-  if (!st) st = hp_device_layout(a->d, name, entries.at, true);
+  if (!st) st = hp_device_layout(a->d, name, entries.at, few);
   str_free(&entries);
   return st;
 }
@@ -96,42 +109,61 @@ static char letter_of(const tensor_cut *c, const model_param *p, int d) {
   return !c ? '-' : c->dim == d ? 'X' : 'Y';
 }
 
+/* What a device has of a dim that is cut in whole units, the last ones less.  Heads of queries go
+ * with their heads of keys, as long as every device can have one of these. */
+static int64_t part_of(const model_config *m, cut_unit unit, int64_t size, int64_t parts) {
+  bool groups = m->kv_heads >= parts;
+  int64_t units = size;
+  if (unit == CUT_HEADS) units = groups ? m->kv_heads : m->heads;
+  if (unit == CUT_KV_HEADS && groups) units = m->kv_heads;
+  return (units + parts - 1) / parts * (size / units);
+}
+
 static bool shares_rows(const applying *a, const strategy_axis *x) {
   return serves(a, x, 'D') || serves(a, x, 'C');
 }
 
 /* What is done with the axes that share the rows, dp and cp: nothing; they cut the tensor too, each
- * the first dim that it divides, and replicas stay; a sum is pending over them. */
+ * the first dim whose part it divides, and replicas stay; a sum is pending over them. */
 typedef enum { ROWS_ALIKE, ROWS_CUT, ROWS_PENDING } row_axes;
+
+/* The entry of dim d: the axes that the family's cut or the experts' gives it, then those that
+ * share the rows, as far as they divide a part. */
+static void param_entry(const applying *a, const model_param *p, int d, bool cut_rows,
+                        bool taken[STRATEGY_AXES], str *out) {
+  const tensor_cut *c = cut_of(a->m->c.family, p);
+  char by = letter_of(c, p, d);
+  int64_t size = p->shape.dim[d], parts = parts_of(a, &by, 1);
+  int64_t left = part_of(&a->m->c, c && c->dim == d ? c->unit : CUT_ELEMENTS, size, parts);
+  bool uneven = left * parts != size;
+  int found = 0;
+  for (int pass = 0; pass <= cut_rows; pass++)
+    for (int i = 0; i < a->axes; i++) {
+      const strategy_axis *x = &a->axis[i];
+      bool rows = shares_rows(a, x) && x->base != BASE_REPLICAS && left % x->size == 0;
+      if (taken[i] || !(pass ? rows : serves(a, x, by))) continue;
+      taken[i] = true;
+      if (pass) left /= x->size;
+      str_printf(out, "%s%s", found++ ? "," : "(", x->name);
+    }
+  str_add(out, found ? ")" : "None");
+  if (uneven) str_printf(out, ":%lld", (long long)left);
+}
 
 static hp_status declare_as(const applying *a, const model_param *p, const char *name,
                             row_axes rows) {
-  const tensor_cut *c = cut_of(a->m->c.family, p);
   str entries = {0};
   bool taken[STRATEGY_AXES] = {0};
   str_add(&entries, "(");
   for (int d = 0; d < p->shape.rank; d++) {
-    char by = letter_of(c, p, d);
-    int64_t left = p->shape.dim[d];
-    int found = 0;
     if (d) str_add(&entries, ",");
-    for (int pass = 0; pass < 2; pass++)
-      for (int i = 0; i < a->axes; i++) {
-        const strategy_axis *x = &a->axis[i];
-        bool cuts = rows == ROWS_CUT && shares_rows(a, x) && x->base != BASE_REPLICAS;
-        bool here = pass ? cuts : serves(a, x, by);
-        if (!here || taken[i] || left % x->size) continue;
-        taken[i] = true;
-        left /= x->size;
-        str_printf(&entries, "%s%s", found++ ? "," : "(", x->name);
-      }
-    str_add(&entries, found ? ")" : "None");
+    param_entry(a, p, d, rows == ROWS_CUT, taken, &entries);
   }
   str_add(&entries, ")");
   for (int i = 0; rows == ROWS_PENDING && i < a->axes; i++)
     if (!taken[i] && shares_rows(a, &a->axis[i])) str_printf(&entries, "+sum:%s", a->axis[i].name);
   hp_status st = str_status(&entries);
-  if (!st) st = hp_device_layout(a->d, name, entries.at, true);
+  if (!st) st = hp_device_layout(a->d, name, entries.at, false);
   str_free(&entries);
   return st;
 }
@@ -226,12 +258,15 @@ static const char *const keys[CP_MODES] = {[CP_RING] = "D,CY,X,-",
                                            [CP_HYBRID] = "D,R,XUY,-"};
 
 static hp_status declare_attention(const applying *a) {
-  const mark_layout marks[] = {{"layers.*.[qkv]_proj", "D,CY,X,-"},
+  const mark_layout marks[] = {{"layers.*.q_proj", "D,CY,X,-"},
+                               {"layers.*.[kv]_proj", "D,CY,X,-"},
                                {"layers.*.q", queries[a->s->mode]},
                                {"layers.*.[kv]", keys[a->s->mode]},
                                {"layers.*.attn_mid", "D,C,X"},
-                               {"grad.layers.*.[qkv]_proj", "D,C,X,-"},
-                               {"grad.layers.*.[qkv]", "D,CY,X,-"},
+                               {"grad.layers.*.q_proj", "D,C,X,-"},
+                               {"grad.layers.*.[kv]_proj", "D,C,X,-"},
+                               {"grad.layers.*.q", "D,CY,X,-"},
+                               {"grad.layers.*.[kv]", "D,CY,X,-"},
                                {"grad.layers.*.attn_mid", "D,CY,X"},
                                {NULL, NULL}};
   return declare_all(a, marks);

@@ -12,9 +12,11 @@ static bool last_is_cut(const shard *s, val x) {
   return l->rank && layout_parts(s->m, l, l->rank - 1) > 1;
 }
 
-/* Are heads of queries cut neither in whole groups nor, one head of keys a device, within them? */
+/* Are heads of queries cut neither in whole groups nor, one head of keys a device, within them?
+ * To sum gradients of repeated heads takes another order than attention has. */
 static bool cuts_groups(const shard *s, const ir_node *n) {
   if (n->op != OP_ATTENTION && n->op != OP_ATTENTION_GRAD) return false;
+  if (s->plan->whole_sums) return false;
   const val *in = graph_in(s->r.from, n);
   const layout *q = &s->now[in[0]];
   int64_t kv = graph_value(s->r.from, in[1])->dim[2], parts = 1;

@@ -134,6 +134,20 @@ static bool ignores_lowest(const padding *p, int f) {
   return (op == OP_CROSS_ENTROPY || op == OP_SOFTMAX) && leading(&p->rule, x, x->rank - 1) == f;
 }
 
+/* The factors of attention's queries and keys; false: it must see how many there are.  Of as many
+ * queries as keys, each of which sees those before it, none sees padding; nor by a span. */
+static bool sequence(const padding *p, int *queries, int *keys) {
+  const ir_node *n = p->n;
+  if (n->op != OP_ATTENTION && n->op != OP_ATTENTION_GRAD) return false;
+  const val *in = graph_in(p->r.from, n);
+  bool span = n->n_in > (n->op == OP_ATTENTION ? 3 : 6);
+  bool causal =
+      attr_int(p->r.from, n, "causal") && old_type(p, in[0])->dim[1] == old_type(p, in[1])->dim[1];
+  *queries = leading(&p->rule, &p->rule.in[0], 1);
+  *keys = leading(&p->rule, &p->rule.in[1], 1);
+  return !p->plan->whole_sums && attr_float(p->r.from, n, "dropout") == 0 && (span || causal);
+}
+
 static void find_fixed(padding *p) {
   const rule *r = &p->rule;
   for (int f = 0; f < r->factors; f++) {
@@ -145,6 +159,8 @@ static void find_fixed(padding *p) {
     p->fixed[f] |=
         p->plan->whole_sums && (reduces || r->factor[f].whole) && !in_results(r, f, true);
   }
+  int queries, keys;
+  if (sequence(p, &queries, &keys)) p->fixed[queries] = p->fixed[keys] = false;
   for (int i = 0; i < r->n_in + r->n_out; i++) {
     const rule_tensor *t = tensor_of(r, i);
     for (int d = 0; d < t->rank; d++)
@@ -162,6 +178,15 @@ static void grow(padding *p, const rule_tensor *t, const ir_value *have) {
     int64_t size = rest ? have->dim[d] / rest : 0;
     if (size > p->size[f] && size * rest == have->dim[d]) p->size[f] = size;
   }
+}
+
+/* A query knows its keys by its place: as many of both. */
+static void grow_sequence(padding *p) {
+  int q, k;
+  if (!sequence(p, &q, &k)) return;
+  if (p->rule.factor[q].size != p->rule.factor[k].size) return;
+  if (p->size[q] < p->size[k]) p->size[q] = p->size[k];
+  p->size[k] = p->size[q];
 }
 
 /* Factors that results alone have are as long as a param that the result meets. */
@@ -208,7 +233,9 @@ static double lowest(const padding *p, int dtype) {
 /* Is the factor longer than it was, and reduced in some result, or as if it were? */
 static bool to_blank(const padding *p, int f) {
   const rule *r = &p->rule;
+  int queries, keys;
   if (p->size[f] == r->factor[f].size) return false;
+  if (sequence(p, &queries, &keys) && f == keys) return true;
   return ignores_lowest(p, f) || (r->factor[f].reduce && !in_results(r, f, true));
 }
 
@@ -220,7 +247,6 @@ static val without_padding(padding *p, const rule_tensor *t, val old, val x, uin
     int f = leading(&p->rule, t, d);
     if (f < 0 || !to_blank(p, f)) continue;
     bool least = ignores_lowest(p, f) || p->rule.factor[f].reduce == PENDING_MAX;
-    HP_ASSERT(least || p->rule.factor[f].reduce == PENDING_SUM);
     if (least || !(zero >> d & 1))
       x = blanked(p, x, d, type.dim[d], least ? lowest(p, type.dtype) : 0);
   }
@@ -272,6 +298,7 @@ static hp_status by_rule(padding *p) {
   HP_TRY(rule_of_node(p->r.from, n, &p->rule));
   find_fixed(p);
   for (int i = 0; i < n->n_in; i++) grow(p, &p->rule.in[i], new_type(p, p->r.map[old[i]]));
+  grow_sequence(p);
   grow_results(p);
   HP_TRY(operands(p, in, zero));
   ir_value out = *old_type(p, n->out0);
@@ -298,7 +325,7 @@ static hp_status leaf(padding *p, const ir_node *n) {
   return graph_status(p->r.to);
 }
 
-/* As long as the layout that is declared for the name asks for. */
+/* So long that the layout that is declared for the name divides it. */
 static hp_status marked(padding *p, const ir_node *n) {
   val old = graph_in(p->r.from, n)[0], x = p->r.map[old];
   ir_value t = *old_type(p, old), to = *new_type(p, x);
@@ -306,7 +333,8 @@ static hp_status marked(padding *p, const ir_node *n) {
   layout l;
   bool declared = shard_declared(p->r.from, p->plan, n, &l);
   for (int d = 0; declared && d < t.rank; d++)
-    if (l.n[d]) to.dim[d] = layout_padded_size(p->plan->mesh, &l, d, t.dim[d]);
+    if (to.dim[d] % layout_parts(p->plan->mesh, &l, d) || l.part[d])
+      to.dim[d] = layout_padded_size(p->plan->mesh, &l, d, t.dim[d]);
   attr_record a = rule_local_attrs(p->r.from, n, &t);
   x = resized(p, x, to.dim, &zero);
   becomes(p, n->out0, ops_add(p->r.to, n->op, &x, 1, &a), zero);
@@ -338,6 +366,7 @@ static bool expands(const padding *p, const ir_node *n) {
     return new_type(p, p->r.map[in[0]])->dim[x->rank - 1] != x->dim[x->rank - 1];
   }
   if (n->op != OP_ATTENTION && n->op != OP_ATTENTION_GRAD) return false;
+  if (p->plan->whole_sums) return false; /* in groups the sums have another order */
   int64_t group = old_type(p, in[0])->dim[2] / old_type(p, in[1])->dim[2];
   return new_type(p, p->r.map[in[0]])->dim[2] % group != 0;
 }

@@ -16,7 +16,7 @@ exit_is 0
 close_losses one/trainer_log.jsonl dp/trainer_log.jsonl 1e-5
 
 it "tensor parallelism, with sharded optimizer state and params, too"
-for s in tp=2 dp=2,tp=2,zero=1 dp=2,zero=3 dp=4,zero=3:2 tp=3 tp=2,sp,cp=2 tp=2,tp_y=2,zero=1 cp=2:ulysses,dp=2,zero=3; do
+for s in tp=2 dp=2,tp=2,zero=1 dp=2,zero=3 dp=4,zero=3:2 tp=3 dp=3,tp=3,zero=1 tp=2,sp,cp=2 tp=2,tp_y=2,zero=1 cp=2:ulysses,dp=2,zero=3; do
   run train job/job.yaml output_dir=s "strategy=$s" overwrite_output_dir=true
   exit_is 0
   close_losses one/trainer_log.jsonl s/trainer_log.jsonl 1e-5
@@ -121,6 +121,10 @@ run explain job/job.yaml layouts strategy=dp=2,tp=2
 exit_is 0
 out_has "mesh (2,2)(dp,tp), 4 devices"
 grep -q '^param   model.layers.0.self_attn.q_proj.weight  *f32\[32,32\]  *(tp,None)  *f32\[16,32\]' out || fail "no q_proj"
+run explain job/job.yaml layouts strategy=dp=3,tp=3
+grep -q '^param   model.layers.0.self_attn.q_proj.weight  *f32\[32,32\]  *(tp:16,None)  *f32\[16,32\]  33.3 % padding' out ||
+  fail "heads are not cut whole"
+grep -q '^padding: [0-9.]* % of these tensors, 4[0-9.]* % of the work' out || fail "no padded share"
 run explain job/job.yaml comm strategy=dp=2
 exit_is 0
 out_has "all_reduce       dp"
@@ -146,7 +150,7 @@ ids=$(ids llama-odd-heads sequences.1)
 run generate --model "$M" --tokens "$ids" --max-new-tokens 8 --temperature 0 --json
 exit_is 0
 sed 's/, "tokens_per_s.*//' out >alone
-for s in tp=5 dp=2 tp=2,dp=2 cp=2,tp=2,sp tp_y=2,tp=2; do
+for s in tp=5 tp=2 tp=3 dp=2 tp=2,dp=2 cp=2,tp=2,sp tp_y=2,tp=2; do
   run generate --model "$M" --tokens "$ids" --max-new-tokens 8 --temperature 0 --json --strategy $s
   exit_is 0
   sed 's/, "tokens_per_s.*//' out >together

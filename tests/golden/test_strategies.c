@@ -15,6 +15,7 @@ static const char *const strategies[] = {
     "dp=2,zero=3",
     "dp=4,zero=3:2",
     "tp=2",
+    "tp=3",
     "tp=3,sp",
     "tp=7,sp",
     "tp_y=2",
