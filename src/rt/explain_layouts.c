@@ -15,6 +15,13 @@ typedef struct {
 
 static double padded_share(const elements *e) { return e->room > 0 ? 1 - e->whole / e->room : 0; }
 
+/* How a value lay that was brought to the layout of its mark. */
+static void print_source(const group *d, const layout *from, const layout *to, str *out) {
+  if (layout_equal(from, to)) return;
+  str_add(out, "  made as ");
+  layout_print_on(&d->m, from, out);
+}
+
 static elements print_value(const group *d, const hp_graph *g, const ir_node *n, const layout *of,
                             str *out) {
   val v = n->op == OP_OUTPUT ? graph_in(g, n)[0] : n->out0;
@@ -31,6 +38,7 @@ static elements print_value(const group *d, const hp_graph *g, const ir_node *n,
   str_printf(out, "%-7s %-52s %-22s %-18s %s", op_table[n->op].name, attr_str(g, n, "name"),
              type.at ? type.at : "", lies.at ? lies.at : "", held.at ? held.at : "");
   if (padded_share(&e) > 0) str_printf(out, "  %.1f %% padding", 100 * padded_share(&e));
+  if (n->op == OP_MARK) print_source(d, &of[graph_in(g, n)[0]], &of[v], out);
   str_add(out, "\n");
   str_free(&type);
   str_free(&held);
@@ -50,8 +58,10 @@ void explain_layouts(const group *d, const hp_graph *g, const sharded *s, str *o
              "layout", "a device's part");
   for (size_t i = 0; i < g->nodes.len; i++) {
     const ir_node *n = graph_node(g, (uint32_t)i);
-    if (n->op != OP_INPUT && n->op != OP_PARAM && n->op != OP_OUTPUT) continue;
+    bool leaf = n->op == OP_INPUT || n->op == OP_PARAM || n->op == OP_OUTPUT;
+    if (!leaf && (n->op != OP_MARK || n->phase != PHASE_FORWARD)) continue;
     elements e = print_value(d, g, n, s->of, out);
+    if (!leaf) continue;
     all.whole += e.whole;
     all.room += e.room;
   }
