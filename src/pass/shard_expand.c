@@ -1,6 +1,6 @@
 /* Composite ops whose operands lie as their rule does not allow: a norm over a dim that is cut, the
- * loss of classes that are cut, attention whose heads of queries are cut otherwise than in groups
- * of those of keys.  They are written in ops that do allow it. */
+ * loss of classes that are cut, dropout of a part, attention whose heads of queries are cut
+ * otherwise than in groups of those of keys.  They are written in ops that do allow it. */
 #include "pass/expand.h"
 #include "pass/shard_state.h"
 #include "shard/slices.h"
@@ -29,7 +29,17 @@ static bool cuts_groups(const shard *s, const ir_node *n) {
   return false;
 }
 
+/* Random numbers are those of the whole tensor, of which each device takes its part. */
+static bool drops_part(const shard *s, const ir_node *n) {
+  if (n->op != OP_DROPOUT) return false;
+  const layout *x = &s->now[graph_in(s->r.from, n)[0]];
+  for (int d = 0; d < x->rank; d++)
+    if (layout_parts(s->m, x, d) > 1) return true;
+  return false;
+}
+
 bool shard_expands(const shard *s, const ir_node *n) {
+  if (drops_part(s, n)) return true;
   if (s->plan->whole_sums) return false;
   bool rows = n->op == OP_RMS_NORM || n->op == OP_LAYER_NORM || n->op == OP_SOFTMAX;
   rows |= n->op == OP_CROSS_ENTROPY && attr_int(s->r.from, n, "ignore") < 0;

@@ -45,6 +45,20 @@ exit_is 0
 err_has "continuing from again/checkpoint-10"
 same_file again/model.safetensors some/out/model.safetensors
 
+it "several devices drop what one does, each of its part"
+for s in dp=2,zero=1 tp=2,sp dp=2,tp=2 cp=2 tp=3,dp=2; do
+  run train some/job.yaml "output_dir=s_$s" "strategy=$s"
+  exit_is 0
+  close_losses some/out/trainer_log.jsonl "s_$s/trainer_log.jsonl" 1e-5
+done
+sed 's/"attn_pdrop": 0.1/"attn_pdrop": 0.0/' some/model/config.json >less.json
+mv less.json some/model/config.json
+run explain some/job.yaml comm strategy=dp=2
+exit_is 0
+out_lacks all_gather
+sed 's/"attn_pdrop": 0.0/"attn_pdrop": 0.1/' some/model/config.json >less.json
+mv less.json some/model/config.json
+
 it "gradients, logits, evaluation and generation know nothing of it"
 sed 's/"\(.*_pdrop\)": 0.1/"\1": 0.0/g' some/out/config.json >plain.json
 cmp -s plain.json some/out/config.json && fail "config.json of the export has no dropout"
