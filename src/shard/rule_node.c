@@ -92,7 +92,8 @@ static hp_status joined(const site *s, int operands, op_linearity l, rule *r) {
   }
   return HP_OK;
 }
-static hp_status concat(const site *s, rule *r) { return joined(s, s->n->n_in, LIN_MOVE, r); }
+/* Linear in all of them together: those that are whole count once. */
+static hp_status concat(const site *s, rule *r) { return joined(s, s->n->n_in, LIN_JOINT, r); }
 static hp_status update(const site *s, rule *r) {
   HP_TRY(joined(s, 2, LIN_NONE, r));
   rule_in(r, 0); /* where */
