@@ -79,8 +79,9 @@ static hp_status too_small(const device *d, const program *p, uint64_t work) {
           (unsigned long long)(params + work));
 }
 
-/* Orders of a program's instructions, from the fastest to the one that needs least memory. */
-enum { FASTEST, WITH_ROOM, FRUGAL };
+/* Orders of a program's instructions, from the fastest to the one that needs least memory; the
+ * last two do not depend on the limit. */
+enum { FASTEST, WITH_ROOM, AS_BUILT, FRUGAL };
 
 /* Puts p in that order, and its waits.  With room: so much less than the limit as is missing when
  * the workspaces and the gaps of the plan, known by then, are counted. */
@@ -92,32 +93,41 @@ static hp_status arrange(const device *d, program *p, const hp_compile_options *
                         .workspace = order == WITH_ROOM ? workspace : NULL,
                         .limit = missing < limit ? limit - missing : limit,
                         .prefetch = o->prefetch};
-  if (order != FRUGAL && !o->serial) return overlap_schedule(p, &oo);
+  if (order < AS_BUILT && !o->serial) return overlap_schedule(p, &oo);
   overlap_undo(p);
   if (order == FRUGAL) HP_TRY(reorder_frugal(p, workspace));
   return place_waits(p, NULL, 0);
 }
 
 /* *loaded is the backend's side of the program.  When all orders need more than the limit, the
- * bytes that are named are the least that do. */
+ * bytes that are named are the least of an order that is tried under every limit. */
 static hp_status load(device *d, program *p, const hp_compile_options *o, void **loaded) {
-  uint64_t *workspace = mem_calloc(p->insts.len, sizeof *workspace), least = UINT64_MAX;
-  HP_TRY_MEM(workspace);
+  size_t n = p->insts.len;
+  uint64_t *workspace = mem_calloc(n, sizeof *workspace), least = UINT64_MAX;
+  prog_inst *built = mem_calloc(n, sizeof *built);
   memory_options mo = {.limit = work_limit(d, p)};
-  hp_status st = HP_OK;
-  for (int order = FASTEST;; order = order == FASTEST && overlap_is(p) ? WITH_ROOM : FRUGAL) {
+  hp_status st = workspace && built ? HP_OK : HP_ERR_OOM;
+  if (!st) memcpy(built, p->insts.at, n * sizeof *built);
+  for (int order = FASTEST; !st;) {
+    if (order == AS_BUILT) memcpy(p->insts.at, built, n * sizeof *built);
     st = arrange(d, p, o, order, mo.limit, workspace);
     if (!st) st = prepare(d, p, workspace, &mo, loaded);
     if (st != HP_ERR_OOM || !mo.limit || !p->arena[TIER_DEVICE]) break;
-    if (p->arena[TIER_DEVICE] < least) least = p->arena[TIER_DEVICE];
-    if (order == FRUGAL) st = too_small(d, p, least);
-    if (order == FRUGAL) break;
+    bool overlaps = overlap_is(p);
+    if (!overlaps && p->arena[TIER_DEVICE] < least) least = p->arena[TIER_DEVICE];
+    if (order == FRUGAL) {
+      st = too_small(d, p, least);
+      break;
+    }
+    order = order == FASTEST && !overlaps ? FRUGAL : order + 1;
+    st = HP_OK;
     err_clear();
   }
   if (!st && o->dump_dir) {
     st = dump_program(p, o->dump_dir);
     if (st) d->backend->release(*loaded);
   }
+  mem_free(built);
   mem_free(workspace);
   return st;
 }

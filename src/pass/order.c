@@ -66,8 +66,9 @@ static hp_status find_edges(order_problem *q) {
   const program *p = q->p;
   uint32_t *writer = mem_calloc(p->buffers.len, sizeof *writer);
   uint32_t *reader = mem_calloc(p->buffers.len, sizeof *reader),
-           *next = mem_calloc(p->args.len, sizeof *next);
-  hp_status st = writer && reader && next ? HP_OK : HP_ERR_OOM;
+           *next = mem_calloc(p->args.len, sizeof *next),
+           *user = mem_calloc(p->args.len, sizeof *user); /* by argument: who reads it */
+  hp_status st = writer && reader && next && user ? HP_OK : HP_ERR_OOM;
   for (uint32_t i = 0; !st && i < q->n; i++) {
     const prog_inst *n = program_inst(p, i);
     for (int k = 0; !st && k < n->n_in + n->n_out; k++) {
@@ -75,19 +76,12 @@ static hp_status find_edges(order_problem *q) {
       if (p->buffers.at[b].place != PLACE_STATE) continue;
       st = add_edge(q, writer[b], i);
       if (k < n->n_in) { /* readers of b since it was written, as a list through `next` */
+        user[a] = i;
         next[a] = reader[b];
         reader[b] = a + 1;
         continue;
       }
-      for (uint32_t r = reader[b]; !st && r; r = next[r - 1]) {
-        uint32_t user = 0, high = (uint32_t)q->n - 1;
-        while (user < high) { /* the instruction that holds argument r - 1 */
-          uint32_t middle = (user + high + 1) / 2;
-          if (p->insts.at[middle].arg0 <= r - 1) user = middle;
-          else high = middle - 1;
-        }
-        st = add_edge(q, user + 1, i);
-      }
+      for (uint32_t r = reader[b]; !st && r; r = next[r - 1]) st = add_edge(q, user[r - 1] + 1, i);
       reader[b] = 0;
       writer[b] = i + 1;
     }
@@ -95,6 +89,7 @@ static hp_status find_edges(order_problem *q) {
   mem_free(writer);
   mem_free(reader);
   mem_free(next);
+  mem_free(user);
   return st;
 }
 

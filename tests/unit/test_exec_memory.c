@@ -152,12 +152,19 @@ TEST(a_program_runs_on_after_another_one_has_moved_the_work_memory) {
 /* --- limits ------------------------------------------------------------------------------------
  */
 
-static hp_status plan_within(const hp_graph *g, uint64_t limit) {
+static hp_status plan_within(const hp_graph *g, const char *devices, uint64_t limit) {
+  static const hp_layout_rule tensor_parallel[] = {{"[qkv].*", "(tp,None)"},
+                                                   {"o.*", "(None,tp)"},
+                                                   {"up.*", "(tp,None)"}};
   hp_device *d;
   hp_program_stats s;
-  CHECK_OK(
-      hp_device_open(&(hp_device_options){.threads = 1, .interpret = true, .memory_limit = limit},
-                     &d));
+  CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1,
+                                               .interpret = true,
+                                               .mesh = devices,
+                                               .layouts = tensor_parallel,
+                                               .n_layouts = devices ? 3 : 0,
+                                               .memory_limit = limit},
+                          &d));
   hp_status st = hp_plan(g, d, NULL, &s);
   hp_device_close(d);
   return st;
@@ -173,13 +180,13 @@ static uint64_t named(void) {
   return bytes;
 }
 
-static void check_limit(const hp_graph *g, uint64_t seed) {
-  if (!plan_within(g, 1)) return; /* nothing to keep */
+static void check_limit(const hp_graph *g, const char *devices, uint64_t seed) {
+  if (!plan_within(g, devices, 1)) return; /* nothing to keep */
   uint64_t least = named();
-  if (plan_within(g, least))
+  if (plan_within(g, devices, least))
     test_fail(__FILE__, __LINE__, "seed %d: %llu bytes were said to do: %s", (int)seed,
               (unsigned long long)least, err_message());
-  if (least > 1 && !plan_within(g, least - 1))
+  if (least > 1 && !plan_within(g, devices, least - 1))
     test_fail(__FILE__, __LINE__, "seed %d: one byte less than %llu does too", (int)seed,
               (unsigned long long)least);
   CHECK_EQ(named(), least);
@@ -187,12 +194,13 @@ static void check_limit(const hp_graph *g, uint64_t seed) {
 
 TEST(a_limit_that_is_too_small_names_the_least_that_does) {
   hp_graph *g = step_graph(HP_F32);
-  check_limit(g, 0);
+  check_limit(g, NULL, 0);
+  check_limit(g, "(2)(tp)", 0);
   hp_graph_free(g);
   for (uint64_t seed = 9000; seed < 9018; seed++) {
     random_graph x;
     random_graph_make(seed, &(random_options){.streams = seed % 6 == 0}, &x);
-    check_limit(x.g, seed);
+    check_limit(x.g, NULL, seed);
     random_graph_free(&x);
   }
 }
