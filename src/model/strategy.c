@@ -19,12 +19,14 @@ static const struct {
                {"ep", offsetof(strategy, ep)},     {"etp", offsetof(strategy, etp)}};
 enum { DEGREES = sizeof degrees / sizeof *degrees };
 
+static const char *const words[] = {"dp", "tp", "tp_y", "cp", "ep", "etp", "zero", "sp"};
+enum { WORDS = sizeof words / sizeof *words };
+
 static hp_status bad_word(const char *text, const char *key) {
-  static const char *const words[] = {"dp", "tp", "tp_y", "cp", "ep", "etp", "zero", "sp"};
   if (!strcmp(key, "pp"))
     HP_FAIL(HP_ERR_UNSUPPORTED,
             "strategy \"%s\": pp is not built; dp, cp, tp, tp_y, ep, etp, zero and sp are", text);
-  const char *near = str_nearest(key, words, sizeof words / sizeof *words);
+  const char *near = str_nearest(key, words, WORDS);
   HP_FAIL(HP_ERR_ARG,
           "strategy \"%s\": \"%s\" is not known%s%s%s; expected dp=N, tp=N, tp_y=N, sp, "
           "cp=N:ring|allgather|ulysses|hybrid, ep=N, etp=N or zero=0..3[:N]",
@@ -52,8 +54,18 @@ static hp_status read_number(const char *text, const char *word, const char *val
   return HP_OK;
 }
 
+/* A word that is known, and has not stood before: *seen has a bit for each that has. */
+static hp_status check_word(const char *text, const char *key, unsigned *seen) {
+  int w = 0;
+  while (w < WORDS && strcmp(key, words[w])) w++;
+  if (w == WORDS) return bad_word(text, key);
+  if (*seen >> w & 1) HP_FAIL(HP_ERR_ARG, "strategy \"%s\": \"%s\" stands twice", text, key);
+  *seen |= 1u << w;
+  return HP_OK;
+}
+
 /* "tp=2", "cp=2:ring", "sp" */
-static hp_status read_word(const char *text, const char *word, strategy *s) {
+static hp_status read_word(const char *text, const char *word, strategy *s, unsigned *seen) {
   char key[40], *value, *mode = NULL;
   int64_t n;
   snprintf(key, sizeof key, "%s", word);
@@ -61,6 +73,7 @@ static hp_status read_word(const char *text, const char *word, strategy *s) {
   if (value) *value++ = 0;
   if (value && (!strcmp(key, "cp") || !strcmp(key, "zero"))) mode = strchr(value, ':');
   if (mode) *mode++ = 0;
+  HP_TRY(check_word(text, key, seen));
   if (!strcmp(key, "sp")) {
     n = 1;
     if (value) HP_TRY(read_number(text, word, value, 0, 1, &n));
@@ -78,17 +91,18 @@ static hp_status read_word(const char *text, const char *word, strategy *s) {
                          (int64_t *)(void *)((char *)s + degrees[i].at)));
       return mode ? read_mode(text, mode, s) : HP_OK;
     }
-  return bad_word(text, key);
+  return HP_OK;
 }
 
 static hp_status read_words(const char *text, strategy *s) {
   char word[40];
+  unsigned seen = 0;
   for (const char *at = text; at && *at;) {
     size_t n = strcspn(at, ", ");
     if (n >= sizeof word) HP_FAIL(HP_ERR_ARG, "strategy \"%.200s\": a word is too long", text);
     memcpy(word, at, n);
     word[n] = 0;
-    if (n) HP_TRY(read_word(text, word, s));
+    if (n) HP_TRY(read_word(text, word, s, &seen));
     at += n + (at[n] != 0);
   }
   return HP_OK;
