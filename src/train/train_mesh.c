@@ -171,6 +171,27 @@ static hp_status check_pair(const lm *m, const tree_node *a, const tree_node *b)
   return st;
 }
 
+/* The entry that says a tensor's layout: its full name goes before patterns; NULL: none does. */
+static const tree_node *entry_of(const tree_node *layouts, const char *name) {
+  const tree_node *found = NULL;
+  for (uint32_t i = 0; i < layouts->len; i++) {
+    const tree_node *n = layouts->child[i];
+    if (!strcmp(n->key, name)) return n;
+    if (!found && !fnmatch(n->key, name, 0)) found = n;
+  }
+  return found;
+}
+
+static hp_status check_dims(const lm *m, const tree_node *layouts) {
+  for (size_t i = 0; i < m->params.len; i++) {
+    const model_param *p = &m->params.at[i];
+    const tree_node *n = entry_of(layouts, p->name);
+    if (n && n->len != (uint32_t)p->shape.rank)
+      TREE_FAIL(n, "%u entries, and \"%s\" has %d dims", n->len, p->name, p->shape.rank);
+  }
+  return HP_OK;
+}
+
 static hp_status declare_entries(const tree_node *layouts, bool patterns, hp_device *d) {
   for (uint32_t i = 0; i < layouts->len; i++) {
     str entries = {0};
@@ -189,6 +210,7 @@ hp_status train_mesh_apply(const train_config *c, const lm *m, hp_device *d) {
   if (!layouts) return HP_OK;
   for (uint32_t i = 0; i < layouts->len; i++)
     for (uint32_t k = 0; k < i; k++) HP_TRY(check_pair(m, layouts->child[k], layouts->child[i]));
+  HP_TRY(check_dims(m, layouts));
   HP_TRY(declare_entries(layouts, false, d));
   return declare_entries(layouts, true, d);
 }

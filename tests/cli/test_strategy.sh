@@ -55,6 +55,8 @@ refused 'two.yaml'
 err_has 'contradicts (cols,None)'
 err_has 'tensor_map.*.q_proj.weight'
 no_file wrong
+run train job/job.yaml output_dir=wrong 'hyper_parallel.tensor_map={"*.q_proj.weight": [rows]}'
+refused 'tensor_map.*.q_proj.weight: 1 entries, and "model.layers.0.self_attn.q_proj.weight" has 2 dims'
 sed -i '/^hyper_parallel:/,$d' job/job.yaml
 
 it "halves of a micro-batch that take turns give the losses of the whole"
