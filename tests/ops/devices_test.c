@@ -458,6 +458,50 @@ TEST(what_is_no_layout_of_a_tensor_is_refused_with_its_place) {
   CHECK_FAILS(sharded_chain("(2)(a)", "a", y, &text), "no list of entries");
 }
 
+static const char *const ways[] = {"(None,None)",  "(a,None)",     "(b,None)",    "(None,a)",
+                                   "(None,b)",     "(a,b)",        "(b,a)",       "((a,b),None)",
+                                   "((b,a),None)", "(None,(a,b))", "(None,(b,a))"};
+enum { WAYS = sizeof ways / sizeof *ways, MOVED_MAX = 96 };
+
+/* What a graph of a tensor that lies in one way, and then in each of all, gives of it. */
+static void move_from(hp_device *d, const char *first, hp_shape s) {
+  float x[MOVED_MAX], y[WAYS][MOVED_MAX];
+  char name[WAYS][8];
+  size_t n = (size_t)(s.dim[0] * s.dim[1]), bytes = n * sizeof *x;
+  hp_io io[WAYS + 1] = {{"x", x, bytes}};
+  hp_graph *g;
+  hp_program *p;
+  HP_ASSERT(n <= MOVED_MAX);
+  for (size_t i = 0; i < n; i++) x[i] = (float)i + 1;
+  CHECK_OK(hp_graph_create(&g));
+  hp_tensor lies = hp_shard(g, hp_input(g, "x", HP_F32, s), first);
+  for (int i = 0; i < WAYS; i++) {
+    snprintf(name[i], sizeof name[i], "y%d", i);
+    hp_output(g, name[i], hp_shard(g, lies, ways[i]));
+    io[i + 1] = (hp_io){name[i], y[i], bytes};
+  }
+  CHECK_OK(hp_compile(g, d, NULL, &p));
+  CHECK_OK(hp_run(p, io, WAYS + 1));
+  for (int i = 0; i < WAYS; i++)
+    if (memcmp(x, y[i], bytes)) test_fail(__FILE__, __LINE__, "%s to %s", first, ways[i]);
+  hp_program_free(p);
+  hp_graph_free(g);
+}
+
+TEST(elements_keep_their_place_from_any_layout_to_any_other) {
+  static const char *const meshes[] = {"(2,2)(a,b)", "(2,3)(a,b)"};
+  for (int k = 0; k < 2; k++) {
+    hp_device *d;
+    hp_device_options o = {.mesh = meshes[k], .interpret = true, .threads = 2};
+    CHECK_OK(hp_device_open(&o, &d));
+    for (int i = 0; i < WAYS; i++) {
+      move_from(d, ways[i], (hp_shape){2, {6, 12}});
+      move_from(d, ways[i], (hp_shape){2, {7, 13}});
+    }
+    hp_device_close(d);
+  }
+}
+
 /* g += rows of x, or y = g; on two devices with the rows cut and g a sum that is pending. */
 static hp_program *running_sum(hp_device *d, bool adds) {
   hp_graph *g;
