@@ -136,6 +136,26 @@ run explain job/job.yaml comm
 exit_is 0
 out_has "nothing goes between devices"
 
+it "params and both moments of the optimizer are cut as zero says, and replicas are not"
+lies() { # NAME ENTRIES PART
+  awk -v name="$1" -v lies="$2" -v part="$3" '$1 == "param" && $2 == name { n++; bad += $4 != lies || $5 != part }
+    END { exit n != 1 || bad }' out || fail "$1 is not $2 in parts $3"
+}
+while read -r s param part state state_part; do
+  run explain job/job.yaml layouts "strategy=$s"
+  exit_is 0
+  q=model.layers.0.self_attn.q_proj.weight
+  lies "$q" "$param" "f32[$part]"
+  lies "m.$q" "$state" "f32[$state_part]"
+  lies "v.$q" "$state" "f32[$state_part]"
+done <<END
+dp=2,tp=2 (tp,None) 16,32 (tp,None) 16,32
+dp=2,tp=2,zero=1 (tp,None) 16,32 ((tp,dp),None) 8,32
+dp=2,tp=2,zero=2 (tp,None) 16,32 ((tp,dp),None) 8,32
+dp=2,tp=2,zero=3 ((tp,dp),None) 8,32 ((tp,dp),None) 8,32
+dp=4,zero=3:2 (dp,None) 16,32 (dp,None) 16,32
+END
+
 it "a picture of who holds what"
 run explain job/job.yaml layouts strategy=dp=2,tp=2 --svg layouts.svg
 exit_is 0

@@ -206,6 +206,7 @@ static double received_at_first(const char *text) {
 TEST(gradients_are_reduced_once_a_step) {
   CHECK(received_at_first("dp=2") <= 8); /* the loss */
   CHECK(received_at_first("dp=2,zero=1") <= 8);
+  CHECK(received_at_first("dp=4,zero=1:2") <= 16);
   CHECK(received_at_first("dp=2,zero=2") > 1000);
 }
 
