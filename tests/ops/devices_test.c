@@ -494,6 +494,33 @@ TEST(elements_keep_their_place_from_any_layout_to_any_other) {
   move_on("(2,3)(a,b)", 2);
 }
 
+/* 256 + 1 and -256, the parts of the sum, are not both numbers of bf16. */
+TEST(parts_of_a_sum_of_16_bits_are_not_rounded) {
+  enum { ONE = 0x3f80, MANY = 0x4380, LESS = 0xc380 };
+  uint16_t x[4] = {MANY, ONE, LESS, 0}, w[4] = {ONE, ONE, ONE, ONE}, y = 0;
+  hp_layout_rule rules[] = {{"x", "(None,a)"}, {"w", "(a,None)"}};
+  hp_device_options o = {.mesh = "(2)(a)",
+                         .interpret = true,
+                         .threads = 2,
+                         .layouts = rules,
+                         .n_layouts = 2};
+  hp_io io[] = {{"x", x, sizeof x}, {"w", w, sizeof w}, {"y", &y, sizeof y}};
+  hp_device *d;
+  hp_graph *g;
+  hp_program *p;
+  CHECK_OK(hp_device_open(&o, &d));
+  CHECK_OK(hp_graph_create(&g));
+  hp_tensor left = hp_input(g, "x", HP_BF16, (hp_shape){2, {1, 4}});
+  hp_tensor right = hp_input(g, "w", HP_BF16, (hp_shape){2, {4, 1}});
+  hp_output(g, "y", hp_einsum(g, "ab,bc->ac", left, right));
+  CHECK_OK(hp_compile(g, d, NULL, &p));
+  CHECK_OK(hp_run(p, io, 3));
+  CHECK_EQ(y, ONE);
+  hp_program_free(p);
+  hp_graph_free(g);
+  hp_device_close(d);
+}
+
 /* g += rows of x, or y = g; on two devices with the rows cut and g a sum that is pending. */
 static hp_program *running_sum(hp_device *d, bool adds) {
   hp_graph *g;
