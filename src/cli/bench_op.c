@@ -305,6 +305,7 @@ hp_status bench_op(const bench_args *a) {
   HP_TRY(bench_dtypes(a, type, &types));
   HP_TRY(take_sizes(a, &sizes));
   HP_TRY(bench_machine_open(a, &s.k));
+  pool_bind_caller(s.k.threads, false); /* each device binds the caller for its own threads */
   hp_status st = HP_OK;
   for (int k = 0; k < types; k++)
     for (int i = 0; !st && i < OPS; i++) {
