@@ -90,23 +90,20 @@ static hp_status decide(site *t, rule *r) {
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
-static void put_axes(const site *t, attr_record *a) {
-  int64_t axes[LAYOUT_AXES] = {0};
-  for (int i = 0; i < t->queries->n[1]; i++) axes[i] = t->queries->axis[1][i];
-  attr_put_list(a, axes, t->queries->n[1]);
-  attr_put_int(a, t->devices);
+static void put_group(const site *t, attr_record *a) {
+  shard_put_group(t->s, t->queries->axis[1], t->queries->n[1], a);
 }
 
 static val part(const site *t, val x, int dim) {
   attr_record a = {0};
-  put_axes(t, &a);
+  put_group(t, &a);
   attr_put_int(&a, dim);
   return ops_add(t->g, OP_PART, &x, 1, &a);
 }
 
 static val permute(const site *t, val x, int64_t by) {
   attr_record a = {0};
-  put_axes(t, &a);
+  put_group(t, &a);
   attr_put_int(&a, by);
   return by ? ops_add(t->g, OP_PERMUTE, &x, 1, &a) : x;
 }
@@ -114,7 +111,7 @@ static val permute(const site *t, val x, int64_t by) {
 static val deal(const site *t, val x, int dim, bool inverse) {
   attr_record a = {0};
   if (!t->deals) return x;
-  put_axes(t, &a);
+  put_group(t, &a);
   attr_put_int(&a, dim);
   attr_put_int(&a, inverse);
   return ops_add(t->g, OP_ZIGZAG, &x, 1, &a);
@@ -173,7 +170,7 @@ static val keys_before(const site *t, val k, val owner) {
 static val span_at(const site *t, int64_t step) {
   attr_record a = {0};
   if (!t->ring) return t->span;
-  put_axes(t, &a);
+  put_group(t, &a);
   val zero = number(t, -step), owner = ops_add(t->g, OP_PLACE, &zero, 1, &a);
   val around = binary(t, OP_ADD, owner, number(t, t->devices));
   owner = ops_select(t->g, binary(t, OP_LT, owner, number(t, 0)), around, owner);

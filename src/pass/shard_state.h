@@ -79,6 +79,9 @@ hp_status shard_path(const shard *s, const ir_value *x, const layout *from, cons
  * first makes owned rows a sum before. */
 hp_status shard_bring(shard *s, val old, const layout *to, val *out);
 hp_status shard_bring_owned(shard *s, val old, const layout *to, val *out);
+/* The attributes of a node that the devices along `axis` carry out together: its axes, and how many
+ * these devices are. */
+void shard_put_group(const shard *s, const uint8_t *axis, int n, attr_record *a);
 /* Indices along a dim that the axes cut, as those of the device's own part. */
 val shard_locate(shard *s, val x, const uint8_t *axis, int n, int64_t size);
 /* Reduces what every device of the axes has. */
