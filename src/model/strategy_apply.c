@@ -2,7 +2,10 @@
  *
  * Layouts are written in letters, an entry a dim, each the axes of one use:
  *   D dp   R ring, U heads of cp   C both   X tp   Y tp_y   E ep   F etp   - none
- *   d c x y   the same without what serves experts */
+ *   S tp where it cuts the sequence between the blocks
+ *   d c x y   the same without what serves experts
+ *   ? behind the axes of heads of keys: where these are fewer than parts, dims that are not
+ *     divided stay whole; all others are padded */
 #include "model/strategy.h"
 
 #include "base/log.h"
@@ -37,6 +40,7 @@ static bool serves(const applying *all, const strategy_axis *a, char letter) {
   case 'U': return a->base == BASE_ULYSSES;
   case 'C': return a->base == BASE_RING || a->base == BASE_ULYSSES;
   case 'X': return a->base == BASE_TP;
+  case 'S': return a->base == BASE_TP && (all->s->sp || all->s->tp_y > 1);
   case 'Y': return a->base == BASE_TP_Y;
   case 'E': return a->expert == EXPERT_EP;
   case 'F': return cuts_within_experts(all, a);
@@ -67,25 +71,32 @@ static int64_t parts_of(const applying *a, const char *letters, size_t n) {
   return parts;
 }
 
-/* "D,CX,Y".  What is not divided is padded; heads of keys, which stand at dim 2, are cut where they
- * divide when there are too few for all. */
-static hp_status declare(const applying *a, const char *name, const char *letters) {
-  bool of_keys = strstr(name, "[kv]") || strstr(name, "cache"), few = false;
+/* A pattern of names, and an entry a dim: "D,CS,Y". */
+typedef struct {
+  const char *name, *letters;
+} mark_layout;
+
+static hp_status declare(const applying *a, const mark_layout *mark) {
+  bool few = false;
   str entries = {0};
-  int dim = 0;
   str_add(&entries, "(");
-  for (const char *at = letters; *at; dim++) {
+  for (const char *at = mark->letters; *at;) {
     size_t n = strcspn(at, ",");
-    if (of_keys && dim == 2) few = parts_of(a, at, n) > a->m->c.kv_heads;
+    if (at[n - 1] == '?') few = parts_of(a, at, n) > a->m->c.kv_heads;
     put_entry(a, at, n, &entries);
     at += n;
     if (*at) str_add(&entries, ","), at++;
   }
   str_add(&entries, ")");
   hp_status st = str_status(&entries);
-  if (!st) st = hp_device_layout(a->d, name, entries.at, few);
+  if (!st) st = hp_device_layout(a->d, mark->name, entries.at, few);
   str_free(&entries);
   return st;
+}
+
+static hp_status declare_all(const applying *a, const mark_layout *marks) {
+  for (; marks->name; marks++) HP_TRY(declare(a, marks));
+  return HP_OK;
 }
 
 /* --- params ------------------------------------------------------------------------------------
@@ -187,107 +198,71 @@ static hp_status declare_param(const applying *a, const model_param *p) {
 /* --- activations -------------------------------------------------------------------------------
  */
 
-typedef struct {
-  const char *name, *letters;
-} mark_layout;
-
-static hp_status declare_all(const applying *a, const mark_layout *marks) {
-  for (; marks->name; marks++) HP_TRY(declare(a, marks->name, marks->letters));
-  return HP_OK;
-}
-
 /* Between the blocks activations are cut along the sequence by tp, and along the width by tp_y.  A
  * block's first product gathers the sequence and leaves a sum over tp_y, its second gathers the
  * width and leaves a sum over tp: what comes out lies as what went in (MindSpeed's tp-2d; with
- * tp_y 1 the sequence parallelism of Megatron-LM).  Gradients take the same way back. */
-static const mark_layout blocks[] = {{"embedded", "D,CX,Y"},
-                                     {"layers.*.residual", "D,CX,Y"},
+ * tp_y 1 the sequence parallelism of Megatron-LM).  Gradients take the same way back.  Where params
+ * are cut like the rows (zero=3), it says that rows stay where they are and params are gathered. */
+static const mark_layout blocks[] = {{"embedded", "D,CS,Y"},
+                                     {"layers.*.residual", "D,CS,Y"},
                                      {"layers.*.attn_in", "D,C,Y"},
-                                     {"layers.*.attn_out", "D,CX,Y"},
+                                     {"layers.*.attn_mid", "D,C,X"},
+                                     {"layers.*.attn_out", "D,CS,Y"},
                                      {"layers.*.mlp_in", "D,C,Y"},
                                      {"layers.*.mlp_act", "D,CY,X"},
                                      {"layers.*.mlp_mid", "D,C,X"},
-                                     {"layers.*.mlp_out", "D,CX,Y"},
+                                     {"layers.*.mlp_out", "D,CS,Y"},
                                      {"final", "D,C,Y"},
                                      {"logits", "D,CY,X"},
-                                     {"grad.embedded", "D,CX,Y"},
-                                     {"grad.layers.*.residual", "D,CX,Y"},
-                                     {"grad.layers.*.attn_in", "D,CX,Y"},
+                                     {"grad.embedded", "D,CS,Y"},
+                                     {"grad.layers.*.residual", "D,CS,Y"},
+                                     {"grad.layers.*.attn_in", "D,CS,Y"},
+                                     {"grad.layers.*.attn_mid", "D,CY,X"},
                                      {"grad.layers.*.attn_out", "D,C,Y"},
-                                     {"grad.layers.*.mlp_in", "D,CX,Y"},
+                                     {"grad.layers.*.mlp_in", "D,CS,Y"},
                                      {"grad.layers.*.mlp_act", "D,C,X"},
                                      {"grad.layers.*.mlp_mid", "D,CY,X"},
                                      {"grad.layers.*.mlp_out", "D,C,Y"},
-                                     {"grad.final", "D,CX,Y"},
+                                     {"grad.final", "D,CS,Y"},
                                      {"grad.logits", "D,C,X"},
                                      {NULL, NULL}};
-
-/* Where params are cut like the rows (zero=3), rows stay where they are and params are gathered. */
-static const mark_layout rows[] = {{"embedded", "D,C,-"},
-                                   {"layers.*.residual", "D,C,-"},
-                                   {"layers.*.attn_in", "D,C,-"},
-                                   {"layers.*.attn_mid", "D,C,X"},
-                                   {"layers.*.attn_out", "D,C,-"},
-                                   {"layers.*.mlp_in", "D,C,-"},
-                                   {"layers.*.mlp_act", "D,C,X"},
-                                   {"layers.*.mlp_mid", "D,C,X"},
-                                   {"layers.*.mlp_out", "D,C,-"},
-                                   {"final", "D,C,-"},
-                                   {"logits", "D,C,X"},
-                                   {"grad.embedded", "D,C,-"},
-                                   {"grad.layers.*.residual", "D,C,-"},
-                                   {"grad.layers.*.attn_in", "D,C,-"},
-                                   {"grad.layers.*.attn_mid", "D,C,X"},
-                                   {"grad.layers.*.attn_out", "D,C,-"},
-                                   {"grad.layers.*.mlp_in", "D,C,-"},
-                                   {"grad.layers.*.mlp_act", "D,C,X"},
-                                   {"grad.layers.*.mlp_mid", "D,C,X"},
-                                   {"grad.layers.*.mlp_out", "D,C,-"},
-                                   {"grad.final", "D,C,-"},
-                                   {"grad.logits", "D,C,X"},
-                                   {NULL, NULL}};
 
 /* Queries, and keys and values, of attention: the sequence is cut by cp and tp_y, or heads are. */
 static const char *const queries[CP_MODES] = {[CP_RING] = "D,CY,X,-",
                                               [CP_ALLGATHER] = "D,CY,X,-",
                                               [CP_ULYSSES] = "D,-,XCY,-",
                                               [CP_HYBRID] = "D,R,XUY,-"};
-static const char *const keys[CP_MODES] = {[CP_RING] = "D,CY,X,-",
-                                           [CP_ALLGATHER] = "D,-,X,-",
-                                           [CP_ULYSSES] = "D,-,XCY,-",
-                                           [CP_HYBRID] = "D,R,XUY,-"};
+static const char *const keys[CP_MODES] = {[CP_RING] = "D,CY,X?,-",
+                                           [CP_ALLGATHER] = "D,-,X?,-",
+                                           [CP_ULYSSES] = "D,-,XCY?,-",
+                                           [CP_HYBRID] = "D,R,XUY?,-"};
 
 static hp_status declare_attention(const applying *a) {
   const mark_layout marks[] = {{"layers.*.q_proj", "D,CY,X,-"},
-                               {"layers.*.[kv]_proj", "D,CY,X,-"},
+                               {"layers.*.[kv]_proj", "D,CY,X?,-"},
                                {"layers.*.q", queries[a->s->mode]},
                                {"layers.*.[kv]", keys[a->s->mode]},
                                {"layers.*.attn_mid", "D,C,X"},
                                {"grad.layers.*.q_proj", "D,C,X,-"},
-                               {"grad.layers.*.[kv]_proj", "D,C,X,-"},
+                               {"grad.layers.*.[kv]_proj", "D,C,X?,-"},
                                {"grad.layers.*.q", "D,CY,X,-"},
-                               {"grad.layers.*.[kv]", "D,CY,X,-"},
+                               {"grad.layers.*.[kv]", "D,CY,X?,-"},
                                {"grad.layers.*.attn_mid", "D,CY,X"},
                                {NULL, NULL}};
   return declare_all(a, marks);
 }
 
 /* Experts see the tokens of all devices that share them, and all of a token. */
-static hp_status declare_experts(const applying *a) {
-  bool cut = a->s->sp || a->s->tp_y > 1;
-  const char *between = cut ? "D,CX,Y" : "D,C,-";
-  const mark_layout marks[] = {{"layers.*.moe_in", "d,cxy,-"},
-                               {"layers.*.moe_ids", "d,cxy,-"},
-                               {"layers.*.moe_weight", "d,cxy,-"},
-                               {"grad.layers.*.moe_out", "d,cxy,-"},
-                               {"layers.*.mlp_out", between},
-                               {"grad.layers.*.moe_in", between},
-                               {NULL, NULL}};
-  return declare_all(a, marks);
-}
+static const mark_layout experts[] = {{"layers.*.moe_in", "d,cxy,-"},
+                                      {"layers.*.moe_ids", "d,cxy,-"},
+                                      {"layers.*.moe_weight", "d,cxy,-"},
+                                      {"grad.layers.*.moe_out", "d,cxy,-"},
+                                      {"layers.*.mlp_out", "D,CS,Y"},
+                                      {"grad.layers.*.moe_in", "D,CS,Y"},
+                                      {NULL, NULL}};
 
 static const mark_layout inputs[] = {{"ids", "D,C"},   {"positions", "D,C"}, {"labels", "D,C"},
-                                     {"lengths", "D"}, {"span", "D,C,-"},    {"cache.*", "D,-,X,-"},
+                                     {"lengths", "D"}, {"span", "D,C,-"},    {"cache.*", "D,-,X?,-"},
                                      {NULL, NULL}};
 
 hp_status strategy_apply(const strategy *s, const lm *m, hp_device *d) {
@@ -297,7 +272,6 @@ hp_status strategy_apply(const strategy *s, const lm *m, hp_device *d) {
   for (size_t i = 0; i < m->params.len; i++) HP_TRY(declare_param(&a, &m->params.at[i]));
   HP_TRY(declare_all(&a, inputs));
   if (s->cp > 1 || s->tp_y > 1) HP_TRY(declare_attention(&a));
-  if (m->c.moe.experts) HP_TRY(declare_experts(&a));
-  if (s->sp || s->tp_y > 1) return declare_all(&a, blocks);
-  return s->zero >= 3 ? declare_all(&a, rows) : HP_OK;
+  if (m->c.moe.experts) HP_TRY(declare_all(&a, experts));
+  return s->sp || s->tp_y > 1 || s->zero >= 3 ? declare_all(&a, blocks) : HP_OK;
 }
