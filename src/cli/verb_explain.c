@@ -73,6 +73,7 @@ static hp_status explain(const train_config *c, const question *q) {
   hp_program_stats s;
   step_options o = trainer_step_options(c);
   const char *what = q->svg ? "layouts.svg" : q->what;
+  train_config_tell(c);
   HP_TRY(train_mesh_open(c, true, &d));
   hp_status st = lm_create(c->model_name_or_path, NULL, &(lm_options){c->is.compute, HP_F32}, &m);
   if (!st) st = trainer_decide_experts(c, m);

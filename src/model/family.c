@@ -116,10 +116,11 @@ hp_tensor build_merge(model_build *b, hp_tensor x, int64_t width) {
 }
 
 hp_tensor build_mark(model_build *b, int layer, const char *what, hp_tensor x) {
-  char name[64];
-  if (layer < 0) return hp_mark(b->g, what, x);
-  snprintf(name, sizeof name, "layers.%d.%s", layer, what);
-  return hp_mark(b->g, name, x);
+  model_mark m;
+  if (layer < 0) snprintf(m.name, sizeof m.name, "%s", what);
+  else snprintf(m.name, sizeof m.name, "layers.%d.%s", layer, what);
+  if (!vec_push(&b->marks, m)) b->failed = true;
+  return hp_mark(b->g, m.name, x);
 }
 
 hp_tensor build_rope(model_build *b, hp_tensor x) {

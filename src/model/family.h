@@ -37,6 +37,11 @@ size_t model_param_elements(const model_param *p);
 int64_t model_param_parts(const model_param *p);
 void model_param_part_name(const model_param *p, int64_t part, char name[160]);
 
+/* A value within the model for which a layout can be declared. */
+typedef struct {
+  char name[64];
+} model_mark;
+
 /* A graph being built.  Sizes: B sequences of T tokens. */
 typedef struct {
   hp_graph *g;
@@ -61,7 +66,8 @@ typedef struct {
   } use;
   VEC(model_param) params;
   map param_of; /* name -> place in params */
-  bool failed;  /* out of memory while collecting params */
+  VEC(model_mark) marks;
+  bool failed; /* out of memory while collecting params */
 } model_build;
 
 /* Params whose names end so are cut along `dim` by tensor parallelism, with their users' work: by

@@ -31,6 +31,7 @@ hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, int64_t cache, int64
 void lm_graph_end(model_build *b) {
   hp_graph_free(b->g);
   vec_free(&b->params);
+  vec_free(&b->marks);
   map_free(&b->param_of);
   b->g = NULL;
 }
@@ -105,8 +106,14 @@ static hp_status add_param(lm *m, const model_param *p) {
   return HP_OK;
 }
 
-/* Builds the smallest graph to learn which parameters the model has. */
-static hp_status list_params(lm *m) {
+static hp_status add_marks(lm *m, const model_build *b) {
+  for (size_t i = 0; i < b->marks.len; i++)
+    if (!vec_push(&m->marks, b->marks.at[i])) return HP_ERR_OOM;
+  return HP_OK;
+}
+
+/* Builds the smallest graph to learn which parameters and marks the model has. */
+static hp_status list_names(lm *m) {
   model_build b;
   HP_TRY(lm_graph_begin(m, 1, 1, 0, 1, &b));
   lm_head(&b, m->c.family->hidden(&b));
@@ -117,6 +124,7 @@ static hp_status list_params(lm *m) {
   m->trained = m->params.len;
   for (size_t i = 0; !st && i < b.params.len; i++)
     if (b.params.at[i].kind == PARAM_FIXED) st = add_param(m, &b.params.at[i]);
+  if (!st) st = add_marks(m, &b);
   lm_graph_end(&b);
   return st;
 }
@@ -129,7 +137,7 @@ hp_status lm_create(const char *dir, hp_device *d, const lm_options *o, lm **out
   m->weights = o->weights;
   snprintf(m->path, sizeof m->path, "%s", dir);
   hp_status st = model_config_load(dir, &m->c);
-  if (!st) st = list_params(m);
+  if (!st) st = list_names(m);
   if (st) lm_free(m);
   else *out = m;
   return st;
@@ -140,6 +148,7 @@ void lm_free(lm *m) {
   model_config_free(&m->c);
   vec_free(&m->params);
   vec_free(&m->tensors);
+  vec_free(&m->marks);
   mem_free(m);
 }
 

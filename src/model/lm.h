@@ -20,6 +20,7 @@ typedef struct {
   VEC(model_param) params;
   size_t trained;         /* params with a gradient */
   VEC(lm_tensor) tensors; /* in the order of params, the parts of a stack in theirs */
+  VEC(model_mark) marks;  /* in the order of the model */
   char path[1024];        /* where it was read from, for messages */
 } lm;
 

@@ -59,7 +59,8 @@ enum { STRATEGY_TEXT = 192 };
 const char *strategy_mesh(const strategy *s, char text[STRATEGY_TEXT]);
 
 /* Declares the layouts of the model's params, their optimizer state, inputs, caches and marks on
- * the device; dims that the degrees do not divide stay whole. */
+ * the device; dims that the degrees do not divide are padded.  Words of the strategy that change
+ * nothing for this model are told. */
 hp_status strategy_apply(const strategy *s, const lm *m, hp_device *d);
 
 #endif

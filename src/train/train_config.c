@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/yaml.h"
 
 #include <math.h>
@@ -45,6 +46,10 @@ hp_status train_config_note(train_config *c, const char *fmt, ...) {
   const char *text = s.failed ? NULL : arena_strdup(&c->mem, s.at);
   str_free(&s);
   return text && vec_push(&c->notes, text) ? HP_OK : HP_ERR_OOM;
+}
+
+void train_config_tell(const train_config *c) {
+  for (size_t i = 0; i < c->notes.len; i++) log_info("%s", c->notes.at[i]);
 }
 
 const tree_node *train_config_at(const train_config *c, int key) {

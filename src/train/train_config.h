@@ -176,6 +176,8 @@ bool train_parse_size(const char *text, uint64_t *out);
 
 /* train_config_check.c: the rules between keys; part of parse. */
 hp_status train_config_decide(train_config *c);
+/* Says the notes, a line each. */
+void train_config_tell(const train_config *c);
 hp_status train_config_note(train_config *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

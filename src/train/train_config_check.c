@@ -355,6 +355,9 @@ static hp_status decide_strategy(train_config *c) {
   int devices = key_of(c, KEY_devices, KEY_PARALLEL_devices);
   int64_t n = devices == KEY_devices ? c->devices : c->parallel.devices;
   if (!c->at[devices]) n = text ? 0 : 1;
+  if (c->strategy && c->parallel.strategy && strcmp(c->strategy, c->parallel.strategy))
+    HP_TRY(train_config_note(c, "strategy: %s, in place of %s (%s)", c->strategy,
+                             c->parallel.strategy, tree_where(c->at[KEY_PARALLEL_strategy]).text));
   if (!strategy_parse(text, n, &c->is.strategy)) return HP_OK;
   char why[512];
   snprintf(why, sizeof why, "%s", err_message());

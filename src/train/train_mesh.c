@@ -1,5 +1,7 @@
 #include "train/train_mesh.h"
 
+#include "base/log.h"
+
 #include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
@@ -143,16 +145,38 @@ hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out
 
 static bool is_pattern(const tree_node *n) { return strpbrk(n->key, "*?[") != NULL; }
 
+static const char *const inputs[] = {"ids", "positions", "labels", "lengths"};
+enum { INPUTS = sizeof inputs / sizeof *inputs };
+
+/* The i-th of the inputs, params and marks of a training step; NULL: there are fewer. */
+static const char *name_at(const lm *m, size_t i) {
+  if (i < INPUTS) return inputs[i];
+  i -= INPUTS;
+  if (i < m->params.len) return m->params.at[i].name;
+  i -= m->params.len;
+  return i < m->marks.len ? m->marks.at[i].name : NULL;
+}
+
 /* A tensor of the model that both patterns match; NULL: there is none. */
 static const char *both_match(const lm *m, const tree_node *a, const tree_node *b) {
-  static const char *const inputs[] = {"ids", "positions", "labels", "span"};
-  for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
-    if (!fnmatch(a->key, inputs[i], 0) && !fnmatch(b->key, inputs[i], 0)) return inputs[i];
-  for (size_t i = 0; i < m->params.len; i++) {
-    const char *name = m->params.at[i].name;
+  const char *name;
+  for (size_t i = 0; (name = name_at(m, i)); i++)
     if (!fnmatch(a->key, name, 0) && !fnmatch(b->key, name, 0)) return name;
-  }
   return NULL;
+}
+
+/* Of the names in the model, and of what goes with them: the optimizer's state and the sum of the
+ * gradients of a param, the gradient of a mark. */
+static bool matches_any(const lm *m, const tree_node *pattern) {
+  static const char *const prefix[] = {"", "m.", "v.", "g.", "grad."};
+  char text[200];
+  const char *name;
+  for (size_t i = 0; (name = name_at(m, i)); i++)
+    for (size_t k = 0; k < sizeof prefix / sizeof *prefix; k++) {
+      snprintf(text, sizeof text, "%s%s", prefix[k], name);
+      if (!fnmatch(pattern->key, text, 0)) return true;
+    }
+  return false;
 }
 
 /* Two patterns that say different things of one tensor are a mistake; a full name goes before. */
@@ -211,6 +235,10 @@ hp_status train_mesh_apply(const train_config *c, const lm *m, hp_device *d) {
   for (uint32_t i = 0; i < layouts->len; i++)
     for (uint32_t k = 0; k < i; k++) HP_TRY(check_pair(m, layouts->child[k], layouts->child[i]));
   HP_TRY(check_dims(m, layouts));
+  for (uint32_t i = 0; i < layouts->len; i++)
+    if (!matches_any(m, layouts->child[i]))
+      log_warn("%s: no param, input or value of the model has such a name; it is without effect",
+               tree_where(layouts->child[i]).text);
   HP_TRY(declare_entries(layouts, false, d));
   return declare_entries(layouts, true, d);
 }

@@ -304,7 +304,7 @@ static hp_status take_folder(trainer *t) {
 
 hp_status trainer_run(const train_config *c) {
   trainer t = {.c = c, .last_saved = -1};
-  for (size_t i = 0; i < c->notes.len; i++) log_info("%s", c->notes.at[i]);
+  train_config_tell(c);
   hp_status st = take_folder(&t);
   if (!st) st = open_data(&t);
   if (!st) st = open_model(&t);

@@ -181,6 +181,31 @@ for s in tp=5 tp=2 tp=3 dp=2 tp=2,dp=2 cp=2,tp=2,sp tp_y=2,tp=2; do
   same_file alone together
 done
 
+it "what changes nothing is told"
+told() { # WORDS OF THE COMMAND... : what stderr says
+  run explain job/job.yaml "$@"
+  exit_is 0
+}
+told strategy=sp,ep=2
+err_has "strategy: sp cuts nothing"
+err_has "strategy: ep and etp cut nothing: model_type llama has no experts (dp is 2)"
+for s in tp=2,zero=1 dp=2,zero=3:1; do
+  told strategy=$s
+  err_has "cuts nothing: it is by dp and cp"
+done
+for s in tp=2,sp dp=2,zero=1 cp=2,zero=3; do
+  told strategy=$s
+  err_lacks "cuts nothing"
+done
+run explain moe/job.yaml strategy=ep=2
+err_lacks "cut nothing"
+told hyper_parallel.strategy=dp=2 strategy=tp=2
+err_has "strategy: tp=2, in place of dp=2 (argument 1: hyper_parallel.strategy)"
+told 'hyper_parallel.device_matrix=[2]' 'hyper_parallel.alias_name=[x]' \
+  'hyper_parallel.tensor_map={"*.q_prj.weight": [x, None], "v.*.k_proj.weight": [x, None], layers.1.residual: [x, None, None], grad.final: [x, None, None], lengths: [x]}'
+err_has "tensor_map.*.q_prj.weight: no param, input or value of the model has such a name"
+[ "$(grep -c "has such a name" err)" = 1 ] || fail "a name that is there is told"
+
 it "a strategy that makes no sense is refused"
 run logits --model "$M" --tokens 1 --out o --strategy dp=0
 refused '"dp=0" is no degree'
