@@ -61,7 +61,8 @@ static bool store(const cli_option *o, const char *text) {
   case CLI_NUM: return str_to_f64(text, o->to);
   case CLI_SIZE: return train_parse_size(text, o->to);
   case CLI_INT:
-    if (!str_to_i64(text, &i)) return false;
+  case CLI_COUNT:
+    if (!str_to_i64(text, &i) || (o->kind == CLI_COUNT && i < 1)) return false;
     *(int64_t *)o->to = i;
     return true;
   }
@@ -70,6 +71,7 @@ static bool store(const cli_option *o, const char *text) {
 
 static const char *const kind_words[] = {[CLI_FLAG] = "nothing",
                                          [CLI_INT] = "a whole number",
+                                         [CLI_COUNT] = "a whole number, 1 or more",
                                          [CLI_NUM] = "a number",
                                          [CLI_TEXT] = "text",
                                          [CLI_SIZE] = "bytes, as 500000000 or 4GiB"};

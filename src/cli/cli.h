@@ -16,11 +16,11 @@ typedef struct {
 #undef VERB
 extern const cli_verb cli_verbs[];
 
-typedef enum { CLI_FLAG, CLI_INT, CLI_NUM, CLI_TEXT, CLI_SIZE } cli_kind;
+typedef enum { CLI_FLAG, CLI_INT, CLI_COUNT, CLI_NUM, CLI_TEXT, CLI_SIZE } cli_kind;
 typedef struct {
   const char *name; /* with the dashes: "--threads" */
   cli_kind kind;
-  void *to;        /* bool, int64_t, double, const char *, uint64_t */
+  void *to;        /* bool, int64_t (two kinds), double, const char *, uint64_t */
   const char *arg; /* word for the value in the help: "N" */
   const char *help;
 } cli_option;
@@ -74,7 +74,8 @@ typedef struct {
   {"--model", CLI_TEXT, &(o).model, "DIR", "Hugging Face checkpoint folder"},                      \
       {"--dtype", CLI_TEXT, &(o).dtype, "f32|bf16", "dtype of matrix products (default: f32)"},    \
       {"--threads", CLI_INT, &(o).threads, "N", "threads (default: all cores)"},                   \
-      {"--devices", CLI_INT, &(o).devices, "N", "devices, all data parallel without a strategy"},  \
+      {"--devices", CLI_COUNT, &(o).devices, "N",                                                  \
+       "devices, all data parallel without a strategy"},                                           \
       {"--strategy", CLI_TEXT, &(o).strategy, "dp=2,tp=2", "how the devices share the work"},      \
       {"--cluster", CLI_TEXT, &(o).cluster, "C", "what devices and links cost: a file or a name"}, \
       {"--deterministic", CLI_TEXT, &(o).deterministic, "run|layout",                              \

@@ -207,6 +207,8 @@ err_has "tensor_map.*.q_prj.weight: no param, input or value of the model has su
 [ "$(grep -c "has such a name" err)" = 1 ] || fail "a name that is there is told"
 
 it "a strategy that makes no sense is refused"
+run logits --model "$M" --tokens 1 --out o --devices 0
+refused '--devices: expected a whole number, 1 or more, found "0"'
 run logits --model "$M" --tokens 1 --out o --strategy dp=0
 refused '"dp=0" is no degree'
 run logits --model "$M" --tokens 1 --out o --strategy pd=2
