@@ -1,7 +1,7 @@
 /* Uneven dims.  Padding by brute force: for every row of the op table, operands are made longer in
  * every way that layouts by chance ask for, inputs with NaN in what is added, and the results must
  * begin with those of the op on the true sizes. */
-#include "ops/grid.h"
+#include "ops/shard_case.h"
 #include "pass/shard_pad.h"
 #include "shard/layout_text.h"
 #include "shard/slices.h"
@@ -9,12 +9,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-
-static const grid_row rows[OP_COUNT] = {
-#define SHARD(id, low, high, cases) [OP_##id] = {OP_##id, 1 << HP_F32, GRID_NONE, low, high, cases},
-#include "ops/shard.def"
-#undef SHARD
-};
 
 enum { TRIES = 60 };
 
@@ -115,21 +109,8 @@ static void try_once(trial *t) {
 
 static void try_case(const grid_row *row, const char *line) {
   trial *t = calloc(1, sizeof *t);
-  rng r = {.seed = 7 + (uint64_t)row->op};
-  val y;
   HP_ASSERT(t);
-  CHECK_OK(graph_create(NULL, &t->x.g));
-  grid_add_case(&t->x, row, line, HP_F32, false, &y);
-  t->node = graph_def(t->x.g, y);
-  ref_begin(&t->whole, t->x.g, true);
-  for (int i = 0; i < t->x.leaves; i++) {
-    void *bytes = calloc((size_t)value_bytes(graph_value(t->x.g, t->x.leaf[i].v)) + 1, 1);
-    HP_ASSERT(bytes);
-    grid_leaf_fill(&t->x, &t->x.leaf[i], &r, bytes);
-    ref_set(&t->whole, t->x.leaf[i].v, bytes);
-    free(bytes);
-  }
-  ref_eval(&t->whole);
+  t->node = shard_case(row, line, &t->x, &t->whole);
   CHECK_OK(
       mesh_init((int64_t[]){5, 7, 3}, (const char *const[]){"a", "b", "c"}, 3, NULL, 0, &t->m));
   for (t->seed = 0; t->seed < TRIES; t->seed++) try_once(t);
@@ -146,7 +127,7 @@ static void try_row(const grid_row *row) {
 }
 
 #define OP(id, name, ...)                                                                          \
-  static void test_pad_##id(void) { try_row(&rows[OP_##id]); }                                     \
+  static void test_pad_##id(void) { try_row(&shard_rows[OP_##id]); }                               \
   __attribute__((constructor)) static void register_pad_##id(void) {                               \
     test_register(__FILE__, "pad_" name, test_pad_##id);                                           \
   }

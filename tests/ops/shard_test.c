@@ -1,7 +1,7 @@
 /* Layout rules by brute force: for every row of the op table, operands lie on a mesh in every way
  * that chance finds, with pending reductions split unevenly; each device computes on its part, what
  * is pending is carried out, and the parts must be those of the whole result. */
-#include "ops/grid.h"
+#include "ops/shard_case.h"
 #include "shard/layout_text.h"
 #include "shard/rule_node.h"
 #include "shard/slices.h"
@@ -10,11 +10,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const grid_row rows[OP_COUNT] = {
-#define SHARD(id, low, high, cases) [OP_##id] = {OP_##id, 1 << HP_F32, GRID_NONE, low, high, cases},
-#include "ops/shard.def"
-#undef SHARD
-};
 enum {
 #define SHARD(id, ...) TRIED_##id,
 #include "ops/shard.def"
@@ -274,21 +269,8 @@ static void try_mesh(trial *t, const int64_t *size, int axes) {
 
 static void try_case(const grid_row *row, const char *line) {
   trial *t = calloc(1, sizeof *t);
-  rng r = {.seed = 7 + (uint64_t)row->op};
-  val y;
   HP_ASSERT(t);
-  CHECK_OK(graph_create(NULL, &t->x.g));
-  grid_add_case(&t->x, row, line, HP_F32, false, &y);
-  t->node = graph_def(t->x.g, y);
-  ref_begin(&t->whole, t->x.g, true);
-  for (int i = 0; i < t->x.leaves; i++) {
-    void *bytes = calloc((size_t)value_bytes(graph_value(t->x.g, t->x.leaf[i].v)) + 1, 1);
-    HP_ASSERT(bytes);
-    grid_leaf_fill(&t->x, &t->x.leaf[i], &r, bytes);
-    ref_set(&t->whole, t->x.leaf[i].v, bytes);
-    free(bytes);
-  }
-  ref_eval(&t->whole);
+  t->node = shard_case(row, line, &t->x, &t->whole);
   CHECK_OK(rule_of_node(t->x.g, t->node, &t->rule));
   try_mesh(t, (int64_t[]){2}, 1);
   try_mesh(t, (int64_t[]){4}, 1);
@@ -310,7 +292,7 @@ static void try_row(const grid_row *row) {
 }
 
 #define OP(id, name, ...)                                                                          \
-  static void test_shard_##id(void) { try_row(&rows[OP_##id]); }                                   \
+  static void test_shard_##id(void) { try_row(&shard_rows[OP_##id]); }                             \
   __attribute__((constructor)) static void register_shard_##id(void) {                             \
     test_register(__FILE__, "shard_" name, test_shard_##id);                                       \
   }

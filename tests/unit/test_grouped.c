@@ -1,5 +1,6 @@
 /* Products of rows with the weights that they choose: the bits of one chain of fused multiply-adds
  * an element, on every instruction set and number of threads. */
+#include "rounded.h"
 #include "test.h"
 
 #include "backend/cpu/gemm.h"
@@ -18,30 +19,14 @@ typedef struct {
   int32_t *ids;
 } operands;
 
-static void *room(int64_t n, size_t size) {
-  void *p = mem_calloc((size_t)n + 1, size);
-  CHECK(p);
-  return p;
-}
-
-static void *values(int64_t n, hp_dtype t, uint64_t stream, float **exact) {
-  float *x = room(n, sizeof *x);
-  void *y = room(n, dtype_size(t));
-  for (int64_t i = 0; i < n; i++) x[i] = philox_normal(5, stream, (uint64_t)i);
-  CHECK_OK(dtype_convert(t, y, HP_F32, x, (size_t)n));
-  CHECK_OK(dtype_convert(HP_F32, x, t, y, (size_t)n));
-  *exact = x;
-  return y;
-}
-
 /* Some ids are of no expert; the last expert has no rows. */
 static operands make(grouped_spec s) {
   operands o = {.s = s};
   int64_t slots = s.rows * s.slots;
-  o.stored_x = values((s.shared ? s.rows : slots) * s.k, s.type, 1, &o.x);
-  o.stored_w = values(s.experts * s.n * s.k, s.type, 2, &o.w);
-  o.stored_dy = values(slots * s.n, s.type, 3, &o.dy);
-  o.ids = room(slots, sizeof *o.ids);
+  o.stored_x = rounded_normals((s.shared ? s.rows : slots) * s.k, s.type, 1, 1, &o.x);
+  o.stored_w = rounded_normals(s.experts * s.n * s.k, s.type, 1, 2, &o.w);
+  o.stored_dy = rounded_normals(slots * s.n, s.type, 1, 3, &o.dy);
+  o.ids = room_for(slots, sizeof *o.ids);
   for (int64_t i = 0; i < slots; i++) {
     int32_t id = (int32_t)(philox_u32(7, 4, (uint64_t)i) % (uint64_t)(s.experts + 1)) - 1;
     o.ids[i] = id == s.experts - 1 ? INT32_MIN : id;
@@ -92,7 +77,7 @@ static void check_one(const operands *o, bool grad, cpu_isa isa, int threads, co
   CHECK_OK(pool_create(threads, false, &p));
   CHECK_OK((grad ? grouped_grad_work : grouped_work)(isa, &o->s, threads, &bytes));
   void *work = aligned_alloc(GEMM_ALIGN, (bytes / GEMM_ALIGN + 1) * GEMM_ALIGN);
-  void *got = room((int64_t)size, 1);
+  void *got = room_for((int64_t)size, 1);
   CHECK(work);
   memset(work, 0xff, bytes); /* NaN */
   memset(got, 0xff, size);
@@ -113,8 +98,8 @@ static void check(grouped_spec s) {
   operands o = make(s);
   for (int grad = 0; grad < 2; grad++) {
     int64_t n = grad ? s.experts * s.n * s.k : s.rows * s.slots * s.n;
-    float *exact = room(n, sizeof *exact);
-    void *want = room(n, dtype_size(s.out_type));
+    float *exact = room_for(n, sizeof *exact);
+    void *want = room_for(n, dtype_size(s.out_type));
     (grad ? gradient : product)(&o, exact);
     CHECK_OK(dtype_convert(s.out_type, want, HP_F32, exact, (size_t)n));
     for (cpu_isa isa = 0; isa < ISA_COUNT; isa++)
@@ -154,7 +139,7 @@ TEST(grouped_rows_do_not_know_each_other) {
   grouped_spec s =
       {.rows = 200, .slots = 2, .experts = 3, .n = 40, .k = 50, .type = HP_F32, .out_type = HP_F32};
   operands o = make(s), one = o;
-  float *all = room(s.rows * s.slots * s.n, sizeof *all);
+  float *all = room_for(s.rows * s.slots * s.n, sizeof *all);
   product(&o, all);
   one.s.rows = 1;
   for (int64_t i = 0; i < s.rows; i += 37) {

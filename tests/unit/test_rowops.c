@@ -1,3 +1,4 @@
+#include "rounded.h"
 #include "test.h"
 
 #include "backend/cpu/rowops.h"
@@ -21,23 +22,8 @@ static pool *open_pool(cpu_isa isa, int threads) {
   return p;
 }
 
-static void *room(int64_t n, size_t size) {
-  void *p = mem_calloc((size_t)n + 1, size);
-  CHECK(p);
-  return p;
-}
-/* n normal numbers as dtype; the rounded values in *exact. */
-static void *values(int64_t n, hp_dtype t, uint64_t stream, float **exact) {
-  float *x = room(n, sizeof *x);
-  void *y = room(n, dtype_size(t));
-  for (int64_t i = 0; i < n; i++) x[i] = 3 * philox_normal(21, stream, (uint64_t)i);
-  CHECK_OK(dtype_convert(t, y, HP_F32, x, (size_t)n));
-  CHECK_OK(dtype_convert(HP_F32, x, t, y, (size_t)n));
-  *exact = x;
-  return y;
-}
 static float *as_f32(const void *x, hp_dtype t, int64_t n) {
-  float *y = room(n, sizeof *y);
+  float *y = room_for(n, sizeof *y);
   CHECK_OK(dtype_convert(HP_F32, y, t, x, (size_t)n));
   return y;
 }
@@ -65,7 +51,8 @@ static void check_cross_entropy(hp_dtype t, int64_t N, int64_t V, hp_dtype label
   float *x, loss[64], lse[64], dloss[64];
   int64_t wide[64];
   int32_t narrow[64];
-  void *logits = values(N * V, t, 1, &x), *out = room(N * V, dtype_size(t)), *first = NULL;
+  void *logits = rounded_normals(N * V, t, 3, 1, &x), *out = room_for(N * V, dtype_size(t)),
+       *first = NULL;
   float first_loss[64];
   for (int64_t i = 0; i < N; i++) {
     wide[i] = i % 5 == 3 ? IGNORE : (int64_t)(philox_u32(1, 2, (uint64_t)i) % (uint64_t)V);
@@ -83,7 +70,7 @@ static void check_cross_entropy(hp_dtype t, int64_t N, int64_t V, hp_dtype label
         check_loss_row(x + i * V, V, wide[i], loss[i], lse[i], dloss[i], grad + i * V,
                        (t == HP_F32 ? 1e-6 : 4e-3) * (1 + dloss[i]));
       mem_free(grad);
-      first = room(N * V, dtype_size(t));
+      first = room_for(N * V, dtype_size(t));
       memcpy(first, out, (size_t)(N * V) * dtype_size(t));
       memcpy(first_loss, loss, sizeof loss);
     }
@@ -147,11 +134,12 @@ TEST(embedding_gathers_rows_and_its_gradient_sums_them) {
       if (id[i] == left_out || id[i] < 0) id64[i] = id[i] = ID_ELSEWHERE;
     row_ids r = {V, C, N, kind ? (void *)id64 : (void *)id, kind ? HP_I64 : HP_I32};
     float *exact, *dy_exact, want[V * C] = {0};
-    void *table = values(V * C, t, 3, &exact), *dy = values(N * C, t, 4, &dy_exact);
-    void *out = room(N * C, dtype_size(t)), *grad = room(V * C, dtype_size(t));
+    void *table = rounded_normals(V * C, t, 3, 3, &exact),
+         *dy = rounded_normals(N * C, t, 3, 4, &dy_exact);
+    void *out = room_for(N * C, dtype_size(t)), *grad = room_for(V * C, dtype_size(t));
     size_t bytes;
     CHECK_OK(row_embedding_grad_work(&r, &bytes));
-    void *work = room((int64_t)bytes, 1);
+    void *work = room_for((int64_t)bytes, 1);
     for (int i = 0; i < N; i++)
       for (int c = 0; c < C && id[i] >= 0; c++) want[id[i] * C + c] += dy_exact[i * C + c];
     EVERYWHERE(isa, p) {
@@ -197,9 +185,10 @@ TEST(ids_outside_of_the_table_are_refused) {
 static void check_rope(int64_t R, int64_t D, bool interleaved, hp_dtype t) {
   enum { B = 2, T = 5, H = 3, P = 40 };
   int64_t n = B * T * H * D, half = R / 2;
-  float *c = room(P * half, 4), *s = room(P * half, 4), *x;
+  float *c = room_for(P * half, 4), *s = room_for(P * half, 4), *x;
   int32_t at[B * T];
-  void *in = values(n, t, 5, &x), *y = room(n, dtype_size(t)), *back = room(n, dtype_size(t));
+  void *in = rounded_normals(n, t, 3, 5, &x), *y = room_for(n, dtype_size(t)),
+       *back = room_for(n, dtype_size(t));
   for (int64_t i = 0; i < P * half; i++) {
     double a = (double)(i / half) * pow(10000, -2.0 * (double)(i % half) / (double)R);
     c[i] = (float)cos(a), s[i] = (float)sin(a);
@@ -271,12 +260,12 @@ TEST(sums_of_squares_are_right_and_the_same_everywhere) {
       hp_dtype t = kind ? HP_BF16 : HP_F32;
       float *exact;
       int64_t n = sizes[k];
-      void *x = values(n, t, 6, &exact);
+      void *x = rounded_normals(n, t, 3, 6, &exact);
       double want = 0, got, first = -1;
       size_t bytes;
       for (int64_t i = 0; i < n; i++) want += (double)exact[i] * exact[i];
       CHECK_OK(row_sum_sq_work(n, &bytes));
-      void *work = room((int64_t)bytes, 1);
+      void *work = room_for((int64_t)bytes, 1);
       EVERYWHERE(isa, p) {
         CHECK_OK(row_sum_sq(isa, p, t, x, n, &got, work));
         CHECK_NEAR(got, want, 1e-5 * want);
@@ -290,7 +279,7 @@ TEST(sums_of_squares_are_right_and_the_same_everywhere) {
 TEST(the_first_value_that_is_not_finite_is_found) {
   enum { N = 150001 };
   float *exact;
-  float *x = values(N, HP_F32, 8, &exact);
+  float *x = rounded_normals(N, HP_F32, 3, 8, &exact);
   static const int64_t at[] = {0, 15, 16, 255, 256, 65535, 65536, N - 1};
   EVERYWHERE(isa, p) {
     int64_t got;
@@ -318,7 +307,7 @@ TEST(argmax_takes_the_first_of_the_largest) {
     for (int kind = 0; kind < 2; kind++) {
       hp_dtype t = kind ? HP_F16 : HP_F32;
       float *exact;
-      void *x = values(N * V, t, 9, &exact);
+      void *x = rounded_normals(N * V, t, 3, 9, &exact);
       for (int64_t i = 0; i < N; i++) {
         if (i % 4 == 1)
           for (int64_t v = 0; v < V; v++) exact[i * V + v] = floorf(exact[i * V + v]);
@@ -411,7 +400,7 @@ static void check_copy(pool *p, const row_layout *l, size_t element, const unsig
 
 TEST(strided_copies_equal_a_loop_over_indices) {
   enum { ROOM = 1 << 18 };
-  unsigned char *from = room(ROOM, 8), *to = room(ROOM, 8), *want = room(ROOM, 8);
+  unsigned char *from = room_for(ROOM, 8), *to = room_for(ROOM, 8), *want = room_for(ROOM, 8);
   for (int i = 0; i < ROOM * 8; i++) from[i] = (unsigned char)(i * 131 >> 3);
   unsigned seed = 3;
   for (int threads = 1; threads < 4; threads++) {
