@@ -17,7 +17,12 @@ op_id op_find(const char *name, size_t n) {
 
 unsigned op_flags(op_id op) {
   const char *f = op_table[op].flag_text;
-  return (strchr(f, 'I') ? OPF_INPLACE : 0u) | (strchr(f, 'D') ? OPF_DECOMPOSE : 0u) |
-         (strchr(f, 'E') ? OPF_ELEMENTWISE : 0u) | (strchr(f, 'C') ? OPF_COLLECTIVE : 0u) |
-         (strchr(f, 'M') ? OPF_MEETS : 0u);
+  return (strchr(f, 'D') ? OPF_DECOMPOSE : 0u) | (strchr(f, 'E') ? OPF_ELEMENTWISE : 0u) |
+         (strchr(f, 'C') ? OPF_COLLECTIVE : 0u) | (strchr(f, 'M') ? OPF_MEETS : 0u);
+}
+
+int op_inplace(op_id op) {
+  const char *f = strchr(op_table[op].flag_text, 'I');
+  if (!f) return -1;
+  return f[1] >= '0' && f[1] <= '9' ? f[1] - '0' : 0;
 }

@@ -18,13 +18,7 @@ typedef enum {
 typedef enum { LIN_NONE, LIN_JOINT, LIN_EACH, LIN_FIRST, LIN_MOVE } op_linearity;
 /* Memory tiers, near to far: attribute of fetch and offload, place of a program's buffers. */
 enum { TIER_DEVICE, TIER_HOST, TIER_FLASH, TIER_COUNT };
-enum {
-  OPF_INPLACE = 1,
-  OPF_DECOMPOSE = 2,
-  OPF_ELEMENTWISE = 4,
-  OPF_COLLECTIVE = 8,
-  OPF_MEETS = 16
-};
+enum { OPF_DECOMPOSE = 1, OPF_ELEMENTWISE = 2, OPF_COLLECTIVE = 4, OPF_MEETS = 8 };
 
 typedef struct {
   const char *name;
@@ -40,5 +34,7 @@ extern const op_row op_table[OP_COUNT];
 
 op_id op_find(const char *name, size_t n); /* OP_NONE when there is none */
 unsigned op_flags(op_id op);
+/* The operand whose memory result 0 may take, -1: none. */
+int op_inplace(op_id op);
 
 #endif

@@ -10,6 +10,18 @@ static hp_shape shape_of(const ir_value *v) {
   return s;
 }
 
+/* What the chains start from is like the result. */
+static hp_status check_start(infer_ctx *c) {
+  const ir_value *start = graph_value(c->g, c->in[2]), *out = &c->out[0];
+  if (start->dtype == out->dtype && value_same_shape(start, out)) return HP_OK;
+  str want = {0};
+  value_print(out, &want);
+  hp_status st = ops_fail(c, "c is %s; %s was expected, as the result is", ops_type(c, 2),
+                          want.at ? want.at : "");
+  str_free(&want);
+  return st;
+}
+
 hp_status infer_einsum(infer_ctx *c) {
   const char *text = attr_str(c->g, &c->node, "eq");
   int out = (int)attr_int(c->g, &c->node, "dtype");
@@ -31,7 +43,7 @@ hp_status infer_einsum(infer_ctx *c) {
   c->out[0].dtype = (uint8_t)out;
   c->out[0].rank = (uint8_t)so.rank;
   memcpy(c->out[0].dim, so.dim, sizeof so.dim);
-  return HP_OK;
+  return c->node.n_in == 3 ? check_start(c) : HP_OK;
 }
 
 /* The gradient is the same contraction with the gradient of the result in the operand's place. */
@@ -60,6 +72,7 @@ void grad_einsum(grad_ctx *c) {
   }
   c->din[0] = operand_grad(c, &eq, 0);
   c->din[1] = operand_grad(c, &eq, 1);
+  if (c->node.n_in == 3) c->din[2] = c->dout[0];
 }
 
 op_cost cost_einsum(const hp_graph *g, const ir_node *n) {

@@ -296,12 +296,21 @@ val ops_concat(hp_graph *g, const val *x, int n, int axis) {
   return ops_add(g, OP_CONCAT, x, n, &a);
 }
 
-val ops_einsum(hp_graph *g, const char *eq, val a, val b, hp_dtype out) {
+static val einsum(hp_graph *g, const char *eq, const val *in, int n_in, hp_dtype out) {
   attr_record r = {0};
   if (!eq) return refuse(g, OP_EINSUM, "has no equation");
   attr_put_str(&r, g, eq);
   attr_put_int(&r, out);
-  return ops_add(g, OP_EINSUM, (val[]){a, b}, 2, &r);
+  return ops_add(g, OP_EINSUM, in, n_in, &r);
+}
+
+val ops_einsum(hp_graph *g, const char *eq, val a, val b, hp_dtype out) {
+  return einsum(g, eq, (val[]){a, b}, 2, out);
+}
+
+val ops_einsum_onto(hp_graph *g, const char *eq, val a, val b, val c) {
+  if (!ops_is_value(g, OP_EINSUM, c)) return 0;
+  return einsum(g, eq, (val[]){a, b, c}, 3, (hp_dtype)graph_value(g, c)->dtype);
 }
 
 void ops_output(hp_graph *g, const char *name, val x) {

@@ -74,6 +74,8 @@ val ops_slice(hp_graph *g, val x, const int64_t *start, const int64_t *stop, con
 val ops_pad(hp_graph *g, val x, const int64_t *lo, const int64_t *hi, double value);
 val ops_concat(hp_graph *g, const val *x, int n, int axis);
 val ops_einsum(hp_graph *g, const char *eq, val a, val b, hp_dtype out);
+/* The same with chains that start from c, whose dtype and shape the result has. */
+val ops_einsum_onto(hp_graph *g, const char *eq, val a, val b, val c);
 val ops_leaf(hp_graph *g, int op, const char *name, hp_dtype t, const int64_t *dim, int rank);
 val ops_random(hp_graph *g, int op, val seed, int64_t stream, hp_dtype t, const int64_t *dim,
                int rank); /* OP_UNIFORM or OP_NORMAL */

@@ -31,6 +31,4 @@ bool inplace_loop(const char *body, int in, int out) {
   return fits;
 }
 
-bool inplace_op(op_id op, int in, int out) {
-  return in == 0 && out == 0 && (op_flags(op) & OPF_INPLACE);
-}
+bool inplace_op(op_id op, int in, int out) { return out == 0 && in == op_inplace(op); }

@@ -6,7 +6,7 @@
 
 /* Loop kernel: operand `in` is read at just the elements where result `out` is written. */
 bool inplace_loop(const char *body, int in, int out);
-/* Other ops: by the in-place bit of the row, result 0 over operand 0. */
+/* Other ops: result 0 over the operand that the row names. */
 bool inplace_op(op_id op, int in, int out);
 
 #endif

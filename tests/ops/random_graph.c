@@ -286,7 +286,8 @@ static val make_einsum(random_graph *x) {
     if (rng_chance(&x->r, 55)) eq[len++] = all[k], out++;
   eq[len] = 0;
   if (work > 3e6) return 0;
-  return ops_einsum(x->g, eq, a, b, rng_chance(&x->r, 80) ? (hp_dtype)t[0].dtype : HP_F32);
+  val y = ops_einsum(x->g, eq, a, b, rng_chance(&x->r, 80) ? (hp_dtype)t[0].dtype : HP_F32);
+  return y % 4 ? y : ops_einsum_onto(x->g, eq, a, b, y); /* two in a row */
 }
 
 static val make_row(random_graph *x) {

@@ -239,7 +239,15 @@ void ref_EINSUM(ref_ctx *c) {
     if (a->e[i] > 0 || b->e[j] > 0)
       y->e[t] += fabs(a->f[i]) * b->e[j] + fabs(b->f[j]) * a->e[i] + a->e[i] * b->e[j];
   }
-  double depth = y->n ? (double)(count / y->n) : 0;
+  const ref_tensor *start = c->n->n_in == 3 ? c->in[2] : NULL;
+  double depth = (y->n ? (double)(count / y->n) : 0) + (start != NULL);
+  for (int64_t k = 0; start && k < y->n; k++) {
+    y->f[k] += start->f[k];
+    y->e[k] += start->e[k];
+    sum[k] += fabs(start->f[k]);
+  }
+  if (start && (!grain || !ref_grain(start))) grain = 0;
+  else if (start) grain = fmin(grain, ref_grain(start));
   for (int64_t k = 0; k < y->n; k++)
     if (depth > 1) y->e[k] += ref_sum_error(depth, sum[k], grain);
   free(sum);

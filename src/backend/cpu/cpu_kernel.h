@@ -48,6 +48,9 @@ static inline const ir_value *call_type(const cpu_call *c, int k) {
   return &program_arg(c->p, c->n, k)->type;
 }
 
+/* Copies bytes with the threads of the call's stream; nothing is done when both are one address. */
+void cpu_move(const cpu_call *c, void *to, const void *from, int64_t bytes);
+
 /* Families of kernels, one file each. */
 #define CPU_KERNEL(name)                                                                           \
   hp_status plan_##name(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work);          \

@@ -7,6 +7,8 @@
 typedef struct {
   einsum_plan p;
   const gemm_engine *engine;
+  int out;       /* the result's place among operands and results */
+  int64_t bytes; /* of the result */
 } planned;
 
 static einsum_tensor tensor_of(const ir_value *t) {
@@ -30,11 +32,14 @@ hp_status plan_einsum(cpu_loading *l, const prog_inst *n, void **plan, uint64_t 
   planned *k = arena_alloc(&l->mem, 1, sizeof *k);
   HP_TRY_MEM(k);
   einsum_eq eq;
-  einsum_options o = {.alpha = 1};
+  einsum_options o = {.alpha = 1, .accumulate = n->n_in == 3};
   HP_TRY(einsum_parse(inst_str(l->p, n, "eq"), &eq));
   einsum_tensor a = tensor_of(&program_arg(l->p, n, 0)->type),
                 b = tensor_of(&program_arg(l->p, n, 1)->type);
-  einsum_tensor out = tensor_of(&program_arg(l->p, n, 2)->type);
+  const ir_value *result = &program_arg(l->p, n, n->n_in)->type;
+  einsum_tensor out = tensor_of(result);
+  k->out = n->n_in;
+  k->bytes = value_bytes(result);
   HP_TRY(einsum_plan_make(&eq, &a, &b, &out, &o, &k->p));
   if (n->engine) HP_TRY(engine_find(program_str(l->p, n->engine), &k->engine));
   else HP_TRY(choose(l, n, k));
@@ -46,7 +51,10 @@ hp_status plan_einsum(cpu_loading *l, const prog_inst *n, void **plan, uint64_t 
   return HP_OK;
 }
 
+/* What the chains start from and the result are mostly the same memory. */
 hp_status run_einsum(const cpu_call *c) {
   const planned *k = c->plan;
-  return einsum_run(&k->p, k->engine, c->at[0], c->at[1], c->at[2], c->dev->threads, c->work);
+  void *out = c->at[k->out];
+  if (k->p.options.accumulate && c->at[2] != out) cpu_move(c, out, c->at[2], k->bytes);
+  return einsum_run(&k->p, k->engine, c->at[0], c->at[1], out, c->dev->threads, c->work);
 }

@@ -37,9 +37,12 @@ static void move(const cpu_call *c, runs r) {
     for (int64_t i = 0; i < parts; i++) move_part(&r, i);
 }
 
+void cpu_move(const cpu_call *c, void *to, const void *from, int64_t bytes) {
+  if (to != from) move(c, (runs){to, from, 1, bytes, 0, 0, 1});
+}
+
 hp_status run_copy(const cpu_call *c) {
-  int64_t bytes = value_bytes(call_type(c, 0));
-  if (c->at[0] != c->at[1]) move(c, (runs){c->at[1], c->at[0], 1, bytes, 0, 0, 1});
+  cpu_move(c, c->at[1], c->at[0], value_bytes(call_type(c, 0)));
   return HP_OK;
 }
 
@@ -64,7 +67,7 @@ hp_status run_update(const cpu_call *c) {
     HP_FAIL(HP_ERR_ARG, "update \"%s\": %lld elements from index %lld on do not fit in %lld",
             program_str(c->p, c->n->loc), (long long)y->dim[axis], (long long)pos,
             (long long)x->dim[axis]);
-  if (c->at[3] != c->at[0]) move(c, (runs){c->at[3], c->at[0], 1, value_bytes(x), 0, 0, 1});
+  cpu_move(c, c->at[3], c->at[0], value_bytes(x));
   int64_t step = inner_bytes(x, axis), run = inner_bytes(y, axis);
   char *to = (char *)c->at[3] + pos * inner_bytes(x, axis + 1);
   move(c, (runs){to, c->at[1], outer_count(x, axis), run, step, run, 1});
