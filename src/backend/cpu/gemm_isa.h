@@ -8,7 +8,7 @@
 
 #include "backend/cpu/cpu_features.h"
 
-enum { GEMM_PANEL_PAD = 16, GEMM_ROWS_MAX = 8 };
+enum { GEMM_PANEL_PAD = 16, GEMM_ROWS_MAX = 16 };
 
 typedef struct {
   int mr, nr;

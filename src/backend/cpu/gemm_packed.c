@@ -95,6 +95,12 @@ static void normalize(plan *p) {
   p->stream = streams(q);
 }
 
+bool gemm_reads_once(const gemm_query *q) {
+  plan p = {.q = *q};
+  normalize(&p);
+  return p.stream;
+}
+
 /* How many pieces to cut m and n into: the cut with the shortest time of the busiest thread, where
  * a region costs its products and, for each, the packing of its rows and columns. */
 static void choose_regions(plan *p, int threads) {

@@ -17,10 +17,11 @@ static einsum_tensor tensor_of(const ir_value *t) {
   return einsum_dense((hp_dtype)t->dtype, &s);
 }
 
-/* The engine of an instruction that names none; any but ours is written into the program. */
+/* The engine of an instruction that names none; any but ours is written into the program.  Few rows
+ * are ours in every dtype: memory bounds them, and libraries made for many rows read it badly. */
 static hp_status choose(cpu_loading *l, const prog_inst *n, planned *k) {
   bool half = program_arg(l->p, n, 0)->type.dtype != HP_F32;
-  k->engine = half ? l->dev->half : engine_default();
+  k->engine = half && !gemm_reads_once(&k->p.gemm) ? l->dev->half : engine_default();
   if (!einsum_supports(&k->p, k->engine)) k->engine = engine_default();
   if (k->engine == engine_default()) return HP_OK;
   prog_inst *mine = &l->p->insts.at[n - l->p->insts.at];

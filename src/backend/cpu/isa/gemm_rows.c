@@ -2,53 +2,85 @@
  * memory that holds B.  The chains are those of the packed kernel. */
 #include "backend/cpu/gemm_vec.h"
 
-/* B is [n, k] in memory: VL columns at a time, VL k-steps transposed in registers, then one FMA per
- * k-step and row.  `rows` is a constant at each call. */
-GEMM_INLINE void along_k_group(const int rows, int64_t cols, int64_t k, const float *a, int64_t lda,
-                               const void *b, hp_dtype type, int64_t b_n, float *c, int64_t ldc,
-                               bool load) {
+/* A piece of a product: few rows of A times columns of B, in chains that may go on from C. */
+typedef struct {
+  int64_t cols, k;
+  const float *a;
+  int64_t lda;
+  const void *b;
+  int64_t b_k, b_n;
+  float *c;
+  int64_t ldc;
+  bool load, ask; /* ask: the columns that lie behind these come next */
+} rows_args;
+
+/* --- B is [n, k] in memory: VL columns at a time, transposed in registers ------------------------
+ */
+
+/* Four bytes of a row of B: an f32 number of one k-step, or the bf16 numbers of two. */
+typedef uint32_t vu __attribute__((vector_size(sizeof(vf))));
+GEMM_INLINE vf vf_first(vf pair) { return (vf)((vu)pair << 16); }
+GEMM_INLINE vf vf_second(vf pair) { return (vf)((vu)pair & 0xffff0000u); }
+
+/* VL units of k-steps of a row, of which `steps` are there, zeros after them; f16 is widened. */
+GEMM_INLINE vf load_units(const void *p, hp_dtype type, int64_t steps) {
+  if (type != HP_BF16) return vf_load_as(p, type, steps);
+  uint16_t t[2 * VL] = {0};
+  if (steps < 2 * VL) p = memcpy(t, p, (size_t)steps * sizeof *t);
+  return vf_load(p);
+}
+
+/* acc += k-steps k0 .. k0 + steps - 1.  What lies behind these columns is asked for meanwhile, in
+ * the order of its addresses: many short runs at once come slower than one.  `rows` and `full`, all
+ * columns and steps, are constants at each call. */
+GEMM_INLINE void along_k_units(const int rows, const hp_dtype type, const bool full,
+                               const rows_args *r, int64_t k0, int64_t steps, vf acc[STREAM_ROWS]) {
+  enum { LINE = 64 };
+  const int per = type == HP_BF16 ? 2 : 1;                /* k-steps of a unit */
+  const int loads = LINE / VL / (type == HP_F16 ? 2 : 4); /* that read a line */
+  const char *next = elem_at(r->b, type, VL * (r->b_n + k0));
+  const float *a = r->a + k0;
+  vf t[VL];
+  GEMM_UNROLL for (int i = 0; i < VL; i++) {
+    t[i] = full || i < r->cols ? load_units(elem_at(r->b, type, i * r->b_n + k0), type, steps)
+                               : vf_zero();
+    if (full && r->ask && i % loads == 0) __builtin_prefetch(next + i / loads * LINE);
+  }
+  vf_transpose(t);
+  GEMM_UNROLL for (int i = 0; i < VL; i++) {
+    if (!full && i * per >= steps) break;
+    vf x = per == 2 ? vf_first(t[i]) : t[i];
+    GEMM_UNROLL for (int m = 0; m < rows; m++) acc[m] =
+        vf_fma(vf_set1(a[m * r->lda + i * per]), x, acc[m]);
+    if (per == 1 || (!full && i * per + 1 >= steps)) continue;
+    x = vf_second(t[i]);
+    GEMM_UNROLL for (int m = 0; m < rows; m++) acc[m] =
+        vf_fma(vf_set1(a[m * r->lda + i * per + 1]), x, acc[m]);
+  }
+}
+
+/* At most VL columns, all k. */
+GEMM_INLINE void along_k(const int rows, const hp_dtype type, const rows_args *r) {
+  const int64_t step = type == HP_BF16 ? 2 * VL : VL;
+  int64_t k0 = 0;
   vf acc[STREAM_ROWS];
   GEMM_UNROLL for (int m = 0; m < rows; m++) acc[m] =
-      load ? vf_load_n(c + m * ldc, cols) : vf_zero();
-  for (int64_t k0 = 0; k0 < k; k0 += VL) {
-    int64_t steps = k - k0 < VL ? k - k0 : VL;
-    vf t[VL];
-    if (steps == VL && cols == VL) {
-      GEMM_UNROLL for (int i = 0; i < VL; i++) t[i] =
-          vf_load_as(elem_at(b, type, i * b_n + k0), type, VL);
-    } else {
-      for (int i = 0; i < VL; i++)
-        t[i] = i < cols ? vf_load_as(elem_at(b, type, i * b_n + k0), type, steps) : vf_zero();
-    }
-    vf_transpose(t);
-    if (steps == VL) {
-      GEMM_UNROLL for (int j = 0; j < VL; j++) {
-        GEMM_UNROLL for (int m = 0; m < rows; m++) acc[m] =
-            vf_fma(vf_set1(a[m * lda + k0 + j]), t[j], acc[m]);
-      }
-    } else {
-      for (int64_t j = 0; j < steps; j++) {
-        GEMM_UNROLL for (int m = 0; m < rows; m++) acc[m] =
-            vf_fma(vf_set1(a[m * lda + k0 + j]), t[j], acc[m]);
-      }
-    }
-  }
+      r->load ? vf_load_n(r->c + m * r->ldc, r->cols) : vf_zero();
+  if (r->cols == VL)
+    for (; k0 + step <= r->k; k0 += step) along_k_units(rows, type, true, r, k0, step, acc);
+  for (; k0 < r->k; k0 += step)
+    along_k_units(rows, type, false, r, k0, r->k - k0 < step ? r->k - k0 : step, acc);
   GEMM_UNROLL for (int m = 0; m < rows; m++) {
     float out[VL];
     vf_store(out, acc[m]);
-    memcpy(c + m * ldc, out, sizeof *c * (size_t)cols);
+    memcpy(r->c + m * r->ldc, out, sizeof *r->c * (size_t)r->cols);
   }
 }
 
-GEMM_INLINE void along_k(const int rows, int64_t cols, int64_t k, const float *a, int64_t lda,
-                         const void *b, hp_dtype type, int64_t b_n, float *c, int64_t ldc,
-                         bool load) {
-  for (int64_t j = 0; j < cols; j += VL)
-    along_k_group(rows, cols - j < VL ? cols - j : VL, k, a, lda, elem_at(b, type, j * b_n), type,
-                  b_n, c + j, ldc, load);
-}
+/* --- B is [k, n] in memory ----------------------------------------------------------------------
+ */
 
-/* B is [k, n] in memory: STEPS rows of it at a time, so that it is read in long runs; C, which the
+/* STEPS rows of B at a time, so that it is read in long runs; C, which the
  * caller keeps small, is read and written once per STEPS. */
 enum { STEPS = 8 };
 
@@ -75,33 +107,21 @@ GEMM_INLINE void along_n_steps(const int rows, const int steps, int64_t cols, co
   }
 }
 
-GEMM_INLINE void along_n(const int rows, int64_t cols, int64_t k, const float *a, int64_t lda,
-                         const void *b, hp_dtype type, int64_t b_k, float *c, int64_t ldc,
-                         bool load) {
+GEMM_INLINE void along_n(const int rows, const hp_dtype type, const rows_args *r) {
+  bool load = r->load;
   int64_t k0 = 0;
-  for (; k0 + STEPS <= k; k0 += STEPS, load = true)
-    along_n_steps(rows, STEPS, cols, a + k0, lda, elem_at(b, type, k0 * b_k), type, b_k, c, ldc,
+  for (; k0 + STEPS <= r->k; k0 += STEPS, load = true)
+    along_n_steps(rows, STEPS, r->cols, r->a + k0, r->lda, elem_at(r->b, type, k0 * r->b_k), type,
+                  r->b_k, r->c, r->ldc, load);
+  for (; k0 < r->k || !load; k0++, load = true)
+    along_n_steps(rows, k0 < r->k, r->cols, r->a + k0, r->lda,
+                  k0 < r->k ? elem_at(r->b, type, k0 * r->b_k) : r->b, type, r->b_k, r->c, r->ldc,
                   load);
-  for (; k0 < k || !load; k0++, load = true)
-    along_n_steps(rows, k0 < k, cols, a + k0, lda, k0 < k ? elem_at(b, type, k0 * b_k) : b, type,
-                  b_k, c, ldc, load);
 }
 
-typedef struct {
-  int64_t cols, k;
-  const float *a;
-  int64_t lda;
-  const void *b;
-  int64_t b_k, b_n;
-  float *c;
-  int64_t ldc;
-  bool load;
-} rows_args;
-
-GEMM_INLINE void rows_typed(const int rows, hp_dtype type, const rows_args *r) {
-  if (r->b_k == 1)
-    along_k(rows, r->cols, r->k, r->a, r->lda, r->b, type, r->b_n, r->c, r->ldc, r->load);
-  else along_n(rows, r->cols, r->k, r->a, r->lda, r->b, type, r->b_k, r->c, r->ldc, r->load);
+GEMM_INLINE void rows_typed(const int rows, const hp_dtype type, const rows_args *r) {
+  if (r->b_k == 1) along_k(rows, type, r);
+  else along_n(rows, type, r);
 }
 
 typedef void rows_fn(const rows_args *r);
@@ -130,12 +150,30 @@ static rows_fn *const rows_of[STREAM_ROWS][HP_F16 + 1] = {
 #endif
 };
 
+/* A piece of B is read from memory once: all rows meet it while it is in cache. */
 void ISA_NAME(gemm_rows)(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda,
                          const void *b, hp_dtype type, int64_t b_k, int64_t b_n, float *c,
                          int64_t ldc, bool load) {
-  for (int64_t i = 0; i < rows; i += STREAM_ROWS) {
-    int64_t h = rows - i < STREAM_ROWS ? rows - i : STREAM_ROWS;
-    rows_args r = {cols, k, a + i * lda, lda, b, b_k, b_n, c + i * ldc, ldc, load};
-    rows_of[h - 1][type](&r);
-  }
+  enum { DEPTH = 64 };
+  const int64_t width = b_k == 1 ? VL : cols, depth = b_k == 1 ? k : DEPTH;
+  for (int64_t j = 0; j < cols; j += width)
+    for (int64_t k0 = 0; k0 < k || k0 == 0; k0 += depth) {
+      int64_t n = cols - j < width ? cols - j : width, kk = k - k0 < depth ? k - k0 : depth;
+      for (int64_t i = 0; i < rows; i += STREAM_ROWS) {
+        int64_t h = rows - i < STREAM_ROWS ? rows - i : STREAM_ROWS;
+        rows_args r = {.cols = n,
+                       .k = kk,
+                       .a = a + i * lda + k0,
+                       .lda = lda,
+                       .b = elem_at(b, type, j * b_n + k0 * b_k),
+                       .b_k = b_k,
+                       .b_n = b_n,
+                       .c = c + i * ldc + j,
+                       .ldc = ldc,
+                       .load = load || k0 > 0,
+                       .ask = i == 0 && j + 2 * width <= cols};
+        rows_of[h - 1][type](&r);
+      }
+      if (k == 0) break;
+    }
 }
