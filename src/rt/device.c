@@ -4,6 +4,9 @@
 
 #include <string.h>
 
+/* A multiple of the huge page.  What of it is never written takes no memory. */
+enum { SLAB_BYTES = 32 << 20 };
+
 hp_status device_open(const char *backend, const backend_options *o, uint64_t limit, device **out) {
   const backend_iface *b = backend_find(backend);
   if (!b) HP_FAIL(HP_ERR_ARG, "backend \"%s\" does not exist; use \"cpu\"", backend);
@@ -23,12 +26,13 @@ hp_status device_open(const char *backend, const backend_options *o, uint64_t li
 
 void device_close(device *d) {
   if (!d) return;
-  for (size_t i = 0; i < d->states.len; i++)
-    d->backend->free(d->dev, TIER_DEVICE, d->states.at[i].at, d->states.at[i].bytes);
+  for (size_t i = 0; i < d->slabs.len; i++)
+    d->backend->free(d->dev, TIER_DEVICE, d->slabs.at[i].at, d->slabs.at[i].bytes);
   for (int t = 0; t < TIER_COUNT; t++)
     if (d->arena[t]) d->backend->free(d->dev, t, d->arena[t], d->arena_bytes[t]);
   d->backend->close(d->dev);
   vec_free(&d->states);
+  vec_free(&d->slabs);
   map_free(&d->state_of);
   intern_free(&d->names);
   mem_free(d);
@@ -51,6 +55,23 @@ hp_status state_check(const char *name, const ir_value *have, const ir_value *wa
   return st;
 }
 
+/* Zeroed memory for a tensor: in the last slab, or in a new one, as large as the tensor if that is
+ * more. */
+static void *state_alloc(device *d, uint64_t bytes) {
+  state_slab *last = d->slabs.len ? &d->slabs.at[d->slabs.len - 1] : NULL;
+  if (!last || last->bytes - last->used < bytes) {
+    state_slab s = {.bytes = bytes > SLAB_BYTES ? bytes : SLAB_BYTES};
+    if (!vec_reserve(&d->slabs, 1)) return NULL;
+    s.at = d->backend->alloc(d->dev, TIER_DEVICE, s.bytes);
+    if (!s.at) return NULL;
+    d->slabs.at[d->slabs.len++] = s;
+    last = &d->slabs.at[d->slabs.len - 1];
+  }
+  void *at = last->at + last->used;
+  last->used += bytes;
+  return at;
+}
+
 hp_status device_state(device *d, const char *name, const ir_value *type, uint32_t *index) {
   if (device_find(d, name, index)) return state_check(name, &d->states.at[*index].type, type);
   uint64_t bytes = (uint64_t)value_bytes(type);
@@ -70,13 +91,9 @@ hp_status device_state(device *d, const char *name, const ir_value *type, uint32
   state_tensor s = {.type = *type, .bytes = bytes};
   s.name = intern(&d->names, name, strlen(name));
   if (!s.name || !vec_reserve(&d->states, 1)) return HP_ERR_OOM;
-  s.at = d->backend->alloc(d->dev, TIER_DEVICE, bytes);
+  s.at = state_alloc(d, padded);
   HP_TRY_MEM(s.at);
-  hp_status st = map_set(&d->state_of, name, strlen(name), (uint32_t)d->states.len);
-  if (st) {
-    d->backend->free(d->dev, TIER_DEVICE, s.at, bytes);
-    return st;
-  }
+  HP_TRY(map_set(&d->state_of, name, strlen(name), (uint32_t)d->states.len));
   *index = (uint32_t)d->states.len;
   d->states.at[d->states.len++] = s;
   d->state_bytes += padded;

@@ -14,6 +14,12 @@ typedef struct {
   void *at;
 } state_tensor;
 
+/* Memory that tensors lie in side by side, so that small ones are on huge pages too. */
+typedef struct {
+  char *at;
+  uint64_t bytes, used;
+} state_slab;
+
 typedef struct {
   const backend_iface *backend;
   void *dev;
@@ -23,6 +29,7 @@ typedef struct {
   VEC(state_tensor) states;
   map state_of; /* name -> index in states */
   uint64_t state_bytes;
+  VEC(state_slab) slabs; /* the last one has room */
   void *arena[TIER_COUNT];
   uint64_t arena_bytes[TIER_COUNT];
   uint64_t generation; /* changes when an arena moves */
