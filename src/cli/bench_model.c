@@ -157,19 +157,26 @@ static hp_status print_step(const bench_args *a, const lm *m, const machine *k, 
   return bench_row_end(&r);
 }
 
+/* For people: the last run by op. */
+static hp_status print_ops(const bench_args *a, const hp_program *p) {
+  char *text = NULL;
+  if (a->m.json) return HP_OK;
+  HP_TRY(hp_explain(p, "ops", &text));
+  puts(text);
+  hp_free(text);
+  return HP_OK;
+}
+
 static hp_status step(const bench_args *a, lm *m, const machine *k) {
   step_options o = step_options_of(a);
   stepper *s = NULL;
-  char *text = NULL;
   step_times t = {.seconds = mem_calloc((size_t)a->steps, sizeof *t.seconds)};
   HP_TRY_MEM(t.seconds);
   hp_status st = stepper_create(m, &o, &s);
   if (!st) st = time_steps(a, m, s, &t);
   if (!st) st = print_step(a, m, k, s, &t);
-  if (!st && !a->m.json) st = hp_explain(stepper_program(s), "ops", &text);
-  if (text) puts(text);
+  if (!st) st = print_ops(a, stepper_program(s));
   if (!st && a->trace) st = hp_trace(stepper_program(s), a->trace);
-  hp_free(text);
   stepper_free(s);
   mem_free(t.seconds);
   return st;
@@ -190,6 +197,7 @@ static hp_status prefill(const bench_args *a, lm *m, const machine *k) {
       st = session_feed(s, ids, a->seq, logits);
       if (i >= WARM_UP) seconds[i - WARM_UP] = time_now_s() - start;
     }
+    if (!st) st = print_ops(a, session_program(s));
     session_free(s);
   }
   if (!st) {
@@ -224,6 +232,7 @@ static hp_status decode(const bench_args *a, lm *m, const machine *k) {
       st = session_feed(s, &id, 1, logits);
       if (i >= WARM_UP) seconds[i - WARM_UP] = time_now_s() - start;
     }
+    if (!st) st = print_ops(a, session_program(s));
     session_free(s);
   }
   if (!st) {

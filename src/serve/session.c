@@ -15,6 +15,7 @@ struct session {
   int64_t length;
   bool tables; /* dynamic scaling: the tables are for this prompt */
   hp_program *program[CHUNKS];
+  hp_program *last; /* that ran */
 };
 
 /* Bytes that a token in the cache takes: its keys and values, and its row of the rotary tables. */
@@ -114,9 +115,12 @@ static hp_status run_chunk(session *s, int k, const int32_t *ids, int64_t n, flo
                 {"row", &row, sizeof row},
                 {"logits", logits, (size_t)s->m->c.vocab * sizeof *logits}};
   HP_TRY(hp_run(s->program[k], io, 6));
+  s->last = s->program[k];
   s->length += n;
   return HP_OK;
 }
+
+hp_program *session_program(const session *s) { return s->last; }
 
 hp_status session_feed(session *s, const int32_t *ids, int64_t n, float *logits) {
   if (n < 1) HP_FAIL(HP_ERR_ARG, "no tokens to feed; at least one is needed");

@@ -19,4 +19,7 @@ int64_t session_length(const session *s);
  * capacity. */
 hp_status session_feed(session *s, const int32_t *ids, int64_t n, float *logits);
 
+/* The program of the last tokens fed, for its figures; NULL before the first. */
+hp_program *session_program(const session *s);
+
 #endif
