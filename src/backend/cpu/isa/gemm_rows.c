@@ -24,7 +24,7 @@ GEMM_INLINE vf vf_second(vf pair) { return (vf)((vu)pair & 0xffff0000u); }
 
 /* VL units of k-steps of a row, of which `steps` are there, zeros after them; f16 is widened. */
 GEMM_INLINE vf load_units(const void *p, hp_dtype type, int64_t steps) {
-  if (type != HP_BF16) return vf_load_as(p, type, steps);
+  if (type != HP_BF16) return vf_load_as(p, type, steps < VL ? steps : VL);
   uint16_t t[2 * VL] = {0};
   if (steps < 2 * VL) p = memcpy(t, p, (size_t)steps * sizeof *t);
   return vf_load(p);
