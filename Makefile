@@ -107,6 +107,7 @@ $(B)/src/backend/cpu/isa/%.$(1).o: src/backend/cpu/isa/%.c $(B)/flags
 	$(Q)$$(CC) $$(ALL_CFLAGS) $$(ISA_OPT) $$(ISA_WARN) $$(ISA_$(1)) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
+$(B)/src/backend/cpu/isa/gemm_dot.avx512.o: ISA_avx512 += -mavx512bf16
 
 $(B)/tests/%.o: tests/%.c $(B)/flags
 	@mkdir -p $(@D)

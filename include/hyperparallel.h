@@ -214,7 +214,7 @@ typedef struct {
   int threads;                   /* 0: all cores that the process may use */
   bool interpret;        /* never call the C compiler: loops are interpreted (slow, same bits) */
   bool whole_sums;       /* no sum is cut between devices: the bits of one device on every mesh */
-  const char *engine;    /* of 16-bit products: "packed" (fixed bits), "onednn"; NULL: fastest */
+  const char *engine;    /* of 16-bit products: "packed" (fixed bits), "onednn"; NULL: packed */
   uint64_t memory_limit; /* bytes of params and work together a device, hard; 0 = none */
   bool plan_only;        /* for hp_plan alone: one device stands for all, however many they are */
 } hp_device_options;

@@ -12,7 +12,7 @@ typedef struct {
   int threads;        /* 0: all cores */
   bool shared;        /* the cores are other devices' too: threads are not bound to them */
   bool interpret;     /* loops are interpreted, never compiled */
-  const char *engine; /* of 16-bit products; NULL: the fastest of this machine */
+  const char *engine; /* of 16-bit products; NULL: packed */
 } backend_options;
 
 typedef struct {

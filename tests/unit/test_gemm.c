@@ -168,8 +168,8 @@ TEST(gemm_of_16_bit_types_is_the_chain_of_the_widened) { check_random(2, 200, tr
 
 TEST(gemm_carries_its_chains_across_blocks) {
   uint64_t seed = 3;
-  const int64_t size[][3] = {{17, 33, 1013}, {3, 50, 1200}, {171, 20, 600},
-                             {9, 530, 390},  {20, 1100, 6}, {600, 17, 5}};
+  const int64_t size[][3] = {{17, 33, 1013}, {3, 50, 1200}, {171, 20, 600}, {9, 530, 390},
+                             {20, 1100, 6},  {600, 17, 5},  {9, 40, 2100},  {31, 70, 4101}};
   for (size_t i = 0; i < sizeof size / sizeof *size; i++)
     for (int layout = 0; layout < 8; layout++) {
       hp_dtype type = layout & 4 ? HP_BF16 : HP_F32;
@@ -180,6 +180,25 @@ TEST(gemm_carries_its_chains_across_blocks) {
       check_query(&q, &o);
       free_operands(&o);
     }
+}
+
+/* What bf16 dot instructions do otherwise: numbers under 2^-126 are 0, as operands and as sums. */
+TEST(gemm_of_bf16_by_dot_instructions_takes_tiny_numbers_as_0) {
+  enum { M = 20, N = 40, K = 6 };
+  if (!cpu_has_bf16()) return;
+  uint16_t a[M * K], b[K * N];
+  float c[M * N];
+  const float in[][2] = {{0x1p-130f, 0x1p20f}, {0x1p-70f, 0x1p-60f}, {0x1p-63f, 0x1p-63f}};
+  const float sum[] = {0, 0, K * 0x1p-126f};
+  for (size_t i = 0; i < sizeof sum / sizeof *sum; i++) {
+    for (int j = 0; j < M * K; j++) a[j] = f32_to_bf16(in[i][0]);
+    for (int j = 0; j < K * N; j++) b[j] = f32_to_bf16(in[i][1]);
+    gemm_query q = gemm_query_make(M, N, K, false, false, HP_BF16, HP_F32);
+    work_memory w = make_work(gemm_packed_workspace(ISA_AVX512, &q, 1));
+    gemm_packed_run(ISA_AVX512, &q, &(gemm_args){a, b, c, NULL}, threads_of(1), w.at);
+    for (int j = 0; j < M * N; j++) CHECK(c[j] == sum[i]);
+    check_work(&w);
+  }
 }
 
 TEST(gemm_few_rows_and_few_columns_read_the_other_operand_in_place) {

@@ -11,13 +11,6 @@ typedef struct {
   void **plan; /* by instruction */
 } cpu_program;
 
-/* Products of 16-bit numbers run on oneDNN where the CPU has instructions for them, about twice as
- * fast as widened ones; its bits are its own.  f32 products are always ours. */
-static const gemm_engine *half_engine(cpu_isa isa) {
-  bool fast = isa == ISA_AVX512 && cpu_has_bf16() && engine_onednn.available();
-  return fast ? &engine_onednn : engine_default();
-}
-
 static const char *cpu_engine(void *dev) { return ((cpu_device *)dev)->half->name; }
 
 static hp_status cpu_set_engine(void *dev, const char *name) {
@@ -30,7 +23,7 @@ static hp_status cpu_open(const backend_options *o, void **out) {
   cpu_device *d = mem_calloc(1, sizeof *d);
   HP_TRY_MEM(d);
   d->isa = cpu_best_isa();
-  d->half = half_engine(d->isa);
+  d->half = engine_default();
   hp_status st = o->engine ? cpu_set_engine(d, o->engine) : HP_OK;
   if (!st) st = pool_create(o->threads, !o->shared, &d->threads);
   if (st) {

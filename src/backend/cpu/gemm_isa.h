@@ -1,24 +1,46 @@
 /* The kernels of the packed GEMM, compiled once per instruction set (backend/cpu/isa/gemm_*.c).
  *
- * A panel holds `width` rows of A or columns of B (the lanes), k by k: panel[k][width].  A's panels
- * are `mr` wide, B's `nr`.  Lanes past the last are zero.  A panel may be followed by up to
- * GEMM_PANEL_PAD floats of junk, so the last one needs that much room after it. */
+ * A lane is 32 bits of a step of k: an f32 (one k), or two bf16 (two), the earlier k in the upper
+ * half, 0 in the lower where k is odd.  A is packed as rows, rows[m][step], GEMM_PITCH lanes from
+ * one to the next.  B is packed as panels of `nr` columns, panel[step][nr]; columns past the last
+ * are zero. */
 #ifndef GEMM_ISA_H
 #define GEMM_ISA_H
 
 #include "backend/cpu/cpu_features.h"
 
-enum { GEMM_PANEL_PAD = 16, GEMM_ROWS_MAX = 16 };
+enum {
+  GEMM_STEPS_MAX = 1024, /* steps of a block of k */
+  GEMM_PITCH =
+      GEMM_STEPS_MAX + 16, /* a line more than a page: rows of a tile meet in no cache set */
+  GEMM_ROWS_MAX = 16
+};
+
+/* A piece of a matrix, lanes x k elements; strides in elements. */
+typedef struct {
+  const void *at;
+  hp_dtype type;
+  int64_t lanes, k, lane_stride, k_stride;
+} gemm_source;
+
+/* What will be packed next, for the kernels to ask for while they compute: `runs` of `bytes`,
+ * `stride` bytes from one to the next, `burst` lines at a time. */
+typedef struct {
+  const char *at;
+  int64_t bytes, stride, runs, offset;
+  int burst;
+} gemm_ahead;
 
 typedef struct {
-  int mr, nr;
-  /* Copies `lanes` x `k` elements of a type, widened to f32, into panels.  Strides in elements. */
-  void (*pack)(float *to, const void *from, hp_dtype type, int width, int64_t lanes, int64_t k,
-               int64_t lane_stride, int64_t k_stride);
-  /* c[rows, cols] (f32, row stride ldc) continues its chains over k, or starts them from 0 where
-   * load is false.  a: panels of mr; b: panels of nr. */
-  void (*block)(int64_t rows, int64_t cols, int64_t k, const float *a, const float *b, float *c,
-                int64_t ldc, bool load);
+  int mr, nr;   /* rows and columns of a register tile */
+  int per_lane; /* k's of a step: 1, or 2 of bf16 operands */
+  /* to[lane * pitch + step]: lanes as rows, widened to f32, or bf16 in pairs. */
+  void (*pack_rows)(float *to, int64_t pitch, const gemm_source *x);
+  void (*pack_panels)(float *to, const gemm_source *x);
+  /* c[rows, cols] (f32, row stride ldc) continues its chains over the steps, or starts them from 0
+   * where load is false.  a: packed rows; b: packed panels.  *ahead moves on. */
+  void (*block)(int64_t rows, int64_t cols, int64_t steps, const float *a, const float *b, float *c,
+                int64_t ldc, bool load, gemm_ahead *ahead);
   /* The same for at most GEMM_ROWS_MAX rows, reading B where it lies: a f32 [rows, k] with row
    * stride lda; b[k, n] with one of b_k, b_n equal to 1. */
   void (*rows)(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda, const void *b,
@@ -34,5 +56,8 @@ typedef struct {
 } gemm_kernels;
 
 extern const gemm_kernels gemm_kernels_plain, gemm_kernels_avx2, gemm_kernels_avx512;
+/* For two operands of bf16, where cpu_has_bf16(): the bits of the others but for numbers under
+ * 2^-126, which are 0. */
+extern const gemm_kernels gemm_kernels_dot;
 
 #endif

@@ -1,9 +1,10 @@
 /* The packed GEMM: which pieces, in which order, by which thread.
  *
  * C is cut into regions, whole k each; threads take regions from a counter.  In a region, columns
- * go by NC, k by KC, rows by MC: B's [KC, NC] is packed once for all rows, A's [MC, KC] for one
- * block of C.  Chains continue through C (or through f32 scratch where C is not f32 with unit
- * column stride) from one k block to the next, so no cut shows in the bits. */
+ * go by NC, k by GEMM_STEPS_MAX steps, rows by MC: B's piece is packed once for all rows, A's for
+ * one block of C.  Chains continue through C from one k block to the next (or through f32 scratch,
+ * where C is not f32 with unit column stride), so no cut shows in the bits.  What is done to
+ * finished sums is done panel by panel, while they are in the nearest cache. */
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/gemm_isa.h"
 #include "base/dtype.h"
@@ -11,11 +12,11 @@
 #include <stdatomic.h>
 
 enum {
-  KC = 512,  /* k steps of a block: long, for C is read and written once per block */
-  MC = 112,  /* rows of A's block: 229 KB, a quarter of L2; its panels stream from there */
-  NC = 1024, /* columns of B's block: 2 MiB, in L3; a panel of it serves all of A's block from L2 */
-  SCRATCH_ROWS = 512, /* rows of a region whose C needs scratch */
-  SCRATCH_COLS = 512,
+  MC = 112, /* rows of A's block: at most 466 KB, half of L2; its rows stream from there */
+  B_LANES =
+      512 * 1024,   /* of B's block: 2 MiB, in L3; a panel of it serves all of A's block from L2 */
+  CARRY_ROWS = 512, /* of a block of C whose chains are carried in scratch */
+  CARRY_COLS = 512,
   ROWS_COLS = 512, /* columns at a time where few rows meet a B that is not packed */
   REGIONS_PER_THREAD = 4
 };
@@ -29,7 +30,8 @@ typedef struct {
   bool stream;  /* few rows: B is read where it lies */
   bool copy_a;  /* stream: A must be widened or gathered first */
   bool scratch; /* C is not what the kernels write */
-  bool finish;  /* C is written by them, but scaled or biased afterwards */
+  bool carry;   /* chains go from one k block to the next in scratch, else it holds a panel */
+  bool finish;  /* sums are scaled, biased or stored elsewhere at the end */
   int64_t kc, mc, nc, mb;
   int64_t tiles_m, tiles_n;    /* C in units that regions are cut into */
   int64_t unit_m, unit_n;      /* rows and columns of such a unit */
@@ -38,7 +40,10 @@ typedef struct {
       per_thread; /* bytes: the parts of a thread's work memory, and all of it */
 } plan;
 
-static const gemm_kernels *kernels_of(cpu_isa isa) {
+/* Widened to f32, or for two operands of bf16 the instructions that the CPU has for them. */
+static const gemm_kernels *kernels_of(cpu_isa isa, const gemm_query *q, bool stream) {
+  bool halves = q->a_type == HP_BF16 && q->b_type == HP_BF16;
+  if (halves && !stream && isa == ISA_AVX512 && cpu_has_bf16()) return &gemm_kernels_dot;
   static const gemm_kernels *const table[ISA_COUNT] = {[ISA_PLAIN] = &gemm_kernels_plain,
                                                        [ISA_AVX2] = &gemm_kernels_avx2,
                                                        [ISA_AVX512] = &gemm_kernels_avx512};
@@ -137,27 +142,30 @@ static void plan_stream(plan *p) {
   p->unit_n = 4 * p->kernels->nr;
   p->nc = ROWS_COLS;
   p->scratch = true;
-  lay_out(p, p->copy_a ? q->m * q->k + GEMM_PANEL_PAD : 0, 0, q->m * p->nc);
+  lay_out(p, p->copy_a ? q->m * q->k : 0, 0, q->m * p->nc);
 }
 
 static void plan_blocks(plan *p) {
   const gemm_query *q = &p->q;
-  int64_t mr = p->kernels->mr, nr = p->kernels->nr;
+  int64_t mr = p->kernels->mr, nr = p->kernels->nr, per_lane = p->kernels->per_lane;
   p->scratch = q->c_type != HP_F32 || q->c_n != 1;
-  p->finish = !p->scratch && (q->alpha != 1 || q->bias);
   p->unit_m = mr;
   p->unit_n = nr;
-  p->kc = even_block(q->k, KC, 1);
+  p->kc = even_block(q->k, (int64_t)GEMM_STEPS_MAX * per_lane, per_lane);
+  int64_t steps = p->kc / per_lane;
+  p->carry = p->scratch && p->kc < q->k;
+  p->finish = p->scratch || q->alpha != 1 || q->bias;
   p->mc = even_block(q->m, MC, mr);
-  p->nc = even_block(q->n, p->scratch ? SCRATCH_COLS : NC, nr);
-  p->mb = p->scratch ? round_up(SCRATCH_ROWS, mr) : INT64_MAX;
-  lay_out(p, p->mc * p->kc + GEMM_PANEL_PAD, p->kc * p->nc + GEMM_PANEL_PAD,
-          p->scratch ? min_i64(p->mb, round_up(q->m, mr)) * p->nc : 0);
+  p->nc = even_block(q->n, p->carry ? CARRY_COLS : B_LANES / round_up(steps, 512), nr);
+  p->mb = p->carry ? round_up(CARRY_ROWS, p->mc) : INT64_MAX;
+  int64_t scratch = p->carry ? min_i64(p->mb, round_up(q->m, mr)) * p->nc : p->mc * nr;
+  lay_out(p, p->mc * GEMM_PITCH, steps * p->nc, p->scratch ? scratch : 0);
 }
 
 static void plan_make(cpu_isa isa, const gemm_query *q, int threads, plan *p) {
-  *p = (plan){.q = *q, .kernels = kernels_of(isa), .items = gemm_items(q)};
+  *p = (plan){.q = *q, .items = gemm_items(q)};
   normalize(p);
+  p->kernels = kernels_of(isa, q, p->stream);
   if (p->stream) plan_stream(p);
   else plan_blocks(p);
   p->tiles_m = div_up(p->q.m, p->unit_m);
@@ -218,17 +226,85 @@ static void finish(const run *r, const region *g, const float *s, int64_t lds, i
                      at(g->c, q->c_type, m0 * q->c_m + n0 * q->c_n), q->c_type, q->c_m, q->c_n);
 }
 
-/* Rows m0.. of A times the packed columns n0.. of B over one k block, into c. */
-static void run_rows(const run *r, const region *g, char *work, int64_t m0, int64_t n0, int64_t k0,
-                     int64_t rows, int64_t cols, int64_t kk, float *c, int64_t ldc) {
+/* A block of C: rows m0.., columns n0.., its sums over the steps from k0 on, and where they grow.
+ */
+typedef struct {
+  int64_t m0, rows, n0, cols, k0, k;
+  float *c;
+  int64_t ldc;
+} block;
+
+static gemm_source source_a(const run *r, const region *g, const block *x) {
+  const gemm_query *q = &r->p->q;
+  return (gemm_source){at(g->a, q->a_type, x->m0 * q->a_m + x->k0 * q->a_k),
+                       q->a_type,
+                       x->rows,
+                       x->k,
+                       q->a_m,
+                       q->a_k};
+}
+static gemm_source source_b(const run *r, const region *g, const block *x) {
+  const gemm_query *q = &r->p->q;
+  return (gemm_source){at(g->b, q->b_type, x->n0 * q->b_n + x->k0 * q->b_k),
+                       q->b_type,
+                       x->cols,
+                       x->k,
+                       q->b_n,
+                       q->b_k};
+}
+
+/* What to ask for while `tiles` tiles are computed: the lines of x. */
+static gemm_ahead ahead_of(const run *r, const gemm_source *x, int64_t tiles) {
+  int64_t size = (int64_t)dtype_size(x->type), pieces = tiles * r->p->kernels->mr;
+  gemm_ahead a = {.at = x->at,
+                  .bytes = x->lanes * size,
+                  .stride = x->k_stride * size,
+                  .runs = x->k};
+  if (x->k_stride == 1)
+    a = (gemm_ahead){.at = x->at,
+                     .bytes = x->k * size,
+                     .stride = x->lane_stride * size,
+                     .runs = x->lanes};
+  a.burst = (int)div_up(a.runs * div_up(a.bytes, 64), pieces > 0 ? pieces : 1);
+  return a;
+}
+
+/* Packed rows times packed columns over one k block. */
+static void run_block(const run *r, const region *g, const float *pa, const float *pb,
+                      const block *x, gemm_ahead *ahead) {
   const plan *p = r->p;
   const gemm_query *q = &p->q;
-  float *pa = (float *)(void *)(work + p->a_at);
-  const float *pb = (const float *)(void *)(work + p->b_at);
-  p->kernels->pack(pa, at(g->a, q->a_type, m0 * q->a_m + k0 * q->a_k), q->a_type, p->kernels->mr,
-                   rows, kk, q->a_m, q->a_k);
-  p->kernels->block(rows, cols, kk, pa, pb, c, ldc, k0 > 0 || q->accumulate);
-  if (p->finish && k0 + kk == q->k) finish(r, g, c, ldc, m0, n0, rows, cols);
+  bool first = p->scratch && !p->carry && q->accumulate;
+  if (first)
+    p->kernels->start(x->c, x->ldc, x->rows, x->cols,
+                      at(g->c, q->c_type, x->m0 * q->c_m + x->n0 * q->c_n), q->c_type, q->c_m,
+                      q->c_n);
+  p->kernels->block(x->rows, x->cols, div_up(x->k, p->kernels->per_lane), pa, pb, x->c, x->ldc,
+                    x->k0 > 0 || q->accumulate, ahead);
+  if (p->finish && x->k0 + x->k == q->k) finish(r, g, x->c, x->ldc, x->m0, x->n0, x->rows, x->cols);
+}
+
+/* Packed rows times columns panel by panel: each is packed before its first use, while the one
+ * before is computed its source is asked for. */
+static void run_panels(const run *r, const region *g, const float *pa, float *pb, const block *all,
+                       bool pack, gemm_ahead *ahead) {
+  const plan *p = r->p;
+  int64_t steps = div_up(all->k, p->kernels->per_lane), nr = p->kernels->nr;
+  for (int64_t j = 0; j < all->cols; j += nr) {
+    block x = *all, next = *all;
+    x.n0 += j;
+    x.cols = min_i64(nr, all->cols - j);
+    if (!p->scratch || p->carry) x.c += j;
+    gemm_source b = source_b(r, g, &x);
+    if (pack) {
+      p->kernels->pack_panels(pb + j * steps, &b);
+      next.n0 += j + nr;
+      next.cols = min_i64(nr, all->cols - j - nr);
+      gemm_source nb = source_b(r, g, &next);
+      *ahead = next.cols > 0 ? ahead_of(r, &nb, div_up(x.rows, p->kernels->mr)) : (gemm_ahead){0};
+    }
+    run_block(r, g, pa, pb + j * steps, &x, ahead);
+  }
 }
 
 /* Rows m0..m1, columns n0..n0+cols of C, over all k. */
@@ -236,20 +312,28 @@ static void run_columns(const run *r, const region *g, char *work, int64_t m0, i
                         int64_t n0, int64_t cols) {
   const plan *p = r->p;
   const gemm_query *q = &p->q;
-  float *pb = (float *)(void *)(work + p->b_at), *scratch = (float *)(void *)(work + p->c_at);
-  float *c = p->scratch ? scratch : (float *)(void *)at(g->c, HP_F32, m0 * q->c_m + n0);
-  int64_t ldc = p->scratch ? p->nc : q->c_m;
-  if (p->scratch && q->accumulate)
+  float *pa = (float *)(void *)(work + p->a_at), *pb = (float *)(void *)(work + p->b_at);
+  float *c = (float *)(void *)(p->scratch ? work + p->c_at : at(g->c, HP_F32, m0 * q->c_m + n0));
+  int64_t ldc = p->carry ? p->nc : p->scratch ? p->kernels->nr : q->c_m;
+  if (p->carry && q->accumulate)
     p->kernels->start(c, ldc, m1 - m0, cols, at(g->c, q->c_type, m0 * q->c_m + n0 * q->c_n),
                       q->c_type, q->c_m, q->c_n);
-  for (int64_t k0 = 0; k0 < q->k || k0 == 0; k0 += p->kc) {
-    int64_t kk = min_i64(p->kc, q->k - k0);
-    p->kernels->pack(pb, at(g->b, q->b_type, n0 * q->b_n + k0 * q->b_k), q->b_type, p->kernels->nr,
-                     cols, kk, q->b_n, q->b_k);
-    for (int64_t m = m0; m < m1; m += p->mc)
-      run_rows(r, g, work, m, n0, k0, min_i64(p->mc, m1 - m), cols, kk, c + (m - m0) * ldc, ldc);
-  }
-  if (p->scratch) finish(r, g, c, ldc, m0, n0, m1 - m0, cols);
+  for (int64_t k0 = 0; k0 < q->k || k0 == 0; k0 += p->kc)
+    for (int64_t m = m0; m < m1; m += p->mc) {
+      block x = {m, min_i64(p->mc, m1 - m), n0, cols, k0, min_i64(p->kc, q->k - k0), c, ldc};
+      if (!p->scratch || p->carry) x.c += (m - m0) * ldc;
+      gemm_source a = source_a(r, g, &x);
+      p->kernels->pack_rows(pa, GEMM_PITCH, &a);
+      block next = x;
+      next.m0 += p->mc;
+      next.rows = min_i64(p->mc, m1 - next.m0);
+      gemm_source na = source_a(r, g, &next);
+      gemm_ahead ahead = {0};
+      if (next.rows > 0)
+        ahead = ahead_of(r, &na, div_up(x.rows, p->kernels->mr) * div_up(cols, p->kernels->nr));
+      if (m == m0 || p->finish) run_panels(r, g, pa, pb, &x, m == m0, &ahead);
+      else run_block(r, g, pa, pb, &x, &ahead);
+    }
 }
 
 static void run_blocks(const run *r, const region *g, char *work) {
@@ -268,8 +352,7 @@ static void run_stream(const run *r, const region *g, char *work) {
   int64_t lda = q->a_m;
   if (p->copy_a) {
     float *copy = (float *)(void *)(work + p->a_at);
-    /* one row at a time, as panels of one lane: [m][k] */
-    p->kernels->pack(copy, g->a, q->a_type, 1, q->m, q->k, q->a_m, q->a_k);
+    p->kernels->pack_rows(copy, q->k, &(gemm_source){g->a, q->a_type, q->m, q->k, q->a_m, q->a_k});
     a = copy;
     lda = q->k;
   }

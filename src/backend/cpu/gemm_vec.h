@@ -39,6 +39,18 @@ GEMM_INLINE vf vf_load_bf16(const uint16_t *p, int64_t n) {
 GEMM_INLINE vf vf_load_f16(const uint16_t *p, int64_t n) {
   return _mm512_cvtph_ps(vf_half_words(p, n));
 }
+/* n (0..2 VL) neighbours as pairs, the first of each in the upper half, zeros after them. */
+GEMM_INLINE vf vf_load_pairs(const uint16_t *p, int64_t n) {
+  __m512i x = n == 2 * VL ? _mm512_loadu_si512(p)
+                          : _mm512_maskz_loadu_epi16((__mmask32)((1ull << n) - 1), p);
+  return _mm512_castsi512_ps(_mm512_rol_epi32(x, 16));
+}
+/* Pairs of n elements at hi and n at lo; lo may be NULL, for zeros. */
+GEMM_INLINE vf vf_join_pairs(const uint16_t *hi, const uint16_t *lo, int64_t n) {
+  __m512i x = _mm512_slli_epi32(_mm512_cvtepu16_epi32(vf_half_words(hi, n)), 16);
+  if (lo) x = _mm512_or_si512(x, _mm512_cvtepu16_epi32(vf_half_words(lo, n)));
+  return _mm512_castsi512_ps(x);
+}
 /* r[i][j] becomes r[j][i]. */
 GEMM_INLINE void vf_transpose(vf r[VL]) {
   vf t[VL];
@@ -177,8 +189,10 @@ GEMM_INLINE vf vf_load_as(const void *p, hp_dtype type, int64_t n) {
 }
 
 /* The functions of gemm_kernels for this instruction set; contracts in gemm_isa.h. */
-void ISA_NAME(gemm_pack)(float *to, const void *from, hp_dtype type, int width, int64_t lanes,
-                         int64_t k, int64_t lane_stride, int64_t k_stride);
+void ISA_NAME(gemm_pack_rows)(float *to, int64_t pitch, const gemm_source *x);
+void ISA_NAME(gemm_pack_panels)(float *to, const gemm_source *x);
+void gemm_pack_rows_pairs(float *to, int64_t pitch, const gemm_source *x);
+void gemm_pack_panels_pairs(float *to, const gemm_source *x);
 void ISA_NAME(gemm_rows)(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda,
                          const void *b, hp_dtype type, int64_t b_k, int64_t b_n, float *c,
                          int64_t ldc, bool load);

@@ -56,10 +56,10 @@ static const gemm_kernels *kernels_of(cpu_isa isa) {
 
 static size_t align_up(size_t n) { return (n + GEMM_ALIGN - 1) / GEMM_ALIGN * GEMM_ALIGN; }
 
-/* Takes n floats (and room for what kernels write past them) from the work memory of a thread. */
+/* Takes n floats from the work memory of a thread. */
 static size_t take(sizes *z, int64_t n) {
   size_t at = z->per_thread;
-  z->per_thread += align_up((size_t)(n + GEMM_PANEL_PAD) * sizeof(float));
+  z->per_thread += align_up((size_t)n * sizeof(float));
   return at;
 }
 
@@ -71,7 +71,7 @@ static sizes sizes_of(const gemm_kernels *kernels, int64_t m, int64_t n, int64_t
              .cols = even(n, COLS, kernels->nr),
              .depth = even(depth, DEPTH, 1)};
   z.gathered = take(&z, most(z.depth * most(z.panel_rows, few ? 0 : z.cols), few * depth));
-  z.a = take(&z, z.panel_rows * z.depth);
+  z.a = take(&z, z.panel_rows * GEMM_PITCH);
   z.b = take(&z, z.cols * z.depth);
   z.c = take(&z, z.rows * z.cols);
   return z;
@@ -162,13 +162,13 @@ static const void *element(const void *p, hp_dtype type, int64_t i) {
   return (const char *)p + i * (int64_t)dtype_size(type);
 }
 
-/* Elements from..+n of rows order[i]..+rows of `from` [*, width] to [rows][n], widened.  `shared`:
- * that many slots have one row of it. */
+/* Elements from..+n of rows order[i]..+rows of `from` [*, width], widened, as rows of `to`, `pitch`
+ * floats from one to the next.  `shared`: that many slots have one row of it. */
 static void gather(const grouped_job *j, const void *from, int64_t width, int64_t shared, int64_t i,
-                   int64_t rows, int64_t first, int64_t n, float *to) {
+                   int64_t rows, int64_t first, int64_t n, float *to, int64_t pitch) {
   for (int64_t r = 0; r < rows; r++) {
     int64_t row = j->order[i + r] / shared;
-    j->kernels->start(to + r * n, n, 1, n, element(from, j->s->type, row * width + first),
+    j->kernels->start(to + r * pitch, pitch, 1, n, element(from, j->s->type, row * width + first),
                       j->s->type, 0, 1);
   }
 }
@@ -199,16 +199,15 @@ static void product_blocks(const grouped_job *j, const weights *w, int64_t i, in
                            int64_t n0, int64_t cols, char *work, float *c) {
   const grouped_spec *s = j->s;
   const gemm_kernels *kernels = j->kernels;
-  float *pa = part(work, j->z.a), *pb = part(work, j->z.b), *x = part(work, j->z.gathered);
+  float *pa = part(work, j->z.a), *pb = part(work, j->z.b);
   for (int64_t k = 0; k < s->k || k == 0; k += j->z.depth) {
     int64_t steps = least(j->z.depth, s->k - k);
-    kernels->pack(pb, weights_at(j, w, n0, k), s->type, kernels->nr, cols, steps, w->along_n,
-                  w->along_k);
+    kernels->pack_panels(pb, &(gemm_source){weights_at(j, w, n0, k), s->type, cols, steps,
+                                            w->along_n, w->along_k});
     for (int64_t r = 0; r < rows; r += j->z.panel_rows) {
       int64_t some = least(j->z.panel_rows, rows - r);
-      gather(j, j->x, s->k, s->shared ? s->slots : 1, i + r, some, k, steps, x);
-      kernels->pack(pa, x, HP_F32, kernels->mr, some, steps, steps, 1);
-      kernels->block(some, cols, steps, pa, pb, c + r * cols, cols, k > 0);
+      gather(j, j->x, s->k, s->shared ? s->slots : 1, i + r, some, k, steps, pa, GEMM_PITCH);
+      kernels->block(some, cols, steps, pa, pb, c + r * cols, cols, k > 0, &(gemm_ahead){0});
     }
   }
 }
@@ -218,7 +217,7 @@ static void product_few(const grouped_job *j, const weights *w, int64_t i, int64
                         int64_t cols, char *work, float *c) {
   const grouped_spec *s = j->s;
   float *x = part(work, j->z.gathered);
-  gather(j, j->x, s->k, s->shared ? s->slots : 1, i, rows, 0, s->k, x);
+  gather(j, j->x, s->k, s->shared ? s->slots : 1, i, rows, 0, s->k, x, s->k);
   j->kernels->rows(rows, cols, s->k, x, s->k, weights_at(j, w, n0, 0), s->type, w->along_k,
                    w->along_n, c, cols, false);
 }
@@ -268,13 +267,13 @@ static void gradient_blocks(const grouped_job *j, int64_t expert, int64_t n0, in
   int64_t begin = j->start[expert], end = j->start[expert + 1];
   for (int64_t i = begin; i < end || i == begin; i += j->z.depth) {
     int64_t steps = least(j->z.depth, end - i);
-    gather(j, j->x, s->k, s->shared ? s->slots : 1, i, steps, k0, cols, rows_of);
-    kernels->pack(pb, rows_of, HP_F32, kernels->nr, cols, steps, 1, cols);
+    gather(j, j->x, s->k, s->shared ? s->slots : 1, i, steps, k0, cols, rows_of, cols);
+    kernels->pack_panels(pb, &(gemm_source){rows_of, HP_F32, cols, steps, 1, cols});
     for (int64_t r = 0; r < rows; r += j->z.panel_rows) {
       int64_t some = least(j->z.panel_rows, rows - r);
-      gather(j, j->w, s->n, 1, i, steps, n0 + r, some, rows_of);
-      kernels->pack(pa, rows_of, HP_F32, kernels->mr, some, steps, 1, some);
-      kernels->block(some, cols, steps, pa, pb, c + r * ldc, ldc, i > begin);
+      gather(j, j->w, s->n, 1, i, steps, n0 + r, some, rows_of, some);
+      kernels->pack_rows(pa, GEMM_PITCH, &(gemm_source){rows_of, HP_F32, some, steps, 1, some});
+      kernels->block(some, cols, steps, pa, pb, c + r * ldc, ldc, i > begin, &(gemm_ahead){0});
     }
   }
 }

@@ -1,25 +1,52 @@
 /* Before the first and after the last step of the chains: old C widened, finished sums scaled,
  * biased and stored in C's own type and strides. */
 #include "backend/cpu/gemm_vec.h"
+#include "backend/cpu/simd.h"
 
+typedef struct {
+  float alpha;
+  float bias_m;        /* of the row */
+  const float *bias_n; /* of its columns, or NULL */
+} ending;
+
+GEMM_INLINE void store16(void *out, hp_dtype type, int64_t i, v16f x) {
+  if (type == HP_F32) v16_store((float *)out + i, x);
+  else if (type == HP_BF16) v16_store_bf16((uint16_t *)out + i, x);
+  else v16_store_f16((uint16_t *)out + i, x);
+}
+
+/* A row of neighbours in out, from element `at` on. */
+GEMM_INLINE void finish_row(const float *s, int64_t cols, const ending *e, void *out, hp_dtype type,
+                            int64_t at) {
+  v16f alpha = v16_set1(e->alpha), bias_m = v16_set1(e->bias_m);
+  int64_t j = 0;
+  for (; j + 16 <= cols; j += 16) {
+    v16f x = v16_add(v16_mul(v16_load(s + j), alpha), bias_m);
+    if (e->bias_n) x = v16_add(x, v16_load(e->bias_n + j));
+    store16(out, type, at + j, x);
+  }
+  for (; j < cols; j++)
+    elem_store(out, type, at + j, s[j] * e->alpha + e->bias_m + (e->bias_n ? e->bias_n[j] : -0.0f));
+}
+
+/* A factor of 1 and a bias of -0 change no bit. */
 GEMM_INLINE void finish(const float *s, int64_t lds, int64_t rows, int64_t cols, float alpha,
                         const float *bias_m, const float *bias_n, void *out, hp_dtype type,
                         int64_t o_m, int64_t o_n) {
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < cols; j++) {
-      float x = s[i * lds + j] * alpha; /* times 1 changes no bit */
-      if (bias_m) x += bias_m[i];
-      if (bias_n) x += bias_n[j];
-      elem_store(out, type, i * o_m + j * o_n, x);
-    }
+  for (int64_t i = 0; i < rows; i++) {
+    const ending e = {alpha, bias_m ? bias_m[i] : -0.0f, bias_n};
+    if (o_n == 1) finish_row(s + i * lds, cols, &e, out, type, i * o_m);
+    else
+      for (int64_t j = 0; j < cols; j++)
+        elem_store(out, type, i * o_m + j * o_n,
+                   s[i * lds + j] * alpha + e.bias_m + (bias_n ? bias_n[j] : -0.0f));
+  }
 }
 
 void ISA_NAME(gemm_finish)(const float *s, int64_t lds, int64_t rows, int64_t cols, float alpha,
                            const float *bias_m, const float *bias_n, void *out, hp_dtype type,
                            int64_t o_m, int64_t o_n) {
   if (type == HP_F32) finish(s, lds, rows, cols, alpha, bias_m, bias_n, out, HP_F32, o_m, o_n);
-  else if (type == HP_BF16 && o_n == 1)
-    finish(s, lds, rows, cols, alpha, bias_m, bias_n, out, HP_BF16, o_m, 1);
   else if (type == HP_BF16)
     finish(s, lds, rows, cols, alpha, bias_m, bias_n, out, HP_BF16, o_m, o_n);
   else finish(s, lds, rows, cols, alpha, bias_m, bias_n, out, HP_F16, o_m, o_n);

@@ -1,104 +1,254 @@
-/* Packing: a piece of A or B, of any strides and float type, into f32 panels of `width` lanes. */
+/* Packing: a piece of A or B, of any strides and float type, into panels of `width` lanes. */
 #include "backend/cpu/gemm_vec.h"
 
+/* What becomes a lane: an element widened to f32, or two neighbours in k, of bf16: for AVX-512
+ * alone. */
+typedef enum { WIDEN_F32, WIDEN_BF16, WIDEN_F16, PAIRS } how;
+
+#if defined(__AVX512F__)
+GEMM_INLINE int per_lane(how h) { return h == PAIRS ? 2 : 1; }
+#else
+GEMM_INLINE int per_lane(how h) {
+  (void)h;
+  return 1;
+}
+#endif
+GEMM_INLINE int64_t size_of(how h) { return h == WIDEN_F32 ? 4 : 2; }
+
+/* Strides in bytes; k in elements. */
 typedef struct {
-  const void *at;
-  int64_t lanes, k, lane_stride, k_stride;
+  const char *at;
+  int64_t lanes, k, lane_bytes, k_bytes;
 } source;
 
 GEMM_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Neighbours in k are neighbours in memory: VL k-steps are read from VL lanes (n of them real) and
- * transposed in registers.  A store writes VL floats also where fewer are left of the panel: the
- * next k-step, and at its end the next panel, is written over the excess. */
-GEMM_INLINE void pack_along_k(float *to, const void *from, hp_dtype type, const int width,
-                              const int room, int64_t n, int64_t k, int64_t lane_stride) {
-  for (int64_t k0 = 0; k0 < k; k0 += VL) {
-    int64_t steps = least(k - k0, VL);
-    vf r[VL];
-    if (steps == VL && n == room) {
-      GEMM_UNROLL for (int i = 0; i < room; i++) {
-        r[i] = vf_load_as(elem_at(from, type, i * lane_stride + k0), type, VL);
+/* n neighbours in k as lanes of VL steps, zeros after them. */
+GEMM_INLINE vf load_along_k(const char *p, how h, int64_t n) {
+#if defined(__AVX512F__)
+  if (h == PAIRS) return vf_load_pairs((const uint16_t *)(const void *)p, n);
+#endif
+  return vf_load_as(p, h == WIDEN_F32 ? HP_F32 : h == WIDEN_BF16 ? HP_BF16 : HP_F16, n);
+}
+
+/* n neighbouring lanes of one step, at p and, for pairs, of the next k unless it is past the last.
+ */
+GEMM_INLINE vf load_along_lanes(const char *p, how h, int64_t n, int64_t k_bytes, bool both) {
+#if defined(__AVX512F__)
+  if (h == PAIRS)
+    return vf_join_pairs((const uint16_t *)(const void *)p,
+                         both ? (const uint16_t *)(const void *)(p + k_bytes) : NULL, n);
+#endif
+  (void)k_bytes, (void)both;
+  return load_along_k(p, h, n);
+}
+
+GEMM_INLINE int64_t steps_of(const source *s, how h) {
+  return (s->k + per_lane(h) - 1) / per_lane(h);
+}
+
+/* An element as its upper half, for pairs, or widened. */
+GEMM_INLINE uint32_t lane_bits(const char *p, how h) {
+  if (h == PAIRS) return (uint32_t) * (const uint16_t *)(const void *)p << 16;
+  float x = elem_load(p, h == WIDEN_F32 ? HP_F32 : h == WIDEN_BF16 ? HP_BF16 : HP_F16, 0);
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+
+/* One lane of one step, by itself. */
+GEMM_INLINE void pack_one(float *to, const source *s, how h, int64_t lane, int64_t step) {
+  const char *p = s->at + lane * s->lane_bytes + step * per_lane(h) * s->k_bytes;
+  uint32_t bits = lane_bits(p, h);
+  if (h == PAIRS && 2 * step + 1 < s->k) bits |= lane_bits(p + s->k_bytes, h) >> 16;
+  memcpy(to, &bits, sizeof bits);
+}
+
+/* ---- rows: to[lane][step] ----------------------------------------------------------------------
+ */
+
+/* Neighbours in k are neighbours in memory: rows are copied. */
+GEMM_INLINE void rows_along_k(float *to, int64_t pitch, const source *s, how h) {
+  const int64_t group = VL * per_lane(h);
+  for (int64_t lane = 0; lane < s->lanes; lane++, to += pitch) {
+    const char *from = s->at + lane * s->lane_bytes;
+    int64_t k0 = 0;
+    for (; k0 + group <= s->k; k0 += group)
+      vf_store(to + k0 / per_lane(h), load_along_k(from + k0 * size_of(h), h, group));
+    if (k0 < s->k)
+      vf_store_n(to + k0 / per_lane(h), load_along_k(from + k0 * size_of(h), h, s->k - k0),
+                 steps_of(s, h) - k0 / per_lane(h));
+  }
+}
+
+/* Neighbouring lanes are neighbours in memory: VL steps of STAGE_LANES lanes are read in runs,
+ * those of the next VL steps asked for meanwhile, and turned from there in squares.  (Squares read
+ * from the source itself would find its lines, of which they use a part, gone from the cache each
+ * time.) */
+enum { STAGE_LANES = 8 * VL };
+
+GEMM_INLINE void stage_along_lanes(float stage[][STAGE_LANES], const char *from, how h,
+                                   int64_t lanes, int64_t k, int64_t k_bytes, bool more) {
+  const int per = per_lane(h);
+  for (int64_t j = 0; j < VL; j++, from += per * k_bytes)
+    for (int64_t lane = 0; lane < lanes; lane += VL) {
+      const char *at = from + lane * size_of(h);
+      int64_t n = least(lanes - lane, VL);
+      bool both = (j + 1) * per <= k;
+      if (more) {
+        __builtin_prefetch(at + VL * per * k_bytes);
+        if (per == 2) __builtin_prefetch(at + (VL * per + 1) * k_bytes);
       }
-      GEMM_UNROLL for (int i = room; i < VL; i++) r[i] = vf_zero();
-    } else {
-      for (int i = 0; i < VL; i++)
-        r[i] =
-            i < n ? vf_load_as(elem_at(from, type, i * lane_stride + k0), type, steps) : vf_zero();
+      if (n == VL && both) vf_store(&stage[j][lane], load_along_lanes(at, h, VL, k_bytes, true));
+      else if (j * per < k) vf_store(&stage[j][lane], load_along_lanes(at, h, n, k_bytes, both));
     }
+}
+
+/* Squares of the stage become `n` steps of rows. */
+GEMM_INLINE void turn_stage(float *to, int64_t pitch, float stage[][STAGE_LANES], int64_t lanes,
+                            int64_t n) {
+  for (int64_t lane = 0; lane < lanes; lane += VL, to += VL * pitch) {
+    vf r[VL];
+    GEMM_UNROLL for (int j = 0; j < VL; j++) r[j] = vf_load(&stage[j][lane]);
     vf_transpose(r);
-    if (steps == VL) {
-      GEMM_UNROLL for (int j = 0; j < VL; j++) vf_store(to + (k0 + j) * width, r[j]);
+    if (n == VL && lanes - lane >= VL) {
+      GEMM_UNROLL for (int i = 0; i < VL; i++) vf_store(to + i * pitch, r[i]);
     } else {
-      for (int64_t j = 0; j < steps; j++) vf_store(to + (k0 + j) * width, r[j]);
+      for (int64_t i = 0; i < least(lanes - lane, VL); i++) vf_store_n(to + i * pitch, r[i], n);
     }
   }
 }
 
-GEMM_INLINE void panels_along_k(float *to, const source *s, hp_dtype type, const int width) {
-  for (int64_t lane = 0; lane < s->lanes; lane += width, to += width * s->k)
-    for (int at = 0; at < width; at += VL) {
-      const int room = width - at < VL ? width - at : VL;
-      int64_t n = least(s->lanes - lane - at, room);
-      const void *from = elem_at(s->at, type, n > 0 ? (lane + at) * s->lane_stride : 0);
-      pack_along_k(to + at, from, type, width, room, n, s->k, s->lane_stride);
+GEMM_INLINE void rows_along_lanes(float *to, int64_t pitch, const source *s, how h) {
+  const int64_t group = VL * per_lane(h);
+  float stage[VL][STAGE_LANES] = {{0}};
+  for (int64_t lane = 0; lane < s->lanes; lane += STAGE_LANES)
+    for (int64_t k0 = 0; k0 < s->k; k0 += group) {
+      int64_t lanes = least(s->lanes - lane, STAGE_LANES), k = least(s->k - k0, group);
+      const char *from = s->at + lane * size_of(h) + k0 * s->k_bytes;
+      stage_along_lanes(stage, from, h, lanes, k, s->k_bytes, k0 + 2 * group <= s->k);
+      turn_stage(to + lane * pitch + k0 / per_lane(h), pitch, stage, lanes,
+                 (k + per_lane(h) - 1) / per_lane(h));
     }
 }
 
-/* Neighbouring lanes are neighbours in memory: vectors are stored as they are read, STEPS k-steps
+GEMM_INLINE void pack_rows(float *to, int64_t pitch, const source *s, how h) {
+  if (s->k_bytes == size_of(h)) rows_along_k(to, pitch, s, h);
+  else if (s->lane_bytes == size_of(h)) rows_along_lanes(to, pitch, s, h);
+  else
+    for (int64_t lane = 0; lane < s->lanes; lane++)
+      for (int64_t step = 0; step < steps_of(s, h); step++)
+        pack_one(to + lane * pitch + step, s, h, lane, step);
+}
+
+/* ---- panels: to[step][TILE_COLS], panel by panel -----------------------------------------------
+ */
+
+/* Neighbours in k are neighbours in memory: VL steps are read from VL lanes, n of them real, and
+ * transposed in registers. */
+GEMM_INLINE void half_panel_along_k(float *to, const char *from, how h, int64_t n, int64_t k,
+                                    int64_t lane_bytes) {
+  const int64_t group = VL * per_lane(h);
+  for (int64_t k0 = 0; k0 < k; k0 += group, to += VL * TILE_COLS, from += group * size_of(h)) {
+    int64_t some = least(k - k0, group);
+    vf r[VL];
+    if (some == group && n == VL) {
+      GEMM_UNROLL for (int i = 0; i < VL; i++) r[i] = load_along_k(from + i * lane_bytes, h, group);
+    } else {
+      for (int i = 0; i < VL; i++)
+        r[i] = i < n ? load_along_k(from + i * lane_bytes, h, some) : vf_zero();
+    }
+    vf_transpose(r);
+    if (some == group) {
+      GEMM_UNROLL for (int j = 0; j < VL; j++) vf_store(to + j * TILE_COLS, r[j]);
+    } else {
+      for (int64_t j = 0; j * per_lane(h) < some; j++) vf_store(to + j * TILE_COLS, r[j]);
+    }
+  }
+}
+
+GEMM_INLINE void panels_along_k(float *to, const source *s, how h) {
+  for (int64_t lane = 0; lane < s->lanes; lane += TILE_COLS, to += TILE_COLS * steps_of(s, h))
+    for (int at = 0; at < TILE_COLS; at += VL) {
+      int64_t n = least(s->lanes - lane - at, VL);
+      const char *from = s->at + (n > 0 ? (lane + at) * s->lane_bytes : 0);
+      half_panel_along_k(to + at, from, h, n, s->k, s->lane_bytes);
+    }
+}
+
+/* Neighbouring lanes are neighbours in memory: vectors are stored as they are read, STEPS steps
  * of all panels before the next, so that each row of the source is read in one run and each panel
  * is written in pieces of some size. */
 enum { STEPS = 8 };
 
-GEMM_INLINE void panels_along_lanes(float *to, const source *s, hp_dtype type, const int width) {
-  for (int64_t k0 = 0; k0 < s->k; k0 += STEPS) {
-    int64_t steps = least(s->k - k0, STEPS);
-    for (int64_t lane = 0; lane < s->lanes; lane += width)
-      for (int at = 0; at < width; at += VL) {
-        const int room = width - at < VL ? width - at : VL;
-        int64_t n = least(s->lanes - lane - at, room);
-        const void *from = elem_at(s->at, type, k0 * s->k_stride + (n > 0 ? lane + at : 0));
-        float *out = to + lane * s->k + k0 * width + at;
-        if (n == room)
-          for (int64_t j = 0; j < steps; j++)
-            vf_store_n(out + j * width,
-                       vf_load_as(elem_at(from, type, j * s->k_stride), type, room), room);
-        else
-          for (int64_t j = 0; j < steps; j++)
-            vf_store_n(out + j * width,
-                       vf_load_as(elem_at(from, type, j * s->k_stride), type, n > 0 ? n : 0), room);
-      }
+GEMM_INLINE void piece_along_lanes(float *to, const char *from, how h, int64_t n, int64_t k,
+                                   int64_t k_bytes) {
+  const int per = per_lane(h);
+  for (int64_t j = 0; j * per < k; j++, to += TILE_COLS, from += per * k_bytes) {
+    bool both = j * per + 1 < k;
+    if (n == VL && both) vf_store(to, load_along_lanes(from, h, VL, k_bytes, true));
+    else vf_store(to, load_along_lanes(from, h, n, k_bytes, both));
   }
 }
 
-/* No unit stride: one by one. */
-GEMM_INLINE void panels_scattered(float *to, const source *s, hp_dtype type, const int width) {
-  for (int64_t lane = 0; lane < s->lanes; lane += width, to += width * s->k)
-    for (int64_t j = 0; j < s->k; j++)
-      for (int64_t i = 0; i < width; i++)
-        to[j * width + i] =
-            lane + i < s->lanes
-                ? elem_load(s->at, type, (lane + i) * s->lane_stride + j * s->k_stride)
-                : 0.0f;
+GEMM_INLINE void panels_along_lanes(float *to, const source *s, how h) {
+  const int64_t group = STEPS * per_lane(h);
+  for (int64_t k0 = 0; k0 < s->k; k0 += group)
+    for (int64_t lane = 0; lane < s->lanes; lane += TILE_COLS)
+      for (int at = 0; at < TILE_COLS; at += VL) {
+        int64_t n = least(s->lanes - lane - at, VL);
+        const char *from = s->at + k0 * s->k_bytes + (n > 0 ? lane + at : 0) * size_of(h);
+        piece_along_lanes(to + lane * steps_of(s, h) + k0 / per_lane(h) * TILE_COLS + at, from, h,
+                          n > 0 ? n : 0, least(s->k - k0, group), s->k_bytes);
+      }
 }
 
-/* type and width are constants at each call. */
-GEMM_INLINE void pack_panels(float *to, const source *s, hp_dtype type, const int width) {
-  if (s->k_stride == 1) panels_along_k(to, s, type, width);
-  else if (s->lane_stride == 1) panels_along_lanes(to, s, type, width);
-  else panels_scattered(to, s, type, width);
+GEMM_INLINE void panels_scattered(float *to, const source *s, how h) {
+  for (int64_t lane = 0; lane < s->lanes; lane += TILE_COLS)
+    for (int64_t step = 0; step < steps_of(s, h); step++)
+      for (int64_t i = 0; i < TILE_COLS; i++, to++) {
+        *to = 0;
+        if (lane + i < s->lanes) pack_one(to, s, h, lane + i, step);
+      }
 }
 
-GEMM_INLINE void pack_typed(float *to, const source *s, hp_dtype type, int width) {
-  if (width == TILE_ROWS) pack_panels(to, s, type, TILE_ROWS);
-  else if (width == TILE_COLS) pack_panels(to, s, type, TILE_COLS);
-  else pack_panels(to, s, type, 1);
+GEMM_INLINE void pack_panels(float *to, const source *s, how h) {
+  if (s->k_bytes == size_of(h)) panels_along_k(to, s, h);
+  else if (s->lane_bytes == size_of(h)) panels_along_lanes(to, s, h);
+  else panels_scattered(to, s, h);
 }
 
-void ISA_NAME(gemm_pack)(float *to, const void *from, hp_dtype type, int width, int64_t lanes,
-                         int64_t k, int64_t lane_stride, int64_t k_stride) {
-  const source s = {from, lanes, k, lane_stride, k_stride};
-  if (type == HP_F32) pack_typed(to, &s, HP_F32, width);
-  else if (type == HP_BF16) pack_typed(to, &s, HP_BF16, width);
-  else pack_typed(to, &s, HP_F16, width);
+/* ---- by type ------------------------------------------------------------------------------------
+ */
+
+GEMM_INLINE source source_of(const gemm_source *x, how h) {
+  return (source){x->at, x->lanes, x->k, x->lane_stride * size_of(h), x->k_stride * size_of(h)};
 }
+
+GEMM_INLINE void rows_as(float *to, int64_t pitch, const gemm_source *x, how h) {
+  const source s = source_of(x, h);
+  pack_rows(to, pitch, &s, h);
+}
+GEMM_INLINE void panels_as(float *to, const gemm_source *x, how h) {
+  const source s = source_of(x, h);
+  pack_panels(to, &s, h);
+}
+
+void ISA_NAME(gemm_pack_rows)(float *to, int64_t pitch, const gemm_source *x) {
+  if (x->type == HP_F32) rows_as(to, pitch, x, WIDEN_F32);
+  else if (x->type == HP_BF16) rows_as(to, pitch, x, WIDEN_BF16);
+  else rows_as(to, pitch, x, WIDEN_F16);
+}
+
+void ISA_NAME(gemm_pack_panels)(float *to, const gemm_source *x) {
+  if (x->type == HP_F32) panels_as(to, x, WIDEN_F32);
+  else if (x->type == HP_BF16) panels_as(to, x, WIDEN_BF16);
+  else panels_as(to, x, WIDEN_F16);
+}
+
+#if defined(__AVX512F__)
+void gemm_pack_rows_pairs(float *to, int64_t pitch, const gemm_source *x) {
+  rows_as(to, pitch, x, PAIRS);
+}
+void gemm_pack_panels_pairs(float *to, const gemm_source *x) { panels_as(to, x, PAIRS); }
+#endif

@@ -1,0 +1,28 @@
+/* The packed GEMM of bf16 with dot instructions: a lane holds two neighbours of k, and one
+ * instruction makes two steps of its chain, twice the speed of widened operands.
+ *
+ * The instruction is s = fma(a.hi, b.hi, s), then s = fma(a.lo, b.lo, s), with numbers under 2^-126
+ * taken as 0 and results under it made 0 (Intel's manual; AMD's processors do the same, as
+ * tests/unit/test_gemm.c asks of the one it runs on).  Products of bf16 are exact in f32, so
+ * with the earlier k in the upper half the chain is that of the widened operands. */
+#include "backend/cpu/gemm_vec.h"
+
+#if defined(__AVX512BF16__)
+GEMM_INLINE vf tile_step(vf a, vf b, vf sum) {
+  return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_castps_si512(a), (__m512bh)_mm512_castps_si512(b));
+}
+
+#include "backend/cpu/isa/gemm_tile.h"
+
+const gemm_kernels gemm_kernels_dot = {
+    .mr = TILE_ROWS,
+    .nr = TILE_COLS,
+    .per_lane = 2,
+    .pack_rows = gemm_pack_rows_pairs,
+    .pack_panels = gemm_pack_panels_pairs,
+    .block = block,
+    .rows = ISA_NAME(gemm_rows),
+    .finish = ISA_NAME(gemm_finish),
+    .start = ISA_NAME(gemm_start),
+};
+#endif
