@@ -3,19 +3,17 @@
  * Engines and the multiply-add peak take turns, so that all of them see the same machine; ratios
  * are taken turn by turn.  Layouts as BLAS names them: nt is a linear layer's forward, nn its
  * gradient of the input, tn that of the weight (for weights stored [in,out]: nn, nt, tn). */
-#include "backend/cpu/engine_table.h"
 #include "backend/cpu/machine_limits.h"
 #include "base/dtype.h"
 #include "cli/bench.h"
+#include "cli/bench_product.h"
 #include "model/lm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { ENGINES_MAX = 8, ROUNDS_MAX = 1001, SIZE_MAX_ = 1 << 20 };
-static const double turn_s = 5e-3; /* small products are repeated to take about that */
+enum { SIZE_MAX_ = 1 << 20 };
 
 typedef struct {
   const bench_args *a;
@@ -24,127 +22,60 @@ typedef struct {
   int rounds;
 } setting;
 
-/* One thread is timed by its own clock, which stands still while the machine serves others. */
-static double now_s(const setting *s) {
-  struct timespec t;
-  if (pool_size(s->k.threads) > 1) return time_now_s();
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-typedef struct {
-  const gemm_engine *engine;
-  void *work;
-  size_t work_bytes;
-  int repeat;
-  double rate[ROUNDS_MAX]; /* flops per second of each turn */
-} entrant;
-
-/* A matrix of numbers around 0. */
-static void *filled(hp_dtype type, int64_t n) {
-  char *p = mem_map((size_t)n * dtype_size(type));
-  for (int64_t i = 0; p && i < n; i++) {
-    float x = (float)(i * 2654435761u % 1000) * 1e-3f - 0.5f;
-    if (type == HP_F32) ((float *)(void *)p)[i] = x;
-    else ((uint16_t *)(void *)p)[i] = f32_to_bf16(x);
-  }
-  return p;
-}
-
-static hp_status turn(const setting *s, const entrant *e, const gemm_query *q,
-                      const gemm_args *args, double *rate) {
-  double start = now_s(s);
-  for (int i = 0; i < e->repeat; i++) HP_TRY(e->engine->run(q, args, s->k.threads, e->work));
-  *rate = 2.0 * (double)q->m * (double)q->n * (double)q->k * e->repeat / (now_s(s) - start);
-  return HP_OK;
-}
-
-/* Two turns of one product, the first of which may do what is done once. */
-static hp_status warm_up(const setting *s, entrant *e, const gemm_query *q, const gemm_args *args) {
-  double rate;
-  e->repeat = 1;
-  HP_TRY(turn(s, e, q, args, &rate));
-  HP_TRY(turn(s, e, q, args, &rate));
-  e->repeat += (int)(turn_s * rate / (2.0 * (double)q->m * (double)q->n * (double)q->k));
-  return HP_OK;
-}
-
-static hp_status enter(const setting *s, const gemm_query *q, entrant *e, int *n) {
-  int rows;
-  const gemm_engine *const *row = engine_rows(&rows);
-  for (int i = 0; i < rows && *n < ENGINES_MAX; i++) {
-    if (row[i] == &engine_scalar || !row[i]->available() || !row[i]->supports(q)) continue;
-    e[*n].engine = row[i];
-    e[*n].work_bytes = row[i]->workspace(q, pool_size(s->k.threads));
-    e[*n].work = mem_map(e[*n].work_bytes);
-    HP_TRY_MEM(e[*n].work);
-    ++*n;
-  }
-  return HP_OK;
-}
-
+/* Median of a / b, turn by turn. */
 static double median_ratio(const double *a, const double *b, int n) {
-  double x[ROUNDS_MAX];
+  double x[BENCH_TURNS];
   for (int i = 0; i < n; i++) x[i] = a[i] / b[i];
   return bench_median(x, n);
 }
 
-static hp_status print(const setting *s, const char *layout, const gemm_query *q, const entrant *e,
-                       int n, const double *peak) {
+/* peak: seconds of the product at the peak of multiply-adds, by turn. */
+static hp_status print(const setting *s, const char *layout, const bench_product *p, double *peak) {
+  double flops = bench_product_flops(&p->q);
   char key[64];
-  double x[ROUNDS_MAX];
   bench_row r = {0};
   bench_row_begin(&r, s->a, "gemm");
   bench_row_machine(&r, &s->k);
   bench_row_text(&r, "dtype", dtype_name(s->type));
   bench_row_text(&r, "layout", layout);
-  bench_row_int(&r, "m", q->m);
-  bench_row_int(&r, "k", q->k);
-  bench_row_int(&r, "n", q->n);
-  memcpy(x, peak, sizeof *x * (size_t)s->rounds);
-  bench_row_num(&r, "peak_flops", bench_median(x, s->rounds));
-  for (int i = 0; i < n; i++) {
-    memcpy(x, e[i].rate, sizeof *x * (size_t)s->rounds);
-    snprintf(key, sizeof key, "%s_flops", e[i].engine->name);
-    bench_row_num(&r, key, bench_median(x, s->rounds));
+  bench_row_int(&r, "m", p->q.m);
+  bench_row_int(&r, "k", p->q.k);
+  bench_row_int(&r, "n", p->q.n);
+  double of_peak = median_ratio(peak, p->e[0].seconds, p->turn);
+  bench_row_num(&r, "peak_flops", flops / bench_median(peak, p->turn));
+  for (int i = 0; i < p->entrants; i++) {
+    snprintf(key, sizeof key, "%s_flops", p->e[i].engine->name);
+    bench_row_num(&r, key, flops / bench_product_seconds(p, i));
   }
-  for (int i = 1; i < n; i++) {
-    snprintf(key, sizeof key, "over_%s", e[i].engine->name);
-    bench_row_num(&r, key, median_ratio(e[0].rate, e[i].rate, s->rounds));
+  for (int i = 1; i < p->entrants; i++) {
+    snprintf(key, sizeof key, "over_%s", p->e[i].engine->name);
+    bench_row_num(&r, key, median_ratio(p->e[i].seconds, p->e[0].seconds, p->turn));
   }
-  bench_row_num(&r, "of_peak", median_ratio(e[0].rate, peak, s->rounds));
+  bench_row_num(&r, "of_peak", of_peak);
   return bench_row_end(&r);
 }
 
-static hp_status take_turns(const setting *s, const char *layout, const gemm_query *q,
-                            const gemm_args *args, entrant *e, int n) {
-  double peak[ROUNDS_MAX];
-  for (int i = 0; i < n; i++) HP_TRY(warm_up(s, &e[i], q, args));
-  for (int r = 0; r < s->rounds; r++) {
-    peak[r] = limits_measure_flops(s->k.isa, s->k.threads, s->type);
-    for (int i = 0; i < n; i++) HP_TRY(turn(s, &e[i], q, args, &e[i].rate[r]));
+static hp_status take_turns(const setting *s, const char *layout, bench_product *p) {
+  double peak[BENCH_TURNS];
+  bench_operands x = {0};
+  bench_operands_need(&x, p);
+  hp_status st = bench_operands_open(&x, s->type);
+  for (int i = 0; !st && i < s->rounds; i++) {
+    peak[i] = bench_product_flops(&p->q) / limits_measure_flops(s->k.isa, s->k.threads, s->type);
+    st = bench_product_turn(p, &x, s->k.threads);
   }
-  return print(s, layout, q, e, n, peak);
+  if (!st) st = print(s, layout, p, peak);
+  bench_operands_close(&x);
+  return st;
 }
 
 static hp_status product(const setting *s, const char *layout, int64_t m, int64_t k, int64_t n,
                          hp_dtype out) {
   gemm_query q = gemm_query_make(m, n, k, *layout == 't', layout[1] == 't', s->type, out);
-  int64_t elements[3] = {m * k, k * n, m * n};
-  hp_dtype type[3] = {s->type, s->type, out};
-  void *at[3];
-  int entrants = 0;
-  entrant *e = mem_calloc(ENGINES_MAX, sizeof *e);
-  hp_status st = e ? gemm_check(&q) : HP_ERR_OOM;
-  for (int i = 0; i < 3; i++) {
-    at[i] = filled(type[i], elements[i]);
-    if (!at[i]) st = HP_ERR_OOM;
-  }
-  if (!st) st = enter(s, &q, e, &entrants);
-  if (!st) st = take_turns(s, layout, &q, &(gemm_args){at[0], at[1], at[2], NULL}, e, entrants);
-  for (int i = 0; i < entrants; i++) mem_unmap(e[i].work, e[i].work_bytes);
-  for (int i = 0; i < 3; i++) mem_unmap(at[i], (size_t)elements[i] * dtype_size(type[i]));
-  mem_free(e);
+  bench_product p;
+  HP_TRY(bench_product_open(&q, pool_size(s->k.threads), s->rounds, &p));
+  hp_status st = take_turns(s, layout, &p);
+  bench_product_close(&p);
   return st;
 }
 
@@ -212,7 +143,7 @@ static hp_status products(const setting *s) {
 }
 
 hp_status bench_gemm(const bench_args *a) {
-  setting s = {.a = a, .rounds = a->steps < ROUNDS_MAX ? (int)a->steps : ROUNDS_MAX};
+  setting s = {.a = a, .rounds = a->steps < BENCH_TURNS ? (int)a->steps : BENCH_TURNS};
   hp_dtype type[2];
   int types;
   HP_TRY(bench_dtypes(a, type, &types));

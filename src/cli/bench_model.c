@@ -1,8 +1,8 @@
 /* `hyper bench`: figures of whole models beside the machine's limits. */
-#include "base/philox.h"
+#include "base/io.h"
 #include "base/thread.h"
 #include "cli/bench.h"
-#include "model/lm_eval.h"
+#include "cli/bench_limit.h"
 #include "model/strategy.h"
 #include "serve/session.h"
 #include "train/step.h"
@@ -11,11 +11,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { WARM_UP = 2 };
-
-typedef struct {
-  double flops_per_s, bytes_per_s;
-} machine;
+enum { WARM_UP = 2, LIMIT_TURNS = 9, TOKENS_LEAST = 32 };
 
 static double rss_bytes(void) {
   struct rusage u;
@@ -33,7 +29,16 @@ static hp_status open_device(const bench_args *a, bool plan_only, strategy *s, h
   return hp_device_open(&o, d);
 }
 
-/* A model by its folder or its config.json alone, with random weights. */
+static bool has_weights(const char *dir) {
+  static const char *const name[] = {"model.safetensors", "model.safetensors.index.json"};
+  str path = {0};
+  bool found = false;
+  for (int i = 0; i < 2; i++) found |= !path_join(&path, dir, name[i]) && file_exists(path.at);
+  str_free(&path);
+  return found;
+}
+
+/* A model by its folder, or with random weights by its config.json alone. */
 static hp_status open_model(const bench_args *a, bool training, hp_device **d, lm **m) {
   hp_dtype t = HP_F32;
   if (!a->m.model) HP_FAIL(HP_ERR_ARG, "--model DIR or CONFIG.json is missing");
@@ -46,30 +51,86 @@ static hp_status open_model(const bench_args *a, bool training, hp_device **d, l
   hp_status st = lm_create(a->m.model, *d, &lo, m);
   if (!st) {
     st = strategy_apply(&s, *m, *d);
-    if (!st) st = lm_init(*m, (uint64_t)a->m.seed);
+    if (!st && has_weights(a->m.model)) st = lm_load(*m, a->m.model);
+    else if (!st) st = lm_init(*m, (uint64_t)a->m.seed);
     if (st) lm_free(*m);
   }
   if (st) hp_device_close(*d);
   return st;
 }
 
-static int32_t *random_ids(const lm *m, int64_t n) {
-  int32_t *ids = mem_calloc((size_t)n, sizeof *ids);
-  for (int64_t i = 0; ids && i < n; i++)
-    ids[i] = (int32_t)(philox_u32(1, 7, (uint64_t)i) % (uint64_t)m->c.vocab);
-  return ids;
+/* The i-th token of what is run: bench/compare feeds its peers the same. */
+static int32_t token(const lm *m, int64_t i) {
+  return (int32_t)(((uint32_t)i * 2654435761u >> 8) % (uint32_t)m->c.vocab);
 }
 
-static void common(bench_row *r, const bench_args *a, const lm *m, const machine *k) {
-  bench_row_text(r, "model", a->m.model);
-  bench_row_text(r, "device", hp_device_describe(m->d));
-  bench_row_text(r, "dtype", m->compute == HP_BF16 ? "bf16" : "f32");
-  bench_row_text(r, "engine", m->compute == HP_BF16 ? hp_device_engine(m->d) : "packed");
-  bench_row_num(r, "parameters", model_config_params(&m->c));
-  bench_row_num(r, "batch", (double)a->batch);
-  bench_row_num(r, "seq", (double)a->seq);
-  bench_row_num(r, "peak_flops", k->flops_per_s);
-  bench_row_num(r, "read_bytes_per_s", k->bytes_per_s);
+/* What runs of a model have in common: times, and the turns of their limit between them. */
+typedef struct {
+  const bench_args *a;
+  lm *m;
+  bench_machine k; /* the limit's threads */
+  bench_work work;
+  int64_t B, T, n; /* of what is run; repetitions that are timed */
+  bench_limit *limit;
+  double *seconds;  /* [n] */
+  double rss_bytes; /* without the limit's */
+  int32_t *ids;     /* [B,T] */
+  float *logits;    /* [V] */
+} model_run;
+
+static hp_status run_open(model_run *r) {
+  int64_t n = r->B * r->T;
+  r->seconds = mem_calloc((size_t)r->n, sizeof *r->seconds);
+  r->ids = mem_calloc((size_t)n, sizeof *r->ids);
+  r->logits = mem_calloc((size_t)r->m->c.vocab, sizeof *r->logits);
+  if (!r->seconds || !r->ids || !r->logits) return HP_ERR_OOM;
+  for (int64_t i = 0; i < n; i++) r->ids[i] = token(r->m, i);
+  return HP_OK;
+}
+static void run_close(model_run *r) {
+  bench_limit_free(r->limit);
+  mem_free(r->seconds);
+  mem_free(r->ids);
+  mem_free(r->logits);
+}
+
+/* Notes repetition i, which began at `start`; after some of those that count the limit has a turn.
+ */
+static hp_status run_note(model_run *r, int64_t i, double start) {
+  int64_t at = i - WARM_UP, turns = r->n < LIMIT_TURNS ? r->n : LIMIT_TURNS;
+  if (at < 0) return HP_OK;
+  r->seconds[at] = time_now_s() - start;
+  if (at == 0) {
+    r->rss_bytes = rss_bytes();
+    HP_TRY(bench_limit_create(r->m, r->work, r->B, r->T, r->k.threads, (int)turns, &r->limit));
+  }
+  return at % (r->n / turns) ? HP_OK : bench_limit_turn(r->limit);
+}
+
+/* The first keys of a line: what was run, how fast, and its limit. */
+static void put_run(model_run *r, const char *kind, double tokens, bench_row *row) {
+  const lm *m = r->m;
+  bench_limit_result k = bench_limit_get(r->limit);
+  double t = bench_median(r->seconds, r->n), limit = k.matmul_s + k.bytes_s;
+  bench_row_begin(row, r->a, kind);
+  bench_row_text(row, "model", r->a->m.model);
+  bench_row_machine(row, &r->k);
+  bench_row_text(row, "device", hp_device_describe(m->d));
+  bench_row_text(row, "dtype", m->compute == HP_BF16 ? "bf16" : "f32");
+  bench_row_text(row, "engine", m->compute == HP_BF16 ? hp_device_engine(m->d) : "packed");
+  bench_row_num(row, "parameters", model_config_params(&m->c));
+  bench_row_num(row, "batch", (double)r->B);
+  bench_row_num(row, "seq", (double)r->T);
+  bench_row_num(row, "peak_flops", k.peak_flops);
+  bench_row_num(row, "read_bytes_per_s", k.bytes_per_s);
+  bench_row_num(row, "tokens_per_s", tokens / t);
+  bench_row_num(row, "step_s", t);
+  bench_row_num(row, "limit_s", limit);
+  bench_row_num(row, "of_limit", limit / t);
+  bench_row_num(row, "flops", k.flops);
+  bench_row_num(row, "bytes", k.bytes);
+  bench_row_num(row, "matmul_s", k.matmul_s);
+  bench_row_num(row, "bytes_s", k.bytes_s);
 }
 
 static step_options step_options_of(const bench_args *a) {
@@ -86,75 +147,65 @@ static step_options step_options_of(const bench_args *a) {
 /* --- training step ---------------------------------------------------------------------------- */
 
 typedef struct {
-  double *seconds; /* of each timed step */
   double loss;
   double comm_s, hideable_s, hidden_s; /* of all timed steps */
-} step_times;
+} step_sums;
 
-static hp_status add_comm(const stepper *s, step_times *t) {
+static hp_status add_comm(const stepper *s, step_sums *sum) {
   hp_program_stats p;
   HP_TRY(hp_program_stats_get(stepper_program(s), &p));
-  t->comm_s += p.comm_s;
-  t->hideable_s += p.hideable_s;
-  t->hidden_s += p.hidden_s;
+  sum->comm_s += p.comm_s;
+  sum->hideable_s += p.hideable_s;
+  sum->hidden_s += p.hidden_s;
   return HP_OK;
 }
 
-static hp_status time_steps(const bench_args *a, lm *m, stepper *s, step_times *t) {
-  int64_t n = a->batch * a->seq;
-  int32_t *ids = random_ids(m, n), *labels = mem_calloc((size_t)n, sizeof *labels);
-  hp_status st = ids && labels ? HP_OK : HP_ERR_OOM;
-  for (int64_t i = 0; !st && i < n; i++) labels[i] = ids[(i + 1) % n];
-  for (int64_t i = 0; !st && i < WARM_UP + a->steps; i++) {
-    step_micro b = {.B = a->batch,
-                    .T = a->seq,
-                    .ids = ids,
+static hp_status time_steps(model_run *r, stepper *s, step_sums *sum) {
+  int64_t n = r->B * r->T;
+  int32_t *labels = mem_calloc((size_t)n, sizeof *labels);
+  hp_status st = labels ? HP_OK : HP_ERR_OOM;
+  for (int64_t i = 0; !st && i < n; i++) labels[i] = r->ids[(i + 1) % n];
+  for (int64_t i = 0; !st && i < WARM_UP + r->n; i++) {
+    step_micro b = {.B = r->B,
+                    .T = r->T,
+                    .ids = r->ids,
                     .labels = labels,
                     .weight = 1.0 / (double)n,
                     .first = true,
                     .last = true};
     step_update u = {.lr = 1e-4, .t = i + 1};
-    step_result r;
+    step_result result;
     double start = time_now_s();
-    st = stepper_run(s, &b, &u, &r);
-    if (i >= WARM_UP) t->seconds[i - WARM_UP] = time_now_s() - start;
-    if (!st && i >= WARM_UP) st = add_comm(s, t);
-    t->loss = r.loss;
+    st = stepper_run(s, &b, &u, &result);
+    if (!st) st = run_note(r, i, start);
+    if (!st && i >= WARM_UP) st = add_comm(s, sum);
+    sum->loss = result.loss;
   }
-  mem_free(ids);
   mem_free(labels);
   return st;
 }
 
 /* What goes between devices in a step, and how much of it behind computation. */
-static void put_comm(const bench_args *a, const step_times *t, bench_row *r) {
-  double n = (double)a->steps;
-  if (t->comm_s <= 0) return;
-  bench_row_num(r, "comm_s", t->comm_s / n);
-  bench_row_num(r, "hideable_s", t->hideable_s / n);
-  bench_row_num(r, "hidden_s", t->hidden_s / n);
-  bench_row_num(r, "exposed_s", (t->comm_s - t->hidden_s) / n);
-  bench_row_num(r, "hidden_share", t->hideable_s > 0 ? t->hidden_s / t->hideable_s : 1);
+static void put_comm(const model_run *r, const step_sums *sum, bench_row *row) {
+  double n = (double)r->n;
+  if (sum->comm_s <= 0) return;
+  bench_row_num(row, "comm_s", sum->comm_s / n);
+  bench_row_num(row, "hideable_s", sum->hideable_s / n);
+  bench_row_num(row, "hidden_s", sum->hidden_s / n);
+  bench_row_num(row, "exposed_s", (sum->comm_s - sum->hidden_s) / n);
+  bench_row_num(row, "hidden_share", sum->hideable_s > 0 ? sum->hidden_s / sum->hideable_s : 1);
 }
 
-static hp_status print_step(const bench_args *a, const lm *m, const machine *k, const stepper *s,
-                            const step_times *times) {
-  double t = bench_median(times->seconds, a->steps), tokens = (double)(a->batch * a->seq);
-  double flops = 3 * lm_flops_per_token(m, a->seq) * tokens;
-  double limit = flops / k->flops_per_s + 28 * model_config_params(&m->c) / k->bytes_per_s;
-  bench_row r = {0};
-  bench_row_begin(&r, a, "step");
-  common(&r, a, m, k);
-  bench_row_num(&r, "tokens_per_s", tokens / t);
-  bench_row_num(&r, "step_s", t);
-  bench_row_num(&r, "limit_s", limit);
-  bench_row_num(&r, "of_limit", limit / t);
-  put_comm(a, times, &r);
-  bench_row_num(&r, "loss", times->loss);
-  bench_row_num(&r, "peak_bytes", (double)(hp_device_param_bytes(m->d) + stepper_work_bytes(s)));
-  bench_row_num(&r, "rss_bytes", rss_bytes());
-  bench_row_num(&r, "compile_s", stepper_compile_seconds(s));
-  return bench_row_end(&r);
+static hp_status print_step(model_run *r, const stepper *s, const step_sums *sum) {
+  bench_row row = {0};
+  put_run(r, "step", (double)(r->B * r->T), &row);
+  put_comm(r, sum, &row);
+  bench_row_num(&row, "loss", sum->loss);
+  bench_row_num(&row, "peak_bytes",
+                (double)(hp_device_param_bytes(r->m->d) + stepper_work_bytes(s)));
+  bench_row_num(&row, "rss_bytes", r->rss_bytes);
+  bench_row_num(&row, "compile_s", stepper_compile_seconds(s));
+  return bench_row_end(&row);
 }
 
 /* For people: the last run by op. */
@@ -167,107 +218,73 @@ static hp_status print_ops(const bench_args *a, const hp_program *p) {
   return HP_OK;
 }
 
-static hp_status step(const bench_args *a, lm *m, const machine *k) {
+static hp_status step(model_run *r) {
+  const bench_args *a = r->a;
   step_options o = step_options_of(a);
   stepper *s = NULL;
-  step_times t = {.seconds = mem_calloc((size_t)a->steps, sizeof *t.seconds)};
-  HP_TRY_MEM(t.seconds);
-  hp_status st = stepper_create(m, &o, &s);
-  if (!st) st = time_steps(a, m, s, &t);
-  if (!st) st = print_step(a, m, k, s, &t);
+  step_sums sum = {0};
+  hp_status st = stepper_create(r->m, &o, &s);
+  if (!st) st = time_steps(r, s, &sum);
+  if (!st) st = print_step(r, s, &sum);
   if (!st) st = print_ops(a, stepper_program(s));
   if (!st && a->trace) st = hp_trace(stepper_program(s), a->trace);
   stepper_free(s);
-  mem_free(t.seconds);
   return st;
 }
 
 /* --- inference -------------------------------------------------------------------------------- */
 
-static hp_status prefill(const bench_args *a, lm *m, const machine *k) {
+static hp_status print_inference(model_run *r, const char *kind, double tokens) {
+  bench_row row = {0};
+  put_run(r, kind, tokens, &row);
+  bench_row_num(&row, "rss_bytes", r->rss_bytes);
+  return bench_row_end(&row);
+}
+
+static hp_status prefill(model_run *r) {
   session *s;
-  int32_t *ids = random_ids(m, a->seq);
-  float *logits = mem_calloc((size_t)m->c.vocab, sizeof *logits);
-  double *seconds = mem_calloc((size_t)a->steps, sizeof *seconds);
-  hp_status st = ids && logits && seconds ? session_create(m, a->seq, &s) : HP_ERR_OOM;
-  if (!st) {
-    for (int64_t i = 0; !st && i < WARM_UP + a->steps; i++) {
-      session_reset(s);
-      double start = time_now_s();
-      st = session_feed(s, ids, a->seq, logits);
-      if (i >= WARM_UP) seconds[i - WARM_UP] = time_now_s() - start;
-    }
-    if (!st) st = print_ops(a, session_program(s));
-    session_free(s);
+  HP_TRY(session_create(r->m, r->T, &s));
+  hp_status st = HP_OK;
+  for (int64_t i = 0; !st && i < WARM_UP + r->n; i++) {
+    session_reset(s);
+    double start = time_now_s();
+    st = session_feed(s, r->ids, r->T, r->logits);
+    if (!st) st = run_note(r, i, start);
   }
-  if (!st) {
-    double t = bench_median(seconds, a->steps);
-    double flops = lm_flops_per_token(m, a->seq) * (double)a->seq;
-    bench_row r = {0};
-    bench_row_begin(&r, a, "prefill");
-    common(&r, a, m, k);
-    bench_row_num(&r, "tokens_per_s", (double)a->seq / t);
-    bench_row_num(&r, "step_s", t);
-    bench_row_num(&r, "limit_s", flops / k->flops_per_s);
-    bench_row_num(&r, "of_limit", flops / k->flops_per_s / t);
-    bench_row_num(&r, "rss_bytes", rss_bytes());
-    st = bench_row_end(&r);
-  }
-  mem_free(ids);
-  mem_free(logits);
-  mem_free(seconds);
+  if (!st) st = print_inference(r, "prefill", (double)r->T);
+  if (!st) st = print_ops(r->a, session_program(s));
+  session_free(s);
   return st;
 }
 
-static hp_status decode(const bench_args *a, lm *m, const machine *k) {
+/* Tokens after a prompt of T. */
+static hp_status decode(model_run *r) {
   session *s;
-  int64_t n = a->steps < 32 ? 32 : a->steps;
-  float *logits = mem_calloc((size_t)m->c.vocab, sizeof *logits);
-  double *seconds = mem_calloc((size_t)n, sizeof *seconds);
-  hp_status st = logits && seconds ? session_create(m, n + WARM_UP, &s) : HP_ERR_OOM;
-  if (!st) {
-    for (int64_t i = 0; !st && i < n + WARM_UP; i++) {
-      int32_t id = (int32_t)(i % m->c.vocab);
-      double start = time_now_s();
-      st = session_feed(s, &id, 1, logits);
-      if (i >= WARM_UP) seconds[i - WARM_UP] = time_now_s() - start;
-    }
-    if (!st) st = print_ops(a, session_program(s));
-    session_free(s);
+  HP_TRY(session_create(r->m, r->T + WARM_UP + r->n, &s));
+  hp_status st = session_feed(s, r->ids, r->T, r->logits);
+  for (int64_t i = 0; !st && i < WARM_UP + r->n; i++) {
+    int32_t id = token(r->m, r->T + i);
+    double start = time_now_s();
+    st = session_feed(s, &id, 1, r->logits);
+    if (!st) st = run_note(r, i, start);
   }
-  if (!st) {
-    double t = bench_median(seconds, n), weights = 0;
-    for (size_t i = 0; i < m->params.len; i++) {
-      const model_param *p = &m->params.at[i];
-      bool read = p->kind == PARAM_MATRIX || (p->kind == PARAM_EMBEDDING && m->c.tied);
-      if (read) weights += lm_elements_used(m, p) * (m->weights == HP_BF16 ? 2 : 4);
-    }
-    bench_row r = {0};
-    bench_row_begin(&r, a, "decode");
-    common(&r, a, m, k);
-    bench_row_num(&r, "tokens_per_s", 1 / t);
-    bench_row_num(&r, "step_s", t);
-    bench_row_num(&r, "limit_s", weights / k->bytes_per_s);
-    bench_row_num(&r, "of_limit", weights / k->bytes_per_s / t);
-    bench_row_num(&r, "rss_bytes", rss_bytes());
-    st = bench_row_end(&r);
-  }
-  mem_free(logits);
-  mem_free(seconds);
+  if (!st) st = print_inference(r, "decode", 1);
+  if (!st) st = print_ops(r->a, session_program(s));
+  session_free(s);
   return st;
 }
 
 /* --- machine and compiler --------------------------------------------------------------------- */
 
 static hp_status copy(const bench_args *a, const strategy *by, hp_device *d) {
-  machine k;
+  double flops, bytes;
   bench_row r = {0};
   (void)by;
-  HP_TRY(hp_device_measure(d, &k.flops_per_s, &k.bytes_per_s));
+  HP_TRY(hp_device_measure(d, &flops, &bytes));
   bench_row_begin(&r, a, "copy");
   bench_row_text(&r, "device", hp_device_describe(d));
-  bench_row_num(&r, "peak_flops", k.flops_per_s);
-  bench_row_num(&r, "read_bytes_per_s", k.bytes_per_s);
+  bench_row_num(&r, "peak_flops", flops);
+  bench_row_num(&r, "read_bytes_per_s", bytes);
   return bench_row_end(&r);
 }
 
@@ -303,23 +320,40 @@ static hp_status compile(const bench_args *a, const strategy *by, hp_device *d) 
   return st;
 }
 
-typedef hp_status run_fn(const bench_args *a, lm *m, const machine *k);
-/* A kind that runs a model: its device, its weights, the machine's limits. */
-static hp_status run_model(const bench_args *a, bool training, run_fn *run) {
+/* A kind that runs a model.  The limit's threads are made before the device, which binds the caller
+ * to one core. */
+static hp_status run_model(model_run *r, hp_status (*kind)(model_run *)) {
   hp_device *d;
-  lm *m;
-  machine k;
-  HP_TRY(open_model(a, training, &d, &m));
-  hp_status st = hp_device_measure(d, &k.flops_per_s, &k.bytes_per_s);
-  if (!st) st = run(a, m, &k);
-  lm_free(m);
-  hp_device_close(d);
+  HP_TRY(bench_machine_open(r->a, &r->k));
+  pool_bind_caller(r->k.threads, false);
+  hp_status st = open_model(r->a, r->work == BENCH_TRAIN, &d, &r->m);
+  if (!st) {
+    st = run_open(r);
+    if (!st) st = kind(r);
+    run_close(r);
+    lm_free(r->m);
+    hp_device_close(d);
+  }
+  bench_machine_close(&r->k);
   return st;
 }
 
-hp_status bench_step(const bench_args *a) { return run_model(a, true, step); }
-hp_status bench_prefill(const bench_args *a) { return run_model(a, false, prefill); }
-hp_status bench_decode(const bench_args *a) { return run_model(a, false, decode); }
+hp_status bench_step(const bench_args *a) {
+  return run_model(&(model_run){.a = a,
+                                .work = BENCH_TRAIN,
+                                .B = a->batch,
+                                .T = a->seq,
+                                .n = a->steps},
+                   step);
+}
+hp_status bench_prefill(const bench_args *a) {
+  return run_model(&(model_run){.a = a, .work = BENCH_PROMPT, .B = 1, .T = a->seq, .n = a->steps},
+                   prefill);
+}
+hp_status bench_decode(const bench_args *a) {
+  int64_t n = a->steps < TOKENS_LEAST ? TOKENS_LEAST : a->steps;
+  return run_model(&(model_run){.a = a, .work = BENCH_TOKEN, .B = 1, .T = a->seq, .n = n}, decode);
+}
 
 /* A kind that needs no memory on its devices: one is opened for all. */
 static hp_status run_device(const bench_args *a,

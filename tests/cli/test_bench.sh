@@ -47,6 +47,39 @@ lines op add --size 1MiB --steps 1 --dtype bf16
 [ "$(wc -l <out)" = 1 ] || fail "more than one line"
 json_is out.jsonl 0.bytes 3145728
 
+LIMITS="bench model machine isa threads device dtype batch seq peak_flops read_bytes_per_s tokens_per_s step_s limit_s of_limit bytes bytes_s rss_bytes"
+CASES=$ROOT/tests/golden/cases
+
+it "step is held against every product of it and the optimizer's bytes"
+lines step --model "$CASES/qwen3-bias-tied" --batch 2 --seq 16 --steps 1
+keys_are $LIMITS flops matmul_s loss peak_bytes compile_s
+json_is out.jsonl 0.flops 1449984 # 6 x (5760 + 64 x 16) weights x 32 tokens, 6 products of attention by half
+json_is out.jsonl 0.bytes $((28 * $(json out.jsonl 0.parameters)))
+lines step --model "$CASES/qwen3moe-fused" --batch 2 --seq 24 --steps 1
+json_is out.jsonl 0.flops 2313216 # 32 of 48 tokens in each of 3 experts
+for case in mistral-window gpt2-base-names deepseekv3-yarn; do
+  lines step --model "$CASES/$case" --batch 1 --seq 8 --steps 1 --dtype bf16
+  keys_are $LIMITS flops matmul_s
+done
+
+it "a folder's own weights are used"
+loss=$(json out.jsonl 0.loss)
+lines step --model "$CASES/deepseekv3-yarn/config.json" --batch 1 --seq 8 --steps 1 --dtype bf16
+[ "$(json out.jsonl 0.loss)" != "$loss" ] || fail "random weights have the loss of the folder's"
+
+it "prefill is held against the products of a prompt and the head of its last token"
+lines prefill --model "$CASES/qwen3-bias-tied" --seq 16 --steps 1
+keys_are $LIMITS flops matmul_s
+json_is out.jsonl 0.flops 208896
+json_is out.jsonl 0.bytes 4096
+
+it "decode is held against the bytes of weights and cache"
+lines decode --model "$CASES/qwen3-bias-tied" --seq 16 --steps 1
+keys_are $LIMITS
+json_is out.jsonl 0.bytes 33280 # (6784 weights + 2 x 16 x 2 x 24 of the cache) x 4
+lines decode --model "$CASES/qwen3-bias-tied" --seq 16 --steps 1 --dtype bf16
+json_is out.jsonl 0.bytes 16640
+
 it "people get one figure a line"
 run bench op add --size 64KiB --steps 1 --dtype f32
 out_has "bench: op"
