@@ -9,7 +9,7 @@ static attn_item_fn *const few_of[ISA_COUNT] = ISA_TABLE(attn_few);
 static attn_item_fn *const join_of[ISA_COUNT] = ISA_TABLE(attn_join);
 static attn_item_fn *const grads_of[ISA_COUNT] = ISA_TABLE(attn_grads);
 
-enum { LENGTH_MAX = 1 << 30, COUNT_MAX = 1 << 24 };
+enum { LENGTH_MAX = 1 << 30, COUNT_MAX = 1 << 24, FEW_ITEMS = 2 /* a thread */ };
 
 static hp_status check_spec(const attn_spec *s) {
   if (s->B < 0 || s->B > COUNT_MAX || s->Tq < 0 || s->Tq > LENGTH_MAX || s->Tk < 0 ||
@@ -72,11 +72,24 @@ static void plan_forward(attn_job *j, int threads) {
   j->items = heads * j->chunks * (j->split ? j->segments : 1);
 }
 
+/* Leaves out the segments of keys that no row sees: a cache has room for more than it holds. */
+static void live_segments(attn_job *j) {
+  int32_t first = INT32_MAX, last = -1, lo, hi;
+  for (int64_t i = 0; i < j->s->B * j->s->Tq; i++) {
+    keys_of_row(j->s, i / j->s->Tq, i % j->s->Tq, &lo, &hi);
+    if (lo < first) first = lo;
+    if (hi > last) last = hi;
+  }
+  j->segment0 = last < 0 ? 0 : first / ATTN_SEGMENT;
+  j->segments = last < 0 ? 1 : last / ATTN_SEGMENT - j->segment0 + 1;
+}
+
 /* With few rows, an item takes heads that lie side by side in memory, if threads have enough to do.
  */
 static void plan_few(attn_job *j, int threads) {
+  live_segments(j);
   int64_t items = at_least(j->s->B * j->segments, 1);
-  j->chunks = at_most(attn_div_up(threads, items), j->s->KV);
+  j->chunks = at_most(attn_div_up(FEW_ITEMS * threads, items), j->s->KV);
   if (j->k.sh >= j->k.st || j->v.sh >= j->v.st) j->chunks = j->s->KV;
   j->items = j->s->B * j->chunks * j->segments;
 }
@@ -158,7 +171,8 @@ hp_status attn_forward(cpu_isa isa, pool *p, const attn_spec *s, const attn_view
   if (!j.rows) return HP_OK;
   if (is_few(&j)) plan_few(&j, pool_size(p));
   run_job(p, &j, is_few(&j) ? few_of[isa] : tiles_of[isa], j.items);
-  if (uses_partial(&j)) run_job(p, &j, join_of[isa], s->B * s->KV);
+  if (uses_partial(&j) && !(is_few(&j) && j.segments == 1))
+    run_job(p, &j, join_of[isa], s->B * s->KV);
   return HP_OK;
 }
 

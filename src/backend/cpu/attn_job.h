@@ -31,11 +31,11 @@ struct attn_job {
   int64_t tiles, per_head; /* tiles of a key head; of one query head, 0 where tiles span heads */
   int64_t chunks; /* forward: items that the tiles of a key head, or, with few rows, the key heads
                      of a sequence are dealt to */
-  int64_t segments;
-  bool split;                /* forward: an item does one segment; its state goes to `partial` */
-  float *partial;            /* [B, KV, segments, rows, 16 + Dvp]: m, l, ..., sums over v */
-  int64_t kv_items, q_items; /* backward, per key head: items for dk and dv, items for dq;
-                                1 and 0: one item does everything */
+  int64_t segment0, segments; /* with few rows, those alone that hold keys which a row sees */
+  bool split;                 /* forward: an item does one segment; its state goes to `partial` */
+  float *partial;             /* [B, KV, segments, rows, 16 + Dvp]: m, l, ..., sums over v */
+  int64_t kv_items, q_items;  /* backward, per key head: items for dk and dv, items for dq;
+                                 1 and 0: one item does everything */
   void (*run)(const attn_job *, int64_t item, float *work);
   int64_t items;
   atomic_llong next;
@@ -52,6 +52,22 @@ attn_item_fn attn_few_plain, attn_few_avx2, attn_few_avx512;
 attn_item_fn attn_join_plain, attn_join_avx2, attn_join_avx512;
 /* Gradients: item = (b, kv head, part). */
 attn_item_fn attn_grads_plain, attn_grads_avx2, attn_grads_avx512;
+
+static inline void keys_of_row(const attn_spec *s, int64_t b, int64_t t, int32_t *lo_out,
+                               int32_t *hi_out) {
+  int64_t pos = t + s->Tk - s->Tq, anchor = pos, lo = 0, hi = s->Tk - 1;
+  if (s->span) {
+    const int32_t *at = s->span + 2 * (b * s->Tq + t);
+    lo = at[0], anchor = hi = at[1];
+  } else if (s->causal) {
+    hi = pos;
+  }
+  if (s->window > 0 && s->window <= anchor - lo) lo = anchor - s->window + 1;
+  if (lo < 0) lo = 0;
+  if (hi > s->Tk - 1) hi = s->Tk - 1;
+  *lo_out = hi < lo ? INT32_MAX : (int32_t)lo;
+  *hi_out = hi < lo ? -1 : (int32_t)hi;
+}
 
 /* Floats of work memory that one item needs. */
 static inline int64_t attn_tiles_floats(int64_t Dp, int64_t Dvp) {

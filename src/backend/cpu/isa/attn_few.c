@@ -43,25 +43,45 @@ SIMD void ask_line(lines *a) {
   if (a->col >= a->width) a->col = 0, a->row += a->step, a->rows--;
 }
 
+/* acc += q k over the columns of x, those of 16 keys: 16 of them, or 32 of bf16, which are
+ * transposed as pairs and taken apart afterwards. */
+SIMD void scores_add(const int R, const bool pairs, v16f x[16], const float *q, int64_t Dp,
+                     v16f acc[ATTN_FEW]) {
+  transpose_16(x);
+  for (int i = 0; i < 16; i++) {
+    v16f first = pairs ? v16i_as_f(v16i_shl(v16_as_i(x[i]), 16)) : x[i];
+    for (int r = 0; r < R; r++)
+      acc[r] = v16_fma(first, v16_set1(q[r * Dp + (pairs ? 2 * i : i)]), acc[r]);
+    if (!pairs) continue;
+    v16f second = v16i_as_f(v16i_and(v16_as_i(x[i]), v16i_set1((int32_t)0xffff0000u)));
+    for (int r = 0; r < R; r++) acc[r] = v16_fma(second, v16_set1(q[r * Dp + 2 * i + 1]), acc[r]);
+  }
+}
+
 /* Scores of 16 keys from `key`, for R rows of head i. */
 SIMD void scores_16(const int R, const hp_dtype t, few_rows *f, int head, int64_t key, int at) {
   const attn_job *j = f->j;
   const float *q = head_of(f, head).q;
-  v16f acc[ATTN_FEW];
+  v16f acc[ATTN_FEW], x[16];
   for (int r = 0; r < R; r++) acc[r] = v16_zero();
   int keys = v16_left(j->s->Tk, key);
   const char *rows = row_at(&j->k, f->b, key, f->kv + head);
-  int64_t step = j->k.st * (t == HP_F32 ? 4 : 2);
-  for (int64_t d = 0; d < j->s->D; d += 16) {
-    v16f x[16];
+  int64_t step = j->k.st * (t == HP_F32 ? 4 : 2), d = 0;
+  for (; t == HP_BF16 && d + 32 <= j->s->D; d += 32) {
+    for (int i = 0; i < 16; i++) {
+      ask_line(&f->next_k);
+      x[i] =
+          i < keys ? v16_load((const float *)(const void *)(rows + i * step + 2 * d)) : v16_zero();
+    }
+    scores_add(R, true, x, q + d, j->Dp, acc);
+  }
+  for (; d < j->s->D; d += 16) {
     int left = v16_left(j->s->D, d);
     for (int i = 0; i < 16; i++) {
       ask_line(&f->next_k);
       x[i] = i < keys ? v16_load_as(t, rows + i * step, d, left) : v16_zero();
     }
-    transpose_16(x);
-    for (int r = 0; r < R; r++)
-      for (int i = 0; i < 16; i++) acc[r] = v16_fma(x[i], v16_set1(q[r * j->Dp + d + i]), acc[r]);
+    scores_add(R, false, x, q + d, j->Dp, acc);
   }
   for (int r = 0; r < R; r++) v16_store(f->p + r * ATTN_BLOCK + at, acc[r]);
 }
@@ -180,19 +200,6 @@ SIMD void few_keys(const int R, few_rows *f) {
   }
 }
 
-void ISA_NAME(attn_few)(const attn_job *j, int64_t item, float *work) {
-  int64_t segment = item % j->segments, part = item / j->segments % j->chunks;
-  few_rows f = {.j = j, .n = (int)j->rows, .p = work, .state = work + ATTN_FEW * ATTN_BLOCK};
-  f.b = item / j->segments / j->chunks;
-  f.kv = j->s->KV * part / j->chunks;
-  f.heads = (int)(j->s->KV * (part + 1) / j->chunks - f.kv);
-  few_start(&f, segment);
-  if (f.n == 1) few_keys(1, &f);
-  else if (f.n <= 4) few_keys(4, &f);
-  else few_keys(ATTN_FEW, &f);
-  few_write(&f, segment);
-}
-
 /* The segments of one row, in order, into that of segment 0; then o and lse. */
 static void join_row(const attn_job *j, int64_t head, int64_t row) {
   int64_t step = 16 + j->Dvp, h = head % j->s->KV * j->group + row / j->s->Tq, t = row % j->s->Tq,
@@ -216,4 +223,20 @@ static void join_row(const attn_job *j, int64_t head, int64_t row) {
 void ISA_NAME(attn_join)(const attn_job *j, int64_t item, float *work) {
   (void)work;
   for (int64_t row = 0; row < j->rows; row++) join_row(j, item, row);
+}
+
+void ISA_NAME(attn_few)(const attn_job *j, int64_t item, float *work) {
+  int64_t segment = item % j->segments, part = item / j->segments % j->chunks;
+  few_rows f = {.j = j, .n = (int)j->rows, .p = work, .state = work + ATTN_FEW * ATTN_BLOCK};
+  f.b = item / j->segments / j->chunks;
+  f.kv = j->s->KV * part / j->chunks;
+  f.heads = (int)(j->s->KV * (part + 1) / j->chunks - f.kv);
+  few_start(&f, j->segment0 + segment);
+  if (f.n == 1) few_keys(1, &f);
+  else if (f.n <= 4) few_keys(4, &f);
+  else few_keys(ATTN_FEW, &f);
+  few_write(&f, segment);
+  if (j->segments > 1) return;
+  for (int head = 0; head < f.heads; head++) /* there is nothing to wait for */
+    ISA_NAME(attn_join)(j, f.b * j->s->KV + f.kv + head, work);
 }

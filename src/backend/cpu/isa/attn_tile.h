@@ -197,21 +197,6 @@ typedef struct {
   int64_t row[ATTN_LANES];                 /* (b * H + h) * Tq + t of each lane */
 } tile_rows;
 
-SIMD void keys_of_row(const attn_spec *s, int64_t b, int64_t t, int32_t *lo_out, int32_t *hi_out) {
-  int64_t pos = t + s->Tk - s->Tq, anchor = pos, lo = 0, hi = s->Tk - 1;
-  if (s->span) {
-    const int32_t *at = s->span + 2 * (b * s->Tq + t);
-    lo = at[0], anchor = hi = at[1];
-  } else if (s->causal) {
-    hi = pos;
-  }
-  if (s->window > 0 && s->window <= anchor - lo) lo = anchor - s->window + 1;
-  if (lo < 0) lo = 0;
-  if (hi > s->Tk - 1) hi = s->Tk - 1;
-  *lo_out = hi < lo ? INT32_MAX : (int32_t)lo;
-  *hi_out = hi < lo ? -1 : (int32_t)hi;
-}
-
 /* Rows of tile i of a key head; lanes past the last row repeat it. */
 static inline void tile_setup(const attn_job *j, int64_t b, int64_t kv, int64_t i, tile_rows *t) {
   int64_t from = j->per_head ? i % j->per_head * ATTN_LANES : i * ATTN_LANES;
