@@ -92,7 +92,10 @@ static hp_tensor clip_factor(const stepper *s, model_build *b, const hp_tensor *
     b->failed = true;
     return HP_NONE;
   }
-  for (size_t i = 0; i < n; i++) sq[i] = hp_sum_sq(b->g, grad[i]);
+  for (size_t i = 0; i < n; i++) {
+    hp_at(b->g, s->m->params.at[i].name);
+    sq[i] = hp_sum_sq(b->g, grad[i]);
+  }
   hp_at(b->g, "clip");
   hp_tensor all = gather_scalars(b, sq, n);
   mem_free(sq);
@@ -223,6 +226,18 @@ static hp_status build(const stepper *s, const variant *v, model_build *b) {
   return st;
 }
 
+static void tell_remat(void) {
+  log_info("recompute: auto: activations are recomputed, to stay under memory_limit");
+}
+
+/* What was asked for and cannot be done for this micro-batch. */
+static void tell_whole(const stepper *s, const variant *v) {
+  if (s->o.interleave <= 1 || parts_of(s, v) > 1) return;
+  log_warn("interleave: %lld is ignored: %s", (long long)s->o.interleave,
+           drops(s) ? "masks of dropout are drawn for the whole micro-batch"
+                    : "it does not divide the sequences of the micro-batch");
+}
+
 static hp_compile_options compile_options(const step_options *o) {
   return (hp_compile_options){.remat = o->remat,
                               .dump_dir = o->dump_dir,
@@ -233,6 +248,7 @@ static hp_compile_options compile_options(const step_options *o) {
 static hp_status compile(stepper *s, variant *v) {
   model_build b;
   hp_compile_options o = compile_options(&s->o);
+  tell_whole(s, v);
   HP_TRY(lm_graph_begin(s->m, v->B, v->T, 0, v->T, &b));
   hp_status st = build(s, v, &b);
   if (!st) st = lm_make_buffers(s->m, &b, v->T);
@@ -242,7 +258,7 @@ static hp_status compile(stepper *s, variant *v) {
     err_clear();
     s->o.remat = o.remat = true;
     st = hp_compile(b.g, s->m->d, &o, &v->p);
-    if (!st) log_info("recompute: auto: activations are recomputed, to stay under memory_limit");
+    if (!st) tell_remat();
   }
   lm_graph_end(&b);
   HP_TRY(st);
@@ -253,12 +269,14 @@ static hp_status compile(stepper *s, variant *v) {
   return HP_OK;
 }
 
-/* Plans a variant without running it; recompute: auto recomputes when the memory limit needs it. */
-static hp_status plan(lm *m, const step_options *o, const variant *v, hp_device *d,
+/* Plans a variant without running it; recompute: auto recomputes when the memory limit needs it,
+ * which is told as compile() tells it. */
+static hp_status plan(lm *m, const step_options *o, const variant *v, hp_device *d, bool tell,
                       hp_program_stats *out, const char *what, char **text) {
   stepper s = {.m = m, .o = *o};
   model_build b;
   hp_compile_options co = compile_options(o);
+  if (tell) tell_whole(&s, v);
   HP_TRY(lm_graph_begin(m, v->B, v->T, 0, v->T, &b));
   hp_status st = build(&s, v, &b);
   bool built = !st;
@@ -267,6 +285,7 @@ static hp_status plan(lm *m, const step_options *o, const variant *v, hp_device 
     err_clear();
     co.remat = true;
     st = hp_plan(b.g, d, &co, out);
+    if (!st && tell) tell_remat();
   }
   if (!st && text) st = hp_plan_explain(b.g, d, &co, what, text);
   lm_graph_end(&b);
@@ -275,13 +294,14 @@ static hp_status plan(lm *m, const step_options *o, const variant *v, hp_device 
 
 hp_status stepper_plan(lm *m, const step_options *o, int64_t B, int64_t T, hp_device *d,
                        hp_program_stats *out, const char *what, char **text) {
-  return plan(m, o, &(variant){.B = B, .T = T, .first = true, .last = true}, d, out, what, text);
+  return plan(m, o, &(variant){.B = B, .T = T, .first = true, .last = true}, d, true, out, what,
+              text);
 }
 
 hp_status stepper_check(lm *m, const step_options *o, const step_micro *b, hp_device *d) {
   hp_program_stats stats;
   variant v = {.B = b->B, .T = b->T, .first = b->first, .last = b->last};
-  return plan(m, o, &v, d, &stats, NULL, NULL);
+  return plan(m, o, &v, d, false, &stats, NULL, NULL);
 }
 
 static hp_status find_variant(stepper *s, const step_micro *b, hp_program **out) {

@@ -68,6 +68,9 @@ done
 run explain job/job.yaml comm strategy=tp=2 hyper_parallel.interleave=2
 exit_is 0
 out_has "predicted: "
+err_lacks "is ignored"
+run explain job/job.yaml strategy=tp=2 hyper_parallel.interleave=3
+err_has "interleave: 3 is ignored: it does not divide the sequences of the micro-batch"
 
 it "zero=3 gathers params, forward and backward, and reduces gradients to their parts"
 run explain job/job.yaml comm strategy=dp=2,zero=3
