@@ -230,8 +230,12 @@ int hp_device_threads(const hp_device *d);
 const char *hp_device_engine(const hp_device *d);
 hp_status hp_device_set_engine(hp_device *d, const char *name);
 uint64_t hp_device_param_bytes(const hp_device *d);
-/* Measures what the device can do: f32 operations and bytes read per second (takes about 0.1 s). */
-hp_status hp_device_measure(hp_device *d, double *flops_per_s, double *bytes_per_s);
+/* Measures what the device can do, a second (takes about 0.1 s): operations in f32, those of
+ * products of bf16, and bytes read. */
+typedef struct {
+  double flops, bf16_flops, bytes;
+} hp_limits;
+hp_status hp_device_measure(hp_device *d, hp_limits *out);
 /* In a job (mpirun, srun, hyper launch) each process has one device and makes the same calls. */
 hp_status hp_world(int *rank, int *size);
 hp_status hp_world_most(int64_t mine, int64_t *most); /* the largest that one of them gives */
@@ -283,15 +287,21 @@ hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compile_opti
                           const char *what, char **text);
 hp_status hp_program_stats_get(const hp_program *p, hp_program_stats *out);
 hp_status hp_program_print(const hp_program *p, char **text);
-/* "memory", "schedule", "ops", "comm": what was decided and why, as text for people. */
+/* "memory", "schedule", "ops", "comm": what was decided and why, as text for people; "ops.json". */
 hp_status hp_explain(const hp_program *p, const char *what, char **text);
-/* Time and work per op kind of the last run, longest first; returns how many were filled. */
+/* Where the time of a run goes, the mean of the faster half of the last 8: calls of the same work,
+ * the widest gap between their time and the limit first; *n rows, hp_free.  The device is measured
+ * when it never was. */
 typedef struct {
-  const char *op;
+  char kind[48], shape[48], place[80], engine[16]; /* "einsum dW", "1024x768x2048 f32", .. */
+  const char
+      *limit;  /* what limits it: "flops", "bytes", "link" between devices, "wait" for others */
+  bool beside; /* runs beside computation: its time is no part of the run's */
   int count;
-  double seconds, flops, bytes;
+  /* Of all calls.  limit_s: at the device's limits; gap_s: what the run would win there. */
+  double seconds, limit_s, gap_s, flops, bytes;
 } hp_op_time;
-int hp_program_times(const hp_program *p, hp_op_time *out, int max);
+hp_status hp_program_times(const hp_program *p, hp_op_time **out, int *n);
 void hp_program_timeline(const hp_program *p, uint64_t *live, int n); /* work, at n points of it */
 hp_status hp_trace(const hp_program *p, const char *path); /* the last run, for Chrome, Perfetto */
 

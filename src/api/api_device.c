@@ -43,8 +43,10 @@ HP_API hp_status hp_device_set_engine(hp_device *d, const char *name) {
   return group_set_engine(d, name);
 }
 
-HP_API hp_status hp_device_measure(hp_device *d, double *flops_per_s, double *bytes_per_s) {
-  return d->part[0]->backend->measure(d->part[0]->dev, flops_per_s, bytes_per_s);
+HP_API hp_status hp_device_measure(hp_device *d, hp_limits *out) {
+  HP_TRY(device_measure(d->part[0]));
+  *out = d->part[0]->limits;
+  return HP_OK;
 }
 
 static hp_status type_of(const char *name, hp_dtype t, const hp_shape *s, ir_value *v) {

@@ -320,8 +320,13 @@ HP_API hp_status hp_explain(const hp_program *p, const char *what, char **text) 
   const exec *e = p->r.e[0];
   return give_text(explain_print(exec_program(e), p->r.d->part[0], e, what, &s), &s, text);
 }
-HP_API int hp_program_times(const hp_program *p, hp_op_time *out, int max) {
-  return explain_times(p->r.e[0], out, max);
+HP_API hp_status hp_program_times(const hp_program *p, hp_op_time **out, int *n) {
+  op_times t;
+  const exec *e = p->r.e[0];
+  HP_TRY(explain_times(exec_program(e), p->r.d->part[0], e, &t));
+  *out = t.at;
+  *n = (int)t.len;
+  return HP_OK;
 }
 HP_API void hp_program_timeline(const hp_program *p, uint64_t *live, int n) {
   explain_timeline(exec_program(p->r.e[0]), live, n);

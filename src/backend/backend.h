@@ -35,8 +35,7 @@ typedef struct {
   /* The engine of 16-bit products; set changes it for programs that are prepared from now on. */
   const char *(*engine)(void *dev);
   hp_status (*set_engine)(void *dev, const char *name);
-  /* Measures the device: operations per second in f32, bytes read per second. */
-  hp_status (*measure)(void *dev, double *flops, double *bytes);
+  hp_status (*measure)(void *dev, hp_limits *out); /* what the device can do */
 } backend_iface;
 
 extern const backend_iface backend_cpu;

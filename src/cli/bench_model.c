@@ -277,14 +277,14 @@ static hp_status decode(model_run *r) {
 /* --- machine and compiler --------------------------------------------------------------------- */
 
 static hp_status copy(const bench_args *a, const strategy *by, hp_device *d) {
-  double flops, bytes;
+  hp_limits k;
   bench_row r = {0};
   (void)by;
-  HP_TRY(hp_device_measure(d, &flops, &bytes));
+  HP_TRY(hp_device_measure(d, &k));
   bench_row_begin(&r, a, "copy");
   bench_row_text(&r, "device", hp_device_describe(d));
-  bench_row_num(&r, "peak_flops", flops);
-  bench_row_num(&r, "read_bytes_per_s", bytes);
+  bench_row_num(&r, "peak_flops", k.flops);
+  bench_row_num(&r, "read_bytes_per_s", k.bytes);
   return bench_row_end(&r);
 }
 

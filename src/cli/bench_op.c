@@ -208,7 +208,11 @@ static hp_status time_runs(setting *s, hp_program *p) {
     double start = time_now_s();
     HP_TRY(hp_run(p, NULL, 0));
     s->seconds[r] = time_now_s() - start;
-    if (i >= WARM_UP) HP_TRY(hp_device_measure(s->d, &s->peak[r], &s->bandwidth[r]));
+    if (i < WARM_UP) continue;
+    hp_limits k;
+    HP_TRY(hp_device_measure(s->d, &k));
+    s->peak[r] = k.flops;
+    s->bandwidth[r] = k.bytes;
   }
   return HP_OK;
 }

@@ -117,6 +117,9 @@ bool loop_extent(const loop *l, bool output, int operand, hp_dtype *type, int64_
 /* Cost: machine operations (an exp counts 24), and bytes that must move at least. */
 void loop_cost(const loop *l, double *flops, double *bytes);
 
+/* What it does in a word for people: "adamw", "norm", else its first ops: "mul+add+sum". */
+void loop_title(const loop *l, char *text, size_t size);
+
 /* --- compiling and running ----------------------------------------------------------------- */
 
 typedef enum { LOOP_ISA_BEST, LOOP_ISA_PLAIN, LOOP_ISA_AVX2, LOOP_ISA_AVX512 } loop_isa;

@@ -117,6 +117,15 @@ hp_status device_reserve(device *d, int tier, uint64_t bytes) {
   return HP_OK;
 }
 
+hp_status device_measure(device *d) {
+  const cluster *c = d->cluster;
+  if (!c || !strcmp(c->name, "this")) return d->backend->measure(d->dev, &d->limits);
+  d->limits = (hp_limits){c->flops, c->flops, c->gb_s * 1e9};
+  return HP_OK;
+}
+
+hp_status device_know_limits(device *d) { return d->limits.flops > 0 ? HP_OK : device_measure(d); }
+
 uint64_t device_work_limit(const device *d) {
   if (!d->limit) return UINT64_MAX;
   return d->limit > d->state_bytes ? d->limit - d->state_bytes : 0;

@@ -25,6 +25,7 @@ typedef struct {
   void *dev;
   uint64_t limit;    /* bytes of state and work together; 0 = no limit */
   uint64_t physical; /* bytes that there are */
+  hp_limits limits;  /* as last measured; zeros before */
   interner names;
   VEC(state_tensor) states;
   map state_of; /* name -> index in states */
@@ -50,6 +51,10 @@ hp_status state_check(const char *name, const ir_value *have, const ir_value *wa
 bool device_find(const device *d, const char *name, uint32_t *index);
 /* Makes the work arena of a tier at least so large. */
 hp_status device_reserve(device *d, int tier, uint64_t bytes);
+/* Measures d->limits; of a device that stands for one of a named cluster, what that says. */
+hp_status device_measure(device *d);
+/* The same where they are not known yet. */
+hp_status device_know_limits(device *d);
 /* Bytes that are left for work memory under the limit; UINT64_MAX without one. */
 uint64_t device_work_limit(const device *d);
 

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct {
@@ -28,6 +29,8 @@ struct exec {
   uint32_t length[STREAM_COUNT];
   inst_times *times;
   double start_s, seconds;
+  double kept_s[EXEC_RECENT], *kept; /* seconds of the last runs, and of their instructions */
+  uint64_t runs;
   /* streams other than compute */
   stream_thread worker[STREAM_COUNT];
   pthread_mutex_t lock;
@@ -235,6 +238,12 @@ static hp_status check_names(const exec *e, const hp_io *io, int n) {
   return HP_OK;
 }
 
+static void keep_times(exec *e) {
+  size_t n = e->p->insts.len, at = e->runs++ % EXEC_RECENT;
+  for (size_t i = 0; i < n; i++) e->kept[at * n + i] = e->times[i].end_s - e->times[i].met_s;
+  e->kept_s[at] = e->seconds;
+}
+
 hp_status exec_run(exec *e, const hp_io *io, int n) {
   HP_TRY(check_names(e, io, n));
   for (int t = 0; t < TIER_COUNT; t++) /* gone when a larger arena could not be had */
@@ -247,6 +256,7 @@ hp_status exec_run(exec *e, const hp_io *io, int n) {
   if (e->watched) watch_end();
   HP_TRY(st);
   e->seconds = time_now_s() - e->start_s;
+  keep_times(e);
   return move_io(e, io, n, BUFFER_OUTPUT);
 }
 
@@ -265,7 +275,8 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
   e->at = mem_calloc(p->args.len, sizeof *e->at);
   e->buffer = mem_calloc(p->buffers.len, sizeof *e->buffer);
   e->times = mem_calloc(p->insts.len, sizeof *e->times);
-  if (!e->at || !e->buffer || !e->times) st = HP_ERR_OOM;
+  e->kept = mem_calloc(p->insts.len, EXEC_RECENT * sizeof *e->kept);
+  if (!e->at || !e->buffer || !e->times || !e->kept) st = HP_ERR_OOM;
   if (!st) st = build_lists(e);
   if (!st) st = bind_states(e);
   for (int t = 0; t < TIER_COUNT && !st; t++) st = device_reserve(d, t, p->arena[t]);
@@ -290,6 +301,7 @@ void exec_free(exec *e) {
   mem_free(e->at);
   mem_free(e->buffer);
   mem_free(e->times);
+  mem_free(e->kept);
   pthread_mutex_destroy(&e->lock);
   pthread_cond_destroy(&e->change);
   mem_free(e);
@@ -298,3 +310,28 @@ void exec_free(exec *e) {
 const program *exec_program(const exec *e) { return e->p; }
 const inst_times *exec_last_times(const exec *e) { return e->times; }
 double exec_last_seconds(const exec *e) { return e->seconds; }
+
+typedef struct {
+  double seconds;
+  const double *inst;
+} kept_run;
+
+static int by_run(const void *a, const void *b) {
+  const kept_run *x = a, *y = b;
+  return (x->seconds > y->seconds) - (x->seconds < y->seconds);
+}
+
+double exec_recent(const exec *e, double *out) {
+  size_t n = e->p->insts.len, runs = e->runs < EXEC_RECENT ? (size_t)e->runs : EXEC_RECENT;
+  size_t half = (runs + 1) / 2;
+  kept_run run[EXEC_RECENT];
+  double sum = 0;
+  for (size_t r = 0; r < runs; r++) run[r] = (kept_run){e->kept_s[r], e->kept + r * n};
+  qsort(run, runs, sizeof *run, by_run);
+  memset(out, 0, n * sizeof *out);
+  for (size_t r = 0; r < half; r++) {
+    sum += run[r].seconds / (double)half;
+    for (size_t i = 0; i < n; i++) out[i] += run[r].inst[i] / (double)half;
+  }
+  return sum;
+}

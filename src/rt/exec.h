@@ -21,5 +21,9 @@ hp_status exec_run(exec *e, const hp_io *io, int n);
 /* Of the last run. */
 const inst_times *exec_last_times(const exec *e);
 double exec_last_seconds(const exec *e);
+/* Means of the faster half of the last EXEC_RECENT runs: the seconds of each instruction, of a
+ * collective from when all have come, to out; and those of a run, which is returned. */
+enum { EXEC_RECENT = 8 };
+double exec_recent(const exec *e, double *out);
 
 #endif

@@ -5,67 +5,27 @@
 #include "rt/explain_comm.h"
 #include "sched/predict.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* --- time ------------------------------------------------------------------------------------ */
 
-static int by_seconds(const void *a, const void *b) {
-  const hp_op_time *x = a, *y = b;
-  if (x->seconds != y->seconds) return x->seconds < y->seconds ? 1 : -1;
-  if (x->flops != y->flops) return x->flops < y->flops ? 1 : -1;
-  return strcmp(x->op, y->op);
+hp_status explain_times(const program *p, device *d, const exec *e, op_times *out) {
+  HP_TRY(device_know_limits(d));
+  if (!e || !(exec_last_seconds(e) > 0)) return op_times_make(p, d, NULL, 0, out);
+  double *seconds = mem_calloc(p->insts.len, sizeof *seconds);
+  HP_TRY_MEM(seconds);
+  double run_s = exec_recent(e, seconds);
+  hp_status st = op_times_make(p, d, seconds, run_s, out);
+  mem_free(seconds);
+  return st;
 }
 
-/* Sums over the instructions of each op, longest first; t may be NULL.  Returns how many ops. */
-static int sum_by_op(const program *p, const inst_times *t, hp_op_time row[OP_COUNT]) {
-  hp_op_time all[OP_COUNT] = {0};
-  int n = 0;
-  for (size_t i = 0; i < p->insts.len; i++) {
-    const prog_inst *d = program_inst(p, i);
-    hp_op_time *k = &all[d->op];
-    k->op = op_table[d->op].name;
-    k->count++;
-    if (t) k->seconds += t[i].end_s - t[i].start_s;
-    k->flops += d->flops;
-    k->bytes += d->bytes;
-  }
-  for (int i = 0; i < OP_COUNT; i++)
-    if (all[i].count) row[n++] = all[i];
-  qsort(row, (size_t)n, sizeof *row, by_seconds);
-  return n;
-}
-
-int explain_times(const exec *e, hp_op_time *out, int max) {
-  hp_op_time row[OP_COUNT];
-  int n = sum_by_op(exec_program(e), exec_last_times(e), row);
-  if (n > max) n = max;
-  memcpy(out, row, (size_t)n * sizeof *out);
-  return n;
-}
-
-static void print_ops(const exec *e, str *out) {
-  hp_op_time row[OP_COUNT];
-  int n = explain_times(e, row, OP_COUNT);
-  double total = 0;
-  for (int i = 0; i < n; i++) total += row[i].seconds;
-  str_add(out, "op                  count   seconds   share   GFLOP/s    GB/s\n");
-  for (int i = 0; i < n; i++) {
-    const hp_op_time *r = &row[i];
-    double s = r->seconds > 0 ? r->seconds : 1e-12;
-    str_printf(out, "%-18s %6d %9.6f %6.1f%% %9.1f %7.1f\n", r->op, r->count, r->seconds,
-               total > 0 ? 100 * r->seconds / total : 0, r->flops / s * 1e-9, r->bytes / s * 1e-9);
-  }
-}
-
-/* Instructions and work by op, largest first. */
-static void print_work(const program *p, str *out) {
-  hp_op_time row[OP_COUNT];
-  int n = sum_by_op(p, NULL, row);
-  str_add(out, "op                  count      GFLOP        GB\n");
-  for (int i = 0; i < n; i++)
-    str_printf(out, "%-18s %6d %10.3f %9.3f\n", row[i].op, row[i].count, row[i].flops * 1e-9,
-               row[i].bytes * 1e-9);
+static hp_status print_ops(const program *p, device *d, const exec *e, bool json, str *out) {
+  op_times t;
+  HP_TRY(explain_times(p, d, e, &t));
+  (json ? op_times_print_json : op_times_print)(t.at, (int)t.len, &d->limits, out);
+  vec_free(&t);
+  return str_status(out);
 }
 
 /* --- memory ------------------------------------------------------------------------------------
@@ -164,16 +124,14 @@ static hp_status print_comm(const program *p, const device *d, const exec *e, st
   return st;
 }
 
-hp_status explain_print(const program *p, const device *d, const exec *e, const char *what,
-                        str *out) {
+hp_status explain_print(const program *p, device *d, const exec *e, const char *what, str *out) {
   if (!strcmp(what, "memory")) return print_memory(p, out);
   if (!strcmp(what, "schedule")) return program_print(p, out);
   if (!strcmp(what, "comm")) return print_comm(p, d, e, out);
-  if (strcmp(what, "ops"))
-    HP_FAIL(HP_ERR_ARG, "\"%s\": expected memory, schedule, comm or ops", what);
-  if (e) print_ops(e, out);
-  else print_work(p, out);
-  return str_status(out);
+  bool json = !strcmp(what, "ops.json");
+  if (!json && strcmp(what, "ops"))
+    HP_FAIL(HP_ERR_ARG, "\"%s\": expected memory, schedule, comm, ops or ops.json", what);
+  return print_ops(p, d, e, json, out);
 }
 
 /* --- trace --------------------------------------------------------------------------------------

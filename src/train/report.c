@@ -182,65 +182,6 @@ static void print_memory(const report *r, str *out) {
   str_add(out, "</div>\n");
 }
 
-/* --- time by kind of operation ---------------------------------------------------------------- */
-
-static void print_time_cell(double seconds, str *out) {
-  str_printf(out, "<td>%.*f ms</td>", seconds < 1e-3 ? 3 : seconds < 0.1 ? 2 : 1, seconds * 1e3);
-}
-
-/* Against the machine's limit: the time that its arithmetic or its memory alone would take. */
-static void print_limit_cell(const report *r, const report_op *o, str *out) {
-  double compute = r->peak_flops > 0 ? o->flops / r->peak_flops : 0;
-  double memory = r->peak_bytes_per_s > 0 ? o->bytes / r->peak_bytes_per_s : 0;
-  double limit = fmax(compute, memory);
-  if (!(limit > 0) || !(o->seconds > 0)) str_add(out, "<td>&ndash;</td>");
-  else if (limit > o->seconds && memory > compute) str_add(out, "<td>in cache</td>");
-  else
-    str_printf(out, "<td>%.0f %% of %s</td>", 100 * limit / o->seconds,
-               compute >= memory ? "arithmetic" : "memory");
-}
-
-static void print_rate_cell(double work, double seconds, void (*print)(double, str *),
-                            const char *unit, str *out) {
-  str_add(out, "<td>");
-  if (work > 0 && seconds > 0) {
-    print(work / seconds, out);
-    str_add(out, unit);
-  } else {
-    str_add(out, "&ndash;");
-  }
-  str_add(out, "</td>");
-}
-
-static void print_op(const report *r, const report_op *o, double total, str *out) {
-  double steps = r->op_steps > 0 ? (double)r->op_steps : 1;
-  double share = total > 0 ? 100 * o->seconds / total : 0;
-  str_add(out, "<tr><td>");
-  str_add_xml(out, o->kind);
-  str_printf(out, "</td><td>%.0f</td>", (double)o->calls / steps);
-  print_time_cell(o->seconds / steps, out);
-  str_printf(out,
-             "<td><span class=\"bar\"><i style=\"width:%.1f%%\"></i></span><span "
-             "class=\"share\">%.1f %%</span></td>",
-             share, share);
-  print_rate_cell(o->flops, o->seconds, chart_print_count, "FLOP/s", out);
-  print_rate_cell(o->bytes, o->seconds, chart_print_bytes, "/s", out);
-  print_limit_cell(r, o, out);
-  str_add(out, "</tr>\n");
-}
-
-static void print_ops(const report *r, str *out) {
-  double total = 0;
-  if (!r->ops) return;
-  for (int i = 0; i < r->ops; i++) total += r->op[i].seconds;
-  str_add(out,
-          "<h2>Time by kind of operation</h2>\n<div class=\"panel\"><table><tr><th>kind</th><th>"
-          "calls a step</th><th>time a step</th><th>share</th><th>arithmetic</th><th>memory</th>"
-          "<th>achieved</th></tr>\n");
-  for (int i = 0; i < r->ops; i++) print_op(r, &r->op[i], total, out);
-  str_add(out, "</table></div>\n");
-}
-
 /* --- settings, files -------------------------------------------------------------------------- */
 
 static void print_str(const str *s, str *out) {
@@ -312,7 +253,7 @@ void report_print(const report *r, str *out) {
   str_add(out, "<h2>Curves</h2>\n");
   report_print_curves(r, out);
   print_memory(r, out);
-  print_ops(r, out);
+  report_print_time(r, out);
   print_files(r, true, "Checkpoints", out);
   print_settings(r, out);
   print_files(r, false, "Files", out);

@@ -1,5 +1,5 @@
 /* report.html: one page about a run, with nothing outside it: curves with a shared cursor, memory,
- * time by kind of operation, settings, checkpoints.  Reads well in light and in dark, and without
+ * where time goes, settings, checkpoints.  Reads well in light and in dark, and without
  * JavaScript.  Parts whose figures are not given are left out. */
 #ifndef TRAIN_REPORT_H
 #define TRAIN_REPORT_H
@@ -9,13 +9,6 @@
 typedef struct {
   const char *name, *value, *detail; /* detail: a smaller word beside the value, or NULL */
 } report_fact;
-
-/* A kind of operation, over the steps measured. */
-typedef struct {
-  const char *kind;
-  int64_t calls;
-  double seconds, flops, bytes;
-} report_op;
 
 /* A class of memory (parameters, optimizer, activations, ...) over one step: its bytes at each of
  * the evenly spaced places of the program. */
@@ -50,10 +43,8 @@ typedef struct {
   const double *step, *step_s, *tokens_per_s; /* one a step that was timed; NULL: none */
   size_t steps;
 
-  const report_op *op;
+  const hp_op_time *op; /* as hp_program_times gives them: the widest gap first */
   int ops;
-  int64_t op_steps;                    /* steps that they were measured over */
-  double peak_flops, peak_bytes_per_s; /* of the machine; 0: not known */
 
   const report_tier *tier;
   int tiers;
@@ -77,6 +68,8 @@ hp_status report_write(const report *r, const char *path);
 /* report_charts.c: the curves and the numbers that the cursor shows. */
 void report_print_curves(const report *r, str *out);
 void report_print_memory_chart(const report *r, str *out);
+/* report_time.c */
+void report_print_time(const report *r, str *out);
 /* report_page.c */
 extern const char *const report_style[]; /* parts, NULL after the last */
 extern const char report_script[];

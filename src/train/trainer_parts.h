@@ -36,8 +36,8 @@ typedef struct {
   int64_t last_saved;     /* step of the newest checkpoint, -1 = none */
   double flops_per_token; /* as Transformers counts total_flos */
   double grad_norm, lr, last_loss;
-  int64_t step_tokens;           /* of the last step, padding included */
-  double peak_flops, peak_bytes; /* of the machine, per second */
+  int64_t step_tokens; /* of the last step, padding included */
+  hp_limits limits;    /* of the machine */
   /* one a step of this process: for the report */
   VEC(double) steps_done, step_seconds, tokens_per_s;
   bool resumed;

@@ -9,13 +9,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { PLACES = 200, OPS = 64, FILES = 256 };
+enum { PLACES = 200, FILES = 256 };
 
 typedef struct {
   report r;
   report_fact head[6], card[4];
   char text[10][256];
-  report_op op[OPS];
+  hp_op_time *op;
   report_layer layer[2];
   double fixed[PLACES], work[PLACES];
   report_tier tier;
@@ -31,8 +31,8 @@ static void add_facts(const trainer *t, page *p) {
   snprintf(p->text[2], sizeof p->text[2], "%lld samples of up to %lld tokens",
            (long long)t->data.train.samples, (long long)t->data.train.longest);
   snprintf(p->text[3], sizeof p->text[3], "%s", hp_device_describe(t->d));
-  snprintf(p->text[4], sizeof p->text[4], "%.0f GFLOP/s, %.1f GB/s read", t->peak_flops * 1e-9,
-           t->peak_bytes * 1e-9);
+  snprintf(p->text[4], sizeof p->text[4], "%.0f GFLOP/s, %.1f GB/s read", t->limits.flops * 1e-9,
+           t->limits.bytes * 1e-9);
   p->head[0] = (report_fact){"model", p->text[0], p->text[1]};
   p->head[1] = (report_fact){"data", p->text[2], t->data.packed ? "packed" : NULL};
   p->head[2] = (report_fact){"machine", p->text[3], p->text[4]};
@@ -45,17 +45,10 @@ static void add_facts(const trainer *t, page *p) {
   p->r.cards = 2;
 }
 
-static void add_ops(const trainer *t, page *p) {
-  hp_op_time time[OPS];
-  int n = hp_program_times(stepper_program(t->stepper), time, OPS);
-  for (int i = 0; i < n; i++)
-    p->op[i] =
-        (report_op){time[i].op, time[i].count, time[i].seconds, time[i].flops, time[i].bytes};
+static hp_status add_ops(const trainer *t, page *p) {
+  HP_TRY(hp_program_times(stepper_program(t->stepper), &p->op, &p->r.ops));
   p->r.op = p->op;
-  p->r.ops = n;
-  p->r.op_steps = 1;
-  p->r.peak_flops = t->peak_flops;
-  p->r.peak_bytes_per_s = t->peak_bytes;
+  return HP_OK;
 }
 
 static void add_memory(const trainer *t, page *p) {
@@ -114,11 +107,24 @@ static hp_status add_files(const trainer *t, page *p) {
   return st;
 }
 
+/* The table as a file, for `hyper report`. */
+static hp_status write_times(const trainer *t) {
+  char *text;
+  str path = {0};
+  HP_TRY(hp_explain(stepper_program(t->stepper), "ops.json", &text));
+  hp_status st = path_join(&path, t->c->output_dir, "op_times.json");
+  if (!st) st = file_write(path.at, text, strlen(text));
+  str_free(&path);
+  hp_free(text);
+  return st;
+}
+
 hp_status trainer_report(const trainer *t, const char *status, bool finished) {
   if (!t->writes) return HP_OK;
   if (!stepper_program(t->stepper)) return HP_OK; /* no step was made: nothing to tell */
   page *p = mem_calloc(1, sizeof *p);
   HP_TRY_MEM(p);
+  hp_status st = write_times(t);
   p->r = (report){.title = t->c->run_name ? t->c->run_name : t->c->output_dir,
                   .status = status,
                   .finished = finished,
@@ -132,14 +138,15 @@ hp_status trainer_report(const trainer *t, const char *status, bool finished) {
                   .steps = t->steps_done.len,
                   .config = t->c};
   add_facts(t, p);
-  add_ops(t, p);
+  if (!st) st = add_ops(t, p);
   add_memory(t, p);
   str path = {0};
-  hp_status st = add_files(t, p);
+  if (!st) st = add_files(t, p);
   if (!st) st = path_join(&path, t->c->output_dir, "report.html");
   if (!st) st = report_write(&p->r, path.at);
   str_free(&path);
   arena_free(&p->names);
+  hp_free(p->op);
   mem_free(p);
   return st;
 }

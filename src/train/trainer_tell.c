@@ -37,8 +37,9 @@ hp_status trainer_tell_start(trainer *t) {
   HP_TRY(open_files(t));
   if (!t->writes) return HP_OK;
   tell_facts(t);
-  HP_TRY(hp_device_measure(t->d, &t->peak_flops, &t->peak_bytes));
-  t->bar = progress_create(t->steps, t->step, t->peak_flops, t->c->disable_tqdm == 1);
+  HP_TRY(hp_device_measure(t->d, &t->limits));
+  double peak = t->c->is.compute == HP_BF16 ? t->limits.bf16_flops : t->limits.flops;
+  t->bar = progress_create(t->steps, t->step, peak, t->c->disable_tqdm == 1);
   if (t->resumed) return HP_OK;
   str example = {0};
   hp_status st = train_data_print_example(&t->data, t->t, &example);

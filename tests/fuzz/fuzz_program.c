@@ -24,6 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
   static const char *const what[] = {"memory", "ops", "schedule"};
   program *p;
   uint64_t live[8];
+  device d = {.limits = {1e9, 1e9, 1e9}}; /* alone, and known */
   if (program_parse((const char *)bytes, n, "fuzz", &p)) {
     HP_ASSERT(!strncmp(err_message(), "fuzz:", 5)); /* the line */
     err_clear();
@@ -32,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
   check_round_trip(p);
   for (int i = 0; i < 3; i++) {
     str s = {0};
-    (void)explain_print(p, NULL, NULL, what[i], &s);
+    (void)explain_print(p, &d, NULL, what[i], &s);
     str_free(&s);
   }
   explain_timeline(p, live, 8);

@@ -26,11 +26,14 @@ static const report_fact head[] = {{"model", "models/tiny-shakespeare",
                                     "f32, 16 threads"}};
 static const report_fact card[] = {{"MFU", "61 %", "of 600 GFLOP/s"},
                                    {"peak memory", "611 MiB", "planned 611 MiB"}};
-static const report_op op[] = {{"einsum", 171 * 50, 20.1, 9.1e12, 1.2e11},
-                               {"attention", 24 * 50, 4.2, 8e11, 4e10},
-                               {"cross_entropy", 2 * 50, 2.9, 3e10, 9e10},
-                               {"rms_norm", 26 * 50, 0.9, 1e9, 6e10},
-                               {"adamw", 56 * 50, 0.8, 2e10, 1.5e11}};
+static const hp_op_time op[] =
+    {{"einsum dW", "768x2048x1024 f32", "model.layers.*.mlp", "", "flops", false, 24, 0.402, 0.302,
+      0.1, 1.8e11, 2.4e9},
+     {"attention", "B4 T256", "model.layers.*.self_attn", "", "flops", false, 12, 0.084, 0.042,
+      0.042, 1e10, 8e8},
+     {"between instructions", "", "", "", "wait", false, 1, 0.01, 0, 0.01, 0, 0},
+     {"all_reduce dp", "", "model", "", "link", true, 9, 0.3, 0.1, 0, 0, 1e8},
+     {"loop adamw", "", "model", "<jit>", "bytes", false, 56, 0.016, 0.017, 0, 4e8, 3e9}};
 static const report_tier tier[] = {{"host", 640679936, 640679936, 1073741824}};
 static const report_file file[] = {{"checkpoint-200", 200, 182000000, NULL},
                                    {"checkpoint-400", 400, 182000000, "best"},
@@ -94,9 +97,6 @@ static sample *make(void) {
                   .steps = STEPS,
                   .op = op,
                   .ops = 5,
-                  .op_steps = 50,
-                  .peak_flops = 6e11,
-                  .peak_bytes_per_s = 2e11,
                   .tier = tier,
                   .tiers = 1,
                   .layer = s->layer,
@@ -137,8 +137,12 @@ TEST(a_report_is_one_page_with_nothing_outside_it) {
   CHECK(strstr(page.at, "&lt;b&gt;&amp;"));
   CHECK_EQ(count(page.at, "data-frame="), 5);
   CHECK(strstr(page.at, "prefers-color-scheme:dark"));
-  CHECK(strstr(page.at, "<td>einsum</td><td>171</td><td>402.0 ms</td>"));
-  CHECK(strstr(page.at, "75 % of arithmetic") && strstr(page.at, "94 % of memory"));
+  CHECK(strstr(page.at,
+               "takes 512.0 ms; at the limits of the machine it would take 361.0 ms (71 %)"));
+  CHECK(strstr(page.at, "<td class=\"own\">einsum dW <small>768x2048x1024 f32</small></td>"
+                        "<td>100.0 ms</td><td>402.0 ms</td><td>78.5 %</td><td>75 % of flops</td>"));
+  CHECK(strstr(page.at, "<i style=\"width:75.12%\"></i><i class=\"gap\" style=\"width:24.88%\">"));
+  CHECK(strstr(page.at, "<td>300.0 ms</td><td>beside</td>") && strstr(page.at, "&lt;jit&gt;"));
   CHECK(strstr(page.at, "tokens per second</span><b>12.4 k</b>"));
   CHECK(strstr(page.at, "checkpoint-400") && strstr(page.at, ">best<"));
   CHECK(!strstr(page.at, "nan") && !strstr(page.at, "inf\""));

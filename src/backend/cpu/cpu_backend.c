@@ -108,10 +108,14 @@ static hp_status cpu_copy(void *dev, void *to, const void *from, uint64_t bytes)
 static const char *cpu_describe(void *dev) { return ((cpu_device *)dev)->about; }
 static int cpu_threads(void *dev) { return pool_size(((cpu_device *)dev)->threads); }
 
-static hp_status cpu_measure(void *dev, double *flops, double *bytes) {
+static hp_status cpu_measure(void *dev, hp_limits *out) {
   cpu_device *d = dev;
-  *flops = limits_measure_flops(d->isa, d->threads, HP_F32);
-  return limits_measure_read(d->isa, d->threads, bytes);
+  hp_limits l = {.flops = limits_measure_flops(d->isa, d->threads, HP_F32)};
+  bool dots = d->isa == ISA_AVX512 && cpu_has_bf16();
+  l.bf16_flops = dots ? limits_measure_flops(d->isa, d->threads, HP_BF16) : l.flops;
+  HP_TRY(limits_measure_read(d->isa, d->threads, &l.bytes));
+  *out = l;
+  return HP_OK;
 }
 
 const backend_iface backend_cpu = {.name = "cpu",

@@ -1,0 +1,58 @@
+/* A word for people on what a loop does. */
+#include "codegen/loop_expr.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Loops that are known by the ops that they have, among others; the first row that fits counts. */
+static const struct {
+  const char *title, *ops[3];
+} known[] = {{"adamw", {"square", "sqrt", "div"}},
+             {"softmax", {"exp", "sum", "max"}},
+             {"norm", {"rsqrt"}},
+             {"swiglu", {"silu", "mul"}},
+             {"swiglu", {"sigmoid", "mul"}},
+             {"gelu", {"gelu_tanh"}},
+             {"gelu", {"gelu"}},
+             {"gelu", {"tanh", "mul"}},
+             {"gelu", {"erf", "mul"}}};
+
+static const char *name_of(const loop_value *v) {
+  static const char *const reductions[] = {"sum", "prod", "max", "min"};
+  switch (v->what) {
+  case LOOP_CAST: return "cast";
+  case LOOP_OP: return loop_expr_row(v->op)->name;
+  case LOOP_REDUCE: return reductions[v->reduce];
+  default: return NULL;
+  }
+}
+
+/* Is there an op of that name among values 0..n-1? */
+static bool has(const loop *l, size_t n, const char *name) {
+  for (size_t i = 0; i < n; i++) {
+    const char *of = name_of(&l->value.at[i]);
+    if (of && !strcmp(of, name)) return true;
+  }
+  return false;
+}
+
+void loop_title(const loop *l, char *text, size_t size) {
+  enum { NAMES_MAX = 4 };
+  int names = 0;
+  size_t len = 0;
+  for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+    bool all = true;
+    for (int i = 0; i < 3 && known[k].ops[i]; i++) all &= has(l, l->value.len, known[k].ops[i]);
+    if (!all) continue;
+    snprintf(text, size, "%s", known[k].title);
+    return;
+  }
+  snprintf(text, size, "copy");
+  for (size_t i = 0; i < l->value.len && len < size; i++) {
+    const char *name = name_of(&l->value.at[i]);
+    if (!name || has(l, i, name)) continue;
+    if (names++ == NAMES_MAX) snprintf(text + len, size - len, "..");
+    if (names > NAMES_MAX) return;
+    len += (size_t)snprintf(text + len, size - len, "%s%s", len ? "+" : "", name);
+  }
+}

@@ -1,0 +1,24 @@
+/* Where the time of a program goes: instructions that do the same work in one row, beside the time
+ * that the machine needs for that work at least.
+ *
+ * The limit of an instruction is the longer of its operations at the device's peak, that of bf16
+ * for products of bf16, and its bytes at the bandwidth of memory; of a fused loop, whose operations
+ * are no multiply-adds, a machine operation takes the time of one (codegen/loop.h); of a collective
+ * what the links of the cluster need.  Limits of instructions add up. */
+#ifndef RT_OP_TIMES_H
+#define RT_OP_TIMES_H
+
+#include "rt/exec.h"
+
+typedef VEC(hp_op_time) op_times;
+
+/* Rows of the program by what it does, the widest gap between time and limit first.  seconds: of
+ * each instruction, those of collectives from when all have come; run_s of a run: what computation
+ * waits and what is between instructions gets a row; NULL and 0: rows have no times. */
+hp_status op_times_make(const program *p, const device *d, const double *seconds, double run_s,
+                        op_times *out);
+/* As text for people, and as one JSON object. */
+void op_times_print(const hp_op_time *row, int n, const hp_limits *l, str *out);
+void op_times_print_json(const hp_op_time *row, int n, const hp_limits *l, str *out);
+
+#endif

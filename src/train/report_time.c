@@ -1,0 +1,121 @@
+/* Where time goes: a bar a kind of work, what the machine needs for it in full colour, and the
+ * table of all. */
+#include "train/report.h"
+
+#include "train/chart.h"
+
+#include <stdlib.h>
+
+enum { BARS = 12, WIDEST = 5 };
+
+static void print_ms(double seconds, str *out) {
+  str_printf(out, "%.*f ms", seconds < 1e-3 ? 3 : seconds < 0.1 ? 2 : 1, seconds * 1e3);
+}
+
+static void print_name(const hp_op_time *o, str *out) {
+  str_add_xml(out, o->kind);
+  if (!*o->shape) return;
+  str_add(out, " <small>");
+  str_add_xml(out, o->shape);
+  str_add(out, "</small>");
+}
+
+/* --- bars -------------------------------------------------------------------------------------
+ */
+
+static int by_seconds(const void *a, const void *b) {
+  const hp_op_time *const *x = a, *const *y = b;
+  if ((*x)->seconds != (*y)->seconds) return (*x)->seconds < (*y)->seconds ? 1 : -1;
+  return *x < *y ? -1 : 1;
+}
+
+static void print_bar(const hp_op_time *o, double longest, str *out) {
+  double gap = o->gap_s;
+  str_add(out, "<span>");
+  print_name(o, out);
+  str_printf(out,
+             "</span><span class=\"wide\"><i style=\"width:%.2f%%\"></i><i class=\"gap\" "
+             "style=\"width:%.2f%%\"></i></span><span class=\"num\">",
+             100 * (o->seconds - gap) / longest, 100 * gap / longest);
+  print_ms(o->seconds, out);
+  str_add(out, "</span>\n");
+}
+
+static void print_bars(const report *r, str *out) {
+  const hp_op_time **row = mem_calloc((size_t)r->ops, sizeof *row);
+  if (!row) {
+    out->failed = true;
+    return;
+  }
+  for (int i = 0; i < r->ops; i++) row[i] = &r->op[i];
+  qsort(row, (size_t)r->ops, sizeof *row, by_seconds);
+  str_add(out, "<div class=\"times\">");
+  for (int i = 0; i < r->ops && i < BARS && row[0]->seconds > 0; i++)
+    print_bar(row[i], row[0]->seconds, out);
+  str_add(out, "</div>");
+  mem_free(row);
+}
+
+/* --- table ------------------------------------------------------------------------------------
+ */
+
+static void print_rate_cell(double work, double seconds, void (*print)(double, str *),
+                            const char *unit, str *out) {
+  str_add(out, "<td>");
+  if (work > 0 && seconds > 0) {
+    print(work / seconds, out);
+    str_add(out, unit);
+  } else {
+    str_add(out, "&ndash;");
+  }
+  str_add(out, "</td>");
+}
+
+static void print_limit_cell(const hp_op_time *o, str *out) {
+  if (!(o->limit_s > 0) || !(o->seconds > 0)) str_add(out, "<td>&ndash;</td>");
+  else str_printf(out, "<td>%.0f %% of %s</td>", 100 * o->limit_s / o->seconds, o->limit);
+}
+
+static void print_row(const hp_op_time *o, double total, bool widest, str *out) {
+  str_printf(out, "<tr><td%s>", widest ? " class=\"own\"" : "");
+  print_name(o, out);
+  str_add(out, "</td><td>");
+  print_ms(o->gap_s, out);
+  str_add(out, "</td><td>");
+  print_ms(o->seconds, out);
+  if (o->beside) str_add(out, "</td><td>beside</td>");
+  else str_printf(out, "</td><td>%.1f %%</td>", total > 0 ? 100 * o->seconds / total : 0);
+  print_limit_cell(o, out);
+  print_rate_cell(o->flops, o->seconds, chart_print_count, "FLOP/s", out);
+  print_rate_cell(o->bytes, o->seconds, chart_print_bytes, "/s", out);
+  str_printf(out, "<td>%d</td><td class=\"text\">", o->count);
+  str_add_xml(out, o->engine);
+  str_add(out, "</td><td class=\"text\">");
+  str_add_xml(out, o->place);
+  str_add(out, "</td></tr>\n");
+}
+
+void report_print_time(const report *r, str *out) {
+  double total = 0, limit = 0;
+  if (!r->ops) return;
+  for (int i = 0; i < r->ops; i++) {
+    if (r->op[i].beside) continue;
+    total += r->op[i].seconds;
+    limit += r->op[i].limit_s;
+  }
+  str_add(out, "<h2>Where time goes</h2>\n<div class=\"panel\"><p>The last micro-batch of a step "
+               "takes ");
+  print_ms(total, out);
+  str_add(out, "; at the limits of the machine it would take ");
+  print_ms(limit, out);
+  str_printf(out,
+             " (%.0f %%). A bar is the time of a kind of work, its pale part what is above the "
+             "limit.</p>",
+             total > 0 ? 100 * limit / total : 0);
+  print_bars(r, out);
+  str_add(out, "<table><tr><th>kind, the widest gaps first</th><th>gap</th><th>time</th><th>share"
+               "</th><th>achieved</th><th>arithmetic</th><th>memory</th><th>calls</th><th>engine"
+               "</th><th>where</th></tr>\n");
+  for (int i = 0; i < r->ops; i++) print_row(&r->op[i], total, i < WIDEST, out);
+  str_add(out, "</table></div>\n");
+}

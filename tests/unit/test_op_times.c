@@ -1,0 +1,146 @@
+/* Where time goes: what work is called, what its limit is, and the order of the gaps. */
+#include "base/json.h"
+#include "codegen/loop.h"
+#include "pass/lower.h"
+#include "rt/op_times.h"
+#include "step_case.h"
+#include "test.h"
+
+#include <math.h>
+
+/* --- by hand ----------------------------------------------------------------------------------
+ */
+
+static const char text[] =
+    "%1:f32[2,4,8] = input {name=\"x\", dtype=f32, shape=[2,4,8]}\n"
+    "%2:f32[16,8] = param {name=\"w\", dtype=f32, shape=[16,8]}\n"
+    "%3:bf16[16,8] = param {name=\"h\", dtype=bf16, shape=[16,8]}\n"
+    "%4:f32[2,4,16] = einsum %1, %2 {eq=\"btc,nc->btn\", dtype=f32} @\"layers.0.up\" block=1\n"
+    "%5:f32[2,4,16] = einsum %1, %2 {eq=\"btc,nc->btn\", dtype=f32} @\"layers.1.up\" block=2\n"
+    "%6:f32[2,4,8] = einsum %4, %2 {eq=\"btn,nc->btc\", dtype=f32} @\"layers.1.up\" "
+    "phase=backward\n"
+    "%7:f32[16,8] = einsum %5, %1 {eq=\"btn,btc->nc\", dtype=f32} @\"layers.1.up\" phase=backward\n"
+    "%8:bf16[16,16] = einsum %3, %3 {eq=\"nc,mc->nm\", dtype=bf16} @\"head\"\n"
+    "%9:f32[2,4,8] = fused %6 {body=\"map [64]; %0 = in 0 f32 [1]; %1 = exp %0; out 0 f32 [1] "
+    "%1\"} @\"loss\"\n"
+    "output %9 {name=\"y\"}\noutput %7 {name=\"dw\"}\noutput %8 {name=\"z\"}\n";
+
+static const device alone = {.limits = {1e9, 4e9, 1e9}};
+
+static program *lowered(void) {
+  hp_graph *g;
+  program *p;
+  CHECK_OK(hp_graph_parse(text, "text", &g));
+  CHECK_OK(lower_graph(g, &p));
+  hp_graph_free(g);
+  return p;
+}
+
+static const hp_op_time *find(const op_times *t, const char *kind, const char *shape) {
+  for (size_t i = 0; i < t->len; i++)
+    if (!strcmp(t->at[i].kind, kind) && (!shape || !strcmp(t->at[i].shape, shape)))
+      return &t->at[i];
+  test_fail(__FILE__, __LINE__, "no row \"%s\"", kind);
+}
+
+TEST(calls_of_the_same_work_are_one_row_with_its_own_limit) {
+  program *p = lowered();
+  op_times t;
+  CHECK_OK(op_times_make(p, &alone, NULL, 0, &t));
+  CHECK_EQ(t.len, 5);
+  const hp_op_time *r = find(&t, "einsum forward", "8x16x8 f32");
+  CHECK_EQ(r->count, 2);
+  CHECK_STR(r->place, "layers.*.up");
+  CHECK_STR(r->limit, "flops");
+  CHECK_NEAR(r->limit_s, 2 * 2 * 8 * 16 * 8 / 1e9, 1e-15); /* two calls, two flops a step */
+  CHECK_EQ(find(&t, "einsum dX", "8x8x16 f32")->count, 1);
+  CHECK_EQ(find(&t, "einsum dW", "16x8x8 f32")->count, 1);
+  r = find(&t, "einsum forward", "16x16x8 bf16");
+  CHECK_STR(r->place, "head");
+  CHECK_NEAR(r->limit_s, 2 * 16 * 16 * 8 / 4e9, 1e-15); /* the peak of its dtype */
+  r = find(&t, "loop exp", NULL); /* 24 machine operations an element, of 2 flops each */
+  CHECK_NEAR(r->flops, 24 * 64, 0);
+  CHECK_STR(r->limit, "flops");
+  CHECK_NEAR(r->limit_s, 24 * 64 * 2 / 1e9, 1e-15);
+  vec_free(&t);
+  program_free(p);
+}
+
+TEST(the_widest_gap_comes_first_and_waits_have_a_row) {
+  program *p = lowered();
+  const double seconds[] = {1e-6, 2e-6, 9e-3, 1e-6, 3e-3, 1e-9};
+  op_times t;
+  CHECK_EQ(p->insts.len, 6);
+  CHECK_OK(op_times_make(p, &alone, seconds, 0.0175, &t));
+  CHECK_EQ(t.len, 6);
+  CHECK_STR(t.at[0].kind, "einsum dX");
+  CHECK_STR(t.at[1].kind, "between instructions");
+  CHECK_NEAR(t.at[1].seconds, 0.0175 - 0.012004001, 1e-12);
+  CHECK_STR(t.at[2].shape, "16x16x8 bf16");
+  CHECK_STR(t.at[5].kind, "loop exp"); /* below its limit: no gap */
+  vec_free(&t);
+  program_free(p);
+}
+
+TEST(loops_go_by_what_they_do) {
+  static const struct {
+    const char *body, *title;
+  } all[] = {
+      {"row [4,8]; %0 = in 0 f32 [8,1]; %1 = square %0; %2 = sum %1; %3 = rsqrt %2; %4 = mul %0 "
+       "%3; "
+       "out 0 f32 [8,1] %4",
+       "norm"},
+      {"map [8]; %0 = in 0 f32 [1]; %1 = silu %0; %2 = mul %1 %0; out 0 f32 [1] %2", "swiglu"},
+      {"map [8]; %0 = in 0 f32 [1]; %1 = add %0 %0; %2 = mul %1 %0; %3 = add %2 %1; out 0 f32 [1] "
+       "%3",
+       "add+mul"},
+      {"map [8]; %0 = in 0 f32 [1]; out 0 f32 [1] %0", "copy"},
+      {"map [8]; %0 = in 0 f32 [1]; %1 = add %0 %0; %2 = mul %1 %0; %3 = sub %2 %1; %4 = div %3 "
+       "%0; "
+       "%5 = max %4 %0; out 0 f32 [1] %5",
+       "add+mul+sub+div.."},
+  };
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    char title[32];
+    loop l;
+    CHECK_OK(loop_parse(all[i].body, strlen(all[i].body), "body", &l));
+    loop_title(&l, title, sizeof title);
+    CHECK_STR(title, all[i].title);
+    loop_free(&l);
+  }
+}
+
+/* --- of a run ---------------------------------------------------------------------------------
+ */
+
+TEST(the_rows_of_a_run_are_its_time) {
+  step_case s;
+  hp_program_stats stats;
+  hp_op_time *row;
+  char *json;
+  int n;
+  tree t;
+  step_open(&(hp_device_options){.threads = 1}, NULL, HP_F32, &s);
+  for (int i = 0; i < 3; i++) step_run(&s);
+  CHECK_OK(hp_program_times(s.p, &row, &n));
+  CHECK_OK(hp_program_stats_get(s.p, &stats));
+  CHECK_OK(hp_explain(s.p, "ops.json", &json));
+  CHECK_OK(json_parse(json, strlen(json), "ops.json", &t));
+  double run_s = 0;
+  int calls = 0;
+  for (int i = 0; i < n; i++) {
+    CHECK(row[i].seconds >= 0 && isfinite(row[i].limit_s) && *row[i].kind);
+    run_s += row[i].seconds;
+    calls += row[i].count;
+  }
+  CHECK_EQ(calls, stats.instructions + 1);
+  CHECK_NEAR(tree_get(t.root, "run_s")->number, run_s, 1e-9);
+  CHECK_EQ(tree_get(t.root, "kinds")->len, n);
+  const char *const keys[] = {"time_s", "limit_s", "gap_s", "work_flop", "moved_bytes"};
+  for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+    CHECK(tree_get(tree_get(t.root, "kinds")->child[0], keys[k]));
+  tree_free(&t);
+  hp_free(json);
+  hp_free(row);
+  step_close(&s);
+}
