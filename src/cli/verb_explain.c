@@ -1,6 +1,7 @@
 /* `hyper explain`: what the compiler decides for a training step, without running it. */
 #include "base/io.h"
 #include "base/json.h"
+#include "base/philox.h"
 #include "cli/cli.h"
 #include "model/lm.h"
 #include "train/train_mesh.h"
@@ -66,13 +67,68 @@ typedef struct {
   bool json;
 } question;
 
+static bool asks(const question *q, const char *what) { return q->what && !strcmp(q->what, what); }
+
+/* Steps on a micro-batch of random tokens, [B,T] and one more. */
+static hp_status run_steps(stepper *s, const train_config *c, const int32_t *ids) {
+  enum { STEPS = 8 };
+  int64_t B = c->per_device_train_batch_size, T = c->is.block;
+  step_micro b = {.B = B,
+                  .T = T,
+                  .ids = ids,
+                  .labels = ids + 1,
+                  .weight = 1.0 / (double)(B * T),
+                  .first = true,
+                  .last = true};
+  for (int64_t t = 1; t <= STEPS; t++) {
+    step_result r;
+    HP_TRY(stepper_run(s, &b, &(step_update){.lr = 1e-4, .t = t}, &r));
+  }
+  return HP_OK;
+}
+
+static hp_status time_steps(const train_config *c, lm *m, const char *what, char **text) {
+  step_options o = trainer_step_options(c);
+  stepper *s;
+  int64_t n = c->per_device_train_batch_size * c->is.block + 1;
+  HP_TRY(lm_init(m, (uint64_t)c->seed));
+  HP_TRY(stepper_create(m, &o, &s));
+  int32_t *ids = mem_calloc((size_t)n, sizeof *ids);
+  for (int64_t i = 0; ids && i < n; i++)
+    ids[i] = (int32_t)(philox_u32(1, 7, (uint64_t)i) % (uint64_t)m->c.vocab);
+  hp_status st = ids ? run_steps(s, c, ids) : HP_ERR_OOM;
+  if (!st) st = hp_explain(stepper_program(s), what, text);
+  mem_free(ids);
+  stepper_free(s);
+  return st;
+}
+
+/* Where the time of a step goes, measured: nothing of it is kept. */
+static hp_status explain_time(const train_config *c, const question *q) {
+  hp_device *d;
+  lm *m = NULL;
+  char *text = NULL;
+  train_config_tell(c);
+  HP_TRY(train_mesh_open(c, false, &d));
+  hp_status st = lm_create(c->model_name_or_path, d, &(lm_options){c->is.compute, HP_F32}, &m);
+  if (!st) st = trainer_decide_experts(c, m);
+  if (!st) st = train_mesh_apply(c, m, d);
+  if (!st) st = time_steps(c, m, q->json ? "ops.json" : "ops", &text);
+  if (!st) fputs(text, stdout);
+  hp_free(text);
+  lm_free(m);
+  hp_device_close(d);
+  return st;
+}
+
 static hp_status explain(const train_config *c, const question *q) {
   hp_device *d;
   lm *m = NULL;
   char *text = NULL;
   hp_program_stats s;
   step_options o = trainer_step_options(c);
-  const char *what = q->svg ? "layouts.svg" : q->what;
+  bool table = q->json && asks(q, "ops");
+  const char *what = q->svg ? "layouts.svg" : table ? "ops.json" : q->what;
   train_config_tell(c);
   HP_TRY(train_mesh_open(c, true, &d));
   hp_status st = lm_create(c->model_name_or_path, NULL, &(lm_options){c->is.compute, HP_F32}, &m);
@@ -81,10 +137,10 @@ static hp_status explain(const train_config *c, const question *q) {
   if (!st)
     st = stepper_plan(m, &o, c->per_device_train_batch_size, c->is.block, d, &s, what,
                       what ? &text : NULL);
-  if (!st && q->json) st = print_json(c, m, &s);
-  else if (!st) print_summary(c, m, &s);
+  if (!st && q->json && !table) st = print_json(c, m, &s);
+  else if (!st && !table) print_summary(c, m, &s);
   if (!st && q->svg) st = file_write(q->svg, text, strlen(text));
-  else if (!st && text) printf("\n%s", text);
+  else if (!st && text) printf("%s%s", table ? "" : "\n", text);
   hp_free(text);
   lm_free(m);
   hp_device_close(d);
@@ -93,26 +149,27 @@ static hp_status explain(const train_config *c, const question *q) {
 
 /* Does what was asked go together? */
 static int check(const char *verb, const question *q) {
-  if (q->json && q->what)
+  if (q->json && q->what && !asks(q, "ops") && !asks(q, "time"))
     return cli_usage(verb, "%s is text for people: leave it out, or --json", q->what);
-  if (q->svg && (!q->what || strcmp(q->what, "layouts")))
+  if (q->svg && !asks(q, "layouts"))
     return cli_usage(verb, "--svg draws layouts: write layouts --svg %s", q->svg);
   return CLI_GO_ON;
 }
 
 int verb_explain(int argc, char **argv) {
-  static const char *const topics[] = {"layouts", "comm", "memory", "schedule", "ops", NULL};
+  static const char *const topics[] = {"layouts", "comm", "memory", "schedule",
+                                       "ops",     "time", NULL};
   question q = {0};
   const cli_option option[] = {{"--json", CLI_FLAG, &q.json, NULL,
-                                "the summary as one JSON object"},
+                                "the summary, ops or time as one JSON object"},
                                {"--svg", CLI_TEXT, &q.svg, "F.svg",
                                 "layouts as a picture: the parts of tensors, by device"}};
   const cli_spec spec =
-      {"hyper explain CONFIG.yaml [layouts|comm|memory|schedule|ops] [--json] [key=value ...]",
+      {"hyper explain CONFIG.yaml [layouts|comm|memory|schedule|ops|time] [--json] [key=value ...]",
        "What the compiler decides for one training step: memory and what fills it, the program\n"
-       "instruction by instruction, the work by op; what each device holds and what goes\n"
-       "between them.  Nothing is trained.  key=value, or --key "
-       "value,\n"
+       "instruction by instruction, the work by op and its time at the limits of this machine;\n"
+       "what each device holds and what goes between them.  Nothing is trained, but for time:\n"
+       "some steps on random tokens, which tell where time goes.  key=value, or --key value,\n"
        "overrides a key of the file.",
        "hyper explain examples/demo/demo.yaml layouts strategy=dp=2,tp=2 --svg layouts.svg", option,
        sizeof option / sizeof *option};
@@ -127,7 +184,7 @@ int verb_explain(int argc, char **argv) {
   arena_free(&words.text);
   if (code != CLI_GO_ON) return code;
   if (st) return cli_fail(st);
-  st = explain(&c, &q);
+  st = asks(&q, "time") ? explain_time(&c, &q) : explain(&c, &q);
   train_config_free(&c);
   return st ? cli_fail(st) : 0;
 }

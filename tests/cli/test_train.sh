@@ -55,6 +55,28 @@ run train b/job.yaml output_dir=kept hyper_parallel.recompute=none
 exit_is 0
 same_file kept/model.safetensors b/out/model.safetensors
 
+it "tells where the time of a run went, and where that of a step would go"
+run report a/out
+exit_is 0
+out_has "the 5 widest gaps:"
+grep -q '^ .* bytes .* loop adamw .* model' out || fail "no optimizer"
+grep -q ' einsum dW *32x48x128 f32 .* model.layers.\*.mlp$' out || fail "no gradient of a weight"
+run report a/out --json
+exit_is 0
+same_file out a/out/op_times.json
+run report nowhere
+refused "nowhere/op_times.json: there is no such file"
+run explain a/job.yaml time --json
+exit_is 0
+cp out time.json
+for key in run_s limit_s peak_flop_per_s kinds.0.time_s kinds.0.gap_s kinds.0.moved_bytes; do
+  [ -n "$(json time.json $key)" ] || fail "no $key"
+done
+run explain a/job.yaml ops
+exit_is 0
+out_has "at the limits of this machine a run takes"
+out_has "einsum forward"
+
 it "continues after SIGTERM with the same bits"
 make_job t <<END
 END
