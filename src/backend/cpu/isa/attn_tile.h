@@ -108,6 +108,14 @@ SIMD void *row_at(const attn_view *v, int64_t b, int64_t t, int64_t h) {
   return (char *)v->at + (int64_t)dtype_size(v->dtype) * (b * v->sb + t * v->st + h * v->sh);
 }
 
+/* Rows of a head lie far apart, too short for the processor to see them coming: those ROWS_AHEAD are
+ * asked for. */
+enum { ROWS_AHEAD = 12 };
+SIMD void row_ask(const attn_view *v, int64_t b, int64_t t, int64_t h, int64_t n) {
+  const char *at = row_at(v, b, t, h);
+  for (int64_t i = 0; i < n * (int64_t)dtype_size(v->dtype); i += 64) __builtin_prefetch(at + i);
+}
+
 /* n elements to f32, zeros up to the next multiple of 16. */
 static inline void row_load(float *to, const void *row, hp_dtype t, int64_t n) {
   for (int64_t i = 0; i < n; i += 16) v16_store(to + i, v16_load_as(t, row, i, v16_left(n, i)));
@@ -176,6 +184,7 @@ static inline void transpose_rows(float *to, int64_t ldt, const float *from, int
 static inline void pack_block(const attn_view *x, int64_t b, int64_t kb, int64_t Tk, int64_t h,
                               int64_t n, int64_t np, float *rows, float *turned) {
   for (int64_t j = 0; j < ATTN_BLOCK; j++) {
+    if (kb + j + ROWS_AHEAD < Tk) row_ask(x, b, kb + j + ROWS_AHEAD, h, n);
     if (kb + j < Tk) row_load(rows + j * np, row_at(x, b, kb + j, h), x->dtype, n);
     else memset(rows + j * np, 0, sizeof(float) * (size_t)np);
   }
@@ -270,6 +279,8 @@ static inline void tile_load(const attn_job *j, const attn_view *x, const tile_r
                              int64_t kv, int64_t n, int64_t np, float *rows, float *turned,
                              float scale) {
   for (int i = 0; i < 16 * t->vecs; i++) {
+    int next = i + ROWS_AHEAD;
+    if (next < t->n) row_ask(x, b, t->t[next], kv * j->group + t->head[next], n);
     if (i < t->n)
       row_load(rows + i * np, row_at(x, b, t->t[i], kv * j->group + t->head[i]), x->dtype, n);
     else memset(rows + i * np, 0, sizeof(float) * (size_t)np);
