@@ -184,9 +184,18 @@ void grad_cos(grad_ctx *c) {
   c->din[0] = ops_unary(G, OP_NEG, mul(c, DY, ops_unary(G, OP_SIN, X)));
 }
 
+/* A gradient is rounded and widened where its value was, but for that of a param that is one
+ * contraction: its sums are f32 anyhow, and are kept so. */
 void grad_cast(grad_ctx *c) {
-  int t = graph_value(G, X)->dtype;
-  if (dtype_is_float(t)) c->din[0] = ops_cast(G, DY, (hp_dtype)t);
+  hp_dtype t = (hp_dtype)graph_value(G, X)->dtype;
+  if (!dtype_is_float(t)) return;
+  const ir_node d = *graph_def(G, DY);
+  if (t == HP_F32 && graph_def(G, X)->op == OP_PARAM && d.op == OP_EINSUM && d.n_in == 2) {
+    const val *in = graph_in(G, &d);
+    c->din[0] = ops_einsum(G, attr_str(G, &d, "eq"), in[0], in[1], t);
+  } else {
+    c->din[0] = ops_cast(G, DY, t);
+  }
 }
 
 /* The gradient is marked too, as grad.<name>. */

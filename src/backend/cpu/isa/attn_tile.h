@@ -108,8 +108,8 @@ SIMD void *row_at(const attn_view *v, int64_t b, int64_t t, int64_t h) {
   return (char *)v->at + (int64_t)dtype_size(v->dtype) * (b * v->sb + t * v->st + h * v->sh);
 }
 
-/* Rows of a head lie far apart, too short for the processor to see them coming: those ROWS_AHEAD are
- * asked for. */
+/* Rows of a head lie far apart, too short for the processor to see them coming: those ROWS_AHEAD
+ * are asked for. */
 enum { ROWS_AHEAD = 12 };
 SIMD void row_ask(const attn_view *v, int64_t b, int64_t t, int64_t h, int64_t n) {
   const char *at = row_at(v, b, t, h);
