@@ -77,7 +77,25 @@ TEST(the_widest_gap_comes_first_and_waits_have_a_row) {
   CHECK_STR(t.at[1].kind, "between instructions");
   CHECK_NEAR(t.at[1].seconds, 0.0175 - 0.012004001, 1e-12);
   CHECK_STR(t.at[2].shape, "16x16x8 bf16");
-  CHECK_STR(t.at[5].kind, "loop exp"); /* below its limit: no gap */
+  CHECK_STR(t.at[5].kind, "loop exp"); /* below its limit */
+  CHECK_NEAR(t.at[5].gap_s, 0, 0);
+  vec_free(&t);
+  program_free(p);
+}
+
+TEST(what_goes_beside_computation_is_no_part_of_the_run) {
+  static const char lines[] = "arena device 192 bound 0 at 0\nb0 = f32[4] device+0 input \"x\"\n"
+                              "b1 = f32[4] device+64\nb2 = f32[4] device+128\n"
+                              "compute: b1 = exp b0\ncopy_out: b2 = copy b0\n";
+  const double seconds[] = {1, 2};
+  program *p;
+  op_times t;
+  CHECK_OK(program_parse(lines, strlen(lines), "lines", &p));
+  CHECK_OK(op_times_make(p, &alone, seconds, 1.5, &t));
+  CHECK_EQ(t.len, 3);
+  const hp_op_time *r = find(&t, "copy", NULL);
+  CHECK(r->beside && r->seconds == 2 && r->gap_s == 0);
+  CHECK_NEAR(find(&t, "between instructions", NULL)->seconds, 0.5, 1e-12);
   vec_free(&t);
   program_free(p);
 }
