@@ -99,6 +99,13 @@ static hp_status arrange(const device *d, program *p, const hp_compile_options *
   return place_waits(p, NULL, 0);
 }
 
+/* What was given up to stay under the memory limit. */
+static const char *const orders[] = {
+    [FASTEST] = NULL,
+    [WITH_ROOM] = "less communication beside computation than would be fastest",
+    [AS_BUILT] = "no communication beside computation",
+    [FRUGAL] = "the one that needs least memory, with no communication beside computation"};
+
 /* *loaded is the backend's side of the program.  When all orders need more than the limit, the
  * bytes that are named are the least of an order that is tried under every limit. */
 static hp_status load(device *d, program *p, const hp_compile_options *o, void **loaded) {
@@ -112,6 +119,7 @@ static hp_status load(device *d, program *p, const hp_compile_options *o, void *
     if (order == AS_BUILT) memcpy(p->insts.at, built, n * sizeof *built);
     st = arrange(d, p, o, order, mo.limit, workspace);
     if (!st) st = prepare(d, p, workspace, &mo, loaded);
+    p->order = orders[order];
     if (st != HP_ERR_OOM || !mo.limit || !p->arena[TIER_DEVICE]) break;
     bool overlaps = overlap_is(p);
     if (!overlaps && p->arena[TIER_DEVICE] < least) least = p->arena[TIER_DEVICE];

@@ -94,6 +94,7 @@ static hp_status print_memory(const program *p, str *out) {
   str_printf(out, "work memory: planned %llu bytes, lower bound %llu, gap %.2f %%\n",
              (unsigned long long)planned, (unsigned long long)bound,
              bound ? 100.0 * (double)(planned - bound) / (double)bound : 0.0);
+  if (p->order) str_printf(out, "order, to stay under the memory limit: %s\n", p->order);
   str_printf(out, "fullest at instruction %u of %zu; live there by class:\n", t.peak_at[0],
              p->insts.len);
   for (int c = 0; c < MEM_CLASS_COUNT; c++)

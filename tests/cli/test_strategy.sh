@@ -209,6 +209,15 @@ told 'hyper_parallel.device_matrix=[2]' 'hyper_parallel.alias_name=[x]' \
 err_has "tensor_map.*.q_prj.weight: no param, input or value of the model has such a name"
 [ "$(grep -c "has such a name" err)" = 1 ] || fail "a name that is there is told"
 
+it "an order that a memory limit asks for is told"
+many="strategy=dp=2 per_device_train_batch_size=32 hyper_parallel.recompute=none"
+told memory $many
+out_lacks "order, to stay under the memory limit"
+run explain job/job.yaml memory $many memory_limit=1KiB
+need=$(sed -n 's/.*set memory_limit to \([0-9]*\) bytes.*/\1/p' err)
+told memory $many memory_limit="$need"
+out_has "order, to stay under the memory limit: "
+
 it "a strategy that makes no sense is refused"
 run logits --model "$M" --tokens 1 --out o --devices 0
 refused '--devices: expected a whole number, 1 or more, found "0"'
