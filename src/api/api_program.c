@@ -100,11 +100,11 @@ static hp_status arrange(const device *d, program *p, const hp_compile_options *
 }
 
 /* What was given up to stay under the memory limit. */
-static const char *const orders[] = {
-    [FASTEST] = NULL,
-    [WITH_ROOM] = "less communication beside computation than would be fastest",
-    [AS_BUILT] = "no communication beside computation",
-    [FRUGAL] = "the one that needs least memory, with no communication beside computation"};
+static const char *const orders[] =
+    {[FASTEST] = NULL,
+     [WITH_ROOM] = "less communication beside computation than would be fastest",
+     [AS_BUILT] = "no communication beside computation",
+     [FRUGAL] = "the one that needs least memory, with no communication beside computation"};
 
 /* *loaded is the backend's side of the program.  When all orders need more than the limit, the
  * bytes that are named are the least of an order that is tried under every limit. */
