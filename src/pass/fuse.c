@@ -8,6 +8,7 @@
  * but the last).  docs/internals/pass.md draws an example. */
 #include "pass/fuse_emit.h"
 #include "pass/pass.h"
+#include "pass/views.h"
 
 #include <string.h>
 
@@ -15,8 +16,11 @@ enum { MEMBERS_MAX = 56, OPERANDS_MAX = 24 };
 
 static bool is_reduction(const ir_node *n) { return n->op == OP_SUM || n->op == OP_REDUCE_MAX; }
 
-/* May n be part of a loop?  Constants and iotas are written into the loops that use them. */
-static bool fusable(const ir_node *n) {
+/* May n be part of a loop?  Constants and iotas are written into the loops that use them; what is a
+ * run of its operand's memory needs no loop. */
+static bool fusable(const hp_graph *g, const ir_node *n) {
+  uint64_t at;
+  if (views_part(g, n, &at)) return false;
   return fuse_is_view(n) || is_reduction(n) || op_flags((op_id)n->op) & OPF_ELEMENTWISE;
 }
 
@@ -252,7 +256,7 @@ hp_status pass_fuse(const hp_graph *in, const pass_options *o, hp_graph **out) {
   runs = mem_calloc(in->nodes.len, sizeof *runs);
   if (!f.group_of || !runs) st = HP_ERR_OOM;
   for (uint32_t i = 0; !st && i < in->nodes.len; i++) {
-    if (!fusable(graph_node(in, i))) continue;
+    if (!fusable(in, graph_node(in, i))) continue;
     HP_TRY_GOTO(start_group(&f, i), st);
     grow_group(&f, i);
   }

@@ -136,6 +136,7 @@ static bool can_take(const planner *m, uint32_t i, int o, int k) {
   const prog_buffer *in = &p->buffers.at[a], *out = &p->buffers.at[b];
   if (in->place != PLACE_WORK || in->tier != out->tier || in->bytes != out->bytes || a == b)
     return false;
+  if (program_arg(p, n, k)->bytes != in->bytes) return false; /* a part of it */
   if (!dies_at(m, a, i) || m->first[b] != i) return false;
   for (int j = 0; j < n->n_in; j++)
     if (j != k && root_of(p, arg[j]) == a) return false;
@@ -153,7 +154,8 @@ static void find_aliases(planner *m) {
     const prog_inst *n = program_inst(p, i);
     for (int o = 0; o < n->n_out; o++) {
       uint32_t b = program_args(p, n)[n->n_in + o];
-      if (p->buffers.at[b].place != PLACE_WORK || m->alias[b]) continue;
+      if (p->buffers.at[b].place != PLACE_WORK || p->buffers.at[b].root != b || m->alias[b])
+        continue;
       int k = 0;
       while (k < n->n_in && !can_take(m, i, o, k)) k++;
       if (k == n->n_in) continue;
@@ -212,7 +214,7 @@ static hp_status assign(planner *m, const memory_options *o) {
   HP_TRY_GOTO(offsets_verify(&problem, offset), st);
   for (size_t i = 0; i < problem.n; i++) p->buffers.at[index[i]].offset = offset[i];
   for (size_t i = 0; i < p->buffers.len; i++)
-    p->buffers.at[i].offset = p->buffers.at[p->buffers.at[i].root].offset;
+    p->buffers.at[i].offset = p->buffers.at[p->buffers.at[i].root].offset + p->buffers.at[i].at;
   for (int t = 0; t < TIER_COUNT; t++) {
     p->arena[t] = s.peak[t];
     p->bound[t] = s.bound[t];

@@ -7,6 +7,7 @@ void order_free(order_problem *q) {
   mem_free(q->duration);
   mem_free(q->stream);
   mem_free(q->keep);
+  mem_free(q->filled);
   mem_free(q->bytes);
   mem_free(q->def);
   mem_free(q->use0);
@@ -18,16 +19,8 @@ void order_free(order_problem *q) {
 
 static uint32_t root_of(const program *p, uint32_t b) { return p->buffers.at[b].root; }
 
-/* Every buffer of work memory is written by one instruction, or given. */
-static hp_status find_values(order_problem *q) {
+static void number_values(order_problem *q) {
   const program *p = q->p;
-  q->value_of = mem_calloc(p->buffers.len, sizeof *q->value_of);
-  q->bytes = mem_calloc(p->buffers.len, sizeof *q->bytes);
-  q->def = mem_calloc(p->buffers.len, sizeof *q->def);
-  q->keep = mem_calloc(p->buffers.len, 1);
-  q->use0 = mem_calloc(p->buffers.len + 2, sizeof *q->use0);
-  q->use = mem_calloc(p->args.len + 1, sizeof *q->use);
-  if (!q->value_of || !q->bytes || !q->def || !q->keep || !q->use0 || !q->use) return HP_ERR_OOM;
   for (uint32_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
     q->value_of[b] = PROG_NONE;
@@ -37,15 +30,32 @@ static hp_status find_values(order_problem *q) {
     q->def[q->values] = LIST_INPUT;
     q->keep[q->values++] = (f->flags & BUFFER_OUTPUT) != 0;
   }
+}
+
+/* A buffer of work memory is given, or made by the first instruction that writes to it: others fill
+ * what is left of it. */
+static hp_status find_values(order_problem *q) {
+  const program *p = q->p;
+  q->value_of = mem_calloc(p->buffers.len, sizeof *q->value_of);
+  q->bytes = mem_calloc(p->buffers.len, sizeof *q->bytes);
+  q->def = mem_calloc(p->buffers.len, sizeof *q->def);
+  q->keep = mem_calloc(p->buffers.len, 1);
+  q->filled = mem_calloc(p->buffers.len, 1);
+  q->use0 = mem_calloc(p->buffers.len + 2, sizeof *q->use0);
+  q->use = mem_calloc(p->args.len + 1, sizeof *q->use);
+  if (!q->value_of || !q->bytes || !q->def || !q->keep || !q->filled || !q->use0 || !q->use)
+    return HP_ERR_OOM;
+  number_values(q);
   for (int fill = 0; fill < 2; fill++) {
     for (uint32_t i = 0; i < q->n; i++) {
       const prog_inst *n = program_inst(p, i);
       for (int k = 0; k < n->n_in + n->n_out; k++) {
         uint32_t v = q->value_of[root_of(p, program_args(p, n)[k])];
         if (v == PROG_NONE) continue;
-        if (k >= n->n_in) q->def[v] = i;
+        if (k >= n->n_in && (q->def[v] == LIST_INPUT || q->def[v] == i)) q->def[v] = i;
         else if (fill) q->use[q->use0[v + 1]++] = i;
         else q->use0[v + 2]++;
+        q->filled[v] |= k >= n->n_in && q->def[v] != i;
       }
     }
     for (size_t v = 0; !fill && v <= q->values; v++) q->use0[v + 1] += q->use0[v];
@@ -62,6 +72,13 @@ static hp_status add_edge(order_problem *q, uint32_t before_plus_one, uint32_t a
   return order_after(q, before_plus_one - 1, after);
 }
 
+/* Is the order of who writes to b and reads it to be kept?  Of a tensor of the device, and of what
+ * several write to. */
+static bool keeps_order(const order_problem *q, uint32_t b) {
+  uint32_t v = q->value_of[b];
+  return q->p->buffers.at[b].place == PLACE_STATE || (v != PROG_NONE && q->filled[v]);
+}
+
 static hp_status find_edges(order_problem *q) {
   const program *p = q->p;
   uint32_t *writer = mem_calloc(p->buffers.len, sizeof *writer);
@@ -73,7 +90,7 @@ static hp_status find_edges(order_problem *q) {
     const prog_inst *n = program_inst(p, i);
     for (int k = 0; !st && k < n->n_in + n->n_out; k++) {
       uint32_t a = n->arg0 + (uint32_t)k, b = root_of(p, p->args.at[a]);
-      if (p->buffers.at[b].place != PLACE_STATE) continue;
+      if (!keeps_order(q, b)) continue;
       st = add_edge(q, writer[b], i);
       if (k < n->n_in) { /* readers of b since it was written, as a list through `next` */
         user[a] = i;

@@ -11,14 +11,16 @@ typedef struct {
   uint32_t *value_of; /* by buffer: its value, PROG_NONE for state */
   double *duration;   /* the caller's to fill */
   uint8_t *stream, *keep;
+  uint8_t *filled; /* by value: after the first, others write to it too */
   uint64_t *bytes;
   uint32_t *def, *use0, *use;
   VEC(list_edge) edges; /* order beside that of data: what memory of the device asks for, ... */
   uint32_t *dep0, *dep;
 } order_problem;
 
-/* Every buffer of work memory is a value; readers of a tensor of the device come before its next
- * writer, and after the last.  order_free(q), also after a failure. */
+/* Every buffer of work memory is a value; readers of a tensor of the device, and of what several
+ * write to, come before its next writer, and after the last.  order_free(q), also after a failure.
+ */
 hp_status order_build(const program *p, order_problem *q);
 /* One more condition: instruction `before` runs before `after`. */
 hp_status order_after(order_problem *q, uint32_t before, uint32_t after);

@@ -59,7 +59,9 @@ static void print_buffer(const program *p, size_t i, str *out) {
   str_printf(out, "b%zu = ", i);
   value_print(&b->type, out);
   if (b->root != i) {
-    str_printf(out, " view b%u\n", b->root);
+    str_printf(out, " view b%u", b->root);
+    if (b->at) str_printf(out, "+%llu", (unsigned long long)b->at);
+    str_add_char(out, '\n');
     return;
   }
   if (b->place == PLACE_STATE) str_add(out, " state");

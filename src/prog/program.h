@@ -18,6 +18,7 @@ typedef struct {
   uint8_t place, tier, flags, class; /* prog_place, TIER_*, BUFFER_*, mem_class */
   uint32_t name;                     /* interned: of a state tensor, input or output; else 0 */
   uint32_t root;          /* buffer whose memory it is: itself, or what it is a view of */
+  uint64_t at;            /* first byte of it in the root */
   uint64_t offset, bytes; /* offset in the tier's work arena */
   ir_value type;          /* dtype and dims */
 } prog_buffer;

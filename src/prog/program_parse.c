@@ -61,22 +61,29 @@ static hp_status intern_text(parser *q, uint32_t *out) {
   return graph_status(q->p->names);
 }
 
+/* "b3", or "b3+1024": a part of it. */
+static hp_status buffer_view(parser *q, prog_buffer *b) {
+  uint32_t root;
+  ir_value type = b->type;
+  uint64_t bytes = b->bytes, at = 0;
+  HP_TRY(buffer_id(q, &root));
+  if (scan_accept(&q->s, '+')) HP_TRY(scan_count(&q->s, INT64_MAX, &at));
+  *b = q->p->buffers.at[root];
+  if (b->root != root || bytes > b->bytes || at > b->bytes - bytes)
+    return scan_fail(&q->s, "a view of b%u must lie in it, and it must not be a view", root);
+  b->type = type;
+  b->bytes = bytes;
+  b->at = at;
+  b->offset += at;
+  return HP_OK;
+}
+
 /* " view b3", or the place of a buffer of its own. */
 static hp_status buffer_place(parser *q, prog_buffer *b) {
   char word[SCAN_WORD];
   int t = TIER_DEVICE;
   HP_TRY(scan_word(&q->s, word));
-  if (!strcmp(word, "view")) {
-    uint32_t root;
-    ir_value type = b->type;
-    uint64_t bytes = b->bytes;
-    HP_TRY(buffer_id(q, &root));
-    *b = q->p->buffers.at[root];
-    if (b->root != root || b->bytes != bytes)
-      return scan_fail(&q->s, "a view of b%u must have its bytes, and it must not be a view", root);
-    b->type = type;
-    return HP_OK;
-  }
+  if (!strcmp(word, "view")) return buffer_view(q, b);
   if (!strcmp(word, "state")) {
     b->place = PLACE_STATE;
     return HP_OK;

@@ -75,7 +75,10 @@ static hp_status bind_states(exec *e) {
     HP_TRY(device_state(e->d, program_str(p, f->name), &f->type, &index));
     e->buffer[b] = e->d->states.at[index].at;
   }
-  for (size_t b = 0; b < p->buffers.len; b++) e->buffer[b] = e->buffer[p->buffers.at[b].root];
+  for (size_t b = 0; b < p->buffers.len; b++) {
+    const prog_buffer *f = &p->buffers.at[b];
+    if (f->root != b) e->buffer[b] = (char *)e->buffer[f->root] + f->at;
+  }
   return HP_OK;
 }
 
