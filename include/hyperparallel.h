@@ -259,6 +259,8 @@ typedef struct {
   const char *dump_dir; /* text after every pass goes there; NULL = no */
   bool serial;          /* devices meet between computations, not beside them; same bits */
   uint64_t prefetch;    /* bytes of params gathered ahead of their use; 0: those of a block */
+  uint64_t piece_bytes; /* larger values are made and used in pieces of so many bytes, where all who
+                           use them can; same bits; 0: 64 MiB, or more where that pays */
 } hp_compile_options;
 hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                      hp_program **out);

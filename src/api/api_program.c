@@ -147,10 +147,19 @@ static hp_status make_program(const hp_graph *g, device *d, const hp_compile_opt
   hp_graph *lowered = NULL;
   program *p = NULL;
   if (!o) o = &usual;
-  pass_options po = {.remat = o->remat, .dump_dir = o->dump_dir};
+  str notes = {0};
+  pass_options po = {.remat = o->remat,
+                     .piece_bytes = o->piece_bytes,
+                     .notes = &notes,
+                     .dump_dir = o->dump_dir};
   hp_status st = pass_run_all(g, &po, &lowered);
   if (!st) st = lower_graph(lowered, &p);
-  if (!st) st = load(d, p, o, loaded);
+  if (!st) {
+    p->notes = notes;
+    st = load(d, p, o, loaded);
+  } else {
+    str_free(&notes);
+  }
   graph_free(lowered);
   if (st) program_free(p);
   else *out = p;

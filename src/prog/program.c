@@ -24,6 +24,7 @@ void program_free(program *p) {
   vec_free(&p->insts);
   vec_free(&p->args);
   vec_free(&p->waits);
+  str_free(&p->notes);
   mem_free(p);
 }
 

@@ -46,6 +46,7 @@ typedef struct {
   uint64_t bound[TIER_COUNT]; /* lower bound of that: most bytes live at once */
   uint32_t bound_at[TIER_COUNT];
   const char *order; /* why it is not in the fastest order, for people; NULL: it is */
+  str notes; /* what passes did, or could not do, in lines for people; not in the text form */
 } program;
 
 /* Of an instruction in a run, in seconds since it began; devices that meet for it have all come at

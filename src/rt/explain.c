@@ -111,6 +111,7 @@ static hp_status print_memory(const program *p, str *out) {
   }
   timeline_free(&t);
   mem_free(s);
+  if (p->notes.len) str_printf(out, "large values:\n%s", p->notes.at);
   return str_status(out);
 }
 

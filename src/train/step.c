@@ -242,7 +242,8 @@ static hp_compile_options compile_options(const step_options *o) {
   return (hp_compile_options){.remat = o->remat,
                               .dump_dir = o->dump_dir,
                               .serial = o->serial,
-                              .prefetch = o->prefetch};
+                              .prefetch = o->prefetch,
+                              .piece_bytes = o->piece_bytes};
 }
 
 static hp_status compile(stepper *s, variant *v) {

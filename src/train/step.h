@@ -23,7 +23,7 @@ typedef struct {
   int64_t interleave; /* parts of a micro-batch, of which one is sent while another is computed; 0
                          and 1: whole; without dropout, where it divides the sequences */
   bool serial;        /* these as in hp_compile_options */
-  uint64_t prefetch;
+  uint64_t prefetch, piece_bytes;
 } step_options;
 
 typedef struct stepper stepper;

@@ -9,13 +9,12 @@
 #include <string.h>
 
 /* Every pass leaves a graph whose types are those of its rules. */
-static void check_passes(const hp_graph *g, bool remat) {
-  pass_options o = {.remat = remat};
+static void check_passes(const hp_graph *g, const pass_options *o) {
   const hp_graph *at = g;
   hp_graph *made = NULL, *next;
   CHECK_OK(ops_verify(g));
   for (int i = 0; pass_table[i].name; i++) {
-    CHECK_OK(pass_table[i].run(at, &o, &next));
+    CHECK_OK(pass_table[i].run(at, o, &next));
     graph_free(made);
     at = made = next;
     if (ops_verify(at))
@@ -27,6 +26,7 @@ static void check_passes(const hp_graph *g, bool remat) {
 typedef struct {
   int threads;
   bool remat, interpret;
+  uint64_t piece_bytes;
 } setting;
 
 /* What a run gave: bytes of all outputs and params one after the other. */
@@ -101,7 +101,9 @@ static void run_once(random_graph *x, hp_device *d, hp_program *p, const setting
 /* Compiles and runs twice; returns all bytes that came out. */
 static bytes run_graph(random_graph *x, const setting *s) {
   hp_device_options o = {.threads = s->threads, .interpret = s->interpret};
-  hp_compile_options c = {.remat = s->remat, .dump_dir = getenv("HYPER_DUMP")};
+  hp_compile_options c = {.remat = s->remat,
+                          .dump_dir = getenv("HYPER_DUMP"),
+                          .piece_bytes = s->piece_bytes};
   hp_device *d;
   hp_program *p;
   bytes all = {0};
@@ -133,8 +135,8 @@ static void check_seeds(uint64_t first, int n, const random_options *o, const se
     random_graph x;
     bytes want = {0};
     random_graph_make(seed, o, &x);
-    check_passes(x.g, false);
-    check_passes(x.g, true);
+    check_passes(x.g, &(pass_options){0});
+    check_passes(x.g, &(pass_options){.remat = true, .piece_bytes = 40});
     for (int k = 0; k < settings; k++) {
       bytes got = run_graph(&x, &s[k]);
       if (k && (got.len != want.len || memcmp(got.at, want.at, got.len)))
@@ -149,7 +151,7 @@ static void check_seeds(uint64_t first, int n, const random_options *o, const se
   if (!only) CHECK(skipped * 5 < compared);
 }
 
-static const setting both[] = {{1, false, true}, {2, true, true}};
+static const setting both[] = {{1, false, true, 0}, {2, true, true, 40}};
 
 TEST(random_f32_graphs_compute_what_the_reference_does) {
   check_seeds(1000, 120, &(random_options){0}, both, 2);
@@ -161,6 +163,6 @@ TEST(random_graphs_on_several_streams_compute_what_the_reference_does) {
   check_seeds(3000, 60, &(random_options){.streams = true, .dtypes = true}, both, 2);
 }
 TEST(random_large_graphs_give_the_same_bits_compiled_and_on_threads) {
-  static const setting s[] = {{1, false, true}, {2, false, true}, {3, true, false}};
+  static const setting s[] = {{1, false, true, 0}, {2, false, true, 0}, {3, true, false, 1000}};
   check_seeds(4000, 12, &(random_options){.large = true}, s, 3);
 }

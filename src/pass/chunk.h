@@ -1,0 +1,48 @@
+/* Regions of a graph that can run piece by piece, so that no value inside is ever stored whole.
+ *
+ * A region is the nodes around one value that is too large: all who make or use a value of its
+ * kind, and what lies between them.  It is cut along leading dims of that value (its axes),
+ * row-major: a piece is a run of rows.  The factor rules of the op table (src/shard/rule.h) say
+ * along which dim every other value is cut by that, and which nodes sum over it: contractions,
+ * whose chains go on from piece to piece. */
+#ifndef PASS_CHUNK_H
+#define PASS_CHUNK_H
+
+#include "pass/pass.h"
+#include "shard/rule.h"
+
+enum { CHUNK_MEMBERS = 64, CHUNK_TENSORS = 12, CHUNK_WHOLE = -1 };
+
+/* Of each operand, then of each result, the dim along every axis; CHUNK_WHOLE: none. */
+typedef struct {
+  uint32_t node;
+  bool sums; /* over the axes: its result is whole */
+  int8_t dim[CHUNK_TENSORS][HP_MAX_RANK];
+} chunk_member;
+
+typedef struct {
+  val seed; /* the value that is too large */
+  int n, axes;
+  chunk_member at[CHUNK_MEMBERS];               /* in node order */
+  int64_t size[HP_MAX_RANK], step[HP_MAX_RANK]; /* of an axis, and of a piece along it */
+  int64_t pieces;
+} chunk_region;
+
+typedef struct {
+  const hp_graph *g;
+  uint64_t piece_bytes;
+  bool by_cost; /* pieces are as large as it takes to hide what each of them reads again */
+  use_lists uses;
+  uint8_t *mark; /* by node */
+  int8_t *dim;   /* by value */
+  rule *rules;   /* of the region's members */
+} chunk_finder;
+
+/* Values of more than piece_bytes (0: PASS_PIECE, and no smaller than pays) are too large. */
+hp_status chunk_finder_begin(const hp_graph *g, uint64_t piece_bytes, chunk_finder *f);
+void chunk_finder_end(chunk_finder *f);
+bool chunk_too_large(const chunk_finder *f, val v);
+/* The region around v; *found is false where there is none that can be cut, and `why` says why. */
+hp_status chunk_find(chunk_finder *f, val v, chunk_region *out, bool *found, str *why);
+
+#endif
