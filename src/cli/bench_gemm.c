@@ -101,7 +101,7 @@ static bool is_first(const lm *m, size_t i) {
 
 static hp_status model(const setting *s) {
   lm *m;
-  HP_TRY(lm_create(s->a->m.model, NULL, &(lm_options){HP_F32, HP_F32}, &m));
+  HP_TRY(lm_create(s->a->m.model, NULL, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &m));
   hp_status st = HP_OK;
   for (size_t i = 0; !st && i < m->params.len; i++) {
     const model_param *p = &m->params.at[i];

@@ -99,10 +99,11 @@ static hp_status add_attention(bench_limit *l, double share) {
 /* A stack of experts has a token's rows in per_token of them. */
 static hp_status add_param(bench_limit *l, const model_param *p) {
   const model_config *c = &l->m->c;
-  const int64_t *dim = p->shape.dim;
+  const hp_shape stored = p->order ? model_param_stored(p) : p->shape;
+  const int64_t *dim = stored.dim;
   int64_t tokens = l->B * l->T;
-  if (p->shape.rank == 2) return add_linear(l, 1, dim[0], dim[1], tokens);
-  if (p->shape.rank != 3 || !c->moe.experts) return HP_OK;
+  if (stored.rank == 2) return add_linear(l, 1, dim[0], dim[1], tokens);
+  if (stored.rank != 3 || !c->moe.experts) return HP_OK;
   int64_t rows = tokens * c->moe.per_token / c->moe.experts;
   return add_linear(l, dim[0], dim[1], dim[2], rows > 0 ? rows : 1);
 }

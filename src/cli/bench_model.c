@@ -46,8 +46,10 @@ static hp_status open_model(const bench_args *a, bool training, hp_device **d, l
   else if (a->m.dtype && strcmp(a->m.dtype, "f32"))
     HP_FAIL(HP_ERR_ARG, "--dtype %s: expected f32 or bf16", a->m.dtype);
   strategy s;
-  lm_options lo = {.compute = t, .weights = training ? HP_F32 : t};
   HP_TRY(open_device(a, false, &s, d));
+  lm_options lo = {.compute = t,
+                   .weights = training ? HP_F32 : t,
+                   .strips = !training && strategy_devices(&s) == 1};
   hp_status st = lm_create(a->m.model, *d, &lo, m);
   if (!st) {
     st = strategy_apply(&s, *m, *d);
@@ -297,7 +299,7 @@ static hp_status compile(const bench_args *a, const strategy *by, hp_device *d) 
   bench_row r = {0};
   if (!a->m.model) HP_FAIL(HP_ERR_ARG, "--model DIR or CONFIG.json is missing");
   double start = time_now_s();
-  HP_TRY(lm_create(a->m.model, NULL, &(lm_options){HP_F32, HP_F32}, &m));
+  HP_TRY(lm_create(a->m.model, NULL, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &m));
   hp_status st = strategy_apply(by, m, d);
   if (!st) st = stepper_plan(m, &o, a->batch, a->seq, d, &s, NULL, NULL);
   double total = time_now_s() - start;

@@ -110,7 +110,8 @@ static hp_status explain_time(const train_config *c, const question *q) {
   char *text = NULL;
   train_config_tell(c);
   HP_TRY(train_mesh_open(c, false, &d));
-  hp_status st = lm_create(c->model_name_or_path, d, &(lm_options){c->is.compute, HP_F32}, &m);
+  hp_status st = lm_create(c->model_name_or_path, d,
+                           &(lm_options){.compute = c->is.compute, .weights = HP_F32}, &m);
   if (!st) st = trainer_decide_experts(c, m);
   if (!st) st = train_mesh_apply(c, m, d);
   if (!st) st = time_steps(c, m, q->json ? "ops.json" : "ops", &text);
@@ -131,7 +132,8 @@ static hp_status explain(const train_config *c, const question *q) {
   const char *what = q->svg ? "layouts.svg" : table ? "ops.json" : q->what;
   train_config_tell(c);
   HP_TRY(train_mesh_open(c, true, &d));
-  hp_status st = lm_create(c->model_name_or_path, NULL, &(lm_options){c->is.compute, HP_F32}, &m);
+  hp_status st = lm_create(c->model_name_or_path, NULL,
+                           &(lm_options){.compute = c->is.compute, .weights = HP_F32}, &m);
   if (!st) st = trainer_decide_experts(c, m);
   if (!st) st = train_mesh_apply(c, m, d);
   if (!st)

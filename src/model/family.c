@@ -32,6 +32,18 @@ size_t model_param_elements(const model_param *p) {
   return n;
 }
 
+hp_shape model_param_stored(const model_param *p) {
+  const int64_t *d = p->shape.dim;
+  hp_shape part = {.rank = p->shape.rank - 1};
+  memcpy(part.dim, d + 1, (size_t)part.rank * sizeof *d);
+  switch (p->order) {
+  case ORDER_STRIPS_OF_ROWS: return (hp_shape){2, {d[0] * d[2], d[1]}};
+  case ORDER_STRIPS_OF_COLUMNS: return (hp_shape){2, {d[1], d[0] * d[2]}};
+  case ORDER_STORED: break;
+  }
+  return strchr(p->name, '*') ? part : p->shape;
+}
+
 int64_t model_param_parts(const model_param *p) {
   return strchr(p->name, '*') ? p->shape.dim[0] : 1;
 }
@@ -87,24 +99,42 @@ static hp_tensor add_bias(model_build *b, hp_tensor y, int64_t out, const char *
   return hp_add(b->g, y, hp_cast(b->g, bias, b->compute));
 }
 
+hp_tensor build_matrix(model_build *b, hp_tensor x, const matrix_spec *m, const char *name) {
+  const model_param *have = find(b, name); /* a tied head: the embedding, as it lies */
+  bool strips = have ? have->order : b->strips && m->out % PARAM_STRIP == 0;
+  const int64_t stored[] = {m->turned ? m->in : m->out, m->turned ? m->out : m->in};
+  const int64_t strip[] = {m->out / PARAM_STRIP, m->in, PARAM_STRIP};
+  const char *eq = strips ? "btc,ncl->btnl" : m->turned ? "btc,cn->btn" : "btc,nc->btn";
+  hp_tensor w = build_param(b, PARAM_MATRIX, m->init_scale, strips ? 3 : 2, strips ? strip : stored,
+                            "%s", name);
+  model_param *p = find(b, name);
+  if (strips && p) p->order = m->turned ? ORDER_STRIPS_OF_COLUMNS : ORDER_STRIPS_OF_ROWS;
+  x = hp_cast(b->g, x, b->compute);
+  hp_tensor y = hp_einsum_to(b->g, eq, x, hp_cast(b->g, w, b->compute), m->result);
+  hp_shape s = hp_shape_of(b->g, y);
+  return strips ? hp_reshape(b->g, y, (hp_shape){3, {s.dim[0], s.dim[1], m->out}}) : y;
+}
+
+/* The weight of a layer, and its bias where there is one. */
+static hp_tensor linear(model_build *b, hp_tensor x, const matrix_spec *m, bool bias,
+                        const char *name) {
+  char weight[160];
+  snprintf(weight, sizeof weight, "%.150s.weight", name);
+  hp_at(b->g, name);
+  hp_tensor y = build_matrix(b, x, m, weight);
+  return bias ? add_bias(b, y, m->out, name) : y;
+}
+
 hp_tensor build_linear(model_build *b, hp_tensor x, int64_t in, int64_t out, bool bias,
                        double init_scale, const char *name) {
-  hp_at(b->g, name);
-  hp_tensor w =
-      build_param(b, PARAM_MATRIX, init_scale, 2, (int64_t[]){out, in}, "%s.weight", name);
-  w = hp_cast(b->g, w, b->compute);
-  hp_tensor y = hp_einsum(b->g, "btc,nc->btn", hp_cast(b->g, x, b->compute), w);
-  return bias ? add_bias(b, y, out, name) : y;
+  matrix_spec m = {.in = in, .out = out, .init_scale = init_scale, .result = b->compute};
+  return linear(b, x, &m, bias, name);
 }
 
 hp_tensor build_conv1d(model_build *b, hp_tensor x, int64_t in, int64_t out, double init_scale,
                        const char *name) {
-  hp_at(b->g, name);
-  hp_tensor w =
-      build_param(b, PARAM_MATRIX, init_scale, 2, (int64_t[]){in, out}, "%s.weight", name);
-  w = hp_cast(b->g, w, b->compute);
-  hp_tensor y = hp_einsum(b->g, "btc,cn->btn", hp_cast(b->g, x, b->compute), w);
-  return add_bias(b, y, out, name);
+  matrix_spec m = {in, out, true, init_scale, b->compute};
+  return linear(b, x, &m, true, name);
 }
 
 hp_tensor build_heads(model_build *b, hp_tensor x, int64_t heads, int64_t dim) {

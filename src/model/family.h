@@ -18,6 +18,11 @@ typedef enum {
   PARAM_BUFFER
 } param_kind;
 
+/* How a matrix lies on the device: as in the checkpoint, or in strips [out / STRIP, in, STRIP] of a
+ * tensor [out,in] or [in,out] there, which products of few rows read faster. */
+typedef enum { ORDER_STORED, ORDER_STRIPS_OF_ROWS, ORDER_STRIPS_OF_COLUMNS } param_order;
+enum { PARAM_STRIP = 16 };
+
 typedef struct {
   /* Its name in the checkpoint.  With a '*' it is a stack: its first dim are tensors of the
    * checkpoint, whose names have their number there. */
@@ -30,8 +35,11 @@ typedef struct {
   hp_dtype dtype;
   hp_shape shape;
   param_kind kind;
+  param_order order; /* shape is that on the device */
   double init_scale; /* factor on the family's initial deviation */
 } model_param;
+/* Its shape in the checkpoint, or that of one part. */
+hp_shape model_param_stored(const model_param *p);
 size_t model_param_elements(const model_param *p);
 /* Tensors of the checkpoint that it is, and the name of one of them. */
 int64_t model_param_parts(const model_param *p);
@@ -48,6 +56,7 @@ typedef struct {
   const model_config *c;
   hp_dtype compute; /* of matrix products and attention */
   hp_dtype weights; /* of matrices on the device: f32 to train, or `compute` */
+  bool strips;      /* those that fit lie in strips; only inference reads such */
   int64_t B, T;
   int64_t cache;          /* keys kept per sequence for generation, 0 = none */
   int64_t rope_length;    /* rows of the rotary tables */
@@ -118,6 +127,14 @@ hp_tensor build_param(model_build *b, param_kind kind, double init_scale, int ra
 void build_alias(model_build *b, const char *name, const char *alias, int64_t row, int64_t rows);
 /* The tensor of a parameter that the graph has; HP_NONE when it has none of that name. */
 hp_tensor build_find_param(const model_build *b, const char *name);
+/* x [B,T,in] times the matrix `name`, [out,in] in the checkpoint, or [in,out] when turned. */
+typedef struct {
+  int64_t in, out;
+  bool turned;
+  double init_scale;
+  hp_dtype result;
+} matrix_spec;
+hp_tensor build_matrix(model_build *b, hp_tensor x, const matrix_spec *m, const char *name);
 /* x [B,T,in] times the weight `name`.weight [out,in] plus `name`.bias when there is one, in
  * b->compute. */
 hp_tensor build_linear(model_build *b, hp_tensor x, int64_t in, int64_t out, bool bias,

@@ -3,6 +3,7 @@
 #include "base/dtype.h"
 #include "base/hash.h"
 #include "base/philox.h"
+#include "data/weights.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +15,7 @@ hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, int64_t cache, int64
   *b = (model_build){.c = &m->c,
                      .compute = m->compute,
                      .weights = m->weights,
+                     .strips = m->strips,
                      .B = B,
                      .T = T,
                      .cache = cache,
@@ -39,12 +41,10 @@ void lm_graph_end(model_build *b) {
 hp_tensor lm_head(model_build *b, hp_tensor hidden) {
   const model_config *c = b->c;
   const char *name = c->tied ? c->family->embedding_name : c->family->head_name;
+  matrix_spec head = {.in = c->hidden, .out = c->vocab, .init_scale = 1, .result = HP_F32};
   hp_at(b->g, name);
   hidden = build_mark(b, -1, "final", hp_cast(b->g, hidden, b->compute));
-  hp_tensor w = build_param(b, c->tied ? PARAM_EMBEDDING : PARAM_MATRIX, 1, 2,
-                            (int64_t[]){c->vocab, c->hidden}, "%s", name);
-  w = hp_cast(b->g, w, b->compute);
-  return build_mark(b, -1, "logits", hp_einsum_to(b->g, "btc,vc->btv", hidden, w, HP_F32));
+  return build_mark(b, -1, "logits", build_matrix(b, hidden, &head, name));
 }
 
 hp_status lm_make_buffers(const lm *m, const model_build *b, int64_t length) {
@@ -93,11 +93,7 @@ double lm_flops_per_token(const lm *m, int64_t length) {
 /* Adds a parameter and the tensors of the checkpoint that it is. */
 static hp_status add_param(lm *m, const model_param *p) {
   int64_t parts = model_param_parts(p);
-  lm_tensor t = {.param = m->params.len, .shape = p->shape};
-  if (strchr(p->name, '*')) {
-    t.shape.rank--;
-    memmove(t.shape.dim, t.shape.dim + 1, (size_t)t.shape.rank * sizeof *t.shape.dim);
-  }
+  lm_tensor t = {.param = m->params.len, .shape = model_param_stored(p)};
   if (!vec_push(&m->params, *p) || !vec_reserve(&m->tensors, (size_t)parts)) return HP_ERR_OOM;
   for (int64_t i = 0; i < parts; i++, t.at += model_param_elements(p) / (size_t)parts) {
     model_param_part_name(p, i, t.name);
@@ -135,6 +131,7 @@ hp_status lm_create(const char *dir, hp_device *d, const lm_options *o, lm **out
   m->d = d;
   m->compute = o->compute;
   m->weights = o->weights;
+  m->strips = o->strips && !weights_are_parts(dir, "model"); /* those are as they were saved */
   snprintf(m->path, sizeof m->path, "%s", dir);
   hp_status st = model_config_load(dir, &m->c);
   if (!st) st = list_names(m);
@@ -198,7 +195,7 @@ static hp_status init_param(const lm *m, const model_param *p, const lm_tensor *
   for (size_t i = 0; !st && i < parts; i++)
     init_values(m, &t[i], seed, x + t[i].at, (int64_t)(n / parts));
   if (!st) st = dtype_convert(p->dtype, y, HP_F32, x, n);
-  if (!st) st = hp_write(m->d, p->name, y, n * dtype_size(p->dtype));
+  if (!st) st = lm_write_param(m, p, y, x);
   mem_free(x);
   mem_free(y);
   return st;

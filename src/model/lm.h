@@ -16,6 +16,7 @@ typedef struct {
   hp_device *d;
   hp_dtype compute; /* of products: f32 or bf16 */
   hp_dtype weights; /* of matrices on the device */
+  bool strips;      /* these lie in strips where they can */
   /* In the order of the model, those that are trained first; tensor ids are meaningless. */
   VEC(model_param) params;
   size_t trained;         /* params with a gradient */
@@ -26,12 +27,16 @@ typedef struct {
 
 typedef struct {
   hp_dtype compute, weights;
+  bool strips; /* for inference on one device: matrices in the order that decoding reads fastest */
 } lm_options;
 
 /* Reads config.json of dir.  The parameters come to the device d, which stays the caller's, by
  * lm_load or lm_init; with NULL for d graphs can be built and planned, not run. */
 hp_status lm_create(const char *dir, hp_device *d, const lm_options *o, lm **out);
 void lm_free(lm *m);
+/* Writes a parameter that `stored` holds as the checkpoint does, to the device in its own order;
+ * `room` has space for as much, and is used where the two differ. */
+hp_status lm_write_param(const lm *m, const model_param *p, const void *stored, void *room);
 /* Fills the parameters from the checkpoint in `dir` (safetensors).  A tensor of the decoder that is
  * missing, one too many or of another shape is refused by name; others that are not used are told.
  */

@@ -98,13 +98,13 @@ static hp_status load_param(const lm *m, const model_param *p, const lm_tensor *
                             const source *from) {
   size_t size = dtype_size(p->dtype), n = model_param_elements(p);
   size_t parts = (size_t)model_param_parts(p);
-  char *buffer = mem_calloc(n, size);
-  HP_TRY_MEM(buffer);
-  hp_status st = HP_OK;
+  char *buffer = mem_calloc(n, size), *room = mem_calloc(p->order ? n : 1, size);
+  hp_status st = buffer && room ? HP_OK : HP_ERR_OOM;
   for (size_t i = 0; !st && i < parts; i++)
     st = weights_read(from[i].t, from[i].first, n / parts, p->dtype, buffer + t[i].at * size);
-  if (!st) st = hp_write(m->d, p->name, buffer, n * size);
+  if (!st) st = lm_write_param(m, p, buffer, room);
   mem_free(buffer);
+  mem_free(room);
   return st;
 }
 

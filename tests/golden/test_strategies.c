@@ -71,7 +71,7 @@ static void open_model(const char *path, const char *text, model *x) {
   CHECK_OK(strategy_parse(text, 0, &s));
   hp_device_options o = {.threads = 1, .interpret = true, .mesh = strategy_mesh(&s, mesh)};
   CHECK_OK(hp_device_open(&o, &x->d));
-  CHECK_OK(lm_create(path, x->d, &(lm_options){HP_F32, HP_F32}, &x->m));
+  CHECK_OK(lm_create(path, x->d, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &x->m));
   CHECK_OK(strategy_apply(&s, x->m, x->d));
   CHECK_OK(lm_load(x->m, path));
 }

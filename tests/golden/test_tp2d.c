@@ -60,7 +60,7 @@ static void begin(const family *f, const char *text, job *j) {
   CHECK_OK(strategy_parse(text, 0, &s));
   hp_device_options o = {.threads = 1, .interpret = true, .mesh = strategy_mesh(&s, axes)};
   CHECK_OK(hp_device_open(&o, &j->d));
-  CHECK_OK(lm_create(test_dir(), j->d, &(lm_options){HP_F32, HP_F32}, &j->m));
+  CHECK_OK(lm_create(test_dir(), j->d, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &j->m));
   CHECK_OK(strategy_apply(&s, j->m, j->d));
   CHECK_OK(lm_graph_begin(j->m, B, T, 0, T, &j->b));
   hp_graph *g = j->b.g;

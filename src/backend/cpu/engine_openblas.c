@@ -43,8 +43,8 @@ static int leading(int64_t rows, int64_t cols, int64_t s_row, int64_t s_col, boo
 
 static bool supports(const gemm_query *q) {
   bool ta, tb, tc;
-  return q->a_type == HP_F32 && q->b_type == HP_F32 && q->c_type == HP_F32 && !q->bias &&
-         q->m > 0 && q->n > 0 && q->k > 0 && q->m <= INT32_MAX && q->n <= INT32_MAX &&
+  return q->a_type == HP_F32 && q->b_type == HP_F32 && q->c_type == HP_F32 && !q->b_strip &&
+         !q->bias && q->m > 0 && q->n > 0 && q->k > 0 && q->m <= INT32_MAX && q->n <= INT32_MAX &&
          q->k <= INT32_MAX && leading(q->m, q->k, q->a_m, q->a_k, &ta) &&
          leading(q->k, q->n, q->b_k, q->b_n, &tb) && leading(q->m, q->n, q->c_m, q->c_n, &tc) &&
          !tc;

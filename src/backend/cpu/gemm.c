@@ -64,6 +64,10 @@ hp_status gemm_check(const gemm_query *q) {
     if (q->batch[i].size < 0)
       HP_FAIL(HP_ERR_SHAPE, "gemm: batch dim %d has size %lld; it must be 0 or more", i,
               (long long)q->batch[i].size);
+  if (q->b_strip && (q->b_n != 1 || q->n % GEMM_STRIP))
+    HP_FAIL(HP_ERR_SHAPE,
+            "gemm: %lld columns, %lld apart, in strips; expected a multiple of %d side by side",
+            (long long)q->n, (long long)q->b_n, GEMM_STRIP);
   if (!work_fits(q))
     HP_FAIL(HP_ERR_SHAPE,
             "gemm: %lld x %lld x %lld with its batch is more work than can be counted",
@@ -110,8 +114,8 @@ static void scalar_row(void *ctx, int64_t part) {
     int64_t to = c + j * q->c_n;
     float s = q->accumulate ? load(x->c, q->c_type, to) : 0.0f;
     for (int64_t k = 0; k < q->k; k++)
-      s = fmaf(load(x->a, q->a_type, a + k * q->a_k),
-               load(x->b, q->b_type, b + k * q->b_k + j * q->b_n), s);
+      s = fmaf(load(x->a, q->a_type, a + k * q->a_k), load(x->b, q->b_type, b + gemm_b_at(q, k, j)),
+               s);
     s *= q->alpha;
     if (q->bias) s += x->bias[j];
     store(x->c, q->c_type, to, s);

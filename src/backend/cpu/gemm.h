@@ -12,7 +12,7 @@
 #include "backend/cpu/cpu_features.h"
 #include "base/thread.h"
 
-enum { GEMM_BATCH_DIMS = 2 * HP_MAX_RANK, GEMM_ALIGN = 64 };
+enum { GEMM_BATCH_DIMS = 2 * HP_MAX_RANK, GEMM_ALIGN = 64, GEMM_STRIP = 16 };
 
 /* One batch dim: its size, and the elements from one item to the next in each operand. */
 typedef struct {
@@ -22,7 +22,10 @@ typedef struct {
 typedef struct {
   int64_t m, n, k;
   int64_t a_m, a_k, b_k, b_n, c_m, c_n; /* elements from one row, column, ... to the next */
-  hp_dtype a_type, b_type, c_type;      /* f32, bf16 or f16 each */
+  /* B in strips of GEMM_STRIP columns side by side (b_n is 1), so many elements from one strip to
+   * the next; 0: in none.  n is a multiple of GEMM_STRIP then. */
+  int64_t b_strip;
+  hp_dtype a_type, b_type, c_type; /* f32, bf16 or f16 each */
   int n_batch;
   gemm_batch batch[GEMM_BATCH_DIMS]; /* first dim slowest */
   bool accumulate;                   /* the chains start from the old C */
@@ -46,6 +49,12 @@ hp_status gemm_check(const gemm_query *q);
 int64_t gemm_items(const gemm_query *q);
 /* Elements from the start of A, B, C to batch item i. */
 void gemm_item(const gemm_query *q, int64_t i, int64_t at[3]);
+
+/* Elements from the start of an item's B to its element (k, n). */
+static inline int64_t gemm_b_at(const gemm_query *q, int64_t k, int64_t n) {
+  if (!q->b_strip) return k * q->b_k + n * q->b_n;
+  return n / GEMM_STRIP * q->b_strip + k * q->b_k + n % GEMM_STRIP;
+}
 
 /* The packed engine.  q has passed gemm_check; isa is one that this CPU has; `work` is GEMM_ALIGN
  * aligned and has gemm_packed_workspace bytes for this query, isa and number of threads. */

@@ -16,11 +16,12 @@ enum {
   GEMM_ROWS_MAX = 16
 };
 
-/* A piece of a matrix, lanes x k elements; strides in elements. */
+/* A piece of a matrix, lanes x k elements; strides in elements.  strip: of a B in strips, as
+ * gemm_query has it, else 0. */
 typedef struct {
   const void *at;
   hp_dtype type;
-  int64_t lanes, k, lane_stride, k_stride;
+  int64_t lanes, k, lane_stride, k_stride, strip;
 } gemm_source;
 
 /* What will be packed next, for the kernels to ask for while they compute: `runs` of `bytes`,
@@ -45,6 +46,11 @@ typedef struct {
    * stride lda; b[k, n] with one of b_k, b_n equal to 1. */
   void (*rows)(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda, const void *b,
                hp_dtype type, int64_t b_k, int64_t b_n, float *c, int64_t ldc, bool load);
+  /* The same for whole strips: `strip` elements from one to the next, b_k from one k to the next.
+   */
+  void (*rows_strips)(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda,
+                      const void *b, hp_dtype type, int64_t strip, int64_t b_k, float *c,
+                      int64_t ldc, bool load);
   /* out = s * alpha + bias_m[row] + bias_n[col], stored as `type`; biases may be NULL; out may be
    * s. */
   void (*finish)(const float *s, int64_t lds, int64_t rows, int64_t cols, float alpha,

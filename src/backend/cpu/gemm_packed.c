@@ -93,6 +93,10 @@ static void normalize(plan *p) {
   }
   gemm_query other = *q;
   exchange(&other);
+  if (q->b_strip) { /* strips are B's */
+    p->stream = q->m <= GEMM_ROWS_MAX;
+    return;
+  }
   if ((streams(&other) && !streams(q)) || (q->c_n != 1 && q->c_m == 1 && !streams(q))) {
     *q = other;
     p->swapped = true;
@@ -139,7 +143,7 @@ static void plan_stream(plan *p) {
   const gemm_query *q = &p->q;
   p->copy_a = q->a_type != HP_F32 || q->a_k != 1;
   p->unit_m = q->m;
-  p->unit_n = 4 * p->kernels->nr;
+  p->unit_n = 4 * p->kernels->nr; /* whole strips */
   p->nc = ROWS_COLS;
   p->scratch = true;
   lay_out(p, p->copy_a ? q->m * q->k : 0, 0, q->m * p->nc);
@@ -241,16 +245,18 @@ static gemm_source source_a(const run *r, const region *g, const block *x) {
                        x->rows,
                        x->k,
                        q->a_m,
-                       q->a_k};
+                       q->a_k,
+                       0};
 }
 static gemm_source source_b(const run *r, const region *g, const block *x) {
   const gemm_query *q = &r->p->q;
-  return (gemm_source){at(g->b, q->b_type, x->n0 * q->b_n + x->k0 * q->b_k),
+  return (gemm_source){at(g->b, q->b_type, gemm_b_at(q, x->k0, x->n0)),
                        q->b_type,
                        x->cols,
                        x->k,
                        q->b_n,
-                       q->b_k};
+                       q->b_k,
+                       q->b_strip};
 }
 
 /* What to ask for while `tiles` tiles are computed: the lines of x. */
@@ -265,6 +271,11 @@ static gemm_ahead ahead_of(const run *r, const gemm_source *x, int64_t tiles) {
                      .bytes = x->k * size,
                      .stride = x->lane_stride * size,
                      .runs = x->lanes};
+  if (x->strip)
+    a = (gemm_ahead){.at = x->at,
+                     .bytes = x->k * x->k_stride * size,
+                     .stride = x->strip * size,
+                     .runs = div_up(x->lanes, GEMM_STRIP)};
   a.burst = (int)div_up(a.runs * div_up(a.bytes, 64), pieces > 0 ? pieces : 1);
   return a;
 }
@@ -352,7 +363,8 @@ static void run_stream(const run *r, const region *g, char *work) {
   int64_t lda = q->a_m;
   if (p->copy_a) {
     float *copy = (float *)(void *)(work + p->a_at);
-    p->kernels->pack_rows(copy, q->k, &(gemm_source){g->a, q->a_type, q->m, q->k, q->a_m, q->a_k});
+    p->kernels->pack_rows(copy, q->k,
+                          &(gemm_source){g->a, q->a_type, q->m, q->k, q->a_m, q->a_k, 0});
     a = copy;
     lda = q->k;
   }
@@ -361,8 +373,13 @@ static void run_stream(const run *r, const region *g, char *work) {
     if (q->accumulate)
       p->kernels->start(c, p->nc, q->m, cols, at(g->c, q->c_type, n0 * q->c_n), q->c_type, q->c_m,
                         q->c_n);
-    p->kernels->rows(q->m, cols, q->k, a, lda, at(g->b, q->b_type, n0 * q->b_n), q->b_type, q->b_k,
-                     q->b_n, c, p->nc, q->accumulate);
+    const char *b = at(g->b, q->b_type, gemm_b_at(q, 0, n0));
+    if (q->b_strip)
+      p->kernels->rows_strips(q->m, cols, q->k, a, lda, b, q->b_type, q->b_strip, q->b_k, c, p->nc,
+                              q->accumulate);
+    else
+      p->kernels->rows(q->m, cols, q->k, a, lda, b, q->b_type, q->b_k, q->b_n, c, p->nc,
+                       q->accumulate);
     finish(r, g, c, p->nc, 0, n0, q->m, cols);
   }
 }

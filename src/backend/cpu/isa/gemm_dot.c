@@ -22,6 +22,7 @@ const gemm_kernels gemm_kernels_dot = {
     .pack_panels = gemm_pack_panels_pairs,
     .block = block,
     .rows = ISA_NAME(gemm_rows),
+    .rows_strips = ISA_NAME(gemm_rows_strips),
     .finish = ISA_NAME(gemm_finish),
     .start = ISA_NAME(gemm_start),
 };

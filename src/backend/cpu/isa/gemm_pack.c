@@ -1,4 +1,5 @@
 /* Packing: a piece of A or B, of any strides and float type, into panels of `width` lanes. */
+#include "backend/cpu/gemm.h"
 #include "backend/cpu/gemm_vec.h"
 
 /* What becomes a lane: an element widened to f32, or two neighbours in k, of bf16: for AVX-512
@@ -18,7 +19,7 @@ GEMM_INLINE int64_t size_of(how h) { return h == WIDEN_F32 ? 4 : 2; }
 /* Strides in bytes; k in elements. */
 typedef struct {
   const char *at;
-  int64_t lanes, k, lane_bytes, k_bytes;
+  int64_t lanes, k, lane_bytes, k_bytes, strip_bytes;
 } source;
 
 GEMM_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -191,13 +192,19 @@ GEMM_INLINE void piece_along_lanes(float *to, const char *from, how h, int64_t n
   }
 }
 
+/* Bytes from the first lane of one k to another. */
+GEMM_INLINE int64_t lane_at(const source *s, int64_t lane, how h) {
+  if (!s->strip_bytes) return lane * size_of(h);
+  return lane / GEMM_STRIP * s->strip_bytes + lane % GEMM_STRIP * size_of(h);
+}
+
 GEMM_INLINE void panels_along_lanes(float *to, const source *s, how h) {
   const int64_t group = STEPS * per_lane(h);
   for (int64_t k0 = 0; k0 < s->k; k0 += group)
     for (int64_t lane = 0; lane < s->lanes; lane += TILE_COLS)
       for (int at = 0; at < TILE_COLS; at += VL) {
         int64_t n = least(s->lanes - lane - at, VL);
-        const char *from = s->at + k0 * s->k_bytes + (n > 0 ? lane + at : 0) * size_of(h);
+        const char *from = s->at + k0 * s->k_bytes + (n > 0 ? lane_at(s, lane + at, h) : 0);
         piece_along_lanes(to + lane * steps_of(s, h) + k0 / per_lane(h) * TILE_COLS + at, from, h,
                           n > 0 ? n : 0, least(s->k - k0, group), s->k_bytes);
       }
@@ -222,7 +229,12 @@ GEMM_INLINE void pack_panels(float *to, const source *s, how h) {
  */
 
 GEMM_INLINE source source_of(const gemm_source *x, how h) {
-  return (source){x->at, x->lanes, x->k, x->lane_stride * size_of(h), x->k_stride * size_of(h)};
+  return (source){.at = x->at,
+                  .lanes = x->lanes,
+                  .k = x->k,
+                  .lane_bytes = x->lane_stride * size_of(h),
+                  .k_bytes = x->k_stride * size_of(h),
+                  .strip_bytes = x->strip * size_of(h)};
 }
 
 GEMM_INLINE void rows_as(float *to, int64_t pitch, const gemm_source *x, how h) {

@@ -1,0 +1,116 @@
+/* Few rows of A times a B in strips of GEMM_STRIP columns, k after k: how weights lie that only
+ * inference reads.  They are read at the speed of memory, in long runs, and nothing is transposed.
+ * The chains are those of the packed kernel. */
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/gemm_vec.h"
+
+enum { VECS = GEMM_STRIP / VL }; /* of a k-step of a strip */
+
+/* Strips that few rows meet at a time: chains enough to hide the latency of an FMA, and no more
+ * sums than there are registers. */
+#if defined(__AVX512F__)
+#define STRIPS(rows) ((rows) <= 4 ? 4 : 2)
+#elif defined(__AVX2__)
+#define STRIPS(rows) ((rows) <= 2 ? 2 : 1)
+#else
+#define STRIPS(rows) 1
+#endif
+
+/* A piece of a product: few rows of A times that many strips, or one. */
+typedef struct {
+  int64_t k;
+  const float *a;
+  int64_t lda;
+  const void *b;
+  int64_t strip, b_k;
+  float *c;
+  int64_t ldc;
+  bool load;
+} piece;
+
+/* rows, strips and type are constants at each call, so that the sums become registers. */
+GEMM_INLINE void rows_strips(const int rows, const int strips, const hp_dtype type,
+                             const piece *p) {
+  enum { MOST = VECS * STRIPS(1) };
+  const int vecs = VECS * strips;
+  vf acc[STREAM_ROWS][MOST], x[MOST];
+  GEMM_UNROLL for (int m = 0; m < rows; m++) {
+    GEMM_UNROLL for (int v = 0; v < vecs; v++) acc[m][v] =
+        p->load ? vf_load(p->c + m * p->ldc + v * VL) : vf_zero();
+  }
+  for (int64_t s = 0; s < p->k; s++) {
+    GEMM_UNROLL for (int v = 0; v < vecs; v++) {
+      int64_t at = v / VECS * p->strip + s * p->b_k + v % VECS * VL;
+      x[v] = vf_load_as(elem_at(p->b, type, at), type, VL);
+    }
+    GEMM_UNROLL for (int m = 0; m < rows; m++) {
+      vf a = vf_set1(p->a[m * p->lda + s]);
+      GEMM_UNROLL for (int v = 0; v < vecs; v++) acc[m][v] = vf_fma(a, x[v], acc[m][v]);
+    }
+  }
+  GEMM_UNROLL for (int m = 0; m < rows; m++) {
+    GEMM_UNROLL for (int v = 0; v < vecs; v++) vf_store(p->c + m * p->ldc + v * VL, acc[m][v]);
+  }
+}
+
+typedef void piece_fn(const piece *p);
+#define PIECE(R, type, TYPE)                                                                       \
+  static void rows_##R##_##type(const piece *p) { rows_strips(R, STRIPS(R), TYPE, p); }            \
+  static void rows_##R##_##type##_one(const piece *p) { rows_strips(R, 1, TYPE, p); }
+#define ROWS(R)                                                                                    \
+  PIECE(R, f32, HP_F32)                                                                            \
+  PIECE(R, bf16, HP_BF16)                                                                          \
+  PIECE(R, f16, HP_F16)
+#define PIECES(R, type)                                                                            \
+  { rows_##R##_##type##_one, rows_##R##_##type }
+#define ROWS_ROW(R)                                                                                \
+  { [HP_F32] = PIECES(R, f32), [HP_BF16] = PIECES(R, bf16), [HP_F16] = PIECES(R, f16) }
+
+ROWS(1)
+ROWS(2)
+ROWS(3)
+ROWS(4)
+#if defined(__AVX512F__)
+ROWS(5)
+ROWS(6)
+ROWS(7)
+ROWS(8)
+#endif
+
+static piece_fn *const piece_of[STREAM_ROWS][HP_F16 + 1][2] = {
+    ROWS_ROW(1), ROWS_ROW(2), ROWS_ROW(3), ROWS_ROW(4),
+#if defined(__AVX512F__)
+    ROWS_ROW(5), ROWS_ROW(6), ROWS_ROW(7), ROWS_ROW(8),
+#endif
+};
+
+/* p's rows times strips side by side, as many at a time as suit them. */
+static void run_rows(piece p, int64_t rows, hp_dtype type, int64_t strips) {
+  for (int64_t step; strips > 0; strips -= step) {
+    step = strips >= STRIPS(rows) ? STRIPS(rows) : 1;
+    piece_of[rows - 1][type][step > 1](&p);
+    p.b = elem_at(p.b, type, step * p.strip);
+    p.c += step * GEMM_STRIP;
+  }
+}
+
+/* All rows meet some strips while these are in cache. */
+void ISA_NAME(gemm_rows_strips)(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda,
+                                const void *b, hp_dtype type, int64_t strip, int64_t b_k, float *c,
+                                int64_t ldc, bool load) {
+  int64_t strips = cols / GEMM_STRIP;
+  for (int64_t n = 0; n < strips; n += STRIPS(1))
+    for (int64_t m = 0; m < rows; m += STREAM_ROWS) {
+      piece p = {.k = k,
+                 .a = a + m * lda,
+                 .lda = lda,
+                 .b = elem_at(b, type, n * strip),
+                 .strip = strip,
+                 .b_k = b_k,
+                 .c = c + m * ldc + n * GEMM_STRIP,
+                 .ldc = ldc,
+                 .load = load};
+      run_rows(p, rows - m < STREAM_ROWS ? rows - m : STREAM_ROWS, type,
+               strips - n < STRIPS(1) ? strips - n : STRIPS(1));
+    }
+}
