@@ -111,7 +111,8 @@ hp_tensor hp_broadcast(hp_graph *g, hp_tensor x, hp_shape s);
 hp_tensor hp_transpose(hp_graph *g, hp_tensor x, const int64_t *perm);
 hp_tensor hp_slice(hp_graph *g, hp_tensor x, int axis, int64_t start, int64_t stop);
 hp_tensor hp_concat(hp_graph *g, const hp_tensor *x, int n, int axis);
-/* x with y written into it from index pos (i32 scalar) on along axis. */
+/* x with y written into it from index pos (i32) on along axis: one number, or one for each element
+ * of dim 0. */
 hp_tensor hp_update(hp_graph *g, hp_tensor x, hp_tensor y, hp_tensor pos, int axis);
 
 /* "btc,nc->btn": letters that the result lacks are summed, in f32; the result has a's dtype. */

@@ -275,7 +275,11 @@ hp_status infer_update(infer_ctx *c) {
   if (!fits)
     return ops_fail(c, "%s cannot be written into %s along dim %lld", ops_type(c, 1),
                     ops_type(c, 0), (long long)axis);
-  if (pos->dtype != HP_I32 || pos->rank)
-    return ops_fail(c, "the index is %s, expected i32[]", ops_type(c, 2));
+  bool each = pos->rank == 1 && axis > 0 && pos->dim[0] == x->dim[0];
+  if (pos->dtype != HP_I32 || (pos->rank && !each))
+    return ops_fail(c,
+                    "the index is %s, expected i32[], or one for each element of dim 0 where "
+                    "that is not the one written along",
+                    ops_type(c, 2));
   return infer_same(c);
 }

@@ -97,7 +97,8 @@ static hp_status joined(const site *s, int operands, op_linearity l, rule *r) {
 static hp_status concat(const site *s, rule *r) { return joined(s, s->n->n_in, LIN_JOINT, r); }
 static hp_status update(const site *s, rule *r) {
   HP_TRY(joined(s, 2, LIN_NONE, r));
-  rule_in(r, 0); /* where */
+  rule_tensor *pos = rule_in(r, s->in[2].rank); /* where, in all of dim 0 or in each element */
+  if (s->in[2].rank) rule_dim(pos, 0, r->in[0].factor[0][0]);
   return HP_OK;
 }
 

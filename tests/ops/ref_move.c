@@ -183,7 +183,7 @@ void ref_UPDATE(ref_ctx *c) {
   for (int64_t k = 0; k < y->n; k++) {
     int64_t index[HP_MAX_RANK];
     ref_unflatten(y, k, index);
-    index[axis] += c->in[2]->i[0];
+    index[axis] += c->in[2]->i[c->in[2]->n > 1 ? index[0] : 0];
     ref_copy(c->out[0], ref_flatten(c->out[0], index), y, k);
   }
 }

@@ -62,15 +62,20 @@ static int64_t outer_count(const ir_value *t, int axis) {
 hp_status run_update(const cpu_call *c) {
   const ir_value *x = call_type(c, 0), *y = call_type(c, 1);
   int axis = (int)inst_int(c->p, c->n, "axis");
-  int64_t pos = *(const int32_t *)c->at[2];
-  if (pos < 0 || pos > x->dim[axis] - y->dim[axis])
-    HP_FAIL(HP_ERR_ARG, "update \"%s\": %lld elements from index %lld on do not fit in %lld",
-            program_str(c->p, c->n->loc), (long long)y->dim[axis], (long long)pos,
-            (long long)x->dim[axis]);
+  const int32_t *pos = c->at[2];
+  int64_t n = call_type(c, 2)->rank ? x->dim[0] : 1;
+  for (int64_t i = 0; i < n; i++)
+    if (pos[i] < 0 || pos[i] > x->dim[axis] - y->dim[axis])
+      HP_FAIL(HP_ERR_ARG, "update \"%s\": %lld elements from index %d on do not fit in %lld",
+              program_str(c->p, c->n->loc), (long long)y->dim[axis], pos[i],
+              (long long)x->dim[axis]);
   cpu_move(c, c->at[3], c->at[0], value_bytes(x));
   int64_t step = inner_bytes(x, axis), run = inner_bytes(y, axis);
-  char *to = (char *)c->at[3] + pos * inner_bytes(x, axis + 1);
-  move(c, (runs){to, c->at[1], outer_count(x, axis), run, step, run, 1});
+  int64_t each = n ? outer_count(x, axis) / n : 0;
+  for (int64_t i = 0; i < n; i++) {
+    char *to = (char *)c->at[3] + i * each * step + pos[i] * inner_bytes(x, axis + 1);
+    move(c, (runs){to, (char *)c->at[1] + i * each * run, each, run, step, run, 1});
+  }
   return HP_OK;
 }
 
