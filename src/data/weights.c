@@ -9,19 +9,31 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
 
 struct weights {
   char *path;
   VEC(st_file) files;
   VEC(const st_tensor *) tensors;
   map names; /* -> number in tensors */
+  pthread_t reader;
+  bool reading;
+  atomic_bool stop;
 };
 
 void weights_free(weights *w) {
   if (!w) return;
+  atomic_store(&w->stop, true);
+  if (w->reading) pthread_join(w->reader, NULL);
   for (size_t i = 0; i < w->files.len; i++) st_close(&w->files.at[i]);
   vec_free(&w->files);
   vec_free(&w->tensors);
@@ -250,6 +262,27 @@ hp_status weights_open(const char *path, weights **out) {
   if (st) weights_free(w);
   else *out = w;
   return st;
+}
+
+/* --- reading ahead ------------------------------------------------------------------------- */
+
+/* Page by page as they are touched, files come at half the speed of the disk. */
+static void *read_files(void *arg) {
+  enum { STEP = 8 << 20 };
+  weights *w = arg;
+  for (size_t i = 0; i < w->files.len; i++) {
+    const file_map *m = &w->files.at[i].map;
+    char *at = (char *)(uintptr_t)m->at;
+    (void)madvise(at, m->len, MADV_SEQUENTIAL);
+    for (size_t done = 0; done < m->len && !atomic_load(&w->stop); done += STEP)
+      if (madvise(at + done, m->len - done < STEP ? m->len - done : STEP, MADV_POPULATE_READ))
+        return NULL; /* an older kernel, or memory is short: they come when they are used */
+  }
+  return NULL;
+}
+
+void weights_read_ahead(weights *w) {
+  w->reading = w->reading || !pthread_create(&w->reader, NULL, read_files, w);
 }
 
 /* --- looking up and reading ----------------------------------------------------------- */

@@ -17,6 +17,9 @@ bool weights_are_parts(const char *dir, const char *kind);
 hp_status weights_open(const char *path, weights **out);
 void weights_free(weights *w);
 
+/* Brings the files into memory in the background, in order, until they are closed. */
+void weights_read_ahead(weights *w);
+
 /* Tensors in the order of the file, or of the index; i < weights_count(w). */
 size_t weights_count(const weights *w);
 const st_tensor *weights_get(const weights *w, size_t i);

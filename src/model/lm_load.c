@@ -5,6 +5,7 @@
 #include "model/lm.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Where a tensor of the model is in the files: elements of t from `first` on. */
@@ -93,18 +94,62 @@ static hp_status find_source(const lm *m, const weights *w, const lm_tensor *wan
   return HP_OK;
 }
 
+/* Room for the largest parameter: as the files have it, and in its own order. */
+typedef struct {
+  char *stored, *ordered;
+} staging;
+
+/* The elements of a parameter where they lie in a file; NULL when it is of several tensors or of
+ * another type. */
+static const void *in_place(const model_param *p, const source *from) {
+  hp_dtype type;
+  bool same = st_dtype_to_hp(from->t->dtype, &type) && type == p->dtype;
+  bool whole = model_param_parts(p) == 1;
+  return same && whole ? from->t->data + from->first * dtype_size(type) : NULL;
+}
+
 /* Fills a parameter from the sources of its tensors. */
 static hp_status load_param(const lm *m, const model_param *p, const lm_tensor *t,
-                            const source *from) {
+                            const source *from, const staging *room) {
   size_t size = dtype_size(p->dtype), n = model_param_elements(p);
   size_t parts = (size_t)model_param_parts(p);
-  char *buffer = mem_calloc(n, size), *room = mem_calloc(p->order ? n : 1, size);
-  hp_status st = buffer && room ? HP_OK : HP_ERR_OOM;
-  for (size_t i = 0; !st && i < parts; i++)
-    st = weights_read(from[i].t, from[i].first, n / parts, p->dtype, buffer + t[i].at * size);
-  if (!st) st = lm_write_param(m, p, buffer, room);
-  mem_free(buffer);
-  mem_free(room);
+  const void *stored = in_place(p, from);
+  for (size_t i = 0; !stored && i < parts; i++)
+    HP_TRY(
+        weights_read(from[i].t, from[i].first, n / parts, p->dtype, room->stored + t[i].at * size));
+  return lm_write_param(m, p, stored ? stored : room->stored, room->ordered);
+}
+
+/* A parameter and its first tensor, to be read in the order of the files. */
+typedef struct {
+  size_t param, tensor;
+  const unsigned char *data;
+} turn;
+
+static int by_data(const void *a, const void *b) {
+  const turn *x = a, *y = b;
+  return x->data < y->data ? -1 : x->data > y->data;
+}
+
+static hp_status load_in_turn(lm *m, const source *from, turn *turns, staging *room) {
+  size_t most = 0, at = 0;
+  for (size_t i = 0; i < m->params.len; i++) {
+    const model_param *p = &m->params.at[i];
+    size_t bytes = model_param_elements(p) * dtype_size(p->dtype);
+    if (bytes > most) most = bytes;
+    turns[i] = (turn){i, at, from[at].t->data};
+    at += (size_t)model_param_parts(p);
+  }
+  qsort(turns, m->params.len, sizeof *turns, by_data);
+  room->stored = mem_map(most);
+  room->ordered = mem_map(most);
+  hp_status st = room->stored && room->ordered ? HP_OK : HP_ERR_OOM;
+  for (size_t i = 0; !st && i < m->params.len; i++) {
+    const turn *x = &turns[i];
+    st = load_param(m, &m->params.at[x->param], &m->tensors.at[x->tensor], &from[x->tensor], room);
+  }
+  mem_unmap(room->stored, most);
+  mem_unmap(room->ordered, most);
   return st;
 }
 
@@ -163,8 +208,7 @@ static hp_status check_unused(const lm *m, const weights *w, const map *known) {
   return HP_OK;
 }
 
-static hp_status load_all(lm *m, const weights *w, source *from, map *known) {
-  size_t at = 0;
+static hp_status load_all(lm *m, weights *w, source *from, map *known) {
   /* all are looked at before any memory is taken for one */
   for (size_t i = 0; i < m->tensors.len; i++)
     HP_TRY(find_source(m, w, &m->tensors.at[i], &from[i]));
@@ -172,12 +216,13 @@ static hp_status load_all(lm *m, const weights *w, source *from, map *known) {
   HP_TRY(known_names(m, known));
   HP_TRY(check_unused(m, w, known));
   HP_TRY(lm_make_params(m));
-  for (size_t i = 0; i < m->params.len; i++) {
-    const model_param *p = &m->params.at[i];
-    HP_TRY(load_param(m, p, &m->tensors.at[at], &from[at]));
-    at += (size_t)model_param_parts(p);
-  }
-  return HP_OK;
+  weights_read_ahead(w);
+  staging room = {0};
+  turn *turns = mem_calloc(m->params.len, sizeof *turns);
+  HP_TRY_MEM(turns);
+  hp_status st = load_in_turn(m, from, turns, &room);
+  mem_free(turns);
+  return st;
 }
 
 /* A checkpoint of several devices: it holds the parameters under their own names. */
