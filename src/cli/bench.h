@@ -7,15 +7,22 @@
 #include "base/thread.h"
 #include "cli/cli.h"
 
+enum { BENCH_TRAINED = 4 }; /* sequences of a training step, unless they are given */
+#define BENCH_USUAL INT64_MIN
 typedef struct {
   model_options m;
-  int64_t batch, seq, steps, interleave;
+  int64_t batch; /* BENCH_USUAL: not given */
+  int64_t seq, steps, interleave;
   bool remat, serial;
   uint64_t size;
   const char *trace, *engine, *shape;
   const char *const *name; /* words after the kind */
   int names;
 } bench_args;
+/* Sequences: those asked for, or `usual`. */
+static inline int64_t bench_batch(const bench_args *a, int64_t usual) {
+  return a->batch == BENCH_USUAL ? usual : a->batch;
+}
 
 /* The kinds, by the rows of bench.def: each prints its results. */
 #define KIND(name, about) hp_status bench_##name(const bench_args *a);

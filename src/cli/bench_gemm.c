@@ -81,7 +81,7 @@ static hp_status product(const setting *s, const char *layout, int64_t m, int64_
 
 /* The three products of a weight [rows,cols] in training, for the tokens of a batch. */
 static hp_status weight(const setting *s, int64_t rows, int64_t cols) {
-  int64_t tokens = s->a->batch * s->a->seq;
+  int64_t tokens = bench_batch(s->a, BENCH_TRAINED) * s->a->seq;
   HP_TRY(product(s, "nt", tokens, cols, rows, s->type));
   HP_TRY(product(s, "nn", tokens, rows, cols, s->type));
   return product(s, "tn", rows, tokens, cols, HP_F32);

@@ -77,14 +77,14 @@ typedef struct {
   double *seconds;  /* [n] */
   double rss_bytes; /* without the limit's */
   int32_t *ids;     /* [B,T] */
-  float *logits;    /* [V] */
+  float *logits;    /* [B,V] */
 } model_run;
 
 static hp_status run_open(model_run *r) {
   int64_t n = r->B * r->T;
   r->seconds = mem_calloc((size_t)r->n, sizeof *r->seconds);
   r->ids = mem_calloc((size_t)n, sizeof *r->ids);
-  r->logits = mem_calloc((size_t)r->m->c.vocab, sizeof *r->logits);
+  r->logits = mem_calloc((size_t)(r->B * r->m->c.vocab), sizeof *r->logits);
   if (!r->seconds || !r->ids || !r->logits) return HP_ERR_OOM;
   for (int64_t i = 0; i < n; i++) r->ids[i] = token(r->m, i);
   return HP_OK;
@@ -210,14 +210,13 @@ static hp_status print_step(model_run *r, const stepper *s, const step_sums *sum
   return bench_row_end(&row);
 }
 
-/* For people: the last run by op. */
-static hp_status print_ops(const bench_args *a, const hp_program *p) {
+/* The last run by op, for people, and as a trace where one is asked for. */
+static hp_status show_run(const bench_args *a, const hp_program *p) {
   char *text = NULL;
-  if (a->m.json) return HP_OK;
-  HP_TRY(hp_explain(p, "ops", &text));
-  puts(text);
+  if (!a->m.json) HP_TRY(hp_explain(p, "ops", &text));
+  if (text) puts(text);
   hp_free(text);
-  return HP_OK;
+  return a->trace ? hp_trace(p, a->trace) : HP_OK;
 }
 
 static hp_status step(model_run *r) {
@@ -228,8 +227,7 @@ static hp_status step(model_run *r) {
   hp_status st = stepper_create(r->m, &o, &s);
   if (!st) st = time_steps(r, s, &sum);
   if (!st) st = print_step(r, s, &sum);
-  if (!st) st = print_ops(a, stepper_program(s));
-  if (!st && a->trace) st = hp_trace(stepper_program(s), a->trace);
+  if (!st) st = show_run(a, stepper_program(s));
   stepper_free(s);
   return st;
 }
@@ -243,35 +241,47 @@ static hp_status print_inference(model_run *r, const char *kind, double tokens) 
   return bench_row_end(&row);
 }
 
+/* Feeds n tokens to each sequence: sequence i those from ids + i * n on. */
+static hp_status feed(const model_run *r, session *s, const int32_t *ids, int64_t n) {
+  const int32_t **from = mem_calloc((size_t)r->B, sizeof *from);
+  int64_t *count = mem_calloc((size_t)r->B, sizeof *count);
+  hp_status st = from && count ? HP_OK : HP_ERR_OOM;
+  for (int64_t i = 0; !st && i < r->B; i++) from[i] = ids + i * n, count[i] = n;
+  if (!st) st = session_feed(s, from, count, r->logits);
+  mem_free(from);
+  mem_free(count);
+  return st;
+}
+
 static hp_status prefill(model_run *r) {
   session *s;
-  HP_TRY(session_create(r->m, r->T, &s));
+  HP_TRY(session_create(r->m, r->B, r->T, &s));
   hp_status st = HP_OK;
   for (int64_t i = 0; !st && i < WARM_UP + r->n; i++) {
     session_reset(s);
     double start = time_now_s();
-    st = session_feed(s, r->ids, r->T, r->logits);
+    st = feed(r, s, r->ids, r->T);
     if (!st) st = run_note(r, i, start);
   }
-  if (!st) st = print_inference(r, "prefill", (double)r->T);
-  if (!st) st = print_ops(r->a, session_program(s));
+  if (!st) st = print_inference(r, "prefill", (double)(r->B * r->T));
+  if (!st) st = show_run(r->a, session_program(s));
   session_free(s);
   return st;
 }
 
-/* Tokens after a prompt of T. */
+/* Tokens after a prompt of T, one of each sequence at a time. */
 static hp_status decode(model_run *r) {
   session *s;
-  HP_TRY(session_create(r->m, r->T + WARM_UP + r->n, &s));
-  hp_status st = session_feed(s, r->ids, r->T, r->logits);
+  HP_TRY(session_create(r->m, r->B, r->T + WARM_UP + r->n, &s));
+  hp_status st = feed(r, s, r->ids, r->T);
   for (int64_t i = 0; !st && i < WARM_UP + r->n; i++) {
-    int32_t id = token(r->m, r->T + i);
+    for (int64_t k = 0; k < r->B; k++) r->ids[k] = token(r->m, r->B * (r->T + i) + k);
     double start = time_now_s();
-    st = session_feed(s, &id, 1, r->logits);
+    st = feed(r, s, r->ids, 1);
     if (!st) st = run_note(r, i, start);
   }
-  if (!st) st = print_inference(r, "decode", 1);
-  if (!st) st = print_ops(r->a, session_program(s));
+  if (!st) st = print_inference(r, "decode", (double)r->B);
+  if (!st) st = show_run(r->a, session_program(s));
   session_free(s);
   return st;
 }
@@ -301,7 +311,7 @@ static hp_status compile(const bench_args *a, const strategy *by, hp_device *d) 
   double start = time_now_s();
   HP_TRY(lm_create(a->m.model, NULL, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &m));
   hp_status st = strategy_apply(by, m, d);
-  if (!st) st = stepper_plan(m, &o, a->batch, a->seq, d, &s, NULL, NULL);
+  if (!st) st = stepper_plan(m, &o, bench_batch(a, BENCH_TRAINED), a->seq, d, &s, NULL, NULL);
   double total = time_now_s() - start;
   if (!st) {
     bench_row_begin(&r, a, "compile");
@@ -343,18 +353,27 @@ static hp_status run_model(model_run *r, hp_status (*kind)(model_run *)) {
 hp_status bench_step(const bench_args *a) {
   return run_model(&(model_run){.a = a,
                                 .work = BENCH_TRAIN,
-                                .B = a->batch,
+                                .B = bench_batch(a, BENCH_TRAINED),
                                 .T = a->seq,
                                 .n = a->steps},
                    step);
 }
 hp_status bench_prefill(const bench_args *a) {
-  return run_model(&(model_run){.a = a, .work = BENCH_PROMPT, .B = 1, .T = a->seq, .n = a->steps},
+  return run_model(&(model_run){.a = a,
+                                .work = BENCH_PROMPT,
+                                .B = bench_batch(a, 1),
+                                .T = a->seq,
+                                .n = a->steps},
                    prefill);
 }
 hp_status bench_decode(const bench_args *a) {
   int64_t n = a->steps < TOKENS_LEAST ? TOKENS_LEAST : a->steps;
-  return run_model(&(model_run){.a = a, .work = BENCH_TOKEN, .B = 1, .T = a->seq, .n = n}, decode);
+  return run_model(&(model_run){.a = a,
+                                .work = BENCH_TOKEN,
+                                .B = bench_batch(a, 1),
+                                .T = a->seq,
+                                .n = n},
+                   decode);
 }
 
 /* A kind that needs no memory on its devices: one is opened for all. */

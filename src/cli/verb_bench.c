@@ -33,9 +33,9 @@ static int unknown(const char *verb, const char *word) {
 }
 
 static bool is_sound(const bench_args *a) {
-  return a->batch >= 1 && a->batch <= 65536 && a->seq >= 2 && a->seq <= 1 << 24 && a->steps >= 1 &&
-         a->steps <= 1000000 && a->interleave >= 0 && a->interleave <= 16 && a->m.threads >= 0 &&
-         a->m.threads <= 1024;
+  return (a->batch == BENCH_USUAL || (a->batch >= 1 && a->batch <= 65536)) && a->seq >= 2 &&
+         a->seq <= 1 << 24 && a->steps >= 1 && a->steps <= 1000000 && a->interleave >= 0 &&
+         a->interleave <= 16 && a->m.threads >= 0 && a->m.threads <= 1024;
 }
 
 /* One kind, or all of them. */
@@ -53,12 +53,12 @@ static int run(const char *verb, const char *word, bench_args *a) {
 }
 
 int verb_bench(int argc, char **argv) {
-  bench_args a = {.batch = 4, .seq = 256, .steps = STEPS, .size = 128 << 20};
+  bench_args a = {.batch = BENCH_USUAL, .seq = 256, .steps = STEPS, .size = 128 << 20};
   const char *rest[NAMES_MAX];
   int n;
   const cli_option option[] =
       {MODEL_OPTIONS(a.m),
-       {"--batch", CLI_INT, &a.batch, "B", "sequences (default: 4)"},
+       {"--batch", CLI_INT, &a.batch, "B", "sequences (default: 4; prefill, decode: 1)"},
        {"--seq", CLI_INT, &a.seq, "T", "tokens of a sequence (default: 256)"},
        {"--steps", CLI_INT, &a.steps, "N", "timed repetitions after 2 for warm-up (default: 5)"},
        {"--recompute", CLI_FLAG, &a.remat, NULL, "step: recompute activations"},
@@ -71,7 +71,7 @@ int verb_bench(int argc, char **argv) {
        {"--shape", CLI_TEXT, &a.shape, "MxKxN", "gemm: one product in place of a model's"},
        {"--size", CLI_SIZE, &a.size, "BYTES", "op: of its largest tensor (default: 128MiB)"},
        {"--trace", CLI_TEXT, &a.trace, "F.json",
-        "step: the last step as a Chrome / Perfetto trace, an event an instruction"}};
+        "the last step as a Chrome / Perfetto trace, an event an instruction"}};
   const cli_spec spec = {"hyper bench KIND [NAME ...] --model DIR|CONFIG.json [--json]", about,
                          "hyper bench step --model config.json --batch 4 --seq 256 --json", option,
                          sizeof option / sizeof *option};

@@ -1,5 +1,6 @@
 /* `hyper generate` and `hyper chat`. */
 #include "base/io.h"
+#include "base/thread.h"
 #include "cli/cli.h"
 #include "serve/generate.h"
 
@@ -52,7 +53,7 @@ static void show_piece(void *ctx, const char *text, size_t n) {
   fflush(stdout);
 }
 
-static hp_status run(const args *a, lm *m, const tokenizer *t) {
+static hp_status run(const args *a, lm *m, const tokenizer *t, double load_s) {
   generation g;
   generation_result r = {0};
   lm_tokens prompt = {0};
@@ -70,6 +71,7 @@ static hp_status run(const args *a, lm *m, const tokenizer *t) {
     g.ctx = &prompt_text;
   }
   if (!st) st = generate_run(m, t, &prompt, &g, &r);
+  r.load_s = load_s;
   if (!st && a->m.json) {
     str line = {0};
     generation_print_json(&prompt, &r, &line);
@@ -126,8 +128,9 @@ int verb_generate(int argc, char **argv) {
   hp_status st =
       a.m.model ? HP_OK : err_set(HP_ERR_ARG, __FILE__, __LINE__, "--model DIR is missing");
   if (!st && (a.prompt || has_tokenizer(a.m.model))) st = tokenizer_load(a.m.model, &t);
+  double start = time_now_s();
   if (!st) st = cli_open_model(&a.m, false, &d, &opened);
-  if (!st) st = run(&a, opened, t);
+  if (!st) st = run(&a, opened, t, time_now_s() - start);
   lm_free(opened);
   if (opened) hp_device_close(d);
   tokenizer_free(t);

@@ -63,7 +63,7 @@ typedef struct {
   hp_tensor ids;          /* i32 [B,T] */
   hp_tensor positions;    /* i32 [B,T] */
   hp_tensor span;         /* i32 [B,T,2] keys that a query sees; HP_NONE: causal */
-  hp_tensor cache_at;     /* i32 [] where the T new keys go in the cache */
+  hp_tensor cache_at;     /* i32 [B] where the T new keys go in the cache */
   hp_tensor cos, sin;     /* rotary tables, made on first use */
   hp_tensor dropout_seed; /* i64 [], to train with dropout; HP_NONE: there is none */
   /* f32 [B,T]: 1 for tokens whose experts should be used evenly, which is then measured; or none */

@@ -25,7 +25,7 @@ hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, int64_t cache, int64
   b->positions = hp_input(b->g, "positions", HP_I32, (hp_shape){2, {B, T}});
   if (cache) {
     b->span = hp_input(b->g, "span", HP_I32, (hp_shape){3, {B, T, 2}});
-    b->cache_at = hp_input(b->g, "cache_at", HP_I32, (hp_shape){0});
+    b->cache_at = hp_input(b->g, "cache_at", HP_I32, (hp_shape){1, {B}});
   }
   return HP_OK;
 }

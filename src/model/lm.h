@@ -54,7 +54,7 @@ size_t lm_trained_tensors(const lm *m);
 /* --- graphs --------------------------------------------------------------------------------- */
 
 /* Starts a graph for B sequences of T tokens: inputs ids and positions i32 [B,T]; with `cache` keys
- * kept per sequence also span i32 [B,T,2] and cache_at i32 [].  rope_length: rows of the rotary
+ * kept per sequence also span i32 [B,T,2] and cache_at i32 [B].  rope_length: rows of the rotary
  * tables.  End with lm_graph_end, also after failures. */
 hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, int64_t cache, int64_t rope_length,
                          model_build *b);

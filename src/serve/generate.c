@@ -119,18 +119,24 @@ static hp_status read_prompt(writer *w, const lm_tokens *prompt) {
   return st;
 }
 
+static hp_status feed(session *s, const int32_t *ids, int64_t n, float *logits) {
+  return session_feed(s, &ids, &n, logits);
+}
+
 /* One token after another; `all` holds the prompt and what was drawn. */
 static hp_status decode(session *s, const lm *m, const generation *g, token_ids *all,
                         int64_t prompt, float *logits, writer *w, generation_result *out) {
-  HP_TRY(session_feed(s, all->at, prompt, logits));
+  double start = time_now_s();
+  HP_TRY(feed(s, all->at, prompt, logits));
   for (int64_t i = 0; i < g->max_new_tokens && !w->stopped; i++) {
     int32_t id;
     HP_TRY(sampling_next(&g->sampling, logits, m->c.vocab, all->at, (int64_t)all->len, &id));
     if (!vec_push(all, id) || !vec_push(&out->ids, id)) return HP_ERR_OOM;
+    if (i == 0) out->first_token_s = time_now_s() - start;
     if (is_end(g, id)) break;
     if (w->stream.t) HP_TRY(tokenizer_stream_push(&w->stream, id, w->text));
     show(w, false);
-    if (i + 1 < g->max_new_tokens && !w->stopped) HP_TRY(session_feed(s, &id, 1, logits));
+    if (i + 1 < g->max_new_tokens && !w->stopped) HP_TRY(feed(s, &id, 1, logits));
   }
   if (w->stream.t && !w->stopped) HP_TRY(tokenizer_stream_flush(&w->stream, w->text));
   show(w, true);
@@ -153,7 +159,7 @@ hp_status generate_run(lm *m, const tokenizer *t, const lm_tokens *prompt, const
     if (!vec_push(&all, prompt->ids[i])) st = HP_ERR_OOM;
   str_add(&r.text, "");
   if (!st) st = read_prompt(&w, prompt);
-  if (!st) st = session_create(m, prompt->n + g->max_new_tokens, &s);
+  if (!st) st = session_create(m, 1, prompt->n + g->max_new_tokens, &s);
   double start = time_now_s();
   if (!st) st = decode(s, m, g, &all, prompt->n, logits, &w, &r);
   r.seconds = time_now_s() - start;
@@ -187,5 +193,9 @@ void generation_print_json(const lm_tokens *prompt, const generation_result *r, 
   json_put_string_n(&w, r->text.at, r->text.len);
   json_put_key(&w, "tokens_per_s");
   json_put_double(&w, r->seconds > 0 ? (double)r->ids.len / r->seconds : 0);
+  json_put_key(&w, "first_token_s");
+  json_put_double(&w, r->first_token_s);
+  json_put_key(&w, "load_s");
+  json_put_double(&w, r->load_s);
   json_close(&w);
 }

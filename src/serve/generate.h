@@ -21,16 +21,18 @@ typedef struct {
 hp_status generation_defaults(const lm *m, generation *g);
 
 typedef struct {
-  token_ids ids;  /* new ones; the end token, if it came, is the last */
-  str text;       /* of them, without special tokens, cut at the stop text */
-  double seconds; /* of decoding, without loading and compiling */
+  token_ids ids;                /* new ones; the end token, if it came, is the last */
+  str text;                     /* of them, without special tokens, cut at the stop text */
+  double seconds;               /* of reading the prompt and decoding */
+  double first_token_s, load_s; /* of them to the first token; of opening the model: the caller's */
 } generation_result;
 
 /* t may be NULL: no text then.  HP_ERR_ARG for a prompt that is empty or has ids out of range. */
 hp_status generate_run(lm *m, const tokenizer *t, const lm_tokens *prompt, const generation *g,
                        generation_result *out);
 void generation_result_free(generation_result *r);
-/* {"prompt_tokens": [...], "tokens": [...], "text": "...", "tokens_per_s": ...} */
+/* {"prompt_tokens": [...], "tokens": [...], "text": "...", "tokens_per_s": ..., "first_token_s":
+ * ..., "load_s": ...} */
 void generation_print_json(const lm_tokens *prompt, const generation_result *r, str *out);
 
 #endif

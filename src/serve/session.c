@@ -6,71 +6,106 @@
 
 #include <string.h>
 
-enum { CHUNKS = 3 };
-static const int64_t chunk_size[CHUNKS] = {1, 16, 128};
+enum { CHUNKS = 4, SHORT = 1, T_MAX = 256 };
+static const int64_t chunk_size[CHUNKS] = {1, 16, 64, T_MAX};
 
 struct session {
   lm *m;
-  int64_t capacity, slots; /* tokens wanted; keys in the cache, with room for a padded chunk */
-  int64_t length;
-  bool tables; /* dynamic scaling: the tables are for this prompt */
+  int64_t B, capacity, slots; /* tokens wanted; keys in the cache, with room for a padded chunk */
+  int64_t *length;            /* of each sequence */
+  int32_t *ids, *positions, *span, *at, *row; /* inputs of a program, [B,T] or [B] */
+  float *logits;                              /* [B,V], where not all of them are wanted */
+  bool tables;                                /* dynamic scaling: the tables are for this prompt */
   hp_program *program[CHUNKS];
   hp_program *last; /* that ran */
 };
 
 /* Bytes that a token in the cache takes: its keys and values, and its row of the rotary tables. */
-static uint64_t token_bytes(const lm *m) {
-  const model_config *c = &m->c;
-  uint64_t keys = (uint64_t)(2 * c->layers * c->kv_heads * c->head_dim) * dtype_size(m->compute);
+static uint64_t token_bytes(const session *s) {
+  const model_config *c = &s->m->c;
+  uint64_t keys =
+      (uint64_t)(s->B * 2 * c->layers * c->kv_heads * c->head_dim) * dtype_size(s->m->compute);
   return keys + (c->rope.theta ? (uint64_t)c->head_dim * sizeof(float) : 0);
 }
 
-hp_status session_create(lm *m, int64_t capacity, session **out) {
-  if (capacity < 1 || capacity > INT32_MAX / 2)
-    HP_FAIL(HP_ERR_ARG, "room for %lld tokens was asked for; expected 1 to %d", (long long)capacity,
-            INT32_MAX / 2);
-  uint64_t have = mem_physical(), fit = have / token_bytes(m);
-  if ((uint64_t)capacity > fit)
+static hp_status check_room(const session *s) {
+  const lm *m = s->m;
+  if (s->capacity < 1 || s->capacity > INT32_MAX / 2)
+    HP_FAIL(HP_ERR_ARG, "room for %lld tokens was asked for; expected 1 to %d",
+            (long long)s->capacity, INT32_MAX / 2);
+  if (s->B < 1 || s->B > INT32_MAX / T_MAX)
+    HP_FAIL(HP_ERR_ARG, "%lld sequences side by side; expected 1 to %d", (long long)s->B,
+            INT32_MAX / T_MAX);
+  if (s->B > 1 && m->c.rope.kind == ROPE_DYNAMIC)
+    HP_FAIL(HP_ERR_UNSUPPORTED,
+            "%s turns its tokens by the length of their prompt (dynamic rope scaling): generate "
+            "one sequence at a time",
+            m->path);
+  uint64_t have = mem_physical(), fit = have / token_bytes(s);
+  if ((uint64_t)s->capacity > fit)
     HP_FAIL(
         HP_ERR_OOM,
         "room for %lld tokens was asked for; their keys and values would take %.1f GiB, and the "
         "machine has %.1f: at most %llu tokens fit; lower max_new_tokens",
-        (long long)capacity, (double)capacity * (double)token_bytes(m) / 0x1p30,
+        (long long)s->capacity, (double)s->capacity * (double)token_bytes(s) / 0x1p30,
         (double)have / 0x1p30, (unsigned long long)fit);
-  if (capacity > m->c.max_length) {
-    if (!m->c.rope.theta)
-      HP_FAIL(HP_ERR_ARG, "%lld tokens in all: %s has learned positions for %lld only",
-              (long long)capacity, m->path, (long long)m->c.max_length);
-    log_warn("%lld tokens in all are beyond the model's max_position_embeddings %lld",
-             (long long)capacity, (long long)m->c.max_length);
-  }
+  if (s->capacity <= m->c.max_length) return HP_OK;
+  if (!m->c.rope.theta)
+    HP_FAIL(HP_ERR_ARG, "%lld tokens in all: %s has learned positions for %lld only",
+            (long long)s->capacity, m->path, (long long)m->c.max_length);
+  log_warn("%lld tokens in all are beyond the model's max_position_embeddings %lld",
+           (long long)s->capacity, (long long)m->c.max_length);
+  return HP_OK;
+}
+
+hp_status session_create(lm *m, int64_t sequences, int64_t capacity, session **out) {
   session *s = mem_calloc(1, sizeof *s);
   HP_TRY_MEM(s);
-  *s = (session){.m = m, .capacity = capacity, .slots = capacity + chunk_size[CHUNKS - 1]};
-  *out = s;
-  return HP_OK;
+  *s = (session){.m = m, .B = sequences, .capacity = capacity, .slots = capacity + T_MAX};
+  hp_status st = check_room(s);
+  if (!st) {
+    size_t n = (size_t)sequences, rows = n * T_MAX;
+    s->length = mem_calloc(n, sizeof *s->length);
+    s->ids = mem_calloc(4 * rows + 2 * n, sizeof *s->ids);
+    if (n > 1) s->logits = mem_calloc(n * (size_t)m->c.vocab, sizeof *s->logits);
+    if (!s->length || !s->ids || (n > 1 && !s->logits)) st = HP_ERR_OOM;
+    if (!st) {
+      s->positions = s->ids + rows;
+      s->span = s->positions + rows;
+      s->at = s->span + 2 * rows;
+      s->row = s->at + n;
+    }
+  }
+  if (st) session_free(s);
+  else *out = s;
+  return st;
 }
 
 void session_free(session *s) {
   if (!s) return;
   for (int i = 0; i < CHUNKS; i++) hp_program_free(s->program[i]);
+  mem_free(s->length);
+  mem_free(s->ids);
+  mem_free(s->logits);
   mem_free(s);
 }
 
 void session_reset(session *s) {
-  s->length = 0;
+  memset(s->length, 0, (size_t)s->B * sizeof *s->length);
   s->tables = false;
 }
 
-int64_t session_length(const session *s) { return s->length; }
+int64_t session_length(const session *s, int64_t sequence) { return s->length[sequence]; }
+hp_program *session_program(const session *s) { return s->last; }
 
-/* The program for chunks of T tokens: logits of the row that the input `row` names. */
+/* The program for chunks of T tokens: logits of the row that the input `row` names, of each
+ * sequence. */
 static hp_status make_program(session *s, int k, int64_t prompt) {
   model_build b;
   int64_t T = chunk_size[k], width = s->m->c.hidden;
-  HP_TRY(lm_graph_begin(s->m, 1, T, s->slots, s->slots, &b));
-  hp_tensor row = hp_input(b.g, "row", HP_I32, (hp_shape){2, {1, 1}});
-  hp_tensor h = hp_reshape(b.g, s->m->c.family->hidden(&b), (hp_shape){2, {T, width}});
+  HP_TRY(lm_graph_begin(s->m, s->B, T, s->slots, s->slots, &b));
+  hp_tensor row = hp_input(b.g, "row", HP_I32, (hp_shape){2, {s->B, 1}});
+  hp_tensor h = hp_reshape(b.g, s->m->c.family->hidden(&b), (hp_shape){2, {s->B * T, width}});
   hp_output(b.g, "logits", lm_head(&b, hp_embedding(b.g, h, row, -1)));
   hp_status st = hp_graph_status(b.g);
   if (!st && b.failed) st = HP_ERR_OOM;
@@ -88,7 +123,7 @@ static hp_status make_program(session *s, int k, int64_t prompt) {
 static hp_status make_tables(session *s, int64_t prompt) {
   model_build b;
   if (s->tables || s->m->c.rope.kind != ROPE_DYNAMIC) return HP_OK;
-  HP_TRY(lm_graph_begin(s->m, 1, 1, s->slots, s->slots, &b));
+  HP_TRY(lm_graph_begin(s->m, s->B, 1, s->slots, s->slots, &b));
   s->m->c.family->hidden(&b);
   hp_status st = lm_make_buffers(s->m, &b, prompt);
   lm_graph_end(&b);
@@ -96,50 +131,82 @@ static hp_status make_tables(session *s, int64_t prompt) {
   return st;
 }
 
-static hp_status run_chunk(session *s, int k, const int32_t *ids, int64_t n, float *logits) {
-  enum { T_MAX = 128 };
-  int32_t id[T_MAX] = {0}, position[T_MAX], span[T_MAX][2], at = (int32_t)s->length,
-          row = (int32_t)n - 1;
-  int64_t T = chunk_size[k];
-  memcpy(id, ids, (size_t)n * sizeof *id);
-  for (int64_t t = 0; t < T; t++) { /* padding stands where the last token does */
-    position[t] = (int32_t)(s->length + (t < n ? t : row));
-    span[t][0] = 0;
-    span[t][1] = position[t];
+/* Sequence i of a chunk of T: n tokens, 0 or more; padding stands where the last token does. */
+static void put_sequence(session *s, int64_t i, int64_t T, const int32_t *ids, int64_t n) {
+  int64_t last = s->length[i] + n > 0 ? s->length[i] + n - 1 : 0;
+  s->at[i] = (int32_t)s->length[i];
+  s->row[i] = (int32_t)(i * T + (n > 0 ? n - 1 : 0));
+  for (int64_t t = 0; t < T; t++) {
+    int64_t to = i * T + t;
+    s->ids[to] = t < n ? ids[t] : 0;
+    s->positions[to] = (int32_t)(t < n ? s->length[i] + t : last);
+    s->span[2 * to] = 0;
+    s->span[2 * to + 1] = s->positions[to];
   }
-  size_t bytes = (size_t)T * sizeof *id;
-  hp_io io[] = {{"ids", id, bytes},
-                {"positions", position, bytes},
-                {"span", span, 2 * bytes},
-                {"cache_at", &at, sizeof at},
-                {"row", &row, sizeof row},
-                {"logits", logits, (size_t)s->m->c.vocab * sizeof *logits}};
+}
+
+/* The tokens from `from` on of every sequence, as many as the chunk holds; logits of the sequences
+ * whose last token is among them. */
+static hp_status run_chunk(session *s, int k, const int32_t *const *ids, const int64_t *count,
+                           int64_t from, float *logits) {
+  int64_t T = chunk_size[k], ending = 0;
+  size_t V = (size_t)s->m->c.vocab, bytes = (size_t)(s->B * T) * sizeof *s->ids;
+  for (int64_t i = 0; i < s->B; i++) {
+    int64_t left = count[i] > from ? count[i] - from : 0;
+    put_sequence(s, i, T, left ? ids[i] + from : NULL, left < T ? left : T);
+    ending += left > 0 && left <= T;
+  }
+  float *out = ending == s->B || !s->logits ? logits : s->logits;
+  hp_io io[] = {{"ids", s->ids, bytes},
+                {"positions", s->positions, bytes},
+                {"span", s->span, 2 * bytes},
+                {"cache_at", s->at, (size_t)s->B * sizeof *s->at},
+                {"row", s->row, (size_t)s->B * sizeof *s->row},
+                {"logits", out, (size_t)s->B * V * sizeof *logits}};
   HP_TRY(hp_run(s->program[k], io, 6));
   s->last = s->program[k];
-  s->length += n;
+  for (size_t i = 0; i < (size_t)s->B; i++) {
+    int64_t left = count[i] > from ? count[i] - from : 0;
+    s->length[i] += left < T ? left : T;
+    if (out != logits && left > 0 && left <= T)
+      memcpy(logits + i * V, out + i * V, V * sizeof *logits);
+  }
   return HP_OK;
 }
 
-hp_program *session_program(const session *s) { return s->last; }
-
-hp_status session_feed(session *s, const int32_t *ids, int64_t n, float *logits) {
-  if (n < 1) HP_FAIL(HP_ERR_ARG, "no tokens to feed; at least one is needed");
-  if (s->length + n > s->capacity)
+/* Tokens of one sequence: as many as there is room for, and in the vocabulary. */
+static hp_status check_tokens(const session *s, int64_t i, const int32_t *ids, int64_t n) {
+  if (n < 0 || s->length[i] + n > s->capacity)
     HP_FAIL(HP_ERR_ARG, "%lld tokens do not fit: room is for %lld, %lld are taken", (long long)n,
-            (long long)s->capacity, (long long)s->length);
-  for (int64_t i = 0; i < n; i++)
-    if (ids[i] < 0 || ids[i] >= s->m->c.vocab)
+            (long long)s->capacity, (long long)s->length[i]);
+  for (int64_t t = 0; t < n; t++)
+    if (ids[t] < 0 || ids[t] >= s->m->c.vocab)
       HP_FAIL(HP_ERR_ARG, "token id %d at place %lld is not in 0..%lld, the vocabulary of %s",
-              ids[i], (long long)i, (long long)s->m->c.vocab - 1, s->m->path);
-  HP_TRY(make_tables(s, s->length + n));
-  while (n > 0) {
-    int k = 0;
-    while (k + 1 < CHUNKS && chunk_size[k] < n) k++;
-    int64_t take = n < chunk_size[k] ? n : chunk_size[k];
-    if (!s->program[k]) HP_TRY(make_program(s, k, s->length + n));
-    HP_TRY(run_chunk(s, k, ids, take, logits));
-    ids += take;
-    n -= take;
+              ids[t], (long long)t, (long long)s->m->c.vocab - 1, s->m->path);
+  return HP_OK;
+}
+
+/* The largest chunk that n tokens fill; what is less than a short one is padded to it. */
+static int chunk_of(int64_t n) {
+  int k = n > 1 ? SHORT : 0;
+  while (k + 1 < CHUNKS && chunk_size[k + 1] <= n) k++;
+  return k;
+}
+
+hp_status session_feed(session *s, const int32_t *const *ids, const int64_t *count, float *logits) {
+  int64_t most = 0, longest = 0;
+  for (int64_t i = 0; i < s->B; i++) {
+    HP_TRY(check_tokens(s, i, ids[i], count[i]));
+    if (count[i] > most) most = count[i];
+    if (s->length[i] + count[i] > longest) longest = s->length[i] + count[i];
+  }
+  if (most < 1) HP_FAIL(HP_ERR_ARG, "no tokens to feed; at least one is needed");
+  HP_TRY(make_tables(s, longest));
+  for (int64_t from = 0; from < most;) {
+    int k = chunk_of(most - from);
+    if (!s->program[k]) HP_TRY(make_program(s, k, longest));
+    HP_TRY(run_chunk(s, k, ids, count, from, logits));
+    from += chunk_size[k];
   }
   return HP_OK;
 }

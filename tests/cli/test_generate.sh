@@ -9,11 +9,11 @@ count() { made | tr ',' '\n' | grep -c .; }
 gen() { run generate --model m --tokens 5,6,7 --json "$@"; }
 model mistral-window
 
-it "generate --json is one line with four keys in order"
+it "generate --json is one line with six keys in order"
 gen --max-new-tokens 4
 exit_is 0
 [ "$(wc -l <out)" = 1 ] || fail "more than one line"
-grep -qE '^\{"prompt_tokens": \[5, 6, 7\], "tokens": \[[0-9]+(, [0-9]+){3}\], "text": "", "tokens_per_s": [0-9.e+]+\}$' out ||
+grep -qE '^\{"prompt_tokens": \[5, 6, 7\], "tokens": \[[0-9]+(, [0-9]+){3}\], "text": "", "tokens_per_s": [0-9.e+-]+, "first_token_s": [0-9.e+-]+, "load_s": [0-9.e+-]+\}$' out ||
   { fail "another form"; t_show; }
 
 it "without --json ids come out plain when there is no tokenizer"

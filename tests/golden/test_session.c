@@ -1,0 +1,139 @@
+/* Sessions: whatever is beside a sequence, however its tokens come, and in whatever order weights
+ * lie, its logits have the same bits. */
+#include "base/mem.h"
+#include "golden/golden_case.h"
+#include "serve/session.h"
+#include "test.h"
+
+typedef struct {
+  hp_device *d;
+  lm *m;
+} model;
+
+static void open_model(const char *name, int threads, bool strips, model *x) {
+  char path[512];
+  snprintf(path, sizeof path, "tests/golden/cases/%s", name);
+  hp_device_options o = {.threads = threads, .interpret = true};
+  lm_options lo = {.compute = HP_F32, .weights = HP_F32, .strips = strips};
+  CHECK_OK(hp_device_open(&o, &x->d));
+  CHECK_OK(lm_create(path, x->d, &lo, &x->m));
+  CHECK_OK(lm_load(x->m, path));
+}
+static void close_model(model *x) {
+  lm_free(x->m);
+  hp_device_close(x->d);
+}
+
+enum { SEQUENCES = 3, LONGEST = 21, STEPS = 3, ROOM = LONGEST + STEPS };
+static const int64_t lengths[SEQUENCES] = {5, LONGEST, 1};
+
+static int32_t token(const lm *m, int64_t sequence, int64_t i) {
+  return (int32_t)((sequence * 29 + i * 7 + 3) % m->c.vocab);
+}
+
+/* Logits [V] of a sequence by itself, after its prompt and after each step; the prompt `cut` tokens
+ * at a time. */
+static void alone(const model *x, int64_t sequence, int64_t cut, float *logits) {
+  session *s;
+  CHECK_OK(session_create(x->m, 1, ROOM, &s));
+  for (int64_t at = 0, n; at < lengths[sequence] + STEPS; at += n) {
+    int32_t ids[ROOM];
+    const int32_t *from = ids;
+    n = at >= lengths[sequence] ? 1 : lengths[sequence] - at < cut ? lengths[sequence] - at : cut;
+    for (int64_t i = 0; i < n; i++) ids[i] = token(x->m, sequence, at + i);
+    CHECK_OK(session_feed(s, &from, &n, logits));
+    CHECK_EQ(session_length(s, 0), at + n);
+    if (at + n >= lengths[sequence]) logits += x->m->c.vocab;
+  }
+  session_free(s);
+}
+
+static float *room_of(const model *x) {
+  float *p = mem_calloc((size_t)(SEQUENCES * (STEPS + 1) * x->m->c.vocab), sizeof *p);
+  CHECK(p);
+  return p;
+}
+
+/* The same of all sequences side by side: [step, sequence, V]. */
+static void together(const model *x, float *logits) {
+  int32_t ids[SEQUENCES][ROOM];
+  const int32_t *from[SEQUENCES];
+  int64_t count[SEQUENCES];
+  session *s;
+  CHECK_OK(session_create(x->m, SEQUENCES, ROOM, &s));
+  for (int64_t step = 0; step <= STEPS; step++) {
+    for (int64_t i = 0; i < SEQUENCES; i++) {
+      int64_t at = step ? lengths[i] + step - 1 : 0;
+      count[i] = step ? 1 : lengths[i];
+      for (int64_t k = 0; k < count[i]; k++) ids[i][k] = token(x->m, i, at + k);
+      from[i] = ids[i];
+    }
+    CHECK_OK(session_feed(s, from, count, logits));
+    logits += SEQUENCES * x->m->c.vocab;
+  }
+  session_free(s);
+}
+
+/* Returns how many matrices could lie in strips. */
+static int check_case(const char *name) {
+  model x;
+  open_model(name, 1, false, &x);
+  size_t V = (size_t)x.m->c.vocab;
+  float *one = room_of(&x), *cut = room_of(&x), *all = room_of(&x);
+  together(&x, all);
+  close_model(&x); /* a device has one cache */
+  open_model(name, 1, false, &x);
+  for (int64_t i = 0; i < SEQUENCES; i++) {
+    alone(&x, i, LONGEST, one);
+    alone(&x, i, 2, cut);
+    for (size_t step = 0; step <= STEPS; step++) {
+      const float *side = all + (step * SEQUENCES + (size_t)i) * V;
+      if (memcmp(one + step * V, cut + step * V, V * sizeof *one))
+        test_fail(__FILE__, __LINE__, "%s: sequence %d by twos, step %zu", name, (int)i, step);
+      if (memcmp(one + step * V, side, V * sizeof *one))
+        test_fail(__FILE__, __LINE__, "%s: sequence %d among others, step %zu", name, (int)i, step);
+    }
+  }
+  float *strips = room_of(&x);
+  close_model(&x);
+  open_model(name, 2, true, &x);
+  int matrices = 0;
+  for (size_t i = 0; i < x.m->params.len; i++) matrices += x.m->params.at[i].order != ORDER_STORED;
+  together(&x, strips);
+  if (memcmp(strips, all, SEQUENCES * (STEPS + 1) * V * sizeof *all))
+    test_fail(__FILE__, __LINE__, "%s: other bits with weights in strips", name);
+  close_model(&x);
+  mem_free(one);
+  mem_free(cut);
+  mem_free(all);
+  mem_free(strips);
+  return matrices;
+}
+
+TEST(session_gives_a_sequence_the_same_bits_in_any_company_and_cut) {
+  static const char *const name[] = {"gpt2-base-names", "llama-odd-heads", "mistral-window",
+                                     "deepseekv3-yarn", "qwen3-bias-tied", "mixtral-pad"};
+  int matrices = 0;
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++) matrices += check_case(name[i]);
+  CHECK(matrices > 20);
+}
+
+TEST(session_refuses_what_does_not_fit) {
+  model x;
+  session *s;
+  open_model("llama-odd-heads", 1, false, &x);
+  float *logits = mem_calloc((size_t)(2 * x.m->c.vocab), sizeof *logits);
+  int32_t ids[9] = {0}, wrong[] = {64};
+  const int32_t *from[] = {ids, ids}, *bad[] = {ids, wrong};
+  CHECK_OK(session_create(x.m, 2, 8, &s));
+  CHECK_FAILS(session_feed(s, from, (int64_t[]){0, 0}, logits), "at least one");
+  CHECK_FAILS(session_feed(s, from, (int64_t[]){1, 9}, logits), "9 tokens do not fit");
+  CHECK_FAILS(session_feed(s, bad, (int64_t[]){1, 1}, logits), "token id 64");
+  CHECK_EQ(session_length(s, 0), 0);
+  session_free(s);
+  close_model(&x);
+  open_model("llama-dynamic", 1, false, &x);
+  CHECK_FAILS(session_create(x.m, 2, 8, &s), "one sequence at a time");
+  close_model(&x);
+  mem_free(logits);
+}
