@@ -171,13 +171,17 @@ cover: bootstrap
 
 bench: all
 	@$(B)/hyper bench all
+# WHAT: train, prefill, decode, gemm, op, compile, memory, sweep, or part of a row's name; see bench/compare.
+WHAT    ?=
 compare: all
-	@HYPER=$(B)/hyper bench/compare/run
+	@HYPER=$(B)/hyper bench/compare/run $(WHAT)
+sweep: all
+	@HYPER=$(B)/hyper bench/compare/run sweep
 overlap: all
 	@HYPER=$(B)/hyper bench/overlap/run
-benchmarks: all
-	@$(MAKE) bench
-	@$(MAKE) compare
+# docs/benchmarks.md with the tables of what the two above have measured.
+benchmarks:
+	@python3 bench/compare/page.py
 
 # What is looked at in the libraries does not depend on optimization: 10 s from nothing, not 40.
 lint:
@@ -217,4 +221,4 @@ clean:
 FORCE:
 .SECONDARY:
 .PHONY: FORCE all asan bench benchmarks bootstrap bootstrap-clang clean compare cover demo docs fmt \
-  fuzz fuzz-smoke install lint overlap size test test-quick tests-built torture tsan ubsan uninstall
+  fuzz fuzz-smoke install lint overlap size sweep test test-quick tests-built torture tsan ubsan uninstall

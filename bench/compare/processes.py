@@ -1,29 +1,36 @@
-"""One training step on all cores, as one process with a thread a core and as one process a core: hyper's threads, hyper's
-processes over MPI (data parallel, optimizer sharded) and PyTorch DDP over gloo, taking turns.  One JSON object on
+"""One training step on all cores, as one process with a thread a core and as one process a core: hyper's threads,
+hyper's processes over MPI (data parallel, optimizer sharded) and PyTorch DDP over gloo, taking turns.  One JSON object on
 stdout, a line on stderr."""
 import argparse
 import json
 import os
 import socket
 import statistics
-import subprocess
 import sys
 
-import steps
+import sides
 
 
-def ddp_step(config, batch, seq, dtype, n, count):
+def hyper_step(shape, n, steps, launch, more):
+    config, batch, seq, dtype = shape
+    return sides.hyper("step", "--model", config, "--batch", batch, "--seq", seq, "--dtype", dtype, "--threads", n,
+                       "--steps", steps, *more, launch=launch)[0]["step_s"]
+
+
+def ddp_step(model, shape, n, steps):
+    _, batch, seq, dtype = shape
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    env = dict(os.environ, WORLD_SIZE=str(n), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), HF_HUB_OFFLINE="1",
-               OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
-    words = [sys.executable, "-c", steps.PEER, config, str(batch), str(seq), dtype, "1", str(count)]
-    ranks = [subprocess.Popen(words, env=dict(env, RANK=str(r)), stdout=subprocess.PIPE, text=True) for r in range(n)]
-    outs = [p.communicate()[0] for p in ranks]
-    if any(p.returncode for p in ranks):
-        sys.exit("the DDP processes failed")
-    return json.loads(outs[0].strip().splitlines()[-1])
+    peers = [sides.torch("train", "eager", model, batch, seq, dtype, 1, WORLD_SIZE=str(n), RANK=str(r),
+                         MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)) for r in range(n)]
+    for count in (sides.WARM_UP, steps):
+        for peer in peers:
+            peer.tell(count)
+        answers = [peer.answer() for peer in peers]
+    for peer in peers:
+        peer.close()
+    return statistics.median(answers[0]["step_s"])
 
 
 def main():
@@ -35,17 +42,17 @@ def main():
     p.add_argument("--no-torch", action="store_true", help="leave PyTorch out")
     p.add_argument("shape", nargs="*", help="CONFIG.json BATCH SEQ")
     a = p.parse_args()
-    config, batch, seq = a.shape or (os.environ.get("HYPER_DATA", "../shared/data") + "/configs/llama-110m.json", 8, 256)
+    config, batch, seq = a.shape or (sides.CONFIGS + "/llama-110m.json", 8, 256)
     shape, n = (config, int(batch), int(seq), a.dtype), a.processes
     seconds = {"threads": [], "processes": [], "torch_ddp": []}
     load = []
     for _ in range(a.rounds):
         load.append(os.getloadavg()[0])
-        seconds["threads"].append(steps.hyper_step(*shape, n, a.steps)["step_s"])
-        seconds["processes"].append(steps.hyper_step(*shape, n, a.steps, ["launch", "-n", str(n), "--"],
-                                                     ["--strategy", f"dp={n},zero=1"])["step_s"])
+        seconds["threads"].append(hyper_step(shape, n, a.steps, [], []))
+        seconds["processes"].append(hyper_step(shape, n, a.steps, ["launch", "-n", str(n), "--"],
+                                               ["--strategy", f"dp={n},zero=1"]))
         if not a.no_torch:
-            seconds["torch_ddp"].append(ddp_step(*shape, n, a.steps)["step_s"])
+            seconds["torch_ddp"].append(ddp_step(sides.model(os.path.basename(config)[:-5]), shape, n, a.steps))
     step = {k: statistics.median(v) for k, v in seconds.items() if v}
     row = {"bench": "compare_processes", "config": config, "batch": shape[1], "seq": shape[2], "dtype": a.dtype,
            "processes": n, "rounds": a.rounds, "load_before": load, **{f"{k}_step_s": v for k, v in step.items()},
