@@ -83,7 +83,7 @@ void loop_expr_cast(hp_dtype type, loop_class from, const char *v, str *out) {
   bool f = from == LOOP_FLOAT;
   const char *as_float = f ? "" : "(float)";
   switch (type) {
-  case HP_BF16: str_printf(out, "hp_load_bf16(hp_store_bf16(%s%s))", as_float, v); break;
+  case HP_BF16: str_printf(out, "hp_round_bf16(%s%s)", as_float, v); break;
   case HP_F16: str_printf(out, "hp_load_f16(hp_store_f16(%s%s))", as_float, v); break;
   case HP_I32:
     str_printf(out,

@@ -151,7 +151,7 @@ static void cast(hp_dtype type, loop_class from, const block *x, block *to) {
   bool f = from == LOOP_FLOAT;
   for (int k = 0; k < BLOCK; k++) {
     switch (type) {
-    case HP_BF16: to->f[k] = hp_load_bf16(hp_store_bf16(f ? x->f[k] : (float)x->i[k])); break;
+    case HP_BF16: to->f[k] = hp_round_bf16(f ? x->f[k] : (float)x->i[k]); break;
     case HP_F16: to->f[k] = hp_load_f16(hp_store_f16(f ? x->f[k] : (float)x->i[k])); break;
     case HP_I32:
       to->i[k] = f ? hp_clamp_int(to_int(x, from, k), INT32_MIN, INT32_MAX) : (int32_t)x->i[k];

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* Changes whenever the meaning of compiled kernels does: parameters, order of a reduction, ... */
-#define GENERATOR "loop 1"
+#define GENERATOR "loop 2"
 
 enum { FLAGS_MAX = 32, SAID_MAX = 400, RUN_ALONE = 1 << 15, PARTS_A_THREAD = 4, LOCK_MS = 2000 };
 
@@ -52,9 +52,10 @@ struct loop_module {
 static loop_isa best_isa(void) {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("fma"))
     return LOOP_ISA_AVX512;
-  if (__builtin_cpu_supports("avx2")) return LOOP_ISA_AVX2;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return LOOP_ISA_AVX2;
 #endif
   return LOOP_ISA_PLAIN;
 }
@@ -74,13 +75,13 @@ static void choose_flags(loop_isa isa, bool clang, const char *flag[FLAGS_MAX]) 
                                     "-fno-trapping-math",
                                     "-fno-strict-aliasing",
                                     "-fwrapv"};
-  static const char *const avx512[] = {"-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl",
-                                       "-mprefer-vector-width=512"};
+  static const char *const avx512[] = {"-mavx512f",  "-mavx512bw", "-mavx512dq",
+                                       "-mavx512vl", "-mfma",      "-mprefer-vector-width=512"};
   int n = 0;
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) flag[n++] = all[i];
   for (size_t i = 0; isa == LOOP_ISA_AVX512 && i < sizeof avx512 / sizeof *avx512; i++)
     flag[n++] = avx512[i];
-  if (isa == LOOP_ISA_AVX2) flag[n++] = "-mavx2";
+  if (isa == LOOP_ISA_AVX2) flag[n++] = "-mavx2", flag[n++] = "-mfma";
   if (!clang) { /* clang's -O2 vectorises; gcc's -O3 would only compile twice as long */
     flag[n++] = "-ftree-vectorize";
     flag[n++] = "-fvect-cost-model=dynamic";

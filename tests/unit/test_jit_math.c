@@ -165,7 +165,8 @@ static void check_vectorised(const str *source) {
       command, sizeof command,
       "gcc -std=gnu11 -O2 -ftree-vectorize -fvect-cost-model=dynamic -w -fPIC -shared "
       "-ffp-contract=off -fno-math-errno -fno-trapping-math -fno-strict-aliasing -fwrapv -mavx2 "
-      "-fno-tree-loop-distribute-patterns -fopt-info-vec-optimized=%s -o /dev/null %s 2>/dev/null",
+      "-mfma -fno-tree-loop-distribute-patterns -fopt-info-vec-optimized=%s -o /dev/null %s "
+      "2>/dev/null",
       log, path);
   if (system("command -v gcc >/dev/null 2>&1") || system(command)) test_skip("no gcc for x86-64");
   char *said;
