@@ -2,28 +2,35 @@
  *   - element loops are plain loops over contiguous or strided elements that the compiler turns
  *     into vector code; `IVDEP` tells it that elements do not depend on each other (an output that
  *     is also an input has the same access, so an element only meets itself);
- *   - a row reduction computes 256 elements into an array, pads it to whole lanes with the identity
- *     and joins it to 16 lanes: the element expression vectorises whatever it is;
+ *   - maps and rows go in chunks that stay in L1.  A chunk is several short loops over arrays zN:
+ *     elements of 16 bits are widened, each dear value (an exp) has a loop of its own, and what is
+ *     to be stored is narrowed.  Every loop then works on lanes of 32 bits, and its dependences are
+ *     short enough that the processor overlaps many elements;
+ *   - results that go past the caches are streamed: their chunk is computed aside and copied;
+ *   - a row reduction pads the array of its argument to whole lanes with the identity and joins it
+ *     to 16 lanes: the element expression vectorises whatever it is;
  *   - what is dear (an exp) and needed again in a later loop over the same row is kept on the stack
  *     for the first elements of the row, and computed again for the others;
  *   - a column reduction keeps one chain per column in an array that a vector loop updates.
  * Names: vN value, aN and oN address of the access of value or store N, xN its inner stride. */
 #include "codegen/loop_c.h"
 
+#include "base/dtype.h"
 #include "codegen/loop_expr.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { CHUNK = 256, COLS_AT_ONCE = 256 };
-/* Elements of a row kept of a value, values kept at most, and the work that is worth it. */
-enum { KEPT = 16384, KEPT_VALUES = 4, KEPT_WORK = 16 };
+enum { CHUNK = LOOP_C_CHUNK, COLS_AT_ONCE = 256 };
+/* Elements of a row kept of a value, values kept at most, and the work that makes a value dear. */
+enum { KEPT = 16384, KEPT_VALUES = 4, DEAR = 16 };
 
 typedef struct {
   const loop_plan *p;
   str *out;
   int indent;
   uint8_t kept[LOOP_VALUES_MAX]; /* stage whose loop computes a value that is kept; 0 = not kept */
+  bool held[LOOP_VALUES_MAX];    /* values of the chunk that are in an array zN */
 } printer;
 
 typedef struct {
@@ -68,6 +75,14 @@ hp_status loop_c_params(const loop_plan *p, loop_params *out) {
   return ok ? HP_OK : HP_ERR_OOM;
 }
 
+/* Does an input walk rows that lie one after the other?  The next is fetched beside the last loop
+ * over this one, for the loops before it find theirs in cache. */
+static bool has_next(const printer *w, const plan_value *v) {
+  const loop_plan *p = w->p;
+  return v->v.what == LOOP_IN && p->kind == LOOP_ROW && !p->split && p->stages > 0 &&
+         p->outer == 1 && v->path.inner == 1 && v->path.outer[0] != 0;
+}
+
 /* Declares where an access starts for this part: `base` is in + operand or the like, or NULL for an
  * iota, whose path is the index itself.  *k is the next parameter. */
 static void print_path(printer *w, char letter, int n, const char *element, const char *base,
@@ -100,6 +115,8 @@ static void print_paths(printer *w, const char *first) {
     snprintf(element, sizeof element, "const %s *", loop_expr_element((hp_dtype)v->v.type));
     snprintf(base, sizeof base, "in[%d]", v->v.operand);
     print_path(w, 'a', i, element, v->v.what == LOOP_IN ? base : NULL, &v->path, &k, first);
+    if (has_next(w, v))
+      line(w, "%s next%d = u + 1 < to ? a%d + p[%d] : a%d;", element, i, i, k - 1, i);
   }
   for (int i = 0; i < p->stores; i++) {
     const plan_store *s = &p->store[i];
@@ -209,16 +226,39 @@ static void print_needed(printer *w, const bool *need, int varies) {
     if (need[i] && w->p->value[i].varies == varies) print_value(w, i);
 }
 
-/* --- kept values ---------------------------------------------------------------------------- */
+/* --- what a loop needs ----------------------------------------------------------------------- */
 
-/* As plan_need, for the loop of a stage (the final one is stages + 1) that finds kept values. */
-static void need_kept(const printer *w, int value, int stage, bool *need) {
+/* As plan_need, for the loop of a stage (the final one is stages + 1) that finds kept values and
+ * those that are held. */
+static void need_value(const printer *w, int value, int stage, bool *need) {
   const plan_value *v = &w->p->value[value];
   if (need[value] || !(v->varies & plan_loop_bit(w->p))) return;
   need[value] = true;
-  if (w->kept[value] && w->kept[value] < stage) return;
+  if (w->held[value] || (w->kept[value] && w->kept[value] < stage)) return;
   for (int k = 0; k < 3; k++)
-    if (v->v.arg[k] >= 0) need_kept(w, v->v.arg[k], stage, need);
+    if (v->v.arg[k] >= 0) need_value(w, v->v.arg[k], stage, need);
+}
+
+static bool is_element_store(const printer *w, int n) {
+  return (w->p->store[n].varies & plan_loop_bit(w->p)) != 0;
+}
+
+static bool is_half(uint8_t type) { return type == HP_BF16 || type == HP_F16; }
+
+/* Stores of runs of floats go through an array wN. */
+static bool is_run_store(const printer *w, int n) {
+  const plan_store *s = &w->p->store[n];
+  return w->p->kind != LOOP_COL && is_element_store(w, n) && s->path.inner == 1 &&
+         loop_class_of((hp_dtype)s->s.type) == LOOP_FLOAT;
+}
+
+/* The value that a store takes: a rounding to the type that it rounds to anyway is left to it. */
+static int stored_value(const printer *w, int n) {
+  const loop_store *s = &w->p->store[n].s;
+  const loop_value *v = &w->p->value[s->value].v;
+  bool again = is_run_store(w, n) && is_half(s->type) && v->what == LOOP_CAST &&
+               v->type == s->type && w->p->value[v->arg[0]].v.cls == LOOP_FLOAT;
+  return again ? v->arg[0] : s->value;
 }
 
 /* What the loop of a stage starts from: arguments of its reductions, or stored elements. */
@@ -227,9 +267,13 @@ static void need_stage(const printer *w, int stage, bool *need) {
   memset(need, 0, LOOP_VALUES_MAX * sizeof *need);
   for (int n = 0; n < p->values; n++)
     if (p->value[n].v.what == LOOP_REDUCE && p->value[n].stage == stage)
-      need_kept(w, p->value[n].v.arg[0], stage, need);
+      need_value(w, p->value[n].v.arg[0], stage, need);
   for (int i = 0; i < p->stores && stage > p->stages; i++)
-    if (p->store[i].varies & plan_loop_bit(p)) need_kept(w, p->store[i].s.value, stage, need);
+    if (is_element_store(w, i)) need_value(w, stored_value(w, i), stage, need);
+}
+
+static bool is_dear(const plan_value *v) {
+  return v->v.what == LOOP_OP && v->v.cls == LOOP_FLOAT && loop_expr_row(v->v.op)->work >= DEAR;
 }
 
 /* Decides what is kept, users before what they are computed from. */
@@ -239,10 +283,8 @@ static void choose_kept(printer *w) {
   int count = 0;
   if (p->kind != LOOP_ROW || p->split) return;
   for (int n = p->values - 1; n >= 0 && count < KEPT_VALUES; n--) {
-    const plan_value *v = &p->value[n];
     int loops = 0, first = 0;
-    if (v->v.what != LOOP_OP || v->v.cls != LOOP_FLOAT) continue;
-    if (loop_expr_row(v->v.op)->work < KEPT_WORK) continue;
+    if (!is_dear(&p->value[n])) continue;
     for (int stage = p->stages + 1; stage > 0; stage--) {
       need_stage(w, stage, need);
       if (!need[n]) continue;
@@ -256,26 +298,11 @@ static void choose_kept(printer *w) {
 }
 
 /* True when the loop of a stage finds one of the values that it needs kept. */
-static bool finds_kept(const printer *w, int stage, const bool *need) {
-  bool found = false;
+static bool finds_kept(const printer *w, int stage) {
+  bool need[LOOP_VALUES_MAX], found = false;
+  need_stage(w, stage, need);
   for (int n = 0; n < w->p->values; n++) found |= need[n] && w->kept[n] && w->kept[n] < stage;
   return found;
-}
-
-/* The values of a loop over a row, at element j; `from_kept`: those that are kept are read. */
-static void print_row_values(printer *w, int stage, const bool *need, bool from_kept) {
-  for (int n = 0; n < w->p->values; n++) {
-    if (!need[n]) continue;
-    if (from_kept && w->kept[n] && w->kept[n] < stage)
-      line(w, "const float v%d = kept%d[j];", n, n);
-    else print_value(w, n);
-  }
-}
-
-/* What the loop of a stage needs when it finds nothing kept. */
-static void need_all(const printer *w, int stage, bool *need) {
-  printer none = {w->p, w->out, 0, {0}};
-  need_stage(&none, stage, need);
 }
 
 static void print_store(printer *w, int n) {
@@ -319,43 +346,158 @@ static name lanes_name(const printer *w, int n) {
   for (int n = 0; n < (w)->p->values; n++)                                                         \
     if (is_reduced_at(w, n, stage_))
 
-/* The loop over a chunk of a row: arguments of the reductions to tN, kept values to zN. */
-static void print_chunk_loop(printer *w, int stage, const bool *need, bool from_kept) {
+/* --- chunks ---------------------------------------------------------------------------------- */
+
+/* A loop over the elements of a chunk begins: the values of need[], those that are held from their
+ * arrays. */
+static void print_chunk_loop(printer *w, const bool *need) {
   line(w, "IVDEP for (int64_t k = 0; k < m; k++) {");
   line(w, "const int64_t j = j0 + k;");
-  print_row_values(w, stage, need, from_kept);
-  EACH_REDUCTION(w, n, stage) line(w, "t%d[k] = v%d;", n, w->p->value[n].v.arg[0]);
-  for (int n = 0; n < w->p->values; n++)
-    if (need[n] && w->kept[n] == stage) line(w, "z%d[k] = v%d;", n, n);
-  line(w, "}");
+  for (int n = 0; n < w->p->values; n++) {
+    if (need[n] && w->held[n]) line(w, "const float v%d = z%d[k];", n, n);
+    else if (need[n]) print_value(w, n);
+  }
 }
 
-/* One chunk of a row, elements j0 .. j0 + m: the arguments to tN, then into the lanes lN. */
-static void print_row_chunk(printer *w, int stage) {
-  bool need[LOOP_VALUES_MAX], all[LOOP_VALUES_MAX];
-  need_stage(w, stage, need);
-  need_all(w, stage, all);
-  EACH_REDUCTION(w, n, stage) line(w, "%s t%d[%d];", type_of(&w->p->value[n]), n, CHUNK);
-  line(w, "const int64_t m = e - j0 < %d ? e - j0 : %d;", CHUNK, CHUNK);
-  line(w, "const int64_t whole = (m + %d) / %d * %d;", PLAN_LANES - 1, PLAN_LANES, PLAN_LANES);
+/* Elements of 16 bits that the stage reads in runs, widened. */
+static void print_widened(printer *w, const bool *need) {
   for (int n = 0; n < w->p->values; n++) {
-    if (!need[n] || w->kept[n] != stage) continue;
-    line(w, "float z_beyond%d[%d], *z%d = j0 < %d ? kept%d + j0 : z_beyond%d;", n, CHUNK, n, KEPT,
-         n, n);
+    const plan_value *v = &w->p->value[n];
+    if (!need[n] || w->held[n] || v->v.what != LOOP_IN) continue;
+    if (!is_half(v->v.type) || v->path.inner != 1) continue;
+    line(w, "float z%d[%d];", n, CHUNK);
+    line(w, "hp_read_%s(z%d, a%d + j0, m);", dtype_name((hp_dtype)v->v.type), n, n);
+    w->held[n] = true;
   }
-  if (finds_kept(w, stage, need)) {
-    line(w, "if (j0 < %d) {", KEPT);
-    print_chunk_loop(w, stage, need, true);
-    line(w, "} else {");
-    print_chunk_loop(w, stage, all, false);
+}
+
+static bool is_argument(const printer *w, int value, const bool *need) {
+  bool found = false;
+  for (int n = 0; n < w->p->values; n++)
+    for (int k = 0; k < 3; k++) found |= need[n] && w->p->value[n].v.arg[k] == value;
+  return found;
+}
+
+/* Dear values, each in a loop of its own; not one that is only stored. */
+static void print_dear(printer *w, int stage, const bool *all) {
+  bool final = stage > w->p->stages;
+  for (int n = 0; n < w->p->values; n++) {
+    bool need[LOOP_VALUES_MAX] = {false};
+    if (!all[n] || w->held[n] || !is_dear(&w->p->value[n])) continue;
+    if (final && !is_argument(w, n, all)) continue;
+    need_value(w, n, stage, need);
+    if (w->kept[n] == stage)
+      line(w, "float z_beyond%d[%d], *z%d = j0 < %d ? kept%d + j0 : z_beyond%d;", n, CHUNK, n, KEPT,
+           n, n);
+    else line(w, "float z%d[%d];", n, CHUNK);
+    print_chunk_loop(w, need);
+    line(w, "z%d[k] = v%d;", n, n);
     line(w, "}");
-  } else {
-    print_chunk_loop(w, stage, all, false);
+    w->held[n] = true;
   }
+}
+
+/* The arguments of the reductions of a stage, joined to the lanes lN. */
+static void print_joins(printer *w, int stage) {
+  bool need[LOOP_VALUES_MAX], any = false;
+  EACH_REDUCTION(w, n, stage) {
+    const int arg = w->p->value[n].v.arg[0];
+    any |= !w->held[arg];
+    if (w->held[arg]) line(w, "float *t%d = z%d;", n, arg);
+    else line(w, "%s t%d[%d];", type_of(&w->p->value[n]), n, CHUNK);
+  }
+  if (any) {
+    need_stage(w, stage, need);
+    print_chunk_loop(w, need);
+    EACH_REDUCTION(w, n, stage) {
+      const int arg = w->p->value[n].v.arg[0];
+      if (!w->held[arg]) line(w, "t%d[k] = v%d;", n, arg);
+    }
+    line(w, "}");
+  }
+  line(w, "const int64_t whole = (m + %d) / %d * %d;", PLAN_LANES - 1, PLAN_LANES, PLAN_LANES);
   EACH_REDUCTION(w, n, stage) {
     line(w, "for (int64_t k = m; k < whole; k++) t%d[k] = %s;", n, identity(&w->p->value[n]));
     line(w, "hp_join_%s(l%d, t%d, whole);", lanes_name(w, n).at, n, n);
   }
+}
+
+/* The elements that are stored: runs of floats to wN, which is the output itself where nothing is
+ * to be done with them any more. */
+static void print_stores(printer *w) {
+  const loop_plan *p = w->p;
+  bool need[LOOP_VALUES_MAX];
+  for (int i = 0; i < p->stores; i++) {
+    const loop_store *s = &p->store[i].s;
+    if (!is_run_store(w, i)) continue;
+    line(w, "float aside%d[%d];", i, CHUNK);
+    if (s->type == HP_F32)
+      line(w, "float *w%d = stream >> %d & 1 ? aside%d : o%d + j0;", i, s->operand, i, i);
+    else line(w, "float *w%d = aside%d;", i, i);
+  }
+  need_stage(w, p->stages + 1, need);
+  print_chunk_loop(w, need);
+  for (int i = 0; i < p->stores; i++) {
+    if (is_run_store(w, i)) line(w, "w%d[k] = v%d;", i, stored_value(w, i));
+    else if (is_element_store(w, i)) print_store(w, i);
+  }
+  line(w, "}");
+  for (int i = 0; i < p->stores; i++) {
+    const loop_store *s = &p->store[i].s;
+    if (is_run_store(w, i))
+      line(w, "hp_write_%s(o%d + j0, w%d, m, stream >> %d & 1);", dtype_name((hp_dtype)s->type), i,
+           i, s->operand);
+  }
+}
+
+/* Each loop over a row fetches its share of the next row, so that memory is busy all the time. */
+static void print_fetches(printer *w, int stage) {
+  const int loops = w->p->stages + 1;
+  for (int i = 0; i < w->p->values; i++)
+    if (has_next(w, &w->p->value[i]))
+      line(w, "hp_fetch(next%d + (%d * p[1] + j0) / %d, m * (int64_t)sizeof *next%d / %d);", i,
+           stage - 1, loops, i, loops);
+}
+
+/* One chunk, elements j0 .. j0 + m, of the loop of a stage. */
+static void print_chunk(printer *w, int stage, bool from_kept) {
+  bool need[LOOP_VALUES_MAX];
+  uint8_t kept[LOOP_VALUES_MAX];
+  memset(w->held, 0, sizeof w->held);
+  memcpy(kept, w->kept, sizeof kept);
+  print_fetches(w, stage);
+  need_stage(w, stage, need);
+  for (int n = 0; n < w->p->values; n++) {
+    if (!w->kept[n] || w->kept[n] >= stage) continue;
+    if (!from_kept) w->kept[n] = 0;
+    else if (need[n]) {
+      line(w, "float *z%d = kept%d + j0;", n, n);
+      w->held[n] = true;
+    }
+  }
+  need_stage(w, stage, need);
+  print_widened(w, need);
+  print_dear(w, stage, need);
+  if (stage > w->p->stages) print_stores(w);
+  else print_joins(w, stage);
+  memset(w->held, 0, sizeof w->held);
+  memcpy(w->kept, kept, sizeof kept);
+}
+
+/* The loop of a stage over elements from .. to, names of variables. */
+static void print_chunks(printer *w, int stage, const char *from, const char *to) {
+  line(w, "for (int64_t j0 = %s; j0 < %s; j0 += %d) {", from, to, CHUNK);
+  line(w, "const int64_t m = %s - j0 < %d ? %s - j0 : %d;", to, CHUNK, to, CHUNK);
+  if (finds_kept(w, stage)) {
+    line(w, "if (j0 < %d) {", KEPT);
+    print_chunk(w, stage, true);
+    line(w, "} else {");
+    print_chunk(w, stage, false);
+    line(w, "}");
+  } else {
+    print_chunk(w, stage, false);
+  }
+  line(w, "}");
 }
 
 /* Elements s0 .. s1 of a row into qN: a chain of blocks of lanes. */
@@ -368,9 +510,7 @@ static void print_row_segment(printer *w, int stage) {
     line(w, "%s l%d[%d];", type_of(&w->p->value[n]), n, PLAN_LANES);
     line(w, "for (int i = 0; i < %d; i++) l%d[i] = %s;", PLAN_LANES, n, identity(&w->p->value[n]));
   }
-  line(w, "for (int64_t j0 = b; j0 < e; j0 += %d) {", CHUNK);
-  print_row_chunk(w, stage);
-  line(w, "}");
+  print_chunks(w, stage, "b", "e");
   EACH_REDUCTION(w, n, stage) {
     char a[24], b[24];
     snprintf(a, sizeof a, "q%d", n);
@@ -489,45 +629,26 @@ static void print_reduce_split(printer *w, int stage) {
 
 /* --- kernels -------------------------------------------------------------------------------- */
 
-static bool is_element_store(const printer *w, int n) {
-  return (w->p->store[n].varies & plan_loop_bit(w->p)) != 0;
-}
-
-static void print_element_stores(printer *w) {
-  for (int i = 0; i < w->p->stores; i++)
-    if (is_element_store(w, i)) print_store(w, i);
-  line(w, "}");
-}
-
 /* The loop that stores elements, after all reductions: an output that is an input of the kernel is
  * overwritten only when nothing reads it any more. */
 static void print_final(printer *w) {
   const loop_plan *p = w->p;
-  const int stage = p->stages + 1;
-  bool need[LOOP_VALUES_MAX], all[LOOP_VALUES_MAX], any = false;
+  bool need[LOOP_VALUES_MAX], any = false;
   for (int i = 0; i < p->stores; i++) any |= is_element_store(w, i);
   if (!any) return;
-  need_stage(w, stage, need);
-  need_all(w, stage, all);
-  if (p->kind == LOOP_COL) {
-    line(w, "for (int64_t i = s0; i < s1; i++) {");
-    print_needed(w, all, VARY_REDUCED);
-    line(w, "IVDEP for (int64_t c = 0; c < w; c++) {");
-    print_needed(w, all, VARY_INNER | VARY_REDUCED);
-    print_element_stores(w);
-    line(w, "}");
+  if (p->kind != LOOP_COL) {
+    print_chunks(w, p->stages + 1, "s0", "s1");
     return;
   }
-  const bool kept = finds_kept(w, stage, need);
-  if (kept) {
-    line(w, "const int64_t s2 = s1 < %d ? s1 : %d;", KEPT, KEPT);
-    line(w, "IVDEP for (int64_t j = s0; j < s2; j++) {");
-    print_row_values(w, stage, need, true);
-    print_element_stores(w);
-  }
-  line(w, "IVDEP for (int64_t j = %s; j < s1; j++) {", kept ? "s2" : "s0");
-  print_row_values(w, stage, all, false);
-  print_element_stores(w);
+  need_stage(w, p->stages + 1, need);
+  line(w, "for (int64_t i = s0; i < s1; i++) {");
+  print_needed(w, need, VARY_REDUCED);
+  line(w, "IVDEP for (int64_t c = 0; c < w; c++) {");
+  print_needed(w, need, VARY_INNER | VARY_REDUCED);
+  for (int i = 0; i < p->stores; i++)
+    if (is_element_store(w, i)) print_store(w, i);
+  line(w, "}");
+  line(w, "}");
 }
 
 /* Stores of what is one per row or column, last, for the same reason. */
@@ -631,12 +752,13 @@ static void print_col(printer *w) {
 }
 
 void loop_c_print(const loop_plan *p, str *out) {
-  printer w = {p, out, 0, {0}};
+  printer w = {.p = p, .out = out};
   line(&w, "(const void *const *in, void *const *out, const int64_t *p, void *scratch, "
-           "int64_t phase, int64_t from, int64_t to) {");
-  line(&w, "(void)in, (void)out, (void)scratch, (void)phase;");
+           "int64_t phase, int64_t stream, int64_t from, int64_t to) {");
+  line(&w, "(void)in, (void)out, (void)scratch, (void)phase, (void)stream;");
   if (p->kind == LOOP_MAP) print_map(&w);
   else if (p->kind == LOOP_ROW) print_row(&w);
   else print_col(&w);
+  line(&w, "if (stream) hp_streamed();");
   line(&w, "}");
 }

@@ -4,9 +4,12 @@
 
 #include "codegen/loop_plan.h"
 
-/* Parts from..to-1 of phase `phase`.  p: the numbers of loop_c_params. */
+enum { LOOP_C_CHUNK = 512 }; /* elements that a kernel works on at a time */
+
+/* Parts from..to-1 of phase `phase`.  p: the numbers of loop_c_params.  Bit k of stream: output k
+ * goes past the caches, to memory. */
 typedef void (*loop_c_fn)(const void *const *in, void *const *out, const int64_t *p, void *scratch,
-                          int64_t phase, int64_t from, int64_t to);
+                          int64_t phase, int64_t stream, int64_t from, int64_t to);
 
 /* The numbers that differ between kernels of equal structure: sizes, then offset and strides of
  * every access. */

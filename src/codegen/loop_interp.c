@@ -221,6 +221,7 @@ static void reduce_row_block(frame *f, int n, const bool *need, int64_t b, int64
       join(v, lanes, 0, &f->slot[v->arg[0]], k, (int)least(PLAN_LANES, f->width - k));
   }
   for (int w = PLAN_LANES / 2; w > 0; w /= 2) join(v, lanes, 0, lanes, w, w);
+  if (v->cls == LOOP_FLOAT && v->reduce >= LOOP_MAX) lanes->f[0] += 0.0f; /* -0 is 0 */
 }
 
 /* Row i of the columns, joined to the chains of a block of rows. */

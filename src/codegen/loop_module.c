@@ -1,5 +1,6 @@
 /* Kernels of a program: structures found equal by their C text, compiled together in as many
  * translation units as there are cores, or found in the cache; then run part by part. */
+#include "base/dtype.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "codegen/jit_cache.h"
@@ -18,6 +19,10 @@
 
 enum { FLAGS_MAX = 32, SAID_MAX = 400, RUN_ALONE = 1 << 15, PARTS_A_THREAD = 4, LOCK_MS = 2000 };
 
+/* From so many bytes on, an output goes past the caches.  Whoever reads a smaller one next may find
+ * it in the last cache, of which the inputs take their share and other cores theirs. */
+enum { STREAM_BYTES = 16 << 20 };
+
 /* Kernels of one structure share a function. */
 typedef struct {
   char *text; /* C after the function's name; mem_free */
@@ -33,6 +38,8 @@ struct loop_kernel {
   uint32_t structure;
   loop_c_fn fn; /* NULL: interpreted */
   bool built;
+  int inputs;
+  int64_t large; /* bit k: output k does not fit in the caches */
 };
 
 struct loop_module {
@@ -85,6 +92,7 @@ static void choose_flags(loop_isa isa, bool clang, const char *flag[FLAGS_MAX]) 
   if (!clang) { /* clang's -O2 vectorises; gcc's -O3 would only compile twice as long */
     flag[n++] = "-ftree-vectorize";
     flag[n++] = "-fvect-cost-model=dynamic";
+    flag[n++] = "--param=vect-epilogues-nomask=0"; /* rests are short: half the code */
   }
   flag[n] = NULL;
 }
@@ -150,12 +158,24 @@ static hp_status find_structure(loop_module *m, str *text, uint32_t *out) {
   return HP_ERR_OOM;
 }
 
+static void find_large(loop_kernel *k, const loop *l) {
+  k->inputs = loop_inputs(l);
+  for (int i = 0; i < loop_outputs(l); i++) {
+    hp_dtype type;
+    int64_t low, high;
+    if (loop_extent(l, true, i, &type, &low, &high) &&
+        high - low >= STREAM_BYTES / (int64_t)dtype_size(type))
+      k->large |= (int64_t)1 << i;
+  }
+}
+
 hp_status loop_module_add(loop_module *m, const loop *l, loop_kernel **out) {
   HP_TRY(loop_status(l));
   str text = {0};
   hp_status st = HP_OK;
   loop_kernel *k = mem_calloc(1, sizeof *k);
   HP_TRY_MEM(k);
+  find_large(k, l);
   HP_TRY_GOTO(plan_create(l, &k->plan), st);
   HP_TRY_GOTO(loop_c_params(&k->plan, &k->params), st);
   loop_c_print(&k->plan, &text);
@@ -397,10 +417,20 @@ size_t loop_scratch(const loop_kernel *k) {
   return (size_t)plan_parts(&k->plan) * (size_t)k->plan.reductions * width * sizeof(int64_t);
 }
 
+/* The outputs that go past the caches: large ones, but not those that overwrite an input, whose
+ * lines are in cache when they are written. */
+static int64_t streams(const loop_kernel *k, const void *const *in, void *const *out) {
+  int64_t bits = k->large;
+  for (int o = 0; bits >> o; o++)
+    for (int i = 0; i < k->inputs; i++)
+      if (in[i] == out[o]) bits &= ~((int64_t)1 << o);
+  return bits;
+}
+
 void loop_run_parts(const loop_kernel *k, int phase, const void *const *in, void *const *out,
                     void *scratch, int64_t from, int64_t to) {
   HP_ASSERT(k->built);
-  if (k->fn) k->fn(in, out, k->params.at, scratch, phase, from, to);
+  if (k->fn) k->fn(in, out, k->params.at, scratch, phase, streams(k, in, out), from, to);
   else loop_interpret(&k->plan, in, out, from, to);
 }
 

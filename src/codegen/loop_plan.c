@@ -70,7 +70,8 @@ static void copy_live(const loop *l, loop_plan *p) {
     loop_value v = l->value.at[i];
     for (int k = 0; k < 3; k++)
       if (v.arg[k] >= 0) v.arg[k] = number[v.arg[k]];
-    number[i] = add_value(p, &v);
+    bool same = v.what == LOOP_CAST && v.type == HP_F32 && p->value[v.arg[0]].v.cls == LOOP_FLOAT;
+    number[i] = same ? v.arg[0] : add_value(p, &v);
   }
   for (size_t i = 0; i < l->store.len; i++) {
     p->store[i].s = l->store.at[i];

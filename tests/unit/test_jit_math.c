@@ -155,8 +155,9 @@ static void add_kernel(const char *text, str *source, int n) {
   loop_free(&l);
 }
 
-/* gcc must say of every line with a loop over elements that it is vector code. */
-static void check_vectorised(const str *source) {
+/* gcc must say of every line with a loop over elements, from character `from` on, that it is vector
+ * code. */
+static void check_vectorised(const str *source, size_t from) {
   char path[512], log[512], command[2048];
   snprintf(path, sizeof path, "%s/k.c", test_dir());
   snprintf(log, sizeof log, "%s/vec.txt", test_dir());
@@ -177,7 +178,7 @@ static void check_vectorised(const str *source) {
     const char *end = strchr(at, '\n'), *found = strstr(at, "IVDEP for");
     char want[32];
     snprintf(want, sizeof want, "k.c:%d:", line);
-    if (found && found < end && !strstr(said, want))
+    if (found && found < end && found >= source->at + from && !strstr(said, want))
       test_fail(__FILE__, __LINE__, "not vectorised: %.*s in\n%.*s", (int)(end - at), at, 900,
                 at - 700);
     at = end + 1;
@@ -188,6 +189,7 @@ static void check_vectorised(const str *source) {
 TEST(every_float_op_becomes_vector_code) {
   str source = {0}, text = {0};
   loop_c_preamble(&source);
+  const size_t from = source.len; /* what no kernel uses is not compiled */
   for (int i = 0; i < loop_expr_count(); i++) {
     const loop_expr *e = loop_expr_row(i);
     if (e->arg[0] != LOOP_FLOAT || e->cls != LOOP_FLOAT) continue;
@@ -198,7 +200,7 @@ TEST(every_float_op_becomes_vector_code) {
                e->name, e->n > 1 ? " %1" : "");
     add_kernel(text.at, &source, i);
   }
-  check_vectorised(&source);
+  check_vectorised(&source, from);
   str_free(&source);
   str_free(&text);
 }
@@ -214,10 +216,11 @@ TEST(kernels_of_models_become_vector_code) {
        "col [64,99]; %0 = in 0 f32 [99,1]; %1 = in 1 f32 [1,0]; %2 = mul %0 %1; %3 = sum %2; out 0 "
        "f32 [0,1] %3",
        "map [99]; %0 = in 0 f32 [1]; %1 = in 1 bf16 [1]; %2 = in 2 f32 [0]; %3 = mul %1 %2; %4 = "
-       "sub %0 %3; out 0 f32 [1] %4; out 1 bf16 [1] %4"};
+       "sub %0 %3; out 0 f32 [1] %4; out 1 bf16 [1] %4",
+       "map [99]; %0 = in 0 f16 [1]; %1 = silu %0; %2 = mul %1 %0; out 0 f16 [1] %2"};
   str source = {0};
   loop_c_preamble(&source);
-  for (int i = 0; i < 5; i++) add_kernel(kernels[i], &source, i);
-  check_vectorised(&source);
+  for (int i = 0; i < 6; i++) add_kernel(kernels[i], &source, i);
+  check_vectorised(&source, 0);
   str_free(&source);
 }

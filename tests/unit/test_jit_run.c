@@ -52,6 +52,9 @@ static const char *const kernels[] = {
     "row [4,9]; %0 = in 0 i32 [9,1]; %1 = sum %0; %2 = max %0; %3 = min %0; %4 = sub %2 %3; %5 = "
     "eq %0 %2; %6 = sum %5; out 0 i64 [1,0] %1; out 1 i32 [1,0] %4; out 2 u8 [1,0] %6; out 3 bool "
     "[9,1] %5",
+    "row [3,300]; %0 = in 0 bf16 [0,1]; %1 = const 0; %2 = mul %0 %1; %3 = in 1 u8 [300,1]; %4 = "
+    "cast f32 %3; %5 = mul %4 %2; %6 = max %5; %7 = min %5; out 0 f32 [1,0] %6; out 1 f32 [1,0] "
+    "%7",
     "row [2,0]; %0 = in 0 f32 [0,1]; %1 = sum %0; %2 = in 1 f32 [1,0]; %3 = add %1 %2; out 0 f32 "
     "[1,0] %3",
     "row [0,8]; %0 = in 0 f32 [8,1]; %1 = sum %0; out 0 f32 [1,0] %1",
@@ -126,6 +129,17 @@ enum { LONG_KERNELS = sizeof long_kernels / sizeof *long_kernels };
 
 TEST(long_reductions_run_in_phases_with_the_same_bits) {
   loop_case_check_isa(LOOP_ISA_BEST, long_kernels, LONG_KERNELS, false);
+}
+
+/* Outputs that go past the caches, at places that no vector is aligned to. */
+TEST(large_outputs_have_the_bits_of_the_interpreter) {
+  static const char *const large[] =
+      {"map [8400001]; %0 = in 0 bf16 [1]; %1 = square %0; out 0 f32 [1] +1 %1; out 1 bf16 [1] +3 "
+       "%1",
+       "row [1100,4001]; %0 = in 0 f32 [4001,1]; %1 = max %0; %2 = sub %0 %1; out 0 f32 [4001,1] "
+       "%2"};
+  loop_case_check_isa(LOOP_ISA_AVX512, large, 2, false);
+  loop_case_check_isa(LOOP_ISA_PLAIN, large, 2, false);
 }
 
 /* Runs a kernel in pieces of random size, in random order within a phase. */
