@@ -40,6 +40,9 @@ ISAS        := avx512 avx2 plain
 ISA_avx512  := -DISA=avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512
 ISA_avx2    := -DISA=avx2 -mavx2 -mfma -mf16c
 ISA_plain   := -DISA=plain
+# Some have a form for bf16 dot instructions too.
+ISA_dot     := $(subst avx512 ,dot ,$(ISA_avx512)) -mavx512bf16
+DOT_SRC     := $(patsubst %,src/backend/cpu/isa/%.c,attn_fwd attn_bwd gemm_dot)
 # Sanitizers take minutes on unrolled kernels at -O3.  An unrolling that clang declines is no error.
 ISA_OPT     ?= $(if $(SAN),-O1,-O3)
 ISA_WARN    := -Wno-pass-failed
@@ -47,7 +50,8 @@ ISA_WARN    := -Wno-pass-failed
 ISA_SRC := $(wildcard src/backend/cpu/isa/*.c)
 SRC     := $(filter-out $(ISA_SRC) src/cli/%,$(wildcard src/*/*.c src/backend/*/*.c))
 CLI_SRC := $(wildcard src/cli/*.c)
-OBJ     := $(SRC:%.c=$(B)/%.o) $(foreach i,$(ISAS),$(ISA_SRC:%.c=$(B)/%.$(i).o))
+OBJ     := $(SRC:%.c=$(B)/%.o) $(foreach i,$(ISAS),$(ISA_SRC:%.c=$(B)/%.$(i).o)) \
+           $(DOT_SRC:%.c=$(B)/%.dot.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(B)/%.o)
 TEST_SRC:= $(wildcard tests/*.c tests/unit/*.c tests/ops/*.c tests/ir/*.c tests/golden/*.c)
 TEST_OBJ:= $(TEST_SRC:%.c=$(B)/%.o)
@@ -107,7 +111,7 @@ $(B)/src/backend/cpu/isa/%.$(1).o: src/backend/cpu/isa/%.c $(B)/flags
 	$(Q)$$(CC) $$(ALL_CFLAGS) $$(ISA_OPT) $$(ISA_WARN) $$(ISA_$(1)) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
-$(B)/src/backend/cpu/isa/gemm_dot.avx512.o: ISA_avx512 += -mavx512bf16
+$(eval $(call isa_rule,dot))
 
 $(B)/tests/%.o: tests/%.c $(B)/flags
 	@mkdir -p $(@D)

@@ -292,14 +292,14 @@ static uint64_t bits_of(const problem *p) {
 }
 
 TEST(bits_depend_on_neither_isa_nor_threads) {
-  for (int i = 0; i < GRID + 1; i++) {
-    attn_spec s = grid[i % GRID];
+  for (int i = 0; i < 2 * (GRID + 1); i++) {
+    attn_spec s = grid[i / 2 % GRID];
     int32_t *span = NULL;
-    if (i == GRID) {
+    if (i / 2 == GRID) {
       s = (attn_spec){2, 70, 150, 2, 1, 20, 12, 0.3f, true, 33, NULL, {.p = 0}};
       s.span = span = packed_spans(s.B, s.Tq, s.Tk);
     }
-    problem p = make(s, i % 3 == 2 ? HP_BF16 : HP_F32);
+    problem p = make(s, i % 2 ? HP_BF16 : HP_F32);
     uint64_t want = 0;
     for (int isa = ISA_COUNT; isa-- > 0;)
       for (int threads = 1; threads <= 3 && cpu_has_isa((cpu_isa)isa); threads++) {
@@ -322,22 +322,24 @@ TEST(bits_depend_on_neither_isa_nor_threads) {
 static void check_rows(const problem *p, int64_t from, int64_t n, runner r) {
   attn_spec s = p->s;
   pool *threads;
-  size_t bytes;
+  size_t bytes, each = dtype_size(p->dtype);
   int64_t row = s.H * s.Dv;
   s.Tq = n, s.Tk = from + n;
-  float *o = zeroed(s.B * n * row, sizeof *o), *lse = zeroed(s.B * s.H * n, sizeof *lse);
-  attn_view q = view(p->q + from * s.H * s.D, HP_F32, p->s.Tq, s.H, s.D);
-  attn_view k = view(p->k, HP_F32, p->s.Tk, s.KV, s.D);
-  attn_view v = view(p->v, HP_F32, p->s.Tk, s.KV, s.Dv);
-  attn_view to = view(o, HP_F32, n, s.H, s.Dv);
+  char *o = zeroed(s.B * n * row, each), *first = p->in[0];
+  float *lse = zeroed(s.B * s.H * n, sizeof *lse);
+  attn_view q = view(first + from * s.H * s.D * (int64_t)each, p->dtype, p->s.Tq, s.H, s.D);
+  attn_view k = view(p->in[1], p->dtype, p->s.Tk, s.KV, s.D);
+  attn_view v = view(p->in[2], p->dtype, p->s.Tk, s.KV, s.Dv);
+  attn_view to = view(o, p->dtype, n, s.H, s.Dv);
   CHECK_OK(pool_create(r.threads, false, &threads));
   CHECK_OK(attn_forward_work(&s, r.threads, &bytes));
   void *work = aligned_work(bytes);
   CHECK_OK(attn_forward(r.isa, threads, &s, &q, &k, &v, &to, lse, work));
-  const float *want = p->o;
+  const char *want = p->o;
   for (int64_t b = 0; b < s.B; b++) {
-    const float *a = o + b * n * row, *c = want + (b * p->s.Tq + from) * row;
-    if (memcmp(a, c, sizeof(float) * (size_t)(n * row)))
+    const char *a = o + b * n * row * (int64_t)each;
+    const char *c = want + (b * p->s.Tq + from) * row * (int64_t)each;
+    if (memcmp(a, c, each * (size_t)(n * row)))
       test_fail(__FILE__, __LINE__, "rows %lld..%lld have other bits", (long long)from,
                 (long long)(from + n - 1));
     for (int64_t h = 0; h < s.H; h++)
@@ -351,8 +353,8 @@ static void check_rows(const problem *p, int64_t from, int64_t n, runner r) {
 
 TEST(prefill_and_decoding_give_the_same_bits) {
   attn_spec s = {2, 1090, 1090, 4, 2, 24, 20, 0.2f, true, 0, NULL, {.p = 0}};
-  for (int pass = 0; pass < 2; pass++, s.window = 333) {
-    problem p = make(s, HP_F32);
+  for (int pass = 0; pass < 3; pass++, s.window = 333) {
+    problem p = make(s, pass < 2 ? HP_F32 : HP_BF16);
     run_forward(&p, (runner){cpu_best_isa(), 2});
     for (int64_t t = 0; t < s.Tq; t += 63)
       check_rows(&p, t, 1, (runner){cpu_best_isa(), 1 + t % 3});
@@ -365,7 +367,7 @@ TEST(prefill_and_decoding_give_the_same_bits) {
   }
 }
 
-TEST(narrow_types_round_only_what_they_store) {
+TEST(narrow_types_round_what_they_store_and_bf16_its_weights) {
   attn_spec s = {1, 75, 75, 4, 2, 32, 24, 0.2f, true, 0, NULL, {.p = 0}};
   problem p = make(s, HP_BF16);
   check_problem(&p, (runner){cpu_best_isa(), 2}, 4e-3);

@@ -158,6 +158,16 @@ static void run_job(pool *p, attn_job *j, attn_item_fn *run, int64_t items) {
   if (items) pool_run(p, at_most(pool_size(p), items), run_items, j);
 }
 
+static bool is_half(const attn_job *j) {
+  return j->q.dtype == HP_BF16 && j->k.dtype == HP_BF16 && j->v.dtype == HP_BF16;
+}
+/* The gradient of o has the dtype of o; where that is another it is rounded nowhere, and goes
+ * widened. */
+static bool by_pairs(const attn_job *j, cpu_isa isa) {
+  bool d_o = !j->d_o.at || j->d_o.dtype == HP_BF16;
+  return j->half && d_o && isa == ISA_AVX512 && cpu_has_bf16();
+}
+
 hp_status attn_forward(cpu_isa isa, pool *p, const attn_spec *s, const attn_view *q,
                        const attn_view *k, const attn_view *v, const attn_view *o, float *lse,
                        void *work) {
@@ -170,7 +180,12 @@ hp_status attn_forward(cpu_isa isa, pool *p, const attn_spec *s, const attn_view
   j.partial = (float *)(void *)(j.work + (size_t)pool_size(p) * j.work_each);
   if (!j.rows) return HP_OK;
   if (is_few(&j)) plan_few(&j, pool_size(p));
-  run_job(p, &j, is_few(&j) ? few_of[isa] : tiles_of[isa], j.items);
+  j.half = is_half(&j);
+  run_job(p, &j,
+          is_few(&j)          ? few_of[isa]
+          : by_pairs(&j, isa) ? attn_tiles_dot
+                              : tiles_of[isa],
+          j.items);
   if (uses_partial(&j) && !(is_few(&j) && j.segments == 1))
     run_job(p, &j, join_of[isa], s->B * s->KV);
   return HP_OK;
@@ -191,6 +206,7 @@ hp_status attn_backward(cpu_isa isa, pool *p, const attn_spec *s, const attn_gra
   plan_shapes(s, &j);
   plan_backward(&j, pool_size(p));
   j.work_each = sizeof(float) * (size_t)attn_grads_floats(s->Tk, j.Dp, j.Dvp);
-  run_job(p, &j, grads_of[isa], j.items);
+  j.half = is_half(&j);
+  run_job(p, &j, by_pairs(&j, isa) ? attn_grads_dot : grads_of[isa], j.items);
   return HP_OK;
 }

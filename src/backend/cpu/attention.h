@@ -2,8 +2,8 @@
  * never stores T x T scores.
  *
  * q [B,Tq,H,D], k [B,Tk,KV,D], v [B,Tk,KV,Dv], o [B,Tq,H,Dv]; H is a multiple of KV and query head
- * h uses key head h / (H / KV).  Tensors are read in place through strides.  Arithmetic is f32,
- * whatever the element types.
+ * h uses key head h / (H / KV).  Tensors are read in place through strides.  Arithmetic is f32
+ * (weights for values of bf16 are rounded to bf16), whatever the element types.
  *
  * Bits: a score is one FMA chain over d; keys go in blocks and segments fixed by their absolute
  * index, dk and dv sum query heads, then query rows, in order.  So in f32 an output row depends on

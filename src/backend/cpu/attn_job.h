@@ -26,6 +26,7 @@ struct attn_job {
   attn_view q, k, v, o, d_o, dq, dk, dv;
   const float *lse_in;
   float *lse_out;
+  bool half;               /* q, k, v are bf16: weights are rounded to it before they meet values */
   int64_t group, rows;     /* query heads of a key head; query rows of a key head */
   int64_t Dp, Dvp;         /* D and Dv rounded up to 16 */
   int64_t tiles, per_head; /* tiles of a key head; of one query head, 0 where tiles span heads */
@@ -46,12 +47,14 @@ struct attn_job {
 typedef void attn_item_fn(const attn_job *j, int64_t item, float *work);
 /* Tiles of query rows against keys: item = (b, kv head, chunk of tiles [, segment]). */
 attn_item_fn attn_tiles_plain, attn_tiles_avx2, attn_tiles_avx512;
+attn_item_fn attn_tiles_dot; /* of `half`, by bf16 dot instructions */
 /* Few rows against one segment of keys: item = (b, chunk of kv heads, segment). */
 attn_item_fn attn_few_plain, attn_few_avx2, attn_few_avx512;
 /* Joins the segments of a key head's rows in `partial` and writes o: item = (b, kv head). */
 attn_item_fn attn_join_plain, attn_join_avx2, attn_join_avx512;
 /* Gradients: item = (b, kv head, part). */
 attn_item_fn attn_grads_plain, attn_grads_avx2, attn_grads_avx512;
+attn_item_fn attn_grads_dot;
 
 static inline void keys_of_row(const attn_spec *s, int64_t b, int64_t t, int32_t *lo_out,
                                int32_t *hi_out) {
@@ -80,7 +83,7 @@ static inline int64_t attn_few_floats(int64_t heads, int64_t Dp, int64_t Dvp) {
 }
 static inline int64_t attn_grads_floats(int64_t Tk, int64_t Dp, int64_t Dvp) {
   int64_t keys = attn_round_up(Tk, ATTN_BLOCK) * (3 * Dp + 2 * Dvp);
-  int64_t stage = ATTN_LANES * (Dp > Dvp ? Dp : Dvp), scores = 2 * ATTN_BLOCK * ATTN_LANES;
+  int64_t stage = ATTN_LANES * (Dp > Dvp ? Dp : Dvp), scores = 3 * ATTN_BLOCK * ATTN_LANES;
   return keys + scores + stage + ATTN_BWD_TILES * ATTN_LANES * (3 * Dp + 2 * Dvp);
 }
 

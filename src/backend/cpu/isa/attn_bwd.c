@@ -10,8 +10,8 @@
 typedef struct {
   tile_rows rows;
   float lse[ATTN_LANES], delta[ATTN_LANES]; /* lse in base 2 */
-  float *q, *d_o;                           /* [LANES][Dp], [LANES][Dvp] */
-  float *q_turned, *d_o_turned, *dq;        /* [Dp][LANES], times scale log2 e; [Dvp][LANES] */
+  float *q, *d_o;                           /* [steps of LANES][Dp], [steps of LANES][Dvp] */
+  float *q_turned, *d_o_turned, *dq; /* [steps of Dp][LANES], [steps of Dvp][LANES], [Dp][LANES] */
 } bwd_tile;
 
 typedef struct {
@@ -19,8 +19,9 @@ typedef struct {
   int64_t b, kv;
   int64_t from, to; /* keys, whole blocks */
   bool want_kv, want_q;
-  float *k, *kt, *vt, *dk, *dv; /* of keys `from` on; kt and vt per block [Dp][64], [Dvp][64] */
-  float *p, *ds, *stage;
+  float *k, *kt, *vt, *dk, *dv; /* of keys `from` on; per block k [steps of 64][Dp], kt and vt
+                                   [steps of Dp][64], [steps of Dvp][64] */
+  float *p, *ds, *ds_joined, *stage;
 } bwd_keys;
 
 /* p and ds, in place of s and dp, for rows from..to of the block. */
@@ -43,16 +44,30 @@ static void score_grads(const bwd_keys *w, const bwd_tile *t, int64_t kb, int fr
   }
 }
 
+/* Rows from..to of [64][LANES], in place, as operands of sums over their lanes. */
+static void join_lanes(float *x, int from, int to, bool round) {
+  for (int i = from; i < to; i++) {
+    float *row = x + i * ATTN_LANES;
+#if defined(__AVX512BF16__)
+    (void)round;
+    v16_store(row, pairs_along(v16_load(row), v16_load(row + 16)));
+#else
+    for (int v = 0; round && v < ATTN_LANES; v += 16)
+      v16_store(row + v, round_bf16(v16_load(row + v)));
+#endif
+  }
+}
+
 static void tile_block(const bwd_keys *w, bwd_tile *t, int64_t kb) {
   const attn_job *j = w->j;
   int from, to, lanes = 16 * t->rows.vecs;
   if (!tile_keys(&t->rows, kb, &from, &to)) return;
-  int64_t Dp = j->Dp, Dvp = j->Dvp, at = kb - w->from, n = to - from;
+  int64_t Dp = j->Dp, Dvp = j->Dvp, at = kb - w->from, n = to - from, first = tile_steps(from);
   float *p = w->p + from * ATTN_LANES, *ds = w->ds + from * ATTN_LANES;
-  tile_product(n, lanes, FROM_ZERO, 1, j->s->D, w->kt + at * Dp + from, ATTN_BLOCK, t->q_turned,
-               ATTN_LANES, p, ATTN_LANES, NULL);
-  tile_product(n, lanes, FROM_ZERO, 1, j->s->Dv, w->vt + at * Dvp + from, ATTN_BLOCK, t->d_o_turned,
-               ATTN_LANES, ds, ATTN_LANES, NULL);
+  tile_product(n, lanes, FROM_ZERO, 1, tile_steps(j->s->D), w->kt + at * Dp + from, ATTN_BLOCK,
+               t->q_turned, ATTN_LANES, p, ATTN_LANES, NULL, j->s->scale * 0x1.715476p0f);
+  tile_product(n, lanes, FROM_ZERO, 1, tile_steps(j->s->Dv), w->vt + at * Dvp + from, ATTN_BLOCK,
+               t->d_o_turned, ATTN_LANES, ds, ATTN_LANES, NULL, 1);
   if (j->s->dropout.p > 0) {
     float mask[ATTN_BLOCK * ATTN_LANES];
     tile_mask(&j->s->dropout, &t->rows, kb, from, to, mask);
@@ -62,15 +77,21 @@ static void tile_block(const bwd_keys *w, bwd_tile *t, int64_t kb) {
   } else {
     score_grads(w, t, kb, from, to);
   }
-  at += from;
-  if (w->want_kv) {
-    tile_product(n, Dvp, FROM_C, ATTN_LANES, t->rows.n, p, 1, t->d_o, Dvp, w->dv + at * Dvp, Dvp,
-                 NULL);
-    tile_product(n, Dp, FROM_C, ATTN_LANES, t->rows.n, ds, 1, t->q, Dp, w->dk + at * Dp, Dp, NULL);
+  if (w->want_q) {
+    memcpy(w->ds_joined + from * ATTN_LANES, ds, sizeof *ds * (size_t)(n * ATTN_LANES));
+    join_rows(w->ds_joined, from, to, ATTN_LANES, j->half);
+    tile_product(attn_round_up(j->s->D, 4), lanes, FROM_C, 1, tile_steps(n),
+                 w->k + at * Dp + first * Dp, Dp, w->ds_joined + first * ATTN_LANES, ATTN_LANES,
+                 t->dq, ATTN_LANES, NULL, 1);
   }
-  if (w->want_q)
-    tile_product(attn_round_up(j->s->D, 4), lanes, FROM_C, 1, n, w->k + at * Dp, Dp, ds, ATTN_LANES,
-                 t->dq, ATTN_LANES, NULL);
+  if (!w->want_kv) return;
+  join_lanes(w->p, from, to, j->half);
+  join_lanes(w->ds, from, to, j->half);
+  at += from;
+  tile_product(n, Dvp, FROM_C, ATTN_LANES, tile_steps(t->rows.n), p, 1, t->d_o, Dvp,
+               w->dv + at * Dvp, Dvp, NULL, 1);
+  tile_product(n, Dp, FROM_C, ATTN_LANES, tile_steps(t->rows.n), ds, 1, t->q, Dp, w->dk + at * Dp,
+               Dp, NULL, 1);
 }
 
 /* Sum of o * do of a row: 16 chains by column mod 16, then the fixed tree. */
@@ -86,15 +107,16 @@ static void load_tile(const bwd_keys *w, bwd_tile *t, int64_t index, float *at) 
   t->q = at, t->q_turned = t->q + ATTN_LANES * Dp, t->dq = t->q_turned + ATTN_LANES * Dp;
   t->d_o = t->dq + ATTN_LANES * Dp, t->d_o_turned = t->d_o + ATTN_LANES * Dvp;
   tile_setup(j, w->b, w->kv, index, &t->rows);
-  tile_load(j, &j->q, &t->rows, w->b, w->kv, j->s->D, Dp, t->q, t->q_turned,
-            j->s->scale * 0x1.715476p0f);
-  tile_load(j, &j->d_o, &t->rows, w->b, w->kv, j->s->Dv, Dvp, t->d_o, t->d_o_turned, 1.0f);
-  tile_load(j, &j->o, &t->rows, w->b, w->kv, j->s->Dv, Dvp, w->stage, NULL, 1.0f);
+  tile_load(j, &j->q, &t->rows, w->b, w->kv, j->s->D, Dp, t->q, t->q_turned);
+  tile_load(j, &j->d_o, &t->rows, w->b, w->kv, j->s->Dv, Dvp, t->d_o, t->d_o_turned);
+  tile_load(j, &j->o, &t->rows, w->b, w->kv, j->s->Dv, Dvp, w->stage, NULL);
   for (int i = 0; i < ATTN_LANES; i++) {
     bool row = i < t->rows.n;
     t->lse[i] = row ? j->lse_in[t->rows.row[i]] * 0x1.715476p0f : 0;
     t->delta[i] = row ? row_delta(w->stage + i * Dvp, t->d_o + i * Dvp, Dvp) : 0;
   }
+  join_rows(t->q, 0, ATTN_LANES, Dp, false);
+  join_rows(t->d_o, 0, ATTN_LANES, Dvp, false);
   if (w->want_q) memset(t->dq, 0, sizeof(float) * (size_t)(ATTN_LANES * Dp));
 }
 
@@ -119,6 +141,7 @@ static void load_keys(const bwd_keys *w) {
     pack_block(&j->v, w->b, kb, j->s->Tk, w->kv, j->s->Dv, j->Dvp, w->dv, w->vt + at * j->Dvp);
     pack_block(&j->k, w->b, kb, j->s->Tk, w->kv, j->s->D, j->Dp, w->k + at * j->Dp,
                w->kt + at * j->Dp);
+    join_rows(w->k + at * j->Dp, 0, ATTN_BLOCK, j->Dp, false);
   }
   if (!w->want_kv) return;
   memset(w->dk, 0, sizeof(float) * (size_t)((w->to - w->from) * j->Dp));
@@ -130,7 +153,8 @@ static float *place(bwd_keys *w, float *at) {
   int64_t Dp = w->j->Dp, Dvp = w->j->Dvp, keys = w->to - w->from;
   w->k = at, w->kt = w->k + keys * Dp, w->dk = w->kt + keys * Dp, w->vt = w->dk + keys * Dp;
   w->dv = w->vt + keys * Dvp, w->p = w->dv + keys * Dvp;
-  w->ds = w->p + ATTN_BLOCK * ATTN_LANES, w->stage = w->ds + ATTN_BLOCK * ATTN_LANES;
+  w->ds = w->p + ATTN_BLOCK * ATTN_LANES, w->ds_joined = w->ds + ATTN_BLOCK * ATTN_LANES;
+  w->stage = w->ds_joined + ATTN_BLOCK * ATTN_LANES;
   return w->stage + ATTN_LANES * (Dp > Dvp ? Dp : Dvp);
 }
 

@@ -83,7 +83,8 @@ SIMD void scores_16(const int R, const hp_dtype t, few_rows *f, int head, int64_
     }
     scores_add(R, false, x, q + d, j->Dp, acc);
   }
-  for (int r = 0; r < R; r++) v16_store(f->p + r * ATTN_BLOCK + at, acc[r]);
+  const v16f scale = v16_set1(j->s->scale * 0x1.715476p0f);
+  for (int r = 0; r < R; r++) v16_store(f->p + r * ATTN_BLOCK + at, v16_mul(acc[r], scale));
 }
 
 /* p of one row in a block; returns what its earlier sums are multiplied by. */
@@ -102,7 +103,7 @@ static float few_softmax(few_rows *f, float *m_at, float *l_at, int r, int64_t k
   v16f m = v16_set1(v16_max_lane(top)), a = tile_exp2(v16_sub(v16_set1(*m_at), m));
   for (int i = 0; i < ATTN_BLOCK / 16; i++) {
     x[i] = tile_exp2(v16_sub(x[i], m));
-    v16_store(p + 16 * i, x[i]);
+    v16_store(p + 16 * i, f->j->half ? round_bf16(x[i]) : x[i]);
     sum = i ? v16_add(sum, x[i]) : x[i];
   }
   v16_store_n(l_at, v16_fma(v16_set1(*l_at), a, v16_set1(v16_sum(sum))), 1);
@@ -152,14 +153,12 @@ SIMD void few_block(const int R, const hp_dtype kt, const hp_dtype vt, few_rows 
 static void head_start(const few_rows *f, int head) {
   const attn_job *j = f->j;
   few_head h = head_of(f, head);
-  const v16f scale = v16_set1(j->s->scale * 0x1.715476p0f);
   memset(h.q, 0, sizeof(float) * (size_t)(ATTN_FEW * (j->Dp + j->Dvp)));
   for (int r = 0; r < ATTN_FEW; r++) h.m[r] = ATTN_NO_MAX, h.l[r] = 0;
   for (int r = 0; r < f->n; r++) {
     float *q = h.q + r * j->Dp;
     int64_t at = (f->kv + head) * j->group + r / j->s->Tq;
     row_load(q, row_at(&j->q, f->b, r % j->s->Tq, at), j->q.dtype, j->s->D);
-    for (int64_t d = 0; d < j->Dp; d += 16) v16_store(q + d, v16_mul(v16_load(q + d), scale));
   }
 }
 

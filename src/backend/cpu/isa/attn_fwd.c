@@ -7,7 +7,7 @@ typedef struct {
   tile_rows rows;
   float m[ATTN_LANES], l[ATTN_LANES];         /* running softmax of the segment */
   float m_all[ATTN_LANES], l_all[ATTN_LANES]; /* and of the segments before it */
-  float *q;                                   /* [D][LANES], times scale * log2 e */
+  float *q;                                   /* [steps of D][LANES] */
   float *sum, *sum_all;                       /* [Dvp][LANES] of p v */
 } fwd_tile;
 
@@ -54,17 +54,19 @@ static void tile_block(const attn_job *j, fwd_tile *t, int64_t kb, const float *
   int from, to, lanes = 16 * t->rows.vecs;
   float scale[ATTN_LANES];
   if (!tile_keys(&t->rows, kb, &from, &to)) return;
-  float *at = s + from * ATTN_LANES;
-  tile_product(to - from, lanes, FROM_ZERO, 1, j->s->D, kt + from, ATTN_BLOCK, t->q, ATTN_LANES, at,
-               ATTN_LANES, NULL);
+  tile_product(to - from, lanes, FROM_ZERO, 1, tile_steps(j->s->D), kt + from, ATTN_BLOCK, t->q,
+               ATTN_LANES, s + from * ATTN_LANES, ATTN_LANES, NULL, j->s->scale * 0x1.715476p0f);
   softmax_block(t, s, kb, from, to, scale);
   if (j->s->dropout.p > 0) {
     float mask[ATTN_BLOCK * ATTN_LANES];
     tile_mask(&j->s->dropout, &t->rows, kb, from, to, mask);
     tile_drop(&t->rows, mask, from, to, s);
   }
-  tile_product(attn_round_up(j->s->Dv, 4), lanes, FROM_SCALED, 1, to - from, vr + from * j->Dvp,
-               j->Dvp, at, ATTN_LANES, t->sum, ATTN_LANES, scale);
+  join_rows(s, from, to, ATTN_LANES, j->half);
+  int64_t first = tile_steps(from);
+  tile_product(attn_round_up(j->s->Dv, 4), lanes, FROM_SCALED, 1, tile_steps(to - from),
+               vr + first * j->Dvp, j->Dvp, s + first * ATTN_LANES, ATTN_LANES, t->sum, ATTN_LANES,
+               scale, 1);
 }
 
 static void segment_start(const attn_job *j, fwd_tile *t) {
@@ -92,7 +94,7 @@ static void write_partial(const attn_job *j, fwd_tile *t, int64_t head, int64_t 
                           float *stage) {
   for (int v = 0; v < t->rows.vecs; v++) {
     for (int64_t c = 0; c < j->Dvp; c += 16)
-      transpose_rows(stage + c, j->Dvp, t->sum + c * ATTN_LANES + 16 * v, ATTN_LANES, 16, 1.0f);
+      transpose_rows(stage + c, j->Dvp, t->sum + c * ATTN_LANES + 16 * v, ATTN_LANES, 16);
     for (int i = 16 * v; i < t->rows.n && i < 16 * v + 16; i++) {
       int64_t row = t->rows.head[i] * j->s->Tq + t->rows.t[i];
       float *to = j->partial + ((head * j->segments + segment) * j->rows + row) * (16 + j->Dvp);
@@ -120,7 +122,7 @@ static void tile_start_up(const attn_job *j, fwd_tile *t, int64_t b, int64_t kv,
                           float *stage, float *at) {
   t->q = at, t->sum = at + j->Dp * ATTN_LANES, t->sum_all = t->sum + j->Dvp * ATTN_LANES;
   tile_setup(j, b, kv, index, &t->rows);
-  tile_load(j, &j->q, &t->rows, b, kv, j->s->D, j->Dp, stage, t->q, j->s->scale * 0x1.715476p0f);
+  tile_load(j, &j->q, &t->rows, b, kv, j->s->D, j->Dp, stage, t->q);
   segment_start(j, t);
   for (int i = 0; i < ATTN_LANES; i++) t->m_all[i] = ATTN_NO_MAX, t->l_all[i] = 0;
   memset(t->sum_all, 0, sizeof(float) * (size_t)(j->Dvp * ATTN_LANES));
@@ -158,6 +160,7 @@ void ISA_NAME(attn_tiles)(const attn_job *j, int64_t item, float *work) {
       for (int i = 0; i < n; i++) segment_join(j, &tile[i]), segment_start(j, &tile[i]);
     pack_block(&j->k, b, kb, j->s->Tk, kv, j->s->D, j->Dp, vr, kt);
     pack_block(&j->v, b, kb, j->s->Tk, kv, j->s->Dv, j->Dvp, vr, NULL);
+    join_rows(vr, 0, ATTN_BLOCK, j->Dvp, false);
     for (int i = 0; i < n; i++) tile_block(j, &tile[i], kb, kt, vr, s);
   }
   for (int i = 0; i < n; i++) {

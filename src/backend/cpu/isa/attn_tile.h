@@ -1,5 +1,8 @@
 /* Pieces of the attention kernels: the tile product, transposes, and rows in and out of tiles.
- * Included by isa/attn_*.c only, once per instruction set. */
+ * Included by isa/attn_*.c only, once per instruction set, and once for bf16 dot instructions:
+ * there a step of a product takes two neighbours of what is summed over, as a pair of bf16 in 32
+ * bits, the earlier in the upper half, and the sums are those of the widened operands
+ * (docs/adr/0008). */
 #ifndef ATTN_TILE_H
 #define ATTN_TILE_H
 
@@ -22,9 +25,21 @@ enum { TILE_ROWS = 4, TILE_VECS = 1, TILE_MID = 4, TILE_LOW = 4 };
 
 typedef enum { FROM_ZERO, FROM_C, FROM_SCALED } tile_start; /* 0, c, c * scale[x] */
 
+#if defined(__AVX512BF16__)
+enum { TILE_PAIRS = 1 };
+SIMD v16f tile_step(v16f a, v16f b, v16f c) {
+  return _mm512_dpbf16_ps(c, (__m512bh)v16_as_i(a), (__m512bh)v16_as_i(b));
+}
+#else
+enum { TILE_PAIRS = 0 };
+SIMD v16f tile_step(v16f a, v16f b, v16f c) { return v16_fma(a, b, c); }
+#endif
+/* Steps that n neighbours take. */
+SIMD int64_t tile_steps(int64_t n) { return TILE_PAIRS ? (n + 1) / 2 : n; }
+
 SIMD void tile_micro(const int rows, const int vecs, const tile_start from, const int64_t ra,
                      int64_t n, const float *a, int64_t ka, const float *b, int64_t ldb, float *c,
-                     int64_t ldc, const float *scale) {
+                     int64_t ldc, const float *scale, float times) {
   v16f acc[TILE_ROWS][TILE_VECS];
   for (int r = 0; r < rows; r++)
     for (int v = 0; v < vecs; v++) {
@@ -36,19 +51,24 @@ SIMD void tile_micro(const int rows, const int vecs, const tile_start from, cons
     for (int v = 0; v < vecs; v++) bv[v] = v16_load(b + 16 * v);
     for (int r = 0; r < rows; r++) {
       v16f av = v16_set1(a[r * ra]);
-      for (int v = 0; v < vecs; v++) acc[r][v] = v16_fma(av, bv[v], acc[r][v]);
+      for (int v = 0; v < vecs; v++) acc[r][v] = tile_step(av, bv[v], acc[r][v]);
     }
   }
   for (int r = 0; r < rows; r++)
-    for (int v = 0; v < vecs; v++) v16_store(c + r * ldc + 16 * v, acc[r][v]);
+    for (int v = 0; v < vecs; v++) {
+      if (from == FROM_ZERO) acc[r][v] = v16_mul(acc[r][v], v16_set1(times));
+      v16_store(c + r * ldc + 16 * v, acc[r][v]);
+    }
 }
 
-/* rows a multiple of 4, lanes of 16; ra and `from` constants. */
+/* rows a multiple of 4, lanes of 16, n steps; ra and `from` constants.  What starts FROM_ZERO is
+ * multiplied by `times` at the end. */
 SIMD void tile_product(int64_t rows, int64_t lanes, const tile_start from, const int64_t ra,
                        int64_t n, const float *a, int64_t ka, const float *b, int64_t ldb, float *c,
-                       int64_t ldc, const float *scale) {
+                       int64_t ldc, const float *scale, float times) {
 #define TILE_CALL(r_, v_)                                                                          \
-  tile_micro(r_, v_, from, ra, n, a + r * ra, ka, b + x, ldb, c + r * ldc + x, ldc, scale + x)
+  tile_micro(r_, v_, from, ra, n, a + r * ra, ka, b + x, ldb, c + r * ldc + x, ldc, scale + x,     \
+             times)
   for (int64_t x = 0; x < lanes;) {
     bool wide = lanes - x >= 16 * TILE_VECS;
     for (int64_t r = 0; r < rows;) {
@@ -167,20 +187,74 @@ SIMD void transpose_16(v16f x[16]) {
 }
 #endif
 
-/* to[j][i] = scale * from[i][j] for 16 rows i and n columns j, n a multiple of 16. */
-static inline void transpose_rows(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t n,
-                                  float scale) {
-  const v16f s = v16_set1(scale);
+/* to[j][i] = from[i][j] for 16 rows i and n columns j, n a multiple of 16. */
+static inline void transpose_rows(float *to, int64_t ldt, const float *from, int64_t ldf,
+                                  int64_t n) {
   for (int64_t j = 0; j < n; j += 16) {
     v16f x[16];
     for (int i = 0; i < 16; i++) x[i] = v16_load(from + i * ldf + j);
     transpose_16(x);
-    for (int i = 0; i < 16; i++) v16_store(to + (j + i) * ldt, v16_mul(x[i], s));
+    for (int i = 0; i < 16; i++) v16_store(to + (j + i) * ldt, x[i]);
   }
 }
 
-/* Block of keys (or values) kb.. of a head: rows[64][np] in f32, and its transpose [np][64] unless
- * turned is NULL.  Rows beyond the last key are 0. */
+/* ---- operands of products -----------------------------------------------------------------------
+ */
+
+/* x rounded to the nearest bf16, ties to even. */
+SIMD v16f round_bf16(v16f x) {
+  v16i u = v16_as_i(x), odd = v16i_and(v16i_shr(u, 16), v16i_set1(1));
+  v16i r = v16i_add(u, v16i_add(odd, v16i_set1(0x7fff)));
+  r = v16i_and(r, v16i_set1((int32_t)0xffff0000u));
+  return v16_select(v16_eq(x, x), v16i_as_f(r), v16_set1(NAN));
+}
+
+#if defined(__AVX512BF16__)
+/* Elements 2i and 2i + 1 of a, then of b, as pairs. */
+SIMD v16f pairs_along(v16f a, v16f b) {
+  return v16i_as_f(_mm512_rol_epi32((__m512i)_mm512_cvtne2ps_pbh(b, a), 16));
+}
+/* Elements i of a and of b as pairs. */
+SIMD v16f pairs_across(v16f a, v16f b) {
+  v16i low = v16i_shr(v16_as_i(round_bf16(b)), 16);
+  return v16i_as_f(v16i_or(v16_as_i(round_bf16(a)), low));
+}
+#endif
+
+/* 16 rows of n columns become columns of `to`, in pairs of columns where products take pairs. */
+static inline void turn_rows(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t n) {
+#if defined(__AVX512BF16__)
+  for (int64_t j = 0; j < n; j += 32) {
+    v16f x[16];
+    for (int i = 0; i < 16; i++) {
+      const float *at = from + i * ldf + j;
+      x[i] = pairs_along(v16_load(at), n - j > 16 ? v16_load(at + 16) : v16_zero());
+    }
+    transpose_16(x);
+    for (int i = 0; i < (n - j > 16 ? 16 : 8); i++) v16_store(to + (j / 2 + i) * ldt, x[i]);
+  }
+#else
+  transpose_rows(to, ldt, from, ldf, n);
+#endif
+}
+
+/* Rows from..to of x, in place, as steps of a sum over rows: rounded where they are weights for
+ * values of bf16, and in pairs of rows, row `from` + i at i / 2 after `from` / 2. */
+static inline void join_rows(float *x, int64_t from, int64_t to, int64_t n, bool round) {
+#if defined(__AVX512BF16__)
+  (void)round;
+  for (int64_t i = from; i < to; i += 2)
+    for (int64_t c = 0; c < n; c += 16)
+      v16_store(x + i / 2 * n + c,
+                pairs_across(v16_load(x + i * n + c), v16_load(x + (i + 1) * n + c)));
+#else
+  for (int64_t c = from * n; round && c < to * n; c += 16)
+    v16_store(x + c, round_bf16(v16_load(x + c)));
+#endif
+}
+
+/* Block of keys (or values) kb.. of a head: rows[64][np] in f32, and turned [steps of np][64]
+ * unless that is NULL.  Rows beyond the last key are 0. */
 static inline void pack_block(const attn_view *x, int64_t b, int64_t kb, int64_t Tk, int64_t h,
                               int64_t n, int64_t np, float *rows, float *turned) {
   for (int64_t j = 0; j < ATTN_BLOCK; j++) {
@@ -190,7 +264,7 @@ static inline void pack_block(const attn_view *x, int64_t b, int64_t kb, int64_t
   }
   if (!turned) return;
   for (int64_t j = 0; j < ATTN_BLOCK; j += 16)
-    transpose_rows(turned + j, ATTN_BLOCK, rows + j * np, np, np, 1.0f);
+    turn_rows(turned + j, ATTN_BLOCK, rows + j * np, np, np);
 }
 
 /* ---- which keys a row sees ----------------------------------------------------------------------
@@ -273,11 +347,10 @@ static inline void tile_drop(const tile_rows *t, const float *mask, int from, in
     }
 }
 
-/* The tile's rows of a tensor as [n][np] in f32 (rows past n are 0), and turned [np][LANES] times
- * scale; either may be NULL, stage is [LANES][np]. */
+/* The tile's rows of a tensor as [n][np] in f32 (rows past n are 0), and turned [steps of
+ * np][LANES] unless that is NULL. */
 static inline void tile_load(const attn_job *j, const attn_view *x, const tile_rows *t, int64_t b,
-                             int64_t kv, int64_t n, int64_t np, float *rows, float *turned,
-                             float scale) {
+                             int64_t kv, int64_t n, int64_t np, float *rows, float *turned) {
   for (int i = 0; i < 16 * t->vecs; i++) {
     int next = i + ROWS_AHEAD;
     if (next < t->n) row_ask(x, b, t->t[next], kv * j->group + t->head[next], n);
@@ -286,7 +359,7 @@ static inline void tile_load(const attn_job *j, const attn_view *x, const tile_r
     else memset(rows + i * np, 0, sizeof(float) * (size_t)np);
   }
   for (int v = 0; turned && v < t->vecs; v++)
-    transpose_rows(turned + 16 * v, ATTN_LANES, rows + 16 * v * np, np, np, scale);
+    turn_rows(turned + 16 * v, ATTN_LANES, rows + 16 * v * np, np, np);
 }
 /* The other way: turned [np][LANES] to the rows of a tensor, times scale; stage is [16][np]. */
 static inline void tile_store(const attn_job *j, const attn_view *x, const tile_rows *t, int64_t b,
@@ -294,7 +367,7 @@ static inline void tile_store(const attn_job *j, const attn_view *x, const tile_
                               float scale) {
   for (int v = 0; v < t->vecs; v++) {
     for (int64_t c = 0; c < np; c += 16)
-      transpose_rows(stage + c, np, turned + c * ATTN_LANES + 16 * v, ATTN_LANES, 16, 1.0f);
+      transpose_rows(stage + c, np, turned + c * ATTN_LANES + 16 * v, ATTN_LANES, 16);
     for (int i = 16 * v; i < t->n && i < 16 * v + 16; i++)
       row_store(row_at(x, b, t->t[i], kv * j->group + t->head[i]), x->dtype,
                 stage + (i - 16 * v) * np, n, scale);

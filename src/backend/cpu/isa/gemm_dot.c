@@ -5,6 +5,8 @@
  * taken as 0 and results under it made 0 (Intel's manual; AMD's processors do the same, as
  * tests/unit/test_gemm.c asks of the one it runs on).  Products of bf16 are exact in f32, so
  * with the earlier k in the upper half the chain is that of the widened operands. */
+#undef ISA
+#define ISA avx512 /* its other kernels are those of AVX-512 */
 #include "backend/cpu/gemm_vec.h"
 
 #if defined(__AVX512BF16__)
