@@ -29,6 +29,10 @@
 
 enum { LOOP_VALUES_MAX = 256, LOOP_STORES_MAX = 64, LOOP_OPERANDS_MAX = 64 };
 
+/* From so many bytes on, a result goes past the caches.  Whoever reads a smaller one next may find
+ * it in the last cache, of which the operands take their share and other cores theirs. */
+enum { LOOP_STREAM_BYTES = 16 << 20 };
+
 typedef enum { LOOP_MAP, LOOP_ROW, LOOP_COL } loop_kind;
 typedef enum { LOOP_FLOAT, LOOP_INT } loop_class; /* f32 or int64 */
 typedef enum {

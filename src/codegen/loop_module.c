@@ -19,10 +19,6 @@
 
 enum { FLAGS_MAX = 32, SAID_MAX = 400, RUN_ALONE = 1 << 15, PARTS_A_THREAD = 4, LOCK_MS = 2000 };
 
-/* From so many bytes on, an output goes past the caches.  Whoever reads a smaller one next may find
- * it in the last cache, of which the inputs take their share and other cores theirs. */
-enum { STREAM_BYTES = 16 << 20 };
-
 /* Kernels of one structure share a function. */
 typedef struct {
   char *text; /* C after the function's name; mem_free */
@@ -164,7 +160,7 @@ static void find_large(loop_kernel *k, const loop *l) {
     hp_dtype type;
     int64_t low, high;
     if (loop_extent(l, true, i, &type, &low, &high) &&
-        high - low >= STREAM_BYTES / (int64_t)dtype_size(type))
+        high - low >= LOOP_STREAM_BYTES / (int64_t)dtype_size(type))
       k->large |= (int64_t)1 << i;
   }
 }

@@ -105,6 +105,32 @@ TEST(cross_entropy_of_extreme_logits_stays_finite) {
   }
 }
 
+/* Gradients past the caches, from rows at places of every alignment, against gradients in place. */
+static void check_large_gradient(hp_dtype t, int64_t V) {
+  enum { N = 40 };
+  size_t bytes = (size_t)(N * V) * dtype_size(t);
+  float lse[N], dloss[N], loss[N];
+  int32_t label[N];
+  float *wide = room_for(N * V, sizeof *wide);
+  for (int64_t i = 0; i < N * V; i++) wide[i] = philox_unit((uint32_t)i * 2654435761u) * 8;
+  void *x = room_for(N * V, dtype_size(t)), *out = room_for(N * V, dtype_size(t));
+  CHECK_OK(dtype_convert(t, x, HP_F32, wide, (size_t)(N * V)));
+  for (int i = 0; i < N; i++) label[i] = i % 7 ? i * 31 : -100, dloss[i] = (float)i;
+  row_labels r = {N, V, x, t, label, HP_I32, -100};
+  pool *p = open_pool(cpu_best_isa(), 2);
+  CHECK_OK(row_cross_entropy(cpu_best_isa(), p, &r, loss, lse));
+  CHECK_OK(row_cross_entropy_grad(cpu_best_isa(), p, &r, lse, dloss, out));
+  CHECK_OK(row_cross_entropy_grad(cpu_best_isa(), p, &r, lse, dloss, x));
+  CHECK(!memcmp(out, x, bytes));
+  pool_free(p);
+  mem_free(wide), mem_free(x), mem_free(out);
+}
+
+TEST(a_gradient_past_the_caches_is_that_in_place) {
+  check_large_gradient(HP_F32, 110003);
+  check_large_gradient(HP_BF16, 220003);
+}
+
 TEST(labels_outside_of_the_classes_are_refused) {
   float x[12] = {0}, loss[3], lse[3], d[3] = {1, 1, 1};
   int64_t label[3] = {0, -1, 4};

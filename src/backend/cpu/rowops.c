@@ -2,6 +2,7 @@
 
 #include "backend/cpu/rows_isa.h"
 #include "base/dtype.h"
+#include "codegen/loop.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -75,6 +76,7 @@ hp_status row_cross_entropy_grad(cpu_isa isa, pool *p, const row_labels *r, cons
                                  const float *dloss, void *out) {
   rows_job j = {.labels = r, .lse = lse, .dloss = dloss, .y = out};
   HP_TRY(check_labels(r));
+  j.stream = out != r->logits && r->N >= LOOP_STREAM_BYTES / (r->V * (int64_t)dtype_size(r->dtype));
   run_rows(p, xent_grad_of[isa], &j, r->N);
   return HP_OK;
 }

@@ -19,6 +19,7 @@ typedef struct {
   int64_t n, width; /* elements in all, or of a row */
   const float *lse, *dloss;
   float *out, *lse_out;
+  bool stream;                     /* y goes past the caches */
   const int64_t *start, *position; /* embedding gradient: positions by id, start[id].. */
   atomic_llong found;              /* least index found so far */
 } rows_job;

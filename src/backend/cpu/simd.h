@@ -206,6 +206,33 @@ SIMD void v16_store_as(hp_dtype t, void *x, int64_t i, v16f v, int n) {
   if (n == 16) t == HP_BF16 ? v16_store_bf16(p, v) : v16_store_f16(p, v);
   else t == HP_BF16 ? v16_store_bf16_n(p, v, n) : v16_store_f16_n(p, v, n);
 }
+/* The same past the caches, for results that nobody finds there: where the place is one of whole
+ * lines.  v16_streamed makes what was written so visible to other threads. */
+SIMD void v16_stream_as(hp_dtype t, void *x, int64_t i, v16f v, int n) {
+#if defined(__AVX512F__)
+  char *to = (char *)x + i * (t == HP_F32 ? 4 : 2);
+  if (n == 16 && !((uintptr_t)to & (t == HP_F32 ? 63 : 31))) {
+    uint16_t h[16];
+    if (t == HP_F32) {
+      _mm512_stream_ps((float *)(void *)to, v);
+      return;
+    }
+    t == HP_BF16 ? v16_store_bf16(h, v) : v16_store_f16(h, v);
+    _mm256_stream_si256((void *)to, _mm256_loadu_si256((const void *)h));
+    return;
+  }
+#endif
+  v16_store_as(t, x, i, v, n);
+}
+SIMD void v16_streamed(void) {
+#if defined(__AVX512F__)
+  _mm_sfence();
+#endif
+}
+/* Asks for the line of element i of x; it may be past the end. */
+SIMD void v16_fetch(hp_dtype t, const void *x, int64_t i) {
+  __builtin_prefetch((const void *)((uintptr_t)x + (uintptr_t)i * (t == HP_F32 ? 4 : 2)), 0, 2);
+}
 /* Lanes that hold elements i.. of n. */
 SIMD int v16_left(int64_t n, int64_t i) { return n - i < 16 ? (int)(n - i) : 16; }
 

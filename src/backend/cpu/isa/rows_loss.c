@@ -1,7 +1,9 @@
 /* Cross-entropy and its gradient.  A row is read twice: for its maximum, then, from cache, for the
- * sum of exponentials in 16 chains and a fixed tree. */
+ * sum of exponentials in 16 chains and a fixed tree; beside that the next row is fetched. */
 #include "backend/cpu/rows_isa.h"
 #include "backend/cpu/simd.h"
+
+enum { AHEAD = 1024 }; /* elements that are fetched before they are read */
 
 /* Elements i.. of a row; lanes past its end hold `pad`. */
 SIMD v16f load_padded(hp_dtype t, const void *x, int64_t row, int64_t i, int64_t n, float pad) {
@@ -22,8 +24,10 @@ SIMD float row_lse(hp_dtype t, const void *x, int64_t row, int64_t n) {
     top[k] = v16_max(load_padded(t, x, row, i, n, -INFINITY), top[k]);
   }
   float max = v16_max_lane(v16_max(v16_max(top[0], top[1]), v16_max(top[2], top[3])));
-  for (int64_t i = 0; i < n; i += 16)
+  for (int64_t i = 0; i < n; i += 16) {
+    v16_fetch(t, x, (row + 1) * n + i);
     sum = v16_add(sum, v16_exp(v16_sub(load_padded(t, x, row, i, n, -INFINITY), v16_set1(max))));
+  }
   float out[16];
   v16_store(out, v16_add(v16_set1(max), v16_log(v16_set1(v16_sum(sum)))));
   return out[0];
@@ -46,25 +50,38 @@ SIMD void losses(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
   }
 }
 
+/* The gradient of a row but for its label: scale exp(x - lse). */
+SIMD void grad_row(const hp_dtype t, const bool stream, rows_job *j, int64_t row) {
+  const row_labels *r = j->labels;
+  const int64_t at = row * r->V;
+  v16f lse = v16_set1(j->lse[row]), scale = v16_set1(j->dloss[row]);
+  for (int64_t i = 0; i < r->V; i += 16) {
+    int left = v16_left(r->V, i);
+    v16_fetch(t, r->logits, at + i + AHEAD);
+    v16f p = v16_mul(v16_exp(v16_sub(v16_load_as(t, r->logits, at + i, left), lse)), scale);
+    if (stream) v16_stream_as(t, j->y, at + i, p, left);
+    else v16_store_as(t, j->y, at + i, p, left);
+  }
+}
+
 SIMD void grads(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
   const row_labels *r = j->labels;
   for (int64_t row = from; row < to; row++) {
     int64_t label = rows_index(r->labels, r->label_type, row), at = row * r->V;
-    bool ignored = label == r->ignore, here = !ignored && label != ID_ELSEWHERE;
-    v16f lse = v16_set1(j->lse[row]), scale = v16_set1(j->dloss[row]);
+    if (label == r->ignore) {
+      memset((char *)j->y + (size_t)at * dtype_size(t), 0, (size_t)r->V * dtype_size(t));
+      continue;
+    }
     v16f one = v16_zero();
-    if (here) { /* before the row is overwritten */
+    if (label != ID_ELSEWHERE) { /* before the row is overwritten */
       v16f x = v16_set1(scalar_at(t, r->logits, at + label));
-      one = v16_mul(v16_sub(v16_exp(v16_sub(x, lse)), v16_set1(1.0f)), scale);
+      one = v16_sub(v16_exp(v16_sub(x, v16_set1(j->lse[row]))), v16_set1(1.0f));
+      one = v16_mul(one, v16_set1(j->dloss[row]));
     }
-    for (int64_t i = 0; i < r->V; i += 16) {
-      int left = v16_left(r->V, i);
-      v16f p = v16_zero();
-      if (!ignored)
-        p = v16_mul(v16_exp(v16_sub(v16_load_as(t, r->logits, at + i, left), lse)), scale);
-      v16_store_as(t, j->y, at + i, p, left);
-    }
-    if (here) v16_store_as(t, j->y, at + label, one, 1);
+    if (j->stream) grad_row(t, true, j, row);
+    else grad_row(t, false, j, row);
+    v16_streamed(); /* the label's place is written once more */
+    if (label != ID_ELSEWHERE) v16_store_as(t, j->y, at + label, one, 1);
   }
 }
 
