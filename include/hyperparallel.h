@@ -262,6 +262,7 @@ typedef struct {
   uint64_t prefetch;    /* bytes of params gathered ahead of their use; 0: those of a block */
   uint64_t piece_bytes; /* larger values are made and used in pieces of so many bytes, where all who
                            use them can; same bits; 0: 64 MiB, or more where that pays */
+  uint64_t reserve_bytes; /* of the memory limit, for params that other programs will make */
 } hp_compile_options;
 hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                      hp_program **out);
@@ -278,11 +279,13 @@ hp_status hp_run(hp_program *p, const hp_io *io, int n);
 typedef struct {
   double compile_s, run_s;             /* of the compilation and of the last run */
   uint64_t work_bytes, work_bound;     /* work memory planned, and the least that any plan needs */
+  uint64_t state_bytes;                /* params of the device, with those that the program adds */
   double flops, bytes, received;       /* of one run: work; bytes from other devices */
   double comm_s, hideable_s, hidden_s; /* of the last run: hp_explain(p, "comm", ..) sums these */
   int instructions, kernels;           /* kernels: distinct loop kernels */
 } hp_program_stats;
-/* What hp_compile would plan, without taking any memory of the device: a dry run.  run_s is 0. */
+/* What hp_compile would plan, without taking any memory of the device: a dry run.  run_s is 0.
+ * Where the memory limit is too small, work_bytes and state_bytes are what would do. */
 hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                   hp_program_stats *out);
 /* The same plan as text: `what` as for hp_explain, or "layouts", "layouts.svg": who holds what. */

@@ -49,9 +49,9 @@ static uint64_t new_state_bytes(const device *d, const program *p) {
 }
 
 /* Bytes that work memory may take; 0 = no limit. */
-static uint64_t work_limit(const device *d, const program *p) {
+static uint64_t work_limit(const device *d, const program *p, uint64_t reserve) {
   if (!d->limit) return 0;
-  uint64_t left = device_work_limit(d), more = new_state_bytes(d, p);
+  uint64_t left = device_work_limit(d), more = new_state_bytes(d, p) + reserve;
   return left > more ? left - more : 1;
 }
 
@@ -68,8 +68,9 @@ static hp_status prepare(device *d, program *p, uint64_t *workspace, const memor
 }
 
 /* A refusal that names what would do: `work` bytes beside the params. */
-static hp_status too_small(const device *d, const program *p, uint64_t work) {
-  uint64_t params = d->state_bytes + new_state_bytes(d, p);
+static hp_status too_small(const device *d, program *p, uint64_t reserve, uint64_t work) {
+  uint64_t params = d->state_bytes + new_state_bytes(d, p) + reserve;
+  p->arena[TIER_DEVICE] = work;
   err_clear();
   HP_FAIL(HP_ERR_OOM,
           "memory limit %llu bytes is too small: params and optimizer state take %llu, work memory "
@@ -112,7 +113,7 @@ static hp_status load(device *d, program *p, const hp_compile_options *o, void *
   size_t n = p->insts.len;
   uint64_t *workspace = mem_calloc(n, sizeof *workspace), least = UINT64_MAX;
   prog_inst *built = mem_calloc(n, sizeof *built);
-  memory_options mo = {.limit = work_limit(d, p)};
+  memory_options mo = {.limit = work_limit(d, p, o->reserve_bytes)};
   hp_status st = workspace && built ? HP_OK : HP_ERR_OOM;
   if (!st) memcpy(built, p->insts.at, n * sizeof *built);
   for (int order = FASTEST; !st;) {
@@ -124,7 +125,7 @@ static hp_status load(device *d, program *p, const hp_compile_options *o, void *
     bool overlaps = overlap_is(p);
     if (!overlaps && p->arena[TIER_DEVICE] < least) least = p->arena[TIER_DEVICE];
     if (order == FRUGAL) {
-      st = too_small(d, p, least);
+      st = too_small(d, p, o->reserve_bytes, least);
       break;
     }
     order = order == FASTEST && !overlaps ? FRUGAL : order + 1;
@@ -140,9 +141,16 @@ static hp_status load(device *d, program *p, const hp_compile_options *o, void *
   return st;
 }
 
-/* From the graph to a program with kernels and offsets. */
+static void count_memory(const device *d, const program *p, hp_program_stats *s) {
+  s->work_bytes = p->arena[TIER_DEVICE];
+  s->work_bound = p->bound[TIER_DEVICE];
+  s->state_bytes = d->state_bytes + new_state_bytes(d, p);
+}
+
+/* From the graph to a program with kernels and offsets; the memory of one that was made, or for
+ * which there is too little. */
 static hp_status make_program(const hp_graph *g, device *d, const hp_compile_options *o,
-                              program **out, void **loaded) {
+                              program **out, void **loaded, hp_program_stats *memory) {
   static const hp_compile_options usual;
   hp_graph *lowered = NULL;
   program *p = NULL;
@@ -157,6 +165,7 @@ static hp_status make_program(const hp_graph *g, device *d, const hp_compile_opt
   if (!st) {
     p->notes = notes;
     st = load(d, p, o, loaded);
+    count_memory(d, p, memory);
   } else {
     str_free(&notes);
   }
@@ -197,7 +206,8 @@ static hp_status compile_parts(const hp_graph *g, const sharded *s, hp_device *d
   for (int i = 0; i < d->own; i++) {
     program *p;
     void *loaded;
-    HP_TRY(make_program(s->graph ? s->graph : g, d->part[i], o, &p, &loaded));
+    hp_program_stats memory;
+    HP_TRY(make_program(s->graph ? s->graph : g, d->part[i], o, &p, &loaded, &memory));
     HP_TRY(exec_create(d->part[i], p, loaded, &h->r.e[i]));
   }
   return runs_prepare(&h->r, g, s->of);
@@ -243,10 +253,9 @@ static hp_status give_text(hp_status st, str *s, char **text) {
 }
 
 /* Work, memory and kernels of a program. */
-static hp_status count(const program *p, hp_program_stats *out) {
-  hp_program_stats s = {.work_bytes = p->arena[TIER_DEVICE],
-                        .work_bound = p->bound[TIER_DEVICE],
-                        .instructions = (int)p->insts.len};
+static hp_status count(const device *d, const program *p, hp_program_stats *out) {
+  hp_program_stats s = {.instructions = (int)p->insts.len};
+  count_memory(d, p, &s);
   map seen = {0};
   hp_status st = HP_OK;
   for (size_t i = 0; !st && i < p->insts.len; i++) {
@@ -266,10 +275,10 @@ static hp_status count(const program *p, hp_program_stats *out) {
 
 /* The program of the first device. */
 static hp_status plan_first(const hp_graph *g, hp_device *d, const hp_compile_options *o,
-                            program **p, void **loaded) {
+                            program **p, void **loaded, hp_program_stats *memory) {
   sharded s;
   HP_TRY(part_graph(g, d, &s));
-  hp_status st = make_program(s.graph ? s.graph : g, d->part[0], o, p, loaded);
+  hp_status st = make_program(s.graph ? s.graph : g, d->part[0], o, p, loaded, memory);
   sharded_free(&s);
   return st;
 }
@@ -279,8 +288,9 @@ HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_optio
   double start = time_now_s();
   program *p;
   void *loaded;
-  HP_TRY(plan_first(g, d, o, &p, &loaded));
-  hp_status st = count(p, out);
+  *out = (hp_program_stats){0};
+  HP_TRY(plan_first(g, d, o, &p, &loaded, out));
+  hp_status st = count(d->part[0], p, out);
   if (!st) out->compile_s = time_now_s() - start;
   d->part[0]->backend->release(loaded);
   program_free(p);
@@ -305,7 +315,8 @@ HP_API hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compi
   str s = {0};
   bool picture = !strcmp(what, "layouts.svg");
   if (picture || !strcmp(what, "layouts")) return plan_layouts(g, d, picture, text);
-  HP_TRY(plan_first(g, d, o, &p, &loaded));
+  hp_program_stats memory;
+  HP_TRY(plan_first(g, d, o, &p, &loaded, &memory));
   hp_status st = give_text(explain_print(p, d->part[0], NULL, what, &s), &s, text);
   d->part[0]->backend->release(loaded);
   program_free(p);
@@ -314,7 +325,7 @@ HP_API hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compi
 
 HP_API hp_status hp_program_stats_get(const hp_program *h, hp_program_stats *out) {
   hp_program_stats s;
-  HP_TRY(count(exec_program(h->r.e[0]), &s));
+  HP_TRY(count(h->r.d->part[0], exec_program(h->r.e[0]), &s));
   s.compile_s = h->compile_s;
   s.run_s = exec_last_seconds(h->r.e[0]);
   if (s.run_s > 0) {

@@ -243,7 +243,8 @@ static hp_compile_options compile_options(const step_options *o) {
                               .dump_dir = o->dump_dir,
                               .serial = o->serial,
                               .prefetch = o->prefetch,
-                              .piece_bytes = o->piece_bytes};
+                              .piece_bytes = o->piece_bytes,
+                              .reserve_bytes = o->reserve_bytes};
 }
 
 static hp_status compile(stepper *s, variant *v) {
@@ -299,10 +300,33 @@ hp_status stepper_plan(lm *m, const step_options *o, int64_t B, int64_t T, hp_de
               text);
 }
 
-hp_status stepper_check(lm *m, const step_options *o, const step_micro *b, hp_device *d) {
-  hp_program_stats stats;
+/* The plan of one micro-batch, with room for what the others keep. */
+static hp_status check_one(lm *m, const step_options *o, const step_micro *b, uint64_t reserve,
+                           hp_device *d, hp_program_stats *out) {
   variant v = {.B = b->B, .T = b->T, .first = b->first, .last = b->last};
-  return plan(m, o, &v, d, false, &stats, NULL, NULL);
+  step_options with = *o;
+  with.reserve_bytes = reserve;
+  return plan(m, &with, &v, d, false, out, NULL, NULL);
+}
+
+hp_status stepper_check(lm *m, const step_options *o, const step_micro *b, int n, hp_device *d) {
+  hp_program_stats s;
+  uint64_t states = 0, state[STEP_PLACES], most = 0;
+  int worst = -1;
+  for (int i = 0; i < n; i++) {
+    hp_status st = check_one(m, o, &b[i], 0, d, &s);
+    if (st && st != HP_ERR_OOM) return st;
+    err_clear();
+    state[i] = s.state_bytes;
+    if (state[i] > states) states = state[i];
+  }
+  for (int i = 0; i < n; i++) {
+    hp_status st = check_one(m, o, &b[i], states - state[i], d, &s);
+    if (st && st != HP_ERR_OOM) return st;
+    err_clear();
+    if (st && s.work_bytes > most) most = s.work_bytes, worst = i;
+  }
+  return worst < 0 ? HP_OK : check_one(m, o, &b[worst], states - state[worst], d, &s);
 }
 
 static hp_status find_variant(stepper *s, const step_micro *b, hp_program **out) {

@@ -23,7 +23,7 @@ typedef struct {
   int64_t interleave; /* parts of a micro-batch, of which one is sent while another is computed; 0
                          and 1: whole; without dropout, where it divides the sequences */
   bool serial;        /* these as in hp_compile_options */
-  uint64_t prefetch, piece_bytes;
+  uint64_t prefetch, piece_bytes, reserve_bytes;
 } step_options;
 
 typedef struct stepper stepper;
@@ -62,9 +62,11 @@ hp_status stepper_run(stepper *s, const step_micro *b, const step_update *u, ste
  * the plan in words (`what` as for hp_explain, hp_free). */
 hp_status stepper_plan(lm *m, const step_options *o, int64_t B, int64_t T, hp_device *d,
                        hp_program_stats *out, const char *what, char **text);
-/* Would the memory of d hold the step's micro-batch b, of which only sizes and place are read, and
- * all parameters and states beside it? */
-hp_status stepper_check(lm *m, const step_options *o, const step_micro *b, hp_device *d);
+enum { STEP_PLACES = 3 }; /* of a micro-batch: first, between, last */
+/* Would the memory of d hold each of a step's micro-batches, of which only sizes and places are
+ * read, and beside it all parameters and states of the step?  HP_ERR_OOM names the least that holds
+ * all n. */
+hp_status stepper_check(lm *m, const step_options *o, const step_micro *b, int n, hp_device *d);
 
 /* Names of the optimizer's tensors of a parameter: "m.NAME", "v.NAME" (AdamW), "m.NAME" (SGD). */
 int stepper_states(const step_options *o);

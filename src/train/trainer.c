@@ -59,9 +59,12 @@ static step_micro largest_micro(const trainer *t, int64_t i, int64_t micros) {
 static hp_status check_limit(trainer *t) {
   if (!t->c->is.memory_limit || !t->steps) return HP_OK;
   int64_t micros = micros_of(t);
-  step_micro last = largest_micro(t, micros - 1, micros);
+  step_micro at[STEP_PLACES];
+  int n = 0;
+  for (int64_t i = 0; i < micros; i++) /* those between the first and the last are alike */
+    if (i < 2 || i + 1 == micros) at[n++] = largest_micro(t, i, micros);
   step_options o = trainer_step_options(t->c);
-  return stepper_check(t->m, &o, &last, t->d);
+  return stepper_check(t->m, &o, at, n, t->d);
 }
 
 hp_status trainer_decide_experts(const train_config *c, lm *m) {
