@@ -32,21 +32,40 @@ SIMD v16f v16_scale2(v16f p, v16f n) {
 #endif
 }
 
-/* e^x.  <= 1 ulp; 0 below -104, inf above 88.73, NaN for NaN, 1 for 0. */
-SIMD v16f v16_exp(v16f x) {
-  const v16f magic = v16_set1(0x1.8p23f);
-  /* bounds first: a NaN stays, being the second operand */
-  x = v16_min(v16_set1(89.0f), v16_max(v16_set1(-105.0f), x));
-  v16f n = v16_sub(v16_fma(x, v16_set1(0x1.715476p0f), magic), magic);
-  v16f r = v16_fma(n, v16_set1(-0x1.62e400p-1f), x);
-  r = v16_fma(n, v16_set1(-0x1.7f7d1cp-20f), r);
-  v16f p;
-  SIMD_POLY(p, r, 0x1.6a234ep-10f, 0x1.123a6cp-7f, 0x1.5558f4p-5f, 0x1.555490p-3f, 0x1.fffffcp-2f);
-  p = v16_add(v16_fma(v16_mul(r, r), p, r), v16_set1(1.0f));
-#if !defined(__AVX512F__)
-  n = v16_select(v16_eq(x, x), n, v16_zero()); /* no whole number is NaN */
+/* x[k] = e^x[k] for k < n, a constant.  <= 1 ulp; 0 below -104, inf above 88.73, NaN for NaN, 1 for
+ * 0.  One is a chain of 16 operations that wait for each other: SIMD_WIDE of them go side by side.
+ */
+#if defined(__AVX512F__)
+enum { SIMD_WIDE = 8 };
+#else
+enum { SIMD_WIDE = 2 };
 #endif
-  return v16_scale2(p, n);
+SIMD void v16_exps(v16f *x, const int n) {
+  const v16f magic = v16_set1(0x1.8p23f);
+  static const float poly[] = {0x1.6a234ep-10f, 0x1.123a6cp-7f, 0x1.5558f4p-5f, 0x1.555490p-3f,
+                               0x1.fffffcp-2f};
+  v16f e[SIMD_WIDE], r[SIMD_WIDE], p[SIMD_WIDE];
+  /* bounds first: a NaN stays, being the second operand */
+  for (int k = 0; k < n; k++) x[k] = v16_max(v16_set1(-105.0f), x[k]);
+  for (int k = 0; k < n; k++) x[k] = v16_min(v16_set1(89.0f), x[k]);
+  for (int k = 0; k < n; k++) e[k] = v16_fma(x[k], v16_set1(0x1.715476p0f), magic);
+  for (int k = 0; k < n; k++) e[k] = v16_sub(e[k], magic);
+  for (int k = 0; k < n; k++) r[k] = v16_fma(e[k], v16_set1(-0x1.62e400p-1f), x[k]);
+  for (int k = 0; k < n; k++) r[k] = v16_fma(e[k], v16_set1(-0x1.7f7d1cp-20f), r[k]);
+  for (int k = 0; k < n; k++) p[k] = v16_set1(poly[0]);
+  for (unsigned c = 1; c < sizeof poly / sizeof *poly; c++)
+    for (int k = 0; k < n; k++) p[k] = v16_fma(p[k], r[k], v16_set1(poly[c]));
+  for (int k = 0; k < n; k++) p[k] = v16_fma(v16_mul(r[k], r[k]), p[k], r[k]);
+  for (int k = 0; k < n; k++) p[k] = v16_add(p[k], v16_set1(1.0f));
+#if !defined(__AVX512F__)
+  for (int k = 0; k < n; k++)
+    e[k] = v16_select(v16_eq(x[k], x[k]), e[k], v16_zero()); /* no whole number is NaN */
+#endif
+  for (int k = 0; k < n; k++) x[k] = v16_scale2(p[k], e[k]);
+}
+SIMD v16f v16_exp(v16f x) {
+  v16_exps(&x, 1);
+  return x;
 }
 
 /* ln x.  <= 1 ulp; -inf for 0, NaN below, inf for inf; denormals too. */

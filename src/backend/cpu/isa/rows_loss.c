@@ -16,17 +16,29 @@ SIMD v16f load_padded(hp_dtype t, const void *x, int64_t row, int64_t i, int64_t
   return v16_load(lane);
 }
 
-SIMD float row_lse(hp_dtype t, const void *x, int64_t row, int64_t n) {
+SIMD float row_lse(hp_dtype t, const void *logits, int64_t row, int64_t n) {
   v16f top[4], sum = v16_zero();
   for (int k = 0; k < 4; k++) top[k] = v16_set1(-INFINITY);
-  for (int64_t i = 0; i < n; i += 16) {
-    int k = (int)(i >> 4 & 3);
-    top[k] = v16_max(load_padded(t, x, row, i, n, -INFINITY), top[k]);
-  }
+  int64_t i = 0;
+  for (; i + 64 <= n; i += 64)
+    for (int k = 0; k < 4; k++)
+      top[k] = v16_max(v16_load_as(t, logits, row * n + i + 16 * k, 16), top[k]);
+  for (; i < n; i += 16) top[0] = v16_max(load_padded(t, logits, row, i, n, -INFINITY), top[0]);
   float max = v16_max_lane(v16_max(v16_max(top[0], top[1]), v16_max(top[2], top[3])));
-  for (int64_t i = 0; i < n; i += 16) {
-    v16_fetch(t, x, (row + 1) * n + i);
-    sum = v16_add(sum, v16_exp(v16_sub(load_padded(t, x, row, i, n, -INFINITY), v16_set1(max))));
+  i = 0;
+  for (; i + 16 * SIMD_WIDE <= n; i += 16 * SIMD_WIDE) {
+    v16f x[SIMD_WIDE];
+    for (int k = 0; k < SIMD_WIDE; k++) {
+      v16_fetch(t, logits, (row + 1) * n + i + 16 * k);
+      x[k] = v16_sub(v16_load_as(t, logits, row * n + i + 16 * k, 16), v16_set1(max));
+    }
+    v16_exps(x, SIMD_WIDE);
+    for (int k = 0; k < SIMD_WIDE; k++) sum = v16_add(sum, x[k]);
+  }
+  for (; i < n; i += 16) {
+    v16_fetch(t, logits, (row + 1) * n + i);
+    sum =
+        v16_add(sum, v16_exp(v16_sub(load_padded(t, logits, row, i, n, -INFINITY), v16_set1(max))));
   }
   float out[16];
   v16_store(out, v16_add(v16_set1(max), v16_log(v16_set1(v16_sum(sum)))));
@@ -55,7 +67,21 @@ SIMD void grad_row(const hp_dtype t, const bool stream, rows_job *j, int64_t row
   const row_labels *r = j->labels;
   const int64_t at = row * r->V;
   v16f lse = v16_set1(j->lse[row]), scale = v16_set1(j->dloss[row]);
-  for (int64_t i = 0; i < r->V; i += 16) {
+  int64_t i = 0;
+  for (; i + 16 * SIMD_WIDE <= r->V; i += 16 * SIMD_WIDE) {
+    v16f x[SIMD_WIDE];
+    for (int k = 0; k < SIMD_WIDE; k++) {
+      v16_fetch(t, r->logits, at + i + 16 * k + AHEAD);
+      x[k] = v16_sub(v16_load_as(t, r->logits, at + i + 16 * k, 16), lse);
+    }
+    v16_exps(x, SIMD_WIDE);
+    for (int k = 0; k < SIMD_WIDE; k++) {
+      v16f p = v16_mul(x[k], scale);
+      if (stream) v16_stream_as(t, j->y, at + i + 16 * k, p, 16);
+      else v16_store_as(t, j->y, at + i + 16 * k, p, 16);
+    }
+  }
+  for (; i < r->V; i += 16) {
     int left = v16_left(r->V, i);
     v16_fetch(t, r->logits, at + i + AHEAD);
     v16f p = v16_mul(v16_exp(v16_sub(v16_load_as(t, r->logits, at + i, left), lse)), scale);
