@@ -176,6 +176,37 @@ static bool may_move(const fuse *f, uint32_t from, uint32_t to) {
          graph_node(f->g, from)->phase == PHASE_FORWARD;
 }
 
+static bool read_outside(const fuse *f, val v, uint32_t a, uint32_t b) {
+  for (uint32_t u = f->uses.use0[v]; u < f->uses.use0[v + 1]; u++)
+    if (!inside(f, f->uses.use[u], a, b)) return true;
+  return false;
+}
+
+/* Do the sums of groups a and b take elements that others read too?  A column loop would make them
+ * twice, for its sums and to store them, a few columns at a time: better it reads what is stored
+ * anyway. */
+static bool sums_stored(const fuse *f, uint32_t a, uint32_t b) {
+  const fuse_group *k[2] = {&f->groups.at[a - 1], &f->groups.at[b - 1]};
+  uint32_t todo[2 * MEMBERS_MAX];
+  int n = 0;
+  for (int s = 0; s < 2; s++)
+    for (int m = 0; m < k[s]->n; m++)
+      if (is_reduction(graph_node(f->g, k[s]->member[m]))) todo[n++] = k[s]->member[m];
+  for (int i = 0; i < n; i++) {
+    const ir_node *x = graph_node(f->g, todo[i]);
+    for (int j = 0; j < x->n_in; j++) {
+      val v = graph_in(f->g, x)[j];
+      uint32_t d = graph_value(f->g, v)->def;
+      bool seen = !inside(f, d, a, b) || is_reduction(graph_node(f->g, d));
+      for (int t = 0; !seen && t < n; t++) seen = todo[t] == d;
+      if (seen) continue;
+      if (read_outside(f, v, a, b)) return true;
+      todo[n++] = d;
+    }
+  }
+  return false;
+}
+
 static void try_merge(fuse *f, uint32_t a, uint32_t b, uint32_t now) {
   fuse_group *ga = &f->groups.at[a - 1], *gb = &f->groups.at[b - 1];
   int operands;
@@ -185,6 +216,7 @@ static void try_merge(fuse *f, uint32_t a, uint32_t b, uint32_t now) {
   if (view_reads(f, a, b) || view_reads(f, b, a)) return;
   if (!rows_line_up(f, a, b) || !rows_line_up(f, b, a)) return;
   if (kind == LOOP_COL && !(col_fits(f, ga) && col_fits(f, gb))) return;
+  if (kind == LOOP_COL && sums_stored(f, a, b)) return;
   int64_t after = reads_until(f, a, b, &operands);
   if (operands > OPERANDS_MAX) return;
   uint32_t late = ga->pos > gb->pos ? ga->pos : gb->pos,
