@@ -48,7 +48,8 @@ def rows():
         for seq in (256, 1024):
             yield Row("prefill", "llama-110m", 1, seq, dtype)
     for dtype in ("f32", "bf16"):
-        yield Row("decode", "llama-110m", 1, 256, dtype)  # `hyper bench decode` runs one sequence
+        for batch in (1, 8):
+            yield Row("decode", "llama-110m", batch, 256, dtype)
 
 
 def turn_of_hyper(row, a, steps):
