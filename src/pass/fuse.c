@@ -207,6 +207,11 @@ static bool sums_stored(const fuse *f, uint32_t a, uint32_t b) {
   return false;
 }
 
+static bool col_merges(const fuse *f, uint32_t a, uint32_t b) {
+  return col_fits(f, &f->groups.at[a - 1]) && col_fits(f, &f->groups.at[b - 1]) &&
+         !sums_stored(f, a, b);
+}
+
 static void try_merge(fuse *f, uint32_t a, uint32_t b, uint32_t now) {
   fuse_group *ga = &f->groups.at[a - 1], *gb = &f->groups.at[b - 1];
   int operands;
@@ -215,8 +220,7 @@ static void try_merge(fuse *f, uint32_t a, uint32_t b, uint32_t now) {
   if (kind < 0 || ga->n + gb->n > MEMBERS_MAX) return;
   if (view_reads(f, a, b) || view_reads(f, b, a)) return;
   if (!rows_line_up(f, a, b) || !rows_line_up(f, b, a)) return;
-  if (kind == LOOP_COL && !(col_fits(f, ga) && col_fits(f, gb))) return;
-  if (kind == LOOP_COL && sums_stored(f, a, b)) return;
+  if (kind == LOOP_COL && !col_merges(f, a, b)) return;
   int64_t after = reads_until(f, a, b, &operands);
   if (operands > OPERANDS_MAX) return;
   uint32_t late = ga->pos > gb->pos ? ga->pos : gb->pos,
