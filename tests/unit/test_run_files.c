@@ -192,7 +192,7 @@ TEST(a_line_of_the_log_has_llamafactorys_keys_in_order) {
   run_log_step(&r.log, 1, 0.5, 4, 1e9, 1000);
   run_log_step(&r.log, 2, 1, 2, 1e9, 1000);
   CHECK_OK(run_log_logged(&r.log, 1.5, 1e-5, &e));
-  run_log_print_line(&r.log, &e, r.log.start_s + 100000.25, &s);
+  run_log_print_line(&r.log, &e, r.log.start_s + 100000.001, &s);
   CHECK_STR(s.at, "{\"current_steps\": 2, \"total_steps\": 200, \"loss\": 3.0, \"lr\": 1e-05, "
                   "\"epoch\": 1.0, \"percentage\": 1.0, \"elapsed_time\": \"1 day, 3:46:40\", "
                   "\"remaining_time\": \"114 days, 14:00:00\", \"throughput\": 0.02, "
