@@ -187,21 +187,21 @@ static bool read_outside(const fuse *f, val v, uint32_t a, uint32_t b) {
  * anyway. */
 static bool sums_stored(const fuse *f, uint32_t a, uint32_t b) {
   const fuse_group *k[2] = {&f->groups.at[a - 1], &f->groups.at[b - 1]};
-  uint32_t todo[2 * MEMBERS_MAX];
+  uint32_t feeds[2 * MEMBERS_MAX];
   int n = 0;
   for (int s = 0; s < 2; s++)
     for (int m = 0; m < k[s]->n; m++)
-      if (is_reduction(graph_node(f->g, k[s]->member[m]))) todo[n++] = k[s]->member[m];
+      if (is_reduction(graph_node(f->g, k[s]->member[m]))) feeds[n++] = k[s]->member[m];
   for (int i = 0; i < n; i++) {
-    const ir_node *x = graph_node(f->g, todo[i]);
+    const ir_node *x = graph_node(f->g, feeds[i]);
     for (int j = 0; j < x->n_in; j++) {
       val v = graph_in(f->g, x)[j];
       uint32_t d = graph_value(f->g, v)->def;
       bool seen = !inside(f, d, a, b) || is_reduction(graph_node(f->g, d));
-      for (int t = 0; !seen && t < n; t++) seen = todo[t] == d;
+      for (int t = 0; !seen && t < n; t++) seen = feeds[t] == d;
       if (seen) continue;
       if (read_outside(f, v, a, b)) return true;
-      todo[n++] = d;
+      feeds[n++] = d;
     }
   }
   return false;
