@@ -165,6 +165,13 @@ GEMM_INLINE void vf_transpose(vf r[VL]) {
 
 enum { TILE_COLS = 2 * VL };
 
+/* X(n) for every number of rows that kernels of few rows are made for. */
+#if defined(__AVX512F__)
+#define EACH_STREAM_ROWS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#else
+#define EACH_STREAM_ROWS(X) X(1) X(2) X(3) X(4)
+#endif
+
 GEMM_INLINE vf vf_zero(void) { return vf_set1(0.0f); }
 
 /* Address of element i of an array of `type`. */

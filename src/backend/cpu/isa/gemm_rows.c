@@ -130,25 +130,11 @@ typedef void rows_fn(const rows_args *r);
   static void rows_##R##_bf16(const rows_args *r) { rows_typed(R, HP_BF16, r); }                   \
   static void rows_##R##_f16(const rows_args *r) { rows_typed(R, HP_F16, r); }
 #define ROWS_ROW(R)                                                                                \
-  { [HP_F32] = rows_##R##_f32, [HP_BF16] = rows_##R##_bf16, [HP_F16] = rows_##R##_f16 }
+  [R - 1] = {[HP_F32] = rows_##R##_f32, [HP_BF16] = rows_##R##_bf16, [HP_F16] = rows_##R##_f16},
 
-ROWS(1)
-ROWS(2)
-ROWS(3)
-ROWS(4)
-#if defined(__AVX512F__)
-ROWS(5)
-ROWS(6)
-ROWS(7)
-ROWS(8)
-#endif
+EACH_STREAM_ROWS(ROWS)
 
-static rows_fn *const rows_of[STREAM_ROWS][HP_F16 + 1] = {
-    ROWS_ROW(1), ROWS_ROW(2), ROWS_ROW(3), ROWS_ROW(4),
-#if defined(__AVX512F__)
-    ROWS_ROW(5), ROWS_ROW(6), ROWS_ROW(7), ROWS_ROW(8),
-#endif
-};
+static rows_fn *const rows_of[STREAM_ROWS][HP_F16 + 1] = {EACH_STREAM_ROWS(ROWS_ROW)};
 
 /* A piece of B is read from memory once: all rows meet it while it is in cache. */
 void ISA_NAME(gemm_rows)(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda,

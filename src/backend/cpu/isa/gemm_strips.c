@@ -64,25 +64,11 @@ typedef void piece_fn(const piece *p);
 #define PIECES(R, type)                                                                            \
   { rows_##R##_##type##_one, rows_##R##_##type }
 #define ROWS_ROW(R)                                                                                \
-  { [HP_F32] = PIECES(R, f32), [HP_BF16] = PIECES(R, bf16), [HP_F16] = PIECES(R, f16) }
+  [R - 1] = {[HP_F32] = PIECES(R, f32), [HP_BF16] = PIECES(R, bf16), [HP_F16] = PIECES(R, f16)},
 
-ROWS(1)
-ROWS(2)
-ROWS(3)
-ROWS(4)
-#if defined(__AVX512F__)
-ROWS(5)
-ROWS(6)
-ROWS(7)
-ROWS(8)
-#endif
+EACH_STREAM_ROWS(ROWS)
 
-static piece_fn *const piece_of[STREAM_ROWS][HP_F16 + 1][2] = {
-    ROWS_ROW(1), ROWS_ROW(2), ROWS_ROW(3), ROWS_ROW(4),
-#if defined(__AVX512F__)
-    ROWS_ROW(5), ROWS_ROW(6), ROWS_ROW(7), ROWS_ROW(8),
-#endif
-};
+static piece_fn *const piece_of[STREAM_ROWS][HP_F16 + 1][2] = {EACH_STREAM_ROWS(ROWS_ROW)};
 
 /* p's rows times strips side by side, as many at a time as suit them. */
 static void run_rows(piece p, int64_t rows, hp_dtype type, int64_t strips) {
