@@ -4,7 +4,6 @@
 #include "base/philox.h"
 #include "cli/cli.h"
 #include "model/lm.h"
-#include "train/train_mesh.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -104,46 +103,37 @@ static hp_status time_steps(const train_config *c, lm *m, const char *what, char
 }
 
 /* Where the time of a step goes, measured: nothing of it is kept. */
-static hp_status explain_time(const train_config *c, const question *q) {
-  hp_device *d;
-  lm *m = NULL;
+static hp_status explain_time(const train_config *c, lm *m, const question *q) {
   char *text = NULL;
-  train_config_tell(c);
-  HP_TRY(train_mesh_open(c, false, &d));
-  hp_status st = lm_create(c->model_name_or_path, d,
-                           &(lm_options){.compute = c->is.compute, .weights = HP_F32}, &m);
-  if (!st) st = trainer_decide_experts(c, m);
-  if (!st) st = train_mesh_apply(c, m, d);
-  if (!st) st = time_steps(c, m, q->json ? "ops.json" : "ops", &text);
+  hp_status st = time_steps(c, m, q->json ? "ops.json" : "ops", &text);
   if (!st) fputs(text, stdout);
   hp_free(text);
-  lm_free(m);
-  hp_device_close(d);
   return st;
 }
 
-static hp_status explain(const train_config *c, const question *q) {
-  hp_device *d;
-  lm *m = NULL;
+static hp_status explain_plan(const train_config *c, lm *m, hp_device *d, const question *q) {
   char *text = NULL;
   hp_program_stats s;
   step_options o = trainer_step_options(c);
   bool table = q->json && asks(q, "ops");
   const char *what = q->svg ? "layouts.svg" : table ? "ops.json" : q->what;
-  train_config_tell(c);
-  HP_TRY(train_mesh_open(c, true, &d));
-  hp_status st = lm_create(c->model_name_or_path, NULL,
-                           &(lm_options){.compute = c->is.compute, .weights = HP_F32}, &m);
-  if (!st) st = trainer_decide_experts(c, m);
-  if (!st) st = train_mesh_apply(c, m, d);
-  if (!st)
-    st = stepper_plan(m, &o, c->per_device_train_batch_size, c->is.block, d, &s, what,
-                      what ? &text : NULL);
+  hp_status st = stepper_plan(m, &o, c->per_device_train_batch_size, c->is.block, d, &s, what,
+                              what ? &text : NULL);
   if (!st && q->json && !table) st = print_json(c, m, &s);
   else if (!st && !table) print_summary(c, m, &s);
   if (!st && q->svg) st = file_write(q->svg, text, strlen(text));
   else if (!st && text) printf("%s%s", table ? "" : "\n", text);
   hp_free(text);
+  return st;
+}
+
+static hp_status explain(const train_config *c, const question *q) {
+  hp_device *d = NULL;
+  lm *m = NULL;
+  bool plan = !asks(q, "time");
+  train_config_tell(c);
+  hp_status st = trainer_open_model(c, plan, &d, &m);
+  if (!st) st = plan ? explain_plan(c, m, d, q) : explain_time(c, m, q);
   lm_free(m);
   hp_device_close(d);
   return st;
@@ -186,7 +176,7 @@ int verb_explain(int argc, char **argv) {
   arena_free(&words.text);
   if (code != CLI_GO_ON) return code;
   if (st) return cli_fail(st);
-  st = asks(&q, "time") ? explain_time(&c, &q) : explain(&c, &q);
+  st = explain(&c, &q);
   train_config_free(&c);
   return st ? cli_fail(st) : 0;
 }

@@ -67,7 +67,8 @@ static hp_status check_limit(trainer *t) {
   return stepper_check(t->m, &o, at, n, t->d);
 }
 
-hp_status trainer_decide_experts(const train_config *c, lm *m) {
+/* What the configuration says of experts, into the model's; refuses what is not built of theirs. */
+static hp_status decide_experts(const train_config *c, lm *m) {
   moe_config *moe = &m->c.moe;
   if (moe->noise != 0)
     HP_FAIL(HP_ERR_UNSUPPORTED,
@@ -79,13 +80,17 @@ hp_status trainer_decide_experts(const train_config *c, lm *m) {
   return HP_OK;
 }
 
+hp_status trainer_open_model(const train_config *c, bool plan, hp_device **d, lm **m) {
+  lm_options o = {.compute = c->is.compute, .weights = HP_F32};
+  HP_TRY(train_mesh_open(c, plan, d));
+  HP_TRY(lm_create(c->model_name_or_path, plan ? NULL : *d, &o, m));
+  HP_TRY(decide_experts(c, *m));
+  return train_mesh_apply(c, *m, *d);
+}
+
 static hp_status open_model(trainer *t) {
   const train_config *c = t->c;
-  lm_options mo = {.compute = c->is.compute, .weights = HP_F32};
-  HP_TRY(train_mesh_open(c, false, &t->d));
-  HP_TRY(lm_create(c->model_name_or_path, t->d, &mo, &t->m));
-  HP_TRY(trainer_decide_experts(c, t->m));
-  HP_TRY(train_mesh_apply(c, t->m, t->d));
+  HP_TRY(trainer_open_model(c, false, &t->d, &t->m));
   HP_TRY(train_config_check_model(c, t->m->c.max_length));
   HP_TRY(train_data_check_vocab(&t->data, t->m->c.vocab));
   HP_TRY(check_limit(t));

@@ -10,7 +10,9 @@
 hp_status trainer_run(const train_config *c);
 /* What its steps are made of. */
 step_options trainer_step_options(const train_config *c);
-/* What the configuration says of experts, into the model's; refuses what is not built of theirs. */
-hp_status trainer_decide_experts(const train_config *c, lm *m);
+/* The model that a configuration names, as it trains it, without weights, on its devices; with
+ * `plan` devices and model have no memory, for what is only compiled.  Both are the caller's to
+ * free; after an error one may be there, which the caller has set to NULL before. */
+hp_status trainer_open_model(const train_config *c, bool plan, hp_device **d, lm **m);
 
 #endif
