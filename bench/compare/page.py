@@ -93,15 +93,19 @@ def memory(lines):
 
 
 def sweep(lines):
-    yield ["size", "B x T", "f32: step, ms", "of its limit", "bf16: step, ms", "of its limit"]
+    yield ["size", "B x T", *(f"{t}: {c}" for t in ("f32", "bf16") for c in ("step, ms", "of its limit", "widest gap"))]
     by = {}
     for l in lines:
         by.setdefault(l["model"], {})[l["dtype"]] = l
     for name, l in by.items():
         first = next(iter(l.values()))
-        cells = [c for t in ("f32", "bf16") for c in
-                 ((f"{1e3 * l[t]['step_s']:.0f}", mark(l[t]["of_limit"], (0.6, 1))) if t in l else ("-", "-"))]
+        cells = [c for t in ("f32", "bf16") for c in (sweep_cells(l[t]) if t in l else ("-",) * 3)]
         yield [name, f"{first['batch']:.0f} x {first['seq']:.0f}", *cells]
+
+
+def sweep_cells(l):
+    gap = f"{l['widest_gap']}: {100 * l['widest_gap_share']:.0f} %" if "widest_gap" in l else "-"
+    return f"{1e3 * l['step_s']:.0f}", mark(l["of_limit"], (0.6, 1)), gap
 
 
 TABLES = {"train": whole_models, "prefill": whole_models, "decode": whole_models, "gemm": gemm, "op": op,

@@ -198,6 +198,25 @@ static void put_comm(const model_run *r, const step_sums *sum, bench_row *row) {
   bench_row_num(row, "hidden_share", sum->hideable_s > 0 ? sum->hidden_s / sum->hideable_s : 1);
 }
 
+/* The kind of work furthest from its own limit, and what share of a run would be won there. */
+static hp_status put_gap(const hp_program *p, bench_row *row) {
+  hp_op_time *kind;
+  str name = {0};
+  double run = 0;
+  int n;
+  HP_TRY(hp_program_times(p, &kind, &n));
+  for (int i = 0; i < n; i++) run += kind[i].beside ? 0 : kind[i].seconds;
+  if (n) str_printf(&name, "%s %s", kind[0].kind, *kind[0].shape ? kind[0].shape : kind[0].place);
+  hp_status st = str_status(&name);
+  if (!st && run > 0) {
+    bench_row_text(row, "widest_gap", name.at);
+    bench_row_num(row, "widest_gap_share", kind[0].gap_s / run);
+  }
+  str_free(&name);
+  hp_free(kind);
+  return st;
+}
+
 static hp_status print_step(model_run *r, const stepper *s, const step_sums *sum) {
   bench_row row = {0};
   put_run(r, "step", (double)(r->B * r->T), &row);
@@ -207,7 +226,8 @@ static hp_status print_step(model_run *r, const stepper *s, const step_sums *sum
                 (double)(hp_device_param_bytes(r->m->d) + stepper_work_bytes(s)));
   bench_row_num(&row, "rss_bytes", r->rss_bytes);
   bench_row_num(&row, "compile_s", stepper_compile_seconds(s));
-  return bench_row_end(&row);
+  hp_status st = put_gap(stepper_program(s), &row), end = bench_row_end(&row);
+  return st ? st : end;
 }
 
 /* The last run by op, for people, and as a trace where one is asked for. */
@@ -234,11 +254,12 @@ static hp_status step(model_run *r) {
 
 /* --- inference -------------------------------------------------------------------------------- */
 
-static hp_status print_inference(model_run *r, const char *kind, double tokens) {
+static hp_status print_inference(model_run *r, const session *s, const char *kind, double tokens) {
   bench_row row = {0};
   put_run(r, kind, tokens, &row);
   bench_row_num(&row, "rss_bytes", r->rss_bytes);
-  return bench_row_end(&row);
+  hp_status st = put_gap(session_program(s), &row), end = bench_row_end(&row);
+  return st ? st : end;
 }
 
 /* Feeds n tokens to each sequence: sequence i those from ids + i * n on. */
@@ -263,7 +284,7 @@ static hp_status prefill(model_run *r) {
     st = feed(r, s, r->ids, r->T);
     if (!st) st = run_note(r, i, start);
   }
-  if (!st) st = print_inference(r, "prefill", (double)(r->B * r->T));
+  if (!st) st = print_inference(r, s, "prefill", (double)(r->B * r->T));
   if (!st) st = show_run(r->a, session_program(s));
   session_free(s);
   return st;
@@ -280,7 +301,7 @@ static hp_status decode(model_run *r) {
     st = feed(r, s, r->ids, 1);
     if (!st) st = run_note(r, i, start);
   }
-  if (!st) st = print_inference(r, "decode", (double)r->B);
+  if (!st) st = print_inference(r, s, "decode", (double)r->B);
   if (!st) st = show_run(r->a, session_program(s));
   session_free(s);
   return st;

@@ -52,7 +52,7 @@ CASES=$ROOT/tests/golden/cases
 
 it "step is held against every product of it and the optimizer's bytes"
 lines step --model "$CASES/qwen3-bias-tied" --batch 2 --seq 16 --steps 1
-keys_are $LIMITS flops matmul_s loss peak_bytes compile_s
+keys_are $LIMITS flops matmul_s loss peak_bytes compile_s widest_gap widest_gap_share
 json_is out.jsonl 0.flops 1449984 # 6 x (5760 + 64 x 16) weights x 32 tokens, 6 products of attention by half
 json_is out.jsonl 0.bytes $((28 * $(json out.jsonl 0.parameters)))
 lines step --model "$CASES/qwen3moe-fused" --batch 2 --seq 24 --steps 1
