@@ -199,7 +199,7 @@ hp_status op_times_make(const program *p, const device *d, const double *seconds
     return st;
   }
   for (size_t i = 0; i < all.len; i++) set_gap(&all.at[i]);
-  qsort(all.at, all.len, sizeof *all.at, by_gap);
+  if (all.len) qsort(all.at, all.len, sizeof *all.at, by_gap);
   *out = all;
   return HP_OK;
 }
