@@ -168,8 +168,9 @@ TEST(gemm_of_16_bit_types_is_the_chain_of_the_widened) { check_random(2, 200, tr
 
 TEST(gemm_carries_its_chains_across_blocks) {
   uint64_t seed = 3;
-  const int64_t size[][3] = {{17, 33, 1013}, {3, 50, 1200}, {171, 20, 600}, {9, 530, 390},
-                             {20, 1100, 6},  {600, 17, 5},  {9, 40, 2100},  {31, 70, 4101}};
+  const int64_t size[][3] = {{17, 33, 1013}, {3, 50, 1200},  {171, 20, 600},
+                             {9, 530, 390},  {20, 1100, 6},  {600, 17, 5},
+                             {9, 40, 2100},  {31, 70, 4101}, {290, 36, 1030}};
   for (size_t i = 0; i < sizeof size / sizeof *size; i++)
     for (int layout = 0; layout < 8; layout++) {
       hp_dtype type = layout & 4 ? HP_BF16 : HP_F32;
@@ -255,7 +256,10 @@ TEST(gemm_of_a_matrix_in_strips_gives_the_bits_of_its_rows) {
       for (int64_t n = 16; n <= 112; n += 32) check_strips(&seed, few[i], n, 1 + 24 * t, type[t]);
     check_strips(&seed, 1, 1040, 70, type[t]); /* several regions and pieces */
     check_strips(&seed, 30, 1040, 1100, type[t]);
+    check_strips(&seed, 290, 48, 1030, type[t]); /* several blocks of rows and of k */
+    check_strips(&seed, 20, 112, 26, type[t]);   /* a panel that is not whole */
   }
+  check_strips(&seed, 290, 48, 2060, HP_BF16);
 }
 
 TEST(gemm_batches_of_several_dims_and_shared_operands) {

@@ -2,8 +2,8 @@
  *
  * A lane is 32 bits of a step of k: an f32 (one k), or two bf16 (two), the earlier k in the upper
  * half, 0 in the lower where k is odd.  A is packed as rows, rows[m][step], GEMM_PITCH lanes from
- * one to the next.  B is packed as panels of `nr` columns, panel[step][nr]; columns past the last
- * are zero. */
+ * one to the next.  B is packed as strips, strip[step][GEMM_STRIP], in panels of `nr` columns;
+ * columns past the last are zero. */
 #ifndef GEMM_ISA_H
 #define GEMM_ISA_H
 
@@ -32,16 +32,25 @@ typedef struct {
   int burst;
 } gemm_ahead;
 
+/* Columns as `block` reads them: strips of GEMM_STRIP, `strip` lanes from one to the next.  direct:
+ * they are those of a B in strips, of the kernels' own type, where that lies. */
+typedef struct {
+  const float *at;
+  int64_t strip;
+  bool direct;
+} gemm_columns;
+
 typedef struct {
   int mr, nr;   /* rows and columns of a register tile */
   int per_lane; /* k's of a step: 1, or 2 of bf16 operands */
   /* to[lane * pitch + step]: lanes as rows, widened to f32, or bf16 in pairs. */
   void (*pack_rows)(float *to, int64_t pitch, const gemm_source *x);
   void (*pack_panels)(float *to, const gemm_source *x);
+  hp_dtype own; /* of a B in strips that `block` reads in place */
   /* c[rows, cols] (f32, row stride ldc) continues its chains over the steps, or starts them from 0
-   * where load is false.  a: packed rows; b: packed panels.  *ahead moves on. */
-  void (*block)(int64_t rows, int64_t cols, int64_t steps, const float *a, const float *b, float *c,
-                int64_t ldc, bool load, gemm_ahead *ahead);
+   * where load is false.  a: packed rows; b: packed strips, or those of B.  *ahead moves on. */
+  void (*block)(int64_t rows, int64_t cols, int64_t steps, const float *a, const gemm_columns *b,
+                float *c, int64_t ldc, bool load, gemm_ahead *ahead);
   /* The same for at most GEMM_ROWS_MAX rows, reading B where it lies: a f32 [rows, k] with row
    * stride lda; b[k, n] with one of b_k, b_n equal to 1. */
   void (*rows)(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda, const void *b,

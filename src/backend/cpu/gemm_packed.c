@@ -2,9 +2,11 @@
  *
  * C is cut into regions, whole k each; threads take regions from a counter.  In a region, columns
  * go by NC, k by GEMM_STEPS_MAX steps, rows by MC: B's piece is packed once for all rows, A's for
- * one block of C.  Chains continue through C from one k block to the next (or through f32 scratch,
- * where C is not f32 with unit column stride), so no cut shows in the bits.  What is done to
- * finished sums is done panel by panel, while they are in the nearest cache. */
+ * one block of C.  Where one block has all rows, each panel of B is packed over the one before, in
+ * L2; a B that lies in strips of the kernels' own type needs no packing.  Chains continue through C
+ * from one k block to the next (or through f32 scratch, where C is not f32 with unit column
+ * stride), so no cut shows in the bits.  What is done to finished sums is done panel by panel,
+ * while they are in the nearest cache. */
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/gemm_isa.h"
 #include "base/dtype.h"
@@ -12,7 +14,8 @@
 #include <stdatomic.h>
 
 enum {
-  MC = 112, /* rows of A's block: at most 466 KB, half of L2; its rows stream from there */
+  A_LANES = 128 * 1024, /* rows of A in one block: 512 KiB, half of L2; they stream from there */
+  MC = 112,             /* of A's block where they are more */
   B_LANES =
       512 * 1024,   /* of B's block: 2 MiB, in L3; a panel of it serves all of A's block from L2 */
   CARRY_ROWS = 512, /* of a block of C whose chains are carried in scratch */
@@ -32,6 +35,8 @@ typedef struct {
   bool scratch; /* C is not what the kernels write */
   bool carry;   /* chains go from one k block to the next in scratch, else it holds a panel */
   bool finish;  /* sums are scaled, biased or stored elsewhere at the end */
+  bool direct;  /* B's strips are read where they lie */
+  bool once;    /* A's block has all rows of a region: a panel of B has one use */
   int64_t kc, mc, nc, mb;
   int64_t tiles_m, tiles_n;    /* C in units that regions are cut into */
   int64_t unit_m, unit_n;      /* rows and columns of such a unit */
@@ -142,8 +147,6 @@ static void lay_out(plan *p, int64_t a, int64_t b, int64_t c) {
 static void plan_stream(plan *p) {
   const gemm_query *q = &p->q;
   p->copy_a = q->a_type != HP_F32 || q->a_k != 1;
-  p->unit_m = q->m;
-  p->unit_n = 4 * p->kernels->nr; /* whole strips */
   p->nc = ROWS_COLS;
   p->scratch = true;
   lay_out(p, p->copy_a ? q->m * q->k : 0, 0, q->m * p->nc);
@@ -152,29 +155,35 @@ static void plan_stream(plan *p) {
 static void plan_blocks(plan *p) {
   const gemm_query *q = &p->q;
   int64_t mr = p->kernels->mr, nr = p->kernels->nr, per_lane = p->kernels->per_lane;
+  int64_t rows = div_up(p->tiles_m, p->cut_m) * mr, cols = div_up(p->tiles_n, p->cut_n) * nr;
   p->scratch = q->c_type != HP_F32 || q->c_n != 1;
-  p->unit_m = mr;
-  p->unit_n = nr;
+  p->direct =
+      q->b_strip && q->b_type == p->kernels->own && q->b_k == GEMM_STRIP && q->k % per_lane == 0;
   p->kc = even_block(q->k, (int64_t)GEMM_STEPS_MAX * per_lane, per_lane);
   int64_t steps = p->kc / per_lane;
   p->carry = p->scratch && p->kc < q->k;
   p->finish = p->scratch || q->alpha != 1 || q->bias;
-  p->mc = even_block(q->m, MC, mr);
-  p->nc = even_block(q->n, p->carry ? CARRY_COLS : B_LANES / round_up(steps, 512), nr);
+  p->mc = even_block(rows, rows * steps <= A_LANES ? rows : MC, mr);
   p->mb = p->carry ? round_up(CARRY_ROWS, p->mc) : INT64_MAX;
-  int64_t scratch = p->carry ? min_i64(p->mb, round_up(q->m, mr)) * p->nc : p->mc * nr;
-  lay_out(p, p->mc * GEMM_PITCH, steps * p->nc, p->scratch ? scratch : 0);
+  p->once = min_i64(p->mb, rows) <= p->mc;
+  int64_t wide = p->direct || p->once ? cols : B_LANES / round_up(steps, 512);
+  p->nc = even_block(cols, p->carry ? CARRY_COLS : wide, nr);
+  int64_t packed = p->direct ? 0 : p->once ? nr : p->nc;
+  int64_t scratch = p->carry ? min_i64(p->mb, rows) * p->nc : p->mc * nr;
+  lay_out(p, p->mc * GEMM_PITCH, steps * packed, p->scratch ? scratch : 0);
 }
 
 static void plan_make(cpu_isa isa, const gemm_query *q, int threads, plan *p) {
   *p = (plan){.q = *q, .items = gemm_items(q)};
   normalize(p);
   p->kernels = kernels_of(isa, q, p->stream);
-  if (p->stream) plan_stream(p);
-  else plan_blocks(p);
+  p->unit_m = p->stream ? p->q.m : p->kernels->mr;
+  p->unit_n = p->stream ? 4 * p->kernels->nr : p->kernels->nr; /* stream: whole strips */
   p->tiles_m = div_up(p->q.m, p->unit_m);
   p->tiles_n = div_up(p->q.n, p->unit_n);
   choose_regions(p, threads);
+  if (p->stream) plan_stream(p);
+  else plan_blocks(p);
 }
 
 size_t gemm_packed_workspace(cpu_isa isa, const gemm_query *q, int threads) {
@@ -281,7 +290,7 @@ static gemm_ahead ahead_of(const run *r, const gemm_source *x, int64_t tiles) {
 }
 
 /* Packed rows times packed columns over one k block. */
-static void run_block(const run *r, const region *g, const float *pa, const float *pb,
+static void run_block(const run *r, const region *g, const float *pa, const gemm_columns *b,
                       const block *x, gemm_ahead *ahead) {
   const plan *p = r->p;
   const gemm_query *q = &p->q;
@@ -290,31 +299,32 @@ static void run_block(const run *r, const region *g, const float *pa, const floa
     p->kernels->start(x->c, x->ldc, x->rows, x->cols,
                       at(g->c, q->c_type, x->m0 * q->c_m + x->n0 * q->c_n), q->c_type, q->c_m,
                       q->c_n);
-  p->kernels->block(x->rows, x->cols, div_up(x->k, p->kernels->per_lane), pa, pb, x->c, x->ldc,
+  p->kernels->block(x->rows, x->cols, div_up(x->k, p->kernels->per_lane), pa, b, x->c, x->ldc,
                     x->k0 > 0 || q->accumulate, ahead);
   if (p->finish && x->k0 + x->k == q->k) finish(r, g, x->c, x->ldc, x->m0, x->n0, x->rows, x->cols);
 }
 
-/* Packed rows times columns panel by panel: each is packed before its first use, while the one
- * before is computed its source is asked for. */
+/* Packed rows times columns panel by panel.  A panel is packed before its first use, or read where
+ * it lies; while it is computed the source of the next is asked for. */
 static void run_panels(const run *r, const region *g, const float *pa, float *pb, const block *all,
                        bool pack, gemm_ahead *ahead) {
   const plan *p = r->p;
-  int64_t steps = div_up(all->k, p->kernels->per_lane), nr = p->kernels->nr;
+  int64_t per_lane = p->kernels->per_lane, steps = div_up(all->k, per_lane), nr = p->kernels->nr;
   for (int64_t j = 0; j < all->cols; j += nr) {
     block x = *all, next = *all;
     x.n0 += j;
     x.cols = min_i64(nr, all->cols - j);
+    next.n0 += j + nr;
+    next.cols = min_i64(nr, all->cols - j - nr);
     if (!p->scratch || p->carry) x.c += j;
-    gemm_source b = source_b(r, g, &x);
-    if (pack) {
-      p->kernels->pack_panels(pb + j * steps, &b);
-      next.n0 += j + nr;
-      next.cols = min_i64(nr, all->cols - j - nr);
-      gemm_source nb = source_b(r, g, &next);
-      *ahead = next.cols > 0 ? ahead_of(r, &nb, div_up(x.rows, p->kernels->mr)) : (gemm_ahead){0};
-    }
-    run_block(r, g, pa, pb + j * steps, &x, ahead);
+    gemm_source b = source_b(r, g, &x), nb = source_b(r, g, &next);
+    float *packed = p->once ? pb : pb + j * steps;
+    gemm_columns columns = {packed, GEMM_STRIP * steps, false};
+    if (p->direct) columns = (gemm_columns){b.at, p->q.b_strip / per_lane, true};
+    else if (pack) p->kernels->pack_panels(packed, &b);
+    if ((pack || p->direct) && next.cols > 0)
+      *ahead = ahead_of(r, &nb, div_up(x.rows, p->kernels->mr));
+    run_block(r, g, pa, &columns, &x, ahead);
   }
 }
 
@@ -342,8 +352,7 @@ static void run_columns(const run *r, const region *g, char *work, int64_t m0, i
       gemm_ahead ahead = {0};
       if (next.rows > 0)
         ahead = ahead_of(r, &na, div_up(x.rows, p->kernels->mr) * div_up(cols, p->kernels->nr));
-      if (m == m0 || p->finish) run_panels(r, g, pa, pb, &x, m == m0, &ahead);
-      else run_block(r, g, pa, pb, &x, &ahead);
+      run_panels(r, g, pa, pb, &x, m == m0, &ahead);
     }
 }
 

@@ -3,6 +3,7 @@
 #ifndef GEMM_VEC_H
 #define GEMM_VEC_H
 
+#include "backend/cpu/gemm.h"
 #include "backend/cpu/gemm_isa.h"
 #include "base/dtype.h"
 
@@ -163,7 +164,7 @@ GEMM_INLINE void vf_transpose(vf r[VL]) {
 }
 #endif
 
-enum { TILE_COLS = 2 * VL };
+enum { TILE_COLS = 2 * VL > 16 ? 2 * VL : 16, TILE_VECS = TILE_COLS / VL };
 
 /* X(n) for every number of rows that kernels of few rows are made for. */
 #if defined(__AVX512F__)

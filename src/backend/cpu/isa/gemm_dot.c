@@ -10,6 +10,16 @@
 #include "backend/cpu/gemm_vec.h"
 
 #if defined(__AVX512BF16__)
+/* A step of a strip; direct: the rows of two k's, which become pairs. */
+GEMM_INLINE vf tile_columns(const float *p, bool direct) {
+  static const uint16_t order[2 * VL] = {16, 0,  17, 1,  18, 2,  19, 3,  20, 4,  21,
+                                         5,  22, 6,  23, 7,  24, 8,  25, 9,  26, 10,
+                                         27, 11, 28, 12, 29, 13, 30, 14, 31, 15};
+  vf x = vf_load(p);
+  if (!direct) return x;
+  __m512i pairs = _mm512_permutexvar_epi16(_mm512_loadu_si512(order), _mm512_castps_si512(x));
+  return _mm512_castsi512_ps(pairs);
+}
 GEMM_INLINE vf tile_step(vf a, vf b, vf sum) {
   return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_castps_si512(a), (__m512bh)_mm512_castps_si512(b));
 }
@@ -20,6 +30,7 @@ const gemm_kernels gemm_kernels_dot = {
     .mr = TILE_ROWS,
     .nr = TILE_COLS,
     .per_lane = 2,
+    .own = HP_BF16,
     .pack_rows = gemm_pack_rows_pairs,
     .pack_panels = gemm_pack_panels_pairs,
     .block = block,

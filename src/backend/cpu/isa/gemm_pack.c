@@ -142,15 +142,20 @@ GEMM_INLINE void pack_rows(float *to, int64_t pitch, const source *s, how h) {
         pack_one(to + lane * pitch + step, s, h, lane, step);
 }
 
-/* ---- panels: to[step][TILE_COLS], panel by panel -----------------------------------------------
+/* ---- columns: to[strip][step][GEMM_STRIP], whole panels -----------------------------------------
  */
+
+/* Where a lane's steps begin among `steps` of each strip. */
+GEMM_INLINE int64_t in_strips(int64_t lane, int64_t steps) {
+  return lane / GEMM_STRIP * GEMM_STRIP * steps + lane % GEMM_STRIP;
+}
 
 /* Neighbours in k are neighbours in memory: VL steps are read from VL lanes, n of them real, and
  * transposed in registers. */
 GEMM_INLINE void half_panel_along_k(float *to, const char *from, how h, int64_t n, int64_t k,
                                     int64_t lane_bytes) {
   const int64_t group = VL * per_lane(h);
-  for (int64_t k0 = 0; k0 < k; k0 += group, to += VL * TILE_COLS, from += group * size_of(h)) {
+  for (int64_t k0 = 0; k0 < k; k0 += group, to += VL * GEMM_STRIP, from += group * size_of(h)) {
     int64_t some = least(k - k0, group);
     vf r[VL];
     if (some == group && n == VL) {
@@ -161,19 +166,20 @@ GEMM_INLINE void half_panel_along_k(float *to, const char *from, how h, int64_t 
     }
     vf_transpose(r);
     if (some == group) {
-      GEMM_UNROLL for (int j = 0; j < VL; j++) vf_store(to + j * TILE_COLS, r[j]);
+      GEMM_UNROLL for (int j = 0; j < VL; j++) vf_store(to + j * GEMM_STRIP, r[j]);
     } else {
-      for (int64_t j = 0; j * per_lane(h) < some; j++) vf_store(to + j * TILE_COLS, r[j]);
+      for (int64_t j = 0; j * per_lane(h) < some; j++) vf_store(to + j * GEMM_STRIP, r[j]);
     }
   }
 }
 
 GEMM_INLINE void panels_along_k(float *to, const source *s, how h) {
-  for (int64_t lane = 0; lane < s->lanes; lane += TILE_COLS, to += TILE_COLS * steps_of(s, h))
+  for (int64_t lane = 0; lane < s->lanes; lane += TILE_COLS)
     for (int at = 0; at < TILE_COLS; at += VL) {
       int64_t n = least(s->lanes - lane - at, VL);
       const char *from = s->at + (n > 0 ? (lane + at) * s->lane_bytes : 0);
-      half_panel_along_k(to + at, from, h, n, s->k, s->lane_bytes);
+      half_panel_along_k(to + in_strips(lane + at, steps_of(s, h)), from, h, n, s->k,
+                         s->lane_bytes);
     }
 }
 
@@ -185,7 +191,7 @@ enum { STEPS = 8 };
 GEMM_INLINE void piece_along_lanes(float *to, const char *from, how h, int64_t n, int64_t k,
                                    int64_t k_bytes) {
   const int per = per_lane(h);
-  for (int64_t j = 0; j * per < k; j++, to += TILE_COLS, from += per * k_bytes) {
+  for (int64_t j = 0; j * per < k; j++, to += GEMM_STRIP, from += per * k_bytes) {
     bool both = j * per + 1 < k;
     if (n == VL && both) vf_store(to, load_along_lanes(from, h, VL, k_bytes, true));
     else vf_store(to, load_along_lanes(from, h, n, k_bytes, both));
@@ -205,18 +211,18 @@ GEMM_INLINE void panels_along_lanes(float *to, const source *s, how h) {
       for (int at = 0; at < TILE_COLS; at += VL) {
         int64_t n = least(s->lanes - lane - at, VL);
         const char *from = s->at + k0 * s->k_bytes + (n > 0 ? lane_at(s, lane + at, h) : 0);
-        piece_along_lanes(to + lane * steps_of(s, h) + k0 / per_lane(h) * TILE_COLS + at, from, h,
-                          n > 0 ? n : 0, least(s->k - k0, group), s->k_bytes);
+        piece_along_lanes(to + in_strips(lane + at, steps_of(s, h)) + k0 / per_lane(h) * GEMM_STRIP,
+                          from, h, n > 0 ? n : 0, least(s->k - k0, group), s->k_bytes);
       }
 }
 
 GEMM_INLINE void panels_scattered(float *to, const source *s, how h) {
-  for (int64_t lane = 0; lane < s->lanes; lane += TILE_COLS)
-    for (int64_t step = 0; step < steps_of(s, h); step++)
-      for (int64_t i = 0; i < TILE_COLS; i++, to++) {
-        *to = 0;
-        if (lane + i < s->lanes) pack_one(to, s, h, lane + i, step);
-      }
+  for (int64_t lane = 0; lane < (s->lanes + TILE_COLS - 1) / TILE_COLS * TILE_COLS; lane++)
+    for (int64_t step = 0; step < steps_of(s, h); step++) {
+      float *one = to + in_strips(lane, steps_of(s, h)) + step * GEMM_STRIP;
+      *one = 0;
+      if (lane < s->lanes) pack_one(one, s, h, lane, step);
+    }
 }
 
 GEMM_INLINE void pack_panels(float *to, const source *s, how h) {

@@ -2,6 +2,10 @@
  * instruction set's kernels. */
 #include "backend/cpu/gemm_vec.h"
 
+GEMM_INLINE vf tile_columns(const float *p, bool direct) {
+  (void)direct;
+  return vf_load(p);
+}
 GEMM_INLINE vf tile_step(vf a, vf b, vf sum) { return vf_fma(a, b, sum); }
 
 #include "backend/cpu/isa/gemm_tile.h"
@@ -10,6 +14,7 @@ const gemm_kernels ISA_NAME(gemm_kernels) = {
     .mr = TILE_ROWS,
     .nr = TILE_COLS,
     .per_lane = 1,
+    .own = HP_F32,
     .pack_rows = ISA_NAME(gemm_pack_rows),
     .pack_panels = ISA_NAME(gemm_pack_panels),
     .block = block,

@@ -1,14 +1,27 @@
 /* The register tile of the packed GEMM, for whatever a step of a chain is: the file that includes
- * this has defined `vf tile_step(vf a, vf b, vf sum)` on lanes of 32 bits.
+ * this has defined `vf tile_step(vf a, vf b, vf sum)` on lanes of 32 bits, and `vf
+ * tile_columns(const float *p, bool direct)`, VL lanes of a step of a strip.
  *
  * A tile is TILE_ROWS x TILE_COLS accumulators that stay in registers over the whole k block; each
- * step loads one row of B's panel, broadcasts one lane of A per tile row and makes two steps with
- * it.  AVX-512: 14 x 2 accumulators + 2 B + 1 A = 31 of 32 registers; AVX2: 6 x 2 + 2 + 1 = 15
- * of 16. */
+ * step loads a row of each strip of B, broadcasts one lane of A per tile row and makes two steps
+ * with it.  AVX-512: 14 x 2 accumulators + 2 B + 1 A = 31 of 32 registers, and one for the order of
+ * pairs; AVX2: 6 x 2 + 2 + 1 = 15 of 16. */
 #ifndef GEMM_TILE_H
 #define GEMM_TILE_H
 
 #include "backend/cpu/gemm_vec.h"
+
+/* What a tile is made of: k-steps of packed rows and of columns, as gemm_columns has them. */
+typedef struct {
+  int64_t steps;
+  const float *a, *b;
+  int64_t strip;
+  float *c;
+  const float *next;
+  int64_t ldc;
+  bool load;
+  gemm_ahead *ahead;
+} tile_args;
 
 GEMM_INLINE void ask_ahead(gemm_ahead *x) {
   for (int i = 0; i < x->burst && x->runs > 0; i++) {
@@ -25,9 +38,13 @@ GEMM_INLINE void ask_ahead(gemm_ahead *x) {
  * of `next`, the C of the tile that follows, a row at a time: loads of C at the head of a tile have
  * nothing to hide behind, and all requests at once would hold up those for A and B.
  * rows and vecs are constants at each call, so that the arrays become registers. */
-GEMM_INLINE void tile(const int rows, const int vecs, int64_t k, const float *a, const float *b,
-                      float *c, int64_t ldc, bool load, const float *next, gemm_ahead *ahead) {
-  vf acc[TILE_ROWS][2];
+GEMM_INLINE void tile(const int rows, const int vecs, const bool direct, const tile_args *t) {
+  const float *a = t->a, *b = t->b, *next = t->next;
+  float *c = t->c;
+  const int64_t ldc = t->ldc, strip = t->strip;
+  int64_t k = t->steps;
+  const bool load = t->load;
+  vf acc[TILE_ROWS][TILE_VECS];
   GEMM_UNROLL for (int i = 0; i < rows; i++) {
     GEMM_UNROLL for (int v = 0; v < vecs; v++) acc[i][v] =
         load ? vf_load(c + i * ldc + v * VL) : vf_zero();
@@ -36,10 +53,11 @@ GEMM_INLINE void tile(const int rows, const int vecs, int64_t k, const float *a,
   for (; k > 0; k -= piece, next += ldc) {
     __builtin_prefetch(next, 1);
     __builtin_prefetch(next + vecs * VL - 1, 1);
-    ask_ahead(ahead);
-    for (int64_t s = k < piece ? k : piece; s > 0; s--, a++, b += TILE_COLS) {
-      vf bv[2];
-      GEMM_UNROLL for (int v = 0; v < vecs; v++) bv[v] = vf_load(b + v * VL);
+    ask_ahead(t->ahead);
+    for (int64_t s = k < piece ? k : piece; s > 0; s--, a++, b += GEMM_STRIP) {
+      vf bv[TILE_VECS];
+      GEMM_UNROLL for (int v = 0; v < vecs; v++) bv[v] =
+          tile_columns(b + v * VL / GEMM_STRIP * strip + v * VL % GEMM_STRIP, direct);
       GEMM_UNROLL for (int i = 0; i < rows; i++) {
         vf ai = vf_set1(a[i * GEMM_PITCH]);
         GEMM_UNROLL for (int v = 0; v < vecs; v++) acc[i][v] = tile_step(ai, bv[v], acc[i][v]);
@@ -51,20 +69,17 @@ GEMM_INLINE void tile(const int rows, const int vecs, int64_t k, const float *a,
   }
 }
 
-typedef void tile_fn(int64_t k, const float *a, const float *b, float *c, int64_t ldc, bool load,
-                     const float *next, gemm_ahead *ahead);
+typedef void tile_fn(const tile_args *t);
 
 #define TILE(R)                                                                                    \
-  static void tile_##R##x1(int64_t k, const float *a, const float *b, float *c, int64_t ldc,       \
-                           bool load, const float *next, gemm_ahead *ahead) {                      \
-    tile(R, 1, k, a, b, c, ldc, load, next, ahead);                                                \
-  }                                                                                                \
-  static void tile_##R##x2(int64_t k, const float *a, const float *b, float *c, int64_t ldc,       \
-                           bool load, const float *next, gemm_ahead *ahead) {                      \
-    tile(R, 2, k, a, b, c, ldc, load, next, ahead);                                                \
-  }
+  static void tile_##R(const tile_args *t) { tile(R, TILE_VECS, false, t); }                       \
+  static void tile_##R##_half(const tile_args *t) { tile(R, TILE_VECS / 2, false, t); }            \
+  static void tile_##R##_direct(const tile_args *t) { tile(R, TILE_VECS, true, t); }               \
+  static void tile_##R##_half_direct(const tile_args *t) { tile(R, TILE_VECS / 2, true, t); }
 #define TILE_ROW(R)                                                                                \
-  { tile_##R##x1, tile_##R##x2 }
+  {                                                                                                \
+    {tile_##R##_half, tile_##R}, { tile_##R##_half_direct, tile_##R##_direct }                     \
+  }
 
 TILE(1)
 TILE(2)
@@ -85,7 +100,7 @@ TILE(13)
 TILE(14)
 #endif
 
-static tile_fn *const tile_of[TILE_ROWS][2] = {
+static tile_fn *const tile_of[TILE_ROWS][2][2] = {
     TILE_ROW(1),  TILE_ROW(2),  TILE_ROW(3),  TILE_ROW(4),
 #if defined(__AVX2__)
     TILE_ROW(5),  TILE_ROW(6),
@@ -97,30 +112,38 @@ static tile_fn *const tile_of[TILE_ROWS][2] = {
 };
 
 /* A tile whose columns are no whole number of vectors goes through a buffer with room for all. */
-static void tile_partial(int64_t rows, int64_t cols, int64_t k, const float *a, const float *b,
-                         float *c, int64_t ldc, bool load, gemm_ahead *ahead) {
+static void tile_partial(int64_t rows, int64_t cols, const tile_args *x) {
   float t[TILE_ROWS * TILE_COLS];
-  if (load)
+  if (x->load)
     for (int64_t i = 0; i < rows; i++) {
-      for (int64_t j = 0; j < TILE_COLS; j++) t[i * TILE_COLS + j] = j < cols ? c[i * ldc + j] : 0;
+      for (int64_t j = 0; j < TILE_COLS; j++)
+        t[i * TILE_COLS + j] = j < cols ? x->c[i * x->ldc + j] : 0;
     }
-  tile_of[rows - 1][cols > VL](k, a, b, t, TILE_COLS, load, t, ahead);
+  tile_args whole = *x;
+  whole.c = t, whole.ldc = TILE_COLS, whole.next = t;
+  tile_of[rows - 1][false][cols > TILE_COLS / 2](&whole);
   for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < cols; j++) c[i * ldc + j] = t[i * TILE_COLS + j];
+    for (int64_t j = 0; j < cols; j++) x->c[i * x->ldc + j] = t[i * TILE_COLS + j];
 }
 
-static void block(int64_t rows, int64_t cols, int64_t k, const float *a, const float *b, float *c,
-                  int64_t ldc, bool load, gemm_ahead *ahead) {
+static void block(int64_t rows, int64_t cols, int64_t steps, const float *a, const gemm_columns *b,
+                  float *c, int64_t ldc, bool load, gemm_ahead *ahead) {
   for (int64_t j = 0; j < cols; j += TILE_COLS) {
     int64_t w = cols - j < TILE_COLS ? cols - j : TILE_COLS;
     for (int64_t i = 0; i < rows; i += TILE_ROWS) {
       int64_t h = rows - i < TILE_ROWS ? rows - i : TILE_ROWS;
-      const float *next = i + h < rows ? c + (i + h) * ldc + j : c + (j + w < cols ? j + w : j);
-      if (w % VL)
-        tile_partial(h, w, k, a + i * GEMM_PITCH, b + j * k, c + i * ldc + j, ldc, load, ahead);
-      else
-        tile_of[h - 1][w > VL](k, a + i * GEMM_PITCH, b + j * k, c + i * ldc + j, ldc, load, next,
-                               ahead);
+      const tile_args t = {.steps = steps,
+                           .a = a + i * GEMM_PITCH,
+                           .b = b->at + j / GEMM_STRIP * b->strip,
+                           .strip = b->strip,
+                           .c = c + i * ldc + j,
+                           .next = i + h < rows ? c + (i + h) * ldc + j
+                                                : c + (j + w < cols ? j + w : j),
+                           .ldc = ldc,
+                           .load = load,
+                           .ahead = ahead};
+      if (w % (TILE_COLS / 2)) tile_partial(h, w, &t);
+      else tile_of[h - 1][b->direct][w > TILE_COLS / 2](&t);
     }
   }
 }
