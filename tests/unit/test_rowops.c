@@ -280,8 +280,8 @@ TEST(rope_positions_outside_of_the_table_are_refused) {
  */
 
 TEST(sums_of_squares_are_right_and_the_same_everywhere) {
-  static const int64_t sizes[] = {0, 1, 17, 65536, 65537, 200003};
-  for (int k = 0; k < 6; k++)
+  static const int64_t sizes[] = {0, 1, 17, 65536, 65537, 200003, 40 * 65536 + 5};
+  for (int k = 0; k < 7; k++)
     for (int kind = 0; kind < 2; kind++) {
       hp_dtype t = kind ? HP_BF16 : HP_F32;
       float *exact;

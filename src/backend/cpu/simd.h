@@ -68,6 +68,29 @@ SIMD v16f v16_exp(v16f x) {
   return x;
 }
 
+/* x[k] = 2^x[k] for k < n, a constant; side by side as in v16_exps, with two thirds of its work.
+ * <= 2 ulp; 0 below -150, inf from 128, NaN for NaN, 1 for 0. */
+SIMD void v16_exp2s(v16f *x, const int n) {
+  static const float poly[] = {0x1.5bba0ep-10f, 0x1.3cea88p-7f, 0x1.c6b752p-5f,
+                               0x1.ebf9bcp-3f,  0x1.62e42ap-1f, 1.0f};
+  v16f e[SIMD_WIDE], r[SIMD_WIDE], p[SIMD_WIDE]; /* x = e, the nearest whole number, + r */
+#if defined(__AVX512F__)
+  for (int k = 0; k < n; k++) r[k] = _mm512_reduce_ps(x[k], _MM_FROUND_TO_NEAREST_INT);
+  for (int k = 0; k < n; k++) e[k] = v16_sub(x[k], r[k]);
+#else
+  const v16f magic = v16_set1(0x1.8p23f);
+  for (int k = 0; k < n; k++) x[k] = v16_min(v16_set1(129.0f), v16_max(v16_set1(-152.0f), x[k]));
+  for (int k = 0; k < n; k++) e[k] = v16_sub(v16_add(x[k], magic), magic);
+  for (int k = 0; k < n; k++) r[k] = v16_sub(x[k], e[k]);
+  for (int k = 0; k < n; k++)
+    e[k] = v16_select(v16_eq(x[k], x[k]), e[k], v16_zero()); /* no whole number is NaN */
+#endif
+  for (int k = 0; k < n; k++) p[k] = v16_set1(poly[0]);
+  for (unsigned c = 1; c < sizeof poly / sizeof *poly; c++)
+    for (int k = 0; k < n; k++) p[k] = v16_fma(p[k], r[k], v16_set1(poly[c]));
+  for (int k = 0; k < n; k++) x[k] = v16_scale2(p[k], e[k]);
+}
+
 /* ln x.  <= 1 ulp; -inf for 0, NaN below, inf for inf; denormals too. */
 SIMD v16f v16_log(v16f x) {
   const v16f one = v16_set1(1.0f);
@@ -127,19 +150,23 @@ SIMD v16f v16_load_bf16(const uint16_t *p) {
   return _mm512_castsi512_ps(
       _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p)), 16));
 }
+/* The nearest bf16 of every lane, in its upper half. */
+SIMD v16i v16_round_bf16(v16f v) {
+  v16i u = v16_as_i(v), r = v16i_add(u, v16i_set1(0x7fff));
+  r = _mm512_mask_add_epi32(r, _mm512_test_epi32_mask(u, v16i_set1(0x10000)), r, v16i_set1(1));
+  return _mm512_mask_or_epi32(r, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), u, v16i_set1(0x400000));
+}
+SIMD __m256i v16_narrow_bf16(v16f v) {
+  return _mm512_cvtepi32_epi16(v16i_shr(v16_round_bf16(v), 16));
+}
 SIMD void v16_store_bf16(uint16_t *p, v16f v) {
-  v16i u = v16_as_i(v), odd = v16i_and(v16i_shr(u, 16), v16i_set1(1));
-  v16i r = v16i_shr(v16i_add(u, v16i_add(odd, v16i_set1(0x7fff))), 16);
-  v16i nan = v16i_or(v16i_shr(u, 16), v16i_set1(0x40));
-  r = _mm512_mask_blend_epi32(v16_eq(v, v), nan, r);
-  _mm256_storeu_si256((void *)p, _mm512_cvtepi32_epi16(r));
+  _mm256_storeu_si256((void *)p, v16_narrow_bf16(v));
 }
 SIMD v16f v16_load_f16(const uint16_t *p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
 }
-SIMD void v16_store_f16(uint16_t *p, v16f v) {
-  _mm256_storeu_si256((void *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
-}
+SIMD __m256i v16_narrow_f16(v16f v) { return _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT); }
+SIMD void v16_store_f16(uint16_t *p, v16f v) { _mm256_storeu_si256((void *)p, v16_narrow_f16(v)); }
 #elif defined(__AVX2__) && defined(__F16C__)
 SIMD v8f v8_load_bf16(const uint16_t *p) {
   __m256i u = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p));
@@ -231,13 +258,8 @@ SIMD void v16_stream_as(hp_dtype t, void *x, int64_t i, v16f v, int n) {
 #if defined(__AVX512F__)
   char *to = (char *)x + i * (t == HP_F32 ? 4 : 2);
   if (n == 16 && !((uintptr_t)to & (t == HP_F32 ? 63 : 31))) {
-    uint16_t h[16];
-    if (t == HP_F32) {
-      _mm512_stream_ps((float *)(void *)to, v);
-      return;
-    }
-    t == HP_BF16 ? v16_store_bf16(h, v) : v16_store_f16(h, v);
-    _mm256_stream_si256((void *)to, _mm256_loadu_si256((const void *)h));
+    if (t == HP_F32) _mm512_stream_ps((float *)(void *)to, v);
+    else _mm256_stream_si256((void *)to, t == HP_BF16 ? v16_narrow_bf16(v) : v16_narrow_f16(v));
     return;
   }
 #endif

@@ -7,6 +7,7 @@
 
 typedef enum {
   PROBE_EXP,
+  PROBE_EXP2,
   PROBE_LOG,
   PROBE_TANH,
   PROBE_ERF,

@@ -1,5 +1,6 @@
 /* Cross-entropy and its gradient.  A row is read twice: for its maximum, then, from cache, for the
- * sum of exponentials in 16 chains and a fixed tree; beside that the next row is fetched. */
+ * sum of exponentials in 16 chains and a fixed tree; beside both the next row is fetched.
+ * Exponentials are powers of 2, and their sum has the error that its terms have. */
 #include "backend/cpu/rows_isa.h"
 #include "backend/cpu/simd.h"
 
@@ -16,32 +17,46 @@ SIMD v16f load_padded(hp_dtype t, const void *x, int64_t row, int64_t i, int64_t
   return v16_load(lane);
 }
 
-SIMD float row_lse(hp_dtype t, const void *logits, int64_t row, int64_t n) {
-  v16f top[4], sum = v16_zero();
+/* x[k] = e^(x[k] - from) for k < n. */
+SIMD void exps_from(v16f *x, const int n, v16f from) {
+  for (int k = 0; k < n; k++) x[k] = v16_mul(v16_sub(x[k], from), v16_set1(0x1.715476p0f));
+  v16_exp2s(x, n);
+}
+SIMD v16f exp_from(v16f x, v16f from) {
+  exps_from(&x, 1, from);
+  return x;
+}
+
+/* The largest of a row; a quarter of the next one is fetched. */
+SIMD float row_max(hp_dtype t, const void *logits, int64_t row, int64_t n) {
+  v16f top[4];
   for (int k = 0; k < 4; k++) top[k] = v16_set1(-INFINITY);
   int64_t i = 0;
-  for (; i + 64 <= n; i += 64)
+  for (; i + 64 <= n; i += 64) {
+    v16_fetch(t, logits, (row + 1) * n + i / 4);
     for (int k = 0; k < 4; k++)
       top[k] = v16_max(v16_load_as(t, logits, row * n + i + 16 * k, 16), top[k]);
+  }
   for (; i < n; i += 16) top[0] = v16_max(load_padded(t, logits, row, i, n, -INFINITY), top[0]);
-  float max = v16_max_lane(v16_max(v16_max(top[0], top[1]), v16_max(top[2], top[3])));
-  i = 0;
+  return v16_max_lane(v16_max(v16_max(top[0], top[1]), v16_max(top[2], top[3])));
+}
+
+SIMD float row_lse(hp_dtype t, const void *logits, int64_t row, int64_t n) {
+  const int64_t next = (row + 1) * n + n / 4; /* what row_max has left of it */
+  v16f max = v16_set1(row_max(t, logits, row, n)), sum = v16_zero();
+  int64_t i = 0;
   for (; i + 16 * SIMD_WIDE <= n; i += 16 * SIMD_WIDE) {
     v16f x[SIMD_WIDE];
-    for (int k = 0; k < SIMD_WIDE; k++) {
-      v16_fetch(t, logits, (row + 1) * n + i + 16 * k);
-      x[k] = v16_sub(v16_load_as(t, logits, row * n + i + 16 * k, 16), v16_set1(max));
-    }
-    v16_exps(x, SIMD_WIDE);
+    for (int k = 0; k < SIMD_WIDE; k += t == HP_F32 ? 1 : 2)
+      v16_fetch(t, logits, next + (i + 16 * k) / 4 * 3);
+    for (int k = 0; k < SIMD_WIDE; k++) x[k] = v16_load_as(t, logits, row * n + i + 16 * k, 16);
+    exps_from(x, SIMD_WIDE, max);
     for (int k = 0; k < SIMD_WIDE; k++) sum = v16_add(sum, x[k]);
   }
-  for (; i < n; i += 16) {
-    v16_fetch(t, logits, (row + 1) * n + i);
-    sum =
-        v16_add(sum, v16_exp(v16_sub(load_padded(t, logits, row, i, n, -INFINITY), v16_set1(max))));
-  }
+  for (; i < n; i += 16)
+    sum = v16_add(sum, exp_from(load_padded(t, logits, row, i, n, -INFINITY), max));
   float out[16];
-  v16_store(out, v16_add(v16_set1(max), v16_log(v16_set1(v16_sum(sum)))));
+  v16_store(out, v16_add(max, v16_log(v16_set1(v16_sum(sum)))));
   return out[0];
 }
 
@@ -72,9 +87,9 @@ SIMD void grad_row(const hp_dtype t, const bool stream, rows_job *j, int64_t row
     v16f x[SIMD_WIDE];
     for (int k = 0; k < SIMD_WIDE; k++) {
       v16_fetch(t, r->logits, at + i + 16 * k + AHEAD);
-      x[k] = v16_sub(v16_load_as(t, r->logits, at + i + 16 * k, 16), lse);
+      x[k] = v16_load_as(t, r->logits, at + i + 16 * k, 16);
     }
-    v16_exps(x, SIMD_WIDE);
+    exps_from(x, SIMD_WIDE, lse);
     for (int k = 0; k < SIMD_WIDE; k++) {
       v16f p = v16_mul(x[k], scale);
       if (stream) v16_stream_as(t, j->y, at + i + 16 * k, p, 16);
@@ -84,7 +99,7 @@ SIMD void grad_row(const hp_dtype t, const bool stream, rows_job *j, int64_t row
   for (; i < r->V; i += 16) {
     int left = v16_left(r->V, i);
     v16_fetch(t, r->logits, at + i + AHEAD);
-    v16f p = v16_mul(v16_exp(v16_sub(v16_load_as(t, r->logits, at + i, left), lse)), scale);
+    v16f p = v16_mul(exp_from(v16_load_as(t, r->logits, at + i, left), lse), scale);
     if (stream) v16_stream_as(t, j->y, at + i, p, left);
     else v16_store_as(t, j->y, at + i, p, left);
   }
@@ -101,7 +116,7 @@ SIMD void grads(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
     v16f one = v16_zero();
     if (label != ID_ELSEWHERE) { /* before the row is overwritten */
       v16f x = v16_set1(scalar_at(t, r->logits, at + label));
-      one = v16_sub(v16_exp(v16_sub(x, v16_set1(j->lse[row]))), v16_set1(1.0f));
+      one = v16_sub(exp_from(x, v16_set1(j->lse[row])), v16_set1(1.0f));
       one = v16_mul(one, v16_set1(j->dloss[row]));
     }
     if (j->stream) grad_row(t, true, j, row);

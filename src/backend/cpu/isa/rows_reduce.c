@@ -3,16 +3,42 @@
 #include "backend/cpu/rows_isa.h"
 #include "backend/cpu/simd.h"
 
-void ISA_NAME(rows_sum_sq)(rows_job *j, int64_t from, int64_t to) {
-  for (int64_t c = from; c < to; c++) {
-    int64_t end = (c + 1) * ROWS_CHUNK < j->n ? (c + 1) * ROWS_CHUNK : j->n;
-    v16f sum = v16_zero();
-    for (int64_t i = c * ROWS_CHUNK; i < end; i += 16) {
-      v16f x = v16_load_as(j->dtype, j->x, i, v16_left(end, i));
-      sum = v16_fma(x, x, sum);
+enum { CHAINS = 4 }; /* sums that are computed side by side */
+
+/* Whole chunks c .. c + n - 1, n a constant, side by side: each is a chain of sums that wait for
+ * each other. */
+SIMD void sum_chunks(const hp_dtype t, rows_job *j, int64_t c, const int n) {
+  v16f sum[CHAINS];
+  for (int k = 0; k < n; k++) sum[k] = v16_zero();
+  for (int64_t i = 0; i < ROWS_CHUNK; i += 16)
+    for (int k = 0; k < n; k++) {
+      v16f x = v16_load_as(t, j->x, (c + k) * ROWS_CHUNK + i, 16);
+      sum[k] = v16_fma(x, x, sum[k]);
     }
-    j->out[c] = v16_sum(sum);
+  for (int k = 0; k < n; k++) j->out[c + k] = v16_sum(sum[k]);
+}
+
+/* What is left of the tensor behind its whole chunks. */
+SIMD float sum_rest(const hp_dtype t, const rows_job *j) {
+  v16f sum = v16_zero();
+  for (int64_t i = j->n / ROWS_CHUNK * ROWS_CHUNK; i < j->n; i += 16) {
+    v16f x = v16_load_as(t, j->x, i, v16_left(j->n, i));
+    sum = v16_fma(x, x, sum);
   }
+  return v16_sum(sum);
+}
+
+SIMD void sums(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
+  int64_t c = from, whole = j->n / ROWS_CHUNK < to ? j->n / ROWS_CHUNK : to;
+  for (; c + CHAINS <= whole; c += CHAINS) sum_chunks(t, j, c, CHAINS);
+  for (; c < whole; c++) sum_chunks(t, j, c, 1);
+  if (c < to) j->out[c] = sum_rest(t, j);
+}
+
+void ISA_NAME(rows_sum_sq)(rows_job *j, int64_t from, int64_t to) {
+  if (j->dtype == HP_F32) sums(HP_F32, j, from, to);
+  else if (j->dtype == HP_BF16) sums(HP_BF16, j, from, to);
+  else sums(HP_F16, j, from, to);
 }
 
 /* x - x is 0 for finite numbers and NaN for the others. */
