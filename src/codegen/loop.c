@@ -140,6 +140,26 @@ int loop_iota(loop *l, int dim, int64_t from) {
                               .at = {.offset = from}});
 }
 
+/* Is value v one number, wherever the loop stands? */
+static bool is_single(const loop *l, int v) {
+  const loop_value *x = &l->value.at[v];
+  for (int d = 0; d < l->space.rank; d++)
+    if (x->at.stride[d]) return false;
+  return x->what == LOOP_IN || x->what == LOOP_INTEGER;
+}
+
+int loop_uniform(loop *l, int seed, int64_t stream, const int64_t *stride, int64_t offset) {
+  loop_access at;
+  if (l->failed || access_set(l, "uniform", 0, HP_F32, stride, offset, &at)) return -1;
+  if (!is_value(l, seed) || l->value.at[seed].cls != LOOP_INT || !is_single(l, seed))
+    POISON(l, HP_ERR_ARG, "loop: uniform: seed %%%d is not one integer for all elements", seed);
+  return push(l, (loop_value){.what = LOOP_UNIFORM,
+                              .cls = LOOP_FLOAT,
+                              .arg = {(int16_t)seed, -1, -1},
+                              .i64 = stream,
+                              .at = at});
+}
+
 int loop_cast(loop *l, hp_dtype type, int a) {
   if (l->failed) return -1;
   if ((unsigned)type >= HP_DTYPE_COUNT || !is_value(l, a))
@@ -206,7 +226,7 @@ bool loop_varies(const loop *l, int value) {
   for (int i = 0; i <= value; i++) {
     const loop_value *v = &l->value.at[i];
     varies[i] = d < 0;
-    if (v->what == LOOP_IN) varies[i] |= d >= 0 && v->at.stride[d] != 0;
+    if (loop_has_strides(v)) varies[i] |= d >= 0 && v->at.stride[d] != 0;
     if (v->what == LOOP_IOTA) varies[i] |= v->dim == d;
     for (int k = 0; k < 3 && v->what != LOOP_REDUCE; k++)
       if (v->arg[k] >= 0) varies[i] |= varies[v->arg[k]];
@@ -316,6 +336,11 @@ static double touched(const loop *l, const loop_access *at) {
   return n;
 }
 
+/* Machine operations, roughly. */
+static int work_of(const loop_value *v) {
+  return v->what == LOOP_OP ? loop_expr_row(v->op)->work : v->what == LOOP_UNIFORM ? 24 : 1;
+}
+
 void loop_cost(const loop *l, double *flops, double *bytes) {
   double all = 1, kept = 1, f = 0, b = 0;
   for (int d = 0; d < l->space.rank; d++) {
@@ -325,9 +350,8 @@ void loop_cost(const loop *l, double *flops, double *bytes) {
   for (size_t i = 0; i < l->value.len; i++) {
     const loop_value *v = &l->value.at[i];
     if (v->what == LOOP_IN) b += touched(l, &v->at) * (double)dtype_size(v->type);
-    if (v->what == LOOP_OP || v->what == LOOP_CAST)
-      f += (loop_varies(l, (int)i) ? all : kept) *
-           (v->what == LOOP_OP ? loop_expr_row(v->op)->work : 1);
+    if (v->what == LOOP_OP || v->what == LOOP_CAST || v->what == LOOP_UNIFORM)
+      f += (loop_varies(l, (int)i) ? all : kept) * work_of(v);
     if (v->what == LOOP_REDUCE) f += all;
   }
   for (size_t i = 0; i < l->store.len; i++)

@@ -6,8 +6,10 @@
  *   %2 = mul %0 %1                  an elementwise op of expr.def
  *   %3 = sum %2                     sum prod max min; used later, it is one value per row (column)
  *   %4 = const 0.5                  also `int 3`, `iota 1 +10` (index along dim 1, from 10),
- *   %5 = mul %3 %4                  `cast bf16 %2` (rounded to that type)
- *   out 0 f32 [1,0] %5              a store; a reduced value has stride 0 on the reduced dim
+ *   %5 = mul %3 %4                  `cast bf16 %2` (rounded to that type); `uniform 7 [768,1] +0
+ * %2`: random numbers of stream 7 and seed %2 (base/philox.h), by steps per dim and first as an
+ * operand's elements out 0 f32 [1,0] %5              a store; a reduced value has stride 0 on the
+ * reduced dim
  *
  * Lines end with a newline or ';'.  Value numbers count up from 0.  Float types compute in f32,
  * i32 i64 u8 bool in int64; loads widen, stores round to nearest even (or wrap).  Any strides:
@@ -40,6 +42,7 @@ typedef enum {
   LOOP_CONST,   /* a.f32                                         */
   LOOP_INTEGER, /* a.i64                                         */
   LOOP_IOTA,    /* index along dim `dim`, plus at.offset         */
+  LOOP_UNIFORM, /* number `at` of stream i64 with seed arg[0]    */
   LOOP_CAST,    /* arg[0] rounded to `type`                      */
   LOOP_OP,      /* row `op` of expr.def                          */
   LOOP_REDUCE   /* `reduce` of arg[0]                            */
@@ -88,6 +91,8 @@ int loop_in(loop *l, int operand, hp_dtype type, const int64_t *stride, int64_t 
 int loop_const(loop *l, float x);
 int loop_int(loop *l, int64_t x);
 int loop_iota(loop *l, int dim, int64_t from);
+/* Uniform random numbers; `seed` is an integer, and one for the whole loop. */
+int loop_uniform(loop *l, int seed, int64_t stream, const int64_t *stride, int64_t offset);
 int loop_cast(loop *l, hp_dtype type, int a);
 /* An elementwise op by name ("add", "exp", "select", ...); b and c are -1 where it has none. */
 int loop_op(loop *l, const char *name, int a, int b, int c);
@@ -102,6 +107,11 @@ hp_status loop_status(const loop *l);
  * false when there is no such elementwise op. */
 bool loop_op_find(const char *name, const loop_class *arg, int n, loop_class *out);
 loop_class loop_class_of(hp_dtype type);
+
+/* Does it go by strides, as what is loaded does? */
+static inline bool loop_has_strides(const loop_value *v) {
+  return v->what == LOOP_IN || v->what == LOOP_UNIFORM;
+}
 
 /* --- text ---------------------------------------------------------------------------------- */
 

@@ -3,9 +3,9 @@
  *     into vector code; `IVDEP` tells it that elements do not depend on each other (an output that
  *     is also an input has the same access, so an element only meets itself);
  *   - maps and rows go in chunks that stay in L1.  A chunk is several short loops over arrays zN:
- *     elements of 16 bits are widened, each dear value (an exp) has a loop of its own, and what is
- *     to be stored is narrowed.  Every loop then works on lanes of 32 bits, and its dependences are
- *     short enough that the processor overlaps many elements;
+ *     elements of 16 bits are widened, random numbers drawn, each dear value (an exp) has a loop of
+ * its own, and what is to be stored is narrowed.  Every loop then works on lanes of 32 bits, and
+ * its dependences are short enough that the processor overlaps many elements;
  *   - results that go past the caches are streamed: their chunk is computed aside and copied;
  *   - a row reduction pads the array of its argument to whole lanes with the identity and joins it
  *     to 16 lanes: the element expression vectorises whatever it is;
@@ -64,13 +64,18 @@ static bool path_params(const loop_plan *p, const plan_path *path, loop_params *
   return p->kind != LOOP_COL || !path->reduced || vec_push(out, path->reduced);
 }
 
-static bool is_walk(const plan_value *v) { return v->v.what == LOOP_IN || v->v.what == LOOP_IOTA; }
+static bool is_walk(const plan_value *v) {
+  return loop_has_strides(&v->v) || v->v.what == LOOP_IOTA;
+}
 
 hp_status loop_c_params(const loop_plan *p, loop_params *out) {
   bool ok = vec_push(out, p->inner) && vec_push(out, p->reduced) && vec_push(out, p->outer_count);
   for (int d = 0; d < p->outer; d++) ok = ok && vec_push(out, p->dim[d]);
-  for (int i = 0; i < p->values; i++)
-    if (is_walk(&p->value[i])) ok = ok && path_params(p, &p->value[i].path, out);
+  for (int i = 0; i < p->values; i++) {
+    const plan_value *v = &p->value[i];
+    if (is_walk(v)) ok = ok && path_params(p, &v->path, out);
+    if (v->v.what == LOOP_UNIFORM) ok = ok && vec_push(out, v->v.i64);
+  }
   for (int i = 0; i < p->stores; i++) ok = ok && path_params(p, &p->store[i].path, out);
   return ok ? HP_OK : HP_ERR_OOM;
 }
@@ -84,7 +89,7 @@ static bool has_next(const printer *w, const plan_value *v) {
 }
 
 /* Declares where an access starts for this part: `base` is in + operand or the like, or NULL for an
- * iota, whose path is the index itself.  *k is the next parameter. */
+ * iota or random number, whose path is the index itself.  *k is the next parameter. */
 static void print_path(printer *w, char letter, int n, const char *element, const char *base,
                        const plan_path *path, int *k, const char *first) {
   str s = {0};
@@ -117,6 +122,7 @@ static void print_paths(printer *w, const char *first) {
     print_path(w, 'a', i, element, v->v.what == LOOP_IN ? base : NULL, &v->path, &k, first);
     if (has_next(w, v))
       line(w, "%s next%d = u + 1 < to ? a%d + p[%d] : a%d;", element, i, i, k - 1, i);
+    if (v->v.what == LOOP_UNIFORM) line(w, "const int64_t stream%d = p[%d];", i, k++);
   }
   for (int i = 0; i < p->stores; i++) {
     const plan_store *s = &p->store[i];
@@ -172,6 +178,9 @@ static void print_expression(printer *w, int n) {
     loop_expr_load((hp_dtype)v->v.type, text, w->out);
     break;
   case LOOP_IOTA: str_printf(w->out, "a%d + %s", n, at.at); break;
+  case LOOP_UNIFORM:
+    str_printf(w->out, "hp_uniform(%s, stream%d, a%d + %s)", arg[0].at, n, n, at.at);
+    break;
   case LOOP_CONST: loop_expr_const(v->v.f32, w->out); break;
   case LOOP_INTEGER: loop_expr_int(v->v.i64, w->out); break;
   case LOOP_CAST:
@@ -359,14 +368,21 @@ static void print_chunk_loop(printer *w, const bool *need) {
   }
 }
 
-/* Elements of 16 bits that the stage reads in runs, widened. */
-static void print_widened(printer *w, const bool *need) {
+/* What the stage reads in runs and not as it is: elements of 16 bits, random numbers. */
+static void print_runs(printer *w, const bool *need) {
   for (int n = 0; n < w->p->values; n++) {
     const plan_value *v = &w->p->value[n];
-    if (!need[n] || w->held[n] || v->v.what != LOOP_IN) continue;
-    if (!is_half(v->v.type) || v->path.inner != 1) continue;
-    line(w, "float z%d[%d];", n, CHUNK);
-    line(w, "hp_read_%s(z%d, a%d + j0, m);", dtype_name((hp_dtype)v->v.type), n, n);
+    if (!need[n] || w->held[n] || !loop_has_strides(&v->v) || v->path.inner != 1) continue;
+    if (v->v.what == LOOP_UNIFORM) {
+      line(w, "float room%d[HP_ROOM(%d)];", n, CHUNK);
+      line(w, "float *z%d = hp_uniforms(room%d, %s, stream%d, a%d + j0, m);", n, n,
+           value_name(w, v->v.arg[0]).at, n, n);
+    } else if (is_half(v->v.type)) {
+      line(w, "float z%d[%d];", n, CHUNK);
+      line(w, "hp_read_%s(z%d, a%d + j0, m);", dtype_name((hp_dtype)v->v.type), n, n);
+    } else {
+      continue;
+    }
     w->held[n] = true;
   }
 }
@@ -450,6 +466,22 @@ static void print_stores(printer *w) {
   }
 }
 
+static bool draws(const printer *w) {
+  bool any = false;
+  for (int n = 0; n < w->p->values; n++) any |= w->p->value[n].v.what == LOOP_UNIFORM;
+  return any;
+}
+
+/* What a map that draws random numbers reads for the next chunk: it comes while numbers are drawn,
+ * which takes as long and reads nothing. */
+static void print_ahead(printer *w) {
+  for (int i = 0; i < w->p->values && w->p->kind == LOOP_MAP && draws(w); i++) {
+    const plan_value *v = &w->p->value[i];
+    if (v->v.what == LOOP_IN && v->path.inner == 1)
+      line(w, "hp_fetch(a%d + j0 + %d, m * (int64_t)sizeof *a%d);", i, CHUNK, i);
+  }
+}
+
 /* Each loop over a row fetches its share of the next row, so that memory is busy all the time. */
 static void print_fetches(printer *w, int stage) {
   const int loops = w->p->stages + 1;
@@ -466,6 +498,7 @@ static void print_chunk(printer *w, int stage, bool from_kept) {
   memset(w->held, 0, sizeof w->held);
   memcpy(kept, w->kept, sizeof kept);
   print_fetches(w, stage);
+  print_ahead(w);
   need_stage(w, stage, need);
   for (int n = 0; n < w->p->values; n++) {
     if (!w->kept[n] || w->kept[n] >= stage) continue;
@@ -476,7 +509,7 @@ static void print_chunk(printer *w, int stage, bool from_kept) {
     }
   }
   need_stage(w, stage, need);
-  print_widened(w, need);
+  print_runs(w, need);
   print_dear(w, stage, need);
   if (stage > w->p->stages) print_stores(w);
   else print_joins(w, stage);

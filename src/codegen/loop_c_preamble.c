@@ -102,6 +102,67 @@ static void print_halves(const char *type, str *out) {
              type, type, type, LOOP_C_CHUNK, type);
 }
 
+/* Uniform numbers, those of base/philox.h: 8 counters a vector, a word of each in 64 bits, and 4
+ * vectors side by side, for a round waits for the one before.  hp_uniforms draws whole counters
+ * into room and gives the place of number `index` there. */
+static const char uniforms[] =
+    "typedef uint64_t hp_words __attribute__((vector_size(64)));\n"
+    "typedef int32_t hp_ints __attribute__((vector_size(64)));\n"
+    "typedef uint32_t hp_halves __attribute__((vector_size(64)));\n"
+    "typedef float hp_floats __attribute__((vector_size(64)));\n"
+    "#define HP_ROOM(n) ((n) / 128 * 128 + 256)\n"
+    "#define UNROLL _Pragma(\"GCC unroll 10\")\n"
+    "#if defined(__clang__)\n"
+    "#define HP_SHUFFLE __builtin_shufflevector\n"
+    "#else\n"
+    "#define HP_SHUFFLE(x, y, ...) __builtin_shuffle(x, y, (hp_words){__VA_ARGS__})\n"
+    "#endif\n"
+    "static inline hp_words hp_low(hp_words x) { return x & 0xffffffffu; }\n"
+    "static inline hp_words hp_times(hp_words x, uint32_t m) {\n"
+    "#if defined(__AVX512F__) && !defined(__clang__)\n"
+    "  typedef long long product __attribute__((vector_size(64)));\n"
+    "  const hp_words y = (hp_words){0} + m;\n"
+    "  return (hp_words)__builtin_ia32_pmuludq512_mask((hp_ints)x, (hp_ints)y, (product){0}, -1);\n"
+    "#else\n"
+    "  return hp_low(x) * m;\n"
+    "#endif\n"
+    "}\n"
+    "static inline void hp_units(float *to, hp_words x) {\n"
+    "  const hp_ints u = (hp_ints)((hp_halves)x >> 8);\n"
+    "  const hp_floats f = __builtin_convertvector(u, hp_floats) * 0x1p-24f;\n"
+    "  __builtin_memcpy(to, &f, 64);\n"
+    "}\n"
+    "NOINLINE float *hp_uniforms(float *room, uint64_t seed, uint64_t stream, uint64_t index,\n"
+    "                            int64_t n) {\n"
+    "  uint64_t key0[10], key1[10];\n"
+    "  const hp_words lanes = {0, 1, 2, 3, 4, 5, 6, 7}, zero = {0};\n"
+    "  for (int r = 0; r < 10; r++) key0[r] = (uint32_t)(seed + r * 0x9e3779b9u);\n"
+    "  for (int r = 0; r < 10; r++) key1[r] = (uint32_t)((seed >> 32) + r * 0xbb67ae85u);\n"
+    "  n += index & 3;\n"
+    "  for (int64_t i = 0; i < n; i += 128) {\n"
+    "    hp_words a[4], b[4], c[4], d[4];\n"
+    "    UNROLL for (int k = 0; k < 4; k++) {\n"
+    "      a[k] = lanes + ((index >> 2) + (i >> 2) + 8 * k), b[k] = a[k] >> 32;\n"
+    "      c[k] = zero + stream, d[k] = c[k] >> 32;\n"
+    "    }\n"
+    "    UNROLL for (int r = 0; r < 10; r++) UNROLL for (int k = 0; k < 4; k++) {\n"
+    "      const hp_words p = hp_times(a[k], 0xd2511f53u), q = hp_times(c[k], 0xcd9e8d57u);\n"
+    "      a[k] = q >> 32 ^ b[k] ^ key0[r], b[k] = q;\n"
+    "      c[k] = p >> 32 ^ d[k] ^ key1[r], d[k] = p;\n"
+    "    }\n"
+    "    UNROLL for (int k = 0; k < 4; k++) {\n"
+    "      const hp_words x = hp_low(a[k]) | b[k] << 32, y = hp_low(c[k]) | d[k] << 32;\n"
+    "      hp_units(room + i + 32 * k, HP_SHUFFLE(x, y, 0, 8, 1, 9, 2, 10, 3, 11));\n"
+    "      hp_units(room + i + 32 * k + 16, HP_SHUFFLE(x, y, 4, 12, 5, 13, 6, 14, 7, 15));\n"
+    "    }\n"
+    "  }\n"
+    "  return room + (index & 3);\n"
+    "}\n"
+    "static inline float hp_uniform(uint64_t seed, uint64_t stream, uint64_t index) {\n"
+    "  float room[HP_ROOM(1)];\n"
+    "  return *hp_uniforms(room, seed, stream, index, 1);\n"
+    "}\n";
+
 void loop_c_preamble(str *out) {
   str_add(out, "typedef __INT8_TYPE__ int8_t;\ntypedef __UINT8_TYPE__ uint8_t;\n"
                "typedef __UINT16_TYPE__ uint16_t;\ntypedef __INT32_TYPE__ int32_t;\n"
@@ -116,6 +177,7 @@ void loop_c_preamble(str *out) {
                "#endif\n");
   loop_expr_preamble(out);
   str_add(out, chunks);
+  str_add(out, uniforms);
   print_halves("bf16", out);
   print_halves("f16", out);
   for (int r = 0; r < LOOP_REDUCE_COUNT; r++) {

@@ -4,6 +4,7 @@
  * same order as the printed C: docs/internals/codegen.md. */
 #include "codegen/loop_interp.h"
 
+#include "base/philox.h"
 #include "codegen/loop_expr.h"
 
 #include <string.h>
@@ -182,6 +183,11 @@ static void eval(frame *f, int n) {
     break;
   case LOOP_IOTA:
     for (int k = 0; k < BLOCK; k++) to->i[k] = element_of(f, &v->path) + k * v->path.inner;
+    break;
+  case LOOP_UNIFORM:
+    for (int k = 0; k < BLOCK; k++)
+      to->f[k] = philox_uniform((uint64_t)arg[0]->i[0], (uint64_t)v->v.i64,
+                                (uint64_t)(element_of(f, &v->path) + k * v->path.inner));
     break;
   case LOOP_CAST:
     cast((hp_dtype)v->v.type, (loop_class)f->p->value[v->v.arg[0]].v.cls, arg[0], to);

@@ -86,7 +86,7 @@ static void axes_read(const loop *l, const loop_plan *p, axes *a, axis *reduced)
     axis x = {.size = l->space.dim[d]};
     for (int i = 0; i < p->values; i++) {
       const loop_value *v = &p->value[i].v;
-      if (v->what == LOOP_IN) x.stride[i] = v->at.stride[d];
+      if (loop_has_strides(v)) x.stride[i] = v->at.stride[d];
       if (v->what == LOOP_IOTA && v->dim == d) {
         x.stride[i] = 1;
         x.counted = true;
@@ -125,7 +125,7 @@ static void axes_choose_inner(const loop_plan *p, axes *a) {
   for (int d = 0; d < a->n; d++) {
     int score = 0;
     for (int i = 0; i < p->values + p->stores; i++)
-      if (a->at[d].stride[i] == 1 && (i >= p->values || p->value[i].v.what == LOOP_IN))
+      if (a->at[d].stride[i] == 1 && (i >= p->values || loop_has_strides(&p->value[i].v)))
         score += i >= p->values ? 2 : 1;
     if (score >= best_score) {
       best = d;
@@ -170,7 +170,7 @@ static uint8_t path_varies(const loop_plan *p, const plan_path *path) {
 static void classify(loop_plan *p) {
   for (int i = 0; i < p->values; i++) {
     plan_value *v = &p->value[i];
-    if (v->v.what == LOOP_IN || v->v.what == LOOP_IOTA) v->varies = path_varies(p, &v->path);
+    if (loop_has_strides(&v->v) || v->v.what == LOOP_IOTA) v->varies = path_varies(p, &v->path);
     for (int k = 0; k < 3; k++) {
       if (v->v.arg[k] < 0) continue;
       const plan_value *x = &p->value[v->v.arg[k]];

@@ -36,7 +36,7 @@ typedef struct {
 
 typedef struct {
   loop_value v;   /* arguments renumbered */
-  plan_path path; /* LOOP_IN; LOOP_IOTA: the index itself */
+  plan_path path; /* LOOP_IN; LOOP_IOTA, LOOP_UNIFORM: the index itself */
   uint8_t varies; /* VARY_ bits */
   uint8_t stage;  /* reductions that must be done before; a reduction: its own number, from 1 */
 } plan_value;

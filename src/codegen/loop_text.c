@@ -15,11 +15,15 @@ static void print_list(const int64_t *x, int n, str *out) {
   str_add_char(out, ']');
 }
 
+static void print_strides(const loop *l, const loop_access *at, str *out) {
+  print_list(at->stride, l->space.rank, out);
+  if (at->offset) str_printf(out, " +%lld", (long long)at->offset);
+}
+
 static void print_access(const loop *l, const char *word, int operand, hp_dtype type,
                          const loop_access *at, str *out) {
   str_printf(out, "%s %d %s ", word, operand, dtype_name(type));
-  print_list(at->stride, l->space.rank, out);
-  if (at->offset) str_printf(out, " +%lld", (long long)at->offset);
+  print_strides(l, at, out);
 }
 
 static void print_value(const loop *l, const loop_value *v, str *out) {
@@ -33,6 +37,10 @@ static void print_value(const loop *l, const loop_value *v, str *out) {
   case LOOP_IOTA:
     str_printf(out, "iota %d", v->dim);
     if (v->at.offset) str_printf(out, " %+lld", (long long)v->at.offset);
+    break;
+  case LOOP_UNIFORM:
+    str_printf(out, "uniform %lld ", (long long)v->i64);
+    print_strides(l, &v->at, out);
     break;
   case LOOP_CAST: str_printf(out, "cast %s", dtype_name(v->type)); break;
   case LOOP_OP: str_add(out, loop_expr_row(v->op)->name); break;
@@ -164,18 +172,22 @@ static hp_status read_type(reader *r, hp_dtype *type) {
          shown(&before, buf));
 }
 
-/* Operand number, type, strides and offset. */
-static hp_status read_access(reader *r, const loop *l, int64_t *operand, hp_dtype *type,
-                             loop_access *at) {
+static hp_status read_strides(reader *r, const loop *l, loop_access *at) {
   int n;
-  HP_TRY(read_int(r, 0, LOOP_OPERANDS_MAX - 1, operand));
-  HP_TRY(read_type(r, type));
   HP_TRY(read_list(r, at->stride, &n));
   if (n != l->space.rank) REFUSE(r, "%d strides, the kernel has %d dims", n, l->space.rank);
   at->offset = 0;
   skip_blanks(r);
   if (r->at < r->end && *r->at == '+') HP_TRY(read_int(r, 0, INT64_MAX, &at->offset));
   return HP_OK;
+}
+
+/* Operand number, type, strides and offset. */
+static hp_status read_access(reader *r, const loop *l, int64_t *operand, hp_dtype *type,
+                             loop_access *at) {
+  HP_TRY(read_int(r, 0, LOOP_OPERANDS_MAX - 1, operand));
+  HP_TRY(read_type(r, type));
+  return read_strides(r, l, at);
 }
 
 /* Passes on what the builder says, with the place. */
@@ -205,6 +217,17 @@ static hp_status read_iota(reader *r, loop *l) {
   HP_TRY(read_int(r, 0, HP_MAX_RANK - 1, &dim));
   if (!at_line_end(r)) HP_TRY(read_int(r, INT64_MIN, INT64_MAX, &from));
   loop_iota(l, (int)dim, from);
+  return HP_OK;
+}
+
+static hp_status read_uniform(reader *r, loop *l) {
+  int64_t stream;
+  loop_access at;
+  int seed;
+  HP_TRY(read_int(r, INT64_MIN, INT64_MAX, &stream));
+  HP_TRY(read_strides(r, l, &at));
+  HP_TRY(read_ref(r, &seed));
+  loop_uniform(l, seed, stream, at.stride, at.offset);
   return HP_OK;
 }
 
@@ -243,6 +266,8 @@ static hp_status read_value(reader *r, loop *l) {
     loop_int(l, n);
   } else if (!strcmp(word, "iota")) {
     HP_TRY(read_iota(r, l));
+  } else if (!strcmp(word, "uniform")) {
+    HP_TRY(read_uniform(r, l));
   } else if (!strcmp(word, "cast")) {
     HP_TRY(read_type(r, &type));
     HP_TRY(read_ref(r, &arg));

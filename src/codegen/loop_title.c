@@ -21,6 +21,7 @@ static const char *name_of(const loop_value *v) {
   static const char *const reductions[] = {"sum", "prod", "max", "min"};
   switch (v->what) {
   case LOOP_CAST: return "cast";
+  case LOOP_UNIFORM: return "uniform";
   case LOOP_OP: return loop_expr_row(v->op)->name;
   case LOOP_REDUCE: return reductions[v->reduce];
   default: return NULL;

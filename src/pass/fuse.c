@@ -16,8 +16,8 @@ enum { MEMBERS_MAX = 56, OPERANDS_MAX = 24 };
 
 static bool is_reduction(const ir_node *n) { return n->op == OP_SUM || n->op == OP_REDUCE_MAX; }
 
-/* May n be part of a loop?  Constants and iotas are written into the loops that use them; what is a
- * run of its operand's memory needs no loop. */
+/* May n be part of a loop?  What is generated is made in the loops that use it; what is a run of
+ * its operand's memory needs no loop. */
 static bool fusable(const hp_graph *g, const ir_node *n) {
   uint64_t at;
   if (views_part(g, n, &at)) return false;
@@ -134,8 +134,9 @@ static bool col_fits(const fuse *f, const fuse_group *k) {
       val x = graph_in(f->g, n)[i];
       const ir_value *v = graph_value(f->g, x);
       if (fuse_is_view(n) || !fuse_leading_dims_merge(v, &k->space)) return false;
-      bool iota = graph_def(f->g, x)->op == OP_IOTA && fuse_inlines(f->g, n, x);
-      if (iota && k->space.rank > 2) return false;
+      if (!fuse_inlines(f->g, n, x)) continue;
+      uint16_t leaf = graph_def(f->g, x)->op;
+      if (leaf == OP_UNIFORM || (leaf == OP_IOTA && k->space.rank > 2)) return false;
     }
   }
   return true;
@@ -306,7 +307,7 @@ hp_status pass_fuse(const hp_graph *in, const pass_options *o, hp_graph **out) {
   for (uint32_t i = 0; !st && i < in->nodes.len; i++) {
     const ir_node *n = graph_node(in, i);
     if (runs[i]) st = fuse_emit(&r, &f.uses, &f.groups.at[runs[i] - 1], f.group_of, runs[i]);
-    else if (!f.group_of[i] && (n->op != OP_CONST && n->op != OP_IOTA)) {
+    else if (!f.group_of[i] && !fuse_is_generated(n)) {
       st = fuse_make_leaves(&r, n);
       if (!st) rewrite_copy(&r, i);
     }

@@ -50,6 +50,7 @@ typedef struct {
   val v; /* old value; for a load 0 = none */
   hp_dtype type;
   int64_t stride[HP_MAX_RANK], offset;
+  int seed; /* random numbers are drawn, not loaded: load of their seed + 1; 0 for all others */
 } access;
 
 typedef struct {
@@ -95,27 +96,37 @@ static void operand_access(const emit *e, const ir_node *n, val v, access *a) {
 
 static int add_load(emit *e, const access *a) {
   for (int i = 0; i < e->n_loads; i++)
-    if (e->load[i].v == a->v && e->load[i].offset == a->offset &&
+    if (e->load[i].v == a->v && e->load[i].offset == a->offset && e->load[i].seed == a->seed &&
         !memcmp(e->load[i].stride, a->stride, sizeof a->stride))
       return i;
   HP_ASSERT(e->n_loads < LOADS_MAX);
   e->load[e->n_loads] = *a;
-  for (int i = 0;; i++) {
+  for (int i = 0; !a->seed; i++) {
     if (i == e->n_operands) e->operand[e->n_operands++] = a->v;
     if (e->operand[i] == a->v) break;
   }
   return e->n_loads++;
 }
 
-static bool is_generated(const ir_node *n) { return n->op == OP_CONST || n->op == OP_IOTA; }
+bool fuse_is_generated(const ir_node *n) {
+  return n->op == OP_CONST || n->op == OP_IOTA || n->op == OP_UNIFORM;
+}
 
 bool fuse_inlines(const hp_graph *g, const ir_node *user, val v) {
   int64_t axes[ATTR_LIST_MAX];
   const ir_node *d = graph_def(g, v);
+  bool reduction = user->op == OP_SUM || user->op == OP_REDUCE_MAX;
+  if (d->op == OP_UNIFORM) return !reduction;
   if (d->op != OP_IOTA) return d->op == OP_CONST;
   if (user->op == OP_TRANSPOSE || user->op == OP_SLICE) return false;
-  bool reduction = user->op == OP_SUM || user->op == OP_REDUCE_MAX;
   return !reduction || graph_value(g, v)->rank <= 2 || attr_list(g, user, "axes", axes) == 1;
+}
+
+/* Adds what v draws by the access, after the load of its seed. */
+static int add_drawn(emit *e, access *a) {
+  access seed = {.v = graph_in(e->g, graph_def(e->g, a->v))[0], .type = HP_I64};
+  a->seed = add_load(e, &seed) + 1;
+  return add_load(e, a);
 }
 
 static void collect_loads(emit *e) {
@@ -124,10 +135,12 @@ static void collect_loads(emit *e) {
     for (int i = 0; i < n->n_in; i++) {
       val v = graph_in(e->g, n)[i];
       uint32_t d = graph_value(e->g, v)->def;
-      if (e->group_of[d] == e->id || fuse_inlines(e->g, n, v)) continue;
+      bool inlined = fuse_inlines(e->g, n, v);
+      bool drawn = inlined && graph_def(e->g, v)->op == OP_UNIFORM;
+      if (e->group_of[d] == e->id || (inlined && !drawn)) continue;
       access a;
       operand_access(e, n, v, &a);
-      e->load_of[m][i] = (uint32_t)add_load(e, &a) + 1;
+      e->load_of[m][i] = (uint32_t)(drawn ? add_drawn(e, &a) : add_load(e, &a)) + 1;
     }
   }
 }
@@ -231,14 +244,26 @@ static bool may_widen(const ir_node *n, hp_dtype t) {
   return n->op == OP_SUM || op_flags((op_id)n->op) & OPF_ELEMENTWISE;
 }
 
+/* What is loaded and drawn, as values of the loop. */
+static void write_loads(const emit *e, loop *l, int *loaded) {
+  for (int i = 0; i < e->n_loads; i++) {
+    const access *a = &e->load[i];
+    if (a->seed) {
+      int64_t stream = attr_int(e->g, graph_def(e->g, a->v), "stream");
+      loaded[i] = loop_uniform(l, loaded[a->seed - 1], stream, a->stride, a->offset);
+      loaded[i] = narrowed(l, a->type, loaded[i]);
+      continue;
+    }
+    int op = 0;
+    while (e->operand[op] != a->v) op++;
+    loaded[i] = loop_in(l, op, a->type, a->stride, a->offset);
+  }
+}
+
 /* Members in node order as loop values; `number` is by member. */
 static void write_values(const emit *e, loop *l, int *number) {
   int loaded[LOADS_MAX];
-  for (int i = 0; i < e->n_loads; i++) {
-    int op = 0;
-    while (e->operand[op] != e->load[i].v) op++;
-    loaded[i] = loop_in(l, op, e->load[i].type, e->load[i].stride, e->load[i].offset);
-  }
+  write_loads(e, l, loaded);
   for (int m = 0; m < e->k->n; m++) {
     const ir_node *n = graph_node(e->g, e->k->member[m]);
     int arg[3] = {-1, -1, -1};
@@ -323,22 +348,27 @@ static hp_status write_loop(emit *e) {
   return st;
 }
 
-/* The constant or iota v as a kernel that writes it to memory. */
+/* What is generated as a kernel that writes it to memory. */
 static hp_status materialize(rewrite *r, val v) {
   const ir_value *x = graph_value(r->from, v);
   uint32_t def = x->def, group_of_one = 1;
   fuse_group k = {.n = 0, .kind = LOOP_MAP, .space = *x};
   emit e = {.r = r, .g = r->from, .k = &k, .group_of = &group_of_one, .rank = x->rank};
   loop l = {0};
-  int64_t stride[HP_MAX_RANK] = {1}, s = 1;
+  access all = {.v = v, .type = (hp_dtype)x->dtype, .stride = {1}};
+  int64_t s = 1;
+  int loaded[LOADS_MAX];
   hp_shape space = {.rank = x->rank ? x->rank : 1, .dim = {1}};
   for (int d = x->rank - 1; d >= 0; d--) {
     space.dim[d] = x->dim[d];
-    stride[d] = s;
+    all.stride[d] = s;
     s *= x->dim[d];
   }
+  bool drawn = graph_def(r->from, v)->op == OP_UNIFORM;
+  int number = drawn ? add_drawn(&e, &all) : 0;
   loop_begin(&l, LOOP_MAP, &space);
-  loop_out(&l, 0, (hp_dtype)x->dtype, stride, 0, inline_leaf(&e, &l, v));
+  write_loads(&e, &l, loaded);
+  loop_out(&l, 0, all.type, all.stride, 0, drawn ? loaded[number] : inline_leaf(&e, &l, v));
   hp_status st = loop_status(&l);
   e.store[e.n_stores++] = (access){.v = v};
   k.member[k.n++] = def;
@@ -348,7 +378,7 @@ static hp_status materialize(rewrite *r, val v) {
 }
 
 static hp_status make_leaf(rewrite *r, val v) {
-  return r->map[v] || !is_generated(graph_def(r->from, v)) ? HP_OK : materialize(r, v);
+  return r->map[v] || !fuse_is_generated(graph_def(r->from, v)) ? HP_OK : materialize(r, v);
 }
 
 hp_status fuse_make_leaves(rewrite *r, const ir_node *n) {

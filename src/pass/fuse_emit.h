@@ -26,10 +26,12 @@ bool fuse_leading_dims_merge(const ir_value *v, const ir_value *space);
 /* Appends group k (number `id` in group_of) to r->to as a `fused` node and maps what it stores. */
 hp_status fuse_emit(rewrite *r, const use_lists *uses, fuse_group *k, const uint32_t *group_of,
                     uint32_t id);
-/* Is operand v of `user` a constant or iota that a loop writes into itself?  An iota is not, where
- * the loop walks it in another order or merges its dims. */
+/* Is it made of nothing that lies in memory: constants, iotas, uniform random numbers? */
+bool fuse_is_generated(const ir_node *n);
+/* Is operand v of `user` generated in the loop that uses it?  An iota is not, where the loop walks
+ * it in another order or merges its dims; random numbers are not where only columns are walked. */
 bool fuse_inlines(const hp_graph *g, const ir_node *user, val v);
-/* Constants and iotas that node n, outside of any loop, reads from memory. */
+/* What is generated and node n, outside of any loop, reads from memory. */
 hp_status fuse_make_leaves(rewrite *r, const ir_node *n);
 
 #endif

@@ -1,6 +1,7 @@
 #include "loop_case.h"
 
 #include "base/dtype.h"
+#include "base/philox.h"
 #include "codegen/loop_expr.h"
 #include "codegen/loop_plan.h"
 
@@ -218,6 +219,10 @@ static number value_at(const loop *l, const loop_case *d, memo *m, int n, const 
     break;
   case LOOP_CONST: r.f = (double)v->f32; break;
   case LOOP_INTEGER: r.i = v->i64; break;
+  case LOOP_UNIFORM:
+    r.f = (double)philox_uniform((uint64_t)arg[0].i, (uint64_t)v->i64,
+                                 (uint64_t)element(l, &v->at, index));
+    break;
   case LOOP_IOTA: r.i = index[v->dim] + v->at.offset; break;
   case LOOP_CAST:
     if (v->cls == LOOP_FLOAT) r.f = round_to(v->type, from_int ? (double)arg[0].i : arg[0].f);

@@ -137,6 +137,13 @@ TEST(dropout_of_share_0_leaves_the_program_as_it_is) {
   hp_free(some);
 }
 
+TEST(the_numbers_of_dropout_are_drawn_where_they_are_used) {
+  char *text = program_text(0.1, true);
+  CHECK(strstr(text, "= uniform 8 ["));
+  CHECK(!strstr(text, "= uniform b"));
+  hp_free(text);
+}
+
 TEST(dropout_that_makes_no_sense_is_refused) {
   static const double share[] = {-0.1, 1, 1.5, NAN, INFINITY};
   for (int k = 0; k < 10; k++) {

@@ -31,14 +31,23 @@ static void random_strides(uint32_t *seed, const hp_shape *space, int skip, bool
   }
 }
 
+static int add_uniform(uint32_t *seed, loop *l) {
+  int64_t stride[HP_MAX_RANK];
+  int from = loop_int(l, (int64_t)below(seed, 9) << 31);
+  random_strides(seed, &l->space, -1, true, 1 + below(seed, 2), stride);
+  return loop_uniform(l, from, below(seed, 5), stride,
+                      (int64_t)below(seed, 9) << 32 | below(seed, 7));
+}
+
 static int add_value(uint32_t *seed, loop *l, const int *have, int n) {
   int a = have[below(seed, (uint32_t)n)], b = have[below(seed, (uint32_t)n)];
   int c = have[below(seed, (uint32_t)n)];
   static const char *const reductions[] = {"sum", "max", "min", "prod", "sum"};
-  uint32_t kind = below(seed, 10);
+  uint32_t kind = below(seed, 12);
   if (kind == 0) return loop_cast(l, (hp_dtype)below(seed, HP_DTYPE_COUNT), a);
   if (kind == 1) return loop_const(l, (float)below(seed, 9) / 4 - 1);
   if (kind == 2) return loop_iota(l, (int)below(seed, (uint32_t)l->space.rank), below(seed, 7));
+  if (kind == 10) return add_uniform(seed, l);
   if (kind == 3 && l->kind != LOOP_MAP) return loop_reduce(l, reductions[below(seed, 5)], a);
   /* an op whose first argument has the class of a; the others are cast to fit */
   for (;;) {

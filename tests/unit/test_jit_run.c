@@ -32,6 +32,21 @@ static const char *const kernels[] = {
     "map [3,5,4]; %0 = in 0 f32 [40,8,1]; %1 = in 0 f32 [40,8,1] +4; %2 = in 1 f32 [0,4,1]; %3 = "
     "cos %2; %4 = sin %2; %5 = mul %0 %3; %6 = mul %1 %4; %7 = sub %5 %6; %8 = mul %1 %3; %9 = mul "
     "%0 %4; %10 = add %8 %9; out 0 f32 [40,8,1] %7; out 0 f32 [40,8,1] +4 %10",
+    /* random numbers: runs that start within a counter, across the words of one; by strides; in
+       rows, columns and slices */
+    "map [4099]; %0 = in 0 i64 [0]; %1 = uniform 7 [1] +17179869181 %0; %2 = const 0.25; %3 = ge "
+    "%1 "
+    "%2; %4 = const 0; %5 = in 1 bf16 [1]; %6 = select %3 %5 %4; out 0 bf16 [1] %6; out 1 f32 [1] "
+    "%1",
+    "map [9,70]; %0 = int -5; %1 = uniform -3 [1,9] +2 %0; %2 = uniform 9 [1000,1] +99 %0; %3 = "
+    "mul "
+    "%1 %2; out 0 f32 [70,1] %3",
+    "row [5,1031]; %0 = in 0 f32 [1031,1]; %1 = int 77; %2 = uniform 1 [1031,1] %1; %3 = mul %0 "
+    "%2; "
+    "%4 = sum %3; %5 = add %2 %4; %6 = sum %2; out 0 f32 [1031,1] %5; out 1 f32 [1,0] %6",
+    "col [70,33]; %0 = in 0 f32 [33,1]; %1 = int 77; %2 = uniform 1 [33,1] %1; %3 = mul %0 %2; %4 "
+    "= "
+    "sum %3; out 0 f32 [0,1] %4",
     /* AdamW with scalars as operands */
     "map [1003]; %0 = in 0 f32 [1]; %1 = in 1 f32 [1]; %2 = in 2 f32 [1]; %3 = in 3 f32 [1]; %4 = "
     "in 4 f32 [0]; %5 = const 0.9; %6 = const 0.1; %7 = const 0.999; %8 = const 0.001; %9 = mul %2 "
