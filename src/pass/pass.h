@@ -5,7 +5,7 @@
 #include "ir/graph.h"
 
 typedef struct {
-  bool remat;           /* recompute forward values inside blocks instead of keeping them */
+  bool remat;           /* recompute all forward values inside blocks, not only cheap ones */
   uint64_t piece_bytes; /* larger values are made in pieces of so many bytes; 0: the pass chooses */
   str *notes; /* what a pass did, or could not do, in lines for people; NULL = not asked */
   const char *dump_dir; /* write the text after every pass there; NULL = no */

@@ -1,9 +1,15 @@
-/* remat: gradient checkpointing.  Inside a block (a layer), forward values that only its backward
- * reads are not kept: their nodes are cloned into the backward, right before its first node of the
- * block.  What enters a block from outside is kept.  The clones do the same arithmetic on the same
- * values, so no bit changes. */
+/* remat: forward values of a block (a layer) that its backward computes again instead of their
+ * being kept: their nodes are cloned into the backward, right before the first node of the block
+ * that reads them.  The clones do the same arithmetic on the same values, so no bit changes.
+ *
+ * Cheap values always: elementwise ops of what the backward has at hand.  Asked for it (gradient
+ * checkpointing), all that a block makes: only what enters it from outside is kept. */
 #include "ops/ops.h"
 #include "pass/pass.h"
+
+/* A value of so many times fewer bytes than what it helps to make is kept for that: the numbers of
+ * a norm's rows. */
+enum { LITTLE = 16 };
 
 /* A node that is being cloned, once its operands from `next` on are. */
 typedef struct {
@@ -13,24 +19,64 @@ typedef struct {
 
 typedef struct {
   rewrite r;
+  bool *again;        /* by old node: the backward computes its values again */
   val *clone;         /* new id of the clone of an old value, 0 = none */
   VEC(pending) stack; /* a chain may be as long as the graph: no recursion */
 } remat;
 
-/* May the value of node d be computed again in the backward of block `block`? */
-static bool may_clone(const ir_node *d, int block) {
-  return d->block == block && d->phase == PHASE_FORWARD && d->n_in > 0;
+/* read[v]: the backward reads old value v. */
+static void mark_read(const hp_graph *g, bool *read) {
+  for (uint32_t i = 0; i < g->nodes.len; i++) {
+    const ir_node *n = graph_node(g, i);
+    for (int k = 0; n->phase == PHASE_BACKWARD && k < n->n_in; k++) read[graph_in(g, n)[k]] = true;
+  }
 }
 
-/* The value to be used in the backward of a block: a clone of forward values of the same block. */
+/* Can a loop of the backward compute node n without anything large being kept for it?  What it
+ * reads is there for other nodes, or made in the same way.  Of leaves alone it is not worth it: a
+ * param would be read whole once more. */
+static bool is_cheap(const remat *m, const bool *read, const ir_node *n) {
+  const hp_graph *g = m->r.from;
+  bool inner = false;
+  if (!(op_flags((op_id)n->op) & OPF_ELEMENTWISE)) return false;
+  int64_t bytes = value_bytes(graph_value(g, n->out0));
+  for (int k = 0; k < n->n_in; k++) {
+    const ir_value *x = graph_value(g, graph_in(g, n)[k]);
+    if (!graph_node(g, x->def)->n_in) continue;
+    bool there = read[graph_in(g, n)[k]] || m->again[x->def];
+    if (!there && value_bytes(x) > bytes / LITTLE) return false;
+    inner |= there;
+  }
+  return inner;
+}
+
+static hp_status choose(remat *m, bool all) {
+  const hp_graph *g = m->r.from;
+  bool *read = mem_calloc(g->values.len, sizeof *read);
+  HP_TRY_MEM(read);
+  mark_read(g, read);
+  for (uint32_t i = 0; i < g->nodes.len; i++) {
+    const ir_node *n = graph_node(g, i);
+    if (n->block && n->phase == PHASE_FORWARD && n->n_in) m->again[i] = all || is_cheap(m, read, n);
+  }
+  mem_free(read);
+  return HP_OK;
+}
+
+/* Is the value of node d computed again in the backward of block `block`? */
+static bool is_cloned(const remat *m, uint32_t d, int block) {
+  return m->again[d] && graph_node(m->r.from, d)->block == block;
+}
+
+/* The value to be used in the backward of a block. */
 static val operand(const remat *m, val old, int block) {
-  return may_clone(graph_def(m->r.from, old), block) ? m->clone[old] : m->r.map[old];
+  return is_cloned(m, graph_value(m->r.from, old)->def, block) ? m->clone[old] : m->r.map[old];
 }
 
 /* Pushes the node of a value that must be cloned first. */
 static hp_status want(remat *m, val old, int block) {
   uint32_t node = graph_value(m->r.from, old)->def;
-  if (!may_clone(graph_node(m->r.from, node), block) || m->clone[old]) return HP_OK;
+  if (!is_cloned(m, node, block) || m->clone[old]) return HP_OK;
   return vec_push(&m->stack, ((pending){node, 0})) ? HP_OK : HP_ERR_OOM;
 }
 
@@ -41,7 +87,7 @@ static val append(remat *m, const ir_node *d, const ir_node *like, int block) {
   return graph_add_like(m->r.to, m->r.from, like, in);
 }
 
-/* Clones all that value `old` is computed from in its block, operands first. */
+/* Clones all that value `old` is computed from, operands first. */
 static hp_status clone_chain(remat *m, val old, int block) {
   HP_TRY(want(m, old, block));
   while (m->stack.len) {
@@ -74,14 +120,15 @@ static hp_status rewrite_backward(remat *m, uint32_t index) {
 hp_status pass_remat(const hp_graph *in, const pass_options *o, hp_graph **out) {
   remat m = {0};
   HP_TRY(rewrite_begin(&m.r, in));
-  hp_status st = HP_OK;
+  m.again = mem_calloc(in->nodes.len, sizeof *m.again);
   m.clone = mem_calloc(in->values.len, sizeof *m.clone);
-  if (!m.clone) st = HP_ERR_OOM;
+  hp_status st = m.again && m.clone ? choose(&m, o->remat) : HP_ERR_OOM;
   for (uint32_t i = 0; !st && i < in->nodes.len; i++) {
     const ir_node *n = graph_node(in, i);
-    if (o->remat && n->phase == PHASE_BACKWARD && n->block) st = rewrite_backward(&m, i);
+    if (n->phase == PHASE_BACKWARD && n->block) st = rewrite_backward(&m, i);
     else rewrite_copy(&m.r, i);
   }
+  mem_free(m.again);
   mem_free(m.clone);
   vec_free(&m.stack);
   return rewrite_end_live(&m.r, st, out);
