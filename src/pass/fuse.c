@@ -3,16 +3,17 @@
  * Every fusable node starts as a group of its own at its place in the order and is merged with the
  * groups that make its operands, latest first.  A group runs at one position `pos`, so a merge is
  * legal when some position lies after everything that the group reads from outside and before
- * everybody outside who reads from it.  A group has one iteration space and one kind: map, row
- * (reduces the last dim; values with one element a row may be used again) or col (reduces all dims
- * but the last).  docs/internals/pass.md draws an example. */
+ * everybody outside who reads from it.  Then maps that read the same values are merged.  A group
+ * has one iteration space and one kind: map, row (reduces the last dim; values with one element a
+ * row may be used again) or col (reduces all dims but the last).  docs/internals/pass.md draws an
+ * example. */
 #include "pass/fuse_emit.h"
 #include "pass/pass.h"
 #include "pass/views.h"
 
 #include <string.h>
 
-enum { MEMBERS_MAX = 56, OPERANDS_MAX = 24 };
+enum { MEMBERS_MAX = 56, OPERANDS_MAX = 24, SIBLINGS = 8 };
 
 static bool is_reduction(const ir_node *n) { return n->op == OP_SUM || n->op == OP_REDUCE_MAX; }
 
@@ -213,11 +214,12 @@ static bool col_merges(const fuse *f, uint32_t a, uint32_t b) {
          !sums_stored(f, a, b);
 }
 
-static void try_merge(fuse *f, uint32_t a, uint32_t b, uint32_t now) {
+/* Merges group b, of node i, into group a if that is legal; nodes up to `now` have positions. */
+static void try_merge(fuse *f, uint32_t a, uint32_t b, uint32_t i, uint32_t now) {
   fuse_group *ga = &f->groups.at[a - 1], *gb = &f->groups.at[b - 1];
   int operands;
   bool scalar;
-  int kind = union_kind(f, a, b, graph_node(f->g, now), &scalar);
+  int kind = union_kind(f, a, b, graph_node(f->g, i), &scalar);
   if (kind < 0 || ga->n + gb->n > MEMBERS_MAX) return;
   if (view_reads(f, a, b) || view_reads(f, b, a)) return;
   if (!rows_line_up(f, a, b) || !rows_line_up(f, b, a)) return;
@@ -278,7 +280,29 @@ static void grow_group(fuse *f, uint32_t i) {
     }
   for (int k = 0; k < count; k++) {
     uint32_t mine = f->group_of[i];
-    if (producer[k] != mine && f->groups.at[producer[k] - 1].n) try_merge(f, producer[k], mine, i);
+    if (producer[k] != mine && f->groups.at[producer[k] - 1].n)
+      try_merge(f, producer[k], mine, i, i);
+  }
+}
+
+/* Merges the map of node i with maps that read the same large values, so that these are read once
+ * for both.  A value may have as many readers as the graph has nodes: the last few are looked at.
+ */
+static void join_siblings(fuse *f, uint32_t i) {
+  const ir_node *n = graph_node(f->g, i);
+  uint32_t last = (uint32_t)f->g->nodes.len - 1;
+  for (int k = 0; k < n->n_in; k++) {
+    val v = graph_in(f->g, n)[k];
+    const uint32_t *first = &f->uses.use[f->uses.use0[v]], *u = &f->uses.use[f->uses.use0[v + 1]];
+    while (u > first && u[-1] >= i) u--;
+    for (int tried = 0; u > first && tried < SIBLINGS; tried++) {
+      const ir_node *other = graph_node(f->g, *--u);
+      uint32_t mine = f->group_of[i], its = f->group_of[*u];
+      if (!its || its == mine || other->block != n->block || other->phase != n->phase) continue;
+      const fuse_group *a = &f->groups.at[its - 1], *b = &f->groups.at[mine - 1];
+      bool maps = a->kind == LOOP_MAP && b->kind == LOOP_MAP;
+      if (maps && same_dims(graph_value(f->g, v), &b->space)) try_merge(f, its, mine, i, last);
+    }
   }
 }
 
@@ -297,6 +321,8 @@ hp_status pass_fuse(const hp_graph *in, const pass_options *o, hp_graph **out) {
     HP_TRY_GOTO(start_group(&f, i), st);
     grow_group(&f, i);
   }
+  for (uint32_t i = 0; !st && i < in->nodes.len; i++)
+    if (f.group_of[i]) join_siblings(&f, i);
   if (st) goto done;
   for (uint32_t k = 0; k < f.groups.len; k++) {
     fuse_group *gr = &f.groups.at[k];
