@@ -163,6 +163,116 @@ static const char uniforms[] =
     "  return *hp_uniforms(room, seed, stream, index, 1);\n"
     "}\n";
 
+/* Vectors of 16 floats, in groups of eight: what hw_ functions and the loops of loop_c_wide.c are
+ * made of.  The bits are those of the hp_ functions (but the payload of a NaN).  The instruction
+ * that narrows to bf16 takes subnormal numbers for 0: a group that has one is narrowed by
+ * integers. */
+static const char wide[] =
+    "#define HP_WIDE 1\n"
+    "#define EACH _Pragma(\"GCC unroll 8\") for (int i = 0; i < 8; i++)\n"
+    "typedef float hp_v __attribute__((vector_size(64)));\n"
+    "typedef uint32_t hp_vu __attribute__((vector_size(64)));\n"
+    "typedef uint16_t hp_vh __attribute__((vector_size(32), aligned(2), may_alias));\n"
+    "#define hw_all(x) ((x) - (hp_v){0})\n"
+    "#define hw_bits(x) ((hp_vu)hw_all(x))\n"
+    "#define hw_from_bits(u) ((hp_v)((u) - (hp_vu){0}))\n"
+    "#define hw_fma(a, b, c) \\\n"
+    "  (hp_v)__builtin_ia32_vfmaddps512_mask(hw_all(a), hw_all(b), hw_all(c), (uint16_t)-1, 4)\n"
+    "#define hw_compare(a, b, how) \\\n"
+    "  (uint16_t)__builtin_ia32_cmpps512_mask(hw_all(a), hw_all(b), how, (uint16_t)-1, 4)\n"
+    "#define hw_less(a, b) hw_compare(a, b, 17)\n"
+    "#define hw_is_nan(a) hw_compare(a, a, 3)\n"
+    "#ifdef __clang__\n"
+    "#define hw_pick(m, a, b) (hp_v)__builtin_ia32_selectps_512(m, hw_all(a), hw_all(b))\n"
+    "#define hw_max(a, b) (hp_v)__builtin_ia32_maxps512(a, b, 4)\n"
+    "#define hw_min(a, b) (hp_v)__builtin_ia32_minps512(a, b, 4)\n"
+    "#else\n"
+    "#define hw_pick(m, a, b) (hp_v)__builtin_ia32_blendmps_512_mask(hw_all(b), hw_all(a), m)\n"
+    "#define hw_max(a, b) (hp_v)__builtin_ia32_maxps512_mask(a, b, a, (uint16_t)-1, 4)\n"
+    "#define hw_min(a, b) (hp_v)__builtin_ia32_minps512_mask(a, b, a, (uint16_t)-1, 4)\n"
+    "#endif\n"
+    "#define INLINE static inline __attribute__((always_inline))\n"
+    "INLINE uint16_t hw_first(int64_t n) { return n < 1 ? 0 : n < 16 ? (1 << n) - 1 : 0xffff; }\n"
+    "INLINE hp_v hw_load_f32(const float *x) { return *(const hp_line *)x; }\n"
+    "INLINE hp_v hw_load_bf16(const uint16_t *x) {\n"
+    "  hp_vu u;\n"
+    "  __asm__(\"vpmovzxwd %1, %0\" : \"=v\"(u) : \"m\"(*(const hp_vh *)x));\n"
+    "  return (hp_v)(u << 16);\n"
+    "}\n"
+    "INLINE void hw_write_f32(float *to, const hp_v *x, int64_t n, int64_t stream) {\n"
+    "  float pad[128], *t = n < 128 ? pad : to;\n"
+    "  if (stream && !((__UINTPTR_TYPE__)t & 63) && t == to)\n"
+    "    EACH __asm__(\"vmovntps %1, %0\" : \"=m\"(*(hp_line *)(t + 16 * i)) : \"v\"(x[i]));\n"
+    "  else EACH *(hp_line *)(t + 16 * i) = x[i];\n"
+    "  if (t != to) __builtin_memcpy(to, pad, n * 4);\n"
+    "}\n";
+
+static const char wide_halves[] =
+    "INLINE hp_vh hw_narrow(hp_v x) {\n"
+    "  hp_vh y;\n"
+    "  __asm__(\"vpmovdw %1, %0\" : \"=v\"(y) : \"v\"(hw_bits(hw_round_bf16(x)) >> 16));\n"
+    "  return y;\n"
+    "}\n"
+    "INLINE void hw_write_bf16(uint16_t *to, const hp_v *x, int64_t n, int64_t stream) {\n"
+    "  uint16_t pad[128], *t = n < 128 ? pad : to;\n"
+    "  hp_vh y[8];\n"
+    "#ifdef __AVX512BF16__\n"
+    "  uint16_t subnormal = 0;\n"
+    "  EACH subnormal |= __builtin_ia32_fpclassps512_mask(x[i], 32, (uint16_t)-1);\n"
+    "  if (__builtin_expect(!subnormal, 1))\n"
+    "    EACH __asm__(\"vcvtneps2bf16 %1, %0\" : \"=v\"(y[i]) : \"v\"(x[i]));\n"
+    "  else\n"
+    "#endif\n"
+    "    EACH y[i] = hw_narrow(x[i]);\n"
+    "  if (stream && !((__UINTPTR_TYPE__)t & 31) && t == to)\n"
+    "    EACH __asm__(\"vmovntps %1, %0\" : \"=m\"(*(hp_vh *)(t + 16 * i)) : \"v\"(y[i]));\n"
+    "  else EACH *(hp_vh *)(t + 16 * i) = y[i];\n"
+    "  if (t != to) __builtin_memcpy(to, pad, n * 2);\n"
+    "}\n";
+
+/* hw_join_sum_f: a group to the vector of the lanes, after what is beyond n elements has become the
+ * identity.  A NaN among the lanes stays, being the second operand; one of the group is brought in
+ * at its end. */
+static void print_wide_joins(loop_reduction reduce, str *out) {
+  const char *word = loop_reduction_name[reduce];
+  str_printf(out,
+             "INLINE hp_v hw_join_%s_f(hp_v y, hp_v *x, int64_t n) {\n"
+             "  if (n < 128) EACH x[i] = hw_pick(hw_first(n - 16 * i), x[i], %s);\n",
+             word, loop_expr_identity(reduce, LOOP_FLOAT));
+  if (reduce == LOOP_MAX || reduce == LOOP_MIN) {
+    str_printf(out,
+               "  uint16_t nan = 0;\n  EACH nan |= hw_is_nan(x[i]), y = hw_%s(x[i], y);\n"
+               "  return hw_pick(nan, hw_from_bits(0x7fc00000u), y);\n}\n",
+               word);
+    return;
+  }
+  str_add(out, "  EACH y = ");
+  loop_expr_join(reduce, LOOP_FLOAT, "y", "x[i]", out);
+  str_add(out, ";\n  return y;\n}\n");
+}
+
+/* hw_group_f32: where a group of n elements is loaded from, aside when it is not a whole one. */
+static void print_wide_group(const char *type, const char *element, str *out) {
+  str_printf(out,
+             "INLINE const %s *hw_group_%s(%s *pad, const %s *x, int64_t n) {\n"
+             "  if (n >= 128) return x;\n"
+             "  __builtin_memset(pad, 0, 128 * sizeof *x);\n"
+             "  __builtin_memcpy(pad, x, n * sizeof *x);\n"
+             "  return pad;\n}\n",
+             element, type, element, element);
+}
+
+static void print_wide(str *out) {
+  str_add(out, "#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__)\n");
+  str_add(out, wide);
+  loop_expr_wide_preamble(out);
+  str_add(out, wide_halves);
+  print_wide_group("f32", "float", out);
+  print_wide_group("bf16", "uint16_t", out);
+  for (int r = 0; r < LOOP_REDUCE_COUNT; r++) print_wide_joins((loop_reduction)r, out);
+  str_add(out, "#endif\n");
+}
+
 void loop_c_preamble(str *out) {
   str_add(out, "typedef __INT8_TYPE__ int8_t;\ntypedef __UINT8_TYPE__ uint8_t;\n"
                "typedef __UINT16_TYPE__ uint16_t;\ntypedef __INT32_TYPE__ int32_t;\n"
@@ -184,4 +294,5 @@ void loop_c_preamble(str *out) {
     print_lanes((loop_reduction)r, LOOP_FLOAT, out);
     print_lanes((loop_reduction)r, LOOP_INT, out);
   }
+  print_wide(out);
 }

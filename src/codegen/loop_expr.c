@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { CLASS_f = LOOP_FLOAT, CLASS_i = LOOP_INT, CLASS_v = 0 };
@@ -25,11 +26,16 @@ static const struct {
 #include "codegen/expr.def"
 };
 
-static const char *const function[] = {
-#define LOOP_FN(...) #__VA_ARGS__,
+static const struct {
+  const char *text;
+  bool wide;
+} function[] = {
+#define LOOP_FN(...)      {#__VA_ARGS__, false},
+#define LOOP_WIDE_FN(...) {#__VA_ARGS__, true},
 #include "codegen/math.def"
 #undef LOOP_FN
 };
+enum { FUNCTIONS = sizeof function / sizeof *function };
 
 int loop_expr_count(void) { return (int)(sizeof table / sizeof *table); }
 
@@ -45,19 +51,54 @@ int loop_expr_find(const char *name, const uint8_t *cls, int n) {
   return -1;
 }
 
-/* Writes text with the names a, b and c replaced. */
-static void print_replaced(const char *text, const char *const *arg, str *out) {
+/* Length of the word at p: a name or a number; 0 when there is none. */
+static size_t word_at(const char *p) {
+  size_t n = 0;
+  while (isalnum((unsigned char)p[n]) || p[n] == '_' || p[n] == '.') n++;
+  return n;
+}
+
+static bool is_word(const char *p, size_t n, const char *word) {
+  return n == strlen(word) && !memcmp(p, word, n);
+}
+
+/* Writes text with the names a, b and c replaced, where arg is not NULL; wide: as vectors. */
+static void print_replaced(const char *text, const char *const *arg, bool wide, str *out) {
   for (const char *p = text; *p;) {
-    size_t n = 0;
-    while (isalnum((unsigned char)p[n]) || p[n] == '_' || p[n] == '.') n++;
-    if (n == 1 && *p >= 'a' && *p <= 'c') str_add(out, arg[*p - 'a']);
+    size_t n = word_at(p);
+    if (arg && n == 1 && *p >= 'a' && *p <= 'c') str_add(out, arg[*p - 'a']);
+    else if (wide && is_word(p, n, "float")) str_add(out, "hp_v");
+    else if (wide && is_word(p, n, "uint32_t")) str_add(out, "hp_vu");
+    else if (wide && n > 3 && !memcmp(p, "hp_", 3)) str_printf(out, "hw_%.*s", (int)n - 3, p + 3);
     else str_add_n(out, p, n ? n : 1);
     p += n ? n : 1;
   }
 }
 
-void loop_expr_print(int r, const char *const *arg, str *out) {
-  print_replaced(loop_expr_row(r)->text, arg, out);
+void loop_expr_print(int r, const char *const *arg, bool wide, str *out) {
+  print_replaced(loop_expr_row(r)->text, arg, wide, out);
+}
+
+/* Is a function there for vectors?  Its definition follows its name with the type of an argument.
+ */
+static bool is_wide_function(const char *name, size_t n) {
+  char definition[64];
+  snprintf(definition, sizeof definition, " %.*s(float", (int)n, name);
+  for (int i = 0; i < FUNCTIONS; i++)
+    if (function[i].wide && strstr(function[i].text, definition)) return true;
+  return false;
+}
+
+bool loop_expr_is_wide(int r) {
+  const loop_expr *e = loop_expr_row(r);
+  bool wide = e->cls == LOOP_FLOAT && !strchr(e->text, '?');
+  for (int k = 0; k < e->n; k++) wide &= e->arg[k] == LOOP_FLOAT;
+  for (const char *p = e->text; wide && *p;) {
+    size_t n = word_at(p);
+    if (n > 3 && !memcmp(p, "hp_", 3)) wide = is_wide_function(p, n);
+    p += n ? n : 1;
+  }
+  return wide;
 }
 
 const char *loop_expr_identity(loop_reduction reduce, loop_class cls) {
@@ -65,7 +106,7 @@ const char *loop_expr_identity(loop_reduction reduce, loop_class cls) {
 }
 
 void loop_expr_join(loop_reduction reduce, loop_class cls, const char *a, const char *b, str *out) {
-  print_replaced(reduction[reduce][cls].join, (const char *const[]){a, b, ""}, out);
+  print_replaced(reduction[reduce][cls].join, (const char *const[]){a, b, ""}, false, out);
 }
 
 void loop_expr_const(float x, str *out) {
@@ -123,8 +164,16 @@ void loop_expr_store(hp_dtype type, const char *value, str *out) {
 }
 
 void loop_expr_preamble(str *out) {
-  for (size_t i = 0; i < sizeof function / sizeof *function; i++) {
-    str_add(out, function[i]);
+  for (int i = 0; i < FUNCTIONS; i++) {
+    str_add(out, function[i].text);
+    str_add_char(out, '\n');
+  }
+}
+
+void loop_expr_wide_preamble(str *out) {
+  for (int i = 0; i < FUNCTIONS; i++) {
+    if (!function[i].wide) continue;
+    print_replaced(function[i].text, NULL, true, out);
     str_add_char(out, '\n');
   }
 }

@@ -17,8 +17,11 @@ const loop_expr *loop_expr_row(int r);
 /* The row of an op on n arguments of these classes; -1 when there is none. */
 int loop_expr_find(const char *name, const uint8_t *cls, int n);
 
-/* The expression of row r with its arguments replaced by C expressions arg[0..2]. */
-void loop_expr_print(int r, const char *const *arg, str *out);
+/* The expression of row r with its arguments replaced by C expressions arg[0..2].  Wide: for
+ * vectors of 16 floats; arguments may be numbers, but not all of them. */
+void loop_expr_print(int r, const char *const *arg, bool wide, str *out);
+/* Can the expression of row r be printed for vectors? */
+bool loop_expr_is_wide(int r);
 /* What a reduction starts from, and the join of two C expressions. */
 const char *loop_expr_identity(loop_reduction reduce, loop_class cls);
 void loop_expr_join(loop_reduction reduce, loop_class cls, const char *a, const char *b, str *out);
@@ -35,5 +38,7 @@ void loop_expr_load(hp_dtype type, const char *element, str *out);
 void loop_expr_store(hp_dtype type, const char *value, str *out);
 /* The functions of math.def as C text: what a translation unit of kernels starts with. */
 void loop_expr_preamble(str *out);
+/* Those that vectors have, for them: hw_exp beside hp_exp. */
+void loop_expr_wide_preamble(str *out);
 
 #endif

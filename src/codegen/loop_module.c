@@ -84,11 +84,16 @@ static void choose_flags(loop_isa isa, bool clang, const char *flag[FLAGS_MAX]) 
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) flag[n++] = all[i];
   for (size_t i = 0; isa == LOOP_ISA_AVX512 && i < sizeof avx512 / sizeof *avx512; i++)
     flag[n++] = avx512[i];
+#if defined(__x86_64__)
+  if (isa == LOOP_ISA_AVX512 && __builtin_cpu_supports("avx512bf16")) flag[n++] = "-mavx512bf16";
+#endif
   if (isa == LOOP_ISA_AVX2) flag[n++] = "-mavx2", flag[n++] = "-mfma";
   if (!clang) { /* clang's -O2 vectorises; gcc's -O3 would only compile twice as long */
     flag[n++] = "-ftree-vectorize";
     flag[n++] = "-fvect-cost-model=dynamic";
     flag[n++] = "--param=vect-epilogues-nomask=0"; /* rests are short: half the code */
+    flag[n++] = "-fschedule-insns"; /* else the vectors of a group follow one another */
+    flag[n++] = "-fsched-pressure";
   }
   flag[n] = NULL;
 }

@@ -54,6 +54,16 @@ static const char *const kernels[] = {
     "%15 = mul %14 %8; %16 = add %13 %15; %17 = sqrt %16; %18 = const 1e-3; %19 = add %17 %18; %20 "
     "= div %11 %19; %21 = const 0.01; %22 = mul %0 %21; %23 = add %20 %22; %24 = mul %23 %4; %25 = "
     "sub %0 %24; out 0 f32 [1] %25; out 1 f32 [1] %11; out 2 f32 [1] %16",
+    /* groups of vectors and what is left of them: all that they do, subnormals to bf16, kept values
+     */
+    "map [901]; %0 = in 0 f32 [1]; %1 = in 1 bf16 [1]; %2 = exp %0; %3 = silu %1; %4 = gelu_tanh "
+    "%0; %5 = tanh %0; %6 = sigmoid %1; %7 = recip %2; %8 = abs %1; %9 = neg %0; %10 = cast bf16 "
+    "%9; %11 = add %10 %8; %12 = div %3 %2; %13 = mul %4 %5; %14 = sub %6 %7; out 0 bf16 [1] %0; "
+    "out 1 f32 [1] %2; out 2 bf16 [1] %11; out 3 f32 [1] %12; out 4 f32 [1] %13; out 5 bf16 [1] "
+    "%14",
+    "row [5,700]; %0 = in 0 bf16 [700,1]; %1 = max %0; %2 = min %0; %3 = sub %0 %1; %4 = exp %3; "
+    "%5 = sum %4; %6 = prod %4; %7 = div %4 %5; %8 = add %6 %2; out 0 bf16 [700,1] %7; out 1 f32 "
+    "[1,0] %8",
     /* rows: softmax, rms_norm, log-sum-exp, several stages and outputs, odd lengths */
     "row [6,1]; %0 = in 0 f32 [1,1]; %1 = max %0; %2 = sub %0 %1; %3 = exp %2; %4 = sum %3; %5 = "
     "div %3 %4; out 0 f32 [1,1] %5",
@@ -137,6 +147,8 @@ static const char *const long_kernels[] = {
     "%2; out 1 f32 [0,1,2] %1",
     "row [200,5000]; %0 = in 0 f32 [5000,1]; %1 = square %0; %2 = sum %1; %3 = rsqrt %2; %4 = mul "
     "%0 %3; out 0 f32 [5000,1] %4",
+    "row [3,20003]; %0 = in 0 bf16 [20003,1]; %1 = max %0; %2 = sub %0 %1; %3 = exp %2; %4 = sum "
+    "%3; %5 = div %3 %4; %6 = min %0; out 0 bf16 [20003,1] %5; out 1 f32 [1,0] %6",
     "map [300,700]; %0 = in 0 f32 [700,1]; %1 = in 1 f32 [1,0]; %2 = mul %0 %1; out 0 f32 [700,1] "
     "%2",
 };

@@ -1,0 +1,143 @@
+/* Loops over vectors: what a chunk does when all its values are floats that lie in runs.  A group
+ * is eight vectors of 16 elements, EACH a loop over them that is unrolled: all are loaded, all are
+ * computed, all are stored.  So nothing keeps the compiler from computing them side by side, and
+ * no chain of dependences is waited for; a value of 16 bits is widened and narrowed on the way,
+ * which a loop over elements would need arrays for.
+ * A group that is not whole is loaded from and stored to a place aside, and what is beyond its end
+ * is the identity of its reductions. Names, beside those of loop_c.c: xN where a value is loaded
+ * from, eN loaded values, tN arguments of reductions, kN what is kept, wN what is stored, each an
+ * array of eight vectors; yN the vector of lanes. */
+#include "base/dtype.h"
+#include "codegen/loop_c_print.h"
+#include "codegen/loop_expr.h"
+
+#include <stdio.h>
+
+enum { GROUP = 128 }; /* elements */
+
+static bool is_reduced_at(const plan_value *v, int stage) {
+  return v->v.what == LOOP_REDUCE && v->stage == stage;
+}
+
+static bool is_found_kept(const loop_c_printer *w, int n, int stage) {
+  return w->kept[n] && w->kept[n] < stage;
+}
+
+static bool is_loaded(const loop_c_printer *w, int n, int stage) {
+  return w->p->value[n].v.what == LOOP_IN || is_found_kept(w, n, stage);
+}
+
+static bool is_wide_type(uint8_t type) { return type == HP_F32 || type == HP_BF16; }
+
+static bool is_wide_value(const loop_c_printer *w, int n) {
+  const plan_value *v = &w->p->value[n];
+  switch ((loop_what)v->v.what) {
+  case LOOP_IN: return v->path.inner == 1 && is_wide_type(v->v.type);
+  case LOOP_OP: return loop_expr_is_wide(v->v.op);
+  case LOOP_CAST: return v->v.type == HP_BF16 && w->p->value[v->v.arg[0]].v.cls == LOOP_FLOAT;
+  case LOOP_IOTA:
+  case LOOP_UNIFORM:
+  case LOOP_CONST:
+  case LOOP_INTEGER:
+  case LOOP_REDUCE: break;
+  }
+  return false;
+}
+
+bool loop_c_is_wide(const loop_c_printer *w, int stage, const bool *need) {
+  const loop_plan *p = w->p;
+  bool wide = true;
+  for (int n = 0; n < p->values; n++) {
+    if (need[n]) wide &= is_found_kept(w, n, stage) || is_wide_value(w, n);
+    if (is_reduced_at(&p->value[n], stage)) wide &= p->value[n].v.cls == LOOP_FLOAT;
+  }
+  for (int i = 0; i < p->stores && stage > p->stages; i++)
+    if (loop_c_is_element_store(w, i))
+      wide &= loop_c_is_run_store(w, i) && is_wide_type(p->store[i].s.type);
+  return wide;
+}
+
+static void print_loads(loop_c_printer *w, int stage, const bool *need) {
+  for (int n = 0; n < w->p->values; n++) {
+    if (!need[n] || !is_loaded(w, n, stage)) continue;
+    loop_c_line(w, "hp_v e%d[8];", n);
+    if (is_found_kept(w, n, stage)) {
+      loop_c_line(w, "EACH e%d[i] = hw_load_f32(kept%d + j0 + 16 * i);", n, n);
+      continue;
+    }
+    const hp_dtype type = (hp_dtype)w->p->value[n].v.type;
+    const char *name = dtype_name(type), *element = loop_expr_element(type);
+    loop_c_line(w, "%s pad%d[%d];", element, n, GROUP);
+    loop_c_line(w, "const %s *x%d = hw_group_%s(pad%d, a%d + j0, m);", element, n, name, n, n);
+    loop_c_line(w, "EACH e%d[i] = hw_load_%s(x%d + 16 * i);", n, name, n);
+  }
+}
+
+static void print_value(loop_c_printer *w, int n, int stage) {
+  const plan_value *v = &w->p->value[n];
+  char arg[3][16] = {"", "", ""};
+  str text = {0};
+  for (int k = 0; k < 3; k++)
+    if (v->v.arg[k] >= 0) snprintf(arg[k], sizeof arg[k], "v%d", v->v.arg[k]);
+  if (is_loaded(w, n, stage)) str_printf(&text, "e%d[i]", n);
+  else if (v->v.what == LOOP_CAST) str_printf(&text, "hw_round_bf16(%s)", arg[0]);
+  else loop_expr_print(v->v.op, (const char *const[]){arg[0], arg[1], arg[2]}, true, &text);
+  if (str_status(&text)) w->out->failed = true;
+  else loop_c_line(w, "const hp_v v%d = %s;", n, text.at);
+  str_free(&text);
+}
+
+/* The group's values, and what becomes of them in arrays. */
+static void print_values(loop_c_printer *w, int stage, const bool *need) {
+  const loop_plan *p = w->p;
+  for (int n = 0; n < p->values; n++) {
+    if (is_reduced_at(&p->value[n], stage)) loop_c_line(w, "hp_v t%d[8];", n);
+    if (need[n] && w->kept[n] == stage) loop_c_line(w, "hp_v k%d[8];", n);
+  }
+  for (int i = 0; i < p->stores && stage > p->stages; i++)
+    if (loop_c_is_run_store(w, i)) loop_c_line(w, "hp_v w%d[8];", i);
+  loop_c_line(w, "EACH {");
+  for (int n = 0; n < p->values; n++) {
+    if (need[n]) print_value(w, n, stage);
+    if (need[n] && w->kept[n] == stage) loop_c_line(w, "k%d[i] = v%d;", n, n);
+  }
+  for (int n = 0; n < p->values; n++)
+    if (is_reduced_at(&p->value[n], stage))
+      loop_c_line(w, "t%d[i] = hw_all(v%d);", n, p->value[n].v.arg[0]);
+  for (int i = 0; i < p->stores && stage > p->stages; i++)
+    if (loop_c_is_run_store(w, i))
+      loop_c_line(w, "w%d[i] = hw_all(v%d);", i, loop_c_stored_value(w, i));
+  loop_c_line(w, "}");
+}
+
+static void print_results(loop_c_printer *w, int stage, const bool *need) {
+  const loop_plan *p = w->p;
+  for (int n = 0; n < p->values; n++) {
+    if (is_reduced_at(&p->value[n], stage))
+      loop_c_line(w, "y%d = hw_join_%s_f(y%d, t%d, m);", n,
+                  loop_reduction_name[p->value[n].v.reduce], n, n);
+    if (need[n] && w->kept[n] == stage)
+      loop_c_line(w, "if (j0 < %d) hw_write_f32(kept%d + j0, k%d, %d, 0);", LOOP_C_KEPT, n, n,
+                  GROUP);
+  }
+  for (int i = 0; i < p->stores && stage > p->stages; i++)
+    if (loop_c_is_run_store(w, i))
+      loop_c_line(w, "hw_write_%s(o%d + j0, w%d, m, stream >> %d & 1);",
+                  dtype_name((hp_dtype)p->store[i].s.type), i, i, p->store[i].s.operand);
+}
+
+/* yN from the lanes, or back to them. */
+static void print_lanes(loop_c_printer *w, int stage, const char *fmt) {
+  for (int n = 0; n < w->p->values; n++)
+    if (is_reduced_at(&w->p->value[n], stage)) loop_c_line(w, fmt, n, n);
+}
+
+void loop_c_print_wide(loop_c_printer *w, int stage, const bool *need) {
+  print_lanes(w, stage, "hp_v y%d = hw_load_f32(l%d);");
+  loop_c_line(w, "for (; m > 0; j0 += %d, m -= %d) {", GROUP, GROUP);
+  print_loads(w, stage, need);
+  print_values(w, stage, need);
+  print_results(w, stage, need);
+  loop_c_line(w, "}");
+  print_lanes(w, stage, "*(hp_line *)l%d = y%d;");
+}
