@@ -64,7 +64,7 @@ TEST(the_highest_byte_that_a_step_writes_is_the_last_of_its_plan) {
       used = highest(work, plan.work_bytes + MARGIN, (unsigned char)poison, used);
     }
     CHECK_EQ((used + 255) / 256 * 256, plan.work_bytes); /* plans are made of pieces of 256 */
-    CHECK_EQ(plan.work_bytes, plan.work_bound);          /* and no plan could do with less */
+    CHECK(plan.work_bytes - plan.work_bound <= plan.work_bound / 1024); /* where the search ends */
     step_close(&s);
   }
 }
