@@ -6,8 +6,16 @@
 
 #include <string.h>
 
-enum { CHUNKS = 4, SHORT = 1, T_MAX = 256 };
-static const int64_t chunk_size[CHUNKS] = {1, 16, 64, T_MAX};
+enum { CHUNKS = 5, SHORT = 1, T_MAX = 1024, ROWS_MAX = 2048 };
+static const int64_t chunk_size[CHUNKS] = {1, 16, 64, 256, T_MAX};
+
+/* The largest chunk that n tokens of each of B sequences fill, of no more rows than ROWS_MAX where
+ * there is a choice; what is less than a short one is padded to it. */
+static int chunk_of(int64_t B, int64_t n) {
+  int k = n > 1 ? SHORT : 0;
+  while (k + 1 < CHUNKS && chunk_size[k + 1] <= n && B * chunk_size[k + 1] <= ROWS_MAX) k++;
+  return k;
+}
 
 struct session {
   lm *m;
@@ -61,10 +69,12 @@ static hp_status check_room(const session *s) {
 hp_status session_create(lm *m, int64_t sequences, int64_t capacity, session **out) {
   session *s = mem_calloc(1, sizeof *s);
   HP_TRY_MEM(s);
-  *s = (session){.m = m, .B = sequences, .capacity = capacity, .slots = capacity + T_MAX};
+  *s = (session){.m = m, .B = sequences, .capacity = capacity};
   hp_status st = check_room(s);
   if (!st) {
-    size_t n = (size_t)sequences, rows = n * T_MAX;
+    int64_t chunk = chunk_size[chunk_of(sequences, capacity)]; /* the largest that can come */
+    size_t n = (size_t)sequences, rows = n * (size_t)chunk;
+    s->slots = capacity + chunk;
     s->length = mem_calloc(n, sizeof *s->length);
     s->ids = mem_calloc(4 * rows + 2 * n, sizeof *s->ids);
     if (n > 1) s->logits = mem_calloc(n * (size_t)m->c.vocab, sizeof *s->logits);
@@ -186,13 +196,6 @@ static hp_status check_tokens(const session *s, int64_t i, const int32_t *ids, i
   return HP_OK;
 }
 
-/* The largest chunk that n tokens fill; what is less than a short one is padded to it. */
-static int chunk_of(int64_t n) {
-  int k = n > 1 ? SHORT : 0;
-  while (k + 1 < CHUNKS && chunk_size[k + 1] <= n) k++;
-  return k;
-}
-
 hp_status session_feed(session *s, const int32_t *const *ids, const int64_t *count, float *logits) {
   int64_t most = 0, longest = 0;
   for (int64_t i = 0; i < s->B; i++) {
@@ -203,7 +206,7 @@ hp_status session_feed(session *s, const int32_t *const *ids, const int64_t *cou
   if (most < 1) HP_FAIL(HP_ERR_ARG, "no tokens to feed; at least one is needed");
   HP_TRY(make_tables(s, longest));
   for (int64_t from = 0; from < most;) {
-    int k = chunk_of(most - from);
+    int k = chunk_of(s->B, most - from);
     if (!s->program[k]) HP_TRY(make_program(s, k, longest));
     HP_TRY(run_chunk(s, k, ids, count, from, logits));
     from += chunk_size[k];
