@@ -89,11 +89,16 @@ static void rope(scene *s) {
   hp_tensor at = given(s, "positions", HP_I32, (hp_shape){2, {x.dim[0], x.dim[1]}});
   result(s, "y", hp_rope(s->g, v, cs, sn, at, false));
 }
+static hp_tensor look_up(scene *s, hp_tensor *table) {
+  *table = hp_param(s->g, "table", s->type, (hp_shape){2, {s->vocab, s->width}});
+  hp_tensor ids = given(s, "ids", HP_I32, row(rows(s, s->width).dim[0]));
+  return hp_embedding(s->g, *table, ids, -1);
+}
 static void embedding(scene *s) {
-  hp_shape y = rows(s, s->width), table = {2, {s->vocab, s->width}};
-  hp_tensor t = hp_param(s->g, "table", s->type, table); /* the rows that are read are counted */
+  hp_shape y = rows(s, s->width); /* as many are read as are written */
+  hp_tensor table;
   s->bytes += (double)bytes_of(s->type, &y);
-  result(s, "y", hp_embedding(s->g, t, given(s, "ids", HP_I32, row(y.dim[0])), -1));
+  result(s, "y", look_up(s, &table));
 }
 static hp_tensor losses(scene *s, hp_tensor *logits) {
   hp_shape x = rows(s, s->vocab);
@@ -114,8 +119,15 @@ static void backward(scene *s, hp_tensor y, const hp_tensor *wrt, int n) {
   for (int i = 0; i < n; i++) result(s, name[i], grad[i]);
 }
 static void cross_entropy_grad(scene *s) {
+  hp_shape x = rows(s, s->vocab);
   hp_tensor logits, y = losses(s, &logits);
+  s->bytes += (double)bytes_of(s->type, &x); /* the loss reads them, and its gradient again */
   backward(s, y, &logits, 1);
+}
+static void embedding_grad(scene *s) {
+  hp_tensor table, y = look_up(s, &table);
+  y = hp_mul(s->g, y, given(s, "dy", s->type, rows(s, s->width)));
+  backward(s, y, &table, 1);
 }
 static hp_tensor attend(scene *s, hp_tensor qkv[3]) {
   static const char *const name[] = {"q", "k", "v"};
@@ -157,6 +169,7 @@ static const struct {
            {"dropout", dropout},
            {"rope", rope},
            {"embedding", embedding},
+           {"embedding_grad", embedding_grad},
            {"cross_entropy", cross_entropy},
            {"cross_entropy_grad", cross_entropy_grad},
            {"attention", attention},
