@@ -169,7 +169,7 @@ TEST(embedding_gathers_rows_and_its_gradient_sums_them) {
     for (int i = 0; i < N; i++)
       for (int c = 0; c < C && id[i] >= 0; c++) want[id[i] * C + c] += dy_exact[i * C + c];
     EVERYWHERE(isa, p) {
-      CHECK_OK(row_embedding(p, &r, t, table, out));
+      CHECK_OK(row_embedding(isa, p, &r, t, table, out));
       float *o = as_f32(out, t, N * C);
       for (int i = 0; i < N * C; i++)
         CHECK(o[i] == (id[i / C] < 0 ? 0 : exact[id[i / C] * C + i % C]));
@@ -190,18 +190,64 @@ TEST(embedding_gathers_rows_and_its_gradient_sums_them) {
   }
 }
 
+/* The gradient [V,C] of n positions, the rows dy of which are those of `exact`. */
+static void check_large_sums(cpu_isa isa, pool *p, const row_ids *r, hp_dtype t, const void *dy,
+                             const float *exact, char *grad) {
+  int64_t bytes = r->C * (int64_t)dtype_size(t);
+  size_t work_bytes;
+  CHECK_OK(row_embedding_grad_work(r, &work_bytes));
+  void *work = room_for((int64_t)work_bytes, 1), *row = room_for(1, (size_t)bytes);
+  float *sum = room_for(r->C, sizeof *sum);
+  memset(grad, 0xff, (size_t)(r->V * bytes));
+  CHECK_OK(row_embedding_grad(isa, p, r, t, dy, t, grad, work));
+  for (int64_t v = 0; v < r->V; v++) {
+    memset(sum, 0, (size_t)r->C * sizeof *sum);
+    for (int64_t i = 0; i < r->n; i++)
+      for (int64_t c = 0; c < r->C && ((const int32_t *)r->ids)[i] == v; c++)
+        sum[c] += exact[i * r->C + c];
+    CHECK_OK(dtype_convert(t, row, HP_F32, sum, (size_t)r->C));
+    CHECK(!memcmp(grad + v * bytes, row, (size_t)bytes));
+  }
+  mem_free(work), mem_free(row), mem_free(sum);
+}
+
+/* Results past the caches, rows at places of every alignment. */
+TEST(a_large_embedding_has_the_rows_of_the_table_and_its_gradient_their_sums) {
+  enum { V = 11, N = 1100 };
+  for (int kind = 0; kind < 3; kind++) {
+    hp_dtype t = kind == 0 ? HP_F32 : HP_BF16;
+    int64_t C = kind == 0 ? 4099 : 8190 + kind, bytes = C * (int64_t)dtype_size(t);
+    int32_t id[N], place[V];
+    for (int i = 0; i < N; i++) id[i] = i % 13 == 5 ? ID_ELSEWHERE : i * 7 % V;
+    for (int i = 0; i < V; i++) place[i] = i % 4 * 300;
+    row_ids r = {V, C, N, id, HP_I32}, back = {N, C, V, place, HP_I32};
+    float *exact;
+    char *table = rounded_normals(V * C, t, 3, 5, &exact), *out = room_for(N, (size_t)bytes);
+    char *none = room_for(1, (size_t)bytes);
+    memset(none, 0, (size_t)bytes);
+    EVERYWHERE(isa, p) {
+      memset(out, 0xff, (size_t)(N * bytes));
+      CHECK_OK(row_embedding(isa, p, &r, t, table, out));
+      for (int i = 0; i < N; i++)
+        CHECK(!memcmp(out + i * bytes, id[i] < 0 ? none : table + id[i] * bytes, (size_t)bytes));
+      check_large_sums(isa, p, &back, t, table, exact, out);
+    }
+    mem_free(exact), mem_free(table), mem_free(out), mem_free(none);
+  }
+}
+
 TEST(ids_outside_of_the_table_are_refused) {
   float table[6] = {0}, out[6], work[16];
   int32_t id[2] = {1, 2};
   row_ids r = {2, 3, 2, id, HP_I32};
   pool *p = open_pool(ISA_PLAIN, 1);
-  CHECK_FAILS(row_embedding(p, &r, HP_F32, table, out), "id 2 at position 1");
+  CHECK_FAILS(row_embedding(ISA_PLAIN, p, &r, HP_F32, table, out), "id 2 at position 1");
   CHECK_FAILS(row_embedding_grad(ISA_PLAIN, p, &r, HP_F32, out, HP_F32, table, work),
               "id 2 at position 1");
   id[1] = -1;
-  CHECK_FAILS(row_embedding(p, &r, HP_F32, table, out), "id -1");
+  CHECK_FAILS(row_embedding(ISA_PLAIN, p, &r, HP_F32, table, out), "id -1");
   r.id_type = HP_F32;
-  CHECK_FAILS(row_embedding(p, &r, HP_F32, table, out), "i32 or i64");
+  CHECK_FAILS(row_embedding(ISA_PLAIN, p, &r, HP_F32, table, out), "i32 or i64");
   pool_free(p);
 }
 

@@ -26,8 +26,8 @@ static row_ids ids_of(const cpu_call *c, const ir_value *table, int ids) {
 
 hp_status run_embedding(const cpu_call *c) {
   row_ids r = ids_of(c, call_type(c, 0), 1);
-  return at_place(c, row_embedding(c->dev->threads, &r, (hp_dtype)call_type(c, 0)->dtype, c->at[0],
-                                   c->at[2]));
+  return at_place(c, row_embedding(c->dev->isa, c->dev->threads, &r,
+                                   (hp_dtype)call_type(c, 0)->dtype, c->at[0], c->at[2]));
 }
 
 hp_status plan_embedding_grad(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work) {

@@ -84,6 +84,7 @@ hp_status row_cross_entropy_grad(cpu_isa isa, pool *p, const row_labels *r, cons
 /* ---- embedding ----------------------------------------------------------------------------------
  */
 
+static rows_fn *const embedding_of[ISA_COUNT] = ISA_TABLE(rows_embedding);
 static rows_fn *const embedding_grad_of[ISA_COUNT] = ISA_TABLE(rows_embedding_grad);
 
 static hp_status check_row_ids(const row_ids *r) {
@@ -104,20 +105,13 @@ static hp_status check_row_ids(const row_ids *r) {
   return HP_OK;
 }
 
-/* An item is a position; width is in bytes. */
-static void gather_rows(rows_job *j, int64_t from, int64_t to) {
-  for (int64_t i = from; i < to; i++) {
-    int64_t id = rows_index(j->ids->ids, j->ids->id_type, i);
-    char *y = (char *)j->y + i * j->width;
-    if (id == ID_ELSEWHERE) memset(y, 0, (size_t)j->width);
-    else memcpy(y, (const char *)j->x + id * j->width, (size_t)j->width);
-  }
-}
-
-hp_status row_embedding(pool *p, const row_ids *r, hp_dtype dtype, const void *table, void *out) {
+hp_status row_embedding(cpu_isa isa, pool *p, const row_ids *r, hp_dtype dtype, const void *table,
+                        void *out) {
   HP_TRY(check_row_ids(r));
   rows_job j = {.ids = r, .x = table, .y = out, .width = r->C * (int64_t)dtype_size(dtype)};
-  if (r->C) run_rows(p, gather_rows, &j, r->n);
+  if (!r->C) return HP_OK;
+  j.stream = j.width % 4 == 0 && r->n >= LOOP_STREAM_BYTES / j.width;
+  run_rows(p, embedding_of[isa], &j, r->n);
   return HP_OK;
 }
 
@@ -157,6 +151,8 @@ hp_status row_embedding_grad(cpu_isa isa, pool *p, const row_ids *r, hp_dtype dy
                 .y = dtable,
                 .out_type = out_type,
                 .width = r->C,
+                .stream =
+                    r->C && r->V >= LOOP_STREAM_BYTES / (r->C * (int64_t)dtype_size(out_type)),
                 .start = start,
                 .position = position};
   run_rows(p, embedding_grad_of[isa], &j, r->V);

@@ -42,7 +42,8 @@ typedef struct {
 } row_ids;
 
 /* out [n,C] = table[ids], both of one type (any). */
-hp_status row_embedding(pool *p, const row_ids *r, hp_dtype dtype, const void *table, void *out);
+hp_status row_embedding(cpu_isa isa, pool *p, const row_ids *r, hp_dtype dtype, const void *table,
+                        void *out);
 /* dtable [V,C] = for each row, the rows of dy [n,C] with its id, summed in order of position; all
  * rows are written; ids elsewhere are left out. */
 hp_status row_embedding_grad_work(const row_ids *r, size_t *bytes);

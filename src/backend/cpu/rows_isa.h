@@ -28,6 +28,7 @@ typedef void rows_fn(rows_job *j, int64_t from, int64_t to);
 #define ROWS_KERNEL(name) rows_fn name##_plain, name##_avx2, name##_avx512
 ROWS_KERNEL(rows_xent); /* items are rows */
 ROWS_KERNEL(rows_xent_grad);
+ROWS_KERNEL(rows_embedding);      /* positions; width is in bytes */
 ROWS_KERNEL(rows_embedding_grad); /* rows of the table */
 ROWS_KERNEL(rows_rope);           /* positions b * T + t */
 ROWS_KERNEL(rows_sum_sq);         /* chunks */

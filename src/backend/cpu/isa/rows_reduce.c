@@ -1,5 +1,5 @@
-/* Reductions: sums of squares, the search for NaN and infinity, the largest of a row, and the sum
- * of rows by id (the gradient of an embedding). */
+/* Reductions: sums of squares, the search for NaN and infinity, the largest of a row, rows by id
+ * (an embedding) and the sum of them (its gradient). */
 #include "backend/cpu/rows_isa.h"
 #include "backend/cpu/simd.h"
 
@@ -107,21 +107,59 @@ void ISA_NAME(rows_argmax)(rows_job *j, int64_t from, int64_t to) {
     ((int32_t *)j->y)[row] = largest_of(j->dtype, j->x, row * j->width, j->width);
 }
 
-/* Rows of the table: columns go by 64, so that a sum stays in registers over its occurrences. */
-void ISA_NAME(rows_embedding_grad)(rows_job *j, int64_t from, int64_t to) {
-  int64_t C = j->width;
-  for (int64_t row = from; row < to; row++) {
-    int64_t first = j->start[row], end = j->start[row + 1];
-    for (int64_t c = 0; c < C; c += 64) {
-      v16f sum[4];
-      int vecs = C - c >= 64 ? 4 : (int)((C - c + 15) / 16);
-      for (int v = 0; v < 4; v++) sum[v] = v16_zero();
-      for (int64_t i = first; i < end; i++)
-        for (int v = 0; v < vecs; v++)
-          sum[v] = v16_add(sum[v], v16_load_as(j->dtype, j->x, j->position[i] * C + c + 16 * v,
-                                               v16_left(C, c + 16 * v)));
-      for (int v = 0; v < vecs; v++)
-        v16_store_as(j->out_type, j->y, row * C + c + 16 * v, sum[v], v16_left(C, c + 16 * v));
-    }
+/* n words past the caches, as floats that nobody looks at; `next` is fetched meanwhile. */
+SIMD void copy_past(void *to, const void *from, const void *next, int64_t n) {
+  for (int64_t i = 0; i < n; i += 16) {
+    int left = v16_left(n, i);
+    v16_fetch(HP_F32, next, i);
+    v16_stream_as(HP_F32, to, i, v16_load_as(HP_F32, from, i, left), left);
   }
+}
+
+void ISA_NAME(rows_embedding)(rows_job *j, int64_t from, int64_t to) {
+  const row_ids *r = j->ids;
+  for (int64_t i = from; i < to; i++) {
+    int64_t id = rows_index(r->ids, r->id_type, i);
+    int64_t next = rows_index(r->ids, r->id_type, i + 1 < to ? i + 1 : i);
+    const char *x = j->x;
+    char *y = (char *)j->y + i * j->width;
+    if (id == ID_ELSEWHERE) memset(y, 0, (size_t)j->width);
+    else if (!j->stream) memcpy(y, x + id * j->width, (size_t)j->width);
+    else copy_past(y, x + id * j->width, x + (next < 0 ? id : next) * j->width, j->width / 4);
+  }
+  v16_streamed();
+}
+
+/* Columns c .. of a row of the table, `vecs` vectors (a constant), the last with `left` lanes:
+ * their sums stay in registers over the positions of the row. */
+SIMD void sum_positions(const hp_dtype t, const hp_dtype out, rows_job *j, int64_t row, int64_t c,
+                        const int vecs, int left) {
+  v16f sum[4];
+  for (int v = 0; v < vecs; v++) sum[v] = v16_zero();
+  for (int64_t i = j->start[row]; i < j->start[row + 1]; i++)
+    for (int v = 0; v < vecs; v++)
+      sum[v] = v16_add(sum[v], v16_load_as(t, j->x, j->position[i] * j->width + c + 16 * v, left));
+  for (int v = 0; v < vecs; v++) {
+    int64_t at = row * j->width + c + 16 * v;
+    if (j->stream) v16_stream_as(out, j->y, at, sum[v], left);
+    else v16_store_as(out, j->y, at, sum[v], left);
+  }
+}
+
+SIMD void embedding_grads(const hp_dtype t, const hp_dtype out, rows_job *j, int64_t from,
+                          int64_t to) {
+  const int64_t C = j->width;
+  for (int64_t row = from; row < to; row++) {
+    int64_t c = 0;
+    for (; c + 64 <= C; c += 64) sum_positions(t, out, j, row, c, 4, 16);
+    for (; c < C; c += 16) sum_positions(t, out, j, row, c, 1, v16_left(C, c));
+  }
+  v16_streamed();
+}
+
+void ISA_NAME(rows_embedding_grad)(rows_job *j, int64_t from, int64_t to) {
+  const bool same = j->dtype == j->out_type;
+  if (same && j->dtype == HP_F32) embedding_grads(HP_F32, HP_F32, j, from, to);
+  else if (same && j->dtype == HP_BF16) embedding_grads(HP_BF16, HP_BF16, j, from, to);
+  else embedding_grads(j->dtype, j->out_type, j, from, to);
 }
