@@ -378,7 +378,17 @@ static hp_status materialize(rewrite *r, val v) {
 }
 
 static hp_status make_leaf(rewrite *r, val v) {
-  return r->map[v] || !fuse_is_generated(graph_def(r->from, v)) ? HP_OK : materialize(r, v);
+  const ir_node *n = graph_def(r->from, v);
+  if (r->map[v] || !fuse_is_generated(n)) return HP_OK;
+  if (n->op == OP_UNIFORM) HP_TRY(make_leaf(r, graph_in(r->from, n)[0])); /* a constant seed */
+  return materialize(r, v);
+}
+
+/* Makes what a loop reads for operand v of its member: v, or the seed of what it draws. */
+static hp_status make_operand(rewrite *r, const ir_node *member, val v) {
+  const ir_node *n = graph_def(r->from, v);
+  if (!fuse_inlines(r->from, member, v)) return make_leaf(r, v);
+  return n->op == OP_UNIFORM ? make_leaf(r, graph_in(r->from, n)[0]) : HP_OK;
 }
 
 hp_status fuse_make_leaves(rewrite *r, const ir_node *n) {
@@ -392,9 +402,7 @@ hp_status fuse_emit(rewrite *r, const use_lists *uses, fuse_group *k, const uint
   memcpy(e.dim, k->space.dim, sizeof e.dim);
   for (int m = 0; m < k->n; m++) {
     const ir_node *n = graph_node(r->from, k->member[m]);
-    for (int i = 0; i < n->n_in; i++)
-      if (!fuse_inlines(r->from, n, graph_in(r->from, n)[i]))
-        HP_TRY(make_leaf(r, graph_in(r->from, n)[i]));
+    for (int i = 0; i < n->n_in; i++) HP_TRY(make_operand(r, n, graph_in(r->from, n)[i]));
   }
   sort_members(k);
   collect_loads(&e);
