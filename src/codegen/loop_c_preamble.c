@@ -191,6 +191,8 @@ static const char wide[] =
     "#define hw_max(a, b) (hp_v)__builtin_ia32_maxps512_mask(a, b, a, (uint16_t)-1, 4)\n"
     "#define hw_min(a, b) (hp_v)__builtin_ia32_minps512_mask(a, b, a, (uint16_t)-1, 4)\n"
     "#endif\n"
+    "#define hw_exp_argument(x) hw_min(hw_all(89.0f), hw_max(hw_all(-87.0f), x))\n"
+    "#define hw_exp_ends(x, y) (y)\n"
     "#define INLINE static inline __attribute__((always_inline))\n"
     "INLINE uint16_t hw_first(int64_t n) { return n < 1 ? 0 : n < 16 ? (1 << n) - 1 : 0xffff; }\n"
     "INLINE hp_v hw_load_f32(const float *x) { return *(const hp_line *)x; }\n"
