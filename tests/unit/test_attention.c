@@ -242,6 +242,7 @@ static const attn_spec grid[] = {
     {1, 131, 131, 1, 1, 20, 20, 0.2f, false, 9, NULL, {.p = 0}}, /* window without causal */
     {1, 40, 1100, 2, 1, 16, 16, 0.3f, true, 0, NULL, {.p = 0}},  /* segments */
     {2, 1, 1300, 6, 2, 40, 24, 0.2f, true, 0, NULL, {.p = 0}},   /* decoding */
+    {1, 1, 333, 7, 7, 72, 88, 0.1f, true, 50, NULL, {.p = 0}},   /* one row a head, heads abreast */
     {1, 3, 600, 2, 1, 17, 31, 0.2f, true, 100, NULL, {.p = 0}},
     {1, 2, 130, 20, 1, 8, 8, 0.3f, true, 0, NULL, {.p = 0}},
     {1, 5, 0, 2, 1, 8, 8, 0.3f, false, 0, NULL, {.p = 0}},

@@ -79,7 +79,7 @@ static inline int64_t attn_tiles_floats(int64_t Dp, int64_t Dvp) {
   return keys + scores + ATTN_LANES * big + ATTN_FWD_TILES * ATTN_LANES * (Dp + 2 * Dvp);
 }
 static inline int64_t attn_few_floats(int64_t heads, int64_t Dp, int64_t Dvp) {
-  return ATTN_FEW * (heads * (2 + Dp + Dvp) + ATTN_BLOCK);
+  return heads * ATTN_FEW * (3 + Dp + Dvp + ATTN_BLOCK);
 }
 static inline int64_t attn_grads_floats(int64_t Tk, int64_t Dp, int64_t Dvp) {
   int64_t keys = attn_round_up(Tk, ATTN_BLOCK) * (3 * Dp + 2 * Dvp);

@@ -3,8 +3,18 @@
  * order of any element's operations: the bits are those of the tiles. */
 #include "backend/cpu/isa/attn_tile.h"
 
-/* Rows of keys or values ahead of their use, in the order of their addresses: only whole rows, all
- * heads of an item side by side, read at the speed of memory. */
+/* Heads whose scores go side by side, so that chains of one row hide the latency of an FMA; vectors
+ * of columns whose sums do. */
+#if defined(__AVX512F__)
+enum { FEW_HEADS = 4, FEW_VECS = 4 };
+#else
+enum { FEW_HEADS = 2, FEW_VECS = 2 };
+#endif
+/* Keys that all heads of an item meet before the next are looked at. */
+enum { FEW_KEYS = 16 };
+
+/* Rows of keys or values that come next, to be asked for in the order of their addresses: only
+ * whole rows, all heads of an item side by side, are read at the speed of memory. */
 typedef struct {
   const char *row;
   int64_t step, width, col, rows; /* bytes; rows that are left */
@@ -16,31 +26,42 @@ typedef struct {
   int heads, n;                       /* key heads; query rows of each */
   int32_t lo[ATTN_FEW], hi[ATTN_FEW]; /* keys of each row */
   int64_t first, last;                /* keys that some row sees */
-  lines next_k, next_v;
-  float *p;     /* [FEW][BLOCK] */
-  float *state; /* of each head: m, l [FEW], q [FEW][Dp], sums [FEW][Dvp] */
+  lines next;
+  float *state; /* of each head, as few_head has it */
 } few_rows;
 
+/* Running maximum and sum of each row, and what its sums over values are multiplied by next; its
+ * query, those sums, and its weights of a block: [FEW][1, 1, 1, Dp, Dvp, BLOCK]. */
 typedef struct {
-  float *m, *l, *q, *sum;
+  float *m, *l, *scale, *q, *sum, *p;
 } few_head;
 
 SIMD few_head head_of(const few_rows *f, int i) {
-  float *at = f->state + i * ATTN_FEW * (2 + f->j->Dp + f->j->Dvp);
-  return (few_head){at, at + ATTN_FEW, at + 2 * ATTN_FEW, at + ATTN_FEW * (2 + f->j->Dp)};
+  const int64_t Dp = f->j->Dp, Dvp = f->j->Dvp;
+  float *at = f->state + i * ATTN_FEW * (3 + Dp + Dvp + ATTN_BLOCK), *q = at + 3 * ATTN_FEW;
+  return (few_head){.m = at,
+                    .l = at + ATTN_FEW,
+                    .scale = at + 2 * ATTN_FEW,
+                    .q = q,
+                    .sum = q + ATTN_FEW * Dp,
+                    .p = q + ATTN_FEW * (Dp + Dvp)};
 }
 
+/* The rows that some query sees of FEW_KEYS from `from` on. */
 static lines lines_of(const few_rows *f, const attn_view *x, int64_t n, int64_t from) {
   int64_t size = (int64_t)dtype_size(x->dtype), left = f->last + 1 - from;
-  if (left > ATTN_BLOCK) left = ATTN_BLOCK;
+  if (left > FEW_KEYS) left = FEW_KEYS;
   return (lines){row_at(x, f->b, from, f->kv), x->st * size, ((f->heads - 1) * x->sh + n) * size, 0,
                  left};
 }
-SIMD void ask_line(lines *a) {
-  if (a->rows <= 0) return;
-  __builtin_prefetch(a->row + a->col);
-  a->col += 64;
-  if (a->col >= a->width) a->col = 0, a->row += a->step, a->rows--;
+SIMD void ask_lines(lines *a, int n) {
+  lines x = *a;
+  for (; n > 0 && x.rows > 0; n--) {
+    __builtin_prefetch(x.row + x.col);
+    x.col += 64;
+    if (x.col >= x.width) x.col = 0, x.row += x.step, x.rows--;
+  }
+  *a = x;
 }
 
 /* acc += q k over the columns of x, those of 16 keys: 16 of them, or 32 of bf16, which are
@@ -58,38 +79,63 @@ SIMD void scores_add(const int R, const bool pairs, v16f x[16], const float *q, 
   }
 }
 
-/* Scores of 16 keys from `key`, for R rows of head i. */
-SIMD void scores_16(const int R, const hp_dtype t, few_rows *f, int head, int64_t key, int at) {
-  const attn_job *j = f->j;
-  const float *q = head_of(f, head).q;
-  v16f acc[ATTN_FEW], x[16];
-  for (int r = 0; r < R; r++) acc[r] = v16_zero();
-  int keys = v16_left(j->s->Tk, key);
-  const char *rows = row_at(&j->k, f->b, key, f->kv + head);
-  int64_t step = j->k.st * (t == HP_F32 ? 4 : 2), d = 0;
-  for (; t == HP_BF16 && d + 32 <= j->s->D; d += 32) {
-    for (int i = 0; i < 16; i++) {
-      ask_line(&f->next_k);
-      x[i] =
-          i < keys ? v16_load((const float *)(const void *)(rows + i * step + 2 * d)) : v16_zero();
-    }
-    scores_add(R, true, x, q + d, j->Dp, acc);
-  }
-  for (; d < j->s->D; d += 16) {
-    int left = v16_left(j->s->D, d);
-    for (int i = 0; i < 16; i++) {
-      ask_line(&f->next_k);
-      x[i] = i < keys ? v16_load_as(t, rows + i * step, d, left) : v16_zero();
-    }
-    scores_add(R, false, x, q + d, j->Dp, acc);
-  }
-  const v16f scale = v16_set1(j->s->scale * 0x1.715476p0f);
-  for (int r = 0; r < R; r++) v16_store(f->p + r * ATTN_BLOCK + at, v16_mul(acc[r], scale));
+/* x = columns d .. d + left - 1 of 16 rows, as pairs where these are of bf16. */
+SIMD void keys_load(const hp_dtype t, const bool pairs, const char *at, const int64_t row[16],
+                    int64_t d, int left, v16f x[16]) {
+  for (int i = 0; i < 16; i++)
+    x[i] = pairs ? v16_load((const float *)(const void *)(at + row[i] + 2 * d))
+                 : v16_load_as(t, at + row[i], d, left);
 }
 
-/* p of one row in a block; returns what its earlier sums are multiplied by. */
-static float few_softmax(few_rows *f, float *m_at, float *l_at, int r, int64_t kb) {
-  float *p = f->p + r * ATTN_BLOCK;
+/* Scores of the FEW_KEYS from `key` on, at `at` of the block, for R rows of `heads` heads. */
+SIMD void scores(const int R, const int heads, const hp_dtype t, few_rows *f, int head,
+                 const int64_t row[16], int at) {
+  const attn_job *j = f->j;
+  const int64_t D = j->s->D, size = t == HP_F32 ? 4 : 2;
+  const char *from[FEW_HEADS];
+  few_head h[FEW_HEADS];
+  v16f acc[FEW_HEADS][ATTN_FEW], x[16];
+  for (int i = 0; i < heads; i++) {
+    h[i] = head_of(f, head + i);
+    from[i] = (const char *)j->k.at + (head + i) * j->k.sh * size;
+    for (int r = 0; r < R; r++) acc[i][r] = v16_zero();
+  }
+  int64_t d = 0;
+  for (; t == HP_BF16 && d + 32 <= D; d += 32)
+    for (int i = 0; i < heads; i++) {
+      ask_lines(&f->next, 16);
+      keys_load(t, true, from[i], row, d, 16, x);
+      scores_add(R, true, x, h[i].q + d, j->Dp, acc[i]);
+    }
+  for (; d < D; d += 16)
+    for (int i = 0; i < heads; i++) {
+      ask_lines(&f->next, 16);
+      if (d + 16 <= D) keys_load(t, false, from[i], row, d, 16, x);
+      else keys_load(t, false, from[i], row, d, v16_left(D, d), x);
+      scores_add(R, false, x, h[i].q + d, j->Dp, acc[i]);
+    }
+  const v16f scale = v16_set1(j->s->scale * 0x1.715476p0f);
+  for (int i = 0; i < heads; i++)
+    for (int r = 0; r < R; r++) v16_store(h[i].p + r * ATTN_BLOCK + at, v16_mul(acc[i][r], scale));
+}
+
+/* The same for all heads.  Keys past the last are scored as the last, and hidden later. */
+SIMD void few_scores(const int R, const hp_dtype t, few_rows *f, int64_t key, int at) {
+  const int side = R == 1 ? FEW_HEADS : 1;
+  const attn_view *k = &f->j->k;
+  int64_t row[16];
+  for (int64_t i = 0; i < 16; i++) {
+    int64_t t_k = key + i < f->j->s->Tk ? key + i : f->j->s->Tk - 1;
+    row[i] = (t == HP_F32 ? 4 : 2) * (f->b * k->sb + t_k * k->st + f->kv * k->sh);
+  }
+  int head = 0;
+  for (; head + side <= f->heads; head += side) scores(R, side, t, f, head, row, at);
+  for (; head < f->heads; head++) scores(R, 1, t, f, head, row, at);
+}
+
+/* The weights of one row in a block, and what its earlier sums are multiplied by. */
+static void few_softmax(const few_rows *f, const few_head *h, int r, int64_t kb) {
+  float *p = h->p + r * ATTN_BLOCK, *m_at = &h->m[r], *l_at = &h->l[r];
   int32_t key[16];
   for (int i = 0; i < 16; i++) key[i] = (int32_t)kb + i;
   v16i k = v16i_load(key), lo = v16i_set1(f->lo[r]), hi = v16i_set1(f->hi[r]);
@@ -108,52 +154,73 @@ static float few_softmax(few_rows *f, float *m_at, float *l_at, int r, int64_t k
   }
   v16_store_n(l_at, v16_fma(v16_set1(*l_at), a, v16_set1(v16_sum(sum))), 1);
   v16_store_n(m_at, m, 1);
-  float scale[16];
-  v16_store(scale, a);
-  return scale[0];
+  v16_store_n(&h->scale[r], a, 1);
 }
 
-/* sum = sum * scale + p v over keys from .. to - 1 of the block */
-SIMD void few_values(const int R, const hp_dtype t, few_rows *f, int head, int64_t kb, int from,
-                     int to, const float *scale) {
-  const attn_job *j = f->j;
-  float *sum = head_of(f, head).sum;
-  const char *rows = row_at(&j->v, f->b, kb, f->kv + head);
-  int64_t step = j->v.st * (t == HP_F32 ? 4 : 2);
-  for (int64_t c = 0; c < j->s->Dv; c += 16) {
-    v16f acc[ATTN_FEW];
-    int left = v16_left(j->s->Dv, c);
-    for (int r = 0; r < R; r++)
-      acc[r] = v16_mul(v16_load(sum + r * j->Dvp + c), v16_set1(scale[r]));
-    for (int i = from; i < to; i++) {
-      ask_line(&f->next_v);
-      v16f x = v16_load_as(t, rows + i * step, c, left);
-      for (int r = 0; r < R; r++) acc[r] = v16_fma(v16_set1(f->p[r * ATTN_BLOCK + i]), x, acc[r]);
+/* sum = sum * scale + p v over keys from .. to - 1 of the block, columns c .. c + 16 vecs - 1. */
+SIMD void values(const int R, const int vecs, const hp_dtype t, few_rows *f, const few_head *h,
+                 const char *v, int64_t c, int left, int from, int to) {
+  const int64_t Dvp = f->j->Dvp, step = f->j->v.st * (t == HP_F32 ? 4 : 2);
+  v16f acc[ATTN_FEW][FEW_VECS];
+  for (int r = 0; r < R; r++)
+    for (int x = 0; x < vecs; x++)
+      acc[r][x] = v16_mul(v16_load(h->sum + r * Dvp + c + 16 * x), v16_set1(h->scale[r]));
+  for (int i = from; i < to; i++) {
+    ask_lines(&f->next, t == HP_F32 ? vecs : (vecs + 1) / 2);
+    for (int x = 0; x < vecs; x++) {
+      v16f b = v16_load_as(t, v + i * step, c + 16 * x, left);
+      for (int r = 0; r < R; r++)
+        acc[r][x] = v16_fma(v16_set1(h->p[r * ATTN_BLOCK + i]), b, acc[r][x]);
     }
-    for (int r = 0; r < R; r++) v16_store(sum + r * j->Dvp + c, acc[r]);
+  }
+  for (int r = 0; r < R; r++)
+    for (int x = 0; x < vecs; x++) v16_store(h->sum + r * Dvp + c + 16 * x, acc[r][x]);
+}
+
+/* The same for all columns of all heads. */
+SIMD void few_values(const int R, const hp_dtype t, few_rows *f, int64_t kb, int from, int to) {
+  const int vecs = R <= 4 ? FEW_VECS : 1;
+  const int64_t Dv = f->j->s->Dv;
+  for (int head = 0; head < f->heads; head++) {
+    const few_head h = head_of(f, head);
+    const char *v = row_at(&f->j->v, f->b, kb, f->kv + head);
+    int64_t c = 0;
+    for (; c + 16 * vecs <= Dv; c += 16 * vecs) values(R, vecs, t, f, &h, v, c, 16, from, to);
+    for (; c < Dv; c += 16) values(R, 1, t, f, &h, v, c, v16_left(Dv, c), from, to);
+    for (int r = 0; r < R; r++) h.scale[r] = 1;
   }
 }
 
+/* While FEW_KEYS are worked on, those are asked for that come next: all keys of the block, all its
+ * values, then the keys of the next block. */
 SIMD void few_block(const int R, const hp_dtype kt, const hp_dtype vt, few_rows *f, int64_t kb) {
+  const attn_job *j = f->j;
   int from = f->first > kb ? (int)(f->first - kb) : 0;
   int to = f->last < kb + ATTN_BLOCK - 1 ? (int)(f->last - kb + 1) : ATTN_BLOCK;
-  f->next_k = lines_of(f, &f->j->k, f->j->s->D, kb + ATTN_BLOCK);
-  f->next_v = lines_of(f, &f->j->v, f->j->s->Dv, kb + ATTN_BLOCK);
+  for (int i = from & -FEW_KEYS; i < to; i += FEW_KEYS) {
+    bool more = i + FEW_KEYS < to;
+    f->next = more ? lines_of(f, &j->k, j->s->D, kb + i + FEW_KEYS)
+                   : lines_of(f, &j->v, j->s->Dv, kb + (from & -FEW_KEYS));
+    few_scores(R, kt, f, kb + i, i);
+  }
   for (int head = 0; head < f->heads; head++) {
-    few_head h = head_of(f, head);
-    float scale[ATTN_FEW];
-    for (int i = 0; i < ATTN_BLOCK; i += 16)
-      if (i + 16 > from && i < to) scores_16(R, kt, f, head, kb + i, i);
-    for (int r = 0; r < R; r++) scale[r] = few_softmax(f, &h.m[r], &h.l[r], r, kb);
-    few_values(R, vt, f, head, kb, from, to, scale);
+    const few_head h = head_of(f, head);
+    for (int r = 0; r < R; r++) few_softmax(f, &h, r, kb);
+  }
+  for (int i = from, end; i < to; i = end) {
+    end = (i & -FEW_KEYS) + FEW_KEYS;
+    if (end > to) end = to;
+    f->next = end < to ? lines_of(f, &j->v, j->s->Dv, kb + end)
+                       : lines_of(f, &j->k, j->s->D, kb + ATTN_BLOCK);
+    few_values(R, vt, f, kb, i, end);
   }
 }
 
 /* The state of a head that has seen no key, and its queries, rows past the last 0. */
 static void head_start(const few_rows *f, int head) {
   const attn_job *j = f->j;
-  few_head h = head_of(f, head);
-  memset(h.q, 0, sizeof(float) * (size_t)(ATTN_FEW * (j->Dp + j->Dvp)));
+  const few_head h = head_of(f, head);
+  memset(h.q, 0, sizeof(float) * (size_t)(ATTN_FEW * (j->Dp + j->Dvp + ATTN_BLOCK)));
   for (int r = 0; r < ATTN_FEW; r++) h.m[r] = ATTN_NO_MAX, h.l[r] = 0;
   for (int r = 0; r < f->n; r++) {
     float *q = h.q + r * j->Dp;
@@ -164,7 +231,6 @@ static void head_start(const few_rows *f, int head) {
 
 static void few_start(few_rows *f, int64_t segment) {
   f->first = INT32_MAX, f->last = -1;
-  memset(f->p, 0, sizeof(float) * ATTN_FEW * ATTN_BLOCK);
   for (int head = 0; head < f->heads; head++) head_start(f, head);
   for (int r = 0; r < ATTN_FEW; r++) {
     f->lo[r] = INT32_MAX, f->hi[r] = -1;
@@ -182,7 +248,7 @@ static void few_write(const few_rows *f, int64_t segment) {
   const attn_job *j = f->j;
   for (int head = 0; head < f->heads; head++)
     for (int r = 0; r < f->n; r++) {
-      few_head h = head_of(f, head);
+      const few_head h = head_of(f, head);
       int64_t at = (f->b * j->s->KV + f->kv + head) * j->segments + segment;
       float *to = j->partial + (at * j->rows + r) * (16 + j->Dvp);
       to[0] = h.m[r], to[1] = h.l[r];
@@ -226,7 +292,7 @@ void ISA_NAME(attn_join)(const attn_job *j, int64_t item, float *work) {
 
 void ISA_NAME(attn_few)(const attn_job *j, int64_t item, float *work) {
   int64_t segment = item % j->segments, part = item / j->segments % j->chunks;
-  few_rows f = {.j = j, .n = (int)j->rows, .p = work, .state = work + ATTN_FEW * ATTN_BLOCK};
+  few_rows f = {.j = j, .n = (int)j->rows, .state = work};
   f.b = item / j->segments / j->chunks;
   f.kv = j->s->KV * part / j->chunks;
   f.heads = (int)(j->s->KV * (part + 1) / j->chunks - f.kv);
