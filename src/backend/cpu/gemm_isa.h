@@ -55,8 +55,8 @@ typedef struct {
    * stride lda; b[k, n] with one of b_k, b_n equal to 1. */
   void (*rows)(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda, const void *b,
                hp_dtype type, int64_t b_k, int64_t b_n, float *c, int64_t ldc, bool load);
-  /* The same for whole strips: `strip` elements from one to the next, b_k from one k to the next.
-   */
+  /* The same for whole strips: `strip` elements from one to the next, b_k from one k to the next; a
+   * in lanes, as pack_rows makes them. */
   void (*rows_strips)(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda,
                       const void *b, hp_dtype type, int64_t strip, int64_t b_k, float *c,
                       int64_t ldc, bool load);

@@ -45,10 +45,12 @@ typedef struct {
       per_thread; /* bytes: the parts of a thread's work memory, and all of it */
 } plan;
 
-/* Widened to f32, or for two operands of bf16 the instructions that the CPU has for them. */
+/* Widened to f32, or for two operands of bf16 the instructions that the CPU has for them: but few
+ * rows that meet a B without strips are widened. */
 static const gemm_kernels *kernels_of(cpu_isa isa, const gemm_query *q, bool stream) {
   bool halves = q->a_type == HP_BF16 && q->b_type == HP_BF16;
-  if (halves && !stream && isa == ISA_AVX512 && cpu_has_bf16()) return &gemm_kernels_dot;
+  if (halves && (!stream || q->b_strip) && isa == ISA_AVX512 && cpu_has_bf16())
+    return &gemm_kernels_dot;
   static const gemm_kernels *const table[ISA_COUNT] = {[ISA_PLAIN] = &gemm_kernels_plain,
                                                        [ISA_AVX2] = &gemm_kernels_avx2,
                                                        [ISA_AVX512] = &gemm_kernels_avx512};

@@ -52,6 +52,12 @@ GEMM_INLINE vf vf_join_pairs(const uint16_t *hi, const uint16_t *lo, int64_t n) 
   if (lo) x = _mm512_or_si512(x, _mm512_cvtepu16_epi32(vf_half_words(lo, n)));
   return _mm512_castsi512_ps(x);
 }
+#if defined(__AVX512BF16__)
+/* Two steps of chains: sum + a.upper * b.upper, then + a.lower * b.lower. */
+GEMM_INLINE vf vf_dot(vf a, vf b, vf sum) {
+  return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_castps_si512(a), (__m512bh)_mm512_castps_si512(b));
+}
+#endif
 /* r[i][j] becomes r[j][i]. */
 GEMM_INLINE void vf_transpose(vf r[VL]) {
   vf t[VL];
@@ -207,6 +213,9 @@ void ISA_NAME(gemm_rows)(int64_t rows, int64_t cols, int64_t k, const float *a, 
 void ISA_NAME(gemm_rows_strips)(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda,
                                 const void *b, hp_dtype type, int64_t strip, int64_t b_k, float *c,
                                 int64_t ldc, bool load);
+void gemm_rows_strips_dot(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda,
+                          const void *b, hp_dtype type, int64_t strip, int64_t b_k, float *c,
+                          int64_t ldc, bool load);
 void ISA_NAME(gemm_finish)(const float *s, int64_t lds, int64_t rows, int64_t cols, float alpha,
                            const float *bias_m, const float *bias_n, void *out, hp_dtype type,
                            int64_t o_m, int64_t o_n);

@@ -20,9 +20,7 @@ GEMM_INLINE vf tile_columns(const float *p, bool direct) {
   __m512i pairs = _mm512_permutexvar_epi16(_mm512_loadu_si512(order), _mm512_castps_si512(x));
   return _mm512_castsi512_ps(pairs);
 }
-GEMM_INLINE vf tile_step(vf a, vf b, vf sum) {
-  return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_castps_si512(a), (__m512bh)_mm512_castps_si512(b));
-}
+GEMM_INLINE vf tile_step(vf a, vf b, vf sum) { return vf_dot(a, b, sum); }
 
 #include "backend/cpu/isa/gemm_tile.h"
 
@@ -35,7 +33,7 @@ const gemm_kernels gemm_kernels_dot = {
     .pack_panels = gemm_pack_panels_pairs,
     .block = block,
     .rows = ISA_NAME(gemm_rows),
-    .rows_strips = ISA_NAME(gemm_rows_strips),
+    .rows_strips = gemm_rows_strips_dot,
     .finish = ISA_NAME(gemm_finish),
     .start = ISA_NAME(gemm_start),
 };

@@ -1,6 +1,7 @@
 /* Few rows of A times a B in strips of GEMM_STRIP columns, k after k: how weights lie that only
  * inference reads.  They are read at the speed of memory, in long runs, and nothing is transposed.
- * The chains are those of the packed kernel. */
+ * The chains are those of the packed kernel.  Compiled for dot instructions, two k of bf16 are one
+ * step (docs/adr/0008). */
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/gemm_vec.h"
 
@@ -28,6 +29,30 @@ typedef struct {
   bool load;
 } piece;
 
+/* Columns at element i of B as lanes of a step, and the step; `both`: its second k is there. */
+#if defined(__AVX512BF16__)
+enum { PER_LANE = 2 };
+GEMM_INLINE vf lanes_at(const piece *p, hp_dtype type, int64_t i, bool both) {
+  const uint16_t *at = elem_at(p->b, type, i);
+  return vf_join_pairs(at, both ? at + p->b_k : NULL, VL);
+}
+GEMM_INLINE vf step_of(vf a, vf b, vf sum) { return vf_dot(a, b, sum); }
+#else
+enum { PER_LANE = 1 };
+GEMM_INLINE vf lanes_at(const piece *p, hp_dtype type, int64_t i, bool both) {
+  (void)both;
+  return vf_load_as(elem_at(p->b, type, i), type, VL);
+}
+GEMM_INLINE vf step_of(vf a, vf b, vf sum) { return vf_fma(a, b, sum); }
+#endif
+
+/* Asks for what lies behind element i of B, maybe past its end: what the processor fetches by
+ * itself falls behind where many rows meet a strip. */
+GEMM_INLINE void ask(const piece *p, hp_dtype type, int64_t i) {
+  enum { BYTES_AHEAD = 3072 };
+  __builtin_prefetch((const void *)((uintptr_t)elem_at(p->b, type, i) + BYTES_AHEAD));
+}
+
 /* rows, strips and type are constants at each call, so that the sums become registers. */
 GEMM_INLINE void rows_strips(const int rows, const int strips, const hp_dtype type,
                              const piece *p) {
@@ -38,14 +63,13 @@ GEMM_INLINE void rows_strips(const int rows, const int strips, const hp_dtype ty
     GEMM_UNROLL for (int v = 0; v < vecs; v++) acc[m][v] =
         p->load ? vf_load(p->c + m * p->ldc + v * VL) : vf_zero();
   }
-  for (int64_t s = 0; s < p->k; s++) {
-    GEMM_UNROLL for (int v = 0; v < vecs; v++) {
-      int64_t at = v / VECS * p->strip + s * p->b_k + v % VECS * VL;
-      x[v] = vf_load_as(elem_at(p->b, type, at), type, VL);
-    }
+  for (int64_t k = 0; k < p->k; k += PER_LANE) {
+    GEMM_UNROLL for (int n = 0; n < strips; n++) ask(p, type, n * p->strip + k * p->b_k);
+    GEMM_UNROLL for (int v = 0; v < vecs; v++) x[v] =
+        lanes_at(p, type, v / VECS * p->strip + k * p->b_k + v % VECS * VL, k + 1 < p->k);
     GEMM_UNROLL for (int m = 0; m < rows; m++) {
-      vf a = vf_set1(p->a[m * p->lda + s]);
-      GEMM_UNROLL for (int v = 0; v < vecs; v++) acc[m][v] = vf_fma(a, x[v], acc[m][v]);
+      vf a = vf_set1(p->a[m * p->lda + k / PER_LANE]);
+      GEMM_UNROLL for (int v = 0; v < vecs; v++) acc[m][v] = step_of(a, x[v], acc[m][v]);
     }
   }
   GEMM_UNROLL for (int m = 0; m < rows; m++) {
@@ -57,14 +81,19 @@ typedef void piece_fn(const piece *p);
 #define PIECE(R, type, TYPE)                                                                       \
   static void rows_##R##_##type(const piece *p) { rows_strips(R, STRIPS(R), TYPE, p); }            \
   static void rows_##R##_##type##_one(const piece *p) { rows_strips(R, 1, TYPE, p); }
+#define PIECES(R, type)                                                                            \
+  { rows_##R##_##type##_one, rows_##R##_##type }
+#if defined(__AVX512BF16__)
+#define ROWS(R)     PIECE(R, bf16, HP_BF16)
+#define ROWS_ROW(R) [R - 1] = {[HP_BF16] = PIECES(R, bf16)},
+#else
 #define ROWS(R)                                                                                    \
   PIECE(R, f32, HP_F32)                                                                            \
   PIECE(R, bf16, HP_BF16)                                                                          \
   PIECE(R, f16, HP_F16)
-#define PIECES(R, type)                                                                            \
-  { rows_##R##_##type##_one, rows_##R##_##type }
 #define ROWS_ROW(R)                                                                                \
   [R - 1] = {[HP_F32] = PIECES(R, f32), [HP_BF16] = PIECES(R, bf16), [HP_F16] = PIECES(R, f16)},
+#endif
 
 EACH_STREAM_ROWS(ROWS)
 
