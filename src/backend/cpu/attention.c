@@ -9,7 +9,7 @@ static attn_item_fn *const few_of[ISA_COUNT] = ISA_TABLE(attn_few);
 static attn_item_fn *const join_of[ISA_COUNT] = ISA_TABLE(attn_join);
 static attn_item_fn *const grads_of[ISA_COUNT] = ISA_TABLE(attn_grads);
 
-enum { LENGTH_MAX = 1 << 30, COUNT_MAX = 1 << 24, FEW_ITEMS = 2 /* a thread */ };
+enum { LENGTH_MAX = 1 << 30, COUNT_MAX = 1 << 24, FEW_ITEMS = 4 /* a thread */ };
 
 static hp_status check_spec(const attn_spec *s) {
   if (s->B < 0 || s->B > COUNT_MAX || s->Tq < 0 || s->Tq > LENGTH_MAX || s->Tk < 0 ||
