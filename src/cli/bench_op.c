@@ -178,8 +178,7 @@ static const struct {
            {"adamw", adamw}};
 enum { OPS = sizeof ops / sizeof *ops };
 
-/* --- running -------------------------------------------------------------------------------------
- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 typedef struct {
   const bench_args *a;

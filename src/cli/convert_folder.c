@@ -10,8 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* --- by parts ----------------------------------------------------------------------------------
- */
+/* --- by parts --------------------------------------------------------------------------------- */
 
 /* A tensor of the folder to be written: one of the checkpoint, or a slice of one.  A name with a
  * star is of a stack, whose slices along dim 0 have numbers in its place. */
@@ -98,8 +97,7 @@ static hp_status convert_parts(const char *from, const char *to) {
   return st;
 }
 
-/* --- whole -------------------------------------------------------------------------------------
- */
+/* --- whole ------------------------------------------------------------------------------------ */
 
 static hp_status convert_whole(const char *from, const char *to) {
   weights *w;
@@ -113,8 +111,7 @@ static hp_status convert_whole(const char *from, const char *to) {
   return st;
 }
 
-/* --- the folder --------------------------------------------------------------------------------
- */
+/* --- the folder ------------------------------------------------------------------------------- */
 
 static bool is_same(const char *a, const char *b) {
   struct stat x, y;

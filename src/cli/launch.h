@@ -27,8 +27,7 @@ void launch_command_print(const launch_command *c, str *out);
 /* Runs it in a group of its own, so that Ctrl-C reaches the launcher alone. */
 hp_status launch_start(const launch_command *c, pid_t *out);
 
-/* --- watching ----------------------------------------------------------------------------------
- */
+/* --- watching --------------------------------------------------------------------------------- */
 
 /* A line to a process: from its first beat on it is known which. */
 typedef struct {

@@ -16,8 +16,7 @@
 /* Between programs a process may read data or write a checkpoint: it has so many times the time. */
 enum { BETWEEN = 10, LINES_MAX = 2048 };
 
-/* --- lines --------------------------------------------------------------------------------------
- */
+/* --- lines ------------------------------------------------------------------------------------ */
 
 /* Processes on other machines find this one by its name. */
 static hp_status tell_where(const launch_watch *w, bool elsewhere) {
@@ -136,8 +135,7 @@ void launch_watch_kill(const launch_watch *w) {
   }
 }
 
-/* --- the watchdog -------------------------------------------------------------------------------
- */
+/* --- the watchdog ----------------------------------------------------------------------------- */
 
 void launch_line_print(const launch_line *l, str *out) {
   str_printf(out, "process %d (%s, pid %d)", l->last.rank, l->last.host, l->last.pid);

@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- layouts -----------------------------------------------------------------------------------
- */
+/* --- layouts ---------------------------------------------------------------------------------- */
 
 /* Axes count from the last one, as in the original: the reverse of a mesh's order. */
 void answer_tensor_map(json_writer *w, const mesh *m, const layout *l) {
@@ -122,8 +121,7 @@ hp_status answer_layout(json_writer *w, const mesh *m, const layout *l, const in
   return replica_groups(w, m, l);
 }
 
-/* --- ways from one to another --------------------------------------------------------------------
- */
+/* --- ways from one to another ----------------------------------------------------------------- */
 
 /* The group of a move at a device position, its axes in the given order. */
 static hp_status group_of(json_writer *w, const mesh *m, const path_move *move, const uint8_t *axis,

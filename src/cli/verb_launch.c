@@ -12,8 +12,7 @@
 
 enum { TURN_MS = 50, GRACE_S = 5 };
 
-/* --- one try ------------------------------------------------------------------------------------
- */
+/* --- one try ---------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t asked; /* the signal that came last, until it is dealt with */
 static void on_signal(int number) { asked = number; }
@@ -132,8 +131,7 @@ static hp_status try_once(const launch_options *o, launch_watch *w, attempt *a) 
   return st;
 }
 
-/* --- tries --------------------------------------------------------------------------------------
- */
+/* --- tries ------------------------------------------------------------------------------------ */
 
 static int give_up(attempt *a, const char *why) {
   cli_say(HP_ERR_COMM, " launch: %s%s", a->why.at ? a->why.at : "the job failed", why);

@@ -39,8 +39,7 @@ static hp_status parse_shape(const char *text, int rank, int64_t *out) {
   return HP_OK;
 }
 
-/* --- text ----------------------------------------------------------------------------------------
- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 static void print_slice(const question *q, const layout *l, int64_t position) {
   int64_t start[LAYOUT_DIMS], stop[LAYOUT_DIMS];
@@ -91,8 +90,7 @@ static void print_path(const mesh *m, const path *p) {
   for (int i = 0; i < p->n; i++) print_move(m, &p->move[i]);
 }
 
-/* --- the verb ------------------------------------------------------------------------------------
- */
+/* --- the verb --------------------------------------------------------------------------------- */
 
 static hp_status find_path(const question *q, path *p) {
   path_request r = {.mesh = &q->m, .shape = q->shape, .element_bytes = 4};

@@ -33,8 +33,7 @@ static seal seal_of(const void *bytes, size_t n) {
   return s;
 }
 
-/* --- the folder --------------------------------------------------------------------------------
- */
+/* --- the folder ------------------------------------------------------------------------------- */
 
 static hp_status default_dir(str *path) {
   const char *cache = getenv("HYPER_CACHE"), *xdg = getenv("XDG_CACHE_HOME"),
@@ -181,8 +180,7 @@ void jit_cache_end(jit_cache *c) {
   c->lock = -1;
 }
 
-/* --- files -------------------------------------------------------------------------------------
- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 static void key_path(const char *dir, hash128 key, str *path) {
   char hex[33];

@@ -83,8 +83,7 @@ static void fill(const loop_value *v, block *to, const block *x) {
   }
 }
 
-/* --- memory ------------------------------------------------------------------------------------
- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 /* Where a part stands: outer indices, row of a col kernel, and `width` lanes from `first`. */
 typedef struct {
@@ -141,8 +140,7 @@ static void store(const frame *f, const plan_store *s) {
   }
 }
 
-/* --- values ------------------------------------------------------------------------------------
- */
+/* --- values ----------------------------------------------------------------------------------- */
 
 static int64_t to_int(const block *x, loop_class cls, int k) {
   return cls == LOOP_FLOAT ? hp_to_int(x->f[k]) : x->i[k];
@@ -210,8 +208,7 @@ static void eval_needed(frame *f, const bool *need) {
     if (need[i]) eval(f, i);
 }
 
-/* --- reductions --------------------------------------------------------------------------------
- */
+/* --- reductions ------------------------------------------------------------------------------- */
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -266,8 +263,7 @@ static void reduce(frame *f, int n) {
   else fill(v, &f->slot[n], &total);
 }
 
-/* --- parts -------------------------------------------------------------------------------------
- */
+/* --- parts ------------------------------------------------------------------------------------ */
 
 /* Stores of elements (those that vary in the innermost loop), or of the others. */
 static void store_all(frame *f, bool elements) {

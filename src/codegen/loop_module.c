@@ -49,8 +49,7 @@ struct loop_module {
   loop_module_stats stats;
 };
 
-/* --- creating and adding -----------------------------------------------------------------------
- */
+/* --- creating and adding ---------------------------------------------------------------------- */
 
 static loop_isa best_isa(void) {
 #if defined(__x86_64__)
@@ -190,8 +189,7 @@ done:
   return st;
 }
 
-/* --- building ----------------------------------------------------------------------------------
- */
+/* --- building --------------------------------------------------------------------------------- */
 
 /* All that a build works with. */
 typedef struct {
@@ -401,8 +399,7 @@ hp_status loop_module_build(loop_module *m) {
 
 loop_module_stats loop_module_report(const loop_module *m) { return m->stats; }
 
-/* --- running -----------------------------------------------------------------------------------
- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 /* Of a split kernel: one for each stage of reductions, one for elements, one for row values. */
 int loop_phases(const loop_kernel *k) { return k->plan.split ? k->plan.stages + 2 : 1; }

@@ -29,8 +29,7 @@ static void processes_close(comm *c) {
 
 static void processes_reset(comm *c) { (void)c; }
 
-/* --- packing ------------------------------------------------------------------------------------
- */
+/* --- packing ---------------------------------------------------------------------------------- */
 
 static int64_t bytes_of(const comm_piece *p) { return p->n * p->run; }
 static bool lies_together(const comm_piece *p) { return p->n == 1 || p->run == p->stride; }
@@ -90,8 +89,7 @@ static hp_status post(processes *p, bool sends, char *at, int64_t bytes, int64_t
   return HP_OK;
 }
 
-/* --- meeting ------------------------------------------------------------------------------------
- */
+/* --- meeting ---------------------------------------------------------------------------------- */
 
 static hp_status post_receives(processes *p, const comm_group *g, const char *data,
                                const comm_piece *take, comm_view *seen) {

@@ -9,8 +9,7 @@ hp_status world_refuse(const char *why) {
   HP_FAIL(HP_ERR_COMM, "%s: %s", world.facts.library, why);
 }
 
-/* --- notes --------------------------------------------------------------------------------------
- */
+/* --- notes ------------------------------------------------------------------------------------ */
 
 static void take_note(const note *n) {
   if (n->rank < 0 || n->rank >= world.facts.size) return;
@@ -58,8 +57,7 @@ void world_fail(void) {
   pthread_mutex_unlock(&world.lock);
 }
 
-/* --- messages -----------------------------------------------------------------------------------
- */
+/* --- messages --------------------------------------------------------------------------------- */
 
 void world_pause(int64_t turn) {
   enum { POLITE = 100, SHORT = 1000, SHORT_NS = 20000, LONG_NS = 200000 };

@@ -9,8 +9,7 @@
 
 static const double latent_eps = 1e-6; /* Transformers' default, whatever rms_norm_eps is */
 
-/* --- attention ----------------------------------------------------------------------------------
- */
+/* --- attention -------------------------------------------------------------------------------- */
 
 static place attention_place(int layer, const char *part) {
   return place_in(layer_place(layer, "self_attn"), part);
@@ -95,8 +94,7 @@ static double params(const model_config *c) {
   return decoder_frame_params(c) + (double)c->layers * n + moe_params(c);
 }
 
-/* --- configuration ------------------------------------------------------------------------------
- */
+/* --- configuration ---------------------------------------------------------------------------- */
 
 static hp_status read_attention(const tree_node *root, model_config *c) {
   latent_config *l = &c->latent;

@@ -153,8 +153,7 @@ static hp_status load_in_turn(lm *m, const source *from, turn *turns, staging *r
   return st;
 }
 
-/* --- what the files have beside -----------------------------------------------------------------
- */
+/* --- what the files have beside --------------------------------------------------------------- */
 
 static hp_status know(map *known, const char *name) {
   const char *dot = strchr(name, '.');

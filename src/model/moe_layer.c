@@ -16,8 +16,7 @@ typedef struct {
   place at, usual; /* of the block; by the name that other versions give it */
 } block;
 
-/* --- the router ---------------------------------------------------------------------------------
- */
+/* --- the router ------------------------------------------------------------------------------- */
 
 /* Weights of a token's experts, and which they are: [B,T,per_token]. */
 typedef struct {
@@ -115,8 +114,7 @@ static routing route(const block *k, hp_tensor x, moe_route how) {
   return r;
 }
 
-/* --- the experts --------------------------------------------------------------------------------
- */
+/* --- the experts ------------------------------------------------------------------------------ */
 
 /* A projection of each token's experts, whose weights are [n,k] each; in files of other versions
  * they are rows of the tensor `alias`, from `row` on of `rows`. */
@@ -155,8 +153,7 @@ hp_tensor moe_layer(model_build *b, int layer, hp_tensor x, moe_route how, const
   return build_mark(b, layer, "moe_out", hp_sum(b->g, y, (int64_t[]){2}, 1, false));
 }
 
-/* --- configuration ------------------------------------------------------------------------------
- */
+/* --- configuration ---------------------------------------------------------------------------- */
 
 hp_status moe_config_read(const tree_node *root, int64_t absent, model_config *c) {
   moe_config *m = &c->moe;

@@ -22,8 +22,7 @@ typedef struct {
   int axes;
 } applying;
 
-/* --- layouts from letters ----------------------------------------------------------------------
- */
+/* --- layouts from letters --------------------------------------------------------------------- */
 
 /* Without words for experts, tensor parallelism cuts within them too. */
 static bool cuts_within_experts(const applying *a, const strategy_axis *x) {
@@ -99,8 +98,7 @@ static hp_status declare_all(const applying *a, const mark_layout *marks) {
   return HP_OK;
 }
 
-/* --- params ------------------------------------------------------------------------------------
- */
+/* --- params ----------------------------------------------------------------------------------- */
 
 static bool ends_with(const char *name, const char *end) {
   size_t n = strlen(name), k = strlen(end);
@@ -195,8 +193,7 @@ static hp_status declare_param(const applying *a, const model_param *p) {
   return st;
 }
 
-/* --- activations -------------------------------------------------------------------------------
- */
+/* --- activations ------------------------------------------------------------------------------ */
 
 /* Between the blocks activations are cut along the sequence by tp, and along the width by tp_y.  A
  * block's first product gathers the sequence and leaves a sum over tp_y, its second gathers the

@@ -80,8 +80,7 @@ void grad_put(grad_ctx *c) {
   c->din[0] = ops_add(c->g, OP_TAKE, (val[]){c->dout[0], c->in[1]}, 2, NULL);
 }
 
-/* --- linear layers by row ----------------------------------------------------------------------
- */
+/* --- linear layers by row --------------------------------------------------------------------- */
 
 /* Rows of x for ids e [R...,J]: [R...,J,K], or [R...,K], which serves all J. */
 static bool rows_fit(const ir_value *x, const ir_value *e) {

@@ -184,8 +184,7 @@ static hp_status emit_region(chunk *c, const chunk_region *k) {
   return visit_leaving(c, join_result);
 }
 
-/* --- the graph with its regions in pieces ------------------------------------------------------
- */
+/* --- the graph with its regions in pieces ----------------------------------------------------- */
 
 /* Does node n read what the region makes, or what is put off? */
 static bool comes_after(const chunk *c, const ir_node *n, uint32_t region, const bool *late) {
@@ -236,8 +235,7 @@ static hp_status emit_all(chunk *c, const regions *all, hp_graph **out) {
   return st;
 }
 
-/* --- finding them ------------------------------------------------------------------------------
- */
+/* --- finding them ----------------------------------------------------------------------------- */
 
 /* A value has memory of its own: no loop that is yet to be fused makes it. */
 static bool is_stored(const ir_node *n) {

@@ -40,8 +40,7 @@ bool chunk_too_large(const chunk_finder *f, val v) {
   return bytes_of(f, v) > f->piece_bytes && graph_def(f->g, v)->n_in > 0;
 }
 
-/* --- who belongs to it -------------------------------------------------------------------------
- */
+/* --- who belongs to it ------------------------------------------------------------------------ */
 
 typedef struct {
   chunk_finder *f;
@@ -164,8 +163,7 @@ static bool collect(search *s) {
   return true;
 }
 
-/* --- along which dims --------------------------------------------------------------------------
- */
+/* --- along which dims ------------------------------------------------------------------------- */
 
 static int tensors(const ir_node *n) { return n->n_in + n->n_out; }
 
@@ -314,8 +312,7 @@ static bool find_axes(search *s) {
   return s->r->axes > 0;
 }
 
-/* --- how many pieces --------------------------------------------------------------------------
- */
+/* --- how many pieces -------------------------------------------------------------------------- */
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 

@@ -38,8 +38,7 @@ bool shard_cuts_sequence(const shard *s, const ir_node *n) {
   return !span || same_cut(q, 1, k, 1);
 }
 
-/* --- layouts -----------------------------------------------------------------------------------
- */
+/* --- layouts ---------------------------------------------------------------------------------- */
 
 /* Takes the axes of the sequence out of a layout. */
 static void without_sequence(const site *t, layout *l) {

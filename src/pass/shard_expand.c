@@ -46,8 +46,7 @@ bool shard_expands(const shard *s, const ir_node *n) {
   return (rows && last_is_cut(s, graph_in(s->r.from, n)[0])) || cuts_groups(s, n);
 }
 
-/* --- what a node is made of, sharded in its place ------------------------------------------------
- */
+/* --- what a node is made of, sharded in its place --------------------------------------------- */
 
 static void take(shard *to, val x, const shard *from, val y) {
   to->r.map[x] = from->r.map[y];

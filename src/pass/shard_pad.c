@@ -31,8 +31,7 @@ typedef struct {
 static const ir_value *old_type(const padding *p, val v) { return graph_value(p->r.from, v); }
 static const ir_value *new_type(const padding *p, val v) { return graph_value(p->r.to, v); }
 
-/* --- one value ----------------------------------------------------------------------------------
- */
+/* --- one value -------------------------------------------------------------------------------- */
 
 /* Longer for nothing: constants, indices, and what is repeated anyway; 0 when it is none of them.
  */
@@ -107,8 +106,7 @@ static void becomes(padding *p, val old, val y, uint8_t zero) {
   p->zero[old] = zero;
 }
 
-/* --- the factors of a node ----------------------------------------------------------------------
- */
+/* --- the factors of a node -------------------------------------------------------------------- */
 
 /* The factor of a dim that may be longer: the outermost that is more than one element. */
 static int leading(const rule *r, const rule_tensor *t, int dim) {
@@ -214,8 +212,7 @@ static void padded_dims(const padding *p, const rule_tensor *t, const ir_value *
   }
 }
 
-/* --- what a reduction must not see --------------------------------------------------------------
- */
+/* --- what a reduction must not see ------------------------------------------------------------ */
 
 /* What no maximum takes; for a loss, whose device may have nothing else, a number. */
 static double lowest(const padding *p, int dtype) {
@@ -270,8 +267,7 @@ static uint8_t zeros_after(const padding *p, const uint8_t *zero) {
   return after;
 }
 
-/* --- nodes --------------------------------------------------------------------------------------
- */
+/* --- nodes ------------------------------------------------------------------------------------ */
 
 static hp_status operands(padding *p, val *in, uint8_t *zero) {
   const val *old = graph_in(p->r.from, p->n);
@@ -355,8 +351,7 @@ static hp_status effect(padding *p, const ir_node *n) {
   return graph_status(p->r.to);
 }
 
-/* --- nodes that are written in other ops --------------------------------------------------------
- */
+/* --- nodes that are written in other ops ------------------------------------------------------ */
 
 /* A norm counts its elements; heads of queries stand in groups, of which one may not be cut. */
 static bool expands(const padding *p, const ir_node *n) {
@@ -431,8 +426,7 @@ static hp_status pad_node(padding *p, const ir_node *n) {
   return expands(p, n) ? expanded(p, n) : by_rule(p);
 }
 
-/* --- the graph ----------------------------------------------------------------------------------
- */
+/* --- the graph -------------------------------------------------------------------------------- */
 
 /* Sets *out when a layout is declared for the node that does not divide its dims. */
 static hp_status find_uneven(const hp_graph *g, const shard_plan *plan, const ir_node *n,

@@ -26,8 +26,7 @@ typedef struct {
 } line;
 static line *supervised; /* NULL: nobody listens */
 
-/* --- where it is --------------------------------------------------------------------------------
- */
+/* --- where it is ------------------------------------------------------------------------------ */
 
 static void look(line *l) {
   watch_place now;
@@ -72,8 +71,7 @@ static void tell_place(const line *l, beat *b) {
   str_free(&text);
 }
 
-/* --- the line -----------------------------------------------------------------------------------
- */
+/* --- the line --------------------------------------------------------------------------------- */
 
 static bool send_beat(line *l, beat_kind kind, int code) {
   const world_facts *w = world_get();

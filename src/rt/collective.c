@@ -54,8 +54,7 @@ static hp_status meet(meeting *m, const void *data) {
 }
 static hp_status leave(const meeting *m) { return m->d->comm->iface->leave(m->d->comm, &m->g); }
 
-/* --- moves ---------------------------------------------------------------------------------------
- */
+/* --- moves ------------------------------------------------------------------------------------ */
 
 /* Own part of a dim. */
 static hp_status take_part(meeting *m, const void *from, void *to) {
@@ -169,8 +168,7 @@ static hp_status all_to_all(meeting *m, const void *from, void *to) {
   return leave(m);
 }
 
-/* --- reductions ----------------------------------------------------------------------------------
- */
+/* --- reductions ------------------------------------------------------------------------------- */
 
 enum { CHUNK = 1024 };
 

@@ -196,8 +196,7 @@ static hp_status run_streams(exec *e) {
   return st;
 }
 
-/* --- inputs and outputs ------------------------------------------------------------------------
- */
+/* --- inputs and outputs ----------------------------------------------------------------------- */
 
 static const hp_io *find_io(const hp_io *io, int n, const char *name) {
   for (int i = 0; i < n; i++)

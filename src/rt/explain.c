@@ -28,8 +28,7 @@ static hp_status print_ops(const program *p, device *d, const exec *e, bool json
   return str_status(out);
 }
 
-/* --- memory ------------------------------------------------------------------------------------
- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 /* First and last instruction that touches each root buffer of the device tier. */
 static timeline_span *spans_of(const program *p, size_t *count) {
@@ -136,8 +135,7 @@ hp_status explain_print(const program *p, device *d, const exec *e, const char *
   return print_ops(p, d, e, json, out);
 }
 
-/* --- trace --------------------------------------------------------------------------------------
- */
+/* --- trace ------------------------------------------------------------------------------------ */
 
 static void trace_inst(const program *p, const inst_times *t, size_t i, int number, str *out) {
   const prog_inst *n = program_inst(p, i);

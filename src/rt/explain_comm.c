@@ -131,8 +131,7 @@ hp_status comm_times(const program *p, const inst_times *t, comm_time *each, com
   return st;
 }
 
-/* --- as text ------------------------------------------------------------------------------------
- */
+/* --- as text ---------------------------------------------------------------------------------- */
 
 typedef struct {
   uint16_t op;

@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- who holds what ------------------------------------------------------------------------------
- */
+/* --- who holds what --------------------------------------------------------------------------- */
 
 /* Elements of tensors, and those that all their parts have room for. */
 typedef struct {

@@ -201,8 +201,7 @@ static void draw_card(picture *p, const card *c, double x, double y) {
   str_free(&what);
 }
 
-/* --- the page ----------------------------------------------------------------------------------
- */
+/* --- the page --------------------------------------------------------------------------------- */
 
 /* What the colours are: device, and its place on the mesh.  Returns the height. */
 static int draw_legend(picture *p, int y) {

@@ -10,8 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- opening ------------------------------------------------------------------------------------
- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static char *copy_text(const char *s) {
   char *t = mem_calloc(strlen(s) + 1, 1);
@@ -156,8 +155,7 @@ void group_close(group *g) {
   mem_free(g);
 }
 
-/* --- layouts ------------------------------------------------------------------------------------
- */
+/* --- layouts ---------------------------------------------------------------------------------- */
 
 /* A dim of one element is not shared.  Where it is asked for, of each dim the outer axes, as many
  * as divide it. */

@@ -20,8 +20,7 @@ static sums sum_of(const hp_op_time *row, int n) {
 }
 
 static double rate(double work, double seconds) { return seconds > 0 ? work / seconds : 0; }
-/* --- text -------------------------------------------------------------------------------------
- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 static void print_head(const sums *s, const hp_limits *l, str *out) {
   if (s->run_s > 0)
@@ -61,8 +60,7 @@ void op_times_print(const hp_op_time *row, int n, const hp_limits *l, str *out) 
   }
 }
 
-/* --- JSON -------------------------------------------------------------------------------------
- */
+/* --- JSON ------------------------------------------------------------------------------------- */
 
 static void put_number(json_writer *w, const char *key, double x) {
   json_put_key(w, key);

@@ -12,8 +12,7 @@
 
 #define PUT(field, ...) snprintf(field, sizeof(field), __VA_ARGS__)
 
-/* --- what an instruction is -------------------------------------------------------------------
- */
+/* --- what an instruction is ------------------------------------------------------------------- */
 
 static const ir_value *operand(const program *p, const prog_inst *n, int i) {
   return &program_arg(p, n, i)->type;
@@ -133,8 +132,7 @@ static void describe(const program *p, const device *d, const prog_inst *n, hp_o
   set_limit(p, d, n, row);
 }
 
-/* --- rows -------------------------------------------------------------------------------------
- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 /* What both places begin with, whole parts of it. */
 static void join_places(char *place, const char *other) {

@@ -54,8 +54,7 @@ static hp_status each_device(transfer *t, hp_status (*fn)(void *transfer, int i)
   return t->g->crew ? crew_run(t->g->crew, fn, t) : fn(t, 0);
 }
 
-/* --- saving ------------------------------------------------------------------------------------
- */
+/* --- saving ----------------------------------------------------------------------------------- */
 
 /* One device, and the bytes that are on their way to its file. */
 typedef struct {
@@ -128,8 +127,7 @@ hp_status params_save(group *g, const char *to, const char *const *name, int n) 
   return st;
 }
 
-/* --- loading -----------------------------------------------------------------------------------
- */
+/* --- loading ---------------------------------------------------------------------------------- */
 
 static hp_status refuse_type(const transfer *t, const saved_tensor *have,
                              const saved_tensor *want) {

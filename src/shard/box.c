@@ -51,8 +51,7 @@ void box_print(const box *b, str *out) {
   str_add_char(out, ']');
 }
 
-/* --- who holds it ------------------------------------------------------------------------------
- */
+/* --- who holds it ----------------------------------------------------------------------------- */
 
 int64_t layout_first(const mesh *m, const layout *l, int64_t position) {
   for (int a = 0; a < m->axes; a++)
@@ -111,8 +110,7 @@ void parts_next(parts_met *p) {
   if (p->more) show_part(p);
 }
 
-/* --- elements ----------------------------------------------------------------------------------
- */
+/* --- elements --------------------------------------------------------------------------------- */
 
 void runs_begin(box_runs *r, const box *b, const box *from, const box *to) {
   int64_t step_from = 1, step_to = 1;

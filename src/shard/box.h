@@ -25,8 +25,7 @@ bool box_equal(const box *a, const box *b);
 bool box_meet(const box *a, const box *b, box *out);
 void box_print(const box *b, str *out); /* [0:16, 4:8] */
 
-/* --- who holds it ------------------------------------------------------------------------------
- */
+/* --- who holds it ----------------------------------------------------------------------------- */
 
 /* The first of the devices that hold the same part as this one, and the k-th of them,
  * k < layout_repeat. */
@@ -48,8 +47,7 @@ typedef struct {
 void parts_begin(parts_met *p, const mesh *m, const layout *l, const int64_t *shape, const box *b);
 void parts_next(parts_met *p);
 
-/* --- elements ----------------------------------------------------------------------------------
- */
+/* --- elements --------------------------------------------------------------------------------- */
 
 /* The elements of b in two row-major arrays, which hold all of the boxes `from` and `to`: the runs
  * that lie together in both, for (runs_begin(...); r.n; runs_next(&r)). */

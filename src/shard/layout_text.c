@@ -90,8 +90,7 @@ hp_status layout_from_placements(const mesh *m, const char *const *placement, in
   return HP_OK;
 }
 
-/* --- parsing -----------------------------------------------------------------------------------
- */
+/* --- parsing ---------------------------------------------------------------------------------- */
 
 typedef struct {
   const char *text, *at;
@@ -260,8 +259,7 @@ hp_status layout_parse_on(const char *text, const mesh *m, layout *l) {
   return next_char(&r) ? bad(&r, "the end of the layout") : HP_OK;
 }
 
-/* --- printing ----------------------------------------------------------------------------------
- */
+/* --- printing --------------------------------------------------------------------------------- */
 
 void mesh_print(const mesh *m, str *out) {
   for (int a = 0; a < m->axes; a++) str_printf(out, a ? ",%lld" : "(%lld", (long long)m->size[a]);

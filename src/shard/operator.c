@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-/* --- attributes ---------------------------------------------------------------------------------
- */
+/* --- attributes ------------------------------------------------------------------------------- */
 
 hp_status operator_wrap(int64_t dim, int rank, int *out) {
   if (dim < -rank || dim >= rank)
@@ -76,8 +75,7 @@ void operator_repeat(rule *r, int n) {
   for (; r->n_out < n && r->n_out < RULE_TENSORS; r->n_out++) r->out[r->n_out] = r->out[0];
 }
 
-/* --- rows of the op table -----------------------------------------------------------------------
- */
+/* --- rows of the op table --------------------------------------------------------------------- */
 
 static hp_status from_row(op_id op, const operator* o, rule *r) {
   const op_row *row = &op_table[op];
@@ -98,8 +96,7 @@ ROW(exp, EXP)
 ROW(square, SQUARE)
 ROW(clone, COPY)
 
-/* --- contractions -------------------------------------------------------------------------------
- */
+/* --- contractions ----------------------------------------------------------------------------- */
 
 static hp_status matmul_flags(const operator* o, bool ta, bool tb, rule *r) {
   static const char *const text[] = {"...mk,...kn->...mn;k=sum", "...mk,...nk->...mn;k=sum",

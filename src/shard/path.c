@@ -31,8 +31,7 @@ typedef struct {
   hp_status st;
 } search;
 
-/* --- cheapest first -----------------------------------------------------------------------------
- */
+/* --- cheapest first --------------------------------------------------------------------------- */
 
 /* Costs are sums in different orders: what differs by rounding alone is equal. */
 static bool before(const node *a, const node *b) {

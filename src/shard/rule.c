@@ -140,8 +140,7 @@ static hp_status pass_pending(derivation *d) {
   return HP_OK;
 }
 
-/* --- factors to layouts ------------------------------------------------------------------------
- */
+/* --- factors to layouts ----------------------------------------------------------------------- */
 
 /* A dim from its factors: behind one that is not cut into single elements nothing may be cut. */
 static hp_status compose(const derivation *d, const rule_tensor *t, int dim, layout *l) {

@@ -4,8 +4,7 @@
 #include "base/json.h"
 #include "shard/layout_text.h"
 
-/* --- names and places --------------------------------------------------------------------------
- */
+/* --- names and places ------------------------------------------------------------------------- */
 
 hp_status saved_part_path(const char *name, int64_t device, str *out) {
   str_clear(out);
@@ -26,8 +25,7 @@ bool saved_exists(const char *name) {
   return there;
 }
 
-/* --- who saves what ----------------------------------------------------------------------------
- */
+/* --- who saves what --------------------------------------------------------------------------- */
 
 static double part_bytes(const mesh *m, const saved_tensor *t) {
   double n = (double)dtype_size((hp_dtype)t->type.dtype);
@@ -57,8 +55,7 @@ bool saved_by(const mesh *m, const saved_tensor *t, int64_t device, box *part) {
   return saved_saver(m, t, layout_first(m, &t->l, device)) == device && box_elements(part);
 }
 
-/* --- a device's file ---------------------------------------------------------------------------
- */
+/* --- a device's file -------------------------------------------------------------------------- */
 
 /* The tensors of the file, as lists that the container takes. */
 typedef struct {
@@ -124,8 +121,7 @@ hp_status saved_write_file(const char *name, const mesh *m, const saved_tensor *
   return st;
 }
 
-/* --- the index ---------------------------------------------------------------------------------
- */
+/* --- the index -------------------------------------------------------------------------------- */
 
 /* "name": {"dtype": "f32", "shape": [16, 8], "layout": "(tp,None)"} */
 static void print_tensor(const mesh *m, const saved_tensor *t, str *out) {

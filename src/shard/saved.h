@@ -26,8 +26,7 @@ typedef struct {
 /* Gives each replica a share of the tensors: a row of them, as many bytes as the others'. */
 void saved_share_out(const mesh *m, saved_tensor *t, size_t n);
 
-/* --- writing, of tensors that are shared out ---------------------------------------------------
- */
+/* --- writing, of tensors that are shared out -------------------------------------------------- */
 
 /* The device that saves the part which `first` is the first to hold. */
 int64_t saved_saver(const mesh *m, const saved_tensor *t, int64_t first);
@@ -45,8 +44,7 @@ hp_status saved_write_file(const char *name, const mesh *m, const saved_tensor *
 /* Writes the index, atomically: to be done when all parts are there. */
 hp_status saved_write_index(const char *name, const mesh *m, const saved_tensor *t, size_t n);
 
-/* --- reading -----------------------------------------------------------------------------------
- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 typedef struct saved saved;
 /* HP_ERR_INPUT names the file, the tensor, and what was expected. */

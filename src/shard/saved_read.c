@@ -24,8 +24,7 @@ struct saved {
   arena mem;
 };
 
-/* --- the index ---------------------------------------------------------------------------------
- */
+/* --- the index -------------------------------------------------------------------------------- */
 
 /* Failure of the last call, told at n. */
 static hp_status failed_at(const tree_node *n, hp_status st) {
@@ -151,8 +150,7 @@ const saved_tensor *saved_find(const saved *s, const char *name, size_t *k) {
   return &s->tensors.at[number];
 }
 
-/* --- the files of the devices ------------------------------------------------------------------
- */
+/* --- the files of the devices ----------------------------------------------------------------- */
 
 /* Refuses a tensor of a file which is not the part that the index makes of it. */
 static hp_status check_part(const saved *s, int64_t device, const st_file *f, const char *name,
@@ -234,8 +232,7 @@ hp_status saved_need(saved *s, size_t k, const box *b) {
   return HP_OK;
 }
 
-/* --- elements ----------------------------------------------------------------------------------
- */
+/* --- elements --------------------------------------------------------------------------------- */
 
 typedef struct {
   hp_dtype from, to;

@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-/* --- by name ------------------------------------------------------------------------------------
- */
+/* --- by name ---------------------------------------------------------------------------------- */
 
 /* `this` has the round figures of a server's CPU.  Bandwidths of the others are their makers';
  * where no latency is published it is that of comparable links. */
@@ -31,8 +30,7 @@ static const struct {
                  "- {name: bus, bandwidth_gb_s: 380, latency_us: 1.9}\n"}};
 enum { BUILT_IN = sizeof built_in / sizeof *built_in, TEXT_MAX = 1 << 20 };
 
-/* --- reading ------------------------------------------------------------------------------------
- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static hp_status read_name(const tree_node *m, const char *absent, char out[CLUSTER_NAME]) {
   const char *name;
@@ -152,8 +150,7 @@ hp_status cluster_load(const char *name, cluster *out) {
   return st;
 }
 
-/* --- printing -----------------------------------------------------------------------------------
- */
+/* --- printing --------------------------------------------------------------------------------- */
 
 static void print_number(str *out, const char *key, double x) {
   str_printf(out, "%s: ", key);
@@ -179,8 +176,7 @@ void cluster_print(const cluster *c, str *out) {
   str_printf(out, "emulate_compute: %s\n", c->emulate_compute ? "true" : "false");
 }
 
-/* --- what things cost ---------------------------------------------------------------------------
- */
+/* --- what things cost ------------------------------------------------------------------------- */
 
 hp_status cluster_check(const cluster *c, const mesh *m) {
   if (!c->nodes || m->devices <= c->nodes * c->per_node) return HP_OK;

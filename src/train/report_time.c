@@ -20,8 +20,7 @@ static void print_name(const hp_op_time *o, str *out) {
   str_add(out, "</small>");
 }
 
-/* --- bars -------------------------------------------------------------------------------------
- */
+/* --- bars ------------------------------------------------------------------------------------- */
 
 static int by_seconds(const void *a, const void *b) {
   const hp_op_time *const *x = a, *const *y = b;
@@ -56,8 +55,7 @@ static void print_bars(const report *r, str *out) {
   mem_free(row);
 }
 
-/* --- table ------------------------------------------------------------------------------------
- */
+/* --- table ------------------------------------------------------------------------------------ */
 
 static void print_rate_cell(double work, double seconds, void (*print)(double, str *),
                             const char *unit, str *out) {

@@ -58,8 +58,7 @@ const hp_program *stepper_program(const stepper *s) { return s->ran; }
 uint64_t stepper_work_bytes(const stepper *s) { return s->work_bytes; }
 double stepper_compile_seconds(const stepper *s) { return s->compile_s; }
 
-/* --- the graph ---------------------------------------------------------------------------------
- */
+/* --- the graph -------------------------------------------------------------------------------- */
 
 static hp_tensor scalar(model_build *b, const char *name) {
   return hp_input(b->g, name, HP_F32, (hp_shape){0});
@@ -354,8 +353,7 @@ hp_status stepper_prepare(stepper *s, const step_micro *b) {
   return find_variant(s, b, &p);
 }
 
-/* --- running -------------------------------------------------------------------------------------
- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 static hp_status make_positions(stepper *s, int64_t B, int64_t T) {
   if (s->positions && s->positions_B >= B && s->positions_T == T) return HP_OK;

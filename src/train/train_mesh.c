@@ -140,8 +140,7 @@ hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out
   return hp_device_open(&o, out);
 }
 
-/* --- annotations --------------------------------------------------------------------------------
- */
+/* --- annotations ------------------------------------------------------------------------------ */
 
 static bool is_pattern(const tree_node *n) { return strpbrk(n->key, "*?[") != NULL; }
 

@@ -135,8 +135,7 @@ static hp_status open_training(trainer *t) {
   return stepper_create(t->m, &t->so, &t->stepper);
 }
 
-/* --- the loop ------------------------------------------------------------------------------------
- */
+/* --- the loop --------------------------------------------------------------------------------- */
 
 /* Labels that count in the micro-batches of a step; leaves the last one in t->batch. */
 static int64_t labels_of(trainer *t, const sampler_step *s) {

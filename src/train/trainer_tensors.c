@@ -6,8 +6,7 @@
 
 #include <string.h>
 
-/* --- lists -------------------------------------------------------------------------------------
- */
+/* --- lists ------------------------------------------------------------------------------------ */
 
 static hp_status add_tensor(trainer_tensors *x, const char *prefix, const lm_tensor *t, size_t on) {
   st_tensor *s = &x->tensor[x->n];
@@ -93,8 +92,7 @@ static void let_go(device_tensor *t) {
   t->held = NULL;
 }
 
-/* --- saving ------------------------------------------------------------------------------------
- */
+/* --- saving ----------------------------------------------------------------------------------- */
 
 enum { NO_MORE = -1 };
 
@@ -170,8 +168,7 @@ hp_status trainer_tensors_save(trainer_tensors *x, const char *dir) {
   return st;
 }
 
-/* --- loading -----------------------------------------------------------------------------------
- */
+/* --- loading ---------------------------------------------------------------------------------- */
 
 static hp_status read_tensor(trainer_tensors *x, size_t i, const weights *w) {
   const st_tensor *to = &x->tensor[i], *have;

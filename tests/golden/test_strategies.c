@@ -179,8 +179,7 @@ TEST(one_expert_of_one_token_is_found_on_many_devices) {
   }
 }
 
-/* --- micro-batches -----------------------------------------------------------------------------
- */
+/* --- micro-batches ---------------------------------------------------------------------------- */
 
 /* Bytes that a device receives in the first of two micro-batches. */
 static double received_at_first(const char *text) {
@@ -210,8 +209,7 @@ TEST(gradients_are_reduced_once_a_step) {
   CHECK(received_at_first("dp=2,zero=2") > 1000);
 }
 
-/* --- the words and what they mean --------------------------------------------------------------
- */
+/* --- the words and what they mean ------------------------------------------------------------- */
 
 static void mesh_is(const char *text, const char *want) {
   strategy s;

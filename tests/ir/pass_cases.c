@@ -38,8 +38,7 @@ typedef struct {
   uint64_t limit, prefetch, piece, full; /* of the step */
 } subject;
 
-/* --- steps -------------------------------------------------------------------------------------
- */
+/* --- steps ------------------------------------------------------------------------------------ */
 
 static hp_status run_autodiff(subject *s) {
   val loss = 0, wrt[16] = {0}, grads[16];
@@ -143,8 +142,7 @@ static hp_status run_steps(subject *s, char *line) {
   return HP_OK;
 }
 
-/* --- text --------------------------------------------------------------------------------------
- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 /* Copies text, with the loops of `fused` as indented lines below the line that holds them. */
 static void spread_loops(const char *text, str *out) {
@@ -194,8 +192,7 @@ static void run_case(const char *title, char *run, const char *graph, size_t n, 
   graph_free(s.g);
 }
 
-/* --- files -------------------------------------------------------------------------------------
- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 /* The next line of *at, which moves behind it; false at the end. */
 static bool next_line(const char **at, const char **line, size_t *n) {

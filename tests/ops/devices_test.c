@@ -217,8 +217,7 @@ TEST(communication_beside_computation_changes_no_bit) {
   CHECK(meetings > 10);
 }
 
-/* --- whole sums ---------------------------------------------------------------------------------
- */
+/* --- whole sums ------------------------------------------------------------------------------- */
 
 static bool is_nan(hp_dtype t, const char *at) {
   uint16_t half;
@@ -395,8 +394,7 @@ TEST(collectives_in_a_graph_of_the_whole_are_refused) {
   hp_graph_free(g);
 }
 
-/* --- layouts of tensors within a graph ---------------------------------------------------------
- */
+/* --- layouts of tensors within a graph -------------------------------------------------------- */
 
 /* y = (x w) w, with the product in between laid out as `entries` say; NULL: as it comes. */
 static hp_status sharded_chain(const char *on, const char *entries, float *y, char **text) {
@@ -564,8 +562,7 @@ TEST(a_param_may_be_a_sum_that_is_reduced_when_it_is_used) {
   hp_device_close(d);
 }
 
-/* --- processes -----------------------------------------------------------------------------------
- */
+/* --- processes -------------------------------------------------------------------------------- */
 
 TEST(job_of_processes_computes_what_the_reference_does) {
   int rank, size;

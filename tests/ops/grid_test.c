@@ -179,8 +179,7 @@ static void check_programs(const grid_row *row) {
   trial_end(&t);
 }
 
-/* --- gradients against finite differences --------------------------------------------------------
- */
+/* --- gradients against finite differences ----------------------------------------------------- */
 
 static double loss_at(ref_run *r, val loss, double *element, double x) {
   *element = x;

@@ -338,8 +338,7 @@ static val make_any(random_graph *x, const random_options *o) {
     if ((at -= makers[i].weight) < 0) return makers[i].make(x);
 }
 
-/* --- leaves ------------------------------------------------------------------------------------
- */
+/* --- leaves ----------------------------------------------------------------------------------- */
 
 static void add_leaf(random_graph *x, int op, hp_dtype t, const int64_t *dim, int rank) {
   random_leaf *l = &x->leaf[x->leaves];
@@ -379,8 +378,7 @@ static void add_leaves(random_graph *x, const random_options *o) {
   }
 }
 
-/* --- backward, effects ---------------------------------------------------------------------------
- */
+/* --- backward, effects ------------------------------------------------------------------------ */
 
 /* Has every op between wrt and the loss a gradient? */
 static bool differentiable(const random_graph *x, val loss, const val *wrt, int n) {

@@ -4,8 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* --- choosing ----------------------------------------------------------------------------------
- */
+/* --- choosing --------------------------------------------------------------------------------- */
 
 static bool is_better(const double *v, int64_t a, int64_t b) {
   if (isnan(v[a]) != isnan(v[b])) return isnan(v[a]);
@@ -77,8 +76,7 @@ void ref_PUT(ref_ctx *c) {
   free(count);
 }
 
-/* --- linear layers by row ----------------------------------------------------------------------
- */
+/* --- linear layers by row --------------------------------------------------------------------- */
 
 /* One product of a sum: to y[to], with its absolute value to sum[to]. */
 static void add(ref_tensor *y, double *sum, int64_t to, const ref_tensor *a, int64_t i,

@@ -188,8 +188,7 @@ void ref_UPDATE(ref_ctx *c) {
   }
 }
 
-/* --- contractions ------------------------------------------------------------------------------
- */
+/* --- contractions ----------------------------------------------------------------------------- */
 
 static int64_t letter_at(const char *letters, const int64_t *index, char want, int64_t other) {
   for (int d = 0; letters[d]; d++)

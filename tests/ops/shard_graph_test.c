@@ -22,8 +22,7 @@ typedef struct {
   int64_t collectives, cut, padded;
 } trial;
 
-/* --- layouts by chance ---------------------------------------------------------------------------
- */
+/* --- layouts by chance ------------------------------------------------------------------------ */
 
 static bool declared(const void *model, const char *name, const ir_value *type, layout *out) {
   const trial *t = model;
@@ -227,9 +226,7 @@ static void check_effects(const trial *t) {
   }
 }
 
-/* --- trials
- * -------------------------------------------------------------------------------------------------
- */
+/* --- trials ----------------------------------------------------------------------------------- */
 
 static int64_t all_collectives, all_cut, all_padded;
 

@@ -134,8 +134,7 @@ static void try_row(const grid_row *row) {
 #include "ir/ops.def"
 #undef OP
 
-/* --- shared work ---------------------------------------------------------------------------------
- */
+/* --- shared work ------------------------------------------------------------------------------ */
 
 typedef struct {
   const char *what, *graph;

@@ -33,8 +33,7 @@ typedef struct {
   val result; /* the node's first, in whole and parts alike */
 } trial;
 
-/* --- layouts by chance -------------------------------------------------------------------------
- */
+/* --- layouts by chance ------------------------------------------------------------------------ */
 
 static void choose_layouts(trial *t, rng *r) {
   static const pending_op ops[] = {PENDING_SUM, PENDING_SUM, PENDING_AVG, PENDING_MAX};

@@ -93,8 +93,7 @@ static void differentiate(net *x, val loss, val *grad) {
   }
 }
 
-/* --- random nets -------------------------------------------------------------------------------
- */
+/* --- random nets ------------------------------------------------------------------------------ */
 
 /* One more value from those there are; 0 when it would not fit. */
 static val grow(net *x, const val *pool, int n) {
@@ -141,8 +140,7 @@ TEST(gradients_of_random_nets_are_their_difference_quotients) {
   }
 }
 
-/* --- small nets --------------------------------------------------------------------------------
- */
+/* --- small nets ------------------------------------------------------------------------------- */
 
 TEST(uses_of_a_value_add_up) {
   net x;

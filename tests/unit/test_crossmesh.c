@@ -8,8 +8,7 @@
 
 enum { DEVICES = 24 }; /* ranks are drawn from so many */
 
-/* --- by chance ---------------------------------------------------------------------------------
- */
+/* --- by chance -------------------------------------------------------------------------------- */
 
 static mesh random_mesh(rng *r) {
   static const char *const name[] = {"a", "b", "c", "d"};
@@ -90,8 +89,7 @@ static _Noreturn void fail(const question *q, uint64_t seed, const char *why) {
   test_fail(__FILE__, __LINE__, "seed %llu: %s: %s", (unsigned long long)seed, why, text.at);
 }
 
-/* --- what must hold ----------------------------------------------------------------------------
- */
+/* --- what must hold --------------------------------------------------------------------------- */
 
 static bool inside(const box *b, int64_t element, const int64_t *shape) {
   for (int d = b->rank - 1; d >= 0; d--) {
@@ -176,8 +174,7 @@ TEST(each_device_of_another_mesh_receives_its_part_once_from_one_who_has_it) {
   for (uint64_t seed = 0; seed < 1500; seed++) check_question(seed);
 }
 
-/* --- examples ----------------------------------------------------------------------------------
- */
+/* --- examples --------------------------------------------------------------------------------- */
 
 static void find(const char *from, const char *to, const int64_t *shape, crossings *out) {
   mesh ma, mb;
@@ -233,8 +230,7 @@ TEST(what_cannot_go_between_meshes_is_refused) {
   mesh_free(&m);
 }
 
-/* --- copying -----------------------------------------------------------------------------------
- */
+/* --- copying ---------------------------------------------------------------------------------- */
 
 /* A box inside `room`, and a room around a box. */
 static box random_inside(rng *r, const box *room) {

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* --- a backend whose instructions start late ----------------------------------------------------
- */
+/* --- a backend whose instructions start late -------------------------------------------------- */
 
 static backend_iface late;
 static _Atomic uint32_t launches;
@@ -39,8 +38,7 @@ static hp_device *open_device(bool is_late) {
   return d;
 }
 
-/* --- random graphs with values that go to the host and back -------------------------------------
- */
+/* --- random graphs with values that go to the host and back ----------------------------------- */
 
 static const random_options streams = {.streams = true};
 

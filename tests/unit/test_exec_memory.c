@@ -7,8 +7,7 @@
 
 #include <stdlib.h>
 
-/* --- nothing is allocated ----------------------------------------------------------------------
- */
+/* --- nothing is allocated --------------------------------------------------------------------- */
 
 TEST(runs_allocate_nothing_on_any_number_of_threads_compiled_or_interpreted) {
   for (int k = 0; k < 12; k++) {
@@ -28,8 +27,7 @@ TEST(runs_allocate_nothing_on_any_number_of_threads_compiled_or_interpreted) {
   }
 }
 
-/* --- the plan is what is used ------------------------------------------------------------------
- */
+/* --- the plan is what is used ----------------------------------------------------------------- */
 
 /* The work arena of a tier is `planned` bytes; makes it larger by a margin, to see writes beyond.
  */
@@ -149,8 +147,7 @@ TEST(a_program_runs_on_after_another_one_has_moved_the_work_memory) {
   step_close(&s);
 }
 
-/* --- limits ------------------------------------------------------------------------------------
- */
+/* --- limits ----------------------------------------------------------------------------------- */
 
 static hp_status plan_within(const hp_graph *g, const char *devices, uint64_t limit) {
   static const hp_layout_rule tensor_parallel[] = {{"[qkv].*", "(tp,None)"},
@@ -205,8 +202,7 @@ TEST(a_limit_that_is_too_small_names_the_least_that_does) {
   }
 }
 
-/* --- failures ----------------------------------------------------------------------------------
- */
+/* --- failures --------------------------------------------------------------------------------- */
 
 TEST(compiling_survives_every_failed_allocation) {
   for (uint64_t seed = 5000; seed < 5004; seed++) {

@@ -5,8 +5,7 @@
 
 #include <stdlib.h>
 
-/* --- a strict reader of XML ---------------------------------------------------------------------
- */
+/* --- a strict reader of XML ------------------------------------------------------------------- */
 
 static bool is_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
@@ -63,8 +62,7 @@ static const char *read_element(const char *at, int *elements) {
   return at;
 }
 
-/* --- pictures ----------------------------------------------------------------------------------
- */
+/* --- pictures --------------------------------------------------------------------------------- */
 
 /* The picture of a graph on a mesh, checked; freed by the caller. */
 static char *draw(hp_graph *g, const char *mesh, const hp_layout_rule *rule, int rules) {

@@ -250,8 +250,7 @@ TEST(long_sums_are_accurate) {
   loop_module_free(m);
 }
 
-/* --- in place -----------------------------------------------------------------------------------
- */
+/* --- in place --------------------------------------------------------------------------------- */
 
 static void check_in_place(const char *text, bool interpret) {
   loop_module *m = loop_case_module(LOOP_ISA_BEST, interpret);
@@ -303,8 +302,7 @@ TEST(an_output_may_be_the_buffer_of_an_input) {
   }
 }
 
-/* --- structures ---------------------------------------------------------------------------------
- */
+/* --- structures ------------------------------------------------------------------------------- */
 
 TEST(kernels_that_differ_in_sizes_share_code) {
   static const char *const text[] =

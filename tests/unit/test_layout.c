@@ -12,8 +12,7 @@ static hp_layout *parsed(const char *text) {
   return l;
 }
 
-/* --- parts ---------------------------------------------------------------------------------------
- */
+/* --- parts ------------------------------------------------------------------------------------ */
 
 /* The example of HyperShard's papers: the first name of a tuple is outermost. */
 TEST(a_tuple_splits_its_dim_over_the_first_axis_outermost) {

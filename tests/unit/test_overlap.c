@@ -5,8 +5,7 @@
 #include "step_case.h"
 #include "test.h"
 
-/* --- hidden, and what could be, by hand ---------------------------------------------------------
- */
+/* --- hidden, and what could be, by hand ------------------------------------------------------- */
 
 enum { LINES = 8 };
 
@@ -71,8 +70,7 @@ TEST(a_collective_between_computations_hides_nothing) {
   program_free(p);
 }
 
-/* --- runs ---------------------------------------------------------------------------------------
- */
+/* --- runs ------------------------------------------------------------------------------------- */
 
 static const hp_layout_rule tensor_parallel[] = {{"q.*", "(tp,None)"},  {"k.*", "(tp,None)"},
                                                  {"v.*", "(tp,None)"},  {"o.*", "(None,tp)"},
@@ -134,8 +132,7 @@ TEST(losses_do_not_depend_on_what_runs_beside_what) {
   step_close(&b);
 }
 
-/* --- the trace ----------------------------------------------------------------------------------
- */
+/* --- the trace -------------------------------------------------------------------------------- */
 
 static int64_t integer(const tree_node *m, const char *key) {
   int64_t x;

@@ -53,8 +53,7 @@ static all_layouts *layouts_of(const mesh *m, int rank, bool pending) {
   return all;
 }
 
-/* --- paths on data ------------------------------------------------------------------------------
- */
+/* --- paths on data ---------------------------------------------------------------------------- */
 
 typedef struct {
   const mesh *m;
@@ -393,8 +392,7 @@ TEST(the_way_over_a_third_layout_is_never_cheaper) {
   mesh_free(&m);
 }
 
-/* --- bounds, sizes, prices ----------------------------------------------------------------------
- */
+/* --- bounds, sizes, prices -------------------------------------------------------------------- */
 
 TEST(a_path_keeps_to_the_peak_that_it_is_given) {
   mesh m = make_mesh((int64_t[]){2, 2}, 2);

@@ -28,8 +28,7 @@ static float *as_f32(const void *x, hp_dtype t, int64_t n) {
   return y;
 }
 
-/* ---- cross-entropy ----------------------------------------------------------------------------
- */
+/* --- cross-entropy ---------------------------------------------------------------------------- */
 
 enum { IGNORE = -100 };
 
@@ -145,8 +144,7 @@ TEST(labels_outside_of_the_classes_are_refused) {
   pool_free(p);
 }
 
-/* ---- embedding ----------------------------------------------------------------------------------
- */
+/* --- embedding -------------------------------------------------------------------------------- */
 
 TEST(embedding_gathers_rows_and_its_gradient_sums_them) {
   enum { V = 37, C = 83, N = 300 };
@@ -251,8 +249,7 @@ TEST(ids_outside_of_the_table_are_refused) {
   pool_free(p);
 }
 
-/* ---- rotary embedding ---------------------------------------------------------------------------
- */
+/* --- rotary embedding ------------------------------------------------------------------------- */
 
 static void check_rope(int64_t R, int64_t D, bool interleaved, hp_dtype t) {
   enum { B = 2, T = 5, H = 3, P = 40 };
@@ -322,8 +319,7 @@ TEST(rope_positions_outside_of_the_table_are_refused) {
   pool_free(p);
 }
 
-/* ---- over a tensor ------------------------------------------------------------------------------
- */
+/* --- over a tensor ---------------------------------------------------------------------------- */
 
 TEST(sums_of_squares_are_right_and_the_same_everywhere) {
   static const int64_t sizes[] = {0, 1, 17, 65536, 65537, 200003, 40 * 65536 + 5};
@@ -449,8 +445,7 @@ TEST(random_parts_equal_the_whole_and_the_scalar_functions) {
   pool_free(p);
 }
 
-/* ---- copies -------------------------------------------------------------------------------------
- */
+/* --- copies ----------------------------------------------------------------------------------- */
 
 static void check_copy(pool *p, const row_layout *l, size_t element, const unsigned char *from,
                        unsigned char *to, unsigned char *want, size_t bytes) {

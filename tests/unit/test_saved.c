@@ -20,8 +20,7 @@ static const char *at(const char *name) {
   return path[turn];
 }
 
-/* --- files by chance ---------------------------------------------------------------------------
- */
+/* --- files by chance -------------------------------------------------------------------------- */
 
 enum { TENSORS = 5, DIMS = 4, ELEMENTS = 4096 };
 
@@ -157,8 +156,7 @@ TEST(devices_that_hold_the_same_save_equal_shares) {
   mesh_free(&m);
 }
 
-/* --- devices -----------------------------------------------------------------------------------
- */
+/* --- devices ---------------------------------------------------------------------------------- */
 
 enum { PARAMS = 4 };
 static const char *const param_name[PARAMS] = {"w", "norm", "table", "step"};
@@ -249,8 +247,7 @@ TEST(params_are_read_as_another_floating_type) {
   hp_device_close(d);
 }
 
-/* --- what is damaged ---------------------------------------------------------------------------
- */
+/* --- what is damaged -------------------------------------------------------------------------- */
 
 /* Loads into devices whose params must stay as they are. */
 static void refused(const char *part) {
@@ -368,8 +365,7 @@ TEST(params_to_files_refuses_what_makes_no_sense) {
   hp_device_close(d);
 }
 
-/* --- little of everything ----------------------------------------------------------------------
- */
+/* --- little of everything --------------------------------------------------------------------- */
 
 static size_t data_bytes(void) {
   char line[128];

@@ -15,8 +15,7 @@ einsum_tensor einsum_dense(hp_dtype type, const hp_shape *shape) {
   return t;
 }
 
-/* ---- letters ----------------------------------------------------------------------------------
- */
+/* --- letters ---------------------------------------------------------------------------------- */
 
 /* A letter, or neighbouring letters that are one run in every tensor; stride 0 where it is absent.
  */
@@ -86,8 +85,7 @@ static spans merged(const spans *s) {
   return m;
 }
 
-/* ---- one way to do it --------------------------------------------------------------------------
- */
+/* --- one way to do it ------------------------------------------------------------------------- */
 
 /* The four kinds of letters, in the order in which they are run over. */
 typedef struct {
@@ -294,8 +292,7 @@ static bool build_way(const problem *p, int way, const einsum_options *options, 
   return true;
 }
 
-/* ---- planning ----------------------------------------------------------------------------------
- */
+/* --- planning --------------------------------------------------------------------------------- */
 
 static hp_status check_tensor(const einsum_eq *eq, const char *what, const einsum_tensor *t) {
   char text[EINSUM_TEXT_MAX];
@@ -383,8 +380,7 @@ void einsum_plan_print(const einsum_plan *p, str *out) {
   if (p->copy_c) str_add(out, ", copy out");
 }
 
-/* ---- running -----------------------------------------------------------------------------------
- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 size_t einsum_workspace(const einsum_plan *p, const gemm_engine *engine, int threads) {
   return p->a_bytes + p->b_bytes + p->c_bytes + engine->workspace(&p->gemm, threads);

@@ -84,8 +84,7 @@ hp_status gemm_check(const gemm_query *q) {
   return HP_OK;
 }
 
-/* ---- the scalar loop --------------------------------------------------------------------------
- */
+/* --- the scalar loop -------------------------------------------------------------------------- */
 
 static float load(const void *p, hp_dtype type, int64_t i) {
   if (type == HP_F32) return ((const float *)p)[i];

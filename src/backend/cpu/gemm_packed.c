@@ -195,8 +195,7 @@ size_t gemm_packed_workspace(cpu_isa isa, const gemm_query *q, int threads) {
   return p.per_thread * (size_t)threads;
 }
 
-/* ---- running ----------------------------------------------------------------------------------
- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 typedef struct {
   const plan *p;

@@ -51,8 +51,7 @@ static const gemm_kernels *kernels_of(cpu_isa isa) {
   return table[isa];
 }
 
-/* --- work memory -------------------------------------------------------------------------------
- */
+/* --- work memory ------------------------------------------------------------------------------ */
 
 static size_t align_up(size_t n) { return (n + GEMM_ALIGN - 1) / GEMM_ALIGN * GEMM_ALIGN; }
 
@@ -105,8 +104,7 @@ hp_status grouped_grad_work(cpu_isa isa, const grouped_spec *s, int threads, siz
   return bytes_of(s, &z, threads, bytes);
 }
 
-/* --- rows by expert ----------------------------------------------------------------------------
- */
+/* --- rows by expert --------------------------------------------------------------------------- */
 
 /* A counting sort of the slots; those without an expert come last. */
 static void sort_slots(grouped_job *j, const int32_t *ids) {
@@ -175,8 +173,7 @@ static void gather(const grouped_job *j, const void *from, int64_t width, int64_
 
 static float *part(char *work, size_t at) { return (float *)(void *)(work + at); }
 
-/* --- the product -------------------------------------------------------------------------------
- */
+/* --- the product ------------------------------------------------------------------------------ */
 
 /* An expert's weights as [n, k], by strides. */
 typedef struct {
@@ -256,8 +253,7 @@ void grouped_run(cpu_isa isa, pool *threads, const grouped_spec *s, const void *
   job_run(&j, threads);
 }
 
-/* --- the gradient ------------------------------------------------------------------------------
- */
+/* --- the gradient ----------------------------------------------------------------------------- */
 
 /* Features n0..+rows of dy by k0..+cols of x, summed over all slots of an expert, into c. */
 static void gradient_blocks(const grouped_job *j, int64_t expert, int64_t n0, int64_t rows,

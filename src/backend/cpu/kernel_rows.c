@@ -12,8 +12,7 @@ static hp_status at_place(const cpu_call *c, hp_status st) {
   HP_FAIL(st, "%s \"%s\": %s", op_table[c->n->op].name, program_str(c->p, c->n->loc), why.message);
 }
 
-/* --- embedding ----------------------------------------------------------------------------------
- */
+/* --- embedding -------------------------------------------------------------------------------- */
 
 static row_ids ids_of(const cpu_call *c, const ir_value *table, int ids) {
   const ir_value *t = call_type(c, ids);

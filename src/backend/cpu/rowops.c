@@ -40,8 +40,7 @@ static hp_status check_ids(const char *what, hp_dtype t) {
   return HP_OK;
 }
 
-/* ---- cross-entropy ----------------------------------------------------------------------------
- */
+/* --- cross-entropy ---------------------------------------------------------------------------- */
 
 static rows_fn *const xent_of[ISA_COUNT] = ISA_TABLE(rows_xent);
 static rows_fn *const xent_grad_of[ISA_COUNT] = ISA_TABLE(rows_xent_grad);
@@ -81,8 +80,7 @@ hp_status row_cross_entropy_grad(cpu_isa isa, pool *p, const row_labels *r, cons
   return HP_OK;
 }
 
-/* ---- embedding ----------------------------------------------------------------------------------
- */
+/* --- embedding -------------------------------------------------------------------------------- */
 
 static rows_fn *const embedding_of[ISA_COUNT] = ISA_TABLE(rows_embedding);
 static rows_fn *const embedding_grad_of[ISA_COUNT] = ISA_TABLE(rows_embedding_grad);
@@ -159,8 +157,7 @@ hp_status row_embedding_grad(cpu_isa isa, pool *p, const row_ids *r, hp_dtype dy
   return HP_OK;
 }
 
-/* ---- rotary embedding ---------------------------------------------------------------------------
- */
+/* --- rotary embedding ------------------------------------------------------------------------- */
 
 static rows_fn *const rope_of[ISA_COUNT] = ISA_TABLE(rows_rope);
 
@@ -183,8 +180,7 @@ hp_status row_rope(cpu_isa isa, pool *p, const row_rope_spec *r, hp_dtype dtype,
   return HP_OK;
 }
 
-/* ---- over a tensor ------------------------------------------------------------------------------
- */
+/* --- over a tensor ---------------------------------------------------------------------------- */
 
 static rows_fn *const sum_sq_of[ISA_COUNT] = ISA_TABLE(rows_sum_sq);
 static rows_fn *const nonfinite_of[ISA_COUNT] = ISA_TABLE(rows_nonfinite);

@@ -12,8 +12,7 @@
 #include "backend/cpu/cpu_features.h"
 #include "base/thread.h"
 
-/* ---- cross-entropy ----------------------------------------------------------------------------
- */
+/* --- cross-entropy ---------------------------------------------------------------------------- */
 
 typedef struct {
   int64_t N, V;
@@ -31,8 +30,7 @@ hp_status row_cross_entropy(cpu_isa isa, pool *p, const row_labels *r, float *lo
 hp_status row_cross_entropy_grad(cpu_isa isa, pool *p, const row_labels *r, const float *lse,
                                  const float *dloss, void *out);
 
-/* ---- embedding ----------------------------------------------------------------------------------
- */
+/* --- embedding -------------------------------------------------------------------------------- */
 
 typedef struct {
   int64_t V, C; /* table [V,C] */
@@ -50,8 +48,7 @@ hp_status row_embedding_grad_work(const row_ids *r, size_t *bytes);
 hp_status row_embedding_grad(cpu_isa isa, pool *p, const row_ids *r, hp_dtype dy_type,
                              const void *dy, hp_dtype out_type, void *dtable, void *work);
 
-/* ---- rotary embedding ---------------------------------------------------------------------------
- */
+/* --- rotary embedding ------------------------------------------------------------------------- */
 
 typedef struct {
   int64_t B, T, H, D; /* x [B,T,H,D] */
@@ -66,8 +63,7 @@ typedef struct {
 hp_status row_rope(cpu_isa isa, pool *p, const row_rope_spec *r, hp_dtype dtype, const void *x,
                    void *y);
 
-/* ---- over a tensor ------------------------------------------------------------------------------
- */
+/* --- over a tensor ---------------------------------------------------------------------------- */
 
 /* Sum of squares: f32 in chunks of 65536 elements (16 chains, fixed tree), double across them. */
 hp_status row_sum_sq_work(int64_t n, size_t *bytes);
@@ -81,8 +77,7 @@ hp_status row_find_nonfinite(cpu_isa isa, pool *p, hp_dtype dtype, const void *x
 hp_status row_argmax(cpu_isa isa, pool *p, hp_dtype dtype, const void *x, int64_t N, int64_t V,
                      int32_t *out);
 
-/* ---- choosing -----------------------------------------------------------------------------------
- */
+/* --- choosing --------------------------------------------------------------------------------- */
 
 typedef struct {
   int64_t N, width, k; /* rows of `width` elements, k of each */
@@ -115,8 +110,7 @@ typedef struct {
  * or bool for bernoulli. */
 hp_status row_random(cpu_isa isa, pool *p, const row_random_spec *r, hp_dtype dtype, void *out);
 
-/* ---- copies -------------------------------------------------------------------------------------
- */
+/* --- copies ----------------------------------------------------------------------------------- */
 
 typedef struct {
   int rank;

@@ -125,8 +125,7 @@ SIMD v4f v4i_to_f(v4i a) { return (v4f){(float)a[0], (float)a[1], (float)a[2], (
 #define SIMD_PAIR_SHIFT(W, H, op)                                                                  \
   SIMD W##i W##op(W##i a, int n) { return (W##i){H##op(a.lo, n), H##op(a.hi, n)}; }
 
-/* ---- 8 lanes ----------------------------------------------------------------------------------
- */
+/* --- 8 lanes ---------------------------------------------------------------------------------- */
 #if defined(__AVX2__) && defined(__FMA__)
 typedef __m256 v8f;
 typedef __m256i v8i;
@@ -176,8 +175,7 @@ SIMD v8f v8i_to_f(v8i a) { return _mm256_cvtepi32_ps(a); }
 SIMD_PAIR(v8, v4, 4)
 #endif
 
-/* ---- 16 lanes ---------------------------------------------------------------------------------
- */
+/* --- 16 lanes --------------------------------------------------------------------------------- */
 #if defined(__AVX512F__)
 typedef __m512 v16f;
 typedef __m512i v16i;

@@ -92,8 +92,7 @@ SIMD void tile_product(int64_t rows, int64_t lanes, const tile_start from, const
 #undef TILE_CALL
 }
 
-/* ---- softmax ------------------------------------------------------------------------------------
- */
+/* --- softmax ---------------------------------------------------------------------------------- */
 
 /* 2^x for x <= 1, within 2 ulp; 0 below -126.5, 1 for 0, NaN for NaN.  Anything beyond. */
 SIMD v16f tile_exp2(v16f x) {
@@ -121,8 +120,7 @@ SIMD v16f softmax_lse(v16f m, v16f l) {
   return v16_fma(m, v16_set1(0x1.62e430p-1f), v16_log(l)); /* m is a base-2 score */
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------
- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 SIMD void *row_at(const attn_view *v, int64_t b, int64_t t, int64_t h) {
   return (char *)v->at + (int64_t)dtype_size(v->dtype) * (b * v->sb + t * v->st + h * v->sh);
@@ -149,8 +147,7 @@ static inline void row_store(void *row, hp_dtype t, const float *from, int64_t n
   }
 }
 
-/* ---- transposes ---------------------------------------------------------------------------------
- */
+/* --- transposes ------------------------------------------------------------------------------- */
 
 #if defined(__AVX512F__)
 /* x[i] lane j <-> x[j] lane i */
@@ -198,8 +195,7 @@ static inline void transpose_rows(float *to, int64_t ldt, const float *from, int
   }
 }
 
-/* ---- operands of products -----------------------------------------------------------------------
- */
+/* --- operands of products --------------------------------------------------------------------- */
 
 /* x rounded to the nearest bf16, ties to even. */
 SIMD v16f round_bf16(v16f x) {
@@ -267,8 +263,7 @@ static inline void pack_block(const attn_view *x, int64_t b, int64_t kb, int64_t
     turn_rows(turned + j, ATTN_BLOCK, rows + j * np, np, np);
 }
 
-/* ---- which keys a row sees ----------------------------------------------------------------------
- */
+/* --- which keys a row sees -------------------------------------------------------------------- */
 
 typedef struct {
   int32_t lo[ATTN_LANES], hi[ATTN_LANES];  /* keys of each lane; lo > hi: none */

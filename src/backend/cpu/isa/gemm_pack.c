@@ -65,8 +65,7 @@ GEMM_INLINE void pack_one(float *to, const source *s, how h, int64_t lane, int64
   memcpy(to, &bits, sizeof bits);
 }
 
-/* ---- rows: to[lane][step] ----------------------------------------------------------------------
- */
+/* --- rows: to[lane][step] --------------------------------------------------------------------- */
 
 /* Neighbours in k are neighbours in memory: rows are copied. */
 GEMM_INLINE void rows_along_k(float *to, int64_t pitch, const source *s, how h) {
@@ -142,8 +141,7 @@ GEMM_INLINE void pack_rows(float *to, int64_t pitch, const source *s, how h) {
         pack_one(to + lane * pitch + step, s, h, lane, step);
 }
 
-/* ---- columns: to[strip][step][GEMM_STRIP], whole panels -----------------------------------------
- */
+/* --- columns: to[strip][step][GEMM_STRIP], whole panels --------------------------------------- */
 
 /* Where a lane's steps begin among `steps` of each strip. */
 GEMM_INLINE int64_t in_strips(int64_t lane, int64_t steps) {
@@ -231,8 +229,7 @@ GEMM_INLINE void pack_panels(float *to, const source *s, how h) {
   else panels_scattered(to, s, h);
 }
 
-/* ---- by type ------------------------------------------------------------------------------------
- */
+/* --- by type ---------------------------------------------------------------------------------- */
 
 GEMM_INLINE source source_of(const gemm_source *x, how h) {
   return (source){.at = x->at,

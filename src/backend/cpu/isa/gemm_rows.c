@@ -14,8 +14,7 @@ typedef struct {
   bool load, ask; /* ask: the columns that lie behind these come next */
 } rows_args;
 
-/* --- B is [n, k] in memory: VL columns at a time, transposed in registers ------------------------
- */
+/* --- B is [n, k] in memory: VL columns at a time, transposed in registers --------------------- */
 
 /* Four bytes of a row of B: an f32 number of one k-step, or the bf16 numbers of two. */
 typedef uint32_t vu __attribute__((vector_size(sizeof(vf))));
@@ -77,8 +76,7 @@ GEMM_INLINE void along_k(const int rows, const hp_dtype type, const rows_args *r
   }
 }
 
-/* --- B is [k, n] in memory ----------------------------------------------------------------------
- */
+/* --- B is [k, n] in memory -------------------------------------------------------------------- */
 
 /* STEPS rows of B at a time, so that it is read in long runs; C, which the
  * caller keeps small, is read and written once per STEPS. */
