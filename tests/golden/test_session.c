@@ -118,6 +118,43 @@ TEST(session_gives_a_sequence_the_same_bits_in_any_company_and_cut) {
   CHECK(matrices > 20);
 }
 
+/* Logits [V] after the first n tokens of sequence 0, fed `cut` at a time. */
+static void after_prompt(const model *x, int64_t n, int64_t cut, float *logits) {
+  session *s;
+  CHECK_OK(session_create(x->m, 1, n, &s));
+  int32_t *ids = mem_calloc((size_t)n, sizeof *ids);
+  CHECK(ids);
+  for (int64_t i = 0; i < n; i++) ids[i] = token(x->m, 0, i);
+  for (int64_t at = 0; at < n; at += cut) {
+    const int32_t *from = ids + at;
+    int64_t count = n - at < cut ? n - at : cut;
+    CHECK_OK(session_feed(s, &from, &count, logits));
+  }
+  session_free(s);
+  mem_free(ids);
+}
+
+/* A prompt of every size of chunk, and one of the smallest alone. */
+TEST(session_gives_a_long_prompt_the_same_bits_in_any_cut) {
+  static const char *const name[] = {"llama-odd-heads", "mistral-window"};
+  enum { LONG = 1024 + 256 + 64 + 16 + 3 };
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+    model x;
+    open_model(name[i], 2, i == 1, &x);
+    size_t V = (size_t)x.m->c.vocab;
+    float *whole = mem_calloc(2 * V, sizeof *whole), *parts = whole + V;
+    CHECK(whole);
+    after_prompt(&x, LONG, LONG, whole);
+    close_model(&x); /* a device has one cache */
+    open_model(name[i], 2, i == 1, &x);
+    after_prompt(&x, LONG, 16, parts);
+    if (memcmp(whole, parts, V * sizeof *whole))
+      test_fail(__FILE__, __LINE__, "%s: other bits in chunks of 16", name[i]);
+    close_model(&x);
+    mem_free(whole);
+  }
+}
+
 TEST(session_refuses_what_does_not_fit) {
   model x;
   session *s;
