@@ -105,9 +105,8 @@ static hp_status model(const setting *s) {
   hp_status st = HP_OK;
   for (size_t i = 0; !st && i < m->params.len; i++) {
     const model_param *p = &m->params.at[i];
-    bool head = m->c.tied && !strcmp(p->name, m->c.family->embedding_name);
-    bool matrix = p->kind == PARAM_MATRIX && p->shape.rank == 2;
-    if ((matrix || head) && is_first(m, i)) st = weight(s, p->shape.dim[0], p->shape.dim[1]);
+    if (lm_is_product(m, p) && p->shape.rank == 2 && is_first(m, i))
+      st = weight(s, p->shape.dim[0], p->shape.dim[1]);
   }
   lm_free(m);
   return st;

@@ -120,13 +120,12 @@ static double cache_bytes(const lm *m, int64_t B, int64_t T) {
 
 static hp_status list(bench_limit *l) {
   const lm *m = l->m;
-  const char *head_name = m->c.tied ? m->c.family->embedding_name : m->c.family->head_name;
   if (l->work == BENCH_TRAIN) l->bytes = 28 * model_config_params(&m->c);
   if (l->work == BENCH_TOKEN) l->bytes = cache_bytes(m, l->B, l->T);
   for (size_t i = 0; i < m->params.len; i++) {
     const model_param *p = &m->params.at[i];
-    bool head = !strcmp(p->name, head_name);
-    if (p->kind != PARAM_MATRIX && !head) continue;
+    bool head = p->kind == PARAM_EMBEDDING || !strcmp(p->name, m->c.family->head_name);
+    if (!lm_is_product(m, p)) continue;
     if (l->work == BENCH_TOKEN || (l->work == BENCH_PROMPT && head)) l->bytes += weight_bytes(m, p);
     else HP_TRY(add_param(l, p));
   }

@@ -38,9 +38,12 @@ void lm_graph_end(model_build *b) {
   b->g = NULL;
 }
 
+/* A tied head is the embedding, whose rows tokens are looked up in; where matrices lie in strips it
+ * is one of its own with the same numbers, for a product reads them a third faster than rows. */
 hp_tensor lm_head(model_build *b, hp_tensor hidden) {
   const model_config *c = b->c;
-  const char *name = c->tied ? c->family->embedding_name : c->family->head_name;
+  bool own = !c->tied || (b->strips && c->vocab % PARAM_STRIP == 0);
+  const char *name = own ? c->family->head_name : c->family->embedding_name;
   matrix_spec head = {.in = c->hidden, .out = c->vocab, .init_scale = 1, .result = HP_F32};
   hp_at(b->g, name);
   hidden = build_mark(b, -1, "final", hp_cast(b->g, hidden, b->compute));
@@ -77,13 +80,18 @@ double lm_elements_used(const lm *m, const model_param *p) {
   return strchr(p->name, '*') ? n * (double)m->c.moe.per_token / (double)m->c.moe.experts : n;
 }
 
+bool lm_is_product(const lm *m, const model_param *p) {
+  const model_family *f = m->c.family;
+  bool embedding = m->c.tied && !lm_find(m, f->head_name) && !strcmp(p->name, f->embedding_name);
+  return p->kind == PARAM_MATRIX || embedding;
+}
+
 double lm_flops_per_token(const lm *m, int64_t length) {
   const model_config *c = &m->c;
   double matrices = 0;
   for (size_t i = 0; i < m->params.len; i++) {
     const model_param *p = &m->params.at[i];
-    bool head = !strcmp(p->name, c->tied ? c->family->embedding_name : c->family->head_name);
-    if (p->kind == PARAM_MATRIX || head) matrices += lm_elements_used(m, p);
+    if (lm_is_product(m, p)) matrices += lm_elements_used(m, p);
   }
   return 2 * matrices + 2 * (double)(c->layers * c->heads * c->head_dim) * (double)length;
 }
@@ -172,7 +180,10 @@ hp_status lm_make_params(lm *m) {
 /* Elements of one tensor of the checkpoint. */
 static void init_values(const lm *m, const lm_tensor *t, uint64_t seed, float *x, int64_t n) {
   const model_param *p = &m->params.at[t->param];
-  uint64_t stream = hash_bytes(t->name, strlen(t->name));
+  const model_family *f = m->c.family;
+  bool tied = m->c.tied && !strcmp(t->name, f->head_name); /* has the embedding's numbers */
+  const char *name = tied ? f->embedding_name : t->name;
+  uint64_t stream = hash_bytes(name, strlen(name));
   double scale = m->c.init_range * p->init_scale;
   for (int64_t i = 0; i < n; i++) switch (p->kind) {
     case PARAM_MATRIX:
@@ -182,7 +193,7 @@ static void init_values(const lm *m, const lm_tensor *t, uint64_t seed, float *x
     case PARAM_FIXED:
     case PARAM_BUFFER: x[i] = 0; break;
     }
-  if (m->c.frozen >= 0 && !strcmp(p->name, m->c.family->embedding_name))
+  if (m->c.frozen >= 0 && !strcmp(name, f->embedding_name))
     memset(x + m->c.frozen * p->shape.dim[1], 0, (size_t)p->shape.dim[1] * sizeof *x);
 }
 

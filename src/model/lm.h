@@ -64,6 +64,8 @@ hp_tensor lm_head(model_build *b, hp_tensor hidden);
 /* Makes the rotary tables that the graph asks for, for sequences of `length`, where they are not
  * on the device yet; with dynamic scaling they are written anew. */
 hp_status lm_make_buffers(const lm *m, const model_build *b, int64_t length);
+/* Is the parameter an operand of a matrix product, as a tied embedding is too? */
+bool lm_is_product(const lm *m, const model_param *p);
 /* Elements of a parameter that one token needs: of a stack of experts those of its own. */
 double lm_elements_used(const lm *m, const model_param *p);
 /* Operations of one token's forward pass, without attention over earlier tokens; x3 trains. */

@@ -23,16 +23,18 @@ static const st_tensor *lookup(const weights *w, const char *name) {
   return t;
 }
 
-/* The head's own tensor of a model whose head is tied to the embedding `name`; NULL: none. */
-static const st_tensor *stored_head(const lm *m, const weights *w, const char *name) {
+/* Of a tied model, the tensor that has the numbers of `name` too: the head's for the embedding, and
+ * the other way round; NULL: none. */
+static const st_tensor *tied_tensor(const lm *m, const weights *w, const char *name) {
   const model_family *f = m->c.family;
-  return m->c.tied && !strcmp(name, f->embedding_name) ? weights_find(w, f->head_name) : NULL;
+  if (m->c.tied && !strcmp(name, f->embedding_name)) return weights_find(w, f->head_name);
+  return m->c.tied && !strcmp(name, f->head_name) ? lookup(w, f->embedding_name) : NULL;
 }
 
 /* A tied head may be in the file too, or alone, but not with other values. */
 static hp_status check_tied(const lm *m, const weights *w) {
   const char *name = m->c.family->embedding_name;
-  const st_tensor *head = stored_head(m, w, name), *table = lookup(w, name);
+  const st_tensor *head = tied_tensor(m, w, name), *table = lookup(w, name);
   if (!head || !table) return HP_OK;
   if (head->dtype == table->dtype && head->bytes == table->bytes &&
       !memcmp(head->data, table->data, head->bytes))
@@ -81,7 +83,7 @@ static hp_status find_alias(const lm *m, const weights *w, const lm_tensor *want
  * asks for. */
 static hp_status find_source(const lm *m, const weights *w, const lm_tensor *want, source *out) {
   *out = (source){lookup(w, want->name), 0};
-  if (!out->t) out->t = stored_head(m, w, want->name);
+  if (!out->t) out->t = tied_tensor(m, w, want->name);
   if (out->t) HP_TRY(check_shape(m, out->t, &want->shape));
   else HP_TRY(find_alias(m, w, want, out));
   const st_tensor *t = out->t;

@@ -155,6 +155,28 @@ TEST(session_gives_a_long_prompt_the_same_bits_in_any_cut) {
   }
 }
 
+/* Logits [V] of a tied model of random weights; in strips its head is a matrix of its own. */
+static void random_logits(bool strips, float **logits, size_t *bytes) {
+  model x;
+  open_model("qwen3-bias-tied", 1, strips, &x);
+  CHECK_OK(lm_init(x.m, 5));
+  CHECK_EQ(lm_find(x.m, "lm_head.weight") != NULL, strips);
+  *bytes = (size_t)x.m->c.vocab * sizeof **logits;
+  CHECK((*logits = mem_calloc(1, *bytes)));
+  after_prompt(&x, 9, 9, *logits);
+  close_model(&x);
+}
+
+TEST(session_of_random_weights_has_the_same_bits_in_strips) {
+  float *rows, *strips;
+  size_t bytes;
+  random_logits(false, &rows, &bytes);
+  random_logits(true, &strips, &bytes);
+  CHECK(rows[0] != 0 && !memcmp(rows, strips, bytes));
+  mem_free(rows);
+  mem_free(strips);
+}
+
 TEST(session_refuses_what_does_not_fit) {
   model x;
   session *s;
