@@ -293,15 +293,16 @@ static void join_siblings(fuse *f, uint32_t i) {
   uint32_t last = (uint32_t)f->g->nodes.len - 1;
   for (int k = 0; k < n->n_in; k++) {
     val v = graph_in(f->g, n)[k];
-    const uint32_t *first = &f->uses.use[f->uses.use0[v]], *u = &f->uses.use[f->uses.use0[v + 1]];
-    while (u > first && u[-1] >= i) u--;
+    if (!same_dims(graph_value(f->g, v), &f->groups.at[f->group_of[i] - 1].space)) continue;
+    const uint32_t *first = &f->uses.use[f->uses.use0[v]], *u = first;
+    for (size_t left = f->uses.use0[v + 1] - f->uses.use0[v]; left; left /= 2) /* those before i */
+      if (u[left / 2] < i) u += left / 2 + 1, left--;
     for (int tried = 0; u > first && tried < SIBLINGS; tried++) {
       const ir_node *other = graph_node(f->g, *--u);
       uint32_t mine = f->group_of[i], its = f->group_of[*u];
       if (!its || its == mine || other->block != n->block || other->phase != n->phase) continue;
       const fuse_group *a = &f->groups.at[its - 1], *b = &f->groups.at[mine - 1];
-      bool maps = a->kind == LOOP_MAP && b->kind == LOOP_MAP;
-      if (maps && same_dims(graph_value(f->g, v), &b->space)) try_merge(f, its, mine, i, last);
+      if (a->kind == LOOP_MAP && b->kind == LOOP_MAP) try_merge(f, its, mine, i, last);
     }
   }
 }
