@@ -17,6 +17,10 @@ void mem_free(void *p);
 void *mem_map(size_t bytes);
 void mem_unmap(void *p, size_t bytes);
 
+/* From so many bytes on, a result is written past the caches.  Whoever reads a smaller one next may
+ * find it in the last cache, of which the operands take their share and other cores theirs. */
+enum { MEM_STREAM_BYTES = 16 << 20 };
+
 /* Bytes of memory that the machine, or the control group of this process, has. */
 uint64_t mem_physical(void);
 

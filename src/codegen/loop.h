@@ -6,10 +6,10 @@
  *   %2 = mul %0 %1                  an elementwise op of expr.def
  *   %3 = sum %2                     sum prod max min; used later, it is one value per row (column)
  *   %4 = const 0.5                  also `int 3`, `iota 1 +10` (index along dim 1, from 10),
- *   %5 = mul %3 %4                  `cast bf16 %2` (rounded to that type); `uniform 7 [768,1] +0
- * %2`: random numbers of stream 7 and seed %2 (base/philox.h), by steps per dim and first as an
- * operand's elements out 0 f32 [1,0] %5              a store; a reduced value has stride 0 on the
- * reduced dim
+ *   %5 = mul %3 %4                  `cast bf16 %2` (rounded to that type)
+ *   %6 = uniform 7 [768,1] +0 %9    random in [0,1): stream 7, seed %9 (base/philox.h); the element
+ *                                   that is drawn has steps and a first, as those of an operand
+ *   out 0 f32 [1,0] %5              a store; a reduced value has stride 0 on the reduced dim
  *
  * Lines end with a newline or ';'.  Value numbers count up from 0.  Float types compute in f32,
  * i32 i64 u8 bool in int64; loads widen, stores round to nearest even (or wrap).  Any strides:
@@ -30,10 +30,6 @@
 #include "base/vec.h"
 
 enum { LOOP_VALUES_MAX = 256, LOOP_STORES_MAX = 64, LOOP_OPERANDS_MAX = 64 };
-
-/* From so many bytes on, a result goes past the caches.  Whoever reads a smaller one next may find
- * it in the last cache, of which the operands take their share and other cores theirs. */
-enum { LOOP_STREAM_BYTES = 16 << 20 };
 
 typedef enum { LOOP_MAP, LOOP_ROW, LOOP_COL } loop_kind;
 typedef enum { LOOP_FLOAT, LOOP_INT } loop_class; /* f32 or int64 */

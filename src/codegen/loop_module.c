@@ -164,7 +164,7 @@ static void find_large(loop_kernel *k, const loop *l) {
     hp_dtype type;
     int64_t low, high;
     if (loop_extent(l, true, i, &type, &low, &high) &&
-        high - low >= LOOP_STREAM_BYTES / (int64_t)dtype_size(type))
+        high - low >= MEM_STREAM_BYTES / (int64_t)dtype_size(type))
       k->large |= (int64_t)1 << i;
   }
 }

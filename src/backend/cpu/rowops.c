@@ -2,7 +2,6 @@
 
 #include "backend/cpu/rows_isa.h"
 #include "base/dtype.h"
-#include "codegen/loop.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -75,7 +74,7 @@ hp_status row_cross_entropy_grad(cpu_isa isa, pool *p, const row_labels *r, cons
                                  const float *dloss, void *out) {
   rows_job j = {.labels = r, .lse = lse, .dloss = dloss, .y = out};
   HP_TRY(check_labels(r));
-  j.stream = out != r->logits && r->N >= LOOP_STREAM_BYTES / (r->V * (int64_t)dtype_size(r->dtype));
+  j.stream = out != r->logits && r->N >= MEM_STREAM_BYTES / (r->V * (int64_t)dtype_size(r->dtype));
   run_rows(p, xent_grad_of[isa], &j, r->N);
   return HP_OK;
 }
@@ -108,7 +107,7 @@ hp_status row_embedding(cpu_isa isa, pool *p, const row_ids *r, hp_dtype dtype, 
   HP_TRY(check_row_ids(r));
   rows_job j = {.ids = r, .x = table, .y = out, .width = r->C * (int64_t)dtype_size(dtype)};
   if (!r->C) return HP_OK;
-  j.stream = j.width % 4 == 0 && r->n >= LOOP_STREAM_BYTES / j.width;
+  j.stream = j.width % 4 == 0 && r->n >= MEM_STREAM_BYTES / j.width;
   run_rows(p, embedding_of[isa], &j, r->n);
   return HP_OK;
 }
@@ -149,8 +148,7 @@ hp_status row_embedding_grad(cpu_isa isa, pool *p, const row_ids *r, hp_dtype dy
                 .y = dtable,
                 .out_type = out_type,
                 .width = r->C,
-                .stream =
-                    r->C && r->V >= LOOP_STREAM_BYTES / (r->C * (int64_t)dtype_size(out_type)),
+                .stream = r->C && r->V >= MEM_STREAM_BYTES / (r->C * (int64_t)dtype_size(out_type)),
                 .start = start,
                 .position = position};
   run_rows(p, embedding_grad_of[isa], &j, r->V);
@@ -227,8 +225,7 @@ hp_status row_argmax(cpu_isa isa, pool *p, hp_dtype dtype, const void *x, int64_
   return HP_OK;
 }
 
-/* ---- random numbers
- * ------------------------------------------------------------------------------ */
+/* --- random numbers --------------------------------------------------------------------------- */
 
 static rows_fn *const random_of[ISA_COUNT] = ISA_TABLE(rows_random);
 
