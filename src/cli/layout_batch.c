@@ -103,8 +103,7 @@ static hp_status check_shape(const integers *shape, const layout *l) {
   return HP_OK;
 }
 
-/* --- answering
- * ------------------------------------------------------------------------------------ */
+/* --- answering -------------------------------------------------------------------------------- */
 
 /* tensor_map as it was called: a list stays one, and "None" in it is -1 too. */
 static void put_called_map(json_writer *w, const mesh *m, const tree_node *entry) {
@@ -153,8 +152,7 @@ static hp_status ask_path(json_writer *w, const tree_node *q, const mesh *m,
   return answer_path(w, m, &p);
 }
 
-/* --- derivation
- * ------------------------------------------------------------------------------------ */
+/* --- derivation ------------------------------------------------------------------------------- */
 
 typedef struct {
   rule r;

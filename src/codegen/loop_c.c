@@ -4,8 +4,8 @@
  *     is also an input has the same access, so an element only meets itself);
  *   - maps and rows go in chunks that stay in L1.  A chunk is several short loops over arrays zN:
  *     elements of 16 bits are widened, random numbers drawn, each dear value (an exp) has a loop of
- * its own, and what is to be stored is narrowed.  Every loop then works on lanes of 32 bits, and
- * its dependences are short enough that the processor overlaps many elements;
+ *     its own, and what is to be stored is narrowed.  Every loop then works on lanes of 32 bits,
+ * and its dependences are short enough that the processor overlaps many elements;
  *   - results that go past the caches are streamed: their chunk is computed aside and copied;
  *   - a row reduction pads the array of its argument to whole lanes with the identity and joins it
  *     to 16 lanes: the element expression vectorises whatever it is;

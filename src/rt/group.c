@@ -215,8 +215,7 @@ bool group_declared(const void *model, const char *name, const ir_value *type, l
   return false;
 }
 
-/* --- parts
- * ---------------------------------------------------------------------------------------- */
+/* --- parts ------------------------------------------------------------------------------------ */
 
 bool holds_first(const group *g, int at, const layout *l) {
   return layout_first(&g->m, l, at) == at;
@@ -231,8 +230,7 @@ void part_copy(const group *g, int at, const ir_value *type, const layout *l, vo
   else box_copy(&own, size, &room, part, &all, whole);
 }
 
-/* --- params
- * ---------------------------------------------------------------------------------------- */
+/* --- params ----------------------------------------------------------------------------------- */
 
 hp_status group_state_of(group *g, const char *name, const ir_value *type, uint32_t *index) {
   if (g->plan_only)
@@ -283,8 +281,7 @@ hp_status group_read(const group *g, uint32_t state, void *data) {
   return HP_OK;
 }
 
-/* --- of other processes
- * ---------------------------------------------------------------------------------------- */
+/* --- of other processes ----------------------------------------------------------------------- */
 
 typedef struct {
   comm_group g; /* all devices */

@@ -127,8 +127,7 @@ hp_status rule_of_linear(const operator* o, rule *r) {
   return rule_from_text("...i,oi,o->...o;i=sum", l, in, 3, r);
 }
 
-/* --- reductions
- * ----------------------------------------------------------------------------------- */
+/* --- reductions ------------------------------------------------------------------------------- */
 
 static hp_status reduction(const operator* o, pending_op op, int results, rule *r) {
   bool cut[LAYOUT_DIMS], keep;
@@ -153,8 +152,7 @@ hp_status rule_of_max_dim(const operator* o, rule *r) {
   return HP_OK;
 }
 
-/* --- along a dim
- * ------------------------------------------------------------------------------------ */
+/* --- along a dim ------------------------------------------------------------------------------ */
 
 static hp_status along(const operator* o, const char *key, op_linearity l, int results, rule *r) {
   bool whole[LAYOUT_DIMS];

@@ -65,8 +65,7 @@ static uint32_t pop(search *s) {
   }
 }
 
-/* --- sizes
- * ---------------------------------------------------------------------------------------- */
+/* --- sizes ------------------------------------------------------------------------------------ */
 
 static int64_t local_elements(const search *s, const layout *l) {
   int64_t n = 1;
@@ -99,8 +98,7 @@ static double bytes_of(const search *s, const path_move *move) {
   return 0;
 }
 
-/* --- moves
- * ------------------------------------------------------------------------------------------ */
+/* --- moves ------------------------------------------------------------------------------------ */
 
 static bool divides(const search *s, const layout *l) {
   for (int d = 0; d < l->rank; d++)
@@ -256,8 +254,7 @@ static void leave(search *s) {
   if (s->q->permute) permutes(s);
 }
 
-/* --- the search
- * --------------------------------------------------------------------------------------- */
+/* --- the search ------------------------------------------------------------------------------- */
 
 /* The layout without axes of one device, which change nothing. */
 static layout normal(const mesh *m, const layout *l) {

@@ -139,8 +139,7 @@ int grid_wrt(const grid_graph *x, int first, val wrt[8]) {
   return n;
 }
 
-/* --- all cases
- * ------------------------------------------------------------------------------------ */
+/* --- all cases -------------------------------------------------------------------------------- */
 
 static void add_gradients(grid_graph *x, int first_leaf, val y) {
   val wrt[8], grad[8];

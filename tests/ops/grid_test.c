@@ -262,8 +262,7 @@ static void check_refusal(const grid_row *row, const char *line) {
   graph_free(x.g);
 }
 
-/* --- one test a row
- * ------------------------------------------------------------------------------- */
+/* --- one test a row --------------------------------------------------------------------------- */
 
 static void check_row(const grid_row *row) {
   if (row->gradient == GRID_OF) grid_each_case(row, check_difference);

@@ -123,8 +123,7 @@ void ref_ROPE(ref_ctx *c) {
   }
 }
 
-/* --- random numbers
- * --------------------------------------------------------------------------------- */
+/* --- random numbers --------------------------------------------------------------------------- */
 
 /* Philox4x32-10 of Salmon et al. 2011: word `index` of the stream. */
 static void philox(uint64_t seed, uint64_t stream, uint64_t block, uint32_t x[4]) {
@@ -315,8 +314,7 @@ void ref_ATTENTION_GRAD(ref_ctx *c) {
   free(p);
 }
 
-/* --- cross-entropy
- * --------------------------------------------------------------------------------- */
+/* --- cross-entropy ---------------------------------------------------------------------------- */
 
 static double log_sum_exp(const double *x, int64_t n) {
   double m = row_max(x, n), sum = 0;
@@ -356,8 +354,7 @@ void ref_CROSS_ENTROPY_GRAD(ref_ctx *c) {
   }
 }
 
-/* --- optimizers
- * --------------------------------------------------------------------------------------- */
+/* --- optimizers ------------------------------------------------------------------------------- */
 
 void ref_ADAMW(ref_ctx *c) {
   double b1 = attr_float(c->g, c->n, "beta1"), b2 = attr_float(c->g, c->n, "beta2");

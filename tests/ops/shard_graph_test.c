@@ -42,8 +42,7 @@ static bool declared(const void *model, const char *name, const ir_value *type, 
   return rng_chance(&r, 90);
 }
 
-/* --- devices in step
- * ----------------------------------------------------------------------------------- */
+/* --- devices in step -------------------------------------------------------------------------- */
 
 /* Flat index in `to` of the element of `from` at k, when dim `d` starts at `at` in to (from's part)
  * or in from (to's part). */
@@ -167,8 +166,7 @@ static void run_devices(trial *t) {
   }
 }
 
-/* --- comparing
- * ------------------------------------------------------------------------------------------- */
+/* --- comparing -------------------------------------------------------------------------------- */
 
 static void fail_with_graphs(const trial *t, const char *what) {
   char *a, *b;

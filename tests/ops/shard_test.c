@@ -57,8 +57,7 @@ static void choose_layouts(trial *t, rng *r) {
   }
 }
 
-/* --- parts
- * ---------------------------------------------------------------------------------------- */
+/* --- parts ------------------------------------------------------------------------------------ */
 
 /* A number that depends on all of its arguments, in [0, 1). */
 static double chance(int64_t a, int64_t b, int64_t c) {
@@ -149,8 +148,7 @@ static void run_part(trial *t, int64_t position) {
   ref_eval(r);
 }
 
-/* --- results
- * ---------------------------------------------------------------------------------------- */
+/* --- results ---------------------------------------------------------------------------------- */
 
 /* Element k of the device's part, after what is pending was done with the others. */
 static double reduced(const trial *t, const layout *l, val v, int64_t position, int64_t k) {
@@ -210,8 +208,7 @@ static void check_results(const trial *t) {
   }
 }
 
-/* --- trials
- * ------------------------------------------------------------------------------------------ */
+/* --- trials ----------------------------------------------------------------------------------- */
 
 static bool does_something(const trial *t) {
   for (int i = 0; i < t->x.leaves; i++) {

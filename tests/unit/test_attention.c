@@ -110,7 +110,7 @@ static void run_backward(problem *p, runner r) {
   pool_free(threads);
 }
 
-/* ---- the formula, in double ---------------------------------------------------------------- */
+/* --- the formula, in double ------------------------------------------------------------------- */
 
 static bool sees(const attn_spec *s, int64_t b, int64_t t, int64_t j) {
   int64_t pos = t + s->Tk - s->Tq, anchor = pos;

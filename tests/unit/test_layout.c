@@ -92,8 +92,7 @@ TEST(shapes_of_parts_and_wholes_need_as_many_dims_as_the_layout) {
   hp_layout_free(x);
 }
 
-/* --- text, placements
- * ------------------------------------------------------------------------------ */
+/* --- text, placements ------------------------------------------------------------------------- */
 
 TEST(text_is_read_back_as_it_is_printed) {
   static const char *const text[] = {"(2,2,2)(dp,sp,mp)(mp,(sp,dp))",
@@ -205,8 +204,7 @@ TEST(placements_say_the_same_as_entries) {
   hp_layout_free(x);
 }
 
-/* --- the vectors
- * ------------------------------------------------------------------------------------- */
+/* --- the vectors ------------------------------------------------------------------------------ */
 
 /* Answers of `hyper layout --batch` to a file of vectors, as trees, in order. */
 typedef struct {

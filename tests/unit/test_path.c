@@ -205,8 +205,7 @@ TEST(every_path_on_three_axes_gives_each_device_its_part) {
   check_all_pairs((int64_t[]){2, 2, 2}, 3, 1, true, true, 8);
 }
 
-/* --- never dearer than an exhaustive search
- * ------------------------------------------------------- */
+/* --- never dearer than an exhaustive search --------------------------------------------------- */
 
 static bool starts_with(const layout *l, const layout *head, int d) {
   return l->n[d] >= head->n[d] && !memcmp(l->axis[d], head->axis[d], head->n[d]);

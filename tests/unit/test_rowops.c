@@ -402,8 +402,7 @@ TEST(argmax_takes_the_first_of_the_largest) {
   pool_free(p);
 }
 
-/* ---- random numbers
- * ------------------------------------------------------------------------------ */
+/* --- random numbers --------------------------------------------------------------------------- */
 
 TEST(random_parts_equal_the_whole_and_the_scalar_functions) {
   enum { A = 3, B = 70, C = 51, ALL = A * B * C };

@@ -93,8 +93,7 @@ void row_take(pool *p, const row_choice *r, const void *x, void *y);
 /* y [N,width] = v [N,k] summed into the places r->index, in order; those outside are left out. */
 void row_put(pool *p, const row_choice *r, const void *v, void *y);
 
-/* ---- random numbers
- * ------------------------------------------------------------------------------ */
+/* --- random numbers --------------------------------------------------------------------------- */
 
 typedef enum { ROW_UNIFORM, ROW_NORMAL, ROW_BERNOULLI } row_random_kind;
 typedef struct {

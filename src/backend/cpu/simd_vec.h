@@ -18,7 +18,7 @@
 
 #define SIMD static inline __attribute__((always_inline, unused))
 
-/* ---- 4 lanes: what every compiler knows without help -------------------------------------- */
+/* --- 4 lanes: what every compiler knows without help ------------------------------------------ */
 #if !(defined(__AVX2__) && defined(__FMA__))
 typedef float v4f __attribute__((vector_size(16)));
 typedef int32_t v4i __attribute__((vector_size(16)));
@@ -276,7 +276,7 @@ SIMD void v16_store_n(float *p, v16f v, int n) {
 #endif
 }
 
-/* ---- reductions over the lanes: i with i+8, then i+4, i+2, i+1 ------------------------------- */
+/* --- reductions over the lanes: i with i+8, then i+4, i+2, i+1 -------------------------------- */
 #if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__))
 SIMD v8f v16_half(v16f v, int upper) {
 #if defined(__AVX512F__)
