@@ -307,6 +307,7 @@ typedef struct {
   /* Of all calls.  limit_s: at the device's limits; gap_s: what the run would win there. */
   double seconds, limit_s, gap_s, flops, bytes;
 } hp_op_time;
+enum { HP_WIDEST_GAPS = 5 }; /* rows that reports set apart */
 hp_status hp_program_times(const hp_program *p, hp_op_time **out, int *n);
 void hp_program_timeline(const hp_program *p, uint64_t *live, int n); /* work, at n points of it */
 hp_status hp_trace(const hp_program *p, const char *path); /* the last run, for Chrome, Perfetto */

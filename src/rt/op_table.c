@@ -3,8 +3,6 @@
 
 #include "base/json.h"
 
-enum { WIDEST = 5 };
-
 typedef struct {
   double run_s, limit_s; /* without what goes beside computation */
 } sums;
@@ -50,9 +48,9 @@ void op_times_print(const hp_op_time *row, int n, const hp_limits *l, str *out) 
   static const char head[] = "    gap s     time s  share of limit by     GFLOP/s    GB/s  calls  "
                              "kind                   shape                        where\n";
   sums s = sum_of(row, n);
-  int first = s.run_s > 0 && n > WIDEST ? WIDEST : 0;
+  int first = s.run_s > 0 && n > HP_WIDEST_GAPS ? HP_WIDEST_GAPS : 0;
   print_head(&s, l, out);
-  if (first) str_printf(out, "the %d widest gaps:\n", WIDEST);
+  if (first) str_printf(out, "the %d widest gaps:\n", HP_WIDEST_GAPS);
   str_add(out, head);
   for (int i = 0; i < n; i++) {
     if (first && i == first) str_add(out, "all others:\n");

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { BARS = 12, WIDEST = 5 };
+enum { BARS = 12 };
 
 static void print_ms(double seconds, str *out) {
   str_printf(out, "%.*f ms", seconds < 1e-3 ? 3 : seconds < 0.1 ? 2 : 1, seconds * 1e3);
@@ -114,6 +114,6 @@ void report_print_time(const report *r, str *out) {
   str_add(out, "<table><tr><th>kind, the widest gaps first</th><th>gap</th><th>time</th><th>share"
                "</th><th>achieved</th><th>arithmetic</th><th>memory</th><th>calls</th><th>engine"
                "</th><th>where</th></tr>\n");
-  for (int i = 0; i < r->ops; i++) print_row(&r->op[i], total, i < WIDEST, out);
+  for (int i = 0; i < r->ops; i++) print_row(&r->op[i], total, i < HP_WIDEST_GAPS, out);
   str_add(out, "</table></div>\n");
 }
