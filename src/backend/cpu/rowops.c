@@ -230,8 +230,7 @@ hp_status row_argmax(cpu_isa isa, pool *p, hp_dtype dtype, const void *x, int64_
 static rows_fn *const random_of[ISA_COUNT] = ISA_TABLE(rows_random);
 
 static hp_status check_random(const row_random_spec *r, hp_dtype dtype) {
-  bool truth = r->kind == ROW_BERNOULLI && (dtype == HP_U8 || dtype == HP_BOOL);
-  if (!truth) HP_TRY(check_float("random numbers", dtype));
+  HP_TRY(check_float("random numbers", dtype));
   if (r->local.rank != r->global.rank || r->local.rank < 0 || r->local.rank > HP_MAX_RANK)
     HP_FAIL(HP_ERR_SHAPE, "random numbers: a part of rank %d of a tensor of rank %d", r->local.rank,
             r->global.rank);

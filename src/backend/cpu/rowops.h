@@ -95,18 +95,16 @@ void row_put(pool *p, const row_choice *r, const void *v, void *y);
 
 /* --- random numbers --------------------------------------------------------------------------- */
 
-typedef enum { ROW_UNIFORM, ROW_NORMAL, ROW_BERNOULLI } row_random_kind;
+typedef enum { ROW_UNIFORM, ROW_NORMAL } row_random_kind;
 typedef struct {
   row_random_kind kind;
   uint64_t seed, stream;
-  float p;         /* bernoulli: probability of 1 */
   hp_shape local;  /* of the result */
   hp_shape global; /* of the tensor that it is a part of */
   int64_t start[HP_MAX_RANK];
 } row_random_spec;
 
-/* Numbers of base/philox.h at the elements' indices in the whole tensor.  dtype is floating, or u8
- * or bool for bernoulli. */
+/* Numbers of base/philox.h at the elements' indices in the whole tensor.  dtype is floating. */
 hp_status row_random(cpu_isa isa, pool *p, const row_random_spec *r, hp_dtype dtype, void *out);
 
 /* --- copies ----------------------------------------------------------------------------------- */

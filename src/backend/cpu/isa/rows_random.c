@@ -82,15 +82,9 @@ static void numbers(const row_random_spec *r, uint64_t block, float *out) {
     for (int w = 0; w < 4; w++) x[w] = v16_mul(v16i_to_f(v16i_shr(u[w], 8)), v16_set1(0x1p-24f));
   }
   in_order(x, out);
-  if (r->kind == ROW_BERNOULLI)
-    for (int i = 0; i < NUMBERS; i++) out[i] = out[i] < r->p ? 1.0f : 0.0f;
 }
 
 static void store(hp_dtype t, void *y, int64_t at, const float *x, int64_t n) {
-  if (t == HP_U8 || t == HP_BOOL) {
-    for (int64_t i = 0; i < n; i++) ((uint8_t *)y)[at + i] = (uint8_t)x[i];
-    return;
-  }
   for (int64_t i = 0; i < n; i += 16) {
     int left = v16_left(n, i);
     v16_store_as(t, y, at + i, v16_load_n(x + i, left), left);
