@@ -261,7 +261,7 @@ typedef struct {
   bool serial;          /* devices meet between computations, not beside them; same bits */
   uint64_t prefetch;    /* bytes of params gathered ahead of their use; 0: those of a block */
   uint64_t piece_bytes; /* larger values are made and used in pieces of so many bytes, where all who
-                           use them can; same bits; 0: 64 MiB, or more where that pays */
+                           use them can; same bits; 0: 64 MiB, more where that pays */
   uint64_t reserve_bytes; /* of the memory limit, for params that other programs will make */
 } hp_compile_options;
 hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,

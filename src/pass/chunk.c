@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { CONCAT_MAX = 255 };
+enum { CONCAT_MAX = 255, PIECES_MAX = 64 };
 
 /* The part of an old value that the piece takes, cut along these dims. */
 typedef struct {
@@ -288,11 +288,12 @@ static hp_status find_all(chunk_finder *f, regions *all, uint32_t *region_of, st
 }
 
 /* One round: the graph with the regions in pieces that can be cut at once; none left: *out is 0. */
-static hp_status cut_once(const hp_graph *g, uint64_t piece_bytes, str *notes, hp_graph **out) {
+static hp_status cut_once(const hp_graph *g, uint64_t piece_bytes, bool by_cost, str *notes,
+                          hp_graph **out) {
   chunk_finder f;
   regions all = {0};
   *out = NULL;
-  HP_TRY(chunk_finder_begin(g, piece_bytes, &f));
+  HP_TRY(chunk_finder_begin(g, piece_bytes, by_cost, &f));
   uint32_t *region_of = mem_calloc(g->nodes.len, sizeof *region_of);
   hp_status st = region_of ? find_all(&f, &all, region_of, notes) : HP_ERR_OOM;
   chunk c = {.f = &f, .region_of = region_of};
@@ -303,6 +304,17 @@ static hp_status cut_once(const hp_graph *g, uint64_t piece_bytes, str *notes, h
   return st;
 }
 
+/* Bytes of a piece where they are not given.  Each piece is some nodes to compile and to run: of
+ * the largest value there are at most PIECES_MAX, in however many rounds, whatever the batch is. */
+static uint64_t piece_of(const hp_graph *g) {
+  uint64_t largest = 0;
+  for (val v = 1; v < g->values.len; v++) {
+    uint64_t bytes = (uint64_t)value_bytes(graph_value(g, v));
+    if (graph_def(g, v)->n_in && bytes > largest) largest = bytes;
+  }
+  return largest / PIECES_MAX > PASS_PIECE ? largest / PIECES_MAX : PASS_PIECE;
+}
+
 hp_status pass_chunk(const hp_graph *in, const pass_options *o, hp_graph **out) {
   str notes = {0};
   rewrite r;
@@ -311,7 +323,8 @@ hp_status pass_chunk(const hp_graph *in, const pass_options *o, hp_graph **out) 
   for (uint32_t i = 0; i < in->nodes.len; i++) rewrite_copy(&r, i);
   HP_TRY(rewrite_end(&r, HP_OK, out));
   hp_status st;
-  while (!(st = cut_once(*out, o->piece_bytes, &notes, &next)) && next) {
+  uint64_t piece_bytes = o->piece_bytes ? o->piece_bytes : piece_of(in);
+  while (!(st = cut_once(*out, piece_bytes, !o->piece_bytes, &notes, &next)) && next) {
     graph_free(*out);
     *out = next;
   }

@@ -38,8 +38,9 @@ typedef struct {
   rule *rules;   /* of the region's members */
 } chunk_finder;
 
-/* Values of more than piece_bytes (0: PASS_PIECE, and no smaller than pays) are too large. */
-hp_status chunk_finder_begin(const hp_graph *g, uint64_t piece_bytes, chunk_finder *f);
+/* Values of more than piece_bytes are too large; by_cost: pieces are no smaller than pays. */
+hp_status chunk_finder_begin(const hp_graph *g, uint64_t piece_bytes, bool by_cost,
+                             chunk_finder *f);
 void chunk_finder_end(chunk_finder *f);
 bool chunk_too_large(const chunk_finder *f, val v);
 /* The region around v; *found is false where there is none that can be cut, and `why` says why. */

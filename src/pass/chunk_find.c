@@ -9,16 +9,11 @@
 /* Arithmetic that hides the reading of one byte: with less, pieces would wait for memory. */
 static const double flops_a_byte = 80;
 
-/* Pieces of a value, unless their size is given: each is some nodes of the program, which are to be
- * compiled. */
-enum { PIECES_MAX = 64 };
-
 enum { IN = 1, AFTER = 2, BEFORE = 4 };
 
-hp_status chunk_finder_begin(const hp_graph *g, uint64_t piece_bytes, chunk_finder *f) {
-  *f = (chunk_finder){.g = g,
-                      .piece_bytes = piece_bytes ? piece_bytes : PASS_PIECE,
-                      .by_cost = !piece_bytes};
+hp_status chunk_finder_begin(const hp_graph *g, uint64_t piece_bytes, bool by_cost,
+                             chunk_finder *f) {
+  *f = (chunk_finder){.g = g, .piece_bytes = piece_bytes, .by_cost = by_cost};
   hp_status st = use_lists_build(g, &f->uses);
   f->mark = mem_calloc(g->nodes.len, sizeof *f->mark);
   f->dim = mem_calloc(g->values.len, sizeof *f->dim);
@@ -342,7 +337,6 @@ static bool cut(search *s) {
   for (int a = 0; a < r->axes; a++) rows *= r->size[a];
   double pieces = (double)bytes_of(s->f, r->seed) / (double)s->f->piece_bytes;
   if (s->f->by_cost && most_pieces(s) < pieces) pieces = most_pieces(s);
-  if (s->f->by_cost && pieces > PIECES_MAX) pieces = PIECES_MAX;
   int64_t run = pieces > 1 ? (int64_t)((double)rows / pieces) : rows;
   int along = r->axes - 1;
   while (along > 0 && inner * r->size[along] <= run) inner *= r->size[along--];

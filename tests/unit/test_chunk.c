@@ -162,6 +162,26 @@ TEST(logits_of_data_parallel_devices_are_never_whole) {
           "f32[2,256,512] of einsum \"head\" (1.0 MiB): in 2 pieces, never whole");
 }
 
+/* A graph must not grow with the batch: 1 TiB of logits is not cut into pieces of a few MiB. */
+TEST(logits_of_any_size_are_cut_into_at_most_64_pieces) {
+  char *text;
+  hp_graph *g;
+  hp_device *d;
+  CHECK_OK(hp_graph_create(&g));
+  CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .plan_only = true}, &d));
+  hp_tensor x = hp_input(g, "x", HP_F32, (hp_shape){3, {1024, 4096, 8192}}),
+            labels = hp_input(g, "labels", HP_I32, (hp_shape){2, {1024, 4096}}),
+            table = hp_param(g, "table", HP_F32, (hp_shape){2, {65536, 8192}});
+  hp_at(g, "head");
+  hp_output(g, "losses", hp_cross_entropy(g, hp_einsum(g, "btc,vc->btv", x, table), labels, -100));
+  CHECK_OK(hp_plan_explain(g, d, NULL, "memory", &text));
+  if (!strstr(text, "of einsum \"head\" (1048576.0 MiB): in 64 pieces, never whole"))
+    test_fail(__FILE__, __LINE__, "not in 64 pieces:\n%s", text);
+  hp_free(text);
+  hp_device_close(d);
+  hp_graph_free(g);
+}
+
 /* With the vocabulary cut, what the devices say to each other lies in the region. */
 TEST(logits_that_devices_share_are_whole_and_said_to_be) {
   static subject s;
