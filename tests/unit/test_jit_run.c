@@ -11,9 +11,9 @@ static const char *const kernels[] = {
     "map [1]; %0 = in 0 f32 [1]; %1 = exp %0; out 0 f32 [1] %1",
     "map [4099]; %0 = in 0 bf16 [1]; %1 = in 1 f16 [1]; %2 = mul %0 %1; out 0 bf16 [1] %2; out 1 "
     "f16 [1] %2; out 2 f32 [1] %2",
-    "map [257]; %0 = in 0 i32 [1]; %1 = in 1 i64 [1]; %2 = in 2 u8 [1]; %3 = in 3 bool [1]; %4 = "
-    "add %0 %1; %5 = mul %4 %2; %6 = select %3 %5 %0; out 0 i32 [1] %6; out 1 i64 [1] %6; out 2 u8 "
-    "[1] %6; out 3 bool [1] %6",
+    "map [257]; %0 = in 0 i32 [1]; %1 = in 1 i64 [1]; %2 = in 2 u8 [1]; %3 = in 3 bool [1]; "
+    "%4 = add %0 %1; %5 = mul %4 %2; %6 = select %3 %5 %0; out 0 i32 [1] %6; out 1 i64 [1] %6; "
+    "out 2 u8 [1] %6; out 3 bool [1] %6",
     "map [300]; %0 = in 0 f32 [1]; %1 = cast i32 %0; %2 = cast u8 %0; %3 = cast bool %0; %4 = cast "
     "i64 %0; %5 = cast f32 %1; %6 = cast bf16 %0; %7 = cast f16 %1; out 0 i32 [1] %1; out 1 u8 [1] "
     "%2; out 2 bool [1] %3; out 3 i64 [1] %4; out 4 f32 [1] %5; out 5 f32 [1] %6; out 6 f32 [1] %7",
@@ -24,38 +24,33 @@ static const char *const kernels[] = {
     "map [5,6,7]; %0 = in 0 f32 [84,14,2] +1; %1 = in 1 f32 [-42,-7,-1] +209; %2 = sub %0 %1; out "
     "0 f32 [1,5,30] +3 %2",
     "map [9,10]; %0 = iota 0 +100; %1 = iota 1 -5; %2 = lt %0 %1; %3 = ge %0 %1; %4 = const 2.5; "
-    "%5 = const -inf; %6 = select %3 %4 %5; %7 = int 3; %8 = mul %1 %7; %9 = cast f32 %8; %10 = "
-    "max %6 %9; out 0 f32 [10,1] %10; out 1 bool [10,1] %2",
+    "%5 = const -inf; %6 = select %3 %4 %5; %7 = int 3; %8 = mul %1 %7; %9 = cast f32 %8; "
+    "%10 = max %6 %9; out 0 f32 [10,1] %10; out 1 bool [10,1] %2",
     "map [4,1,8]; %0 = in 0 f32 [8,99,1]; %1 = iota 1 +7; %2 = cast f32 %1; %3 = add %0 %2; out 0 "
     "f32 [8,8,1] %3",
     /* rope: two halves of a row, read and written with offsets */
-    "map [3,5,4]; %0 = in 0 f32 [40,8,1]; %1 = in 0 f32 [40,8,1] +4; %2 = in 1 f32 [0,4,1]; %3 = "
-    "cos %2; %4 = sin %2; %5 = mul %0 %3; %6 = mul %1 %4; %7 = sub %5 %6; %8 = mul %1 %3; %9 = mul "
-    "%0 %4; %10 = add %8 %9; out 0 f32 [40,8,1] %7; out 0 f32 [40,8,1] +4 %10",
+    "map [3,5,4]; %0 = in 0 f32 [40,8,1]; %1 = in 0 f32 [40,8,1] +4; %2 = in 1 f32 [0,4,1]; "
+    "%3 = cos %2; %4 = sin %2; %5 = mul %0 %3; %6 = mul %1 %4; %7 = sub %5 %6; %8 = mul %1 %3; "
+    "%9 = mul %0 %4; %10 = add %8 %9; out 0 f32 [40,8,1] %7; out 0 f32 [40,8,1] +4 %10",
     /* random numbers: runs that start within a counter, across the words of one; by strides; in
        rows, columns and slices */
-    "map [4099]; %0 = in 0 i64 [0]; %1 = uniform 7 [1] +17179869181 %0; %2 = const 0.25; %3 = ge "
-    "%1 "
-    "%2; %4 = const 0; %5 = in 1 bf16 [1]; %6 = select %3 %5 %4; out 0 bf16 [1] %6; out 1 f32 [1] "
-    "%1",
-    "map [9,70]; %0 = int -5; %1 = uniform -3 [1,9] +2 %0; %2 = uniform 9 [1000,1] +99 %0; %3 = "
-    "mul "
-    "%1 %2; out 0 f32 [70,1] %3",
-    "row [5,1031]; %0 = in 0 f32 [1031,1]; %1 = int 77; %2 = uniform 1 [1031,1] %1; %3 = mul %0 "
-    "%2; "
-    "%4 = sum %3; %5 = add %2 %4; %6 = sum %2; out 0 f32 [1031,1] %5; out 1 f32 [1,0] %6",
-    "col [70,33]; %0 = in 0 f32 [33,1]; %1 = int 77; %2 = uniform 1 [33,1] %1; %3 = mul %0 %2; %4 "
-    "= "
-    "sum %3; out 0 f32 [0,1] %4",
+    "map [4099]; %0 = in 0 i64 [0]; %1 = uniform 7 [1] +17179869181 %0; %2 = const 0.25; "
+    "%3 = ge %1 %2; %4 = const 0; %5 = in 1 bf16 [1]; %6 = select %3 %5 %4; out 0 bf16 [1] %6; "
+    "out 1 f32 [1] %1",
+    "map [9,70]; %0 = int -5; %1 = uniform -3 [1,9] +2 %0; %2 = uniform 9 [1000,1] +99 %0; "
+    "%3 = mul %1 %2; out 0 f32 [70,1] %3",
+    "row [5,1031]; %0 = in 0 f32 [1031,1]; %1 = int 77; %2 = uniform 1 [1031,1] %1; "
+    "%3 = mul %0 %2; %4 = sum %3; %5 = add %2 %4; %6 = sum %2; out 0 f32 [1031,1] %5; out 1 f32 [1,0] %6",
+    "col [70,33]; %0 = in 0 f32 [33,1]; %1 = int 77; %2 = uniform 1 [33,1] %1; %3 = mul %0 %2; "
+    "%4 = sum %3; out 0 f32 [0,1] %4",
     /* AdamW with scalars as operands */
-    "map [1003]; %0 = in 0 f32 [1]; %1 = in 1 f32 [1]; %2 = in 2 f32 [1]; %3 = in 3 f32 [1]; %4 = "
-    "in 4 f32 [0]; %5 = const 0.9; %6 = const 0.1; %7 = const 0.999; %8 = const 0.001; %9 = mul %2 "
-    "%5; %10 = mul %1 %6; %11 = add %9 %10; %12 = square %3; %13 = mul %12 %7; %14 = square %1; "
-    "%15 = mul %14 %8; %16 = add %13 %15; %17 = sqrt %16; %18 = const 1e-3; %19 = add %17 %18; %20 "
-    "= div %11 %19; %21 = const 0.01; %22 = mul %0 %21; %23 = add %20 %22; %24 = mul %23 %4; %25 = "
-    "sub %0 %24; out 0 f32 [1] %25; out 1 f32 [1] %11; out 2 f32 [1] %16",
-    /* groups of vectors and what is left of them: all that they do, subnormals to bf16, kept values
-     */
+    "map [1003]; %0 = in 0 f32 [1]; %1 = in 1 f32 [1]; %2 = in 2 f32 [1]; %3 = in 3 f32 [1]; "
+    "%4 = in 4 f32 [0]; %5 = const 0.9; %6 = const 0.1; %7 = const 0.999; %8 = const 0.001; "
+    "%9 = mul %2 %5; %10 = mul %1 %6; %11 = add %9 %10; %12 = square %3; %13 = mul %12 %7; "
+    "%14 = square %1; %15 = mul %14 %8; %16 = add %13 %15; %17 = sqrt %16; %18 = const 1e-3; "
+    "%19 = add %17 %18; %20 = div %11 %19; %21 = const 0.01; %22 = mul %0 %21; %23 = add %20 %22; "
+    "%24 = mul %23 %4; %25 = sub %0 %24; out 0 f32 [1] %25; out 1 f32 [1] %11; out 2 f32 [1] %16",
+    /* groups of vectors and what is left of them: all that they do, subnormals to bf16 */
     "map [901]; %0 = in 0 f32 [1]; %1 = in 1 bf16 [1]; %2 = exp %0; %3 = silu %1; %4 = gelu_tanh "
     "%0; %5 = tanh %0; %6 = sigmoid %1; %7 = recip %2; %8 = abs %1; %9 = neg %0; %10 = cast bf16 "
     "%9; %11 = add %10 %8; %12 = div %3 %2; %13 = mul %4 %5; %14 = sub %6 %7; out 0 bf16 [1] %0; "
@@ -65,21 +60,21 @@ static const char *const kernels[] = {
     "%5 = sum %4; %6 = prod %4; %7 = div %4 %5; %8 = add %6 %2; out 0 bf16 [700,1] %7; out 1 f32 "
     "[1,0] %8",
     /* rows: softmax, rms_norm, log-sum-exp, several stages and outputs, odd lengths */
-    "row [6,1]; %0 = in 0 f32 [1,1]; %1 = max %0; %2 = sub %0 %1; %3 = exp %2; %4 = sum %3; %5 = "
-    "div %3 %4; out 0 f32 [1,1] %5",
-    "row [5,17]; %0 = in 0 f32 [17,1]; %1 = max %0; %2 = sub %0 %1; %3 = exp %2; %4 = sum %3; %5 = "
-    "div %3 %4; %6 = log %4; %7 = add %6 %1; out 0 f32 [17,1] %5; out 1 f32 [1,0] %7",
-    "row [3,769]; %0 = in 0 bf16 [769,1]; %1 = in 1 f32 [0,1]; %2 = square %0; %3 = sum %2; %4 = "
-    "const 0.00130039; %5 = mul %3 %4; %6 = const 1e-5; %7 = add %5 %6; %8 = rsqrt %7; %9 = mul %0 "
-    "%8; %10 = mul %9 %1; out 0 bf16 [769,1] %10; out 1 f32 [1,0] %8",
+    "row [6,1]; %0 = in 0 f32 [1,1]; %1 = max %0; %2 = sub %0 %1; %3 = exp %2; %4 = sum %3; "
+    "%5 = div %3 %4; out 0 f32 [1,1] %5",
+    "row [5,17]; %0 = in 0 f32 [17,1]; %1 = max %0; %2 = sub %0 %1; %3 = exp %2; %4 = sum %3; "
+    "%5 = div %3 %4; %6 = log %4; %7 = add %6 %1; out 0 f32 [17,1] %5; out 1 f32 [1,0] %7",
+    "row [3,769]; %0 = in 0 bf16 [769,1]; %1 = in 1 f32 [0,1]; %2 = square %0; %3 = sum %2; "
+    "%4 = const 0.00130039; %5 = mul %3 %4; %6 = const 1e-5; %7 = add %5 %6; %8 = rsqrt %7; "
+    "%9 = mul %0 %8; %10 = mul %9 %1; out 0 bf16 [769,1] %10; out 1 f32 [1,0] %8",
     "row [2,3,4097]; %0 = in 0 f32 [4097,8194,1]; %1 = sum %0; %2 = min %0; %3 = max %0; %4 = sub "
     "%3 %2; out 0 f32 [3,1,0] %1; out 1 f32 [1,2,0] %4",
-    "row [4,9]; %0 = in 0 i32 [9,1]; %1 = sum %0; %2 = max %0; %3 = min %0; %4 = sub %2 %3; %5 = "
-    "eq %0 %2; %6 = sum %5; out 0 i64 [1,0] %1; out 1 i32 [1,0] %4; out 2 u8 [1,0] %6; out 3 bool "
-    "[9,1] %5",
-    "row [3,300]; %0 = in 0 bf16 [0,1]; %1 = const 0; %2 = mul %0 %1; %3 = in 1 u8 [300,1]; %4 = "
-    "cast f32 %3; %5 = mul %4 %2; %6 = max %5; %7 = min %5; out 0 f32 [1,0] %6; out 1 f32 [1,0] "
-    "%7",
+    "row [4,9]; %0 = in 0 i32 [9,1]; %1 = sum %0; %2 = max %0; %3 = min %0; %4 = sub %2 %3; "
+    "%5 = eq %0 %2; %6 = sum %5; out 0 i64 [1,0] %1; out 1 i32 [1,0] %4; out 2 u8 [1,0] %6; "
+    "out 3 bool [9,1] %5",
+    "row [3,300]; %0 = in 0 bf16 [0,1]; %1 = const 0; %2 = mul %0 %1; %3 = in 1 u8 [300,1]; "
+    "%4 = cast f32 %3; %5 = mul %4 %2; %6 = max %5; %7 = min %5; out 0 f32 [1,0] %6; "
+    "out 1 f32 [1,0] %7",
     "row [2,0]; %0 = in 0 f32 [0,1]; %1 = sum %0; %2 = in 1 f32 [1,0]; %3 = add %1 %2; out 0 f32 "
     "[1,0] %3",
     "row [0,8]; %0 = in 0 f32 [8,1]; %1 = sum %0; out 0 f32 [1,0] %1",
@@ -88,13 +83,13 @@ static const char *const kernels[] = {
     "%8 %9; out 0 f32 [40,1] %10",
     /* columns */
     "col [1,5]; %0 = in 0 f32 [5,1]; %1 = sum %0; out 0 f32 [0,1] %1",
-    "col [131,67]; %0 = in 0 f32 [67,1]; %1 = in 1 f32 [67,1]; %2 = mul %0 %1; %3 = sum %2; %4 = "
-    "sum %0; out 0 f32 [0,1] %3; out 1 f32 [0,1] %4",
+    "col [131,67]; %0 = in 0 f32 [67,1]; %1 = in 1 f32 [67,1]; %2 = mul %0 %1; %3 = sum %2; "
+    "%4 = sum %0; out 0 f32 [0,1] %3; out 1 f32 [0,1] %4",
     "col [70,3,300]; %0 = in 0 bf16 [900,300,1]; %1 = in 1 f32 [1,0,0]; %2 = in 2 f32 [0,1,0]; %3 "
     "= mul %0 %1; %4 = mul %3 %2; %5 = max %4; %6 = sub %4 %5; %7 = exp %6; %8 = sum %7; %9 = div "
     "%7 %8; out 0 f32 [900,300,1] %9; out 1 f32 [0,300,1] %8",
-    "col [33,129]; %0 = in 0 i64 [129,1]; %1 = min %0; %2 = sum %0; %3 = iota 0; %4 = iota 1; %5 = "
-    "mul %3 %4; %6 = sum %5; %7 = add %6 %2; out 0 i64 [0,1] %1; out 1 i64 [0,1] %7",
+    "col [33,129]; %0 = in 0 i64 [129,1]; %1 = min %0; %2 = sum %0; %3 = iota 0; %4 = iota 1; "
+    "%5 = mul %3 %4; %6 = sum %5; %7 = add %6 %2; out 0 i64 [0,1] %1; out 1 i64 [0,1] %7",
     "col [0,3]; %0 = in 0 f32 [3,1]; %1 = sum %0; out 0 f32 [0,1] %1",
     "col [9]; %0 = in 0 f32 [1]; %1 = prod %0; out 0 f32 [0] %1",
     "col [20,8]; %0 = in 0 f32 [1,20]; %1 = sum %0; %2 = in 1 f32 [0,1]; %3 = add %1 %2; %4 = mul "
@@ -141,8 +136,8 @@ static const char *const long_kernels[] = {
     "f32 [300000,1] %8; out 1 f32 [1,0] %9",
     "row [2,270000]; %0 = in 0 u8 [270000,1]; %1 = sum %0; %2 = max %0; %3 = min %0; out 0 i64 "
     "[1,0] %1; out 1 i64 [1,0] %2; out 2 i64 [1,0] %3",
-    "col [9001,3]; %0 = in 0 bf16 [3,1]; %1 = in 1 f32 [1,0]; %2 = mul %0 %1; %3 = sum %2; %4 = "
-    "sub %2 %3; %5 = max %4; out 0 f32 [0,1] %3; out 1 f32 [0,1] %5",
+    "col [9001,3]; %0 = in 0 bf16 [3,1]; %1 = in 1 f32 [1,0]; %2 = mul %0 %1; %3 = sum %2; "
+    "%4 = sub %2 %3; %5 = max %4; out 0 f32 [0,1] %3; out 1 f32 [0,1] %5",
     "col [8200,2,70]; %0 = in 0 f32 [140,70,1]; %1 = sum %0; %2 = mul %0 %1; out 0 f32 [140,70,1] "
     "%2; out 1 f32 [0,1,2] %1",
     "row [200,5000]; %0 = in 0 f32 [5000,1]; %1 = square %0; %2 = sum %1; %3 = rsqrt %2; %4 = mul "
