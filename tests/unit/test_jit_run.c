@@ -40,7 +40,8 @@ static const char *const kernels[] = {
     "map [9,70]; %0 = int -5; %1 = uniform -3 [1,9] +2 %0; %2 = uniform 9 [1000,1] +99 %0; "
     "%3 = mul %1 %2; out 0 f32 [70,1] %3",
     "row [5,1031]; %0 = in 0 f32 [1031,1]; %1 = int 77; %2 = uniform 1 [1031,1] %1; "
-    "%3 = mul %0 %2; %4 = sum %3; %5 = add %2 %4; %6 = sum %2; out 0 f32 [1031,1] %5; out 1 f32 [1,0] %6",
+    "%3 = mul %0 %2; %4 = sum %3; %5 = add %2 %4; %6 = sum %2; out 0 f32 [1031,1] %5; "
+    "out 1 f32 [1,0] %6",
     "col [70,33]; %0 = in 0 f32 [33,1]; %1 = int 77; %2 = uniform 1 [33,1] %1; %3 = mul %0 %2; "
     "%4 = sum %3; out 0 f32 [0,1] %4",
     /* AdamW with scalars as operands */
