@@ -46,11 +46,18 @@ GEMM_INLINE vf lanes_at(const piece *p, hp_dtype type, int64_t i, bool both) {
 GEMM_INLINE vf step_of(vf a, vf b, vf sum) { return vf_fma(a, b, sum); }
 #endif
 
-/* Asks for what lies behind element i of B, maybe past its end: what the processor fetches by
- * itself falls behind where many rows meet a strip. */
-GEMM_INLINE void ask(const piece *p, hp_dtype type, int64_t i) {
+/* What is asked for at step k of a strip, in elements from its start: some of its own lines, and
+ * near its end those of the strip that takes its turn, `strips` further, maybe past the end of B.
+ * What the processor fetches by itself falls behind where many rows meet a strip, and at its end.
+ */
+GEMM_INLINE int64_t ahead_of(const piece *p, const int strips, hp_dtype type, int64_t k) {
   enum { BYTES_AHEAD = 3072 };
-  __builtin_prefetch((const void *)((uintptr_t)elem_at(p->b, type, i) + BYTES_AHEAD));
+  int64_t at = k * p->b_k + BYTES_AHEAD / (type == HP_F32 ? 4 : 2), end = p->k * p->b_k;
+  return at < end ? at : at - end + strips * p->strip;
+}
+
+GEMM_INLINE void ask(const piece *p, hp_dtype type, int64_t i) {
+  __builtin_prefetch((const void *)((uintptr_t)p->b + (uintptr_t)i * (type == HP_F32 ? 4 : 2)));
 }
 
 /* rows, strips and type are constants at each call, so that the sums become registers. */
@@ -64,7 +71,8 @@ GEMM_INLINE void rows_strips(const int rows, const int strips, const hp_dtype ty
         p->load ? vf_load(p->c + m * p->ldc + v * VL) : vf_zero();
   }
   for (int64_t k = 0; k < p->k; k += PER_LANE) {
-    GEMM_UNROLL for (int n = 0; n < strips; n++) ask(p, type, n * p->strip + k * p->b_k);
+    const int64_t ahead = ahead_of(p, strips, type, k);
+    GEMM_UNROLL for (int n = 0; n < strips; n++) ask(p, type, n * p->strip + ahead);
     GEMM_UNROLL for (int v = 0; v < vecs; v++) x[v] =
         lanes_at(p, type, v / VECS * p->strip + k * p->b_k + v % VECS * VL, k + 1 < p->k);
     GEMM_UNROLL for (int m = 0; m < rows; m++) {
