@@ -32,6 +32,13 @@ typedef struct {
   int burst;
 } gemm_ahead;
 
+/* Where finished sums will be stored: rows of `bytes`, `stride` bytes from one to the next, that a
+ * tile asks for while it is computed.  None: at is NULL. */
+typedef struct {
+  const char *at;
+  int64_t stride, bytes;
+} gemm_target;
+
 /* Columns as `block` reads them: strips of GEMM_STRIP, `strip` lanes from one to the next.  direct:
  * they are those of a B in strips, of the kernels' own type, where that lies. */
 typedef struct {
@@ -48,9 +55,10 @@ typedef struct {
   void (*pack_panels)(float *to, const gemm_source *x);
   hp_dtype own; /* of a B in strips that `block` reads in place */
   /* c[rows, cols] (f32, row stride ldc) continues its chains over the steps, or starts them from 0
-   * where load is false.  a: packed rows; b: packed strips, or those of B.  *ahead moves on. */
+   * where load is false.  a: packed rows; b: packed strips, or those of B.  *ahead moves on.
+   * target: of a block of one tile; without one each tile asks for the c of the next. */
   void (*block)(int64_t rows, int64_t cols, int64_t steps, const float *a, const gemm_columns *b,
-                float *c, int64_t ldc, bool load, gemm_ahead *ahead);
+                float *c, int64_t ldc, bool load, const gemm_target *target, gemm_ahead *ahead);
   /* The same for at most GEMM_ROWS_MAX rows, reading B where it lies: a f32 [rows, k] with row
    * stride lda; b[k, n] with one of b_k, b_n equal to 1. */
   void (*rows)(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda, const void *b,

@@ -5,8 +5,8 @@
  * one block of C.  Where one block has all rows, each panel of B is packed over the one before, in
  * L2; a B that lies in strips of the kernels' own type needs no packing.  Chains continue through C
  * from one k block to the next (or through f32 scratch, where C is not f32 with unit column
- * stride), so no cut shows in the bits.  What is done to finished sums is done panel by panel,
- * while they are in the nearest cache. */
+ * stride), so no cut shows in the bits.  What is done to finished sums is done tile by tile, while
+ * they are in the nearest cache. */
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/gemm_isa.h"
 #include "base/dtype.h"
@@ -33,7 +33,7 @@ typedef struct {
   bool stream;  /* few rows: B is read where it lies */
   bool copy_a;  /* stream: A must be widened or gathered first */
   bool scratch; /* C is not what the kernels write */
-  bool carry;   /* chains go from one k block to the next in scratch, else it holds a panel */
+  bool carry;   /* chains go from one k block to the next in scratch, else it holds a tile */
   bool finish;  /* sums are scaled, biased or stored elsewhere at the end */
   bool direct;  /* B's strips are read where they lie */
   bool once;    /* A's block has all rows of a region: a panel of B has one use */
@@ -171,7 +171,7 @@ static void plan_blocks(plan *p) {
   int64_t wide = p->direct || p->once ? cols : B_LANES / round_up(steps, 512);
   p->nc = even_block(cols, p->carry ? CARRY_COLS : wide, nr);
   int64_t packed = p->direct ? 0 : p->once ? nr : p->nc;
-  int64_t scratch = p->carry ? min_i64(p->mb, rows) * p->nc : p->mc * nr;
+  int64_t scratch = p->carry ? min_i64(p->mb, rows) * p->nc : mr * nr;
   lay_out(p, p->mc * GEMM_PITCH, steps * packed, p->scratch ? scratch : 0);
 }
 
@@ -290,19 +290,48 @@ static gemm_ahead ahead_of(const run *r, const gemm_source *x, int64_t tiles) {
   return a;
 }
 
-/* Packed rows times packed columns over one k block. */
-static void run_block(const run *r, const region *g, const float *pa, const gemm_columns *b,
-                      const block *x, gemm_ahead *ahead) {
+/* Where the sums of a block are stored, if its rows are runs there. */
+static gemm_target target_of(const run *r, const region *g, const block *x) {
+  const gemm_query *q = &r->p->q;
+  int64_t size = (int64_t)dtype_size(q->c_type);
+  if (q->c_n != 1) return (gemm_target){0};
+  return (gemm_target){at(g->c, q->c_type, x->m0 * q->c_m + x->n0), q->c_m * size, x->cols * size};
+}
+
+/* Packed rows times packed columns over one k block, at whose end sums are finished. */
+static void run_tile(const run *r, const region *g, const float *pa, const gemm_columns *b,
+                     const block *x, gemm_ahead *ahead) {
   const plan *p = r->p;
   const gemm_query *q = &p->q;
   bool first = p->scratch && !p->carry && q->accumulate;
+  gemm_target target = target_of(r, g, x);
   if (first)
     p->kernels->start(x->c, x->ldc, x->rows, x->cols,
                       at(g->c, q->c_type, x->m0 * q->c_m + x->n0 * q->c_n), q->c_type, q->c_m,
                       q->c_n);
   p->kernels->block(x->rows, x->cols, div_up(x->k, p->kernels->per_lane), pa, b, x->c, x->ldc,
-                    x->k0 > 0 || q->accumulate, ahead);
-  if (p->finish && x->k0 + x->k == q->k) finish(r, g, x->c, x->ldc, x->m0, x->n0, x->rows, x->cols);
+                    x->k0 > 0 || q->accumulate, &target, ahead);
+  finish(r, g, x->c, x->ldc, x->m0, x->n0, x->rows, x->cols);
+}
+
+/* Packed rows times packed columns over one k block: where it ends the chains tile by tile, each
+ * finished while it is in the nearest cache. */
+static void run_block(const run *r, const region *g, const float *pa, const gemm_columns *b,
+                      const block *x, gemm_ahead *ahead) {
+  const plan *p = r->p;
+  const gemm_query *q = &p->q;
+  if (!p->finish || x->k0 + x->k < q->k) {
+    p->kernels->block(x->rows, x->cols, div_up(x->k, p->kernels->per_lane), pa, b, x->c, x->ldc,
+                      x->k0 > 0 || q->accumulate, &(gemm_target){0}, ahead);
+    return;
+  }
+  for (int64_t i = 0; i < x->rows; i += p->kernels->mr) {
+    block t = *x;
+    t.m0 += i;
+    t.rows = min_i64(p->kernels->mr, x->rows - i);
+    if (!p->scratch || p->carry) t.c += i * x->ldc;
+    run_tile(r, g, pa + i * GEMM_PITCH, b, &t, ahead);
+  }
 }
 
 /* Packed rows times columns panel by panel.  A panel is packed before its first use, or read where

@@ -205,7 +205,7 @@ static void product_blocks(const grouped_job *j, const weights *w, int64_t i, in
       int64_t some = least(j->z.panel_rows, rows - r);
       gather(j, j->x, s->k, s->shared ? s->slots : 1, i + r, some, k, steps, pa, GEMM_PITCH);
       kernels->block(some, cols, steps, pa, &(gemm_columns){pb, steps * GEMM_STRIP, false},
-                     c + r * cols, cols, k > 0, &(gemm_ahead){0});
+                     c + r * cols, cols, k > 0, &(gemm_target){0}, &(gemm_ahead){0});
     }
   }
 }
@@ -271,7 +271,7 @@ static void gradient_blocks(const grouped_job *j, int64_t expert, int64_t n0, in
       gather(j, j->w, s->n, 1, i, steps, n0 + r, some, rows_of, some);
       kernels->pack_rows(pa, GEMM_PITCH, &(gemm_source){rows_of, HP_F32, some, steps, 1, some, 0});
       kernels->block(some, cols, steps, pa, &(gemm_columns){pb, steps * GEMM_STRIP, false},
-                     c + r * ldc, ldc, i > begin, &(gemm_ahead){0});
+                     c + r * ldc, ldc, i > begin, &(gemm_target){0}, &(gemm_ahead){0});
     }
   }
 }

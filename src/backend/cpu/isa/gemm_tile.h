@@ -17,9 +17,9 @@ typedef struct {
   const float *a, *b;
   int64_t strip;
   float *c;
-  const float *next;
   int64_t ldc;
   bool load;
+  gemm_target next;
   gemm_ahead *ahead;
 } tile_args;
 
@@ -35,11 +35,13 @@ GEMM_INLINE void ask_ahead(gemm_ahead *x) {
 }
 
 /* Continues the chains of a rows x (vecs * VL) tile of C.  Between the k-steps it asks for the rows
- * of `next`, the C of the tile that follows, a row at a time: loads of C at the head of a tile have
- * nothing to hide behind, and all requests at once would hold up those for A and B.
+ * of `next`, the C of the tile that follows or where this one's sums will be stored, a row at a
+ * time: loads of C at the head of a tile, and stores to lines that are far, have nothing to hide
+ * behind, and all requests at once would hold up those for A and B.
  * rows and vecs are constants at each call, so that the arrays become registers. */
 GEMM_INLINE void tile(const int rows, const int vecs, const bool direct, const tile_args *t) {
-  const float *a = t->a, *b = t->b, *next = t->next;
+  const float *a = t->a, *b = t->b;
+  const char *next = t->next.at;
   float *c = t->c;
   const int64_t ldc = t->ldc, strip = t->strip;
   int64_t k = t->steps;
@@ -50,9 +52,9 @@ GEMM_INLINE void tile(const int rows, const int vecs, const bool direct, const t
         load ? vf_load(c + i * ldc + v * VL) : vf_zero();
   }
   int64_t piece = k / rows + 1;
-  for (; k > 0; k -= piece, next += ldc) {
+  for (; k > 0; k -= piece, next += t->next.stride) {
     __builtin_prefetch(next, 1);
-    __builtin_prefetch(next + vecs * VL - 1, 1);
+    __builtin_prefetch(next + t->next.bytes - 1, 1);
     ask_ahead(t->ahead);
     for (int64_t s = k < piece ? k : piece; s > 0; s--, a++, b += GEMM_STRIP) {
       vf bv[TILE_VECS];
@@ -120,14 +122,21 @@ static void tile_partial(int64_t rows, int64_t cols, const tile_args *x) {
         t[i * TILE_COLS + j] = j < cols ? x->c[i * x->ldc + j] : 0;
     }
   tile_args whole = *x;
-  whole.c = t, whole.ldc = TILE_COLS, whole.next = t;
+  whole.c = t, whole.ldc = TILE_COLS;
   tile_of[rows - 1][false][cols > TILE_COLS / 2](&whole);
   for (int64_t i = 0; i < rows; i++)
     for (int64_t j = 0; j < cols; j++) x->c[i * x->ldc + j] = t[i * TILE_COLS + j];
 }
 
+/* The C of the tile after the one at (i, j) of h x w. */
+static gemm_target tile_after(int64_t i, int64_t h, int64_t rows, int64_t j, int64_t w,
+                              int64_t cols, const float *c, int64_t ldc) {
+  const float *at = i + h < rows ? c + (i + h) * ldc + j : c + (j + w < cols ? j + w : j);
+  return (gemm_target){(const char *)at, ldc * (int64_t)sizeof *c, w * (int64_t)sizeof *c};
+}
+
 static void block(int64_t rows, int64_t cols, int64_t steps, const float *a, const gemm_columns *b,
-                  float *c, int64_t ldc, bool load, gemm_ahead *ahead) {
+                  float *c, int64_t ldc, bool load, const gemm_target *target, gemm_ahead *ahead) {
   for (int64_t j = 0; j < cols; j += TILE_COLS) {
     int64_t w = cols - j < TILE_COLS ? cols - j : TILE_COLS;
     for (int64_t i = 0; i < rows; i += TILE_ROWS) {
@@ -137,10 +146,10 @@ static void block(int64_t rows, int64_t cols, int64_t steps, const float *a, con
                            .b = b->at + j / GEMM_STRIP * b->strip,
                            .strip = b->strip,
                            .c = c + i * ldc + j,
-                           .next = i + h < rows ? c + (i + h) * ldc + j
-                                                : c + (j + w < cols ? j + w : j),
                            .ldc = ldc,
                            .load = load,
+                           .next =
+                               target->at ? *target : tile_after(i, h, rows, j, w, cols, c, ldc),
                            .ahead = ahead};
       if (w % (TILE_COLS / 2)) tile_partial(h, w, &t);
       else tile_of[h - 1][b->direct][w > TILE_COLS / 2](&t);
