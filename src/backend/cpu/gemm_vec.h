@@ -221,5 +221,10 @@ void ISA_NAME(gemm_finish)(const float *s, int64_t lds, int64_t rows, int64_t co
                            int64_t o_m, int64_t o_n);
 void ISA_NAME(gemm_start)(float *s, int64_t lds, int64_t rows, int64_t cols, const void *c,
                           hp_dtype type, int64_t c_m, int64_t c_n);
+void gemm_finish_dot(const float *s, int64_t lds, int64_t rows, int64_t cols, float alpha,
+                     const float *bias_m, const float *bias_n, void *out, hp_dtype type,
+                     int64_t o_m, int64_t o_n);
+void gemm_start_dot(float *s, int64_t lds, int64_t rows, int64_t cols, const void *c, hp_dtype type,
+                    int64_t c_m, int64_t c_n);
 
 #endif

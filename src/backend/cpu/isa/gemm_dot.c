@@ -34,7 +34,7 @@ const gemm_kernels gemm_kernels_dot = {
     .block = block,
     .rows = ISA_NAME(gemm_rows),
     .rows_strips = gemm_rows_strips_dot,
-    .finish = ISA_NAME(gemm_finish),
-    .start = ISA_NAME(gemm_start),
+    .finish = gemm_finish_dot,
+    .start = gemm_start_dot,
 };
 #endif

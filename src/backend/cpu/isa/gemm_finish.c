@@ -9,10 +9,29 @@ typedef struct {
   const float *bias_n; /* of its columns, or NULL */
 } ending;
 
+/* Rounded to bf16; after dot instructions by their like, which takes numbers under 2^-126 as 0 too.
+ */
+#if defined(__AVX512BF16__)
+GEMM_INLINE void store16_bf16(uint16_t *out, v16f x) {
+  _mm256_storeu_si256((void *)out, (__m256i)_mm512_cvtneps_pbh(x));
+}
+GEMM_INLINE void store_bf16(uint16_t *out, float x) {
+  __m128i half = (__m128i)_mm_cvtneps_pbh(_mm_set_ss(x));
+  *out = (uint16_t)_mm_extract_epi16(half, 0);
+}
+#else
+GEMM_INLINE void store16_bf16(uint16_t *out, v16f x) { v16_store_bf16(out, x); }
+GEMM_INLINE void store_bf16(uint16_t *out, float x) { *out = f32_to_bf16(x); }
+#endif
+
 GEMM_INLINE void store16(void *out, hp_dtype type, int64_t i, v16f x) {
   if (type == HP_F32) v16_store((float *)out + i, x);
-  else if (type == HP_BF16) v16_store_bf16((uint16_t *)out + i, x);
+  else if (type == HP_BF16) store16_bf16((uint16_t *)out + i, x);
   else v16_store_f16((uint16_t *)out + i, x);
+}
+GEMM_INLINE void store1(void *out, hp_dtype type, int64_t i, float x) {
+  if (type == HP_BF16) store_bf16((uint16_t *)out + i, x);
+  else elem_store(out, type, i, x);
 }
 
 /* A row of neighbours in out, from element `at` on. */
@@ -26,7 +45,7 @@ GEMM_INLINE void finish_row(const float *s, int64_t cols, const ending *e, void 
     store16(out, type, at + j, x);
   }
   for (; j < cols; j++)
-    elem_store(out, type, at + j, s[j] * e->alpha + e->bias_m + (e->bias_n ? e->bias_n[j] : -0.0f));
+    store1(out, type, at + j, s[j] * e->alpha + e->bias_m + (e->bias_n ? e->bias_n[j] : -0.0f));
 }
 
 /* A factor of 1 and a bias of -0 change no bit. */
@@ -38,8 +57,8 @@ GEMM_INLINE void finish(const float *s, int64_t lds, int64_t rows, int64_t cols,
     if (o_n == 1) finish_row(s + i * lds, cols, &e, out, type, i * o_m);
     else
       for (int64_t j = 0; j < cols; j++)
-        elem_store(out, type, i * o_m + j * o_n,
-                   s[i * lds + j] * alpha + e.bias_m + (bias_n ? bias_n[j] : -0.0f));
+        store1(out, type, i * o_m + j * o_n,
+               s[i * lds + j] * alpha + e.bias_m + (bias_n ? bias_n[j] : -0.0f));
   }
 }
 
