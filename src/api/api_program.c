@@ -186,48 +186,68 @@ static hp_status check_whole(const hp_graph *g) {
   return HP_OK;
 }
 
-/* The graph that a device runs: its part of g, or g itself when it is alone. */
-static hp_status part_graph(const hp_graph *g, hp_device *d, sharded *s) {
+/* A graph in parts. */
+typedef struct {
+  hp_graph *summed;             /* NULL, or what the parts are made of in place of the graph */
+  const hp_graph *whole, *part; /* of which they are the parts; what each device runs */
+  sharded s;
+} parts;
+
+static void parts_free(parts *p) {
+  sharded_free(&p->s);
+  graph_free(p->summed);
+}
+
+/* What a device runs: its part of g, or g itself when it is alone.  Where no sum is cut, those of g
+ * start from params before it is cut, or else each mesh would have other chains. */
+static hp_status part_graph(const hp_graph *g, hp_device *d, parts *p) {
   shard_plan plan = {.mesh = &d->m,
                      .cluster = &d->cluster,
                      .declared = group_declared,
                      .model = d,
                      .whole_sums = d->whole_sums};
-  *s = (sharded){0};
+  *p = (parts){.whole = g, .part = g};
   HP_TRY(graph_status(g));
   HP_TRY(check_whole(g));
   if (d->n == 1) return HP_OK;
   HP_TRY(group_check_marks(d, g));
-  return shard_graph(g, &plan, s);
+  if (d->whole_sums) {
+    HP_TRY(pass_accumulate(g, NULL, &p->summed));
+    p->whole = p->summed;
+  }
+  hp_status st = shard_graph(p->whole, &plan, &p->s);
+  if (st) parts_free(p);
+  else p->part = p->s.graph;
+  return st;
 }
 
-static hp_status compile_parts(const hp_graph *g, const sharded *s, hp_device *d,
-                               const hp_compile_options *o, hp_program *h) {
+static hp_status compile_parts(const parts *s, hp_device *d, const hp_compile_options *o,
+                               hp_program *h) {
   for (int i = 0; i < d->own; i++) {
     program *p;
     void *loaded;
     hp_program_stats memory;
-    HP_TRY(make_program(s->graph ? s->graph : g, d->part[i], o, &p, &loaded, &memory));
+    HP_TRY(make_program(s->part, d->part[i], o, &p, &loaded, &memory));
     HP_TRY(exec_create(d->part[i], p, loaded, &h->r.e[i]));
   }
-  return runs_prepare(&h->r, g, s->of);
+  return runs_prepare(&h->r, s->whole, s->s.of);
 }
 
 HP_API hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                             hp_program **out) {
   double start = time_now_s();
-  sharded s;
+  parts s;
   hp_program *h = mem_calloc(1, sizeof *h);
   HP_TRY_MEM(h);
   h->r.d = d;
   hp_status st = d->plan_only ? err_set(HP_ERR_ARG, __FILE__, __LINE__,
                                         "the device was opened to make plans only")
                               : HP_OK;
-  s = (sharded){0};
+  s = (parts){0};
   if (!st) st = part_graph(g, d, &s);
   if (!st) st = group_params(d, g);
-  if (!st) st = compile_parts(g, &s, d, o, h);
-  sharded_free(&s);
+  if (!st) st = compile_parts(&s, d, o, h);
+  parts_free(&s);
   h->compile_s = time_now_s() - start;
   if (st) hp_program_free(h);
   else *out = h;
@@ -276,10 +296,10 @@ static hp_status count(const device *d, const program *p, hp_program_stats *out)
 /* The program of the first device. */
 static hp_status plan_first(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                             program **p, void **loaded, hp_program_stats *memory) {
-  sharded s;
+  parts s;
   HP_TRY(part_graph(g, d, &s));
-  hp_status st = make_program(s.graph ? s.graph : g, d->part[0], o, p, loaded, memory);
-  sharded_free(&s);
+  hp_status st = make_program(s.part, d->part[0], o, p, loaded, memory);
+  parts_free(&s);
   return st;
 }
 
@@ -299,12 +319,12 @@ HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_optio
 
 /* Layouts are known before a program is made. */
 static hp_status plan_layouts(const hp_graph *g, hp_device *d, bool picture, char **text) {
-  sharded s;
+  parts s;
   str out = {0};
   HP_TRY(part_graph(g, d, &s));
-  if (picture) explain_layouts_svg(d, g, s.of, &out);
-  else explain_layouts(d, g, &s, &out);
-  sharded_free(&s);
+  if (picture) explain_layouts_svg(d, s.whole, s.s.of, &out);
+  else explain_layouts(d, s.whole, &s.s, &out);
+  parts_free(&s);
   return give_text(str_status(&out), &out, text);
 }
 

@@ -216,5 +216,7 @@ hp_status rule_derive(const mesh *m, const rule *r, const layout *in, layout *ne
     HP_TRY(compose_all(&d, &r->out[o], &out[o]));
     for (int a = 0; a < m->axes; a++) out[o].pending[a] = (uint8_t)d.passes[a];
   }
-  return contract(&d, out);
+  HP_TRY(contract(&d, out));
+  if (r->start) memcpy(need[r->start - 1].pending, out[0].pending, sizeof out[0].pending);
+  return HP_OK;
 }

@@ -36,6 +36,7 @@ typedef struct {
     uint8_t n, axis[LAYOUT_AXES]; /* cut by these before any operand is looked at */
   } factor[RULE_FACTORS];
   op_linearity linearity;
+  int start; /* operand that sums start from + 1: it is to be pending as the results are; 0: none */
 } rule;
 
 /* need[i]: the layout that operand i must be brought to (its own, where nothing need be done); out:

@@ -102,18 +102,22 @@ static hp_status update(const site *s, rule *r) {
   return HP_OK;
 }
 
-/* With what the chains start from, they are one each: nothing may be pending, nor cut inside. */
+/* Each device starts its part of the sums from its part of what they start from.  Parts are in f32:
+ * narrower ones would be rounded. */
 static hp_status einsum_onto(const site *s, const char *eq, rule *r) {
   char text[2 * EINSUM_TEXT_MAX];
   const char *out = strstr(eq, "->") + 2;
   snprintf(text, sizeof text, "%.*s,%s->%s", (int)(out - 2 - eq), eq, out, out);
-  return rule_from_text(text, LIN_NONE, s->in, 3, r);
+  HP_TRY(rule_from_text(text, LIN_NONE, s->in, 3, r));
+  r->start = 3;
+  return HP_OK;
 }
 
 static hp_status einsum(const site *s, rule *r) {
   const char *eq = attr_str(s->g, s->n, "eq");
-  if (s->n->n_in == 3) return einsum_onto(s, eq, r);
-  HP_TRY(rule_from_text(eq, LIN_EACH, s->in, 2, r));
+  bool onto = s->n->n_in == 3;
+  HP_TRY(onto ? einsum_onto(s, eq, r) : rule_from_text(eq, LIN_EACH, s->in, 2, r));
+  if (onto && graph_value(s->g, s->n->out0)->dtype != HP_F32) return HP_OK;
   for (int f = 0; f < r->factors; f++) r->factor[f].reduce = PENDING_SUM;
   return HP_OK;
 }

@@ -190,7 +190,8 @@ static hp_tensor sum_losses(const stepper *s, model_build *b, const variant *v) 
   return all;
 }
 
-/* Gradients of the weighted loss; added to those of earlier micro-batches. */
+/* Gradients of the weighted loss; added to those of earlier micro-batches, in their place: the last
+ * sum has no use after the step, but this way it needs no memory of its own. */
 static hp_status build_backward(const stepper *s, model_build *b, const variant *v, hp_tensor *wrt,
                                 hp_tensor *grad) {
   size_t n = s->m->trained;
@@ -206,7 +207,7 @@ static hp_status build_backward(const stepper *s, model_build *b, const variant 
     hp_at(b->g, p->name);
     hp_tensor held = state(b, "g", p);
     if (!v->first) grad[i] = hp_add(b->g, held, grad[i]);
-    if (!v->last) hp_assign(b->g, held, grad[i]);
+    hp_assign(b->g, held, grad[i]);
   }
   return HP_OK;
 }

@@ -2,7 +2,7 @@
  *
  * A program is compiled for every shape of micro-batch and place in the step (first, last) that
  * comes up, and kept.  Gradients live in the work memory when a step has one micro-batch; with
- * several they are params of the device, added to functionally. */
+ * several they are tensors of the device, to which each micro-batch adds its own in place. */
 #ifndef TRAIN_STEP_H
 #define TRAIN_STEP_H
 

@@ -14,19 +14,32 @@ static const char gpt2[] = "{\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_inner
                            "\"n_head\": 4, \"n_layer\": %d, \"vocab_size\": 64, "
                            "\"n_positions\": 512, \"activation_function\": \"gelu_new\"}";
 
-/* Work memory of a step of the model with so many layers. */
-static double work_bytes(const char *config, int layers, hp_dtype compute) {
+static const step_options adamw = {.optimizer = STEP_ADAMW,
+                                   .beta1 = 0.9,
+                                   .beta2 = 0.99,
+                                   .eps = 1e-8,
+                                   .clip = 1};
+
+/* The model with so many layers. */
+static lm *open_model(const char *config, int layers, hp_dtype compute, bool plan_only,
+                      hp_device **d) {
   char path[512], text[512];
-  hp_device *d;
   lm *m;
-  hp_program_stats s;
   int n = snprintf(text, sizeof text, config, layers);
   snprintf(path, sizeof path, "%s/config.json", test_dir());
   CHECK_OK(file_write(path, text, (size_t)n));
-  CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .plan_only = true}, &d));
-  CHECK_OK(lm_create(path, d, &(lm_options){.compute = compute, .weights = HP_F32}, &m));
-  step_options o = {.optimizer = STEP_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .clip = 1};
-  CHECK_OK(stepper_plan(m, &o, B, T, d, &s, NULL, NULL));
+  hp_device_options o = {.threads = 1, .plan_only = plan_only};
+  CHECK_OK(hp_device_open(&o, d));
+  CHECK_OK(lm_create(path, *d, &(lm_options){.compute = compute, .weights = HP_F32}, &m));
+  return m;
+}
+
+/* Work memory of a step of the model with so many layers. */
+static double work_bytes(const char *config, int layers, hp_dtype compute) {
+  hp_device *d;
+  hp_program_stats s;
+  lm *m = open_model(config, layers, compute, true, &d);
+  CHECK_OK(stepper_plan(m, &adamw, B, T, d, &s, NULL, NULL));
   lm_free(m);
   hp_device_close(d);
   return (double)s.work_bytes;
@@ -52,4 +65,31 @@ TEST(a_layer_keeps_what_no_loop_makes_again_from_what_is_kept) {
 TEST(a_layer_of_bf16_products_keeps_no_f32_beside_them) {
   double weights = (4.0 * WIDTH * WIDTH + 3 * WIDTH * WIDE) / 2 / (B * T);
   CHECK(kept(llama, HP_BF16) <= 2 * WIDTH + (4 * WIDTH + 2 * WIDE) / 2 + weights + ROWS);
+}
+
+/* Most work memory of micro-batches of few tokens, so that gradients are most of it. */
+static double work_of(bool first, bool last, double *params) {
+  hp_device *d;
+  stepper *s;
+  lm *m = open_model(llama, 4, HP_F32, false, &d);
+  CHECK_OK(stepper_create(m, &adamw, &s));
+  CHECK_OK(stepper_prepare(s, &(step_micro){.B = 1, .T = 16, .first = first, .last = last}));
+  double bytes = (double)stepper_work_bytes(s);
+  *params = 0;
+  for (size_t i = 0; i < m->params.len; i++)
+    *params += (double)(model_param_elements(&m->params.at[i]) * sizeof(float));
+  stepper_free(s);
+  lm_free(m);
+  hp_device_close(d);
+  return bytes;
+}
+
+/* Those of one micro-batch lie in work memory; those of several are tensors of the device, and what
+ * a micro-batch adds to them is nowhere beside them. */
+TEST(gradients_that_are_summed_need_no_work_memory) {
+  double params, alone = work_of(true, true, &params);
+  CHECK(alone >= params);
+  CHECK(work_of(true, false, &params) <= alone - params * 3 / 4);
+  CHECK(work_of(false, false, &params) <= alone - params * 3 / 4);
+  CHECK(work_of(false, true, &params) <= alone - params * 3 / 4);
 }
