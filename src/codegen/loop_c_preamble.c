@@ -165,14 +165,18 @@ static const char uniforms[] =
 
 /* Vectors of 16 floats, in groups of eight: what hw_ functions and the loops of loop_c_wide.c are
  * made of.  The bits are those of the hp_ functions (but the payload of a NaN).  The instruction
- * that narrows to bf16 takes subnormal numbers for 0: a group that has one is narrowed by
- * integers. */
+ * that narrows to bf16 takes subnormal numbers for 0: a group with a 0 in its result is looked at,
+ * and one that has a subnormal number is narrowed by integers. */
 static const char wide[] =
     "#define HP_WIDE 1\n"
     "#define EACH _Pragma(\"GCC unroll 8\") for (int i = 0; i < 8; i++)\n"
+    "#define PAIRS _Pragma(\"GCC unroll 4\") for (int i = 0; i < 4; i++)\n"
     "typedef float hp_v __attribute__((vector_size(64)));\n"
     "typedef uint32_t hp_vu __attribute__((vector_size(64)));\n"
     "typedef uint16_t hp_vh __attribute__((vector_size(32), aligned(2), may_alias));\n"
+    "typedef uint16_t hp_vw __attribute__((vector_size(64), aligned(2), may_alias));\n"
+    "#define HALF(i) i, i, i + 1, i + 1, i + 2, i + 2, i + 3, i + 3\n"
+    "static const hp_vw hw_spread = {HALF(0), HALF(4), HALF(8), HALF(12)};\n"
     "#define hw_all(x) ((x) - (hp_v){0})\n"
     "#define hw_bits(x) ((hp_vu)hw_all(x))\n"
     "#define hw_from_bits(u) ((hp_v)((u) - (hp_vu){0}))\n"
@@ -191,15 +195,20 @@ static const char wide[] =
     "#define hw_max(a, b) (hp_v)__builtin_ia32_maxps512_mask(a, b, a, (uint16_t)-1, 4)\n"
     "#define hw_min(a, b) (hp_v)__builtin_ia32_minps512_mask(a, b, a, (uint16_t)-1, 4)\n"
     "#endif\n"
-    "#define hw_exp_argument(x) hw_min(hw_all(89.0f), hw_max(hw_all(-87.0f), x))\n"
-    "#define hw_exp_ends(x, y) (y)\n"
+    "#define hw_bounded(x, high) hw_min(hw_all(high), x)\n"
+    "#define hw_scale(p, n, mask) \\\n"
+    "  (hp_v)__builtin_ia32_scalefps512_mask(p, n, hw_all(0.0f), mask, 4)\n"
+    "#define hw_scaled(p, shifted, x, low, high) \\\n"
+    "  hw_scale(p, (shifted) - (0x1.8p23f + 126.0f), hw_compare(x, hw_all(low), 21))\n"
     "#define INLINE static inline __attribute__((always_inline))\n"
     "INLINE uint16_t hw_first(int64_t n) { return n < 1 ? 0 : n < 16 ? (1 << n) - 1 : 0xffff; }\n"
-    "INLINE hp_v hw_load_f32(const float *x) { return *(const hp_line *)x; }\n"
-    "INLINE hp_v hw_load_bf16(const uint16_t *x) {\n"
-    "  hp_vu u;\n"
-    "  __asm__(\"vpmovzxwd %1, %0\" : \"=v\"(u) : \"m\"(*(const hp_vh *)x));\n"
-    "  return (hp_v)(u << 16);\n"
+    "INLINE hp_v hw_load_f32(const float *x, int i) { return *(const hp_line *)(x + 16 * i); }\n"
+    "INLINE hp_v hw_load_bf16(const uint16_t *x, int i) {\n"
+    "  const hp_vw at = hw_spread + (uint16_t)(i % 2 * 16);\n"
+    "  hp_vw u = *(const hp_vw *)(x + i / 2 * 32);\n"
+    "  __asm__(\"vpermw %1, %2, %0%{%3%}%{z%}\"\n"
+    "          : \"=v\"(u) : \"v\"(u), \"v\"(at), \"Yk\"(0xaaaaaaaau));\n"
+    "  return (hp_v)u;\n"
     "}\n"
     "INLINE void hw_write_f32(float *to, const hp_v *x, int64_t n, int64_t stream) {\n"
     "  float pad[128], *t = n < 128 ? pad : to;\n"
@@ -210,6 +219,11 @@ static const char wide[] =
     "}\n";
 
 static const char wide_halves[] =
+    "INLINE uint32_t hw_zeros(hp_vw x) {\n"
+    "  uint32_t zeros;\n"
+    "  __asm__(\"vptestnmw %1, %1, %0\" : \"=Yk\"(zeros) : \"v\"(x));\n"
+    "  return zeros;\n"
+    "}\n"
     "INLINE hp_vh hw_narrow(hp_v x) {\n"
     "  hp_vh y;\n"
     "  __asm__(\"vpmovdw %1, %0\" : \"=v\"(y) : \"v\"(hw_bits(hw_round_bf16(x)) >> 16));\n"
@@ -217,18 +231,24 @@ static const char wide_halves[] =
     "}\n"
     "INLINE void hw_write_bf16(uint16_t *to, const hp_v *x, int64_t n, int64_t stream) {\n"
     "  uint16_t pad[128], *t = n < 128 ? pad : to;\n"
-    "  hp_vh y[8];\n"
+    "  hp_vw y[4];\n"
     "#ifdef __AVX512BF16__\n"
+    "  hp_vw least = {0};\n"
     "  uint16_t subnormal = 0;\n"
-    "  EACH subnormal |= __builtin_ia32_fpclassps512_mask(x[i], 32, (uint16_t)-1);\n"
-    "  if (__builtin_expect(!subnormal, 1))\n"
-    "    EACH __asm__(\"vcvtneps2bf16 %1, %0\" : \"=v\"(y[i]) : \"v\"(x[i]));\n"
-    "  else\n"
+    "  least -= 1;\n"
+    "  PAIRS {\n"
+    "    __asm__(\"vcvtne2ps2bf16 %1, %2, %0\"\n"
+    "            : \"=v\"(y[i]) : \"v\"(x[2 * i]), \"v\"(x[2 * i + 1]));\n"
+    "    __asm__(\"vpminuw %1, %0, %0\" : \"+v\"(least) : \"v\"(y[i] + y[i]));\n"
+    "  }\n"
+    "  if (hw_zeros(least))\n"
+    "    EACH subnormal |= __builtin_ia32_fpclassps512_mask(x[i], 32, (uint16_t)-1);\n"
+    "  if (__builtin_expect(subnormal, 0))\n"
     "#endif\n"
-    "    EACH y[i] = hw_narrow(x[i]);\n"
-    "  if (stream && !((__UINTPTR_TYPE__)t & 31) && t == to)\n"
-    "    EACH __asm__(\"vmovntps %1, %0\" : \"=m\"(*(hp_vh *)(t + 16 * i)) : \"v\"(y[i]));\n"
-    "  else EACH *(hp_vh *)(t + 16 * i) = y[i];\n"
+    "    EACH ((hp_vh *)y)[i] = hw_narrow(x[i]);\n"
+    "  if (stream && !((__UINTPTR_TYPE__)t & 63) && t == to)\n"
+    "    PAIRS __asm__(\"vmovntps %1, %0\" : \"=m\"(*(hp_vw *)(t + 32 * i)) : \"v\"(y[i]));\n"
+    "  else PAIRS *(hp_vw *)(t + 32 * i) = y[i];\n"
     "  if (t != to) __builtin_memcpy(to, pad, n * 2);\n"
     "}\n";
 
@@ -243,9 +263,12 @@ static void print_wide_joins(loop_reduction reduce, str *out) {
              word, loop_expr_identity(reduce, LOOP_FLOAT));
   if (reduce == LOOP_MAX || reduce == LOOP_MIN) {
     str_printf(out,
-               "  uint16_t nan = 0;\n  EACH nan |= hw_is_nan(x[i]), y = hw_%s(x[i], y);\n"
+               "  uint16_t nan = 0;\n"
+               "  PAIRS nan = __builtin_ia32_korhi(nan, hw_compare(x[2 * i], x[2 * i + 1], 3));\n"
+               "  PAIRS x[i] = hw_%s(x[i], x[i + 4]);\n"
+               "  y = hw_%s(hw_%s(hw_%s(x[0], x[1]), hw_%s(x[2], x[3])), y);\n"
                "  return hw_pick(nan, hw_from_bits(0x7fc00000u), y);\n}\n",
-               word);
+               word, word, word, word, word);
     return;
   }
   str_add(out, "  EACH y = ");

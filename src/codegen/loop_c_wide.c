@@ -62,14 +62,16 @@ static void print_loads(loop_c_printer *w, int stage, const bool *need) {
     if (!need[n] || !is_loaded(w, n, stage)) continue;
     loop_c_line(w, "hp_v e%d[8];", n);
     if (is_found_kept(w, n, stage)) {
-      loop_c_line(w, "EACH e%d[i] = hw_load_f32(kept%d + j0 + 16 * i);", n, n);
+      loop_c_line(w, "EACH e%d[i] = hw_load_f32(kept%d + j0, i);", n, n);
       continue;
     }
     const hp_dtype type = (hp_dtype)w->p->value[n].v.type;
     const char *name = dtype_name(type), *element = loop_expr_element(type);
     loop_c_line(w, "%s pad%d[%d];", element, n, GROUP);
     loop_c_line(w, "const %s *x%d = hw_group_%s(pad%d, a%d + j0, m);", element, n, name, n, n);
-    loop_c_line(w, "EACH e%d[i] = hw_load_%s(x%d + 16 * i);", n, name, n);
+    if (w->p->kind == LOOP_MAP)
+      loop_c_line(w, "hp_fetch(a%d + j0 + %d, sizeof pad%d);", n, LOOP_C_CHUNK, n);
+    loop_c_line(w, "EACH e%d[i] = hw_load_%s(x%d, i);", n, name, n);
   }
 }
 
@@ -133,7 +135,7 @@ static void print_lanes(loop_c_printer *w, int stage, const char *fmt) {
 }
 
 void loop_c_print_wide(loop_c_printer *w, int stage, const bool *need) {
-  print_lanes(w, stage, "hp_v y%d = hw_load_f32(l%d);");
+  print_lanes(w, stage, "hp_v y%d = hw_load_f32(l%d, 0);");
   loop_c_line(w, "for (; m > 0; j0 += %d, m -= %d) {", GROUP, GROUP);
   print_loads(w, stage, need);
   print_values(w, stage, need);

@@ -39,6 +39,7 @@ TEST(own_functions_are_accurate_to_a_few_units_of_the_last_place) {
     float low, high;
     double limit;
   } row[] = {{"exp", hp_exp, expl, -86.9f, 88.72f, 1.1},
+             {"exp2", hp_exp2, exp2l, -125.4f, 127.99f, 2},
              {"log", hp_log, logl, 1e-45f, 3.4e38f, 0.9},
              {"log near 1", hp_log, logl, 0.7f, 1.4f, 0.9},
              {"tanh", hp_tanh, tanhl, -20, 20, 1.4},
@@ -82,6 +83,8 @@ enum { ENDS = sizeof ends / sizeof *ends };
 TEST(functions_are_right_at_their_ends) {
   CHECK(hp_exp(-INFINITY) == 0 && hp_exp(INFINITY) == INFINITY && isnan(hp_exp(NAN)));
   CHECK(hp_exp(88.8f) == INFINITY && hp_exp(-104) == 0 && hp_exp(0) == 1 && hp_exp(-0.0f) == 1);
+  CHECK(hp_exp2(-INFINITY) == 0 && hp_exp2(INFINITY) == INFINITY && isnan(hp_exp2(NAN)));
+  CHECK(hp_exp2(128) == INFINITY && hp_exp2(-126) == 0 && hp_exp2(0) == 1 && hp_exp2(-3) == 0.125f);
   CHECK(hp_log(0) == -INFINITY && hp_log(-0.0f) == -INFINITY && hp_log(INFINITY) == INFINITY);
   CHECK(isnan(hp_log(-1)) && isnan(hp_log(-INFINITY)) && isnan(hp_log(NAN)) && hp_log(1) == 0);
   CHECK(hp_tanh(INFINITY) == 1 && hp_tanh(-INFINITY) == -1 && isnan(hp_tanh(NAN)));
