@@ -3,6 +3,8 @@
 #include "codegen/loop_c.h"
 #include "codegen/loop_expr.h"
 
+#include <stdio.h>
+
 /* The loop of hp_join_max_f and hp_join_min_f.  hp_max asks for NaN at every step of the chain, and
  * so doubles its latency; here that is noted beside the chain, from the bits: the function is
  * compiled as if there were no NaN and one zero, so that a step is one instruction.  A zero ends up
@@ -36,10 +38,16 @@ static void print_lanes(loop_reduction reduce, loop_class cls, str *out) {
     str_add(out, ";\n  for (int i = 0; i < 16; i++) lane[i] = x[i];\n");
   }
   str_add(out, "}\n");
-  str_printf(out, "%s%s hp_lanes_%s_%c(%s *x) {\n", head, type, word, letter, type);
-  str_add(out, "  for (int w = 8; w > 0; w /= 2)\n    for (int i = 0; i < w; i++) x[i] = ");
-  loop_expr_join(reduce, cls, "x[i]", "x[i + w]", out);
-  str_printf(out, ";\n  return x[0]%s;\n}\n", extreme ? " + 0.0f" : "");
+  str_printf(out, "%s%s hp_lanes_%s_%c(%s *t16) {\n", head, type, word, letter, type);
+  for (int w = 8; w > 0; w /= 2) { /* an array a level: all of it stays in registers */
+    char low[32], high[32];
+    snprintf(low, sizeof low, "t%d[i]", 2 * w);
+    snprintf(high, sizeof high, "t%d[i + %d]", 2 * w, w);
+    str_printf(out, "  %s t%d[%d];\n  for (int i = 0; i < %d; i++) t%d[i] = ", type, w, w, w, w);
+    loop_expr_join(reduce, cls, low, high, out);
+    str_add(out, ";\n");
+  }
+  str_printf(out, "  return t1[0]%s;\n}\n", extreme ? " + 0.0f" : "");
 }
 
 /* Chunks in and out.  hp_stream writes past the caches, whole lines of 64 bytes where `to` has
@@ -81,7 +89,7 @@ static const char chunks[] =
     "#endif\n"
     "}\n"
     "static inline void hp_fetch(const void *at, int64_t bytes) {\n"
-    "  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)at + i, 0, 2);\n"
+    "  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)at + i, 0, 3);\n"
     "}\n"
     "static inline void hp_write_f32(float *to, const float *x, int64_t n, int64_t stream) {\n"
     "  if (stream) hp_stream(to, x, n * 4);\n"
