@@ -8,7 +8,7 @@
 static const struct {
   const char *title, *ops[3];
 } known[] = {{"adamw", {"square", "sqrt", "div"}},
-             {"softmax", {"exp", "sum", "max"}},
+             {"softmax", {"exp2", "sum", "max"}},
              {"norm", {"rsqrt"}},
              {"swiglu", {"silu", "mul"}},
              {"swiglu", {"sigmoid", "mul"}},

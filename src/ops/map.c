@@ -115,6 +115,8 @@ void grad_abs(grad_ctx *c) {
 }
 
 void grad_exp(grad_ctx *c) { c->din[0] = mul(c, DY, Y); }
+
+void grad_exp2(grad_ctx *c) { c->din[0] = ops_scale(G, mul(c, DY, Y), 0.69314718055994530942); }
 void grad_log(grad_ctx *c) { c->din[0] = ops_binary(G, OP_DIV, DY, X); }
 void grad_sqrt(grad_ctx *c) { c->din[0] = ops_scale(G, ops_binary(G, OP_DIV, DY, Y), 0.5); }
 

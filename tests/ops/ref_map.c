@@ -92,6 +92,7 @@ void ref_ABS(ref_ctx *c) { either(c, fabs, i_abs); }
 void ref_SQUARE(ref_ctx *c) { either(c, f_square, i_square); }
 void ref_RELU(ref_ctx *c) { either(c, f_relu, i_relu); }
 void ref_EXP(ref_ctx *c) { map1(c, exp, 3); }
+void ref_EXP2(ref_ctx *c) { map1(c, exp2, 3); }
 void ref_LOG(ref_ctx *c) { map1(c, log, 3); }
 void ref_SQRT(ref_ctx *c) { map1(c, f_sqrt, 0); }
 void ref_RSQRT(ref_ctx *c) { map1(c, c->r->smooth ? f_rsqrt_smooth : f_rsqrt, 0); }

@@ -145,6 +145,7 @@ static number op_value(const char *name, const number *a, bool ints) {
           : IS("neg")       ? -x
           : IS("abs")       ? fabs(x)
           : IS("exp")       ? exp(x)
+          : IS("exp2")      ? exp2(x)
           : IS("log")       ? log(x)
           : IS("sqrt")      ? sqrt(x)
           : IS("rsqrt")     ? 1 / sqrt(x)
