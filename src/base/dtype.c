@@ -45,34 +45,48 @@ static inline uint16_t load_u16(const void *p, size_t i) {
 }
 static inline void store_u16(void *p, size_t i, uint16_t x) { memcpy((char *)p + i * 2, &x, 2); }
 
-hp_status dtype_convert(hp_dtype to, void *dst, hp_dtype from, const void *src, size_t n) {
-  if (to == from) {
-    if (n) memcpy(dst, src, n * dtype_size(to));
-    return HP_OK;
-  }
-  if (!dtype_is_float(to) || !dtype_is_float(from))
-    HP_FAIL(HP_ERR_ARG, "cannot convert %s to %s: only f32, bf16 and f16 convert to each other",
-            dtype_name(from), dtype_name(to));
-  switch (from * HP_DTYPE_COUNT + to) {
+/* Statement x for i = 0 .. n - 1, mostly in runs of a fixed length, which become vectors. */
+#define EACH(x)                                                                                    \
+  do {                                                                                             \
+    enum { RUN = 16 };                                                                             \
+    size_t runs = n - n % RUN;                                                                     \
+    for (size_t first = 0; first < runs; first += RUN)                                             \
+      for (size_t k = 0; k < RUN; k++) {                                                           \
+        size_t i = first + k;                                                                      \
+        x;                                                                                         \
+      }                                                                                            \
+    for (size_t i = runs; i < n; i++) x;                                                           \
+  } while (0)
+
+static void convert(int pair, void *restrict to, const void *restrict from, size_t n) {
+  switch (pair) {
   case HP_BF16 *HP_DTYPE_COUNT + HP_F32:
-    for (size_t i = 0; i < n; i++) store_f32(dst, i, bf16_to_f32(load_u16(src, i)));
+    EACH(store_f32(to, i, bf16_to_f32(load_u16(from, i))));
     break;
   case HP_F16 *HP_DTYPE_COUNT + HP_F32:
-    for (size_t i = 0; i < n; i++) store_f32(dst, i, f16_to_f32(load_u16(src, i)));
+    EACH(store_f32(to, i, f16_to_f32(load_u16(from, i))));
     break;
   case HP_F32 *HP_DTYPE_COUNT + HP_BF16:
-    for (size_t i = 0; i < n; i++) store_u16(dst, i, f32_to_bf16(load_f32(src, i)));
+    EACH(store_u16(to, i, f32_to_bf16(load_f32(from, i))));
     break;
   case HP_F32 *HP_DTYPE_COUNT + HP_F16:
-    for (size_t i = 0; i < n; i++) store_u16(dst, i, f32_to_f16(load_f32(src, i)));
+    EACH(store_u16(to, i, f32_to_f16(load_f32(from, i))));
     break;
   case HP_F16 *HP_DTYPE_COUNT + HP_BF16:
-    for (size_t i = 0; i < n; i++) store_u16(dst, i, f32_to_bf16(f16_to_f32(load_u16(src, i))));
+    EACH(store_u16(to, i, f32_to_bf16(f16_to_f32(load_u16(from, i)))));
     break;
   default: /* bf16 to f16 */
-    for (size_t i = 0; i < n; i++) store_u16(dst, i, f32_to_f16(bf16_to_f32(load_u16(src, i))));
+    EACH(store_u16(to, i, f32_to_f16(bf16_to_f32(load_u16(from, i)))));
     break;
   }
+}
+
+hp_status dtype_convert(hp_dtype to, void *dst, hp_dtype from, const void *src, size_t n) {
+  if (to != from && (!dtype_is_float(to) || !dtype_is_float(from)))
+    HP_FAIL(HP_ERR_ARG, "cannot convert %s to %s: only f32, bf16 and f16 convert to each other",
+            dtype_name(from), dtype_name(to));
+  if (to != from) convert(from * HP_DTYPE_COUNT + to, dst, src, n);
+  else if (n) memcpy(dst, src, n * dtype_size(to));
   return HP_OK;
 }
 
