@@ -171,6 +171,29 @@ void pool_run(pool *p, int64_t parts, void (*fn)(void *ctx, int64_t part), void 
   for (uint32_t left; (left = atomic_load(&p->running));) futex_wait(&p->running, left);
 }
 
+typedef struct {
+  hp_status (*fn)(void *, int64_t);
+  void *ctx;
+  pthread_mutex_t lock;
+  err_report failure;
+} attempt;
+
+static void try_part(void *ctx, int64_t part) {
+  attempt *a = ctx;
+  hp_status st = a->fn(a->ctx, part);
+  if (!st) return;
+  pthread_mutex_lock(&a->lock);
+  if (!a->failure.code) err_take(st, &a->failure);
+  pthread_mutex_unlock(&a->lock);
+}
+
+hp_status pool_try(pool *p, int64_t parts, hp_status (*fn)(void *ctx, int64_t part), void *ctx) {
+  attempt a = {.fn = fn, .ctx = ctx, .lock = PTHREAD_MUTEX_INITIALIZER};
+  pool_run(p, parts, try_part, &a);
+  pthread_mutex_destroy(&a.lock);
+  return a.failure.code ? err_give(&a.failure) : HP_OK;
+}
+
 double time_now_s(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);

@@ -18,6 +18,8 @@ int pool_size(const pool *p);
  * it again: for starting other threads and processes, which inherit that. */
 void pool_bind_caller(const pool *p, bool bind);
 void pool_run(pool *p, int64_t parts, void (*fn)(void *ctx, int64_t part), void *ctx);
+/* The same with parts that can fail: all run, and a failure is returned with its message. */
+hp_status pool_try(pool *p, int64_t parts, hp_status (*fn)(void *ctx, int64_t part), void *ctx);
 
 int cpu_count(void);             /* cores this process may use (affinity and cgroup quota) */
 double time_now_s(void);         /* monotonic seconds */

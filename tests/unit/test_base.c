@@ -149,6 +149,24 @@ TEST(a_pool_runs_every_part_once_on_any_number_of_threads) {
   }
 }
 
+static hp_status fail_odd(void *ctx, int64_t part) {
+  add_part(ctx, part);
+  if (part % 2) HP_FAIL(HP_ERR_IO, "part %lld is odd", (long long)part);
+  return HP_OK;
+}
+
+TEST(a_pool_tells_the_failure_of_a_part_and_runs_all) {
+  pool *p;
+  CHECK_OK(pool_create(3, true, &p));
+  for (int64_t parts = 1; parts < 20; parts += 6) {
+    sum_ctx c = {0};
+    if (parts == 1) CHECK_OK(pool_try(p, parts, fail_odd, &c));
+    else CHECK_FAILS(pool_try(p, parts, fail_odd, &c), "is odd");
+    CHECK_EQ(c.calls, parts);
+  }
+  pool_free(p);
+}
+
 TEST(files_are_written_whole_and_read_back) {
   str path = {0};
   char *text;

@@ -2,8 +2,6 @@
 
 #include "base/dtype.h"
 
-#include <pthread.h>
-
 enum { CUT_ROWS = -1, CUT_COLS = -2 }; /* else the index of a batch dim */
 
 typedef struct {
@@ -12,20 +10,18 @@ typedef struct {
   engine_piece *piece;
   int cut;
   int64_t size, unit, parts; /* of the dim that is cut; pieces are whole units */
-  pthread_mutex_t lock;
-  err_report failure;
 } split;
 
 static const void *moved(const void *p, hp_dtype type, int64_t elements) {
   return (const char *)p + elements * (int64_t)dtype_size(type);
 }
 
-static void run_part(void *ctx, int64_t part) {
+static hp_status run_part(void *ctx, int64_t part) {
   split *s = ctx;
   int64_t units = (s->size + s->unit - 1) / s->unit;
   int64_t from = units * part / s->parts * s->unit, to = units * (part + 1) / s->parts * s->unit;
   if (to > s->size) to = s->size;
-  if (from >= to) return;
+  if (from >= to) return HP_OK;
   gemm_query q = *s->q;
   gemm_args x = *s->args;
   gemm_batch step = s->cut == CUT_ROWS   ? (gemm_batch){0, q.a_m, 0, q.c_m}
@@ -38,22 +34,14 @@ static void run_part(void *ctx, int64_t part) {
   x.b = moved(x.b, q.b_type, from * step.b);
   x.c = (char *)x.c + from * step.c * (int64_t)dtype_size(q.c_type);
   if (x.bias && s->cut == CUT_COLS) x.bias += from;
-  hp_status st = s->piece(&q, &x, (int)part);
-  if (!st) return;
-  pthread_mutex_lock(&s->lock);
-  if (!s->failure.code) err_take(st, &s->failure);
-  pthread_mutex_unlock(&s->lock);
+  return s->piece(&q, &x, (int)part);
 }
 
 hp_status engine_split_run(const gemm_query *q, const gemm_args *args, pool *threads,
                            engine_piece *piece) {
   if (q->m == 0 || q->n == 0 || gemm_items(q) == 0) return HP_OK;
   enum { UNIT = 32 }; /* rows and columns: whole register tiles of any library */
-  split s = {.q = q,
-             .args = args,
-             .piece = piece,
-             .parts = pool_size(threads),
-             .lock = PTHREAD_MUTEX_INITIALIZER};
+  split s = {.q = q, .args = args, .piece = piece, .parts = pool_size(threads)};
   s.cut = q->m >= q->n ? CUT_ROWS : CUT_COLS;
   s.size = s.cut == CUT_ROWS ? q->m : q->n;
   s.unit = UNIT;
@@ -61,7 +49,5 @@ hp_status engine_split_run(const gemm_query *q, const gemm_args *args, pool *thr
     if (q->batch[i].size < s.parts || (s.unit == 1 && q->batch[i].size <= s.size)) continue;
     s.cut = i, s.size = q->batch[i].size, s.unit = 1;
   }
-  pool_run(threads, s.parts, run_part, &s);
-  pthread_mutex_destroy(&s.lock);
-  return s.failure.code ? err_give(&s.failure) : HP_OK;
+  return pool_try(threads, s.parts, run_part, &s);
 }
