@@ -231,19 +231,21 @@ int hp_device_threads(const hp_device *d);
 const char *hp_device_engine(const hp_device *d);
 hp_status hp_device_set_engine(hp_device *d, const char *name);
 uint64_t hp_device_param_bytes(const hp_device *d);
-/* Measures what the device can do, a second (takes about 0.1 s): operations in f32, those of
- * products of bf16, and bytes read. */
+/* What the device can do in a second, as measured (takes about 0.1 s). */
 typedef struct {
-  double flops, bf16_flops, bytes;
+  double flops, bf16_flops, bytes; /* operations in f32, of products of bf16; bytes read */
 } hp_limits;
 hp_status hp_device_measure(hp_device *d, hp_limits *out);
 /* In a job (mpirun, srun, hyper launch) each process has one device and makes the same calls. */
 hp_status hp_world(int *rank, int *size);
 hp_status hp_world_most(int64_t mine, int64_t *most); /* the largest that one of them gives */
 
-/* Params of the device: created here, or by the first program that names them, with zeros. */
+/* Params of the device: created here, or by the first program that names them, with zeros.  A fill
+ * is called by the device's threads side by side, each for n elements from `first`: whole rows. */
 hp_status hp_param_create(hp_device *d, const char *name, hp_dtype t, hp_shape s);
 hp_status hp_write(hp_device *d, const char *name, const void *data, size_t bytes);
+typedef hp_status (*hp_fill_fn)(void *context, int64_t first, int64_t n, void *to);
+hp_status hp_fill(hp_device *d, const char *name, hp_fill_fn fill, void *context);
 hp_status hp_read(const hp_device *d, const char *name, void *data, size_t bytes);
 int hp_param_count(const hp_device *d);
 hp_status hp_param_info(const hp_device *d, int i, const char **name, hp_dtype *t, hp_shape *s);

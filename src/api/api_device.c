@@ -75,15 +75,19 @@ static hp_status find(const hp_device *d, const char *name, uint32_t *index) {
   return HP_OK;
 }
 
+static hp_status check_whole(const group_state *s, const char *name) {
+  for (int a = 0; a < LAYOUT_AXES; a++)
+    if (s->l.pending[a])
+      HP_FAIL(HP_ERR_LAYOUT, "param \"%s\" is a sum that is pending; only programs read it", name);
+  return HP_OK;
+}
+
 static hp_status check_bytes(const group_state *s, const char *name, size_t bytes) {
   uint64_t want = (uint64_t)value_bytes(&s->type);
   if (bytes != want)
     HP_FAIL(HP_ERR_ARG, "param \"%s\" has %llu bytes, %zu are given", name,
             (unsigned long long)want, bytes);
-  for (int a = 0; a < LAYOUT_AXES; a++)
-    if (s->l.pending[a])
-      HP_FAIL(HP_ERR_LAYOUT, "param \"%s\" is a sum that is pending; only programs read it", name);
-  return HP_OK;
+  return check_whole(s, name);
 }
 
 HP_API hp_status hp_write(hp_device *d, const char *name, const void *data, size_t bytes) {
@@ -91,6 +95,14 @@ HP_API hp_status hp_write(hp_device *d, const char *name, const void *data, size
   HP_TRY(find(d, name, &i));
   HP_TRY(check_bytes(&d->states.at[i], name, bytes));
   return group_write(d, i, data);
+}
+
+HP_API hp_status hp_fill(hp_device *d, const char *name, hp_fill_fn fill, void *context) {
+  uint32_t i;
+  if (!fill) HP_FAIL(HP_ERR_ARG, "param \"%s\": there is no function to fill it", name);
+  HP_TRY(find(d, name, &i));
+  HP_TRY(check_whole(&d->states.at[i], name));
+  return group_fill(d, i, fill, context);
 }
 
 HP_API hp_status hp_read(const hp_device *d, const char *name, void *data, size_t bytes) {

@@ -270,6 +270,20 @@ hp_status group_write(group *g, uint32_t state, const void *data) {
   return HP_OK;
 }
 
+/* Where parts need not be whole rows, all of it is made first. */
+hp_status group_fill(group *g, uint32_t state, hp_fill_fn fill, void *context) {
+  const ir_value *type = &g->states.at[state].type;
+  const device *d = g->part[0];
+  if (g->n == 1) return d->backend->fill(d->dev, part_of(g, 0, state)->at, type, fill, context);
+  size_t bytes = (size_t)value_bytes(type);
+  void *whole = mem_map(bytes);
+  HP_TRY_MEM(whole);
+  hp_status st = fill(context, 0, value_elements(type), whole);
+  if (!st) st = group_write(g, state, whole);
+  mem_unmap(whole, bytes);
+  return st;
+}
+
 hp_status group_read(const group *g, uint32_t state, void *data) {
   const group_state *s = &g->states.at[state];
   for (int i = 0; i < g->own; i++) {

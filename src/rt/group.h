@@ -55,6 +55,7 @@ hp_status group_state_of(group *g, const char *name, const ir_value *type, uint3
 /* Bytes of the whole to all devices, and from those that hold its parts first; of several processes
  * all read, each with room for it or with NULL. */
 hp_status group_write(group *g, uint32_t state, const void *data);
+hp_status group_fill(group *g, uint32_t state, hp_fill_fn fill, void *context);
 hp_status group_read(const group *g, uint32_t state, void *data);
 /* The parts of other processes into `whole`, for those that want it; part: what this one holds. */
 hp_status group_fetch(const group *g, const ir_value *type, const layout *l, const void *part,

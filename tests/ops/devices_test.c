@@ -311,6 +311,43 @@ TEST(a_device_group_refuses_layouts_that_cannot_be) {
   hp_device_close(d);
 }
 
+static hp_status count_up(void *context, int64_t first, int64_t n, void *to) {
+  int64_t row = *(int64_t *)context;
+  float *x = to;
+  if (first % row || n % row) HP_FAIL(HP_ERR_INTERNAL, "no whole rows");
+  for (int64_t i = 0; i < n; i++) x[i] = (float)(first + i);
+  return HP_OK;
+}
+
+TEST(a_fill_gives_each_element_its_value) {
+  static const hp_layout_rule cut = {"a", "(y,x)"};
+  static float back[301 * 999];
+  const hp_device_options options[] =
+      {{.threads = 3}, {.mesh = "(3,2)(x,y)", .layouts = &cut, .n_layouts = 1, .interpret = true}};
+  for (int i = 0; i < 2; i++) {
+    hp_device *d;
+    int64_t row = 999;
+    CHECK_OK(hp_device_open(&options[i], &d));
+    CHECK_OK(hp_param_create(d, "a", HP_F32, (hp_shape){2, {301, 999}}));
+    CHECK_OK(hp_param_create(d, "one", HP_F32, (hp_shape){0, {0}}));
+    CHECK_OK(hp_param_create(d, "none", HP_F32, (hp_shape){2, {0, 3}}));
+    CHECK_OK(hp_fill(d, "a", count_up, &row));
+    CHECK_OK(hp_read(d, "a", back, sizeof back));
+    for (int k = 0; k < 301 * 999; k++) CHECK(back[k] == (float)k);
+    row = 1;
+    back[0] = -1;
+    CHECK_OK(hp_fill(d, "one", count_up, &row));
+    CHECK_OK(hp_read(d, "one", back, sizeof *back));
+    CHECK(back[0] == 0);
+    CHECK_OK(hp_fill(d, "none", count_up, &row));
+    row = 1000;
+    CHECK_FAILS(hp_fill(d, "a", count_up, &row), "no whole rows");
+    CHECK_FAILS(hp_fill(d, "a", NULL, NULL), "no function to fill it");
+    CHECK_FAILS(hp_fill(d, "b", count_up, &row), "has no param \"b\"");
+    hp_device_close(d);
+  }
+}
+
 TEST(what_is_written_to_uneven_parts_is_read_back) {
   hp_device *d;
   hp_layout_rule uneven[] = {{"a", "(x:2,y)"}, {"b", "(y,x)"}};

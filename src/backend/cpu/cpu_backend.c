@@ -2,6 +2,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/cpu/machine_limits.h"
+#include "base/dtype.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -105,6 +106,34 @@ static hp_status cpu_copy(void *dev, void *to, const void *from, uint64_t bytes)
   if (bytes) memcpy(to, from, bytes);
   return HP_OK;
 }
+
+typedef struct {
+  hp_fill_fn fill;
+  void *context;
+  char *at;
+  int64_t rows, row, step; /* of the tensor; elements of one; rows of a part */
+  size_t size;             /* of an element */
+} filling;
+
+static hp_status fill_part(void *ctx, int64_t part) {
+  const filling *f = ctx;
+  int64_t from = part * f->step, left = f->rows - from, n = left < f->step ? left : f->step;
+  from *= f->row;
+  return f->fill(f->context, from, n * f->row, f->at + (size_t)from * f->size);
+}
+
+/* Threads get runs of parts, as they get runs of rows in a product. */
+static hp_status cpu_fill(void *dev, void *at, const ir_value *type, hp_fill_fn fill,
+                          void *context) {
+  enum { PART_BYTES = 1 << 20 };
+  cpu_device *d = dev;
+  int64_t n = value_elements(type), rows = type->rank ? type->dim[0] : 1;
+  if (n == 0) return HP_OK;
+  filling f = {fill, context, at, rows, n / rows, 1, dtype_size((hp_dtype)type->dtype)};
+  int64_t fit = PART_BYTES / (f.row * (int64_t)f.size);
+  if (fit > 1) f.step = fit;
+  return pool_try(d->threads, (rows + f.step - 1) / f.step, fill_part, &f);
+}
 static const char *cpu_describe(void *dev) { return ((cpu_device *)dev)->about; }
 static int cpu_threads(void *dev) { return pool_size(((cpu_device *)dev)->threads); }
 
@@ -127,6 +156,7 @@ const backend_iface backend_cpu = {.name = "cpu",
                                    .alloc = cpu_alloc,
                                    .free = cpu_free,
                                    .copy = cpu_copy,
+                                   .fill = cpu_fill,
                                    .describe = cpu_describe,
                                    .threads = cpu_threads,
                                    .engine = cpu_engine,
