@@ -5,35 +5,26 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/vec.h"
+#include "data/read_ahead.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
-
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
-#endif
 
 struct weights {
   char *path;
   VEC(st_file) files;
   VEC(const st_tensor *) tensors;
-  map names; /* -> number in tensors */
-  pthread_t reader;
-  bool reading;
-  atomic_bool stop;
+  map names;         /* -> number in tensors */
+  read_ahead *ahead; /* NULL: none */
 };
 
 void weights_free(weights *w) {
   if (!w) return;
-  atomic_store(&w->stop, true);
-  if (w->reading) pthread_join(w->reader, NULL);
+  read_ahead_free(w->ahead);
   for (size_t i = 0; i < w->files.len; i++) st_close(&w->files.at[i]);
   vec_free(&w->files);
   vec_free(&w->tensors);
@@ -266,23 +257,27 @@ hp_status weights_open(const char *path, weights **out) {
 
 /* --- reading ahead ------------------------------------------------------------------------- */
 
-/* Page by page as they are touched, files come at half the speed of the disk. */
-static void *read_files(void *arg) {
-  enum { STEP = 8 << 20 };
-  weights *w = arg;
+uint64_t weights_place(const weights *w, const st_tensor *t) {
+  uint64_t place = 0;
   for (size_t i = 0; i < w->files.len; i++) {
     const file_map *m = &w->files.at[i].map;
-    char *at = (char *)(uintptr_t)m->at;
-    (void)madvise(at, m->len, MADV_SEQUENTIAL);
-    for (size_t done = 0; done < m->len && !atomic_load(&w->stop); done += STEP)
-      if (madvise(at + done, m->len - done < STEP ? m->len - done : STEP, MADV_POPULATE_READ))
-        return NULL; /* an older kernel, or memory is short: they come when they are used */
+    if (t->data >= m->at && t->data <= m->at + m->len) return place + (uint64_t)(t->data - m->at);
+    place += m->len;
   }
-  return NULL;
+  HP_ASSERT(!"a tensor of these files");
 }
 
+/* A failure costs speed only. */
 void weights_read_ahead(weights *w) {
-  w->reading = w->reading || !pthread_create(&w->reader, NULL, read_files, w);
+  if (!w->ahead && read_ahead_create(w->files.at, w->files.len, &w->ahead)) err_clear();
+}
+
+void weights_move(weights *w, uint64_t begin, uint64_t end) {
+  if (w->ahead) read_ahead_move(w->ahead, begin, end);
+}
+
+void weights_wait(const weights *w, uint64_t place) {
+  if (w->ahead) read_ahead_wait(w->ahead, place);
 }
 
 /* --- looking up and reading ----------------------------------------------------------- */

@@ -17,8 +17,14 @@ bool weights_are_parts(const char *dir, const char *kind);
 hp_status weights_open(const char *path, weights **out);
 void weights_free(weights *w);
 
-/* Brings the files into memory in the background, in order, until they are closed. */
+/* To read the files once, from front to back.  A place counts the bytes of all files in order. */
+uint64_t weights_place(const weights *w, const st_tensor *t); /* of its data */
+/* Brings the files into memory in the background, from here on. */
 void weights_read_ahead(weights *w);
+/* What is from `begin` to `end` comes next; nothing before it will be read again. */
+void weights_move(weights *w, uint64_t begin, uint64_t end);
+/* Returns when what is before `place`, at most the last `end`, is in memory; from any thread. */
+void weights_wait(const weights *w, uint64_t place);
 
 /* Tensors in the order of the file, or of the index; i < weights_count(w). */
 size_t weights_count(const weights *w);

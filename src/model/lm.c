@@ -177,48 +177,53 @@ hp_status lm_make_params(lm *m) {
   return HP_OK;
 }
 
-/* Elements of one tensor of the checkpoint. */
-static void init_values(const lm *m, const lm_tensor *t, uint64_t seed, float *x, int64_t n) {
+/* Where random values come from. */
+typedef struct {
+  const lm *m;
+  uint64_t seed;
+} chance;
+
+static void init_values(const chance *c, const lm_tensor *t, size_t first, size_t n, float *x) {
+  const lm *m = c->m;
   const model_param *p = &m->params.at[t->param];
   const model_family *f = m->c.family;
   bool tied = m->c.tied && !strcmp(t->name, f->head_name); /* has the embedding's numbers */
   const char *name = tied ? f->embedding_name : t->name;
+  bool frozen = m->c.frozen >= 0 && !strcmp(name, f->embedding_name);
   uint64_t stream = hash_bytes(name, strlen(name));
-  double scale = m->c.init_range * p->init_scale;
-  for (int64_t i = 0; i < n; i++) switch (p->kind) {
+  float scale = (float)(m->c.init_range * p->init_scale);
+  for (size_t i = 0; i < n; i++) switch (p->kind) {
     case PARAM_MATRIX:
-    case PARAM_EMBEDDING: x[i] = (float)scale * philox_normal(seed, stream, (uint64_t)i); break;
+    case PARAM_EMBEDDING: x[i] = scale * philox_normal(c->seed, stream, first + i); break;
     case PARAM_NORM: x[i] = 1; break;
     case PARAM_BIAS:
     case PARAM_FIXED:
     case PARAM_BUFFER: x[i] = 0; break;
     }
-  if (m->c.frozen >= 0 && !strcmp(name, f->embedding_name))
-    memset(x + m->c.frozen * p->shape.dim[1], 0, (size_t)p->shape.dim[1] * sizeof *x);
+  for (size_t i = 0; i < n && frozen; i++)
+    if ((first + i) / (size_t)t->shape.dim[1] == (size_t)m->c.frozen) x[i] = 0;
 }
 
-/* Fills a parameter, whose tensors these are. */
-static hp_status init_param(const lm *m, const model_param *p, const lm_tensor *t, uint64_t seed) {
-  size_t n = model_param_elements(p), parts = (size_t)model_param_parts(p);
-  float *x = mem_calloc(n, sizeof *x);
-  void *y = mem_calloc(n, dtype_size(p->dtype));
-  hp_status st = x && y ? HP_OK : HP_ERR_OOM;
-  for (size_t i = 0; !st && i < parts; i++)
-    init_values(m, &t[i], seed, x + t[i].at, (int64_t)(n / parts));
-  if (!st) st = dtype_convert(p->dtype, y, HP_F32, x, n);
-  if (!st) st = lm_write_param(m, p, y, x);
-  mem_free(x);
-  mem_free(y);
-  return st;
+static hp_status init_source(void *ctx, const lm_tensor *t, size_t first, size_t n, void *room,
+                             const void **at) {
+  enum { PIECE = 256 };
+  const chance *c = ctx;
+  hp_dtype type = c->m->params.at[t->param].dtype;
+  float x[PIECE];
+  *at = room;
+  for (size_t i = 0, some; i < n; i += some) {
+    some = n - i < PIECE ? n - i : PIECE;
+    init_values(c, t, first + i, some, x);
+    HP_TRY(dtype_convert(type, (char *)room + i * dtype_size(type), HP_F32, x, some));
+  }
+  return HP_OK;
 }
 
 hp_status lm_init(lm *m, uint64_t seed) {
+  chance c = {m, seed};
   const lm_tensor *t = m->tensors.at;
   HP_TRY(lm_make_params(m));
-  for (size_t i = 0; i < m->params.len; i++) {
-    const model_param *p = &m->params.at[i];
-    HP_TRY(init_param(m, p, t, seed));
-    t += model_param_parts(p);
-  }
+  for (size_t i = 0; i < m->params.len; t += model_param_parts(&m->params.at[i++]))
+    HP_TRY(lm_fill_param(m, t, init_source, &c));
   return HP_OK;
 }

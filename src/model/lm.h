@@ -34,9 +34,12 @@ typedef struct {
  * lm_load or lm_init; with NULL for d graphs can be built and planned, not run. */
 hp_status lm_create(const char *dir, hp_device *d, const lm_options *o, lm **out);
 void lm_free(lm *m);
-/* Writes a parameter that `stored` holds as the checkpoint does, to the device in its own order;
- * `room` has space for as much, and is used where the two differ. */
-hp_status lm_write_param(const lm *m, const model_param *p, const void *stored, void *room);
+/* Elements first .. first + n - 1 of a tensor of the checkpoint, as the parameter's type: where
+ * they lie, or in `room`, which has space for them.  Several threads ask at the same time. */
+typedef hp_status lm_source(void *ctx, const lm_tensor *t, size_t first, size_t n, void *room,
+                            const void **at);
+/* Fills the parameter whose tensors these are, in its own order. */
+hp_status lm_fill_param(const lm *m, const lm_tensor *t, lm_source *source, void *ctx);
 /* Fills the parameters from the checkpoint in `dir` (safetensors).  A tensor of the decoder that is
  * missing, one too many or of another shape is refused by name; others that are not used are told.
  */

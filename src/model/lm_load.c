@@ -12,7 +12,13 @@
 typedef struct {
   const st_tensor *t;
   size_t first;
+  uint64_t place; /* of the first of t */
 } source;
+
+/* Where element i is in the order of the files. */
+static uint64_t place_of(const source *s, size_t i) {
+  return s->place + (s->first + i) * (st_dtype_bits(s->t->dtype) / 8);
+}
 
 /* Name in the checkpoint: as it is, or without the wrapper's prefix, as base models are saved. */
 static const st_tensor *lookup(const weights *w, const char *name) {
@@ -75,14 +81,14 @@ static hp_status find_alias(const lm *m, const weights *w, const lm_tensor *want
   size_t row = (size_t)shape.dim[rows + 1], part = want->at / (row * (size_t)shape.dim[rows]);
   if (p->alias_rows) shape.dim[rows] = p->alias_rows;
   HP_TRY(check_shape(m, t, &shape));
-  *out = (source){t, (part * (size_t)shape.dim[rows] + (size_t)p->alias_row) * row};
+  *out = (source){t, (part * (size_t)shape.dim[rows] + (size_t)p->alias_row) * row, 0};
   return HP_OK;
 }
 
 /* A tensor of the model in the files; refused by name when it is missing or not what config.json
  * asks for. */
 static hp_status find_source(const lm *m, const weights *w, const lm_tensor *want, source *out) {
-  *out = (source){lookup(w, want->name), 0};
+  *out = (source){.t = lookup(w, want->name)};
   if (!out->t) out->t = tied_tensor(m, w, want->name);
   if (out->t) HP_TRY(check_shape(m, out->t, &want->shape));
   else HP_TRY(find_alias(m, w, want, out));
@@ -93,66 +99,61 @@ static hp_status find_source(const lm *m, const weights *w, const lm_tensor *wan
   if (t->dtype != ST_F32 && t->dtype != ST_BF16 && t->dtype != ST_F16 && t->dtype != ST_F64)
     HP_FAIL(HP_ERR_INPUT, "%s: tensor \"%s\" is %s; expected F32, BF16, F16 or F64", m->path,
             t->name, st_dtype_name(t->dtype));
+  out->place = weights_place(w, t);
   return HP_OK;
 }
 
-/* Room for the largest parameter: as the files have it, and in its own order. */
+/* A load on its way: the sources of all tensors of the model. */
 typedef struct {
-  char *stored, *ordered;
-} staging;
+  const lm *m;
+  weights *w;
+  source *from;
+} loading;
 
-/* The elements of a parameter where they lie in a file; NULL when it is of several tensors or of
- * another type. */
-static const void *in_place(const model_param *p, const source *from) {
-  hp_dtype type;
-  bool same = st_dtype_to_hp(from->t->dtype, &type) && type == p->dtype;
-  bool whole = model_param_parts(p) == 1;
-  return same && whole ? from->t->data + from->first * dtype_size(type) : NULL;
+static hp_status load_source(void *ctx, const lm_tensor *t, size_t first, size_t n, void *room,
+                             const void **at) {
+  const loading *l = ctx;
+  const source *s = &l->from[t - l->m->tensors.at];
+  hp_dtype want = l->m->params.at[t->param].dtype, have;
+  weights_wait(l->w, place_of(s, first + n));
+  first += s->first;
+  *at = room;
+  if (!st_dtype_to_hp(s->t->dtype, &have) || have != want)
+    return weights_read(s->t, first, n, want, room);
+  *at = s->t->data + first * dtype_size(want);
+  return HP_OK;
 }
 
-/* Fills a parameter from the sources of its tensors. */
-static hp_status load_param(const lm *m, const model_param *p, const lm_tensor *t,
-                            const source *from, const staging *room) {
-  size_t size = dtype_size(p->dtype), n = model_param_elements(p);
-  size_t parts = (size_t)model_param_parts(p);
-  const void *stored = in_place(p, from);
-  for (size_t i = 0; !stored && i < parts; i++)
-    HP_TRY(
-        weights_read(from[i].t, from[i].first, n / parts, p->dtype, room->stored + t[i].at * size));
-  return lm_write_param(m, p, stored ? stored : room->stored, room->ordered);
-}
-
-/* A parameter and its first tensor, to be read in the order of the files. */
+/* A parameter to be read in its turn: its first tensor, and where its bytes are in the files. */
 typedef struct {
-  size_t param, tensor;
-  const unsigned char *data;
+  size_t tensor;
+  uint64_t begin, end;
 } turn;
 
-static int by_data(const void *a, const void *b) {
+static int by_begin(const void *a, const void *b) {
   const turn *x = a, *y = b;
-  return x->data < y->data ? -1 : x->data > y->data;
+  return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-static hp_status load_in_turn(lm *m, const source *from, turn *turns, staging *room) {
-  size_t most = 0, at = 0;
-  for (size_t i = 0; i < m->params.len; i++) {
+/* Files are read once, from front to back. */
+static hp_status load_in_turn(loading *l, turn *turns) {
+  const lm *m = l->m;
+  for (size_t i = 0, at = 0; i < m->params.len; i++) {
     const model_param *p = &m->params.at[i];
-    size_t bytes = model_param_elements(p) * dtype_size(p->dtype);
-    if (bytes > most) most = bytes;
-    turns[i] = (turn){i, at, from[at].t->data};
-    at += (size_t)model_param_parts(p);
+    size_t parts = (size_t)model_param_parts(p), n = model_param_elements(p) / parts;
+    turns[i] = (turn){at, UINT64_MAX, 0};
+    for (size_t end = at + parts; at < end; at++) {
+      uint64_t first = place_of(&l->from[at], 0), last = place_of(&l->from[at], n);
+      if (first < turns[i].begin) turns[i].begin = first;
+      if (last > turns[i].end) turns[i].end = last;
+    }
   }
-  qsort(turns, m->params.len, sizeof *turns, by_data);
-  room->stored = mem_map(most);
-  room->ordered = mem_map(most);
-  hp_status st = room->stored && room->ordered ? HP_OK : HP_ERR_OOM;
-  for (size_t i = 0; !st && i < m->params.len; i++) {
-    const turn *x = &turns[i];
-    st = load_param(m, &m->params.at[x->param], &m->tensors.at[x->tensor], &from[x->tensor], room);
+  qsort(turns, m->params.len, sizeof *turns, by_begin);
+  for (size_t i = 0; i < m->params.len; i++) {
+    weights_move(l->w, turns[i].begin, turns[i].end);
+    HP_TRY(lm_fill_param(m, &m->tensors.at[turns[i].tensor], load_source, l));
   }
-  mem_unmap(room->stored, most);
-  mem_unmap(room->ordered, most);
-  return st;
+  return HP_OK;
 }
 
 /* --- what the files have beside --------------------------------------------------------------- */
@@ -218,10 +219,9 @@ static hp_status load_all(lm *m, weights *w, source *from, map *known) {
   HP_TRY(check_unused(m, w, known));
   HP_TRY(lm_make_params(m));
   weights_read_ahead(w);
-  staging room = {0};
   turn *turns = mem_calloc(m->params.len, sizeof *turns);
   HP_TRY_MEM(turns);
-  hp_status st = load_in_turn(m, from, turns, &room);
+  hp_status st = load_in_turn(&(loading){m, w, from}, turns);
   mem_free(turns);
   return st;
 }

@@ -1,32 +1,115 @@
-/* Matrices in strips: from the order of the checkpoint to that of the device. */
+/* Parameters from what the checkpoint has, in the order that they have on the device. */
 #include "base/dtype.h"
 #include "model/lm.h"
 
 #include <string.h>
 
-/* STRIP outputs of a matrix, k by k: to[in][STRIP].  From one output to the next are `row`
- * elements, from one k to the next `step`; size, of an element, is a constant at each call. */
-static inline void make_strip(char *to, const char *from, int64_t in, int64_t row, int64_t step,
-                              const size_t size) {
-  for (int64_t k = 0; k < in; k++, from += step * (int64_t)size)
-    for (int64_t r = 0; r < PARAM_STRIP; r++, to += size)
-      memcpy(to, from + r * row * (int64_t)size, size);
+typedef struct {
+  const model_param *p;
+  const lm_tensor *t; /* the tensors that it is */
+  lm_source *source;
+  void *ctx;
+} filling;
+
+/* Elements of a tensor to `to`. */
+static hp_status take(const filling *f, const lm_tensor *t, size_t first, size_t n, char *to) {
+  const void *at;
+  HP_TRY(f->source(f->ctx, t, first, n, to, &at));
+  if (at != to) memcpy(to, at, n * dtype_size(f->p->dtype));
+  return HP_OK;
 }
 
-static void make_strips(const model_param *p, char *to, const char *from, size_t size) {
-  int64_t in = p->shape.dim[1], out = p->shape.dim[0] * PARAM_STRIP;
-  bool rows = p->order == ORDER_STRIPS_OF_ROWS;
-  int64_t row = rows ? in : 1, step = rows ? 1 : out;
-  for (int64_t n = 0; n < out; n += PARAM_STRIP, to += PARAM_STRIP * in * (int64_t)size) {
-    const char *first = from + n * row * (int64_t)size;
-    if (size == 2) make_strip(to, first, in, row, step, 2);
-    else make_strip(to, first, in, row, step, 4);
+static hp_status fill_stored(void *ctx, int64_t first, int64_t n, void *to) {
+  const filling *f = ctx;
+  size_t part = model_param_elements(f->p) / (size_t)model_param_parts(f->p);
+  size_t end = (size_t)(first + n), size = dtype_size(f->p->dtype);
+  char *out = to;
+  for (size_t i = (size_t)first, some; i < end; i += some, out += some * size) {
+    size_t left = part - i % part;
+    some = left < end - i ? left : end - i;
+    HP_TRY(take(f, &f->t[i / part], i % part, some, out));
   }
+  return HP_OK;
 }
 
-hp_status lm_write_param(const lm *m, const model_param *p, const void *stored, void *room) {
-  size_t size = dtype_size(p->dtype);
-  if (p->order != ORDER_STORED) make_strips(p, room, stored, size);
-  return hp_write(m->d, p->name, p->order == ORDER_STORED ? stored : room,
-                  model_param_elements(p) * size);
+/* --- strips ----------------------------------------------------------------------------------- */
+
+enum { STEP = 512 }; /* k's at a time: rows that are converted stay in the first cache */
+
+static inline uint64_t load_u64(const char *at) {
+  uint64_t x;
+  memcpy(&x, at, sizeof x);
+  return x;
+}
+
+/* Four k's of four rows of 16-bit elements, in whole words: a row of the result is 2 * STRIP bytes.
+ */
+static inline void interleave_four(char *to, const char *const row[4], int64_t k) {
+  const uint64_t even = 0x0000ffff0000ffff, low = 0xffffffff;
+  uint64_t a = load_u64(row[0] + 2 * k), b = load_u64(row[1] + 2 * k);
+  uint64_t c = load_u64(row[2] + 2 * k), d = load_u64(row[3] + 2 * k);
+  uint64_t ab0 = (a & even) | (b & even) << 16, ab1 = (a >> 16 & even) | (b & ~even);
+  uint64_t cd0 = (c & even) | (d & even) << 16, cd1 = (c >> 16 & even) | (d & ~even);
+  const uint64_t out[4] = {(ab0 & low) | cd0 << 32, (ab1 & low) | cd1 << 32,
+                           ab0 >> 32 | (cd0 & ~low), ab1 >> 32 | (cd1 & ~low)};
+  for (int i = 0; i < 4; i++) memcpy(to + i * 2 * PARAM_STRIP, &out[i], sizeof *out);
+}
+
+/* n k's of STRIP rows: to[n][STRIP]; size, of an element, is a constant at each call.  Rows may be
+ * a power of two apart, where few of them fit in one set of a cache: four at a time. */
+static inline void interleave(char *to, const char *const row[PARAM_STRIP], int64_t n,
+                              const size_t size) {
+  int64_t done = size == 2 ? n - n % 4 : 0;
+  for (int r = 0; r < PARAM_STRIP && done; r += 4)
+    for (int64_t k = 0; k < done; k += 4)
+      interleave_four(to + (k * PARAM_STRIP + r) * 2, row + r, k);
+  for (int64_t k = done; k < n; k++)
+    for (int64_t r = 0; r < PARAM_STRIP; r++)
+      memcpy(to + (size_t)(k * PARAM_STRIP + r) * size, row[r] + (size_t)k * size, size);
+}
+
+/* STRIP outputs of a tensor [out,in]. */
+static hp_status fill_from_rows(const filling *f, int64_t strip, char *to) {
+  int64_t in = f->p->shape.dim[1];
+  size_t size = dtype_size(f->p->dtype);
+  char room[PARAM_STRIP][STEP * sizeof(float)];
+  const char *row[PARAM_STRIP];
+  for (int64_t k = 0, n; k < in; k += n, to += (size_t)(n * PARAM_STRIP) * size) {
+    n = in - k < STEP ? in - k : STEP;
+    for (int r = 0; r < PARAM_STRIP; r++) {
+      const void *at;
+      size_t first = (size_t)((strip * PARAM_STRIP + r) * in + k);
+      HP_TRY(f->source(f->ctx, f->t, first, (size_t)n, room[r], &at));
+      row[r] = at;
+    }
+    if (size == 2) interleave(to, row, n, 2);
+    else interleave(to, row, n, 4);
+  }
+  return HP_OK;
+}
+
+/* The same of a tensor [in,out]. */
+static hp_status fill_from_columns(const filling *f, int64_t strip, char *to) {
+  int64_t in = f->p->shape.dim[1], out = f->p->shape.dim[0] * PARAM_STRIP;
+  size_t bytes = PARAM_STRIP * dtype_size(f->p->dtype);
+  for (int64_t k = 0; k < in; k++, to += bytes)
+    HP_TRY(take(f, f->t, (size_t)(k * out + strip * PARAM_STRIP), PARAM_STRIP, to));
+  return HP_OK;
+}
+
+static hp_status fill_strips(void *ctx, int64_t first, int64_t n, void *to) {
+  const filling *f = ctx;
+  int64_t strip = f->p->shape.dim[1] * PARAM_STRIP;
+  size_t bytes = (size_t)strip * dtype_size(f->p->dtype);
+  char *out = to;
+  bool rows = f->p->order == ORDER_STRIPS_OF_ROWS;
+  for (int64_t i = first / strip; i < (first + n) / strip; i++, out += bytes)
+    HP_TRY(rows ? fill_from_rows(f, i, out) : fill_from_columns(f, i, out));
+  return HP_OK;
+}
+
+hp_status lm_fill_param(const lm *m, const lm_tensor *t, lm_source *source, void *ctx) {
+  const model_param *p = &m->params.at[t->param];
+  filling f = {p, t, source, ctx};
+  return hp_fill(m->d, p->name, p->order == ORDER_STORED ? fill_stored : fill_strips, &f);
 }

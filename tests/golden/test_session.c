@@ -1,5 +1,6 @@
 /* Sessions: whatever is beside a sequence, however its tokens come, and in whatever order weights
  * lie, its logits have the same bits. */
+#include "base/dtype.h"
 #include "base/mem.h"
 #include "golden/golden_case.h"
 #include "serve/session.h"
@@ -10,14 +11,17 @@ typedef struct {
   lm *m;
 } model;
 
-static void open_model(const char *name, int threads, bool strips, model *x) {
+static void open_as(const char *name, int threads, bool strips, hp_dtype type, model *x) {
   char path[512];
   snprintf(path, sizeof path, "tests/golden/cases/%s", name);
   hp_device_options o = {.threads = threads, .interpret = true};
-  lm_options lo = {.compute = HP_F32, .weights = HP_F32, .strips = strips};
+  lm_options lo = {.compute = type, .weights = type, .strips = strips};
   CHECK_OK(hp_device_open(&o, &x->d));
   CHECK_OK(lm_create(path, x->d, &lo, &x->m));
   CHECK_OK(lm_load(x->m, path));
+}
+static void open_model(const char *name, int threads, bool strips, model *x) {
+  open_as(name, threads, strips, HP_F32, x);
 }
 static void close_model(model *x) {
   lm_free(x->m);
@@ -152,6 +156,50 @@ TEST(session_gives_a_long_prompt_the_same_bits_in_any_cut) {
       test_fail(__FILE__, __LINE__, "%s: other bits in chunks of 16", name[i]);
     close_model(&x);
     mem_free(whole);
+  }
+}
+
+static char *param_bytes(const model *x, const model_param *p) {
+  size_t n = model_param_elements(p) * dtype_size(p->dtype);
+  char *bytes = mem_calloc(n, 1);
+  CHECK(bytes);
+  CHECK_OK(hp_read(x->d, p->name, bytes, n));
+  return bytes;
+}
+
+/* Each matrix in strips has the elements of the one that is not, where its order says. */
+static int check_strips(const char *name, hp_dtype type) {
+  model rows, strips;
+  int matrices = 0;
+  open_as(name, 1, false, type, &rows);
+  open_as(name, 3, true, type, &strips);
+  for (size_t i = 0; i < rows.m->params.len; i++) {
+    const model_param *a = &rows.m->params.at[i], *b = lm_find(strips.m, a->name);
+    if (b->order == ORDER_STORED) continue;
+    char *x = param_bytes(&rows, a), *y = param_bytes(&strips, b);
+    int64_t in = b->shape.dim[1], out = b->shape.dim[0] * PARAM_STRIP;
+    size_t size = dtype_size(type);
+    bool by_rows = b->order == ORDER_STRIPS_OF_ROWS;
+    for (int64_t k = 0; k < in; k++)
+      for (int64_t n = 0; n < out; n++) {
+        int64_t from = by_rows ? n * in + k : k * out + n;
+        int64_t to = (n / PARAM_STRIP * in + k) * PARAM_STRIP + n % PARAM_STRIP;
+        CHECK(!memcmp(x + (size_t)from * size, y + (size_t)to * size, size));
+      }
+    matrices++;
+    mem_free(x);
+    mem_free(y);
+  }
+  close_model(&rows);
+  close_model(&strips);
+  return matrices;
+}
+
+TEST(matrices_lie_in_strips_as_their_order_says) {
+  static const char *const name[] = {"gpt2-base-names", "llama-bf16-shards", "deepseekv3-yarn"};
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+    CHECK(check_strips(name[i], HP_F32) > 2);
+    CHECK(check_strips(name[i], HP_BF16) > 2);
   }
 }
 

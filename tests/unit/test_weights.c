@@ -137,6 +137,51 @@ TEST(large_weights_are_split_as_transformers_splits_them) {
   CHECK_OK(weights_save(in_dir("none"), NULL, 0, NULL));
 }
 
+/* Sum of the bytes of all tensors, in the order of the files, as a load reads them. */
+static unsigned read_in_order(weights *w) {
+  unsigned sum = 0;
+  uint64_t at = 0;
+  for (size_t done = 0; done < weights_count(w); done++) {
+    const st_tensor *next = NULL;
+    for (size_t i = 0; i < weights_count(w); i++) {
+      const st_tensor *t = weights_get(w, i);
+      bool later = weights_place(w, t) + t->bytes > at;
+      if (t->bytes && later && (!next || weights_place(w, t) < weights_place(w, next))) next = t;
+    }
+    if (!next) break;
+    uint64_t begin = weights_place(w, next);
+    at = begin + next->bytes;
+    weights_move(w, begin, at);
+    weights_wait(w, at);
+    for (size_t i = 0; i < next->bytes; i++) sum += next->data[i];
+  }
+  return sum;
+}
+
+TEST(weights_are_read_ahead_in_the_order_of_their_files) {
+  enum { LARGE = 20 << 20 };
+  static unsigned char byte[2][LARGE];
+  static const int64_t large[] = {LARGE};
+  st_tensor two[] = {{"a", large, byte[0], LARGE, 1, ST_U8},
+                     {"b", large, byte[1], LARGE, 1, ST_U8}};
+  weights_options o = {.max_shard_bytes = LARGE + LARGE / 2};
+  weights *w;
+  memset(byte, 1, sizeof byte);
+  CHECK_OK(weights_save(in_dir("m"), two, 2, &o));
+  CHECK_OK(weights_open(in_dir("m"), &w));
+  const st_tensor *a = weights_find(w, "a"), *b = weights_find(w, "b");
+  CHECK(weights_place(w, a) < 1000);
+  CHECK(weights_place(w, b) >= weights_place(w, a) + LARGE);
+  CHECK_EQ(read_in_order(w), 2 * LARGE); /* nothing is read ahead yet */
+  weights_read_ahead(w);
+  CHECK_EQ(read_in_order(w), 2 * LARGE);
+  CHECK_EQ(a->data[0] + b->data[LARGE - 1], 2); /* what was passed can still be read */
+  weights_free(w);
+  CHECK_OK(weights_open(in_dir("m"), &w));
+  weights_read_ahead(w); /* and nobody reads */
+  weights_free(w);
+}
+
 static hp_status stream(void *ctx, size_t i, st_writer *out) {
   *(int *)ctx += 1;
   for (size_t k = 0; k < sample[i].bytes; k++) HP_TRY(st_writer_write(out, sample[i].data + k, 1));

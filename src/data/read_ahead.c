@@ -1,0 +1,122 @@
+#include "data/read_ahead.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+
+enum { STEP = 8 << 20, AHEAD = 256 << 20 };
+
+struct read_ahead {
+  const st_file *file;
+  size_t n;
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t change;
+  bool started, stop;
+  uint64_t passed, end;   /* places that read_ahead_move has given */
+  _Atomic uint64_t there; /* what is before it has been brought in; UINT64_MAX: all that will be */
+};
+
+static void say_there(read_ahead *r, uint64_t place) {
+  pthread_mutex_lock(&r->lock);
+  atomic_store(&r->there, place);
+  pthread_cond_broadcast(&r->change);
+  pthread_mutex_unlock(&r->lock);
+}
+
+/* Waits until the place is not too far ahead; false: it will not be asked for. */
+static bool is_wanted(read_ahead *r, uint64_t place) {
+  pthread_mutex_lock(&r->lock);
+  while (!r->stop && place >= r->end + AHEAD) pthread_cond_wait(&r->change, &r->lock);
+  bool wanted = !r->stop;
+  pthread_mutex_unlock(&r->lock);
+  return wanted;
+}
+
+/* Page by page as they are touched, files come at half the speed of the disk, and so they do when
+ * several threads ask for different places. */
+static void read_files(read_ahead *r) {
+  uint64_t place = 0;
+  for (size_t i = 0; i < r->n; i++) {
+    const file_map *m = &r->file[i].map;
+    char *at = (char *)(uintptr_t)m->at;
+    (void)madvise(at, m->len, MADV_SEQUENTIAL);
+    for (size_t done = 0, some; done < m->len; done += some, say_there(r, place += some)) {
+      some = m->len - done < STEP ? m->len - done : STEP;
+      if (!is_wanted(r, place)) return;
+      if (madvise(at + done, some, MADV_POPULATE_READ))
+        return; /* an older kernel, or memory is short: they come when they are used */
+    }
+  }
+}
+
+static void *run(void *arg) {
+  read_files(arg);
+  say_there(arg, UINT64_MAX);
+  return NULL;
+}
+
+hp_status read_ahead_create(const st_file *file, size_t n, read_ahead **out) {
+  read_ahead *r = mem_calloc(1, sizeof *r);
+  HP_TRY_MEM(r);
+  r->file = file;
+  r->n = n;
+  pthread_mutex_init(&r->lock, NULL);
+  pthread_cond_init(&r->change, NULL);
+  r->started = !pthread_create(&r->thread, NULL, run, r);
+  if (!r->started) {
+    read_ahead_free(r);
+    HP_FAIL(HP_ERR_DEVICE, "cannot start the thread that reads files ahead");
+  }
+  *out = r;
+  return HP_OK;
+}
+
+void read_ahead_free(read_ahead *r) {
+  if (!r) return;
+  pthread_mutex_lock(&r->lock);
+  r->stop = true;
+  pthread_cond_broadcast(&r->change);
+  pthread_mutex_unlock(&r->lock);
+  if (r->started) pthread_join(r->thread, NULL);
+  pthread_mutex_destroy(&r->lock);
+  pthread_cond_destroy(&r->change);
+  mem_free(r);
+}
+
+/* Takes whole pages between two places out of this process's memory; the system may keep them. */
+static void forget(const read_ahead *r, uint64_t from, uint64_t to) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  uint64_t place = 0;
+  for (size_t i = 0; i < r->n && place < to; place += r->file[i++].map.len) {
+    const file_map *m = &r->file[i].map;
+    uint64_t end = to - place < m->len ? to - place : m->len;
+    uintptr_t a = (uintptr_t)m->at + (from > place ? from - place : 0), b = (uintptr_t)m->at + end;
+    a -= a % page; /* the page before was cut, and kept */
+    b -= b % page;
+    if (a < b) (void)madvise((void *)a, b - a, MADV_DONTNEED);
+  }
+}
+
+void read_ahead_move(read_ahead *r, uint64_t begin, uint64_t end) {
+  if (begin > r->passed) {
+    forget(r, r->passed, begin);
+    r->passed = begin;
+  }
+  pthread_mutex_lock(&r->lock);
+  if (end > r->end) r->end = end;
+  pthread_cond_broadcast(&r->change);
+  pthread_mutex_unlock(&r->lock);
+}
+
+void read_ahead_wait(read_ahead *r, uint64_t place) {
+  if (atomic_load(&r->there) >= place) return;
+  pthread_mutex_lock(&r->lock);
+  while (atomic_load(&r->there) < place) pthread_cond_wait(&r->change, &r->lock);
+  pthread_mutex_unlock(&r->lock);
+}
