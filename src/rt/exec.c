@@ -28,6 +28,7 @@ struct exec {
   uint32_t *list[STREAM_COUNT]; /* instructions of each stream in order */
   uint32_t length[STREAM_COUNT];
   inst_times *times;
+  seen_keys *seen; /* by instruction */
   double start_s, seconds;
   double kept_s[EXEC_RECENT], *kept; /* seconds of the last runs, and of their instructions */
   uint64_t runs;
@@ -240,6 +241,14 @@ static hp_status check_names(const exec *e, const hp_io *io, int n) {
   return HP_OK;
 }
 
+static void note_seen(exec *e, const hp_io *io, int n) {
+  for (size_t i = 0; i < e->p->insts.len; i++) {
+    const prog_inst *x = program_inst(e->p, i);
+    const prog_buffer *span = seen_input(e->p, x);
+    if (span) e->seen[i] = seen_by(e->p, x, find_io(io, n, program_str(e->p, span->name))->data);
+  }
+}
+
 static void keep_times(exec *e) {
   size_t n = e->p->insts.len, at = e->runs++ % EXEC_RECENT;
   for (size_t i = 0; i < n; i++) e->kept[at * n + i] = e->times[i].end_s - e->times[i].met_s;
@@ -252,6 +261,7 @@ hp_status exec_run(exec *e, const hp_io *io, int n) {
     HP_TRY(device_reserve(e->d, t, e->p->arena[t]));
   if (e->bound != e->d->generation) bind(e);
   HP_TRY(move_io(e, io, n, BUFFER_INPUT));
+  note_seen(e, io, n);
   if (e->watched) watch_begin(e->p);
   e->start_s = time_now_s();
   hp_status st = multi_stream(e) ? run_streams(e) : run_stream(e, STREAM_COMPUTE, false);
@@ -278,7 +288,8 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
   e->buffer = mem_calloc(p->buffers.len, sizeof *e->buffer);
   e->times = mem_calloc(p->insts.len, sizeof *e->times);
   e->kept = mem_calloc(p->insts.len, EXEC_RECENT * sizeof *e->kept);
-  if (!e->at || !e->buffer || !e->times || !e->kept) st = HP_ERR_OOM;
+  e->seen = mem_calloc(p->insts.len, sizeof *e->seen);
+  if (!e->at || !e->buffer || !e->times || !e->kept || !e->seen) st = HP_ERR_OOM;
   if (!st) st = build_lists(e);
   if (!st) st = bind_states(e);
   for (int t = 0; t < TIER_COUNT && !st; t++) st = device_reserve(d, t, p->arena[t]);
@@ -304,6 +315,7 @@ void exec_free(exec *e) {
   mem_free(e->buffer);
   mem_free(e->times);
   mem_free(e->kept);
+  mem_free(e->seen);
   pthread_mutex_destroy(&e->lock);
   pthread_cond_destroy(&e->change);
   mem_free(e);
@@ -312,6 +324,7 @@ void exec_free(exec *e) {
 const program *exec_program(const exec *e) { return e->p; }
 const inst_times *exec_last_times(const exec *e) { return e->times; }
 double exec_last_seconds(const exec *e) { return e->seconds; }
+const seen_keys *exec_last_seen(const exec *e) { return e->seen; }
 
 typedef struct {
   double seconds;

@@ -7,6 +7,7 @@
 #define RT_EXEC_H
 
 #include "rt/device.h"
+#include "rt/seen.h"
 
 typedef struct exec exec;
 
@@ -21,6 +22,7 @@ hp_status exec_run(exec *e, const hp_io *io, int n);
 /* Of the last run. */
 const inst_times *exec_last_times(const exec *e);
 double exec_last_seconds(const exec *e);
+const seen_keys *exec_last_seen(const exec *e); /* by instruction */
 /* Means of the faster half of the last EXEC_RECENT runs: the seconds of each instruction, of a
  * collective from when all have come, to out; and those of a run, which is returned. */
 enum { EXEC_RECENT = 8 };

@@ -11,11 +11,11 @@
 
 hp_status explain_times(const program *p, device *d, const exec *e, op_times *out) {
   HP_TRY(device_know_limits(d));
-  if (!e || !(exec_last_seconds(e) > 0)) return op_times_make(p, d, NULL, 0, out);
+  if (!e || !(exec_last_seconds(e) > 0)) return op_times_make(p, d, NULL, 0, NULL, out);
   double *seconds = mem_calloc(p->insts.len, sizeof *seconds);
   HP_TRY_MEM(seconds);
   double run_s = exec_recent(e, seconds);
-  hp_status st = op_times_make(p, d, seconds, run_s, out);
+  hp_status st = op_times_make(p, d, seconds, run_s, exec_last_seen(e), out);
   mem_free(seconds);
   return st;
 }

@@ -57,10 +57,17 @@ static void name_einsum(const program *p, const prog_inst *n, hp_op_time *row) {
            (long long)extent(&eq, &s, EINSUM_INNER), type);
 }
 
-static void name_attention(const program *p, const prog_inst *n, hp_op_time *row) {
+/* S: the keys of a sequence, in the mean those that are seen. */
+static void name_attention(const program *p, const prog_inst *n, const seen_keys *seen,
+                           hp_op_time *row) {
   const int64_t *q = operand(p, n, 0)->dim, *k = operand(p, n, 1)->dim;
+  int64_t keys = k[1];
+  if (seen && seen->pairs > 0) {
+    seen_work(p, n, *seen, &row->flops, &row->bytes);
+    keys = (int64_t)(seen->keys / (double)k[0] + 0.5);
+  }
   PUT(row->shape, "B%lld T%lld S%lld H%lld/%lld D%lld %s", (long long)q[0], (long long)q[1],
-      (long long)k[1], (long long)q[2], (long long)k[2], (long long)q[3],
+      (long long)keys, (long long)q[2], (long long)k[2], (long long)q[3],
       dtype_name((hp_dtype)operand(p, n, 0)->dtype));
 }
 
@@ -118,7 +125,8 @@ static void set_limit(const program *p, const device *d, const prog_inst *n, hp_
   row->limit_s = predict_inst(d->cluster, d->mesh, p, n);
 }
 
-static void describe(const program *p, const device *d, const prog_inst *n, hp_op_time *row) {
+static void describe(const program *p, const device *d, const prog_inst *n, const seen_keys *seen,
+                     hp_op_time *row) {
   *row = (hp_op_time){.count = 1, .flops = n->flops, .bytes = n->bytes};
   const char *name = op_table[n->op].name;
   row->beside = n->stream != STREAM_COMPUTE;
@@ -126,7 +134,7 @@ static void describe(const program *p, const device *d, const prog_inst *n, hp_o
   if (n->engine) PUT(row->engine, "%s", program_str(p, n->engine));
   name_place(program_str(p, n->loc), row->place, sizeof row->place);
   if (n->op == OP_EINSUM) name_einsum(p, n, row);
-  else if (n->op == OP_ATTENTION || n->op == OP_ATTENTION_GRAD) name_attention(p, n, row);
+  else if (n->op == OP_ATTENTION || n->op == OP_ATTENTION_GRAD) name_attention(p, n, seen, row);
   else if (n->op == OP_FUSED) name_loop(p, n, row);
   else if (meets(d, n)) name_collective(p, d, n, row);
   set_limit(p, d, n, row);
@@ -180,12 +188,12 @@ static int by_gap(const void *a, const void *b) {
 }
 
 hp_status op_times_make(const program *p, const device *d, const double *seconds, double run_s,
-                        op_times *out) {
+                        const seen_keys *seen, op_times *out) {
   op_times all = {0};
   hp_status st = HP_OK;
   hp_op_time one;
   for (size_t i = 0; i < p->insts.len && !st; i++) {
-    describe(p, d, program_inst(p, i), &one);
+    describe(p, d, program_inst(p, i), seen ? &seen[i] : NULL, &one);
     one.seconds = seconds ? seconds[i] : 0;
     if (!one.beside) run_s -= one.seconds;
     st = add_row(&all, &one);

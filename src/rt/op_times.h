@@ -14,9 +14,10 @@ typedef VEC(hp_op_time) op_times;
 
 /* Rows of the program by what it does, the widest gap between time and limit first.  seconds: of
  * each instruction, those of collectives from when all have come; run_s of a run: what computation
- * waits and what is between instructions gets a row; NULL and 0: rows have no times. */
+ * waits and what is between instructions gets a row; NULL and 0: rows have no times.  seen: what
+ * each instruction saw; NULL: attention sees all keys that there are. */
 hp_status op_times_make(const program *p, const device *d, const double *seconds, double run_s,
-                        op_times *out);
+                        const seen_keys *seen, op_times *out);
 /* As text for people, and as one JSON object. */
 void op_times_print(const hp_op_time *row, int n, const hp_limits *l, str *out);
 void op_times_print_json(const hp_op_time *row, int n, const hp_limits *l, str *out);

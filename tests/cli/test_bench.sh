@@ -79,6 +79,8 @@ keys_are $LIMITS
 json_is out.jsonl 0.bytes 33280 # (6784 weights + 2 x 16 x 2 x 24 of the cache) x 4
 lines decode --model "$CASES/qwen3-bias-tied" --seq 16 --steps 1 --dtype bf16
 json_is out.jsonl 0.bytes 16640
+run bench decode --model "$CASES/qwen3-bias-tied" --seq 16 --steps 1
+out_has "B1 T1 S50 H3/3" # keys that are there, after 2 tokens to warm up and 32: the cache has room for more
 
 it "people get one figure a line"
 run bench op add --size 64KiB --steps 1 --dtype f32

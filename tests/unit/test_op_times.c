@@ -45,7 +45,7 @@ static const hp_op_time *find(const op_times *t, const char *kind, const char *s
 TEST(calls_of_the_same_work_are_one_row_with_its_own_limit) {
   program *p = lowered();
   op_times t;
-  CHECK_OK(op_times_make(p, &alone, NULL, 0, &t));
+  CHECK_OK(op_times_make(p, &alone, NULL, 0, NULL, &t));
   CHECK_EQ(t.len, 5);
   const hp_op_time *r = find(&t, "einsum forward", "8x16x8 f32");
   CHECK_EQ(r->count, 2);
@@ -70,7 +70,7 @@ TEST(the_widest_gap_comes_first_and_waits_have_a_row) {
   const double seconds[] = {1e-6, 2e-6, 9e-3, 1e-6, 3e-3, 1e-9};
   op_times t;
   CHECK_EQ(p->insts.len, 6);
-  CHECK_OK(op_times_make(p, &alone, seconds, 0.0175, &t));
+  CHECK_OK(op_times_make(p, &alone, seconds, 0.0175, NULL, &t));
   CHECK_EQ(t.len, 6);
   CHECK_STR(t.at[0].kind, "einsum dX");
   CHECK_STR(t.at[1].kind, "between instructions");
@@ -82,6 +82,49 @@ TEST(the_widest_gap_comes_first_and_waits_have_a_row) {
   program_free(p);
 }
 
+/* Two sequences of three tokens in a cache of 100 keys, of which 10 and 2 are there; the last query
+ * sees nothing, another asks for more keys than there are. */
+TEST(attention_counts_the_keys_that_spans_let_it_see) {
+  static const char attention[] =
+      "%%1:f32[2,3,4,8] = input {name=\"q\", dtype=f32, shape=[2,3,4,8]}\n"
+      "%%2:f32[2,100,2,8] = param {name=\"k\", dtype=f32, shape=[2,100,2,8]}\n"
+      "%%3:i32[2,3,2] = input {name=\"span\", dtype=i32, shape=[2,3,2]}\n"
+      "%%4:f32[2,3,4,8], %%5:f32[2,4,3] = attention %%1, %%2, %%2, %%3 {scale=1.0, causal=0, "
+      "window=%d, dropout=0.0, stream=0}\noutput %%4 {name=\"o\"}\n";
+  static const int32_t span[] = {0, 7, 0, 8, 0, 9, -3, 0, 0, 1, 5, 4};
+  static const struct {
+    int window;
+    double pairs, keys;
+    const char *shape;
+  } all[] = {{0, 8 + 9 + 10 + 1 + 2, 10 + 2, "B2 T3 S6 H4/2 D8 f32"},
+             {4, 4 + 4 + 4 + 1 + 2, 6 + 2, "B2 T3 S4 H4/2 D8 f32"}};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    char line[512];
+    hp_graph *g;
+    program *p;
+    op_times t;
+    snprintf(line, sizeof line, attention, all[i].window);
+    CHECK_OK(hp_graph_parse(line, "line", &g));
+    CHECK_OK(lower_graph(g, &p));
+    const prog_inst *n = program_inst(p, 0);
+    CHECK_EQ(n->op, OP_ATTENTION);
+    CHECK_STR(program_str(p, seen_input(p, n)->name), "span");
+    seen_keys seen = seen_by(p, n, span);
+    CHECK_NEAR(seen.pairs, all[i].pairs, 0);
+    CHECK_NEAR(seen.keys, all[i].keys, 0);
+    CHECK_OK(op_times_make(p, &alone, NULL, 0, &seen, &t));
+    const hp_op_time *r = find(&t, "attention", all[i].shape);
+    CHECK_NEAR(r->flops, 2 * 4 * (8 + 8) * all[i].pairs, 0);
+    CHECK_NEAR(r->bytes, n->bytes - (200 - all[i].keys) * 2 * (8 + 8) * 4, 0);
+    vec_free(&t);
+    CHECK_OK(op_times_make(p, &alone, NULL, 0, NULL, &t));
+    CHECK_NEAR(find(&t, "attention", "B2 T3 S100 H4/2 D8 f32")->bytes, n->bytes, 0);
+    vec_free(&t);
+    program_free(p);
+    hp_graph_free(g);
+  }
+}
+
 TEST(what_goes_beside_computation_is_no_part_of_the_run) {
   static const char lines[] = "arena device 192 bound 0 at 0\nb0 = f32[4] device+0 input \"x\"\n"
                               "b1 = f32[4] device+64\nb2 = f32[4] device+128\n"
@@ -90,7 +133,7 @@ TEST(what_goes_beside_computation_is_no_part_of_the_run) {
   program *p;
   op_times t;
   CHECK_OK(program_parse(lines, strlen(lines), "lines", &p));
-  CHECK_OK(op_times_make(p, &alone, seconds, 1.5, &t));
+  CHECK_OK(op_times_make(p, &alone, seconds, 1.5, NULL, &t));
   CHECK_EQ(t.len, 3);
   const hp_op_time *r = find(&t, "copy", NULL);
   CHECK(r->beside && r->seconds == 2 && r->gap_s == 0);
