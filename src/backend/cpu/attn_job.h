@@ -74,17 +74,16 @@ static inline void keys_of_row(const attn_spec *s, int64_t b, int64_t t, int32_t
 
 /* Floats of work memory that one item needs. */
 static inline int64_t attn_tiles_floats(int64_t Dp, int64_t Dvp) {
-  int64_t big = Dp > Dvp ? Dp : Dvp;
-  int64_t keys = ATTN_BLOCK * (Dp + big), scores = ATTN_BLOCK * ATTN_LANES;
-  return keys + scores + ATTN_LANES * big + ATTN_FWD_TILES * ATTN_LANES * (Dp + 2 * Dvp);
+  int64_t keys = ATTN_BLOCK * (Dp + Dvp), scores = 2 * ATTN_BLOCK * ATTN_LANES;
+  return keys + scores + ATTN_FWD_TILES * ATTN_LANES * (Dp + 2 * Dvp);
 }
 static inline int64_t attn_few_floats(int64_t heads, int64_t Dp, int64_t Dvp) {
   return heads * ATTN_FEW * (3 + Dp + Dvp + ATTN_BLOCK);
 }
 static inline int64_t attn_grads_floats(int64_t Tk, int64_t Dp, int64_t Dvp) {
   int64_t keys = attn_round_up(Tk, ATTN_BLOCK) * (3 * Dp + 2 * Dvp);
-  int64_t stage = ATTN_LANES * (Dp > Dvp ? Dp : Dvp), scores = 3 * ATTN_BLOCK * ATTN_LANES;
-  return keys + scores + stage + ATTN_BWD_TILES * ATTN_LANES * (3 * Dp + 2 * Dvp);
+  int64_t scores = 3 * ATTN_BLOCK * ATTN_LANES;
+  return keys + scores + ATTN_BWD_TILES * ATTN_LANES * (3 * Dp + 2 * Dvp);
 }
 
 #endif

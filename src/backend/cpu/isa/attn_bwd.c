@@ -21,40 +21,39 @@ typedef struct {
   bool want_kv, want_q;
   float *k, *kt, *vt, *dk, *dv; /* of keys `from` on; per block k [steps of 64][Dp], kt and vt
                                    [steps of Dp][64], [steps of Dvp][64] */
-  float *p, *ds, *ds_joined, *stage;
+  float *p, *ds, *ds_across;    /* [64][LANES]; ds as steps of sums over keys */
 } bwd_keys;
 
-/* p and ds, in place of s and dp, for rows from..to of the block. */
-static void score_grads(const bwd_keys *w, const bwd_tile *t, int64_t kb, int from, int to) {
-  bool all = tile_sees_all(&t->rows, kb, from, to);
-  for (int v = 0; v < t->rows.vecs; v++) {
-    v16f lse = v16_load(t->lse + 16 * v), delta = v16_load(t->delta + 16 * v);
-    for (int i = from; i < to; i++) {
-      float *p = w->p + i * ATTN_LANES + 16 * v, *ds = w->ds + i * ATTN_LANES + 16 * v;
-      v16f x = tile_exp2(v16_sub(v16_load(p), lse)), y = v16_load(ds);
-      y = v16_mul(x, v16_sub(y, delta));
-      if (!all) {
-        v16m hidden = tile_hidden(&t->rows, v, kb + i);
-        x = v16_select(hidden, v16_zero(), x);
-        y = v16_select(hidden, v16_zero(), y);
+/* From s and dp of keys from..to: p and ds, times the mask unless that is NULL, as steps of sums
+ * over lanes, and ds as those of sums over keys. */
+static void score_grads(const bwd_keys *w, const bwd_tile *t, int64_t kb, int from, int to,
+                        const float *mask) {
+  const bool all = tile_sees_all(&t->rows, kb, from, to), round = w->j->half;
+  v16f lse[2], delta[2];
+  for (int v = 0; v < 2; v++)
+    lse[v] = v16_load(t->lse + 16 * v), delta[v] = v16_load(t->delta + 16 * v);
+  for (int k = from; k < to; k += 2) {
+    v16f p[2][2], ds[2][2];
+    for (int i = 0; i < 2; i++)
+      for (int v = 0; v < 2; v++) {
+        int at = (k + i) * ATTN_LANES + 16 * v;
+        v16f x = tile_exp2(v16_sub(v16_load(w->p + at), lse[v])), y = v16_load(w->ds + at);
+        if (mask) y = v16_mul(y, v16_load(mask + at));
+        y = v16_mul(x, v16_sub(y, delta[v]));
+        if (mask) x = v16_mul(x, v16_load(mask + at));
+        if (!all) {
+          v16m hidden = tile_hidden(&t->rows, v, kb + k + i);
+          x = v16_select(hidden, v16_zero(), x);
+          y = v16_select(hidden, v16_zero(), y);
+        }
+        p[i][v] = x, ds[i][v] = y;
       }
-      v16_store(p, x);
-      v16_store(ds, y);
+    for (int i = 0; i < 2; i++) {
+      steps_along(w->p, k + i, p[i][0], p[i][1], round);
+      steps_along(w->ds, k + i, ds[i][0], ds[i][1], round);
     }
-  }
-}
-
-/* Rows from..to of [64][LANES], in place, as operands of sums over their lanes. */
-static void join_lanes(float *x, int from, int to, bool round) {
-  for (int i = from; i < to; i++) {
-    float *row = x + i * ATTN_LANES;
-#if defined(__AVX512BF16__)
-    (void)round;
-    v16_store(row, pairs_along(v16_load(row), v16_load(row + 16)));
-#else
-    for (int v = 0; round && v < ATTN_LANES; v += 16)
-      v16_store(row + v, round_bf16(v16_load(row + v)));
-#endif
+    for (int v = 0; v < 2 && TILE_PAIRS; v++)
+      steps_across(w->ds_across + 16 * v, k, ds[0][v], ds[1][v], round);
   }
 }
 
@@ -64,29 +63,19 @@ static void tile_block(const bwd_keys *w, bwd_tile *t, int64_t kb) {
   if (!tile_keys(&t->rows, kb, &from, &to)) return;
   int64_t Dp = j->Dp, Dvp = j->Dvp, at = kb - w->from, n = to - from, first = tile_steps(from);
   float *p = w->p + from * ATTN_LANES, *ds = w->ds + from * ATTN_LANES;
+  float mask[ATTN_BLOCK * ATTN_LANES];
+  bool drops = j->s->dropout.p > 0;
   tile_product(n, lanes, FROM_ZERO, 1, tile_steps(j->s->D), w->kt + at * Dp + from, ATTN_BLOCK,
                t->q_turned, ATTN_LANES, p, ATTN_LANES, NULL, j->s->scale * 0x1.715476p0f);
   tile_product(n, lanes, FROM_ZERO, 1, tile_steps(j->s->Dv), w->vt + at * Dvp + from, ATTN_BLOCK,
                t->d_o_turned, ATTN_LANES, ds, ATTN_LANES, NULL, 1);
-  if (j->s->dropout.p > 0) {
-    float mask[ATTN_BLOCK * ATTN_LANES];
-    tile_mask(&j->s->dropout, &t->rows, kb, from, to, mask);
-    tile_drop(&t->rows, mask, from, to, w->ds);
-    score_grads(w, t, kb, from, to);
-    tile_drop(&t->rows, mask, from, to, w->p);
-  } else {
-    score_grads(w, t, kb, from, to);
-  }
-  if (w->want_q) {
-    memcpy(w->ds_joined + from * ATTN_LANES, ds, sizeof *ds * (size_t)(n * ATTN_LANES));
-    join_rows(w->ds_joined, from, to, ATTN_LANES, j->half);
+  if (drops) tile_mask(&j->s->dropout, &t->rows, kb, from, to, mask);
+  score_grads(w, t, kb, from, to, drops ? mask : NULL);
+  if (w->want_q)
     tile_product(attn_round_up(j->s->D, 4), lanes, FROM_C, 1, tile_steps(n),
-                 w->k + at * Dp + first * Dp, Dp, w->ds_joined + first * ATTN_LANES, ATTN_LANES,
+                 w->k + at * Dp + first * Dp, Dp, w->ds_across + first * ATTN_LANES, ATTN_LANES,
                  t->dq, ATTN_LANES, NULL, 1);
-  }
   if (!w->want_kv) return;
-  join_lanes(w->p, from, to, j->half);
-  join_lanes(w->ds, from, to, j->half);
   at += from;
   tile_product(n, Dvp, FROM_C, ATTN_LANES, tile_steps(t->rows.n), p, 1, t->d_o, Dvp,
                w->dv + at * Dvp, Dvp, NULL, 1);
@@ -95,29 +84,44 @@ static void tile_block(const bwd_keys *w, bwd_tile *t, int64_t kb) {
 }
 
 /* Sum of o * do of a row: 16 chains by column mod 16, then the fixed tree. */
-static float row_delta(const float *o, const float *d_o, int64_t n) {
+static float row_delta(const attn_job *j, const void *o, const void *d_o) {
   v16f acc = v16_zero();
-  for (int64_t i = 0; i < n; i += 16) acc = v16_fma(v16_load(o + i), v16_load(d_o + i), acc);
+  for (int64_t n = j->s->Dv, i = 0; i < n; i += 16)
+    acc = v16_fma(v16_load_as(j->o.dtype, o, i, v16_left(n, i)),
+                  v16_load_as(j->d_o.dtype, d_o, i, v16_left(n, i)), acc);
   return v16_sum(acc);
 }
 
 static void load_tile(const bwd_keys *w, bwd_tile *t, int64_t index, float *at) {
   const attn_job *j = w->j;
+  const void *row[ATTN_LANES], *o[ATTN_LANES];
   int64_t Dp = j->Dp, Dvp = j->Dvp;
   t->q = at, t->q_turned = t->q + ATTN_LANES * Dp, t->dq = t->q_turned + ATTN_LANES * Dp;
   t->d_o = t->dq + ATTN_LANES * Dp, t->d_o_turned = t->d_o + ATTN_LANES * Dvp;
   tile_setup(j, w->b, w->kv, index, &t->rows);
-  tile_load(j, &j->q, &t->rows, w->b, w->kv, j->s->D, Dp, t->q, t->q_turned);
-  tile_load(j, &j->d_o, &t->rows, w->b, w->kv, j->s->Dv, Dvp, t->d_o, t->d_o_turned);
-  tile_load(j, &j->o, &t->rows, w->b, w->kv, j->s->Dv, Dvp, w->stage, NULL);
+  int lanes = 16 * t->rows.vecs;
+  tile_in(j, &j->q, &t->rows, w->b, w->kv, row);
+  rows_turn(t->q_turned, ATTN_LANES, row, lanes, j->q.dtype, j->s->D);
+  rows_join(t->q, row, lanes, j->q.dtype, j->s->D, Dp);
+  tile_in(j, &j->d_o, &t->rows, w->b, w->kv, row);
+  rows_turn(t->d_o_turned, ATTN_LANES, row, lanes, j->d_o.dtype, j->s->Dv);
+  rows_join(t->d_o, row, lanes, j->d_o.dtype, j->s->Dv, Dvp);
+  tile_in(j, &j->o, &t->rows, w->b, w->kv, o);
   for (int i = 0; i < ATTN_LANES; i++) {
-    bool row = i < t->rows.n;
-    t->lse[i] = row ? j->lse_in[t->rows.row[i]] * 0x1.715476p0f : 0;
-    t->delta[i] = row ? row_delta(w->stage + i * Dvp, t->d_o + i * Dvp, Dvp) : 0;
+    bool is_row = i < t->rows.n;
+    t->lse[i] = is_row ? j->lse_in[t->rows.row[i]] * 0x1.715476p0f : 0;
+    t->delta[i] = is_row ? row_delta(j, o[i], row[i]) : 0;
   }
-  join_rows(t->q, 0, ATTN_LANES, Dp, false);
-  join_rows(t->d_o, 0, ATTN_LANES, Dvp, false);
   if (w->want_q) memset(t->dq, 0, sizeof(float) * (size_t)(ATTN_LANES * Dp));
+}
+
+static void store_tile(const bwd_keys *w, const bwd_tile *t) {
+  const attn_job *j = w->j;
+  void *row[ATTN_LANES];
+  float scale[ATTN_LANES];
+  for (int i = 0; i < ATTN_LANES; i++) scale[i] = j->s->scale;
+  tile_out(j, &j->dq, &t->rows, w->b, w->kv, row);
+  tile_store(&t->rows, row, j->dq.dtype, j->s->D, t->dq, scale);
 }
 
 /* Up to ATTN_BWD_TILES tiles: first, first + step, ... */
@@ -128,20 +132,20 @@ static void run_tiles(const bwd_keys *w, int64_t first, int64_t step, int n, flo
     load_tile(w, &tile[i], first + i * step, at + i * ATTN_LANES * (3 * j->Dp + 2 * j->Dvp));
   for (int64_t kb = w->from; kb < w->to; kb += ATTN_BLOCK)
     for (int i = 0; i < n; i++) tile_block(w, &tile[i], kb);
-  for (int i = 0; i < n && w->want_q; i++)
-    tile_store(j, &j->dq, &tile[i].rows, w->b, w->kv, j->s->D, j->Dp, tile[i].dq, w->stage,
-               j->s->scale);
+  for (int i = 0; i < n && w->want_q; i++) store_tile(w, &tile[i]);
 }
 
 static void load_keys(const bwd_keys *w) {
   const attn_job *j = w->j;
+  const int64_t Tk = j->s->Tk;
+  const void *row[ATTN_BLOCK];
   for (int64_t kb = w->from; kb < w->to; kb += ATTN_BLOCK) {
     int64_t at = kb - w->from;
-    /* dv is scratch here: it holds a block of values on their way to vt, and is cleared below */
-    pack_block(&j->v, w->b, kb, j->s->Tk, w->kv, j->s->Dv, j->Dvp, w->dv, w->vt + at * j->Dvp);
-    pack_block(&j->k, w->b, kb, j->s->Tk, w->kv, j->s->D, j->Dp, w->k + at * j->Dp,
-               w->kt + at * j->Dp);
-    join_rows(w->k + at * j->Dp, 0, ATTN_BLOCK, j->Dp, false);
+    block_rows(&j->v, w->b, kb, Tk, w->kv, j->s->Dv, row);
+    rows_turn(w->vt + at * j->Dvp, ATTN_BLOCK, row, ATTN_BLOCK, j->v.dtype, j->s->Dv);
+    block_rows(&j->k, w->b, kb, Tk, w->kv, j->s->D, row);
+    rows_turn(w->kt + at * j->Dp, ATTN_BLOCK, row, ATTN_BLOCK, j->k.dtype, j->s->D);
+    rows_join(w->k + at * j->Dp, row, ATTN_BLOCK, j->k.dtype, j->s->D, j->Dp);
   }
   if (!w->want_kv) return;
   memset(w->dk, 0, sizeof(float) * (size_t)((w->to - w->from) * j->Dp));
@@ -153,9 +157,9 @@ static float *place(bwd_keys *w, float *at) {
   int64_t Dp = w->j->Dp, Dvp = w->j->Dvp, keys = w->to - w->from;
   w->k = at, w->kt = w->k + keys * Dp, w->dk = w->kt + keys * Dp, w->vt = w->dk + keys * Dp;
   w->dv = w->vt + keys * Dvp, w->p = w->dv + keys * Dvp;
-  w->ds = w->p + ATTN_BLOCK * ATTN_LANES, w->ds_joined = w->ds + ATTN_BLOCK * ATTN_LANES;
-  w->stage = w->ds_joined + ATTN_BLOCK * ATTN_LANES;
-  return w->stage + ATTN_LANES * (Dp > Dvp ? Dp : Dvp);
+  w->ds = w->p + ATTN_BLOCK * ATTN_LANES, at = w->ds + ATTN_BLOCK * ATTN_LANES;
+  w->ds_across = TILE_PAIRS ? at : w->ds; /* without pairs they are the same */
+  return at + ATTN_BLOCK * ATTN_LANES;
 }
 
 void ISA_NAME(attn_grads)(const attn_job *j, int64_t item, float *work) {

@@ -126,12 +126,10 @@ SIMD void *row_at(const attn_view *v, int64_t b, int64_t t, int64_t h) {
   return (char *)v->at + (int64_t)dtype_size(v->dtype) * (b * v->sb + t * v->st + h * v->sh);
 }
 
-/* Rows of a head lie far apart, too short for the processor to see them coming: those ROWS_AHEAD
- * are asked for. */
-enum { ROWS_AHEAD = 12 };
-SIMD void row_ask(const attn_view *v, int64_t b, int64_t t, int64_t h, int64_t n) {
-  const char *at = row_at(v, b, t, h);
-  for (int64_t i = 0; i < n * (int64_t)dtype_size(v->dtype); i += 64) __builtin_prefetch(at + i);
+/* Rows of a head lie far apart, too short for the processor to see them coming: they are asked for
+ * long before. */
+SIMD void row_ask(const char *row, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i, 0, 2);
 }
 
 /* n elements to f32, zeros up to the next multiple of 16. */
@@ -184,17 +182,6 @@ SIMD void transpose_16(v16f x[16]) {
 }
 #endif
 
-/* to[j][i] = from[i][j] for 16 rows i and n columns j, n a multiple of 16. */
-static inline void transpose_rows(float *to, int64_t ldt, const float *from, int64_t ldf,
-                                  int64_t n) {
-  for (int64_t j = 0; j < n; j += 16) {
-    v16f x[16];
-    for (int i = 0; i < 16; i++) x[i] = v16_load(from + i * ldf + j);
-    transpose_16(x);
-    for (int i = 0; i < 16; i++) v16_store(to + (j + i) * ldt, x[i]);
-  }
-}
-
 /* --- operands of products --------------------------------------------------------------------- */
 
 /* x rounded to the nearest bf16, ties to even. */
@@ -212,55 +199,104 @@ SIMD v16f pairs_along(v16f a, v16f b) {
 }
 /* Elements i of a and of b as pairs. */
 SIMD v16f pairs_across(v16f a, v16f b) {
-  v16i low = v16i_shr(v16_as_i(round_bf16(b)), 16);
-  return v16i_as_f(v16i_or(v16_as_i(round_bf16(a)), low));
+  static const uint16_t order[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                     8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  __m512i halves = (__m512i)_mm512_cvtne2ps_pbh(a, b);
+  return v16i_as_f(_mm512_permutexvar_epi16(_mm512_loadu_si512(order), halves));
 }
 #endif
 
-/* 16 rows of n columns become columns of `to`, in pairs of columns where products take pairs. */
-static inline void turn_rows(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t n) {
-#if defined(__AVX512BF16__)
-  for (int64_t j = 0; j < n; j += 32) {
-    v16f x[16];
-    for (int i = 0; i < 16; i++) {
-      const float *at = from + i * ldf + j;
-      x[i] = pairs_along(v16_load(at), n - j > 16 ? v16_load(at + 16) : v16_zero());
-    }
-    transpose_16(x);
-    for (int i = 0; i < (n - j > 16 ? 16 : 8); i++) v16_store(to + (j / 2 + i) * ldt, x[i]);
-  }
-#else
-  transpose_rows(to, ldt, from, ldf, n);
-#endif
-}
-
-/* Rows from..to of x, in place, as steps of a sum over rows: rounded where they are weights for
- * values of bf16, and in pairs of rows, row `from` + i at i / 2 after `from` / 2. */
-static inline void join_rows(float *x, int64_t from, int64_t to, int64_t n, bool round) {
+/* Weights of keys k and k + 1, the same lanes of [key][LANES], as steps of a sum over keys: rounded
+ * where they meet values of bf16, and in pairs at row k / 2. */
+SIMD void steps_across(float *x, int64_t k, v16f a, v16f b, bool round) {
 #if defined(__AVX512BF16__)
   (void)round;
-  for (int64_t i = from; i < to; i += 2)
-    for (int64_t c = 0; c < n; c += 16)
-      v16_store(x + i / 2 * n + c,
-                pairs_across(v16_load(x + i * n + c), v16_load(x + (i + 1) * n + c)));
+  v16_store(x + k / 2 * ATTN_LANES, pairs_across(a, b));
 #else
-  for (int64_t c = from * n; round && c < to * n; c += 16)
-    v16_store(x + c, round_bf16(v16_load(x + c)));
+  v16_store(x + k * ATTN_LANES, round ? round_bf16(a) : a);
+  v16_store(x + (k + 1) * ATTN_LANES, round ? round_bf16(b) : b);
+#endif
+}
+/* Both vectors of key k of [key][LANES] as steps of a sum over lanes. */
+SIMD void steps_along(float *x, int64_t k, v16f a, v16f b, bool round) {
+#if defined(__AVX512BF16__)
+  (void)round;
+  v16_store(x + k * ATTN_LANES, pairs_along(a, b));
+#else
+  v16_store(x + k * ATTN_LANES, round ? round_bf16(a) : a);
+  v16_store(x + k * ATTN_LANES + 16, round ? round_bf16(b) : b);
 #endif
 }
 
-/* Block of keys (or values) kb.. of a head: rows[64][np] in f32, and turned [steps of np][64]
- * unless that is NULL.  Rows beyond the last key are 0. */
-static inline void pack_block(const attn_view *x, int64_t b, int64_t kb, int64_t Tk, int64_t h,
-                              int64_t n, int64_t np, float *rows, float *turned) {
-  for (int64_t j = 0; j < ATTN_BLOCK; j++) {
-    if (kb + j + ROWS_AHEAD < Tk) row_ask(x, b, kb + j + ROWS_AHEAD, h, n);
-    if (kb + j < Tk) row_load(rows + j * np, row_at(x, b, kb + j, h), x->dtype, n);
-    else memset(rows + j * np, 0, sizeof(float) * (size_t)np);
+/* Where a row is that there is none of. */
+static const float no_row[ATTN_MAX_DIM];
+
+/* Steps i.. of a sum over the n elements of a row, 16 of them, zeros after the last. */
+SIMD v16f row_steps(const void *row, hp_dtype t, int64_t i, int64_t n) {
+#if defined(__AVX512BF16__)
+  (void)t; /* bf16 */
+  const uint16_t *at = (const uint16_t *)row + 2 * i;
+  int64_t left = n - 2 * i;
+  __m512i x = left >= 32 ? _mm512_loadu_si512(at)
+                         : _mm512_maskz_loadu_epi16((__mmask32)((1ull << left) - 1), at);
+  return v16i_as_f(_mm512_rol_epi32(x, 16));
+#else
+  return v16_load_as(t, row, i, v16_left(n, i));
+#endif
+}
+/* Rows of n elements, a multiple of 16 of them, become columns: [steps of n][ldt]. */
+SIMD void turn_as(float *to, int64_t ldt, const void *const *row, int rows, const hp_dtype t,
+                  int64_t n) {
+  for (int r = 0; r < rows; r += 16)
+    for (int64_t i = 0; i < tile_steps(n); i += 16) {
+      v16f x[16];
+      for (int k = 0; k < 16; k++) x[k] = row_steps(row[r + k], t, i, n);
+      transpose_16(x);
+      for (int k = 0; k < 16; k++) v16_store(to + (i + k) * ldt + r, x[k]);
+    }
+}
+/* Rows, an even number, as operands of sums over them: [steps of rows][np]. */
+SIMD void join_as(float *to, const void *const *row, int rows, const hp_dtype t, int64_t n,
+                  int64_t np) {
+  for (int r = 0; r < rows; r += 2, to += (TILE_PAIRS ? 1 : 2) * np)
+    for (int64_t i = 0; i < n; i += 16) {
+      v16f a = v16_load_as(t, row[r], i, v16_left(n, i));
+      v16f b = v16_load_as(t, row[r + 1], i, v16_left(n, i));
+#if defined(__AVX512BF16__)
+      v16_store(to + i, v16i_as_f(v16i_or(v16_as_i(a), v16i_shr(v16_as_i(b), 16))));
+#else
+      v16_store(to + i, a);
+      v16_store(to + np + i, b);
+#endif
+    }
+}
+static inline void rows_turn(float *to, int64_t ldt, const void *const *row, int rows, hp_dtype t,
+                             int64_t n) {
+  if (TILE_PAIRS || t == HP_BF16) turn_as(to, ldt, row, rows, HP_BF16, n);
+  else if (t == HP_F32) turn_as(to, ldt, row, rows, HP_F32, n);
+  else turn_as(to, ldt, row, rows, t, n);
+}
+static inline void rows_join(float *to, const void *const *row, int rows, hp_dtype t, int64_t n,
+                             int64_t np) {
+  if (TILE_PAIRS || t == HP_BF16) join_as(to, row, rows, HP_BF16, n, np);
+  else if (t == HP_F32) join_as(to, row, rows, HP_F32, n, np);
+  else join_as(to, row, rows, t, n, np);
+}
+
+/* Where the rows of a block of keys are.  Those of the next are asked for. */
+static inline void block_rows(const attn_view *x, int64_t b, int64_t kb, int64_t Tk, int64_t h,
+                              int64_t n, const void *row[ATTN_BLOCK]) {
+  const char *at = row_at(x, b, kb, h);
+  const int64_t size = (int64_t)dtype_size(x->dtype), step = x->st * size;
+  for (int64_t i = 0; i < ATTN_BLOCK; i++, at += step) {
+    row[i] = kb + i < Tk ? at : (const void *)no_row;
+    if (kb + ATTN_BLOCK + i < Tk) row_ask(at + ATTN_BLOCK * step, n * size);
   }
-  if (!turned) return;
-  for (int64_t j = 0; j < ATTN_BLOCK; j += 16)
-    turn_rows(turned + j, ATTN_BLOCK, rows + j * np, np, np);
+}
+static inline void block_ask(const attn_view *x, int64_t b, int64_t kb, int64_t Tk, int64_t h,
+                             int64_t n) {
+  for (int64_t i = kb; i < kb + ATTN_BLOCK && i < Tk; i++)
+    row_ask(row_at(x, b, i, h), n * (int64_t)dtype_size(x->dtype));
 }
 
 /* --- which keys a row sees -------------------------------------------------------------------- */
@@ -279,15 +315,16 @@ typedef struct {
 static inline void tile_setup(const attn_job *j, int64_t b, int64_t kv, int64_t i, tile_rows *t) {
   int64_t from = j->per_head ? i % j->per_head * ATTN_LANES : i * ATTN_LANES;
   int64_t end = j->per_head ? j->s->Tq : j->rows;
+  int64_t head = j->per_head ? i / j->per_head : from / j->s->Tq;
+  int64_t query = j->per_head ? from : from % j->s->Tq;
   t->n = (int)(end - from < ATTN_LANES ? end - from : ATTN_LANES);
   t->vecs = t->n > 16 ? 2 : 1;
   t->first = INT32_MAX, t->last = -1, t->lo_max = -1, t->hi_min = INT32_MAX;
   for (int x = 0; x < ATTN_LANES; x++) {
-    int64_t row = from + (x < t->n ? x : t->n - 1);
-    t->head[x] = j->per_head ? i / j->per_head : row / j->s->Tq;
-    t->t[x] = j->per_head ? row : row % j->s->Tq;
-    t->row[x] = (b * j->s->H + kv * j->group + t->head[x]) * j->s->Tq + t->t[x];
-    keys_of_row(j->s, b, t->t[x], &t->lo[x], &t->hi[x]);
+    if (x && x < t->n && ++query == j->s->Tq) query = 0, head++;
+    t->head[x] = head, t->t[x] = query;
+    t->row[x] = (b * j->s->H + kv * j->group + head) * j->s->Tq + query;
+    keys_of_row(j->s, b, query, &t->lo[x], &t->hi[x]);
     if (t->lo[x] > t->lo_max) t->lo_max = t->lo[x];
     if (t->hi[x] < t->hi_min) t->hi_min = t->hi[x];
     if (t->hi[x] < t->lo[x]) continue;
@@ -333,40 +370,38 @@ static inline void tile_mask(const attn_dropout *d, const tile_rows *t, int64_t 
     }
   }
 }
-/* x *= mask for the same keys */
-static inline void tile_drop(const tile_rows *t, const float *mask, int from, int to, float *x) {
-  for (int i = from; i < to; i++)
-    for (int v = 0; v < t->vecs; v++) {
-      int at = i * ATTN_LANES + 16 * v;
-      v16_store(x + at, v16_mul(v16_load(x + at), v16_load(mask + at)));
+/* The tile's rows of a tensor: where one is, where all are that are written, or read, with zeros
+ * for those past n; and they are asked for. */
+SIMD void *tile_row(const attn_job *j, const attn_view *x, const tile_rows *t, int64_t b,
+                    int64_t kv, int i) {
+  return row_at(x, b, t->t[i], kv * j->group + t->head[i]);
+}
+static inline void tile_out(const attn_job *j, const attn_view *x, const tile_rows *t, int64_t b,
+                            int64_t kv, void *row[ATTN_LANES]) {
+  for (int i = 0; i < t->n; i++) row[i] = tile_row(j, x, t, b, kv, i);
+}
+static inline void tile_in(const attn_job *j, const attn_view *x, const tile_rows *t, int64_t b,
+                           int64_t kv, const void *row[ATTN_LANES]) {
+  for (int i = 0; i < ATTN_LANES; i++) row[i] = i < t->n ? tile_row(j, x, t, b, kv, i) : no_row;
+}
+static inline void tile_ask(const attn_job *j, const attn_view *x, const tile_rows *t, int64_t b,
+                            int64_t kv, int64_t n) {
+  for (int i = 0; i < t->n; i++)
+    row_ask(tile_row(j, x, t, b, kv, i), n * (int64_t)dtype_size(x->dtype));
+}
+/* Columns [np][LANES], each lane times its scale, become rows of n elements; plus 0, so that no -0
+ * is written. */
+static inline void tile_store(const tile_rows *t, void *const *row, hp_dtype type, int64_t n,
+                              const float *turned, const float *scale) {
+  for (int v = 0; v < t->vecs; v++)
+    for (int64_t c = 0; c < n; c += 16) {
+      v16f x[16], by = v16_load(scale + 16 * v);
+      for (int i = 0; i < 16; i++)
+        x[i] = v16_fma(v16_load(turned + (c + i) * ATTN_LANES + 16 * v), by, v16_zero());
+      transpose_16(x);
+      for (int i = 0; i < 16 && 16 * v + i < t->n; i++)
+        v16_store_as(type, row[16 * v + i], c, x[i], v16_left(n, c));
     }
-}
-
-/* The tile's rows of a tensor as [n][np] in f32 (rows past n are 0), and turned [steps of
- * np][LANES] unless that is NULL. */
-static inline void tile_load(const attn_job *j, const attn_view *x, const tile_rows *t, int64_t b,
-                             int64_t kv, int64_t n, int64_t np, float *rows, float *turned) {
-  for (int i = 0; i < 16 * t->vecs; i++) {
-    int next = i + ROWS_AHEAD;
-    if (next < t->n) row_ask(x, b, t->t[next], kv * j->group + t->head[next], n);
-    if (i < t->n)
-      row_load(rows + i * np, row_at(x, b, t->t[i], kv * j->group + t->head[i]), x->dtype, n);
-    else memset(rows + i * np, 0, sizeof(float) * (size_t)np);
-  }
-  for (int v = 0; turned && v < t->vecs; v++)
-    turn_rows(turned + 16 * v, ATTN_LANES, rows + 16 * v * np, np, np);
-}
-/* The other way: turned [np][LANES] to the rows of a tensor, times scale; stage is [16][np]. */
-static inline void tile_store(const attn_job *j, const attn_view *x, const tile_rows *t, int64_t b,
-                              int64_t kv, int64_t n, int64_t np, const float *turned, float *stage,
-                              float scale) {
-  for (int v = 0; v < t->vecs; v++) {
-    for (int64_t c = 0; c < np; c += 16)
-      transpose_rows(stage + c, np, turned + c * ATTN_LANES + 16 * v, ATTN_LANES, 16);
-    for (int i = 16 * v; i < t->n && i < 16 * v + 16; i++)
-      row_store(row_at(x, b, t->t[i], kv * j->group + t->head[i]), x->dtype,
-                stage + (i - 16 * v) * np, n, scale);
-  }
 }
 
 #endif
