@@ -16,11 +16,11 @@
  * c[r][x] = start + sum over k, in order, of a[k * ka + r * ra] * b[k * ldb + x]: one FMA chain per
  * element, so the bits do not depend on how rows and lanes are cut into registers. */
 #if defined(__AVX512F__)
-enum { TILE_ROWS = 12, TILE_VECS = 2, TILE_MID = 8, TILE_LOW = 4 };
+enum { TILE_ROWS = 8, TILE_VECS = 2 };
 #elif defined(__AVX2__) && defined(__FMA__)
-enum { TILE_ROWS = 6, TILE_VECS = 1, TILE_MID = 4, TILE_LOW = 2 };
+enum { TILE_ROWS = 6, TILE_VECS = 1 };
 #else
-enum { TILE_ROWS = 4, TILE_VECS = 1, TILE_MID = 4, TILE_LOW = 4 };
+enum { TILE_ROWS = 4, TILE_VECS = 1 };
 #endif
 
 typedef enum { FROM_ZERO, FROM_C, FROM_SCALED } tile_start; /* 0, c, c * scale[x] */
@@ -62,33 +62,34 @@ SIMD void tile_micro(const int rows, const int vecs, const tile_start from, cons
 }
 
 /* rows a multiple of 4, lanes of 16, n steps; ra and `from` constants.  What starts FROM_ZERO is
- * multiplied by `times` at the end. */
+ * multiplied by `times` at the end.  Rows are cut evenly: tiles of few rows wait for their chains.
+ */
 SIMD void tile_product(int64_t rows, int64_t lanes, const tile_start from, const int64_t ra,
                        int64_t n, const float *a, int64_t ka, const float *b, int64_t ldb, float *c,
                        int64_t ldc, const float *scale, float times) {
 #define TILE_CALL(r_, v_)                                                                          \
   tile_micro(r_, v_, from, ra, n, a + r * ra, ka, b + x, ldb, c + r * ldc + x, ldc, scale + x,     \
              times)
+#define TILE_CASE(r_)                                                                              \
+  case r_:                                                                                         \
+    if (r_ > TILE_ROWS) break;                                                                     \
+    if (wide) TILE_CALL(r_, TILE_VECS);                                                            \
+    else TILE_CALL(r_, 1);                                                                         \
+    break
   for (int64_t x = 0; x < lanes;) {
     bool wide = lanes - x >= 16 * TILE_VECS;
-    for (int64_t r = 0; r < rows;) {
-      int64_t left = rows - r;
-      if (left >= TILE_ROWS) {
-        if (wide) TILE_CALL(TILE_ROWS, TILE_VECS);
-        else TILE_CALL(TILE_ROWS, 1);
-        r += TILE_ROWS;
-      } else if (left >= TILE_MID) {
-        if (wide) TILE_CALL(TILE_MID, TILE_VECS);
-        else TILE_CALL(TILE_MID, 1);
-        r += TILE_MID;
-      } else {
-        if (wide) TILE_CALL(TILE_LOW, TILE_VECS);
-        else TILE_CALL(TILE_LOW, 1);
-        r += TILE_LOW;
+    for (int64_t r = 0, tiles = attn_div_up(rows, TILE_ROWS); tiles; tiles--) {
+      int64_t height = attn_round_up(attn_div_up(rows - r, tiles), 2);
+      switch (height) {
+        TILE_CASE(4);
+        TILE_CASE(6);
+        TILE_CASE(8);
       }
+      r += height;
     }
     x += wide ? 16 * TILE_VECS : 16;
   }
+#undef TILE_CASE
 #undef TILE_CALL
 }
 
