@@ -29,8 +29,8 @@ typedef struct {
   void *(*alloc)(void *dev, int tier, uint64_t bytes);
   void (*free)(void *dev, int tier, void *at, uint64_t bytes);
   hp_status (*copy)(void *dev, void *to, const void *from, uint64_t bytes); /* host <-> device */
-  /* Writes a tensor of that type at `at` by `fill`, called from the device's threads side by side:
-   * what one of them will read, it writes. */
+  /* Writes a tensor of that type at `at` by `fill`, called from the device's threads side by side,
+   * each for a run of rows. */
   hp_status (*fill)(void *dev, void *at, const ir_value *type, hp_fill_fn fill, void *context);
   /* One line about the device for people: cores, instruction set. */
   const char *(*describe)(void *dev);

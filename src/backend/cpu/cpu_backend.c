@@ -122,7 +122,6 @@ static hp_status fill_part(void *ctx, int64_t part) {
   return f->fill(f->context, from, n * f->row, f->at + (size_t)from * f->size);
 }
 
-/* Threads get runs of parts, as they get runs of rows in a product. */
 static hp_status cpu_fill(void *dev, void *at, const ir_value *type, hp_fill_fn fill,
                           void *context) {
   enum { PART_BYTES = 1 << 20 };
