@@ -92,13 +92,21 @@ static float row_delta(const attn_job *j, const void *o, const void *d_o) {
   return v16_sum(acc);
 }
 
-static void load_tile(const bwd_keys *w, bwd_tile *t, int64_t index, float *at) {
+/* Finds a tile's rows and asks for them. */
+static void find_tile(const bwd_keys *w, bwd_tile *t, int64_t index) {
+  const attn_job *j = w->j;
+  tile_setup(j, w->b, w->kv, index, &t->rows);
+  tile_ask(j, &j->q, &t->rows, w->b, w->kv, j->s->D);
+  tile_ask(j, &j->d_o, &t->rows, w->b, w->kv, j->s->Dv);
+  tile_ask(j, &j->o, &t->rows, w->b, w->kv, j->s->Dv);
+}
+
+static void load_tile(const bwd_keys *w, bwd_tile *t, float *at) {
   const attn_job *j = w->j;
   const void *row[ATTN_LANES], *o[ATTN_LANES];
   int64_t Dp = j->Dp, Dvp = j->Dvp;
   t->q = at, t->q_turned = t->q + ATTN_LANES * Dp, t->dq = t->q_turned + ATTN_LANES * Dp;
   t->d_o = t->dq + ATTN_LANES * Dp, t->d_o_turned = t->d_o + ATTN_LANES * Dvp;
-  tile_setup(j, w->b, w->kv, index, &t->rows);
   int lanes = 16 * t->rows.vecs;
   tile_in(j, &j->q, &t->rows, w->b, w->kv, row);
   rows_turn(t->q_turned, ATTN_LANES, row, lanes, j->q.dtype, j->s->D);
@@ -128,8 +136,9 @@ static void store_tile(const bwd_keys *w, const bwd_tile *t) {
 static void run_tiles(const bwd_keys *w, int64_t first, int64_t step, int n, float *at) {
   const attn_job *j = w->j;
   bwd_tile tile[ATTN_BWD_TILES];
+  for (int i = 0; i < n; i++) find_tile(w, &tile[i], first + i * step);
   for (int i = 0; i < n; i++)
-    load_tile(w, &tile[i], first + i * step, at + i * ATTN_LANES * (3 * j->Dp + 2 * j->Dvp));
+    load_tile(w, &tile[i], at + i * ATTN_LANES * (3 * j->Dp + 2 * j->Dvp));
   for (int64_t kb = w->from; kb < w->to; kb += ATTN_BLOCK)
     for (int i = 0; i < n; i++) tile_block(w, &tile[i], kb);
   for (int i = 0; i < n && w->want_q; i++) store_tile(w, &tile[i]);
@@ -139,6 +148,8 @@ static void load_keys(const bwd_keys *w) {
   const attn_job *j = w->j;
   const int64_t Tk = j->s->Tk;
   const void *row[ATTN_BLOCK];
+  block_ask(&j->v, w->b, w->from, Tk, w->kv, j->s->Dv);
+  block_ask(&j->k, w->b, w->from, Tk, w->kv, j->s->D);
   for (int64_t kb = w->from; kb < w->to; kb += ATTN_BLOCK) {
     int64_t at = kb - w->from;
     block_rows(&j->v, w->b, kb, Tk, w->kv, j->s->Dv, row);

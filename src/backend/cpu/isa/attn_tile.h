@@ -130,7 +130,7 @@ SIMD void *row_at(const attn_view *v, int64_t b, int64_t t, int64_t h) {
 /* Rows of a head lie far apart, too short for the processor to see them coming: they are asked for
  * long before. */
 SIMD void row_ask(const char *row, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i, 0, 2);
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i);
 }
 
 /* n elements to f32, zeros up to the next multiple of 16. */
