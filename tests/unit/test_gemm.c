@@ -183,6 +183,38 @@ TEST(gemm_carries_its_chains_across_blocks) {
     }
 }
 
+/* Products that threads take pieces of at once have the bits that each has alone. */
+TEST(gemm_of_several_products_gives_the_bits_of_each) {
+  uint64_t seed = 11;
+  for (int i = 0; i < 12; i++) {
+    gemm_query q[GEMM_TOGETHER];
+    operands o[GEMM_TOGETHER];
+    gemm_args args[GEMM_TOGETHER];
+    void *want[GEMM_TOGETHER];
+    size_t work = 0;
+    int threads = 1 + i % 3, n = 2 + i % 2;
+    for (int k = 0; k < n; k++) {
+      int64_t cols = k == i % 4 ? 0 : 1 + random_below(&seed, 900);
+      q[k] = gemm_query_make(i % 2 ? 3 : 40, cols, 50, false, k == 1, i % 5 ? HP_F32 : HP_BF16,
+                             HP_F32);
+      o[k] = make_operands(&seed, &q[k]);
+      want[k] = copy_of(o[k].c, (size_t)o[k].c_len * sizeof(float));
+      gemm_scalar_run(&q[k], &(gemm_args){o[k].a, o[k].b, want[k], NULL}, threads_of(1));
+      args[k] = (gemm_args){o[k].a, o[k].b, o[k].c, NULL};
+      size_t bytes = gemm_packed_workspace(cpu_best_isa(), &q[k], threads);
+      if (bytes > work) work = bytes;
+    }
+    work_memory w = make_work(work);
+    gemm_packed_run_all(cpu_best_isa(), q, args, n, threads_of(threads), w.at);
+    check_work(&w);
+    for (int k = 0; k < n; k++) {
+      CHECK(!memcmp(o[k].c, want[k], (size_t)o[k].c_len * sizeof(float)));
+      mem_free(want[k]);
+      free_operands(&o[k]);
+    }
+  }
+}
+
 /* What bf16 dot instructions do otherwise: numbers under 2^-126 are 0, as operands and as sums. */
 TEST(gemm_of_bf16_by_dot_instructions_takes_tiny_numbers_as_0) {
   enum { M = 20, N = 40, K = 6 };

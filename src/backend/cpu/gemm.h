@@ -12,7 +12,7 @@
 #include "backend/cpu/cpu_features.h"
 #include "base/thread.h"
 
-enum { GEMM_BATCH_DIMS = 2 * HP_MAX_RANK, GEMM_ALIGN = 64, GEMM_STRIP = 16 };
+enum { GEMM_BATCH_DIMS = 2 * HP_MAX_RANK, GEMM_ALIGN = 64, GEMM_STRIP = 16, GEMM_TOGETHER = 3 };
 
 /* One batch dim: its size, and the elements from one item to the next in each operand. */
 typedef struct {
@@ -63,6 +63,11 @@ bool gemm_reads_once(const gemm_query *q);
 size_t gemm_packed_workspace(cpu_isa isa, const gemm_query *q, int threads);
 void gemm_packed_run(cpu_isa isa, const gemm_query *q, const gemm_args *args, pool *threads,
                      void *work);
+
+/* At most GEMM_TOGETHER products that need nothing of one another: threads go on from one to the
+ * next.  `work` has the bytes of the one that takes most. */
+void gemm_packed_run_all(cpu_isa isa, const gemm_query *q, const gemm_args *args, int n,
+                         pool *threads, void *work);
 
 /* The same chains by a scalar loop, no work memory: what every engine is compared with. */
 void gemm_scalar_run(const gemm_query *q, const gemm_args *args, pool *threads);

@@ -198,11 +198,20 @@ size_t gemm_packed_workspace(cpu_isa isa, const gemm_query *q, int threads) {
 /* --- running ---------------------------------------------------------------------------------- */
 
 typedef struct {
+  plan made;
   const plan *p;
   gemm_args args; /* exchanged as the plan is */
-  char *work;
-  atomic_llong next; /* region to take */
 } run;
+
+/* Products at once. */
+typedef struct {
+  int n;
+  run at[GEMM_TOGETHER];
+  int64_t regions[GEMM_TOGETHER];
+  char *work;
+  size_t per_thread;
+  atomic_llong next; /* region to take: those of the first, then those of the next */
+} job;
 
 /* A region's operands, moved to its batch item. */
 typedef struct {
@@ -425,27 +434,47 @@ static void run_stream(const run *r, const region *g, char *work) {
 
 /* One thread: regions until there are no more. */
 static void run_thread(void *ctx, int64_t thread) {
-  run *r = ctx;
-  const plan *p = r->p;
-  char *work = r->work + (size_t)thread * p->per_thread;
-  int64_t regions = p->items * p->cut_m * p->cut_n;
-  for (int64_t i; (i = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed)) < regions;) {
+  job *j = ctx;
+  char *work = j->work + (size_t)thread * j->per_thread;
+  for (;;) {
+    int64_t i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed);
+    int k = 0;
+    for (; k < j->n && i >= j->regions[k]; k++) i -= j->regions[k];
+    if (k == j->n) return;
+    const run *r = &j->at[k];
     region g = region_get(r, i);
-    if (p->stream) run_stream(r, &g, work);
+    if (r->p->stream) run_stream(r, &g, work);
     else run_blocks(r, &g, work);
   }
 }
 
-void gemm_packed_run(cpu_isa isa, const gemm_query *q, const gemm_args *args, pool *threads,
-                     void *work) {
-  if (q->m == 0 || q->n == 0 || gemm_items(q) == 0) return;
-  plan p;
-  plan_make(isa, q, pool_size(threads), &p);
-  run r = {.p = &p, .args = *args, .work = work};
-  if (p.swapped) {
+static run run_make(cpu_isa isa, const gemm_query *q, const gemm_args *args, int threads) {
+  run r = {.args = *args};
+  plan_make(isa, q, threads, &r.made);
+  if (r.made.swapped) {
     r.args.a = args->b;
     r.args.b = args->a;
   }
   if (!q->bias) r.args.bias = NULL;
-  pool_run(threads, min_i64(pool_size(threads), p.items * p.cut_m * p.cut_n), run_thread, &r);
+  return r;
+}
+
+void gemm_packed_run_all(cpu_isa isa, const gemm_query *q, const gemm_args *args, int n,
+                         pool *threads, void *work) {
+  job j = {.work = work};
+  int64_t regions = 0;
+  for (int i = 0; i < n; i++) {
+    if (q[i].m == 0 || q[i].n == 0 || gemm_items(&q[i]) == 0) continue;
+    run *r = &j.at[j.n];
+    *r = run_make(isa, &q[i], &args[i], pool_size(threads));
+    const plan *p = r->p = &r->made;
+    if (p->per_thread > j.per_thread) j.per_thread = p->per_thread;
+    regions += j.regions[j.n++] = p->items * p->cut_m * p->cut_n;
+  }
+  if (regions) pool_run(threads, min_i64(pool_size(threads), regions), run_thread, &j);
+}
+
+void gemm_packed_run(cpu_isa isa, const gemm_query *q, const gemm_args *args, pool *threads,
+                     void *work) {
+  gemm_packed_run_all(isa, q, args, 1, threads, work);
 }
