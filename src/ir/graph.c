@@ -87,6 +87,14 @@ val graph_add_like(hp_graph *g, const hp_graph *from, const ir_node *n, const va
   return v;
 }
 
+size_t graph_common_place(const char *a, const char *b) {
+  size_t same = 0, part = 0;
+  for (; a[same] && a[same] == b[same]; same++)
+    if (a[same] == '.') part = same;
+  bool whole_a = !a[same] || a[same] == '.', whole_b = !b[same] || b[same] == '.';
+  return whole_a && whole_b ? same : part;
+}
+
 uint32_t graph_string(hp_graph *g, const char *s) {
   uint32_t id = intern(&g->pool->strings, s, strlen(s));
   if (!id) graph_poison(g, HP_ERR_OOM);

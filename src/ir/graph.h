@@ -68,6 +68,9 @@ val graph_add(hp_graph *g, int op, const val *in, int n_in, uint32_t attr, const
 /* Appends a copy of node n of `from` with other operands (same pool). */
 val graph_add_like(hp_graph *g, const hp_graph *from, const ir_node *n, const val *in);
 
+/* Two names of places in the model: the characters of the name of what both lie in. */
+size_t graph_common_place(const char *a, const char *b);
+
 uint32_t graph_string(hp_graph *g, const char *s);
 const char *graph_str(const hp_graph *g, uint32_t id); /* "" for 0 */
 

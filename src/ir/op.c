@@ -21,6 +21,11 @@ unsigned op_flags(op_id op) {
          (strchr(f, 'C') ? OPF_COLLECTIVE : 0u) | (strchr(f, 'M') ? OPF_MEETS : 0u);
 }
 
+int op_results(op_id op, int n_in) {
+  if (op == OP_FUSED) return -1;
+  return op == OP_EINSUMS ? n_in - 1 : op_table[op].n_out;
+}
+
 int op_inplace(op_id op) {
   const char *f = strchr(op_table[op].flag_text, 'I');
   if (!f) return -1;

@@ -34,6 +34,8 @@ extern const op_row op_table[OP_COUNT];
 
 op_id op_find(const char *name, size_t n); /* OP_NONE when there is none */
 unsigned op_flags(op_id op);
+/* Results of a node of this op that has so many operands; -1: any number. */
+int op_results(op_id op, int n_in);
 /* The operand whose memory result 0 may take, -1: none. */
 int op_inplace(op_id op);
 

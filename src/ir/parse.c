@@ -122,8 +122,9 @@ static hp_status node(parser *p) {
   if (n_in < row->in_min || n_in > row->in_max)
     return scan_fail(&p->s, "%s has %d operands, takes %d to %d", name, n_in, row->in_min,
                      row->in_max);
-  if (n_out != row->n_out && op != OP_FUSED)
-    return scan_fail(&p->s, "%s has %d results, makes %d", name, n_out, row->n_out);
+  int makes = op_results(op, n_in);
+  if (makes >= 0 && n_out != makes)
+    return scan_fail(&p->s, "%s has %d results, makes %d", name, n_out, makes);
   HP_TRY(scan_attributes(&p->s, p->g, op, &attr));
   HP_TRY(place(p));
   val v = graph_add(p->g, op, in, n_in, attr, out, n_out);

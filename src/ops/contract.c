@@ -22,15 +22,16 @@ static hp_status check_start(infer_ctx *c) {
   return st;
 }
 
-hp_status infer_einsum(infer_ctx *c) {
+/* The type of the product of operand 0 with operand k. */
+static hp_status product_type(infer_ctx *c, int k, ir_value *result) {
   const char *text = attr_str(c->g, &c->node, "eq");
   int out = (int)attr_int(c->g, &c->node, "dtype");
-  const ir_value *a = graph_value(c->g, c->in[0]), *b = graph_value(c->g, c->in[1]);
+  const ir_value *a = graph_value(c->g, c->in[0]), *b = graph_value(c->g, c->in[k]);
   einsum_eq eq;
   HP_TRY(einsum_parse(text, &eq));
   if (a->dtype != b->dtype || !dtype_is_float(a->dtype) || !dtype_is_float(out))
     return ops_fail(c, "operands are %s and %s; two of one float dtype were expected",
-                    ops_type(c, 0), ops_type(c, 1));
+                    ops_type(c, 0), ops_type(c, k));
   hp_shape sa = shape_of(a), sb = shape_of(b), so;
   if (einsum_out_shape(&eq, &sa, &sb, &so)) {
     const char *why = err_message();
@@ -38,12 +39,22 @@ hp_status infer_einsum(infer_ctx *c) {
     strncpy(copy, why, sizeof copy - 1);
     copy[sizeof copy - 1] = 0;
     err_clear();
-    return ops_fail(c, "a is %s, b is %s: %s", ops_type(c, 0), ops_type(c, 1), copy);
+    return ops_fail(c, "a is %s, b is %s: %s", ops_type(c, 0), ops_type(c, k), copy);
   }
-  c->out[0].dtype = (uint8_t)out;
-  c->out[0].rank = (uint8_t)so.rank;
-  memcpy(c->out[0].dim, so.dim, sizeof so.dim);
+  result->dtype = (uint8_t)out;
+  result->rank = (uint8_t)so.rank;
+  memcpy(result->dim, so.dim, sizeof so.dim);
+  return HP_OK;
+}
+
+hp_status infer_einsum(infer_ctx *c) {
+  HP_TRY(product_type(c, 1, &c->out[0]));
   return c->node.n_in == 3 ? check_start(c) : HP_OK;
+}
+
+hp_status infer_einsums(infer_ctx *c) {
+  for (int k = 1; k < c->node.n_in; k++) HP_TRY(product_type(c, k, &c->out[k - 1]));
+  return HP_OK;
 }
 
 /* The gradient is the same contraction with the gradient of the result in the operand's place. */
@@ -75,17 +86,29 @@ void grad_einsum(grad_ctx *c) {
   if (c->node.n_in == 3) c->din[2] = c->dout[0];
 }
 
-op_cost cost_einsum(const hp_graph *g, const ir_node *n) {
+/* Flops of the product of operand 0 with operand k. */
+static double product_flops(const hp_graph *g, const ir_node *n, int k) {
   const val *in = graph_in(g, n);
-  op_cost k = cost_copy(g, n);
   einsum_eq eq;
   einsum_sizes sizes;
-  hp_shape a = shape_of(graph_value(g, in[0])), b = shape_of(graph_value(g, in[1]));
+  hp_shape a = shape_of(graph_value(g, in[0])), b = shape_of(graph_value(g, in[k]));
   if (einsum_parse(attr_str(g, n, "eq"), &eq) || einsum_bind(&eq, &a, &b, &sizes)) {
     err_clear();
-    return k;
+    return 0;
   }
-  k.flops = 2;
-  for (const char *l = sizes.letter; *l; l++) k.flops *= (double)einsum_size(&sizes, *l);
+  double flops = 2;
+  for (const char *l = sizes.letter; *l; l++) flops *= (double)einsum_size(&sizes, *l);
+  return flops;
+}
+
+op_cost cost_einsum(const hp_graph *g, const ir_node *n) {
+  op_cost k = cost_copy(g, n);
+  k.flops = product_flops(g, n, 1);
   return k;
+}
+
+op_cost cost_einsums(const hp_graph *g, const ir_node *n) {
+  op_cost cost = cost_copy(g, n);
+  for (int k = 1; k < n->n_in; k++) cost.flops += product_flops(g, n, k);
+  return cost;
 }

@@ -113,7 +113,7 @@ val ops_add(hp_graph *g, int op, const val *in, int n_in, const attr_record *att
     graph_poison(g, st);
     return 0;
   }
-  return graph_add(g, op, in, n_in, c.node.attr, c.out, op_table[op].n_out);
+  return graph_add(g, op, in, n_in, c.node.attr, c.out, op_results((op_id)op, n_in));
 }
 
 static hp_status verify_node(const hp_graph *g, uint32_t index) {
@@ -123,7 +123,7 @@ static hp_status verify_node(const hp_graph *g, uint32_t index) {
     if (!c.in[k] || c.in[k] >= n->out0 || graph_value(g, c.in[k])->def >= index)
       return ops_fail(&c, "operand %d of node %u is used before it is made", k, index);
   HP_TRY(infer(&c));
-  if (n->n_out != op_table[n->op].n_out)
+  if (n->n_out != op_results((op_id)n->op, n->n_in))
     return ops_fail(&c, "node %u has %d results", index, n->n_out);
   for (int k = 0; k < n->n_out; k++) {
     const ir_value *v = graph_value(g, n->out0 + (val)k);

@@ -241,7 +241,8 @@ static hp_status inst_line(parser *q, uint32_t stream) {
   if (!op) return scan_fail(&q->s, "\"%s\" is not an op", word);
   HP_TRY(buffer_list(q, in, &n_in));
   const op_row *row = &op_table[op];
-  if (n_in < row->in_min || n_in > row->in_max || (n_out != row->n_out && op != OP_FUSED))
+  int makes = op_results(op, n_in);
+  if (n_in < row->in_min || n_in > row->in_max || (makes >= 0 && n_out != makes))
     return scan_fail(&q->s, "%s has %d operands and %d results", word, n_in, n_out);
   n.op = (uint16_t)op;
   n.n_in = (uint8_t)n_in;

@@ -36,6 +36,23 @@ static hp_shape shape_of(const ir_value *v) {
   return s;
 }
 
+/* The columns of a product, or of each of those that are one instruction: "(768+256+256)". */
+static size_t put_columns(const program *p, const prog_inst *n, const einsum_eq *eq, char *to,
+                          size_t size) {
+  int products = n->op == OP_EINSUMS ? n->n_out : 1;
+  size_t at = 0;
+  hp_shape a = shape_of(operand(p, n, 0));
+  const char *open = products > 1 ? "(" : "", *close = products > 1 ? ")" : "";
+  for (int k = 1; k <= products && at < size; k++) {
+    einsum_sizes s;
+    hp_shape b = shape_of(operand(p, n, k));
+    if (einsum_bind(eq, &a, &b, &s)) err_clear();
+    at += (size_t)snprintf(to + at, size - at, "%s%lld%s", k > 1 ? "+" : open,
+                           (long long)extent(eq, &s, EINSUM_COL), k < products ? "" : close);
+  }
+  return at;
+}
+
 /* A product that sums the outermost dim of both operands sums over tokens: the gradient of a
  * weight; others of the backward give that of an activation. */
 static void name_einsum(const program *p, const prog_inst *n, hp_op_time *row) {
@@ -52,9 +69,10 @@ static void name_einsum(const program *p, const prog_inst *n, hp_op_time *row) {
   if (n->phase == PHASE_FORWARD) PUT(row->kind, "einsum forward");
   else if (n->phase == PHASE_BACKWARD) PUT(row->kind, "einsum %s", sums_tokens ? "dW" : "dX");
   size_t at = batch > 1 ? (size_t)PUT(row->shape, "%lld*", (long long)batch) : 0;
-  snprintf(row->shape + at, sizeof row->shape - at, "%lldx%lldx%lld %s",
-           (long long)extent(&eq, &s, EINSUM_ROW), (long long)extent(&eq, &s, EINSUM_COL),
-           (long long)extent(&eq, &s, EINSUM_INNER), type);
+  int64_t rows = extent(&eq, &s, EINSUM_ROW), inner = extent(&eq, &s, EINSUM_INNER);
+  at += (size_t)snprintf(row->shape + at, sizeof row->shape - at, "%lldx", (long long)rows);
+  at += put_columns(p, n, &eq, row->shape + at, sizeof row->shape - at);
+  snprintf(row->shape + at, sizeof row->shape - at, "x%lld %s", (long long)inner, type);
 }
 
 /* S: the keys of a sequence, in the mean those that are seen. */
@@ -133,7 +151,7 @@ static void describe(const program *p, const device *d, const prog_inst *n, cons
   PUT(row->kind, "%s%s", name, strstr(name, "_grad") ? "" : phase_word(n->phase));
   if (n->engine) PUT(row->engine, "%s", program_str(p, n->engine));
   name_place(program_str(p, n->loc), row->place, sizeof row->place);
-  if (n->op == OP_EINSUM) name_einsum(p, n, row);
+  if (n->op == OP_EINSUM || n->op == OP_EINSUMS) name_einsum(p, n, row);
   else if (n->op == OP_ATTENTION || n->op == OP_ATTENTION_GRAD) name_attention(p, n, seen, row);
   else if (n->op == OP_FUSED) name_loop(p, n, row);
   else if (meets(d, n)) name_collective(p, d, n, row);
@@ -141,18 +159,6 @@ static void describe(const program *p, const device *d, const prog_inst *n, cons
 }
 
 /* --- rows ------------------------------------------------------------------------------------- */
-
-/* What both places begin with, whole parts of it. */
-static void join_places(char *place, const char *other) {
-  size_t same = 0, part = 0;
-  while (place[same] && place[same] == other[same]) {
-    if (place[same] == '.') part = same;
-    same++;
-  }
-  if (!place[same] && !other[same]) return;
-  if ((!place[same] && other[same] == '.') || (place[same] == '.' && !other[same])) part = same;
-  place[part] = 0;
-}
 
 static bool same_work(const hp_op_time *a, const hp_op_time *b) {
   return !strcmp(a->kind, b->kind) && !strcmp(a->shape, b->shape) &&
@@ -168,7 +174,7 @@ static hp_status add_row(op_times *all, const hp_op_time *one) {
     row->limit_s += one->limit_s;
     row->flops += one->flops;
     row->bytes += one->bytes;
-    join_places(row->place, one->place);
+    row->place[graph_common_place(row->place, one->place)] = 0;
     return HP_OK;
   }
   return vec_push(all, *one) ? HP_OK : HP_ERR_OOM;

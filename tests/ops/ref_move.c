@@ -204,9 +204,9 @@ static int64_t operand_at(const ref_tensor *t, const char *letters, const char *
   return ref_flatten(t, own);
 }
 
-void ref_EINSUM(ref_ctx *c) {
-  const ref_tensor *a = c->in[0], *b = c->in[1];
-  ref_tensor *y = c->out[0];
+/* y = a product of operand 0 with b, from 0 or from `start`. */
+static void ref_product(ref_ctx *c, const ref_tensor *b, const ref_tensor *start, ref_tensor *y) {
+  const ref_tensor *a = c->in[0];
   einsum_eq eq;
   char all[2 * HP_MAX_RANK + 1] = "";
   int64_t size[2 * HP_MAX_RANK], index[2 * HP_MAX_RANK], count = 1, out[HP_MAX_RANK];
@@ -238,7 +238,6 @@ void ref_EINSUM(ref_ctx *c) {
     if (a->e[i] > 0 || b->e[j] > 0)
       y->e[t] += fabs(a->f[i]) * b->e[j] + fabs(b->f[j]) * a->e[i] + a->e[i] * b->e[j];
   }
-  const ref_tensor *start = c->n->n_in == 3 ? c->in[2] : NULL;
   double depth = (y->n ? (double)(count / y->n) : 0) + (start != NULL);
   for (int64_t k = 0; start && k < y->n; k++) {
     y->f[k] += start->f[k];
@@ -250,4 +249,11 @@ void ref_EINSUM(ref_ctx *c) {
   for (int64_t k = 0; k < y->n; k++)
     if (depth > 1) y->e[k] += ref_sum_error(depth, sum[k], grain);
   free(sum);
+}
+
+void ref_EINSUM(ref_ctx *c) {
+  ref_product(c, c->in[1], c->n->n_in == 3 ? c->in[2] : NULL, c->out[0]);
+}
+void ref_EINSUMS(ref_ctx *c) {
+  for (int k = 0; k < c->n->n_out; k++) ref_product(c, c->in[1 + k], NULL, c->out[k]);
 }

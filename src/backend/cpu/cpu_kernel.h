@@ -57,6 +57,7 @@ void cpu_move(const cpu_call *c, void *to, const void *from, int64_t bytes);
   hp_status run_##name(const cpu_call *c)
 CPU_KERNEL(fused);
 CPU_KERNEL(einsum);
+CPU_KERNEL(einsums);
 CPU_KERNEL(attention);
 CPU_KERNEL(attention_grad);
 CPU_KERNEL(grouped);

@@ -3,6 +3,7 @@
 const cpu_kernel cpu_kernels[OP_COUNT] = {
     [OP_FUSED] = {plan_fused, run_fused},
     [OP_EINSUM] = {plan_einsum, run_einsum},
+    [OP_EINSUMS] = {plan_einsums, run_einsums},
     [OP_ATTENTION] = {plan_attention, run_attention},
     [OP_ATTENTION_GRAD] = {plan_attention_grad, run_attention_grad},
     [OP_GROUPED] = {plan_grouped, run_grouped},

@@ -1,0 +1,60 @@
+/* Products of one left operand, in one go: threads take pieces of all of them. */
+#include "backend/cpu/cpu_kernel.h"
+#include "backend/cpu/einsum_plan.h"
+
+#include <string.h>
+
+typedef struct {
+  int n;
+  einsum_plan p[GEMM_TOGETHER];
+  bool together; /* none is copied, or repeated, about the product */
+} planned;
+
+static einsum_tensor tensor_of(const ir_value *t) {
+  hp_shape s = {.rank = t->rank};
+  memcpy(s.dim, t->dim, sizeof s.dim);
+  return einsum_dense((hp_dtype)t->dtype, &s);
+}
+
+static bool is_one_product(const einsum_plan *p) {
+  return !p->copy_a && !p->copy_b && !p->copy_c && !p->n_loops;
+}
+
+hp_status plan_einsums(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work) {
+  planned *k = arena_alloc(&l->mem, 1, sizeof *k);
+  HP_TRY_MEM(k);
+  einsum_eq eq;
+  einsum_options o = {.alpha = 1};
+  HP_TRY(einsum_parse(inst_str(l->p, n, "eq"), &eq));
+  einsum_tensor a = tensor_of(&program_arg(l->p, n, 0)->type);
+  *k = (planned){.n = n->n_out, .together = true};
+  for (int i = 0; i < k->n; i++) {
+    einsum_tensor b = tensor_of(&program_arg(l->p, n, 1 + i)->type),
+                  out = tensor_of(&program_arg(l->p, n, n->n_in + i)->type);
+    HP_TRY(einsum_plan_make(&eq, &a, &b, &out, &o, &k->p[i]));
+    uint64_t bytes = einsum_workspace(&k->p[i], engine_default(), pool_size(l->dev->threads));
+    if (bytes > *work) *work = bytes;
+    k->together &= is_one_product(&k->p[i]);
+  }
+  *plan = k;
+  return HP_OK;
+}
+
+hp_status run_einsums(const cpu_call *c) {
+  const planned *k = c->plan;
+  const void *const a = c->at[0];
+  void *const *b = &c->at[1], *const *out = &c->at[1 + k->n];
+  if (!k->together) {
+    for (int i = 0; i < k->n; i++)
+      HP_TRY(einsum_run(&k->p[i], engine_default(), a, b[i], out[i], c->dev->threads, c->work));
+    return HP_OK;
+  }
+  gemm_query q[GEMM_TOGETHER];
+  gemm_args args[GEMM_TOGETHER];
+  for (int i = 0; i < k->n; i++) {
+    q[i] = k->p[i].gemm;
+    args[i] = (gemm_args){a, b[i], out[i], NULL};
+  }
+  gemm_packed_run_all(cpu_best_isa(), q, args, k->n, c->dev->threads, c->work);
+  return HP_OK;
+}
