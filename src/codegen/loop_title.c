@@ -10,11 +10,11 @@ static const struct {
 } known[] = {{"adamw", {"square", "sqrt", "div"}},
              {"softmax", {"exp2", "sum", "max"}},
              {"norm", {"rsqrt"}},
+             {"gelu", {"sigmoid", "square", "mul"}},
              {"swiglu", {"silu", "mul"}},
              {"swiglu", {"sigmoid", "mul"}},
              {"gelu", {"gelu_tanh"}},
              {"gelu", {"gelu"}},
-             {"gelu", {"tanh", "mul"}},
              {"gelu", {"erf", "mul"}}};
 
 static const char *name_of(const loop_value *v) {

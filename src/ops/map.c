@@ -136,39 +136,41 @@ void grad_tanh(grad_ctx *c) { c->din[0] = mul(c, DY, one_minus(c, ops_unary(G, O
 
 void grad_sigmoid(grad_ctx *c) { c->din[0] = mul(c, DY, mul(c, Y, one_minus(c, Y))); }
 
+/* x in f32: a gradient of several steps is rounded to 16 bits once, at its end. */
+static val widened(grad_ctx *c, val x) { return ops_cast(G, x, HP_F32); }
+/* DY slope, in the dtype of x */
+static val chained(grad_ctx *c, val slope) {
+  val dx = mul(c, widened(c, DY), slope);
+  return ops_cast(G, dx, (hp_dtype)graph_value(G, X)->dtype);
+}
+
 /* y = x s(x): dy/dx = s (1 + x (1 - s)) */
 void grad_silu(grad_ctx *c) {
-  val s = ops_unary(G, OP_SIGMOID, X);
-  val one = ops_const(G, (hp_dtype)graph_value(G, X)->dtype, 1);
-  val slope = mul(c, s, ops_binary(G, OP_ADD, one, mul(c, X, one_minus(c, s))));
-  c->din[0] = mul(c, DY, slope);
+  val x = widened(c, X), s = ops_unary(G, OP_SIGMOID, x), one = ops_const(G, HP_F32, 1);
+  c->din[0] = chained(c, mul(c, s, ops_binary(G, OP_ADD, one, mul(c, x, one_minus(c, s)))));
 }
 
 static const double inv_sqrt_2pi = 0.39894228040143267794, sqrt_half = 0.70710678118654752440;
 
 /* y = x Phi(x): dy/dx = Phi(x) + x phi(x) */
 void grad_gelu(grad_ctx *c) {
-  val one = ops_const(G, (hp_dtype)graph_value(G, X)->dtype, 1);
-  val cdf =
-      ops_scale(G, ops_binary(G, OP_ADD, one, ops_unary(G, OP_ERF, ops_scale(G, X, sqrt_half))),
-                0.5);
-  val pdf = ops_scale(G, ops_unary(G, OP_EXP, ops_scale(G, ops_unary(G, OP_SQUARE, X), -0.5)),
+  val x = widened(c, X), one = ops_const(G, HP_F32, 1);
+  val erf = ops_unary(G, OP_ERF, ops_scale(G, x, sqrt_half));
+  val cdf = ops_scale(G, ops_binary(G, OP_ADD, one, erf), 0.5);
+  val pdf = ops_scale(G, ops_unary(G, OP_EXP, ops_scale(G, ops_unary(G, OP_SQUARE, x), -0.5)),
                       inv_sqrt_2pi);
-  c->din[0] = mul(c, DY, ops_binary(G, OP_ADD, cdf, mul(c, X, pdf)));
+  c->din[0] = chained(c, ops_binary(G, OP_ADD, cdf, mul(c, x, pdf)));
 }
 
-/* y = x (1 + tanh(u)) / 2, u = a (x + b x^3):
- * dy/dx = (1 + t) / 2 + x (1 - t^2) a (1 + 3 b x^2) / 2 */
+/* y = x s(u), u = 2 a (x + b x^3): dy/dx = s + x s (1 - s) 2 a (1 + 3 b x^2) */
 void grad_gelu_tanh(grad_ctx *c) {
   const double a = 0.79788456080286535588, b = 0.044715;
-  val one = ops_const(G, (hp_dtype)graph_value(G, X)->dtype, 1);
-  val x2 = ops_unary(G, OP_SQUARE, X);
-  val u = ops_scale(G, mul(c, X, ops_binary(G, OP_ADD, one, ops_scale(G, x2, b))), a);
-  val t = ops_unary(G, OP_TANH, u);
-  val du = ops_scale(G, ops_binary(G, OP_ADD, one, ops_scale(G, x2, 3 * b)), a);
-  val left = ops_binary(G, OP_ADD, one, t);
-  val right = mul(c, mul(c, X, one_minus(c, ops_unary(G, OP_SQUARE, t))), du);
-  c->din[0] = mul(c, DY, ops_scale(G, ops_binary(G, OP_ADD, left, right), 0.5));
+  val x = widened(c, X), x2 = ops_unary(G, OP_SQUARE, x), linear = ops_const(G, HP_F32, 2 * a);
+  val u = mul(c, x, ops_binary(G, OP_ADD, ops_scale(G, x2, 2 * a * b), linear));
+  val du = ops_binary(G, OP_ADD, ops_scale(G, x2, 6 * a * b), linear);
+  val s = ops_unary(G, OP_SIGMOID, u);
+  val right = mul(c, mul(c, x, du), mul(c, s, one_minus(c, s)));
+  c->din[0] = chained(c, ops_binary(G, OP_ADD, s, right));
 }
 
 void grad_relu(grad_ctx *c) {
