@@ -56,26 +56,42 @@ static void add(scene *s) {
   hp_shape x = rows(s, s->width);
   result(s, "y", hp_add(s->g, given(s, "a", s->type, x), given(s, "b", s->type, x)));
 }
+static hp_tensor gated(scene *s, hp_tensor x[2]) {
+  x[0] = given(s, "gate", s->type, rows(s, s->ffn)),
+  x[1] = given(s, "up", s->type, rows(s, s->ffn));
+  return hp_mul(s->g, hp_map(s->g, "silu", x[0], HP_NONE, HP_NONE), x[1]);
+}
 static void swiglu(scene *s) {
-  hp_shape x = rows(s, s->ffn);
-  hp_tensor gate = given(s, "gate", s->type, x), up = given(s, "up", s->type, x);
-  result(s, "y", hp_mul(s->g, hp_map(s->g, "silu", gate, HP_NONE, HP_NONE), up));
+  hp_tensor x[2];
+  result(s, "y", gated(s, x));
+}
+static hp_tensor curved(scene *s, hp_tensor *x) {
+  *x = given(s, "x", s->type, rows(s, s->ffn));
+  return hp_map(s->g, "gelu_tanh", *x, HP_NONE, HP_NONE);
 }
 static void gelu(scene *s) {
-  hp_tensor x = given(s, "x", s->type, rows(s, s->ffn));
-  result(s, "y", hp_map(s->g, "gelu_tanh", x, HP_NONE, HP_NONE));
+  hp_tensor x;
+  result(s, "y", curved(s, &x));
 }
 static void softmax(scene *s) {
   result(s, "y", hp_softmax(s->g, given(s, "x", s->type, rows(s, s->width))));
 }
+static hp_tensor rms_normed(scene *s, hp_tensor xw[2]) {
+  xw[0] = given(s, "x", s->type, rows(s, s->width)), xw[1] = given(s, "w", HP_F32, row(s->width));
+  return hp_rms_norm(s->g, xw[0], xw[1], 1e-5);
+}
 static void rms_norm(scene *s) {
-  hp_tensor x = given(s, "x", s->type, rows(s, s->width));
-  result(s, "y", hp_rms_norm(s->g, x, given(s, "w", HP_F32, row(s->width)), 1e-5));
+  hp_tensor xw[2];
+  result(s, "y", rms_normed(s, xw));
+}
+static hp_tensor layer_normed(scene *s, hp_tensor xwb[3]) {
+  xwb[0] = given(s, "x", s->type, rows(s, s->width));
+  xwb[1] = given(s, "w", HP_F32, row(s->width)), xwb[2] = given(s, "b", HP_F32, row(s->width));
+  return hp_layer_norm(s->g, xwb[0], xwb[1], xwb[2], 1e-5);
 }
 static void layer_norm(scene *s) {
-  hp_tensor x = given(s, "x", s->type, rows(s, s->width));
-  hp_tensor w = given(s, "w", HP_F32, row(s->width)), b = given(s, "b", HP_F32, row(s->width));
-  result(s, "y", hp_layer_norm(s->g, x, w, b, 1e-5));
+  hp_tensor xwb[3];
+  result(s, "y", layer_normed(s, xwb));
 }
 static void dropout(scene *s) {
   hp_tensor x = given(s, "x", s->type, rows(s, s->width));
@@ -118,6 +134,26 @@ static void backward(scene *s, hp_tensor y, const hp_tensor *wrt, int n) {
   if (hp_grad(s->g, loss, wrt, n, grad)) return;
   for (int i = 0; i < n; i++) result(s, name[i], grad[i]);
 }
+/* The same with the gradient of y given: a tensor like it. */
+static void backward_of(scene *s, hp_tensor y, const hp_tensor *wrt, int n) {
+  backward(s, hp_mul(s->g, y, given(s, "dy", s->type, hp_shape_of(s->g, y))), wrt, n);
+}
+static void swiglu_grad(scene *s) {
+  hp_tensor x[2], y = gated(s, x);
+  backward_of(s, y, x, 2);
+}
+static void gelu_grad(scene *s) {
+  hp_tensor x, y = curved(s, &x);
+  backward_of(s, y, &x, 1);
+}
+static void rms_norm_grad(scene *s) {
+  hp_tensor xw[2], y = rms_normed(s, xw);
+  backward_of(s, y, xw, 2);
+}
+static void layer_norm_grad(scene *s) {
+  hp_tensor xwb[3], y = layer_normed(s, xwb);
+  backward_of(s, y, xwb, 3);
+}
 static void cross_entropy_grad(scene *s) {
   hp_shape x = rows(s, s->vocab);
   hp_tensor logits, y = losses(s, &logits);
@@ -126,8 +162,7 @@ static void cross_entropy_grad(scene *s) {
 }
 static void embedding_grad(scene *s) {
   hp_tensor table, y = look_up(s, &table);
-  y = hp_mul(s->g, y, given(s, "dy", s->type, rows(s, s->width)));
-  backward(s, y, &table, 1);
+  backward_of(s, y, &table, 1);
 }
 static hp_tensor attend(scene *s, hp_tensor qkv[3]) {
   static const char *const name[] = {"q", "k", "v"};
@@ -162,10 +197,14 @@ static const struct {
   void (*build)(scene *s);
 } ops[] = {{"add", add},
            {"swiglu", swiglu},
+           {"swiglu_grad", swiglu_grad},
            {"gelu_tanh", gelu},
+           {"gelu_tanh_grad", gelu_grad},
            {"softmax", softmax},
            {"rms_norm", rms_norm},
+           {"rms_norm_grad", rms_norm_grad},
            {"layer_norm", layer_norm},
+           {"layer_norm_grad", layer_norm_grad},
            {"dropout", dropout},
            {"rope", rope},
            {"embedding", embedding},
