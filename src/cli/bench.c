@@ -3,16 +3,6 @@
 #include "base/dtype.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return x < y ? -1 : x > y;
-}
-double bench_median(double *x, int64_t n) {
-  qsort(x, (size_t)n, sizeof *x, by_value);
-  return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
 
 void bench_row_begin(bench_row *r, const bench_args *a, const char *what) {
   r->json = a->m.json;

@@ -3,6 +3,7 @@
 #define CLI_BENCH_H
 
 #include "backend/cpu/cpu_features.h"
+#include "backend/cpu/engine_race.h"
 #include "base/json.h"
 #include "base/thread.h"
 #include "cli/cli.h"
@@ -28,8 +29,6 @@ static inline int64_t bench_batch(const bench_args *a, int64_t usual) {
 #define KIND(name, about) hp_status bench_##name(const bench_args *a);
 #include "cli/bench.def"
 #undef KIND
-
-double bench_median(double *x, int64_t n); /* sorts x */
 
 /* One result, as a JSON line or as text for people. */
 typedef struct {

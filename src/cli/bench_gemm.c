@@ -6,7 +6,6 @@
 #include "backend/cpu/machine_limits.h"
 #include "base/dtype.h"
 #include "cli/bench.h"
-#include "cli/bench_product.h"
 #include "model/lm.h"
 
 #include <stdio.h>
@@ -22,16 +21,9 @@ typedef struct {
   int rounds;
 } setting;
 
-/* Median of a / b, turn by turn. */
-static double median_ratio(const double *a, const double *b, int n) {
-  double x[BENCH_TURNS];
-  for (int i = 0; i < n; i++) x[i] = a[i] / b[i];
-  return bench_median(x, n);
-}
-
 /* peak: seconds of the product at the peak of multiply-adds, by turn. */
-static hp_status print(const setting *s, const char *layout, const bench_product *p, double *peak) {
-  double flops = bench_product_flops(&p->q);
+static hp_status print(const setting *s, const char *layout, const engine_race *p, double *peak) {
+  double flops = race_flops(&p->q);
   char key[64];
   bench_row r = {0};
   bench_row_begin(&r, s->a, "gemm");
@@ -41,41 +33,42 @@ static hp_status print(const setting *s, const char *layout, const bench_product
   bench_row_int(&r, "m", p->q.m);
   bench_row_int(&r, "k", p->q.k);
   bench_row_int(&r, "n", p->q.n);
-  double of_peak = median_ratio(peak, p->e[0].seconds, p->turn);
-  bench_row_num(&r, "peak_flops", flops / bench_median(peak, p->turn));
+  double of_peak[RACE_TURNS];
+  for (int i = 0; i < p->turn; i++) of_peak[i] = peak[i] / p->e[0].seconds[i];
+  bench_row_num(&r, "peak_flops", flops / race_median(peak, p->turn));
   for (int i = 0; i < p->entrants; i++) {
     snprintf(key, sizeof key, "%s_flops", p->e[i].engine->name);
-    bench_row_num(&r, key, flops / bench_product_seconds(p, i));
+    bench_row_num(&r, key, flops / engine_race_seconds(p, i));
   }
   for (int i = 1; i < p->entrants; i++) {
     snprintf(key, sizeof key, "over_%s", p->e[i].engine->name);
-    bench_row_num(&r, key, median_ratio(p->e[i].seconds, p->e[0].seconds, p->turn));
+    bench_row_num(&r, key, engine_race_ratio(p, i));
   }
-  bench_row_num(&r, "of_peak", of_peak);
+  bench_row_num(&r, "of_peak", race_median(of_peak, p->turn));
   return bench_row_end(&r);
 }
 
-static hp_status take_turns(const setting *s, const char *layout, bench_product *p) {
-  double peak[BENCH_TURNS];
-  bench_operands x = {0};
-  bench_operands_need(&x, p);
-  hp_status st = bench_operands_open(&x, s->type);
+static hp_status take_turns(const setting *s, const char *layout, engine_race *p) {
+  double peak[RACE_TURNS];
+  race_operands x = {0};
+  race_operands_need(&x, p);
+  hp_status st = race_operands_open(&x, s->type);
   for (int i = 0; !st && i < s->rounds; i++) {
-    peak[i] = bench_product_flops(&p->q) / limits_measure_flops(s->k.isa, s->k.threads, s->type);
-    st = bench_product_turn(p, &x, s->k.threads);
+    peak[i] = race_flops(&p->q) / limits_measure_flops(s->k.isa, s->k.threads, s->type);
+    st = engine_race_turn(p, &x, s->k.threads);
   }
   if (!st) st = print(s, layout, p, peak);
-  bench_operands_close(&x);
+  race_operands_close(&x);
   return st;
 }
 
 static hp_status product(const setting *s, const char *layout, int64_t m, int64_t k, int64_t n,
                          hp_dtype out) {
   gemm_query q = gemm_query_make(m, n, k, *layout == 't', layout[1] == 't', s->type, out);
-  bench_product p;
-  HP_TRY(bench_product_open(&q, pool_size(s->k.threads), s->rounds, &p));
+  engine_race p;
+  HP_TRY(engine_race_open(&q, pool_size(s->k.threads), s->rounds, &p));
   hp_status st = take_turns(s, layout, &p);
-  bench_product_close(&p);
+  engine_race_close(&p);
   return st;
 }
 
@@ -142,7 +135,7 @@ static hp_status products(const setting *s) {
 }
 
 hp_status bench_gemm(const bench_args *a) {
-  setting s = {.a = a, .rounds = a->steps < BENCH_TURNS ? (int)a->steps : BENCH_TURNS};
+  setting s = {.a = a, .rounds = a->steps < RACE_TURNS ? (int)a->steps : RACE_TURNS};
   hp_dtype type[2];
   int types;
   HP_TRY(bench_dtypes(a, type, &types));
