@@ -66,10 +66,10 @@ static void check_engines(void) {
   int n;
   const gemm_engine *const *row = engine_rows(&n);
   for (int i = 0; i < n; i++) {
-    char text[192];
+    char text[256];
     bool there = row[i]->available();
-    snprintf(text, sizeof text, "%s%s", row[i]->about,
-             there ? "" : " (not on this machine; not needed)");
+    if (there) snprintf(text, sizeof text, "%s (%s)", row[i]->about, row[i]->version());
+    else snprintf(text, sizeof text, "%s (not on this machine; not needed)", row[i]->about);
     line(row[i]->name, there, text);
   }
 }

@@ -11,6 +11,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 
 #define CALLS(X)                                                                                   \
   X(engine_create)                                                                                 \
@@ -42,6 +43,7 @@ static struct {
   pthread_once_t once;
   dnnl_engine_t engine;
   void (*omp_set_num_threads)(int);
+  char text[32];
   CALLS(MEMBER)
 } lib = {.once = PTHREAD_ONCE_INIT};
 
@@ -56,14 +58,20 @@ static void load(void) {
   CALLS(FIND)
   *(void **)&lib.omp_set_num_threads = dlsym(so, "omp_set_num_threads");
   if (!found || lib.version()->major != DNNL_VERSION_MAJOR ||
-      lib.engine_create(&lib.engine, dnnl_cpu, 0) != dnnl_success)
+      lib.engine_create(&lib.engine, dnnl_cpu, 0) != dnnl_success) {
     lib.engine = NULL;
+    return;
+  }
+  const dnnl_version_t *v = lib.version();
+  snprintf(lib.text, sizeof lib.text, "%d.%d.%d", v->major, v->minor, v->patch);
 }
 
 static bool available(void) {
   pthread_once(&lib.once, load);
   return lib.engine;
 }
+
+static const char *version(void) { return lib.text; }
 
 static bool supports(const gemm_query *q) {
   bool f32 = q->a_type == HP_F32 && q->c_type == HP_F32;
@@ -177,6 +185,7 @@ const gemm_engine engine_onednn = {
     .name = "onednn",
     .about = "oneDNN, f32 and bf16",
     .available = available,
+    .version = version,
     .supports = supports,
     .workspace = no_workspace,
     .run = run,

@@ -5,6 +5,7 @@
 #if !ENGINE_HAS_DNNL
 
 static bool available(void) { return false; }
+static const char *version(void) { return ""; }
 static bool supports(const gemm_query *q) {
   (void)q;
   return false;
@@ -23,6 +24,7 @@ const gemm_engine engine_onednn = {
     .name = "onednn",
     .about = "oneDNN, f32 and bf16: built without its headers (libdnnl-dev)",
     .available = available,
+    .version = version,
     .supports = supports,
     .workspace = workspace,
     .run = run,

@@ -15,20 +15,24 @@ static struct {
   pthread_once_t once;
   sgemm_fn *sgemm;
   void (*set_threads)(int);
+  char *(*config)(void);
 } lib = {.once = PTHREAD_ONCE_INIT};
 
 static void load(void) {
   void *so = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
   if (!so) return;
   *(void **)&lib.set_threads = dlsym(so, "openblas_set_num_threads");
+  *(void **)&lib.config = dlsym(so, "openblas_get_config");
   *(void **)&lib.sgemm = dlsym(so, "cblas_sgemm");
-  if (!lib.set_threads) lib.sgemm = NULL;
+  if (!lib.set_threads || !lib.config) lib.sgemm = NULL;
 }
 
 static bool available(void) {
   pthread_once(&lib.once, load);
   return lib.sgemm;
 }
+
+static const char *version(void) { return lib.config(); }
 
 /* Leading dimension of a matrix with `rows` x `cols`, and whether it is stored transposed; 0 when
  * it has no unit stride or does not fit an int. */
@@ -83,6 +87,7 @@ const gemm_engine engine_openblas = {
     .name = "openblas",
     .about = "OpenBLAS, f32",
     .available = available,
+    .version = version,
     .supports = supports,
     .workspace = no_workspace,
     .run = run,

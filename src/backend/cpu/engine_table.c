@@ -5,6 +5,7 @@
 #include <string.h>
 
 static bool always(void) { return true; }
+static const char *own_version(void) { return HP_VERSION; }
 static bool any_query(const gemm_query *q) {
   (void)q;
   return true;
@@ -22,6 +23,7 @@ const gemm_engine engine_packed = {
     .about = "our own: one FMA chain per element, the same bits everywhere",
     .exact = true,
     .available = always,
+    .version = own_version,
     .supports = any_query,
     .workspace = packed_workspace,
     .run = packed_run,
@@ -41,6 +43,7 @@ const gemm_engine engine_scalar = {
     .about = "a plain loop, the reference for the others",
     .exact = true,
     .available = always,
+    .version = own_version,
     .supports = any_query,
     .workspace = scalar_workspace,
     .run = scalar_run,

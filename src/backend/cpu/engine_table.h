@@ -15,6 +15,8 @@ typedef struct {
   bool exact;        /* gives the bits of the scalar loop */
   /* The engine can be used on this machine: library found, instructions there. */
   bool (*available)(void);
+  /* Of an engine that can be used: what its speed and its bits depend on beside the CPU. */
+  const char *(*version)(void);
   /* The engine can run this query. */
   bool (*supports)(const gemm_query *q);
   /* Bytes of work memory, GEMM_ALIGN aligned, for a pool of that many threads. */
