@@ -419,6 +419,7 @@ TEST(gemm_engines_agree_with_the_scalar_loop) {
     q.accumulate = i % 5 == 0;
     if (i % 5 == 1) q.alpha = 0.3f;
     if (i % 5 == 2) q.bias = true;
+    if (i % 4 == 1) q.c_m = 1, q.c_n = q.m;
     operands o = make_operands(&seed, &q);
     size_t n = (size_t)o.c_len, bytes = n * sizeof(float);
     float *want = copy_of(o.c, bytes);

@@ -45,7 +45,8 @@ static int leading(int64_t rows, int64_t cols, int64_t s_row, int64_t s_col, boo
   return ld > INT32_MAX ? 0 : (int)ld;
 }
 
-static bool supports(const gemm_query *q) {
+static bool supports(const gemm_query *query) {
+  gemm_query turned = engine_turn(query, NULL), *q = &turned;
   bool ta, tb, tc;
   return q->a_type == HP_F32 && q->b_type == HP_F32 && q->c_type == HP_F32 && !q->b_strip &&
          !q->bias && q->m > 0 && q->n > 0 && q->k > 0 && q->m <= INT32_MAX && q->n <= INT32_MAX &&

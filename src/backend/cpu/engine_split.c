@@ -37,11 +37,26 @@ static hp_status run_part(void *ctx, int64_t part) {
   return s->piece(&q, &x, (int)part);
 }
 
-hp_status engine_split_run(const gemm_query *q, const gemm_args *args, pool *threads,
+gemm_query engine_turn(const gemm_query *q, gemm_args *args) {
+  gemm_query t = *q;
+  if (q->c_n == 1 || q->c_m != 1 || q->bias || q->b_strip) return t;
+  t.m = q->n, t.n = q->m;
+  t.a_type = q->b_type, t.b_type = q->a_type;
+  t.a_m = q->b_n, t.a_k = q->b_k;
+  t.b_k = q->a_k, t.b_n = q->a_m;
+  t.c_m = q->c_n, t.c_n = q->c_m;
+  for (int i = 0; i < q->n_batch; i++) t.batch[i].a = q->batch[i].b, t.batch[i].b = q->batch[i].a;
+  if (args) *args = (gemm_args){args->b, args->a, args->c, NULL};
+  return t;
+}
+
+hp_status engine_split_run(const gemm_query *query, const gemm_args *given, pool *threads,
                            engine_piece *piece) {
+  gemm_args args = *given;
+  gemm_query turned = engine_turn(query, &args), *q = &turned;
   if (q->m == 0 || q->n == 0 || gemm_items(q) == 0) return HP_OK;
   enum { UNIT = 32 }; /* rows and columns: whole register tiles of any library */
-  split s = {.q = q, .args = args, .piece = piece, .parts = pool_size(threads)};
+  split s = {.q = q, .args = &args, .piece = piece, .parts = pool_size(threads)};
   s.cut = q->m >= q->n ? CUT_ROWS : CUT_COLS;
   s.size = s.cut == CUT_ROWS ? q->m : q->n;
   s.unit = UNIT;
