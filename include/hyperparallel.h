@@ -215,7 +215,7 @@ typedef struct {
   int threads;                   /* 0: all cores that the process may use */
   bool interpret;        /* never call the C compiler: loops are interpreted (slow, same bits) */
   bool whole_sums;       /* no sum is cut between devices: the bits of one device on every mesh */
-  const char *engine;    /* of 16-bit products: "packed" (fixed bits), "onednn"; NULL: packed */
+  const char *engine;    /* of products: a name, or "fastest", by measurement; NULL: "packed" */
   uint64_t memory_limit; /* bytes of params and work together a device, hard; 0 = none */
   bool plan_only;        /* for hp_plan alone: one device stands for all, however many they are */
 } hp_device_options;
@@ -227,9 +227,9 @@ hp_status hp_device_layout(hp_device *d, const char *pattern, const char *entrie
                            bool where_divides);
 const char *hp_device_describe(const hp_device *d);
 int hp_device_threads(const hp_device *d);
-/* The engine of 16-bit products; a change holds for programs compiled afterwards. */
-const char *hp_device_engine(const hp_device *d);
-hp_status hp_device_set_engine(hp_device *d, const char *name);
+const char *hp_device_engine(const hp_device *d);           /* of products, in later programs */
+hp_status hp_device_picks(const hp_device *d, char **text); /* measured for "fastest"; hp_free */
+hp_status hp_device_set_engine(hp_device *d, const char *name, const char *picks); /* NULL: none */
 uint64_t hp_device_param_bytes(const hp_device *d);
 /* What the device can do in a second, as measured (takes about 0.1 s). */
 typedef struct {

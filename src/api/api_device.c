@@ -39,8 +39,17 @@ HP_API uint64_t hp_device_param_bytes(const hp_device *d) { return d->part[0]->s
 HP_API const char *hp_device_engine(const hp_device *d) {
   return d->part[0]->backend->engine(d->part[0]->dev);
 }
-HP_API hp_status hp_device_set_engine(hp_device *d, const char *name) {
+/* Picks first: of a text that is none, or names what is not here, nothing is taken. */
+HP_API hp_status hp_device_set_engine(hp_device *d, const char *name, const char *picks) {
+  for (int i = 0; i < d->own && picks; i++)
+    HP_TRY(d->part[i]->backend->set_picks(d->part[i]->dev, picks));
   return group_set_engine(d, name);
+}
+HP_API hp_status hp_device_picks(const hp_device *d, char **text) {
+  str s = {0};
+  d->part[0]->backend->picks(d->part[0]->dev, &s);
+  *text = str_take(&s);
+  return *text ? HP_OK : HP_ERR_OOM;
 }
 
 HP_API hp_status hp_device_measure(hp_device *d, hp_limits *out) {

@@ -147,10 +147,11 @@ static void count_memory(const device *d, const program *p, hp_program_stats *s)
   s->state_bytes = d->state_bytes + new_state_bytes(d, p);
 }
 
-/* From the graph to a program with kernels and offsets; the memory of one that was made, or for
- * which there is too little. */
-static hp_status make_program(const hp_graph *g, device *d, const hp_compile_options *o,
+/* From the graph to a program with engines, kernels and offsets for the i-th device of this
+ * process; the memory of one that was made, or for which there is too little. */
+static hp_status make_program(const hp_graph *g, hp_device *all, int i, const hp_compile_options *o,
                               program **out, void **loaded, hp_program_stats *memory) {
+  device *d = all->part[i];
   static const hp_compile_options usual;
   hp_graph *lowered = NULL;
   program *p = NULL;
@@ -164,7 +165,8 @@ static hp_status make_program(const hp_graph *g, device *d, const hp_compile_opt
   if (!st) st = lower_graph(lowered, &p);
   if (!st) {
     p->notes = notes;
-    st = load(d, p, o, loaded);
+    st = group_choose(all, i, p);
+    if (!st) st = load(d, p, o, loaded);
     count_memory(d, p, memory);
   } else {
     str_free(&notes);
@@ -227,7 +229,7 @@ static hp_status compile_parts(const parts *s, hp_device *d, const hp_compile_op
     program *p;
     void *loaded;
     hp_program_stats memory;
-    HP_TRY(make_program(s->part, d->part[i], o, &p, &loaded, &memory));
+    HP_TRY(make_program(s->part, d, i, o, &p, &loaded, &memory));
     HP_TRY(exec_create(d->part[i], p, loaded, &h->r.e[i]));
   }
   return runs_prepare(&h->r, s->whole, s->s.of);
@@ -298,7 +300,7 @@ static hp_status plan_first(const hp_graph *g, hp_device *d, const hp_compile_op
                             program **p, void **loaded, hp_program_stats *memory) {
   parts s;
   HP_TRY(part_graph(g, d, &s));
-  hp_status st = make_program(s.part, d->part[0], o, p, loaded, memory);
+  hp_status st = make_program(s.part, d, 0, o, p, loaded, memory);
   parts_free(&s);
   return st;
 }

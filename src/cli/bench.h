@@ -16,7 +16,7 @@ typedef struct {
   int64_t seq, steps, interleave;
   bool remat, serial;
   uint64_t size;
-  const char *trace, *engine, *shape;
+  const char *trace, *shape;
   const char *const *name; /* words after the kind */
   int names;
 } bench_args;

@@ -24,7 +24,6 @@ static hp_status open_device(const bench_args *a, bool plan_only, strategy *s, h
   char mesh[STRATEGY_TEXT];
   hp_device_options o;
   HP_TRY(cli_device_options(&a->m, s, mesh, &o));
-  o.engine = a->engine;
   o.plan_only = plan_only;
   return hp_device_open(&o, d);
 }
@@ -119,7 +118,7 @@ static void put_run(model_run *r, const char *kind, double tokens, bench_row *ro
   bench_row_machine(row, &r->k);
   bench_row_text(row, "device", hp_device_describe(m->d));
   bench_row_text(row, "dtype", m->compute == HP_BF16 ? "bf16" : "f32");
-  bench_row_text(row, "engine", m->compute == HP_BF16 ? hp_device_engine(m->d) : "packed");
+  bench_row_text(row, "engine", hp_device_engine(m->d));
   bench_row_num(row, "parameters", model_config_params(&m->c));
   bench_row_num(row, "batch", (double)r->B);
   bench_row_num(row, "seq", (double)r->T);

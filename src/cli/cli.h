@@ -65,7 +65,7 @@ int cli_usage(const char *verb, const char *fmt, ...) __attribute__((format(prin
 /* --- options shared by every verb that runs a model --------------------------------------- */
 
 typedef struct {
-  const char *model, *dtype, *strategy, *deterministic, *cluster;
+  const char *model, *dtype, *strategy, *deterministic, *cluster, *engine;
   int64_t threads, devices, seed;
   uint64_t memory_limit;
   bool json;
@@ -80,6 +80,9 @@ typedef struct {
       {"--cluster", CLI_TEXT, &(o).cluster, "C", "what devices and links cost: a file or a name"}, \
       {"--deterministic", CLI_TEXT, &(o).deterministic, "run|layout",                              \
        "layout: the bits of one device with every strategy (default: run)"},                       \
+      {"--engine", CLI_TEXT, &(o).engine, "NAME",                                                  \
+       "of matrix products: packed, onednn, openblas, or fastest, by measurement (default: "       \
+       "packed)"},                                                                                 \
       {"--seed", CLI_INT, &(o).seed, "S", "of random numbers, where there are any (default: 0)"},  \
       {"--memory-limit", CLI_SIZE, &(o).memory_limit, "BYTES", "hard limit, e.g. 4GiB"}, {         \
     "--json", CLI_FLAG, &(o).json, NULL, "one JSON object a line"                                  \

@@ -345,3 +345,41 @@ hp_status group_params(group *g, const hp_graph *graph) {
   }
   return HP_OK;
 }
+
+/* --- engines
+ * ---------------------------------------------------------------------------------------- */
+
+/* Text of the first device's process to all others; `failed` there fails here too. */
+static hp_status tell_all(const group *g, bool failed, str *text) {
+  int64_t mine = g->first ? INT64_MIN : failed ? -1 : (int64_t)text->len, n;
+  HP_TRY(world_most(mine, &n));
+  if (n < 0) HP_FAIL(HP_ERR_COMM, "process 0 could not choose the engines of products");
+  if (!n) return HP_OK;
+  layout whole = {.rank = 1};
+  ir_value type = {.dtype = HP_U8, .rank = 1, .dim = {n}};
+  char *got = g->first ? mem_calloc((size_t)n + 1, 1) : NULL;
+  if (g->first) HP_TRY_MEM(got);
+  hp_status st = group_fetch(g, &type, &whole, text->at, got);
+  if (!st && got) str_add_n(text, got, (size_t)n);
+  mem_free(got);
+  return st ? st : str_status(text);
+}
+
+hp_status group_choose(group *g, int i, program *p) {
+  device *d = g->part[i];
+  const backend_iface *b = d->backend;
+  bool first = g->first + i == 0, fastest = !strcmp(b->engine(d->dev), ENGINE_FASTEST);
+  bool shared = fastest && g->n > 1 && !g->plan_only;
+  hp_status st = first || !shared ? b->choose(d->dev, p) : HP_OK;
+  str text = {0};
+  if (!shared) return st;
+  if (!st && !g->first) b->picks(g->part[0]->dev, &text);
+  if (g->own < g->n) {
+    hp_status told = tell_all(g, st != HP_OK, &text);
+    if (!st) st = told;
+  }
+  if (!st && !first) st = b->set_picks(d->dev, text.at ? text.at : "");
+  if (!st && !first) st = b->choose(d->dev, p);
+  str_free(&text);
+  return st;
+}

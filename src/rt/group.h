@@ -48,6 +48,9 @@ hp_status group_set_engine(group *g, const char *name);
 bool group_declared(const void *g, const char *name, const ir_value *type, layout *out);
 /* HP_ERR_LAYOUT when what hp_shard was given in the graph is no layout on the mesh. */
 hp_status group_check_marks(const group *g, const hp_graph *graph);
+/* Writes engines into the program that the i-th device of this process was given.  All devices get
+ * those of the first: it measures, where anything is to be measured, and tells the others. */
+hp_status group_choose(group *g, int i, program *p);
 /* The params of a graph of the whole. */
 hp_status group_params(group *g, const hp_graph *graph);
 /* The param of that name, created with zeros when new. */

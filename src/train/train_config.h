@@ -77,6 +77,7 @@ enum { OPTIM_ADAMW, OPTIM_ADAMW_FUSED, OPTIM_SGD };
 enum { SAMPLING_RANDOM, SAMPLING_SEQUENTIAL, SAMPLING_GROUP_BY_LENGTH };
 enum { DTYPE_AUTO, DTYPE_F32, DTYPE_BF16 };
 enum { DETERMINISTIC_RUN, DETERMINISTIC_LAYOUT };
+enum { ENGINE_PACKED, ENGINE_ONEDNN, ENGINE_OPENBLAS, ENGINE_SCALAR, ENGINE_MEASURED };
 
 typedef enum { RECOMPUTE_AUTO, RECOMPUTE_NONE, RECOMPUTE_FULL } train_recompute;
 typedef enum {
@@ -121,6 +122,7 @@ typedef struct {
     struct strategy strategy;
     char mesh[320];  /* a mesh of one's own, as text; "" = none */
     bool whole_sums; /* deterministic: layout */
+    const char *engine;
     bool train, evaluate_after;
     bool shuffle;
     bool packed;

@@ -429,6 +429,32 @@ static hp_status decide_recompute(train_config *c) {
   return HP_OK;
 }
 
+/* The key that asks for bits which this engine does not give; NULL: none does.  All but ours depend
+ * on how tensors are cut, and a measurement may come out otherwise the next time. */
+static const tree_node *fixed_bits(const train_config *c, int engine) {
+  const tree_node *full = tree_get(c->root, "full_determinism");
+  if (c->is.whole_sums && engine != ENGINE_PACKED)
+    return c->at[key_of(c, KEY_deterministic, KEY_PARALLEL_deterministic)];
+  bool asks = full && full->kind == TREE_BOOL && full->boolean;
+  return asks && engine == ENGINE_MEASURED ? full : NULL;
+}
+
+/* The engine of products; after the keys that ask for fixed bits. */
+static hp_status decide_engine(train_config *c) {
+  static const char *const name[] = {"packed", "onednn", "openblas", "scalar", "fastest"};
+  int by = key_of(c, KEY_engine, KEY_PARALLEL_engine);
+  int engine = by == KEY_engine ? c->engine : c->parallel.engine;
+  const tree_node *fixed = fixed_bits(c, engine);
+  HP_TRY(same(c, KEY_engine, KEY_PARALLEL_engine, c->engine == c->parallel.engine));
+  if (fixed)
+    TREE_FAIL(c->at[by],
+              "%s rounds in its own way, but %s asks for fixed bits (%s); write engine: packed, or "
+              "leave one of them out",
+              name[engine], fixed->key, tree_where(fixed).text);
+  c->is.engine = name[engine];
+  return HP_OK;
+}
+
 static hp_status decide_block(train_config *c) {
   static const char *const offload[] = {"auto", "none"};
   int policy;
@@ -448,6 +474,7 @@ static hp_status decide_block(train_config *c) {
                      DETERMINISTIC_LAYOUT;
   if (c->at[KEY_PARALLEL_leaves])
     HP_TRY(train_config_note(c, "leaves: without effect: deterministic: layout cuts no sum"));
+  HP_TRY(decide_engine(c));
   HP_TRY(read_policy(c->parallel.offload, offload, 2, &policy));
   return decide_recompute(c);
 }

@@ -135,6 +135,7 @@ hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out
                          .memory_limit = c->is.memory_limit,
                          .cluster = c->parallel.cluster,
                          .whole_sums = c->is.whole_sums,
+                         .engine = c->is.engine,
                          .plan_only = plan_only};
   o.mesh = *c->is.mesh ? c->is.mesh : strategy_mesh(&c->is.strategy, text);
   return hp_device_open(&o, out);

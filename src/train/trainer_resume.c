@@ -18,17 +18,21 @@ static hp_status must_equal(const tree_node *state, const char *key, int64_t now
   return HP_OK;
 }
 
-/* A bf16 run goes on with the engine it began with: another one rounds in its own way. */
+/* A run goes on with the engines it began with: others round in their own way. */
 static hp_status keep_engine(trainer *t, const tree_node *state) {
-  const char *engine;
-  HP_TRY(tree_opt_string(state, "engine", NULL, &engine));
-  if (!engine || t->c->is.compute == HP_F32 || !strcmp(engine, hp_device_engine(t->d)))
-    return HP_OK;
-  if (!hp_device_set_engine(t->d, engine)) return HP_OK;
-  log_warn("the checkpoint was made with the engine %s: %s; going on with %s, whose bits differ",
-           engine, err_message(), hp_device_engine(t->d));
+  const char *engine, *picks, *now = hp_device_engine(t->d);
+  int64_t failed;
+  HP_TRY(tree_opt_string(state, "engine", now, &engine));
+  HP_TRY(tree_opt_string(state, "engine_picks", "", &picks));
+  hp_status st = hp_device_set_engine(t->d, engine, picks);
+  HP_TRY(hp_world_most(st != HP_OK, &failed));
+  if (failed)
+    log_warn("the checkpoint was made with the engine %s: %s; going on with %s, whose bits differ",
+             engine, st ? err_message() : "another process cannot use it", now);
+  else if (strcmp(engine, now))
+    log_info("going on with the engine of the checkpoint, %s, in place of %s", engine, now);
   err_clear();
-  return HP_OK;
+  return failed ? hp_device_set_engine(t->d, now, NULL) : HP_OK;
 }
 
 static hp_status read_state(trainer *t, const checkpoint *c) {

@@ -32,8 +32,9 @@ static hp_status print_config(const trainer *t, str *out) {
   return str_status(out);
 }
 
-/* What a resume needs beside tensors and history; what must not have changed comes first. */
-static hp_status print_state(const trainer *t, str *out) {
+/* What a resume needs beside tensors and history; what must not have changed comes first.  picks:
+ * of engines, as the device tells them. */
+static hp_status print_state(const trainer *t, const char *picks, str *out) {
   const sampler_spec *s = &t->data.order.spec;
   json_writer w = {.out = out};
   str rate = {0}, sums = {0};
@@ -49,6 +50,7 @@ static hp_status print_state(const trainer *t, str *out) {
   json_put_key(&w, "optimizer"), json_put_string(&w, t->so.optimizer == STEP_SGD ? "sgd" : "adamw");
   json_put_key(&w, "optimizer_saved"), json_put_bool(&w, !t->c->save_only_model);
   json_put_key(&w, "engine"), json_put_string(&w, hp_device_engine(t->d));
+  json_put_key(&w, "engine_picks"), json_put_string(&w, picks);
   json_put_key(&w, "schedule"), json_put_string(&w, rate.at ? rate.at : "");
   json_put_key(&w, "loss_sums"), json_put_string(&w, sums.at ? sums.at : "");
   json_close(&w);
@@ -88,7 +90,11 @@ static hp_status save(trainer *t, arena *mem, str *text) {
   HP_TRY(print_config(t, &text[0]));
   run_log_saved(&t->log); /* once it is committed; before that nobody reads it */
   run_log_print_state(&t->log, &text[1]);
-  HP_TRY(print_state(t, &text[2]));
+  char *picks;
+  HP_TRY(hp_device_picks(t->d, &picks));
+  hp_status st = print_state(t, picks, &text[2]);
+  hp_free(picks);
+  HP_TRY(st);
   HP_TRY(str_status(&text[1]));
   HP_TRY(model_files_list(t->c->model_name_or_path, mem, copy, &n_copy));
   checkpoint_text texts[2] = {{"config.json", text[0].at, text[0].len},

@@ -279,8 +279,8 @@ TEST(whole_sums_are_computed_by_one_engine) {
   o.engine = NULL;
   CHECK_OK(hp_device_open(&o, &d));
   CHECK_STR(hp_device_engine(d), "packed");
-  CHECK_FAILS(hp_device_set_engine(d, "onednn"), "use packed");
-  CHECK_OK(hp_device_set_engine(d, "packed"));
+  CHECK_FAILS(hp_device_set_engine(d, "onednn", NULL), "use packed");
+  CHECK_OK(hp_device_set_engine(d, "packed", NULL));
   hp_device_close(d);
 }
 

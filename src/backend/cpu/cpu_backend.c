@@ -12,10 +12,22 @@ typedef struct {
   void **plan; /* by instruction */
 } cpu_program;
 
-static const char *cpu_engine(void *dev) { return ((cpu_device *)dev)->half->name; }
+static const char *cpu_engine(void *dev) {
+  const gemm_engine *e = ((cpu_device *)dev)->engine;
+  return e ? e->name : ENGINE_FASTEST;
+}
 
 static hp_status cpu_set_engine(void *dev, const char *name) {
-  return engine_find(name, &((cpu_device *)dev)->half);
+  cpu_device *d = dev;
+  if (strcmp(name, ENGINE_FASTEST)) return engine_find(name, &d->engine);
+  d->engine = NULL;
+  return HP_OK;
+}
+
+static void cpu_picks(void *dev, str *out) { engine_picks_print(&((cpu_device *)dev)->picks, out); }
+
+static hp_status cpu_set_picks(void *dev, const char *text) {
+  return engine_picks_parse(&((cpu_device *)dev)->picks, text, strlen(text), "picks of engines");
 }
 
 static hp_status cpu_open(const backend_options *o, void **out) {
@@ -24,7 +36,7 @@ static hp_status cpu_open(const backend_options *o, void **out) {
   cpu_device *d = mem_calloc(1, sizeof *d);
   HP_TRY_MEM(d);
   d->isa = cpu_best_isa();
-  d->half = engine_default();
+  d->engine = engine_default();
   hp_status st = o->engine ? cpu_set_engine(d, o->engine) : HP_OK;
   if (!st) st = pool_create(o->threads, !o->shared, &d->threads);
   if (st) {
@@ -42,6 +54,7 @@ static hp_status cpu_open(const backend_options *o, void **out) {
 static void cpu_close(void *dev) {
   cpu_device *d = dev;
   pool_free(d->threads);
+  engine_picks_free(&d->picks);
   mem_free(d);
 }
 
@@ -149,6 +162,7 @@ static hp_status cpu_measure(void *dev, hp_limits *out) {
 const backend_iface backend_cpu = {.name = "cpu",
                                    .open = cpu_open,
                                    .close = cpu_close,
+                                   .choose = cpu_choose_engines,
                                    .prepare = cpu_prepare,
                                    .release = cpu_release,
                                    .launch = cpu_launch,
@@ -160,4 +174,6 @@ const backend_iface backend_cpu = {.name = "cpu",
                                    .threads = cpu_threads,
                                    .engine = cpu_engine,
                                    .set_engine = cpu_set_engine,
+                                   .picks = cpu_picks,
+                                   .set_picks = cpu_set_picks,
                                    .measure = cpu_measure};

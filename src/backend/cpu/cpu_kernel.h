@@ -6,7 +6,8 @@
 #define CPU_KERNEL_H
 
 #include "backend/cpu/cpu_features.h"
-#include "backend/cpu/engine_table.h"
+#include "backend/cpu/einsum_plan.h"
+#include "backend/cpu/engine_picks.h"
 #include "base/thread.h"
 #include "codegen/loop.h"
 #include "prog/program.h"
@@ -15,7 +16,8 @@ typedef struct {
   pool *threads;
   cpu_isa isa;
   loop_options loops;
-  const gemm_engine *half; /* of products of bf16 and f16 */
+  const gemm_engine *engine; /* of products; NULL: of each the one that is fastest, by picks */
+  engine_picks picks;
   char about[256];
 } cpu_device;
 
@@ -50,6 +52,12 @@ static inline const ir_value *call_type(const cpu_call *c, int k) {
 
 /* Copies bytes with the threads of the call's stream; nothing is done when both are one address. */
 void cpu_move(const cpu_call *c, void *to, const void *from, int64_t bytes);
+
+/* The product of an einsum. */
+hp_status einsum_plan_inst(const program *p, const prog_inst *n, einsum_plan *out);
+/* Writes the engines of products, where they are not ours, into instructions that name none; what
+ * is to be the fastest and was never measured is measured. */
+hp_status cpu_choose_engines(void *dev, program *p);
 
 /* Families of kernels, one file each. */
 #define CPU_KERNEL(name)                                                                           \

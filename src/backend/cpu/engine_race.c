@@ -170,3 +170,34 @@ double engine_race_ratio(const engine_race *r, int e) {
   for (int i = 0; i < r->turn; i++) x[i] = r->e[e].seconds[i] / r->e[0].seconds[i];
   return race_median(x, r->turn);
 }
+
+void engine_race_drop(engine_race *r, double most) {
+  int last = r->turn - 1, kept = 1;
+  double best = r->e[0].seconds[last];
+  for (int i = 1; i < r->entrants; i++)
+    if (r->e[i].seconds[last] < best) best = r->e[i].seconds[last];
+  for (int i = 1; i < r->entrants; i++) {
+    if (r->e[i].seconds[last] <= most * best) r->e[kept++] = r->e[i];
+    else mem_free(r->e[i].seconds);
+  }
+  r->entrants = kept;
+}
+
+static double least_seconds(const engine_race *r, int e) {
+  double least = r->e[e].seconds[0];
+  for (int i = 1; i < r->turn; i++)
+    if (r->e[e].seconds[i] < least) least = r->e[e].seconds[i];
+  return least;
+}
+
+const gemm_engine *engine_race_winner(const engine_race *r) {
+  static const double enough = 0.97;
+  int winner = 0;
+  double least = enough;
+  for (int i = 1; i < r->entrants; i++) {
+    double ratio = engine_race_ratio(r, i), best = least_seconds(r, i) / least_seconds(r, 0);
+    if (best > ratio) ratio = best;
+    if (ratio < least) least = ratio, winner = i;
+  }
+  return r->e[winner].engine;
+}

@@ -50,6 +50,13 @@ double engine_race_best(const engine_race *r);
 /* Median of the seconds of engine e over those of ours, turn by turn. */
 double engine_race_ratio(const engine_race *r, int e);
 
+/* Leaves out who took more than `most` times as long as the fastest in the last turn; never ours.
+ */
+void engine_race_drop(engine_race *r, double most);
+/* Ours, unless another is 3 % faster, both in the median of the turns and in the best of them: so
+ * neither a busy machine nor a lucky turn decides. */
+const gemm_engine *engine_race_winner(const engine_race *r);
+
 double race_flops(const gemm_query *q);
 double race_median(double *x, int64_t n); /* sorts x */
 

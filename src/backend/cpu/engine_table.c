@@ -1,5 +1,6 @@
 #include "backend/cpu/engine_table.h"
 
+#include "backend/backend.h"
 #include "base/str.h"
 
 #include <string.h>
@@ -72,9 +73,10 @@ hp_status engine_find(const char *name, const gemm_engine **out) {
   }
   str known = {0};
   for (int i = 0; i < ROWS; i++) str_printf(&known, "%s%s", i ? ", " : "", rows[i]->name);
-  hp_status s =
-      err_set(HP_ERR_ARG, __FILE__, __LINE__, "no gemm engine is named \"%.60s\"; there are: %s",
-              name, known.failed ? "(out of memory)" : known.at);
+  hp_status s = err_set(HP_ERR_ARG, __FILE__, __LINE__,
+                        "no gemm engine is named \"%.60s\"; there are: %s, and " ENGINE_FASTEST
+                        ", which measures them for each product",
+                        name, known.failed ? "(out of memory)" : known.at);
   str_free(&known);
   return s;
 }

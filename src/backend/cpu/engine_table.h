@@ -2,8 +2,9 @@
  * machine, and the scalar loop last.
  *
  * An engine is chosen by name, and the name is what a program's text records: nothing here measures
- * or guesses, so a choice never changes behind a run.  Engines whose bits are fixed (`exact`) give
- * one FMA chain over k per element and are interchangeable; the others round in their own way. */
+ * or guesses (engine_choose.c does), so a choice never changes behind a run.  Engines whose bits
+ * are fixed (`exact`) give one FMA chain over k per element and are interchangeable; the others
+ * round in their own way. */
 #ifndef ENGINE_TABLE_H
 #define ENGINE_TABLE_H
 

@@ -1,6 +1,5 @@
 /* Contractions: an instruction's equation as a batched matrix product. */
 #include "backend/cpu/cpu_kernel.h"
-#include "backend/cpu/einsum_plan.h"
 
 #include <string.h>
 
@@ -17,33 +16,24 @@ static einsum_tensor tensor_of(const ir_value *t) {
   return einsum_dense((hp_dtype)t->dtype, &s);
 }
 
-/* The engine of an instruction that names none; any but ours is written into the program.  Few rows
- * are ours in every dtype: memory bounds them, and libraries made for many rows read it badly. */
-static hp_status choose(cpu_loading *l, const prog_inst *n, planned *k) {
-  bool half = program_arg(l->p, n, 0)->type.dtype != HP_F32;
-  k->engine = half && !gemm_reads_once(&k->p.gemm) ? l->dev->half : engine_default();
-  if (!einsum_supports(&k->p, k->engine)) k->engine = engine_default();
-  if (k->engine == engine_default()) return HP_OK;
-  prog_inst *mine = &l->p->insts.at[n - l->p->insts.at];
-  mine->engine = graph_string(l->p->names, k->engine->name);
-  return graph_status(l->p->names);
+hp_status einsum_plan_inst(const program *p, const prog_inst *n, einsum_plan *out) {
+  einsum_eq eq;
+  einsum_options o = {.alpha = 1, .accumulate = n->n_in == 3};
+  HP_TRY(einsum_parse(inst_str(p, n, "eq"), &eq));
+  einsum_tensor a = tensor_of(&program_arg(p, n, 0)->type),
+                b = tensor_of(&program_arg(p, n, 1)->type),
+                c = tensor_of(&program_arg(p, n, n->n_in)->type);
+  return einsum_plan_make(&eq, &a, &b, &c, &o, out);
 }
 
 hp_status plan_einsum(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work) {
   planned *k = arena_alloc(&l->mem, 1, sizeof *k);
   HP_TRY_MEM(k);
-  einsum_eq eq;
-  einsum_options o = {.alpha = 1, .accumulate = n->n_in == 3};
-  HP_TRY(einsum_parse(inst_str(l->p, n, "eq"), &eq));
-  einsum_tensor a = tensor_of(&program_arg(l->p, n, 0)->type),
-                b = tensor_of(&program_arg(l->p, n, 1)->type);
-  const ir_value *result = &program_arg(l->p, n, n->n_in)->type;
-  einsum_tensor out = tensor_of(result);
   k->out = n->n_in;
-  k->bytes = value_bytes(result);
-  HP_TRY(einsum_plan_make(&eq, &a, &b, &out, &o, &k->p));
+  k->bytes = value_bytes(&program_arg(l->p, n, n->n_in)->type);
+  HP_TRY(einsum_plan_inst(l->p, n, &k->p));
+  k->engine = engine_default();
   if (n->engine) HP_TRY(engine_find(program_str(l->p, n->engine), &k->engine));
-  else HP_TRY(choose(l, n, k));
   if (!einsum_supports(&k->p, k->engine))
     HP_FAIL(HP_ERR_UNSUPPORTED, "einsum \"%s\": engine %s cannot run it", inst_str(l->p, n, "eq"),
             k->engine->name);
