@@ -109,13 +109,13 @@ void grid_add_case(grid_graph *x, const grid_row *row, const char *line, hp_dtyp
   attr_record a = record_of(x->g, attr);
   val v = ops_add(x->g, row->op, in, n, &a);
   if (graph_status(x->g)) err_bug(__FILE__, __LINE__, err_message());
-  int results = op_table[row->op].n_out;
+  int results = v ? graph_def(x->g, v)->n_out : 0;
   if (row->op == OP_INPUT || row->op == OP_PARAM) add_leaf(x, row, v);
   for (int k = 0; outputs && k < results; k++) {
     snprintf(name, sizeof name, "o%d.%d", x->cases, k);
     ops_output(x->g, name, v + (val)k);
   }
-  *out = results ? v : 0;
+  *out = v;
   x->cases++;
 }
 
