@@ -191,6 +191,7 @@ length($0) > 100 && is_c && !is_table { # rows of tables may be longer
 /^[A-Z]+\(/ && FILENAME ~ /\/ops\.def$/ && ($0 !~ /"\)[ ]*$/ || $0 ~ /""\)[ ]*$/) {
   report(FNR, "an op row ends with a line that says what the op does")
 }
+/^ \* -----+ \*\/$/ { report(FNR, "a heading that was wrapped: it is one line of 100 characters") }
 /TODO|FIXME|XXX|[Ff]or now|[Nn]ot implemented|[Ss]tub|[Pp]laceholder/ { check_words() }
 {
   if (!is_c) next

@@ -346,8 +346,7 @@ hp_status group_params(group *g, const hp_graph *graph) {
   return HP_OK;
 }
 
-/* --- engines
- * ---------------------------------------------------------------------------------------- */
+/* --- engines ---------------------------------------------------------------------------------- */
 
 /* Text of the first device's process to all others; `failed` there fails here too. */
 static hp_status tell_all(const group *g, bool failed, str *text) {
