@@ -78,8 +78,7 @@ static hp_status bind_states(exec *e) {
   }
   for (size_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
-    if (f->place == PLACE_STATE && f->root != b)
-      e->buffer[b] = (char *)e->buffer[f->root] + f->at;
+    if (f->place == PLACE_STATE && f->root != b) e->buffer[b] = (char *)e->buffer[f->root] + f->at;
   }
   return HP_OK;
 }
