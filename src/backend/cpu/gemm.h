@@ -56,10 +56,11 @@ static inline int64_t gemm_b_at(const gemm_query *q, int64_t k, int64_t n) {
   return n / GEMM_STRIP * q->b_strip + k * q->b_k + n % GEMM_STRIP;
 }
 
-/* The packed engine.  q has passed gemm_check; isa is one that this CPU has; `work` is GEMM_ALIGN
- * aligned and has gemm_packed_workspace bytes for this query, isa and number of threads. */
 /* Few rows (or columns) meet a B that is read once, where it lies: the products of decoding. */
 bool gemm_reads_once(const gemm_query *q);
+
+/* The packed engine.  q has passed gemm_check; isa is one that this CPU has; `work` is GEMM_ALIGN
+ * aligned and has gemm_packed_workspace bytes for this query, isa and number of threads. */
 size_t gemm_packed_workspace(cpu_isa isa, const gemm_query *q, int threads);
 void gemm_packed_run(cpu_isa isa, const gemm_query *q, const gemm_args *args, pool *threads,
                      void *work);
