@@ -53,8 +53,8 @@ static inline const ir_value *call_type(const cpu_call *c, int k) {
 /* Copies bytes with the threads of the call's stream; nothing is done when both are one address. */
 void cpu_move(const cpu_call *c, void *to, const void *from, int64_t bytes);
 
-/* The product of an einsum. */
-hp_status einsum_plan_inst(const program *p, const prog_inst *n, einsum_plan *out);
+/* The k-th product of an einsum, which has one, or of einsums. */
+hp_status einsum_plan_inst(const program *p, const prog_inst *n, int k, einsum_plan *out);
 /* Writes the engines of products, where they are not ours, into instructions that name none; what
  * is to be the fastest and was never measured is measured. */
 hp_status cpu_choose_engines(void *dev, program *p);

@@ -121,7 +121,7 @@ static hp_status product_of(const program *p, size_t i, einsum_plan *plan, str *
   const prog_inst *n = program_inst(p, i);
   *is = n->op == OP_EINSUM && !n->engine;
   if (!*is) return HP_OK;
-  HP_TRY(einsum_plan_inst(p, n, plan));
+  HP_TRY(einsum_plan_inst(p, n, 0, plan));
   *is = race_flops(&plan->gemm) > 0;
   str_clear(text);
   engine_product_print(&plan->gemm, text);

@@ -16,13 +16,13 @@ static einsum_tensor tensor_of(const ir_value *t) {
   return einsum_dense((hp_dtype)t->dtype, &s);
 }
 
-hp_status einsum_plan_inst(const program *p, const prog_inst *n, einsum_plan *out) {
+hp_status einsum_plan_inst(const program *p, const prog_inst *n, int k, einsum_plan *out) {
   einsum_eq eq;
-  einsum_options o = {.alpha = 1, .accumulate = n->n_in == 3};
+  einsum_options o = {.alpha = 1, .accumulate = n->op == OP_EINSUM && n->n_in == 3};
   HP_TRY(einsum_parse(inst_str(p, n, "eq"), &eq));
   einsum_tensor a = tensor_of(&program_arg(p, n, 0)->type),
-                b = tensor_of(&program_arg(p, n, 1)->type),
-                c = tensor_of(&program_arg(p, n, n->n_in)->type);
+                b = tensor_of(&program_arg(p, n, 1 + k)->type),
+                c = tensor_of(&program_arg(p, n, n->n_in + k)->type);
   return einsum_plan_make(&eq, &a, &b, &c, &o, out);
 }
 
@@ -31,7 +31,7 @@ hp_status plan_einsum(cpu_loading *l, const prog_inst *n, void **plan, uint64_t 
   HP_TRY_MEM(k);
   k->out = n->n_in;
   k->bytes = value_bytes(&program_arg(l->p, n, n->n_in)->type);
-  HP_TRY(einsum_plan_inst(l->p, n, &k->p));
+  HP_TRY(einsum_plan_inst(l->p, n, 0, &k->p));
   k->engine = engine_default();
   if (n->engine) HP_TRY(engine_find(program_str(l->p, n->engine), &k->engine));
   if (!einsum_supports(&k->p, k->engine))

@@ -1,20 +1,11 @@
 /* Products of one left operand, in one go: threads take pieces of all of them. */
 #include "backend/cpu/cpu_kernel.h"
-#include "backend/cpu/einsum_plan.h"
-
-#include <string.h>
 
 typedef struct {
   int n;
   einsum_plan p[GEMM_TOGETHER];
   bool together; /* none is copied, or repeated, about the product */
 } planned;
-
-static einsum_tensor tensor_of(const ir_value *t) {
-  hp_shape s = {.rank = t->rank};
-  memcpy(s.dim, t->dim, sizeof s.dim);
-  return einsum_dense((hp_dtype)t->dtype, &s);
-}
 
 static bool is_one_product(const einsum_plan *p) {
   return !p->copy_a && !p->copy_b && !p->copy_c && !p->n_loops;
@@ -23,15 +14,12 @@ static bool is_one_product(const einsum_plan *p) {
 hp_status plan_einsums(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work) {
   planned *k = arena_alloc(&l->mem, 1, sizeof *k);
   HP_TRY_MEM(k);
-  einsum_eq eq;
-  einsum_options o = {.alpha = 1};
-  HP_TRY(einsum_parse(inst_str(l->p, n, "eq"), &eq));
-  einsum_tensor a = tensor_of(&program_arg(l->p, n, 0)->type);
+  if (n->n_out > GEMM_TOGETHER)
+    HP_FAIL(HP_ERR_UNSUPPORTED, "einsums \"%s\": %d products; at most %d run together",
+            inst_str(l->p, n, "eq"), n->n_out, GEMM_TOGETHER);
   *k = (planned){.n = n->n_out, .together = true};
   for (int i = 0; i < k->n; i++) {
-    einsum_tensor b = tensor_of(&program_arg(l->p, n, 1 + i)->type),
-                  out = tensor_of(&program_arg(l->p, n, n->n_in + i)->type);
-    HP_TRY(einsum_plan_make(&eq, &a, &b, &out, &o, &k->p[i]));
+    HP_TRY(einsum_plan_inst(l->p, n, i, &k->p[i]));
     uint64_t bytes = einsum_workspace(&k->p[i], engine_default(), pool_size(l->dev->threads));
     if (bytes > *work) *work = bytes;
     k->together &= is_one_product(&k->p[i]);
