@@ -1,5 +1,7 @@
 #include "test.h"
 
+#include "backend/backend.h"
+#include "backend/cpu/engine_table.h"
 #include "base/io.h"
 #include "base/yaml.h"
 #include "train/train_config.h"
@@ -49,6 +51,22 @@ TEST(a_minimal_file_gets_the_defaults_of_llamafactory) {
   CHECK_EQ(c.is.dataset.n, 1);
   CHECK_EQ(c.notes.len, 0);
   done(&c);
+}
+
+static void check_engine(const char *name) {
+  train_config c;
+  char text[sizeof MINIMUM + 64];
+  snprintf(text, sizeof text, MINIMUM "engine: %s\n", name);
+  CHECK_OK(parse(text, &c));
+  CHECK_STR(c.is.engine, name);
+  done(&c);
+}
+
+TEST(the_key_of_engines_has_those_of_the_table) {
+  int n;
+  const gemm_engine *const *row = engine_rows(&n);
+  for (int i = 0; i < n; i++) check_engine(row[i]->name);
+  check_engine(ENGINE_FASTEST);
 }
 
 TEST(the_files_of_the_recorded_runs_are_read) {
