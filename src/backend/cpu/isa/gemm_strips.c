@@ -49,10 +49,10 @@ GEMM_INLINE vf step_of(vf a, vf b, vf sum) { return vf_fma(a, b, sum); }
 /* What is asked for at step k of a strip, in elements from its start: some of its own lines, and
  * near its end those of the strip that takes its turn, `strips` further, maybe past the end of B.
  * What the processor fetches by itself falls behind where many rows meet a strip, and at its end.
- */
+ * Much more than 7 KiB on the way, all strips together, is read more slowly again. */
 GEMM_INLINE int64_t ahead_of(const piece *p, const int strips, hp_dtype type, int64_t k) {
-  enum { BYTES_AHEAD = 3072 };
-  int64_t at = k * p->b_k + BYTES_AHEAD / (type == HP_F32 ? 4 : 2), end = p->k * p->b_k;
+  enum { BYTES_AHEAD = 7168 };
+  int64_t at = k * p->b_k + BYTES_AHEAD / strips / (type == HP_F32 ? 4 : 2), end = p->k * p->b_k;
   return at < end ? at : at - end + strips * p->strip;
 }
 
