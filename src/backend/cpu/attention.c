@@ -84,13 +84,16 @@ static void live_segments(attn_job *j) {
   j->segments = last < 0 ? 1 : last / ATTN_SEGMENT - j->segment0 + 1;
 }
 
-/* With few rows, an item takes heads that lie side by side in memory, if threads have enough to do.
- */
+/* With few rows, an item takes heads that lie side by side in memory, the more the better if
+ * threads have enough to do. */
 static void plan_few(attn_job *j, int threads) {
   live_segments(j);
   int64_t items = at_least(j->s->B * j->segments, 1);
-  j->chunks = at_most(attn_div_up(FEW_ITEMS * threads, items), j->s->KV);
-  if (j->k.sh >= j->k.st || j->v.sh >= j->v.st) j->chunks = j->s->KV;
+  bool apart = j->k.sh >= j->k.st || j->v.sh >= j->v.st;
+  j->abreast = apart ? 1 : ATTN_ABREAST;
+  while (j->abreast > 1 && items * attn_div_up(j->s->KV, j->abreast) < threads) j->abreast /= 2;
+  j->chunks = attn_div_up(j->s->KV, j->abreast);
+  if (!apart) j->chunks = at_most(attn_div_up(FEW_ITEMS * threads, items), j->chunks);
   j->items = j->s->B * j->chunks * j->segments;
 }
 
@@ -165,7 +168,7 @@ static bool is_half(const attn_job *j) {
  * widened. */
 static bool by_pairs(const attn_job *j, cpu_isa isa) {
   bool d_o = !j->d_o.at || j->d_o.dtype == HP_BF16;
-  return j->half && d_o && isa == ISA_AVX512 && cpu_has_bf16();
+  return j->half && d_o && isa == ISA_AVX512_BF16;
 }
 
 hp_status attn_forward(cpu_isa isa, pool *p, const attn_spec *s, const attn_view *q,

@@ -13,7 +13,8 @@ enum {
   ATTN_LANES = 32,    /* query rows of a tile */
   ATTN_FWD_TILES = 8, /* tiles that share a packed block of keys */
   ATTN_BWD_TILES = 4,
-  ATTN_FEW = 8, /* up to so many rows of a key head go without tiles: decoding */
+  ATTN_FEW = 8,     /* up to so many rows of a key head go without tiles: decoding */
+  ATTN_ABREAST = 4, /* key heads that these take at a time */
   ATTN_MAX_DIM = 512
 };
 
@@ -30,8 +31,9 @@ struct attn_job {
   int64_t group, rows;     /* query heads of a key head; query rows of a key head */
   int64_t Dp, Dvp;         /* D and Dv rounded up to 16 */
   int64_t tiles, per_head; /* tiles of a key head; of one query head, 0 where tiles span heads */
-  int64_t chunks; /* forward: items that the tiles of a key head, or, with few rows, the key heads
-                     of a sequence are dealt to */
+  int64_t chunks;  /* forward: items that the tiles of a key head, or, with few rows, the key heads
+                      of a sequence are dealt to */
+  int64_t abreast; /* with few rows: key heads that are dealt together */
   int64_t segment0, segments; /* with few rows, those alone that hold keys which a row sees */
   bool split;                 /* forward: an item does one segment; its state goes to `partial` */
   float *partial;             /* [B, KV, segments, rows, 16 + Dvp]: m, l, ..., sums over v */

@@ -3,6 +3,8 @@
  * order of any element's operations: the bits are those of the tiles. */
 #include "backend/cpu/isa/attn_tile.h"
 
+#include <limits.h>
+
 /* Heads whose scores go side by side, so that chains of one row hide the latency of an FMA; vectors
  * of columns whose sums do. */
 #if defined(__AVX512F__)
@@ -290,13 +292,23 @@ void ISA_NAME(attn_join)(const attn_job *j, int64_t item, float *work) {
   for (int64_t row = 0; row < j->rows; row++) join_row(j, item, row);
 }
 
+/* The first head of a chunk. */
+static int64_t chunk_head(const attn_job *j, int64_t chunk) {
+  int64_t groups = attn_div_up(j->s->KV, j->abreast),
+          head = groups * chunk / j->chunks * j->abreast;
+  return head < j->s->KV ? head : j->s->KV;
+}
+
+/* Threads take the chunks of a segment at the same time: rows of memory are read as a whole. */
 void ISA_NAME(attn_few)(const attn_job *j, int64_t item, float *work) {
-  int64_t segment = item % j->segments, part = item / j->segments % j->chunks;
+  int64_t chunk = item % j->chunks, segment = item / j->chunks % j->segments;
   few_rows f = {.j = j, .n = (int)j->rows, .state = work};
   f.b = item / j->segments / j->chunks;
-  f.kv = j->s->KV * part / j->chunks;
-  f.heads = (int)(j->s->KV * (part + 1) / j->chunks - f.kv);
+  f.kv = chunk_head(j, chunk);
+  f.heads = (int)(chunk_head(j, chunk + 1) - f.kv);
   few_start(&f, j->segment0 + segment);
+  f.next = lines_of(&f, &j->k, j->s->D, f.first);
+  ask_lines(&f.next, INT_MAX);
   if (f.n == 1) few_keys(1, &f);
   else if (f.n <= 4) few_keys(4, &f);
   else few_keys(ATTN_FEW, &f);
