@@ -16,9 +16,10 @@ static void line(const char *what, bool good, const char *text) {
 
 static void check_cpu(void) {
   char text[256];
-  snprintf(text, sizeof text, "%d cores, instruction set %s%s", cpu_count(),
-           cpu_isa_name(cpu_best_isa()), cpu_has_bf16() ? " with bf16" : "");
+  snprintf(text, sizeof text, "%d cores, instruction set %s", cpu_count(),
+           cpu_isa_name(cpu_best_isa()));
   line("cpu", cpu_best_isa() != ISA_PLAIN, text);
+  if (cpu_isa_check()) line("HYPER_ISA", false, err_message());
   if (cpu_best_isa() == ISA_PLAIN) puts("     no AVX2: kernels are plain C, many times slower");
 }
 

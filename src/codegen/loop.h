@@ -132,7 +132,13 @@ void loop_title(const loop *l, char *text, size_t size);
 
 /* --- compiling and running ----------------------------------------------------------------- */
 
-typedef enum { LOOP_ISA_BEST, LOOP_ISA_PLAIN, LOOP_ISA_AVX2, LOOP_ISA_AVX512 } loop_isa;
+typedef enum {
+  LOOP_ISA_BEST,
+  LOOP_ISA_PLAIN,
+  LOOP_ISA_AVX2,
+  LOOP_ISA_AVX512,
+  LOOP_ISA_AVX512_BF16
+} loop_isa;
 
 typedef struct {
   loop_isa isa;          /* zero: the best of this machine */

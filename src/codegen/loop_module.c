@@ -56,7 +56,7 @@ static loop_isa best_isa(void) {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("fma"))
-    return LOOP_ISA_AVX512;
+    return __builtin_cpu_supports("avx512bf16") ? LOOP_ISA_AVX512_BF16 : LOOP_ISA_AVX512;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return LOOP_ISA_AVX2;
 #endif
   return LOOP_ISA_PLAIN;
@@ -81,11 +81,9 @@ static void choose_flags(loop_isa isa, bool clang, const char *flag[FLAGS_MAX]) 
                                        "-mavx512vl", "-mfma",      "-mprefer-vector-width=512"};
   int n = 0;
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) flag[n++] = all[i];
-  for (size_t i = 0; isa == LOOP_ISA_AVX512 && i < sizeof avx512 / sizeof *avx512; i++)
+  for (size_t i = 0; isa >= LOOP_ISA_AVX512 && i < sizeof avx512 / sizeof *avx512; i++)
     flag[n++] = avx512[i];
-#if defined(__x86_64__)
-  if (isa == LOOP_ISA_AVX512 && __builtin_cpu_supports("avx512bf16")) flag[n++] = "-mavx512bf16";
-#endif
+  if (isa == LOOP_ISA_AVX512_BF16) flag[n++] = "-mavx512bf16";
   if (isa == LOOP_ISA_AVX2) flag[n++] = "-mavx2", flag[n++] = "-mfma";
   if (!clang) { /* clang's -O2 vectorises; gcc's -O3 would only compile twice as long */
     flag[n++] = "-ftree-vectorize";
@@ -109,9 +107,11 @@ hp_status loop_module_create(const loop_options *o, loop_module **out) {
   const loop_options none = {0};
   if (!o) o = &none;
   loop_isa best = best_isa();
+  static const char *const needs[] = {[LOOP_ISA_AVX2] = "AVX2",
+                                      [LOOP_ISA_AVX512] = "AVX-512 (f, bw, dq, vl)",
+                                      [LOOP_ISA_AVX512_BF16] = "AVX-512 with bf16"};
   if (o->isa > best)
-    HP_FAIL(HP_ERR_UNSUPPORTED, "this machine's CPU has no %s; use another isa",
-            o->isa == LOOP_ISA_AVX512 ? "AVX-512 (f, bw, dq, vl)" : "AVX2");
+    HP_FAIL(HP_ERR_UNSUPPORTED, "this machine's CPU has no %s; use another isa", needs[o->isa]);
   loop_module *m = mem_calloc(1, sizeof *m);
   HP_TRY_MEM(m);
   m->isa = o->isa ? o->isa : best;

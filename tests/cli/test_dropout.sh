@@ -32,7 +32,7 @@ for how in threads=1 threads=3 hyper_parallel.recompute=full; do
   exit_is 0
   same_file o_$how/model.safetensors some/out/model.safetensors
 done
-for isa in plain avx2; do
+for isa in plain avx2 avx512; do
   HYPER_ISA=$isa run train some/job.yaml output_dir=$isa
   exit_is 0
   same_file $isa/model.safetensors some/out/model.safetensors

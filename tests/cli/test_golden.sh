@@ -61,13 +61,13 @@ done
 it "logits and gradients have the same bits on every instruction set"
 for case in qwen3-bias-tied gpt2-base-names; do
   tokens=$(ids $case sequences.0)
-  for isa in avx512 avx2 plain; do
+  for isa in avx512bf16 avx512 avx2 plain; do
     run_cmd env HYPER_ISA=$isa "$HYPER" logits --model "$CASES/$case" --tokens "$tokens" --out l.$isa
     exit_is 0
     run_cmd env HYPER_ISA=$isa "$HYPER" grads --model "$CASES/$case" --tokens "$tokens" --out g.$isa
     exit_is 0
-    same_file l.avx512 l.$isa
-    same_file g.avx512 g.$isa
+    same_file l.avx512bf16 l.$isa
+    same_file g.avx512bf16 g.$isa
   done
 done
 

@@ -160,6 +160,7 @@ static void check_programs(const grid_row *row) {
     const char *who;
     setting s;
   } others[] = {{"compiled code", {NULL, 1, false}},
+                {"compiled code for AVX-512 without bf16", {"avx512", 1, false}},
                 {"compiled code for AVX2", {"avx2", 1, false}},
                 {"compiled code in plain C", {"plain", 1, false}},
                 {"two threads", {NULL, 2, true}}};

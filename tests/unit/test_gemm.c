@@ -218,7 +218,7 @@ TEST(gemm_of_several_products_gives_the_bits_of_each) {
 /* What bf16 dot instructions do otherwise: numbers under 2^-126 are 0, as operands and as sums. */
 TEST(gemm_of_bf16_by_dot_instructions_takes_tiny_numbers_as_0) {
   enum { M = 20, N = 40, K = 6 };
-  if (!cpu_has_bf16()) return;
+  if (!cpu_has_isa(ISA_AVX512_BF16)) return;
   uint16_t a[M * K], b[K * N];
   float c[M * N];
   const float in[][2] = {{0x1p-130f, 0x1p20f}, {0x1p-70f, 0x1p-60f}, {0x1p-63f, 0x1p-63f}};
@@ -227,8 +227,8 @@ TEST(gemm_of_bf16_by_dot_instructions_takes_tiny_numbers_as_0) {
     for (int j = 0; j < M * K; j++) a[j] = f32_to_bf16(in[i][0]);
     for (int j = 0; j < K * N; j++) b[j] = f32_to_bf16(in[i][1]);
     gemm_query q = gemm_query_make(M, N, K, false, false, HP_BF16, HP_F32);
-    work_memory w = make_work(gemm_packed_workspace(ISA_AVX512, &q, 1));
-    gemm_packed_run(ISA_AVX512, &q, &(gemm_args){a, b, c, NULL}, threads_of(1), w.at);
+    work_memory w = make_work(gemm_packed_workspace(ISA_AVX512_BF16, &q, 1));
+    gemm_packed_run(ISA_AVX512_BF16, &q, &(gemm_args){a, b, c, NULL}, threads_of(1), w.at);
     for (int j = 0; j < M * N; j++) CHECK(c[j] == sum[i]);
     check_work(&w);
   }

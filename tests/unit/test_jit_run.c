@@ -117,6 +117,9 @@ TEST(interpreted_kernels_agree_with_double) {
   loop_module_free(m);
 }
 
+TEST(avx512bf16_code_gives_the_bits_of_the_interpreter) {
+  loop_case_check_isa(LOOP_ISA_AVX512_BF16, kernels, KERNELS, true);
+}
 TEST(avx512_code_gives_the_bits_of_the_interpreter) {
   loop_case_check_isa(LOOP_ISA_AVX512, kernels, KERNELS, true);
 }

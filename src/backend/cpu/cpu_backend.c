@@ -31,8 +31,10 @@ static hp_status cpu_set_picks(void *dev, const char *text) {
 }
 
 static hp_status cpu_open(const backend_options *o, void **out) {
-  static const loop_isa loop_isa_of[ISA_COUNT] =
-      {[ISA_PLAIN] = LOOP_ISA_PLAIN, [ISA_AVX2] = LOOP_ISA_AVX2, [ISA_AVX512] = LOOP_ISA_AVX512};
+  static const loop_isa loop_isa_of[ISA_COUNT] = {[ISA_PLAIN] = LOOP_ISA_PLAIN,
+                                                  [ISA_AVX2] = LOOP_ISA_AVX2,
+                                                  [ISA_AVX512] = LOOP_ISA_AVX512,
+                                                  [ISA_AVX512_BF16] = LOOP_ISA_AVX512_BF16};
   cpu_device *d = mem_calloc(1, sizeof *d);
   HP_TRY_MEM(d);
   d->isa = cpu_best_isa();
@@ -44,9 +46,8 @@ static hp_status cpu_open(const backend_options *o, void **out) {
     return st;
   }
   d->loops = (loop_options){.isa = loop_isa_of[d->isa], .interpret = o->interpret};
-  snprintf(d->about, sizeof d->about, "cpu, %d thread%s, %s%s", pool_size(d->threads),
-           pool_size(d->threads) == 1 ? "" : "s", cpu_isa_name(d->isa),
-           cpu_has_bf16() && d->isa == ISA_AVX512 ? " with bf16" : "");
+  snprintf(d->about, sizeof d->about, "cpu, %d thread%s, %s", pool_size(d->threads),
+           pool_size(d->threads) == 1 ? "" : "s", cpu_isa_name(d->isa));
   *out = d;
   return HP_OK;
 }
@@ -152,7 +153,7 @@ static int cpu_threads(void *dev) { return pool_size(((cpu_device *)dev)->thread
 static hp_status cpu_measure(void *dev, hp_limits *out) {
   cpu_device *d = dev;
   hp_limits l = {.flops = limits_measure_flops(d->isa, d->threads, HP_F32)};
-  bool dots = d->isa == ISA_AVX512 && cpu_has_bf16();
+  bool dots = d->isa == ISA_AVX512_BF16;
   l.bf16_flops = dots ? limits_measure_flops(d->isa, d->threads, HP_BF16) : l.flops;
   HP_TRY(limits_measure_read(d->isa, d->threads, &l.bytes));
   *out = l;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const isa_word[ISA_COUNT] = {"plain", "avx2", "avx512"};
+static const char *const isa_word[ISA_COUNT] = {"plain", "avx2", "avx512", "avx512bf16"};
 
 const char *cpu_isa_name(cpu_isa isa) { return isa_word[isa]; }
 
@@ -15,7 +15,8 @@ bool cpu_has_isa(cpu_isa isa) {
   if (isa == ISA_AVX2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("fma");
+         __builtin_cpu_supports("fma") &&
+         (isa == ISA_AVX512 || __builtin_cpu_supports("avx512bf16"));
 #else
   return false;
 #endif
@@ -31,7 +32,7 @@ static cpu_isa isa_asked(void) {
 
 cpu_isa cpu_best_isa(void) {
   cpu_isa best = isa_asked();
-  if (best == ISA_COUNT) best = ISA_AVX512;
+  if (best == ISA_COUNT) best = ISA_AVX512_BF16;
   while (!cpu_has_isa(best)) best--;
   return best;
 }
@@ -41,18 +42,10 @@ hp_status cpu_isa_check(void) {
   if (s && *s && isa_asked() == ISA_COUNT)
     HP_FAIL(
         HP_ERR_ARG,
-        "environment variable HYPER_ISA is \"%.40s\"; expected plain, avx2 or avx512: set one of "
-        "them, or unset it for the best that this CPU has",
+        "environment variable HYPER_ISA is \"%.40s\"; expected plain, avx2, avx512 or avx512bf16: "
+        "set one of them, or unset it for the best that this CPU has",
         s);
   return HP_OK;
-}
-
-bool cpu_has_bf16(void) {
-#if defined(__x86_64__)
-  return cpu_best_isa() == ISA_AVX512 && __builtin_cpu_supports("avx512bf16");
-#else
-  return false;
-#endif
 }
 
 void cpu_model_name(char out[96]) {

@@ -14,8 +14,7 @@ static void print_machine(int threads, str *out) {
   int n;
   const gemm_engine *const *row = engine_rows(&n);
   cpu_model_name(cpu);
-  str_printf(out, "cpu %s\nisa %s%s\nthreads %d\n", cpu, cpu_isa_name(cpu_best_isa()),
-             cpu_has_bf16() ? " bf16" : "", threads);
+  str_printf(out, "cpu %s\nisa %s\nthreads %d\n", cpu, cpu_isa_name(cpu_best_isa()), threads);
   for (int i = 0; i < n; i++)
     if (row[i]->available()) str_printf(out, "%s %s\n", row[i]->name, row[i]->version());
   str_add(out, "\n");

@@ -79,7 +79,7 @@ typedef struct {
 } gemm_kernels;
 
 extern const gemm_kernels gemm_kernels_plain, gemm_kernels_avx2, gemm_kernels_avx512;
-/* For two operands of bf16, where cpu_has_bf16(): the bits of the others but for numbers under
+/* For two operands of bf16, on ISA_AVX512_BF16: the bits of the others but for numbers under
  * 2^-126, which are 0. */
 extern const gemm_kernels gemm_kernels_dot;
 

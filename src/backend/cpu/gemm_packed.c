@@ -49,11 +49,11 @@ typedef struct {
  * rows that meet a B without strips are widened. */
 static const gemm_kernels *kernels_of(cpu_isa isa, const gemm_query *q, bool stream) {
   bool halves = q->a_type == HP_BF16 && q->b_type == HP_BF16;
-  if (halves && (!stream || q->b_strip) && isa == ISA_AVX512 && cpu_has_bf16())
-    return &gemm_kernels_dot;
+  if (halves && (!stream || q->b_strip) && isa == ISA_AVX512_BF16) return &gemm_kernels_dot;
   static const gemm_kernels *const table[ISA_COUNT] = {[ISA_PLAIN] = &gemm_kernels_plain,
                                                        [ISA_AVX2] = &gemm_kernels_avx2,
-                                                       [ISA_AVX512] = &gemm_kernels_avx512};
+                                                       [ISA_AVX512] = &gemm_kernels_avx512,
+                                                       [ISA_AVX512_BF16] = &gemm_kernels_avx512};
   return table[isa];
 }
 

@@ -47,7 +47,8 @@ static int64_t even(int64_t n, int64_t limit, int64_t unit) {
 static const gemm_kernels *kernels_of(cpu_isa isa) {
   static const gemm_kernels *const table[ISA_COUNT] = {[ISA_PLAIN] = &gemm_kernels_plain,
                                                        [ISA_AVX2] = &gemm_kernels_avx2,
-                                                       [ISA_AVX512] = &gemm_kernels_avx512};
+                                                       [ISA_AVX512] = &gemm_kernels_avx512,
+                                                       [ISA_AVX512_BF16] = &gemm_kernels_avx512};
   return table[isa];
 }
 

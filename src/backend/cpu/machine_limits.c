@@ -44,7 +44,7 @@ static void fma_part(void *ctx, int64_t part) {
 
 double limits_measure_flops(cpu_isa isa, pool *threads, hp_dtype type) {
   static limits_fma_fn *const fn[ISA_COUNT] = ISA_TABLE(limits_fma);
-  job j = {.isa = isa, .fma = type == HP_BF16 && cpu_has_bf16() ? limits_dot : fn[isa]};
+  job j = {.isa = isa, .fma = type == HP_BF16 && isa == ISA_AVX512_BF16 ? limits_dot : fn[isa]};
   double best = 0;
   for (int r = 0; r < FMA_RUNS; r++) {
     double start = time_now_s();
@@ -56,8 +56,7 @@ double limits_measure_flops(cpu_isa isa, pool *threads, hp_dtype type) {
 }
 
 static void read_part(void *ctx, int64_t part) {
-  static limits_read_fn *const fn[ISA_COUNT] = {limits_read_plain, limits_read_avx2,
-                                                limits_read_avx512};
+  static limits_read_fn *const fn[ISA_COUNT] = ISA_TABLE(limits_read);
   job *j = ctx;
   j->sink[part % 64] = fn[j->isa](j->x + part * j->per_part, j->per_part);
 }
