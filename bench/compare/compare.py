@@ -1,11 +1,12 @@
 """hyper beside its peers and the machine's limits.
 
-  compare.py [--rounds N] [--steps N] [--threads N] [--without PEER] [WHAT ...]
+  compare.py [--rounds N] [--steps N] [--threads N] [--without PEER] [--isa ISA] [WHAT ...]
 
 WHAT: gemm, op, compile, memory, sweep (figures.py), or train, prefill, decode or any part of a row's name, as
 llama-110m-B4-T256-bf16; without it all but the sweep.  The sides of a row take turns (A B A B), each turn some steps
 after 2 for warm-up; figures are medians.  A JSON object a row is appended to build/compare/KIND.jsonl, of which
-page.py makes tables.
+page.py makes tables: KIND-ISA.jsonl with --isa, which holds hyper and PyTorch's libraries to fewer instructions
+than the processor has, to stand in for one that has no more (llama.cpp is built for this one, and left out).
 """
 import argparse
 import datetime
@@ -18,6 +19,15 @@ import time
 import figures
 import page
 import sides
+
+# What keeps hyper, and PyTorch's own code and libraries, to an instruction set.
+HELD_TO = {
+    "avx512": {"HYPER_ISA": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE", "MKL_ENABLE_INSTRUCTIONS": "AVX512",
+               "ATEN_CPU_CAPABILITY": "avx512", "OPENBLAS_CORETYPE": "SkylakeX"},
+    "avx2": {"HYPER_ISA": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+             "ATEN_CPU_CAPABILITY": "avx2", "OPENBLAS_CORETYPE": "Haswell"},
+}
+
 
 class Row:
     def __init__(self, kind, model, batch, seq, dtype):
@@ -111,9 +121,9 @@ def compare(row, a):
     return line
 
 
-def measure(kind, lines):
+def measure(kind, lines, isa=None):
     """Keeps the lines as they come, and prints their table."""
-    made = []
+    made, kind = [], f"{kind}-{isa}" if isa else kind
     today, commit = datetime.date.today().isoformat(), os.popen("git rev-parse --short HEAD").read().strip()
     for line in lines:
         made.append(dict(line, date=today, commit=commit))
@@ -131,15 +141,19 @@ def main():
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--without", action="append", default=[], choices=["eager", "compile", "llama"],
                    help="leave a peer out")
+    p.add_argument("--isa", choices=HELD_TO, help="hold all sides to it")
     p.add_argument("what", nargs="*")
     a = p.parse_args()
+    if a.isa:
+        os.environ.update(HELD_TO[a.isa])
+        a.without.append("llama")
     chosen = [r for r in rows() if not a.what or any(w in r.name for w in a.what if w not in others)]
     for kind in ("train", "prefill", "decode"):
         if any(r.kind == kind for r in chosen):
-            measure(kind, (compare(r, a) for r in chosen if r.kind == kind))
+            measure(kind, (compare(r, a) for r in chosen if r.kind == kind), a.isa)
     for kind in others:
         if kind in a.what or (not a.what and kind != "sweep"):
-            measure(kind, getattr(figures, kind)(a))
+            measure(kind, getattr(figures, kind)(a), a.isa)
     if not chosen and not set(a.what) & set(others):
         sys.exit(f"no row has {' or '.join(a.what)} in its name; there are " + ", ".join(r.name for r in rows()))
 
