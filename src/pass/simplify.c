@@ -12,8 +12,28 @@ static bool is_leaf(int op) {
   return op == OP_INPUT || op == OP_PARAM || op == OP_CONST || op == OP_IOTA;
 }
 
+/* Is every element of a value of floats 1? */
+static bool is_one(const hp_graph *g, val v) {
+  const ir_node *d = graph_def(g, v);
+  while (d->op == OP_CAST || d->op == OP_RESHAPE || d->op == OP_BROADCAST)
+    d = graph_def(g, graph_in(g, d)[0]);
+  const ir_value *x = graph_value(g, d->out0);
+  return d->op == OP_CONST && dtype_is_float((hp_dtype)x->dtype) && attr_float(g, d, "value") == 1;
+}
+
+/* The factor that a product passes on: the other is 1 everywhere. */
+static val only_factor(const rewrite *r, const ir_node *n, const val *in) {
+  const ir_value *y = graph_value(r->from, n->out0);
+  for (int k = 0; k < 2; k++) {
+    const ir_value *x = graph_value(r->to, in[k]);
+    if (x->dtype == y->dtype && value_same_shape(x, y) && is_one(r->to, in[1 - k])) return in[k];
+  }
+  return 0;
+}
+
 /* The operand that a node without effect passes on, or 0. */
 static val seen_through(const rewrite *r, const ir_node *n, const val *in) {
+  if (n->op == OP_MUL) return only_factor(r, n, in);
   if (n->n_in != 1 || n->n_out != 1) return 0;
   if (n->op == OP_MARK) return in[0];
   if (op_flags((op_id)n->op) & OPF_COLLECTIVE) /* of one device alone */
