@@ -1,4 +1,5 @@
-/* Shared by the files of the C printer: loop_c.c, and loop_c_wide.c for loops over vectors. */
+/* Shared by the files of the C printer: loop_c.c for kernels, loop_c_value.c for what their lines
+ * are made of, loop_c_chunk.c for maps and rows, loop_c_wide.c for loops over vectors. */
 #ifndef CODEGEN_LOOP_C_PRINT_H
 #define CODEGEN_LOOP_C_PRINT_H
 
@@ -15,13 +16,58 @@ typedef struct {
   bool held[LOOP_VALUES_MAX];    /* values of the chunk that are in an array zN */
 } loop_c_printer;
 
+typedef struct {
+  char at[56];
+} loop_c_name;
+
+/* --- values and reductions: loop_c_value.c --------------------------------------------------- */
+
 /* One line of C; braces indent what follows. */
 void loop_c_line(loop_c_printer *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The C type of a value. */
+const char *loop_c_type(const plan_value *v);
+/* Is the step of a path a parameter?  Those are that the code cannot do without. */
+bool loop_c_has_step(const plan_path *path);
+bool loop_c_is_half(uint8_t type);
+/* How a value is called where it is used: column values live in arrays. */
+loop_c_name loop_c_value_name(const loop_c_printer *w, int n);
+/* The definition of a value as a line; in a loop over columns a column value goes to its array. */
+void loop_c_print_value(loop_c_printer *w, int n);
+/* The values of need[] that vary with exactly the bits. */
+void loop_c_print_needed(loop_c_printer *w, const bool *need, int varies);
+/* As plan_need, for the loop of a stage (the final one is stages + 1) that finds kept values and
+ * those that are held. */
+void loop_c_need_value(const loop_c_printer *w, int value, int stage, bool *need);
+/* What the loop of a stage starts from: arguments of its reductions, or stored elements. */
+void loop_c_need_stage(const loop_c_printer *w, int stage, bool *need);
 /* Does store n have a place for every element, and are these runs of floats? */
 bool loop_c_is_element_store(const loop_c_printer *w, int n);
 bool loop_c_is_run_store(const loop_c_printer *w, int n);
 /* The value that a store takes: a rounding to the type that it rounds to anyway is left to it. */
 int loop_c_stored_value(const loop_c_printer *w, int n);
+void loop_c_print_store(loop_c_printer *w, int n);
+bool loop_c_is_reduced_at(const loop_c_printer *w, int n, int stage);
+/* "a = join(a, b);" of reduction n */
+void loop_c_print_join(loop_c_printer *w, int n, const char *a, const char *b);
+const char *loop_c_identity(const plan_value *v);
+/* "sum_f" for hp_join_sum_f and hp_lanes_sum_f of the preamble */
+loop_c_name loop_c_lanes_name(const loop_c_printer *w, int n);
+
+#define EACH_REDUCTION(w, n, stage_)                                                               \
+  for (int n = 0; n < (w)->p->values; n++)                                                         \
+    if (loop_c_is_reduced_at(w, n, stage_))
+
+/* --- chunks of maps and rows: loop_c_chunk.c -------------------------------------------------- */
+
+/* Does an input walk rows that lie one after the other?  The next is fetched beside the last loop
+ * over this one, for the loops before it find theirs in cache. */
+bool loop_c_has_next(const loop_c_printer *w, const plan_value *v);
+/* Decides what is kept, users before what they are computed from. */
+void loop_c_choose_kept(loop_c_printer *w);
+/* The loop of a stage over elements from .. to, names of variables. */
+void loop_c_print_chunks(loop_c_printer *w, int stage, const char *from, const char *to);
+
+/* --- vectors: loop_c_wide.c ------------------------------------------------------------------- */
 
 /* Can the loop of a stage that computes need[] work on vectors? */
 bool loop_c_is_wide(const loop_c_printer *w, int stage, const bool *need);

@@ -15,10 +15,6 @@
 
 enum { GROUP = 128 }; /* elements */
 
-static bool is_reduced_at(const plan_value *v, int stage) {
-  return v->v.what == LOOP_REDUCE && v->stage == stage;
-}
-
 static bool is_found_kept(const loop_c_printer *w, int n, int stage) {
   return w->kept[n] && w->kept[n] < stage;
 }
@@ -49,7 +45,7 @@ bool loop_c_is_wide(const loop_c_printer *w, int stage, const bool *need) {
   bool wide = true;
   for (int n = 0; n < p->values; n++) {
     if (need[n]) wide &= is_found_kept(w, n, stage) || is_wide_value(w, n);
-    if (is_reduced_at(&p->value[n], stage)) wide &= p->value[n].v.cls == LOOP_FLOAT;
+    if (loop_c_is_reduced_at(w, n, stage)) wide &= p->value[n].v.cls == LOOP_FLOAT;
   }
   for (int i = 0; i < p->stores && stage > p->stages; i++)
     if (loop_c_is_element_store(w, i))
@@ -93,7 +89,7 @@ static void print_value(loop_c_printer *w, int n, int stage) {
 static void print_values(loop_c_printer *w, int stage, const bool *need) {
   const loop_plan *p = w->p;
   for (int n = 0; n < p->values; n++) {
-    if (is_reduced_at(&p->value[n], stage)) loop_c_line(w, "hp_v t%d[8];", n);
+    if (loop_c_is_reduced_at(w, n, stage)) loop_c_line(w, "hp_v t%d[8];", n);
     if (need[n] && w->kept[n] == stage) loop_c_line(w, "hp_v k%d[8];", n);
   }
   for (int i = 0; i < p->stores && stage > p->stages; i++)
@@ -104,7 +100,7 @@ static void print_values(loop_c_printer *w, int stage, const bool *need) {
     if (need[n] && w->kept[n] == stage) loop_c_line(w, "k%d[i] = v%d;", n, n);
   }
   for (int n = 0; n < p->values; n++)
-    if (is_reduced_at(&p->value[n], stage))
+    if (loop_c_is_reduced_at(w, n, stage))
       loop_c_line(w, "t%d[i] = hw_all(v%d);", n, p->value[n].v.arg[0]);
   for (int i = 0; i < p->stores && stage > p->stages; i++)
     if (loop_c_is_run_store(w, i))
@@ -115,7 +111,7 @@ static void print_values(loop_c_printer *w, int stage, const bool *need) {
 static void print_results(loop_c_printer *w, int stage, const bool *need) {
   const loop_plan *p = w->p;
   for (int n = 0; n < p->values; n++) {
-    if (is_reduced_at(&p->value[n], stage))
+    if (loop_c_is_reduced_at(w, n, stage))
       loop_c_line(w, "y%d = hw_join_%s_f(y%d, t%d, m);", n,
                   loop_reduction_name[p->value[n].v.reduce], n, n);
     if (need[n] && w->kept[n] == stage)
@@ -131,7 +127,7 @@ static void print_results(loop_c_printer *w, int stage, const bool *need) {
 /* yN from the lanes, or back to them. */
 static void print_lanes(loop_c_printer *w, int stage, const char *fmt) {
   for (int n = 0; n < w->p->values; n++)
-    if (is_reduced_at(&w->p->value[n], stage)) loop_c_line(w, fmt, n, n);
+    if (loop_c_is_reduced_at(w, n, stage)) loop_c_line(w, fmt, n, n);
 }
 
 void loop_c_print_wide(loop_c_printer *w, int stage, const bool *need) {
