@@ -21,7 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { COLS_AT_ONCE = 256 };
+enum { ROWS_AHEAD = 3, COLS_MOST = 1024, COLS_LEAST = 256, COLS_BYTES = 32768 };
 
 /* --- parameters ----------------------------------------------------------------------------- */
 
@@ -150,6 +150,16 @@ static void print_row_segment(loop_c_printer *w, int stage) {
   loop_c_line(w, "}");
 }
 
+/* Runs of a row lie too far apart for the processor to see them coming. */
+static void print_rows_ahead(loop_c_printer *w, const bool *need) {
+  for (int n = 0; n < w->p->values; n++) {
+    const plan_value *v = &w->p->value[n];
+    if (need[n] && v->v.what == LOOP_IN && v->path.inner == 1 && v->path.reduced)
+      loop_c_line(w, "hp_fetch(a%d + (i + %d) * ya%d, w * (int64_t)sizeof *a%d);", n, ROWS_AHEAD, n,
+                  n);
+  }
+}
+
 /* Rows s0 .. s1 of the columns into qN[]: chains of blocks of rows. */
 static void print_col_segment(loop_c_printer *w, int stage) {
   bool need[LOOP_VALUES_MAX];
@@ -165,6 +175,7 @@ static void print_col_segment(loop_c_printer *w, int stage) {
   loop_c_line(w, "for (int64_t c = 0; c < w; c++) l%d[c] = %s;", n,
               loop_c_identity(&w->p->value[n]));
   loop_c_line(w, "for (int64_t i = b; i < e; i++) {");
+  print_rows_ahead(w, need);
   loop_c_print_needed(w, need, VARY_REDUCED);
   loop_c_line(w, "IVDEP for (int64_t c = 0; c < w; c++) {");
   loop_c_print_needed(w, need, VARY_INNER | VARY_REDUCED);
@@ -225,8 +236,15 @@ static void print_reduce(loop_c_printer *w, int stage) {
   loop_c_line(w, "}");
 }
 
+/* Where reduction number k has its numbers in the scratch memory, `element` of them. */
+static void print_scratch(loop_c_printer *w, const char *to, const char *type, int k,
+                          const char *element) {
+  loop_c_line(w, "%s *%s = (%s *)((int64_t *)scratch + %d * numbers) + %s;", type, to, type, k,
+              element);
+}
+
 /* The same over parts that are segments: phase stage - 1 leaves qN in the scratch memory, later
- * phases chain what lies there.  A segment has `width` numbers of 8 bytes. */
+ * phases chain what lies there.  A part has a number, or one a column. */
 static void print_reduce_split(loop_c_printer *w, int stage) {
   bool col = w->p->kind == LOOP_COL;
   int k = 0;
@@ -236,22 +254,19 @@ static void print_reduce_split(loop_c_printer *w, int stage) {
   print_segment(w, stage);
   int at = k;
   EACH_REDUCTION(w, n, stage) {
-    const char *type = loop_c_type(&w->p->value[n]);
-    loop_c_line(w, "%s *z%d = (%s *)((int64_t *)scratch + (%d * places * segments + u) * %d);",
-                type, n, type, at++, col ? PLAN_COLS : 1);
+    char to[24];
+    snprintf(to, sizeof to, "z%d", n);
+    print_scratch(w, to, loop_c_type(&w->p->value[n]), at++, "u * WIDTH");
     if (col) loop_c_line(w, "for (int64_t c = 0; c < w; c++) z%d[c] = q%d[c];", n, n);
     else loop_c_line(w, "*z%d = q%d;", n, n);
   }
   loop_c_line(w, "continue;");
   loop_c_line(w, "}");
   EACH_REDUCTION(w, n, stage) {
-    const char *type = loop_c_type(&w->p->value[n]);
     print_start(w, n);
     loop_c_line(w, "for (int64_t h = 0; h < segments; h++) {");
-    loop_c_line(w,
-                "const %s *z = (const %s *)((const int64_t *)scratch + (%d * places * segments + "
-                "u / segments * segments + h) * %d);",
-                type, type, k++, col ? PLAN_COLS : 1);
+    print_scratch(w, "z", loop_c_type(&w->p->value[n]), k++,
+                  "((s / segments * segments + h) * blocks + u % blocks) * WIDTH");
     print_chain(w, n, col ? "z[c]" : "z[0]");
     loop_c_line(w, "}");
   }
@@ -288,7 +303,7 @@ static void print_scalar_stores(loop_c_printer *w) {
   for (int i = 0; i < p->stores; i++) any |= !loop_c_is_element_store(w, i);
   if (!any) return;
   /* a phase of its own: parts of the same row still read what this may overwrite */
-  if (p->split) loop_c_line(w, "if (phase == %d && u %% segments == 0) {", p->stages + 1);
+  if (p->split) loop_c_line(w, "if (phase == %d && s %% segments == 0) {", p->stages + 1);
   if (p->kind == LOOP_COL) loop_c_line(w, "IVDEP for (int64_t c = 0; c < w; c++) {");
   for (int i = 0; i < p->stores; i++)
     if (!loop_c_is_element_store(w, i)) loop_c_print_store(w, i);
@@ -328,9 +343,17 @@ static void print_stages(loop_c_printer *w) {
   loop_c_line(w, "(void)s0, (void)s1, (void)t;");
 }
 
-/* Bounds of the segment that a part of a split kernel is. */
+/* A part of a split kernel is a segment, s, of a block of columns: those of one segment follow each
+ * other, and then come those of the next. */
+static void print_segments(loop_c_printer *w, int width) {
+  loop_c_line(w, "enum { WIDTH = %d };", width);
+  loop_c_line(w, "const int64_t segments = (p[1] + SEGMENT - 1) / SEGMENT;");
+  loop_c_line(w, "const int64_t numbers = p[2] * segments * blocks * WIDTH;");
+  loop_c_line(w, "(void)numbers;");
+}
 static void print_split_bounds(loop_c_printer *w) {
-  loop_c_line(w, "const int64_t s0 = u %% segments * SEGMENT;");
+  loop_c_line(w, "const int64_t s = u / blocks;");
+  loop_c_line(w, "const int64_t s0 = s %% segments * SEGMENT;");
   loop_c_line(w, "const int64_t s1 = p[1] - s0 < SEGMENT ? p[1] : s0 + SEGMENT;");
 }
 
@@ -341,41 +364,39 @@ static void print_row(loop_c_printer *w) {
   for (int n = 0; n < w->p->values; n++)
     if (w->kept[n]) loop_c_line(w, "float kept%d[%d];", n, LOOP_C_KEPT);
   if (split) {
-    loop_c_line(w, "const int64_t segments = (p[1] + SEGMENT - 1) / SEGMENT;");
-    loop_c_line(w, "const int64_t places = p[2];");
+    loop_c_line(w, "enum { blocks = 1 };");
+    print_segments(w, 1);
   }
   loop_c_line(w, "for (int64_t u = from; u < to; u++) {");
-  loop_c_line(w, split ? "int64_t t = u / segments;" : "int64_t t = u;");
   if (split) print_split_bounds(w);
+  loop_c_line(w, split ? "int64_t t = s / segments;" : "int64_t t = u;");
   print_outer(w);
   print_paths(w, "0");
   print_stages(w);
   loop_c_line(w, "}");
 }
 
+/* Columns at a time: long runs of memory, but sums and column values that fit the nearest cache. */
+static int columns_at_once(const loop_plan *p) {
+  int arrays = 2 * p->reductions, columns = COLS_MOST;
+  for (int i = 0; i < p->values; i++) arrays += p->value[i].varies == VARY_INNER;
+  while (columns > COLS_LEAST && arrays * columns * (int)sizeof(float) > COLS_BYTES) columns /= 2;
+  return columns;
+}
+
 static void print_col(loop_c_printer *w) {
   bool split = w->p->split;
-  loop_c_line(w, "enum { SEGMENT = %d, COLS = %d };", PLAN_COL_SEGMENT,
-              split ? PLAN_COLS : COLS_AT_ONCE);
+  loop_c_line(w, "enum { SEGMENT = %d, COLS = %d };", PLAN_COL_SEGMENT, columns_at_once(w->p));
   loop_c_line(w, "const int64_t blocks = (p[0] + %d) / %d;", PLAN_COLS - 1, PLAN_COLS);
-  if (split) {
-    loop_c_line(w, "const int64_t segments = (p[1] + SEGMENT - 1) / SEGMENT;");
-    loop_c_line(w, "const int64_t places = p[2] * blocks;");
-    loop_c_line(w, "for (int64_t u = from; u < to; u++) {");
-    loop_c_line(w, "const int64_t place = u / segments;");
-    print_split_bounds(w);
-  } else {
-    loop_c_line(w, "for (int64_t u = from, done; u < to; u += done) {");
-    loop_c_line(w, "const int64_t place = u;");
-  }
-  loop_c_line(w, "const int64_t first = place %% blocks * %d;", PLAN_COLS);
+  if (split) print_segments(w, PLAN_COLS);
+  loop_c_line(w, "for (int64_t u = from, done; u < to; u += done) {");
+  if (split) print_split_bounds(w);
+  loop_c_line(w, "const int64_t first = u %% blocks * %d;", PLAN_COLS);
   loop_c_line(w, "int64_t w = p[0] - first < COLS ? p[0] - first : COLS;");
-  if (!split) {
-    /* several parts of the same outer place in one go: longer runs of memory */
-    loop_c_line(w, "w = w < (to - u) * %d ? w : (to - u) * %d;", PLAN_COLS, PLAN_COLS);
-    loop_c_line(w, "done = (w + %d) / %d;", PLAN_COLS - 1, PLAN_COLS);
-  }
-  loop_c_line(w, "int64_t t = place / blocks;");
+  /* several parts of the same place in one go: longer runs of memory */
+  loop_c_line(w, "w = w < (to - u) * %d ? w : (to - u) * %d;", PLAN_COLS, PLAN_COLS);
+  loop_c_line(w, "done = (w + %d) / %d;", PLAN_COLS - 1, PLAN_COLS);
+  loop_c_line(w, split ? "int64_t t = s / segments;" : "int64_t t = u / blocks;");
   print_outer(w);
   print_paths(w, "first");
   print_stages(w);

@@ -17,7 +17,7 @@
 /* Changes whenever the meaning of compiled kernels does: parameters, order of a reduction, ... */
 #define GENERATOR "loop 3"
 
-enum { FLAGS_MAX = 32, SAID_MAX = 400, RUN_ALONE = 1 << 15, PARTS_A_THREAD = 4, LOCK_MS = 2000 };
+enum { FLAGS_MAX = 32, SAID_MAX = 400, RUN_ALONE = 1 << 15, LOCK_MS = 2000 };
 
 /* Kernels of one structure share a function. */
 typedef struct {
@@ -432,7 +432,7 @@ void loop_run_parts(const loop_kernel *k, int phase, const void *const *in, void
   else loop_interpret(&k->plan, in, out, from, to);
 }
 
-/* A run on a pool: the parts of a phase, a range for each piece of work. */
+/* A run on a pool: the parts of a phase, a range for each thread. */
 typedef struct {
   const loop_kernel *k;
   const void *const *in;
@@ -459,7 +459,7 @@ void loop_run(const loop_kernel *k, const void *const *in, void *const *out, voi
   int64_t elements = plan->outer_count * plan->inner * (plan->kind == LOOP_COL ? plan->reduced : 1);
   for (int phase = 0; phase < loop_phases(k); phase++) {
     pool_run_of r = {k, in, out, scratch, phase, loop_parts(k, phase), 1};
-    if (p && elements >= RUN_ALONE) r.pieces = (int64_t)pool_size(p) * PARTS_A_THREAD;
+    if (p && elements >= RUN_ALONE) r.pieces = pool_size(p);
     if (r.pieces > r.parts) r.pieces = r.parts;
     if (r.pieces > 1) pool_run(p, r.pieces, run_piece, &r);
     else if (r.parts) loop_run_parts(k, phase, in, out, scratch, 0, r.parts);
