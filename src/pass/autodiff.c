@@ -23,9 +23,63 @@ static void mark_needed(autodiff *a, const val *wrt, int n, size_t nodes) {
   }
 }
 
+/* A gradient that is zero but for a run along one axis, as that of a slice is. */
+typedef struct {
+  val run;
+  int axis;
+  int64_t before, behind; /* zeros */
+} padded_run;
+
+static bool is_run(const hp_graph *g, val d, padded_run *out) {
+  const ir_node *n = graph_def(g, d);
+  int64_t lo[ATTR_LIST_MAX], hi[ATTR_LIST_MAX];
+  if (n->op != OP_PAD || attr_float(g, n, "value") != 0) return false;
+  int rank = attr_list(g, n, "lo", lo), axes = 0;
+  attr_list(g, n, "hi", hi);
+  for (int i = 0; i < rank; i++) {
+    if (!lo[i] && !hi[i]) continue;
+    *out = (padded_run){graph_in(g, n)[0], i, lo[i], hi[i]};
+    axes++;
+  }
+  return axes == 1;
+}
+
+/* The runs that one was made of; how many. */
+static int parts_of(const hp_graph *g, const padded_run *x, const val **part) {
+  const ir_node *n = graph_def(g, x->run);
+  bool joined = n->op == OP_CONCAT && n->n_in < 128 && attr_int(g, n, "axis") == x->axis;
+  *part = joined ? graph_in(g, n) : &x->run;
+  return joined ? n->n_in : 1;
+}
+
+/* The sum of two gradients whose runs are neighbours: nothing is added, and when the slices of a
+ * value share it out, its gradient is theirs side by side.  0 for others. */
+static val side_by_side(hp_graph *g, val a, val b) {
+  padded_run x, y;
+  if (!is_run(g, a, &x) || !is_run(g, b, &y) || x.axis != y.axis) return 0;
+  if (x.before > y.before) {
+    padded_run t = x;
+    x = y, y = t;
+  }
+  const ir_value first = *graph_value(g, x.run);
+  if (x.before + first.dim[x.axis] != y.before) return 0;
+  val all[255];
+  const val *part;
+  int n = parts_of(g, &x, &part);
+  memcpy(all, part, (size_t)n * sizeof *part);
+  int more = parts_of(g, &y, &part);
+  memcpy(all + n, part, (size_t)more * sizeof *part);
+  val run = ops_concat(g, all, n + more, x.axis);
+  int64_t lo[HP_MAX_RANK] = {0}, hi[HP_MAX_RANK] = {0};
+  lo[x.axis] = x.before, hi[x.axis] = y.behind;
+  return x.before || y.behind ? ops_pad(g, run, lo, hi, 0) : run;
+}
+
 static void accumulate(autodiff *a, val x, val d) {
   val *slot = &a->cotangent[x];
-  *slot = *slot ? ops_binary(a->g, OP_ADD, *slot, d) : d;
+  val joined = *slot && !a->g->failure.code ? side_by_side(a->g, *slot, d) : 0;
+  if (joined) *slot = joined;
+  else *slot = *slot ? ops_binary(a->g, OP_ADD, *slot, d) : d;
 }
 
 /* Gradients of one node's operands from those of its results. */
