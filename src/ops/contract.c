@@ -10,18 +10,6 @@ static hp_shape shape_of(const ir_value *v) {
   return s;
 }
 
-/* What the chains start from is like the result. */
-static hp_status check_start(infer_ctx *c) {
-  const ir_value *start = graph_value(c->g, c->in[2]), *out = &c->out[0];
-  if (start->dtype == out->dtype && value_same_shape(start, out)) return HP_OK;
-  str want = {0};
-  value_print(out, &want);
-  hp_status st = ops_fail(c, "c is %s; %s was expected, as the result is", ops_type(c, 2),
-                          want.at ? want.at : "");
-  str_free(&want);
-  return st;
-}
-
 /* The type of the product of operand 0 with operand k. */
 static hp_status product_type(infer_ctx *c, int k, ir_value *result) {
   const char *text = attr_str(c->g, &c->node, "eq");
@@ -49,7 +37,7 @@ static hp_status product_type(infer_ctx *c, int k, ir_value *result) {
 
 hp_status infer_einsum(infer_ctx *c) {
   HP_TRY(product_type(c, 1, &c->out[0]));
-  return c->node.n_in == 3 ? check_start(c) : HP_OK;
+  return c->node.n_in == 3 ? ops_check_start(c) : HP_OK;
 }
 
 hp_status infer_einsums(infer_ctx *c) {

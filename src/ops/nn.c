@@ -30,12 +30,10 @@ static val without(hp_graph *g, val ids, int64_t skip) {
 }
 
 void grad_embedding(grad_ctx *c) {
-  attr_record a = {0};
   ir_value table = *graph_value(c->g, c->in[0]);
-  attr_put_int(&a, table.dim[0]);
   val dy = ops_cast(c->g, c->dout[0], (hp_dtype)table.dtype);
-  val in[2] = {dy, without(c->g, c->in[1], attr_int(c->g, &c->node, "skip"))};
-  c->din[0] = ops_add(c->g, OP_EMBEDDING_GRAD, in, 2, &a);
+  val ids = without(c->g, c->in[1], attr_int(c->g, &c->node, "skip"));
+  c->din[0] = ops_embedding_grad(c->g, dy, ids, 0, table.dim[0]);
 }
 
 hp_status infer_embedding_grad(infer_ctx *c) {
@@ -51,7 +49,7 @@ hp_status infer_embedding_grad(infer_ctx *c) {
   c->out[0].rank = 2;
   c->out[0].dim[0] = rows;
   c->out[0].dim[1] = dy->dim[dy->rank - 1];
-  return HP_OK;
+  return c->node.n_in == 3 ? ops_check_start(c) : HP_OK;
 }
 
 /* --- softmax and norms ----------------------------------------------------------------------- */

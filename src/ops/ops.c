@@ -53,6 +53,17 @@ const char *ops_type(const infer_ctx *c, int i) {
   return t;
 }
 
+hp_status ops_check_start(infer_ctx *c) {
+  const ir_value *start = graph_value(c->g, c->in[2]), *out = &c->out[0];
+  if (start->dtype == out->dtype && value_same_shape(start, out)) return HP_OK;
+  str want = {0};
+  value_print(out, &want);
+  hp_status st = ops_fail(c, "operand 2 is %s; %s was expected, as the result is", ops_type(c, 2),
+                          want.at ? want.at : "");
+  str_free(&want);
+  return st;
+}
+
 /* Arity, attributes, then the row's own rule. */
 static hp_status infer(infer_ctx *c) {
   const op_row *row = &op_table[c->node.op];
@@ -311,6 +322,12 @@ val ops_einsum(hp_graph *g, const char *eq, val a, val b, hp_dtype out) {
 val ops_einsum_onto(hp_graph *g, const char *eq, val a, val b, val c) {
   if (!ops_is_value(g, OP_EINSUM, c)) return 0;
   return einsum(g, eq, (val[]){a, b, c}, 3, (hp_dtype)graph_value(g, c)->dtype);
+}
+
+val ops_embedding_grad(hp_graph *g, val dy, val ids, val c, int64_t rows) {
+  attr_record a = {0};
+  attr_put_int(&a, rows);
+  return ops_add(g, OP_EMBEDDING_GRAD, (val[]){dy, ids, c}, c ? 3 : 2, &a);
 }
 
 void ops_output(hp_graph *g, const char *name, val x) {

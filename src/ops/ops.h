@@ -76,6 +76,9 @@ val ops_concat(hp_graph *g, const val *x, int n, int axis);
 val ops_einsum(hp_graph *g, const char *eq, val a, val b, hp_dtype out);
 /* The same with chains that start from c, whose dtype and shape the result has. */
 val ops_einsum_onto(hp_graph *g, const char *eq, val a, val b, val c);
+/* The rows of dy summed by id into a table of so many rows, from 0 or, where it is not 0, from c.
+ */
+val ops_embedding_grad(hp_graph *g, val dy, val ids, val c, int64_t rows);
 val ops_leaf(hp_graph *g, int op, const char *name, hp_dtype t, const int64_t *dim, int rank);
 val ops_random(hp_graph *g, int op, val seed, int64_t stream, hp_dtype t, const int64_t *dim,
                int rank); /* OP_UNIFORM or OP_NORMAL */
@@ -99,6 +102,8 @@ hp_status ops_check_seed(infer_ctx *c, int i);
 hp_status ops_check_rate(infer_ctx *c, const char *key);
 /* "f32[2,3]" of operand i, in a rotating buffer: for messages. */
 const char *ops_type(const infer_ctx *c, int i);
+/* What sums start from, operand 2, is like the result. */
+hp_status ops_check_start(infer_ctx *c);
 
 /* Re-infers every node and compares with the graph's types, and checks the names: on every graph
  * that is read, and after passes in tests.  On failure *node is the one that is wrong. */

@@ -2,8 +2,9 @@
  *
  * An addition of a param and a value comes right after the value; where the value is a contraction
  * that nothing else reads, its chains start from the param instead.  So gradients of a micro-batch
- * are nowhere beside those that they are added to.  It is the first pass: what recomputes, cuts or
- * orders comes later and changes no bit of these chains. */
+ * are nowhere beside those that they are added to.  In the same way the gradient of an embedding is
+ * summed onto what it is added to, row by row, as that of a tied head.  It is the first pass: what
+ * recomputes, cuts or orders comes later and changes no bit of these chains. */
 #include "ops/ops.h"
 #include "pass/pass.h"
 
@@ -11,6 +12,8 @@ typedef struct {
   rewrite r;
   use_lists uses;
   uint32_t *sum_of; /* by value: the addition that comes right after it + 1; 0: none */
+  val *
+      becomes; /* by node, an addition of rows: what that param and it are summed to; 0: no param */
 } accumulation;
 
 static bool is_param(const hp_graph *g, val v) { return graph_def(g, v)->op == OP_PARAM; }
@@ -30,38 +33,96 @@ static val param_of(const hp_graph *g, const ir_node *sum) {
   return in[!is_param(g, in[0])];
 }
 
-/* May the chains of node n, whose result is summed, start from the param? */
-static bool starts_from_param(const accumulation *a, const ir_node *n) {
-  return n->op == OP_EINSUM && n->n_in == 2 && graph_value(a->r.from, n->out0)->dtype == HP_F32 &&
-         a->uses.use0[n->out0 + 1] - a->uses.use0[n->out0] == 1;
+static bool read_once(const accumulation *a, val v) {
+  return a->uses.use0[v + 1] - a->uses.use0[v] == 1;
 }
 
-/* Node n, which makes `x`, and its sum with the param. */
-static void emit_sum(accumulation *a, uint32_t n, uint32_t sum) {
+/* May the sums of node n, whose result is added to something, start from that? */
+static bool starts_from_other(const accumulation *a, const ir_node *n) {
+  return (n->op == OP_EINSUM || n->op == OP_EMBEDDING_GRAD) && n->n_in == 2 &&
+         graph_value(a->r.from, n->out0)->dtype == HP_F32 && read_once(a, n->out0);
+}
+
+/* The gradient of an embedding that addition n adds to another value, *other; NULL: there is none.
+ */
+static const ir_node *rows_of(const accumulation *a, const ir_node *n, val *other) {
   const hp_graph *g = a->r.from;
-  const ir_node *def = graph_node(g, n), *add = graph_node(g, sum);
-  const val *in = graph_in(g, def);
+  for (int k = 0; n->op == OP_ADD && k < 2; k++) {
+    const val *in = graph_in(g, n);
+    const ir_node *rows = graph_def(g, in[k]);
+    const ir_value *x = graph_value(g, in[k]), *y = graph_value(g, in[1 - k]);
+    *other = in[1 - k];
+    if (rows->op == OP_EMBEDDING_GRAD && starts_from_other(a, rows) && !is_param(g, *other) &&
+        x->dtype == y->dtype && value_same_shape(x, y))
+      return rows;
+  }
+  return NULL;
+}
+
+/* What node n makes, summed onto `start`, a value of the new graph. */
+static val emit_onto(accumulation *a, const ir_node *n, val start) {
+  const hp_graph *g = a->r.from;
+  const val x = a->r.map[graph_in(g, n)[0]], y = a->r.map[graph_in(g, n)[1]];
+  rewrite_place(&a->r, n);
+  if (n->op == OP_EINSUM) return ops_einsum_onto(a->r.to, attr_str(g, n, "eq"), x, y, start);
+  return ops_embedding_grad(a->r.to, x, y, start, attr_int(g, n, "rows"));
+}
+
+/* The sum of the param and x, which has been made, or is where its sums may start from that. */
+static void emit_sum(accumulation *a, val x, uint32_t sum) {
+  const hp_graph *g = a->r.from;
+  const ir_node *def = graph_def(g, x), *add = graph_node(g, sum);
   val param = param_of(g, add);
   if (!a->r.map[param]) rewrite_copy(&a->r, graph_value(g, param)->def);
-  if (!starts_from_param(a, def)) {
-    rewrite_copy(&a->r, sum);
+  if (starts_from_other(a, def)) {
+    a->r.map[add->out0] = emit_onto(a, def, a->r.map[param]);
     return;
   }
-  rewrite_place(&a->r, def);
-  a->r.map[add->out0] = ops_einsum_onto(a->r.to, attr_str(g, def, "eq"), a->r.map[in[0]],
-                                        a->r.map[in[1]], a->r.map[param]);
+  bool first = is_param(g, graph_in(g, add)[0]);
+  const val pair[2] = {a->r.map[first ? param : x], a->r.map[first ? x : param]};
+  a->r.map[add->out0] = graph_add_like(a->r.to, g, add, pair);
+}
+
+/* An addition of an embedding's gradient: its rows are summed onto the other value or, where that
+ * was summed into a param before, onto their sum. */
+static void emit_rows(accumulation *a, uint32_t i, const ir_node *rows, val other) {
+  val sum = a->becomes[i] ? a->becomes[i] : graph_node(a->r.from, i)->out0;
+  a->r.map[sum] = emit_onto(a, rows, a->r.map[a->becomes[i] ? sum : other]);
+}
+
+/* Is node n the gradient of an embedding that an addition makes, onto the other value? */
+static bool is_added(const accumulation *a, const ir_node *n) {
+  val other;
+  if (n->op != OP_EMBEDDING_GRAD || !starts_from_other(a, n)) return false;
+  const ir_node *user = graph_node(a->r.from, a->uses.use[a->uses.use0[n->out0]]);
+  return rows_of(a, user, &other) == n;
 }
 
 static void emit(accumulation *a, uint32_t i) {
   const ir_node *n = graph_node(a->r.from, i);
   bool early = n->n_out && a->r.map[n->out0]; /* a param, or a sum */
   uint32_t sum = n->n_out ? a->sum_of[n->out0] : 0;
-  if (early) return;
-  if (!sum || !starts_from_param(a, n)) rewrite_copy(&a->r, i);
+  val other;
+  const ir_node *rows = rows_of(a, n, &other);
+  if (early || is_added(a, n)) return;
+  if (rows) emit_rows(a, i, rows, other);
+  else if (!sum || !starts_from_other(a, n)) rewrite_copy(&a->r, i);
   for (int k = 0; k < n->n_out; k++) {
-    sum = a->sum_of[n->out0 + (val)k];
-    if (sum) emit_sum(a, i, sum - 1);
+    val x = n->out0 + (val)k;
+    if (a->sum_of[x]) emit_sum(a, x, a->sum_of[x] - 1);
   }
+}
+
+/* Addition i of a param and x: it comes after x or, where x is such an addition of rows and nothing
+ * else reads it, after what they are added to. */
+static void place_sum(accumulation *a, uint32_t i, val x) {
+  const hp_graph *g = a->r.from;
+  val other;
+  while (read_once(a, x) && rows_of(a, graph_def(g, x), &other) && graph_def(g, other)->n_in) {
+    a->becomes[graph_value(g, x)->def] = graph_node(g, i)->out0;
+    x = other;
+  }
+  if (!a->sum_of[x]) a->sum_of[x] = i + 1;
 }
 
 hp_status pass_accumulate(const hp_graph *in, const pass_options *o, hp_graph **out) {
@@ -70,13 +131,15 @@ hp_status pass_accumulate(const hp_graph *in, const pass_options *o, hp_graph **
   HP_TRY(rewrite_begin(&a.r, in));
   hp_status st = use_lists_build(in, &a.uses);
   a.sum_of = mem_calloc(in->values.len, sizeof *a.sum_of);
-  if (!st && !a.sum_of) st = HP_ERR_OOM;
+  a.becomes = mem_calloc(in->nodes.len, sizeof *a.becomes);
+  if (!st && (!a.sum_of || !a.becomes)) st = HP_ERR_OOM;
   for (uint32_t i = 0; !st && i < in->nodes.len; i++) {
     val x = term_of(in, graph_node(in, i));
-    if (x && !a.sum_of[x]) a.sum_of[x] = i + 1;
+    if (x) place_sum(&a, i, x);
   }
   for (uint32_t i = 0; !st && i < in->nodes.len; i++) emit(&a, i);
   use_lists_free(&a.uses);
   mem_free(a.sum_of);
+  mem_free(a.becomes);
   return rewrite_end(&a.r, st, out);
 }

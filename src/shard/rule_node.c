@@ -122,6 +122,17 @@ static hp_status einsum(const site *s, rule *r) {
   return HP_OK;
 }
 
+static hp_status embedding_grad(const site *s, rule *r) {
+  bool onto = s->n->n_in == 3, f32 = graph_value(s->g, s->n->out0)->dtype == HP_F32;
+  const char *text = !onto ? "...d,...->vd;...=sum;v=@1"
+                     : f32 ? "...d,...,vd->vd;...=sum;v=@1"
+                           : "...d,...,vd->vd;...=rep;v=@1";
+  HP_TRY(rule_from_text(text, onto ? LIN_NONE : LIN_FIRST, s->in, s->n->n_in, r));
+  rule_out_sizes(r, s->out);
+  if (onto) r->start = 3;
+  return HP_OK;
+}
+
 /* With slots [R...,J,K], or without, where one row serves all of its slots.  A row of an expert
  * that is elsewhere is zero: a part of a sum. */
 static hp_status grouped(const site *s, rule *r) {
@@ -246,6 +257,7 @@ static const struct {
     {"=concat", concat},
     {"=update", update},
     {"=einsum", einsum},
+    {"=embedding_grad", embedding_grad},
     {"=grouped", grouped},
     {"=grouped_grad", grouped_grad},
     {"=attention", attention},

@@ -40,6 +40,15 @@ void ref_EMBEDDING_GRAD(ref_ctx *c) {
     sum[to] += fabs(dy->f[k]);
     count[to]++;
   }
+  const ref_tensor *start = c->n->n_in == 3 ? c->in[2] : NULL;
+  for (int64_t k = 0; start && k < y->n; k++) {
+    y->f[k] += start->f[k];
+    y->e[k] += start->e[k];
+    sum[k] += fabs(start->f[k]);
+    count[k]++;
+  }
+  if (start && (!grain || !ref_grain(start))) grain = 0;
+  else if (start) grain = fmin(grain, ref_grain(start));
   for (int64_t k = 0; k < y->n; k++)
     if (count[k] > 1) y->e[k] += ref_sum_error(count[k], sum[k], grain);
   free(sum);

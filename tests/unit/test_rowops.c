@@ -173,7 +173,7 @@ TEST(embedding_gathers_rows_and_its_gradient_sums_them) {
         CHECK(o[i] == (id[i / C] < 0 ? 0 : exact[id[i / C] * C + i % C]));
       mem_free(o);
       memset(grad, 0xff, V * C * dtype_size(t));
-      CHECK_OK(row_embedding_grad(isa, p, &r, t, dy, t, grad, work));
+      CHECK_OK(row_embedding_grad(isa, p, &r, t, dy, t, grad, false, work));
       float *g = as_f32(grad, t, V * C);
       for (int i = 0; i < V * C; i++) {
         float w = want[i];
@@ -197,7 +197,7 @@ static void check_large_sums(cpu_isa isa, pool *p, const row_ids *r, hp_dtype t,
   void *work = room_for((int64_t)work_bytes, 1), *row = room_for(1, (size_t)bytes);
   float *sum = room_for(r->C, sizeof *sum);
   memset(grad, 0xff, (size_t)(r->V * bytes));
-  CHECK_OK(row_embedding_grad(isa, p, r, t, dy, t, grad, work));
+  CHECK_OK(row_embedding_grad(isa, p, r, t, dy, t, grad, false, work));
   for (int64_t v = 0; v < r->V; v++) {
     memset(sum, 0, (size_t)r->C * sizeof *sum);
     for (int64_t i = 0; i < r->n; i++)
@@ -240,7 +240,7 @@ TEST(ids_outside_of_the_table_are_refused) {
   row_ids r = {2, 3, 2, id, HP_I32};
   pool *p = open_pool(ISA_PLAIN, 1);
   CHECK_FAILS(row_embedding(ISA_PLAIN, p, &r, HP_F32, table, out), "id 2 at position 1");
-  CHECK_FAILS(row_embedding_grad(ISA_PLAIN, p, &r, HP_F32, out, HP_F32, table, work),
+  CHECK_FAILS(row_embedding_grad(ISA_PLAIN, p, &r, HP_F32, out, HP_F32, table, false, work),
               "id 2 at position 1");
   id[1] = -1;
   CHECK_FAILS(row_embedding(ISA_PLAIN, p, &r, HP_F32, table, out), "id -1");

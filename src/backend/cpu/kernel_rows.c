@@ -45,9 +45,12 @@ hp_status plan_embedding_grad(cpu_loading *l, const prog_inst *n, void **plan, u
 hp_status run_embedding_grad(const cpu_call *c) {
   const ir_value *table = call_type(c, 2);
   row_ids r = ids_of(c, table, 1);
+  void *out = c->at[c->n->n_in];
+  bool onto = c->n->n_in == 3;
+  if (onto && c->at[2] != out) cpu_move(c, out, c->at[2], value_bytes(table));
   return at_place(c, row_embedding_grad(c->dev->isa, c->dev->threads, &r,
                                         (hp_dtype)call_type(c, 0)->dtype, c->at[0],
-                                        (hp_dtype)table->dtype, c->at[2], c->work));
+                                        (hp_dtype)table->dtype, out, onto, c->work));
 }
 
 /* --- rotary embedding ------------------------------------------------------------------------- */

@@ -137,7 +137,8 @@ static void sort_positions(const row_ids *r, int64_t *start, int64_t *position) 
 }
 
 hp_status row_embedding_grad(cpu_isa isa, pool *p, const row_ids *r, hp_dtype dy_type,
-                             const void *dy, hp_dtype out_type, void *dtable, void *work) {
+                             const void *dy, hp_dtype out_type, void *dtable, bool onto,
+                             void *work) {
   HP_TRY(check_float("embedding gradient", dy_type));
   HP_TRY(check_float("embedding gradient", out_type));
   HP_TRY(check_row_ids(r));
@@ -148,9 +149,10 @@ hp_status row_embedding_grad(cpu_isa isa, pool *p, const row_ids *r, hp_dtype dy
                 .y = dtable,
                 .out_type = out_type,
                 .width = r->C,
-                .stream = r->C && r->V >= MEM_STREAM_BYTES / (r->C * (int64_t)dtype_size(out_type)),
+                .onto = onto,
                 .start = start,
                 .position = position};
+  if (!onto && r->C) j.stream = r->V >= MEM_STREAM_BYTES / (r->C * (int64_t)dtype_size(out_type));
   run_rows(p, embedding_grad_of[isa], &j, r->V);
   return HP_OK;
 }

@@ -42,11 +42,12 @@ typedef struct {
 /* out [n,C] = table[ids], both of one type (any). */
 hp_status row_embedding(cpu_isa isa, pool *p, const row_ids *r, hp_dtype dtype, const void *table,
                         void *out);
-/* dtable [V,C] = for each row, the rows of dy [n,C] with its id, summed in order of position; all
- * rows are written; ids elsewhere are left out. */
+/* dtable [V,C] = for each row, the rows of dy [n,C] with its id, summed in order of position, from
+ * 0 or, with `onto`, from what is there; ids elsewhere are left out. */
 hp_status row_embedding_grad_work(const row_ids *r, size_t *bytes);
 hp_status row_embedding_grad(cpu_isa isa, pool *p, const row_ids *r, hp_dtype dy_type,
-                             const void *dy, hp_dtype out_type, void *dtable, void *work);
+                             const void *dy, hp_dtype out_type, void *dtable, bool onto,
+                             void *work);
 
 /* --- rotary embedding ------------------------------------------------------------------------- */
 

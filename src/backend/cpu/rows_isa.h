@@ -21,6 +21,7 @@ typedef struct {
   float *out, *lse_out;
   bool stream;                     /* y goes past the caches */
   const int64_t *start, *position; /* embedding gradient: positions by id, start[id].. */
+  bool onto;                       /* embedding gradient: sums start from y */
   atomic_llong found;              /* least index found so far */
 } rows_job;
 

@@ -135,7 +135,8 @@ void ISA_NAME(rows_embedding)(rows_job *j, int64_t from, int64_t to) {
 SIMD void sum_positions(const hp_dtype t, const hp_dtype out, rows_job *j, int64_t row, int64_t c,
                         const int vecs, int left) {
   v16f sum[4];
-  for (int v = 0; v < vecs; v++) sum[v] = v16_zero();
+  for (int v = 0; v < vecs; v++)
+    sum[v] = j->onto ? v16_load_as(out, j->y, row * j->width + c + 16 * v, left) : v16_zero();
   for (int64_t i = j->start[row]; i < j->start[row + 1]; i++)
     for (int v = 0; v < vecs; v++)
       sum[v] = v16_add(sum[v], v16_load_as(t, j->x, j->position[i] * j->width + c + 16 * v, left));
@@ -151,6 +152,7 @@ SIMD void embedding_grads(const hp_dtype t, const hp_dtype out, rows_job *j, int
   const int64_t C = j->width;
   for (int64_t row = from; row < to; row++) {
     int64_t c = 0;
+    if (j->onto && j->start[row] == j->start[row + 1]) continue;
     for (; c + 64 <= C; c += 64) sum_positions(t, out, j, row, c, 4, 16);
     for (; c < C; c += 16) sum_positions(t, out, j, row, c, 1, v16_left(C, c));
   }
