@@ -343,14 +343,16 @@ static void print_stages(loop_c_printer *w) {
   loop_c_line(w, "(void)s0, (void)s1, (void)t;");
 }
 
-/* A part of a split kernel is a segment, s, of a block of columns: those of one segment follow each
- * other, and then come those of the next. */
+/* A part u of a split kernel is a segment, s, of a block of columns: the blocks of a segment follow
+ * each other, and then come those of the next.  Sizes that tell which, and of scratch memory: */
 static void print_segments(loop_c_printer *w, int width) {
   loop_c_line(w, "enum { WIDTH = %d };", width);
   loop_c_line(w, "const int64_t segments = (p[1] + SEGMENT - 1) / SEGMENT;");
   loop_c_line(w, "const int64_t numbers = p[2] * segments * blocks * WIDTH;");
   loop_c_line(w, "(void)numbers;");
 }
+
+/* The part's segment and its rows or elements. */
 static void print_split_bounds(loop_c_printer *w) {
   loop_c_line(w, "const int64_t s = u / blocks;");
   loop_c_line(w, "const int64_t s0 = s %% segments * SEGMENT;");

@@ -28,6 +28,7 @@ void loop_c_line(loop_c_printer *w, const char *fmt, ...) __attribute__((format(
 const char *loop_c_type(const plan_value *v);
 /* Is the step of a path a parameter?  Those are that the code cannot do without. */
 bool loop_c_has_step(const plan_path *path);
+/* bf16 or f16? */
 bool loop_c_is_half(uint8_t type);
 /* How a value is called where it is used: column values live in arrays. */
 loop_c_name loop_c_value_name(const loop_c_printer *w, int n);
@@ -45,10 +46,13 @@ bool loop_c_is_element_store(const loop_c_printer *w, int n);
 bool loop_c_is_run_store(const loop_c_printer *w, int n);
 /* The value that a store takes: a rounding to the type that it rounds to anyway is left to it. */
 int loop_c_stored_value(const loop_c_printer *w, int n);
+/* Store n of one element, as a line. */
 void loop_c_print_store(loop_c_printer *w, int n);
+/* Is value n a reduction of that stage? */
 bool loop_c_is_reduced_at(const loop_c_printer *w, int n, int stage);
 /* "a = join(a, b);" of reduction n */
 void loop_c_print_join(loop_c_printer *w, int n, const char *a, const char *b);
+/* What a reduction starts from, as C. */
 const char *loop_c_identity(const plan_value *v);
 /* "sum_f" for hp_join_sum_f and hp_lanes_sum_f of the preamble */
 loop_c_name loop_c_lanes_name(const loop_c_printer *w, int n);

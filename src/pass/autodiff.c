@@ -44,16 +44,20 @@ static bool is_run(const hp_graph *g, val d, padded_run *out) {
   return axes == 1;
 }
 
+/* A concat of more is a part itself: rules of layouts hold 64 operands. */
+enum { PARTS_MOST = 16 };
+
 /* The runs that one was made of; how many. */
 static int parts_of(const hp_graph *g, const padded_run *x, const val **part) {
   const ir_node *n = graph_def(g, x->run);
-  bool joined = n->op == OP_CONCAT && n->n_in < 128 && attr_int(g, n, "axis") == x->axis;
+  bool joined = n->op == OP_CONCAT && n->n_in <= PARTS_MOST && attr_int(g, n, "axis") == x->axis;
   *part = joined ? graph_in(g, n) : &x->run;
   return joined ? n->n_in : 1;
 }
 
 /* The sum of two gradients whose runs are neighbours: nothing is added, and when the slices of a
- * value share it out, its gradient is theirs side by side.  0 for others. */
+ * value share it out, one beside those before it, its gradient is theirs side by side.  0 for
+ * others. */
 static val side_by_side(hp_graph *g, val a, val b) {
   padded_run x, y;
   if (!is_run(g, a, &x) || !is_run(g, b, &y) || x.axis != y.axis) return 0;
@@ -63,7 +67,7 @@ static val side_by_side(hp_graph *g, val a, val b) {
   }
   const ir_value first = *graph_value(g, x.run);
   if (x.before + first.dim[x.axis] != y.before) return 0;
-  val all[255];
+  val all[2 * PARTS_MOST];
   const val *part;
   int n = parts_of(g, &x, &part);
   memcpy(all, part, (size_t)n * sizeof *part);

@@ -12,13 +12,12 @@ static bool is_leaf(int op) {
   return op == OP_INPUT || op == OP_PARAM || op == OP_CONST || op == OP_IOTA;
 }
 
-/* Is every element of a value of floats 1? */
+/* Is every element of a value 1? */
 static bool is_one(const hp_graph *g, val v) {
   const ir_node *d = graph_def(g, v);
   while (d->op == OP_CAST || d->op == OP_RESHAPE || d->op == OP_BROADCAST)
     d = graph_def(g, graph_in(g, d)[0]);
-  const ir_value *x = graph_value(g, d->out0);
-  return d->op == OP_CONST && dtype_is_float((hp_dtype)x->dtype) && attr_float(g, d, "value") == 1;
+  return d->op == OP_CONST && attr_float(g, d, "value") == 1;
 }
 
 /* The factor that a product passes on: the other is 1 everywhere. */
