@@ -12,8 +12,8 @@ typedef struct {
   rewrite r;
   use_lists uses;
   uint32_t *sum_of; /* by value: the addition that comes right after it + 1; 0: none */
-  val *
-      becomes; /* by node, an addition of rows: what that param and it are summed to; 0: no param */
+  /* by node, an addition of rows: the sum with a param that these belong to as well; 0: none */
+  val *becomes;
 } accumulation;
 
 static bool is_param(const hp_graph *g, val v) { return graph_def(g, v)->op == OP_PARAM; }
@@ -63,6 +63,7 @@ static const ir_node *rows_of(const accumulation *a, const ir_node *n, val *othe
 static val emit_onto(accumulation *a, const ir_node *n, val start) {
   const hp_graph *g = a->r.from;
   const val x = a->r.map[graph_in(g, n)[0]], y = a->r.map[graph_in(g, n)[1]];
+  HP_ASSERT(start || a->r.to->failure.code);
   rewrite_place(&a->r, n);
   if (n->op == OP_EINSUM) return ops_einsum_onto(a->r.to, attr_str(g, n, "eq"), x, y, start);
   return ops_embedding_grad(a->r.to, x, y, start, attr_int(g, n, "rows"));
@@ -113,16 +114,24 @@ static void emit(accumulation *a, uint32_t i) {
   }
 }
 
-/* Addition i of a param and x: it comes after x or, where x is such an addition of rows and nothing
- * else reads it, after what they are added to. */
+/* Is x the result of an addition of rows that nothing but one sum reads?  *other: the value that
+ * they are added to. */
+static bool is_rows_sum(const accumulation *a, val x, val *other) {
+  const hp_graph *g = a->r.from;
+  return read_once(a, x) && rows_of(a, graph_def(g, x), other) && graph_def(g, *other)->n_in;
+}
+
+/* Addition i of a param and x: it comes after x or, where x is an addition of rows, after what they
+ * are added to, unless that comes before a sum of its own. */
 static void place_sum(accumulation *a, uint32_t i, val x) {
   const hp_graph *g = a->r.from;
-  val other;
-  while (read_once(a, x) && rows_of(a, graph_def(g, x), &other) && graph_def(g, other)->n_in) {
+  val first = x, other;
+  while (is_rows_sum(a, first, &other)) first = other;
+  if (a->sum_of[first]) first = x;
+  if (a->sum_of[first]) return;
+  a->sum_of[first] = i + 1;
+  for (; x != first && is_rows_sum(a, x, &other); x = other)
     a->becomes[graph_value(g, x)->def] = graph_node(g, i)->out0;
-    x = other;
-  }
-  if (!a->sum_of[x]) a->sum_of[x] = i + 1;
 }
 
 hp_status pass_accumulate(const hp_graph *in, const pass_options *o, hp_graph **out) {
