@@ -1,5 +1,6 @@
 #include "data/read_ahead.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -17,7 +18,7 @@ struct read_ahead {
   pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t change;
-  bool started, stop;
+  bool started, stop, drop;
   uint64_t passed, end;   /* places that read_ahead_move has given */
   _Atomic uint64_t there; /* what is before it has been brought in; UINT64_MAX: all that will be */
 };
@@ -61,11 +62,12 @@ static void *run(void *arg) {
   return NULL;
 }
 
-hp_status read_ahead_create(const st_file *file, size_t n, read_ahead **out) {
+hp_status read_ahead_create(const st_file *file, size_t n, bool drop, read_ahead **out) {
   read_ahead *r = mem_calloc(1, sizeof *r);
   HP_TRY_MEM(r);
   r->file = file;
   r->n = n;
+  r->drop = drop;
   pthread_mutex_init(&r->lock, NULL);
   pthread_cond_init(&r->change, NULL);
   r->started = !pthread_create(&r->thread, NULL, run, r);
@@ -77,19 +79,17 @@ hp_status read_ahead_create(const st_file *file, size_t n, read_ahead **out) {
   return HP_OK;
 }
 
-void read_ahead_free(read_ahead *r) {
-  if (!r) return;
-  pthread_mutex_lock(&r->lock);
-  r->stop = true;
-  pthread_cond_broadcast(&r->change);
-  pthread_mutex_unlock(&r->lock);
-  if (r->started) pthread_join(r->thread, NULL);
-  pthread_mutex_destroy(&r->lock);
-  pthread_cond_destroy(&r->change);
-  mem_free(r);
+/* From the front: a page of the cache, megabytes of it, that lay across the last end goes now. What
+ * stayed would make the system read small pages around it the next time, at half the speed. */
+static void drop_until(const st_file *f, size_t end) {
+  int fd = open(f->path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  (void)posix_fadvise(fd, 0, (off_t)end, POSIX_FADV_DONTNEED);
+  close(fd);
 }
 
-/* Takes whole pages between two places out of this process's memory; the system may keep them. */
+/* Takes whole pages between two places out of this process's memory; the system may keep them,
+ * unless they are to be dropped. */
 static void forget(const read_ahead *r, uint64_t from, uint64_t to) {
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   uint64_t place = 0;
@@ -99,8 +99,23 @@ static void forget(const read_ahead *r, uint64_t from, uint64_t to) {
     uintptr_t a = (uintptr_t)m->at + (from > place ? from - place : 0), b = (uintptr_t)m->at + end;
     a -= a % page; /* the page before was cut, and kept */
     b -= b % page;
-    if (a < b) (void)madvise((void *)a, b - a, MADV_DONTNEED);
+    if (a >= b) continue;
+    (void)madvise((void *)a, b - a, MADV_DONTNEED);
+    if (r->drop) drop_until(&r->file[i], (size_t)end);
   }
+}
+
+void read_ahead_free(read_ahead *r) {
+  if (!r) return;
+  pthread_mutex_lock(&r->lock);
+  r->stop = true;
+  pthread_cond_broadcast(&r->change);
+  pthread_mutex_unlock(&r->lock);
+  if (r->started) pthread_join(r->thread, NULL);
+  if (r->drop) forget(r, r->passed, UINT64_MAX);
+  pthread_mutex_destroy(&r->lock);
+  pthread_cond_destroy(&r->change);
+  mem_free(r);
 }
 
 void read_ahead_move(read_ahead *r, uint64_t begin, uint64_t end) {

@@ -7,8 +7,9 @@
 
 typedef struct read_ahead read_ahead;
 
-/* The files must stay open until it is freed. */
-hp_status read_ahead_create(const st_file *file, size_t n, read_ahead **out);
+/* The files must stay open until it is freed.  drop: what is not needed any more leaves the
+ * system's memory too, not only this process's. */
+hp_status read_ahead_create(const st_file *file, size_t n, bool drop, read_ahead **out);
 void read_ahead_free(read_ahead *r);
 /* What is before `begin` is not needed any more, what is before `end` is next. */
 void read_ahead_move(read_ahead *r, uint64_t begin, uint64_t end);

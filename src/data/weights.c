@@ -268,8 +268,14 @@ uint64_t weights_place(const weights *w, const st_tensor *t) {
 }
 
 /* A failure costs speed only. */
-void weights_read_ahead(weights *w) {
-  if (!w->ahead && read_ahead_create(w->files.at, w->files.len, &w->ahead)) err_clear();
+void weights_read_ahead(weights *w, uint64_t made) {
+  uint64_t room = mem_physical();
+  bool drop = made > room;
+  for (size_t i = 0; i < w->files.len && !drop; i++) {
+    drop = w->files.at[i].map.len > room - made;
+    made += w->files.at[i].map.len;
+  }
+  if (!w->ahead && read_ahead_create(w->files.at, w->files.len, drop, &w->ahead)) err_clear();
 }
 
 void weights_move(weights *w, uint64_t begin, uint64_t end) {

@@ -19,8 +19,10 @@ void weights_free(weights *w);
 
 /* To read the files once, from front to back.  A place counts the bytes of all files in order. */
 uint64_t weights_place(const weights *w, const st_tensor *t); /* of its data */
-/* Brings the files into memory in the background, from here on. */
-void weights_read_ahead(weights *w);
+/* Brings the files into memory in the background, from here on.  Where the machine has no room for
+ * them beside the `made` bytes that are made of them, what is passed leaves its memory at once:
+ * to find out what can go would take longer. */
+void weights_read_ahead(weights *w, uint64_t made);
 /* What is from `begin` to `end` comes next; nothing before it will be read again. */
 void weights_move(weights *w, uint64_t begin, uint64_t end);
 /* Returns when what is before `place`, at most the last `end`, is in memory; from any thread. */

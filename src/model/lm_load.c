@@ -210,6 +210,13 @@ static hp_status check_unused(const lm *m, const weights *w, const map *known) {
   return HP_OK;
 }
 
+static uint64_t params_bytes(const lm *m) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < m->params.len; i++)
+    bytes += model_param_elements(&m->params.at[i]) * dtype_size(m->params.at[i].dtype);
+  return bytes;
+}
+
 static hp_status load_all(lm *m, weights *w, source *from, map *known) {
   /* all are looked at before any memory is taken for one */
   for (size_t i = 0; i < m->tensors.len; i++)
@@ -218,7 +225,7 @@ static hp_status load_all(lm *m, weights *w, source *from, map *known) {
   HP_TRY(known_names(m, known));
   HP_TRY(check_unused(m, w, known));
   HP_TRY(lm_make_params(m));
-  weights_read_ahead(w);
+  weights_read_ahead(w, params_bytes(m));
   turn *turns = mem_calloc(m->params.len, sizeof *turns);
   HP_TRY_MEM(turns);
   hp_status st = load_in_turn(&(loading){m, w, from}, turns);

@@ -85,9 +85,10 @@ hp_status device_state(device *d, const char *name, const ir_value *type, uint32
   if (d->state_bytes + padded > d->physical)
     HP_FAIL(HP_ERR_OOM,
             "param \"%s\" (%llu bytes) does not fit beside %llu bytes of others: the machine has "
-            "%llu bytes of memory",
+            "%llu bytes of memory; use a smaller model, %sor several machines",
             name, (unsigned long long)bytes, (unsigned long long)d->state_bytes,
-            (unsigned long long)d->physical);
+            (unsigned long long)d->physical,
+            type->dtype == HP_F32 ? "--dtype bf16 (half of f32), " : "");
   state_tensor s = {.type = *type, .bytes = bytes};
   s.name = intern(&d->names, name, strlen(name));
   if (!s.name || !vec_reserve(&d->states, 1)) return HP_ERR_OOM;

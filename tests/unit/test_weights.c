@@ -6,6 +6,8 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 static const int64_t d3[] = {3}, d22[] = {2, 2}, d0[] = {0, 5};
@@ -173,12 +175,45 @@ TEST(weights_are_read_ahead_in_the_order_of_their_files) {
   CHECK(weights_place(w, a) < 1000);
   CHECK(weights_place(w, b) >= weights_place(w, a) + LARGE);
   CHECK_EQ(read_in_order(w), 2 * LARGE); /* nothing is read ahead yet */
-  weights_read_ahead(w);
+  weights_read_ahead(w, 0);
   CHECK_EQ(read_in_order(w), 2 * LARGE);
   CHECK_EQ(a->data[0] + b->data[LARGE - 1], 2); /* what was passed can still be read */
   weights_free(w);
   CHECK_OK(weights_open(in_dir("m"), &w));
-  weights_read_ahead(w); /* and nobody reads */
+  weights_read_ahead(w, 0); /* and nobody reads */
+  weights_free(w);
+}
+
+/* Pages of a tensor's data that are in the system's memory, of all that it has. */
+static double resident(const st_tensor *t) {
+  enum { PAGES = 8192 };
+  static unsigned char in[PAGES];
+  size_t page = (size_t)sysconf(_SC_PAGESIZE), count = t->bytes / page, n = 0;
+  uintptr_t at = (uintptr_t)t->data;
+  CHECK(count <= PAGES);
+  CHECK_EQ(mincore((void *)(at - at % page), count * page, in), 0);
+  for (size_t i = 0; i < count; i++) n += in[i] & 1;
+  return (double)n / (double)count;
+}
+
+TEST(weights_without_room_leave_memory_as_they_are_passed) {
+  enum { LARGE = 20 << 20, TMPFS = 0x01021994 };
+  static unsigned char byte[2][LARGE];
+  static const int64_t large[] = {LARGE};
+  st_tensor two[] = {{"a", large, byte[0], LARGE, 1, ST_U8},
+                     {"b", large, byte[1], LARGE, 1, ST_U8}};
+  weights *w;
+  struct statfs fs;
+  memset(byte, 1, sizeof byte);
+  CHECK_OK(weights_save(in_dir("m"), two, 2, NULL));
+  CHECK_OK(weights_open(in_dir("m"), &w));
+  CHECK_EQ(read_in_order(w), 2 * LARGE);
+  CHECK(resident(weights_find(w, "a")) > 0.5);
+  weights_read_ahead(w, UINT64_MAX);
+  CHECK_EQ(read_in_order(w), 2 * LARGE);
+  bool on_disk = !statfs(in_dir("m"), &fs) && fs.f_type != TMPFS; /* else it is memory itself */
+  if (on_disk) CHECK(resident(weights_find(w, "a")) < 0.5);
+  CHECK_EQ(weights_find(w, "a")->data[0], 1); /* and is there again */
   weights_free(w);
 }
 
