@@ -175,7 +175,7 @@ cover: bootstrap
 
 bench: all
 	@$(B)/hyper bench all
-# WHAT: train, prefill, decode, gemm, op, compile, memory, sweep, or part of a row's name; see bench/compare.
+# WHAT: train, prefill, decode, gemm, op, compile, memory, load, sweep, or part of a row's name; see bench/compare.
 WHAT    ?=
 compare: all
 	@HYPER=$(B)/hyper bench/compare/run $(WHAT)

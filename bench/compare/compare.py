@@ -2,11 +2,12 @@
 
   compare.py [--rounds N] [--steps N] [--threads N] [--without PEER] [--isa ISA] [WHAT ...]
 
-WHAT: gemm, op, compile, memory, sweep (figures.py), or train, prefill, decode or any part of a row's name, as
-llama-110m-B4-T256-bf16; without it all but the sweep.  The sides of a row take turns (A B A B), each turn some steps
-after 2 for warm-up; figures are medians.  A JSON object a row is appended to build/compare/KIND.jsonl, of which
-page.py makes tables: KIND-ISA.jsonl with --isa, which holds hyper and PyTorch's libraries to fewer instructions
-than the processor has, to stand in for one that has no more (llama.cpp is built for this one, and left out).
+WHAT: gemm, op, compile, memory, load, sweep (figures.py), or train, prefill, decode or any part of a row's name, as
+llama-110m-B4-T256-bf16; without it all but the load, which makes 19 GB of files, and the sweep.  The sides of a row
+take turns (A B A B), each turn some steps after 2 for warm-up; figures are medians.  A JSON object a row is appended
+to build/compare/KIND.jsonl, of which page.py makes tables: KIND-ISA.jsonl with --isa, which holds hyper and PyTorch's
+libraries to fewer instructions than the processor has, to stand in for one that has no more (llama.cpp is built for
+this one, and left out).
 """
 import argparse
 import datetime
@@ -134,7 +135,7 @@ def measure(kind, lines, isa=None):
 
 
 def main():
-    others = ("gemm", "op", "compile", "memory", "sweep")
+    others = ("gemm", "op", "compile", "memory", "load", "sweep")
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--steps", type=int, default=3)
@@ -152,7 +153,7 @@ def main():
         if any(r.kind == kind for r in chosen):
             measure(kind, (compare(r, a) for r in chosen if r.kind == kind), a.isa)
     for kind in others:
-        if kind in a.what or (not a.what and kind != "sweep"):
+        if kind in a.what or (not a.what and kind not in ("load", "sweep")):
             measure(kind, getattr(figures, kind)(a), a.isa)
     if not chosen and not set(a.what) & set(others):
         sys.exit(f"no row has {' or '.join(a.what)} in its name; there are " + ", ".join(r.name for r in rows()))

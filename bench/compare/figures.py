@@ -4,6 +4,7 @@ import math
 import statistics
 import tempfile
 
+import loading
 import sides
 
 MODELS = ("llama-110m", "gpt2-124m", "llama-15m")
@@ -84,6 +85,13 @@ def memory(a):
             line["ratio"] = line["rss_bytes"] / line["torch_rss_bytes"]
             peer.close()
         yield line
+
+
+def load(a):
+    """Checkpoints of bf16 loaded, beside reading their files once."""
+    about = machine(a)
+    for line in loading.rows(a):
+        yield dict(line, **about)
 
 
 # One size at a time of this Llama changes.

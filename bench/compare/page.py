@@ -95,6 +95,16 @@ def memory(lines):
                f"{l['ratio']:.2f}{'' if l['ratio'] <= goal else ' *'}" if "ratio" in l else "-"]
 
 
+def load(lines):
+    yield ["checkpoint, loaded as", "GB", "reading its files, s", "cold, s", "of reading", "warm, s", "first token after, s",
+           "peak memory, GB"]
+    for l in lines:
+        model, dtype = l["row"].rsplit("-", 1)
+        yield [f"{model}, {dtype}", f"{l['file_bytes'] / 1e9:.1f}", *(f"{l[k]:.2f}" for k in ("read_s", "cold_s")),
+               f"{l['cold_s'] / l['read_s']:.2f}", *(f"{l[k]:.2f}" for k in ("warm_s", "first_token_s")),
+               f"{l['rss_bytes'] / 1e9:.1f}"]
+
+
 def sweep(lines):
     yield ["size", "B x T", *(f"{t}: {c}" for t in ("f32", "bf16") for c in ("step, ms", "of its limit", "widest gap"))]
     by = {}
@@ -112,7 +122,7 @@ def sweep_cells(l):
 
 
 TABLES = {"train": whole_models, "prefill": whole_models, "decode": whole_models, "gemm": gemm, "op": op,
-          "compile": compile, "memory": memory, "sweep": sweep}
+          "compile": compile, "memory": memory, "load": load, "sweep": sweep}
 
 
 def table(kind, lines):
