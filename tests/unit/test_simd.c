@@ -117,6 +117,26 @@ TEST(narrow_floats_convert_like_the_scalar_functions) {
   }
 }
 
+TEST(parts_of_vectors_of_narrow_floats_touch_nothing_else) {
+  uint16_t h[16], back[17];
+  float x[16];
+  for (int i = 0; i < 16; i++) h[i] = (uint16_t)(0x3f80 + i);
+  for (int isa = 0; isa < ISA_COUNT; isa++) {
+    if (!cpu_has_isa((cpu_isa)isa)) continue;
+    for (int n = 1; n <= 16; n++)
+      for (int t = 0; t < 2; t++) {
+        memset(back, 0xff, sizeof back);
+        simd_probe_narrow[isa](t ? HP_F16 : HP_BF16, h, x, back, n);
+        for (int i = 0; i < 16; i++) {
+          float v = t ? f16_to_f32(h[i]) : bf16_to_f32(h[i]), up = v * 0x1.008p0f;
+          CHECK(same(x[i], i < n ? v : 0));
+          CHECK_EQ(back[i], i >= n ? 0xffff : t ? f32_to_f16(up) : f32_to_bf16(up));
+        }
+        CHECK_EQ(back[16], 0xffff);
+      }
+  }
+}
+
 TEST(the_isa_can_be_lowered_by_the_environment) {
   setenv("HYPER_ISA", "plain", 1);
   CHECK_EQ(cpu_best_isa(), ISA_PLAIN);

@@ -145,9 +145,11 @@ SIMD v16f v16_sigmoid(v16f x) {
 /* --- bf16 and f16 ----------------------------------------------------------------------------- */
 
 #if defined(__AVX512F__)
+SIMD v16f v16_widen_bf16(__m256i u) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(u), 16));
+}
 SIMD v16f v16_load_bf16(const uint16_t *p) {
-  return _mm512_castsi512_ps(
-      _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p)), 16));
+  return v16_widen_bf16(_mm256_loadu_si256((const void *)p));
 }
 /* The nearest bf16 of every lane, in its upper half. */
 SIMD v16i v16_round_bf16(v16f v) {
@@ -211,7 +213,23 @@ SIMD void v16_store_f16(uint16_t *p, v16f v) {
   for (int i = 0; i < 16; i++) p[i] = f32_to_f16(t[i]);
 }
 #endif
-/* The first n (0..16) only. */
+/* The first n (0..16) only, zeros after them. */
+#if defined(__AVX512F__)
+SIMD __m256i v16_halves_n(const uint16_t *p, int n) {
+  return _mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p);
+}
+SIMD void v16_store_halves_n(uint16_t *p, __m256i u, int n) {
+  _mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1), u);
+}
+SIMD v16f v16_load_bf16_n(const uint16_t *p, int n) { return v16_widen_bf16(v16_halves_n(p, n)); }
+SIMD void v16_store_bf16_n(uint16_t *p, v16f v, int n) {
+  v16_store_halves_n(p, v16_narrow_bf16(v), n);
+}
+SIMD v16f v16_load_f16_n(const uint16_t *p, int n) { return _mm512_cvtph_ps(v16_halves_n(p, n)); }
+SIMD void v16_store_f16_n(uint16_t *p, v16f v, int n) {
+  v16_store_halves_n(p, v16_narrow_f16(v), n);
+}
+#else
 SIMD v16f v16_load_bf16_n(const uint16_t *p, int n) {
   uint16_t t[16] = {0};
   memcpy(t, p, sizeof *p * (size_t)n);
@@ -232,6 +250,7 @@ SIMD void v16_store_f16_n(uint16_t *p, v16f v, int n) {
   v16_store_f16(t, v);
   memcpy(p, t, sizeof *p * (size_t)n);
 }
+#endif
 
 /* The same for a tensor of any floating type, from element i. */
 SIMD v16f v16_load_as(hp_dtype t, const void *x, int64_t i, int n) {

@@ -23,7 +23,8 @@ typedef void simd_probe_fn(probe_op op, const float *a, const float *b, const fl
                            int n);
 extern simd_probe_fn *const simd_probe[ISA_COUNT];
 
-/* Widens h (bf16 or f16) to x, then narrows x * (1 + 2^-9) to back; n a multiple of 16. */
+/* Widens h (bf16 or f16) to x, with zeros up to a multiple of 16, then narrows x * (1 + 2^-9) to
+ * back. */
 typedef void simd_probe_narrow_fn(hp_dtype t, const uint16_t *h, float *x, uint16_t *back, int n);
 extern simd_probe_narrow_fn *const simd_probe_narrow[ISA_COUNT];
 

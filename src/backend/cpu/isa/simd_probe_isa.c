@@ -27,9 +27,8 @@ void ISA_NAME(probe_array)(probe_op op, const float *a, const float *b, const fl
 void ISA_NAME(probe_narrow)(hp_dtype t, const uint16_t *h, float *x, uint16_t *back, int n) {
   const v16f up = v16_set1(0x1.008p0f);
   for (int i = 0; i < n; i += 16) {
-    v16f v = t == HP_BF16 ? v16_load_bf16(h + i) : v16_load_f16(h + i);
+    v16f v = v16_load_as(t, h, i, v16_left(n, i));
     v16_store(x + i, v);
-    if (t == HP_BF16) v16_store_bf16(back + i, v16_mul(v, up));
-    else v16_store_f16(back + i, v16_mul(v, up));
+    v16_store_as(t, back, i, v16_mul(v, up), v16_left(n, i));
   }
 }
