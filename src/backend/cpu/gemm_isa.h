@@ -33,10 +33,12 @@ typedef struct {
 } gemm_ahead;
 
 /* Where finished sums will be stored: rows of `bytes`, `stride` bytes from one to the next, that a
- * tile asks for while it is computed.  None: at is NULL. */
+ * tile asks for while it is computed.  None: at is NULL.  ends: the tile itself stores them there,
+ * as the type that its kernels end in. */
 typedef struct {
   const char *at;
   int64_t stride, bytes;
+  bool ends;
 } gemm_target;
 
 /* Columns as `block` reads them: strips of GEMM_STRIP, `strip` lanes from one to the next.  direct:
@@ -53,10 +55,12 @@ typedef struct {
   /* to[lane * pitch + step]: lanes as rows, widened to f32, or bf16 in pairs. */
   void (*pack_rows)(float *to, int64_t pitch, const gemm_source *x);
   void (*pack_panels)(float *to, const gemm_source *x);
-  hp_dtype own; /* of a B in strips that `block` reads in place */
+  hp_dtype own;  /* of a B in strips that `block` reads in place */
+  hp_dtype ends; /* what `block` can store finished sums as, beside f32; else f32 */
   /* c[rows, cols] (f32, row stride ldc) continues its chains over the steps, or starts them from 0
    * where load is false.  a: packed rows; b: packed strips, or those of B.  *ahead moves on.
-   * target: of a block of one tile; without one each tile asks for the c of the next. */
+   * target: of a block of one tile, or where the sums of all end (then cols are whole strips, and c
+   * stays as it is); without one each tile asks for the c of the next. */
   void (*block)(int64_t rows, int64_t cols, int64_t steps, const float *a, const gemm_columns *b,
                 float *c, int64_t ldc, bool load, const gemm_target *target, gemm_ahead *ahead);
   /* The same for at most GEMM_ROWS_MAX rows, reading B where it lies: a f32 [rows, k] with row

@@ -6,7 +6,7 @@
  * L2; a B that lies in strips of the kernels' own type needs no packing.  Chains continue through C
  * from one k block to the next (or through f32 scratch, where C is not f32 with unit column
  * stride), so no cut shows in the bits.  What is done to finished sums is done tile by tile, while
- * they are in the nearest cache. */
+ * they are in the nearest cache, or in registers where it is no more than rounding. */
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/gemm_isa.h"
 #include "base/dtype.h"
@@ -304,7 +304,8 @@ static gemm_target target_of(const run *r, const region *g, const block *x) {
   const gemm_query *q = &r->p->q;
   int64_t size = (int64_t)dtype_size(q->c_type);
   if (q->c_n != 1) return (gemm_target){0};
-  return (gemm_target){at(g->c, q->c_type, x->m0 * q->c_m + x->n0), q->c_m * size, x->cols * size};
+  return (gemm_target){at(g->c, q->c_type, x->m0 * q->c_m + x->n0), q->c_m * size, x->cols * size,
+                       false};
 }
 
 /* Packed rows times packed columns over one k block, at whose end sums are finished. */
@@ -323,15 +324,25 @@ static void run_tile(const run *r, const region *g, const float *pa, const gemm_
   finish(r, g, x->c, x->ldc, x->m0, x->n0, x->rows, x->cols);
 }
 
+/* Sums that are only rounded leave the registers of a tile as what they become. */
+static bool ends_in_tiles(const plan *p, const block *x) {
+  const gemm_query *q = &p->q;
+  return q->c_type != HP_F32 && q->c_type == p->kernels->ends && q->c_n == 1 && q->alpha == 1 &&
+         !q->bias && (p->carry || !q->accumulate) && x->cols % GEMM_STRIP == 0;
+}
+
 /* Packed rows times packed columns over one k block: where it ends the chains tile by tile, each
  * finished while it is in the nearest cache. */
 static void run_block(const run *r, const region *g, const float *pa, const gemm_columns *b,
                       const block *x, gemm_ahead *ahead) {
   const plan *p = r->p;
   const gemm_query *q = &p->q;
-  if (!p->finish || x->k0 + x->k < q->k) {
+  bool last = x->k0 + x->k >= q->k, ends = last && ends_in_tiles(p, x);
+  if (!p->finish || !last || ends) {
+    gemm_target target = ends ? target_of(r, g, x) : (gemm_target){0};
+    target.ends = ends;
     p->kernels->block(x->rows, x->cols, div_up(x->k, p->kernels->per_lane), pa, b, x->c, x->ldc,
-                      x->k0 > 0 || q->accumulate, &(gemm_target){0}, ahead);
+                      x->k0 > 0 || q->accumulate, &target, ahead);
     return;
   }
   for (int64_t i = 0; i < x->rows; i += p->kernels->mr) {

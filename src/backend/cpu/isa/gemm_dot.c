@@ -21,6 +21,11 @@ GEMM_INLINE vf tile_columns(const float *p, bool direct) {
   return _mm512_castsi512_ps(pairs);
 }
 GEMM_INLINE vf tile_step(vf a, vf b, vf sum) { return vf_dot(a, b, sum); }
+/* As gemm_finish_dot rounds them. */
+GEMM_INLINE void tile_end(char *to, const int vecs, const vf *sum) {
+  if (vecs == 2) _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(sum[1], sum[0]));
+  else _mm256_storeu_si256((void *)to, (__m256i)_mm512_cvtneps_pbh(sum[0]));
+}
 
 #include "backend/cpu/isa/gemm_tile.h"
 
@@ -29,6 +34,7 @@ const gemm_kernels gemm_kernels_dot = {
     .nr = TILE_COLS,
     .per_lane = 2,
     .own = HP_BF16,
+    .ends = HP_BF16,
     .pack_rows = gemm_pack_rows_pairs,
     .pack_panels = gemm_pack_panels_pairs,
     .block = block,

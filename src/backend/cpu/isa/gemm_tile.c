@@ -7,6 +7,9 @@ GEMM_INLINE vf tile_columns(const float *p, bool direct) {
   return vf_load(p);
 }
 GEMM_INLINE vf tile_step(vf a, vf b, vf sum) { return vf_fma(a, b, sum); }
+GEMM_INLINE void tile_end(char *to, const int vecs, const vf *sum) {
+  GEMM_UNROLL for (int v = 0; v < vecs; v++) vf_store((float *)(void *)to + v * VL, sum[v]);
+}
 
 #include "backend/cpu/isa/gemm_tile.h"
 
@@ -15,6 +18,7 @@ const gemm_kernels ISA_NAME(gemm_kernels) = {
     .nr = TILE_COLS,
     .per_lane = 1,
     .own = HP_F32,
+    .ends = HP_F32,
     .pack_rows = ISA_NAME(gemm_pack_rows),
     .pack_panels = ISA_NAME(gemm_pack_panels),
     .block = block,

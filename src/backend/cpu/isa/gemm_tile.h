@@ -1,6 +1,7 @@
 /* The register tile of the packed GEMM, for whatever a step of a chain is: the file that includes
- * this has defined `vf tile_step(vf a, vf b, vf sum)` on lanes of 32 bits, and `vf
- * tile_columns(const float *p, bool direct)`, VL lanes of a step of a strip.
+ * this has defined `vf tile_step(vf a, vf b, vf sum)` on lanes of 32 bits, `vf tile_columns(const
+ * float *p, bool direct)`, VL lanes of a step of a strip, and `void tile_end(char *to, const int
+ * vecs, const vf *sum)`, which stores finished sums as the type that the kernels end in.
  *
  * A tile is TILE_ROWS x TILE_COLS accumulators that stay in registers over the whole k block; each
  * step loads a row of each strip of B, broadcasts one lane of A per tile row and makes two steps
@@ -65,6 +66,11 @@ GEMM_INLINE void tile(const int rows, const int vecs, const bool direct, const t
         GEMM_UNROLL for (int v = 0; v < vecs; v++) acc[i][v] = tile_step(ai, bv[v], acc[i][v]);
       }
     }
+  }
+  if (t->next.ends) {
+    char *to = (char *)(uintptr_t)t->next.at;
+    GEMM_UNROLL for (int i = 0; i < rows; i++, to += t->next.stride) tile_end(to, vecs, acc[i]);
+    return;
   }
   GEMM_UNROLL for (int i = 0; i < rows; i++) {
     GEMM_UNROLL for (int v = 0; v < vecs; v++) vf_store(c + i * ldc + v * VL, acc[i][v]);
@@ -132,7 +138,14 @@ static void tile_partial(int64_t rows, int64_t cols, const tile_args *x) {
 static gemm_target tile_after(int64_t i, int64_t h, int64_t rows, int64_t j, int64_t w,
                               int64_t cols, const float *c, int64_t ldc) {
   const float *at = i + h < rows ? c + (i + h) * ldc + j : c + (j + w < cols ? j + w : j);
-  return (gemm_target){(const char *)at, ldc * (int64_t)sizeof *c, w * (int64_t)sizeof *c};
+  return (gemm_target){(const char *)at, ldc * (int64_t)sizeof *c, w * (int64_t)sizeof *c, false};
+}
+
+/* The part of a block's target that the tile at (i, j), w wide, fills. */
+static gemm_target tile_target(const gemm_target *all, int64_t i, int64_t j, int64_t w,
+                               int64_t cols) {
+  int64_t size = all->bytes / cols;
+  return (gemm_target){all->at + i * all->stride + j * size, all->stride, w * size, all->ends};
 }
 
 static void block(int64_t rows, int64_t cols, int64_t steps, const float *a, const gemm_columns *b,
@@ -148,8 +161,8 @@ static void block(int64_t rows, int64_t cols, int64_t steps, const float *a, con
                            .c = c + i * ldc + j,
                            .ldc = ldc,
                            .load = load,
-                           .next =
-                               target->at ? *target : tile_after(i, h, rows, j, w, cols, c, ldc),
+                           .next = target->at ? tile_target(target, i, j, w, cols)
+                                              : tile_after(i, h, rows, j, w, cols, c, ldc),
                            .ahead = ahead};
       if (w % (TILE_COLS / 2)) tile_partial(h, w, &t);
       else tile_of[h - 1][b->direct][w > TILE_COLS / 2](&t);
