@@ -29,8 +29,11 @@ static void check_round_trip(const mesh *m, const layout *l, bool called) {
   str_free(&two);
 }
 
-/* Every element is held layout_repeat times. */
+/* Every element is held layout_repeat times, unless parts of a given length are too short for a
+ * dim.
+ */
 static void check_slices(const mesh *m, const layout *l, const int64_t *shape) {
+  if (layout_short_dim(m, l, shape) >= 0) return;
   int64_t held = 0, all = layout_repeat(m, l);
   for (int d = 0; d < l->rank; d++) all *= shape[d];
   for (int64_t p = 0; p < m->devices; p++) {
