@@ -125,8 +125,8 @@ static void choose_regions(plan *p, int threads) {
   p->cut_m = p->cut_n = 1;
   for (int64_t cm = 1; cm <= min_i64(p->tiles_m, p->stream ? 1 : most); cm++)
     for (int64_t cn = 1; cn <= min_i64(p->tiles_n, most / cm); cn++) {
-      double rows = (double)(div_up(p->tiles_m, cm) * p->unit_m);
-      double cols = (double)(div_up(p->tiles_n, cn) * p->unit_n);
+      double rows = (double)min_i64(p->q.m, div_up(p->tiles_m, cm) * p->unit_m);
+      double cols = (double)min_i64(p->q.n, div_up(p->tiles_n, cn) * p->unit_n);
       double cost = rows * cols + 8 * (rows + cols);
       cost *= (double)div_up(p->items * cm * cn, threads);
       if (best > 0 && cost >= best) continue;
