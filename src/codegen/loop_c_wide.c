@@ -4,9 +4,11 @@
  * no chain of dependences is waited for; a value of 16 bits is widened and narrowed on the way,
  * which a loop over elements would need arrays for.
  * A group that is not whole is loaded from and stored to a place aside, and what is beyond its end
- * is the identity of its reductions. Names, beside those of loop_c.c: xN where a value is loaded
- * from, eN loaded values, tN arguments of reductions, kN what is kept, wN what is stored, each an
- * array of eight vectors; yN the vector of lanes. */
+ * is the identity of its reductions.  A group is rounded as a whole, two vectors an instruction: at
+ * a rounding EACH ends, and another goes on with what it left in arrays.
+ * Names, beside those of loop_c.c: xN where a value is loaded from, eN loaded values, gN what goes
+ * from one EACH to the next, tN arguments of reductions, kN what is kept, wN what is stored, each
+ * an array of eight vectors; yN the vector of lanes. */
 #include "base/dtype.h"
 #include "codegen/loop_c_print.h"
 #include "codegen/loop_expr.h"
@@ -71,34 +73,88 @@ static void print_loads(loop_c_printer *w, int stage, const bool *need) {
   }
 }
 
-static void print_value(loop_c_printer *w, int n, int stage) {
+static bool is_rounding(const loop_c_printer *w, int n, int stage) {
+  return w->p->value[n].v.what == LOOP_CAST && !is_loaded(w, n, stage);
+}
+
+/* How many roundings lie between each value and what is loaded; the most of them. */
+static int find_depths(const loop_c_printer *w, int stage, const bool *need, uint8_t *depth) {
+  int most = 0;
+  for (int n = 0; n < w->p->values; n++) {
+    depth[n] = 0;
+    if (!need[n] || is_loaded(w, n, stage)) continue;
+    for (int k = 0; k < 3; k++) {
+      const int arg = w->p->value[n].v.arg[k];
+      if (arg >= 0 && depth[arg] > depth[n]) depth[n] = depth[arg];
+    }
+    depth[n] += is_rounding(w, n, stage);
+    most = depth[n] > most ? depth[n] : most;
+  }
+  return most;
+}
+
+static void print_value(loop_c_printer *w, int n) {
   const plan_value *v = &w->p->value[n];
   char arg[3][16] = {"", "", ""};
   str text = {0};
   for (int k = 0; k < 3; k++)
     if (v->v.arg[k] >= 0) snprintf(arg[k], sizeof arg[k], "v%d", v->v.arg[k]);
-  if (is_loaded(w, n, stage)) str_printf(&text, "e%d[i]", n);
-  else if (v->v.what == LOOP_CAST) str_printf(&text, "hw_round_bf16(%s)", arg[0]);
-  else loop_expr_print(v->v.op, (const char *const[]){arg[0], arg[1], arg[2]}, true, &text);
+  loop_expr_print(v->v.op, (const char *const[]){arg[0], arg[1], arg[2]}, true, &text);
   if (str_status(&text)) w->out->failed = true;
   else loop_c_line(w, "const hp_v v%d = %s;", n, text.at);
   str_free(&text);
 }
 
-/* The group's values, and what becomes of them in arrays. */
-static void print_values(loop_c_printer *w, int stage, const bool *need) {
+/* The values with d roundings behind them; what later ones need goes to its array. */
+static void print_depth(loop_c_printer *w, int stage, const bool *need, const uint8_t *depth, int d,
+                        int last) {
+  for (int n = 0; n < w->p->values; n++) {
+    if (!need[n] || depth[n] > d) continue;
+    const bool loaded = is_loaded(w, n, stage), rounded = is_rounding(w, n, stage);
+    if (loaded || rounded || depth[n] < d)
+      loop_c_line(w, "const hp_v v%d = %c%d[i];", n, loaded ? 'e' : 'g', n);
+    else print_value(w, n);
+    if (depth[n] == d && w->kept[n] == stage) loop_c_line(w, "k%d[i] = v%d;", n, n);
+    if (depth[n] == d && !loaded && !rounded && d < last) loop_c_line(w, "g%d[i] = v%d;", n, n);
+  }
+}
+
+/* The roundings that follow depth d: their arguments, or the roundings themselves. */
+static void print_roundings(loop_c_printer *w, int stage, const bool *need, const uint8_t *depth,
+                            int d, bool arguments) {
+  for (int n = 0; n < w->p->values; n++) {
+    if (!need[n] || depth[n] != d + 1 || !is_rounding(w, n, stage)) continue;
+    if (arguments) loop_c_line(w, "g%d[i] = hw_all(v%d);", n, w->p->value[n].v.arg[0]);
+    else loop_c_line(w, "hw_rounds_bf16(g%d);", n);
+  }
+}
+
+static void print_arrays(loop_c_printer *w, int stage, const bool *need, bool any_rounding) {
   const loop_plan *p = w->p;
   for (int n = 0; n < p->values; n++) {
     if (loop_c_is_reduced_at(w, n, stage)) loop_c_line(w, "hp_v t%d[8];", n);
     if (need[n] && w->kept[n] == stage) loop_c_line(w, "hp_v k%d[8];", n);
+    if (need[n] && any_rounding && !is_loaded(w, n, stage)) loop_c_line(w, "hp_v g%d[8];", n);
   }
   for (int i = 0; i < p->stores && stage > p->stages; i++)
     if (loop_c_is_run_store(w, i)) loop_c_line(w, "hp_v w%d[8];", i);
-  loop_c_line(w, "EACH {");
-  for (int n = 0; n < p->values; n++) {
-    if (need[n]) print_value(w, n, stage);
-    if (need[n] && w->kept[n] == stage) loop_c_line(w, "k%d[i] = v%d;", n, n);
+}
+
+/* The group's values, and what becomes of them in arrays. */
+static void print_values(loop_c_printer *w, int stage, const bool *need) {
+  const loop_plan *p = w->p;
+  uint8_t depth[LOOP_VALUES_MAX];
+  const int last = find_depths(w, stage, need, depth);
+  print_arrays(w, stage, need, last > 0);
+  for (int d = 0; d < last; d++) {
+    loop_c_line(w, "EACH {");
+    print_depth(w, stage, need, depth, d, last);
+    print_roundings(w, stage, need, depth, d, true);
+    loop_c_line(w, "}");
+    print_roundings(w, stage, need, depth, d, false);
   }
+  loop_c_line(w, "EACH {");
+  print_depth(w, stage, need, depth, last, last);
   for (int n = 0; n < p->values; n++)
     if (loop_c_is_reduced_at(w, n, stage))
       loop_c_line(w, "t%d[i] = hw_all(v%d);", n, p->value[n].v.arg[0]);

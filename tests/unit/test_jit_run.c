@@ -57,6 +57,10 @@ static const char *const kernels[] = {
     "%9; %11 = add %10 %8; %12 = div %3 %2; %13 = mul %4 %5; %14 = sub %6 %7; out 0 bf16 [1] %0; "
     "out 1 f32 [1] %2; out 2 bf16 [1] %11; out 3 f32 [1] %12; out 4 f32 [1] %13; out 5 bf16 [1] "
     "%14",
+    /* roundings in the middle, one after the other, and values from before them */
+    "map [903]; %0 = in 0 f32 [1]; %1 = in 1 bf16 [1]; %2 = square %1; %3 = cast bf16 %0; %4 = mul "
+    "%3 %1; %5 = cast bf16 %4; %6 = add %5 %2; %7 = neg %3; out 0 f32 [1] %7; out 1 bf16 [1] %6; "
+    "out 2 f32 [1] %5",
     "row [5,700]; %0 = in 0 bf16 [700,1]; %1 = max %0; %2 = min %0; %3 = sub %0 %1; %4 = exp %3; "
     "%5 = sum %4; %6 = prod %4; %7 = div %4 %5; %8 = add %6 %2; out 0 bf16 [700,1] %7; out 1 f32 "
     "[1,0] %8",
