@@ -12,7 +12,7 @@ const char *const loop_reduction_name[LOOP_REDUCE_COUNT] = {"sum", "prod", "max"
 const char *const loop_kind_name[3] = {"map", "row", "col"};
 
 /* Elements are addressed within +-2^58, so that byte addresses and their differences fit. */
-static const int64_t element_max = (int64_t)1 << 58;
+static const int64_t element_max = (int64_t)1 << 58, fold_columns_max = (int64_t)1 << 40;
 
 loop_class loop_class_of(hp_dtype type) { return dtype_is_float(type) ? LOOP_FLOAT : LOOP_INT; }
 
@@ -205,12 +205,16 @@ int loop_op(loop *l, const char *name, int a, int b, int c) {
                               .arg = {(int16_t)a, (int16_t)b, (int16_t)c}});
 }
 
+static int find_reduction(loop *l, const char *name) {
+  for (int r = 0; r < LOOP_REDUCE_COUNT; r++)
+    if (!strcmp(name, loop_reduction_name[r])) return r;
+  POISON(l, HP_ERR_ARG, "loop: no reduction \"%s\"; there are sum, prod, max, min", name);
+}
+
 int loop_reduce(loop *l, const char *name, int a) {
   if (l->failed) return -1;
-  int r = 0;
-  while (r < LOOP_REDUCE_COUNT && strcmp(name, loop_reduction_name[r])) r++;
-  if (r == LOOP_REDUCE_COUNT)
-    POISON(l, HP_ERR_ARG, "loop: no reduction \"%s\"; there are sum, prod, max, min", name);
+  int r = find_reduction(l, name);
+  if (r < 0) return -1;
   if (l->kind == LOOP_MAP)
     POISON(l, HP_ERR_ARG, "loop: %s in a map kernel; reductions need kind row or col", name);
   if (!is_value(l, a)) POISON(l, HP_ERR_ARG, "loop: %s: value %%%d does not exist yet", name, a);
@@ -251,8 +255,24 @@ static bool is_injective(const loop *l, const loop_access *at, int skip) {
   return true;
 }
 
-static int out(loop *l, int operand, hp_dtype type, const int64_t *stride, int64_t offset,
-               int value) {
+/* Are the strides of a fold 0 on all dims but the last, and not there?  What a fold leaves in
+ * scratch memory (loop_plan.h) is counted in bytes. */
+static int check_fold(loop *l, int operand, const loop_access *at) {
+  int last = l->space.rank - 1;
+  bool fits = l->kind == LOOP_ROW && at->stride[last] != 0;
+  for (int d = 0; d < last; d++) fits &= at->stride[d] == 0;
+  if (!fits)
+    POISON(l, HP_ERR_ARG,
+           "loop: out %d: a fold is of a row kernel and has stride 0 on all dims but the last",
+           operand);
+  if (l->space.dim[last] > fold_columns_max)
+    POISON(l, HP_ERR_ARG, "loop: out %d: a fold of more than 2^40 columns", operand);
+  return 0;
+}
+
+/* Adds a store: a fold when it names a reduction. */
+static int out(loop *l, const char *fold, int operand, hp_dtype type, const int64_t *stride,
+               int64_t offset, int value) {
   loop_access at;
   if (l->failed || access_set(l, "out", operand, type, stride, offset, &at)) return -1;
   if (!is_value(l, value))
@@ -266,7 +286,9 @@ static int out(loop *l, int operand, hp_dtype type, const int64_t *stride, int64
              dtype_name(l->store.at[i].type), dtype_name(type));
   int d = loop_reduced_dim(l);
   bool scalar = d >= 0 && at.stride[d] == 0 && !loop_varies(l, value);
-  if (!is_injective(l, &at, scalar ? d : -1))
+  int reduce = fold ? find_reduction(l, fold) : 0;
+  if (reduce < 0 || (fold && check_fold(l, operand, &at))) return -1;
+  if (!fold && !is_injective(l, &at, scalar ? d : -1))
     POISON(l, HP_ERR_ARG,
            "loop: out %d: several elements are stored in one place; a stride may be "
            "0 only on the reduced dim, for a reduced value",
@@ -275,6 +297,8 @@ static int out(loop *l, int operand, hp_dtype type, const int64_t *stride, int64
     POISON(l, HP_ERR_ARG, "loop: more than %d stores", LOOP_STORES_MAX);
   if (!vec_push(&l->store, ((loop_store){.operand = (uint16_t)operand,
                                          .type = (uint8_t)type,
+                                         .reduce = (uint8_t)reduce,
+                                         .fold = fold != NULL,
                                          .value = (int16_t)value,
                                          .at = at})))
     l->failed = HP_ERR_OOM;
@@ -283,7 +307,12 @@ static int out(loop *l, int operand, hp_dtype type, const int64_t *stride, int64
 
 void loop_out(loop *l, int operand, hp_dtype type, const int64_t *stride, int64_t offset,
               int value) {
-  (void)out(l, operand, type, stride, offset, value);
+  (void)out(l, NULL, operand, type, stride, offset, value);
+}
+
+void loop_fold(loop *l, const char *name, int operand, hp_dtype type, const int64_t *stride,
+               int64_t offset, int value) {
+  (void)out(l, name, operand, type, stride, offset, value);
 }
 
 int loop_inputs(const loop *l) {
@@ -302,11 +331,12 @@ int loop_outputs(const loop *l) {
 }
 
 /* False when an empty dim keeps the access from touching anything: an empty reduced dim does not
- * when the access does not move along it, for then it belongs to a value of the row. */
-static bool is_touched(const loop *l, const loop_access *at) {
+ * when the access does not move along it, for then it belongs to a value of the row, or of the
+ * columns of a fold. */
+static bool is_touched(const loop *l, const loop_access *at, bool fold) {
   int r = loop_reduced_dim(l);
   for (int d = 0; d < l->space.rank; d++)
-    if (l->space.dim[d] == 0 && (d != r || at->stride[d] != 0)) return false;
+    if (l->space.dim[d] == 0 && ((d != r && !fold) || at->stride[d] != 0)) return false;
   return true;
 }
 
@@ -319,7 +349,8 @@ bool loop_extent(const loop *l, bool output, int operand, hp_dtype *type, int64_
     int64_t lo, hi;
     if (!output && l->value.at[i].what != LOOP_IN) continue;
     if ((output ? l->store.at[i].operand : l->value.at[i].operand) != operand) continue;
-    if (!is_touched(l, at) || !access_range(l, at, &lo, &hi)) continue;
+    if (!is_touched(l, at, output && l->store.at[i].fold) || !access_range(l, at, &lo, &hi))
+      continue;
     *type = (hp_dtype)(output ? l->store.at[i].type : l->value.at[i].type);
     *low = found && *low < lo ? *low : lo;
     *high = found && *high > hi ? *high : hi;
@@ -329,8 +360,8 @@ bool loop_extent(const loop *l, bool output, int operand, hp_dtype *type, int64_
 }
 
 /* Elements that an access touches. */
-static double touched(const loop *l, const loop_access *at) {
-  double n = is_touched(l, at) ? 1 : 0;
+static double touched(const loop *l, const loop_access *at, bool fold) {
+  double n = is_touched(l, at, fold) ? 1 : 0;
   for (int d = 0; d < l->space.rank; d++)
     if (at->stride[d]) n *= (double)l->space.dim[d];
   return n;
@@ -349,13 +380,16 @@ void loop_cost(const loop *l, double *flops, double *bytes) {
   }
   for (size_t i = 0; i < l->value.len; i++) {
     const loop_value *v = &l->value.at[i];
-    if (v->what == LOOP_IN) b += touched(l, &v->at) * (double)dtype_size(v->type);
+    if (v->what == LOOP_IN) b += touched(l, &v->at, false) * (double)dtype_size(v->type);
     if (v->what == LOOP_OP || v->what == LOOP_CAST || v->what == LOOP_UNIFORM)
       f += (loop_varies(l, (int)i) ? all : kept) * work_of(v);
     if (v->what == LOOP_REDUCE) f += all;
   }
-  for (size_t i = 0; i < l->store.len; i++)
-    b += touched(l, &l->store.at[i].at) * (double)dtype_size(l->store.at[i].type);
+  for (size_t i = 0; i < l->store.len; i++) {
+    const loop_store *s = &l->store.at[i];
+    b += touched(l, &s->at, s->fold) * (double)dtype_size(s->type);
+    if (s->fold) f += all;
+  }
   *flops = f;
   *bytes = b;
 }

@@ -10,6 +10,7 @@
  *   %6 = uniform 7 [768,1] +0 %9    random in [0,1): stream 7, seed %9 (base/philox.h); the element
  *                                   that is drawn has steps and a first, as those of an operand
  *   out 0 f32 [1,0] %5              a store; a reduced value has stride 0 on the reduced dim
+ *   out 1 f32 [0,1] sum %2          a fold, of row: all dims but the last are reduced, as by col
  *
  * Lines end with a newline or ';'.  Value numbers count up from 0.  Float types compute in f32,
  * i32 i64 u8 bool in int64; loads widen, stores round to nearest even (or wrap).  Any strides:
@@ -60,9 +61,11 @@ typedef struct {
   loop_access at;
 } loop_value;
 
+/* A fold joins what meets in one element. */
 typedef struct {
   uint16_t operand;
-  uint8_t type;
+  uint8_t type, reduce; /* loop_reduction of a fold */
+  bool fold;
   int16_t value;
   loop_access at;
 } loop_store;
@@ -96,6 +99,9 @@ int loop_op(loop *l, const char *name, int a, int b, int c);
 int loop_reduce(loop *l, const char *name, int a);
 void loop_out(loop *l, int operand, hp_dtype type, const int64_t *stride, int64_t offset,
               int value);
+/* Stores "sum", "prod", "max" or "min" of a value over all dims but the last, of a row kernel. */
+void loop_fold(loop *l, const char *name, int operand, hp_dtype type, const int64_t *stride,
+               int64_t offset, int value);
 /* HP_OK when the loop is whole and makes sense: every rule above, and every index fits. */
 hp_status loop_status(const loop *l);
 

@@ -70,8 +70,7 @@ static void print_path(loop_c_printer *w, char letter, int n, const char *elemen
   str_free(&s);
 }
 
-/* All accesses; `first` is the first element of the part along the inner dim. */
-static void print_paths(loop_c_printer *w, const char *first) {
+void loop_c_print_paths(loop_c_printer *w, const char *first) {
   const loop_plan *p = w->p;
   int k = 3 + p->outer;
   char element[48], base[32];
@@ -93,8 +92,7 @@ static void print_paths(loop_c_printer *w, const char *first) {
   }
 }
 
-/* i0.. from the number t of a place in the outer dims. */
-static void print_outer(loop_c_printer *w) {
+void loop_c_print_outer(loop_c_printer *w) {
   for (int d = w->p->outer - 1; d > 0; d--) {
     loop_c_line(w, "const int64_t i%d = t %% p[%d];", d, 3 + d);
     loop_c_line(w, "t /= p[%d];", 3 + d);
@@ -236,8 +234,7 @@ static void print_reduce(loop_c_printer *w, int stage) {
   loop_c_line(w, "}");
 }
 
-/* Where reduction number k has its numbers in the scratch memory, `element` of them. */
-static void print_scratch(loop_c_printer *w, const char *to, const char *type, int k,
+void loop_c_print_scratch(loop_c_printer *w, const char *to, const char *type, int k,
                           const char *element) {
   loop_c_line(w, "%s *%s = (%s *)((int64_t *)scratch + %d * numbers) + %s;", type, to, type, k,
               element);
@@ -256,7 +253,7 @@ static void print_reduce_split(loop_c_printer *w, int stage) {
   EACH_REDUCTION(w, n, stage) {
     char to[24];
     snprintf(to, sizeof to, "z%d", n);
-    print_scratch(w, to, loop_c_type(&w->p->value[n]), at++, "u * WIDTH");
+    loop_c_print_scratch(w, to, loop_c_type(&w->p->value[n]), at++, "u * WIDTH");
     if (col) loop_c_line(w, "for (int64_t c = 0; c < w; c++) z%d[c] = q%d[c];", n, n);
     else loop_c_line(w, "*z%d = q%d;", n, n);
   }
@@ -265,8 +262,8 @@ static void print_reduce_split(loop_c_printer *w, int stage) {
   EACH_REDUCTION(w, n, stage) {
     print_start(w, n);
     loop_c_line(w, "for (int64_t h = 0; h < segments; h++) {");
-    print_scratch(w, "z", loop_c_type(&w->p->value[n]), k++,
-                  "((s / segments * segments + h) * blocks + u % blocks) * WIDTH");
+    loop_c_print_scratch(w, "z", loop_c_type(&w->p->value[n]), k++,
+                         "((s / segments * segments + h) * blocks + u % blocks) * WIDTH");
     print_chain(w, n, col ? "z[c]" : "z[0]");
     loop_c_line(w, "}");
   }
@@ -318,8 +315,8 @@ static void print_map(loop_c_printer *w) {
   loop_c_line(w, "const int64_t s0 = 0, s1 = p[0] - first < %d ? p[0] - first : %d;",
               PLAN_MAP_BLOCK, PLAN_MAP_BLOCK);
   loop_c_line(w, "int64_t t = u / blocks;");
-  print_outer(w);
-  print_paths(w, "first");
+  loop_c_print_outer(w);
+  loop_c_print_paths(w, "first");
   print_known(w, 0);
   print_final(w);
   print_scalar_stores(w); /* a map of one element */
@@ -362,6 +359,7 @@ static void print_split_bounds(loop_c_printer *w) {
 static void print_row(loop_c_printer *w) {
   bool split = w->p->split;
   loop_c_line(w, "enum { SEGMENT = %d };", PLAN_ROW_SEGMENT);
+  if (w->p->folds) loop_c_print_folded(w);
   loop_c_choose_kept(w);
   for (int n = 0; n < w->p->values; n++)
     if (w->kept[n]) loop_c_line(w, "float kept%d[%d];", n, LOOP_C_KEPT);
@@ -371,9 +369,10 @@ static void print_row(loop_c_printer *w) {
   }
   loop_c_line(w, "for (int64_t u = from; u < to; u++) {");
   if (split) print_split_bounds(w);
+  if (w->p->folds) loop_c_print_chains(w);
   loop_c_line(w, split ? "int64_t t = s / segments;" : "int64_t t = u;");
-  print_outer(w);
-  print_paths(w, "0");
+  loop_c_print_outer(w);
+  loop_c_print_paths(w, "0");
   print_stages(w);
   loop_c_line(w, "}");
 }
@@ -399,8 +398,8 @@ static void print_col(loop_c_printer *w) {
   loop_c_line(w, "w = w < (to - u) * %d ? w : (to - u) * %d;", PLAN_COLS, PLAN_COLS);
   loop_c_line(w, "done = (w + %d) / %d;", PLAN_COLS - 1, PLAN_COLS);
   loop_c_line(w, split ? "int64_t t = s / segments;" : "int64_t t = u / blocks;");
-  print_outer(w);
-  print_paths(w, "first");
+  loop_c_print_outer(w);
+  loop_c_print_paths(w, "first");
   print_stages(w);
   loop_c_line(w, "}");
 }

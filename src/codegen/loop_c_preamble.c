@@ -309,6 +309,19 @@ static void print_wide_group(const char *type, const char *element, str *out) {
              element, type, element, element);
 }
 
+/* hw_fold_sum: a group to the chains of n columns. */
+static void print_wide_fold(loop_reduction reduce, str *out) {
+  str_printf(out,
+             "INLINE void hw_fold_%s(float *chain, const hp_v *x, int64_t n) {\n"
+             "  float pad[128];\n"
+             "  const float *at = hw_group_f32(pad, chain, n);\n"
+             "  hp_v y[8];\n"
+             "  EACH y[i] = ",
+             loop_reduction_name[reduce]);
+  loop_expr_join(reduce, LOOP_FLOAT, "hw_load_f32(at, i)", "x[i]", out);
+  str_add(out, ";\n  hw_write_f32(chain, y, n, 0);\n}\n");
+}
+
 static void print_wide(str *out) {
   str_add(out, "#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__)\n");
   str_add(out, wide);
@@ -317,6 +330,8 @@ static void print_wide(str *out) {
   print_wide_group("f32", "float", out);
   print_wide_group("bf16", "uint16_t", out);
   for (int r = 0; r < LOOP_REDUCE_COUNT; r++) print_wide_joins((loop_reduction)r, out);
+  print_wide_fold(LOOP_SUM, out);
+  print_wide_fold(LOOP_PROD, out);
   str_add(out, "#endif\n");
 }
 

@@ -50,6 +50,9 @@ int loop_c_stored_value(const loop_c_printer *w, int n);
 void loop_c_print_store(loop_c_printer *w, int n);
 /* Is value n a reduction of that stage? */
 bool loop_c_is_reduced_at(const loop_c_printer *w, int n, int stage);
+/* Where reduction (fold) number k has its numbers in the scratch memory, `element` of them. */
+void loop_c_print_scratch(loop_c_printer *w, const char *to, const char *type, int k,
+                          const char *element);
 /* "a = join(a, b);" of reduction n */
 void loop_c_print_join(loop_c_printer *w, int n, const char *a, const char *b);
 /* What a reduction starts from, as C. */
@@ -60,6 +63,26 @@ loop_c_name loop_c_lanes_name(const loop_c_printer *w, int n);
 #define EACH_REDUCTION(w, n, stage_)                                                               \
   for (int n = 0; n < (w)->p->values; n++)                                                         \
     if (loop_c_is_reduced_at(w, n, stage_))
+
+/* --- kernels: loop_c.c ------------------------------------------------------------------------ */
+
+/* i0.. from the number t of a place in the outer dims. */
+void loop_c_print_outer(loop_c_printer *w);
+/* All accesses; `first` is the first element of the part along the inner dim. */
+void loop_c_print_paths(loop_c_printer *w, const char *first);
+
+/* --- folds: loop_c_fold.c ----------------------------------------------------------------------
+ */
+
+/* The phase that stores columns; then, of that of rows, which rows its parts are. */
+void loop_c_print_folded(loop_c_printer *w);
+/* fN, the chains of fold N in the block of row u. */
+void loop_c_print_chains(loop_c_printer *w);
+/* Joins an element to its chain, as a line; in a loop over vectors, a group. */
+void loop_c_print_fold(loop_c_printer *w, int n);
+void loop_c_print_wide_fold(loop_c_printer *w, int n);
+/* Can it be joined as a vector? */
+bool loop_c_is_wide_fold(const loop_c_printer *w, int n);
 
 /* --- chunks of maps and rows: loop_c_chunk.c -------------------------------------------------- */
 

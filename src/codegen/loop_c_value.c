@@ -111,8 +111,8 @@ bool loop_c_is_half(uint8_t type) { return type == HP_BF16 || type == HP_F16; }
 
 bool loop_c_is_run_store(const loop_c_printer *w, int n) {
   const plan_store *s = &w->p->store[n];
-  return w->p->kind != LOOP_COL && loop_c_is_element_store(w, n) && s->path.inner == 1 &&
-         loop_class_of((hp_dtype)s->s.type) == LOOP_FLOAT;
+  return w->p->kind != LOOP_COL && loop_c_is_element_store(w, n) && !s->s.fold &&
+         s->path.inner == 1 && loop_class_of((hp_dtype)s->s.type) == LOOP_FLOAT;
 }
 
 int loop_c_stored_value(const loop_c_printer *w, int n) {
@@ -135,6 +135,10 @@ void loop_c_need_stage(const loop_c_printer *w, int stage, bool *need) {
 
 void loop_c_print_store(loop_c_printer *w, int n) {
   const plan_store *s = &w->p->store[n];
+  if (s->s.fold) {
+    loop_c_print_fold(w, n);
+    return;
+  }
   loop_c_name at = element_index(w, 'o', n, &s->path), v = loop_c_value_name(w, s->s.value);
   for (int i = 0; i < w->indent; i++) str_add(w->out, "  ");
   str_printf(w->out, "o%d[%s] = ", n, at.at);

@@ -51,7 +51,8 @@ bool loop_c_is_wide(const loop_c_printer *w, int stage, const bool *need) {
   }
   for (int i = 0; i < p->stores && stage > p->stages; i++)
     if (loop_c_is_element_store(w, i))
-      wide &= loop_c_is_run_store(w, i) && is_wide_type(p->store[i].s.type);
+      wide &= loop_c_is_wide_fold(w, i) ||
+              (loop_c_is_run_store(w, i) && is_wide_type(p->store[i].s.type));
   return wide;
 }
 
@@ -67,8 +68,7 @@ static void print_loads(loop_c_printer *w, int stage, const bool *need) {
     const char *name = dtype_name(type), *element = loop_expr_element(type);
     loop_c_line(w, "%s pad%d[%d];", element, n, GROUP);
     loop_c_line(w, "const %s *x%d = hw_group_%s(pad%d, a%d + j0, m);", element, n, name, n, n);
-    if (w->p->kind == LOOP_MAP)
-      loop_c_line(w, "hp_fetch(a%d + j0 + %d, sizeof pad%d);", n, LOOP_C_CHUNK, n);
+    if (!w->p->stages) loop_c_line(w, "hp_fetch(a%d + j0 + %d, sizeof pad%d);", n, LOOP_C_CHUNK, n);
     loop_c_line(w, "EACH e%d[i] = hw_load_%s(x%d, i);", n, name, n);
   }
 }
@@ -137,7 +137,7 @@ static void print_arrays(loop_c_printer *w, int stage, const bool *need, bool an
     if (need[n] && any_rounding && !is_loaded(w, n, stage)) loop_c_line(w, "hp_v g%d[8];", n);
   }
   for (int i = 0; i < p->stores && stage > p->stages; i++)
-    if (loop_c_is_run_store(w, i)) loop_c_line(w, "hp_v w%d[8];", i);
+    if (loop_c_is_element_store(w, i)) loop_c_line(w, "hp_v w%d[8];", i);
 }
 
 /* The group's values, and what becomes of them in arrays. */
@@ -159,7 +159,7 @@ static void print_values(loop_c_printer *w, int stage, const bool *need) {
     if (loop_c_is_reduced_at(w, n, stage))
       loop_c_line(w, "t%d[i] = hw_all(v%d);", n, p->value[n].v.arg[0]);
   for (int i = 0; i < p->stores && stage > p->stages; i++)
-    if (loop_c_is_run_store(w, i))
+    if (loop_c_is_element_store(w, i))
       loop_c_line(w, "w%d[i] = hw_all(v%d);", i, loop_c_stored_value(w, i));
   loop_c_line(w, "}");
 }
@@ -174,10 +174,12 @@ static void print_results(loop_c_printer *w, int stage, const bool *need) {
       loop_c_line(w, "if (j0 < %d) hw_write_f32(kept%d + j0, k%d, %d, 0);", LOOP_C_KEPT, n, n,
                   GROUP);
   }
-  for (int i = 0; i < p->stores && stage > p->stages; i++)
-    if (loop_c_is_run_store(w, i))
+  for (int i = 0; i < p->stores && stage > p->stages; i++) {
+    if (p->store[i].s.fold) loop_c_print_wide_fold(w, i);
+    else if (loop_c_is_run_store(w, i))
       loop_c_line(w, "hw_write_%s(o%d + j0, w%d, m, stream >> %d & 1);",
                   dtype_name((hp_dtype)p->store[i].s.type), i, i, p->store[i].s.operand);
+  }
 }
 
 /* yN from the lanes, or back to them. */

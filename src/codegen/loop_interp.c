@@ -85,12 +85,14 @@ static void fill(const loop_value *v, block *to, const block *x) {
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-/* Where a part stands: outer indices, row of a col kernel, and `width` lanes from `first`. */
+/* Where a part stands: outer indices and their number, row of a col kernel, and `width` lanes from
+ * `first`. */
 typedef struct {
   const loop_plan *p;
   const void *const *in;
   void *const *out;
-  int64_t at[HP_MAX_RANK], row, first;
+  void *scratch; /* of folds */
+  int64_t at[HP_MAX_RANK], outer, row, first;
   int width;
   block slot[LOOP_VALUES_MAX];
 } frame;
@@ -263,13 +265,70 @@ static void reduce(frame *f, int n) {
   else fill(v, &f->slot[n], &total);
 }
 
+/* --- folds ------------------------------------------------------------------------------------ */
+
+/* The reduction of fold n, as a value. */
+static loop_value fold_value(const loop_plan *p, int n) {
+  const loop_store *s = &p->store[n].s;
+  return (loop_value){.reduce = s->reduce, .cls = p->value[s->value].v.cls};
+}
+
+/* Moves what a block of rows leaves of fold n, in the lanes, between scratch memory and x. */
+static void move_left(const frame *f, int n, int64_t rows, bool write, block *x) {
+  const loop_plan *p = f->p;
+  int k = 0;
+  for (int i = 0; i < n; i++) k += p->store[i].s.fold;
+  int64_t *numbers = (int64_t *)f->scratch + k * plan_parts(p, 0) * p->inner;
+  int64_t e = rows * p->inner + f->first;
+  bool is_float = fold_value(p, n).cls == LOOP_FLOAT;
+  size_t bytes = (size_t)f->width * (is_float ? sizeof(float) : sizeof(int64_t));
+  void *at = is_float ? (void *)((float *)numbers + e) : (void *)(numbers + e);
+  memcpy(write ? at : x, write ? x : at, bytes);
+}
+
+/* Joins the lanes of this row to the chains of its block. */
+static void fold(frame *f, int n) {
+  const loop_value v = fold_value(f->p, n);
+  const int64_t rows = f->outer / PLAN_COL_BLOCK;
+  block chain;
+  fill_identity(&v, &chain);
+  if (f->outer % PLAN_COL_BLOCK) move_left(f, n, rows, false, &chain);
+  join(&v, &chain, 0, &f->slot[f->p->store[n].s.value], 0, BLOCK);
+  move_left(f, n, rows, true, &chain);
+}
+
+/* Stores a part of the columns: blocks chained to segments, and segments. */
+static void store_folds(frame *f, int64_t part) {
+  const loop_plan *p = f->p;
+  const int64_t blocks = plan_parts(p, 0), segment = PLAN_COL_SEGMENT / PLAN_COL_BLOCK;
+  f->first = part * PLAN_COLS;
+  f->width = (int)least(BLOCK, p->inner - f->first);
+  for (int n = 0; n < p->stores; n++) {
+    if (!p->store[n].s.fold) continue;
+    const loop_value v = fold_value(p, n);
+    block *total = &f->slot[p->store[n].s.value], chain, one = {{0}};
+    fill_identity(&v, total);
+    for (int64_t s = 0; s < blocks; s += segment) {
+      fill_identity(&v, &chain);
+      for (int64_t b = s; b < least(blocks, s + segment); b++) {
+        move_left(f, n, b, false, &one);
+        join(&v, &chain, 0, &one, 0, BLOCK);
+      }
+      join(&v, total, 0, &chain, 0, BLOCK);
+    }
+    store(f, &p->store[n]);
+  }
+}
+
 /* --- parts ------------------------------------------------------------------------------------ */
 
 /* Stores of elements (those that vary in the innermost loop), or of the others. */
 static void store_all(frame *f, bool elements) {
   for (int i = 0; i < f->p->stores; i++) {
     const plan_store *s = &f->p->store[i];
-    if (((s->varies & plan_loop_bit(f->p)) != 0) == elements) store(f, s);
+    if (((s->varies & plan_loop_bit(f->p)) != 0) != elements) continue;
+    if (s->s.fold) fold(f, i);
+    else store(f, s);
   }
 }
 
@@ -301,6 +360,7 @@ static void run_part(frame *f, int64_t part) {
   const int64_t size = p->kind == LOOP_MAP ? PLAN_MAP_BLOCK : PLAN_COLS;
   const int64_t blocks = p->kind == LOOP_ROW ? 1 : p->inner / size + (p->inner % size != 0);
   int64_t t = part / blocks, first = part % blocks * size;
+  f->outer = t;
   for (int d = p->outer - 1; d >= 0; d--) {
     f->at[d] = t % p->dim[d];
     t /= p->dim[d];
@@ -318,9 +378,16 @@ static void run_part(frame *f, int64_t part) {
   store_all(f, false);
 }
 
-void loop_interpret(const loop_plan *p, const void *const *in, void *const *out, int64_t from,
-                    int64_t to) {
-  frame f = {.p = p, .in = in, .out = out};
+void loop_interpret(const loop_plan *p, int phase, const void *const *in, void *const *out,
+                    void *scratch, int64_t from, int64_t to) {
+  frame f = {.p = p, .in = in, .out = out, .scratch = scratch};
   HP_ASSERT(!p->split);
-  for (int64_t part = from; part < to; part++) run_part(&f, part);
+  if (p->folds && !phase) { /* the rows of blocks */
+    from *= PLAN_COL_BLOCK;
+    to = least(p->outer_count, to * PLAN_COL_BLOCK);
+  }
+  for (int64_t part = from; part < to; part++) {
+    if (phase) store_folds(&f, part);
+    else run_part(&f, part);
+  }
 }

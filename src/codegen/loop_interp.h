@@ -5,8 +5,9 @@
 
 #include "codegen/loop_plan.h"
 
-/* Parts from..to-1 of a plan that is not split.  Uses up to 160 KB of stack, allocates nothing. */
-void loop_interpret(const loop_plan *p, const void *const *in, void *const *out, int64_t from,
-                    int64_t to);
+/* Parts from..to-1 of a phase of a plan that is not split.  Uses up to 160 KB of stack, allocates
+ * nothing. */
+void loop_interpret(const loop_plan *p, int phase, const void *const *in, void *const *out,
+                    void *scratch, int64_t from, int64_t to);
 
 #endif

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 /* Changes whenever the meaning of compiled kernels does: parameters, order of a reduction, ... */
-#define GENERATOR "loop 4"
+#define GENERATOR "loop 5"
 
 enum { FLAGS_MAX = 32, SAID_MAX = 400, RUN_ALONE = 1 << 15, LOCK_MS = 2000 };
 
@@ -401,19 +401,11 @@ loop_module_stats loop_module_report(const loop_module *m) { return m->stats; }
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-/* Of a split kernel: one for each stage of reductions, one for elements, one for row values. */
-int loop_phases(const loop_kernel *k) { return k->plan.split ? k->plan.stages + 2 : 1; }
+int loop_phases(const loop_kernel *k) { return plan_phases(&k->plan); }
 
-int64_t loop_parts(const loop_kernel *k, int phase) {
-  (void)phase; /* the parts of a split kernel are segments in every phase */
-  return plan_parts(&k->plan);
-}
+int64_t loop_parts(const loop_kernel *k, int phase) { return plan_parts(&k->plan, phase); }
 
-size_t loop_scratch(const loop_kernel *k) {
-  if (!k->plan.split) return 0;
-  size_t width = k->plan.kind == LOOP_COL ? PLAN_COLS : 1;
-  return (size_t)plan_parts(&k->plan) * (size_t)k->plan.reductions * width * sizeof(int64_t);
-}
+size_t loop_scratch(const loop_kernel *k) { return plan_scratch(&k->plan); }
 
 /* The outputs that go past the caches: large ones, but not those that overwrite an input, whose
  * lines are in cache when they are written. */
@@ -429,7 +421,7 @@ void loop_run_parts(const loop_kernel *k, int phase, const void *const *in, void
                     void *scratch, int64_t from, int64_t to) {
   HP_ASSERT(k->built);
   if (k->fn) k->fn(in, out, k->params.at, scratch, phase, streams(k, in, out), from, to);
-  else loop_interpret(&k->plan, in, out, from, to);
+  else loop_interpret(&k->plan, phase, in, out, scratch, from, to);
 }
 
 /* A run on a pool: the parts of a phase, a range for each thread. */
@@ -458,6 +450,7 @@ void loop_run(const loop_kernel *k, const void *const *in, void *const *out, voi
   const loop_plan *plan = &k->plan;
   int64_t elements = plan->outer_count * plan->inner * (plan->kind == LOOP_COL ? plan->reduced : 1);
   for (int phase = 0; phase < loop_phases(k); phase++) {
+    if (plan->folds && phase) elements /= PLAN_COL_BLOCK; /* what blocks of rows have left */
     pool_run_of r = {k, in, out, scratch, phase, loop_parts(k, phase), 1};
     if (p && elements >= RUN_ALONE) r.pieces = pool_size(p);
     if (r.pieces > r.parts) r.pieces = r.parts;

@@ -21,16 +21,27 @@ void plan_free(loop_plan *p) {
   *p = (loop_plan){0};
 }
 
+static int64_t blocks_of(int64_t n, int64_t size) { return n / size + (n % size != 0); }
+
 int64_t plan_segments(const loop_plan *p) {
-  int64_t size = p->kind == LOOP_ROW ? PLAN_ROW_SEGMENT : PLAN_COL_SEGMENT;
-  return p->reduced / size + (p->reduced % size != 0);
+  return blocks_of(p->reduced, p->kind == LOOP_ROW ? PLAN_ROW_SEGMENT : PLAN_COL_SEGMENT);
 }
 
-int64_t plan_parts(const loop_plan *p) {
+int plan_phases(const loop_plan *p) { return p->split ? p->stages + 2 : p->folds ? 2 : 1; }
+
+int64_t plan_parts(const loop_plan *p, int phase) {
   int64_t n = p->outer_count;
-  int64_t block = p->kind == LOOP_MAP ? PLAN_MAP_BLOCK : PLAN_COLS;
-  if (p->kind != LOOP_ROW) n *= p->inner / block + (p->inner % block != 0);
+  if (p->folds) return phase ? blocks_of(p->inner, PLAN_COLS) : blocks_of(n, PLAN_COL_BLOCK);
+  if (p->kind != LOOP_ROW)
+    n *= blocks_of(p->inner, p->kind == LOOP_MAP ? PLAN_MAP_BLOCK : PLAN_COLS);
   return p->split ? n * plan_segments(p) : n;
+}
+
+size_t plan_scratch(const loop_plan *p) {
+  int64_t numbers = 0;
+  if (p->folds) numbers = plan_parts(p, 0) * p->inner * p->folds;
+  if (p->split) numbers = plan_parts(p, 0) * (p->kind == LOOP_COL ? PLAN_COLS : 1) * p->reductions;
+  return (size_t)numbers * sizeof(int64_t);
 }
 
 void plan_need(const loop_plan *p, int value, bool *need) {
@@ -76,6 +87,7 @@ static void copy_live(const loop *l, loop_plan *p) {
   for (size_t i = 0; i < l->store.len; i++) {
     p->store[i].s = l->store.at[i];
     p->store[i].s.value = number[l->store.at[i].value];
+    p->folds += p->store[i].s.fold;
   }
   p->stores = (int)l->store.len;
 }
@@ -213,7 +225,7 @@ hp_status plan_create(const loop *l, loop_plan *out) {
   }
   classify(&p);
   /* depends on sizes alone, not on the number of threads; the bits are the same either way */
-  p.split = p.stages && plan_parts(&p) < PLAN_FEW_PARTS && plan_segments(&p) > 1;
+  p.split = p.stages && !p.folds && plan_parts(&p, 0) < PLAN_FEW_PARTS && plan_segments(&p) > 1;
   mem_free(a.at);
   *out = p;
   return HP_OK;

@@ -6,10 +6,13 @@
  *   map  a loop over `inner` elements
  *   row  loops over `inner` elements, which are reduced
  *   col  loops over `reduced` rows of `inner` columns; reductions run over the rows
+ * A row kernel with folds runs in two phases.  The parts of the first are blocks of 64 rows; each
+ * leaves a number a column, for every fold, in scratch memory.  Those of the second are blocks of
+ * columns, which join and store what lies there.
  * Fixed order of a reduction (docs/internals/codegen.md): a row is cut into segments of 64 blocks
  * of 4096 elements; a block is 16 lanes (element index mod 16), joined in a tree; blocks are
- * chained within a segment, and segments are chained.  A column is cut into segments of 64 blocks
- * of 64 rows, chained at all three levels. */
+ * chained within a segment, and segments are chained.  A column, also of a fold, is cut into
+ * segments of 64 blocks of 64 rows, chained at all three levels. */
 #ifndef CODEGEN_LOOP_PLAN_H
 #define CODEGEN_LOOP_PLAN_H
 
@@ -53,7 +56,7 @@ typedef struct {
   int64_t dim[HP_MAX_RANK]; /* their sizes */
   int64_t outer_count;      /* product of them */
   int64_t inner, reduced;   /* row: reduced == inner; map: reduced == 1 */
-  int values, stores, stages, reductions;
+  int values, stores, stages, reductions, folds;
   bool split;        /* parts are segments: few, long rows or columns (plan_create) */
   plan_value *value; /* mem_free */
   plan_store *store;
@@ -78,8 +81,13 @@ void plan_need(const loop_plan *p, int value, bool *need);
 static inline int plan_loop_bit(const loop_plan *p) {
   return p->kind == LOOP_MAP ? VARY_INNER : VARY_REDUCED;
 }
+/* What is run one after the other: of a split kernel each stage of reductions, elements and row
+ * values; with folds rows and columns; else 1. */
+int plan_phases(const loop_plan *p);
 /* Parts: outer indices, times blocks of the inner dim (map, col), times segments when split. */
-int64_t plan_parts(const loop_plan *p);
+int64_t plan_parts(const loop_plan *p, int phase);
+/* Bytes of work memory that the parts of all phases share. */
+size_t plan_scratch(const loop_plan *p);
 /* Segments of the reduced dim. */
 int64_t plan_segments(const loop_plan *p);
 

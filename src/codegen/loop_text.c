@@ -61,6 +61,7 @@ void loop_print(const loop *l, const char *sep, str *out) {
     const loop_store *s = &l->store.at[i];
     str_add(out, sep);
     print_access(l, "out", s->operand, s->type, &s->at, out);
+    if (s->fold) str_printf(out, " %s", loop_reduction_name[s->reduce]);
     str_printf(out, " %%%d", s->value);
   }
 }
@@ -291,8 +292,10 @@ static hp_status read_out(reader *r, loop *l) {
   if (strcmp(word, "out"))
     REFUSE(&before, "\"%%N = op\" or \"out\" was expected, not \"%s\"", shown(&before, buf));
   HP_TRY(read_access(r, l, &operand, &type, &at));
+  read_word(r, word);
   HP_TRY(read_ref(r, &value));
-  loop_out(l, (int)operand, type, at.stride, at.offset, value);
+  if (*word) loop_fold(l, word, (int)operand, type, at.stride, at.offset, value);
+  else loop_out(l, (int)operand, type, at.stride, at.offset, value);
   return built(r, l);
 }
 

@@ -46,7 +46,10 @@ static void interpret(const loop *l, loop_plan *p) {
     if (small) small = make_buffer(l, true, i, &out[i]);
   }
   p->split = false;
-  if (small) loop_interpret(p, (const void *const *)in, out, 0, plan_parts(p));
+  void *scratch = mem_calloc(1, small ? plan_scratch(p) : 0);
+  for (int phase = 0; small && phase < plan_phases(p); phase++)
+    loop_interpret(p, phase, (const void *const *)in, out, scratch, 0, plan_parts(p, phase));
+  mem_free(scratch);
   for (int i = 0; i < LOOP_OPERANDS_MAX; i++) {
     mem_free(in[i]);
     mem_free(out[i]);

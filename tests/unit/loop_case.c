@@ -287,6 +287,22 @@ void loop_case_run(const loop_kernel *k, loop_case *d, pool *p) {
   free(scratch);
 }
 
+void loop_case_run_pieces(const loop_kernel *k, loop_case *d, uint32_t seed) {
+  void *scratch = aligned_alloc(64, (loop_scratch(k) + 64) / 64 * 64);
+  CHECK(scratch);
+  for (int phase = 0; phase < loop_phases(k); phase++) {
+    int64_t parts = loop_parts(k, phase), cut = parts ? loop_case_random(&seed) % parts : 0;
+    const int64_t bound[] = {cut, parts, cut / 2, cut, 0, cut / 2};
+    for (int i = 0; i < 6; i += 2)
+      for (int64_t at = bound[i], to; at < bound[i + 1]; at = to) {
+        to = at + 1 + loop_case_random(&seed) % 9;
+        to = to < bound[i + 1] ? to : bound[i + 1];
+        loop_run_parts(k, phase, (const void *const *)d->in, d->out, scratch, at, to);
+      }
+  }
+  free(scratch);
+}
+
 loop_module *loop_case_module(loop_isa isa, bool interpret) {
   loop_module *m;
   if (loop_module_create(&(loop_options){.isa = isa,

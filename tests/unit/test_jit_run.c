@@ -181,23 +181,6 @@ TEST(large_outputs_have_the_bits_of_the_interpreter) {
   loop_case_check_isa(LOOP_ISA_PLAIN, large, 2, false);
 }
 
-/* Runs a kernel in pieces of random size, in random order within a phase. */
-static void run_in_pieces(const loop_kernel *k, loop_case *d, uint32_t seed) {
-  void *scratch = aligned_alloc(64, (loop_scratch(k) + 64) / 64 * 64);
-  CHECK(scratch);
-  for (int phase = 0; phase < loop_phases(k); phase++) {
-    int64_t parts = loop_parts(k, phase), cut = parts ? loop_case_random(&seed) % parts : 0;
-    const int64_t bound[] = {cut, parts, cut / 2, cut, 0, cut / 2};
-    for (int i = 0; i < 6; i += 2)
-      for (int64_t at = bound[i], to; at < bound[i + 1]; at = to) {
-        to = at + 1 + loop_case_random(&seed) % 9;
-        to = to < bound[i + 1] ? to : bound[i + 1];
-        loop_run_parts(k, phase, (const void *const *)d->in, d->out, scratch, at, to);
-      }
-  }
-  free(scratch);
-}
-
 static void check_splits(bool interpret) {
   loop_module *m = loop_case_module(LOOP_ISA_BEST, interpret);
   loop_kernel *k[LONG_KERNELS];
@@ -216,7 +199,7 @@ static void check_splits(bool interpret) {
     loop_case_make(&l[i], 5, false, &pooled);
     loop_case_run(k[i], &whole, NULL);
     loop_case_run(k[i], &pooled, threads);
-    run_in_pieces(k[i], &cut, (uint32_t)i);
+    loop_case_run_pieces(k[i], &cut, (uint32_t)i);
     loop_case_same(long_kernels[i], &whole, &cut);
     loop_case_same(long_kernels[i], &whole, &pooled);
     if (i < 6 && !interpret && loop_module_report(m).interpreted == 0) {
@@ -307,8 +290,11 @@ TEST(an_output_may_be_the_buffer_of_an_input) {
        "map [5001]; %0 = in 0 f32 [1]; %1 = in 1 f32 [1]; %2 = add %0 %1; %3 = sub %0 %1; out 0 "
        "f32 [1] %3; out 1 f32 [1] %2",
        "row [2,600000]; %0 = in 0 f32 [600000,1]; %1 = sum %0; %2 = in 1 f32 [1,0]; %3 = add %1 "
-       "%2; %4 = add %0 %3; out 0 f32 [600000,1] %4; out 1 f32 [1,0] %3"};
-  for (int i = 0; i < 5; i++) {
+       "%2; %4 = add %0 %3; out 0 f32 [600000,1] %4; out 1 f32 [1,0] %3",
+       /* all rows read the weight before the columns are stored over it */
+       "row [130,70]; %0 = in 0 f32 [70,1]; %1 = in 1 f32 [0,1]; %2 = mul %0 %1; %3 = sum %2; %4 = "
+       "sub %2 %3; out 0 f32 [70,1] %4; out 1 f32 [0,1] sum %2"};
+  for (int i = 0; i < 6; i++) {
     check_in_place(text[i], false);
     check_in_place(text[i], true);
   }
