@@ -5,8 +5,9 @@
  * legal when some position lies after everything that the group reads from outside and before
  * everybody outside who reads from it.  Then maps that read the same values are merged.  A group
  * has one iteration space and one kind: map, row (reduces the last dim; values with one element a
- * row may be used again) or col (reduces all dims but the last).  docs/internals/pass.md draws an
- * example. */
+ * row may be used again) or col (reduces all dims but the last).  At last sums over columns become
+ * folds of loops over rows that make, or read, what they sum: the rows are then read once for
+ * all.  docs/internals/pass.md draws an example. */
 #include "pass/fuse_emit.h"
 #include "pass/pass.h"
 #include "pass/views.h"
@@ -14,21 +15,16 @@
 #include <string.h>
 
 enum { MEMBERS_MAX = 56, OPERANDS_MAX = 24, SIBLINGS = 8 };
-
-static bool is_reduction(const ir_node *n) { return n->op == OP_SUM || n->op == OP_REDUCE_MAX; }
+/* Rows of a loop that also sums columns: its parts are blocks of them, which must be enough for the
+ * threads.  And columns: enough to be worth a loop, and their sums fit in a near cache. */
+enum { FOLD_ROWS = 1024, FOLD_COLUMNS = 128, FOLD_COLUMNS_MAX = 1 << 16 };
 
 /* May n be part of a loop?  What is generated is made in the loops that use it; what is a run of
  * its operand's memory needs no loop. */
 static bool fusable(const hp_graph *g, const ir_node *n) {
   uint64_t at;
   if (views_part(g, n, &at)) return false;
-  return fuse_is_view(n) || is_reduction(n) || op_flags((op_id)n->op) & OPF_ELEMENTWISE;
-}
-
-static bool over_last(const hp_graph *g, const ir_node *n) {
-  int64_t axes[ATTR_LIST_MAX];
-  const ir_value *x = graph_value(g, graph_in(g, n)[0]);
-  return attr_list(g, n, "axes", axes) == 1 && axes[0] == x->rank - 1;
+  return fuse_is_view(n) || fuse_is_reduction(n) || op_flags((op_id)n->op) & OPF_ELEMENTWISE;
 }
 
 typedef struct {
@@ -193,13 +189,13 @@ static bool sums_stored(const fuse *f, uint32_t a, uint32_t b) {
   int n = 0;
   for (int s = 0; s < 2; s++)
     for (int m = 0; m < k[s]->n; m++)
-      if (is_reduction(graph_node(f->g, k[s]->member[m]))) feeds[n++] = k[s]->member[m];
+      if (fuse_is_reduction(graph_node(f->g, k[s]->member[m]))) feeds[n++] = k[s]->member[m];
   for (int i = 0; i < n; i++) {
     const ir_node *x = graph_node(f->g, feeds[i]);
     for (int j = 0; j < x->n_in; j++) {
       val v = graph_in(f->g, x)[j];
       uint32_t d = graph_value(f->g, v)->def;
-      bool seen = !inside(f, d, a, b) || is_reduction(graph_node(f->g, d));
+      bool seen = !inside(f, d, a, b) || fuse_is_reduction(graph_node(f->g, d));
       for (int t = 0; !seen && t < n; t++) seen = feeds[t] == d;
       if (seen) continue;
       if (read_outside(f, v, a, b)) return true;
@@ -214,16 +210,14 @@ static bool col_merges(const fuse *f, uint32_t a, uint32_t b) {
          !sums_stored(f, a, b);
 }
 
-/* Merges group b, of node i, into group a if that is legal; nodes up to `now` have positions. */
-static void try_merge(fuse *f, uint32_t a, uint32_t b, uint32_t i, uint32_t now) {
+/* Merges group b into group a, as a loop of that kind, if some position is right for both; nodes up
+ * to `now` have positions.  scalar: what b makes is one a row of a. */
+static void merge_as(fuse *f, uint32_t a, uint32_t b, loop_kind kind, bool scalar, uint32_t now) {
   fuse_group *ga = &f->groups.at[a - 1], *gb = &f->groups.at[b - 1];
   int operands;
-  bool scalar;
-  int kind = union_kind(f, a, b, graph_node(f->g, i), &scalar);
-  if (kind < 0 || ga->n + gb->n > MEMBERS_MAX) return;
+  if (ga->n + gb->n > MEMBERS_MAX) return;
   if (view_reads(f, a, b) || view_reads(f, b, a)) return;
   if (!rows_line_up(f, a, b) || !rows_line_up(f, b, a)) return;
-  if (kind == LOOP_COL && !col_merges(f, a, b)) return;
   int64_t after = reads_until(f, a, b, &operands);
   if (operands > OPERANDS_MAX) return;
   uint32_t late = ga->pos > gb->pos ? ga->pos : gb->pos,
@@ -239,9 +233,17 @@ static void try_merge(fuse *f, uint32_t a, uint32_t b, uint32_t i, uint32_t now)
     ga->member[ga->n++] = gb->member[m];
     f->group_of[gb->member[m]] = a;
   }
-  ga->kind = (loop_kind)kind;
+  ga->kind = kind;
   ga->pos = pos;
   gb->n = 0;
+}
+
+/* Merges group b, of node i, into group a if that is legal. */
+static void try_merge(fuse *f, uint32_t a, uint32_t b, uint32_t i, uint32_t now) {
+  bool scalar;
+  int kind = union_kind(f, a, b, graph_node(f->g, i), &scalar);
+  if (kind < 0 || (kind == LOOP_COL && !col_merges(f, a, b))) return;
+  merge_as(f, a, b, (loop_kind)kind, scalar, now);
 }
 
 /* A group of node i alone. */
@@ -250,9 +252,9 @@ static hp_status start_group(fuse *f, uint32_t i) {
   fuse_group k = {.n = 1, .pos = i, .kind = LOOP_MAP};
   k.member[0] = i;
   k.space = *graph_value(f->g, n->out0);
-  if (is_reduction(n)) {
+  if (fuse_is_reduction(n)) {
     k.space = *graph_value(f->g, graph_in(f->g, n)[0]);
-    k.kind = over_last(f->g, n) ? LOOP_ROW : LOOP_COL;
+    k.kind = fuse_sums_columns(f->g, n) ? LOOP_COL : LOOP_ROW;
     k.reduced[0] = true;
   }
   if (!vec_push(&f->groups, k)) return HP_ERR_OOM;
@@ -285,6 +287,14 @@ static void grow_group(fuse *f, uint32_t i) {
   }
 }
 
+/* The first of the readers of v, which are in order, that is not before node i. */
+static const uint32_t *readers_from(const fuse *f, val v, uint32_t i) {
+  const uint32_t *u = &f->uses.use[f->uses.use0[v]];
+  for (size_t left = f->uses.use0[v + 1] - f->uses.use0[v]; left; left /= 2)
+    if (u[left / 2] < i) u += left / 2 + 1, left--;
+  return u;
+}
+
 /* Merges the map of node i with maps that read the same large values, so that these are read once
  * for both.  A value may have as many readers as the graph has nodes: the last few are looked at.
  */
@@ -294,9 +304,7 @@ static void join_siblings(fuse *f, uint32_t i) {
   for (int k = 0; k < n->n_in; k++) {
     val v = graph_in(f->g, n)[k];
     if (!same_dims(graph_value(f->g, v), &f->groups.at[f->group_of[i] - 1].space)) continue;
-    const uint32_t *first = &f->uses.use[f->uses.use0[v]], *u = first;
-    for (size_t left = f->uses.use0[v + 1] - f->uses.use0[v]; left; left /= 2) /* those before i */
-      if (u[left / 2] < i) u += left / 2 + 1, left--;
+    const uint32_t *first = &f->uses.use[f->uses.use0[v]], *u = readers_from(f, v, i);
     for (int tried = 0; u > first && tried < SIBLINGS; tried++) {
       const ir_node *other = graph_node(f->g, *--u);
       uint32_t mine = f->group_of[i], its = f->group_of[*u];
@@ -305,6 +313,75 @@ static void join_siblings(fuse *f, uint32_t i) {
       if (a->kind == LOOP_MAP && b->kind == LOOP_MAP) try_merge(f, its, mine, i, last);
     }
   }
+}
+
+/* Does group `reader` read a sum over columns that group `maker` makes?  It is there only when all
+ * rows have been seen. */
+static bool reads_column_sums(const fuse *f, uint32_t reader, uint32_t maker) {
+  const fuse_group *k = &f->groups.at[reader - 1];
+  for (int m = 0; m < k->n; m++) {
+    const ir_node *n = graph_node(f->g, k->member[m]);
+    for (int i = 0; i < n->n_in; i++) {
+      uint32_t d = graph_value(f->g, graph_in(f->g, n)[i])->def;
+      if (f->group_of[d] == maker && fuse_sums_columns(f->g, graph_node(f->g, d))) return true;
+    }
+  }
+  return false;
+}
+
+/* Makes the sums over columns of group b, and what they sum, part of the rows or map of group a. */
+static void fold_into(fuse *f, uint32_t a, uint32_t b) {
+  const fuse_group *ga = &f->groups.at[a - 1], *gb = &f->groups.at[b - 1];
+  int64_t columns = gb->space.dim[gb->space.rank - 1];
+  if (ga->kind == LOOP_COL || !same_dims(&ga->space, &gb->space)) return;
+  if (columns < FOLD_COLUMNS || columns > FOLD_COLUMNS_MAX) return;
+  if (value_elements(&gb->space) < FOLD_ROWS * columns) return;
+  if (reads_column_sums(f, a, b) || reads_column_sums(f, b, a) || reads_column_sums(f, b, b))
+    return;
+  merge_as(f, a, b, LOOP_ROW, false, (uint32_t)f->g->nodes.len - 1);
+}
+
+/* Has the sum over columns of node i found a loop over rows? */
+static bool is_folded(const fuse *f, uint32_t i) { return group_of(f, i)->kind != LOOP_COL; }
+
+/* Lets the sum over columns of node i join the loop that makes v or, of its block and phase, one
+ * that reads it. */
+static void fold_with(fuse *f, uint32_t i, val v) {
+  const ir_node *n = graph_node(f->g, i);
+  const uint32_t *reader = &f->uses.use[f->uses.use0[v]];
+  const int64_t readers = f->uses.use0[v + 1] - f->uses.use0[v];
+  const int64_t at = readers_from(f, v, i) - reader;
+  const uint32_t mine = f->group_of[i], maker = f->group_of[graph_value(f->g, v)->def];
+  if (maker && maker != mine) fold_into(f, maker, mine);
+  for (int64_t u = at > SIBLINGS ? at - SIBLINGS : 0; u < readers && u < at + SIBLINGS; u++) {
+    const ir_node *other = graph_node(f->g, reader[u]);
+    const uint32_t its = f->group_of[reader[u]];
+    if (is_folded(f, i)) return;
+    if (its && its != mine && other->block == n->block && other->phase == n->phase)
+      fold_into(f, its, mine);
+  }
+}
+
+/* Not a maximum: a loop that folds it does not work on vectors. */
+static void fold_columns(fuse *f, uint32_t i) {
+  for (int m = 0; !is_folded(f, i) && m < group_of(f, i)->n; m++) {
+    const ir_node *x = graph_node(f->g, group_of(f, i)->member[m]);
+    for (int k = 0; !is_folded(f, i) && k < x->n_in; k++) fold_with(f, i, graph_in(f->g, x)[k]);
+  }
+}
+
+static hp_status make_groups(fuse *f) {
+  const uint32_t n = (uint32_t)f->g->nodes.len;
+  for (uint32_t i = 0; i < n; i++) {
+    if (!fusable(f->g, graph_node(f->g, i))) continue;
+    HP_TRY(start_group(f, i));
+    grow_group(f, i);
+  }
+  for (uint32_t i = 0; i < n; i++)
+    if (f->group_of[i]) join_siblings(f, i);
+  for (uint32_t i = 0; i < n; i++)
+    if (graph_node(f->g, i)->op == OP_SUM && f->group_of[i]) fold_columns(f, i);
+  return HP_OK;
 }
 
 hp_status pass_fuse(const hp_graph *in, const pass_options *o, hp_graph **out) {
@@ -317,13 +394,7 @@ hp_status pass_fuse(const hp_graph *in, const pass_options *o, hp_graph **out) {
   f.group_of = mem_calloc(in->nodes.len, sizeof *f.group_of);
   runs = mem_calloc(in->nodes.len, sizeof *runs);
   if (!f.group_of || !runs) st = HP_ERR_OOM;
-  for (uint32_t i = 0; !st && i < in->nodes.len; i++) {
-    if (!fusable(in, graph_node(in, i))) continue;
-    HP_TRY_GOTO(start_group(&f, i), st);
-    grow_group(&f, i);
-  }
-  for (uint32_t i = 0; !st && i < in->nodes.len; i++)
-    if (f.group_of[i]) join_siblings(&f, i);
+  if (!st) st = make_groups(&f);
   if (st) goto done;
   for (uint32_t k = 0; k < f.groups.len; k++) {
     fuse_group *gr = &f.groups.at[k];

@@ -18,6 +18,17 @@ bool fuse_is_reduced(const fuse_group *k, uint32_t node) {
   return false;
 }
 
+bool fuse_is_reduction(const ir_node *n) { return n->op == OP_SUM || n->op == OP_REDUCE_MAX; }
+
+static const char *reduction_name(const ir_node *n) { return n->op == OP_SUM ? "sum" : "max"; }
+
+bool fuse_sums_columns(const hp_graph *g, const ir_node *n) {
+  int64_t axes[ATTR_LIST_MAX];
+  if (!fuse_is_reduction(n)) return false;
+  const ir_value *x = graph_value(g, graph_in(g, n)[0]);
+  return attr_list(g, n, "axes", axes) != 1 || axes[0] != x->rank - 1;
+}
+
 /* Strides of v, broadcast from the right over space. */
 static void broadcast_strides(const ir_value *v, const ir_value *space, int64_t *stride) {
   int64_t step = 1;
@@ -68,6 +79,11 @@ typedef struct {
   int rank;
 } emit;
 
+/* A sum over columns in a row loop. */
+static bool is_fold(const emit *e, const ir_node *n) {
+  return e->k->kind == LOOP_ROW && fuse_sums_columns(e->g, n);
+}
+
 /* Access of a node's operand over the space: views walk it in their own way. */
 static void operand_access(const emit *e, const ir_node *n, val v, access *a) {
   const ir_value *x = graph_value(e->g, v);
@@ -115,7 +131,7 @@ bool fuse_is_generated(const ir_node *n) {
 bool fuse_inlines(const hp_graph *g, const ir_node *user, val v) {
   int64_t axes[ATTR_LIST_MAX];
   const ir_node *d = graph_def(g, v);
-  bool reduction = user->op == OP_SUM || user->op == OP_REDUCE_MAX;
+  bool reduction = fuse_is_reduction(user);
   if (d->op == OP_UNIFORM) return !reduction;
   if (d->op != OP_IOTA) return d->op == OP_CONST;
   if (user->op == OP_TRANSPOSE || user->op == OP_SLICE) return false;
@@ -160,7 +176,7 @@ static void collect_stores(emit *e, const use_lists *uses) {
     *a = (access){.v = n->out0, .type = (hp_dtype)v->dtype};
     int64_t s = 1;
     const ir_value *space = &e->k->space;
-    if (e->k->kind == LOOP_COL && e->k->reduced[m]) {
+    if (e->k->reduced[m] && (e->k->kind == LOOP_COL || is_fold(e, n))) {
       a->stride[space->rank - 1] = 1;
       continue;
     }
@@ -280,9 +296,12 @@ static void write_values(const emit *e, loop *l, int *number) {
           if (e->k->member[j] == d) arg[i] = number[j];
     }
     hp_dtype t = (hp_dtype)graph_value(e->g, n->out0)->dtype;
+    if (is_fold(e, n)) {
+      number[m] = arg[0]; /* summed where it is stored, and rounded there */
+      continue;
+    }
     if (n->op == OP_CAST) number[m] = loop_cast(l, t, arg[0]);
-    else if (n->op == OP_SUM) number[m] = loop_reduce(l, "sum", arg[0]);
-    else if (n->op == OP_REDUCE_MAX) number[m] = loop_reduce(l, "max", arg[0]);
+    else if (fuse_is_reduction(n)) number[m] = loop_reduce(l, reduction_name(n), arg[0]);
     else if (fuse_is_view(n)) number[m] = arg[0]; /* the load is all */
     else number[m] = loop_op(l, op_table[n->op].name, arg[0], arg[1], arg[2]);
     if (may_widen(n, t)) number[m] = narrowed(l, t, number[m]);
@@ -340,7 +359,11 @@ static hp_status write_loop(emit *e) {
   for (int i = 0; i < e->n_stores; i++) {
     int m = 0;
     while (graph_node(e->g, e->k->member[m])->out0 != e->store[i].v) m++;
-    loop_out(&l, i, e->store[i].type, e->store[i].stride, e->store[i].offset, number[m]);
+    const ir_node *n = graph_node(e->g, e->k->member[m]);
+    const access *a = &e->store[i];
+    if (is_fold(e, n))
+      loop_fold(&l, reduction_name(n), i, a->type, a->stride, a->offset, number[m]);
+    else loop_out(&l, i, a->type, a->stride, a->offset, number[m]);
   }
   hp_status st = loop_status(&l);
   if (!st) st = add_fused(e, &l);

@@ -21,6 +21,10 @@ typedef struct {
  * group. */
 bool fuse_is_view(const ir_node *n);
 bool fuse_is_reduced(const fuse_group *k, uint32_t node);
+bool fuse_is_reduction(const ir_node *n);
+/* Does n reduce all dims but the last?  Reductions have no other form than this and over the last.
+ */
+bool fuse_sums_columns(const hp_graph *g, const ir_node *n);
 /* Can a loop over `space` walk all dims but the last of v as one? */
 bool fuse_leading_dims_merge(const ir_value *v, const ir_value *space);
 /* Appends group k (number `id` in group_of) to r->to as a `fused` node and maps what it stores. */
