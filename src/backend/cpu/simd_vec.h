@@ -171,6 +171,8 @@ SIMD v8i v8i_sar(v8i a, int n) { return (v8i)((v8ix)a >> n); }
 SIMD v8i v8i_shr(v8i a, int n) { return (v8i)((v8iw)a >> n); }
 SIMD v8f v8i_as_f(v8i a) { return _mm256_castsi256_ps(a); }
 SIMD v8f v8i_to_f(v8i a) { return _mm256_cvtepi32_ps(a); }
+/* A mask of the first n lanes: none where n <= 0, all where n >= 8. */
+SIMD v8i v8_first(int n) { return v8i_lt(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), v8i_set1(n)); }
 #else
 SIMD_PAIR(v8, v4, 4)
 #endif
@@ -260,6 +262,8 @@ SIMD v16f v16_copysign(v16f a, v16f s) {
 SIMD v16f v16_load_n(const float *p, int n) {
 #if defined(__AVX512F__)
   return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+#elif defined(__AVX2__) && defined(__FMA__)
+  return (v16f){_mm256_maskload_ps(p, v8_first(n)), _mm256_maskload_ps(p + 8, v8_first(n - 8))};
 #else
   float t[16] = {0};
   memcpy(t, p, sizeof(float) * (size_t)n);
@@ -269,6 +273,9 @@ SIMD v16f v16_load_n(const float *p, int n) {
 SIMD void v16_store_n(float *p, v16f v, int n) {
 #if defined(__AVX512F__)
   _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v);
+#elif defined(__AVX2__) && defined(__FMA__)
+  _mm256_maskstore_ps(p, v8_first(n), v.lo);
+  _mm256_maskstore_ps(p + 8, v8_first(n - 8), v.hi);
 #else
   float t[16];
   v16_store(t, v);
