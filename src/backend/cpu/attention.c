@@ -151,7 +151,8 @@ hp_status attn_backward_work(const attn_spec *s, int threads, size_t *bytes) {
 static void run_items(void *ctx, int64_t thread) {
   attn_job *j = ctx;
   float *work = (float *)(void *)(j->work + (size_t)thread * j->work_each);
-  for (int64_t i; (i = atomic_fetch_add(&j->next, 1)) < j->items;) j->run(j, i, work);
+  bool asked = false;
+  for (int64_t i = attn_claim(j); i < j->items; asked = true) i = j->run(j, i, asked, work);
 }
 
 static void run_job(pool *p, attn_job *j, attn_item_fn *run, int64_t items) {

@@ -22,6 +22,9 @@ static inline int64_t attn_div_up(int64_t a, int64_t b) { return (a + b - 1) / b
 static inline int64_t attn_round_up(int64_t a, int64_t b) { return attn_div_up(a, b) * b; }
 
 typedef struct attn_job attn_job;
+/* Runs an item and returns the one that the thread takes next, which it may have claimed while it
+ * ran this one, to ask for its rows; `asked` tells that this was done for this item. */
+typedef int64_t attn_item_fn(attn_job *j, int64_t item, bool asked, float *work);
 struct attn_job {
   const attn_spec *s;
   attn_view q, k, v, o, d_o, dq, dk, dv;
@@ -39,14 +42,15 @@ struct attn_job {
   float *partial;             /* [B, KV, segments, rows, 16 + Dvp]: m, l, ..., sums over v */
   int64_t kv_items, q_items;  /* backward, per key head: items for dk and dv, items for dq;
                                  1 and 0: one item does everything */
-  void (*run)(const attn_job *, int64_t item, float *work);
+  attn_item_fn *run;
   int64_t items;
   atomic_llong next;
   char *work;
   size_t work_each; /* bytes per thread */
 };
 
-typedef void attn_item_fn(const attn_job *j, int64_t item, float *work);
+static inline int64_t attn_claim(attn_job *j) { return atomic_fetch_add(&j->next, 1); }
+
 /* Tiles of query rows against keys: item = (b, kv head, chunk of tiles [, segment]). */
 attn_item_fn attn_tiles_plain, attn_tiles_avx2, attn_tiles_avx512;
 attn_item_fn attn_tiles_dot; /* of `half`, by bf16 dot instructions */

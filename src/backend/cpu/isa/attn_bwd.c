@@ -7,6 +7,8 @@
  * items, which costs two products more and gives the same bits: each sum stays one chain. */
 #include "backend/cpu/isa/attn_tile.h"
 
+enum { BWD_ASK_KEYS = 256 };
+
 typedef struct {
   tile_rows rows;
   float lse[ATTN_LANES], delta[ATTN_LANES]; /* lse in base 2 */
@@ -16,8 +18,10 @@ typedef struct {
 
 typedef struct {
   const attn_job *j;
+  ask_list *ask;
   int64_t b, kv;
-  int64_t from, to; /* keys, whole blocks */
+  int64_t first, step; /* its tiles */
+  int64_t from, to;    /* keys, whole blocks */
   bool want_kv, want_q;
   float *k, *kt, *vt, *dk, *dv; /* of keys `from` on; per block k [steps of 64][Dp], kt and vt
                                    [steps of Dp][64], [steps of Dvp][64] */
@@ -67,18 +71,23 @@ static void tile_block(const bwd_keys *w, bwd_tile *t, int64_t kb) {
   bool drops = j->s->dropout.p > 0;
   tile_product(n, lanes, FROM_ZERO, 1, tile_steps(j->s->D), w->kt + at * Dp + from, ATTN_BLOCK,
                t->q_turned, ATTN_LANES, p, ATTN_LANES, NULL, j->s->scale * 0x1.715476p0f);
+  ask_some(w->ask);
   tile_product(n, lanes, FROM_ZERO, 1, tile_steps(j->s->Dv), w->vt + at * Dvp + from, ATTN_BLOCK,
                t->d_o_turned, ATTN_LANES, ds, ATTN_LANES, NULL, 1);
+  ask_some(w->ask);
   if (drops) tile_mask(&j->s->dropout, &t->rows, kb, from, to, mask);
   score_grads(w, t, kb, from, to, drops ? mask : NULL);
+  ask_some(w->ask);
   if (w->want_q)
     tile_product(attn_round_up(j->s->D, 4), lanes, FROM_C, 1, tile_steps(n),
                  w->k + at * Dp + first * Dp, Dp, w->ds_across + first * ATTN_LANES, ATTN_LANES,
                  t->dq, ATTN_LANES, NULL, 1);
+  ask_some(w->ask);
   if (!w->want_kv) return;
   at += from;
   tile_product(n, Dvp, FROM_C, ATTN_LANES, tile_steps(t->rows.n), p, 1, t->d_o, Dvp,
                w->dv + at * Dvp, Dvp, NULL, 1);
+  ask_some(w->ask);
   tile_product(n, Dp, FROM_C, ATTN_LANES, tile_steps(t->rows.n), ds, 1, t->q, Dp, w->dk + at * Dp,
                Dp, NULL, 1);
 }
@@ -90,15 +99,6 @@ static float row_delta(const attn_job *j, const void *o, const void *d_o) {
     acc = v16_fma(v16_load_as(j->o.dtype, o, i, v16_left(n, i)),
                   v16_load_as(j->d_o.dtype, d_o, i, v16_left(n, i)), acc);
   return v16_sum(acc);
-}
-
-/* Finds a tile's rows and asks for them. */
-static void find_tile(const bwd_keys *w, bwd_tile *t, int64_t index) {
-  const attn_job *j = w->j;
-  tile_setup(j, w->b, w->kv, index, &t->rows);
-  tile_ask(j, &j->q, &t->rows, w->b, w->kv, j->s->D);
-  tile_ask(j, &j->d_o, &t->rows, w->b, w->kv, j->s->Dv);
-  tile_ask(j, &j->o, &t->rows, w->b, w->kv, j->s->Dv);
 }
 
 static void load_tile(const bwd_keys *w, bwd_tile *t, float *at) {
@@ -132,24 +132,61 @@ static void store_tile(const bwd_keys *w, const bwd_tile *t) {
   tile_store(&t->rows, row, j->dq.dtype, j->s->D, t->dq, scale);
 }
 
-/* Up to ATTN_BWD_TILES tiles: first, first + step, ... */
-static void run_tiles(const bwd_keys *w, int64_t first, int64_t step, int n, float *at) {
+/* Blocks of keys that the tile meets. */
+static int64_t tile_blocks(const bwd_keys *w, const tile_rows *t) {
+  int64_t first = t->first > w->from ? t->first : w->from;
+  int64_t last = t->last < w->to - 1 ? t->last : w->to - 1;
+  return last < first ? 0 : last / ATTN_BLOCK - first / ATTN_BLOCK + 1;
+}
+
+/* How many tiles go together from `first` on: first, first + step, ... */
+static int tiles_of(const bwd_keys *w, int64_t first) {
+  int64_t n = attn_div_up(w->j->tiles - first, w->step);
+  return n < ATTN_BWD_TILES ? (int)n : ATTN_BWD_TILES;
+}
+
+static void ask_tiles(const bwd_keys *w, int64_t first) {
+  const attn_job *j = w->j;
+  for (int i = 0; i < tiles_of(w, first); i++) {
+    ask_tile(w->ask, j, &j->q, w->b, w->kv, first + i * w->step, j->s->D);
+    ask_tile(w->ask, j, &j->d_o, w->b, w->kv, first + i * w->step, j->s->Dv);
+    ask_tile(w->ask, j, &j->o, w->b, w->kv, first + i * w->step, j->s->Dv);
+  }
+}
+
+/* What an item reads first: keys, as many as caches keep beside what is at work, and tiles. */
+static void ask_item(const bwd_keys *w) {
+  const attn_job *j = w->j;
+  int64_t keys = (w->to < j->s->Tk ? w->to : j->s->Tk) - w->from;
+  if (keys > BWD_ASK_KEYS) keys = BWD_ASK_KEYS;
+  ask_add(w->ask, &j->v, w->b, w->from, w->kv, keys, j->s->Dv);
+  ask_add(w->ask, &j->k, w->b, w->from, w->kv, keys, j->s->D);
+  ask_tiles(w, w->first);
+}
+
+/* The tiles that go together from `first` on. */
+static void run_tiles(const bwd_keys *w, int64_t first, float *at) {
   const attn_job *j = w->j;
   bwd_tile tile[ATTN_BWD_TILES];
-  for (int i = 0; i < n; i++) find_tile(w, &tile[i], first + i * step);
+  int n = tiles_of(w, first);
+  int64_t blocks = 0;
+  for (int i = 0; i < n; i++) {
+    tile_setup(j, w->b, w->kv, first + i * w->step, &tile[i].rows);
+    blocks += tile_blocks(w, &tile[i].rows);
+  }
+  ask_pace(w->ask, blocks * (2 + w->want_q + 2 * w->want_kv));
   for (int i = 0; i < n; i++)
     load_tile(w, &tile[i], at + i * ATTN_LANES * (3 * j->Dp + 2 * j->Dvp));
   for (int64_t kb = w->from; kb < w->to; kb += ATTN_BLOCK)
     for (int i = 0; i < n; i++) tile_block(w, &tile[i], kb);
   for (int i = 0; i < n && w->want_q; i++) store_tile(w, &tile[i]);
+  ask_all(w->ask);
 }
 
 static void load_keys(const bwd_keys *w) {
   const attn_job *j = w->j;
   const int64_t Tk = j->s->Tk;
   const void *row[ATTN_BLOCK];
-  block_ask(&j->v, w->b, w->from, Tk, w->kv, j->s->Dv);
-  block_ask(&j->k, w->b, w->from, Tk, w->kv, j->s->D);
   for (int64_t kb = w->from; kb < w->to; kb += ATTN_BLOCK) {
     int64_t at = kb - w->from;
     block_rows(&j->v, w->b, kb, Tk, w->kv, j->s->Dv, row);
@@ -173,10 +210,10 @@ static float *place(bwd_keys *w, float *at) {
   return at + ATTN_BLOCK * ATTN_LANES;
 }
 
-void ISA_NAME(attn_grads)(const attn_job *j, int64_t item, float *work) {
+static bwd_keys find_item(const attn_job *j, int64_t item, ask_list *ask) {
   int64_t parts = j->kv_items + j->q_items, part = item % parts, head = item / parts;
-  int64_t blocks = attn_div_up(j->s->Tk, ATTN_BLOCK), first = 0, step = 1;
-  bwd_keys w = {.j = j, .b = head / j->s->KV, .kv = head % j->s->KV};
+  int64_t blocks = attn_div_up(j->s->Tk, ATTN_BLOCK);
+  bwd_keys w = {.j = j, .ask = ask, .b = head / j->s->KV, .kv = head % j->s->KV, .step = 1};
   w.want_kv = part < j->kv_items;
   w.want_q = !w.want_kv || !j->q_items;
   w.to = blocks * ATTN_BLOCK;
@@ -184,13 +221,26 @@ void ISA_NAME(attn_grads)(const attn_job *j, int64_t item, float *work) {
     w.from = blocks * part / j->kv_items * ATTN_BLOCK;
     w.to = blocks * (part + 1) / j->kv_items * ATTN_BLOCK;
   } else {
-    first = part - j->kv_items, step = j->q_items;
+    w.first = part - j->kv_items, w.step = j->q_items;
   }
+  return w;
+}
+
+int64_t ISA_NAME(attn_grads)(attn_job *j, int64_t item, bool asked, float *work) {
+  ask_list ask = {0};
+  bwd_keys w = find_item(j, item, &ask), next;
+  int64_t next_item = -1;
+  if (!asked) ask_item(&w);
+  ask_all(&ask);
   float *tiles = place(&w, work);
   load_keys(&w);
-  for (int64_t i = first; i < j->tiles; i += ATTN_BWD_TILES * step) {
-    int64_t n = attn_div_up(j->tiles - i, step);
-    run_tiles(&w, i, step, n < ATTN_BWD_TILES ? (int)n : ATTN_BWD_TILES, tiles);
+  for (int64_t i = w.first, more; i < j->tiles; i = more) {
+    more = i + ATTN_BWD_TILES * w.step;
+    ask.runs = ask.now = 0;
+    if (more < j->tiles) ask_tiles(&w, more);
+    else if ((next_item = attn_claim(j)) < j->items)
+      next = find_item(j, next_item, &ask), ask_item(&next);
+    run_tiles(&w, i, tiles);
   }
   for (int64_t i = w.from; w.want_kv && i < w.to && i < j->s->Tk; i++) {
     row_store(row_at(&j->dk, w.b, i, w.kv), j->dk.dtype, w.dk + (i - w.from) * j->Dp, j->s->D,
@@ -198,4 +248,5 @@ void ISA_NAME(attn_grads)(const attn_job *j, int64_t item, float *work) {
     row_store(row_at(&j->dv, w.b, i, w.kv), j->dv.dtype, w.dv + (i - w.from) * j->Dvp, j->s->Dv,
               1.0f);
   }
+  return next_item < 0 ? attn_claim(j) : next_item; /* there may be no tiles */
 }

@@ -2,9 +2,6 @@
  * Here 16 keys are the lanes of a score and 16 columns those of a sum, which changes nothing in the
  * order of any element's operations: the bits are those of the tiles. */
 #include "backend/cpu/isa/attn_tile.h"
-
-#include <limits.h>
-
 /* Heads whose scores go side by side, so that chains of one row hide the latency of an FMA; vectors
  * of columns whose sums do. */
 #if defined(__AVX512F__)
@@ -14,13 +11,6 @@ enum { FEW_HEADS = 2, FEW_VECS = 2 };
 #endif
 /* Keys that all heads of an item meet before the next are looked at. */
 enum { FEW_KEYS = 16 };
-
-/* Rows of keys or values that come next, to be asked for in the order of their addresses: only
- * whole rows, all heads of an item side by side, are read at the speed of memory. */
-typedef struct {
-  const char *row;
-  int64_t step, width, col, rows; /* bytes; rows that are left */
-} lines;
 
 typedef struct {
   const attn_job *j;
@@ -55,15 +45,6 @@ static lines lines_of(const few_rows *f, const attn_view *x, int64_t n, int64_t 
   if (left > FEW_KEYS) left = FEW_KEYS;
   return (lines){row_at(x, f->b, from, f->kv), x->st * size, ((f->heads - 1) * x->sh + n) * size, 0,
                  left};
-}
-SIMD void ask_lines(lines *a, int n) {
-  lines x = *a;
-  for (; n > 0 && x.rows > 0; n--) {
-    __builtin_prefetch(x.row + x.col);
-    x.col += 64;
-    if (x.col >= x.width) x.col = 0, x.row += x.step, x.rows--;
-  }
-  *a = x;
 }
 
 /* acc += q k over the columns of x, those of 16 keys: 16 of them, or 32 of bf16, which are
@@ -287,9 +268,14 @@ static void join_row(const attn_job *j, int64_t head, int64_t row) {
   if (j->lse_out) v16_store_n(j->lse_out + (b * j->s->H + h) * j->s->Tq + t, softmax_lse(m, l), 1);
 }
 
-void ISA_NAME(attn_join)(const attn_job *j, int64_t item, float *work) {
-  (void)work;
+static void join_segments(const attn_job *j, int64_t item) {
   for (int64_t row = 0; row < j->rows; row++) join_row(j, item, row);
+}
+
+int64_t ISA_NAME(attn_join)(attn_job *j, int64_t item, bool asked, float *work) {
+  (void)asked, (void)work;
+  join_segments(j, item);
+  return attn_claim(j);
 }
 
 /* The first head of a chunk. */
@@ -300,7 +286,8 @@ static int64_t chunk_head(const attn_job *j, int64_t chunk) {
 }
 
 /* Threads take the chunks of a segment at the same time: rows of memory are read as a whole. */
-void ISA_NAME(attn_few)(const attn_job *j, int64_t item, float *work) {
+int64_t ISA_NAME(attn_few)(attn_job *j, int64_t item, bool asked, float *work) {
+  (void)asked;
   int64_t chunk = item % j->chunks, segment = item / j->chunks % j->segments;
   few_rows f = {.j = j, .n = (int)j->rows, .state = work};
   f.b = item / j->segments / j->chunks;
@@ -308,12 +295,12 @@ void ISA_NAME(attn_few)(const attn_job *j, int64_t item, float *work) {
   f.heads = (int)(chunk_head(j, chunk + 1) - f.kv);
   few_start(&f, j->segment0 + segment);
   f.next = lines_of(&f, &j->k, j->s->D, f.first);
-  ask_lines(&f.next, INT_MAX);
+  ask_lines(&f.next, INT64_MAX);
   if (f.n == 1) few_keys(1, &f);
   else if (f.n <= 4) few_keys(4, &f);
   else few_keys(ATTN_FEW, &f);
   few_write(&f, segment);
-  if (j->segments > 1) return;
-  for (int head = 0; head < f.heads; head++) /* there is nothing to wait for */
-    ISA_NAME(attn_join)(j, f.b * j->s->KV + f.kv + head, work);
+  for (int head = 0; j->segments == 1 && head < f.heads; head++) /* there is nothing to wait for */
+    join_segments(j, f.b * j->s->KV + f.kv + head);
+  return attn_claim(j);
 }

@@ -185,7 +185,8 @@ static int64_t tile_of(const attn_job *j, int64_t i) {
   return j->per_head ? i % j->group * j->per_head + i / j->group : i;
 }
 
-void ISA_NAME(attn_tiles)(const attn_job *j, int64_t item, float *work) {
+int64_t ISA_NAME(attn_tiles)(attn_job *j, int64_t item, bool asked, float *work) {
+  (void)asked;
   int64_t segment = j->split ? item % j->segments : -1;
   if (j->split) item /= j->segments;
   /* under a causal mask the last rows have most to do: they go first */
@@ -218,4 +219,5 @@ void ISA_NAME(attn_tiles)(const attn_job *j, int64_t item, float *work) {
       write_rows(j, &tile[i], b, kv);
     }
   }
+  return attn_claim(j);
 }

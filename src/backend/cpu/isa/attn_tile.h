@@ -128,9 +128,57 @@ SIMD void *row_at(const attn_view *v, int64_t b, int64_t t, int64_t h) {
 }
 
 /* Rows of a head lie far apart, too short for the processor to see them coming: they are asked for
- * long before. */
+ * long before, in the order of their addresses. */
+typedef struct {
+  const char *row;
+  int64_t step, width, col, rows; /* bytes; rows that are left */
+} lines;
+
+/* Asks for n lines and returns how many of these there were not. */
+SIMD int64_t ask_lines(lines *a, int64_t n) {
+  lines x = *a;
+  for (; n > 0 && x.rows > 0; n--) {
+    __builtin_prefetch(x.row + x.col);
+    x.col += 64;
+    if (x.col >= x.width) x.col = 0, x.row += x.step, x.rows--;
+  }
+  *a = x;
+  return n;
+}
 SIMD void row_ask(const char *row, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i);
+  ask_lines(&(lines){row, 0, bytes, 0, 1}, INT64_MAX);
+}
+
+/* What is read after the products at hand, asked for between them, a few lines at a time: memory
+ * works meanwhile, and never has more to do than it takes at once. */
+enum { ASK_RUNS = 32 };
+typedef struct {
+  lines run[ASK_RUNS];
+  int runs, now;
+  int64_t each; /* lines at a time */
+} ask_list;
+
+/* rows from (b, t, h) on, n elements of each; they are left out where the list is full. */
+static inline void ask_add(ask_list *a, const attn_view *x, int64_t b, int64_t t, int64_t h,
+                           int64_t rows, int64_t n) {
+  const int64_t size = (int64_t)dtype_size(x->dtype);
+  if (a->runs < ASK_RUNS && rows > 0)
+    a->run[a->runs++] = (lines){row_at(x, b, t, h), x->st * size, n * size, 0, rows};
+}
+static inline void ask_some(ask_list *a) {
+  for (int64_t n = a->each; n > 0 && a->now < a->runs; a->now += !a->run[a->now].rows)
+    n = ask_lines(&a->run[a->now], n);
+}
+/* So that everything is asked for in so many times. */
+static inline void ask_pace(ask_list *a, int64_t times) {
+  int64_t all = 0;
+  for (int i = a->now; i < a->runs; i++) all += a->run[i].rows * attn_div_up(a->run[i].width, 64);
+  a->each = times > 0 ? attn_div_up(all, times) : all;
+}
+/* Asks for the rest. */
+static inline void ask_all(ask_list *a) {
+  ask_pace(a, 1);
+  ask_some(a);
 }
 
 /* n elements to f32, zeros up to the next multiple of 16. */
@@ -369,6 +417,18 @@ static inline void tile_mask(const attn_dropout *d, const tile_rows *t, int64_t 
         v16_store(mask + (i + k) * ATTN_LANES + 16 * v, v16_select(dropped, v16_zero(), kept));
       }
     }
+  }
+}
+/* Adds the rows of a tensor that tile i of a key head has. */
+static inline void ask_tile(ask_list *a, const attn_job *j, const attn_view *x, int64_t b,
+                            int64_t kv, int64_t i, int64_t n) {
+  const int64_t Tq = j->s->Tq;
+  int64_t row = j->per_head ? i / j->per_head * Tq + i % j->per_head * ATTN_LANES : i * ATTN_LANES;
+  int64_t end = j->per_head ? (i / j->per_head + 1) * Tq : j->rows, rows;
+  if (end > row + ATTN_LANES) end = row + ATTN_LANES;
+  for (; row < end; row += rows) {
+    rows = Tq - row % Tq < end - row ? Tq - row % Tq : end - row;
+    ask_add(a, x, b, row % Tq, kv * j->group + row / Tq, rows, n);
   }
 }
 /* The tile's rows of a tensor: where one is, where all are that are written, or read, with zeros
