@@ -88,6 +88,8 @@ TEST(cross_entropy_and_its_gradient_equal_the_formula) {
   check_cross_entropy(HP_F32, 33, 16, HP_I32);
   check_cross_entropy(HP_F32, 5, 1, HP_I32);
   check_cross_entropy(HP_BF16, 9, 517, HP_I64);
+  check_cross_entropy(HP_BF16, 9, 1024, HP_I32);
+  check_cross_entropy(HP_BF16, 3, 2, HP_I32);
   check_cross_entropy(HP_F16, 9, 67, HP_I32);
   check_cross_entropy(HP_F32, 0, 5, HP_I64);
 }
@@ -101,6 +103,24 @@ TEST(cross_entropy_of_extreme_logits_stays_finite) {
     CHECK_OK(row_cross_entropy(isa, p, &r, loss, lse));
     CHECK(loss[0] == 0 && lse[0] == 5);
     CHECK(isfinite(loss[1]));
+  }
+}
+
+/* bf16 whose largest is without a sign or with one, whose rest is -inf, and with a NaN. */
+TEST(the_largest_of_bf16_logits_is_found_among_signs) {
+  enum { V = 70 };
+  static const float top[4] = {3, -2, -0.0f, -1}, rest[4] = {-9, -7, -INFINITY, NAN};
+  uint16_t x[4][V];
+  float loss[4], lse[4];
+  int32_t label[4] = {33, 33, 33, 33};
+  for (int r = 0; r < 4; r++)
+    for (int i = 0; i < V; i++) x[r][i] = f32_to_bf16(i == 33 ? top[r] : rest[r]);
+  row_labels l = {4, V, x, HP_BF16, label, HP_I32, -1};
+  EVERYWHERE(isa, p) {
+    CHECK_OK(row_cross_entropy(isa, p, &l, loss, lse));
+    for (int r = 0; r < 3; r++)
+      CHECK_NEAR(lse[r], top[r] + log1p((V - 1) * exp(rest[r] - top[r])), 1e-6);
+    CHECK(loss[2] == 0 && isnan(lse[3]));
   }
 }
 

@@ -288,6 +288,50 @@ SIMD void v16_streamed(void) {
   _mm_sfence();
 #endif
 }
+/* 32 bf16 as two vectors, those with even index and those with odd: a shift and a mask, where to
+ * have them in order takes shuffles. */
+SIMD void v16_load_bf16_two(const uint16_t *p, v16f *v) {
+  v16i u = v16i_load((const void *)p);
+  v[0] = v16i_as_f(v16i_shl(u, 16));
+  v[1] = v16i_as_f(v16i_and(u, v16i_set1((int32_t)0xffff0000)));
+}
+
+/* The largest of bf16 numbers, 32 at a time; with AVX-512 as integers: the largest signed one if
+ * any is without a sign, else the least unsigned.  A NaN is the result or is left out. */
+#if defined(__AVX512BW__)
+typedef struct {
+  __m512i most, least;
+} v32_top;
+SIMD v32_top v32_top_none(void) {
+  return (v32_top){_mm512_set1_epi16(INT16_MIN), _mm512_set1_epi16((int16_t)0xff80)};
+}
+SIMD void v32_top_join(v32_top *t, const uint16_t *p) {
+  __m512i u = _mm512_loadu_si512((const void *)p);
+  t->most = _mm512_max_epi16(t->most, u);
+  t->least = _mm512_min_epu16(t->least, u);
+}
+SIMD float v32_top_value(const v32_top *t) {
+  int16_t most[32], high = INT16_MIN;
+  uint16_t least[32], low = UINT16_MAX;
+  memcpy(most, &t->most, sizeof most);
+  memcpy(least, &t->least, sizeof least);
+  for (int i = 0; i < 32; i++) high = most[i] > high ? most[i] : high;
+  for (int i = 0; i < 32; i++) low = least[i] < low ? least[i] : low;
+  return bf16_to_f32(high >= 0 ? (uint16_t)high : low);
+}
+#else
+typedef struct {
+  v16f top[2];
+} v32_top;
+SIMD v32_top v32_top_none(void) { return (v32_top){{v16_set1(-INFINITY), v16_set1(-INFINITY)}}; }
+SIMD void v32_top_join(v32_top *t, const uint16_t *p) {
+  v16f v[2];
+  v16_load_bf16_two(p, v);
+  for (int k = 0; k < 2; k++) t->top[k] = v16_max(v[k], t->top[k]);
+}
+SIMD float v32_top_value(const v32_top *t) { return v16_max_lane(v16_max(t->top[0], t->top[1])); }
+#endif
+
 /* Asks for the line of element i of x; it may be past the end. */
 SIMD void v16_fetch(hp_dtype t, const void *x, int64_t i) {
   __builtin_prefetch((const void *)((uintptr_t)x + (uintptr_t)i * (t == HP_F32 ? 4 : 2)), 0, 2);
