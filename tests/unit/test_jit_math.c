@@ -44,8 +44,8 @@ TEST(own_functions_are_accurate_to_a_few_units_of_the_last_place) {
              {"erf", hp_erf, erfl, -6, 6, 2.1},
              {"sin", hp_sin, sinl, -1.3e8f, 1.3e8f, 1.6},
              {"cos", hp_cos, cosl, -1.3e8f, 1.3e8f, 1.6},
-             {"sigmoid", hp_sigmoid, sigmoid_l, -2, 80, 3.8},
-             {"silu", hp_silu, silu_l, -2, 80, 3.8},
+             {"sigmoid", hp_sigmoid, sigmoid_l, -20, 80, 4},
+             {"silu", hp_silu, silu_l, -20, 80, 4},
              {"gelu", hp_gelu, gelu_l, -2, 30, 8},
              {"gelu_tanh", hp_gelu_tanh, gelu_tanh_l, -2, 30, 8}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
@@ -66,13 +66,10 @@ TEST(own_functions_are_accurate_to_a_few_units_of_the_last_place) {
   }
 }
 
-TEST(tails_keep_a_small_error) {
+TEST(tails_of_gelu_keep_a_small_absolute_error) {
   for (float x = -30; x < 0; x += 0.0137f) {
     CHECK_NEAR(hp_gelu(x), (double)gelu_l((long double)x), 4e-8);
     CHECK_NEAR(hp_gelu_tanh(x), (double)gelu_tanh_l((long double)x), 1e-7);
-    CHECK_NEAR(hp_silu(x), (double)silu_l((long double)x), 7e-8);
-    CHECK(ulps(hp_silu(x), silu_l((long double)x)) < 40);
-    CHECK(ulps(hp_sigmoid(x), sigmoid_l((long double)x)) < 40);
   }
 }
 
