@@ -10,6 +10,11 @@ static hp_shape shape_of(const ir_value *v) {
   return s;
 }
 
+static bool may_meet(const ir_value *a, const ir_value *b) {
+  if (a->dtype == b->dtype) return dtype_is_float(a->dtype);
+  return (a->dtype == HP_F32 && b->dtype == HP_BF16) || (a->dtype == HP_BF16 && b->dtype == HP_F32);
+}
+
 /* The type of the product of operand 0 with operand k. */
 static hp_status product_type(infer_ctx *c, int k, ir_value *result) {
   const char *text = attr_str(c->g, &c->node, "eq");
@@ -17,9 +22,10 @@ static hp_status product_type(infer_ctx *c, int k, ir_value *result) {
   const ir_value *a = graph_value(c->g, c->in[0]), *b = graph_value(c->g, c->in[k]);
   einsum_eq eq;
   HP_TRY(einsum_parse(text, &eq));
-  if (a->dtype != b->dtype || !dtype_is_float(a->dtype) || !dtype_is_float(out))
-    return ops_fail(c, "operands are %s and %s; two of one float dtype were expected",
-                    ops_type(c, 0), ops_type(c, k));
+  if (!may_meet(a, b) || !dtype_is_float(out))
+    return ops_fail(
+        c, "operands are %s and %s; two of one float dtype, or f32 and bf16, were expected",
+        ops_type(c, 0), ops_type(c, k));
   hp_shape sa = shape_of(a), sb = shape_of(b), so;
   if (einsum_out_shape(&eq, &sa, &sb, &so)) {
     const char *why = err_message();
@@ -45,16 +51,18 @@ hp_status infer_einsums(infer_ctx *c) {
   return HP_OK;
 }
 
-/* The gradient is the same contraction with the gradient of the result in the operand's place. */
+/* The gradient is the same contraction with the gradient of the result in the operand's place, of
+ * the type that the product has: f32 beside bf16 is taken as bf16. */
 static val operand_grad(grad_ctx *c, const einsum_eq *eq, int operand) {
   hp_graph *g = c->g;
-  ir_value x = *graph_value(g, c->in[operand]);
+  ir_value x = *graph_value(g, c->in[operand]), other = *graph_value(g, c->in[1 - operand]);
+  hp_dtype type = (hp_dtype)(x.dtype == HP_F32 ? other.dtype : x.dtype);
   einsum_grad how;
   char text[EINSUM_TEXT_MAX];
   einsum_grad_of(eq, operand, &how);
-  val dy = ops_cast(g, c->dout[0], (hp_dtype)x.dtype);
+  val dy = ops_cast(g, c->dout[0], type);
   val a = operand == 0 ? dy : c->in[0], b = operand == 0 ? c->in[1] : dy;
-  val d = ops_einsum(g, einsum_print(&how.eq, text), a, b, (hp_dtype)x.dtype);
+  val d = ops_cast(g, ops_einsum(g, einsum_print(&how.eq, text), a, b, type), (hp_dtype)x.dtype);
   if (!how.missing[0]) return d;
   /* letters that only this operand has were summed: its gradient is the same along them */
   int64_t kept[HP_MAX_RANK];

@@ -6,6 +6,7 @@
 
 typedef struct {
   bool remat;           /* recompute all forward values inside blocks, not only cheap ones */
+  bool one_type;        /* products take operands of one type, as library engines do */
   uint64_t piece_bytes; /* larger values are made in pieces of so many bytes; 0: the pass chooses */
   str *notes; /* what a pass did, or could not do, in lines for people; NULL = not asked */
   const char *dump_dir; /* write the text after every pass there; NULL = no */

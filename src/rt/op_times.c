@@ -22,6 +22,12 @@ static const char *phase_word(int phase) {
   return phase == PHASE_BACKWARD ? " backward" : phase == PHASE_UPDATE ? " update" : "";
 }
 
+/* f32 beside bf16 is rounded to it. */
+static bool is_bf16(const program *p, const prog_inst *n) {
+  if (n->n_in && operand(p, n, 0)->dtype == HP_BF16) return true;
+  return n->op == OP_EINSUM && operand(p, n, 1)->dtype == HP_BF16;
+}
+
 static int64_t extent(const einsum_eq *eq, const einsum_sizes *s, einsum_role role) {
   char letters[EINSUM_LETTERS_MAX + 1];
   int64_t all = 1;
@@ -59,7 +65,7 @@ static void name_einsum(const program *p, const prog_inst *n, hp_op_time *row) {
   einsum_eq eq;
   einsum_sizes s;
   hp_shape a = shape_of(operand(p, n, 0)), b = shape_of(operand(p, n, 1));
-  const char *type = dtype_name((hp_dtype)operand(p, n, 0)->dtype);
+  const char *type = dtype_name(is_bf16(p, n) ? HP_BF16 : (hp_dtype)operand(p, n, 0)->dtype);
   if (einsum_parse(inst_str(p, n, "eq"), &eq) || einsum_bind(&eq, &a, &b, &s)) {
     err_clear();
     return;
@@ -133,7 +139,7 @@ static void name_place(const char *loc, char *out, size_t size) {
 
 static void set_limit(const program *p, const device *d, const prog_inst *n, hp_op_time *row) {
   const hp_limits *l = &d->limits;
-  bool dots = n->n_in && operand(p, n, 0)->dtype == HP_BF16;
+  bool dots = is_bf16(p, n);
   double peak = n->op == OP_FUSED ? l->flops / 2 : dots ? l->bf16_flops : l->flops;
   double work = peak > 0 ? row->flops / peak : 0, move = l->bytes > 0 ? row->bytes / l->bytes : 0;
   row->limit = work > move ? "flops" : "bytes";

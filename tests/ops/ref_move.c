@@ -204,9 +204,26 @@ static int64_t operand_at(const ref_tensor *t, const char *letters, const char *
   return ref_flatten(t, own);
 }
 
+/* An operand as its product takes it: f32 beside bf16 is rounded to that. */
+static ref_tensor ref_factor(const ref_ctx *c, const ref_tensor *t, const ref_tensor *other) {
+  ref_tensor x = *t;
+  x.f = calloc((size_t)t->n + 1, sizeof *x.f);
+  x.e = calloc((size_t)t->n + 1, sizeof *x.e);
+  HP_ASSERT(x.f && x.e);
+  bool rounded = t->type == HP_F32 && other->type == HP_BF16 && !c->r->smooth;
+  for (int64_t k = 0; k < t->n; k++) {
+    x.f[k] = rounded ? ref_rounded(HP_BF16, t->f[k]) : t->f[k];
+    x.e[k] = t->e[k];
+    if (rounded && x.e[k] > 0) x.e[k] += ref_ulp(HP_BF16, fabs(x.f[k]) + x.e[k]);
+  }
+  return x;
+}
+
 /* y = a product of operand 0 with b, from 0 or from `start`. */
-static void ref_product(ref_ctx *c, const ref_tensor *b, const ref_tensor *start, ref_tensor *y) {
-  const ref_tensor *a = c->in[0];
+static void ref_product(ref_ctx *c, const ref_tensor *right, const ref_tensor *start,
+                        ref_tensor *y) {
+  ref_tensor left = ref_factor(c, c->in[0], right), other = ref_factor(c, right, c->in[0]);
+  const ref_tensor *a = &left, *b = &other;
   einsum_eq eq;
   char all[2 * HP_MAX_RANK + 1] = "";
   int64_t size[2 * HP_MAX_RANK], index[2 * HP_MAX_RANK], count = 1, out[HP_MAX_RANK];
@@ -249,6 +266,8 @@ static void ref_product(ref_ctx *c, const ref_tensor *b, const ref_tensor *start
   for (int64_t k = 0; k < y->n; k++)
     if (depth > 1) y->e[k] += ref_sum_error(depth, sum[k], grain);
   free(sum);
+  free(left.f), free(left.e);
+  free(other.f), free(other.e);
 }
 
 void ref_EINSUM(ref_ctx *c) {

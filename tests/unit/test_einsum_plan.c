@@ -146,7 +146,7 @@ static void check_problem(const problem *p, const char *text) {
 /* Runs text with the letters' sizes given as "b=2 t=3 ...", or random ones (at most `most`). */
 static void check_text(uint64_t *seed, const char *text, hp_dtype type, bool accumulate,
                        float alpha, int most) {
-  problem p = {.type = type, .options = {accumulate, alpha}};
+  problem p = {.type = type, .options = {.accumulate = accumulate, .alpha = alpha}};
   CHECK_OK(einsum_parse(text, &p.eq));
   int64_t size[128];
   for (int i = 0; i < 128; i++)
@@ -214,7 +214,7 @@ static const char *plan_text(const char *text, const char *letters, const int64_
   einsum_tensor ta = einsum_dense(HP_F32, &sa), tb = einsum_dense(HP_F32, &sb),
                 tc = einsum_dense(HP_F32, &sc);
   einsum_plan plan;
-  CHECK_OK(einsum_plan_make(&eq, &ta, &tb, &tc, &(einsum_options){false, 1}, &plan));
+  CHECK_OK(einsum_plan_make(&eq, &ta, &tb, &tc, &(einsum_options){.alpha = 1}, &plan));
   str_free(&out);
   einsum_plan_print(&plan, &out);
   return out.at;
@@ -250,7 +250,7 @@ TEST(einsum_reads_strided_operands) {
   einsum_tensor b = einsum_dense(HP_F32, &(hp_shape){3, {2, 3, 4}});
   einsum_tensor c = einsum_dense(HP_F32, &(hp_shape){3, {2, 5, 4}});
   einsum_plan plan;
-  CHECK_OK(einsum_plan_make(&eq, &a, &b, &c, &(einsum_options){false, 1}, &plan));
+  CHECK_OK(einsum_plan_make(&eq, &a, &b, &c, &(einsum_options){.alpha = 1}, &plan));
   float x[54], y[24], z[40];
   for (int i = 0; i < 54; i++) x[i] = (float)i;
   for (int i = 0; i < 24; i++) y[i] = (float)(i % 7);
@@ -268,7 +268,7 @@ TEST(einsum_reads_strided_operands) {
 TEST(einsum_plan_refuses_tensors_that_do_not_fit) {
   einsum_eq eq;
   einsum_plan plan;
-  const einsum_options plain = {false, 1};
+  const einsum_options plain = {.alpha = 1};
   CHECK_OK(einsum_parse("mk,kn->mn", &eq));
   einsum_tensor a = einsum_dense(HP_F32, &(hp_shape){2, {3, 4}}), b = a, c = a, bad;
   b.shape.dim[0] = 4, b.shape.dim[1] = 5, b.stride[0] = 5;
@@ -284,7 +284,9 @@ TEST(einsum_plan_refuses_tensors_that_do_not_fit) {
   CHECK_FAILS(einsum_plan_make(&eq, &bad, &b, &c, &plain, &plan), "no memory can hold");
   bad = a, bad.stride[1] = -1;
   CHECK_FAILS(einsum_plan_make(&eq, &bad, &b, &c, &plain, &plan), "stride -1");
-  CHECK_FAILS(einsum_plan_make(&eq, &a, &b, &c, &(einsum_options){true, 2}, &plan), "accumulate");
+  CHECK_FAILS(einsum_plan_make(&eq, &a, &b, &c, &(einsum_options){.accumulate = true, .alpha = 2},
+                               &plan),
+              "accumulate");
   int64_t big = INT64_C(1) << 40;
   CHECK_OK(einsum_parse("m,n->", &eq));
   einsum_tensor v = einsum_dense(HP_F32, &(hp_shape){1, {big}}),

@@ -100,12 +100,12 @@ static const char *describe(const gemm_query *q, cpu_isa isa, int threads) {
   static char text[256];
   snprintf(
       text, sizeof text,
-      "%lldx%lldx%lld a %lld,%lld b %lld,%lld c %lld,%lld types %d%d%d batch %d acc %d bias %d "
+      "%lldx%lldx%lld a %lld,%lld b %lld,%lld c %lld,%lld types %d%d%d%s batch %d acc %d bias %d "
       "alpha %g isa %s threads %d",
       (long long)q->m, (long long)q->n, (long long)q->k, (long long)q->a_m, (long long)q->a_k,
       (long long)q->b_k, (long long)q->b_n, (long long)q->c_m, (long long)q->c_n, q->a_type,
-      q->b_type, q->c_type, q->n_batch, q->accumulate, q->bias, (double)q->alpha, cpu_isa_name(isa),
-      threads);
+      q->b_type, q->c_type, q->rounded ? " rounded" : "", q->n_batch, q->accumulate, q->bias,
+      (double)q->alpha, cpu_isa_name(isa), threads);
   return text;
 }
 
@@ -146,6 +146,8 @@ static void check_random(uint64_t seed, int rounds, bool mixed_types) {
     if (mixed_types) {
       q.b_type = (hp_dtype)random_below(&seed, 3);
       q.c_type = (hp_dtype)random_below(&seed, 3);
+      bool floats = q.a_type == HP_F32 || q.b_type == HP_F32;
+      q.rounded = floats && (q.a_type == HP_BF16 || q.b_type == HP_BF16) && random_below(&seed, 2);
     }
     q.accumulate = random_below(&seed, 2);
     q.bias = random_below(&seed, 4) == 0;

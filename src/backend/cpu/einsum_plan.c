@@ -288,6 +288,7 @@ static bool build_way(const problem *p, int way, const einsum_options *options, 
   plan->gemm.c_type = plan->copy_c ? HP_F32 : p->out->type;
   plan->gemm.alpha = plan->copy_c ? 1 : options->alpha;
   plan->gemm.accumulate = options->accumulate;
+  plan->gemm.rounded = options->rounded && p->a->type != p->b->type;
   *cost = product_cost(plan) + COPY_CYCLES * (double)(na + nb + nc);
   return true;
 }

@@ -22,6 +22,7 @@ typedef struct {
 einsum_tensor einsum_dense(hp_dtype type, const hp_shape *shape);
 
 typedef struct {
+  bool rounded; /* an operand of f32 beside one of bf16 is rounded to bf16, else bf16 is widened */
   bool accumulate; /* chains start from the old result */
   float alpha;     /* the finished sum is scaled by it; 1 with accumulate */
 } einsum_options;

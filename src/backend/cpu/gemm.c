@@ -64,6 +64,9 @@ hp_status gemm_check(const gemm_query *q) {
     if (q->batch[i].size < 0)
       HP_FAIL(HP_ERR_SHAPE, "gemm: batch dim %d has size %lld; it must be 0 or more", i,
               (long long)q->batch[i].size);
+  if (q->rounded && (q->a_type == q->b_type || q->a_type == HP_F16 || q->b_type == HP_F16))
+    HP_FAIL(HP_ERR_ARG, "gemm: %s and %s, rounded; expected f32 beside bf16", dtype_name(q->a_type),
+            dtype_name(q->b_type));
   if (q->b_strip && (q->b_n != 1 || q->n % GEMM_STRIP))
     HP_FAIL(HP_ERR_SHAPE,
             "gemm: %lld columns, %lld apart, in strips; expected a multiple of %d side by side",
@@ -102,6 +105,12 @@ typedef struct {
   const gemm_args *args;
 } scalar_job;
 
+/* An element of A or B. */
+static float load_factor(const gemm_query *q, const void *p, hp_dtype type, int64_t i) {
+  float x = load(p, type, i);
+  return q->rounded ? bf16_to_f32(f32_to_bf16(x)) : x;
+}
+
 /* Row `part % m` of batch item `part / m`. */
 static void scalar_row(void *ctx, int64_t part) {
   const gemm_query *q = ((scalar_job *)ctx)->q;
@@ -113,8 +122,8 @@ static void scalar_row(void *ctx, int64_t part) {
     int64_t to = c + j * q->c_n;
     float s = q->accumulate ? load(x->c, q->c_type, to) : 0.0f;
     for (int64_t k = 0; k < q->k; k++)
-      s = fmaf(load(x->a, q->a_type, a + k * q->a_k), load(x->b, q->b_type, b + gemm_b_at(q, k, j)),
-               s);
+      s = fmaf(load_factor(q, x->a, q->a_type, a + k * q->a_k),
+               load_factor(q, x->b, q->b_type, b + gemm_b_at(q, k, j)), s);
     s *= q->alpha;
     if (q->bias) s += x->bias[j];
     store(x->c, q->c_type, to, s);

@@ -17,11 +17,12 @@ enum {
 };
 
 /* A piece of a matrix, lanes x k elements; strides in elements.  strip: of a B in strips, as
- * gemm_query has it, else 0. */
+ * gemm_query has it, else 0.  rounded: what is f32 becomes bf16 first. */
 typedef struct {
   const void *at;
   hp_dtype type;
   int64_t lanes, k, lane_stride, k_stride, strip;
+  bool rounded;
 } gemm_source;
 
 /* What will be packed next, for the kernels to ask for while they compute: `runs` of `bytes`,

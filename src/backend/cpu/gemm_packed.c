@@ -48,7 +48,7 @@ typedef struct {
 /* Widened to f32, or for two operands of bf16 the instructions that the CPU has for them: but few
  * rows that meet a B without strips are widened. */
 static const gemm_kernels *kernels_of(cpu_isa isa, const gemm_query *q, bool stream) {
-  bool halves = q->a_type == HP_BF16 && q->b_type == HP_BF16;
+  bool halves = q->rounded || (q->a_type == HP_BF16 && q->b_type == HP_BF16);
   if (halves && (!stream || q->b_strip) && isa == ISA_AVX512_BF16) return &gemm_kernels_dot;
   static const gemm_kernels *const table[ISA_COUNT] = {[ISA_PLAIN] = &gemm_kernels_plain,
                                                        [ISA_AVX2] = &gemm_kernels_avx2,
@@ -84,9 +84,10 @@ static void exchange(gemm_query *q) {
   for (int i = 0; i < q->n_batch; i++) swap_i64(&q->batch[i].a, &q->batch[i].b);
 }
 
-/* True when few rows meet a B with unit stride along k or n, whose packing would not pay. */
+/* True when few rows meet a B with unit stride along k or n, whose packing would not pay; what is
+ * to be rounded is packed. */
 static bool streams(const gemm_query *q) {
-  return q->m <= GEMM_ROWS_MAX && q->n > q->m && (q->b_k == 1 || q->b_n == 1);
+  return q->m <= GEMM_ROWS_MAX && q->n > q->m && (q->b_k == 1 || q->b_n == 1) && !q->rounded;
 }
 
 /* Strides along dims of one element mean nothing: give them values that allow the fast ways. */
@@ -101,7 +102,7 @@ static void normalize(plan *p) {
   gemm_query other = *q;
   exchange(&other);
   if (q->b_strip) { /* strips are B's */
-    p->stream = q->m <= GEMM_ROWS_MAX;
+    p->stream = q->m <= GEMM_ROWS_MAX && !q->rounded;
     return;
   }
   if ((streams(&other) && !streams(q)) || (q->c_n != 1 && q->c_m == 1 && !streams(q))) {
@@ -265,7 +266,8 @@ static gemm_source source_a(const run *r, const region *g, const block *x) {
                        x->k,
                        q->a_m,
                        q->a_k,
-                       0};
+                       0,
+                       q->rounded};
 }
 static gemm_source source_b(const run *r, const region *g, const block *x) {
   const gemm_query *q = &r->p->q;
@@ -275,7 +277,8 @@ static gemm_source source_b(const run *r, const region *g, const block *x) {
                        x->k,
                        q->b_n,
                        q->b_k,
-                       q->b_strip};
+                       q->b_strip,
+                       q->rounded};
 }
 
 /* What to ask for while `tiles` tiles are computed: the lines of x. */
@@ -423,7 +426,7 @@ static void run_stream(const run *r, const region *g, char *work) {
   if (p->copy_a) {
     float *copy = (float *)(void *)(work + p->a_at);
     p->kernels->pack_rows(copy, q->k,
-                          &(gemm_source){g->a, q->a_type, q->m, q->k, q->a_m, q->a_k, 0});
+                          &(gemm_source){g->a, q->a_type, q->m, q->k, q->a_m, q->a_k, 0, false});
     a = copy;
     lda = q->k;
   }

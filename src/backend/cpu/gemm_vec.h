@@ -40,6 +40,15 @@ GEMM_INLINE vf vf_load_bf16(const uint16_t *p, int64_t n) {
 GEMM_INLINE vf vf_load_f16(const uint16_t *p, int64_t n) {
   return _mm512_cvtph_ps(vf_half_words(p, n));
 }
+/* Rounded to the nearest bf16, as floats. */
+GEMM_INLINE vf vf_round_bf16(vf v) {
+  __m512i u = _mm512_castps_si512(v), one = _mm512_set1_epi32(1);
+  __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), one);
+  __m512i r = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+  r = _mm512_mask_or_epi32(r, nan, u, _mm512_set1_epi32(0x400000));
+  return _mm512_castsi512_ps(_mm512_and_si512(r, _mm512_set1_epi32(-0x10000)));
+}
 /* n (0..2 VL) neighbours as pairs, the first of each in the upper half, zeros after them. */
 GEMM_INLINE vf vf_load_pairs(const uint16_t *p, int64_t n) {
   __m512i x = n == 2 * VL ? _mm512_loadu_si512(p)
@@ -53,6 +62,29 @@ GEMM_INLINE vf vf_join_pairs(const uint16_t *hi, const uint16_t *lo, int64_t n) 
   return _mm512_castsi512_ps(x);
 }
 #if defined(__AVX512BF16__)
+/* The same of f32, rounded. */
+GEMM_INLINE __m512i vf_round_two(vf low, vf high) {
+  return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+}
+GEMM_INLINE vf vf_round_pairs(const float *p, int64_t n) {
+  vf low = n >= VL ? vf_load(p) : vf_load_n(p, n);
+  vf high = n == 2 * VL ? vf_load(p + VL)
+            : n > VL    ? vf_load_n(p + VL, n - VL)
+                        : _mm512_setzero_ps();
+  return _mm512_castsi512_ps(_mm512_rol_epi32(vf_round_two(low, high), 16));
+}
+/* The pairs of two rows that lie in the halves of a register. */
+GEMM_INLINE vf vf_pair_up(__m512i rows) {
+  static const uint16_t order[2 * VL] = {16, 0,  17, 1,  18, 2,  19, 3,  20, 4,  21,
+                                         5,  22, 6,  23, 7,  24, 8,  25, 9,  26, 10,
+                                         27, 11, 28, 12, 29, 13, 30, 14, 31, 15};
+  return _mm512_castsi512_ps(_mm512_permutexvar_epi16(_mm512_loadu_si512(order), rows));
+}
+GEMM_INLINE vf vf_round_join(const float *hi, const float *lo, int64_t n) {
+  vf first = n == VL ? vf_load(hi) : vf_load_n(hi, n);
+  vf second = !lo ? _mm512_setzero_ps() : n == VL ? vf_load(lo) : vf_load_n(lo, n);
+  return vf_pair_up(vf_round_two(first, second));
+}
 /* Two steps of chains: sum + a.upper * b.upper, then + a.lower * b.lower. */
 GEMM_INLINE vf vf_dot(vf a, vf b, vf sum) {
   return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_castps_si512(a), (__m512bh)_mm512_castps_si512(b));
@@ -113,6 +145,15 @@ GEMM_INLINE vf vf_load_bf16(const uint16_t *p, int64_t n) {
 GEMM_INLINE vf vf_load_f16(const uint16_t *p, int64_t n) {
   return _mm256_cvtph_ps(vf_half_words(p, n));
 }
+GEMM_INLINE vf vf_round_bf16(vf v) {
+  __m256i u = _mm256_castps_si256(v);
+  __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+  __m256i r = _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+  __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
+  vf even = _mm256_blendv_ps(_mm256_castsi256_ps(r), _mm256_castsi256_ps(quiet),
+                             _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+  return _mm256_and_ps(even, _mm256_castsi256_ps(_mm256_set1_epi32(-0x10000)));
+}
 GEMM_INLINE void vf_transpose(vf r[VL]) {
   vf t[VL];
   GEMM_UNROLL for (int i = 0; i < VL; i += 2) {
@@ -162,6 +203,10 @@ GEMM_INLINE vf vf_load_f16(const uint16_t *p, int64_t n) {
   for (int64_t i = 0; i < n; i++) t[i] = f16_to_f32(p[i]);
   return vf_load(t);
 }
+GEMM_INLINE vf vf_round_bf16(vf v) {
+  for (int i = 0; i < VL; i++) v[i] = bf16_to_f32(f32_to_bf16(v[i]));
+  return v;
+}
 GEMM_INLINE void vf_transpose(vf r[VL]) {
   float t[VL][VL];
   for (int i = 0; i < VL; i++)
@@ -205,8 +250,8 @@ GEMM_INLINE vf vf_load_as(const void *p, hp_dtype type, int64_t n) {
 /* The functions of gemm_kernels for this instruction set; contracts in gemm_isa.h. */
 void ISA_NAME(gemm_pack_rows)(float *to, int64_t pitch, const gemm_source *x);
 void ISA_NAME(gemm_pack_panels)(float *to, const gemm_source *x);
-void gemm_pack_rows_pairs(float *to, int64_t pitch, const gemm_source *x);
-void gemm_pack_panels_pairs(float *to, const gemm_source *x);
+void gemm_pack_rows_dot(float *to, int64_t pitch, const gemm_source *x);
+void gemm_pack_panels_dot(float *to, const gemm_source *x);
 void ISA_NAME(gemm_rows)(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda,
                          const void *b, hp_dtype type, int64_t b_k, int64_t b_n, float *c,
                          int64_t ldc, bool load);

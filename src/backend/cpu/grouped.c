@@ -201,7 +201,7 @@ static void product_blocks(const grouped_job *j, const weights *w, int64_t i, in
   for (int64_t k = 0; k < s->k || k == 0; k += j->z.depth) {
     int64_t steps = least(j->z.depth, s->k - k);
     kernels->pack_panels(pb, &(gemm_source){weights_at(j, w, n0, k), s->type, cols, steps,
-                                            w->along_n, w->along_k, 0});
+                                            w->along_n, w->along_k, 0, false});
     for (int64_t r = 0; r < rows; r += j->z.panel_rows) {
       int64_t some = least(j->z.panel_rows, rows - r);
       gather(j, j->x, s->k, s->shared ? s->slots : 1, i + r, some, k, steps, pa, GEMM_PITCH);
@@ -266,11 +266,12 @@ static void gradient_blocks(const grouped_job *j, int64_t expert, int64_t n0, in
   for (int64_t i = begin; i < end || i == begin; i += j->z.depth) {
     int64_t steps = least(j->z.depth, end - i);
     gather(j, j->x, s->k, s->shared ? s->slots : 1, i, steps, k0, cols, rows_of, cols);
-    kernels->pack_panels(pb, &(gemm_source){rows_of, HP_F32, cols, steps, 1, cols, 0});
+    kernels->pack_panels(pb, &(gemm_source){rows_of, HP_F32, cols, steps, 1, cols, 0, false});
     for (int64_t r = 0; r < rows; r += j->z.panel_rows) {
       int64_t some = least(j->z.panel_rows, rows - r);
       gather(j, j->w, s->n, 1, i, steps, n0 + r, some, rows_of, some);
-      kernels->pack_rows(pa, GEMM_PITCH, &(gemm_source){rows_of, HP_F32, some, steps, 1, some, 0});
+      kernels->pack_rows(pa, GEMM_PITCH,
+                         &(gemm_source){rows_of, HP_F32, some, steps, 1, some, 0, false});
       kernels->block(some, cols, steps, pa, &(gemm_columns){pb, steps * GEMM_STRIP, false},
                      c + r * ldc, ldc, i > begin, &(gemm_target){0}, &(gemm_ahead){0});
     }

@@ -18,7 +18,9 @@ static einsum_tensor tensor_of(const ir_value *t) {
 
 hp_status einsum_plan_inst(const program *p, const prog_inst *n, int k, einsum_plan *out) {
   einsum_eq eq;
-  einsum_options o = {.alpha = 1, .accumulate = n->op == OP_EINSUM && n->n_in == 3};
+  einsum_options o = {.alpha = 1,
+                      .rounded = true,
+                      .accumulate = n->op == OP_EINSUM && n->n_in == 3};
   HP_TRY(einsum_parse(inst_str(p, n, "eq"), &eq));
   einsum_tensor a = tensor_of(&program_arg(p, n, 0)->type),
                 b = tensor_of(&program_arg(p, n, 1 + k)->type),

@@ -12,13 +12,8 @@
 #if defined(__AVX512BF16__)
 /* A step of a strip; direct: the rows of two k's, which become pairs. */
 GEMM_INLINE vf tile_columns(const float *p, bool direct) {
-  static const uint16_t order[2 * VL] = {16, 0,  17, 1,  18, 2,  19, 3,  20, 4,  21,
-                                         5,  22, 6,  23, 7,  24, 8,  25, 9,  26, 10,
-                                         27, 11, 28, 12, 29, 13, 30, 14, 31, 15};
   vf x = vf_load(p);
-  if (!direct) return x;
-  __m512i pairs = _mm512_permutexvar_epi16(_mm512_loadu_si512(order), _mm512_castps_si512(x));
-  return _mm512_castsi512_ps(pairs);
+  return direct ? vf_pair_up(_mm512_castps_si512(x)) : x;
 }
 GEMM_INLINE vf tile_step(vf a, vf b, vf sum) { return vf_dot(a, b, sum); }
 /* As gemm_finish_dot rounds them. */
@@ -35,8 +30,8 @@ const gemm_kernels gemm_kernels_dot = {
     .per_lane = 2,
     .own = HP_BF16,
     .ends = HP_BF16,
-    .pack_rows = gemm_pack_rows_pairs,
-    .pack_panels = gemm_pack_panels_pairs,
+    .pack_rows = gemm_pack_rows_dot,
+    .pack_panels = gemm_pack_panels_dot,
     .block = block,
     .rows = ISA_NAME(gemm_rows),
     .rows_strips = gemm_rows_strips_dot,

@@ -2,19 +2,22 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/gemm_vec.h"
 
-/* What becomes a lane: an element widened to f32, or two neighbours in k, of bf16: for AVX-512
- * alone. */
-typedef enum { WIDEN_F32, WIDEN_BF16, WIDEN_F16, PAIRS } how;
+/* What becomes a lane: an element widened to f32, one of f32 rounded to bf16 before, or, for dot
+ * instructions, two neighbours in k, of bf16 or of f32 that is rounded. */
+typedef enum { WIDEN_F32, WIDEN_BF16, WIDEN_F16, ROUND_F32, PAIRS, ROUND_PAIRS } how;
 
-#if defined(__AVX512F__)
-GEMM_INLINE int per_lane(how h) { return h == PAIRS ? 2 : 1; }
+#if defined(__AVX512BF16__)
+GEMM_INLINE int per_lane(how h) { return h == PAIRS || h == ROUND_PAIRS ? 2 : 1; }
 #else
 GEMM_INLINE int per_lane(how h) {
   (void)h;
   return 1;
 }
 #endif
-GEMM_INLINE int64_t size_of(how h) { return h == WIDEN_F32 ? 4 : 2; }
+GEMM_INLINE hp_dtype type_of(how h) {
+  return h == WIDEN_BF16 || h == PAIRS ? HP_BF16 : h == WIDEN_F16 ? HP_F16 : HP_F32;
+}
+GEMM_INLINE int64_t size_of(how h) { return type_of(h) == HP_F32 ? 4 : 2; }
 
 /* Strides in bytes; k in elements. */
 typedef struct {
@@ -26,19 +29,21 @@ GEMM_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* n neighbours in k as lanes of VL steps, zeros after them. */
 GEMM_INLINE vf load_along_k(const char *p, how h, int64_t n) {
-#if defined(__AVX512F__)
+#if defined(__AVX512BF16__)
   if (h == PAIRS) return vf_load_pairs((const uint16_t *)(const void *)p, n);
+  if (h == ROUND_PAIRS) return vf_round_pairs((const float *)(const void *)p, n);
 #endif
-  return vf_load_as(p, h == WIDEN_F32 ? HP_F32 : h == WIDEN_BF16 ? HP_BF16 : HP_F16, n);
+  vf v = vf_load_as(p, type_of(h), n);
+  return h == ROUND_F32 ? vf_round_bf16(v) : v;
 }
 
 /* n neighbouring lanes of one step, at p and, for pairs, of the next k unless it is past the last.
  */
 GEMM_INLINE vf load_along_lanes(const char *p, how h, int64_t n, int64_t k_bytes, bool both) {
-#if defined(__AVX512F__)
-  if (h == PAIRS)
-    return vf_join_pairs((const uint16_t *)(const void *)p,
-                         both ? (const uint16_t *)(const void *)(p + k_bytes) : NULL, n);
+#if defined(__AVX512BF16__)
+  const void *next = both ? p + k_bytes : NULL;
+  if (h == PAIRS) return vf_join_pairs((const uint16_t *)(const void *)p, next, n);
+  if (h == ROUND_PAIRS) return vf_round_join((const float *)(const void *)p, next, n);
 #endif
   (void)k_bytes, (void)both;
   return load_along_k(p, h, n);
@@ -50,9 +55,9 @@ GEMM_INLINE int64_t steps_of(const source *s, how h) {
 
 /* An element as its upper half, for pairs, or widened. */
 GEMM_INLINE uint32_t lane_bits(const char *p, how h) {
-  if (h == PAIRS) return (uint32_t) * (const uint16_t *)(const void *)p << 16;
-  float x = elem_load(p, h == WIDEN_F32 ? HP_F32 : h == WIDEN_BF16 ? HP_BF16 : HP_F16, 0);
+  float x = elem_load(p, type_of(h), 0);
   uint32_t bits;
+  if (h == ROUND_F32 || h == ROUND_PAIRS) return (uint32_t)f32_to_bf16(x) << 16;
   memcpy(&bits, &x, sizeof bits);
   return bits;
 }
@@ -61,7 +66,7 @@ GEMM_INLINE uint32_t lane_bits(const char *p, how h) {
 GEMM_INLINE void pack_one(float *to, const source *s, how h, int64_t lane, int64_t step) {
   const char *p = s->at + lane * s->lane_bytes + step * per_lane(h) * s->k_bytes;
   uint32_t bits = lane_bits(p, h);
-  if (h == PAIRS && 2 * step + 1 < s->k) bits |= lane_bits(p + s->k_bytes, h) >> 16;
+  if (per_lane(h) == 2 && 2 * step + 1 < s->k) bits |= lane_bits(p + s->k_bytes, h) >> 16;
   memcpy(to, &bits, sizeof bits);
 }
 
@@ -249,21 +254,28 @@ GEMM_INLINE void panels_as(float *to, const gemm_source *x, how h) {
   pack_panels(to, &s, h);
 }
 
+#if defined(__AVX512BF16__)
 void ISA_NAME(gemm_pack_rows)(float *to, int64_t pitch, const gemm_source *x) {
-  if (x->type == HP_F32) rows_as(to, pitch, x, WIDEN_F32);
-  else if (x->type == HP_BF16) rows_as(to, pitch, x, WIDEN_BF16);
-  else rows_as(to, pitch, x, WIDEN_F16);
+  if (x->type == HP_F32) rows_as(to, pitch, x, ROUND_PAIRS);
+  else rows_as(to, pitch, x, PAIRS);
 }
 
 void ISA_NAME(gemm_pack_panels)(float *to, const gemm_source *x) {
-  if (x->type == HP_F32) panels_as(to, x, WIDEN_F32);
-  else if (x->type == HP_BF16) panels_as(to, x, WIDEN_BF16);
-  else panels_as(to, x, WIDEN_F16);
+  if (x->type == HP_F32) panels_as(to, x, ROUND_PAIRS);
+  else panels_as(to, x, PAIRS);
+}
+#else
+void ISA_NAME(gemm_pack_rows)(float *to, int64_t pitch, const gemm_source *x) {
+  if (x->type == HP_BF16) rows_as(to, pitch, x, WIDEN_BF16);
+  else if (x->type == HP_F16) rows_as(to, pitch, x, WIDEN_F16);
+  else if (x->rounded) rows_as(to, pitch, x, ROUND_F32);
+  else rows_as(to, pitch, x, WIDEN_F32);
 }
 
-#if defined(__AVX512F__)
-void gemm_pack_rows_pairs(float *to, int64_t pitch, const gemm_source *x) {
-  rows_as(to, pitch, x, PAIRS);
+void ISA_NAME(gemm_pack_panels)(float *to, const gemm_source *x) {
+  if (x->type == HP_BF16) panels_as(to, x, WIDEN_BF16);
+  else if (x->type == HP_F16) panels_as(to, x, WIDEN_F16);
+  else if (x->rounded) panels_as(to, x, ROUND_F32);
+  else panels_as(to, x, WIDEN_F32);
 }
-void gemm_pack_panels_pairs(float *to, const gemm_source *x) { panels_as(to, x, PAIRS); }
 #endif
