@@ -455,6 +455,16 @@ static hp_status decide_engine(train_config *c) {
   return HP_OK;
 }
 
+/* A value that stands in the block alone, or in the file alone, or follows from others, is that of
+ * both: printed, they are both there. */
+static void share_twins(train_config *c) {
+  if (!*c->is.mesh) c->devices = strategy_devices(&c->is.strategy);
+  if (c->at[KEY_PARALLEL_engine]) c->engine = c->parallel.engine;
+  else c->parallel.engine = c->engine;
+  if (c->at[KEY_PARALLEL_deterministic]) c->deterministic = c->parallel.deterministic;
+  else c->parallel.deterministic = c->deterministic;
+}
+
 static hp_status decide_block(train_config *c) {
   static const char *const offload[] = {"auto", "none"};
   int policy;
@@ -475,6 +485,7 @@ static hp_status decide_block(train_config *c) {
   if (c->at[KEY_PARALLEL_leaves])
     HP_TRY(train_config_note(c, "leaves: without effect: deterministic: layout cuts no sum"));
   HP_TRY(decide_engine(c));
+  share_twins(c);
   HP_TRY(read_policy(c->parallel.offload, offload, 2, &policy));
   return decide_recompute(c);
 }

@@ -105,7 +105,9 @@ static hp_status decide(train_config *c, const tree_node *sizes, str *text) {
   hp_layout_free(l);
   if (text->len >= sizeof c->is.mesh) TREE_FAIL(sizes, "its names are too long");
   memcpy(c->is.mesh, text->at, text->len + 1);
-  return check_beside(c, sizes);
+  HP_TRY(check_beside(c, sizes));
+  c->devices = devices_of(sizes);
+  return HP_OK;
 }
 
 hp_status train_mesh_decide(train_config *c) {

@@ -4,7 +4,8 @@
 
 #include "train/train_config.h"
 
-/* Checks the three keys, and devices and strategy beside them; writes c->is.mesh, "" for none. */
+/* Checks the three keys, and devices and strategy beside them; writes c->is.mesh, "" for none, and
+ * c->devices where there is one. */
 hp_status train_mesh_decide(train_config *c);
 /* Does the configuration ask for several devices? */
 bool train_mesh_is_many(const train_config *c);

@@ -322,6 +322,42 @@ TEST(sizes_are_read_with_their_units) {
   }
 }
 
+/* Keys that may stand in the file or in the block are printed in both. */
+TEST(a_printed_config_has_the_same_in_the_file_and_in_the_block) {
+  static const char *const one[] = {"engine: onednn\n",
+                                    "hyper_parallel: {engine: onednn}\n",
+                                    "deterministic: layout\n",
+                                    "hyper_parallel: {deterministic: layout}\n",
+                                    "devices: 2\n",
+                                    "hyper_parallel: {devices: 2}\n",
+                                    "memory_limit: 3MiB\n",
+                                    "hyper_parallel: {memory_limit: 3MiB}\n",
+                                    "strategy: dp=2\n",
+                                    "hyper_parallel: {strategy: dp=2}\n",
+                                    "hyper_parallel: {device_matrix: [2], alias_name: [dp]}\n"};
+  for (size_t i = 0; i < sizeof one / sizeof *one; i++) {
+    train_config c, again;
+    char text[256];
+    str a = {0}, b = {0};
+    tree t;
+    snprintf(text, sizeof text, MINIMUM "%s", one[i]);
+    CHECK_OK(parse(text, &c));
+    train_config_print(&c, &a);
+    CHECK_OK(yaml_parse(a.at, a.len, "printed.yaml", &t));
+    CHECK_OK(train_config_parse(t.root, &again));
+    train_config_print(&again, &b);
+    CHECK_STR(a.at, b.at);
+    CHECK_STR(again.is.engine, c.is.engine);
+    CHECK_EQ(again.is.whole_sums, c.is.whole_sums);
+    CHECK_EQ(again.is.memory_limit, c.is.memory_limit);
+    train_config_free(&again);
+    tree_free(&t);
+    done(&c);
+    str_free(&a);
+    str_free(&b);
+  }
+}
+
 TEST(a_printed_config_reads_back_as_itself) {
   train_config c, again;
   CHECK_OK(parse(MINIMUM "eval_strategy: epoch\nval_size: 0.25\nlearning_rate: 3.7e-4\n"
