@@ -115,8 +115,7 @@ hp_tensor hp_concat(hp_graph *g, const hp_tensor *x, int n, int axis);
  * of dim 0. */
 hp_tensor hp_update(hp_graph *g, hp_tensor x, hp_tensor y, hp_tensor pos, int axis);
 
-/* "btc,nc->btn" sums c, in f32; the result has a's dtype.  Of f32 and bf16, f32 is rounded first.
- */
+/* "btc,nc->btn" sums c, in f32; the result has a's dtype.  f32 beside bf16 is rounded to it. */
 hp_tensor hp_einsum(hp_graph *g, const char *equation, hp_tensor a, hp_tensor b);
 hp_tensor hp_einsum_to(hp_graph *g, const char *equation, hp_tensor a, hp_tensor b, hp_dtype t);
 

@@ -48,15 +48,23 @@ static bool work_fits(const gemm_query *q) {
   return product <= INT64_MAX / 64;
 }
 
-hp_status gemm_check(const gemm_query *q) {
-  if (q->m < 0 || q->n < 0 || q->k < 0)
-    HP_FAIL(HP_ERR_SHAPE, "gemm: m %lld, n %lld, k %lld; each must be 0 or more", (long long)q->m,
-            (long long)q->n, (long long)q->k);
+static hp_status check_types(const gemm_query *q) {
   const hp_dtype type[] = {q->a_type, q->b_type, q->c_type};
   for (int i = 0; i < 3; i++)
     if ((unsigned)type[i] >= HP_DTYPE_COUNT || !dtype_is_float(type[i]))
       HP_FAIL(HP_ERR_ARG, "gemm: %c is %s; f32, bf16 and f16 can be multiplied", "abc"[i],
               (unsigned)type[i] < HP_DTYPE_COUNT ? dtype_name(type[i]) : "of no known type");
+  if (q->rounded && (q->a_type == q->b_type || q->a_type == HP_F16 || q->b_type == HP_F16))
+    HP_FAIL(HP_ERR_ARG, "gemm: %s and %s, rounded; expected f32 beside bf16", dtype_name(q->a_type),
+            dtype_name(q->b_type));
+  return HP_OK;
+}
+
+hp_status gemm_check(const gemm_query *q) {
+  if (q->m < 0 || q->n < 0 || q->k < 0)
+    HP_FAIL(HP_ERR_SHAPE, "gemm: m %lld, n %lld, k %lld; each must be 0 or more", (long long)q->m,
+            (long long)q->n, (long long)q->k);
+  HP_TRY(check_types(q));
   if (q->n_batch < 0 || q->n_batch > GEMM_BATCH_DIMS)
     HP_FAIL(HP_ERR_SHAPE, "gemm: %d batch dims; at most %d are possible", q->n_batch,
             GEMM_BATCH_DIMS);
@@ -64,9 +72,6 @@ hp_status gemm_check(const gemm_query *q) {
     if (q->batch[i].size < 0)
       HP_FAIL(HP_ERR_SHAPE, "gemm: batch dim %d has size %lld; it must be 0 or more", i,
               (long long)q->batch[i].size);
-  if (q->rounded && (q->a_type == q->b_type || q->a_type == HP_F16 || q->b_type == HP_F16))
-    HP_FAIL(HP_ERR_ARG, "gemm: %s and %s, rounded; expected f32 beside bf16", dtype_name(q->a_type),
-            dtype_name(q->b_type));
   if (q->b_strip && (q->b_n != 1 || q->n % GEMM_STRIP))
     HP_FAIL(HP_ERR_SHAPE,
             "gemm: %lld columns, %lld apart, in strips; expected a multiple of %d side by side",
