@@ -7,6 +7,7 @@ import statistics
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 import sides
@@ -110,11 +111,13 @@ def load(of, dtype, threads):
     """What `hyper generate` says of a token after one, and the most memory that it had."""
     words = [sides.HYPER, "generate", "--model", of, "--tokens", "1", "--max-new-tokens", "1", "--dtype", dtype,
              "--threads", str(threads), "--json"]
-    p = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    said, why = p.stdout.read(), p.stderr.read()
-    _, status, used = os.wait4(p.pid, 0)
-    if status:
-        raise sides.Failed(why.strip())
+    with tempfile.TemporaryFile("w+") as why:
+        p = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=why, text=True)
+        said = p.stdout.read()
+        _, status, used = os.wait4(p.pid, 0)
+        why.seek(0)
+        if status:
+            raise sides.Failed(why.read().strip())
     return dict(json.loads(said), rss_bytes=used.ru_maxrss * 1024)
 
 

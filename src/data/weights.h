@@ -21,7 +21,7 @@ void weights_free(weights *w);
 uint64_t weights_place(const weights *w, const st_tensor *t); /* of its data */
 /* Brings the files into memory in the background, from here on.  Where the machine has no room for
  * them beside the `made` bytes that are made of them, what is passed leaves its memory at once:
- * to find out what can go would take longer. */
+ * to find out what can go would take longer.  Other processes that load are not counted. */
 void weights_read_ahead(weights *w, uint64_t made);
 /* What is from `begin` to `end` comes next; nothing before it will be read again. */
 void weights_move(weights *w, uint64_t begin, uint64_t end);

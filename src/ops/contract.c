@@ -62,7 +62,7 @@ static val operand_grad(grad_ctx *c, const einsum_eq *eq, int operand) {
   einsum_grad_of(eq, operand, &how);
   val dy = ops_cast(g, c->dout[0], type);
   val a = operand == 0 ? dy : c->in[0], b = operand == 0 ? c->in[1] : dy;
-  val d = ops_cast(g, ops_einsum(g, einsum_print(&how.eq, text), a, b, type), (hp_dtype)x.dtype);
+  val d = ops_einsum(g, einsum_print(&how.eq, text), a, b, (hp_dtype)x.dtype);
   if (!how.missing[0]) return d;
   /* letters that only this operand has were summed: its gradient is the same along them */
   int64_t kept[HP_MAX_RANK];

@@ -19,7 +19,7 @@ static bool is_read_by_products(const hp_graph *g, const use_lists *u, val v) {
     const ir_node *n = graph_node(g, u->use[i]);
     const val *in = graph_in(g, n);
     if (n->op != OP_EINSUM || in[0] == in[1]) return false;
-    if (in[0] != v && in[1] != v) return false; /* what the chains start from */
+    if (n->n_in == 3 && in[2] == v) return false; /* what the chains start from */
     if (is_rounded_param(g, in[0] == v ? in[1] : in[0])) return false;
   }
   return true;

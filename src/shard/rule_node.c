@@ -113,10 +113,16 @@ static hp_status einsum_onto(const site *s, const char *eq, rule *r) {
   return HP_OK;
 }
 
+/* Of operands of one type; f32 beside bf16 is rounded, and parts of a sum must not be. */
+static op_linearity einsum_linearity(const site *s) {
+  const val *in = graph_in(s->g, s->n);
+  return graph_value(s->g, in[0])->dtype == graph_value(s->g, in[1])->dtype ? LIN_EACH : LIN_NONE;
+}
+
 static hp_status einsum(const site *s, rule *r) {
   const char *eq = attr_str(s->g, s->n, "eq");
   bool onto = s->n->n_in == 3;
-  HP_TRY(onto ? einsum_onto(s, eq, r) : rule_from_text(eq, LIN_EACH, s->in, 2, r));
+  HP_TRY(onto ? einsum_onto(s, eq, r) : rule_from_text(eq, einsum_linearity(s), s->in, 2, r));
   if (onto && graph_value(s->g, s->n->out0)->dtype != HP_F32) return HP_OK;
   for (int f = 0; f < r->factors; f++) r->factor[f].reduce = PENDING_SUM;
   return HP_OK;

@@ -262,8 +262,13 @@ static void *in_strips(const gemm_query *q, const void *rows) {
   return strips;
 }
 
-static void check_strips(uint64_t *seed, int64_t m, int64_t n, int64_t k, hp_dtype type) {
-  gemm_query q = gemm_query_make(m, n, k, false, true, type, type), strips = q;
+/* mixed: B is f32 beside an A of bf16, and rounded. */
+static void check_strips(uint64_t *seed, int64_t m, int64_t n, int64_t k, hp_dtype type,
+                         bool mixed) {
+  gemm_query q = gemm_query_make(m, n, k, false, true, type, type), strips;
+  q.rounded = mixed;
+  if (mixed) q.b_type = HP_F32;
+  strips = q;
   operands o = make_operands(seed, &q);
   size_t bytes = (size_t)o.c_len * dtype_size(type);
   void *rows = o.b, *want = copy_of(o.c, bytes), *got = copy_of(o.c, bytes);
@@ -287,13 +292,16 @@ TEST(gemm_of_a_matrix_in_strips_gives_the_bits_of_its_rows) {
   uint64_t seed = 21;
   for (int t = 0; t < 3; t++) {
     for (size_t i = 0; i < sizeof few / sizeof *few; i++)
-      for (int64_t n = 16; n <= 112; n += 32) check_strips(&seed, few[i], n, 1 + 24 * t, type[t]);
-    check_strips(&seed, 1, 1040, 70, type[t]); /* several regions and pieces */
-    check_strips(&seed, 30, 1040, 1100, type[t]);
-    check_strips(&seed, 290, 48, 1030, type[t]); /* several blocks of rows and of k */
-    check_strips(&seed, 20, 112, 26, type[t]);   /* a panel that is not whole */
+      for (int64_t n = 16; n <= 112; n += 32)
+        check_strips(&seed, few[i], n, 1 + 24 * t, type[t], false);
+    check_strips(&seed, 1, 1040, 70, type[t], false); /* several regions and pieces */
+    check_strips(&seed, 30, 1040, 1100, type[t], false);
+    check_strips(&seed, 290, 48, 1030, type[t], false); /* several blocks of rows and of k */
+    check_strips(&seed, 20, 112, 26, type[t], false);   /* a panel that is not whole */
   }
-  check_strips(&seed, 290, 48, 2060, HP_BF16);
+  check_strips(&seed, 290, 48, 2060, HP_BF16, false);
+  check_strips(&seed, 5, 48, 70, HP_BF16, true);
+  check_strips(&seed, 40, 48, 70, HP_BF16, true);
 }
 
 TEST(gemm_batches_of_several_dims_and_shared_operands) {

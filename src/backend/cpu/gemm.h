@@ -28,7 +28,9 @@ typedef struct {
   hp_dtype a_type, b_type, c_type; /* f32, bf16 or f16 each */
   int n_batch;
   gemm_batch batch[GEMM_BATCH_DIMS]; /* first dim slowest */
-  bool rounded;    /* an operand of f32 is rounded to bf16 as it is read; the other is bf16 */
+  /* An operand of f32 is rounded to bf16 as it is read, with dot instructions those under 2^-126 to
+   * 0; the other is bf16. */
+  bool rounded;
   bool accumulate; /* the chains start from the old C */
   bool bias;       /* a row of n f32 is added at the end */
   float alpha;     /* the finished sum is scaled by it, before the bias; 1 to leave it */

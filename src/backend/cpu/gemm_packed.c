@@ -45,8 +45,8 @@ typedef struct {
       per_thread; /* bytes: the parts of a thread's work memory, and all of it */
 } plan;
 
-/* Widened to f32, or for two operands of bf16 the instructions that the CPU has for them: but few
- * rows that meet a B without strips are widened. */
+/* Widened to f32, or for two operands of bf16, rounded ones too, the instructions that the CPU has
+ * for them: but few rows that meet a B without strips are widened. */
 static const gemm_kernels *kernels_of(cpu_isa isa, const gemm_query *q, bool stream) {
   bool halves = q->rounded || (q->a_type == HP_BF16 && q->b_type == HP_BF16);
   if (halves && (!stream || q->b_strip) && isa == ISA_AVX512_BF16) return &gemm_kernels_dot;
@@ -160,8 +160,8 @@ static void plan_blocks(plan *p) {
   int64_t mr = p->kernels->mr, nr = p->kernels->nr, per_lane = p->kernels->per_lane;
   int64_t rows = div_up(p->tiles_m, p->cut_m) * mr, cols = div_up(p->tiles_n, p->cut_n) * nr;
   p->scratch = q->c_type != HP_F32 || q->c_n != 1;
-  p->direct =
-      q->b_strip && q->b_type == p->kernels->own && q->b_k == GEMM_STRIP && q->k % per_lane == 0;
+  p->direct = q->b_strip && q->b_type == p->kernels->own && q->b_k == GEMM_STRIP &&
+              q->k % per_lane == 0 && !q->rounded;
   p->kc = even_block(q->k, (int64_t)GEMM_STEPS_MAX * per_lane, per_lane);
   int64_t steps = p->kc / per_lane;
   p->carry = p->scratch && p->kc < q->k;

@@ -158,7 +158,7 @@ static void block(int64_t rows, int64_t cols, int64_t steps, const float *a, con
                            .a = a + i * GEMM_PITCH,
                            .b = b->at + j / GEMM_STRIP * b->strip,
                            .strip = b->strip,
-                           .c = c + i * ldc + j,
+                           .c = target->ends && !load ? c : c + i * ldc + j,
                            .ldc = ldc,
                            .load = load,
                            .next = target->at ? tile_target(target, i, j, w, cols)
