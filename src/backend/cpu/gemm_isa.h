@@ -57,7 +57,7 @@ typedef struct {
   void (*pack_rows)(float *to, int64_t pitch, const gemm_source *x);
   void (*pack_panels)(float *to, const gemm_source *x);
   hp_dtype own;  /* of a B in strips that `block` reads in place */
-  hp_dtype ends; /* what `block` can store finished sums as, beside f32; else f32 */
+  hp_dtype ends; /* the type, beside f32, that `block` can store finished sums as; f32: none */
   /* c[rows, cols] (f32, row stride ldc) continues its chains over the steps, or starts them from 0
    * where load is false.  a: packed rows; b: packed strips, or those of B.  *ahead moves on.
    * target: of a block of one tile, or where the sums of all end (then cols are whole strips, and c
@@ -84,8 +84,8 @@ typedef struct {
 } gemm_kernels;
 
 extern const gemm_kernels gemm_kernels_plain, gemm_kernels_avx2, gemm_kernels_avx512;
-/* For two operands of bf16, on ISA_AVX512_BF16: the bits of the others but for numbers under
- * 2^-126, which are 0. */
+/* For operands of bf16, or of f32 that is rounded to it, on ISA_AVX512_BF16: the bits of the others
+ * but for numbers under 2^-126, which are 0. */
 extern const gemm_kernels gemm_kernels_dot;
 
 #endif

@@ -21,6 +21,7 @@ GEMM_INLINE void tile_end(char *to, const int vecs, const vf *sum) {
   if (vecs == 2) _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(sum[1], sum[0]));
   else _mm256_storeu_si256((void *)to, (__m256i)_mm512_cvtneps_pbh(sum[0]));
 }
+#define TILE_END tile_end
 
 #include "backend/cpu/isa/gemm_tile.h"
 

@@ -7,9 +7,6 @@ GEMM_INLINE vf tile_columns(const float *p, bool direct) {
   return vf_load(p);
 }
 GEMM_INLINE vf tile_step(vf a, vf b, vf sum) { return vf_fma(a, b, sum); }
-GEMM_INLINE void tile_end(char *to, const int vecs, const vf *sum) {
-  GEMM_UNROLL for (int v = 0; v < vecs; v++) vf_store((float *)(void *)to + v * VL, sum[v]);
-}
 
 #include "backend/cpu/isa/gemm_tile.h"
 

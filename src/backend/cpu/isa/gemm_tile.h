@@ -1,7 +1,7 @@
 /* The register tile of the packed GEMM, for whatever a step of a chain is: the file that includes
  * this has defined `vf tile_step(vf a, vf b, vf sum)` on lanes of 32 bits, `vf tile_columns(const
- * float *p, bool direct)`, VL lanes of a step of a strip, and `void tile_end(char *to, const int
- * vecs, const vf *sum)`, which stores finished sums as the type that the kernels end in.
+ * float *p, bool direct)`, VL lanes of a step of a strip, and where kernels end in another type
+ * than f32 TILE_END, a `void (char *to, const int vecs, const vf *sum)` that stores it.
  *
  * A tile is TILE_ROWS x TILE_COLS accumulators that stay in registers over the whole k block; each
  * step loads a row of each strip of B, broadcasts one lane of A per tile row and makes two steps
@@ -67,11 +67,13 @@ GEMM_INLINE void tile(const int rows, const int vecs, const bool direct, const t
       }
     }
   }
+#if defined(TILE_END)
   if (t->next.ends) {
     char *to = (char *)(uintptr_t)t->next.at;
-    GEMM_UNROLL for (int i = 0; i < rows; i++, to += t->next.stride) tile_end(to, vecs, acc[i]);
+    GEMM_UNROLL for (int i = 0; i < rows; i++, to += t->next.stride) TILE_END(to, vecs, acc[i]);
     return;
   }
+#endif
   GEMM_UNROLL for (int i = 0; i < rows; i++) {
     GEMM_UNROLL for (int v = 0; v < vecs; v++) vf_store(c + i * ldc + v * VL, acc[i][v]);
   }
