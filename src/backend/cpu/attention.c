@@ -151,15 +151,15 @@ hp_status attn_backward_work(const attn_spec *s, int threads, size_t *bytes) {
 static void run_items(void *ctx, int64_t thread) {
   attn_job *j = ctx;
   float *work = (float *)(void *)(j->work + (size_t)thread * j->work_each);
-  bool asked = false;
-  for (int64_t i = attn_claim(j); i < j->items; asked = true) i = j->run(j, i, asked, work);
+  for (attn_turn t = attn_claim(j); t.item < j->items;) t = j->run(j, t, work);
 }
 
 static void run_job(pool *p, attn_job *j, attn_item_fn *run, int64_t items) {
   j->run = run;
   j->items = items;
+  j->threads = at_most(pool_size(p), items);
   atomic_store(&j->next, 0);
-  if (items) pool_run(p, at_most(pool_size(p), items), run_items, j);
+  if (items) pool_run(p, j->threads, run_items, j);
 }
 
 static bool is_half(const attn_job *j) {

@@ -22,9 +22,14 @@ static inline int64_t attn_div_up(int64_t a, int64_t b) { return (a + b - 1) / b
 static inline int64_t attn_round_up(int64_t a, int64_t b) { return attn_div_up(a, b) * b; }
 
 typedef struct attn_job attn_job;
-/* Runs an item and returns the one that the thread takes next, which it may have claimed while it
- * ran this one, to ask for its rows; `asked` tells that this was done for this item. */
-typedef int64_t attn_item_fn(attn_job *j, int64_t item, bool asked, float *work);
+/* An item that a thread has claimed; past the last: there is none.  asked: its first rows have been
+ * asked for. */
+typedef struct {
+  int64_t item;
+  bool asked;
+} attn_turn;
+/* Runs an item and returns the thread's next, which may have been claimed meanwhile. */
+typedef attn_turn attn_item_fn(attn_job *j, attn_turn turn, float *work);
 struct attn_job {
   const attn_spec *s;
   attn_view q, k, v, o, d_o, dq, dk, dv;
@@ -43,13 +48,19 @@ struct attn_job {
   int64_t kv_items, q_items;  /* backward, per key head: items for dk and dv, items for dq;
                                  1 and 0: one item does everything */
   attn_item_fn *run;
-  int64_t items;
+  int64_t items, threads;
   atomic_llong next;
   char *work;
   size_t work_each; /* bytes per thread */
 };
 
-static inline int64_t attn_claim(attn_job *j) { return atomic_fetch_add(&j->next, 1); }
+static inline attn_turn attn_claim(attn_job *j) {
+  return (attn_turn){atomic_fetch_add(&j->next, 1), false};
+}
+/* Are there so many that none of the threads is left without one when another claims ahead? */
+static inline bool attn_many_left(attn_job *j) {
+  return atomic_load(&j->next) + j->threads <= j->items;
+}
 
 /* Tiles of query rows against keys: item = (b, kv head, chunk of tiles [, segment]). */
 attn_item_fn attn_tiles_plain, attn_tiles_avx2, attn_tiles_avx512;

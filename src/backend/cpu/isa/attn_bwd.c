@@ -226,11 +226,20 @@ static bwd_keys find_item(const attn_job *j, int64_t item, ask_list *ask) {
   return w;
 }
 
-int64_t ISA_NAME(attn_grads)(attn_job *j, int64_t item, bool asked, float *work) {
+/* Claims the next item and adds what it reads first to the list. */
+static attn_turn claim_ahead(attn_job *j, ask_list *ask) {
+  attn_turn next = attn_claim(j);
+  if (next.item >= j->items) return next;
+  bwd_keys w = find_item(j, next.item, ask);
+  ask_item(&w);
+  return (attn_turn){next.item, true};
+}
+
+attn_turn ISA_NAME(attn_grads)(attn_job *j, attn_turn turn, float *work) {
   ask_list ask = {0};
-  bwd_keys w = find_item(j, item, &ask), next;
-  int64_t next_item = -1;
-  if (!asked) ask_item(&w);
+  bwd_keys w = find_item(j, turn.item, &ask);
+  attn_turn next = {-1, false};
+  if (!turn.asked) ask_item(&w);
   ask_all(&ask);
   float *tiles = place(&w, work);
   load_keys(&w);
@@ -238,8 +247,7 @@ int64_t ISA_NAME(attn_grads)(attn_job *j, int64_t item, bool asked, float *work)
     more = i + ATTN_BWD_TILES * w.step;
     ask.runs = ask.now = 0;
     if (more < j->tiles) ask_tiles(&w, more);
-    else if ((next_item = attn_claim(j)) < j->items)
-      next = find_item(j, next_item, &ask), ask_item(&next);
+    else if (attn_many_left(j)) next = claim_ahead(j, &ask);
     run_tiles(&w, i, tiles);
   }
   for (int64_t i = w.from; w.want_kv && i < w.to && i < j->s->Tk; i++) {
@@ -248,5 +256,5 @@ int64_t ISA_NAME(attn_grads)(attn_job *j, int64_t item, bool asked, float *work)
     row_store(row_at(&j->dv, w.b, i, w.kv), j->dv.dtype, w.dv + (i - w.from) * j->Dvp, j->s->Dv,
               1.0f);
   }
-  return next_item < 0 ? attn_claim(j) : next_item; /* there may be no tiles */
+  return next.item < 0 ? attn_claim(j) : next;
 }

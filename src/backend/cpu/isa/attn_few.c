@@ -2,6 +2,7 @@
  * Here 16 keys are the lanes of a score and 16 columns those of a sum, which changes nothing in the
  * order of any element's operations: the bits are those of the tiles. */
 #include "backend/cpu/isa/attn_tile.h"
+
 /* Heads whose scores go side by side, so that chains of one row hide the latency of an FMA; vectors
  * of columns whose sums do. */
 #if defined(__AVX512F__)
@@ -272,9 +273,9 @@ static void join_segments(const attn_job *j, int64_t item) {
   for (int64_t row = 0; row < j->rows; row++) join_row(j, item, row);
 }
 
-int64_t ISA_NAME(attn_join)(attn_job *j, int64_t item, bool asked, float *work) {
-  (void)asked, (void)work;
-  join_segments(j, item);
+attn_turn ISA_NAME(attn_join)(attn_job *j, attn_turn turn, float *work) {
+  (void)work;
+  join_segments(j, turn.item);
   return attn_claim(j);
 }
 
@@ -286,9 +287,8 @@ static int64_t chunk_head(const attn_job *j, int64_t chunk) {
 }
 
 /* Threads take the chunks of a segment at the same time: rows of memory are read as a whole. */
-int64_t ISA_NAME(attn_few)(attn_job *j, int64_t item, bool asked, float *work) {
-  (void)asked;
-  int64_t chunk = item % j->chunks, segment = item / j->chunks % j->segments;
+attn_turn ISA_NAME(attn_few)(attn_job *j, attn_turn turn, float *work) {
+  int64_t item = turn.item, chunk = item % j->chunks, segment = item / j->chunks % j->segments;
   few_rows f = {.j = j, .n = (int)j->rows, .state = work};
   f.b = item / j->segments / j->chunks;
   f.kv = chunk_head(j, chunk);

@@ -185,9 +185,8 @@ static int64_t tile_of(const attn_job *j, int64_t i) {
   return j->per_head ? i % j->group * j->per_head + i / j->group : i;
 }
 
-int64_t ISA_NAME(attn_tiles)(attn_job *j, int64_t item, bool asked, float *work) {
-  (void)asked;
-  int64_t segment = j->split ? item % j->segments : -1;
+attn_turn ISA_NAME(attn_tiles)(attn_job *j, attn_turn turn, float *work) {
+  int64_t item = turn.item, segment = j->split ? item % j->segments : -1;
   if (j->split) item /= j->segments;
   /* under a causal mask the last rows have most to do: they go first */
   int64_t chunk = j->chunks - 1 - item % j->chunks, head = item / j->chunks, b = head / j->s->KV,
