@@ -158,7 +158,7 @@ static hp_status make_program(const hp_graph *g, hp_device *all, int i, const hp
   if (!o) o = &usual;
   str notes = {0};
   pass_options po = {.remat = o->remat,
-                     .one_type = strcmp(d->backend->engine(d->dev), "packed") != 0,
+                     .one_type = d->backend->one_type(d->dev),
                      .piece_bytes = o->piece_bytes,
                      .notes = &notes,
                      .dump_dir = o->dump_dir};

@@ -43,6 +43,9 @@ typedef struct {
   /* The engine of products; set changes it for programs that are chosen for from now on. */
   const char *(*engine)(void *dev);
   hp_status (*set_engine)(void *dev, const char *name);
+  /* True where that engine multiplies operands of one type alone; else an operand of f32 beside
+   * one of bf16 is rounded as it is read. */
+  bool (*one_type)(void *dev);
   /* What "fastest" has found so far, a line a product; set adds such lines, which count more. */
   void (*picks)(void *dev, str *out);
   hp_status (*set_picks)(void *dev, const char *text);

@@ -10,11 +10,11 @@
  *   the whole text that comes out, or the error
  *
  * Steps are the rows of pass.def, `autodiff` (of output "loss" by every param; the gradients become
- * outputs), `chunk piece=N`, `remat full=1`, and on programs `lower`, `streams`, `overlap limit=N
- * prefetch=N`, `reorder` and `memory limit=N`.  `overlap` is for two devices that take 1 ns for an
- * operation and for a byte between them.  Loops are written below the node or instruction that runs
- * them; the work of instructions is left out. HYPER_BLESS=1 writes what comes out into the files,
- * to be reviewed as a change of them. */
+ * outputs), `chunk piece=N`, `remat full=1`, `narrow one_type=1`, and on programs `lower`,
+ * `streams`, `overlap limit=N prefetch=N`, `reorder` and `memory limit=N`.  `overlap` is for two
+ * devices that take 1 ns for an operation and for a byte between them.  Loops are written below the
+ * node or instruction that runs them; the work of instructions is left out. HYPER_BLESS=1 writes
+ * what comes out into the files, to be reviewed as a change of them. */
 #include "base/io.h"
 #include "ir/print.h"
 #include "ops/ops.h"
@@ -35,7 +35,7 @@
 typedef struct {
   hp_graph *g;
   program *p;
-  uint64_t limit, prefetch, piece, full; /* of the step */
+  uint64_t limit, prefetch, piece, full, one_type; /* of the step */
 } subject;
 
 /* --- steps ------------------------------------------------------------------------------------ */
@@ -102,7 +102,7 @@ static hp_status run_pass(subject *s, const char *name) {
   hp_graph *out;
   for (int i = 0; pass_table[i].name; i++) {
     if (strcmp(pass_table[i].name, name)) continue;
-    pass_options o = {.remat = s->full, .piece_bytes = s->piece};
+    pass_options o = {.remat = s->full, .one_type = s->one_type, .piece_bytes = s->piece};
     HP_TRY(pass_table[i].run(s->g, &o, &out));
     graph_free(s->g);
     s->g = out;
@@ -132,9 +132,10 @@ static hp_status run_steps(subject *s, char *line) {
   char *word = strtok_r(line, " ", &at);
   while (word) {
     char *next = strtok_r(NULL, " ", &at);
-    s->limit = s->prefetch = s->piece = s->full = 0;
+    s->limit = s->prefetch = s->piece = s->full = s->one_type = 0;
     while (read_number(next, "limit", &s->limit) || read_number(next, "prefetch", &s->prefetch) ||
-           read_number(next, "piece", &s->piece) || read_number(next, "full", &s->full))
+           read_number(next, "piece", &s->piece) || read_number(next, "full", &s->full) ||
+           read_number(next, "one_type", &s->one_type))
       next = strtok_r(NULL, " ", &at);
     HP_TRY(run_step(s, word));
     word = next;

@@ -24,6 +24,12 @@ static hp_status cpu_set_engine(void *dev, const char *name) {
   return HP_OK;
 }
 
+/* The engines of fixed bits run every query; libraries, those of one type. */
+static bool cpu_one_type(void *dev) {
+  const gemm_engine *e = ((cpu_device *)dev)->engine;
+  return !e || !e->exact;
+}
+
 static void cpu_picks(void *dev, str *out) { engine_picks_print(&((cpu_device *)dev)->picks, out); }
 
 static hp_status cpu_set_picks(void *dev, const char *text) {
@@ -175,6 +181,7 @@ const backend_iface backend_cpu = {.name = "cpu",
                                    .threads = cpu_threads,
                                    .engine = cpu_engine,
                                    .set_engine = cpu_set_engine,
+                                   .one_type = cpu_one_type,
                                    .picks = cpu_picks,
                                    .set_picks = cpu_set_picks,
                                    .measure = cpu_measure};
