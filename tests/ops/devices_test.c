@@ -556,6 +556,38 @@ TEST(parts_of_a_sum_of_16_bits_are_not_rounded) {
   hp_device_close(d);
 }
 
+/* y = x z w, the first product of f32 and cut along what it sums, the second of f32 and bf16, of
+ * one element: the sum could wait behind it, but of its parts, 257 and -256 in each place, bf16
+ * does not have the first. */
+TEST(a_sum_is_whole_before_a_product_rounds_it) {
+  enum { N = 64, ONE = 0x3f80 };
+  float x[2 * N], z[2] = {1, 1}, y[N];
+  uint16_t w = ONE;
+  hp_layout_rule rules[] = {{"x", "(None,a)"}, {"z", "(a,None)"}};
+  hp_device_options o = {.mesh = "(2)(a)",
+                         .interpret = true,
+                         .threads = 2,
+                         .layouts = rules,
+                         .n_layouts = 2};
+  hp_io io[] = {{"x", x, sizeof x}, {"z", z, sizeof z}, {"w", &w, sizeof w}, {"y", y, sizeof y}};
+  hp_device *d;
+  hp_graph *g;
+  hp_program *p;
+  for (int i = 0; i < N; i++) x[2 * i] = 257, x[2 * i + 1] = -256;
+  CHECK_OK(hp_device_open(&o, &d));
+  CHECK_OK(hp_graph_create(&g));
+  hp_tensor sum = hp_einsum(g, "ab,bc->ac", hp_input(g, "x", HP_F32, (hp_shape){2, {N, 2}}),
+                            hp_input(g, "z", HP_F32, (hp_shape){2, {2, 1}}));
+  hp_output(g, "y",
+            hp_einsum(g, "ab,bc->ac", sum, hp_input(g, "w", HP_BF16, (hp_shape){2, {1, 1}})));
+  CHECK_OK(hp_compile(g, d, NULL, &p));
+  CHECK_OK(hp_run(p, io, 4));
+  for (int i = 0; i < N; i++) CHECK_EQ(y[i], 1);
+  hp_program_free(p);
+  hp_graph_free(g);
+  hp_device_close(d);
+}
+
 /* g += rows of x, or y = g; on two devices with the rows cut and g a sum that is pending. */
 static hp_program *running_sum(hp_device *d, bool adds) {
   hp_graph *g;
