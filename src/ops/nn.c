@@ -85,7 +85,8 @@ static val mean_last(hp_graph *g, val x, int64_t width) {
 }
 
 /* All norms compute in f32; the result has x's dtype.  With r = rsqrt(mean(x^2) + eps), n = x r:
- * dx = r (w dy - n mean(n w dy)), dw = sum over rows of dy n. */
+ * dx = r (w dy - n mean(x w dy) r), dw = sum over rows of dy n.  A mean of n w dy would be of what
+ * waits for r: another loop over the row. */
 void grad_rms_norm(grad_ctx *c) {
   hp_graph *g = c->g;
   ir_value xt = *graph_value(g, c->in[0]);
@@ -96,13 +97,14 @@ void grad_rms_norm(grad_ctx *c) {
   val r = ops_unary(g, OP_RSQRT, ops_binary(g, OP_ADD, ms, eps));
   val n = ops_binary(g, OP_MUL, x, r);
   val wdy = ops_binary(g, OP_MUL, dy, c->in[1]);
-  val dot = mean_last(g, ops_binary(g, OP_MUL, n, wdy), width);
-  val dx = ops_binary(g, OP_MUL, r, ops_binary(g, OP_SUB, wdy, ops_binary(g, OP_MUL, n, dot)));
+  val dot = mean_last(g, ops_binary(g, OP_MUL, x, wdy), width);
+  val along = ops_binary(g, OP_MUL, ops_binary(g, OP_MUL, n, dot), r);
+  val dx = ops_binary(g, OP_MUL, r, ops_binary(g, OP_SUB, wdy, along));
   c->din[0] = ops_cast(g, dx, (hp_dtype)xt.dtype);
   c->din[1] = ops_unbroadcast(g, ops_binary(g, OP_MUL, dy, n), c->in[1]);
 }
 
-/* With n = (x - mean) r: dx = r (w dy - mean(w dy) - n mean(n w dy)). */
+/* With d = x - mean and n = d r: dx = r (w dy - mean(w dy) - n mean(d w dy) r). */
 void grad_layer_norm(grad_ctx *c) {
   hp_graph *g = c->g;
   ir_value xt = *graph_value(g, c->in[0]);
@@ -114,9 +116,10 @@ void grad_layer_norm(grad_ctx *c) {
   val r = ops_unary(g, OP_RSQRT, ops_binary(g, OP_ADD, var, eps));
   val n = ops_binary(g, OP_MUL, d, r);
   val wdy = ops_binary(g, OP_MUL, dy, c->in[1]);
-  val dot = mean_last(g, ops_binary(g, OP_MUL, n, wdy), width);
+  val dot = mean_last(g, ops_binary(g, OP_MUL, d, wdy), width);
+  val along = ops_binary(g, OP_MUL, ops_binary(g, OP_MUL, n, dot), r);
   val t = ops_binary(g, OP_SUB, wdy, mean_last(g, wdy, width));
-  val dx = ops_binary(g, OP_MUL, r, ops_binary(g, OP_SUB, t, ops_binary(g, OP_MUL, n, dot)));
+  val dx = ops_binary(g, OP_MUL, r, ops_binary(g, OP_SUB, t, along));
   c->din[0] = ops_cast(g, dx, (hp_dtype)xt.dtype);
   c->din[1] = ops_unbroadcast(g, ops_binary(g, OP_MUL, dy, n), c->in[1]);
   c->din[2] = ops_unbroadcast(g, dy, c->in[2]);
