@@ -11,12 +11,6 @@ enum { CHUNK = LOOP_C_CHUNK };
 /* Values kept at most, and the work that makes a value dear. */
 enum { KEPT_VALUES = 4, DEAR = 16 };
 
-bool loop_c_has_next(const loop_c_printer *w, const plan_value *v) {
-  const loop_plan *p = w->p;
-  return v->v.what == LOOP_IN && p->kind == LOOP_ROW && !p->split && p->stages > 0 &&
-         p->outer == 1 && v->path.inner == 1 && v->path.outer[0] != 0;
-}
-
 static bool is_dear(const plan_value *v) {
   return v->v.what == LOOP_OP && v->v.cls == LOOP_FLOAT && loop_expr_row(v->v.op)->work >= DEAR;
 }

@@ -27,15 +27,6 @@ static const char *identity_of(const loop_c_printer *w, int n) {
   return loop_expr_identity((loop_reduction)w->p->store[n].s.reduce, class_of(w, n));
 }
 
-/* "a = join(a, b);" of fold n */
-static void print_join(loop_c_printer *w, int n, const char *a, const char *b) {
-  str s = {0};
-  loop_expr_join((loop_reduction)w->p->store[n].s.reduce, class_of(w, n), a, b, &s);
-  if (str_status(&s)) w->out->failed = true;
-  else loop_c_line(w, "%s = %s;", a, s.at);
-  str_free(&s);
-}
-
 static void print_array(loop_c_printer *w, char letter, int n, int columns) {
   loop_c_line(w, "%s %c%d[%d];", type_of(w, n), letter, n, columns);
 }
@@ -59,7 +50,7 @@ static void print_chain(loop_c_printer *w, int n, char to, const char *from) {
   char a[24];
   snprintf(a, sizeof a, "%c%d[c]", to, n);
   loop_c_line(w, "IVDEP for (int64_t c = 0; c < w; c++) {");
-  print_join(w, n, a, from);
+  loop_c_print_fold(w, n, a, from);
   loop_c_line(w, "}");
 }
 
@@ -116,21 +107,4 @@ void loop_c_print_chains(loop_c_printer *w) {
   loop_c_line(w, "if (u %% %d == 0) {", PLAN_COL_BLOCK);
   EACH_FOLD(w, n) print_fill(w, 'f', n, "p[0]");
   loop_c_line(w, "}");
-}
-
-void loop_c_print_fold(loop_c_printer *w, int n) {
-  char chain[24];
-  snprintf(chain, sizeof chain, "f%d[j]", n);
-  print_join(w, n, chain, loop_c_value_name(w, w->p->store[n].s.value).at);
-}
-
-bool loop_c_is_wide_fold(const loop_c_printer *w, int n) {
-  const loop_store *s = &w->p->store[n].s;
-  return s->fold && class_of(w, n) == LOOP_FLOAT &&
-         (s->reduce == LOOP_SUM || s->reduce == LOOP_PROD);
-}
-
-void loop_c_print_wide_fold(loop_c_printer *w, int n) {
-  loop_c_line(w, "hw_fold_%s(f%d + j0, w%d, m);", loop_reduction_name[w->p->store[n].s.reduce], n,
-              n);
 }

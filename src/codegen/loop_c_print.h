@@ -1,5 +1,6 @@
-/* Shared by the files of the C printer: loop_c.c for kernels, loop_c_value.c for what their lines
- * are made of, loop_c_chunk.c for maps and rows, loop_c_wide.c for loops over vectors. */
+/* Shared by the files of the C printer: loop_c_path.c for addresses, loop_c_value.c for what lines
+ * are made of, loop_c_wide.c for loops over vectors, loop_c_chunk.c for maps and rows,
+ * loop_c_fold.c for folds, loop_c.c for kernels. */
 #ifndef CODEGEN_LOOP_C_PRINT_H
 #define CODEGEN_LOOP_C_PRINT_H
 
@@ -20,14 +21,27 @@ typedef struct {
   char at[56];
 } loop_c_name;
 
+/* --- addresses: loop_c_path.c ---------------------------------------------------------------- */
+
+/* Is the step of a path a parameter?  Those are that the code cannot do without. */
+bool loop_c_has_step(const plan_path *path);
+/* Does an input walk rows that lie one after the other?  The next is fetched beside the last loop
+ * over this one, for the loops before it find theirs in cache. */
+bool loop_c_has_next(const loop_c_printer *w, const plan_value *v);
+/* i0.. from the number t of a place in the outer dims. */
+void loop_c_print_outer(loop_c_printer *w);
+/* All accesses; `first` is the first element of the part along the inner dim. */
+void loop_c_print_paths(loop_c_printer *w, const char *first);
+/* Where reduction (fold) number k has its numbers in the scratch memory, `element` of them. */
+void loop_c_print_scratch(loop_c_printer *w, const char *to, const char *type, int k,
+                          const char *element);
+
 /* --- values and reductions: loop_c_value.c --------------------------------------------------- */
 
 /* One line of C; braces indent what follows. */
 void loop_c_line(loop_c_printer *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The C type of a value. */
 const char *loop_c_type(const plan_value *v);
-/* Is the step of a path a parameter?  Those are that the code cannot do without. */
-bool loop_c_has_step(const plan_path *path);
 /* bf16 or f16? */
 bool loop_c_is_half(uint8_t type);
 /* How a value is called where it is used: column values live in arrays. */
@@ -50,11 +64,9 @@ int loop_c_stored_value(const loop_c_printer *w, int n);
 void loop_c_print_store(loop_c_printer *w, int n);
 /* Is value n a reduction of that stage? */
 bool loop_c_is_reduced_at(const loop_c_printer *w, int n, int stage);
-/* Where reduction (fold) number k has its numbers in the scratch memory, `element` of them. */
-void loop_c_print_scratch(loop_c_printer *w, const char *to, const char *type, int k,
-                          const char *element);
-/* "a = join(a, b);" of reduction n */
+/* "a = join(a, b);" of reduction n, and of fold n */
 void loop_c_print_join(loop_c_printer *w, int n, const char *a, const char *b);
+void loop_c_print_fold(loop_c_printer *w, int n, const char *a, const char *b);
 /* What a reduction starts from, as C. */
 const char *loop_c_identity(const plan_value *v);
 /* "sum_f" for hp_join_sum_f and hp_lanes_sum_f of the preamble */
@@ -64,31 +76,15 @@ loop_c_name loop_c_lanes_name(const loop_c_printer *w, int n);
   for (int n = 0; n < (w)->p->values; n++)                                                         \
     if (loop_c_is_reduced_at(w, n, stage_))
 
-/* --- kernels: loop_c.c ------------------------------------------------------------------------ */
-
-/* i0.. from the number t of a place in the outer dims. */
-void loop_c_print_outer(loop_c_printer *w);
-/* All accesses; `first` is the first element of the part along the inner dim. */
-void loop_c_print_paths(loop_c_printer *w, const char *first);
-
-/* --- folds: loop_c_fold.c ----------------------------------------------------------------------
- */
+/* --- folds: loop_c_fold.c -------------------------------------------------------------------- */
 
 /* The phase that stores columns; then, of that of rows, which rows its parts are. */
 void loop_c_print_folded(loop_c_printer *w);
 /* fN, the chains of fold N in the block of row u. */
 void loop_c_print_chains(loop_c_printer *w);
-/* Joins an element to its chain, as a line; in a loop over vectors, a group. */
-void loop_c_print_fold(loop_c_printer *w, int n);
-void loop_c_print_wide_fold(loop_c_printer *w, int n);
-/* Can it be joined as a vector? */
-bool loop_c_is_wide_fold(const loop_c_printer *w, int n);
 
 /* --- chunks of maps and rows: loop_c_chunk.c -------------------------------------------------- */
 
-/* Does an input walk rows that lie one after the other?  The next is fetched beside the last loop
- * over this one, for the loops before it find theirs in cache. */
-bool loop_c_has_next(const loop_c_printer *w, const plan_value *v);
 /* Decides what is kept, users before what they are computed from. */
 void loop_c_choose_kept(loop_c_printer *w);
 /* The loop of a stage over elements from .. to, names of variables. */

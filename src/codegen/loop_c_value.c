@@ -21,8 +21,6 @@ void loop_c_line(loop_c_printer *w, const char *fmt, ...) {
 
 const char *loop_c_type(const plan_value *v) { return loop_expr_type(v->v.cls); }
 
-bool loop_c_has_step(const plan_path *path) { return path->inner != 0 && path->inner != 1; }
-
 /* --- values --------------------------------------------------------------------------------- */
 
 /* Index of an access in the innermost loop, relative to its address. */
@@ -135,11 +133,12 @@ void loop_c_need_stage(const loop_c_printer *w, int stage, bool *need) {
 
 void loop_c_print_store(loop_c_printer *w, int n) {
   const plan_store *s = &w->p->store[n];
+  loop_c_name at = element_index(w, 'o', n, &s->path), v = loop_c_value_name(w, s->s.value);
   if (s->s.fold) {
-    loop_c_print_fold(w, n);
+    snprintf(at.at, sizeof at.at, "f%d[j]", n);
+    loop_c_print_fold(w, n, at.at, v.at);
     return;
   }
-  loop_c_name at = element_index(w, 'o', n, &s->path), v = loop_c_value_name(w, s->s.value);
   for (int i = 0; i < w->indent; i++) str_add(w->out, "  ");
   str_printf(w->out, "o%d[%s] = ", n, at.at);
   loop_expr_store((hp_dtype)s->s.type, v.at, w->out);
@@ -152,12 +151,21 @@ bool loop_c_is_reduced_at(const loop_c_printer *w, int n, int stage) {
   return w->p->value[n].v.what == LOOP_REDUCE && w->p->value[n].stage == stage;
 }
 
-void loop_c_print_join(loop_c_printer *w, int n, const char *a, const char *b) {
-  const loop_value *v = &w->p->value[n].v;
+static void print_join(loop_c_printer *w, int reduce, int cls, const char *a, const char *b) {
   for (int i = 0; i < w->indent; i++) str_add(w->out, "  ");
   str_printf(w->out, "%s = ", a);
-  loop_expr_join((loop_reduction)v->reduce, (loop_class)v->cls, a, b, w->out);
+  loop_expr_join((loop_reduction)reduce, (loop_class)cls, a, b, w->out);
   str_add(w->out, ";\n");
+}
+
+void loop_c_print_join(loop_c_printer *w, int n, const char *a, const char *b) {
+  const loop_value *v = &w->p->value[n].v;
+  print_join(w, v->reduce, v->cls, a, b);
+}
+
+void loop_c_print_fold(loop_c_printer *w, int n, const char *a, const char *b) {
+  const loop_store *s = &w->p->store[n].s;
+  print_join(w, s->reduce, w->p->value[s->value].v.cls, a, b);
 }
 
 const char *loop_c_identity(const plan_value *v) {

@@ -42,6 +42,13 @@ static bool is_wide_value(const loop_c_printer *w, int n) {
   return false;
 }
 
+/* Can an element be joined to the chains of a fold as a vector? */
+static bool is_wide_fold(const loop_c_printer *w, int n) {
+  const loop_store *s = &w->p->store[n].s;
+  return s->fold && w->p->value[s->value].v.cls == LOOP_FLOAT &&
+         (s->reduce == LOOP_SUM || s->reduce == LOOP_PROD);
+}
+
 bool loop_c_is_wide(const loop_c_printer *w, int stage, const bool *need) {
   const loop_plan *p = w->p;
   bool wide = true;
@@ -51,8 +58,7 @@ bool loop_c_is_wide(const loop_c_printer *w, int stage, const bool *need) {
   }
   for (int i = 0; i < p->stores && stage > p->stages; i++)
     if (loop_c_is_element_store(w, i))
-      wide &= loop_c_is_wide_fold(w, i) ||
-              (loop_c_is_run_store(w, i) && is_wide_type(p->store[i].s.type));
+      wide &= is_wide_fold(w, i) || (loop_c_is_run_store(w, i) && is_wide_type(p->store[i].s.type));
   return wide;
 }
 
@@ -175,10 +181,12 @@ static void print_results(loop_c_printer *w, int stage, const bool *need) {
                   GROUP);
   }
   for (int i = 0; i < p->stores && stage > p->stages; i++) {
-    if (p->store[i].s.fold) loop_c_print_wide_fold(w, i);
+    const loop_store *s = &p->store[i].s;
+    if (s->fold)
+      loop_c_line(w, "hw_fold_%s(f%d + j0, w%d, m);", loop_reduction_name[s->reduce], i, i);
     else if (loop_c_is_run_store(w, i))
       loop_c_line(w, "hw_write_%s(o%d + j0, w%d, m, stream >> %d & 1);",
-                  dtype_name((hp_dtype)p->store[i].s.type), i, i, p->store[i].s.operand);
+                  dtype_name((hp_dtype)s->type), i, i, s->operand);
   }
 }
 
