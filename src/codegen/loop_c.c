@@ -8,7 +8,7 @@
  * and its dependences are short enough that the processor overlaps many elements;
  *   - results that go past the caches are streamed: their chunk is computed aside and copied;
  *   - a row reduction pads the array of its argument to whole lanes with the identity and joins it
- *     to 16 lanes: the element expression vectorises whatever it is;
+ *     to 64 lanes: the element expression vectorises whatever it is;
  *   - what is dear (an exp) and needed again in a later loop over the same row is kept on the stack
  *     for the first elements of the row, and computed again for the others;
  *   - a column reduction keeps one chain per column in an array that a vector loop updates.

@@ -1,16 +1,17 @@
 /* What every translation unit of kernels starts with: types, the functions of math.def, the joining
- * of 16 lanes, and what moves chunks between memory and arrays of floats. */
+ * of lanes, and what moves chunks between memory and arrays of floats. */
 #include "codegen/loop_c.h"
 #include "codegen/loop_expr.h"
 
 #include <stdio.h>
 
-/* The loop of hp_join_max_f and hp_join_min_f.  hp_max asks for NaN at every step of the chain, and
- * so doubles its latency; here that is noted beside the chain, from the bits: the function is
- * compiled as if there were no NaN and one zero, so that a step is one instruction.  A zero ends up
- * as +0, whichever it was. */
+/* The loop of hp_join_max_f and hp_join_min_f, for which the first 16 lanes do.  hp_max asks for
+ * NaN at every step of the chain, and so doubles its latency; here that is noted beside the chain,
+ * from the bits: the function is compiled as if there were no NaN and one zero, so that a step is
+ * one instruction.  A zero ends up as +0, whichever it was. */
 static void print_join_extreme(bool max, str *out) {
   str_add(out, "  const uint32_t *u = (const uint32_t *)t;\n  uint32_t *y = (uint32_t *)lane;\n"
+               "  float x[16];\n  for (int i = 0; i < 16; i++) x[i] = lane[i];\n"
                "  uint32_t bad[16];\n"
                "  for (int i = 0; i < 16; i++) bad[i] = (y[i] & 0x7fffffffu) > 0x7f800000u;\n"
                "  for (int64_t k = 0; k < n; k += 16)\n    for (int i = 0; i < 16; i++) {\n"
@@ -20,7 +21,17 @@ static void print_join_extreme(bool max, str *out) {
                "  for (int i = 0; i < 16; i++) y[i] = bad[i] ? 0x7fc00000u : y[i];\n");
 }
 
-/* hp_join_sum_f adds whole groups of 16 numbers to 16 lanes; hp_lanes_sum_f joins the lanes in a
+/* Numbers t to the lanes, whole groups of them. */
+static void print_join(loop_reduction reduce, loop_class cls, str *out) {
+  str_printf(out,
+             "  %s x[%d];\n  for (int i = 0; i < %d; i++) x[i] = lane[i];\n"
+             "  for (int64_t k = 0; k < n; k += %d)\n    for (int i = 0; i < %d; i++) x[i] = ",
+             loop_expr_type(cls), PLAN_LANES, PLAN_LANES, PLAN_LANES, PLAN_LANES);
+  loop_expr_join(reduce, cls, "x[i]", "t[k + i]", out);
+  str_printf(out, ";\n  for (int i = 0; i < %d; i++) lane[i] = x[i];\n", PLAN_LANES);
+}
+
+/* hp_join_sum_f adds whole groups of numbers to the lanes; hp_lanes_sum_f joins the lanes in a
  * fixed tree.  Not inlined: once in a unit is enough, and compiling is quicker. */
 static void print_lanes(loop_reduction reduce, loop_class cls, str *out) {
   static const char head[] = "static __attribute__((noinline)) ";
@@ -29,17 +40,11 @@ static void print_lanes(loop_reduction reduce, loop_class cls, str *out) {
   bool extreme = cls == LOOP_FLOAT && (reduce == LOOP_MAX || reduce == LOOP_MIN);
   str_printf(out, "%s%svoid hp_join_%s_%c(%s *lane, const %s *t, int64_t n) {\n", head,
              extreme ? "FINITE " : "", word, letter, type, type);
-  str_printf(out, "  %s x[16];\n  for (int i = 0; i < 16; i++) x[i] = lane[i];\n", type);
-  if (extreme) {
-    print_join_extreme(reduce == LOOP_MAX, out);
-  } else {
-    str_add(out, "  for (int64_t k = 0; k < n; k += 16)\n    for (int i = 0; i < 16; i++) x[i] = ");
-    loop_expr_join(reduce, cls, "x[i]", "t[k + i]", out);
-    str_add(out, ";\n  for (int i = 0; i < 16; i++) lane[i] = x[i];\n");
-  }
+  if (extreme) print_join_extreme(reduce == LOOP_MAX, out);
+  else print_join(reduce, cls, out);
   str_add(out, "}\n");
-  str_printf(out, "%s%s hp_lanes_%s_%c(%s *t16) {\n", head, type, word, letter, type);
-  for (int w = 8; w > 0; w /= 2) { /* an array a level: all of it stays in registers */
+  str_printf(out, "%s%s hp_lanes_%s_%c(%s *t%d) {\n", head, type, word, letter, type, PLAN_LANES);
+  for (int w = PLAN_LANES / 2; w > 0; w /= 2) { /* an array a level: all of it stays in registers */
     char low[32], high[32];
     snprintf(low, sizeof low, "t%d[i]", 2 * w);
     snprintf(high, sizeof high, "t%d[i + %d]", 2 * w, w);
@@ -179,6 +184,7 @@ static const char wide[] =
     "#define HP_WIDE 1\n"
     "#define EACH _Pragma(\"GCC unroll 8\") for (int i = 0; i < 8; i++)\n"
     "#define PAIRS _Pragma(\"GCC unroll 4\") for (int i = 0; i < 4; i++)\n"
+    "#define LANES PAIRS\n"
     "typedef float hp_v __attribute__((vector_size(64)));\n"
     "typedef uint32_t hp_vu __attribute__((vector_size(64)));\n"
     "typedef uint16_t hp_vh __attribute__((vector_size(32), aligned(2), may_alias));\n"
@@ -274,13 +280,13 @@ static const char wide_halves[] =
     "  if (t != to) __builtin_memcpy(to, pad, n * 2);\n"
     "}\n";
 
-/* hw_join_sum_f: a group to the vector of the lanes, after what is beyond n elements has become the
- * identity.  A NaN among the lanes stays, being the second operand; one of the group is brought in
- * at its end. */
+/* hw_join_sum_f: a group to the vectors y of the lanes, after what is beyond n elements has become
+ * the identity.  An extreme needs one vector: a NaN in it stays, being the second operand; one of
+ * the group is brought in at its end. */
 static void print_wide_joins(loop_reduction reduce, str *out) {
   const char *word = loop_reduction_name[reduce];
   str_printf(out,
-             "INLINE hp_v hw_join_%s_f(hp_v y, hp_v *x, int64_t n) {\n"
+             "INLINE void hw_join_%s_f(hp_v *y, hp_v *x, int64_t n) {\n"
              "  if (n < 128) EACH x[i] = hw_pick(hw_first(n - 16 * i), x[i], %s);\n",
              word, loop_expr_identity(reduce, LOOP_FLOAT));
   if (reduce == LOOP_MAX || reduce == LOOP_MIN) {
@@ -288,14 +294,14 @@ static void print_wide_joins(loop_reduction reduce, str *out) {
                "  uint16_t nan = 0;\n"
                "  PAIRS nan = __builtin_ia32_korhi(nan, hw_compare(x[2 * i], x[2 * i + 1], 3));\n"
                "  PAIRS x[i] = hw_%s(x[i], x[i + 4]);\n"
-               "  y = hw_%s(hw_%s(hw_%s(x[0], x[1]), hw_%s(x[2], x[3])), y);\n"
-               "  return hw_pick(nan, hw_from_bits(0x7fc00000u), y);\n}\n",
+               "  *y = hw_%s(hw_%s(hw_%s(x[0], x[1]), hw_%s(x[2], x[3])), *y);\n"
+               "  *y = hw_pick(nan, hw_from_bits(0x7fc00000u), *y);\n}\n",
                word, word, word, word, word);
     return;
   }
-  str_add(out, "  EACH y = ");
-  loop_expr_join(reduce, LOOP_FLOAT, "y", "x[i]", out);
-  str_add(out, ";\n  return y;\n}\n");
+  str_add(out, "  EACH y[i % 4] = ");
+  loop_expr_join(reduce, LOOP_FLOAT, "y[i % 4]", "x[i]", out);
+  str_add(out, ";\n}\n");
 }
 
 /* hw_group_f32: where a group of n elements is loaded from, aside when it is not a whole one. */

@@ -8,7 +8,7 @@
  * a rounding EACH ends, and another goes on with what it left in arrays.
  * Names, beside those of loop_c.c: xN where a value is loaded from, eN loaded values, gN what goes
  * from one EACH to the next, tN arguments of reductions, kN what is kept, wN what is stored, each
- * an array of eight vectors; yN the vector of lanes. */
+ * an array of eight vectors; yN the four vectors of lanes. */
 #include "base/dtype.h"
 #include "codegen/loop_c_print.h"
 #include "codegen/loop_expr.h"
@@ -174,8 +174,7 @@ static void print_results(loop_c_printer *w, int stage, const bool *need) {
   const loop_plan *p = w->p;
   for (int n = 0; n < p->values; n++) {
     if (loop_c_is_reduced_at(w, n, stage))
-      loop_c_line(w, "y%d = hw_join_%s_f(y%d, t%d, m);", n,
-                  loop_reduction_name[p->value[n].v.reduce], n, n);
+      loop_c_line(w, "hw_join_%s_f(y%d, t%d, m);", loop_reduction_name[p->value[n].v.reduce], n, n);
     if (need[n] && w->kept[n] == stage)
       loop_c_line(w, "if (j0 < %d) hw_write_f32(kept%d + j0, k%d, %d, 0);", LOOP_C_KEPT, n, n,
                   GROUP);
@@ -197,11 +196,12 @@ static void print_lanes(loop_c_printer *w, int stage, const char *fmt) {
 }
 
 void loop_c_print_wide(loop_c_printer *w, int stage, const bool *need) {
-  print_lanes(w, stage, "hp_v y%d = hw_load_f32(l%d, 0);");
+  print_lanes(w, stage, "hp_v y%d[4];");
+  print_lanes(w, stage, "LANES y%d[i] = hw_load_f32(l%d, i);");
   loop_c_line(w, "for (; m > 0; j0 += %d, m -= %d) {", GROUP, GROUP);
   print_loads(w, stage, need);
   print_values(w, stage, need);
   print_results(w, stage, need);
   loop_c_line(w, "}");
-  print_lanes(w, stage, "*(hp_line *)l%d = y%d;");
+  print_lanes(w, stage, "LANES *(hp_line *)(l%d + 16 * i) = y%d[i];");
 }

@@ -214,7 +214,7 @@ static void eval_needed(frame *f, const bool *need) {
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Elements b..e of a row, one block of 16 lanes, joined to the first lane of `lanes`. */
+/* Elements b..e of a row, one block of lanes, joined to the first lane of `lanes`. */
 static void reduce_row_block(frame *f, int n, const bool *need, int64_t b, int64_t e,
                              block *lanes) {
   const loop_value *v = &f->p->value[n].v;

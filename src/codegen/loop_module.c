@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 /* Changes whenever the meaning of compiled kernels does: parameters, order of a reduction, ... */
-#define GENERATOR "loop 5"
+#define GENERATOR "loop 6"
 
 enum { FLAGS_MAX = 32, SAID_MAX = 400, RUN_ALONE = 1 << 15, LOCK_MS = 2000 };
 

@@ -10,7 +10,7 @@
  * leaves a number a column, for every fold, in scratch memory.  Those of the second are blocks of
  * columns, which join and store what lies there.
  * Fixed order of a reduction (docs/internals/codegen.md): a row is cut into segments of 64 blocks
- * of 4096 elements; a block is 16 lanes (element index mod 16), joined in a tree; blocks are
+ * of 4096 elements; a block is 64 lanes (element index mod 64), joined in a tree; blocks are
  * chained within a segment, and segments are chained.  A column, also of a fold, is cut into
  * segments of 64 blocks of 64 rows, chained at all three levels. */
 #ifndef CODEGEN_LOOP_PLAN_H
@@ -19,7 +19,7 @@
 #include "codegen/loop.h"
 
 enum {
-  PLAN_LANES = 16,
+  PLAN_LANES = 64,
   PLAN_MAP_BLOCK = 4096,        /* elements of a part of a map */
   PLAN_ROW_BLOCK = 4096,        /* elements that share lanes */
   PLAN_ROW_SEGMENT = 64 * 4096, /* elements of a segment */
