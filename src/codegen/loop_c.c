@@ -22,6 +22,7 @@
 #include <string.h>
 
 enum { ROWS_AHEAD = 3, COLS_MOST = 1024, COLS_LEAST = 256, COLS_BYTES = 32768 };
+enum { STRIP = 2 * LOOP_C_CHUNK }; /* columns for which a group of rows stays */
 
 /* --- reductions ----------------------------------------------------------------------------- */
 
@@ -241,14 +242,18 @@ static void print_map(loop_c_printer *w) {
   loop_c_line(w, "}");
 }
 
-static void print_stages(loop_c_printer *w) {
-  const loop_plan *p = w->p;
+static void print_reductions(loop_c_printer *w) {
   print_known(w, 0);
-  for (int stage = 1; stage <= p->stages; stage++) {
-    if (p->split) print_reduce_split(w, stage);
+  for (int stage = 1; stage <= w->p->stages; stage++) {
+    if (w->p->split) print_reduce_split(w, stage);
     else print_reduce(w, stage);
     print_known(w, stage);
   }
+}
+
+static void print_stages(loop_c_printer *w) {
+  const loop_plan *p = w->p;
+  print_reductions(w);
   if (!p->split) loop_c_line(w, "const int64_t s0 = 0, s1 = p[1];");
   if (p->split) loop_c_line(w, "if (phase == %d) {", p->stages);
   print_final(w);
@@ -273,10 +278,81 @@ static void print_split_bounds(loop_c_printer *w) {
   loop_c_line(w, "const int64_t s1 = p[1] - s0 < SEGMENT ? p[1] : s0 + SEGMENT;");
 }
 
+/* Which values of a row do its elements and stores use, once all reductions are done? */
+static void find_used(const loop_c_printer *w, bool *used) {
+  const loop_plan *p = w->p;
+  bool need[LOOP_VALUES_MAX];
+  memset(used, 0, LOOP_VALUES_MAX * sizeof *used);
+  loop_c_need_stage(w, p->stages + 1, need);
+  for (int n = 0; n < p->values; n++)
+    for (int k = 0; k < 3 && need[n]; k++)
+      if (p->value[n].v.arg[k] >= 0) used[p->value[n].v.arg[k]] = true;
+  for (int i = 0; i < p->stores; i++) used[p->store[i].s.value] = true;
+  for (int n = 0; n < p->values; n++) used[n] &= !p->value[n].varies;
+}
+
+static bool is_literal(const plan_value *v) {
+  return v->v.what == LOOP_CONST || v->v.what == LOOP_INTEGER;
+}
+
+/* A loop over the rows u of a group begins. */
+static void print_row_of_group(loop_c_printer *w) {
+  loop_c_line(w, "for (int64_t u = u0; u < u1; u++) {");
+  loop_c_line(w, "int64_t t = u;");
+  loop_c_print_outer(w);
+  loop_c_print_paths(w, "0");
+}
+
+/* The same, with what its reductions have left. */
+static void print_row_again(loop_c_printer *w, const bool *used) {
+  print_row_of_group(w);
+  for (int n = 0; n < w->p->values; n++) {
+    if (!used[n]) continue;
+    if (is_literal(&w->p->value[n])) loop_c_print_value(w, n);
+    else loop_c_line(w, "const %s v%d = n%d[u - u0];", loop_c_type(&w->p->value[n]), n, n);
+  }
+}
+
+/* Rows of a kernel with folds: the reductions of some, then strips of columns, of which each takes
+ * the elements of all these rows.  So chains are in the nearest cache for a strip, and come there
+ * once for the group; what reductions leave of each row is in nN[]. */
+static void print_row_groups(loop_c_printer *w) {
+  bool used[LOOP_VALUES_MAX], any = false;
+  find_used(w, used);
+  loop_c_line(w, "for (int64_t u0 = from; u0 < to; u0 += %d) {", LOOP_C_ROWS);
+  loop_c_line(w, "const int64_t u1 = to - u0 < %d ? to : u0 + %d;", LOOP_C_ROWS, LOOP_C_ROWS);
+  loop_c_print_chains(w);
+  for (int n = 0; n < w->p->values; n++)
+    if (used[n] && !is_literal(&w->p->value[n]))
+      loop_c_line(w, "%s n%d[%d];", loop_c_type(&w->p->value[n]), n, LOOP_C_ROWS);
+  print_row_of_group(w);
+  print_reductions(w);
+  for (int n = 0; n < w->p->values; n++)
+    if (used[n] && !is_literal(&w->p->value[n])) loop_c_line(w, "n%d[u - u0] = v%d;", n, n);
+  loop_c_line(w, "}");
+  loop_c_line(w, "for (int64_t s0 = 0; s0 < p[1]; s0 += %d) {", STRIP);
+  loop_c_line(w, "const int64_t s1 = p[1] - s0 < %d ? p[1] : s0 + %d;", STRIP, STRIP);
+  print_row_again(w, used);
+  print_final(w);
+  loop_c_line(w, "}");
+  loop_c_line(w, "}");
+  for (int i = 0; i < w->p->stores; i++) any |= !loop_c_is_element_store(w, i);
+  if (any) {
+    print_row_again(w, used);
+    print_scalar_stores(w);
+    loop_c_line(w, "}");
+  }
+  loop_c_line(w, "}");
+}
+
 static void print_row(loop_c_printer *w) {
   bool split = w->p->split;
   loop_c_line(w, "enum { SEGMENT = %d };", PLAN_ROW_SEGMENT);
-  if (w->p->folds) loop_c_print_folded(w);
+  if (w->p->folds) {
+    loop_c_print_folded(w);
+    print_row_groups(w);
+    return;
+  }
   loop_c_choose_kept(w);
   for (int n = 0; n < w->p->values; n++)
     if (w->kept[n]) loop_c_line(w, "float kept%d[%d];", n, LOOP_C_KEPT);
@@ -286,7 +362,6 @@ static void print_row(loop_c_printer *w) {
   }
   loop_c_line(w, "for (int64_t u = from; u < to; u++) {");
   if (split) print_split_bounds(w);
-  if (w->p->folds) loop_c_print_chains(w);
   loop_c_line(w, split ? "int64_t t = s / segments;" : "int64_t t = u;");
   loop_c_print_outer(w);
   loop_c_print_paths(w, "0");

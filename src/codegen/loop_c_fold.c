@@ -102,9 +102,9 @@ void loop_c_print_folded(loop_c_printer *w) {
 
 void loop_c_print_chains(loop_c_printer *w) {
   char block[40];
-  snprintf(block, sizeof block, "u / %d * p[0]", PLAN_COL_BLOCK);
+  snprintf(block, sizeof block, "u0 / %d * p[0]", PLAN_COL_BLOCK);
   EACH_FOLD(w, n) print_numbers(w, 'f', n, block);
-  loop_c_line(w, "if (u %% %d == 0) {", PLAN_COL_BLOCK);
+  loop_c_line(w, "if (u0 %% %d == 0) {", PLAN_COL_BLOCK);
   EACH_FOLD(w, n) print_fill(w, 'f', n, "p[0]");
   loop_c_line(w, "}");
 }

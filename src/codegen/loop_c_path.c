@@ -61,6 +61,7 @@ static void print_path(loop_c_printer *w, char letter, int n, const char *elemen
 
 void loop_c_print_paths(loop_c_printer *w, const char *first) {
   const loop_plan *p = w->p;
+  const int ahead = p->folds ? LOOP_C_ROWS : 1;
   int k = 3 + p->outer;
   char element[48], base[32];
   for (int i = 0; i < p->values; i++) {
@@ -70,7 +71,8 @@ void loop_c_print_paths(loop_c_printer *w, const char *first) {
     snprintf(base, sizeof base, "in[%d]", v->v.operand);
     print_path(w, 'a', i, element, v->v.what == LOOP_IN ? base : NULL, &v->path, &k, first);
     if (loop_c_has_next(w, v))
-      loop_c_line(w, "%s next%d = u + 1 < to ? a%d + p[%d] : a%d;", element, i, i, k - 1, i);
+      loop_c_line(w, "%s next%d = u + %d < to ? a%d + %d * p[%d] : a%d;", element, i, ahead, i,
+                  ahead, k - 1, i);
     if (v->v.what == LOOP_UNIFORM) loop_c_line(w, "const int64_t stream%d = p[%d];", i, k++);
   }
   for (int i = 0; i < p->stores; i++) {

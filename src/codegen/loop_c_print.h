@@ -6,8 +6,8 @@
 
 #include "codegen/loop_c.h"
 
-/* Elements of a row kept of a value. */
-enum { LOOP_C_KEPT = 16384 };
+/* Elements of a row kept of a value; rows that a kernel with folds takes together. */
+enum { LOOP_C_KEPT = 16384, LOOP_C_ROWS = 4 };
 
 typedef struct {
   const loop_plan *p;
@@ -80,7 +80,7 @@ loop_c_name loop_c_lanes_name(const loop_c_printer *w, int n);
 
 /* The phase that stores columns; then, of that of rows, which rows its parts are. */
 void loop_c_print_folded(loop_c_printer *w);
-/* fN, the chains of fold N in the block of row u. */
+/* fN, the chains of fold N in the block of row u0. */
 void loop_c_print_chains(loop_c_printer *w);
 
 /* --- chunks of maps and rows: loop_c_chunk.c -------------------------------------------------- */
