@@ -92,6 +92,9 @@ TEST(cross_entropy_and_its_gradient_equal_the_formula) {
   check_cross_entropy(HP_BF16, 3, 2, HP_I32);
   check_cross_entropy(HP_F16, 9, 67, HP_I32);
   check_cross_entropy(HP_F32, 0, 5, HP_I64);
+  check_cross_entropy(HP_F32, 3, 8197, HP_I32); /* rows of several blocks */
+  check_cross_entropy(HP_BF16, 3, 12289, HP_I32);
+  check_cross_entropy(HP_F16, 2, 4095 + 130, HP_I32);
 }
 
 TEST(cross_entropy_of_extreme_logits_stays_finite) {
@@ -103,6 +106,40 @@ TEST(cross_entropy_of_extreme_logits_stays_finite) {
     CHECK_OK(row_cross_entropy(isa, p, &r, loss, lse));
     CHECK(loss[0] == 0 && lse[0] == 5);
     CHECK(isfinite(loss[1]));
+  }
+}
+
+/* Blocks of a row whose largest number comes later and later, after one that is all -inf. */
+TEST(cross_entropy_takes_the_sums_of_blocks_to_one_reference) {
+  enum { V = 13000, B = 4096 };
+  static float x[V];
+  float loss, lse;
+  int32_t label = 3 * B;
+  for (int i = 0; i < V; i++) x[i] = i < B ? -INFINITY : (float)(i / B) * 2;
+  for (hp_dtype t = HP_F32; t <= HP_F16; t = (hp_dtype)(t + 1)) {
+    void *logits = room_for(V, dtype_size(t));
+    CHECK_OK(dtype_convert(t, logits, HP_F32, x, V));
+    row_labels r = {1, V, logits, t, &label, HP_I32, -1};
+    EVERYWHERE(isa, p) {
+      CHECK_OK(row_cross_entropy(isa, p, &r, &loss, &lse));
+      CHECK_NEAR(lse, log(B * (exp(2) + exp(4)) + (V - 3 * B) * exp(6)), 1e-5);
+      CHECK_NEAR(loss, lse - 6, 1e-5);
+    }
+    mem_free(logits);
+  }
+}
+
+/* A NaN whose lower half would carry into its upper one. */
+TEST(a_nan_of_any_kind_makes_gradients_nan) {
+  enum { V = 300 };
+  static uint16_t x[V], out[V];
+  float lse[2] = {6, f32_from_bits(0xffffffffu)}, dloss[2] = {f32_from_bits(0x7fffffffu), 1};
+  int32_t label = 200;
+  row_labels r = {1, V, x, HP_BF16, &label, HP_I32, -1};
+  EVERYWHERE(isa, p)
+  for (int k = 0; k < 2; k++) {
+    CHECK_OK(row_cross_entropy_grad(isa, p, &r, &lse[k], &dloss[k], out));
+    for (int i = 0; i < V; i++) CHECK(isnan(bf16_to_f32(out[i])));
   }
 }
 

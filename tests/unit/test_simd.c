@@ -16,9 +16,10 @@ typedef struct {
 } reference;
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
-static const reference refs[] = {{PROBE_EXP, exp, 1},   {PROBE_EXP2, exp2, 2},
-                                 {PROBE_LOG, log, 1},   {PROBE_TANH, tanh, 1.5},
-                                 {PROBE_ERF, erf, 1.5}, {PROBE_SIGMOID, sigmoid, 2.5}};
+static const reference refs[] = {{PROBE_EXP, exp, 1},          {PROBE_EXP2, exp2, 2},
+                                 {PROBE_EXP2_HALF, exp2, 48},  {PROBE_LOG, log, 1},
+                                 {PROBE_TANH, tanh, 1.5},      {PROBE_ERF, erf, 1.5},
+                                 {PROBE_SIGMOID, sigmoid, 2.5}};
 
 /* Equal bits, or both NaN. */
 static bool same(float a, float b) { return f32_bits(a) == f32_bits(b) || (a != a && b != b); }
@@ -59,8 +60,10 @@ TEST(own_functions_are_exact_where_kernels_rely_on_it) {
     simd_probe[isa](PROBE_EXP, x, NULL, NULL, y, 16);
     CHECK(y[0] == 1 && y[1] == 1 && y[2] == INFINITY && y[3] == 0 && isnan(y[4]));
     CHECK(y[8] == INFINITY && y[9] == 0);
-    simd_probe[isa](PROBE_EXP2, x, NULL, NULL, y, 16);
-    CHECK(y[0] == 1 && y[1] == 1 && y[2] == INFINITY && y[3] == 0 && isnan(y[4]));
+    for (int half = 0; half < 2; half++) {
+      simd_probe[isa](half ? PROBE_EXP2_HALF : PROBE_EXP2, x, NULL, NULL, y, 16);
+      CHECK(y[0] == 1 && y[1] == 1 && y[2] == INFINITY && y[3] == 0 && isnan(y[4]));
+    }
     simd_probe[isa](PROBE_LOG, x, NULL, NULL, y, 16);
     CHECK(y[0] == -INFINITY && y[2] == INFINITY && isnan(y[3]) && isnan(y[4]) && y[5] == 0);
     CHECK_NEAR(y[6], log(0x1p-149), 1e-5);

@@ -69,10 +69,9 @@ SIMD v16f v16_exp(v16f x) {
 }
 
 /* x[k] = 2^x[k] for k < n, a constant; side by side as in v16_exps, with two thirds of its work.
- * <= 2 ulp; 0 below -150, inf from 128, NaN for NaN, 1 for 0. */
-SIMD void v16_exp2s(v16f *x, const int n) {
-  static const float poly[] = {0x1.5bba0ep-10f, 0x1.3cea88p-7f, 0x1.c6b752p-5f,
-                               0x1.ebf9bcp-3f,  0x1.62e42ap-1f, 1.0f};
+ * poly: of 2^r, |r| <= 1/2, by terms from the highest.  0 below -150, inf from 128, NaN for NaN, 1
+ * for 0. */
+SIMD void v16_exp2s_by(v16f *x, const int n, const float *poly, const int terms) {
   v16f e[SIMD_WIDE], r[SIMD_WIDE], p[SIMD_WIDE]; /* x = e, the nearest whole number, + r */
 #if defined(__AVX512F__)
   for (int k = 0; k < n; k++) r[k] = _mm512_reduce_ps(x[k], _MM_FROUND_TO_NEAREST_INT);
@@ -86,9 +85,21 @@ SIMD void v16_exp2s(v16f *x, const int n) {
     e[k] = v16_select(v16_eq(x[k], x[k]), e[k], v16_zero()); /* no whole number is NaN */
 #endif
   for (int k = 0; k < n; k++) p[k] = v16_set1(poly[0]);
-  for (unsigned c = 1; c < sizeof poly / sizeof *poly; c++)
+  for (int c = 1; c < terms; c++)
     for (int k = 0; k < n; k++) p[k] = v16_fma(p[k], r[k], v16_set1(poly[c]));
   for (int k = 0; k < n; k++) x[k] = v16_scale2(p[k], e[k]);
+}
+/* Within 2 ulp. */
+SIMD void v16_exp2s(v16f *x, const int n) {
+  static const float poly[] = {0x1.5bba0ep-10f, 0x1.3cea88p-7f, 0x1.c6b752p-5f,
+                               0x1.ebf9bcp-3f,  0x1.62e42ap-1f, 1.0f};
+  v16_exp2s_by(x, n, poly, sizeof poly / sizeof *poly);
+}
+/* Within 2^-18 of the result: for what comes of 16 bits, which know less. */
+SIMD void v16_exp2s_half(v16f *x, const int n) {
+  static const float poly[] = {0x1.3a02ccp-7f, 0x1.c9fc46p-5f, 0x1.ec0378p-3f, 0x1.62e12cp-1f,
+                               1.0f};
+  v16_exp2s_by(x, n, poly, sizeof poly / sizeof *poly);
 }
 
 /* ln x.  <= 1 ulp; -inf for 0, NaN below, inf for inf; denormals too. */
@@ -283,6 +294,14 @@ SIMD void v16_stream_as(hp_dtype t, void *x, int64_t i, v16f v, int n) {
 #endif
   v16_store_as(t, x, i, v, n);
 }
+/* 64 bytes to a place of whole lines. */
+SIMD void v16i_stream(void *p, v16i v) {
+#if defined(__AVX512F__)
+  _mm512_stream_si512(p, v);
+#else
+  v16i_store(p, v);
+#endif
+}
 SIMD void v16_streamed(void) {
 #if defined(__AVX512F__)
   _mm_sfence();
@@ -294,6 +313,23 @@ SIMD void v16_load_bf16_two(const uint16_t *p, v16f *v) {
   v16i u = v16i_load((const void *)p);
   v[0] = v16i_as_f(v16i_shl(u, 16));
   v[1] = v16i_as_f(v16i_and(u, v16i_set1((int32_t)0xffff0000)));
+}
+
+/* The nearest bf16 of two such vectors, as they lie in memory.  A NaN stays one if its lower half
+ * is 0, as in all that come of bf16. */
+SIMD v16i v16_join_bf16_two(const v16f *v) {
+  v16i r[2];
+  for (int k = 0; k < 2; k++) {
+    v16i u = v16_as_i(v[k]);
+    r[k] = v16i_add(u, v16i_set1(0x7fff));
+#if defined(__AVX512F__)
+    v16m odd = _mm512_test_epi32_mask(u, v16i_set1(0x10000));
+    r[k] = _mm512_mask_add_epi32(r[k], odd, r[k], v16i_set1(1));
+#else
+    r[k] = v16i_add(r[k], v16i_and(v16i_shr(u, 16), v16i_set1(1)));
+#endif
+  }
+  return v16i_or(v16i_shr(r[0], 16), v16i_and(r[1], v16i_set1((int32_t)0xffff0000)));
 }
 
 /* The largest of bf16 numbers, 32 at a time; with AVX-512 as integers: the largest signed one if

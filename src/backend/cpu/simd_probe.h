@@ -8,6 +8,7 @@
 typedef enum {
   PROBE_EXP,
   PROBE_EXP2,
+  PROBE_EXP2_HALF,
   PROBE_LOG,
   PROBE_TANH,
   PROBE_ERF,

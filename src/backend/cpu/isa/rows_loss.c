@@ -1,22 +1,27 @@
-/* Cross-entropy and its gradient.  A row is read twice: for its maximum, then, from cache, for the
- * sum of exponentials in 32 chains and a fixed tree; beside both the next row is fetched.
- * Exponentials are powers of 2, and their sum has the error that its terms have. */
+/* Cross-entropy and its gradient.  A row goes by once, in blocks: beside the exponentials of one,
+ * from the largest number so far, the largest of the next is found; a sum has 32 chains and a fixed
+ * tree.  Exponentials are powers of 2, and their sum has the error that its terms have. */
 #include "backend/cpu/rows_isa.h"
 #include "backend/cpu/simd.h"
 
+#include <float.h>
+
 enum {
-  AHEAD = 1024, /* elements that are fetched before they are read */
+  BLOCK = 4096,           /* elements of a row that have one reference */
+  FETCHED = BLOCK + 2048, /* elements that are fetched before they are read, here */
+  AHEAD = 1024,           /* and for the gradient */
   BF16_MINUS_INF = 0xff80,
   F16_MINUS_INF = 0xfc00
 };
 
-/* x[k] = e^(x[k] - from) for k < n. */
-SIMD void exps_from(v16f *x, const int n, v16f from) {
+/* x[k] = e^(x[k] - from) for k < n, of logits of type t. */
+SIMD void exps_from(hp_dtype t, v16f *x, const int n, v16f from) {
   for (int k = 0; k < n; k++) x[k] = v16_mul(v16_sub(x[k], from), v16_set1(0x1.715476p0f));
-  v16_exp2s(x, n);
+  if (t == HP_F32) v16_exp2s(x, n);
+  else v16_exp2s_half(x, n);
 }
-SIMD v16f exp_from(v16f x, v16f from) {
-  exps_from(&x, 1, from);
+SIMD v16f exp_from(hp_dtype t, v16f x, v16f from) {
+  exps_from(t, &x, 1, from);
   return x;
 }
 
@@ -39,54 +44,71 @@ SIMD const rest *rest_of(hp_dtype t, const void *x, int64_t i, int64_t n, rest *
   return to;
 }
 
-/* The largest of a row.  Beside it a quarter of the next is fetched; of bf16 nothing, for it is
- * found faster than memory gives a quarter. */
-SIMD float row_max_bf16(const uint16_t *x, int64_t n) {
-  v32_top top = v32_top_none();
-  rest r;
-  int64_t i = 0;
-  for (; i + 32 <= n; i += 32) v32_top_join(&top, x + i);
-  if (i < n) v32_top_join(&top, rest_of(HP_BF16, x, i, n - i, &r)->half);
-  return v32_top_value(&top);
+/* The largest of numbers, 32 at a time. */
+typedef struct {
+  v32_top half;
+  v16f top[2];
+} largest;
+SIMD void largest_join(hp_dtype t, largest *l, const void *x, int64_t i) {
+  v16f v[2];
+  if (t == HP_BF16) {
+    v32_top_join(&l->half, (const uint16_t *)x + i);
+    return;
+  }
+  load_two(t, x, i, v);
+  for (int k = 0; k < 2; k++) l->top[k] = v16_max(v[k], l->top[k]);
 }
-SIMD float row_max(hp_dtype t, const void *logits, int64_t row, int64_t n) {
-  if (t == HP_BF16) return row_max_bf16((const uint16_t *)logits + row * n, n);
-  v16f top[4], v[2];
+SIMD void largest_join_all(hp_dtype t, largest *l, const void *x, int64_t i, int64_t end) {
   rest r;
-  int64_t i = 0;
-  for (int k = 0; k < 4; k++) top[k] = v16_set1(-INFINITY);
-  for (; i + 64 <= n; i += 64) {
-    v16_fetch(t, logits, (row + 1) * n + i / 4);
-    for (int k = 0; k < 4; k++)
-      top[k] = v16_max(v16_load_as(t, logits, row * n + i + 16 * k, 16), top[k]);
+  for (; i + 32 <= end; i += 32) largest_join(t, l, x, i);
+  if (i < end) largest_join(t, l, rest_of(t, x, i, end - i, &r), 0);
+}
+SIMD largest largest_none(void) {
+  const v16f none = v16_set1(-INFINITY);
+  return (largest){v32_top_none(), {none, none}};
+}
+SIMD float largest_value(hp_dtype t, const largest *l) {
+  return t == HP_BF16 ? v32_top_value(&l->half) : v16_max_lane(v16_max(l->top[0], l->top[1]));
+}
+
+/* The sum of e^(x - from) over elements i .. end.  Beside it the largest of those a block further
+ * on, before n, is found. */
+SIMD v16f sum_block(hp_dtype t, const void *x, int64_t i, int64_t end, int64_t n, v16f from,
+                    largest *next) {
+  v16f sum[2] = {v16_zero(), v16_zero()}, v[SIMD_WIDE];
+  rest r;
+  for (; i + 16 * SIMD_WIDE <= end; i += 16 * SIMD_WIDE) {
+    for (int k = 0; k < SIMD_WIDE; k += 2) load_two(t, x, i + 16 * k, &v[k]);
+    if (i + BLOCK + 16 * SIMD_WIDE <= n)
+      for (int k = 0; k < SIMD_WIDE; k += 2) largest_join(t, next, x, i + BLOCK + 16 * k);
+    else largest_join_all(t, next, x, i + BLOCK, n);
+    for (int k = 0; k < SIMD_WIDE; k += t == HP_F32 ? 1 : 2) v16_fetch(t, x, i + FETCHED + 16 * k);
+    exps_from(t, v, SIMD_WIDE, from);
+    for (int k = 0; k < SIMD_WIDE; k++) /* a sum by the pipes of products, which have room */
+      sum[k % 2] = v16_fma(v[k], v16_set1(1.0f), sum[k % 2]);
   }
-  for (; i < n; i += 32) {
-    load_two(t, rest_of(t, logits, row * n + i, n - i, &r), 0, v);
-    for (int k = 0; k < 2; k++) top[k] = v16_max(v[k], top[k]);
+  for (; i < end; i += 32) {
+    load_two(t, rest_of(t, x, i, end - i, &r), 0, v);
+    exps_from(t, v, 2, from);
+    for (int k = 0; k < 2; k++) sum[k] = v16_add(sum[k], v[k]);
   }
-  return v16_max_lane(v16_max(v16_max(top[0], top[1]), v16_max(top[2], top[3])));
+  return v16_add(sum[0], sum[1]);
 }
 
 SIMD float row_lse(hp_dtype t, const void *logits, int64_t row, int64_t n) {
-  const int64_t next = (row + 1) * n + (t == HP_BF16 ? 0 : n / 4); /* what row_max has left */
-  const v16f max = v16_set1(row_max(t, logits, row, n));
-  v16f sum[2] = {v16_zero(), v16_zero()}, x[SIMD_WIDE];
-  rest r;
-  int64_t i = 0;
-  for (; i + 16 * SIMD_WIDE <= n; i += 16 * SIMD_WIDE) {
-    for (int k = 0; k < SIMD_WIDE; k += t == HP_F32 ? 1 : 2)
-      v16_fetch(t, logits, next + (t == HP_BF16 ? i + 16 * k : (i + 16 * k) / 4 * 3));
-    for (int k = 0; k < SIMD_WIDE; k += 2) load_two(t, logits, row * n + i + 16 * k, &x[k]);
-    exps_from(x, SIMD_WIDE, max);
-    for (int k = 0; k < SIMD_WIDE; k++) sum[k % 2] = v16_add(sum[k % 2], x[k]);
-  }
-  for (; i < n; i += 32) {
-    load_two(t, rest_of(t, logits, row * n + i, n - i, &r), 0, x);
-    exps_from(x, 2, max);
-    for (int k = 0; k < 2; k++) sum[k] = v16_add(sum[k], x[k]);
+  const void *x = (const char *)logits + (size_t)(row * n) * dtype_size(t);
+  v16f sum = v16_zero(), from = v16_set1(-FLT_MAX); /* finite: all may be -inf so far */
+  largest next = largest_none();
+  largest_join_all(t, &next, x, 0, n < BLOCK ? n : BLOCK);
+  for (int64_t i = 0; i < n; i += BLOCK) {
+    const v16f max = v16_max(from, v16_set1(largest_value(t, &next)));
+    sum = v16_mul(sum, exp_from(t, from, max));
+    from = max;
+    next = largest_none();
+    sum = v16_add(sum, sum_block(t, x, i, n - i < BLOCK ? n : i + BLOCK, n, from, &next));
   }
   float out[16];
-  v16_store(out, v16_add(max, v16_log(v16_set1(v16_sum(v16_add(sum[0], sum[1]))))));
+  v16_store(out, v16_add(from, v16_log(v16_set1(v16_sum(sum)))));
   return out[0];
 }
 
@@ -107,32 +129,55 @@ SIMD void losses(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
   }
 }
 
-/* The gradient of a row but for its label: scale exp(x - lse). */
+/* Elements i .. i + 32 of y from two vectors as load_two has them; `stream`: y + i is a whole line.
+ */
+SIMD void store_two(hp_dtype t, bool stream, void *y, int64_t i, const v16f *v) {
+  if (t == HP_BF16) {
+    v16i u = v16_join_bf16_two(v);
+    if (stream) v16i_stream((uint16_t *)y + i, u);
+    else v16i_store((void *)((uint16_t *)y + i), u);
+    return;
+  }
+  for (int k = 0; k < 2; k++)
+    if (stream) v16_stream_as(t, y, i + 16 * k, v[k], 16);
+    else v16_store_as(t, y, i + 16 * k, v[k], 16);
+}
+
+/* A row's lse and what its gradient is scaled by, whose NaN has a lower half of 0. */
+typedef struct {
+  v16f lse, scale;
+} grad_scalars;
+SIMD v16f all_of(float x) { return v16_set1(x == x ? x : NAN); }
+
+/* Elements i .. end of the logits: scale exp(x - lse). */
+SIMD void grad_few(const hp_dtype t, rows_job *j, const grad_scalars *s, int64_t i, int64_t end) {
+  for (; i < end; i += 16) {
+    int left = v16_left(end, i);
+    v16f x = exp_from(t, v16_load_as(t, j->labels->logits, i, left), s->lse);
+    v16_store_as(t, j->y, i, v16_mul(x, s->scale), left);
+  }
+}
+
+/* The gradient of a row but for its label.  What is streamed is whole lines. */
 SIMD void grad_row(const hp_dtype t, const bool stream, rows_job *j, int64_t row) {
   const row_labels *r = j->labels;
-  const int64_t at = row * r->V;
-  v16f lse = v16_set1(j->lse[row]), scale = v16_set1(j->dloss[row]);
-  int64_t i = 0;
-  for (; i + 16 * SIMD_WIDE <= r->V; i += 16 * SIMD_WIDE) {
+  const int64_t at = row * r->V, end = at + r->V, size = (int64_t)dtype_size(t);
+  const grad_scalars s = {all_of(j->lse[row]), all_of(j->dloss[row])};
+  const int64_t head =
+      stream ? (-(int64_t)((uintptr_t)j->y + (uint64_t)(at * size)) & 63) / size : 0;
+  int64_t i = head < r->V ? at + head : end;
+  grad_few(t, j, &s, at, i);
+  for (; i + 16 * SIMD_WIDE <= end; i += 16 * SIMD_WIDE) {
     v16f x[SIMD_WIDE];
-    for (int k = 0; k < SIMD_WIDE; k++) {
-      v16_fetch(t, r->logits, at + i + 16 * k + AHEAD);
-      x[k] = v16_load_as(t, r->logits, at + i + 16 * k, 16);
+    for (int k = 0; k < SIMD_WIDE; k += 2) {
+      for (int e = 0; e < 32; e += 64 / (int)size) v16_fetch(t, r->logits, i + 16 * k + e + AHEAD);
+      load_two(t, r->logits, i + 16 * k, &x[k]);
     }
-    exps_from(x, SIMD_WIDE, lse);
-    for (int k = 0; k < SIMD_WIDE; k++) {
-      v16f p = v16_mul(x[k], scale);
-      if (stream) v16_stream_as(t, j->y, at + i + 16 * k, p, 16);
-      else v16_store_as(t, j->y, at + i + 16 * k, p, 16);
-    }
+    exps_from(t, x, SIMD_WIDE, s.lse);
+    for (int k = 0; k < SIMD_WIDE; k++) x[k] = v16_mul(x[k], s.scale);
+    for (int k = 0; k < SIMD_WIDE; k += 2) store_two(t, stream, j->y, i + 16 * k, &x[k]);
   }
-  for (; i < r->V; i += 16) {
-    int left = v16_left(r->V, i);
-    v16_fetch(t, r->logits, at + i + AHEAD);
-    v16f p = v16_mul(exp_from(v16_load_as(t, r->logits, at + i, left), lse), scale);
-    if (stream) v16_stream_as(t, j->y, at + i, p, left);
-    else v16_store_as(t, j->y, at + i, p, left);
-  }
+  grad_few(t, j, &s, i, end);
 }
 
 SIMD void grads(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
@@ -146,7 +191,7 @@ SIMD void grads(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
     v16f one = v16_zero();
     if (label != ID_ELSEWHERE) { /* before the row is overwritten */
       v16f x = v16_set1(scalar_at(t, r->logits, at + label));
-      one = v16_sub(exp_from(x, v16_set1(j->lse[row])), v16_set1(1.0f));
+      one = v16_sub(exp_from(t, x, v16_set1(j->lse[row])), v16_set1(1.0f));
       one = v16_mul(one, v16_set1(j->dloss[row]));
     }
     if (j->stream) grad_row(t, true, j, row);

@@ -5,6 +5,7 @@ static v16f apply(probe_op op, v16f a, v16f b, v16f c) {
   switch (op) {
   case PROBE_EXP: return v16_exp(a);
   case PROBE_EXP2: v16_exp2s(&a, 1); return a;
+  case PROBE_EXP2_HALF: v16_exp2s_half(&a, 1); return a;
   case PROBE_LOG: return v16_log(a);
   case PROBE_TANH: return v16_tanh(a);
   case PROBE_ERF: return v16_erf(a);
