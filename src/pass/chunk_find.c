@@ -314,6 +314,15 @@ static bool find_axes(search *s) {
 /* --- how many pieces -------------------------------------------------------------------------- */
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Arithmetic of n, that of bf16 counted half: it takes half the time, or less. */
+static double work_of(const hp_graph *g, const ir_node *n) {
+  double flops = op_meanings[n->op].cost(g, n).flops;
+  for (int k = 0; k < n->n_in; k++)
+    if (graph_value(g, graph_in(g, n)[k])->dtype == HP_BF16) return flops / 2;
+  return flops;
+}
 
 /* Pieces above which they would wait for what each of them reads again: operands that are not cut,
  * and results that are summed. */
@@ -322,7 +331,7 @@ static double most_pieces(const search *s) {
   for (int m = 0; m < s->r->n; m++) {
     const ir_node *n = node_of(s, m);
     const chunk_member *c = &s->r->at[m];
-    flops += op_meanings[n->op].cost(s->f->g, n).flops;
+    flops += work_of(s->f->g, n);
     for (int k = 0; k < tensors(n); k++)
       if (c->dim[k][0] == CHUNK_WHOLE)
         again += (k < n->n_in ? 1 : 2) * (double)bytes_of(s->f, value_at(s, n, k));
@@ -330,13 +339,18 @@ static double most_pieces(const search *s) {
   return flops / (again * flops_a_byte);
 }
 
-/* Cuts the rows: single indices of the outer axes, equal runs along one, the inner ones whole. */
+static int64_t div_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
+/* Cuts the rows: single indices of the outer axes, equal runs along one, the inner ones whole.  A
+ * run is no longer than its bytes allow, but where that is less than pays no shorter than pays. */
 static bool cut(search *s) {
   chunk_region *r = s->r;
   int64_t rows = 1, inner = 1;
   for (int a = 0; a < r->axes; a++) rows *= r->size[a];
   double pieces = (double)bytes_of(s->f, r->seed) / (double)s->f->piece_bytes;
-  if (s->f->by_cost && most_pieces(s) < pieces) pieces = most_pieces(s);
+  double most = s->f->by_cost ? most_pieces(s) : pieces;
+  bool pays = most < pieces;
+  if (pays) pieces = most;
   int64_t run = pieces > 1 ? (int64_t)((double)rows / pieces) : rows;
   int along = r->axes - 1;
   while (along > 0 && inner * r->size[along] <= run) inner *= r->size[along--];
@@ -345,11 +359,11 @@ static bool cut(search *s) {
     r->step[a] = a < along ? 1 : r->size[a];
     if (a < along) r->pieces *= r->size[a];
   }
-  int64_t step = run / inner > 1 ? run / inner : 1;
-  int64_t n = (r->size[along] + step - 1) / step, tile = along == r->axes - 1 ? 16 : 1;
-  step = (r->size[along] + n - 1) / n;
-  r->step[along] = smaller((step + tile - 1) / tile * tile, r->size[along]);
-  r->pieces *= (r->size[along] + r->step[along] - 1) / r->step[along];
+  int64_t step = larger(pays ? div_up(run, inner) : run / inner, 1);
+  int64_t n = pays ? larger(r->size[along] / step, 1) : div_up(r->size[along], step);
+  int64_t tile = along == r->axes - 1 ? 16 : 1;
+  r->step[along] = smaller(div_up(div_up(r->size[along], n), tile) * tile, r->size[along]);
+  r->pieces *= div_up(r->size[along], r->step[along]);
   if (r->pieces > 1) return true;
   str_add(s->why, "a piece would be as long as it takes to read again what all of them use");
   return false;

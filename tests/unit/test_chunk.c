@@ -162,24 +162,38 @@ TEST(logits_of_data_parallel_devices_are_never_whole) {
           "f32[2,256,512] of einsum \"head\" (1.0 MiB): in 2 pieces, never whole");
 }
 
-/* A graph must not grow with the batch: 1 TiB of logits is not cut into pieces of a few MiB. */
-TEST(logits_of_any_size_are_cut_into_at_most_64_pieces) {
+/* Checks what is said of logits [b, t, v] of products of that dtype. */
+static void plan_logits(hp_dtype dtype, int64_t b, int64_t t, int64_t c, int64_t v,
+                        const char *told) {
   char *text;
   hp_graph *g;
   hp_device *d;
   CHECK_OK(hp_graph_create(&g));
   CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .plan_only = true}, &d));
-  hp_tensor x = hp_input(g, "x", HP_F32, (hp_shape){3, {1024, 4096, 8192}}),
-            labels = hp_input(g, "labels", HP_I32, (hp_shape){2, {1024, 4096}}),
-            table = hp_param(g, "table", HP_F32, (hp_shape){2, {65536, 8192}});
+  hp_tensor x = hp_input(g, "x", dtype, (hp_shape){3, {b, t, c}}),
+            labels = hp_input(g, "labels", HP_I32, (hp_shape){2, {b, t}}),
+            table = hp_cast(g, hp_param(g, "table", HP_F32, (hp_shape){2, {v, c}}), dtype);
   hp_at(g, "head");
-  hp_output(g, "losses", hp_cross_entropy(g, hp_einsum(g, "btc,vc->btv", x, table), labels, -100));
+  hp_tensor logits = hp_einsum_to(g, "btc,vc->btv", x, table, HP_F32);
+  hp_output(g, "losses", hp_cross_entropy(g, logits, labels, -100));
   CHECK_OK(hp_plan_explain(g, d, NULL, "memory", &text));
-  if (!strstr(text, "of einsum \"head\" (1048576.0 MiB): in 64 pieces, never whole"))
-    test_fail(__FILE__, __LINE__, "not in 64 pieces:\n%s", text);
+  if (!strstr(text, told)) test_fail(__FILE__, __LINE__, "not %s:\n%s", told, text);
   hp_free(text);
   hp_device_close(d);
   hp_graph_free(g);
+}
+
+/* A graph must not grow with the batch: 1 TiB of logits is not cut into pieces of a few MiB. */
+TEST(logits_of_any_size_are_cut_into_at_most_64_pieces) {
+  plan_logits(HP_F32, 1024, 4096, 8192, 65536,
+              "of einsum \"head\" (1048576.0 MiB): in 64 pieces, never whole");
+}
+
+/* Of 64 rows, 64 MiB, reading the table would take longer than its products. */
+TEST(logits_are_cut_into_pieces_that_hide_what_is_read_again) {
+  plan_logits(HP_F32, 1, 1024, 64, 262144, "(1024.0 MiB): in 6 pieces, never whole");
+  plan_logits(HP_BF16, 1, 1024, 64, 262144, "(1024.0 MiB): in 3 pieces, never whole");
+  plan_logits(HP_BF16, 4, 256, 64, 262144, "(1024.0 MiB): in 2 pieces, never whole");
 }
 
 /* With the vocabulary cut, what the devices say to each other lies in the region. */
