@@ -62,9 +62,7 @@ static void print_runs(loop_c_printer *w, const bool *need) {
     const plan_value *v = &w->p->value[n];
     if (!need[n] || w->held[n] || !loop_has_strides(&v->v) || v->path.inner != 1) continue;
     if (v->v.what == LOOP_UNIFORM) {
-      loop_c_line(w, "float room%d[HP_ROOM(%d)];", n, CHUNK);
-      loop_c_line(w, "float *z%d = hp_uniforms(room%d, %s, stream%d, a%d + j0, m);", n, n,
-                  loop_c_value_name(w, v->v.arg[0]).at, n, n);
+      loop_c_print_drawn(w, n);
     } else if (loop_c_is_half(v->v.type)) {
       loop_c_line(w, "float z%d[%d];", n, CHUNK);
       loop_c_line(w, "hp_read_%s(z%d, a%d + j0, m);", dtype_name((hp_dtype)v->v.type), n, n);
@@ -188,7 +186,6 @@ static void print_chunk(loop_c_printer *w, int stage, bool from_kept) {
   memset(w->held, 0, sizeof w->held);
   memcpy(kept, w->kept, sizeof kept);
   print_fetches(w, stage);
-  print_ahead(w);
   for (int n = 0; n < w->p->values && !from_kept; n++)
     if (w->kept[n] < stage) w->kept[n] = 0;
   loop_c_need_stage(w, stage, need);
@@ -198,6 +195,7 @@ static void print_chunk(loop_c_printer *w, int stage, bool from_kept) {
     loop_c_print_wide(w, stage, need);
     loop_c_line(w, "#else");
   }
+  print_ahead(w);
   for (int n = 0; n < w->p->values; n++) {
     if (!need[n] || !w->kept[n] || w->kept[n] >= stage) continue;
     loop_c_line(w, "float *z%d = kept%d + j0;", n, n);

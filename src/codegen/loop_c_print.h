@@ -48,6 +48,8 @@ bool loop_c_is_half(uint8_t type);
 loop_c_name loop_c_value_name(const loop_c_printer *w, int n);
 /* The definition of a value as a line; in a loop over columns a column value goes to its array. */
 void loop_c_print_value(loop_c_printer *w, int n);
+/* The random numbers of a chunk, to the array zN. */
+void loop_c_print_drawn(loop_c_printer *w, int n);
 /* The values of need[] that vary with exactly the bits. */
 void loop_c_print_needed(loop_c_printer *w, const bool *need, int varies);
 /* As plan_need, for the loop of a stage (the final one is stages + 1) that finds kept values and

@@ -85,6 +85,12 @@ void loop_c_print_value(loop_c_printer *w, int n) {
   str_add(w->out, ";\n");
 }
 
+void loop_c_print_drawn(loop_c_printer *w, int n) {
+  loop_c_line(w, "float room%d[HP_ROOM(%d)];", n, LOOP_C_CHUNK);
+  loop_c_line(w, "float *z%d = hp_uniforms(room%d, %s, stream%d, a%d + j0, m);", n, n,
+              loop_c_value_name(w, w->p->value[n].v.arg[0]).at, n, n);
+}
+
 void loop_c_print_needed(loop_c_printer *w, const bool *need, int varies) {
   for (int i = 0; i < w->p->values; i++)
     if (need[i] && w->p->value[i].varies == varies) loop_c_print_value(w, i);

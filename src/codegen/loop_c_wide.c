@@ -22,19 +22,29 @@ static bool is_found_kept(const loop_c_printer *w, int n, int stage) {
 }
 
 static bool is_loaded(const loop_c_printer *w, int n, int stage) {
-  return w->p->value[n].v.what == LOOP_IN || is_found_kept(w, n, stage);
+  return loop_has_strides(&w->p->value[n].v) || is_found_kept(w, n, stage);
 }
 
 static bool is_wide_type(uint8_t type) { return type == HP_F32 || type == HP_BF16; }
+
+/* An op that vectors have; what chooses is one truth value an element. */
+static bool is_wide_op(const loop_c_printer *w, const loop_value *v) {
+  bool wide = loop_expr_is_wide(v->op);
+  for (int k = 0; k < 3 && wide; k++) {
+    const plan_value *x = v->arg[k] >= 0 ? &w->p->value[v->arg[k]] : NULL;
+    wide = !x || x->v.cls == LOOP_FLOAT || x->varies & plan_loop_bit(w->p);
+  }
+  return wide;
+}
 
 static bool is_wide_value(const loop_c_printer *w, int n) {
   const plan_value *v = &w->p->value[n];
   switch ((loop_what)v->v.what) {
   case LOOP_IN: return v->path.inner == 1 && is_wide_type(v->v.type);
-  case LOOP_OP: return loop_expr_is_wide(v->v.op);
+  case LOOP_OP: return is_wide_op(w, &v->v);
   case LOOP_CAST: return v->v.type == HP_BF16 && w->p->value[v->v.arg[0]].v.cls == LOOP_FLOAT;
+  case LOOP_UNIFORM: return v->path.inner == 1;
   case LOOP_IOTA:
-  case LOOP_UNIFORM:
   case LOOP_CONST:
   case LOOP_INTEGER:
   case LOOP_REDUCE: break;
@@ -70,6 +80,10 @@ static void print_loads(loop_c_printer *w, int stage, const bool *need) {
       loop_c_line(w, "EACH e%d[i] = hw_load_f32(kept%d + j0, i);", n, n);
       continue;
     }
+    if (w->p->value[n].v.what == LOOP_UNIFORM) {
+      loop_c_line(w, "EACH e%d[i] = hw_load_f32(z%d + j0 - j1, i);", n, n);
+      continue;
+    }
     const hp_dtype type = (hp_dtype)w->p->value[n].v.type;
     const char *name = dtype_name(type), *element = loop_expr_element(type);
     loop_c_line(w, "%s pad%d[%d];", element, n, GROUP);
@@ -99,6 +113,11 @@ static int find_depths(const loop_c_printer *w, int stage, const bool *need, uin
   return most;
 }
 
+/* A truth value of 16 elements is a mask. */
+static const char *type_of(const loop_c_printer *w, int n) {
+  return w->p->value[n].v.cls == LOOP_FLOAT ? "hp_v" : "uint16_t";
+}
+
 static void print_value(loop_c_printer *w, int n) {
   const plan_value *v = &w->p->value[n];
   char arg[3][16] = {"", "", ""};
@@ -107,7 +126,7 @@ static void print_value(loop_c_printer *w, int n) {
     if (v->v.arg[k] >= 0) snprintf(arg[k], sizeof arg[k], "v%d", v->v.arg[k]);
   loop_expr_print(v->v.op, (const char *const[]){arg[0], arg[1], arg[2]}, true, &text);
   if (str_status(&text)) w->out->failed = true;
-  else loop_c_line(w, "const hp_v v%d = %s;", n, text.at);
+  else loop_c_line(w, "const %s v%d = %s;", type_of(w, n), n, text.at);
   str_free(&text);
 }
 
@@ -118,7 +137,7 @@ static void print_depth(loop_c_printer *w, int stage, const bool *need, const ui
     if (!need[n] || depth[n] > d) continue;
     const bool loaded = is_loaded(w, n, stage), rounded = is_rounding(w, n, stage);
     if (loaded || rounded || depth[n] < d)
-      loop_c_line(w, "const hp_v v%d = %c%d[i];", n, loaded ? 'e' : 'g', n);
+      loop_c_line(w, "const %s v%d = %c%d[i];", type_of(w, n), n, loaded ? 'e' : 'g', n);
     else print_value(w, n);
     if (depth[n] == d && w->kept[n] == stage) loop_c_line(w, "k%d[i] = v%d;", n, n);
     if (depth[n] == d && !loaded && !rounded && d < last) loop_c_line(w, "g%d[i] = v%d;", n, n);
@@ -140,7 +159,8 @@ static void print_arrays(loop_c_printer *w, int stage, const bool *need, bool an
   for (int n = 0; n < p->values; n++) {
     if (loop_c_is_reduced_at(w, n, stage)) loop_c_line(w, "hp_v t%d[8];", n);
     if (need[n] && w->kept[n] == stage) loop_c_line(w, "hp_v k%d[8];", n);
-    if (need[n] && any_rounding && !is_loaded(w, n, stage)) loop_c_line(w, "hp_v g%d[8];", n);
+    if (need[n] && any_rounding && !is_loaded(w, n, stage))
+      loop_c_line(w, "%s g%d[8];", type_of(w, n), n);
   }
   for (int i = 0; i < p->stores && stage > p->stages; i++)
     if (loop_c_is_element_store(w, i)) loop_c_line(w, "hp_v w%d[8];", i);
@@ -198,6 +218,8 @@ static void print_lanes(loop_c_printer *w, int stage, const char *fmt) {
 void loop_c_print_wide(loop_c_printer *w, int stage, const bool *need) {
   print_lanes(w, stage, "hp_v y%d[4];");
   print_lanes(w, stage, "LANES y%d[i] = hw_load_f32(l%d, i);");
+  for (int n = 0; n < w->p->values; n++)
+    if (need[n] && w->p->value[n].v.what == LOOP_UNIFORM) loop_c_print_drawn(w, n);
   loop_c_line(w, "for (; m > 0; j0 += %d, m -= %d) {", GROUP, GROUP);
   print_loads(w, stage, need);
   print_values(w, stage, need);

@@ -26,12 +26,14 @@ static const struct {
 #include "codegen/expr.def"
 };
 
+typedef enum { FN_SCALAR, FN_WIDE, FN_MASK } function_kind; /* as math.def tells */
 static const struct {
   const char *text;
-  bool wide;
+  function_kind kind;
 } function[] = {
-#define LOOP_FN(...)      {#__VA_ARGS__, false},
-#define LOOP_WIDE_FN(...) {#__VA_ARGS__, true},
+#define LOOP_FN(...)      {#__VA_ARGS__, FN_SCALAR},
+#define LOOP_WIDE_FN(...) {#__VA_ARGS__, FN_WIDE},
+#define LOOP_MASK_FN(...) {#__VA_ARGS__, FN_MASK},
 #include "codegen/math.def"
 #undef LOOP_FN
 };
@@ -79,23 +81,25 @@ void loop_expr_print(int r, const char *const *arg, bool wide, str *out) {
   print_replaced(loop_expr_row(r)->text, arg, wide, out);
 }
 
-/* Is a function there for vectors?  Its definition follows its name with the type of an argument.
- */
-static bool is_wide_function(const char *name, size_t n) {
-  char definition[64];
-  snprintf(definition, sizeof definition, " %.*s(float", (int)n, name);
+/* Is a function of that kind?  Its definition follows its name with the type of an argument. */
+static bool is_function(const char *name, size_t n, function_kind kind) {
+  char definition[2][64];
+  snprintf(definition[0], sizeof *definition, " %.*s(float", (int)n, name);
+  snprintf(definition[1], sizeof *definition, " %.*s(int64_t", (int)n, name);
   for (int i = 0; i < FUNCTIONS; i++)
-    if (function[i].wide && strstr(function[i].text, definition)) return true;
+    for (int k = 0; k < 2 && function[i].kind == kind; k++)
+      if (strstr(function[i].text, definition[k])) return true;
   return false;
 }
 
 bool loop_expr_is_wide(int r) {
   const loop_expr *e = loop_expr_row(r);
+  if (is_function(e->text, word_at(e->text), FN_MASK)) return true;
   bool wide = e->cls == LOOP_FLOAT && !strchr(e->text, '?');
   for (int k = 0; k < e->n; k++) wide &= e->arg[k] == LOOP_FLOAT;
   for (const char *p = e->text; wide && *p;) {
     size_t n = word_at(p);
-    if (n > 3 && !memcmp(p, "hp_", 3)) wide = is_wide_function(p, n);
+    if (n > 3 && !memcmp(p, "hp_", 3)) wide = is_function(p, n, FN_WIDE);
     p += n ? n : 1;
   }
   return wide;
@@ -172,7 +176,7 @@ void loop_expr_preamble(str *out) {
 
 void loop_expr_wide_preamble(str *out) {
   for (int i = 0; i < FUNCTIONS; i++) {
-    if (!function[i].wide) continue;
+    if (function[i].kind != FN_WIDE) continue;
     print_replaced(function[i].text, NULL, true, out);
     str_add_char(out, '\n');
   }

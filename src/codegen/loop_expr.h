@@ -18,7 +18,8 @@ const loop_expr *loop_expr_row(int r);
 int loop_expr_find(const char *name, const uint8_t *cls, int n);
 
 /* The expression of row r with its arguments replaced by C expressions arg[0..2].  Wide: for
- * vectors of 16 floats; arguments may be numbers, but not all of them. */
+ * vectors of 16 floats; arguments may be numbers, but not all of them.  A truth value of vectors is
+ * a mask, uint16_t. */
 void loop_expr_print(int r, const char *const *arg, bool wide, str *out);
 /* Can the expression of row r be printed for vectors? */
 bool loop_expr_is_wide(int r);

@@ -61,6 +61,13 @@ static const char *const kernels[] = {
     "map [903]; %0 = in 0 f32 [1]; %1 = in 1 bf16 [1]; %2 = square %1; %3 = cast bf16 %0; %4 = mul "
     "%3 %1; %5 = cast bf16 %4; %6 = add %5 %2; %7 = neg %3; out 0 f32 [1] %7; out 1 bf16 [1] %6; "
     "out 2 f32 [1] %5",
+    /* truth values, also of what is not a number and beyond a rounding */
+    "map [905]; %0 = in 0 f32 [1]; %1 = abs %0; %2 = eq %0 %1; %3 = ne %0 %1; %4 = lt %0 %1; %5 = "
+    "le %0 %1; %6 = gt %1 %0; %7 = ge %0 %1; %8 = const 1; %9 = const 0.125; %10 = select %2 %8 "
+    "%9; "
+    "%11 = select %3 %10 %0; %12 = cast bf16 %11; %13 = select %4 %12 %1; %14 = select %5 %13 %12; "
+    "%15 = select %6 %10 %13; %16 = select %7 %9 %12; out 0 f32 [1] %14; out 1 bf16 [1] %15; out 2 "
+    "f32 [1] %16",
     "row [5,700]; %0 = in 0 bf16 [700,1]; %1 = max %0; %2 = min %0; %3 = sub %0 %1; %4 = exp %3; "
     "%5 = sum %4; %6 = prod %4; %7 = div %4 %5; %8 = add %6 %2; out 0 bf16 [700,1] %7; out 1 f32 "
     "[1,0] %8",
