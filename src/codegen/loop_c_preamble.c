@@ -31,19 +31,28 @@ static void print_join(loop_reduction reduce, loop_class cls, str *out) {
   str_printf(out, ";\n  for (int i = 0; i < %d; i++) lane[i] = x[i];\n", PLAN_LANES);
 }
 
-/* hp_join_sum_f adds whole groups of numbers to the lanes; hp_lanes_sum_f joins the lanes in a
- * fixed tree.  Not inlined: once in a unit is enough, and compiling is quicker. */
-static void print_lanes(loop_reduction reduce, loop_class cls, str *out) {
-  static const char head[] = "static __attribute__((noinline)) ";
-  const char *type = loop_expr_type(cls), *word = loop_reduction_name[reduce];
-  const char letter = cls == LOOP_FLOAT ? 'f' : 'i';
-  bool extreme = cls == LOOP_FLOAT && (reduce == LOOP_MAX || reduce == LOOP_MIN);
-  str_printf(out, "%s%svoid hp_join_%s_%c(%s *lane, const %s *t, int64_t n) {\n", head,
-             extreme ? "FINITE " : "", word, letter, type, type);
-  if (extreme) print_join_extreme(reduce == LOOP_MAX, out);
+static bool is_extreme(loop_reduction reduce, loop_class cls) {
+  return cls == LOOP_FLOAT && (reduce == LOOP_MAX || reduce == LOOP_MIN);
+}
+static char class_letter(loop_class cls) { return cls == LOOP_FLOAT ? 'f' : 'i'; }
+
+/* hp_join_sum_f adds whole groups of numbers to the lanes.  Not inlined: once in a unit is enough,
+ * and compiling is quicker. */
+static void print_group_join(loop_reduction reduce, loop_class cls, str *out) {
+  const char *type = loop_expr_type(cls);
+  str_printf(out, "NOINLINE %svoid hp_join_%s_%c(%s *lane, const %s *t, int64_t n) {\n",
+             is_extreme(reduce, cls) ? "FINITE " : "", loop_reduction_name[reduce],
+             class_letter(cls), type, type);
+  if (is_extreme(reduce, cls)) print_join_extreme(reduce == LOOP_MAX, out);
   else print_join(reduce, cls, out);
   str_add(out, "}\n");
-  str_printf(out, "%s%s hp_lanes_%s_%c(%s *t%d) {\n", head, type, word, letter, type, PLAN_LANES);
+}
+
+/* hp_lanes_sum_f joins the lanes in a fixed tree. */
+static void print_lanes(loop_reduction reduce, loop_class cls, str *out) {
+  const char *type = loop_expr_type(cls);
+  str_printf(out, "NOINLINE %s hp_lanes_%s_%c(%s *t%d) {\n", type, loop_reduction_name[reduce],
+             class_letter(cls), type, PLAN_LANES);
   for (int w = PLAN_LANES / 2; w > 0; w /= 2) { /* an array a level: all of it stays in registers */
     char low[32], high[32];
     snprintf(low, sizeof low, "t%d[i]", 2 * w);
@@ -52,7 +61,7 @@ static void print_lanes(loop_reduction reduce, loop_class cls, str *out) {
     loop_expr_join(reduce, cls, low, high, out);
     str_add(out, ";\n");
   }
-  str_printf(out, "  return t1[0]%s;\n}\n", extreme ? " + 0.0f" : "");
+  str_printf(out, "  return t1[0]%s;\n}\n", is_extreme(reduce, cls) ? " + 0.0f" : "");
 }
 
 /* Chunks in and out.  hp_stream writes past the caches, whole lines of 64 bytes where `to` has
@@ -185,6 +194,7 @@ static const char wide[] =
     "#define EACH _Pragma(\"GCC unroll 8\") for (int i = 0; i < 8; i++)\n"
     "#define PAIRS _Pragma(\"GCC unroll 4\") for (int i = 0; i < 4; i++)\n"
     "#define LANES PAIRS\n"
+    "#define hw_upper(x, ...) (hp_v) HP_SHUFFLE((hp_words)(x), (hp_words)(x), __VA_ARGS__)\n"
     "typedef float hp_v __attribute__((vector_size(64)));\n"
     "typedef uint32_t hp_vu __attribute__((vector_size(64)));\n"
     "typedef uint16_t hp_vh __attribute__((vector_size(32), aligned(2), may_alias));\n"
@@ -308,6 +318,36 @@ static void print_wide_joins(loop_reduction reduce, str *out) {
   str_add(out, ";\n}\n");
 }
 
+static void print_wide_step(loop_reduction reduce, const char *a, const char *b, str *out) {
+  str_printf(out, "  %s = ", a);
+  if (is_extreme(reduce, LOOP_FLOAT))
+    str_printf(out, "hw_%s(%s, %s)", loop_reduction_name[reduce], a, b);
+  else loop_expr_join(reduce, LOOP_FLOAT, a, b, out);
+  str_add(out, ";\n");
+}
+
+/* hp_lanes_sum_f in registers: a row waits for it, and a short one mostly for it.  Below 16 lanes
+ * the lower ones alone count. */
+static void print_wide_lanes(loop_reduction reduce, str *out) {
+  const bool extreme = is_extreme(reduce, LOOP_FLOAT);
+  str_printf(out,
+             "INLINE float hp_lanes_%s_f(const float *t) {\n"
+             "  hp_v y[4];\n  LANES y[i] = hw_load_f32(t, i);\n",
+             loop_reduction_name[reduce]);
+  if (extreme)
+    str_add(out, "  const int nan = hw_compare(y[0], y[1], 3) | hw_compare(y[2], y[3], 3);\n");
+  print_wide_step(reduce, "y[0]", "y[2]", out);
+  print_wide_step(reduce, "y[1]", "y[3]", out);
+  print_wide_step(reduce, "y[0]", "y[1]", out);
+  print_wide_step(reduce, "y[0]", "hw_upper(y[0], 4, 5, 6, 7, 4, 5, 6, 7)", out);
+  print_wide_step(reduce, "y[0]", "hw_upper(y[0], 2, 3, 2, 3, 2, 3, 2, 3)", out);
+  print_wide_step(reduce, "y[0]", "hw_upper(y[0], 1, 1, 1, 1, 1, 1, 1, 1)", out);
+  str_add(out, "  const float low = y[0][0], high = y[0][1];\n  return ");
+  if (extreme) str_add(out, "nan ? hp_from_bits(0x7fc00000u) : ");
+  loop_expr_join(reduce, LOOP_FLOAT, "low", "high", out);
+  str_add(out, extreme ? " + 0.0f;\n}\n" : ";\n}\n");
+}
+
 /* hw_group_f32: where a group of n elements is loaded from, aside when it is not a whole one. */
 static void print_wide_group(const char *type, const char *element, str *out) {
   str_printf(out,
@@ -339,9 +379,14 @@ static void print_wide(str *out) {
   str_add(out, wide_halves);
   print_wide_group("f32", "float", out);
   print_wide_group("bf16", "uint16_t", out);
-  for (int r = 0; r < LOOP_REDUCE_COUNT; r++) print_wide_joins((loop_reduction)r, out);
+  for (int r = 0; r < LOOP_REDUCE_COUNT; r++) {
+    print_wide_joins((loop_reduction)r, out);
+    print_wide_lanes((loop_reduction)r, out);
+  }
   print_wide_fold(LOOP_SUM, out);
   print_wide_fold(LOOP_PROD, out);
+  str_add(out, "#else\n");
+  for (int r = 0; r < LOOP_REDUCE_COUNT; r++) print_lanes((loop_reduction)r, LOOP_FLOAT, out);
   str_add(out, "#endif\n");
 }
 
@@ -363,7 +408,8 @@ void loop_c_preamble(str *out) {
   print_halves("bf16", out);
   print_halves("f16", out);
   for (int r = 0; r < LOOP_REDUCE_COUNT; r++) {
-    print_lanes((loop_reduction)r, LOOP_FLOAT, out);
+    print_group_join((loop_reduction)r, LOOP_FLOAT, out);
+    print_group_join((loop_reduction)r, LOOP_INT, out);
     print_lanes((loop_reduction)r, LOOP_INT, out);
   }
   print_wide(out);
