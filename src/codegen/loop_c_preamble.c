@@ -287,7 +287,11 @@ static const char wide_halves[] =
     "INLINE void hw_write_bf16(uint16_t *to, const hp_v *x, int64_t n, int64_t stream) {\n"
     "  uint16_t pad[128], *t = n < 128 ? pad : to;\n"
     "  hp_vw y[4];\n"
-    "  if (!hw_narrows(y, x)) EACH ((hp_vh *)y)[i] = hw_narrow(x[i]);\n"
+    "  if (!hw_narrows(y, x)) {\n"
+    "    hp_vh z[8];\n" /* y itself would go to memory, always */
+    "    EACH z[i] = hw_narrow(x[i]);\n"
+    "    PAIRS y[i] = *(const hp_vw *)&z[2 * i];\n"
+    "  }\n"
     "  if (stream && !((__UINTPTR_TYPE__)t & 63) && t == to)\n"
     "    PAIRS __asm__(\"vmovntps %1, %0\" : \"=m\"(*(hp_vw *)(t + 32 * i)) : \"v\"(y[i]));\n"
     "  else PAIRS *(hp_vw *)(t + 32 * i) = y[i];\n"
