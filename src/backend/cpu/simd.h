@@ -368,9 +368,16 @@ SIMD void v32_top_join(v32_top *t, const uint16_t *p) {
 SIMD float v32_top_value(const v32_top *t) { return v16_max_lane(v16_max(t->top[0], t->top[1])); }
 #endif
 
-/* Asks for the line of element i of x; it may be past the end. */
+/* Asks for the line of element i of x; it may be past the end.  Once: to be read soon, and then no
+ * more: it leaves no copy in the farther caches. */
+SIMD const void *v16_line(hp_dtype t, const void *x, int64_t i) {
+  return (const void *)((uintptr_t)x + (uintptr_t)i * (t == HP_F32 ? 4 : 2));
+}
 SIMD void v16_fetch(hp_dtype t, const void *x, int64_t i) {
-  __builtin_prefetch((const void *)((uintptr_t)x + (uintptr_t)i * (t == HP_F32 ? 4 : 2)), 0, 2);
+  __builtin_prefetch(v16_line(t, x, i), 0, 2);
+}
+SIMD void v16_fetch_once(hp_dtype t, const void *x, int64_t i) {
+  __builtin_prefetch(v16_line(t, x, i), 0, 0);
 }
 /* Lanes that hold elements i.. of n. */
 SIMD int v16_left(int64_t n, int64_t i) { return n - i < 16 ? (int)(n - i) : 16; }

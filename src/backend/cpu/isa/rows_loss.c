@@ -7,7 +7,7 @@
 #include <float.h>
 
 enum {
-  BLOCK = 4096,           /* elements of a row that have one reference */
+  BLOCK = 2048,           /* elements of a row that have one reference */
   FETCHED = BLOCK + 2048, /* elements that are fetched before they are read, here */
   AHEAD = 1024,           /* and for the gradient */
   BF16_MINUS_INF = 0xff80,
@@ -82,7 +82,8 @@ SIMD v16f sum_block(hp_dtype t, const void *x, int64_t i, int64_t end, int64_t n
     if (i + BLOCK + 16 * SIMD_WIDE <= n)
       for (int k = 0; k < SIMD_WIDE; k += 2) largest_join(t, next, x, i + BLOCK + 16 * k);
     else largest_join_all(t, next, x, i + BLOCK, n);
-    for (int k = 0; k < SIMD_WIDE; k += t == HP_F32 ? 1 : 2) v16_fetch(t, x, i + FETCHED + 16 * k);
+    for (int k = 0; k < SIMD_WIDE; k += t == HP_F32 ? 1 : 2)
+      v16_fetch_once(t, x, i + FETCHED + 16 * k);
     exps_from(t, v, SIMD_WIDE, from);
     for (int k = 0; k < SIMD_WIDE; k++) /* a sum by the pipes of products, which have room */
       sum[k % 2] = v16_fma(v[k], v16_set1(1.0f), sum[k % 2]);
