@@ -97,6 +97,25 @@ TEST(cross_entropy_and_its_gradient_equal_the_formula) {
   check_cross_entropy(HP_F16, 2, 4095 + 130, HP_I32);
 }
 
+/* Each block has a larger maximum than those before it: the sum is scaled 32 times. */
+TEST(cross_entropy_keeps_its_error_where_maxima_creep) {
+  enum { V = 65536, STEP = 2048 };
+  uint16_t *x = room_for(V, 2);
+  float loss, lse;
+  int32_t label = 0;
+  double sum = 0;
+  for (int i = 0; i < V; i++) {
+    x[i] = f32_to_bf16((float)(i / STEP) * 0.09f - (float)(i % 5));
+    sum += exp((double)bf16_to_f32(x[i]));
+  }
+  row_labels r = {1, V, x, HP_BF16, &label, HP_I32, -1};
+  EVERYWHERE(isa, p) {
+    CHECK_OK(row_cross_entropy(isa, p, &r, &loss, &lse));
+    CHECK_NEAR(lse, log(sum), 0x1p-18);
+  }
+  mem_free(x);
+}
+
 TEST(cross_entropy_of_extreme_logits_stays_finite) {
   float x[2][20], loss[2], lse[2];
   int32_t label[2] = {0, 3};

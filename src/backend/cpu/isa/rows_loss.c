@@ -103,7 +103,7 @@ SIMD float row_lse(hp_dtype t, const void *logits, int64_t row, int64_t n) {
   largest_join_all(t, &next, x, 0, n < BLOCK ? n : BLOCK);
   for (int64_t i = 0; i < n; i += BLOCK) {
     const v16f max = v16_max(from, v16_set1(largest_value(t, &next)));
-    sum = v16_mul(sum, exp_from(t, from, max));
+    sum = v16_mul(sum, exp_from(HP_F32, from, max));
     from = max;
     next = largest_none();
     sum = v16_add(sum, sum_block(t, x, i, n - i < BLOCK ? n : i + BLOCK, n, from, &next));
