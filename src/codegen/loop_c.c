@@ -278,21 +278,26 @@ static void print_split_bounds(loop_c_printer *w) {
   loop_c_line(w, "const int64_t s1 = p[1] - s0 < SEGMENT ? p[1] : s0 + SEGMENT;");
 }
 
-/* Which values of a row do its elements and stores use, once all reductions are done? */
-static void find_used(const loop_c_printer *w, bool *used) {
+/* Values of a row that its elements and stores use, once all reductions are done: those that are
+ * left by the reductions, and those that are written again. */
+typedef struct {
+  bool left[LOOP_VALUES_MAX], again[LOOP_VALUES_MAX];
+} row_values;
+
+static void find_used(const loop_c_printer *w, row_values *to) {
   const loop_plan *p = w->p;
-  bool need[LOOP_VALUES_MAX];
-  memset(used, 0, LOOP_VALUES_MAX * sizeof *used);
+  bool need[LOOP_VALUES_MAX], used[LOOP_VALUES_MAX] = {false};
   loop_c_need_stage(w, p->stages + 1, need);
   for (int n = 0; n < p->values; n++)
     for (int k = 0; k < 3 && need[n]; k++)
       if (p->value[n].v.arg[k] >= 0) used[p->value[n].v.arg[k]] = true;
-  for (int i = 0; i < p->stores; i++) used[p->store[i].s.value] = true;
-  for (int n = 0; n < p->values; n++) used[n] &= !p->value[n].varies;
-}
-
-static bool is_literal(const plan_value *v) {
-  return v->v.what == LOOP_CONST || v->v.what == LOOP_INTEGER;
+  for (int i = 0; i < p->stores; i++) used[loop_c_stored_value(w, i)] = true;
+  for (int n = 0; n < p->values; n++) {
+    const bool literal = p->value[n].v.what == LOOP_CONST || p->value[n].v.what == LOOP_INTEGER;
+    used[n] &= !p->value[n].varies;
+    to->left[n] = used[n] && !literal;
+    to->again[n] = used[n] && literal;
+  }
 }
 
 /* A loop over the rows u of a group begins. */
@@ -304,12 +309,12 @@ static void print_row_of_group(loop_c_printer *w) {
 }
 
 /* The same, with what its reductions have left. */
-static void print_row_again(loop_c_printer *w, const bool *used) {
+static void print_row_again(loop_c_printer *w, const row_values *used) {
   print_row_of_group(w);
   for (int n = 0; n < w->p->values; n++) {
-    if (!used[n]) continue;
-    if (is_literal(&w->p->value[n])) loop_c_print_value(w, n);
-    else loop_c_line(w, "const %s v%d = n%d[u - u0];", loop_c_type(&w->p->value[n]), n, n);
+    if (used->again[n]) loop_c_print_value(w, n);
+    if (used->left[n])
+      loop_c_line(w, "const %s v%d = n%d[u - u0];", loop_c_type(&w->p->value[n]), n, n);
   }
 }
 
@@ -317,28 +322,29 @@ static void print_row_again(loop_c_printer *w, const bool *used) {
  * the elements of all these rows.  So chains are in the nearest cache for a strip, and come there
  * once for the group; what reductions leave of each row is in nN[]. */
 static void print_row_groups(loop_c_printer *w) {
-  bool used[LOOP_VALUES_MAX], any = false;
-  find_used(w, used);
+  _Static_assert(PLAN_COL_BLOCK % LOOP_C_ROWS == 0, "a group of rows lies in one block");
+  row_values used;
+  bool any = false;
+  find_used(w, &used);
   loop_c_line(w, "for (int64_t u0 = from; u0 < to; u0 += %d) {", LOOP_C_ROWS);
   loop_c_line(w, "const int64_t u1 = to - u0 < %d ? to : u0 + %d;", LOOP_C_ROWS, LOOP_C_ROWS);
   loop_c_print_chains(w);
   for (int n = 0; n < w->p->values; n++)
-    if (used[n] && !is_literal(&w->p->value[n]))
-      loop_c_line(w, "%s n%d[%d];", loop_c_type(&w->p->value[n]), n, LOOP_C_ROWS);
+    if (used.left[n]) loop_c_line(w, "%s n%d[%d];", loop_c_type(&w->p->value[n]), n, LOOP_C_ROWS);
   print_row_of_group(w);
   print_reductions(w);
   for (int n = 0; n < w->p->values; n++)
-    if (used[n] && !is_literal(&w->p->value[n])) loop_c_line(w, "n%d[u - u0] = v%d;", n, n);
+    if (used.left[n]) loop_c_line(w, "n%d[u - u0] = v%d;", n, n);
   loop_c_line(w, "}");
   loop_c_line(w, "for (int64_t s0 = 0; s0 < p[1]; s0 += %d) {", STRIP);
   loop_c_line(w, "const int64_t s1 = p[1] - s0 < %d ? p[1] : s0 + %d;", STRIP, STRIP);
-  print_row_again(w, used);
+  print_row_again(w, &used);
   print_final(w);
   loop_c_line(w, "}");
   loop_c_line(w, "}");
   for (int i = 0; i < w->p->stores; i++) any |= !loop_c_is_element_store(w, i);
   if (any) {
-    print_row_again(w, used);
+    print_row_again(w, &used);
     print_scalar_stores(w);
     loop_c_line(w, "}");
   }

@@ -25,8 +25,8 @@ typedef struct {
 
 /* Is the step of a path a parameter?  Those are that the code cannot do without. */
 bool loop_c_has_step(const plan_path *path);
-/* Does an input walk rows that lie one after the other?  The next is fetched beside the last loop
- * over this one, for the loops before it find theirs in cache. */
+/* Does an input walk rows that lie one after the other?  The next, or that of the next group, is
+ * fetched beside the loops over this one. */
 bool loop_c_has_next(const loop_c_printer *w, const plan_value *v);
 /* i0.. from the number t of a place in the outer dims. */
 void loop_c_print_outer(loop_c_printer *w);

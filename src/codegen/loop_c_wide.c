@@ -16,6 +16,7 @@
 #include <stdio.h>
 
 enum { GROUP = 128 }; /* elements */
+_Static_assert(PLAN_LANES == 64, "lanes are four vectors");
 
 static bool is_found_kept(const loop_c_printer *w, int n, int stage) {
   return w->kept[n] && w->kept[n] < stage;

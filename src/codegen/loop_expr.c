@@ -81,14 +81,14 @@ void loop_expr_print(int r, const char *const *arg, bool wide, str *out) {
   print_replaced(loop_expr_row(r)->text, arg, wide, out);
 }
 
-/* Is a function of that kind?  Its definition follows its name with the type of an argument. */
+/* Is a function of that kind?  Its name stands before the first parenthesis of its text. */
 static bool is_function(const char *name, size_t n, function_kind kind) {
-  char definition[2][64];
-  snprintf(definition[0], sizeof *definition, " %.*s(float", (int)n, name);
-  snprintf(definition[1], sizeof *definition, " %.*s(int64_t", (int)n, name);
-  for (int i = 0; i < FUNCTIONS; i++)
-    for (int k = 0; k < 2 && function[i].kind == kind; k++)
-      if (strstr(function[i].text, definition[k])) return true;
+  for (int i = 0; i < FUNCTIONS; i++) {
+    const char *end = strchr(function[i].text, '('), *at = end - n;
+    if (function[i].kind == kind && end - function[i].text > (ptrdiff_t)n && at[-1] == ' ' &&
+        !memcmp(at, name, n))
+      return true;
+  }
   return false;
 }
 

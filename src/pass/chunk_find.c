@@ -316,7 +316,8 @@ static bool find_axes(search *s) {
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Arithmetic of n, that of bf16 counted half: it takes half the time, or less. */
+/* Arithmetic of n, that of bf16 counted half: half the time or less, where processors have
+ * instructions for it; on others pieces are longer than they need be. */
 static double work_of(const hp_graph *g, const ir_node *n) {
   double flops = op_meanings[n->op].cost(g, n).flops;
   for (int k = 0; k < n->n_in; k++)

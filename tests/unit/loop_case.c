@@ -2,6 +2,7 @@
 
 #include "base/dtype.h"
 #include "base/philox.h"
+#include "codegen/jit_cc.h"
 #include "codegen/loop_expr.h"
 #include "codegen/loop_plan.h"
 
@@ -334,6 +335,15 @@ void loop_case_same(const char *text, const loop_case *a, const loop_case *b) {
   }
 }
 
+/* Skips the test where there is no compiler: what one does not compile is a defect. */
+static void check_compiled(const loop_module *m) {
+  jit_cc cc;
+  if (!loop_module_report(m).interpreted) return;
+  if (jit_cc_find(NULL, &cc)) test_skip("no C compiler");
+  jit_cc_free(&cc);
+  test_fail(__FILE__, __LINE__, "the compiler refuses some of the kernels");
+}
+
 void loop_case_check_isa(loop_isa isa, const char *const *text, int n, bool wild) {
   loop_module *m = loop_case_module(isa, false), *plain = loop_case_module(LOOP_ISA_BEST, true);
   loop_kernel **k = calloc((size_t)n, sizeof *k), **p = calloc((size_t)n, sizeof *p);
@@ -346,7 +356,7 @@ void loop_case_check_isa(loop_isa isa, const char *const *text, int n, bool wild
   }
   CHECK_OK(loop_module_build(m));
   CHECK_OK(loop_module_build(plain));
-  if (loop_module_report(m).interpreted) test_skip("no C compiler");
+  check_compiled(m);
   CHECK_EQ(loop_module_report(m).kernels, n);
   for (int i = 0; i < n; i++) {
     loop_case a, b;
