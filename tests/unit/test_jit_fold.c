@@ -22,7 +22,7 @@ static const char *const kernels[] = {
     /* a number of a row that is stored for each element, rounded as it is */
     "row [66,130]; %0 = in 0 f32 [130,1]; %1 = sum %0; %2 = cast bf16 %1; %3 = cast f16 %1; out 0 "
     "bf16 [130,1] %2; out 1 f16 [130,1] %3; out 2 f32 [0,1] sum %0",
-    /* more columns than are kept of a row, than the last phase takes at once */
+    /* more columns than a group of rows takes at once, than the last phase does */
     "row [66,17001]; %0 = in 0 bf16 [17001,1]; %1 = max %0; %2 = sub %0 %1; %3 = exp %2; %4 = sum "
     "%3; %5 = div %3 %4; out 0 bf16 [17001,1] %5; out 1 f32 [0,1] sum %5; out 2 f32 [0,1] sum %3",
     /* gradients of a norm: of x and, over columns, of its weight and bias */
