@@ -2,7 +2,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "comm/world.h"
-#include "rt/beat.h"
+#include "rt/heartbeat.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,10 +19,10 @@ int cli_run_in_job(int (*run)(int argc, char **argv), int argc, char **argv) {
   if (launches) return run(argc, argv);
   hp_status st = world_begin();
   if (world_get()->rank) be_quiet();
-  if (!st) st = beat_begin();
+  if (!st) st = heartbeat_begin();
   int code = world_end(st ? cli_fail(st) : run(argc, argv), &told);
   if (told) fprintf(stderr, "hyper%s\n", told);
-  beat_end(code);
+  heartbeat_end(code);
   world_leave();
   return code;
 }

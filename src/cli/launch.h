@@ -4,7 +4,7 @@
 
 #include "base/str.h"
 #include "base/vec.h"
-#include "rt/beat.h"
+#include "rt/heartbeat.h"
 
 #include <sys/types.h>
 
@@ -29,39 +29,39 @@ hp_status launch_start(const launch_command *c, pid_t *out);
 
 /* --- watching --------------------------------------------------------------------------------- */
 
-/* A line to a process: from its first beat on it is known which. */
+/* A line to a process: from its first heartbeat on it is known which. */
 typedef struct {
   int fd;
   bool known, ended; /* ended: of itself, with last.code */
   double heard_s;
-  beat last, next; /* next: of which so many bytes have come */
+  heartbeat last, next; /* next: of which so many bytes have come */
   size_t got;
-} launch_line;
+} connection;
 
 typedef struct {
   int listener; /* -1: nobody is watched */
   uint64_t key;
   double patience_s;
   char self[64]; /* name of this machine */
-  VEC(launch_line) lines;
+  VEC(connection) lines;
   int lost; /* place in lines of the first process that ended without a word; -1 */
   bool ran; /* process 0 has come to a program, in this try or an earlier one */
-} launch_watch;
+} watchdog;
 
 /* Listens, and tells the processes to come where, in the environment. */
-hp_status launch_watch_open(const launch_options *o, launch_watch *out);
-void launch_watch_close(launch_watch *w);
+hp_status watchdog_open(const launch_options *o, watchdog *out);
+void watchdog_close(watchdog *w);
 /* Forgets the processes of a try that is over. */
-void launch_watch_reset(launch_watch *w);
+void watchdog_reset(watchdog *w);
 /* Hears what there is to hear, for so long at most. */
-void launch_watch_listen(launch_watch *w, int milliseconds);
+void watchdog_listen(watchdog *w, int milliseconds);
 /* The process that holds up the job, and why, in words; NULL: none. */
-const launch_line *launch_watch_find(const launch_watch *w, str *why);
+const connection *watchdog_find(const watchdog *w, str *why);
 /* Gives a signal to all processes; false: there is none to give it to. */
-bool launch_watch_signal(const launch_watch *w, int number);
+bool watchdog_signal(const watchdog *w, int number);
 /* Ends at once those that still live on this machine. */
-void launch_watch_kill(const launch_watch *w);
+void watchdog_kill(const watchdog *w);
 /* "process 1 (node7, pid 4711)" */
-void launch_line_print(const launch_line *l, str *out);
+void connection_print(const connection *l, str *out);
 
 #endif

@@ -18,7 +18,7 @@ static volatile sig_atomic_t asked; /* the signal that came last, until it is de
 static void on_signal(int number) { asked = number; }
 
 typedef struct {
-  launch_watch *w;
+  watchdog *w;
   const char *starter;
   int signals_from;
   pid_t pid;
@@ -33,7 +33,7 @@ static void finish_off(attempt *a) {
   if (a->ending) return;
   a->ending = true;
   a->until_s = time_now_s() + GRACE_S;
-  launch_watch_kill(a->w);
+  watchdog_kill(a->w);
   kill(a->pid, SIGTERM);
 }
 
@@ -43,12 +43,12 @@ static void take_signal(attempt *a) {
   int number = asked;
   if (!number) return;
   asked = 0;
-  if (a->told_to_end || !launch_watch_signal(a->w, number)) finish_off(a);
+  if (a->told_to_end || !watchdog_signal(a->w, number)) finish_off(a);
   a->told_to_end = true;
 }
 
 static void look(attempt *a) {
-  const launch_line *l;
+  const connection *l;
   if (a->ending || a->died) return;
   if (a->w->lost >= 0) { /* the starter sees that too, and ends the others */
     a->died = true;
@@ -56,8 +56,8 @@ static void look(attempt *a) {
     return;
   }
   str why = {0};
-  if ((l = launch_watch_find(a->w, &why))) {
-    launch_line_print(l, &a->why);
+  if ((l = watchdog_find(a->w, &why))) {
+    connection_print(l, &a->why);
     str_add(&a->why, why.at ? why.at : "");
     a->died = true;
     finish_off(a);
@@ -67,21 +67,21 @@ static void look(attempt *a) {
 
 static void await(attempt *a) {
   while (!a->over) {
-    launch_watch_listen(a->w, TURN_MS);
+    watchdog_listen(a->w, TURN_MS);
     if (waitpid(a->pid, &a->status, WNOHANG) == a->pid) a->over = true;
     take_signal(a);
     look(a);
     if ((a->ending || a->died) && time_now_s() > a->until_s) kill(a->pid, SIGKILL);
   }
-  for (int i = 0; i < 4; i++) launch_watch_listen(a->w, 0); /* last words */
+  for (int i = 0; i < 4; i++) watchdog_listen(a->w, 0); /* last words */
   look(a);
-  launch_watch_kill(a->w);
+  watchdog_kill(a->w);
 }
 
 /* How the process ended that was lost: the starters say it in their exit code. */
 static void tell_death(attempt *a) {
   int code = WIFEXITED(a->status) ? WEXITSTATUS(a->status) : 0, number = code - a->signals_from;
-  launch_line_print(&a->w->lines.at[a->w->lost], &a->why);
+  connection_print(&a->w->lines.at[a->w->lost], &a->why);
   if (number > 0 && number < 64)
     str_printf(&a->why, " was ended by signal %d (%s)", number, strsignal(number));
   else str_printf(&a->why, " died (exit code %d of %s)", code, a->starter);
@@ -102,13 +102,13 @@ static void judge(attempt *a) {
 }
 
 /* Did all processes end of themselves? */
-static bool ended_well(const launch_watch *w) {
+static bool ended_well(const watchdog *w) {
   for (size_t i = 0; i < w->lines.len; i++)
     if (!w->lines.at[i].ended) return false;
   return w->listener < 0 || w->lines.len > 0;
 }
 
-static hp_status try_once(const launch_options *o, launch_watch *w, attempt *a) {
+static hp_status try_once(const launch_options *o, watchdog *w, attempt *a) {
   launch_command c;
   str line = {0};
   *a = (attempt){.w = w};
@@ -139,7 +139,7 @@ static int give_up(attempt *a, const char *why) {
   return 1;
 }
 
-static int supervise(const launch_options *o, launch_watch *w) {
+static int supervise(const launch_options *o, watchdog *w) {
   attempt a;
   for (int64_t k = 0;; k++) {
     hp_status st = try_once(o, w, &a);
@@ -154,20 +154,20 @@ static int supervise(const launch_options *o, launch_watch *w) {
     log_warn("%s; starting the job again from its last checkpoint (%lld of %lld)",
              a.why.at ? a.why.at : "", (long long)k + 1, (long long)o->restarts);
     str_free(&a.why);
-    launch_watch_reset(w);
-    if (w->ran && setenv(BEAT_RESTARTED, "1", 1)) return cli_fail(HP_ERR_OOM);
+    watchdog_reset(w);
+    if (w->ran && setenv(HEARTBEAT_RESTARTED, "1", 1)) return cli_fail(HP_ERR_OOM);
   }
 }
 
 static int launch(const launch_options *o) {
   static const int caught[] = {SIGTERM, SIGINT, SIGUSR1};
-  launch_watch w;
-  hp_status st = launch_watch_open(o, &w);
+  watchdog w;
+  hp_status st = watchdog_open(o, &w);
   if (st) return cli_fail(st);
   for (size_t i = 0; i < sizeof caught / sizeof *caught; i++)
     sigaction(caught[i], &(struct sigaction){.sa_handler = on_signal}, NULL);
   int code = supervise(o, &w);
-  launch_watch_close(&w);
+  watchdog_close(&w);
   return code;
 }
 

@@ -2,7 +2,7 @@
 
 #include "base/thread.h"
 #include "rt/collective.h"
-#include "rt/watch.h"
+#include "rt/progress_record.h"
 #include "sched/predict.h"
 
 #include <pthread.h>
@@ -40,7 +40,7 @@ struct exec {
   uint64_t run;                /* counts runs; workers wait for it to change */
   int active;                  /* workers that have not finished the run */
   bool failed, stop;
-  bool watched; /* runs on the first device of this process */
+  bool recorded; /* runs on the first device of this process */
 };
 
 static hp_status build_lists(exec *e) {
@@ -128,13 +128,13 @@ static hp_status run_stream(exec *e, int stream, bool events) {
     void *ws = n->workspace == PROG_NONE ? NULL : e->buffer[n->workspace];
     inst_times *t = &e->times[i];
     t->start_s = t->met_s = time_now_s();
-    if (e->watched) watch_at((uint32_t)stream, i);
+    if (e->recorded) progress_record_set((uint32_t)stream, i);
     bool together = op_flags((op_id)n->op) & OPF_COLLECTIVE;
     hp_status st = together ? collective_run(e->d, e->p, n, e->at + n->arg0, &t->met_s)
                             : e->d->backend->launch(e->loaded, i, e->at + n->arg0, ws);
     if (!st) emulate(e, n, t->met_s);
     t->end_s = time_now_s() - e->start_s;
-    if (e->watched) watch_at((uint32_t)stream, PROG_NONE);
+    if (e->recorded) progress_record_set((uint32_t)stream, PROG_NONE);
     t->start_s -= e->start_s;
     t->met_s -= e->start_s;
     if (events) record(e, stream, st);
@@ -262,10 +262,10 @@ hp_status exec_run(exec *e, const hp_io *io, int n) {
   if (e->bound != e->d->generation) bind(e);
   HP_TRY(move_io(e, io, n, BUFFER_INPUT));
   note_seen(e, io, n);
-  if (e->watched) watch_begin(e->p);
+  if (e->recorded) progress_record_begin(e->p);
   e->start_s = time_now_s();
   hp_status st = multi_stream(e) ? run_streams(e) : run_stream(e, STREAM_COMPUTE, false);
-  if (e->watched) watch_end();
+  if (e->recorded) progress_record_end();
   HP_TRY(st);
   e->seconds = time_now_s() - e->start_s;
   keep_times(e);
@@ -281,7 +281,7 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
     return HP_ERR_OOM;
   }
   *e = (exec){.d = d, .p = p, .loaded = loaded, .bound = UINT64_MAX};
-  e->watched = !d->comm || d->position == d->comm->first;
+  e->recorded = !d->comm || d->position == d->comm->first;
   pthread_mutex_init(&e->lock, NULL);
   pthread_cond_init(&e->change, NULL);
   e->at = mem_calloc(p->args.len, sizeof *e->at);

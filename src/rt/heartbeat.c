@@ -1,9 +1,9 @@
-#include "rt/beat.h"
+#include "rt/heartbeat.h"
 
 #include "base/str.h"
 #include "base/thread.h"
 #include "comm/world.h"
-#include "rt/watch.h"
+#include "rt/progress_record.h"
 
 #include <netdb.h>
 #include <poll.h>
@@ -15,23 +15,23 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The line to the supervisor: the thread's, until it has ended. */
+/* The connection to the supervisor: the thread's, until it has ended. */
 typedef struct {
   int fd, interval_ms;
   uint64_t key;
   pthread_t thread;
   _Atomic bool stop;
-  watch_place last;
+  progress_place last;
   double since_s[STREAM_COUNT], quiet_s; /* when a stream, and all of it, last changed */
-} line;
-static line *supervised; /* NULL: nobody listens */
+} connection;
+static connection *supervised; /* NULL: nobody listens */
 
 /* --- where it is ------------------------------------------------------------------------------ */
 
-static void look(line *l) {
-  watch_place now;
+static void look(connection *l) {
+  progress_place now;
   double t = time_now_s();
-  watch_read(&now);
+  progress_record_read(&now);
   bool same = now.runs == l->last.runs;
   for (int s = 0; s < STREAM_COUNT; s++) {
     if (same && now.at[s] == l->last.at[s]) continue;
@@ -43,7 +43,7 @@ static void look(line *l) {
 
 /* The stream that has stood still for longest; one that computes before one that waits for other
  * processes, which may be for what this one does not finish. */
-static int stillest(const line *l, bool waits) {
+static int stillest(const connection *l, bool waits) {
   int best = -1;
   for (int s = 0; s < STREAM_COUNT; s++) {
     if (l->last.at[s] == PROG_NONE) continue;
@@ -54,7 +54,7 @@ static int stillest(const line *l, bool waits) {
   return best;
 }
 
-static void tell_place(const line *l, beat *b) {
+static void tell_place(const connection *l, heartbeat *b) {
   int waits_for = world_waits_for(), s = stillest(l, waits_for >= 0);
   str text = {0};
   bool computes = s == STREAM_COMPUTE && l->last.at[STREAM_COMM] != PROG_NONE;
@@ -65,17 +65,17 @@ static void tell_place(const line *l, beat *b) {
   if (s < 0) return;
   b->instruction = (int32_t)l->last.at[s];
   snprintf(b->stream, sizeof b->stream, "%s", stream_name((uint32_t)s));
-  watch_print(l->last.at[s], &text);
+  progress_record_print(l->last.at[s], &text);
   snprintf(b->text, sizeof b->text, "%.*s", (int)strcspn(text.at ? text.at : "", "\n"),
            text.at ? text.at : "");
   str_free(&text);
 }
 
-/* --- the line --------------------------------------------------------------------------------- */
+/* --- the connection --------------------------------------------------------------------------- */
 
-static bool send_beat(line *l, beat_kind kind, int code) {
+static bool send_heartbeat(connection *l, heartbeat_kind kind, int code) {
   const world_facts *w = world_get();
-  beat b = {.key = l->key, .kind = kind, .rank = w->rank, .pid = getpid(), .code = code};
+  heartbeat b = {.key = l->key, .kind = kind, .rank = w->rank, .pid = getpid(), .code = code};
   memcpy(b.host, w->host, sizeof b.host);
   look(l);
   tell_place(l, &b);
@@ -88,15 +88,15 @@ static bool send_beat(line *l, beat_kind kind, int code) {
 }
 
 /* A process whose supervisor is gone ends as if it had been asked to. */
-static void *beat_main(void *arg) {
-  line *l = arg;
+static void *heartbeat_main(void *arg) {
+  connection *l = arg;
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, NULL); /* signals are the caller's */
   while (!l->stop) {
     unsigned char number;
     struct pollfd p = {.fd = l->fd, .events = POLLIN};
-    bool there = send_beat(l, BEAT_ALIVE, 0);
+    bool there = send_heartbeat(l, HEARTBEAT_ALIVE, 0);
     if (poll(&p, 1, l->interval_ms) > 0) {
       ssize_t n = recv(l->fd, &number, 1, 0);
       if (n == 1) kill(getpid(), number);
@@ -124,19 +124,19 @@ static int connect_to(const char *host, const char *port) {
   return fd;
 }
 
-hp_status beat_begin(void) {
-  const char *where = getenv(BEAT_VARIABLE);
+hp_status heartbeat_begin(void) {
+  const char *where = getenv(HEARTBEAT_VARIABLE);
   char host[128], port[16];
   unsigned long long key;
   int interval;
   if (!where || supervised) return HP_OK;
   if (sscanf(where, "%127[^:]:%15[0-9]:%llx:%d", host, port, &key, &interval) != 4)
-    HP_FAIL(HP_ERR_ARG, BEAT_VARIABLE "=%s: expected HOST:PORT:KEY:MILLISECONDS", where);
-  line *l = mem_calloc(1, sizeof *l);
+    HP_FAIL(HP_ERR_ARG, HEARTBEAT_VARIABLE "=%s: expected HOST:PORT:KEY:MILLISECONDS", where);
+  connection *l = mem_calloc(1, sizeof *l);
   HP_TRY_MEM(l);
-  *l = (line){.interval_ms = interval, .key = key, .quiet_s = time_now_s()};
+  *l = (connection){.interval_ms = interval, .key = key, .quiet_s = time_now_s()};
   l->fd = connect_to(host, port);
-  if (l->fd < 0 || pthread_create(&l->thread, NULL, beat_main, l)) {
+  if (l->fd < 0 || pthread_create(&l->thread, NULL, heartbeat_main, l)) {
     mem_free(l);
     HP_FAIL(HP_ERR_COMM,
             "the supervisor of the job cannot be reached at %s:%s; --watchdog 0 does without it",
@@ -146,14 +146,14 @@ hp_status beat_begin(void) {
   return HP_OK;
 }
 
-void beat_end(int code) {
-  line *l = supervised;
+void heartbeat_end(int code) {
+  connection *l = supervised;
   if (!l) return;
   supervised = NULL;
   l->stop = true;
   shutdown(l->fd, SHUT_RD);
   pthread_join(l->thread, NULL);
-  send_beat(l, BEAT_END, code);
+  send_heartbeat(l, HEARTBEAT_END, code);
   close(l->fd);
   mem_free(l);
 }
