@@ -22,8 +22,8 @@ void file_map_close(file_map *m);
  * before a result is computed; writing asks again. */
 hp_status file_check_target(const char *path);
 
-/* Atomic, durable replacement of path by the bytes: temp file beside it, fsync, rename, fsync of
- * the folder.  On failure the temp file is gone and path is as it was. */
+/* Atomic, durable replacement of path by the bytes: a new file beside it, PATH.tmp.PID-RANDOM,
+ * fsync, rename, fsync of the folder.  On failure the new file is gone and path is as it was. */
 hp_status file_write(const char *path, const void *bytes, size_t len);
 
 /* The same in pieces, for large files: open, write..., then commit or abort. */
@@ -42,9 +42,17 @@ bool file_exists(const char *path); /* or a pipe, or whatever else can be read *
  * wrong with it. */
 bool path_exists(const char *path);
 bool dir_exists(const char *path);
-hp_status dir_create(const char *path); /* with parents; there already is fine */
-hp_status dir_sync(const char *path);   /* fsync of the folder */
-hp_status dir_remove(const char *path); /* the folder and all in it */
+hp_status dir_create(const char *path);     /* with parents; there already is fine */
+hp_status dir_sync(const char *path);       /* fsync of the folder */
+hp_status dir_create_new(const char *path); /* one folder; a failure where anything has its name */
+/* The folder and all in it, or whatever else has this name.  No link is followed on the way: it is
+ * removed, and what it leads to stays.  Nothing there is fine. */
+hp_status dir_remove(const char *path);
+/* Removes the temporary files that writers of processes which are gone have left in the folder, and
+ * tells each.  To be called before this process writes there, and while no other machine does. */
+hp_status dir_remove_leftovers(const char *path);
+
 hp_status path_join(str *out, const char *dir, const char *name); /* replaces out */
+hp_status path_parent(const char *path, str *out); /* the folder that holds it; replaces out */
 
 #endif

@@ -50,7 +50,9 @@ static hp_status lock_file(run_lock *l) {
   struct stat mine, there;
   char holder[32] = "";
   for (;;) {
-    l->fd = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    l->fd = open(l->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (l->fd < 0 && errno == ELOOP)
+      HP_FAIL(HP_ERR_IO, "%s: is a symbolic link, a file was expected; remove it", l->path);
     if (l->fd < 0) HP_FAIL(HP_ERR_IO, "%s: cannot create: %s", l->path, strerror(errno));
     if (fcntl(l->fd, F_SETLK, &all)) {
       if (errno != EACCES && errno != EAGAIN)
@@ -171,7 +173,7 @@ hp_status checkpoint_clean(const char *out_dir) {
   }
   closedir(d);
   str_free(&path);
-  return st;
+  return st ? st : dir_remove_leftovers(out_dir);
 }
 
 /* Out of sight first: a half-deleted folder must not look like a checkpoint. */
@@ -331,7 +333,7 @@ static hp_status agree(const checkpoint_content *c, hp_status mine) {
 
 static hp_status begin(const char *temp) {
   HP_TRY(dir_remove(temp));
-  return dir_create(temp);
+  return dir_create_new(temp);
 }
 
 hp_status checkpoint_save(const char *out_dir, const checkpoint_content *c) {
