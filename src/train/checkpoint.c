@@ -3,7 +3,6 @@
 #include "base/hash.h"
 #include "base/io.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/vec.h"
 #include "data/model_files.h"
 
@@ -16,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char manifest_name[] = "MANIFEST.json", folder_prefix[] = "checkpoint-";
+static const char manifest_name[] = "MANIFEST.json";
 enum { FORMAT = 1 };
 static const int64_t steps_max = (int64_t)1 << 60;
 
@@ -114,50 +113,10 @@ void run_lock_free(run_lock *l) {
 
 /* --- folders ---------------------------------------------------------------------------------- */
 
-/* The name of a step's folder. */
-typedef struct {
-  char text[48];
-} folder_name;
-static folder_name name_of(int64_t step) {
-  folder_name f;
-  snprintf(f.text, sizeof f.text, "%s%lld", folder_prefix, (long long)step);
-  return f;
-}
-
-/* The step whose folder has this name, else -1: "checkpoint-007" is somebody else's. */
-static int64_t step_of(const char *name) {
-  int64_t n;
-  size_t p = sizeof folder_prefix - 1;
-  if (strncmp(name, folder_prefix, p) || !str_to_i64(name + p, &n) || n < 0) return -1;
-  return strcmp(name, name_of(n).text) ? -1 : n;
-}
-
-static int newest_first(const void *a, const void *b) {
-  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return x < y ? 1 : x > y ? -1 : 0;
-}
-
-typedef VEC(int64_t) steps_list;
-
-/* Steps of the committed folders, newest first.  A folder that is not there holds none. */
-static hp_status list_steps(const char *out_dir, steps_list *out) {
-  DIR *d = opendir(out_dir);
-  if (!d) {
-    if (errno == ENOENT) return HP_OK;
-    HP_FAIL(HP_ERR_IO, "%s: cannot open the folder: %s", out_dir, strerror(errno));
-  }
-  hp_status st = HP_OK;
-  for (struct dirent *e; !st && (e = readdir(d));) {
-    int64_t n = step_of(e->d_name);
-    if (n >= 0 && !vec_push(out, n)) st = HP_ERR_OOM;
-  }
-  closedir(d);
-  if (!st && out->len) qsort(out->at, out->len, sizeof *out->at, newest_first);
-  return st;
-}
-
-static hp_status folder_of(const char *out_dir, int64_t step, str *path) {
-  return path_join(path, out_dir, name_of(step).text);
+hp_status checkpoint_path(const char *out_dir, int64_t step, str *path) {
+  char name[48];
+  snprintf(name, sizeof name, "checkpoint-%lld", (long long)step);
+  return path_join(path, out_dir, name);
 }
 
 hp_status checkpoint_clean(const char *out_dir) {
@@ -174,42 +133,6 @@ hp_status checkpoint_clean(const char *out_dir) {
   closedir(d);
   str_free(&path);
   return st ? st : dir_remove_leftovers(out_dir);
-}
-
-/* Out of sight first: a half-deleted folder must not look like a checkpoint. */
-static hp_status delete_step(const char *out_dir, int64_t step) {
-  str path = {0}, gone = {0};
-  hp_status st = folder_of(out_dir, step, &path);
-  str_printf(&gone, "%s/.old-checkpoint-%lld", out_dir, (long long)step);
-  if (!st) st = str_status(&gone);
-  if (!st && rename(path.at, gone.at))
-    st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot rename it before deleting: %s", path.at,
-                 strerror(errno));
-  if (!st) st = dir_remove(gone.at);
-  str_free(&path);
-  str_free(&gone);
-  return st;
-}
-
-hp_status checkpoint_prune(const char *out_dir, int64_t keep, int64_t spare) {
-  steps_list all = {0};
-  if (keep <= 0) return HP_OK;
-  hp_status st = list_steps(out_dir, &all);
-  for (size_t i = (size_t)keep; !st && i < all.len; i++)
-    if (all.at[i] != spare) st = delete_step(out_dir, all.at[i]);
-  vec_free(&all);
-  return st;
-}
-
-hp_status checkpoint_forget(const char *out_dir) {
-  steps_list all = {0};
-  hp_status st = list_steps(out_dir, &all);
-  for (size_t i = 0; !st && i < all.len; i++) st = delete_step(out_dir, all.at[i]);
-  if (!st && all.len)
-    log_info("%s: overwrite_output_dir: %zu checkpoints of an earlier run are deleted", out_dir,
-             all.len);
-  vec_free(&all);
-  return st;
 }
 
 /* --- saving ----------------------------------------------------------------------------------- */
@@ -291,7 +214,7 @@ static hp_status print_manifest(const char *dir, const checkpoint_content *c, st
 /* Puts the finished temporary folder in the place of the committed one. */
 static hp_status commit(const char *out_dir, const char *temp, int64_t step) {
   str path = {0}, old = {0};
-  hp_status st = folder_of(out_dir, step, &path);
+  hp_status st = checkpoint_path(out_dir, step, &path);
   str_printf(&old, "%s/.old-checkpoint-%lld", out_dir, (long long)step);
   if (!st) st = str_status(&old);
   if (!st) st = dir_remove(old.at);
@@ -435,26 +358,6 @@ hp_status checkpoint_verify(const char *path, checkpoint *out) {
   hp_status st = check_files(&c);
   if (st) checkpoint_free(&c);
   else *out = c;
-  return st;
-}
-
-hp_status checkpoint_newest(const char *out_dir, checkpoint *out, bool *found, str *skipped) {
-  steps_list all = {0};
-  str path = {0};
-  *found = false;
-  hp_status st = list_steps(out_dir, &all);
-  for (size_t i = 0; !st && !*found && i < all.len; i++) {
-    st = folder_of(out_dir, all.at[i], &path);
-    if (st) break;
-    if (!checkpoint_verify(path.at, out)) {
-      *found = true;
-    } else {
-      str_printf(skipped, "%s\n", err_message());
-      err_clear();
-    }
-  }
-  vec_free(&all);
-  str_free(&path);
   return st;
 }
 

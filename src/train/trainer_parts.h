@@ -54,6 +54,11 @@ bool trainer_is_exported(const trainer *t);
 /* Is there a file of that name in the folder? */
 bool trainer_has_file(const char *dir, const char *name);
 
+/* trainer_find.c */
+/* The checkpoint to go on from: process 0 looks for it and verifies all of it, the others open what
+ * it found. */
+hp_status trainer_find_checkpoint(trainer *t, checkpoint *c, bool *found);
+
 /* trainer_resume.c */
 /* Continues from the newest checkpoint, or the one that the configuration names; *finished: it is
  * the end of the run, which has told its results. */
