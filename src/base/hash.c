@@ -1,6 +1,7 @@
 #define XXH_INLINE_ALL
 #include "base/hash.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
@@ -14,6 +15,33 @@ hash128 hash_bytes128(const void *p, size_t n) {
 
 void hash_hex(hash128 h, char out[33]) {
   snprintf(out, 33, "%016llx%016llx", (unsigned long long)h.hi, (unsigned long long)h.lo);
+}
+
+enum { STATE_ALIGN = 64 };
+
+struct hash_stream {
+  XXH3_state_t *state; /* in room, where it is aligned */
+  unsigned char room[sizeof(XXH3_state_t) + STATE_ALIGN];
+};
+
+hp_status hash_stream_create(hash_stream **out) {
+  hash_stream *s = mem_calloc(1, sizeof *s);
+  HP_TRY_MEM(s);
+  uintptr_t at = (uintptr_t)s->room + STATE_ALIGN - 1;
+  s->state = (XXH3_state_t *)(at - at % STATE_ALIGN);
+  XXH3_128bits_reset(s->state);
+  *out = s;
+  return HP_OK;
+}
+
+void hash_stream_free(hash_stream *s) { mem_free(s); }
+void hash_stream_add(hash_stream *s, const void *p, size_t n) {
+  XXH3_128bits_update(s->state, p, n);
+}
+
+hash128 hash_stream_get(const hash_stream *s) {
+  XXH128_hash_t h = XXH3_128bits_digest(s->state);
+  return (hash128){h.low64, h.high64};
 }
 
 struct map_slot {

@@ -11,6 +11,13 @@ typedef struct {
 hash128 hash_bytes128(const void *p, size_t n);
 void hash_hex(hash128 h, char out[33]);
 
+/* The same hash of bytes that come a few at a time. */
+typedef struct hash_stream hash_stream;
+hp_status hash_stream_create(hash_stream **out);
+void hash_stream_free(hash_stream *s);
+void hash_stream_add(hash_stream *s, const void *p, size_t n);
+hash128 hash_stream_get(const hash_stream *s); /* of all so far; more may follow */
+
 /* Map from byte strings to uint32; a zeroed map is ready.  Keys are copied. */
 typedef struct {
   struct map_slot *slot;

@@ -23,7 +23,8 @@ void file_map_close(file_map *m);
 hp_status file_check_target(const char *path);
 
 /* Atomic, durable replacement of path by the bytes: a new file beside it, PATH.tmp.PID-RANDOM,
- * fsync, rename, fsync of the folder.  On failure the new file is gone and path is as it was. */
+ * fsync, comparison of what is read back with what was given, rename, fsync of the folder.  On
+ * failure the new file is gone and path is as it was. */
 hp_status file_write(const char *path, const void *bytes, size_t len);
 
 /* The same in pieces, for large files: open, write..., then commit or abort. */
@@ -31,11 +32,15 @@ typedef struct {
   int fd;
   char *path, *temp;
   uint64_t written;
+  struct written *meant;
 } file_writer;
 hp_status file_writer_open(const char *path, file_writer *w);
 hp_status file_writer_write(file_writer *w, const void *bytes, size_t len);
 hp_status file_writer_commit(file_writer *w); /* closes w, whatever happens */
 void file_writer_abort(file_writer *w);       /* removes the temp file; harmless after commit */
+
+/* Another name for a file, in place of one that has it; a record follows (file_record.h). */
+hp_status file_rename(const char *from, const char *to);
 
 bool file_exists(const char *path); /* or a pipe, or whatever else can be read */
 /* Whether anything has this name, be it a folder or a link to nothing: opening it says what is

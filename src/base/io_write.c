@@ -1,4 +1,6 @@
+#include "base/file_record.h"
 #include "base/io.h"
+#include "base/written.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -58,7 +60,8 @@ hp_status file_writer_open(const char *path, file_writer *w) {
   HP_TRY(file_check_target(path));
   str_add(&text, path);
   v.path = str_take(&text);
-  hp_status st = v.path ? create_temp(path, &text, &v.fd) : HP_ERR_OOM;
+  hp_status st = v.path ? written_create(&v.meant) : HP_ERR_OOM;
+  if (!st) st = create_temp(path, &text, &v.fd);
   if (!st && !(v.temp = str_take(&text))) st = HP_ERR_OOM;
   str_free(&text);
   if (st) file_writer_abort(&v);
@@ -68,6 +71,7 @@ hp_status file_writer_open(const char *path, file_writer *w) {
 
 hp_status file_writer_write(file_writer *w, const void *bytes, size_t len) {
   const char *p = bytes;
+  HP_TRY(written_add(w->meant, bytes, len));
   while (len) {
     ssize_t n = write(w->fd, p, len > (1u << 30) ? (1u << 30) : len);
     if (n < 0 && errno == EINTR) continue;
@@ -87,6 +91,7 @@ hp_status file_writer_write(file_writer *w, const void *bytes, size_t len) {
 void file_writer_abort(file_writer *w) {
   if (w->fd >= 0) close(w->fd);
   if (w->temp) unlink(w->temp);
+  written_free(w->meant);
   mem_free(w->temp);
   mem_free(w->path);
   *w = (file_writer){.fd = -1};
@@ -97,6 +102,7 @@ hp_status file_writer_commit(file_writer *w) {
   str parent = {0};
   HP_TRY_GOTO(path_parent(w->path, &parent), st);
   if (fsync(w->fd)) HP_FAIL_GOTO(st, HP_ERR_IO, "%s: fsync failed: %s", w->path, strerror(errno));
+  HP_TRY_GOTO(written_compare(w->meant, w->fd, w->path), st);
   int bad = close(w->fd);
   w->fd = -1;
   if (bad) HP_FAIL_GOTO(st, HP_ERR_IO, "%s: close failed: %s", w->path, strerror(errno));
@@ -106,6 +112,7 @@ hp_status file_writer_commit(file_writer *w) {
   mem_free(w->temp);
   w->temp = NULL;
   HP_TRY_GOTO(dir_sync(parent.at), st);
+  HP_TRY_GOTO(file_record_note(w->path, w->written, written_hash(w->meant)), st);
 done:
   str_free(&parent);
   file_writer_abort(w);
@@ -121,4 +128,9 @@ hp_status file_write(const char *path, const void *bytes, size_t len) {
     return st;
   }
   return file_writer_commit(&w);
+}
+
+hp_status file_rename(const char *from, const char *to) {
+  if (!rename(from, to)) return file_record_rename(from, to);
+  HP_FAIL(HP_ERR_IO, "%s: cannot rename %s to it: %s", to, from, strerror(errno));
 }

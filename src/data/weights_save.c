@@ -195,9 +195,7 @@ static hp_status rename_file(const char *dir, const char *name) {
   str from = {0}, to = {0};
   hp_status st = join(&from, dir, name, waiting);
   if (!st) st = path_join(&to, dir, name);
-  if (!st && rename(from.at, to.at))
-    st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot rename %s to it: %s", to.at, from.at,
-                 strerror(errno));
+  if (!st) st = file_rename(from.at, to.at);
   str_free(&from);
   str_free(&to);
   return st;

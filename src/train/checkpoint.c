@@ -1,5 +1,6 @@
 #include "train/checkpoint.h"
 
+#include "base/file_record.h"
 #include "base/hash.h"
 #include "base/io.h"
 #include "base/json.h"
@@ -12,10 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char manifest_name[] = "MANIFEST.json";
+static const char manifest_name[] = "MANIFEST.json", sums_prefix[] = ".sums-";
 enum { FORMAT = 1 };
 static const int64_t steps_max = (int64_t)1 << 60;
 
@@ -179,36 +181,64 @@ static hp_status list_files(const char *dir, arena *mem, name_list *out) {
   return st;
 }
 
-/* {"format": 1, "step": N, "state": {...}, "files": {name: {"bytes": n, "xxh3_128": hex}}}, then a
- * line with the hash of all before it. */
-static hp_status print_manifest(const char *dir, const checkpoint_content *c, str *out) {
+/* What a file was meant to be, by who wrote it; the file must be there with that size. */
+static hp_status need_sum(const file_record *r, const char *dir, const char *name,
+                          const file_sum **out) {
+  struct stat there;
+  str path = {0};
+  const file_sum *s = file_record_find(r, name);
+  if (!s)
+    HP_FAIL(HP_ERR_IO, "%s/%s: is there, but no process of this run has written it", dir, name);
+  HP_TRY(path_join(&path, dir, name));
+  hp_status st = HP_OK;
+  if (stat(path.at, &there))
+    st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: was written and is gone: %s", path.at,
+                 strerror(errno));
+  else if ((uint64_t)there.st_size != s->bytes)
+    st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: has %lld bytes, %llu were written", path.at,
+                 (long long)there.st_size, (unsigned long long)s->bytes);
+  str_free(&path);
+  if (!st) *out = s;
+  return st;
+}
+
+/* "files": {name: {"bytes": n, "xxh3_128": hex}}, from what was written, not from what is there. */
+static hp_status print_files(const char *dir, const file_record *r, str *out) {
   arena mem = {0};
   name_list names = {0};
-  str path = {0};
   hp_status st = list_files(dir, &mem, &names);
-  str_printf(out, "{\"format\": %d, \"step\": %lld,\n\"state\": %s,\n\"files\": {", FORMAT,
-             (long long)c->step, c->state);
+  if (!st && names.len < file_record_count(r))
+    st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: holds %zu files, %zu were written", dir,
+                 names.len, file_record_count(r));
+  str_add(out, "\"files\": {");
   for (size_t i = 0; !st && i < names.len; i++) {
-    uint64_t bytes;
+    const file_sum *s = NULL;
     char hex[33];
-    st = path_join(&path, dir, names.at[i]);
-    if (!st) st = hash_file(path.at, &bytes, hex);
-    if (!st)
-      str_printf(out, "%s\n\"%s\": {\"bytes\": %llu, \"xxh3_128\": \"%s\"}", i ? "," : "",
-                 names.at[i], (unsigned long long)bytes, hex);
+    st = need_sum(r, dir, names.at[i], &s);
+    if (st) break;
+    hash_hex(s->hash, hex);
+    str_printf(out, "%s\n\"%s\": {\"bytes\": %llu, \"xxh3_128\": \"%s\"}", i ? "," : "", s->name,
+               (unsigned long long)s->bytes, hex);
   }
-  str_add(out, "}}\n");
-  if (!st) st = str_status(out);
-  char hex[33];
-  if (!st) {
-    hash_hex(hash_bytes128(out->at, out->len), hex);
-    str_printf(out, "%s\n", hex);
-    st = str_status(out);
-  }
+  str_add(out, "}");
   vec_free(&names);
   arena_free(&mem);
-  str_free(&path);
   return st;
+}
+
+/* {"format": 1, "step": N, "state": {...}, "files": {...}}, then a line with the hash of all before
+ * it. */
+static hp_status print_manifest(const char *dir, const checkpoint_content *c, const file_record *r,
+                                str *out) {
+  char hex[33];
+  str_printf(out, "{\"format\": %d, \"step\": %lld,\n\"state\": %s,\n", FORMAT, (long long)c->step,
+             c->state);
+  HP_TRY(print_files(dir, r, out));
+  str_add(out, "}\n");
+  HP_TRY(str_status(out));
+  hash_hex(hash_bytes128(out->at, out->len), hex);
+  str_printf(out, "%s\n", hex);
+  return str_status(out);
 }
 
 /* Puts the finished temporary folder in the place of the committed one. */
@@ -236,12 +266,45 @@ static hp_status commit(const char *out_dir, const char *temp, int64_t step) {
   return st;
 }
 
+/* A process that follows leaves the list of what it has written for the one that leads. */
+static hp_status leave_sums(const char *temp, const file_record *r) {
+  str path = {0};
+  uint32_t number[2];
+  if (getrandom(number, sizeof number, 0) != (ssize_t)sizeof number)
+    HP_FAIL(HP_ERR_IO, "%s: no random name for a file: %s", temp, strerror(errno));
+  str_printf(&path, "%s/%s%08x%08x", temp, sums_prefix, number[0], number[1]);
+  hp_status st = str_status(&path);
+  if (!st) st = file_record_save(r, path.at);
+  str_free(&path);
+  return st;
+}
+
+static hp_status take_sums(const char *temp, file_record *r) {
+  DIR *d = opendir(temp);
+  if (!d) HP_FAIL(HP_ERR_IO, "%s: cannot open the folder: %s", temp, strerror(errno));
+  hp_status st = HP_OK;
+  str path = {0};
+  for (struct dirent *e; !st && (e = readdir(d));) {
+    if (strncmp(e->d_name, sums_prefix, sizeof sums_prefix - 1)) continue;
+    st = path_join(&path, temp, e->d_name);
+    if (!st) st = file_record_merge(r, path.at);
+    if (!st && unlink(path.at))
+      st =
+          err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot remove: %s", path.at, strerror(errno));
+  }
+  closedir(d);
+  str_free(&path);
+  return st;
+}
+
 /* What only one process does: all but the tensors, the manifest, the commit. */
-static hp_status finish(const char *out_dir, const char *temp, const checkpoint_content *c) {
+static hp_status finish(const char *out_dir, const char *temp, const checkpoint_content *c,
+                        file_record *r) {
   str path = {0}, manifest = {0};
   hp_status st = write_files(temp, c);
+  if (!st) st = take_sums(temp, r);
   if (!st) st = dir_sync(temp);
-  if (!st) st = print_manifest(temp, c, &manifest);
+  if (!st) st = print_manifest(temp, c, r, &manifest);
   if (!st) st = path_join(&path, temp, manifest_name);
   if (!st) st = file_write(path.at, manifest.at, manifest.len);
   if (!st) st = commit(out_dir, temp, c->step);
@@ -259,15 +322,30 @@ static hp_status begin(const char *temp) {
   return dir_create_new(temp);
 }
 
+/* The part of this process; r: what it writes. */
+static hp_status write_own(const checkpoint_content *c, const char *temp, const file_record *r) {
+  if (c->write) HP_TRY(c->write(c->ctx, temp));
+  return c->follows && file_record_count(r) ? leave_sums(temp, r) : HP_OK;
+}
+
+static hp_status save_together(const char *out_dir, const char *temp, const checkpoint_content *c) {
+  file_record *r = NULL;
+  bool leads = !c->follows;
+  hp_status st = leads ? begin(temp) : HP_OK;
+  if (!st) st = file_record_begin(temp, &r);
+  st = agree(c, st);
+  if (!st) st = agree(c, write_own(c, temp, r));
+  if (!st) st = agree(c, leads ? finish(out_dir, temp, c, r) : HP_OK);
+  file_record_end(r);
+  return st;
+}
+
 hp_status checkpoint_save(const char *out_dir, const checkpoint_content *c) {
   str temp = {0};
-  bool leads = !c->follows;
   str_printf(&temp, "%s/.tmp-checkpoint-%lld-%lld", out_dir, (long long)c->step, (long long)c->run);
   HP_TRY(str_status(&temp));
-  hp_status st = agree(c, leads ? begin(temp.at) : HP_OK);
-  if (!st) st = agree(c, c->write ? c->write(c->ctx, temp.at) : HP_OK);
-  if (!st) st = agree(c, leads ? finish(out_dir, temp.at, c) : HP_OK);
-  if (st && leads) { /* keep the first message */
+  hp_status st = save_together(out_dir, temp.at, c);
+  if (st && !c->follows) { /* keep the first message */
     err_report why;
     err_take(st, &why);
     if (dir_remove(temp.at)) err_clear();

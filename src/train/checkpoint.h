@@ -5,10 +5,10 @@
  *   OUT/.tmp-checkpoint-N-RUN/   being written
  *   OUT/checkpoint-N/            committed: its files and MANIFEST.json with their sizes and hashes
  *
- * Order of a save: every file written and fsynced, by all processes, the folder fsynced, the
- * manifest written last and fsynced, the folder renamed, OUT fsynced; only then are older ones
+ * Order of a save: every file written, fsynced and read back, by all processes, the folder fsynced,
+ * the manifest written last and fsynced, the folder renamed, OUT fsynced; only then are older ones
  * deleted.  So at any instant of any death each visible folder is whole, and a damaged one is found
- * by its hashes. */
+ * by its hashes, which are those of the bytes in memory from which the files were written. */
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H
 
@@ -40,7 +40,8 @@ typedef struct {
 } checkpoint_text;
 
 typedef struct {
-  /* Writes the tensors into the folder: all of them, or what this process has of them. */
+  /* Writes the tensors into the folder: all of them, or what this process has of them.  Only files
+   * that it writes by file_writer, to `dir` as it is spelled, are of the checkpoint. */
   hp_status (*write)(void *ctx, const char *dir);
   const checkpoint_text *text;
   size_t n_text;

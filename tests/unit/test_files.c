@@ -162,3 +162,113 @@ TEST(links_that_look_like_checkpoints_lead_to_what_stays) {
   struct stat s;
   CHECK(!stat(at("target"), &s) && s.st_size == 8);
 }
+
+static void change_byte(const char *path, long offset) {
+  unsigned char c;
+  FILE *f = fopen(path, "r+b");
+  CHECK(f && !fseek(f, offset, SEEK_SET) && fread(&c, 1, 1, f) == 1);
+  c ^= 4;
+  CHECK(!fseek(f, offset, SEEK_SET) && fwrite(&c, 1, 1, f) == 1 && !fclose(f));
+}
+
+TEST(what_the_disk_made_of_a_file_is_compared_with_what_was_meant) {
+  enum { MIB = 1 << 20, BYTES = 2 * MIB + 12345 };
+  static const struct {
+    long flip, cut;
+    const char *says;
+  } cases[] = {{0, -1, "from byte 0 to 1048575"},
+               {MIB - 1, -1, "from byte 0 to 1048575"},
+               {MIB, -1, "from byte 1048576 to 2097151"},
+               {BYTES - 1, -1, "from byte 2097152 to 2109496"},
+               {-1, BYTES - 1, "has 2109496 bytes, 2109497 were written"},
+               {-1, MIB, "has 1048576 bytes"},
+               {-1, 0, "has 0 bytes"},
+               {-1, BYTES + 1, "is longer than the 2109497 bytes"}};
+  unsigned char *bytes = mem_calloc(BYTES, 1);
+  CHECK(bytes != NULL);
+  for (int i = 0; i < BYTES; i++) bytes[i] = (unsigned char)(i * 31 + i / 7);
+  CHECK_OK(file_write(at("f"), "old", 3));
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    file_writer w;
+    CHECK_OK(file_writer_open(at("f"), &w));
+    CHECK_OK(file_writer_write(&w, bytes, 100)); /* as a header comes */
+    CHECK_OK(file_writer_write(&w, bytes + 100, BYTES - 100));
+    if (cases[i].flip >= 0) change_byte(w.temp, cases[i].flip);
+    if (cases[i].cut >= 0) CHECK(!truncate(w.temp, cases[i].cut));
+    CHECK_FAILS(file_writer_commit(&w), cases[i].says);
+  }
+  char *text;
+  size_t n;
+  CHECK_OK(file_read(at("f"), 0, &text, &n));
+  CHECK_STR(text, "old");
+  mem_free(text);
+  CHECK_OK(file_write(at("f"), bytes, BYTES));
+  CHECK_OK(file_read(at("f"), 0, &text, &n));
+  CHECK(n == BYTES && !memcmp(text, bytes, n));
+  mem_free(text);
+  mem_free(bytes);
+}
+
+/* Damages a file once all have been written, before the manifest is. */
+static hp_status damage_then_agree(void *context, hp_status mine) {
+  int *asked = context;
+  str path = {0};
+  CHECK_OK(path_join(&path, test_dir(), ".tmp-checkpoint-1-1/tensors"));
+  if (++*asked == 2) change_byte(path.at, 3);
+  str_free(&path);
+  return mine;
+}
+
+static hp_status write_tensors(void *context, const char *dir) {
+  str path = {0};
+  (void)context;
+  CHECK_OK(path_join(&path, dir, "tensors.new"));
+  CHECK_OK(file_write(path.at, "1234567", 7));
+  const char *from = path.at;
+  str to = {0};
+  CHECK_OK(path_join(&to, dir, "tensors"));
+  CHECK_OK(file_rename(from, to.at));
+  str_free(&path);
+  str_free(&to);
+  return HP_OK;
+}
+
+TEST(a_manifest_holds_what_was_meant_not_what_is_there) {
+  int asked = 0;
+  checkpoint c;
+  checkpoint_content content = {.write = write_tensors,
+                                .agree = damage_then_agree,
+                                .ctx = &asked,
+                                .step = 1,
+                                .state = "{}",
+                                .run = 1};
+  CHECK_OK(checkpoint_save(test_dir(), &content));
+  CHECK_FAILS(checkpoint_verify(at("checkpoint-1"), &c), "checkpoint-1/tensors");
+}
+
+static hp_status write_behind(void *context, const char *dir) {
+  str path = {0};
+  (void)context;
+  CHECK_OK(path_join(&path, dir, "stranger"));
+  FILE *f = fopen(path.at, "w");
+  CHECK(f && !fclose(f));
+  str_free(&path);
+  return HP_OK;
+}
+
+static hp_status write_and_lose(void *context, const char *dir) {
+  str path = {0};
+  HP_TRY(write_tensors(context, dir));
+  CHECK_OK(path_join(&path, dir, "tensors"));
+  CHECK(!unlink(path.at));
+  str_free(&path);
+  return HP_OK;
+}
+
+TEST(files_that_nobody_wrote_or_that_are_lost_fail_a_save) {
+  checkpoint_content c = {.write = write_behind, .step = 1, .state = "{}", .run = 1};
+  CHECK_FAILS(checkpoint_save(test_dir(), &c), "stranger: is there, but no process");
+  c.write = write_and_lose;
+  CHECK_FAILS(checkpoint_save(test_dir(), &c), "holds 0 files, 1 were written");
+  CHECK(!path_exists(at("checkpoint-1")) && !path_exists(at(".tmp-checkpoint-1-1")));
+}

@@ -1,0 +1,56 @@
+#!/bin/sh
+# Disks that do not hold what was written: found while it is written.
+. "$(dirname "$0")/lib.sh"
+. "$ROOT/tests/cli/train_lib.sh"
+
+make_job job <<END
+max_steps: 2
+save_steps: 2
+END
+sed -i '/^max_steps: 20/d; /^save_steps: 5/d' job/job.yaml
+
+"${CC:-cc}" -D_GNU_SOURCE -shared -fPIC -o flip.so "$ROOT/tests/cli/preload_flip.c" -ldl 2>/dev/null ||
+  fail "preload_flip.c does not build"
+# flipped PART-OF-PATH BYTE COMMAND...: with a bit of each such file flipped inside write()
+flipped() {
+  part=$1 byte=$2
+  shift 2
+  status=0 t_cmd="FLIP=$part FLIP_AT=$byte $*"
+  FLIP=$part FLIP_AT=$byte LD_PRELOAD=$PWD/flip.so "$@" >out 2>err </dev/null || status=$?
+}
+
+for f in model.safetensors optimizer.safetensors config.json trainer_state.json MANIFEST.json tokenizer.json; do
+  it "a bit of a checkpoint's $f that is flipped while it is written fails the save"
+  rm -rf job/out
+  flipped "/$f" 20 "$HYPER" train job/job.yaml
+  err_has "/$f"
+  err_has ": what is read back from byte 0 to"
+  no_file job/out/checkpoint-2/MANIFEST.json
+done
+
+it "on several devices, too, in several processes, too"
+flipped "model-part-00001" 2000 "$HYPER" train job/job.yaml output_dir=two strategy=tp=2
+err_has "model-part-00001.safetensors: what is read back from byte 0 to"
+no_file two/checkpoint-2
+if command -v mpirun >/dev/null && [ -e "$B/hyper_mpi.so" ]; then
+  flipped "optimizer-part-00001" 2000 "$HYPER" launch -n 2 --max-restarts 0 -- \
+    train job/job.yaml output_dir=three strategy=tp=2
+  err_has "optimizer-part-00001.safetensors: what is read back from byte 0 to"
+  no_file three/checkpoint-2
+  flipped nothing 0 "$HYPER" launch -n 2 -- train job/job.yaml output_dir=three strategy=tp=2
+  exit_is 0
+  run inspect three/checkpoint-2
+  exit_is 0
+  out_has "every size and hash agrees"
+fi
+
+it "a flipped bit of the export fails the run, and leaves no model"
+rm -rf job/out
+flipped "job/out/model.safetensors" 3000 "$HYPER" train job/job.yaml
+exit_is 2
+err_has "job/out/model.safetensors.new: what is read back from byte 0 to"
+no_file job/out/model.safetensors
+rm -rf converted
+flipped "converted/" 3000 "$HYPER" convert job/out/checkpoint-2 converted
+exit_is 2
+no_file converted
