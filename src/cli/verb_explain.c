@@ -19,8 +19,8 @@ static void print_summary(const train_config *c, const lm *m, const hp_program_s
   printf("model          %s, %.3f M parameters\n", m->c.model_type,
          model_config_params(&m->c) * 1e-6);
   printf("step           %lld x %lld tokens, %.3f GFLOP, %d instructions, %d loop kernels\n",
-         (long long)c->per_device_train_batch_size, (long long)c->is.block, s->flops * 1e-9,
-         s->instructions, s->kernels);
+         (long long)c->is.batch.rows, (long long)c->is.block, s->flops * 1e-9, s->instructions,
+         s->kernels);
   printf("memory         parameters %.1f MiB, optimizer %.1f MiB, work %.1f MiB (no plan needs "
          "less than %.1f)\n",
          (double)param_bytes(m) / 1048576, (double)state_bytes(c, m) / 1048576,
@@ -33,7 +33,7 @@ static hp_status print_json(const train_config *c, const lm *m, const hp_program
     const char *key;
     int64_t value;
   } row[] = {{"parameters", (int64_t)model_config_params(&m->c)},
-             {"batch", c->per_device_train_batch_size},
+             {"batch", c->is.batch.rows},
              {"seq", c->is.block},
              {"instructions", s->instructions},
              {"kernels", s->kernels},
@@ -71,7 +71,7 @@ static bool asks(const question *q, const char *what) { return q->what && !strcm
 /* Steps on a micro-batch of random tokens, [B,T] and one more. */
 static hp_status run_steps(stepper *s, const train_config *c, const int32_t *ids) {
   enum { STEPS = 8 };
-  int64_t B = c->per_device_train_batch_size, T = c->is.block;
+  int64_t B = c->is.batch.rows, T = c->is.block;
   step_micro b = {.B = B,
                   .T = T,
                   .ids = ids,
@@ -89,7 +89,7 @@ static hp_status run_steps(stepper *s, const train_config *c, const int32_t *ids
 static hp_status time_steps(const train_config *c, lm *m, const char *what, char **text) {
   step_options o = trainer_step_options(c);
   stepper *s;
-  int64_t n = c->per_device_train_batch_size * c->is.block + 1;
+  int64_t n = c->is.batch.rows * c->is.block + 1;
   HP_TRY(lm_init(m, (uint64_t)c->seed));
   HP_TRY(stepper_create(m, &o, &s));
   int32_t *ids = mem_calloc((size_t)n, sizeof *ids);
@@ -117,8 +117,8 @@ static hp_status explain_plan(const train_config *c, lm *m, hp_device *d, const 
   step_options o = trainer_step_options(c);
   bool table = q->json && asks(q, "ops");
   const char *what = q->svg ? "layouts.svg" : table ? "ops.json" : q->what;
-  hp_status st = stepper_plan(m, &o, c->per_device_train_batch_size, c->is.block, d, &s, what,
-                              what ? &text : NULL);
+  hp_status st =
+      stepper_plan(m, &o, c->is.batch.rows, c->is.block, d, &s, what, what ? &text : NULL);
   if (!st && q->json && !table) st = print_json(c, m, &s);
   else if (!st && !table) print_summary(c, m, &s);
   if (!st && q->svg) st = file_write(q->svg, text, strlen(text));

@@ -43,17 +43,26 @@ static void print_number(str *out, const char *name, double x) {
   str_add_char(out, '\n');
 }
 
+static void print_batch(const train_config *c, str *out) {
+  const train_batching *b = &c->is.batch;
+  int64_t eval = c->per_device_eval_batch_size;
+  str_printf(out, "- train_batch_size: %lld\n- eval_batch_size: %lld\n- seed: %lld\n",
+             (long long)b->per_device, (long long)eval, (long long)c->seed);
+  if (b->replicas > 1)
+    str_printf(out, "- distributed_type: multi-GPU\n- num_devices: %lld\n", (long long)b->replicas);
+  if (b->accumulation > 1)
+    str_printf(out, "- gradient_accumulation_steps: %lld\n", (long long)b->accumulation);
+  if (b->global != b->per_device)
+    str_printf(out, "- total_train_batch_size: %lld\n", (long long)b->global);
+  if (b->replicas > 1)
+    str_printf(out, "- total_eval_batch_size: %lld\n", (long long)(eval * b->replicas));
+}
+
 static void print_settings(const train_config *c, str *out) {
   static const char *const optim[] = {"ADAMW_TORCH", "ADAMW_TORCH_FUSED", "SGD"};
   str_add(out, "\nThe following hyperparameters were used during training:\n");
   print_number(out, "learning_rate", c->learning_rate);
-  str_printf(out, "- train_batch_size: %lld\n- eval_batch_size: %lld\n- seed: %lld\n",
-             (long long)c->per_device_train_batch_size, (long long)c->per_device_eval_batch_size,
-             (long long)c->seed);
-  if (c->gradient_accumulation_steps > 1)
-    str_printf(out, "- gradient_accumulation_steps: %lld\n- total_train_batch_size: %lld\n",
-               (long long)c->gradient_accumulation_steps,
-               (long long)(c->gradient_accumulation_steps * c->per_device_train_batch_size));
+  print_batch(c, out);
   str_printf(out, "- optimizer: Use OptimizerNames.%s", optim[c->optim]);
   if (c->optim != OPTIM_SGD) {
     str_add(out, " with betas=(");

@@ -306,7 +306,7 @@ void run_log_print_state(const run_log *r, str *out) {
   put_control(&w, r);
   json_put_key(&w, "total_flos");
   json_put_double(&w, r->total_flos);
-  put_int(&w, "train_batch_size", r->config->per_device_train_batch_size);
+  put_int(&w, "train_batch_size", r->config->is.batch.per_device);
   json_put_key(&w, "trial_name");
   json_put_null(&w);
   json_put_key(&w, "trial_params");

@@ -7,20 +7,30 @@
 
 static int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
-hp_status sampler_create(const sampler_spec *spec, sampler *out) {
-  sampler s = {.spec = *spec};
-  if (spec->samples < 1 || spec->batch < 1 || spec->accumulation < 1)
-    HP_FAIL(HP_ERR_ARG,
-            "a run of %lld samples in batches of %lld, %lld to a step: each must be at "
-            "least 1",
-            (long long)spec->samples, (long long)spec->batch, (long long)spec->accumulation);
-  s.micro_per_epoch =
-      spec->drop_last ? spec->samples / spec->batch : ceil_div(spec->samples, spec->batch);
-  if (!s.micro_per_epoch)
+hp_status sampler_deal(int64_t samples, int64_t unit, sampler_last last, int64_t *epoch_samples) {
+  if (samples < 1 || unit < 1 || unit > INT64_MAX / 4 || samples > INT64_MAX / 4)
+    HP_FAIL(HP_ERR_ARG, "%lld samples in batches of %lld: each must be at least 1",
+            (long long)samples, (long long)unit);
+  int64_t whole = samples / unit * unit;
+  if (last == SAMPLER_DROP && !whole)
     HP_FAIL(HP_ERR_INPUT,
             "dataloader_drop_last leaves nothing to train on: %lld samples are less than one batch "
             "of %lld; lower per_device_train_batch_size or write dataloader_drop_last: false",
-            (long long)spec->samples, (long long)spec->batch);
+            (long long)samples, (long long)unit);
+  if (last == SAMPLER_DROP) *epoch_samples = whole;
+  else *epoch_samples = last == SAMPLER_FILL && whole < samples ? whole + unit : samples;
+  return HP_OK;
+}
+
+hp_status sampler_create(const sampler_spec *spec, sampler *out) {
+  sampler s = {.spec = *spec};
+  if (spec->samples < 1 || spec->epoch_samples < 1 || spec->batch < 1 || spec->accumulation < 1)
+    HP_FAIL(HP_ERR_ARG,
+            "a run of %lld samples, %lld to an epoch, in batches of %lld, %lld to a step: each "
+            "must be at least 1",
+            (long long)spec->samples, (long long)spec->epoch_samples, (long long)spec->batch,
+            (long long)spec->accumulation);
+  s.micro_per_epoch = ceil_div(spec->epoch_samples, spec->batch);
   s.steps_per_epoch = ceil_div(s.micro_per_epoch, spec->accumulation);
   double steps = spec->max_steps > 0 ? (double)spec->max_steps
                                      : ceil(spec->epochs * (double)s.steps_per_epoch);
@@ -69,6 +79,6 @@ sampler_step sampler_find(const sampler *s, int64_t step) {
 
 int64_t sampler_micro(const sampler *s, int64_t micro, int64_t *first) {
   *first = micro * s->spec.batch;
-  int64_t left = s->spec.samples - *first;
+  int64_t left = s->spec.epoch_samples - *first;
   return left < s->spec.batch ? left : s->spec.batch;
 }

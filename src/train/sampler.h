@@ -1,7 +1,8 @@
 /* Which samples go into which step: a pure function of (seed, number of samples, step), so that a
- * resume needs one integer.  Arithmetic and order are those of Transformers' Trainer on one device:
+ * resume needs one integer.  Arithmetic and order are those of Transformers' Trainer:
  *
- *   micro-batches of an epoch  ceil(samples / batch), or floor with drop_last
+ *   samples of an epoch        all, or a multiple of a batch: see sampler_deal
+ *   micro-batches of an epoch  ceil(samples of an epoch / batch)
  *   steps of an epoch          ceil(micro-batches / accumulation): the last one is shorter
  *   steps of a run             max_steps if > 0, else ceil(num_train_epochs * steps of an epoch)
  *   order of epoch e           forward Fisher-Yates by MT19937 seeded with seed + e, or 0, 1, 2 ...
@@ -11,12 +12,23 @@
 
 #include "base/status.h"
 
+/* What becomes of an epoch's last batch when the samples do not fill it. */
+typedef enum {
+  SAMPLER_SHORT, /* it is short: one device */
+  SAMPLER_FILL,  /* it is filled up with the first samples of the epoch, so that each of several
+                    replicas has as many: accelerate's even_batches */
+  SAMPLER_DROP   /* it is left out: dataloader_drop_last */
+} sampler_last;
+/* Samples that an epoch deals out, in batches of `unit` over all replicas; more than there are
+ * where it begins again.  HP_ERR_INPUT when nothing is left. */
+hp_status sampler_deal(int64_t samples, int64_t unit, sampler_last last, int64_t *epoch_samples);
+
 typedef struct {
-  int64_t samples, batch, accumulation; /* all >= 1 */
-  double epochs;                        /* num_train_epochs, > 0 */
-  int64_t max_steps;                    /* > 0: in place of epochs */
+  int64_t samples, epoch_samples, batch, accumulation; /* all >= 1 */
+  double epochs;                                       /* num_train_epochs, > 0 */
+  int64_t max_steps;                                   /* > 0: in place of epochs */
   uint64_t seed;
-  bool shuffle, drop_last;
+  bool shuffle;
 } sampler_spec;
 
 typedef struct {
@@ -26,8 +38,7 @@ typedef struct {
   int64_t train_samples; /* of the run, as Transformers counts them for samples per second */
 } sampler;
 
-/* HP_ERR_ARG when a size makes no sense or a product overflows; HP_ERR_INPUT when there is no
- * micro-batch (fewer samples than a batch, with drop_last). */
+/* HP_ERR_ARG when a size makes no sense or a product overflows. */
 hp_status sampler_create(const sampler_spec *spec, sampler *out);
 
 /* order[0..samples): the samples of epoch `epoch` in the order they are taken. */
@@ -40,7 +51,8 @@ typedef struct {
 } sampler_step;
 /* Step `step`, from 0. */
 sampler_step sampler_find(const sampler *s, int64_t step);
-/* The samples of a micro-batch: [*first, *first + result) of the epoch's order. */
+/* The samples of a micro-batch: [*first, *first + result) of the epoch's order, which begins again
+ * after its last. */
 int64_t sampler_micro(const sampler *s, int64_t micro, int64_t *first);
 
 #endif

@@ -93,6 +93,17 @@ typedef struct {
   size_t n;
 } train_names;
 
+/* How many samples go into what; see train_batch_size.c. */
+typedef struct {
+  int64_t replicas;      /* shards that the mesh cuts a batch into */
+  int64_t per_device;    /* samples of a micro-batch that a replica has, the last ones less */
+  int64_t rows;          /* samples of a micro-batch of all replicas */
+  int64_t accumulation;  /* micro-batches of a step */
+  int64_t global;        /* samples of a step: rows x accumulation */
+  bool same_on_all;      /* global_batch_size is given: the same samples in a step on every mesh */
+  int64_t epoch_samples; /* that an epoch deals out, as the checkpoint has it; 0: from the others */
+} train_batching;
+
 typedef struct {
 #define FIELD_BOOL                   bool
 #define FIELD_TRI                    int
@@ -124,6 +135,7 @@ typedef struct {
     bool whole_sums; /* deterministic: layout */
     const char *engine;
     bool train, evaluate_after;
+    train_batching batch;
     bool shuffle;
     bool packed;
     int64_t block;      /* tokens of a block, or of a sample at most */
@@ -175,6 +187,12 @@ void train_config_print_help(str *out);
 
 /* Bytes of "16GiB", "512MB", "1.5G", "1048576"; false when it is none of these. */
 bool train_parse_size(const char *text, uint64_t *out);
+
+/* train_batch_size.c: fills config.is.batch; the mesh is decided. */
+hp_status train_batch_size_decide(train_config *c);
+/* Makes steps of `global` samples, those of a checkpoint from another mesh: the micro-batch is the
+ * largest up to the one asked for that divides them.  HP_ERR_INPUT says what would do. */
+hp_status train_batch_size_keep(train_config *c, int64_t global);
 
 /* train_config_check.c: the rules between keys; part of parse. */
 hp_status train_config_decide(train_config *c);

@@ -508,5 +508,6 @@ hp_status train_config_decide(train_config *c) {
   HP_TRY(decide_schedule(c));
   HP_TRY(decide_output(c));
   HP_TRY(decide_block(c));
+  HP_TRY(train_batch_size_decide(c));
   return decide_compute(c);
 }

@@ -38,9 +38,16 @@ typedef struct {
 } loader;
 
 static hp_status add_eval(loader *l, const char *name, const dataset *texts, train_data *out) {
-  HP_TRY(token_samples(l->c, &l->rules, *name ? name : "the evaluation data", texts, l->p,
-                       &out->eval[out->evals]));
-  out->eval[out->evals++].name = name;
+  sample_set *s = &out->eval[out->evals];
+  HP_TRY(token_samples(l->c, &l->rules, *name ? name : "the evaluation data", texts, l->p, s));
+  s->name = name;
+  out->evals++;
+  if (out->drop_last && s->samples < out->eval_batch)
+    HP_FAIL(HP_ERR_INPUT,
+            "dataloader_drop_last leaves nothing to evaluate on%s%s: %lld samples are less than "
+            "one batch of %lld; lower per_device_eval_batch_size or write dataloader_drop_last: "
+            "false",
+            *name ? " in " : "", name, (long long)s->samples, (long long)out->eval_batch);
   return HP_OK;
 }
 
@@ -72,15 +79,25 @@ static hp_status split_eval(loader *l, dataset *texts, train_data *out) {
   return st;
 }
 
+/* Where the mesh must not decide the numbers, the last step is short or left out as on one device;
+ * else every replica has as many samples. */
+static hp_status deal(const train_config *c, int64_t samples, int64_t *epoch_samples) {
+  const train_batching *b = &c->is.batch;
+  bool fills = b->replicas > 1 && !b->same_on_all;
+  sampler_last last = c->dataloader_drop_last ? SAMPLER_DROP : fills ? SAMPLER_FILL : SAMPLER_SHORT;
+  return sampler_deal(samples, b->same_on_all ? b->global : b->rows, last, epoch_samples);
+}
+
 static hp_status make_order(const train_config *c, train_data *out) {
   sampler_spec spec = {.samples = out->train.samples,
-                       .batch = c->per_device_train_batch_size,
-                       .accumulation = c->gradient_accumulation_steps,
+                       .epoch_samples = c->is.batch.epoch_samples,
+                       .batch = c->is.batch.rows,
+                       .accumulation = c->is.batch.accumulation,
                        .epochs = c->num_train_epochs,
                        .max_steps = c->max_steps,
                        .seed = c->is.data_seed,
-                       .shuffle = c->is.shuffle,
-                       .drop_last = c->dataloader_drop_last};
+                       .shuffle = c->is.shuffle};
+  if (!spec.epoch_samples) HP_TRY(deal(c, spec.samples, &spec.epoch_samples));
   HP_TRY(sampler_create(&spec, &out->order));
   out->shuffled.epoch = -1;
   out->shuffled.of = mem_calloc((size_t)out->train.samples, sizeof *out->shuffled.of);
@@ -111,7 +128,12 @@ static hp_status load(loader *l, train_data *out) {
 
 hp_status train_data_open(const train_config *c, const tokenizer *t, const char *tokenizer_dir,
                           pool *p, train_data *out) {
-  train_data d = {.packed = c->is.packed};
+  const train_batching *b = &c->is.batch;
+  train_data d = {.packed = c->is.packed,
+                  .replicas = b->same_on_all ? 1 : b->replicas,
+                  .eval_batch = c->per_device_eval_batch_size * b->replicas,
+                  .fills = b->replicas > 1 && !b->same_on_all,
+                  .drop_last = c->dataloader_drop_last};
   loader l = {.c = c, .p = p};
   HP_TRY(token_rules_find(c, t, tokenizer_dir, &l.rules));
   mt19937_seed(&l.global, (uint32_t)c->seed);
@@ -153,12 +175,22 @@ hp_status train_data_print_example(const train_data *d, const tokenizer *t, str 
 
 /* --- batches ---------------------------------------------------------------------------------- */
 
-int64_t train_data_largest(const train_data *d) {
-  return train_data_largest_eval(&d->train, d->order.spec.batch);
+int64_t train_data_rows(const train_data *d) {
+  const sampler_spec *s = &d->order.spec;
+  return s->batch < s->epoch_samples ? s->batch : s->epoch_samples;
 }
 
-int64_t train_data_largest_eval(const sample_set *s, int64_t batch) {
-  return (batch < s->samples ? batch : s->samples) * s->longest;
+int64_t train_data_eval_rows(const train_data *d, const sample_set *s) {
+  return d->fills || d->eval_batch < s->samples ? d->eval_batch : s->samples;
+}
+
+int64_t train_data_largest(const train_data *d) {
+  int64_t most = train_data_rows(d) * d->train.longest;
+  for (int64_t i = 0; i < d->evals; i++) {
+    int64_t n = train_data_eval_rows(d, &d->eval[i]) * d->eval[i].longest;
+    if (n > most) most = n;
+  }
+  return most;
 }
 
 static int64_t length(const sample_set *s, int64_t i) { return s->start[i + 1] - s->start[i]; }
@@ -169,11 +201,24 @@ static const int64_t *order_of(train_data *d, int64_t epoch) {
   return d->shuffled.of;
 }
 
-/* The longest of n samples: those listed in `of`, or first, first + 1, ... when it is NULL. */
-static int64_t widest(const sample_set *s, const int64_t *of, int64_t first, int64_t n) {
+/* Some samples: n of those listed in `of`, or of 0, 1, 2 ..., from `first` on; behind the last one
+ * comes the first. */
+typedef struct {
+  const sample_set *set;
+  const int64_t *of; /* NULL: as they are */
+  int64_t first, n;
+} chosen;
+
+static int64_t sample_at(const chosen *c, int64_t i) {
+  int64_t at = (c->first + i) % c->set->samples;
+  return c->of ? c->of[at] : at;
+}
+
+/* The longest of n of them, from `from` on. */
+static int64_t widest(const chosen *c, int64_t from, int64_t n) {
   int64_t most = 0;
-  for (int64_t i = first; i < first + n; i++) {
-    int64_t len = length(s, of ? of[i] : i);
+  for (int64_t i = from; i < from + n; i++) {
+    int64_t len = length(c->set, sample_at(c, i));
     if (len > most) most = len;
   }
   return most;
@@ -193,28 +238,50 @@ static void fill_row(const train_data *d, const sample_set *s, int64_t sample, i
   if (b->lengths) b->lengths[row] = (int32_t)n;
 }
 
-static void fill(const train_data *d, const sample_set *s, const int64_t *of, int64_t first,
-                 int64_t n, int64_t width, train_batch *b) {
-  b->B = n;
-  b->T = widest(s, of, first, n);
+/* Tokens when every replica pads its part to the longest there, as processes do by themselves. */
+static int64_t padded_apart(const chosen *c, int64_t replicas, int64_t width) {
+  int64_t each = c->n / replicas, all = 0;
+  for (int64_t r = 0; r < replicas; r++) {
+    int64_t most = widest(c, r * each, each);
+    all += each * (most > width ? most : width);
+  }
+  return all;
+}
+
+static void fill(const train_data *d, const chosen *c, int64_t width, train_batch *b) {
+  b->B = c->n;
+  b->T = widest(c, 0, c->n);
   if (width > b->T) b->T = width;
   b->labelled = b->tokens = 0;
+  b->padded = padded_apart(c, c->n % d->replicas ? 1 : d->replicas, width);
   HP_ASSERT(b->B * b->T <= b->most);
-  for (int64_t i = 0; i < n; i++) fill_row(d, s, of ? of[first + i] : first + i, i, b);
+  for (int64_t i = 0; i < c->n; i++) fill_row(d, c->set, sample_at(c, i), i, b);
+}
+
+static chosen micro_of(train_data *d, int64_t epoch, int64_t micro) {
+  chosen c = {.set = &d->train, .of = order_of(d, epoch)};
+  c.n = sampler_micro(&d->order, micro, &c.first);
+  return c;
 }
 
 int64_t train_data_width(train_data *d, int64_t epoch, int64_t micro) {
-  int64_t first, n = sampler_micro(&d->order, micro, &first);
-  return widest(&d->train, order_of(d, epoch), first, n);
+  chosen c = micro_of(d, epoch, micro);
+  return widest(&c, 0, c.n);
 }
 
 void train_data_batch(train_data *d, int64_t epoch, int64_t micro, int64_t width, train_batch *b) {
-  int64_t first, n = sampler_micro(&d->order, micro, &first);
-  fill(d, &d->train, order_of(d, epoch), first, n, width, b);
+  chosen c = micro_of(d, epoch, micro);
+  fill(d, &c, width, b);
 }
 
-void train_data_eval_batch(const train_data *d, const sample_set *s, int64_t batch, int64_t i,
-                           int64_t width, train_batch *b) {
-  int64_t first = i * batch, left = s->samples - first;
-  fill(d, s, NULL, first, left < batch ? left : batch, width, b);
+int64_t train_data_eval_batches(const train_data *d, const sample_set *s) {
+  return s->samples / d->eval_batch + (!d->drop_last && s->samples % d->eval_batch != 0);
+}
+
+void train_data_eval_batch(const train_data *d, const sample_set *s, int64_t i, int64_t width,
+                           train_batch *b) {
+  chosen c = {.set = s, .first = i * d->eval_batch};
+  int64_t left = s->samples - c.first;
+  c.n = d->fills || left > d->eval_batch ? d->eval_batch : left;
+  fill(d, &c, width, b);
 }

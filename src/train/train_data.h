@@ -29,9 +29,13 @@ typedef struct {
   sample_set train;
   sample_set *eval; /* evals of them */
   int64_t evals;
-  sampler order;    /* of training */
-  int32_t pad, eos; /* pad: fills a batch, and is never learned, wherever it stands */
-  int32_t vocab;    /* one more than the largest id in any sample */
+  sampler order;      /* of training */
+  int64_t replicas;   /* that make up a batch, each with padding of its own */
+  int64_t eval_batch; /* samples of an evaluation batch of all replicas */
+  bool fills;         /* a short batch is filled up, so that all replicas have as many samples */
+  bool drop_last;     /* or left out */
+  int32_t pad, eos;   /* pad: fills a batch, and is never learned, wherever it stands */
+  int32_t vocab;      /* one more than the largest id in any sample */
   bool packed;
   struct {
     int64_t epoch; /* whose order is in `of`; -1: none */
@@ -47,6 +51,7 @@ typedef struct {
   int64_t most;
   int64_t labelled; /* labels that are not LABEL_NONE, the first of a row counted too */
   int64_t tokens;   /* that are not padding */
+  int64_t padded;   /* and with the padding that a replica's own longest sample asks for */
 } train_batch;
 
 /* Loads, tokenizes (on the threads of p) and cuts the data sets of c.  tokenizer_dir is where t
@@ -61,19 +66,22 @@ hp_status train_data_check_vocab(const train_data *d, int64_t rows);
 /* The first sample, as LlamaFactory shows it before training. */
 hp_status train_data_print_example(const train_data *d, const tokenizer *t, str *out);
 
-/* Tokens that the largest micro-batch of training holds, padding included: to size a train_batch;
- * the same for an evaluation set with its batch size. */
+/* Samples of the largest micro-batch of training, and of an evaluation set's largest batch. */
+int64_t train_data_rows(const train_data *d);
+int64_t train_data_eval_rows(const train_data *d, const sample_set *s);
+/* Tokens that the largest batch of all holds, padding included: to size a train_batch. */
 int64_t train_data_largest(const train_data *d);
-int64_t train_data_largest_eval(const sample_set *s, int64_t batch);
 
 /* Fills b with micro-batch `micro` of an epoch (see sampler).  width: tokens of a row, 0 for the
  * longest sample's; more of them are padding. */
 void train_data_batch(train_data *d, int64_t epoch, int64_t micro, int64_t width, train_batch *b);
 /* The longest sample of that micro-batch. */
 int64_t train_data_width(train_data *d, int64_t epoch, int64_t micro);
-/* Fills b with batch `i` of an evaluation set, `batch` samples each, in their order. */
-void train_data_eval_batch(const train_data *d, const sample_set *s, int64_t batch, int64_t i,
-                           int64_t width, train_batch *b);
+/* Batches of an evaluation set. */
+int64_t train_data_eval_batches(const train_data *d, const sample_set *s);
+/* Fills b with batch `i` of an evaluation set, in their order. */
+void train_data_eval_batch(const train_data *d, const sample_set *s, int64_t i, int64_t width,
+                           train_batch *b);
 
 /* --- parts ------------------------------------------------------------------------------------ */
 

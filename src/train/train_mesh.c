@@ -143,6 +143,37 @@ hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out
   return hp_device_open(&o, out);
 }
 
+/* The entry that says a tensor's layout: its full name goes before patterns; NULL: none does. */
+static const tree_node *entry_of(const tree_node *layouts, const char *name) {
+  const tree_node *found = NULL;
+  for (uint32_t i = 0; i < layouts->len; i++) {
+    const tree_node *n = layouts->child[i];
+    if (!strcmp(n->key, name)) return n;
+    if (!found && !fnmatch(n->key, name, 0)) found = n;
+  }
+  return found;
+}
+
+/* Size of the axis of that name; 1: there is none. */
+static int64_t axis_size(const train_config *c, const tree_node *name) {
+  const tree_node *sizes = c->parallel.device_matrix, *names = c->parallel.alias_name;
+  for (uint32_t i = 0; name->kind == TREE_STRING && i < names->len; i++)
+    if (!strcmp(names->child[i]->string, name->string)) return sizes->child[i]->integer;
+  return 1;
+}
+
+int64_t train_mesh_replicas(const train_config *c) {
+  const tree_node *layouts = c->parallel.tensor_map;
+  if (!*c->is.mesh) return c->is.strategy.dp;
+  const tree_node *ids = layouts ? entry_of(layouts, "ids") : NULL;
+  if (!ids || !ids->len) return 1;
+  const tree_node *rows = ids->child[0];
+  int64_t n = 1;
+  if (rows->kind != TREE_LIST) return axis_size(c, rows);
+  for (uint32_t i = 0; i < rows->len; i++) n *= axis_size(c, rows->child[i]);
+  return n;
+}
+
 /* --- annotations ------------------------------------------------------------------------------ */
 
 static bool is_pattern(const tree_node *n) { return strpbrk(n->key, "*?[") != NULL; }
@@ -195,17 +226,6 @@ static hp_status check_pair(const lm *m, const tree_node *a, const tree_node *b)
   str_free(&x);
   str_free(&y);
   return st;
-}
-
-/* The entry that says a tensor's layout: its full name goes before patterns; NULL: none does. */
-static const tree_node *entry_of(const tree_node *layouts, const char *name) {
-  const tree_node *found = NULL;
-  for (uint32_t i = 0; i < layouts->len; i++) {
-    const tree_node *n = layouts->child[i];
-    if (!strcmp(n->key, name)) return n;
-    if (!found && !fnmatch(n->key, name, 0)) found = n;
-  }
-  return found;
 }
 
 static hp_status check_dims(const lm *m, const tree_node *layouts) {

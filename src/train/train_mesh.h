@@ -9,6 +9,8 @@
 hp_status train_mesh_decide(train_config *c);
 /* Does the configuration ask for several devices? */
 bool train_mesh_is_many(const train_config *c);
+/* Data-parallel replicas: shards into which the mesh cuts the samples of a batch. */
+int64_t train_mesh_replicas(const train_config *c);
 /* Opens the device that the configuration asks for: its mesh, else that of its strategy; plan_only
  * as in hp_device_options. */
 hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out);

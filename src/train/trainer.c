@@ -27,10 +27,6 @@ static hp_status open_data(trainer *t) {
   HP_TRY(st);
   t->steps = c->is.train ? t->data.order.steps : 0;
   int64_t most = train_data_largest(&t->data);
-  for (int64_t i = 0; i < t->data.evals; i++) {
-    int64_t n = train_data_largest_eval(&t->data.eval[i], c->per_device_eval_batch_size);
-    if (n > most) most = n;
-  }
   t->batch.most = most;
   t->batch.ids = mem_calloc((size_t)most, sizeof *t->batch.ids);
   t->batch.labels = mem_calloc((size_t)most, sizeof *t->batch.labels);
@@ -48,8 +44,7 @@ static int64_t micros_of(const trainer *t) {
 
 /* Micro-batch i of such a step, as large as they get. */
 static step_micro largest_micro(const trainer *t, int64_t i, int64_t micros) {
-  const sampler_spec *s = &t->data.order.spec;
-  return (step_micro){.B = s->batch < s->samples ? s->batch : s->samples,
+  return (step_micro){.B = train_data_rows(&t->data),
                       .T = t->data.train.longest,
                       .first = i == 0,
                       .last = i + 1 == micros};
@@ -155,7 +150,8 @@ static hp_status failed_step(const trainer *t, hp_status st) {
 }
 
 static hp_status train_step(trainer *t, const sampler_step *s) {
-  int64_t labels = labels_of(t, s), tokens = 0, texts = 0; /* padding included, and not */
+  int64_t labels = labels_of(t, s), tokens = 0;
+  int64_t padded = 0, texts = 0; /* as the log counts them: with the padding of replicas, without */
   step_update u = {.lr = schedule_lr(&t->rate, t->step), .t = t->step + 1};
   double start = time_now_s();
   float loss = 0;
@@ -177,6 +173,7 @@ static hp_status train_step(trainer *t, const sampler_step *s) {
     loss += (float)r.loss;
     t->grad_norm = r.grad_norm;
     tokens += t->batch.B * t->batch.T;
+    padded += t->batch.padded;
     texts += t->batch.tokens;
   }
   t->lr = u.lr;
@@ -187,8 +184,8 @@ static hp_status train_step(trainer *t, const sampler_step *s) {
   if (!vec_push(&t->steps_done, (double)t->step) || !vec_push(&t->step_seconds, seconds) ||
       !vec_push(&t->tokens_per_s, (double)tokens / seconds))
     return HP_ERR_OOM;
-  run_log_step(&t->log, t->step, s->epoch_after, loss, t->flops_per_token * (double)tokens,
-               t->c->is.count == COUNT_NON_PADDING ? texts : tokens);
+  run_log_step(&t->log, t->step, s->epoch_after, loss, t->flops_per_token * (double)padded,
+               t->c->is.count == COUNT_NON_PADDING ? texts : padded);
   return HP_OK;
 }
 
@@ -241,6 +238,7 @@ static void trainer_close(trainer *t) {
   train_data_free(&t->data);
   tokenizer_free(t->t);
   run_lock_free(t->lock);
+  if (t->found) checkpoint_free(&t->from);
   mem_free(t->batch.ids);
   mem_free(t->batch.labels);
   mem_free(t->batch.lengths);
@@ -310,9 +308,12 @@ static hp_status take_folder(trainer *t) {
 }
 
 hp_status trainer_run(const train_config *c) {
-  trainer t = {.c = c, .last_saved = -1};
+  trainer t = {.own = *c, .last_saved = -1};
+  t.c = &t.own;
   train_config_tell(c);
   hp_status st = take_folder(&t);
+  if (!st && c->is.train) st = trainer_find_checkpoint(&t, &t.from, &t.found);
+  if (!st && t.found) st = trainer_keep_batch(&t);
   if (!st) st = open_data(&t);
   if (!st) st = open_model(&t);
   if (!st) st = open_training(&t);

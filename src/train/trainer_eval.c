@@ -14,26 +14,30 @@ static hp_status scorer_for(trainer *t, int64_t B, int64_t T) {
 }
 
 hp_status trainer_prepare_evaluation(trainer *t) {
-  int64_t size = t->c->per_device_eval_batch_size;
   if (!t->c->is.evaluate_after && !t->c->eval_on_start) return HP_OK;
   for (int64_t i = 0; i < t->data.evals; i++) {
     const sample_set *s = &t->data.eval[i];
-    HP_TRY(scorer_for(t, size < s->samples ? size : s->samples, s->longest));
+    HP_TRY(scorer_for(t, train_data_eval_rows(&t->data, s), s->longest));
   }
   return HP_OK;
 }
 
-/* Loss of one batch as Transformers' prediction_step has it: divided by the labels before the
- * shift, as in training. */
-static hp_status batch_loss(trainer *t, float *losses, double *out) {
+/* The loss of a batch, as often as it has samples that are not there twice: as Transformers'
+ * prediction_step has it of each replica (divided by the labels of all before the shift, times the
+ * replicas), and its loop takes it for each sample. */
+static hp_status batch_loss(trainer *t, int64_t samples, float *losses, double *out) {
   const train_batch *b = &t->batch;
+  int64_t replicas = b->B % t->data.replicas ? 1 : t->data.replicas, each = b->B / replicas;
   double sum = 0;
   HP_TRY(scorer_for(t, b->B, b->T));
   trainer_shift_labels(b, t->shifted);
   HP_TRY(lm_scorer_run(t->scorer, b->ids, t->shifted, losses));
-  for (int64_t i = 0; i < b->B * b->T; i++) {
-    if (t->shifted[i] == LABEL_NONE) continue;
-    sum += (double)losses[i];
+  for (int64_t r = 0; r < replicas; r++) {
+    double part = 0;
+    int64_t counted = samples - r * each < each ? samples - r * each : each;
+    for (int64_t i = r * each * b->T; i < (r + 1) * each * b->T; i++)
+      if (t->shifted[i] != LABEL_NONE) part += (double)losses[i];
+    if (counted > 0) sum += part * (double)replicas * (double)counted;
   }
   *out = b->labelled ? sum / (double)b->labelled : 0;
   return HP_OK;
@@ -41,19 +45,22 @@ static hp_status batch_loss(trainer *t, float *losses, double *out) {
 
 /* The mean over samples of the losses of their batches, as Transformers gathers them. */
 static hp_status set_loss(trainer *t, const sample_set *s, double *loss, int64_t *batches) {
-  int64_t size = t->c->per_device_eval_batch_size, n = (s->samples + size - 1) / size;
+  int64_t n = train_data_eval_batches(&t->data, s), counted = 0;
   float *losses = mem_calloc((size_t)t->batch.most, sizeof *losses);
   HP_TRY_MEM(losses);
   hp_status st = HP_OK;
   double sum = 0;
   for (int64_t i = 0; !st && i < n; i++) {
-    double one = 0;
-    train_data_eval_batch(&t->data, s, size, i, 0, &t->batch);
-    st = batch_loss(t, losses, &one);
-    sum += one * (double)t->batch.B;
+    double all = 0;
+    int64_t left = s->samples - counted;
+    train_data_eval_batch(&t->data, s, i, 0, &t->batch);
+    if (left > t->batch.B) left = t->batch.B;
+    st = batch_loss(t, left, losses, &all);
+    counted += left;
+    sum += all;
   }
   mem_free(losses);
-  *loss = (double)(float)(sum / (double)s->samples); /* f32, as numpy means it */
+  *loss = (double)(float)(sum / (double)counted); /* f32, as numpy means it */
   *batches = n;
   return st;
 }

@@ -11,7 +11,10 @@
 #include "train/train_data.h"
 
 typedef struct {
-  const train_config *c;
+  const train_config *c; /* own */
+  train_config own;      /* as it was given, with what a checkpoint decides; it owns nothing */
+  checkpoint from;       /* that the run goes on from */
+  bool found;            /* is there one? */
   hp_device *d;
   lm *m;
   tokenizer *t;
@@ -59,9 +62,14 @@ bool trainer_has_file(const char *dir, const char *name);
  * it found. */
 hp_status trainer_find_checkpoint(trainer *t, checkpoint *c, bool *found);
 
+/* trainer_batch.c */
+/* Takes from the checkpoint how many samples make up a step: on another mesh the micro-batch or the
+ * accumulation of `own` gives way. */
+hp_status trainer_keep_batch(trainer *t);
+
 /* trainer_resume.c */
-/* Continues from the newest checkpoint, or the one that the configuration names; *finished: it is
- * the end of the run, which has told its results. */
+/* Continues from it, where there is one; *finished: it is the end of the run, which has told its
+ * results. */
 hp_status trainer_resume(trainer *t, bool *finished);
 
 /* trainer_tell.c: console and files of the log */

@@ -41,8 +41,6 @@ static hp_status read_state(trainer *t, const checkpoint *c) {
   bool saved;
   HP_TRY(tree_need_map(c->manifest.root, "state", &state));
   HP_TRY(must_equal(state, "samples", s->samples));
-  HP_TRY(must_equal(state, "per_device_train_batch_size", s->batch));
-  HP_TRY(must_equal(state, "gradient_accumulation_steps", s->accumulation));
   if (s->shuffle) HP_TRY(must_equal(state, "data_seed", (int64_t)s->seed));
   HP_TRY(tree_need_string(state, "optimizer", &optimizer));
   if (strcmp(optimizer, t->so.optimizer == STEP_SGD ? "sgd" : "adamw"))
@@ -92,14 +90,9 @@ static hp_status resume_from(trainer *t, const checkpoint *c) {
 }
 
 hp_status trainer_resume(trainer *t, bool *finished) {
-  checkpoint c;
-  bool found;
   int64_t over;
-  HP_TRY(trainer_find_checkpoint(t, &c, &found));
-  hp_status st = found ? resume_from(t, &c) : HP_OK;
-  if (found) checkpoint_free(&c);
-  HP_TRY(st);
-  bool ended = found && t->step >= t->steps;
+  if (t->found) HP_TRY(resume_from(t, &t->from));
+  bool ended = t->found && t->step >= t->steps;
   if (ended) ended = trainer_has_file(t->c->output_dir, "train_results.json");
   HP_TRY(hp_world_most(t->writes && ended, &over));
   *finished = over;

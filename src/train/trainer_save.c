@@ -42,7 +42,10 @@ static hp_status print_state(const trainer *t, const char *picks, str *out) {
   run_log_print_sums(&t->log, &sums);
   json_open_map(&w);
   json_put_key(&w, "samples"), json_put_int(&w, s->samples);
-  json_put_key(&w, "per_device_train_batch_size"), json_put_int(&w, s->batch);
+  json_put_key(&w, "epoch_samples"), json_put_int(&w, s->epoch_samples);
+  json_put_key(&w, "global_batch_size"), json_put_int(&w, s->batch * s->accumulation);
+  json_put_key(&w, "replicas"), json_put_int(&w, t->c->is.batch.replicas);
+  json_put_key(&w, "per_device_train_batch_size"), json_put_int(&w, t->c->is.batch.per_device);
   json_put_key(&w, "gradient_accumulation_steps"), json_put_int(&w, s->accumulation);
   json_put_key(&w, "data_seed"), json_put_int(&w, (int64_t)s->seed);
   json_put_key(&w, "shuffle"), json_put_bool(&w, s->shuffle);

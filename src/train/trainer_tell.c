@@ -6,6 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
+static void tell_batch(const train_batching *b) {
+  log_info("batch        %lld samples in a step: per_device_train_batch_size %lld x %lld "
+           "data-parallel replica%s x gradient_accumulation_steps %lld%s",
+           (long long)b->global, (long long)b->per_device, (long long)b->replicas,
+           b->replicas == 1 ? "" : "s", (long long)b->accumulation,
+           b->rows % b->replicas ? ", padded" : "");
+}
+
 static void tell_facts(const trainer *t) {
   const train_config *c = t->c;
   log_info("model        %s (%s), %.1f M parameters", c->model_name_or_path, t->m->c.model_type,
@@ -18,10 +26,9 @@ static void tell_facts(const trainer *t) {
   if (model_config_drops(&t->m->c))
     log_info("dropout      %g of embeddings, %g of attention weights, %g of residuals",
              t->m->c.dropout.embedding, t->m->c.dropout.attention, t->m->c.dropout.residual);
-  log_info("steps        %lld of %lld x %lld samples, %s schedule, learning rate %g",
-           (long long)t->steps, (long long)c->gradient_accumulation_steps,
-           (long long)c->per_device_train_batch_size, schedule_name(c->is.schedule),
-           c->learning_rate);
+  tell_batch(&c->is.batch);
+  log_info("steps        %lld, %s schedule, learning rate %g", (long long)t->steps,
+           schedule_name(c->is.schedule), c->learning_rate);
 }
 
 static hp_status open_files(trainer *t) {

@@ -11,6 +11,7 @@ gradient_accumulation_steps: 2
 max_grad_norm: 0.5
 END
   sed -i "s/batch_size: 4/batch_size: $2/; s/cutoff_len: 32/cutoff_len: 16/" "$1/job.yaml"
+  fix_batch "$1/job.yaml"
 }
 # same_on FOLDER STRATEGY...: the job's history and weights are those of one device.
 same_on() {

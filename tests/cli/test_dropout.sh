@@ -12,6 +12,7 @@ END
 }
 make_gpt2_job none 0.0 </dev/null
 make_gpt2_job some 0.1 </dev/null
+fix_batch some/job.yaml
 
 it "training applies it, with the same bits twice"
 run train none/job.yaml

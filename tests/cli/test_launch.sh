@@ -21,6 +21,7 @@ said_once() { [ "$(said | grep -cF -e "$1")" = 1 ] || { fail "not said once: \"$
 make_job job <<END
 gradient_accumulation_steps: 2
 END
+fix_batch job/job.yaml
 M=$CASES/llama-odd-heads
 ids=$(ids llama-odd-heads sequences.1)
 

@@ -5,6 +5,7 @@
 . "$ROOT/tests/cli/train_lib.sh"
 
 make_job job </dev/null
+fix_batch job/job.yaml
 sed -i "s|^max_steps: .*|max_steps: 8|; s|^save_steps: .*|save_steps: 4|" job/job.yaml
 vocab=$(sed -n 's/.*"vocab_size": \([0-9]*\).*/\1/p' job/model/config.json)
 

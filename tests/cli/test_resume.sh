@@ -8,6 +8,7 @@ MESH=strategy=dp=2,tp=2,zero=1
 make_job job <<END
 gradient_accumulation_steps: 2
 END
+fix_batch job/job.yaml
 run train job/job.yaml output_dir=one
 exit_is 0
 run train job/job.yaml output_dir=four $MESH
@@ -113,6 +114,7 @@ make_job moe <<END
 max_steps: 1
 END
 sed -i '/^max_steps: 20/d' moe/job.yaml
+fix_batch moe/job.yaml
 write moe/model/config.json <<END
 {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "hidden_size": 16, "intermediate_size": 8,
  "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 512,

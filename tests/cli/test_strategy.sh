@@ -7,6 +7,7 @@
 make_job job <<END
 gradient_accumulation_steps: 2
 END
+fix_batch job/job.yaml
 run train job/job.yaml output_dir=one
 exit_is 0
 
@@ -96,6 +97,7 @@ it "experts on several devices, too"
 make_job moe <<END
 gradient_accumulation_steps: 2
 END
+fix_batch moe/job.yaml
 sed -i 's/LlamaForCausalLM/Qwen3MoeForCausalLM/; s/"llama"/"qwen3_moe"/
         s/"hidden_size": 32,/"hidden_size": 32, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24,/' \
   moe/model/config.json
@@ -210,7 +212,7 @@ err_has "tensor_map.*.q_prj.weight: no param, input or value of the model has su
 [ "$(grep -c "has such a name" err)" = 1 ] || fail "a name that is there is told"
 
 it "an order that a memory limit asks for is told"
-many="strategy=dp=2 per_device_train_batch_size=32 hyper_parallel.recompute=none"
+many="strategy=dp=2 global_batch_size=64 hyper_parallel.recompute=none"
 told memory $many
 out_lacks "order, to stay under the memory limit"
 run explain job/job.yaml memory $many memory_limit=1KiB

@@ -34,6 +34,12 @@ END
   } > "$1/job.yaml"
 }
 
+# fix_batch FILE: a step of the job has the samples that it has on one device, on every mesh.
+fix_batch() {
+  awk '/^gradient_accumulation_steps:/ { times = $2 } /^per_device_train_batch_size:/ { micro = $2; next } { print }
+       END { print "global_batch_size: " micro * (times ? times : 1) }' "$1" > "$1.fixed" && mv "$1.fixed" "$1"
+}
+
 # The history of a run without times.
 history_of() {
   sed 's/"elapsed_time": "[^"]*"//; s/"remaining_time": "[^"]*"//; s/"train_[a-z_]*": [0-9.e+-]*,*//g' "$1/trainer_log.jsonl"

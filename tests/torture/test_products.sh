@@ -34,6 +34,7 @@ prepare() {
   make_job "$1" <<END
 save_strategy: "no"
 END
+  fix_batch "$1/job.yaml"
   sed -i "$2" "$1/model/config.json"
   run train "$1/job.yaml" "output_dir=$1-one"
   exit_is 0

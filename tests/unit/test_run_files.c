@@ -33,13 +33,13 @@ static void begin(run *r, const char *text, int64_t samples) {
   CHECK_OK(train_config_parse(r->source.root, &r->config));
   const train_config *c = &r->config;
   sampler_spec spec = {samples,
+                       samples,
                        c->per_device_train_batch_size,
                        c->gradient_accumulation_steps,
                        c->num_train_epochs,
                        c->max_steps,
                        42,
-                       true,
-                       false};
+                       true};
   CHECK_OK(sampler_create(&spec, &r->order));
   r->flow = train_flow_create(c, r->order.steps);
   run_log_create(c, &r->flow, &r->order, &r->log);

@@ -4,7 +4,7 @@
 #include "train/sampler.h"
 
 static sampler make(int64_t n, int64_t batch, int64_t accumulation, double epochs, int64_t max) {
-  sampler_spec spec = {n, batch, accumulation, epochs, max, 42, true, false};
+  sampler_spec spec = {n, n, batch, accumulation, epochs, max, 42, true};
   sampler s;
   CHECK_OK(sampler_create(&spec, &s));
   return s;
@@ -103,16 +103,65 @@ TEST(fractional_epochs_and_dropped_batches_count_as_in_transformers) {
   CHECK_EQ(s.steps, 1);
   CHECK_EQ(sampler_find(&s, 0).micros, 7);
 
-  sampler_spec spec = {10, 3, 2, 1, 0, 42, true, true};
+  int64_t dealt;
+  CHECK_OK(sampler_deal(10, 3, SAMPLER_DROP, &dealt));
+  CHECK_EQ(dealt, 9);
+  sampler_spec spec = {10, dealt, 3, 2, 1, 0, 42, true};
   CHECK_OK(sampler_create(&spec, &s));
   CHECK_EQ(s.micro_per_epoch, 3);
   CHECK_EQ(s.steps, 2);
-  spec.batch = 11;
-  CHECK_FAILS(sampler_create(&spec, &s), "dataloader_drop_last");
-  spec = (sampler_spec){0, 1, 1, 1, 0, 42, true, false};
+  CHECK_FAILS(sampler_deal(10, 11, SAMPLER_DROP, &dealt), "dataloader_drop_last");
+  CHECK_FAILS(sampler_deal(0, 1, SAMPLER_SHORT, &dealt), "at least 1");
+  CHECK_FAILS(sampler_deal(10, INT64_MAX, SAMPLER_FILL, &dealt), "at least 1");
+  spec = (sampler_spec){0, 1, 1, 1, 1, 0, 42, true};
   CHECK_FAILS(sampler_create(&spec, &s), "at least 1");
-  spec = (sampler_spec){10, 1, 1, 1e300, 0, 42, true, false};
+  spec = (sampler_spec){10, 10, 1, 1, 1e300, 0, 42, true};
   CHECK_FAILS(sampler_create(&spec, &s), "out of range");
-  spec = (sampler_spec){10, INT64_MAX, INT64_MAX, 1, INT64_MAX, 42, true, false};
+  spec = (sampler_spec){10, 10, INT64_MAX, INT64_MAX, 1, INT64_MAX, 42, true};
   CHECK_FAILS(sampler_create(&spec, &s), "out of range");
+}
+
+/* What accelerate's BatchSamplerShard(even_batches=True) deals to all processes together. */
+TEST(batches_of_several_replicas_are_filled_up_from_the_epochs_start) {
+  static const struct {
+    int64_t samples, unit, dealt;
+  } row[] = {{235, 8, 240}, {16, 8, 16}, {17, 8, 24}, {3, 8, 8}, {1, 8, 8}, {8, 8, 8}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    int64_t dealt;
+    CHECK_OK(sampler_deal(row[i].samples, row[i].unit, SAMPLER_FILL, &dealt));
+    CHECK_EQ(dealt, row[i].dealt);
+    CHECK_OK(sampler_deal(row[i].samples, row[i].unit, SAMPLER_SHORT, &dealt));
+    CHECK_EQ(dealt, row[i].samples);
+  }
+  sampler_spec spec = {235, 240, 8, 3, 1, 0, 42, true};
+  sampler s;
+  CHECK_OK(sampler_create(&spec, &s));
+  CHECK_EQ(s.micro_per_epoch, 30);
+  CHECK_EQ(s.steps, 10);
+  int64_t first;
+  CHECK_EQ(sampler_micro(&s, 29, &first), 8);
+  CHECK_EQ(first, 232);
+}
+
+/* Another micro-batch with the same samples in a step, as after a move to another mesh. */
+TEST(the_samples_of_a_step_depend_on_the_global_batch_alone) {
+  for (int64_t dealt = 20; dealt <= 24; dealt += 4)
+    for (int64_t n = 1; n <= 8; n *= 2) {
+      sampler_spec one = {20, dealt, 8, 1, 3, 0, 42, true},
+                   other = {20, dealt, n, 8 / n, 3, 0, 42, true};
+      sampler a, b;
+      CHECK_OK(sampler_create(&one, &a));
+      CHECK_OK(sampler_create(&other, &b));
+      CHECK_EQ(a.steps, b.steps);
+      for (int64_t step = 0; step < a.steps; step++) {
+        sampler_step x = sampler_find(&a, step), y = sampler_find(&b, step);
+        int64_t from, to, end;
+        int64_t all = sampler_micro(&a, x.micro, &from);
+        sampler_micro(&b, y.micro, &to);
+        CHECK_EQ(from, to);
+        int64_t last = sampler_micro(&b, y.micro + y.micros - 1, &end);
+        CHECK_EQ(from + all, end + last);
+        CHECK_EQ(x.epoch, y.epoch);
+      }
+    }
 }

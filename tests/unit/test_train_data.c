@@ -79,10 +79,6 @@ static hp_status open_with(const char *model, const char *text, loaded *l) {
   str_free(&s);
   HP_TRY(train_data_open(&l->config, l->tokens, dir[0], l->threads, &l->data));
   l->batch.most = train_data_largest(&l->data);
-  for (int64_t i = 0; i < l->data.evals; i++) {
-    int64_t n = train_data_largest_eval(&l->data.eval[i], l->config.per_device_eval_batch_size);
-    if (n > l->batch.most) l->batch.most = n;
-  }
   l->batch.ids = mem_calloc((size_t)l->batch.most + 64, sizeof(int32_t));
   l->batch.labels = mem_calloc((size_t)l->batch.most + 64, sizeof(int32_t));
   CHECK(l->batch.ids && l->batch.labels);
@@ -131,10 +127,10 @@ static int64_t hash_run(loaded *l, uint64_t *hash) {
 
 static int64_t hash_eval(loaded *l, uint64_t *hash) {
   const sample_set *s = &l->data.eval[0];
-  int64_t b = l->config.per_device_eval_batch_size, n = (s->samples + b - 1) / b;
+  int64_t n = train_data_eval_batches(&l->data, s);
   *hash = 14695981039346656037u;
   for (int64_t i = 0; i < n; i++) {
-    train_data_eval_batch(&l->data, s, b, i, 0, &l->batch);
+    train_data_eval_batch(&l->data, s, i, 0, &l->batch);
     *hash = hash_batch(*hash, &l->batch);
   }
   return n;
