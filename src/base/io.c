@@ -1,4 +1,5 @@
 #include "base/io.h"
+#include "base/map_names.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -78,6 +79,9 @@ hp_status file_map_open(const char *path, file_map *out) {
     int e = errno;
     close(fd);
     if (p == MAP_FAILED) HP_FAIL(HP_ERR_IO, "%s: cannot map: %s", path, strerror(e));
+    hp_status st = map_names_add(p, m.len, path);
+    if (st) munmap(p, m.len);
+    HP_TRY(st);
     m.at = p;
   } else {
     close(fd);
@@ -87,6 +91,7 @@ hp_status file_map_open(const char *path, file_map *out) {
 }
 
 void file_map_close(file_map *m) {
+  if (m->at) map_names_remove(m->at);
   if (m->at) munmap((void *)(uintptr_t)m->at, m->len);
   *m = (file_map){0};
 }

@@ -14,7 +14,8 @@ typedef struct {
   const unsigned char *at; /* NULL when the file is empty */
   size_t len;
 } file_map;
-/* Maps a regular file for reading. */
+/* Maps a regular file for reading.  One that becomes shorter afterwards raises SIGBUS where it
+ * ended; map_names.h tells the name. */
 hp_status file_map_open(const char *path, file_map *out);
 void file_map_close(file_map *m);
 

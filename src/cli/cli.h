@@ -90,6 +90,9 @@ typedef struct {
 
 /* main as a process of the job that it was started in: process 0 alone prints. */
 int cli_run_in_job(int (*run)(int argc, char **argv), int argc, char **argv);
+/* A mapped file that becomes shorter or cannot be read any more ends the process with a message
+ * that names it, and exit code 2. */
+void cli_name_file_faults(void);
 
 struct lm;
 struct strategy;

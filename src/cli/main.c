@@ -76,5 +76,6 @@ int main(int argc, char **argv) {
   open_streams();
   signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write, with a message */
   signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
+  cli_name_file_faults();
   return cli_run_in_job(run_and_close, argc, argv);
 }

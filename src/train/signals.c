@@ -7,8 +7,18 @@
 
 /* A handler can reach nothing else. */
 static volatile sig_atomic_t taken;
-static void (*at_end)(void *ctx);
-static void *at_end_ctx;
+static void (*volatile at_end)(void *ctx);
+static void *volatile at_end_ctx;
+
+void signals_leave_by(void (*leave)(void *ctx), void *ctx) {
+  at_end = NULL;
+  at_end_ctx = ctx;
+  at_end = leave;
+}
+
+void signals_leave(void) {
+  if (at_end) at_end(at_end_ctx);
+}
 
 static void on_note(int number) { taken = number; }
 
@@ -18,7 +28,7 @@ static void say(const char *text) {
 
 static void on_end(int number) {
   taken = number;
-  at_end(at_end_ctx);
+  signals_leave();
   say("hyper: ");
   say(signals_name(number));
   say(": stopped before the first step, nothing was trained; run it again\n");
@@ -35,15 +45,14 @@ static void handle_with(void (*handler)(int), int flags) {
   }
 }
 
-void signals_end(void (*leave)(void *ctx), void *ctx) {
-  at_end = leave;
-  at_end_ctx = ctx;
-  handle_with(on_end, (int)SA_RESETHAND);
-}
+void signals_end(void) { handle_with(on_end, (int)SA_RESETHAND); }
 
 void signals_note(void) { handle_with(on_note, (int)SA_RESETHAND | SA_RESTART); }
 
-void signals_release(void) { handle_with(SIG_DFL, 0); }
+void signals_release(void) {
+  signals_leave_by(NULL, NULL);
+  handle_with(SIG_DFL, 0);
+}
 
 int signals_taken(void) { return taken; }
 

@@ -4,12 +4,14 @@
 #ifndef TRAIN_SIGNALS_H
 #define TRAIN_SIGNALS_H
 
-/* From now on they end the process, after a message and leave(ctx), which may do only what a signal
- * handler may. */
-void signals_end(void (*leave)(void *ctx), void *ctx);
+/* What a process that a signal ends is to do last: it may do only what a signal handler may. */
+void signals_leave_by(void (*leave)(void *ctx), void *ctx);
+void signals_leave(void); /* does it; nothing where there is nothing to do */
+/* From now on they end the process, after a message and signals_leave. */
+void signals_end(void);
 /* From now on they are noted. */
 void signals_note(void);
-/* From now on they have the system's meaning again. */
+/* From now on they have the system's meaning again, and there is nothing to do last. */
 void signals_release(void);
 int signals_taken(void); /* the one that came; 0: none */
 const char *signals_name(int number);

@@ -302,8 +302,9 @@ static hp_status take_folder(trainer *t) {
   t->writes = rank == 0;
   HP_TRY(hp_world_most(t->writes ? getpid() : 0, &t->run));
   if (t->writes) HP_TRY(run_lock_take(t->c->output_dir, &t->lock));
+  if (t->writes) signals_leave_by(leave, t->lock);
   if (t->processes > 1) signals_note();
-  else signals_end(leave, t->lock);
+  else signals_end();
   return t->writes ? checkpoint_clean(t->c->output_dir) : HP_OK;
 }
 

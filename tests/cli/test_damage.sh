@@ -1,5 +1,5 @@
 #!/bin/sh
-# Disks that do not hold what was written: found while it is written.
+# Disks that do not hold what was written, files that change while they are read: told by name.
 . "$(dirname "$0")/lib.sh"
 . "$ROOT/tests/cli/train_lib.sh"
 
@@ -9,8 +9,10 @@ save_steps: 2
 END
 sed -i '/^max_steps: 20/d; /^save_steps: 5/d' job/job.yaml
 
-"${CC:-cc}" -D_GNU_SOURCE -shared -fPIC -o flip.so "$ROOT/tests/cli/preload_flip.c" -ldl 2>/dev/null ||
-  fail "preload_flip.c does not build"
+for p in flip cut; do
+  "${CC:-cc}" -D_GNU_SOURCE -shared -fPIC -o $p.so "$ROOT/tests/cli/preload_$p.c" -ldl 2>err ||
+    { cat err; exit 1; }
+done
 # flipped PART-OF-PATH BYTE COMMAND...: with a bit of each such file flipped inside write()
 flipped() {
   part=$1 byte=$2
@@ -54,3 +56,46 @@ rm -rf converted
 flipped "converted/" 3000 "$HYPER" convert job/out/checkpoint-2 converted
 exit_is 2
 no_file converted
+
+# cut PART-OF-PATH BYTES COMMAND...: each such file is cut to so many bytes once it is mapped
+cut_to() {
+  part=$1 bytes=$2
+  shift 2
+  status=0 t_cmd="CUT=$part CUT_TO=$bytes $*"
+  CUT=$part CUT_TO=$bytes LD_PRELOAD=$PWD/cut.so "$@" >out 2>err </dev/null || status=$?
+}
+
+it "a file that becomes shorter while a command reads it is named, exit 2"
+run train job/job.yaml output_dir=good
+exit_is 0
+mkdir m && cp good/config.json good/tokenizer.json m/
+for bytes in 0 4096; do
+  cp good/model.safetensors m/
+  cut_to m/model.safetensors $bytes "$HYPER" logits --model m --tokens 1,2,3 --out l.safetensors
+  exit_is 2
+  err_has "hyper: m/model.safetensors: became shorter while it was read"
+  one_message
+  no_file l.safetensors
+  cp good/model.safetensors m/
+  cut_to m/model.safetensors $bytes "$HYPER" convert m n
+  exit_is 2
+  err_has "m/model.safetensors: became shorter"
+done
+
+it "a checkpoint that becomes shorter while a run resumes is named, and the lock goes with the run"
+cut_to optimizer.safetensors 4096 "$HYPER" train job/job.yaml output_dir=good max_steps=4
+exit_is 2
+err_has "checkpoint-2/optimizer.safetensors: became shorter"
+no_file good/run.lock
+no_file good/checkpoint-4
+
+it "any other SIGBUS ends the process as it did"
+"$HYPER" train job/job.yaml max_steps=100000 output_dir=long >out 2>err </dev/null &
+pid=$!
+i=0
+while [ ! -e long/trainer_log.jsonl ] && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done
+kill -BUS $pid
+status=0
+wait $pid 2>/dev/null || status=$?
+exit_is 135
+err_lacks "became shorter"
