@@ -27,8 +27,8 @@ static const starter starters[] = {{"Open MPI", "-q --bind-to none", "--hostfile
                                     NULL, "--overcommit", NULL, 128}};
 
 /* The names under which processes hear of the launcher. */
-static const char *const passed[] = {"HYPER_SUPERVISOR", "HYPER_RESTARTED", "HYPER_ISA",
-                                     "HYPER_TRACE", "HYPER_MPI"};
+static const char *const passed[] = {"HYPER_SUPERVISOR", "HYPER_RESTARTED", "HYPER_JOB",
+                                     "HYPER_ISA",        "HYPER_TRACE",     "HYPER_MPI"};
 
 static hp_status add(launch_command *c, const char *word) {
   char *copy = word ? mem_calloc(strlen(word) + 1, 1) : NULL;

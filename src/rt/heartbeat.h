@@ -9,6 +9,8 @@
 #define HEARTBEAT_VARIABLE  "HYPER_SUPERVISOR"
 /* "1": the job was begun again, after an earlier try had come to its first program */
 #define HEARTBEAT_RESTARTED "HYPER_RESTARTED"
+/* An identity of the job, in the environment of each of its processes. */
+#define HEARTBEAT_JOB       "HYPER_JOB"
 
 typedef enum { HEARTBEAT_ALIVE, HEARTBEAT_END } heartbeat_kind;
 /* As it goes over the wire, between processes of one build.  Back come single bytes: a signal that

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "base/sealed.h"
 #include "base/vec.h"
 #include "data/model_files.h"
 
@@ -17,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char manifest_name[] = "MANIFEST.json", sums_prefix[] = ".sums-";
+static const char sums_prefix[] = ".sums-";
 enum { FORMAT = 1 };
 static const int64_t steps_max = (int64_t)1 << 60;
 
@@ -172,7 +173,7 @@ static hp_status list_files(const char *dir, arena *mem, name_list *out) {
   if (!d) HP_FAIL(HP_ERR_IO, "%s: cannot open the folder: %s", dir, strerror(errno));
   hp_status st = HP_OK;
   for (struct dirent *e; !st && (e = readdir(d));) {
-    if (e->d_name[0] == '.' || !strcmp(e->d_name, manifest_name)) continue;
+    if (e->d_name[0] == '.' || !strcmp(e->d_name, CHECKPOINT_MANIFEST)) continue;
     char *name = arena_strdup(mem, e->d_name);
     if (!name || !vec_push(out, name)) st = HP_ERR_OOM;
   }
@@ -226,18 +227,16 @@ static hp_status print_files(const char *dir, const file_record *r, str *out) {
   return st;
 }
 
-/* {"format": 1, "step": N, "state": {...}, "files": {...}}, then a line with the hash of all before
- * it. */
+/* {"format": 1, "step": N, "line": ID, "parents": [...], "state": {...}, "files": {...}}, sealed.
+ */
 static hp_status print_manifest(const char *dir, const checkpoint_content *c, const file_record *r,
                                 str *out) {
-  char hex[33];
-  str_printf(out, "{\"format\": %d, \"step\": %lld,\n\"state\": %s,\n", FORMAT, (long long)c->step,
-             c->state);
+  str_printf(out, "{\"format\": %d, \"step\": %lld,\n", FORMAT, (long long)c->step);
+  if (c->line) run_line_print(c->line, out);
+  str_printf(out, "\"state\": %s,\n", c->state);
   HP_TRY(print_files(dir, r, out));
   str_add(out, "}\n");
-  HP_TRY(str_status(out));
-  hash_hex(hash_bytes128(out->at, out->len), hex);
-  str_printf(out, "%s\n", hex);
+  sealed_close(out);
   return str_status(out);
 }
 
@@ -305,7 +304,7 @@ static hp_status finish(const char *out_dir, const char *temp, const checkpoint_
   if (!st) st = take_sums(temp, r);
   if (!st) st = dir_sync(temp);
   if (!st) st = print_manifest(temp, c, r, &manifest);
-  if (!st) st = path_join(&path, temp, manifest_name);
+  if (!st) st = path_join(&path, temp, CHECKPOINT_MANIFEST);
   if (!st) st = file_write(path.at, manifest.at, manifest.len);
   if (!st) st = commit(out_dir, temp, c->step);
   str_free(&path);
@@ -357,17 +356,6 @@ hp_status checkpoint_save(const char *out_dir, const checkpoint_content *c) {
 
 /* --- finding ---------------------------------------------------------------------------------- */
 
-/* The JSON part of a manifest, after its own hash has been checked. */
-static hp_status manifest_json(const char *path, const char *text, size_t len, size_t *json_len) {
-  char hex[33];
-  if (len < 34 || text[len - 1] != '\n') HP_FAIL(HP_ERR_INPUT, "%s: is cut short", path);
-  *json_len = len - 33;
-  hash_hex(hash_bytes128(text, *json_len), hex);
-  if (memcmp(hex, text + *json_len, 32))
-    HP_FAIL(HP_ERR_INPUT, "%s: its hash does not match; it is damaged", path);
-  return HP_OK;
-}
-
 static hp_status check_file(const char *dir, const tree_node *f) {
   int64_t bytes;
   const char *want;
@@ -415,12 +403,12 @@ hp_status checkpoint_open(const char *path, checkpoint *out) {
   char *text = NULL;
   size_t len, json_len = 0;
   snprintf(c.path, sizeof c.path, "%s", path);
-  hp_status st = path_join(&file, path, manifest_name);
+  hp_status st = path_join(&file, path, CHECKPOINT_MANIFEST);
   if (!st && !path_exists(file.at))
     st = err_set(HP_ERR_INPUT, __FILE__, __LINE__, "%s: is not a checkpoint: it has no %s", path,
-                 manifest_name);
+                 CHECKPOINT_MANIFEST);
   if (!st) st = file_read(file.at, 64 << 20, &text, &len);
-  if (!st) st = manifest_json(file.at, text, len, &json_len);
+  if (!st) st = sealed_check(file.at, text, len, &json_len);
   if (!st) st = json_parse(text, json_len, file.at, &c.manifest);
   if (!st) st = read_head(&c);
   mem_free(text);

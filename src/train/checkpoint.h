@@ -1,9 +1,11 @@
 /* Checkpoints of a run: committed or invisible, verified before use.
  *
+ *   OUT/run.line                 the line of the run that goes on here: run_line.h
  *   OUT/run.lock                 locked while a run writes here; a dead process holds none.  Gone
  *                                when the run ends, and with it folders that it left empty
  *   OUT/.tmp-checkpoint-N-RUN/   being written
  *   OUT/checkpoint-N/            committed: its files and MANIFEST.json with their sizes and hashes
+ *   OUT/abandoned-LINE/          checkpoints of a branch that was given up; nothing deletes them
  *
  * Order of a save: every file written, fsynced and read back, by all processes, the folder fsynced,
  * the manifest written last and fsynced, the folder renamed, OUT fsynced; only then are older ones
@@ -12,8 +14,10 @@
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H
 
+#include "base/hash.h"
 #include "base/str.h"
 #include "base/tree.h"
+#include "train/run_line.h"
 
 /* --- lock ------------------------------------------------------------------------------------- */
 
@@ -25,6 +29,7 @@ void run_lock_free(run_lock *l);
 /* Removes the file, and of the folders that were made for it those that are empty.  A signal
  * handler may call it. */
 void run_lock_remove(run_lock *l);
+#define CHECKPOINT_MANIFEST "MANIFEST.json"
 /* OUT/checkpoint-STEP; replaces path. */
 hp_status checkpoint_path(const char *out_dir, int64_t step, str *path);
 /* Removes what dead runs left: folders .tmp-* and .old-*, and temporary files, which it tells.
@@ -48,7 +53,8 @@ typedef struct {
   const char *const *copy; /* paths of files that are copied as they are (tokenizer, ...) */
   size_t n_copy;
   int64_t step;
-  const char *state; /* JSON object that goes into the manifest: what a resume needs */
+  const char *state;    /* JSON object that goes into the manifest: what a resume needs */
+  const run_line *line; /* that it belongs to; NULL: of none */
   /* A run of several processes saves in all of them at once: `agree` waits for the others and
    * returns a failure in each when one has failed.  All but one follow: they write tensors only.
    * `run` names the temporary folder: one number in all of them, another in the next run. */
@@ -61,13 +67,6 @@ typedef struct {
 /* Writes and commits OUT/checkpoint-STEP, in place of one that is there.  On failure nothing is
  * left behind but what was there before. */
 hp_status checkpoint_save(const char *out_dir, const checkpoint_content *c);
-/* Deletes the oldest committed checkpoints so that `keep` are left (0 = all stay); never the one of
- * `spare`. */
-hp_status checkpoint_prune(const char *out_dir, int64_t keep, int64_t spare);
-
-/* Deletes all committed checkpoints, for a run that begins anew; tells how many. */
-hp_status checkpoint_forget(const char *out_dir);
-
 /* --- finding ---------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -80,9 +79,49 @@ typedef struct {
 hp_status checkpoint_open(const char *path, checkpoint *out);
 /* The same, and every file must have the size and hash that it names. */
 hp_status checkpoint_verify(const char *path, checkpoint *out);
-/* The newest that verifies.  *found false when there is none; `skipped` gets one line for each that
- * does not verify. */
-hp_status checkpoint_newest(const char *out_dir, checkpoint *out, bool *found, str *skipped);
 void checkpoint_free(checkpoint *c);
+
+/* --- keeping ---------------------------------------------------------------------------------- */
+
+/* What is known of the checkpoints of a folder, so that none is read twice: a folder whose files
+ * have the inodes, sizes and times that they had is as good as it was.  Zeroed = nothing yet. */
+typedef struct {
+  int64_t step;
+  hash128 stamp;
+  bool good;
+} checkpoint_known;
+typedef struct {
+  VEC(checkpoint_known) known;
+} checkpoint_memo;
+void checkpoint_memo_free(checkpoint_memo *m);
+/* The checkpoint of that step has just been written and is known to be good. */
+void checkpoint_memo_good(checkpoint_memo *m, const char *out_dir, int64_t step);
+
+/* The newest that belongs to the line and verifies; line NULL: any will do.  *found false when
+ * there is none; `skipped` gets one line for each that is damaged, or has another step than its
+ * name. */
+hp_status checkpoint_newest(const char *out_dir, const run_line *line, checkpoint_memo *memo,
+                            checkpoint *out, bool *found, str *skipped);
+
+typedef struct {
+  const run_line *line; /* only its checkpoints are counted, and deleted */
+  int64_t keep;         /* save_total_limit; 0 = all stay */
+  int64_t saved;        /* step of the one that was just saved: it stays */
+  int64_t best;         /* the same of the best one; -1: none */
+  checkpoint_memo *memo;
+} checkpoint_limit;
+/* With less than two, one damaged file could cost the run. */
+enum { CHECKPOINTS_LEAST = 2 };
+/* Deletes the oldest of the line, so that `keep` that verify are left, at least CHECKPOINTS_LEAST.
+ * A damaged one does not count and is told once; it stays until `keep` newer ones verify, and for
+ * good when not even its manifest, and so its line, can be read.  What is older than those that are
+ * kept is not read. */
+hp_status checkpoint_prune(const char *out_dir, const checkpoint_limit *limit);
+
+/* Moves those of other lines into OUT/abandoned-LINE, from where none is resumed by itself, and
+ * tells it.  Damaged ones whose line cannot be read stay. */
+hp_status checkpoint_set_aside(const char *out_dir, const run_line *line);
+/* Deletes all that are not of the line, for a run that begins anew; tells how many. */
+hp_status checkpoint_forget(const char *out_dir, const run_line *line);
 
 #endif

@@ -1,4 +1,5 @@
-/* The checkpoints of a run's folder: which there are, the newest, the oldest. */
+/* The checkpoints of a run's folder: the newest that can be used, the oldest that may go, and those
+ * of a branch that was given up. */
 #include "base/io.h"
 #include "base/log.h"
 #include "base/vec.h"
@@ -6,9 +7,12 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* The step whose folder has this name, else -1: "checkpoint-007" is somebody else's. */
 static int64_t step_of(const char *name) {
@@ -59,43 +63,272 @@ static hp_status delete_step(const char *out_dir, int64_t step) {
   return st;
 }
 
-hp_status checkpoint_prune(const char *out_dir, int64_t keep, int64_t spare) {
-  steps_list all = {0};
-  if (keep <= 0) return HP_OK;
-  hp_status st = list_steps(out_dir, &all);
-  for (size_t i = (size_t)keep; !st && i < all.len; i++)
-    if (all.at[i] != spare) st = delete_step(out_dir, all.at[i]);
-  vec_free(&all);
-  return st;
-}
+/* --- what is known ---------------------------------------------------------------------------- */
 
-hp_status checkpoint_forget(const char *out_dir) {
-  steps_list all = {0};
-  hp_status st = list_steps(out_dir, &all);
-  for (size_t i = 0; !st && i < all.len; i++) st = delete_step(out_dir, all.at[i]);
-  if (!st && all.len)
-    log_info("%s: overwrite_output_dir: %zu checkpoints of an earlier run are deleted", out_dir,
-             all.len);
-  vec_free(&all);
-  return st;
-}
+void checkpoint_memo_free(checkpoint_memo *m) { vec_free(&m->known); }
 
-hp_status checkpoint_newest(const char *out_dir, checkpoint *out, bool *found, str *skipped) {
-  steps_list all = {0};
+static void add_stamp(const char *dir, const char *name, str *text) {
+  struct stat s;
   str path = {0};
+  if (path_join(&path, dir, name) || stat(path.at, &s)) str_printf(text, "%s: none\n", name);
+  else
+    str_printf(text, "%s: %lld %lld %lld %lld.%09ld %lld.%09ld\n", name, (long long)s.st_dev,
+               (long long)s.st_ino, (long long)s.st_size, (long long)s.st_mtim.tv_sec,
+               s.st_mtim.tv_nsec, (long long)s.st_ctim.tv_sec, s.st_ctim.tv_nsec);
+  str_free(&path);
+}
+
+/* Changes whenever a file that the manifest names does, or the manifest itself; of one that cannot
+ * be read c is NULL. */
+static hp_status stamp_of(const char *dir, const checkpoint *c, hash128 *out) {
+  str text = {0};
+  const tree_node *files = c ? tree_get(c->manifest.root, "files") : NULL;
+  add_stamp(dir, CHECKPOINT_MANIFEST, &text);
+  for (uint32_t i = 0; files && files->kind == TREE_MAP && i < files->len; i++)
+    add_stamp(dir, files->child[i]->key, &text);
+  hp_status st = str_status(&text);
+  if (!st) *out = hash_bytes128(text.at, text.len);
+  str_free(&text);
+  return st;
+}
+
+static const checkpoint_known *recall(const checkpoint_memo *m, int64_t step, hash128 stamp) {
+  for (size_t i = 0; m && i < m->known.len; i++) {
+    const checkpoint_known *k = &m->known.at[i];
+    if (k->step == step && k->stamp.lo == stamp.lo && k->stamp.hi == stamp.hi) return k;
+  }
+  return NULL;
+}
+
+/* What cannot be remembered is read again. */
+static void remember(checkpoint_memo *m, int64_t step, hash128 stamp, bool good) {
+  if (!m) return;
+  checkpoint_known now = {step, stamp, good};
+  for (size_t i = 0; i < m->known.len; i++)
+    if (m->known.at[i].step == step) {
+      m->known.at[i] = now;
+      return;
+    }
+  if (!vec_push(&m->known, now)) err_clear();
+}
+
+void checkpoint_memo_good(checkpoint_memo *m, const char *out_dir, int64_t step) {
+  str path = {0};
+  checkpoint c;
+  hash128 stamp;
+  hp_status st = checkpoint_path(out_dir, step, &path);
+  if (!st && !(st = checkpoint_open(path.at, &c))) {
+    st = stamp_of(path.at, &c, &stamp);
+    if (!st) remember(m, step, stamp, true);
+    checkpoint_free(&c);
+  }
+  if (st) err_clear();
+  str_free(&path);
+}
+
+/* --- one of them ------------------------------------------------------------------------------ */
+
+typedef enum { DAMAGED, OTHER_LINE, OF_LINE } kind;
+
+/* One checkpoint of the folder: its manifest and line, where they can be read. */
+typedef struct {
+  const char *out_dir;
+  int64_t step;
+  kind kind;
+  str path;
+  checkpoint c;
+  run_line line;
+} folder;
+
+static void folder_free(folder *f) {
+  str_free(&f->path);
+  if (f->kind == DAMAGED) return;
+  checkpoint_free(&f->c);
+  run_line_free(&f->line);
+}
+
+/* Reads its manifest.  What is wrong with it is the failure that is left behind, and no failure of
+ * this function. */
+static hp_status folder_open(const char *out_dir, int64_t step, const run_line *line, folder *out) {
+  folder f = {.out_dir = out_dir, .step = step};
+  HP_TRY(checkpoint_path(out_dir, step, &f.path));
+  hp_status st = checkpoint_open(f.path.at, &f.c);
+  if (!st && f.c.step != step)
+    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
+                 "%s: holds step %lld, which its name is not; give it its name back", f.path.at,
+                 (long long)f.c.step);
+  if (!st) st = run_line_parse(f.c.manifest.root, &f.line);
+  if (st && f.c.manifest.root) checkpoint_free(&f.c);
+  if (st == HP_ERR_OOM) {
+    str_free(&f.path);
+    return st;
+  }
+  if (!st) f.kind = !line || run_line_has(line, f.line.id, step) ? OF_LINE : OTHER_LINE;
+  *out = f;
+  return HP_OK;
+}
+
+/* Does it verify?  As in folder_open, a failure that is left behind says why not.  *again: it was
+ * known to be damaged before. */
+static hp_status folder_verify(const folder *f, checkpoint_memo *memo, bool *good, bool *again) {
+  checkpoint c;
+  hash128 stamp;
+  HP_TRY(stamp_of(f->path.at, f->kind == DAMAGED ? NULL : &f->c, &stamp));
+  const checkpoint_known *k = recall(memo, f->step, stamp);
+  *again = k && !k->good;
+  *good = k && k->good;
+  if (k) return HP_OK;
+  hp_status st = f->kind == DAMAGED ? HP_ERR_INPUT : checkpoint_verify(f->path.at, &c);
+  if (st == HP_ERR_OOM) return st;
+  if (!st) checkpoint_free(&c);
+  *good = !st;
+  remember(memo, f->step, stamp, *good);
+  return HP_OK;
+}
+
+/* --- the newest ------------------------------------------------------------------------------- */
+
+hp_status checkpoint_newest(const char *out_dir, const run_line *line, checkpoint_memo *memo,
+                            checkpoint *out, bool *found, str *skipped) {
+  steps_list all = {0};
   *found = false;
   hp_status st = list_steps(out_dir, &all);
   for (size_t i = 0; !st && !*found && i < all.len; i++) {
-    st = checkpoint_path(out_dir, all.at[i], &path);
+    folder f = {0};
+    bool again;
+    st = folder_open(out_dir, all.at[i], line, &f);
     if (st) break;
-    if (!checkpoint_verify(path.at, out)) {
-      *found = true;
-    } else {
-      str_printf(skipped, "%s\n", err_message());
+    if (f.kind != OTHER_LINE) st = folder_verify(&f, memo, found, &again);
+    if (!st && *found) {
+      *out = f.c;
+      f.c = (checkpoint){0};
+    } else if (!st && f.kind != OTHER_LINE) {
+      if (*err_message()) str_printf(skipped, "%s\n", err_message());
       err_clear();
     }
+    folder_free(&f);
   }
   vec_free(&all);
-  str_free(&path);
+  return st;
+}
+
+/* --- pruning ---------------------------------------------------------------------------------- */
+
+/* Counts one that is not the saved one, or deletes it when there are enough newer ones. */
+static hp_status keep_or_delete(folder *f, const checkpoint_limit *limit, int64_t keep,
+                                int64_t *kept) {
+  bool good = false, again = false;
+  if (f->kind == OTHER_LINE) return HP_OK;
+  if (f->kind == OF_LINE && *kept >= keep)
+    return f->step == limit->best ? HP_OK : delete_step(f->out_dir, f->step);
+  HP_TRY(folder_verify(f, limit->memo, &good, &again));
+  *kept += good;
+  if (!good && !again && f->kind == DAMAGED)
+    log_warn("%s; it is not counted as one of the %lld that are kept, and it is not deleted",
+             err_message(), (long long)keep);
+  else if (!good && !again)
+    log_warn("%s; it is not counted as one of the %lld that are kept, and stays until there are so "
+             "many newer ones that verify",
+             err_message(), (long long)keep);
+  if (!good) err_clear();
+  return HP_OK;
+}
+
+hp_status checkpoint_prune(const char *out_dir, const checkpoint_limit *limit) {
+  steps_list all = {0};
+  int64_t keep = limit->keep < CHECKPOINTS_LEAST ? CHECKPOINTS_LEAST : limit->keep;
+  int64_t kept = 1; /* the saved one */
+  if (limit->keep <= 0) return HP_OK;
+  hp_status st = list_steps(out_dir, &all);
+  for (size_t i = 0; !st && i < all.len; i++) {
+    folder f;
+    if (all.at[i] == limit->saved) continue;
+    st = folder_open(out_dir, all.at[i], limit->line, &f);
+    if (st) break;
+    st = keep_or_delete(&f, limit, keep, &kept);
+    folder_free(&f);
+  }
+  vec_free(&all);
+  return st;
+}
+
+/* --- other lines ------------------------------------------------------------------------------ */
+
+/* OUT/abandoned-LINE, or with a number behind it where a checkpoint of this step is there. */
+static hp_status choose_aside(const folder *f, str *dir, str *to) {
+  enum { DIGITS = 12 };
+  for (int n = 1;; n++) {
+    str_clear(dir);
+    str_printf(dir, "%s/abandoned-%.*s", f->out_dir, DIGITS, f->line.id);
+    if (n > 1) str_printf(dir, "-%d", n);
+    HP_TRY(str_status(dir));
+    HP_TRY(checkpoint_path(dir->at, f->step, to));
+    if (!path_exists(to->at)) return HP_OK;
+  }
+}
+
+/* A link to a checkpoint elsewhere still leads there from another folder. */
+static bool move(const char *from, const char *to) {
+  struct stat s;
+  if (lstat(from, &s) || !S_ISLNK(s.st_mode)) return !rename(from, to);
+  char target[PATH_MAX];
+  return realpath(from, target) && !symlink(target, to) && !unlink(from);
+}
+
+static hp_status move_aside(const folder *f, str *moved) {
+  str dir = {0}, to = {0};
+  hp_status st = choose_aside(f, &dir, &to);
+  if (!st) st = dir_create(dir.at);
+  if (!st && !move(f->path.at, to.at))
+    st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot be moved to %s: %s", f->path.at, to.at,
+                 strerror(errno));
+  if (!st) st = dir_sync(dir.at);
+  if (!st) st = dir_sync(f->out_dir);
+  if (!st) str_printf(moved, "\n  %s is now %s", f->path.at, to.at);
+  str_free(&dir);
+  str_free(&to);
+  return st;
+}
+
+hp_status checkpoint_set_aside(const char *out_dir, const run_line *line) {
+  steps_list all = {0};
+  str moved = {0};
+  hp_status st = list_steps(out_dir, &all);
+  for (size_t i = 0; !st && i < all.len; i++) {
+    folder f;
+    st = folder_open(out_dir, all.at[i], line, &f);
+    if (st) break;
+    if (f.kind == OTHER_LINE) st = move_aside(&f, &moved);
+    if (f.kind == DAMAGED) err_clear();
+    folder_free(&f);
+  }
+  if (moved.len)
+    log_info("set aside, as they are not of the line that this run goes on in; nothing goes on "
+             "from them unless resume_from_checkpoint names one:%s",
+             moved.at);
+  str_free(&moved);
+  vec_free(&all);
+  return st;
+}
+
+hp_status checkpoint_forget(const char *out_dir, const run_line *line) {
+  steps_list all = {0};
+  int64_t deleted = 0;
+  hp_status st = list_steps(out_dir, &all);
+  for (size_t i = 0; !st && i < all.len; i++) {
+    folder f;
+    st = folder_open(out_dir, all.at[i], line, &f);
+    if (st) break;
+    err_clear();
+    if (f.kind != OF_LINE) {
+      st = delete_step(out_dir, all.at[i]);
+      deleted++;
+    }
+    folder_free(&f);
+  }
+  if (!st && deleted)
+    log_info("%s: overwrite_output_dir: %lld checkpoints of an earlier run are deleted", out_dir,
+             (long long)deleted);
+  vec_free(&all);
   return st;
 }

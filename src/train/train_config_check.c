@@ -271,6 +271,9 @@ static hp_status decide_when(train_config *c) {
     if (!(c->eval_steps > 0))
       TREE_FAIL(train_config_at(c, KEY_eval_strategy), "steps needs eval_steps of 1 or more");
   }
+  if (c->save_total_limit == 1)
+    HP_TRY(train_config_note(c, "save_total_limit: 1 keeps two checkpoints: the older one is the "
+                                "way back when the newer one is found damaged"));
   if (c->save_strategy == WHEN_BEST && (c->eval_strategy == WHEN_NO || !c->metric_for_best_model))
     TREE_FAIL(
         train_config_at(c, KEY_save_strategy),

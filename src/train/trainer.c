@@ -237,6 +237,8 @@ static void trainer_close(trainer *t) {
   hp_device_close(t->d);
   train_data_free(&t->data);
   tokenizer_free(t->t);
+  run_line_free(&t->line);
+  checkpoint_memo_free(&t->memo);
   run_lock_free(t->lock);
   if (t->found) checkpoint_free(&t->from);
   mem_free(t->batch.ids);
@@ -281,8 +283,7 @@ static hp_status train(trainer *t) {
   HP_TRY(trainer_resume(t, &finished));
   if (finished) return finish_again(t);
   HP_TRY(prepare(t));
-  if (t->c->is.resume == RESUME_NEVER && t->writes && !t->resumed)
-    HP_TRY(checkpoint_forget(t->c->output_dir));
+  HP_TRY(trainer_begin_line(t));
   HP_TRY(trainer_tell_start(t));
   if (t->c->eval_on_start && t->data.evals && t->step == 0)
     HP_TRY(trainer_evaluate(t, EVAL_START, &save));

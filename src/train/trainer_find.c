@@ -1,62 +1,176 @@
-/* Which checkpoint a run goes on from. */
+/* Which checkpoint a run goes on from, and in which line. */
 #include "base/io.h"
 #include "base/log.h"
 #include "train/trainer_parts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-/* A run that was killed and begun again by its supervisor goes on from what it wrote itself,
- * wherever it had begun. */
-static bool was_begun_before(void) {
-  const char *again = getenv("HYPER_RESTARTED");
-  return again && *again == '1';
+/* Where a checkpoint lies: OUT/checkpoint-STEP, the folder that the configuration names, or the one
+ * that run.line names. */
+typedef enum { HERE, NAMED, AWAY, PLACES } place;
+
+/* --- the line --------------------------------------------------------------------------------- */
+
+/* All tries of a supervised job have one name, and no other job has it. */
+static void read_job(char job[RUN_LINE_JOB + 1]) {
+  const char *text = getenv("HYPER_JOB");
+  snprintf(job, RUN_LINE_JOB + 1, "%s", text ? text : "");
 }
 
-static hp_status find_checkpoint(trainer *t, checkpoint *c, bool *found) {
-  str skipped = {0};
-  *found = false;
-  if (was_begun_before()) {
-    HP_TRY(checkpoint_newest(t->c->output_dir, c, found, &skipped));
-    str_free(&skipped);
-    if (*found) return HP_OK;
-  }
-  if (t->c->is.resume == RESUME_NEVER) return HP_OK;
-  if (t->c->is.resume == RESUME_FROM) {
-    HP_TRY(checkpoint_verify(t->c->is.resume_path, c));
+/* Was the line of the folder begun by an earlier try of this job? */
+static bool is_own(const run_line *l) {
+  char job[RUN_LINE_JOB + 1];
+  read_job(job);
+  return *job && !strcmp(job, l->job);
+}
+
+static hp_status load_line(trainer *t, bool *there) {
+  hp_status st = run_line_load(t->c->output_dir, &t->line, there);
+  if (st != HP_ERR_INPUT) return st;
+  log_warn("%s; going on in the line of the newest checkpoint", err_message());
+  err_clear();
+  return HP_OK;
+}
+
+/* Is path OUT/checkpoint-STEP, however it is written? */
+static bool is_here(const trainer *t, const char *path, int64_t step) {
+  struct stat a, b;
+  str dir = {0}, name = {0};
+  size_t n = strlen(path);
+  while (n > 1 && path[n - 1] == '/') n--;
+  size_t base = n;
+  while (base && path[base - 1] != '/') base--;
+  str_add_n(&dir, path, base);
+  str_add(&dir, ".");
+  str_printf(&name, "checkpoint-%lld", (long long)step);
+  bool here = !dir.failed && !name.failed && name.len == n - base &&
+              !memcmp(name.at, path + base, name.len) && !stat(dir.at, &a) &&
+              !stat(t->c->output_dir, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+  str_free(&dir);
+  str_free(&name);
+  return here;
+}
+
+/* The user names a checkpoint: from there a new line begins. */
+static hp_status branch(trainer *t, checkpoint *c, place *where) {
+  run_line of = {0};
+  const char *path = t->c->is.resume_path;
+  HP_TRY(checkpoint_verify(path, c));
+  hp_status st = run_line_parse(c->manifest.root, &of);
+  bool here = is_here(t, path, c->step);
+  *where = here ? HERE : NAMED;
+  run_line_free(&t->line);
+  if (!st) st = run_line_branch(&of, c->step, path, here, &t->line);
+  run_line_free(&of);
+  if (st) checkpoint_free(c);
+  return st;
+}
+
+/* The line has no checkpoint here that verifies: back to the one that it began from. */
+static hp_status return_to_start(trainer *t, checkpoint *c, bool *found) {
+  const char *from = t->line.from;
+  if (*from == '/' && !checkpoint_verify(from, c)) {
     *found = true;
     return HP_OK;
   }
-  hp_status st = checkpoint_newest(t->c->output_dir, c, found, &skipped);
-  if (skipped.len) log_warn("checkpoints that do not verify are passed over:\n%s", skipped.at);
-  str_free(&skipped);
-  if (!st && !*found && t->c->is.resume == RESUME_NEWEST)
+  err_report why = {0};
+  err_take(HP_ERR_INPUT, &why);
+  HP_FAIL(
+      HP_ERR_INPUT,
+      "%s: this run was begun from %s, which cannot be used any more%s%s, and has no checkpoint "
+      "of its own that verifies; name another with resume_from_checkpoint, or begin anew with "
+      "overwrite_output_dir: true",
+      t->c->output_dir, from, *why.message ? ": " : "", why.message);
+}
+
+/* No checkpoint of the line verifies. */
+static hp_status find_none(trainer *t, bool damaged, checkpoint *c, place *where, bool *found) {
+  *where = AWAY;
+  if (t->line.from) return return_to_start(t, c, found);
+  if (t->c->is.resume == RESUME_NEWEST)
     HP_FAIL(HP_ERR_INPUT,
             "%s: resume_from_checkpoint: true, but there is no checkpoint that verifies; leave the "
             "key out to begin at step 0",
             t->c->output_dir);
-  if (!st && !*found && t->c->is.resume == RESUME_IF_ANY && skipped.len)
-    log_warn("%s: no checkpoint verifies; beginning at step 0", t->c->output_dir);
+  if (damaged) log_warn("%s: no checkpoint verifies; beginning at step 0", t->c->output_dir);
+  return *t->line.id ? HP_OK : run_line_create(&t->line);
+}
+
+/* Goes on in the line of the folder; a folder without run.line has that of its newest. */
+static hp_status go_on(trainer *t, bool there, checkpoint *c, place *where, bool *found) {
+  str skipped = {0};
+  *where = HERE;
+  hp_status st =
+      checkpoint_newest(t->c->output_dir, there ? &t->line : NULL, &t->memo, c, found, &skipped);
+  if (skipped.len) log_warn("checkpoints that do not verify are passed over:\n%s", skipped.at);
+  bool damaged = skipped.len;
+  str_free(&skipped);
+  if (!st && !*found) return find_none(t, damaged, c, where, found);
+  return st || there ? st : run_line_parse(c->manifest.root, &t->line);
+}
+
+static hp_status find_checkpoint(trainer *t, checkpoint *c, place *where, bool *found) {
+  bool there;
+  *found = false;
+  HP_TRY(load_line(t, &there));
+  bool own = there && is_own(&t->line);
+  if (own || t->c->is.resume == RESUME_IF_ANY || t->c->is.resume == RESUME_NEWEST) {
+    HP_TRY(go_on(t, there, c, where, found));
+  } else if (t->c->is.resume == RESUME_FROM) {
+    HP_TRY(branch(t, c, where));
+    *found = true;
+  } else {
+    run_line_free(&t->line);
+    HP_TRY(run_line_create(&t->line));
+  }
+  read_job(t->line.job);
+  return HP_OK;
+}
+
+/* The results of a run that goes on are not those of its end. */
+static hp_status forget_results(const trainer *t) {
+  str path = {0};
+  hp_status st = path_join(&path, t->c->output_dir, "train_results.json");
+  if (!st) st = dir_remove(path.at);
+  str_free(&path);
   return st;
 }
 
-/* What process 0 tells of a checkpoint: its step, and whether the configuration names it. */
-static int64_t told_of(const trainer *t, const checkpoint *c) {
-  return 2 * c->step + (t->c->is.resume == RESUME_FROM && !strcmp(c->path, t->c->is.resume_path));
+hp_status trainer_begin_line(trainer *t) {
+  const char *out = t->c->output_dir;
+  if (!t->writes) return HP_OK;
+  HP_TRY(run_line_save(out, &t->line));
+  HP_TRY(forget_results(t));
+  if (t->c->is.resume == RESUME_NEVER) return checkpoint_forget(out, &t->line);
+  return checkpoint_set_aside(out, &t->line);
 }
 
-static hp_status open_told(const trainer *t, int64_t told, checkpoint *c) {
+/* --- together --------------------------------------------------------------------------------- */
+
+/* The folder of a checkpoint that process 0 has found. */
+static hp_status path_of(const trainer *t, place where, int64_t step, str *path) {
+  run_line l = {0};
+  bool there;
+  if (where == HERE) return checkpoint_path(t->c->output_dir, step, path);
+  if (where == AWAY) HP_TRY(run_line_load(t->c->output_dir, &l, &there));
+  const char *from = where == NAMED ? t->c->is.resume_path : l.from;
+  str_add(path, from ? from : "");
+  run_line_free(&l);
+  return str_status(path);
+}
+
+static hp_status open_told(const trainer *t, place where, int64_t step, checkpoint *c) {
   str path = {0};
-  int64_t step = told / 2;
-  bool elsewhere = told % 2;
-  hp_status st = elsewhere ? HP_OK : checkpoint_path(t->c->output_dir, step, &path);
-  const char *dir = elsewhere ? t->c->is.resume_path : path.at;
-  if (!st && !dir_exists(dir))
+  hp_status st = path_of(t, where, step, &path);
+  if (!st && !dir_exists(path.at))
     st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
                  "%s: process 0 has found a checkpoint there, this one has not; it must be one "
                  "folder, on a file system that all machines see",
-                 dir);
-  if (!st) st = checkpoint_open(dir, c);
+                 path.at);
+  if (!st) st = checkpoint_open(path.at, c);
   str_free(&path);
   return st;
 }
@@ -65,15 +179,18 @@ hp_status trainer_find_checkpoint(trainer *t, checkpoint *c, bool *found) {
   enum { NONE = -1, FAILED = -2 };
   int64_t mine = INT64_MIN, all;
   hp_status st = HP_OK;
+  place where = HERE;
   *found = false;
   if (t->writes) {
-    st = find_checkpoint(t, c, found);
-    mine = st ? FAILED : *found ? told_of(t, c) : NONE;
+    st = find_checkpoint(t, c, &where, found);
+    mine = st ? FAILED : *found ? PLACES * c->step + (int64_t)where : NONE;
   }
   hp_status met = hp_world_most(mine, &all);
   if (met && *found) checkpoint_free(c);
-  if (st || met || t->writes) return st ? st : met;
+  if (st || met) return st ? st : met;
   if (all == FAILED) HP_FAIL(HP_ERR_COMM, "process 0 has no checkpoint to go on from");
   *found = all != NONE;
-  return *found ? open_told(t, all, c) : HP_OK;
+  if (!*found) return HP_OK;
+  t->saved_here = all % PLACES == HERE;
+  return t->writes ? HP_OK : open_told(t, (place)(all % PLACES), all / PLACES, c);
 }

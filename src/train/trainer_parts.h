@@ -27,6 +27,8 @@ typedef struct {
   bool writes;   /* is this the one that prints, and writes the run's folder? */
   int64_t run;   /* a number of this run, the same in all of them */
   run_lock *lock;
+  run_line line;        /* that the run goes on in; of process 0 */
+  checkpoint_memo memo; /* the checkpoints of its folder */
   run_log log;
   run_files files;
   bool files_open;
@@ -44,6 +46,7 @@ typedef struct {
   /* one a step of this process: for the report */
   VEC(double) steps_done, step_seconds, tokens_per_s;
   bool resumed;
+  bool saved_here; /* does the checkpoint that it was resumed from lie in output_dir? */
 } trainer;
 
 /* trainer_save.c */
@@ -61,6 +64,9 @@ bool trainer_has_file(const char *dir, const char *name);
 /* The checkpoint to go on from: process 0 looks for it and verifies all of it, the others open what
  * it found. */
 hp_status trainer_find_checkpoint(trainer *t, checkpoint *c, bool *found);
+/* The run begins: its line is that of the folder from now on, and what is not of it is set aside,
+ * or deleted where the configuration says so.  Call when nothing can be refused any more. */
+hp_status trainer_begin_line(trainer *t);
 
 /* trainer_batch.c */
 /* Takes from the checkpoint how many samples make up a step: on another mesh the micro-batch or the

@@ -82,7 +82,8 @@ static hp_status resume_from(trainer *t, const checkpoint *c) {
   trainer_tensors_free(&model);
   trainer_tensors_free(&states);
   if (st) return st;
-  t->step = t->last_saved = c->step;
+  t->step = c->step;
+  t->last_saved = t->saved_here ? c->step : -1;
   t->resumed = true;
   log_info("continuing from %s (step %lld of %lld)", c->path, (long long)c->step,
            (long long)t->steps);
@@ -92,7 +93,7 @@ static hp_status resume_from(trainer *t, const checkpoint *c) {
 hp_status trainer_resume(trainer *t, bool *finished) {
   int64_t over;
   if (t->found) HP_TRY(resume_from(t, &t->from));
-  bool ended = t->found && t->step >= t->steps;
+  bool ended = t->found && t->saved_here && t->step >= t->steps;
   if (ended) ended = trainer_has_file(t->c->output_dir, "train_results.json");
   HP_TRY(hp_world_most(t->writes && ended, &over));
   *finished = over;

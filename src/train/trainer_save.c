@@ -87,6 +87,19 @@ static hp_status agree(void *context, hp_status mine) {
   return HP_OK;
 }
 
+/* What cannot be deleted costs space, not the run. */
+static void prune(trainer *t) {
+  checkpoint_limit limit = {.line = &t->line,
+                            .keep =
+                                t->c->save_total_limit == TRAIN_NONE ? 0 : t->c->save_total_limit,
+                            .saved = t->step,
+                            .best = t->log.best_saved ? t->log.best_step : -1,
+                            .memo = &t->memo};
+  if (!checkpoint_prune(t->c->output_dir, &limit)) return;
+  log_warn("%s; older checkpoints stay", err_message());
+  err_clear();
+}
+
 static hp_status save(trainer *t, arena *mem, str *text) {
   const char *copy[MODEL_FILES_MAX];
   size_t n_copy;
@@ -110,14 +123,16 @@ static hp_status save(trainer *t, arena *mem, str *text) {
                           .n_copy = n_copy,
                           .step = t->step,
                           .state = text[2].at,
+                          .line = &t->line,
                           .agree = t->processes > 1 ? agree : NULL,
                           .follows = !t->writes,
                           .run = t->run};
   HP_TRY(checkpoint_save(t->c->output_dir, &c));
   t->last_saved = t->step;
   if (!t->writes) return HP_OK;
-  int64_t keep = t->c->save_total_limit == TRAIN_NONE ? 0 : t->c->save_total_limit;
-  return checkpoint_prune(t->c->output_dir, keep, t->log.best_saved ? t->log.best_step : -1);
+  checkpoint_memo_good(&t->memo, t->c->output_dir, t->step);
+  prune(t);
+  return HP_OK;
 }
 
 hp_status trainer_checkpoint(trainer *t) {

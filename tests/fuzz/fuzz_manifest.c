@@ -48,6 +48,25 @@ static void read_states(const tree_node *root) {
   err_clear();
 }
 
+/* The line of a manifest; what is read is printed and read again. */
+static bool read_line(const tree_node *root) {
+  run_line l, again;
+  tree t;
+  str text = {0};
+  if (run_line_parse(root, &l)) return false;
+  str_add_char(&text, '{');
+  run_line_print(&l, &text);
+  str_add(&text, "\"step\": 3}");
+  HP_ASSERT(!json_parse(text.at, text.len, "line", &t) && !run_line_parse(t.root, &again));
+  HP_ASSERT(!strcmp(l.id, again.id) && l.parents.len == again.parents.len);
+  HP_ASSERT(run_line_has(&l, again.id, 1 << 20));
+  tree_free(&t);
+  run_line_free(&again);
+  run_line_free(&l);
+  str_free(&text);
+  return true;
+}
+
 static void check_manifest(const char *out_dir, const str *manifest, bool right_hash) {
   checkpoint c;
   char path[128], hex[34];
@@ -67,10 +86,11 @@ static void check_manifest(const char *out_dir, const str *manifest, bool right_
   if (good) {
     HP_ASSERT(tree_get(c.manifest.root, "files"));
     read_states(c.manifest.root);
+    good = c.step == 3 && read_line(c.manifest.root);
     checkpoint_free(&c);
   }
   err_clear();
-  HP_ASSERT(!checkpoint_newest(out_dir, &c, &found, &skipped));
+  HP_ASSERT(!checkpoint_newest(out_dir, NULL, NULL, &c, &found, &skipped));
   HP_ASSERT(found == good && (good || skipped.len));
   if (found) checkpoint_free(&c);
   str_free(&text);
@@ -119,7 +139,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
   make_folders(out_dir, &names);
   if (content.len || bytes[0] & 2) check_save(out_dir, &content);
   HP_ASSERT(!checkpoint_clean(out_dir));
-  HP_ASSERT(!checkpoint_prune(out_dir, 1, 3) && !checkpoint_forget(out_dir));
+  checkpoint_memo memo = {0};
+  run_line line;
+  HP_ASSERT(!run_line_create(&line));
+  checkpoint_limit limit = {.line = &line, .keep = 1, .saved = 7, .best = 3, .memo = &memo};
+  HP_ASSERT(!checkpoint_prune(out_dir, &limit) && !checkpoint_set_aside(out_dir, &line));
+  HP_ASSERT(!checkpoint_forget(out_dir, &line));
+  checkpoint_memo_free(&memo);
+  run_line_free(&line);
   HP_ASSERT(!path_join(&left, out_dir, "checkpoint-3") && !dir_exists(left.at));
   str_free(&manifest);
   str_free(&names);

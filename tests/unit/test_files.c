@@ -152,7 +152,7 @@ TEST(links_that_look_like_checkpoints_lead_to_what_stays) {
   make_link(at("elsewhere"), "checkpoint-1");
   save_step(2);
   save_step(3);
-  CHECK_OK(checkpoint_prune(test_dir(), 2, -1));
+  CHECK_OK(checkpoint_prune(test_dir(), &(checkpoint_limit){.keep = 2, .saved = 3, .best = -1}));
   CHECK(!path_exists(at("checkpoint-1")));
   CHECK(file_exists(at("elsewhere/state.json")) && file_exists(at("elsewhere/MANIFEST.json")));
   make_link(at("target"), "run.lock");
