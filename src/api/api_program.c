@@ -12,6 +12,7 @@
 #include "rt/explain.h"
 #include "rt/explain_comm.h"
 #include "rt/explain_layouts.h"
+#include "rt/explain_rows.h"
 #include "rt/explain_svg.h"
 #include "rt/run.h"
 
@@ -327,8 +328,9 @@ static hp_status plan_layouts(const hp_graph *g, hp_device *d, bool picture, cha
   HP_TRY(part_graph(g, d, &s));
   if (picture) explain_layouts_svg(d, s.whole, s.s.of, &out);
   else explain_layouts(d, s.whole, &s.s, &out);
+  hp_status st = picture ? HP_OK : explain_rows(d, s.whole, &s.s, &out);
   parts_free(&s);
-  return give_text(str_status(&out), &out, text);
+  return give_text(st ? st : str_status(&out), &out, text);
 }
 
 HP_API hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compile_options *o,

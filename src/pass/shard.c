@@ -46,6 +46,7 @@ static hp_status leaf(shard *s, const ir_node *n) {
   if (shard_declared(s->r.from, s->plan, n, &l))
     HP_TRY(shard_check_layout(s->m, name, &v, &l, n->op == OP_PARAM));
   s->made[n->out0] = s->now[n->out0] = l;
+  if (n->op == OP_INPUT) shard_rows_of_input(s, n->out0);
   local_type(s, &l, &v);
   s->r.map[n->out0] = ops_leaf(s->r.to, n->op, name, (hp_dtype)v.dtype, v.dim, v.rank);
   return graph_status(s->r.to);
@@ -134,19 +135,24 @@ static hp_status marked(shard *s, const ir_node *n) {
   }
   HP_TRY(shard_bring(s, from, &to, &s->r.map[old]));
   s->made[old] = s->now[old] = to;
+  shard_rows_of_mark(s, from, old);
   return HP_OK;
 }
 
 hp_status shard_node(shard *s, const ir_node *n) {
   if (n->op == OP_MARK) return marked(s, n);
-  if (shard_cuts_sequence(s, n)) return shard_attention(s, n);
-  if (shard_expands(s, n)) return shard_expand(s, n);
   struct {
     rule r;
     choice c;
   } *room = mem_calloc(1, sizeof *room);
   HP_TRY_MEM(room);
-  hp_status st = compute(s, n, &room->r, &room->c);
+  hp_status st = rule_of_node(s->r.from, n, &room->r);
+  if (!st) {
+    shard_rows_of_results(s, n, &room->r);
+    if (shard_cuts_sequence(s, n)) st = shard_attention(s, n);
+    else if (shard_expands(s, n)) st = shard_expand(s, n);
+    else st = compute(s, n, &room->r, &room->c);
+  }
   mem_free(room);
   return st;
 }
@@ -167,16 +173,19 @@ hp_status shard_begin(shard *s, const hp_graph *g) {
   s->r.map = mem_calloc(g->values.len, sizeof *s->r.map);
   s->made = mem_calloc(g->values.len, sizeof *s->made);
   s->now = mem_calloc(g->values.len, sizeof *s->now);
+  s->rows = mem_calloc(g->values.len, sizeof *s->rows);
   s->owned = mem_calloc(g->values.len, sizeof *s->owned);
   s->wide = mem_calloc(g->values.len, sizeof *s->wide);
   s->ways = mem_calloc(1, sizeof *s->ways);
   HP_TRY(use_lists_build(g, &s->users));
-  return s->r.map && s->made && s->now && s->owned && s->wide && s->ways ? HP_OK : HP_ERR_OOM;
+  return s->r.map && s->made && s->now && s->rows && s->owned && s->wide && s->ways ? HP_OK
+                                                                                    : HP_ERR_OOM;
 }
 
 void shard_end(shard *s) {
   mem_free(s->r.map);
   mem_free(s->now);
+  mem_free(s->rows);
   mem_free(s->owned);
   mem_free(s->wide);
   if (s->ways) {
@@ -194,30 +203,37 @@ static hp_status shard_even(const hp_graph *g, const shard_plan *plan, sharded *
   hp_status st = shard_begin(&s, g);
   if (!st) st = shard_all(&s);
   if (!st) st = graph_status(s.r.to);
+  uint8_t *axes = st ? NULL : mem_calloc(g->values.len, 1);
+  if (!st && !axes) st = HP_ERR_OOM;
+  for (val v = 1; !st && v < g->values.len; v++) axes[v] = shard_row_axes(&s.rows[v]);
   shard_end(&s);
-  if (st) {
-    mem_free(s.made);
-    graph_free(s.r.to);
-    return st;
-  }
-  *out = (sharded){.graph = s.r.to, .of = s.made};
-  return HP_OK;
+  *out = (sharded){.graph = s.r.to, .of = s.made, .row_axes = axes};
+  if (st) sharded_free(out);
+  return st;
 }
 
 /* From the layouts of the padded graph to those of g: parts have the length that they have there.
  */
 static hp_status unpadded(const hp_graph *g, const padded *p, const mesh *m, sharded *s) {
   layout *of = mem_calloc(g->values.len, sizeof *of);
-  HP_TRY_MEM(of);
+  uint8_t *axes = mem_calloc(g->values.len, 1);
+  if (!of || !axes) {
+    mem_free(of);
+    mem_free(axes);
+    return HP_ERR_OOM;
+  }
   for (val v = 1; v < g->values.len; v++) {
     const ir_value *t = graph_value(g, v), *longer = graph_value(p->graph, p->of[v]);
     of[v] = s->of[p->of[v]];
+    axes[v] = s->row_axes[p->of[v]];
     for (int d = 0; d < t->rank; d++)
       if (longer->dim[d] != t->dim[d])
         of[v].part[d] = (int32_t)layout_part_size(m, &of[v], d, longer->dim[d]);
   }
   mem_free(s->of);
+  mem_free(s->row_axes);
   s->of = of;
+  s->row_axes = axes;
   s->padded_work = p->all_flops > 0 ? 1 - p->true_flops / p->all_flops : 0;
   return HP_OK;
 }
@@ -239,5 +255,6 @@ hp_status shard_graph(const hp_graph *g, const shard_plan *plan, sharded *out) {
 void sharded_free(sharded *s) {
   graph_free(s->graph);
   mem_free(s->of);
+  mem_free(s->row_axes);
   *s = (sharded){0};
 }

@@ -24,6 +24,8 @@ typedef struct {
   hp_graph *graph; /* the same for all devices; it shares the pool of the one that it was made of */
   layout *of;      /* by value of the old graph: how it lies on the mesh where it was made, with
                       the length of parts that are padded */
+  uint8_t *row_axes; /* by value of the old graph, a bit an axis: some dim of it comes from a dim of
+                        an input that the axis cuts, and no declared layout brings it together */
   double padded_work; /* share of the operations that are spent on padding */
 } sharded;
 

@@ -39,19 +39,37 @@ static double way_to_users(const shard *s, val v, const layout *out) {
   return seconds;
 }
 
+/* The share of a node's operations that one device carries out: every axis that cuts an operand
+ * divides them. */
+static double work_share(const mesh *m, const choice *c, int operands) {
+  double share = 1;
+  for (int a = 0; a < m->axes; a++) {
+    bool cuts = false;
+    for (int i = 0; i < operands; i++) cuts |= layout_dim_of(&c->need[i], a) >= 0;
+    if (cuts) share /= (double)m->size[a];
+  }
+  return share;
+}
+
+/* Bytes of the results on one device. */
+static double result_bytes(const shard *s, const ir_node *n, const choice *c) {
+  double bytes = 0;
+  for (int o = 0; o < n->n_out; o++) {
+    double share = (double)layout_repeat(s->m, &c->out[o]) / (double)s->m->devices;
+    bytes += share * (double)value_bytes(graph_value(s->r.from, n->out0 + (val)o));
+  }
+  return bytes;
+}
+
 static double cost_of(const shard *s, const ir_node *n, const choice *c) {
   const val *in = graph_in(s->r.from, n);
-  int64_t alike = s->m->devices;
   double seconds = 0;
-  for (int i = 0; i < n->n_in; i++) {
-    seconds += way(s, in[i], &s->now[in[i]], &c->need[i]);
-    int64_t repeat = layout_repeat(s->m, &c->need[i]);
-    if (repeat < alike) alike = repeat;
-  }
+  for (int i = 0; i < n->n_in; i++) seconds += way(s, in[i], &s->now[in[i]], &c->need[i]);
   for (int o = 0; o < n->n_out; o++) seconds += way_to_users(s, n->out0 + (val)o, &c->out[o]);
   op_cost k = op_meanings[n->op].cost(s->r.from, n);
-  double share = (double)alike / (double)s->m->devices;
-  return seconds + cluster_work_s(s->plan->cluster, share * k.flops, share * k.bytes);
+  double share = work_share(s->m, c, n->n_in);
+  double bytes = fmax(share * k.bytes, result_bytes(s, n, c));
+  return seconds + cluster_work_s(s->plan->cluster, share * k.flops, bytes);
 }
 
 typedef struct {
@@ -98,11 +116,18 @@ static void take_axes(layout *l, const uint8_t *axis, int n) {
   *l = left;
 }
 
+/* Rows that stay where they are first, then the cheapest. */
+static bool is_better(const choice *a, const choice *b) {
+  if (!b->found || a->keeps_rows != b->keeps_rows) return !b->found || a->keeps_rows;
+  return a->cost < b->cost;
+}
+
 static void consider(choosing *c) {
   if (!derives(c) || !may_take(c)) return;
   c->trial.found = true;
+  c->trial.keeps_rows = shard_keeps_rows(c->s, c->n, &c->trial);
   c->trial.cost = cost_of(c->s, c->n, &c->trial);
-  if (!c->best->found || c->trial.cost < c->best->cost) *c->best = c->trial;
+  if (is_better(&c->trial, c->best)) *c->best = c->trial;
 }
 
 /* A factor of a result, cut by the axes too. */
@@ -159,6 +184,7 @@ static bool lies_right(choosing *c) {
   if (!derives(c) || !may_take(c)) return false;
   for (int i = 0; i < c->n->n_in; i++)
     if (!layout_equal(&c->trial.need[i], &c->now[i])) return false;
+  if (!shard_keeps_rows(c->s, c->n, &c->trial)) return false;
   c->trial.found = true;
   *c->best = c->trial;
   return true;

@@ -52,6 +52,7 @@ static void take(shard *to, val x, const shard *from, val y) {
   to->r.map[x] = from->r.map[y];
   to->made[x] = from->made[y];
   to->now[x] = from->now[y];
+  to->rows[x] = from->rows[y];
   to->owned[x] = from->owned[y];
   to->wide[x] = from->wide[y];
 }

@@ -16,6 +16,11 @@ typedef struct {
   int64_t each;
 } owners;
 
+/* Bit a of dim[d]: dim d of a value comes from a dim of an input that axis a cuts. */
+typedef struct {
+  uint8_t dim[HP_MAX_RANK];
+} dim_axes;
+
 /* Ways found so far, by shape and both layouts: the blocks of a model ask the same again. */
 typedef struct {
   map place;
@@ -27,8 +32,9 @@ typedef struct {
   const shard_plan *plan;
   const mesh *m;
   use_lists users;
-  layout *made;  /* of old values, where they are made */
-  layout *now;   /* of their latest form, which later users start from */
+  layout *made; /* of old values, where they are made */
+  layout *now;  /* of their latest form, which later users start from */
+  dim_axes *rows;
   owners *owned; /* of the latest form; its layout takes no notice of it */
   bool *wide;    /* the latest form is in f32: a partial sum of 16-bit numbers */
   shard_ways *ways;
@@ -38,7 +44,7 @@ typedef struct {
 typedef struct {
   layout need[RULE_TENSORS], out[RULE_TENSORS];
   double cost;
-  bool found;
+  bool found, keeps_rows;
 } choice;
 
 hp_status shard_begin(shard *s, const hp_graph *g);
@@ -59,6 +65,15 @@ hp_status shard_settle(shard *s, val old);
 hp_status shard_settle_operands(shard *s, const ir_node *n, const choice *c, bool *changed);
 void shard_own_results(shard *s, const ir_node *n, choice *c);
 const owners *shard_owners_of_operands(const shard *s, const ir_node *n);
+
+/* Rows of an input that are cut; of a node's results; and behind a mark: where its layout brings
+ * rows together on purpose, they are followed no further. */
+void shard_rows_of_input(shard *s, val v);
+void shard_rows_of_results(shard *s, const ir_node *n, const rule *r);
+void shard_rows_of_mark(shard *s, val from, val to);
+uint8_t shard_row_axes(const dim_axes *rows); /* of all dims */
+/* Are the results' rows, computed so, cut by the axes that cut the operands' rows? */
+bool shard_keeps_rows(const shard *s, const ir_node *n, const choice *c);
 
 /* Attention whose queries are cut along the sequence, and not by what its rule allows. */
 bool shard_cuts_sequence(const shard *s, const ir_node *n);

@@ -77,7 +77,7 @@ it "zero=3 gathers params, forward and backward, and reduces gradients to their 
 run explain job/job.yaml comm strategy=dp=2,zero=3
 exit_is 0
 awk '/^all_|^reduce_/ { n[$1] += $3 }
-     END { exit n["all_to_all"] || n["all_reduce"] != 2 || n["all_gather"] != 41 || n["reduce_scatter"] != 21 }' \
+     END { exit n["all_to_all"] || n["all_reduce"] != 2 || n["all_gather"] != 40 || n["reduce_scatter"] != 20 }' \
   out || fail "other collectives: $(cat out)"
 
 it "communication beside computation changes no bit, whatever the cluster"

@@ -1,0 +1,86 @@
+/* Activations that are not cut along the batch: where sharding has moved rows to where a param is,
+ * which costs memory, and work in all that follows. */
+#include "rt/explain_rows.h"
+
+#include "base/vec.h"
+#include "shard/layout_text.h"
+
+#include <stdlib.h>
+
+enum { LINES = 12 };
+
+/* Values alike in op, type and layout, of all layers. */
+typedef struct {
+  const ir_node *node; /* the first of them */
+  val value;
+  int axis, count;
+  double bytes; /* of one, on a device */
+} whole_value;
+
+typedef VEC(whole_value) whole_list;
+
+static double part_bytes(const group *d, const hp_graph *g, val v, const layout *l) {
+  ir_value part = *graph_value(g, v);
+  for (int i = 0; i < part.rank; i++) part.dim[i] = layout_part_size(&d->m, l, i, part.dim[i]);
+  return (double)value_bytes(&part);
+}
+
+static bool is_like(const hp_graph *g, const sharded *s, const whole_value *x,
+                    const whole_value *y) {
+  const ir_value *a = graph_value(g, x->value), *b = graph_value(g, y->value);
+  return x->node->op == y->node->op && x->node->phase == y->node->phase && x->axis == y->axis &&
+         value_same_shape(a, b) && a->dtype == b->dtype &&
+         layout_equal(&s->of[x->value], &s->of[y->value]);
+}
+
+static hp_status add(const hp_graph *g, const sharded *s, const whole_value *x, whole_list *list) {
+  for (size_t i = 0; i < list->len; i++)
+    if (is_like(g, s, &list->at[i], x)) {
+      list->at[i].count++;
+      return HP_OK;
+    }
+  return vec_push(list, *x) ? HP_OK : HP_ERR_OOM;
+}
+
+static hp_status find(const group *d, const hp_graph *g, const sharded *s, whole_list *list) {
+  for (uint32_t i = 0; i < g->nodes.len; i++) {
+    const ir_node *n = graph_node(g, i);
+    for (val v = n->out0; v < n->out0 + n->n_out; v++)
+      for (int a = 0; a < d->m.axes; a++) {
+        if (!(s->row_axes[v] >> a & 1) || layout_dim_of(&s->of[v], a) >= 0) continue;
+        whole_value x = {n, v, a, 1, part_bytes(d, g, v, &s->of[v])};
+        HP_TRY(add(g, s, &x, list));
+      }
+  }
+  return HP_OK;
+}
+
+static int largest_first(const void *a, const void *b) {
+  const whole_value *x = a, *y = b;
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+  return x->value < y->value ? -1 : x->value > y->value;
+}
+
+static void print_line(const group *d, const hp_graph *g, const sharded *s, const whole_value *x,
+                       str *out) {
+  str_printf(out, "%-10s %5d of %10.1f MiB  %s ", d->m.name[x->axis], x->count,
+             x->bytes / (1 << 20), op_table[x->node->op].name);
+  value_print(graph_value(g, x->value), out);
+  str_add(out, " ");
+  layout_print_on(&d->m, &s->of[x->value], out);
+  str_printf(out, "  %s%s\n", graph_str(g, x->node->loc),
+             x->node->phase == PHASE_BACKWARD ? " (backward)" : "");
+}
+
+hp_status explain_rows(const group *d, const hp_graph *g, const sharded *s, str *out) {
+  whole_list list = {0};
+  hp_status st = s->of ? find(d, g, s, &list) : HP_OK;
+  if (!st && list.len) {
+    qsort(list.at, list.len, sizeof *list.at, largest_first);
+    str_add(out, "\nreplicated although their rows are cut by the axis in the inputs:\n");
+    for (size_t i = 0; i < list.len && i < LINES; i++) print_line(d, g, s, &list.at[i], out);
+    if (list.len > LINES) str_printf(out, "and %zu kinds more\n", list.len - LINES);
+  }
+  vec_free(&list);
+  return st;
+}

@@ -1,0 +1,12 @@
+/* Activations that are not cut along the batch. */
+#ifndef RT_EXPLAIN_ROWS_H
+#define RT_EXPLAIN_ROWS_H
+
+#include "rt/group.h"
+
+/* Values of g with rows of an input's batch or sequence that every device of an axis holds,
+ * although the axis cuts these rows in the input and no declared layout brings them together.  A
+ * line for each kind, the largest first; nothing when there are none. */
+hp_status explain_rows(const group *d, const hp_graph *g, const sharded *s, str *out);
+
+#endif

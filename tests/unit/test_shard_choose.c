@@ -1,0 +1,47 @@
+/* How a node is computed where its operands lie in each other's way: what it costs decides, and
+ * rows of an input stay where they are. */
+#include "hyperparallel.h"
+#include "test.h"
+
+#include <string.h>
+
+/* y = x w' on a mesh (4,4)(a,b), w [n,k] by "(b,a)" and x [m,k] by "(a,None)": what is moved. */
+static char *plan(bool is_input, int64_t m, int64_t n, int64_t k) {
+  const hp_layout_rule rules[] = {{"x", "(a,None)"}, {"w", "(b,a)"}};
+  hp_device_options o = {.mesh = "(4,4)(a,b)", .layouts = rules, .n_layouts = 2, .plan_only = true};
+  hp_graph *g;
+  hp_device *d;
+  char *text;
+  hp_shape s = {2, {m, k}};
+  CHECK_OK(hp_graph_create(&g));
+  CHECK_OK(hp_device_open(&o, &d));
+  hp_tensor x = is_input ? hp_input(g, "x", HP_F32, s) : hp_param(g, "x", HP_F32, s);
+  hp_tensor w = hp_param(g, "w", HP_F32, (hp_shape){2, {n, k}});
+  hp_output(g, "y", hp_einsum(g, "mk,nk->mn", x, w));
+  CHECK_OK(hp_plan_explain(g, d, NULL, "comm", &text));
+  hp_graph_free(g);
+  hp_device_close(d);
+  return text;
+}
+
+/* Operands cut by unlike axes share the work by both: 1/16 each way, so the bytes decide.  Counted
+ * by the operand with fewest replicas, gathering w would leave 1/4. */
+TEST(a_product_of_operands_cut_by_unlike_axes_is_shared_by_both) {
+  char *text = plan(false, 1024, 512, 512);
+  CHECK(strstr(text, "all_gather       a"));
+  CHECK(!strstr(text, "all_to_all"));
+  hp_free(text);
+}
+
+TEST(rows_of_params_go_where_that_is_cheaper) {
+  char *text = plan(false, 64, 4096, 512);
+  CHECK(strstr(text, "all_to_all       a"));
+  hp_free(text);
+}
+
+TEST(rows_of_an_input_stay_where_they_are) {
+  char *text = plan(true, 64, 4096, 512);
+  CHECK(strstr(text, "all_gather       a"));
+  CHECK(!strstr(text, "all_to_all"));
+  hp_free(text);
+}
