@@ -118,6 +118,10 @@ void grad_exp(grad_ctx *c) { c->din[0] = mul(c, DY, Y); }
 
 void grad_exp2(grad_ctx *c) { c->din[0] = ops_scale(G, mul(c, DY, Y), 0.69314718055994530942); }
 void grad_log(grad_ctx *c) { c->din[0] = ops_binary(G, OP_DIV, DY, X); }
+void grad_log1p(grad_ctx *c) {
+  val one = ops_const(G, (hp_dtype)graph_value(G, X)->dtype, 1);
+  c->din[0] = ops_binary(G, OP_DIV, DY, ops_binary(G, OP_ADD, X, one));
+}
 void grad_sqrt(grad_ctx *c) { c->din[0] = ops_scale(G, ops_binary(G, OP_DIV, DY, Y), 0.5); }
 
 /* y = x^-1/2: dy/dx = -y^3 / 2 */
@@ -149,6 +153,8 @@ void grad_silu(grad_ctx *c) {
   val x = widened(c, X), s = ops_unary(G, OP_SIGMOID, x), one = ops_const(G, HP_F32, 1);
   c->din[0] = chained(c, mul(c, s, ops_binary(G, OP_ADD, one, mul(c, x, one_minus(c, s)))));
 }
+
+void grad_softplus(grad_ctx *c) { c->din[0] = mul(c, DY, ops_unary(G, OP_SIGMOID, X)); }
 
 static const double inv_sqrt_2pi = 0.39894228040143267794, sqrt_half = 0.70710678118654752440;
 

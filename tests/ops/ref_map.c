@@ -78,6 +78,9 @@ static double f_gelu_tanh(double x) {
   return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
 }
 static double f_relu(double x) { return isnan(x) ? x : x > 0 ? x : 0; }
+static double f_softplus(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
+static double f_sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
+static int64_t i_sign(int64_t x) { return (x > 0) - (x < 0); }
 static int64_t i_neg(int64_t x) { return (int64_t)(0 - (uint64_t)x); }
 static int64_t i_abs(int64_t x) { return x < 0 ? i_neg(x) : x; }
 static int64_t i_square(int64_t x) { return (int64_t)((uint64_t)x * (uint64_t)x); }
@@ -90,10 +93,13 @@ static void either(ref_ctx *c, fn1 f, fn1i i) {
 void ref_NEG(ref_ctx *c) { either(c, f_neg, i_neg); }
 void ref_ABS(ref_ctx *c) { either(c, fabs, i_abs); }
 void ref_SQUARE(ref_ctx *c) { either(c, f_square, i_square); }
+void ref_SIGN(ref_ctx *c) { either(c, f_sign, i_sign); }
 void ref_RELU(ref_ctx *c) { either(c, f_relu, i_relu); }
 void ref_EXP(ref_ctx *c) { map1(c, exp, 3); }
 void ref_EXP2(ref_ctx *c) { map1(c, exp2, 3); }
 void ref_LOG(ref_ctx *c) { map1(c, log, 3); }
+void ref_LOG1P(ref_ctx *c) { map1(c, log1p, 4); }
+void ref_SOFTPLUS(ref_ctx *c) { map1(c, f_softplus, 6); }
 void ref_SQRT(ref_ctx *c) { map1(c, f_sqrt, 0); }
 void ref_RSQRT(ref_ctx *c) { map1(c, c->r->smooth ? f_rsqrt_smooth : f_rsqrt, 0); }
 void ref_RECIP(ref_ctx *c) { map1(c, f_recip, 0); }

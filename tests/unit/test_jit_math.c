@@ -24,6 +24,7 @@ static double ulps(float got, long double want) {
 
 static long double sigmoid_l(long double x) { return 1 / (1 + expl(-x)); }
 static long double silu_l(long double x) { return x / (1 + expl(-x)); }
+static long double softplus_l(long double x) { return (x > 0 ? x : 0) + log1pl(expl(-fabsl(x))); }
 static long double gelu_l(long double x) { return 0.5L * x * erfcl(-x * sqrtl(0.5L)); }
 static long double gelu_tanh_l(long double x) {
   return 0.5L * x * (1 + tanhl(sqrtl(2 / M_PIl) * (x + 0.044715L * x * x * x)));
@@ -40,6 +41,9 @@ TEST(own_functions_are_accurate_to_a_few_units_of_the_last_place) {
              {"exp2", hp_exp2, exp2l, -125.4f, 127.99f, 2},
              {"log", hp_log, logl, 1e-45f, 3.4e38f, 0.9},
              {"log near 1", hp_log, logl, 0.7f, 1.4f, 0.9},
+             {"log1p", hp_log1p, log1pl, -0.9999999f, 3.4e38f, 1.5},
+             {"log1p near 0", hp_log1p, log1pl, -0.5f, 1, 1.5},
+             {"softplus", hp_softplus, softplus_l, -86, 3.4e38f, 2.5},
              {"tanh", hp_tanh, tanhl, -20, 20, 1.4},
              {"erf", hp_erf, erfl, -6, 6, 2.1},
              {"sin", hp_sin, sinl, -1.3e8f, 1.3e8f, 1.6},
@@ -85,6 +89,10 @@ TEST(functions_are_right_at_their_ends) {
   CHECK(hp_exp2(128) == INFINITY && hp_exp2(-126) == 0 && hp_exp2(0) == 1 && hp_exp2(-3) == 0.125f);
   CHECK(hp_log(0) == -INFINITY && hp_log(-0.0f) == -INFINITY && hp_log(INFINITY) == INFINITY);
   CHECK(isnan(hp_log(-1)) && isnan(hp_log(-INFINITY)) && isnan(hp_log(NAN)) && hp_log(1) == 0);
+  CHECK(hp_log1p(-1) == -INFINITY && isnan(hp_log1p(-2)) && isnan(hp_log1p(NAN)));
+  CHECK(hp_log1p(INFINITY) == INFINITY && signbit(hp_log1p(-0.0f)) && hp_log1p(1e-40f) == 1e-40f);
+  CHECK(hp_softplus(INFINITY) == INFINITY && hp_softplus(-INFINITY) == 0 &&
+        isnan(hp_softplus(NAN)));
   CHECK(hp_tanh(INFINITY) == 1 && hp_tanh(-INFINITY) == -1 && isnan(hp_tanh(NAN)));
   CHECK(signbit(hp_tanh(-0.0f)) && hp_tanh(1e-45f) == 1e-45f && hp_tanh(100) == 1);
   CHECK(hp_erf(INFINITY) == 1 && hp_erf(-INFINITY) == -1 && isnan(hp_erf(NAN)) && hp_erf(0) == 0);
