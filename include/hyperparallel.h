@@ -96,20 +96,32 @@ void hp_assign(hp_graph *g, hp_tensor param, hp_tensor x);
 /* Elementwise ops broadcast from the right, as NumPy; dtypes of operands must be equal.  hp_map
  * takes any elementwise row of the op table by name; b and c are HP_NONE where it has none. */
 hp_tensor hp_map(hp_graph *g, const char *op, hp_tensor a, hp_tensor b, hp_tensor c);
+/* The i-th of these names, from 0, NULL past the last; what is asked for beside it. */
+const char *hp_map_name(int i, int *operands, const char **meaning);
 hp_tensor hp_add(hp_graph *g, hp_tensor a, hp_tensor b);
 hp_tensor hp_sub(hp_graph *g, hp_tensor a, hp_tensor b);
 hp_tensor hp_mul(hp_graph *g, hp_tensor a, hp_tensor b);
 hp_tensor hp_div(hp_graph *g, hp_tensor a, hp_tensor b);
 hp_tensor hp_scale(hp_graph *g, hp_tensor x, double factor);
 hp_tensor hp_cast(hp_graph *g, hp_tensor x, hp_dtype t);
+/* Within [low, high]; an infinite bound is none. */
+hp_tensor hp_clamp(hp_graph *g, hp_tensor x, double low, double high);
 
 /* Reductions and shape.  Axes and perm count from 0. */
 hp_tensor hp_sum(hp_graph *g, hp_tensor x, const int64_t *axes, int n, bool keep);
+hp_tensor hp_amax(hp_graph *g, hp_tensor x, const int64_t *axes, int n, bool keep);
+hp_tensor hp_mean(hp_graph *g, hp_tensor x, const int64_t *axes, int n, bool keep); /* in f32 */
 hp_tensor hp_argmax(hp_graph *g, hp_tensor x); /* last dim, i32 */
 hp_tensor hp_reshape(hp_graph *g, hp_tensor x, hp_shape s);
 hp_tensor hp_broadcast(hp_graph *g, hp_tensor x, hp_shape s);
 hp_tensor hp_transpose(hp_graph *g, hp_tensor x, const int64_t *perm);
 hp_tensor hp_slice(hp_graph *g, hp_tensor x, int axis, int64_t start, int64_t stop);
+/* Every step-th element of [start, stop). */
+hp_tensor hp_slice_step(hp_graph *g, hp_tensor x, int axis, int64_t start, int64_t stop,
+                        int64_t step);
+/* `value` around x: low[d] elements before dim d, high[d] behind it. */
+hp_tensor hp_pad(hp_graph *g, hp_tensor x, const int64_t *low, const int64_t *high, double value);
+hp_tensor hp_iota(hp_graph *g, hp_dtype t, hp_shape s, int axis); /* the index along one dim */
 hp_tensor hp_concat(hp_graph *g, const hp_tensor *x, int n, int axis);
 /* x with y written into it from index pos (i32) on along axis: one number, or one for each element
  * of dim 0. */

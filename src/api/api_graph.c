@@ -65,12 +65,37 @@ HP_API hp_tensor hp_const(hp_graph *g, hp_dtype t, double value) { return ops_co
 HP_API void hp_output(hp_graph *g, const char *name, hp_tensor x) { ops_output(g, name, x); }
 HP_API void hp_assign(hp_graph *g, hp_tensor param, hp_tensor x) { ops_assign(g, param, x); }
 
+static bool is_map(int id) {
+  return (op_flags((op_id)id) & OPF_ELEMENTWISE) && !op_table[id].attrs[0];
+}
+
+HP_API const char *hp_map_name(int i, int *operands, const char **meaning) {
+  for (int id = OP_NONE + 1; id < OP_COUNT && i >= 0; id++) {
+    if (!is_map(id) || i-- > 0) continue;
+    if (operands) *operands = op_table[id].in_max;
+    if (meaning) *meaning = op_table[id].doc;
+    return op_table[id].name;
+  }
+  return NULL;
+}
+
+static void refuse_map(hp_graph *g, const char *op) {
+  const char *name[OP_COUNT];
+  int n = 0;
+  while ((name[n] = hp_map_name(n, NULL, NULL))) n++;
+  const char *near = str_nearest(op, name, (size_t)n);
+  (void)err_set(HP_ERR_ARG, __FILE__, __LINE__,
+                "hp_map \"%s\": \"%s\" is not an elementwise op%s%s%s; hp_map_name lists them",
+                graph_str(g, g->loc), op, near ? ", did you mean \"" : "", near ? near : "",
+                near ? "\"?" : "");
+  graph_poison(g, HP_ERR_ARG);
+}
+
 HP_API hp_tensor hp_map(hp_graph *g, const char *op, hp_tensor a, hp_tensor b, hp_tensor c) {
   if (!op) op = "";
   op_id id = op_find(op, strlen(op));
-  if (!id || !(op_flags(id) & OPF_ELEMENTWISE) || op_table[id].attrs[0]) {
-    (void)err_set(HP_ERR_ARG, __FILE__, __LINE__, "\"%s\" is not an elementwise op", op);
-    graph_poison(g, HP_ERR_ARG);
+  if (!id || !is_map(id)) {
+    refuse_map(g, op);
     return HP_NONE;
   }
   hp_tensor in[3] = {a, b, c};
@@ -108,8 +133,9 @@ HP_API hp_tensor hp_broadcast(hp_graph *g, hp_tensor x, hp_shape s) {
 HP_API hp_tensor hp_transpose(hp_graph *g, hp_tensor x, const int64_t *perm) {
   return ops_is_value(g, OP_TRANSPOSE, x) ? ops_transpose(g, x, perm) : HP_NONE;
 }
-HP_API hp_tensor hp_slice(hp_graph *g, hp_tensor x, int axis, int64_t start, int64_t stop) {
-  int64_t from[HP_MAX_RANK] = {0}, to[HP_MAX_RANK], step[HP_MAX_RANK] = {1, 1, 1, 1, 1, 1};
+HP_API hp_tensor hp_slice_step(hp_graph *g, hp_tensor x, int axis, int64_t start, int64_t stop,
+                               int64_t step) {
+  int64_t from[HP_MAX_RANK] = {0}, to[HP_MAX_RANK], steps[HP_MAX_RANK] = {1, 1, 1, 1, 1, 1};
   if (!ops_is_value(g, OP_SLICE, x)) return HP_NONE;
   hp_shape s = hp_shape_of(g, x);
   if (axis < 0 || axis >= s.rank) {
@@ -121,7 +147,11 @@ HP_API hp_tensor hp_slice(hp_graph *g, hp_tensor x, int axis, int64_t start, int
   memcpy(to, s.dim, sizeof to);
   from[axis] = start;
   to[axis] = stop;
-  return ops_slice(g, x, from, to, step);
+  steps[axis] = step;
+  return ops_slice(g, x, from, to, steps);
+}
+HP_API hp_tensor hp_slice(hp_graph *g, hp_tensor x, int axis, int64_t start, int64_t stop) {
+  return hp_slice_step(g, x, axis, start, stop, 1);
 }
 HP_API hp_tensor hp_concat(hp_graph *g, const hp_tensor *x, int n, int axis) {
   return ops_concat(g, x, n, axis);

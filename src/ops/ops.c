@@ -209,6 +209,15 @@ val ops_leaf(hp_graph *g, int op, const char *name, hp_dtype t, const int64_t *d
   return ops_add(g, op, NULL, 0, &a);
 }
 
+val ops_iota(hp_graph *g, hp_dtype t, const int64_t *dim, int rank, int axis) {
+  attr_record a = {0};
+  if (!list_fits(g, OP_IOTA, rank)) return 0;
+  attr_put_int(&a, axis);
+  attr_put_int(&a, t);
+  attr_put_list(&a, dim, rank);
+  return ops_add(g, OP_IOTA, NULL, 0, &a);
+}
+
 val ops_random(hp_graph *g, int op, val seed, int64_t stream, hp_dtype t, const int64_t *dim,
                int rank) {
   attr_record a = {0};
@@ -253,6 +262,10 @@ static val reduce(hp_graph *g, int op, val x, const int64_t *axes, int n, bool k
 
 val ops_sum(hp_graph *g, val x, const int64_t *axes, int n, bool keep) {
   return n ? reduce(g, OP_SUM, x, axes, n, keep) : x;
+}
+
+val ops_max(hp_graph *g, val x, const int64_t *axes, int n, bool keep) {
+  return n ? reduce(g, OP_REDUCE_MAX, x, axes, n, keep) : x;
 }
 
 static val reduce_last(hp_graph *g, int op, val x) {

@@ -65,6 +65,7 @@ val ops_scale(hp_graph *g, val x, double factor);     /* x * factor in x's dtype
 val ops_select(hp_graph *g, val cond, val a, val b);
 val ops_cast(hp_graph *g, val x, hp_dtype t); /* x itself when it has that dtype */
 val ops_sum(hp_graph *g, val x, const int64_t *axes, int n, bool keep);
+val ops_max(hp_graph *g, val x, const int64_t *axes, int n, bool keep);
 val ops_sum_last(hp_graph *g, val x); /* last dim, kept as 1 */
 val ops_max_last(hp_graph *g, val x);
 val ops_reshape(hp_graph *g, val x, const int64_t *dim, int rank);
@@ -80,6 +81,7 @@ val ops_einsum_onto(hp_graph *g, const char *eq, val a, val b, val c);
  */
 val ops_embedding_grad(hp_graph *g, val dy, val ids, val c, int64_t rows);
 val ops_leaf(hp_graph *g, int op, const char *name, hp_dtype t, const int64_t *dim, int rank);
+val ops_iota(hp_graph *g, hp_dtype t, const int64_t *dim, int rank, int axis);
 val ops_random(hp_graph *g, int op, val seed, int64_t stream, hp_dtype t, const int64_t *dim,
                int rank); /* OP_UNIFORM or OP_NORMAL */
 /* Whether x is a tensor of g; if not, the graph is poisoned in the name of `op`. */
