@@ -48,6 +48,24 @@ last_is "16 passed, 1 failed, 2 skipped"
 out_has "FAIL test_a"
 out_has "halfway"
 
+it "runs scripts beside each other, but alone those that say so"
+meets() { # SCRIPT OTHER: waits until the other has begun, for 5 s at most
+  cat >"tree/tests/cli/test_$1.sh" <<END
+echo "$1" >>"$WORK/begun"
+for i in 1 2 3 4 5 6 7 8 9 10; do grep -q '^$2$' "$WORK/begun" || sleep 0.5; done
+echo "$1 ended" >>"$WORK/begun"
+echo "1 passed, 0 failed"
+END
+}
+meets a slow_b
+meets slow_b a
+printf '# Runs alone: why\necho alone >>"%s/begun"\necho "1 passed, 0 failed"\n' "$WORK" >tree/tests/cli/test_0.sh
+run_cmd env B=build HYPER_DATA=/nowhere HYPER_JOBS=2 tree/tests/run.sh cli
+exit_is 0
+last_is "3 passed, 0 failed, 0 skipped"
+[ "$(sed -n '1,2p' begun | sort | tr '\n' ' ')" = "a slow_b " ] || fail "not beside: $(cat begun)"
+[ "$(tail -n 1 begun)" = alone ] || fail "not alone: $(cat begun)"
+
 it "fails when nothing passed"
 echo 'echo "0 passed, 0 failed, 9 skipped"' | fake build/test-unit
 runner unit
