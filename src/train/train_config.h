@@ -150,6 +150,7 @@ typedef struct {
     double warmup; /* for schedule_warmup_steps */
     train_resume resume;
     const char *resume_path;
+    train_names resume_override;
     bool tensorboard;
     train_count count;
   } is;
@@ -176,6 +177,8 @@ void train_config_free(train_config *c);
 /* What the checkpoint decides: cutoff_len against the model's positions (0 = unknown). */
 hp_status train_config_check_model(const train_config *c, int64_t max_position_embeddings);
 
+/* Does resume_override have this name? */
+bool train_config_overrides(const train_config *c, const char *name);
 /* Where a key was written, or the file: for TREE_FAIL. */
 const tree_node *train_config_at(const train_config *c, int key);
 /* The value of a USED key as YAML. */

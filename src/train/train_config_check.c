@@ -1,5 +1,5 @@
 /* The rules between keys: what LlamaFactory and Transformers derive, refuse, or refuse here. */
-#include "train/train_config.h"
+#include "train/settings.h"
 #include "train/train_mesh.h"
 
 #include "base/json.h"
@@ -294,6 +294,45 @@ static hp_status decide_when(train_config *c) {
 
 /* --- output ----------------------------------------------------------------------------------- */
 
+bool train_config_overrides(const train_config *c, const char *name) {
+  for (size_t i = 0; i < c->is.resume_override.n; i++)
+    if (!strcmp(c->is.resume_override.at[i], name)) return true;
+  return false;
+}
+
+/* Another spelling of what decides the same. */
+static const char *one_name(const char *name) {
+  static const char *const same[][2] = {{"warmup_ratio", "warmup_steps"},
+                                        {"train_sampling_strategy", "disable_shuffling"},
+                                        {"bf16", "dtype"},
+                                        {"dataset", "data"},
+                                        {"eval_dataset", "eval_data"}};
+  for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+    if (!strcmp(name, same[i][0])) return same[i][1];
+  return name;
+}
+
+static hp_status decide_override(train_config *c) {
+  enum { NAMES_MAX = 64 };
+  const char *known[NAMES_MAX];
+  size_t n = 0;
+  HP_TRY(split_names(c, c->resume_override, &c->is.resume_override));
+  while (n < NAMES_MAX && (known[n] = settings_override(n))) n++;
+  for (size_t i = 0; i < c->is.resume_override.n; i++) {
+    const char **name = (const char **)(uintptr_t)&c->is.resume_override.at[i];
+    *name = one_name(*name);
+    size_t k = 0;
+    while (k < n && strcmp(*name, known[k])) k++;
+    if (k < n) continue;
+    const char *near = str_nearest(*name, known, n);
+    TREE_FAIL(c->resume_override,
+              "\"%s\" is nothing that a checkpoint holds a run to%s%s%s; expected data, model, "
+              "global_batch_size or keys such as learning_rate",
+              *name, near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+  }
+  return HP_OK;
+}
+
 static hp_status decide_resume(train_config *c) {
   const tree_node *v = c->resume_from_checkpoint;
   c->is.resume = c->overwrite_output_dir ? RESUME_NEVER : RESUME_IF_ANY;
@@ -327,6 +366,7 @@ static hp_status decide_output(train_config *c) {
   if (!*c->output_dir)
     TREE_FAIL(train_config_at(c, KEY_output_dir), "is empty; expected a folder for the run");
   HP_TRY(decide_resume(c));
+  HP_TRY(decide_override(c));
   const tree_node *v = c->report_to;
   if (v && v->kind == TREE_LIST)
     for (uint32_t i = 0; i < v->len; i++) HP_TRY(take_reporter(c, v->child[i]));

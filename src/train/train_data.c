@@ -1,5 +1,6 @@
 #include "train/train_data.h"
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
 
@@ -148,6 +149,20 @@ hp_status train_data_open(const train_config *c, const tokenizer *t, const char 
   note_vocab(&d, &d.train);
   for (int64_t i = 0; i < d.evals; i++) note_vocab(&d, &d.eval[i]);
   *out = d;
+  return HP_OK;
+}
+
+hp_status train_data_digest(const train_data *d, const sample_set *s, char hex[33]) {
+  hash_stream *h;
+  HP_TRY(hash_stream_create(&h));
+  hash_stream_add(h, &d->pad, sizeof d->pad);
+  hash_stream_add(h, &s->samples, sizeof s->samples);
+  if (s->samples) {
+    hash_stream_add(h, s->start, ((size_t)s->samples + 1) * sizeof *s->start);
+    hash_stream_add(h, s->ids, (size_t)s->start[s->samples] * sizeof *s->ids);
+  }
+  hash_hex(hash_stream_get(h), hex);
+  hash_stream_free(h);
   return HP_OK;
 }
 

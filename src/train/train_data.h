@@ -61,6 +61,9 @@ hp_status train_data_open(const train_config *c, const tokenizer *t, const char 
                           pool *p, train_data *out);
 void train_data_free(train_data *d);
 
+/* A digest of the samples of d in their order, with what is padding in them: equal for equal data.
+ */
+hp_status train_data_digest(const train_data *d, const sample_set *s, char hex[33]);
 /* Fails when an id is not a row of the model's embedding, which has `rows` of them. */
 hp_status train_data_check_vocab(const train_data *d, int64_t rows);
 /* The first sample, as LlamaFactory shows it before training. */

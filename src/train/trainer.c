@@ -124,6 +124,7 @@ static hp_status open_training(trainer *t) {
   HP_TRY(schedule_create(c->is.schedule, c->learning_rate, warmup, t->steps, c->is.schedule_arg,
                          c->is.schedule_args, &t->rate));
   t->so = trainer_step_options(c);
+  HP_TRY(settings_list(c, &t->data, t->steps, &t->settings));
   t->flow = train_flow_create(c, t->steps);
   run_log_create(c, &t->flow, &t->data.order, &t->log);
   t->flops_per_token = flops_per_token(t->m);
@@ -241,6 +242,7 @@ static void trainer_close(trainer *t) {
   checkpoint_memo_free(&t->memo);
   run_lock_free(t->lock);
   if (t->found) checkpoint_free(&t->from);
+  settings_free(&t->settings);
   mem_free(t->batch.ids);
   mem_free(t->batch.labels);
   mem_free(t->batch.lengths);

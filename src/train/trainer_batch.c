@@ -35,7 +35,8 @@ static hp_status other_batch(const tree_node *state, const step_shape *then,
             "the checkpoint has %lld samples in a step (per_device_train_batch_size %lld x %lld "
             "data-parallel replicas x gradient_accumulation_steps %lld), this run has %lld (%lld x "
             "%lld x %lld), so the order of the data would change; write global_batch_size: %lld in "
-            "place of them, or begin anew with overwrite_output_dir: true",
+            "place of them or resume_override: [global_batch_size], or begin anew with "
+            "overwrite_output_dir: true",
             (long long)then->global, (long long)then->micro, (long long)then->replicas,
             (long long)then->accumulation, (long long)now->global, (long long)now->per_device,
             (long long)now->replicas, (long long)now->accumulation, (long long)then->global);
@@ -48,6 +49,7 @@ static hp_status keep(trainer *t, const tree_node *state) {
   step_shape then = {0};
   HP_TRY(read_shape(state, t->c->dataloader_drop_last, &then));
   bool moved = then.replicas != b->replicas;
+  if (then.global != b->global && train_config_overrides(t->c, "global_batch_size")) return HP_OK;
   if (then.global != b->global && (!moved || b->same_on_all)) return other_batch(state, &then, b);
   if (then.global != b->global) HP_TRY(train_batch_size_keep(&t->own, then.global));
   if (then.micro != b->per_device || then.accumulation != b->accumulation || moved)
@@ -57,7 +59,7 @@ static hp_status keep(trainer *t, const tree_node *state) {
              (long long)then.global, (long long)then.micro, (long long)then.replicas,
              (long long)then.accumulation, (long long)b->per_device, (long long)b->replicas,
              (long long)b->accumulation);
-  b->epoch_samples = then.epoch_samples;
+  if (!train_config_overrides(t->c, "data")) b->epoch_samples = then.epoch_samples;
   return HP_OK;
 }
 

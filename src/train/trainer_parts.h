@@ -7,6 +7,7 @@
 #include "train/progress.h"
 #include "train/run_files.h"
 #include "train/run_log.h"
+#include "train/settings.h"
 #include "train/step.h"
 #include "train/train_data.h"
 
@@ -15,6 +16,7 @@ typedef struct {
   train_config own;      /* as it was given, with what a checkpoint decides; it owns nothing */
   checkpoint from;       /* that the run goes on from */
   bool found;            /* is there one? */
+  run_settings settings; /* that decide the numbers */
   hp_device *d;
   lm *m;
   tokenizer *t;

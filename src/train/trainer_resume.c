@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+/* A manifest from before settings were noted has these numbers. */
 static hp_status must_equal(const tree_node *state, const char *key, int64_t now) {
   int64_t then;
   HP_TRY(tree_need_int(state, key, &then));
@@ -15,6 +16,29 @@ static hp_status must_equal(const tree_node *state, const char *key, int64_t now
         "change; restore the old value, or begin anew with overwrite_output_dir: true",
         (long long)then, (long long)now);
   return HP_OK;
+}
+
+static hp_status match_old(const trainer *t, const tree_node *state) {
+  const sampler_spec *s = &t->data.order.spec;
+  if (train_config_overrides(t->c, "data")) return HP_OK;
+  HP_TRY(must_equal(state, "samples", s->samples));
+  return s->shuffle ? must_equal(state, "data_seed", (int64_t)s->seed) : HP_OK;
+}
+
+/* Is this the run that the checkpoint is of?  config.json of a checkpoint is that of its model. */
+static hp_status match_settings(trainer *t, const checkpoint *c, const tree_node *state) {
+  str path = {0};
+  tree model = {0};
+  if (!tree_get(state, "settings")) HP_TRY(match_old(t, state));
+  hp_status st = path_join(&path, c->path, "config.json");
+  bool there = !st && file_exists(path.at);
+  if (there) st = json_load(path.at, 0, &model);
+  if (!st)
+    st = settings_match(&t->settings, t->c, state, there ? model.root : NULL, t->m->c.source.root,
+                        c->step);
+  if (there && model.root) tree_free(&model);
+  str_free(&path);
+  return st;
 }
 
 /* A run goes on with the engines it began with: others round in their own way. */
@@ -36,15 +60,15 @@ static hp_status keep_engine(trainer *t, const tree_node *state) {
 
 static hp_status read_state(trainer *t, const checkpoint *c) {
   const tree_node *state;
-  const sampler_spec *s = &t->data.order.spec;
   const char *rate, *optimizer, *sums;
   bool saved;
   HP_TRY(tree_need_map(c->manifest.root, "state", &state));
-  HP_TRY(must_equal(state, "samples", s->samples));
-  if (s->shuffle) HP_TRY(must_equal(state, "data_seed", (int64_t)s->seed));
+  HP_TRY(match_settings(t, c, state));
   HP_TRY(tree_need_string(state, "optimizer", &optimizer));
   if (strcmp(optimizer, t->so.optimizer == STEP_SGD ? "sgd" : "adamw"))
-    TREE_FAIL(tree_get(state, "optimizer"), "the checkpoint is of %s, this run uses another optim",
+    TREE_FAIL(tree_get(state, "optimizer"),
+              "the checkpoint is of %s, this run uses another optim, whose state is not in it; "
+              "restore optim, or begin anew with overwrite_output_dir: true",
               optimizer);
   HP_TRY(tree_need_bool(state, "optimizer_saved", &saved));
   if (!saved)
@@ -53,7 +77,9 @@ static hp_status read_state(trainer *t, const checkpoint *c) {
               "model_name_or_path, or begin anew with overwrite_output_dir: true");
   HP_TRY(keep_engine(t, state));
   HP_TRY(tree_need_string(state, "schedule", &rate));
-  HP_TRY(schedule_parse_state(&t->rate, rate));
+  bool other = settings_changed(&t->settings, c->step, "lr_scheduler_type") ||
+               settings_changed(&t->settings, c->step, "learning_rate");
+  if (!other) HP_TRY(schedule_parse_state(&t->rate, rate)); /* else it begins anew */
   HP_TRY(tree_need_string(state, "loss_sums", &sums));
   return run_log_parse_sums(&t->log, sums);
 }

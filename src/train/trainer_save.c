@@ -47,9 +47,7 @@ static hp_status print_state(const trainer *t, const char *picks, str *out) {
   json_put_key(&w, "replicas"), json_put_int(&w, t->c->is.batch.replicas);
   json_put_key(&w, "per_device_train_batch_size"), json_put_int(&w, t->c->is.batch.per_device);
   json_put_key(&w, "gradient_accumulation_steps"), json_put_int(&w, s->accumulation);
-  json_put_key(&w, "data_seed"), json_put_int(&w, (int64_t)s->seed);
-  json_put_key(&w, "shuffle"), json_put_bool(&w, s->shuffle);
-  json_put_key(&w, "steps"), json_put_int(&w, t->steps);
+  settings_print(&t->settings, &w);
   json_put_key(&w, "optimizer"), json_put_string(&w, t->so.optimizer == STEP_SGD ? "sgd" : "adamw");
   json_put_key(&w, "optimizer_saved"), json_put_bool(&w, !t->c->save_only_model);
   json_put_key(&w, "engine"), json_put_string(&w, hp_device_engine(t->d));

@@ -94,10 +94,12 @@ mv kept b/checkpoint-5/optimizer-part-00002.safetensors
 sed -i 's/"num_hidden_layers": 2/"num_hidden_layers": 1/' job/model/config.json
 for s in $MESH devices=1; do
   run train job/job.yaml output_dir=b $s
+  refused "num_hidden_layers of the model's config.json 2 -> 1"
+  run train job/job.yaml output_dir=b $s resume_override=model
   refused 'b/checkpoint-5/model.parts.json: tensor "model.layers.1.' "a checkpoint of another model"
 done
 back_to_5 one c
-run train job/job.yaml output_dir=c
+run train job/job.yaml output_dir=c resume_override=model
 refused 'c/checkpoint-5: tensor "model.layers.1.' "a checkpoint of another model"
 sed -i 's/"num_hidden_layers": 1/"num_hidden_layers": 2/' job/model/config.json
 
