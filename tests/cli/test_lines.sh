@@ -81,7 +81,7 @@ checkpoints_are a/abandoned-* "10 15 20 "
 it "a supervised restart goes on in the line of its own job, and in no other"
 fresh a
 export HYPER_JOB=one HYPER_RESTARTED=1
-dir=a killed_after_a_step resume_from_checkpoint=a/checkpoint-5 learning_rate=0.005
+dir=a killed_after_a_step resume_from_checkpoint=a/checkpoint-5 learning_rate=0.005 resume_override=learning_rate
 run train job/job.yaml output_dir=a resume_from_checkpoint=a/checkpoint-5 max_steps=9 save_steps=3
 err_has "continuing from a/checkpoint-5"
 err_lacks "set aside"
