@@ -1,7 +1,7 @@
 #include "train/report.h"
 
-#include "base/io.h"
 #include "train/chart.h"
+#include "train/retry.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -267,7 +267,7 @@ hp_status report_write(const report *r, const char *path) {
   str text = {0};
   report_print(r, &text);
   hp_status st = str_status(&text);
-  if (!st) st = file_write(path, text.at, text.len);
+  if (!st) st = retry_file_write(path, text.at, text.len);
   str_free(&text);
   return st;
 }

@@ -4,12 +4,10 @@
 #include "base/json.h"
 #include "base/thread.h"
 #include "train/chart.h"
+#include "train/retry.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 /* --- trainer_log.jsonl ------------------------------------------------------------------------ */
 
@@ -34,14 +32,14 @@ static hp_status keep_lines(const char *text, size_t len, const char *name, int6
   return str_status(out);
 }
 
-static hp_status trim_lines(const run_files *f) {
+static hp_status trim_lines(const run_files *f, const char *path) {
   char *text;
   size_t len;
   str kept = {0};
-  if (!file_exists(f->lines_path)) return HP_OK;
-  HP_TRY(file_read(f->lines_path, 0, &text, &len));
-  hp_status st = f->log->step ? keep_lines(text, len, f->lines_path, f->log->step, &kept) : HP_OK;
-  if (!st) st = file_write(f->lines_path, kept.at ? kept.at : "", kept.len);
+  if (!file_exists(path)) return HP_OK;
+  HP_TRY(file_read(path, 0, &text, &len));
+  hp_status st = f->log->step ? keep_lines(text, len, path, f->log->step, &kept) : HP_OK;
+  if (!st) st = file_write(path, kept.at ? kept.at : "", kept.len);
   mem_free(text);
   str_free(&kept);
   return st;
@@ -49,13 +47,11 @@ static hp_status trim_lines(const run_files *f) {
 
 static hp_status open_lines(run_files *f) {
   str path = {0};
-  HP_TRY(path_join(&path, f->dir, "trainer_log.jsonl"));
-  f->lines_path = str_take(&path);
-  HP_TRY_MEM(f->lines_path);
-  HP_TRY(trim_lines(f));
-  f->lines = open(f->lines_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (f->lines < 0) HP_FAIL(HP_ERR_IO, "%s: cannot be written: %s", f->lines_path, strerror(errno));
-  return HP_OK;
+  hp_status st = path_join(&path, f->dir, "trainer_log.jsonl");
+  if (!st) st = trim_lines(f, path.at);
+  if (!st) st = append_log_open(path.at, &f->lines);
+  str_free(&path);
+  return st;
 }
 
 static hp_status open_board(run_files *f) {
@@ -72,7 +68,7 @@ static hp_status open_board(run_files *f) {
 }
 
 hp_status run_files_open(const run_log *log, run_files *out) {
-  run_files f = {.log = log, .lines = -1};
+  run_files f = {.log = log, .lines.fd = -1};
   str dir = {0};
   str_add(&dir, log->config->output_dir);
   f.dir = str_take(&dir);
@@ -87,24 +83,11 @@ hp_status run_files_open(const run_log *log, run_files *out) {
 
 void run_files_close(run_files *f) {
   if (!f) return;
-  if (f->lines >= 0) close(f->lines);
-  f->lines = -1;
-  mem_free(f->lines_path);
+  append_log_close(&f->lines);
   mem_free(f->dir);
   tensorboard_free(f->board);
-  f->lines_path = f->dir = NULL;
+  f->dir = NULL;
   f->board = NULL;
-}
-
-static hp_status append(const run_files *f, const str *line) {
-  HP_TRY(str_status(line));
-  for (size_t at = 0; at < line->len;) {
-    ssize_t n = write(f->lines, line->at + at, line->len - at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) HP_FAIL(HP_ERR_IO, "%s: cannot be written: %s", f->lines_path, strerror(errno));
-    at += (size_t)n;
-  }
-  return HP_OK;
 }
 
 /* --- TensorBoard ------------------------------------------------------------------------------ */
@@ -133,10 +116,23 @@ static hp_status to_board(run_files *f, const run_entry *e) {
 hp_status run_files_log(run_files *f, const run_entry *e, str *shown) {
   str line = {0};
   run_log_print_line(f->log, e, time_now_s(), &line);
-  hp_status st = append(f, &line);
+  hp_status st = str_status(&line);
+  if (!st) append_log_add(&f->lines, line.at, line.len);
   str_free(&line);
   if (!st && f->board) st = to_board(f, e);
   run_log_print_console(e, shown);
+  return st;
+}
+
+hp_status run_files_finish(run_files *f) {
+  retry r = {0};
+  hp_status st;
+  double began;
+  do {
+    began = time_now_s();
+    st = append_log_flush(&f->lines);
+    if (!st && f->board) st = append_log_flush(&f->board->file);
+  } while (retry_again(&r, st, began));
   return st;
 }
 
@@ -146,7 +142,7 @@ static hp_status put_file(const char *dir, const char *name, const str *text) {
   str path = {0};
   hp_status st = str_status(text);
   if (!st) st = path_join(&path, dir, name);
-  if (!st) st = file_write(path.at, text->at ? text->at : "", text->len);
+  if (!st) st = retry_file_write(path.at, text->at ? text->at : "", text->len);
   str_free(&path);
   return st;
 }

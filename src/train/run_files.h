@@ -1,16 +1,17 @@
 /* The files that a run leaves in its folder, in the form and under the names of LlamaFactory.
- * Whole files are replaced atomically; trainer_log.jsonl grows by one whole line a write. */
+ * Whole files are replaced atomically, in several tries where that fails; trainer_log.jsonl grows
+ * by whole lines, and lines that cannot be written wait. */
 #ifndef TRAIN_RUN_FILES_H
 #define TRAIN_RUN_FILES_H
 
+#include "train/append_log.h"
 #include "train/run_log.h"
 #include "train/tensorboard.h"
 
 typedef struct {
   const run_log *log;
-  char *dir; /* output_dir */
-  int lines; /* trainer_log.jsonl, open to append; -1: not */
-  char *lines_path;
+  char *dir;          /* output_dir */
+  append_log lines;   /* trainer_log.jsonl */
   tensorboard *board; /* NULL: report_to has no tensorboard */
 } run_files;
 
@@ -20,9 +21,11 @@ typedef struct {
 hp_status run_files_open(const run_log *log, run_files *out);
 void run_files_close(run_files *f);
 
-/* An entry that was just made: to trainer_log.jsonl and TensorBoard.  shown: its console line is
- * appended to it. */
+/* An entry that was just made: to trainer_log.jsonl and TensorBoard, or to what waits for them.
+ * shown: its console line is appended to it. */
 hp_status run_files_log(run_files *f, const run_entry *e, str *shown);
+/* Writes what waits, in several tries; HP_ERR_IO when it cannot be. */
+hp_status run_files_finish(run_files *f);
 /* trainer_state.json in dir (a checkpoint's, or the run's). */
 hp_status run_files_state(const run_log *log, const char *dir);
 /* SPLIT_results.json and all_results.json of n entries; split: "train" or "eval". */

@@ -2,8 +2,6 @@
 
 #include "base/io.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -67,12 +65,7 @@ static hp_status write_record(tensorboard *t, const str *event) {
   str_add_n(r, event->at, event->len);
   put_fixed(r, masked(t, event->at, event->len), 4);
   HP_TRY(str_status(r));
-  for (size_t at = 0; at < r->len;) {
-    ssize_t n = write(t->fd, r->at + at, r->len - at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) HP_FAIL(HP_ERR_IO, "%s: cannot be written: %s", t->path, strerror(errno));
-    at += (size_t)n;
-  }
+  append_log_add(&t->file, r->at, r->len);
   return HP_OK;
 }
 
@@ -92,17 +85,16 @@ static hp_status open_file(const char *dir, tensorboard *t) {
   (void)gethostname(host, sizeof host - 1);
   str_printf(&path, "%s/events.out.tfevents.%lld.%s.%ld.0", dir, (long long)time(NULL), host,
              (long)getpid());
-  t->path = str_take(&path);
-  HP_TRY_MEM(t->path);
-  t->fd = open(t->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (t->fd < 0) HP_FAIL(HP_ERR_IO, "%s: cannot be created: %s", t->path, strerror(errno));
-  return write_version(t);
+  hp_status st = str_status(&path);
+  if (!st) st = append_log_open(path.at, &t->file);
+  str_free(&path);
+  return st ? st : write_version(t);
 }
 
 hp_status tensorboard_create(const char *dir, tensorboard **out) {
   tensorboard *t = mem_calloc(1, sizeof *t);
   HP_TRY_MEM(t);
-  t->fd = -1;
+  t->file.fd = -1;
   make_table(t->crc);
   hp_status st = open_file(dir, t);
   if (st) tensorboard_free(t);
@@ -112,8 +104,7 @@ hp_status tensorboard_create(const char *dir, tensorboard **out) {
 
 void tensorboard_free(tensorboard *t) {
   if (!t) return;
-  if (t->fd >= 0) close(t->fd);
-  mem_free(t->path);
+  append_log_close(&t->file);
   str_free(&t->record);
   mem_free(t);
 }

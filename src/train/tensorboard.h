@@ -3,18 +3,17 @@
 #ifndef TRAIN_TENSORBOARD_H
 #define TRAIN_TENSORBOARD_H
 
-#include "base/str.h"
+#include "train/append_log.h"
 
 typedef struct {
-  int fd;
-  char *path;
+  append_log file;
   uint32_t crc[256]; /* CRC32C of a byte */
   str record;
 } tensorboard;
 
 /* Creates dir and, in it, events.out.tfevents.<unix time>.<host>.<pid>.0. */
 hp_status tensorboard_create(const char *dir, tensorboard **out);
-/* One scalar at a step; wall: seconds since 1970. */
+/* One scalar at a step; what cannot be written waits.  wall: seconds since 1970. */
 hp_status tensorboard_add(tensorboard *t, const char *tag, double value, int64_t step, double wall);
 void tensorboard_free(tensorboard *t);
 

@@ -200,7 +200,7 @@ static hp_status after_step(trainer *t, const sampler_step *s, bool *stop) {
     HP_TRY(trainer_tell_entry(t, &e));
   }
   if (a.evaluate && t->data.evals) HP_TRY(trainer_evaluate(t, EVAL_STEP, &a.save));
-  if (a.save) HP_TRY(trainer_checkpoint(t));
+  HP_TRY(trainer_save(t, a.save));
   *stop = a.stop;
   return HP_OK;
 }
@@ -219,13 +219,13 @@ static hp_status loop(trainer *t, bool *stopped) {
     if (signal && t->step < t->steps) {
       log_info("%s: writing a checkpoint at step %lld, then ending", signals_name((int)signal),
                (long long)t->step);
-      if (t->last_saved != t->step) HP_TRY(trainer_checkpoint(t));
+      if (t->last_saved != t->step) HP_TRY(trainer_save_last(t));
       *stopped = true;
       return HP_OK;
     }
   }
   /* a run always ends with a checkpoint, so that a finished run is known as such */
-  return t->last_saved == t->step ? HP_OK : trainer_checkpoint(t);
+  return t->last_saved == t->step ? HP_OK : trainer_save_last(t);
 }
 
 static void trainer_close(trainer *t) {
@@ -290,7 +290,10 @@ static hp_status train(trainer *t) {
   if (t->c->eval_on_start && t->data.evals && t->step == 0)
     HP_TRY(trainer_evaluate(t, EVAL_START, &save));
   HP_TRY(loop(t, &stopped));
-  if (stopped) return trainer_report(t, "stopped by a signal; run it again to continue", false);
+  if (stopped) {
+    trainer_report(t, "stopped by a signal; run it again to continue", false);
+    return HP_OK;
+  }
   HP_TRY(trainer_export(t));
   return trainer_tell_end(t);
 }

@@ -5,6 +5,7 @@
 #include "model/lm_eval.h"
 #include "train/checkpoint.h"
 #include "train/progress.h"
+#include "train/retry.h"
 #include "train/run_files.h"
 #include "train/run_log.h"
 #include "train/settings.h"
@@ -41,6 +42,7 @@ typedef struct {
   int64_t scorer_B, scorer_T;
   int64_t step, steps;    /* done, of the run */
   int64_t last_saved;     /* step of the newest checkpoint, -1 = none */
+  retry unsaved;          /* saves that failed since; alike in all processes */
   double flops_per_token; /* as Transformers counts total_flos */
   double grad_norm, lr, last_loss;
   int64_t step_tokens; /* of the last step, padding included */
@@ -52,10 +54,14 @@ typedef struct {
 } trainer;
 
 /* trainer_save.c */
-/* Writes OUT/checkpoint-STEP and prunes.  Of several processes each writes its parts of the
- * tensors, and gives them to the one that writes an export. */
-hp_status trainer_checkpoint(trainer *t);
-/* Model, tokenizer and configuration into OUT, as Transformers exports them. */
+/* After a step: writes OUT/checkpoint-STEP and prunes, when it is asked for or an earlier save has
+ * failed and is due again.  A failed one is told, and fails only after max_failed_saves in a row.
+ * Of several processes each writes its parts of the tensors, and all come to the same result. */
+hp_status trainer_save(trainer *t, bool asked);
+/* The checkpoint at the end of a run or after a signal: tries several times, then fails. */
+hp_status trainer_save_last(trainer *t);
+/* Model, tokenizer and configuration into OUT, as Transformers exports them, in several tries; the
+ * other processes give their parts to the one that writes. */
 hp_status trainer_export(trainer *t);
 /* Are they there, whole as far as can be seen without reading all weights? */
 bool trainer_is_exported(const trainer *t);
@@ -88,8 +94,11 @@ hp_status trainer_tell_end(trainer *t);
 /* A run that only evaluates (do_train: false): its results and their files, nothing else. */
 hp_status trainer_tell_evaluation(trainer *t);
 
-/* trainer_report.c */
-hp_status trainer_report(const trainer *t, const char *status, bool finished);
+/* After a failure to write what a run can do without: tells it. */
+void trainer_go_without(const char *what);
+
+/* trainer_report.c: report.html, and a word when it cannot be written */
+void trainer_report(const trainer *t, const char *status, bool finished);
 
 /* trainer_eval.c */
 /* Compiles the largest batch of every evaluation set, when there will be an evaluation. */

@@ -113,15 +113,13 @@ static hp_status write_times(const trainer *t) {
   str path = {0};
   HP_TRY(hp_explain(stepper_program(t->stepper), "ops.json", &text));
   hp_status st = path_join(&path, t->c->output_dir, "op_times.json");
-  if (!st) st = file_write(path.at, text, strlen(text));
+  if (!st) st = retry_file_write(path.at, text, strlen(text));
   str_free(&path);
   hp_free(text);
   return st;
 }
 
-hp_status trainer_report(const trainer *t, const char *status, bool finished) {
-  if (!t->writes) return HP_OK;
-  if (!stepper_program(t->stepper)) return HP_OK; /* no step was made: nothing to tell */
+static hp_status write_report(const trainer *t, const char *status, bool finished) {
   page *p = mem_calloc(1, sizeof *p);
   HP_TRY_MEM(p);
   hp_status st = write_times(t);
@@ -149,4 +147,10 @@ hp_status trainer_report(const trainer *t, const char *status, bool finished) {
   hp_free(p->op);
   mem_free(p);
   return st;
+}
+
+void trainer_report(const trainer *t, const char *status, bool finished) {
+  if (!t->writes) return;
+  if (!stepper_program(t->stepper)) return; /* no step was made: nothing to tell */
+  if (write_report(t, status, finished)) trainer_go_without("report.html");
 }

@@ -1,6 +1,7 @@
 /* Checkpoints of a run and the exported model. */
 #include "base/json.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "data/model_files.h"
 #include "data/weights.h"
 #include "train/trainer_tensors.h"
@@ -81,7 +82,7 @@ static hp_status agree(void *context, hp_status mine) {
   int64_t failed;
   (void)context;
   if (hp_world_most(mine != HP_OK, &failed) || mine) return mine ? mine : HP_ERR_COMM;
-  if (failed) HP_FAIL(HP_ERR_COMM, "another process could not write its part of the checkpoint");
+  if (failed) HP_FAIL(HP_ERR_COMM, "another process could not write its part");
   return HP_OK;
 }
 
@@ -98,21 +99,27 @@ static void prune(trainer *t) {
   err_clear();
 }
 
-static hp_status save(trainer *t, arena *mem, str *text) {
-  const char *copy[MODEL_FILES_MAX];
-  size_t n_copy;
-  HP_TRY(print_config(t, &text[0]));
-  run_log_saved(&t->log); /* once it is committed; before that nobody reads it */
-  run_log_print_state(&t->log, &text[1]);
+/* The texts of a checkpoint: config.json, trainer_state.json, and the manifest's state. */
+enum { CONFIG, HISTORY, STATE, TEXTS };
+static hp_status print_texts(trainer *t, str text[TEXTS]) {
   char *picks;
+  HP_TRY(print_config(t, &text[CONFIG]));
+  run_log_print_state(&t->log, &text[HISTORY]);
+  HP_TRY(str_status(&text[HISTORY]));
   HP_TRY(hp_device_picks(t->d, &picks));
-  hp_status st = print_state(t, picks, &text[2]);
+  hp_status st = print_state(t, picks, &text[STATE]);
   hp_free(picks);
-  HP_TRY(st);
-  HP_TRY(str_status(&text[1]));
-  HP_TRY(model_files_list(t->c->model_name_or_path, mem, copy, &n_copy));
-  checkpoint_text texts[2] = {{"config.json", text[0].at, text[0].len},
-                              {"trainer_state.json", text[1].at, text[1].len}};
+  return st;
+}
+
+static hp_status save(trainer *t, arena *mem, str text[TEXTS]) {
+  const char *copy[MODEL_FILES_MAX];
+  size_t n_copy = 0;
+  hp_status st = print_texts(t, text);
+  if (!st) st = model_files_list(t->c->model_name_or_path, mem, copy, &n_copy);
+  HP_TRY(agree(t, st));
+  checkpoint_text texts[2] = {{"config.json", text[CONFIG].at, text[CONFIG].len},
+                              {"trainer_state.json", text[HISTORY].at, text[HISTORY].len}};
   checkpoint_content c = {.write = save_tensors,
                           .ctx = t,
                           .text = texts,
@@ -120,28 +127,109 @@ static hp_status save(trainer *t, arena *mem, str *text) {
                           .copy = copy,
                           .n_copy = n_copy,
                           .step = t->step,
-                          .state = text[2].at,
+                          .state = text[STATE].at,
                           .line = &t->line,
                           .agree = t->processes > 1 ? agree : NULL,
                           .follows = !t->writes,
                           .run = t->run};
-  HP_TRY(checkpoint_save(t->c->output_dir, &c));
+  return checkpoint_save(t->c->output_dir, &c);
+}
+
+/* One try: OUT/checkpoint-STEP is there and older ones are pruned, or nothing has changed. */
+static hp_status write_checkpoint(trainer *t) {
+  arena mem = {0};
+  str text[TEXTS] = {{0}};
+  bool best_before = t->log.best_saved;
+  run_log_saved(&t->log); /* what the checkpoint says of itself */
+  hp_status st = save(t, &mem, text);
+  for (int i = 0; i < TEXTS; i++) str_free(&text[i]);
+  arena_free(&mem);
+  if (st) {
+    t->log.best_saved = best_before;
+    return st;
+  }
   t->last_saved = t->step;
-  if (!t->writes) return HP_OK;
-  checkpoint_memo_good(&t->memo, t->c->output_dir, t->step);
-  prune(t);
+  log_debug("checkpoint-%lld written", (long long)t->step);
+  if (t->writes) {
+    checkpoint_memo_good(&t->memo, t->c->output_dir, t->step);
+    prune(t);
+  }
   return HP_OK;
 }
 
-hp_status trainer_checkpoint(trainer *t) {
-  arena mem = {0};
-  str text[3] = {{0}};
-  hp_status st = save(t, &mem, text);
-  for (int i = 0; i < 3; i++) str_free(&text[i]);
-  arena_free(&mem);
-  if (!st) log_debug("checkpoint-%lld written", (long long)t->step);
+/* --- saves that fail -------------------------------------------------------------------------- */
+
+static void tell_saved_again(trainer *t) {
+  if (t->unsaved.failed)
+    log_info("checkpoint-%lld is written, after %lld tries that failed", (long long)t->step,
+             (long long)t->unsaved.failed);
+  t->unsaved = (retry){0};
+}
+
+/* Also of a process that is quiet otherwise, where the failure is its own. */
+static void tell_failed(const trainer *t, hp_status st, double pause) {
+  str newest = {0};
+  if (t->last_saved >= 0) str_printf(&newest, "checkpoint-%lld", (long long)t->last_saved);
+  bool own = st != HP_ERR_COMM && !t->writes;
+  log_line(
+      own ? LOG_QUIET : LOG_WARN,
+      "%scheckpoint-%lld could not be written: %s; training goes on, the next try is in %.3g s, "
+      "the newest checkpoint is %s (failure %lld in a row, max_failed_saves: %lld)",
+      own ? "warning: " : "", (long long)t->step, err_message(), pause,
+      newest.len ? newest.at : "none yet", (long long)t->unsaved.failed,
+      (long long)t->c->max_failed_saves);
+  str_free(&newest);
+}
+
+/* All processes fail together, so each counts for itself. */
+static hp_status count_failure(trainer *t, hp_status st, double began) {
+  int64_t most = t->c->max_failed_saves;
+  double now = time_now_s();
+  retry_failed(&t->unsaved, now, now - began);
+  if (most && t->unsaved.failed >= most) {
+    err_report why;
+    err_take(st, &why);
+    HP_FAIL(st,
+            "checkpoint-%lld could not be written: %s; the run ends, as after every "
+            "max_failed_saves: %lld failures in a row; older checkpoints are as they were",
+            (long long)t->step, why.message, (long long)most);
+  }
+  tell_failed(t, st, t->unsaved.pause_s);
+  err_clear();
+  return HP_OK;
+}
+
+hp_status trainer_save(trainer *t, bool asked) {
+  int64_t due = asked;
+  if (t->unsaved.failed) /* the clock of one decides for all */
+    HP_TRY(hp_world_most(t->writes && retry_is_due(&t->unsaved, time_now_s()), &due));
+  if (!due) return HP_OK;
+  double began = time_now_s();
+  hp_status st = write_checkpoint(t);
+  if (st) return count_failure(t, st, began);
+  tell_saved_again(t);
+  return HP_OK;
+}
+
+/* Tries as often as what must be there at the end of a run. */
+static hp_status insist(trainer *t, hp_status (*once)(trainer *t)) {
+  retry r = {0};
+  hp_status st;
+  double began;
+  do {
+    began = time_now_s();
+    st = once(t);
+  } while (retry_again(&r, st, began));
   return st;
 }
+
+hp_status trainer_save_last(trainer *t) {
+  HP_TRY(insist(t, write_checkpoint));
+  tell_saved_again(t);
+  return HP_OK;
+}
+
+/* --- export ----------------------------------------------------------------------------------- */
 
 static hp_status export_config(const trainer *t) {
   str text = {0}, to = {0};
@@ -153,15 +241,17 @@ static hp_status export_config(const trainer *t) {
   return st;
 }
 
-hp_status trainer_export(trainer *t) {
-  trainer_tensors model;
-  HP_TRY(trainer_tensors_model(t, &model));
-  hp_status st = trainer_tensors_export(&model, t->c->output_dir);
+static hp_status export_once(trainer *t) {
+  trainer_tensors model = {0};
+  hp_status st = agree(t, trainer_tensors_model(t, &model));
+  if (!st) st = trainer_tensors_export(&model, t->c->output_dir);
   trainer_tensors_free(&model);
-  if (!t->writes) return st;
-  if (!st) st = model_files_copy(t->c->model_name_or_path, t->c->output_dir);
-  return st ? st : export_config(t);
+  if (!st && t->writes) st = model_files_copy(t->c->model_name_or_path, t->c->output_dir);
+  if (!st && t->writes) st = export_config(t);
+  return agree(t, st);
 }
+
+hp_status trainer_export(trainer *t) { return insist(t, export_once); }
 
 bool trainer_has_file(const char *dir, const char *name) {
   str path = {0};

@@ -75,6 +75,11 @@ void trainer_tell_progress(trainer *t) {
   progress_step(&t->bar, t->step, t->last_loss, t->step_tokens, flops);
 }
 
+void trainer_go_without(const char *what) {
+  log_warn("%s was not written: %s", what, err_message());
+  err_clear();
+}
+
 /* Prints the metrics of n entries and writes SPLIT_results.json. */
 static hp_status tell_results(trainer *t, const run_entry *e, int n, const char *split) {
   str text = {0};
@@ -90,12 +95,11 @@ static hp_status tell_results(trainer *t, const run_entry *e, int n, const char 
   return st;
 }
 
-static hp_status tell_plots(trainer *t) {
+static void tell_plots(trainer *t) {
   str names = {0};
-  hp_status st = run_files_plots(&t->files, &names);
-  if (!st && names.len) log_info("figures:\n%s", names.at);
+  if (run_files_plots(&t->files, &names)) trainer_go_without("a figure");
+  if (names.len) log_info("figures:\n%s", names.at);
   str_free(&names);
-  return st;
 }
 
 /* The evaluation after training: as in LlamaFactory its results have files, and the log no line. */
@@ -126,11 +130,12 @@ hp_status trainer_tell_end(trainer *t) {
   HP_TRY(trainer_tell_entry(t, &e));
   HP_TRY(tell_results(t, &e, 1, "train"));
   if (t->writes) HP_TRY(run_files_state(&t->log, t->c->output_dir));
-  if (t->writes && t->c->plot_loss) HP_TRY(tell_plots(t));
+  if (t->writes) HP_TRY(run_files_finish(&t->files));
+  if (t->writes && t->c->plot_loss) tell_plots(t);
   if (t->c->is.evaluate_after && t->data.evals) HP_TRY(tell_evaluation(t));
   if (!t->writes) return HP_OK;
-  HP_TRY(run_files_card(&t->files));
-  HP_TRY(trainer_report(t, "finished", true));
+  if (run_files_card(&t->files)) trainer_go_without("README.md");
+  trainer_report(t, "finished", true);
   log_info("done: %s", t->c->output_dir);
   return HP_OK;
 }

@@ -66,6 +66,7 @@ hp_status trainer_tensors_states(const trainer *t, trainer_tensors *out) {
 void trainer_tensors_free(trainer_tensors *x) {
   for (size_t i = 0; i < x->n_on; i++) mem_free(x->on[i].held);
   arena_free(&x->mem);
+  *x = (trainer_tensors){0};
 }
 
 static size_t bytes_of(const device_tensor *t) {
@@ -143,8 +144,11 @@ static hp_status by_parts(trainer_tensors *x, const char *path,
 hp_status trainer_tensors_export(trainer_tensors *x, const char *dir) {
   weights_options o = {.write = write_tensor, .ctx = x};
   if (!x->writes) return give_parts(x);
-  HP_TRY(weights_save(dir, x->tensor, x->n, &o));
-  return name_next(NO_MORE);
+  hp_status st = weights_save(dir, x->tensor, x->n, &o);
+  err_report why;
+  err_take(st, &why); /* the others are not left waiting for the next tensor */
+  hp_status told = name_next(NO_MORE);
+  return st ? err_give(&why) : told;
 }
 
 static hp_status save_whole(trainer_tensors *x, const char *file) {

@@ -110,9 +110,24 @@ run launch -n 2 -- train job/job.yaml strategy=dp=2,zero=1 output_dir=several
 exit_is 0
 same_file alone/model.safetensors several/model.safetensors
 
-it "a full disk on one process ends the job with its message"
+it "a full disk on one process costs no job that goes on until there is space again"
 if command -v prlimit >/dev/null; then
   two
+  victim=$(pid_of 1)
+  wait_for several/checkpoint-50
+  prlimit --pid "$victim" --fsize=1000:unlimited
+  while kill -0 "$launcher" 2>/dev/null && ! grep -q "could not be written" err; do sleep 0.02; done
+  prlimit --pid "$victim" --fsize=unlimited:unlimited 2>/dev/null
+  ended
+  exit_is 0
+  err_has "File too large"
+  err_has "training goes on, the next try is in 1 s"
+  err_lacks "starting the job again"
+  same_file alone/model.safetensors several/model.safetensors
+  same_history alone several
+
+  it "and ends the job with its message after max_failed_saves"
+  begin -n 2 -- train job/job.yaml strategy=dp=2,zero=1 output_dir=several max_failed_saves=2
   victim=$(pid_of 1)
   wait_for several/checkpoint-50
   prlimit --pid "$victim" --fsize=1000

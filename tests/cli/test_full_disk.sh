@@ -1,0 +1,74 @@
+#!/bin/sh
+# A disk that is full or fails while a run goes on: what can be done without it is done.
+. "$(dirname "$0")/lib.sh"
+. "$ROOT/tests/cli/train_lib.sh"
+
+if ! "${CC:-cc}" -D_GNU_SOURCE -shared -fPIC -o fail.so "$ROOT/tests/cli/preload_fail.c" -ldl 2>err; then
+  it "a disk that is full ends no run"
+  skip "no compiler"
+  exit 0
+fi
+make_job job <<END
+save_total_limit: 2
+END
+sed -i 's/^max_steps: 20/max_steps: 60/; s/^save_steps: 5/save_steps: 10/' job/job.yaml
+run train job/job.yaml output_dir=whole
+exit_is 0
+
+# fails "CALL ERRNO TIMES PART" KEY=VALUE...: trains with that fault
+fails() {
+  echo "$1" >fault
+  shift
+  rm -rf out1
+  run_cmd env LD_PRELOAD="$WORK/fail.so" FAIL="$WORK/fault" "$HYPER" train job/job.yaml output_dir=out1 "$@"
+}
+same_end() {
+  exit_is 0
+  same_file whole/model.safetensors out1/model.safetensors
+  for f in model optimizer; do same_file whole/checkpoint-60/$f.safetensors out1/checkpoint-60/$f.safetensors; done
+  same_history whole out1
+  [ -z "$(ls -A out1 | grep '^\.')" ] || fail "left behind: $(ls -A out1)"
+}
+
+it "a save that fails is told and tried again, and the run ends as if nothing had been"
+for fault in "write 28 1 .tmp-checkpoint" "fsync 5 1 optimizer" "rename 122 1 .tmp-checkpoint" "write 5 2 MANIFEST"; do
+  fails "$fault"
+  err_has "checkpoint-10 could not be written: out1/.tmp-checkpoint-10"
+  err_has "training goes on, the next try is in 1 s, the newest checkpoint is none yet (failure 1 in a row, max_failed_saves: 10)"
+  err_has "is written, after "
+  same_end
+done
+
+it "max_failed_saves in a row end the run, and the checkpoints before them stay"
+fails "write 28 0 .tmp-checkpoint-30" max_failed_saves=1
+refused "checkpoint-30 could not be written: out1/.tmp-checkpoint-30" "free some space" "max_failed_saves: 1"
+[ "$(ls -d out1/.tmp* out1/checkpoint-* 2>/dev/null | tr '\n' ' ')" = "out1/checkpoint-10 out1/checkpoint-20 " ] || fail "$(ls -A out1)"
+rm fault
+run train job/job.yaml output_dir=out1
+err_has "continuing from out1/checkpoint-20"
+same_file whole/model.safetensors out1/model.safetensors
+
+it "what the log cannot take waits for the disk, and is there in the end"
+fails "write 28 7 trainer_log.jsonl"
+err_has "out1/trainer_log.jsonl: cannot be written: No space left on device; training goes on"
+err_has "out1/trainer_log.jsonl: is written again, and complete"
+[ "$(grep -c "cannot be written" err)" = 1 ] || { fail "not told once"; t_show; }
+same_end
+fails "write 28 7 events.out" report_to=tensorboard
+err_has "is written again, and complete"
+same_end
+
+it "the last checkpoint, the model and the results are tried for several times"
+for fault in "write 28 2 .tmp-checkpoint-60" "write 5 2 out1/model.safetensors" "write 28 1 train_results" "rename 5 1 out1/report.html" "fsync 5 1 out1/tokenizer.json"; do
+  fails "$fault" save_strategy=no
+  exit_is 0
+  err_has "trying again in 1 s (try 1 of 4 failed)"
+  same_file whole/model.safetensors out1/model.safetensors
+  for f in train_results.json report.html tokenizer.json trainer_state.json; do same_file whole/tokenizer.json out1/tokenizer.json; is_file out1/$f; done
+done
+
+it "a report that cannot be written costs the report"
+fails "write 28 0 report.html" max_steps=3
+exit_is 0
+err_has "report.html was not written: out1/report.html: write failed"
+is_file out1/train_results.json
