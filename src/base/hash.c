@@ -35,6 +35,8 @@ hp_status hash_stream_create(hash_stream **out) {
 }
 
 void hash_stream_free(hash_stream *s) { mem_free(s); }
+void hash_stream_reset(hash_stream *s) { XXH3_128bits_reset(s->state); }
+
 void hash_stream_add(hash_stream *s, const void *p, size_t n) {
   XXH3_128bits_update(s->state, p, n);
 }

@@ -15,6 +15,7 @@ void hash_hex(hash128 h, char out[33]);
 typedef struct hash_stream hash_stream;
 hp_status hash_stream_create(hash_stream **out);
 void hash_stream_free(hash_stream *s);
+void hash_stream_reset(hash_stream *s); /* as created */
 void hash_stream_add(hash_stream *s, const void *p, size_t n);
 hash128 hash_stream_get(const hash_stream *s); /* of all so far; more may follow */
 

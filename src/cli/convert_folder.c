@@ -2,10 +2,10 @@
 #include "base/io.h"
 #include "base/vec.h"
 #include "cli/convert.h"
+#include "data/manifest.h"
 #include "data/model_files.h"
 #include "data/weights.h"
 #include "shard/saved.h"
-#include "train/checkpoint.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -120,15 +120,12 @@ static bool is_same(const char *a, const char *b) {
 
 /* A checkpoint of a run has a manifest, by which it is whole. */
 static hp_status verify(const char *from) {
-  str path = {0};
-  checkpoint c;
-  HP_TRY(path_join(&path, from, "MANIFEST.json"));
-  bool there = path_exists(path.at);
-  str_free(&path);
-  if (!there) return HP_OK;
-  HP_TRY(checkpoint_verify(from, &c));
-  checkpoint_free(&c);
-  return HP_OK;
+  tree manifest;
+  if (!manifest_exists(from)) return HP_OK;
+  HP_TRY(manifest_read(from, &manifest));
+  hp_status st = manifest_verify(from, &manifest);
+  tree_free(&manifest);
+  return st;
 }
 
 hp_status convert_folder(const char *from, const char *to) {

@@ -1,6 +1,7 @@
 /* `hyper inspect`: what is in a model folder, a checkpoint of a run, or a safetensors file. */
 #include "base/io.h"
 #include "cli/cli.h"
+#include "data/manifest.h"
 #include "data/tokenizer.h"
 #include "data/weights.h"
 #include "model/family.h"
@@ -133,7 +134,7 @@ static bool holds(const char *dir, const char *name) {
 
 static hp_status inspect_dir(const char *path, bool all) {
   bool known = false;
-  if (holds(path, "MANIFEST.json")) {
+  if (manifest_exists(path)) {
     known = true;
     HP_TRY(inspect_checkpoint(path));
   }

@@ -18,14 +18,16 @@ struct read_ahead {
   pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t change;
-  bool started, stop, drop;
-  uint64_t passed, end;   /* places that read_ahead_move has given */
+  bool started, stop, drop, rest; /* rest: what is left is wanted at once */
+  hash_stream *stream;            /* of the file that is being read; NULL: none are hashed */
+  hash128 *hash;                  /* of the files */
+  uint64_t passed, end;           /* places that read_ahead_move has given */
   _Atomic uint64_t there; /* what is before it has been brought in; UINT64_MAX: all that will be */
 };
 
 static void say_there(read_ahead *r, uint64_t place) {
   pthread_mutex_lock(&r->lock);
-  atomic_store(&r->there, place);
+  if (place > atomic_load(&r->there)) atomic_store(&r->there, place);
   pthread_cond_broadcast(&r->change);
   pthread_mutex_unlock(&r->lock);
 }
@@ -33,26 +35,40 @@ static void say_there(read_ahead *r, uint64_t place) {
 /* Waits until the place is not too far ahead; false: it will not be asked for. */
 static bool is_wanted(read_ahead *r, uint64_t place) {
   pthread_mutex_lock(&r->lock);
-  while (!r->stop && place >= r->end + AHEAD) pthread_cond_wait(&r->change, &r->lock);
+  while (!r->stop && !r->rest && place >= r->end + AHEAD) pthread_cond_wait(&r->change, &r->lock);
   bool wanted = !r->stop;
   pthread_mutex_unlock(&r->lock);
   return wanted;
 }
 
 /* Page by page as they are touched, files come at half the speed of the disk, and so they do when
- * several threads ask for different places. */
+ * several threads ask for different places.  Where the system cannot be asked, an older kernel or
+ * one short of memory, they come as they are used. */
+static bool bring_in(read_ahead *r, char *at, size_t n) {
+  if (atomic_load(&r->there) == UINT64_MAX || !madvise(at, n, MADV_POPULATE_READ)) return true;
+  say_there(r, UINT64_MAX);
+  return r->stream != NULL;
+}
+
+/* What is brought in is hashed before it counts as there: what has been read may be dropped. */
+static bool read_file(read_ahead *r, const file_map *m, uint64_t place) {
+  char *at = (char *)(uintptr_t)m->at;
+  if (m->len) (void)madvise(at, m->len, MADV_SEQUENTIAL);
+  for (size_t done = 0, some; done < m->len; done += some, say_there(r, place + done)) {
+    some = m->len - done < STEP ? m->len - done : STEP;
+    if (!is_wanted(r, place + done) || !bring_in(r, at + done, some)) return false;
+    if (r->stream) hash_stream_add(r->stream, at + done, some);
+  }
+  return true;
+}
+
 static void read_files(read_ahead *r) {
   uint64_t place = 0;
-  for (size_t i = 0; i < r->n; i++) {
-    const file_map *m = &r->file[i].map;
-    char *at = (char *)(uintptr_t)m->at;
-    (void)madvise(at, m->len, MADV_SEQUENTIAL);
-    for (size_t done = 0, some; done < m->len; done += some, say_there(r, place += some)) {
-      some = m->len - done < STEP ? m->len - done : STEP;
-      if (!is_wanted(r, place)) return;
-      if (madvise(at + done, some, MADV_POPULATE_READ))
-        return; /* an older kernel, or memory is short: they come when they are used */
-    }
+  for (size_t i = 0; i < r->n; place += r->file[i++].map.len) {
+    if (!read_file(r, &r->file[i].map, place)) return;
+    if (!r->stream) continue;
+    r->hash[i] = hash_stream_get(r->stream);
+    hash_stream_reset(r->stream);
   }
 }
 
@@ -62,7 +78,13 @@ static void *run(void *arg) {
   return NULL;
 }
 
-hp_status read_ahead_create(const st_file *file, size_t n, bool drop, read_ahead **out) {
+static hp_status make_hashes(read_ahead *r) {
+  r->hash = mem_calloc(r->n, sizeof *r->hash);
+  HP_TRY_MEM(r->hash);
+  return hash_stream_create(&r->stream);
+}
+
+hp_status read_ahead_create(const st_file *file, size_t n, bool drop, bool hash, read_ahead **out) {
   read_ahead *r = mem_calloc(1, sizeof *r);
   HP_TRY_MEM(r);
   r->file = file;
@@ -70,6 +92,9 @@ hp_status read_ahead_create(const st_file *file, size_t n, bool drop, read_ahead
   r->drop = drop;
   pthread_mutex_init(&r->lock, NULL);
   pthread_cond_init(&r->change, NULL);
+  hp_status st = hash ? make_hashes(r) : HP_OK;
+  if (st) read_ahead_free(r);
+  HP_TRY(st);
   r->started = !pthread_create(&r->thread, NULL, run, r);
   if (!r->started) {
     read_ahead_free(r);
@@ -112,10 +137,22 @@ void read_ahead_free(read_ahead *r) {
   pthread_cond_broadcast(&r->change);
   pthread_mutex_unlock(&r->lock);
   if (r->started) pthread_join(r->thread, NULL);
+  hash_stream_free(r->stream);
+  mem_free(r->hash);
   if (r->drop) forget(r, r->passed, UINT64_MAX);
   pthread_mutex_destroy(&r->lock);
   pthread_cond_destroy(&r->change);
   mem_free(r);
+}
+
+const hash128 *read_ahead_hashes(read_ahead *r) {
+  pthread_mutex_lock(&r->lock);
+  r->rest = true;
+  pthread_cond_broadcast(&r->change);
+  pthread_mutex_unlock(&r->lock);
+  pthread_join(r->thread, NULL);
+  r->started = false;
+  return r->hash;
 }
 
 void read_ahead_move(read_ahead *r, uint64_t begin, uint64_t end) {

@@ -3,6 +3,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
+#include "data/manifest.h"
 
 #include <string.h>
 
@@ -110,6 +111,7 @@ static hp_status read_json_file(tokenizer *t, const char *path) {
 }
 
 static hp_status read_dir(tokenizer *t, const char *dir, str *path) {
+  HP_TRY(manifest_verify_texts(dir));
   HP_TRY(path_join(path, dir, "tokenizer.json"));
   if (path_exists(path->at)) {
     HP_TRY(read_json_file(t, path->at));

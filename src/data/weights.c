@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/vec.h"
+#include "data/manifest.h"
 #include "data/read_ahead.h"
 
 #include <dirent.h>
@@ -20,6 +21,7 @@ struct weights {
   VEC(const st_tensor *) tensors;
   map names;         /* -> number in tensors */
   read_ahead *ahead; /* NULL: none */
+  bool claimed;      /* it hashes the files */
 };
 
 void weights_free(weights *w) {
@@ -275,7 +277,21 @@ void weights_read_ahead(weights *w, uint64_t made) {
     drop = w->files.at[i].map.len > room - made;
     made += w->files.at[i].map.len;
   }
-  if (!w->ahead && read_ahead_create(w->files.at, w->files.len, drop, &w->ahead)) err_clear();
+  if (!w->ahead && read_ahead_create(w->files.at, w->files.len, drop, w->claimed, &w->ahead))
+    err_clear();
+}
+
+void weights_claim(weights *w, manifest_check *c) {
+  w->claimed = c != NULL;
+  for (size_t i = 0; i < w->files.len; i++) manifest_check_claim(c, w->files.at[i].path);
+}
+
+hp_status weights_give(weights *w, manifest_check *c) {
+  if (!w->claimed || !w->ahead) return HP_OK;
+  const hash128 *hash = read_ahead_hashes(w->ahead);
+  for (size_t i = 0; i < w->files.len; i++)
+    HP_TRY(manifest_check_give(c, w->files.at[i].path, hash[i]));
+  return HP_OK;
 }
 
 void weights_move(weights *w, uint64_t begin, uint64_t end) {

@@ -9,6 +9,7 @@
 #include "base/safetensors.h"
 
 typedef struct weights weights;
+struct manifest_check; /* data/manifest.h */
 
 /* Has a checkpoint in this folder its tensors of a kind ("model") by parts, KIND.parts.json, as
  * several devices have saved them?  Then hp_params_load reads them, and weights_open refuses. */
@@ -23,6 +24,10 @@ uint64_t weights_place(const weights *w, const st_tensor *t); /* of its data */
  * them beside the `made` bytes that are made of them, what is passed leaves its memory at once:
  * to find out what can go would take longer.  Other processes that load are not counted. */
 void weights_read_ahead(weights *w, uint64_t made);
+/* The files are of the folder that is checked: their hashes are made as they are read ahead, and
+ * given when nothing more is read.  NULL: there is nothing to check. */
+void weights_claim(weights *w, struct manifest_check *c);
+hp_status weights_give(weights *w, struct manifest_check *c);
 /* What is from `begin` to `end` comes next; nothing before it will be read again. */
 void weights_move(weights *w, uint64_t begin, uint64_t end);
 /* Returns when what is before `place`, at most the last `end`, is in memory; from any thread. */

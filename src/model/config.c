@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "data/manifest.h"
 #include "model/family.h"
 
 #include <stdio.h>
@@ -360,8 +361,10 @@ hp_status model_config_load(const char *path, model_config *out) {
   str file = {0};
   model_config c = unread;
   hp_status st = HP_OK;
-  if (dir_exists(path)) st = path_join(&file, path, "config.json");
+  bool folder = dir_exists(path);
+  if (folder) st = path_join(&file, path, "config.json");
   else str_add(&file, path);
+  if (!st && folder) st = manifest_verify_texts(path);
   if (!st) st = str_status(&file);
   if (!st) st = json_load(file.at, 16 << 20, &c.source);
   if (!st) st = read_source(&c, out);

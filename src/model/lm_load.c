@@ -1,6 +1,7 @@
 /* Parameters from the files of a checkpoint. */
 #include "base/dtype.h"
 #include "base/log.h"
+#include "data/manifest.h"
 #include "data/weights.h"
 #include "model/lm.h"
 
@@ -248,15 +249,37 @@ static hp_status load_parts(lm *m, const char *dir) {
   return st;
 }
 
-hp_status lm_load(lm *m, const char *dir) {
+/* What nobody claims is the business of process 0: the states of the optimizer, parts. */
+static hp_status start_check(manifest_check *check) {
+  int rank, size;
+  HP_TRY(hp_world(&rank, &size));
+  return rank ? HP_OK : manifest_check_start(check);
+}
+
+static hp_status load_whole(lm *m, const char *dir, manifest_check *check) {
   weights *w;
   map known = {0};
-  if (weights_are_parts(dir, "model")) return load_parts(m, dir);
   HP_TRY(weights_open(dir, &w));
+  weights_claim(w, check);
   source *from = mem_calloc(m->tensors.len, sizeof *from);
-  hp_status st = from ? load_all(m, w, from, &known) : HP_ERR_OOM;
+  hp_status st = from ? start_check(check) : HP_ERR_OOM;
+  if (!st) st = load_all(m, w, from, &known);
+  if (!st) st = weights_give(w, check);
   mem_free(from);
   map_free(&known);
   weights_free(w);
   return st;
+}
+
+hp_status lm_load(lm *m, const char *dir) {
+  manifest_check *check;
+  HP_TRY(manifest_check_begin(dir, &check));
+  hp_status st = HP_OK;
+  if (!weights_are_parts(dir, "model")) {
+    st = load_whole(m, dir, check);
+  } else {
+    st = start_check(check);
+    if (!st) st = load_parts(m, dir);
+  }
+  return manifest_check_end(check, st);
 }

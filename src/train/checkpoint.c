@@ -3,9 +3,9 @@
 #include "base/file_record.h"
 #include "base/hash.h"
 #include "base/io.h"
-#include "base/json.h"
 #include "base/sealed.h"
 #include "base/vec.h"
+#include "data/manifest.h"
 #include "data/model_files.h"
 
 #include <dirent.h>
@@ -152,15 +152,6 @@ static hp_status write_files(const char *dir, const checkpoint_content *c) {
   return st;
 }
 
-static hp_status hash_file(const char *path, uint64_t *bytes, char hex[33]) {
-  file_map m;
-  HP_TRY(file_map_open(path, &m));
-  hash_hex(hash_bytes128(m.at, m.len), hex);
-  *bytes = m.len;
-  file_map_close(&m);
-  return HP_OK;
-}
-
 static int by_name(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -173,7 +164,7 @@ static hp_status list_files(const char *dir, arena *mem, name_list *out) {
   if (!d) HP_FAIL(HP_ERR_IO, "%s: cannot open the folder: %s", dir, strerror(errno));
   hp_status st = HP_OK;
   for (struct dirent *e; !st && (e = readdir(d));) {
-    if (e->d_name[0] == '.' || !strcmp(e->d_name, CHECKPOINT_MANIFEST)) continue;
+    if (e->d_name[0] == '.' || !strcmp(e->d_name, MANIFEST_NAME)) continue;
     char *name = arena_strdup(mem, e->d_name);
     if (!name || !vec_push(out, name)) st = HP_ERR_OOM;
   }
@@ -304,7 +295,7 @@ static hp_status finish(const char *out_dir, const char *temp, const checkpoint_
   if (!st) st = take_sums(temp, r);
   if (!st) st = dir_sync(temp);
   if (!st) st = print_manifest(temp, c, r, &manifest);
-  if (!st) st = path_join(&path, temp, CHECKPOINT_MANIFEST);
+  if (!st) st = path_join(&path, temp, MANIFEST_NAME);
   if (!st) st = file_write(path.at, manifest.at, manifest.len);
   if (!st) st = commit(out_dir, temp, c->step);
   str_free(&path);
@@ -356,27 +347,6 @@ hp_status checkpoint_save(const char *out_dir, const checkpoint_content *c) {
 
 /* --- finding ---------------------------------------------------------------------------------- */
 
-static hp_status check_file(const char *dir, const tree_node *f) {
-  int64_t bytes;
-  const char *want;
-  uint64_t have;
-  char hex[33];
-  str path = {0};
-  HP_TRY(tree_need_int(f, "bytes", &bytes));
-  HP_TRY(tree_need_string(f, "xxh3_128", &want));
-  if (strchr(f->key, '/')) TREE_FAIL(f, "a file name with a slash");
-  hp_status st = path_join(&path, dir, f->key);
-  if (!st) st = hash_file(path.at, &have, hex);
-  if (!st && (int64_t)have != bytes)
-    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__, "%s: has %llu bytes, the manifest says %lld",
-                 path.at, (unsigned long long)have, (long long)bytes);
-  if (!st && strcmp(hex, want))
-    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
-                 "%s: its hash does not match the manifest; it is damaged", path.at);
-  str_free(&path);
-  return st;
-}
-
 static hp_status read_head(checkpoint *c) {
   const tree_node *root = c->manifest.root;
   int64_t format;
@@ -390,29 +360,13 @@ static hp_status read_head(checkpoint *c) {
   return HP_OK;
 }
 
-static hp_status check_files(const checkpoint *c) {
-  const tree_node *files;
-  HP_TRY(tree_need_map(c->manifest.root, "files", &files));
-  for (uint32_t i = 0; i < files->len; i++) HP_TRY(check_file(c->path, files->child[i]));
-  return HP_OK;
-}
-
 hp_status checkpoint_open(const char *path, checkpoint *out) {
   checkpoint c = {0};
-  str file = {0};
-  char *text = NULL;
-  size_t len, json_len = 0;
   snprintf(c.path, sizeof c.path, "%s", path);
-  hp_status st = path_join(&file, path, CHECKPOINT_MANIFEST);
-  if (!st && !path_exists(file.at))
-    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__, "%s: is not a checkpoint: it has no %s", path,
-                 CHECKPOINT_MANIFEST);
-  if (!st) st = file_read(file.at, 64 << 20, &text, &len);
-  if (!st) st = sealed_check(file.at, text, len, &json_len);
-  if (!st) st = json_parse(text, json_len, file.at, &c.manifest);
+  if (!manifest_exists(path))
+    HP_FAIL(HP_ERR_INPUT, "%s: is not a checkpoint: it has no %s", path, MANIFEST_NAME);
+  hp_status st = manifest_read(path, &c.manifest);
   if (!st) st = read_head(&c);
-  mem_free(text);
-  str_free(&file);
   if (st) checkpoint_free(&c);
   else *out = c;
   return st;
@@ -421,7 +375,7 @@ hp_status checkpoint_open(const char *path, checkpoint *out) {
 hp_status checkpoint_verify(const char *path, checkpoint *out) {
   checkpoint c;
   HP_TRY(checkpoint_open(path, &c));
-  hp_status st = check_files(&c);
+  hp_status st = manifest_verify(path, &c.manifest);
   if (st) checkpoint_free(&c);
   else *out = c;
   return st;

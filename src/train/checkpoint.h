@@ -29,7 +29,6 @@ void run_lock_free(run_lock *l);
 /* Removes the file, and of the folders that were made for it those that are empty.  A signal
  * handler may call it. */
 void run_lock_remove(run_lock *l);
-#define CHECKPOINT_MANIFEST "MANIFEST.json"
 /* OUT/checkpoint-STEP; replaces path. */
 hp_status checkpoint_path(const char *out_dir, int64_t step, str *path);
 /* Removes what dead runs left: folders .tmp-* and .old-*, and temporary files, which it tells.

@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/vec.h"
+#include "data/manifest.h"
 #include "train/checkpoint.h"
 
 #include <dirent.h>
@@ -83,7 +84,7 @@ static void add_stamp(const char *dir, const char *name, str *text) {
 static hp_status stamp_of(const char *dir, const checkpoint *c, hash128 *out) {
   str text = {0};
   const tree_node *files = c ? tree_get(c->manifest.root, "files") : NULL;
-  add_stamp(dir, CHECKPOINT_MANIFEST, &text);
+  add_stamp(dir, MANIFEST_NAME, &text);
   for (uint32_t i = 0; files && files->kind == TREE_MAP && i < files->len; i++)
     add_stamp(dir, files->child[i]->key, &text);
   hp_status st = str_status(&text);

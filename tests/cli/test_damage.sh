@@ -83,11 +83,12 @@ for bytes in 0 4096; do
 done
 
 it "a checkpoint that becomes shorter while a run resumes is named, and the lock goes with the run"
-cut_to optimizer.safetensors 4096 "$HYPER" train job/job.yaml output_dir=good max_steps=4
+cp -r good short
+cut_to optimizer.safetensors 4096 "$HYPER" train job/job.yaml output_dir=short max_steps=4
 exit_is 2
 err_has "checkpoint-2/optimizer.safetensors: became shorter"
-no_file good/run.lock
-no_file good/checkpoint-4
+no_file short/run.lock
+no_file short/checkpoint-4
 
 it "any other SIGBUS ends the process as it did"
 "$HYPER" train job/job.yaml max_steps=100000 output_dir=long >out 2>err </dev/null &
@@ -99,3 +100,54 @@ status=0
 wait $pid 2>/dev/null || status=$?
 exit_is 135
 err_lacks "became shorter"
+
+# Flips a bit in the middle of a file, or back.
+flip_byte() {
+  at=$(($(wc -c <"$1") / 2))
+  byte=$(od -An -tu1 -j $at -N1 "$1" | tr -d ' ')
+  printf "$(printf '\\%03o' $((byte ^ 1)))" | dd of="$1" bs=1 seek=$at conv=notrunc 2>/dev/null
+}
+
+run train job/job.yaml output_dir=parts strategy=dp=2,zero=1
+exit_is 0
+for c in good/checkpoint-2 parts/checkpoint-2; do
+  it "a flipped byte in any file of $c is found wherever it is opened as a model"
+  echo "Tom went home." >text.txt
+  run logits --model $c --tokens 1,2,3 --out l.safetensors
+  exit_is 0
+  rm -f l.safetensors
+  for f in $c/*; do
+    flip_byte $f
+    run logits --model $c --tokens 1,2,3 --out l.safetensors
+    refused "$f: " "hash does not match"
+    no_file l.safetensors
+    run generate --model $c --prompt Tom --max-new-tokens 2
+    refused "$f: " "hash does not match"
+    run eval --model $c --data text.txt
+    refused "$f: " "hash does not match"
+    flip_byte $f
+  done
+  f=$(ls $c/optimizer*.safetensors | tail -1)
+  flip_byte $f
+  run train job/job.yaml model_name_or_path=$c train_from_scratch=false output_dir=again
+  refused "$f: its hash does not match the manifest"
+  no_file again
+  flip_byte $f
+  run tokenize --model $c Tom
+  exit_is 0
+  flip_byte $c/tokenizer.json
+  run tokenize --model $c Tom
+  refused "$c/tokenizer.json: its hash does not match"
+  flip_byte $c/tokenizer.json
+done
+
+it "files that the manifest does not name, or that are missing, are refused by name"
+echo "{}" >good/checkpoint-2/more.json
+run logits --model good/checkpoint-2 --tokens 1,2,3 --out l.safetensors
+refused "good/checkpoint-2/more.json: is not in the manifest"
+rm good/checkpoint-2/more.json
+mv good/checkpoint-2/tokenizer_config.json kept.json
+run logits --model good/checkpoint-2 --tokens 1,2,3 --out l.safetensors
+refused "good/checkpoint-2/tokenizer_config.json: is missing, the manifest names it"
+run inspect good/checkpoint-2
+refused "good/checkpoint-2/tokenizer_config.json: is missing"

@@ -1,6 +1,7 @@
 /* Which checkpoints of a folder are kept, resumed and set aside. */
 #include "base/io.h"
 #include "base/log.h"
+#include "data/manifest.h"
 #include "test.h"
 #include "train/checkpoint.h"
 
@@ -43,7 +44,7 @@ static void damage(int64_t step) {
 
 static void damage_manifest(int64_t step) {
   char path[600];
-  snprintf(path, sizeof path, "%s/%s", of_step(step), CHECKPOINT_MANIFEST);
+  snprintf(path, sizeof path, "%s/%s", of_step(step), MANIFEST_NAME);
   CHECK(!truncate(path, 40));
 }
 
