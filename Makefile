@@ -79,6 +79,11 @@ $(B)/sources: FORCE
 	@mkdir -p $(B)
 	@echo '$(OBJ) $(CLI_OBJ) $(TEST_OBJ)' | cmp -s - $@ || echo '$(OBJ) $(CLI_OBJ) $(TEST_OBJ)' > $@
 
+# The plugin depends on this one, which changes when another MPI library's compiler is there.
+$(B)/mpi: FORCE
+	@mkdir -p $(B)
+	@{ echo $(MPICC); $(MPICC) -show; } >$@.new 2>/dev/null; cmp -s $@.new $@ || cp $@.new $@; rm -f $@.new
+
 $(B)/hyper: $(CLI_OBJ) $(A)
 	@echo "  link    $@"
 	$(Q)$(CC) $(SAN) -rdynamic -o $@ $(CLI_OBJ) $(A) $(LIBS)
@@ -95,7 +100,7 @@ $(B)/test-unit: $(TEST_OBJ) $(A)
 	$(Q)$(CC) $(SAN) -rdynamic -o $@ $(TEST_OBJ) -Wl,--whole-archive $(A) -Wl,--no-whole-archive $(LIBS) $(TEST_LIBS)
 $(B)/test-json: $(B)/tests/cli/json_get.o
 	$(Q)$(CC) $(SAN) -o $@ $< $(TEST_LIBS)
-$(B)/hyper_mpi.so: src/comm/mpi/hyper_mpi.c src/comm/transport.h $(B)/flags
+$(B)/hyper_mpi.so: src/comm/mpi/hyper_mpi.c src/comm/transport.h $(B)/flags $(B)/mpi
 	@echo "  mpicc   $@"
 	$(Q)OMPI_CC=$(CC) MPICH_CC=$(CC) $(MPICC) -std=c11 $(CFLAGS) $(WARN) $(SAN) -fPIC -shared -Isrc -o $@ $<
 # replay-NAME runs a fuzzer's corpus without libFuzzer; fuzz_NAME is the fuzzer (clang only).

@@ -54,3 +54,29 @@ make_root PREFIX="$WORK/usr" uninstall
 exit_is 0
 left=$(find usr ! -type d)
 [ -z "$left" ] || fail "left behind: $left"
+
+it "builds the plugin for several processes when an MPI library appears, and anew for another"
+fake_mpicc() { # what it links with
+  cat >mpicc <<END
+#!/bin/sh
+[ "\$1" = -show ] && { echo cc $1; exit; }
+echo >>"$WORK/calls"
+while [ "\$1" != -o ]; do shift; done
+echo plugin >"\$2"
+END
+  chmod +x mpicc
+}
+fake_mpicc -lone
+make_root -n MPICC="$WORK/nosuch" all
+exit_is 0
+out_lacks hyper_mpi.so
+make_root -n MPICC="$WORK/mpicc" all
+out_has "$WORK/mpicc"
+plugin() { make_root B="$WORK/b" MPICC="$WORK/mpicc" "$WORK/b/hyper_mpi.so"; }
+for library in -lone -lone -lother; do
+  fake_mpicc $library
+  plugin
+  exit_is 0
+done
+is_file b/hyper_mpi.so
+[ "$(wc -l <calls)" = 2 ] || fail "built $(wc -l <calls) times, not once for each of two libraries"
