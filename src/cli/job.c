@@ -6,6 +6,10 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+/* Seconds for a process that has no supervisor, and should have one, to tell the others so. */
+enum { ALONE_S = 20 };
 
 /* What the others print is what process 0 does.  A crash can still be heard on stderr. */
 static void be_quiet(void) {
@@ -17,12 +21,17 @@ int cli_run_in_job(int (*run)(int argc, char **argv), int argc, char **argv) {
   const char *told;
   bool launches = argc > 1 && !strcmp(argv[1], "launch"); /* others, and is none of them */
   if (launches) return run(argc, argv);
+  hp_status heard = heartbeat_begin(); /* joining the others is watched too */
+  err_report unheard = {0};
+  if (heard) err_take(heard, &unheard);
+  if (heard) alarm(ALONE_S);
   hp_status st = world_begin();
   if (world_get()->rank) be_quiet();
-  if (!st) st = heartbeat_begin();
+  if (!st) heartbeat_joined();
+  if (!st) st = err_give(&unheard); /* which the others, and the user, learn as any failure */
   int code = world_end(st ? cli_fail(st) : run(argc, argv), &told);
   if (told) fprintf(stderr, "hyper%s\n", told);
-  heartbeat_end(code);
+  heartbeat_end(code, world_message());
   world_leave();
   return code;
 }

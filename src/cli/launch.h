@@ -1,10 +1,11 @@
-/* `hyper launch`: the processes of a job, and who starts them. */
+/* `hyper launch`: the processes of a job, and who starts and watches them. */
 #ifndef CLI_LAUNCH_H
 #define CLI_LAUNCH_H
 
 #include "base/str.h"
 #include "base/vec.h"
 #include "rt/heartbeat.h"
+#include "rt/heartbeat_port.h"
 
 #include <sys/types.h>
 
@@ -12,8 +13,11 @@ typedef struct {
   int64_t processes, restarts;
   double patience_s;              /* of the watchdog; 0: none */
   const char *hostfile, *starter; /* NULL: none; the one that fits */
+  const char *interface;          /* to listen at: its name or address; NULL: the one that fits */
   const char *const *verb;        /* the words after --, NULL at the end */
 } launch_options;
+
+/* --- starting --------------------------------------------------------------------------------- */
 
 /* The command that starts them. */
 typedef struct {
@@ -24,44 +28,72 @@ typedef struct {
 hp_status launch_command_make(const launch_options *o, launch_command *out);
 void launch_command_free(launch_command *c);
 void launch_command_print(const launch_command *c, str *out);
-/* Runs it in a group of its own, so that Ctrl-C reaches the launcher alone. */
+/* Runs it in a group of its own, so that Ctrl-C reaches the launcher alone.  It is asked to end
+ * when the launcher is gone, however that ended. */
 hp_status launch_start(const launch_command *c, pid_t *out);
+
+/* HP_ERR_INPUT when the file of machines cannot be read or names none. */
+hp_status launch_check_hosts(const launch_options *o);
+/* Where to listen: the address of this machine, in numbers, that leads to those of the job. */
+hp_status launch_find_address(const launch_options *o, char out[64]);
+
+/* --- processes of this machine ---------------------------------------------------------------- */
+
+/* Gives the job a mark in the environment, by which its processes are known. */
+hp_status launch_mark(void);
+/* Is the process one that runs this program for this job? */
+bool launch_owns(pid_t pid);
+/* Ends at once all such processes of this machine but this one, and waits until they are gone, for
+ * so many seconds at most. */
+void launch_sweep(double seconds);
 
 /* --- watching --------------------------------------------------------------------------------- */
 
-/* A line to a process: from its first heartbeat on it is known which. */
 typedef struct {
-  int fd;
-  bool known, ended; /* ended: of itself, with last.code */
-  double heard_s;
-  heartbeat last, next; /* next: of which so many bytes have come */
-  size_t got;
-} connection;
-
-typedef struct {
-  int listener; /* -1: nobody is watched */
-  uint64_t key;
+  heartbeat_port port; /* its listener is -1: nobody is watched */
   double patience_s;
-  char self[64]; /* name of this machine */
-  VEC(connection) lines;
-  int lost; /* place in lines of the first process that ended without a word; -1 */
-  bool ran; /* process 0 has come to a program, in this try or an earlier one */
+  char self[64], address[64]; /* this machine's name; where it listens */
+  double began_s, listened_s; /* this try; when it listened last */
+  int64_t saved;              /* step of the newest checkpoint that was committed; -1 */
 } watchdog;
 
-/* Listens, and tells the processes to come where, in the environment. */
+/* Opens the port at which the processes are heard. */
 hp_status watchdog_open(const launch_options *o, watchdog *out);
 void watchdog_close(watchdog *w);
-/* Forgets the processes of a try that is over. */
-void watchdog_reset(watchdog *w);
+/* A try begins: forgets the processes of the last, and tells those to come where to connect, in the
+ * environment. */
+hp_status watchdog_begin(watchdog *w);
 /* Hears what there is to hear, for so long at most. */
 void watchdog_listen(watchdog *w, int milliseconds);
-/* The process that holds up the job, and why, in words; NULL: none. */
-const connection *watchdog_find(const watchdog *w, str *why);
+/* The process that went first without a word; NULL: none. */
+const heartbeat_peer *watchdog_find_lost(const watchdog *w);
+/* What holds up the job, in words; false: nothing. */
+bool watchdog_find(const watchdog *w, str *why);
+/* Have all processes said that they end?  code: the exit code of the job. */
+bool watchdog_all_ended(const watchdog *w, int *code);
+/* A process that failed before it met the others, which therefore could not learn of it; NULL:
+ * none. */
+const heartbeat_peer *watchdog_find_refused(const watchdog *w);
+/* Has any process said that it ends? */
+bool watchdog_any_ended(const watchdog *w);
 /* Gives a signal to all processes; false: there is none to give it to. */
-bool watchdog_signal(const watchdog *w, int number);
-/* Ends at once those that still live on this machine. */
-void watchdog_kill(const watchdog *w);
+bool watchdog_signal(watchdog *w, int number);
+/* Ends at once those that still live, here and on other machines. */
+void watchdog_kill(watchdog *w);
+/* A process that is still connected; NULL: none. */
+const heartbeat_peer *watchdog_find_living(const watchdog *w);
 /* "process 1 (node7, pid 4711)" */
-void connection_print(const connection *l, str *out);
+void peer_print(const heartbeat_peer *x, str *out);
+
+/* --- one try ---------------------------------------------------------------------------------- */
+
+typedef struct {
+  bool died;        /* a process did, or hangs: why says which */
+  bool told_to_end; /* by a signal to the launcher */
+  int code;         /* exit code of the job */
+  str why;          /* the caller frees it */
+} launch_result;
+/* Starts the job and waits for its end, and that of its processes. */
+hp_status launch_try(const launch_options *o, watchdog *w, launch_result *out);
 
 #endif

@@ -4,9 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,8 +29,8 @@ static const starter starters[] = {{"Open MPI", "-q --bind-to none", "--hostfile
                                     NULL, "--overcommit", NULL, 128}};
 
 /* The names under which processes hear of the launcher. */
-static const char *const passed[] = {"HYPER_SUPERVISOR", "HYPER_RESTARTED", "HYPER_JOB",
-                                     "HYPER_ISA",        "HYPER_TRACE",     "HYPER_MPI"};
+static const char *const passed[] = {HEARTBEAT_VARIABLE, HEARTBEAT_JOB, "HYPER_ISA", "HYPER_TRACE",
+                                     "HYPER_MPI"};
 
 static hp_status add(launch_command *c, const char *word) {
   char *copy = word ? mem_calloc(strlen(word) + 1, 1) : NULL;
@@ -156,12 +158,15 @@ static void give_input(void) {
 }
 
 hp_status launch_start(const launch_command *c, pid_t *out) {
-  pid_t pid = fork();
+  pid_t launcher = getpid(), pid = fork();
   if (pid < 0) HP_FAIL(HP_ERR_IO, "cannot start a process: %s", strerror(errno));
   if (pid > 0) {
     *out = pid;
     return HP_OK;
   }
+  /* SIGTERM, at which the starters end their processes, here and elsewhere */
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != launcher) _exit(127);
   setpgid(0, 0);
   give_input();
   execvp(c->words.at[0], c->words.at);

@@ -2,207 +2,270 @@
 #include "base/thread.h"
 #include "cli/launch.h"
 
-#include <errno.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <sys/socket.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-/* Between programs a process may read data or write a checkpoint: it has so many times the time. */
-enum { BETWEEN = 10, LINES_MAX = 2048 };
+/* Before they have met, and between programs, where data is read and checkpoints are written, a
+ * process has so many times the time. */
+enum { BETWEEN = 10 };
 
-/* --- lines ------------------------------------------------------------------------------------ */
+/* --- a try ------------------------------------------------------------------------------------ */
 
-/* Processes on other machines find this one by its name. */
-static hp_status tell_where(const watchdog *w, bool elsewhere) {
-  struct sockaddr_in at;
-  socklen_t n = sizeof at;
-  char text[160];
+/* Connections are files. */
+static void allow_files(int64_t processes) {
+  struct rlimit l;
+  rlim_t want = (rlim_t)processes + 4 * HEARTBEAT_STRANGERS;
+  if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur >= want) return;
+  l.rlim_cur = want < l.rlim_max ? want : l.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &l);
+}
+
+hp_status watchdog_open(const launch_options *o, watchdog *out) {
+  *out = (watchdog){.port.listener = -1, .patience_s = o->patience_s, .saved = -1};
+  unsetenv(HEARTBEAT_VARIABLE);
+  HP_TRY(launch_mark());
+  if (gethostname(out->self, sizeof out->self - 1)) out->self[0] = 0;
+  if (!(o->patience_s > 0)) return HP_OK;
+  HP_TRY(launch_find_address(o, out->address));
+  allow_files(o->processes);
+  return heartbeat_port_open(out->address, o->processes, &out->port);
+}
+
+void watchdog_close(watchdog *w) { heartbeat_port_close(&w->port); }
+
+hp_status watchdog_begin(watchdog *w) {
+  char text[256], key[2 * SHA256_BYTES + 1];
   double interval = w->patience_s / 8;
+  w->began_s = w->listened_s = time_now_s();
+  if (w->port.listener < 0) return HP_OK;
   if (interval > 1) interval = 1;
   if (interval < 0.02) interval = 0.02;
-  if (getsockname(w->listener, (struct sockaddr *)&at, &n))
-    HP_FAIL(HP_ERR_IO, "cannot listen for the processes: %s", strerror(errno));
-  snprintf(text, sizeof text, "%s:%d:%llx:%d", elsewhere ? w->self : "127.0.0.1",
-           ntohs(at.sin_port), (unsigned long long)w->key, (int)(interval * 1000));
+  HP_TRY(heartbeat_port_reset(&w->port));
+  wire_key_print(&w->port.key, key);
+  int port = heartbeat_port_number(&w->port);
+  snprintf(text, sizeof text, "%s:%d:%s:%d:%d", w->address, port, key, (int)(interval * 1000),
+           (int)(w->patience_s * 1000) + 1);
   if (setenv(HEARTBEAT_VARIABLE, text, 1)) return HP_ERR_OOM;
   return HP_OK;
 }
 
-hp_status watchdog_open(const launch_options *o, watchdog *out) {
-  bool elsewhere = o->hostfile || getenv("SLURM_JOB_ID");
-  struct sockaddr_in at = {.sin_family = AF_INET,
-                           .sin_addr.s_addr = htonl(elsewhere ? INADDR_ANY : INADDR_LOOPBACK)};
-  *out = (watchdog){.listener = -1, .patience_s = o->patience_s, .lost = -1};
-  unsetenv(HEARTBEAT_VARIABLE);
-  unsetenv(HEARTBEAT_RESTARTED);
-  if (!(o->patience_s > 0)) return HP_OK;
-  if (gethostname(out->self, sizeof out->self - 1)) out->self[0] = 0;
-  if (getrandom(&out->key, sizeof out->key, 0) < 0) out->key = (uint64_t)getpid();
-  out->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (out->listener < 0 || bind(out->listener, (struct sockaddr *)&at, sizeof at) ||
-      listen(out->listener, 128)) {
-    watchdog_close(out);
-    HP_FAIL(HP_ERR_IO, "cannot listen for the processes: %s", strerror(errno));
+/* Time in which the launcher itself was stopped is nobody's fault. */
+static void forgive(watchdog *w, double seconds) {
+  w->began_s += seconds;
+  for (size_t i = 0; i < w->port.peers.len; i++) {
+    w->port.peers.at[i].heard_s += seconds;
+    w->port.peers.at[i].since_s += seconds;
   }
-  return tell_where(out, elsewhere);
-}
-
-void watchdog_reset(watchdog *w) {
-  for (size_t i = 0; i < w->lines.len; i++)
-    if (w->lines.at[i].fd >= 0) close(w->lines.at[i].fd);
-  w->lines.len = 0;
-  w->lost = -1;
-}
-
-void watchdog_close(watchdog *w) {
-  watchdog_reset(w);
-  vec_free(&w->lines);
-  if (w->listener >= 0) close(w->listener);
-  w->listener = -1;
-}
-
-static void accept_connection(watchdog *w) {
-  connection l = {.fd = accept4(w->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)};
-  if (l.fd < 0) return;
-  if (w->lines.len >= LINES_MAX || !vec_push(&w->lines, l)) close(l.fd);
-}
-
-/* A whole heartbeat has come; false: of somebody else. */
-static bool take_heartbeat(watchdog *w, connection *l) {
-  heartbeat *b = &l->next;
-  if (b->key != w->key) return false;
-  b->host[sizeof b->host - 1] = b->stream[sizeof b->stream - 1] = b->text[sizeof b->text - 1] = 0;
-  l->known = true;
-  l->ended = b->kind == HEARTBEAT_END;
-  l->heard_s = time_now_s();
-  l->last = *b;
-  if (!b->rank && b->runs) w->ran = true;
-  return true;
-}
-
-static void lose(watchdog *w, size_t i) {
-  connection *l = &w->lines.at[i];
-  close(l->fd);
-  l->fd = -1;
-  if (l->known && !l->ended && w->lost < 0) w->lost = (int)i;
-}
-
-static void read_connection(watchdog *w, size_t i) {
-  connection *l = &w->lines.at[i];
-  for (;;) {
-    ssize_t n = recv(l->fd, (char *)&l->next + l->got, sizeof l->next - l->got, 0);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (n <= 0) break;
-    l->got += (size_t)n;
-    if (l->got < sizeof l->next) continue;
-    l->got = 0;
-    if (!take_heartbeat(w, l)) break;
-  }
-  lose(w, i);
 }
 
 void watchdog_listen(watchdog *w, int milliseconds) {
-  struct pollfd p[LINES_MAX + 1];
-  size_t n = w->lines.len;
-  p[0] = (struct pollfd){.fd = w->listener, .events = POLLIN};
-  for (size_t i = 0; i < n; i++)
-    p[i + 1] = (struct pollfd){.fd = w->lines.at[i].fd, .events = POLLIN};
-  if (poll(p, (nfds_t)n + 1, milliseconds) <= 0) return;
-  for (size_t i = 0; i < n; i++)
-    if (p[i + 1].revents) read_connection(w, i);
-  if (p[0].revents & POLLIN) accept_connection(w);
-}
-
-bool watchdog_signal(const watchdog *w, int number) {
-  unsigned char byte = (unsigned char)number;
-  bool any = false;
-  for (size_t i = 0; i < w->lines.len; i++)
-    if (w->lines.at[i].known && !w->lines.at[i].ended && w->lines.at[i].fd >= 0)
-      any |= send(w->lines.at[i].fd, &byte, 1, MSG_NOSIGNAL) == 1;
-  return any;
-}
-
-void watchdog_kill(const watchdog *w) {
-  for (size_t i = 0; i < w->lines.len; i++) {
-    const connection *l = &w->lines.at[i];
-    if (l->known && l->fd >= 0 && !strcmp(l->last.host, w->self)) kill(l->last.pid, SIGKILL);
+  double late_s = time_now_s() - w->listened_s - 1;
+  if (late_s > 0) forgive(w, late_s);
+  if (w->port.listener < 0) usleep((useconds_t)milliseconds * 1000);
+  else heartbeat_port_listen(&w->port, milliseconds);
+  w->listened_s = time_now_s();
+  for (size_t i = 0; i < w->port.peers.len; i++) {
+    const heartbeat_peer *x = &w->port.peers.at[i];
+    if (!x->known || x->last.rank) continue;
+    if (x->last.saved > w->saved) w->saved = x->last.saved;
   }
 }
 
-/* --- the watchdog ----------------------------------------------------------------------------- */
+/* --- all of them ------------------------------------------------------------------------------ */
 
-void connection_print(const connection *l, str *out) {
-  str_printf(out, "process %d (%s, pid %d)", l->last.rank, l->last.host, l->last.pid);
+static bool lives(const heartbeat_peer *x) { return x->known && !x->ended && x->fd >= 0; }
+
+bool watchdog_signal(watchdog *w, int number) {
+  bool any = false;
+  for (size_t i = 0; i < w->port.peers.len; i++)
+    any |= heartbeat_port_order(&w->port.peers.at[i], number);
+  return any;
 }
 
-static bool lives(const connection *l) { return l->known && !l->ended && l->fd >= 0; }
+void watchdog_kill(watchdog *w) {
+  watchdog_signal(w, SIGKILL);
+  for (size_t i = 0; i < w->port.peers.len; i++) { /* one that is stopped takes no orders */
+    const heartbeat_peer *x = &w->port.peers.at[i];
+    if (lives(x) && !strcmp(x->last.host, w->self) && launch_owns(x->last.pid))
+      kill(x->last.pid, SIGKILL);
+  }
+}
+
+const heartbeat_peer *watchdog_find_lost(const watchdog *w) {
+  const heartbeat_peer *first = NULL;
+  for (size_t i = 0; i < w->port.peers.len; i++) {
+    const heartbeat_peer *x = &w->port.peers.at[i];
+    if (x->lost_s > 0 && (!first || x->lost_s < first->lost_s)) first = x;
+  }
+  return first;
+}
+
+const heartbeat_peer *watchdog_find_living(const watchdog *w) {
+  for (size_t i = 0; i < w->port.peers.len; i++)
+    if (lives(&w->port.peers.at[i])) return &w->port.peers.at[i];
+  return NULL;
+}
+
+const heartbeat_peer *watchdog_find_refused(const watchdog *w) {
+  const heartbeat_peer *found = NULL;
+  for (size_t i = 0; i < w->port.peers.len; i++) {
+    const heartbeat_peer *x = &w->port.peers.at[i];
+    if (x->ended && x->last.code && !x->last.joined && (!found || !x->last.rank)) found = x;
+  }
+  return found;
+}
+
+static int64_t count_ended(const watchdog *w, int *code) {
+  int64_t n = 0;
+  for (size_t i = 0; i < w->port.peers.len; i++) {
+    const heartbeat_peer *x = &w->port.peers.at[i];
+    if (!x->ended) continue;
+    n++;
+    if (!x->last.rank || !*code) *code = x->last.code;
+  }
+  return n;
+}
+
+bool watchdog_all_ended(const watchdog *w, int *code) {
+  int said = 0;
+  if (w->port.listener < 0 || count_ended(w, &said) < w->port.processes) return false;
+  *code = said;
+  return true;
+}
+
+bool watchdog_any_ended(const watchdog *w) { return count_ended(w, &(int){0}) > 0; }
+
+/* --- what holds it up ------------------------------------------------------------------------- */
+
+void peer_print(const heartbeat_peer *x, str *out) {
+  if (x->last.rank < 0) str_printf(out, "a process (%s, pid %d)", x->last.host, x->last.pid);
+  else str_printf(out, "process %d (%s, pid %d)", x->last.rank, x->last.host, x->last.pid);
+}
 
 /* How long nothing has changed in the process, as far as is known. */
-static double still(const connection *l) { return l->last.still_s + time_now_s() - l->heard_s; }
+static double still(const heartbeat_peer *x) { return x->last.still_s + time_now_s() - x->heard_s; }
 
-static void print_place(const connection *l, str *out) {
-  if (l->last.instruction >= 0)
-    str_printf(out, "in stream %s, instruction %d: %s", l->last.stream, l->last.instruction,
-               l->last.text);
-  else str_printf(out, "between programs, after %llu of them", (unsigned long long)l->last.runs);
+static void print_place(const heartbeat_peer *x, str *out) {
+  if (!x->last.joined) str_add(out, "starting, before it has met the other processes (MPI_Init)");
+  else if (x->last.instruction >= 0)
+    str_printf(out, "in stream %s, instruction %d: %s", x->last.stream, x->last.instruction,
+               x->last.text);
+  else str_printf(out, "between programs, after %llu of them", (unsigned long long)x->last.runs);
+  if (x->last.step >= 0) str_printf(out, " (after step %lld)", (long long)x->last.step);
 }
 
 /* Where another process stands that waits for this one: the place that it does not come to. */
-static void print_waiting(const watchdog *w, const connection *l, str *out) {
-  for (size_t i = 0; i < w->lines.len; i++) {
-    const connection *x = &w->lines.at[i];
-    if (!lives(x) || x->last.waits_for != l->last.rank) continue;
-    str_printf(out, "; process %d waits for it ", x->last.rank);
-    print_place(x, out);
+static void print_waiting(const watchdog *w, const heartbeat_peer *x, str *out) {
+  for (size_t i = 0; i < w->port.peers.len; i++) {
+    const heartbeat_peer *y = &w->port.peers.at[i];
+    if (!lives(y) || y->last.waits_for != x->last.rank || y->last.waits_for < 0) continue;
+    str_printf(out, "; process %d waits for it ", y->last.rank);
+    print_place(y, out);
     return;
   }
 }
 
-static bool is_silent(const watchdog *w, const connection *l, str *why) {
-  double s = time_now_s() - l->heard_s;
+static bool is_silent(const watchdog *w, const heartbeat_peer *x, str *why) {
+  double s = time_now_s() - x->heard_s;
   if (s <= w->patience_s) return false;
+  peer_print(x, why);
   str_printf(why,
              " has not been heard of for %.0f s: it is stopped, or its machine cannot be reached; "
              "it was last seen ",
              s);
-  print_place(l, why);
-  print_waiting(w, l, why);
+  print_place(x, why);
+  print_waiting(w, x, why);
   return true;
 }
 
-static bool hangs(const watchdog *w, const connection *l, str *why) {
-  bool inside = l->last.instruction >= 0;
-  if (!l->last.runs || l->last.waits_for >= 0) return false;
-  if (still(l) <= w->patience_s * (inside ? 1 : BETWEEN)) return false;
-  str_printf(why, " hangs: for %.0f s it has been ", still(l));
-  print_place(l, why);
-  print_waiting(w, l, why);
+static bool hangs(const watchdog *w, const heartbeat_peer *x, str *why) {
+  bool inside = x->last.instruction >= 0;
+  if (x->last.joined && (!x->last.runs || x->last.waits_for >= 0)) return false;
+  if (still(x) <= w->patience_s * (inside ? 1 : BETWEEN)) return false;
+  peer_print(x, why);
+  str_printf(why, " hangs: for %.0f s it has been ", still(x));
+  print_place(x, why);
+  print_waiting(w, x, why);
   return true;
 }
 
 /* All wait for one another: the program itself is wrong. */
-static bool waits(const watchdog *w, const connection *l, str *why) {
-  for (size_t i = 0; i < w->lines.len; i++) {
-    const connection *x = &w->lines.at[i];
-    if (lives(x) && (x->last.waits_for < 0 || still(x) <= w->patience_s)) return false;
+static bool waits(const watchdog *w, const heartbeat_peer *x, str *why) {
+  for (size_t i = 0; i < w->port.peers.len; i++) {
+    const heartbeat_peer *y = &w->port.peers.at[i];
+    if (lives(y) && (y->last.waits_for < 0 || still(y) <= w->patience_s)) return false;
   }
+  peer_print(x, why);
   str_printf(why, " waits for process %d, and all others wait too: for %.0f s it has been ",
-             l->last.waits_for, still(l));
-  print_place(l, why);
+             x->last.waits_for, still(x));
+  print_place(x, why);
   return true;
 }
 
-const connection *watchdog_find(const watchdog *w, str *why) {
-  static bool (*const signs[])(const watchdog *, const connection *, str *) = {is_silent, hangs,
-                                                                               waits};
+/* Two of one rank: each takes itself for the whole job. */
+static bool is_double(const watchdog *w, const heartbeat_peer *x, str *why) {
+  for (size_t i = 0; i < w->port.peers.len; i++) {
+    const heartbeat_peer *y = &w->port.peers.at[i];
+    if (y == x || !lives(y) || x->last.rank < 0 || y->last.rank != x->last.rank) continue;
+    peer_print(x, why);
+    str_add(why, " and ");
+    peer_print(y, why);
+    str_add(why, " take each other's place: who started them does not tell them that they are "
+                 "processes of one job; start with the mpirun of the MPI library that "
+                 "hyper_mpi.so was built for");
+    return true;
+  }
+  return false;
+}
+
+static bool is_known(const watchdog *w, int64_t rank) {
+  for (size_t i = 0; i < w->port.peers.len; i++)
+    if (w->port.peers.at[i].known && w->port.peers.at[i].last.rank == rank) return true;
+  return false;
+}
+
+/* Ranks of which nothing was heard, "1, 3"; returns how many are missing. */
+static int64_t print_missing(const watchdog *w, str *out) {
+  enum { NAMED = 8 };
+  int64_t n = 0, nameless = 0;
+  for (int64_t r = 0; r < w->port.processes; r++) {
+    if (is_known(w, r)) continue;
+    if (n++ < NAMED) str_printf(out, n > 1 ? ", %lld" : "%lld", (long long)r);
+  }
+  for (size_t i = 0; i < w->port.peers.len; i++)
+    nameless += w->port.peers.at[i].known && w->port.peers.at[i].last.rank < 0;
+  if (n > NAMED) str_printf(out, " and %lld more", (long long)n - NAMED);
+  if (nameless)
+    str_printf(out, " (of which %lld do not know their number yet)", (long long)nameless);
+  return n - nameless;
+}
+
+/* Every process must be heard within the patience, counted from the start. */
+static bool is_unheard(const watchdog *w, str *why) {
+  str missing = {0};
+  if (time_now_s() - w->began_s <= w->patience_s) return false;
+  int64_t n = print_missing(w, &missing);
+  if (n > 0)
+    str_printf(why,
+               "process%s %s of %lld %s not been heard within %g s of the start: %s stopped, "
+               "did not start, or cannot reach the launcher at %s (--interface names another "
+               "address of this machine, --watchdog a longer time)",
+               n > 1 ? "es" : "", missing.at ? missing.at : "", (long long)w->port.processes,
+               n > 1 ? "have" : "has", w->patience_s, n > 1 ? "they are" : "it is", w->address);
+  str_free(&missing);
+  return n > 0;
+}
+
+bool watchdog_find(const watchdog *w, str *why) {
+  static bool (*const signs[])(const watchdog *, const heartbeat_peer *,
+                               str *) = {is_silent, is_double, hangs, waits};
+  if (w->port.listener < 0) return false;
   for (size_t k = 0; k < sizeof signs / sizeof *signs; k++)
-    for (size_t i = 0; i < w->lines.len; i++)
-      if (lives(&w->lines.at[i]) && signs[k](w, &w->lines.at[i], why)) return &w->lines.at[i];
-  return NULL;
+    for (size_t i = 0; i < w->port.peers.len; i++)
+      if (lives(&w->port.peers.at[i]) && signs[k](w, &w->port.peers.at[i], why)) return true;
+  return is_unheard(w, why);
 }

@@ -24,21 +24,30 @@ static bool env_number(const char *name, int *out) {
   return true;
 }
 
-/* How many processes were started, and which of them this is: 1 and 0 when nobody says so. */
-static void read_environment(world_facts *f) {
+/* How many processes were started, and which of them this is; false: nobody says so.  A starter
+ * within an allocation of another is believed before that. */
+static bool read_environment(int *jobs_size, int *jobs_rank) {
   static const struct {
     const char *size, *rank;
   } starter[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
                  {"PMI_SIZE", "PMI_RANK"},
                  {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
+  bool told = false;
   for (size_t i = 0; i < sizeof starter / sizeof *starter; i++) {
     int size, rank;
     if (!env_number(starter[i].size, &size) || !env_number(starter[i].rank, &rank)) continue;
-    if (size < 2 || rank >= size) continue;
-    f->size = size;
-    f->rank = rank;
-    return;
+    if (rank >= size || (told && size < 2)) continue;
+    *jobs_size = size;
+    *jobs_rank = rank;
+    told = true;
+    if (size > 1) break;
   }
+  return told;
+}
+
+int world_told_rank(void) {
+  int size, rank;
+  return read_environment(&size, &rank) ? rank : -1;
 }
 
 /* A process that ends in the middle (`exit` in a library) leaves the library all the same. */
@@ -80,7 +89,7 @@ static hp_status join(world_facts *w) {
 static void begin_once(void) {
   world_facts *w = &world.facts;
   if (gethostname(w->host, sizeof w->host - 1)) w->host[0] = 0;
-  read_environment(w);
+  read_environment(&w->size, &w->rank);
   hp_status st = w->size > 1 ? join(w) : HP_OK;
   if (st) err_take(st, &world.begun);
 }

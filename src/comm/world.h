@@ -19,6 +19,9 @@ typedef struct {
  * and they cannot be reached.  Later calls do nothing but return the same. */
 hp_status world_begin(void);
 const world_facts *world_get(void);
+/* Which of them this is, as far as its environment says so, before it has joined them; -1: it does
+ * not say. */
+int world_told_rank(void);
 
 /* The largest of what all processes give: how they agree where each might see another thing. */
 hp_status world_most(int64_t mine, int64_t *most);
@@ -30,12 +33,19 @@ int world_waits_for(void);
 
 /* Why this process will end with another code than 0; the first call counts. */
 void world_tell(hp_status st, const char *message);
+/* What was told; "": nothing. */
+const char *world_message(void);
 /* Waits for the others and returns the exit code of all.  code: that of this process.  *told: the
  * message that it is to print; NULL: none. */
 int world_end(int code, const char **told);
 /* The last call of a process of a job, after it has printed what it had to: when one has left with
  * another code than 0, the starter may end the others. */
 void world_leave(void);
+
+/* Is the plugin there with which the processes of a job join?  HP_ERR_UNSUPPORTED, with where it
+ * was looked for and how to get it, when not.  Nothing is loaded but where the system must search.
+ */
+hp_status world_check_plugin(void);
 
 /* One device a process, in the order of their ranks. */
 hp_status comm_world_open(comm **out);

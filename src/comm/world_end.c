@@ -12,6 +12,8 @@ void world_tell(hp_status st, const char *message) {
   snprintf(own()->text, sizeof own()->text, "%s", message);
 }
 
+const char *world_message(void) { return own()->text; }
+
 static bool judged(void) {
   return world.facts.rank ? world.verdict.here : world.n_ended == world.facts.size;
 }

@@ -1,28 +1,46 @@
 #include "rt/heartbeat.h"
 
+#include "base/milestone.h"
 #include "base/str.h"
 #include "base/thread.h"
 #include "comm/world.h"
+#include "rt/heartbeat_wire.h"
 #include "rt/progress_record.h"
 
-#include <netdb.h>
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+/* A machine that answers nothing for so long is gone.  Not less: a supervisor that is suspended
+ * (Ctrl-Z) is asked every two minutes, and its machine answers. */
+enum { ANSWER_S = 150, GREET_S = 30, LAST_WORDS_S = 5 };
 
 /* The connection to the supervisor: the thread's, until it has ended. */
 typedef struct {
   int fd, interval_ms;
-  uint64_t key;
+  int wake; /* an eventfd: the thread is to end */
+  double patience_s;
+  char host[64];
+  wire_session session;
   pthread_t thread;
-  _Atomic bool stop;
+  _Atomic int rank; /* -1: not known yet */
+  _Atomic bool joined;
   progress_place last;
   double since_s[STREAM_COUNT], quiet_s; /* when a stream, and all of it, last changed */
+  heartbeat out;                         /* the last of its bytes are not sent yet */
+  size_t unsent;
+  heartbeat_order in; /* of which so many bytes have come */
+  size_t got;
 } connection;
 static connection *supervised; /* NULL: nobody listens */
 
@@ -71,89 +89,215 @@ static void tell_place(const connection *l, heartbeat *b) {
   str_free(&text);
 }
 
-/* --- the connection --------------------------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------------------- */
 
-static bool send_heartbeat(connection *l, heartbeat_kind kind, int code) {
-  const world_facts *w = world_get();
-  heartbeat b = {.key = l->key, .kind = kind, .rank = w->rank, .pid = getpid(), .code = code};
-  memcpy(b.host, w->host, sizeof b.host);
-  look(l);
-  tell_place(l, &b);
-  for (size_t sent = 0; sent < sizeof b;) {
-    ssize_t n = send(l->fd, (char *)&b + sent, sizeof b - sent, MSG_NOSIGNAL);
-    if (n <= 0) return false;
-    sent += (size_t)n;
+/* Sends what the connection takes now; false: it is broken. */
+static bool push(connection *l) {
+  while (l->unsent) {
+    const char *at = (const char *)&l->out + sizeof l->out - l->unsent;
+    ssize_t n = send(l->fd, at, l->unsent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno == EAGAIN;
+    l->unsent -= (size_t)n;
   }
   return true;
 }
 
-/* A process whose supervisor is gone ends as if it had been asked to. */
+static bool send_heartbeat(connection *l, heartbeat_kind kind, int code, const char *message) {
+  l->out = (heartbeat){.kind = kind,
+                       .rank = l->rank,
+                       .pid = getpid(),
+                       .code = code,
+                       .step = milestone_get_step(),
+                       .saved = milestone_get_saved(),
+                       .joined = l->joined};
+  memcpy(l->out.host, l->host, sizeof l->host);
+  look(l);
+  tell_place(l, &l->out);
+  if (kind == HEARTBEAT_END) snprintf(l->out.text, sizeof l->out.text, "%s", message);
+  wire_seal_heartbeat(&l->session, &l->out);
+  l->unsent = sizeof l->out;
+  return push(l);
+}
+
+/* Takes what the supervisor says; false: it is gone, or is not the supervisor. */
+static bool take_orders(connection *l) {
+  for (;;) {
+    ssize_t n = recv(l->fd, (char *)&l->in + l->got, sizeof l->in - l->got, MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno == EAGAIN;
+    if (!n) return false;
+    l->got += (size_t)n;
+    if (l->got < sizeof l->in) continue;
+    l->got = 0;
+    if (!wire_check_order(&l->session, &l->in)) return false;
+    if (l->in.number > 0 && l->in.number < NSIG) kill(getpid(), l->in.number);
+  }
+}
+
+/* Has the supervisor's machine answered to what it was sent? */
+static bool answers(const connection *l) {
+  struct tcp_info info;
+  socklen_t n = sizeof info;
+  double limit = l->patience_s > ANSWER_S ? l->patience_s : ANSWER_S;
+  if (getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &info, &n)) return true;
+  return !info.tcpi_unacked || info.tcpi_last_ack_recv <= limit * 1000;
+}
+
+/* Without its supervisor a process would go on unseen, and write where the job that is started next
+ * writes.  Nothing is undone that a kill would not undo. */
+static _Noreturn void end_orphaned(const connection *l) {
+  if (l->rank <= 0)
+    dprintf(STDERR_FILENO, "hyper: the supervisor of this job is gone, and its processes end; "
+                           "start the job again to go on from its last checkpoint\n");
+  _exit(1);
+}
+
 static void *heartbeat_main(void *arg) {
   connection *l = arg;
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, NULL); /* signals are the caller's */
-  while (!l->stop) {
-    unsigned char number;
-    struct pollfd p = {.fd = l->fd, .events = POLLIN};
-    bool there = send_heartbeat(l, HEARTBEAT_ALIVE, 0);
-    if (poll(&p, 1, l->interval_ms) > 0) {
-      ssize_t n = recv(l->fd, &number, 1, 0);
-      if (n == 1) kill(getpid(), number);
-      else there = false;
-    }
-    if (!there && !l->stop) {
-      kill(getpid(), SIGTERM);
-      break;
-    }
+  double due_s = 0;
+  for (;;) {
+    double now_s = time_now_s();
+    bool there = answers(l), due = now_s >= due_s && !l->unsent;
+    if (due) {
+      due_s = now_s + l->interval_ms * 1e-3;
+      there = there && send_heartbeat(l, HEARTBEAT_ALIVE, 0, "");
+    } else there = there && push(l);
+    struct pollfd p[2] = {{.fd = l->wake, .events = POLLIN},
+                          {.fd = l->fd, .events = (short)(POLLIN | (l->unsent ? POLLOUT : 0))}};
+    if (!there) end_orphaned(l);
+    double wait_s = due_s - time_now_s();
+    poll(p, 2, wait_s > 0 ? (int)(wait_s * 1e3) + 1 : l->interval_ms);
+    if (p[0].revents) return NULL;
+    if (p[1].revents & ~POLLOUT && !take_orders(l)) end_orphaned(l);
   }
-  return NULL;
 }
 
-static int connect_to(const char *host, const char *port) {
-  struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *all = NULL;
-  int fd = -1;
-  if (getaddrinfo(host, port, &hints, &all)) return -1;
-  for (struct addrinfo *a = all; a && fd < 0; a = a->ai_next) {
-    fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, 0);
-    if (fd < 0 || !connect(fd, a->ai_addr, a->ai_addrlen)) continue;
-    close(fd);
-    fd = -1;
+/* --- connecting ------------------------------------------------------------------------------- */
+
+static bool wait_for(int fd, short events, double until_s) {
+  struct pollfd p = {.fd = fd, .events = events};
+  double left;
+  while ((left = until_s - time_now_s()) > 0) {
+    int n = poll(&p, 1, (int)(left * 1e3) + 1);
+    if (n > 0) return true;
+    if (n < 0 && errno != EINTR) return false;
   }
-  freeaddrinfo(all);
-  return fd;
+  errno = ETIMEDOUT;
+  return false;
+}
+
+/* Why it failed is in errno. */
+static bool connect_to(int fd, const char *address, int port, double until_s) {
+  struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+  int failed = 0;
+  socklen_t n = sizeof failed;
+  errno = EADDRNOTAVAIL;
+  if (inet_pton(AF_INET, address, &at.sin_addr) != 1) return false;
+  if (!connect(fd, (struct sockaddr *)&at, sizeof at)) return true;
+  if (errno != EINPROGRESS || !wait_for(fd, POLLOUT, until_s)) return false;
+  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &n)) return false;
+  errno = failed;
+  return !failed;
+}
+
+/* Hears the supervisor's challenge and answers it. */
+static bool greet(connection *l, const wire_key *key, double until_s) {
+  wire_hello challenge, answer;
+  for (size_t got = 0; got < sizeof challenge;) {
+    if (!wait_for(l->fd, POLLIN, until_s)) return false;
+    ssize_t n = recv(l->fd, (char *)&challenge + got, sizeof challenge - got, 0);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (!n) errno = ECONNRESET;
+    if (n <= 0) return false;
+    got += (size_t)n;
+  }
+  errno = EPROTO;
+  if (!wire_hello_is_ours(&challenge) || wire_hello_make(&answer)) return false;
+  wire_session_begin(&l->session, key, &challenge, &answer);
+  return send(l->fd, &answer, sizeof answer, MSG_NOSIGNAL) == sizeof answer;
+}
+
+static hp_status begin(connection *l, const char *address, int port, const wire_key *key) {
+  double limit_s = l->patience_s / 2 > GREET_S ? l->patience_s / 2 : GREET_S;
+  double until_s = time_now_s() + limit_s;
+  l->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  l->wake = eventfd(0, EFD_CLOEXEC);
+  if (l->fd < 0 || l->wake < 0 || !connect_to(l->fd, address, port, until_s) ||
+      !greet(l, key, until_s))
+    HP_FAIL(HP_ERR_COMM,
+            "the supervisor of the job cannot be reached at %s:%d: %s; if the processes reach its "
+            "machine by another interface, name that with hyper launch --interface; --watchdog 0 "
+            "does without a supervisor's connection",
+            address, port, strerror(errno));
+  int failed = pthread_create(&l->thread, NULL, heartbeat_main, l);
+  if (failed) HP_FAIL(HP_ERR_IO, "cannot start a thread for heartbeats: %s", strerror(failed));
+  return HP_OK;
+}
+
+static void close_connection(connection *l) {
+  if (l->fd >= 0) close(l->fd);
+  if (l->wake >= 0) close(l->wake);
+  mem_free(l);
 }
 
 hp_status heartbeat_begin(void) {
   const char *where = getenv(HEARTBEAT_VARIABLE);
-  char host[128], port[16];
-  unsigned long long key;
-  int interval;
+  char address[64], digits[2 * SHA256_BYTES + 1];
+  wire_key key;
+  int port, interval_ms, patience_ms;
   if (!where || supervised) return HP_OK;
-  if (sscanf(where, "%127[^:]:%15[0-9]:%llx:%d", host, port, &key, &interval) != 4)
-    HP_FAIL(HP_ERR_ARG, HEARTBEAT_VARIABLE "=%s: expected HOST:PORT:KEY:MILLISECONDS", where);
+  if (sscanf(where, "%63[^:]:%d:%64[0-9a-f]:%d:%d", address, &port, digits, &interval_ms,
+             &patience_ms) != 5 ||
+      !wire_key_parse(digits, &key) || port < 1 || port > 65535 || interval_ms < 1 ||
+      patience_ms < 1) /* its value is secret */
+    HP_FAIL(HP_ERR_ARG,
+            HEARTBEAT_VARIABLE " in the environment is not what hyper launch writes: expected "
+                               "ADDRESS:PORT:KEY:MILLISECONDS:MILLISECONDS; unset it");
   connection *l = mem_calloc(1, sizeof *l);
   HP_TRY_MEM(l);
-  *l = (connection){.interval_ms = interval, .key = key, .quiet_s = time_now_s()};
-  l->fd = connect_to(host, port);
-  if (l->fd < 0 || pthread_create(&l->thread, NULL, heartbeat_main, l)) {
-    mem_free(l);
-    HP_FAIL(HP_ERR_COMM,
-            "the supervisor of the job cannot be reached at %s:%s; --watchdog 0 does without it",
-            host, port);
-  }
-  supervised = l;
-  return HP_OK;
+  *l = (connection){.interval_ms = interval_ms,
+                    .patience_s = patience_ms * 1e-3,
+                    .quiet_s = time_now_s(),
+                    .rank = world_told_rank(),
+                    .fd = -1,
+                    .wake = -1};
+  if (gethostname(l->host, sizeof l->host - 1)) l->host[0] = 0;
+  hp_status st = begin(l, address, port, &key);
+  if (st) close_connection(l);
+  else supervised = l;
+  return st;
 }
 
-void heartbeat_end(int code) {
+void heartbeat_joined(void) {
+  if (!supervised) return;
+  supervised->rank = world_get()->rank;
+  supervised->joined = true;
+}
+
+/* What has come and was not read would make `close` take back what was just sent: the supervisor
+ * closes first. */
+static void say_last_words(connection *l, int code, const char *message) {
+  double until_s = time_now_s() + LAST_WORDS_S;
+  char rest[64];
+  bool there = push(l);
+  while (there && l->unsent) there = wait_for(l->fd, POLLOUT, until_s) && push(l);
+  there = there && send_heartbeat(l, HEARTBEAT_END, code, message);
+  while (there && l->unsent) there = wait_for(l->fd, POLLOUT, until_s) && push(l);
+  shutdown(l->fd, SHUT_WR);
+  while (there && wait_for(l->fd, POLLIN, until_s)) there = recv(l->fd, rest, sizeof rest, 0) > 0;
+}
+
+void heartbeat_end(int code, const char *message) {
   connection *l = supervised;
+  uint64_t one = 1;
   if (!l) return;
   supervised = NULL;
-  l->stop = true;
-  shutdown(l->fd, SHUT_RD);
+  while (write(l->wake, &one, sizeof one) < 0 && errno == EINTR) {}
   pthread_join(l->thread, NULL);
-  send_heartbeat(l, HEARTBEAT_END, code);
-  close(l->fd);
-  mem_free(l);
+  say_last_words(l, code, message);
+  close_connection(l);
 }

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include "base/log.h"
+#include "base/milestone.h"
 #include "base/thread.h"
 #include "train/signals.h"
 #include "train/train_mesh.h"
@@ -180,7 +181,7 @@ static hp_status train_step(trainer *t, const sampler_step *s) {
   t->lr = u.lr;
   t->last_loss = (double)loss;
   t->step_tokens = tokens;
-  t->step++;
+  milestone_set_step(++t->step);
   double seconds = time_now_s() - start;
   if (!vec_push(&t->steps_done, (double)t->step) || !vec_push(&t->step_seconds, seconds) ||
       !vec_push(&t->tokens_per_s, (double)tokens / seconds))

@@ -1,6 +1,7 @@
 /* Checkpoints of a run and the exported model. */
 #include "base/json.h"
 #include "base/log.h"
+#include "base/milestone.h"
 #include "base/thread.h"
 #include "data/model_files.h"
 #include "data/weights.h"
@@ -149,6 +150,7 @@ static hp_status write_checkpoint(trainer *t) {
     return st;
   }
   t->last_saved = t->step;
+  milestone_set_saved(t->step);
   log_debug("checkpoint-%lld written", (long long)t->step);
   if (t->writes) {
     checkpoint_memo_good(&t->memo, t->c->output_dir, t->step);

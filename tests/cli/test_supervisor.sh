@@ -4,6 +4,115 @@
 . "$(dirname "$0")/lib.sh"
 . "$ROOT/tests/cli/train_lib.sh"
 
+# A starter that is none: answers as Open MPI's does, then runs what standard input says.
+fake_starter() { # NAME
+  { echo '#!/bin/sh'
+    echo 'if [ "$1" = --version ]; then echo "mpirun (Open MPI) 4.1.4"; exit; fi'
+    cat; } >"$1"
+  chmod +x "$1"
+}
+lives() { grep -q "^State:.[^ZX]" "/proc/$1/status" 2>/dev/null; }
+launch_with() { # STARTER [LAUNCH-OPTIONS...]: a training run that is never begun
+  starter=$1
+  shift
+  rm -f started
+  run_cmd env HYPER_MPI="$WORK/lib.sh" "$HYPER" launch -n 2 --starter "$WORK/$starter" "$@" -- train nothing.yaml
+}
+echo >lib.sh
+
+it "processes that are not heard within the patience, from the start, are named"
+fake_starter sleeps <<'END'
+echo $$ >>started
+exec sleep 1000
+END
+launch_with sleeps --watchdog 0.6 --max-restarts 1
+exit_is 1
+err_has "processes 0, 1 of 2 have not been heard within 0.6 s of the start"
+err_has "(restart 1 of 1 without a newer one)"
+err_has "the job is not started again"
+[ "$(wc -l <started)" = 2 ] || fail "started $(wc -l <started) times, not twice"
+for p in $(cat started); do ! lives "$p" || fail "the starter $p is still there"; done
+
+it "a death before the first heartbeat is a death, and restarts that bring nothing are counted"
+fake_starter dies <<'END'
+echo >>started
+exit 137
+END
+launch_with dies --max-restarts 2
+exit_is 1
+err_has "a process, before it was heard, was ended by signal 9"
+err_has "(restart 2 of 2 without a newer one)"
+[ "$(wc -l <started)" = 3 ] || fail "started $(wc -l <started) times, not 3"
+
+it "what cannot be started is not started again"
+fake_starter fails <<'END'
+echo >>started
+exit 1
+END
+launch_with fails
+exit_is 1
+err_has "the processes were not started (exit code 1)"
+[ "$(wc -l <started)" = 1 ] || fail "started $(wc -l <started) times"
+
+it "the starter ends when its launcher is killed"
+rm -f started
+HYPER_MPI="$WORK/lib.sh" "$HYPER" launch -n 2 --starter "$WORK/sleeps" -- train nothing.yaml >out 2>err </dev/null &
+launcher=$!
+while [ ! -s started ] && kill -0 $launcher; do sleep 0.01; done
+kill -9 $launcher
+{ wait $launcher; } 2>/dev/null
+victim=$(cat started)
+for i in 1 2 3 4 5 6 7 8 9; do ! lives "$victim" || sleep 0.2; done
+! lives "$victim" || fail "the starter outlives its launcher"
+
+it "the port is bound to what the processes reach, and its key is in no argument"
+fake_starter shows <<'END'
+echo "$@" >arguments
+env >environment
+exit 1
+END
+launch_with shows
+said() { sed -n 's/^HYPER_SUPERVISOR=//p' environment; }
+key=$(said | cut -d: -f3)
+[ ${#key} = 64 ] || fail "no key of 64 digits in $(said)"
+[ "$(said | cut -d: -f1)" = 127.0.0.1 ] || fail "listens at $(said | cut -d: -f1)"
+! grep -qF "$key" arguments err || fail "the key is told"
+grep -qF -e "-x HYPER_SUPERVISOR" arguments || fail "its name is not"
+echo "localhost slots=2 # this one" >hosts
+launch_with shows --hostfile hosts
+[ "$(said | cut -d: -f1)" = 127.0.0.1 ] || fail "with this machine alone listens at $(said)"
+[ "$(said | cut -d: -f3)" != "$key" ] || fail "the key is that of another job"
+launch_with shows --interface lo
+[ "$(said | cut -d: -f1)" = 127.0.0.1 ] || fail "at interface lo listens at $(said)"
+launch_with shows --interface nosuch0
+refused "--interface nosuch0: no such interface" "lo (127.0.0.1)"
+if command -v ip >/dev/null && own=$(ip -4 route get 192.0.2.1 2>/dev/null | sed -n 's/.* src \([0-9.]*\).*/\1/p') && [ -n "$own" ]; then
+  printf '# two\nlocalhost:2\n\n 192.0.2.1 slots=2\n' >hosts
+  launch_with shows --hostfile hosts
+  [ "$(said | cut -d: -f1)" = "$own" ] || fail "for 192.0.2.1 listens at $(said), not $own"
+fi
+
+it "what is missing is told before anything is started"
+launch_with shows
+rm arguments
+launch_with shows --hostfile nosuch
+refused "--hostfile nosuch: " "No such file" "node1 slots=8"
+one_message 1
+mkdir folder
+launch_with shows --hostfile folder
+refused "--hostfile folder: "
+echo "# nobody" >hosts
+launch_with shows --hostfile hosts
+refused "names no machine"
+run_cmd env HYPER_MPI=/nowhere.so "$HYPER" launch -n 2 --starter "$WORK/shows" -- train nothing.yaml
+refused "/nowhere.so is not there" "tools/bootstrap mpi" "make builds the plugin"
+one_message 1
+mkdir bin
+cp "$HYPER" bin/hyper
+run_cmd env -u HYPER_MPI LD_LIBRARY_PATH= bin/hyper launch -n 2 --starter "$WORK/shows" -- train nothing.yaml
+refused "hyper_mpi.so is not there" "tools/bootstrap mpi"
+no_file arguments
+
 if ! command -v mpirun >/dev/null || [ ! -e "$B/hyper_mpi.so" ]; then
   it "a process that dies, stops or hangs is named, and the job begun again"
   skip "no mpirun, or no mpicc when hyper was built; tools/bootstrap mpi installs them"
@@ -22,7 +131,11 @@ begin() { # LAUNCH-OPTIONS -- VERB ...: in the background, as $launcher
 }
 ended() { # waits for it
   status=0
-  wait "$launcher" || status=$?
+  { wait "$launcher" || status=$?; } 2>/dev/null # where a shell tells of signals
+}
+of_job() { # process ids of all that the launcher has started, itself included
+  grep -lzxF "HYPER_TEST_MARK=$WORK" /proc/[0-9]*/environ 2>/dev/null | sed 's|/proc/\([0-9]*\)/.*|\1|' |
+    while read -r p; do case $(cat "/proc/$p/comm" 2>/dev/null) in hyper | mpirun) echo "$p" ;; esac; done
 }
 pid_of() { # process id of a rank, once it is there
   while kill -0 "$launcher" 2>/dev/null; do
@@ -50,11 +163,52 @@ for rank in 0 1; do
   ended
   exit_is 0
   err_has "process $rank ($(hostname), pid $victim) was ended by signal 9"
-  err_has "starting the job again from its last checkpoint (1 of 1)"
+  err_has "starting the job again from its last checkpoint (restart 1 of 1 without a newer one)"
   err_has "continuing from several/checkpoint-"
   same_file alone/model.safetensors several/model.safetensors
   same_history alone several
 done
+
+it "a process that dies while it starts is no reason to give up"
+two --max-restarts 1
+victim=$(pid_of 1)
+kill -9 "$victim"
+ended
+exit_is 0
+err_has "was ended by signal 9"
+err_has "(restart 1 of 1 without a newer one)"
+same_file alone/model.safetensors several/model.safetensors
+
+it "one that is stopped while it starts is found, and named"
+two --watchdog 6 --max-restarts 1
+victim=$(pid_of 0)
+kill -STOP "$victim"
+ended
+exit_is 0
+err_has "heard"
+err_has "process 0 "
+err_has "(restart 1 of 1 without a newer one)"
+same_file alone/model.safetensors several/model.safetensors
+! lives "$victim" || fail "the process that was stopped is still there"
+
+it "restarts are counted from the last one that brought a newer checkpoint"
+two --max-restarts 1
+for step in 50 150; do
+  wait_for several/checkpoint-$step
+  kill -9 "$(pid_of 1)"
+done
+ended
+exit_is 0
+[ "$(grep -c "(restart 1 of 1 without a newer one)" err)" = 2 ] || { fail "not two restarts"; t_show; }
+same_file alone/model.safetensors several/model.safetensors
+
+it "no process outlives a launcher that is killed"
+two
+wait_for several/checkpoint-50
+kill -9 "$launcher"
+ended
+for i in 1 2 3 4 5 6 7 8 9 10; do [ -z "$(of_job)" ] || sleep 0.5; done
+[ -z "$(of_job)" ] || fail "left behind: $(of_job)"
 
 it "a job that was to begin anew goes on from what it wrote, not from before"
 begin -n 2 -- train job/job.yaml strategy=dp=2,zero=1 output_dir=several overwrite_output_dir=true
@@ -67,19 +221,19 @@ err_has "continuing from several/checkpoint-"
 same_file alone/model.safetensors several/model.safetensors
 
 it "a process that is stopped is found and named, and the job goes on to the same bits"
-two --watchdog 1
+two --watchdog 6
 victim=$(pid_of 1)
 wait_for several/checkpoint-50
 kill -STOP "$victim"
 ended
 exit_is 0
-err_has "process 1 ($(hostname), pid $victim) has not been heard of for 1 s"
+err_has "process 1 ($(hostname), pid $victim) has not been heard of for 6 s"
 err_has "process 0 waits for it"
 same_file alone/model.safetensors several/model.safetensors
 
 it "a process that hangs is named with its stream and its instruction"
 printf 'device: {flops: 1e10, bandwidth_gb_s: 10}\nlinks: [{bandwidth_gb_s: 1, latency_us: 1e9}]\nemulate: true\n' >slow.yaml
-begin -n 2 --watchdog 0.5 --max-restarts 0 -- train job/job.yaml strategy=dp=2 output_dir=several hyper_parallel.cluster=slow.yaml
+begin -n 2 --watchdog 6 --max-restarts 0 -- train job/job.yaml strategy=dp=2 output_dir=several hyper_parallel.cluster=slow.yaml
 ended
 exit_is 1
 err_has " hangs: for "
@@ -149,6 +303,3 @@ err_lacks "again"
 run launch -n 2 --starter mpirun -- eval --model job/model --tokens 1,2,3 --strategy dp=2
 exit_is 2
 err_lacks "again"
-run launch -n 2 --hostfile nowhere -- doctor
-exit_is 1
-err_has "the processes were not started"

@@ -1,0 +1,14 @@
+/* How far the training run of this process has come: written by the trainer, and told to the
+ * supervisor of the job with every heartbeat.  -1: no run, or nothing yet. */
+#ifndef BASE_MILESTONE_H
+#define BASE_MILESTONE_H
+
+#include <stdint.h>
+
+/* Steps that are done; the step of the newest committed checkpoint. */
+void milestone_set_step(int64_t step);
+void milestone_set_saved(int64_t step);
+int64_t milestone_get_step(void);
+int64_t milestone_get_saved(void);
+
+#endif
