@@ -220,6 +220,22 @@ exit_is 0
 err_has "continuing from several/checkpoint-"
 same_file alone/model.safetensors several/model.safetensors
 
+it "a job that goes back to a checkpoint does so again when it dies before its first save"
+rm -rf several && cp -r alone several
+"$HYPER" launch -n 2 -- train job/job.yaml strategy=dp=2,zero=1 output_dir=several \
+  resume_from_checkpoint=several/checkpoint-50 save_steps=100000 >out 2>err </dev/null &
+launcher=$!
+t_cmd="launch, back to checkpoint-50"
+victim=$(pid_of 1)
+while kill -0 "$launcher" 2>/dev/null && ! grep -q "'loss'" out; do sleep 0.01; done
+kill -9 "$victim"
+ended
+exit_is 0
+err_has "starting the job again"
+[ "$(grep -c "continuing from several/checkpoint-50 " err)" = 2 ] || { fail "not twice from checkpoint-50"; t_show; }
+is_file several/abandoned-*/checkpoint-400/MANIFEST.json
+same_file alone/model.safetensors several/model.safetensors
+
 it "a process that is stopped is found and named, and the job goes on to the same bits"
 two --watchdog 6
 victim=$(pid_of 1)
