@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 . "$ROOT/tests/cli/train_lib.sh"
 
-if ! "${CC:-cc}" -D_GNU_SOURCE -shared -fPIC -o fail.so "$ROOT/tests/cli/preload_fail.c" -ldl 2>err; then
+if ! "${CC:-cc}" -D_GNU_SOURCE -shared -fPIC -o fault.so "$ROOT/tests/torture/preload_fault.c" -ldl 2>err; then
   it "a disk that is full ends no run"
   skip "no compiler"
   exit 0
@@ -15,12 +15,13 @@ sed -i 's/^max_steps: 20/max_steps: 60/; s/^save_steps: 5/save_steps: 10/' job/j
 run train job/job.yaml output_dir=whole
 exit_is 0
 
-# fails "CALL ERRNO TIMES PART" KEY=VALUE...: trains with that fault
+# fails "CALL ERRNO TIMES PATH" KEY=VALUE...: trains while so many calls on files of that path fail
 fails() {
-  echo "$1" >fault
-  shift
+  set -- $1 "$@"
+  fault="FAULT_CALL=$1 FAULT_ERRNO=$2 FAULT_AT=1 FAULT_FOR=$3 FAULT_PATH=$4"
+  shift 5
   rm -rf out1
-  run_cmd env LD_PRELOAD="$WORK/fail.so" FAIL="$WORK/fault" "$HYPER" train job/job.yaml output_dir=out1 "$@"
+  run_cmd env LD_PRELOAD="$WORK/fault.so" $fault "$HYPER" train job/job.yaml output_dir=out1 "$@"
 }
 same_end() {
   exit_is 0
@@ -40,10 +41,9 @@ for fault in "write 28 1 .tmp-checkpoint" "fsync 5 1 optimizer" "rename 122 1 .t
 done
 
 it "max_failed_saves in a row end the run, and the checkpoints before them stay"
-fails "write 28 0 .tmp-checkpoint-30" max_failed_saves=1
+fails "write 28 1000000 .tmp-checkpoint-30" max_failed_saves=1
 refused "checkpoint-30 could not be written: out1/.tmp-checkpoint-30" "free some space" "max_failed_saves: 1"
 [ "$(ls -d out1/.tmp* out1/checkpoint-* 2>/dev/null | tr '\n' ' ')" = "out1/checkpoint-10 out1/checkpoint-20 " ] || fail "$(ls -A out1)"
-rm fault
 run train job/job.yaml output_dir=out1
 err_has "continuing from out1/checkpoint-20"
 same_file whole/model.safetensors out1/model.safetensors
@@ -68,7 +68,7 @@ for fault in "write 28 2 .tmp-checkpoint-60" "write 5 2 out1/model.safetensors" 
 done
 
 it "a report that cannot be written costs the report"
-fails "write 28 0 report.html" max_steps=3
+fails "write 28 1000000 report.html" max_steps=3
 exit_is 0
 err_has "report.html was not written: out1/report.html: write failed"
 is_file out1/train_results.json
