@@ -153,6 +153,19 @@ typedef struct {
 /* q [B,T,H,D], k [B,S,KV,D], v [B,S,KV,Dv] -> [B,T,H,Dv]; H a multiple of KV; o may be NULL. */
 hp_tensor hp_attention(hp_graph *g, hp_tensor q, hp_tensor k, hp_tensor v,
                        const hp_attention_options *o);
+/* Convolution and pooling as PyTorch has them, of x [N,C,L] or [N,C,H,W]; a number for each spatial
+ * dim.  w [O,C/groups,K..]; b [O] or HP_NONE; o may be NULL. */
+typedef struct {
+  int64_t stride[2], pad[2], dilation[2]; /* 0: a stride or dilation of 1 */
+  int64_t groups;                         /* 0: 1 */
+} hp_conv_options;
+hp_tensor hp_conv(hp_graph *g, hp_tensor x, hp_tensor w, hp_tensor b, const hp_conv_options *o);
+typedef struct {
+  int64_t kernel[2], stride[2], pad[2]; /* stride 0: the kernel's size */
+  bool exclude_pad;                     /* averages do not count the padding */
+} hp_pool_options;
+hp_tensor hp_max_pool(hp_graph *g, hp_tensor x, const hp_pool_options *o);
+hp_tensor hp_avg_pool(hp_graph *g, hp_tensor x, const hp_pool_options *o);
 /* logits [...,V], labels [...]: -log softmax(logits)[label], 0 where the label is `ignore`. */
 hp_tensor hp_cross_entropy(hp_graph *g, hp_tensor logits, hp_tensor labels, int64_t ignore);
 /* The k largest of the last dim, descending; their places, i32, to *index.  An index outside of

@@ -86,3 +86,56 @@ HP_API hp_tensor hp_pad(hp_graph *g, hp_tensor x, const int64_t *low, const int6
 HP_API hp_tensor hp_iota(hp_graph *g, hp_dtype t, hp_shape s, int axis) {
   return ops_iota(g, t, s.dim, s.rank, axis);
 }
+
+/* --- convolution and pooling ------------------------------------------------------------------ */
+
+/* One number for each spatial dim of x, `none` where it is 0. */
+static void put_spatial(attr_record *a, const ir_value *x, const int64_t *list, int64_t none) {
+  int64_t number[2];
+  int dims = x->rank == 4 ? 2 : 1;
+  for (int d = 0; d < dims; d++) number[d] = list[d] ? list[d] : none;
+  attr_put_list(a, number, dims);
+}
+
+HP_API hp_tensor hp_conv(hp_graph *g, hp_tensor x, hp_tensor w, hp_tensor b,
+                         const hp_conv_options *o) {
+  static const hp_conv_options usual;
+  if (!o) o = &usual;
+  if (!ops_is_value(g, OP_CONV, x)) return HP_NONE;
+  const ir_value *of = graph_value(g, x);
+  attr_record a = {0};
+  put_spatial(&a, of, o->stride, 1);
+  put_spatial(&a, of, o->pad, 0);
+  put_spatial(&a, of, o->dilation, 1);
+  attr_put_int(&a, o->groups ? o->groups : 1);
+  val y = ops_add(g, OP_CONV, (val[]){x, w}, 2, &a);
+  if (!y || b == HP_NONE || !ops_is_value(g, OP_CONV, b)) return b == HP_NONE ? y : HP_NONE;
+  int64_t dim[] = {graph_value(g, y)->dim[1], 1, 1};
+  b = ops_reshape(g, b, dim, graph_value(g, y)->rank - 1);
+  return b ? ops_binary(g, OP_ADD, y, b) : HP_NONE;
+}
+
+static bool put_pool(hp_graph *g, const char *call, attr_record *a, hp_tensor x,
+                     const hp_pool_options *o) {
+  if (!ops_is_value(g, OP_MAX_POOL, x)) return false;
+  if (!o) return refuse(g, call, "no options; they name the kernel"), false;
+  const ir_value *of = graph_value(g, x);
+  int64_t stride[2];
+  for (int d = 0; d < 2; d++) stride[d] = o->stride[d] ? o->stride[d] : o->kernel[d];
+  put_spatial(a, of, o->kernel, 0);
+  put_spatial(a, of, stride, 0);
+  put_spatial(a, of, o->pad, 0);
+  return true;
+}
+
+HP_API hp_tensor hp_max_pool(hp_graph *g, hp_tensor x, const hp_pool_options *o) {
+  attr_record a = {0};
+  return put_pool(g, "hp_max_pool", &a, x, o) ? ops_add(g, OP_MAX_POOL, &x, 1, &a) : HP_NONE;
+}
+
+HP_API hp_tensor hp_avg_pool(hp_graph *g, hp_tensor x, const hp_pool_options *o) {
+  attr_record a = {0};
+  if (!put_pool(g, "hp_avg_pool", &a, x, o)) return HP_NONE;
+  attr_put_int(&a, !o->exclude_pad);
+  return ops_add(g, OP_AVG_POOL, &x, 1, &a);
+}

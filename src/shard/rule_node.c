@@ -239,6 +239,74 @@ static hp_status attention(const site *s, rule *r) {
   return HP_OK;
 }
 
+/* Dims of a convolution: images, groups of channels (one: none), channels of x and of y, and what
+ * must be whole: spatial dims, and the channels of a group where there are several. */
+typedef struct {
+  int images, groups, in, out, x[2], w[2], y[2];
+} conv_factors;
+
+static void conv_image(rule_tensor *t, const conv_factors *f, int channels, const int *spatial) {
+  rule_dim(t, 0, f->images);
+  if (f->groups >= 0) rule_dim(t, 1, f->groups);
+  rule_dim(t, 1, channels);
+  for (int d = 2; d < t->rank; d++) rule_dim(t, d, spatial[d - 2]);
+}
+static void conv_weights(rule_tensor *t, const conv_factors *f) {
+  if (f->groups >= 0) rule_dim(t, 0, f->groups);
+  rule_dim(t, 0, f->out);
+  rule_dim(t, 1, f->in);
+  for (int d = 2; d < t->rank; d++) rule_dim(t, d, f->w[d - 2]);
+}
+
+static int whole_factor(rule *r, int64_t size) {
+  int f = rule_factor(r, size);
+  r->factor[f].whole = true;
+  return f;
+}
+
+static hp_status conv(const site *s, rule *r) {
+  bool dx = s->n->op == OP_CONV_DX, dw = s->n->op == OP_CONV_DW;
+  const dims *x = dx ? &s->out[0] : &s->in[0], *w = dw ? &s->out[0] : &s->in[1];
+  const dims *y = dx ? &s->in[0] : dw ? &s->in[1] : &s->out[0];
+  int64_t groups = attr_int(s->g, s->n, "groups");
+  conv_factors f = {.groups = -1};
+  rule_begin(r, LIN_EACH);
+  f.images = rule_factor(r, x->dim[0]);
+  if (groups > 1) f.groups = rule_factor(r, groups);
+  f.in = rule_factor(r, x->dim[1] / groups);
+  f.out = rule_factor(r, y->dim[1] / groups);
+  r->factor[f.in].whole = r->factor[f.out].whole = groups > 1;
+  for (int d = 0; d < x->rank - 2; d++) {
+    f.x[d] = whole_factor(r, x->dim[2 + d]);
+    f.w[d] = whole_factor(r, w->dim[2 + d]);
+    f.y[d] = whole_factor(r, y->dim[2 + d]);
+  }
+  int summed = dw ? f.images : dx ? f.out : f.in;
+  r->factor[summed].reduce = PENDING_SUM;
+  if (dx) conv_image(rule_in(r, y->rank), &f, f.out, f.y);
+  else conv_image(rule_in(r, x->rank), &f, f.in, f.x);
+  if (dw) conv_image(rule_in(r, y->rank), &f, f.out, f.y);
+  else conv_weights(rule_in(r, w->rank), &f);
+  if (dw) conv_weights(rule_out(r, w->rank), &f);
+  else if (dx) conv_image(rule_out(r, x->rank), &f, f.in, f.x);
+  else conv_image(rule_out(r, y->rank), &f, f.out, f.y);
+  return HP_OK;
+}
+
+/* Images and channels may be cut. */
+static hp_status pooling(const site *s, rule *r) {
+  rule_begin(r, op_table[s->n->op].linearity);
+  int images = rule_factor(r, s->out[0].dim[0]), channels = rule_factor(r, s->out[0].dim[1]);
+  for (int i = 0; i <= s->n->n_in; i++) {
+    const dims *of = i < s->n->n_in ? &s->in[i] : &s->out[0];
+    rule_tensor *t = i < s->n->n_in ? rule_in(r, of->rank) : rule_out(r, of->rank);
+    rule_dim(t, 0, images);
+    rule_dim(t, 1, channels);
+    for (int d = 2; d < of->rank; d++) rule_dim(t, d, whole_factor(r, of->dim[d]));
+  }
+  return HP_OK;
+}
+
 /* Labels become indices among the classes of a part; one that is a class may mean "ignored" only
  * where all classes are. */
 static hp_status loss_grad(const site *s, rule *r) {
@@ -267,6 +335,8 @@ static const struct {
     {"=grouped", grouped},
     {"=grouped_grad", grouped_grad},
     {"=attention", attention},
+    {"=conv", conv},
+    {"=pool", pooling},
     {"=loss_grad", loss_grad},
 };
 
@@ -285,6 +355,14 @@ hp_status rule_of_node(const hp_graph *g, const ir_node *n, rule *out) {
   return HP_OK;
 }
 
+/* Groups of a convolution, of whose channels a device has its part: those of the result are dim 1,
+ * but dim 0 of the gradient of the weights. */
+static int64_t local_groups(const hp_graph *g, const ir_node *n, const ir_value *out) {
+  int64_t groups = attr_int(g, n, "groups");
+  int d = n->op == OP_CONV_DW ? 0 : 1;
+  return groups == 1 ? 1 : groups * out->dim[d] / graph_value(g, n->out0)->dim[d];
+}
+
 attr_record rule_local_attrs(const hp_graph *g, const ir_node *n, const ir_value *out) {
   const char *at = op_table[n->op].attrs, *name;
   const ir_value *whole = graph_value(g, n->out0);
@@ -296,6 +374,8 @@ attr_record rule_local_attrs(const hp_graph *g, const ir_node *n, const ir_value
     int64_t list[ATTR_LIST_MAX];
     if (kind == 'f') {
       attr_put_float(&a, attr_float(g, n, key));
+    } else if (!strcmp(key, "groups")) {
+      attr_put_int(&a, local_groups(g, n, out));
     } else if (!strcmp(key, "rows") || !strcmp(key, "experts")) {
       attr_put_int(&a, out->dim[0]);
     } else if (kind != 'l') {

@@ -33,7 +33,7 @@ static const float numbers[12] = {3, -1, 4, 1, -5, 9, 2, 6, 5, 3, 5, -8};
 /* y = f(x), and the gradient of the sum of y. */
 static void give(hp_graph *g, hp_tensor x, hp_tensor y) {
   hp_tensor dx = HP_NONE;
-  int64_t all[] = {0, 1, 2};
+  int64_t all[] = {0, 1, 2, 3};
   hp_output(g, "y", y);
   CHECK_OK(hp_grad(g, hp_sum(g, y, all, hp_shape_of(g, y).rank, false), &x, 1, &dx));
   hp_output(g, "dx", dx);
@@ -177,4 +177,89 @@ TEST(a_misspelt_elementwise_op_is_answered_with_the_nearest_name) {
   hp_graph *g = new_graph();
   hp_tensor x = hp_input(g, "x", HP_F32, two_by_six);
   check_poisoned(g, hp_map(g, "sofplus", x, HP_NONE, HP_NONE), "did you mean \"softplus\"?");
+}
+
+/* --- convolution and pooling -------------------------------------------------------------- */
+
+static const hp_shape image = {4, {1, 1, 3, 4}};
+
+TEST(builder_conv_adds_its_bias_and_has_a_gradient) {
+  float y[12], dx[12];
+  hp_graph *g = new_graph();
+  hp_tensor x = hp_input(g, "x", HP_F32, image);
+  hp_tensor one = hp_broadcast(g, hp_const(g, HP_F32, 1), (hp_shape){4, {1, 1, 3, 3}});
+  hp_tensor b = hp_broadcast(g, hp_const(g, HP_F32, 100), (hp_shape){1, {1}});
+  give(g, x, hp_conv(g, x, one, b, &(hp_conv_options){.pad = {1, 1}}));
+  run(g, numbers, sizeof numbers, y, sizeof y, dx, sizeof dx);
+  CHECK(y[0] == 100 + 3 - 1 - 5 + 9 && dx[0] == 4 && dx[1] == 6 && dx[5] == 9);
+}
+
+TEST(builder_pools_step_by_their_kernel_unless_told) {
+  float y[2], dx[12];
+  hp_graph *g = new_graph();
+  hp_tensor x = hp_input(g, "x", HP_F32, image);
+  give(g, x, hp_max_pool(g, x, &(hp_pool_options){.kernel = {2, 2}}));
+  run(g, numbers, sizeof numbers, y, sizeof y, dx, sizeof dx);
+  CHECK(y[0] == 9 && y[1] == 6 && dx[5] == 1 && dx[7] == 1 && dx[0] == 0);
+  g = new_graph();
+  x = hp_input(g, "x", HP_F32, image);
+  hp_tensor mean = hp_avg_pool(g, x, &(hp_pool_options){.kernel = {2, 2}, .stride = {1, 1}});
+  CHECK(hp_shape_of(g, mean).dim[2] == 2 && hp_shape_of(g, mean).dim[3] == 3);
+  hp_graph_free(g);
+}
+
+TEST(builder_avg_pool_counts_the_padding_or_not) {
+  float y[2][4], x[4] = {4, 8, 12, 16};
+  for (int i = 0; i < 2; i++) {
+    hp_graph *g = new_graph();
+    hp_tensor in = hp_input(g, "x", HP_F32, (hp_shape){3, {1, 1, 4}});
+    const hp_pool_options o = {.kernel = {2}, .stride = {2}, .pad = {1}, .exclude_pad = i};
+    hp_output(g, "y", hp_avg_pool(g, in, &o));
+    run(g, x, sizeof x, y[i], 3 * sizeof(float), NULL, 0);
+  }
+  CHECK(y[0][0] == 2 && y[0][1] == 10 && y[0][2] == 8);
+  CHECK(y[1][0] == 4 && y[1][1] == 10 && y[1][2] == 16);
+}
+
+/* The message that a convolution of `x` with `w` is refused with. */
+static void check_conv(hp_shape x, hp_shape w, hp_conv_options o, const char *part) {
+  hp_graph *g = new_graph();
+  hp_tensor a = hp_input(g, "x", HP_F32, x), b = hp_input(g, "w", HP_F32, w);
+  check_poisoned(g, hp_conv(g, a, b, HP_NONE, &o), part);
+}
+
+TEST(builder_conv_names_what_does_not_fit) {
+  const hp_shape x = {4, {2, 6, 5, 5}}, w = {4, {8, 6, 3, 3}};
+  check_conv((hp_shape){2, {5, 5}}, w, (hp_conv_options){0}, "[N,C,L] or [N,C,H,W]");
+  check_conv(x, (hp_shape){3, {8, 6, 3}}, (hp_conv_options){0}, "two of one dtype and rank");
+  check_conv(x, (hp_shape){4, {8, 5, 3, 3}}, (hp_conv_options){0}, "weights of 6 channels");
+  check_conv(x, w, (hp_conv_options){.groups = 4}, "6 channels become 8 in 4 groups");
+  check_conv(x, w, (hp_conv_options){.stride = {-1, 1}}, "stride is -1 along spatial dim 0");
+  check_conv(x, w, (hp_conv_options){.pad = {0, -2}}, "pad is -2 along spatial dim 1");
+  check_conv(x, w, (hp_conv_options){.dilation = {1, 3}},
+             "the kernel covers 7 along spatial dim 1");
+  check_conv(x, w, (hp_conv_options){.pad = {INT64_MAX, 0}}, "pad is 9223372036854775807");
+  check_conv(x, w, (hp_conv_options){.pad = {1 << 30, 1 << 30}}, "too large");
+  check_conv(x, w, (hp_conv_options){.groups = INT64_MIN}, "groups");
+  check_conv(x, (hp_shape){4, {8, 6, 0, 3}}, (hp_conv_options){0}, "no kernel");
+  check_conv((hp_shape){4, {2, 0, 5, 5}}, (hp_shape){4, {8, 0, 3, 3}}, (hp_conv_options){0},
+             "0 channels");
+}
+
+TEST(builders_of_pools_name_what_does_not_fit) {
+  hp_graph *g = new_graph();
+  check_poisoned(g, hp_max_pool(g, hp_input(g, "x", HP_F32, image), NULL), "they name the kernel");
+  g = new_graph();
+  check_poisoned(g, hp_max_pool(g, hp_input(g, "x", HP_F32, image), &(hp_pool_options){0}),
+                 "kernel is 0");
+  g = new_graph();
+  check_poisoned(g,
+                 hp_avg_pool(g, hp_input(g, "x", HP_F32, image),
+                             &(hp_pool_options){.kernel = {2, 2}, .pad = {2, 0}}),
+                 "at most half of the kernel");
+  g = new_graph();
+  check_poisoned(g,
+                 hp_avg_pool(g, hp_input(g, "x", HP_F32, image),
+                             &(hp_pool_options){.kernel = {4, 2}}),
+                 "the kernel covers 4 along spatial dim 0");
 }

@@ -70,6 +70,8 @@ CPU_KERNEL(attention);
 CPU_KERNEL(attention_grad);
 CPU_KERNEL(grouped);
 CPU_KERNEL(grouped_grad);
+CPU_KERNEL(conv);
+CPU_KERNEL(pool);
 hp_status run_copy(const cpu_call *c);
 hp_status run_update(const cpu_call *c);
 hp_status run_pad(const cpu_call *c);
