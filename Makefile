@@ -103,6 +103,14 @@ $(B)/test-json: $(B)/tests/cli/json_get.o
 $(B)/hyper_mpi.so: src/comm/mpi/hyper_mpi.c src/comm/transport.h $(B)/flags $(B)/mpi
 	@echo "  mpicc   $@"
 	$(Q)OMPI_CC=$(CC) MPICH_CC=$(CC) $(MPICC) -std=c11 $(CFLAGS) $(WARN) $(SAN) -fPIC -shared -Isrc -o $@ $<
+# The programs of examples/c, as a user builds them, against the shared library beside them.
+EXAMPLES := $(patsubst examples/c/%.c,$(B)/examples/%,$(wildcard examples/c/*.c))
+$(B)/examples/%: examples/c/%.c include/hyperparallel.h $(SO)
+	@mkdir -p $(@D)
+	@echo "  cc      $@"
+	@ln -sf ../libhyperparallel.so $(@D)/libhyperparallel.so.$(SOVER)
+	$(Q)$(CC) -std=c11 $(CFLAGS) $(WARN) $(SAN) -Iinclude -o $@ $< $(SO) -lm -Wl,-rpath,'$$ORIGIN'
+examples: $(EXAMPLES)
 # replay-NAME runs a fuzzer's corpus without libFuzzer; fuzz_NAME is the fuzzer (clang only).
 $(B)/replay_%: $(B)/tests/fuzz/fuzz_%.o $(FUZZ_HELP) $(B)/tests/fuzz/replay.o $(A)
 	$(Q)$(CC) $(SAN) -rdynamic -o $@ $^ $(LIBS)
@@ -131,7 +139,7 @@ $(B)/%.o: %.c $(B)/flags
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
 # --- run --------------------------------------------------------------------------------------
-TESTS_BUILT := $(B)/hyper $(B)/test-unit $(B)/test-json $(FUZZERS:fuzz_%=$(B)/replay_%)
+TESTS_BUILT := $(B)/hyper $(B)/test-unit $(B)/test-json $(EXAMPLES) $(FUZZERS:fuzz_%=$(B)/replay_%)
 tests-built: all $(TESTS_BUILT)
 RUN_TESTS    = B=$(B) CC="$(CC)" tests/run.sh
 
@@ -185,6 +193,8 @@ bench: all
 WHAT    ?=
 compare: all
 	@HYPER=$(B)/hyper bench/compare/run $(WHAT)
+conv: all
+	@B=$(B) CC="$(CC)" bench/conv/run
 sweep: all
 	@HYPER=$(B)/hyper bench/compare/run sweep
 overlap: all
@@ -230,5 +240,5 @@ clean:
 
 FORCE:
 .SECONDARY:
-.PHONY: FORCE all asan bench benchmarks bootstrap bootstrap-clang clean compare cover demo docs fmt \
-  fuzz fuzz-smoke install lint overlap size sweep test test-quick tests-built torture tsan ubsan uninstall
+.PHONY: FORCE all asan bench benchmarks bootstrap bootstrap-clang clean compare conv cover demo docs examples \
+  fmt fuzz fuzz-smoke install lint overlap size sweep test test-quick tests-built torture tsan ubsan uninstall
