@@ -107,6 +107,18 @@ static hp_status inspect_config(const char *path) {
   return HP_OK;
 }
 
+/* The line that a checkpoint belongs to, and where that began. */
+static hp_status inspect_line(const checkpoint *c) {
+  run_line l;
+  HP_TRY(run_line_parse(c->manifest.root, &l));
+  printf("line       %s", l.id);
+  for (size_t i = 0; i < l.parents.len; i++)
+    printf(", from step %lld of %s", (long long)l.parents.at[i].step, l.parents.at[i].id);
+  putchar('\n');
+  run_line_free(&l);
+  return HP_OK;
+}
+
 static hp_status inspect_checkpoint(const char *path) {
   checkpoint c;
   const tree_node *files;
@@ -115,6 +127,7 @@ static hp_status inspect_checkpoint(const char *path) {
   if (!st)
     printf("checkpoint step %lld, %u files, every size and hash agrees\n", (long long)c.step,
            files->len);
+  if (!st) st = inspect_line(&c);
   for (uint32_t i = 0; !st && i < files->len; i++) {
     int64_t bytes;
     st = tree_need_int(files->child[i], "bytes", &bytes);

@@ -136,10 +136,16 @@ static hp_status save(trainer *t, arena *mem, str text[TEXTS]) {
   return checkpoint_save(t->c->output_dir, &c);
 }
 
+/* What a try that failed could not remove either takes space from the next one. */
+static void clean_up(const trainer *t) {
+  if (t->writes && t->unsaved.failed && checkpoint_clean(t->c->output_dir)) err_clear();
+}
+
 /* One try: OUT/checkpoint-STEP is there and older ones are pruned, or nothing has changed. */
 static hp_status write_checkpoint(trainer *t) {
   arena mem = {0};
   str text[TEXTS] = {{0}};
+  clean_up(t);
   bool best_before = t->log.best_saved;
   run_log_saved(&t->log); /* what the checkpoint says of itself */
   hp_status st = save(t, &mem, text);

@@ -40,6 +40,14 @@ for fault in "write 28 1 .tmp-checkpoint" "fsync 5 1 optimizer" "rename 122 1 .t
   same_end
 done
 
+it "a best checkpoint that could not be written is not called one"
+fails "write 28 1 .tmp-checkpoint-2" val_size=0.1 eval_strategy=steps eval_steps=2 metric_for_best_model=loss \
+  greater_is_better=true max_steps=4 save_steps=2
+exit_is 0
+json_is out1/trainer_state.json best_global_step 2
+json_is out1/trainer_state.json best_model_checkpoint null
+no_file out1/checkpoint-2
+
 it "max_failed_saves in a row end the run, and the checkpoints before them stay"
 fails "write 28 1000000 .tmp-checkpoint-30" max_failed_saves=1
 refused "checkpoint-30 could not be written: out1/.tmp-checkpoint-30" "free some space" "max_failed_saves: 1"

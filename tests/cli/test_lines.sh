@@ -15,6 +15,8 @@ checkpoints_are() { # FOLDER "5 10 "
 }
 # Trains in the background without saving, until it has logged a step of its own; then kill -9.
 killed_after_a_step() {
+  : >out
+  : >err
   "$HYPER" train job/job.yaml output_dir=$dir max_steps=100000 save_steps=100000 "$@" >out 2>err </dev/null &
   pid=$!
   t_cmd="train output_dir=$dir $*, killed"
@@ -80,7 +82,7 @@ checkpoints_are a/abandoned-* "10 15 20 "
 
 it "a supervised restart goes on in the line of its own job, and in no other"
 fresh a
-export HYPER_JOB=one HYPER_RESTARTED=1
+export HYPER_JOB=one
 dir=a killed_after_a_step resume_from_checkpoint=a/checkpoint-5 learning_rate=0.005 resume_override=learning_rate
 run train job/job.yaml output_dir=a resume_from_checkpoint=a/checkpoint-5 max_steps=9 save_steps=3
 err_has "continuing from a/checkpoint-5"
@@ -100,7 +102,7 @@ checkpoints_are a "3 "
 run train job/job.yaml output_dir=a overwrite_output_dir=true max_steps=4
 err_has "continuing from a/checkpoint-3"
 checkpoints_are a "3 4 "
-unset HYPER_JOB HYPER_RESTARTED
+unset HYPER_JOB
 
 it "a checkpoint of another folder begins a new line, which goes back there until it has its own"
 fresh b
@@ -128,3 +130,19 @@ rm a/run.line a/train_results.json
 run train job/job.yaml output_dir=a max_steps=22
 err_has "continuing from a/checkpoint-21"
 checkpoints_are a "5 10 15 20 21 22 "
+
+it "the best checkpoint stays beside the newest"
+run train job/job.yaml output_dir=c val_size=0.1 eval_strategy=steps eval_steps=2 metric_for_best_model=loss \
+  greater_is_better=true max_steps=12 save_steps=2 save_total_limit=2
+exit_is 0
+json_is c/trainer_state.json best_global_step 2
+checkpoints_are c "2 10 12 "
+
+it "inspect tells the line of a checkpoint, and where it began"
+run inspect a/checkpoint-20
+exit_is 0
+line=$(sed -n 's/.*"line": "\([0-9a-f]\{32\}\)", "parents": \[\].*/\1/p' first/run.line)
+out_has "line       $line"
+run train job/job.yaml output_dir=a resume_from_checkpoint=a/checkpoint-20 max_steps=23
+run inspect a/checkpoint-23
+out_has ", from step 20 of $line"

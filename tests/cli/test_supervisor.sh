@@ -222,6 +222,7 @@ same_file alone/model.safetensors several/model.safetensors
 
 it "a job that goes back to a checkpoint does so again when it dies before its first save"
 rm -rf several && cp -r alone several
+: >out
 "$HYPER" launch -n 2 -- train job/job.yaml strategy=dp=2,zero=1 output_dir=several \
   resume_from_checkpoint=several/checkpoint-50 save_steps=100000 >out 2>err </dev/null &
 launcher=$!
