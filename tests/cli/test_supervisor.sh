@@ -3,6 +3,7 @@
 # `hyper launch` as the supervisor of a job: processes that die, stop or hang, signals, a full disk.
 . "$(dirname "$0")/lib.sh"
 . "$ROOT/tests/cli/train_lib.sh"
+. "$ROOT/tests/cli/process_lib.sh"
 
 # A starter that is none: answers as Open MPI's does, then runs what standard input says.
 fake_starter() { # NAME
@@ -121,7 +122,6 @@ fi
 
 make_job job </dev/null
 sed -i 's/^max_steps: 20/max_steps: 400/; s/^save_steps: 5/save_steps: 50/' job/job.yaml
-export HYPER_TEST_MARK="$WORK" # by which this script's processes are known
 
 begin() { # LAUNCH-OPTIONS -- VERB ...: in the background, as $launcher
   rm -rf several
@@ -132,19 +132,6 @@ begin() { # LAUNCH-OPTIONS -- VERB ...: in the background, as $launcher
 ended() { # waits for it
   status=0
   { wait "$launcher" || status=$?; } 2>/dev/null # where a shell tells of signals
-}
-of_job() { # process ids of all that the launcher has started, itself included
-  grep -lzxF "HYPER_TEST_MARK=$WORK" /proc/[0-9]*/environ 2>/dev/null | sed 's|/proc/\([0-9]*\)/.*|\1|' |
-    while read -r p; do case $(cat "/proc/$p/comm" 2>/dev/null) in hyper | mpirun) echo "$p" ;; esac; done
-}
-pid_of() { # process id of a rank, once it is there
-  while kill -0 "$launcher" 2>/dev/null; do
-    for p in $(grep -lzxF "HYPER_TEST_MARK=$WORK" /proc/[0-9]*/environ 2>/dev/null |
-      xargs grep -lzx "OMPI_COMM_WORLD_RANK=$1" 2>/dev/null | sed 's|/proc/\([0-9]*\)/.*|\1|'); do
-      [ "$(cat "/proc/$p/comm" 2>/dev/null)" != hyper ] || { echo "$p"; return; }
-    done
-    sleep 0.01
-  done
 }
 wait_for() { # a path, while the job runs
   while [ ! -e "$1" ] && kill -0 "$launcher" 2>/dev/null; do sleep 0.01; done
@@ -207,8 +194,7 @@ two
 wait_for several/checkpoint-50
 kill -9 "$launcher"
 ended
-for i in 1 2 3 4 5 6 7 8 9 10; do [ -z "$(of_job)" ] || sleep 0.5; done
-[ -z "$(of_job)" ] || fail "left behind: $(of_job)"
+no_orphan "launcher killed"
 
 it "a job that was to begin anew goes on from what it wrote, not from before"
 begin -n 2 -- train job/job.yaml strategy=dp=2,zero=1 output_dir=several overwrite_output_dir=true

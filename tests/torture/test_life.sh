@@ -4,9 +4,9 @@
 # KILLS: of all forms together (200).
 . "$(dirname "$0")/../cli/lib.sh"
 . "$ROOT/tests/cli/train_lib.sh"
+. "$ROOT/tests/cli/process_lib.sh"
 
 KILLS=${KILLS:-200}
-export HYPER_TEST_MARK="$WORK" # by which the processes of a job are known
 
 now() { date +%s.%N; }
 # A number from 0 to $1, another at each call.
@@ -15,23 +15,6 @@ draw() {
   awk -v s="$drawn" -v t="$1" 'BEGIN { srand(s); print rand() * t }'
 }
 drawn=0
-# Processes of this script's jobs that are alive, with their ranks: "PID RANK".
-job_processes() {
-  for p in $(grep -lzxF "HYPER_TEST_MARK=$WORK" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3); do
-    [ "$(cat "/proc/$p/comm" 2>/dev/null)" = hyper ] || continue
-    case $(sed -n 's/^State:\t//p' "/proc/$p/status" 2>/dev/null) in Z* | '') continue ;; esac
-    echo "$p $(cat "/proc/$p/environ" 2>/dev/null | tr '\0' '\n' |
-      sed -n 's/^OMPI_COMM_WORLD_RANK=//p; s/^PMI_RANK=//p; s/^SLURM_PROCID=//p' | head -n 1)"
-  done
-}
-no_orphan() { # within 10 s
-  i=0
-  while [ -n "$(job_processes)" ] && [ $i -lt 100 ]; do
-    sleep 0.1
-    i=$((i + 1))
-  done
-  [ -z "$(job_processes)" ] || { fail "$1: left running: $(job_processes)"; job_processes | cut -d' ' -f1 | xargs kill -9; }
-}
 # Files of a folder, without those that only time decides.  A signal that comes before a kill makes
 # the run save at another step.
 files_of() {

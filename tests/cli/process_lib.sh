@@ -1,0 +1,29 @@
+# For scripts that look for the processes of the jobs that they start.  Sourced after lib.sh.
+
+export HYPER_TEST_MARK="$WORK" # by which they are known
+
+# Processes of this script's jobs that are alive, with their ranks: "PID RANK".
+job_processes() {
+  for p in $(grep -lzxF "HYPER_TEST_MARK=$WORK" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3); do
+    [ "$(cat "/proc/$p/comm" 2>/dev/null)" = hyper ] || continue
+    case $(sed -n 's/^State:\t//p' "/proc/$p/status" 2>/dev/null) in Z* | '') continue ;; esac
+    echo "$p $(cat "/proc/$p/environ" 2>/dev/null | tr '\0' '\n' |
+      sed -n 's/^OMPI_COMM_WORLD_RANK=//p; s/^PMI_RANK=//p; s/^SLURM_PROCID=//p' | head -n 1)"
+  done
+}
+no_orphan() { # within 10 s
+  i=0
+  while [ -n "$(job_processes)" ] && [ $i -lt 100 ]; do
+    sleep 0.1
+    i=$((i + 1))
+  done
+  [ -z "$(job_processes)" ] || { fail "$1: left running: $(job_processes)"; job_processes | cut -d' ' -f1 | xargs kill -9; }
+}
+# Process id of a rank of the job whose launcher is $launcher, once it is there.
+pid_of() {
+  while kill -0 "$launcher" 2>/dev/null; do
+    found=$(job_processes | awk -v r="$1" '$2 == r { print $1 }' | head -n 1)
+    [ -z "$found" ] || { echo "$found"; return; }
+    sleep 0.01
+  done
+}
