@@ -91,6 +91,16 @@ if command -v ip >/dev/null && own=$(ip -4 route get 192.0.2.1 2>/dev/null | sed
   printf '# two\nlocalhost:2\n\n 192.0.2.1 slots=2\n' >hosts
   launch_with shows --hostfile hosts
   [ "$(said | cut -d: -f1)" = "$own" ] || fail "for 192.0.2.1 listens at $(said), not $own"
+  export SLURM_JOB_ID=1 SLURM_JOB_NUM_NODES=3 SLURM_JOB_NODELIST=127.0.0.1,192.0.2.[001-2,7]
+  launch_with shows
+  [ "$(said | cut -d: -f1)" = "$own" ] || fail "for the nodes of a Slurm job listens at $(said)"
+  SLURM_JOB_NODELIST=127.0.0.[1-2,7]
+  launch_with shows
+  [ "$(said | cut -d: -f1)" = 127.0.0.1 ] || fail "for nodes that are this one listens at $(said)"
+  SLURM_JOB_NODELIST=node[x]
+  launch_with shows
+  refused "node[x]: expected names such as node[1-4,7]"
+  unset SLURM_JOB_ID SLURM_JOB_NUM_NODES SLURM_JOB_NODELIST
 fi
 
 it "what is missing is told before anything is started"
@@ -140,6 +150,24 @@ two() { begin -n 2 "$@" -- train job/job.yaml strategy=dp=2,zero=1 output_dir=se
 
 run train job/job.yaml strategy=dp=2,zero=1 output_dir=alone
 exit_is 0
+
+it "the example for Slurm trains, with an srun that stands in for Slurm's"
+write bin/srun <<'END'
+#!/bin/sh
+[ "$1" != --version ] || { echo "slurm 23.02.7"; exit; }
+echo "srun $*" >>srun.said
+while [ "$1" != -n ]; do shift; done
+shift
+n=$1
+shift
+exec mpirun -q --oversubscribe --bind-to none --allow-run-as-root -n "$n" "$@"
+END
+chmod +x bin/srun
+run_cmd env PATH="$WORK/bin:$PATH" HYPER="$HYPER" SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=1 SLURM_NTASKS=2 \
+  SLURM_CPUS_PER_TASK=1 sh "$ROOT/examples/slurm/train.sbatch" job/job.yaml output_dir=several
+exit_is 0
+grep -qF -e "srun --cpu-bind=none --kill-on-bad-exit=1 -n 2" srun.said || fail "srun is given: $(cat srun.said)"
+same_file alone/model.safetensors several/model.safetensors
 
 it "after kill -9 of a process the job goes on to the same bits"
 for rank in 0 1; do
