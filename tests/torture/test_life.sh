@@ -9,10 +9,10 @@
 KILLS=${KILLS:-200}
 
 now() { date +%s.%N; }
-# A number from 0 to $1, another at each call.
+# A number from 0 to $1 as $random, another at each call: not to be called in $(...), which forgets.
 draw() {
   drawn=$((drawn + 1))
-  awk -v s="$drawn" -v t="$1" 'BEGIN { srand(s); print rand() * t }'
+  random=$(awk -v s="$drawn" -v t="$1" 'BEGIN { srand(s); print rand() * t }')
 }
 drawn=0
 # Files of a folder, without those that only time decides.  A signal that comes before a kill makes
@@ -32,11 +32,11 @@ same_end() {
   [ ! -s missing ] || fail "files are missing: $(cat missing)"
 }
 
-# victim FORM: a process to kill, which is there by now
+# victim FORM RANK: a process to kill, which is there by now
 victim() {
   case $1 in
     launcher) echo "$job" ;;
-    rank) job_processes | awk -v r="$(draw 4)" '$2 == int(r) { print $1 }' | head -n 1 ;;
+    rank) job_processes | awk -v r="$2" '$2 == int(r) { print $1 }' | head -n 1 ;;
     *) echo "$job" ;;
   esac
 }
@@ -53,8 +53,10 @@ life() {
     "$@" >out 2>err </dev/null &
     job=$!
     if [ $killed -lt "$kills" ]; then
-      sleep "$(draw "$seconds")"
-      v=$(victim "$form")
+      draw "$seconds"
+      sleep "$random"
+      draw 4
+      v=$(victim "$form" "$random")
       if [ -n "$v" ] && kill -9 "$v" 2>/dev/null; then killed=$((killed + 1)); fi
     fi
     code=0
