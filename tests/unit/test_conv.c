@@ -30,6 +30,7 @@ static const conv_spec specs[] = {
     SPEC(1, 2, 11, 1, 16, 15, 3, 3, 2, 2, 5, 4, 2, 2),  /* dilation and stride in step */
     SPEC(1, 1, 2, 1, 40, 40, 33, 34, 1, 1, 0, 0, 1, 1), /* more taps than a block has steps */
     SPEC(40, 2, 3, 1, 3, 3, 2, 2, 1, 1, 0, 0, 1, 1),    /* boxes of several images */
+    SPEC(9, 4, 40, 1, 24, 24, 3, 3, 1, 1, 1, 1, 1, 1), /* dw in parts, spread over threads or not */
     SPEC(0, 2, 3, 1, 3, 3, 2, 2, 1, 1, 0, 0, 1, 1),
 };
 enum { SPECS = sizeof specs / sizeof *specs };

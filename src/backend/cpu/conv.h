@@ -4,8 +4,8 @@
  * y and dx: every element is one chain of fused multiply-adds from 0, over channels, then the rows
  * and columns of the kernel, in order.  dw: one chain over images and positions, in order, for each
  * of the parts that the images are in; the parts are added in order, and how many there are depends
- * on the sizes alone.  So the bits depend on neither threads nor instruction set.  16-bit operands
- * are widened, results rounded once.
+ * on images and positions alone.  So the bits depend on neither threads nor instruction set. 16-bit
+ * operands are widened, results rounded once.
  *
  * Products are those of the packed GEMM, whose operands are gathered from the images panel by
  * panel. Nothing is allocated while running. */

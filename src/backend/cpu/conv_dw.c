@@ -2,8 +2,9 @@
  *
  * dw is the product of two: rows are channels of x with their taps, gathered from the copy of a
  * box, columns are channels of dy; what is summed over are the positions of one box after the
- * other. Small weights alone would keep few threads busy, so the images are in up to PARTS parts,
- * as many as the sizes say, and the sums of parts are added in order. */
+ * other.  The images are in up to PARTS parts, by their number and size alone, whose sums are added
+ * in order.  Where the weights are too small to keep all threads busy the parts are items of their
+ * own, with room for the sums of each; else an item goes through them one by one. */
 #include "backend/cpu/conv_plan.h"
 
 #include "base/dtype.h"
@@ -13,10 +14,12 @@
 #include <string.h>
 
 enum {
-  TILE_M = 32, /* of dw, by which parts are counted: not those of an instruction set */
-  TILE_N = 32,
+  TILE = 32, /* rows and columns of dw that are work for a thread */
+  TILES_PER_THREAD = 8,
   PARTS = 16,
-  A_ROWS = 112, /* rows that are packed at a time */
+  PART_POSITIONS = 2048,    /* of a part, or more */
+  SPREAD_WEIGHTS = 1 << 22, /* sums of all parts that have room of their own, at most */
+  A_ROWS = 112,             /* rows that are packed at a time */
   ITEM_ROWS = 576,
   ITEM_COLS = 128,
   ITEMS_PER_THREAD = 2,
@@ -28,9 +31,10 @@ typedef struct {
   conv_cut cut;                                     /* of the images of a part */
   int64_t rows;                                     /* channels of x with their taps */
   int64_t parts, part_images;                       /* images of a part */
+  bool spread;                                      /* parts are items */
   int64_t mc, rows_of, cols_of, blocks_m, blocks_n; /* of an item; items of a group and part */
   int64_t dy_pixels;
-  size_t offset_at, copy_at, dy_at, a_at, b_at, c_at, per_thread, parts_at;
+  size_t offset_at, copy_at, dy_at, a_at, b_at, c_at, sum_at, per_thread, parts_at;
   const char *x, *dy;
   char *dw, *work;
   atomic_llong next;
@@ -44,24 +48,33 @@ static size_t take(job *j, int64_t n, size_t size) {
 }
 static int64_t weights(const job *j) { return j->s->groups * j->s->out * j->rows; }
 
+/* By what no layout cuts where sums are to be whole: not by channels. */
 static void choose_parts(job *j) {
   const conv_shape *s = j->s;
-  int64_t tiles = s->groups * conv_div_up(j->rows, TILE_M) * conv_div_up(s->out, TILE_N);
-  int64_t parts = conv_most(conv_least(PARTS / conv_least(tiles, PARTS), s->batch), 1);
-  j->part_images = conv_most(conv_div_up(s->batch, parts), 1);
+  int64_t pixels = conv_most(s->ax[0].grid * s->ax[1].grid, 1);
+  j->part_images = conv_most(conv_div_up(s->batch, PARTS), conv_div_up(PART_POSITIONS, pixels));
+  j->part_images = conv_most(conv_least(j->part_images, s->batch), 1);
   j->parts = conv_most(conv_div_up(s->batch, j->part_images), 1);
+}
+
+static bool choose_spread(const job *j, int threads) {
+  const conv_shape *s = j->s;
+  int64_t tiles = s->groups * conv_div_up(j->rows, TILE) * conv_div_up(s->out, TILE);
+  return j->parts > 1 && threads > 1 && tiles < (int64_t)TILES_PER_THREAD * threads &&
+         weights(j) * j->parts <= SPREAD_WEIGHTS;
 }
 
 static void plan(job *j, const conv_shape *s, int threads) {
   *j = (job){.s = s, .rows = s->in * s->taps};
   choose_parts(j);
+  j->spread = choose_spread(j, threads);
   conv_shape part = *s;
   part.batch = j->part_images;
   j->cut = conv_cut_make(&part, GEMM_STEPS_MAX);
   j->dy_pixels = s->ax[0].grid * s->ax[1].grid;
   j->cols_of = conv_even(s->out, ITEM_COLS, s->gemm->nr);
   j->blocks_n = conv_div_up(s->out, j->cols_of);
-  int64_t items = s->groups * j->parts * j->blocks_n;
+  int64_t items = s->groups * (j->spread ? j->parts : 1) * j->blocks_n;
   int64_t cuts = threads > 1 ? conv_div_up((int64_t)ITEMS_PER_THREAD * threads, items) : 1;
   j->rows_of = conv_even(j->rows, conv_least(conv_div_up(j->rows, cuts), ITEM_ROWS), s->gemm->mr);
   j->blocks_m = conv_div_up(j->rows, j->rows_of);
@@ -73,8 +86,9 @@ static void plan(job *j, const conv_shape *s, int threads) {
   j->dy_at = take(j, j->cols_of * steps, sizeof(float));
   j->a_at = take(j, j->mc * GEMM_PITCH, sizeof(float));
   j->b_at = take(j, conv_round_up(j->cols_of, s->gemm->nr) * steps, sizeof(float));
-  j->c_at = take(j, conv_round_up(j->rows_of, s->gemm->mr) * conv_round_up(j->cols_of, s->gemm->nr),
-                 sizeof(float));
+  int64_t c = conv_round_up(j->rows_of, s->gemm->mr) * conv_round_up(j->cols_of, s->gemm->nr);
+  j->c_at = take(j, c, sizeof(float));
+  j->sum_at = take(j, j->parts > 1 && !j->spread ? c : 0, sizeof(float));
 }
 
 hp_status conv_dw_work(const conv_shape *s, int threads, size_t *bytes) {
@@ -82,7 +96,7 @@ hp_status conv_dw_work(const conv_shape *s, int threads, size_t *bytes) {
   size_t all, parts = 0;
   plan(&j, s, threads);
   if (!size_mul(j.per_thread, (size_t)threads, &all) ||
-      (j.parts > 1 && !size_mul((size_t)weights(&j), (size_t)j.parts * sizeof(float), &parts)) ||
+      (j.spread && !size_mul((size_t)weights(&j), (size_t)j.parts * sizeof(float), &parts)) ||
       !size_add(all, parts, bytes))
     HP_FAIL(HP_ERR_OOM, "the gradient of the weights needs more work memory than can be addressed");
   return HP_OK;
@@ -150,20 +164,43 @@ static void add_box(const job *j, const item *x, const conv_box *box, bool load)
 }
 
 /* The sums of an item, turned, go to dw or to the part's own. */
-static void store(const job *j, const item *x, int64_t part) {
+static void store(const job *j, const item *x, const float *c, int64_t part) {
   int64_t to = (x->g * j->s->out + x->n0) * j->rows + x->m0;
-  hp_dtype type = j->parts > 1 ? HP_F32 : j->s->type;
-  char *at =
-      j->parts > 1 ? j->work + j->parts_at + part * weights(j) * (int64_t)sizeof(float) : j->dw;
-  j->s->gemm->finish(x->c, x->ldc, x->rows, x->cols, 1, NULL, NULL,
+  hp_dtype type = j->spread ? HP_F32 : j->s->type;
+  char *at = j->spread ? j->work + j->parts_at + part * weights(j) * (int64_t)sizeof(float) : j->dw;
+  j->s->gemm->finish(c, x->ldc, x->rows, x->cols, 1, NULL, NULL,
                      at + to * (int64_t)dtype_size(type), type, 1, j->rows);
 }
 
+/* The sums over the images of a part, to x->c. */
+static void add_part(const job *j, const item *x, int64_t part) {
+  int64_t n0 = part * j->part_images, n1 = conv_least(n0 + j->part_images, j->s->batch);
+  bool load = false;
+  for (int64_t b = 0; b < conv_cut_boxes(&j->cut) && n1 > n0; b++) {
+    conv_box box = conv_box_get(j->s, &j->cut, b);
+    box.n0 += n0;
+    box.n1 = conv_least(box.n1 + n0, n1);
+    if (box.n0 >= n1 || conv_box_positions(&box) == 0) continue;
+    add_box(j, x, &box, load);
+    load = true;
+  }
+  if (!load) memset(x->c, 0, (size_t)(x->rows * x->ldc) * sizeof *x->c);
+}
+
+/* All parts, one added to the other. */
+static void add_all(const job *j, item x, float *sum) {
+  float *c = x.c;
+  for (int64_t part = 0; part < j->parts; part++) {
+    x.c = part ? c : sum;
+    add_part(j, &x, part);
+    for (int64_t i = 0; part && i < x.rows * x.ldc; i++) sum[i] += c[i];
+  }
+}
+
 static void run_item(const job *j, int64_t i, char *work) {
-  const conv_shape *s = j->s;
   int64_t m = i % j->blocks_m, n = i / j->blocks_m % j->blocks_n;
-  int64_t part = i / j->blocks_m / j->blocks_n % j->parts;
-  item x = {.g = i / j->blocks_m / j->blocks_n / j->parts,
+  int64_t parts = j->spread ? j->parts : 1, part = i / j->blocks_m / j->blocks_n % parts;
+  item x = {.g = i / j->blocks_m / j->blocks_n / parts,
             .m0 = m * j->rows_of,
             .n0 = n * j->cols_of,
             .copy = (float *)(void *)(work + j->copy_at),
@@ -172,26 +209,23 @@ static void run_item(const job *j, int64_t i, char *work) {
             .b = (float *)(void *)(work + j->b_at),
             .c = (float *)(void *)(work + j->c_at),
             .offset = (int64_t *)(void *)(work + j->offset_at),
-            .ldc = conv_round_up(j->cols_of, s->gemm->nr)};
+            .ldc = conv_round_up(j->cols_of, j->s->gemm->nr)};
+  float *sum = (float *)(void *)(work + j->sum_at);
   x.rows = conv_least(j->rows_of, j->rows - x.m0);
-  x.cols = conv_least(j->cols_of, s->out - x.n0);
-  int64_t n0 = part * j->part_images, n1 = conv_least(n0 + j->part_images, s->batch);
-  bool load = false;
-  for (int64_t b = 0; b < conv_cut_boxes(&j->cut) && n1 > n0; b++) {
-    conv_box box = conv_box_get(s, &j->cut, b);
-    box.n0 += n0;
-    box.n1 = conv_least(box.n1 + n0, n1);
-    if (box.n0 >= n1 || conv_box_positions(&box) == 0) continue;
-    add_box(j, &x, &box, load);
-    load = true;
-  }
-  if (!load) memset(x.c, 0, (size_t)(x.rows * x.ldc) * sizeof *x.c);
-  store(j, &x, part);
+  x.cols = conv_least(j->cols_of, j->s->out - x.n0);
+  bool all = j->parts > 1 && !j->spread;
+  if (all) add_all(j, x, sum);
+  else add_part(j, &x, part);
+  store(j, &x, all ? sum : x.c, part);
+}
+
+static int64_t items_of(const job *j) {
+  return j->s->groups * (j->spread ? j->parts : 1) * j->blocks_n * j->blocks_m;
 }
 
 static void run_thread(void *ctx, int64_t thread) {
   job *j = ctx;
-  int64_t items = j->s->groups * j->parts * j->blocks_n * j->blocks_m;
+  int64_t items = items_of(j);
   char *work = j->work + (size_t)thread * j->per_thread;
   for (int64_t i; (i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < items;)
     run_item(j, i, work);
@@ -219,7 +253,6 @@ void conv_dw_run(const conv_shape *s, pool *threads, const void *x, const void *
   j.dw = dw;
   j.work = work;
   j.parts_at = j.per_thread * (size_t)pool_size(threads);
-  int64_t items = s->groups * j.parts * j.blocks_n * j.blocks_m;
-  pool_run(threads, conv_least(pool_size(threads), items), run_thread, &j);
-  if (j.parts > 1) pool_run(threads, conv_div_up(weights(&j), PIECE), add_parts, &j);
+  pool_run(threads, conv_least(pool_size(threads), items_of(&j)), run_thread, &j);
+  if (j.spread) pool_run(threads, conv_div_up(weights(&j), PIECE), add_parts, &j);
 }
