@@ -264,6 +264,8 @@ hp_status hp_device_measure(hp_device *d, hp_limits *out);
 /* In a job (mpirun, srun, hyper launch) each process has one device and makes the same calls. */
 hp_status hp_world(int *rank, int *size);
 hp_status hp_world_most(int64_t mine, int64_t *most); /* the largest that one of them gives */
+/* `bytes` of each process to all of them, in the order of their ranks: all has room for as many. */
+hp_status hp_world_gather(const void *mine, size_t bytes, void *all);
 
 /* Params of the device: created here, or by the first program that names them, with zeros.  A fill
  * is called by the device's threads side by side, each for n elements from `first`: whole rows. */
@@ -279,6 +281,9 @@ hp_status hp_param_find(const hp_device *d, const char *name, hp_dtype *t, hp_sh
  * back, on any mesh.  A load of files that hold others, or fewer, or more, changes nothing. */
 hp_status hp_params_save(hp_device *d, const char *path, const char *const *name, int n);
 hp_status hp_params_load(hp_device *d, const char *path, const char *const *name, int n);
+/* Do devices that hold the same part of a param hold the same bits?  HP_ERR_DEVICE says which param
+ * and devices: memory, or a computation, has failed.  Reads all params once. */
+hp_status hp_params_verify(const hp_device *d);
 
 /* --- compile, look, run ------------------------------------------------------------------- */
 

@@ -2,6 +2,7 @@
 #include "base/dtype.h"
 #include "comm/world.h"
 #include "rt/params.h"
+#include "rt/replicas.h"
 
 #include <string.h>
 
@@ -16,6 +17,12 @@ HP_API hp_status hp_world(int *rank, int *size) {
   return HP_OK;
 }
 HP_API hp_status hp_world_most(int64_t mine, int64_t *most) { return world_most(mine, most); }
+
+HP_API hp_status hp_world_gather(const void *mine, size_t bytes, void *all) {
+  if (bytes && (!mine || !all))
+    HP_FAIL(HP_ERR_ARG, "hp_world_gather: %s is NULL", mine ? "all" : "mine");
+  return world_gather(mine, bytes, all);
+}
 
 /* --- devices ------------------------------------------------------------------------------- */
 
@@ -155,4 +162,9 @@ HP_API hp_status hp_params_save(hp_device *d, const char *files, const char *con
 HP_API hp_status hp_params_load(hp_device *d, const char *files, const char *const *name, int n) {
   HP_TRY(check_files(files, name, n));
   return params_load(d, files, name, n);
+}
+
+HP_API hp_status hp_params_verify(const hp_device *d) {
+  if (!d) HP_FAIL(HP_ERR_ARG, "hp_params_verify: the device is NULL");
+  return replicas_verify(d);
 }

@@ -99,26 +99,54 @@ hp_status world_begin(void) {
   return err_give(&world.begun);
 }
 
-hp_status world_most(int64_t mine, int64_t *most) {
+/* What each process gives, to all of them. */
+static hp_status exchange(const void *mine, size_t bytes, char *all) {
   enum { EACH = 2 };
   const world_facts *w = &world.facts;
-  hp_status st = world_begin();
-  *most = mine;
-  if (st || w->size == 1) return st;
-  int64_t *theirs = mem_calloc((size_t)w->size, sizeof *theirs);
   world_request *r = mem_calloc((size_t)w->size * EACH, sizeof *r);
+  HP_TRY_MEM(r);
+  hp_status st = HP_OK;
   int64_t n = 0;
-  if (!theirs || !r) st = HP_ERR_OOM;
   for (int i = 0; i < w->size && !st; i++) {
     if (i == w->rank) continue;
-    st = world_post(false, &theirs[i], sizeof mine, i, &r[n++]);
-    if (!st) st = world_post(true, &mine, sizeof mine, i, &r[n++]);
+    st = world_post(false, all + (size_t)i * bytes, (int64_t)bytes, i, &r[n++]);
+    if (!st) st = world_post(true, (void *)(uintptr_t)mine, (int64_t)bytes, i, &r[n++]);
   }
   if (!st) st = world_wait(r, n);
-  if (st) return st; /* what is still under way keeps its memory */
-  for (int i = 0; i < w->size; i++)
-    if (i != w->rank && theirs[i] > *most) *most = theirs[i];
+  if (!st) mem_free(r); /* what is still under way keeps its memory */
+  return st;
+}
+
+/* Messages under way keep what they lie in: it is copied where a failure may leave some. */
+hp_status world_gather(const void *mine, size_t bytes, void *all) {
+  const world_facts *w = &world.facts;
+  size_t room;
+  HP_TRY(world_begin());
+  if (w->size == 1) {
+    memcpy(all, mine, bytes);
+    return HP_OK;
+  }
+  if (bytes > TRANSPORT_BYTES_MAX || !size_mul(bytes, (size_t)w->size, &room))
+    HP_FAIL(HP_ERR_ARG, "%zu bytes of each process; at most %d can be gathered", bytes,
+            TRANSPORT_BYTES_MAX);
+  char *theirs = mem_calloc(room ? room : 1, 1), *own = theirs;
+  HP_TRY_MEM(theirs);
+  own += (size_t)w->rank * bytes;
+  memcpy(own, mine, bytes);
+  HP_TRY(exchange(own, bytes, theirs));
+  memcpy(all, theirs, room);
   mem_free(theirs);
-  mem_free(r);
   return HP_OK;
+}
+
+hp_status world_most(int64_t mine, int64_t *most) {
+  *most = mine;
+  HP_TRY(world_begin());
+  int64_t *theirs = mem_calloc((size_t)world.facts.size, sizeof *theirs);
+  HP_TRY_MEM(theirs);
+  hp_status st = world_gather(&mine, sizeof mine, theirs);
+  for (int i = 0; !st && i < world.facts.size; i++)
+    if (theirs[i] > *most) *most = theirs[i];
+  mem_free(theirs);
+  return st;
 }

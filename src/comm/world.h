@@ -23,6 +23,8 @@ const world_facts *world_get(void);
  * not say. */
 int world_told_rank(void);
 
+/* What each process gives, `bytes` of it, to all: in the order of their ranks. */
+hp_status world_gather(const void *mine, size_t bytes, void *all);
 /* The largest of what all processes give: how they agree where each might see another thing. */
 hp_status world_most(int64_t mine, int64_t *most);
 
@@ -35,6 +37,8 @@ int world_waits_for(void);
 void world_tell(hp_status st, const char *message);
 /* What was told; "": nothing. */
 const char *world_message(void);
+/* The kind of that failure; HP_OK: none was told. */
+hp_status world_reason(void);
 /* Waits for the others and returns the exit code of all.  code: that of this process.  *told: the
  * message that it is to print; NULL: none. */
 int world_end(int code, const char **told);

@@ -13,6 +13,7 @@ void world_tell(hp_status st, const char *message) {
 }
 
 const char *world_message(void) { return own()->text; }
+hp_status world_reason(void) { return (hp_status)own()->status; }
 
 static bool judged(void) {
   return world.facts.rank ? world.verdict.here : world.n_ended == world.facts.size;

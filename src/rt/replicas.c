@@ -1,0 +1,151 @@
+#include "rt/replicas.h"
+
+#include "base/hash.h"
+#include "comm/world.h"
+#include "shard/box.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+  const group *g;
+  size_t n;       /* params */
+  uint64_t *mine; /* [own][n] */
+  uint64_t *all;  /* [devices][n] */
+} comparison;
+
+static const char *name_of(const comparison *c, size_t k) {
+  return intern_get(&c->g->names, c->g->states.at[k].name, NULL);
+}
+
+/* Something that is still to be reduced is another thing on every device. */
+static bool is_pending(const group *g, const layout *l) {
+  for (int a = 0; a < g->m.axes; a++)
+    if (l->pending[a] != PENDING_NONE) return true;
+  return false;
+}
+
+static hp_status hash_device(void *context, int i) {
+  comparison *c = context;
+  const device *d = c->g->part[i];
+  for (size_t k = 0; k < c->n; k++) {
+    uint32_t at;
+    const char *name = name_of(c, k);
+    bool counts = !is_pending(c->g, &c->g->states.at[k].l) && device_find(d, name, &at);
+    const state_tensor *t = counts ? &d->states.at[at] : NULL;
+    c->mine[(size_t)i * c->n + k] = t ? hash_bytes(t->at, t->bytes) : 0;
+  }
+  return HP_OK;
+}
+
+/* --- telling ---------------------------------------------------------------------------------- */
+
+typedef struct {
+  int64_t first;     /* of the devices that hold the part */
+  int holders, most; /* how many; how many of them agree */
+  uint64_t right;    /* the hash that most have */
+} part_holders;
+
+static uint64_t hash_at(const comparison *c, int64_t at, size_t k) {
+  return c->all[(size_t)at * c->n + k];
+}
+
+static bool holds(const comparison *c, int64_t at, size_t k, int64_t first) {
+  return layout_first(&c->g->m, &c->g->states.at[k].l, at) == first;
+}
+
+static part_holders count(const comparison *c, size_t k, int64_t first) {
+  part_holders p = {.first = first};
+  for (int64_t a = first; a < c->g->n; a++) {
+    int same = 0;
+    if (!holds(c, a, k, first)) continue;
+    p.holders++;
+    for (int64_t b = first; b < c->g->n; b++)
+      same += holds(c, b, k, first) && hash_at(c, a, k) == hash_at(c, b, k);
+    if (same > p.most) p.most = same, p.right = hash_at(c, a, k);
+  }
+  return p;
+}
+
+/* "device 3 (process 3)" for those that are, or are not, of the hash that most have. */
+static void show_devices(const comparison *c, size_t k, const part_holders *p, bool odd, str *out) {
+  enum { SHOWN = 4 };
+  int n = 0;
+  for (int64_t a = p->first; a < c->g->n; a++) {
+    if (!holds(c, a, k, p->first) || (hash_at(c, a, k) != p->right) != odd) continue;
+    if (n++ < SHOWN) str_printf(out, "%s%lld", n > 1 ? ", " : "", (long long)a);
+  }
+  if (n > SHOWN) str_printf(out, " and %d more", n - SHOWN);
+}
+
+static hp_status refuse(const comparison *c, size_t k, const part_holders *p, int others) {
+  const char *what = c->g->own < c->g->n ? "process" : "device";
+  str odd = {0}, even = {0}, more = {0};
+  bool known = p->most > p->holders / 2;
+  show_devices(c, k, p, true, &odd);
+  show_devices(c, k, p, false, &even);
+  if (others) str_printf(&more, ", and %d more", others);
+  hp_status st = HP_ERR_OOM;
+  if (!str_status(&odd) && !str_status(&even) && !str_status(&more))
+    st =
+        err_set(HP_ERR_DEVICE, __FILE__, __LINE__,
+                known ? "\"%s\"%s: %s %s holds other bits than %s, though they are replicas of one "
+                        "part: its memory or a computation of it has failed"
+                      : "\"%s\"%s: %s %s and %s hold different bits, though they are replicas of "
+                        "one part: memory or a computation of one of them has failed",
+                name_of(c, k), more.at ? more.at : "", what, odd.at ? odd.at : "",
+                even.at ? even.at : "");
+  str_free(&odd);
+  str_free(&even);
+  str_free(&more);
+  return st;
+}
+
+/* --- comparing -------------------------------------------------------------------------------- */
+
+/* The first part of a param whose holders differ; false: there is none. */
+static bool find_odd(const comparison *c, size_t k, part_holders *out) {
+  const layout *l = &c->g->states.at[k].l;
+  for (int64_t a = 0; a < c->g->n; a++) {
+    int64_t first = layout_first(&c->g->m, l, a);
+    if (hash_at(c, a, k) == hash_at(c, first, k)) continue;
+    *out = count(c, k, first);
+    return true;
+  }
+  return false;
+}
+
+static hp_status compare(const comparison *c) {
+  part_holders p, worst = {0};
+  size_t at = 0;
+  int n = 0;
+  for (size_t k = 0; k < c->n; k++)
+    if (find_odd(c, k, &p) && !n++) worst = p, at = k;
+  return n ? refuse(c, at, &worst, n - 1) : HP_OK;
+}
+
+static hp_status run(comparison *c) {
+  const group *g = c->g;
+  size_t own;
+  if (!size_mul(c->n, (size_t)g->own, &own)) return HP_ERR_OOM;
+  c->mine = mem_calloc(own, sizeof *c->mine);
+  HP_TRY_MEM(c->mine);
+  HP_TRY(g->crew ? crew_run(g->crew, hash_device, c) : hash_device(c, 0));
+  if (g->own == g->n) {
+    c->all = c->mine;
+    return compare(c);
+  }
+  c->all = mem_calloc(c->n * (size_t)g->n, sizeof *c->all);
+  HP_TRY_MEM(c->all);
+  HP_TRY(world_gather(c->mine, own * sizeof *c->mine, c->all));
+  return compare(c);
+}
+
+hp_status replicas_verify(const group *g) {
+  comparison c = {.g = g, .n = g->states.len};
+  if (g->n == 1 || !c.n) return HP_OK;
+  hp_status st = run(&c);
+  if (c.all != c.mine) mem_free(c.all);
+  mem_free(c.mine);
+  return st;
+}

@@ -1,0 +1,12 @@
+/* Devices that hold the same part of a tensor hold the same bits; where they do not, memory or a
+ * computation of one of them has failed. */
+#ifndef RT_REPLICAS_H
+#define RT_REPLICAS_H
+
+#include "rt/group.h"
+
+/* Compares hashes of the params of all devices; every process calls it.  HP_ERR_DEVICE names the
+ * first tensor that differs and the devices: the odd one where the others agree. */
+hp_status replicas_verify(const group *g);
+
+#endif
