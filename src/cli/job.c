@@ -31,7 +31,8 @@ int cli_run_in_job(int (*run)(int argc, char **argv), int argc, char **argv) {
   if (!st) st = err_give(&unheard); /* which the others, and the user, learn as any failure */
   int code = world_end(st ? cli_fail(st) : run(argc, argv), &told);
   if (told) fprintf(stderr, "hyper%s\n", told);
-  heartbeat_end(code, world_message());
+  bool again = code && world_reason() == HP_ERR_DEVICE; /* not of the job's own making */
+  heartbeat_end(again ? HEARTBEAT_AGAIN : code, world_message());
   world_leave();
   return code;
 }

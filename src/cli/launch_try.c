@@ -132,6 +132,13 @@ static hp_status refuse_start(const attempt *a, const char *line) {
           code_of(a), line);
 }
 
+/* The processes have said which, and ended. */
+static void tell_failed_device(launch_result *out) {
+  out->died = !out->told_to_end;
+  out->code = 1;
+  str_add(&out->why, "a device of the job failed");
+}
+
 static hp_status judge(attempt *a, const char *line) {
   launch_result *out = a->out;
   const heartbeat_peer *x = watchdog_find_refused(a->w);
@@ -141,6 +148,7 @@ static hp_status judge(attempt *a, const char *line) {
       log_warn("the processes have done their work, and did not leave by themselves (exit code %d "
                "of %s)",
                code_of(a), a->starter);
+    if (out->code == HEARTBEAT_AGAIN) tell_failed_device(out);
     return HP_OK;
   }
   if (x) tell_refusal(a, x);

@@ -19,6 +19,8 @@
 hp_status heartbeat_begin(void);
 /* The process has met the others: its rank is known. */
 void heartbeat_joined(void);
+/* In place of exit code 1: a device has failed, and the job is to be started again. */
+enum { HEARTBEAT_AGAIN = 257 };
 /* The last heartbeat: the process ends of itself, with this exit code; message: why, or "". */
 void heartbeat_end(int code, const char *message);
 

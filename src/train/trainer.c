@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/milestone.h"
 #include "base/thread.h"
+#include "train/agree.h"
 #include "train/signals.h"
 #include "train/train_mesh.h"
 #include "train/trainer_parts.h"
@@ -196,6 +197,7 @@ static hp_status after_step(trainer *t, const sampler_step *s, bool *stop) {
   bool epoch_ends = t->step == t->steps || sampler_find(&t->data.order, t->step).epoch != s->epoch;
   train_actions a = train_flow_after(&t->flow, t->step, s, epoch_ends);
   run_entry e;
+  HP_TRY(trainer_verify_step(t));
   if (a.log) {
     HP_TRY(run_log_logged(&t->log, t->grad_norm, t->lr, &e));
     HP_TRY(trainer_tell_entry(t, &e));
@@ -287,6 +289,7 @@ static hp_status train(trainer *t) {
   if (finished) return finish_again(t);
   HP_TRY(prepare(t));
   HP_TRY(trainer_begin_line(t));
+  HP_TRY(trainer_verify(t));
   HP_TRY(trainer_tell_start(t));
   if (t->c->eval_on_start && t->data.evals && t->step == 0)
     HP_TRY(trainer_evaluate(t, EVAL_START, &save));
@@ -316,13 +319,16 @@ static hp_status take_folder(trainer *t) {
 }
 
 hp_status trainer_run(const train_config *c) {
-  trainer t = {.own = *c, .last_saved = -1};
+  trainer t = {.own = *c, .last_saved = -1, .verified = -1};
   t.c = &t.own;
   train_config_tell(c);
-  hp_status st = take_folder(&t);
+  hp_status st = agree_config(c);
+  if (!st) st = take_folder(&t);
   if (!st && c->is.train) st = trainer_find_checkpoint(&t, &t.from, &t.found);
   if (!st && t.found) st = trainer_keep_batch(&t);
   if (!st) st = open_data(&t);
+  if (!st) st = agree_data(c, &t.data);
+  if (!st) st = agree_model(c, !t.found && !c->train_from_scratch);
   if (!st) st = open_model(&t);
   if (!st) st = open_training(&t);
   if (!st) st = train(&t);

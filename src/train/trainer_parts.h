@@ -43,6 +43,7 @@ typedef struct {
   int64_t step, steps;    /* done, of the run */
   int64_t last_saved;     /* step of the newest checkpoint, -1 = none */
   retry unsaved;          /* saves that failed since; alike in all processes */
+  int64_t verified;       /* step after which replicas were compared last, -1 = never */
   double flops_per_token; /* as Transformers counts total_flos */
   double grad_norm, lr, last_loss;
   int64_t step_tokens; /* of the last step, padding included */
@@ -85,6 +86,13 @@ hp_status trainer_keep_batch(trainer *t);
 /* Continues from it, where there is one; *finished: it is the end of the run, which has told its
  * results. */
 hp_status trainer_resume(trainer *t, bool *finished);
+
+/* trainer_verify.c */
+/* Compares what replicas hold, unless that has been done since the last step or the configuration
+ * says never.  HP_ERR_DEVICE. */
+hp_status trainer_verify(trainer *t);
+/* The same where a step has a number that asks for it. */
+hp_status trainer_verify_step(trainer *t);
 
 /* trainer_tell.c: console and files of the log */
 hp_status trainer_tell_start(trainer *t);

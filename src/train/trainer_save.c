@@ -212,6 +212,7 @@ hp_status trainer_save(trainer *t, bool asked) {
   if (t->unsaved.failed) /* the clock of one decides for all */
     HP_TRY(hp_world_most(t->writes && retry_is_due(&t->unsaved, time_now_s()), &due));
   if (!due) return HP_OK;
+  HP_TRY(trainer_verify(t));
   double began = time_now_s();
   hp_status st = write_checkpoint(t);
   if (st) return count_failure(t, st, began);
@@ -232,6 +233,7 @@ static hp_status insist(trainer *t, hp_status (*once)(trainer *t)) {
 }
 
 hp_status trainer_save_last(trainer *t) {
+  HP_TRY(trainer_verify(t));
   HP_TRY(insist(t, write_checkpoint));
   tell_saved_again(t);
   return HP_OK;

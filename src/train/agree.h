@@ -1,0 +1,21 @@
+/* Several processes agree on what they are about to do: a text of facts, a line each, that must be
+ * the same in all of them. */
+#ifndef TRAIN_AGREE_H
+#define TRAIN_AGREE_H
+
+#include "train/train_data.h"
+
+/* Fails in all of them with HP_ERR_INPUT, and the same message, when the facts differ: it says
+ * which, the values and who has them.  facts: lines "NAME\tVALUE\n"; what is behind a '\v' in a
+ * value is shown, but not compared. */
+hp_status agree_on(const str *facts);
+
+/* Every key that decides what a process does; not what may differ between machines: where files
+ * are, and threads. */
+hp_status agree_config(const train_config *c);
+/* The samples, of training and evaluation. */
+hp_status agree_data(const train_config *c, const train_data *d);
+/* The files of the model's folder: config.json, tokenizer and, where they are loaded, weights. */
+hp_status agree_model(const train_config *c, bool weights);
+
+#endif

@@ -1,0 +1,78 @@
+#!/bin/sh
+# The processes of a job agree on configuration, model, tokenizer and data before they train.
+. "$(dirname "$0")/lib.sh"
+. "$ROOT/tests/cli/train_lib.sh"
+
+need_mpi() {
+  command -v mpirun >/dev/null || { skip "no mpirun; tools/bootstrap mpi installs it"; return 1; }
+  [ -e "$B/hyper_mpi.so" ] || { skip "no hyper_mpi.so: there was no mpicc when hyper was built"; return 1; }
+}
+root=
+[ "$(id -u)" = 0 ] && root=--allow-run-as-root
+make_job job </dev/null
+cp stories.jsonl same.jsonl
+sed '1!G;h;$!d' stories.jsonl > other.jsonl
+cp -r job/model model1
+
+# each N KEY=VALUE...: N processes, of which each has the keys with its own rank in place of RANK.
+each() {
+  n=$1
+  shift
+  run_cmd mpirun -q --oversubscribe --bind-to none $root -n "$n" sh -c '
+    for a; do set -- "$@" "$(echo "$a" | sed "s/RANK/$OMPI_COMM_WORLD_RANK/g")"; shift; done
+    exec '"$HYPER"' train job/job.yaml output_dir=job/run max_steps=2 "$@"' - strategy=dp="$n" "$@"
+}
+differ() { # WORDS N KEY=VALUE...
+  words=$1
+  shift
+  each "$@"
+  [ "$status" = 2 ] || fail "exit code $status, want 2"
+  err_has "the processes differ in $words"
+  [ "$(grep -c "the processes differ" err)" = 1 ] || fail "not said once"
+  no_file job/run
+}
+
+it "another value of a key is named, with both and who has them"
+if need_mpi; then
+  differ "learning_rate: 0.01 (process 0), 0.011 (process 1);" 2 learning_rate=0.01RANK
+  differ "seed: 40 (process 0), 41 (process 1), 42 (process 2)" 3 seed=4RANK
+fi
+
+it "all keys that differ are named"
+if need_mpi; then
+  differ "" 2 learning_rate=0.01RANK weight_decay=0.RANK
+  err_has "; weight_decay: 0.0 (process 0), 0.1 (process 1)"
+fi
+
+it "other data are named by their data sets"
+if need_mpi; then
+  ln -sf stories.jsonl data0.jsonl
+  ln -sf other.jsonl data1.jsonl
+  differ "the training data: " 2 dataset=dataRANK.jsonl
+  err_has "of data0.jsonl (process 0)"
+  err_has "of data1.jsonl (process 1)"
+fi
+
+it "another model or tokenizer is named by its file"
+if need_mpi; then
+  run train job/job.yaml max_steps=1 output_dir=first
+  ln -sfn "$PWD/first" model0
+  cp -r first kept && rm -rf model1 && cp -r first model1
+  printf '\001' | dd of=model1/model.safetensors bs=1 seek=9000 conv=notrunc 2>/dev/null
+  differ "model.safetensors: " 2 model_name_or_path=modelRANK train_from_scratch=false
+  rm -rf model1 && cp -r first model1
+  sed -i 's/"rms_norm_eps": [0-9e.-]*/"rms_norm_eps": 0.002/' model1/config.json
+  differ "config.json: " 2 model_name_or_path=modelRANK train_from_scratch=false
+  rm -rf model1 && cp -r first model1
+  echo ' ' >> model1/tokenizer_config.json
+  differ "tokenizer_config.json: " 2 model_name_or_path=modelRANK train_from_scratch=false
+fi
+
+it "the same things in other places, and other threads, are no difference"
+if need_mpi; then
+  rm -rf model1 && cp -r first model1
+  ln -sf same.jsonl data1.jsonl
+  each 2 dataset=dataRANK.jsonl model_name_or_path=modelRANK train_from_scratch=false threads=1
+  exit_is 0
+  is_file job/run/model.safetensors
+fi
