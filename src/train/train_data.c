@@ -38,6 +38,16 @@ typedef struct {
   mt19937 global; /* NumPy's, seeded once for the run */
 } loader;
 
+/* Replicas that are filled up may make a batch much larger than the data. */
+static hp_status check_rows(const char *key, int64_t rows, int64_t longest) {
+  const double most = 1e10;
+  if ((double)rows * (double)longest <= most) return HP_OK;
+  HP_FAIL(HP_ERR_INPUT,
+          "%s: batches of %lld samples, of %lld tokens each, are more than %g tokens; write a "
+          "smaller number",
+          key, (long long)rows, (long long)longest, most);
+}
+
 static hp_status add_eval(loader *l, const char *name, const dataset *texts, train_data *out) {
   sample_set *s = &out->eval[out->evals];
   HP_TRY(token_samples(l->c, &l->rules, *name ? name : "the evaluation data", texts, l->p, s));
@@ -49,7 +59,7 @@ static hp_status add_eval(loader *l, const char *name, const dataset *texts, tra
             "one batch of %lld; lower per_device_eval_batch_size or write dataloader_drop_last: "
             "false",
             *name ? " in " : "", name, (long long)s->samples, (long long)out->eval_batch);
-  return HP_OK;
+  return check_rows("per_device_eval_batch_size", train_data_eval_rows(out, s), s->longest);
 }
 
 /* One evaluation set of all names, or one each. */
@@ -100,6 +110,7 @@ static hp_status make_order(const train_config *c, train_data *out) {
                        .shuffle = c->is.shuffle};
   if (!spec.epoch_samples) HP_TRY(deal(c, spec.samples, &spec.epoch_samples));
   HP_TRY(sampler_create(&spec, &out->order));
+  HP_TRY(check_rows("per_device_train_batch_size", train_data_rows(out), out->train.longest));
   out->shuffled.epoch = -1;
   out->shuffled.of = mem_calloc((size_t)out->train.samples, sizeof *out->shuffled.of);
   return out->shuffled.of ? HP_OK : HP_ERR_OOM;

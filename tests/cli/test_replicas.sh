@@ -34,6 +34,7 @@ for case in pt epochs rows three drop_last few; do
 done
 
 make_job job </dev/null
+make_job each </dev/null
 
 it "the batch of each replica, and the product, are told and written"
 run train job/job.yaml strategy=dp=3 output_dir=told max_steps=5 gradient_accumulation_steps=2
@@ -69,6 +70,10 @@ run train job/job.yaml output_dir=nowhere global_batch_size=20 gradient_accumula
 refused "global_batch_size: 18 or 21"
 run train job/job.yaml output_dir=nowhere average_tokens_across_devices=false strategy=dp=2
 refused "average_tokens_across_devices"
+for key in per_device_train_batch_size per_device_eval_batch_size; do
+  run train each/job.yaml output_dir=nowhere strategy=dp=2 $key=1000000000 val_size=5 do_eval=true
+  refused "$key: batches of 2000000000 samples"
+done
 no_file nowhere
 
 # The run in $1 as it was at step 5, in the folder $2.
@@ -78,7 +83,6 @@ back_to_5() {
 }
 
 it "a run that goes on on another mesh keeps the checkpoint's global batch, and says so"
-make_job each </dev/null
 run train each/job.yaml num_train_epochs=1.1 max_steps=-1 strategy=dp=2 output_dir=two packing=false
 exit_is 0
 steps=$(json two/trainer_state.json max_steps)
