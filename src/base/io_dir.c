@@ -21,6 +21,19 @@ hp_status dir_sync(const char *path) {
   return HP_OK;
 }
 
+/* One folder, with its name on the disk; there already is fine. */
+static hp_status create_one(const char *path) {
+  str parent = {0};
+  if (mkdir(path, 0755)) {
+    if (errno == EEXIST) return HP_OK;
+    HP_FAIL(HP_ERR_IO, "%s: cannot create the folder: %s", path, strerror(errno));
+  }
+  hp_status st = path_parent(path, &parent);
+  if (!st) st = dir_sync(parent.at);
+  str_free(&parent);
+  return st;
+}
+
 hp_status dir_create(const char *path) {
   str p = {0};
   str_add(&p, path);
@@ -30,8 +43,7 @@ hp_status dir_create(const char *path) {
     if (p.at[i] != '/' && p.at[i]) continue;
     char c = p.at[i];
     p.at[i] = 0;
-    if (mkdir(p.at, 0755) && errno != EEXIST)
-      HP_FAIL_GOTO(st, HP_ERR_IO, "%s: cannot create the folder: %s", p.at, strerror(errno));
+    HP_TRY_GOTO(create_one(p.at), st);
     p.at[i] = c;
   }
   if (!dir_exists(path)) HP_FAIL_GOTO(st, HP_ERR_IO, "%s: exists and is not a folder", path);
