@@ -122,13 +122,33 @@ hp_status checkpoint_path(const char *out_dir, int64_t step, str *path) {
   return path_join(path, out_dir, name);
 }
 
+/* OUT/.was-checkpoint-N, which a save was about to replace where it could not do so at once: the
+ * save died before the new one had the name, or after. */
+static hp_status put_back(const char *out_dir, const char *hidden) {
+  str path = {0}, name = {0};
+  hp_status st = path_join(&path, out_dir, hidden);
+  if (!st) st = path_join(&name, out_dir, hidden + sizeof ".was-" - 1);
+  if (!st && path_exists(name.at)) st = dir_remove(path.at);
+  else if (!st && rename(path.at, name.at))
+    st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot rename %s back to it: %s", name.at,
+                 path.at, strerror(errno));
+  str_free(&path);
+  str_free(&name);
+  return st;
+}
+
+static bool begins_with(const char *text, const char *start) {
+  return !strncmp(text, start, strlen(start));
+}
+
 hp_status checkpoint_clean(const char *out_dir) {
   DIR *d = opendir(out_dir);
   if (!d) HP_FAIL(HP_ERR_IO, "%s: cannot open the folder: %s", out_dir, strerror(errno));
   hp_status st = HP_OK;
   str path = {0};
   for (struct dirent *e; !st && (e = readdir(d));) {
-    if (strncmp(e->d_name, ".tmp-checkpoint-", 16) && strncmp(e->d_name, ".old-checkpoint-", 16))
+    if (begins_with(e->d_name, ".was-checkpoint-")) st = put_back(out_dir, e->d_name);
+    if (!begins_with(e->d_name, ".tmp-checkpoint-") && !begins_with(e->d_name, ".old-checkpoint-"))
       continue;
     st = path_join(&path, out_dir, e->d_name);
     if (!st) st = dir_remove(path.at);
@@ -231,26 +251,37 @@ static hp_status print_manifest(const char *dir, const checkpoint_content *c, co
   return str_status(out);
 }
 
+/* The two folders take each other's place at once; false: this file system cannot. */
+static bool swap(const char *a, const char *b) {
+  return !renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
+}
+
+/* In two steps, between which neither has the name; checkpoint_clean gives it back. */
+static hp_status replace(const char *temp, const char *path, const char *old) {
+  HP_TRY(dir_remove(old));
+  if (rename(path, old)) HP_FAIL(HP_ERR_IO, "%s: cannot be replaced: %s", path, strerror(errno));
+  if (!rename(temp, path)) return HP_OK;
+  hp_status st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot rename %s to it: %s", path,
+                         temp, strerror(errno));
+  if (rename(old, path)) { /* it cannot be put back: the first message says why */
+  }
+  return st;
+}
+
 /* Puts the finished temporary folder in the place of the committed one. */
 static hp_status commit(const char *out_dir, const char *temp, int64_t step) {
   str path = {0}, old = {0};
   hp_status st = checkpoint_path(out_dir, step, &path);
-  str_printf(&old, "%s/.old-checkpoint-%lld", out_dir, (long long)step);
+  str_printf(&old, "%s/.was-checkpoint-%lld", out_dir, (long long)step);
   if (!st) st = str_status(&old);
-  if (!st) st = dir_remove(old.at);
-  bool replaced = !st && dir_exists(path.at);
-  if (replaced && rename(path.at, old.at))
-    st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot be replaced: %s", path.at,
-                 strerror(errno));
-  if (!st && rename(temp, path.at)) {
+  bool there = !st && path_exists(path.at), swapped = there && swap(temp, path.at);
+  if (there && !swapped) st = replace(temp, path.at, old.at);
+  if (!st && !there && rename(temp, path.at))
     st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot rename %s to it: %s", path.at, temp,
                  strerror(errno));
-    if (replaced &&
-        rename(old.at, path.at)) { /* it cannot be put back: the first message says why */
-    }
-  }
   if (!st) st = dir_sync(out_dir);
-  if (!st && replaced) st = dir_remove(old.at);
+  if (!st && there) st = dir_remove(swapped ? temp : old.at);
+  else if (st && swapped && !swap(temp, path.at)) { /* what may not be on the disk goes */ }
   str_free(&path);
   str_free(&old);
   return st;

@@ -4,8 +4,10 @@
  *   OUT/run.lock                 locked while a run writes here; a dead process holds none.  Gone
  *                                when the run ends, and with it folders that it left empty
  *   OUT/.tmp-checkpoint-N-RUN/   being written
- *   OUT/checkpoint-N/            committed: its files and MANIFEST.json with their sizes and hashes
- *   OUT/abandoned-LINE/          checkpoints of a branch that was given up; nothing deletes them
+ *   OUT/.was-checkpoint-N/       the one that is being replaced, on file systems that cannot swap
+ * two OUT/checkpoint-N/            committed: its files and MANIFEST.json with their sizes and
+ * hashes OUT/abandoned-LINE/          checkpoints of a branch that was given up; nothing deletes
+ * them
  *
  * Order of a save: every file written, fsynced and read back, by all processes, the folder fsynced,
  * the manifest written last and fsynced, the folder renamed, OUT fsynced; only then are older ones
@@ -32,7 +34,8 @@ void run_lock_remove(run_lock *l);
 /* OUT/checkpoint-STEP; replaces path. */
 hp_status checkpoint_path(const char *out_dir, int64_t step, str *path);
 /* Removes what dead runs left: folders .tmp-* and .old-*, and temporary files, which it tells.
- * Links are removed, not followed.  Call with the lock held, before anything is written. */
+ * Gives .was-* its name back where the new one never came.  Links are removed, not followed.  Call
+ * with the lock held, before anything is written. */
 hp_status checkpoint_clean(const char *out_dir);
 
 /* --- saving ----------------------------------------------------------------------------------- */
