@@ -100,6 +100,8 @@ $(B)/test-unit: $(TEST_OBJ) $(A)
 	$(Q)$(CC) $(SAN) -rdynamic -o $@ $(TEST_OBJ) -Wl,--whole-archive $(A) -Wl,--no-whole-archive $(LIBS) $(TEST_LIBS)
 $(B)/test-json: $(B)/tests/cli/json_get.o
 	$(Q)$(CC) $(SAN) -o $@ $< $(TEST_LIBS)
+$(B)/crash-states: $(B)/tests/torture/crash_states.o $(A)
+	$(Q)$(CC) $(SAN) -rdynamic -o $@ $^ $(LIBS)
 $(B)/hyper_mpi.so: src/comm/mpi/hyper_mpi.c src/comm/transport.h $(B)/flags $(B)/mpi
 	@echo "  mpicc   $@"
 	$(Q)OMPI_CC=$(CC) MPICH_CC=$(CC) $(MPICC) -std=c11 $(CFLAGS) $(WARN) $(SAN) -fPIC -shared -Isrc -o $@ $<
@@ -139,7 +141,7 @@ $(B)/%.o: %.c $(B)/flags
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
 # --- run --------------------------------------------------------------------------------------
-TESTS_BUILT := $(B)/hyper $(B)/test-unit $(B)/test-json $(EXAMPLES) $(FUZZERS:fuzz_%=$(B)/replay_%)
+TESTS_BUILT := $(B)/hyper $(B)/test-unit $(B)/test-json $(B)/crash-states $(EXAMPLES) $(FUZZERS:fuzz_%=$(B)/replay_%)
 tests-built: all $(TESTS_BUILT)
 RUN_TESTS    = B=$(B) CC="$(CC)" tests/run.sh
 

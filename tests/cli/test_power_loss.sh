@@ -1,0 +1,4 @@
+#!/bin/sh
+# A part of tests/torture/test_power_loss.sh.
+EVERY=${EVERY:-11}
+. "$(dirname "$0")/../torture/test_power_loss.sh"
