@@ -34,15 +34,23 @@ static const conv_spec specs[] = {
     SPEC(0, 2, 3, 1, 3, 3, 2, 2, 1, 1, 0, 0, 1, 1),
 };
 enum { SPECS = sizeof specs / sizeof *specs };
+enum { TRIES = 100 };
+
+/* False where the kernel does not fit. */
+static bool set_result(conv_spec *s) {
+  for (int d = 0; d < 2; d++) {
+    int64_t room = s->size[d] + 2 * s->pad[d] - s->dilation[d] * (s->kernel[d] - 1) - 1;
+    if (room < 0) return false;
+    s->result[d] = room / s->stride[d] + 1;
+  }
+  return true;
+}
 
 static conv_spec spec_get(int i) {
   conv_spec s = specs[i];
-  for (int d = 0; d < 2; d++)
-    s.result[d] =
-        (s.size[d] + 2 * s.pad[d] - s.dilation[d] * (s.kernel[d] - 1) - 1) / s.stride[d] + 1;
+  HP_ASSERT(set_result(&s));
   return s;
 }
-
 /* x, w, y of a spec; where a is the operand of a pass. */
 typedef struct {
   int64_t x, w, y;
@@ -153,5 +161,29 @@ TEST(gradients_of_convolutions_by_their_weights_do_not_depend_on_threads) {
   for (int i = 0; i < SPECS; i++) {
     conv_spec s = spec_get(i);
     check_pass(&s, i, CONV_DW);
+  }
+}
+
+static int64_t below(uint32_t *seed, uint32_t n) {
+  *seed = *seed * 1664525u + 1013904223u;
+  return *seed >> 10 & 0xffff ? (*seed >> 10 & 0xffff) % n : 0;
+}
+
+TEST(convolutions_of_any_geometry_are_chains) {
+  uint32_t seed = 5;
+  for (int i = 0, tried = 0; tried < TRIES; i++) {
+    conv_spec s = {.batch = below(&seed, 4), .groups = 1 + below(&seed, 3), .type = HP_F32};
+    s.in = s.groups * (1 + below(&seed, 4));
+    s.out = s.groups * (1 + below(&seed, 20));
+    for (int d = 0; d < 2; d++) {
+      s.size[d] = below(&seed, 24);
+      s.kernel[d] = 1 + below(&seed, 5);
+      s.stride[d] = 1 + below(&seed, 4);
+      s.pad[d] = below(&seed, 6);
+      s.dilation[d] = 1 + below(&seed, 4);
+    }
+    if (!set_result(&s)) continue;
+    tried++;
+    for (int way = CONV_FORWARD; way <= CONV_DW; way++) check_pass(&s, 1000 + i, (conv_way)way);
   }
 }
