@@ -1,5 +1,8 @@
 #include "base/log.h"
 
+#include "base/escape.h"
+#include "base/str.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +17,20 @@ void log_set_level(log_level least) { least_level = least; }
 
 bool log_is_terminal(void) { return isatty(STDERR_FILENO); }
 
+/* What a line says; of its line breaks those that fmt asks for. */
+static void print_escaped(const char *fmt, va_list ap) {
+  str text = {0};
+  str_vprintf(&text, fmt, ap);
+  bool lines = strchr(fmt, '\n') != NULL;
+  for (size_t i = 0; i < text.len;) {
+    char one[ESCAPE_MAX];
+    size_t len;
+    i += escape_next(text.at + i, text.len - i, lines, one, &len);
+    fwrite(one, 1, len, stderr);
+  }
+  str_free(&text);
+}
+
 void log_line(log_level level, const char *fmt, ...) {
   static const char *const prefix[] = {"debug: ", "", "warning: ", "error: ", ""};
   if (level < least_level) return;
@@ -22,7 +39,7 @@ void log_line(log_level level, const char *fmt, ...) {
   fputs(prefix[level], stderr);
   va_list ap;
   va_start(ap, fmt);
-  vfprintf(stderr, fmt, ap);
+  print_escaped(fmt, ap);
   va_end(ap);
   fputc('\n', stderr);
   if (progress[0]) fputs(progress, stderr);
@@ -33,7 +50,7 @@ void log_line(log_level level, const char *fmt, ...) {
 void log_progress(const char *text) {
   if (!log_is_terminal() || least_level > LOG_INFO) return;
   pthread_mutex_lock(&lock);
-  snprintf(progress, sizeof progress, "%s", text);
+  escape_text(progress, sizeof progress, text, strlen(text), false);
   fprintf(stderr, "\r\033[K%s", progress);
   fflush(stderr);
   pthread_mutex_unlock(&lock);

@@ -7,6 +7,7 @@
 typedef enum { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_QUIET } log_level;
 
 void log_set_level(log_level least);
+/* Control characters are escaped (escape.h); line breaks stay when fmt itself has one. */
 void log_line(log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 #define log_info(...)  log_line(LOG_INFO, __VA_ARGS__)
 #define log_warn(...)  log_line(LOG_WARN, __VA_ARGS__)

@@ -1,15 +1,17 @@
 #include "base/status.h"
 
+#include "base/escape.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MESSAGE_MAX = 2048, TRACE_MAX = 8192 };
+enum { TRACE_MAX = 8192 };
 
 /* The one piece of mutable global data: the failure of this thread, as errno. */
 static _Thread_local struct {
   hp_status code;
-  char message[MESSAGE_MAX];
+  char message[ERR_MESSAGE_MAX];
   char trace[TRACE_MAX];
   size_t trace_len;
 } err;
@@ -25,11 +27,12 @@ static void trace_add(const char *fmt, ...) {
 }
 
 hp_status err_set(hp_status code, const char *file, int line, const char *fmt, ...) {
-  char text[MESSAGE_MAX];
+  char raw[ERR_MESSAGE_MAX], text[ERR_MESSAGE_MAX];
   va_list ap;
   va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
+  vsnprintf(raw, sizeof raw, fmt, ap);
   va_end(ap);
+  escape_text(text, sizeof text, raw, strlen(raw), strchr(fmt, '\n') != NULL);
   if (err.code) {
     trace_add("  then %s:%d: %s\n", file, line, text);
     return code;

@@ -12,7 +12,10 @@
 
 #include <stdarg.h>
 
-/* Records a failure; returns code, so that `return err_set(...)` reads well. */
+enum { ERR_MESSAGE_MAX = 4096 };
+
+/* Records a failure; returns code, so that `return err_set(...)` reads well.  Control characters in
+ * the message are escaped (escape.h); line breaks stay when fmt itself has one. */
 hp_status err_set(hp_status code, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* Appends one line to the back trace. */
@@ -26,7 +29,7 @@ const char *err_name(hp_status code);
 /* Copies a failure to another thread: take on the failing one, give on the one that returns. */
 typedef struct {
   hp_status code;
-  char message[2048];
+  char message[ERR_MESSAGE_MAX];
 } err_report;
 void err_take(hp_status code, err_report *out);
 hp_status err_give(const err_report *r);

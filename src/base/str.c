@@ -1,5 +1,7 @@
 #include "base/str.h"
 
+#include "base/escape.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -35,12 +37,14 @@ void str_add(str *s, const char *text) { str_add_n(s, text, strlen(text)); }
 void str_add_char(str *s, char c) { str_add_n(s, &c, 1); }
 
 void str_add_xml(str *s, const char *text) {
-  for (; *text; text++) {
-    if (*text == '&') str_add(s, "&amp;");
-    else if (*text == '<') str_add(s, "&lt;");
-    else if (*text == '>') str_add(s, "&gt;");
-    else if (*text == '"') str_add(s, "&quot;");
-    else str_add_char(s, *text);
+  for (size_t i = 0, n = strlen(text), len; i < n;) {
+    char one[ESCAPE_MAX];
+    i += escape_next(text + i, n - i, true, one, &len);
+    if (*one == '&') str_add(s, "&amp;");
+    else if (*one == '<') str_add(s, "&lt;");
+    else if (*one == '>') str_add(s, "&gt;");
+    else if (*one == '"') str_add(s, "&quot;");
+    else str_add_n(s, one, len);
   }
 }
 

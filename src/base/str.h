@@ -17,7 +17,7 @@ void str_add_n(str *s, const char *bytes, size_t n);
 void str_add_char(str *s, char c);
 void str_printf(str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void str_vprintf(str *s, const char *fmt, va_list ap);
-/* As text or an attribute of XML and HTML. */
+/* As text or an attribute of XML and HTML, with control characters escaped (escape.h). */
 void str_add_xml(str *s, const char *text);
 /* Shortest decimal that reads back as the same double; inf and nan as words. */
 void str_add_double(str *s, double x);

@@ -1,5 +1,6 @@
 #include "base/tree.h"
 
+#include "base/escape.h"
 #include "base/hash.h"
 #include "base/str.h"
 
@@ -107,14 +108,10 @@ const tree_node *tree_get(const tree_node *m, const char *key) {
 
 /* --- words for messages --------------------------------------------------------------- */
 
-/* Appends text to a place, cut at its end and with control characters made harmless. */
+/* Appends text to a place, escaped and cut at its end. */
 static void put(tree_place *p, const char *text, size_t n) {
   size_t at = strlen(p->text);
-  for (size_t i = 0; i < n && at + 1 < sizeof p->text; i++) {
-    unsigned char c = (unsigned char)text[i];
-    p->text[at++] = c < 0x20 || c == 0x7f ? '?' : (char)c;
-  }
-  p->text[at] = 0;
+  escape_text(p->text + at, sizeof p->text - at, text, n, false);
 }
 
 static void putf(tree_place *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -287,16 +284,19 @@ GETTERS(string, c_string)
 CONTAINERS(list, TREE_LIST)
 CONTAINERS(map, TREE_MAP)
 
+hp_status tree_unknown_key(const tree_node *item, const char *const *known, size_t n) {
+  const char *near = str_nearest(item->key, known, n);
+  if (near) TREE_FAIL(item, "unknown key; did you mean \"%s\"?", near);
+  TREE_FAIL(item, "unknown key");
+}
+
 hp_status tree_check_keys(const tree_node *m, const char *const *known, size_t n) {
   HP_TRY(tree_expect(m, TREE_MAP));
   for (size_t i = 0; i < m->len; i++) {
     const tree_node *item = m->child[i];
     size_t k = 0;
     while (k < n && strcmp(item->key, known[k])) k++;
-    if (k < n) continue;
-    const char *near = str_nearest(item->key, known, n);
-    if (near) TREE_FAIL(item, "unknown key; did you mean \"%s\"?", near);
-    TREE_FAIL(item, "unknown key");
+    if (k == n) return tree_unknown_key(item, known, n);
   }
   return HP_OK;
 }

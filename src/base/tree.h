@@ -92,6 +92,9 @@ hp_status tree_opt_map(const tree_node *m, const char *key, const tree_node **ou
 /* Fails at the first key of map that is not among the n known ones, naming the nearest of them. */
 hp_status tree_check_keys(const tree_node *m, const char *const *known, size_t n);
 
+/* Fails at a key that is not known, naming the nearest of the n known ones. */
+hp_status tree_unknown_key(const tree_node *item, const char *const *known, size_t n);
+
 /* --- for parsers ---------------------------------------------------------------------- */
 
 enum { TREE_DEPTH_MAX = 64 }; /* lists and maps inside each other; deeper input is refused */

@@ -1,0 +1,68 @@
+#include "base/escape.h"
+
+#include "base/utf8.h"
+
+#include <string.h>
+
+/* Marks and overrides of direction, and separators that some programs take for the end of a line.
+ */
+static bool is_deceptive(uint32_t c) {
+  return (c >= 0x200e && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
+         (c >= 0x2066 && c <= 0x2069) || c == 0x061c || c == 0xfeff;
+}
+
+static bool is_control(uint32_t c) { return c < 0x20 || (c >= 0x7f && c < 0xa0); }
+
+size_t escape_next(const char *from, size_t n, bool lines, char to[ESCAPE_MAX], size_t *len) {
+  uint32_t c;
+  size_t used = utf8_decode(from, n, &c);
+  char text[16];
+  if (!used) {
+    snprintf(text, sizeof text, "\\x%02x", (unsigned char)*from);
+    used = 1;
+  } else if (c == '\n' || c == '\t' || c == '\r') {
+    const char *name = c == '\n' ? "\\n" : c == '\t' ? "\\t" : "\\r";
+    if (lines && c != '\r') snprintf(text, sizeof text, "%c", (char)c);
+    else snprintf(text, sizeof text, "%s", name);
+  } else if (is_control(c)) {
+    snprintf(text, sizeof text, "\\x%02x", (unsigned)c);
+  } else if (is_deceptive(c)) {
+    snprintf(text, sizeof text, "\\u%04x", (unsigned)c);
+  } else {
+    memcpy(to, from, used);
+    *len = used;
+    return used;
+  }
+  *len = strlen(text);
+  memcpy(to, text, *len);
+  return used;
+}
+
+size_t escape_text(char *to, size_t room, const char *from, size_t n, bool lines) {
+  size_t at = 0;
+  for (size_t i = 0; i < n;) {
+    char one[ESCAPE_MAX];
+    size_t len;
+    i += escape_next(from + i, n - i, lines, one, &len);
+    if (len >= room - at) break;
+    memcpy(to + at, one, len);
+    at += len;
+  }
+  to[at] = 0;
+  return at;
+}
+
+escaped_name escape_name(const char *name) {
+  escaped_name e;
+  escape_text(e.text, sizeof e.text, name, strlen(name), false);
+  return e;
+}
+
+void escape_print(const char *text, FILE *f) {
+  for (size_t i = 0, n = strlen(text); i < n;) {
+    char one[ESCAPE_MAX];
+    size_t len;
+    i += escape_next(text + i, n - i, true, one, &len);
+    fwrite(one, 1, len, f);
+  }
+}
