@@ -217,6 +217,64 @@ hp_status json_unexpected(const json_reader *r, const json_token *found, const c
                  found->kind <= JSON_T_STRING ? word[found->kind] : mark);
 }
 
+/* Reads `"key":`, of which t is the first token, and the first token of the value to t. */
+static hp_status skip_key(json_reader *r, json_token *t) {
+  if (t->kind != JSON_T_STRING) return json_unexpected(r, t, "a key in double quotes");
+  HP_TRY(json_next(r, t));
+  if (t->kind != JSON_T_COLON) return json_unexpected(r, t, "':' after the key");
+  return json_next(r, t);
+}
+
+/* A value that begins with t, up to the first value inside it that is not read yet: then *more is
+ * true and t is that one's first token.  open: the closing brackets that are to come. */
+static hp_status skip_opening(json_reader *r, json_token *t, str *open, bool *more) {
+  *more = t->kind == JSON_T_OPEN_MAP || t->kind == JSON_T_OPEN_LIST;
+  if (!*more) {
+    bool value = t->kind != JSON_T_END && t->kind <= JSON_T_STRING;
+    return value ? HP_OK : json_unexpected(r, t, "a value");
+  }
+  bool is_map = t->kind == JSON_T_OPEN_MAP;
+  json_kind close = is_map ? JSON_T_CLOSE_MAP : JSON_T_CLOSE_LIST;
+  HP_TRY(json_next(r, t));
+  *more = t->kind != close;
+  if (!*more) return HP_OK;
+  str_add_char(open, (char)close);
+  HP_TRY(str_status(open));
+  return is_map ? skip_key(r, t) : HP_OK;
+}
+
+/* What follows a value: closing brackets, then a comma and the next value, whose first token is t.
+ * *more is false when all brackets are closed. */
+static hp_status skip_closing(json_reader *r, json_token *t, str *open, bool *more) {
+  for (*more = false; open->len && !*more;) {
+    bool is_map = open->at[open->len - 1] == '}';
+    json_kind close = is_map ? JSON_T_CLOSE_MAP : JSON_T_CLOSE_LIST;
+    HP_TRY(json_next(r, t));
+    if (t->kind == close) {
+      open->len--;
+      continue;
+    }
+    if (t->kind != JSON_T_COMMA) return json_unexpected(r, t, is_map ? "',' or '}'" : "',' or ']'");
+    HP_TRY(json_next(r, t));
+    if (is_map) HP_TRY(skip_key(r, t));
+    *more = true;
+  }
+  return HP_OK;
+}
+
+hp_status json_skip(json_reader *r, const json_token *first) {
+  json_token t = *first;
+  str open = {0};
+  hp_status st = HP_OK;
+  for (bool more = true; more && !st;) {
+    HP_TRY_GOTO(skip_opening(r, &t, &open, &more), st);
+    if (!more) HP_TRY_GOTO(skip_closing(r, &t, &open, &more), st);
+  }
+done:
+  str_free(&open);
+  return st;
+}
+
 void json_reader_free(json_reader *r) { str_free(&r->scratch); }
 
 /* --- tree ----------------------------------------------------------------------------- */

@@ -55,6 +55,9 @@ typedef struct {
 hp_status json_next(json_reader *r, json_token *out);
 /* Fails: a token of `kind` was expected in `place`, e.g. "after the key". */
 hp_status json_unexpected(const json_reader *r, const json_token *found, const char *wanted);
+/* Reads to the end of the value that begins with the token `first`, by the grammar of JSON; of it
+ * nothing is kept.  Lists and maps may lie inside each other without limit. */
+hp_status json_skip(json_reader *r, const json_token *first);
 void json_reader_free(json_reader *r); /* the scratch memory */
 
 /* --- writer --------------------------------------------------------------------------- */

@@ -54,6 +54,7 @@ static hp_status read_columns(const tree_node *e, source *s) {
   HP_TRY(tree_opt_string(columns, "prompt", NULL, &s->columns.prompt));
   HP_TRY(tree_opt_string(columns, "query", NULL, &s->columns.query));
   HP_TRY(tree_opt_string(columns, "history", NULL, &s->columns.history));
+  HP_TRY(tree_opt_string(columns, "response", NULL, &s->columns.response));
   if (!s->columns.prompt)
     TREE_FAIL(columns, "stage pt needs \"prompt\": the name of the column that holds the text");
   return HP_OK;

@@ -51,7 +51,8 @@ hp_status dataset_split(dataset *d, int64_t count, double share, uint64_t seed, 
  * one is empty; or the first turn of history.  NULL: no such column. */
 typedef struct {
   const char *prompt, *query, *history;
-  bool guess; /* no columns were given: text, or instruction and input */
+  const char *response; /* is not read: it is counted, and the user is told */
+  bool guess;           /* no columns were given: text, or instruction and input */
 } dataset_columns;
 
 /* dataset_file.c: appends the samples of a file, by its ending; at most max (< 0: all). */
@@ -67,6 +68,8 @@ hp_status dataset_read_lines(const char *bytes, size_t len, const char *path, in
                              dataset *d);
 hp_status dataset_read_csv(const char *bytes, size_t len, const char *path,
                            const dataset_columns *c, int64_t max, dataset *d);
+/* Warns that `n` of so many records have a response, which plain text leaves out; n may be 0. */
+void dataset_tell_responses(const char *path, const dataset_columns *c, int64_t n, int64_t records);
 /* Joins prompt and query as above and appends the sample. */
 hp_status dataset_add(dataset *d, dataset_text prompt, dataset_text query);
 /* The columns to use for records with these keys, when they were not given. */

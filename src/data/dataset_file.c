@@ -24,6 +24,7 @@ typedef struct {
   cell prompt, query, first_turn;
   int64_t record;                   /* from 1 */
   int64_t no_prompt, first_without; /* records without the prompt column */
+  int64_t responses;                /* records with a response */
 } records;
 
 /* What a value that begins with such a token is; NULL when none does. */
@@ -39,18 +40,6 @@ static const char *kind_name(json_kind k) {
   }
 }
 
-/* Skips the value that begins with token t. */
-static hp_status skip_value(records *r, json_token t) {
-  int64_t depth = 0;
-  for (;;) {
-    if (t.kind == JSON_T_OPEN_MAP || t.kind == JSON_T_OPEN_LIST) depth++;
-    if (t.kind == JSON_T_CLOSE_MAP || t.kind == JSON_T_CLOSE_LIST) depth--;
-    if (t.kind == JSON_T_END || depth < 0) return json_unexpected(&r->in, &t, "a value");
-    if (!depth) return HP_OK;
-    HP_TRY(json_next(&r->in, &t));
-  }
-}
-
 static hp_status take_text(records *r, json_token t, const char *key, cell *out) {
   if (t.kind == JSON_T_NULL) return HP_OK;
   if (kind_name(t.kind) == NULL) return json_unexpected(&r->in, &t, "a value");
@@ -61,6 +50,17 @@ static hp_status take_text(records *r, json_token t, const char *key, cell *out)
   str_clear(&out->text);
   str_add_n(&out->text, t.text, t.len);
   return str_status(&out->text);
+}
+
+/* What follows the first value of a list, and its end. */
+static hp_status skip_rest_of_list(records *r) {
+  for (json_token t;;) {
+    HP_TRY(json_next(&r->in, &t));
+    if (t.kind == JSON_T_CLOSE_LIST) return HP_OK;
+    if (t.kind != JSON_T_COMMA) return json_unexpected(&r->in, &t, "\",\" or \"]\"");
+    HP_TRY(json_next(&r->in, &t));
+    HP_TRY(json_skip(&r->in, &t));
+  }
 }
 
 /* history: [[user, assistant], ...]: the first user's text. */
@@ -76,30 +76,38 @@ static hp_status take_history(records *r, json_token t) {
   HP_TRY(json_next(&r->in, &inner));
   HP_TRY(take_text(r, inner, r->columns.history, &r->first_turn));
   r->first_turn.filled = true;
-  for (int depth = 2; depth > 0;) { /* the rest of both lists */
-    HP_TRY(json_next(&r->in, &inner));
-    if (inner.kind == JSON_T_END) return json_unexpected(&r->in, &inner, "the end of the list");
-    if (inner.kind == JSON_T_OPEN_LIST || inner.kind == JSON_T_OPEN_MAP) depth++;
-    if (inner.kind == JSON_T_CLOSE_LIST || inner.kind == JSON_T_CLOSE_MAP) depth--;
-  }
+  HP_TRY(skip_rest_of_list(r));
+  return skip_rest_of_list(r);
+}
+
+/* A response, which stage pt leaves out: is there one? */
+static hp_status see_response(records *r, json_token t) {
+  bool any = (t.kind == JSON_T_STRING && t.len) || t.kind == JSON_T_OPEN_LIST;
+  HP_TRY(json_skip(&r->in, &t));
+  r->responses += any;
   return HP_OK;
 }
 
-static bool is_key(const char *key, const char *want) { return want && !strcmp(key, want); }
+/* A key is compared whole: it may hold a NUL, at which C's functions end it. */
+static bool is_key(dataset_text key, const char *want) {
+  return want && key.len == strlen(want) && !memcmp(key.at, want, key.len);
+}
 
-static hp_status take_value(records *r, const char *key) {
+static hp_status take_value(records *r, dataset_text key) {
   json_token t;
+  const dataset_columns *c = &r->columns;
   HP_TRY(json_next(&r->in, &t));
-  if (is_key(key, r->columns.prompt)) return take_text(r, t, key, &r->prompt);
-  if (is_key(key, r->columns.query)) return take_text(r, t, key, &r->query);
-  if (is_key(key, r->columns.history)) return take_history(r, t);
-  return skip_value(r, t);
+  if (is_key(key, c->prompt)) return take_text(r, t, c->prompt, &r->prompt);
+  if (is_key(key, c->query)) return take_text(r, t, c->query, &r->query);
+  if (is_key(key, c->history)) return take_history(r, t);
+  if (is_key(key, c->response)) return see_response(r, t);
+  return json_skip(&r->in, &t);
 }
 
 /* --- records ---------------------------------------------------------------------------------- */
 
 /* The members of a record after its opening brace; each key goes to `each`. */
-static hp_status read_members(records *r, hp_status (*each)(records *, const char *, void *),
+static hp_status read_members(records *r, hp_status (*each)(records *, dataset_text, void *),
                               void *ctx) {
   json_token t;
   str key = {0};
@@ -112,7 +120,7 @@ static hp_status read_members(records *r, hp_status (*each)(records *, const cha
     HP_TRY_GOTO(str_status(&key), st);
     HP_TRY_GOTO(json_next(&r->in, &t), st);
     if (t.kind != JSON_T_COLON) HP_TRY_GOTO(json_unexpected(&r->in, &t, "\":\" after the key"), st);
-    HP_TRY_GOTO(each(r, key.at ? key.at : "", ctx), st);
+    HP_TRY_GOTO(each(r, (dataset_text){key.at, key.len}, ctx), st);
     HP_TRY_GOTO(json_next(&r->in, &t), st);
     if (t.kind == JSON_T_CLOSE_MAP) break;
     if (t.kind != JSON_T_COMMA) HP_TRY_GOTO(json_unexpected(&r->in, &t, "\",\" or \"}\""), st);
@@ -124,7 +132,7 @@ done:
   return st;
 }
 
-static hp_status take_member(records *r, const char *key, void *ctx) {
+static hp_status take_member(records *r, dataset_text key, void *ctx) {
   (void)ctx;
   return take_value(r, key);
 }
@@ -134,13 +142,14 @@ typedef struct {
   VEC(const char *) key;
 } key_list;
 
-static hp_status list_member(records *r, const char *key, void *ctx) {
+static hp_status list_member(records *r, dataset_text key, void *ctx) {
   key_list *l = ctx;
   json_token t;
-  const char *copy = arena_strdup(&l->mem, key);
-  if (!copy || !vec_push(&l->key, copy)) return HP_ERR_OOM;
+  bool name = key.len && !memchr(key.at, 0, key.len); /* no column has a NUL in its name */
+  const char *copy = name ? arena_strndup(&l->mem, key.at, key.len) : "";
+  if (!copy || (name && !vec_push(&l->key, copy))) return HP_ERR_OOM;
   HP_TRY(json_next(&r->in, &t));
-  return skip_value(r, t);
+  return json_skip(&r->in, &t);
 }
 
 /* Looks at the keys of the first record to find its columns, and goes back to its start. */
@@ -198,6 +207,7 @@ static hp_status read_records(records *r, int64_t max, dataset *d) {
 }
 
 static hp_status check_missing(const records *r) {
+  dataset_tell_responses(r->path, &r->columns, r->responses, r->record);
   if (!r->no_prompt) return HP_OK;
   if (r->no_prompt == r->record)
     HP_FAIL(HP_ERR_INPUT,

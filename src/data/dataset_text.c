@@ -1,6 +1,7 @@
 /* .txt and .csv into samples. */
 #include "data/dataset.h"
 
+#include "base/log.h"
 #include "base/str.h"
 #include "base/utf8.h"
 
@@ -18,14 +19,36 @@ hp_status dataset_add(dataset *d, dataset_text prompt, dataset_text query) {
   return vec_push(&d->text, ((dataset_text){at, len})) ? HP_OK : HP_ERR_OOM;
 }
 
+void dataset_tell_responses(const char *path, const dataset_columns *c, int64_t n,
+                            int64_t records) {
+  if (!n) return;
+  log_warn(
+      "%s: %lld of %lld samples have a response (column \"%s\"), which stage pt leaves out: it "
+      "trains on the text of \"%s\"%s%s%s alone.  To learn from responses is stage sft, which "
+      "is not built yet; to have them in pt, write prompt and response into one column",
+      path, (long long)n, (long long)records, c->response, c->prompt, c->query ? " and \"" : "",
+      c->query ? c->query : "", c->query ? "\"" : "");
+}
+
+/* The column of responses where none is named: LlamaFactory's, or what others call it. */
+static const char *guess_response(const char *const *key, size_t n) {
+  static const char *const name[] = {"output", "response", "completion", "answer"};
+  for (size_t k = 0; k < sizeof name / sizeof *name; k++)
+    for (size_t i = 0; i < n; i++)
+      if (!strcmp(key[i], name[k])) return name[k];
+  return NULL;
+}
+
 hp_status dataset_guess(const char *path, const char *const *key, size_t n, dataset_columns *c) {
   for (size_t i = 0; i < n; i++) {
     if (!strcmp(key[i], "text")) {
-      *c = (dataset_columns){.prompt = "text"};
+      *c = (dataset_columns){.prompt = "text", .response = guess_response(key, n)};
       return HP_OK;
     }
     if (!strcmp(key[i], "instruction"))
-      *c = (dataset_columns){.prompt = "instruction", .query = "input"};
+      *c = (dataset_columns){.prompt = "instruction",
+                             .query = "input",
+                             .response = guess_response(key, n)};
   }
   if (c->prompt) return HP_OK;
   str list = {0};
@@ -137,7 +160,7 @@ static dataset_text csv_get(const csv *r, size_t column) {
   return (dataset_text){r->value.at + r->field.at[column], r->length.at[column]};
 }
 
-static hp_status csv_heading(csv *r, dataset *d, dataset_columns *c, size_t column[2], size_t *n) {
+static hp_status csv_heading(csv *r, dataset *d, dataset_columns *c, size_t column[3], size_t *n) {
   bool more;
   HP_TRY(csv_row(r, &more));
   if (!more) HP_FAIL(HP_ERR_INPUT, "%s: is empty; expected a heading and rows", r->path);
@@ -145,19 +168,23 @@ static hp_status csv_heading(csv *r, dataset *d, dataset_columns *c, size_t colu
   const char **key = arena_alloc(&d->mem, *n, sizeof *key);
   HP_TRY_MEM(key);
   for (size_t i = 0; i < *n; i++) {
-    key[i] = arena_strdup(&d->mem, r->value.at + r->field.at[i]);
+    const char *name = r->value.at + r->field.at[i];
+    bool whole = strlen(name) == r->length.at[i]; /* no column has a NUL in its name */
+    key[i] = arena_strdup(&d->mem, whole ? name : "");
     HP_TRY_MEM(key[i]);
   }
   if (c->guess) HP_TRY(dataset_guess(r->path, key, *n, c));
   HP_TRY(csv_column(r->path, key, *n, c->prompt, true, &column[0]));
+  HP_TRY(csv_column(r->path, key, *n, c->response, false, &column[2]));
   return csv_column(r->path, key, *n, c->query, false, &column[1]);
 }
 
 static hp_status csv_rows(csv *r, const dataset_columns *given, int64_t max, dataset *d) {
   dataset_columns c = *given;
-  size_t column[2], n = 0;
+  size_t column[3], n = 0;
+  int64_t record = 1, responses = 0;
   HP_TRY(csv_heading(r, d, &c, column, &n));
-  for (int64_t record = 1; max < 0 || record <= max; record++) {
+  for (; max < 0 || record <= max; record++) {
     bool more;
     HP_TRY(csv_row(r, &more));
     if (!more) break;
@@ -165,7 +192,9 @@ static hp_status csv_rows(csv *r, const dataset_columns *given, int64_t max, dat
       HP_FAIL(HP_ERR_INPUT, "%s:%zu: record %lld has %zu fields, the heading has %zu", r->path,
               r->line, (long long)record, r->field.len, n);
     HP_TRY(dataset_add(d, csv_get(r, column[0]), csv_get(r, column[1])));
+    responses += csv_get(r, column[2]).len > 0;
   }
+  dataset_tell_responses(r->path, &c, responses, record - 1);
   return HP_OK;
 }
 

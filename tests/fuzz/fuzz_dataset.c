@@ -9,7 +9,7 @@
 
 static hp_status read_bytes(unsigned kind, const char *bytes, size_t n, dataset *d) {
   dataset_columns c = {.guess = true};
-  if (kind & 4) c = (dataset_columns){.prompt = "a", .query = "b", .history = "h"};
+  if (kind & 4) c = (dataset_columns){.prompt = "a", .query = "b", .history = "h", .response = "r"};
   int64_t max = kind & 8 ? 3 : -1;
   if (kind % 4 == 0) return dataset_read_lines(bytes, n, "f.txt", max, d);
   if (kind % 4 == 1) return dataset_read_csv(bytes, n, "f.csv", &c, max, d);

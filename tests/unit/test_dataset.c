@@ -265,6 +265,63 @@ TEST(history_gives_its_first_turn_as_llamafactory_does) {
   }
 }
 
+TEST(unused_values_may_be_any_json_and_a_key_is_compared_whole) {
+  static const char text[] = "{\"m\":[[],{},[{\"a\":{}}],null,true,-1.5e3,\"x\"],\"text\":\"a\"}\n"
+                             "{\"text\\u0000s\":\"no\",\"text\":\"b\"}\n"
+                             "{\"text\":\"c\",\"text\\u0000s\":\"no\"}";
+  dataset d;
+  snprintf(where, sizeof where, "%s", test_dir());
+  CHECK_OK(read_as("x.jsonl", text, strlen(text), &d));
+  check_texts(&d, "a|b|c");
+  dataset_free(&d);
+  CHECK_FAILS(read_as("x.csv", "text\0s\na\n", 9, &d), "neither \"text\"");
+  str deep = {0};
+  str_add(&deep, "{\"m\":");
+  for (int i = 0; i < 100000; i++) str_add(&deep, "[");
+  for (int i = 0; i < 100000; i++) str_add(&deep, "]");
+  str_add(&deep, ",\"text\":\"a\"}");
+  CHECK_OK(read_as("deep.jsonl", deep.at, deep.len, &d));
+  check_texts(&d, "a");
+  dataset_free(&d);
+  str_free(&deep);
+}
+
+/* What reading says on stderr. */
+static const char *said_of(const char *name, const char *text, const dataset_columns *c) {
+  static char said[2048];
+  char path[600];
+  dataset d = {0};
+  snprintf(path, sizeof path, "%s/said", where);
+  CHECK(freopen(path, "w+", stderr) != NULL);
+  CHECK_OK(dataset_read_file(put_text(name, text), c, -1, &d));
+  dataset_free(&d);
+  fflush(stderr);
+  rewind(stderr);
+  said[fread(said, 1, sizeof said - 1, stderr)] = 0;
+  return said;
+}
+
+TEST(responses_that_are_left_out_are_counted_and_told) {
+  static const char alpaca[] = "[{\"instruction\":\"i\",\"input\":\"\",\"output\":\"r\"},"
+                               "{\"instruction\":\"i\",\"output\":\"\"},"
+                               "{\"instruction\":\"i\",\"output\":\"s\"},{\"instruction\":\"i\"},"
+                               "{\"instruction\":\"i\",\"output\":null}]";
+  const dataset_columns guess = {.guess = true};
+  const dataset_columns named = {.prompt = "q", .response = "a"}, alone = {.prompt = "q"};
+  snprintf(where, sizeof where, "%s", test_dir());
+  const char *said = said_of("a.json", alpaca, &guess);
+  CHECK(strstr(said, "a.json: 2 of 5 samples have a response (column \"output\")"));
+  CHECK(strstr(said, "trains on the text of \"instruction\" and \"input\" alone"));
+  CHECK(strstr(said, "stage sft, which is not built yet"));
+  said = said_of("b.jsonl", "{\"q\":\"x\",\"a\":[\"y\",\"z\"]}", &named);
+  CHECK(strstr(said, "1 of 1 samples have a response (column \"a\")"));
+  CHECK(strstr(said, "trains on the text of \"q\" alone"));
+  said = said_of("c.csv", "text,response\na,b\nc,\n", &guess);
+  CHECK(strstr(said, "c.csv: 1 of 2 samples have a response (column \"response\")"));
+  CHECK_STR(said_of("d.jsonl", "{\"q\":\"x\",\"a\":\"y\"}", &alone), "");
+  CHECK_STR(said_of("e.jsonl", "{\"text\":\"x\",\"output\":\"\"}", &guess), "");
+}
+
 TEST(files_that_are_not_what_they_should_be_are_refused_with_their_place) {
   static const struct {
     const char *name, *text, *says;
@@ -273,6 +330,19 @@ TEST(files_that_are_not_what_they_should_be_are_refused_with_their_place) {
       {"x.jsonl", "{\"text\":[\"a\"]}", "record 1: \"text\" is a list, expected text"},
       {"x.jsonl", "{\"text\":\"a\"", "x.jsonl:1:"},
       {"x.jsonl", "{\"text\" \"a\"}", "\":\" after the key"},
+      /* values that nothing reads */
+      {"x.jsonl", "{\"text\":\"..\",\"meta\":[}}", "x.jsonl:1:22: expected a value, found '}'"},
+      {"x.jsonl", "{\"meta\":[1 2],\"text\":\"\"}", "x.jsonl:1:12: expected ',' or ']'"},
+      {"x.jsonl", "{\"meta\":[1,],\"text\":\"\"}", "x.jsonl:1:12: expected a value"},
+      {"x.jsonl", "{\"meta\":{\"a\"},\"text\":\"\"}", "x.jsonl:1:13: expected ':' after the key"},
+      {"x.jsonl", "{\"meta\":{\"a\":},\"text\":\"\"}", "x.jsonl:1:14: expected a value"},
+      {"x.jsonl", "{\"meta\":{\"a\":1,},\"text\":\"\"}", "expected a key in double quotes"},
+      {"x.jsonl", "{\"meta\":{\"a\":1],\"text\":\"\"}", "x.jsonl:1:15: expected ',' or '}'"},
+      {"x.jsonl", "{\"meta\":{1:2},\"text\":\"\"}", "x.jsonl:1:10: expected a key"},
+      {"x.jsonl", "{\"meta\":,\"text\":\"\"}", "x.jsonl:1:9: expected a value"},
+      {"x.jsonl", "{\"text\":\"\",\"meta\":[[[[", "expected a value, found the end"},
+      {"x.jsonl", "{\"text\":\"\",\"output\":[}}", "expected a value"},
+      {"x.jsonl", "{\"text\\u0000s\":\"a\"}", "neither \"text\""},
       {"x.jsonl", "{text:1}", "x.jsonl:1:2"},
       {"x.jsonl", "\"a\"", "a record"},
       {"x.jsonl", "7", "a record"},
