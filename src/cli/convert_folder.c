@@ -24,7 +24,14 @@ typedef struct {
   VEC(st_tensor) tensors;
   VEC(origin) origins;
   arena mem;
+  const hp_dtype *to; /* type of floating tensors; NULL: their own */
 } parts;
+
+/* Of tensor k in the files to be written. */
+static hp_dtype type_to_write(const parts *p, size_t k) {
+  hp_dtype own = (hp_dtype)saved_get(p->from, k)->type.dtype;
+  return p->to && dtype_is_float(own) ? *p->to : own;
+}
 
 static hp_status add_tensor(parts *p, size_t number, int64_t slice) {
   const saved_tensor *t = saved_get(p->from, number);
@@ -33,7 +40,7 @@ static hp_status add_tensor(parts *p, size_t number, int64_t slice) {
   st_tensor x = {.name = t->name,
                  .dim = t->type.dim + first,
                  .rank = t->type.rank - first,
-                 .dtype = st_dtype_from_hp((hp_dtype)t->type.dtype)};
+                 .dtype = st_dtype_from_hp(type_to_write(p, number))};
   if (star)
     x.name = arena_printf(&p->mem, "%.*s%lld%s", (int)(star - t->name), t->name, (long long)slice,
                           star + 1);
@@ -67,7 +74,8 @@ static hp_status write_tensor(void *context, size_t i, st_writer *out) {
   parts *p = context;
   origin o = p->origins.at[i];
   const ir_value *type = &saved_get(p->from, o.number)->type;
-  hp_dtype dtype = (hp_dtype)type->dtype;
+  hp_dtype own = (hp_dtype)type->dtype, to = type_to_write(p, o.number);
+  hp_dtype dtype = to == own ? own : HP_F32; /* what is read */
   box b = box_of(type->dim, type->rank);
   if (o.slice >= 0) b.start[0] = o.slice, b.stop[0] = o.slice + 1;
   target t = {.size = dtype_size(dtype)};
@@ -76,13 +84,15 @@ static hp_status write_tensor(void *context, size_t i, st_writer *out) {
   HP_TRY_MEM(t.at);
   hp_status st = saved_need(p->from, o.number, &b);
   if (!st) st = saved_read(p->from, o.number, &b, &b, dtype, put, &t);
-  if (!st) st = st_writer_write(out, t.at, bytes);
+  if (!st && to == own) st = st_writer_write(out, t.at, bytes);
+  else if (!st)
+    st = weights_write_as(out, p->tensors.at[i].name, (float *)t.at, bytes / t.size, to);
   mem_free(t.at);
   return st;
 }
 
-static hp_status convert_parts(const char *from, const char *to) {
-  parts p = {.from = NULL};
+static hp_status convert_parts(const char *from, const char *to, const hp_dtype *type) {
+  parts p = {.to = type};
   str name = {0};
   weights_options o = {.write = write_tensor, .ctx = &p};
   hp_status st = path_join(&name, from, "model");
@@ -99,13 +109,14 @@ static hp_status convert_parts(const char *from, const char *to) {
 
 /* --- whole ------------------------------------------------------------------------------------ */
 
-static hp_status convert_whole(const char *from, const char *to) {
+static hp_status convert_whole(const char *from, const char *to, const hp_dtype *type) {
   weights *w;
   HP_TRY(weights_open(from, &w));
   size_t n = weights_count(w);
   st_tensor *list = mem_calloc(n, sizeof *list);
   for (size_t i = 0; list && i < n; i++) list[i] = *weights_get(w, i);
-  hp_status st = list ? weights_save(to, list, n, NULL) : HP_ERR_OOM;
+  hp_status st = list ? HP_OK : HP_ERR_OOM;
+  if (!st) st = type ? weights_save_as(to, list, n, *type) : weights_save(to, list, n, NULL);
   mem_free(list);
   weights_free(w);
   return st;
@@ -128,15 +139,16 @@ static hp_status verify(const char *from) {
   return st;
 }
 
-hp_status convert_folder(const char *from, const char *to) {
+hp_status convert_folder(const char *from, const char *to, const hp_dtype *type) {
   str config = {0};
   if (is_same(from, to)) HP_FAIL(HP_ERR_ARG, "%s: cannot be written onto itself", to);
   HP_TRY(verify(from));
   bool by_parts = weights_are_parts(from, "model");
-  HP_TRY(by_parts ? convert_parts(from, to) : convert_whole(from, to));
+  HP_TRY(by_parts ? convert_parts(from, to, type) : convert_whole(from, to, type));
   HP_TRY(model_files_copy(from, to));
   hp_status st = path_join(&config, from, "config.json");
-  if (!st && path_exists(config.at)) st = model_file_copy(config.at, to);
+  if (!st && path_exists(config.at))
+    st = type ? model_config_copy(config.at, *type, to) : model_file_copy(config.at, to);
   str_free(&config);
   return st;
 }

@@ -1,4 +1,5 @@
 /* `hyper convert`: other checkpoints to a Hugging Face folder. */
+#include "base/dtype.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "cli/cli.h"
@@ -34,10 +35,11 @@ static hp_status write_tokenizer(const str *json, const char *dir) {
 }
 
 /* The tokenizer is read first. */
-static hp_status convert_llama2c(const char *from, const char *dir, const char *tokenizer) {
+static hp_status convert_llama2c(const char *from, const char *dir, const char *tokenizer,
+                                 hp_dtype type) {
   str json = {0};
   hp_status st = tokenizer ? read_tokenizer(tokenizer, &json) : HP_OK;
-  if (!st) st = llama2c_convert(from, dir);
+  if (!st) st = llama2c_convert(from, dir, type);
   if (!st && tokenizer) st = write_tokenizer(&json, dir);
   if (!st && !tokenizer)
     log_warn("no --tokenizer: %s gets no tokenizer.json, so that it takes --tokens only", dir);
@@ -46,11 +48,13 @@ static hp_status convert_llama2c(const char *from, const char *dir, const char *
 }
 
 /* A failure leaves no half of a model. */
-static hp_status convert(const char *from, const char *dir, const char *tokenizer) {
+static hp_status convert(const char *from, const char *dir, const char *tokenizer,
+                         const hp_dtype *type) {
   bool made = !path_exists(dir), folder = dir_exists(from);
   if (folder && tokenizer)
     HP_FAIL(HP_ERR_ARG, "--tokenizer: %s is a folder, which has its tokenizer with it", from);
-  hp_status st = folder ? convert_folder(from, dir) : convert_llama2c(from, dir, tokenizer);
+  hp_status st = folder ? convert_folder(from, dir, type)
+                        : convert_llama2c(from, dir, tokenizer, type ? *type : HP_F32);
   if (!st || !made) return st;
   err_report why;
   err_take(st, &why);
@@ -59,21 +63,27 @@ static hp_status convert(const char *from, const char *dir, const char *tokenize
 }
 
 int verb_convert(int argc, char **argv) {
-  const char *rest[256], *tokenizer = NULL;
+  const char *rest[256], *tokenizer = NULL, *word = NULL;
+  hp_dtype type = HP_F32;
   int n;
-  const cli_option option[] = {
-      {"--tokenizer", CLI_TEXT, &tokenizer, "FILE.bin", "llama2.c tokenizer to convert too"}};
+  const cli_option option[] = {{"--tokenizer", CLI_TEXT, &tokenizer, "FILE.bin",
+                                "llama2.c tokenizer to convert too"},
+                               {"--dtype", CLI_TEXT, &word, "f32|bf16|f16",
+                                "of the weights written (default: as they are)"}};
   const cli_spec spec =
-      {"hyper convert FROM TO [--tokenizer FILE.bin]",
+      {"hyper convert FROM TO [--tokenizer FILE.bin] [--dtype f32|bf16|f16]",
        "Writes FROM as a Hugging Face folder TO: config.json, model.safetensors, tokenizer.\n"
        "FROM is a checkpoint of a run, on any number of devices, or a llama2.c checkpoint,\n"
        "whose tokenizer comes with --tokenizer.",
-       "hyper convert build/demo/run/checkpoint-100 models/demo", option, 1};
+       "hyper convert build/demo/run/checkpoint-100 models/demo", option,
+       sizeof option / sizeof *option};
   if (argc > 256) return cli_usage(argv[0], "too many arguments");
   int code = cli_parse(&spec, argc, argv, rest, &n);
   if (code != CLI_GO_ON) return code;
   if (n != 2) return cli_usage(argv[0], "give the checkpoint and the folder to write");
-  hp_status st = convert(rest[0], rest[1], tokenizer);
+  if (word && (!dtype_parse(word, &type) || !dtype_is_float(type)))
+    return cli_usage(argv[0], "--dtype %s: expected f32, bf16 or f16", word);
+  hp_status st = convert(rest[0], rest[1], tokenizer, word ? &type : NULL);
   if (st) return cli_fail(st);
   printf("%s written\n", rest[1]);
   return 0;

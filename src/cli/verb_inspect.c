@@ -1,5 +1,7 @@
 /* `hyper inspect`: what is in a model folder, a checkpoint of a run, or a safetensors file. */
+#include "base/escape.h"
 #include "base/io.h"
+#include "base/json.h"
 #include "cli/cli.h"
 #include "data/manifest.h"
 #include "data/tokenizer.h"
@@ -30,7 +32,8 @@ static void print_tensor(tensor_list *l, const char *name, const char *dtype, in
   for (int d = 0; d < rank && room + 24 < sizeof shape; d++)
     room += (size_t)snprintf(shape + room, sizeof shape - room, d ? ", %lld" : "%lld",
                              (long long)dim[d]);
-  printf("  %-60s %-6s [%s]%s%s\n", name, dtype, shape, lies ? "  " : "", lies ? lies : "");
+  printf("  %-60s %-6s [%s]%s%s\n", escape_name(name).text, dtype, shape, lies ? "  " : "",
+         lies ? escape_name(lies).text : "");
 }
 
 static hp_status inspect_weights(const char *path, bool all) {
@@ -67,7 +70,7 @@ static hp_status print_parts(saved *s, const char *kind, bool all) {
   size_t n = saved_count(s);
   mesh_print(saved_mesh(s), &text);
   printf("%-10s %zu tensors, %.3f MB, in parts: mesh %s, %lld devices\n", kind, n, bytes * 1e-6,
-         text.at ? text.at : "", (long long)saved_mesh(s)->devices);
+         text.at ? escape_name(text.at).text : "", (long long)saved_mesh(s)->devices);
   tensor_list l = {.all = all, .n = n};
   for (size_t k = 0; k < n; k++) {
     const saved_tensor *t = saved_get(s, k);
@@ -92,19 +95,38 @@ static hp_status inspect_parts(const char *dir, const char *kind, bool all) {
   return st;
 }
 
+/* bos and eos as config.json has them: a number, a list of them, null, or nothing. */
+static hp_status print_ends(const tree_node *root) {
+  static const char *const key[] = {"bos_token_id", "eos_token_id"};
+  str text = {0};
+  for (int i = 0; i < 2; i++) {
+    const tree_node *n = tree_get(root, key[i]);
+    json_writer w = {.out = &text};
+    str_printf(&text, "%s%.3s ", i ? ", " : "", key[i]);
+    if (n) json_put_tree(&w, n);
+    else str_add(&text, "not given");
+  }
+  hp_status st = str_status(&text);
+  if (!st) printf("           %s\n", text.at);
+  str_free(&text);
+  return st;
+}
+
 static hp_status inspect_config(const char *path) {
   model_config c;
   HP_TRY(model_config_load(path, &c));
-  printf("model      %s (%s), %.3f M parameters%s\n", c.model_type, c.family->architecture,
-         model_config_params(&c) * 1e-6, c.tied ? ", output head tied to the embedding" : "");
+  printf("model      %s (%s), %.3f M parameters%s\n", escape_name(c.model_type).text,
+         c.family->architecture, model_config_params(&c) * 1e-6,
+         c.tied ? ", output head tied to the embedding" : "");
   printf("           %lld layers, hidden %lld, %lld heads over %lld of %lld dims, mlp %lld, "
          "vocabulary %lld\n",
          (long long)c.layers, (long long)c.hidden, (long long)c.heads, (long long)c.kv_heads,
          (long long)c.head_dim, (long long)c.ffn, (long long)c.vocab);
   printf("           %lld positions%s\n", (long long)c.max_length,
          c.window ? ", sliding window" : "");
+  hp_status st = print_ends(c.source.root);
   model_config_free(&c);
-  return HP_OK;
+  return st;
 }
 
 /* The line that a checkpoint belongs to, and where that began. */
@@ -131,10 +153,17 @@ static hp_status inspect_checkpoint(const char *path) {
   for (uint32_t i = 0; !st && i < files->len; i++) {
     int64_t bytes;
     st = tree_need_int(files->child[i], "bytes", &bytes);
-    if (!st) printf("  %-60s %.3f MB\n", files->child[i]->key, (double)bytes * 1e-6);
+    if (!st)
+      printf("  %-60s %.3f MB\n", escape_name(files->child[i]->key).text, (double)bytes * 1e-6);
   }
   checkpoint_free(&c);
   return st;
+}
+
+static void print_role(const tokenizer *t, const char *name, token_role role) {
+  int32_t id = tokenizer_role(t, role);
+  if (id < 0) printf(", no %s", name);
+  else printf(", %s %d", name, (int)id);
 }
 
 /* Is DIR/name there? */
@@ -159,8 +188,10 @@ static hp_status inspect_dir(const char *path, bool all) {
     tokenizer *t;
     known = true;
     HP_TRY(tokenizer_load(path, &t));
-    printf("tokenizer  %zu ids, bos %d, eos %d\n", tokenizer_size(t), tokenizer_role(t, TOKEN_BOS),
-           tokenizer_role(t, TOKEN_EOS));
+    printf("tokenizer  %zu ids", tokenizer_size(t));
+    print_role(t, "bos", TOKEN_BOS);
+    print_role(t, "eos", TOKEN_EOS);
+    putchar('\n');
     tokenizer_free(t);
   }
   if (holds(path, "model.safetensors") || holds(path, "model.safetensors.index.json")) {

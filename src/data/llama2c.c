@@ -1,5 +1,6 @@
 #include "data/llama2c.h"
 
+#include "base/dtype.h"
 #include "base/json.h"
 #include "base/vec.h"
 #include "data/weights.h"
@@ -161,7 +162,7 @@ void llama2c_close(llama2c *m) {
 /* --- Hugging Face form ---------------------------------------------------------------- */
 
 /* llama2.c knows one architecture: what it does not store is what its code does. */
-static void print_config(const llama2c *m, str *out) {
+static void print_config(const llama2c *m, hp_dtype type, str *out) {
   json_writer w = {.out = out, .indent = 2};
   const struct {
     const char *key;
@@ -200,20 +201,20 @@ static void print_config(const llama2c *m, str *out) {
   json_put_key(&w, "tie_word_embeddings");
   json_put_bool(&w, m->tied);
   json_put_key(&w, "torch_dtype");
-  json_put_string(&w, "float32");
+  json_put_string(&w, dtype_long_name(type));
   json_close(&w);
   str_add_char(out, '\n');
 }
 
-hp_status llama2c_convert(const char *path, const char *dir) {
+hp_status llama2c_convert(const char *path, const char *dir, hp_dtype type) {
   llama2c m;
   str text = {0}, config = {0};
   hp_status st = HP_OK;
   HP_TRY(llama2c_open(path, &m));
-  print_config(&m, &text);
+  print_config(&m, type, &text);
   HP_TRY_GOTO(str_status(&text), st);
   HP_TRY_GOTO(path_join(&config, dir, "config.json"), st);
-  HP_TRY_GOTO(weights_save(dir, m.tensor, m.n, NULL), st);
+  HP_TRY_GOTO(weights_save_as(dir, m.tensor, m.n, type), st);
   HP_TRY_GOTO(file_write(config.at, text.at, text.len), st);
 done:
   str_free(&text);

@@ -20,7 +20,7 @@ typedef struct {
 hp_status llama2c_open(const char *path, llama2c *out);
 void llama2c_close(llama2c *m);
 
-/* Writes config.json and model.safetensors into a folder, as a Hugging Face model. */
-hp_status llama2c_convert(const char *path, const char *dir);
+/* Writes config.json and model.safetensors into a folder, as a Hugging Face model of this type. */
+hp_status llama2c_convert(const char *path, const char *dir, hp_dtype type);
 
 #endif

@@ -1,6 +1,8 @@
 #include "data/model_files.h"
 
+#include "base/dtype.h"
 #include "base/io.h"
+#include "base/json.h"
 
 #include <string.h>
 
@@ -35,6 +37,42 @@ hp_status model_file_copy(const char *path, const char *dir) {
   hp_status st = path_join(&to, dir, slash ? slash + 1 : path);
   if (!st) st = file_write(to.at, m.at, m.len);
   file_map_close(&m);
+  str_free(&to);
+  return st;
+}
+
+void model_config_print(const tree_node *root, hp_dtype weights, str *out) {
+  json_writer w = {.out = out, .indent = 2};
+  const char *word = dtype_long_name(weights);
+  bool told = false;
+  json_open_map(&w);
+  for (uint32_t i = 0; i < root->len; i++) {
+    const tree_node *n = root->child[i];
+    bool dtype = !strcmp(n->key, "dtype") || !strcmp(n->key, "torch_dtype");
+    json_put_key(&w, n->key);
+    if (dtype) json_put_string(&w, word);
+    else json_put_tree(&w, n);
+    told |= dtype;
+  }
+  if (!told) {
+    json_put_key(&w, "dtype");
+    json_put_string(&w, word);
+  }
+  json_close(&w);
+  str_add_char(out, '\n');
+}
+
+hp_status model_config_copy(const char *path, hp_dtype weights, const char *dir) {
+  tree config;
+  str text = {0}, to = {0};
+  HP_TRY(json_load(path, 0, &config));
+  hp_status st = tree_expect(config.root, TREE_MAP);
+  if (!st) model_config_print(config.root, weights, &text);
+  if (!st) st = str_status(&text);
+  if (!st) st = path_join(&to, dir, "config.json");
+  if (!st) st = file_write(to.at, text.at, text.len);
+  tree_free(&config);
+  str_free(&text);
   str_free(&to);
   return st;
 }

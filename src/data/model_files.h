@@ -2,13 +2,18 @@
 #ifndef DATA_MODEL_FILES_H
 #define DATA_MODEL_FILES_H
 
-#include "base/arena.h"
+#include "base/str.h"
+#include "base/tree.h"
 
 /* Paths of those that are there, of `mem`. */
 enum { MODEL_FILES_MAX = 16 };
 hp_status model_files_list(const char *dir, arena *mem, const char *path[MODEL_FILES_MAX],
                            size_t *n);
 hp_status model_files_copy(const char *from_dir, const char *to_dir);
+/* A config.json as it was read, with another dtype of its weights. */
+void model_config_print(const tree_node *root, hp_dtype weights, str *out);
+/* The same, from file to folder. */
+hp_status model_config_copy(const char *path, hp_dtype weights, const char *dir);
 /* Copies a file into a folder, where it has the same name. */
 hp_status model_file_copy(const char *path, const char *dir);
 

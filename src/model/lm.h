@@ -9,6 +9,7 @@ typedef struct {
   char name[160];
   size_t param, at; /* in params; first element there */
   hp_shape shape;
+  hp_dtype stored; /* f32, bf16 or f16: as the files have it that it was loaded from; else f32 */
 } lm_tensor;
 
 typedef struct {

@@ -220,8 +220,11 @@ static uint64_t params_bytes(const lm *m) {
 
 static hp_status load_all(lm *m, weights *w, source *from, map *known) {
   /* all are looked at before any memory is taken for one */
-  for (size_t i = 0; i < m->tensors.len; i++)
-    HP_TRY(find_source(m, w, &m->tensors.at[i], &from[i]));
+  for (size_t i = 0; i < m->tensors.len; i++) {
+    lm_tensor *t = &m->tensors.at[i];
+    HP_TRY(find_source(m, w, t, &from[i]));
+    if (!st_dtype_to_hp(from[i].t->dtype, &t->stored)) t->stored = HP_F32; /* F64 */
+  }
   HP_TRY(check_tied(m, w));
   HP_TRY(known_names(m, known));
   HP_TRY(check_unused(m, w, known));

@@ -76,6 +76,15 @@ enum { WHEN_NO, WHEN_STEPS, WHEN_EPOCH, WHEN_BEST };
 enum { OPTIM_ADAMW, OPTIM_ADAMW_FUSED, OPTIM_SGD };
 enum { SAMPLING_RANDOM, SAMPLING_SEQUENTIAL, SAMPLING_GROUP_BY_LENGTH };
 enum { DTYPE_AUTO, DTYPE_F32, DTYPE_BF16 };
+enum {
+  EXPORT_AUTO,
+  EXPORT_F32,
+  EXPORT_BF16,
+  EXPORT_F16,
+  EXPORT_FLOAT32,
+  EXPORT_BFLOAT16,
+  EXPORT_FLOAT16
+};
 enum { DETERMINISTIC_RUN, DETERMINISTIC_LAYOUT };
 enum { ENGINE_PACKED, ENGINE_ONEDNN, ENGINE_OPENBLAS, ENGINE_SCALAR, ENGINE_MEASURED };
 
@@ -156,6 +165,8 @@ typedef struct {
   } is;
   /* One line for each key that was accepted without effect, and other things worth telling. */
   VEC(const char *) notes;
+  VEC(const char *) errors; /* while it is read; none in a config that was loaded */
+  bool bad[KEY_COUNT];      /* keys whose value cannot be used: rules about them are left out */
   const tree_node *at[KEY_COUNT]; /* where a value was written; NULL: the default holds */
   const tree_node *root;
   tree file; /* owned when loaded from a file */
@@ -167,7 +178,8 @@ const train_key *train_key_get(int key);
 int train_key_find(const char *name, bool block);
 
 /* Reads a .yaml, .yml or .json file, applies the `n` overrides "key=value", checks everything, that
- * the model's folder is there too.  On failure out is untouched; free with train_config_free. */
+ * the model's folder is there too.  Of several errors the message is a numbered list.  On failure
+ * out is untouched; free with train_config_free. */
 hp_status train_config_load(const char *path, const char *const *override, int n,
                             train_config *out);
 /* The same from a tree that outlives the config. */
@@ -199,6 +211,9 @@ hp_status train_batch_size_keep(train_config *c, int64_t global);
 
 /* train_config_check.c: the rules between keys; part of parse. */
 hp_status train_config_decide(train_config *c);
+/* A failure that is about the configuration goes to its errors, and the reading goes on: HP_OK.
+ * Others, as a lack of memory, are returned. */
+hp_status train_config_keep(train_config *c, hp_status st);
 /* Says the notes, a line each. */
 void train_config_tell(const train_config *c);
 hp_status train_config_note(train_config *c, const char *fmt, ...)

@@ -1,4 +1,5 @@
 /* Checkpoints of a run and the exported model. */
+#include "base/dtype.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/milestone.h"
@@ -12,25 +13,8 @@
 /* --- texts ------------------------------------------------------------------------------------ */
 
 /* config.json as it was read, with the dtype of what is saved. */
-static hp_status print_config(const trainer *t, str *out) {
-  const tree_node *root = t->m->c.source.root;
-  json_writer w = {.out = out, .indent = 2};
-  bool told = false;
-  json_open_map(&w);
-  for (uint32_t i = 0; i < root->len; i++) {
-    const tree_node *n = root->child[i];
-    bool dtype = !strcmp(n->key, "dtype") || !strcmp(n->key, "torch_dtype");
-    json_put_key(&w, n->key);
-    if (dtype) json_put_string(&w, "float32");
-    else json_put_tree(&w, n);
-    told |= dtype;
-  }
-  if (!told) {
-    json_put_key(&w, "dtype");
-    json_put_string(&w, "float32");
-  }
-  json_close(&w);
-  str_add_char(out, '\n');
+static hp_status print_config(const trainer *t, hp_dtype type, str *out) {
+  model_config_print(t->m->c.source.root, type, out);
   return str_status(out);
 }
 
@@ -104,7 +88,7 @@ static void prune(trainer *t) {
 enum { CONFIG, HISTORY, STATE, TEXTS };
 static hp_status print_texts(trainer *t, str text[TEXTS]) {
   char *picks;
-  HP_TRY(print_config(t, &text[CONFIG]));
+  HP_TRY(print_config(t, HP_F32, &text[CONFIG]));
   run_log_print_state(&t->log, &text[HISTORY]);
   HP_TRY(str_status(&text[HISTORY]));
   HP_TRY(hp_device_picks(t->d, &picks));
@@ -241,9 +225,9 @@ hp_status trainer_save_last(trainer *t) {
 
 /* --- export ----------------------------------------------------------------------------------- */
 
-static hp_status export_config(const trainer *t) {
+static hp_status export_config(const trainer *t, hp_dtype type) {
   str text = {0}, to = {0};
-  hp_status st = print_config(t, &text);
+  hp_status st = print_config(t, type, &text);
   if (!st) st = path_join(&to, t->c->output_dir, "config.json");
   if (!st) st = file_write(to.at, text.at, text.len);
   str_free(&text);
@@ -254,10 +238,14 @@ static hp_status export_config(const trainer *t) {
 static hp_status export_once(trainer *t) {
   trainer_tensors model = {0};
   hp_status st = agree(t, trainer_tensors_model(t, &model));
+  hp_dtype type = st ? HP_F32 : trainer_tensors_cast(&model, t);
   if (!st) st = trainer_tensors_export(&model, t->c->output_dir);
   trainer_tensors_free(&model);
   if (!st && t->writes) st = model_files_copy(t->c->model_name_or_path, t->c->output_dir);
-  if (!st && t->writes) st = export_config(t);
+  if (!st && t->writes) st = export_config(t, type);
+  if (!st && type != HP_F32)
+    log_info("model written as %s%s; checkpoints keep f32", dtype_name(type),
+             t->c->export_dtype == EXPORT_AUTO ? ", as the model that it started from" : "");
   return agree(t, st);
 }
 

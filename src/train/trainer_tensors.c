@@ -124,7 +124,10 @@ static hp_status write_tensor(void *ctx, size_t i, st_writer *out) {
   bool first = !t->held;
   HP_TRY(hold(t));
   if (first) HP_TRY(read_whole(x, x->place[i].on));
-  HP_TRY(st_writer_write(out, t->held + x->place[i].at, x->tensor[i].bytes));
+  hp_dtype type;
+  HP_ASSERT(st_dtype_to_hp(x->tensor[i].dtype, &type));
+  size_t n = x->tensor[i].bytes / dtype_size(type);
+  HP_TRY(weights_write_as(out, x->tensor[i].name, t->held + x->place[i].at, n, type));
   if (is_last(t)) let_go(t);
   return HP_OK;
 }
@@ -170,6 +173,25 @@ hp_status trainer_tensors_save(trainer_tensors *x, const char *dir) {
   if (!st) st = parts ? by_parts(x, path.at, hp_params_save) : save_whole(x, path.at);
   str_free(&path);
   return st;
+}
+
+hp_dtype trainer_tensors_cast(trainer_tensors *x, const trainer *t) {
+  static const hp_dtype asked[] =
+      {[EXPORT_F32] = HP_F32,     [EXPORT_BF16] = HP_BF16,     [EXPORT_F16] = HP_F16,
+       [EXPORT_FLOAT32] = HP_F32, [EXPORT_BFLOAT16] = HP_BF16, [EXPORT_FLOAT16] = HP_F16};
+  uint64_t count[HP_DTYPE_COUNT] = {0};
+  hp_dtype most = HP_F32;
+  for (size_t i = 0; i < x->n; i++) {
+    st_tensor *s = &x->tensor[i];
+    int by = t->c->export_dtype;
+    hp_dtype type = by == EXPORT_AUTO ? t->m->tensors.at[i].stored : asked[by];
+    count[type] += s->bytes / sizeof(float);
+    s->bytes = s->bytes / sizeof(float) * dtype_size(type);
+    s->dtype = st_dtype_from_hp(type);
+  }
+  for (int k = 0; k < HP_DTYPE_COUNT; k++)
+    if (count[k] > count[most]) most = (hp_dtype)k;
+  return most;
 }
 
 /* --- loading ---------------------------------------------------------------------------------- */

@@ -41,6 +41,10 @@ void trainer_tensors_free(trainer_tensors *x);
 hp_status trainer_tensors_save(trainer_tensors *x, const char *dir);
 /* Creates them on the device and reads them.  The checkpoint must hold these and no others. */
 hp_status trainer_tensors_load(trainer_tensors *x, const char *dir);
+/* What is exported is of the type that the configuration names; without one, each tensor is of the
+ * type that the files of the model it started from hold it in.  Returns the type of most numbers.
+ */
+hp_dtype trainer_tensors_cast(trainer_tensors *x, const trainer *t);
 /* Whole, as Transformers saves a model, whatever the devices: a tensor at a time. */
 hp_status trainer_tensors_export(trainer_tensors *x, const char *dir);
 

@@ -97,7 +97,7 @@ TEST(llama2c_checkpoints_become_hugging_face_models) {
     int64_t x;
     bool b;
     double d;
-    CHECK_OK(llama2c_convert(put(&f, n), out_dir()));
+    CHECK_OK(llama2c_convert(put(&f, n), out_dir(), HP_F32));
     CHECK_OK(weights_open(out_dir(), &w));
     CHECK_EQ(weights_count(w), LAYERS * 9 + 3 - tied);
     check_parts(w);

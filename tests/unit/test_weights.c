@@ -436,3 +436,49 @@ TEST(a_sharded_checkpoint_is_saved_as_transformers_saved_it) {
   }
   weights_free(w);
 }
+
+TEST(a_cast_rounds_floats_and_leaves_the_rest) {
+  static const int64_t ids[] = {1, -7, 1LL << 40};
+  static const float x[] = {1, 1.0f + 0x1p-8f, 1.0f + 0x1p-8f + 0x1p-20f};
+  static const st_tensor list[] = {
+      {"a", d3, (const unsigned char *)x, 12, 1, ST_F32},
+      {"c", d3, (const unsigned char *)hc, 6, 1, ST_BF16},
+      {"n", d3, (const unsigned char *)ids, 24, 1, ST_I64},
+      {"z", d0, NULL, 0, 2, ST_F32},
+  };
+  weights *w;
+  uint16_t half[3];
+  float back[3];
+  CHECK_OK(weights_save_as(in_dir("m"), list, 4, HP_BF16));
+  CHECK_OK(weights_open(in_dir("m"), &w));
+  CHECK_EQ(weights_find(w, "a")->dtype, ST_BF16);
+  CHECK_EQ(weights_find(w, "z")->dtype, ST_BF16);
+  CHECK_EQ(weights_find(w, "n")->dtype, ST_I64);
+  CHECK(!memcmp(weights_find(w, "n")->data, ids, sizeof ids));
+  CHECK_OK(weights_read(weights_find(w, "a"), 0, 3, HP_BF16, half));
+  CHECK(half[0] == 0x3f80 && half[1] == 0x3f80 && half[2] == 0x3f81); /* to even, and up */
+  weights_free(w);
+  CHECK_OK(weights_save_as(in_dir("m"), list, 4, HP_F32));
+  CHECK_OK(weights_open(in_dir("m"), &w));
+  CHECK_OK(weights_read(weights_find(w, "c"), 0, 3, HP_F32, back));
+  CHECK(back[0] == 1 && back[1] == -2 && isinf(back[2])); /* what is infinite stays so */
+  weights_free(w);
+}
+
+TEST(a_number_too_large_for_a_type_is_refused_by_name) {
+  static const float x[] = {1, -65504, -65520};
+  static const float y[] = {1, 3.4e38f, 2};
+  const st_tensor f16 = {"model.big", d3, (const unsigned char *)x, 12, 1, ST_F32};
+  const st_tensor bf16 = {"model.huge", d3, (const unsigned char *)y, 12, 1, ST_F32};
+  CHECK_FAILS(weights_save_as(in_dir("m"), &f16, 1, HP_F16),
+              "tensor \"model.big\": its value -65520 is too large for f16");
+  CHECK_OK(weights_save_as(in_dir("m"), &f16, 1, HP_BF16));
+  CHECK_FAILS(weights_save_as(in_dir("m"), &bf16, 1, HP_BF16), "too large for bf16");
+  CHECK_OK(weights_save_as(in_dir("m"), &bf16, 1, HP_F32));
+}
+
+TEST(types_that_are_not_read_are_not_cast) {
+  static const unsigned char eight[3] = {1, 2, 3};
+  const st_tensor f8 = {"q", d3, eight, 3, 1, ST_F8_E4M3};
+  CHECK_FAILS(weights_save_as(in_dir("m"), &f8, 1, HP_BF16), "cannot be read as f32");
+}
