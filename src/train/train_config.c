@@ -56,6 +56,32 @@ const tree_node *train_config_at(const train_config *c, int key) {
   return c->at[key] ? c->at[key] : c->root;
 }
 
+/* --- errors ----------------------------------------------------------------------------------- */
+
+hp_status train_config_keep(train_config *c, hp_status st) {
+  if (!st || st == HP_ERR_OOM || st == HP_ERR_IO || st == HP_ERR_INTERNAL) return st;
+  const char *text = arena_strdup(&c->mem, err_message());
+  err_clear();
+  return text && vec_push(&c->errors, text) ? HP_OK : HP_ERR_OOM;
+}
+
+/* All errors as one failure: of several, a numbered list as long as a message can be. */
+static hp_status report_errors(const train_config *c) {
+  size_t n = c->errors.len, shown = 0;
+  str list = {0};
+  if (!n) return HP_OK;
+  if (n == 1) HP_FAIL(HP_ERR_INPUT, "%s", c->errors.at[0]);
+  for (; shown < n && list.len + strlen(c->errors.at[shown]) < ERR_MESSAGE_MAX - 200; shown++)
+    str_printf(&list, "\n  %zu. %s", shown + 1, c->errors.at[shown]);
+  if (shown < n) str_printf(&list, "\n  and %zu more", n - shown);
+  hp_status st = str_status(&list);
+  if (!st)
+    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__, "%zu errors in the configuration:\n%s", n,
+                 list.at + 1);
+  str_free(&list);
+  return st;
+}
+
 /* --- values ----------------------------------------------------------------------------------- */
 
 bool train_parse_size(const char *text, uint64_t *out) {
@@ -268,14 +294,23 @@ static hp_status take(train_config *c, int key, const tree_node *v) {
   return read_value(k, v, (char *)c + k->offset);
 }
 
+/* The key that a synonym stands for. */
+static int key_meant(int key) {
+  return keys[key].status == TRAIN_SYNONYM ? train_key_find(keys[key].help, false) : key;
+}
+
 static hp_status take_map(train_config *c, const tree_node *block, int from, int to) {
   const char *known[KEY_COUNT];
   size_t n = 0;
   HP_TRY(tree_expect(block, TREE_MAP));
   for (int k = from; k < to; k++) known[n++] = keys[k].name;
-  HP_TRY(tree_check_keys(block, known, n));
-  for (uint32_t i = 0; i < block->len; i++)
-    HP_TRY(take(c, train_key_find(block->child[i]->key, from > 0), block->child[i]));
+  for (uint32_t i = 0; i < block->len; i++) {
+    const tree_node *v = block->child[i];
+    int key = train_key_find(v->key, from > 0);
+    hp_status st = key < 0 ? tree_unknown_key(v, known, n) : take(c, key, v);
+    if (st && key >= 0) c->bad[key_meant(key)] = true;
+    HP_TRY(train_config_keep(c, st));
+  }
   return HP_OK;
 }
 
@@ -283,13 +318,15 @@ static hp_status parse(train_config *c) {
   for (int k = 0; k < KEY_COUNT; k++)
     if (keys[k].status == TRAIN_USED) HP_TRY(set_default(c, &keys[k]));
   HP_TRY(take_map(c, c->root, 0, KEY_TOP_COUNT));
-  if (c->hyper_parallel) HP_TRY(take_map(c, c->hyper_parallel, KEY_TOP_COUNT, KEY_COUNT));
+  if (c->hyper_parallel)
+    HP_TRY(train_config_keep(c, take_map(c, c->hyper_parallel, KEY_TOP_COUNT, KEY_COUNT)));
   return train_config_decide(c);
 }
 
 hp_status train_config_parse(const tree_node *root, train_config *out) {
   train_config c = {.root = root};
   hp_status st = parse(&c);
+  if (!st) st = report_errors(&c);
   if (st) train_config_free(&c);
   else *out = c;
   return st;
@@ -302,6 +339,7 @@ static bool same_file(const char *a, const char *b) {
 
 static hp_status check_model_folder(const train_config *c) {
   const char *path = c->model_name_or_path;
+  if (!path || c->bad[KEY_model_name_or_path]) return HP_OK; /* told already */
   if (same_file(path, c->output_dir))
     TREE_FAIL(
         train_config_at(c, KEY_output_dir),
@@ -316,25 +354,24 @@ static hp_status check_model_folder(const train_config *c) {
 
 hp_status train_config_load(const char *path, const char *const *override, int n,
                             train_config *out) {
-  tree file;
-  HP_TRY(yaml_load_config(path, &file));
+  train_config c = {.root = NULL};
+  HP_TRY(yaml_load_config(path, &c.file));
   hp_status st = HP_OK;
-  for (int i = 0; i < n && !st; i++) st = yaml_override(&file, override[i], i + 1);
-  train_config c;
-  if (!st) st = train_config_parse(file.root, &c);
-  if (!st && (st = check_model_folder(&c))) train_config_free(&c);
-  if (st) {
-    tree_free(&file);
-    return st;
-  }
-  c.file = file;
-  *out = c;
-  return HP_OK;
+  for (int i = 0; i < n && !st; i++)
+    st = train_config_keep(&c, yaml_override(&c.file, override[i], i + 1));
+  c.root = c.file.root;
+  if (!st) st = parse(&c);
+  if (!st) st = train_config_keep(&c, check_model_folder(&c));
+  if (!st) st = report_errors(&c);
+  if (st) train_config_free(&c);
+  else *out = c;
+  return st;
 }
 
 void train_config_free(train_config *c) {
   if (!c) return;
   vec_free(&c->notes);
+  vec_free(&c->errors);
   arena_free(&c->mem);
   tree_free(&c->file);
 }

@@ -11,26 +11,39 @@
 
 /* --- method, model ---------------------------------------------------------------------------- */
 
-static hp_status decide_method(train_config *c) {
+/* Who is sent from sft to pt loses the responses: that must be said. */
+static hp_status check_stage(train_config *c) {
   static const char *const stage[] = {"pt", "sft", "rm", "ppo", "dpo", "kto"};
+  bool given = c->at[KEY_stage] != NULL;
+  if (c->stage == STAGE_PT) return HP_OK;
+  TREE_FAIL(
+      train_config_at(c, KEY_stage),
+      "%s%s is not built yet; only stage pt is, which trains on plain text and leaves a column "
+      "of responses out: to have them in it, write prompt and response into one column",
+      given ? "stage " : "stage is missing, and LlamaFactory's default, ", stage[c->stage]);
+}
+
+static hp_status check_tuning(train_config *c) {
   static const char *const tuning[] = {"full", "freeze", "lora", "oft"};
-  if (c->stage != STAGE_PT)
-    TREE_FAIL(train_config_at(c, KEY_stage), "stage %s%s is not built; write stage: pt",
-              stage[c->stage], c->at[KEY_stage] ? "" : " (LlamaFactory's default)");
-  if (c->finetuning_type != TUNING_FULL)
-    TREE_FAIL(train_config_at(c, KEY_finetuning_type),
-              "finetuning_type %s%s is not built; write finetuning_type: full",
-              tuning[c->finetuning_type],
-              c->at[KEY_finetuning_type] ? "" : " (LlamaFactory's default)");
-  if (!c->model_name_or_path)
-    TREE_FAIL(c->root,
-              "model_name_or_path is missing; write the folder of a Hugging Face checkpoint");
+  if (c->finetuning_type == TUNING_FULL) return HP_OK;
+  TREE_FAIL(train_config_at(c, KEY_finetuning_type),
+            "finetuning_type %s%s is not built; write finetuning_type: full",
+            tuning[c->finetuning_type],
+            c->at[KEY_finetuning_type] ? "" : " (LlamaFactory's default)");
+}
+
+static hp_status check_model_is_named(train_config *c) {
+  if (c->model_name_or_path) return HP_OK;
+  TREE_FAIL(c->root,
+            "model_name_or_path is missing; write the folder of a Hugging Face checkpoint");
+}
+
+static hp_status decide_work(train_config *c) {
   c->is.train = c->do_train != 0;
   c->is.evaluate_after = c->do_eval || c->eval_strategy != WHEN_NO;
-  if (!c->is.train && !c->is.evaluate_after)
-    TREE_FAIL(train_config_at(c, KEY_do_train),
-              "do_train and do_eval are both false: nothing to do; write do_train: true");
-  return HP_OK;
+  if (c->is.train || c->is.evaluate_after) return HP_OK;
+  TREE_FAIL(train_config_at(c, KEY_do_train),
+            "do_train and do_eval are both false: nothing to do; write do_train: true");
 }
 
 hp_status train_config_check_model(const train_config *c, int64_t max_position_embeddings) {
@@ -87,6 +100,8 @@ static hp_status decide_val_size(train_config *c) {
     c->is.val_share = v;
     return HP_OK;
   }
+  if (v != floor(v))
+    TREE_FAIL(at, "%.10g: expected a share below 1, or a whole number of samples", v);
   if (v == 1 && at->kind == TREE_FLOAT)
     TREE_FAIL(at, "1.0 is the whole dataset; write a share below 1, or a number of samples");
   c->is.val_count = (int64_t)v;
@@ -141,22 +156,36 @@ static hp_status decide_packing(train_config *c) {
                            (long long)c->is.block, (long long)c->cutoff_len);
 }
 
-static hp_status decide_data(train_config *c) {
-  HP_TRY(split_names(c, c->dataset, &c->is.dataset));
-  HP_TRY(split_names(c, c->eval_dataset, &c->is.eval_dataset));
+static hp_status decide_names(train_config *c) {
+  return split_names(c, c->dataset, &c->is.dataset);
+}
+
+static hp_status decide_eval_names(train_config *c) {
+  return split_names(c, c->eval_dataset, &c->is.eval_dataset);
+}
+
+static hp_status check_dataset_is_named(train_config *c) {
   if (c->is.train && !c->is.dataset.n)
     TREE_FAIL(c->root, "dataset is missing; write a name of dataset_info.json, or a file");
-  HP_TRY(decide_val_size(c));
-  if (c->mix_strategy == MIX_INTERLEAVE_ONCE)
-    TREE_FAIL(train_config_at(c, KEY_mix_strategy),
-              "interleave_once is not built; write concat, interleave_under or interleave_over");
-  HP_TRY(decide_probs(c));
-  HP_TRY(decide_packing(c));
+  return HP_OK;
+}
+
+static hp_status check_mix(train_config *c) {
+  if (c->mix_strategy != MIX_INTERLEAVE_ONCE) return HP_OK;
+  TREE_FAIL(train_config_at(c, KEY_mix_strategy),
+            "interleave_once is not built; write concat, interleave_under or interleave_over");
+}
+
+static hp_status decide_order(train_config *c) {
   if (c->train_sampling_strategy == SAMPLING_GROUP_BY_LENGTH)
     TREE_FAIL(train_config_at(c, KEY_train_sampling_strategy),
               "group_by_length is not built; write random or sequential");
   c->is.shuffle = !c->disable_shuffling && c->train_sampling_strategy == SAMPLING_RANDOM;
   c->is.data_seed = (uint64_t)(c->data_seed == TRAIN_NONE ? c->seed : c->data_seed);
+  return HP_OK;
+}
+
+static hp_status check_eval_data(train_config *c) {
   bool has_eval = c->is.eval_dataset.n || c->is.val_count || c->is.val_share > 0;
   if (c->is.evaluate_after && !has_eval)
     TREE_FAIL(train_config_at(c, c->at[KEY_eval_strategy] ? KEY_eval_strategy : KEY_do_eval),
@@ -211,9 +240,12 @@ static hp_status unknown_schedule(const train_config *c) {
 
 static hp_status decide_schedule(train_config *c) {
   c->is.schedule = schedule_find(c->lr_scheduler_type);
-  if (c->is.schedule == SCHEDULE_COUNT) return unknown_schedule(c);
-  HP_TRY(read_args(c, c->lr_scheduler_kwargs));
+  return c->is.schedule == SCHEDULE_COUNT ? unknown_schedule(c) : HP_OK;
+}
+
+static hp_status decide_schedule_args(train_config *c) {
   schedule trial;
+  HP_TRY(read_args(c, c->lr_scheduler_kwargs));
   hp_status st = schedule_create(c->is.schedule, c->learning_rate, 0, 1, c->is.schedule_arg,
                                  c->is.schedule_args, &trial);
   if (st) {
@@ -227,26 +259,30 @@ static hp_status decide_schedule(train_config *c) {
     TREE_FAIL(at, "%s", message);
   }
   schedule_free(&trial);
+  return HP_OK;
+}
+
+static hp_status check_metric(train_config *c) {
+  if (c->metric_for_best_model && strcmp(c->metric_for_best_model, "loss") &&
+      strcmp(c->metric_for_best_model, "eval_loss"))
+    TREE_FAIL(train_config_at(c, KEY_metric_for_best_model), "\"%s\" is not built; write loss",
+              c->metric_for_best_model);
+  return HP_OK;
+}
+
+static hp_status decide_metric(train_config *c) {
   if (schedule_follows_metric(c->is.schedule) && c->eval_strategy == WHEN_NO)
     TREE_FAIL(train_config_at(c, KEY_lr_scheduler_type),
               "schedule %s follows the evaluation's loss; write eval_strategy: steps or epoch",
               c->lr_scheduler_type);
   if (schedule_follows_metric(c->is.schedule) && !c->metric_for_best_model)
     c->metric_for_best_model = "loss";
-  if (c->metric_for_best_model && strcmp(c->metric_for_best_model, "loss") &&
-      strcmp(c->metric_for_best_model, "eval_loss"))
-    TREE_FAIL(train_config_at(c, KEY_metric_for_best_model), "\"%s\" is not built; write loss",
-              c->metric_for_best_model);
   if (c->eval_on_each_dataset &&
       (c->metric_for_best_model || schedule_follows_metric(c->is.schedule)))
     TREE_FAIL(train_config_at(c, KEY_eval_on_each_dataset),
               "true gives a loss for each data set, but %s needs one; write eval_on_each_dataset: "
               "false",
               c->metric_for_best_model ? "metric_for_best_model" : "the schedule");
-  c->is.warmup = isnan(c->warmup_ratio) ? c->warmup_steps : c->warmup_ratio;
-  if (!isnan(c->warmup_ratio) && c->at[KEY_warmup_steps])
-    return train_config_note(c, "warmup_ratio and warmup_steps are both set: warmup_ratio wins, as "
-                                "in Transformers 5");
   return HP_OK;
 }
 
@@ -259,37 +295,70 @@ static hp_status check_interval(const train_config *c, int key, double x) {
   return HP_OK;
 }
 
-static hp_status decide_when(train_config *c) {
+static hp_status decide_warmup(train_config *c) {
+  c->is.warmup = isnan(c->warmup_ratio) ? c->warmup_steps : c->warmup_ratio;
+  HP_TRY(check_interval(c, KEY_warmup_steps, c->warmup_steps));
+  if (!isnan(c->warmup_ratio) && c->at[KEY_warmup_steps])
+    return train_config_note(c, "warmup_ratio and warmup_steps are both set: warmup_ratio wins, as "
+                                "in Transformers 5");
+  return HP_OK;
+}
+
+static hp_status check_logging(train_config *c) {
   HP_TRY(check_interval(c, KEY_logging_steps, c->logging_steps));
-  HP_TRY(check_interval(c, KEY_save_steps, c->save_steps));
-  if (!isnan(c->eval_steps)) HP_TRY(check_interval(c, KEY_eval_steps, c->eval_steps));
   if (c->logging_strategy == WHEN_STEPS && c->logging_steps == 0)
     TREE_FAIL(train_config_at(c, KEY_logging_steps),
               "0 with logging_strategy steps; write 1 or more, or logging_strategy: \"no\"");
-  if (c->eval_strategy == WHEN_STEPS && !(c->eval_steps > 0)) {
-    c->eval_steps = c->logging_steps;
-    if (!(c->eval_steps > 0))
-      TREE_FAIL(train_config_at(c, KEY_eval_strategy), "steps needs eval_steps of 1 or more");
-  }
-  if (c->save_total_limit == 1)
-    HP_TRY(train_config_note(c, "save_total_limit: 1 keeps two checkpoints: the older one is the "
-                                "way back when the newer one is found damaged"));
+  return HP_OK;
+}
+
+static hp_status check_saving(train_config *c) {
+  HP_TRY(check_interval(c, KEY_save_steps, c->save_steps));
+  if (c->save_total_limit != 1) return HP_OK;
+  return train_config_note(c, "save_total_limit: 1 keeps two checkpoints: the older one is the "
+                              "way back when the newer one is found damaged");
+}
+
+static hp_status decide_evaluating(train_config *c) {
+  if (!isnan(c->eval_steps)) HP_TRY(check_interval(c, KEY_eval_steps, c->eval_steps));
+  if (c->eval_strategy != WHEN_STEPS || c->eval_steps > 0) return HP_OK;
+  c->eval_steps = c->logging_steps;
+  if (!(c->eval_steps > 0))
+    TREE_FAIL(train_config_at(c, KEY_eval_strategy), "steps needs eval_steps of 1 or more");
+  return HP_OK;
+}
+
+static hp_status check_saving_best(train_config *c) {
   if (c->save_strategy == WHEN_BEST && (c->eval_strategy == WHEN_NO || !c->metric_for_best_model))
     TREE_FAIL(
         train_config_at(c, KEY_save_strategy),
         "best needs an evaluation; write eval_strategy: steps and metric_for_best_model: loss");
+  return HP_OK;
+}
+
+static hp_status check_length(train_config *c) {
   if (c->max_steps == 0)
     TREE_FAIL(train_config_at(c, KEY_max_steps),
               "0 steps; expected 1 or more, or -1 to go by num_train_epochs");
   if (c->max_steps < 0 && !(c->num_train_epochs > 0))
     TREE_FAIL(train_config_at(c, KEY_num_train_epochs),
               "%g epochs; expected more than 0 (or max_steps of 1 or more)", c->num_train_epochs);
-  for (int k = KEY_adam_beta1; k <= KEY_adam_beta2; k++)
-    if ((k == KEY_adam_beta1 ? c->adam_beta1 : c->adam_beta2) >= 1)
-      TREE_FAIL(train_config_at(c, k), "1 keeps no new gradient; expected a number below 1");
   if (c->max_steps > 0 && c->at[KEY_num_train_epochs])
     return train_config_note(c, "max_steps is set: num_train_epochs has no effect");
   return HP_OK;
+}
+
+static hp_status check_beta(const train_config *c, int key, double beta) {
+  if (beta >= 1) TREE_FAIL(train_config_at(c, key), "1 keeps no new gradient; expected below 1");
+  return HP_OK;
+}
+
+static hp_status check_beta1(train_config *c) {
+  return check_beta(c, KEY_adam_beta1, c->adam_beta1);
+}
+
+static hp_status check_beta2(train_config *c) {
+  return check_beta(c, KEY_adam_beta2, c->adam_beta2);
 }
 
 /* --- output ----------------------------------------------------------------------------------- */
@@ -362,16 +431,21 @@ static hp_status take_reporter(train_config *c, const tree_node *v) {
   return HP_OK;
 }
 
-static hp_status decide_output(train_config *c) {
+static hp_status check_folder(train_config *c) {
   if (!*c->output_dir)
     TREE_FAIL(train_config_at(c, KEY_output_dir), "is empty; expected a folder for the run");
-  HP_TRY(decide_resume(c));
-  HP_TRY(decide_override(c));
+  return HP_OK;
+}
+
+static hp_status decide_reporters(train_config *c) {
   const tree_node *v = c->report_to;
-  if (v && v->kind == TREE_LIST)
-    for (uint32_t i = 0; i < v->len; i++) HP_TRY(take_reporter(c, v->child[i]));
-  else if (v) HP_TRY(take_reporter(c, v));
-  v = c->include_num_input_tokens_seen;
+  if (!v || v->kind != TREE_LIST) return v ? take_reporter(c, v) : HP_OK;
+  for (uint32_t i = 0; i < v->len; i++) HP_TRY(take_reporter(c, v->child[i]));
+  return HP_OK;
+}
+
+static hp_status decide_count(train_config *c) {
+  const tree_node *v = c->include_num_input_tokens_seen;
   const char *word = "no";
   if (v && v->kind == TREE_BOOL) word = v->boolean ? "all" : "no";
   else if (v) HP_TRY(tree_as_string(v, &word));
@@ -416,11 +490,19 @@ static hp_status same(const train_config *c, int key, int block_key, bool equal)
 }
 
 /* Parts of the block that are not built. */
-static hp_status refuse_groups(const train_config *c) {
+static hp_status refuse_groups(train_config *c) {
+  if (!c->parallel.groups) return HP_OK;
+  TREE_FAIL(c->parallel.groups, "groups of devices are not built; leave them out");
+}
+
+static hp_status refuse_plan(train_config *c) {
+  if (!c->parallel.plan || !strcmp(c->parallel.plan, "auto")) return HP_OK;
+  TREE_FAIL(c->at[KEY_PARALLEL_plan], "plan files are not built; write plan: auto");
+}
+
+static hp_status check_pipeline(train_config *c) {
   const tree_node *pipe = c->parallel.pipeline;
   int64_t n = 1;
-  if (c->parallel.groups)
-    TREE_FAIL(c->parallel.groups, "groups of devices are not built; leave them out");
   if (!pipe) return HP_OK;
   static const char *const known[] = {"stages", "schedule", "microbatches"};
   HP_TRY(tree_expect(pipe, TREE_MAP));
@@ -508,29 +590,35 @@ static void share_twins(train_config *c) {
   else c->parallel.deterministic = c->deterministic;
 }
 
-static hp_status decide_block(train_config *c) {
-  static const char *const offload[] = {"auto", "none"};
-  int policy;
-  HP_TRY(same(c, KEY_devices, KEY_PARALLEL_devices, c->devices == c->parallel.devices));
-  HP_TRY(same(c, KEY_memory_limit, KEY_PARALLEL_memory_limit,
-              c->memory_limit == c->parallel.memory_limit));
+static hp_status check_devices(train_config *c) {
+  return same(c, KEY_devices, KEY_PARALLEL_devices, c->devices == c->parallel.devices);
+}
+
+static hp_status decide_memory(train_config *c) {
+  c->is.memory_limit = c->memory_limit ? c->memory_limit : c->parallel.memory_limit;
+  return same(c, KEY_memory_limit, KEY_PARALLEL_memory_limit,
+              c->memory_limit == c->parallel.memory_limit);
+}
+
+static hp_status decide_mesh(train_config *c) {
   if (!c->parallel.device_matrix) HP_TRY(decide_strategy(c));
   else c->is.strategy = (strategy){.dp = 1, .tp = 1, .tp_y = 1, .cp = 1, .ep = 1, .etp = 1};
-  c->is.memory_limit = c->memory_limit ? c->memory_limit : c->parallel.memory_limit;
-  HP_TRY(train_mesh_decide(c));
-  HP_TRY(refuse_groups(c));
-  if (c->parallel.plan && strcmp(c->parallel.plan, "auto"))
-    TREE_FAIL(c->at[KEY_PARALLEL_plan], "plan files are not built; write plan: auto");
+  return train_mesh_decide(c);
+}
+
+static hp_status decide_bits(train_config *c) {
   HP_TRY(same(c, KEY_deterministic, KEY_PARALLEL_deterministic,
               c->deterministic == c->parallel.deterministic));
   c->is.whole_sums = (c->at[KEY_deterministic] ? c->deterministic : c->parallel.deterministic) ==
                      DETERMINISTIC_LAYOUT;
-  if (c->at[KEY_PARALLEL_leaves])
-    HP_TRY(train_config_note(c, "leaves: without effect: deterministic: layout cuts no sum"));
-  HP_TRY(decide_engine(c));
-  share_twins(c);
-  HP_TRY(read_policy(c->parallel.offload, offload, 2, &policy));
-  return decide_recompute(c);
+  if (!c->at[KEY_PARALLEL_leaves]) return HP_OK;
+  return train_config_note(c, "leaves: without effect: deterministic: layout cuts no sum");
+}
+
+static hp_status check_offload(train_config *c) {
+  static const char *const offload[] = {"auto", "none"};
+  int policy;
+  return read_policy(c->parallel.offload, offload, 2, &policy);
 }
 
 static hp_status decide_compute(train_config *c) {
@@ -544,13 +632,86 @@ static hp_status decide_compute(train_config *c) {
   return HP_OK;
 }
 
+/* --- all -------------------------------------------------------------------------------------- */
+
+/* A rule and the keys that it reads; -1 ends them. */
+typedef struct {
+  hp_status (*check)(train_config *c);
+  int key[12];
+} rule;
+#define RULE(check, ...)                                                                           \
+  {                                                                                                \
+    check, { __VA_ARGS__, -1 }                                                                     \
+  }
+
+/* In an order in which what a rule decides is there for those after it. */
+static const rule rules[] = {
+    RULE(check_stage, KEY_stage),
+    RULE(check_tuning, KEY_finetuning_type),
+    RULE(check_model_is_named, KEY_model_name_or_path),
+    RULE(decide_work, KEY_do_train, KEY_do_eval, KEY_eval_strategy),
+    RULE(decide_names, KEY_dataset),
+    RULE(decide_eval_names, KEY_eval_dataset),
+    RULE(check_dataset_is_named, KEY_dataset, KEY_do_train),
+    RULE(decide_val_size, KEY_val_size, KEY_eval_dataset, KEY_dataset),
+    RULE(check_mix, KEY_mix_strategy),
+    RULE(decide_probs, KEY_interleave_probs, KEY_mix_strategy, KEY_dataset, KEY_eval_dataset),
+    RULE(decide_packing, KEY_packing, KEY_cutoff_len),
+    RULE(decide_order, KEY_train_sampling_strategy, KEY_disable_shuffling, KEY_seed, KEY_data_seed),
+    RULE(check_eval_data, KEY_eval_strategy, KEY_do_eval, KEY_eval_dataset, KEY_val_size),
+    RULE(check_logging, KEY_logging_steps, KEY_logging_strategy),
+    RULE(check_saving, KEY_save_steps, KEY_save_strategy, KEY_save_total_limit),
+    RULE(decide_evaluating, KEY_eval_steps, KEY_eval_strategy, KEY_logging_steps),
+    RULE(check_metric, KEY_metric_for_best_model),
+    RULE(decide_schedule, KEY_lr_scheduler_type),
+    RULE(decide_schedule_args, KEY_lr_scheduler_kwargs, KEY_lr_scheduler_type, KEY_learning_rate),
+    RULE(decide_metric, KEY_metric_for_best_model, KEY_lr_scheduler_type, KEY_eval_strategy,
+         KEY_eval_on_each_dataset),
+    RULE(check_saving_best, KEY_save_strategy, KEY_eval_strategy, KEY_metric_for_best_model),
+    RULE(check_length, KEY_max_steps, KEY_num_train_epochs),
+    RULE(check_beta1, KEY_adam_beta1),
+    RULE(check_beta2, KEY_adam_beta2),
+    RULE(decide_warmup, KEY_warmup_ratio, KEY_warmup_steps),
+    RULE(check_folder, KEY_output_dir),
+    RULE(decide_resume, KEY_resume_from_checkpoint, KEY_overwrite_output_dir),
+    RULE(decide_override, KEY_resume_override),
+    RULE(decide_reporters, KEY_report_to),
+    RULE(decide_count, KEY_include_num_input_tokens_seen),
+    RULE(check_devices, KEY_devices, KEY_PARALLEL_devices),
+    RULE(decide_memory, KEY_memory_limit, KEY_PARALLEL_memory_limit),
+    RULE(decide_mesh, KEY_strategy, KEY_PARALLEL_strategy, KEY_devices, KEY_PARALLEL_devices,
+         KEY_PARALLEL_device_matrix, KEY_PARALLEL_alias_name, KEY_PARALLEL_tensor_map),
+    RULE(train_batch_size_decide, KEY_per_device_train_batch_size, KEY_gradient_accumulation_steps,
+         KEY_global_batch_size, KEY_average_tokens_across_devices, KEY_strategy,
+         KEY_PARALLEL_strategy, KEY_devices, KEY_PARALLEL_devices, KEY_PARALLEL_device_matrix,
+         KEY_PARALLEL_alias_name, KEY_PARALLEL_tensor_map),
+    RULE(check_pipeline, KEY_PARALLEL_pipeline),
+    RULE(refuse_groups, KEY_PARALLEL_groups),
+    RULE(refuse_plan, KEY_PARALLEL_plan),
+    RULE(decide_bits, KEY_deterministic, KEY_PARALLEL_deterministic),
+    RULE(decide_engine, KEY_engine, KEY_PARALLEL_engine, KEY_deterministic,
+         KEY_PARALLEL_deterministic, KEY_full_determinism),
+    RULE(check_offload, KEY_PARALLEL_offload),
+    RULE(decide_recompute, KEY_PARALLEL_recompute, KEY_gradient_checkpointing,
+         KEY_disable_gradient_checkpointing),
+    RULE(decide_compute, KEY_dtype, KEY_bf16),
+};
+
+/* Can the rule say anything?  Not of keys with an error of their own. */
+static bool applies(const rule *r, const train_config *c) {
+  for (const int *k = r->key; *k >= 0; k++)
+    if (c->bad[*k]) return false;
+  return true;
+}
+
 hp_status train_config_decide(train_config *c) {
-  HP_TRY(decide_method(c));
-  HP_TRY(decide_data(c));
-  HP_TRY(decide_when(c));
-  HP_TRY(decide_schedule(c));
-  HP_TRY(decide_output(c));
-  HP_TRY(decide_block(c));
-  HP_TRY(train_batch_size_decide(c));
-  return decide_compute(c);
+  for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+    const rule *r = &rules[i];
+    if (!applies(r, c)) continue;
+    hp_status st = r->check(c);
+    for (const int *k = r->key; st && *k >= 0; k++) c->bad[*k] = true;
+    HP_TRY(train_config_keep(c, st));
+  }
+  if (!c->errors.len) share_twins(c);
+  return HP_OK;
 }

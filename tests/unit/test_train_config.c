@@ -83,7 +83,7 @@ TEST(the_files_of_the_recorded_runs_are_read) {
   CHECK_EQ(c.is.schedule, SCHEDULE_COSINE);
   CHECK(!c.is.shuffle && c.plot_loss && c.is.resume == RESUME_NEVER && !c.is.tensorboard);
   train_config_free(&c);
-  CHECK_FAILS(train_config_load(sft, more, 1, &c), "stage sft is not built; write stage: pt");
+  CHECK_FAILS(train_config_load(sft, more, 1, &c), "5:8: stage: stage sft is not built yet; only");
   CHECK_OK(train_config_load(sft, more, 4, &c));
   CHECK_EQ(c.max_steps, 7);
   CHECK(c.is.warmup == 0);
@@ -206,8 +206,131 @@ TEST(what_cannot_be_done_is_refused_by_name_with_its_place) {
   tree_free(&source);
 }
 
+/* The message lists these, in this order, and no more. */
+static void check_list(const char *text, const char *const *says, int n) {
+  char number[32], head[64];
+  hp_status st = parse_only(text);
+  const char *at = err_message();
+  snprintf(head, sizeof head, "%d errors in the configuration:\n  1. ", n);
+  if (!st || strncmp(at, head, strlen(head)))
+    test_fail(__FILE__, __LINE__, "\"%s\" does not begin with \"%s\"", at, head);
+  for (int i = 0; i < n; i++) {
+    snprintf(number, sizeof number, "\n  %d. ", i + 1);
+    if (!(at = strstr(at, number)) || strncmp(at + strlen(number), says[i], strlen(says[i])))
+      test_fail(__FILE__, __LINE__, "%d is not \"%s\" in\n%s", i + 1, says[i], err_message());
+  }
+  snprintf(number, sizeof number, "\n  %d. ", n + 1);
+  CHECK(!strstr(err_message(), number));
+  err_clear();
+  tree_free(&source);
+}
+
+TEST(all_errors_of_a_file_are_told_at_once) {
+  static const char *const says[] =
+      {"run.yaml:5:15: learing_rate: unknown key; did you mean \"learning_rate\"?",
+       "run.yaml:6:12: max_steps: expected an integer",
+       "run.yaml:7:15: warmup_ratio: 1.5 is out of range; expected a number from 0 to 1",
+       "run.yaml:8:7: fp16: true is not built",
+       "run.yaml:9:26: hyper_parallel.device: unknown key; did you mean \"devices\"?",
+       "run.yaml:9:41: hyper_parallel.interleave: 99 is out of range",
+       "run.yaml:11:16: eval_strategy: evaluation needs data",
+       "run.yaml:12:13: save_steps: 2.5: expected a whole number of steps",
+       "run.yaml:10:8: dtype: f32 contradicts bf16: true (run.yaml:13:7: bf16)"};
+  check_list(MINIMUM "learing_rate: 1e-5\n"
+                     "max_steps: 1.5\n"
+                     "warmup_ratio: 1.5\n"
+                     "fp16: true\n"
+                     "hyper_parallel: {device: 1, interleave: 99}\n"
+                     "dtype: f32\n"
+                     "eval_strategy: epoch\n"
+                     "save_steps: 2.5\n"
+                     "bf16: true\n",
+             says, (int)(sizeof says / sizeof *says));
+}
+
+TEST(a_wrong_value_brings_no_errors_in_its_wake) {
+  /* of what a wrong value would have said nothing is known */
+  CHECK_FAILS(parse_only(
+                  "stage: pt\nfinetuning_type: full\nmodel_name_or_path: m\ndataset: {a: 1}\n"
+                  "val_size: 0.1\nmix_strategy: interleave_under\ninterleave_probs: 1\n"
+                  "do_eval: true\n"),
+              "run.yaml:4:10: dataset: expected a string");
+  tree_free(&source);
+}
+
+TEST(of_a_hundred_errors_as_many_are_told_as_a_message_holds) {
+  str s = {0};
+  str_add(&s, MINIMUM);
+  for (int i = 0; i < 100; i++) str_printf(&s, "no_such_key_with_a_rather_long_name_%d: 1\n", i);
+  CHECK(parse_only(s.at) == HP_ERR_INPUT);
+  CHECK(!strncmp(err_message(), "100 errors in the configuration:\n  1. run.yaml:5:", 49));
+  CHECK(strstr(err_message(), "\n  20. run.yaml:24:"));
+  const char *more = strstr(err_message(), "\n  and ");
+  CHECK(more && strstr(more, " more"));
+  err_clear();
+  str_free(&s);
+  tree_free(&source);
+}
+
+/* MINIMUM and one key of the file or the block. */
+static hp_status parse_key(const train_key *k, const char *value) {
+  char text[512];
+  snprintf(text, sizeof text,
+           k->group == GROUP_PARALLEL ? MINIMUM "hyper_parallel: {%s: %s}\n" : MINIMUM "%s: %s\n",
+           k->name, value);
+  return parse_only(text);
+}
+
+static void check_out_of_range(const train_key *k, const char *value) {
+  char says[256];
+  snprintf(says, sizeof says, "%s: ", k->name);
+  if (!parse_key(k, value) || !strstr(err_message(), says))
+    test_fail(__FILE__, __LINE__, "%s: %s is accepted", k->name, value);
+  err_clear();
+}
+
+TEST(every_number_has_a_range_and_is_finite) {
+  static const char *const never[] = {".nan", ".inf", "-.inf", "1e300", "-1e300", "-2"};
+  char value[64];
+  for (int i = 0; i < KEY_COUNT; i++) {
+    const train_key *k = train_key_get(i);
+    if (k->status != TRAIN_USED || (k->type != TRAIN_INT && k->type != TRAIN_NUM)) continue;
+    if (!(k->least < k->most)) test_fail(__FILE__, __LINE__, "%s has no range", k->name);
+    for (size_t n = 0; n < sizeof never / sizeof *never; n++) check_out_of_range(k, never[n]);
+    snprintf(value, sizeof value, "%.17g", k->most * 1.01 + 1);
+    check_out_of_range(k, value);
+    snprintf(value, sizeof value, k->type == TRAIN_INT ? "%.0f" : "%g",
+             k->least - (k->type == TRAIN_INT ? 1 : 1e-3));
+    check_out_of_range(k, value);
+  }
+  tree_free(&source);
+}
+
+TEST(shares_and_rates_have_the_ranges_they_can_have) {
+  static const struct {
+    const char *line;
+    bool fine;
+  } row[] = {{"warmup_ratio: 1\n", true},     {"warmup_ratio: 1.5\n", false},
+             {"warmup_ratio: -0.1\n", false}, {"warmup_steps: 0.5\n", true},
+             {"warmup_steps: 20\n", true},    {"warmup_steps: 1.5\n", false},
+             {"learning_rate: 2\n", true},    {"learning_rate: 1e7\n", false},
+             {"adam_beta1: 0\n", true},       {"adam_beta1: 1\n", false},
+             {"adam_epsilon: 1.5\n", false},  {"val_size: 10\ndo_eval: true\n", true},
+             {"val_size: 2.5\n", false},      {"weight_decay: 0.1\n", true},
+             {"weight_decay: 1e7\n", false},  {"moe_aux_loss_coef: 0.01\n", true}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    str s = {0};
+    str_printf(&s, MINIMUM "%s", row[i].line);
+    if (!parse_only(s.at) != row[i].fine)
+      test_fail(__FILE__, __LINE__, "%s is %s", row[i].line, row[i].fine ? "refused" : "accepted");
+    err_clear();
+    str_free(&s);
+  }
+  tree_free(&source);
+}
+
 TEST(missing_keys_are_asked_for_with_what_to_write) {
-  CHECK_FAILS(parse_only("{}"), "stage sft (LlamaFactory's default) is not built; write stage: pt");
+  CHECK_FAILS(parse_only("{}"), "stage is missing, and LlamaFactory's default, sft is not built");
   CHECK_FAILS(parse_only("stage: pt"), "lora (LlamaFactory's default) is not built; write "
                                        "finetuning_type: full");
   CHECK_FAILS(parse_only("stage: pt\nfinetuning_type: full"), "model_name_or_path is missing");
