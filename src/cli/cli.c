@@ -1,15 +1,18 @@
 #include "cli/cli.h"
 
 #include "base/dtype.h"
+#include "base/escape.h"
 #include "base/str.h"
 #include "comm/world.h"
 #include "model/lm.h"
 #include "model/strategy.h"
 #include "train/train_config.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void cli_print_help(const cli_spec *s) {
   printf("usage: %s\n\n%s\n\n", s->usage, s->about);
@@ -23,11 +26,12 @@ void cli_print_help(const cli_spec *s) {
 }
 
 void cli_say(hp_status st, const char *fmt, ...) {
-  char text[2048];
+  char raw[ERR_MESSAGE_MAX], text[ERR_MESSAGE_MAX];
   va_list ap;
   va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
+  vsnprintf(raw, sizeof raw, fmt, ap);
   va_end(ap);
+  escape_text(text, sizeof text, raw, strlen(raw), true);
   if (world_get()->size > 1) world_tell(st, text);
   else fprintf(stderr, "hyper%s\n", text);
 }
@@ -52,11 +56,28 @@ int cli_fail(hp_status st) {
   return input ? 2 : 1;
 }
 
+bool cli_output_is_closed(void) {
+  struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+  return poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+void cli_put_text(const char *text, size_t n) {
+  bool terminal = isatty(STDOUT_FILENO);
+  if (!terminal) fwrite(text, 1, n, stdout);
+  for (size_t i = 0, len; terminal && i < n;) {
+    char one[ESCAPE_MAX];
+    i += escape_next(text + i, n - i, true, one, &len);
+    fwrite(one, 1, len, stdout);
+  }
+}
+
 /* One value into its place; false when it is not of the option's kind. */
 static bool store(const cli_option *o, const char *text) {
   int64_t i;
   switch (o->kind) {
-  case CLI_FLAG: *(bool *)o->to = true; return true;
+  case CLI_FLAG:
+    *(bool *)o->to = !strcmp(text, "true");
+    return !strcmp(text, "true") || !strcmp(text, "false");
   case CLI_TEXT: *(const char **)o->to = text; return true;
   case CLI_NUM: return str_to_f64(text, o->to);
   case CLI_SIZE: return train_parse_size(text, o->to);
@@ -69,7 +90,7 @@ static bool store(const cli_option *o, const char *text) {
   return false;
 }
 
-static const char *const kind_words[] = {[CLI_FLAG] = "nothing",
+static const char *const kind_words[] = {[CLI_FLAG] = "true or false, or nothing",
                                          [CLI_INT] = "a whole number",
                                          [CLI_COUNT] = "a whole number, 1 or more",
                                          [CLI_NUM] = "a number",
@@ -91,27 +112,47 @@ static int unknown(const cli_spec *s, const char *verb, const char *name) {
   return cli_usage(verb, "unknown option %s", name);
 }
 
-/* The option a word means: "--name", "--name=value", and with `keys` "name=value" with underscores.
- * The name goes to `name` (cut when too long), the place after '=' to *value.  False: no option. */
-static bool read_name(bool keys, const char *word, char name[64], const char **value) {
-  const char *eq = strchr(word, '='), *from = word, *const block = "hyper_parallel.";
-  bool dashes = !strncmp(word, "--", 2);
-  if (!dashes && !(keys && eq)) return false;
-  if (!dashes && !strncmp(word, block, strlen(block))) from += strlen(block);
-  snprintf(name, 64, "%s%.*s", dashes ? "" : "--", eq ? (int)(eq - from) : 62, from);
-  for (char *c = name; !dashes && *c; c++)
-    if (*c == '_') *c = '-';
-  *value = eq ? eq + 1 : NULL;
+/* A name is spelled with dashes or underscores, whichever: this makes them all c. */
+static void spell(char *name, char c) {
+  for (; *name; name++)
+    if (*name == '-' || *name == '_') *name = c;
+}
+
+/* A word that names an option or a key: "--some-name", "--some_name=value" or "some_name=value". */
+typedef struct {
+  char name[64]; /* "--some-name", whatever the spelling; cut when too long */
+  const char *value;
+  bool dashes;
+} named;
+
+/* keys: an option may be called as in the block of a configuration, "hyper_parallel.devices". */
+static bool read_name(bool keys, const char *word, named *out) {
+  static const char block[] = "hyper_parallel.";
+  const char *eq = strchr(word, '=');
+  out->dashes = !strncmp(word, "--", 2);
+  if (!out->dashes && !eq) return false;
+  const char *from = out->dashes ? word + 2 : word;
+  if (keys && !strncmp(from, block, strlen(block))) from += strlen(block);
+  snprintf(out->name, sizeof out->name, "--%.*s", eq ? (int)(eq - from) : 61, from);
+  spell(out->name + 2, '-');
+  out->value = eq ? eq + 1 : NULL;
   return true;
 }
 
-/* --some-key VALUE as the word some_key=VALUE; the exit code when memory is short. */
-static int add_key(arena *text, const char *name, const char *value, const char **word) {
-  char *key = arena_printf(text, "%s=%s", name + 2, value);
+/* A key and its value as the word some_key=VALUE; only of the path's first names, which are keys
+ * and not those of tensors, the spelling is free.  The exit code when memory is short. */
+static int add_key(arena *text, const char *name, size_t n, const char *value, const char **word) {
+  static const char block[] = "hyper_parallel.";
+  char *key = arena_printf(text, "%.*s=%s", (int)n, name, value);
   *word = key;
-  for (char *c = key; c && *c != '='; c++)
-    if (*c == '-') *c = '_';
-  return key ? CLI_GO_ON : cli_fail(HP_ERR_OOM);
+  if (!key) return cli_fail(HP_ERR_OOM);
+  for (int part = 0; part < 2; part++) {
+    for (; *key && *key != '=' && *key != '.'; key++)
+      if (*key == '-') *key = '_';
+    if (*key != '.' || strncmp(*word, block, strlen(block))) break;
+    key++;
+  }
+  return CLI_GO_ON;
 }
 
 static int set_option(const cli_option *o, const char *verb, const char *value) {
@@ -119,45 +160,60 @@ static int set_option(const cli_option *o, const char *verb, const char *value) 
   return cli_usage(verb, "%s: expected %s, found \"%s\"", o->name, kind_words[o->kind], value);
 }
 
-/* keys: "name=value" is an option too.  text: options that the spec has not are keys, as words. */
-static int parse(const cli_spec *s, bool keys, arena *text, int argc, char **argv,
+/* What words are beside the options of the spec. */
+typedef enum {
+  WORDS,       /* of their own */
+  OPTIONS_TOO, /* "name=value" must be an option */
+  KEYS_TOO     /* names that are no options are keys, which are put together in `text` */
+} word_rule;
+
+/* argv[*i] and, where it needs one, the word with its value. */
+static int take_word(const cli_spec *s, word_rule rule, arena *text, int argc, char **argv, int *i,
+                     const char **rest, int *n_rest) {
+  named w;
+  const char *word = argv[*i];
+  const cli_option *o = NULL;
+  bool is_name = read_name(rule == OPTIONS_TOO, word, &w);
+  if (is_name) o = find(s, w.name);
+  if (!o && (!is_name || (!w.dashes && rule == WORDS))) {
+    rest[(*n_rest)++] = word;
+    return CLI_GO_ON;
+  }
+  if (!o && rule != KEYS_TOO) return unknown(s, argv[0], w.name);
+  bool flag = o && o->kind == CLI_FLAG;
+  const char *value = w.value;
+  if (!flag && !value) value = *i + 1 < argc ? argv[++*i] : NULL;
+  if (!flag && !value)
+    return cli_usage(argv[0], "%s needs a value (%s)", w.name, o ? o->arg : "a key of the file");
+  if (o) return set_option(o, argv[0], value ? value : "true");
+  const char *name = w.dashes ? word + 2 : word;
+  return add_key(text, name, strcspn(name, "="), value, &rest[(*n_rest)++]);
+}
+
+static int parse(const cli_spec *s, word_rule rule, arena *text, int argc, char **argv,
                  const char **rest, int *n_rest) {
   *n_rest = 0;
   for (int i = 1; i < argc; i++) {
-    const char *w = argv[i];
-    if (!strcmp(w, "--help") || !strcmp(w, "-h")) {
+    if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
       cli_print_help(s);
       return 0;
     }
-    if (!strcmp(w, "--")) {
+    if (!strcmp(argv[i], "--")) {
       while (++i < argc) rest[(*n_rest)++] = argv[i];
       break;
     }
-    char name[64];
-    const char *value;
-    if (!read_name(keys, w, name, &value)) {
-      rest[(*n_rest)++] = w;
-      continue;
-    }
-    const cli_option *o = find(s, name);
-    if (!o && !text) return unknown(s, argv[0], name);
-    bool flag = o && o->kind == CLI_FLAG;
-    if (flag && value) return cli_usage(argv[0], "%s takes no value", o->name);
-    if (!flag && !value) value = i + 1 < argc ? argv[++i] : NULL;
-    if (!flag && !value)
-      return cli_usage(argv[0], "%s needs a value (%s)", name, o ? o->arg : "a key of the file");
-    int code = o ? set_option(o, argv[0], value) : add_key(text, name, value, &rest[(*n_rest)++]);
+    int code = take_word(s, rule, text, argc, argv, &i, rest, n_rest);
     if (code != CLI_GO_ON) return code;
   }
   return CLI_GO_ON;
 }
 
 int cli_parse(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest) {
-  return parse(s, false, NULL, argc, argv, rest, n_rest);
+  return parse(s, WORDS, NULL, argc, argv, rest, n_rest);
 }
 
 int cli_parse_keys(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest) {
-  return parse(s, true, NULL, argc, argv, rest, n_rest);
+  return parse(s, OPTIONS_TOO, NULL, argc, argv, rest, n_rest);
 }
 
 static bool is_topic(const char *const *topics, const char *word) {
@@ -183,7 +239,7 @@ int cli_parse_config(const cli_spec *s, const char *const *topics, int argc, cha
   int n;
   *out = (cli_config){0};
   if (argc > CLI_WORDS) return cli_usage(argv[0], "too many arguments");
-  int code = parse(s, false, &out->text, argc, argv, rest, &n);
+  int code = parse(s, KEYS_TOO, &out->text, argc, argv, rest, &n);
   if (code == CLI_GO_ON) code = sort_words(argv[0], topics, rest, n, out);
   if (code != CLI_GO_ON) arena_free(&out->text);
   return code;

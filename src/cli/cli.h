@@ -34,11 +34,15 @@ typedef struct {
 } cli_spec;
 
 enum { CLI_GO_ON = -1 };
-/* Reads options (--name value or --name=value) into their places; what is left over is moved to
- * the front of rest (room for argc).  Returns CLI_GO_ON, 0 after --help, or 2 after bad usage. */
+/* Reads options into their places; what is left over is moved to the front of rest (room for argc).
+ * An option is spelled alike on all verbs: --some-name VALUE, --some-name=VALUE or some_name=VALUE,
+ * with dashes or underscores; a flag alone, or with =true or =false.  A word with "=" whose name is
+ * no option is left over, as all words after "--" are.  Returns CLI_GO_ON, 0 after --help, or 2
+ * after bad usage. */
 int cli_parse(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest);
-/* The same for verbs that run a model: options may also be given as in the configuration of a
- * training run, "memory_limit=4GiB" or "hyper_parallel.memory_limit=4GiB". */
+/* The same for verbs that run a model: a name that is no option is bad usage, and options may also
+ * be named as in the block of a training run's configuration, "hyper_parallel.memory_limit=4GiB".
+ */
 int cli_parse_keys(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest);
 
 enum { CLI_WORDS = 256 };
@@ -61,6 +65,12 @@ void cli_say(hp_status st, const char *fmt, ...) __attribute__((format(printf, 2
 int cli_fail(hp_status st);
 /* Bad usage: says the message, where to find help, and returns 2. */
 int cli_usage(const char *verb, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Has who read stdout, such as `head`, gone away? */
+bool cli_output_is_closed(void);
+/* Text of a model or a user to stdout: byte for byte, but control characters are escaped where
+ * stdout is a terminal. */
+void cli_put_text(const char *text, size_t n);
 
 /* --- options shared by every verb that runs a model --------------------------------------- */
 

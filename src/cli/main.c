@@ -41,12 +41,15 @@ static void open_streams(void) {
   if (fd > STDERR_FILENO) close(fd);
 }
 
-/* Output that could not be written is a failure, whatever the verb thought of it. */
-static int close_output(int code) {
+/* Output that could not be written is a failure, whatever the verb thought of it.  But where who
+ * read it has gone, as `head` does, there is nothing to say: the exit code is that of a process
+ * that SIGPIPE ends.  What a training run prints is not its result. */
+static int close_output(int code, bool trains) {
   bool failed = ferror(stdout) != 0;
   errno = 0;
   if (fflush(stdout)) failed = true;
   if (!failed) return code;
+  if (cli_output_is_closed()) return code || trains ? code : 128 + SIGPIPE;
   cli_say(HP_ERR_IO, ": standard output: cannot be written: %s",
           errno ? strerror(errno) : "an earlier write failed");
   return code ? code : 1;
@@ -70,11 +73,14 @@ static int run(int argc, char **argv) {
   return unknown_verb(argv[1]);
 }
 
-static int run_and_close(int argc, char **argv) { return close_output(run(argc, argv)); }
+static int run_and_close(int argc, char **argv) {
+  bool trains = argc > 1 && !strcmp(argv[1], "train");
+  return close_output(run(argc, argv), trains);
+}
 
 int main(int argc, char **argv) {
   open_streams();
-  signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write, with a message */
+  signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write, and ends no training run */
   signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
   cli_name_file_faults();
   return cli_run_in_job(run_and_close, argc, argv);

@@ -1,4 +1,5 @@
 /* `hyper explain`: what the compiler decides for a training step, without running it. */
+#include "base/escape.h"
 #include "base/io.h"
 #include "base/json.h"
 #include "base/philox.h"
@@ -16,7 +17,7 @@ static int64_t state_bytes(const train_config *c, const lm *m) {
 }
 
 static void print_summary(const train_config *c, const lm *m, const hp_program_stats *s) {
-  printf("model          %s, %.3f M parameters\n", m->c.model_type,
+  printf("model          %s, %.3f M parameters\n", escape_name(m->c.model_type).text,
          model_config_params(&m->c) * 1e-6);
   printf("step           %lld x %lld tokens, %.3f GFLOP, %d instructions, %d loop kernels\n",
          (long long)c->is.batch.rows, (long long)c->is.block, s->flops * 1e-9, s->instructions,
@@ -106,7 +107,7 @@ static hp_status time_steps(const train_config *c, lm *m, const char *what, char
 static hp_status explain_time(const train_config *c, lm *m, const question *q) {
   char *text = NULL;
   hp_status st = time_steps(c, m, q->json ? "ops.json" : "ops", &text);
-  if (!st) fputs(text, stdout);
+  if (!st) escape_print(text, stdout);
   hp_free(text);
   return st;
 }
@@ -122,7 +123,10 @@ static hp_status explain_plan(const train_config *c, lm *m, hp_device *d, const 
   if (!st && q->json && !table) st = print_json(c, m, &s);
   else if (!st && !table) print_summary(c, m, &s);
   if (!st && q->svg) st = file_write(q->svg, text, strlen(text));
-  else if (!st && text) printf("%s%s", table ? "" : "\n", text);
+  else if (!st && text) {
+    if (!table) putchar('\n');
+    escape_print(text, stdout);
+  }
   hp_free(text);
   return st;
 }

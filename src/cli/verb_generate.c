@@ -43,14 +43,15 @@ static bool has_tokenizer(const char *dir) {
 
 /* The prompt stands in front of the first piece: a run that is refused shows none of it. */
 static void show_prompt(const char **prompt) {
-  if (*prompt) fputs(*prompt, stdout);
+  if (*prompt) cli_put_text(*prompt, strlen(*prompt));
   *prompt = NULL;
 }
 
-static void show_piece(void *ctx, const char *text, size_t n) {
+/* Goes on as long as somebody reads. */
+static bool show_piece(void *ctx, const char *text, size_t n) {
   show_prompt(ctx);
-  fwrite(text, 1, n, stdout);
-  fflush(stdout);
+  cli_put_text(text, n);
+  return fflush(stdout) == 0 || !cli_output_is_closed();
 }
 
 static hp_status run(const args *a, lm *m, const tokenizer *t, double load_s) {

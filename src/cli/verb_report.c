@@ -1,4 +1,5 @@
 /* `hyper report`: where the time of a training run went, from what the run has written. */
+#include "base/escape.h"
 #include "base/io.h"
 #include "base/json.h"
 #include "cli/cli.h"
@@ -61,7 +62,7 @@ static hp_status print_table(const tree_node *root) {
   for (uint32_t i = 0; i < kinds->len && !st; i++) st = read_row(kinds->child[i], &row[i]);
   if (!st) op_times_print(row, (int)kinds->len, &l, &text);
   if (!st) st = str_status(&text);
-  if (!st) fputs(text.at, stdout);
+  if (!st) escape_print(text.at, stdout);
   mem_free(row);
   str_free(&text);
   return st;

@@ -86,7 +86,7 @@ static hp_status decode(const args *a, const tokenizer *t, const str *text) {
   }
   if (!st) {
     const str *s = a->json ? &quoted : &out;
-    fwrite(s->at ? s->at : "", 1, s->len, stdout);
+    cli_put_text(s->at ? s->at : "", s->len);
     putchar('\n');
   }
   vec_free(&ids);

@@ -97,7 +97,9 @@ static void show(writer *w, bool all) {
   }
   size_t to = w->text->len;
   if (!all && !w->stopped && stop && *stop) to -= held_back(w->text, stop);
-  if (w->g->piece && to > w->shown) w->g->piece(w->g->ctx, w->text->at + w->shown, to - w->shown);
+  if (w->g->piece && to > w->shown &&
+      !w->g->piece(w->g->ctx, w->text->at + w->shown, to - w->shown))
+    w->stopped = true;
   if (to > w->shown) w->shown = to;
 }
 

@@ -12,8 +12,9 @@ typedef struct {
   int32_t eos[8]; /* tokens that end the text */
   int n_eos;
   const char *stop; /* text that ends it; NULL = none */
-  /* Called with pieces of the text as they become final; may be NULL. */
-  void (*piece)(void *ctx, const char *text, size_t n);
+  /* Called with pieces of the text as they become final; false ends the text there.  May be NULL.
+   */
+  bool (*piece)(void *ctx, const char *text, size_t n);
   void *ctx;
 } generation;
 

@@ -52,6 +52,7 @@ typedef struct {
   VEC(double) steps_done, step_seconds, tokens_per_s;
   bool resumed;
   bool saved_here; /* does the checkpoint that it was resumed from lie in output_dir? */
+  bool unheard;    /* nobody reads stdout any more */
 } trainer;
 
 /* trainer_save.c */

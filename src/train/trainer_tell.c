@@ -1,8 +1,10 @@
 /* What a run tells: console, progress, and the files beside the model. */
+#include "base/escape.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "train/trainer_parts.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -50,9 +52,21 @@ hp_status trainer_tell_start(trainer *t) {
   if (t->resumed) return HP_OK;
   str example = {0};
   hp_status st = train_data_print_example(&t->data, t->t, &example);
-  if (!st && example.len) log_info("%s", example.at);
+  if (!st && example.len) example.at[example.len - 1] = 0; /* log_info ends the line */
+  if (!st && example.len) log_info("%s\n", example.at);
   str_free(&example);
   return st;
+}
+
+/* To stdout.  When nobody reads it any more, the run goes on, and says so once. */
+static void put(trainer *t, const char *text, bool line) {
+  escape_print(text, stdout);
+  if (line) fputc('\n', stdout);
+  errno = 0;
+  if (!fflush(stdout) || errno != EPIPE || t->unheard) return;
+  t->unheard = true;
+  log_warn("standard output is closed: the run goes on, its figures are in %s/trainer_log.jsonl",
+           t->c->output_dir);
 }
 
 hp_status trainer_tell_entry(trainer *t, const run_entry *e) {
@@ -60,11 +74,7 @@ hp_status trainer_tell_entry(trainer *t, const run_entry *e) {
   if (!t->writes) return HP_OK;
   hp_status st = run_files_log(&t->files, e, &line);
   progress_clear(&t->bar);
-  if (!st && line.len) {
-    fputs(line.at, stdout);
-    if (line.at[line.len - 1] != '\n') fputc('\n', stdout);
-    fflush(stdout);
-  }
+  if (!st && line.len) put(t, line.at, line.at[line.len - 1] != '\n');
   str_free(&line);
   return st;
 }
@@ -87,8 +97,7 @@ static hp_status tell_results(trainer *t, const run_entry *e, int n, const char 
   for (int i = 0; i < n; i++) run_log_print_metrics(&e[i], split, &text);
   hp_status st = str_status(&text);
   if (!st) {
-    fputs(text.at, stdout);
-    fflush(stdout);
+    put(t, text.at, false);
     st = run_files_results(&t->files, e, n, split);
   }
   str_free(&text);
