@@ -52,6 +52,7 @@ static hp_status open_model(const bench_args *a, bool training, hp_device **d, l
   hp_status st = lm_create(a->m.model, *d, &lo, m);
   if (!st) {
     st = strategy_apply(&s, *m, *d);
+    if (!st) strategy_tell_rows(&s, bench_batch(a, training ? 4 : 1), 0);
     if (!st && has_weights(a->m.model)) st = lm_load(*m, a->m.model);
     else if (!st) st = lm_init(*m, (uint64_t)a->m.seed);
     if (st) lm_free(*m);

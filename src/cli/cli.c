@@ -287,6 +287,13 @@ hp_status cli_device_options(const model_options *o, strategy *s, char *mesh,
   return HP_OK;
 }
 
+void cli_tell_rows(const model_options *o, int64_t rows, int64_t tokens) {
+  strategy s;
+  if (strategy_parse(o->strategy, o->devices, &s))
+    err_clear(); /* told when the device was opened */
+  else strategy_tell_rows(&s, rows, tokens);
+}
+
 hp_status cli_open_model(const model_options *o, bool training, hp_device **d, void **lm_out) {
   hp_dtype t = HP_F32;
   if (!o->model) HP_FAIL(HP_ERR_ARG, "--model DIR is missing");

@@ -111,6 +111,9 @@ hp_status cli_device_options(const model_options *o, struct strategy *s, char *m
                              hp_device_options *out);
 /* Opens the device and the model, with its weights; exit code in *code when it fails. */
 hp_status cli_open_model(const model_options *o, bool training, hp_device **d, void **lm_out);
+/* Warns of devices that have none of the sequences computed at a time, or none of their tokens
+ * (0: they have many). */
+void cli_tell_rows(const model_options *o, int64_t rows, int64_t tokens);
 /* "1,2,3" -> ids; HP_ERR_ARG names what is wrong. */
 hp_status cli_parse_ids(const char *text, int32_t **ids, int64_t *n);
 

@@ -103,6 +103,7 @@ static hp_status run(const args *a, lm *m, const token_ids *ids, score *sum) {
              (long long)m->c.max_length);
   }
   int64_t rows = a->batch ? a->batch : BATCH_TOKENS / width > 0 ? BATCH_TOKENS / width : 1;
+  cli_tell_rows(&a->m, rows, 0);
   HP_TRY(score_group(m, ids, &at, rows, width, sum));
   HP_TRY(score_group(m, ids, &at, 1, width, sum));
   HP_TRY(score_group(m, ids, &at, 1, all.n - at, sum));

@@ -131,6 +131,7 @@ int verb_generate(int argc, char **argv) {
   if (!st && (a.prompt || has_tokenizer(a.m.model))) st = tokenizer_load(a.m.model, &t);
   double start = time_now_s();
   if (!st) st = cli_open_model(&a.m, false, &d, &opened);
+  if (!st) cli_tell_rows(&a.m, 1, 1);
   if (!st) st = run(&a, opened, t, time_now_s() - start);
   lm_free(opened);
   if (opened) hp_device_close(d);

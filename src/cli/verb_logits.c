@@ -181,6 +181,7 @@ static int run(int argc, char **argv, bool grads) {
   hp_status st = file_check_target(a.out);
   if (!st) st = read_sequences(&a, &s);
   if (!st) st = cli_open_model(&a.m, grads, &d, &opened);
+  if (!st) cli_tell_rows(&a.m, 1, 0);
   lm *m = opened;
   if (!st) st = grads ? write_grads(m, &a, &s.seq.at[0]) : write_logits(m, &a, &s);
   lm_free(m);

@@ -63,4 +63,11 @@ const char *strategy_mesh(const strategy *s, char text[STRATEGY_TEXT]);
  * nothing for this model are told. */
 hp_status strategy_apply(const strategy *s, const lm *m, hp_device *d);
 
+/* strategy_idle.c: warns of words that change nothing for this model, of devices without heads or
+ * experts of their own, and of padding of a hundredth and more, with what would fill it.
+ * strategy_apply calls it. */
+void strategy_tell_idle(const strategy *s, const lm *m);
+/* The same of sequences that are computed at a time, `rows`, and of their tokens (0: many). */
+void strategy_tell_rows(const strategy *s, int64_t rows, int64_t tokens);
+
 #endif

@@ -8,7 +8,6 @@
  *     divided stay whole; all others are padded */
 #include "model/strategy.h"
 
-#include "base/log.h"
 #include "base/str.h"
 
 #include <stdio.h>
@@ -263,22 +262,10 @@ static const mark_layout inputs[] = {{"ids", "D,C"},    {"positions", "D,C"},
                                      {"span", "D,C,-"}, {"cache.*", "D,-,X?,-"},
                                      {NULL, NULL}};
 
-/* Words that change nothing. */
-static void tell_idle(const strategy *s, const lm *m) {
-  int64_t rows = (s->zero_dp ? s->zero_dp : s->dp) * s->cp;
-  if ((s->ep > 1 || s->etp > 1) && !m->c.moe.experts)
-    log_warn("strategy: ep and etp cut nothing: model_type %s has no experts (dp is %lld)",
-             m->c.model_type, (long long)s->dp);
-  if (s->sp && s->tp == 1) log_warn("strategy: sp cuts nothing: it is by tp, and tp is 1");
-  if (s->zero && rows == 1)
-    log_warn("strategy: zero=%d cuts nothing: it is by dp and cp, and %s", s->zero,
-             s->zero_dp ? "of dp by 1 device alone" : "both are 1");
-}
-
 hp_status strategy_apply(const strategy *s, const lm *m, hp_device *d) {
   applying a = {.s = s, .m = m, .d = d};
   a.axes = strategy_axes(s, a.axis);
-  tell_idle(s, m);
+  strategy_tell_idle(s, m);
   if (!a.axes) return HP_OK;
   for (size_t i = 0; i < m->params.len; i++) HP_TRY(declare_param(&a, &m->params.at[i]));
   HP_TRY(declare_all(&a, inputs));

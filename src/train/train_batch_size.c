@@ -69,8 +69,15 @@ static int64_t given(const train_config *c, int key, int64_t value) {
 }
 
 static hp_status tell_padding(train_config *c, int64_t rows, int64_t replicas) {
-  int64_t each = (rows + replicas - 1) / replicas;
+  int64_t each = (rows + replicas - 1) / replicas, used = (rows + each - 1) / each;
   if (rows % replicas == 0) return HP_OK;
+  if (used < replicas)
+    HP_TRY(train_config_note(c,
+                             "%lld of %lld data-parallel replicas have no rows: a micro-batch has "
+                             "%lld sample%s; give it a multiple of %lld, or share each sample by "
+                             "tp or cp",
+                             (long long)(replicas - used), (long long)replicas, (long long)rows,
+                             plural(rows), (long long)replicas));
   return train_config_note(c,
                            "micro-batches of %lld samples are padded to %lld: %lld data-parallel "
                            "replicas of %lld each, so %.0f %% of their work is idle",

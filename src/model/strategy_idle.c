@@ -1,0 +1,103 @@
+/* What a strategy leaves idle: words that change nothing for a model, devices that have no shard of
+ * it or of the batch, and the share of padding where a degree does not divide. */
+#include "model/strategy.h"
+
+#include "base/log.h"
+
+#include <stdio.h>
+
+/* Words that change nothing. */
+static void tell_words(const strategy *s, const lm *m) {
+  int64_t rows = (s->zero_dp ? s->zero_dp : s->dp) * s->cp;
+  if ((s->ep > 1 || s->etp > 1) && !m->c.moe.experts)
+    log_warn("strategy: ep and etp cut nothing: model_type %s has no experts (dp is %lld)",
+             m->c.model_type, (long long)s->dp);
+  if (s->sp && s->tp == 1) log_warn("strategy: sp cuts nothing: it is by tp, and tp is 1");
+  if (s->zero && rows == 1)
+    log_warn("strategy: zero=%d cuts nothing: it is by dp and cp, and %s", s->zero,
+             s->zero_dp ? "of dp by 1 device alone" : "both are 1");
+}
+
+/* The largest degree up to `parts` that divides. */
+static int64_t even_degree(int64_t units, int64_t parts) {
+  int64_t n = parts < units ? parts : units;
+  while (n > 1 && units % n) n--;
+  return n;
+}
+
+typedef struct {
+  int64_t each, empty; /* units of a device; devices without any */
+  double padded;       /* share of what all of them compute */
+} uneven;
+
+static uneven cut(int64_t units, int64_t parts) {
+  int64_t each = (units + parts - 1) / parts;
+  return (uneven){.each = each,
+                  .empty = parts - (units + each - 1) / each,
+                  .padded = 1 - (double)units / (double)(each * parts)};
+}
+
+/* Units of the model, such as heads, over the devices that cut them.  Less than a hundredth is not
+ * worth a line. */
+static void tell_units(const char *what, const char *by, int64_t units, int64_t parts) {
+  char empty[64] = "";
+  if (parts < 2 || units < 1) return;
+  uneven u = cut(units, parts);
+  if (u.padded < 0.01) return;
+  if (u.empty)
+    snprintf(empty, sizeof empty, "%lld of %lld have none and ", (long long)u.empty,
+             (long long)parts);
+  log_warn("strategy: %lld %s over %lld devices (%s): %s%.0f %% of the work on them is padding; "
+           "%lld devices would share them evenly",
+           (long long)units, what, (long long)parts, by, empty, 100 * u.padded,
+           (long long)even_degree(units, parts));
+}
+
+/* Devices that share the heads of attention; by: the words that say so. */
+static int64_t head_parts(const strategy *s, const char **by) {
+  strategy_axis axis[STRATEGY_AXES];
+  bool ulysses = s->mode == CP_ULYSSES || s->mode == CP_HYBRID;
+  int n = strategy_axes(s, axis);
+  int64_t parts = 1;
+  for (int i = 0; i < n; i++) {
+    axis_base b = axis[i].base;
+    if (b == BASE_TP || (ulysses && (b == BASE_ULYSSES || b == BASE_TP_Y))) parts *= axis[i].size;
+  }
+  *by = parts == s->tp ? "tp" : s->tp_y > 1 ? "tp, tp_y and cp" : s->tp > 1 ? "tp and cp" : "cp";
+  return parts;
+}
+
+void strategy_tell_idle(const strategy *s, const lm *m) {
+  const model_config *c = &m->c;
+  bool cuts_experts = s->ep > 1 || s->etp > 1;
+  const char *by;
+  int64_t parts = head_parts(s, &by);
+  tell_words(s, m);
+  /* heads of queries go with their heads of keys, as long as every device can have one of these */
+  if (c->kv_heads >= parts) tell_units("heads of keys and values", by, c->kv_heads, parts);
+  else tell_units("heads", by, c->heads, parts);
+  if (c->moe.experts) tell_units("experts", "ep", c->moe.experts, s->ep);
+  if (c->moe.experts && cuts_experts)
+    tell_units("dims of an expert's MLP", "etp", c->moe.ffn, s->etp);
+  else tell_units("dims of the MLP", "tp", c->moe.experts ? c->moe.ffn : c->ffn, s->tp);
+}
+
+void strategy_tell_rows(const strategy *s, int64_t rows, int64_t tokens) {
+  int64_t all = strategy_devices(s);
+  uneven u = cut(rows < 1 ? 1 : rows, s->dp);
+  if (s->dp > 1 && u.empty)
+    log_warn("strategy: %lld of %lld devices have no rows: %lld sequence%s at a time for dp=%lld; "
+             "give %lld at a time, or share each by tp or cp",
+             (long long)(u.empty * (all / s->dp)), (long long)all, (long long)rows,
+             rows == 1 ? "" : "s", (long long)s->dp, (long long)s->dp);
+  else if (s->dp > 1 && u.padded > 0)
+    log_warn("strategy: %lld sequences over dp=%lld are padded to %lld: %.0f %% of the rows are "
+             "idle; a multiple of %lld is not padded",
+             (long long)rows, (long long)s->dp, (long long)(u.each * s->dp), 100 * u.padded,
+             (long long)s->dp);
+  if (tokens > 0 && tokens < s->cp)
+    log_warn("strategy: %lld of %lld devices of cp=%lld have no tokens while there %s %lld at a "
+             "time, as in decoding; tp shares the work of a token",
+             (long long)(s->cp - tokens), (long long)s->cp, (long long)s->cp,
+             tokens == 1 ? "is" : "are", (long long)tokens);
+}
