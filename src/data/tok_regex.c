@@ -6,16 +6,23 @@
 #include <pcre2.h>
 #include <string.h>
 
+/* Work on a text is counted by callouts in the expression (see tok_regex_translate): a step each,
+ * and one for each byte between two of them.  PCRE2's own limit holds for one place at which a
+ * match is tried, and there are as many places as bytes: it alone leaves the square of the length.
+ * Real expressions take 2 to 5 steps a byte.  Of numbers, some look ahead to their end at every
+ * third digit: what is allowed of any text is for 10,000 digits. */
 enum {
   PATTERN_MAX = 64 << 10, /* bytes; real ones have a few hundred */
-  STEPS_MIN = 10000,      /* of one match, and per byte of the text beyond: real expressions */
-  STEPS_PER_BYTE = 64,    /* take a few per byte, ones that blow up are stopped early */
-  HEAP_LIMIT_KIB = 64 << 10
+  STEPS_MIN = 16 << 20,   /* of a text: 0.2 s */
+  STEPS_PER_BYTE = 64,
+  PLACE_MIN = 10000, /* of PCRE2's steps at one place, and STEPS_PER_BYTE for each byte */
+  HEAP_LIMIT_KIB = 64 << 10,
+  SHOWN = 80 /* bytes of an expression in messages */
 };
 
 struct tok_regex {
   pcre2_code *code;
-  char where[256];
+  char where[256], shown[SHOWN + 4];
 };
 
 static hp_status refuse(const tok_regex *re, int code, size_t offset) {
@@ -33,10 +40,12 @@ hp_status tok_regex_compile(const char *pattern, size_t n, const char *where, to
   HP_TRY_MEM(re);
   size_t keep = strlen(where) < sizeof re->where ? strlen(where) : sizeof re->where - 1;
   memcpy(re->where, where, keep);
+  memcpy(re->shown, pattern, n < SHOWN ? n : SHOWN);
+  if (n > SHOWN) memcpy(re->shown + SHOWN, "...", 4);
   if (n > PATTERN_MAX)
     HP_FAIL_GOTO(st, HP_ERR_INPUT, "%s: a regular expression of %zu bytes; expected at most %d",
                  where, n, PATTERN_MAX);
-  HP_TRY_GOTO(tok_regex_translate(pattern, n, where, &text), st);
+  HP_TRY_GOTO(tok_regex_translate(pattern, n, where, true, &text), st);
   context = pcre2_compile_context_create(NULL);
   if (!context) HP_FAIL_GOTO(st, HP_ERR_OOM, "%s: no memory for a regular expression", where);
   pcre2_set_newline(context, PCRE2_NEWLINE_LF);
@@ -97,6 +106,33 @@ void tok_matcher_free(tok_matcher *m) {
   *m = (tok_matcher){0};
 }
 
+/* --- counting --------------------------------------------------------------------------------- */
+
+static size_t distance(size_t a, size_t b) { return a < b ? b - a : a - b; }
+
+/* The longest group that a reference may compare. */
+static size_t longest_group(const pcre2_callout_block *b) {
+  size_t longest = 0;
+  for (uint32_t k = 1; k < b->capture_top; k++) {
+    PCRE2_SIZE at = b->offset_vector[2 * k], end = b->offset_vector[2 * k + 1];
+    if (at != PCRE2_UNSET && end != PCRE2_UNSET && end - at > longest && end > at)
+      longest = end - at;
+  }
+  return longest;
+}
+
+/* Ends the match when the text has used up its steps. */
+static int count_step(pcre2_callout_block *b, void *data) {
+  tok_matcher *m = data;
+  if (b->start_match != m->start) m->start = m->at = b->start_match;
+  m->steps += 1 + distance(m->at, b->current_position);
+  m->at = b->current_position;
+  if (b->callout_number == TOK_COUNT_REFERENCE) m->steps += longest_group(b);
+  if (b->callout_number >= TOK_COUNT_TIMES && b->callout_number < TOK_COUNT_TIMES + 17)
+    m->steps += (size_t)1 << (b->callout_number - TOK_COUNT_TIMES);
+  return m->steps > m->allowed ? PCRE2_ERROR_CALLOUT : 0;
+}
+
 static hp_status prepare(tok_matcher *m) {
   if (m->data) return HP_OK;
   m->data = pcre2_match_data_create(1, NULL);
@@ -106,6 +142,7 @@ static hp_status prepare(tok_matcher *m) {
     HP_FAIL(HP_ERR_OOM, "no memory to match regular expressions");
   }
   pcre2_set_heap_limit(m->context, HEAP_LIMIT_KIB);
+  m->allowed = STEPS_MIN;
   return HP_OK;
 }
 
@@ -134,6 +171,7 @@ static hp_status cast_shadow(tok_matcher *m, const char *text, size_t n, const c
 /* The next match at or after `from`: 1 and its bounds, 0 for none, or a failure of PCRE2. */
 static int next_match(const tok_regex *re, tok_matcher *m, const char *text, size_t n, size_t from,
                       size_t *at, size_t *end) {
+  m->start = m->at = from;
   int rc =
       pcre2_match(re->code, (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK, m->data, m->context);
   if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
@@ -147,24 +185,40 @@ static int next_match(const tok_regex *re, tok_matcher *m, const char *text, siz
   return *at <= *end && *at >= from ? 1 : 0; /* \K may move the start: no match then */
 }
 
+static hp_status refuse_text(const tok_regex *re, int code, size_t n) {
+  bool limit = code == PCRE2_ERROR_CALLOUT || code == PCRE2_ERROR_MATCHLIMIT ||
+               code == PCRE2_ERROR_DEPTHLIMIT || code == PCRE2_ERROR_HEAPLIMIT;
+  if (limit)
+    HP_FAIL(
+        HP_ERR_INPUT,
+        "%s: the regular expression \"%s\" fails on this text of %zu bytes: it goes over the "
+        "same characters again and again (%s); cut the text, or use an expression that does not",
+        re->where, re->shown, n,
+        code == PCRE2_ERROR_CALLOUT      ? "more steps than grow with its length"
+        : code == PCRE2_ERROR_MATCHLIMIT ? "more steps than one match may take"
+                                         : "deeper than one match may go");
+  char why[128] = "unknown error";
+  pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
+  HP_FAIL(HP_ERR_INPUT, "%s: the regular expression \"%s\" fails on this text of %zu bytes: %s",
+          re->where, re->shown, n, why);
+}
+
 hp_status tok_regex_split(const tok_regex *re, tok_matcher *m, const char *text, size_t n,
                           tok_spans *out) {
   out->len = 0;
   HP_ASSERT(n <= UINT32_MAX);
   HP_TRY(prepare(m));
   HP_TRY(cast_shadow(m, text, n, &text));
-  uint64_t steps = STEPS_MIN + (uint64_t)STEPS_PER_BYTE * n;
-  pcre2_set_match_limit(m->context, steps > UINT32_MAX ? UINT32_MAX : (uint32_t)steps);
+  uint64_t more = (uint64_t)STEPS_PER_BYTE * n, place = PLACE_MIN + more;
+  m->allowed += more;
+  pcre2_set_callout(m->context, count_step, m);
+  pcre2_set_match_limit(m->context, place > UINT32_MAX ? UINT32_MAX : (uint32_t)place);
   size_t done = 0, from = 0;
   bool any = false;
   while (from <= n) {
     size_t at, end;
     int rc = next_match(re, m, text, n, from, &at, &end);
-    if (rc < 0) {
-      char why[128] = "unknown error";
-      pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof why);
-      HP_FAIL(HP_ERR_INPUT, "%s: the regular expression fails on this text: %s", re->where, why);
-    }
+    if (rc < 0) return refuse_text(re, rc, n);
     if (!rc) break;
     from = end;
     if (at == end && any && end == done) { /* an empty match right after a match does not count */

@@ -297,12 +297,12 @@ TEST(expressions_that_blow_up_are_stopped) {
       encode_with("{`pre_tokenizer`:{`type`:`Split`,`behavior`:`Removed`,`invert`:false,`pattern`:"
                   "{`Regex`:`(a|aa)+[bc]`}}," WORDS "}",
                   text.at, text.len),
-      "the regular expression fails on this text");
+      "fails on this text of 5000 bytes: it goes over the same characters again");
   CHECK_FAILS(
       encode_with("{`pre_tokenizer`:{`type`:`Split`,`behavior`:`Removed`,`invert`:false,`pattern`:"
                   "{`Regex`:`(?:(?:a*)*)*[bc]`}}," WORDS "}",
                   text.at, text.len),
-      "the regular expression fails on this text");
+      "fails on this text of 5000 bytes: it goes over the same characters again");
   str_free(&text);
 }
 
@@ -412,6 +412,7 @@ TEST(ruby_expressions_are_translated) {
              {"\\p{L}{1,3}+", "(?:\\p{L}{1,3})+"},
              {"\\x41{2}+", "(?:\\x41{2})+"},
              {"{x}", "{x}"},
+             {"\\Qa+\\E", "Qa+E"},
              {"(?mi:.)", "(?si:.)"},
              {"(?<name>a)\\k<name>", "(?<name>a)\\k<name>"},
              {"(?<!a)b(?=c)", "(?<!a)b(?=c)"},
@@ -424,7 +425,7 @@ TEST(ruby_expressions_are_translated) {
              {"\xC3\xA9{2}+", "(?:\xC3\xA9{2})+"}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     str out = {0};
-    CHECK_OK(tok_regex_translate(row[i].ruby, strlen(row[i].ruby), "test", &out));
+    CHECK_OK(tok_regex_translate(row[i].ruby, strlen(row[i].ruby), "test", false, &out));
     CHECK_STR(out.at, row[i].pcre);
     str_free(&out);
   }
@@ -432,8 +433,106 @@ TEST(ruby_expressions_are_translated) {
                                     "(?~a)", "(*FAIL)", "(?#",   "[a[:nope:]]"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     str out = {0};
-    CHECK_FAILS(tok_regex_translate(bad[i], strlen(bad[i]), "test", &out),
+    CHECK_FAILS(tok_regex_translate(bad[i], strlen(bad[i]), "test", false, &out),
                 "test: the regular expression has");
     str_free(&out);
   }
+}
+
+/* Where work can be repeated it is counted, and the expression means what it did. */
+TEST(expressions_count_their_work) {
+  static const struct {
+    const char *ruby, *pcre;
+  } row[] = {{"ab?c", "ab?c"},
+             {"\\s+(?!\\S)|\\s+", "\\s+(?C1)(?!\\S)|\\s+(?C1)"},
+             {"a*?b++", "a*?(?C1)b++(?C1)"},
+             {"a{2,3}?b", "a{2,3}?(?C1)b"},
+             {"a{2}+", "(?:a{2})+(?C1)"},
+             {"a{70}", "(?C22)a{70}(?C1)"},
+             {"(?i:'s|'t)|x", "(?i:'s|'t)(?C1)|x"},
+             {"(a|b)?c", "(a|b)?(?C1)c"},
+             {"(?:a*b)*", "(?C2)(?:(?C2)a*(?C1)b)*(?C1)"},
+             {"(a(?R)?)b|a", "(a(?C1)(?R)?(?C1))b|a"},
+             {"(?<n>a)\\g<n>", "(?<n>a)(?C1)\\g<n>(?C1)"},
+             {"(a)\\1", "(a)(?C3)\\1"},
+             {"a?b?c?d?e?f?g?h?i?j?", "a?b?c?d?e?f?g?h?i?(?C1)j?(?C1)"},
+             {"[*+]\\*x", "[*+]\\*x"}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    str out = {0};
+    CHECK_OK(tok_regex_translate(row[i].ruby, strlen(row[i].ruby), "test", true, &out));
+    CHECK_STR(out.at, row[i].pcre);
+    str_free(&out);
+  }
+}
+
+/* Splits `times` copies of `text`, in pieces of `piece` bytes (0: at once). */
+static hp_status split_many(const char *pattern, const char *text, size_t times, size_t piece,
+                            tok_spans *out) {
+  tok_regex *re;
+  tok_matcher m = {0};
+  str all = {0};
+  add_many(&all, text, times);
+  CHECK_OK(tok_regex_compile(pattern, strlen(pattern), "test", &re));
+  hp_status st = HP_OK;
+  for (size_t at = 0; at < all.len && !st; at += piece ? piece : all.len) {
+    size_t n = !piece || piece > all.len - at ? all.len - at : piece;
+    st = tok_regex_split(re, &m, all.at + at, n, out);
+  }
+  tok_matcher_free(&m);
+  tok_regex_free(re);
+  str_free(&all);
+  return st;
+}
+
+TEST(work_on_a_text_grows_with_its_length) {
+  static const char *const squares[] = {"(a(?R)?)b|a",          "a+[bc]|a",
+                                        "(?=a*[xy]?)a",         "(a)(?=a*)\\1?[bc]|a",
+                                        "(?:(?=a*[xy]?)a)*",    "a*a*a*[bc]|a",
+                                        "(?:a|b|ab)*[xy]|a",    "(?<n>a\\g<n>?)b|a",
+                                        "((?:aa|a)+)\\1[bc]|a", "(?:a?){40}[bc]|a",
+                                        "a{30000}[bc]|a"};
+  tok_spans spans = {0};
+  for (size_t i = 0; i < sizeof squares / sizeof *squares; i++) {
+    char says[64];
+    snprintf(says, sizeof says, "\"%s\" fails on this text of 16384 bytes", squares[i]);
+    CHECK_FAILS(split_many(squares[i], "a", 16384, 0, &spans), says);
+  }
+  /* what pieces of a text take is counted together */
+  CHECK_OK(split_many("a+[bc]|a", "a", 4096, 0, &spans));
+  CHECK_FAILS(split_many("a+[bc]|a", "a", 1 << 20, 4096, &spans), "fails on this text");
+  vec_free(&spans);
+}
+
+/* The words of GPT-2, of Llama 3, of GPT-4o, of Qwen 2, and numbers cut from their end. */
+static const char *const real_words[] =
+    {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:"
+     "'s|'"
+     "t|'re|'ve|'m|'ll|'d)?|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{"
+     "Lm}"
+     "\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\\p{N}{1,3}| "
+     "?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
+     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"};
+
+TEST(expressions_of_real_tokenizers_split_any_megabyte) {
+  static const char *const text[] = {"a",        " ",     "\xf0\x9f\x99\x82",
+                                     "A",        "7",     "\n",
+                                     "\r\n",     " \n",   "a ",
+                                     "a  b ",    "it's ", "\xe6\x9d\x83",
+                                     "\xcc\x81", "!?",    "Ab1 ",
+                                     "\t x"};
+  tok_spans spans = {0};
+  for (size_t i = 0; i < sizeof real_words / sizeof *real_words; i++)
+    for (size_t k = 0; k < sizeof text / sizeof *text; k++) {
+      size_t times = (i ? 1 << 20 : 1 << 18) / strlen(text[k]);
+      CHECK_OK(split_many(real_words[i], text[k], times, 0, &spans));
+      CHECK(spans.len > 0 && spans.at[spans.len - 1].end == times * strlen(text[k]));
+    }
+  /* looks ahead to the end of the number at every third digit */
+  CHECK_OK(split_many("\\p{N}{1,3}(?=(?:\\p{N}{3})*(?:\\P{N}|$))", "7", 3001, 0, &spans));
+  CHECK_EQ(spans.at[0].end, 1);
+  vec_free(&spans);
 }
