@@ -26,8 +26,6 @@ static uint32_t chance(uint32_t below) {
   return (uint32_t)(state >> 33) % below;
 }
 
-/* --- text --------------------------------------------------------------------------------- */
-
 static char text[TEXT_MAX];
 
 static size_t make_text(void) {

@@ -25,8 +25,6 @@ static uint32_t chance(uint32_t below) {
   return (uint32_t)(state >> 33) % below;
 }
 
-/* --- images ------------------------------------------------------------------------------- */
-
 typedef struct {
   int n;
   uint8_t *pixel, *label; /* [n,28,28], [n] */
@@ -62,7 +60,9 @@ static images read_images(const char *folder, const char *which) {
   snprintf(name, sizeof name, "%s-labels-idx1-ubyte", which);
   x.label = read_idx(folder, name, 8, 1, &labels);
   if (labels < x.n) x.n = labels;
-  return x;
+  if (x.n >= BATCH) return x;
+  fprintf(stderr, "cnn_mnist: %s/%s: %d images, at least %d are needed\n", folder, which, x.n, BATCH);
+  exit(1);
 }
 
 /* 3 x 5 dots each, a row of three bits after the other. */

@@ -40,6 +40,13 @@ run_cmd "$B/examples/cnn_mnist" 30 mnist
 exit_is 0
 number_is accuracy 100 above
 
+it "it refuses fewer images than a batch"
+printf '\000\000\010\001\000\000\000\007' >mnist/t10k-labels-idx1-ubyte
+head -c 7 /dev/zero >>mnist/t10k-labels-idx1-ubyte
+run_cmd "$B/examples/cnn_mnist" 1 mnist
+exit_is 1
+err_has "7 images, at least 64"
+
 it "the transformer learns the next character"
 run_cmd "$B/examples/char_transformer" 100
 exit_is 0
