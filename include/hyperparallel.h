@@ -256,6 +256,8 @@ const char *hp_device_engine(const hp_device *d);           /* of products, in l
 hp_status hp_device_picks(const hp_device *d, char **text); /* measured for "fastest"; hp_free */
 hp_status hp_device_set_engine(hp_device *d, const char *name, const char *picks); /* NULL: none */
 uint64_t hp_device_param_bytes(const hp_device *d);
+/* Of later programs: bytes of params and work together, hard; 0 = none. */
+void hp_device_set_memory_limit(hp_device *d, uint64_t bytes);
 /* What the device can do in a second, as measured (takes about 0.1 s). */
 typedef struct {
   double flops, bf16_flops, bytes; /* operations in f32, of products of bf16; bytes read */
@@ -308,16 +310,46 @@ typedef struct {
 /* Runs once.  Every input must be given; outputs are optional. */
 hp_status hp_run(hp_program *p, const hp_io *io, int n);
 
+/* Memory that a program takes of each device, in bytes.  What tensors are for is told from what
+ * reads and assigns them: sums of gradients, after hp_grad; the optimizer's state, in the update.
+ */
+enum {
+  HP_MEMORY_PARAMS,
+  HP_MEMORY_GRADIENTS,
+  HP_MEMORY_OPTIMIZER,
+  HP_MEMORY_ACTIVATIONS,
+  HP_MEMORY_WORKSPACE,
+  HP_MEMORY_COMMUNICATION,
+  HP_MEMORY_OTHER,
+  HP_MEMORY_CLASSES,
+  HP_TIERS = 3
+};
+const char *hp_memory_class(int i); /* "parameters", "gradients", "optimizer", "activations", .. */
+typedef struct {
+  uint64_t state[HP_MEMORY_CLASSES];  /* of tensors that outlive runs, what a device holds, */
+  uint64_t model[HP_MEMORY_CLASSES];  /* and the program's of the whole model, each once */
+  uint64_t live[HP_MEMORY_CLASSES];   /* of work memory, where most of it is live */
+  uint64_t state_bytes, live_bytes;   /* sums of state, of live */
+  uint64_t work_bytes, work_bound;    /* work memory planned, and the least that any plan needs */
+  uint64_t planned_bytes;             /* state_bytes + work_bytes: what a device takes */
+  uint64_t limit_bytes, device_bytes; /* memory limit; what a device has, by the cluster; 0: none */
+  struct {
+    const char *name;                    /* "device", "host", "flash" */
+    uint64_t planned_bytes, moved_bytes; /* moved: by copies from and to it, in a run */
+  } tier[HP_TIERS];
+  int devices, live_at; /* of the mesh; the instruction where most is live */
+} hp_memory;
+
 typedef struct {
   double compile_s, run_s;             /* of the compilation and of the last run */
-  uint64_t work_bytes, work_bound;     /* work memory planned, and the least that any plan needs */
-  uint64_t state_bytes;                /* params of the device, with those that the program adds */
+  double predicted_s, exposed_copy_s;  /* of a run, by the cluster's figures */
+  hp_memory memory;                    /* of one device */
   double flops, bytes, received;       /* of one run: work; bytes from other devices */
   double comm_s, hideable_s, hidden_s; /* of the last run: hp_explain(p, "comm", ..) sums these */
   int instructions, kernels;           /* kernels: distinct loop kernels */
 } hp_program_stats;
 /* What hp_compile would plan, without taking any memory of the device: a dry run.  run_s is 0.
- * Where the memory limit is too small, work_bytes and state_bytes are what would do. */
+ * Where the memory limit is too small, memory is what would do. */
 hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                   hp_program_stats *out);
 /* The same plan as text: `what` as for hp_explain, or "layouts", "layouts.svg": who holds what. */
@@ -325,7 +357,8 @@ hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compile_opti
                           const char *what, char **text);
 hp_status hp_program_stats_get(const hp_program *p, hp_program_stats *out);
 hp_status hp_program_print(const hp_program *p, char **text);
-/* "memory", "schedule", "ops", "comm": what was decided and why, as text for people; "ops.json". */
+/* "memory", "memory.totals", "schedule", "ops", "comm": what was decided and why, as text for
+ * people; "ops.json"; "timeline.svg", "mesh.svg": pictures of the last run. */
 hp_status hp_explain(const hp_program *p, const char *what, char **text);
 /* Where the time of a run goes, the mean of the faster half of the last 8: calls of the same work,
  * the widest gap between their time and the limit first; *n rows, hp_free.  The device is measured
@@ -334,7 +367,7 @@ typedef struct {
   char kind[48], shape[48], place[80], engine[16]; /* "einsum dW", "1024x768x2048 f32", .. */
   const char
       *limit;  /* what limits it: "flops", "bytes", "link" between devices, "wait" for others */
-  bool beside; /* runs beside computation: its time is no part of the run's */
+  bool beside; /* overlapped with computation: its time is no part of the run's */
   int count;
   /* Of all calls.  limit_s: at the device's limits; gap_s: what the run would win there. */
   double seconds, limit_s, gap_s, flops, bytes;
@@ -342,6 +375,9 @@ typedef struct {
 enum { HP_WIDEST_GAPS = 5 }; /* rows that reports set apart */
 hp_status hp_program_times(const hp_program *p, hp_op_time **out, int *n);
 void hp_program_timeline(const hp_program *p, uint64_t *live, int n); /* work, at n points of it */
+/* The same of one class of memory, with what outlives runs; the sum of all classes is at most
+ * memory.planned_bytes. */
+hp_status hp_program_memory_over_time(const hp_program *p, int which, uint64_t *bytes, int n);
 hp_status hp_trace(const hp_program *p, const char *path); /* the last run, for Chrome, Perfetto */
 
 #ifdef __cplusplus

@@ -43,6 +43,10 @@ HP_API int hp_device_threads(const hp_device *d) {
 }
 HP_API uint64_t hp_device_param_bytes(const hp_device *d) { return d->part[0]->state_bytes; }
 
+HP_API void hp_device_set_memory_limit(hp_device *d, uint64_t bytes) {
+  for (int i = 0; i < d->own; i++) d->part[i]->limit = bytes;
+}
+
 HP_API const char *hp_device_engine(const hp_device *d) {
   return d->part[0]->backend->engine(d->part[0]->dev);
 }

@@ -277,6 +277,13 @@ HP_API hp_status hp_grad(hp_graph *g, hp_tensor loss, const hp_tensor *wrt, int 
 }
 HP_API hp_tensor hp_sum_sq(hp_graph *g, hp_tensor x) { return ops_unary(g, OP_SUM_SQ, x); }
 
+/* What an optimizer's op touches is the update's, whether or not hp_update_phase was called. */
+static uint8_t begin_update(hp_graph *g) {
+  uint8_t before = g->phase;
+  g->phase = PHASE_UPDATE;
+  return before;
+}
+
 HP_API void hp_adamw(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor m, hp_tensor v,
                      hp_tensor factor, hp_tensor lr, hp_tensor step, hp_tensor sqrt_bc2,
                      const hp_adamw_options *o) {
@@ -286,11 +293,14 @@ HP_API void hp_adamw(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor m, hp_t
   attr_put_float(&a, o->eps);
   attr_put_float(&a, o->decay);
   val in[8] = {p, grad, m, v, factor, lr, step, sqrt_bc2};
+  uint8_t phase = begin_update(g);
   val x = ops_add(g, OP_ADAMW, in, 8, &a);
-  if (!x) return;
-  ops_assign(g, p, x);
-  ops_assign(g, m, x + 1);
-  ops_assign(g, v, x + 2);
+  if (x) {
+    ops_assign(g, p, x);
+    ops_assign(g, m, x + 1);
+    ops_assign(g, v, x + 2);
+  }
+  g->phase = phase;
 }
 
 HP_API void hp_sgd(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor buffer, hp_tensor factor,
@@ -298,8 +308,9 @@ HP_API void hp_sgd(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor buffer, h
   attr_record a = {0};
   attr_put_float(&a, momentum);
   attr_put_float(&a, decay);
+  uint8_t phase = begin_update(g);
   val x = ops_add(g, OP_SGD, (val[]){p, grad, buffer, factor, lr}, 5, &a);
-  if (!x) return;
-  ops_assign(g, p, x);
-  if (momentum != 0) ops_assign(g, buffer, x + 1);
+  if (x) ops_assign(g, p, x);
+  if (x && momentum != 0) ops_assign(g, buffer, x + 1);
+  g->phase = phase;
 }

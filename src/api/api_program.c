@@ -6,6 +6,7 @@
 #include "pass/overlap.h"
 #include "pass/pass.h"
 #include "pass/reorder.h"
+#include "pass/state_class.h"
 #include "pass/streams.h"
 #include "sched/predict.h"
 #include "rt/exec.h"
@@ -14,6 +15,7 @@
 #include "rt/explain_layouts.h"
 #include "rt/explain_rows.h"
 #include "rt/explain_svg.h"
+#include "rt/memory_use.h"
 #include "rt/run.h"
 
 #include <string.h>
@@ -25,6 +27,7 @@
 struct hp_program {
   runs r;
   double compile_s;
+  uint64_t model[MEM_CLASS_COUNT]; /* bytes of the whole model's tensors */
 };
 
 static hp_status dump_program(const program *p, const char *dir) {
@@ -37,22 +40,10 @@ static hp_status dump_program(const program *p, const char *dir) {
   return st;
 }
 
-/* Bytes of params that the program needs and the device does not hold yet. */
-static uint64_t new_state_bytes(const device *d, const program *p) {
-  uint64_t sum = 0;
-  uint32_t index;
-  for (size_t b = 0; b < p->buffers.len; b++) {
-    const prog_buffer *f = &p->buffers.at[b];
-    if (f->place == PLACE_STATE && f->root == b && !device_find(d, program_str(p, f->name), &index))
-      sum += (f->bytes + 255) & ~(uint64_t)255;
-  }
-  return sum;
-}
-
 /* Bytes that work memory may take; 0 = no limit. */
 static uint64_t work_limit(const device *d, const program *p, uint64_t reserve) {
   if (!d->limit) return 0;
-  uint64_t left = device_work_limit(d), more = new_state_bytes(d, p) + reserve;
+  uint64_t left = device_work_limit(d), more = memory_new_state(d, p) + reserve;
   return left > more ? left - more : 1;
 }
 
@@ -70,7 +61,7 @@ static hp_status prepare(device *d, program *p, uint64_t *workspace, const memor
 
 /* A refusal that names what would do: `work` bytes beside the params. */
 static hp_status too_small(const device *d, program *p, uint64_t reserve, uint64_t work) {
-  uint64_t params = d->state_bytes + new_state_bytes(d, p) + reserve;
+  uint64_t params = d->state_bytes + memory_new_state(d, p) + reserve;
   p->arena[TIER_DEVICE] = work;
   err_clear();
   HP_FAIL(HP_ERR_OOM,
@@ -142,17 +133,24 @@ static hp_status load(device *d, program *p, const hp_compile_options *o, void *
   return st;
 }
 
-static void count_memory(const device *d, const program *p, hp_program_stats *s) {
-  s->work_bytes = p->arena[TIER_DEVICE];
-  s->work_bound = p->bound[TIER_DEVICE];
-  s->state_bytes = d->state_bytes + new_state_bytes(d, p);
+/* A graph in parts. */
+typedef struct {
+  hp_graph *summed;             /* NULL, or what the parts are made of in place of the graph */
+  const hp_graph *whole, *part; /* of which they are the parts; what each device runs */
+  sharded s;
+} parts;
+
+static void parts_free(parts *p) {
+  sharded_free(&p->s);
+  graph_free(p->summed);
 }
 
 /* From the graph to a program with engines, kernels and offsets for the i-th device of this
  * process; the memory of one that was made, or for which there is too little. */
-static hp_status make_program(const hp_graph *g, hp_device *all, int i, const hp_compile_options *o,
-                              program **out, void **loaded, hp_program_stats *memory) {
+static hp_status make_program(const parts *from, hp_device *all, int i, const hp_compile_options *o,
+                              program **out, void **loaded, hp_memory *memory) {
   device *d = all->part[i];
+  uint64_t model[MEM_CLASS_COUNT];
   static const hp_compile_options usual;
   hp_graph *lowered = NULL;
   program *p = NULL;
@@ -163,13 +161,15 @@ static hp_status make_program(const hp_graph *g, hp_device *all, int i, const hp
                      .piece_bytes = o->piece_bytes,
                      .notes = &notes,
                      .dump_dir = o->dump_dir};
-  hp_status st = pass_run_all(g, &po, &lowered);
+  hp_status st = pass_run_all(from->part, &po, &lowered);
   if (!st) st = lower_graph(lowered, &p);
   if (!st) {
     p->notes = notes;
-    st = group_choose(all, i, p);
+    st = state_classes_set(from->whole, p, model);
+    if (!st) st = group_choose(all, i, p);
     if (!st) st = load(d, p, o, loaded);
-    count_memory(d, p, memory);
+    hp_status counted = memory_use_of(all, i, p, model, memory); /* of one that is refused too */
+    if (!st) st = counted;
   } else {
     str_free(&notes);
   }
@@ -188,18 +188,6 @@ static hp_status check_whole(const hp_graph *g) {
               op_table[n->op].name, graph_str(g, n->loc), (long long)attr_int(g, n, "n"));
   }
   return HP_OK;
-}
-
-/* A graph in parts. */
-typedef struct {
-  hp_graph *summed;             /* NULL, or what the parts are made of in place of the graph */
-  const hp_graph *whole, *part; /* of which they are the parts; what each device runs */
-  sharded s;
-} parts;
-
-static void parts_free(parts *p) {
-  sharded_free(&p->s);
-  graph_free(p->summed);
 }
 
 /* What a device runs: its part of g, or g itself when it is alone.  Where no sum is cut, those of g
@@ -230,8 +218,9 @@ static hp_status compile_parts(const parts *s, hp_device *d, const hp_compile_op
   for (int i = 0; i < d->own; i++) {
     program *p;
     void *loaded;
-    hp_program_stats memory;
-    HP_TRY(make_program(s->part, d, i, o, &p, &loaded, &memory));
+    hp_memory memory;
+    HP_TRY(make_program(s, d, i, o, &p, &loaded, &memory));
+    memcpy(h->model, memory.model, sizeof h->model);
     HP_TRY(exec_create(d->part[i], p, loaded, &h->r.e[i]));
   }
   return runs_prepare(&h->r, s->whole, s->s.of);
@@ -276,33 +265,31 @@ static hp_status give_text(hp_status st, str *s, char **text) {
   return *text ? HP_OK : HP_ERR_OOM;
 }
 
-/* Work, memory and kernels of a program. */
-static hp_status count(const device *d, const program *p, hp_program_stats *out) {
-  hp_program_stats s = {.instructions = (int)p->insts.len};
-  count_memory(d, p, &s);
+/* Work and kernels of a program, and what the cluster makes of it; its memory is known. */
+static hp_status count(const device *d, const program *p, hp_program_stats *s) {
   map seen = {0};
-  hp_status st = HP_OK;
+  hp_status st = predict_totals(d->cluster, d->mesh, p, &s->predicted_s, &s->exposed_copy_s);
+  s->instructions = (int)p->insts.len;
   for (size_t i = 0; !st && i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
     uint32_t one;
-    s.flops += n->flops;
-    s.bytes += n->bytes;
-    s.received += predict_received(p, n);
+    s->flops += n->flops;
+    s->bytes += n->bytes;
+    s->received += predict_received(p, n);
     if (n->op != OP_FUSED || map_get(&seen, &n->attr, sizeof n->attr, &one)) continue;
-    s.kernels++;
+    s->kernels++;
     st = map_set(&seen, &n->attr, sizeof n->attr, 1);
   }
   map_free(&seen);
-  if (!st) *out = s;
   return st;
 }
 
 /* The program of the first device. */
 static hp_status plan_first(const hp_graph *g, hp_device *d, const hp_compile_options *o,
-                            program **p, void **loaded, hp_program_stats *memory) {
+                            program **p, void **loaded, hp_memory *memory) {
   parts s;
   HP_TRY(part_graph(g, d, &s));
-  hp_status st = make_program(s.part, d, 0, o, p, loaded, memory);
+  hp_status st = make_program(&s, d, 0, o, p, loaded, memory);
   parts_free(&s);
   return st;
 }
@@ -313,7 +300,7 @@ HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_optio
   program *p;
   void *loaded;
   *out = (hp_program_stats){0};
-  HP_TRY(plan_first(g, d, o, &p, &loaded, out));
+  HP_TRY(plan_first(g, d, o, &p, &loaded, &out->memory));
   hp_status st = count(d->part[0], p, out);
   if (!st) out->compile_s = time_now_s() - start;
   d->part[0]->backend->release(loaded);
@@ -340,16 +327,17 @@ HP_API hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compi
   str s = {0};
   bool picture = !strcmp(what, "layouts.svg");
   if (picture || !strcmp(what, "layouts")) return plan_layouts(g, d, picture, text);
-  hp_program_stats memory;
+  hp_memory memory;
   HP_TRY(plan_first(g, d, o, &p, &loaded, &memory));
-  hp_status st = give_text(explain_print(p, d->part[0], NULL, what, &s), &s, text);
+  hp_status st = give_text(explain_print(p, d->part[0], NULL, NULL, what, &s), &s, text);
   d->part[0]->backend->release(loaded);
   program_free(p);
   return st;
 }
 
 HP_API hp_status hp_program_stats_get(const hp_program *h, hp_program_stats *out) {
-  hp_program_stats s;
+  hp_program_stats s = {0};
+  HP_TRY(memory_use_of(h->r.d, 0, exec_program(h->r.e[0]), h->model, &s.memory));
   HP_TRY(count(h->r.d->part[0], exec_program(h->r.e[0]), &s));
   s.compile_s = h->compile_s;
   s.run_s = exec_last_seconds(h->r.e[0]);
@@ -371,7 +359,9 @@ HP_API hp_status hp_program_print(const hp_program *p, char **text) {
 HP_API hp_status hp_explain(const hp_program *p, const char *what, char **text) {
   str s = {0};
   const exec *e = p->r.e[0];
-  return give_text(explain_print(exec_program(e), p->r.d->part[0], e, what, &s), &s, text);
+  hp_memory m;
+  HP_TRY(memory_use_of(p->r.d, 0, exec_program(e), p->model, &m));
+  return give_text(explain_print(exec_program(e), p->r.d->part[0], e, &m, what, &s), &s, text);
 }
 HP_API hp_status hp_program_times(const hp_program *p, hp_op_time **out, int *n) {
   op_times t;
@@ -382,12 +372,24 @@ HP_API hp_status hp_program_times(const hp_program *p, hp_op_time **out, int *n)
   return HP_OK;
 }
 HP_API void hp_program_timeline(const hp_program *p, uint64_t *live, int n) {
-  explain_timeline(exec_program(p->r.e[0]), live, n);
+  memory_live(exec_program(p->r.e[0]), live, n);
 }
+HP_API hp_status hp_program_memory_over_time(const hp_program *p, int class, uint64_t *bytes,
+                                             int n) {
+  hp_memory m;
+  if (class < 0 || class >= HP_MEMORY_CLASSES)
+    HP_FAIL(HP_ERR_ARG, "memory class %d: expected 0 to %d", class, HP_MEMORY_CLASSES - 1);
+  if (n < 1 || !bytes) HP_FAIL(HP_ERR_ARG, "memory over time: expected room for 1 point or more");
+  HP_TRY(memory_use_of(p->r.d, 0, exec_program(p->r.e[0]), p->model, &m));
+  HP_TRY(memory_live_of(exec_program(p->r.e[0]), (mem_class) class, bytes, n));
+  for (int i = 0; i < n; i++) bytes[i] += m.state[class];
+  return HP_OK;
+}
+HP_API const char *hp_memory_class(int i) { return mem_class_name((mem_class)i); }
 HP_API hp_status hp_trace(const hp_program *p, const char *file) {
   str s = {0};
   str_add(&s, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
-  for (int i = 0; i < p->r.d->own; i++) explain_trace(p->r.e[i], i, &s);
+  for (int i = 0; i < p->r.d->own; i++) explain_trace(p->r.e[i], &p->r.d->m, i, &s);
   str_add(&s, "\n]}\n");
   hp_status st = str_status(&s);
   if (!st) st = file_write(file, s.at, s.len);

@@ -332,7 +332,8 @@ static hp_status compile(const bench_args *a, const strategy *by, hp_device *d) 
   double start = time_now_s();
   HP_TRY(lm_create(a->m.model, NULL, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &m));
   hp_status st = strategy_apply(by, m, d);
-  if (!st) st = stepper_plan(m, &o, bench_batch(a, BENCH_TRAINED), a->seq, d, &s, NULL, NULL);
+  step_micro b = {.B = bench_batch(a, BENCH_TRAINED), .T = a->seq, .first = true, .last = true};
+  if (!st) st = stepper_plan(m, &o, &b, d, &s, NULL, NULL);
   double total = time_now_s() - start;
   if (!st) {
     bench_row_begin(&r, a, "compile");
@@ -344,8 +345,8 @@ static hp_status compile(const bench_args *a, const strategy *by, hp_device *d) 
     bench_row_num(&r, "instructions", (double)s.instructions);
     bench_row_num(&r, "kernels", (double)s.kernels);
     bench_row_num(&r, "received_bytes", s.received);
-    bench_row_num(&r, "work_bytes", (double)s.work_bytes);
-    bench_row_num(&r, "work_bound_bytes", (double)s.work_bound);
+    bench_row_num(&r, "work_bytes", (double)s.memory.work_bytes);
+    bench_row_num(&r, "work_bound_bytes", (double)s.memory.work_bound);
     bench_row_num(&r, "rss_bytes", rss_bytes());
     st = bench_row_end(&r);
   }

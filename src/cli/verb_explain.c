@@ -3,59 +3,92 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/philox.h"
+#include "base/units.h"
 #include "cli/cli.h"
 #include "model/lm.h"
+#include "rt/explain_memory.h"
+#include "train/step_memory.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of the parameters, and of what the optimizer keeps. */
-static int64_t param_bytes(const lm *m) { return (int64_t)model_config_params(&m->c) * 4; }
-static int64_t state_bytes(const train_config *c, const lm *m) {
-  return c->optim == OPTIM_SGD ? 0 : 2 * param_bytes(m);
+/* What is explained: a step of the configuration, and its plan. */
+typedef struct {
+  const train_config *c;
+  lm *m;
+  hp_device *d;
+  step_options o;
+  step_places places;
+  step_memory memory;
+} subject;
+
+/* A micro-batch as the configuration has it, and how many there are in a step. */
+static step_places places_of(const train_config *c) {
+  return step_places_of(c->is.batch.rows, c->is.block, c->is.batch.accumulation);
 }
 
-static void print_summary(const train_config *c, const lm *m, const hp_program_stats *s) {
-  printf("model          %s, %.3f M parameters\n", escape_name(m->c.model_type).text,
-         model_config_params(&m->c) * 1e-6);
-  printf("step           %lld x %lld tokens, %.3f GFLOP, %d instructions, %d loop kernels\n",
-         (long long)c->is.batch.rows, (long long)c->is.block, s->flops * 1e-9, s->instructions,
-         s->kernels);
-  printf("memory         parameters %.1f MiB, optimizer %.1f MiB, work %.1f MiB (no plan needs "
-         "less than %.1f)\n",
-         (double)param_bytes(m) / 1048576, (double)state_bytes(c, m) / 1048576,
-         (double)s->work_bytes / 1048576, (double)s->work_bound / 1048576);
-  printf("compile time   %.3f s\n", s->compile_s);
+static hp_status print_summary(const subject *s) {
+  const step_micro *b = &s->places.at[0];
+  const hp_program_stats *p = &s->memory.stats;
+  str text = {0};
+  memory_print(&p->memory, 15, &text);
+  HP_TRY(str_status(&text));
+  printf("model          %s, %.3f M parameters\n", escape_name(s->m->c.model_type).text,
+         model_config_params(&s->m->c) * 1e-6);
+  printf("step           %lld x %lld tokens", (long long)b->B, (long long)b->T);
+  if (s->places.n > 1)
+    printf(" in each of %lld micro-batches", (long long)s->c->is.batch.accumulation);
+  printf(", %.3f GFLOP, %d instructions, %d loop kernels\n", p->flops * 1e-9, p->instructions,
+         p->kernels);
+  printf("memory         %s", text.at);
+  printf("compile time   %.3f s\n", p->compile_s);
+  str_free(&text);
+  return HP_OK;
 }
 
-static hp_status print_json(const train_config *c, const lm *m, const hp_program_stats *s) {
-  const struct {
-    const char *key;
-    int64_t value;
-  } row[] = {{"parameters", (int64_t)model_config_params(&m->c)},
-             {"batch", c->is.batch.rows},
-             {"seq", c->is.block},
-             {"instructions", s->instructions},
-             {"kernels", s->kernels},
-             {"step_flops", (int64_t)s->flops},
-             {"parameter_bytes", param_bytes(m)},
-             {"optimizer_bytes", state_bytes(c, m)},
-             {"work_bytes", (int64_t)s->work_bytes},
-             {"work_bound_bytes", (int64_t)s->work_bound}};
+static void put_int(json_writer *w, const char *key, int64_t x) {
+  json_put_key(w, key);
+  json_put_int(w, x);
+}
+
+static void put_number(json_writer *w, const char *key, double x) {
+  json_put_key(w, key);
+  json_put_double(w, x);
+}
+
+/* Of `memory`: what any limit makes of it. */
+static hp_status put_limits(json_writer *w, subject *s) {
+  uint64_t resident, minimum;
+  HP_TRY(step_memory_limits(s->m, &s->o, &s->places, s->d, s->c->is.memory_limit, &resident,
+                            &minimum));
+  put_int(w, "resident_bytes", (int64_t)resident);
+  put_int(w, "minimum_bytes", (int64_t)minimum);
+  return HP_OK;
+}
+
+static hp_status print_json(subject *s, bool limits) {
+  const hp_program_stats *p = &s->memory.stats;
+  const step_micro *b = &s->places.at[0];
   str text = {0};
   json_writer w = {.out = &text};
   json_open_map(&w);
   json_put_key(&w, "model_type");
-  json_put_string(&w, m->c.model_type);
-  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-    json_put_key(&w, row[i].key);
-    json_put_int(&w, row[i].value);
-  }
-  json_put_key(&w, "compile_s");
-  json_put_double(&w, s->compile_s);
+  json_put_string(&w, s->m->c.model_type);
+  put_int(&w, "parameters", (int64_t)model_config_params(&s->m->c));
+  put_int(&w, "batch", b->B);
+  put_int(&w, "seq", b->T);
+  put_int(&w, "micro_batches", s->c->is.batch.accumulation);
+  put_int(&w, "instructions", p->instructions);
+  put_int(&w, "kernels", p->kernels);
+  put_int(&w, "step_flops", (int64_t)p->flops);
+  hp_status st = limits ? put_limits(&w, s) : HP_OK;
+  memory_put(&w, &p->memory);
+  put_number(&w, "step_s", s->memory.step_s);
+  put_number(&w, "exposed_copy_s", s->memory.exposed_copy_s);
+  put_number(&w, "compile_s", p->compile_s);
   json_close(&w);
-  hp_status st = str_status(&text);
+  if (!st) st = str_status(&text);
   if (!st) puts(text.at);
   str_free(&text);
   return st;
@@ -112,40 +145,55 @@ static hp_status explain_time(const train_config *c, lm *m, const question *q) {
   return st;
 }
 
-static hp_status explain_plan(const train_config *c, lm *m, hp_device *d, const question *q) {
+/* The least limit in words, behind what `memory` tells. */
+static hp_status print_limits(subject *s) {
+  uint64_t resident, minimum;
+  str text = {0};
+  HP_TRY(step_memory_limits(s->m, &s->o, &s->places, s->d, s->c->is.memory_limit, &resident,
+                            &minimum));
+  str_add(&text, "least memory_limit that is not refused: ");
+  units_add_bytes(&text, (double)minimum);
+  str_printf(&text, " (%llu bytes); without a limit a device takes ", (unsigned long long)minimum);
+  units_add_bytes(&text, (double)resident);
+  hp_status st = str_status(&text);
+  if (!st) puts(text.at);
+  str_free(&text);
+  return st;
+}
+
+static hp_status explain_plan(subject *s, const question *q) {
   char *text = NULL;
-  hp_program_stats s;
-  step_options o = trainer_step_options(c);
-  bool table = q->json && asks(q, "ops");
-  const char *what = q->svg ? "layouts.svg" : table ? "ops.json" : q->what;
-  hp_status st =
-      stepper_plan(m, &o, c->is.batch.rows, c->is.block, d, &s, what, what ? &text : NULL);
-  if (!st && q->json && !table) st = print_json(c, m, &s);
-  else if (!st && !table) print_summary(c, m, &s);
+  hp_program_stats of;
+  bool table = q->json && asks(q, "ops"), memory = asks(q, "memory");
+  const char *what = q->svg ? "layouts.svg" : table ? "ops.json" : q->json ? NULL : q->what;
+  HP_TRY(step_memory_plan(s->m, &s->o, &s->places, s->d, &s->memory));
+  s->o.quiet = true; /* it has been told */
+  hp_status st = HP_OK;
+  if (what)
+    st = stepper_plan(s->m, &s->o, &s->places.at[s->memory.fullest], s->d, &of, what, &text);
+  if (!st && q->json && !table) st = print_json(s, memory);
+  else if (!st && !table) st = print_summary(s);
   if (!st && q->svg) st = file_write(q->svg, text, strlen(text));
-  else if (!st && text) {
-    if (!table) putchar('\n');
-    escape_print(text, stdout);
-  }
+  else if (!st && text) printf("%s%s", table ? "" : "\n", text);
+  if (!st && memory && !q->json) st = print_limits(s);
   hp_free(text);
   return st;
 }
 
 static hp_status explain(const train_config *c, const question *q) {
-  hp_device *d = NULL;
-  lm *m = NULL;
+  subject s = {.c = c, .o = trainer_step_options(c), .places = places_of(c)};
   bool plan = !asks(q, "time");
   train_config_tell(c);
-  hp_status st = trainer_open_model(c, plan, &d, &m);
-  if (!st) st = plan ? explain_plan(c, m, d, q) : explain_time(c, m, q);
-  lm_free(m);
-  hp_device_close(d);
+  hp_status st = trainer_open_model(c, plan, &s.d, &s.m);
+  if (!st) st = plan ? explain_plan(&s, q) : explain_time(c, s.m, q);
+  lm_free(s.m);
+  hp_device_close(s.d);
   return st;
 }
 
 /* Does what was asked go together? */
 static int check(const char *verb, const question *q) {
-  if (q->json && q->what && !asks(q, "ops") && !asks(q, "time"))
+  if (q->json && q->what && !asks(q, "ops") && !asks(q, "time") && !asks(q, "memory"))
     return cli_usage(verb, "%s is text for people: leave it out, or --json", q->what);
   if (q->svg && !asks(q, "layouts"))
     return cli_usage(verb, "--svg draws layouts: write layouts --svg %s", q->svg);
@@ -157,7 +205,7 @@ int verb_explain(int argc, char **argv) {
                                        "ops",     "time", NULL};
   question q = {0};
   const cli_option option[] = {{"--json", CLI_FLAG, &q.json, NULL,
-                                "the summary, ops or time as one JSON object"},
+                                "the summary, memory, ops or time as one JSON object"},
                                {"--svg", CLI_TEXT, &q.svg, "F.svg",
                                 "layouts as a picture: the parts of tensors, by device"}};
   const cli_spec spec =

@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "cli/cli.h"
+#include "rt/explain_memory.h"
 #include "rt/op_times.h"
 
 #include <stdio.h>
@@ -51,6 +52,18 @@ static hp_status read_limits(const tree_node *root, hp_limits *out) {
   return tree_need_double(root, "peak_bytes_per_s", &out->bytes);
 }
 
+/* Of runs that wrote it. */
+static hp_status print_memory(const tree_node *root, str *out) {
+  const tree_node *its = tree_get(root, "memory");
+  hp_memory m;
+  if (!its) return HP_OK;
+  HP_TRY(memory_read(its, &m));
+  str_add(out, "memory of ");
+  memory_print(&m, 0, out);
+  str_add_char(out, '\n');
+  return HP_OK;
+}
+
 static hp_status print_table(const tree_node *root) {
   const tree_node *kinds;
   hp_limits l;
@@ -60,6 +73,7 @@ static hp_status print_table(const tree_node *root) {
   hp_op_time *row = mem_calloc(kinds->len, sizeof *row);
   hp_status st = row ? HP_OK : HP_ERR_OOM;
   for (uint32_t i = 0; i < kinds->len && !st; i++) st = read_row(kinds->child[i], &row[i]);
+  if (!st) st = print_memory(root, &text);
   if (!st) op_times_print(row, (int)kinds->len, &l, &text);
   if (!st) st = str_status(&text);
   if (!st) escape_print(text.at, stdout);

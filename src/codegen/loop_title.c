@@ -10,7 +10,6 @@ static const struct {
   const char *title, *ops[3];
 } known[] = {{"adamw", {"square", "sqrt", "div"}},
              {"softmax", {"exp2", "sum", "max"}},
-             {"norm", {"rsqrt"}},
              {"gelu", {"sigmoid", "square", "mul"}},
              {"swiglu", {"silu", "mul"}},
              {"swiglu", {"sigmoid", "mul"}},
@@ -43,23 +42,155 @@ static bool has(const loop *l, size_t n, const char *name) {
   return false;
 }
 
+/* --- lists of names --------------------------------------------------------------------------- */
+
+enum { NAMES_MAX = 4 };
+
+typedef struct {
+  char *text;
+  size_t size, len;
+  int names;
+} title;
+
+/* One more, behind a plus; after NAMES_MAX of them dots. */
+static void add_name(title *t, const char *name) {
+  if (t->names > NAMES_MAX || t->len >= t->size) return;
+  bool dots = t->names++ == NAMES_MAX;
+  t->len += (size_t)snprintf(t->text + t->len, t->size - t->len, "%s%s",
+                             dots     ? ".."
+                             : t->len ? "+"
+                                      : "",
+                             dots ? "" : name);
+}
+
+/* Names of the marked values, each once. */
+static void add_names(title *t, const loop *l, const bool *marked) {
+  for (size_t i = 0; i < l->value.len; i++) {
+    const char *name = name_of(l, i);
+    bool again = false;
+    if (!marked[i] || !name) continue;
+    for (size_t k = 0; k < i && !again; k++)
+      again = marked[k] && name_of(l, k) && !strcmp(name_of(l, k), name);
+    if (!again) add_name(t, name);
+  }
+}
+
+/* --- norms --------------------------------------------------------------------------------------
+ *
+ * rsqrt(sum(square x) ..): a norm of x, which is y itself or y without its mean. */
+
+typedef struct {
+  int root, x, y; /* values */
+  bool centred;   /* a layer norm */
+} norm;
+
+static const loop_value *at(const loop *l, int v) { return &l->value.at[v]; }
+
+static bool is_op(const loop *l, int v, const char *name) {
+  return v >= 0 && at(l, v)->what == LOOP_OP && !strcmp(loop_expr_row(at(l, v)->op)->name, name);
+}
+
+static bool is_number(const loop *l, int v) {
+  return v < 0 || at(l, v)->what == LOOP_CONST || at(l, v)->what == LOOP_INTEGER;
+}
+
+/* Behind scales and shifts by numbers, and casts: what they are made of. */
+static int without_numbers(const loop *l, int v) {
+  while (v >= 0 && (at(l, v)->what == LOOP_OP || at(l, v)->what == LOOP_CAST)) {
+    const int16_t *arg = at(l, v)->arg;
+    bool scaled = at(l, v)->what == LOOP_CAST ||
+                  ((is_op(l, v, "mul") || is_op(l, v, "add") || is_op(l, v, "div")) &&
+                   is_number(l, arg[0]) != is_number(l, arg[1]));
+    if (!scaled) return v;
+    v = is_number(l, arg[0]) ? arg[1] : arg[0];
+  }
+  return v;
+}
+
+static bool is_sum(const loop *l, int v) {
+  return v >= 0 && at(l, v)->what == LOOP_REDUCE && at(l, v)->reduce == LOOP_SUM;
+}
+
+static bool find_norm(const loop *l, norm *out) {
+  for (int v = 0; v < (int)l->value.len; v++) {
+    if (!is_op(l, v, "rsqrt")) continue;
+    int sum = without_numbers(l, at(l, v)->arg[0]);
+    if (!is_sum(l, sum)) continue;
+    int square = at(l, sum)->arg[0], x = square >= 0 ? at(l, square)->arg[0] : -1;
+    if (!is_op(l, square, "square") && !(is_op(l, square, "mul") && at(l, square)->arg[1] == x))
+      continue;
+    *out = (norm){.root = v, .x = x, .y = x};
+    if (is_op(l, x, "sub") && is_sum(l, without_numbers(l, at(l, x)->arg[1]))) {
+      out->y = at(l, x)->arg[0];
+      out->centred = true;
+    }
+    return true;
+  }
+  return false;
+}
+
+/* Marks what value v is made of. */
+static void mark_before(const loop *l, int v, bool *marked) {
+  marked[v] = true;
+  for (int i = v; i >= 0; i--)
+    for (int k = 0; marked[i] && k < 3; k++)
+      if (at(l, i)->arg[k] >= 0) marked[at(l, i)->arg[k]] = true;
+}
+
+/* Marks what is made of the normed value, but its scale and shift: one mul and one add by operands
+ * that follow it. */
+static void mark_behind(const loop *l, const norm *n, bool *marked) {
+  bool follows[LOOP_VALUES_MAX] = {false};
+  int normed = n->root;
+  for (int i = n->root + 1; i < (int)l->value.len; i++) {
+    const int16_t *arg = at(l, i)->arg;
+    bool of_last = false;
+    for (int k = 0; k < 3; k++) {
+      follows[i] |= arg[k] >= n->root && (arg[k] == n->root || follows[arg[k]]);
+      of_last |= arg[k] == normed;
+    }
+    bool own = of_last && ((is_op(l, i, "mul") && (arg[0] == n->x || arg[1] == n->x)) ||
+                           ((is_op(l, i, "mul") || is_op(l, i, "add")) && normed != n->root &&
+                            (at(l, arg[0])->what == LOOP_IN || at(l, arg[1])->what == LOOP_IN)));
+    if (own) normed = i;
+    else marked[i] = follows[i];
+  }
+}
+
+static bool title_norm(const loop *l, title *t) {
+  norm n;
+  int sums = 0, folds = 0;
+  if (!find_norm(l, &n)) return false;
+  for (size_t i = 0; i < l->value.len; i++) sums += l->value.at[i].what == LOOP_REDUCE;
+  for (size_t i = 0; i < l->store.len; i++) folds += l->store.at[i].fold;
+  const char *name = n.centred ? "layer_norm" : "rms_norm";
+  bool forward = !folds && sums == 1 + n.centred;
+  bool before[LOOP_VALUES_MAX] = {false}, behind[LOOP_VALUES_MAX] = {false};
+  if (forward) mark_before(l, n.y, before);
+  if (forward) mark_behind(l, &n, behind);
+  add_names(t, l, before);
+  add_name(t, name);
+  add_names(t, l, behind);
+  return true;
+}
+
+/* --- all loops -------------------------------------------------------------------------------- */
+
 void loop_title(const loop *l, char *text, size_t size) {
-  enum { NAMES_MAX = 4 };
-  int names = 0;
-  size_t len = 0, all_names = l->value.len + l->store.len;
+  title t = {.text = text, .size = size};
+  size_t all_names = l->value.len + l->store.len;
+  *text = 0;
+  if (title_norm(l, &t)) return;
   for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
     bool all = true;
     for (int i = 0; i < 3 && known[k].ops[i]; i++) all &= has(l, all_names, known[k].ops[i]);
     if (!all) continue;
-    snprintf(text, size, "%s", known[k].title);
+    add_name(&t, known[k].title);
     return;
   }
-  snprintf(text, size, "copy");
-  for (size_t i = 0; i < all_names && len < size; i++) {
+  for (size_t i = 0; i < all_names; i++) {
     const char *name = name_of(l, i);
-    if (!name || has(l, i, name)) continue;
-    if (names++ == NAMES_MAX) snprintf(text + len, size - len, "..");
-    if (names > NAMES_MAX) return;
-    len += (size_t)snprintf(text + len, size - len, "%s%s", len ? "+" : "", name);
+    if (name && !has(l, i, name)) add_name(&t, name);
   }
+  if (!t.names) add_name(&t, "copy");
 }

@@ -5,8 +5,9 @@
 #include <string.h>
 
 const char *mem_class_name(mem_class c) {
-  static const char *const name[MEM_CLASS_COUNT] = {"param",     "grad", "optimizer", "activation",
-                                                    "workspace", "comm", "other"};
+  static const char *const name[MEM_CLASS_COUNT] = {"parameters",  "gradients", "optimizer",
+                                                    "activations", "workspace", "communication",
+                                                    "other"};
   return (unsigned)c < MEM_CLASS_COUNT ? name[c] : name[MEM_OTHER];
 }
 

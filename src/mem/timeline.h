@@ -15,7 +15,7 @@ typedef enum {
   MEM_OTHER,
   MEM_CLASS_COUNT
 } mem_class;
-/* "param", "grad", ...; "other" for a class that is none. */
+/* "parameters", "gradients", ...; "other" for a class that is none. */
 const char *mem_class_name(mem_class c);
 
 enum { TIMELINE_TIERS = 8 };

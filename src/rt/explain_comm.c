@@ -133,16 +133,6 @@ hp_status comm_times(const program *p, const inst_times *t, comm_time *each, com
 
 /* --- as text ---------------------------------------------------------------------------------- */
 
-typedef struct {
-  uint16_t op;
-  char axes[64];
-  int count;
-  double bytes;
-  comm_time time;
-} traffic;
-
-enum { KINDS_MAX = 128 };
-
 static void name_axes(const program *p, const mesh *m, const prog_inst *n, char out[64]) {
   int64_t axes[ATTR_LIST_MAX];
   int count = inst_list(p, n, "axes", axes);
@@ -153,11 +143,11 @@ static void name_axes(const program *p, const mesh *m, const prog_inst *n, char 
 }
 
 /* To the kind of the same op and axes. */
-static void add(traffic *all, int *kinds, const traffic *one) {
+static void add(comm_kind *all, int *kinds, const comm_kind *one) {
   int k = 0;
   while (k < *kinds && (all[k].op != one->op || strcmp(all[k].axes, one->axes))) k++;
-  if (k == KINDS_MAX) k--;
-  if (k == *kinds) all[(*kinds)++] = (traffic){.op = one->op};
+  if (k == COMM_KINDS) k--;
+  if (k == *kinds) all[(*kinds)++] = (comm_kind){.op = one->op};
   memcpy(all[k].axes, one->axes, sizeof one->axes);
   all[k].count++;
   all[k].bytes += one->bytes;
@@ -166,14 +156,26 @@ static void add(traffic *all, int *kinds, const traffic *one) {
   all[k].time.hideable_s += one->time.hideable_s;
 }
 
+int comm_kinds(const program *p, const mesh *m, const comm_time *each, comm_kind out[COMM_KINDS]) {
+  int kinds = 0;
+  for (size_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    if (!meets(n)) continue;
+    comm_kind one = {.op = n->op, .bytes = predict_received(p, n), .time = each[i]};
+    name_axes(p, m, n, one.axes);
+    add(out, &kinds, &one);
+  }
+  return kinds;
+}
+
 static void print_times(const comm_time *t, str *out) {
   str_printf(out, " %12.6f %12.6f %12.6f", t->comm_s, t->hideable_s, t->hidden_s);
 }
 
-static const char times_head[] = "        times     can hide       hidden";
+static const char times_head[] = "         time  can overlap   overlapped";
 
-static void print_kinds(const traffic *all, int kinds, str *out) {
-  traffic sum = {0};
+static void print_kinds(const comm_kind *all, int kinds, str *out) {
+  comm_kind sum = {0};
   str_printf(out, "%-16s %-12s %6s %16s%s\n", "collective", "over", "count", "bytes received",
              times_head);
   for (int k = 0; k < kinds; k++) {
@@ -188,8 +190,8 @@ static void print_kinds(const traffic *all, int kinds, str *out) {
 
 static void print_sum(const comm_time *s, double run_s, bool measured, str *out) {
   str_printf(out,
-             "\n%s: %.6f s, of which %.6f s go beside computation at most and %.6f s do (%.1f %%); "
-             "%.6f s of a run of %.6f s are exposed\n",
+             "\n%s: %.6f s, of which %.6f s can be overlapped with computation and %.6f s are "
+             "(%.1f %%); %.6f s of a run of %.6f s are exposed\n",
              measured ? "measured" : "predicted", s->comm_s, s->hideable_s, s->hidden_s,
              s->hideable_s > 0 ? 100 * s->hidden_s / s->hideable_s : 100.0, s->comm_s - s->hidden_s,
              run_s);
@@ -197,21 +199,20 @@ static void print_sum(const comm_time *s, double run_s, bool measured, str *out)
 
 static hp_status print_comm(const program *p, const mesh *m, const inst_times *t, bool measured,
                             comm_time *each, str *out) {
-  traffic all[KINDS_MAX];
+  comm_kind all[COMM_KINDS];
   comm_time sum;
   str rows = {0};
-  int kinds = 0;
   double run_s = 0;
   HP_TRY(comm_times(p, t, each, &sum));
+  int kinds = comm_kinds(p, m, each, all);
   for (size_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
     run_s = greater(run_s, t[i].end_s);
     if (!meets(n)) continue;
-    traffic one = {.op = n->op, .bytes = predict_received(p, n), .time = each[i]};
-    name_axes(p, m, n, one.axes);
-    add(all, &kinds, &one);
-    str_printf(&rows, "%-11zu %-16s %-12s %16.0f %12.6f", i, op_table[n->op].name, one.axes,
-               one.bytes, t[i].met_s);
+    char axes[64];
+    name_axes(p, m, n, axes);
+    str_printf(&rows, "%-11zu %-16s %-12s %16.0f %12.6f", i, op_table[n->op].name, axes,
+               predict_received(p, n), t[i].met_s);
     print_times(&each[i], &rows);
     str_printf(&rows, "  %s\n", program_str(p, n->loc));
   }

@@ -15,6 +15,17 @@ typedef struct {
  * In all, what can be hidden is what has its own place beside computation: a second of that hides
  * one second only, whichever collective's. */
 hp_status comm_times(const program *p, const inst_times *t, comm_time *each, comm_time *sum);
+/* Collectives of one op over the same axes. */
+typedef struct {
+  uint16_t op;
+  char axes[64]; /* "tp", "dp,tp" */
+  int count;
+  double bytes; /* that a device receives */
+  comm_time time;
+} comm_kind;
+enum { COMM_KINDS = 128 };
+/* Returns how many there are; what would be beyond COMM_KINDS joins the last. */
+int comm_kinds(const program *p, const mesh *m, const comm_time *each, comm_kind out[COMM_KINDS]);
 /* Every collective of the program with its bytes and times, and sums.  measured: t is of a run, not
  * a prediction. */
 hp_status explain_comm(const program *p, const mesh *m, const inst_times *t, bool measured,

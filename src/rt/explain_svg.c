@@ -1,6 +1,7 @@
 #include "rt/explain_svg.h"
 
 #include "base/vec.h"
+#include "rt/svg.h"
 #include "shard/layout_text.h"
 #include "shard/slices.h"
 
@@ -12,27 +13,14 @@ enum {
   CARD = 404,  /* width of a card, */
   INNER = 380, /* and of the tensor in it */
   MARGIN = 16,
-  HEADER = 40,    /* height of the text above a tensor */
+  HEADER = 57,    /* height of the text above a tensor: three lines */
   ROW = 20,       /* height of a row of parts, */
   FLAT = 24,      /* and of a tensor that is no taller */
   TALL = 60,      /* least height of a tensor of several dims */
   PARTS_MAX = 16, /* drawn along one side */
-  NAME_MAX_ = 52, /* characters of a name */
-  COLORS = 8,
-  STRIPE = 9, /* least width of the stripe of a device that is told apart */
+  LEGEND = 300,   /* width of a device in the legend */
+  STRIPE = 9,     /* least width of the stripe of a device that is told apart */
 };
-
-static const char style[] =
-    "<style>\n"
-    "svg{background:#fff;font:12px ui-monospace,monospace}text{fill:#111827}.soft{fill:#6b7280}\n"
-    ".part{fill:none;stroke:#374151}.many{fill:#e5e7eb}\n"
-    ".d0{fill:#bfdbfe}.d1{fill:#fed7aa}.d2{fill:#bbf7d0}.d3{fill:#ddd6fe}.d4{fill:#fecaca}"
-    ".d5{fill:#a5f3fc}.d6{fill:#fbcfe8}.d7{fill:#d6d3d1}\n"
-    "@media(prefers-color-scheme:dark){svg{background:#111827}text{fill:#f3f4f6}"
-    ".soft{fill:#9ca3af}.part{stroke:#d1d5db}.many{fill:#374151}\n"
-    ".d0{fill:#1e40af}.d1{fill:#9a3412}.d2{fill:#166534}.d3{fill:#5b21b6}.d4{fill:#991b1b}"
-    ".d5{fill:#155e75}.d6{fill:#9d174d}.d7{fill:#57534e}}\n"
-    "</style>\n";
 
 /* Tensors that look alike. */
 typedef struct {
@@ -123,42 +111,29 @@ static int height_of(const mesh *m, const card *c) {
   return rows < least ? least : rows;
 }
 
-static void text(str *out, double x, double y, const char *extra, const char *words) {
-  str_printf(out, "<text x=\"%.1f\" y=\"%.1f\"%s>", x, y, extra);
-  str_add_xml(out, words);
-  str_add(out, "</text>\n");
-}
-
-static void box(str *out, double x, double y, double w, double h, const char *kind, int color) {
-  str_printf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" class=\"%s", x, y, w,
-             h, kind);
-  if (color >= 0) str_printf(out, "%d", color % COLORS);
-  str_add(out, "\"/>\n");
-}
-
 /* One part, a stripe for each device that holds it; where stripes would be too thin, how many
  * devices there are. */
 static void draw_part(picture *p, const card *c, int64_t row, int64_t col, double x, double y,
                       double w, double h) {
   const mesh *m = &p->d->m;
-  const char *middle = " text-anchor=\"middle\"";
   int64_t holders = layout_repeat(m, &c->l), seen = 0;
   double stripe = w / (double)holders;
   char words[48];
   if (stripe < STRIPE) {
-    box(p->out, x, y, w, h, "many", -1);
+    svg_box(p->out, x, y, w, h, "many", -1, NULL);
     snprintf(words, sizeof words, "%lld devices", (long long)holders);
-    if (w > 8 * (double)strlen(words)) text(p->out, x + w / 2, y + h / 2 + 4, middle, words);
+    if (w > SVG_CHAR * (double)strlen(words))
+      svg_text(p->out, x + w / 2, y + h / 2 + 4, SVG_MIDDLE, false, w, words);
   }
   for (int64_t q = 0; q < m->devices && stripe >= STRIPE; q++) {
     if (place_along(m, c, false, q) != row || place_along(m, c, true, q) != col) continue;
     double left = x + stripe * (double)seen++;
     snprintf(words, sizeof words, "%lld", (long long)mesh_rank(m, q));
-    box(p->out, left, y, stripe, h, "d", (int)q);
-    if (stripe > 8 * (double)strlen(words))
-      text(p->out, left + stripe / 2, y + h / 2 + 4, middle, words);
+    svg_box(p->out, left, y, stripe, h, "d", (int)q, NULL);
+    if (stripe > SVG_CHAR * (double)strlen(words))
+      svg_text(p->out, left + stripe / 2, y + h / 2 + 4, SVG_MIDDLE, false, stripe, words);
   }
-  box(p->out, x, y, w, h, "part", -1);
+  svg_box(p->out, x, y, w, h, "part", -1, NULL);
 }
 
 static void draw_tensor(picture *p, const card *c, double x, double y) {
@@ -169,36 +144,46 @@ static void draw_tensor(picture *p, const card *c, double x, double y) {
     for (int col = 0; col < cols; col++) draw_part(p, c, row, col, x + w * col, y + h * row, w, h);
 }
 
-static void describe(const mesh *m, const card *c, str *out) {
+/* The tensor and its layout, and the part of a device. */
+static void describe(const mesh *m, const card *c, str *whole, str *held) {
   ir_value part = c->type;
   for (int d = 0; d < part.rank; d++) part.dim[d] = layout_part_size(m, &c->l, d, part.dim[d]);
-  value_print(&c->type, out);
-  str_add_char(out, ' ');
-  layout_print_on(m, &c->l, out);
-  str_add(out, ", a part ");
-  value_print(&part, out);
+  value_print(&c->type, whole);
+  str_add_char(whole, ' ');
+  layout_print_on(m, &c->l, whole);
+  str_add(held, "a part ");
+  value_print(&part, held);
   int64_t down = parts_along(m, c, false), across = parts_along(m, c, true);
   if (down > PARTS_MAX || across > PARTS_MAX)
-    str_printf(out, "; of %lld x %lld parts", (long long)down, (long long)across);
+    str_printf(held, "; of %lld x %lld parts", (long long)down, (long long)across);
+}
+
+/* A long name keeps its end, which tells one tensor from another. */
+static void name_card(const card *c, str *out) {
+  char times[24] = "";
+  if (c->op != OP_PARAM) str_printf(out, "%s ", op_table[c->op].name);
+  if (c->count > 1) snprintf(times, sizeof times, " x%d", c->count);
+  size_t room = (size_t)(INNER / SVG_CHAR) - out->len - strlen(times), len = strlen(c->name.at);
+  if (len > room) str_printf(out, "...%s", c->name.at + (len - room + 3));
+  else str_add(out, c->name.at);
+  str_add(out, times);
 }
 
 static void draw_card(picture *p, const card *c, double x, double y) {
-  str name = {0}, what = {0};
-  if (c->op != OP_PARAM) str_printf(&name, "%s ", op_table[c->op].name);
-  size_t room = NAME_MAX_ - name.len, len = strlen(c->name.at);
-  if (len > room) str_printf(&name, "...%s", c->name.at + (len - room + 3));
-  else str_add(&name, c->name.at);
-  if (c->count > 1) str_printf(&name, " x%d", c->count);
-  describe(&p->d->m, c, &what);
-  if (!str_status(&name) && !str_status(&what)) {
-    text(p->out, x, y + 12, "", name.at);
-    text(p->out, x, y + 29, " class=\"soft\"", what.at);
+  str name = {0}, whole = {0}, held = {0};
+  name_card(c, &name);
+  describe(&p->d->m, c, &whole, &held);
+  if (!str_status(&name) && !str_status(&whole) && !str_status(&held)) {
+    svg_text(p->out, x, y + 12, SVG_START, false, INNER, name.at);
+    svg_text(p->out, x, y + 29, SVG_START, true, INNER, whole.at);
+    svg_text(p->out, x, y + 46, SVG_START, true, INNER, held.at);
   } else {
     p->out->failed = true;
   }
   draw_tensor(p, c, x, y + HEADER);
   str_free(&name);
-  str_free(&what);
+  str_free(&whole);
+  str_free(&held);
 }
 
 /* --- the page --------------------------------------------------------------------------------- */
@@ -211,16 +196,18 @@ static int draw_legend(picture *p, int y) {
   mesh_print(m, &line);
   str_printf(&line, ", %lld device%s; a box is a part, its stripes the devices that hold it",
              (long long)m->devices, m->devices == 1 ? "" : "s");
-  if (!str_status(&line)) text(p->out, MARGIN, y + 12, "", line.at);
-  int64_t shown = m->devices < 2 * COLORS ? m->devices : 0;
+  if (!str_status(&line))
+    svg_text(p->out, MARGIN, y + 12, SVG_START, false, COLUMNS * CARD, line.at);
+  int64_t shown = m->devices < 2 * SVG_COLORS ? m->devices : 0;
   for (int64_t q = 0; q < shown; q++) {
-    double x = MARGIN + (double)(q % 4) * 300, top = y + 24 + (double)(q / 4) * ROW;
+    double x = MARGIN + (double)(q % 4) * LEGEND, top = y + 24 + (double)(q / 4) * ROW;
     str_clear(&line);
     str_printf(&line, "%lld:", (long long)mesh_rank(m, q));
     for (int a = 0; a < m->axes; a++)
       str_printf(&line, " %s %lld", m->name[a], (long long)mesh_coordinate(m, q, a));
-    box(p->out, x, top, 14, 14, "d", (int)q);
-    if (!str_status(&line)) text(p->out, x + 20, top + 11, "", line.at);
+    svg_box(p->out, x, top, 14, 14, "d", (int)q, NULL);
+    if (!str_status(&line))
+      svg_text(p->out, x + 20, top + 11, SVG_START, false, LEGEND - 28, line.at);
   }
   p->out->failed |= line.failed;
   str_free(&line);
@@ -248,11 +235,9 @@ void explain_layouts_svg(const group *d, const hp_graph *g, const layout *of, st
     y += row_height(&p, i);
   }
   int width = 2 * MARGIN + COLUMNS * CARD;
-  str_printf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" ", width,
-             y);
-  str_printf(out, "viewBox=\"0 0 %d %d\" role=\"img\">\n%s", width, y, style);
+  svg_begin(out, width, y, false);
   if (!str_status(&body)) str_add(out, body.at);
-  str_add(out, "</svg>\n");
+  svg_end(out);
   out->failed |= body.failed;
   for (size_t i = 0; i < p.cards.len; i++) str_free(&p.cards.at[i].name);
   vec_free(&p.cards);

@@ -89,12 +89,13 @@ hp_status group_set_engine(group *g, const char *name) {
 
 static hp_status open_parts(group *g, const hp_device_options *o) {
   const world_facts *w = world_get();
-  int threads = o->threads > 0 ? o->threads : cpu_count(), sharers = w->here * g->own;
+  int threads = o->threads > 0 ? o->threads : cpu_count();
+  int sharers = g->plan_only ? g->n : w->here * g->own; /* a plan is of what a run would open */
   backend_options b = {.threads = o->threads, .engine = o->engine, .interpret = o->interpret};
   HP_TRY(check_engine(o->whole_sums, o->engine));
   g->whole_sums = o->whole_sums;
   if (o->whole_sums) b.engine = same_bits;
-  b.shared = g->own > 1 || w->size > 1;
+  b.shared = g->n > 1 || w->size > 1;
   for (int i = 0; i < g->own; i++) {
     int place = w->place * g->own + i; /* among those that share this machine's threads */
     if (b.shared) b.threads = threads / sharers + (place < threads % sharers);

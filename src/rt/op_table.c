@@ -1,7 +1,9 @@
 /* The table of where time goes, as text and as JSON. */
 #include "rt/op_times.h"
 
-#include "base/json.h"
+#include "rt/explain_memory.h"
+
+#include <string.h>
 
 typedef struct {
   double run_s, limit_s; /* without what goes beside computation */
@@ -20,6 +22,94 @@ static sums sum_of(const hp_op_time *row, int n) {
 static double rate(double work, double seconds) { return seconds > 0 ? work / seconds : 0; }
 /* --- text ------------------------------------------------------------------------------------- */
 
+/* Of a run when there was one, else at the limits. */
+static double time_of(const hp_op_time *r) { return r->seconds > 0 ? r->seconds : r->limit_s; }
+static double total_of(const sums *s) { return s->run_s > 0 ? s->run_s : s->limit_s; }
+
+static void put_gap(const hp_op_time *r, const sums *s, str *out) {
+  (void)s;
+  str_printf(out, "%10.6f ", r->gap_s);
+}
+static void put_time(const hp_op_time *r, const sums *s, str *out) {
+  (void)s;
+  str_printf(out, "%10.6f ", time_of(r));
+}
+static void put_share(const hp_op_time *r, const sums *s, str *out) {
+  if (r->beside) str_add(out, "overlapped ");
+  else str_printf(out, "%9.1f%% ", 100 * rate(time_of(r), total_of(s)));
+}
+static void put_of_limit(const hp_op_time *r, const sums *s, str *out) {
+  (void)s;
+  str_printf(out, "%7.1f%% ", 100 * rate(r->limit_s, time_of(r)));
+}
+static void put_limit(const hp_op_time *r, const sums *s, str *out) {
+  (void)s;
+  str_printf(out, "%-6s", r->limit);
+}
+static void put_flops(const hp_op_time *r, const sums *s, str *out) {
+  (void)s;
+  str_printf(out, "%8.1f ", rate(r->flops, time_of(r)) * 1e-9);
+}
+static void put_bytes(const hp_op_time *r, const sums *s, str *out) {
+  (void)s;
+  str_printf(out, "%7.1f ", rate(r->bytes, time_of(r)) * 1e-9);
+}
+static void put_calls(const hp_op_time *r, const sums *s, str *out) {
+  (void)s;
+  str_printf(out, "%6d  ", r->count);
+}
+static void put_kind(const hp_op_time *r, const sums *s, str *out) {
+  (void)s;
+  str_printf(out, "%-30s ", r->kind);
+}
+static void put_shape(const hp_op_time *r, const sums *s, str *out) {
+  (void)s;
+  str_printf(out, "%-28s", r->shape);
+}
+static void put_where(const hp_op_time *r, const sums *s, str *out) {
+  (void)s;
+  if (*r->engine) str_printf(out, " %s", r->engine);
+  if (*r->place) str_printf(out, " %s", r->place);
+}
+
+/* A column is left out when all of its numbers are 0, or all 100 %: it says nothing then. */
+static const struct {
+  const char *head, *head_at_limits; /* before a run; NULL: the same */
+  void (*put)(const hp_op_time *, const sums *, str *);
+  bool number;
+} columns[] = {{"    gap s  ", NULL, put_gap, true},
+               {"   time s  ", "  limit s  ", put_time, false},
+               {"    share  ", NULL, put_share, true},
+               {"of limit ", NULL, put_of_limit, true},
+               {"by    ", NULL, put_limit, false},
+               {" GFLOP/s ", NULL, put_flops, true},
+               {"   GB/s ", NULL, put_bytes, true},
+               {" calls  ", NULL, put_calls, false},
+               {"kind                           ", NULL, put_kind, false},
+               {"shape                       ", NULL, put_shape, false},
+               {" where", NULL, put_where, false}};
+enum { COLUMNS = sizeof columns / sizeof *columns };
+
+static bool says_nothing(const char *cell) {
+  cell += strspn(cell, " ");
+  size_t n = strcspn(cell, " %");
+  return strspn(cell, "0.") >= n || !strncmp(cell, "100.0%", 6);
+}
+
+static void find_shown(const hp_op_time *row, int n, const sums *s, bool shown[COLUMNS], str *out) {
+  str cell = {0};
+  for (int c = 0; c < COLUMNS; c++) {
+    shown[c] = !columns[c].number;
+    for (int i = 0; i < n && !shown[c]; i++) {
+      cell.len = 0; /* a failure stays */
+      columns[c].put(&row[i], s, &cell);
+      shown[c] = cell.at && !says_nothing(cell.at);
+    }
+  }
+  out->failed |= cell.failed;
+  str_free(&cell);
+}
+
 static void print_head(const sums *s, const hp_limits *l, str *out) {
   if (s->run_s > 0)
     str_printf(out,
@@ -30,31 +120,28 @@ static void print_head(const sums *s, const hp_limits *l, str *out) {
              l->bf16_flops * 1e-9, l->bytes * 1e-9);
 }
 
-static void print_row(const hp_op_time *r, const sums *s, str *out) {
-  double t = r->seconds > 0 ? r->seconds : r->limit_s; /* before a run: at its limit */
-  double total = s->run_s > 0 ? s->run_s : s->limit_s;
-  str_printf(out, "%10.6f %10.6f ", r->gap_s, t);
-  if (r->beside) str_add(out, " beside ");
-  else str_printf(out, "%6.1f%% ", 100 * rate(t, total));
-  str_printf(out, "%7.1f%% %-6s", 100 * rate(r->limit_s, t), r->limit);
-  str_printf(out, "%8.1f %7.1f %6d  %-22s %-28s", rate(r->flops, t) * 1e-9,
-             rate(r->bytes, t) * 1e-9, r->count, r->kind, r->shape);
-  if (*r->engine) str_printf(out, " %s", r->engine);
-  if (*r->place) str_printf(out, " %s", r->place);
+static void print_row(const hp_op_time *r, const sums *s, const bool *shown, str *out) {
+  for (int c = 0; c < COLUMNS; c++)
+    if (shown[c]) columns[c].put(r, s, out);
+  while (out->len && out->at[out->len - 1] == ' ') out->at[--out->len] = 0;
   str_add_char(out, '\n');
 }
 
 void op_times_print(const hp_op_time *row, int n, const hp_limits *l, str *out) {
-  static const char head[] = "    gap s     time s  share of limit by     GFLOP/s    GB/s  calls  "
-                             "kind                   shape                        where\n";
   sums s = sum_of(row, n);
+  bool shown[COLUMNS];
   int first = s.run_s > 0 && n > HP_WIDEST_GAPS ? HP_WIDEST_GAPS : 0;
-  print_head(&s, l, out);
+  if (l) print_head(&s, l, out);
+  find_shown(row, n, &s, shown, out);
   if (first) str_printf(out, "the %d widest gaps:\n", HP_WIDEST_GAPS);
-  str_add(out, head);
+  for (int c = 0; c < COLUMNS; c++)
+    if (shown[c])
+      str_add(out, s.run_s > 0 || !columns[c].head_at_limits ? columns[c].head
+                                                             : columns[c].head_at_limits);
+  str_add_char(out, '\n');
   for (int i = 0; i < n; i++) {
     if (first && i == first) str_add(out, "all others:\n");
-    print_row(&row[i], &s, out);
+    print_row(&row[i], &s, shown, out);
   }
 }
 
@@ -91,7 +178,8 @@ static void put_row(json_writer *w, const hp_op_time *r) {
   json_close(w);
 }
 
-void op_times_print_json(const hp_op_time *row, int n, const hp_limits *l, str *out) {
+void op_times_print_json(const hp_op_time *row, int n, const hp_limits *l, const hp_memory *m,
+                         str *out) {
   json_writer w = {.out = out};
   sums s = sum_of(row, n);
   json_open_map(&w);
@@ -104,6 +192,12 @@ void op_times_print_json(const hp_op_time *row, int n, const hp_limits *l, str *
   json_open_list(&w);
   for (int i = 0; i < n; i++) put_row(&w, &row[i]);
   json_close(&w);
+  if (m) {
+    json_put_key(&w, "memory");
+    json_open_map(&w);
+    memory_put(&w, m);
+    json_close(&w);
+  }
   json_close(&w);
   str_add_char(out, '\n');
 }

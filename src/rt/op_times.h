@@ -18,8 +18,11 @@ typedef VEC(hp_op_time) op_times;
  * each instruction saw; NULL: attention sees all keys that there are. */
 hp_status op_times_make(const program *p, const device *d, const double *seconds, double run_s,
                         const seen_keys *seen, op_times *out);
-/* As text for people, and as one JSON object. */
+/* As text for people, without columns that say nothing; l NULL: the rows alone, without the limit
+ * of all of it. */
 void op_times_print(const hp_op_time *row, int n, const hp_limits *l, str *out);
-void op_times_print_json(const hp_op_time *row, int n, const hp_limits *l, str *out);
+/* As one JSON object, with the memory of the program unless m is NULL. */
+void op_times_print_json(const hp_op_time *row, int n, const hp_limits *l, const hp_memory *m,
+                         str *out);
 
 #endif

@@ -12,5 +12,8 @@ double predict_inst(const cluster *c, const mesh *m, const program *p, const pro
 /* Start and end of every instruction when each stream goes on as soon as its waits allow, and the
  * devices, which do the same work, meet without delay. */
 hp_status predict_run(const cluster *c, const mesh *m, const program *p, inst_times *out);
+/* Seconds of such a run, and of copies between tiers during which nothing is computed. */
+hp_status predict_totals(const cluster *c, const mesh *m, const program *p, double *run_s,
+                         double *exposed_copy_s);
 
 #endif

@@ -1,5 +1,6 @@
 #include "train/chart.h"
 
+#include "base/units.h"
 #include "train/chart_canvas.h"
 
 #include <math.h>
@@ -67,25 +68,8 @@ static double at_y(const chart_frame *f, double y) {
 
 /* --- words ------------------------------------------------------------------------------------ */
 
-static void print_scaled(double x, double base, const char *const *unit, int units, str *out) {
-  int u = 0;
-  while (fabs(x) >= base && u + 1 < units) {
-    x /= base;
-    u++;
-  }
-  str_printf(out, x == floor(x) && fabs(x) < base ? "%.0f" : fabs(x) < 10 ? "%.2f" : "%.1f", x);
-  str_printf(out, "%s%s", *unit[u] ? " " : "", unit[u]);
-}
-
-void chart_print_bytes(double x, str *out) {
-  static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  print_scaled(x, 1024, unit, 6, out);
-}
-
-void chart_print_count(double x, str *out) {
-  static const char *const unit[] = {"", "k", "M", "G", "T", "P"};
-  print_scaled(x, 1000, unit, 6, out);
-}
+void chart_print_bytes(double x, str *out) { units_add_bytes(out, x); }
+void chart_print_count(double x, str *out) { units_add_count(out, x); }
 
 /* A tick's value: as many decimals as its step has, or powers of ten for the very small. */
 static void print_tick(double x, double step, bool bytes, str *out) {

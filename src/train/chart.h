@@ -5,11 +5,13 @@
 
 #include "base/str.h"
 
+enum { CHART_GREY = 7 };
+
 typedef struct {
   const char *name;
   const double *x, *y; /* x does not fall; a value that is not finite makes a gap */
   size_t n;
-  int color;          /* 0, 1, 2 ... of the palette */
+  int color;          /* 0, 1, 2 ... of the palette; CHART_GREY */
   double opacity;     /* 0..1 */
   const double *base; /* not NULL: the area between this and y is filled */
 } chart_line;

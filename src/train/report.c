@@ -143,7 +143,16 @@ static void print_tiers(const report *r, str *out) {
   str_add(out, "</table>");
 }
 
-/* What is held where most is held, as one bar and its key. */
+static void print_key(int color, const char *name, double bytes, double all, str *out) {
+  str_printf(out, "<span><i class=\"b%d\"></i>", color % 8);
+  str_add_xml(out, name);
+  str_add_char(out, ' ');
+  chart_print_bytes(bytes, out);
+  str_printf(out, " (%.0f %%)</span>", 100 * bytes / all);
+}
+
+/* What is held where most is held, as one bar and its key; what the plan has room for besides is
+ * the last of it. */
 static void print_peak(const report *r, str *out) {
   size_t peak = 0;
   double most = -1;
@@ -156,18 +165,21 @@ static void print_peak(const report *r, str *out) {
     }
   }
   if (!(most > 0)) return;
-  str_add(out, "<p>At the peak:</p><div class=\"stack\">");
+  double free = r->memory_planned > most ? r->memory_planned - most : 0, all = most + free;
+  str_add(out, "<p>At the peak a device holds ");
+  chart_print_bytes(most, out);
+  if (r->memory_planned > 0) {
+    str_add(out, " of ");
+    chart_print_bytes(r->memory_planned, out);
+    str_add(out, " planned");
+  }
+  str_add(out, ":</p><div class=\"stack\">");
   for (int k = 0; k < r->layers; k++)
     str_printf(out, "<i class=\"b%d\" style=\"width:%.2f%%\"></i>", k % 8,
-               100 * r->layer[k].bytes[peak] / most);
+               100 * r->layer[k].bytes[peak] / all);
   str_add(out, "</div><div class=\"key\">");
-  for (int k = 0; k < r->layers; k++) {
-    str_printf(out, "<span><i class=\"b%d\"></i>", k % 8);
-    str_add_xml(out, r->layer[k].name);
-    str_add_char(out, ' ');
-    chart_print_bytes(r->layer[k].bytes[peak], out);
-    str_printf(out, " (%.0f %%)</span>", 100 * r->layer[k].bytes[peak] / most);
-  }
+  for (int k = 0; k < r->layers; k++)
+    print_key(k, r->layer[k].name, r->layer[k].bytes[peak], all, out);
   str_add(out, "</div>");
 }
 
@@ -178,7 +190,19 @@ static void print_memory(const report *r, str *out) {
     report_print_memory_chart(r, out);
     print_peak(r, out);
   }
+  if (r->memory_note) {
+    str_add(out, "<pre>");
+    str_add_xml(out, r->memory_note);
+    str_add(out, "</pre>");
+  }
   if (r->tiers) print_tiers(r, out);
+  str_add(out, "</div>\n");
+}
+
+static void print_picture(const char *title, const char *about, const char *svg, str *out) {
+  if (!svg || !*svg) return;
+  str_printf(out, "<h2>%s</h2>\n<div class=\"panel\"><p>%s</p>\n", title, about);
+  str_add(out, svg);
   str_add(out, "</div>\n");
 }
 
@@ -253,6 +277,13 @@ void report_print(const report *r, str *out) {
   str_add(out, "<h2>Curves</h2>\n");
   report_print_curves(r, out);
   print_memory(r, out);
+  print_picture("Devices",
+                "The mesh, and what a device receives over each axis in the last micro-batch of a "
+                "step.",
+                r->mesh, out);
+  print_picture("Communication beside computation",
+                "The last micro-batch of a step on one device, stream by stream.", r->timeline,
+                out);
   report_print_time(r, out);
   print_files(r, true, "Checkpoints", out);
   print_settings(r, out);

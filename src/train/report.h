@@ -45,6 +45,7 @@ typedef struct {
 
   const hp_op_time *op; /* as hp_program_times gives them: the widest gap first */
   int ops;
+  const char *timeline, *mesh; /* pictures as SVG, or NULL: streams over time; what axes carry */
 
   const report_tier *tier;
   int tiers;
@@ -52,6 +53,9 @@ typedef struct {
   int layers;
   size_t places;
   double memory_limit; /* of a device; 0: none */
+  double
+      memory_planned; /* what the plan takes of a device; the rest of it is where layers are not */
+  const char *memory_note; /* lines on the whole model and on whether it fits; or NULL */
 
   const train_config *config; /* or NULL */
   const report_file *file;

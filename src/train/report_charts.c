@@ -173,21 +173,24 @@ void report_print_curves(const report *r, str *out) {
 
 void report_print_memory_chart(const report *r, str *out) {
   enum { LAYERS_MAX = 8 };
-  chart_line line[LAYERS_MAX];
+  chart_line line[LAYERS_MAX + 1];
   size_t n = r->places;
   int layers = r->layers < LAYERS_MAX ? r->layers : LAYERS_MAX;
   double *x = mem_calloc(n, sizeof *x);
   double *sum = mem_calloc((size_t)layers + 1, n * sizeof *sum); /* row 0: nothing yet */
-  if (x && sum) {
+  double *planned = mem_calloc(n, sizeof *planned);
+  if (x && sum && planned) {
     for (size_t i = 0; i < n; i++) x[i] = n > 1 ? 100.0 * (double)i / (double)(n - 1) : 0;
     for (int k = 0; k < layers; k++) {
       double *below = sum + (size_t)k * n, *top = below + n;
       for (size_t i = 0; i < n; i++) top[i] = below[i] + r->layer[k].bytes[i];
       line[k] = (chart_line){r->layer[k].name, x, top, n, k, .85, below};
     }
+    for (size_t i = 0; i < n; i++) planned[i] = r->memory_planned;
+    line[layers] = (chart_line){"planned", x, planned, n, CHART_GREY, 1, NULL};
     chart c = {.x_label = "place in the step, %",
                .line = line,
-               .lines = layers,
+               .lines = layers + (r->memory_planned > 0),
                .width = 1060,
                .height = 320,
                .from_zero = true,
@@ -200,4 +203,5 @@ void report_print_memory_chart(const report *r, str *out) {
   }
   mem_free(x);
   mem_free(sum);
+  mem_free(planned);
 }

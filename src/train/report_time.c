@@ -74,22 +74,41 @@ static void print_limit_cell(const hp_op_time *o, str *out) {
   else str_printf(out, "<td>%.0f %% of %s</td>", 100 * o->limit_s / o->seconds, o->limit);
 }
 
-static void print_row(const hp_op_time *o, double total, bool widest, str *out) {
+/* A name that may be broken behind its dots, and nowhere else. */
+static void print_place(const char *place, str *out) {
+  for (; *place; place++) {
+    char one[2] = {*place, 0};
+    str_add_xml(out, one);
+    if (*place == '.') str_add(out, "<wbr>");
+  }
+}
+
+static bool has_engines(const report *r) {
+  for (int i = 0; i < r->ops; i++)
+    if (*r->op[i].engine) return true;
+  return false;
+}
+
+static void print_row(const report *r, const hp_op_time *o, double total, bool widest, str *out) {
   str_printf(out, "<tr><td%s>", widest ? " class=\"own\"" : "");
   print_name(o, out);
   str_add(out, "</td><td>");
   print_ms(o->gap_s, out);
   str_add(out, "</td><td>");
   print_ms(o->seconds, out);
-  if (o->beside) str_add(out, "</td><td>beside</td>");
+  if (o->beside) str_add(out, "</td><td>overlapped</td>");
   else str_printf(out, "</td><td>%.1f %%</td>", total > 0 ? 100 * o->seconds / total : 0);
   print_limit_cell(o, out);
   print_rate_cell(o->flops, o->seconds, chart_print_count, "FLOP/s", out);
   print_rate_cell(o->bytes, o->seconds, chart_print_bytes, "/s", out);
-  str_printf(out, "<td>%d</td><td class=\"text\">", o->count);
-  str_add_xml(out, o->engine);
-  str_add(out, "</td><td class=\"text\">");
-  str_add_xml(out, o->place);
+  str_printf(out, "<td>%d</td>", o->count);
+  if (has_engines(r)) {
+    str_add(out, "<td class=\"text\">");
+    str_add_xml(out, o->engine);
+    str_add(out, "</td>");
+  }
+  str_add(out, "<td class=\"text where\">");
+  print_place(o->place, out);
   str_add(out, "</td></tr>\n");
 }
 
@@ -111,9 +130,12 @@ void report_print_time(const report *r, str *out) {
              "limit.</p>",
              total > 0 ? 100 * limit / total : 0);
   print_bars(r, out);
-  str_add(out, "<table><tr><th>kind, the widest gaps first</th><th>gap</th><th>time</th><th>share"
-               "</th><th>achieved</th><th>arithmetic</th><th>memory</th><th>calls</th><th>engine"
-               "</th><th>where</th></tr>\n");
-  for (int i = 0; i < r->ops; i++) print_row(&r->op[i], total, i < HP_WIDEST_GAPS, out);
-  str_add(out, "</table></div>\n");
+  str_add(out,
+          "<div class=\"wide-table\"><table><tr><th>kind, the widest gaps first</th><th>gap</th>"
+          "<th>time</th><th>share</th><th>achieved</th><th>arithmetic</th><th>memory</th>"
+          "<th>calls</th>");
+  if (has_engines(r)) str_add(out, "<th class=\"text\">engine</th>");
+  str_add(out, "<th class=\"text\">where</th></tr>\n");
+  for (int i = 0; i < r->ops; i++) print_row(r, &r->op[i], total, i < HP_WIDEST_GAPS, out);
+  str_add(out, "</table></div></div>\n");
 }

@@ -267,7 +267,7 @@ static hp_status compile(stepper *s, variant *v) {
   hp_program_stats stats;
   HP_TRY(hp_program_stats_get(v->p, &stats));
   s->compile_s += stats.compile_s;
-  if (stats.work_bytes > s->work_bytes) s->work_bytes = stats.work_bytes;
+  if (stats.memory.work_bytes > s->work_bytes) s->work_bytes = stats.memory.work_bytes;
   return HP_OK;
 }
 
@@ -294,10 +294,10 @@ static hp_status plan(lm *m, const step_options *o, const variant *v, hp_device 
   return st;
 }
 
-hp_status stepper_plan(lm *m, const step_options *o, int64_t B, int64_t T, hp_device *d,
+hp_status stepper_plan(lm *m, const step_options *o, const step_micro *b, hp_device *d,
                        hp_program_stats *out, const char *what, char **text) {
-  return plan(m, o, &(variant){.B = B, .T = T, .first = true, .last = true}, d, true, out, what,
-              text);
+  variant v = {.B = b->B, .T = b->T, .first = b->first, .last = b->last};
+  return plan(m, o, &v, d, !o->quiet, out, what, text);
 }
 
 /* The plan of one micro-batch, with room for what the others keep. */
@@ -317,14 +317,14 @@ hp_status stepper_check(lm *m, const step_options *o, const step_micro *b, int n
     hp_status st = check_one(m, o, &b[i], 0, d, &s);
     if (st && st != HP_ERR_OOM) return st;
     err_clear();
-    state[i] = s.state_bytes;
+    state[i] = s.memory.state_bytes;
     if (state[i] > states) states = state[i];
   }
   for (int i = 0; i < n; i++) {
     hp_status st = check_one(m, o, &b[i], states - state[i], d, &s);
     if (st && st != HP_ERR_OOM) return st;
     err_clear();
-    if (st && s.work_bytes > most) most = s.work_bytes, worst = i;
+    if (st && s.memory.work_bytes > most) most = s.memory.work_bytes, worst = i;
   }
   return worst < 0 ? HP_OK : check_one(m, o, &b[worst], states - state[worst], d, &s);
 }

@@ -22,6 +22,7 @@ typedef struct {
   const char *dump_dir;
   int64_t interleave; /* parts of a micro-batch, of which one is sent while another is computed; 0
                          and 1: whole; without dropout, where it divides the sequences */
+  bool quiet;         /* plans are not told of */
   bool serial;        /* these as in hp_compile_options */
   uint64_t prefetch, piece_bytes, reserve_bytes;
 } step_options;
@@ -57,10 +58,10 @@ hp_status stepper_prepare(stepper *s, const step_micro *b);
 /* HP_ERR_NUMERIC when loss or a gradient is not finite: names the tensor. */
 hp_status stepper_run(stepper *s, const step_micro *b, const step_update *u, step_result *out);
 
-/* What a step with one micro-batch [B,T] would plan on device d, without running it; the model may
- * have no parameters on a device (lm_create with d NULL).  text, unless NULL, is
+/* What a micro-batch, of which sizes and place are read, would plan on device d, without running
+ * it; the model may have no parameters on a device (lm_create with d NULL).  text, unless NULL, is
  * the plan in words (`what` as for hp_explain, hp_free). */
-hp_status stepper_plan(lm *m, const step_options *o, int64_t B, int64_t T, hp_device *d,
+hp_status stepper_plan(lm *m, const step_options *o, const step_micro *b, hp_device *d,
                        hp_program_stats *out, const char *what, char **text);
 enum { STEP_PLACES = 3 }; /* of a micro-batch: first, between, last */
 /* Would the memory of d hold each of a step's micro-batches, of which only sizes and places are

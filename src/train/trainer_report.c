@@ -1,5 +1,6 @@
 /* report.html of a run, from what the trainer knows. */
 #include "base/io.h"
+#include "train/chart.h"
 #include "train/report.h"
 #include "train/trainer_parts.h"
 
@@ -16,8 +17,10 @@ typedef struct {
   report_fact head[6], card[4];
   char text[10][256];
   hp_op_time *op;
-  report_layer layer[2];
-  double fixed[PLACES], work[PLACES];
+  report_layer layer[HP_MEMORY_CLASSES];
+  double bytes[HP_MEMORY_CLASSES][PLACES];
+  hp_memory memory;
+  char *memory_note, *timeline, *mesh; /* hp_free */
   report_tier tier;
   report_file file[FILES];
   arena names;
@@ -37,10 +40,12 @@ static void add_facts(const trainer *t, page *p) {
   p->head[1] = (report_fact){"data", p->text[2], t->data.packed ? "packed" : NULL};
   p->head[2] = (report_fact){"machine", p->text[3], p->text[4]};
   p->r.heads = 3;
-  snprintf(p->text[5], sizeof p->text[5], "%.1f MiB",
-           (double)(hp_device_param_bytes(t->d) + stepper_work_bytes(t->stepper)) / 1048576);
+  str bytes = {0};
+  chart_print_bytes((double)p->memory.planned_bytes, &bytes);
+  snprintf(p->text[5], sizeof p->text[5], "%s", bytes.at ? bytes.at : "");
+  str_free(&bytes);
   snprintf(p->text[6], sizeof p->text[6], "%.2f s", stepper_compile_seconds(t->stepper));
-  p->card[0] = (report_fact){"memory", p->text[5], "parameters, optimizer, work"};
+  p->card[0] = (report_fact){"memory of a device", p->text[5], "planned"};
   p->card[1] = (report_fact){"compile time", p->text[6], "all programs"};
   p->r.cards = 2;
 }
@@ -51,23 +56,51 @@ static hp_status add_ops(const trainer *t, page *p) {
   return HP_OK;
 }
 
-static void add_memory(const trainer *t, page *p) {
+/* Bytes of a class over the step; a class without any is no layer. */
+static hp_status add_layer(const hp_program *program, int class, page *p) {
   uint64_t live[PLACES];
-  hp_program_timeline(stepper_program(t->stepper), live, PLACES);
+  double *bytes = p->bytes[p->r.layers];
+  bool any = false;
+  HP_TRY(hp_program_memory_over_time(program, class, live, PLACES));
   for (int i = 0; i < PLACES; i++) {
-    p->fixed[i] = (double)hp_device_param_bytes(t->d);
-    p->work[i] = (double)live[i];
+    bytes[i] = (double)live[i];
+    any |= live[i] != 0;
   }
-  p->layer[0] = (report_layer){"parameters and optimizer", p->fixed};
-  p->layer[1] = (report_layer){"work", p->work};
+  if (any) p->layer[p->r.layers++] = (report_layer){hp_memory_class(class), bytes};
+  return HP_OK;
+}
+
+static hp_status add_memory(const trainer *t, page *p) {
+  /* what stays all the time is lowest */
+  static const int order[] = {HP_MEMORY_PARAMS,       HP_MEMORY_OPTIMIZER,   HP_MEMORY_OTHER,
+                              HP_MEMORY_GRADIENTS,    HP_MEMORY_ACTIVATIONS, HP_MEMORY_WORKSPACE,
+                              HP_MEMORY_COMMUNICATION};
+  const hp_program *program = stepper_program(t->stepper);
+  hp_program_stats stats;
+  HP_TRY(hp_program_stats_get(program, &stats));
+  p->memory = stats.memory;
+  for (int i = 0; i < HP_MEMORY_CLASSES; i++) HP_TRY(add_layer(program, order[i], p));
+  HP_TRY(hp_explain(program, "memory.totals", &p->memory_note));
   p->r.layer = p->layer;
-  p->r.layers = 2;
   p->r.places = PLACES;
   p->r.memory_limit = (double)t->c->is.memory_limit;
-  uint64_t all = hp_device_param_bytes(t->d) + stepper_work_bytes(t->stepper);
-  p->tier = (report_tier){"device", all, all, t->c->is.memory_limit};
+  p->r.memory_planned = (double)stats.memory.planned_bytes;
+  p->r.memory_note = p->memory_note;
+  p->tier = (report_tier){"device", stats.memory.planned_bytes,
+                          hp_device_param_bytes(t->d) + stepper_work_bytes(t->stepper),
+                          t->c->is.memory_limit};
   p->r.tier = &p->tier;
   p->r.tiers = 1;
+  return HP_OK;
+}
+
+static hp_status add_pictures(const trainer *t, page *p) {
+  const hp_program *program = stepper_program(t->stepper);
+  HP_TRY(hp_explain(program, "timeline.svg", &p->timeline));
+  p->r.timeline = p->timeline;
+  HP_TRY(hp_explain(program, "mesh.svg", &p->mesh));
+  p->r.mesh = p->mesh;
+  return HP_OK;
 }
 
 static int by_name(const void *a, const void *b) {
@@ -135,9 +168,10 @@ static hp_status write_report(const trainer *t, const char *status, bool finishe
                   .tokens_per_s = t->tokens_per_s.at,
                   .steps = t->steps_done.len,
                   .config = t->c};
-  add_facts(t, p);
   if (!st) st = add_ops(t, p);
-  add_memory(t, p);
+  if (!st) st = add_memory(t, p);
+  if (!st) st = add_pictures(t, p);
+  add_facts(t, p);
   str path = {0};
   if (!st) st = add_files(t, p);
   if (!st) st = path_join(&path, t->c->output_dir, "report.html");
@@ -145,6 +179,9 @@ static hp_status write_report(const trainer *t, const char *status, bool finishe
   str_free(&path);
   arena_free(&p->names);
   hp_free(p->op);
+  hp_free(p->memory_note);
+  hp_free(p->timeline);
+  hp_free(p->mesh);
   mem_free(p);
   return st;
 }

@@ -239,8 +239,8 @@ static hp_status run(const hp_graph *g, bool spare, values *v) {
   if (!st) st = exec_create(d->part[0], p, loaded, &e);
   if (!st) st = exec_run(e, v->io, v->n);
   if (e) {
-    HP_ASSERT(!explain_print(p, d->part[0], e, "memory", &text));
-    explain_trace(e, 0, &text);
+    HP_ASSERT(!explain_print(p, d->part[0], e, NULL, "memory", &text));
+    explain_trace(e, &d->m, 0, &text);
   }
   exec_free(e);
   hp_device_close(d);

@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "prog/program.h"
 #include "rt/explain.h"
+#include "rt/memory_use.h"
 
 #include <string.h>
 
@@ -33,10 +34,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
   check_round_trip(p);
   for (int i = 0; i < 3; i++) {
     str s = {0};
-    (void)explain_print(p, &d, NULL, what[i], &s);
+    (void)explain_print(p, &d, NULL, NULL, what[i], &s);
     str_free(&s);
   }
-  explain_timeline(p, live, 8);
+  memory_live(p, live, 8);
   program_free(p);
   err_clear();
   return 0;

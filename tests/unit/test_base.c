@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "base/io.h"
 #include "base/str.h"
+#include "base/units.h"
 #include "base/thread.h"
 #include "base/vec.h"
 
@@ -207,4 +208,24 @@ TEST(a_pool_gives_its_caller_all_cores_back) {
   CHECK_EQ(CPU_COUNT(&bound), 1);
   CHECK(CPU_EQUAL(&during, &before));
   CHECK(CPU_EQUAL(&after, &before));
+}
+
+TEST(numbers_for_people_have_units) {
+  str s = {0};
+  units_add_bytes(&s, 0);
+  units_add_bytes(&s, 1536);
+  units_add_bytes(&s, 80e9);
+  CHECK_STR(s.at, "0 B1.50 KiB74.5 GiB");
+  str_clear(&s);
+  units_add_seconds(&s, 0.00141);
+  units_add_seconds(&s, 12.5);
+  units_add_seconds(&s, 3e-7);
+  units_add_seconds(&s, 0);
+  CHECK_STR(s.at, "1.410 ms12.50 s300.0 ns0.0 s");
+  str_clear(&s);
+  units_add_rate(&s, 96.4e9, "B/s");
+  units_add_rate(&s, 12, "FLOP");
+  units_add_count(&s, 12345678);
+  CHECK_STR(s.at, "96.4 GB/s12.0 FLOP12.3 M");
+  str_free(&s);
 }

@@ -98,7 +98,7 @@ static uint64_t largest(const hp_program *h, bool of_kernels) {
 static uint64_t work_bytes(const hp_program *p) {
   hp_program_stats stats;
   CHECK_OK(hp_program_stats_get(p, &stats));
-  return stats.work_bytes;
+  return stats.memory.work_bytes;
 }
 
 static void check_told(const hp_program *p, const char *what) {

@@ -51,10 +51,10 @@ static void check_bound(const hp_graph *g, bool remat, const hp_program_stats *p
   hp_program_stats tight;
   hp_device_options o = {.threads = 2,
                          .interpret = true,
-                         .memory_limit = plan->state_bytes + plan->work_bound};
+                         .memory_limit = plan->memory.state_bytes + plan->memory.work_bound};
   CHECK_OK(hp_device_open(&o, &d));
   CHECK_OK(hp_plan(g, d, &(hp_compile_options){.remat = remat}, &tight));
-  CHECK_EQ(tight.work_bytes, plan->work_bound);
+  CHECK_EQ(tight.memory.work_bytes, plan->memory.work_bound);
   hp_device_close(d);
 }
 
@@ -67,15 +67,17 @@ TEST(the_highest_byte_that_a_step_writes_is_the_last_of_its_plan) {
     step_open(&o, &(hp_compile_options){.remat = remat}, HP_F32, &s);
     CHECK_OK(hp_program_stats_get(s.p, &plan));
     CHECK_OK(hp_plan(s.g, s.d, &(hp_compile_options){.remat = remat}, &dry));
-    CHECK_EQ(dry.work_bytes, plan.work_bytes);
-    unsigned char *work = widen(s.d, TIER_DEVICE, plan.work_bytes);
+    CHECK_EQ(dry.memory.work_bytes, plan.memory.work_bytes);
+    unsigned char *work = widen(s.d, TIER_DEVICE, plan.memory.work_bytes);
     for (int poison = 0x5a; poison <= 0xa5; poison += 0x4b) {
-      memset(work, poison, plan.work_bytes + MARGIN);
+      memset(work, poison, plan.memory.work_bytes + MARGIN);
       step_run(&s);
-      used = highest(work, plan.work_bytes + MARGIN, (unsigned char)poison, used);
+      used = highest(work, plan.memory.work_bytes + MARGIN, (unsigned char)poison, used);
     }
-    CHECK_EQ((used + 255) / 256 * 256, plan.work_bytes); /* plans are made of pieces of 256 */
-    CHECK(plan.work_bytes - plan.work_bound <= plan.work_bound / 1024); /* where the search ends */
+    CHECK_EQ((used + 255) / 256 * 256,
+             plan.memory.work_bytes); /* plans are made of pieces of 256 */
+    CHECK(plan.memory.work_bytes - plan.memory.work_bound <=
+          plan.memory.work_bound / 1024); /* where the search ends */
     check_bound(s.g, remat, &plan);
     step_close(&s);
   }

@@ -1,6 +1,7 @@
 /* The picture of who holds what: sound XML, each tensor's parts once, in the colours of their
  * devices. */
 #include "base/str.h"
+#include "step_case.h"
 #include "test.h"
 
 #include <stdlib.h>
@@ -62,10 +63,70 @@ static const char *read_element(const char *at, int *elements) {
   return at;
 }
 
+/* --- words ------------------------------------------------------------------------------------ */
+
+typedef struct {
+  double left, right, top, bottom;
+  const char *words;
+} extent;
+
+static double number_after(const char *at, const char *name) {
+  const char *found = strstr(at, name);
+  CHECK(found);
+  return strtod(found + strlen(name), NULL);
+}
+
+/* Characters up to the end of a text, entities as one, a tip not counted. */
+static double characters(const char *at) {
+  double n = 0;
+  if (!strncmp(at, "<title>", 7)) at = strstr(at, "</title>") + 8;
+  for (; *at != '<'; at++) {
+    if (*at == '&') at = strchr(at, ';');
+    n += ((unsigned char)*at & 0xc0) != 0x80;
+  }
+  return n;
+}
+
+/* What a text takes: characters of 12 pixels have one width, the widest of the usual fonts 0.602 of
+ * it. */
+static extent extent_of(const char *text) {
+  double x = number_after(text, " x=\""), y = number_after(text, " y=\"");
+  const char *content = strchr(text, '>') + 1;
+  double width = 12 * 0.602 * characters(content);
+  const char *is_middle = strstr(text, "\"middle\""), *is_end = strstr(text, "\"end\"");
+  bool middle = is_middle && is_middle < content, end = is_end && is_end < content;
+  double left = end ? x - width : middle ? x - width / 2 : x;
+  return (extent){left, left + width, y - 10, y + 3, content};
+}
+
+/* No words run into others, nor over the edge of the picture. */
+static void check_words(const char *svg) {
+  static extent all[4096];
+  size_t n = 0;
+  double width = strtod(strstr(svg, "viewBox=\"0 0 ") + 13, NULL);
+  double height = strtod(strchr(strstr(svg, "viewBox=\"0 0 ") + 13, ' '), NULL);
+  for (const char *at = svg; (at = strstr(at, "<text ")); at++) {
+    CHECK(n < 4096);
+    all[n++] = extent_of(at);
+  }
+  CHECK(n > 0);
+  for (size_t i = 0; i < n; i++) {
+    const extent *a = &all[i];
+    if (a->left < -0.5 || a->right > width + 0.5 || a->top < 0 || a->bottom > height)
+      test_fail(__FILE__, __LINE__, "over the edge: %.60s", a->words);
+    for (size_t k = 0; k < i; k++) {
+      const extent *b = &all[k];
+      if (a->left < b->right && b->left < a->right && a->top < b->bottom && b->top < a->bottom)
+        test_fail(__FILE__, __LINE__, "\"%.40s\" runs into \"%.40s\"", a->words, b->words);
+    }
+  }
+}
+
 /* --- pictures --------------------------------------------------------------------------------- */
 
 /* The picture of a graph on a mesh, checked; freed by the caller. */
-static char *draw(hp_graph *g, const char *mesh, const hp_layout_rule *rule, int rules) {
+static char *draw_what(hp_graph *g, const char *mesh, const hp_layout_rule *rule, int rules,
+                       const char *what) {
   hp_device *d;
   char *text;
   int elements = 0;
@@ -76,12 +137,17 @@ static char *draw(hp_graph *g, const char *mesh, const hp_layout_rule *rule, int
                          .interpret = true,
                          .plan_only = true};
   CHECK_OK(hp_device_open(&o, &d));
-  CHECK_OK(hp_plan_explain(g, d, NULL, "layouts.svg", &text));
+  CHECK_OK(hp_plan_explain(g, d, NULL, what, &text));
   CHECK_STR(read_element(text, &elements), "\n");
   CHECK(elements > 5);
+  check_words(text);
   CHECK(strstr(text, "prefers-color-scheme:dark"));
   hp_device_close(d);
   return text;
+}
+
+static char *draw(hp_graph *g, const char *mesh, const hp_layout_rule *rule, int rules) {
+  return draw_what(g, mesh, rule, rules, "layouts.svg");
 }
 
 static int count(const char *text, const char *part) {
@@ -107,7 +173,7 @@ TEST(parts_are_drawn_once_in_the_colours_of_their_devices) {
   CHECK(strstr(text, ">3: dp 1 tp 0<"));
   const char *w = strstr(text, ">w<"), *y = strstr(text, ">output y<");
   CHECK(w && y && w < y);
-  CHECK(strstr(w, ">f32[6,6] (tp,None), a part f32[2,6]<"));
+  CHECK(strstr(w, ">f32[6,6] (tp,None)<") && strstr(w, ">a part f32[2,6]<"));
   static const char *const order[] = {">0<", ">3<", ">1<", ">4<", ">2<", ">5<"};
   for (int i = 0; i < 6; i++) { /* the two that hold a part beside each other, part by part */
     w = strstr(w, order[i]);
@@ -144,6 +210,80 @@ TEST(one_device_and_thousands_are_drawn_too) {
   CHECK(strstr(text, "16384 devices"));
   CHECK(strstr(text, "; of 1024 x 8 parts"));
   CHECK(strlen(text) < 400000);
+  hp_free(text);
+  hp_graph_free(g);
+}
+
+/* Layouts of many axes are wider than a card, and so is what is said of 32 devices. */
+TEST(words_of_a_large_mesh_do_not_run_into_their_neighbours) {
+  static const char *const name[] = {"model.layers.0.mlp.experts.gate_proj_and_up_proj.weight",
+                                     "model.layers.1.self_attn.q_proj.weight", "w", "b"};
+  static const hp_layout_rule rule[] = {{"model.layers.0.*",
+                                         "((replica,shard),tensor_x,tensor_y,None)"},
+                                        {"*q_proj*", "(tensor_x,(shard,tensor_y),replica,None)"},
+                                        {"w", "((replica,shard,tensor_x),None,None,tensor_y)"}};
+  hp_graph *g = new_graph((hp_shape){4, {4096, 8192, 1048576, 128}}, name, 4);
+  char *text = draw(g, "(2,2,4,2)(replica,shard,tensor_x,tensor_y)", rule, 3);
+  CHECK(strstr(text, "32 devices"));
+  CHECK(strstr(text, "...</text>") && strstr(text, "<title>")); /* cut, and whole in a tip */
+  hp_free(text);
+  text = draw(g, "(2,2,2,2)(replica,shard,tensor_x,tensor_y)", rule, 3);
+  hp_free(text);
+  hp_graph_free(g);
+}
+
+/* --- of a run --------------------------------------------------------------------------------- */
+
+static const hp_layout_rule step_rules[] = {{"up*", "(tp,None)"}, {"down*", "(None,tp)"}};
+
+TEST(the_timeline_has_a_row_a_stream_and_what_is_exposed) {
+  hp_graph *g = step_graph(HP_F32);
+  char *text = draw_what(g, NULL, NULL, 0, "timeline.svg");
+  CHECK(strstr(text, ">compute<") && !strstr(text, ">exposed<"));
+  CHECK(strstr(text, ">forward<") && strstr(text, ">backward<") && strstr(text, ">update<"));
+  CHECK(strstr(text, ">predicted: "));
+  hp_free(text);
+  text = draw_what(g, "(2,2)(dp,tp)", step_rules, 2, "timeline.svg");
+  CHECK(strstr(text, ">comm<") && strstr(text, ">exposed<") && strstr(text, ">communication<"));
+  CHECK(strstr(text, "overlapped with computation"));
+  CHECK(strlen(text) < 400000);
+  hp_free(text);
+  hp_graph_free(g);
+}
+
+/* What the picture says an axis carries is what `comm` counts. */
+TEST(the_mesh_shows_what_each_axis_carries) {
+  hp_graph *g = step_graph(HP_F32);
+  hp_device *d;
+  char *comm, op[32], axes[32], head[96];
+  int calls;
+  char *text = draw_what(g, "(2,2)(dp,tp)", step_rules, 2, "mesh.svg");
+  hp_device_options o = {.mesh = "(2,2)(dp,tp)",
+                         .layouts = step_rules,
+                         .n_layouts = 2,
+                         .threads = 1,
+                         .interpret = true,
+                         .plan_only = true};
+  CHECK_OK(hp_device_open(&o, &d));
+  CHECK_OK(hp_plan_explain(g, d, NULL, "comm", &comm));
+  const char *row = strchr(comm, '\n') + 1;
+  CHECK_EQ(sscanf(row, "%31s %31s %d", op, axes, &calls), 3);
+  CHECK_STR(axes, "tp");
+  snprintf(head, sizeof head, ">%d %s, ", calls, op);
+  if (!strstr(text, head)) test_fail(__FILE__, __LINE__, "no \"%s\" in the picture", head);
+  CHECK(strstr(text, ">dp, 2 devices, link memory of 10 GB/s: carries nothing<"));
+  for (int q = 0; q < 4; q++) {
+    snprintf(head, sizeof head, ">%d</text>", q);
+    CHECK_EQ(count(text, head), 1);
+  }
+  hp_free(comm);
+  hp_free(text);
+  hp_device_close(d);
+  text = draw_what(g, "(4,2,4)(dp,sp,tp)", step_rules, 2, "mesh.svg"); /* 32 devices */
+  CHECK_EQ(count(text, ">rank "), 32);
+  hp_free(text);
+  text = draw_what(g, "(64,8)(dp,tp)", step_rules, 2, "mesh.svg");
+  CHECK(strstr(text, " of 512 devices are drawn"));
   hp_free(text);
   hp_graph_free(g);
 }

@@ -149,7 +149,7 @@ TEST(loops_go_by_what_they_do) {
       {"row [4,8]; %0 = in 0 f32 [8,1]; %1 = square %0; %2 = sum %1; %3 = rsqrt %2; %4 = mul %0 "
        "%3; "
        "out 0 f32 [8,1] %4",
-       "norm"},
+       "rms_norm"},
       {"map [8]; %0 = in 0 f32 [1]; %1 = silu %0; %2 = mul %1 %0; out 0 f32 [1] %2", "swiglu"},
       {"map [8]; %0 = in 0 f32 [1]; %1 = add %0 %0; %2 = mul %1 %0; %3 = add %2 %1; out 0 f32 [1] "
        "%3",

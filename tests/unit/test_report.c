@@ -103,6 +103,10 @@ static sample *make(void) {
                   .layers = 4,
                   .places = PLACES,
                   .memory_limit = 1073741824.0,
+                  .memory_planned = 640679936.0,
+                  .memory_note = "whole model: <4 devices",
+                  .timeline = "<svg class=\"hx\"></svg>",
+                  .mesh = "",
                   .config = &s->config,
                   .file = file,
                   .files = 4};
@@ -142,7 +146,13 @@ TEST(a_report_is_one_page_with_nothing_outside_it) {
   CHECK(strstr(page.at, "<td class=\"own\">einsum dW <small>768x2048x1024 f32</small></td>"
                         "<td>100.0 ms</td><td>402.0 ms</td><td>78.5 %</td><td>75 % of flops</td>"));
   CHECK(strstr(page.at, "<i style=\"width:75.12%\"></i><i class=\"gap\" style=\"width:24.88%\">"));
-  CHECK(strstr(page.at, "<td>300.0 ms</td><td>beside</td>") && strstr(page.at, "&lt;jit&gt;"));
+  CHECK(strstr(page.at, "<td>300.0 ms</td><td>overlapped</td>") && strstr(page.at, "&lt;jit&gt;"));
+  CHECK(strstr(page.at, "<td class=\"text where\">model.<wbr>layers.<wbr>*.<wbr>mlp</td>"));
+  CHECK(strstr(page.at, "td.where{min-width:"));
+  CHECK(strstr(page.at, " of 611 MiB planned:</p>") && strstr(page.at, "whole model: &lt;4"));
+  CHECK(strstr(page.at, "<h2>Communication beside computation</h2>"));
+  CHECK(!strstr(page.at, "<h2>Devices</h2>")); /* no picture of one device */
+  CHECK(strstr(page.at, ">planned</text>"));
   CHECK(strstr(page.at, "tokens per second</span><b>12.4 k</b>"));
   CHECK(strstr(page.at, "checkpoint-400") && strstr(page.at, ">best<"));
   CHECK(!strstr(page.at, "nan") && !strstr(page.at, "inf\""));

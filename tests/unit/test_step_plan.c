@@ -20,6 +20,8 @@ static const step_options adamw = {.optimizer = STEP_ADAMW,
                                    .eps = 1e-8,
                                    .clip = 1};
 
+static const step_micro whole_step = {.B = B, .T = T, .first = true, .last = true};
+
 /* The model with so many layers. */
 static lm *open_model(const char *config, int layers, hp_dtype compute, bool plan_only,
                       hp_device **d) {
@@ -39,10 +41,10 @@ static double work_bytes(const char *config, int layers, hp_dtype compute) {
   hp_device *d;
   hp_program_stats s;
   lm *m = open_model(config, layers, compute, true, &d);
-  CHECK_OK(stepper_plan(m, &adamw, B, T, d, &s, NULL, NULL));
+  CHECK_OK(stepper_plan(m, &adamw, &whole_step, d, &s, NULL, NULL));
   lm_free(m);
   hp_device_close(d);
-  return (double)s.work_bytes;
+  return (double)s.memory.work_bytes;
 }
 
 /* Bytes that a layer more takes, as f32 numbers a token. */

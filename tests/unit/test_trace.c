@@ -3,6 +3,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
+#include "step_case.h"
 
 /* A program of n additions: its trace, read back; returns the number of instructions in it. */
 static int64_t traced(int n) {
@@ -42,4 +43,34 @@ TEST(the_trace_of_any_program_is_json) {
   CHECK_EQ(traced(0), 0);
   CHECK_EQ(traced(1), 1);
   CHECK_EQ(traced(3), 3);
+}
+
+TEST(events_are_called_by_what_they_do_and_where) {
+  step_case s;
+  tree t;
+  char path[300];
+  int loops = 0, products = 0, layers = 0;
+  snprintf(path, sizeof path, "%s/trace.json", test_dir());
+  step_open(&(hp_device_options){.threads = 1, .interpret = true}, NULL, HP_F32, &s);
+  step_run(&s);
+  CHECK_OK(hp_trace(s.p, path));
+  CHECK_OK(json_load(path, 0, &t));
+  const tree_node *events = tree_get(t.root, "traceEvents");
+  for (uint32_t i = 0; i < events->len; i++) {
+    const tree_node *args = tree_get(events->child[i], "args");
+    if (!tree_get(events->child[i], "dur")) continue;
+    const char *name = tree_get(events->child[i], "name")->string;
+    const char *kind = tree_get(args, "kind")->string, *at = tree_get(args, "at")->string;
+    CHECK(strncmp(name, "fused", 5) && strncmp(kind, "fused", 5));
+    CHECK(!strncmp(name, kind, strlen(kind)));
+    CHECK(!*at || strstr(name, at));
+    const tree_node *layer = tree_get(args, "layer"); /* of the two */
+    if (layer) layers |= 1 << layer->integer;
+    loops += !strncmp(kind, "loop ", 5);
+    products += !strcmp(kind, "einsum forward");
+  }
+  CHECK(loops > 5 && products > 5);
+  CHECK_EQ(layers, 3);
+  tree_free(&t);
+  step_close(&s);
 }

@@ -1,0 +1,195 @@
+#include "rt/explain_memory.h"
+
+#include "base/units.h"
+#include "rt/inst_name.h"
+#include "rt/memory_use.h"
+
+#include <stdio.h>
+
+/* --- what a device takes ---------------------------------------------------------------------- */
+
+static void print_bytes(const char *name, uint64_t bytes, const char *behind, str *out) {
+  str_printf(out, "%s ", name);
+  units_add_bytes(out, (double)bytes);
+  str_add(out, behind);
+}
+
+static void print_classes(const uint64_t *bytes, str *out) {
+  for (int c = 0; c < HP_MEMORY_CLASSES; c++)
+    if (bytes[c]) print_bytes(mem_class_name((mem_class)c), bytes[c], ", ", out);
+}
+
+static double percent(uint64_t part, uint64_t of) {
+  return of ? 100 * (double)part / (double)of : 0;
+}
+
+/* Against the memory limit, which the plan keeps, and what a device of the cluster has. */
+static void print_room(const hp_memory *m, int indent, str *out) {
+  if (m->limit_bytes) {
+    str_printf(out, "%*s", indent, "");
+    print_bytes("memory_limit", m->limit_bytes, "", out);
+    str_printf(out, ", of which %.1f %% is planned\n", percent(m->planned_bytes, m->limit_bytes));
+  }
+  str_printf(out, "%*s", indent, "");
+  if (!m->device_bytes) {
+    str_add(out, "whether it fits is not known: the cluster file has no memory_gb\n");
+    return;
+  }
+  bool fits = m->planned_bytes <= m->device_bytes;
+  print_bytes(fits ? "fits: a device has" : "DOES NOT FIT: a device has", m->device_bytes, "", out);
+  str_printf(out, ", of which %.1f %% is planned\n", percent(m->planned_bytes, m->device_bytes));
+}
+
+void memory_print(const hp_memory *m, int indent, str *out) {
+  str_add(out, "a device: ");
+  print_classes(m->state, out);
+  print_bytes("work", m->work_bytes, ", ", out);
+  print_bytes("total", m->planned_bytes, "\n", out);
+  if (m->devices > 1) {
+    str_printf(out, "%*swhole model, on %d devices: ", indent, "", m->devices);
+    size_t before = out->len;
+    print_classes(m->model, out);
+    if (out->at && out->len > before + 2) out->len -= 2; /* the last comma */
+    str_add(out, "\n");
+  }
+  print_room(m, indent, out);
+}
+
+/* --- as JSON ---------------------------------------------------------------------------------- */
+
+static void put(json_writer *w, const char *key, uint64_t bytes) {
+  json_put_key(w, key);
+  json_put_int(w, (int64_t)bytes);
+}
+
+/* What a device holds of tensors that outlive runs, and the whole model's; both are read back. */
+static const struct {
+  mem_class class;
+  const char *key, *model_key;
+} states[] = {{MEM_PARAM, "parameter_bytes", "model_parameter_bytes"},
+              {MEM_GRAD, "gradient_bytes", "model_gradient_bytes"},
+              {MEM_OPTIMIZER, "optimizer_bytes", "model_optimizer_bytes"},
+              {MEM_OTHER, "other_bytes", "model_other_bytes"}};
+enum { STATES = sizeof states / sizeof *states };
+
+static void put_tiers(json_writer *w, const hp_memory *m) {
+  json_put_key(w, "tiers");
+  json_open_map(w);
+  for (int t = 0; t < HP_TIERS; t++) {
+    if (t && !m->tier[t].planned_bytes && !m->tier[t].moved_bytes) continue;
+    json_put_key(w, m->tier[t].name);
+    json_open_map(w);
+    put(w, "planned_bytes", m->tier[t].planned_bytes);
+    put(w, "moved_bytes", m->tier[t].moved_bytes);
+    json_close(w);
+  }
+  json_close(w);
+}
+
+void memory_put(json_writer *w, const hp_memory *m) {
+  put(w, "devices", (uint64_t)m->devices);
+  put(w, "planned_bytes", m->planned_bytes);
+  put(w, "lower_bound_bytes", m->state_bytes + m->work_bound);
+  for (int i = 0; i < STATES; i++) put(w, states[i].key, m->state[states[i].class]);
+  put(w, "work_bytes", m->work_bytes);
+  put(w, "work_bound_bytes", m->work_bound);
+  put(w, "work_live_bytes", m->live_bytes);
+  json_put_key(w, "work_live");
+  json_open_map(w);
+  for (int c = 0; c < HP_MEMORY_CLASSES; c++)
+    if (m->live[c]) put(w, mem_class_name((mem_class)c), m->live[c]);
+  json_close(w);
+  for (int i = 0; i < STATES; i++) put(w, states[i].model_key, m->model[states[i].class]);
+  put(w, "limit_bytes", m->limit_bytes);
+  put(w, "device_memory_bytes", m->device_bytes);
+  json_put_key(w, "fits");
+  if (m->device_bytes) json_put_bool(w, m->planned_bytes <= m->device_bytes);
+  else json_put_null(w);
+  put_tiers(w, m);
+}
+
+static hp_status read_bytes(const tree_node *of, const char *key, uint64_t *out) {
+  int64_t x;
+  HP_TRY(tree_need_int(of, key, &x));
+  if (x < 0) TREE_FAIL(tree_get(of, key), "expected a number of bytes, found %lld", (long long)x);
+  *out = (uint64_t)x;
+  return HP_OK;
+}
+
+hp_status memory_read(const tree_node *from, hp_memory *out) {
+  hp_memory m = {0};
+  uint64_t devices;
+  HP_TRY(tree_expect(from, TREE_MAP));
+  HP_TRY(read_bytes(from, "devices", &devices));
+  m.devices = devices > INT32_MAX ? INT32_MAX : (int)devices;
+  for (int i = 0; i < STATES; i++) {
+    HP_TRY(read_bytes(from, states[i].key, &m.state[states[i].class]));
+    HP_TRY(read_bytes(from, states[i].model_key, &m.model[states[i].class]));
+  }
+  HP_TRY(read_bytes(from, "work_bytes", &m.work_bytes));
+  HP_TRY(read_bytes(from, "planned_bytes", &m.planned_bytes));
+  HP_TRY(read_bytes(from, "limit_bytes", &m.limit_bytes));
+  HP_TRY(read_bytes(from, "device_memory_bytes", &m.device_bytes));
+  *out = m;
+  return HP_OK;
+}
+
+/* --- what fills work memory ------------------------------------------------------------------- */
+
+static hp_status print_largest(const program *p, const mesh *on, const timeline_span *s,
+                               uint32_t at, str *out) {
+  enum { SHOWN = 16 };
+  uint32_t id[SHOWN], *maker;
+  size_t n = timeline_largest(s, p->buffers.len, TIER_DEVICE, at, id, SHOWN);
+  HP_TRY(buffer_makers(p, &maker));
+  str_add(out,
+          "largest there:\n  buffer        bytes  type                      instructions  class"
+          "          name\n");
+  for (size_t i = 0; i < n; i++) {
+    const prog_buffer *f = &p->buffers.at[id[i]];
+    char lives[32];
+    str type = {0};
+    value_print(&f->type, &type);
+    snprintf(lives, sizeof lives, "%u..%u", s[id[i]].first, s[id[i]].last);
+    str_printf(out, "  b%-6u %11llu  %-24s  %12s  %-13s  ", id[i],
+               (unsigned long long)s[id[i]].bytes, type.at ? type.at : "?", lives,
+               mem_class_name((mem_class)f->class));
+    buffer_print_name(p, on, maker, id[i], out);
+    str_add_char(out, '\n');
+    str_free(&type);
+  }
+  mem_free(maker);
+  return HP_OK;
+}
+
+static void print_plan(const program *p, const timeline *t, str *out) {
+  uint64_t planned = p->arena[TIER_DEVICE], bound = p->bound[TIER_DEVICE];
+  str_printf(out, "work memory: planned %llu bytes, lower bound %llu, gap %.2f %%\n",
+             (unsigned long long)planned, (unsigned long long)bound,
+             bound ? 100.0 * (double)(planned - bound) / (double)bound : 0.0);
+  if (p->order) str_printf(out, "order, to stay under the memory limit: %s\n", p->order);
+  str_printf(out, "fullest at instruction %u of %zu: %llu bytes live, by class:\n", t->peak_at[0],
+             p->insts.len, (unsigned long long)t->peak[0]);
+  for (int c = 0; c < MEM_CLASS_COUNT; c++)
+    if (t->peak_by_class[0][c])
+      str_printf(out, "  %-13s %14llu bytes\n", mem_class_name((mem_class)c),
+                 (unsigned long long)t->peak_by_class[0][c]);
+}
+
+hp_status explain_memory(const program *p, const mesh *on, const hp_memory *m, str *out) {
+  timeline_span *s;
+  timeline t;
+  if (m) memory_print(m, 0, out);
+  HP_TRY(memory_spans(p, &s));
+  size_t positions = p->insts.len ? p->insts.len : 1;
+  hp_status st = timeline_build(s, p->buffers.len, positions, TIER_COUNT, &t);
+  if (!st) {
+    print_plan(p, &t, out);
+    st = print_largest(p, on, s, t.peak_at[TIER_DEVICE], out);
+    timeline_free(&t);
+  }
+  mem_free(s);
+  HP_TRY(st);
+  if (p->notes.len) str_printf(out, "large values:\n%s", p->notes.at);
+  return str_status(out);
+}

@@ -1,0 +1,209 @@
+#include "rt/memory_use.h"
+
+#include "comm/world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert((int)HP_MEMORY_CLASSES == (int)MEM_CLASS_COUNT,
+               "the classes of the API are mem_class");
+_Static_assert((int)HP_TIERS == (int)TIER_COUNT, "the tiers of the API are those of programs");
+
+/* --- tensors that outlive runs ---------------------------------------------------------------- */
+
+static bool is_state(const program *p, size_t b) {
+  return p->buffers.at[b].place == PLACE_STATE && p->buffers.at[b].root == b;
+}
+
+uint64_t memory_new_state(const device *d, const program *p) {
+  uint64_t sum = 0;
+  uint32_t index;
+  for (size_t b = 0; b < p->buffers.len; b++) {
+    const prog_buffer *f = &p->buffers.at[b];
+    if (is_state(p, b) && !device_find(d, program_str(p, f->name), &index))
+      sum += memory_round(f->bytes);
+  }
+  return sum;
+}
+
+/* By class, and as "other" what only other programs use. */
+static void count_state(const device *d, const program *p, hp_memory *m) {
+  uint64_t known = 0;
+  m->state_bytes = d->state_bytes + memory_new_state(d, p);
+  for (size_t b = 0; b < p->buffers.len; b++) {
+    const prog_buffer *f = &p->buffers.at[b];
+    if (!is_state(p, b)) continue;
+    uint64_t bytes = memory_round(f->bytes);
+    m->state[f->class < MEM_CLASS_COUNT ? f->class : MEM_OTHER] += bytes;
+    known += bytes;
+  }
+  if (m->state_bytes > known) m->state[MEM_OTHER] += m->state_bytes - known;
+}
+
+/* --- work memory ------------------------------------------------------------------------------ */
+
+static void touch(const program *p, timeline_span *s, bool *seen, uint32_t buffer, uint32_t at) {
+  uint32_t b = p->buffers.at[buffer].root;
+  if (!seen[b] || at < s[b].first) s[b].first = at;
+  if (!seen[b] || at > s[b].last) s[b].last = at;
+  seen[b] = true;
+}
+
+/* First and last instruction that touches each buffer; inputs live from the start, outputs to the
+ * end. */
+static void find_lives(const program *p, timeline_span *s, bool *seen) {
+  uint32_t end = p->insts.len ? (uint32_t)p->insts.len - 1 : 0;
+  for (uint32_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    for (int k = 0; k < n->n_in + n->n_out; k++) touch(p, s, seen, program_args(p, n)[k], i);
+    if (n->workspace != PROG_NONE) touch(p, s, seen, n->workspace, i);
+  }
+  for (uint32_t b = 0; b < p->buffers.len; b++) {
+    const prog_buffer *f = &p->buffers.at[b];
+    if (f->flags & BUFFER_INPUT) touch(p, s, seen, b, 0);
+    if (f->flags & BUFFER_OUTPUT) touch(p, s, seen, b, end);
+    if (f->root != b || f->place != PLACE_WORK || !seen[b]) continue;
+    s[b].bytes = memory_round(f->bytes);
+    s[b].tier = f->tier;
+    s[b].class = f->class;
+  }
+}
+
+typedef struct {
+  uint64_t offset;
+  uint32_t first, last, buffer;
+  uint8_t tier;
+} placed;
+
+static int by_place(const void *a, const void *b) {
+  const placed *x = a, *y = b;
+  if (x->tier != y->tier) return x->tier < y->tier ? -1 : 1;
+  if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+  if (x->first != y->first) return x->first < y->first ? -1 : 1;
+  if (x->last != y->last) return x->last < y->last ? -1 : 1;
+  return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
+}
+
+/* Two that meet in one instruction at one place are operand and result in the same memory. */
+static void end_overwritten(const placed *at, size_t n, timeline_span *s) {
+  for (size_t i = 0; i + 1 < n; i++) {
+    timeline_span *old = &s[at[i].buffer];
+    const timeline_span *new = &s[at[i + 1].buffer];
+    bool same = at[i].tier == at[i + 1].tier && at[i].offset == at[i + 1].offset;
+    if (!same || old->last < new->first) continue;
+    if (old->first < new->first) old->last = new->first - 1;
+    else old->bytes = 0;
+  }
+}
+
+hp_status memory_spans(const program *p, timeline_span **out) {
+  size_t n = p->buffers.len, used = 0;
+  timeline_span *s = mem_calloc(n, sizeof *s);
+  bool *seen = mem_calloc(n, sizeof *seen);
+  placed *at = mem_calloc(n, sizeof *at);
+  hp_status st = s && seen && at ? HP_OK : HP_ERR_OOM;
+  if (!st) find_lives(p, s, seen);
+  for (uint32_t b = 0; !st && b < n; b++)
+    if (s[b].bytes)
+      at[used++] = (placed){p->buffers.at[b].offset, s[b].first, s[b].last, b, s[b].tier};
+  if (used) {
+    qsort(at, used, sizeof *at, by_place);
+    end_overwritten(at, used, s);
+  }
+  mem_free(seen);
+  mem_free(at);
+  if (st) mem_free(s);
+  else *out = s;
+  return st;
+}
+
+static hp_status count_work(const program *p, hp_memory *m) {
+  timeline_span *s;
+  timeline t;
+  HP_TRY(memory_spans(p, &s));
+  hp_status st = timeline_build(s, p->buffers.len, p->insts.len ? p->insts.len : 1, TIER_COUNT, &t);
+  mem_free(s);
+  HP_TRY(st);
+  memcpy(m->live, t.peak_by_class[TIER_DEVICE], sizeof m->live);
+  m->live_bytes = t.peak[TIER_DEVICE];
+  m->live_at = (int)t.peak_at[TIER_DEVICE];
+  timeline_free(&t);
+  return HP_OK;
+}
+
+/* --- over time -------------------------------------------------------------------------------- */
+
+/* The instruction of part i of n in which most is live. */
+static size_t fullest(const timeline *t, int i, int n) {
+  size_t parts = (size_t)n, from = (size_t)i * t->positions / parts;
+  size_t to = ((size_t)i + 1) * t->positions / parts, best = from;
+  for (size_t k = from + 1; k < to; k++)
+    if (t->live[k] > t->live[best]) best = k;
+  return best;
+}
+
+static hp_status live_of(const program *p, bool all, mem_class class, uint64_t *live, int n) {
+  timeline_span *s;
+  timeline sum = {0}, one = {0};
+  size_t count = p->buffers.len, positions = p->insts.len ? p->insts.len : 1;
+  HP_TRY(memory_spans(p, &s));
+  hp_status st = timeline_build(s, count, positions, TIER_COUNT, &sum);
+  if (!st) {
+    for (size_t b = 0; b < count; b++)
+      if (!all && s[b].class != class) s[b].bytes = 0;
+    st = timeline_build(s, count, positions, TIER_COUNT, &one);
+  }
+  for (int i = 0; !st && i < n; i++) live[i] = one.live[fullest(&sum, i, n)];
+  timeline_free(&sum);
+  timeline_free(&one);
+  mem_free(s);
+  return st;
+}
+
+void memory_live(const program *p, uint64_t *live, int n) {
+  if (n > 0) memset(live, 0, (size_t)n * sizeof *live);
+  if (n > 0 && live_of(p, true, MEM_OTHER, live, n)) err_clear();
+}
+
+hp_status memory_live_of(const program *p, mem_class class, uint64_t *live, int n) {
+  return live_of(p, false, class, live, n);
+}
+
+/* --- all of it -------------------------------------------------------------------------------- */
+
+static void count_tiers(const program *p, hp_memory *m) {
+  for (int t = 0; t < TIER_COUNT; t++) {
+    m->tier[t].name = tier_name(t);
+    m->tier[t].planned_bytes = p->arena[t] + (t == TIER_DEVICE ? m->state_bytes : 0);
+  }
+  for (size_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    if (n->op != OP_FETCH && n->op != OP_OFFLOAD) continue;
+    const prog_buffer *from = program_arg(p, n, 0), *to = program_arg(p, n, n->n_in);
+    m->tier[from->tier].moved_bytes += from->bytes;
+    if (to->tier != from->tier) m->tier[to->tier].moved_bytes += from->bytes;
+  }
+}
+
+uint64_t memory_of_device(const group *g) {
+  if (g->cluster.memory_gb > 0) return (uint64_t)(g->cluster.memory_gb * 1e9);
+  if (strcmp(g->cluster.name, "this")) return 0;
+  int sharers = g->plan_only ? g->n : world_get()->here * g->own;
+  return g->part[0]->physical / (uint64_t)(sharers > 0 ? sharers : 1);
+}
+
+hp_status memory_use_of(const group *g, int i, const program *p,
+                        const uint64_t model[MEM_CLASS_COUNT], hp_memory *out) {
+  hp_memory m = {.work_bytes = p->arena[TIER_DEVICE],
+                 .work_bound = p->bound[TIER_DEVICE],
+                 .limit_bytes = g->part[i]->limit,
+                 .device_bytes = memory_of_device(g),
+                 .devices = g->n};
+  HP_TRY(count_work(p, &m));
+  count_state(g->part[i], p, &m);
+  memcpy(m.model, model, sizeof m.model);
+  m.planned_bytes = m.state_bytes + m.work_bytes;
+  count_tiers(p, &m);
+  *out = m;
+  return HP_OK;
+}

@@ -1,0 +1,114 @@
+#include "train/step_memory.h"
+
+#include "base/status.h"
+
+#include <string.h>
+
+step_places step_places_of(int64_t B, int64_t T, int64_t micros) {
+  step_places p = {.n = 0};
+  for (int64_t i = 0; i < micros; i++) {
+    if (i > 1 && i + 1 < micros) continue; /* as the one before */
+    p.times[p.n] = i == 1 && micros > 2 ? micros - 2 : 1;
+    p.at[p.n++] = (step_micro){.B = B, .T = T, .first = i == 0, .last = i + 1 == micros};
+  }
+  return p;
+}
+
+/* Tensors that outlive runs, of the whole step: the last micro-batch knows all of them. */
+static void take_states(const hp_memory *all, hp_memory *m) {
+  m->tier[0].planned_bytes += all->state_bytes - m->state_bytes;
+  m->planned_bytes += all->state_bytes - m->state_bytes;
+  m->state_bytes = all->state_bytes;
+  memcpy(m->state, all->state, sizeof m->state);
+  memcpy(m->model, all->model, sizeof m->model);
+}
+
+static hp_status plan_one(lm *m, const step_options *o, const step_micro *b, uint64_t reserve,
+                          hp_device *d, bool tell, hp_program_stats *out, bool *refused) {
+  step_options with = *o;
+  with.quiet = !tell;
+  with.reserve_bytes = reserve;
+  hp_status st = stepper_plan(m, &with, b, d, out, NULL, NULL);
+  *refused = st == HP_ERR_OOM;
+  if (*refused) err_clear();
+  return *refused ? HP_OK : st;
+}
+
+/* The places planned one by one, each with room for the tensors that only others need.  *refused:
+ * the limit is too small for one of them; the figures are of what would do then. */
+static hp_status plan_places(lm *m, const step_options *o, const step_places *b, hp_device *d,
+                             bool tell, step_memory *out, bool *refused) {
+  hp_program_stats s[STEP_PLACES] = {0};
+  step_memory all = {0};
+  uint64_t states = 0;
+  bool no;
+  *refused = false;
+  for (int i = 0; i < b->n; i++) {
+    HP_TRY(plan_one(m, o, &b->at[i], 0, d, tell && b->n == 1, &s[i], &no));
+    if (s[i].memory.state_bytes > states) states = s[i].memory.state_bytes;
+    *refused |= b->n == 1 && no;
+  }
+  for (int i = 0; i < b->n && b->n > 1; i++) {
+    uint64_t others = states - s[i].memory.state_bytes;
+    HP_TRY(plan_one(m, o, &b->at[i], others, d, tell && i == 0, &s[i], &no));
+    *refused |= no;
+  }
+  for (int i = 0; i < b->n; i++) {
+    if (s[i].memory.work_bytes >= s[all.fullest].memory.work_bytes) all.fullest = i;
+    all.step_s += s[i].predicted_s * (double)b->times[i];
+    all.exposed_copy_s += s[i].exposed_copy_s * (double)b->times[i];
+  }
+  all.stats = s[all.fullest];
+  take_states(&s[b->n - 1].memory, &all.stats.memory);
+  *out = all;
+  return HP_OK;
+}
+
+hp_status step_memory_plan(lm *m, const step_options *o, const step_places *b, hp_device *d,
+                           step_memory *out) {
+  bool refused;
+  HP_TRY(plan_places(m, o, b, d, true, out, &refused));
+  /* names the least that does, for all places */
+  return refused ? stepper_check(m, o, b->at, b->n, d) : HP_OK;
+}
+
+/* --- limits ----------------------------------------------------------------------------------- */
+
+static hp_status is_refused(lm *m, const step_options *o, const step_places *b, hp_device *d,
+                            uint64_t limit, bool *out) {
+  hp_device_set_memory_limit(d, limit);
+  hp_status st = stepper_check(m, o, b->at, b->n, d);
+  *out = st == HP_ERR_OOM;
+  if (*out) err_clear();
+  return *out ? HP_OK : st;
+}
+
+/* `most` is not refused, and what a refusal names; an order that keeps to a limit may do with less:
+ * one byte less is tried first, and most often that is all. */
+static hp_status find_least(lm *m, const step_options *o, const step_places *b, hp_device *d,
+                            uint64_t most, uint64_t *out) {
+  uint64_t least = 1, probe = most - 1; /* refused, and to be tried */
+  while (most - least > 1) {
+    bool refused;
+    HP_TRY(is_refused(m, o, b, d, probe, &refused));
+    if (refused) least = probe;
+    else most = probe;
+    probe = least + (most - least) / 2;
+  }
+  *out = most;
+  return HP_OK;
+}
+
+hp_status step_memory_limits(lm *m, const step_options *o, const step_places *b, hp_device *d,
+                             uint64_t limit, uint64_t *resident, uint64_t *minimum) {
+  step_memory all;
+  bool refused;
+  hp_device_set_memory_limit(d, 0);
+  hp_status st = plan_places(m, o, b, d, false, &all, &refused);
+  *resident = all.stats.memory.planned_bytes;
+  hp_device_set_memory_limit(d, 1);
+  if (!st) st = plan_places(m, o, b, d, false, &all, &refused);
+  if (!st) st = find_least(m, o, b, d, all.stats.memory.planned_bytes, minimum);
+  hp_device_set_memory_limit(d, limit);
+  return st;
+}

@@ -1,0 +1,31 @@
+/* Memory that a device needs for an optimizer step with all its micro-batches, found by planning
+ * them: nothing runs. */
+#ifndef TRAIN_STEP_MEMORY_H
+#define TRAIN_STEP_MEMORY_H
+
+#include "train/step.h"
+
+/* The micro-batches of a step, of which those between the first and the last are alike. */
+typedef struct {
+  step_micro at[STEP_PLACES];
+  int64_t times[STEP_PLACES]; /* that it comes in a step */
+  int n;
+} step_places;
+/* So many micro-batches [B,T]. */
+step_places step_places_of(int64_t B, int64_t T, int64_t micros);
+
+typedef struct {
+  hp_program_stats stats; /* of the micro-batch that needs most; memory.state: of the whole step */
+  int fullest;            /* its place */
+  double step_s, exposed_copy_s; /* of the whole step, predicted */
+} step_memory;
+/* What a step takes under the memory limit of d. */
+hp_status step_memory_plan(lm *m, const step_options *o, const step_places *b, hp_device *d,
+                           step_memory *out);
+
+/* resident: what it would take without any limit.  minimum: the least limit that is not refused;
+ * one byte less is.  d is to have the limit `limit`, which it keeps. */
+hp_status step_memory_limits(lm *m, const step_options *o, const step_places *b, hp_device *d,
+                             uint64_t limit, uint64_t *resident, uint64_t *minimum);
+
+#endif

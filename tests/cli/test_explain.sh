@@ -1,0 +1,127 @@
+# hyper explain and the reports: the memory of a device, told alike everywhere; names of work.
+. "$(dirname "$0")/lib.sh"
+. "$ROOT/tests/cli/train_lib.sh"
+
+make_job job </dev/null
+
+# explained FILE WORD..: the memory of a step as JSON.
+explained() {
+  file=$1
+  shift
+  run explain job/job.yaml memory --json "$@"
+  exit_is 0
+  cp out "$file"
+}
+of() { json "$@"; }
+
+it "memory as JSON is of one device, with the whole model beside it"
+explained one.json
+explained four.json strategy=dp=2,tp=2,zero=1 per_device_train_batch_size=2
+json_is one.json devices 1
+json_is four.json devices 4
+json_is four.json model_parameter_bytes "$(of one.json model_parameter_bytes)"
+json_is four.json model_optimizer_bytes "$(of one.json model_optimizer_bytes)"
+json_near one.json model_optimizer_bytes $((2 * $(of one.json model_parameter_bytes))) 0.02 # tables of rope have none
+[ "$(of four.json parameter_bytes)" -lt "$(of one.json parameter_bytes)" ] || fail "params are not cut"
+[ $((3 * $(of four.json optimizer_bytes))) -lt "$(of one.json optimizer_bytes)" ] || fail "zero=1 does not cut the state"
+for f in one four; do
+  json_is $f.json planned_bytes $(($(of $f.json parameter_bytes) + $(of $f.json gradient_bytes) + \
+    $(of $f.json optimizer_bytes) + $(of $f.json other_bytes) + $(of $f.json work_bytes)))
+  json_is $f.json tiers.device.planned_bytes "$(of $f.json planned_bytes)"
+  json_is $f.json tiers.device.moved_bytes 0
+  json_is $f.json resident_bytes "$(of $f.json planned_bytes)"
+  json_is $f.json exposed_copy_s 0
+  json_is $f.json fits true
+  [ "$(of $f.json work_live_bytes)" -le "$(of $f.json work_bound_bytes)" ] || fail "more is live than fits"
+done
+json_near one.json step_s 1 1 # above 0, and no more than 2 s
+
+it "sums of gradients are tensors of their own when a step has several micro-batches"
+explained many.json gradient_accumulation_steps=3
+json_is many.json micro_batches 3
+json_is one.json gradient_bytes 0
+json_is many.json gradient_bytes $(($(of one.json optimizer_bytes) / 2))
+json_is many.json optimizer_bytes "$(of one.json optimizer_bytes)"
+
+it "the least limit that is named runs, and one byte less is refused"
+for more in "" "gradient_accumulation_steps=2" "strategy=dp=2 per_device_train_batch_size=2"; do
+  # shellcheck disable=SC2086
+  explained least.json $more
+  least=$(of least.json minimum_bytes)
+  # shellcheck disable=SC2086
+  run explain job/job.yaml memory memory_limit=$((least - 1)) $more
+  exit_is 2
+  err_has "set memory_limit to $least bytes or more"
+  # shellcheck disable=SC2086
+  run train job/job.yaml memory_limit=$((least - 1)) max_steps=1 save_steps=1000 $more
+  refused "set memory_limit to $least bytes or more"
+  no_file job/out
+  # shellcheck disable=SC2086
+  run train job/job.yaml memory_limit="$least" max_steps=1 save_steps=1000 $more
+  exit_is 0
+  [ "$(json job/out/op_times.json memory.planned_bytes)" -le "$least" ] || fail "more than the limit is planned"
+  rm -rf job/out
+done
+
+it "under a limit, what would be taken without one is told too"
+half=$((($(of one.json minimum_bytes) + $(of one.json resident_bytes)) / 2))
+explained half.json memory_limit=$half
+json_is half.json resident_bytes "$(of one.json resident_bytes)"
+json_is half.json minimum_bytes "$(of one.json minimum_bytes)"
+json_is half.json limit_bytes $half
+[ "$(of half.json planned_bytes)" -le $half ] || fail "the plan is above the limit"
+
+it "explain, the report and report.html tell the same memory"
+run train job/job.yaml max_steps=2 save_steps=1000
+exit_is 0
+for key in parameter_bytes optimizer_bytes work_bytes planned_bytes work_live_bytes device_memory_bytes; do
+  json_is job/out/op_times.json memory.$key "$(of one.json $key)"
+done
+run explain job/job.yaml
+line=$(sed -n 's/^memory *a device: //p' out)
+case $line in *parameters*optimizer*work*total*) ;; *) fail "no memory in the summary: $line" ;; esac
+run report job/out
+out_has "$line"
+total=${line##*total }
+grep -qF "$total" job/out/report.html || fail "report.html has no $total"
+
+it "whether it fits what the cluster's devices have is told"
+cluster() { # DEVICE_MEMORY
+  write small.yaml <<END
+name: small
+device: {flops: 1e12, bandwidth_gb_s: 100$1}
+links: [{name: net, bandwidth_gb_s: 5, latency_us: 10}]
+END
+}
+cluster ", memory_gb: 1e-6"
+run explain job/job.yaml hyper_parallel.cluster=small.yaml
+out_has "DOES NOT FIT: a device has 1000 B"
+explained small.json hyper_parallel.cluster=small.yaml
+json_is small.json fits false
+json_is small.json device_memory_bytes 1000
+cluster ""
+explained small.json hyper_parallel.cluster=small.yaml
+json_is small.json fits null
+run explain job/job.yaml hyper_parallel.cluster=dgx-h100
+out_has "fits: a device has 74.5 GiB"
+
+it "buffers and loops have names, with the layer that they are of"
+run explain job/job.yaml memory
+out_has "einsum forward model.layers.0.mlp.up_proj"
+out_lacks " fused"
+run explain job/job.yaml ops
+out_has "loop add+rms_norm "
+out_lacks " fused"
+
+run explain job/job.yaml schedule
+grep -q '^b[0-9]* = f32.* # einsum forward model.layers.1.mlp.up_proj' out || fail "a buffer in the schedule has no name"
+grep -q '^compute: .* = fused .* # loop add+rms_norm model.layers.0.post_attention_layernorm' out || fail "a loop in the schedule has no name"
+
+it "a column that says nothing is left out"
+run explain job/job.yaml ops
+out_lacks "gap s"
+out_lacks "of limit"
+out_has "limit s"
+run explain job/job.yaml time
+out_has "gap s"
+out_has "of limit"
