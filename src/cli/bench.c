@@ -4,43 +4,6 @@
 
 #include <stdio.h>
 
-void bench_row_begin(bench_row *r, const bench_args *a, const char *what) {
-  r->json = a->m.json;
-  r->w = (json_writer){.out = &r->text};
-  json_open_map(&r->w);
-  json_put_key(&r->w, "bench"), json_put_string(&r->w, what);
-}
-void bench_row_num(bench_row *r, const char *key, double x) {
-  json_put_key(&r->w, key);
-  json_put_double(&r->w, x);
-}
-void bench_row_int(bench_row *r, const char *key, int64_t x) {
-  json_put_key(&r->w, key);
-  json_put_int(&r->w, x);
-}
-void bench_row_text(bench_row *r, const char *key, const char *x) {
-  json_put_key(&r->w, key);
-  json_put_string(&r->w, x);
-}
-/* People get "key value" pairs, one a line. */
-hp_status bench_row_end(bench_row *r) {
-  json_close(&r->w);
-  hp_status st = str_status(&r->text);
-  if (!st && r->json) puts(r->text.at);
-  else if (!st) {
-    bool inside = false; /* a string */
-    for (char *p = r->text.at + 1; p[1]; p++) {
-      if (*p == '"') inside = !inside;
-      else if (!inside && p[0] == ',' && p[1] == ' ') putchar('\n'), p++;
-      else putchar(*p);
-    }
-    puts("\n");
-  }
-  str_free(&r->text);
-  fflush(stdout);
-  return st;
-}
-
 hp_status bench_machine_open(const bench_args *a, bench_machine *out) {
   HP_TRY(cpu_isa_check());
   out->isa = cpu_best_isa();

@@ -10,8 +10,13 @@
 
 enum { BENCH_TRAINED = 4 }; /* sequences of a training step, unless they are given */
 #define BENCH_USUAL INT64_MIN
+/* Of what is printed: the head of the last line. */
+typedef struct {
+  str head;
+} bench_table;
 typedef struct {
   model_options m;
+  bench_table *table;
   int64_t batch; /* BENCH_USUAL: not given */
   int64_t seq, steps, interleave;
   bool remat, serial;
@@ -30,13 +35,17 @@ static inline int64_t bench_batch(const bench_args *a, int64_t usual) {
 #include "cli/bench.def"
 #undef KIND
 
-/* One result, as a JSON line or as text for people. */
+/* One result: a JSON line, whose keys end with their unit; for people a list of figures with units,
+ * or, where a kind has many results, a line of a table below its head. */
 typedef struct {
-  str text;
+  str text, head, columns; /* above the lines of a table: what is measured where; labels */
   json_writer w;
-  bool json;
+  bool json, in_table;
+  bench_table *table;
 } bench_row;
 void bench_row_begin(bench_row *r, const bench_args *a, const char *what);
+/* In a table, whose head is printed again when it changes. */
+void bench_line_begin(bench_row *r, const bench_args *a, const char *what);
 void bench_row_num(bench_row *r, const char *key, double x);
 void bench_row_int(bench_row *r, const char *key, int64_t x);
 void bench_row_text(bench_row *r, const char *key, const char *x);

@@ -25,8 +25,8 @@ typedef struct {
 static hp_status print(const setting *s, const char *layout, const engine_race *p, double *peak) {
   double flops = race_flops(&p->q);
   char key[64];
-  bench_row r = {0};
-  bench_row_begin(&r, s->a, "gemm");
+  bench_row r;
+  bench_line_begin(&r, s->a, "gemm");
   bench_row_machine(&r, &s->k);
   bench_row_text(&r, "dtype", dtype_name(s->type));
   bench_row_text(&r, "layout", layout);

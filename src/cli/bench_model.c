@@ -4,6 +4,8 @@
 #include "cli/bench.h"
 #include "cli/bench_limit.h"
 #include "model/strategy.h"
+#include "rt/group.h"
+#include "rt/op_times.h"
 #include "serve/session.h"
 #include "train/step.h"
 
@@ -21,19 +23,19 @@ static double rss_bytes(void) {
 
 /* The device that the options ask for; what its layouts are to be, in *s. */
 static hp_status open_device(const bench_args *a, bool plan_only, strategy *s, hp_device **d) {
-  char mesh[STRATEGY_TEXT];
+  char text[STRATEGY_TEXT];
   hp_device_options o;
-  HP_TRY(cli_device_options(&a->m, s, mesh, &o));
+  HP_TRY(cli_device_options(&a->m, s, text, &o));
   o.plan_only = plan_only;
   return hp_device_open(&o, d);
 }
 
 static bool has_weights(const char *dir) {
   static const char *const name[] = {"model.safetensors", "model.safetensors.index.json"};
-  str path = {0};
+  str file = {0};
   bool found = false;
-  for (int i = 0; i < 2; i++) found |= !path_join(&path, dir, name[i]) && file_exists(path.at);
-  str_free(&path);
+  for (int i = 0; i < 2; i++) found |= !path_join(&file, dir, name[i]) && file_exists(file.at);
+  str_free(&file);
   return found;
 }
 
@@ -151,6 +153,7 @@ static step_options step_options_of(const bench_args *a) {
 typedef struct {
   double loss;
   double comm_s, hideable_s, hidden_s; /* of all timed steps */
+  uint64_t planned_bytes;
 } step_sums;
 
 static hp_status add_comm(const stepper *s, step_sums *sum) {
@@ -159,6 +162,7 @@ static hp_status add_comm(const stepper *s, step_sums *sum) {
   sum->comm_s += p.comm_s;
   sum->hideable_s += p.hideable_s;
   sum->hidden_s += p.hidden_s;
+  sum->planned_bytes = p.memory.planned_bytes;
   return HP_OK;
 }
 
@@ -222,20 +226,39 @@ static hp_status print_step(model_run *r, const stepper *s, const step_sums *sum
   put_run(r, "step", (double)(r->B * r->T), &row);
   put_comm(r, sum, &row);
   bench_row_num(&row, "loss", sum->loss);
-  bench_row_num(&row, "peak_bytes",
-                (double)(hp_device_param_bytes(r->m->d) + stepper_work_bytes(s)));
+  bench_row_num(&row, "peak_bytes", (double)sum->planned_bytes);
   bench_row_num(&row, "rss_bytes", r->rss_bytes);
   bench_row_num(&row, "compile_s", stepper_compile_seconds(s));
   hp_status st = put_gap(stepper_program(s), &row), end = bench_row_end(&row);
   return st ? st : end;
 }
 
-/* The last run by op, for people, and as a trace where one is asked for. */
+/* The limits of the turns are those of the rows too: one measurement in one output. */
+static hp_status use_limits(const model_run *r) {
+  hp_limits l;
+  bench_limit_result k = bench_limit_get(r->limit);
+  HP_TRY(hp_device_measure(r->m->d, &l));
+  if (r->m->compute == HP_BF16) l.bf16_flops = k.peak_flops;
+  else l.flops = k.peak_flops;
+  l.bytes = k.bytes_per_s;
+  for (int i = 0; i < r->m->d->own; i++) r->m->d->part[i]->limits = l;
+  return HP_OK;
+}
+
+/* The last run by op, for people, without a limit of the whole, which is told above; and as a trace
+ * where one is asked for. */
 static hp_status show_run(const bench_args *a, const hp_program *p) {
-  char *text = NULL;
-  if (!a->m.json) HP_TRY(hp_explain(p, "ops", &text));
-  if (text) puts(text);
-  hp_free(text);
+  hp_op_time *row;
+  str text = {0};
+  int n;
+  if (!a->m.json) {
+    HP_TRY(hp_program_times(p, &row, &n));
+    op_times_print(row, n, NULL, &text);
+    hp_free(row);
+    HP_TRY(str_status(&text));
+    puts(text.at);
+    str_free(&text);
+  }
   return a->trace ? hp_trace(p, a->trace) : HP_OK;
 }
 
@@ -246,6 +269,7 @@ static hp_status step(model_run *r) {
   step_sums sum = {0};
   hp_status st = stepper_create(r->m, &o, &s);
   if (!st) st = time_steps(r, s, &sum);
+  if (!st) st = use_limits(r);
   if (!st) st = print_step(r, s, &sum);
   if (!st) st = show_run(a, stepper_program(s));
   stepper_free(s);
@@ -284,6 +308,7 @@ static hp_status prefill(model_run *r) {
     st = feed(r, s, r->ids, r->T);
     if (!st) st = run_note(r, i, start);
   }
+  if (!st) st = use_limits(r);
   if (!st) st = print_inference(r, s, "prefill", (double)(r->B * r->T));
   if (!st) st = show_run(r->a, session_program(s));
   session_free(s);
@@ -301,6 +326,7 @@ static hp_status decode(model_run *r) {
     st = feed(r, s, r->ids, 1);
     if (!st) st = run_note(r, i, start);
   }
+  if (!st) st = use_limits(r);
   if (!st) st = print_inference(r, s, "decode", (double)r->B);
   if (!st) st = show_run(r->a, session_program(s));
   session_free(s);
@@ -311,7 +337,7 @@ static hp_status decode(model_run *r) {
 
 static hp_status copy(const bench_args *a, const strategy *by, hp_device *d) {
   hp_limits k;
-  bench_row r = {0};
+  bench_row r;
   (void)by;
   HP_TRY(hp_device_measure(d, &k));
   bench_row_begin(&r, a, "copy");
@@ -327,7 +353,7 @@ static hp_status compile(const bench_args *a, const strategy *by, hp_device *d) 
   step_options o = step_options_of(a);
   hp_program_stats s;
   lm *m;
-  bench_row r = {0};
+  bench_row r;
   if (!a->m.model) HP_FAIL(HP_ERR_ARG, "--model DIR or CONFIG.json is missing");
   double start = time_now_s();
   HP_TRY(lm_create(a->m.model, NULL, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &m));

@@ -270,12 +270,12 @@ static hp_status time_runs(setting *s, hp_program *p) {
 
 static hp_status print(setting *s, const scene *x, const char *name, const hp_program *p) {
   hp_program_stats stats;
-  bench_row r = {0};
+  bench_row r;
   HP_TRY(hp_program_stats_get(p, &stats));
   double t = race_median(s->seconds, s->rounds), peak = race_median(s->peak, s->rounds);
   double bandwidth = race_median(s->bandwidth, s->rounds);
   double move = x->bytes / bandwidth, work = stats.flops / peak, limit = move > work ? move : work;
-  bench_row_begin(&r, s->a, "op");
+  bench_line_begin(&r, s->a, "op");
   bench_row_text(&r, "op", name);
   bench_row_machine(&r, &s->k);
   bench_row_text(&r, "dtype", dtype_name(x->type));

@@ -53,7 +53,12 @@ static int run(const char *verb, const char *word, bench_args *a) {
 }
 
 int verb_bench(int argc, char **argv) {
-  bench_args a = {.batch = BENCH_USUAL, .seq = 256, .steps = STEPS, .size = 128 << 20};
+  bench_table table = {.head = {0}};
+  bench_args a = {.table = &table,
+                  .batch = BENCH_USUAL,
+                  .seq = 256,
+                  .steps = STEPS,
+                  .size = 128 << 20};
   const char *rest[NAMES_MAX];
   int n;
   const cli_option option[] =
@@ -82,5 +87,7 @@ int verb_bench(int argc, char **argv) {
   if (n > 1 && strcmp(rest[0], "op")) return cli_usage(argv[0], "\"%s\" is not expected", rest[1]);
   a.name = rest + 1;
   a.names = n - 1;
-  return run(argv[0], rest[0], &a);
+  code = run(argv[0], rest[0], &a);
+  str_free(&table.head);
+  return code;
 }

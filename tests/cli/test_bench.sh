@@ -82,11 +82,6 @@ json_is out.jsonl 0.bytes 16640
 run bench decode --model "$CASES/qwen3-bias-tied" --seq 16 --steps 1
 out_has "B1 T1 S50 H3/3" # keys that are there, after 2 tokens to warm up and 32: the cache has room for more
 
-it "people get one figure a line"
-run bench op add --size 64KiB --steps 1 --dtype f32
-out_has "bench: op"
-out_has "dtype: f32"
-
 it "what cannot be measured is refused"
 run bench
 refused "say what kind"
@@ -102,3 +97,18 @@ for shape in 4x4 4x4x 0x4x4 4x4x4x4 axbxc 4x4x99999999; do
 done
 run bench gemm --shape 4x4x4 --dtype f16
 refused "--dtype f16"
+
+it "people get tables whose columns have one unit, and stand below one another"
+run bench op add softmax --size 64KiB --steps 1 --dtype f32
+out_has "memory read"
+[ "$(grep -c ' GB/s .* GFLOP/s .* GB/s .* ms .* ms .* %$' out)" = 2 ] || { fail "no units"; t_show; }
+[ "$(grep -c memory.read out)" = 1 ] || { fail "the head is not there once"; t_show; }
+[ "$(sed 1d out | awk 'NF { print length($0) }' | sort -u | wc -l)" = 1 ] || { fail "columns do not line up"; t_show; }
+
+it "one limit is told of a step, and its parts add up"
+run bench step --model "$CASES/qwen3-bias-tied" --batch 2 --seq 16 --steps 1
+[ "$(grep -c '^  limit  ' out)" = 1 ] || { fail "not one limit"; t_show; }
+out_lacks "at the limits of this machine"
+out_lacks "limits:"
+out_has " GFLOP/s"
+awk '/^  limit /{a=$2} /^  limit, products/{b=$3} /^  limit, bytes/{c=$3} END{d=a-b-c; exit !(d<0.0021 && d>-0.0021)}' out || { fail "the limit is not its parts"; t_show; }
