@@ -7,11 +7,13 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -56,14 +58,42 @@ static void make_dir(const char *path) {
   if (mkdir(path, 0700)) return; /* what is wrong is found when it is checked */
 }
 
+static bool others_write(const struct stat *s) { return s->st_mode & (S_IWGRP | S_IWOTH); }
+
+/* Whoever may rename a folder above could put another one in the place of ours: each belongs to us
+ * or to root, and others write to it only where, as in /tmp, they cannot rename what is ours. */
+static bool is_safe_above(char *path) {
+  struct stat s;
+  for (char *slash; (slash = strrchr(path, '/'));) {
+    *slash = 0;
+    if (stat(*path ? path : "/", &s)) return false;
+    if (s.st_uid != geteuid() && s.st_uid != 0) return false;
+    if (others_write(&s) && !(s.st_mode & S_ISVTX)) return false;
+  }
+  return true;
+}
+
 /* NULL when the folder may be used, else why not. */
 static const char *refusal(const char *path) {
   struct stat s;
+  char real[PATH_MAX];
   if (stat(path, &s)) return strerror(errno);
   if (!S_ISDIR(s.st_mode)) return "it is not a folder";
   if (s.st_uid != geteuid()) return "it belongs to another user";
-  if (s.st_mode & (S_IWGRP | S_IWOTH)) return "others may write to it (chmod go-w)";
+  if (others_write(&s)) return "others may write to it (chmod go-w)";
+  if (!realpath(path, real)) return strerror(errno);
+  if (!is_safe_above(real))
+    return "a folder above it belongs to another user, or others may write to it";
   return NULL;
+}
+
+/* The same folder by a name without links, which cannot be led elsewhere later. */
+static hp_status resolve(str *path) {
+  char real[PATH_MAX];
+  if (!realpath(path->at, real)) HP_FAIL(HP_ERR_IO, "%s: %s", path->at, strerror(errno));
+  str_clear(path);
+  str_add(path, real);
+  return str_status(path);
 }
 
 hp_status jit_cache_open(const char *dir, jit_cache *out) {
@@ -76,6 +106,8 @@ hp_status jit_cache_open(const char *dir, jit_cache *out) {
   } else {
     HP_TRY_GOTO(default_dir(&path), st);
   }
+  c.by_name = access("/proc/self/fd", X_OK) != 0;
+  if (c.by_name) log_warn("/proc is missing: compiled kernels are loaded by name, not as checked");
   if (path.len) {
     make_dir(path.at);
     const char *why = refusal(path.at);
@@ -83,7 +115,10 @@ hp_status jit_cache_open(const char *dir, jit_cache *out) {
       log_warn(
           "%s: compiled kernels are not kept there: %s; set HYPER_CACHE to a folder of your own",
           path.at, why);
-    else if (!(c.dir = str_take(&path))) st = HP_ERR_OOM;
+    else {
+      HP_TRY_GOTO(resolve(&path), st);
+      if (!(c.dir = str_take(&path))) st = HP_ERR_OOM;
+    }
   }
 done:
   str_free(&path);
@@ -189,51 +224,72 @@ static void key_path(const char *dir, hash128 key, str *path) {
   str_printf(path, "%s/%s.so", dir, hex);
 }
 
-/* True when the file is ours, whole and as it was sealed. */
-static bool is_sound(const char *path) {
+/* A file of the cache, open: what is looked at is what is loaded, whatever becomes of its name. */
+typedef struct {
+  int fd;
   struct stat s;
-  file_map m;
-  if (lstat(path, &s) || !S_ISREG(s.st_mode) || s.st_uid != geteuid()) return false;
-  if (s.st_size > OBJECT_MAX || file_map_open(path, &m)) {
-    err_clear();
-    return false;
-  }
-  seal found, want;
-  bool ok = m.len > sizeof found;
-  if (ok) {
-    memcpy(&found, m.at + m.len - sizeof found, sizeof found);
-    want = seal_of(m.at, m.len - sizeof found);
-    ok = !memcmp(&found, &want, sizeof found);
-  }
-  file_map_close(&m);
-  return ok;
+} object_file;
+
+/* Opens a file that is ours alone; for writing it is made so, whatever the umask was. */
+static bool open_own(const char *path, int flags, object_file *out) {
+  object_file f = {.fd = open(path, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)};
+  if (f.fd >= 0 && flags == O_RDWR && fchmod(f.fd, 0700)) errno = 0; /* fstat says whose it is */
+  bool own = f.fd >= 0 && !fstat(f.fd, &f.s) && S_ISREG(f.s.st_mode) && f.s.st_uid == geteuid() &&
+             !others_write(&f.s) && f.s.st_size <= OBJECT_MAX;
+  if (own) *out = f;
+  else if (f.fd >= 0) close(f.fd);
+  return own;
 }
 
-/* Loads a copy in memory: for folders that are mounted noexec. */
-static void *load_copy(const char *path) {
-  char *bytes = NULL;
-  size_t n;
-  char name[40];
-  if (file_read(path, OBJECT_MAX, &bytes, &n)) {
-    err_clear();
-    return NULL;
-  }
-  int fd = memfd_create("hyper-kernels", MFD_CLOEXEC);
-  size_t done = 0;
-  for (ssize_t w; fd >= 0 && done < n; done += (size_t)w)
-    if ((w = write(fd, bytes + done, n - done)) <= 0) break;
-  mem_free(bytes);
-  snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
-  void *so = fd >= 0 && done == n ? dlopen(name, RTLD_NOW | RTLD_LOCAL) : NULL;
-  /* stays open when it is in use: the loader knows objects by name, and the number must not be
-   * given to another one */
-  if (!so && fd >= 0) close(fd);
+/* True when the file is whole and as it was sealed. */
+static bool is_sealed(const object_file *f) {
+  size_t n = (size_t)f->s.st_size;
+  seal found, want;
+  if (n <= sizeof found) return false;
+  const char *at = mmap(NULL, n, PROT_READ, MAP_PRIVATE, f->fd, 0);
+  if (at == MAP_FAILED) return false;
+  memcpy(&found, at + n - sizeof found, sizeof found);
+  want = seal_of(at, n - sizeof found);
+  munmap((void *)(uintptr_t)at, n);
+  return !memcmp(&found, &want, sizeof found);
+}
+
+/* A name of an open file that no other file ever has here: the loader takes what is loaded under a
+ * name for what the name is now, and numbers of files are used again.  So device and inode, which
+ * no other file has as long as this one is loaded, are written in slashes and dots. */
+static void name_open(const object_file *f, str *out) {
+  const uint64_t id[2] = {(uint64_t)f->s.st_dev, (uint64_t)f->s.st_ino};
+  str_add(out, "/proc/self/fd");
+  for (int i = 0; i < 2; i++)
+    for (int bit = 0; bit < 64; bit++) str_add(out, id[i] >> bit & 1 ? "/." : "/");
+  str_printf(out, "/%d", f->fd);
+}
+
+static void *load_open(const object_file *f) {
+  str name = {0};
+  name_open(f, &name);
+  void *so = str_status(&name) ? NULL : dlopen(name.at, RTLD_NOW | RTLD_LOCAL);
+  str_free(&name);
   return so;
 }
 
-static void *load(const char *path) {
-  void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  return so ? so : load_copy(path);
+/* Loads a copy in memory: for folders that are mounted noexec. */
+static void *load_copy(const object_file *f) {
+  object_file copy = {.fd = memfd_create("hyper-kernels", MFD_CLOEXEC)};
+  void *so = NULL;
+  off_t at = 0;
+  if (copy.fd < 0) return NULL;
+  while (at < f->s.st_size)
+    if (sendfile(copy.fd, f->fd, &at, (size_t)(f->s.st_size - at)) <= 0) break;
+  if (at == f->s.st_size && !fstat(copy.fd, &copy.s)) so = load_open(&copy);
+  close(copy.fd);
+  return so;
+}
+
+/* By name only where there is no other way. */
+static void *load(const jit_cache *c, const object_file *f, const char *path) {
+  void *so = c->by_name ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : load_open(f);
+  return so || c->by_name ? so : load_copy(f);
 }
 
 static void *function_of(void *so, hash128 key) {
@@ -245,10 +301,14 @@ static void *function_of(void *so, hash128 key) {
 
 void *jit_cache_find(const jit_cache *c, hash128 key) {
   str path = {0};
+  object_file f;
   void *so = NULL;
   if (!c->dir) return NULL;
   key_path(c->dir, key, &path);
-  if (!str_status(&path) && is_sound(path.at)) so = load(path.at);
+  if (!str_status(&path) && open_own(path.at, O_RDONLY, &f)) {
+    if (is_sealed(&f)) so = load(c, &f, path.at);
+    close(f.fd);
+  }
   str_free(&path);
   return so ? function_of(so, key) : NULL;
 }
@@ -277,25 +337,34 @@ static void publish(const char *from, const char *to) {
   str_free(&temp);
 }
 
-static hp_status append_seal(const char *path) {
-  file_map m;
-  HP_TRY(file_map_open(path, &m));
-  seal s = seal_of(m.at, m.len);
-  file_map_close(&m);
-  int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-  bool ok = fd >= 0 && write(fd, &s, sizeof s) == (ssize_t)sizeof s;
-  if (fd >= 0 && close(fd)) ok = false;
-  if (!ok) HP_FAIL(HP_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
+static hp_status seal_object(const char *path, const object_file *f) {
+  size_t n = (size_t)f->s.st_size;
+  const char *at = n ? mmap(NULL, n, PROT_READ, MAP_PRIVATE, f->fd, 0) : "";
+  if (at == MAP_FAILED) HP_FAIL(HP_ERR_IO, "%s: cannot map: %s", path, strerror(errno));
+  seal s = seal_of(at, n);
+  if (n) munmap((void *)(uintptr_t)at, n);
+  if (pwrite(f->fd, &s, sizeof s, (off_t)n) != (ssize_t)sizeof s)
+    HP_FAIL(HP_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
   return HP_OK;
+}
+
+static hp_status open_object(const char *path, object_file *out) {
+  if (!open_own(path, O_RDWR, out))
+    HP_FAIL(HP_ERR_IO, "%s: cannot open what the compiler wrote, or it is not ours", path);
+  hp_status st = seal_object(path, out);
+  if (!st && fstat(out->fd, &out->s)) st = HP_ERR_IO;
+  if (st) close(out->fd);
+  return st;
 }
 
 hp_status jit_cache_add(const jit_cache *c, const char *object, const hash128 *key, int n,
                         void **fn) {
   str path = {0};
   hp_status st = HP_OK;
+  object_file f = {.fd = -1};
   void *so;
-  HP_TRY_GOTO(append_seal(object), st);
-  so = load(object);
+  HP_TRY_GOTO(open_object(object, &f), st);
+  so = load(c, &f, object);
   if (!so) {
     const char *why = dlerror();
     HP_FAIL_GOTO(st, HP_ERR_IO, "%s: cannot load: %s", object, why ? why : "unknown reason");
@@ -310,6 +379,7 @@ hp_status jit_cache_add(const jit_cache *c, const char *object, const hash128 *k
     publish(object, path.at);
   }
 done:
+  if (f.fd >= 0) close(f.fd);
   unlink(object);
   str_free(&path);
   return st;

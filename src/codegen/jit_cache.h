@@ -1,9 +1,10 @@
 /* Compiled kernels on disk, by content: KEY.so holds the function hp_k_KEY.
  *
  * A file is the shared object followed by a seal (length and hash), so that a damaged or cut file
- * is seen and rebuilt.  Files appear by rename, whole or not at all; several processes may build
- * the same kernel, each keeps its own copy loaded.  Many KEY.so are links to one file: the kernels
- * of a program are compiled together.  Nothing is ever unloaded. */
+ * is seen and rebuilt.  What is checked is an open file, and that is loaded, not what its name is
+ * by then.  Files appear by rename, whole or not at all; several processes may build the same
+ * kernel, each keeps its own copy loaded.  Many KEY.so are links to one file: the kernels of a
+ * program are compiled together.  Nothing is ever unloaded. */
 #ifndef CODEGEN_JIT_CACHE_H
 #define CODEGEN_JIT_CACHE_H
 
@@ -11,14 +12,15 @@
 #include "base/str.h"
 
 typedef struct {
-  char *dir;  /* NULL: there is none */
-  char *work; /* where to compile: dir, or a private folder that is removed by jit_cache_close */
-  int lock;   /* fd, -1 = none */
+  char *dir;    /* NULL: there is none */
+  char *work;   /* where to compile: dir, or a private folder that is removed by jit_cache_close */
+  int lock;     /* fd, -1 = none */
+  bool by_name; /* without /proc, where an open file cannot be loaded */
 } jit_cache;
 
 /* Opens the folder (`dir`, else $HYPER_CACHE, else $XDG_CACHE_HOME/hyperparallel, else
  * ~/.cache/hyperparallel), made for the owner alone when new.  A folder of another user, or one
- * that others may write, is not used, one warning says so. */
+ * that others may write to or put in the place of ours, is not used, one warning says so. */
 hp_status jit_cache_open(const char *dir, jit_cache *out);
 void jit_cache_close(jit_cache *c);
 

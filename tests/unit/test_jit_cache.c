@@ -6,6 +6,7 @@
 #include "base/mem.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -360,6 +361,96 @@ TEST(a_cache_of_another_user_is_not_trusted) {
     if (strstr(e->d_name, ".so")) CHECK(!fchownat(dirfd(d), e->d_name, NOBODY, NOBODY, 0));
   closedir(d);
   CHECK_EQ(build_apart(dir, NULL), ALL_COMPILED);
+}
+
+/* --- a file that is changed between the check and its loading --------------------------------- */
+
+static const char *planted, *planted_in; /* the file, and the folder of the cache; NULL: not now */
+
+static void plant(void) {
+  char temp[600], path[1200];
+  DIR *d = opendir(planted_in);
+  snprintf(temp, sizeof temp, "%s/planted", test_dir());
+  for (struct dirent *e; (e = readdir(d));) {
+    if (strlen(e->d_name) != 35) continue;
+    snprintf(path, sizeof path, "%s/%s", planted_in, e->d_name);
+    if (link(planted, temp) || rename(temp, path)) abort();
+    unlink(temp); /* still there when both are one file already */
+  }
+  closedir(d);
+}
+
+/* In the place of the C library's, for this program: what another user could do at the worst of
+ * times is done before each load from the cache. */
+void *dlopen(const char *name, int flags);
+void *dlopen(const char *name, int flags) {
+  void *(*real)(const char *, int);
+  void *found = dlsym(RTLD_NEXT, "dlopen");
+  memcpy(&real, &found, sizeof real);
+  if (planted) plant();
+  return real(name, flags);
+}
+
+TEST(what_is_put_in_the_place_of_a_kernel_that_was_checked_is_not_loaded) {
+  need_compiler();
+  char mark[512], so[512], dir[512], text[1200];
+  const char *source = in_dir("planted.c");
+  snprintf(dir, sizeof dir, "%s/cache", test_dir());
+  snprintf(mark, sizeof mark, "%s/loaded", test_dir());
+  snprintf(so, sizeof so, "%s/planted.so", test_dir());
+  CHECK_EQ(build_apart(dir, NULL), ALL_COMPILED);
+  int n = snprintf(text, sizeof text,
+                   "#include <stdio.h>\n__attribute__((constructor)) static void run(void) "
+                   "{ fclose(fopen(\"%s\", \"w\")); }\n",
+                   mark);
+  CHECK_OK(file_write(source, text, (size_t)n));
+  snprintf(text, sizeof text, "cc -shared -fPIC -o %s %s", so, source);
+  CHECK_EQ(system(text), 0);
+  planted = so;
+  planted_in = dir;
+  /* the first is loaded as it was checked, and computes what it should; the others are made again
+   */
+  CHECK_EQ(build(dir, NULL).cached, 1);
+  planted = NULL;
+  CHECK(!file_exists(mark));
+  CHECK(dlopen(so, RTLD_NOW)); /* it would have run */
+  CHECK(file_exists(mark));
+}
+
+TEST(kernels_that_others_may_write_are_rebuilt) {
+  need_compiler();
+  const char *dir = in_dir("cache");
+  umask(0);
+  CHECK_EQ(build_apart(dir, NULL), ALL_COMPILED);
+  CHECK_EQ(build_apart(dir, NULL), ALL_CACHED); /* whatever the umask was */
+  DIR *d = opendir(dir);
+  for (struct dirent *e; (e = readdir(d));)
+    if (strstr(e->d_name, ".so")) CHECK(!fchmodat(dirfd(d), e->d_name, 0777, 0));
+  closedir(d);
+  CHECK_EQ(build_apart(dir, NULL), ALL_COMPILED);
+}
+
+TEST(a_cache_below_a_folder_that_others_may_rename_is_not_used) {
+  need_compiler();
+  const char *words = "a folder above it";
+  char above[512], link_to[512], below[600];
+  snprintf(above, sizeof above, "%s/above", test_dir());
+  snprintf(link_to, sizeof link_to, "%s/link", test_dir());
+  snprintf(below, sizeof below, "%s/mine", above);
+  CHECK(!mkdir(above, 0700));
+  CHECK(!symlink(above, link_to));
+  CHECK(!chmod(above, 0777));
+  check_words(below, NULL, ALL_COMPILED, words);
+  snprintf(below, sizeof below, "%s/mine", link_to);
+  check_words(below, NULL, ALL_COMPILED, words);
+  CHECK(!chmod(above, 01777)); /* as /tmp is */
+  CHECK_EQ(build_apart(below, NULL), ALL_COMPILED);
+  CHECK_EQ(build_apart(below, NULL), ALL_CACHED);
+  CHECK(!chmod(above, 0755));
+  CHECK_EQ(build_apart(below, NULL), ALL_CACHED);
+  if (geteuid()) return;
+  CHECK(!chown(above, NOBODY, NOBODY));
+  check_words(below, NULL, ALL_COMPILED, words);
 }
 
 static void give_away(const char *path) { CHECK(!chown(path, NOBODY, NOBODY)); }
