@@ -65,7 +65,7 @@ SO      := $(B)/libhyperparallel.so
 # The transport over MPI is built against the MPI library that is there, and loaded at run time.
 MPICC   ?= mpicc
 MPI_SO  := $(if $(shell command -v $(MPICC) 2>/dev/null),$(B)/hyper_mpi.so)
-all: $(B)/hyper $(SO) $(MPI_SO)
+all: $(B)/hyper $(SO) $(SO).$(SOVER) $(MPI_SO)
 
 # --- build ------------------------------------------------------------------------------------
 # Every object depends on this file, which changes when the compiler or its flags change.
@@ -95,6 +95,9 @@ $(SO): $(OBJ) tools/exports.map
 	@echo "  link    $@"
 	$(Q)$(CC) $(SAN) -shared $(if $(SAN),,-Wl,-z,defs) -Wl,-soname,libhyperparallel.so.$(SOVER) -Wl,--version-script=tools/exports.map \
 	  -o $@ $(OBJ) $(LIBS)
+# The name that programs linked with it look for: they run against the build too.
+$(SO).$(SOVER): $(SO)
+	$(Q)ln -sf $(<F) $@
 $(B)/test-unit: $(TEST_OBJ) $(A)
 	@echo "  link    $@"
 	$(Q)$(CC) $(SAN) -rdynamic -o $@ $(TEST_OBJ) -Wl,--whole-archive $(A) -Wl,--no-whole-archive $(LIBS) $(TEST_LIBS)
@@ -129,10 +132,16 @@ endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 $(eval $(call isa_rule,dot))
 
+# The public functions as a table, so that one without a test of its arguments does not compile.
+$(B)/tests/unit/api_functions.h: include/hyperparallel.h tests/unit/api_functions.awk
+	@mkdir -p $(@D)
+	$(Q)awk -f tests/unit/api_functions.awk $< > $@.tmp && mv $@.tmp $@
+$(B)/tests/unit/test_api_null.o: $(B)/tests/unit/api_functions.h
+
 $(B)/tests/%.o: tests/%.c $(B)/flags
 	@mkdir -p $(@D)
 	@echo "  cc      $<"
-	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests -I$(B)/tests -MMD -MP -c -o $@ $<
 $(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	@echo "  cc      $<"
@@ -234,6 +243,7 @@ install: all
 	install -m 755 $(B)/hyper $(D)/bin/
 	$(if $(MPI_SO),install -d $(D)/lib/hyperparallel)
 	$(if $(MPI_SO),install -m 755 $(MPI_SO) $(D)/lib/hyperparallel/)
+	@tools/install-notes "$(PREFIX)" "$(DESTDIR)"
 uninstall:
 	rm -rf $(D)/lib/hyperparallel
 	rm -f $(D)/include/hyperparallel.h $(D)/lib/libhyperparallel.* $(D)/lib/pkgconfig/hyperparallel.pc $(D)/bin/hyper

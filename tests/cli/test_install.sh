@@ -15,9 +15,18 @@ int main(void) {
 }
 END
 
+it "links and runs a program against the build, without installing"
+run_cmd $CC -o user-build user.c -I"$ROOT/include" -L"$B" -lhyperparallel -Wl,-rpath,"$B"
+exit_is 0
+run_cmd env -u LD_LIBRARY_PATH ./user-build
+exit_is 0
+
 it "installs header, libraries, command and pkg-config file"
 make_root PREFIX="$WORK/usr" install
 exit_is 0
+cp out notes
+out_has "cc prog.c \$(pkg-config --cflags --libs hyperparallel) -Wl,-rpath,$WORK/usr/lib"
+out_has "export LD_LIBRARY_PATH=$WORK/usr/lib"
 is_file usr/include/hyperparallel.h
 is_file usr/lib/libhyperparallel.a
 is_file usr/lib/libhyperparallel.so
@@ -33,6 +42,13 @@ exit_is 0
 run_cmd env LD_LIBRARY_PATH="$WORK/usr/lib" ./user
 exit_is 0
 out_has "$version"
+
+it "builds and runs a program by the line that make install says"
+export CC
+run_cmd sh -c "$(sed -n 's/^ *cc prog\.c/$CC user.c -o user-said/p' notes)"
+exit_is 0
+run_cmd env -u LD_LIBRARY_PATH ./user-said
+exit_is 0
 
 it "links a program with the static library"
 run_cmd $CC -o user-static user.c $(pkg-config --cflags hyperparallel) usr/lib/libhyperparallel.a \
