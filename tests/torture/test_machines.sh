@@ -1,6 +1,6 @@
 #!/bin/sh
-# Two machines that are network namespaces of this one: each has a name and an address of its own,
-# and they reach each other over a link that can be cut.  Needs root.
+# Two machines that are namespaces of this one: each has a name, an address and process ids of its
+# own, and they reach each other over a link that can be cut.  Needs root.
 . "$(dirname "$0")/../cli/lib.sh"
 . "$ROOT/tests/cli/train_lib.sh"
 . "$ROOT/tests/cli/process_lib.sh"
@@ -32,9 +32,13 @@ cat >rsh <<END
 #!/bin/sh
 host=\$1
 shift
-exec ip netns exec "$N-\${host##*.}" unshare --uts sh -c "hostname machine\${host##*.}; \$*"
+own=--uts program=true
+# by another file: what the launcher ends because it runs this program is on its own machine
+[ "\${host##*.}" = 1 ] || own='--uts --pid --fork --mount-proc' program='mount --bind "$WORK/hyper" "$HYPER"'
+exec ip netns exec "$N-\${host##*.}" unshare \$own sh -c "\$program; hostname machine\${host##*.}; \$*"
 END
 chmod +x rsh
+cp "$HYPER" hyper
 printf '10.77.0.%s slots=2\n' 1 2 >hosts
 export OMPI_MCA_plm_rsh_agent="$WORK/rsh" OMPI_MCA_btl=tcp,self OMPI_MCA_btl_tcp_if_include=10.77.0.0/24 \
   OMPI_MCA_oob_tcp_if_include=10.77.0.0/24
@@ -73,11 +77,12 @@ same_file alone/model.safetensors several/model.safetensors
 it "a process that dies on the other machine is named, and the job goes on"
 begin
 victim=$(pid_of 3)
+inner=$(sed -n 's/^NSpid:.*\t//p' "/proc/$victim/status") # as that machine calls it
 wait_for several/checkpoint-50
 kill -9 "$victim"
 ended
 exit_is 0
-err_has "process 3 (machine2, pid $victim)"
+err_has "process 3 (machine2, pid $inner)"
 err_has "continuing from several/checkpoint-"
 same_file alone/model.safetensors several/model.safetensors
 
@@ -96,5 +101,7 @@ ip -n "$N-2" link set net0 down
 { wait $launcher; } 2>/dev/null
 err_has "(machine2, pid "
 err_has "has not been heard of"
+err_has "cannot be reached, and may still run"
+[ -n "$(job_processes)" ] || fail "what is behind the cut ended with nobody to tell it"
 ip -n "$N-2" link set net0 up
 no_orphan "after the link was cut"
