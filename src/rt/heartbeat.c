@@ -10,6 +10,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <poll.h>
 #include <pthread.h>
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -135,13 +137,16 @@ static bool take_orders(connection *l) {
   }
 }
 
-/* Has the supervisor's machine answered to what it was sent? */
+/* Has the supervisor's machine answered to what it was sent?  What could not even be sent, for lack
+ * of a route, waits with it. */
 static bool answers(const connection *l) {
   struct tcp_info info;
+  int waiting = 0;
   socklen_t n = sizeof info;
   double limit = l->patience_s > ANSWER_S ? l->patience_s : ANSWER_S;
   if (getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &info, &n)) return true;
-  return !info.tcpi_unacked || info.tcpi_last_ack_recv <= limit * 1000;
+  if (ioctl(l->fd, SIOCOUTQ, &waiting)) return true;
+  return !waiting || info.tcpi_last_ack_recv <= limit * 1000;
 }
 
 /* Without its supervisor a process would go on unseen, and write where the job that is started next
