@@ -6,7 +6,8 @@
  *              model or file, what was expected, what to do.  On failure outputs are
  *              untouched.  Op builders return a tensor id; a bad call returns HP_NONE and
  *              poisons its graph, so a model is written without checks and hp_compile (or
- *              hp_graph_status) reports the FIRST error.
+ *              hp_graph_status) reports the FIRST error.  A pointer that is NULL is
+ *              HP_ERR_ARG, unless it is said here what NULL means.
  *   ownership  create/free pair up; free accepts NULL.  A graph owns its tensors.  A device owns
  *              the params and the work memory that its programs share; close it after them.
  *              `const char *` results live as long as their object; `char **` go to hp_free.
@@ -53,14 +54,16 @@ typedef struct {
 typedef struct hp_graph hp_graph;     /* SSA tensor graph                                  */
 typedef struct hp_device hp_device;   /* memory, threads, and tensors that outlive a run   */
 typedef struct hp_program hp_program; /* flat instruction list with its memory plan        */
-typedef uint32_t hp_tensor;           /* a value of its graph; HP_NONE is none             */
+typedef uint32_t hp_tensor;           /* a value of one graph, of no other; HP_NONE is none */
 #define HP_NONE ((hp_tensor)0)
 
 /* --- errors, version ------------------------------------------------------------------ */
 
-/* The first failure of the calling thread since the last success, one line; "" if none. */
+/* Why the last call of this thread failed, one line; "" when it succeeded.  A builder that is
+ * called on a poisoned graph fails with the graph's first failure.  Calls that free or close, and
+ * these five, leave it as it is. */
 const char *hp_last_error(void);
-const char *hp_error_trace(void); /* the same with the calls that it passed through, by line */
+const char *hp_error_trace(void); /* the same line, and the calls that it passed through */
 const char *hp_status_name(hp_status s);
 const char *hp_version(void);
 void hp_free(void *p);
@@ -78,13 +81,13 @@ hp_dtype hp_dtype_of(const hp_graph *g, hp_tensor x);
 
 /* Declarations for ops that follow: where in the model they are (for messages, explain and trace),
  * and which repeated block (layer, from 1; 0 = none) they belong to. */
-void hp_at(hp_graph *g, const char *place);
+void hp_at(hp_graph *g, const char *place); /* NULL or "": none */
 void hp_block(hp_graph *g, int block);
 
 /* Leaves.  An input is given to every run; a param lives on the device under its name. */
 hp_tensor hp_input(hp_graph *g, const char *name, hp_dtype t, hp_shape s);
 hp_tensor hp_param(hp_graph *g, const char *name, hp_dtype t, hp_shape s);
-hp_tensor hp_const(hp_graph *g, hp_dtype t, double value); /* scalar */
+hp_tensor hp_const(hp_graph *g, hp_dtype t, double value); /* scalar; t must hold the value */
 /* x under a name for which a layout can be declared; its gradient is "grad.NAME". */
 hp_tensor hp_mark(hp_graph *g, const char *name, hp_tensor x);
 /* x, to lie so on the device's mesh, as its gradient: "(dp,None)"; on one device x as it is. */
@@ -102,7 +105,7 @@ hp_tensor hp_add(hp_graph *g, hp_tensor a, hp_tensor b);
 hp_tensor hp_sub(hp_graph *g, hp_tensor a, hp_tensor b);
 hp_tensor hp_mul(hp_graph *g, hp_tensor a, hp_tensor b);
 hp_tensor hp_div(hp_graph *g, hp_tensor a, hp_tensor b);
-hp_tensor hp_scale(hp_graph *g, hp_tensor x, double factor);
+hp_tensor hp_scale(hp_graph *g, hp_tensor x, double factor); /* a factor that x's dtype holds */
 hp_tensor hp_cast(hp_graph *g, hp_tensor x, hp_dtype t);
 /* Within [low, high]; an infinite bound is none. */
 hp_tensor hp_clamp(hp_graph *g, hp_tensor x, double low, double high);
@@ -181,7 +184,9 @@ hp_tensor hp_normal(hp_graph *g, hp_tensor seed, int64_t stream, hp_dtype t, hp_
 /* x / (1 - p) where the element's uniform number is at least p, else 0; x itself when p is 0. */
 hp_tensor hp_dropout(hp_graph *g, hp_tensor x, double p, hp_tensor seed, int64_t stream);
 
-/* Appends the backward: grads[i] = d loss / d wrt[i]; loss has one element. */
+/* Appends the backward: grads[i] = d loss / d wrt[i]; loss has one element.  Zeros where the loss
+ * does not depend on wrt[i]; where it does through ops alone that have no gradient, as argmax and
+ * comparisons, HP_ERR_ARG. */
 hp_status hp_grad(hp_graph *g, hp_tensor loss, const hp_tensor *wrt, int n, hp_tensor *grads);
 void hp_update_phase(hp_graph *g); /* ops that follow are the optimizer's (explain, trace) */
 hp_tensor hp_sum_sq(hp_graph *g, hp_tensor x); /* of all elements, f32 scalar */
@@ -254,7 +259,8 @@ const char *hp_device_describe(const hp_device *d);
 int hp_device_threads(const hp_device *d);
 const char *hp_device_engine(const hp_device *d);           /* of products, in later programs */
 hp_status hp_device_picks(const hp_device *d, char **text); /* measured for "fastest"; hp_free */
-hp_status hp_device_set_engine(hp_device *d, const char *name, const char *picks); /* NULL: none */
+/* picks: as hp_device_picks tells them, NULL: none. */
+hp_status hp_device_set_engine(hp_device *d, const char *name, const char *picks);
 uint64_t hp_device_param_bytes(const hp_device *d);
 /* Of later programs: bytes of params and work together, hard; 0 = none. */
 void hp_device_set_memory_limit(hp_device *d, uint64_t bytes);
@@ -270,11 +276,13 @@ hp_status hp_world_most(int64_t mine, int64_t *most); /* the largest that one of
 hp_status hp_world_gather(const void *mine, size_t bytes, void *all);
 
 /* Params of the device: created here, or by the first program that names them, with zeros.  A fill
- * is called by the device's threads side by side, each for n elements from `first`: whole rows. */
+ * is called by the device's threads side by side, each for n elements from `first`: whole rows; it
+ * gets the context as it is given. */
 hp_status hp_param_create(hp_device *d, const char *name, hp_dtype t, hp_shape s);
 hp_status hp_write(hp_device *d, const char *name, const void *data, size_t bytes);
 typedef hp_status (*hp_fill_fn)(void *context, int64_t first, int64_t n, void *to);
 hp_status hp_fill(hp_device *d, const char *name, hp_fill_fn fill, void *context);
+/* In a job every process calls it; data NULL: this one does not want it. */
 hp_status hp_read(const hp_device *d, const char *name, void *data, size_t bytes);
 int hp_param_count(const hp_device *d);
 hp_status hp_param_info(const hp_device *d, int i, const char **name, hp_dtype *t, hp_shape *s);

@@ -1,4 +1,5 @@
 /* hyperparallel.h: devices and the params on them. */
+#include "api/api_call.h"
 #include "base/dtype.h"
 #include "comm/world.h"
 #include "rt/params.h"
@@ -6,68 +7,108 @@
 
 #include <string.h>
 
-#define HP_API __attribute__((visibility("default")))
-
 /* --- processes ----------------------------------------------------------------------------- */
 
 HP_API hp_status hp_world(int *rank, int *size) {
+  API_CALL;
+  API_NEED(rank);
+  API_NEED(size);
   HP_TRY(world_begin());
   *rank = world_get()->rank;
   *size = world_get()->size;
   return HP_OK;
 }
-HP_API hp_status hp_world_most(int64_t mine, int64_t *most) { return world_most(mine, most); }
+HP_API hp_status hp_world_most(int64_t mine, int64_t *most) {
+  API_CALL;
+  API_NEED(most);
+  return api_result(__func__, world_most(mine, most));
+}
 
 HP_API hp_status hp_world_gather(const void *mine, size_t bytes, void *all) {
-  if (bytes && (!mine || !all))
-    HP_FAIL(HP_ERR_ARG, "hp_world_gather: %s is NULL", mine ? "all" : "mine");
-  return world_gather(mine, bytes, all);
+  API_CALL;
+  if (bytes) API_NEED(mine);
+  if (bytes) API_NEED(all);
+  return api_result(__func__, world_gather(mine, bytes, all));
 }
 
 /* --- devices ------------------------------------------------------------------------------- */
 
 HP_API hp_status hp_device_open(const hp_device_options *o, hp_device **out) {
   static const hp_device_options usual;
-  return group_open(o ? o : &usual, out);
+  API_CALL;
+  API_NEED(out);
+  if (!o) o = &usual;
+  if (o->threads < 0) API_REFUSE("threads is %d; expected 1 or more, or 0 for all", o->threads);
+  if (o->n_layouts < 0) API_REFUSE("n_layouts is %d; expected 0 or more", o->n_layouts);
+  if (o->n_layouts && !o->layouts) API_REFUSE("layouts is NULL, n_layouts %d", o->n_layouts);
+  return api_result(__func__, group_open(o, out));
 }
 HP_API void hp_device_close(hp_device *d) { group_close(d); }
 HP_API hp_status hp_device_layout(hp_device *d, const char *pattern, const char *entries,
                                   bool where_divides) {
-  return group_rule(d, pattern, entries, where_divides);
+  API_CALL;
+  API_NEED(d);
+  API_NEED(pattern);
+  API_NEED(entries);
+  return api_result(__func__, group_rule(d, pattern, entries, where_divides));
 }
-HP_API const char *hp_device_describe(const hp_device *d) { return d->about; }
+HP_API const char *hp_device_describe(const hp_device *d) {
+  API_GET;
+  API_NEED_OR(d, "");
+  return d->about;
+}
 HP_API int hp_device_threads(const hp_device *d) {
+  API_GET;
+  API_NEED_OR(d, 0);
   int threads = 0;
   for (int i = 0; i < d->own; i++) threads += d->part[i]->backend->threads(d->part[i]->dev);
   return threads;
 }
-HP_API uint64_t hp_device_param_bytes(const hp_device *d) { return d->part[0]->state_bytes; }
+HP_API uint64_t hp_device_param_bytes(const hp_device *d) {
+  API_GET;
+  API_NEED_OR(d, 0);
+  return d->part[0]->state_bytes;
+}
 
 HP_API void hp_device_set_memory_limit(hp_device *d, uint64_t bytes) {
+  API_GET;
+  API_NEED_OR(d, );
   for (int i = 0; i < d->own; i++) d->part[i]->limit = bytes;
 }
 
 HP_API const char *hp_device_engine(const hp_device *d) {
+  API_GET;
+  API_NEED_OR(d, "");
   return d->part[0]->backend->engine(d->part[0]->dev);
 }
 /* Picks first: of a text that is none, or names what is not here, nothing is taken. */
 HP_API hp_status hp_device_set_engine(hp_device *d, const char *name, const char *picks) {
+  API_CALL;
+  API_NEED(d);
+  API_NEED(name);
   for (int i = 0; i < d->own && picks; i++)
     HP_TRY(d->part[i]->backend->set_picks(d->part[i]->dev, picks));
-  return group_set_engine(d, name);
+  return api_result(__func__, group_set_engine(d, name));
 }
 HP_API hp_status hp_device_picks(const hp_device *d, char **text) {
+  API_CALL;
+  API_NEED(d);
+  API_NEED(text);
   str s = {0};
   d->part[0]->backend->picks(d->part[0]->dev, &s);
-  *text = str_take(&s);
-  return *text ? HP_OK : HP_ERR_OOM;
+  return api_text(__func__, HP_OK, &s, text);
 }
 
 HP_API hp_status hp_device_measure(hp_device *d, hp_limits *out) {
+  API_CALL;
+  API_NEED(d);
+  API_NEED(out);
   HP_TRY(device_measure(d->part[0]));
   *out = d->part[0]->limits;
   return HP_OK;
 }
+
+/* --- params -------------------------------------------------------------------------------- */
 
 static hp_status type_of(const char *name, hp_dtype t, const hp_shape *s, ir_value *v) {
   *v = (ir_value){.dtype = (uint8_t)t, .rank = (uint8_t)s->rank};
@@ -85,8 +126,12 @@ static hp_status type_of(const char *name, hp_dtype t, const hp_shape *s, ir_val
 HP_API hp_status hp_param_create(hp_device *d, const char *name, hp_dtype t, hp_shape s) {
   ir_value v;
   uint32_t index;
+  API_CALL;
+  API_NEED(d);
+  API_NEED(name);
+  if (!*name) API_REFUSE("name is empty");
   HP_TRY(type_of(name, t, &s, &v));
-  return group_state_of(d, name, &v, &index);
+  return api_result(__func__, group_state_of(d, name, &v, &index));
 }
 
 static hp_status find(const hp_device *d, const char *name, uint32_t *index) {
@@ -112,63 +157,104 @@ static hp_status check_bytes(const group_state *s, const char *name, size_t byte
 
 HP_API hp_status hp_write(hp_device *d, const char *name, const void *data, size_t bytes) {
   uint32_t i;
+  API_CALL;
+  API_NEED(d);
+  API_NEED(name);
+  if (bytes) API_NEED(data);
   HP_TRY(find(d, name, &i));
   HP_TRY(check_bytes(&d->states.at[i], name, bytes));
-  return group_write(d, i, data);
+  return api_result(__func__, group_write(d, i, data));
 }
 
 HP_API hp_status hp_fill(hp_device *d, const char *name, hp_fill_fn fill, void *context) {
   uint32_t i;
-  if (!fill) HP_FAIL(HP_ERR_ARG, "param \"%s\": there is no function to fill it", name);
+  API_CALL;
+  API_NEED(d);
+  API_NEED(name);
+  if (!fill) return api_null(__func__, "fill", "a function");
   HP_TRY(find(d, name, &i));
   HP_TRY(check_whole(&d->states.at[i], name));
-  return group_fill(d, i, fill, context);
+  return api_result(__func__, group_fill(d, i, fill, context));
 }
 
 HP_API hp_status hp_read(const hp_device *d, const char *name, void *data, size_t bytes) {
   uint32_t i;
+  API_CALL;
+  API_NEED(d);
+  API_NEED(name);
+  if (bytes && d->own == d->n) API_NEED(data);
   HP_TRY(find(d, name, &i));
   HP_TRY(check_bytes(&d->states.at[i], name, bytes));
-  return group_read(d, i, data);
+  return api_result(__func__, group_read(d, i, data));
 }
 
-HP_API int hp_param_count(const hp_device *d) { return (int)d->states.len; }
+HP_API int hp_param_count(const hp_device *d) {
+  API_GET;
+  API_NEED_OR(d, 0);
+  return (int)d->states.len;
+}
 
-HP_API hp_status hp_param_info(const hp_device *d, int i, const char **name, hp_dtype *t,
-                               hp_shape *s) {
-  if (i < 0 || (size_t)i >= d->states.len) HP_FAIL(HP_ERR_ARG, "param %d of %zu", i, d->states.len);
-  const group_state *x = &d->states.at[i];
-  *name = intern_get(&d->names, x->name, NULL);
+static void tell_type(const group_state *x, hp_dtype *t, hp_shape *s) {
   *t = (hp_dtype)x->type.dtype;
   s->rank = x->type.rank;
   memcpy(s->dim, x->type.dim, sizeof s->dim);
+}
+
+HP_API hp_status hp_param_info(const hp_device *d, int i, const char **name, hp_dtype *t,
+                               hp_shape *s) {
+  API_CALL;
+  API_NEED(d);
+  API_NEED(name);
+  API_NEED(t);
+  API_NEED(s);
+  if (i < 0 || (size_t)i >= d->states.len)
+    API_REFUSE("i is %d; the device has %zu params, counted from 0", i, d->states.len);
+  *name = intern_get(&d->names, d->states.at[i].name, NULL);
+  tell_type(&d->states.at[i], t, s);
   return HP_OK;
 }
 
 HP_API hp_status hp_param_find(const hp_device *d, const char *name, hp_dtype *t, hp_shape *s) {
   uint32_t i;
-  const char *same;
+  API_CALL;
+  API_NEED(d);
+  API_NEED(name);
+  API_NEED(t);
+  API_NEED(s);
   HP_TRY(find(d, name, &i));
-  return hp_param_info(d, (int)i, &same, t, s);
-}
-
-static hp_status check_files(const char *files, const char *const *name, int n) {
-  if (!files) HP_FAIL(HP_ERR_ARG, "params to files: the path is missing");
-  if (n < 0 || (n && !name)) HP_FAIL(HP_ERR_ARG, "params to files: %d names are missing", n);
+  tell_type(&d->states.at[i], t, s);
   return HP_OK;
 }
 
-HP_API hp_status hp_params_save(hp_device *d, const char *files, const char *const *name, int n) {
-  HP_TRY(check_files(files, name, n));
-  return params_save(d, files, name, n);
+/* Names of params: no more than there are, so that a count that is none is not believed. */
+static hp_status check_names(const char *function, const hp_device *d, const char *const *name,
+                             int n) {
+  if (n < 0 || (size_t)n > d->states.len)
+    return api_refuse(function, "n is %d; the device has %zu params", n, d->states.len);
+  if (n && !name) return api_null(function, "name", "names");
+  for (int i = 0; i < n; i++)
+    if (!name[i]) return api_refuse(function, "name[%d] is NULL", i);
+  return HP_OK;
 }
 
-HP_API hp_status hp_params_load(hp_device *d, const char *files, const char *const *name, int n) {
-  HP_TRY(check_files(files, name, n));
-  return params_load(d, files, name, n);
+HP_API hp_status hp_params_save(hp_device *d, const char *to, const char *const *name, int n) {
+  API_CALL;
+  API_NEED(d);
+  if (!to) return api_null(__func__, "path", "a path");
+  HP_TRY(check_names(__func__, d, name, n));
+  return api_result(__func__, params_save(d, to, name, n));
+}
+
+HP_API hp_status hp_params_load(hp_device *d, const char *from, const char *const *name, int n) {
+  API_CALL;
+  API_NEED(d);
+  if (!from) return api_null(__func__, "path", "a path");
+  HP_TRY(check_names(__func__, d, name, n));
+  return api_result(__func__, params_load(d, from, name, n));
 }
 
 HP_API hp_status hp_params_verify(const hp_device *d) {
-  if (!d) HP_FAIL(HP_ERR_ARG, "hp_params_verify: the device is NULL");
-  return replicas_verify(d);
+  API_CALL;
+  API_NEED(d);
+  return api_result(__func__, replicas_verify(d));
 }

@@ -1,11 +1,10 @@
 /* The public API of layouts. */
+#include "api/api_call.h"
 #include "shard/layout_text.h"
 #include "shard/slices.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#define HP_API __attribute__((visibility("default")))
 
 struct hp_layout {
   mesh m;
@@ -30,11 +29,6 @@ static hp_status make_on(const mesh *m, const layout *l, hp_layout **out) {
   return make(&copy, l, true, out);
 }
 
-static hp_status need_given(const void *p, const char *what) {
-  if (p) return HP_OK;
-  HP_FAIL(HP_ERR_ARG, "layout: %s is NULL", what);
-}
-
 static hp_status need_called(const hp_layout *l, const char *what) {
   if (l->called) return HP_OK;
   HP_FAIL(HP_ERR_LAYOUT, "layout: %s asked of a mesh; call it for a tensor first", what);
@@ -53,20 +47,24 @@ static hp_status need_rank(const hp_layout *l, hp_shape s) {
 HP_API hp_status hp_layout_create(const int64_t *device_matrix, const char *const *alias_name,
                                   int n_axes, const int64_t *rank_list, int64_t n_ranks,
                                   hp_layout **out) {
-  HP_TRY(need_given(device_matrix && alias_name ? device_matrix : NULL,
-                    "the device matrix or a name"));
+  API_CALL;
+  API_NEED(device_matrix);
+  API_NEED(alias_name);
+  API_NEED(out);
   mesh m;
   HP_TRY(mesh_init(device_matrix, alias_name, n_axes, rank_list, n_ranks, &m));
-  return make(&m, &(layout){0}, false, out);
+  return api_result(__func__, make(&m, &(layout){0}, false, out));
 }
 
 HP_API hp_status hp_layout_parse(const char *text, hp_layout **out) {
-  HP_TRY(need_given(text, "the text"));
+  API_CALL;
+  API_NEED(text);
+  API_NEED(out);
   mesh m;
   layout l;
   bool called;
   HP_TRY(layout_parse(text, &m, &l, &called));
-  return make(&m, &l, called, out);
+  return api_result(__func__, make(&m, &l, called, out));
 }
 
 HP_API void hp_layout_free(hp_layout *l) {
@@ -76,37 +74,49 @@ HP_API void hp_layout_free(hp_layout *l) {
 }
 
 HP_API hp_status hp_layout_print(const hp_layout *l, char **text) {
-  HP_TRY(need_given(l, "the layout"));
+  API_CALL;
+  API_NEED(l);
+  API_NEED(text);
   str out = {0};
   if (l->called) layout_print(&l->m, &l->l, &out);
   else mesh_print(&l->m, &out), mesh_print_ranks(&l->m, &out);
-  *text = str_take(&out);
-  return *text ? HP_OK : HP_ERR_OOM;
+  return api_text(__func__, HP_OK, &out, text);
 }
 
 HP_API hp_status hp_layout_call(const hp_layout *l, const char *tensor_map, hp_layout **out) {
-  HP_TRY(need_given(l ? tensor_map : NULL, "the layout or its entries"));
+  API_CALL;
+  API_NEED(l);
+  API_NEED(tensor_map);
+  API_NEED(out);
   layout made;
   HP_TRY(layout_parse_on(tensor_map, &l->m, &made));
-  return make_on(&l->m, &made, out);
+  return api_result(__func__, make_on(&l->m, &made, out));
 }
 
 HP_API hp_status hp_layout_place(const hp_layout *l, const char *const *placement, int n, int rank,
                                  hp_layout **out) {
-  HP_TRY(need_given(l ? (const void *)placement : NULL, "the layout or a placement"));
+  API_CALL;
+  API_NEED(l);
+  API_NEED(placement);
+  API_NEED(out);
   layout made;
   HP_TRY(layout_from_placements(&l->m, placement, n, rank, &made));
-  return make_on(&l->m, &made, out);
+  return api_result(__func__, make_on(&l->m, &made, out));
 }
 
 HP_API hp_status hp_layout_set_pending(hp_layout *l, const char *axis, const char *op) {
-  HP_TRY(need_given(l && axis ? op : NULL, "the layout, the axis or the reduction"));
+  API_CALL;
+  API_NEED(l);
+  API_NEED(axis);
+  API_NEED(op);
   HP_TRY(need_called(l, "a pending reduction"));
-  return layout_set_pending(&l->m, &l->l, axis, op);
+  return api_result(__func__, layout_set_pending(&l->m, &l->l, axis, op));
 }
 
 HP_API hp_status hp_layout_repeat(const hp_layout *l, int64_t *out) {
-  HP_TRY(need_given(l, "the layout"));
+  API_CALL;
+  API_NEED(l);
+  API_NEED(out);
   HP_TRY(need_called(l, "the number of replicas"));
   *out = layout_repeat(&l->m, &l->l);
   return HP_OK;
@@ -114,7 +124,10 @@ HP_API hp_status hp_layout_repeat(const hp_layout *l, int64_t *out) {
 
 HP_API hp_status hp_layout_slice(const hp_layout *l, hp_shape s, int64_t rank, int64_t *start,
                                  int64_t *stop) {
-  HP_TRY(need_given(l, "the layout"));
+  API_CALL;
+  API_NEED(l);
+  API_NEED(start);
+  API_NEED(stop);
   HP_TRY(need_rank(l, s));
   int d = layout_short_dim(&l->m, &l->l, s.dim);
   if (d >= 0)
@@ -127,7 +140,9 @@ HP_API hp_status hp_layout_slice(const hp_layout *l, hp_shape s, int64_t rank, i
 }
 
 HP_API hp_status hp_layout_whole(const hp_layout *l, hp_shape part, hp_shape *out) {
-  HP_TRY(need_given(l, "the layout"));
+  API_CALL;
+  API_NEED(l);
+  API_NEED(out);
   hp_shape s = part;
   HP_TRY(need_rank(l, part));
   for (int d = 0; d < s.rank; d++)
@@ -139,7 +154,11 @@ HP_API hp_status hp_layout_whole(const hp_layout *l, hp_shape part, hp_shape *ou
 
 HP_API hp_status hp_layout_group(const hp_layout *l, const char *axis, int64_t rank, int64_t *ranks,
                                  int64_t room, int64_t *n) {
-  HP_TRY(need_given(l ? axis : NULL, "the layout or the axis"));
+  API_CALL;
+  API_NEED(l);
+  API_NEED(axis);
+  API_NEED(ranks);
+  API_NEED(n);
   int a = mesh_axis(&l->m, axis, strlen(axis));
   int64_t position = mesh_position(&l->m, rank);
   if (a < 0) HP_FAIL(HP_ERR_LAYOUT, "layout: \"%.60s\" is not an axis of the mesh", axis);

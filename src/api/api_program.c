@@ -1,4 +1,5 @@
 /* hyperparallel.h: compiling, running, looking. */
+#include "api/api_call.h"
 #include "base/dtype.h"
 #include "base/io.h"
 #include "base/thread.h"
@@ -19,8 +20,6 @@
 #include "rt/run.h"
 
 #include <string.h>
-
-#define HP_API __attribute__((visibility("default")))
 
 /* --- programs -------------------------------------------------------------------------------- */
 
@@ -143,6 +142,7 @@ typedef struct {
 static void parts_free(parts *p) {
   sharded_free(&p->s);
   graph_free(p->summed);
+  *p = (parts){0};
 }
 
 /* From the graph to a program with engines, kernels and offsets for the i-th device of this
@@ -191,7 +191,8 @@ static hp_status check_whole(const hp_graph *g) {
 }
 
 /* What a device runs: its part of g, or g itself when it is alone.  Where no sum is cut, those of g
- * start from params before it is cut, or else each mesh would have other chains. */
+ * start from params before it is cut, or else each mesh would have other chains.  *p is freed by
+ * the caller, of a failure too. */
 static hp_status part_graph(const hp_graph *g, hp_device *d, parts *p) {
   shard_plan plan = {.mesh = &d->m,
                      .cluster = &d->cluster,
@@ -207,10 +208,9 @@ static hp_status part_graph(const hp_graph *g, hp_device *d, parts *p) {
     HP_TRY(pass_accumulate(g, NULL, &p->summed));
     p->whole = p->summed;
   }
-  hp_status st = shard_graph(p->whole, &plan, &p->s);
-  if (st) parts_free(p);
-  else p->part = p->s.graph;
-  return st;
+  HP_TRY(shard_graph(p->whole, &plan, &p->s));
+  p->part = p->s.graph;
+  return HP_OK;
 }
 
 static hp_status compile_parts(const parts *s, hp_device *d, const hp_compile_options *o,
@@ -230,21 +230,23 @@ HP_API hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_op
                             hp_program **out) {
   double start = time_now_s();
   parts s;
+  API_CALL;
+  API_NEED(g);
+  API_NEED(d);
+  API_NEED(out);
+  if (d->plan_only) API_REFUSE("the device was opened with plan_only; hp_plan takes it");
   hp_program *h = mem_calloc(1, sizeof *h);
-  HP_TRY_MEM(h);
+  if (!h) return api_result(__func__, HP_ERR_OOM);
   h->r.d = d;
-  hp_status st = d->plan_only ? err_set(HP_ERR_ARG, __FILE__, __LINE__,
-                                        "the device was opened to make plans only")
-                              : HP_OK;
-  s = (parts){0};
-  if (!st) st = part_graph(g, d, &s);
+  hp_status st = part_graph(g, d, &s);
+  if (!st) group_tell_unused(d, g);
   if (!st) st = group_params(d, g);
   if (!st) st = compile_parts(&s, d, o, h);
   parts_free(&s);
   h->compile_s = time_now_s() - start;
   if (st) hp_program_free(h);
   else *out = h;
-  return st;
+  return api_result(__func__, st);
 }
 
 HP_API void hp_program_free(hp_program *p) {
@@ -253,16 +255,12 @@ HP_API void hp_program_free(hp_program *p) {
   mem_free(p);
 }
 
-HP_API hp_status hp_run(hp_program *p, const hp_io *io, int n) { return runs_run(&p->r, io, n); }
-
-/* Ends a printer: its text to the caller. */
-static hp_status give_text(hp_status st, str *s, char **text) {
-  if (st) {
-    str_free(s);
-    return st;
-  }
-  *text = str_take(s);
-  return *text ? HP_OK : HP_ERR_OOM;
+HP_API hp_status hp_run(hp_program *p, const hp_io *io, int n) {
+  API_CALL;
+  API_NEED(p);
+  if (n < 0) API_REFUSE("n is %d; expected 0 or more", n);
+  if (n) API_NEED(io);
+  return api_result(__func__, runs_run(&p->r, io, n));
 }
 
 /* Work and kernels of a program, and what the cluster makes of it; its memory is known. */
@@ -288,8 +286,8 @@ static hp_status count(const device *d, const program *p, hp_program_stats *s) {
 static hp_status plan_first(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                             program **p, void **loaded, hp_memory *memory) {
   parts s;
-  HP_TRY(part_graph(g, d, &s));
-  hp_status st = make_program(&s, d, 0, o, p, loaded, memory);
+  hp_status st = part_graph(g, d, &s);
+  if (!st) st = make_program(&s, d, 0, o, p, loaded, memory);
   parts_free(&s);
   return st;
 }
@@ -299,6 +297,10 @@ HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_optio
   double start = time_now_s();
   program *p;
   void *loaded;
+  API_CALL;
+  API_NEED(g);
+  API_NEED(d);
+  API_NEED(out);
   *out = (hp_program_stats){0};
   HP_TRY(plan_first(g, d, o, &p, &loaded, &out->memory));
   hp_status st = count(d->part[0], p, out);
@@ -309,41 +311,54 @@ HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_optio
 }
 
 /* Layouts are known before a program is made. */
-static hp_status plan_layouts(const hp_graph *g, hp_device *d, bool picture, char **text) {
+static hp_status plan_layouts(const hp_graph *g, hp_device *d, bool picture, str *out) {
   parts s;
-  str out = {0};
-  HP_TRY(part_graph(g, d, &s));
-  if (picture) explain_layouts_svg(d, s.whole, s.s.of, &out);
-  else explain_layouts(d, s.whole, &s.s, &out);
-  hp_status st = picture ? HP_OK : explain_rows(d, s.whole, &s.s, &out);
+  hp_status st = part_graph(g, d, &s);
+  if (!st && picture) explain_layouts_svg(d, s.whole, s.s.of, out);
+  else if (!st) explain_layouts(d, s.whole, &s.s, out);
+  if (!st && !picture) st = explain_rows(d, s.whole, &s.s, out);
   parts_free(&s);
-  return give_text(st ? st : str_status(&out), &out, text);
+  return st;
 }
 
-HP_API hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compile_options *o,
-                                 const char *what, char **text) {
+static hp_status plan_explain(const hp_graph *g, hp_device *d, const hp_compile_options *o,
+                              const char *what, str *out) {
   program *p;
   void *loaded;
-  str s = {0};
   bool picture = !strcmp(what, "layouts.svg");
-  if (picture || !strcmp(what, "layouts")) return plan_layouts(g, d, picture, text);
+  if (picture || !strcmp(what, "layouts")) return plan_layouts(g, d, picture, out);
   hp_memory memory;
   HP_TRY(plan_first(g, d, o, &p, &loaded, &memory));
-  hp_status st = give_text(explain_print(p, d->part[0], NULL, NULL, what, &s), &s, text);
+  hp_status st = explain_print(p, d->part[0], NULL, NULL, what, out);
   d->part[0]->backend->release(loaded);
   program_free(p);
   return st;
 }
 
-HP_API hp_status hp_program_stats_get(const hp_program *h, hp_program_stats *out) {
+HP_API hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compile_options *o,
+                                 const char *what, char **text) {
+  str s = {0};
+  API_CALL;
+  API_NEED(g);
+  API_NEED(d);
+  API_NEED(what);
+  API_NEED(text);
+  return api_text(__func__, plan_explain(g, d, o, what, &s), &s, text);
+}
+
+HP_API hp_status hp_program_stats_get(const hp_program *p, hp_program_stats *out) {
   hp_program_stats s = {0};
-  HP_TRY(memory_use_of(h->r.d, 0, exec_program(h->r.e[0]), h->model, &s.memory));
-  HP_TRY(count(h->r.d->part[0], exec_program(h->r.e[0]), &s));
-  s.compile_s = h->compile_s;
-  s.run_s = exec_last_seconds(h->r.e[0]);
+  API_CALL;
+  API_NEED(p);
+  API_NEED(out);
+  const exec *e = p->r.e[0];
+  HP_TRY(memory_use_of(p->r.d, 0, exec_program(e), p->model, &s.memory));
+  HP_TRY(count(p->r.d->part[0], exec_program(e), &s));
+  s.compile_s = p->compile_s;
+  s.run_s = exec_last_seconds(e);
   if (s.run_s > 0) {
     comm_time t;
-    HP_TRY(comm_times(exec_program(h->r.e[0]), exec_last_times(h->r.e[0]), NULL, &t));
+    HP_TRY(comm_times(exec_program(e), exec_last_times(e), NULL, &t));
     s.comm_s = t.comm_s;
     s.hidden_s = t.hidden_s;
     s.hideable_s = t.hideable_s;
@@ -354,17 +369,29 @@ HP_API hp_status hp_program_stats_get(const hp_program *h, hp_program_stats *out
 
 HP_API hp_status hp_program_print(const hp_program *p, char **text) {
   str s = {0};
-  return give_text(program_print(exec_program(p->r.e[0]), &s), &s, text);
+  API_CALL;
+  API_NEED(p);
+  API_NEED(text);
+  return api_text(__func__, program_print(exec_program(p->r.e[0]), &s), &s, text);
 }
 HP_API hp_status hp_explain(const hp_program *p, const char *what, char **text) {
   str s = {0};
+  API_CALL;
+  API_NEED(p);
+  API_NEED(what);
+  API_NEED(text);
   const exec *e = p->r.e[0];
   hp_memory m;
   HP_TRY(memory_use_of(p->r.d, 0, exec_program(e), p->model, &m));
-  return give_text(explain_print(exec_program(e), p->r.d->part[0], e, &m, what, &s), &s, text);
+  hp_status st = explain_print(exec_program(e), p->r.d->part[0], e, &m, what, &s);
+  return api_text(__func__, st, &s, text);
 }
 HP_API hp_status hp_program_times(const hp_program *p, hp_op_time **out, int *n) {
   op_times t;
+  API_CALL;
+  API_NEED(p);
+  API_NEED(out);
+  API_NEED(n);
   const exec *e = p->r.e[0];
   HP_TRY(explain_times(exec_program(e), p->r.d->part[0], e, &t));
   *out = t.at;
@@ -372,21 +399,34 @@ HP_API hp_status hp_program_times(const hp_program *p, hp_op_time **out, int *n)
   return HP_OK;
 }
 HP_API void hp_program_timeline(const hp_program *p, uint64_t *live, int n) {
-  memory_live(exec_program(p->r.e[0]), live, n);
+  API_GET;
+  API_NEED_OR(p, );
+  API_NEED_OR(live, );
+  if (n < 0) (void)api_refuse(__func__, "n is %d; expected 0 or more", n);
+  else memory_live(exec_program(p->r.e[0]), live, n);
 }
-HP_API hp_status hp_program_memory_over_time(const hp_program *p, int class, uint64_t *bytes,
+HP_API hp_status hp_program_memory_over_time(const hp_program *p, int which, uint64_t *bytes,
                                              int n) {
   hp_memory m;
-  if (class < 0 || class >= HP_MEMORY_CLASSES)
-    HP_FAIL(HP_ERR_ARG, "memory class %d: expected 0 to %d", class, HP_MEMORY_CLASSES - 1);
-  if (n < 1 || !bytes) HP_FAIL(HP_ERR_ARG, "memory over time: expected room for 1 point or more");
+  API_CALL;
+  API_NEED(p);
+  API_NEED(bytes);
+  if (which < 0 || which >= HP_MEMORY_CLASSES)
+    API_REFUSE("which is %d; expected 0 to %d", which, HP_MEMORY_CLASSES - 1);
+  if (n < 1) API_REFUSE("n is %d; expected 1 or more", n);
   HP_TRY(memory_use_of(p->r.d, 0, exec_program(p->r.e[0]), p->model, &m));
-  HP_TRY(memory_live_of(exec_program(p->r.e[0]), (mem_class) class, bytes, n));
-  for (int i = 0; i < n; i++) bytes[i] += m.state[class];
+  HP_TRY(memory_live_of(exec_program(p->r.e[0]), (mem_class)which, bytes, n));
+  for (int i = 0; i < n; i++) bytes[i] += m.state[which];
   return HP_OK;
 }
-HP_API const char *hp_memory_class(int i) { return mem_class_name((mem_class)i); }
-HP_API hp_status hp_trace(const hp_program *p, const char *file) {
+HP_API const char *hp_memory_class(int i) {
+  API_GET;
+  if (i >= 0 && i < HP_MEMORY_CLASSES) return mem_class_name((mem_class)i);
+  (void)api_refuse(__func__, "i is %d; expected 0 to %d", i, HP_MEMORY_CLASSES - 1);
+  return "";
+}
+
+static hp_status write_trace(const hp_program *p, const char *file) {
   str s = {0};
   str_add(&s, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
   for (int i = 0; i < p->r.d->own; i++) explain_trace(p->r.e[i], &p->r.d->m, i, &s);
@@ -395,4 +435,10 @@ HP_API hp_status hp_trace(const hp_program *p, const char *file) {
   if (!st) st = file_write(file, s.at, s.len);
   str_free(&s);
   return st;
+}
+HP_API hp_status hp_trace(const hp_program *p, const char *file) {
+  API_CALL;
+  API_NEED(p);
+  if (!file) return api_null(__func__, "path", "a path");
+  return api_result(__func__, write_trace(p, file));
 }

@@ -6,59 +6,93 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRACE_MAX = 8192 };
+enum { TRACE_MAX = ERR_MESSAGE_MAX + 8192 };
 
-/* The one piece of mutable global data: the failure of this thread, as errno. */
-static _Thread_local struct {
+/* A failure: what is said of it, then the calls that it passed through, by line. */
+typedef struct {
   hp_status code;
   char message[ERR_MESSAGE_MAX];
-  char trace[TRACE_MAX];
-  size_t trace_len;
+  char trace[TRACE_MAX]; /* the message and a line for each call */
+  size_t trace_len, calls_at;
+} failure;
+
+/* The one piece of mutable global data, as errno: of this thread, the failure of our own code, and
+ * that of the public call that runs or ended last. */
+static _Thread_local struct {
+  failure own, call;
+  int calls; /* public calls that have begun and not ended */
 } err;
 
-static void trace_add(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static void trace_add(const char *fmt, ...) {
+static failure *current(void) { return err.calls ? &err.call : &err.own; }
+
+static void trace_add(failure *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void trace_add(failure *f, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
-  size_t room = TRACE_MAX - err.trace_len;
-  int n = vsnprintf(err.trace + err.trace_len, room, fmt, ap);
+  size_t room = TRACE_MAX - f->trace_len;
+  int n = vsnprintf(f->trace + f->trace_len, room, fmt, ap);
   va_end(ap);
-  if (n > 0) err.trace_len += (size_t)n < room ? (size_t)n : room - 1;
+  if (n > 0) f->trace_len += (size_t)n < room ? (size_t)n : room - 1;
+}
+
+static void clear(failure *f) {
+  f->code = HP_OK;
+  f->message[0] = 0;
+  f->trace[0] = 0;
+  f->trace_len = f->calls_at = 0;
 }
 
 hp_status err_set(hp_status code, const char *file, int line, const char *fmt, ...) {
   char raw[ERR_MESSAGE_MAX], text[ERR_MESSAGE_MAX];
+  failure *f = current();
   va_list ap;
   va_start(ap, fmt);
   vsnprintf(raw, sizeof raw, fmt, ap);
   va_end(ap);
   escape_text(text, sizeof text, raw, strlen(raw), strchr(fmt, '\n') != NULL);
-  if (err.code) {
-    trace_add("  then %s:%d: %s\n", file, line, text);
+  if (f->code) {
+    trace_add(f, "  then %s:%d: %s\n", file, line, text);
     return code;
   }
-  err.code = code;
-  memcpy(err.message, text, sizeof text);
-  err.trace_len = 0;
-  err.trace[0] = 0;
-  trace_add("  at %s:%d (%s)\n", file, line, err_name(code));
+  clear(f);
+  f->code = code;
+  memcpy(f->message, text, sizeof text);
+  trace_add(f, "%s\n", text);
+  f->calls_at = f->trace_len;
+  trace_add(f, "  at %s:%d (%s)\n", file, line, err_name(code));
   return code;
 }
 
 void err_at(hp_status code, const char *file, int line, const char *call) {
-  if (!err.code) err_set(code, file, line, "%s failed (%s)", call, err_name(code));
-  trace_add("  at %s:%d: %.120s\n", file, line, call);
+  if (!current()->code) err_set(code, file, line, "%s failed (%s)", call, err_name(code));
+  trace_add(current(), "  at %s:%d: %.120s\n", file, line, call);
 }
 
-void err_clear(void) {
-  err.code = HP_OK;
-  err.message[0] = 0;
-  err.trace[0] = 0;
-  err.trace_len = 0;
+void err_clear(void) { clear(current()); }
+
+const char *err_message(void) { return current()->message; }
+const char *err_trace(void) { return current()->trace + current()->calls_at; }
+
+void err_call_begin(void) {
+  if (!err.calls++) clear(&err.call);
 }
 
-const char *err_message(void) { return err.message; }
-const char *err_trace(void) { return err.trace; }
+void err_call_end(bool tell) {
+  const failure *f = &err.call;
+  if (--err.calls || !f->code || !tell) return;
+  if (err.own.code) {
+    trace_add(&err.own, "  then %s", f->trace);
+    return;
+  }
+  err.own.code = f->code;
+  memcpy(err.own.message, f->message, strlen(f->message) + 1);
+  memcpy(err.own.trace, f->trace, f->trace_len + 1);
+  err.own.trace_len = f->trace_len;
+  err.own.calls_at = f->calls_at;
+}
+
+const char *err_call_message(void) { return err.call.message; }
+const char *err_call_trace(void) { return err.call.trace; }
 
 const char *err_name(hp_status code) {
   static const char *const name[] = {
@@ -80,7 +114,7 @@ const char *err_name(hp_status code) {
 
 void err_take(hp_status code, err_report *out) {
   out->code = code;
-  memcpy(out->message, err.message, sizeof out->message);
+  memcpy(out->message, err_message(), sizeof out->message);
   err_clear();
 }
 

@@ -26,6 +26,14 @@ void err_clear(void);
 const char *err_message(void);
 const char *err_trace(void);
 const char *err_name(hp_status code);
+/* Around a public call (src/api): what fails in between is the call's own, with no regard to a
+ * failure that its caller has not dealt with.  It stays until the next call begins; `tell`: the
+ * caller, when it is code of ours, has it too, as that of any function.  A call within a call
+ * belongs to the outer one. */
+void err_call_begin(void);
+void err_call_end(bool tell);
+const char *err_call_message(void); /* of the call that ended last; "" when it succeeded */
+const char *err_call_trace(void);   /* the message and the calls that it passed through, by line */
 /* Copies a failure to another thread: take on the failing one, give on the one that returns. */
 typedef struct {
   hp_status code;

@@ -50,6 +50,10 @@ struct hp_graph {
   uint16_t stage, block; /* given to nodes that are added */
   uint8_t phase, group;
   uint32_t loc;
+  /* The public function that adds nodes now, NULL outside of one, and the names of its operands in
+   * order, "a b"; a last one that ends in [ is a list.  For messages. */
+  const char *caller, *operands;
+  uint32_t tag;       /* bits that ids have outside, of this graph alone; 0: none */
   err_report failure; /* the first */
 };
 

@@ -23,9 +23,8 @@ static hp_status product_type(infer_ctx *c, int k, ir_value *result) {
   einsum_eq eq;
   HP_TRY(einsum_parse(text, &eq));
   if (!may_meet(a, b) || !dtype_is_float(out))
-    return ops_fail(
-        c, "operands are %s and %s; two of one float dtype, or f32 and bf16, were expected",
-        ops_type(c, 0), ops_type(c, k));
+    return ops_fail(c, "%s is %s, %s is %s; two of one float dtype, or f32 and bf16, were expected",
+                    ops_operand(c, 0), ops_type(c, 0), ops_operand(c, k), ops_type(c, k));
   hp_shape sa = shape_of(a), sb = shape_of(b), so;
   if (einsum_out_shape(&eq, &sa, &sb, &so)) {
     const char *why = err_message();

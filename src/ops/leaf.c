@@ -41,7 +41,8 @@ hp_status infer_effect(infer_ctx *c) {
 
 hp_status infer_assign(infer_ctx *c) {
   const ir_value *p = graph_value(c->g, c->in[0]), *x = graph_value(c->g, c->in[1]);
-  if (graph_def(c->g, c->in[0])->op != OP_PARAM) return ops_fail(c, "operand 0 is not a param");
+  if (graph_def(c->g, c->in[0])->op != OP_PARAM)
+    return ops_fail(c, "%s is not a param but %s", ops_operand(c, 0), ops_type(c, 0));
   if (p->dtype != x->dtype || !value_same_shape(p, x))
     return ops_fail(c, "the param is %s, its new value %s", ops_type(c, 0), ops_type(c, 1));
   return HP_OK;

@@ -16,7 +16,7 @@ hp_status infer_same(infer_ctx *c) {
 
 static hp_status want_float(infer_ctx *c, int i) {
   if (!dtype_is_float(graph_value(c->g, c->in[i])->dtype))
-    return ops_fail(c, "operand %d is %s, a float dtype was expected", i, ops_type(c, i));
+    return ops_fail(c, "%s is %s, a float dtype was expected", ops_operand(c, i), ops_type(c, i));
   return HP_OK;
 }
 
@@ -41,8 +41,9 @@ static hp_status broadcast_shape(infer_ctx *c, int first) {
       if (*to == 1) *to = v->dim[d];
       else if (v->dim[d] != 1 && v->dim[d] != *to)
         return ops_fail(
-            c, "operands %s and %s do not broadcast: %lld != %lld in dim %d from the right",
-            ops_type(c, first), ops_type(c, i), (long long)*to, (long long)v->dim[d], v->rank - d);
+            c, "%s is %s, %s is %s; they do not broadcast: %lld != %lld in dim %d from the right",
+            ops_operand(c, first), ops_type(c, first), ops_operand(c, i), ops_type(c, i),
+            (long long)*to, (long long)v->dim[d], v->rank - d);
     }
   }
   return HP_OK;
@@ -50,8 +51,8 @@ static hp_status broadcast_shape(infer_ctx *c, int first) {
 
 static hp_status want_same_dtype(infer_ctx *c, int a, int b) {
   if (graph_value(c->g, c->in[a])->dtype != graph_value(c->g, c->in[b])->dtype)
-    return ops_fail(c, "operands are %s and %s; cast one, dtypes must be equal", ops_type(c, a),
-                    ops_type(c, b));
+    return ops_fail(c, "%s is %s, %s is %s; cast one, dtypes must be equal", ops_operand(c, a),
+                    ops_type(c, a), ops_operand(c, b), ops_type(c, b));
   return HP_OK;
 }
 
@@ -75,7 +76,7 @@ hp_status infer_compare(infer_ctx *c) {
 hp_status infer_bool(infer_ctx *c) {
   for (int i = 0; i < c->node.n_in; i++)
     if (graph_value(c->g, c->in[i])->dtype != HP_BOOL)
-      return ops_fail(c, "operand %d is %s, bool was expected", i, ops_type(c, i));
+      return ops_fail(c, "%s is %s, bool was expected", ops_operand(c, i), ops_type(c, i));
   c->out[0].dtype = HP_BOOL;
   return broadcast_shape(c, 0);
 }

@@ -48,9 +48,8 @@ void grad_topk(grad_ctx *c) {
 static hp_status check_index(infer_ctx *c) {
   const ir_value *x = graph_value(c->g, c->in[0]), *i = graph_value(c->g, c->in[1]);
   if (!dtype_is_float(x->dtype) || i->dtype != HP_I32 || !same_but_last(x, i))
-    return ops_fail(
-        c, "the operands are %s and %s; expected floats and i32, alike but for the last dim",
-        ops_type(c, 0), ops_type(c, 1));
+    return ops_fail(c, "%s is %s, %s is %s; expected floats and i32, alike but for the last dim",
+                    ops_operand(c, 0), ops_type(c, 0), ops_operand(c, 1), ops_type(c, 1));
   return HP_OK;
 }
 

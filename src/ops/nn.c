@@ -74,7 +74,7 @@ hp_status infer_norm(infer_ctx *c) {
   for (int i = 1; i < c->node.n_in; i++) {
     const ir_value *w = graph_value(c->g, c->in[i]);
     if (w->rank != 1 || w->dim[0] != x->dim[x->rank - 1] || w->dtype != HP_F32)
-      return ops_fail(c, "x is %s, operand %d is %s, expected f32[%lld]", ops_type(c, 0), i,
+      return ops_fail(c, "x is %s, %s is %s, expected f32[%lld]", ops_type(c, 0), ops_operand(c, i),
                       ops_type(c, i), (long long)x->dim[x->rank - 1]);
   }
   return infer_same(c);

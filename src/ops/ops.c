@@ -12,15 +12,29 @@ void grad_zero(grad_ctx *c) {
   c->din[0] = ops_broadcast(c->g, ops_const(c->g, (hp_dtype)x.dtype, 0), x.dim, x.rank);
 }
 
+enum { WHO_MAX = 256, WORDS = 4 };
+
+/* Who fails, and where in the model: "hp_add "blk3.ffn"", "hp_map (relu) "blk3.ffn"". */
+static const char *who(const hp_graph *g, int op, uint32_t place, char out[WHO_MAX]) {
+  const char *name = op ? op_table[op].name : "", *at = graph_str(g, place);
+  int n = 0;
+  if (!g->caller) n = snprintf(out, WHO_MAX, "%s", name);
+  else if (!op || !strcmp(g->caller + strlen("hp_"), name))
+    n = snprintf(out, WHO_MAX, "%s", g->caller);
+  else n = snprintf(out, WHO_MAX, "%s (%s)", g->caller, name);
+  if (*at) snprintf(out + n, WHO_MAX - (size_t)n, " \"%.150s\"", at);
+  return out;
+}
+
 void ops_no_grad(const grad_ctx *c, const char *fmt, ...) {
-  char text[256];
+  char text[256], by[WHO_MAX];
   va_list ap;
   if (c->g->failure.code) return;
   va_start(ap, fmt);
   vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
-  (void)err_set(HP_ERR_UNSUPPORTED, __FILE__, __LINE__, "%s \"%s\": no gradient %s",
-                op_table[c->node.op].name, graph_str(c->g, c->node.loc), text);
+  (void)err_set(HP_ERR_UNSUPPORTED, __FILE__, __LINE__, "%s: no gradient %s",
+                who(c->g, c->node.op, c->node.loc, by), text);
   graph_poison(c->g, HP_ERR_UNSUPPORTED);
 }
 
@@ -32,24 +46,41 @@ const op_meaning op_meanings[OP_COUNT] = {
 };
 
 hp_status ops_fail(const infer_ctx *c, const char *fmt, ...) {
-  char text[1024];
+  char text[1024], by[WHO_MAX];
   va_list ap;
   va_start(ap, fmt);
   vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
-  const char *loc = graph_str(c->g, c->node.loc);
-  HP_FAIL(HP_ERR_SHAPE, "%s%s%s%s: %s", op_table[c->node.op].name, *loc ? " \"" : "", loc,
-          *loc ? "\"" : "", text);
+  HP_FAIL(HP_ERR_SHAPE, "%s: %s", who(c->g, c->node.op, c->node.loc, by), text);
+}
+
+/* One of the buffers that the last few words of a message are in. */
+static char *next_word(void) {
+  static _Thread_local char text[2 * WORDS][192];
+  static _Thread_local int next;
+  return memset(text[next++ % (2 * WORDS)], 0, sizeof text[0]);
 }
 
 const char *ops_type(const infer_ctx *c, int i) {
-  static _Thread_local char text[4][128];
-  static _Thread_local int next;
-  char *t = text[next++ % 4];
+  char *t = next_word();
   str s = {0};
   value_print(graph_value(c->g, c->in[i]), &s);
-  snprintf(t, sizeof text[0], "%s", s.at ? s.at : "");
+  const ir_node *n = graph_def(c->g, c->in[i]);
+  if (n->op == OP_INPUT || n->op == OP_PARAM)
+    str_printf(&s, " (%s \"%.60s\")", op_table[n->op].name, attr_str(c->g, n, "name"));
+  snprintf(t, 192, "%s", s.at ? s.at : "");
   str_free(&s);
+  return t;
+}
+
+const char *ops_operand(const infer_ctx *c, int i) {
+  char *t = next_word();
+  const char *at = c->g->caller && c->g->operands ? c->g->operands : "";
+  for (int k = 0; k < i && *at && !strstr(at, "["); k++) at += strcspn(at, " "), at += *at == ' ';
+  int n = (int)strcspn(at, " ");
+  if (!n) snprintf(t, 192, "operand %d", i);
+  else if (at[n - 1] == '[') snprintf(t, 192, "%.*s%d]", n, at, i);
+  else snprintf(t, 192, "%.*s", n, at);
   return t;
 }
 
@@ -70,7 +101,8 @@ static hp_status infer(infer_ctx *c) {
   if (c->node.n_in < row->in_min || c->node.n_in > row->in_max)
     return ops_fail(c, "has %d operands, takes %d to %d", c->node.n_in, row->in_min, row->in_max);
   if (!attr_fits(c->g, c->node.op, c->node.attr))
-    return ops_fail(c, "attributes are not those of the row: %s", row->attrs);
+    return ops_fail(c, "an attribute is missing, or is no possible value of its kind; expected %s",
+                    row->attrs);
   HP_TRY(op_meanings[c->node.op].infer(c));
   for (int i = 0; i < row->n_out && i < OPS_OUT_MAX; i++)
     if (!value_fits(&c->out[i]))
@@ -78,11 +110,14 @@ static hp_status infer(infer_ctx *c) {
   return HP_OK;
 }
 
-/* Poisons the graph with a call that makes no sense. */
-static val refuse(hp_graph *g, int op, const char *what) {
+val ops_refuse(hp_graph *g, int op, const char *fmt, ...) {
+  char text[512], by[WHO_MAX];
+  va_list ap;
   if (g->failure.code) return 0;
-  (void)err_set(HP_ERR_ARG, __FILE__, __LINE__, "%s \"%s\": %s", op_table[op].name,
-                graph_str(g, g->loc), what);
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  (void)err_set(HP_ERR_ARG, __FILE__, __LINE__, "%s: %s", who(g, op, g->loc, by), text);
   graph_poison(g, HP_ERR_ARG);
   return 0;
 }
@@ -90,29 +125,25 @@ static val refuse(hp_graph *g, int op, const char *what) {
 /* A list of so many numbers can be an attribute; else the graph is poisoned. */
 static bool list_fits(hp_graph *g, int op, int n) {
   if (n >= 0 && n <= HP_MAX_RANK) return true;
-  refuse(g, op, "more dims or axes than a tensor can have (6), or less than none");
+  ops_refuse(g, op, "%d dims or axes; expected 0 to %d", n, HP_MAX_RANK);
   return false;
 }
 
 bool ops_is_value(hp_graph *g, int op, val x) {
   if (g->failure.code) return false;
   if (x && x < g->values.len) return true;
-  refuse(g, op, "an operand is not a tensor of this graph");
+  ops_refuse(g, op, "an operand is not a tensor of this graph");
   return false;
 }
 
 val ops_add(hp_graph *g, int op, const val *in, int n_in, const attr_record *attrs) {
   if (g->failure.code) return 0;
   if (n_in < op_table[op].in_min || n_in > op_table[op].in_max)
-    return refuse(g, op, "takes another number of operands");
+    return ops_refuse(g, op, "%d operands; expected %d to %d", n_in, op_table[op].in_min,
+                      op_table[op].in_max);
   for (int i = 0; i < n_in; i++)
-    if (!in[i] || in[i] >= g->values.len) {
-      (void)err_set(HP_ERR_ARG, __FILE__, __LINE__,
-                    "%s \"%s\": operand %d is not a tensor of this graph", op_table[op].name,
-                    graph_str(g, g->loc), i);
-      graph_poison(g, HP_ERR_ARG);
-      return 0;
-    }
+    if (!in[i] || in[i] >= g->values.len)
+      return ops_refuse(g, op, "operand %d is not a tensor of this graph", i);
   infer_ctx c = {.g = g, .in = in};
   c.node.op = (uint16_t)op;
   c.node.n_in = (uint8_t)n_in;
@@ -202,7 +233,7 @@ val ops_binary(hp_graph *g, int op, val a, val b) { return ops_add(g, op, (val[]
 val ops_leaf(hp_graph *g, int op, const char *name, hp_dtype t, const int64_t *dim, int rank) {
   attr_record a = {0};
   if (!list_fits(g, op, rank)) return 0;
-  if (!name || !*name) return refuse(g, op, "has no name");
+  if (!name || !*name) return ops_refuse(g, op, "the name is missing");
   attr_put_str(&a, g, name);
   attr_put_int(&a, t);
   attr_put_list(&a, dim, rank);
@@ -322,7 +353,7 @@ val ops_concat(hp_graph *g, const val *x, int n, int axis) {
 
 static val einsum(hp_graph *g, const char *eq, const val *in, int n_in, hp_dtype out) {
   attr_record r = {0};
-  if (!eq) return refuse(g, OP_EINSUM, "has no equation");
+  if (!eq) return ops_refuse(g, OP_EINSUM, "the equation is missing");
   attr_put_str(&r, g, eq);
   attr_put_int(&r, out);
   return ops_add(g, OP_EINSUM, in, n_in, &r);
@@ -346,7 +377,7 @@ val ops_embedding_grad(hp_graph *g, val dy, val ids, val c, int64_t rows) {
 void ops_output(hp_graph *g, const char *name, val x) {
   attr_record a = {0};
   if (!name || !*name) {
-    refuse(g, OP_OUTPUT, "has no name");
+    ops_refuse(g, OP_OUTPUT, "the name is missing");
     return;
   }
   attr_put_str(&a, g, name);

@@ -97,13 +97,19 @@ val ops_unbroadcast(hp_graph *g, val dy, val like);
  * toward zero, within 64 bits, 0 for NaN. */
 int64_t ops_const_int(double x);
 
-/* Failure of a shape rule: "op "where": what", with HP_ERR_SHAPE. */
+/* Failure of a shape rule: "op "where": what", with HP_ERR_SHAPE.  The op goes by the public
+ * function that was called for it, where there is one. */
 hp_status ops_fail(const infer_ctx *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Poisons the graph, unless it is, with a call that makes no sense; `op` is what it was to add, 0 =
+ * none in particular.  Returns 0. */
+val ops_refuse(hp_graph *g, int op, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* For shape rules: operand i is a seed, i64[]; attribute `key` is a share, in [0, 1). */
 hp_status ops_check_seed(infer_ctx *c, int i);
 hp_status ops_check_rate(infer_ctx *c, const char *key);
-/* "f32[2,3]" of operand i, in a rotating buffer: for messages. */
+/* "f32[2,3]" of operand i, with its name when it is an input or a param; and what it is called
+ * where the op is added, else "operand 1".  In rotating buffers: for messages. */
 const char *ops_type(const infer_ctx *c, int i);
+const char *ops_operand(const infer_ctx *c, int i);
 /* What sums start from, operand 2, is like the result. */
 hp_status ops_check_start(infer_ctx *c);
 

@@ -7,7 +7,7 @@ static hp_status check_update(infer_ctx *c, int tensors) {
     const ir_value *v = graph_value(c->g, c->in[i]);
     bool fits = v->dtype == HP_F32 && (i < tensors ? value_same_shape(v, p) : v->rank == 0);
     if (!fits)
-      return ops_fail(c, "operand %d is %s; expected %s", i, ops_type(c, i),
+      return ops_fail(c, "%s is %s; expected %s", ops_operand(c, i), ops_type(c, i),
                       i < tensors ? "f32 of the parameter's shape" : "f32[]");
   }
   return HP_OK;

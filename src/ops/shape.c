@@ -235,8 +235,8 @@ hp_status infer_concat(infer_ctx *c) {
     bool fits = v->dtype == c->out[0].dtype && v->rank == c->out[0].rank;
     for (int d = 0; fits && d < v->rank; d++) fits = d == axis || v->dim[d] == c->out[0].dim[d];
     if (!fits)
-      return ops_fail(c, "operand %d is %s, operand 0 %s; all but dim %lld must agree", i,
-                      ops_type(c, i), ops_type(c, 0), (long long)axis);
+      return ops_fail(c, "%s is %s, %s is %s; all but dim %lld must agree", ops_operand(c, i),
+                      ops_type(c, i), ops_operand(c, 0), ops_type(c, 0), (long long)axis);
     if (__builtin_add_overflow(c->out[0].dim[axis], v->dim[axis], &c->out[0].dim[axis]))
       return ops_fail(c, "the result is too long");
   }

@@ -114,6 +114,62 @@ static void step_back(autodiff *a, uint32_t index) {
   }
 }
 
+/* --- what the loss depends on where no gradient comes ------------------------------------------
+ */
+
+/* Which values the loss depends on. */
+static void mark_used(const hp_graph *g, val loss, size_t nodes, bool *used) {
+  used[loss] = true;
+  for (size_t i = nodes; i-- > 0;) {
+    const ir_node *d = graph_node(g, (uint32_t)i);
+    bool any = false;
+    for (int k = 0; k < d->n_out; k++) any |= used[d->out0 + (val)k];
+    for (int k = 0; any && k < d->n_in; k++) used[graph_in(g, d)[k]] = true;
+  }
+}
+
+/* The first node that makes something that is no float, and that the loss depends on, of floats
+ * that depend on the tensors in `needed`; NULL when there is none. */
+static const ir_node *find_cut(const autodiff *a, size_t nodes, const bool *used) {
+  for (size_t i = 0; i < nodes; i++) {
+    const ir_node *d = graph_node(a->g, (uint32_t)i);
+    bool depends = false;
+    for (int k = 0; k < d->n_in; k++) {
+      val x = graph_in(a->g, d)[k];
+      depends |= a->needed[x] && dtype_is_float(graph_value(a->g, x)->dtype);
+    }
+    for (int k = 0; depends && k < d->n_out; k++)
+      if (used[d->out0 + (val)k] && !dtype_is_float(graph_value(a->g, d->out0 + (val)k)->dtype))
+        return d;
+  }
+  return NULL;
+}
+
+/* The loss depends on x, but only through ops that have no gradient: zeros would be a lie. */
+static void refuse_cut(autodiff *a, int i, val x, size_t nodes, const bool *used) {
+  memset(a->needed, 0, a->values * sizeof *a->needed);
+  mark_needed(a, &x, 1, nodes);
+  const ir_node *at = find_cut(a, nodes, used), *made = graph_def(a->g, x);
+  bool leaf = made->op == OP_INPUT || made->op == OP_PARAM;
+  if (!at) return;
+  a->g->loc = at->loc;
+  ops_refuse(
+      a->g, at->op,
+      "no gradient of it is known, and only through it does the loss depend on wrt[%d]%s%s%s", i,
+      leaf ? " (\"" : "", leaf ? attr_str(a->g, made, "name") : "", leaf ? "\")" : "");
+}
+
+/* Gradients of tensors that none came to: zeros where the loss does not depend on them. */
+static hp_status check_cuts(autodiff *a, val loss, const val *wrt, int n, size_t nodes) {
+  bool *used = mem_calloc(a->values, sizeof *used);
+  HP_TRY_MEM(used);
+  mark_used(a->g, loss, nodes, used);
+  for (int i = 0; i < n && !a->g->failure.code; i++)
+    if (!a->cotangent[wrt[i]] && used[wrt[i]]) refuse_cut(a, i, wrt[i], nodes, used);
+  mem_free(used);
+  return graph_status(a->g);
+}
+
 static val zeros_like(hp_graph *g, val x) {
   ir_value v = *graph_value(g, x);
   return ops_broadcast(g, ops_const(g, (hp_dtype)v.dtype, 0), v.dim, v.rank);
@@ -124,6 +180,12 @@ hp_status pass_autodiff(hp_graph *g, val loss, const val *wrt, int n, val *grads
   ir_value lv = *graph_value(g, loss);
   if (!dtype_is_float(lv.dtype) || value_elements(&lv) != 1)
     HP_FAIL(HP_ERR_SHAPE, "the loss must be one float element to be differentiated");
+  for (int i = 0; i < n; i++) {
+    const ir_value *x = graph_value(g, wrt[i]);
+    if (!dtype_is_float(x->dtype))
+      HP_FAIL(HP_ERR_ARG, "gradient with respect to wrt[%d]: it is %s, and only floats have one", i,
+              dtype_name((hp_dtype)x->dtype));
+  }
   size_t nodes = graph_value(g, loss)->def + 1;
   autodiff a = {.g = g, .values = g->values.len};
   hp_graph saved = *g;
@@ -136,6 +198,7 @@ hp_status pass_autodiff(hp_graph *g, val loss, const val *wrt, int n, val *grads
   val one = ops_const(g, (hp_dtype)lv.dtype, 1);
   a.cotangent[loss] = lv.rank ? ops_reshape(g, one, lv.dim, lv.rank) : one;
   for (size_t i = nodes; i-- > 0 && !g->failure.code;) step_back(&a, (uint32_t)i);
+  if (!g->failure.code) HP_TRY_GOTO(check_cuts(&a, loss, wrt, n, nodes), st);
   for (int i = 0; i < n && !g->failure.code; i++) {
     val d = a.cotangent[wrt[i]];
     grads[i] = d ? d : zeros_like(g, wrt[i]);

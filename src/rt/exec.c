@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,6 +121,24 @@ static void emulate(const exec *e, const prog_inst *n, double met_s) {
     time_sleep_until(met_s + predict_inst(c, e->d->mesh, e->p, n));
 }
 
+/* The failure of a kernel, with the inputs of the program that it was given. */
+static hp_status name_failure(const exec *e, const prog_inst *n, hp_status st) {
+  char why[1024];
+  str more = {0};
+  for (int k = 0; k < n->n_in; k++) {
+    const prog_buffer *f = program_arg(e->p, n, k);
+    if (f->flags & BUFFER_INPUT && f->name)
+      str_printf(&more, "%sinput \"%.100s\"", more.len ? ", " : "", program_str(e->p, f->name));
+  }
+  if (more.len && !more.failed) {
+    snprintf(why, sizeof why, "%s", err_message());
+    err_clear();
+    st = err_set(st, __FILE__, __LINE__, "%s (%s)", why, more.at);
+  }
+  str_free(&more);
+  return st;
+}
+
 static hp_status run_stream(exec *e, int stream, bool events) {
   for (uint32_t k = 0; k < e->length[stream]; k++) {
     uint32_t i = e->list[stream][k];
@@ -132,6 +151,7 @@ static hp_status run_stream(exec *e, int stream, bool events) {
     bool together = op_flags((op_id)n->op) & OPF_COLLECTIVE;
     hp_status st = together ? collective_run(e->d, e->p, n, e->at + n->arg0, &t->met_s)
                             : e->d->backend->launch(e->loaded, i, e->at + n->arg0, ws);
+    if (st && !together) st = name_failure(e, n, st);
     if (!st) emulate(e, n, t->met_s);
     t->end_s = time_now_s() - e->start_s;
     if (e->recorded) progress_record_set((uint32_t)stream, PROG_NONE);
@@ -226,7 +246,13 @@ static hp_status move_io(exec *e, const hp_io *io, int n, int flag) {
   return HP_OK;
 }
 
+/* No more are looked at than a program can have, whatever n is. */
 static hp_status check_names(const exec *e, const hp_io *io, int n) {
+  size_t most = 0;
+  for (size_t b = 0; b < e->p->buffers.len; b++)
+    most += (e->p->buffers.at[b].flags & (BUFFER_INPUT | BUFFER_OUTPUT)) != 0;
+  if ((size_t)n > most)
+    HP_FAIL(HP_ERR_ARG, "%d inputs and outputs are given, the program has %zu", n, most);
   for (int i = 0; i < n; i++) {
     bool known = false;
     if (!io[i].name || (!io[i].data && io[i].bytes))

@@ -1,12 +1,14 @@
 #include "rt/group.h"
 
 #include "base/dtype.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "comm/world.h"
 #include "shard/box.h"
 #include "shard/layout_text.h"
 
 #include <fnmatch.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,7 +32,7 @@ hp_status group_rule(group *g, const char *pattern, const char *entries, bool wh
     str_free(&why);
     return st;
   }
-  layout_rule made = {copy_text(pattern), copy_text(entries), where_divides};
+  layout_rule made = {copy_text(pattern), copy_text(entries), where_divides, false};
   if (made.pattern && made.entries && vec_push(&g->rules, made)) return HP_OK;
   mem_free(made.pattern);
   mem_free(made.entries);
@@ -127,10 +129,10 @@ hp_status group_open(const hp_device_options *o, group **out) {
   g->plan_only = o->plan_only;
   g->own = g->plan_only ? 1 : g->n;
   if (!st && !g->plan_only) st = meet_others(g);
-  if (!st && o->n_layouts > 0 && !o->layouts)
-    st = err_set(HP_ERR_ARG, __FILE__, __LINE__, "%d layouts, and none is given", o->n_layouts);
-  for (int i = 0; i < o->n_layouts && !st; i++)
+  for (int i = 0; i < o->n_layouts && !st; i++) {
     st = group_rule(g, o->layouts[i].pattern, o->layouts[i].entries, false);
+    if (!st) g->rules.at[i].expected = true;
+  }
   if (!st && g->comm) st = crew_create(g->own, &g->crew);
   if (!st) st = open_parts(g, o);
   if (!st) describe(g);
@@ -203,9 +205,11 @@ bool group_declared(const void *model, const char *name, const ir_value *type, l
   const char *entries = entries_in_name(name);
   size_t length = strlen(name);
   *out = (layout){.rank = type->rank};
-  if (entries) {
-    HP_ASSERT(!layout_parse_on(entries, &g->m, out)); /* by group_check_marks */
-    return true;
+  if (entries) { /* a mark's are right, by group_check_marks; another tensor may be named like that
+                  */
+    if (!layout_parse_on(entries, &g->m, out)) return true;
+    err_clear();
+    *out = (layout){.rank = type->rank};
   }
   for (size_t i = 0; i < g->rules.len; i++) {
     if (!matches(g->rules.at[i].pattern, name, length)) continue;
@@ -214,6 +218,55 @@ bool group_declared(const void *model, const char *name, const ir_value *type, l
     return true;
   }
   return false;
+}
+
+/* The name that a pattern may have meant: the one whose end is nearest to what follows the
+ * pattern's last "*". */
+typedef struct {
+  const char *tail, *name;
+  int distance;
+} nearest;
+
+static void compare(nearest *n, const char *name) {
+  size_t length = strlen(name), k = strlen(n->tail);
+  int far = str_distance(n->tail, length > k ? name + length - k : name);
+  if (far >= n->distance) return;
+  n->distance = far;
+  n->name = name;
+}
+
+/* Looks at one name for a rule; true when it matches. */
+static bool try_name(const layout_rule *r, const char *name, nearest *n) {
+  if (matches(r->pattern, name, strlen(name))) return true;
+  compare(n, name);
+  return false;
+}
+
+static bool is_used(const group *g, const hp_graph *graph, const layout_rule *r, nearest *n) {
+  for (uint32_t i = 0; i < graph->nodes.len; i++) {
+    const ir_node *d = graph_node(graph, i);
+    bool named = d->op == OP_INPUT || d->op == OP_PARAM || d->op == OP_MARK;
+    if (named && try_name(r, attr_str(graph, d, "name"), n)) return true;
+  }
+  for (size_t i = 0; i < g->states.len; i++)
+    if (try_name(r, intern_get(&g->names, g->states.at[i].name, NULL), n)) return true;
+  return false;
+}
+
+void group_tell_unused(group *g, const hp_graph *graph) {
+  for (size_t i = 0; i < g->rules.len && g->n > 1; i++) {
+    layout_rule *r = &g->rules.at[i];
+    if (!r->expected) continue;
+    const char *star = strrchr(r->pattern, '*');
+    nearest n = {.tail = star ? star + 1 : r->pattern, .distance = INT_MAX};
+    r->expected = false;
+    if (is_used(g, graph, r, &n)) continue;
+    bool near = n.name && n.distance * 3 <= (int)strlen(n.tail);
+    log_warn(
+        "layout of \"%s\": no input, param or marked tensor of the program has such a name, so "
+        "that it cuts nothing%s%s%s",
+        r->pattern, near ? "; did you mean \"" : "", near ? n.name : "", near ? "\"?" : "");
+  }
 }
 
 /* --- parts ------------------------------------------------------------------------------------ */

@@ -295,7 +295,7 @@ TEST(a_device_group_refuses_layouts_that_cannot_be) {
   CHECK_FAILS(hp_device_open(&o, &d), "at most 64");
   o.mesh = "(2)(tp)";
   o.layouts = NULL;
-  CHECK_FAILS(hp_device_open(&o, &d), "none is given");
+  CHECK_FAILS(hp_device_open(&o, &d), "layouts is NULL");
   o.layouts = &(hp_layout_rule){"x", NULL};
   CHECK_FAILS(hp_device_open(&o, &d), "needs a pattern and entries");
   o.layouts = &bad;
@@ -342,7 +342,7 @@ TEST(a_fill_gives_each_element_its_value) {
     CHECK_OK(hp_fill(d, "none", count_up, &row));
     row = 1000;
     CHECK_FAILS(hp_fill(d, "a", count_up, &row), "no whole rows");
-    CHECK_FAILS(hp_fill(d, "a", NULL, NULL), "no function to fill it");
+    CHECK_FAILS(hp_fill(d, "a", NULL, NULL), "fill is NULL");
     CHECK_FAILS(hp_fill(d, "b", count_up, &row), "has no param \"b\"");
     hp_device_close(d);
   }
@@ -395,7 +395,7 @@ TEST(one_device_stands_for_any_number_when_only_plans_are_made) {
   CHECK_OK(hp_plan_explain(g, d, NULL, "layouts", &text));
   CHECK(strstr(text, "8192 devices"));
   hp_free(text);
-  CHECK_FAILS(hp_compile(g, d, NULL, &p), "opened to make plans only");
+  CHECK_FAILS(hp_compile(g, d, NULL, &p), "opened with plan_only");
   CHECK_FAILS(hp_param_create(d, "w", HP_F32, (hp_shape){2, {64, 64}}), "to make plans only");
   hp_device_close(d);
   o.plan_only = false;

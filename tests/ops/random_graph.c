@@ -406,12 +406,40 @@ static bool differentiable(const random_graph *x, val loss, const val *wrt, int 
   return ok;
 }
 
+/* Leaves out of wrt what v depends on through ops alone that have no gradient, as argmax: that is
+ * refused. */
+static int without_cuts(const random_graph *x, val v, val *wrt, int n) {
+  const hp_graph *g = x->g;
+  bool *used = calloc(g->values.len, sizeof *used), *reached = calloc(g->values.len, sizeof *used);
+  int kept = 0;
+  HP_ASSERT(used && reached);
+  used[v] = reached[v] = true;
+  for (size_t i = g->nodes.len; i-- > 0;) {
+    const ir_node *d = graph_node(g, (uint32_t)i);
+    bool any = false, by_float = false;
+    for (int k = 0; k < d->n_out; k++) {
+      any |= used[d->out0 + (val)k];
+      by_float |= reached[d->out0 + (val)k] && is_float(x, d->out0 + (val)k);
+    }
+    for (int k = 0; k < d->n_in; k++) {
+      used[graph_in(g, d)[k]] |= any;
+      reached[graph_in(g, d)[k]] |= by_float;
+    }
+  }
+  for (int i = 0; i < n; i++)
+    if (reached[wrt[i]] || !used[wrt[i]]) wrt[kept++] = wrt[i];
+  free(used);
+  free(reached);
+  return kept;
+}
+
 static void add_backward(random_graph *x) {
   val v = pick(x, any_float, 0), wrt[3], grads[3];
   int n = 0;
   for (int i = 0; i < x->leaves && n < 3; i++)
     if (is_float(x, x->leaf[i].v) && rng_chance(&x->r, 60)) wrt[n++] = x->leaf[i].v;
   if (!v || !n || !differentiable(x, v, wrt, n)) return;
+  n = without_cuts(x, v, wrt, n);
   int64_t axes[HP_MAX_RANK] = {0, 1, 2, 3, 4, 5};
   val loss = ops_cast(x->g, ops_unary(x->g, OP_TANH, v), HP_F32);
   loss = ops_sum(x->g, loss, axes, type_of(x, loss)->rank, false);

@@ -6,6 +6,7 @@
 #include "hyperparallel.h"
 
 #include <string.h>
+#include <unistd.h>
 
 static const hp_shape three = {1, {3}}, too_many = {99, {1}}, less_than_none = {-1, {1}};
 
@@ -25,10 +26,10 @@ static void check_poisoned(hp_graph *g, const char *part) {
 TEST(api_refuses_shapes_beyond_six_dims) {
   hp_graph *g = new_graph();
   CHECK_EQ(hp_input(g, "x", HP_F32, too_many), HP_NONE);
-  check_poisoned(g, "more dims");
+  check_poisoned(g, "hp_input: s has 99 dims; expected 0 to 6");
   g = new_graph();
   CHECK_EQ(hp_param(g, "x", HP_F32, less_than_none), HP_NONE);
-  check_poisoned(g, "less than none");
+  check_poisoned(g, "hp_param: s has -1 dims");
   g = new_graph();
   CHECK_EQ(hp_reshape(g, hp_input(g, "x", HP_F32, three), too_many), HP_NONE);
   check_poisoned(g, "reshape");
@@ -73,18 +74,331 @@ TEST(api_refuses_axes_names_and_counts_that_make_no_sense) {
   check_poisoned(g, "axis 1 of a tensor of 1 dims");
   g = new_graph();
   CHECK_EQ(hp_input(g, NULL, HP_F32, three), HP_NONE);
-  check_poisoned(g, "no name");
+  check_poisoned(g, "hp_input: name is NULL");
   g = new_graph();
   hp_output(g, "", hp_input(g, "x", HP_F32, three));
-  check_poisoned(g, "no name");
+  check_poisoned(g, "hp_output: the name is missing");
   g = new_graph();
   hp_tensor many[300];
   for (int i = 0; i < 300; i++) many[i] = hp_const(g, HP_F32, i);
   CHECK_EQ(hp_concat(g, many, 300, 0), HP_NONE);
-  check_poisoned(g, "number of operands");
+  check_poisoned(g, "hp_concat: n is 300; expected 1 to 255");
   g = new_graph();
-  CHECK_EQ(hp_map(g, NULL, 1, 0, 0), HP_NONE);
-  check_poisoned(g, "not an elementwise op");
+  CHECK_EQ(hp_map(g, "matmul", 1, 0, 0), HP_NONE);
+  check_poisoned(g, "\"matmul\" is not an elementwise op");
+  g = new_graph();
+  hp_block(g, -1);
+  check_poisoned(g, "hp_block: block is -1; expected 1 to 65535");
+  g = new_graph();
+  CHECK_EQ(hp_cast(g, hp_input(g, "x", HP_F32, three), (hp_dtype)99), HP_NONE);
+  check_poisoned(g, "hp_cast: t is 99; expected a dtype");
+  g = new_graph();
+  CHECK_FAILS(hp_grad(g, hp_const(g, HP_F32, 1), NULL, 1 << 30, NULL), "n is 1073741824");
+  hp_graph_free(g);
+}
+
+/* Each graph's ids are its own. */
+TEST(api_refuses_a_tensor_of_another_graph) {
+  hp_graph *g = new_graph(), *other = new_graph();
+  hp_tensor x = hp_input(g, "x", HP_F32, three), y = hp_input(other, "y", HP_F32, three);
+  hp_tensor all[2] = {x, y}, d;
+  CHECK(x != y);
+  CHECK_EQ(hp_shape_of(g, y).rank, 0);
+  CHECK_STR(hp_last_error(), "hp_shape_of: x is not a tensor of this graph");
+  CHECK_EQ(hp_add(g, x, y), HP_NONE);
+  check_poisoned(g, "hp_add: b is not a tensor of this graph, but of another one");
+  g = new_graph();
+  all[0] = hp_input(g, "x", HP_F32, three);
+  CHECK_EQ(hp_concat(g, all, 2, 0), HP_NONE);
+  check_poisoned(g, "hp_concat: x[1] is not a tensor of this graph, but of another one");
+  g = new_graph();
+  CHECK_FAILS(hp_grad(g, hp_sum_sq(g, hp_param(g, "p", HP_F32, three)), &y, 1, &d), "another one");
+  hp_graph_free(g);
+  g = new_graph();
+  x = hp_input(g, "q", HP_F32, (hp_shape){4, {1, 1, 1, 1}});
+  CHECK_EQ(hp_attention(g, x, x, x, &(hp_attention_options){.span = y}), HP_NONE);
+  check_poisoned(g, "hp_attention: o->span is not a tensor of this graph, but of another one");
+  hp_graph_free(other);
+}
+
+/* So that a model that keeps graphs for long meets none that shares its ids. */
+TEST(a_thousand_graphs_have_ids_of_their_own) {
+  enum { GRAPHS = 1000 };
+  static hp_tensor id[GRAPHS];
+  for (int i = 0; i < GRAPHS; i++) {
+    hp_graph *g = new_graph();
+    id[i] = hp_const(g, HP_F32, 1);
+    for (int k = 0; k < i; k++) CHECK(id[k] != id[i]);
+    hp_graph_free(g);
+  }
+}
+
+TEST(api_refuses_numbers_that_an_integer_tensor_cannot_hold) {
+  static const struct {
+    hp_dtype t;
+    double x;
+  } bad[] = {{HP_I32, 0.5}, {HP_I64, 1e-9}, {HP_I32, 0x1p31}, {HP_U8, 256},
+             {HP_U8, -1},   {HP_BOOL, 2},   {HP_I64, 0x1p63}, {HP_I32, 1.0 / 0.0}};
+  static const double good[] = {-3, 0, 2147483647, -2147483648.0};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    hp_graph *g = new_graph();
+    CHECK_EQ(hp_scale(g, hp_input(g, "x", bad[i].t, three), bad[i].x), HP_NONE);
+    check_poisoned(g, "hp_scale: factor is");
+    g = new_graph();
+    CHECK_EQ(hp_const(g, bad[i].t, bad[i].x), HP_NONE);
+    check_poisoned(g, "hp_const: value is");
+  }
+  hp_graph *g = new_graph();
+  for (int i = 0; i < 4; i++)
+    CHECK(hp_scale(g, hp_input(g, "x", HP_I32, three), good[i]) != HP_NONE);
+  CHECK_OK(hp_graph_status(g));
+  hp_graph_free(g);
+}
+
+TEST(hp_map_refuses_operands_that_the_op_does_not_have) {
+  hp_graph *g = new_graph();
+  hp_tensor x = hp_input(g, "x", HP_F32, three);
+  CHECK_EQ(hp_map(g, "relu", x, x, HP_NONE), HP_NONE);
+  check_poisoned(g, "hp_map (relu): takes 1 operand; expected HP_NONE for b");
+  g = new_graph();
+  x = hp_input(g, "x", HP_F32, three);
+  CHECK_EQ(hp_map(g, "max", x, x, x), HP_NONE);
+  check_poisoned(g, "hp_map (max): takes 2 operands; expected HP_NONE for c");
+  g = new_graph();
+  x = hp_input(g, "x", HP_F32, three);
+  CHECK_EQ(hp_map(g, "max", x, HP_NONE, HP_NONE), HP_NONE);
+  check_poisoned(g, "hp_map: b is HP_NONE");
+}
+
+/* The words of the header: the function, its arguments, the names of inputs; and the place. */
+TEST(messages_of_builders_speak_of_what_was_called) {
+  hp_graph *g = new_graph();
+  hp_at(g, "layers.3");
+  hp_tensor x = hp_input(g, "pixels", HP_F32, three);
+  hp_add(g, x, hp_param(g, "bias", HP_F32, (hp_shape){1, {4}}));
+  check_poisoned(g, "hp_add \"layers.3\": a is f32[3] (input \"pixels\"), b is f32[4] (param "
+                    "\"bias\"); they do not broadcast: 3 != 4 in dim 1 from the right");
+  g = new_graph();
+  hp_tensor all[2] = {hp_input(g, "u", HP_F32, three), hp_input(g, "v", HP_I32, three)};
+  hp_concat(g, all, 2, 0);
+  check_poisoned(g, "hp_concat: x[1] is i32[3] (input \"v\"), x[0] is f32[3] (input \"u\")");
+  g = new_graph();
+  hp_map(g, "tanh", hp_input(g, "labels", HP_I32, three), HP_NONE, HP_NONE);
+  check_poisoned(g, "hp_map (tanh): a is i32[3] (input \"labels\"), a float dtype was expected");
+}
+
+/* --- gradients ------------------------------------------------------------------------------ */
+
+static const hp_shape two_three = {2, {2, 3}};
+
+/* The gradient of sum of y, made of param w, is refused with `part`. */
+static void check_no_grad(hp_graph *g, hp_tensor w, hp_tensor y, const char *part) {
+  hp_tensor d = 77;
+  CHECK_OK(hp_graph_status(g));
+  CHECK_FAILS(hp_grad(g, hp_sum_sq(g, y), &w, 1, &d), part);
+  CHECK_EQ(d, 77);
+  hp_graph_free(g);
+}
+
+TEST(a_gradient_that_only_argmax_or_a_comparison_could_give_is_refused) {
+  hp_graph *g = new_graph();
+  hp_tensor w = hp_param(g, "w", HP_F32, two_three), index;
+  check_no_grad(g, w, hp_cast(g, hp_argmax(g, w), HP_F32),
+                "hp_grad (argmax): no gradient of it is "
+                "known, and only through it does the loss depend on wrt[0] (\"w\")");
+  g = new_graph();
+  w = hp_param(g, "w", HP_F32, two_three);
+  hp_tensor x = hp_input(g, "x", HP_F32, two_three);
+  hp_tensor above = hp_map(g, "gt", w, x, HP_NONE);
+  check_no_grad(g, w, hp_map(g, "select", above, x, hp_scale(g, x, 2)), "hp_grad (gt)");
+  g = new_graph();
+  w = hp_param(g, "w", HP_F32, two_three);
+  check_no_grad(g, w, hp_cast(g, hp_cast(g, w, HP_I32), HP_F32), "hp_grad (cast)");
+  g = new_graph();
+  w = hp_param(g, "w", HP_F32, two_three);
+  (void)hp_topk(g, w, 1, &index);
+  check_no_grad(g, w, hp_cast(g, index, HP_F32), "hp_grad (topk)");
+  g = new_graph();
+  hp_tensor i = hp_input(g, "i", HP_I32, two_three);
+  check_no_grad(g, i, hp_cast(g, i, HP_F32), "wrt[0]: it is i32, and only floats have one");
+}
+
+/* Where a gradient comes by another way, or the loss does not depend on the tensor, all is well. */
+TEST(a_gradient_beside_argmax_is_given) {
+  hp_graph *g = new_graph();
+  hp_tensor w = hp_param(g, "w", HP_F32, two_three), other = hp_param(g, "u", HP_F32, three);
+  hp_tensor wrt[2] = {w, other}, d[2], index;
+  hp_tensor best = hp_topk(g, w, 2, &index);
+  hp_tensor y = hp_mul(g, hp_take(g, w, index), best);
+  CHECK_OK(hp_grad(g, hp_sum_sq(g, y), wrt, 2, d));
+  CHECK(d[0] && d[1]);
+  hp_graph_free(g);
+}
+
+/* --- the last error --------------------------------------------------------------------------- */
+
+TEST(the_last_error_is_that_of_the_last_call) {
+  hp_graph *g = new_graph(), *bad = new_graph();
+  hp_device *d = NULL;
+  CHECK_STR(hp_last_error(), "");
+  CHECK_EQ(hp_add(bad, 0, 0), HP_NONE);
+  CHECK_STR(hp_last_error(), "hp_add: a is HP_NONE, which is not a tensor");
+  CHECK_EQ(hp_device_open(&(hp_device_options){.threads = -3}, &d), HP_ERR_ARG);
+  CHECK_STR(hp_last_error(), "hp_device_open: threads is -3; expected 1 or more, or 0 for all");
+  CHECK_EQ(strncmp(hp_error_trace(), hp_last_error(), strlen(hp_last_error())), 0);
+  CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &d));
+  CHECK_STR(hp_last_error(), "");
+  CHECK_STR(hp_error_trace(), "");
+  CHECK_EQ(hp_write(d, "none", "", 0), HP_ERR_ARG);
+  CHECK_STR(hp_last_error(), "the device has no param \"none\"");
+  CHECK_EQ(hp_param_count(d), 0); /* any other call */
+  CHECK_STR(hp_last_error(), "");
+  CHECK_EQ(hp_graph_status(bad), HP_ERR_ARG);
+  CHECK_STR(hp_last_error(), "hp_add: a is HP_NONE, which is not a tensor");
+  CHECK(hp_input(g, "x", HP_F32, three) != HP_NONE);
+  CHECK_STR(hp_last_error(), "");
+  CHECK_EQ(hp_mul(bad, 0, 0), HP_NONE); /* poisoned: the failure is still the first */
+  CHECK_STR(hp_last_error(), "hp_add: a is HP_NONE, which is not a tensor");
+  hp_graph_free(bad);
+  hp_graph_free(g);
+  hp_device_close(d); /* what frees leaves it alone */
+  CHECK_STR(hp_last_error(), "hp_add: a is HP_NONE, which is not a tensor");
+  err_clear();
+}
+
+/* Code of ours that is about to return its own failure may call the API to clean up, or to tell
+ * others. */
+TEST(a_call_leaves_the_failure_of_its_caller_alone) {
+  int64_t most;
+  (void)err_set(HP_ERR_IO, "here", 1, "disk full");
+  CHECK_OK(hp_world_most(1, &most));
+  CHECK_STR(err_message(), "disk full");
+  CHECK_EQ(hp_world_most(1, NULL), HP_ERR_ARG);
+  CHECK_STR(hp_last_error(), "hp_world_most: most is NULL; expected an address");
+  CHECK_STR(err_message(), "disk full");
+  CHECK(strstr(err_trace(), "then hp_world_most"));
+  err_clear();
+}
+
+/* --- devices -----------------------------------------------------------------------------------
+ */
+
+TEST(a_rule_of_the_wrong_rank_is_refused_whether_sums_are_whole_or_not) {
+  const hp_layout_rule rule[] = {{"x", "(dp,None,None)"}};
+  for (int whole = 0; whole < 2; whole++) {
+    hp_device *d = NULL;
+    hp_program *p = NULL;
+    hp_program_stats stats;
+    char *text;
+    hp_graph *g = new_graph();
+    hp_device_options o = {.mesh = "(2)(dp)",
+                           .layouts = rule,
+                           .n_layouts = 1,
+                           .threads = 2,
+                           .interpret = true,
+                           .whole_sums = whole};
+    hp_output(g, "y", hp_sum_sq(g, hp_input(g, "x", HP_F32, two_three)));
+    CHECK_OK(hp_device_open(&o, &d));
+    CHECK_FAILS(hp_compile(g, d, NULL, &p), "\"x\"");
+    CHECK_FAILS(hp_plan(g, d, NULL, &stats), "\"x\"");
+    CHECK_FAILS(hp_plan_explain(g, d, NULL, "layouts", &text), "\"x\"");
+    hp_graph_free(g);
+    hp_device_close(d);
+  }
+}
+
+/* What compiling y = x on two devices says on stderr, with this rule. */
+static const char *said_of(const char *pattern) {
+  static char words[1024];
+  const hp_layout_rule rule[] = {{pattern, "(dp)"}};
+  hp_device_options o = {.mesh = "(2)(dp)",
+                         .layouts = rule,
+                         .n_layouts = 1,
+                         .threads = 2,
+                         .interpret = true};
+  FILE *f = tmpfile();
+  int old = dup(2);
+  CHECK(f && old >= 0 && dup2(fileno(f), 2) == 2);
+  hp_graph *g = new_graph();
+  hp_device *d = NULL;
+  hp_program *p = NULL, *again = NULL;
+  hp_tensor x = hp_input(g, "tokens", HP_F32, three);
+  hp_output(g, "y", hp_mul(g, x, hp_param(g, "blk.0.q_proj.weight", HP_F32, three)));
+  CHECK_OK(hp_device_open(&o, &d));
+  CHECK_OK(hp_compile(g, d, NULL, &p));
+  CHECK_OK(hp_compile(g, d, NULL, &again));
+  hp_program_free(p);
+  hp_program_free(again);
+  hp_graph_free(g);
+  hp_device_close(d);
+  CHECK_EQ(dup2(old, 2), 2);
+  rewind(f);
+  words[fread(words, 1, sizeof words - 1, f)] = 0;
+  fclose(f);
+  return words;
+}
+
+TEST(a_layout_rule_that_matches_nothing_is_told_once) {
+  CHECK_STR(said_of("tokens"), "");
+  CHECK_STR(said_of("*.q_proj.weight"), "");
+  CHECK_STR(
+      said_of("*.q_prj.weight"),
+      "warning: layout of \"*.q_prj.weight\": no input, param or marked tensor of the program "
+      "has such a name, so that it cuts nothing; did you mean \"blk.0.q_proj.weight\"?\n");
+  CHECK_STR(said_of("router"), "warning: layout of \"router\": no input, param or marked tensor of "
+                               "the program has such a name, so that it cuts nothing\n");
+}
+
+TEST(a_kernel_that_fails_names_its_input_and_the_place) {
+  hp_graph *g = new_graph();
+  hp_device *d = NULL;
+  hp_program *p = NULL;
+  float x[6] = {0}, loss[2];
+  int32_t labels[2] = {1, 7};
+  hp_tensor logits = hp_input(g, "scores", HP_F32, two_three);
+  hp_at(g, "loss");
+  hp_tensor y =
+      hp_cross_entropy(g, logits, hp_input(g, "classes", HP_I32, (hp_shape){1, {2}}), -100);
+  hp_output(g, "loss", y);
+  CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &d));
+  CHECK_OK(hp_compile(g, d, NULL, &p));
+  hp_io io[] = {{"scores", x, sizeof x}, {"classes", labels, sizeof labels}, {"loss", loss, 8}};
+  CHECK_EQ(hp_run(p, io, 3), HP_ERR_INPUT);
+  CHECK_STR(hp_last_error(), "cross_entropy \"loss\": cross-entropy: label 7 of row 1 is not one "
+                             "of 3 classes; expected 0..2, or -100 to leave "
+                             "the row out (input \"scores\", input \"classes\")");
+  labels[1] = 2;
+  CHECK_EQ(hp_run(p, io, 3), HP_OK);
+  CHECK_STR(hp_last_error(), "");
+  err_clear();
+  hp_program_free(p);
+  hp_graph_free(g);
+  hp_device_close(d);
+}
+
+TEST(api_refuses_counts_that_make_no_sense) {
+  hp_device *d = NULL;
+  hp_layout *l = NULL;
+  const char *name[] = {"dp"};
+  const int64_t size[] = {2};
+  CHECK_FAILS(hp_device_open(&(hp_device_options){.n_layouts = -1}, &d), "n_layouts is -1");
+  CHECK_FAILS(hp_device_open(&(hp_device_options){.n_layouts = 1}, &d), "layouts is NULL");
+  CHECK_FAILS(hp_layout_create(size, name, 1 << 30, NULL, 0, &l), "1073741824");
+  CHECK_FAILS(hp_layout_create(size, name, -1, NULL, 0, &l), "-1");
+  CHECK_FAILS(hp_layout_create(size, name, 1, size, INT64_MAX, &l), "rank");
+  CHECK_OK(hp_layout_create(size, name, 1, NULL, 0, &l));
+  hp_layout *called;
+  CHECK_FAILS(hp_layout_place(l, name, 1 << 30, 2, &called), "1073741824 placements");
+  hp_layout_free(l);
+  CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &d));
+  CHECK_OK(hp_param_create(d, "w", HP_F32, three));
+  for (int n = -1; n < 1 << 30; n += 1 << 29) {
+    CHECK_FAILS(hp_params_save(d, "nowhere", name, n ? n : 2), "the device has 1 params");
+    CHECK_FAILS(hp_params_load(d, "nowhere", name, n ? n : 2), "the device has 1 params");
+  }
+  const char *const none[] = {NULL};
+  CHECK_FAILS(hp_params_save(d, "nowhere", none, 1), "name[0] is NULL");
+  hp_device_close(d);
 }
 
 /* y = x + x over three numbers. */
@@ -108,6 +422,13 @@ TEST(api_refuses_io_that_does_not_fit) {
   CHECK_FAILS(hp_run(p, (hp_io[]){{"x", x, 8}}, 1), "has 12 bytes");
   CHECK_FAILS(hp_run(p, (hp_io[]){{"x", NULL, sizeof x}}, 1), "NULL");
   CHECK_FAILS(hp_run(p, (hp_io[]){{NULL, x, sizeof x}}, 1), "NULL");
+  CHECK_FAILS(hp_run(p, (hp_io[]){{"x", x, sizeof x}}, -1), "n is -1");
+  CHECK_FAILS(hp_run(p, (hp_io[]){{"x", x, sizeof x}}, 1 << 30), "the program has 2");
+  uint64_t live[3] = {7, 7, 7};
+  hp_program_timeline(p, live, -1);
+  CHECK_STR(hp_last_error(), "hp_program_timeline: n is -1; expected 0 or more");
+  hp_program_timeline(p, live, 0);
+  CHECK_EQ(live[0], 7);
   CHECK_OK(hp_run(p, (hp_io[]){{"x", x, sizeof x}, {"y", y, sizeof y}}, 2));
   CHECK_EQ(y[2], 6);
   hp_program_free(p);

@@ -128,16 +128,16 @@ static void check_poisoned(hp_graph *g, hp_tensor y, const char *part) {
 TEST(builders_refuse_what_makes_no_sense) {
   hp_graph *g = new_graph();
   hp_tensor x = hp_input(g, "x", HP_F32, two_by_six);
-  check_poisoned(g, hp_clamp(g, x, 2, 1), "the lower bound 2 is above the upper, 1");
+  check_poisoned(g, hp_clamp(g, x, 2, 1), "hp_clamp: low is 2, above high, 1");
   g = new_graph();
   x = hp_input(g, "x", HP_F32, two_by_six);
-  check_poisoned(g, hp_clamp(g, x, NAN, 1), "lower bound");
+  check_poisoned(g, hp_clamp(g, x, NAN, 1), "hp_clamp: low is nan");
   g = new_graph();
   x = hp_input(g, "x", HP_I32, two_by_six);
-  check_poisoned(g, hp_clamp(g, x, 0.5, 1), "numbers of it");
+  check_poisoned(g, hp_clamp(g, x, 0.5, 1), "hp_clamp: low is 0.5, which is no number of");
   g = new_graph();
   x = hp_input(g, "x", HP_U8, two_by_six);
-  check_poisoned(g, hp_clamp(g, x, 0, 256), "numbers of it");
+  check_poisoned(g, hp_clamp(g, x, 0, 256), "hp_clamp: high is 256, which is no number of");
   g = new_graph();
   x = hp_input(g, "x", HP_I32, two_by_six);
   check_poisoned(g, hp_mean(g, x, (int64_t[]){0}, 1, false), "cast it to a float dtype");
@@ -146,10 +146,10 @@ TEST(builders_refuse_what_makes_no_sense) {
   check_poisoned(g, hp_mean(g, x, (int64_t[]){2}, 1, false), "axis 2");
   g = new_graph();
   x = hp_input(g, "x", HP_F32, two_by_six);
-  check_poisoned(g, hp_amax(g, x, NULL, 1, false), "`axes` is NULL");
+  check_poisoned(g, hp_amax(g, x, NULL, 1, false), "hp_amax: axes is NULL");
   g = new_graph();
   x = hp_input(g, "x", HP_F32, two_by_six);
-  check_poisoned(g, hp_pad(g, x, NULL, (int64_t[]){0, 0}, 0), "`low` is NULL");
+  check_poisoned(g, hp_pad(g, x, NULL, (int64_t[]){0, 0}, 0), "hp_pad: low is NULL");
   g = new_graph();
   x = hp_input(g, "x", HP_F32, two_by_six);
   check_poisoned(g, hp_slice_step(g, x, 1, 0, 6, 0), "0:6:0");
@@ -248,7 +248,8 @@ TEST(builder_conv_names_what_does_not_fit) {
 
 TEST(builders_of_pools_name_what_does_not_fit) {
   hp_graph *g = new_graph();
-  check_poisoned(g, hp_max_pool(g, hp_input(g, "x", HP_F32, image), NULL), "they name the kernel");
+  check_poisoned(g, hp_max_pool(g, hp_input(g, "x", HP_F32, image), NULL),
+                 "hp_max_pool: o is NULL");
   g = new_graph();
   check_poisoned(g, hp_max_pool(g, hp_input(g, "x", HP_F32, image), &(hp_pool_options){0}),
                  "kernel is 0");

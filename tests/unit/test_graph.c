@@ -8,7 +8,7 @@
 
 static hp_graph *new_graph(void) {
   hp_graph *g;
-  CHECK_OK(hp_graph_create(&g));
+  CHECK_OK(graph_create(NULL, &g)); /* its ids are those of its values */
   return g;
 }
 

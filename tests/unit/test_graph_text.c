@@ -81,7 +81,7 @@ static const struct {
      "g:2: ", "neg: result 0 is said to be f32[3,2], its rule gives f32[2,3]"},
     {X "%2:i32[2,3] = neg %1", "g:2: ", "said to be i32[2,3]"},
     {X "%2:f32[2,3] = add %1, %1\n\n# a comment\n%3:f32[2,3] = and %1, %2",
-     "g:5: ", "and: operand 0 is f32[2,3], bool was expected"},
+     "g:5: ", "and: operand 0 is f32[2,3] (input \"x\"), bool was expected"},
     {X "%2:f32[5] = reshape %1 {shape=[5]}", "g:2: ", "has 6 elements, the new shape 5"},
     {X "assign %1, %1", "g:2: ", "assign: operand 0 is not a param"},
 };

@@ -2,6 +2,7 @@
  * evaluates forward and backward without rounding.  Sizes are small, odd and unlike each other. */
 #include "test.h"
 
+#include "api/api_call.h"
 #include "model/lm.h"
 #include "ops/random_graph.h"
 
@@ -19,7 +20,7 @@ typedef struct {
   model_build b;
   ref_run ref;
   rng r;
-  val loss, *grad; /* of the parameters that are trained, in the order of the build */
+  hp_tensor loss, *grad; /* of the parameters that are trained, in the order of the build */
   size_t trained;
 } net;
 
@@ -32,8 +33,11 @@ static val leaf_named(const hp_graph *g, const char *name) {
   return 0;
 }
 
+/* What an id of the model's builder stands for. */
+static val value(const net *x, hp_tensor id) { return api_value(x->b.g, id, "tensor"); }
+
 static void fill_param(net *x, const model_param *p) {
-  ref_tensor *to = ref_make(&x->ref, p->tensor);
+  ref_tensor *to = ref_make(&x->ref, value(x, p->tensor));
   double scale = p->kind == PARAM_NORM ? 0.3 : 0.8;
   for (int64_t i = 0; i < to->n; i++)
     to->f[i] = (p->kind == PARAM_NORM) + scale * (2 * rng_unit(&x->r) - 1);
@@ -44,8 +48,8 @@ static void fill_tables(net *x) {
   float cos[T * 8], sin[T * 8];
   CHECK(x->c.rope.dims / 2 <= 8);
   rope_table(&x->c, T, T, cos, sin);
-  ref_set(&x->ref, x->b.cos, cos);
-  ref_set(&x->ref, x->b.sin, sin);
+  ref_set(&x->ref, value(x, x->b.cos), cos);
+  ref_set(&x->ref, value(x, x->b.sin), sin);
 }
 
 static void net_begin(net *x, const char *config, uint64_t seed) {
@@ -76,7 +80,7 @@ static void net_begin(net *x, const char *config, uint64_t seed) {
   }
   ref_set(&x->ref, leaf_named(g, "ids"), ids);
   ref_set(&x->ref, leaf_named(g, "positions"), positions);
-  ref_set(&x->ref, to, labels);
+  ref_set(&x->ref, value(x, to), labels);
   for (size_t i = 0; i < n; i++)
     if (x->b.params.at[i].kind != PARAM_BUFFER) fill_param(x, &x->b.params.at[i]);
   fill_tables(x);
@@ -89,19 +93,19 @@ static void net_end(net *x) {
   model_config_free(&x->c);
 }
 
-static double loss_along(net *x, val param, const double *direction, double step) {
-  ref_tensor *p = &x->ref.value[param];
+static double loss_along(net *x, hp_tensor param, const double *direction, double step) {
+  ref_tensor *p = &x->ref.value[value(x, param)];
   ref_again(&x->ref);
   for (int64_t i = 0; i < p->n; i++) p->f[i] += step * direction[i];
   ref_eval(&x->ref);
-  double loss = x->ref.value[x->loss].f[0];
+  double loss = x->ref.value[value(x, x->loss)].f[0];
   ref_again(&x->ref);
   for (int64_t i = 0; i < p->n; i++) p->f[i] -= step * direction[i];
   return loss;
 }
 
 /* A parameter's gradient along a direction drawn by chance. */
-static void check_param(net *x, const model_param *p, val grad) {
+static void check_param(net *x, const model_param *p, hp_tensor grad) {
   const double h = 1e-5;
   int64_t n = (int64_t)model_param_elements(p);
   double *direction = mem_calloc((size_t)n, sizeof *direction), got = 0, size = 0;
@@ -110,7 +114,7 @@ static void check_param(net *x, const model_param *p, val grad) {
   want /= 2 * h;
   ref_again(&x->ref);
   ref_eval(&x->ref);
-  const double *g = x->ref.value[grad].f;
+  const double *g = x->ref.value[value(x, grad)].f;
   for (int64_t k = 0; k < n; k++) got += g[k] * direction[k], size += fabs(g[k] * direction[k]);
   if (!(fabs(got - want) <= 1e-6 * (1e-3 + size)))
     test_fail(__FILE__, __LINE__, "%s: %.9g, difference quotient %.9g", p->name, got, want);

@@ -357,9 +357,9 @@ TEST(a_load_opens_no_file_that_it_needs_nothing_of) {
 TEST(params_to_files_refuses_what_makes_no_sense) {
   hp_device *d = open_devices(NULL, NULL, NULL, -1);
   const char *none = "nothing";
-  CHECK_FAILS(hp_params_save(d, NULL, NULL, 0), "is missing");
-  CHECK_FAILS(hp_params_load(d, NULL, NULL, 0), "is missing");
-  CHECK_FAILS(hp_params_save(d, at("x"), NULL, 1), "are missing");
+  CHECK_FAILS(hp_params_save(d, NULL, NULL, 0), "path is NULL");
+  CHECK_FAILS(hp_params_load(d, NULL, NULL, 0), "path is NULL");
+  CHECK_FAILS(hp_params_save(d, at("x"), NULL, 1), "name is NULL");
   CHECK_FAILS(hp_params_save(d, at("x"), &none, 1), "no param \"nothing\"");
   CHECK_FAILS(hp_params_save(d, at("folder/x"), NULL, 0), "folder/x-part-00000.safetensors: ");
   hp_device_close(d);

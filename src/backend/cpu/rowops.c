@@ -56,7 +56,7 @@ static hp_status check_labels(const row_labels *r) {
       HP_FAIL(
           HP_ERR_INPUT,
           "cross-entropy: label %lld of row %lld is not one of %lld classes; expected 0..%lld, or "
-          "%lld to leave the row out: check that the tokenizer is the model's",
+          "%lld to leave the row out",
           (long long)label, (long long)i, (long long)r->V, (long long)r->V - 1,
           (long long)r->ignore);
   }
@@ -93,11 +93,9 @@ static hp_status check_row_ids(const row_ids *r) {
   for (int64_t i = 0; i < r->n; i++) {
     int64_t id = rows_index(r->ids, r->id_type, i);
     if (id != ID_ELSEWHERE && (id < 0 || id >= r->V))
-      HP_FAIL(
-          HP_ERR_INPUT,
-          "embedding: id %lld at position %lld is not a row of the table; expected 0..%lld: check "
-          "that the tokenizer is the model's",
-          (long long)id, (long long)i, (long long)r->V - 1);
+      HP_FAIL(HP_ERR_INPUT,
+              "embedding: id %lld at position %lld is not a row of the table; expected 0..%lld",
+              (long long)id, (long long)i, (long long)r->V - 1);
   }
   return HP_OK;
 }
