@@ -41,11 +41,22 @@ hp_status launch_find_address(const launch_options *o, char out[64]);
 
 /* Gives the job a mark in the environment, by which its processes are known. */
 hp_status launch_mark(void);
+/* Is the process one of the job, be it a starter or one that this program runs in? */
+bool launch_has_mark(pid_t pid);
 /* Is the process one that runs this program for this job? */
 bool launch_owns(pid_t pid);
 /* Ends at once all such processes of this machine but this one, and waits until they are gone, for
  * so many seconds at most. */
 void launch_sweep(double seconds);
+
+/* Ends starter and processes of a try, on this machine, if the launcher goes before
+ * `launch_keep_end`. */
+typedef struct {
+  pid_t pid; /* 0: none */
+  int pipe;
+} launch_keeper;
+hp_status launch_keep(pid_t starter, launch_keeper *out);
+void launch_keep_end(launch_keeper *k);
 
 /* --- watching --------------------------------------------------------------------------------- */
 

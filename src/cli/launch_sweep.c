@@ -28,7 +28,7 @@ static bool runs_this_program(pid_t pid) {
          a.st_ino == b.st_ino;
 }
 
-static bool has_mark(pid_t pid) {
+bool launch_has_mark(pid_t pid) {
   char path[64], mark[80], *all = NULL;
   const char *id = getenv(HEARTBEAT_JOB);
   size_t len;
@@ -45,7 +45,7 @@ static bool has_mark(pid_t pid) {
 }
 
 bool launch_owns(pid_t pid) {
-  return pid > 0 && pid != getpid() && runs_this_program(pid) && has_mark(pid);
+  return pid > 0 && pid != getpid() && runs_this_program(pid) && launch_has_mark(pid);
 }
 
 /* How many there were. */

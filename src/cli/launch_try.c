@@ -93,6 +93,18 @@ static void await(attempt *a) {
   await_processes(a);
 }
 
+static hp_status watch_to_its_end(attempt *a) {
+  launch_keeper keeper;
+  hp_status st = launch_keep(a->pid, &keeper);
+  if (st) {
+    kill(a->pid, SIGTERM);
+    return st;
+  }
+  await(a);
+  launch_keep_end(&keeper);
+  return HP_OK;
+}
+
 /* --- what happened ---------------------------------------------------------------------------- */
 
 static int code_of(const attempt *a) {
@@ -179,7 +191,7 @@ hp_status launch_try(const launch_options *o, watchdog *w, launch_result *out) {
   hp_status st = launch_start(&c, &a.pid);
   a.signals_from = c.signals_from;
   launch_command_free(&c);
-  if (!st) await(&a);
+  if (!st) st = watch_to_its_end(&a);
   if (!st) st = judge(&a, line.at ? line.at : "");
   str_free(&line);
   return st;

@@ -2,10 +2,10 @@
 
 export HYPER_TEST_MARK="$WORK" # by which they are known
 
-# Processes of this script's jobs that are alive, with their ranks: "PID RANK".
+# Processes of this script's jobs that are alive, with their ranks, and who started them: "PID RANK".
 job_processes() {
   for p in $(grep -lzxF "HYPER_TEST_MARK=$WORK" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3); do
-    [ "$(cat "/proc/$p/comm" 2>/dev/null)" = hyper ] || continue
+    case $(cat "/proc/$p/comm" 2>/dev/null) in hyper | mpirun) ;; *) continue ;; esac
     case $(sed -n 's/^State:\t//p' "/proc/$p/status" 2>/dev/null) in Z* | '') continue ;; esac
     echo "$p $(cat "/proc/$p/environ" 2>/dev/null | tr '\0' '\n' |
       sed -n 's/^OMPI_COMM_WORLD_RANK=//p; s/^PMI_RANK=//p; s/^SLURM_PROCID=//p' | head -n 1)"

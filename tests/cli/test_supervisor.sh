@@ -66,6 +66,26 @@ victim=$(cat started)
 for i in 1 2 3 4 5 6 7 8 9; do ! lives "$victim" || sleep 0.2; done
 ! lives "$victim" || fail "the starter outlives its launcher"
 
+it "and when it does not listen to SIGTERM, or is stopped"
+fake_starter deaf <<'END'
+trap '' TERM
+echo $$ >>started
+while :; do sleep 0.1; done
+END
+for how in CONT STOP; do
+  rm -f started
+  HYPER_MPI="$WORK/lib.sh" "$HYPER" launch -n 2 --starter "$WORK/deaf" -- train nothing.yaml >out 2>err </dev/null &
+  launcher=$!
+  while [ ! -s started ] && kill -0 $launcher; do sleep 0.01; done
+  victim=$(cat started)
+  kill -$how "$victim"
+  kill -9 $launcher
+  { wait $launcher; } 2>/dev/null
+  for i in 1 2 3 4 5 6 7 8 9; do ! lives "$victim" || sleep 1; done
+  ! lives "$victim" || fail "after SIG$how the starter outlives its launcher"
+  no_orphan "$how"
+done
+
 it "the port is bound to what the processes reach, and its key is in no argument"
 fake_starter shows <<'END'
 echo "$@" >arguments
