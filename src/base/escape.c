@@ -13,28 +13,33 @@ static bool is_deceptive(uint32_t c) {
 
 static bool is_control(uint32_t c) { return c < 0x20 || (c >= 0x7f && c < 0xa0); }
 
+/* \x or \u and so many hex digits.  By hand: a signal handler may not call snprintf. */
+static size_t write_hex(char *to, char kind, uint32_t c, size_t digits) {
+  static const char digit[] = "0123456789abcdef";
+  to[0] = '\\', to[1] = kind;
+  for (size_t i = 0; i < digits; i++) to[2 + i] = digit[c >> 4 * (digits - 1 - i) & 15];
+  return 2 + digits;
+}
+
 size_t escape_next(const char *from, size_t n, bool lines, char to[ESCAPE_MAX], size_t *len) {
   uint32_t c;
   size_t used = utf8_decode(from, n, &c);
-  char text[16];
   if (!used) {
-    snprintf(text, sizeof text, "\\x%02x", (unsigned char)*from);
-    used = 1;
-  } else if (c == '\n' || c == '\t' || c == '\r') {
-    const char *name = c == '\n' ? "\\n" : c == '\t' ? "\\t" : "\\r";
-    if (lines && c != '\r') snprintf(text, sizeof text, "%c", (char)c);
-    else snprintf(text, sizeof text, "%s", name);
-  } else if (is_control(c)) {
-    snprintf(text, sizeof text, "\\x%02x", (unsigned)c);
+    *len = write_hex(to, 'x', (unsigned char)*from, 2);
+    return 1;
+  }
+  bool line = c == '\n' || c == '\t';
+  if ((line && !lines) || c == '\r') {
+    to[0] = '\\', to[1] = c == '\n' ? 'n' : c == '\t' ? 't' : 'r';
+    *len = 2;
+  } else if (!line && is_control(c)) {
+    *len = write_hex(to, 'x', c, 2);
   } else if (is_deceptive(c)) {
-    snprintf(text, sizeof text, "\\u%04x", (unsigned)c);
+    *len = write_hex(to, 'u', c, 4);
   } else {
     memcpy(to, from, used);
     *len = used;
-    return used;
   }
-  *len = strlen(text);
-  memcpy(to, text, *len);
   return used;
 }
 

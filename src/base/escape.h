@@ -14,7 +14,8 @@
 enum { ESCAPE_MAX = 8 }; /* bytes of one character or of its escape */
 
 /* The character at from (n > 0 bytes are left): itself or its escape to `to`, whose length goes to
- * *len; returns the bytes that were read.  lines: line breaks and tabs stay. */
+ * *len; returns the bytes that were read.  lines: line breaks and tabs stay.  A signal handler may
+ * call it. */
 size_t escape_next(const char *from, size_t n, bool lines, char to[ESCAPE_MAX], size_t *len);
 
 /* The text to `to`, NUL-terminated, cut before a character that has no room; returns its length. */

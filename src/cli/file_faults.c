@@ -1,5 +1,6 @@
 /* SIGBUS of a mapped file as a message with the file's name and exit code 2.  Only the command
  * takes the signal: a program that uses the library keeps its own. */
+#include "base/escape.h"
 #include "base/map_names.h"
 #include "cli/cli.h"
 #include "train/signals.h"
@@ -17,12 +18,23 @@ static void say(const char *text) {
   if (write(STDERR_FILENO, text, strlen(text)) < 0) return;
 }
 
+/* As in other messages, a name cannot move the cursor or add a line. */
+static void say_name(const char *name) {
+  for (size_t i = 0, n = strlen(name); i < n;) {
+    char one[ESCAPE_MAX + 1];
+    size_t len;
+    i += escape_next(name + i, n - i, false, one, &len);
+    one[len] = 0;
+    say(one);
+  }
+}
+
 _Noreturn static void end(const char *path, size_t len) {
   struct stat now;
   while (atomic_flag_test_and_set(&taken)) pause(); /* another thread is about to end the process */
   bool cut = !stat(path, &now) && (size_t)now.st_size < len;
   say("hyper: ");
-  say(path);
+  say_name(path);
   say(cut ? ": became shorter while it was read; let no other program change it, restore it, and "
             "run "
             "this again\n"

@@ -208,13 +208,22 @@ static bool is_shard_name(const char *name) {
   return end == 32 && (!name[end] || !strcmp(name + end, waiting));
 }
 
+/* What an earlier save has left under a waiting name, as it died; those of this one have theirs. */
+static bool is_waiting(const char *name) {
+  size_t n = strlen(name), end = sizeof waiting - 1;
+  if (n < end || strcmp(name + n - end, waiting)) return false;
+  n -= end;
+  return (n == sizeof single_name - 1 && !memcmp(name, single_name, n)) ||
+         (n == sizeof index_name - 1 && !memcmp(name, index_name, n));
+}
+
 /* Removes shards of earlier saves that are not part of this one. */
 static hp_status remove_stale(const saver *s) {
   DIR *d = opendir(s->dir);
   if (!d) HP_FAIL(HP_ERR_IO, "%s: cannot open the folder: %s", s->dir, strerror(errno));
   hp_status st = HP_OK;
   for (struct dirent *e; !st && (e = readdir(d));) {
-    bool keep = !is_shard_name(e->d_name);
+    bool keep = !is_shard_name(e->d_name) && !is_waiting(e->d_name);
     for (size_t i = 0; i < s->shards.len && !keep; i++)
       keep = !strcmp(e->d_name, s->shards.at[i].name);
     if (!keep) st = remove_file(s->dir, e->d_name);

@@ -78,6 +78,22 @@ for bytes in 0 4096; do
   err_has "m/model.safetensors: became shorter"
 done
 
+it "its name cannot move the cursor"
+odd=$(printf 'm\033[2J\nx')
+mkdir "$odd" && cp m/config.json m/tokenizer.json "$odd/" && cp good/model.safetensors "$odd/"
+cut_to model.safetensors 0 "$HYPER" logits --model "$odd" --tokens 1,2,3 --out l.safetensors
+exit_is 2
+err_has 'hyper: m\x1b[2J\nx/model.safetensors: became shorter while it was read'
+
+it "what a convert that was killed left is removed by the next"
+mkdir left && cp good/config.json good/tokenizer.json left/ && cp good/model.safetensors left/
+for f in model.safetensors.new.tmp.999999999-0123abcd model.safetensors.index.json.new model-00001-of-00002.safetensors.new \
+  mine.new; do echo x >left/$f; done
+run convert good left
+exit_is 0
+err_has "left/model.safetensors.new.tmp.999999999-0123abcd: removed"
+[ "$(ls left | grep new)" = mine.new ] || fail "$(ls left)"
+
 it "a checkpoint that becomes shorter while a run resumes is named, and the lock goes with the run"
 cp -r good short
 cut_to optimizer.safetensors 4096 "$HYPER" train job/job.yaml output_dir=short max_steps=4
