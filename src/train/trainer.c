@@ -222,7 +222,7 @@ static hp_status loop(trainer *t, bool *stopped) {
     if (signal && t->step < t->steps) {
       log_info("%s: writing a checkpoint at step %lld, then ending", signals_name((int)signal),
                (long long)t->step);
-      if (t->last_saved != t->step) HP_TRY(trainer_save_last(t));
+      if (t->last_saved != t->step) HP_TRY(trainer_save_now(t));
       *stopped = true;
       return HP_OK;
     }

@@ -31,6 +31,7 @@ typedef struct {
   int64_t run;   /* a number of this run, the same in all of them */
   run_lock *lock;
   run_line line;        /* that the run goes on in; of process 0 */
+  bool anew;            /* does this start begin it, at step 0, in place of what the folder has? */
   checkpoint_memo memo; /* the checkpoints of its folder */
   run_log log;
   run_files files;
@@ -60,7 +61,10 @@ typedef struct {
  * failed and is due again.  A failed one is told, and fails only after max_failed_saves in a row.
  * Of several processes each writes its parts of the tensors, and all come to the same result. */
 hp_status trainer_save(trainer *t, bool asked);
-/* The checkpoint at the end of a run or after a signal: tries several times, then fails. */
+/* The checkpoint after a signal, when little time is left: tries several times, then fails. */
+hp_status trainer_save_now(trainer *t);
+/* The checkpoint at the end of a run: waits and tries as often as max_failed_saves allows; from a
+ * signal on as trainer_save_now does. */
 hp_status trainer_save_last(trainer *t);
 /* Model, tokenizer and configuration into OUT, as Transformers exports them, in several tries; the
  * other processes give their parts to the one that writes. */

@@ -6,9 +6,13 @@
 #include "base/thread.h"
 #include "data/model_files.h"
 #include "data/weights.h"
+#include "train/signals.h"
 #include "train/trainer_tensors.h"
 
 #include <string.h>
+
+/* A run that waits for its last save sees so often whether it is asked to end. */
+#define LOOK_S 0.2
 
 /* --- texts ------------------------------------------------------------------------------------ */
 
@@ -159,22 +163,22 @@ static void tell_saved_again(trainer *t) {
 }
 
 /* Also of a process that is quiet otherwise, where the failure is its own. */
-static void tell_failed(const trainer *t, hp_status st, double pause) {
+static void tell_failed(const trainer *t, hp_status st, const char *meanwhile) {
   str newest = {0};
   if (t->last_saved >= 0) str_printf(&newest, "checkpoint-%lld", (long long)t->last_saved);
   bool own = st != HP_ERR_COMM && !t->writes;
-  log_line(
-      own ? LOG_QUIET : LOG_WARN,
-      "%scheckpoint-%lld could not be written: %s; training goes on, the next try is in %.3g s, "
-      "the newest checkpoint is %s (failure %lld in a row, max_failed_saves: %lld)",
-      own ? "warning: " : "", (long long)t->step, err_message(), pause,
-      newest.len ? newest.at : "none yet", (long long)t->unsaved.failed,
-      (long long)t->c->max_failed_saves);
+  log_line(own ? LOG_QUIET : LOG_WARN,
+           "%scheckpoint-%lld could not be written: %s; %s, the next try is in %.3g s, the newest "
+           "checkpoint is %s (failure %lld in a row, max_failed_saves: %lld)",
+           own ? "warning: " : "", (long long)t->step, err_message(), meanwhile, t->unsaved.pause_s,
+           newest.len ? newest.at : "none yet", (long long)t->unsaved.failed,
+           (long long)t->c->max_failed_saves);
   str_free(&newest);
 }
 
-/* All processes fail together, so each counts for itself. */
-static hp_status count_failure(trainer *t, hp_status st, double began) {
+/* All processes fail together, so each counts for itself.  meanwhile: what the run does until the
+ * next try. */
+static hp_status count_failure(trainer *t, hp_status st, double began, const char *meanwhile) {
   int64_t most = t->c->max_failed_saves;
   double now = time_now_s();
   retry_failed(&t->unsaved, now, now - began);
@@ -186,7 +190,7 @@ static hp_status count_failure(trainer *t, hp_status st, double began) {
             "max_failed_saves: %lld failures in a row; older checkpoints are as they were",
             (long long)t->step, why.message, (long long)most);
   }
-  tell_failed(t, st, t->unsaved.pause_s);
+  tell_failed(t, st, meanwhile);
   err_clear();
   return HP_OK;
 }
@@ -199,12 +203,12 @@ hp_status trainer_save(trainer *t, bool asked) {
   HP_TRY(trainer_verify(t));
   double began = time_now_s();
   hp_status st = write_checkpoint(t);
-  if (st) return count_failure(t, st, began);
+  if (st) return count_failure(t, st, began, "training goes on");
   tell_saved_again(t);
   return HP_OK;
 }
 
-/* Tries as often as what must be there at the end of a run. */
+/* Tries as often as what must be there before a process is killed, or at the end of a run. */
 static hp_status insist(trainer *t, hp_status (*once)(trainer *t)) {
   retry r = {0};
   hp_status st;
@@ -216,11 +220,43 @@ static hp_status insist(trainer *t, hp_status (*once)(trainer *t)) {
   return st;
 }
 
-hp_status trainer_save_last(trainer *t) {
+hp_status trainer_save_now(trainer *t) {
   HP_TRY(trainer_verify(t));
   HP_TRY(insist(t, write_checkpoint));
   tell_saved_again(t);
   return HP_OK;
+}
+
+/* Until the next try is due, or one of the processes is asked to end. */
+static hp_status wait_for_try(const trainer *t, bool *asked) {
+  enum { NOTHING, DUE, ASKED };
+  int64_t what = NOTHING;
+  while (what == NOTHING) {
+    double now = time_now_s(), look = now + LOOK_S;
+    time_sleep_until(look < t->unsaved.next_s ? look : t->unsaved.next_s);
+    bool due = t->writes && retry_is_due(&t->unsaved, time_now_s());
+    HP_TRY(hp_world_most(signals_taken() ? ASKED : due ? DUE : NOTHING, &what));
+  }
+  *asked = what == ASKED;
+  return HP_OK;
+}
+
+hp_status trainer_save_last(trainer *t) {
+  bool asked = false;
+  HP_TRY(trainer_verify(t));
+  if (t->unsaved.failed) HP_TRY(wait_for_try(t, &asked));
+  while (!asked) {
+    double began = time_now_s();
+    hp_status st = write_checkpoint(t);
+    if (!st) {
+      tell_saved_again(t);
+      return HP_OK;
+    }
+    HP_TRY(count_failure(t, st, began, "the run is done and waits"));
+    HP_TRY(wait_for_try(t, &asked));
+  }
+  log_info("asked to end: the checkpoint is tried %d times more", (int)RETRY_LAST_TRIES);
+  return trainer_save_now(t);
 }
 
 /* --- export ----------------------------------------------------------------------------------- */
