@@ -106,6 +106,14 @@ bool path_exists(const char *path) {
   return !lstat(path, &s);
 }
 
+hp_status path_look(const char *path, bool *there) {
+  struct stat s;
+  *there = !lstat(path, &s);
+  if (!*there && errno != ENOENT && errno != ENOTDIR)
+    HP_FAIL(HP_ERR_IO, "%s: cannot be looked at: %s", path, strerror(errno));
+  return HP_OK;
+}
+
 bool dir_exists(const char *path) {
   struct stat s;
   return !stat(path, &s) && S_ISDIR(s.st_mode);

@@ -47,6 +47,8 @@ bool file_exists(const char *path); /* or a pipe, or whatever else can be read *
 /* Whether anything has this name, be it a folder or a link to nothing: opening it says what is
  * wrong with it. */
 bool path_exists(const char *path);
+/* The same where a wrong "no" would do harm: HP_ERR_IO when the system cannot say. */
+hp_status path_look(const char *path, bool *there);
 bool dir_exists(const char *path);
 hp_status dir_create(const char *path);     /* with parents; there already is fine */
 hp_status dir_sync(const char *path);       /* fsync of the folder */
@@ -55,7 +57,8 @@ hp_status dir_create_new(const char *path); /* one folder; a failure where anyth
  * removed, and what it leads to stays.  Nothing there is fine. */
 hp_status dir_remove(const char *path);
 /* Removes the temporary files that writers of processes which are gone have left in the folder, and
- * tells each.  To be called before this process writes there, and while no other machine does. */
+ * tells each, and each that cannot be removed and stays.  To be called before this process writes
+ * there, and while no other machine does. */
 hp_status dir_remove_leftovers(const char *path);
 
 hp_status path_join(str *out, const char *dir, const char *name); /* replaces out */

@@ -142,22 +142,25 @@ static pid_t writer_of(const char *name) {
 /* The number of a process that is gone may be that of this one, which has written nothing yet. */
 static bool is_gone(pid_t pid) { return pid == getpid() || (kill(pid, 0) && errno == ESRCH); }
 
+/* NAME in the open folder `at`, whose path is for messages. */
+static void remove_leftover(int at, const char *path, const char *name, pid_t pid) {
+  struct stat s;
+  if (fstatat(at, name, &s, AT_SYMLINK_NOFOLLOW) || !S_ISREG(s.st_mode)) return;
+  if (!unlinkat(at, name, 0))
+    log_info("%s/%s: removed, process %ld was ended while it wrote it", path, name, (long)pid);
+  else if (errno != ENOENT) /* else another process was faster */
+    log_warn("%s/%s: left by process %ld, which was ended while it wrote it, and cannot be "
+             "removed: %s; it stays",
+             path, name, (long)pid, strerror(errno));
+}
+
 hp_status dir_remove_leftovers(const char *path) {
   DIR *d = opendir(path);
-  hp_status st = HP_OK;
   if (!d) HP_FAIL(HP_ERR_IO, "%s: cannot open the folder: %s", path, strerror(errno));
-  for (struct dirent *e; !st && (e = readdir(d));) {
-    struct stat s;
+  for (struct dirent *e; (e = readdir(d));) {
     pid_t pid = writer_of(e->d_name);
-    if (!pid || !is_gone(pid)) continue;
-    if (fstatat(dirfd(d), e->d_name, &s, AT_SYMLINK_NOFOLLOW) || !S_ISREG(s.st_mode)) continue;
-    if (unlinkat(dirfd(d), e->d_name, 0))
-      st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s/%s: cannot remove: %s", path, e->d_name,
-                   strerror(errno));
-    else
-      log_info("%s/%s: removed, process %ld was ended while it wrote it", path, e->d_name,
-               (long)pid);
+    if (pid && is_gone(pid)) remove_leftover(dirfd(d), path, e->d_name, pid);
   }
   closedir(d);
-  return st;
+  return HP_OK;
 }

@@ -132,7 +132,9 @@ static bool is_same(const char *a, const char *b) {
 /* A checkpoint of a run has a manifest, by which it is whole. */
 static hp_status verify(const char *from) {
   tree manifest;
-  if (!manifest_exists(from)) return HP_OK;
+  bool there;
+  HP_TRY(manifest_find(from, &there));
+  if (!there) return HP_OK;
   HP_TRY(manifest_read(from, &manifest));
   hp_status st = manifest_verify(from, &manifest);
   tree_free(&manifest);

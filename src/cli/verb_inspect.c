@@ -175,11 +175,9 @@ static bool holds(const char *dir, const char *name) {
 }
 
 static hp_status inspect_dir(const char *path, bool all) {
-  bool known = false;
-  if (manifest_exists(path)) {
-    known = true;
-    HP_TRY(inspect_checkpoint(path));
-  }
+  bool known;
+  HP_TRY(manifest_find(path, &known));
+  if (known) HP_TRY(inspect_checkpoint(path));
   if (holds(path, "config.json")) {
     known = true;
     HP_TRY(inspect_config(path));

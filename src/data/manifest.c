@@ -20,11 +20,25 @@ enum { MANIFEST_BYTES_MAX = 64 << 20, STEP = 1 << 20, HASH_LINE = 33 };
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-bool manifest_exists(const char *dir) {
+hp_status manifest_find(const char *dir, bool *there) {
   str path = {0};
-  bool there = !path_join(&path, dir, MANIFEST_NAME) && path_exists(path.at);
+  *there = false;
+  hp_status st = path_join(&path, dir, MANIFEST_NAME);
+  if (!st) st = path_look(path.at, there);
   str_free(&path);
-  return there;
+  return st;
+}
+
+/* What has its name may be something else, which no second try reads. */
+static hp_status need_file(const char *path) {
+  struct stat s;
+  if (stat(path, &s)) {
+    if (errno == ENOENT || errno == ELOOP)
+      HP_FAIL(HP_ERR_INPUT, "%s: is missing, or a link that leads nowhere" RESTORE, path);
+    HP_FAIL(HP_ERR_IO, "%s: cannot be looked at: %s", path, strerror(errno));
+  }
+  if (!S_ISREG(s.st_mode)) HP_FAIL(HP_ERR_INPUT, "%s: is not a file" RESTORE, path);
+  return HP_OK;
 }
 
 hp_status manifest_read(const char *dir, tree *out) {
@@ -32,6 +46,7 @@ hp_status manifest_read(const char *dir, tree *out) {
   char *text = NULL;
   size_t len, body = 0;
   hp_status st = path_join(&path, dir, MANIFEST_NAME);
+  if (!st) st = need_file(path.at);
   if (!st) st = file_read(path.at, MANIFEST_BYTES_MAX, &text, &len);
   if (!st) st = sealed_check(path.at, text, len, &body);
   if (!st) st = json_parse(text, body, path.at, out);
@@ -74,7 +89,7 @@ static hp_status wrong_size(const char *path, uint64_t have, const listed *l) {
 static hp_status check_size(const char *path, const listed *l) {
   struct stat s;
   if (stat(path, &s)) {
-    if (errno == ENOENT)
+    if (errno == ENOENT || errno == ELOOP || errno == ENAMETOOLONG)
       HP_FAIL(HP_ERR_INPUT, "%s: is missing, the manifest names it" RESTORE, path);
     HP_FAIL(HP_ERR_IO, "%s: cannot be looked at: %s", path, strerror(errno));
   }
@@ -132,7 +147,11 @@ static hp_status check_name(const char *dir, const char *name, const tree_node *
   if (*name == '.' || !strcmp(name, MANIFEST_NAME) || tree_get(files, name)) return HP_OK;
   HP_TRY(path_join(&path, dir, name));
   hp_status st = HP_OK;
-  if (lstat(path.at, &s) || !S_ISDIR(s.st_mode))
+  if (lstat(path.at, &s)) {
+    if (errno != ENOENT) /* else it is gone since */
+      st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot be looked at: %s", path.at,
+                   strerror(errno));
+  } else if (!S_ISDIR(s.st_mode))
     st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
                  "%s: is not in the manifest, which names all files of the checkpoint; move it "
                  "elsewhere, if it is not of another checkpoint that lies here too",
@@ -177,7 +196,9 @@ hp_status manifest_verify(const char *dir, const tree *manifest) {
 
 hp_status manifest_verify_texts(const char *dir) {
   tree manifest;
-  if (!manifest_exists(dir)) return HP_OK;
+  bool there;
+  HP_TRY(manifest_find(dir, &there));
+  if (!there) return HP_OK;
   HP_TRY(manifest_read(dir, &manifest));
   hp_status st = verify(dir, &manifest, false);
   tree_free(&manifest);
@@ -225,8 +246,10 @@ static hp_status list_tensor_files(manifest_check *c) {
 
 hp_status manifest_check_begin(const char *dir, manifest_check **out) {
   str copy = {0};
+  bool there;
   *out = NULL;
-  if (!manifest_exists(dir)) return HP_OK;
+  HP_TRY(manifest_find(dir, &there));
+  if (!there) return HP_OK;
   manifest_check *c = mem_calloc(1, sizeof *c);
   HP_TRY_MEM(c);
   str_add(&copy, dir);

@@ -14,7 +14,8 @@
 
 #define MANIFEST_NAME "MANIFEST.json"
 
-bool manifest_exists(const char *dir);
+/* Is there one?  HP_ERR_IO where the system cannot say: a folder that has one must be verified. */
+hp_status manifest_find(const char *dir, bool *there);
 /* Reads it and checks its own hash; of "files" the caller may rely on nothing yet. */
 hp_status manifest_read(const char *dir, tree *out);
 /* Every file of the folder by its manifest. */

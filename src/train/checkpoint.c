@@ -3,6 +3,7 @@
 #include "base/file_record.h"
 #include "base/hash.h"
 #include "base/io.h"
+#include "base/log.h"
 #include "base/sealed.h"
 #include "base/vec.h"
 #include "data/manifest.h"
@@ -76,6 +77,16 @@ static hp_status lock_file(run_lock *l) {
   return HP_OK;
 }
 
+/* Of the folders that were made for the lock, whose file's path is l->path, those that are empty.
+ */
+static void remove_folders(run_lock *l) {
+  char *slash;
+  while ((slash = strrchr(l->path, '/')) && (size_t)(slash - l->path) >= l->made && l->made) {
+    *slash = 0;
+    if (rmdir(l->path) && errno != ENOENT) return;
+  }
+}
+
 hp_status run_lock_take(const char *out_dir, run_lock **out) {
   str path = {0};
   run_lock *l = mem_calloc(1, sizeof *l);
@@ -86,7 +97,8 @@ hp_status run_lock_take(const char *out_dir, run_lock **out) {
   if (!st) st = make_folder(l, (size_t)(strrchr(l->path, '/') - l->path));
   if (!st) st = lock_file(l);
   if (st) {
-    if (l->fd < 0 && l->path) run_lock_remove(l); /* not when another run holds it */
+    /* the file stays: whoever could open it may hold it */
+    if (l->fd < 0 && l->path) remove_folders(l);
     if (l->fd >= 0) close(l->fd);
     mem_free(l->path);
     mem_free(l);
@@ -98,12 +110,8 @@ hp_status run_lock_take(const char *out_dir, run_lock **out) {
 }
 
 void run_lock_remove(run_lock *l) {
-  char *slash;
   unlink(l->path);
-  while ((slash = strrchr(l->path, '/')) && (size_t)(slash - l->path) >= l->made && l->made) {
-    *slash = 0;
-    if (rmdir(l->path) && errno != ENOENT) return;
-  }
+  remove_folders(l);
 }
 
 void run_lock_free(run_lock *l) {
@@ -122,13 +130,20 @@ hp_status checkpoint_path(const char *out_dir, int64_t step, str *path) {
   return path_join(path, out_dir, name);
 }
 
+/* What cannot be removed (another machine has it open, it is immutable) forbids no run. */
+static void remove_left(const char *path) {
+  if (!dir_remove(path)) return;
+  log_warn("%s; what a dead run left there stays", err_message());
+  err_clear();
+}
+
 /* OUT/.was-checkpoint-N, which a save was about to replace where it could not do so at once: the
  * save died before the new one had the name, or after. */
 static hp_status put_back(const char *out_dir, const char *hidden) {
   str path = {0}, name = {0};
   hp_status st = path_join(&path, out_dir, hidden);
   if (!st) st = path_join(&name, out_dir, hidden + sizeof ".was-" - 1);
-  if (!st && path_exists(name.at)) st = dir_remove(path.at);
+  if (!st && path_exists(name.at)) remove_left(path.at);
   else if (!st && rename(path.at, name.at))
     st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot rename %s back to it: %s", name.at,
                  path.at, strerror(errno));
@@ -151,7 +166,7 @@ hp_status checkpoint_clean(const char *out_dir) {
     if (!begins_with(e->d_name, ".tmp-checkpoint-") && !begins_with(e->d_name, ".old-checkpoint-"))
       continue;
     st = path_join(&path, out_dir, e->d_name);
-    if (!st) st = dir_remove(path.at);
+    if (!st) remove_left(path.at);
   }
   closedir(d);
   str_free(&path);
@@ -268,19 +283,80 @@ static hp_status replace(const char *temp, const char *path, const char *old) {
   return st;
 }
 
+/* Is that a checkpoint of this run, which may be replaced?  If not, HP_ERR_INPUT or what forbids to
+ * read it says so. */
+static hp_status check_own(const char *path, const checkpoint_content *c) {
+  checkpoint old;
+  run_line line = {0};
+  HP_TRY(checkpoint_open(path, &old));
+  hp_status st = run_line_parse(old.manifest.root, &line);
+  if (!st && old.step != c->step)
+    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__, "%s: holds step %lld, which its name is not",
+                 path, (long long)old.step);
+  else if (!st && c->line && !run_line_has(c->line, line.id, c->step))
+    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__, "%s: is a checkpoint of another run", path);
+  run_line_free(&line);
+  checkpoint_free(&old);
+  return st;
+}
+
+/* OUT/replaced-checkpoint-N, or with a number behind it where that is there. */
+static hp_status choose_replaced(const char *out_dir, int64_t step, str *to) {
+  bool there = true;
+  for (int n = 1; there; n++) {
+    str_clear(to);
+    str_printf(to, "%s/replaced-checkpoint-%lld", out_dir, (long long)step);
+    if (n > 1) str_printf(to, "-%d", n);
+    HP_TRY(str_status(to));
+    HP_TRY(path_look(to->at, &there));
+  }
+  return HP_OK;
+}
+
+/* What has the name and is not known to be of this run is somebody's: it makes room, and stays.
+ * *there: is anything left that is to be replaced? */
+static hp_status move_foreign(const char *out_dir, const char *path, const checkpoint_content *c,
+                              bool *there) {
+  err_report why;
+  str to = {0};
+  *there = path_exists(path);
+  hp_status st = *there ? check_own(path, c) : HP_OK;
+  if (!st || st == HP_ERR_OOM) return st;
+  err_take(st, &why);
+  st = choose_replaced(out_dir, c->step, &to);
+  if (!st && rename(path, to.at))
+    st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot be moved to %s: %s", path, to.at,
+                 strerror(errno));
+  *there = st != HP_OK;
+  if (!st)
+    log_warn("%s; it is now %s, as this run writes a checkpoint of that name", why.message, to.at);
+  str_free(&to);
+  return st;
+}
+
+/* The one that was replaced; what cannot be deleted costs space, not the save. */
+static void remove_replaced(const char *path) {
+  if (!dir_remove(path)) return;
+  log_warn("%s; what is left of the checkpoint that was replaced stays until a run begins there",
+           err_message());
+  err_clear();
+}
+
 /* Puts the finished temporary folder in the place of the committed one. */
-static hp_status commit(const char *out_dir, const char *temp, int64_t step) {
+static hp_status commit(const char *out_dir, const char *temp, const checkpoint_content *c) {
   str path = {0}, old = {0};
-  hp_status st = checkpoint_path(out_dir, step, &path);
-  str_printf(&old, "%s/.was-checkpoint-%lld", out_dir, (long long)step);
+  bool there = false;
+  hp_status st = checkpoint_path(out_dir, c->step, &path);
+  str_printf(&old, "%s/.was-checkpoint-%lld", out_dir, (long long)c->step);
   if (!st) st = str_status(&old);
-  bool there = !st && path_exists(path.at), swapped = there && swap(temp, path.at);
-  if (there && !swapped) st = replace(temp, path.at, old.at);
+  if (!st) st = move_foreign(out_dir, path.at, c, &there);
+  bool swapped = !st && there && swap(temp, path.at);
+  if (!st && there && !swapped) st = replace(temp, path.at, old.at);
   if (!st && !there && rename(temp, path.at))
     st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot rename %s to it: %s", path.at, temp,
                  strerror(errno));
   if (!st) st = dir_sync(out_dir);
-  if (!st && there) st = dir_remove(swapped ? temp : old.at);
+  if (!st && there) remove_replaced(swapped ? temp : old.at);
   else if (st && swapped && !swap(temp, path.at)) { /* what may not be on the disk goes */ }
   str_free(&path);
   str_free(&old);
@@ -328,7 +404,7 @@ static hp_status finish(const char *out_dir, const char *temp, const checkpoint_
   if (!st) st = print_manifest(temp, c, r, &manifest);
   if (!st) st = path_join(&path, temp, MANIFEST_NAME);
   if (!st) st = file_write(path.at, manifest.at, manifest.len);
-  if (!st) st = commit(out_dir, temp, c->step);
+  if (!st) st = commit(out_dir, temp, c);
   str_free(&path);
   str_free(&manifest);
   return st;
@@ -393,10 +469,13 @@ static hp_status read_head(checkpoint *c) {
 
 hp_status checkpoint_open(const char *path, checkpoint *out) {
   checkpoint c = {0};
-  snprintf(c.path, sizeof c.path, "%s", path);
-  if (!manifest_exists(path))
-    HP_FAIL(HP_ERR_INPUT, "%s: is not a checkpoint: it has no %s", path, MANIFEST_NAME);
-  hp_status st = manifest_read(path, &c.manifest);
+  str own = {0};
+  bool there;
+  HP_TRY(manifest_find(path, &there));
+  if (!there) HP_FAIL(HP_ERR_INPUT, "%s: is not a checkpoint: it has no %s", path, MANIFEST_NAME);
+  str_add(&own, path);
+  hp_status st = (c.path = str_take(&own)) ? HP_OK : HP_ERR_OOM;
+  if (!st) st = manifest_read(path, &c.manifest);
   if (!st) st = read_head(&c);
   if (st) checkpoint_free(&c);
   else *out = c;
@@ -414,5 +493,6 @@ hp_status checkpoint_verify(const char *path, checkpoint *out) {
 
 void checkpoint_free(checkpoint *c) {
   tree_free(&c->manifest);
+  mem_free(c->path);
   *c = (checkpoint){0};
 }

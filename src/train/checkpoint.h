@@ -5,9 +5,10 @@
  *                                when the run ends, and with it folders that it left empty
  *   OUT/.tmp-checkpoint-N-RUN/   being written
  *   OUT/.was-checkpoint-N/       the one that is being replaced, on file systems that cannot swap
- * two OUT/checkpoint-N/            committed: its files and MANIFEST.json with their sizes and
- * hashes OUT/abandoned-LINE/          checkpoints of a branch that was given up; nothing deletes
- * them
+ *                                two
+ *   OUT/checkpoint-N/            committed: its files and MANIFEST.json with their sizes and hashes
+ *   OUT/abandoned-LINE/          checkpoints of a branch that was given up; nothing deletes them
+ *   OUT/replaced-checkpoint-N/   what had that name and was none of the run's; nothing deletes it
  *
  * Order of a save: every file written, fsynced and read back, by all processes, the folder fsynced,
  * the manifest written last and fsynced, the folder renamed, OUT fsynced; only then are older ones
@@ -34,7 +35,8 @@ void run_lock_remove(run_lock *l);
 /* OUT/checkpoint-STEP; replaces path. */
 hp_status checkpoint_path(const char *out_dir, int64_t step, str *path);
 /* Removes what dead runs left: folders .tmp-* and .old-*, and temporary files, which it tells.
- * Gives .was-* its name back where the new one never came.  Links are removed, not followed.  Call
+ * Gives .was-* its name back where the new one never came.  Links are removed, not followed.  What
+ * cannot be removed is told and stays; only a .was-* that cannot have its name is a failure.  Call
  * with the lock held, before anything is written. */
 hp_status checkpoint_clean(const char *out_dir);
 
@@ -66,21 +68,25 @@ typedef struct {
   void *ctx; /* of write and agree */
 } checkpoint_content;
 
-/* Writes and commits OUT/checkpoint-STEP, in place of one that is there.  On failure nothing is
- * left behind but what was there before. */
+/* Writes and commits OUT/checkpoint-STEP, in place of one of this run that is there.  Anything else
+ * of that name becomes OUT/replaced-checkpoint-STEP, which is told.  On failure nothing is left
+ * behind but what was there before. */
 hp_status checkpoint_save(const char *out_dir, const checkpoint_content *c);
 /* --- finding ---------------------------------------------------------------------------------- */
 
 typedef struct {
-  char path[1024];
+  char *path;
   int64_t step;
   tree manifest; /* tree_free */
 } checkpoint;
 
-/* Reads the manifest of one, which must be whole; HP_ERR_INPUT says what is wrong with it. */
+/* Reads the manifest of one, which must be whole; HP_ERR_INPUT says what is wrong with it, any
+ * other failure that it could not be read. */
 hp_status checkpoint_open(const char *path, checkpoint *out);
 /* The same, and every file must have the size and hash that it names. */
 hp_status checkpoint_verify(const char *path, checkpoint *out);
+/* The same, in several tries where it cannot be read; then HP_ERR_DEVICE. */
+hp_status checkpoint_verify_patiently(const char *path, checkpoint *out);
 void checkpoint_free(checkpoint *c);
 
 /* --- keeping ---------------------------------------------------------------------------------- */
@@ -101,7 +107,8 @@ void checkpoint_memo_good(checkpoint_memo *m, const char *out_dir, int64_t step)
 
 /* The newest that belongs to the line and verifies; line NULL: any will do.  *found false when
  * there is none; `skipped` gets one line for each that is damaged, or has another step than its
- * name. */
+ * name.  One that cannot be read is no damaged one: it is tried several times, then HP_ERR_DEVICE
+ * names it, for an older one in its place would cost what was done since. */
 hp_status checkpoint_newest(const char *out_dir, const run_line *line, checkpoint_memo *memo,
                             checkpoint *out, bool *found, str *skipped);
 

@@ -2,9 +2,11 @@
  * of a branch that was given up. */
 #include "base/io.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "base/vec.h"
 #include "data/manifest.h"
 #include "train/checkpoint.h"
+#include "train/retry.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -129,7 +131,7 @@ void checkpoint_memo_good(checkpoint_memo *m, const char *out_dir, int64_t step)
 
 /* --- one of them ------------------------------------------------------------------------------ */
 
-typedef enum { DAMAGED, OTHER_LINE, OF_LINE } kind;
+typedef enum { DAMAGED, UNREADABLE, OTHER_LINE, OF_LINE } kind;
 
 /* One checkpoint of the folder: its manifest and line, where they can be read. */
 typedef struct {
@@ -139,17 +141,19 @@ typedef struct {
   str path;
   checkpoint c;
   run_line line;
+  err_report why; /* it is damaged, or unreadable; "": neither, or that was told before */
 } folder;
+
+static bool is_open(const folder *f) { return f->kind == OTHER_LINE || f->kind == OF_LINE; }
 
 static void folder_free(folder *f) {
   str_free(&f->path);
-  if (f->kind == DAMAGED) return;
+  if (!is_open(f)) return;
   checkpoint_free(&f->c);
   run_line_free(&f->line);
 }
 
-/* Reads its manifest.  What is wrong with it is the failure that is left behind, and no failure of
- * this function. */
+/* Reads its manifest.  What is wrong with it is in out->why, and no failure of this function. */
 static hp_status folder_open(const char *out_dir, int64_t step, const run_line *line, folder *out) {
   folder f = {.out_dir = out_dir, .step = step};
   HP_TRY(checkpoint_path(out_dir, step, &f.path));
@@ -164,30 +168,76 @@ static hp_status folder_open(const char *out_dir, int64_t step, const run_line *
     str_free(&f.path);
     return st;
   }
-  if (!st) f.kind = !line || run_line_has(line, f.line.id, step) ? OF_LINE : OTHER_LINE;
+  if (st) err_take(st, &f.why);
+  if (st) f.kind = st == HP_ERR_INPUT ? DAMAGED : UNREADABLE;
+  else f.kind = !line || run_line_has(line, f.line.id, step) ? OF_LINE : OTHER_LINE;
   *out = f;
   return HP_OK;
 }
 
-/* Does it verify?  As in folder_open, a failure that is left behind says why not.  *again: it was
- * known to be damaged before. */
-static hp_status folder_verify(const folder *f, checkpoint_memo *memo, bool *good, bool *again) {
+/* UNKNOWN: it could not be read, which says nothing of what it holds. */
+typedef enum { GOOD, BAD, BAD_BEFORE, UNKNOWN } verdict;
+
+/* Does it verify?  If not, f->why says why.  Only what was read is remembered. */
+static hp_status folder_verify(folder *f, checkpoint_memo *memo, verdict *out) {
   checkpoint c;
   hash128 stamp;
-  HP_TRY(stamp_of(f->path.at, f->kind == DAMAGED ? NULL : &f->c, &stamp));
+  *out = UNKNOWN;
+  if (f->kind == UNREADABLE) return HP_OK;
+  HP_TRY(stamp_of(f->path.at, is_open(f) ? &f->c : NULL, &stamp));
   const checkpoint_known *k = recall(memo, f->step, stamp);
-  *again = k && !k->good;
-  *good = k && k->good;
+  if (k) *out = k->good ? GOOD : BAD_BEFORE;
   if (k) return HP_OK;
-  hp_status st = f->kind == DAMAGED ? HP_ERR_INPUT : checkpoint_verify(f->path.at, &c);
+  hp_status st = is_open(f) ? checkpoint_verify(f->path.at, &c) : HP_ERR_INPUT;
   if (st == HP_ERR_OOM) return st;
   if (!st) checkpoint_free(&c);
-  *good = !st;
-  remember(memo, f->step, stamp, *good);
+  else if (is_open(f)) err_take(st, &f->why);
+  if (!st) *out = GOOD;
+  else if (st == HP_ERR_INPUT) *out = BAD;
+  if (*out != UNKNOWN) remember(memo, f->step, stamp, !st);
   return HP_OK;
 }
 
 /* --- the newest ------------------------------------------------------------------------------- */
+
+/* After the last try: a failure of the machine, after which a supervised job is begun again. */
+static hp_status cannot_read(hp_status st) {
+  err_report why;
+  err_take(st, &why);
+  HP_FAIL(HP_ERR_DEVICE,
+          "%s; whether that checkpoint is good cannot be known, and no older one is taken in its "
+          "place; see to the disk or the file server, then run this again",
+          why.message);
+}
+
+hp_status checkpoint_verify_patiently(const char *path, checkpoint *out) {
+  retry r = {0};
+  hp_status st;
+  double began;
+  do {
+    began = time_now_s();
+    st = checkpoint_verify(path, out);
+  } while (st == HP_ERR_IO && retry_again(&r, st, began));
+  return st == HP_ERR_IO ? cannot_read(st) : st;
+}
+
+/* Opens it, and verifies one of the line, in several tries where it cannot be read. */
+static hp_status look_at(const char *out_dir, int64_t step, const run_line *line,
+                         checkpoint_memo *memo, folder *f, verdict *v) {
+  retry r = {0};
+  for (;;) {
+    double began = time_now_s();
+    *v = BAD_BEFORE;
+    HP_TRY(folder_open(out_dir, step, line, f));
+    hp_status st = f->kind == OTHER_LINE ? HP_OK : folder_verify(f, memo, v);
+    if (!st && *v != UNKNOWN) return HP_OK;
+    bool unread = !st;
+    folder_free(f);
+    if (!unread) return st;
+    st = err_give(&f->why);
+    if (!retry_again(&r, st, began)) return cannot_read(st);
+  }
+}
 
 hp_status checkpoint_newest(const char *out_dir, const run_line *line, checkpoint_memo *memo,
                             checkpoint *out, bool *found, str *skipped) {
@@ -195,17 +245,16 @@ hp_status checkpoint_newest(const char *out_dir, const run_line *line, checkpoin
   *found = false;
   hp_status st = list_steps(out_dir, &all);
   for (size_t i = 0; !st && !*found && i < all.len; i++) {
-    folder f = {0};
-    bool again;
-    st = folder_open(out_dir, all.at[i], line, &f);
+    folder f;
+    verdict v;
+    st = look_at(out_dir, all.at[i], line, memo, &f, &v);
     if (st) break;
-    if (f.kind != OTHER_LINE) st = folder_verify(&f, memo, found, &again);
-    if (!st && *found) {
+    *found = v == GOOD;
+    if (*found) {
       *out = f.c;
       f.c = (checkpoint){0};
-    } else if (!st && f.kind != OTHER_LINE) {
-      if (*err_message()) str_printf(skipped, "%s\n", err_message());
-      err_clear();
+    } else if (*f.why.message) {
+      str_printf(skipped, "%s\n", f.why.message);
     }
     folder_free(&f);
   }
@@ -218,20 +267,20 @@ hp_status checkpoint_newest(const char *out_dir, const run_line *line, checkpoin
 /* Counts one that is not the saved one, or deletes it when there are enough newer ones. */
 static hp_status keep_or_delete(folder *f, const checkpoint_limit *limit, int64_t keep,
                                 int64_t *kept) {
-  bool good = false, again = false;
+  verdict v;
   if (f->kind == OTHER_LINE) return HP_OK;
   if (f->kind == OF_LINE && *kept >= keep)
     return f->step == limit->best ? HP_OK : delete_step(f->out_dir, f->step);
-  HP_TRY(folder_verify(f, limit->memo, &good, &again));
-  *kept += good;
-  if (!good && !again && f->kind == DAMAGED)
-    log_warn("%s; it is not counted as one of the %lld that are kept, and it is not deleted",
-             err_message(), (long long)keep);
-  else if (!good && !again)
+  HP_TRY(folder_verify(f, limit->memo, &v));
+  *kept += v == GOOD;
+  if (v == GOOD || v == BAD_BEFORE) return HP_OK;
+  if (is_open(f))
     log_warn("%s; it is not counted as one of the %lld that are kept, and stays until there are so "
              "many newer ones that verify",
-             err_message(), (long long)keep);
-  if (!good) err_clear();
+             f->why.message, (long long)keep);
+  else
+    log_warn("%s; it is not counted as one of the %lld that are kept, and it is not deleted",
+             f->why.message, (long long)keep);
   return HP_OK;
 }
 
@@ -300,7 +349,6 @@ hp_status checkpoint_set_aside(const char *out_dir, const run_line *line) {
     st = folder_open(out_dir, all.at[i], line, &f);
     if (st) break;
     if (f.kind == OTHER_LINE) st = move_aside(&f, &moved);
-    if (f.kind == DAMAGED) err_clear();
     folder_free(&f);
   }
   if (moved.len)
@@ -320,7 +368,6 @@ hp_status checkpoint_forget(const char *out_dir, const run_line *line) {
     folder f;
     st = folder_open(out_dir, all.at[i], line, &f);
     if (st) break;
-    err_clear();
     if (f.kind != OF_LINE) {
       st = delete_step(out_dir, all.at[i]);
       deleted++;

@@ -160,8 +160,9 @@ hp_status run_line_load(const char *out_dir, run_line *out, bool *found) {
   char *text = NULL;
   size_t len, body = 0;
   *found = false;
+  bool there = false;
   hp_status st = path_join(&path, out_dir, file_name);
-  bool there = !st && path_exists(path.at);
+  if (!st) st = path_look(path.at, &there);
   if (there) st = file_read(path.at, BYTES_MAX, &text, &len);
   if (there && !st) st = sealed_check(path.at, text, len, &body);
   if (there && !st) st = json_parse(text, body, path.at, &parsed);

@@ -1,11 +1,12 @@
 /* The line of a run: what its checkpoints have in common with one another, and not with those of a
  * branch that was given up.
  *
- * Each run has an identity.  Going on from the newest checkpoint keeps it; beginning at step 0, or
- * from a checkpoint that the user names, begins a new line, which remembers the line and the step
- * that it began from, and those that that one had.  OUT/run.line holds the current line of a
- * folder.  It is replaced in one write before anything else of a new line, so whichever instant a
- * run dies at, a restart goes on in the line that was begun last. */
+ * Each run has an identity.  Going on from the newest checkpoint keeps it, and so does going on
+ * where none of its checkpoints is left, at step 0; beginning anew, or from a checkpoint that the
+ * user names, begins a new line, which remembers the line and the step that it began from, and
+ * those that that one had.  OUT/run.line holds the current line of a folder.  It is replaced in one
+ * write before anything else of a new line, so whichever instant a run dies at, a restart goes on
+ * in the line that was begun last. */
 #ifndef TRAIN_RUN_LINE_H
 #define TRAIN_RUN_LINE_H
 

@@ -1,6 +1,7 @@
 /* Which checkpoint a run goes on from, and in which line. */
 #include "base/io.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "train/trainer_parts.h"
 
 #include <stdio.h>
@@ -27,12 +28,48 @@ static bool is_own(const run_line *l) {
   return *job && !strcmp(job, l->job);
 }
 
-static hp_status load_line(trainer *t, bool *there) {
-  hp_status st = run_line_load(t->c->output_dir, &t->line, there);
-  if (st != HP_ERR_INPUT) return st;
-  log_warn("%s; going on in the line of the newest checkpoint", err_message());
-  err_clear();
+/* Goes the run on from the newest, whichever job has begun it? */
+static bool takes_newest(const trainer *t) {
+  return t->c->is.resume == RESUME_IF_ANY || t->c->is.resume == RESUME_NEWEST;
+}
+
+/* run.line is damaged.  A job whose restart may not do again what its configuration says would
+ * delete, or give up, the checkpoints of its own earlier tries. */
+static hp_status go_without_line(const trainer *t) {
+  char job[RUN_LINE_JOB + 1];
+  err_report why;
+  err_take(HP_ERR_INPUT, &why);
+  read_job(job);
+  if (*job && !takes_newest(t))
+    HP_FAIL(HP_ERR_INPUT,
+            "%s; it says whether the checkpoints in %s are of an earlier try of this job, which "
+            "must go on from them, or of another run; restore it from a copy, or go on from the "
+            "newest with resume_from_checkpoint: true, or remove it, and the job does what its "
+            "configuration says%s",
+            why.message, t->c->output_dir,
+            t->c->is.resume == RESUME_NEVER ? ": overwrite_output_dir: true deletes them" : "");
+  log_warn("%s; %s", why.message,
+           takes_newest(t) ? "going on in the line of the newest checkpoint"
+                           : "a new line begins, as the configuration says");
   return HP_OK;
+}
+
+static hp_status load_line(trainer *t, bool *there) {
+  retry r = {0};
+  hp_status st;
+  double began;
+  do {
+    began = time_now_s();
+    st = run_line_load(t->c->output_dir, &t->line, there);
+  } while (st == HP_ERR_IO && retry_again(&r, st, began));
+  if (st == HP_ERR_INPUT) return go_without_line(t);
+  if (st != HP_ERR_IO) return st;
+  err_report why;
+  err_take(st, &why);
+  HP_FAIL(HP_ERR_DEVICE,
+          "%s; which checkpoints are of this run cannot be known without it; see to the disk or "
+          "the file server, then run this again",
+          why.message);
 }
 
 /* Is path OUT/checkpoint-STEP, however it is written? */
@@ -58,7 +95,7 @@ static bool is_here(const trainer *t, const char *path, int64_t step) {
 static hp_status branch(trainer *t, checkpoint *c, place *where) {
   run_line of = {0};
   const char *path = t->c->is.resume_path;
-  HP_TRY(checkpoint_verify(path, c));
+  HP_TRY(checkpoint_verify_patiently(path, c));
   hp_status st = run_line_parse(c->manifest.root, &of);
   bool here = is_here(t, path, c->step);
   *where = here ? HERE : NAMED;
@@ -69,21 +106,27 @@ static hp_status branch(trainer *t, checkpoint *c, place *where) {
   return st;
 }
 
-/* The line has no checkpoint here that verifies: back to the one that it began from. */
+/* The line has no checkpoint here, from where it began or later, that verifies: back to the one
+ * that it began from. */
 static hp_status return_to_start(trainer *t, checkpoint *c, bool *found) {
   const char *from = t->line.from;
-  if (*from == '/' && !checkpoint_verify(from, c)) {
-    *found = true;
-    return HP_OK;
-  }
-  err_report why = {0};
-  err_take(HP_ERR_INPUT, &why);
+  hp_status st = *from == '/' ? checkpoint_verify_patiently(from, c) : HP_ERR_INPUT;
+  *found = !st;
+  if (!st || st != HP_ERR_INPUT) return st;
+  err_report why;
+  err_take(st, &why);
   HP_FAIL(
       HP_ERR_INPUT,
       "%s: this run was begun from %s, which cannot be used any more%s%s, and has no checkpoint "
       "of its own that verifies; name another with resume_from_checkpoint, or begin anew with "
       "overwrite_output_dir: true",
       t->c->output_dir, from, *why.message ? ": " : "", why.message);
+}
+
+/* Is a checkpoint of that step here older than the one elsewhere that the line began from?  It is
+ * of a line from which that one came. */
+static bool is_before_start(const run_line *l, int64_t step) {
+  return l->from && *l->from == '/' && l->parents.len && step < l->parents.at[0].step;
 }
 
 /* No checkpoint of the line verifies. */
@@ -109,6 +152,11 @@ static hp_status go_on(trainer *t, bool there, checkpoint *c, place *where, bool
   bool damaged = skipped.len;
   str_free(&skipped);
   if (!st && !*found) return find_none(t, damaged, c, where, found);
+  if (!st && there && is_before_start(&t->line, c->step)) {
+    checkpoint_free(c);
+    *where = AWAY;
+    return return_to_start(t, c, found);
+  }
   return st || there ? st : run_line_parse(c->manifest.root, &t->line);
 }
 
@@ -117,7 +165,7 @@ static hp_status find_checkpoint(trainer *t, checkpoint *c, place *where, bool *
   *found = false;
   HP_TRY(load_line(t, &there));
   bool own = there && is_own(&t->line);
-  if (own || t->c->is.resume == RESUME_IF_ANY || t->c->is.resume == RESUME_NEWEST) {
+  if (own || takes_newest(t)) {
     HP_TRY(go_on(t, there, c, where, found));
   } else if (t->c->is.resume == RESUME_FROM) {
     HP_TRY(branch(t, c, where));
@@ -125,6 +173,7 @@ static hp_status find_checkpoint(trainer *t, checkpoint *c, place *where, bool *
   } else {
     run_line_free(&t->line);
     HP_TRY(run_line_create(&t->line));
+    t->anew = true;
   }
   read_job(t->line.job);
   return HP_OK;
@@ -144,7 +193,8 @@ hp_status trainer_begin_line(trainer *t) {
   if (!t->writes) return HP_OK;
   HP_TRY(run_line_save(out, &t->line));
   HP_TRY(forget_results(t));
-  if (t->c->is.resume == RESUME_NEVER) return checkpoint_forget(out, &t->line);
+  /* a restart of the job deletes nothing: what is here may be of its earlier tries */
+  if (t->anew) return checkpoint_forget(out, &t->line);
   return checkpoint_set_aside(out, &t->line);
 }
 

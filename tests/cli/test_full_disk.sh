@@ -66,8 +66,69 @@ fails "write 28 7 events.out" report_to=tensorboard
 err_has "is written again, and complete"
 same_end
 
-it "the last checkpoint, the model and the results are tried for several times"
-for fault in "write 28 2 .tmp-checkpoint-60" "write 5 2 out1/model.safetensors" "write 28 1 train_results" "rename 5 1 out1/report.html" "fsync 5 1 out1/tokenizer.json"; do
+it "the last checkpoint waits for the disk as long as max_failed_saves allows"
+fails "write 28 3 .tmp-checkpoint-60" save_strategy=no max_failed_saves=0
+err_has "checkpoint-60 could not be written: out1/.tmp-checkpoint-60"
+err_has "the run is done and waits, the next try is in 3 s, the newest checkpoint is none yet (failure 2 in a row, max_failed_saves: 0)"
+err_has "checkpoint-60 is written, after "
+exit_is 0
+same_file whole/model.safetensors out1/model.safetensors
+fails "write 28 1000000 .tmp-checkpoint-60" save_strategy=no max_failed_saves=2
+refused "checkpoint-60 could not be written" "after every max_failed_saves: 2 failures"
+[ "$(grep -c "the run is done and waits" err)" = 1 ] || { fail "not tried twice"; t_show; }
+began=$(date +%s%N)
+fails "write 28 1000000 .tmp-checkpoint-60" max_failed_saves=2 # after the last step, and once more
+refused "checkpoint-60 could not be written" "failure 1 in a row" "after every max_failed_saves: 2 failures"
+[ $(($(date +%s%N) - began)) -gt 1000000000 ] || fail "it did not wait for a second"
+is_file out1/checkpoint-50/MANIFEST.json
+
+it "from a signal on it waits no longer than there is time"
+rm -rf out1
+env LD_PRELOAD="$WORK/fault.so" FAULT_CALL=write FAULT_ERRNO=28 FAULT_AT=1 FAULT_FOR=3 FAULT_PATH=.tmp-checkpoint-60 \
+  "$HYPER" train job/job.yaml output_dir=out1 save_strategy=no max_failed_saves=0 >out 2>err </dev/null &
+pid=$! t_cmd="train, ended while it waits"
+while kill -0 $pid 2>/dev/null && ! grep -q "failure 2 in a row" err; do sleep 0.05; done
+kill -TERM $pid
+status=0
+wait $pid || status=$?
+exit_is 0
+err_has "asked to end: the checkpoint is tried 4 times more"
+err_has "trying again in 1 s (try 1 of 4 failed)"
+is_file out1/checkpoint-60/MANIFEST.json
+
+it "a checkpoint that cannot be read is not taken for a damaged one"
+rm -rf read && cp -r whole read && rm read/train_results.json
+reads() { # FAULT TIMES: trains on, while so many calls on files of the newest checkpoint fail
+  run_cmd env LD_PRELOAD="$WORK/fault.so" FAULT_CALL=$1 FAULT_ERRNO=5 FAULT_AT=1 FAULT_FOR=$2 FAULT_PATH=read/checkpoint-60/$3 \
+    "$HYPER" train job/job.yaml output_dir=read max_steps=61
+}
+reads open 1000000 MANIFEST.json
+exit_is 1
+err_has "read/checkpoint-60/MANIFEST.json: cannot open: Input/output error"
+err_has "no older one is taken in its place"
+[ "$(ls -d read/checkpoint-* | tr '\n' ' ')" = "read/checkpoint-50 read/checkpoint-60 " ] || fail "$(ls read)"
+reads read 1 optimizer
+exit_is 0
+err_has "trying again in 1 s (try 1 of 4 failed)"
+err_has "continuing from read/checkpoint-60"
+
+it "what a dead run left and cannot be removed forbids no run"
+rm -rf out1 && mkdir -p out1/.tmp-checkpoint-3-77/x
+echo x >out1/trainer_log.jsonl.tmp.999999999-0123abcd
+fails_here() { run_cmd env LD_PRELOAD="$WORK/fault.so" FAULT_CALL=unlink FAULT_ERRNO=1 FAULT_AT=1 FAULT_FOR=1000 FAULT_PATH=$1 \
+  "$HYPER" train job/job.yaml output_dir=out1 max_steps=2; }
+fails_here .tmp-checkpoint-3-77
+exit_is 0
+err_has "what a dead run left there stays"
+err_has "out1/trainer_log.jsonl.tmp.999999999-0123abcd: removed"
+echo x >out1/trainer_log.jsonl.tmp.999999999-0123abcd
+rm -r out1/.tmp* out1/train_results.json
+fails_here 999999999
+exit_is 0
+err_has "cannot be removed: Operation not permitted; it stays"
+
+it "the model and the results are tried for several times"
+for fault in "write 5 2 out1/model.safetensors" "write 28 1 train_results" "rename 5 1 out1/report.html" "fsync 5 1 out1/tokenizer.json"; do
   fails "$fault" save_strategy=no
   exit_is 0
   err_has "trying again in 1 s (try 1 of 4 failed)"

@@ -80,6 +80,15 @@ err_has "continuing from a/checkpoint-5"
 checkpoints_are a "5 8 "
 checkpoints_are a/abandoned-* "10 15 20 "
 
+it "a rewind to a checkpoint that was set aside goes back there, not to what is older"
+fresh a
+run train job/job.yaml output_dir=a resume_from_checkpoint=a/checkpoint-5 max_steps=6
+mv a/abandoned-* a/abandoned
+dir=a killed_after_a_step resume_from_checkpoint=a/abandoned/checkpoint-20
+run train job/job.yaml output_dir=a max_steps=22
+exit_is 0
+err_has "continuing from $WORK/a/abandoned/checkpoint-20 (step 20 of 22)"
+
 it "a supervised restart goes on in the line of its own job, and in no other"
 fresh a
 export HYPER_JOB=one
@@ -102,7 +111,26 @@ checkpoints_are a "3 "
 run train job/job.yaml output_dir=a overwrite_output_dir=true max_steps=4
 err_has "continuing from a/checkpoint-3"
 checkpoints_are a "3 4 "
+
+it "it deletes nothing, whatever lies there, and refuses to guess when run.line is damaged"
+cp -r first/checkpoint-5 a/checkpoint-1
+run train job/job.yaml output_dir=a overwrite_output_dir=true max_steps=5
+err_has "continuing from a/checkpoint-4"
+[ -e a/checkpoint-1/MANIFEST.json ] || fail "a/checkpoint-1 is gone"
+rm -r a/checkpoint-1
+sed -i 's/"step"/"stop"/; s/"from"/"form"/' a/run.line
+run train job/job.yaml output_dir=a overwrite_output_dir=true max_steps=6
+refused "a/run.line: its hash does not match" "an earlier try of this job" "overwrite_output_dir: true deletes them"
+checkpoints_are a "3 4 5 "
+run train job/job.yaml output_dir=a resume_from_checkpoint=true max_steps=6
+exit_is 0
+err_has "going on in the line of the newest checkpoint"
 unset HYPER_JOB
+sed -i 's/"step"/"stop"/; s/"from"/"form"/' a/run.line
+run train job/job.yaml output_dir=a overwrite_output_dir=true max_steps=2
+exit_is 0
+err_has "a new line begins, as the configuration says"
+checkpoints_are a "2 "
 
 it "a checkpoint of another folder begins a new line, which goes back there until it has its own"
 fresh b

@@ -5,6 +5,8 @@
 
 #include <dirent.h>
 #include <pthread.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 enum { PROCESSES = 3 };
 
@@ -103,4 +105,100 @@ TEST(where_one_process_fails_all_do_and_nothing_is_left) {
       save_together(fails, when, HP_ERR_IO);
       CHECK_EQ(files_in(test_dir()), 0);
     }
+}
+
+/* --- lock ------------------------------------------------------------------------------------- */
+
+static char *in_test(const char *name) {
+  static char path[4][512];
+  static int k;
+  k = (k + 1) % 4;
+  snprintf(path[k], sizeof path[k], "%s/%s", test_dir(), name);
+  return path[k];
+}
+
+/* A process that can open no file any more. */
+TEST(a_lock_that_cannot_be_opened_leaves_that_of_another_run) {
+  run_lock *held, *other;
+  struct rlimit was, none;
+  CHECK_OK(run_lock_take(test_dir(), &held));
+  CHECK(!getrlimit(RLIMIT_NOFILE, &was));
+  none = was;
+  none.rlim_cur = 0;
+  CHECK(!setrlimit(RLIMIT_NOFILE, &none));
+  hp_status st = run_lock_take(test_dir(), &other);
+  CHECK(!setrlimit(RLIMIT_NOFILE, &was));
+  CHECK_EQ(st, HP_ERR_IO);
+  CHECK(strstr(err_message(), "run.lock: cannot create"));
+  err_clear();
+  CHECK(path_exists(in_test("run.lock")));
+  run_lock_free(held);
+  CHECK(!path_exists(in_test("run.lock")));
+}
+
+/* --- what has the name ------------------------------------------------------------------------ */
+
+static void save_of(const run_line *line) {
+  checkpoint_text text = {"state.json", "{}", 2};
+  checkpoint_content c = {.text = &text, .n_text = 1, .step = 7, .state = "{}", .line = line};
+  CHECK_OK(checkpoint_save(test_dir(), &c));
+}
+
+static bool is_of(const char *path, const run_line *line) {
+  checkpoint c;
+  run_line l;
+  CHECK_OK(checkpoint_verify(path, &c));
+  CHECK_OK(run_line_parse(c.manifest.root, &l));
+  bool is = !strcmp(l.id, line->id);
+  checkpoint_free(&c);
+  run_line_free(&l);
+  return is;
+}
+
+TEST(what_is_not_of_the_run_makes_room_for_a_checkpoint_and_stays) {
+  run_line a, b;
+  CHECK_OK(run_line_create(&a));
+  CHECK_OK(run_line_create(&b));
+  CHECK_OK(dir_create(in_test("checkpoint-7")));
+  CHECK_OK(file_write(in_test("checkpoint-7/pytorch_model.bin"), "weights", 7));
+  save_of(&a);
+  CHECK(path_exists(in_test("replaced-checkpoint-7/pytorch_model.bin")));
+  CHECK(is_of(in_test("checkpoint-7"), &a));
+  save_of(&a); /* its own is replaced */
+  CHECK(!path_exists(in_test("replaced-checkpoint-7-2")));
+  save_of(&b); /* one of another run */
+  CHECK(is_of(in_test("checkpoint-7"), &b) && is_of(in_test("replaced-checkpoint-7-2"), &a));
+  CHECK_OK(file_write(in_test("checkpoint-7/MANIFEST.json"), "{}", 2));
+  save_of(&b); /* one of which nobody can know whose it is */
+  CHECK(is_of(in_test("checkpoint-7"), &b));
+  CHECK(path_exists(in_test("replaced-checkpoint-7-3/MANIFEST.json")));
+  CHECK_EQ(files_in(test_dir()), 4);
+  run_line_free(&a);
+  run_line_free(&b);
+}
+
+/* Longer than any buffer for a path that one might think of, and shorter than the system's limit.
+ */
+TEST(a_checkpoint_of_a_long_path_can_be_opened_again) {
+  enum { PARTS = 8, LENGTH = 200 };
+  str dir = {0}, path = {0};
+  char part[LENGTH + 2] = "/";
+  memset(part + 1, 'd', LENGTH);
+  str_add(&dir, test_dir());
+  for (int i = 0; i < PARTS; i++) str_add(&dir, part);
+  CHECK_OK(str_status(&dir));
+  CHECK_OK(dir_create(dir.at));
+  checkpoint_content c = {.step = 7, .state = "{}"};
+  CHECK_OK(checkpoint_save(dir.at, &c));
+  CHECK_OK(checkpoint_path(dir.at, 7, &path));
+  checkpoint back;
+  bool found;
+  str skipped = {0};
+  CHECK_OK(checkpoint_newest(dir.at, NULL, NULL, &back, &found, &skipped));
+  CHECK(found);
+  CHECK_STR(back.path, path.at);
+  checkpoint_free(&back);
+  str_free(&skipped);
+  str_free(&path);
+  str_free(&dir);
 }
