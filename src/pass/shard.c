@@ -97,6 +97,19 @@ static void locate_indices(shard *s, const rule *r, const choice *c, val *in) {
   }
 }
 
+/* Results whose rows were moved to where a param is: later users find the rows at home. */
+static hp_status bring_rows_home(shard *s, const ir_node *n) {
+  for (int o = 0; o < n->n_out; o++) {
+    val v = n->out0 + (val)o;
+    layout home;
+    if (s->owned[v].n) HP_TRY(shard_settle(s, v));
+    shard_rows_home(s, n, v, &s->now[v], &home);
+    HP_TRY(shard_bring(s, v, &home, &s->r.map[v]));
+    s->now[v] = home;
+  }
+  return HP_OK;
+}
+
 static hp_status compute(shard *s, const ir_node *n, rule *r, choice *c) {
   const val *from = graph_in(s->r.from, n);
   val in[RULE_TENSORS];
@@ -120,7 +133,8 @@ static hp_status compute(shard *s, const ir_node *n, rule *r, choice *c) {
     s->made[old] = s->now[old] = c->out[o];
     s->wide[old] = wide;
   }
-  return graph_status(s->r.to);
+  HP_TRY(graph_status(s->r.to));
+  return c->keeps_rows ? HP_OK : bring_rows_home(s, n);
 }
 
 /* Under the layout that is declared for the name, if one is. */

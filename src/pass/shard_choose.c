@@ -6,7 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-static const double MOVE_S = 1e-6; /* to begin a move, whatever it moves */
+static const double MOVE_S = 1e-6;  /* to begin a move, whatever it moves */
+static const double MOVED_ROWS = 4; /* what costs more by this factor keeps rows where they are */
 
 /* Sums may wait behind what only moves or adds, and behind factors of one element. */
 static bool may_wait(const hp_graph *g, const ir_node *n) {
@@ -65,7 +66,12 @@ static double cost_of(const shard *s, const ir_node *n, const choice *c) {
   const val *in = graph_in(s->r.from, n);
   double seconds = 0;
   for (int i = 0; i < n->n_in; i++) seconds += way(s, in[i], &s->now[in[i]], &c->need[i]);
-  for (int o = 0; o < n->n_out; o++) seconds += way_to_users(s, n->out0 + (val)o, &c->out[o]);
+  for (int o = 0; o < n->n_out; o++) {
+    val v = n->out0 + (val)o;
+    layout home;
+    shard_rows_home(s, n, v, &c->out[o], &home);
+    seconds += way(s, v, &c->out[o], &home) + way_to_users(s, v, &home);
+  }
   op_cost k = op_meanings[n->op].cost(s->r.from, n);
   double share = work_share(s->m, c, n->n_in);
   double bytes = fmax(share * k.bytes, result_bytes(s, n, c));
@@ -116,10 +122,12 @@ static void take_axes(layout *l, const uint8_t *axis, int n) {
   *l = left;
 }
 
-/* Rows that stay where they are first, then the cheapest. */
+/* The cheapest; to move rows must pay several times, for they take memory where they go. */
 static bool is_better(const choice *a, const choice *b) {
-  if (!b->found || a->keeps_rows != b->keeps_rows) return !b->found || a->keeps_rows;
-  return a->cost < b->cost;
+  if (!b->found) return true;
+  double x = a->cost * (a->keeps_rows ? 1 : MOVED_ROWS),
+         y = b->cost * (b->keeps_rows ? 1 : MOVED_ROWS);
+  return x < y;
 }
 
 static void consider(choosing *c) {
@@ -185,7 +193,7 @@ static bool lies_right(choosing *c) {
   for (int i = 0; i < c->n->n_in; i++)
     if (!layout_equal(&c->trial.need[i], &c->now[i])) return false;
   if (!shard_keeps_rows(c->s, c->n, &c->trial)) return false;
-  c->trial.found = true;
+  c->trial.found = c->trial.keeps_rows = true;
   *c->best = c->trial;
   return true;
 }

@@ -1,8 +1,9 @@
 /* Which dims of a value come from dims of an input that an axis cuts: its batch, its sequence.
  *
  * Rows stay where they are: where a param is cut by the axis that cuts the rows it meets (zero=3),
- * the param is gathered.  Moving rows would often receive fewer bytes for one op, but leaves every
- * device with the rows of all, whose cost is in the ops behind and in memory. */
+ * the param is gathered.  Only where that costs several times as much, as for a few rows of a large
+ * table, rows go to the param, and what is computed of them comes back at once: else every op
+ * behind would have the rows of all devices, in its work and in memory. */
 #include "pass/shard_state.h"
 
 #include <string.h>
@@ -51,13 +52,34 @@ static uint8_t axes_cutting_rows(const dim_axes *rows, const layout *l) {
   return axes;
 }
 
-bool shard_keeps_rows(const shard *s, const ir_node *n, const choice *c) {
+/* Axes by which operands' rows are cut, and those of result v, lying as l, no more. */
+static uint8_t axes_left_behind(const shard *s, const ir_node *n, val v, const layout *l) {
   const val *in = graph_in(s->r.from, n);
   uint8_t cut = 0;
   for (int i = 0; i < n->n_in; i++) cut |= axes_cutting_rows(&s->rows[in[i]], &s->now[in[i]]);
-  for (int o = 0; o < n->n_out; o++) {
-    const dim_axes *rows = &s->rows[n->out0 + (val)o];
-    if (cut & shard_row_axes(rows) & ~axes_cutting_rows(rows, &c->out[o])) return false;
-  }
+  return (uint8_t)(cut & shard_row_axes(&s->rows[v]) & ~axes_cutting_rows(&s->rows[v], l));
+}
+
+void shard_rows_home(const shard *s, const ir_node *n, val v, const layout *l, layout *out) {
+  const ir_value *x = graph_value(s->r.from, v);
+  uint8_t axes = axes_left_behind(s, n, v, l);
+  *out = *l;
+  if (!axes) return;
+  *out = (layout){.rank = l->rank};
+  memcpy(out->part, l->part, sizeof out->part);
+  for (int a = 0; a < s->m->axes; a++) out->pending[a] = axes >> a & 1 ? 0 : l->pending[a];
+  for (int d = 0; d < l->rank; d++)
+    for (int k = 0; k < l->n[d]; k++)
+      if (!(axes >> l->axis[d][k] & 1)) layout_append(out, d, l->axis[d][k]);
+  for (int d = 0; d < l->rank; d++)
+    for (int a = 0; a < s->m->axes; a++)
+      if (axes & s->rows[v].dim[d] & 1u << a && layout_dim_of(out, a) < 0 &&
+          x->dim[d] % (layout_parts(s->m, out, d) * s->m->size[a]) == 0)
+        layout_append(out, d, a);
+}
+
+bool shard_keeps_rows(const shard *s, const ir_node *n, const choice *c) {
+  for (int o = 0; o < n->n_out; o++)
+    if (axes_left_behind(s, n, n->out0 + (val)o, &c->out[o])) return false;
   return true;
 }

@@ -72,6 +72,8 @@ void shard_rows_of_input(shard *s, val v);
 void shard_rows_of_results(shard *s, const ir_node *n, const rule *r);
 void shard_rows_of_mark(shard *s, val from, val to);
 uint8_t shard_row_axes(const dim_axes *rows); /* of all dims */
+/* The layout l of result v of n, with its rows cut by the axes that cut those of the operands. */
+void shard_rows_home(const shard *s, const ir_node *n, val v, const layout *l, layout *out);
 /* Are the results' rows, computed so, cut by the axes that cut the operands' rows? */
 bool shard_keeps_rows(const shard *s, const ir_node *n, const choice *c);
 

@@ -34,14 +34,41 @@ TEST(a_product_of_operands_cut_by_unlike_axes_is_shared_by_both) {
 }
 
 TEST(rows_of_params_go_where_that_is_cheaper) {
-  char *text = plan(false, 64, 4096, 512);
+  char *text = plan(false, 256, 4096, 512);
   CHECK(strstr(text, "all_to_all       a"));
   hp_free(text);
 }
 
+/* Moving them would take half of the time here. */
 TEST(rows_of_an_input_stay_where_they_are) {
-  char *text = plan(true, 64, 4096, 512);
+  char *text = plan(true, 256, 4096, 512);
   CHECK(strstr(text, "all_gather       a"));
   CHECK(!strstr(text, "all_to_all"));
   hp_free(text);
+}
+
+TEST(a_few_rows_of_an_input_go_to_a_large_param_and_their_results_come_back) {
+  char *text = plan(true, 8, 65536, 4096);
+  CHECK(!strstr(text, "all_gather       a"));
+  CHECK(strstr(text, "all_to_all       a"));
+  CHECK(strstr(text, "reduce_scatter   a"));
+  hp_free(text);
+}
+
+/* 64 rows of a table of 2 GiB that is cut by rows: the table stays where it is. */
+TEST(a_table_cut_by_rows_is_not_gathered_for_a_few_ids) {
+  const hp_layout_rule rules[] = {{"table", "(dp,None)"}, {"ids", "(dp)"}};
+  hp_device_options o = {.mesh = "(8)(dp)", .layouts = rules, .n_layouts = 2, .plan_only = true};
+  hp_graph *g;
+  hp_device *d;
+  hp_program_stats s;
+  CHECK_OK(hp_graph_create(&g));
+  CHECK_OK(hp_device_open(&o, &d));
+  hp_tensor table = hp_param(g, "table", HP_F32, (hp_shape){2, {8 << 20, 64}});
+  hp_tensor ids = hp_input(g, "ids", HP_I32, (hp_shape){1, {64}});
+  hp_output(g, "rows", hp_embedding(g, table, ids, -1));
+  CHECK_OK(hp_plan(g, d, NULL, &s));
+  CHECK(s.received < 1e6);
+  hp_graph_free(g);
+  hp_device_close(d);
 }
