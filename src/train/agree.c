@@ -5,6 +5,7 @@
 #include "data/model_files.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -228,6 +229,30 @@ static hp_status add_file(const char *path, str *facts) {
   str_printf(facts, "%s\t%zu bytes, hash %.16s\n", slash ? slash + 1 : path, m.len, hex);
   file_map_close(&m);
   return HP_OK;
+}
+
+static hp_status add_checkpoint(const checkpoint *c, str *facts) {
+  str path = {0};
+  file_map m;
+  char hex[33], room[PATH_MAX];
+  const char *whole = realpath(c->path, room);
+  hp_status st = path_join(&path, c->path, "MANIFEST.json");
+  if (!st) st = file_map_open(path.at, &m);
+  str_free(&path);
+  if (!st) {
+    hash_hex(hash_bytes128(m.at, m.len), hex);
+    str_printf(facts,
+               "the checkpoint to go on from\tstep %lld, MANIFEST.json with hash %.16s%c in %s\n",
+               (long long)c->step, hex, SHOWN_ALONE, whole ? whole : c->path);
+    file_map_close(&m);
+  }
+  return st;
+}
+
+hp_status agree_checkpoint(const checkpoint *c) {
+  str facts = {0};
+  if (is_alone()) return HP_OK;
+  return agree_and_free(add_checkpoint(c, &facts), &facts);
 }
 
 static bool holds_weights(const char *name) {

@@ -3,6 +3,7 @@
 #ifndef TRAIN_AGREE_H
 #define TRAIN_AGREE_H
 
+#include "train/checkpoint.h"
 #include "train/train_data.h"
 
 /* Fails in all of them with HP_ERR_INPUT, and the same message, when the facts differ: it says
@@ -13,6 +14,8 @@ hp_status agree_on(const str *facts);
 /* Every key that decides what a process does; not what may differ between machines: where files
  * are, and threads. */
 hp_status agree_config(const train_config *c);
+/* The checkpoint that a run goes on from; its manifest names the hashes of all its files. */
+hp_status agree_checkpoint(const checkpoint *c);
 /* The samples, of training and evaluation. */
 hp_status agree_data(const train_config *c, const train_data *d);
 /* The files of the model's folder: config.json, tokenizer and, where they are loaded, weights. */

@@ -325,6 +325,7 @@ hp_status trainer_run(const train_config *c) {
   hp_status st = agree_config(c);
   if (!st) st = take_folder(&t);
   if (!st && c->is.train) st = trainer_find_checkpoint(&t, &t.from, &t.found);
+  if (!st && t.found) st = agree_checkpoint(&t.from);
   if (!st && t.found) st = trainer_keep_batch(&t);
   if (!st) st = open_data(&t);
   if (!st) st = agree_data(c, &t.data);

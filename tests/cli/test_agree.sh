@@ -76,3 +76,29 @@ if need_mpi; then
   exit_is 0
   is_file job/run/model.safetensors
 fi
+
+it "a checkpoint that is another one in each process's folder is refused, with both"
+if need_mpi; then
+  for r in 0 1; do
+    mkdir -p machine$r
+    run train job/job.yaml output_dir="machine$r/run" max_steps=5 save_steps=5 seed=4$r
+    exit_is 0
+  done
+  rm machine?/run/train_results.json
+  resume() { # COMMAND run in each process first
+    run_cmd mpirun -q --oversubscribe --bind-to none $root -n 2 sh -c '
+      job=$PWD/job/job.yaml
+      cd machine'"$1"' && exec '"$HYPER"' train "$job" output_dir=run max_steps=6 seed=40 strategy=dp=2 \
+        model_name_or_path='"$PWD/job/model"' dataset_dir='"$PWD"
+  }
+  resume '$OMPI_COMM_WORLD_RANK'
+  exit_is 2
+  err_has "the processes differ in the checkpoint to go on from: step 5, MANIFEST.json with hash "
+  err_has "in $PWD/machine0/run/checkpoint-5 (process 0), step 5, MANIFEST.json with hash "
+  err_has "in $PWD/machine1/run/checkpoint-5 (process 1)"
+  [ "$(grep -c "the processes differ" err)" = 1 ] || fail "not said once"
+  no_file machine0/run/checkpoint-6 machine1/run/checkpoint-6
+  resume 0
+  exit_is 0
+  err_has "continuing from run/checkpoint-5"
+fi
