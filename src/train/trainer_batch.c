@@ -59,7 +59,9 @@ static hp_status keep(trainer *t, const tree_node *state) {
              (long long)then.global, (long long)then.micro, (long long)then.replicas,
              (long long)then.accumulation, (long long)b->per_device, (long long)b->replicas,
              (long long)b->accumulation);
-  if (!train_config_overrides(t->c, "data")) b->epoch_samples = then.epoch_samples;
+  bool dealt_anew =
+      train_config_overrides(t->c, "data") || train_config_overrides(t->c, "dataloader_drop_last");
+  if (!dealt_anew) b->epoch_samples = then.epoch_samples;
   return HP_OK;
 }
 

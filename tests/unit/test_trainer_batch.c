@@ -49,6 +49,23 @@ TEST(a_manifest_from_before_replicas_has_the_batch_of_all) {
   CHECK_EQ(b.epoch_samples, 8);
 }
 
+TEST(what_an_override_changes_is_dealt_anew) {
+  train_batching b;
+  static const char *const named[] = {"data", "dataloader_drop_last"};
+  CHECK_OK(keep("per_device_train_batch_size: 4\ngradient_accumulation_steps: 2\n", OLD, &b));
+  CHECK_EQ(b.epoch_samples, 10);
+  for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+    str keys = {0};
+    str_printf(&keys,
+               "per_device_train_batch_size: 4\ngradient_accumulation_steps: 2\n"
+               "dataloader_drop_last: true\nresume_override: [%s]\n",
+               named[i]);
+    CHECK_OK(keep(keys.at, OLD, &b));
+    CHECK_EQ(b.epoch_samples, 0); /* as the data and the sizes say */
+    str_free(&keys);
+  }
+}
+
 TEST(the_micro_batch_gives_way_to_the_global_batch) {
   train_batching b;
   CHECK_OK(keep("per_device_train_batch_size: 3\nstrategy: dp=2\n", OLD, &b));
