@@ -1,5 +1,6 @@
 #include "base/io.h"
 #include "base/map_names.h"
+#include "base/milestone.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +24,7 @@ hp_status file_read_fd(int fd, const char *name, size_t max, char **out, size_t 
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) HP_FAIL_GOTO(st, HP_ERR_IO, "%s: cannot read: %s", name, strerror(errno));
     if (n == 0) break;
+    milestone_count_work();
     if (s.len + (size_t)n > max)
       HP_FAIL_GOTO(st, HP_ERR_INPUT, "%s: larger than the %zu bytes allowed for it", name, max);
     str_add_n(&s, buf, (size_t)n);

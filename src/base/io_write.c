@@ -1,5 +1,6 @@
 #include "base/file_record.h"
 #include "base/io.h"
+#include "base/milestone.h"
 #include "base/written.h"
 
 #include <errno.h>
@@ -11,7 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TEMP_TRIES = 16 };
+/* CHUNK: no more is given to the system at once, so that progress is seen. */
+enum { TEMP_TRIES = 16, CHUNK = 1 << 20 };
 
 hp_status file_check_target(const char *path) {
   struct stat s;
@@ -73,7 +75,7 @@ hp_status file_writer_write(file_writer *w, const void *bytes, size_t len) {
   const char *p = bytes;
   HP_TRY(written_add(w->meant, bytes, len));
   while (len) {
-    ssize_t n = write(w->fd, p, len > (1u << 30) ? (1u << 30) : len);
+    ssize_t n = write(w->fd, p, len < CHUNK ? len : CHUNK);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0)
       HP_FAIL(HP_ERR_IO, "%s: write failed after %llu bytes: %s%s", w->path,
@@ -81,6 +83,7 @@ hp_status file_writer_write(file_writer *w, const void *bytes, size_t len) {
               n < 0 && (errno == ENOSPC || errno == EDQUOT)
                   ? "; free some space, or choose another folder"
                   : "");
+    milestone_count_work();
     p += n;
     len -= (size_t)n;
     w->written += (uint64_t)n;

@@ -1,9 +1,20 @@
 #include "base/milestone.h"
 
+#include <stdatomic.h>
+
 /* Stored as one more: 0 is nothing yet. */
-static struct { _Atomic int64_t step, saved; } milestone;
+static struct {
+  _Atomic int64_t step, saved;
+  _Atomic uint64_t work;
+} milestone;
 
 void milestone_set_step(int64_t step) { milestone.step = step + 1; }
 void milestone_set_saved(int64_t step) { milestone.saved = step + 1; }
 int64_t milestone_get_step(void) { return milestone.step - 1; }
 int64_t milestone_get_saved(void) { return milestone.saved - 1; }
+void milestone_count_work(void) {
+  atomic_fetch_add_explicit(&milestone.work, 1, memory_order_relaxed);
+}
+uint64_t milestone_get_work(void) {
+  return atomic_load_explicit(&milestone.work, memory_order_relaxed);
+}

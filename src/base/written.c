@@ -1,5 +1,6 @@
 #include "base/written.h"
 
+#include "base/milestone.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -40,6 +41,7 @@ hp_status written_add(written *w, const void *bytes, size_t n) {
   while (n) {
     size_t room = BLOCK - (size_t)(w->bytes % BLOCK), some = n < room ? n : room;
     hash_stream_add(w->hash, p, some);
+    milestone_count_work();
     w->bytes += some;
     p += some;
     n -= some;

@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
+#include "base/milestone.h"
 #include "base/sealed.h"
 
 #include <dirent.h>
@@ -119,6 +120,7 @@ static hp_status hash_open_file(int fd, const char *path, const listed *l, char 
     if (n < 0) HP_FAIL_GOTO(st, HP_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
     if (n == 0) break;
     hash_stream_add(s, room, (size_t)n);
+    milestone_count_work();
     bytes += (uint64_t)n;
   }
   if (stop && *stop) goto done;

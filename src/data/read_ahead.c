@@ -1,5 +1,7 @@
 #include "data/read_ahead.h"
 
+#include "base/milestone.h"
+
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -58,6 +60,7 @@ static bool read_file(read_ahead *r, const file_map *m, uint64_t place) {
     some = m->len - done < STEP ? m->len - done : STEP;
     if (!is_wanted(r, place + done) || !bring_in(r, at + done, some)) return false;
     if (r->stream) hash_stream_add(r->stream, at + done, some);
+    milestone_count_work();
   }
   return true;
 }

@@ -38,6 +38,7 @@ typedef struct {
   _Atomic int rank; /* -1: not known yet */
   _Atomic bool joined;
   progress_place last;
+  uint64_t work;                         /* of base/milestone.h */
   double since_s[STREAM_COUNT], quiet_s; /* when a stream, and all of it, last changed */
   heartbeat out;                         /* the last of its bytes are not sent yet */
   size_t unsent;
@@ -52,12 +53,14 @@ static void look(connection *l) {
   progress_place now;
   double t = time_now_s();
   progress_record_read(&now);
+  uint64_t work = milestone_get_work();
   bool same = now.runs == l->last.runs;
   for (int s = 0; s < STREAM_COUNT; s++) {
     if (same && now.at[s] == l->last.at[s]) continue;
     l->since_s[s] = l->quiet_s = t;
   }
-  if (!same) l->quiet_s = t;
+  if (!same || work != l->work) l->quiet_s = t;
+  l->work = work;
   l->last = now;
 }
 

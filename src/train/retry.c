@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "base/milestone.h"
 #include "base/thread.h"
 
 void retry_failed(retry *r, double now, double took) {
@@ -22,7 +23,10 @@ bool retry_again(retry *r, hp_status st, double began) {
   log_warn("%s; trying again in %.3g s (try %lld of %d failed)", err_message(), r->pause_s,
            (long long)r->failed, RETRY_LAST_TRIES);
   err_clear();
-  time_sleep_until(r->next_s);
+  for (double now_s; (now_s = time_now_s()) < r->next_s;) {
+    milestone_count_work(); /* it waits, and does not hang */
+    time_sleep_until(now_s + 1 < r->next_s ? now_s + 1 : r->next_s);
+  }
   return true;
 }
 

@@ -2,7 +2,9 @@
  * and what ends with it. */
 #include "rt/heartbeat.h"
 
+#include "base/io.h"
 #include "base/log.h"
+#include "base/milestone.h"
 #include "base/thread.h"
 #include "rt/heartbeat_port.h"
 #include "test.h"
@@ -305,6 +307,12 @@ static void wait_to_be_told(void) {
   for (double until = time_now_s() + 20; !told && time_now_s() < until;) usleep(1000);
   heartbeat_end(told == SIGUSR1 ? 41 : 42, " train: full");
 }
+/* As one does that writes for long between two programs. */
+static void work_until_told(void) {
+  for (double until = time_now_s() + 20; !told && time_now_s() < until; usleep(1000))
+    milestone_count_work();
+  heartbeat_end(0, "");
+}
 static void go_on_for_long(void) {
   sleep(20);
   _exit(43);
@@ -341,6 +349,41 @@ TEST(a_process_is_heard_before_it_has_met_the_others) {
   CHECK_EQ(exit_of(pid), 0);
   CHECK(x->lost_s == 0);
   heartbeat_port_close(&p);
+}
+
+/* For how long nothing has changed in it, after more than a second. */
+static double still_after(void (*then)(void)) {
+  heartbeat_port p = open_port();
+  pid_t pid = start("127.0.0.1", heartbeat_port_number(&p), &p.key, then);
+  CHECK(await_process(&p, false));
+  for (double until = time_now_s() + 1.5; time_now_s() < until;) heartbeat_port_listen(&p, TURN_MS);
+  double still_s = p.peers.at[0].last.still_s;
+  CHECK(heartbeat_port_order(&p.peers.at[0], SIGUSR1));
+  CHECK(await_process(&p, true));
+  exit_of(pid);
+  heartbeat_port_close(&p);
+  return still_s;
+}
+
+TEST(a_process_that_writes_or_reads_between_programs_does_not_stand_still) {
+  CHECK(still_after(wait_to_be_told) > 1);
+  CHECK(still_after(work_until_told) < 0.5);
+}
+
+TEST(each_mib_of_a_file_is_progress) {
+  enum { MIB = 1 << 20, PARTS = 3 };
+  char *bytes = mem_calloc(PARTS, MIB), *back;
+  size_t len;
+  uint64_t before = milestone_get_work();
+  CHECK(bytes);
+  CHECK_OK(file_write("work.bin", bytes, (size_t)PARTS * MIB));
+  CHECK(milestone_get_work() - before >= 3 * PARTS); /* hashed, written, read back */
+  before = milestone_get_work();
+  CHECK_OK(file_read("work.bin", 0, &back, &len));
+  CHECK(milestone_get_work() - before >= PARTS);
+  mem_free(back);
+  mem_free(bytes);
+  unlink("work.bin");
 }
 
 TEST(a_process_ends_when_its_supervisor_is_gone) {
