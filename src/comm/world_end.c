@@ -47,7 +47,7 @@ static void judge(void) {
   note *v = &world.out[NOTE_VERDICT];
   if (failure) *v = *failure;
   if (failure && failure->rank)
-    snprintf(v->text, sizeof v->text, "process %d on %.63s: %.1400s", failure->rank, failure->host,
+    snprintf(v->text, sizeof v->text, ": process %d on %.63s%.1400s", failure->rank, failure->host,
              failure->text);
   world_send_note(NOTE_VERDICT, 1, world.facts.size - 1);
   world.verdict = *v;
