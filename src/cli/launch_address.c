@@ -40,17 +40,30 @@ static hp_status add_host(host_list *l, const char *name, size_t n) {
   return HP_ERR_OOM;
 }
 
+/* At most nine digits, which no type is too small for; false: there is no such number. */
+static bool read_number(const char **at, unsigned long *out) {
+  enum { DIGITS = 9 };
+  size_t n = strspn(*at, "0123456789");
+  *out = 0;
+  if (!n || n > DIGITS) return false;
+  for (const char *end = *at + n; *at < end; (*at)++)
+    *out = *out * 10 + (unsigned long)(**at - '0');
+  return true;
+}
+
 /* Slurm's short form of several names, node[001-004,7]: the numbers between the brackets. */
 static hp_status add_numbered(host_list *l, const char *word, size_t n, const char *open) {
   const char *close = memchr(open, ']', n - (size_t)(open - word)), *at = open + 1;
   char name[256];
   if (!close) return add_host(l, word, n);
   while (at < close) {
-    char *end;
+    const char *end = at;
+    unsigned long first, last;
     size_t digits = strspn(at, "0123456789");
-    unsigned long first = strtoul(at, &end, 10), last = first;
-    if (*end == '-') last = strtoul(end + 1, &end, 10);
-    if (!digits || (*end != ',' && end != close) || last < first || last - first > HOSTS_MAX)
+    bool good = read_number(&end, &first);
+    last = first;
+    if (good && *end == '-') end++, good = read_number(&end, &last);
+    if (!good || (*end != ',' && end != close) || last < first || last - first > HOSTS_MAX)
       HP_FAIL(HP_ERR_INPUT, "%.*s: expected names such as node[1-4,7]", (int)n, word);
     for (unsigned long k = first; k <= last; k++) {
       int m = snprintf(name, sizeof name, "%.*s%0*lu%.*s", (int)(open - word), word, (int)digits, k,
@@ -98,9 +111,9 @@ static hp_status read_hostfile(const char *path, host_list *l) {
 
 /* The machines of the job, as far as they are told; none: this one alone. */
 static hp_status find_hosts(const launch_options *o, host_list *l) {
-  const char *nodes = getenv("SLURM_JOB_NODELIST"), *count = getenv("SLURM_JOB_NUM_NODES");
+  const char *nodes = getenv("SLURM_JOB_NODELIST");
   if (o->hostfile) return read_hostfile(o->hostfile, l);
-  if (!getenv("SLURM_JOB_ID") || !nodes || (count && !strcmp(count, "1"))) return HP_OK;
+  if (!getenv("SLURM_JOB_ID") || !nodes) return HP_OK;
   return add_names(l, nodes, strlen(nodes));
 }
 
