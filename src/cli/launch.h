@@ -15,6 +15,7 @@ typedef struct {
   const char *hostfile, *starter; /* NULL: none; the one that fits */
   const char *interface;          /* to listen at: its name or address; NULL: the one that fits */
   const char *const *verb;        /* the words after --, NULL at the end */
+  const char *program;            /* the file that this program is run from */
 } launch_options;
 
 /* --- starting --------------------------------------------------------------------------------- */
@@ -82,11 +83,11 @@ const heartbeat_peer *watchdog_find_lost(const watchdog *w);
 bool watchdog_find(const watchdog *w, str *why);
 /* Have all processes said that they end?  code: the exit code of the job. */
 bool watchdog_all_ended(const watchdog *w, int *code);
-/* A process that failed before it met the others, which therefore could not learn of it; NULL:
- * none. */
+/* A process that failed before it met the others, which therefore could not learn of it, and before
+ * one of them died, of which that may have come; NULL: none. */
 const heartbeat_peer *watchdog_find_refused(const watchdog *w);
-/* Has any process said that it ends? */
-bool watchdog_any_ended(const watchdog *w);
+/* Was any process heard? */
+bool watchdog_any_known(const watchdog *w);
 /* Gives a signal to all processes; false: there is none to give it to. */
 bool watchdog_signal(watchdog *w, int number);
 /* Ends at once those that still live, here and on other machines. */

@@ -122,15 +122,11 @@ static hp_status add_options(const launch_options *o, const starter *s, launch_c
 static hp_status make(const launch_options *o, launch_command *c) {
   const starter *s;
   const char *program;
-  char self[4096];
-  ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-  if (n < 0) HP_FAIL(HP_ERR_IO, "/proc/self/exe: %s", strerror(errno));
-  self[n] = 0;
   HP_TRY(choose(o->starter, &program, &s));
   c->signals_from = s->signals_from;
   HP_TRY(add(c, program));
   HP_TRY(add_options(o, s, c));
-  HP_TRY(add(c, self));
+  HP_TRY(add(c, o->program));
   for (const char *const *w = o->verb; *w; w++) HP_TRY(add(c, *w));
   return add(c, NULL);
 }

@@ -80,6 +80,20 @@ static void await_processes(attempt *a) {
   str_free(&who);
 }
 
+/* A starter ends after its processes.  One that still lives then is out of its hands: its output
+ * goes nowhere, and nobody would end the others when it dies. */
+static void find_left(attempt *a) {
+  const heartbeat_peer *x = watchdog_find_living(a->w);
+  if (!x || a->out->died) return;
+  peer_print(x, &a->out->why);
+  str_printf(&a->out->why, " was still running when %s, which had started it, ended (", a->starter);
+  if (WIFSIGNALED(a->status))
+    str_printf(&a->out->why, "signal %d (%s))", WTERMSIG(a->status),
+               strsignal(WTERMSIG(a->status)));
+  else str_printf(&a->out->why, "exit code %d)", WEXITSTATUS(a->status));
+  a->out->died = true;
+}
+
 static void await(attempt *a) {
   while (!a->over) {
     watchdog_listen(a->w, TURN_MS);
@@ -90,6 +104,7 @@ static void await(attempt *a) {
   }
   for (int i = 0; i < 4; i++) watchdog_listen(a->w, 0); /* last words */
   look(a);
+  if (!a->lost && !watchdog_find_refused(a->w)) find_left(a);
   await_processes(a);
 }
 
@@ -165,15 +180,16 @@ static hp_status judge(attempt *a, const char *line) {
   }
   if (x) tell_refusal(a, x);
   if (x || out->died) return HP_OK;
+  a->lost = watchdog_find_lost(a->w) != NULL; /* also after the starter's end, or while it ended */
   out->code = code_of(a);
   out->died = a->lost || WIFSIGNALED(a->status);
-  if (a->w->port.listener >= 0 && signal_of(a) && !watchdog_any_ended(a->w)) out->died = true;
+  if (a->w->port.listener >= 0 && signal_of(a) && !watchdog_any_known(a->w)) out->died = true;
   if (a->lost) tell_death(a, watchdog_find_lost(a->w));
   else if (WIFSIGNALED(a->status))
     str_printf(&out->why, "%s (pid %d) was ended by signal %d (%s)", a->starter, (int)a->pid,
                WTERMSIG(a->status), strsignal(WTERMSIG(a->status)));
   else if (out->died) tell_death(a, NULL);
-  else if (out->code && a->w->port.listener >= 0 && !watchdog_any_ended(a->w))
+  else if (out->code && a->w->port.listener >= 0 && !watchdog_any_known(a->w))
     return refuse_start(a, line);
   return HP_OK;
 }

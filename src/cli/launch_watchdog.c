@@ -59,6 +59,7 @@ static void forgive(watchdog *w, double seconds) {
   for (size_t i = 0; i < w->port.peers.len; i++) {
     w->port.peers.at[i].heard_s += seconds;
     w->port.peers.at[i].since_s += seconds;
+    if (w->port.peers.at[i].lost_s > 0) w->port.peers.at[i].lost_s += seconds;
   }
 }
 
@@ -111,21 +112,26 @@ const heartbeat_peer *watchdog_find_living(const watchdog *w) {
 }
 
 const heartbeat_peer *watchdog_find_refused(const watchdog *w) {
-  const heartbeat_peer *found = NULL;
+  const heartbeat_peer *found = NULL, *lost = watchdog_find_lost(w);
   for (size_t i = 0; i < w->port.peers.len; i++) {
     const heartbeat_peer *x = &w->port.peers.at[i];
-    if (x->ended && x->last.code && !x->last.joined && (!found || !x->last.rank)) found = x;
+    bool refuses = x->ended && x->last.code && x->last.code != HEARTBEAT_AGAIN && !x->last.joined;
+    if (lost && x->heard_s > lost->lost_s) continue;
+    if (refuses && (!found || !x->last.rank)) found = x;
   }
   return found;
 }
 
+/* What process 0 says counts, but for a device that failed: of that only its own process may know.
+ */
 static int64_t count_ended(const watchdog *w, int *code) {
   int64_t n = 0;
   for (size_t i = 0; i < w->port.peers.len; i++) {
     const heartbeat_peer *x = &w->port.peers.at[i];
     if (!x->ended) continue;
     n++;
-    if (!x->last.rank || !*code) *code = x->last.code;
+    if (*code == HEARTBEAT_AGAIN) continue;
+    if (!x->last.rank || !*code || x->last.code == HEARTBEAT_AGAIN) *code = x->last.code;
   }
   return n;
 }
@@ -137,7 +143,11 @@ bool watchdog_all_ended(const watchdog *w, int *code) {
   return true;
 }
 
-bool watchdog_any_ended(const watchdog *w) { return count_ended(w, &(int){0}) > 0; }
+bool watchdog_any_known(const watchdog *w) {
+  for (size_t i = 0; i < w->port.peers.len; i++)
+    if (w->port.peers.at[i].known) return true;
+  return false;
+}
 
 /* --- what holds it up ------------------------------------------------------------------------- */
 
@@ -189,6 +199,8 @@ static bool hangs(const watchdog *w, const heartbeat_peer *x, str *why) {
   peer_print(x, why);
   str_printf(why, " hangs: for %.0f s it has been ", still(x));
   print_place(x, why);
+  str_printf(why, " (it has %g s there; --watchdog %g gives a longer time)",
+             w->patience_s * (inside ? 1 : BETWEEN), 2 * w->patience_s);
   print_waiting(w, x, why);
   return true;
 }
