@@ -233,6 +233,7 @@ static hp_status wait_for_try(const trainer *t, bool *asked) {
   int64_t what = NOTHING;
   while (what == NOTHING) {
     double now = time_now_s(), look = now + LOOK_S;
+    milestone_count_work();
     time_sleep_until(look < t->unsaved.next_s ? look : t->unsaved.next_s);
     bool due = t->writes && retry_is_due(&t->unsaved, time_now_s());
     HP_TRY(hp_world_most(signals_taken() ? ASKED : due ? DUE : NOTHING, &what));
