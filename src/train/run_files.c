@@ -11,6 +11,14 @@
 
 /* --- trainer_log.jsonl ------------------------------------------------------------------------ */
 
+/* The line that ends a log has neither a loss nor an evaluation; the end to come writes it anew. */
+static bool ends_log(const tree_node *line) {
+  for (uint32_t i = 0; i < line->len; i++)
+    if (!strcmp(line->child[i]->key, "loss") || !strncmp(line->child[i]->key, "eval", 4))
+      return false;
+  return true;
+}
+
 /* Appends the lines of text that are whole, are JSON and tell of no step after `last`. */
 static hp_status keep_lines(const char *text, size_t len, const char *name, int64_t last,
                             str *out) {
@@ -24,7 +32,7 @@ static hp_status keep_lines(const char *text, size_t len, const char *name, int6
       err_clear();
     } else {
       if (tree_need_int(t.root, "current_steps", &step)) err_clear();
-      else if (step <= last) str_add_n(out, text + at, n + 1);
+      else if (step < last || (step == last && !ends_log(t.root))) str_add_n(out, text + at, n + 1);
       tree_free(&t);
     }
     at += n + 1;
@@ -167,17 +175,22 @@ static void load_results(const char *dir, tree *out) {
 
 hp_status run_files_results(const run_files *f, const run_entry *e, int n, const char *split) {
   str text = {0}, name = {0};
-  tree before;
   run_log_print_results(e, n, NULL, &text);
   str_printf(&name, "%s_results.json", split);
   hp_status st = name.failed ? HP_ERR_OOM : put_file(f->dir, name.at, &text);
-  load_results(f->dir, &before);
-  str_clear(&text);
-  run_log_print_results(e, n, before.root, &text);
-  if (!st) st = put_file(f->dir, "all_results.json", &text);
-  tree_free(&before);
   str_free(&text);
   str_free(&name);
+  return st;
+}
+
+hp_status run_files_all_results(const run_files *f, const run_entry *e, int n) {
+  str text = {0};
+  tree before;
+  load_results(f->dir, &before);
+  run_log_print_results(e, n, before.root, &text);
+  hp_status st = put_file(f->dir, "all_results.json", &text);
+  tree_free(&before);
+  str_free(&text);
   return st;
 }
 

@@ -28,8 +28,10 @@ hp_status run_files_log(run_files *f, const run_entry *e, str *shown);
 hp_status run_files_finish(run_files *f);
 /* trainer_state.json in dir (a checkpoint's, or the run's). */
 hp_status run_files_state(const run_log *log, const char *dir);
-/* SPLIT_results.json and all_results.json of n entries; split: "train" or "eval". */
+/* SPLIT_results.json of n entries; split: "train" or "eval".  That of "train" comes last of a run:
+ * by it a run is known as finished. */
 hp_status run_files_results(const run_files *f, const run_entry *e, int n, const char *split);
+hp_status run_files_all_results(const run_files *f, const run_entry *e, int n);
 /* training_loss.png and .svg, training_eval_loss.png and .svg: those that have points.  The names
  * of the files written are appended to shown, a line each. */
 hp_status run_files_plots(const run_files *f, str *shown);

@@ -90,7 +90,7 @@ void trainer_go_without(const char *what) {
   err_clear();
 }
 
-/* Prints the metrics of n entries and writes SPLIT_results.json. */
+/* Prints the metrics of n entries and writes them into all_results.json. */
 static hp_status tell_results(trainer *t, const run_entry *e, int n, const char *split) {
   str text = {0};
   if (!t->writes) return HP_OK;
@@ -98,7 +98,7 @@ static hp_status tell_results(trainer *t, const run_entry *e, int n, const char 
   hp_status st = str_status(&text);
   if (!st) {
     put(t, text.at, false);
-    st = run_files_results(&t->files, e, n, split);
+    st = run_files_all_results(&t->files, e, n);
   }
   str_free(&text);
   return st;
@@ -123,6 +123,7 @@ static hp_status tell_evaluation(trainer *t) {
   for (int i = 0; i < n && !st; i++)
     st = run_log_eval_results(&t->log, &t->log.entry.at[before + (size_t)i], &e[i]);
   if (!st) st = tell_results(t, e, n, "eval");
+  if (!st && t->writes) st = run_files_results(&t->files, e, n, "eval");
   mem_free(e);
   return st;
 }
@@ -144,6 +145,7 @@ hp_status trainer_tell_end(trainer *t) {
   if (t->c->is.evaluate_after && t->data.evals) HP_TRY(tell_evaluation(t));
   if (!t->writes) return HP_OK;
   if (run_files_card(&t->files)) trainer_go_without("README.md");
+  HP_TRY(run_files_results(&t->files, &e, 1, "train"));
   trainer_report(t, "finished", true);
   log_info("done: %s", t->c->output_dir);
   return HP_OK;

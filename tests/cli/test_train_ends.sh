@@ -103,3 +103,21 @@ again
 head -c 500 whole >end/model.safetensors
 again
 no_file end/run.lock
+
+it "a run that was killed while it wrote its last files writes them again"
+# the results come last: without them a run is not known as finished
+make_job last </dev/null
+run train last/job.yaml
+exit_is 0
+cp -r last/out kept
+for gone in "README.md train_results.json" "trainer_state.json README.md train_results.json" \
+  "all_results.json trainer_state.json README.md train_results.json"; do
+  for f in $gone; do rm last/out/$f; done
+  run train last/job.yaml
+  exit_is 0
+  for f in $gone; do is_file last/out/$f; done
+  same_file kept/model.safetensors last/out/model.safetensors
+  same_history kept last/out
+done
+run train last/job.yaml
+err_has "nothing to do"

@@ -353,10 +353,12 @@ TEST(the_folder_of_a_run_has_its_files_and_a_resumed_log_goes_on) {
     if (i % 2) continue;
     CHECK_OK(run_log_evaluated(&r.log, "", 6 - i, 0.25, 5, 1, &e, &best));
     CHECK_OK(run_files_log(&f, &e, &shown));
+    CHECK_OK(run_files_all_results(&f, &e, 1));
     CHECK_OK(run_files_results(&f, &e, 1, "eval"));
   }
   CHECK_OK(run_log_finished(&r.log, &e));
   CHECK_OK(run_files_log(&f, &e, &shown));
+  CHECK_OK(run_files_all_results(&f, &e, 1));
   CHECK_OK(run_files_results(&f, &e, 1, "train"));
   CHECK_OK(run_files_state(&r.log, f.dir));
   CHECK_OK(run_files_plots(&f, &shown));
