@@ -24,6 +24,7 @@ void api_end(const api_call *c) {
 hp_status api_result(const char *function, hp_status st) {
   if (st && !*err_message())
     return err_set(st, __FILE__, __LINE__, "%s: %s", function, err_name(st));
+  if (!st) err_call_succeeded();
   return st;
 }
 

@@ -166,6 +166,36 @@ HP_API hp_status hp_write(hp_device *d, const char *name, const void *data, size
   return api_result(__func__, group_write(d, i, data));
 }
 
+/* A fill of the caller's, and what it is called for. */
+typedef struct {
+  hp_fill_fn fill;
+  void *context;
+  const char *name;
+} filler;
+typedef struct {
+  const filler *f;
+  int64_t first, n;
+  void *to;
+} filled;
+
+static hp_status call_fill(void *context) {
+  const filled *x = context;
+  return x->f->fill(x->f->context, x->first, x->n, x->to);
+}
+
+static hp_status fill_part(void *context, int64_t first, int64_t n, void *to) {
+  filled x = {context, first, n, to};
+  err_report why;
+  hp_status st = err_outside(call_fill, &x, &why);
+  if ((unsigned)st > HP_ERR_INTERNAL)
+    HP_FAIL(HP_ERR_ARG, "hp_fill: the fill of param \"%s\" returned %d, which is no hp_status",
+            x.f->name, (int)st);
+  if (st && !*why.message)
+    HP_FAIL(st, "hp_fill: the fill of param \"%s\" returned \"%s\" for %lld elements from %lld on",
+            x.f->name, err_name(st), (long long)n, (long long)first);
+  return err_give(&why);
+}
+
 HP_API hp_status hp_fill(hp_device *d, const char *name, hp_fill_fn fill, void *context) {
   uint32_t i;
   API_CALL;
@@ -174,7 +204,8 @@ HP_API hp_status hp_fill(hp_device *d, const char *name, hp_fill_fn fill, void *
   if (!fill) return api_null(__func__, "fill", "a function");
   HP_TRY(find(d, name, &i));
   HP_TRY(check_whole(&d->states.at[i], name));
-  return api_result(__func__, group_fill(d, i, fill, context));
+  filler f = {fill, context, name};
+  return api_result(__func__, group_fill(d, i, fill_part, &f));
 }
 
 HP_API hp_status hp_read(const hp_device *d, const char *name, void *data, size_t bytes) {

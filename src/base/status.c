@@ -20,7 +20,9 @@ typedef struct {
  * that of the public call that runs or ended last. */
 static _Thread_local struct {
   failure own, call;
-  int calls; /* public calls that have begun and not ended */
+  int calls;     /* public calls that have begun and not ended */
+  bool outside;  /* in a function of the caller's, err_outside */
+  bool own_told; /* own is that of a public call, which no code of ours has looked at */
 } err;
 
 static failure *current(void) { return err.calls ? &err.call : &err.own; }
@@ -46,6 +48,7 @@ hp_status err_set(hp_status code, const char *file, int line, const char *fmt, .
   char raw[ERR_MESSAGE_MAX], text[ERR_MESSAGE_MAX];
   failure *f = current();
   va_list ap;
+  if (f == &err.own) err.own_told = false;
   va_start(ap, fmt);
   vsnprintf(raw, sizeof raw, fmt, ap);
   va_end(ap);
@@ -64,6 +67,7 @@ hp_status err_set(hp_status code, const char *file, int line, const char *fmt, .
 }
 
 void err_at(hp_status code, const char *file, int line, const char *call) {
+  if (current() == &err.own) err.own_told = false;
   if (!current()->code) err_set(code, file, line, "%s failed (%s)", call, err_name(code));
   trace_add(current(), "  at %s:%d: %.120s\n", file, line, call);
 }
@@ -74,7 +78,13 @@ const char *err_message(void) { return current()->message; }
 const char *err_trace(void) { return current()->trace + current()->calls_at; }
 
 void err_call_begin(void) {
-  if (!err.calls++) clear(&err.call);
+  if (err.calls++) return;
+  clear(&err.call);
+  if (err.outside && err.own_told) clear(&err.own);
+}
+
+void err_call_succeeded(void) {
+  if (err.calls == 1) clear(&err.call);
 }
 
 void err_call_end(bool tell) {
@@ -84,6 +94,7 @@ void err_call_end(bool tell) {
     trace_add(&err.own, "  then %s", f->trace);
     return;
   }
+  err.own_told = true;
   err.own.code = f->code;
   memcpy(err.own.message, f->message, strlen(f->message) + 1);
   memcpy(err.own.trace, f->trace, f->trace_len + 1);
@@ -119,8 +130,29 @@ void err_take(hp_status code, err_report *out) {
 }
 
 hp_status err_give(const err_report *r) {
-  if (r->code) return err_set(r->code, "worker", 0, "%s", r->message);
-  return HP_OK;
+  if (!r->code) return HP_OK;
+  return err_set(r->code, "worker", 0, "%s", *r->message ? r->message : err_name(r->code));
+}
+
+hp_status err_outside(hp_status (*fn)(void *context), void *context, err_report *why) {
+  failure own = err.own, call = err.call;
+  int calls = err.calls;
+  bool outside = err.outside, own_told = err.own_told;
+  clear(&err.own);
+  clear(&err.call);
+  err.calls = 0;
+  err.outside = true;
+  hp_status st = fn(context);
+  const char *said = err.own.code == st ? err.own.message : "";
+  if (!*said && err.call.code == st) said = err.call.message;
+  why->code = st;
+  memcpy(why->message, said, strlen(said) + 1);
+  err.own = own;
+  err.call = call;
+  err.calls = calls;
+  err.outside = outside;
+  err.own_told = own_told;
+  return st;
 }
 
 _Noreturn void err_bug(const char *file, int line, const char *cond) {

@@ -32,6 +32,8 @@ const char *err_name(hp_status code);
  * belongs to the outer one. */
 void err_call_begin(void);
 void err_call_end(bool tell);
+/* The outermost call succeeds: forgets what failed in it and was dealt with. */
+void err_call_succeeded(void);
 const char *err_call_message(void); /* of the call that ended last; "" when it succeeded */
 const char *err_call_trace(void);   /* the message and the calls that it passed through, by line */
 /* Copies a failure to another thread: take on the failing one, give on the one that returns. */
@@ -41,6 +43,10 @@ typedef struct {
 } err_report;
 void err_take(hp_status code, err_report *out);
 hp_status err_give(const err_report *r);
+/* Runs a function of the caller's within a public call, with reports of its own: what fails in it
+ * is told as outside of any call, and of what it dealt with nothing is left.  Its status, and with
+ * what was said last of such a failure, "" when nothing was, to *why. */
+hp_status err_outside(hp_status (*fn)(void *context), void *context, err_report *why);
 
 #define HP_FAIL(code, ...) return err_set((code), __FILE__, __LINE__, __VA_ARGS__)
 

@@ -184,6 +184,7 @@ static void try_part(void *ctx, int64_t part) {
   if (!st) return;
   pthread_mutex_lock(&a->lock);
   if (!a->failure.code) err_take(st, &a->failure);
+  else err_clear();
   pthread_mutex_unlock(&a->lock);
 }
 
