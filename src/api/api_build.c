@@ -49,12 +49,28 @@ HP_API hp_tensor hp_pad(hp_graph *g, hp_tensor x, const int64_t *low, const int6
   API_BUILD(g, "x", HP_NONE);
   val v = API_VALUE(g, x);
   if (!api_need_given(g, low, "low") || !api_need_given(g, high, "high")) return HP_NONE;
+  if (!v || !api_need_number(g, (hp_dtype)graph_value(g, v)->dtype, value, "value")) return HP_NONE;
   return api_tensor(g, ops_pad(g, v, low, high, value));
+}
+
+/* So many numbers from 0 on are all different in t, and none is rounded. */
+static int64_t counts(hp_dtype t) {
+  static const int64_t most[HP_DTYPE_COUNT] = {[HP_F32] = (1 << 24) + 1,
+                                               [HP_BF16] = (1 << 8) + 1,
+                                               [HP_F16] = (1 << 11) + 1,
+                                               [HP_I32] = (int64_t)INT32_MAX + 1,
+                                               [HP_I64] = (int64_t)INT64_MAX,
+                                               [HP_U8] = 256,
+                                               [HP_BOOL] = 2};
+  return most[t];
 }
 
 HP_API hp_tensor hp_iota(hp_graph *g, hp_dtype t, hp_shape s, int axis) {
   API_BUILD(g, NULL, HP_NONE);
   if (!api_need_dtype(g, t, "t") || !api_need_shape(g, &s, "s")) return HP_NONE;
+  if (axis >= 0 && axis < s.rank && s.dim[axis] > counts(t))
+    return ops_refuse(g, 0, "dim %d of s is %lld; %s counts to %lld: a wider dtype was expected",
+                      axis, (long long)s.dim[axis], dtype_name(t), (long long)counts(t) - 1);
   return api_tensor(g, ops_iota(g, t, s.dim, s.rank, axis));
 }
 

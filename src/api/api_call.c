@@ -3,6 +3,7 @@
 #include "base/dtype.h"
 #include "ops/ops.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -117,11 +118,19 @@ bool api_need_shape(hp_graph *g, const hp_shape *s, const char *argument) {
   return !g->failure.code;
 }
 
-val api_number(hp_graph *g, hp_dtype t, double x, const char *argument) {
+bool api_need_number(hp_graph *g, hp_dtype t, double x, const char *argument) {
   double low = t == HP_I32 ? INT32_MIN : t == HP_I64 ? -0x1p63 : 0;
   double above = t == HP_I32 ? 0x1p31 : t == HP_I64 ? 0x1p63 : t == HP_U8 ? 256 : 2;
+  double most = t == HP_F16 ? 65504 : t == HP_BF16 ? 0x1.fep127 : FLT_MAX;
+  if (dtype_is_float(t) && isfinite(x) && fabs(x) > most)
+    ops_refuse(g, 0, "%s is %g, beyond the range of %s; expected -%g to %g, or an infinity",
+               argument, x, dtype_name(t), most, most);
   if (!dtype_is_float(t) && !(x >= low && x < above && x == floor(x)))
-    return ops_refuse(g, 0, "%s is %g, which is no number of %s; hp_cast to a float dtype first",
-                      argument, x, dtype_name(t));
-  return ops_const(g, t, x);
+    ops_refuse(g, 0, "%s is %g, which is no number of %s; hp_cast to a float dtype first", argument,
+               x, dtype_name(t));
+  return !g->failure.code;
+}
+
+val api_number(hp_graph *g, hp_dtype t, double x, const char *argument) {
+  return api_need_number(g, t, x, argument) ? ops_const(g, t, x) : 0;
 }

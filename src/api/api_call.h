@@ -87,7 +87,10 @@ hp_tensor api_tensor(hp_graph *g, val x);
 bool api_need_given(hp_graph *g, const void *p, const char *argument);
 bool api_need_dtype(hp_graph *g, hp_dtype t, const char *argument);
 bool api_need_shape(hp_graph *g, const hp_shape *s, const char *argument);
-/* A constant that its dtype holds: integers are not rounded behind the caller's back. */
+/* Poisons the graph when t does not hold x: an integer that would be rounded, or a finite number
+ * beyond the largest. */
+bool api_need_number(hp_graph *g, hp_dtype t, double x, const char *argument);
+/* A constant that its dtype holds. */
 val api_number(hp_graph *g, hp_dtype t, double x, const char *argument);
 
 #endif

@@ -155,6 +155,41 @@ TEST(api_refuses_numbers_that_an_integer_tensor_cannot_hold) {
   hp_graph_free(g);
 }
 
+TEST(api_refuses_numbers_that_would_be_rounded_or_infinite) {
+  static const struct {
+    hp_dtype t;
+    double x;
+  } bad[] = {{HP_F16, 70000}, {HP_F16, -65505}, {HP_BF16, 3.4e38}, {HP_F32, 1e300}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    hp_graph *g = new_graph();
+    CHECK_EQ(hp_const(g, bad[i].t, bad[i].x), HP_NONE);
+    check_poisoned(g, "beyond the range of");
+  }
+  static const double pad[] = {0.5, -1e30};
+  for (int i = 0; i < 2; i++) {
+    hp_graph *g = new_graph();
+    hp_pad(g, hp_input(g, "x", HP_I32, three), (int64_t[]){1}, (int64_t[]){1}, pad[i]);
+    check_poisoned(g, "hp_pad: value is");
+  }
+  static const struct {
+    hp_dtype t;
+    int64_t most;
+  } iota[] = {{HP_U8, 256},   {HP_BOOL, 2},       {HP_BF16, 257},
+              {HP_F16, 2049}, {HP_F32, 16777217}, {HP_I32, 2147483648}};
+  for (size_t i = 0; i < sizeof iota / sizeof *iota; i++) {
+    hp_graph *g = new_graph();
+    CHECK(hp_iota(g, iota[i].t, (hp_shape){1, {iota[i].most}}, 0) != HP_NONE);
+    CHECK_EQ(hp_iota(g, iota[i].t, (hp_shape){1, {iota[i].most + 1}}, 0), HP_NONE);
+    check_poisoned(g, "hp_iota: dim 0 of s is");
+  }
+  hp_graph *g = new_graph();
+  CHECK(hp_const(g, HP_F16, 65504) && hp_const(g, HP_F32, 1.0 / 0.0) &&
+        hp_const(g, HP_BF16, -1.0 / 0.0) && hp_const(g, HP_F16, 1e-30) &&
+        hp_pad(g, hp_input(g, "x", HP_F32, three), (int64_t[]){1}, (int64_t[]){1}, -1.0 / 0.0));
+  CHECK_OK(hp_graph_status(g));
+  hp_graph_free(g);
+}
+
 TEST(hp_map_refuses_operands_that_the_op_does_not_have) {
   hp_graph *g = new_graph();
   hp_tensor x = hp_input(g, "x", HP_F32, three);
