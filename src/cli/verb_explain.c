@@ -2,6 +2,7 @@
 #include "base/escape.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/philox.h"
 #include "base/units.h"
 #include "cli/cli.h"
@@ -57,13 +58,25 @@ static void put_number(json_writer *w, const char *key, double x) {
   json_put_double(w, x);
 }
 
+/* The time in which the least memory limit is looked for. */
+enum { LIMITS_S = 5 };
+
+static hp_status find_limits(const subject *s, step_limits *out) {
+  return step_memory_limits(s->m, &s->o, &s->places, s->d, s->c->is.memory_limit, LIMITS_S, out);
+}
+
 /* Of `memory`: what any limit makes of it. */
-static hp_status put_limits(json_writer *w, subject *s) {
-  uint64_t resident, minimum;
-  HP_TRY(step_memory_limits(s->m, &s->o, &s->places, s->d, s->c->is.memory_limit, &resident,
-                            &minimum));
-  put_int(w, "resident_bytes", (int64_t)resident);
-  put_int(w, "minimum_bytes", (int64_t)minimum);
+static hp_status put_limits(json_writer *w, const subject *s) {
+  step_limits l;
+  HP_TRY(find_limits(s, &l));
+  put_int(w, "resident_bytes", (int64_t)l.resident);
+  json_put_key(w, "minimum_bytes");
+  if (l.least) json_put_int(w, (int64_t)l.least);
+  else json_put_null(w);
+  if (!l.least)
+    log_warn("minimum_bytes is null: the least memory_limit was not found in %d s; the message of "
+             "memory_limit=1 names one that is not refused",
+             LIMITS_S);
   return HP_OK;
 }
 
@@ -145,16 +158,27 @@ static hp_status explain_time(const train_config *c, lm *m, const question *q) {
   return st;
 }
 
+static void add_limit(str *text, uint64_t bytes) {
+  units_add_bytes(text, (double)bytes);
+  str_printf(text, " (%llu bytes)", (unsigned long long)bytes);
+}
+
 /* The least limit in words, behind what `memory` tells. */
-static hp_status print_limits(subject *s) {
-  uint64_t resident, minimum;
+static hp_status print_limits(const subject *s) {
+  step_limits l;
   str text = {0};
-  HP_TRY(step_memory_limits(s->m, &s->o, &s->places, s->d, s->c->is.memory_limit, &resident,
-                            &minimum));
-  str_add(&text, "least memory_limit that is not refused: ");
-  units_add_bytes(&text, (double)minimum);
-  str_printf(&text, " (%llu bytes); without a limit a device takes ", (unsigned long long)minimum);
-  units_add_bytes(&text, (double)resident);
+  HP_TRY(find_limits(s, &l));
+  if (l.least) {
+    str_add(&text, "least memory_limit that is not refused: ");
+    add_limit(&text, l.least);
+  } else {
+    str_printf(&text, "least memory_limit that is not refused: not found in %d s; ", LIMITS_S);
+    if (l.enough) add_limit(&text, l.enough);
+    str_add(&text, l.enough ? " is not refused"
+                            : "the message of memory_limit=1 names one that is not refused");
+  }
+  str_add(&text, "; without a limit a device takes ");
+  units_add_bytes(&text, (double)l.resident);
   hp_status st = str_status(&text);
   if (!st) puts(text.at);
   str_free(&text);

@@ -1,6 +1,7 @@
 #include "train/step_memory.h"
 
 #include "base/status.h"
+#include "base/thread.h"
 
 #include <string.h>
 
@@ -83,32 +84,67 @@ static hp_status is_refused(lm *m, const step_options *o, const step_places *b, 
   return *out ? HP_OK : st;
 }
 
-/* `most` is not refused, and what a refusal names; an order that keeps to a limit may do with less:
- * one byte less is tried first, and most often that is all. */
+/* Time for plans: none is begun that, as long as the longest so far, would end after it. */
+typedef struct {
+  double end_s, longest_s, begun_s;
+} plan_clock;
+
+static bool clock_begin(plan_clock *c) {
+  c->begun_s = time_now_s();
+  return c->begun_s + c->longest_s <= c->end_s;
+}
+
+static void clock_end(plan_clock *c) {
+  double s = time_now_s() - c->begun_s;
+  if (s > c->longest_s) c->longest_s = s;
+}
+
+/* out->enough is not refused; an order that keeps to a limit may do with less: one byte less is
+ * tried first, and most often that is all.  A plan for the least of limits can be one that takes
+ * more than the plan without any: then that is tried first. */
 static hp_status find_least(lm *m, const step_options *o, const step_places *b, hp_device *d,
-                            uint64_t most, uint64_t *out) {
-  uint64_t least = 1, probe = most - 1; /* refused, and to be tried */
-  while (most - least > 1) {
+                            plan_clock *c, step_limits *out) {
+  uint64_t least = 1, probe = out->enough - 1; /* refused, and to be tried */
+  if (probe > out->resident) probe = out->resident;
+  while (out->enough - least > 1) {
     bool refused;
+    if (!clock_begin(c)) return HP_OK;
     HP_TRY(is_refused(m, o, b, d, probe, &refused));
+    clock_end(c);
     if (refused) least = probe;
-    else most = probe;
-    probe = least + (most - least) / 2;
+    else out->enough = probe;
+    probe = least + (out->enough - least) / 2;
   }
-  *out = most;
+  out->least = out->enough;
   return HP_OK;
 }
 
-hp_status step_memory_limits(lm *m, const step_options *o, const step_places *b, hp_device *d,
-                             uint64_t limit, uint64_t *resident, uint64_t *minimum) {
+static hp_status find_limits(lm *m, const step_options *o, const step_places *b, hp_device *d,
+                             double seconds, step_limits *out) {
+  /* plans that have to keep to a limit take about so many times as long as those without one */
+  enum { LIMITED = 8 };
+  plan_clock c = {.end_s = time_now_s() + seconds};
   step_memory all;
   bool refused;
+  clock_begin(&c);
   hp_device_set_memory_limit(d, 0);
-  hp_status st = plan_places(m, o, b, d, false, &all, &refused);
-  *resident = all.stats.memory.planned_bytes;
+  HP_TRY(plan_places(m, o, b, d, false, &all, &refused));
+  out->resident = all.stats.memory.planned_bytes;
+  clock_end(&c);
+  c.longest_s *= LIMITED;
+  if (!clock_begin(&c)) return HP_OK;
+  c.longest_s = 0;
   hp_device_set_memory_limit(d, 1);
-  if (!st) st = plan_places(m, o, b, d, false, &all, &refused);
-  if (!st) st = find_least(m, o, b, d, all.stats.memory.planned_bytes, minimum);
+  HP_TRY(plan_places(m, o, b, d, false, &all, &refused));
+  out->enough = all.stats.memory.planned_bytes;
+  clock_end(&c);
+  return find_least(m, o, b, d, &c, out);
+}
+
+hp_status step_memory_limits(lm *m, const step_options *o, const step_places *b, hp_device *d,
+                             uint64_t limit, double seconds, step_limits *out) {
+  *out = (step_limits){.resident = 0};
+  hp_status st = find_limits(m, o, b, d, seconds, out);
   hp_device_set_memory_limit(d, limit);
   return st;
 }

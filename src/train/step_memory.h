@@ -23,9 +23,15 @@ typedef struct {
 hp_status step_memory_plan(lm *m, const step_options *o, const step_places *b, hp_device *d,
                            step_memory *out);
 
-/* resident: what it would take without any limit.  minimum: the least limit that is not refused;
- * one byte less is.  d is to have the limit `limit`, which it keeps. */
+/* What any limit makes of it.  least: the least that is not refused; one byte less is.  The search
+ * for it ends after about `seconds`: then least is 0, and enough is a limit that is not refused, or
+ * 0 where a single plan under a limit would take longer. */
+typedef struct {
+  uint64_t resident; /* what the step takes without any limit */
+  uint64_t least, enough;
+} step_limits;
+/* d is to have the limit `limit`, which it keeps. */
 hp_status step_memory_limits(lm *m, const step_options *o, const step_places *b, hp_device *d,
-                             uint64_t limit, uint64_t *resident, uint64_t *minimum);
+                             uint64_t limit, double seconds, step_limits *out);
 
 #endif
