@@ -248,7 +248,7 @@ int verb_explain(int argc, char **argv) {
   q.what = words.what;
   code = check(argv[0], &q);
   hp_status st =
-      code == CLI_GO_ON ? train_config_load(words.file, words.key, words.keys, &c) : HP_OK;
+      code == CLI_GO_ON ? train_config_load(words.file, words.key, words.keys, false, &c) : HP_OK;
   arena_free(&words.text);
   if (code != CLI_GO_ON) return code;
   if (st) return cli_fail(st);

@@ -29,7 +29,7 @@ int verb_train(int argc, char **argv) {
     if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return print_help();
   int code = cli_parse_config(&no_options, NULL, argc, argv, &words);
   if (code != CLI_GO_ON) return code;
-  hp_status st = train_config_load(words.file, words.key, words.keys, &c);
+  hp_status st = train_config_load(words.file, words.key, words.keys, true, &c);
   arena_free(&words.text);
   if (st) return cli_fail(st);
   st = trainer_run(&c);

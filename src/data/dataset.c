@@ -297,6 +297,27 @@ hp_status dataset_load(const dataset_spec *spec, mt19937 *global, dataset *out) 
   return st;
 }
 
+static hp_status check_source(const tree_node *info, const dataset_spec *spec, size_t i,
+                              arena *mem) {
+  source s;
+  HP_TRY(find_source(info, spec, i, mem, &s));
+  if (path_exists(s.path)) return HP_OK;
+  HP_FAIL(HP_ERR_INPUT,
+          "dataset \"%s\": %s/" INFO " names the file \"%s\", which does not exist; write its "
+          "\"file_name\" as it is in that folder, or the whole path",
+          spec->name[i], spec->dir, s.path);
+}
+
+hp_status dataset_check(const dataset_spec *spec, size_t i) {
+  arena mem = {0};
+  tree info = {0};
+  hp_status st = load_info(spec, &mem, &info);
+  if (!st) st = check_source(info.root, spec, i, &mem);
+  tree_free(&info);
+  arena_free(&mem);
+  return st;
+}
+
 hp_status dataset_split(dataset *d, int64_t count, double share, uint64_t seed, dataset *taken) {
   int64_t n = (int64_t)d->text.len, k = count ? count : (int64_t)ceil(share * (double)n);
   if (k < 1 || k >= n)

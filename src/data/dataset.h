@@ -40,6 +40,10 @@ typedef struct {
  * run: num_samples draws from it.  HP_ERR_INPUT for anything that cannot be read as asked. */
 hp_status dataset_load(const dataset_spec *spec, mt19937 *global, dataset *out);
 
+/* Whether the i-th data set is there to be read: its entry of dataset_info.json is sound, and its
+ * file or folder exists.  HP_ERR_INPUT as dataset_load would say it. */
+hp_status dataset_check(const dataset_spec *spec, size_t i);
+
 /* Takes `count` samples, or (count 0) the share `share` of them rounded up, out of d into taken, in
  * the order of datasets.train_test_split(seed); the rest stay in d, in its order of them.  Both
  * share d's texts: free d last.  HP_ERR_INPUT when nothing would be left to train on. */

@@ -1,15 +1,14 @@
 #include "train/train_config.h"
 
-#include "base/io.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/yaml.h"
+#include "train/train_paths.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define USED(group, name, type, otherwise, least, most, choices, help)                             \
   {#name, TRAIN_USED, GROUP_##group, TRAIN_##type, otherwise,                                      \
@@ -332,27 +331,7 @@ hp_status train_config_parse(const tree_node *root, train_config *out) {
   return st;
 }
 
-static bool same_file(const char *a, const char *b) {
-  struct stat x, y;
-  return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
-static hp_status check_model_folder(const train_config *c) {
-  const char *path = c->model_name_or_path;
-  if (!path || c->bad[KEY_model_name_or_path]) return HP_OK; /* told already */
-  if (same_file(path, c->output_dir))
-    TREE_FAIL(
-        train_config_at(c, KEY_output_dir),
-        "is the folder of model_name_or_path: the run would write over the checkpoint that it "
-        "starts from; write another folder");
-  if (path_exists(path)) return HP_OK;
-  TREE_FAIL(train_config_at(c, KEY_model_name_or_path),
-            "there is no folder \"%s\" here, and hub ids are not fetched; download the checkpoint "
-            "(config.json, *.safetensors, tokenizer.json) and write its folder",
-            path);
-}
-
-hp_status train_config_load(const char *path, const char *const *override, int n,
+hp_status train_config_load(const char *path, const char *const *override, int n, bool reads_data,
                             train_config *out) {
   train_config c = {.root = NULL};
   HP_TRY(yaml_load_config(path, &c.file));
@@ -361,7 +340,7 @@ hp_status train_config_load(const char *path, const char *const *override, int n
     st = train_config_keep(&c, yaml_override(&c.file, override[i], i + 1));
   c.root = c.file.root;
   if (!st) st = parse(&c);
-  if (!st) st = train_config_keep(&c, check_model_folder(&c));
+  if (!st) st = train_paths_check(&c, reads_data);
   if (!st) st = report_errors(&c);
   if (st) train_config_free(&c);
   else *out = c;

@@ -178,9 +178,10 @@ const train_key *train_key_get(int key);
 int train_key_find(const char *name, bool block);
 
 /* Reads a .yaml, .yml or .json file, applies the `n` overrides "key=value", checks everything, that
- * the model's folder is there too.  Of several errors the message is a numbered list.  On failure
+ * the files it names are there too; a data set that is not only gets a warning where no data are
+ * to be read.  Of several errors the message is a numbered list.  On failure
  * out is untouched; free with train_config_free. */
-hp_status train_config_load(const char *path, const char *const *override, int n,
+hp_status train_config_load(const char *path, const char *const *override, int n, bool reads_data,
                             train_config *out);
 /* The same from a tree that outlives the config. */
 hp_status train_config_parse(const tree_node *root, train_config *out);

@@ -47,3 +47,24 @@ run train s/job.yaml dataset=cut.jsonl output_dir=cut
 exit_is 2
 err_has "cut.jsonl:2:"
 err_has "a value"
+
+it "files that are not there are told all at once, beside other errors"
+run train s/job.yaml model_name_or_path=nowhere dataset=gone.jsonl eval_dataset=gone_too.jsonl eval_strategy=no \
+  hyper_parallel.cluster=far.yaml max_steps=-5
+exit_is 2
+err_has "5 errors in the configuration"
+for what in 'there is no folder "nowhere"' 'dataset "gone.jsonl": there is no file' 'dataset "gone_too.jsonl"' 'cluster "far.yaml"' max_steps; do
+  err_has "$what"
+done
+mkdir -p named
+echo '{"a": {"file_name": "not_here.txt"}}' > named/dataset_info.json
+run train s/job.yaml dataset_dir=named dataset=a
+exit_is 2
+err_has 'names the file "named/not_here.txt", which does not exist'
+
+it "explain needs no data, and says which are not there"
+run explain s/job.yaml dataset=gone.jsonl
+exit_is 0
+err_has 'warning: argument 1: dataset: dataset "gone.jsonl": there is no file'
+run explain s/job.yaml hyper_parallel.cluster=far.yaml
+exit_is 2

@@ -76,21 +76,22 @@ TEST(the_files_of_the_recorded_runs_are_read) {
   const char *sft = test_data("golden/llamafactory/sft-llama3/config.yaml");
   snprintf(model, sizeof model, "model_name_or_path=%s", test_data("golden/llamafactory/model"));
   const char *const more[] = {model, "stage=pt", "max_steps=7", "warmup_ratio=~"};
-  CHECK_OK(train_config_load(pt, more, 1, &c));
+  CHECK_OK(train_config_load(pt, more, 1, false, &c));
   CHECK(c.learning_rate == 1e-3 && c.weight_decay == 0.1 && c.is.warmup == 0.1);
   CHECK_EQ(c.max_steps, 50);
   CHECK_EQ(c.is.block, 64);
   CHECK_EQ(c.is.schedule, SCHEDULE_COSINE);
   CHECK(!c.is.shuffle && c.plot_loss && c.is.resume == RESUME_NEVER && !c.is.tensorboard);
   train_config_free(&c);
-  CHECK_FAILS(train_config_load(sft, more, 1, &c), "5:8: stage: stage sft is not built yet; only");
-  CHECK_OK(train_config_load(sft, more, 4, &c));
+  CHECK_FAILS(train_config_load(sft, more, 1, false, &c),
+              "5:8: stage: stage sft is not built yet; only");
+  CHECK_OK(train_config_load(sft, more, 4, false, &c));
   CHECK_EQ(c.max_steps, 7);
   CHECK(c.is.warmup == 0);
   train_config_free(&c);
   const char *const hub[] = {"model_name_or_path=Qwen/Qwen3-4B"};
-  CHECK_FAILS(train_config_load(pt, hub, 1, &c), "hub ids are not fetched; download");
-  CHECK_FAILS(train_config_load("nowhere.yaml", NULL, 0, &c), "nowhere.yaml");
+  CHECK_FAILS(train_config_load(pt, hub, 1, false, &c), "hub ids are not fetched; download");
+  CHECK_FAILS(train_config_load("nowhere.yaml", NULL, 0, false, &c), "nowhere.yaml");
 }
 
 /* text -> a part of the message that refuses it */
