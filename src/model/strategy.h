@@ -69,5 +69,7 @@ hp_status strategy_apply(const strategy *s, const lm *m, hp_device *d);
 void strategy_tell_idle(const strategy *s, const lm *m);
 /* The same of sequences that are computed at a time, `rows`, and of their tokens (0: many). */
 void strategy_tell_rows(const strategy *s, int64_t rows, int64_t tokens);
+/* The same of the tokens of a sample (0: not known), which cp cuts. */
+void strategy_tell_tokens(const strategy *s, int64_t tokens);
 
 #endif

@@ -37,20 +37,29 @@ static uneven cut(int64_t units, int64_t parts) {
                   .padded = 1 - (double)units / (double)(each * parts)};
 }
 
+/* A degree that shares the units evenly, as advice: below `parts`, or the next above where only one
+ * device would. */
+static void add_advice(int64_t units, int64_t parts, char *out, size_t n) {
+  int64_t below = even_degree(units, parts), above = parts;
+  while (above < units && units % above) above++;
+  if (above > units || above > 8 * parts) above = 0;
+  if (below > 1) snprintf(out, n, "; %lld devices would share them evenly", (long long)below);
+  else if (above) snprintf(out, n, "; %lld devices would share them evenly", (long long)above);
+}
+
 /* Units of the model, such as heads, over the devices that cut them.  Less than a hundredth is not
  * worth a line. */
 static void tell_units(const char *what, const char *by, int64_t units, int64_t parts) {
-  char empty[64] = "";
+  char empty[64] = "", advice[64] = "";
   if (parts < 2 || units < 1) return;
   uneven u = cut(units, parts);
   if (u.padded < 0.01) return;
   if (u.empty)
-    snprintf(empty, sizeof empty, "%lld of %lld have none and ", (long long)u.empty,
-             (long long)parts);
-  log_warn("strategy: %lld %s over %lld devices (%s): %s%.0f %% of the work on them is padding; "
-           "%lld devices would share them evenly",
-           (long long)units, what, (long long)parts, by, empty, 100 * u.padded,
-           (long long)even_degree(units, parts));
+    snprintf(empty, sizeof empty, "%lld of %lld %s none and ", (long long)u.empty, (long long)parts,
+             u.empty == 1 ? "has" : "have");
+  add_advice(units, parts, advice, sizeof advice);
+  log_warn("strategy: %lld %s over %lld devices (%s): %s%.0f %% of the work on them is padding%s",
+           (long long)units, what, (long long)parts, by, empty, 100 * u.padded, advice);
 }
 
 /* Devices that share the heads of attention; by: the words that say so. */
@@ -80,24 +89,31 @@ void strategy_tell_idle(const strategy *s, const lm *m) {
   if (c->moe.experts && cuts_experts)
     tell_units("dims of an expert's MLP", "etp", c->moe.ffn, s->etp);
   else tell_units("dims of the MLP", "tp", c->moe.experts ? c->moe.ffn : c->ffn, s->tp);
+  tell_units("ids of the vocabulary", "tp", c->vocab, s->tp);
+}
+
+void strategy_tell_tokens(const strategy *s, int64_t tokens) {
+  tell_units("tokens", "cp", tokens, s->cp);
 }
 
 void strategy_tell_rows(const strategy *s, int64_t rows, int64_t tokens) {
   int64_t all = strategy_devices(s);
   uneven u = cut(rows < 1 ? 1 : rows, s->dp);
   if (s->dp > 1 && u.empty)
-    log_warn("strategy: %lld of %lld devices have no rows: %lld sequence%s at a time for dp=%lld; "
+    log_warn("strategy: %lld of %lld devices %s no rows: %lld sequence%s at a time for dp=%lld; "
              "give %lld at a time, or share each by tp or cp",
-             (long long)(u.empty * (all / s->dp)), (long long)all, (long long)rows,
-             rows == 1 ? "" : "s", (long long)s->dp, (long long)s->dp);
+             (long long)(u.empty * (all / s->dp)), (long long)all,
+             u.empty * (all / s->dp) == 1 ? "has" : "have", (long long)rows, rows == 1 ? "" : "s",
+             (long long)s->dp, (long long)s->dp);
   else if (s->dp > 1 && u.padded > 0)
     log_warn("strategy: %lld sequences over dp=%lld are padded to %lld: %.0f %% of the rows are "
              "idle; a multiple of %lld is not padded",
              (long long)rows, (long long)s->dp, (long long)(u.each * s->dp), 100 * u.padded,
              (long long)s->dp);
   if (tokens > 0 && tokens < s->cp)
-    log_warn("strategy: %lld of %lld devices of cp=%lld have no tokens while there %s %lld at a "
+    log_warn("strategy: %lld of %lld devices of cp=%lld %s no tokens while there %s %lld at a "
              "time, as in decoding; tp shares the work of a token",
              (long long)(s->cp - tokens), (long long)s->cp, (long long)s->cp,
-             tokens == 1 ? "is" : "are", (long long)tokens);
+             s->cp - tokens == 1 ? "has" : "have", tokens == 1 ? "is" : "are", (long long)tokens);
+  else strategy_tell_tokens(s, tokens);
 }

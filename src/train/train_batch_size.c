@@ -68,22 +68,24 @@ static int64_t given(const train_config *c, int key, int64_t value) {
   return c->at[key] ? value : 0;
 }
 
+/* As strategy_tell_idle does of a model's units. */
 static hp_status tell_padding(train_config *c, int64_t rows, int64_t replicas) {
   int64_t each = (rows + replicas - 1) / replicas, used = (rows + each - 1) / each;
+  double idle = 100.0 * (double)(each * replicas - rows) / (double)(each * replicas);
   if (rows % replicas == 0) return HP_OK;
   if (used < replicas)
-    HP_TRY(train_config_note(c,
-                             "%lld of %lld data-parallel replicas have no rows: a micro-batch has "
-                             "%lld sample%s; give it a multiple of %lld, or share each sample by "
-                             "tp or cp",
+    return train_config_warn(c,
+                             "strategy: %lld of %lld data-parallel replicas have no rows: a "
+                             "micro-batch has %lld sample%s, so %.0f %% of the rows are idle; give "
+                             "it a multiple of %lld, or share each sample by tp or cp",
                              (long long)(replicas - used), (long long)replicas, (long long)rows,
-                             plural(rows), (long long)replicas));
-  return train_config_note(c,
-                           "micro-batches of %lld samples are padded to %lld: %lld data-parallel "
-                           "replicas of %lld each, so %.0f %% of their work is idle",
-                           (long long)rows, (long long)(each * replicas), (long long)replicas,
-                           (long long)each,
-                           100.0 * (double)(each * replicas - rows) / (double)(each * replicas));
+                             plural(rows), idle, (long long)replicas);
+  return train_config_warn(c,
+                           "strategy: micro-batches of %lld samples over %lld data-parallel "
+                           "replicas are padded to %lld: %.0f %% of the rows are idle; a multiple "
+                           "of %lld is not padded",
+                           (long long)rows, (long long)replicas, (long long)(each * replicas), idle,
+                           (long long)replicas);
 }
 
 /* Keys that follow from others are printed with what they are. */

@@ -36,19 +36,35 @@ int train_key_find(const char *name, bool block) {
   return -1;
 }
 
-hp_status train_config_note(train_config *c, const char *fmt, ...) {
+/* A formatted text that lives as long as c; NULL when memory is short. */
+static const char *format(train_config *c, const char *fmt, va_list ap) {
   str s = {0};
-  va_list ap;
-  va_start(ap, fmt);
   str_vprintf(&s, fmt, ap);
-  va_end(ap);
   const char *text = s.failed ? NULL : arena_strdup(&c->mem, s.at);
   str_free(&s);
+  return text;
+}
+
+hp_status train_config_note(train_config *c, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  const char *text = format(c, fmt, ap);
+  va_end(ap);
   return text && vec_push(&c->notes, text) ? HP_OK : HP_ERR_OOM;
+}
+
+hp_status train_config_warn(train_config *c, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  const char *text = format(c, fmt, ap);
+  va_end(ap);
+  return text && vec_push(&c->warnings, text) ? HP_OK : HP_ERR_OOM;
 }
 
 void train_config_tell(const train_config *c) {
   for (size_t i = 0; i < c->notes.len; i++) log_info("%s", c->notes.at[i]);
+  for (size_t i = 0; i < c->warnings.len; i++) log_warn("%s", c->warnings.at[i]);
+  strategy_tell_tokens(&c->is.strategy, c->is.block);
 }
 
 const tree_node *train_config_at(const train_config *c, int key) {
@@ -350,6 +366,7 @@ hp_status train_config_load(const char *path, const char *const *override, int n
 void train_config_free(train_config *c) {
   if (!c) return;
   vec_free(&c->notes);
+  vec_free(&c->warnings);
   vec_free(&c->errors);
   arena_free(&c->mem);
   tree_free(&c->file);

@@ -164,9 +164,10 @@ typedef struct {
     train_count count;
   } is;
   /* One line for each key that was accepted without effect, and other things worth telling. */
-  VEC(const char *) notes;
-  VEC(const char *) errors; /* while it is read; none in a config that was loaded */
-  bool bad[KEY_COUNT];      /* keys whose value cannot be used: rules about them are left out */
+  VEC(const char *) notes;    /* of keys without effect, and the like */
+  VEC(const char *) warnings; /* of what is left idle */
+  VEC(const char *) errors;   /* while it is read; none in a config that was loaded */
+  bool bad[KEY_COUNT];        /* keys whose value cannot be used: rules about them are left out */
   const tree_node *at[KEY_COUNT]; /* where a value was written; NULL: the default holds */
   const tree_node *root;
   tree file; /* owned when loaded from a file */
@@ -215,9 +216,11 @@ hp_status train_config_decide(train_config *c);
 /* A failure that is about the configuration goes to its errors, and the reading goes on: HP_OK.
  * Others, as a lack of memory, are returned. */
 hp_status train_config_keep(train_config *c, hp_status st);
-/* Says the notes, a line each. */
+/* Says the notes and the warnings, a line each. */
 void train_config_tell(const train_config *c);
 hp_status train_config_note(train_config *c, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+hp_status train_config_warn(train_config *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
 #endif
