@@ -70,7 +70,7 @@ void hp_free(void *p);
 
 /* --- the graph: what to compute ---------------------------------------------------------- */
 
-hp_status hp_graph_create(hp_graph **out);
+hp_status hp_graph_create(hp_graph **out); /* 1,023 may be alive at a time, parsed ones too */
 void hp_graph_free(hp_graph *g);
 hp_status hp_graph_status(const hp_graph *g); /* HP_OK, or the first failure of a builder */
 /* Text form, one op a line; parse reads it back (`name` is for messages). */
@@ -78,6 +78,8 @@ hp_status hp_graph_print(const hp_graph *g, char **text);
 hp_status hp_graph_parse(const char *text, const char *name, hp_graph **out);
 hp_shape hp_shape_of(const hp_graph *g, hp_tensor x);
 hp_dtype hp_dtype_of(const hp_graph *g, hp_tensor x);
+/* The input, else the param, else what the output of that name is; HP_NONE: there is none. */
+hp_tensor hp_graph_find(const hp_graph *g, const char *name);
 
 /* Declarations for ops that follow: where in the model they are (for messages, explain and trace),
  * and which repeated block (layer, from 1; 0 = none) they belong to. */
@@ -157,7 +159,8 @@ typedef struct {
 hp_tensor hp_attention(hp_graph *g, hp_tensor q, hp_tensor k, hp_tensor v,
                        const hp_attention_options *o);
 /* Convolution and pooling as PyTorch has them, of x [N,C,L] or [N,C,H,W]; a number for each spatial
- * dim.  w [O,C/groups,K..]; b [O] or HP_NONE; o may be NULL. */
+ * dim.  w [O,C/groups,K..]; b [O] or HP_NONE; o may be NULL.  Pooling is of images that are not
+ * empty: no ceil_mode, dilation or indices. */
 typedef struct {
   int64_t stride[2], pad[2], dilation[2]; /* 0: a stride or dilation of 1 */
   int64_t groups;                         /* 0: 1 */
@@ -318,9 +321,8 @@ typedef struct {
 /* Runs once.  Every input must be given; outputs are optional. */
 hp_status hp_run(hp_program *p, const hp_io *io, int n);
 
-/* Memory that a program takes of each device, in bytes.  What tensors are for is told from what
- * reads and assigns them: sums of gradients, after hp_grad; the optimizer's state, in the update.
- */
+/* Memory that a program takes of each device, in bytes.  What tensors are for is told by what reads
+ * and assigns them: sums of gradients, after hp_grad; the optimizer's state, in the update. */
 enum {
   HP_MEMORY_PARAMS,
   HP_MEMORY_GRADIENTS,
@@ -357,7 +359,7 @@ typedef struct {
   int instructions, kernels;           /* kernels: distinct loop kernels */
 } hp_program_stats;
 /* What hp_compile would plan, without taking any memory of the device: a dry run.  run_s is 0.
- * Where the memory limit is too small, memory is what would do. */
+ * HP_ERR_OOM where the memory limit is too small: then out->memory, alone, is what would do. */
 hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                   hp_program_stats *out);
 /* The same plan as text: `what` as for hp_explain, or "layouts", "layouts.svg": who holds what. */

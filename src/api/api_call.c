@@ -69,18 +69,35 @@ bool api_build(api_call *c, hp_graph *g, const char *function, const char *names
 
 static const hp_tensor value_mask = ((hp_tensor)1 << API_VALUE_BITS) - 1;
 
-val api_value_or_none(hp_graph *g, hp_tensor x, const char *argument) {
+val api_number_of(const hp_graph *g, hp_tensor x) {
   val v = x & value_mask;
-  bool own = (x & ~value_mask) == g->tag;
+  return (x & ~value_mask) == g->tag && v < g->values.len ? v : 0;
+}
+
+const char *api_why_not(const hp_graph *g, hp_tensor x, const char *argument,
+                        char why[API_WHY_MAX]) {
+  hp_tensor tag = x & ~value_mask;
+  if (!x) snprintf(why, API_WHY_MAX, "%s is HP_NONE, which is not a tensor", argument);
+  else if (tag != g->tag && api_tag_is_taken(tag))
+    snprintf(why, API_WHY_MAX, "%s is not a tensor of this graph, but of another one", argument);
+  else
+    snprintf(why, API_WHY_MAX,
+             "%s is %u, which is not a tensor of this graph: expected an id that a builder gave",
+             argument, x);
+  return why;
+}
+
+val api_value_or_none(hp_graph *g, hp_tensor x, const char *argument) {
+  char why[API_WHY_MAX];
   if (!x || g->failure.code) return 0;
-  if (own && v && v < g->values.len) return v;
-  return ops_refuse(g, 0, "%s is not a tensor of this graph%s", argument,
-                    own ? "" : ", but of another one");
+  val v = api_number_of(g, x);
+  return v ? v : ops_refuse(g, 0, "%s", api_why_not(g, x, argument, why));
 }
 
 val api_value(hp_graph *g, hp_tensor x, const char *argument) {
+  char why[API_WHY_MAX];
   if (x) return api_value_or_none(g, x, argument);
-  return ops_refuse(g, 0, "%s is HP_NONE, which is not a tensor", argument);
+  return ops_refuse(g, 0, "%s", api_why_not(g, x, argument, why));
 }
 
 val api_value_at(hp_graph *g, const hp_tensor *x, int i, const char *argument) {

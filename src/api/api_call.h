@@ -80,9 +80,21 @@ val api_value(hp_graph *g, hp_tensor x, const char *argument);
 val api_value_at(hp_graph *g, const hp_tensor *x, int i, const char *argument);
 /* The same for one that need not be there: 0 for HP_NONE. */
 val api_value_or_none(hp_graph *g, hp_tensor x, const char *argument);
-/* x for the caller.  An id has bits of its graph above those of the value. */
-enum { API_VALUE_BITS = 22 };
+/* x for the caller. */
 hp_tensor api_tensor(hp_graph *g, val x);
+
+/* An id has a tag, that of its graph, above the bits of the value's number. */
+enum { API_VALUE_BITS = 22, API_GRAPHS_MAX = (1 << (32 - API_VALUE_BITS)) - 1, API_WHY_MAX = 160 };
+/* A tag that no living graph has, in its place in an id, and back; 0 when all are taken.  One that
+ * was given back comes again as late as may be. */
+uint32_t api_tag_take(void);
+void api_tag_give_back(uint32_t tag);
+bool api_tag_is_taken(uint32_t tag);
+/* The number of g's value that x stands for; 0: of none. */
+val api_number_of(const hp_graph *g, hp_tensor x);
+/* Why x is no tensor of g. */
+const char *api_why_not(const hp_graph *g, hp_tensor x, const char *argument,
+                        char why[API_WHY_MAX]);
 /* Poisons the graph when an argument is NULL, or is not what its type says. */
 bool api_need_given(hp_graph *g, const void *p, const char *argument);
 bool api_need_dtype(hp_graph *g, hp_dtype t, const char *argument);

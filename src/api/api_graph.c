@@ -6,7 +6,6 @@
 #include "pass/autodiff.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <string.h>
 
 HP_API const char *hp_last_error(void) { return err_call_message(); }
@@ -17,22 +16,33 @@ HP_API void hp_free(void *p) { mem_free(p); }
 
 /* --- graphs --------------------------------------------------------------------------------- */
 
-/* Bits for the ids of a new graph: those of the last thousand are all different. */
-static uint32_t next_tag(void) {
-  static atomic_uint graphs;
-  const uint32_t tags = (1u << (32 - API_VALUE_BITS)) - 1;
-  return (1 + atomic_fetch_add(&graphs, 1) % tags) << API_VALUE_BITS;
+/* A graph for the caller: its ids are told from those of all others that are alive. */
+static hp_status give_graph(const char *function, hp_graph *g, hp_graph **out) {
+  bool fits = g->values.len <= (size_t)1 << API_VALUE_BITS;
+  g->tag = fits ? api_tag_take() : 0;
+  if (g->tag) {
+    *out = g;
+    return HP_OK;
+  }
+  graph_free(g);
+  if (!fits) return api_refuse(function, "the graph has more than %d tensors", 1 << API_VALUE_BITS);
+  return api_refuse(function, "%d graphs are alive, the most that are possible; free some first",
+                    API_GRAPHS_MAX);
 }
 
 HP_API hp_status hp_graph_create(hp_graph **out) {
+  hp_graph *g;
   API_CALL;
   API_NEED(out);
-  hp_status st = graph_create(NULL, out);
-  if (!st) (*out)->tag = next_tag();
+  hp_status st = graph_create(NULL, &g);
+  if (!st) st = give_graph(__func__, g, out);
   return api_result(__func__, st);
 }
 
-HP_API void hp_graph_free(hp_graph *g) { graph_free(g); }
+HP_API void hp_graph_free(hp_graph *g) {
+  if (g && g->tag) api_tag_give_back(g->tag);
+  graph_free(g);
+}
 
 HP_API hp_status hp_graph_status(const hp_graph *g) {
   API_CALL;
@@ -49,23 +59,67 @@ HP_API hp_status hp_graph_print(const hp_graph *g, char **text) {
 }
 
 HP_API hp_status hp_graph_parse(const char *text, const char *name, hp_graph **out) {
+  hp_graph *g;
   API_CALL;
   API_NEED(text);
   API_NEED(name);
   API_NEED(out);
-  hp_status st = graph_parse_checked(text, strlen(text), name, ops_verify_at, out);
-  if (!st) (*out)->tag = next_tag();
+  hp_status st = graph_parse_checked(text, strlen(text), name, ops_verify_at, &g);
+  if (!st) st = give_graph(__func__, g, out);
   return api_result(__func__, st);
 }
 
 /* The value that x stands for; NULL, with a message, when it is none of the graph. */
 static const ir_value *value_of(const char *function, const hp_graph *g, hp_tensor x) {
-  val v = x - g->tag;
-  if (x && v && v < g->values.len) return graph_value(g, v);
+  val v = api_number_of(g, x);
+  char why[API_WHY_MAX];
+  if (v) return graph_value(g, v);
   if (g->failure.code) (void)err_give(&g->failure);
-  else (void)api_refuse(function, "x is not a tensor of this graph");
+  else (void)api_refuse(function, "%s", api_why_not(g, x, "x", why));
   return NULL;
 }
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+static const char *name_of(const hp_graph *g, const ir_node *n) {
+  bool named = n->op == OP_INPUT || n->op == OP_PARAM || n->op == OP_OUTPUT;
+  return named ? attr_str(g, n, "name") : NULL;
+}
+
+static val find_named(const hp_graph *g, op_id op, const char *name) {
+  for (uint32_t i = 0; i < g->nodes.len; i++) {
+    const ir_node *n = graph_node(g, i);
+    if (n->op != op || strcmp(name_of(g, n), name)) continue;
+    return op == OP_OUTPUT ? graph_in(g, n)[0] : n->out0;
+  }
+  return 0;
+}
+
+static void refuse_name(const char *function, const hp_graph *g, const char *name) {
+  const char **names = mem_calloc(g->nodes.len + 1, sizeof *names);
+  size_t n = 0;
+  for (uint32_t i = 0; names && i < g->nodes.len; i++)
+    if ((names[n] = name_of(g, graph_node(g, i)))) n++;
+  const char *near = n ? str_nearest(name, names, n) : NULL;
+  (void)api_refuse(function, "no input, param or output is named \"%.100s\"%s%.100s%s", name,
+                   near ? ", did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+  mem_free(names);
+}
+
+HP_API hp_tensor hp_graph_find(const hp_graph *g, const char *name) {
+  static const op_id order[] = {OP_INPUT, OP_PARAM, OP_OUTPUT};
+  API_GET;
+  API_NEED_OR(g, HP_NONE);
+  API_NEED_OR(name, HP_NONE);
+  for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+    val v = find_named(g, order[i], name);
+    if (v) return v | g->tag;
+  }
+  refuse_name(__func__, g, name);
+  return HP_NONE;
+}
+
+/* --- what tensors are ------------------------------------------------------------------------- */
 
 HP_API hp_shape hp_shape_of(const hp_graph *g, hp_tensor x) {
   API_GET;

@@ -241,7 +241,7 @@ static void use_graph(state *s) {
   case 0: told(hp_graph_status(g)); break;
   case 1: text_told(hp_graph_print(g, OR_NULL(s, &text)), &text); break;
   case 2: (void)hp_shape_of(g, tensor(s)); break;
-  case 3: (void)hp_dtype_of(g, tensor(s)); break;
+  case 3: (void)hp_dtype_of(g, byte(s) % 2 ? hp_graph_find(g, name(s)) : tensor(s)); break;
   case 4: {
     if (hp_graph_print(g, &text)) text = NULL;
     if (!told(hp_graph_parse(OR_NULL(s, text), name(s), OR_NULL(s, &other)))) hp_graph_free(other);

@@ -104,7 +104,7 @@ TEST(api_refuses_a_tensor_of_another_graph) {
   hp_tensor all[2] = {x, y}, d;
   CHECK(x != y);
   CHECK_EQ(hp_shape_of(g, y).rank, 0);
-  CHECK_STR(hp_last_error(), "hp_shape_of: x is not a tensor of this graph");
+  CHECK_STR(hp_last_error(), "hp_shape_of: x is not a tensor of this graph, but of another one");
   CHECK_EQ(hp_add(g, x, y), HP_NONE);
   check_poisoned(g, "hp_add: b is not a tensor of this graph, but of another one");
   g = new_graph();
