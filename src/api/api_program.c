@@ -295,16 +295,19 @@ static hp_status plan_first(const hp_graph *g, hp_device *d, const hp_compile_op
 HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                          hp_program_stats *out) {
   double start = time_now_s();
+  hp_program_stats s = {0};
   program *p;
   void *loaded;
   API_CALL;
   API_NEED(g);
   API_NEED(d);
   API_NEED(out);
-  *out = (hp_program_stats){0};
-  HP_TRY(plan_first(g, d, o, &p, &loaded, &out->memory));
-  hp_status st = count(d->part[0], p, out);
-  if (!st) out->compile_s = time_now_s() - start;
+  hp_status st = plan_first(g, d, o, &p, &loaded, &s.memory);
+  if (st == HP_ERR_OOM && s.memory.limit_bytes && s.memory.planned_bytes) out->memory = s.memory;
+  HP_TRY(st);
+  st = count(d->part[0], p, &s);
+  s.compile_s = time_now_s() - start;
+  if (!st) *out = s;
   d->part[0]->backend->release(loaded);
   program_free(p);
   return st;

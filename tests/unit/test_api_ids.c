@@ -1,5 +1,5 @@
-/* hyperparallel.h: ids of tensors and the tags of their graphs, names of a parsed graph's tensors.
- */
+/* hyperparallel.h: ids of tensors and the tags of their graphs, names of a parsed graph's tensors,
+ * and what a plan that fails leaves behind. */
 #include "test.h"
 
 #include "hyperparallel.h"
@@ -94,4 +94,29 @@ TEST(tensors_of_a_parsed_graph_are_found_by_name) {
   hp_free(printed);
   hp_graph_free(from);
   hp_graph_free(g);
+}
+
+/* A failure leaves outputs as they are; only of a limit that is too small the memory is told. */
+TEST(a_plan_that_fails_leaves_its_output_alone) {
+  hp_program_stats before, s;
+  memset(&before, 0x5a, sizeof before);
+  hp_graph *g = new_graph();
+  hp_device *d;
+  CHECK_OK(hp_device_open(&(hp_device_options){.interpret = true}, &d));
+  (void)hp_add(g, HP_NONE, HP_NONE);
+  s = before;
+  CHECK(hp_plan(g, d, NULL, &s) != HP_OK);
+  CHECK(!memcmp(&s, &before, sizeof s));
+  hp_graph_free(g);
+
+  g = new_graph();
+  hp_tensor x = hp_input(g, "x", HP_F32, (hp_shape){1, {1 << 20}});
+  hp_output(g, "y", hp_map(g, "relu", x, HP_NONE, HP_NONE));
+  hp_device_set_memory_limit(d, 4096);
+  CHECK_EQ(hp_plan(g, d, NULL, &s), HP_ERR_OOM);
+  CHECK(s.memory.planned_bytes >= 4 << 20 && s.memory.limit_bytes == 4096);
+  CHECK_EQ(s.instructions, before.instructions);
+  CHECK(!memcmp(&s.flops, &before.flops, sizeof s.flops));
+  hp_graph_free(g);
+  hp_device_close(d);
 }
