@@ -3,11 +3,13 @@
 #include "base/dtype.h"
 #include "base/escape.h"
 #include "base/str.h"
+#include "base/yaml.h"
 #include "comm/world.h"
 #include "model/lm.h"
 #include "model/strategy.h"
 #include "train/train_config.h"
 
+#include <ctype.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +21,11 @@ void cli_print_help(const cli_spec *s) {
   for (int i = 0; i < s->n; i++) {
     char left[64];
     const cli_option *o = &s->option[i];
+    if (!o->help) continue;
     snprintf(left, sizeof left, "%s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
     printf("  %-28s %s\n", left, o->help);
   }
+  printf("  %-28s %s\n", "--", "ends the options: the words behind it are taken as they are");
   printf("\nexample: %s\n", s->example);
 }
 
@@ -105,8 +109,9 @@ static const cli_option *find(const cli_spec *s, const char *name) {
 
 static int unknown(const cli_spec *s, const char *verb, const char *name) {
   const char *names[64];
-  int n = s->n < 64 ? s->n : 64;
-  for (int i = 0; i < n; i++) names[i] = s->option[i].name;
+  int n = 0;
+  for (int i = 0; i < s->n && n < 64; i++)
+    if (s->option[i].help) names[n++] = s->option[i].name;
   const char *near = str_nearest(name, names, (size_t)n);
   if (near) return cli_usage(verb, "unknown option %s, did you mean %s?", name, near);
   return cli_usage(verb, "unknown option %s", name);
@@ -118,9 +123,10 @@ static void spell(char *name, char c) {
     if (*name == '-' || *name == '_') *name = c;
 }
 
-/* A word that names an option or a key: "--some-name", "--some_name=value" or "some_name=value". */
+/* A word that names an option or a key: "--some-name", "--some_name=value" or "some_name=value";
+ * or an option of one letter: "-n" or "-n=value". */
 typedef struct {
-  char name[64]; /* "--some-name", whatever the spelling; cut when too long */
+  char name[64]; /* "--some-name" or "-n", whatever the spelling; cut when too long */
   const char *value;
   bool dashes;
 } named;
@@ -130,11 +136,13 @@ static bool read_name(bool keys, const char *word, named *out) {
   static const char block[] = "hyper_parallel.";
   const char *eq = strchr(word, '=');
   out->dashes = !strncmp(word, "--", 2);
-  if (!out->dashes && !eq) return false;
-  const char *from = out->dashes ? word + 2 : word;
+  bool letter = word[0] == '-' && isalpha((unsigned char)word[1]) && (!word[2] || word[2] == '=');
+  if (!out->dashes && !letter && !eq) return false;
+  const char *from = word + (out->dashes ? 2 : letter);
   if (keys && !strncmp(from, block, strlen(block))) from += strlen(block);
-  snprintf(out->name, sizeof out->name, "--%.*s", eq ? (int)(eq - from) : 61, from);
-  spell(out->name + 2, '-');
+  int n = (int)strcspn(from, "=");
+  snprintf(out->name, sizeof out->name, "%s%.*s", n == 1 ? "-" : "--", n < 61 ? n : 61, from);
+  spell(out->name + (n == 1 ? 1 : 2), '-');
   out->value = eq ? eq + 1 : NULL;
   return true;
 }
@@ -155,38 +163,63 @@ static int add_key(arena *text, const char *name, size_t n, const char *value, c
   return CLI_GO_ON;
 }
 
-static int set_option(const cli_option *o, const char *verb, const char *value) {
+static int set_option(const cli_option *o, const char *verb, const char *name, const char *value) {
   if (store(o, value)) return CLI_GO_ON;
-  return cli_usage(verb, "%s: expected %s, found \"%s\"", o->name, kind_words[o->kind], value);
+  return cli_usage(verb, "%s: expected %s, found \"%s\"", name, kind_words[o->kind], value);
 }
 
-/* What words are beside the options of the spec. */
+/* What words are that are no options of the spec. */
 typedef enum {
   WORDS,       /* of their own */
+  TEXT,        /* from the first of them on, all are text */
   OPTIONS_TOO, /* "name=value" must be an option */
   KEYS_TOO     /* names that are no options are keys, which are put together in `text` */
 } word_rule;
 
+/* Is it a key of the configuration that is true or false? */
+static bool is_bool_key(const char *name) {
+  static const char block[] = "hyper_parallel.";
+  char key[64];
+  snprintf(key, sizeof key, "%.*s", (int)strcspn(name, "="), name);
+  spell(key, '_');
+  bool inside = !strncmp(key, block, strlen(block));
+  int k = train_key_find(inside ? key + strlen(block) : key, inside);
+  return k >= 0 && (train_key_get(k)->type == TRAIN_BOOL || train_key_get(k)->type == TRAIN_TRI);
+}
+
+/* Is the word after a flag, or after a key that is true or false, its value?  If not, the flag or
+ * key is true. */
+static bool is_truth(const char *word, bool of_key) {
+  const char *why;
+  tree_node v = {.kind = TREE_STRING};
+  if (!of_key) return !strcmp(word, "true") || !strcmp(word, "false");
+  return yaml_resolve(word, &v, &why) && v.kind != TREE_STRING;
+}
+
+/* Is the word neither an option of the spec nor a key, but one of the verb's own? */
+static bool is_own_word(word_rule rule, const cli_option *o, const named *w) {
+  if (o) return false;
+  return !*w->name || (!w->dashes && (rule == WORDS || rule == TEXT || !w->value));
+}
+
 /* argv[*i] and, where it needs one, the word with its value. */
 static int take_word(const cli_spec *s, word_rule rule, arena *text, int argc, char **argv, int *i,
                      const char **rest, int *n_rest) {
-  named w;
-  const char *word = argv[*i];
-  const cli_option *o = NULL;
-  bool is_name = read_name(rule == OPTIONS_TOO, word, &w);
-  if (is_name) o = find(s, w.name);
-  if (!o && (!is_name || (!w.dashes && rule == WORDS))) {
+  named w = {.value = NULL};
+  const char *word = argv[*i], *next = *i + 1 < argc ? argv[*i + 1] : NULL;
+  const cli_option *o = read_name(rule == OPTIONS_TOO, word, &w) ? find(s, w.name) : NULL;
+  if (is_own_word(rule, o, &w)) {
     rest[(*n_rest)++] = word;
     return CLI_GO_ON;
   }
   if (!o && rule != KEYS_TOO) return unknown(s, argv[0], w.name);
-  bool flag = o && o->kind == CLI_FLAG;
-  const char *value = w.value;
-  if (!flag && !value) value = *i + 1 < argc ? argv[++*i] : NULL;
-  if (!flag && !value)
+  const char *name = w.dashes ? word + 2 : word, *value = w.value;
+  bool flag = o ? o->kind == CLI_FLAG : is_bool_key(name);
+  if (!value && next && (!flag || (rule != TEXT && is_truth(next, !o)))) value = argv[++*i];
+  if (!value && !flag)
     return cli_usage(argv[0], "%s needs a value (%s)", w.name, o ? o->arg : "a key of the file");
-  if (o) return set_option(o, argv[0], value ? value : "true");
-  const char *name = w.dashes ? word + 2 : word;
+  if (!value) value = "true";
+  if (o) return set_option(o, argv[0], w.name, value);
   return add_key(text, name, strcspn(name, "="), value, &rest[(*n_rest)++]);
 }
 
@@ -194,13 +227,14 @@ static int parse(const cli_spec *s, word_rule rule, arena *text, int argc, char 
                  const char **rest, int *n_rest) {
   *n_rest = 0;
   for (int i = 1; i < argc; i++) {
+    bool ends = !strcmp(argv[i], "--");
+    if (ends || (rule == TEXT && *n_rest)) {
+      for (i += ends; i < argc; i++) rest[(*n_rest)++] = argv[i];
+      break;
+    }
     if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
       cli_print_help(s);
       return 0;
-    }
-    if (!strcmp(argv[i], "--")) {
-      while (++i < argc) rest[(*n_rest)++] = argv[i];
-      break;
     }
     int code = take_word(s, rule, text, argc, argv, &i, rest, n_rest);
     if (code != CLI_GO_ON) return code;
@@ -210,6 +244,10 @@ static int parse(const cli_spec *s, word_rule rule, arena *text, int argc, char 
 
 int cli_parse(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest) {
   return parse(s, WORDS, NULL, argc, argv, rest, n_rest);
+}
+
+int cli_parse_text(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest) {
+  return parse(s, TEXT, NULL, argc, argv, rest, n_rest);
 }
 
 int cli_parse_keys(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest) {

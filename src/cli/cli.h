@@ -20,9 +20,9 @@ typedef enum { CLI_FLAG, CLI_INT, CLI_COUNT, CLI_NUM, CLI_TEXT, CLI_SIZE } cli_k
 typedef struct {
   const char *name; /* with the dashes: "--threads" */
   cli_kind kind;
-  void *to;        /* bool, int64_t (two kinds), double, const char *, uint64_t */
-  const char *arg; /* word for the value in the help: "N" */
-  const char *help;
+  void *to;         /* bool, int64_t (two kinds), double, const char *, uint64_t */
+  const char *arg;  /* word for the value in the help: "N" */
+  const char *help; /* NULL: not in the list, as a second name is not */
 } cli_option;
 
 typedef struct {
@@ -36,10 +36,13 @@ typedef struct {
 enum { CLI_GO_ON = -1 };
 /* Reads options into their places; what is left over is moved to the front of rest (room for argc).
  * An option is spelled alike on all verbs: --some-name VALUE, --some-name=VALUE or some_name=VALUE,
- * with dashes or underscores; a flag alone, or with =true or =false.  A word with "=" whose name is
- * no option is left over, as all words after "--" are.  Returns CLI_GO_ON, 0 after --help, or 2
- * after bad usage. */
+ * with dashes or underscores; one of one letter also -n VALUE; a flag alone, or with true or false.
+ * A word with "=" whose name is no option is left over, as all words after "--" are.  Returns
+ * CLI_GO_ON, 0 after --help, or 2 after bad usage. */
 int cli_parse(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest);
+/* The same for a verb whose words are a text: from the first word that is no option on, all are
+ * left over, whatever they look like; a flag has true or false behind a "=" only. */
+int cli_parse_text(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest);
 /* The same for verbs that run a model: a name that is no option is bad usage, and options may also
  * be named as in the block of a training run's configuration, "hyper_parallel.memory_limit=4GiB".
  */
@@ -47,7 +50,8 @@ int cli_parse_keys(const cli_spec *s, int argc, char **argv, const char **rest, 
 
 enum { CLI_WORDS = 256 };
 /* The words of a verb that reads a CONFIG.yaml: the file, what of it is asked (NULL: all), and keys
- * as key=value, which --some-key VALUE and --some-key=VALUE mean too. */
+ * as key=value, which --some-key VALUE and --some-key=VALUE mean too; of a key that is true or
+ * false --some-key alone means true. */
 typedef struct {
   const char *file, *what, *key[CLI_WORDS];
   int keys;

@@ -70,19 +70,15 @@ static int launch(launch_options *o) {
   return code;
 }
 
-/* -n is the short form of --processes. */
-static void spell_out(int argc, char **argv) {
-  static char long_form[] = "--processes";
-  for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
-    if (!strcmp(argv[i], "-n")) argv[i] = long_form;
-}
+enum { NOT_GIVEN = INT32_MIN };
 
 int verb_launch(int argc, char **argv) {
-  launch_options o = {.patience_s = 60, .restarts = 3};
+  launch_options o = {.processes = NOT_GIVEN, .patience_s = 60, .restarts = 3};
   const char *rest[CLI_WORDS + 1];
   int n;
   const cli_option option[] = {
       {"--processes", CLI_INT, &o.processes, "N", "so many processes (-n N)"},
+      {"-n", CLI_INT, &o.processes, "N", NULL},
       {"--hostfile", CLI_TEXT, &o.hostfile, "F", "the machines, as mpirun or srun reads them"},
       {"--max-restarts", CLI_INT, &o.restarts, "K",
        "when a process dies or hangs, start a training run again; give up after K restarts without "
@@ -103,10 +99,10 @@ int verb_launch(int argc, char **argv) {
       "hyper launch -n 4 -- train config.yaml --strategy dp=2,tp=2", option,
       sizeof option / sizeof *option};
   if (argc > CLI_WORDS) return cli_usage(argv[0], "too many arguments");
-  spell_out(argc, argv);
   int code = cli_parse(&spec, argc, argv, rest, &n);
   if (code != CLI_GO_ON) return code;
   if (!n) return cli_usage(argv[0], "what shall be run? Write it after --");
+  if (o.processes == NOT_GIVEN) return cli_usage(argv[0], "how many processes? Write -n N");
   if (o.processes < 1 || o.processes > 1024)
     return cli_usage(argv[0], "-n %lld: expected 1 to 1024 processes", (long long)o.processes);
   if (o.restarts < 0) return cli_usage(argv[0], "--max-restarts: expected 0 or more");

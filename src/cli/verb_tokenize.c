@@ -108,12 +108,13 @@ int verb_tokenize(int argc, char **argv) {
   const cli_spec spec =
       {"hyper tokenize --model DIR [--decode] [--no-special] [--json] TEXT|-",
        "Ids of a text, with spaces between, as the model's tokenizer makes them; - reads\n"
-       "standard input to its end, byte for byte.",
+       "standard input to its end, byte for byte.  From the first word of the text on all words\n"
+       "are text, whatever they look like; -- goes before one that looks like an option.",
        "hyper tokenize --model models/tiny \"Hello world\"", option,
        sizeof option / sizeof *option};
   if (argc > 256)
     return cli_usage(argv[0], "too many arguments; give a long text on standard input, with -");
-  int code = cli_parse(&spec, argc, argv, rest, &n);
+  int code = cli_parse_text(&spec, argc, argv, rest, &n);
   if (code != CLI_GO_ON) return code;
   if (!a.model) return cli_usage(argv[0], "--model DIR is missing");
   if (!n) return cli_usage(argv[0], "the text is missing");

@@ -115,7 +115,20 @@ fi
 
 it "how it is started is refused by name"
 run launch -- train job/job.yaml
+refused "how many processes? Write -n N"
+run launch -n 0 -- train job/job.yaml
 refused "-n 0: expected 1 to 1024 processes"
+run launch -n two -- train job/job.yaml
+refused '-n: expected a whole number, found "two"'
+
+it "the number of processes is spelled as other options are"
+for n in "-n 2" "-n=2" n=2 "--n 2" --processes=2 processes=2; do
+  # shellcheck disable=SC2086
+  run launch $n --starter /bin/true -- train job/job.yaml
+  refused "--starter /bin/true"
+done
+
+it "a launch without a verb is refused"
 run launch -n 2
 refused "what shall be run?"
 run launch -n 2 --starter /bin/true -- train job/job.yaml

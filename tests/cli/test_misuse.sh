@@ -10,6 +10,45 @@ run eval --model m --memory-limit 5x
 exit_is 2
 err_has "4GiB"
 
+it "keys that are true or false may stand without a value"
+make_job bare </dev/null
+sed -i '/^do_train/d' bare/job.yaml
+bare() { # DTYPE SHUFFLING WORD..: trains a step with these
+  want_dtype=$1 want_shuffle=$2
+  shift 2
+  run train "$@"
+  exit_is 0
+  for set in "\"dtype\": \"$want_dtype\"" "\"disable_shuffling\": \"$want_shuffle\""; do
+    grep -qF "$set" bare/out/checkpoint-1/MANIFEST.json || { fail "not $set"; t_show; }
+  done
+}
+bare bf16 false --bf16 bare/job.yaml --do-train --max_steps 1 --overwrite_output_dir
+bare bf16 true --disable_shuffling max_steps=1 --overwrite_output_dir --plot_loss yes --bf16 bare/job.yaml
+is_file bare/out/training_loss.png
+bare f32 true bare/job.yaml --bf16 false --disable_shuffling max_steps=1 --overwrite_output_dir
+run train bare/job.yaml --bf16 --fp16
+refused "argument 2: fp16: true is not built"
+run train bare/job.yaml --hyper_parallel.overlap --hyper-parallel.interleave 99
+refused "hyper_parallel.interleave: 99 is out of range"
+run train bare/job.yaml --seed
+refused "--seed needs a value"
+
+it "a flag is spelled as every option is"
+for flag in "" --json=false json=false "--json false"; do
+  # shellcheck disable=SC2086
+  run explain bare/job.yaml $flag
+  exit_is 0
+  out_has "model          "
+done
+for flag in --json "--json true" json=true; do
+  # shellcheck disable=SC2086
+  run explain bare/job.yaml $flag
+  exit_is 0
+  json_is out batch 4
+done
+run explain bare/job.yaml --json=maybe
+refused '--json: expected true or false, or nothing, found "maybe"'
+
 it "fails when standard output cannot be written"
 if [ -w /dev/full ]; then
   status=0

@@ -65,6 +65,23 @@ cp out words
 run tokenize --model "$DEMO" --json "one two"
 same_file words out
 
+it "from the first word of the text on, all words are text"
+run tokenize --model "$DEMO" --json "one model=x --json -- --help json=true true"
+cp out words
+run tokenize --model "$DEMO" --json one model=x --json -- --help json=true true
+exit_is 0
+same_file words out
+run tokenize --model "$DEMO" --json=true -- true
+cp out words
+run tokenize --json model="$DEMO" true
+same_file words out
+run tokenize --model "$DEMO" -- --json
+cp out with
+run_cmd sh -c "printf %s --json | '$HYPER' tokenize --model '$DEMO' -"
+same_file with out
+run tokenize --help
+out_has "ends the options"
+
 it "--decode prints the text"
 run tokenize --model tiny --decode "3 0 1 2"
 exit_is 0
