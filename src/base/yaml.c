@@ -17,8 +17,9 @@ typedef struct {
   bool lines;             /* the source has lines to speak of */
   VEC(tree_node *) items; /* finished children of the containers that are still open */
   VEC(tree_node *) anchored;
-  map anchors;   /* name -> number in anchored; the latest of a name counts */
-  size_t copies; /* nodes that aliases have made */
+  map anchors;           /* name -> number in anchored; the latest of a name counts */
+  size_t copies;         /* nodes that aliases have made */
+  yaml_repeats *repeats; /* NULL: a repeated key is a failure */
 } builder;
 
 static hp_status parse_node(builder *b, int depth, tree_node **out);
@@ -36,8 +37,12 @@ static hp_status next(builder *b) {
   const char *context = p->context ? p->context : "", *comma = p->context ? ": " : "";
   if (p->error == YAML_MEMORY_ERROR) HP_FAIL(HP_ERR_OOM, "%s: out of memory", b->source);
   if (p->error == YAML_READER_ERROR)
-    HP_FAIL(HP_ERR_INPUT, "%s: byte %zu: %s; save the file as UTF-8 text", b->source,
-            p->problem_offset, problem);
+    HP_FAIL(HP_ERR_INPUT, "%s: byte %zu%s: %s; %s", b->source, p->problem_offset,
+            b->lines ? "" : " of the value", problem,
+            strstr(problem, "control characters") ? "remove them, or write them in double quotes, "
+                                                    "as \"\\x1b\""
+            : b->lines                            ? "save the file as UTF-8 text"
+                                                  : "write it in UTF-8");
   if (!b->lines) HP_FAIL(HP_ERR_INPUT, "%s: %s%s%s", b->source, context, comma, problem);
   HP_FAIL(HP_ERR_INPUT, "%s:%zu:%zu: %s%s%s", b->source, p->problem_mark.line + 1,
           p->problem_mark.column + 1, context, comma, problem);
@@ -193,6 +198,32 @@ static hp_status parse_key(builder *b, tree_node **out, bool *merge) {
   return HP_OK;
 }
 
+/* Takes the items from `start` on whose key stands before them out of the map. */
+static hp_status set_repeats_aside(builder *b, const tree_node *node, size_t start) {
+  map keys = {0};
+  size_t kept = start;
+  hp_status st = HP_OK;
+  for (size_t i = start; i < b->items.len && !st; i++) {
+    tree_node *item = b->items.at[i];
+    uint32_t first;
+    if (map_get(&keys, item->key, item->key_len, &first)) {
+      item->parent = node;
+      st = vec_push(b->repeats, item) ? HP_OK : HP_ERR_OOM;
+    } else {
+      st = map_set(&keys, item->key, item->key_len, 0);
+      b->items.at[kept++] = item;
+    }
+  }
+  b->items.len = kept;
+  map_free(&keys);
+  return st;
+}
+
+hp_status yaml_repeat_error(const tree_node *repeat) {
+  const tree_node *first = tree_get_n(repeat->parent, repeat->key, repeat->key_len);
+  TREE_FAIL(repeat, "this key is already set at %s; remove one of them", tree_where(first).text);
+}
+
 static hp_status parse_map(builder *b, tree_node *node, int depth) {
   size_t start = b->items.len;
   tree_node *merged = NULL;
@@ -213,6 +244,7 @@ static hp_status parse_map(builder *b, tree_node *node, int depth) {
     item->key_len = key->key_len;
     if (!vec_push(&b->items, item)) return HP_ERR_OOM;
   }
+  if (b->repeats) HP_TRY(set_repeats_aside(b, node, start));
   /* adopted once before the merge, so that a repeated key is found, and once with it */
   HP_TRY(tree_adopt(b->mem, node, b->items.at ? b->items.at + start : NULL, b->items.len - start));
   if (merged) {
@@ -288,8 +320,8 @@ static hp_status parse_stream(builder *b, tree_node **out) {
 
 /* Parses into memory of the caller; source is not copied. */
 static hp_status parse_into(arena *mem, const char *bytes, size_t len, const char *source,
-                            bool lines, tree_node **out) {
-  builder b = {.mem = mem, .source = source, .lines = lines};
+                            bool lines, yaml_repeats *repeats, tree_node **out) {
+  builder b = {.mem = mem, .source = source, .lines = lines, .repeats = repeats};
   if (len > YAML_SIZE_MAX)
     HP_FAIL(HP_ERR_INPUT, "%s: more than %d bytes of YAML", source, YAML_SIZE_MAX);
   if (!yaml_parser_initialize(&b.parser)) HP_FAIL(HP_ERR_OOM, "%s: out of memory", source);
@@ -303,33 +335,41 @@ static hp_status parse_into(arena *mem, const char *bytes, size_t len, const cha
   return st;
 }
 
-hp_status yaml_parse(const char *bytes, size_t len, const char *name, tree *out) {
+static hp_status parse_named(const char *bytes, size_t len, const char *name, yaml_repeats *repeats,
+                             tree *out) {
   tree t = {0};
   const char *source = arena_strdup(&t.mem, name);
-  hp_status st = source ? parse_into(&t.mem, bytes, len, source, true, &t.root) : HP_ERR_OOM;
+  hp_status st =
+      source ? parse_into(&t.mem, bytes, len, source, true, repeats, &t.root) : HP_ERR_OOM;
   if (st) tree_free(&t);
   else *out = t;
   return st;
 }
 
-hp_status yaml_parse_value(arena *mem, const char *text, const char *source, tree_node **out) {
-  return parse_into(mem, text, strlen(text), source, false, out);
+hp_status yaml_parse(const char *bytes, size_t len, const char *name, tree *out) {
+  return parse_named(bytes, len, name, NULL, out);
 }
 
-hp_status yaml_load(const char *path, tree *out) {
+hp_status yaml_parse_value(arena *mem, const char *text, const char *source, tree_node **out) {
+  return parse_into(mem, text, strlen(text), source, false, NULL, out);
+}
+
+static hp_status load(const char *path, yaml_repeats *repeats, tree *out) {
   char *text;
   size_t len;
   HP_TRY(file_read(path, YAML_SIZE_MAX, &text, &len));
-  hp_status st = yaml_parse(text, len, path, out);
+  hp_status st = parse_named(text, len, path, repeats, out);
   mem_free(text);
   return st;
 }
 
-hp_status yaml_load_config(const char *path, tree *out) {
+hp_status yaml_load(const char *path, tree *out) { return load(path, NULL, out); }
+
+hp_status yaml_load_config(const char *path, tree *out, yaml_repeats *repeats) {
   tree t = {0};
   size_t n = strlen(path);
   bool json = n >= 5 && !strcmp(path + n - 5, ".json");
-  HP_TRY(json ? json_load(path, YAML_SIZE_MAX, &t) : yaml_load(path, &t));
+  HP_TRY(json ? json_load(path, YAML_SIZE_MAX, &t) : load(path, repeats, &t));
   if (t.root->kind == TREE_NULL && !json) {
     t.root->kind = TREE_MAP;
     t.root->len = 0;

@@ -12,6 +12,7 @@
 #define BASE_YAML_H
 
 #include "base/tree.h"
+#include "base/vec.h"
 
 enum { YAML_SIZE_MAX = 8 << 20, YAML_COPY_MAX = 10000 };
 
@@ -20,9 +21,15 @@ hp_status yaml_load(const char *path, tree *out);
 /* The same from memory; `name` is for messages and is copied. */
 hp_status yaml_parse(const char *bytes, size_t len, const char *name, tree *out);
 
+/* Values whose key stands earlier in the same map. */
+typedef VEC(const tree_node *) yaml_repeats;
+
 /* Reads a configuration: by name ".json" as JSON, else as YAML.  The root is a map; an empty file
- * is an empty one. */
-hp_status yaml_load_config(const char *path, tree *out);
+ * is an empty one.  Of a repeated key in YAML the first value counts, and the others go to
+ * `repeats`, which vec_free ends. */
+hp_status yaml_load_config(const char *path, tree *out, yaml_repeats *repeats);
+/* Fails with the places of a repeated key. */
+hp_status yaml_repeat_error(const tree_node *repeat);
 
 /* Applies the command-line argument "a.b=value" to a configuration (its root is a map), as
  * OmegaConf's from_cli and merge do: the value is YAML; a map is merged into a map that is there,

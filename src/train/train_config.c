@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define USED(group, name, type, otherwise, least, most, choices, help)                             \
@@ -73,11 +74,30 @@ const tree_node *train_config_at(const train_config *c, int key) {
 
 /* --- errors ----------------------------------------------------------------------------------- */
 
+/* Where the message says that it was written: line and column of the file, or the argument. */
+static uint64_t place_of(const train_config *c, const char *text) {
+  static const char argument[] = "argument ";
+  enum { ARGUMENTS = 62 };
+  if (!strncmp(text, argument, strlen(argument)))
+    return (UINT64_C(1) << ARGUMENTS) + strtoul(text + strlen(argument), NULL, 10);
+  tree_place file = tree_where(&(tree_node){.source = c->root->source});
+  size_t n = strlen(file.text);
+  char *end;
+  if (strncmp(text, file.text, n) || text[n] != ':') return UINT64_MAX; /* no place */
+  uint64_t line = strtoul(text + n + 1, &end, 10);
+  return line << 32 | (*end == ':' ? strtoul(end + 1, NULL, 10) & UINT32_MAX : 0);
+}
+
 hp_status train_config_keep(train_config *c, hp_status st) {
   if (!st || st == HP_ERR_OOM || st == HP_ERR_IO || st == HP_ERR_INTERNAL) return st;
-  const char *text = arena_strdup(&c->mem, err_message());
+  train_error one = {.text = arena_strdup(&c->mem, err_message())};
   err_clear();
-  return text && vec_push(&c->errors, text) ? HP_OK : HP_ERR_OOM;
+  if (!one.text || !vec_push(&c->errors, one)) return HP_ERR_OOM;
+  one.place = place_of(c, one.text);
+  size_t i = c->errors.len - 1;
+  for (; i > 0 && c->errors.at[i - 1].place > one.place; i--) c->errors.at[i] = c->errors.at[i - 1];
+  c->errors.at[i] = one;
+  return HP_OK;
 }
 
 /* All errors as one failure: of several, a numbered list as long as a message can be. */
@@ -85,9 +105,9 @@ static hp_status report_errors(const train_config *c) {
   size_t n = c->errors.len, shown = 0;
   str list = {0};
   if (!n) return HP_OK;
-  if (n == 1) HP_FAIL(HP_ERR_INPUT, "%s", c->errors.at[0]);
-  for (; shown < n && list.len + strlen(c->errors.at[shown]) < ERR_MESSAGE_MAX - 200; shown++)
-    str_printf(&list, "\n  %zu. %s", shown + 1, c->errors.at[shown]);
+  if (n == 1) HP_FAIL(HP_ERR_INPUT, "%s", c->errors.at[0].text);
+  for (; shown < n && list.len + strlen(c->errors.at[shown].text) < ERR_MESSAGE_MAX - 200; shown++)
+    str_printf(&list, "\n  %zu. %s", shown + 1, c->errors.at[shown].text);
   if (shown < n) str_printf(&list, "\n  and %zu more", n - shown);
   hp_status st = str_status(&list);
   if (!st)
@@ -135,40 +155,55 @@ bool train_parse_size(const char *text, uint64_t *out) {
   return false;
 }
 
-/* The place of `word` among "a|b|c", or -1. */
+/* The next of the choices "a|b|!c" at *at, and whether it is built. */
+static const char *next_choice(const char **at, size_t *len, bool *built) {
+  const char *word = *at + (**at == '!');
+  *built = **at != '!';
+  *len = strcspn(word, "|");
+  *at = word + *len + (word[*len] == '|');
+  return word;
+}
+
+/* The place of `word` among the choices, or -1. */
 static int find_choice(const char *choices, const char *word, size_t n) {
+  size_t len;
+  bool built;
   for (int i = 0; *choices; i++) {
-    size_t len = strcspn(choices, "|");
-    if (len == n && !strncmp(choices, word, n)) return i;
-    choices += len + (choices[len] == '|');
+    const char *one = next_choice(&choices, &len, &built);
+    if (len == n && !strncmp(one, word, n)) return i;
   }
   return -1;
 }
 
 static const char *choice_at(const char *choices, int i, size_t *len) {
-  for (; i > 0; i--) choices += strcspn(choices, "|") + 1;
-  *len = strcspn(choices, "|");
-  return choices;
+  bool built;
+  const char *one = choices;
+  for (*len = 0; i >= 0; i--) one = next_choice(&choices, len, &built);
+  return one;
 }
 
+/* What is no choice of a key is not known where all that are known are listed; else it may be one
+ * that is not built. */
 static hp_status wrong_choice(const train_key *k, const tree_node *v, const char *word) {
-  char copy[256];
+  char copy[16][32];
   const char *name[16];
-  size_t n = 0;
-  snprintf(copy, sizeof copy, "%s", k->choices);
-  for (char *p = copy; *p && n < 16;) {
-    name[n++] = p;
-    p += strcspn(p, "|");
-    if (*p) *p++ = 0;
+  size_t n = 0, len;
+  bool built, all = false;
+  for (const char *p = k->choices; *p && n < 16;) {
+    const char *one = next_choice(&p, &len, &built);
+    all |= !built;
+    if (!built) continue;
+    snprintf(copy[n], sizeof copy[n], "%.*s", (int)len, one);
+    name[n] = copy[n];
+    n++;
   }
   str list = {0};
   for (size_t i = 0; i < n; i++)
     str_printf(&list, "%s%s", i == 0 ? "" : i + 1 == n ? " or " : ", ", name[i]);
   const char *near = str_nearest(word, name, n);
-  hp_status st =
-      tree_error(v, __FILE__, __LINE__, "\"%s\" is not known, or not built; expected %s%s%s%s",
-                 word, list.at ? list.at : "", near ? " (did you mean \"" : "", near ? near : "",
-                 near ? "\"?)" : "");
+  hp_status st = tree_error(v, __FILE__, __LINE__, "\"%s\" is not known%s; expected %s%s%s%s", word,
+                            all ? "" : ", or not built", list.at ? list.at : "",
+                            near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
   str_free(&list);
   return st;
 }
@@ -350,11 +385,14 @@ hp_status train_config_parse(const tree_node *root, train_config *out) {
 hp_status train_config_load(const char *path, const char *const *override, int n, bool reads_data,
                             train_config *out) {
   train_config c = {.root = NULL};
-  HP_TRY(yaml_load_config(path, &c.file));
-  hp_status st = HP_OK;
+  yaml_repeats repeats = {0};
+  hp_status st = yaml_load_config(path, &c.file, &repeats);
+  c.root = c.file.root;
+  for (size_t i = 0; i < repeats.len && !st; i++)
+    st = train_config_keep(&c, yaml_repeat_error(repeats.at[i]));
+  vec_free(&repeats);
   for (int i = 0; i < n && !st; i++)
     st = train_config_keep(&c, yaml_override(&c.file, override[i], i + 1));
-  c.root = c.file.root;
   if (!st) st = parse(&c);
   if (!st) st = train_paths_check(&c, reads_data);
   if (!st) st = report_errors(&c);
@@ -464,11 +502,14 @@ static void print_key_help(const train_key *k, str *out) {
   str_printf(out, "  %-30s  ", k->name);
   str help = {0};
   str_add(&help, k->help);
+  int shown = 0;
   for (const char *p = k->choices; *p;) {
-    size_t n = strcspn(p, "|");
-    str_add(&help, p == k->choices ? "; one of " : ", ");
-    str_add_n(&help, p, n);
-    p += n + (p[n] == '|');
+    size_t n;
+    bool built;
+    const char *one = next_choice(&p, &n, &built);
+    if (!built) continue;
+    str_add(&help, shown++ ? ", " : "; one of ");
+    str_add_n(&help, one, n);
   }
   if (strcmp(k->otherwise, "null")) str_printf(&help, " [%s]", k->otherwise);
   if (help.at) print_wrapped(out, INDENT, INDENT, help.at);

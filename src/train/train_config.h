@@ -45,7 +45,7 @@ typedef struct {
   train_type type;
   const char *otherwise; /* the default, as YAML */
   double least, most;
-  const char *choices; /* "a|b|c" */
+  const char *choices; /* "a|b|!c": c is known and not built */
   const char *help;    /* NEUTRAL: why; REFUSED: what to write instead; SYNONYM: what it means */
   size_t offset;       /* of the field in train_config, USED only */
 } train_key;
@@ -101,6 +101,12 @@ typedef struct {
   const char *const *at;
   size_t n;
 } train_names;
+
+/* An error of the configuration: those of the file by line, those of arguments behind them. */
+typedef struct {
+  const char *text;
+  uint64_t place;
+} train_error;
 
 /* How many samples go into what; see train_batch_size.c. */
 typedef struct {
@@ -166,7 +172,7 @@ typedef struct {
   /* One line for each key that was accepted without effect, and other things worth telling. */
   VEC(const char *) notes;    /* of keys without effect, and the like */
   VEC(const char *) warnings; /* of what is left idle */
-  VEC(const char *) errors;   /* while it is read; none in a config that was loaded */
+  VEC(train_error) errors;    /* while it is read, by place; none in a config that was loaded */
   bool bad[KEY_COUNT];        /* keys whose value cannot be used: rules about them are left out */
   const tree_node *at[KEY_COUNT]; /* where a value was written; NULL: the default holds */
   const tree_node *root;

@@ -520,18 +520,20 @@ static hp_status check_pipeline(train_config *c) {
   return HP_OK;
 }
 
-/* auto, none or full; anything else is not built. */
-static hp_status read_policy(const tree_node *v, const char *const *word, int n, int *out) {
+/* auto, none or full; lists and maps, which say it of parts of a model, are not built. */
+static hp_status read_policy(const tree_node *v, const char *const *word, size_t n, int *out) {
   *out = 0;
   if (!v) return HP_OK;
-  if (v->kind == TREE_STRING)
-    for (int i = 0; i < n; i++)
-      if (!strcmp(v->string, word[i])) {
-        *out = i;
-        return HP_OK;
-      }
-  TREE_FAIL(v, "%s is not built; expected %s, %s%s%s", tree_what(v).text, word[0], word[1],
-            n > 2 ? " or " : "", n > 2 ? word[2] : "");
+  for (size_t i = 0; v->kind == TREE_STRING && i < n; i++)
+    if (!strcmp(v->string, word[i])) {
+      *out = (int)i;
+      return HP_OK;
+    }
+  const char *near = v->kind == TREE_STRING ? str_nearest(v->string, word, n) : NULL;
+  TREE_FAIL(v, "%s is not %s; expected %s%s%s%s%s%s%s%s", tree_what(v).text,
+            v->kind == TREE_LIST || v->kind == TREE_MAP ? "built" : "known", word[0],
+            n > 2 ? ", " : " or ", word[1], n > 2 ? " or " : "", n > 2 ? word[2] : "",
+            near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
 }
 
 static hp_status decide_recompute(train_config *c) {

@@ -116,7 +116,19 @@ static const struct {
     {"pure_bf16: true\n", "write bf16: true"},
     {"deepspeed: ds_z3.json\n", "not built; leave it out"},
     {"quantization_bit: 4\n", "not built; leave it out"},
-    {"optim: adamw_8bit\n", "adamw_torch, adamw_torch_fused or sgd"},
+    {"hyper_parallel: {recompute: yess}\n",
+     "the string \"yess\" is not known; expected auto, none or full"},
+    {"hyper_parallel: {recompute: ful}\n", "did you mean \"full\""},
+    {"hyper_parallel: {recompute: [a]}\n", "a list of 1 is not built; expected auto, none or"},
+    {"hyper_parallel: {offload: disk}\n", "is not known; expected auto or none"},
+    {"mix_strategy: interleave_once\n", "interleave_once is not built; write concat"},
+    {"mix_strategy: interleaf\n",
+     "\"interleaf\" is not known; expected concat, interleave_under or interleave_over"},
+    {"train_sampling_strategy: group_by_length\n", "group_by_length is not built"},
+    {"train_sampling_strategy: sequental\n",
+     "is not known; expected random or sequential (did you mean \"sequential\"?)"},
+    {"optim: adamw_8bit\n",
+     "\"adamw_8bit\" is not known, or not built; expected adamw_torch, adamw_torch_fused or sgd"},
     {"optim: adamw_torc\n", "did you mean \"adamw_torch\""},
     {"rope_scaling: yarn\n", "rope_parameters"},
     {"neat_packing: true\n", "belongs to stage sft"},
@@ -183,7 +195,7 @@ static const struct {
     {"hyper_parallel: {pipeline: {stages: 2}}\n", "write stages: 1"},
     {"hyper_parallel: {pipeline: {stage: 1}}\n", "did you mean"},
     {"hyper_parallel: {groups: {a: {devices: 0-1}}}\n", "leave them out"},
-    {"hyper_parallel: {offload: {weights: host}}\n", "expected auto, none"},
+    {"hyper_parallel: {offload: {weights: host}}\n", "expected auto or none"},
     {"hyper_parallel: {recompute: [a]}\n", "expected auto, none or full"},
     {"hyper_parallel: {recompute: full}\ndisable_gradient_checkpointing: true\n", "contradicts"},
     {"gradient_checkpointing: true\ndisable_gradient_checkpointing: true\n", "remove one"},
@@ -234,9 +246,9 @@ TEST(all_errors_of_a_file_are_told_at_once) {
        "run.yaml:8:7: fp16: true is not built",
        "run.yaml:9:26: hyper_parallel.device: unknown key; did you mean \"devices\"?",
        "run.yaml:9:41: hyper_parallel.interleave: 99 is out of range",
+       "run.yaml:10:8: dtype: f32 contradicts bf16: true (run.yaml:13:7: bf16)",
        "run.yaml:11:16: eval_strategy: evaluation needs data",
-       "run.yaml:12:13: save_steps: 2.5: expected a whole number of steps",
-       "run.yaml:10:8: dtype: f32 contradicts bf16: true (run.yaml:13:7: bf16)"};
+       "run.yaml:12:13: save_steps: 2.5: expected a whole number of steps"};
   check_list(MINIMUM "learing_rate: 1e-5\n"
                      "max_steps: 1.5\n"
                      "warmup_ratio: 1.5\n"
@@ -247,6 +259,59 @@ TEST(all_errors_of_a_file_are_told_at_once) {
                      "save_steps: 2.5\n"
                      "bf16: true\n",
              says, (int)(sizeof says / sizeof *says));
+}
+
+TEST(of_stages_and_methods_only_those_that_are_built_are_expected) {
+  CHECK_FAILS(parse_only("stage: ptt\nfinetuning_type: full\nmodel_name_or_path: m\ndataset: d\n"),
+              "run.yaml:1:8: stage: \"ptt\" is not known; expected pt (did you mean \"pt\"?)");
+  CHECK_FAILS(parse_only("stage: dpo\nfinetuning_type: full\nmodel_name_or_path: m\ndataset: d\n"),
+              "stage dpo is not built yet");
+  CHECK_FAILS(parse_only("stage: pt\nfinetuning_type: loro\nmodel_name_or_path: m\ndataset: d\n"),
+              "\"loro\" is not known; expected full");
+  CHECK_FAILS(parse_only("stage: pt\nfinetuning_type: oft\nmodel_name_or_path: m\ndataset: d\n"),
+              "finetuning_type oft is not built");
+  str help = {0};
+  train_config_print_help(&help);
+  CHECK(strstr(help.at, "one of pt [") && strstr(help.at, "one of full ["));
+  CHECK(!strstr(help.at, "kto,") && !strstr(help.at, "!"));
+  str_free(&help);
+  tree_free(&source);
+}
+
+/* What is wrong with the grammar of a key and with its value, in the file and in arguments. */
+TEST(errors_come_in_the_order_of_the_file_and_arguments_last) {
+  static const char text[] = MINIMUM "max_steps: 5\nlearning_rate: fast\n"
+                                     "hyper_parallel: {engine: packed, engine: scalar}\n"
+                                     "max_steps: 6\nseed: -1\n";
+  static const char *const more[] = {"save_steps=2.5", "seed=\x01", "warmup_steps=1.5",
+                                     "eval_strategy=epoch"};
+  static const char *const says[] =
+      {"c.yaml:1:21: model_name_or_path: there is no folder \"m\"",
+       "c.yaml:4:10: dataset: dataset \"d\"",
+       "c.yaml:6:16: learning_rate: expected a number",
+       "c.yaml:7:42: hyper_parallel.engine: this key is already set at ",
+       "c.yaml:8:12: max_steps: this key is already set at ",
+       "c.yaml:9:7: seed: -1 is out of range",
+       "argument 1: save_steps: 2.5",
+       "argument 2: byte 0 of the value: control characters are not allowed; remove them",
+       "argument 3: warmup_steps: 1.5",
+       "argument 4: eval_strategy: evaluation needs data"};
+  enum { SAYS = sizeof says / sizeof *says };
+  str path = {0};
+  train_config c;
+  CHECK_OK(path_join(&path, test_dir(), "c.yaml"));
+  CHECK_OK(file_write(path.at, text, strlen(text)));
+  CHECK(train_config_load(path.at, more, 4, true, &c) == HP_ERR_INPUT);
+  const char *at = err_message();
+  for (int i = 0; i < SAYS; i++) {
+    const char *found = strstr(at, says[i]);
+    if (!found) test_fail(__FILE__, __LINE__, "no \"%s\" behind the others in\n%s", says[i], at);
+    at = found;
+  }
+  CHECK(!strstr(err_message(), "save the file"));
+  CHECK(!strncmp(err_message(), "10 errors", 9));
+  err_clear();
+  str_free(&path);
 }
 
 TEST(a_wrong_value_brings_no_errors_in_its_wake) {

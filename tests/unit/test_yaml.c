@@ -142,7 +142,7 @@ TEST(bad_yaml_is_refused_at_its_place) {
       {"a: @x\n", "cannot start any token"},
       {"a: \"\\q\"\n", "unknown escape character"},
       {"a: \xff\n", "save the file as UTF-8"},
-      {"a: \x01\n", "control characters are not allowed"},
+      {"a: \x01\n", "control characters are not allowed; remove them, or write them in double"},
   };
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     tree t = {0};
@@ -266,27 +266,54 @@ TEST(configurations_are_yaml_or_json_by_name) {
   const char *s;
   CHECK_OK(path_join(&path, test_dir(), "c.yaml"));
   CHECK_OK(file_write(path.at, "lr: 1e-5\n", 9));
-  CHECK_OK(yaml_load_config(path.at, &t));
+  CHECK_OK(yaml_load_config(path.at, &t, NULL));
   CHECK_EQ(tree_get(t.root, "lr")->kind, TREE_FLOAT);
   tree_free(&t);
   CHECK_OK(file_write(path.at, "", 0));
-  CHECK_OK(yaml_load_config(path.at, &t));
+  CHECK_OK(yaml_load_config(path.at, &t, NULL));
   CHECK_OK(yaml_override(&t, "a.b=c", 1));
   CHECK_OK(tree_need_string(tree_get(t.root, "a"), "b", &s));
   CHECK_STR(s, "c");
   tree_free(&t);
   CHECK_OK(file_write(path.at, "[1]", 3));
-  CHECK_FAILS(yaml_load_config(path.at, &t),
+  CHECK_FAILS(yaml_load_config(path.at, &t, NULL),
               "c.yaml:1:1: expected a map of keys, found a list of 1");
   CHECK_OK(path_join(&path, test_dir(), "c.json"));
   CHECK_OK(file_write(path.at, "{\"a\": \"yes\"}", 12));
-  CHECK_OK(yaml_load_config(path.at, &t));
+  CHECK_OK(yaml_load_config(path.at, &t, NULL));
   CHECK_OK(tree_need_string(t.root, "a", &s));
   tree_free(&t);
   CHECK_OK(file_write(path.at, "{a: yes}", 8));
-  CHECK_FAILS(yaml_load_config(path.at, &t), "c.json:1:2: unexpected 'a'");
+  CHECK_FAILS(yaml_load_config(path.at, &t, NULL), "c.json:1:2: unexpected 'a'");
   CHECK_OK(file_write(path.at, "null", 4));
-  CHECK_FAILS(yaml_load_config(path.at, &t), "expected a map of keys, found null");
+  CHECK_FAILS(yaml_load_config(path.at, &t, NULL), "expected a map of keys, found null");
+  str_free(&path);
+}
+
+/* In a map and in maps inside it; behind the first value the rest is read. */
+TEST(repeated_keys_of_a_configuration_are_all_found) {
+  static const char text[] = "a: 1\nb: {c: 2, c: 3, d: 4}\na: {e: 5}\na: 6\nf: 7\n";
+  static const char *const says[] = {":2:14: b.c: this key is already set at ",
+                                     ":3:4: a: this key is already set at ", ":4:4: a: this key"};
+  str path = {0};
+  tree t;
+  yaml_repeats all = {0};
+  int64_t x;
+  CHECK_OK(path_join(&path, test_dir(), "c.yaml"));
+  CHECK_OK(file_write(path.at, text, strlen(text)));
+  CHECK_FAILS(yaml_load_config(path.at, &t, NULL), ":2:14: c: this key is already set at ");
+  CHECK_OK(yaml_load_config(path.at, &t, &all));
+  CHECK_EQ(all.len, 3);
+  for (size_t i = 0; i < all.len && i < 3; i++) CHECK_FAILS(yaml_repeat_error(all.at[i]), says[i]);
+  CHECK_OK(tree_need_int(t.root, "a", &x));
+  CHECK_EQ(x, 1);
+  CHECK_OK(tree_need_int(t.root, "f", &x));
+  CHECK_EQ(x, 7);
+  CHECK_OK(tree_need_int(tree_get(t.root, "b"), "c", &x));
+  CHECK_EQ(x, 2);
+  CHECK_EQ(tree_get(t.root, "b")->len, 2);
+  vec_free(&all);
+  tree_free(&t);
   str_free(&path);
 }
 
