@@ -368,7 +368,7 @@ hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compile_opti
 hp_status hp_program_stats_get(const hp_program *p, hp_program_stats *out);
 hp_status hp_program_print(const hp_program *p, char **text);
 /* "memory", "memory.totals", "schedule", "ops", "comm": what was decided and why, as text for
- * people; "ops.json"; "timeline.svg", "mesh.svg": pictures of the last run. */
+ * people; "ops.json"; "timeline.svg", "mesh.svg": pictures of recent runs. */
 hp_status hp_explain(const hp_program *p, const char *what, char **text);
 /* Where the time of a run goes, the mean of the faster half of the last 8: calls of the same work,
  * the widest gap between their time and the limit first; *n rows, hp_free.  The device is measured

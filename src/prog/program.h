@@ -55,6 +55,14 @@ typedef struct {
   double start_s, met_s, end_s;
 } inst_times;
 
+/* The time of the run: when the last of its n instructions ends. */
+static inline double inst_times_end(const inst_times *t, size_t n) {
+  double end = 0;
+  for (size_t i = 0; i < n; i++)
+    if (t[i].end_s > end) end = t[i].end_s;
+  return end;
+}
+
 hp_status program_create(const hp_graph *like, program **out);
 void program_free(program *p);
 

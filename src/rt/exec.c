@@ -31,7 +31,8 @@ struct exec {
   inst_times *times;
   seen_keys *seen; /* by instruction */
   double start_s, seconds;
-  double kept_s[EXEC_RECENT], *kept; /* seconds of the last runs, and of their instructions */
+  double kept_s[EXEC_RECENT]; /* of the last runs */
+  inst_times *kept;           /* and of their instructions */
   uint64_t runs;
   /* streams other than compute */
   stream_thread worker[STREAM_COUNT];
@@ -277,7 +278,7 @@ static void note_seen(exec *e, const hp_io *io, int n) {
 
 static void keep_times(exec *e) {
   size_t n = e->p->insts.len, at = e->runs++ % EXEC_RECENT;
-  for (size_t i = 0; i < n; i++) e->kept[at * n + i] = e->times[i].end_s - e->times[i].met_s;
+  if (n) memcpy(e->kept + at * n, e->times, n * sizeof *e->kept);
   e->kept_s[at] = e->seconds;
 }
 
@@ -354,7 +355,7 @@ const seen_keys *exec_last_seen(const exec *e) { return e->seen; }
 
 typedef struct {
   double seconds;
-  const double *inst;
+  const inst_times *inst;
 } kept_run;
 
 static int by_run(const void *a, const void *b) {
@@ -362,17 +363,18 @@ static int by_run(const void *a, const void *b) {
   return (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
-double exec_recent(const exec *e, double *out) {
+void exec_recent(const exec *e, inst_times *out) {
   size_t n = e->p->insts.len, runs = e->runs < EXEC_RECENT ? (size_t)e->runs : EXEC_RECENT;
   size_t half = (runs + 1) / 2;
   kept_run run[EXEC_RECENT];
-  double sum = 0;
   for (size_t r = 0; r < runs; r++) run[r] = (kept_run){e->kept_s[r], e->kept + r * n};
   qsort(run, runs, sizeof *run, by_run);
-  memset(out, 0, n * sizeof *out);
-  for (size_t r = 0; r < half; r++) {
-    sum += run[r].seconds / (double)half;
-    for (size_t i = 0; i < n; i++) out[i] += run[r].inst[i] / (double)half;
+  for (size_t i = 0; i < n; i++) {
+    out[i] = (inst_times){0};
+    for (size_t r = 0; r < half; r++) {
+      out[i].start_s += run[r].inst[i].start_s / (double)half;
+      out[i].met_s += run[r].inst[i].met_s / (double)half;
+      out[i].end_s += run[r].inst[i].end_s / (double)half;
+    }
   }
-  return sum;
 }

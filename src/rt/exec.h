@@ -23,9 +23,10 @@ hp_status exec_run(exec *e, const hp_io *io, int n);
 const inst_times *exec_last_times(const exec *e);
 double exec_last_seconds(const exec *e);
 const seen_keys *exec_last_seen(const exec *e); /* by instruction */
-/* Means of the faster half of the last EXEC_RECENT runs: the seconds of each instruction, of a
- * collective from when all have come, to out; and those of a run, which is returned. */
+/* Means over the faster half of the last EXEC_RECENT runs, by instruction, to out: the one source
+ * of times for tables and pictures.  Means keep what holds in each run: the order in a stream, and
+ * sums of times. */
 enum { EXEC_RECENT = 8 };
-double exec_recent(const exec *e, double *out);
+void exec_recent(const exec *e, inst_times *out);
 
 #endif

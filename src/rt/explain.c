@@ -14,12 +14,12 @@
 
 hp_status explain_times(const program *p, device *d, const exec *e, op_times *out) {
   HP_TRY(device_know_limits(d));
-  if (!e || !(exec_last_seconds(e) > 0)) return op_times_make(p, d, NULL, 0, NULL, out);
-  double *seconds = mem_calloc(p->insts.len, sizeof *seconds);
-  HP_TRY_MEM(seconds);
-  double run_s = exec_recent(e, seconds);
-  hp_status st = op_times_make(p, d, seconds, run_s, exec_last_seen(e), out);
-  mem_free(seconds);
+  if (!e || !(exec_last_seconds(e) > 0)) return op_times_make(p, d, NULL, NULL, out);
+  inst_times *t = mem_calloc(p->insts.len, sizeof *t);
+  HP_TRY_MEM(t);
+  exec_recent(e, t);
+  hp_status st = op_times_make(p, d, t, exec_last_seen(e), out);
+  mem_free(t);
   return st;
 }
 
@@ -73,7 +73,7 @@ static hp_status print_schedule(const program *p, const mesh *m, str *out) {
   return st ? st : str_status(out);
 }
 
-/* Readers of times: those of the last run; before one, as the cluster's figures make them. */
+/* Readers of times: those of recent runs; before one, as the cluster's figures make them. */
 typedef hp_status (*times_reader)(const program *p, const device *d, const inst_times *t,
                                   bool measured, str *out);
 
@@ -93,11 +93,12 @@ static hp_status draw_mesh(const program *p, const device *d, const inst_times *
 
 static hp_status read_times(const program *p, const device *d, const exec *e, times_reader read,
                             str *out) {
-  if (e && exec_last_seconds(e) > 0) return read(p, d, exec_last_times(e), true, out);
+  bool measured = e && exec_last_seconds(e) > 0;
   inst_times *t = mem_calloc(p->insts.len, sizeof *t);
   HP_TRY_MEM(t);
-  hp_status st = predict_run(d->cluster, d->mesh, p, t);
-  if (!st) st = read(p, d, t, false, out);
+  if (measured) exec_recent(e, t);
+  hp_status st = measured ? HP_OK : predict_run(d->cluster, d->mesh, p, t);
+  if (!st) st = read(p, d, t, measured, out);
   mem_free(t);
   return st;
 }

@@ -11,8 +11,8 @@
  * the tensors that outlive runs. */
 hp_status explain_print(const program *p, device *d, const exec *e, const hp_memory *m,
                         const char *what, str *out);
-/* Where the time of the last runs went; e NULL: rows have no times.  Measures d when it has no
- * limits yet.  Ended by vec_free. */
+/* Where the time of recent runs (exec_recent) went; e NULL: rows have no times.  Measures d when it
+ * has no limits yet.  Ended by vec_free. */
 hp_status explain_times(const program *p, device *d, const exec *e, op_times *out);
 /* The last run of a device as Chrome trace events, behind those of the devices before it. */
 void explain_trace(const exec *e, const mesh *m, int number, str *out);

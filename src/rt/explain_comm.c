@@ -202,12 +202,11 @@ static hp_status print_comm(const program *p, const mesh *m, const inst_times *t
   comm_kind all[COMM_KINDS];
   comm_time sum;
   str rows = {0};
-  double run_s = 0;
+  double run_s = inst_times_end(t, p->insts.len);
   HP_TRY(comm_times(p, t, each, &sum));
   int kinds = comm_kinds(p, m, each, all);
   for (size_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
-    run_s = greater(run_s, t[i].end_s);
     if (!meets(n)) continue;
     char axes[64];
     name_axes(p, m, n, axes);

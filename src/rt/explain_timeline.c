@@ -5,7 +5,6 @@
 #include "rt/inst_name.h"
 #include "rt/svg.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -169,10 +168,10 @@ hp_status explain_timeline_svg(const program *p, const mesh *m, const inst_times
                                str *out) {
   static const char *const name[STREAM_COUNT] = {"compute", "comm", "copy in", "copy out"};
   drawing d = {.p = p, .m = m, .t = t, .out = out, .y = TOP};
+  d.run_s = inst_times_end(t, p->insts.len);
   bool stream[STREAM_COUNT] = {false};
   int rows = 0;
   for (size_t i = 0; i < p->insts.len; i++) {
-    d.run_s = fmax(d.run_s, t[i].end_s);
     d.used[look_of(program_inst(p, i))] = true;
     stream[program_inst(p, i)->stream] = true;
   }

@@ -57,15 +57,16 @@ static int by_gap(const void *a, const void *b) {
   return strcmp(x->kind, y->kind);
 }
 
-hp_status op_times_make(const program *p, const device *d, const double *seconds, double run_s,
+hp_status op_times_make(const program *p, const device *d, const inst_times *t,
                         const seen_keys *seen, op_times *out) {
   op_times all = {0};
   hp_status st = HP_OK;
+  double run_s = t ? inst_times_end(t, p->insts.len) : 0;
   hp_op_time one;
   for (size_t i = 0; i < p->insts.len && !st; i++) {
     inst_describe(p, d->mesh, program_inst(p, i), seen ? &seen[i] : NULL, &one);
     set_limit(p, d, program_inst(p, i), &one);
-    one.seconds = seconds ? seconds[i] : 0;
+    one.seconds = t ? t[i].end_s - t[i].met_s : 0;
     if (!one.beside) run_s -= one.seconds;
     st = add_row(&all, &one);
   }

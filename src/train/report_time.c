@@ -127,7 +127,8 @@ void report_print_time(const report *r, str *out) {
   print_ms(limit, out);
   str_printf(out,
              " (%.0f %%). A bar is the time of a kind of work, its pale part what is above the "
-             "limit.</p>",
+             "limit. Times, here and in the pictures above, are means of the faster half of the "
+             "last 8 runs.</p>",
              total > 0 ? 100 * limit / total : 0);
   print_bars(r, out);
   str_add(out,

@@ -1,8 +1,10 @@
 /* The executor on programs of several streams: values, order, and programs that share a device. */
 #include "test.h"
 
+#include "base/units.h"
 #include "hazards.h"
 #include "ops/random_graph.h"
+#include "rt/exec.h"
 #include "rt/group.h"
 
 #include <stdatomic.h>
@@ -132,6 +134,52 @@ TEST(a_failed_instruction_ends_the_run_and_the_next_run_is_right) {
     hp_device_close(d);
     random_graph_free(&x);
   }
+}
+
+/* --- times ------------------------------------------------------------------------------------ */
+
+static long delay_us;
+
+static hp_status launch_delayed(void *loaded, uint32_t i, void *const *at, void *workspace) {
+  nanosleep(&(struct timespec){0, delay_us * 1000}, NULL);
+  return backend_cpu.launch(loaded, i, at, workspace);
+}
+
+/* The last run takes far longer than those before: whoever looked at it alone would say so. */
+TEST(tables_and_pictures_have_the_time_of_a_run_from_one_source) {
+  static const float x[4] = {1, 2, 3, 4};
+  float y[4];
+  hp_graph *g;
+  hp_program *p;
+  hp_op_time *row;
+  int rows;
+  double sum = 0;
+  char *text;
+  str want = {0};
+  CHECK_OK(hp_graph_create(&g));
+  hp_tensor in = hp_input(g, "x", HP_F32, (hp_shape){1, {4}}), none = {0};
+  hp_output(g, "y", hp_map(g, "exp", in, none, none));
+  hp_device *d = open_device(true);
+  late.launch = launch_delayed;
+  CHECK_OK(hp_compile(g, d, NULL, &p));
+  for (int i = 0; i < EXEC_RECENT; i++) {
+    delay_us = i + 1 < EXEC_RECENT ? 2000 : 60000;
+    CHECK_OK(hp_run(p, (hp_io[]){{"x", (void *)(uintptr_t)x, sizeof x}, {"y", y, sizeof y}}, 2));
+  }
+  CHECK_OK(hp_program_times(p, &row, &rows));
+  for (int i = 0; i < rows; i++) sum += row[i].beside ? 0 : row[i].seconds;
+  CHECK(sum >= 2e-3 && sum < 55e-3);
+  str_add(&want, ">measured: ");
+  units_add_seconds(&want, sum);
+  str_add(&want, "<");
+  CHECK_OK(hp_explain(p, "timeline.svg", &text));
+  if (!strstr(text, want.at)) test_fail(__FILE__, __LINE__, "no \"%s\" in %s", want.at, text);
+  hp_free(text);
+  hp_free(row);
+  str_free(&want);
+  hp_program_free(p);
+  hp_device_close(d);
+  hp_graph_free(g);
 }
 
 /* The program of a graph, to look at and to change. */

@@ -45,7 +45,7 @@ static const hp_op_time *find(const op_times *t, const char *kind, const char *s
 TEST(calls_of_the_same_work_are_one_row_with_its_own_limit) {
   program *p = lowered();
   op_times t;
-  CHECK_OK(op_times_make(p, &alone, NULL, 0, NULL, &t));
+  CHECK_OK(op_times_make(p, &alone, NULL, NULL, &t));
   CHECK_EQ(t.len, 5);
   const hp_op_time *r = find(&t, "einsum forward", "8x16x8 f32");
   CHECK_EQ(r->count, 2);
@@ -68,9 +68,13 @@ TEST(calls_of_the_same_work_are_one_row_with_its_own_limit) {
 TEST(the_widest_gap_comes_first_and_waits_have_a_row) {
   program *p = lowered();
   const double seconds[] = {1e-6, 2e-6, 9e-3, 1e-6, 3e-3, 1e-9};
+  inst_times at[6];
+  double end = 0.0175;
+  for (int i = 5; i >= 0; end = at[i--].start_s)
+    at[i] = (inst_times){end - seconds[i], end - seconds[i], end};
   op_times t;
   CHECK_EQ(p->insts.len, 6);
-  CHECK_OK(op_times_make(p, &alone, seconds, 0.0175, NULL, &t));
+  CHECK_OK(op_times_make(p, &alone, at, NULL, &t));
   CHECK_EQ(t.len, 6);
   CHECK_STR(t.at[0].kind, "einsum dX");
   CHECK_STR(t.at[1].kind, "between instructions");
@@ -112,12 +116,12 @@ TEST(attention_counts_the_keys_that_spans_let_it_see) {
     seen_keys seen = seen_by(p, n, span);
     CHECK_NEAR(seen.pairs, all[i].pairs, 0);
     CHECK_NEAR(seen.keys, all[i].keys, 0);
-    CHECK_OK(op_times_make(p, &alone, NULL, 0, &seen, &t));
+    CHECK_OK(op_times_make(p, &alone, NULL, &seen, &t));
     const hp_op_time *r = find(&t, "attention", all[i].shape);
     CHECK_NEAR(r->flops, 2 * 4 * (8 + 8) * all[i].pairs, 0);
     CHECK_NEAR(r->bytes, n->bytes - (200 - all[i].keys) * 2 * (8 + 8) * 4, 0);
     vec_free(&t);
-    CHECK_OK(op_times_make(p, &alone, NULL, 0, NULL, &t));
+    CHECK_OK(op_times_make(p, &alone, NULL, NULL, &t));
     CHECK_NEAR(find(&t, "attention", "B2 T3 S100 H4/2 D8 f32")->bytes, n->bytes, 0);
     vec_free(&t);
     program_free(p);
@@ -129,14 +133,14 @@ TEST(what_goes_beside_computation_is_no_part_of_the_run) {
   static const char lines[] = "arena device 192 bound 0 at 0\nb0 = f32[4] device+0 input \"x\"\n"
                               "b1 = f32[4] device+64\nb2 = f32[4] device+128\n"
                               "compute: b1 = exp b0\ncopy_out: b2 = copy b0\n";
-  const double seconds[] = {1, 2};
+  const inst_times at[] = {{0, 0, 1}, {0.25, 0.5, 1.5}};
   program *p;
   op_times t;
   CHECK_OK(program_parse(lines, strlen(lines), "lines", &p));
-  CHECK_OK(op_times_make(p, &alone, seconds, 1.5, NULL, &t));
+  CHECK_OK(op_times_make(p, &alone, at, NULL, &t));
   CHECK_EQ(t.len, 3);
   const hp_op_time *r = find(&t, "copy", NULL);
-  CHECK(r->beside && r->seconds == 2 && r->gap_s == 0);
+  CHECK(r->beside && r->seconds == 1 && r->gap_s == 0);
   CHECK_NEAR(find(&t, "between instructions", NULL)->seconds, 0.5, 1e-12);
   vec_free(&t);
   program_free(p);
