@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* batch, in, out, groups, size, kernel, stride, pad, dilation */
 #define SPEC(N, C, O, G, H, W, KH, KW, SH, SW, PH, PW, DH, DW)                                     \
@@ -16,6 +17,7 @@
     .batch = N, .in = C, .out = O, .groups = G, .size = {H, W}, .kernel = {KH, KW},                \
     .stride = {SH, SW}, .pad = {PH, PW}, .dilation = {DH, DW}, .type = HP_F32                      \
   }
+enum { FAR = 1 << 18 };
 static const conv_spec specs[] = {
     SPEC(2, 3, 5, 1, 7, 9, 3, 3, 1, 1, 1, 1, 1, 1), /* the usual */
     SPEC(5, 1, 6, 1, 28, 28, 5, 5, 1, 1, 2, 2, 1, 1),
@@ -32,6 +34,19 @@ static const conv_spec specs[] = {
     SPEC(40, 2, 3, 1, 3, 3, 2, 2, 1, 1, 0, 0, 1, 1),    /* boxes of several images */
     SPEC(9, 4, 40, 1, 24, 24, 3, 3, 1, 1, 1, 1, 1, 1), /* dw in parts, spread over threads or not */
     SPEC(0, 2, 3, 1, 3, 3, 2, 2, 1, 1, 0, 0, 1, 1),
+    /* taps far apart beside the box: by rows, columns, both; with strides and groups */
+    SPEC(3, 8, 5, 1, 4, 4, 2, 2, 1, 1, FAR, FAR, 2 * FAR, 2 * FAR),
+    SPEC(2, 4, 20, 2, 5, 9, 2, 3, 1, 1, FAR, 1, 2 * FAR, 1),
+    SPEC(2, 3, 20, 1, 30, 31, 3, 3, 2, 3, 45, 40, 50, 37),
+    SPEC(1, 2, 18, 1, 1, 600, 1, 3, 1, 2, 0, 812, 1, 900),
+    /* taps that meet their places alone, in groups that go alike */
+    SPEC(2, 3, 4, 1, 20, 21, 5, 5, 5, 5, 0, 0, 1, 1),
+    SPEC(2, 2, 3, 1, 17, 23, 7, 6, 7, 6, 3, 2, 1, 1),
+    SPEC(1, 3, 5, 1, 40, 40, 4, 4, 7, 7, 1, 0, 1, 1),
+    SPEC(1, 2, 3, 1, 30, 40, 6, 5, 9, 11, 2, 3, 4, 3),
+    SPEC(2, 6, 4, 2, 12, 40, 3, 1, 3, 2, 1, 0, 1, 1),
+    SPEC(1, 2, 20, 1, 60, 70, 17, 33, 16, 32, 8, 5, 1, 1),
+    SPEC(1, 4, 9, 1, 1, 90, 1, 40, 1, 45, 0, 3, 1, 1),
 };
 enum { SPECS = sizeof specs / sizeof *specs };
 enum { TRIES = 100 };
@@ -176,14 +191,68 @@ TEST(convolutions_of_any_geometry_are_chains) {
     s.in = s.groups * (1 + below(&seed, 4));
     s.out = s.groups * (1 + below(&seed, 20));
     for (int d = 0; d < 2; d++) {
+      bool far = below(&seed, 4) == 0;
       s.size[d] = below(&seed, 24);
       s.kernel[d] = 1 + below(&seed, 5);
-      s.stride[d] = 1 + below(&seed, 4);
-      s.pad[d] = below(&seed, 6);
-      s.dilation[d] = 1 + below(&seed, 4);
+      s.stride[d] = 1 + below(&seed, far ? 9 : 4);
+      s.pad[d] = below(&seed, far ? 60 : 6);
+      s.dilation[d] = 1 + below(&seed, far ? 50 : 4);
     }
     if (!set_result(&s)) continue;
     tried++;
     for (int way = CONV_FORWARD; way <= CONV_DW; way++) check_pass(&s, 1000 + i, (conv_way)way);
+  }
+}
+
+static size_t work_of(conv_spec s, conv_way way) {
+  size_t bytes;
+  HP_ASSERT(set_result(&s));
+  CHECK_OK(conv_work(ISA_PLAIN, &s, way, 2, &bytes));
+  return bytes;
+}
+
+/* What taps meet decides, not what lies between them. */
+TEST(work_memory_of_convolutions_does_not_grow_with_the_dilation) {
+  for (int way = CONV_FORWARD; way <= CONV_DW; way++) {
+    conv_spec near = SPEC(64, 8, 8, 1, 4, 4, 2, 2, 1, 1, 4, 4, 8, 8), far = near;
+    for (int d = 0; d < 2; d++) {
+      far.pad[d] = FAR;
+      far.dilation[d] = 2 * FAR;
+    }
+    CHECK(work_of(far, (conv_way)way) <= work_of(near, (conv_way)way));
+    CHECK(work_of(far, (conv_way)way) < 16 << 20);
+  }
+}
+
+/* CPU seconds of `times` runs of a pass. */
+static double seconds_of(conv_spec s, conv_way way, int times) {
+  pool *p;
+  HP_ASSERT(set_result(&s));
+  counts c = counts_of(&s);
+  int64_t n = way == CONV_FORWARD ? c.y : way == CONV_DX ? c.x : c.w;
+  float *a = numbers(way == CONV_DX ? c.y : c.x, 1), *b = numbers(way == CONV_DW ? c.y : c.w, 2);
+  CHECK_OK(pool_create(2, false, &p));
+  clock_t start = clock();
+  for (int i = 0; i < times; i++) free(run(ISA_PLAIN, p, &s, way, a, b, n));
+  double t = (double)(clock() - start) / CLOCKS_PER_SEC;
+  pool_free(p);
+  free(a);
+  free(b);
+  return t;
+}
+
+/* As many products as a kernel of 10 x 10 has, and more weights; a pass for each of 90,000 places,
+ * or a copy of all of them for each block of the chains, takes 0.8 to 3 seconds. */
+TEST(convolutions_take_time_by_their_products_not_their_stride) {
+  static const int times[] = {[CONV_FORWARD] = 3, [CONV_DX] = 10, [CONV_DW] = 1};
+  for (int way = CONV_FORWARD; way <= CONV_DW; way++) {
+    conv_spec few = SPEC(1, 3, 8, 1, 300, 300, 10, 10, 10, 10, 0, 0, 1, 1);
+    conv_spec many = SPEC(1, 3, 8, 1, 300, 300, 300, 300, 300, 300, 0, 0, 1, 1);
+    conv_spec line = SPEC(1, 3, 8, 1, 1, 90000, 1, 90000, 1, 90000, 0, 0, 1, 1);
+    conv_spec both = SPEC(1, 3, 8, 1, 500, 500, 301, 301, 299, 299, 50, 50, 1, 1);
+    double least = seconds_of(few, (conv_way)way, times[way]);
+    CHECK(seconds_of(many, (conv_way)way, times[way]) < 0.3 + 10 * least);
+    CHECK(seconds_of(line, (conv_way)way, times[way]) < 0.3 + 10 * least);
+    CHECK(seconds_of(both, (conv_way)way, times[way]) < 0.3 + 10 * least);
   }
 }

@@ -21,6 +21,7 @@ enum {
 typedef struct {
   conv_shape s;
   int64_t w_group, w_row, w_channel, w_line; /* weights from one to the next, in elements */
+  int64_t channels;                          /* of the result's groups; a row has one's member */
   int64_t result_h, result_w;
   const char *weights, *source;
   char *result;
@@ -56,7 +57,7 @@ static void choose_boxes(pass *p, int threads) {
   }
 }
 
-/* Whole channels, unless one alone has more taps than a block can have steps. */
+/* Whole channels, unless one alone has more taps than a block can have steps: see block_end. */
 static int64_t choose_depth(const pass *p) {
   const conv_shape *s = &p->s;
   if (s->taps > GEMM_STEPS_MAX) return GEMM_STEPS_MAX;
@@ -66,23 +67,32 @@ static int64_t choose_depth(const pass *p) {
   return conv_even(s->in, channels, 1) * s->taps;
 }
 
+/* Where the block of factors that begins with k0 ends. */
+static int64_t block_end(const pass *p, int64_t k0) {
+  int64_t k1 = conv_least(k0 + p->kc, p->depth);
+  return conv_part_end(&p->s, GEMM_STEPS_MAX, k0, k1);
+}
+
 static void plan(pass *p, int threads) {
-  const conv_shape *s = &p->s;
+  conv_shape *s = &p->s;
   int64_t nr = s->gemm->nr;
+  p->channels = s->out;
+  s->out *= s->ax[0].members * s->ax[1].members;
   p->depth = s->in * s->taps;
   p->few = s->out <= CONV_FEW && (s->ax[1].grid >= 12 || s->out <= 2);
   p->mc = p->few ? s->out : conv_even(s->out, ROWS, s->gemm->mr);
   p->blocks = conv_div_up(s->out, p->mc);
   choose_boxes(p, threads);
+  conv_choose_copies(s, &p->cut);
   p->kc = choose_depth(p);
   bool carry = p->kc < p->depth;
-  int64_t channels = p->kc % s->taps ? p->kc / s->taps + 2 : p->kc / s->taps;
   int64_t lines = p->cut.images * p->cut.rows, cols = conv_cut_positions(&p->cut);
   p->ldc = p->few ? lines * conv_round_up(p->cut.cols, 16) : carry ? conv_round_up(cols, nr) : nr;
   p->per_thread = 0;
   p->offset_at = take(p, p->kc, sizeof(int64_t));
-  p->copy_at =
-      take(p, channels * conv_copy_most(s, &p->cut).channel + 4 * CONV_SLACK, sizeof(float));
+  int64_t copied = s->taps > GEMM_STEPS_MAX ? conv_part_most(s, &p->cut, GEMM_STEPS_MAX)
+                                            : p->kc / s->taps * conv_copy_most(s, &p->cut).channel;
+  p->copy_at = take(p, copied + 4 * CONV_SLACK, sizeof(float));
   p->a_at = take(p, p->mc * GEMM_PITCH, sizeof(float));
   p->b_at = take(p, p->few ? 0 : nr * p->kc + CONV_SLACK, sizeof(float));
   p->c_at = take(p, p->mc * p->ldc, sizeof(float));
@@ -90,10 +100,24 @@ static void plan(pass *p, int threads) {
 
 /* --- weights ---------------------------------------------------------------------------------- */
 
-/* Factors k0 .. k1 - 1 of row m: the taps of a line of the kernel are copied together. */
+/* Where row m of the result begins: a channel, of that a member of the rows, of the columns. */
+typedef struct {
+  int64_t channel, h, w;
+} row_of;
+static row_of row_get(const pass *p, int64_t m) {
+  int64_t hs = p->s.ax[0].members, ws = p->s.ax[1].members;
+  return (row_of){m / (hs * ws), m / ws % hs, m % ws};
+}
+
+/* Factors k0 .. k1 - 1 of a row: the taps of a line of the kernel are copied together. */
 static void pack_row(const pass *p, const char *w, int64_t k0, int64_t k1, float *to) {
   const conv_axis *h = &p->s.ax[0], *v = &p->s.ax[1];
   int64_t size = (int64_t)dtype_size(p->s.type);
+  if (p->s.taps == 1) {
+    int64_t at = k0 * p->w_channel + h->weight * p->w_line + v->weight;
+    p->s.own->widen(to, w + at * size, p->s.type, k1 - k0, p->w_channel);
+    return;
+  }
   for (int64_t k = k0, n; k < k1; k += n) {
     int64_t c = k / p->s.taps, line = k % p->s.taps / v->taps, tap = k % v->taps;
     int64_t at = c * p->w_channel + (h->weight + line * h->weight_step) * p->w_line + v->weight +
@@ -110,7 +134,9 @@ static void pack_weights(const pass *p, int64_t g, int64_t m0, int64_t rows, int
   /* all taps in order: channels are neighbours, or at least their kernels are runs */
   bool runs = h->weight_step == 1 && v->weight_step == 1 && v->taps == p->w_line;
   for (int64_t m = 0; m < rows; m++, to += GEMM_PITCH) {
-    const char *w = p->weights + (g * p->w_group + (m0 + m) * p->w_row) * size;
+    row_of row = row_get(p, m0 + m);
+    int64_t at = g * p->w_group + row.channel * p->w_row + row.h * p->w_line + row.w;
+    const char *w = p->weights + at * size;
     if (runs && p->w_channel == p->s.taps) {
       p->s.own->widen(to, w + k0 * size, p->s.type, k1 - k0, 1);
     } else if (runs && k0 % p->s.taps == 0 && k1 % p->s.taps == 0 && p->s.type == HP_F32) {
@@ -131,6 +157,18 @@ typedef struct {
   int64_t g, m0, rows, cols;
 } item;
 
+/* Rows from m on that are evenly apart in the result, and how far. */
+static int64_t rows_alike(const pass *p, int64_t m, int64_t *apart) {
+  const conv_axis *h = &p->s.ax[0], *w = &p->s.ax[1];
+  row_of row = row_get(p, m);
+  if (w->members > 1) {
+    *apart = w->member_step;
+    return w->members - row.w;
+  }
+  *apart = h->members > 1 ? h->member_step * p->result_w : p->result_h * p->result_w;
+  return h->members > 1 ? h->members - row.h : p->s.out - m;
+}
+
 /* Sums of rows m0.. of n positions from p on, `s` apart by ldc, go to the result. */
 static void store_run(const pass *p, const item *x, const float *s, int64_t ldc, int64_t position,
                       int64_t n) {
@@ -138,11 +176,16 @@ static void store_run(const pass *p, const item *x, const float *s, int64_t ldc,
   int64_t cols = x->box.j1 - x->box.j0, rows = x->box.i1 - x->box.i0;
   int64_t image = x->box.n0 + position / cols / rows, i = x->box.i0 + position / cols % rows;
   int64_t j = x->box.j0 + position % cols, pixels = p->result_h * p->result_w;
-  int64_t channel = (image * p->s.groups + x->g) * p->s.out + x->m0;
-  int64_t at =
-      channel * pixels + (h->first + i * h->stride) * p->result_w + w->first + j * w->stride;
-  p->s.gemm->finish(s, ldc, x->rows, n, 1, NULL, NULL,
-                    p->result + at * (int64_t)dtype_size(p->s.type), p->s.type, pixels, w->stride);
+  int64_t channel = (image * p->s.groups + x->g) * p->channels;
+  int64_t top = h->first + i * h->stride, left = w->first + j * w->stride, apart;
+  for (int64_t m = 0, some; m < x->rows; m += some) {
+    row_of row = row_get(p, x->m0 + m);
+    int64_t at = (channel + row.channel) * pixels + (top + row.h * h->member_step) * p->result_w +
+                 left + row.w * w->member_step;
+    some = conv_least(rows_alike(p, x->m0 + m, &apart), x->rows - m);
+    p->s.gemm->finish(s + m * ldc, ldc, some, n, 1, NULL, NULL,
+                      p->result + at * (int64_t)dtype_size(p->s.type), p->s.type, apart, w->stride);
+  }
 }
 
 /* Positions from .. from + n, column by column of c; whole images' lines are one run. */
@@ -205,14 +248,14 @@ static void run_item(place *t, int64_t i) {
   item x = {.box = conv_box_get(&p->s, &p->cut, i % boxes), .g = block / p->blocks};
   x.m0 = block % p->blocks * p->mc;
   x.rows = conv_least(p->mc, p->s.out - x.m0);
-  x.copy = conv_copy_of(&p->s, &x.box);
   x.cols = conv_box_positions(&x.box);
-  for (int64_t k0 = 0; k0 < p->depth; k0 += p->kc) {
-    int64_t k1 = conv_least(k0 + p->kc, p->depth), c0 = k0 / p->s.taps;
-    int64_t c1 = conv_div_up(k1, p->s.taps);
-    conv_copy_fill(&p->s, &x.box, x.g, c0, c1, p->source, t->copy);
-    memset(t->copy + (c1 - c0) * x.copy.channel, 0, 4 * CONV_SLACK * sizeof *t->copy);
-    conv_offsets(&p->s, &x.copy, c0, k0, k1, t->offset);
+  for (int64_t k0 = 0, k1; k0 < p->depth; k0 = k1) {
+    k1 = block_end(p, k0);
+    conv_part part = conv_part_get(&p->s, &p->cut, k0, k1);
+    x.copy = conv_copy_of(&part.s, &x.box);
+    conv_copy_fill(&part.s, &x.box, x.g, part.c0, part.c1, p->source, t->copy);
+    memset(t->copy + (part.c1 - part.c0) * x.copy.channel, 0, 4 * CONV_SLACK * sizeof *t->copy);
+    conv_offsets(&part.s, &x.copy, part.c0, part.k0, part.k1, t->offset);
     if (t->packed != block || p->kc < p->depth) pack_weights(p, x.g, x.m0, x.rows, k0, k1, t->a);
     t->packed = block;
     if (p->few) run_few(t, &x, k0, k1);
@@ -254,6 +297,14 @@ static pass forward_pass(cpu_isa isa, const conv_spec *s, int threads) {
   return p;
 }
 
+/* The first taps of what follows a pass of the gradient of x: of `vs` that a line has. */
+static void next_pass(const pass *p, int64_t vs, int64_t *u, int64_t *v) {
+  *v += p->s.ax[1].members;
+  if (*v < vs) return;
+  *v = 0;
+  *u += p->s.ax[0].members;
+}
+
 /* Channels of y are the source's, of x the result's; taps u, v and what follows them. */
 static pass dx_pass(cpu_isa isa, const conv_spec *s, int64_t u, int64_t v, int threads) {
   pass p = {.s = conv_shape_make(isa, s), .result_h = s->size[0], .result_w = s->size[1]};
@@ -289,14 +340,14 @@ static void dx_run(cpu_isa isa, pool *threads, const conv_spec *s, const void *d
     zeros z = {dx, s->batch * s->in * s->size[0] * s->size[1] * (int64_t)dtype_size(s->type)};
     if (z.bytes) pool_run(threads, conv_div_up(z.bytes, ZEROS), run_zeros, &z);
   }
-  for (int64_t u = 0; u < us; u++)
-    for (int64_t v = 0; v < vs; v++) {
-      pass p = dx_pass(isa, s, u, v, pool_size(threads));
-      p.source = dy;
-      p.weights = w;
-      p.result = dx;
-      pass_run(&p, threads, work);
-    }
+  for (int64_t u = 0, v = 0; u < us;) {
+    pass p = dx_pass(isa, s, u, v, pool_size(threads));
+    p.source = dy;
+    p.weights = w;
+    p.result = dx;
+    pass_run(&p, threads, work);
+    next_pass(&p, vs, &u, &v);
+  }
 }
 
 hp_status conv_work(cpu_isa isa, const conv_spec *s, conv_way way, int threads, size_t *bytes) {
@@ -307,11 +358,11 @@ hp_status conv_work(cpu_isa isa, const conv_spec *s, conv_way way, int threads, 
   }
   int64_t us = way == CONV_DX ? conv_axis_dx_count(s, 0) : 1;
   int64_t vs = way == CONV_DX ? conv_axis_dx_count(s, 1) : 1;
-  for (int64_t u = 0; u < us; u++)
-    for (int64_t v = 0; v < vs; v++) {
-      pass p = way == CONV_DX ? dx_pass(isa, s, u, v, threads) : forward_pass(isa, s, threads);
-      if (p.per_thread > most) most = p.per_thread;
-    }
+  for (int64_t u = 0, v = 0; u < us;) {
+    pass p = way == CONV_DX ? dx_pass(isa, s, u, v, threads) : forward_pass(isa, s, threads);
+    if (p.per_thread > most) most = p.per_thread;
+    next_pass(&p, vs, &u, &v);
+  }
   if (!size_mul(most, (size_t)threads, bytes))
     HP_FAIL(HP_ERR_OOM, "the convolution needs more work memory than can be addressed");
   return HP_OK;

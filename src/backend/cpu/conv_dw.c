@@ -27,7 +27,8 @@ enum {
 };
 
 typedef struct {
-  const conv_shape *s;
+  conv_shape shape;
+  const conv_shape *s;                              /* the same */
   conv_cut cut;                                     /* of the images of a part */
   int64_t rows;                                     /* channels of x with their taps */
   int64_t parts, part_images;                       /* images of a part */
@@ -64,13 +65,15 @@ static bool choose_spread(const job *j, int threads) {
          weights(j) * j->parts <= SPREAD_WEIGHTS;
 }
 
-static void plan(job *j, const conv_shape *s, int threads) {
-  *j = (job){.s = s, .rows = s->in * s->taps};
+static void plan(job *j, const conv_shape *of, int threads) {
+  *j = (job){.shape = *of, .rows = of->in * of->taps};
+  const conv_shape *s = j->s = &j->shape;
   choose_parts(j);
   j->spread = choose_spread(j, threads);
   conv_shape part = *s;
   part.batch = j->part_images;
   j->cut = conv_cut_make(&part, GEMM_STEPS_MAX);
+  conv_choose_copies(&j->shape, &j->cut);
   j->dy_pixels = s->ax[0].grid * s->ax[1].grid;
   j->cols_of = conv_even(s->out, ITEM_COLS, s->gemm->nr);
   j->blocks_n = conv_div_up(s->out, j->cols_of);
@@ -80,9 +83,8 @@ static void plan(job *j, const conv_shape *s, int threads) {
   j->blocks_m = conv_div_up(j->rows, j->rows_of);
   j->mc = conv_even(j->rows_of, A_ROWS, s->gemm->mr);
   int64_t steps = conv_cut_positions(&j->cut);
-  int64_t channels = conv_least(j->mc / s->taps + 2, s->in);
   j->offset_at = take(j, j->mc, sizeof(int64_t));
-  j->copy_at = take(j, channels * conv_copy_most(s, &j->cut).channel, sizeof(float));
+  j->copy_at = take(j, conv_part_most(s, &j->cut, j->mc), sizeof(float));
   j->dy_at = take(j, j->cols_of * steps, sizeof(float));
   j->a_at = take(j, j->mc * GEMM_PITCH, sizeof(float));
   j->b_at = take(j, conv_round_up(j->cols_of, s->gemm->nr) * steps, sizeof(float));
@@ -111,19 +113,26 @@ typedef struct {
   int64_t ldc;
 } item;
 
-/* Rows m .. m + rows of a box: each tap of a channel, position by position. */
-static void pack_rows(const job *j, const item *x, const conv_box *box, int64_t m, int64_t rows) {
-  const conv_shape *s = j->s;
-  conv_copy copy = conv_copy_of(s, box);
-  int64_t c0 = m / s->taps, c1 = conv_div_up(m + rows, s->taps), steps = conv_box_positions(box);
-  conv_copy_fill(s, box, x->g, c0, c1, j->x, x->copy);
-  conv_offsets(s, &copy, c0, m, m + rows, x->offset);
+/* Rows m .. m1 - 1 of a box, a part of the chains: each tap of a channel, position by position. */
+static void pack_part(const job *j, const item *x, const conv_box *box, int64_t m, int64_t m1,
+                      float *to) {
+  conv_part part = conv_part_get(j->s, &j->cut, m, m1);
+  conv_copy copy = conv_copy_of(&part.s, box);
+  int64_t steps = conv_box_positions(box);
+  conv_copy_fill(&part.s, box, x->g, part.c0, part.c1, j->x, x->copy);
+  conv_offsets(&part.s, &copy, part.c0, part.k0, part.k1, x->offset);
   for (int64_t p = 0; p < steps;) {
     conv_run_of run = conv_run_at(box, &copy, p, steps);
-    for (int64_t r = 0; r < rows; r++)
-      memcpy(x->a + r * GEMM_PITCH + p, x->copy + x->offset[r] + run.at,
-             (size_t)run.n * sizeof *x->a);
+    for (int64_t r = 0; r < m1 - m; r++)
+      memcpy(to + r * GEMM_PITCH + p, x->copy + x->offset[r] + run.at, (size_t)run.n * sizeof *to);
     p += run.n;
+  }
+}
+
+static void pack_rows(const job *j, const item *x, const conv_box *box, int64_t m, int64_t rows) {
+  for (int64_t at = m, end; at < m + rows; at = end) {
+    end = conv_part_end(j->s, j->mc, at, m + rows);
+    pack_part(j, x, box, at, end, x->a + (at - m) * GEMM_PITCH);
   }
 }
 

@@ -12,7 +12,7 @@ static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
 static int64_t tap_meets(const conv_axis *a, int64_t u) { return a->offset + u * a->offset_step; }
 static int64_t tap_place(const conv_axis *a, int64_t u) {
-  return floor_div(tap_meets(a, u), a->step);
+  return a->apart ? 0 : floor_div(tap_meets(a, u), a->step);
 }
 
 static void find_phases(conv_axis *a) {
@@ -31,7 +31,8 @@ conv_axis conv_axis_forward(const conv_spec *s, int d) {
                  .offset = -s->pad[d],
                  .offset_step = s->dilation[d],
                  .weight_step = 1,
-                 .stride = 1};
+                 .stride = 1,
+                 .members = 1};
   find_phases(&a);
   return a;
 }
@@ -39,7 +40,7 @@ conv_axis conv_axis_forward(const conv_spec *s, int d) {
 /* Element e of x, e + pad = i * stride + r, meets y at i + (r - k * dilation) / stride for the k
  * where that is whole: every weight_step-th from `first` on, whose r is first * dilation mod
  * stride. */
-conv_axis conv_axis_dx(const conv_spec *s, int d, int64_t first) {
+static conv_axis dx_of(const conv_spec *s, int d, int64_t first) {
   int64_t stride = s->stride[d], dilation = s->dilation[d], pad = s->pad[d];
   int64_t r = first * dilation % stride, every = stride / gcd(stride, dilation);
   int64_t begin = ceil_div(pad - r, stride), end = ceil_div(s->size[d] + pad - r, stride);
@@ -52,8 +53,26 @@ conv_axis conv_axis_dx(const conv_spec *s, int d, int64_t first) {
                  .weight = first,
                  .weight_step = every,
                  .first = begin * stride + r - pad,
-                 .stride = stride};
+                 .stride = stride,
+                 .members = 1,
+                 .member_step = dilation};
   find_phases(&a);
+  return a;
+}
+
+/* What taps meet, how many there are and where positions begin and end change but seldom from one
+ * first tap to the next: where first * dilation reaches a multiple of the stride, where the padding
+ * ends in a stride, or the image, and where a tap ends the kernel. */
+conv_axis conv_axis_dx(const conv_spec *s, int d, int64_t first) {
+  conv_axis a = dx_of(s, d, first);
+  int64_t count = conv_axis_dx_count(s, d);
+  while (first + a.members < count) {
+    conv_axis b = dx_of(s, d, first + a.members);
+    if (b.grid != a.grid || b.taps != a.taps || b.offset != a.offset ||
+        b.first != a.first + a.members * a.member_step)
+      break;
+    a.members++;
+  }
   return a;
 }
 int64_t conv_axis_dx_count(const conv_spec *s, int d) {
@@ -101,6 +120,69 @@ conv_cut conv_cut_make(const conv_shape *s, int64_t positions) {
   c.i = conv_div_up(h, c.rows);
   c.j = conv_div_up(w, c.cols);
   return c;
+}
+
+/* Numbers that a row of a box takes: apart where that is less than half. */
+static void choose_copy(conv_axis *a, int64_t width) {
+  if (!a->apart && a->phases * (width + a->reach) <= 2 * a->taps * width) return;
+  a->apart = true;
+  a->phases = a->taps;
+  a->low = a->reach = 0;
+}
+void conv_choose_copies(conv_shape *s, const conv_cut *c) {
+  choose_copy(&s->ax[0], c->rows);
+  choose_copy(&s->ax[1], c->cols);
+}
+
+/* --- parts of chains -------------------------------------------------------------------------- */
+
+/* The taps u0 .. u1 - 1 alone. */
+static void narrow(conv_axis *a, int64_t u0, int64_t u1) {
+  a->offset += u0 * a->offset_step;
+  a->weight += u0 * a->weight_step;
+  a->taps = u1 - u0;
+  find_phases(a);
+}
+
+conv_part conv_part_get(const conv_shape *s, const conv_cut *c, int64_t k0, int64_t k1) {
+  conv_part p = {*s, k0 / s->taps, conv_div_up(k1, s->taps), k0, k1};
+  if (p.c1 - p.c0 != 1 || k1 - k0 == s->taps) return p;
+  int64_t cols = s->ax[1].taps, from = k0 % s->taps, to = from + k1 - k0;
+  int64_t u0 = from / cols, u1 = conv_div_up(to, cols);
+  narrow(&p.s.ax[0], u0, u1);
+  from -= u0 * cols;
+  if (u1 - u0 == 1) {
+    narrow(&p.s.ax[1], from, from + k1 - k0);
+    from = 0;
+  }
+  p.s.taps = p.s.ax[0].taps * p.s.ax[1].taps;
+  conv_choose_copies(&p.s, c);
+  p.k0 = p.c0 * p.s.taps + from;
+  p.k1 = p.k0 + k1 - k0;
+  return p;
+}
+
+int64_t conv_part_end(const conv_shape *s, int64_t limit, int64_t k0, int64_t k1) {
+  int64_t cols = s->ax[1].taps, channel = (k0 / s->taps + 1) * s->taps;
+  if (s->taps <= limit) return k1;
+  if (cols <= limit) return conv_least(conv_least(k1, channel), (k0 / cols + limit / cols) * cols);
+  return conv_least(conv_least(k1, (k0 / cols + 1) * cols), k0 + limit);
+}
+
+/* Numbers that a row of any copy of so many taps takes: where they begin within a step makes a
+ * difference of one, and may that of being apart or not. */
+static int64_t row_most(const conv_axis *a, int64_t width) {
+  if (a->apart) return a->taps * width;
+  return conv_least(a->phases * (width + a->reach + 1), 2 * a->taps * width);
+}
+
+int64_t conv_part_most(const conv_shape *s, const conv_cut *c, int64_t limit) {
+  conv_axis h = s->ax[0], w = s->ax[1];
+  if (s->taps <= limit)
+    return conv_least(s->in, limit / s->taps + 2) * conv_copy_most(s, c).channel;
+  narrow(&h, 0, w.taps <= limit ? conv_least(h.taps, limit / w.taps) : 1);
+  if (w.taps > limit) narrow(&w, 0, limit);
+  return c->images * row_most(&h, c->rows) * row_most(&w, c->cols);
 }
 
 conv_box conv_box_get(const conv_shape *s, const conv_cut *c, int64_t i) {
