@@ -1,6 +1,7 @@
 #include "base/file_record.h"
 
 #include "base/io.h"
+#include "base/sealed.h"
 #include "base/vec.h"
 
 #include <pthread.h>
@@ -120,7 +121,7 @@ hp_status file_record_rename(const char *from, const char *to) {
 
 /* --- as a file -------------------------------------------------------------------------------- */
 
-/* A line a file, "BYTES HASH NAME", then the hash of all lines. */
+/* A line a file, "BYTES HASH NAME"; sealed. */
 hp_status file_record_save(const file_record *r, const char *path) {
   str text = {0};
   char hex[33];
@@ -129,8 +130,7 @@ hp_status file_record_save(const file_record *r, const char *path) {
     hash_hex(s->hash, hex);
     str_printf(&text, "%llu %s %s\n", (unsigned long long)s->bytes, hex, s->name);
   }
-  hash_hex(hash_bytes128(text.at, text.len), hex);
-  str_printf(&text, "%s\n", hex);
+  sealed_close(&text);
   hp_status st = str_status(&text);
   if (!st) st = file_write(path, text.at, text.len);
   str_free(&text);
@@ -141,7 +141,8 @@ static hp_status merge_line(file_record *r, const char *path, const char *line) 
   unsigned long long bytes, hi, lo;
   int end = 0;
   if (sscanf(line, "%llu %16llx%16llx %n", &bytes, &hi, &lo, &end) != 3 || !end || !line[end])
-    HP_FAIL(HP_ERR_IO, "%s: \"%.100s\" is no line of a list of files; it is damaged", path, line);
+    HP_FAIL(HP_ERR_INPUT, "%s: \"%.100s\" is no line of a list of files; it is damaged", path,
+            line);
   hash128 hash = {lo, hi};
   const file_sum *there = find(r, line + end);
   if (there && (there->bytes != bytes || there->hash.lo != lo || there->hash.hi != hi))
@@ -149,13 +150,7 @@ static hp_status merge_line(file_record *r, const char *path, const char *line) 
   return there ? HP_OK : put(r, line + end, bytes, hash);
 }
 
-static hp_status merge_text(file_record *r, const char *path, char *text, size_t len) {
-  char hex[34] = "";
-  if (len < 33) HP_FAIL(HP_ERR_IO, "%s: is cut short", path);
-  hash_hex(hash_bytes128(text, len - 33), hex);
-  hex[32] = '\n';
-  if (memcmp(hex, text + len - 33, 33)) HP_FAIL(HP_ERR_IO, "%s: is damaged", path);
-  text[len - 33] = 0;
+static hp_status merge_lines(file_record *r, const char *path, char *text) {
   for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
     *end = 0;
     HP_TRY(merge_line(r, path, line));
@@ -165,11 +160,15 @@ static hp_status merge_text(file_record *r, const char *path, char *text, size_t
 
 hp_status file_record_merge(file_record *r, const char *path) {
   char *text;
-  size_t len;
+  size_t len, body;
   HP_TRY(file_read(path, 0, &text, &len));
-  pthread_mutex_lock(&lock);
-  hp_status st = merge_text(r, path, text, len);
-  pthread_mutex_unlock(&lock);
+  hp_status st = sealed_check(path, text, len, &body);
+  if (!st) {
+    text[body] = 0;
+    pthread_mutex_lock(&lock);
+    st = merge_lines(r, path, text);
+    pthread_mutex_unlock(&lock);
+  }
   mem_free(text);
   return st;
 }

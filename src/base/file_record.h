@@ -21,8 +21,8 @@ void file_record_end(file_record *r); /* NULL: nothing */
 const file_sum *file_record_find(const file_record *r, const char *name);
 size_t file_record_count(const file_record *r);
 
-/* As a file, for the process that makes the list for all: writes it, and takes it in.  Two that
- * have written the same name must have written the same. */
+/* As a file, for the process that makes the list for all: writes it, and takes it in.  HP_ERR_INPUT
+ * when it is damaged; HP_ERR_IO when two have written the same name, and not the same. */
 hp_status file_record_save(const file_record *r, const char *path);
 hp_status file_record_merge(file_record *r, const char *path);
 

@@ -1,5 +1,6 @@
 /* Processes of a job that stay behind on this machine: they are known by their environment. */
 #include "base/io.h"
+#include "base/random.h"
 #include "base/thread.h"
 #include "cli/launch.h"
 
@@ -14,7 +15,7 @@
 hp_status launch_mark(void) {
   unsigned char id[16];
   char text[2 * sizeof id + 1];
-  HP_TRY(wire_random(id, sizeof id));
+  HP_TRY(random_bytes(id, sizeof id));
   for (size_t i = 0; i < sizeof id; i++) snprintf(text + 2 * i, 3, "%02x", id[i]);
   if (setenv(HEARTBEAT_JOB, text, 1)) return HP_ERR_OOM;
   return HP_OK;

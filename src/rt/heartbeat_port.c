@@ -1,6 +1,7 @@
 #include "rt/heartbeat_port.h"
 
 #include "base/log.h"
+#include "base/random.h"
 #include "base/thread.h"
 
 #include <arpa/inet.h>
@@ -17,7 +18,7 @@ hp_status heartbeat_port_open(const char *address, int64_t processes, heartbeat_
   heartbeat_port p = {.listener = -1, .processes = processes};
   if (inet_pton(AF_INET, address, &at.sin_addr) != 1)
     HP_FAIL(HP_ERR_ARG, "%s: expected an IPv4 address such as 10.0.0.1", address);
-  HP_TRY(wire_random(&p.key, sizeof p.key));
+  HP_TRY(random_bytes(&p.key, sizeof p.key));
   p.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (p.listener < 0 || bind(p.listener, (struct sockaddr *)&at, sizeof at) ||
       listen(p.listener, SOMAXCONN)) {
@@ -46,7 +47,7 @@ void heartbeat_port_close(heartbeat_port *p) {
 hp_status heartbeat_port_reset(heartbeat_port *p) {
   close_all(p);
   p->strangers = 0;
-  return wire_random(&p->key, sizeof p->key);
+  return random_bytes(&p->key, sizeof p->key);
 }
 
 int heartbeat_port_number(const heartbeat_port *p) {

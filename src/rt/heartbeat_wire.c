@@ -1,10 +1,10 @@
 #include "rt/heartbeat_wire.h"
 
-#include <errno.h>
+#include "base/random.h"
+
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 /* No padding, whose bytes nobody sets. */
 _Static_assert(sizeof(wire_hello) == 8 + WIRE_NONCE, "a hello has no padding");
@@ -13,23 +13,9 @@ _Static_assert(offsetof(heartbeat, mac) == 8 + 16 + 24 + 8 + 16 + 64 + 16 + 600 
                "a heartbeat has no padding");
 _Static_assert(sizeof(heartbeat_order) == 16 + SHA256_BYTES, "an order has no padding");
 
-hp_status wire_random(void *out, size_t n) {
-  char *at = out;
-  while (n) {
-    ssize_t k = getrandom(at, n, 0);
-    if (k < 0 && errno == EINTR) continue;
-    if (k <= 0)
-      HP_FAIL(HP_ERR_IO, "the system has no random numbers for the key of the job: %s",
-              strerror(errno));
-    at += k;
-    n -= (size_t)k;
-  }
-  return HP_OK;
-}
-
 hp_status wire_hello_make(wire_hello *out) {
   memcpy(out->version, WIRE_VERSION, sizeof out->version);
-  return wire_random(out->nonce, sizeof out->nonce);
+  return random_bytes(out->nonce, sizeof out->nonce);
 }
 
 bool wire_hello_is_ours(const wire_hello *h) {

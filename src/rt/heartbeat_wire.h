@@ -54,8 +54,6 @@ typedef struct {
   uint64_t sent, received; /* counters of the last message of each way */
 } wire_session;
 
-/* Random bytes of the system. */
-hp_status wire_random(void *out, size_t n);
 hp_status wire_hello_make(wire_hello *out);
 bool wire_hello_is_ours(const wire_hello *h);
 /* The session of a supervisor's challenge and a process's answer. */

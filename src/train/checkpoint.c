@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "base/sealed.h"
 #include "base/vec.h"
 #include "data/manifest.h"
@@ -15,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -367,8 +367,7 @@ static hp_status commit(const char *out_dir, const char *temp, const checkpoint_
 static hp_status leave_sums(const char *temp, const file_record *r) {
   str path = {0};
   uint32_t number[2];
-  if (getrandom(number, sizeof number, 0) != (ssize_t)sizeof number)
-    HP_FAIL(HP_ERR_IO, "%s: no random name for a file: %s", temp, strerror(errno));
+  HP_TRY(random_bytes(number, sizeof number));
   str_printf(&path, "%s/%s%08x%08x", temp, sums_prefix, number[0], number[1]);
   hp_status st = str_status(&path);
   if (!st) st = file_record_save(r, path.at);

@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
+#include "base/random.h"
 #include "base/sealed.h"
 
 #include <errno.h>
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum { FORMAT = 1, BYTES_MAX = 16 << 20 };
 static const char file_name[] = "run.line";
@@ -19,11 +19,7 @@ static const char before_lines[] = "00000000000000000000000000000000";
 
 static hp_status draw_id(char id[RUN_LINE_DIGITS + 1]) {
   unsigned char bits[RUN_LINE_DIGITS / 2];
-  ssize_t n;
-  do n = getrandom(bits, sizeof bits, 0);
-  while (n < 0 && errno == EINTR);
-  if (n != (ssize_t)sizeof bits)
-    HP_FAIL(HP_ERR_IO, "the system gives no random numbers: %s", strerror(errno));
+  HP_TRY(random_bytes(bits, sizeof bits));
   for (size_t i = 0; i < sizeof bits; i++) snprintf(id + 2 * i, 3, "%02x", bits[i]);
   return HP_OK;
 }

@@ -5,6 +5,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/milestone.h"
+#include "base/random.h"
 #include "base/thread.h"
 #include "rt/heartbeat_port.h"
 #include "test.h"
@@ -270,7 +271,7 @@ TEST(what_a_process_says_is_fit_for_a_terminal) {
 TEST(a_key_is_read_as_it_is_printed) {
   wire_key k, back;
   char text[65];
-  CHECK_OK(wire_random(&k, sizeof k));
+  CHECK_OK(random_bytes(&k, sizeof k));
   wire_key_print(&k, text);
   CHECK(wire_key_parse(text, &back) && !memcmp(&k, &back, sizeof k));
   text[63] = 'g';
