@@ -35,6 +35,10 @@ typedef struct {
   /* (optional) Meetings to come give, and take, at most so many bytes: nothing is to be allocated
    * in them. */
   hp_status (*reserve)(comm *c, int64_t bytes);
+  /* (optional) Room for a meeting with these pieces, which then asks for no memory; in a meeting of
+   * which one member has no room, the others would wait for it. */
+  hp_status (*prepare)(comm *c, const comm_group *g, const comm_piece *give,
+                       const comm_piece *take);
   /* Before a run of all devices: forgets meetings and failures. */
   void (*reset)(comm *c);
   /* Shows `data` and waits for the others.  To member i goes piece give[i] of `data`; seen[i] is

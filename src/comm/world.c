@@ -55,10 +55,15 @@ static void end_at_exit(void) {
   if (!world.over) world.t->end();
 }
 
+/* What agreements need is there before the first: one that fails of memory in one process alone
+ * would leave the others waiting, and its next would be taken for the one that they wait for. */
 static hp_status make_room(void) {
   size_t n = (size_t)world.facts.size;
   world.ended = mem_calloc(n, sizeof *world.ended);
-  HP_TRY_MEM(world.ended);
+  world.gathered = mem_calloc(n, GATHER_SMALL);
+  world.most = mem_calloc(n, sizeof *world.most);
+  world.request = mem_calloc(n * GATHER_MESSAGES, sizeof *world.request);
+  HP_TRY_MEM(world.ended && world.gathered && world.most && world.request);
   for (int k = 0; k < NOTE_KINDS; k++) {
     world.out_request[k] = mem_calloc(n, sizeof *world.out_request[k]);
     HP_TRY_MEM(world.out_request[k]);
@@ -101,20 +106,16 @@ hp_status world_begin(void) {
 
 /* What each process gives, to all of them. */
 static hp_status exchange(const void *mine, size_t bytes, char *all) {
-  enum { EACH = 2 };
   const world_facts *w = &world.facts;
-  world_request *r = mem_calloc((size_t)w->size * EACH, sizeof *r);
-  HP_TRY_MEM(r);
-  hp_status st = HP_OK;
   int64_t n = 0;
-  for (int i = 0; i < w->size && !st; i++) {
+  for (int i = 0; i < w->size; i++) {
     if (i == w->rank) continue;
-    st = world_post(false, all + (size_t)i * bytes, (int64_t)bytes, i, &r[n++]);
-    if (!st) st = world_post(true, (void *)(uintptr_t)mine, (int64_t)bytes, i, &r[n++]);
+    world_request *r = &world.request[n];
+    HP_TRY(world_post(false, all + (size_t)i * bytes, (int64_t)bytes, i, &r[0]));
+    HP_TRY(world_post(true, (void *)(uintptr_t)mine, (int64_t)bytes, i, &r[1]));
+    n += GATHER_MESSAGES;
   }
-  if (!st) st = world_wait(r, n);
-  if (!st) mem_free(r); /* what is still under way keeps its memory */
-  return st;
+  return world_wait(world.request, n);
 }
 
 /* Messages under way keep what they lie in: it is copied where a failure may leave some. */
@@ -129,24 +130,23 @@ hp_status world_gather(const void *mine, size_t bytes, void *all) {
   if (bytes > TRANSPORT_BYTES_MAX || !size_mul(bytes, (size_t)w->size, &room))
     HP_FAIL(HP_ERR_ARG, "%zu bytes of each process; at most %d can be gathered", bytes,
             TRANSPORT_BYTES_MAX);
-  char *theirs = mem_calloc(room ? room : 1, 1), *own = theirs;
+  bool little = bytes <= GATHER_SMALL;
+  char *theirs = little ? world.gathered : mem_calloc(room, 1), *own = theirs;
   HP_TRY_MEM(theirs);
   own += (size_t)w->rank * bytes;
   memcpy(own, mine, bytes);
   HP_TRY(exchange(own, bytes, theirs));
   memcpy(all, theirs, room);
-  mem_free(theirs);
+  if (!little) mem_free(theirs);
   return HP_OK;
 }
 
 hp_status world_most(int64_t mine, int64_t *most) {
   *most = mine;
   HP_TRY(world_begin());
-  int64_t *theirs = mem_calloc((size_t)world.facts.size, sizeof *theirs);
-  HP_TRY_MEM(theirs);
-  hp_status st = world_gather(&mine, sizeof mine, theirs);
-  for (int i = 0; !st && i < world.facts.size; i++)
-    if (theirs[i] > *most) *most = theirs[i];
-  mem_free(theirs);
-  return st;
+  if (world.facts.size == 1) return HP_OK;
+  HP_TRY(world_gather(&mine, sizeof mine, world.most));
+  for (int i = 0; i < world.facts.size; i++)
+    if (world.most[i] > *most) *most = world.most[i];
+  return HP_OK;
 }

@@ -63,9 +63,9 @@ static hp_status processes_reserve(comm *c, int64_t bytes) {
   return make_rooms(of(c), bytes, bytes, 2 * each_way);
 }
 
-/* Room for a meeting with these pieces. */
-static hp_status prepare(processes *p, const comm_group *g, const comm_piece *give,
-                         const comm_piece *take) {
+static hp_status processes_prepare(comm *c, const comm_group *g, const comm_piece *give,
+                                   const comm_piece *take) {
+  processes *p = of(c);
   int64_t in = 0, out = 0, messages = 0;
   for (int64_t i = 0; i < g->n; i++) {
     if (i == g->me) continue;
@@ -127,7 +127,7 @@ static hp_status post_sends(processes *p, const comm_group *g, const char *data,
 static hp_status processes_meet(comm *c, const comm_group *g, const void *data,
                                 const comm_piece *give, const comm_piece *take, comm_view *seen) {
   processes *p = of(c);
-  HP_TRY(prepare(p, g, give, take));
+  HP_TRY(processes_prepare(c, g, give, take));
   HP_TRY(post_receives(p, g, data, take, seen));
   HP_TRY(post_sends(p, g, data, give));
   return world_wait(p->request, p->received);
@@ -148,6 +148,7 @@ static void processes_fail(comm *c, int64_t device) {
 static const comm_iface iface = {.name = "mpi",
                                  .close = processes_close,
                                  .reserve = processes_reserve,
+                                 .prepare = processes_prepare,
                                  .reset = processes_reset,
                                  .meet = processes_meet,
                                  .leave = processes_leave,
@@ -158,6 +159,9 @@ hp_status comm_world_open(comm **out) {
   HP_TRY_MEM(p);
   p->base =
       (comm){.iface = &iface, .devices = world.facts.size, .first = world.facts.rank, .own = 1};
-  *out = &p->base;
-  return HP_OK;
+  /* a word of each to each, such as whether it can go on, needs no memory from here on */
+  hp_status st = processes_reserve(&p->base, p->base.devices);
+  if (st) processes_close(&p->base);
+  else *out = &p->base;
+  return st;
 }

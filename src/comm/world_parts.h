@@ -17,6 +17,15 @@ typedef struct {
   char host[64], text[1536]; /* small enough to be sent at once by every library */
 } note;
 
+/* Messages of at most TRANSPORT_BYTES_MAX bytes, of which a wait may be for several. */
+typedef struct {
+  uintptr_t id;
+  int peer;
+  bool done;
+} world_request;
+
+enum { GATHER_SMALL = 64, GATHER_MESSAGES = 2 };
+
 typedef struct {
   pthread_once_t once;
   err_report begun; /* why the others could not be joined */
@@ -29,18 +38,15 @@ typedef struct {
   uintptr_t *out_request[NOTE_KINDS];
   note *ended; /* how the processes have ended, as process 0 knows it */
   int n_ended;
+  char *gathered;         /* of world_gather, where little is said: GATHER_SMALL bytes a process */
+  int64_t *most;          /* of world_most */
+  world_request *request; /* of world_gather: two a process */
   note verdict;
   bool over;
   _Atomic int failed, waits_for; /* ranks, -1: none */
 } world_state;
 extern world_state world;
 
-/* Messages of at most TRANSPORT_BYTES_MAX bytes, of which a wait may be for several. */
-typedef struct {
-  uintptr_t id;
-  int peer;
-  bool done;
-} world_request;
 hp_status world_post(bool sends, void *data, int64_t bytes, int peer, world_request *r);
 /* HP_ERR_COMM when a process has failed. */
 hp_status world_wait(world_request *r, int64_t n);

@@ -364,12 +364,40 @@ static hp_status meet_all(const group *g, everyone *e, const void *data) {
   return g->comm->iface->meet(g->comm, &e->g, data, e->give, e->take, e->seen);
 }
 
-/* Which processes want it. */
+typedef enum { LEAVES_IT, WANTS_IT, HAS_NO_ROOM } answer;
+
+/* Which processes want it, and whether all have room for what comes. */
 static hp_status ask(const group *g, everyone *e, char mine, char wants[COMM_MAX]) {
   for (int i = 0; i < g->n; i++) e->give[i] = e->take[i] = (comm_piece){.run = 1, .n = 1};
   HP_TRY(meet_all(g, e, &mine));
   for (int i = 0; i < g->n; i++) wants[i] = *e->seen[i].at;
   return g->comm->iface->leave(g->comm, &e->g);
+}
+
+/* The pieces of a fetch where each of these wants it; wants NULL: as if all did. */
+static void fetch_pieces(const group *g, const layout *l, bool mine, const char *wants,
+                         comm_piece all, everyone *e) {
+  const comm_piece none = {0};
+  bool gives = holds_first(g, g->first, l);
+  for (int i = 0; i < g->n; i++) {
+    e->give[i] = gives && (!wants || wants[i] == WANTS_IT) ? all : none;
+    e->take[i] = mine && holds_first(g, i, l) ? all : none;
+  }
+}
+
+/* A process without room says so before anybody sends, and none goes on. */
+static hp_status agree_to_fetch(const group *g, everyone *e, const layout *l, bool mine,
+                                comm_piece all, char wants[COMM_MAX]) {
+  e->g = (comm_group){.n = g->n, .me = g->first};
+  fetch_pieces(g, l, mine, NULL, all, e);
+  hp_status st = HP_OK;
+  if (g->comm->iface->prepare) st = g->comm->iface->prepare(g->comm, &e->g, e->give, e->take);
+  hp_status asked = ask(g, e, st ? HAS_NO_ROOM : mine ? WANTS_IT : LEAVES_IT, wants);
+  if (st || asked) return st ? st : asked;
+  for (int i = 0; i < g->n; i++)
+    if (wants[i] == HAS_NO_ROOM)
+      HP_FAIL(HP_ERR_COMM, "process %d has no memory for the parts of a tensor", i);
+  return HP_OK;
 }
 
 hp_status group_fetch(const group *g, const ir_value *type, const layout *l, const void *part,
@@ -378,12 +406,9 @@ hp_status group_fetch(const group *g, const ir_value *type, const layout *l, con
   char wants[COMM_MAX];
   ir_value p = *type;
   for (int d = 0; d < p.rank; d++) p.dim[d] = layout_part_size(&g->m, l, d, p.dim[d]);
-  comm_piece all = {.run = (int64_t)value_bytes(&p), .n = 1}, none = {0};
-  HP_TRY(ask(g, &e, whole != NULL, wants));
-  for (int i = 0; i < g->n; i++) {
-    e.give[i] = wants[i] && holds_first(g, g->first, l) ? all : none;
-    e.take[i] = whole && holds_first(g, i, l) ? all : none;
-  }
+  comm_piece all = {.run = (int64_t)value_bytes(&p), .n = 1};
+  HP_TRY(agree_to_fetch(g, &e, l, whole != NULL, all, wants));
+  fetch_pieces(g, l, whole != NULL, wants, all, &e);
   HP_TRY(meet_all(g, &e, part));
   for (int i = 0; i < g->n; i++)
     if (e.take[i].n) part_copy(g, i, type, l, whole, (void *)(uintptr_t)e.seen[i].at, false);

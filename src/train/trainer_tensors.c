@@ -104,12 +104,17 @@ static hp_status name_next(int64_t on) {
   return hp_world_most(on, &named);
 }
 
+/* A tensor that cannot be read fails in all of them, and the one that writes says that no more
+ * come. */
 static hp_status give_parts(const trainer_tensors *x) {
   int64_t on;
+  err_report why;
+  hp_status st = HP_OK;
   for (;;) {
     HP_TRY(hp_world_most(NO_MORE, &on));
-    if (on == NO_MORE) return HP_OK;
-    HP_TRY(hp_read(x->d, x->on[on].name, NULL, bytes_of(&x->on[on])));
+    if (on == NO_MORE) return st ? err_give(&why) : HP_OK;
+    hp_status read = hp_read(x->d, x->on[on].name, NULL, bytes_of(&x->on[on]));
+    if (read) err_take(st = read, &why);
   }
 }
 
