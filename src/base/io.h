@@ -23,9 +23,9 @@ void file_map_close(file_map *m);
  * before a result is computed; writing asks again. */
 hp_status file_check_target(const char *path);
 
-/* Atomic, durable replacement of path by the bytes: a new file beside it, PATH.tmp.PID-RANDOM,
- * fsync, comparison of what is read back with what was given, rename, fsync of the folder.  On
- * failure the new file is gone and path is as it was. */
+/* Atomic, durable replacement of path by the bytes: a new file beside it,
+ * PATH.tmp.PID-MACHINE-RANDOM, fsync, comparison of what is read back with what was given, rename,
+ * fsync of the folder.  On failure the new file is gone and path is as it was. */
 hp_status file_write(const char *path, const void *bytes, size_t len);
 
 /* The same in pieces, for large files: open, write..., then commit or abort. */
@@ -56,10 +56,14 @@ hp_status dir_create_new(const char *path); /* one folder; a failure where anyth
 /* The folder and all in it, or whatever else has this name.  No link is followed on the way: it is
  * removed, and what it leads to stays.  Nothing there is fine. */
 hp_status dir_remove(const char *path);
-/* Removes the temporary files that writers of processes which are gone have left in the folder, and
- * tells each, and each that cannot be removed and stays.  To be called before this process writes
- * there, and while no other machine does. */
-hp_status dir_remove_leftovers(const char *path);
+/* Removes the temporary files that writers which are gone have left in the folder, and tells each,
+ * and each that cannot be removed and stays.  Whether a process lives is known of this machine
+ * only.  locked: the caller holds the lock that all who write there take, so that nobody on another
+ * machine writes; else the files of other machines stay for a day.  To be called before this
+ * process writes there. */
+hp_status dir_remove_leftovers(const char *path, bool locked);
+/* A number of this machine, or of the container on it, in names of temporary files. */
+uint32_t dir_machine(void);
 
 hp_status path_join(str *out, const char *dir, const char *name); /* replaces out */
 hp_status path_parent(const char *path, str *out); /* the folder that holds it; replaces out */

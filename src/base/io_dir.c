@@ -1,3 +1,4 @@
+#include "base/hash.h"
 #include "base/io.h"
 #include "base/log.h"
 
@@ -5,10 +6,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 hp_status dir_sync(const char *path) {
@@ -125,41 +130,97 @@ done:
 
 /* --- leftovers -------------------------------------------------------------------------------- */
 
-/* The process that a temporary name holds, NAME.tmp.PID-RANDOM or, as it was once, NAME.tmp.PID;
- * 0: it is no such name. */
-static pid_t writer_of(const char *name) {
+static uint32_t machine;
+
+/* Numbers of processes mean something within one process namespace of one machine. */
+static void find_machine(void) {
+  enum { NAMESPACE = 64, ID = 64 };
+  char host[HOST_NAME_MAX + 1] = "", space[NAMESPACE] = "", id[ID] = "";
+  str text = {0};
+  if (gethostname(host, sizeof host - 1)) host[0] = 0;
+  if (readlink("/proc/self/ns/pid", space, sizeof space - 1) < 0) space[0] = 0;
+  FILE *f = fopen("/etc/machine-id", "re");
+  if (f && !fgets(id, sizeof id, f)) id[0] = 0;
+  if (f) fclose(f);
+  str_printf(&text, "%s %s %s", host, space, id);
+  machine = text.failed ? 0 : (uint32_t)hash_bytes128(text.at, text.len).lo;
+  str_free(&text);
+}
+
+uint32_t dir_machine(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, find_machine);
+  return machine;
+}
+
+/* Who a temporary name is of; pid 0: it is no such name. */
+typedef struct {
+  pid_t pid;
+  uint32_t machine;
+} temp_writer;
+
+/* After *at: a dash and 8 hex digits. */
+static bool take_hex(const char **at, uint32_t *out) {
+  enum { DIGITS = 8 };
+  static const char hex[] = "0123456789abcdef";
+  if (**at != '-' || strspn(*at + 1, hex) != (size_t)DIGITS) return false;
+  *out = (uint32_t)strtoul(*at + 1, NULL, 16);
+  *at += 1 + DIGITS;
+  return true;
+}
+
+/* NAME.tmp.PID-MACHINE-RANDOM or, as it was once, NAME.tmp.PID-RANDOM and NAME.tmp.PID, which are
+ * taken to be of this machine. */
+static temp_writer writer_of(const char *name) {
+  const temp_writer none = {0};
   const char *at = NULL, *p = name;
   while ((p = strstr(p, ".tmp."))) at = p += 5;
-  if (!at || at == name + 5 || !isdigit((unsigned char)*at)) return 0;
+  if (!at || at == name + 5 || !isdigit((unsigned char)*at)) return none;
   char *end;
   errno = 0;
   long pid = strtol(at, &end, 10);
-  if (errno || pid <= 0 || pid > INT32_MAX) return 0;
-  bool random = *end == '-' && strspn(end + 1, "0123456789abcdef") == 8 && !end[9];
-  return random || !*end ? (pid_t)pid : 0;
+  if (errno || pid <= 0 || pid > INT32_MAX) return none;
+  temp_writer w = {(pid_t)pid, dir_machine()};
+  uint32_t first, random;
+  at = end;
+  if (take_hex(&at, &first) && take_hex(&at, &random)) w.machine = first;
+  return *at ? none : w;
+}
+
+/* Of another machine only the time of the last write is known, by two clocks. */
+static bool is_old(const struct stat *s) {
+  enum { OLD_S = 24 * 3600 };
+  return time(NULL) - s->st_mtim.tv_sec > OLD_S;
 }
 
 /* The number of a process that is gone may be that of this one, which has written nothing yet. */
-static bool is_gone(pid_t pid) { return pid == getpid() || (kill(pid, 0) && errno == ESRCH); }
-
-/* NAME in the open folder `at`, whose path is for messages. */
-static void remove_leftover(int at, const char *path, const char *name, pid_t pid) {
-  struct stat s;
-  if (fstatat(at, name, &s, AT_SYMLINK_NOFOLLOW) || !S_ISREG(s.st_mode)) return;
-  if (!unlinkat(at, name, 0))
-    log_info("%s/%s: removed, process %ld was ended while it wrote it", path, name, (long)pid);
-  else if (errno != ENOENT) /* else another process was faster */
-    log_warn("%s/%s: left by process %ld, which was ended while it wrote it, and cannot be "
-             "removed: %s; it stays",
-             path, name, (long)pid, strerror(errno));
+static bool is_gone(temp_writer w, const struct stat *s, bool locked) {
+  if (w.machine != dir_machine()) return locked || is_old(s);
+  return w.pid == getpid() || (kill(w.pid, 0) && errno == ESRCH);
 }
 
-hp_status dir_remove_leftovers(const char *path) {
+/* NAME in the open folder `at`, whose path is for messages. */
+static void remove_leftover(int at, const char *path, const char *name, temp_writer w,
+                            bool locked) {
+  struct stat s;
+  const char *where = w.machine == dir_machine() ? "" : " of another machine";
+  if (fstatat(at, name, &s, AT_SYMLINK_NOFOLLOW) || !S_ISREG(s.st_mode)) return;
+  if (!is_gone(w, &s, locked)) return;
+  if (!unlinkat(at, name, 0))
+    log_info("%s/%s: removed, process %ld%s was ended while it wrote it", path, name, (long)w.pid,
+             where);
+  else if (errno != ENOENT) /* else another process was faster */
+    log_warn("%s/%s: left by process %ld%s, which was ended while it wrote it, and cannot be "
+             "removed: %s; it stays",
+             path, name, (long)w.pid, where, strerror(errno));
+}
+
+hp_status dir_remove_leftovers(const char *path, bool locked) {
   DIR *d = opendir(path);
   if (!d) HP_FAIL(HP_ERR_IO, "%s: cannot open the folder: %s", path, strerror(errno));
   for (struct dirent *e; (e = readdir(d));) {
-    pid_t pid = writer_of(e->d_name);
-    if (pid && is_gone(pid)) remove_leftover(dirfd(d), path, e->d_name, pid);
+    temp_writer w = writer_of(e->d_name);
+    if (w.pid) remove_leftover(dirfd(d), path, e->d_name, w, locked);
   }
   closedir(d);
   return HP_OK;

@@ -47,7 +47,7 @@ static uint32_t random_suffix(void) {
 static hp_status create_temp(const char *path, str *temp, int *fd) {
   for (int i = 0; i < TEMP_TRIES; i++) {
     str_clear(temp);
-    str_printf(temp, "%s.tmp.%ld-%08x", path, (long)getpid(), random_suffix());
+    str_printf(temp, "%s.tmp.%ld-%08x-%08x", path, (long)getpid(), dir_machine(), random_suffix());
     HP_TRY(str_status(temp));
     *fd = open(temp->at, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (*fd >= 0) return HP_OK;

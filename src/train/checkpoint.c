@@ -12,6 +12,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,13 +46,38 @@ static hp_status make_folder(run_lock *l, size_t folder) {
   l->path[folder] = '/';
   return st;
 }
+enum { HOLDER = 32 + HOST_NAME_MAX };
+
+/* What the file says of its holder, "PID on HOST"; "" where it says nothing. */
+static void read_holder(const run_lock *l, char holder[HOLDER]) {
+  ssize_t n = pread(l->fd, holder, HOLDER - 1, 0);
+  holder[n > 0 ? n : 0] = 0;
+  holder[strcspn(holder, "\n")] = 0;
+}
+
+static void write_holder(const run_lock *l) {
+  char holder[HOLDER], host[HOST_NAME_MAX + 1] = "", before[HOLDER];
+  if (gethostname(host, sizeof host - 1)) host[0] = 0;
+  read_holder(l, before);
+  const char *other = strstr(before, " on ");
+  if (other && strcmp(other + 4, host))
+    log_warn("%s: process %s has not ended its run here, and holds the lock no more; it is taken "
+             "for dead (on a file system that does not carry locks from machine to machine, see "
+             "to it that it is)",
+             l->path, before);
+  int n = snprintf(holder, sizeof holder, "%ld on %s\n", (long)getpid(), host);
+  if (ftruncate(l->fd, 0) || pwrite(l->fd, holder, (size_t)n, 0) != n) {
+    /* the lock holds all the same */
+  }
+}
+
 
 /* Opens and locks the file; again when its holder has removed it meanwhile.  A lock by fcntl is of
  * this process alone: a compiler that it has started does not hold it for a moment longer. */
 static hp_status lock_file(run_lock *l) {
   struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
   struct stat mine, there;
-  char holder[32] = "";
+  char holder[HOLDER];
   for (;;) {
     l->fd = open(l->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (l->fd < 0 && errno == ELOOP)
@@ -60,8 +86,7 @@ static hp_status lock_file(run_lock *l) {
     if (fcntl(l->fd, F_SETLK, &all)) {
       if (errno != EACCES && errno != EAGAIN)
         HP_FAIL(HP_ERR_IO, "%s: cannot be locked: %s", l->path, strerror(errno));
-      ssize_t n = read(l->fd, holder, sizeof holder - 1);
-      holder[n > 0 ? strcspn(holder, "\n") : 0] = 0;
+      read_holder(l, holder);
       HP_FAIL(HP_ERR_IO,
               "%s: another run (process %s) writes to this folder; wait for it or choose another "
               "output_dir",
@@ -70,10 +95,7 @@ static hp_status lock_file(run_lock *l) {
     if (!fstat(l->fd, &mine) && !stat(l->path, &there) && mine.st_ino == there.st_ino) break;
     close(l->fd);
   }
-  int n = snprintf(holder, sizeof holder, "%ld\n", (long)getpid());
-  if (ftruncate(l->fd, 0) || pwrite(l->fd, holder, (size_t)n, 0) != n) {
-    /* the lock holds all the same */
-  }
+  write_holder(l);
   return HP_OK;
 }
 
@@ -170,7 +192,7 @@ hp_status checkpoint_clean(const char *out_dir) {
   }
   closedir(d);
   str_free(&path);
-  return st ? st : dir_remove_leftovers(out_dir);
+  return st ? st : dir_remove_leftovers(out_dir, true);
 }
 
 /* --- saving ----------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/milestone.h"
+#include "base/random.h"
 #include "base/thread.h"
 #include "train/agree.h"
 #include "train/signals.h"
@@ -9,7 +10,6 @@
 #include "train/trainer_parts.h"
 
 #include <string.h>
-#include <unistd.h>
 
 void trainer_shift_labels(const train_batch *b, int32_t *out) {
   for (int64_t r = 0; r < b->B; r++)
@@ -310,7 +310,7 @@ static hp_status take_folder(trainer *t) {
   int rank;
   HP_TRY(hp_world(&rank, &t->processes));
   t->writes = rank == 0;
-  HP_TRY(hp_world_most(t->writes ? getpid() : 0, &t->run));
+  HP_TRY(draw_run(t));
   if (t->writes) HP_TRY(run_lock_take(t->c->output_dir, &t->lock));
   if (t->writes) signals_leave_by(leave, t->lock);
   if (t->processes > 1) signals_note();
@@ -324,6 +324,16 @@ hp_status trainer_run(const train_config *c) {
   train_config_tell(c);
   hp_status st = agree_config(c);
   if (!st) st = take_folder(&t);
+/* A number that no other run has, not even an earlier try of this one: what a process of that one
+ * still writes on another machine is not taken for ours. */
+static hp_status draw_run(trainer *t) {
+  enum { HIGHEST = 1 };
+  uint64_t drawn = 0;
+  hp_status st = t->writes ? random_bytes(&drawn, sizeof drawn) : HP_OK;
+  HP_TRY(hp_world_most((int64_t)(drawn >> HIGHEST), &t->run));
+  return st;
+}
+
   if (!st && c->is.train) st = trainer_find_checkpoint(&t, &t.from, &t.found);
   if (!st && t.found) st = agree_checkpoint(&t.from);
   if (!st && t.found) st = trainer_keep_batch(&t);

@@ -1,8 +1,11 @@
 /* Files and folders that are removed and written beside what somebody has planted. */
+#include "base/file_record.h"
 #include "base/io.h"
 #include "test.h"
 #include "train/checkpoint.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -125,6 +128,71 @@ TEST(what_dead_writers_left_is_removed_and_nothing_else) {
   CHECK(path_exists(at(named("folder.tmp.", dead, ""))));
 }
 
+static void change_byte(const char *path, long offset) {
+  unsigned char c;
+  FILE *f = fopen(path, "r+b");
+  CHECK(f && !fseek(f, offset, SEEK_SET) && fread(&c, 1, 1, f) == 1);
+  c ^= 4;
+  CHECK(!fseek(f, offset, SEEK_SET) && fwrite(&c, 1, 1, f) == 1 && !fclose(f));
+}
+
+/* A name of a temporary file of that process, on this machine or another. */
+static const char *temp_of(pid_t pid, bool here) {
+  static char name[64];
+  snprintf(name, sizeof name, "x.tmp.%ld-%08x-0123abcd", (long)pid, dir_machine() ^ !here);
+  return name;
+}
+
+TEST(whether_a_writer_lives_is_judged_on_its_own_machine) {
+  const struct timespec long_ago[] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+  pid_t dead = fork();
+  if (!dead) _exit(0);
+  CHECK(waitpid(dead, NULL, 0) == dead);
+  for (int i = 0; i < 4; i++) put(temp_of(i & 1 ? dead : getppid(), i & 2));
+  /* nobody holds a lock: one of another machine may be written just now, whoever has its number
+   * here */
+  CHECK_OK(dir_remove_leftovers(test_dir(), false));
+  CHECK(path_exists(at(temp_of(getppid(), true))) && !path_exists(at(temp_of(dead, true))));
+  CHECK(path_exists(at(temp_of(getppid(), false))) && path_exists(at(temp_of(dead, false))));
+  CHECK(!utimensat(AT_FDCWD, at(temp_of(dead, false)), long_ago, 0));
+  CHECK_OK(dir_remove_leftovers(test_dir(), false));
+  CHECK(path_exists(at(temp_of(getppid(), false))) && !path_exists(at(temp_of(dead, false))));
+  /* who holds the lock of the folder knows that nobody elsewhere writes there */
+  CHECK_OK(checkpoint_clean(test_dir()));
+  CHECK(path_exists(at(temp_of(getppid(), true))) && !path_exists(at(temp_of(getppid(), false))));
+}
+
+TEST(the_lock_of_a_run_names_its_machine) {
+  run_lock *l;
+  char *text, host[256] = "", mine[300];
+  size_t n;
+  CHECK(!gethostname(host, sizeof host - 1));
+  CHECK_OK(file_write(at("run.lock"), "1 on nowhere\n", 13));
+  CHECK_OK(run_lock_take(test_dir(), &l)); /* which tells it */
+  snprintf(mine, sizeof mine, "%ld on %s\n", (long)getpid(), host);
+  CHECK_OK(file_read(at("run.lock"), 0, &text, &n));
+  CHECK_STR(text, mine);
+  mem_free(text);
+  run_lock_free(l);
+}
+
+TEST(a_list_of_files_that_is_damaged_is_refused) {
+  file_record *r, *all;
+  CHECK_OK(file_record_begin(at("of"), &r));
+  CHECK_OK(dir_create(at("of")));
+  CHECK_OK(file_write(at("of/a"), "1", 1));
+  CHECK_OK(file_record_save(r, at("sums")));
+  CHECK_OK(file_record_begin("elsewhere", &all));
+  CHECK_OK(file_record_merge(all, at("sums")));
+  CHECK(file_record_count(all) == 1 && file_record_find(all, "a")->bytes == 1);
+  change_byte(at("sums"), 0);
+  CHECK_FAILS(file_record_merge(all, at("sums")), "sums: its hash does not match");
+  CHECK(!truncate(at("sums"), 20));
+  CHECK_FAILS(file_record_merge(all, at("sums")), "sums: is cut short");
+  file_record_end(r);
+  file_record_end(all);
+}
+
 static hp_status write_nothing(void *context, const char *dir) {
   (void)context, (void)dir;
   return HP_OK;
@@ -161,14 +229,6 @@ TEST(links_that_look_like_checkpoints_lead_to_what_stays) {
   CHECK_FAILS(run_lock_take(test_dir(), &l), "symbolic link");
   struct stat s;
   CHECK(!stat(at("target"), &s) && s.st_size == 8);
-}
-
-static void change_byte(const char *path, long offset) {
-  unsigned char c;
-  FILE *f = fopen(path, "r+b");
-  CHECK(f && !fseek(f, offset, SEEK_SET) && fread(&c, 1, 1, f) == 1);
-  c ^= 4;
-  CHECK(!fseek(f, offset, SEEK_SET) && fwrite(&c, 1, 1, f) == 1 && !fclose(f));
 }
 
 TEST(what_the_disk_made_of_a_file_is_compared_with_what_was_meant) {
