@@ -77,12 +77,50 @@ hp_status model_config_copy(const char *path, hp_dtype weights, const char *dir)
   return st;
 }
 
+/* --- in memory -------------------------------------------------------------------------------- */
+
+static hp_status read_one(const char *dir, const char *name, model_files *m) {
+  str path = {0};
+  model_file f = {.name = name};
+  bool there = false;
+  hp_status st = path_join(&path, dir, name);
+  if (!st) st = path_look(path.at, &there);
+  there = there && file_exists(path.at);
+  if (there) st = file_read(path.at, MODEL_FILE_BYTES_MAX, &f.bytes, &f.len);
+  if (there && !st) m->file[m->n++] = f;
+  str_free(&path);
+  return st;
+}
+
+hp_status model_files_read(const char *dir, model_files *out) {
+  model_files m = {.n = 0};
+  hp_status st = HP_OK;
+  for (int i = 0; i < NAMES && !st; i++) st = read_one(dir, names[i], &m);
+  if (st) model_files_free(&m);
+  else *out = m;
+  return st;
+}
+
+void model_files_free(model_files *m) {
+  for (size_t i = 0; i < m->n; i++) mem_free(m->file[i].bytes);
+  *m = (model_files){.n = 0};
+}
+
+hp_status model_files_write(const model_files *m, const char *dir) {
+  str path = {0};
+  hp_status st = HP_OK;
+  for (size_t i = 0; i < m->n && !st; i++) {
+    st = path_join(&path, dir, m->file[i].name);
+    if (!st) st = file_write(path.at, m->file[i].bytes, m->file[i].len);
+  }
+  str_free(&path);
+  return st;
+}
+
 hp_status model_files_copy(const char *from, const char *to) {
-  arena mem = {0};
-  const char *path[MODEL_FILES_MAX];
-  size_t n;
-  hp_status st = model_files_list(from, &mem, path, &n);
-  for (size_t i = 0; i < n && !st; i++) st = model_file_copy(path[i], to);
-  arena_free(&mem);
+  model_files m;
+  HP_TRY(model_files_read(from, &m));
+  hp_status st = model_files_write(&m, to);
+  model_files_free(&m);
   return st;
 }

@@ -8,7 +8,6 @@
 #include "base/sealed.h"
 #include "base/vec.h"
 #include "data/manifest.h"
-#include "data/model_files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -204,7 +203,6 @@ static hp_status write_files(const char *dir, const checkpoint_content *c) {
     st = path_join(&path, dir, c->text[i].name);
     if (!st) st = file_write(path.at, c->text[i].bytes, c->text[i].len);
   }
-  for (size_t i = 0; !st && i < c->n_copy; i++) st = model_file_copy(c->copy[i], dir);
   str_free(&path);
   return st;
 }

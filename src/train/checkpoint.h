@@ -54,8 +54,6 @@ typedef struct {
   hp_status (*write)(void *ctx, const char *dir);
   const checkpoint_text *text;
   size_t n_text;
-  const char *const *copy; /* paths of files that are copied as they are (tokenizer, ...) */
-  size_t n_copy;
   int64_t step;
   const char *state;    /* JSON object that goes into the manifest: what a resume needs */
   const run_line *line; /* that it belongs to; NULL: of none */

@@ -23,6 +23,7 @@ static hp_status open_data(trainer *t) {
   const train_config *c = t->c;
   pool *threads;
   HP_TRY(tokenizer_load(c->model_name_or_path, &t->t));
+  if (t->writes && c->is.train) HP_TRY(model_files_read(c->model_name_or_path, &t->with_model));
   HP_TRY(pool_create((int)c->threads, false, &threads));
   hp_status st = train_data_open(c, t->t, c->model_name_or_path, threads, &t->data);
   pool_free(threads);
@@ -259,6 +260,7 @@ static void trainer_close(trainer *t) {
  * anything.  The last micro-batch comes first, for it brings all states of the optimizer along. */
 static hp_status prepare(trainer *t) {
   int64_t micros = t->step == t->steps ? 0 : micros_of(t);
+  model_files_free(&t->with_model);
   for (int64_t i = micros; i-- > 0;) {
     step_micro b = largest_micro(t, i, micros);
     HP_TRY(stepper_prepare(t->stepper, &b));

@@ -2,6 +2,7 @@
 #ifndef TRAIN_TRAINER_PARTS_H
 #define TRAIN_TRAINER_PARTS_H
 
+#include "data/model_files.h"
 #include "model/lm_eval.h"
 #include "train/checkpoint.h"
 #include "train/progress.h"
@@ -21,6 +22,7 @@ typedef struct {
   hp_device *d;
   lm *m;
   tokenizer *t;
+  model_files with_model; /* tokenizer and the like, as they were at the start; of the writer */
   train_data data;
   train_flow flow;
   schedule rate;

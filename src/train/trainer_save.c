@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "base/milestone.h"
 #include "base/thread.h"
-#include "data/model_files.h"
 #include "data/weights.h"
 #include "train/signals.h"
 #include "train/trainer_tensors.h"
@@ -101,20 +100,19 @@ static hp_status print_texts(trainer *t, str text[TEXTS]) {
   return st;
 }
 
-static hp_status save(trainer *t, arena *mem, str text[TEXTS]) {
-  const char *copy[MODEL_FILES_MAX];
-  size_t n_copy = 0;
-  hp_status st = print_texts(t, text);
-  if (!st) st = model_files_list(t->c->model_name_or_path, mem, copy, &n_copy);
-  HP_TRY(agree(t, st));
-  checkpoint_text texts[2] = {{"config.json", text[CONFIG].at, text[CONFIG].len},
-                              {"trainer_state.json", text[HISTORY].at, text[HISTORY].len}};
+static hp_status save(trainer *t, str text[TEXTS]) {
+  enum { OWN = 2 };
+  checkpoint_text texts[OWN + MODEL_FILES_MAX];
+  const model_files *with = &t->with_model;
+  HP_TRY(agree(t, print_texts(t, text)));
+  texts[0] = (checkpoint_text){"config.json", text[CONFIG].at, text[CONFIG].len};
+  texts[1] = (checkpoint_text){"trainer_state.json", text[HISTORY].at, text[HISTORY].len};
+  for (size_t i = 0; i < with->n; i++)
+    texts[OWN + i] = (checkpoint_text){with->file[i].name, with->file[i].bytes, with->file[i].len};
   checkpoint_content c = {.write = save_tensors,
                           .ctx = t,
                           .text = texts,
-                          .n_text = 2,
-                          .copy = copy,
-                          .n_copy = n_copy,
+                          .n_text = OWN + with->n,
                           .step = t->step,
                           .state = text[STATE].at,
                           .line = &t->line,
@@ -131,14 +129,12 @@ static void clean_up(const trainer *t) {
 
 /* One try: OUT/checkpoint-STEP is there and older ones are pruned, or nothing has changed. */
 static hp_status write_checkpoint(trainer *t) {
-  arena mem = {0};
   str text[TEXTS] = {{0}};
   clean_up(t);
   bool best_before = t->log.best_saved;
   run_log_saved(&t->log); /* what the checkpoint says of itself */
-  hp_status st = save(t, &mem, text);
+  hp_status st = save(t, text);
   for (int i = 0; i < TEXTS; i++) str_free(&text[i]);
-  arena_free(&mem);
   if (st) {
     t->log.best_saved = best_before;
     return st;
@@ -278,7 +274,7 @@ static hp_status export_once(trainer *t) {
   hp_dtype type = st ? HP_F32 : trainer_tensors_cast(&model, t);
   if (!st) st = trainer_tensors_export(&model, t->c->output_dir);
   trainer_tensors_free(&model);
-  if (!st && t->writes) st = model_files_copy(t->c->model_name_or_path, t->c->output_dir);
+  if (!st && t->writes) st = model_files_write(&t->with_model, t->c->output_dir);
   if (!st && t->writes) st = export_config(t, type);
   if (!st && type != HP_F32)
     log_info("model written as %s%s; checkpoints keep f32", dtype_name(type),
@@ -296,15 +292,12 @@ bool trainer_has_file(const char *dir, const char *name) {
 }
 
 bool trainer_is_exported(const trainer *t) {
-  arena mem = {0};
   weights *w;
-  const char *copy[MODEL_FILES_MAX], *dir = t->c->output_dir;
-  size_t n = 0;
-  bool whole = trainer_has_file(dir, "config.json") &&
-               !model_files_list(t->c->model_name_or_path, &mem, copy, &n);
-  for (size_t i = 0; whole && i < n; i++) whole = trainer_has_file(dir, strrchr(copy[i], '/') + 1);
+  const char *dir = t->c->output_dir;
+  const model_files *with = &t->with_model;
+  bool whole = trainer_has_file(dir, "config.json");
+  for (size_t i = 0; whole && i < with->n; i++) whole = trainer_has_file(dir, with->file[i].name);
   if (whole && (whole = !weights_open(dir, &w))) weights_free(w);
   err_clear();
-  arena_free(&mem);
   return whole;
 }
