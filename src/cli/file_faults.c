@@ -1,5 +1,6 @@
-/* SIGBUS of a mapped file as a message with the file's name and exit code 2.  Only the command
- * takes the signal: a program that uses the library keeps its own. */
+/* SIGBUS of a mapped file as a message with the file's name: exit code 2 when the file has become
+ * shorter, 1 when the system could not read it, after which a run may be begun again.  Only the
+ * command takes the signal: a program that uses the library keeps its own. */
 #include "base/escape.h"
 #include "base/map_names.h"
 #include "cli/cli.h"
@@ -38,9 +39,10 @@ _Noreturn static void end(const char *path, size_t len) {
   say(cut ? ": became shorter while it was read; let no other program change it, restore it, and "
             "run "
             "this again\n"
-          : ": could not be read any more; check its disk, restore it, and run this again\n");
+          : ": input/output failure: could not be read any more; check its disk, restore it, and "
+            "run this again\n");
   signals_leave();
-  _exit(2);
+  _exit(cut ? 2 : 1);
 }
 
 /* As if this handler were not there. */

@@ -97,12 +97,20 @@ static bool is_foreign_name(const char *name) {
   return false;
 }
 
-bool weights_are_parts(const char *dir, const char *kind) {
+hp_status weights_find_parts(const char *dir, const char *kind, bool *there) {
   str path = {0};
-  bool there = !path_join(&path, dir, kind);
+  *there = false;
+  hp_status st = path_join(&path, dir, kind);
   str_add(&path, ".parts.json");
-  there = there && !str_status(&path) && path_exists(path.at);
+  if (!st) st = str_status(&path);
+  if (!st) st = path_look(path.at, there);
   str_free(&path);
+  return st;
+}
+
+bool weights_are_parts(const char *dir, const char *kind) {
+  bool there;
+  if (weights_find_parts(dir, kind, &there)) err_clear();
   return there;
 }
 
@@ -233,12 +241,14 @@ static hp_status open_index(weights *w, const char *dir, const char *path) {
 
 static hp_status open_folder(weights *w, const char *dir) {
   str path = {0};
+  bool single = false, index = false;
   hp_status st = path_join(&path, dir, "model.safetensors");
-  if (!st && path_exists(path.at)) {
-    st = open_single(w, path.at);
-  } else if (!st) {
+  if (!st) st = path_look(path.at, &single);
+  if (!st && single) st = open_single(w, path.at);
+  if (!st && !single) {
     st = path_join(&path, dir, "model.safetensors.index.json");
-    if (!st) st = path_exists(path.at) ? open_index(w, dir, path.at) : refuse_folder(dir);
+    if (!st) st = path_look(path.at, &index);
+    if (!st) st = index ? open_index(w, dir, path.at) : refuse_folder(dir);
   }
   str_free(&path);
   return st;

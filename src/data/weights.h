@@ -14,6 +14,8 @@ struct manifest_check; /* data/manifest.h */
 /* Has a checkpoint in this folder its tensors of a kind ("model") by parts, KIND.parts.json, as
  * several devices have saved them?  Then hp_params_load reads them, and weights_open refuses. */
 bool weights_are_parts(const char *dir, const char *kind);
+/* The same; HP_ERR_IO where the system cannot say. */
+hp_status weights_find_parts(const char *dir, const char *kind, bool *there);
 
 hp_status weights_open(const char *path, weights **out);
 void weights_free(weights *w);

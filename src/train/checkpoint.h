@@ -86,6 +86,9 @@ hp_status checkpoint_verify(const char *path, checkpoint *out);
 /* The same, in several tries where it cannot be read; then HP_ERR_DEVICE. */
 hp_status checkpoint_verify_patiently(const char *path, checkpoint *out);
 void checkpoint_free(checkpoint *c);
+/* What became of reading one that was verified: a failure of the machine (HP_ERR_IO) is told as one
+ * (HP_ERR_DEVICE), after which a supervised job is begun again. */
+hp_status checkpoint_unread(hp_status st);
 
 /* --- keeping ---------------------------------------------------------------------------------- */
 

@@ -210,6 +210,16 @@ static hp_status cannot_read(hp_status st) {
           why.message);
 }
 
+hp_status checkpoint_unread(hp_status st) {
+  err_report why;
+  if (st != HP_ERR_IO) return st;
+  err_take(st, &why);
+  HP_FAIL(HP_ERR_DEVICE,
+          "input/output failure: %s; the checkpoint was found, and then could not be read; see to "
+          "the disk or the file server, then run this again",
+          why.message);
+}
+
 hp_status checkpoint_verify_patiently(const char *path, checkpoint *out) {
   retry r = {0};
   hp_status st;

@@ -337,7 +337,7 @@ static hp_status draw_run(trainer *t) {
 }
 
   if (!st && c->is.train) st = trainer_find_checkpoint(&t, &t.from, &t.found);
-  if (!st && t.found) st = agree_checkpoint(&t.from);
+  if (!st && t.found) st = checkpoint_unread(agree_checkpoint(&t.from));
   if (!st && t.found) st = trainer_keep_batch(&t);
   if (!st) st = open_data(&t);
   if (!st) st = agree_data(c, &t.data);

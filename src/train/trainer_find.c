@@ -220,7 +220,7 @@ static hp_status open_told(const trainer *t, place where, int64_t step, checkpoi
                  "%s: process 0 has found a checkpoint there, this one has not; it must be one "
                  "folder, on a file system that all machines see",
                  path.at);
-  if (!st) st = checkpoint_open(path.at, c);
+  if (!st) st = checkpoint_unread(checkpoint_open(path.at, c));
   str_free(&path);
   return st;
 }

@@ -1,4 +1,5 @@
 /* A run goes on from a checkpoint. */
+#include "base/io.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "train/trainer_tensors.h"
@@ -31,8 +32,9 @@ static hp_status match_settings(trainer *t, const checkpoint *c, const tree_node
   tree model = {0};
   if (!tree_get(state, "settings")) HP_TRY(match_old(t, state));
   hp_status st = path_join(&path, c->path, "config.json");
-  bool there = !st && file_exists(path.at);
-  if (there) st = json_load(path.at, 0, &model);
+  bool there = false;
+  if (!st) st = path_look(path.at, &there);
+  if (!st && there) st = json_load(path.at, 0, &model);
   if (!st)
     st = settings_match(&t->settings, t->c, state, there ? model.root : NULL, t->m->c.source.root,
                         c->step);
@@ -118,7 +120,7 @@ static hp_status resume_from(trainer *t, const checkpoint *c) {
 
 hp_status trainer_resume(trainer *t, bool *finished) {
   int64_t over;
-  if (t->found) HP_TRY(resume_from(t, &t->from));
+  if (t->found) HP_TRY(checkpoint_unread(resume_from(t, &t->from)));
   bool ended = t->found && t->saved_here && t->step >= t->steps;
   if (ended) ended = trainer_has_file(t->c->output_dir, "train_results.json");
   HP_TRY(hp_world_most(t->writes && ended, &over));

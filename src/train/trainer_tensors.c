@@ -239,7 +239,8 @@ hp_status trainer_tensors_load(trainer_tensors *x, const char *dir) {
   str path = {0};
   for (size_t i = 0; i < x->n_on; i++)
     HP_TRY(hp_param_create(x->d, x->on[i].name, HP_F32, x->on[i].shape));
-  bool parts = weights_are_parts(dir, x->kind);
+  bool parts;
+  HP_TRY(weights_find_parts(dir, x->kind, &parts));
   if (!parts && x->is_model) return load_whole(x, dir);
   hp_status st = path_join(&path, dir, parts ? x->kind : x->file);
   if (!st) st = parts ? by_parts(x, path.at, hp_params_load) : load_whole(x, path.at);

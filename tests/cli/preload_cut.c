@@ -1,5 +1,6 @@
 /* Cuts a file once it is mapped, as another program might: each whose path has $CUT in it, to
- * $CUT_TO bytes. */
+ * $CUT_TO bytes.  With $CUT_SPARE that file then takes its place: who looks sees a whole one, as
+ * where a disk cannot read what is there. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,5 +22,6 @@ void *mmap(void *at, size_t n, int access, int flags, int fd, off_t from) {
   if (len < 0) return p;
   path[len] = 0;
   if (strstr(path, part) && truncate(path, atol(getenv("CUT_TO") ?: "0"))) perror(path);
+  if (strstr(path, part) && getenv("CUT_SPARE")) rename(getenv("CUT_SPARE"), path);
   return p;
 }

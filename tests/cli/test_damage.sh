@@ -102,6 +102,16 @@ err_has "checkpoint-2/optimizer.safetensors: became shorter"
 no_file short/run.lock
 no_file short/checkpoint-4
 
+it "one that the system cannot read any more is a failure of the machine, exit 1"
+rm -rf short && cp -r good short && cp good/checkpoint-2/optimizer.safetensors spare
+CUT_SPARE=$PWD/spare
+export CUT_SPARE
+cut_to optimizer.safetensors 4096 "$HYPER" train job/job.yaml output_dir=short max_steps=4
+unset CUT_SPARE
+exit_is 1
+err_has "checkpoint-2/optimizer.safetensors: input/output failure: could not be read any more"
+no_file short/run.lock
+
 it "any other SIGBUS ends the process as it did"
 "$HYPER" train job/job.yaml max_steps=100000 output_dir=long >out 2>err </dev/null &
 pid=$!

@@ -98,19 +98,67 @@ is_file out1/checkpoint-60/MANIFEST.json
 
 it "a checkpoint that cannot be read is not taken for a damaged one"
 rm -rf read && cp -r whole read && rm read/train_results.json
-reads() { # FAULT TIMES: trains on, while so many calls on files of the newest checkpoint fail
-  run_cmd env LD_PRELOAD="$WORK/fault.so" FAULT_CALL=$1 FAULT_ERRNO=5 FAULT_AT=1 FAULT_FOR=$2 FAULT_PATH=read/checkpoint-60/$3 \
+reads() { # CALL AT TIMES FILE: trains on, while so many calls on files of the newest checkpoint fail, from one on
+  run_cmd env LD_PRELOAD="$WORK/fault.so" FAULT_CALL=$1 FAULT_ERRNO=5 FAULT_AT=$2 FAULT_FOR=$3 FAULT_PATH=read/checkpoint-60/$4 \
     "$HYPER" train job/job.yaml output_dir=read max_steps=61
 }
-reads open 1000000 MANIFEST.json
+none_lost() {
+  [ "$(ls -d read/checkpoint-* | tr '\n' ' ')" = "read/checkpoint-50 read/checkpoint-60 " ] || fail "$(ls read)"
+}
+reads open 1 1000000 MANIFEST.json
 exit_is 1
 err_has "read/checkpoint-60/MANIFEST.json: cannot open: Input/output error"
 err_has "no older one is taken in its place"
-[ "$(ls -d read/checkpoint-* | tr '\n' ' ')" = "read/checkpoint-50 read/checkpoint-60 " ] || fail "$(ls read)"
-reads read 1 optimizer
+none_lost
+
+it "nor one that cannot be looked at for none"
+reads look 1 1000000 MANIFEST.json
+exit_is 1
+err_has "read/checkpoint-60/MANIFEST.json: cannot be looked at: Input/output error"
+err_has "no older one is taken in its place"
+none_lost
+run_cmd env LD_PRELOAD="$WORK/fault.so" FAULT_CALL=look FAULT_ERRNO=5 FAULT_AT=1 FAULT_FOR=1000 \
+  FAULT_PATH=read/checkpoint-60/MANIFEST.json "$HYPER" logits --model read/checkpoint-60 --tokens 1,2 --out l.safetensors
+exit_is 2
+err_has "MANIFEST.json: cannot be looked at: Input/output error"
+no_file l.safetensors
+
+it "one that cannot be read after it was found is a failure of the machine"
+# the first open is the one that verifies; weights are looked into before they are mapped
+for call in "open 2 1000 config.json" "open 2 1000 trainer_state.json" "open 3 1000 optimizer" "mmap 1 1000 model.safetensors" \
+  "look 1 1000 model.parts" "look 1 1000 optimizer.parts"; do
+  reads $call
+  exit_is 1
+  err_has "input/output failure: read/checkpoint-60/"
+  err_has "Input/output error"
+  none_lost
+done
+
+it "and is tried again while it is looked for"
+reads read 1 1 optimizer
 exit_is 0
 err_has "trying again in 1 s (try 1 of 4 failed)"
 err_has "continuing from read/checkpoint-60"
+
+it "tokenizer files are those of the start, whatever becomes of the model's folder"
+rm -rf out1
+cp -r job/model model
+env LD_PRELOAD="$WORK/fault.so" FAULT_CALL=write FAULT_ERRNO=28 FAULT_AT=1 FAULT_FOR=2 FAULT_PATH=.tmp-checkpoint-60 \
+  "$HYPER" train job/job.yaml output_dir=out1 model_name_or_path=model save_strategy=no >out 2>err </dev/null &
+pid=$! t_cmd="train, whose model's folder changes while it waits"
+while kill -0 $pid 2>/dev/null && ! grep -q "the next try is in" err; do sleep 0.05; done
+rm -rf model && mkdir model && echo '{"another": "tokenizer"}' >model/tokenizer.json
+status=0
+wait $pid || status=$?
+exit_is 0
+err_has "the run is done and waits"
+for f in tokenizer.json tokenizer_config.json; do
+  same_file job/model/$f out1/$f
+  same_file job/model/$f out1/checkpoint-60/$f
+done
+# another run is never told by the number of a process, which containers give out again and again
+err_has ".tmp-checkpoint-60-"
+err_lacks ".tmp-checkpoint-60-$pid/"
 
 it "what a dead run left and cannot be removed forbids no run"
 rm -rf out1 && mkdir -p out1/.tmp-checkpoint-3-77/x

@@ -1,7 +1,7 @@
-/* Loaded into hyper (LD_PRELOAD): one system call on files whose path has FAULT_PATH in it fails.
+/* Loaded into hyper (LD_PRELOAD): one system call on files whose path has FAULT_PATH in it
  * fails.
  *
- *   FAULT_CALL   open read write fsync close rename mkdir unlink truncate mmap
+ *   FAULT_CALL   open read write fsync close rename mkdir unlink truncate mmap look (stat)
  *   FAULT_AT     which of them, from 1; 0: none, they are counted
  *   FAULT_FOR    how many from there on; default 1
  *   FAULT_ERRNO  the number of the error
@@ -20,9 +20,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef enum { OPEN, READ, WRITE, FSYNC, CLOSE, RENAME, MKDIR, UNLINK, TRUNCATE, MMAP, CALLS } call;
-static const char *const names[CALLS] = {"open",   "read",  "write",  "fsync",    "close",
-                                         "rename", "mkdir", "unlink", "truncate", "mmap"};
+typedef enum {
+  OPEN,
+  READ,
+  WRITE,
+  FSYNC,
+  CLOSE,
+  RENAME,
+  MKDIR,
+  UNLINK,
+  TRUNCATE,
+  MMAP,
+  LOOK,
+  CALLS
+} call;
+static const char *const names[CALLS] = {"open",  "read",   "write",    "fsync", "close", "rename",
+                                         "mkdir", "unlink", "truncate", "mmap",  "look"};
 
 static atomic_long seen[CALLS];
 static const char *part, *count_path;
@@ -146,4 +159,11 @@ int rmdir(const char *path) { return fails(UNLINK, path) ? -1 : REAL(rmdir)(path
 int ftruncate(int fd, off_t n) { return fd_fails(TRUNCATE, fd) ? -1 : REAL(ftruncate)(fd, n); }
 void *mmap(void *p, size_t n, int prot, int flags, int fd, off_t o) {
   return fd >= 0 && fd_fails(MMAP, fd) ? MAP_FAILED : REAL(mmap)(p, n, prot, flags, fd, o);
+}
+int stat(const char *path, struct stat *s) { return fails(LOOK, path) ? -1 : REAL(stat)(path, s); }
+int lstat(const char *path, struct stat *s) {
+  return fails(LOOK, path) ? -1 : REAL(lstat)(path, s);
+}
+int fstatat(int dir, const char *path, struct stat *s, int flags) {
+  return path_fails(LOOK, dir, path) ? -1 : REAL(fstatat)(dir, path, s, flags);
 }
