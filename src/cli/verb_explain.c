@@ -24,9 +24,12 @@ typedef struct {
   step_memory memory;
 } subject;
 
-/* A micro-batch as the configuration has it, and how many there are in a step. */
+/* A micro-batch as the configuration has it, and how many there are in a step; the batch of an
+ * evaluation, if there is data for one. */
 static step_places places_of(const train_config *c) {
-  return step_places_of(c->is.batch.rows, c->is.block, c->is.batch.accumulation);
+  bool evaluates = c->is.evaluate_after || c->eval_on_start;
+  return step_places_of(c->is.batch.rows, c->is.block, c->is.batch.accumulation,
+                        evaluates ? c->is.batch.replicas * c->per_device_eval_batch_size : 0);
 }
 
 static hp_status print_summary(const subject *s) {

@@ -10,6 +10,16 @@
 
 /* --- graphs --------------------------------------------------------------------------------- */
 
+/* Has a table for sequences of that length the rows of shorter ones? */
+static bool has_rows_of_shorter(const model_config *c, int64_t length) {
+  if (c->rope.kind == ROPE_DYNAMIC) return length <= c->max_length;
+  return c->rope.kind != ROPE_LONGROPE || (double)length <= c->rope.original_length;
+}
+
+void lm_share_rope(lm *m, int64_t length) {
+  m->rope_rows = has_rows_of_shorter(&m->c, length) ? length : 0;
+}
+
 hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, int64_t cache, int64_t rope_length,
                          model_build *b) {
   *b = (model_build){.c = &m->c,
@@ -19,7 +29,8 @@ hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, int64_t cache, int64
                      .B = B,
                      .T = T,
                      .cache = cache,
-                     .rope_length = rope_length};
+                     .rope_length =
+                         cache || rope_length > m->rope_rows ? rope_length : m->rope_rows};
   HP_TRY(hp_graph_create(&b->g));
   b->ids = hp_input(b->g, "ids", HP_I32, (hp_shape){2, {B, T}});
   b->positions = hp_input(b->g, "positions", HP_I32, (hp_shape){2, {B, T}});

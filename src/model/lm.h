@@ -23,6 +23,7 @@ typedef struct {
   size_t trained;         /* params with a gradient */
   VEC(lm_tensor) tensors; /* in the order of params, the parts of a stack in theirs */
   VEC(model_mark) marks;  /* in the order of the model */
+  int64_t rope_rows;      /* of rotary tables that graphs share, 0: none */
   char path[1024];        /* where it was read from, for messages */
 } lm;
 
@@ -63,6 +64,9 @@ size_t lm_trained_tensors(const lm *m);
 hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, int64_t cache, int64_t rope_length,
                          model_build *b);
 void lm_graph_end(model_build *b);
+/* From now on graphs of up to so many tokens share one pair of rotary tables, so that a device
+ * holds no pair for every length of a batch.  Nothing where longer tables have other rows. */
+void lm_share_rope(lm *m, int64_t length);
 /* Hidden states [B,T,C] -> logits f32 [B,T,V]. */
 hp_tensor lm_head(model_build *b, hp_tensor hidden);
 /* Makes the rotary tables that the graph asks for, for sequences of `length`, where they are not

@@ -169,14 +169,19 @@ struct lm_scorer {
   int32_t *positions;
 };
 
+hp_status lm_score_begin(const lm *m, int64_t B, int64_t T, model_build *b) {
+  HP_TRY(lm_graph_begin(m, B, T, 0, T, b));
+  hp_output(b->g, "losses", token_losses(m, b));
+  return HP_OK;
+}
+
 hp_status lm_scorer_create(lm *m, int64_t B, int64_t T, lm_scorer **out) {
   model_build b;
   lm_scorer *s = mem_calloc(1, sizeof *s);
   HP_TRY_MEM(s);
   *s = (lm_scorer){.m = m, .B = B, .T = T, .positions = positions_of(B, T)};
-  hp_status st = s->positions ? lm_graph_begin(m, B, T, 0, T, &b) : HP_ERR_OOM;
+  hp_status st = s->positions ? lm_score_begin(m, B, T, &b) : HP_ERR_OOM;
   if (!st) {
-    hp_output(b.g, "losses", token_losses(m, &b));
     st = compile(m, &b, T, &s->p);
     lm_graph_end(&b);
   }

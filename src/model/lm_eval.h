@@ -27,6 +27,8 @@ void lm_gradients_free(const lm *m, lm_gradients *g);
 
 /* Sums of next-token losses of B sequences [B,T] of ids; programs are kept between calls. */
 typedef struct lm_scorer lm_scorer;
+/* The graph of what a scorer runs, to be planned; end with lm_graph_end, also after failures. */
+hp_status lm_score_begin(const lm *m, int64_t B, int64_t T, model_build *b);
 hp_status lm_scorer_create(lm *m, int64_t B, int64_t T, lm_scorer **out);
 void lm_scorer_free(lm_scorer *s);
 /* ids and labels [B,T]; label -100 counts nothing.  loss [B,T]: of every position. */

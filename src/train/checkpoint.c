@@ -11,8 +11,8 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <limits.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +45,7 @@ static hp_status make_folder(run_lock *l, size_t folder) {
   l->path[folder] = '/';
   return st;
 }
+
 enum { HOLDER = 32 + HOST_NAME_MAX };
 
 /* What the file says of its holder, "PID on HOST"; "" where it says nothing. */
@@ -69,7 +70,6 @@ static void write_holder(const run_lock *l) {
     /* the lock holds all the same */
   }
 }
-
 
 /* Opens and locks the file; again when its holder has removed it meanwhile.  A lock by fcntl is of
  * this process alone: a compiler that it has started does not hold it for a moment longer. */

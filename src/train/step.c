@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/philox.h"
+#include "model/lm_eval.h"
 #include "model/moe_layer.h"
 
 #include <math.h>
@@ -12,7 +13,7 @@ enum { IGNORE = -100, NAME_MAX_ = 192, CONCAT_MAX = 64 };
 
 typedef struct {
   int64_t B, T;
-  bool first, last;
+  bool first, last, scores;
   hp_program *p;
 } variant;
 
@@ -271,19 +272,31 @@ static hp_status compile(stepper *s, variant *v) {
   return HP_OK;
 }
 
+/* The graph of a variant that is planned, and what it is compiled with; ended as by build(). */
+static hp_status begin_plan(const stepper *s, const variant *v, model_build *b,
+                            hp_compile_options *co) {
+  if (v->scores) {
+    *co = (hp_compile_options){.reserve_bytes = s->o.reserve_bytes};
+    HP_TRY(lm_score_begin(s->m, v->B, v->T, b));
+    return b->failed ? HP_ERR_OOM : hp_graph_status(b->g);
+  }
+  *co = compile_options(&s->o);
+  HP_TRY(lm_graph_begin(s->m, v->B, v->T, 0, v->T, b));
+  return build(s, v, b);
+}
+
 /* Plans a variant without running it; recompute: auto recomputes when the memory limit needs it,
  * which is told as compile() tells it. */
 static hp_status plan(lm *m, const step_options *o, const variant *v, hp_device *d, bool tell,
                       hp_program_stats *out, const char *what, char **text) {
   stepper s = {.m = m, .o = *o};
-  model_build b;
-  hp_compile_options co = compile_options(o);
-  if (tell) tell_whole(&s, v);
-  HP_TRY(lm_graph_begin(m, v->B, v->T, 0, v->T, &b));
-  hp_status st = build(&s, v, &b);
+  model_build b = {.g = NULL};
+  hp_compile_options co;
+  if (tell && !v->scores) tell_whole(&s, v);
+  hp_status st = begin_plan(&s, v, &b, &co);
   bool built = !st;
   if (built) st = hp_plan(b.g, d, &co, out);
-  if (built && st == HP_ERR_OOM && o->remat_auto && !co.remat) {
+  if (built && st == HP_ERR_OOM && o->remat_auto && !co.remat && !v->scores) {
     err_clear();
     co.remat = true;
     st = hp_plan(b.g, d, &co, out);
@@ -294,24 +307,31 @@ static hp_status plan(lm *m, const step_options *o, const variant *v, hp_device 
   return st;
 }
 
+static variant variant_of(const step_micro *b) {
+  return (variant){.B = b->B, .T = b->T, .first = b->first, .last = b->last, .scores = b->scores};
+}
+
 hp_status stepper_plan(lm *m, const step_options *o, const step_micro *b, hp_device *d,
                        hp_program_stats *out, const char *what, char **text) {
-  variant v = {.B = b->B, .T = b->T, .first = b->first, .last = b->last};
+  variant v = variant_of(b);
   return plan(m, o, &v, d, !o->quiet, out, what, text);
 }
 
 /* The plan of one micro-batch, with room for what the others keep. */
 static hp_status check_one(lm *m, const step_options *o, const step_micro *b, uint64_t reserve,
                            hp_device *d, hp_program_stats *out) {
-  variant v = {.B = b->B, .T = b->T, .first = b->first, .last = b->last};
+  variant v = variant_of(b);
   step_options with = *o;
   with.reserve_bytes = reserve;
+  *out = (hp_program_stats){0};
   return plan(m, &with, &v, d, false, out, NULL, NULL);
 }
 
-hp_status stepper_check(lm *m, const step_options *o, const step_micro *b, int n, hp_device *d) {
+/* state: room for n numbers. */
+static hp_status check_all(lm *m, const step_options *o, const step_micro *b, int n, hp_device *d,
+                           uint64_t *state) {
   hp_program_stats s;
-  uint64_t states = 0, state[STEP_PLACES], most = 0;
+  uint64_t states = 0, most = 0;
   int worst = -1;
   for (int i = 0; i < n; i++) {
     hp_status st = check_one(m, o, &b[i], 0, d, &s);
@@ -329,6 +349,14 @@ hp_status stepper_check(lm *m, const step_options *o, const step_micro *b, int n
   return worst < 0 ? HP_OK : check_one(m, o, &b[worst], states - state[worst], d, &s);
 }
 
+hp_status stepper_check(lm *m, const step_options *o, const step_micro *b, int n, hp_device *d) {
+  uint64_t *state = mem_calloc((size_t)n, sizeof *state);
+  HP_TRY_MEM(state);
+  hp_status st = check_all(m, o, b, n, d, state);
+  mem_free(state);
+  return st;
+}
+
 static hp_status find_variant(stepper *s, const step_micro *b, hp_program **out) {
   for (size_t i = 0; i < s->variants.len; i++) {
     variant *v = &s->variants.at[i];
@@ -337,7 +365,7 @@ static hp_status find_variant(stepper *s, const step_micro *b, hp_program **out)
       return HP_OK;
     }
   }
-  variant v = {b->B, b->T, b->first, b->last, NULL};
+  variant v = variant_of(b);
   if (!vec_reserve(&s->variants, 1)) return HP_ERR_OOM;
   hp_status st = compile(s, &v);
   if (st) {

@@ -40,6 +40,7 @@ typedef struct {
   double weight;  /* factor on the sum of token losses: 1 / labels counted in the whole step */
   int64_t number; /* in the step, from 0 */
   bool first, last;
+  bool scores; /* of a plan: it is a batch of an evaluation, of no step */
 } step_micro;
 
 /* What the last micro-batch of a step needs. */
@@ -63,10 +64,9 @@ hp_status stepper_run(stepper *s, const step_micro *b, const step_update *u, ste
  * the plan in words (`what` as for hp_explain, hp_free). */
 hp_status stepper_plan(lm *m, const step_options *o, const step_micro *b, hp_device *d,
                        hp_program_stats *out, const char *what, char **text);
-enum { STEP_PLACES = 3 }; /* of a micro-batch: first, between, last */
-/* Would the memory of d hold each of a step's micro-batches, of which only sizes and places are
- * read, and beside it all parameters and states of the step?  HP_ERR_OOM names the least that holds
- * all n. */
+/* Would the memory of d hold each of these micro-batches of a step, and batches of evaluations, of
+ * which only sizes and places are read, and beside it all parameters and states of the step?
+ * HP_ERR_OOM names the least that holds all n. */
 hp_status stepper_check(lm *m, const step_options *o, const step_micro *b, int n, hp_device *d);
 
 /* Names of the optimizer's tensors of a parameter: "m.NAME", "v.NAME" (AdamW), "m.NAME" (SGD). */

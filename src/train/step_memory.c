@@ -5,17 +5,18 @@
 
 #include <string.h>
 
-step_places step_places_of(int64_t B, int64_t T, int64_t micros) {
+step_places step_places_of(int64_t B, int64_t T, int64_t micros, int64_t rows) {
   step_places p = {.n = 0};
   for (int64_t i = 0; i < micros; i++) {
     if (i > 1 && i + 1 < micros) continue; /* as the one before */
     p.times[p.n] = i == 1 && micros > 2 ? micros - 2 : 1;
     p.at[p.n++] = (step_micro){.B = B, .T = T, .first = i == 0, .last = i + 1 == micros};
   }
+  if (rows) p.at[p.n++] = (step_micro){.B = rows, .T = T, .scores = true};
   return p;
 }
 
-/* Tensors that outlive runs, of the whole step: the last micro-batch knows all of them. */
+/* Tensors that outlive runs, of the whole step: one of its places knows all of them. */
 static void take_states(const hp_memory *all, hp_memory *m) {
   m->tier[0].planned_bytes += all->state_bytes - m->state_bytes;
   m->planned_bytes += all->state_bytes - m->state_bytes;
@@ -42,11 +43,12 @@ static hp_status plan_places(lm *m, const step_options *o, const step_places *b,
   hp_program_stats s[STEP_PLACES] = {0};
   step_memory all = {0};
   uint64_t states = 0;
+  int knows = 0;
   bool no;
   *refused = false;
   for (int i = 0; i < b->n; i++) {
     HP_TRY(plan_one(m, o, &b->at[i], 0, d, tell && b->n == 1, &s[i], &no));
-    if (s[i].memory.state_bytes > states) states = s[i].memory.state_bytes;
+    if (s[i].memory.state_bytes >= states) states = s[knows = i].memory.state_bytes;
     *refused |= b->n == 1 && no;
   }
   for (int i = 0; i < b->n && b->n > 1; i++) {
@@ -55,12 +57,15 @@ static hp_status plan_places(lm *m, const step_options *o, const step_places *b,
     *refused |= no;
   }
   for (int i = 0; i < b->n; i++) {
-    if (s[i].memory.work_bytes >= s[all.fullest].memory.work_bytes) all.fullest = i;
+    uint64_t work = s[i].memory.work_bytes;
+    if (states + work > all.planned_bytes) all.planned_bytes = states + work;
+    if (b->at[i].scores) continue; /* what is told is the step's */
+    if (work >= s[all.fullest].memory.work_bytes) all.fullest = i;
     all.step_s += s[i].predicted_s * (double)b->times[i];
     all.exposed_copy_s += s[i].exposed_copy_s * (double)b->times[i];
   }
   all.stats = s[all.fullest];
-  take_states(&s[b->n - 1].memory, &all.stats.memory);
+  take_states(&s[knows].memory, &all.stats.memory);
   *out = all;
   return HP_OK;
 }
@@ -129,14 +134,14 @@ static hp_status find_limits(lm *m, const step_options *o, const step_places *b,
   clock_begin(&c);
   hp_device_set_memory_limit(d, 0);
   HP_TRY(plan_places(m, o, b, d, false, &all, &refused));
-  out->resident = all.stats.memory.planned_bytes;
+  out->resident = all.planned_bytes;
   clock_end(&c);
   c.longest_s *= LIMITED;
   if (!clock_begin(&c)) return HP_OK;
   c.longest_s = 0;
   hp_device_set_memory_limit(d, 1);
   HP_TRY(plan_places(m, o, b, d, false, &all, &refused));
-  out->enough = all.stats.memory.planned_bytes;
+  out->enough = all.planned_bytes;
   clock_end(&c);
   return find_least(m, o, b, d, &c, out);
 }

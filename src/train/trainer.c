@@ -53,16 +53,33 @@ static step_micro largest_micro(const trainer *t, int64_t i, int64_t micros) {
                       .last = i + 1 == micros};
 }
 
-/* A memory limit that is too small is refused with the least that does, before any is taken. */
+/* A memory limit that is too small is refused with the least that does for the steps and all
+ * evaluations, before any is taken. */
 static hp_status check_limit(trainer *t) {
+  enum { KINDS = 3 }; /* of micro-batches: those between the first and the last are alike */
   if (!t->c->is.memory_limit || !t->steps) return HP_OK;
-  int64_t micros = micros_of(t);
-  step_micro at[STEP_PLACES];
+  int64_t micros = micros_of(t), evals = trainer_evaluates(t) ? t->data.evals : 0;
+  step_micro *at = mem_calloc((size_t)evals + KINDS, sizeof *at);
+  HP_TRY_MEM(at);
   int n = 0;
-  for (int64_t i = 0; i < micros; i++) /* those between the first and the last are alike */
+  for (int64_t i = 0; i < micros; i++)
     if (i < 2 || i + 1 == micros) at[n++] = largest_micro(t, i, micros);
+  for (int64_t i = 0; i < evals; i++)
+    at[n++] = (step_micro){.B = train_data_eval_rows(&t->data, &t->data.eval[i]),
+                           .T = t->data.eval[i].longest,
+                           .scores = true};
   step_options o = trainer_step_options(t->c);
-  return stepper_check(t->m, &o, at, n, t->d);
+  hp_status st = stepper_check(t->m, &o, at, n, t->d);
+  mem_free(at);
+  return st;
+}
+
+/* All batches, of whatever length, look up their positions in the same tables. */
+static int64_t longest_of(const trainer *t) {
+  int64_t most = t->steps ? t->data.train.longest : 0;
+  for (int64_t i = 0; i < t->data.evals; i++)
+    if (t->data.eval[i].longest > most) most = t->data.eval[i].longest;
+  return most;
 }
 
 /* What the configuration says of experts, into the model's; refuses what is not built of theirs. */
@@ -91,6 +108,7 @@ static hp_status open_model(trainer *t) {
   HP_TRY(trainer_open_model(c, false, &t->d, &t->m));
   HP_TRY(train_config_check_model(c, t->m->c.max_length));
   HP_TRY(train_data_check_vocab(&t->data, t->m->c.vocab));
+  lm_share_rope(t->m, longest_of(t));
   HP_TRY(check_limit(t));
   return c->train_from_scratch ? lm_init(t->m, (uint64_t)c->seed)
                                : lm_load(t->m, c->model_name_or_path);
@@ -242,6 +260,7 @@ static void trainer_close(trainer *t) {
   hp_device_close(t->d);
   train_data_free(&t->data);
   tokenizer_free(t->t);
+  model_files_free(&t->with_model);
   run_line_free(&t->line);
   checkpoint_memo_free(&t->memo);
   run_lock_free(t->lock);
@@ -260,7 +279,6 @@ static void trainer_close(trainer *t) {
  * anything.  The last micro-batch comes first, for it brings all states of the optimizer along. */
 static hp_status prepare(trainer *t) {
   int64_t micros = t->step == t->steps ? 0 : micros_of(t);
-  model_files_free(&t->with_model);
   for (int64_t i = micros; i-- > 0;) {
     step_micro b = largest_micro(t, i, micros);
     HP_TRY(stepper_prepare(t->stepper, &b));
@@ -306,6 +324,16 @@ static hp_status train(trainer *t) {
 
 static void leave(void *lock) { run_lock_remove(lock); }
 
+/* A number that no other run has, not even an earlier try of this one: what a process of that one
+ * still writes on another machine is not taken for ours. */
+static hp_status draw_run(trainer *t) {
+  enum { HIGHEST = 1 };
+  uint64_t drawn = 0;
+  hp_status st = t->writes ? random_bytes(&drawn, sizeof drawn) : HP_OK;
+  HP_TRY(hp_world_most((int64_t)(drawn >> HIGHEST), &t->run));
+  return st;
+}
+
 /* The folder is that of one process.  Several end together: a signal is noted from the start, for
  * one that ended at once would take the others with it. */
 static hp_status take_folder(trainer *t) {
@@ -326,16 +354,6 @@ hp_status trainer_run(const train_config *c) {
   train_config_tell(c);
   hp_status st = agree_config(c);
   if (!st) st = take_folder(&t);
-/* A number that no other run has, not even an earlier try of this one: what a process of that one
- * still writes on another machine is not taken for ours. */
-static hp_status draw_run(trainer *t) {
-  enum { HIGHEST = 1 };
-  uint64_t drawn = 0;
-  hp_status st = t->writes ? random_bytes(&drawn, sizeof drawn) : HP_OK;
-  HP_TRY(hp_world_most((int64_t)(drawn >> HIGHEST), &t->run));
-  return st;
-}
-
   if (!st && c->is.train) st = trainer_find_checkpoint(&t, &t.from, &t.found);
   if (!st && t.found) st = checkpoint_unread(agree_checkpoint(&t.from));
   if (!st && t.found) st = trainer_keep_batch(&t);

@@ -13,8 +13,10 @@ static hp_status scorer_for(trainer *t, int64_t B, int64_t T) {
   return lm_scorer_create(t->m, B, T, &t->scorer);
 }
 
+bool trainer_evaluates(const trainer *t) { return t->c->is.evaluate_after || t->c->eval_on_start; }
+
 hp_status trainer_prepare_evaluation(trainer *t) {
-  if (!t->c->is.evaluate_after && !t->c->eval_on_start) return HP_OK;
+  if (!trainer_evaluates(t)) return HP_OK;
   for (int64_t i = 0; i < t->data.evals; i++) {
     const sample_set *s = &t->data.eval[i];
     HP_TRY(scorer_for(t, train_data_eval_rows(&t->data, s), s->longest));

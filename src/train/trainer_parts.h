@@ -116,6 +116,8 @@ void trainer_go_without(const char *what);
 void trainer_report(const trainer *t, const char *status, bool finished);
 
 /* trainer_eval.c */
+/* Are there evaluations, where there are sets for them? */
+bool trainer_evaluates(const trainer *t);
 /* Compiles the largest batch of every evaluation set, when there will be an evaluation. */
 hp_status trainer_prepare_evaluation(trainer *t);
 /* The schedule follows the metric of EVAL_STEP only; the entries of EVAL_AFTER, when the run is

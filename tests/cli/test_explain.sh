@@ -44,7 +44,8 @@ json_is many.json gradient_bytes $(($(of one.json optimizer_bytes) / 2))
 json_is many.json optimizer_bytes "$(of one.json optimizer_bytes)"
 
 it "the least limit that is named runs, and one byte less is refused"
-for more in "" "gradient_accumulation_steps=2" "strategy=dp=2 per_device_train_batch_size=2"; do
+for more in "" "gradient_accumulation_steps=2" "strategy=dp=2 per_device_train_batch_size=2" \
+  "val_size=0.3 eval_strategy=steps eval_steps=1 per_device_eval_batch_size=32"; do
   # shellcheck disable=SC2086
   explained least.json $more
   least=$(of least.json minimum_bytes)

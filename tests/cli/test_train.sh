@@ -220,8 +220,10 @@ if [ -n "$need" ]; then
   same_file m/model.safetensors b/out/model.safetensors
 fi
 
-it "names the same least for any limit below it, whatever a step consists of"
-for keys in "" "gradient_accumulation_steps=3" "packing=false cutoff_len=64 max_steps=8"; do
+it "names the same least for any limit below it, whatever a step and its evaluations consist of"
+lengths="packing=false cutoff_len=64 max_steps=8"
+eval="val_size=0.3 eval_strategy=steps eval_steps=4 per_device_eval_batch_size=64"
+for keys in "$lengths $eval" "max_steps=8 $eval" "" "gradient_accumulation_steps=3" "$lengths"; do
   run train b/job.yaml output_dir=least save_strategy=no memory_limit=1KiB $keys
   refused "memory limit 1024 bytes"
   need=$(sed -n 's/.*set memory_limit to \([0-9]*\) bytes.*/\1/p' err)
@@ -229,12 +231,12 @@ for keys in "" "gradient_accumulation_steps=3" "packing=false cutoff_len=64 max_
   refused "set memory_limit to $need bytes"
   run train b/job.yaml output_dir=least save_strategy=no memory_limit="$need" $keys
   exit_is 0
+  case $keys in *eval*) out_has "eval_loss" ;; esac
   rm -rf least
 done
 
 it "refuses a memory limit that the evaluation does not keep before the first step"
-run train b/job.yaml output_dir=late memory_limit="$need" val_size=0.3 eval_strategy=steps eval_steps=10 \
-  per_device_eval_batch_size=64 packing=false cutoff_len=64
+run train b/job.yaml output_dir=late memory_limit="$need" $lengths $eval
 refused "set memory_limit to"
 no_file late
 
