@@ -1,10 +1,14 @@
 /* What a loss of power may leave of a run's folder, and whether a run still finds a checkpoint
  * there.
  *
- * usage: crash-states LOG OUT WORK [EVERY [lying]]      crash-states save OUT STEP TEXT
- *   LOG  what a run has done to its files (preload_record.c);  OUT  its folder, below the recorded
- * one WORK a folder to make states in;  EVERY  looks at every so many instants only lying  the disk
- * keeps nothing of a file that it says it has synced: states must be bad then
+ * usage: crash-states LOG OUT WORK [EVERY [lying | KEEP]]      crash-states save OUT STEP TEXT
+ *   LOG    what a run has done to its files (preload_record.c)
+ *   OUT    its folder, below the recorded one
+ *   WORK   a folder to make states in
+ *   EVERY  looks at every so many instants only
+ *   lying  the disk keeps nothing of a file that it says it has synced: states must be bad then
+ *   KEEP   leaves one in so many states as WORK/kept-N-STEP, STEP the one that is found or -1: for
+ *          who starts a real run there
  *
  * The model is that of ALICE (Pillai et al., OSDI 2014): a write to a file is sure once the file
  * has been synced after it, a change of a folder once that folder has been.  At each instant of the
@@ -48,6 +52,7 @@ typedef struct {
   VEC(hash128) written; /* manifests and models as they were meant */
   VEC(int64_t) found;   /* by the run that lost nothing, at each instant */
   size_t states, looked, bad, instants;
+  int64_t keep, kept; /* one in so many states is left; so many are */
   bool lying;
 } replay;
 
@@ -290,6 +295,15 @@ static void open_export(const replay *p, const char *out, str *why) {
   str_free(&path);
 }
 
+/* Leaves a state as it was before it was looked at. */
+static void keep_state(replay *p, const tree_state *t, size_t instants, int64_t found) {
+  str path = {0};
+  str_printf(&path, "%s/kept-%lld-%lld", p->work, (long long)p->kept++, (long long)found);
+  HP_ASSERT(!str_status(&path));
+  make_folder(p, t, instants, 1, path.at);
+  str_free(&path);
+}
+
 /* Makes the state and looks at it, unless an equal one was looked at. */
 static int64_t look(replay *p, size_t instants, str *why) {
   tree_state t = {0};
@@ -308,6 +322,7 @@ static int64_t look(replay *p, size_t instants, str *why) {
     make_folder(p, &t, instants, 1, root.at);
     found = begin_run(p, out.at, why);
     open_export(p, out.at, why);
+    if (p->keep && p->looked % (size_t)p->keep == 0) keep_state(p, &t, instants, found);
     p->looked++;
     /* one that is wrong is looked at, and told, again */
     if (!why->len)
@@ -510,13 +525,16 @@ int main(int argc, char **argv) {
   replay p = {0};
   char *log;
   size_t n;
-  int64_t every = 1;
+  int64_t every = 1, keep = 0;
   if (argc == 5 && !strcmp(argv[1], "save")) return save_text(argv[2], argv[3], argv[4]);
-  if (argc < 4 || argc > 6 || (argc > 4 && (!str_to_i64(argv[4], &every) || every < 1))) {
-    fputs("usage: crash-states LOG OUT WORK [EVERY [lying]]\n", stderr);
+  p.lying = argc == 6 && !strcmp(argv[5], "lying");
+  bool keeps = argc == 6 && !p.lying;
+  if (argc < 4 || argc > 6 || (argc > 4 && (!str_to_i64(argv[4], &every) || every < 1)) ||
+      (keeps && (!str_to_i64(argv[5], &keep) || keep < 1))) {
+    fputs("usage: crash-states LOG OUT WORK [EVERY [lying | KEEP]]\n", stderr);
     return 2;
   }
-  p.lying = argc == 6 && !strcmp(argv[5], "lying");
+  p.keep = keep;
   log_set_level(LOG_QUIET);
   p.out = argv[2];
   p.work = argv[3];

@@ -1,5 +1,6 @@
-/* Records what a program does to the files under $RECORD_ROOT, in $RECORD_LOG.  With
- * $RECORD_NO_SWAP the file system cannot swap two names. */
+/* Records what a program does to the files under $RECORD_ROOT, in $RECORD_LOG; several processes
+ * take turns.  With $RECORD_PROGRAM only in the program of that name; with $RECORD_NO_SWAP the file
+ * system cannot swap two names. */
 #include "fs_log.h"
 
 #include <dlfcn.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -36,7 +38,9 @@ __attribute__((constructor)) static void begin(void) {
   struct stat s;
   const char *path = getenv("RECORD_LOG");
   root = getenv("RECORD_ROOT");
+  const char *only = getenv("RECORD_PROGRAM");
   if (!path || !root || stat(root, &s)) return;
+  if (only && strcmp(only, program_invocation_short_name)) return;
   log_fd =
       (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   fs_record r = {.kind = FS_ROOT, .is_dir = 1, .object = s.st_ino};
@@ -110,12 +114,27 @@ static void put_entry(fs_kind kind, const char *path, uint64_t object, int is_di
   put(&r, name, NULL, NULL);
 }
 
+/* A call and its record are one: of this process's threads, and of all that write the log. */
+static void begin_turn(void) {
+  if (log_fd < 0) return; /* handlers of signals write, too */
+  pthread_mutex_lock(&lock);
+  flock(log_fd, LOCK_EX);
+}
+
+static void end_turn(void) {
+  int e = errno;
+  if (log_fd < 0) return;
+  flock(log_fd, LOCK_UN);
+  pthread_mutex_unlock(&lock);
+  errno = e;
+}
+
 #define NEXT(type, name)                                                                           \
   type *next = NULL;                                                                               \
   *(void **)&next = dlsym(RTLD_NEXT, name);                                                        \
-  pthread_mutex_lock(&lock)
+  begin_turn()
 #define DONE(result)                                                                               \
-  pthread_mutex_unlock(&lock);                                                                     \
+  end_turn();                                                                                      \
   return result
 
 /* --- files ------------------------------------------------------------------------------------ */

@@ -1,9 +1,11 @@
 # Whatever instant the power fails at, and whatever part of what was not yet on the disk is lost, a
-# run finds a good checkpoint again.  EVERY: looks at every so many instants only.
+# run finds a good checkpoint again.  EVERY: looks at every so many instants only; KEEP, PARTS: below.
 . "$(dirname "$0")/../cli/lib.sh"
 . "$ROOT/tests/cli/train_lib.sh"
 
 EVERY=${EVERY:-1}
+KEEP=${KEEP:-400} # in one state in so many a run is started
+PARTS=${PARTS:-1} # of the runs in parts only so many times fewer instants are looked at
 
 "${CC:-cc}" -D_GNU_SOURCE -shared -fPIC -o record.so "$ROOT/tests/torture/preload_record.c" -ldl 2>err ||
   { cat err; exit 1; }
@@ -22,7 +24,28 @@ recorded() {
   RECORD_ROOT=$WORK/root RECORD_LOG=$WORK/log LD_PRELOAD=$WORK/record.so "$@" >out 2>err </dev/null ||
     { status=$? t_cmd=$*; t_show; fail "a recorded command failed"; }
 }
-train() { recorded "$HYPER" train job/job.yaml output_dir=$OUT "$@"; }
+# starter: of several processes, and not recorded itself
+train() { recorded $starter "$HYPER" train job/job.yaml output_dir=$OUT "$@"; }
+starter=
+# In each state that was kept a run goes on from the checkpoint that was found there.
+start_in_states() {
+  n=0
+  for state in "$states"/kept-*; do
+    [ -d "$state" ] || continue
+    step=${state##*-} n=$((n + 1))
+    case $state in *--1) step=-1 ;; esac
+    # a state that has no folder of the run yet begins one
+    run train job/job.yaml "output_dir=$state/deep/out" max_steps=9 $more
+    exit_is 0
+    if [ "$step" = -1 ]; then err_lacks "continuing from"
+    else err_has "continuing from $state/deep/out/checkpoint-$step (step $step of 9)"; fi
+    [ -s "$state/deep/out/checkpoint-9/MANIFEST.json" ] || fail "$state: no checkpoint at the end"
+    rm -rf "$state"
+  done
+  echo "  a run was started in $n of the states"
+  [ $n -gt 0 ] || fail "no run was started"
+}
+more=
 # Looks at the states of the log; $1 instants apart.
 look_at_states() {
   status=0 t_cmd="crash-states, every $1"
@@ -37,10 +60,43 @@ printf x | recorded dd of=$OUT/checkpoint-8/model.safetensors bs=1 seek=9000 con
 train max_steps=8
 train max_steps=8 resume_from_checkpoint=$OUT/checkpoint-6
 train max_steps=2 overwrite_output_dir=true
-look_at_states "$EVERY"
+look_at_states "$EVERY" "$KEEP"
 sed 's/^/  /' out
 exit_is 0
 out_has " 0 bad"
+
+it "a run starts in what is left, at the checkpoint that was found"
+start_in_states
+
+# parts NAME: a run of two devices that saves its parts, goes on and prunes
+parts() {
+  mv log "log.$1"
+  rm -rf root/deep
+  train $more max_steps=6
+  train $more max_steps=8
+  [ "$(ls -d $OUT/checkpoint-* | tr '\n' ' ')" = "$OUT/checkpoint-6 $OUT/checkpoint-8 " ] || fail "not pruned: $(ls $OUT)"
+  is_file $OUT/checkpoint-8/optimizer-part-00001.safetensors
+  look_at_states "$((EVERY * PARTS))" "$KEEP"
+  sed 's/^/  /' out
+  exit_is 0
+  out_has " 0 bad"
+  start_in_states
+}
+it "nor does a run whose checkpoints are in parts, of two devices in one process"
+more="strategy=dp=2,zero=1 per_device_train_batch_size=2"
+parts one
+
+it "or of two processes"
+if command -v mpirun >/dev/null && [ -e "$B/hyper_mpi.so" ]; then
+  starter="env RECORD_PROGRAM=hyper mpirun -q --oversubscribe --bind-to none"
+  [ "$(id -u)" = 0 ] && starter="$starter --allow-run-as-root"
+  parts two
+  starter=
+else skip "no mpirun"
+fi
+rm -f log
+mv log.one log
+more=
 
 it "a checkpoint that takes the place of one of the same step is there at any instant"
 mv log log.1
