@@ -58,7 +58,8 @@ val graph_add(hp_graph *g, int op, const val *in, int n_in, uint32_t attr, const
                .block = g->block,
                .phase = g->phase,
                .group = g->group,
-               .stage = g->stage};
+               .stage = g->stage,
+               .recomputed = g->recomputed ? graph_all_results(n_out) : 0};
   if (!vec_reserve(&g->ins, n_in) || !vec_reserve(&g->values, n_out) || !vec_push(&g->nodes, n)) {
     graph_poison(g, HP_ERR_OOM);
     return 0;
@@ -83,6 +84,7 @@ val graph_add_like(hp_graph *g, const hp_graph *from, const ir_node *n, const va
     m->phase = n->phase;
     m->group = n->group;
     m->stage = n->stage;
+    m->recomputed = n->recomputed;
   }
   return v;
 }

@@ -28,7 +28,10 @@ typedef struct {
   uint8_t phase;  /* ir_phase */
   uint8_t group;  /* HyperMPMD process group */
   uint16_t stage; /* pipeline stage */
+  /* Bit k: result k is a value of the forward that the backward computes again. */
+  uint16_t recomputed;
 } ir_node;
+enum { RECOMPUTED_MOST = 16 }; /* results that have such a bit */
 
 typedef struct {
   uint32_t def; /* node that makes it */
@@ -49,6 +52,7 @@ struct hp_graph {
   VEC(val) ins;
   uint16_t stage, block; /* given to nodes that are added */
   uint8_t phase, group;
+  bool recomputed; /* all results */
   uint32_t loc;
   /* The public function that adds nodes now, NULL outside of one, and the names of its operands in
    * order, "a b"; a last one that ends in [ is a list.  For messages. */
@@ -85,6 +89,14 @@ static inline const val *graph_in(const hp_graph *g, const ir_node *n) {
 }
 static inline const ir_node *graph_def(const hp_graph *g, val v) {
   return &g->nodes.at[g->values.at[v].def];
+}
+/* The bits of `recomputed` for a node of so many results. */
+static inline uint16_t graph_all_results(int n) {
+  return n >= RECOMPUTED_MOST ? UINT16_MAX : (uint16_t)((1u << n) - 1);
+}
+static inline bool graph_is_recomputed(const hp_graph *g, val v) {
+  const ir_node *n = graph_def(g, v);
+  return v - n->out0 < RECOMPUTED_MOST && n->recomputed >> (v - n->out0) & 1;
 }
 /* Elements and bytes of a value; saturate at INT64_MAX. */
 int64_t value_elements(const ir_value *v);

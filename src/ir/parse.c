@@ -9,8 +9,9 @@ enum { OPERANDS_MAX = 255 };
 typedef struct {
   scanner s;
   hp_graph *g;
-  map ids;        /* number in the text -> value */
-  VEC(int) lines; /* by node */
+  map ids;             /* number in the text -> value */
+  VEC(int) lines;      /* by node */
+  uint16_t recomputed; /* of the node at hand */
 } parser;
 
 /* "%7": the number behind the sign. */
@@ -45,6 +46,7 @@ static hp_status place_key(parser *p, const char *key) {
   if (!strcmp(key, "block")) g->block = (uint16_t)v;
   else if (!strcmp(key, "stage")) g->stage = (uint16_t)v;
   else if (!strcmp(key, "group")) g->group = (uint8_t)v;
+  else if (!strcmp(key, "recomputed")) p->recomputed = (uint16_t)v;
   else return scan_fail(&p->s, "\"%s\" is not known here", key);
   return HP_OK;
 }
@@ -59,6 +61,7 @@ static void forget_place(hp_graph *g) {
 static hp_status place(parser *p) {
   char key[SCAN_WORD];
   forget_place(p->g);
+  p->recomputed = 0;
   if (scan_accept(&p->s, '@')) {
     HP_TRY(scan_string(&p->s));
     p->g->loc = p->s.text.len ? graph_string(p->g, p->s.text.at) : 0;
@@ -129,6 +132,7 @@ static hp_status node(parser *p) {
   HP_TRY(place(p));
   val v = graph_add(p->g, op, in, n_in, attr, out, n_out);
   HP_TRY(graph_status(p->g));
+  p->g->nodes.at[p->g->nodes.len - 1].recomputed = p->recomputed & graph_all_results(n_out);
   if (!vec_push(&p->lines, p->s.line)) return HP_ERR_OOM;
   for (int i = 0; i < n_out; i++)
     HP_TRY(map_set(&p->ids, &numbers[i], sizeof numbers[0], v + (val)i));

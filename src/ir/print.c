@@ -65,6 +65,7 @@ static void print_node(const hp_graph *g, const ir_node *n, str *out) {
   if (n->phase) str_printf(out, " phase=%s", phase[n->phase]);
   if (n->stage) str_printf(out, " stage=%d", n->stage);
   if (n->group) str_printf(out, " group=%d", n->group);
+  if (n->recomputed) str_printf(out, " recomputed=%d", n->recomputed);
   str_add_char(out, '\n');
 }
 

@@ -323,6 +323,14 @@ static void sort_members(fuse_group *k) {
   memcpy(k->reduced, reduced, sizeof reduced);
 }
 
+/* A loop may make gradients beside what it computes again for others. */
+static uint16_t recomputed_stores(const emit *e) {
+  uint16_t bits = 0;
+  for (int i = 0; i < e->n_stores && i < RECOMPUTED_MOST; i++)
+    if (graph_is_recomputed(e->g, e->store[i].v)) bits |= (uint16_t)(1u << i);
+  return bits;
+}
+
 static hp_status add_fused(emit *e, const loop *l) {
   hp_graph *to = e->r->to;
   str body = {0};
@@ -342,6 +350,7 @@ static hp_status add_fused(emit *e, const loop *l) {
   rewrite_place(e->r, graph_node(e->g, e->k->member[e->k->n - 1]));
   val v = graph_add(to, OP_FUSED, in, e->n_operands, attr_intern(to, &a), out, e->n_stores);
   for (int i = 0; i < e->n_stores; i++) e->r->map[e->store[i].v] = v ? v + (val)i : 0;
+  if (v) to->nodes.at[graph_value(to, v)->def].recomputed = recomputed_stores(e);
   return graph_status(to);
 }
 

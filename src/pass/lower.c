@@ -34,8 +34,9 @@ static uint32_t add_view(lowering *l, uint32_t of, uint64_t at, const ir_value *
   return (uint32_t)l->p->buffers.len - 1;
 }
 
-static uint8_t class_of(const ir_node *n) {
-  return (uint8_t)(n->phase == PHASE_BACKWARD ? MEM_GRAD : MEM_ACTIVATION);
+static uint8_t class_of(const hp_graph *g, val v) {
+  bool backward = graph_def(g, v)->phase == PHASE_BACKWARD;
+  return (uint8_t)(backward && !graph_is_recomputed(g, v) ? MEM_GRAD : MEM_ACTIVATION);
 }
 
 /* A work buffer for value v. */
@@ -43,7 +44,7 @@ static uint32_t new_work(lowering *l, val v) {
   const ir_value *t = graph_value(l->g, v);
   return add_buffer(l, (prog_buffer){.place = PLACE_WORK,
                                      .tier = TIER_DEVICE,
-                                     .class = class_of(graph_node(l->g, t->def)),
+                                     .class = class_of(l->g, v),
                                      .bytes = (uint64_t)value_bytes(t),
                                      .type = *t});
 }

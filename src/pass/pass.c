@@ -64,6 +64,7 @@ void rewrite_place(rewrite *r, const ir_node *n) {
   r->to->phase = n->phase;
   r->to->group = n->group;
   r->to->stage = n->stage;
+  r->to->recomputed = n->recomputed != 0;
 }
 
 void rewrite_copy(rewrite *r, uint32_t index) {

@@ -42,7 +42,8 @@ typedef struct {
 hp_status rewrite_begin(rewrite *r, const hp_graph *from);
 /* Copies node n with mapped operands and maps its results. */
 void rewrite_copy(rewrite *r, uint32_t n);
-/* Gives new nodes the place (block, phase, stage, group, loc) of old node n. */
+/* Gives new nodes the place (block, phase, stage, group, loc) of old node n, and whether they
+ * compute something again. */
 void rewrite_place(rewrite *r, const ir_node *n);
 /* Ends it: on success *out is the new graph, else it is freed. */
 hp_status rewrite_end(rewrite *r, hp_status st, hp_graph **out);

@@ -101,6 +101,7 @@ static hp_status clone_chain(remat *m, val old, int block) {
     if (m->clone[d->out0]) continue; /* an operand twice */
     ir_node like = *d;
     like.phase = PHASE_BACKWARD;
+    like.recomputed = graph_all_results(d->n_out);
     val v = append(m, d, &like, block);
     HP_TRY(graph_status(m->r.to));
     for (int i = 0; i < d->n_out; i++) m->clone[d->out0 + (val)i] = v + (val)i;

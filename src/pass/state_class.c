@@ -8,6 +8,7 @@ typedef struct {
   uint8_t phase;               /* in which it can be computed at the earliest */
   uint8_t first_use;           /* of a param: the earliest phase that reads or assigns it */
   bool used, assigned_forward; /* of a param */
+  bool read_as_value;          /* of a param: not as a table alone */
 } fact;
 
 /* A node is of a phase when it is built in it, or needs what is: sums of gradients, which are built
@@ -24,6 +25,7 @@ static void note_uses(const hp_graph *g, const ir_node *n, uint8_t phase, fact *
     fact *of = &f[graph_in(g, n)[k]];
     if (!of->used || phase < of->first_use) of->first_use = phase;
     of->used = true;
+    if (!(k && op_flags((op_id)n->op) & OPF_TABLES)) of->read_as_value = true;
     if (n->op == OP_ASSIGN && k == 0 && phase == PHASE_FORWARD) of->assigned_forward = true;
   }
 }
@@ -32,7 +34,7 @@ static mem_class class_of(const fact *f) {
   if (!f->used) return MEM_PARAM;
   if (f->first_use == PHASE_UPDATE) return MEM_OPTIMIZER;
   if (f->first_use == PHASE_BACKWARD) return MEM_GRAD;
-  return f->assigned_forward ? MEM_OTHER : MEM_PARAM;
+  return f->assigned_forward || !f->read_as_value ? MEM_OTHER : MEM_PARAM;
 }
 
 hp_status state_classes(const hp_graph *g, uint8_t *class) {

@@ -1,9 +1,10 @@
-/* To whom the tensors that outlive runs belong: the model, its gradients, the optimizer, or a
- * cache.
+/* To whom the tensors that outlive runs belong: the model, its gradients, the optimizer, or none of
+ * them, as caches and tables do.
  *
  * No name is looked at: what reads and assigns a tensor tells.  A step of training reads params in
  * its forward, adds to sums of gradients in its backward, and touches the optimizer's state in the
- * update only; a cache is read and assigned in the forward. */
+ * update only; a cache is read and assigned in the forward; a table is only read where an op takes
+ * tables (rotary embedding). */
 #ifndef PASS_STATE_CLASS_H
 #define PASS_STATE_CLASS_H
 

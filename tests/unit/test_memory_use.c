@@ -1,6 +1,8 @@
 /* Memory of a device: who owns what outlives runs, what is live when, and that all who tell of it
  * tell the same. */
 #include "base/json.h"
+#include "pass/lower.h"
+#include "pass/pass.h"
 #include "pass/state_class.h"
 #include "rt/explain_memory.h"
 #include "step_case.h"
@@ -60,6 +62,79 @@ TEST(a_tensor_belongs_to_what_uses_it_whatever_its_name) {
     check_class(g, class, "optimizer.k", MEM_OTHER); /* read and written in the forward: a cache */
     hp_graph_free(g);
   }
+}
+
+TEST(tables_are_not_of_the_model) {
+  hp_graph *g;
+  hp_tensor grad;
+  CHECK_OK(hp_graph_create(&g));
+  hp_tensor x = hp_param(g, "x", HP_F32, (hp_shape){4, {1, 4, 2, 8}});
+  hp_tensor at = hp_input(g, "at", HP_I32, (hp_shape){2, {1, 4}});
+  hp_tensor cos = hp_param(g, "a", HP_F32, (hp_shape){2, {16, 4}});
+  hp_tensor sin = hp_param(g, "b", HP_F32, (hp_shape){2, {16, 4}});
+  hp_tensor both = hp_param(g, "c", HP_F32, (hp_shape){2, {16, 4}});
+  hp_tensor y = hp_rope(g, hp_rope(g, x, cos, sin, at, false), cos, both, at, false);
+  y = hp_sum(g, y, (int64_t[]){0, 1, 2, 3}, 4, false);
+  y = hp_add(g, y, hp_sum(g, both, (int64_t[]){0, 1}, 2, false));
+  CHECK_OK(hp_grad(g, y, &x, 1, &grad));
+  hp_output(g, "dx", grad);
+  uint8_t class[256];
+  CHECK_OK(state_classes(g, class));
+  check_class(g, class, "x", MEM_PARAM);
+  check_class(g, class, "a", MEM_OTHER);
+  check_class(g, class, "b", MEM_OTHER);
+  check_class(g, class, "c", MEM_PARAM); /* which is read as a value, too */
+  hp_graph_free(g);
+}
+
+/* Bytes by class of what the backward makes. */
+static void count_backward(const hp_graph *g, uint64_t bytes[MEM_CLASS_COUNT]) {
+  program *p;
+  CHECK_OK(lower_graph(g, &p));
+  memset(bytes, 0, MEM_CLASS_COUNT * sizeof *bytes);
+  for (size_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    for (int k = 0; k < n->n_out && n->phase == PHASE_BACKWARD; k++) {
+      const prog_buffer *b = program_arg(p, n, n->n_in + k);
+      bytes[b->class] += b->bytes;
+    }
+  }
+  program_free(p);
+}
+
+TEST(what_the_backward_computes_again_is_an_activation) {
+  enum { T = 32, C = 8, F = 16, BIG = T * F * sizeof(float) };
+  hp_graph *g, *clones, *kept, *fused;
+  hp_tensor w[2], grad[2];
+  uint64_t bytes[MEM_CLASS_COUNT], gradients;
+  CHECK_OK(hp_graph_create(&g));
+  hp_block(g, 1);
+  hp_tensor x = hp_input(g, "x", HP_F32, (hp_shape){2, {T, C}});
+  w[0] = hp_param(g, "up", HP_F32, (hp_shape){2, {F, C}});
+  w[1] = hp_param(g, "down", HP_F32, (hp_shape){2, {C, F}});
+  hp_tensor up = hp_einsum(g, "tc,fc->tf", x, w[0]);
+  hp_tensor y = hp_einsum(g, "tf,cf->tc", hp_map(g, "gelu", up, HP_NONE, HP_NONE), w[1]);
+  hp_tensor loss = hp_sum(g, hp_mul(g, y, y), (int64_t[]){0, 1}, 2, false);
+  CHECK_OK(hp_grad(g, loss, w, 2, grad));
+  for (int i = 0; i < 2; i++) hp_output(g, i ? "d1" : "d0", grad[i]);
+  CHECK_OK(hp_graph_status(g));
+  count_backward(g, bytes);
+  gradients = bytes[MEM_GRAD];
+  CHECK_EQ(bytes[MEM_ACTIVATION], 0);
+  CHECK_OK(pass_remat(g, &(pass_options){.remat = true}, &clones));
+  count_backward(clones, bytes);
+  CHECK(bytes[MEM_GRAD] && bytes[MEM_GRAD] <= gradients);
+  CHECK(bytes[MEM_ACTIVATION] >= 2 * BIG); /* up and gelu; also y, which its square needs */
+  /* in loops, too, which make both */
+  CHECK_OK(pass_fuse(clones, &(pass_options){.remat = true}, &fused));
+  count_backward(fused, bytes);
+  CHECK(bytes[MEM_ACTIVATION] >= 2 * BIG);
+  CHECK(bytes[MEM_GRAD] && bytes[MEM_GRAD] <= gradients);
+  CHECK_OK(pass_fuse(g, &(pass_options){.remat = false}, &kept));
+  count_backward(kept, bytes);
+  CHECK_EQ(bytes[MEM_ACTIVATION], 0);
+  hp_graph *all[] = {g, clones, kept, fused};
+  for (int i = 0; i < 4; i++) hp_graph_free(all[i]);
 }
 
 /* --- figures ---------------------------------------------------------------------------------- */
