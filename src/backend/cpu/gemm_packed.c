@@ -1,7 +1,7 @@
 /* The packed GEMM: which pieces, in which order, by which thread.
  *
  * C is cut into regions, whole k each; threads take regions from a counter.  In a region, columns
- * go by NC, k by GEMM_STEPS_MAX steps, rows by MC: B's piece is packed once for all rows, A's for
+ * go by NC, k by KC, rows by MC: B's piece is packed once for all rows, A's for
  * one block of C.  Where one block has all rows, each panel of B is packed over the one before, in
  * L2; a B that lies in strips of the kernels' own type needs no packing.  Chains continue through C
  * from one k block to the next (or through f32 scratch, where C is not f32 with unit column
@@ -14,8 +14,6 @@
 #include <stdatomic.h>
 
 enum {
-  A_LANES = 128 * 1024, /* rows of A in one block: 512 KiB, half of L2; they stream from there */
-  MC = 112,             /* of A's block where they are more */
   B_LANES =
       512 * 1024,   /* of B's block: 2 MiB, in L3; a panel of it serves all of A's block from L2 */
   CARRY_ROWS = 512, /* of a block of C whose chains are carried in scratch */
@@ -162,11 +160,12 @@ static void plan_blocks(plan *p) {
   p->scratch = q->c_type != HP_F32 || q->c_n != 1;
   p->direct = q->b_strip && q->b_type == p->kernels->own && q->b_k == GEMM_STRIP &&
               q->k % per_lane == 0 && !q->rounded;
-  p->kc = even_block(q->k, (int64_t)GEMM_STEPS_MAX * per_lane, per_lane);
+  p->kc = even_block(q->k, (int64_t)p->kernels->steps * per_lane, per_lane);
   int64_t steps = p->kc / per_lane;
   p->carry = p->scratch && p->kc < q->k;
   p->finish = p->scratch || q->alpha != 1 || q->bias;
-  p->mc = even_block(rows, rows * steps <= A_LANES ? rows : MC, mr);
+  int64_t most = p->kernels->a_lanes / steps;
+  p->mc = even_block(rows, rows <= most ? rows : p->kernels->mc, mr);
   p->mb = p->carry ? round_up(CARRY_ROWS, p->mc) : INT64_MAX;
   p->once = min_i64(p->mb, rows) <= p->mc;
   int64_t wide = p->direct || p->once ? cols : B_LANES / round_up(steps, 512);

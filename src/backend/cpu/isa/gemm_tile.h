@@ -12,9 +12,10 @@
 
 #include "backend/cpu/gemm_vec.h"
 
-/* What a tile is made of: k-steps of packed rows and of columns, as gemm_columns has them. */
+/* What tiles are made of: k-steps of packed rows and of columns, as gemm_columns has them.  `count`
+ * of them, one below the other; next is that of the last. */
 typedef struct {
-  int64_t steps;
+  int64_t count, steps;
   const float *a, *b;
   int64_t strip;
   float *c;
@@ -40,10 +41,10 @@ GEMM_INLINE void ask_ahead(gemm_ahead *x) {
  * time: loads of C at the head of a tile, and stores to lines that are far, have nothing to hide
  * behind, and all requests at once would hold up those for A and B.
  * rows and vecs are constants at each call, so that the arrays become registers. */
-GEMM_INLINE void tile(const int rows, const int vecs, const bool direct, const tile_args *t) {
-  const float *a = t->a, *b = t->b;
-  const char *next = t->next.at;
-  float *c = t->c;
+GEMM_INLINE void tile(const int rows, const int vecs, const bool direct, const tile_args *t,
+                      const float *a, float *c, gemm_target to) {
+  const float *b = t->b;
+  const char *next = to.at;
   const int64_t ldc = t->ldc, strip = t->strip;
   int64_t k = t->steps;
   const bool load = t->load;
@@ -53,9 +54,9 @@ GEMM_INLINE void tile(const int rows, const int vecs, const bool direct, const t
         load ? vf_load(c + i * ldc + v * VL) : vf_zero();
   }
   int64_t piece = k / rows + 1;
-  for (; k > 0; k -= piece, next += t->next.stride) {
+  for (; k > 0; k -= piece, next += to.stride) {
     __builtin_prefetch(next, 1);
-    __builtin_prefetch(next + t->next.bytes - 1, 1);
+    __builtin_prefetch(next + to.bytes - 1, 1);
     ask_ahead(t->ahead);
     for (int64_t s = k < piece ? k : piece; s > 0; s--, a++, b += GEMM_STRIP) {
       vf bv[TILE_VECS];
@@ -68,9 +69,9 @@ GEMM_INLINE void tile(const int rows, const int vecs, const bool direct, const t
     }
   }
 #if defined(TILE_END)
-  if (t->next.ends) {
-    char *to = (char *)(uintptr_t)t->next.at;
-    GEMM_UNROLL for (int i = 0; i < rows; i++, to += t->next.stride) TILE_END(to, vecs, acc[i]);
+  if (to.ends) {
+    char *end = (char *)(uintptr_t)to.at;
+    GEMM_UNROLL for (int i = 0; i < rows; i++, end += to.stride) TILE_END(end, vecs, acc[i]);
     return;
   }
 #endif
@@ -79,13 +80,27 @@ GEMM_INLINE void tile(const int rows, const int vecs, const bool direct, const t
   }
 }
 
+/* Tiles one below the other. */
+GEMM_INLINE void tiles(const int rows, const int vecs, const bool direct, const tile_args *t) {
+  const float *a = t->a;
+  float *c = t->c;
+  for (int64_t i = t->count - 1; i > 0; i--, a += rows * GEMM_PITCH) {
+    float *below = c + rows * t->ldc;
+    const gemm_target next = {(const char *)below, t->ldc * (int64_t)sizeof *c,
+                              vecs * VL * (int64_t)sizeof *c, false};
+    tile(rows, vecs, direct, t, a, c, next);
+    c = below;
+  }
+  tile(rows, vecs, direct, t, a, c, t->next);
+}
+
 typedef void tile_fn(const tile_args *t);
 
 #define TILE(R)                                                                                    \
-  static void tile_##R(const tile_args *t) { tile(R, TILE_VECS, false, t); }                       \
-  static void tile_##R##_half(const tile_args *t) { tile(R, TILE_VECS / 2, false, t); }            \
-  static void tile_##R##_direct(const tile_args *t) { tile(R, TILE_VECS, true, t); }               \
-  static void tile_##R##_half_direct(const tile_args *t) { tile(R, TILE_VECS / 2, true, t); }
+  static void tile_##R(const tile_args *t) { tiles(R, TILE_VECS, false, t); }                      \
+  static void tile_##R##_half(const tile_args *t) { tiles(R, TILE_VECS / 2, false, t); }           \
+  static void tile_##R##_direct(const tile_args *t) { tiles(R, TILE_VECS, true, t); }              \
+  static void tile_##R##_half_direct(const tile_args *t) { tiles(R, TILE_VECS / 2, true, t); }
 #define TILE_ROW(R)                                                                                \
   {                                                                                                \
     {tile_##R##_half, tile_##R}, { tile_##R##_half_direct, tile_##R##_direct }                     \
@@ -153,21 +168,26 @@ static gemm_target tile_target(const gemm_target *all, int64_t i, int64_t j, int
 static void block(int64_t rows, int64_t cols, int64_t steps, const float *a, const gemm_columns *b,
                   float *c, int64_t ldc, bool load, const gemm_target *target, gemm_ahead *ahead) {
   for (int64_t j = 0; j < cols; j += TILE_COLS) {
-    int64_t w = cols - j < TILE_COLS ? cols - j : TILE_COLS;
-    for (int64_t i = 0; i < rows; i += TILE_ROWS) {
-      int64_t h = rows - i < TILE_ROWS ? rows - i : TILE_ROWS;
-      const tile_args t = {.steps = steps,
-                           .a = a + i * GEMM_PITCH,
-                           .b = b->at + j / GEMM_STRIP * b->strip,
-                           .strip = b->strip,
-                           .c = target->ends && !load ? c : c + i * ldc + j,
-                           .ldc = ldc,
-                           .load = load,
-                           .next = target->at ? tile_target(target, i, j, w, cols)
-                                              : tile_after(i, h, rows, j, w, cols, c, ldc),
-                           .ahead = ahead};
-      if (w % (TILE_COLS / 2)) tile_partial(h, w, &t);
+    int64_t w = cols - j < TILE_COLS ? cols - j : TILE_COLS, h;
+    bool partial = w % (TILE_COLS / 2) != 0;
+    for (int64_t i = 0; i < rows; i += h) {
+      int64_t count = partial || target->at ? 1 : (rows - i) / TILE_ROWS;
+      h = rows - i < TILE_ROWS ? rows - i : TILE_ROWS;
+      tile_args t = {.count = count ? count : 1,
+                     .steps = steps,
+                     .a = a + i * GEMM_PITCH,
+                     .b = b->at + j / GEMM_STRIP * b->strip,
+                     .strip = b->strip,
+                     .c = target->ends && !load ? c : c + i * ldc + j,
+                     .ldc = ldc,
+                     .load = load,
+                     .ahead = ahead};
+      int64_t last = i + (t.count - 1) * h;
+      t.next = target->at ? tile_target(target, i, j, w, cols)
+                          : tile_after(last, h, rows, j, w, cols, c, ldc);
+      if (partial) tile_partial(h, w, &t);
       else tile_of[h - 1][b->direct][w > TILE_COLS / 2](&t);
+      h *= t.count;
     }
   }
 }
