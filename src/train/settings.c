@@ -85,9 +85,7 @@ static bool is_of_adam(int key) {
 static hp_status add(run_settings *s, const char *name, const char *value, setting_kind kind) {
   const char *copy = arena_strdup(&s->mem, value);
   HP_TRY_MEM(copy);
-  HP_ASSERT(s->n < SETTINGS_MAX);
-  s->at[s->n++] = (run_setting){name, copy, kind};
-  return HP_OK;
+  return vec_push(&s->all, ((run_setting){name, copy, kind})) ? HP_OK : HP_ERR_OOM;
 }
 
 /* A value as people write it: "cosine" without its quotes. */
@@ -130,16 +128,18 @@ static hp_status list_all(const train_config *c, const train_data *d, int64_t st
   HP_TRY(add_samples(s, "data", d, &d->train, SETTING_NUMBER));
   /* a schedule may follow what evaluation measures */
   setting_kind eval = schedule_follows_metric(c->is.schedule) ? SETTING_NUMBER : SETTING_TOLD;
-  for (int64_t i = 0; i < d->evals && i < 8; i++)
-    HP_TRY(add_samples(s, i ? arena_printf(&s->mem, "eval_data.%lld", (long long)i) : "eval_data",
-                       d, &d->eval[i], eval));
+  for (int64_t i = 0; i < d->evals; i++) {
+    const char *name = i ? arena_printf(&s->mem, "eval_data.%lld", (long long)i) : "eval_data";
+    HP_TRY_MEM(name);
+    HP_TRY(add_samples(s, name, d, &d->eval[i], eval));
+  }
   snprintf(number, sizeof number, "%lld", (long long)steps);
   return add(s, "steps", number, SETTING_TOLD);
 }
 
 hp_status settings_list(const train_config *c, const train_data *d, int64_t steps,
                         run_settings *out) {
-  run_settings s = {.n = 0};
+  run_settings s = {0};
   hp_status st = list_all(c, d, steps, &s);
   if (st) settings_free(&s);
   else *out = s;
@@ -147,6 +147,7 @@ hp_status settings_list(const train_config *c, const train_data *d, int64_t step
 }
 
 void settings_free(run_settings *s) {
+  vec_free(&s->all);
   vec_free(&s->changes);
   arena_free(&s->mem);
 }
@@ -162,9 +163,9 @@ const char *settings_override(size_t i) {
 void settings_print(const run_settings *s, json_writer *w) {
   json_put_key(w, "settings");
   json_open_map(w);
-  for (int i = 0; i < s->n; i++) {
-    json_put_key(w, s->at[i].name);
-    json_put_string(w, s->at[i].value);
+  for (size_t i = 0; i < s->all.len; i++) {
+    json_put_key(w, s->all.at[i].name);
+    json_put_string(w, s->all.at[i].value);
   }
   json_close(w);
   json_put_key(w, "changes");
@@ -231,8 +232,8 @@ static void show_data(const matching *m, const tree_node *settings, const char *
   str_printf(out, ": %.*s in the checkpoint, now %.*s", (int)strcspn(then, ","), then,
              (int)strcspn(now, ","), now);
   bool keys = false;
-  for (int i = 0; i < m->now->n; i++) {
-    const run_setting *s = &m->now->at[i];
+  for (size_t i = 0; i < m->now->all.len; i++) {
+    const run_setting *s = &m->now->all.at[i];
     const char *before;
     if (s->kind != SETTING_DATA || tree_opt_string(settings, s->name, s->value, &before)) continue;
     if (!strcmp(before, s->value)) continue;
@@ -351,7 +352,8 @@ hp_status settings_match(run_settings *now, const train_config *c, const tree_no
              "taken to be the same");
   HP_TRY(take_changes(now, state));
   hp_status st = match_model(&m, model_then, model_now);
-  for (int i = 0; settings && !st && i < now->n; i++) st = match_one(&m, settings, &now->at[i]);
+  for (size_t i = 0; settings && !st && i < now->all.len; i++)
+    st = match_one(&m, settings, &now->all.at[i]);
   if (!st && (m.refused.failed || m.names.failed)) st = HP_ERR_OOM;
   if (!st && m.refused.len) st = refuse(&m, state);
   str_free(&m.refused);

@@ -23,10 +23,8 @@ typedef struct {
   const char *name, *then, *now;
 } setting_change;
 
-enum { SETTINGS_MAX = 48 };
 typedef struct {
-  run_setting at[SETTINGS_MAX];
-  int n;
+  VEC(run_setting) all;
   VEC(setting_change) changes; /* since the run began, oldest first */
   arena mem;                   /* of values and changes */
 } run_settings;

@@ -116,6 +116,25 @@ goes_on strategy=tp=2
 err_has "other than in the checkpoint: mesh one device -> (2)(tp)"
 noted changes.0.name mesh
 
+it "of ten evaluation sets each one that changes is told"
+sets=
+for i in 0 1 2 3 4 5 6 7 8 9; do
+  head -n 4 stories.jsonl >eval$i.jsonl
+  sets=$sets${sets:+,}eval$i.jsonl
+done
+set -- "eval_dataset=$sets" eval_on_each_dataset=true eval_strategy=steps eval_steps=6
+mv whole kept
+run train job/job.yaml output_dir=whole "$@"
+exit_is 0
+goes_on "$@"
+err_lacks "other than in the checkpoint"
+tail -n 4 stories.jsonl >eval9.jsonl
+goes_on "$@"
+err_has "other than in the checkpoint: eval_data.9 13 samples, "
+err_lacks "other than in the checkpoint: eval_data.8 "
+noted changes.0.name eval_data.9
+rm -rf whole && mv kept whole
+
 it "another batch is taken where it is named"
 is_refused "4 samples in a step" per_device_train_batch_size=2
 goes_on per_device_train_batch_size=2 resume_override=global_batch_size

@@ -6,7 +6,7 @@
 
 /* The settings of a run, of which only some are given. */
 static void have(run_settings *s, const char *name, const char *value, setting_kind kind) {
-  s->at[s->n++] = (run_setting){name, value, kind};
+  CHECK(vec_push(&s->all, ((run_setting){name, value, kind})));
 }
 
 static tree parsed(const char *text) {
@@ -43,7 +43,6 @@ TEST(what_differs_is_refused_told_or_noted) {
   have(&now, "newer", "x", SETTING_NUMBER);
   CHECK_FAILS(settings_match(&now, &c, state.root, then.root, model.root, 5),
               "learning_rate 0.1 -> 0.2");
-  settings_free(&now);
   c.is.resume_override = (train_names){names, 2};
   now.changes.len = 0;
   CHECK_OK(settings_match(&now, &c, state.root, then.root, model.root, 5));
