@@ -47,6 +47,7 @@ void heartbeat_port_close(heartbeat_port *p) {
 hp_status heartbeat_port_reset(heartbeat_port *p) {
   close_all(p);
   p->strangers = 0;
+  p->full_until_s = 0;
   return random_bytes(&p->key, sizeof p->key);
 }
 
@@ -97,10 +98,21 @@ static size_t find_oldest_stranger(const heartbeat_port *p, size_t *count) {
 }
 
 /* Whoever connects last is let in, so that strangers who stay cannot keep the processes out. */
-static void make_place(heartbeat_port *p, bool now) {
+static bool make_place(heartbeat_port *p, bool now) {
   size_t count, oldest = find_oldest_stranger(p, &count);
-  if (count && (now || count >= (size_t)p->processes + HEARTBEAT_STRANGERS))
-    drop(p, oldest, "too many came at once");
+  bool drops = count && (now || count >= (size_t)p->processes + HEARTBEAT_STRANGERS);
+  if (drops) drop(p, oldest, "too many came at once");
+  return drops;
+}
+
+/* Who waits in the queue would wake poll() at once, again and again. */
+static void pause_accepting(heartbeat_port *p, int why) {
+  p->full_until_s = time_now_s() + HEARTBEAT_FULL_S;
+  if (!p->full_told)
+    log_warn("the supervisor cannot take more connections of processes: %s; those that come wait; "
+             "allow it more files (ulimit -n, fs.file-max)",
+             strerror(why));
+  p->full_told = true;
 }
 
 static void drop_silent_strangers(heartbeat_port *p) {
@@ -119,9 +131,11 @@ static void accept_all(heartbeat_port *p) {
   for (int64_t i = 0; i < p->processes + HEARTBEAT_STRANGERS; i++) {
     heartbeat_peer x = {.since_s = time_now_s()};
     x.fd = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (x.fd < 0 && (errno == EMFILE || errno == ENFILE)) make_place(p, true);
+    int why = x.fd < 0 ? errno : 0;
+    bool full = why == EMFILE || why == ENFILE || why == ENOBUFS || why == ENOMEM;
+    if (full && !make_place(p, true)) pause_accepting(p, why);
     if (x.fd < 0) return;
-    make_place(p, false);
+    (void)make_place(p, false);
     if (challenge(&x) && vec_push(&p->peers, x)) continue;
     err_clear();
     close(x.fd);
@@ -175,7 +189,8 @@ static void read_peer(heartbeat_port *p, size_t i) {
 void heartbeat_port_listen(heartbeat_port *p, int milliseconds) {
   VEC(struct pollfd) all = {0};
   size_t n = p->peers.len;
-  bool room = vec_push(&all, ((struct pollfd){.fd = p->listener, .events = POLLIN}));
+  int listener = time_now_s() < p->full_until_s ? -1 : p->listener; /* poll() passes over -1 */
+  bool room = vec_push(&all, ((struct pollfd){.fd = listener, .events = POLLIN}));
   for (size_t i = 0; room && i < n; i++)
     room = vec_push(&all, ((struct pollfd){.fd = p->peers.at[i].fd, .events = POLLIN}));
   if (!room) err_clear();

@@ -2,7 +2,9 @@
  *
  * Who connects is challenged, and has HEARTBEAT_FIRST_S seconds for a first heartbeat with the key
  * of the job.  So many may be without it at a time as the job has processes, and some; the oldest
- * goes when another comes.  Of what a stranger sends nothing is kept, and none of it is believed.
+ * goes when another comes.  Where the launcher has no file left for a connection and no stranger
+ * to drop, those that come wait.  Of what a stranger sends nothing is kept, and none of it is
+ * believed.
  */
 #ifndef RT_HEARTBEAT_PORT_H
 #define RT_HEARTBEAT_PORT_H
@@ -11,6 +13,8 @@
 #include "rt/heartbeat_wire.h"
 
 enum { HEARTBEAT_FIRST_S = 10, HEARTBEAT_STRANGERS = 64 };
+/* Where no connection can be taken, for lack of files, the next is looked for after so long. */
+#define HEARTBEAT_FULL_S 0.5
 
 /* A connection to a process, or to somebody who has not shown yet that it is one. */
 typedef struct {
@@ -29,7 +33,9 @@ typedef struct {
   int listener; /* -1: none */
   wire_key key;
   int64_t processes;
-  int64_t strangers; /* connections that were dropped without a heartbeat */
+  int64_t strangers;   /* connections that were dropped without a heartbeat */
+  double full_until_s; /* no file was left for a connection: none is taken before that; or 0 */
+  bool full_told;
   VEC(heartbeat_peer) peers;
 } heartbeat_port;
 

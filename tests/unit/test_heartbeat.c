@@ -13,7 +13,9 @@
 #include <arpa/inet.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -224,6 +226,34 @@ TEST(strangers_that_stay_do_not_keep_a_process_out) {
   }
   a_process_gets_in(&p);
   CHECK(p.strangers >= MANY - PROCESSES - HEARTBEAT_STRANGERS);
+  heartbeat_port_close(&p);
+}
+
+/* No number of a file from n on is given. */
+static void allow_files(int n) {
+  struct rlimit l;
+  CHECK(!getrlimit(RLIMIT_NOFILE, &l));
+  l.rlim_cur = (rlim_t)n;
+  CHECK(!setrlimit(RLIMIT_NOFILE, &l));
+}
+
+TEST(without_files_left_connections_wait_and_no_time_is_burnt) {
+  enum { TURNS = 10 };
+  heartbeat_port p = open_port();
+  int waiting = dial(&p), next = dup(waiting); /* the first that is free */
+  close(next);
+  allow_files(next);
+  double began = time_now_s();
+  for (int i = 0; i < TURNS; i++) heartbeat_port_listen(&p, 50);
+  CHECK(time_now_s() - began > 0.3); /* it was woken for the first time, and hardly again */
+  CHECK(p.full_told);
+  CHECK_EQ(p.peers.len, 0);
+  allow_files(next + 64);
+  for (double until = time_now_s() + 20; !p.peers.len && time_now_s() < until;)
+    heartbeat_port_listen(&p, TURN_MS);
+  CHECK_EQ(p.peers.len, 1);
+  a_process_gets_in(&p);
+  close(waiting);
   heartbeat_port_close(&p);
 }
 
