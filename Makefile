@@ -98,9 +98,11 @@ $(SO): $(OBJ) tools/exports.map
 # The name that programs linked with it look for: they run against the build too.
 $(SO).$(SOVER): $(SO)
 	$(Q)ln -sf $(<F) $@
-$(B)/test-unit: $(TEST_OBJ) $(A)
+# What of the command has unit tests.
+TEST_CLI := $(patsubst %,$(B)/src/cli/launch_%.o,address sweep watchdog)
+$(B)/test-unit: $(TEST_OBJ) $(TEST_CLI) $(A)
 	@echo "  link    $@"
-	$(Q)$(CC) $(SAN) -rdynamic -o $@ $(TEST_OBJ) -Wl,--whole-archive $(A) -Wl,--no-whole-archive $(LIBS) $(TEST_LIBS)
+	$(Q)$(CC) $(SAN) -rdynamic -o $@ $(TEST_OBJ) $(TEST_CLI) -Wl,--whole-archive $(A) -Wl,--no-whole-archive $(LIBS) $(TEST_LIBS)
 $(B)/test-json: $(B)/tests/cli/json_get.o
 	$(Q)$(CC) $(SAN) -o $@ $< $(TEST_LIBS)
 $(B)/crash-states: $(B)/tests/torture/crash_states.o $(A)

@@ -2,6 +2,7 @@
 #include "api/api_call.h"
 #include "base/dtype.h"
 #include "base/io.h"
+#include "base/milestone.h"
 #include "base/thread.h"
 #include "pass/lower.h"
 #include "pass/overlap.h"
@@ -238,11 +239,13 @@ HP_API hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_op
   hp_program *h = mem_calloc(1, sizeof *h);
   if (!h) return api_result(__func__, HP_ERR_OOM);
   h->r.d = d;
+  const char *before = milestone_set_activity("compiling a program");
   hp_status st = part_graph(g, d, &s);
   if (!st) group_tell_unused(d, g);
   if (!st) st = group_params(d, g);
   if (!st) st = compile_parts(&s, d, o, h);
   parts_free(&s);
+  milestone_set_activity(before);
   h->compile_s = time_now_s() - start;
   if (st) hp_program_free(h);
   else *out = h;

@@ -116,6 +116,12 @@ hp_status path_look(const char *path, bool *there) {
   return HP_OK;
 }
 
+void file_print_stamp(const struct stat *s, str *out) {
+  str_printf(out, "%lld %lld %lld %lld.%09ld %lld.%09ld", (long long)s->st_dev,
+             (long long)s->st_ino, (long long)s->st_size, (long long)s->st_mtim.tv_sec,
+             s->st_mtim.tv_nsec, (long long)s->st_ctim.tv_sec, s->st_ctim.tv_nsec);
+}
+
 bool dir_exists(const char *path) {
   struct stat s;
   return !stat(path, &s) && S_ISDIR(s.st_mode);

@@ -49,6 +49,10 @@ bool file_exists(const char *path); /* or a pipe, or whatever else can be read *
 bool path_exists(const char *path);
 /* The same where a wrong "no" would do harm: HP_ERR_IO when the system cannot say. */
 hp_status path_look(const char *path, bool *there);
+/* Prints what tells a file of this machine from all others, and from itself once it has changed:
+ * device, inode, size and times. */
+struct stat;
+void file_print_stamp(const struct stat *s, str *out);
 bool dir_exists(const char *path);
 hp_status dir_create(const char *path);     /* with parents; there already is fine */
 hp_status dir_sync(const char *path);       /* fsync of the folder */

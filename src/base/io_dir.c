@@ -1,6 +1,7 @@
 #include "base/hash.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/milestone.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -19,7 +20,9 @@
 hp_status dir_sync(const char *path) {
   int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) HP_FAIL(HP_ERR_IO, "%s: cannot open the folder: %s", path, strerror(errno));
+  milestone_begin_sync();
   int e = fsync(fd) ? errno : 0;
+  milestone_end_sync();
   close(fd);
   /* some file systems cannot sync folders: they say EINVAL and keep their own order */
   if (e && e != EINVAL) HP_FAIL(HP_ERR_IO, "%s: fsync of the folder failed: %s", path, strerror(e));

@@ -100,11 +100,20 @@ void file_writer_abort(file_writer *w) {
   *w = (file_writer){.fd = -1};
 }
 
+/* All of it is on the disk; the errno of what stands in the way. */
+static int sync_file(int fd) {
+  milestone_begin_sync();
+  int e = fsync(fd) ? errno : 0;
+  milestone_end_sync();
+  return e;
+}
+
 hp_status file_writer_commit(file_writer *w) {
   hp_status st = HP_OK;
   str parent = {0};
   HP_TRY_GOTO(path_parent(w->path, &parent), st);
-  if (fsync(w->fd)) HP_FAIL_GOTO(st, HP_ERR_IO, "%s: fsync failed: %s", w->path, strerror(errno));
+  int unsynced = sync_file(w->fd);
+  if (unsynced) HP_FAIL_GOTO(st, HP_ERR_IO, "%s: fsync failed: %s", w->path, strerror(unsynced));
   HP_TRY_GOTO(written_compare(w->meant, w->fd, w->path), st);
   int bad = close(w->fd);
   w->fd = -1;

@@ -4,6 +4,7 @@
 #include "base/escape.h"
 #include "base/map_names.h"
 #include "cli/cli.h"
+#include "rt/heartbeat.h"
 #include "train/signals.h"
 
 #include <signal.h>
@@ -42,6 +43,7 @@ _Noreturn static void end(const char *path, size_t len) {
           : ": input/output failure: could not be read any more; check its disk, restore it, and "
             "run this again\n");
   signals_leave();
+  if (cut) heartbeat_refuse(2); /* a supervisor would take it for a death, and begin again */
   _exit(cut ? 2 : 1);
 }
 

@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 /* Before they have met, and between programs, where data is read and checkpoints are written, a
- * process has so many times the time. */
-enum { BETWEEN = 10 };
+ * process has so many times the time without progress; and while it waits for a disk, which shows
+ * none. */
+enum { BETWEEN = 10, SYNCING = 60 };
 
 /* --- a try ------------------------------------------------------------------------------------ */
 
@@ -115,7 +116,8 @@ const heartbeat_peer *watchdog_find_refused(const watchdog *w) {
   const heartbeat_peer *found = NULL, *lost = watchdog_find_lost(w);
   for (size_t i = 0; i < w->port.peers.len; i++) {
     const heartbeat_peer *x = &w->port.peers.at[i];
-    bool refuses = x->ended && x->last.code && x->last.code != HEARTBEAT_AGAIN && !x->last.joined;
+    bool alone = !x->last.joined || x->last.refused;
+    bool refuses = x->ended && x->last.code && x->last.code != HEARTBEAT_AGAIN && alone;
     if (lost && x->heard_s > lost->lost_s) continue;
     if (refuses && (!found || !x->last.rank)) found = x;
   }
@@ -164,7 +166,11 @@ static void print_place(const heartbeat_peer *x, str *out) {
   else if (x->last.instruction >= 0)
     str_printf(out, "in stream %s, instruction %d: %s", x->last.stream, x->last.instruction,
                x->last.text);
-  else str_printf(out, "between programs, after %llu of them", (unsigned long long)x->last.runs);
+  else if (x->last.runs)
+    str_printf(out, "between programs, after %llu of them", (unsigned long long)x->last.runs);
+  else str_add(out, "before its first program");
+  if (x->last.instruction < 0 && x->last.text[0]) str_printf(out, ", %s", x->last.text);
+  if (x->last.syncing) str_add(out, ", waiting for the disk (fsync)");
   if (x->last.step >= 0) str_printf(out, " (after step %lld)", (long long)x->last.step);
 }
 
@@ -192,15 +198,20 @@ static bool is_silent(const watchdog *w, const heartbeat_peer *x, str *why) {
   return true;
 }
 
+/* How long it may stand still where it is. */
+static double patience(const watchdog *w, const heartbeat_peer *x) {
+  if (x->last.instruction >= 0) return w->patience_s;
+  return w->patience_s * (x->last.syncing ? SYNCING : BETWEEN);
+}
+
 static bool hangs(const watchdog *w, const heartbeat_peer *x, str *why) {
-  bool inside = x->last.instruction >= 0;
-  if (x->last.joined && (!x->last.runs || x->last.waits_for >= 0)) return false;
-  if (still(x) <= w->patience_s * (inside ? 1 : BETWEEN)) return false;
+  if (x->last.joined && x->last.waits_for >= 0) return false;
+  if (still(x) <= patience(w, x)) return false;
   peer_print(x, why);
   str_printf(why, " hangs: for %.0f s it has been ", still(x));
   print_place(x, why);
-  str_printf(why, " (it has %g s there; --watchdog %g gives a longer time)",
-             w->patience_s * (inside ? 1 : BETWEEN), 2 * w->patience_s);
+  str_printf(why, " (it has %g s there; --watchdog %g gives a longer time)", patience(w, x),
+             2 * w->patience_s);
   print_waiting(w, x, why);
   return true;
 }

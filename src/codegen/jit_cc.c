@@ -1,6 +1,7 @@
 #include "codegen/jit_cc.h"
 
 #include "base/io.h"
+#include "base/milestone.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -190,6 +191,7 @@ hp_status jit_cc_compile(const jit_cc *cc, const char *const *flags, jit_unit *u
       if (!st) started++;
     }
     if (waited < started) unit[waited].done = wait_for(pid[waited]);
+    milestone_count_work();
   }
   mem_free(pid);
   return st;

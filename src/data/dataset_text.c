@@ -2,6 +2,7 @@
 #include "data/dataset.h"
 
 #include "base/log.h"
+#include "base/milestone.h"
 #include "base/str.h"
 #include "base/utf8.h"
 
@@ -10,6 +11,7 @@
 hp_status dataset_add(dataset *d, dataset_text prompt, dataset_text query) {
   bool both = prompt.len && query.len;
   size_t len;
+  milestone_count_work();
   if (!size_add(prompt.len, query.len, &len) || !size_add(len, both, &len)) len = SIZE_MAX;
   char *at = arena_alloc(&d->mem, len ? len : 1, 1);
   HP_TRY_MEM(at);

@@ -3,6 +3,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
+#include "base/milestone.h"
 #include "data/manifest.h"
 
 #include <string.h>
@@ -134,10 +135,12 @@ hp_status tokenizer_load(const char *path, tokenizer **out) {
   str work = {0};
   hp_status st;
   HP_TRY(create(&t));
+  const char *before = milestone_set_activity("loading the tokenizer");
   if (dir_exists(path)) HP_TRY_GOTO(read_dir(t, path, &work), st);
   else HP_TRY_GOTO(read_json_file(t, path), st);
   HP_TRY_GOTO(tok_finish(t), st);
 done:
+  milestone_set_activity(before);
   str_free(&work);
   if (st) tokenizer_free(t);
   else *out = t;

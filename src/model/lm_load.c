@@ -1,6 +1,7 @@
 /* Parameters from the files of a checkpoint. */
 #include "base/dtype.h"
 #include "base/log.h"
+#include "base/milestone.h"
 #include "data/manifest.h"
 #include "data/weights.h"
 #include "model/lm.h"
@@ -277,6 +278,7 @@ static hp_status load_whole(lm *m, const char *dir, manifest_check *check) {
 hp_status lm_load(lm *m, const char *dir) {
   manifest_check *check;
   HP_TRY(manifest_check_begin(dir, &check));
+  const char *before = milestone_set_activity("loading the weights");
   hp_status st = HP_OK;
   if (!weights_are_parts(dir, "model")) {
     st = load_whole(m, dir, check);
@@ -284,5 +286,7 @@ hp_status lm_load(lm *m, const char *dir) {
     st = start_check(check);
     if (!st) st = load_parts(m, dir);
   }
-  return manifest_check_end(check, st);
+  st = manifest_check_end(check, st);
+  milestone_set_activity(before);
+  return st;
 }

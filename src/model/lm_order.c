@@ -1,5 +1,6 @@
 /* Parameters from what the checkpoint has, in the order that they have on the device. */
 #include "base/dtype.h"
+#include "base/milestone.h"
 #include "model/lm.h"
 
 #include <string.h>
@@ -111,5 +112,6 @@ static hp_status fill_strips(void *ctx, int64_t first, int64_t n, void *to) {
 hp_status lm_fill_param(const lm *m, const lm_tensor *t, lm_source *source, void *ctx) {
   const model_param *p = &m->params.at[t->param];
   filling f = {p, t, source, ctx};
+  milestone_count_work();
   return hp_fill(m->d, p->name, p->order == ORDER_STORED ? fill_stored : fill_strips, &f);
 }

@@ -1,6 +1,7 @@
 #include "pass/pass.h"
 
 #include "base/io.h"
+#include "base/milestone.h"
 #include "ir/print.h"
 #include "ops/ops.h"
 
@@ -33,6 +34,7 @@ hp_status pass_run_all(const hp_graph *in, const pass_options *o, hp_graph **out
   if (o->dump_dir) HP_TRY(dump(in, o->dump_dir, 0, "built"));
   for (int i = 0; pass_table[i].name; i++) {
     hp_graph *next;
+    milestone_count_work();
     hp_status st = pass_table[i].run(g, o, &next);
     graph_free(made);
     HP_TRY(st);

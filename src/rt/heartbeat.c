@@ -37,6 +37,8 @@ typedef struct {
   pthread_t thread;
   _Atomic int rank; /* -1: not known yet */
   _Atomic bool joined;
+  _Atomic int refused; /* the code with which a handler of signals ends the process; 0: none does */
+  _Atomic bool told;   /* the supervisor has that */
   progress_place last;
   uint64_t work;                         /* of base/milestone.h */
   double since_s[STREAM_COUNT], quiet_s; /* when a stream, and all of it, last changed */
@@ -85,7 +87,11 @@ static void tell_place(const connection *l, heartbeat *b) {
   b->waits_for = computes ? -1 : waits_for;
   b->instruction = -1;
   b->still_s = time_now_s() - (s < 0 ? l->quiet_s : l->since_s[s]);
-  if (s < 0) return;
+  if (s < 0) {
+    b->syncing = milestone_is_syncing();
+    snprintf(b->text, sizeof b->text, "%s", milestone_get_activity());
+    return;
+  }
   b->instruction = (int32_t)l->last.at[s];
   snprintf(b->stream, sizeof b->stream, "%s", stream_name((uint32_t)s));
   progress_record_print(l->last.at[s], &text);
@@ -113,6 +119,7 @@ static bool send_heartbeat(connection *l, heartbeat_kind kind, int code, const c
                        .rank = l->rank,
                        .pid = getpid(),
                        .code = code,
+                       .refused = l->refused != 0,
                        .step = milestone_get_step(),
                        .saved = milestone_get_saved(),
                        .joined = l->joined};
@@ -152,6 +159,42 @@ static bool answers(const connection *l) {
   return !waiting || info.tcpi_last_ack_recv <= limit * 1000;
 }
 
+static bool wait_for(int fd, short events, double until_s) {
+  struct pollfd p = {.fd = fd, .events = events};
+  double left;
+  while ((left = until_s - time_now_s()) > 0) {
+    int n = poll(&p, 1, (int)(left * 1e3) + 1);
+    if (n > 0) return true;
+    if (n < 0 && errno != EINTR) return false;
+  }
+  errno = ETIMEDOUT;
+  return false;
+}
+
+/* What has come and was not read would make `close` take back what was just sent: the supervisor
+ * closes first. */
+static void say_last_words(connection *l, int code, const char *message) {
+  double until_s = time_now_s() + LAST_WORDS_S;
+  char rest[64];
+  bool there = push(l);
+  while (there && l->unsent) there = wait_for(l->fd, POLLOUT, until_s) && push(l);
+  there = there && send_heartbeat(l, HEARTBEAT_END, code, message);
+  while (there && l->unsent) there = wait_for(l->fd, POLLOUT, until_s) && push(l);
+  shutdown(l->fd, SHUT_WR);
+  while (there && wait_for(l->fd, POLLIN, until_s)) there = recv(l->fd, rest, sizeof rest, 0) > 0;
+}
+
+/* --- the thread ------------------------------------------------------------------------------- */
+
+/* Woken to end, by the process or by a handler of signals, which waits for it. */
+static void *finish(connection *l) {
+  if (l->refused) {
+    say_last_words(l, l->refused, "");
+    l->told = true;
+  }
+  return NULL;
+}
+
 /* Without its supervisor a process would go on unseen, and write where the job that is started next
  * writes.  Nothing is undone that a kill would not undo. */
 static _Noreturn void end_orphaned(const connection *l) {
@@ -179,24 +222,12 @@ static void *heartbeat_main(void *arg) {
     if (!there) end_orphaned(l);
     double wait_s = due_s - time_now_s();
     poll(p, 2, wait_s > 0 ? (int)(wait_s * 1e3) + 1 : l->interval_ms);
-    if (p[0].revents) return NULL;
+    if (p[0].revents) return finish(l);
     if (p[1].revents & ~POLLOUT && !take_orders(l)) end_orphaned(l);
   }
 }
 
 /* --- connecting ------------------------------------------------------------------------------- */
-
-static bool wait_for(int fd, short events, double until_s) {
-  struct pollfd p = {.fd = fd, .events = events};
-  double left;
-  while ((left = until_s - time_now_s()) > 0) {
-    int n = poll(&p, 1, (int)(left * 1e3) + 1);
-    if (n > 0) return true;
-    if (n < 0 && errno != EINTR) return false;
-  }
-  errno = ETIMEDOUT;
-  return false;
-}
 
 /* Why it failed is in errno. */
 static bool connect_to(int fd, const char *address, int port, double until_s) {
@@ -286,19 +317,6 @@ void heartbeat_joined(void) {
   supervised->joined = true;
 }
 
-/* What has come and was not read would make `close` take back what was just sent: the supervisor
- * closes first. */
-static void say_last_words(connection *l, int code, const char *message) {
-  double until_s = time_now_s() + LAST_WORDS_S;
-  char rest[64];
-  bool there = push(l);
-  while (there && l->unsent) there = wait_for(l->fd, POLLOUT, until_s) && push(l);
-  there = there && send_heartbeat(l, HEARTBEAT_END, code, message);
-  while (there && l->unsent) there = wait_for(l->fd, POLLOUT, until_s) && push(l);
-  shutdown(l->fd, SHUT_WR);
-  while (there && wait_for(l->fd, POLLIN, until_s)) there = recv(l->fd, rest, sizeof rest, 0) > 0;
-}
-
 void heartbeat_end(int code, const char *message) {
   connection *l = supervised;
   uint64_t one = 1;
@@ -308,4 +326,15 @@ void heartbeat_end(int code, const char *message) {
   pthread_join(l->thread, NULL);
   say_last_words(l, code, message);
   close_connection(l);
+}
+
+/* The thread says it: a handler may not lock, and the session's counters are the thread's. */
+void heartbeat_refuse(int code) {
+  connection *l = supervised;
+  uint64_t one = 1;
+  if (!l) return;
+  double until_s = time_now_s() + LAST_WORDS_S;
+  l->refused = code;
+  while (write(l->wake, &one, sizeof one) < 0 && errno == EINTR) {}
+  while (!l->told && time_now_s() < until_s) time_sleep_until(time_now_s() + 0.01);
 }

@@ -23,5 +23,9 @@ void heartbeat_joined(void);
 enum { HEARTBEAT_AGAIN = 257 };
 /* The last heartbeat: the process ends of itself, with this exit code; message: why, or "". */
 void heartbeat_end(int code, const char *message);
+/* The same from the handler of a signal, for bad input that this process alone has met and that
+ * another try would meet again: the job is not started again.  Returns when the supervisor has it,
+ * or after seconds; the caller ends the process. */
+void heartbeat_refuse(int code);
 
 #endif

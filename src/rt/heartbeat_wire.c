@@ -8,7 +8,7 @@
 
 /* No padding, whose bytes nobody sets. */
 _Static_assert(sizeof(wire_hello) == 8 + WIRE_NONCE, "a hello has no padding");
-_Static_assert(offsetof(heartbeat, mac) == 8 + 16 + 24 + 8 + 16 + 64 + 16 + 600 &&
+_Static_assert(offsetof(heartbeat, mac) == 8 + 16 + 24 + 8 + 24 + 64 + 16 + 600 &&
                    sizeof(heartbeat) == offsetof(heartbeat, mac) + SHA256_BYTES,
                "a heartbeat has no padding");
 _Static_assert(sizeof(heartbeat_order) == 16 + SHA256_BYTES, "an order has no padding");

@@ -25,20 +25,21 @@ typedef struct {
   char version[8]; /* WIRE_VERSION */
   unsigned char nonce[WIRE_NONCE];
 } wire_hello;
-#define WIRE_VERSION "HYPERHB2"
+#define WIRE_VERSION "HYPERHB3"
 
 typedef enum { HEARTBEAT_ALIVE, HEARTBEAT_END } heartbeat_kind;
 typedef struct {
   uint64_t counter;
-  int32_t kind, rank;     /* rank -1: not known yet */
-  int32_t pid, code;      /* code: of HEARTBEAT_END */
-  uint64_t runs;          /* programs begun so far */
-  int64_t step, saved;    /* of base/milestone.h */
-  double still_s;         /* for so long nothing has changed of what follows */
-  int32_t instruction;    /* -1: between programs */
-  int32_t waits_for;      /* the process that it waits for, -1: for none */
-  int32_t joined, unused; /* joined: it has met the others of the job */
-  char host[64], stream[16], text[600];
+  int32_t kind, rank;      /* rank -1: not known yet */
+  int32_t pid, code;       /* code: of HEARTBEAT_END */
+  uint64_t runs;           /* programs begun so far */
+  int64_t step, saved;     /* of base/milestone.h */
+  double still_s;          /* for so long nothing has changed of what follows */
+  int32_t instruction;     /* -1: between programs */
+  int32_t waits_for;       /* the process that it waits for, -1: for none */
+  int32_t joined, syncing; /* it has met the others of the job; waits for a disk */
+  int32_t refused, unused; /* refused: of HEARTBEAT_END, for bad input, without the others */
+  char host[64], stream[16], text[600]; /* text: the instruction; between programs, what it does */
   wire_mac mac;
 } heartbeat;
 

@@ -1,6 +1,7 @@
 #include "rt/params.h"
 
 #include "base/dtype.h"
+#include "base/milestone.h"
 #include "base/safetensors.h"
 #include "shard/saved.h"
 
@@ -204,6 +205,7 @@ static hp_status load_device(void *context, int i) {
   const transfer *t = context;
   const device *d = t->g->part[i];
   for (size_t k = 0; k < t->n; k++) {
+    milestone_count_work();
     const saved_tensor *x = &t->tensor[k];
     hp_dtype type = (hp_dtype)x->type.dtype;
     part_reader r = {d, part_of(d, x->name), dtype_size(type)};

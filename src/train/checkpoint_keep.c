@@ -73,11 +73,10 @@ void checkpoint_memo_free(checkpoint_memo *m) { vec_free(&m->known); }
 static void add_stamp(const char *dir, const char *name, str *text) {
   struct stat s;
   str path = {0};
-  if (path_join(&path, dir, name) || stat(path.at, &s)) str_printf(text, "%s: none\n", name);
-  else
-    str_printf(text, "%s: %lld %lld %lld %lld.%09ld %lld.%09ld\n", name, (long long)s.st_dev,
-               (long long)s.st_ino, (long long)s.st_size, (long long)s.st_mtim.tv_sec,
-               s.st_mtim.tv_nsec, (long long)s.st_ctim.tv_sec, s.st_ctim.tv_nsec);
+  str_printf(text, "%s: ", name);
+  if (path_join(&path, dir, name) || stat(path.at, &s)) str_add(text, "none");
+  else file_print_stamp(&s, text);
+  str_add_char(text, '\n');
   str_free(&path);
 }
 

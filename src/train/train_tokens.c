@@ -3,6 +3,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
+#include "base/milestone.h"
 
 #include <string.h>
 
@@ -77,6 +78,7 @@ typedef struct {
 } tokenizing;
 
 static hp_status encode(const tokenizing *w, int64_t i, str *joined) {
+  milestone_count_work();
   str_clear(joined);
   if (w->begin) str_add(joined, w->begin);
   str_add_n(joined, w->text[i].at, w->text[i].len);
@@ -136,6 +138,7 @@ static grouping group_texts(const train_config *c, int64_t n) {
 
 static int64_t group_tokens(const tokenizing *w, const grouping *g) {
   int64_t n = 0;
+  milestone_count_work();
   for (int64_t i = g->first; i < g->last; i++) n += (int64_t)w->ids[i].len;
   return n;
 }

@@ -25,6 +25,7 @@ static hp_status open_data(trainer *t) {
   HP_TRY(tokenizer_load(c->model_name_or_path, &t->t));
   if (t->writes && c->is.train) HP_TRY(model_files_read(c->model_name_or_path, &t->with_model));
   HP_TRY(pool_create((int)c->threads, false, &threads));
+  milestone_set_activity("reading and tokenizing the data");
   hp_status st = train_data_open(c, t->t, c->model_name_or_path, threads, &t->data);
   pool_free(threads);
   HP_TRY(st);
@@ -305,14 +306,17 @@ static hp_status finish_again(trainer *t) {
 static hp_status train(trainer *t) {
   bool finished = false, stopped = false, save;
   if (!t->c->is.train) return trainer_tell_evaluation(t);
+  milestone_set_activity("reading the checkpoint to go on from");
   HP_TRY(trainer_resume(t, &finished));
   if (finished) return finish_again(t);
   HP_TRY(prepare(t));
+  milestone_set_activity("beginning the run in output_dir");
   HP_TRY(trainer_begin_line(t));
   HP_TRY(trainer_verify(t));
   HP_TRY(trainer_tell_start(t));
   if (t->c->eval_on_start && t->data.evals && t->step == 0)
     HP_TRY(trainer_evaluate(t, EVAL_START, &save));
+  milestone_set_activity(NULL);
   HP_TRY(loop(t, &stopped));
   if (stopped) {
     trainer_report(t, "stopped by a signal; run it again to continue", false);
@@ -354,12 +358,15 @@ hp_status trainer_run(const train_config *c) {
   train_config_tell(c);
   hp_status st = agree_config(c);
   if (!st) st = take_folder(&t);
+  milestone_set_activity("looking for a checkpoint to go on from");
   if (!st && c->is.train) st = trainer_find_checkpoint(&t, &t.from, &t.found);
   if (!st && t.found) st = checkpoint_unread(agree_checkpoint(&t.from));
   if (!st && t.found) st = trainer_keep_batch(&t);
   if (!st) st = open_data(&t);
+  milestone_set_activity("hashing samples and the model's files");
   if (!st) st = agree_data(c, &t.data);
   if (!st) st = agree_model(c, !t.found && !c->train_from_scratch);
+  milestone_set_activity("opening the model");
   if (!st) st = open_model(&t);
   if (!st) st = open_training(&t);
   if (!st) st = train(&t);

@@ -133,7 +133,9 @@ static hp_status write_checkpoint(trainer *t) {
   clean_up(t);
   bool best_before = t->log.best_saved;
   run_log_saved(&t->log); /* what the checkpoint says of itself */
+  const char *before = milestone_set_activity("writing a checkpoint");
   hp_status st = save(t, text);
+  milestone_set_activity(before);
   for (int i = 0; i < TEXTS; i++) str_free(&text[i]);
   if (st) {
     t->log.best_saved = best_before;
@@ -282,7 +284,12 @@ static hp_status export_once(trainer *t) {
   return agree(t, st);
 }
 
-hp_status trainer_export(trainer *t) { return insist(t, export_once); }
+hp_status trainer_export(trainer *t) {
+  const char *before = milestone_set_activity("writing the model");
+  hp_status st = insist(t, export_once);
+  milestone_set_activity(before);
+  return st;
+}
 
 bool trainer_has_file(const char *dir, const char *name) {
   str path = {0};

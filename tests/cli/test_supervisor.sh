@@ -385,6 +385,33 @@ else
   skip "no prlimit"
 fi
 
+it "bad input that one process meets alone, a file that is cut, is refused and not tried again"
+"${CC:-cc}" -D_GNU_SOURCE -shared -fPIC -o cut.so "$ROOT/tests/cli/preload_cut.c" -ldl || fail "cut.so"
+mkdir start && cp alone/*.json start/ && cp alone/model.safetensors start/
+cp -r start start0 && cp -r start start1
+export HYPER
+fake_starter cuts <<'END'
+for word; do
+  shift
+  case $word in */hyper) word=./cut_in_1 ;; esac
+  set -- "$@" "$word"
+done
+exec mpirun "$@"
+END
+write cut_in_1 <<'END'
+#!/bin/sh
+r=$OMPI_COMM_WORLD_RANK
+[ "$r" != 1 ] || export LD_PRELOAD="$PWD/cut.so" CUT=start1/model.safetensors CUT_TO=4096
+exec "$HYPER" "$@" model_name_or_path=start$r train_from_scratch=false
+END
+chmod +x cut_in_1
+begin -n 2 --starter "$WORK/cuts" -- train job/job.yaml strategy=dp=2 output_dir=several
+ended
+exit_is 2
+err_has "hyper: start1/model.safetensors: became shorter while it was read"
+err_lacks "starting the job again"
+no_orphan "a file that was cut"
+
 it "what is no training is not started again"
 begin -n 2 -- train job/job.yaml strategy=dp=2 output_dir=nowhere/job.yaml/x max_steps=nonsense
 ended

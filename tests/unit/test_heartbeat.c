@@ -2,6 +2,7 @@
  * and what ends with it. */
 #include "rt/heartbeat.h"
 
+#include "base/hash.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/milestone.h"
@@ -344,6 +345,22 @@ static void work_until_told(void) {
     milestone_count_work();
   heartbeat_end(0, "");
 }
+/* As one that reads a file which another program has cut. */
+static void on_fault(int number) {
+  (void)number;
+  heartbeat_refuse(2);
+  _exit(2);
+}
+static void fault_when_told(void) {
+  signal(SIGBUS, on_fault);
+  for (double until = time_now_s() + 20; !told && time_now_s() < until;) usleep(1000);
+  raise(SIGBUS);
+}
+static void sync_until_told(void) {
+  milestone_set_activity("writing a checkpoint");
+  milestone_begin_sync();
+  wait_to_be_told();
+}
 static void go_on_for_long(void) {
   sleep(20);
   _exit(43);
@@ -401,6 +418,55 @@ TEST(a_process_that_writes_or_reads_between_programs_does_not_stand_still) {
   CHECK(still_after(work_until_told) < 0.5);
 }
 
+TEST(a_process_tells_what_it_does_and_that_it_waits_for_a_disk) {
+  heartbeat_port p = open_port();
+  pid_t pid = start("127.0.0.1", heartbeat_port_number(&p), &p.key, sync_until_told);
+  CHECK(await_process(&p, false));
+  for (double until = time_now_s() + 20; !p.peers.at[0].last.syncing && time_now_s() < until;)
+    heartbeat_port_listen(&p, TURN_MS);
+  CHECK_EQ(p.peers.at[0].last.syncing, 1);
+  CHECK_STR(p.peers.at[0].last.text, "writing a checkpoint");
+  CHECK_EQ(p.peers.at[0].last.instruction, -1);
+  CHECK(heartbeat_port_order(&p.peers.at[0], SIGUSR1));
+  CHECK(await_process(&p, true));
+  CHECK_EQ(p.peers.at[0].last.refused, 0);
+  exit_of(pid);
+  heartbeat_port_close(&p);
+}
+
+TEST(a_handler_of_signals_tells_that_the_process_refuses_what_it_reads) {
+  heartbeat_port p = open_port();
+  pid_t pid = start("127.0.0.1", heartbeat_port_number(&p), &p.key, fault_when_told);
+  CHECK(await_process(&p, false));
+  CHECK(heartbeat_port_order(&p.peers.at[0], SIGUSR1));
+  const heartbeat_peer *x = await_process(&p, true);
+  CHECK(x);
+  CHECK_EQ(x->last.code, 2);
+  CHECK_EQ(x->last.refused, 1);
+  CHECK(x->lost_s == 0);
+  CHECK_EQ(exit_of(pid), 2);
+  heartbeat_port_close(&p);
+}
+
+/* In place of the C library's, for all of this program. */
+static _Atomic int syncs, syncs_told;
+int fsync(int fd) {
+  syncs++;
+  if (milestone_is_syncing()) syncs_told++;
+  return (int)syscall(SYS_fsync, fd);
+}
+
+TEST(a_file_and_its_folder_are_written_to_disk_as_told) {
+  uint64_t before = milestone_get_work();
+  syncs = syncs_told = 0;
+  CHECK_OK(file_write("synced", "x", 1));
+  CHECK_EQ(syncs, 2);
+  CHECK_EQ(syncs_told, 2);
+  CHECK(!milestone_is_syncing());
+  CHECK(milestone_get_work() - before >= 4); /* each begins its time anew */
+  unlink("synced");
+}
+
 TEST(each_mib_of_a_file_is_progress) {
   enum { MIB = 1 << 20, PARTS = 3 };
   char *bytes = mem_calloc(PARTS, MIB), *back;
@@ -412,6 +478,14 @@ TEST(each_mib_of_a_file_is_progress) {
   before = milestone_get_work();
   CHECK_OK(file_read("work.bin", 0, &back, &len));
   CHECK(milestone_get_work() - before >= PARTS);
+  hash_stream *h;
+  CHECK_OK(hash_stream_create(&h));
+  before = milestone_get_work();
+  hash_stream_add(h, bytes, (size_t)PARTS * MIB);
+  CHECK(milestone_get_work() - before >= PARTS - 1);
+  hash128 a = hash_stream_get(h), b = hash_bytes128(bytes, (size_t)PARTS * MIB);
+  CHECK(a.lo == b.lo && a.hi == b.hi);
+  hash_stream_free(h);
   mem_free(back);
   mem_free(bytes);
   unlink("work.bin");

@@ -4,6 +4,7 @@
 #include "backend/cpu/engine_race.h"
 #include "base/dtype.h"
 #include "base/log.h"
+#include "base/milestone.h"
 
 /* Turns of a race: as many as fit the time, and so many at least. */
 enum { TURNS = 15, TURNS_LEAST = 3 };
@@ -74,6 +75,7 @@ static hp_status run_contests(chooser *c, hp_dtype type) {
     if (!st) st = engine_picks_add(&c->cached, k->text, winner);
     if (!st) st = engine_picks_add(&c->dev->picks, k->text, winner);
     c->done++;
+    milestone_count_work();
     tell_progress(c);
   }
   race_operands_close(&x);

@@ -1,0 +1,171 @@
+/* What the supervisor of a job makes of what its processes have said: who has refused, died,
+ * hangs. */
+#include "base/thread.h"
+#include "cli/launch.h"
+#include "test.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+enum { PATIENCE = 60, OPEN = 1000 }; /* OPEN: a number in place of a connection, never used */
+
+/* A job whose processes have met, and run programs. */
+static watchdog job_of(int processes) {
+  watchdog w = {.port.processes = processes, .patience_s = PATIENCE, .saved = -1};
+  double now = time_now_s();
+  w.began_s = w.listened_s = now;
+  for (int i = 0; i < processes; i++) {
+    heartbeat_peer x = {.fd = OPEN, .known = true, .since_s = now, .heard_s = now};
+    x.last = (heartbeat){.rank = i,
+                         .pid = 100 + i,
+                         .runs = 7,
+                         .joined = 1,
+                         .instruction = -1,
+                         .waits_for = -1,
+                         .step = -1,
+                         .saved = -1,
+                         .host = "here"};
+    CHECK(vec_push(&w.port.peers, x));
+  }
+  return w;
+}
+static void forget(watchdog *w) { vec_free(&w->port.peers); }
+
+static heartbeat_peer *peer(watchdog *w, int i) { return &w->port.peers.at[i]; }
+
+/* After so many seconds of the job. */
+static void ends(watchdog *w, int i, int code, double after_s) {
+  heartbeat_peer *x = peer(w, i);
+  x->last.kind = HEARTBEAT_END;
+  x->last.code = code;
+  x->ended = true;
+  x->fd = -1;
+  x->heard_s = w->began_s + after_s;
+}
+static void dies(watchdog *w, int i, double after_s) {
+  peer(w, i)->fd = -1;
+  peer(w, i)->lost_s = w->began_s + after_s;
+}
+
+/* --- refused or died -------------------------------------------------------------------------- */
+
+static int refused(watchdog *w) {
+  const heartbeat_peer *x = watchdog_find_refused(w);
+  return x ? x->last.rank : -1;
+}
+
+TEST(a_refusal_outranks_the_deaths_after_it_and_no_death_before_it) {
+  for (int joined = 0; joined < 2; joined++) {
+    watchdog w = job_of(3);
+    peer(&w, 1)->last.joined = joined;
+    peer(&w, 1)->last.refused = joined;
+    ends(&w, 1, 2, 5);
+    CHECK_EQ(refused(&w), 1);
+    dies(&w, 2, 6);
+    CHECK_EQ(refused(&w), 1);
+    CHECK_EQ(watchdog_find_lost(&w)->last.rank, 2);
+    dies(&w, 0, 4);
+    CHECK_EQ(refused(&w), -1);
+    CHECK_EQ(watchdog_find_lost(&w)->last.rank, 0);
+    forget(&w);
+  }
+}
+
+TEST(of_several_that_refuse_process_0_is_heard) {
+  watchdog w = job_of(3);
+  for (int i = 2; i >= 0; i--) {
+    peer(&w, i)->last.joined = 0;
+    ends(&w, i, 2, 5 - i);
+    CHECK_EQ(refused(&w), i == 2 ? 2 : i ? 1 : 0);
+  }
+  forget(&w);
+}
+
+TEST(an_end_that_all_agreed_on_or_that_asks_for_another_try_is_no_refusal) {
+  watchdog w = job_of(3);
+  ends(&w, 0, 2, 5); /* it had met the others */
+  CHECK_EQ(refused(&w), -1);
+  peer(&w, 1)->last.joined = 0;
+  ends(&w, 1, HEARTBEAT_AGAIN, 5);
+  CHECK_EQ(refused(&w), -1);
+  peer(&w, 2)->last.joined = 0;
+  ends(&w, 2, 0, 5);
+  CHECK_EQ(refused(&w), -1);
+  forget(&w);
+}
+
+TEST(a_device_that_failed_counts_before_any_other_code_whoever_tells_it) {
+  enum { PROCESSES = 3 };
+  for (int failed = 0; failed < PROCESSES; failed++)
+    for (int first = 0; first < PROCESSES; first++) { /* in every order of the connections */
+      watchdog w = job_of(PROCESSES);
+      int code = -1;
+      for (int k = 0; k < PROCESSES; k++) {
+        int i = (first + k) % PROCESSES;
+        peer(&w, k)->last.rank = i;
+        CHECK(!watchdog_all_ended(&w, &code));
+        ends(&w, k, i == failed ? HEARTBEAT_AGAIN : 1, 5);
+      }
+      CHECK(watchdog_all_ended(&w, &code));
+      CHECK_EQ(code, HEARTBEAT_AGAIN);
+      forget(&w);
+    }
+}
+
+TEST(else_the_code_of_process_0_counts) {
+  for (int order = 0; order < 2; order++) {
+    watchdog w = job_of(2);
+    int code = -1;
+    peer(&w, 0)->last.rank = order;
+    peer(&w, 1)->last.rank = !order;
+    ends(&w, 0, order ? 1 : 2, 5);
+    ends(&w, 1, order ? 2 : 1, 5);
+    CHECK(watchdog_all_ended(&w, &code));
+    CHECK_EQ(code, 2);
+    forget(&w);
+  }
+}
+
+/* --- what hangs ------------------------------------------------------------------------------- */
+
+/* Process 1 has stood still for so long; why, or NULL when nothing is found. */
+static const char *found(watchdog *w, double still_s, str *why) {
+  str_clear(why);
+  peer(w, 1)->last.still_s = still_s;
+  return watchdog_find(w, why) ? why->at : NULL;
+}
+
+TEST(a_process_that_has_run_no_program_is_held_to_the_time_between_programs) {
+  watchdog w = job_of(2);
+  str why = {0};
+  heartbeat *h = &peer(&w, 1)->last;
+  h->runs = 0;
+  snprintf(h->text, sizeof h->text, "reading and tokenizing the data");
+  CHECK(!found(&w, 10 * PATIENCE - 5, &why));
+  CHECK(found(&w, 10 * PATIENCE + 5, &why));
+  CHECK(strstr(why.at, "process 1 (here, pid 101) hangs: for 605 s it has been before its first "
+                       "program, reading and tokenizing the data (it has 600 s there; "));
+  h->waits_for = 0; /* which is where the fault is */
+  CHECK(!found(&w, 10 * PATIENCE + 5, &why));
+  str_free(&why);
+  forget(&w);
+}
+
+TEST(a_process_that_waits_for_a_disk_has_longer_and_not_for_ever) {
+  watchdog w = job_of(2);
+  str why = {0};
+  heartbeat *h = &peer(&w, 1)->last;
+  snprintf(h->text, sizeof h->text, "writing a checkpoint");
+  CHECK(!found(&w, 10 * PATIENCE - 5, &why));
+  CHECK(found(&w, 10 * PATIENCE + 5, &why));
+  h->syncing = 1;
+  CHECK(!found(&w, 60 * PATIENCE - 5, &why));
+  CHECK(found(&w, 60 * PATIENCE + 5, &why));
+  CHECK(strstr(why.at, "between programs, after 7 of them, writing a checkpoint, waiting for the "
+                       "disk (fsync) (it has 3600 s there; "));
+  h->instruction = 3; /* of a program: the disk is no excuse */
+  CHECK(found(&w, PATIENCE + 5, &why));
+  CHECK(!found(&w, PATIENCE - 5, &why));
+  str_free(&why);
+  forget(&w);
+}
