@@ -99,7 +99,7 @@ $(SO): $(OBJ) tools/exports.map
 $(SO).$(SOVER): $(SO)
 	$(Q)ln -sf $(<F) $@
 # What of the command has unit tests.
-TEST_CLI := $(patsubst %,$(B)/src/cli/launch_%.o,address sweep watchdog)
+TEST_CLI := $(patsubst %,$(B)/src/cli/launch_%.o,address pause sweep watchdog)
 $(B)/test-unit: $(TEST_OBJ) $(TEST_CLI) $(A)
 	@echo "  link    $@"
 	$(Q)$(CC) $(SAN) -rdynamic -o $@ $(TEST_OBJ) $(TEST_CLI) -Wl,--whole-archive $(A) -Wl,--no-whole-archive $(LIBS) $(TEST_LIBS)

@@ -98,6 +98,14 @@ const heartbeat_peer *watchdog_find_living(const watchdog *w);
 /* "process 1 (node7, pid 4711)" */
 void peer_print(const heartbeat_peer *x, str *out);
 
+/* --- between two tries ------------------------------------------------------------------------ */
+
+/* Seconds to pause after so many tries in a row that brought no newer checkpoint: 0: none, then 1,
+ * 2, 4 up to 30. */
+double launch_pause_s(int64_t failed);
+/* Pauses, unless the job is asked to end; false: it is. */
+bool launch_pause(double seconds, bool (*is_asked)(void));
+
 /* --- one try ---------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -108,5 +116,7 @@ typedef struct {
 } launch_result;
 /* Starts the job and waits for its end, and that of its processes. */
 hp_status launch_try(const launch_options *o, watchdog *w, launch_result *out);
+/* Has a signal asked the job to end that no try has dealt with? */
+bool launch_is_asked(void);
 
 #endif

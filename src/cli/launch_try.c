@@ -15,6 +15,7 @@ enum { TURN_MS = 50, GRACE_S = 5 };
 /* The signal to the launcher that came last, until it is dealt with. */
 static volatile sig_atomic_t asked;
 static void on_signal(int number) { asked = number; }
+bool launch_is_asked(void) { return asked != 0; }
 
 static void catch_signals(void) {
   static const int caught[] = {SIGTERM, SIGINT, SIGUSR1};

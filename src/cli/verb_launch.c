@@ -16,10 +16,23 @@ static int give_up(launch_result *r, const char *why) {
   return 1;
 }
 
+static int give_up_asked(launch_result *r) { return give_up(r, "; the job had been asked to end"); }
+
+static void tell_restart(const launch_options *o, const launch_result *r, int64_t in_vain,
+                         double pause_s) {
+  str when = {0};
+  if (pause_s > 0) str_printf(&when, ", in %g s", pause_s);
+  log_warn("%s; starting the job again from its last checkpoint (restart %lld of %lld without a "
+           "newer one)%s",
+           r->why.at ? r->why.at : "", (long long)in_vain, (long long)o->restarts,
+           when.at ? when.at : "");
+  str_free(&when);
+}
+
 /* A checkpoint that is newer than all before is progress: what comes after it has another chance.
  */
 static int supervise(const launch_options *o, watchdog *w) {
-  int64_t in_vain = 0, best = -1;
+  int64_t in_vain = 0, failed = 0, best = -1; /* failed: tries in a row without a newer one */
   launch_result r;
   for (;;) {
     hp_status st = launch_try(o, w, &r);
@@ -31,19 +44,20 @@ static int supervise(const launch_options *o, watchdog *w) {
       str_free(&r.why);
       return r.code;
     }
-    if (r.told_to_end) return give_up(&r, "; the job had been asked to end");
+    if (r.told_to_end) return give_up_asked(&r);
     if (strcmp(o->verb[0], "train")) return give_up(&r, "");
-    if (w->saved > best) in_vain = 0;
+    failed++;
+    if (w->saved > best) in_vain = failed = 0;
     if (w->saved > best) best = w->saved;
     if (in_vain == o->restarts)
       return give_up(&r, in_vain
                              ? "; the job is not started again: the restarts that --max-restarts "
                                "allows brought no newer checkpoint"
                              : "; the job is not started again (--max-restarts 0)");
+    double pause_s = launch_pause_s(failed);
     in_vain++;
-    log_warn("%s; starting the job again from its last checkpoint (restart %lld of %lld without a "
-             "newer one)",
-             r.why.at ? r.why.at : "", (long long)in_vain, (long long)o->restarts);
+    tell_restart(o, &r, in_vain, pause_s);
+    if (!launch_pause(pause_s, launch_is_asked)) return give_up_asked(&r);
     str_free(&r.why);
   }
 }
@@ -82,7 +96,7 @@ int verb_launch(int argc, char **argv) {
       {"--hostfile", CLI_TEXT, &o.hostfile, "F", "the machines, as mpirun or srun reads them"},
       {"--max-restarts", CLI_INT, &o.restarts, "K",
        "when a process dies or hangs, start a training run again; give up after K restarts without "
-       "a newer checkpoint (default: 3)"},
+       "a newer checkpoint (default: 3), with pauses between those that grow to 30 s"},
       {"--watchdog", CLI_NUM, &o.patience_s, "SECONDS",
        "a process that is not heard or does not move for so long is dead or hangs, from the start "
        "on (default: 60; 0: nobody watches)"},

@@ -42,8 +42,21 @@ END
 launch_with dies --max-restarts 2
 exit_is 1
 err_has "a process, before it was heard, was ended by signal 9"
-err_has "(restart 2 of 2 without a newer one)"
+err_has "(restart 1 of 2 without a newer one), in 1 s"
+err_has "(restart 2 of 2 without a newer one), in 2 s"
 [ "$(wc -l <started)" = 3 ] || fail "started $(wc -l <started) times, not 3"
+
+it "a job that is asked to end while it pauses is not started again"
+rm -f started err
+HYPER_MPI="$WORK/lib.sh" "$HYPER" launch -n 2 --starter "$WORK/dies" -- train nothing.yaml >out 2>err </dev/null &
+launcher=$!
+while kill -0 $launcher 2>/dev/null && ! grep -qs ", in 2 s" err; do sleep 0.02; done
+kill -TERM $launcher
+status=0 t_cmd="launch, SIGTERM in a pause"
+{ wait $launcher || status=$?; } 2>/dev/null
+exit_is 1
+err_has "; the job had been asked to end"
+[ "$(wc -l <started)" = 2 ] || fail "started $(wc -l <started) times, not twice"
 
 it "what cannot be started is not started again"
 fake_starter fails <<'END'
@@ -274,6 +287,7 @@ done
 ended
 exit_is 0
 [ "$(grep -c "(restart 1 of 1 without a newer one)" err)" = 2 ] || { fail "not two restarts"; t_show; }
+[ "$(grep -c "without a newer one)$" err)" = 2 ] || { fail "a pause after progress"; t_show; }
 same_file alone/model.safetensors several/model.safetensors
 
 it "no process outlives a launcher that is killed"

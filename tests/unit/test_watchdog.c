@@ -1,5 +1,5 @@
-/* What the supervisor of a job makes of what its processes have said: who has refused, died,
- * hangs. */
+/* What the supervisor of a job makes of what its processes have said: who has refused, died, hangs;
+ * and how long it pauses between two tries. */
 #include "base/thread.h"
 #include "cli/launch.h"
 #include "test.h"
@@ -168,4 +168,26 @@ TEST(a_process_that_waits_for_a_disk_has_longer_and_not_for_ever) {
   CHECK(!found(&w, PATIENCE - 5, &why));
   str_free(&why);
   forget(&w);
+}
+
+/* --- pauses ----------------------------------------------------------------------------------- */
+
+TEST(pauses_grow_to_half_a_minute_and_there_is_none_after_progress) {
+  static const double want[] = {0, 1, 2, 4, 8, 16, 30, 30, 30};
+  for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+    CHECK_EQ((int)launch_pause_s((int64_t)i), (int)want[i]);
+  CHECK_EQ((int)launch_pause_s(INT64_MAX), 30);
+}
+
+static bool always(void) { return true; }
+static bool never(void) { return false; }
+
+TEST(a_pause_ends_when_the_job_is_asked_to_end) {
+  double began = time_now_s();
+  CHECK(!launch_pause(30, always));
+  CHECK(time_now_s() - began < 10);
+  began = time_now_s();
+  CHECK(launch_pause(0.2, never));
+  CHECK(time_now_s() - began >= 0.2);
+  CHECK(launch_pause(0, never));
 }

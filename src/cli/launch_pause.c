@@ -1,0 +1,20 @@
+/* Between two tries of a job: how long it pauses, so that what fails at once does not burn the time
+ * of its machines, and what mends itself has the time for it. */
+#include "base/thread.h"
+#include "cli/launch.h"
+
+enum { PAUSE_MAX_S = 30 };
+#define TURN_S 0.05 /* between two looks for a signal */
+
+double launch_pause_s(int64_t failed) {
+  double s = failed > 0 ? 1 : 0;
+  while (s < PAUSE_MAX_S && --failed > 0) s *= 2;
+  return s < PAUSE_MAX_S ? s : PAUSE_MAX_S;
+}
+
+bool launch_pause(double seconds, bool (*is_asked)(void)) {
+  double until_s = time_now_s() + seconds;
+  for (double now; (now = time_now_s()) < until_s && !is_asked();)
+    time_sleep_until(now + TURN_S < until_s ? now + TURN_S : until_s);
+  return !is_asked();
+}
