@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "base/thread.h"
 #include "train/agree.h"
+#include "train/shared_folder.h"
 #include "train/signals.h"
 #include "train/train_mesh.h"
 #include "train/trainer_parts.h"
@@ -349,7 +350,8 @@ static hp_status take_folder(trainer *t) {
   if (t->writes) signals_leave_by(leave, t->lock);
   if (t->processes > 1) signals_note();
   else signals_end();
-  return t->writes ? checkpoint_clean(t->c->output_dir) : HP_OK;
+  if (t->writes) HP_TRY(checkpoint_clean(t->c->output_dir));
+  return t->c->is.train ? shared_folder_check(t->c->output_dir) : HP_OK;
 }
 
 hp_status trainer_run(const train_config *c) {

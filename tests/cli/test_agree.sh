@@ -85,20 +85,39 @@ if need_mpi; then
     exit_is 0
   done
   rm machine?/run/train_results.json
-  resume() { # COMMAND run in each process first
+  resume() { # MACHINE KEY=VALUE...: of each process
+    machine=$1
+    shift
     run_cmd mpirun -q --oversubscribe --bind-to none $root -n 2 sh -c '
       job=$PWD/job/job.yaml
-      cd machine'"$1"' && exec '"$HYPER"' train "$job" output_dir=run max_steps=6 seed=40 strategy=dp=2 \
-        model_name_or_path='"$PWD/job/model"' dataset_dir='"$PWD"
+      cd machine'"$machine"' && exec '"$HYPER"' train "$job" max_steps=6 seed=40 strategy=dp=2 \
+        model_name_or_path='"$PWD/job/model"' dataset_dir='"$PWD"' "$@"' - "$@"
   }
-  resume '$OMPI_COMM_WORLD_RANK'
+  resume '$OMPI_COMM_WORLD_RANK' output_dir="$PWD/both" resume_from_checkpoint=run/checkpoint-5
   exit_is 2
   err_has "the processes differ in the checkpoint to go on from: step 5, MANIFEST.json with hash "
   err_has "in $PWD/machine0/run/checkpoint-5 (process 0), step 5, MANIFEST.json with hash "
   err_has "in $PWD/machine1/run/checkpoint-5 (process 1)"
   [ "$(grep -c "the processes differ" err)" = 1 ] || fail "not said once"
-  no_file machine0/run/checkpoint-6 machine1/run/checkpoint-6
-  resume 0
+  no_file machine0/run/checkpoint-6 machine1/run/checkpoint-6 both
+  resume 0 output_dir=run
   exit_is 0
   err_has "continuing from run/checkpoint-5"
+fi
+
+it "an output_dir that not all processes share is refused at the start, and who does not is named"
+if need_mpi; then
+  ls -A machine1/run >before
+  resume '$OMPI_COMM_WORLD_RANK' output_dir=run
+  exit_is 2
+  err_has "output_dir \"run\": process 1 ($(hostname)) does not see what process 0 ($(hostname)) writes there"
+  err_has "must be on a file system that all of them share"
+  [ "$(grep -c "does not see" err)" = 1 ] || fail "not said once"
+  ls -A machine1/run | same_file before /dev/stdin
+  for f in machine0/run/*.tmp.* machine0/run/run.lock; do no_file "$f"; done
+  resume '$OMPI_COMM_WORLD_RANK' output_dir=fresh
+  exit_is 2
+  err_has "process 1 ($(hostname)) does not see"
+  no_file machine0/fresh
+  no_file machine1/fresh
 fi
