@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "base/io.h"
 #include "data/model_files.h"
+#include "train/file_digests.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -220,13 +221,18 @@ hp_status agree_data(const train_config *c, const train_data *d) {
   return agree_and_free(st, &facts);
 }
 
+static void add_fact(const char *path, uint64_t bytes, const char *hex, str *facts) {
+  const char *slash = strrchr(path, '/');
+  str_printf(facts, "%s\t%llu bytes, hash %.16s\n", slash ? slash + 1 : path,
+             (unsigned long long)bytes, hex);
+}
+
 static hp_status add_file(const char *path, str *facts) {
   file_map m;
   char hex[33];
-  const char *slash = strrchr(path, '/');
   HP_TRY(file_map_open(path, &m));
   hash_hex(hash_bytes128(m.at, m.len), hex);
-  str_printf(facts, "%s\t%zu bytes, hash %.16s\n", slash ? slash + 1 : path, m.len, hex);
+  add_fact(path, m.len, hex, facts);
   file_map_close(&m);
   return HP_OK;
 }
@@ -284,17 +290,28 @@ static hp_status list_weights(const char *dir, arena *mem, path_list *out) {
   return st;
 }
 
+/* Gigabytes, which not every process reads for itself. */
+static hp_status add_weights(const char *dir, arena *mem, str *facts) {
+  path_list path = {0};
+  hp_status st = list_weights(dir, mem, &path);
+  file_digest *file = st ? NULL : mem_calloc(path.len + 1, sizeof *file);
+  if (!st && !file) st = HP_ERR_OOM;
+  for (size_t i = 0; !st && i < path.len; i++) file[i].path = path.at[i];
+  if (!st) st = file_digests_share(dir, file, path.len);
+  for (size_t i = 0; !st && i < path.len; i++)
+    add_fact(path.at[i], file[i].bytes, file[i].hex, facts);
+  mem_free(file);
+  vec_free(&path);
+  return st;
+}
+
 static hp_status add_model(const train_config *c, bool weights, arena *mem, str *facts) {
   const char *file[MODEL_FILES_MAX], *dir = c->model_name_or_path;
   size_t n = 0;
-  path_list more = {0};
   HP_TRY(add_file(arena_printf(mem, "%s/config.json", dir), facts));
   HP_TRY(model_files_list(dir, mem, file, &n));
   for (size_t i = 0; i < n; i++) HP_TRY(add_file(file[i], facts));
-  hp_status st = weights ? list_weights(dir, mem, &more) : HP_OK;
-  for (size_t i = 0; !st && i < more.len; i++) st = add_file(more.at[i], facts);
-  vec_free(&more);
-  return st;
+  return weights ? add_weights(dir, mem, facts) : HP_OK;
 }
 
 hp_status agree_model(const train_config *c, bool weights) {

@@ -121,3 +121,10 @@ if need_mpi; then
   no_file machine0/fresh
   no_file machine1/fresh
 fi
+
+it "of the processes of a machine one reads what all have"
+if need_mpi; then
+  run_cmd mpirun -q --oversubscribe --bind-to none $root -n 4 "$B/test-unit" -v several_processes_read_a_file_once_a_machine
+  exit_is 0
+  [ "$(grep -c "1 passed, 0 failed" out)" = 4 ] || { fail "not four times"; t_show; }
+fi
