@@ -84,6 +84,20 @@ static void put_spatial(attr_record *a, const ir_value *x, const int64_t *list, 
   attr_put_list(a, number, dims);
 }
 
+/* b has a number of x's dtype for each channel that the weights give. */
+static bool check_bias(hp_graph *g, const val *in, val b) {
+  const ir_value *x = graph_value(g, in[0]), *w = graph_value(g, in[1]), *have = graph_value(g, b);
+  ir_value want = {.dtype = x->dtype, .rank = 1, .dim = {w->rank ? w->dim[0] : 0}};
+  if (have->dtype == want.dtype && value_same_shape(have, &want)) return true;
+  infer_ctx c = {.g = g, .in = &b, .node.loc = g->loc};
+  str text = {0};
+  value_print(&want, &text);
+  graph_poison(g, ops_fail(&c, "b is %s; %s was expected, a number for each channel of the result",
+                           ops_type(&c, 0), text.at ? text.at : ""));
+  str_free(&text);
+  return false;
+}
+
 HP_API hp_tensor hp_conv(hp_graph *g, hp_tensor x, hp_tensor w, hp_tensor b,
                          const hp_conv_options *o) {
   API_BUILD(g, "x w", HP_NONE);
@@ -97,6 +111,7 @@ HP_API hp_tensor hp_conv(hp_graph *g, hp_tensor x, hp_tensor w, hp_tensor b,
   put_spatial(&a, of, o->pad, 0);
   put_spatial(&a, of, o->dilation, 1);
   attr_put_int(&a, o->groups ? o->groups : 1);
+  if (bias && !check_bias(g, in, bias)) return HP_NONE;
   val y = ops_add(g, OP_CONV, in, 2, &a);
   if (!y || !bias) return api_tensor(g, y);
   int64_t dim[] = {graph_value(g, y)->dim[1], 1, 1};

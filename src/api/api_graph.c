@@ -315,8 +315,11 @@ static hp_tensor slice(hp_graph *g, val x, int axis, int64_t start, int64_t stop
   int64_t from[HP_MAX_RANK] = {0}, to[HP_MAX_RANK], steps[HP_MAX_RANK] = {1, 1, 1, 1, 1, 1};
   if (!x) return HP_NONE;
   const ir_value *t = graph_value(g, x);
-  if (axis < 0 || axis >= t->rank)
-    return ops_refuse(g, 0, "axis %d of a tensor of %d dims", axis, t->rank);
+  if (axis < 0 || axis >= t->rank) {
+    infer_ctx c = {.g = g, .in = &x};
+    return ops_refuse(g, 0, "x is %s; axis is %d, 0 to %d was expected", ops_type(&c, 0), axis,
+                      t->rank - 1);
+  }
   memcpy(to, t->dim, sizeof to);
   from[axis] = start;
   to[axis] = stop;

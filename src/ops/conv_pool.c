@@ -37,27 +37,30 @@ static hp_status read_list(infer_ctx *c, const char *key, int dims, int64_t leas
 static hp_status read_image(infer_ctx *c, int i, window *w) {
   const ir_value *x = graph_value(c->g, c->in[i]);
   if (!dtype_is_float(x->dtype) || (x->rank != 3 && x->rank != 4))
-    return ops_fail(c, "operand %d is %s; [N,C,L] or [N,C,H,W] of a float dtype was expected", i,
-                    ops_type(c, i));
+    return ops_fail(c, "%s is %s; [N,C,L] or [N,C,H,W] of a float dtype was expected",
+                    ops_operand(c, i), ops_type(c, i));
   w->dims = x->rank - 2;
   for (int d = 0; d < w->dims; d++) w->size[d] = x->dim[2 + d];
   return HP_OK;
 }
 
-/* How often the window fits along each spatial dim. */
-static hp_status fit(infer_ctx *c, const window *w, int64_t *result) {
+/* How often the window fits along each spatial dim of `x`, the name of an operand or of what is
+ * given. */
+static hp_status fit(infer_ctx *c, const window *w, const char *x, int64_t *result) {
   double padded = 1;
   for (int d = 0; d < w->dims; d++) {
     int64_t have = w->size[d] + 2 * w->pad[d], need = w->dilation[d] * (w->kernel[d] - 1) + 1;
     if (need > have)
       return ops_fail(c,
-                      "the kernel covers %lld along spatial dim %d, the operand has %lld with its "
-                      "padding; a smaller kernel or more padding was expected",
-                      (long long)need, d, (long long)have);
+                      "the kernel covers %lld along spatial dim %d, %s has %lld with its padding; "
+                      "a smaller kernel or more padding was expected",
+                      (long long)need, d, x, (long long)have);
     result[d] = (have - need) / w->stride[d] + 1;
     padded *= (double)have;
   }
-  if (padded > (double)padded_limit) return ops_fail(c, "the padded operand is too large");
+  if (padded > (double)padded_limit)
+    return ops_fail(c, "%s has %.0f places with its padding; %lld at most was expected", x, padded,
+                    (long long)padded_limit);
   return HP_OK;
 }
 
@@ -81,8 +84,8 @@ static hp_status read_window(infer_ctx *c, window *w) {
 static hp_status want_one_type(infer_ctx *c, int dims) {
   const ir_value *a = graph_value(c->g, c->in[0]), *b = graph_value(c->g, c->in[1]);
   if (a->dtype != b->dtype || b->rank != 2 + dims)
-    return ops_fail(c, "operands are %s and %s; two of one dtype and rank were expected",
-                    ops_type(c, 0), ops_type(c, 1));
+    return ops_fail(c, "%s is %s, %s is %s; two of one dtype and rank were expected",
+                    ops_operand(c, 0), ops_type(c, 0), ops_operand(c, 1), ops_type(c, 1));
   return HP_OK;
 }
 
@@ -105,17 +108,17 @@ hp_status infer_conv(infer_ctx *c) {
   HP_TRY(want_one_type(c, win.dims));
   HP_TRY(want_groups(c, x->dim[1], w->dim[0]));
   if (w->dim[1] != x->dim[1] / groups)
-    return ops_fail(c,
-                    "x is %s, the weights %s, groups %lld; weights of %lld channels were expected",
-                    ops_type(c, 0), ops_type(c, 1), (long long)groups,
-                    (long long)(x->dim[1] / groups));
+    return ops_fail(c, "%s is %s, %s is %s, groups %lld; weights of %lld channels were expected",
+                    ops_operand(c, 0), ops_type(c, 0), ops_operand(c, 1), ops_type(c, 1),
+                    (long long)groups, (long long)(x->dim[1] / groups));
   HP_TRY(read_window(c, &win));
   for (int d = 0; d < win.dims; d++) {
     win.kernel[d] = w->dim[2 + d];
     if (win.kernel[d] < 1 || win.kernel[d] > list_limit)
-      return ops_fail(c, "the weights %s have no kernel", ops_type(c, 1));
+      return ops_fail(c, "%s is %s, with no kernel along spatial dim %d; 1 or more was expected",
+                      ops_operand(c, 1), ops_type(c, 1), d);
   }
-  HP_TRY(fit(c, &win, result));
+  HP_TRY(fit(c, &win, ops_operand(c, 0), result));
   set_out(c, (hp_dtype)x->dtype, x->dim[0], w->dim[0], result, win.dims);
   return HP_OK;
 }
@@ -124,7 +127,7 @@ hp_status infer_conv(infer_ctx *c) {
 static hp_status want_result(infer_ctx *c, int i, const window *w) {
   const ir_value *dy = graph_value(c->g, c->in[i]);
   int64_t result[SPATIAL_MAX];
-  HP_TRY(fit(c, w, result));
+  HP_TRY(fit(c, w, "x", result));
   for (int d = 0; d < w->dims; d++)
     if (dy->dim[2 + d] != result[d])
       return ops_fail(c, "dy is %s; %lld along spatial dim %d was expected", ops_type(c, i),
@@ -149,7 +152,8 @@ hp_status infer_conv_dx(infer_ctx *c) {
   for (int d = 0; d < win.dims; d++) {
     win.kernel[d] = w->dim[2 + d];
     if (win.kernel[d] < 1 || win.kernel[d] > list_limit)
-      return ops_fail(c, "the weights %s have no kernel", ops_type(c, 1));
+      return ops_fail(c, "%s is %s, with no kernel along spatial dim %d; 1 or more was expected",
+                      ops_operand(c, 1), ops_type(c, 1), d);
   }
   HP_TRY(want_result(c, 0, &win));
   set_out(c, (hp_dtype)dy->dtype, dy->dim[0], in, win.size, win.dims);
@@ -223,6 +227,14 @@ op_cost cost_conv(const hp_graph *g, const ir_node *n) {
 
 /* --- pooling ---------------------------------------------------------------------------------- */
 
+/* An image that is empty has no largest and no mean: as in PyTorch, padding does not make up. */
+static hp_status want_elements(infer_ctx *c, const window *w, const char *x) {
+  for (int d = 0; d < w->dims; d++)
+    if (w->size[d] == 0)
+      return ops_fail(c, "%s is empty along spatial dim %d; 1 or more was expected", x, d);
+  return HP_OK;
+}
+
 static hp_status read_pool(infer_ctx *c, window *w) {
   HP_TRY(read_list(c, "kernel", w->dims, 1, w->kernel));
   HP_TRY(read_list(c, "stride", w->dims, 1, w->stride));
@@ -243,8 +255,9 @@ hp_status infer_pool(infer_ctx *c) {
   int64_t result[SPATIAL_MAX];
   window w;
   HP_TRY(read_image(c, 0, &w));
+  HP_TRY(want_elements(c, &w, ops_operand(c, 0)));
   HP_TRY(read_pool(c, &w));
-  HP_TRY(fit(c, &w, result));
+  HP_TRY(fit(c, &w, ops_operand(c, 0), result));
   set_out(c, (hp_dtype)x->dtype, x->dim[0], x->dim[1], result, w.dims);
   return HP_OK;
 }
@@ -252,6 +265,7 @@ hp_status infer_pool(infer_ctx *c) {
 /* dy of a pool over `size`, with the images and channels of operand 0. */
 static hp_status infer_pool_dx(infer_ctx *c, window *w) {
   const ir_value *dy = graph_value(c->g, c->in[0]);
+  HP_TRY(want_elements(c, w, "x"));
   HP_TRY(read_pool(c, w));
   HP_TRY(want_result(c, 0, w));
   set_out(c, (hp_dtype)dy->dtype, dy->dim[0], dy->dim[1], w->size, w->dims);

@@ -118,7 +118,8 @@ hp_status infer_transpose(infer_ctx *c) {
   c->out[0].rank = x->rank;
   for (int i = 0; i < n; i++) {
     if (perm[i] < 0 || perm[i] >= n || seen[perm[i]])
-      return ops_fail(c, "perm is not a permutation");
+      return ops_fail(c, "%s is %s; perm has %lld at %d, each dim from 0 to %d once was expected",
+                      ops_operand(c, 0), ops_type(c, 0), (long long)perm[i], i, n - 1);
     seen[perm[i]] = true;
     c->out[0].dim[i] = x->dim[perm[i]];
   }
@@ -158,8 +159,11 @@ hp_status infer_slice(infer_ctx *c) {
   c->out[0].layout = 0;
   for (int i = 0; i < n; i++) {
     if (start[i] < 0 || stop[i] < start[i] || stop[i] > x->dim[i] || step[i] < 1)
-      return ops_fail(c, "%lld:%lld:%lld is not a part of dim %d of %s", (long long)start[i],
-                      (long long)stop[i], (long long)step[i], i, ops_type(c, 0));
+      return ops_fail(c,
+                      "%s is %s; of dim %d start is %lld, stop %lld, step %lld: 0 <= start <= stop "
+                      "<= %lld and a step of 1 or more was expected",
+                      ops_operand(c, 0), ops_type(c, 0), i, (long long)start[i], (long long)stop[i],
+                      (long long)step[i], (long long)x->dim[i]);
     c->out[0].dim[i] = stop[i] == start[i] ? 0 : (stop[i] - start[i] - 1) / step[i] + 1;
   }
   return HP_OK;
@@ -206,8 +210,10 @@ hp_status infer_pad(infer_ctx *c) {
   c->out[0].layout = 0;
   for (int i = 0; i < n; i++) {
     if (lo[i] < 0 || hi[i] < 0 || lo[i] > INT64_MAX / 4 || hi[i] > INT64_MAX / 4)
-      return ops_fail(c, "dim %d is padded by %lld and %lld", i, (long long)lo[i],
-                      (long long)hi[i]);
+      return ops_fail(c,
+                      "%s is %s; of dim %d low is %lld, high %lld: 0 or more, and no more than "
+                      "memory holds, was expected",
+                      ops_operand(c, 0), ops_type(c, 0), i, (long long)lo[i], (long long)hi[i]);
     c->out[0].dim[i] += lo[i] + hi[i];
   }
   return HP_OK;

@@ -139,7 +139,8 @@ static void give_share(ref_ctx *c, int64_t at, int64_t of, const window *w, bool
 }
 void ref_AVG_POOL_DX(ref_ctx *c) { each(c, c->out[0], c->in[0], true, give_share); }
 
-/* To the first of the largest; where bounds leave open which that is, nobody knows. */
+/* To the first of the largest, or the last NaN; where bounds leave open which that is, nobody
+ * knows. */
 void ref_MAX_POOL_DX(ref_ctx *c) {
   const ref_tensor *dy = c->in[0], *x = c->in[1];
   ref_tensor *dx = c->out[0];
@@ -151,7 +152,7 @@ void ref_MAX_POOL_DX(ref_ctx *c) {
     for (int64_t h = w.from[0]; h < w.to[0]; h++)
       for (int64_t l = w.from[1]; l < w.to[1]; l++) {
         int64_t at = plane + h * s.x[1] + l;
-        if (best < 0 || x->f[at] > x->f[best]) best = at;
+        if (best < 0 || x->f[at] > x->f[best] || isnan(x->f[at])) best = at;
       }
     dx->f[best] += dy->f[k];
     dx->e[best] += dy->e[k] + 4 * ref_ulp(HP_F32, dy->f[k]);

@@ -152,7 +152,7 @@ TEST(builders_refuse_what_makes_no_sense) {
   check_poisoned(g, hp_pad(g, x, NULL, (int64_t[]){0, 0}, 0), "hp_pad: low is NULL");
   g = new_graph();
   x = hp_input(g, "x", HP_F32, two_by_six);
-  check_poisoned(g, hp_slice_step(g, x, 1, 0, 6, 0), "0:6:0");
+  check_poisoned(g, hp_slice_step(g, x, 1, 0, 6, 0), "start is 0, stop 6, step 0");
   g = new_graph();
   check_poisoned(g, hp_iota(g, HP_I32, two_by_six, 2), "axis 2");
 }
@@ -230,20 +230,116 @@ static void check_conv(hp_shape x, hp_shape w, hp_conv_options o, const char *pa
 
 TEST(builder_conv_names_what_does_not_fit) {
   const hp_shape x = {4, {2, 6, 5, 5}}, w = {4, {8, 6, 3, 3}};
-  check_conv((hp_shape){2, {5, 5}}, w, (hp_conv_options){0}, "[N,C,L] or [N,C,H,W]");
-  check_conv(x, (hp_shape){3, {8, 6, 3}}, (hp_conv_options){0}, "two of one dtype and rank");
+  check_conv((hp_shape){2, {5, 5}}, w, (hp_conv_options){0},
+             "hp_conv: x is f32[5,5] (input \"x\"); [N,C,L] or [N,C,H,W]");
+  check_conv(x, (hp_shape){3, {8, 6, 3}}, (hp_conv_options){0},
+             "w is f32[8,6,3] (input \"w\"); two of one dtype and rank");
   check_conv(x, (hp_shape){4, {8, 5, 3, 3}}, (hp_conv_options){0}, "weights of 6 channels");
   check_conv(x, w, (hp_conv_options){.groups = 4}, "6 channels become 8 in 4 groups");
   check_conv(x, w, (hp_conv_options){.stride = {-1, 1}}, "stride is -1 along spatial dim 0");
   check_conv(x, w, (hp_conv_options){.pad = {0, -2}}, "pad is -2 along spatial dim 1");
   check_conv(x, w, (hp_conv_options){.dilation = {1, 3}},
-             "the kernel covers 7 along spatial dim 1");
+             "the kernel covers 7 along spatial dim 1, x has 5 with its padding");
   check_conv(x, w, (hp_conv_options){.pad = {INT64_MAX, 0}}, "pad is 9223372036854775807");
-  check_conv(x, w, (hp_conv_options){.pad = {1 << 30, 1 << 30}}, "too large");
+  check_conv(x, w, (hp_conv_options){.pad = {1 << 30, 1 << 30}},
+             "x has 4611686039902224384 places with its padding; 1099511627776 at most");
   check_conv(x, w, (hp_conv_options){.groups = INT64_MIN}, "groups");
-  check_conv(x, (hp_shape){4, {8, 6, 0, 3}}, (hp_conv_options){0}, "no kernel");
+  check_conv(x, (hp_shape){4, {8, 6, 0, 3}}, (hp_conv_options){0},
+             "w is f32[8,6,0,3] (input \"w\"), with no kernel along spatial dim 0");
   check_conv((hp_shape){4, {2, 0, 5, 5}}, (hp_shape){4, {8, 0, 3, 3}}, (hp_conv_options){0},
              "0 channels");
+}
+
+/* Up front, by its own name. */
+TEST(builder_conv_names_a_bias_that_does_not_fit) {
+  static const struct {
+    hp_dtype t;
+    hp_shape s;
+    const char *part;
+  } row[] = {{HP_F32,
+              {1, {7}},
+              "hp_conv \"stem\": b is f32[7] (param \"bias\"); f32[8] was expected"},
+             {HP_F32, {2, {8, 1}}, "hp_conv \"stem\": b is f32[8,1] (param \"bias\"); f32[8] was"},
+             {HP_F32, {0, {0}}, "b is f32[] (param \"bias\"); f32[8] was expected"},
+             {HP_BF16, {1, {8}}, "b is bf16[8] (param \"bias\"); f32[8] was expected"}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    hp_graph *g = new_graph();
+    hp_at(g, "stem");
+    hp_tensor x = hp_input(g, "x", HP_F32, (hp_shape){4, {2, 6, 5, 5}});
+    hp_tensor w = hp_param(g, "w", HP_F32, (hp_shape){4, {8, 6, 3, 3}});
+    hp_tensor b = hp_param(g, "bias", row[i].t, row[i].s);
+    check_poisoned(g, hp_conv(g, x, w, b, NULL), row[i].part);
+  }
+}
+
+TEST(builders_name_the_tensor_whose_range_is_left_and_the_range) {
+  const int64_t twice[] = {1, 1}, none[] = {0, 0}, less[] = {0, -3};
+  for (int i = 0; i < 5; i++) {
+    hp_graph *g = new_graph();
+    hp_tensor x = hp_input(g, "u", HP_F32, two_by_six), y = HP_NONE;
+    const char *part = "";
+    if (i == 0) {
+      y = hp_slice(g, x, 1, 2, 9);
+      part =
+          "hp_slice: x is f32[2,6] (input \"u\"); of dim 1 start is 2, stop 9, step 1: 0 <= start "
+          "<= stop <= 6";
+    } else if (i == 1) {
+      y = hp_slice_step(g, x, 0, 0, 2, 0);
+      part =
+          "hp_slice_step (slice): x is f32[2,6] (input \"u\"); of dim 0 start is 0, stop 2, step 0";
+    } else if (i == 2) {
+      y = hp_slice(g, x, 2, 0, 1);
+      part = "hp_slice: x is f32[2,6] (input \"u\"); axis is 2, 0 to 1 was expected";
+    } else if (i == 3) {
+      y = hp_transpose(g, x, twice);
+      part =
+          "hp_transpose: x is f32[2,6] (input \"u\"); perm has 1 at 1, each dim from 0 to 1 once";
+    } else {
+      y = hp_pad(g, x, less, none, 0);
+      part = "hp_pad: x is f32[2,6] (input \"u\"); of dim 1 low is -3, high 0: 0 or more";
+    }
+    check_poisoned(g, y, part);
+  }
+}
+
+/* As PyTorch 2.15 has it: each window's last NaN, however the windows lie. */
+TEST(the_gradient_of_a_maximum_goes_to_the_last_nan) {
+  float x[16], y[16], dx[16];
+  static const struct {
+    int64_t kernel, stride;
+    float dx[16];
+  } row[] = {
+      {2, 2, {0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 1}},
+      {3, 1, {0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1}},
+      {4, 4, {0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+  };
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    for (int k = 0; k < 16; k++) x[k] = k < 2 ? NAN : (float)k;
+    hp_graph *g = new_graph();
+    hp_tensor in = hp_input(g, "x", HP_F32, (hp_shape){4, {1, 1, 4, 4}});
+    const hp_pool_options o = {.kernel = {row[i].kernel, row[i].kernel},
+                               .stride = {row[i].stride, row[i].stride}};
+    hp_tensor out = hp_max_pool(g, in, &o);
+    hp_shape s = hp_shape_of(g, out);
+    give(g, in, out);
+    run(g, x, sizeof x, y, (size_t)(s.dim[2] * s.dim[3]) * sizeof *y, dx, sizeof dx);
+    CHECK(isnan(y[0]));
+    for (int k = 0; k < 16; k++) CHECK_NEAR(dx[k], row[i].dx[k], 0);
+  }
+}
+
+TEST(builders_of_pools_refuse_an_empty_image) {
+  for (int d = 2; d < 4; d++)
+    for (int average = 0; average < 2; average++) {
+      hp_shape empty = {4, {1, 1, 4, 4}};
+      empty.dim[d] = 0;
+      hp_graph *g = new_graph();
+      hp_tensor x = hp_input(g, "x", HP_F32, empty);
+      const hp_pool_options o = {.kernel = {2, 2}, .pad = {1, 1}};
+      check_poisoned(g, average ? hp_avg_pool(g, x, &o) : hp_max_pool(g, x, &o),
+                     d == 2 ? "_pool: x is empty along spatial dim 0"
+                            : "_pool: x is empty along spatial dim 1");
+    }
 }
 
 TEST(builders_of_pools_name_what_does_not_fit) {

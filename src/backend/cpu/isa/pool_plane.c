@@ -87,10 +87,11 @@ static void avg_plane(const pool_spec *s, const float *x, float *y, float *row) 
 
 /* --- gradients -------------------------------------------------------------------------------- */
 
-/* Whether x is larger than all before it, of which `most` is the largest; NaN is. */
-static inline bool wins(float x, float most) { return (x > most) | ((x != x) & (most == most)); }
+/* Whether x is larger than all before it, of which `most` is the largest; NaN is, as PyTorch has
+ * it, than another NaN too. */
+static inline bool wins(float x, float most) { return (x > most) | (x != x); }
 
-/* The first of the largest elements of a window. */
+/* The first of the largest elements of a window, or its last NaN. */
 static inline int64_t find_largest(const float *x, int64_t width, range h, range w) {
   int64_t best = h.from * width + w.from;
   float most = x[best];
