@@ -73,27 +73,19 @@ static bool is_safe_above(char *path) {
   return true;
 }
 
-/* NULL when the folder may be used, else why not. */
-static const char *refusal(const char *path) {
+/* NULL when the folder may be used, else why not.  `real` is its name without links, which cannot
+ * be led elsewhere: what is looked at is what is used. */
+static const char *refusal(const char *path, char real[PATH_MAX]) {
   struct stat s;
-  char real[PATH_MAX];
-  if (stat(path, &s)) return strerror(errno);
+  char above[PATH_MAX];
+  if (!realpath(path, real) || lstat(real, &s)) return strerror(errno);
   if (!S_ISDIR(s.st_mode)) return "it is not a folder";
   if (s.st_uid != geteuid()) return "it belongs to another user";
   if (others_write(&s)) return "others may write to it (chmod go-w)";
-  if (!realpath(path, real)) return strerror(errno);
-  if (!is_safe_above(real))
+  memcpy(above, real, sizeof above);
+  if (!is_safe_above(above))
     return "a folder above it belongs to another user, or others may write to it";
   return NULL;
-}
-
-/* The same folder by a name without links, which cannot be led elsewhere later. */
-static hp_status resolve(str *path) {
-  char real[PATH_MAX];
-  if (!realpath(path->at, real)) HP_FAIL(HP_ERR_IO, "%s: %s", path->at, strerror(errno));
-  str_clear(path);
-  str_add(path, real);
-  return str_status(path);
 }
 
 hp_status jit_cache_open(const char *dir, jit_cache *out) {
@@ -109,14 +101,17 @@ hp_status jit_cache_open(const char *dir, jit_cache *out) {
   c.by_name = access("/proc/self/fd", X_OK) != 0;
   if (c.by_name) log_warn("/proc is missing: compiled kernels are loaded by name, not as checked");
   if (path.len) {
+    char real[PATH_MAX];
     make_dir(path.at);
-    const char *why = refusal(path.at);
+    const char *why = refusal(path.at, real);
     if (why)
       log_warn(
           "%s: compiled kernels are not kept there: %s; set HYPER_CACHE to a folder of your own",
           path.at, why);
     else {
-      HP_TRY_GOTO(resolve(&path), st);
+      str_clear(&path);
+      str_add(&path, real);
+      HP_TRY_GOTO(str_status(&path), st);
       if (!(c.dir = str_take(&path))) st = HP_ERR_OOM;
     }
   }

@@ -1,6 +1,7 @@
 /* The cache of compiled kernels and the search for a compiler: damage, races, refusals. */
 #include "loop_case.h"
 
+#include "codegen/jit_cache.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -451,6 +452,38 @@ TEST(a_cache_below_a_folder_that_others_may_rename_is_not_used) {
   if (geteuid()) return;
   CHECK(!chown(above, NOBODY, NOBODY));
   check_words(below, NULL, ALL_COMPILED, words);
+}
+
+/* A link that leads elsewhere as soon as it was resolved. */
+static const char *moving_link, *moves_to;
+char *realpath(const char *restrict path, char *restrict real) {
+  char *(*next)(const char *, char *);
+  void *found = dlsym(RTLD_NEXT, "realpath");
+  memcpy(&next, &found, sizeof next);
+  char *got = next(path, real);
+  if (!moving_link) return got;
+  CHECK(!unlink(moving_link));
+  CHECK(!symlink(moves_to, moving_link));
+  moving_link = NULL;
+  return got;
+}
+
+TEST(the_cache_folder_that_is_used_is_the_one_that_was_checked) {
+  char ours[512], theirs[512], way[512];
+  jit_cache c;
+  snprintf(ours, sizeof ours, "%s/ours", test_dir());
+  snprintf(theirs, sizeof theirs, "%s/theirs", test_dir());
+  snprintf(way, sizeof way, "%s/way", test_dir());
+  CHECK(!mkdir(ours, 0700));
+  CHECK(!mkdir(theirs, 0777));
+  CHECK(!chmod(theirs, 0777));
+  CHECK(!symlink(ours, way));
+  moves_to = theirs;
+  moving_link = way;
+  CHECK_OK(jit_cache_open(way, &c));
+  CHECK(!moving_link);
+  CHECK_STR(c.dir ? c.dir : "none", ours);
+  jit_cache_close(&c);
 }
 
 static void give_away(const char *path) { CHECK(!chown(path, NOBODY, NOBODY)); }
