@@ -251,11 +251,13 @@ typedef struct {
   const char *engine;    /* of products: a name, or "fastest", by measurement; NULL: "packed" */
   uint64_t memory_limit; /* bytes of params and work together a device, hard; 0 = none */
   bool plan_only;        /* for hp_plan alone: one device stands for all, however many they are */
+  bool may_miss;         /* layouts for names that a program lacks are not told */
 } hp_device_options;
 hp_status hp_device_open(const hp_device_options *o, hp_device **out);
 void hp_device_close(hp_device *d);
 /* One more rule for layouts, after those before it; of params it must come before they are made.
- * where_divides: dims that their axes do not divide stay whole, else they are padded. */
+ * The first program that is compiled warns of rules that match none of its names. where_divides:
+ * dims that their axes do not divide stay whole, else they are padded. */
 hp_status hp_device_layout(hp_device *d, const char *pattern, const char *entries,
                            bool where_divides);
 const char *hp_device_describe(const hp_device *d);

@@ -320,6 +320,7 @@ hp_status cli_device_options(const model_options *o, strategy *s, char *mesh,
                              .memory_limit = o->memory_limit,
                              .whole_sums = !strcmp(bits, "layout"),
                              .cluster = o->cluster,
+                             .may_miss = true, /* a strategy has rules for all kinds of programs */
                              .engine = o->engine,
                              .mesh = strategy_mesh(s, mesh)};
   return HP_OK;

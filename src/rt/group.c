@@ -32,7 +32,7 @@ hp_status group_rule(group *g, const char *pattern, const char *entries, bool wh
     str_free(&why);
     return st;
   }
-  layout_rule made = {copy_text(pattern), copy_text(entries), where_divides, false};
+  layout_rule made = {copy_text(pattern), copy_text(entries), where_divides, !g->may_miss};
   if (made.pattern && made.entries && vec_push(&g->rules, made)) return HP_OK;
   mem_free(made.pattern);
   mem_free(made.entries);
@@ -129,10 +129,9 @@ hp_status group_open(const hp_device_options *o, group **out) {
   g->plan_only = o->plan_only;
   g->own = g->plan_only ? 1 : g->n;
   if (!st && !g->plan_only) st = meet_others(g);
-  for (int i = 0; i < o->n_layouts && !st; i++) {
+  g->may_miss = o->may_miss;
+  for (int i = 0; i < o->n_layouts && !st; i++)
     st = group_rule(g, o->layouts[i].pattern, o->layouts[i].entries, false);
-    if (!st) g->rules.at[i].expected = true;
-  }
   if (!st && g->comm) st = crew_create(g->own, &g->crew);
   if (!st) st = open_parts(g, o);
   if (!st) describe(g);

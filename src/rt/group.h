@@ -12,7 +12,7 @@
 typedef struct {
   char *pattern, *entries;
   bool where_divides;
-  bool expected; /* given by the user: a program without a tensor of such a name is told */
+  bool expected; /* a program without a tensor of such a name is told, once */
 } layout_rule;
 
 typedef struct {
@@ -34,8 +34,8 @@ struct hp_device {
   VEC(group_state) states;
   map state_of;
   interner names;
-  bool whole_sums; /* as in hp_device_options */
-  char about[160]; /* for people */
+  bool whole_sums, may_miss; /* as in hp_device_options */
+  char about[160];           /* for people */
 };
 typedef struct hp_device group;
 
@@ -49,7 +49,7 @@ hp_status group_set_engine(group *g, const char *name);
 bool group_declared(const void *g, const char *name, const ir_value *type, layout *out);
 /* HP_ERR_LAYOUT when what hp_shard was given in the graph is no layout on the mesh. */
 hp_status group_check_marks(const group *g, const hp_graph *graph);
-/* Warns, once each, of rules of the options that match no name of the graph and no param. */
+/* Warns, once each, of rules that match no name of the graph and no param. */
 void group_tell_unused(group *g, const hp_graph *graph);
 /* Writes engines into the program that the i-th device of this process was given.  All devices get
  * those of the first: it measures, where anything is to be measured, and tells the others. */

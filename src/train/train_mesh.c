@@ -138,7 +138,8 @@ hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out
                          .cluster = c->parallel.cluster,
                          .whole_sums = c->is.whole_sums,
                          .engine = c->is.engine,
-                         .plan_only = plan_only};
+                         .plan_only = plan_only,
+                         .may_miss = true /* train_mesh_apply tells what matches nothing */};
   o.mesh = *c->is.mesh ? c->is.mesh : strategy_mesh(&c->is.strategy, text);
   return hp_device_open(&o, out);
 }

@@ -342,13 +342,15 @@ TEST(a_rule_of_the_wrong_rank_is_refused_whether_sums_are_whole_or_not) {
   }
 }
 
-/* What compiling y = x on two devices says on stderr, with this rule. */
-static const char *said_of(const char *pattern) {
+/* What compiling y = x on two devices says on stderr, with this rule: of the options, or of a call.
+ */
+static const char *said(const char *pattern, bool call, bool may_miss) {
   static char words[1024];
   const hp_layout_rule rule[] = {{pattern, "(dp)"}};
   hp_device_options o = {.mesh = "(2)(dp)",
                          .layouts = rule,
-                         .n_layouts = 1,
+                         .n_layouts = call ? 0 : 1,
+                         .may_miss = may_miss,
                          .threads = 2,
                          .interpret = true};
   FILE *f = tmpfile();
@@ -360,6 +362,7 @@ static const char *said_of(const char *pattern) {
   hp_tensor x = hp_input(g, "tokens", HP_F32, three);
   hp_output(g, "y", hp_mul(g, x, hp_param(g, "blk.0.q_proj.weight", HP_F32, three)));
   CHECK_OK(hp_device_open(&o, &d));
+  if (call) CHECK_OK(hp_device_layout(d, pattern, "(dp)", false));
   CHECK_OK(hp_compile(g, d, NULL, &p));
   CHECK_OK(hp_compile(g, d, NULL, &again));
   hp_program_free(p);
@@ -372,6 +375,7 @@ static const char *said_of(const char *pattern) {
   fclose(f);
   return words;
 }
+static const char *said_of(const char *pattern) { return said(pattern, false, false); }
 
 TEST(a_layout_rule_that_matches_nothing_is_told_once) {
   CHECK_STR(said_of("tokens"), "");
@@ -382,6 +386,13 @@ TEST(a_layout_rule_that_matches_nothing_is_told_once) {
       "has such a name, so that it cuts nothing; did you mean \"blk.0.q_proj.weight\"?\n");
   CHECK_STR(said_of("router"), "warning: layout of \"router\": no input, param or marked tensor of "
                                "the program has such a name, so that it cuts nothing\n");
+}
+
+TEST(a_layout_rule_of_a_call_that_matches_nothing_is_told_unless_it_may_miss) {
+  CHECK_STR(said("*.q_proj.weight", true, false), "");
+  CHECK_STR(said("router", true, false), said_of("router"));
+  CHECK(strstr(said("router", true, false), "layout of \"router\": no input"));
+  for (int call = 0; call < 2; call++) CHECK_STR(said("router", call, true), "");
 }
 
 TEST(a_kernel_that_fails_names_its_input_and_the_place) {
