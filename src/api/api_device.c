@@ -81,14 +81,25 @@ HP_API const char *hp_device_engine(const hp_device *d) {
   API_NEED_OR(d, "");
   return d->part[0]->backend->engine(d->part[0]->dev);
 }
-/* Picks first: of a text that is none, or names what is not here, nothing is taken. */
+static hp_status set_picks(hp_device *d, const char *picks) {
+  for (int i = 0; i < d->own; i++) HP_TRY(d->part[i]->backend->set_picks(d->part[i]->dev, picks));
+  return HP_OK;
+}
+
+/* A name that is none changes nothing, and neither do picks that are none: the first device refuses
+ * them, and the engine is as it was. */
 HP_API hp_status hp_device_set_engine(hp_device *d, const char *name, const char *picks) {
   API_CALL;
   API_NEED(d);
   API_NEED(name);
-  for (int i = 0; i < d->own && picks; i++)
-    HP_TRY(d->part[i]->backend->set_picks(d->part[i]->dev, picks));
-  return api_result(__func__, group_set_engine(d, name));
+  const char *before = d->part[0]->backend->engine(d->part[0]->dev);
+  hp_status st = group_set_engine(d, name);
+  if (!st && picks) {
+    st = set_picks(d, picks);
+    for (int i = 0; st && i < d->own; i++)
+      HP_ASSERT(!d->part[i]->backend->set_engine(d->part[i]->dev, before));
+  }
+  return api_result(__func__, st);
 }
 HP_API hp_status hp_device_picks(const hp_device *d, char **text) {
   API_CALL;

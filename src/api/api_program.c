@@ -40,10 +40,15 @@ static hp_status dump_program(const program *p, const char *dir) {
   return st;
 }
 
+/* More than can be is the most that can be. */
+static uint64_t add_bytes(uint64_t a, uint64_t b) {
+  return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
 /* Bytes that work memory may take; 0 = no limit. */
 static uint64_t work_limit(const device *d, const program *p, uint64_t reserve) {
   if (!d->limit) return 0;
-  uint64_t left = device_work_limit(d), more = memory_new_state(d, p) + reserve;
+  uint64_t left = device_work_limit(d), more = add_bytes(memory_new_state(d, p), reserve);
   return left > more ? left - more : 1;
 }
 
@@ -61,15 +66,21 @@ static hp_status prepare(device *d, program *p, uint64_t *workspace, const memor
 
 /* A refusal that names what would do: `work` bytes beside the params. */
 static hp_status too_small(const device *d, program *p, uint64_t reserve, uint64_t work) {
-  uint64_t params = d->state_bytes + memory_new_state(d, p) + reserve;
+  uint64_t params = add_bytes(add_bytes(d->state_bytes, memory_new_state(d, p)), reserve);
+  uint64_t all = add_bytes(params, work);
   p->arena[TIER_DEVICE] = work;
   err_clear();
+  if (all == UINT64_MAX)
+    HP_FAIL(
+        HP_ERR_OOM,
+        "memory limit %llu bytes is too small: reserve_bytes is %llu, more than any limit holds "
+        "beside %llu of work memory; set reserve_bytes to what other programs' params take",
+        (unsigned long long)d->limit, (unsigned long long)reserve, (unsigned long long)work);
   HP_FAIL(HP_ERR_OOM,
           "memory limit %llu bytes is too small: params and optimizer state take %llu, work memory "
-          "%llu; set memory_limit to %llu bytes or more, or use a smaller batch or cutoff_len, or "
-          "recompute: full",
+          "%llu; set memory_limit to %llu bytes or more; smaller inputs, or remat, take less",
           (unsigned long long)d->limit, (unsigned long long)params, (unsigned long long)work,
-          (unsigned long long)(params + work));
+          (unsigned long long)all);
 }
 
 /* Orders of a program's instructions, from the fastest to the one that needs least memory; the
@@ -335,7 +346,8 @@ static hp_status plan_explain(const hp_graph *g, hp_device *d, const hp_compile_
   if (picture || !strcmp(what, "layouts")) return plan_layouts(g, d, picture, out);
   hp_memory memory;
   HP_TRY(plan_first(g, d, o, &p, &loaded, &memory));
-  hp_status st = explain_print(p, d->part[0], NULL, NULL, what, out);
+  bool totals = !strcmp(what, "memory.totals");
+  hp_status st = explain_print(p, d->part[0], NULL, totals ? &memory : NULL, what, out);
   d->part[0]->backend->release(loaded);
   program_free(p);
   return st;

@@ -105,8 +105,7 @@ int cpu_count(void) {
 hp_status pool_create(int n, bool pin, pool **out) {
   if (n <= 0) n = cpu_count();
   if (n > THREADS_MAX)
-    HP_FAIL(HP_ERR_ARG, "%d threads: at most %d are possible; use --threads 1..%d", n, THREADS_MAX,
-            THREADS_MAX);
+    HP_FAIL(HP_ERR_ARG, "threads is %d; expected 1 to %d, or 0 for all cores", n, THREADS_MAX);
   pool *p = mem_calloc(1, sizeof *p);
   HP_TRY_MEM(p);
   p->n = 1;
@@ -125,7 +124,7 @@ hp_status pool_create(int n, bool pin, pool **out) {
     int e = pthread_create(&p->w[i].thread, NULL, worker_main, &p->w[i]);
     if (e) {
       pool_free(p);
-      HP_FAIL(HP_ERR_DEVICE, "cannot start thread %d of %d: %s; try --threads %d", i, n,
+      HP_FAIL(HP_ERR_DEVICE, "cannot start thread %d of %d: %s; set threads to %d or less", i, n,
               strerror(e), i);
     }
     p->n = i + 1;

@@ -50,8 +50,15 @@ int cli_usage(const char *verb, const char *fmt, ...) {
   return 2;
 }
 
+/* What the library says in the words of its header, in those of options and keys. */
+static const char *advice(hp_status st) {
+  if (st != HP_ERR_OOM) return "";
+  return "; what takes less: a smaller batch or cutoff_len, recompute: full, --dtype bf16, or more "
+         "devices";
+}
+
 int cli_fail(hp_status st) {
-  cli_say(st, ": %s", *err_message() ? err_message() : err_name(st));
+  cli_say(st, ": %s%s", *err_message() ? err_message() : err_name(st), advice(st));
   const char *trace = getenv("HYPER_TRACE");
   if (trace && *trace == '1') fputs(err_trace(), stderr);
   bool input = st == HP_ERR_ARG || st == HP_ERR_INPUT || st == HP_ERR_SHAPE ||

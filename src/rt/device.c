@@ -85,10 +85,10 @@ hp_status device_state(device *d, const char *name, const ir_value *type, uint32
   if (d->state_bytes + padded > d->physical)
     HP_FAIL(HP_ERR_OOM,
             "param \"%s\" (%llu bytes) does not fit beside %llu bytes of others: the machine has "
-            "%llu bytes of memory; use a smaller model, %sor several machines",
+            "%llu bytes of memory; %sa mesh of several machines takes less of each",
             name, (unsigned long long)bytes, (unsigned long long)d->state_bytes,
             (unsigned long long)d->physical,
-            type->dtype == HP_F32 ? "--dtype bf16 (half of f32), " : "");
+            type->dtype == HP_F32 ? "HP_BF16 takes half of it, " : "");
   state_tensor s = {.type = *type, .bytes = bytes};
   s.name = intern(&d->names, name, strlen(name));
   if (!s.name || !vec_reserve(&d->states, 1)) return HP_ERR_OOM;
@@ -106,7 +106,7 @@ hp_status device_reserve(device *d, int tier, uint64_t bytes) {
   if (bytes > d->physical || d->state_bytes > d->physical - bytes)
     HP_FAIL(HP_ERR_OOM,
             "work memory of %llu bytes does not fit beside %llu bytes of params: the machine has "
-            "%llu bytes; use a smaller batch, shorter sequences or recompute: full",
+            "%llu bytes; smaller inputs, or remat, take less",
             (unsigned long long)bytes, (unsigned long long)d->state_bytes,
             (unsigned long long)d->physical);
   if (d->arena[tier]) d->backend->free(d->dev, tier, d->arena[tier], d->arena_bytes[tier]);

@@ -117,8 +117,9 @@ hp_status explain_print(const program *p, device *d, const exec *e, const hp_mem
   bool json = !strcmp(what, "ops.json");
   if (!json && strcmp(what, "ops"))
     HP_FAIL(HP_ERR_ARG,
-            "\"%s\": expected memory, schedule, comm, ops, ops.json, timeline.svg or mesh.svg",
-            what);
+            "what is \"%.100s\"; expected memory, memory.totals, schedule, ops, ops.json, comm, "
+            "timeline.svg or mesh.svg%s",
+            what, e ? "" : ", or of a plan layouts or layouts.svg");
   return print_ops(p, d, e, m, json, out);
 }
 

@@ -526,3 +526,104 @@ TEST(api_refuses_tensors_that_the_machine_has_no_memory_for) {
   hp_graph_free(g);
   hp_device_close(d);
 }
+
+/* In the words of this header: the command line adds its own. */
+static void check_words_of_header(void) {
+  static const char *const of_command[] = {"--", "cutoff_len", "recompute:", "batch"};
+  for (size_t i = 0; i < sizeof of_command / sizeof *of_command; i++)
+    if (strstr(hp_last_error(), of_command[i]))
+      test_fail(__FILE__, __LINE__, "\"%s\" is in \"%s\"", of_command[i], hp_last_error());
+}
+
+/* y = relu(x), of 4 MiB. */
+static hp_graph *large_graph(void) {
+  hp_graph *g = new_graph();
+  hp_tensor x = hp_input(g, "x", HP_F32, (hp_shape){1, {1 << 20}});
+  hp_output(g, "y", hp_map(g, "relu", x, HP_NONE, HP_NONE));
+  return g;
+}
+
+TEST(messages_about_memory_and_threads_speak_of_the_options_of_the_header) {
+  hp_device *d = NULL;
+  hp_program *p = NULL;
+  CHECK_FAILS(hp_device_open(&(hp_device_options){.threads = 1 << 20}, &d),
+              "threads is 1048576; expected 1 to ");
+  CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &d));
+  CHECK_FAILS(hp_param_create(d, "w", HP_F32, (hp_shape){2, {1 << 24, 1 << 24}}), "HP_BF16");
+  CHECK_EQ(hp_param_create(d, "w", HP_F32, (hp_shape){2, {1 << 24, 1 << 24}}), HP_ERR_OOM);
+  check_words_of_header();
+  hp_graph *g = large_graph();
+  hp_device_set_memory_limit(d, 4096);
+  CHECK_EQ(hp_compile(g, d, NULL, &p), HP_ERR_OOM);
+  CHECK(strstr(hp_last_error(), "; set memory_limit to ") && strstr(hp_last_error(), "remat"));
+  check_words_of_header();
+  hp_graph_free(g);
+  hp_device_close(d);
+}
+
+TEST(bytes_that_are_reserved_are_added_without_a_wrap) {
+  static const uint64_t limits[] = {1 << 20, UINT64_MAX / 2, UINT64_MAX};
+  hp_graph *g = large_graph();
+  hp_device *d = NULL;
+  hp_program *p = NULL;
+  const hp_compile_options o = {.reserve_bytes = UINT64_MAX};
+  CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &d));
+  for (int i = 0; i < 3; i++) {
+    hp_device_set_memory_limit(d, limits[i]);
+    CHECK_EQ(hp_compile(g, d, &o, &p), HP_ERR_OOM);
+    CHECK(strstr(hp_last_error(), "reserve_bytes is 18446744073709551615"));
+  }
+  hp_device_set_memory_limit(d, UINT64_MAX);
+  CHECK_OK(hp_compile(g, d, &(hp_compile_options){.reserve_bytes = UINT64_MAX / 2}, &p));
+  hp_program_free(p);
+  hp_graph_free(g);
+  hp_device_close(d);
+}
+
+TEST(what_cannot_be_explained_is_answered_with_all_that_can) {
+  static const char list[] = "what is \"memroy\"; expected memory, memory.totals, schedule, ops, "
+                             "ops.json, comm, timeline.svg or mesh.svg";
+  static const char *const what[] = {"memory",   "memory.totals", "schedule",     "ops",
+                                     "ops.json", "comm",          "timeline.svg", "mesh.svg",
+                                     "layouts",  "layouts.svg"};
+  hp_graph *g = large_graph();
+  hp_device *d = NULL;
+  hp_program *p = NULL;
+  char *text = NULL;
+  CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &d));
+  CHECK_OK(hp_compile(g, d, NULL, &p));
+  CHECK_FAILS(hp_explain(p, "memroy", &text), list);
+  CHECK(!strstr(hp_last_error(), "layouts"));
+  CHECK_FAILS(hp_plan_explain(g, d, NULL, "memroy", &text), list);
+  CHECK(strstr(hp_last_error(), ", or of a plan layouts or layouts.svg"));
+  for (size_t i = 0; i < sizeof what / sizeof *what; i++) {
+    CHECK_OK(hp_plan_explain(g, d, NULL, what[i], &text));
+    hp_free(text);
+    if (i >= 8) continue;
+    CHECK_OK(hp_explain(p, what[i], &text));
+    hp_free(text);
+  }
+  hp_program_free(p);
+  hp_graph_free(g);
+  hp_device_close(d);
+}
+
+/* Neither a name that is none nor picks that are none leave anything behind. */
+TEST(an_engine_that_is_refused_leaves_engine_and_picks_as_they_were) {
+  static const char good[] = "packed f32 8x8x8 = packed\n";
+  hp_device *d = NULL;
+  char *before = NULL, *after = NULL;
+  CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &d));
+  CHECK_OK(hp_device_picks(d, &before));
+  CHECK_FAILS(hp_device_set_engine(d, "none", good), "none");
+  CHECK_OK(hp_device_picks(d, &after));
+  CHECK_STR(after, before);
+  CHECK_STR(hp_device_engine(d), "packed");
+  CHECK(hp_device_set_engine(d, "fastest", "x = mkl\n") != HP_OK);
+  CHECK_STR(hp_device_engine(d), "packed");
+  CHECK_OK(hp_device_set_engine(d, "fastest", good)); /* it is a text of picks */
+  CHECK_STR(hp_device_engine(d), "fastest");
+  hp_free(before);
+  hp_free(after);
+  hp_device_close(d);
+}
