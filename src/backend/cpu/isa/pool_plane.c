@@ -16,7 +16,7 @@ static inline range window(const pool_spec *s, int d, int64_t i) {
 }
 
 /* The larger; NaN if one is.  Of equals the first, a. */
-static inline float larger(float a, float b) { return (b > a) | (b != b) ? b : a; }
+static inline float larger(float a, float b) { return ((b > a) | (b != b)) ? b : a; }
 
 /* --- forward ---------------------------------------------------------------------------------- */
 
