@@ -101,3 +101,23 @@ TEST(a_network_of_convolutions_has_the_same_bits_where_no_sum_is_cut) {
     CHECK(!memcmp(&one, &many, sizeof one));
   }
 }
+
+/* 131,074 GiB once: what lies between two taps is no memory. */
+TEST(a_convolution_of_a_far_dilation_is_planned_by_what_its_taps_meet) {
+  enum { FAR = 1 << 18 };
+  hp_graph *g;
+  hp_device *d;
+  hp_program_stats s;
+  hp_tensor dx;
+  CHECK_OK(hp_graph_create(&g));
+  hp_tensor x = hp_param(g, "x", HP_F32, (hp_shape){4, {64, 8, 4, 4}});
+  hp_tensor w = hp_param(g, "w", HP_F32, (hp_shape){4, {8, 8, 2, 2}});
+  const hp_conv_options o = {.pad = {FAR, FAR}, .dilation = {2 * FAR, 2 * FAR}};
+  CHECK_OK(hp_grad(g, hp_sum_sq(g, hp_conv(g, x, w, HP_NONE, &o)), &x, 1, &dx));
+  hp_output(g, "dx", dx);
+  CHECK_OK(hp_device_open(&(hp_device_options){.threads = 2, .interpret = true}, &d));
+  CHECK_OK(hp_plan(g, d, NULL, &s));
+  CHECK(s.memory.work_bytes < 16 << 20);
+  hp_device_close(d);
+  hp_graph_free(g);
+}
