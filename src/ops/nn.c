@@ -163,6 +163,14 @@ static bool qkv_fit(const ir_value *q, const ir_value *k, const ir_value *v) {
          q->dim[3] == k->dim[3];
 }
 
+/* i64[], or of some sequences and heads of more i64[3]: with the number of their first row of
+ * weights, and how many rows a whole sequence has. */
+static hp_status check_seed_of_weights(infer_ctx *c, int i) {
+  const ir_value *seed = graph_value(c->g, c->in[i]);
+  bool part = seed->dtype == HP_I64 && seed->rank == 1 && seed->dim[0] == 3;
+  return part ? HP_OK : ops_check_seed(c, i);
+}
+
 /* q [B,T,H,D], k [B,S,KV,D], v [B,S,KV,Dv]; from operand `more` on the span i32 [B,T,2], when
  * there, and with dropout the seed. */
 static hp_status check_qkv(infer_ctx *c, int more) {
@@ -176,7 +184,7 @@ static hp_status check_qkv(infer_ctx *c, int more) {
   bool drops = attr_float(c->g, &c->node, "dropout") != 0;
   HP_TRY(ops_check_rate(c, "dropout"));
   if (drops && c->node.n_in <= more) return ops_fail(c, "dropout has no seed");
-  if (drops) HP_TRY(ops_check_seed(c, c->node.n_in - 1));
+  if (drops) HP_TRY(check_seed_of_weights(c, c->node.n_in - 1));
   if (c->node.n_in - drops > more + 1) return ops_fail(c, "there is a seed, but no dropout");
   if (c->node.n_in - drops == more) return HP_OK;
   const ir_value *s = graph_value(c->g, c->in[more]);

@@ -120,6 +120,7 @@ static hp_status compute(shard *s, const ir_node *n, rule *r, choice *c) {
   }
   for (int i = 0; i < n->n_in; i++) HP_TRY(shard_bring_owned(s, from[i], &c->need[i], &in[i]));
   locate_indices(s, r, c, in);
+  shard_place_dropout(s, n, c, in);
   shard_own_results(s, n, c);
   bool wide = widens(s, n, &c->out[0]);
   ir_value part = *graph_value(s->r.from, n->out0);

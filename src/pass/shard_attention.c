@@ -38,6 +38,41 @@ bool shard_cuts_sequence(const shard *s, const ir_node *n) {
   return !span || same_cut(q, 1, k, 1);
 }
 
+/* --- dropout ---------------------------------------------------------------------------------- */
+
+/* Which part of dim d the device has: i64[1]. */
+static val part_number(shard *s, const layout *l, int d) {
+  int64_t parts = layout_parts(s->m, l, d);
+  val all = ops_iota(s->r.to, HP_I64, &parts, 1, 0);
+  attr_record a = {0};
+  if (parts == 1) return all;
+  shard_put_group(s, l->axis[d], l->n[d], &a);
+  attr_put_int(&a, 0);
+  return ops_add(s->r.to, OP_PART, &all, 1, &a);
+}
+
+static val times(hp_graph *g, val x, int64_t n) {
+  return ops_binary(g, OP_MUL, x, ops_const(g, HP_I64, (double)n));
+}
+
+void shard_place_dropout(shard *s, const ir_node *n, const choice *c, val *in) {
+  enum { BATCH = 0, HEADS = 2 };
+  bool attends = n->op == OP_ATTENTION || n->op == OP_ATTENTION_GRAD;
+  if (!attends || attr_float(s->r.from, n, "dropout") == 0) return;
+  hp_graph *g = s->r.to;
+  const layout *q = &c->need[0];
+  const int64_t *dim = graph_value(s->r.from, graph_in(s->r.from, n)[0])->dim, one = 1;
+  int64_t rows = dim[1], sequence = dim[HEADS] * rows;
+  if (layout_parts(s->m, q, BATCH) == 1 && layout_parts(s->m, q, HEADS) == 1) return;
+  val b =
+      times(g, part_number(s, q, BATCH), layout_part_size(s->m, q, BATCH, dim[BATCH]) * sequence);
+  val h = times(g, part_number(s, q, HEADS), layout_part_size(s->m, q, HEADS, dim[HEADS]) * rows);
+  val *seed = &in[n->n_in - 1];
+  val three[] = {ops_reshape(g, *seed, &one, 1), ops_binary(g, OP_ADD, b, h),
+                 ops_broadcast(g, ops_const(g, HP_I64, (double)sequence), &one, 1)};
+  *seed = ops_concat(g, three, 3, 0);
+}
+
 /* --- layouts ---------------------------------------------------------------------------------- */
 
 /* Takes the axes of the sequence out of a layout. */

@@ -146,6 +146,14 @@ static bool sequence(const padding *p, int *queries, int *keys) {
   return !p->plan->whole_sums && attr_float(p->r.from, n, "dropout") == 0 && (span || causal);
 }
 
+/* The factor of heads, when numbers are drawn for each: padding would give them others.  -1: none.
+ */
+static int counted_heads(const padding *p) {
+  bool attends = p->n->op == OP_ATTENTION || p->n->op == OP_ATTENTION_GRAD;
+  if (!attends || attr_float(p->r.from, p->n, "dropout") == 0) return -1;
+  return leading(&p->rule, &p->rule.in[1], 2);
+}
+
 static void find_fixed(padding *p) {
   const rule *r = &p->rule;
   for (int f = 0; f < r->factors; f++) {
@@ -159,6 +167,8 @@ static void find_fixed(padding *p) {
   }
   int queries, keys;
   if (sequence(p, &queries, &keys)) p->fixed[queries] = p->fixed[keys] = false;
+  int heads = counted_heads(p);
+  if (heads >= 0) p->fixed[heads] = true;
   for (int i = 0; i < r->n_in + r->n_out; i++) {
     const rule_tensor *t = tensor_of(r, i);
     for (int d = 0; d < t->rank; d++)

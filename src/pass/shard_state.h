@@ -80,6 +80,9 @@ bool shard_keeps_rows(const shard *s, const ir_node *n, const choice *c);
 /* Attention whose queries are cut along the sequence, and not by what its rule allows. */
 bool shard_cuts_sequence(const shard *s, const ir_node *n);
 hp_status shard_attention(shard *s, const ir_node *n);
+/* Where attention with dropout has some sequences and heads of more: the seed among its operands
+ * says which, so that the numbers are those of the whole. */
+void shard_place_dropout(shard *s, const ir_node *n, const choice *c, val *in);
 
 /* The layout that is declared for the name of a node of g; false: none is.  Its parts have a length
  * of their own only where they do not divide a dim. */

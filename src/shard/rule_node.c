@@ -159,7 +159,7 @@ static hp_status grouped_grad(const site *s, rule *r) {
 }
 
 /* Heads of queries are groups over the heads of keys.  A query knows its keys by its place, so the
- * sequence must be whole, unless a span names them; with dropout the whole is drawn at once. */
+ * sequence must be whole, unless a span names them, or dropout draws for it. */
 typedef struct {
   int batch, kv, group, query, key, width, value_width;
 } attention_factors;
@@ -205,6 +205,17 @@ static attention_factors attention_begin(const site *s, bool span, rule *r) {
   return f;
 }
 
+/* The seed.  Sequences and heads of keys are cut where the numbers of all rows can be counted, and
+ * these are not a part already. */
+static void attention_seed(const site *s, const attention_factors *f, rule *r) {
+  const dims *q = &s->in[0], *seed = &s->in[s->n->n_in - 1];
+  bool cuts =
+      !seed->rank && (double)q->dim[0] * (double)q->dim[1] * (double)q->dim[2] <= UINT32_MAX;
+  rule_tensor *t = rule_in(r, seed->rank);
+  if (seed->rank) rule_dim(t, 0, rule_factor(r, seed->dim[0]));
+  for (int i = 0; i < r->factors; i++) r->factor[i].whole |= !cuts || (i != f->batch && i != f->kv);
+}
+
 static hp_status attention(const site *s, rule *r) {
   bool gradient = s->n->op == OP_ATTENTION_GRAD;
   bool drops = attr_float(s->g, s->n, "dropout") > 0;
@@ -227,8 +238,7 @@ static hp_status attention(const site *s, rule *r) {
     rule_dim(t, 1, f.query);
     rule_dim(t, 2, pair);
   }
-  if (drops) rule_in(r, 0);
-  for (int i = 0; drops && i < r->factors; i++) r->factor[i].whole = true;
+  if (drops) attention_seed(s, &f, r);
   attention_tensor(rule_out(r, 4), &f, true, gradient ? f.width : f.value_width);
   if (gradient) {
     attention_tensor(rule_out(r, 4), &f, false, f.width);

@@ -194,7 +194,7 @@ typedef struct {
   bool causal;
   int64_t window;
   double dropout;
-  uint64_t seed, stream;
+  uint64_t seed, stream, first, sequence;
 } attention;
 
 /* Span and seed from operand `more` on. */
@@ -203,10 +203,13 @@ static attention attention_of(ref_ctx *c, int more) {
   int end = c->n->n_in;
   a.dropout = attr_float(c->g, c->n, "dropout");
   a.stream = (uint64_t)attr_int(c->g, c->n, "stream");
-  if (a.dropout > 0) a.seed = (uint64_t)c->in[--end]->i[0];
+  const ref_tensor *seed = a.dropout > 0 ? c->in[--end] : NULL;
+  if (seed) a.seed = (uint64_t)seed->i[0];
   a.span = more < end ? c->in[more] : NULL;
   a.B = a.q->dim[0], a.T = a.q->dim[1], a.H = a.q->dim[2], a.D = a.q->dim[3];
   a.S = a.k->dim[1], a.KV = a.k->dim[2], a.Dv = a.v->dim[3];
+  a.sequence = (uint64_t)(a.H * a.T);
+  if (seed && seed->rank) a.first = (uint64_t)seed->i[1], a.sequence = (uint64_t)seed->i[2];
   a.scale = attr_float(c->g, c->n, "scale");
   a.causal = attr_int(c->g, c->n, "causal") != 0;
   a.window = attr_int(c->g, c->n, "window");
@@ -256,7 +259,7 @@ static double weights(const attention *a, int64_t b, int64_t t, int64_t h, doubl
 
 /* What dropout multiplies the weight of a query and key s with. */
 static double kept(const attention *a, int64_t b, int64_t t, int64_t h, int64_t s) {
-  uint64_t row = (uint64_t)((b * a->H + h) * a->T + t);
+  uint64_t row = a->first + (uint64_t)b * a->sequence + (uint64_t)(h * a->T + t);
   if (a->dropout == 0) return 1;
   double u = uniform(a->seed, a->stream, row << 34 | (uint64_t)s);
   return u >= (float)a->dropout ? 1 / (1 - a->dropout) : 0;

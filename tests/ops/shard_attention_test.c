@@ -10,6 +10,7 @@ typedef struct {
   int64_t B, T, S, H, KV, D;
   bool causal, span;
   int64_t window;
+  double dropout;
 } attention_case;
 
 enum { TENSORS = 8, OUTPUTS = 5 };
@@ -65,6 +66,11 @@ static hp_graph *build(const attention_case *c) {
   for (int i = 0; i < 4; i++) in[i] = hp_input(g, names[i], HP_F32, s[i]);
   hp_attention_options o = {.causal = c->causal, .window = c->window};
   if (c->span) o.span = hp_input(g, "span", HP_I32, (hp_shape){3, {c->B, c->T, 2}});
+  if (c->dropout > 0) {
+    o.dropout = c->dropout;
+    o.seed = hp_input(g, "seed", HP_I64, (hp_shape){0});
+    o.stream = 5;
+  }
   hp_tensor y = hp_attention(g, in[0], in[1], in[2], &o);
   hp_output(g, "o", y);
   hp_tensor loss = hp_sum(g, hp_mul(g, y, in[3]), (int64_t[]){0, 1, 2, 3}, 4, false);
@@ -80,14 +86,17 @@ static char *run(const attention_case *c, const char *mesh, numbers *x) {
   if (mesh) o.layouts = rules, o.n_layouts = 3;
   hp_device *d;
   hp_program *p;
-  hp_io io[TENSORS + 1];
+  hp_io io[TENSORS + 2];
+  int64_t seed = 77;
   char *text;
   hp_graph *g = build(c);
   for (int i = 0; i < TENSORS; i++) io[i] = (hp_io){names[i], x->at[i], x->n[i] * sizeof *x->at[i]};
-  io[TENSORS] = (hp_io){"span", x->span, (size_t)(c->B * c->T * 2) * sizeof *x->span};
+  int n = TENSORS;
+  if (c->span) io[n++] = (hp_io){"span", x->span, (size_t)(c->B * c->T * 2) * sizeof *x->span};
+  if (c->dropout > 0) io[n++] = (hp_io){"seed", &seed, sizeof seed};
   CHECK_OK(hp_device_open(&o, &d));
   CHECK_OK(hp_compile(g, d, NULL, &p));
-  CHECK_OK(hp_run(p, io, TENSORS + c->span));
+  CHECK_OK(hp_run(p, io, n));
   CHECK_OK(hp_program_print(p, &text));
   hp_program_free(p);
   hp_device_close(d);
@@ -153,4 +162,33 @@ TEST(queries_are_cut_and_keys_are_whole) {
       {"(2)(a)", SEQ, "(None,None,None,None)", 1, 8, 8, 2, 2, 4, .span = true},
   };
   for (size_t i = 0; i < sizeof c / sizeof *c; i++) check_case(&c[i], "attention_grad");
+}
+
+TEST(dropout_of_sequences_and_heads_is_that_of_the_whole) {
+  static const struct {
+    attention_case c;
+    const char *part; /* of q that a device attends with */
+  } x[] = {
+      {{"(2)(a)", "(a,None,None,None)", "(a,None,None,None)", 4, 8, 8, 4, 2, 4, .causal = true},
+       "f32[2,8,4,4]"},
+      {{"(2)(a)", "(None,None,a,None)", "(None,None,a,None)", 3, 8, 8, 4, 2, 4, .causal = true},
+       "f32[3,8,2,4]"},
+      {{"(2,2)(a,b)", "(a,None,b,None)", "(a,None,b,None)", 2, 6, 9, 4, 4, 4, .causal = false},
+       "f32[1,6,2,4]"},
+      {{"(2,2)(a,b)", "((b,a),None,None,None)", "((b,a),None,None,None)", 4, 8, 8, 2, 2, 4,
+        .span = true},
+       "f32[1,8,2,4]"},
+      /* sequences that devices do not share evenly are padded; heads are not, which would count
+       * others */
+      {{"(2)(a)", "(a,None,None,None)", "(a,None,None,None)", 3, 8, 8, 4, 2, 4, .causal = true},
+       "f32[2,8,4,4]"},
+      {{"(2)(a)", "(None,None,a,None)", "(None,None,a,None)", 2, 8, 8, 3, 3, 4, .causal = true},
+       "f32[2,8,3,4]"},
+      {{"(2)(a)", SEQ, SEQ, 2, 8, 8, 2, 2, 4, .causal = true}, "f32[2,8,2,4]"},
+  };
+  for (size_t i = 0; i < sizeof x / sizeof *x; i++) {
+    attention_case c = x[i].c;
+    c.dropout = 0.3;
+    check_case(&c, x[i].part);
+  }
 }

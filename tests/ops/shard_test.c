@@ -93,6 +93,22 @@ static int64_t whole_index(const trial *t, const layout *l, const ref_tensor *wh
   return ref_flatten(whole, index);
 }
 
+/* Is operand i a seed of which a part says which rows it draws for? */
+static bool places_rows(const trial *t, int i) {
+  bool attends = t->node->op == OP_ATTENTION || t->node->op == OP_ATTENTION_GRAD;
+  return attends && attr_float(t->x.g, t->node, "dropout") > 0 && i == t->x.leaves - 1;
+}
+
+/* The seed, the number of the part's first row, and how many a sequence has. */
+static void place_rows(const trial *t, int64_t position, int64_t seed, int64_t *out) {
+  const int64_t *dim = t->whole.value[t->x.leaf[0].v].dim;
+  int64_t start[HP_MAX_RANK], stop[HP_MAX_RANK];
+  layout_slice(t->m, &t->need[0], dim, position, start, stop);
+  out[0] = seed;
+  out[1] = (start[0] * dim[2] + start[2]) * dim[1];
+  out[2] = dim[2] * dim[1];
+}
+
 /* The node on leaves of the parts' shapes; leaves get the ids that they have in the whole. */
 static bool make_local(trial *t) {
   val in[OPERANDS_MAX];
@@ -103,7 +119,9 @@ static bool make_local(trial *t) {
     char name[8];
     snprintf(name, sizeof name, "x%d", i);
     part_dims(t->m, &t->need[i], whole, dim);
-    in[i] = ops_leaf(t->local, OP_INPUT, name, whole->type, dim, whole->rank);
+    bool placed = places_rows(t, i);
+    if (placed) dim[0] = 3;
+    in[i] = ops_leaf(t->local, OP_INPUT, name, whole->type, dim, placed ? 1 : whole->rank);
   }
   ir_value part = *graph_value(t->x.g, t->node->out0);
   part_dims(t->m, &t->out[0], &t->whole.value[t->node->out0], part.dim);
@@ -139,6 +157,10 @@ static void run_part(trial *t, int64_t position) {
     ref_set(r, v, zeros);
     free(zeros);
     ref_tensor *part = &r->value[v];
+    if (places_rows(t, i)) {
+      place_rows(t, position, whole->i[0], part->i);
+      continue;
+    }
     for (int64_t k = 0; k < part->n; k++) {
       int64_t e = whole_index(t, &t->need[i], whole, part, position, k);
       if (part->f) part->f[k] = split(t, &t->need[i], position, e, whole->f[e]);

@@ -250,9 +250,9 @@ static const attn_spec grid[] = {
     {1, 0, 5, 2, 1, 8, 8, 0.3f, false, 0, NULL, {.p = 0}},
     {1, 5, 9, 1, 1, 512, 300, 0.05f, false, 0, NULL, {.p = 0}},
     {0, 5, 9, 1, 1, 8, 8, 1.0f, false, 0, NULL, {.p = 0}},
-    {2, 70, 90, 4, 2, 20, 12, 0.3f, true, 0, NULL, {0.25, 77, 3}},
-    {1, 300, 300, 2, 1, 8, 24, 0.3f, true, 40, NULL, {0.1, UINT64_MAX, UINT64_MAX}},
-    {2, 1, 600, 6, 3, 16, 16, 0.2f, true, 0, NULL, {0.5, 1, 0}}, /* few rows, segments */
+    {2, 70, 90, 4, 2, 20, 12, 0.3f, true, 0, NULL, {0.25, 77, 3, 0, 0}},
+    {1, 300, 300, 2, 1, 8, 24, 0.3f, true, 40, NULL, {0.1, UINT64_MAX, UINT64_MAX, 0, 0}},
+    {2, 1, 600, 6, 3, 16, 16, 0.2f, true, 0, NULL, {0.5, 1, 0, 0, 0}}, /* few rows, segments */
 };
 enum { GRID = sizeof grid / sizeof *grid };
 
@@ -408,7 +408,7 @@ static void check_differences(const attn_dropout *dropout) {
 }
 TEST(gradients_equal_finite_differences) {
   check_differences(&(attn_dropout){.p = 0});
-  check_differences(&(attn_dropout){0.4, 5, 6});
+  check_differences(&(attn_dropout){0.4, 5, 6, 0, 0});
 }
 
 TEST(a_fused_buffer_is_read_in_place_and_stale_cache_is_not_read) {

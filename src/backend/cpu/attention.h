@@ -24,10 +24,12 @@ typedef struct {
 } attn_view;
 
 /* A share p of the weights becomes 0, the others times 1 / (1 - p): weight (b, h, t, s) when
- * philox_uniform(seed, stream, ((b * H + h) * Tq + t) * 2^34 + s) is below p. */
+ * philox_uniform(seed, stream, row * 2^34 + s) is below p.  row is (b * H + h) * Tq + t or, where
+ * these are some sequences and heads of more, first + b * sequence + h * Tq + t. */
 typedef struct {
   double p; /* 0: none */
   uint64_t seed, stream;
+  uint64_t first, sequence; /* rows before them, and of a whole sequence; 0: H * Tq */
 } attn_dropout;
 
 typedef struct {

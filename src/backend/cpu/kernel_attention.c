@@ -28,7 +28,11 @@ static attn_spec spec_of(const program *p, const prog_inst *n) {
 static attn_spec spec_of_call(const cpu_call *c, int more) {
   attn_spec s = spec_of(c->p, c->n);
   int end = c->n->n_in;
-  if (s.dropout.p > 0) s.dropout.seed = *(const uint64_t *)c->at[--end];
+  if (s.dropout.p > 0) {
+    const uint64_t *seed = c->at[--end];
+    s.dropout.seed = seed[0];
+    if (call_type(c, end)->rank) s.dropout.first = seed[1], s.dropout.sequence = seed[2];
+  }
   if (end > more) s.span = c->at[more];
   return s;
 }

@@ -358,6 +358,7 @@ typedef struct {
   int n;                                   /* rows */
   int64_t head[ATTN_LANES], t[ATTN_LANES]; /* query head in the group, and query, of each lane */
   int64_t row[ATTN_LANES];                 /* (b * H + h) * Tq + t of each lane */
+  uint32_t drawn[ATTN_LANES];              /* the row that dropout draws for each lane */
 } tile_rows;
 
 /* Rows of tile i of a key head; lanes past the last row repeat it. */
@@ -368,11 +369,15 @@ static inline void tile_setup(const attn_job *j, int64_t b, int64_t kv, int64_t 
   int64_t query = j->per_head ? from : from % j->s->Tq;
   t->n = (int)(end - from < ATTN_LANES ? end - from : ATTN_LANES);
   t->vecs = t->n > 16 ? 2 : 1;
+  const attn_dropout *d = &j->s->dropout;
+  uint64_t sequence = d->sequence ? d->sequence : (uint64_t)(j->s->H * j->s->Tq);
   t->first = INT32_MAX, t->last = -1, t->lo_max = -1, t->hi_min = INT32_MAX;
   for (int x = 0; x < ATTN_LANES; x++) {
     if (x && x < t->n && ++query == j->s->Tq) query = 0, head++;
     t->head[x] = head, t->t[x] = query;
     t->row[x] = (b * j->s->H + kv * j->group + head) * j->s->Tq + query;
+    t->drawn[x] = (uint32_t)(d->first + (uint64_t)b * sequence +
+                             (uint64_t)((kv * j->group + head) * j->s->Tq + query));
     keys_of_row(j->s, b, query, &t->lo[x], &t->hi[x]);
     if (t->lo[x] > t->lo_max) t->lo_max = t->lo[x];
     if (t->hi[x] < t->hi_min) t->hi_min = t->hi[x];
@@ -407,7 +412,7 @@ static inline void tile_mask(const attn_dropout *d, const tile_rows *t, int64_t 
   const v16f kept = v16_set1((float)(1 / (1 - d->p)));
   for (int v = 0; v < t->vecs; v++) {
     int32_t row[16];
-    for (int x = 0; x < 16; x++) row[x] = (int32_t)t->row[16 * v + x];
+    for (int x = 0; x < 16; x++) row[x] = (int32_t)t->drawn[16 * v + x];
     for (int i = from; i < to; i += 4) {
       v16i u[4] = {v16i_set1((int32_t)((kb + i) >> 2)), v16i_load(row),
                    v16i_set1((int32_t)d->stream), v16i_set1((int32_t)(d->stream >> 32))};
