@@ -233,7 +233,7 @@ static double seconds_of(conv_spec s, conv_way way, int times) {
   float *a = numbers(way == CONV_DX ? c.y : c.x, 1), *b = numbers(way == CONV_DW ? c.y : c.w, 2);
   CHECK_OK(pool_create(2, false, &p));
   clock_t start = clock();
-  for (int i = 0; i < times; i++) free(run(ISA_PLAIN, p, &s, way, a, b, n));
+  for (int i = 0; i < times; i++) free(run(cpu_best_isa(), p, &s, way, a, b, n));
   double t = (double)(clock() - start) / CLOCKS_PER_SEC;
   pool_free(p);
   free(a);
