@@ -24,7 +24,7 @@ typedef struct {
   bool tells;  /* its failure is returned, so that a caller of ours has to deal with it */
 } api_call;
 
-#define API_BEGIN(tells) api_call call_ __attribute__((cleanup(api_end))) = api_begin(tells)
+#define API_BEGIN(tells) api_call call_ __attribute__((cleanup(api_end), unused)) = api_begin(tells)
 #define API_CALL         API_BEGIN(true)
 #define API_GET          API_BEGIN(false) /* of functions that return no status */
 api_call api_begin(bool tells);
