@@ -5,6 +5,8 @@
 
 #include "base/str.h"
 
+#include <dirent.h>
+
 /* Reads a file whole (NUL added after the end); refuses more than max bytes (0 = 1 GiB). */
 hp_status file_read(const char *path, size_t max, char **out, size_t *len); /* mem_free(*out) */
 /* Reads a stream to its end, e.g. stdin; `name` is for messages. */
@@ -57,6 +59,9 @@ bool dir_exists(const char *path);
 hp_status dir_create(const char *path);     /* with parents; there already is fine */
 hp_status dir_sync(const char *path);       /* fsync of the folder */
 hp_status dir_create_new(const char *path); /* one folder; a failure where anything has its name */
+/* The next entry of an open folder, whose path is for messages; NULL at its end.  A folder that
+ * cannot be read on is a failure, and no end. */
+hp_status dir_next(DIR *d, const char *path, struct dirent **out);
 /* The folder and all in it, or whatever else has this name.  No link is followed on the way: it is
  * removed, and what it leads to stays.  Nothing there is fine. */
 hp_status dir_remove(const char *path);

@@ -65,6 +65,13 @@ hp_status dir_create_new(const char *path) {
   HP_FAIL(HP_ERR_IO, "%s: cannot create the folder: %s", path, strerror(errno));
 }
 
+hp_status dir_next(DIR *d, const char *path, struct dirent **out) {
+  errno = 0;
+  *out = readdir(d);
+  if (!*out && errno) HP_FAIL(HP_ERR_IO, "%s: cannot read the folder: %s", path, strerror(errno));
+  return HP_OK;
+}
+
 /* --- removing --------------------------------------------------------------------------------- */
 
 static hp_status remove_entry(int at, const char *name, str *path);
@@ -79,7 +86,7 @@ static hp_status empty_folder(int fd, str *path) {
     close(fd);
     HP_FAIL(HP_ERR_IO, "%s: cannot read the folder: %s", path->at, strerror(e));
   }
-  for (struct dirent *e; !st && (e = readdir(d));) {
+  for (struct dirent *e; !st && !(st = dir_next(d, path->at, &e)) && e;) {
     if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
     str_printf(path, "/%s", e->d_name);
     st = str_status(path);
@@ -221,10 +228,11 @@ static void remove_leftover(int at, const char *path, const char *name, temp_wri
 hp_status dir_remove_leftovers(const char *path, bool locked) {
   DIR *d = opendir(path);
   if (!d) HP_FAIL(HP_ERR_IO, "%s: cannot open the folder: %s", path, strerror(errno));
-  for (struct dirent *e; (e = readdir(d));) {
+  hp_status st = HP_OK;
+  for (struct dirent *e; !(st = dir_next(d, path, &e)) && e;) {
     temp_writer w = writer_of(e->d_name);
     if (w.pid) remove_leftover(dirfd(d), path, e->d_name, w, locked);
   }
   closedir(d);
-  return HP_OK;
+  return st;
 }

@@ -129,7 +129,7 @@ static hp_status list_folder(const char *path, arena *mem, const char ***out, si
   hp_status st = HP_OK;
   DIR *dir = opendir(path);
   if (!dir) HP_FAIL(HP_ERR_IO, "%s: cannot be listed: %s", path, strerror(errno));
-  for (struct dirent *e; (e = readdir(dir)) && !st;) {
+  for (struct dirent *e; !st && !(st = dir_next(dir, path, &e)) && e;) {
     if (e->d_name[0] == '.') continue;
     const char *file = arena_printf(mem, "%s/%s", path, e->d_name);
     if (!file || !vec_push(&list, file)) st = HP_ERR_OOM;
@@ -141,7 +141,7 @@ static hp_status list_folder(const char *path, arena *mem, const char ***out, si
   *out = copy;
   *n = list.len;
   vec_free(&list);
-  return copy ? HP_OK : HP_ERR_OOM;
+  return st || copy ? st : HP_ERR_OOM;
 }
 
 static hp_status read_source(const source *s, int64_t max, arena *mem, dataset *d) {

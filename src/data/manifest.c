@@ -167,7 +167,8 @@ static hp_status check_names(const char *dir, const tree_node *files) {
   DIR *d = opendir(dir);
   if (!d) HP_FAIL(HP_ERR_IO, "%s: cannot open the folder: %s", dir, strerror(errno));
   hp_status st = HP_OK;
-  for (struct dirent *e; !st && (e = readdir(d));) st = check_name(dir, e->d_name, files);
+  for (struct dirent *e; !st && !(st = dir_next(d, dir, &e)) && e;)
+    st = check_name(dir, e->d_name, files);
   closedir(d);
   return st;
 }

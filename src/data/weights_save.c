@@ -222,7 +222,7 @@ static hp_status remove_stale(const saver *s) {
   DIR *d = opendir(s->dir);
   if (!d) HP_FAIL(HP_ERR_IO, "%s: cannot open the folder: %s", s->dir, strerror(errno));
   hp_status st = HP_OK;
-  for (struct dirent *e; !st && (e = readdir(d));) {
+  for (struct dirent *e; !st && !(st = dir_next(d, s->dir, &e)) && e;) {
     bool keep = !is_shard_name(e->d_name) && !is_waiting(e->d_name);
     for (size_t i = 0; i < s->shards.len && !keep; i++)
       keep = !strcmp(e->d_name, s->shards.at[i].name);

@@ -281,7 +281,7 @@ static hp_status list_weights(const char *dir, arena *mem, path_list *out) {
   DIR *d = opendir(dir);
   hp_status st = HP_OK;
   if (!d) return HP_OK; /* what is wrong with it is said where it is loaded */
-  for (struct dirent *e; !st && (e = readdir(d));) {
+  for (struct dirent *e; !st && !(st = dir_next(d, dir, &e)) && e;) {
     char *path = holds_weights(e->d_name) ? arena_printf(mem, "%s/%s", dir, e->d_name) : NULL;
     if (holds_weights(e->d_name) && (!path || !vec_push(out, path))) st = HP_ERR_OOM;
   }

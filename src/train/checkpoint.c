@@ -182,7 +182,7 @@ hp_status checkpoint_clean(const char *out_dir) {
   if (!d) HP_FAIL(HP_ERR_IO, "%s: cannot open the folder: %s", out_dir, strerror(errno));
   hp_status st = HP_OK;
   str path = {0};
-  for (struct dirent *e; !st && (e = readdir(d));) {
+  for (struct dirent *e; !st && !(st = dir_next(d, out_dir, &e)) && e;) {
     if (begins_with(e->d_name, ".was-checkpoint-")) st = put_back(out_dir, e->d_name);
     if (!begins_with(e->d_name, ".tmp-checkpoint-") && !begins_with(e->d_name, ".old-checkpoint-"))
       continue;
@@ -218,7 +218,7 @@ static hp_status list_files(const char *dir, arena *mem, name_list *out) {
   DIR *d = opendir(dir);
   if (!d) HP_FAIL(HP_ERR_IO, "%s: cannot open the folder: %s", dir, strerror(errno));
   hp_status st = HP_OK;
-  for (struct dirent *e; !st && (e = readdir(d));) {
+  for (struct dirent *e; !st && !(st = dir_next(d, dir, &e)) && e;) {
     if (e->d_name[0] == '.' || !strcmp(e->d_name, MANIFEST_NAME)) continue;
     char *name = arena_strdup(mem, e->d_name);
     if (!name || !vec_push(out, name)) st = HP_ERR_OOM;
@@ -400,7 +400,7 @@ static hp_status take_sums(const char *temp, file_record *r) {
   if (!d) HP_FAIL(HP_ERR_IO, "%s: cannot open the folder: %s", temp, strerror(errno));
   hp_status st = HP_OK;
   str path = {0};
-  for (struct dirent *e; !st && (e = readdir(d));) {
+  for (struct dirent *e; !st && !(st = dir_next(d, temp, &e)) && e;) {
     if (strncmp(e->d_name, sums_prefix, sizeof sums_prefix - 1)) continue;
     st = path_join(&path, temp, e->d_name);
     if (!st) st = file_record_merge(r, path.at);

@@ -39,6 +39,8 @@ hp_status checkpoint_path(const char *out_dir, int64_t step, str *path);
  * cannot be removed is told and stays; only a .was-* that cannot have its name is a failure.  Call
  * with the lock held, before anything is written. */
 hp_status checkpoint_clean(const char *out_dir);
+/* The same in several tries where the folder cannot be read; then HP_ERR_DEVICE. */
+hp_status checkpoint_clean_patiently(const char *out_dir);
 
 /* --- saving ----------------------------------------------------------------------------------- */
 
@@ -109,7 +111,8 @@ void checkpoint_memo_good(checkpoint_memo *m, const char *out_dir, int64_t step)
 /* The newest that belongs to the line and verifies; line NULL: any will do.  *found false when
  * there is none; `skipped` gets one line for each that is damaged, or has another step than its
  * name.  One that cannot be read is no damaged one: it is tried several times, then HP_ERR_DEVICE
- * names it, for an older one in its place would cost what was done since. */
+ * names it, for an older one in its place would cost what was done since.  So is a folder that
+ * cannot be listed. */
 hp_status checkpoint_newest(const char *out_dir, const run_line *line, checkpoint_memo *memo,
                             checkpoint *out, bool *found, str *skipped);
 

@@ -42,7 +42,7 @@ static hp_status list_steps(const char *out_dir, steps_list *out) {
     HP_FAIL(HP_ERR_IO, "%s: cannot open the folder: %s", out_dir, strerror(errno));
   }
   hp_status st = HP_OK;
-  for (struct dirent *e; !st && (e = readdir(d));) {
+  for (struct dirent *e; !st && !(st = dir_next(d, out_dir, &e)) && e;) {
     int64_t n = step_of(e->d_name);
     if (n >= 0 && !vec_push(out, n)) st = HP_ERR_OOM;
   }
@@ -248,11 +248,44 @@ static hp_status look_at(const char *out_dir, int64_t step, const run_line *line
   }
 }
 
+/* A folder that cannot be listed is no empty one: the run would begin again at step 0 there. */
+static hp_status cannot_list(hp_status st) {
+  err_report why;
+  err_take(st, &why);
+  HP_FAIL(HP_ERR_DEVICE,
+          "%s; which checkpoints it holds cannot be known; see to the disk or the file server, "
+          "then run this again",
+          why.message);
+}
+
+static hp_status list_patiently(const char *out_dir, steps_list *all) {
+  retry r = {0};
+  hp_status st;
+  double began;
+  do {
+    began = time_now_s();
+    all->len = 0;
+    st = list_steps(out_dir, all);
+  } while (st == HP_ERR_IO && retry_again(&r, st, began));
+  return st == HP_ERR_IO ? cannot_list(st) : st;
+}
+
+hp_status checkpoint_clean_patiently(const char *out_dir) {
+  retry r = {0};
+  hp_status st;
+  double began;
+  do {
+    began = time_now_s();
+    st = checkpoint_clean(out_dir);
+  } while (st == HP_ERR_IO && retry_again(&r, st, began));
+  return st == HP_ERR_IO ? cannot_list(st) : st;
+}
+
 hp_status checkpoint_newest(const char *out_dir, const run_line *line, checkpoint_memo *memo,
                             checkpoint *out, bool *found, str *skipped) {
   steps_list all = {0};
   *found = false;
-  hp_status st = list_steps(out_dir, &all);
+  hp_status st = list_patiently(out_dir, &all);
   for (size_t i = 0; !st && !*found && i < all.len; i++) {
     folder f;
     verdict v;

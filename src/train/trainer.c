@@ -350,7 +350,7 @@ static hp_status take_folder(trainer *t) {
   if (t->writes) signals_leave_by(leave, t->lock);
   if (t->processes > 1) signals_note();
   else signals_end();
-  if (t->writes) HP_TRY(checkpoint_clean(t->c->output_dir));
+  if (t->writes) HP_TRY(checkpoint_clean_patiently(t->c->output_dir));
   return t->c->is.train ? shared_folder_check(t->c->output_dir) : HP_OK;
 }
 

@@ -134,6 +134,28 @@ for call in "open 2 1000 config.json" "open 2 1000 trainer_state.json" "open 3 1
   none_lost
 done
 
+it "a folder that cannot be listed is not an empty one"
+lists() { # FROM TIMES: trains on, while so many entries of the run's folder cannot be read, from one on
+  run_cmd env LD_PRELOAD="$WORK/fault.so" FAULT_CALL=list FAULT_ERRNO=5 FAULT_AT=$1 FAULT_FOR=$2 FAULT_PATH=$WORK/read \
+    "$HYPER" train job/job.yaml output_dir=read max_steps=61
+}
+lists 1 1000000 # leftovers of earlier runs are looked for first
+exit_is 1
+err_has "read: cannot read the folder: Input/output error"
+err_has "which checkpoints it holds cannot be known"
+none_lost
+entries=$(ls -a read | wc -l)
+lists $(((entries + 2) * 2 + 1)) 1000000 # then the newest
+exit_is 1
+err_has "read: cannot read the folder: Input/output error"
+err_has "which checkpoints it holds cannot be known"
+none_lost
+mkdir texts
+for i in 1 2 3; do cp stories.jsonl texts/$i.jsonl; done
+run_cmd env LD_PRELOAD="$WORK/fault.so" FAULT_CALL=list FAULT_ERRNO=5 FAULT_AT=4 FAULT_PATH=$WORK/texts \
+  "$HYPER" train job/job.yaml output_dir=fewer dataset=texts
+refused "texts: cannot read the folder: Input/output error"
+
 it "and is tried again while it is looked for"
 reads read 1 1 optimizer
 exit_is 0

@@ -1,13 +1,15 @@
 /* Loaded into hyper (LD_PRELOAD): one system call on files whose path has FAULT_PATH in it
  * fails.
  *
- *   FAULT_CALL   open read write fsync close rename mkdir unlink truncate mmap look (stat)
+ *   FAULT_CALL   open read write fsync close rename mkdir unlink truncate mmap look (stat) list
+ *                (readdir)
  *   FAULT_AT     which of them, from 1; 0: none, they are counted
  *   FAULT_FOR    how many from there on; default 1
  *   FAULT_ERRNO  the number of the error
  *   FAULT_COUNT  file that gets "CALL N" of every call at exit
  *
  * Programs that hyper starts are left alone. */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -32,10 +34,11 @@ typedef enum {
   TRUNCATE,
   MMAP,
   LOOK,
+  LIST,
   CALLS
 } call;
 static const char *const names[CALLS] = {"open",  "read",   "write",    "fsync", "close", "rename",
-                                         "mkdir", "unlink", "truncate", "mmap",  "look"};
+                                         "mkdir", "unlink", "truncate", "mmap",  "look",  "list"};
 
 static atomic_long seen[CALLS];
 static const char *part, *count_path;
@@ -166,4 +169,7 @@ int lstat(const char *path, struct stat *s) {
 }
 int fstatat(int dir, const char *path, struct stat *s, int flags) {
   return path_fails(LOOK, dir, path) ? -1 : REAL(fstatat)(dir, path, s, flags);
+}
+struct dirent *readdir(DIR *d) {
+  return fd_fails(LIST, dirfd(d)) ? NULL : REAL(readdir)(d);
 }

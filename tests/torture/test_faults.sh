@@ -83,8 +83,8 @@ sweep() { # KIND PATH ERRORS-OF-CALL... (call:error,error)
 }
 
 output="open:ENOSPC,EMFILE,EACCES write:ENOSPC,EIO,EDQUOT fsync:EIO,ENOSPC close:EIO rename:EIO,ENOSPC
-  mkdir:ENOSPC,EIO unlink:EIO read:EIO truncate:EIO mmap:ENOMEM look:EIO"
-input="open:EMFILE,EACCES read:EIO mmap:ENOMEM close:EIO look:EIO"
+  mkdir:ENOSPC,EIO unlink:EIO read:EIO truncate:EIO mmap:ENOMEM look:EIO list:EIO"
+input="open:EMFILE,EACCES read:EIO mmap:ENOMEM close:EIO look:EIO list:EIO"
 
 more=
 run train job/job.yaml output_dir=whole
