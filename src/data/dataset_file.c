@@ -68,7 +68,9 @@ static hp_status take_history(records *r, json_token t) {
   if (t.kind == JSON_T_NULL) return HP_OK;
   json_token inner = t;
   if (t.kind == JSON_T_OPEN_LIST) HP_TRY(json_next(&r->in, &inner));
-  if (inner.kind == JSON_T_CLOSE_LIST) return HP_OK;
+  if (t.kind == JSON_T_OPEN_LIST && inner.kind == JSON_T_CLOSE_LIST) return HP_OK;
+  if (t.kind != JSON_T_OPEN_LIST && !kind_name(t.kind))
+    return json_unexpected(&r->in, &t, "a value");
   if (t.kind != JSON_T_OPEN_LIST || inner.kind != JSON_T_OPEN_LIST)
     HP_FAIL(HP_ERR_INPUT,
             "%s:%zu:%zu: record %lld: \"%s\" is not a list of [user, assistant] pairs", r->path,

@@ -257,8 +257,9 @@ TEST(history_gives_its_first_turn_as_llamafactory_does) {
   check_texts(&d, "first|now|now|now");
   dataset_free(&d);
   static const char *const bad[] = {"[{\"i\":\"x\",\"h\":3}]", "[{\"i\":\"x\",\"h\":[3]}]",
-                                    "[{\"i\":\"x\",\"h\":[[3]]}]", "[{\"i\":\"x\",\"h\":[[\"a\"]"};
-  for (int i = 0; i < 4; i++) {
+                                    "[{\"i\":\"x\",\"h\":[[3]]}]", "[{\"i\":\"x\",\"h\":[[\"a\"]",
+                                    "[{\"i\":\"x\",\"h\":]}]",     "[{\"i\":\"x\",\"h\":}]"};
+  for (int i = 0; i < 6; i++) {
     d = (dataset){0};
     CHECK_FAILS(dataset_read_file(put_text("h.json", bad[i]), &c, -1, &d), "h.json");
     dataset_free(&d);
