@@ -256,7 +256,7 @@ TEST(history_gives_its_first_turn_as_llamafactory_does) {
   CHECK_OK(dataset_read_file(put_text("h.json", text), &c, -1, &d));
   check_texts(&d, "first|now|now|now");
   dataset_free(&d);
-  static const char *const bad[] = {"[{\"i\":\"x\",\"h\":3}]", "[{\"i\":\"x\",\"h\":[3]}]",
+  static const char *const bad[] = {"[{\"i\":\"x\",\"h\":3}]",     "[{\"i\":\"x\",\"h\":[3]}]",
                                     "[{\"i\":\"x\",\"h\":[[3]]}]", "[{\"i\":\"x\",\"h\":[[\"a\"]",
                                     "[{\"i\":\"x\",\"h\":]}]",     "[{\"i\":\"x\",\"h\":}]"};
   for (int i = 0; i < 6; i++) {
