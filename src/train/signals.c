@@ -1,6 +1,7 @@
 #include "train/signals.h"
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
@@ -35,11 +36,21 @@ static void on_end(int number) {
   raise(number); /* its own action is back: it ends the process when this returns */
 }
 
+/* nohup has set SIGHUP so: the run goes on without its terminal. */
+static bool is_left_ignored(int number) {
+  struct sigaction a;
+  return number == SIGHUP && !sigaction(number, NULL, &a) && a.sa_handler == SIG_IGN;
+}
+
+/* A terminal that closes sends SIGHUP twice, by the kernel and by its shell: only the others mean
+ * something by the second. */
 static void handle_with(void (*handler)(int), int flags) {
-  static const int caught[] = {SIGTERM, SIGUSR1, SIGINT};
+  static const int caught[] = {SIGTERM, SIGUSR1, SIGINT, SIGHUP};
   taken = 0;
   for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
     struct sigaction a = {.sa_handler = handler, .sa_flags = flags};
+    if (is_left_ignored(caught[i])) continue;
+    if (caught[i] == SIGHUP && handler == on_note) a.sa_flags &= ~(int)SA_RESETHAND;
     sigemptyset(&a.sa_mask);
     sigaction(caught[i], &a, NULL);
   }
@@ -60,5 +71,6 @@ const char *signals_name(int number) {
   return number == SIGTERM   ? "SIGTERM"
          : number == SIGUSR1 ? "SIGUSR1"
          : number == SIGINT  ? "SIGINT"
+         : number == SIGHUP  ? "SIGHUP"
                              : "none";
 }

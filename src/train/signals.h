@@ -1,6 +1,6 @@
-/* SIGTERM, SIGUSR1 and Ctrl-C.  Before the first step is done there is nothing to save, and they
- * end a run at once; afterwards they ask it to write a checkpoint and end, and a second one ends it
- * at once. */
+/* SIGTERM, SIGUSR1, Ctrl-C and, unless it is ignored, SIGHUP.  Before the first step is done there
+ * is nothing to save, and they end a run at once; afterwards they ask it to write a checkpoint and
+ * end.  A second one of the same kind ends it at once, but for SIGHUP. */
 #ifndef TRAIN_SIGNALS_H
 #define TRAIN_SIGNALS_H
 

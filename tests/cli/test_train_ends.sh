@@ -67,7 +67,7 @@ END
 }
 
 it "a signal before the first step ends it at once, with a word and nothing left behind"
-for sig in TERM INT USR1; do
+for sig in TERM INT USR1 HUP; do
   stop_while_compiling $sig
   [ "$status" -gt 128 ] || { fail "exit code $status, want that of a signal"; t_show; }
   err_has "SIG$sig: stopped before the first step"
