@@ -12,6 +12,7 @@
 typedef struct {
   int64_t processes, restarts;
   double patience_s;              /* of the watchdog; 0: none */
+  double pause_s;                 /* the first between two tries */
   const char *hostfile, *starter; /* NULL: none; the one that fits */
   const char *interface;          /* to listen at: its name or address; NULL: the one that fits */
   const char *const *verb;        /* the words after --, NULL at the end */
@@ -100,9 +101,9 @@ void peer_print(const heartbeat_peer *x, str *out);
 
 /* --- between two tries ------------------------------------------------------------------------ */
 
-/* Seconds to pause after so many tries in a row that brought no newer checkpoint: 0: none, then 1,
- * 2, 4 up to 30. */
-double launch_pause_s(int64_t failed);
+/* Seconds to pause after so many tries in a row that brought no newer checkpoint: none after 0 of
+ * them, `first` after one, then each time twice as long, 30 at most. */
+double launch_pause_s(double first, int64_t failed);
 /* Pauses, unless the job is asked to end; false: it is. */
 bool launch_pause(double seconds, bool (*is_asked)(void));
 
@@ -116,7 +117,7 @@ typedef struct {
 } launch_result;
 /* Starts the job and waits for its end, and that of its processes. */
 hp_status launch_try(const launch_options *o, watchdog *w, launch_result *out);
-/* Has a signal asked the job to end that no try has dealt with? */
+/* Has a signal asked the job to end that no try has handled yet? */
 bool launch_is_asked(void);
 
 #endif

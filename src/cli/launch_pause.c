@@ -1,13 +1,14 @@
-/* Between two tries of a job: how long it pauses, so that what fails at once does not burn the time
- * of its machines, and what mends itself has the time for it. */
+/* Between two tries of a job: how long it pauses, so that what fails at once is not started again
+ * and again, and what mends itself has the time for it. */
 #include "base/thread.h"
 #include "cli/launch.h"
 
 enum { PAUSE_MAX_S = 30 };
 #define TURN_S 0.05 /* between two looks for a signal */
 
-double launch_pause_s(int64_t failed) {
-  double s = failed > 0 ? 1 : 0;
+double launch_pause_s(double first, int64_t failed) {
+  double s = first;
+  if (failed <= 0 || first <= 0) return 0;
   while (s < PAUSE_MAX_S && --failed > 0) s *= 2;
   return s < PAUSE_MAX_S ? s : PAUSE_MAX_S;
 }

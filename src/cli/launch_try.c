@@ -12,7 +12,7 @@
 /* TURN_MS: between two looks; GRACE_S: for what has been told to end. */
 enum { TURN_MS = 50, GRACE_S = 5 };
 
-/* The signal to the launcher that came last, until it is dealt with. */
+/* The signal to the launcher that came last, until it is handled. */
 static volatile sig_atomic_t asked;
 static void on_signal(int number) { asked = number; }
 bool launch_is_asked(void) { return asked != 0; }

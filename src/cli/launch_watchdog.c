@@ -54,22 +54,29 @@ hp_status watchdog_begin(watchdog *w) {
   return HP_OK;
 }
 
-/* Time in which the launcher itself was stopped is nobody's fault. */
-static void forgive(watchdog *w, double seconds) {
-  w->began_s += seconds;
+/* What happened after the stop is not moved into the future. */
+static double later(double s, double by, double now) { return s + by < now ? s + by : now; }
+
+/* Time in which the launcher itself was stopped, or the whole machine, is nobody's fault.
+ * expected: what it had to do since it listened last takes so many seconds. */
+static void forgive_stop(watchdog *w, double expected) {
+  double now = time_now_s(), by = now - w->listened_s - expected - 1;
+  w->listened_s = now;
+  if (by <= 0) return;
+  w->began_s = later(w->began_s, by, now);
   for (size_t i = 0; i < w->port.peers.len; i++) {
-    w->port.peers.at[i].heard_s += seconds;
-    w->port.peers.at[i].since_s += seconds;
-    if (w->port.peers.at[i].lost_s > 0) w->port.peers.at[i].lost_s += seconds;
+    heartbeat_peer *x = &w->port.peers.at[i];
+    x->heard_s = later(x->heard_s, by, now);
+    x->since_s = later(x->since_s, by, now);
+    if (x->lost_s > 0) x->lost_s = later(x->lost_s, by, now);
   }
 }
 
 void watchdog_listen(watchdog *w, int milliseconds) {
-  double late_s = time_now_s() - w->listened_s - 1;
-  if (late_s > 0) forgive(w, late_s);
+  forgive_stop(w, 0);
   if (w->port.listener < 0) usleep((useconds_t)milliseconds * 1000);
   else heartbeat_port_listen(&w->port, milliseconds);
-  w->listened_s = time_now_s();
+  forgive_stop(w, milliseconds * 1e-3);
   for (size_t i = 0; i < w->port.peers.len; i++) {
     const heartbeat_peer *x = &w->port.peers.at[i];
     if (!x->known || x->last.rank) continue;

@@ -54,7 +54,7 @@ static int supervise(const launch_options *o, watchdog *w) {
                              ? "; the job is not started again: the restarts that --max-restarts "
                                "allows brought no newer checkpoint"
                              : "; the job is not started again (--max-restarts 0)");
-    double pause_s = launch_pause_s(failed);
+    double pause_s = launch_pause_s(o->pause_s, failed);
     in_vain++;
     tell_restart(o, &r, in_vain, pause_s);
     if (!launch_pause(pause_s, launch_is_asked)) return give_up_asked(&r);
@@ -87,7 +87,7 @@ static int launch(launch_options *o) {
 enum { NOT_GIVEN = INT32_MIN };
 
 int verb_launch(int argc, char **argv) {
-  launch_options o = {.processes = NOT_GIVEN, .patience_s = 60, .restarts = 3};
+  launch_options o = {.processes = NOT_GIVEN, .patience_s = 60, .pause_s = 1, .restarts = 3};
   const char *rest[CLI_WORDS + 1];
   int n;
   const cli_option option[] = {
@@ -96,7 +96,10 @@ int verb_launch(int argc, char **argv) {
       {"--hostfile", CLI_TEXT, &o.hostfile, "F", "the machines, as mpirun or srun reads them"},
       {"--max-restarts", CLI_INT, &o.restarts, "K",
        "when a process dies or hangs, start a training run again; give up after K restarts without "
-       "a newer checkpoint (default: 3), with pauses between those that grow to 30 s"},
+       "a newer checkpoint (default: 3)"},
+      {"--restart-pause", CLI_NUM, &o.pause_s, "SECONDS",
+       "wait so long before such a restart, then twice as long each time, 30 s at most (default: "
+       "1; 0: no pause)"},
       {"--watchdog", CLI_NUM, &o.patience_s, "SECONDS",
        "a process that is not heard or does not move for so long is dead or hangs, from the start "
        "on (default: 60; 0: nobody watches)"},
@@ -122,6 +125,8 @@ int verb_launch(int argc, char **argv) {
   if (o.restarts < 0) return cli_usage(argv[0], "--max-restarts: expected 0 or more");
   if (!(o.patience_s >= 0 && o.patience_s < 1e6))
     return cli_usage(argv[0], "--watchdog: expected seconds, or 0");
+  if (!(o.pause_s >= 0 && o.pause_s <= 30))
+    return cli_usage(argv[0], "--restart-pause: expected 0 to 30 seconds");
   rest[n] = NULL;
   o.verb = rest;
   return launch(&o);

@@ -42,6 +42,7 @@ typedef struct {
   progress_place last;
   uint64_t work;                         /* of base/milestone.h */
   double since_s[STREAM_COUNT], quiet_s; /* when a stream, and all of it, last changed */
+  double looked_s;                       /* when that was looked at */
   heartbeat out;                         /* the last of its bytes are not sent yet */
   size_t unsent;
   heartbeat_order in; /* of which so many bytes have come */
@@ -51,9 +52,19 @@ static connection *supervised; /* NULL: nobody listens */
 
 /* --- where it is ------------------------------------------------------------------------------ */
 
+/* Time in which the process itself was stopped, or its machine, is not time without progress. */
+static void forgive_stop(connection *l, double now_s) {
+  double stopped_s = now_s - l->looked_s - l->interval_ms * 1e-3;
+  if (stopped_s < 1) return; /* it was only late */
+  l->quiet_s += stopped_s;
+  for (int s = 0; s < STREAM_COUNT; s++) l->since_s[s] += stopped_s;
+}
+
 static void look(connection *l) {
   progress_place now;
   double t = time_now_s();
+  forgive_stop(l, t);
+  l->looked_s = t;
   progress_record_read(&now);
   uint64_t work = milestone_get_work();
   bool same = now.runs == l->last.runs;
@@ -86,7 +97,7 @@ static void tell_place(const connection *l, heartbeat *b) {
   b->runs = l->last.runs;
   b->waits_for = computes ? -1 : waits_for;
   b->instruction = -1;
-  b->still_s = time_now_s() - (s < 0 ? l->quiet_s : l->since_s[s]);
+  b->still_s = l->looked_s - (s < 0 ? l->quiet_s : l->since_s[s]);
   if (s < 0) {
     b->syncing = milestone_is_syncing();
     snprintf(b->text, sizeof b->text, "%s", milestone_get_activity());
@@ -301,6 +312,7 @@ hp_status heartbeat_begin(void) {
   *l = (connection){.interval_ms = interval_ms,
                     .patience_s = patience_ms * 1e-3,
                     .quiet_s = time_now_s(),
+                    .looked_s = time_now_s(),
                     .rank = world_told_rank(),
                     .fd = -1,
                     .wake = -1};

@@ -2,8 +2,8 @@
  * lives, and where it is in its programs.  A process that nobody supervises does nothing of this.
  *
  * A supervised process ends at once when its supervisor is gone: what it has not saved is lost, and
- * whoever starts the job again does not meet it.  The supervisor is gone when the connection is
- * closed, or when its machine has not answered for minutes. */
+ * the job that is started next does not run beside it.  The supervisor is gone when the connection
+ * is closed, or when its machine has not answered for minutes. */
 #ifndef RT_HEARTBEAT_H
 #define RT_HEARTBEAT_H
 

@@ -17,7 +17,7 @@ launch_with() { # STARTER [LAUNCH-OPTIONS...]: a training run that is never begu
   starter=$1
   shift
   rm -f started
-  run_cmd env HYPER_MPI="$WORK/lib.sh" "$HYPER" launch -n 2 --starter "$WORK/$starter" "$@" -- train nothing.yaml
+  run_cmd env HYPER_MPI="$WORK/lib.sh" "$HYPER" launch -n 2 --restart-pause 0.2 --starter "$WORK/$starter" "$@" -- train nothing.yaml
 }
 echo >lib.sh
 
@@ -42,8 +42,8 @@ END
 launch_with dies --max-restarts 2
 exit_is 1
 err_has "a process, before it was heard, was ended by signal 9"
-err_has "(restart 1 of 2 without a newer one), in 1 s"
-err_has "(restart 2 of 2 without a newer one), in 2 s"
+err_has "(restart 1 of 2 without a newer one), in 0.2 s"
+err_has "(restart 2 of 2 without a newer one), in 0.4 s"
 [ "$(wc -l <started)" = 3 ] || fail "started $(wc -l <started) times, not 3"
 
 it "a job that is asked to end while it pauses is not started again"
@@ -153,13 +153,15 @@ mv new/next new/hyper
 exit 137
 END
 rm -f started
-run_cmd env HYPER_MPI="$WORK/lib.sh" new/hyper launch -n 2 --starter "$WORK/replaces" --max-restarts 1 -- train nothing.yaml
+run_cmd env HYPER_MPI="$WORK/lib.sh" new/hyper launch -n 2 --restart-pause 0 --starter "$WORK/replaces" --max-restarts 1 -- train nothing.yaml
 [ "$(sort -u started)" = "$(cd new && pwd -P)/hyper" ] || fail "was started as: $(cat started)"
 rm -rf new
 
 it "what is missing is told before anything is started"
 launch_with shows
 rm arguments
+launch_with shows --restart-pause 31
+refused "--restart-pause: expected 0 to 30 seconds"
 launch_with shows --hostfile nosuch
 refused "--hostfile nosuch: " "No such file" "node1 slots=8"
 one_message 1
@@ -185,7 +187,7 @@ if ! command -v mpirun >/dev/null || [ ! -e "$B/hyper_mpi.so" ]; then
 fi
 
 make_job job </dev/null
-sed -i 's/^max_steps: 20/max_steps: 400/; s/^save_steps: 5/save_steps: 50/' job/job.yaml
+sed -i 's/^max_steps: 20/max_steps: 200/; s/^save_steps: 5/save_steps: 50/' job/job.yaml
 
 begin() { # LAUNCH-OPTIONS -- VERB ...: in the background, as $launcher
   rm -rf several
@@ -200,7 +202,7 @@ ended() { # waits for it
 wait_for() { # a path, while the job runs
   while [ ! -e "$1" ] && kill -0 "$launcher" 2>/dev/null; do sleep 0.01; done
 }
-two() { begin -n 2 "$@" -- train job/job.yaml strategy=dp=2,zero=1 output_dir=several; }
+two() { begin -n 2 --restart-pause 0.2 "$@" -- train job/job.yaml strategy=dp=2,zero=1 output_dir=several; }
 
 run train job/job.yaml strategy=dp=2,zero=1 output_dir=alone
 exit_is 0
@@ -257,7 +259,7 @@ exit "$(cat code)"
 END
 for code in 0 1 137; do
   echo $code >code
-  begin -n 2 --starter "$WORK/leaves" --max-restarts 1 -- train job/job.yaml strategy=dp=2 output_dir=several \
+  begin -n 2 --restart-pause 0.2 --starter "$WORK/leaves" --max-restarts 1 -- train job/job.yaml strategy=dp=2 output_dir=several \
     max_steps=1000000 save_steps=1000000
   ended
   exit_is 1
@@ -280,7 +282,7 @@ same_file alone/model.safetensors several/model.safetensors
 
 it "restarts are counted from the last one that brought a newer checkpoint"
 two --max-restarts 1
-for step in 50 150; do
+for step in 50 100; do
   wait_for several/checkpoint-$step
   kill -9 "$(pid_of 1)"
 done
@@ -321,7 +323,7 @@ ended
 exit_is 0
 err_has "starting the job again"
 [ "$(grep -c "continuing from several/checkpoint-50 " err)" = 2 ] || { fail "not twice from checkpoint-50"; t_show; }
-is_file several/abandoned-*/checkpoint-400/MANIFEST.json
+is_file several/abandoned-*/checkpoint-200/MANIFEST.json
 same_file alone/model.safetensors several/model.safetensors
 
 it "a process that is stopped is found and named, and the job goes on to the same bits"

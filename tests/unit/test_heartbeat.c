@@ -418,6 +418,24 @@ TEST(a_process_that_writes_or_reads_between_programs_does_not_stand_still) {
   CHECK(still_after(work_until_told) < 0.5);
 }
 
+TEST(time_in_which_a_process_was_stopped_is_not_time_without_progress) {
+  heartbeat_port p = open_port();
+  pid_t pid = start("127.0.0.1", heartbeat_port_number(&p), &p.key, wait_to_be_told);
+  CHECK(await_process(&p, false));
+  kill(pid, SIGSTOP);
+  for (double until = time_now_s() + 2.5; time_now_s() < until;) heartbeat_port_listen(&p, TURN_MS);
+  double heard_s = p.peers.at[0].heard_s;
+  kill(pid, SIGCONT);
+  for (double until = time_now_s() + 20; p.peers.at[0].heard_s == heard_s && time_now_s() < until;)
+    heartbeat_port_listen(&p, TURN_MS);
+  CHECK(p.peers.at[0].heard_s > heard_s);
+  CHECK(p.peers.at[0].last.still_s < 1);
+  CHECK(heartbeat_port_order(&p.peers.at[0], SIGUSR1));
+  CHECK(await_process(&p, true));
+  exit_of(pid);
+  heartbeat_port_close(&p);
+}
+
 TEST(a_process_tells_what_it_does_and_that_it_waits_for_a_disk) {
   heartbeat_port p = open_port();
   pid_t pid = start("127.0.0.1", heartbeat_port_number(&p), &p.key, sync_until_told);

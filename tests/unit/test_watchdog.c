@@ -4,8 +4,11 @@
 #include "cli/launch.h"
 #include "test.h"
 
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { PATIENCE = 60, OPEN = 1000 }; /* OPEN: a number in place of a connection, never used */
 
@@ -94,7 +97,7 @@ TEST(an_end_that_all_agreed_on_or_that_asks_for_another_try_is_no_refusal) {
   forget(&w);
 }
 
-TEST(a_device_that_failed_counts_before_any_other_code_whoever_tells_it) {
+TEST(a_device_that_failed_counts_before_any_other_code_no_matter_which_process_tells_it) {
   enum { PROCESSES = 3 };
   for (int failed = 0; failed < PROCESSES; failed++)
     for (int first = 0; first < PROCESSES; first++) { /* in every order of the connections */
@@ -170,13 +173,49 @@ TEST(a_process_that_waits_for_a_disk_has_longer_and_not_for_ever) {
   forget(&w);
 }
 
+/* A launcher that is stopped for 2.5 s while it listens, with a patience of 2 s. */
+static _Noreturn void listen_while_stopped(void) {
+  watchdog w = job_of(2);
+  str why = {0};
+  w.port.listener = -1;
+  w.patience_s = 2;
+  double began_s = time_now_s();
+  watchdog_listen(&w, 500);
+  if (time_now_s() - began_s < 2.5) _exit(1);
+  w.port.listener = OPEN; /* or nobody is watched */
+  if (watchdog_find(&w, &why)) _exit(2);
+  for (int i = 0; i < 2; i++) {
+    double silent_s = time_now_s() - peer(&w, i)->heard_s;
+    if (silent_s < 0 || silent_s > 2) _exit(3);
+  }
+  peer(&w, 1)->heard_s -= 2; /* it is watched as before */
+  _exit(watchdog_find(&w, &why) ? 0 : 4);
+}
+
+TEST(while_the_launcher_is_stopped_nobody_falls_silent) {
+  int status;
+  pid_t pid = fork();
+  if (!pid) listen_while_stopped();
+  usleep(100000);
+  kill(pid, SIGSTOP);
+  usleep(2600000);
+  kill(pid, SIGCONT);
+  CHECK_EQ(waitpid(pid, &status, 0), pid);
+  CHECK(WIFEXITED(status));
+  CHECK_EQ(WEXITSTATUS(status), 0);
+}
+
 /* --- pauses ----------------------------------------------------------------------------------- */
 
 TEST(pauses_grow_to_half_a_minute_and_there_is_none_after_progress) {
   static const double want[] = {0, 1, 2, 4, 8, 16, 30, 30, 30};
-  for (size_t i = 0; i < sizeof want / sizeof *want; i++)
-    CHECK_EQ((int)launch_pause_s((int64_t)i), (int)want[i]);
-  CHECK_EQ((int)launch_pause_s(INT64_MAX), 30);
+  for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+    CHECK_EQ((int)launch_pause_s(1, (int64_t)i), (int)want[i]);
+    CHECK(launch_pause_s(0, (int64_t)i) == 0);
+  }
+  CHECK(launch_pause_s(0.25, 3) == 1);
+  CHECK_EQ((int)launch_pause_s(1, INT64_MAX), 30);
+  CHECK(launch_pause_s(0, INT64_MAX) == 0);
 }
 
 static bool always(void) { return true; }
