@@ -75,9 +75,10 @@ $(B)/flags: FORCE
 	@mkdir -p $(B)
 	@echo '$(FLAGS)' | cmp -s - $@ || echo '$(FLAGS)' > $@
 # And what is linked depends on this one, which changes when a source comes or goes.
+SOURCES = $(SRC) $(ISA_SRC) $(ISAS) $(DOT_SRC) $(CLI_SRC) $(TEST_SRC)
 $(B)/sources: FORCE
 	@mkdir -p $(B)
-	@echo '$(OBJ) $(CLI_OBJ) $(TEST_OBJ)' | cmp -s - $@ || echo '$(OBJ) $(CLI_OBJ) $(TEST_OBJ)' > $@
+	@echo '$(SOURCES)' | cmp -s - $@ || echo '$(SOURCES)' > $@
 
 # The plugin depends on this one, which changes when another MPI library's compiler is there.
 $(B)/mpi: FORCE
@@ -86,7 +87,7 @@ $(B)/mpi: FORCE
 
 $(B)/hyper: $(CLI_OBJ) $(A)
 	@echo "  link    $@"
-	$(Q)$(CC) $(SAN) -rdynamic -o $@ $(CLI_OBJ) $(A) $(LIBS)
+	$(Q)$(CC) $(SAN) -rdynamic -o $@.new $(CLI_OBJ) $(A) $(LIBS) && mv -f $@.new $@
 $(A): $(OBJ) $(B)/sources
 	@echo "  ar      $@"
 	$(Q)rm -f $@ && ar rcs $@ $(OBJ)
