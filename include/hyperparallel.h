@@ -112,7 +112,7 @@ hp_tensor hp_cast(hp_graph *g, hp_tensor x, hp_dtype t);
 /* Within [low, high]; an infinite bound is none. */
 hp_tensor hp_clamp(hp_graph *g, hp_tensor x, double low, double high);
 
-/* Reductions and shape.  Axes and perm count from 0. */
+/* Reductions, over n axes, none where n is 0, and shape.  Axes and perm count from 0. */
 hp_tensor hp_sum(hp_graph *g, hp_tensor x, const int64_t *axes, int n, bool keep);
 hp_tensor hp_amax(hp_graph *g, hp_tensor x, const int64_t *axes, int n, bool keep);
 hp_tensor hp_mean(hp_graph *g, hp_tensor x, const int64_t *axes, int n, bool keep); /* in f32 */
@@ -159,8 +159,8 @@ typedef struct {
 hp_tensor hp_attention(hp_graph *g, hp_tensor q, hp_tensor k, hp_tensor v,
                        const hp_attention_options *o);
 /* Convolution and pooling as PyTorch has them, of x [N,C,L] or [N,C,H,W]; a number for each spatial
- * dim.  w [O,C/groups,K..]; b [O] or HP_NONE; o may be NULL.  Pooling is of images that are not
- * empty: no ceil_mode, dilation or indices. */
+ * dim.  w [O,C/groups,K..]; b [O] or HP_NONE; o may be NULL.  Images are not empty, but there may
+ * be none, N = 0.  Pooling has no ceil_mode, dilation or indices. */
 typedef struct {
   int64_t stride[2], pad[2], dilation[2]; /* 0: a stride or dilation of 1 */
   int64_t groups;                         /* 0: 1 */

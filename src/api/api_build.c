@@ -38,7 +38,8 @@ HP_API hp_tensor hp_clamp(hp_graph *g, hp_tensor x, double low, double high) {
   val v = API_VALUE(g, x);
   if (!v) return HP_NONE;
   hp_dtype t = (hp_dtype)graph_value(g, v)->dtype;
-  if (!(low <= high)) return ops_refuse(g, 0, "low is %g, above high, %g", low, high);
+  if (!(low <= high))
+    return ops_refuse(g, 0, "low is %g, high %g; low <= high was expected", low, high);
   if (low > -INFINITY) v = ops_binary(g, OP_MAX, v, api_number(g, t, low, "low"));
   if (high < INFINITY) v = ops_binary(g, OP_MIN, v, api_number(g, t, high, "high"));
   return api_tensor(g, v);
@@ -77,11 +78,15 @@ HP_API hp_tensor hp_iota(hp_graph *g, hp_dtype t, hp_shape s, int axis) {
 /* --- convolution and pooling ------------------------------------------------------------------ */
 
 /* One number for each spatial dim of x, `none` where it is 0. */
-static void put_spatial(attr_record *a, const ir_value *x, const int64_t *list, int64_t none) {
+static void put_spatial(hp_graph *g, attr_record *a, val x, const char *name, const int64_t *list,
+                        int64_t none) {
   int64_t number[2];
-  int dims = x->rank == 4 ? 2 : 1;
+  int rank = graph_value(g, x)->rank, dims = rank == 4 ? 2 : 1;
   for (int d = 0; d < dims; d++) number[d] = list[d] ? list[d] : none;
   attr_put_list(a, number, dims);
+  if (rank == 3 && list[1])
+    ops_refuse(g, 0, "o->%s has a second number, %lld, x one spatial dim; 0 was expected", name,
+               (long long)list[1]);
 }
 
 /* b has a number of x's dtype for each channel that the weights give. */
@@ -105,13 +110,12 @@ HP_API hp_tensor hp_conv(hp_graph *g, hp_tensor x, hp_tensor w, hp_tensor b,
   if (!o) o = &usual;
   val in[2] = {API_VALUE(g, x), API_VALUE(g, w)}, bias = api_value_or_none(g, b, "b");
   if (g->failure.code) return HP_NONE;
-  const ir_value *of = graph_value(g, in[0]);
   attr_record a = {0};
-  put_spatial(&a, of, o->stride, 1);
-  put_spatial(&a, of, o->pad, 0);
-  put_spatial(&a, of, o->dilation, 1);
+  put_spatial(g, &a, in[0], "stride", o->stride, 1);
+  put_spatial(g, &a, in[0], "pad", o->pad, 0);
+  put_spatial(g, &a, in[0], "dilation", o->dilation, 1);
   attr_put_int(&a, o->groups ? o->groups : 1);
-  if (bias && !check_bias(g, in, bias)) return HP_NONE;
+  if (g->failure.code || (bias && !check_bias(g, in, bias))) return HP_NONE;
   val y = ops_add(g, OP_CONV, in, 2, &a);
   if (!y || !bias) return api_tensor(g, y);
   int64_t dim[] = {graph_value(g, y)->dim[1], 1, 1};
@@ -121,13 +125,12 @@ HP_API hp_tensor hp_conv(hp_graph *g, hp_tensor x, hp_tensor w, hp_tensor b,
 
 static bool put_pool(hp_graph *g, attr_record *a, val x, const hp_pool_options *o) {
   if (!x || !api_need_given(g, o, "o")) return false;
-  const ir_value *of = graph_value(g, x);
   int64_t stride[2];
   for (int d = 0; d < 2; d++) stride[d] = o->stride[d] ? o->stride[d] : o->kernel[d];
-  put_spatial(a, of, o->kernel, 0);
-  put_spatial(a, of, stride, 0);
-  put_spatial(a, of, o->pad, 0);
-  return true;
+  put_spatial(g, a, x, "kernel", o->kernel, 0);
+  put_spatial(g, a, x, "stride", stride, 0);
+  put_spatial(g, a, x, "pad", o->pad, 0);
+  return !g->failure.code;
 }
 
 HP_API hp_tensor hp_max_pool(hp_graph *g, hp_tensor x, const hp_pool_options *o) {

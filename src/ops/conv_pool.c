@@ -45,10 +45,12 @@ static hp_status read_image(infer_ctx *c, int i, window *w) {
 }
 
 /* How often the window fits along each spatial dim of `x`, the name of an operand or of what is
- * given. */
+ * given.  An empty image is refused, as in PyTorch, whatever its padding. */
 static hp_status fit(infer_ctx *c, const window *w, const char *x, int64_t *result) {
   double padded = 1;
   for (int d = 0; d < w->dims; d++) {
+    if (w->size[d] == 0)
+      return ops_fail(c, "%s is empty along spatial dim %d; 1 or more was expected", x, d);
     int64_t have = w->size[d] + 2 * w->pad[d], need = w->dilation[d] * (w->kernel[d] - 1) + 1;
     if (need > have)
       return ops_fail(c,
@@ -81,6 +83,19 @@ static hp_status read_window(infer_ctx *c, window *w) {
   return read_list(c, "dilation", w->dims, 1, w->dilation);
 }
 
+/* The kernel's size, from operand 1, the weights. */
+static hp_status read_kernel(infer_ctx *c, window *w) {
+  const ir_value *weights = graph_value(c->g, c->in[1]);
+  for (int d = 0; d < w->dims; d++) {
+    w->kernel[d] = weights->dim[2 + d];
+    if (w->kernel[d] < 1 || w->kernel[d] > list_limit)
+      return ops_fail(c, "%s is %s, a kernel of %lld along spatial dim %d; 1 to %lld was expected",
+                      ops_operand(c, 1), ops_type(c, 1), (long long)w->kernel[d], d,
+                      (long long)list_limit);
+  }
+  return HP_OK;
+}
+
 static hp_status want_one_type(infer_ctx *c, int dims) {
   const ir_value *a = graph_value(c->g, c->in[0]), *b = graph_value(c->g, c->in[1]);
   if (a->dtype != b->dtype || b->rank != 2 + dims)
@@ -92,7 +107,10 @@ static hp_status want_one_type(infer_ctx *c, int dims) {
 /* Channels of x and y and the groups that both are in. */
 static hp_status want_groups(infer_ctx *c, int64_t in, int64_t out) {
   int64_t groups = attr_int(c->g, &c->node, "groups");
-  if (groups < 1 || in < 1 || out < 1 || in % groups || out % groups)
+  if (in < 1 || out < 1)
+    return ops_fail(c, "%lld channels become %lld; 1 or more of both were expected", (long long)in,
+                    (long long)out);
+  if (groups < 1 || in % groups || out % groups)
     return ops_fail(c,
                     "%lld channels become %lld in %lld groups; groups that divide both were "
                     "expected",
@@ -112,12 +130,7 @@ hp_status infer_conv(infer_ctx *c) {
                     ops_operand(c, 0), ops_type(c, 0), ops_operand(c, 1), ops_type(c, 1),
                     (long long)groups, (long long)(x->dim[1] / groups));
   HP_TRY(read_window(c, &win));
-  for (int d = 0; d < win.dims; d++) {
-    win.kernel[d] = w->dim[2 + d];
-    if (win.kernel[d] < 1 || win.kernel[d] > list_limit)
-      return ops_fail(c, "%s is %s, with no kernel along spatial dim %d; 1 or more was expected",
-                      ops_operand(c, 1), ops_type(c, 1), d);
-  }
+  HP_TRY(read_kernel(c, &win));
   HP_TRY(fit(c, &win, ops_operand(c, 0), result));
   set_out(c, (hp_dtype)x->dtype, x->dim[0], w->dim[0], result, win.dims);
   return HP_OK;
@@ -149,12 +162,7 @@ hp_status infer_conv_dx(infer_ctx *c) {
                     ops_type(c, 0), ops_type(c, 1));
   HP_TRY(read_window(c, &win));
   HP_TRY(read_list(c, "size", win.dims, 0, win.size));
-  for (int d = 0; d < win.dims; d++) {
-    win.kernel[d] = w->dim[2 + d];
-    if (win.kernel[d] < 1 || win.kernel[d] > list_limit)
-      return ops_fail(c, "%s is %s, with no kernel along spatial dim %d; 1 or more was expected",
-                      ops_operand(c, 1), ops_type(c, 1), d);
-  }
+  HP_TRY(read_kernel(c, &win));
   HP_TRY(want_result(c, 0, &win));
   set_out(c, (hp_dtype)dy->dtype, dy->dim[0], in, win.size, win.dims);
   return HP_OK;
@@ -227,14 +235,6 @@ op_cost cost_conv(const hp_graph *g, const ir_node *n) {
 
 /* --- pooling ---------------------------------------------------------------------------------- */
 
-/* An image that is empty has no largest and no mean: as in PyTorch, padding does not make up. */
-static hp_status want_elements(infer_ctx *c, const window *w, const char *x) {
-  for (int d = 0; d < w->dims; d++)
-    if (w->size[d] == 0)
-      return ops_fail(c, "%s is empty along spatial dim %d; 1 or more was expected", x, d);
-  return HP_OK;
-}
-
 static hp_status read_pool(infer_ctx *c, window *w) {
   HP_TRY(read_list(c, "kernel", w->dims, 1, w->kernel));
   HP_TRY(read_list(c, "stride", w->dims, 1, w->stride));
@@ -255,7 +255,6 @@ hp_status infer_pool(infer_ctx *c) {
   int64_t result[SPATIAL_MAX];
   window w;
   HP_TRY(read_image(c, 0, &w));
-  HP_TRY(want_elements(c, &w, ops_operand(c, 0)));
   HP_TRY(read_pool(c, &w));
   HP_TRY(fit(c, &w, ops_operand(c, 0), result));
   set_out(c, (hp_dtype)x->dtype, x->dim[0], x->dim[1], result, w.dims);
@@ -265,7 +264,6 @@ hp_status infer_pool(infer_ctx *c) {
 /* dy of a pool over `size`, with the images and channels of operand 0. */
 static hp_status infer_pool_dx(infer_ctx *c, window *w) {
   const ir_value *dy = graph_value(c->g, c->in[0]);
-  HP_TRY(want_elements(c, w, "x"));
   HP_TRY(read_pool(c, w));
   HP_TRY(want_result(c, 0, w));
   set_out(c, (hp_dtype)dy->dtype, dy->dim[0], dy->dim[1], w->size, w->dims);

@@ -109,7 +109,7 @@ TEST(builder_iota_counts_along_a_dim) {
   CHECK(!memcmp(y, (int32_t[]){0, 1, 2, 0, 1, 2}, sizeof y));
 }
 
-TEST(builder_slice_step_takes_every_so_manieth_element) {
+TEST(builder_slice_step_takes_every_step_th_element) {
   float y[4], dx[12];
   hp_graph *g = new_graph();
   hp_tensor x = hp_input(g, "x", HP_F32, two_by_six);
@@ -128,7 +128,7 @@ static void check_poisoned(hp_graph *g, hp_tensor y, const char *part) {
 TEST(builders_refuse_what_makes_no_sense) {
   hp_graph *g = new_graph();
   hp_tensor x = hp_input(g, "x", HP_F32, two_by_six);
-  check_poisoned(g, hp_clamp(g, x, 2, 1), "hp_clamp: low is 2, above high, 1");
+  check_poisoned(g, hp_clamp(g, x, 2, 1), "hp_clamp: low is 2, high 1; low <= high");
   g = new_graph();
   x = hp_input(g, "x", HP_F32, two_by_six);
   check_poisoned(g, hp_clamp(g, x, NAN, 1), "hp_clamp: low is nan");
@@ -245,7 +245,7 @@ TEST(builder_conv_names_what_does_not_fit) {
              "x has 4611686039902224384 places with its padding; 1099511627776 at most");
   check_conv(x, w, (hp_conv_options){.groups = INT64_MIN}, "groups");
   check_conv(x, (hp_shape){4, {8, 6, 0, 3}}, (hp_conv_options){0},
-             "w is f32[8,6,0,3] (input \"w\"), with no kernel along spatial dim 0");
+             "w is f32[8,6,0,3] (input \"w\"), a kernel of 0 along spatial dim 0");
   check_conv((hp_shape){4, {2, 0, 5, 5}}, (hp_shape){4, {8, 0, 3, 3}}, (hp_conv_options){0},
              "0 channels");
 }
@@ -328,18 +328,65 @@ TEST(the_gradient_of_a_maximum_goes_to_the_last_nan) {
   }
 }
 
-TEST(builders_of_pools_refuse_an_empty_image) {
+TEST(builders_of_windows_refuse_an_empty_image) {
   for (int d = 2; d < 4; d++)
-    for (int average = 0; average < 2; average++) {
+    for (int kind = 0; kind < 3; kind++) {
       hp_shape empty = {4, {1, 1, 4, 4}};
       empty.dim[d] = 0;
       hp_graph *g = new_graph();
       hp_tensor x = hp_input(g, "x", HP_F32, empty);
+      hp_tensor w = hp_input(g, "w", HP_F32, (hp_shape){4, {1, 1, 2, 2}});
       const hp_pool_options o = {.kernel = {2, 2}, .pad = {1, 1}};
-      check_poisoned(g, average ? hp_avg_pool(g, x, &o) : hp_max_pool(g, x, &o),
-                     d == 2 ? "_pool: x is empty along spatial dim 0"
-                            : "_pool: x is empty along spatial dim 1");
+      const hp_conv_options c = {.pad = {1, 1}};
+      check_poisoned(g,
+                     kind == 0   ? hp_conv(g, x, w, HP_NONE, &c)
+                     : kind == 1 ? hp_avg_pool(g, x, &o)
+                                 : hp_max_pool(g, x, &o),
+                     d == 2 ? ": x is empty along spatial dim 0"
+                            : ": x is empty along spatial dim 1");
     }
+}
+
+TEST(builders_of_windows_refuse_a_second_number_for_one_spatial_dim) {
+  static const char *const part[] = {"hp_conv: o->stride has a second number, 5, x one spatial dim",
+                                     "hp_conv: o->pad has a second",
+                                     "hp_conv: o->dilation has a",
+                                     "hp_avg_pool: o->kernel has a second number, 2",
+                                     "hp_max_pool: o->stride has a second",
+                                     "hp_max_pool: o->pad has a second"};
+  for (int i = 0; i < 6; i++) {
+    hp_graph *g = new_graph();
+    hp_tensor x = hp_input(g, "x", HP_F32, (hp_shape){3, {1, 1, 9}});
+    hp_tensor w = hp_input(g, "w", HP_F32, (hp_shape){3, {1, 1, 2}});
+    hp_conv_options c = {.stride = {1, i == 0 ? 5 : 0}};
+    c.pad[1] = i == 1;
+    c.dilation[1] = i == 2;
+    hp_pool_options o = {.kernel = {2, i == 3 ? 2 : 0}};
+    o.stride[1] = i == 4;
+    o.pad[1] = i == 5;
+    check_poisoned(g,
+                   i < 3    ? hp_conv(g, x, w, HP_NONE, &c)
+                   : i == 3 ? hp_avg_pool(g, x, &o)
+                            : hp_max_pool(g, x, &o),
+                   part[i]);
+  }
+}
+
+TEST(builder_conv_tells_no_channels_and_too_large_a_kernel_as_what_they_are) {
+  static const struct {
+    hp_shape x, w;
+    const char *part;
+  } row[] = {{{3, {1, 0, 5}}, {3, {2, 0, 3}}, "hp_conv: 0 channels become 2; 1 or more of both"},
+             {{3, {1, 2, 5}}, {3, {0, 2, 3}}, "hp_conv: 2 channels become 0; 1 or more of both"},
+             {{3, {1, 1, 5}},
+              {3, {1, 1, (int64_t)1 << 31}},
+              "a kernel of 2147483648 along spatial dim 0; 1 to 1073741824 was expected"},
+             {{3, {1, 1, 5}}, {3, {1, 1, 0}}, "a kernel of 0 along spatial dim 0; 1 to"}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    hp_graph *g = new_graph();
+    hp_tensor x = hp_input(g, "x", HP_F32, row[i].x), w = hp_input(g, "w", HP_F32, row[i].w);
+    check_poisoned(g, hp_conv(g, x, w, HP_NONE, NULL), row[i].part);
+  }
 }
 
 TEST(builders_of_pools_name_what_does_not_fit) {
