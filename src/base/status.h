@@ -20,19 +20,19 @@ hp_status err_set(hp_status code, const char *file, int line, const char *fmt, .
     __attribute__((format(printf, 4, 5)));
 /* Appends one line to the back trace. */
 void err_at(hp_status code, const char *file, int line, const char *call);
-/* Forgets the current failure: call where a failure has been dealt with. */
+/* Forgets the current failure: call where a failure has been handled. */
 void err_clear(void);
 /* Message and trace of this thread; "" when there is none.  Valid until the next failure. */
 const char *err_message(void);
 const char *err_trace(void);
 const char *err_name(hp_status code);
 /* Around a public call (src/api): what fails in between is the call's own, with no regard to a
- * failure that its caller has not dealt with.  It stays until the next call begins; `tell`: the
+ * failure that its caller has not handled.  It stays until the next call begins; `tell`: the
  * caller, when it is code of ours, has it too, as that of any function.  A call within a call
  * belongs to the outer one. */
 void err_call_begin(void);
 void err_call_end(bool tell);
-/* The outermost call succeeds: forgets what failed in it and was dealt with. */
+/* The outermost call succeeds: forgets failures in it that were handled. */
 void err_call_succeeded(void);
 const char *err_call_message(void); /* of the call that ended last; "" when it succeeded */
 const char *err_call_trace(void);   /* the message and the calls that it passed through, by line */
@@ -44,7 +44,7 @@ typedef struct {
 void err_take(hp_status code, err_report *out);
 hp_status err_give(const err_report *r);
 /* Runs a function of the caller's within a public call, with reports of its own: what fails in it
- * is told as outside of any call, and of what it dealt with nothing is left.  Its status, and with
+ * is told as outside of any call, and failures that it handled leave nothing.  Its status, and with
  * what was said last of such a failure, "" when nothing was, to *why. */
 hp_status err_outside(hp_status (*fn)(void *context), void *context, err_report *why);
 

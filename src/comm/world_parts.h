@@ -17,7 +17,7 @@ typedef struct {
   char host[64], text[1536]; /* small enough to be sent at once by every library */
 } note;
 
-/* Messages of at most TRANSPORT_BYTES_MAX bytes, of which a wait may be for several. */
+/* Messages of at most TRANSPORT_BYTES_MAX bytes; one wait may be for several. */
 typedef struct {
   uintptr_t id;
   int peer;

@@ -15,16 +15,16 @@
 #define HEARTBEAT_JOB      "HYPER_JOB"
 
 /* Begins when the environment names a supervisor; HP_ERR_COMM when it cannot be reached.  To be
- * called before the process meets the others. */
+ * called before the process joins the others. */
 hp_status heartbeat_begin(void);
-/* The process has met the others: its rank is known. */
+/* The process has joined the others: its rank is known. */
 void heartbeat_joined(void);
 /* In place of exit code 1: a device has failed, and the job is to be started again. */
 enum { HEARTBEAT_AGAIN = 257 };
 /* The last heartbeat: the process ends of itself, with this exit code; message: why, or "". */
 void heartbeat_end(int code, const char *message);
-/* The same from the handler of a signal, for bad input that this process alone has met and that
- * another try would meet again: the job is not started again.  Returns when the supervisor has it,
+/* The same from the handler of a signal, for bad input that this process alone has found and that
+ * another try would find again: the job is not started again.  Returns when the supervisor has it,
  * or after seconds; the caller ends the process. */
 void heartbeat_refuse(int code);
 

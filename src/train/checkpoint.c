@@ -118,7 +118,7 @@ hp_status run_lock_take(const char *out_dir, run_lock **out) {
   if (!st) st = make_folder(l, (size_t)(strrchr(l->path, '/') - l->path));
   if (!st) st = lock_file(l);
   if (st) {
-    /* the file stays: whoever could open it may hold it */
+    /* the file stays: another process may have opened and locked it */
     if (l->fd < 0 && l->path) remove_folders(l);
     if (l->fd >= 0) close(l->fd);
     mem_free(l->path);

@@ -97,7 +97,7 @@ static size_t find_first(const shared_files *s, hash128 id) {
   return i;
 }
 
-/* Each hashes those of which it has the first, and takes the others. */
+/* Each process hashes the files that it has first, and takes the hashes of the others. */
 static hp_status hash_own(const shared_files *s, file_digest *file, size_t n) {
   size_t begin = (size_t)s->rank * s->room;
   char(*mine)[33] = mem_calloc(s->room, sizeof *mine);

@@ -6,8 +6,8 @@
 #include "train/step.h"
 
 enum { STEP_PLACES = 4 }; /* of a batch: first of a step, between, last; in an evaluation */
-/* The micro-batches of a step, of which those between the first and the last are alike, and the
- * batch of an evaluation, where there is one. */
+/* The micro-batches of a step, those between the first and the last as one, for they are alike, and
+ * the batch of an evaluation, where there is one. */
 typedef struct {
   step_micro at[STEP_PLACES];
   int64_t times[STEP_PLACES]; /* that it comes in a step */

@@ -401,7 +401,7 @@ else
   skip "no prlimit"
 fi
 
-it "bad input that one process meets alone, a file that is cut, is refused and not tried again"
+it "bad input that one process alone has, a file that is cut, is refused and not tried again"
 "${CC:-cc}" -D_GNU_SOURCE -shared -fPIC -o cut.so "$ROOT/tests/cli/preload_cut.c" -ldl || fail "cut.so"
 mkdir start && cp alone/*.json start/ && cp alone/model.safetensors start/
 cp -r start start0 && cp -r start start1

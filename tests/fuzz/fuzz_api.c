@@ -461,7 +461,7 @@ static void run(state *s) {
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
-/* A graph that can be run, so that what follows has something to be wrong about. */
+/* A graph that can be run, so that the calls after it have something to misuse. */
 static void begin(state *s) {
   for (int i = 0; i < GRAPHS; i++) HP_ASSERT(!hp_graph_create(&s->g[i]));
   for (int i = 0; i < DEVICES; i++) open_device(s, i);

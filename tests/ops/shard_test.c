@@ -93,7 +93,7 @@ static int64_t whole_index(const trial *t, const layout *l, const ref_tensor *wh
   return ref_flatten(whole, index);
 }
 
-/* Is operand i a seed of which a part says which rows it draws for? */
+/* Is operand i a seed whose shard names the rows that it draws for? */
 static bool places_rows(const trial *t, int i) {
   bool attends = t->node->op == OP_ATTENTION || t->node->op == OP_ATTENTION_GRAD;
   return attends && attr_float(t->x.g, t->node, "dropout") > 0 && i == t->x.leaves - 1;

@@ -121,7 +121,7 @@ TEST(api_refuses_a_tensor_of_another_graph) {
   hp_graph_free(other);
 }
 
-/* So that a model that keeps graphs for long meets none that shares its ids. */
+/* No two graphs that are alive share ids, also where a model keeps many for long. */
 TEST(a_thousand_graphs_have_ids_of_their_own) {
   enum { GRAPHS = 1000 };
   static hp_tensor id[GRAPHS];

@@ -169,7 +169,7 @@ TEST(what_is_not_of_the_run_makes_room_for_a_checkpoint_and_stays) {
   save_of(&b); /* one of another run */
   CHECK(is_of(in_test("checkpoint-7"), &b) && is_of(in_test("replaced-checkpoint-7-2"), &a));
   CHECK_OK(file_write(in_test("checkpoint-7/MANIFEST.json"), "{}", 2));
-  save_of(&b); /* one of which nobody can know whose it is */
+  save_of(&b); /* one whose run cannot be known */
   CHECK(is_of(in_test("checkpoint-7"), &b));
   CHECK(path_exists(in_test("replaced-checkpoint-7-3/MANIFEST.json")));
   CHECK_EQ(files_in(test_dir()), 4);

@@ -27,7 +27,7 @@ static const conv_spec specs[] = {
     SPEC(1, 9, 33, 1, 1, 700, 1, 5, 1, 1, 0, 2, 1, 1),  /* one spatial dim, cut into boxes */
     SPEC(3, 8, 8, 8, 13, 17, 3, 3, 1, 1, 1, 1, 1, 1),   /* depthwise */
     SPEC(2, 12, 20, 4, 10, 9, 3, 2, 2, 3, 1, 0, 1, 2),  /* groups, strides, dilation */
-    SPEC(2, 4, 3, 1, 12, 12, 2, 2, 3, 3, 0, 0, 1, 1),   /* places that no tap meets */
+    SPEC(2, 4, 3, 1, 12, 12, 2, 2, 3, 3, 0, 0, 1, 1),   /* places that no tap reads */
     SPEC(2, 4, 9, 1, 12, 12, 1, 1, 2, 2, 0, 0, 1, 1),
     SPEC(1, 2, 11, 1, 16, 15, 3, 3, 2, 2, 5, 4, 2, 2),  /* dilation and stride in step */
     SPEC(1, 1, 2, 1, 40, 40, 33, 34, 1, 1, 0, 0, 1, 1), /* more taps than a block has steps */
@@ -39,7 +39,7 @@ static const conv_spec specs[] = {
     SPEC(2, 4, 20, 2, 5, 9, 2, 3, 1, 1, FAR, 1, 2 * FAR, 1),
     SPEC(2, 3, 20, 1, 30, 31, 3, 3, 2, 3, 45, 40, 50, 37),
     SPEC(1, 2, 18, 1, 1, 600, 1, 3, 1, 2, 0, 812, 1, 900),
-    /* taps that meet their places alone, in groups that go alike */
+    /* taps that read places of their own, in groups that go alike */
     SPEC(2, 3, 4, 1, 20, 21, 5, 5, 5, 5, 0, 0, 1, 1),
     SPEC(2, 2, 3, 1, 17, 23, 7, 6, 7, 6, 3, 2, 1, 1),
     SPEC(1, 3, 5, 1, 40, 40, 4, 4, 7, 7, 1, 0, 1, 1),
@@ -86,9 +86,9 @@ static float *numbers(int64_t n, uint32_t seed) {
   return x;
 }
 
-/* Element of x that position (i, j) meets with tap (u, v), -1: padding. */
-static int64_t meets(const conv_spec *s, int64_t n, int64_t c, int64_t i, int64_t j, int64_t u,
-                     int64_t v) {
+/* Element of x that position (i, j) reads with tap (u, v), -1: padding. */
+static int64_t place_of(const conv_spec *s, int64_t n, int64_t c, int64_t i, int64_t j, int64_t u,
+                        int64_t v) {
   int64_t h = i * s->stride[0] + u * s->dilation[0] - s->pad[0];
   int64_t l = j * s->stride[1] + v * s->dilation[1] - s->pad[1];
   if (h < 0 || h >= s->size[0] || l < 0 || l >= s->size[1]) return -1;
@@ -105,7 +105,7 @@ static void scalar(const conv_spec *s, conv_way way, const float *a, const float
         for (int64_t p = 0; p < pixels; p++) {
           int64_t v = k % s->kernel[1], u = k / s->kernel[1] % s->kernel[0];
           int64_t c = o / outs * per + k / s->kernel[1] / s->kernel[0];
-          int64_t x = meets(s, n, c, p / s->result[1], p % s->result[1], u, v);
+          int64_t x = place_of(s, n, c, p / s->result[1], p % s->result[1], u, v);
           int64_t w = o * per * s->kernel[0] * s->kernel[1] + k, y = (n * s->out + o) * pixels + p;
           if (way == CONV_FORWARD) out[y] = fmaf(b[w], x < 0 ? 0 : a[x], out[y]);
           else if (way == CONV_DX && x >= 0) out[x] = fmaf(b[w], a[y], out[x]);
@@ -211,7 +211,7 @@ static size_t work_of(conv_spec s, conv_way way) {
   return bytes;
 }
 
-/* What taps meet decides, not what lies between them. */
+/* The elements that taps read decide, not those between them. */
 TEST(work_memory_of_convolutions_does_not_grow_with_the_dilation) {
   for (int way = CONV_FORWARD; way <= CONV_DW; way++) {
     conv_spec near = SPEC(64, 8, 8, 1, 4, 4, 2, 2, 1, 1, 4, 4, 8, 8), far = near;

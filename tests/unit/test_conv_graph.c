@@ -102,8 +102,8 @@ TEST(a_network_of_convolutions_has_the_same_bits_where_no_sum_is_cut) {
   }
 }
 
-/* 131,074 GiB once: what lies between two taps is no memory. */
-TEST(a_convolution_of_a_far_dilation_is_planned_by_what_its_taps_meet) {
+/* 131,074 GiB once: elements between two taps take no memory. */
+TEST(a_convolution_of_a_far_dilation_is_planned_by_the_elements_that_it_reads) {
   enum { FAR = 1 << 18 };
   hp_graph *g;
   hp_device *d;

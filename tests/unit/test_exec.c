@@ -145,7 +145,7 @@ static hp_status launch_delayed(void *loaded, uint32_t i, void *const *at, void 
   return backend_cpu.launch(loaded, i, at, workspace);
 }
 
-/* The last run takes far longer than those before: whoever looked at it alone would say so. */
+/* The last run takes far longer than those before: a table of that run alone would say so. */
 TEST(tables_and_pictures_have_the_time_of_a_run_from_one_source) {
   static const float x[4] = {1, 2, 3, 4};
   float y[4];

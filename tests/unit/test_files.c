@@ -149,8 +149,8 @@ TEST(whether_a_writer_lives_is_judged_on_its_own_machine) {
   if (!dead) _exit(0);
   CHECK(waitpid(dead, NULL, 0) == dead);
   for (int i = 0; i < 4; i++) put(temp_of(i & 1 ? dead : getppid(), i & 2));
-  /* nobody holds a lock: one of another machine may be written just now, whoever has its number
-   * here */
+  /* nobody holds a lock: one of another machine may be written just now, though its number is
+   * another process's here */
   CHECK_OK(dir_remove_leftovers(test_dir(), false));
   CHECK(path_exists(at(temp_of(getppid(), true))) && !path_exists(at(temp_of(dead, true))));
   CHECK(path_exists(at(temp_of(getppid(), false))) && path_exists(at(temp_of(dead, false))));

@@ -336,7 +336,7 @@ static void run_zeros(void *ctx, int64_t part) {
 static void dx_run(cpu_isa isa, pool *threads, const conv_spec *s, const void *dy, const void *w,
                    void *dx, void *work) {
   int64_t us = conv_axis_dx_count(s, 0), vs = conv_axis_dx_count(s, 1);
-  if (us < s->stride[0] || vs < s->stride[1]) { /* places that no tap meets */
+  if (us < s->stride[0] || vs < s->stride[1]) { /* places that no tap reads */
     zeros z = {dx, s->batch * s->in * s->size[0] * s->size[1] * (int64_t)dtype_size(s->type)};
     if (z.bytes) pool_run(threads, conv_div_up(z.bytes, ZEROS), run_zeros, &z);
   }

@@ -10,9 +10,9 @@ static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
 /* --- correlations ----------------------------------------------------------------------------- */
 
-static int64_t tap_meets(const conv_axis *a, int64_t u) { return a->offset + u * a->offset_step; }
+static int64_t tap_reads(const conv_axis *a, int64_t u) { return a->offset + u * a->offset_step; }
 static int64_t tap_place(const conv_axis *a, int64_t u) {
-  return a->apart ? 0 : floor_div(tap_meets(a, u), a->step);
+  return a->apart ? 0 : floor_div(tap_reads(a, u), a->step);
 }
 
 static void find_phases(conv_axis *a) {
@@ -37,9 +37,9 @@ conv_axis conv_axis_forward(const conv_spec *s, int d) {
   return a;
 }
 
-/* Element e of x, e + pad = i * stride + r, meets y at i + (r - k * dilation) / stride for the k
- * where that is whole: every weight_step-th from `first` on, whose r is first * dilation mod
- * stride. */
+/* Element e of x, e + pad = i * stride + r, is multiplied with y at i + (r - k * dilation) / stride
+ * for the k where that is whole: every weight_step-th from `first` on, whose r is first * dilation
+ * mod stride. */
 static conv_axis dx_of(const conv_spec *s, int d, int64_t first) {
   int64_t stride = s->stride[d], dilation = s->dilation[d], pad = s->pad[d];
   int64_t r = first * dilation % stride, every = stride / gcd(stride, dilation);
@@ -60,9 +60,9 @@ static conv_axis dx_of(const conv_spec *s, int d, int64_t first) {
   return a;
 }
 
-/* What taps meet, how many there are and where positions begin and end change but seldom from one
- * first tap to the next: where first * dilation reaches a multiple of the stride, where the padding
- * ends in a stride, or the image, and where a tap ends the kernel. */
+/* The elements that taps read, their number and where positions begin and end seldom change from
+ * one first tap to the next: where first * dilation reaches a multiple of the stride, where the
+ * padding ends in a stride, or the image, and where a tap ends the kernel. */
 conv_axis conv_axis_dx(const conv_spec *s, int d, int64_t first) {
   conv_axis a = dx_of(s, d, first);
   int64_t count = conv_axis_dx_count(s, d);
@@ -221,7 +221,7 @@ static void fill_row(const conv_shape *s, const char *row, int64_t base, int64_t
 }
 
 static int64_t phase_of(const conv_axis *a, int64_t f) {
-  return tap_meets(a, f) - tap_place(a, f) * a->step;
+  return tap_reads(a, f) - tap_place(a, f) * a->step;
 }
 
 /* One channel of one phase. */

@@ -1,15 +1,15 @@
 /* The geometry of a convolution, and what its passes share.
  *
- * Each pass is a correlation: position i of the result, along one spatial dim, meets the source at
+ * Each pass is a correlation: position i of the result, along one spatial dim, reads the source at
  * i * step + offset of a tap.  The forward has a step of its stride; the gradient of x has one such
- * correlation for each remainder of a place by the stride, with the taps that meet it; those that
- * differ in the tap that they begin with alone are members of one.
+ * correlation for each remainder of a place by the stride, with the taps that read it; those that
+ * differ only in their first tap are members of one.
  *
  * A box is a range of images, rows and columns of positions.  The source under a box is copied,
  * channel by channel, with zeros where it ends, rows and columns dealt into phases by their
- * remainder of the step: there the elements that a tap meets at neighbouring positions are
- * neighbours, whatever step and dilation are.  Where taps are far apart beside the box, what each
- * meets is copied by itself instead. */
+ * remainder of the step: there the elements that a tap reads at neighbouring positions are
+ * neighbours, for every step and dilation.  Where taps are farther apart than the box is wide, the
+ * elements of each are copied by themselves instead. */
 #ifndef CONV_PLAN_H
 #define CONV_PLAN_H
 
@@ -20,13 +20,13 @@
 
 typedef struct {
   int64_t size, grid, step;          /* of the source; positions; elements between them */
-  int64_t taps, offset, offset_step; /* tap u meets i * step + offset + u * offset_step */
+  int64_t taps, offset, offset_step; /* tap u reads i * step + offset + u * offset_step */
   int64_t weight, weight_step;       /* tap u's place in the kernel */
   int64_t first, stride;             /* position i is element first + i * stride of the result */
   int64_t members, member_step;      /* the next has weight + 1 and first + member_step */
   int64_t phases, low, reach; /* tap u is of phase u % phases; a copy begins at position + low, and
                                  has `reach` elements more than there are positions */
-  bool apart;                 /* a phase for each tap, of what it meets alone */
+  bool apart;                 /* a phase for each tap, of the elements it reads */
 } conv_axis;
 
 typedef struct {
@@ -64,16 +64,16 @@ static inline int64_t conv_even(int64_t n, int64_t limit, int64_t unit) {
 
 /* The correlation of the forward. */
 conv_axis conv_axis_forward(const conv_spec *s, int d);
-/* Of the gradient of x, for the places that the tap `first` meets, and every so manieth after it,
- * and members for as many taps behind it as go alike; first is below the count.  Places that none
- * meets have a gradient of 0. */
+/* Of the gradient of x, for the places that the tap `first` and others evenly spaced after it
+ * read; the next taps that go alike are members.  first is below the count.  Places that no tap
+ * reads have a gradient of 0. */
 conv_axis conv_axis_dx(const conv_spec *s, int d, int64_t first);
 int64_t conv_axis_dx_count(const conv_spec *s, int d);
 conv_shape conv_shape_make(cpu_isa isa, const conv_spec *s);
 
 /* Boxes of about so many positions. */
 conv_cut conv_cut_make(const conv_shape *s, int64_t positions);
-/* How what taps meet is copied, in boxes of that cut. */
+/* How the elements that taps read are copied, in boxes of that cut. */
 void conv_choose_copies(conv_shape *s, const conv_cut *c);
 
 /* Some factors of the chains, counted by channel, row and column of the kernel: whole channels, or
@@ -85,7 +85,7 @@ typedef struct {
 } conv_part;
 conv_part conv_part_get(const conv_shape *s, const conv_cut *c, int64_t k0, int64_t k1);
 /* Where the part that begins with factor k0 ends: before k1, with at most about `limit` factors
- * where they are no whole channels, so that what is copied is what they meet. */
+ * where they are no whole channels, so that only elements that they read are copied. */
 int64_t conv_part_end(const conv_shape *s, int64_t limit, int64_t k0, int64_t k1);
 /* Numbers that the copy of a part of at most `limit` factors takes under the largest box. */
 int64_t conv_part_most(const conv_shape *s, const conv_cut *c, int64_t limit);

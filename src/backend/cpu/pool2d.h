@@ -1,8 +1,8 @@
-/* Max and average pooling of planes [H,W], and their gradients, as PyTorch has them: a window meets
- * what is in the image; NaN is the largest.  The gradient of a maximum goes to the first of the
- * largest elements, or to the last NaN.  Sums are f32, in the order of rows and columns; 16-bit
- * results are rounded once.  The bits depend on neither threads nor instruction set; nothing is
- * allocated. */
+/* Max and average pooling of planes [H,W], and their gradients, as PyTorch has them: a window
+ * covers only the image, not its padding; NaN is the largest.  The gradient of a maximum goes to
+ * the first of the largest elements, or to the last NaN.  Sums are f32, in the order of rows and
+ * columns; 16-bit results are rounded once.  The bits depend on neither threads nor instruction
+ * set; nothing is allocated. */
 #ifndef POOL2D_H
 #define POOL2D_H
 

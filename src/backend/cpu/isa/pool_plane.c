@@ -87,8 +87,8 @@ static void avg_plane(const pool_spec *s, const float *x, float *y, float *row) 
 
 /* --- gradients -------------------------------------------------------------------------------- */
 
-/* Whether x is larger than all before it, of which `most` is the largest; NaN is, as PyTorch has
- * it, than another NaN too. */
+/* Whether x is larger than `most`, the largest so far.  NaN is larger than all, also than another
+ * NaN, as in PyTorch. */
 static inline bool wins(float x, float most) { return (x > most) | (x != x); }
 
 /* The first of the largest elements of a window, or its last NaN. */
