@@ -180,10 +180,28 @@ static bool is_alone(void) {
 static bool is_of_machine(int key) {
   static const int keys[] = {KEY_threads,      KEY_model_name_or_path, KEY_dataset,
                              KEY_eval_dataset, KEY_dataset_dir,        KEY_hyper_parallel,
-                             KEY_disable_tqdm};
+                             KEY_disable_tqdm, KEY_PARALLEL_cluster};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (keys[i] == key) return true;
   return false;
+}
+
+/* Costs of a cluster decide which collectives a program has, so it must be one cluster: by its
+ * name, or by what is in its file. */
+static hp_status add_cluster(const train_config *c, str *facts) {
+  const char *name = c->parallel.cluster;
+  file_map m = {0};
+  char hex[33];
+  if (!name) return HP_OK;
+  str_add(facts, "hyper_parallel.cluster\t");
+  if (file_exists(name)) {
+    HP_TRY(file_map_open(name, &m));
+    hash_hex(hash_bytes128(m.at, m.len), hex);
+    str_printf(facts, "%zu bytes, hash %.16s%c of ", m.len, hex, SHOWN_ALONE);
+    file_map_close(&m);
+  }
+  str_printf(facts, "%s\n", name);
+  return HP_OK;
 }
 
 hp_status agree_config(const train_config *c) {
@@ -196,7 +214,7 @@ hp_status agree_config(const train_config *c) {
     train_config_print_value(c, k, &facts);
     str_add_char(&facts, '\n');
   }
-  return agree_and_free(HP_OK, &facts);
+  return agree_and_free(add_cluster(c, &facts), &facts);
 }
 
 static hp_status add_samples(const char *what, const train_names *names, const train_data *d,

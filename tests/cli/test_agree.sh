@@ -38,6 +38,17 @@ if need_mpi; then
   differ "seed: 40 (process 0), 41 (process 1), 42 (process 2)" 3 seed=4RANK
 fi
 
+it "another cluster is named, though its file is called the same"
+if need_mpi; then
+  for r in 0 1; do
+    mkdir -p site$r
+    printf 'device: {flops: 1e1%d, bandwidth_gb_s: 30}\nlinks: [{bandwidth_gb_s: 10, latency_us: 1}]\n' $r >site$r/c.yaml
+  done
+  differ "hyper_parallel.cluster: 8" 2 hyper_parallel.cluster=siteRANK/c.yaml
+  err_has "of site0/c.yaml (process 0)"
+  err_has "of site1/c.yaml (process 1)"
+fi
+
 it "all keys that differ are named"
 if need_mpi; then
   differ "" 2 learning_rate=0.01RANK weight_decay=0.RANK
@@ -72,7 +83,9 @@ it "the same things in other places, and other threads, are no difference"
 if need_mpi; then
   rm -rf model1 && cp -r first model1
   ln -sf same.jsonl data1.jsonl
-  each 2 dataset=dataRANK.jsonl model_name_or_path=modelRANK train_from_scratch=false threads=1
+  cp site0/c.yaml site1/c.yaml
+  each 2 dataset=dataRANK.jsonl model_name_or_path=modelRANK train_from_scratch=false threads=1 \
+    hyper_parallel.cluster=siteRANK/c.yaml
   exit_is 0
   is_file job/run/model.safetensors
 fi
