@@ -9,6 +9,7 @@ static note *own(void) { return &world.out[NOTE_ENDED]; }
 void world_tell(hp_status st, const char *message) {
   if (own()->text[0]) return;
   own()->status = (int32_t)st;
+  snprintf(world.message, sizeof world.message, "%s", message);
   snprintf(own()->text, sizeof own()->text, "%s", message);
 }
 
@@ -74,7 +75,7 @@ void world_leave(void) {
 int world_end(int code, const char **told) {
   *told = NULL;
   if (world.facts.size == 1 || world.begun.code) {
-    *told = own()->text[0] && !world.facts.rank ? own()->text : NULL;
+    *told = own()->text[0] && !world.facts.rank ? world.message : NULL;
     return code;
   }
   if (code) world_fail();
@@ -87,6 +88,7 @@ int world_end(int code, const char **told) {
   pthread_mutex_unlock(&world.lock);
   if (await()) return code;
   if (!world.facts.rank) judge();
-  if (!world.facts.rank && world.verdict.code) *told = world.verdict.text;
+  if (!world.facts.rank && world.verdict.code)
+    *told = world.verdict.rank ? world.verdict.text : world.message;
   return world.verdict.code;
 }

@@ -42,6 +42,7 @@ typedef struct {
   int64_t *most;          /* of world_most */
   world_request *request; /* of world_gather: two a process */
   note verdict;
+  char message[ERR_MESSAGE_MAX]; /* why this process failed; its note may have less of it */
   bool over;
   _Atomic int failed, waits_for; /* ranks, -1: none */
 } world_state;

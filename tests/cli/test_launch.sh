@@ -100,6 +100,10 @@ if need_mpi; then
   refused lerning_rate
   said_once lerning_rate
   sed -i '$d' job/job.yaml
+  cp job/job.yaml long.yaml
+  for i in $(seq 100 140); do echo "a_name_that_no_key_of_a_configuration_has_$i: 1"; done >>long.yaml
+  launch 2 train long.yaml strategy=dp=2
+  refused "41 errors" "41. " "a_name_that_no_key_of_a_configuration_has_140: unknown key"
   launch 3 train job/job.yaml output_dir=nowhere strategy=dp=2
   refused "3 processes were started, and the plan has 2 devices"
   said_once "3 processes"
