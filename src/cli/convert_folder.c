@@ -144,6 +144,7 @@ static hp_status verify(const char *from) {
 hp_status convert_folder(const char *from, const char *to, const hp_dtype *type) {
   str config = {0};
   if (is_same(from, to)) HP_FAIL(HP_ERR_ARG, "%s: cannot be written onto itself", to);
+  HP_TRY(manifest_check_target(to));
   HP_TRY(verify(from));
   bool by_parts = weights_are_parts(from, "model");
   HP_TRY(by_parts ? convert_parts(from, to, type) : convert_whole(from, to, type));

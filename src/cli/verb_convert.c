@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "cli/convert.h"
 #include "data/llama2c.h"
+#include "data/manifest.h"
 #include "data/tok_llama2c.h"
 
 #include <stdio.h>
@@ -53,6 +54,7 @@ static hp_status convert(const char *from, const char *dir, const char *tokenize
   bool made = !path_exists(dir), folder = dir_exists(from);
   if (folder && tokenizer)
     HP_FAIL(HP_ERR_ARG, "--tokenizer: %s is a folder, which has its tokenizer with it", from);
+  if (!folder) HP_TRY(manifest_check_target(dir));
   if (dir_exists(dir)) HP_TRY(dir_remove_leftovers(dir, false));
   hp_status st = folder ? convert_folder(from, dir, type)
                         : convert_llama2c(from, dir, tokenizer, type ? *type : HP_F32);

@@ -30,6 +30,17 @@ hp_status manifest_find(const char *dir, bool *there) {
   return st;
 }
 
+hp_status manifest_check_target(const char *dir) {
+  bool there;
+  HP_TRY(manifest_find(dir, &there));
+  if (there)
+    HP_FAIL(HP_ERR_INPUT,
+            "%s: is a checkpoint of a run (it has a " MANIFEST_NAME
+            "), which is damaged when anything else is written there; choose another folder",
+            dir);
+  return HP_OK;
+}
+
 /* What has its name may be something else, which no second try reads. */
 static hp_status need_file(const char *path) {
   struct stat s;

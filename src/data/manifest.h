@@ -16,6 +16,9 @@
 
 /* Is there one?  HP_ERR_IO where the system cannot say: a folder that has one must be verified. */
 hp_status manifest_find(const char *dir, bool *there);
+/* Whether other files may be written to the folder: HP_ERR_INPUT where it has a manifest, by which
+ * they would damage what it is of. */
+hp_status manifest_check_target(const char *dir);
 /* Reads it and checks its own hash; of "files" the caller may rely on nothing yet. */
 hp_status manifest_read(const char *dir, tree *out);
 /* Every file of the folder by its manifest. */

@@ -4,6 +4,7 @@
 #include "base/milestone.h"
 #include "base/random.h"
 #include "base/thread.h"
+#include "data/manifest.h"
 #include "train/agree.h"
 #include "train/shared_folder.h"
 #include "train/signals.h"
@@ -346,6 +347,7 @@ static hp_status take_folder(trainer *t) {
   HP_TRY(hp_world(&rank, &t->processes));
   t->writes = rank == 0;
   HP_TRY(draw_run(t));
+  if (t->writes) HP_TRY(manifest_check_target(t->c->output_dir));
   if (t->writes) HP_TRY(run_lock_take(t->c->output_dir, &t->lock));
   if (t->writes) signals_leave_by(leave, t->lock);
   if (t->processes > 1) signals_note();

@@ -174,6 +174,17 @@ refused "good/checkpoint-2/tokenizer_config.json: is missing, the manifest names
 run inspect good/checkpoint-2
 refused "good/checkpoint-2/tokenizer_config.json: is missing"
 
+it "nothing is written into a checkpoint"
+ls -lA --full-time good/checkpoint-2 >before
+run convert parts/checkpoint-2 good/checkpoint-2
+refused "good/checkpoint-2: is a checkpoint of a run" "choose another folder"
+run train job/job.yaml output_dir=good/checkpoint-2
+refused "good/checkpoint-2: is a checkpoint of a run" "choose another folder"
+echo '{"text": "Tom went home."}' >eval.jsonl
+run train job/job.yaml output_dir=good/checkpoint-2 do_train=false do_eval=true eval_dataset=eval.jsonl packing=false
+refused "good/checkpoint-2: is a checkpoint of a run"
+ls -lA --full-time good/checkpoint-2 | same_file before /dev/stdin
+
 it "a flipped bit of an export fails it, and leaves no model"
 flipped "converted/" 3000 "$HYPER" convert parts/checkpoint-2 converted
 exit_is 2
