@@ -89,6 +89,11 @@ void json_put_double(json_writer *w, double x); /* NaN and Infinity as Python wr
 void json_put_float(json_writer *w, float x);   /* shortest digits that read back as this float */
 void json_put_string(json_writer *w, const char *s);
 void json_put_string_n(json_writer *w, const char *s, size_t n); /* invalid UTF-8 becomes U+FFFD */
-void json_put_tree(json_writer *w, const tree_node *n);          /* a whole tree */
+/* A key and its value. */
+void json_key_int(json_writer *w, const char *key, int64_t x);
+void json_key_double(json_writer *w, const char *key, double x);
+void json_key_bool(json_writer *w, const char *key, bool x);
+void json_key_string(json_writer *w, const char *key, const char *s);
+void json_put_tree(json_writer *w, const tree_node *n); /* a whole tree */
 
 #endif

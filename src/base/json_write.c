@@ -121,6 +121,26 @@ void json_put_string_n(json_writer *w, const char *s, size_t n) {
 
 void json_put_string(json_writer *w, const char *s) { json_put_string_n(w, s, strlen(s)); }
 
+void json_key_int(json_writer *w, const char *key, int64_t x) {
+  json_put_key(w, key);
+  json_put_int(w, x);
+}
+
+void json_key_double(json_writer *w, const char *key, double x) {
+  json_put_key(w, key);
+  json_put_double(w, x);
+}
+
+void json_key_bool(json_writer *w, const char *key, bool x) {
+  json_put_key(w, key);
+  json_put_bool(w, x);
+}
+
+void json_key_string(json_writer *w, const char *key, const char *s) {
+  json_put_key(w, key);
+  json_put_string(w, s);
+}
+
 void json_put_tree(json_writer *w, const tree_node *n) {
   switch (n->kind) {
   case TREE_NULL: json_put_null(w); break;

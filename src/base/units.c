@@ -1,6 +1,7 @@
 #include "base/units.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static int find_unit(double *x, double base, int units) {
   int u = 0;
@@ -47,4 +48,26 @@ void units_add_rate(str *s, double x, const char *what) {
   static const char *const unit[] = {"", "k", "M", "G", "T", "P"};
   int u = find_unit(&x, 1000, 6);
   str_printf(s, "%.1f %s%s", x, unit[u], what);
+}
+
+/* Moves what was appended since `from` to the right. */
+static void align_right(str *s, size_t from, int width) {
+  char text[64];
+  if (s->failed) return;
+  snprintf(text, sizeof text, "%s", s->at + from);
+  s->len = from;
+  s->at[from] = 0;
+  str_printf(s, "%*s", width, text);
+}
+
+void units_put_bytes(str *s, int width, double x) {
+  size_t from = s->len;
+  units_add_bytes(s, x);
+  align_right(s, from, width);
+}
+
+void units_put_seconds(str *s, int width, double x) {
+  size_t from = s->len;
+  units_add_seconds(s, x);
+  align_right(s, from, width);
 }

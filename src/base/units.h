@@ -11,4 +11,8 @@ void units_add_seconds(str *s, double x); /* 0.00141 -> "1.41 ms" */
 /* 96.4e9, "B/s" -> "96.4 GB/s": thousands, of what is said. */
 void units_add_rate(str *s, double x, const char *what);
 
+/* The same at the right end of a column so wide; what is wider takes its room. */
+void units_put_bytes(str *s, int width, double x);
+void units_put_seconds(str *s, int width, double x);
+
 #endif

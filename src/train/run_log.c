@@ -258,16 +258,6 @@ static void put_control(json_writer *w, const run_log *r) {
   json_close(w);
 }
 
-static void put_int(json_writer *w, const char *key, int64_t x) {
-  json_put_key(w, key);
-  json_put_int(w, x);
-}
-
-static void put_bool(json_writer *w, const char *key, bool x) {
-  json_put_key(w, key);
-  json_put_bool(w, x);
-}
-
 static void put_best(json_writer *w, const run_log *r) {
   json_put_key(w, "best_global_step");
   if (r->best_step) json_put_int(w, r->best_step);
@@ -289,24 +279,24 @@ void run_log_print_state(const run_log *r, str *out) {
   put_best(&w, r);
   json_put_key(&w, "epoch");
   json_put_double(&w, r->epoch);
-  put_int(&w, "eval_steps", r->flow->eval_steps ? r->flow->eval_steps : 500);
-  put_int(&w, "global_step", r->step);
-  put_bool(&w, "is_hyper_param_search", false);
-  put_bool(&w, "is_local_process_zero", true);
-  put_bool(&w, "is_world_process_zero", true);
+  json_key_int(&w, "eval_steps", r->flow->eval_steps ? r->flow->eval_steps : 500);
+  json_key_int(&w, "global_step", r->step);
+  json_key_bool(&w, "is_hyper_param_search", false);
+  json_key_bool(&w, "is_local_process_zero", true);
+  json_key_bool(&w, "is_world_process_zero", true);
   json_put_key(&w, "log_history");
   json_open_list(&w);
   for (size_t i = 0; i < r->entry.len; i++) put_entry(&w, &r->entry.at[i]);
   json_close(&w);
-  put_int(&w, "logging_steps", r->flow->logging_steps);
-  put_int(&w, "max_steps", r->flow->steps);
-  put_int(&w, "num_input_tokens_seen", r->config->is.count != COUNT_NO ? r->tokens_seen : 0);
-  put_int(&w, "num_train_epochs", r->order->epochs);
-  put_int(&w, "save_steps", r->flow->save_steps);
+  json_key_int(&w, "logging_steps", r->flow->logging_steps);
+  json_key_int(&w, "max_steps", r->flow->steps);
+  json_key_int(&w, "num_input_tokens_seen", r->config->is.count != COUNT_NO ? r->tokens_seen : 0);
+  json_key_int(&w, "num_train_epochs", r->order->epochs);
+  json_key_int(&w, "save_steps", r->flow->save_steps);
   put_control(&w, r);
   json_put_key(&w, "total_flos");
   json_put_double(&w, r->total_flos);
-  put_int(&w, "train_batch_size", r->config->is.batch.per_device);
+  json_key_int(&w, "train_batch_size", r->config->is.batch.per_device);
   json_put_key(&w, "trial_name");
   json_put_null(&w);
   json_put_key(&w, "trial_params");

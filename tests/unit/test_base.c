@@ -223,6 +223,12 @@ TEST(numbers_for_people_have_units) {
   units_add_seconds(&s, 0);
   CHECK_STR(s.at, "1.410 ms12.50 s300.0 ns0.0 s");
   str_clear(&s);
+  str_add(&s, "a");
+  units_put_seconds(&s, 10, 0.00141);
+  units_put_bytes(&s, 10, 1536);
+  units_put_bytes(&s, 2, 1536);
+  CHECK_STR(s.at, "a  1.410 ms  1.50 KiB1.50 KiB");
+  str_clear(&s);
   units_add_rate(&s, 96.4e9, "B/s");
   units_add_rate(&s, 12, "FLOP");
   units_add_count(&s, 12345678);
