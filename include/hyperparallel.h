@@ -364,13 +364,13 @@ typedef struct {
  * HP_ERR_OOM where the memory limit is too small: then out->memory, alone, is what would do. */
 hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                   hp_program_stats *out);
-/* The same plan as text: `what` as for hp_explain, or "layouts", "layouts.svg": who holds what. */
+/* The same plan as text: `what` as for hp_explain, or "layouts", "layouts.json", "layouts.svg". */
 hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                           const char *what, char **text);
 hp_status hp_program_stats_get(const hp_program *p, hp_program_stats *out);
 hp_status hp_program_print(const hp_program *p, char **text);
 /* "memory", "memory.totals", "schedule", "ops", "comm": what was decided and why, as text for
- * people; "ops.json"; "timeline.svg", "mesh.svg": pictures of recent runs. */
+ * people; each as "X.json" too, but totals; "timeline.svg", "mesh.svg": pictures of recent runs. */
 hp_status hp_explain(const hp_program *p, const char *what, char **text);
 /* Where the time of a run goes, the mean of the faster half of the last 8: calls of the same work,
  * the widest gap between their time and the limit first; *n rows, hp_free.  The device is measured

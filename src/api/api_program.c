@@ -327,13 +327,43 @@ HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_optio
   return st;
 }
 
+/* Who holds what, in its three forms. */
+static hp_status print_layouts(const group *d, const parts *s, str *out) {
+  explain_layouts(d, s->whole, &s->s, out);
+  return explain_rows(d, s->whole, &s->s, out);
+}
+static hp_status put_layouts(const group *d, const parts *s, str *out) {
+  json_writer w = {.out = out};
+  json_open_map(&w);
+  explain_layouts_json(d, s->whole, &s->s, &w);
+  hp_status st = explain_rows_json(d, s->whole, &s->s, &w);
+  json_close(&w);
+  str_add_char(out, '\n');
+  return st;
+}
+static hp_status draw_layouts(const group *d, const parts *s, str *out) {
+  explain_layouts_svg(d, s->whole, s->s.of, out);
+  return HP_OK;
+}
+
 /* Layouts are known before a program is made. */
-static hp_status plan_layouts(const hp_graph *g, hp_device *d, bool picture, str *out) {
+typedef hp_status (*layout_view)(const group *d, const parts *s, str *out);
+static layout_view find_layout_view(const char *what) {
+  static const struct {
+    const char *what;
+    layout_view print;
+  } views[] = {{"layouts", print_layouts},
+               {"layouts.json", put_layouts},
+               {"layouts.svg", draw_layouts}};
+  for (size_t i = 0; i < sizeof views / sizeof *views; i++)
+    if (!strcmp(what, views[i].what)) return views[i].print;
+  return NULL;
+}
+
+static hp_status plan_layouts(const hp_graph *g, hp_device *d, layout_view print, str *out) {
   parts s;
   hp_status st = part_graph(g, d, &s);
-  if (!st && picture) explain_layouts_svg(d, s.whole, s.s.of, out);
-  else if (!st) explain_layouts(d, s.whole, &s.s, out);
-  if (!st && !picture) st = explain_rows(d, s.whole, &s.s, out);
+  if (!st) st = print(d, &s, out);
   parts_free(&s);
   return st;
 }
@@ -342,12 +372,12 @@ static hp_status plan_explain(const hp_graph *g, hp_device *d, const hp_compile_
                               const char *what, str *out) {
   program *p;
   void *loaded;
-  bool picture = !strcmp(what, "layouts.svg");
-  if (picture || !strcmp(what, "layouts")) return plan_layouts(g, d, picture, out);
   hp_memory memory;
+  layout_view layouts = find_layout_view(what);
+  if (layouts) return plan_layouts(g, d, layouts, out);
   HP_TRY(plan_first(g, d, o, &p, &loaded, &memory));
-  bool totals = !strcmp(what, "memory.totals");
-  hp_status st = explain_print(p, d->part[0], NULL, totals ? &memory : NULL, what, out);
+  bool counts = !strncmp(what, "memory.", 7); /* "memory" stands behind a summary that has it */
+  hp_status st = explain_print(p, d->part[0], NULL, counts ? &memory : NULL, what, out);
   d->part[0]->backend->release(loaded);
   program_free(p);
   return st;

@@ -267,13 +267,21 @@ static bool is_topic(const char *const *topics, const char *word) {
   return false;
 }
 
+static int unexpected(const char *verb, const char *const *topics, const char *word) {
+  size_t n = 0;
+  while (topics && topics[n]) n++;
+  const char *near = str_nearest(word, topics, n);
+  return near ? cli_usage(verb, "\"%s\" is not expected; did you mean %s?", word, near)
+              : cli_usage(verb, "\"%s\" is not expected", word);
+}
+
 static int sort_words(const char *verb, const char *const *topics, const char **rest, int n,
                       cli_config *out) {
   for (int i = 0; i < n; i++) {
     if (strchr(rest[i], '=')) out->key[out->keys++] = rest[i];
     else if (!out->file) out->file = rest[i];
     else if (!out->what && is_topic(topics, rest[i])) out->what = rest[i];
-    else return cli_usage(verb, "\"%s\" is not expected", rest[i]);
+    else return unexpected(verb, out->what ? NULL : topics, rest[i]);
   }
   return out->file ? CLI_GO_ON : cli_usage(verb, "the configuration file is missing");
 }

@@ -41,7 +41,7 @@ static hp_status print_summary(const subject *s) {
   printf("model          %s, %.3f M parameters\n", escape_name(s->m->c.model_type).text,
          model_config_params(&s->m->c) * 1e-6);
   printf("step           %lld x %lld tokens", (long long)b->B, (long long)b->T);
-  if (s->places.n > 1)
+  if (s->c->is.batch.accumulation > 1)
     printf(" in each of %lld micro-batches", (long long)s->c->is.batch.accumulation);
   printf(", %.3f GFLOP, %d instructions, %d loop kernels\n", p->flops * 1e-9, p->instructions,
          p->kernels);
@@ -49,16 +49,6 @@ static hp_status print_summary(const subject *s) {
   printf("compile time   %.3f s\n", p->compile_s);
   str_free(&text);
   return HP_OK;
-}
-
-static void put_int(json_writer *w, const char *key, int64_t x) {
-  json_put_key(w, key);
-  json_put_int(w, x);
-}
-
-static void put_number(json_writer *w, const char *key, double x) {
-  json_put_key(w, key);
-  json_put_double(w, x);
 }
 
 /* The time in which the least memory limit is looked for. */
@@ -72,7 +62,7 @@ static hp_status find_limits(const subject *s, step_limits *out) {
 static hp_status put_limits(json_writer *w, const subject *s) {
   step_limits l;
   HP_TRY(find_limits(s, &l));
-  put_int(w, "resident_bytes", (int64_t)l.resident);
+  json_key_int(w, "resident_bytes", (int64_t)l.resident);
   json_put_key(w, "minimum_bytes");
   if (l.least) json_put_int(w, (int64_t)l.least);
   else json_put_null(w);
@@ -83,26 +73,40 @@ static hp_status put_limits(json_writer *w, const subject *s) {
   return HP_OK;
 }
 
-static hp_status print_json(subject *s, bool limits) {
+/* What fills work memory, of the view "memory.json". */
+static hp_status put_work(json_writer *w, const char *text) {
+  static const char *const keys[] = {"live_at_instruction", "live_by_layer", "largest"};
+  tree t;
+  HP_TRY(json_parse(text, strlen(text), "memory.json", &t));
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    json_put_key(w, keys[i]);
+    json_put_tree(w, tree_get(t.root, keys[i]));
+  }
+  tree_free(&t);
+  return HP_OK;
+}
+
+/* memory: of the view "memory.json", what fills work memory; NULL: the summary alone. */
+static hp_status print_json(subject *s, const char *memory) {
   const hp_program_stats *p = &s->memory.stats;
   const step_micro *b = &s->places.at[0];
   str text = {0};
   json_writer w = {.out = &text};
   json_open_map(&w);
-  json_put_key(&w, "model_type");
-  json_put_string(&w, s->m->c.model_type);
-  put_int(&w, "parameters", (int64_t)model_config_params(&s->m->c));
-  put_int(&w, "batch", b->B);
-  put_int(&w, "seq", b->T);
-  put_int(&w, "micro_batches", s->c->is.batch.accumulation);
-  put_int(&w, "instructions", p->instructions);
-  put_int(&w, "kernels", p->kernels);
-  put_int(&w, "step_flops", (int64_t)p->flops);
-  hp_status st = limits ? put_limits(&w, s) : HP_OK;
+  json_key_string(&w, "model_type", s->m->c.model_type);
+  json_key_int(&w, "parameters", (int64_t)model_config_params(&s->m->c));
+  json_key_int(&w, "batch", b->B);
+  json_key_int(&w, "seq", b->T);
+  json_key_int(&w, "micro_batches", s->c->is.batch.accumulation);
+  json_key_int(&w, "instructions", p->instructions);
+  json_key_int(&w, "kernels", p->kernels);
+  json_key_int(&w, "step_flops", (int64_t)p->flops);
+  hp_status st = memory ? put_limits(&w, s) : HP_OK;
   memory_put(&w, &p->memory);
-  put_number(&w, "step_s", s->memory.step_s);
-  put_number(&w, "exposed_copy_s", s->memory.exposed_copy_s);
-  put_number(&w, "compile_s", p->compile_s);
+  if (!st && memory) st = put_work(&w, memory);
+  json_key_double(&w, "step_s", s->memory.step_s);
+  json_key_double(&w, "exposed_copy_s", s->memory.exposed_copy_s);
+  json_key_double(&w, "compile_s", p->compile_s);
   json_close(&w);
   if (!st) st = str_status(&text);
   if (!st) puts(text.at);
@@ -188,20 +192,36 @@ static hp_status print_limits(const subject *s) {
   return st;
 }
 
+/* The view of hp_explain that answers the question; NULL: the summary does. */
+static const char *view_of(const question *q) {
+  static const struct {
+    const char *what, *json;
+  } views[] = {{"layouts", "layouts.json"},
+               {"comm", "comm.json"},
+               {"memory", "memory.json"},
+               {"schedule", "schedule.json"},
+               {"ops", "ops.json"}};
+  if (q->svg) return "layouts.svg";
+  if (!q->json) return q->what;
+  for (size_t i = 0; q->what && i < sizeof views / sizeof *views; i++)
+    if (!strcmp(q->what, views[i].what)) return views[i].json;
+  return NULL;
+}
+
 static hp_status explain_plan(subject *s, const question *q) {
   char *text = NULL;
   hp_program_stats of;
-  bool table = q->json && asks(q, "ops"), memory = asks(q, "memory");
-  const char *what = q->svg ? "layouts.svg" : table ? "ops.json" : q->json ? NULL : q->what;
+  bool memory = asks(q, "memory"), alone = q->json && q->what && !memory;
+  const char *what = view_of(q);
   HP_TRY(step_memory_plan(s->m, &s->o, &s->places, s->d, &s->memory));
   s->o.quiet = true; /* it has been told */
   hp_status st = HP_OK;
   if (what)
     st = stepper_plan(s->m, &s->o, &s->places.at[s->memory.fullest], s->d, &of, what, &text);
-  if (!st && q->json && !table) st = print_json(s, memory);
-  else if (!st && !table) st = print_summary(s);
+  if (!st && q->json && !alone) st = print_json(s, text);
+  else if (!st && !alone) st = print_summary(s);
   if (!st && q->svg) st = file_write(q->svg, text, strlen(text));
-  else if (!st && text) printf("%s%s", table ? "" : "\n", text);
+  else if (!st && text && !(q->json && memory)) printf("%s%s", alone ? "" : "\n", text);
   if (!st && memory && !q->json) st = print_limits(s);
   hp_free(text);
   return st;
@@ -218,21 +238,32 @@ static hp_status explain(const train_config *c, const question *q) {
   return st;
 }
 
+/* "comm.json" asks for the same as "comm --json". */
+enum { TOPICS = 6 };
+static const char *const topics[] = {"layouts",     "comm",          "memory",       "schedule",
+                                     "ops",         "time",          "layouts.json", "comm.json",
+                                     "memory.json", "schedule.json", "ops.json",     "time.json",
+                                     NULL};
+static void read_topic(const char *word, question *q) {
+  for (int i = 0; word && topics[i]; i++)
+    if (!strcmp(word, topics[i])) {
+      q->what = topics[i % TOPICS];
+      q->json |= i >= TOPICS;
+    }
+}
+
 /* Does what was asked go together? */
 static int check(const char *verb, const question *q) {
-  if (q->json && q->what && !asks(q, "ops") && !asks(q, "time") && !asks(q, "memory"))
-    return cli_usage(verb, "%s is text for people: leave it out, or --json", q->what);
+  if (q->json && q->svg) return cli_usage(verb, "--json and --svg: expected one of them");
   if (q->svg && !asks(q, "layouts"))
     return cli_usage(verb, "--svg draws layouts: write layouts --svg %s", q->svg);
   return CLI_GO_ON;
 }
 
 int verb_explain(int argc, char **argv) {
-  static const char *const topics[] = {"layouts", "comm", "memory", "schedule",
-                                       "ops",     "time", NULL};
   question q = {0};
   const cli_option option[] = {{"--json", CLI_FLAG, &q.json, NULL,
-                                "the summary, memory, ops or time as one JSON object"},
+                                "one JSON object; the same as comm.json for comm, ..."},
                                {"--svg", CLI_TEXT, &q.svg, "F.svg",
                                 "layouts as a picture: the parts of tensors, by device"}};
   const cli_spec spec =
@@ -248,7 +279,7 @@ int verb_explain(int argc, char **argv) {
   train_config c;
   int code = cli_parse_config(&spec, topics, argc, argv, &words);
   if (code != CLI_GO_ON) return code;
-  q.what = words.what;
+  read_topic(words.what, &q);
   code = check(argv[0], &q);
   hp_status st =
       code == CLI_GO_ON ? train_config_load(words.file, words.key, words.keys, false, &c) : HP_OK;

@@ -3,6 +3,7 @@
 #include "ir/print.h"
 #include "rt/explain_comm.h"
 #include "rt/explain_memory.h"
+#include "rt/explain_schedule.h"
 #include "rt/explain_timeline.h"
 #include "rt/inst_name.h"
 #include "sched/predict.h"
@@ -33,53 +34,23 @@ static hp_status print_ops(const program *p, device *d, const exec *e, const hp_
   return str_status(out);
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- readers of times ------------------------------------------------------------------------- */
 
-/* --- schedule --------------------------------------------------------------------------------- */
-
-/* Behind the line of a buffer its name, behind that of a loop what it does, as comments. */
-static void name_line(const program *p, const mesh *m, const uint32_t *maker, const char *line,
-                      size_t *inst, str *out) {
-  char *end;
-  uint32_t b = *line == 'b' ? (uint32_t)strtoul(line + 1, &end, 10) : 0;
-  if (!strncmp(line, "arena ", 6)) return;
-  if (*line == 'b' && end > line + 1 && b < p->buffers.len) {
-    if (p->buffers.at[b].name) return; /* the line has it */
-    str_add(out, "  # ");
-    buffer_print_name(p, m, maker, b, out);
-    return;
-  }
-  const prog_inst *n = *inst < p->insts.len ? program_inst(p, (*inst)++) : NULL;
-  if (!n || n->op != OP_FUSED) return;
-  str_add(out, "  # ");
-  inst_print_name(p, m, n, out);
-}
-
-static hp_status print_schedule(const program *p, const mesh *m, str *out) {
-  uint32_t *maker;
-  str text = {0};
-  size_t inst = 0;
-  HP_TRY(buffer_makers(p, &maker));
-  hp_status st = program_print(p, &text);
-  for (const char *line = text.at; !st && line && *line;) {
-    size_t n = strcspn(line, "\n");
-    str_add_n(out, line, n);
-    name_line(p, m, maker, line, &inst, out);
-    str_add_char(out, '\n');
-    line += n + (line[n] == '\n');
-  }
-  str_free(&text);
-  mem_free(maker);
-  return st ? st : str_status(out);
-}
-
-/* Readers of times: those of recent runs; before one, as the cluster's figures make them. */
+/* Times of recent runs; before one, as the cluster's figures make them. */
 typedef hp_status (*times_reader)(const program *p, const device *d, const inst_times *t,
                                   bool measured, str *out);
 
 static hp_status print_comm(const program *p, const device *d, const inst_times *t, bool measured,
                             str *out) {
   return explain_comm(p, d->mesh, t, measured, out);
+}
+static hp_status put_comm(const program *p, const device *d, const inst_times *t, bool measured,
+                          str *out) {
+  return explain_comm_json(p, d->mesh, t, measured, out);
+}
+static hp_status put_schedule(const program *p, const device *d, const inst_times *t, bool measured,
+                              str *out) {
+  return explain_schedule_json(p, d->mesh, t, measured, out);
 }
 static hp_status draw_timeline(const program *p, const device *d, const inst_times *t,
                                bool measured, str *out) {
@@ -103,24 +74,86 @@ static hp_status read_times(const program *p, const device *d, const exec *e, ti
   return st;
 }
 
+/* --- views ------------------------------------------------------------------------------------ */
+
+/* What a view reads besides the program. */
+typedef struct {
+  const program *p;
+  device *d;
+  const exec *e;
+  const hp_memory *m;
+} subject;
+
+static hp_status view_memory(const subject *s, str *out) {
+  return explain_memory(s->p, s->d->mesh, s->m, out);
+}
+static hp_status view_totals(const subject *s, str *out) {
+  if (s->m) memory_print(s->m, 0, out);
+  return str_status(out);
+}
+static hp_status view_memory_json(const subject *s, str *out) {
+  return explain_memory_json(s->p, s->d->mesh, s->m, out);
+}
+static hp_status view_schedule(const subject *s, str *out) {
+  return explain_schedule(s->p, s->d->mesh, out);
+}
+static hp_status view_schedule_json(const subject *s, str *out) {
+  return read_times(s->p, s->d, s->e, put_schedule, out);
+}
+static hp_status view_ops(const subject *s, str *out) {
+  return print_ops(s->p, s->d, s->e, s->m, false, out);
+}
+static hp_status view_ops_json(const subject *s, str *out) {
+  return print_ops(s->p, s->d, s->e, s->m, true, out);
+}
+static hp_status view_comm(const subject *s, str *out) {
+  return read_times(s->p, s->d, s->e, print_comm, out);
+}
+static hp_status view_comm_json(const subject *s, str *out) {
+  return read_times(s->p, s->d, s->e, put_comm, out);
+}
+static hp_status view_timeline(const subject *s, str *out) {
+  return read_times(s->p, s->d, s->e, draw_timeline, out);
+}
+static hp_status view_mesh(const subject *s, str *out) {
+  return read_times(s->p, s->d, s->e, draw_mesh, out);
+}
+
+static const struct {
+  const char *what;
+  hp_status (*print)(const subject *s, str *out);
+} views[] = {{"memory", view_memory},
+             {"memory.totals", view_totals},
+             {"memory.json", view_memory_json},
+             {"schedule", view_schedule},
+             {"schedule.json", view_schedule_json},
+             {"ops", view_ops},
+             {"ops.json", view_ops_json},
+             {"comm", view_comm},
+             {"comm.json", view_comm_json},
+             {"timeline.svg", view_timeline},
+             {"mesh.svg", view_mesh}};
+enum { VIEWS = sizeof views / sizeof *views };
+
+/* "memory, ops or comm" */
+static void list_views(str *out) {
+  for (int i = 0; i < VIEWS; i++)
+    str_printf(out, "%s%s", i == 0 ? "" : i + 1 < VIEWS ? ", " : " or ", views[i].what);
+}
+
 hp_status explain_print(const program *p, device *d, const exec *e, const hp_memory *m,
                         const char *what, str *out) {
-  if (!strcmp(what, "memory")) return explain_memory(p, d->mesh, m, out);
-  if (m && !strcmp(what, "memory.totals")) {
-    memory_print(m, 0, out);
-    return str_status(out);
-  }
-  if (!strcmp(what, "schedule")) return print_schedule(p, d->mesh, out);
-  if (!strcmp(what, "comm")) return read_times(p, d, e, print_comm, out);
-  if (!strcmp(what, "timeline.svg")) return read_times(p, d, e, draw_timeline, out);
-  if (!strcmp(what, "mesh.svg")) return read_times(p, d, e, draw_mesh, out);
-  bool json = !strcmp(what, "ops.json");
-  if (!json && strcmp(what, "ops"))
-    HP_FAIL(HP_ERR_ARG,
-            "what is \"%.100s\"; expected memory, memory.totals, schedule, ops, ops.json, comm, "
-            "timeline.svg or mesh.svg%s",
-            what, e ? "" : ", or of a plan layouts or layouts.svg");
-  return print_ops(p, d, e, m, json, out);
+  const subject s = {p, d, e, m};
+  for (int i = 0; i < VIEWS; i++)
+    if (!strcmp(what, views[i].what)) return views[i].print(&s, out);
+  str list = {0};
+  list_views(&list);
+  hp_status st = str_status(&list);
+  if (!st)
+    st = err_set(HP_ERR_ARG, __FILE__, __LINE__, "what is \"%.100s\"; expected %s%s", what, list.at,
+                 e ? "" : ", or of a plan layouts, layouts.json or layouts.svg");
+  str_free(&list);
+  return st;
 }
 
 /* --- trace ------------------------------------------------------------------------------------ */

@@ -4,11 +4,11 @@
 
 #include "rt/op_times.h"
 
-/* "memory", "schedule", "comm", "ops" or "ops.json" as text, "timeline.svg" or "mesh.svg" as a
- * picture for a page; HP_ERR_ARG for another word.  Before a
- * program has run, e is NULL: "ops" tells what each kind of work takes at the limits of device d,
- * "comm" what d's cluster makes of it.  m: what the program takes of d; NULL: "memory" goes without
- * the tensors that outlive runs. */
+/* One of the views of hp_explain: text for people, "X.json" as one object, "X.svg" a picture for a
+ * page; HP_ERR_ARG with a list of all for another word.  Before a program has run, e is NULL: "ops"
+ * tells what each kind of work takes at the limits of device d, "comm" and "schedule.json" what d's
+ * cluster makes of it.  m: what the program takes of d; NULL: the views of memory go without the
+ * tensors that outlive runs. */
 hp_status explain_print(const program *p, device *d, const exec *e, const hp_memory *m,
                         const char *what, str *out);
 /* Where the time of recent runs (exec_recent) went; e NULL: rows have no times.  Measures d when it

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool meets(const prog_inst *n) { return op_flags((op_id)n->op) & OPF_MEETS; }
-
-static bool computes(const prog_inst *n) { return n->stream == STREAM_COMPUTE && !meets(n); }
+static bool computes(const prog_inst *n) {
+  return n->stream == STREAM_COMPUTE && !comm_is_collective(n);
+}
 
 static double seconds(const inst_times *t) { return t->end_s - t->met_s; }
 
@@ -25,7 +25,7 @@ static double greater(double a, double b) { return a > b ? a : b; }
 static void find_hidden(const program *p, const inst_times *t, comm_time *each) {
   size_t first = 0; /* computation before it has ended when the collective begins */
   for (size_t i = 0; i < p->insts.len; i++) {
-    if (!meets(program_inst(p, i))) continue;
+    if (!comm_is_collective(program_inst(p, i))) continue;
     each[i].comm_s = seconds(&t[i]);
     while (first < p->insts.len &&
            (!computes(program_inst(p, first)) || t[first].end_s <= t[i].met_s))
@@ -102,7 +102,7 @@ static hp_status find_windows(const program *p, const inst_times *t, comm_time *
   for (size_t i = 0; i < p->insts.len; i++)
     if (computes(program_inst(p, i))) work += seconds(&t[i]);
   for (uint32_t i = 0; !st && i < p->insts.len; i++) {
-    if (!meets(program_inst(p, i))) continue;
+    if (!comm_is_collective(program_inst(p, i))) continue;
     w[*n] = window_of(&q, t, i, work, tied);
     each[i].hideable_s = lesser(w[*n].left, greater(w[*n].to - w[*n].from, 0));
     ++*n;
@@ -131,9 +131,9 @@ hp_status comm_times(const program *p, const inst_times *t, comm_time *each, com
   return st;
 }
 
-/* --- as text ---------------------------------------------------------------------------------- */
+/* --- by kind ---------------------------------------------------------------------------------- */
 
-static void name_axes(const program *p, const mesh *m, const prog_inst *n, char out[64]) {
+void comm_name_axes(const program *p, const mesh *m, const prog_inst *n, char out[64]) {
   int64_t axes[ATTR_LIST_MAX];
   int count = inst_list(p, n, "axes", axes);
   size_t at = 0;
@@ -160,80 +160,10 @@ int comm_kinds(const program *p, const mesh *m, const comm_time *each, comm_kind
   int kinds = 0;
   for (size_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
-    if (!meets(n)) continue;
+    if (!comm_is_collective(n)) continue;
     comm_kind one = {.op = n->op, .bytes = predict_received(p, n), .time = each[i]};
-    name_axes(p, m, n, one.axes);
+    comm_name_axes(p, m, n, one.axes);
     add(out, &kinds, &one);
   }
   return kinds;
-}
-
-static void print_times(const comm_time *t, str *out) {
-  str_printf(out, " %12.6f %12.6f %12.6f", t->comm_s, t->hideable_s, t->hidden_s);
-}
-
-static const char times_head[] = "         time  can overlap   overlapped";
-
-static void print_kinds(const comm_kind *all, int kinds, str *out) {
-  comm_kind sum = {0};
-  str_printf(out, "%-16s %-12s %6s %16s%s\n", "collective", "over", "count", "bytes received",
-             times_head);
-  for (int k = 0; k < kinds; k++) {
-    str_printf(out, "%-16s %-12s %6d %16.0f", op_table[all[k].op].name, all[k].axes, all[k].count,
-               all[k].bytes);
-    print_times(&all[k].time, out);
-    str_add_char(out, '\n');
-    sum.bytes += all[k].bytes;
-  }
-  str_printf(out, "%-16s %-12s %6s %16.0f\n", "all", "", "", sum.bytes);
-}
-
-static void print_sum(const comm_time *s, double run_s, bool measured, str *out) {
-  str_printf(out,
-             "\n%s: %.6f s, of which %.6f s can be overlapped with computation and %.6f s are "
-             "(%.1f %%); %.6f s of a run of %.6f s are exposed\n",
-             measured ? "measured" : "predicted", s->comm_s, s->hideable_s, s->hidden_s,
-             s->hideable_s > 0 ? 100 * s->hidden_s / s->hideable_s : 100.0, s->comm_s - s->hidden_s,
-             run_s);
-}
-
-static hp_status print_comm(const program *p, const mesh *m, const inst_times *t, bool measured,
-                            comm_time *each, str *out) {
-  comm_kind all[COMM_KINDS];
-  comm_time sum;
-  str rows = {0};
-  double run_s = inst_times_end(t, p->insts.len);
-  HP_TRY(comm_times(p, t, each, &sum));
-  int kinds = comm_kinds(p, m, each, all);
-  for (size_t i = 0; i < p->insts.len; i++) {
-    const prog_inst *n = program_inst(p, i);
-    if (!meets(n)) continue;
-    char axes[64];
-    name_axes(p, m, n, axes);
-    str_printf(&rows, "%-11zu %-16s %-12s %16.0f %12.6f", i, op_table[n->op].name, axes,
-               predict_received(p, n), t[i].met_s);
-    print_times(&each[i], &rows);
-    str_printf(&rows, "  %s\n", program_str(p, n->loc));
-  }
-  if (!kinds) {
-    str_add(out, "nothing goes between devices\n");
-    return HP_OK;
-  }
-  print_kinds(all, kinds, out);
-  print_sum(&sum, run_s, measured, out);
-  str_printf(out, "\n%-11s %-16s %-12s %16s %12s%s  at\n", "instruction", "collective", "over",
-             "bytes received", "begins", times_head);
-  str_add(out, rows.at);
-  hp_status st = str_status(&rows);
-  str_free(&rows);
-  return st ? st : str_status(out);
-}
-
-hp_status explain_comm(const program *p, const mesh *m, const inst_times *t, bool measured,
-                       str *out) {
-  comm_time *each = mem_calloc(p->insts.len, sizeof *each);
-  HP_TRY_MEM(each);
-  hp_status st = print_comm(p, m, t, measured, each, out);
-  mem_free(each);
-  return st;
 }

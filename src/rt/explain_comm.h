@@ -26,9 +26,17 @@ typedef struct {
 enum { COMM_KINDS = 128 };
 /* Returns how many there are; what would be beyond COMM_KINDS joins the last. */
 int comm_kinds(const program *p, const mesh *m, const comm_time *each, comm_kind out[COMM_KINDS]);
-/* Every collective of the program with its bytes and times, and sums.  measured: t is of a run, not
- * a prediction. */
+/* The axes that a collective goes over: "dp,tp". */
+void comm_name_axes(const program *p, const mesh *m, const prog_inst *n, char out[64]);
+static inline bool comm_is_collective(const prog_inst *n) {
+  return op_flags((op_id)n->op) & OPF_MEETS;
+}
+
+/* Every collective of the program with its bytes and times, and sums; as text for people, and as
+ * one JSON object.  measured: t is of a run, not a prediction. */
 hp_status explain_comm(const program *p, const mesh *m, const inst_times *t, bool measured,
                        str *out);
+hp_status explain_comm_json(const program *p, const mesh *m, const inst_times *t, bool measured,
+                            str *out);
 
 #endif

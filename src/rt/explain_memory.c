@@ -1,10 +1,7 @@
 #include "rt/explain_memory.h"
 
 #include "base/units.h"
-#include "rt/inst_name.h"
-#include "rt/memory_use.h"
-
-#include <stdio.h>
+#include "mem/timeline.h"
 
 /* --- what a device takes ---------------------------------------------------------------------- */
 
@@ -132,64 +129,4 @@ hp_status memory_read(const tree_node *from, hp_memory *out) {
   HP_TRY(read_bytes(from, "device_memory_bytes", &m.device_bytes));
   *out = m;
   return HP_OK;
-}
-
-/* --- what fills work memory ------------------------------------------------------------------- */
-
-static hp_status print_largest(const program *p, const mesh *on, const timeline_span *s,
-                               uint32_t at, str *out) {
-  enum { SHOWN = 16 };
-  uint32_t id[SHOWN], *maker;
-  size_t n = timeline_largest(s, p->buffers.len, TIER_DEVICE, at, id, SHOWN);
-  HP_TRY(buffer_makers(p, &maker));
-  str_add(out,
-          "largest there:\n  buffer        bytes  type                      instructions  class"
-          "          name\n");
-  for (size_t i = 0; i < n; i++) {
-    const prog_buffer *f = &p->buffers.at[id[i]];
-    char lives[32];
-    str type = {0};
-    value_print(&f->type, &type);
-    snprintf(lives, sizeof lives, "%u..%u", s[id[i]].first, s[id[i]].last);
-    str_printf(out, "  b%-6u %11llu  %-24s  %12s  %-13s  ", id[i],
-               (unsigned long long)s[id[i]].bytes, type.at ? type.at : "?", lives,
-               mem_class_name((mem_class)f->class));
-    buffer_print_name(p, on, maker, id[i], out);
-    str_add_char(out, '\n');
-    str_free(&type);
-  }
-  mem_free(maker);
-  return HP_OK;
-}
-
-static void print_plan(const program *p, const timeline *t, str *out) {
-  uint64_t planned = p->arena[TIER_DEVICE], bound = p->bound[TIER_DEVICE];
-  str_printf(out, "work memory: planned %llu bytes, lower bound %llu, gap %.2f %%\n",
-             (unsigned long long)planned, (unsigned long long)bound,
-             bound ? 100.0 * (double)(planned - bound) / (double)bound : 0.0);
-  if (p->order) str_printf(out, "order, to stay under the memory limit: %s\n", p->order);
-  str_printf(out, "fullest at instruction %u of %zu: %llu bytes live, by class:\n", t->peak_at[0],
-             p->insts.len, (unsigned long long)t->peak[0]);
-  for (int c = 0; c < MEM_CLASS_COUNT; c++)
-    if (t->peak_by_class[0][c])
-      str_printf(out, "  %-13s %14llu bytes\n", mem_class_name((mem_class)c),
-                 (unsigned long long)t->peak_by_class[0][c]);
-}
-
-hp_status explain_memory(const program *p, const mesh *on, const hp_memory *m, str *out) {
-  timeline_span *s;
-  timeline t;
-  if (m) memory_print(m, 0, out);
-  HP_TRY(memory_spans(p, &s));
-  size_t positions = p->insts.len ? p->insts.len : 1;
-  hp_status st = timeline_build(s, p->buffers.len, positions, TIER_COUNT, &t);
-  if (!st) {
-    print_plan(p, &t, out);
-    st = print_largest(p, on, s, t.peak_at[TIER_DEVICE], out);
-    timeline_free(&t);
-  }
-  mem_free(s);
-  HP_TRY(st);
-  if (p->notes.len) str_printf(out, "large values:\n%s", p->notes.at);
-  return str_status(out);
 }

@@ -13,8 +13,11 @@ void memory_print(const hp_memory *m, int indent, str *out);
 void memory_put(json_writer *w, const hp_memory *m);
 /* Reads back what memory_put wrote, for what memory_print tells. */
 hp_status memory_read(const tree_node *from, hp_memory *out);
-/* What is live where most is, the largest of it by name, and what the plan gave up; m NULL: without
- * the tensors that outlive runs. */
+/* What is live at the peak, by class, by layer and the largest of it by name, and what the plan
+ * gave up; m NULL: without the tensors that outlive runs. */
 hp_status explain_memory(const program *p, const mesh *on, const hp_memory *m, str *out);
+/* The same as one JSON object: the keys of memory_put, unless m is NULL, "live_at_instruction",
+ * "live_by_layer" and "largest". */
+hp_status explain_memory_json(const program *p, const mesh *on, const hp_memory *m, str *out);
 
 #endif

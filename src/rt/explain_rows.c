@@ -2,6 +2,7 @@
  * which costs memory, and work in all that follows. */
 #include "rt/explain_rows.h"
 
+#include "base/units.h"
 #include "base/vec.h"
 #include "shard/layout_text.h"
 
@@ -63,8 +64,9 @@ static int largest_first(const void *a, const void *b) {
 
 static void print_line(const group *d, const hp_graph *g, const sharded *s, const whole_value *x,
                        str *out) {
-  str_printf(out, "%-10s %5d of %10.1f MiB  %s ", d->m.name[x->axis], x->count,
-             x->bytes / (1 << 20), op_table[x->node->op].name);
+  str_printf(out, "%-10s %5d of ", d->m.name[x->axis], x->count);
+  units_put_bytes(out, 10, x->bytes);
+  str_printf(out, "  %s ", op_table[x->node->op].name);
   value_print(graph_value(g, x->value), out);
   str_add(out, " ");
   layout_print_on(&d->m, &s->of[x->value], out);
@@ -81,6 +83,38 @@ hp_status explain_rows(const group *d, const hp_graph *g, const sharded *s, str 
     for (size_t i = 0; i < list.len && i < LINES; i++) print_line(d, g, s, &list.at[i], out);
     if (list.len > LINES) str_printf(out, "and %zu kinds more\n", list.len - LINES);
   }
+  vec_free(&list);
+  return st;
+}
+
+static void put_value(json_writer *w, const group *d, const hp_graph *g, const sharded *s,
+                      const whole_value *x) {
+  str type = {0}, lies = {0};
+  value_print(graph_value(g, x->value), &type);
+  layout_print_on(&d->m, &s->of[x->value], &lies);
+  json_open_map(w);
+  json_key_string(w, "axis", d->m.name[x->axis]);
+  json_key_int(w, "count", x->count);
+  json_key_int(w, "device_bytes", (int64_t)x->bytes);
+  json_key_string(w, "op", op_table[x->node->op].name);
+  json_key_string(w, "type", type.at ? type.at : "");
+  json_key_string(w, "layout", lies.at ? lies.at : "");
+  json_key_string(w, "at", graph_str(g, x->node->loc));
+  json_key_bool(w, "backward", x->node->phase == PHASE_BACKWARD);
+  json_close(w);
+  w->out->failed |= type.failed || lies.failed;
+  str_free(&type);
+  str_free(&lies);
+}
+
+hp_status explain_rows_json(const group *d, const hp_graph *g, const sharded *s, json_writer *w) {
+  whole_list list = {0};
+  hp_status st = s->of ? find(d, g, s, &list) : HP_OK;
+  if (list.len) qsort(list.at, list.len, sizeof *list.at, largest_first);
+  json_put_key(w, "replicated_rows");
+  json_open_list(w);
+  for (size_t i = 0; i < list.len; i++) put_value(w, d, g, s, &list.at[i]);
+  json_close(w);
   vec_free(&list);
   return st;
 }

@@ -3,6 +3,7 @@
 #include "base/dtype.h"
 #include "codegen/loop.h"
 #include "ir/einsum_eq.h"
+#include "mem/timeline.h"
 #include "sched/predict.h"
 
 #include <stdio.h>
@@ -160,6 +161,26 @@ int inst_layer(const program *p, const prog_inst *n) {
   return n->block ? n->block - 1 : -1;
 }
 
+/* "layers.3" of "model.layers.3.mlp"; "" where no part is a number. */
+static void place_layer(const char *place, char out[PLACE_LAYER]) {
+  const char *word = NULL; /* the part before */
+  *out = 0;
+  for (const char *c = place; *c;) {
+    size_t len = strcspn(c, ".");
+    if (word && len && len < 8 && strspn(c, "0123456789") == len) {
+      snprintf(out, PLACE_LAYER, "%.*s", (int)(c + len - word), word);
+      return;
+    }
+    word = c;
+    c += len + (c[len] == '.');
+  }
+}
+
+void inst_name_layer(const program *p, const prog_inst *n, char out[PLACE_LAYER]) {
+  place_layer(program_str(p, n->loc), out);
+  if (!*out && n->block) snprintf(out, PLACE_LAYER, "block %d", n->block);
+}
+
 /* --- buffers ---------------------------------------------------------------------------------- */
 
 static void note_maker(const program *p, uint32_t buffer, uint32_t inst, uint32_t *maker) {
@@ -201,4 +222,14 @@ void buffer_print_name(const program *p, const mesh *m, const uint32_t *maker, u
     inst_print_name(p, m, n, out);
     if (!(f->flags & BUFFER_WORKSPACE)) print_place(p, n, b, out);
   }
+}
+
+void buffer_name_layer(const program *p, const uint32_t *maker, uint32_t buffer,
+                       char out[PLACE_LAYER]) {
+  uint32_t b = p->buffers.at[buffer].root;
+  const prog_buffer *f = &p->buffers.at[b];
+  bool table = f->place == PLACE_STATE && f->class == MEM_OTHER; /* "rope.256.cos": no layer 256 */
+  *out = 0;
+  if (f->name && !table) place_layer(program_str(p, f->name), out);
+  if (!*out && maker[b] != PROG_NONE) inst_name_layer(p, program_inst(p, maker[b]), out);
 }

@@ -16,6 +16,10 @@ void inst_print_name(const program *p, const mesh *m, const prog_inst *n, str *o
  * none.
  */
 int inst_layer(const program *p, const prog_inst *n);
+/* Its layer in words: the number that the place in the model names, with the word before it
+ * ("layers.3"); else the declared one ("block 3", counted as hp_block does); "": none. */
+enum { PLACE_LAYER = 64 };
+void inst_name_layer(const program *p, const prog_inst *n, char out[PLACE_LAYER]);
 /* Is it a product of bf16?  f32 beside bf16 is rounded to it. */
 bool inst_is_bf16(const program *p, const prog_inst *n);
 
@@ -25,5 +29,8 @@ hp_status buffer_makers(const program *p, uint32_t **out);
 /* A tensor's own name, or that of the instruction that makes it. */
 void buffer_print_name(const program *p, const mesh *m, const uint32_t *maker, uint32_t buffer,
                        str *out);
+/* The layer that its own name tells, or that of the instruction that makes it. */
+void buffer_name_layer(const program *p, const uint32_t *maker, uint32_t buffer,
+                       char out[PLACE_LAYER]);
 
 #endif

@@ -1,6 +1,7 @@
 /* The table of where time goes, as text and as JSON. */
 #include "rt/op_times.h"
 
+#include "base/units.h"
 #include "rt/explain_memory.h"
 
 #include <string.h>
@@ -28,11 +29,13 @@ static double total_of(const sums *s) { return s->run_s > 0 ? s->run_s : s->limi
 
 static void put_gap(const hp_op_time *r, const sums *s, str *out) {
   (void)s;
-  str_printf(out, "%10.6f ", r->gap_s);
+  units_put_seconds(out, 10, r->gap_s);
+  str_add_char(out, ' ');
 }
 static void put_time(const hp_op_time *r, const sums *s, str *out) {
   (void)s;
-  str_printf(out, "%10.6f ", time_of(r));
+  units_put_seconds(out, 10, time_of(r));
+  str_add_char(out, ' ');
 }
 static void put_share(const hp_op_time *r, const sums *s, str *out) {
   if (r->beside) str_add(out, "overlapped ");
@@ -77,8 +80,8 @@ static const struct {
   const char *head, *head_at_limits; /* before a run; NULL: the same */
   void (*put)(const hp_op_time *, const sums *, str *);
   bool number;
-} columns[] = {{"    gap s  ", NULL, put_gap, true},
-               {"   time s  ", "  limit s  ", put_time, false},
+} columns[] = {{"       gap ", NULL, put_gap, true},
+               {"      time ", "     limit ", put_time, false},
                {"    share  ", NULL, put_share, true},
                {"of limit ", NULL, put_of_limit, true},
                {"by    ", NULL, put_limit, false},
@@ -111,11 +114,17 @@ static void find_shown(const hp_op_time *row, int n, const sums *s, bool shown[C
 }
 
 static void print_head(const sums *s, const hp_limits *l, str *out) {
-  if (s->run_s > 0)
-    str_printf(out,
-               "a run takes %.6f s; at the limits of this machine it would take %.6f s: %.1f %%\n",
-               s->run_s, s->limit_s, 100 * rate(s->limit_s, s->run_s));
-  else str_printf(out, "at the limits of this machine a run takes %.6f s\n", s->limit_s);
+  if (s->run_s > 0) {
+    str_add(out, "a run takes ");
+    units_add_seconds(out, s->run_s);
+    str_add(out, "; at the limits of this machine it would take ");
+    units_add_seconds(out, s->limit_s);
+    str_printf(out, ": %.1f %%\n", 100 * rate(s->limit_s, s->run_s));
+  } else {
+    str_add(out, "at the limits of this machine a run takes ");
+    units_add_seconds(out, s->limit_s);
+    str_add_char(out, '\n');
+  }
   str_printf(out, "limits: %.1f GFLOP/s f32, %.1f GFLOP/s bf16, %.1f GB/s\n\n", l->flops * 1e-9,
              l->bf16_flops * 1e-9, l->bytes * 1e-9);
 }
@@ -147,34 +156,22 @@ void op_times_print(const hp_op_time *row, int n, const hp_limits *l, str *out) 
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
-static void put_number(json_writer *w, const char *key, double x) {
-  json_put_key(w, key);
-  json_put_double(w, x);
-}
-
-static void put_text(json_writer *w, const char *key, const char *text) {
-  json_put_key(w, key);
-  json_put_string(w, text);
-}
-
 static void put_row(json_writer *w, const hp_op_time *r) {
   json_open_map(w);
-  put_text(w, "kind", r->kind);
-  put_text(w, "shape", r->shape);
-  put_text(w, "where", r->place);
-  put_text(w, "engine", r->engine);
-  json_put_key(w, "calls");
-  json_put_int(w, r->count);
-  json_put_key(w, "beside");
-  json_put_bool(w, r->beside);
-  put_number(w, "time_s", r->seconds);
-  put_number(w, "limit_s", r->limit_s);
-  put_number(w, "gap_s", r->gap_s);
-  put_text(w, "limited_by", r->limit);
-  put_number(w, "work_flop", r->flops);
-  put_number(w, "moved_bytes", r->bytes);
-  put_number(w, "achieved_flop_per_s", rate(r->flops, r->seconds));
-  put_number(w, "achieved_bytes_per_s", rate(r->bytes, r->seconds));
+  json_key_string(w, "kind", r->kind);
+  json_key_string(w, "shape", r->shape);
+  json_key_string(w, "where", r->place);
+  json_key_string(w, "engine", r->engine);
+  json_key_int(w, "calls", r->count);
+  json_key_bool(w, "beside", r->beside);
+  json_key_double(w, "time_s", r->seconds);
+  json_key_double(w, "limit_s", r->limit_s);
+  json_key_double(w, "gap_s", r->gap_s);
+  json_key_string(w, "limited_by", r->limit);
+  json_key_double(w, "work_flop", r->flops);
+  json_key_double(w, "moved_bytes", r->bytes);
+  json_key_double(w, "achieved_flop_per_s", rate(r->flops, r->seconds));
+  json_key_double(w, "achieved_bytes_per_s", rate(r->bytes, r->seconds));
   json_close(w);
 }
 
@@ -183,11 +180,11 @@ void op_times_print_json(const hp_op_time *row, int n, const hp_limits *l, const
   json_writer w = {.out = out};
   sums s = sum_of(row, n);
   json_open_map(&w);
-  put_number(&w, "run_s", s.run_s);
-  put_number(&w, "limit_s", s.limit_s);
-  put_number(&w, "peak_flop_per_s", l->flops);
-  put_number(&w, "peak_bf16_flop_per_s", l->bf16_flops);
-  put_number(&w, "peak_bytes_per_s", l->bytes);
+  json_key_double(&w, "run_s", s.run_s);
+  json_key_double(&w, "limit_s", s.limit_s);
+  json_key_double(&w, "peak_flop_per_s", l->flops);
+  json_key_double(&w, "peak_bf16_flop_per_s", l->bf16_flops);
+  json_key_double(&w, "peak_bytes_per_s", l->bytes);
   json_put_key(&w, "kinds");
   json_open_list(&w);
   for (int i = 0; i < n; i++) put_row(&w, &row[i]);

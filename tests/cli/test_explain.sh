@@ -138,11 +138,81 @@ run explain job/job.yaml schedule
 grep -q '^b[0-9]* = f32.* # einsum forward model.layers.1.mlp.up_proj' out || fail "a buffer in the schedule has no name"
 grep -q '^compute: .* = fused .* # loop add+rms_norm model.layers.0.post_attention_layernorm' out || fail "a loop in the schedule has no name"
 
+out_lacks "of 1 micro-batches" # neither here nor with evaluations beside the step
+run explain job/job.yaml val_size=0.3 eval_strategy=steps eval_steps=1 per_device_eval_batch_size=32
+out_lacks "of 1 micro-batches"
+
+it "what fills work memory is told by layer, with units"
+run explain job/job.yaml memory
+for line in '^work memory: planned [0-9.]* [KM]iB, lower bound' '^  activations  *[0-9.]* [KM]iB$' '^  layers.1  *[0-9.]* [KM]iB$' \
+  '^  b[0-9]*  *[0-9.]* [KM]iB  f32.* layers.0  *einsum forward model.layers.0.mlp.up_proj'; do
+  grep -q "$line" out || { fail "no line as $line"; t_show; }
+done
+sum=0 i=0
+while layer=$(json one.json live_by_layer.$i.live_bytes 2>/dev/null); do
+  sum=$((sum + layer)) i=$((i + 1))
+done
+json_is one.json work_live_bytes $sum
+grep -q '"largest": .*"layer": "layers.1", "class": "activations"' one.json || fail "no layer in the largest buffers"
+largest=$(json one.json largest.0.name)
+out_has "$largest"
+
+it "comm, layouts and schedule as JSON have what their text has"
+as_json() { # VIEW: text in out, JSON in VIEW.json
+  run explain job/job.yaml "$1" --json strategy=dp=2,tp=2
+  exit_is 0
+  mv out "$1.json"
+  run explain job/job.yaml "$1.json" strategy=dp=2,tp=2
+  same_file out "$1.json"
+  run explain job/job.yaml "$1" strategy=dp=2,tp=2
+  exit_is 0
+}
+length() { # FILE PATH: how many a list has
+  n=0
+  while json "$1" "$2.$n" >/dev/null 2>&1; do n=$((n + 1)); done
+  echo $n
+}
+as_json comm
+json_is comm.json measured false
+[ "$(length comm.json collectives)" = "$(grep -c '^[0-9][0-9]* *[ar][le][ld]' out)" ] || fail "not as many collectives as lines"
+for k in 0 1; do
+  line=$(printf '%-16s %-12s %6d ' "$(json comm.json kinds.$k.collective)" "$(json comm.json kinds.$k.over)" "$(json comm.json kinds.$k.count)")
+  out_has "$line"
+done
+json_is comm.json received_bytes $(($(json comm.json kinds.0.received_bytes) + $(json comm.json kinds.1.received_bytes)))
+json_is comm.json collectives.1.layer layers.0
+as_json layouts
+json_is layouts.json mesh.tp 2
+[ "$(length layouts.json tensors)" = "$(grep -c '^input\|^param\|^mark\|^output' out)" ] || fail "not as many tensors as lines"
+n=0
+while [ $n -lt 200 ] && [ "$(json layouts.json tensors.$n.name)" != model.layers.1.self_attn.o_proj.weight ]; do n=$((n + 1)); done
+json_is layouts.json tensors.$n.layout "(None,tp)"
+json_is layouts.json tensors.$n.shape.1 32
+json_is layouts.json tensors.$n.shard_shape.1 16
+as_json schedule
+[ "$(length schedule.json buffers)" = "$(grep -c '^b[0-9]* = ' out)" ] || fail "not as many buffers as lines"
+[ "$(length schedule.json instructions)" = "$(grep -c '^[a-z_]*: ' out)" ] || fail "not as many instructions as lines"
+out_has "arena device $(json schedule.json arenas.device.planned_bytes) bound $(json schedule.json arenas.device.lower_bound_bytes)"
+while read -r b op a; do # of a product: its result, its operands
+  json_is schedule.json instructions.1.op "$op"
+  json_is schedule.json instructions.1.outputs.0 "$b"
+  json_is schedule.json instructions.1.inputs.0 "$a"
+done <<END
+$(sed -n 's/^[a-z_]*: //p' out | sed -n '2s/^b\([0-9]*\)[^=]*= \([a-z_]*\) b\([0-9]*\).*/\1 \2 \3/p')
+END
+run explain job/job.yaml comm.json
+json_is out received_bytes 0
+run explain job/job.yaml layouts.json
+json_is out devices 1
+json_is out tensors.0.name ids
+run explain job/job.yaml memroy
+refused '"memroy" is not expected; did you mean memory?'
+
 it "a column that says nothing is left out"
 run explain job/job.yaml ops
-out_lacks "gap s"
+out_lacks " gap "
 out_lacks "of limit"
-out_has "limit s"
+out_has "     limit "
 run explain job/job.yaml time
-out_has "gap s"
+out_has "       gap "
 out_has "of limit"

@@ -160,8 +160,8 @@ run explain b/job.yaml --json packing=true
 exit_is 0
 for pair in model_type:llama batch:4 seq:31; do json_is out "${pair%:*}" "${pair#*:}"; done
 json_near out optimizer_bytes $((2 * $(json out parameter_bytes))) 0.02 # tables of rope have no state
-run explain b/job.yaml --json schedule
-refused schedule --json
+run explain b/job.yaml schedule --json --svg s.svg
+refused --json --svg
 run train b/job.yaml --lerning-rate 1
 refused lerning_rate learning_rate
 run train b/job.yaml --max-steps

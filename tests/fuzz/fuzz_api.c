@@ -407,8 +407,9 @@ static hp_compile_options options(state *s) {
 }
 
 static void compile(state *s) {
-  static const char *const what[] = {"memory",      "ops", "comm",     "layouts",
-                                     "layouts.svg", "",    "schedule", "ops.json"};
+  static const char *const what[] = {"memory",      "ops",       "comm",         "layouts",
+                                     "layouts.svg", "",          "schedule",     "ops.json",
+                                     "memory.json", "comm.json", "layouts.json", "schedule.json"};
   hp_graph *g = graph(s);
   hp_device *d = device(s);
   hp_compile_options o = options(s);
@@ -418,7 +419,7 @@ static void compile(state *s) {
   switch (below(s, 4)) {
   case 0: told(hp_plan(g, d, OR_NULL(s, &o), OR_NULL(s, &stats))); return;
   case 1:
-    text_told(hp_plan_explain(g, d, &o, OR_NULL(s, what[below(s, 8)]), OR_NULL(s, &text)), &text);
+    text_told(hp_plan_explain(g, d, &o, OR_NULL(s, what[below(s, 12)]), OR_NULL(s, &text)), &text);
     return;
   default:
     if (told(hp_compile(g, d, OR_NULL(s, &o), OR_NULL(s, &p)))) return;
@@ -430,7 +431,9 @@ static void compile(state *s) {
 }
 
 static void run(state *s) {
-  static const char *const what[] = {"memory", "ops", "comm", "", "schedule", "ops.json"};
+  static const char *const what[] = {"memory",       "ops",      "comm",        "",
+                                     "schedule",     "ops.json", "memory.json", "comm.json",
+                                     "schedule.json"};
   hp_program *p = program(s);
   hp_io io[4];
   uint64_t live[8];
@@ -445,7 +448,7 @@ static void run(state *s) {
   switch (below(s, 7)) {
   case 0: told(hp_program_stats_get(p, OR_NULL(s, &stats))); break;
   case 1: text_told(hp_program_print(p, OR_NULL(s, &text)), &text); break;
-  case 2: text_told(hp_explain(p, OR_NULL(s, what[below(s, 6)]), OR_NULL(s, &text)), &text); break;
+  case 2: text_told(hp_explain(p, OR_NULL(s, what[below(s, 9)]), OR_NULL(s, &text)), &text); break;
   case 3:
     if (!told(hp_program_times(p, OR_NULL(s, &times), &n))) hp_free(times);
     break;

@@ -581,11 +581,13 @@ TEST(bytes_that_are_reserved_are_added_without_a_wrap) {
 }
 
 TEST(what_cannot_be_explained_is_answered_with_all_that_can) {
-  static const char list[] = "what is \"memroy\"; expected memory, memory.totals, schedule, ops, "
-                             "ops.json, comm, timeline.svg or mesh.svg";
-  static const char *const what[] = {"memory",   "memory.totals", "schedule",     "ops",
-                                     "ops.json", "comm",          "timeline.svg", "mesh.svg",
-                                     "layouts",  "layouts.svg"};
+  static const char list[] =
+      "what is \"memroy\"; expected memory, memory.totals, memory.json, schedule, schedule.json, "
+      "ops, ops.json, comm, comm.json, timeline.svg or mesh.svg";
+  static const char *const what[] = {"memory",        "memory.totals", "memory.json", "schedule",
+                                     "schedule.json", "ops",           "ops.json",    "comm",
+                                     "comm.json",     "timeline.svg",  "mesh.svg",    "layouts",
+                                     "layouts.json",  "layouts.svg"};
   hp_graph *g = large_graph();
   hp_device *d = NULL;
   hp_program *p = NULL;
@@ -595,11 +597,11 @@ TEST(what_cannot_be_explained_is_answered_with_all_that_can) {
   CHECK_FAILS(hp_explain(p, "memroy", &text), list);
   CHECK(!strstr(hp_last_error(), "layouts"));
   CHECK_FAILS(hp_plan_explain(g, d, NULL, "memroy", &text), list);
-  CHECK(strstr(hp_last_error(), ", or of a plan layouts or layouts.svg"));
+  CHECK(strstr(hp_last_error(), ", or of a plan layouts, layouts.json or layouts.svg"));
   for (size_t i = 0; i < sizeof what / sizeof *what; i++) {
     CHECK_OK(hp_plan_explain(g, d, NULL, what[i], &text));
     hp_free(text);
-    if (i >= 8) continue;
+    if (i >= 11) continue;
     CHECK_OK(hp_explain(p, what[i], &text));
     hp_free(text);
   }

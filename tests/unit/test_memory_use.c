@@ -1,6 +1,7 @@
 /* Memory of a device: who owns what outlives runs, what is live when, and that all who tell of it
  * tell the same. */
 #include "base/json.h"
+#include "base/units.h"
 #include "pass/lower.h"
 #include "pass/pass.h"
 #include "pass/state_class.h"
@@ -173,11 +174,14 @@ static void check_over_time(const hp_program *p, const hp_memory *m, int n) {
   CHECK(most <= m->planned_bytes);
 }
 
-/* Does the text have the number? */
-static void check_text(const char *text, const char *fmt, uint64_t x) {
+/* Does the text have so many bytes, as people read them? */
+static void check_bytes(const char *text, const char *fmt, int width, uint64_t x) {
   char line[128];
-  snprintf(line, sizeof line, fmt, (unsigned long long)x);
+  str bytes = {0};
+  units_put_bytes(&bytes, width, (double)x);
+  snprintf(line, sizeof line, fmt, bytes.at);
   if (!strstr(text, line)) test_fail(__FILE__, __LINE__, "no \"%s\" in\n%s", line, text);
+  str_free(&bytes);
 }
 
 static void check_json(const char *json, const hp_memory *m) {
@@ -210,9 +214,9 @@ static void check_all(const hp_device_options *o, hp_program_stats *out) {
   CHECK_EQ(hp_device_param_bytes(s.d), m->state_bytes);
   for (int n = 1; n <= 64; n *= 4) check_over_time(s.p, m, n);
   CHECK_OK(hp_explain(s.p, "memory", &text));
-  check_text(text, "planned %llu bytes", m->work_bytes);
-  check_text(text, "%llu bytes live, by class", m->live_bytes);
-  check_text(text, "workspace %18llu bytes", m->live[MEM_WORKSPACE]);
+  check_bytes(text, "work memory: planned %s, lower bound", 0, m->work_bytes);
+  check_bytes(text, ": %s live, by class", 0, m->live_bytes);
+  check_bytes(text, "\n  workspace     %s\n", 10, m->live[MEM_WORKSPACE]);
   CHECK_OK(hp_explain(s.p, "ops.json", &json));
   check_json(json, m);
   hp_free(text);

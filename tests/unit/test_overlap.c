@@ -1,6 +1,7 @@
 /* Communication beside computation: what is hidden and what could be, emulated links, the trace. */
 #include "base/io.h"
 #include "base/json.h"
+#include "base/units.h"
 #include "rt/explain_comm.h"
 #include "step_case.h"
 #include "test.h"
@@ -182,6 +183,51 @@ TEST(the_trace_shows_every_collective_of_every_device) {
   CHECK(strstr(text, "measured: "));
   hp_free(text);
   tree_free(&t);
+  step_close(&s);
+}
+
+/* The JSON has the numbers of the statistics; the text the same, rounded. */
+static void check_comm(const char *json, const char *text, const hp_program_stats *stats) {
+  tree t;
+  str line = {0};
+  double bytes = 0, seconds = 0;
+  CHECK_OK(json_parse(json, strlen(json), "comm.json", &t));
+  CHECK_NEAR(number(t.root, "time_s"), stats->comm_s, 1e-12);
+  CHECK_NEAR(number(t.root, "can_overlap_s"), stats->hideable_s, 1e-12);
+  CHECK_NEAR(number(t.root, "overlapped_s"), stats->hidden_s, 1e-12);
+  CHECK_NEAR(number(t.root, "exposed_s"), stats->comm_s - stats->hidden_s, 1e-12);
+  CHECK_EQ(integer(t.root, "received_bytes"), (int64_t)stats->received);
+  const tree_node *all = tree_get(t.root, "collectives");
+  for (uint32_t i = 0; i < all->len; i++) {
+    bytes += (double)integer(all->child[i], "received_bytes");
+    seconds += number(all->child[i], "time_s");
+  }
+  CHECK_EQ((int64_t)bytes, (int64_t)stats->received);
+  CHECK_NEAR(seconds, stats->comm_s, 1e-12);
+  str_add(&line, "measured: ");
+  units_add_seconds(&line, stats->comm_s);
+  str_add_char(&line, ';');
+  if (!strstr(text, line.at)) test_fail(__FILE__, __LINE__, "no \"%s\" in\n%s", line.at, text);
+  str_free(&line);
+  tree_free(&t);
+}
+
+TEST(what_goes_between_devices_is_told_alike_as_text_and_as_json) {
+  step_case s;
+  hp_program_stats stats;
+  char *text, *json;
+  hp_device_options o = {.mesh = "(4)(tp)",
+                         .layouts = tensor_parallel,
+                         .n_layouts = 6,
+                         .threads = 4};
+  step_open(&o, NULL, HP_F32, &s);
+  step_run(&s); /* one run: the mean of runs is that of the last */
+  CHECK_OK(hp_program_stats_get(s.p, &stats));
+  CHECK_OK(hp_explain(s.p, "comm", &text));
+  CHECK_OK(hp_explain(s.p, "comm.json", &json));
+  check_comm(json, text, &stats);
+  hp_free(text);
+  hp_free(json);
   step_close(&s);
 }
 
