@@ -61,11 +61,11 @@ static hp_status meet_others(group *g) {
   if (w->size > COMM_MAX)
     HP_FAIL(HP_ERR_LAYOUT, "%d processes; at most %d are possible", w->size, COMM_MAX);
   if (w->size != g->n)
-    HP_FAIL(
-        HP_ERR_LAYOUT,
-        "%d processes were started, and the plan has %d device%s: start as many processes as it "
-        "has devices (-n %d), or give a strategy for %d devices (strategy: dp=%d)",
-        w->size, g->n, g->n == 1 ? "" : "s", g->n, w->size, w->size);
+    HP_FAIL(HP_ERR_LAYOUT,
+            "%d processes were started, and the mesh has %d device%s: start %d process%s, or use a "
+            "mesh "
+            "(a strategy) of %d devices, as dp=%d",
+            w->size, g->n, g->n == 1 ? "" : "s", g->n, g->n == 1 ? "" : "es", w->size, w->size);
   g->first = w->rank;
   g->own = 1;
   return comm_world_open(&g->comm);

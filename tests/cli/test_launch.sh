@@ -105,11 +105,11 @@ if need_mpi; then
   launch 2 train long.yaml strategy=dp=2
   refused "41 errors" "41. " "a_name_that_no_key_of_a_configuration_has_140: unknown key"
   launch 3 train job/job.yaml output_dir=nowhere strategy=dp=2
-  refused "3 processes were started, and the plan has 2 devices"
+  refused "3 processes were started, and the mesh has 2 devices: start 2 processes, or use a mesh (a strategy) of 3 devices, as dp=3"
   said_once "3 processes"
   no_file nowhere
   launch 2 logits --model "$M" --tokens 1 --out o
-  refused "the plan has 1 device:"
+  refused "the mesh has 1 device: start 1 process,"
   launch 2 nonsense
   refused '"nonsense" is not a verb'
   launch 2 train job/job.yaml output_dir=job/job.yaml strategy=dp=2
