@@ -37,29 +37,29 @@ int train_key_find(const char *name, bool block) {
   return -1;
 }
 
-/* A formatted text that lives as long as c; NULL when memory is short. */
-static const char *format(train_config *c, const char *fmt, va_list ap) {
+/* Adds a line, which lives as long as c. */
+static hp_status add_line(train_config *c, train_lines *to, const char *fmt, va_list ap) {
   str s = {0};
   str_vprintf(&s, fmt, ap);
   const char *text = s.failed ? NULL : arena_strdup(&c->mem, s.at);
   str_free(&s);
-  return text;
+  return text && vec_push(to, text) ? HP_OK : HP_ERR_OOM;
 }
 
 hp_status train_config_note(train_config *c, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
-  const char *text = format(c, fmt, ap);
+  hp_status st = add_line(c, &c->notes, fmt, ap);
   va_end(ap);
-  return text && vec_push(&c->notes, text) ? HP_OK : HP_ERR_OOM;
+  return st;
 }
 
 hp_status train_config_warn(train_config *c, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
-  const char *text = format(c, fmt, ap);
+  hp_status st = add_line(c, &c->warnings, fmt, ap);
   va_end(ap);
-  return text && vec_push(&c->warnings, text) ? HP_OK : HP_ERR_OOM;
+  return st;
 }
 
 void train_config_tell(const train_config *c) {

@@ -107,6 +107,7 @@ typedef struct {
   const char *text;
   uint64_t place;
 } train_error;
+typedef VEC(const char *) train_lines;
 
 /* How many samples go into what; see train_batch_size.c. */
 typedef struct {
@@ -170,10 +171,10 @@ typedef struct {
     train_count count;
   } is;
   /* One line for each key that was accepted without effect, and other things worth telling. */
-  VEC(const char *) notes;    /* of keys without effect, and the like */
-  VEC(const char *) warnings; /* of what is left idle */
-  VEC(train_error) errors;    /* while it is read, by place; none in a config that was loaded */
-  bool bad[KEY_COUNT];        /* keys whose value cannot be used: rules about them are left out */
+  train_lines notes;       /* of keys without effect, and the like */
+  train_lines warnings;    /* of what is left idle */
+  VEC(train_error) errors; /* while it is read, by place; none in a config that was loaded */
+  bool bad[KEY_COUNT];     /* keys whose value cannot be used: rules about them are left out */
   const tree_node *at[KEY_COUNT]; /* where a value was written; NULL: the default holds */
   const tree_node *root;
   tree file; /* owned when loaded from a file */
