@@ -86,7 +86,7 @@ static hp_status lock_file(run_lock *l) {
       if (errno != EACCES && errno != EAGAIN)
         HP_FAIL(HP_ERR_IO, "%s: cannot be locked: %s", l->path, strerror(errno));
       read_holder(l, holder);
-      HP_FAIL(HP_ERR_IO,
+      HP_FAIL(HP_ERR_INPUT,
               "%s: another run (process %s) writes to this folder; wait for it or choose another "
               "output_dir",
               l->path, *holder ? holder : "?");
@@ -130,9 +130,35 @@ hp_status run_lock_take(const char *out_dir, run_lock **out) {
   return st;
 }
 
+typedef enum { OWN, GONE, UNKNOWN } lock_file_state;
+
+/* Is the file of that name the one that is locked?  A signal handler may ask. */
+static lock_file_state find_own(const run_lock *l) {
+  struct stat mine, there;
+  if (fstat(l->fd, &mine)) return UNKNOWN;
+  if (stat(l->path, &there)) return errno == ENOENT ? GONE : UNKNOWN;
+  return mine.st_ino == there.st_ino && mine.st_dev == there.st_dev ? OWN : GONE;
+}
+
 void run_lock_remove(run_lock *l) {
+  if (find_own(l) == GONE) return; /* what is there is another run's */
   unlink(l->path);
   remove_folders(l);
+}
+
+hp_status run_lock_keep(run_lock *l, bool *again) {
+  run_lock next = *l;
+  *again = false;
+  if (find_own(l) != GONE) return HP_OK;
+  hp_status st = lock_file(&next);
+  *again = !st;
+  if (!st) log_warn("%s: was gone while the run went on; it is taken again", l->path);
+  int unused = st ? next.fd : l->fd;
+  if (unused >= 0) close(unused);
+  if (!st) l->fd = next.fd;
+  if (st != HP_ERR_IO) return st;
+  err_clear(); /* there is no folder, or no space: so does what is to be written find */
+  return HP_OK;
 }
 
 void run_lock_free(run_lock *l) {

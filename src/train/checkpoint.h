@@ -25,12 +25,16 @@
 /* --- lock ------------------------------------------------------------------------------------- */
 
 typedef struct run_lock run_lock;
-/* Makes OUT where it is not there, and takes OUT/run.lock; HP_ERR_IO names the process that holds
- * it. */
+/* Makes OUT where it is not there, and takes OUT/run.lock; HP_ERR_INPUT names the process that
+ * holds it. */
 hp_status run_lock_take(const char *out_dir, run_lock **out);
+/* Before something is written: is OUT/run.lock still the file that is locked?  Where it is gone,
+ * with its folder or without, it is taken again, and *again says so; HP_ERR_INPUT names the process
+ * that has taken it meanwhile. */
+hp_status run_lock_keep(run_lock *l, bool *again);
 void run_lock_free(run_lock *l);
-/* Removes the file, and of the folders that were made for it those that are empty.  A signal
- * handler may call it. */
+/* Removes the file, unless it is another run's by now, and of the folders that were made for it
+ * those that are empty.  A signal handler may call it. */
 void run_lock_remove(run_lock *l);
 /* OUT/checkpoint-STEP; replaces path. */
 hp_status checkpoint_path(const char *out_dir, int64_t step, str *path);

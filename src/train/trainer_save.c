@@ -151,6 +151,37 @@ static hp_status write_checkpoint(trainer *t) {
   return HP_OK;
 }
 
+/* --- the folder ------------------------------------------------------------------------------- */
+
+/* Nobody has begun another run there since its lock was lost. */
+static hp_status check_line(const trainer *t) {
+  const char *out = t->c->output_dir;
+  run_line l = {0};
+  bool there = false;
+  if (run_line_load(out, &l, &there)) err_clear(); /* damaged: it says nothing of another run */
+  bool other = there && strcmp(l.id, t->line.id) != 0;
+  run_line_free(&l);
+  if (other)
+    HP_FAIL(HP_ERR_INPUT,
+            "%s: another run has begun there while this one went on; it ends, and writes nothing "
+            "more: choose another output_dir",
+            out);
+  return there ? HP_OK : run_line_save(out, &t->line);
+}
+
+static hp_status keep(trainer *t) {
+  bool again;
+  HP_TRY(run_lock_keep(t->lock, &again));
+  hp_status st = again ? check_line(t) : HP_OK;
+  if (st != HP_ERR_IO) return st;
+  err_clear(); /* what is to be written fails for the same reason, and is tried again */
+  return HP_OK;
+}
+
+/* The folder is this run's, or it ends: somebody may have deleted it, and begun another run there.
+ */
+static hp_status keep_folder(trainer *t) { return agree(t, t->writes ? keep(t) : HP_OK); }
+
 /* --- saves that fail -------------------------------------------------------------------------- */
 
 static void tell_saved_again(trainer *t) {
@@ -199,6 +230,7 @@ hp_status trainer_save(trainer *t, bool asked) {
     HP_TRY(hp_world_most(t->writes && retry_is_due(&t->unsaved, time_now_s()), &due));
   if (!due) return HP_OK;
   HP_TRY(trainer_verify(t));
+  HP_TRY(keep_folder(t));
   double began = time_now_s();
   hp_status st = write_checkpoint(t);
   if (st) return count_failure(t, st, began, "training goes on");
@@ -220,6 +252,7 @@ static hp_status insist(trainer *t, hp_status (*once)(trainer *t)) {
 
 hp_status trainer_save_now(trainer *t) {
   HP_TRY(trainer_verify(t));
+  HP_TRY(keep_folder(t));
   HP_TRY(insist(t, write_checkpoint));
   tell_saved_again(t);
   return HP_OK;
@@ -246,6 +279,7 @@ hp_status trainer_save_last(trainer *t) {
   if (t->unsaved.failed) HP_TRY(wait_for_try(t, &asked));
   while (!asked) {
     double began = time_now_s();
+    HP_TRY(keep_folder(t));
     hp_status st = write_checkpoint(t);
     if (!st) {
       tell_saved_again(t);
@@ -285,6 +319,7 @@ static hp_status export_once(trainer *t) {
 }
 
 hp_status trainer_export(trainer *t) {
+  HP_TRY(keep_folder(t));
   const char *before = milestone_set_activity("writing the model");
   hp_status st = insist(t, export_once);
   milestone_set_activity(before);

@@ -1,0 +1,101 @@
+#!/bin/sh
+# output_dir while a run goes on: deleted, taken by another run, without its lock.
+. "$(dirname "$0")/lib.sh"
+. "$ROOT/tests/cli/train_lib.sh"
+
+make_job job </dev/null
+sed -i 's/^max_steps: 20/max_steps: 60/; s/^save_steps: 5/save_steps: 10/' job/job.yaml
+run train job/job.yaml output_dir=whole
+exit_is 0
+
+# Begins a run of many steps in out1, which is stopped when it has a checkpoint.
+begin() { # KEY=VALUE...
+  rm -rf out1
+  "$HYPER" train job/job.yaml output_dir=out1 max_steps=100000 save_total_limit=2 "$@" >out.1 2>err.1 </dev/null &
+  pid=$!
+  while [ ! -e out1/checkpoint-10 ] && kill -0 $pid 2>/dev/null; do sleep 0.01; done
+  kill -STOP $pid
+}
+wakes_up() { # until it ends
+  t_cmd="train, which was stopped"
+  kill -CONT $pid
+  status=0
+  wait $pid || status=$?
+  mv out.1 out
+  mv err.1 err
+}
+same_run() {
+  same_file whole/model.safetensors out1/model.safetensors
+  same_history whole out1
+  [ "$(ls -A out1)" = "$(ls -A whole)" ] || fail "$(ls -A out1)"
+}
+
+it "a second run is refused while the first is stopped, and named"
+begin
+run train job/job.yaml output_dir=out1
+refused "out1/run.lock: another run (process $pid on $(hostname))"
+kill -9 $pid
+wait $pid 2>/dev/null
+
+it "a run whose folder was deleted and taken by another ends, and touches nothing of it"
+begin
+rm -rf out1
+run train job/job.yaml output_dir=out1
+exit_is 0
+wakes_up
+refused "out1: another run has begun there"
+same_run
+
+it "so does one whose lock was lost, when it wakes up while the other goes on"
+begin
+rm -rf out1
+"$HYPER" train job/job.yaml output_dir=out1 max_steps=1000000 save_steps=1000000 >out.2 2>err.2 </dev/null &
+other=$!
+while [ ! -s out1/trainer_log.jsonl ] && kill -0 $other 2>/dev/null; do sleep 0.01; done
+wakes_up
+refused "out1/run.lock: another run (process $other on $(hostname))"
+is_file out1/run.lock
+run train job/job.yaml output_dir=out1
+refused "another run (process $other"
+kill -TERM $other
+wait $other
+[ "$(ls -d out1/*checkpoint-* | wc -l)" = 1 ] || fail "$(ls -A out1)"
+
+it "a run whose folder is gone waits for it, and goes on when it is there again"
+begin max_steps=60
+mv out1 away
+kill -CONT $pid
+while kill -0 $pid 2>/dev/null && ! grep -q "could not be written" err.1; do sleep 0.02; done
+mv away out1
+wakes_up
+exit_is 0
+err_has "is written, after "
+same_file whole/model.safetensors out1/model.safetensors
+same_history whole out1
+
+it "or when it is made anew, empty"
+begin max_steps=60
+rm -rf out1
+kill -CONT $pid
+while kill -0 $pid 2>/dev/null && ! grep -q "could not be written" err.1; do sleep 0.02; done
+mkdir out1
+wakes_up
+exit_is 0
+err_has "out1/run.lock: was gone while the run went on; it is taken again"
+same_file whole/model.safetensors out1/model.safetensors
+is_file out1/checkpoint-60/MANIFEST.json
+is_file out1/run.line
+no_file out1/run.lock
+
+it "a lock that was removed by hand is taken again, and holds"
+begin
+rm out1/run.lock
+kill -CONT $pid
+while kill -0 $pid 2>/dev/null && [ ! -e out1/run.lock ]; do sleep 0.01; done
+run train job/job.yaml output_dir=out1
+refused "another run (process $pid"
+kill -TERM $pid
+wakes_up
+exit_is 0
+err_has "is taken again"
+no_file out1/run.lock
