@@ -385,7 +385,7 @@ static hp_status move_aside(const folder *f, str *moved) {
 hp_status checkpoint_set_aside(const char *out_dir, const run_line *line) {
   steps_list all = {0};
   str moved = {0};
-  hp_status st = list_steps(out_dir, &all);
+  hp_status st = list_patiently(out_dir, &all);
   for (size_t i = 0; !st && i < all.len; i++) {
     folder f;
     st = folder_open(out_dir, all.at[i], line, &f);
@@ -405,7 +405,7 @@ hp_status checkpoint_set_aside(const char *out_dir, const run_line *line) {
 hp_status checkpoint_forget(const char *out_dir, const run_line *line) {
   steps_list all = {0};
   int64_t deleted = 0;
-  hp_status st = list_steps(out_dir, &all);
+  hp_status st = list_patiently(out_dir, &all);
   for (size_t i = 0; !st && i < all.len; i++) {
     folder f;
     st = folder_open(out_dir, all.at[i], line, &f);
