@@ -86,6 +86,24 @@ static hp_status read_state(trainer *t, const checkpoint *c) {
   return run_log_parse_sums(&t->log, sums);
 }
 
+/* The best checkpoint so far may lie in the folder that the run came from, or be deleted: then no
+ * path of this one is named for it. */
+static hp_status check_best(trainer *t) {
+  str path = {0};
+  bool there = true;
+  if (!t->writes || !t->log.best_saved) return HP_OK;
+  hp_status st = checkpoint_path(t->c->output_dir, t->log.best_step, &path);
+  if (!st) st = path_look(path.at, &there);
+  if (!there) {
+    log_info("the best checkpoint so far is of step %lld, and %s is not there: "
+             "best_model_checkpoint names none until a better one is saved",
+             (long long)t->log.best_step, path.at);
+    t->log.best_saved = false;
+  }
+  str_free(&path);
+  return st;
+}
+
 static hp_status read_history(trainer *t, const char *dir) {
   tree state;
   str path = {0};
@@ -96,7 +114,7 @@ static hp_status read_history(trainer *t, const char *dir) {
     tree_free(&state);
   }
   str_free(&path);
-  return st;
+  return st ? st : check_best(t);
 }
 
 static hp_status resume_from(trainer *t, const checkpoint *c) {

@@ -166,6 +166,23 @@ exit_is 0
 json_is c/trainer_state.json best_global_step 2
 checkpoints_are c "2 10 12 "
 
+it "where it lies in another folder, no path of this one is named for it"
+best() { # OUT WORD...: goes on to step 14
+  dir=$1
+  shift
+  run train job/job.yaml output_dir=$dir val_size=0.1 eval_strategy=steps eval_steps=2 metric_for_best_model=loss \
+    greater_is_better=true max_steps=14 save_steps=2 save_total_limit=2 "$@"
+  exit_is 0
+  json_is $dir/trainer_state.json best_global_step 2
+}
+best d resume_from_checkpoint=c/checkpoint-12
+json_is d/trainer_state.json best_model_checkpoint null
+err_has "d/checkpoint-2 is not there"
+rm c/train_results.json
+best c
+json_is c/trainer_state.json best_model_checkpoint c/checkpoint-2
+checkpoints_are c "2 12 14 "
+
 it "inspect tells the line of a checkpoint, and where it began"
 run inspect a/checkpoint-20
 exit_is 0
