@@ -17,6 +17,31 @@ static const struct {
              {"gelu", {"gelu"}},
              {"gelu", {"erf", "mul"}}};
 
+static const loop_value *at(const loop *l, int v) { return &l->value.at[v]; }
+
+static bool is_op(const loop *l, int v, const char *name) {
+  return v >= 0 && at(l, v)->what == LOOP_OP && !strcmp(loop_expr_row(at(l, v)->op)->name, name);
+}
+
+/* Random numbers against a rate: what dropout keeps.  With `of`, those numbers alone. */
+static bool is_mask(const loop *l, int v, int of) {
+  if (!is_op(l, v, "ge")) return false;
+  int drawn = at(l, v)->arg[0];
+  return drawn >= 0 && at(l, drawn)->what == LOOP_UNIFORM && (of < 0 || drawn == of);
+}
+
+static bool is_drawn_for_mask(const loop *l, int v) {
+  for (int i = v + 1; i < (int)l->value.len; i++)
+    if (is_mask(l, i, v)) return true;
+  return false;
+}
+
+static const char *name_of_op(const loop *l, int v) {
+  if (is_mask(l, v, -1)) return NULL;
+  if (is_op(l, v, "select") && is_mask(l, at(l, v)->arg[0], -1)) return "dropout";
+  return loop_expr_row(at(l, v)->op)->name;
+}
+
 /* What value i does, or the store that has this number after the values; NULL for nothing. */
 static const char *name_of(const loop *l, size_t i) {
   if (i >= l->value.len) {
@@ -26,8 +51,8 @@ static const char *name_of(const loop *l, size_t i) {
   const loop_value *v = &l->value.at[i];
   switch (v->what) {
   case LOOP_CAST: return "cast";
-  case LOOP_UNIFORM: return "uniform";
-  case LOOP_OP: return loop_expr_row(v->op)->name;
+  case LOOP_UNIFORM: return is_drawn_for_mask(l, (int)i) ? NULL : "uniform";
+  case LOOP_OP: return name_of_op(l, (int)i);
   case LOOP_REDUCE: return loop_reduction_name[v->reduce];
   default: return NULL;
   }
@@ -83,12 +108,6 @@ typedef struct {
   int root, x, y; /* values */
   bool centred;   /* a layer norm */
 } norm;
-
-static const loop_value *at(const loop *l, int v) { return &l->value.at[v]; }
-
-static bool is_op(const loop *l, int v, const char *name) {
-  return v >= 0 && at(l, v)->what == LOOP_OP && !strcmp(loop_expr_row(at(l, v)->op)->name, name);
-}
 
 static bool is_number(const loop *l, int v) {
   return v < 0 || at(l, v)->what == LOOP_CONST || at(l, v)->what == LOOP_INTEGER;

@@ -159,6 +159,12 @@ TEST(loops_go_by_what_they_do) {
        "%3",
        "add+mul"},
       {"map [8]; %0 = in 0 f32 [1]; out 0 f32 [1] %0", "copy"},
+      {"map [8]; %0 = in 0 i64 [0]; %1 = uniform 7 [1] %0; %2 = in 1 f32 [1]; %3 = const 0.1; "
+       "%4 = ge %1 %3; %5 = const 0.0; %6 = select %4 %2 %5; %7 = add %6 %2; out 0 f32 [1] %7",
+       "dropout+add"},
+      {"map [8]; %0 = in 0 i64 [0]; %1 = uniform 7 [1] %0; %2 = in 1 f32 [1]; %3 = mul %1 %2; "
+       "out 0 f32 [1] %3",
+       "uniform+mul"},
       {"map [8]; %0 = in 0 f32 [1]; %1 = add %0 %0; %2 = mul %1 %0; %3 = sub %2 %1; %4 = div %3 "
        "%0; "
        "%5 = max %4 %0; out 0 f32 [1] %5",
