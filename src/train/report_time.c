@@ -2,15 +2,12 @@
  * table of all. */
 #include "train/report.h"
 
+#include "base/units.h"
 #include "train/chart.h"
 
 #include <stdlib.h>
 
 enum { BARS = 12 };
-
-static void print_ms(double seconds, str *out) {
-  str_printf(out, "%.*f ms", seconds < 1e-3 ? 3 : seconds < 0.1 ? 2 : 1, seconds * 1e3);
-}
 
 static void print_name(const hp_op_time *o, str *out) {
   str_add_xml(out, o->kind);
@@ -36,7 +33,7 @@ static void print_bar(const hp_op_time *o, double longest, str *out) {
              "</span><span class=\"wide\"><i style=\"width:%.2f%%\"></i><i class=\"gap\" "
              "style=\"width:%.2f%%\"></i></span><span class=\"num\">",
              100 * (o->seconds - gap) / longest, 100 * gap / longest);
-  print_ms(o->seconds, out);
+  units_add_seconds(out, o->seconds);
   str_add(out, "</span>\n");
 }
 
@@ -93,9 +90,9 @@ static void print_row(const report *r, const hp_op_time *o, double total, bool w
   str_printf(out, "<tr><td%s>", widest ? " class=\"own\"" : "");
   print_name(o, out);
   str_add(out, "</td><td>");
-  print_ms(o->gap_s, out);
+  units_add_seconds(out, o->gap_s);
   str_add(out, "</td><td>");
-  print_ms(o->seconds, out);
+  units_add_seconds(out, o->seconds);
   if (o->beside) str_add(out, "</td><td>overlapped</td>");
   else str_printf(out, "</td><td>%.1f %%</td>", total > 0 ? 100 * o->seconds / total : 0);
   print_limit_cell(o, out);
@@ -122,9 +119,9 @@ void report_print_time(const report *r, str *out) {
   }
   str_add(out, "<h2>Where time goes</h2>\n<div class=\"panel\"><p>The last micro-batch of a step "
                "takes ");
-  print_ms(total, out);
+  units_add_seconds(out, total);
   str_add(out, "; at the limits of the machine it would take ");
-  print_ms(limit, out);
+  units_add_seconds(out, limit);
   str_printf(out,
              " (%.0f %%). A bar is the time of a kind of work, its pale part what is above the "
              "limit. Times, here and in the pictures above, are means of the faster half of the "
