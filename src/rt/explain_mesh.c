@@ -12,18 +12,18 @@ enum {
   MARGIN = 12,
   BOX_W = 44,
   BOX_H = 26,
-  GAP = 14,        /* between neighbours; between blocks of an axis further out it grows */
+  GAP = 14,        /* between neighbours; the same more between blocks of an axis further out */
   LINE = 20,       /* of the legend */
   SHOWN_MAX = 64,  /* devices */
   OTHER_COLOR = 7, /* of what goes over several axes together */
 };
 
 /* Where devices stand: the last axis goes to the right, the one before it downwards, the next ones
- * again to the right and downwards, in blocks. */
+ * again to the right and downwards, in blocks with wider gaps between them. */
 typedef struct {
   const mesh *m;
-  int64_t shown[MESH_AXES]; /* along each axis */
-  double step[MESH_AXES];
+  int64_t shown[MESH_AXES];               /* along each axis */
+  double step[MESH_AXES], gap[MESH_AXES]; /* gap: between neighbours, part of the step */
   bool across[MESH_AXES];
   double width, height;
   str *out;
@@ -42,6 +42,8 @@ static grid grid_make(const mesh *m, str *out) {
     if (all <= SHOWN_MAX || g.shown[largest] <= 2) break;
     g.shown[largest] = (g.shown[largest] + 1) / 2;
   }
+  double gap[2] = {GAP, GAP}; /* downwards, across */
+  bool taken[2] = {false, false};
   for (int a = m->axes - 1, k = 0; a >= 0; a--) {
     if (m->size[a] < 2) continue;
     g.across[a] = k % 2 == 0;
@@ -50,8 +52,15 @@ static grid grid_make(const mesh *m, str *out) {
       g.across[a] = false;
       extent = &g.height;
     }
+    bool across = g.across[a];
+    if (taken[across]) {
+      gap[across] += GAP;
+      *extent += GAP;
+    }
+    taken[across] = true;
+    g.gap[a] = gap[across];
     g.step[a] = *extent;
-    *extent = *extent * (double)g.shown[a] + (k > 1 ? GAP / 2.0 : 0);
+    *extent *= (double)g.shown[a];
     k++;
   }
   return g;
@@ -70,22 +79,26 @@ static bool next(const grid *g, int64_t *at) {
   return false;
 }
 
-/* To the neighbour along each axis, in its colour; axes further out beside the middle, so that
- * their lines are seen between boxes. */
+/* Is it the first of its block along axis a? */
+static bool begins_block(const grid *g, const int64_t *at, int a) {
+  for (int b = a + 1; b < g->m->axes; b++)
+    if (g->across[b] == g->across[a] && at[b]) return false;
+  return true;
+}
+
+/* To the neighbour along each axis, in its colour.  Between blocks one line goes over the gap: from
+ * box to box it would run through those between, and look like a chain. */
 static void draw_links(const grid *g, const int64_t *at) {
-  double x, y, to_x, to_y;
-  place_of(g, at, &x, &y);
   for (int a = 0; a < g->m->axes; a++) {
     int64_t beside[MESH_AXES];
-    if (at[a] + 1 >= g->shown[a]) continue;
+    double x, y;
+    if (at[a] + 1 >= g->shown[a] || !begins_block(g, at, a)) continue;
     memcpy(beside, at, sizeof beside);
     beside[a]++;
-    place_of(g, beside, &to_x, &to_y);
-    double off = 5.0 * (g->m->axes - 1 - a) - 5;
-    double dx = g->across[a] ? BOX_W : BOX_W / 2.0 + off;
-    double dy = g->across[a] ? BOX_H / 2.0 + off : BOX_H;
-    svg_line(g->out, x + dx, y + dy, g->across[a] ? to_x : x + dx, g->across[a] ? y + dy : to_y,
-             "link", a);
+    place_of(g, beside, &x, &y);
+    if (g->across[a])
+      svg_line(g->out, x - g->gap[a], y + BOX_H / 2.0, x, y + BOX_H / 2.0, "link", a);
+    else svg_line(g->out, x + BOX_W / 2.0, y - g->gap[a], x + BOX_W / 2.0, y, "link", a);
   }
 }
 

@@ -111,8 +111,19 @@ static int height_of(const mesh *m, const card *c) {
   return rows < least ? least : rows;
 }
 
-/* One part, a stripe for each device that holds it; where stripes would be too thin, how many
- * devices there are. */
+/* Characters of the longest rank. */
+static size_t rank_width(const mesh *m) {
+  size_t most = 0;
+  char words[24];
+  for (int64_t q = 0; q < m->devices; q++) {
+    size_t n = (size_t)snprintf(words, sizeof words, "%lld", (long long)mesh_rank(m, q));
+    if (n > most) most = n;
+  }
+  return most;
+}
+
+/* One part, a stripe for each device that holds it, with their ranks if all have room; where
+ * stripes would be too thin, how many devices there are. */
 static void draw_part(picture *p, const card *c, int64_t row, int64_t col, double x, double y,
                       double w, double h) {
   const mesh *m = &p->d->m;
@@ -125,13 +136,13 @@ static void draw_part(picture *p, const card *c, int64_t row, int64_t col, doubl
     if (w > SVG_CHAR * (double)strlen(words))
       svg_text(p->out, x + w / 2, y + h / 2 + 4, SVG_MIDDLE, false, w, words);
   }
+  bool ranks = stripe >= STRIPE && stripe > SVG_CHAR * (double)rank_width(m);
   for (int64_t q = 0; q < m->devices && stripe >= STRIPE; q++) {
     if (place_along(m, c, false, q) != row || place_along(m, c, true, q) != col) continue;
     double left = x + stripe * (double)seen++;
     snprintf(words, sizeof words, "%lld", (long long)mesh_rank(m, q));
     svg_box(p->out, left, y, stripe, h, "d", (int)q, NULL);
-    if (stripe > SVG_CHAR * (double)strlen(words))
-      svg_text(p->out, left + stripe / 2, y + h / 2 + 4, SVG_MIDDLE, false, stripe, words);
+    if (ranks) svg_text(p->out, left + stripe / 2, y + h / 2 + 4, SVG_MIDDLE, false, stripe, words);
   }
   svg_box(p->out, x, y, w, h, "part", -1, NULL);
 }
@@ -153,6 +164,8 @@ static void describe(const mesh *m, const card *c, str *whole, str *held) {
   layout_print_on(m, &c->l, whole);
   str_add(held, "a part ");
   value_print(&part, held);
+  if (layout_repeat(m, &c->l) > 1)
+    str_printf(held, ", on %lld devices", (long long)layout_repeat(m, &c->l));
   int64_t down = parts_along(m, c, false), across = parts_along(m, c, true);
   if (down > PARTS_MAX || across > PARTS_MAX)
     str_printf(held, "; of %lld x %lld parts", (long long)down, (long long)across);

@@ -166,7 +166,7 @@ run explain job/job.yaml layouts strategy=dp=2,tp=2 --svg layouts.svg
 exit_is 0
 out_has "compile time"
 out_lacks "q_proj"
-for part in 'mesh (2,2)(dp,tp), 4 devices' '>model.layers.*.self_attn.q_proj.weight x2<' ' (tp,None)<' '>a part f32[16,32]<'; do
+for part in 'mesh (2,2)(dp,tp), 4 devices' '>model.layers.*.self_attn.q_proj.weight x2<' ' (tp,None)<' '>a part f32[16,32], on 2 devices<'; do
   grep -qF "$part" layouts.svg || fail "no $part"
 done
 run explain job/job.yaml comm --svg other.svg

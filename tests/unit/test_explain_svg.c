@@ -173,7 +173,7 @@ TEST(parts_are_drawn_once_in_the_colours_of_their_devices) {
   CHECK(strstr(text, ">3: dp 1 tp 0<"));
   const char *w = strstr(text, ">w<"), *y = strstr(text, ">output y<");
   CHECK(w && y && w < y);
-  CHECK(strstr(w, ">f32[6,6] (tp,None)<") && strstr(w, ">a part f32[2,6]<"));
+  CHECK(strstr(w, ">f32[6,6] (tp,None)<") && strstr(w, ">a part f32[2,6], on 2 devices<"));
   static const char *const order[] = {">0<", ">3<", ">1<", ">4<", ">2<", ">5<"};
   for (int i = 0; i < 6; i++) { /* the two that hold a part beside each other, part by part */
     w = strstr(w, order[i]);
@@ -252,6 +252,22 @@ TEST(the_timeline_has_a_row_a_stream_and_what_is_exposed) {
 }
 
 /* What the picture says an axis carries is what `comm` counts. */
+/* Ten of 32 ranks have one digit: with room for these alone none is written. */
+TEST(ranks_are_written_in_all_stripes_or_in_none) {
+  static const char *const name[] = {"w"};
+  hp_graph *g = new_graph((hp_shape){1, {8}}, name, 1);
+  char *text = draw(g, "(8)(dp)", NULL, 0);
+  const char *w = strstr(text, ">w<");
+  CHECK(w && strstr(w, ">0<") && strstr(w, ">7<"));
+  hp_free(text);
+  text = draw(g, "(32)(dp)", NULL, 0);
+  w = strstr(text, ">w<");
+  CHECK(w && strstr(w, ">a part f32[8], on 32 devices<"));
+  CHECK(!strstr(w, ">0<") && !strstr(w, ">9<"));
+  hp_free(text);
+  hp_graph_free(g);
+}
+
 TEST(the_mesh_shows_what_each_axis_carries) {
   hp_graph *g = step_graph(HP_F32);
   hp_device *d;
@@ -281,6 +297,20 @@ TEST(the_mesh_shows_what_each_axis_carries) {
   hp_device_close(d);
   text = draw_what(g, "(4,2,4)(dp,sp,tp)", step_rules, 2, "mesh.svg"); /* 32 devices */
   CHECK_EQ(count(text, ">rank "), 32);
+  hp_free(text);
+  /* Two blocks side by side: between them a line a row, and none through a box. */
+  text = draw_what(g, "(2,2,2)(dp,sp,tp)", step_rules, 2, "mesh.svg");
+  const int lines[] = {2, 4, 4};
+  for (int a = 0; a < 3; a++) {
+    char class[32];
+    snprintf(class, sizeof class, "class=\"link l%d\"", a);
+    CHECK_EQ(count(text, class), lines[a] + 1); /* and its line in the legend */
+  }
+  double x0, y0, x1, y1;
+  const char *line = strstr(text, "class=\"link l0\"");
+  while (strncmp(line, "<path", 5)) line--;
+  CHECK_EQ(sscanf(line, "<path d=\"M%lf %lfL%lf %lf", &x0, &y0, &x1, &y1), 4);
+  CHECK(x1 - x0 < 44 && y0 == y1); /* shorter than a box is wide */
   hp_free(text);
   text = draw_what(g, "(64,8)(dp,tp)", step_rules, 2, "mesh.svg");
   CHECK(strstr(text, " of 512 devices are drawn"));
