@@ -249,14 +249,13 @@ static hp_status decide_schedule_args(train_config *c) {
   hp_status st = schedule_create(c->is.schedule, c->learning_rate, 0, 1, c->is.schedule_arg,
                                  c->is.schedule_args, &trial);
   if (st) {
-    char message[1024];
-    strncpy(message, err_message(), sizeof message - 1);
-    message[sizeof message - 1] = 0;
-    err_clear();
-    const tree_node *at =
-        train_config_at(c, c->at[KEY_lr_scheduler_kwargs] ? KEY_lr_scheduler_kwargs
-                                                          : KEY_lr_scheduler_type);
-    TREE_FAIL(at, "%s", message);
+    static const char key[] = "lr_scheduler_kwargs: "; /* its place says so, too */
+    err_report why;
+    err_take(st, &why);
+    bool given = c->at[KEY_lr_scheduler_kwargs] != NULL;
+    bool twice = given && !strncmp(why.message, key, sizeof key - 1);
+    TREE_FAIL(train_config_at(c, given ? KEY_lr_scheduler_kwargs : KEY_lr_scheduler_type), "%s",
+              why.message + (twice ? sizeof key - 1 : 0));
   }
   schedule_free(&trial);
   return HP_OK;
