@@ -37,6 +37,33 @@ err_has "save_total_limit: 1 keeps two checkpoints"
 err_has "a/checkpoint-500: holds step 5"
 checkpoints_are a "24 26 500 "
 
+it "with the two newest damaged the third is taken, and both are named"
+fresh a
+rm a/train_results.json
+printf x | dd of=a/checkpoint-20/optimizer.safetensors bs=1 seek=900 conv=notrunc 2>/dev/null
+rm a/checkpoint-15/config.json
+run train job/job.yaml output_dir=a
+exit_is 0
+err_has "a/checkpoint-20/optimizer.safetensors: its hash does not match"
+err_has "a/checkpoint-15/config.json: is missing"
+err_has "continuing from a/checkpoint-10"
+same_file first/model.safetensors a/model.safetensors
+
+it "a checkpoint that is named and is none ends the start, and nothing is trained"
+fresh a
+mkdir empty
+rm a/train_results.json a/checkpoint-10/MANIFEST.json
+: >a/checkpoint-5/MANIFEST.json
+for named in empty job/job.yaml nosuch a a/checkpoint-10 a/checkpoint-5; do
+  run train job/job.yaml output_dir=a resume_from_checkpoint=$named
+  refused "$named"
+  err_lacks "training example"
+done
+run train job/job.yaml output_dir=b resume_from_checkpoint=a/checkpoint-10
+refused a/checkpoint-10
+no_file b
+same_history first a
+
 it "a damaged checkpoint is told once and does not count"
 fresh a
 printf x | dd of=a/checkpoint-20/optimizer.safetensors bs=1 seek=900 conv=notrunc 2>/dev/null

@@ -1,4 +1,5 @@
 /* Checkpoints that several processes save together; here threads stand for them. */
+#include "base/sealed.h"
 #include "base/io.h"
 #include "test.h"
 #include "train/checkpoint.h"
@@ -175,6 +176,42 @@ TEST(what_is_not_of_the_run_makes_room_for_a_checkpoint_and_stays) {
   CHECK_EQ(files_in(test_dir()), 4);
   run_line_free(&a);
   run_line_free(&b);
+}
+
+/* The manifest with another text in place of one that it has, sealed again. */
+static void change_manifest(const char *path, const char *was, const char *becomes) {
+  char *text;
+  size_t n, body;
+  str changed = {0};
+  CHECK_OK(file_read(path, 0, &text, &n));
+  CHECK_OK(sealed_check(path, text, n, &body));
+  const char *at = strstr(text, was);
+  CHECK(at);
+  str_printf(&changed, "%.*s%s%.*s", (int)(at - text), text, becomes,
+             (int)(text + body - at - (ptrdiff_t)strlen(was)), at + strlen(was));
+  sealed_close(&changed);
+  CHECK_OK(str_status(&changed));
+  CHECK_OK(file_write(path, changed.at, changed.len));
+  str_free(&changed);
+  mem_free(text);
+}
+
+TEST(a_checkpoint_of_another_format_is_refused_with_both_numbers) {
+  run_line a, line;
+  checkpoint c;
+  CHECK_OK(run_line_create(&a));
+  save_of(&a);
+  change_manifest(in_test("checkpoint-7/MANIFEST.json"), "\"format\": 1", "\"format\": 2");
+  CHECK_FAILS(checkpoint_open(in_test("checkpoint-7"), &c),
+              "format 2; this version reads format 1");
+  change_manifest(in_test("checkpoint-7/MANIFEST.json"), "\"format\": 2", "\"format\": 1");
+  change_manifest(in_test("checkpoint-7/MANIFEST.json"), "\"line\"", "\"what\"");
+  CHECK_OK(checkpoint_verify(in_test("checkpoint-7"), &c)); /* from before there were lines */
+  CHECK_OK(run_line_parse(c.manifest.root, &line));
+  CHECK_STR(line.id, "00000000000000000000000000000000");
+  run_line_free(&line);
+  run_line_free(&a);
+  checkpoint_free(&c);
 }
 
 /* Longer than any buffer for a path that one might think of, and shorter than the system's limit.
