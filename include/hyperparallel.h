@@ -95,7 +95,7 @@ hp_tensor hp_mark(hp_graph *g, const char *name, hp_tensor x);
 /* x, to lie so on the device's mesh, as its gradient: "(dp,None)"; on one device x as it is. */
 hp_tensor hp_shard(hp_graph *g, hp_tensor x, const char *entries);
 /* Effects.  An output can be read after a run; after a run the param has the value x. */
-void hp_output(hp_graph *g, const char *name, hp_tensor x);
+void hp_output(hp_graph *g, const char *name, hp_tensor x); /* no input's name */
 void hp_assign(hp_graph *g, hp_tensor param, hp_tensor x);
 
 /* Elementwise ops broadcast from the right, as NumPy; dtypes of operands must be equal.  hp_map
@@ -320,7 +320,7 @@ typedef struct {
   void *data; /* host memory: of an input read before the run, of an output written after it */
   size_t bytes;
 } hp_io;
-/* Runs once.  Every input must be given; outputs are optional. */
+/* Runs once.  Every input must be given, outputs are optional; none is given twice. */
 hp_status hp_run(hp_program *p, const hp_io *io, int n);
 
 /* Memory that a program takes of each device, in bytes.  What tensors are for is told by what reads

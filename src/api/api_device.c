@@ -123,9 +123,12 @@ HP_API hp_status hp_device_measure(hp_device *d, hp_limits *out) {
 
 static hp_status type_of(const char *name, hp_dtype t, const hp_shape *s, ir_value *v) {
   *v = (ir_value){.dtype = (uint8_t)t, .rank = (uint8_t)s->rank};
-  if (s->rank < 0 || s->rank > HP_MAX_RANK || (unsigned)t >= HP_DTYPE_COUNT)
-    HP_FAIL(HP_ERR_ARG, "param \"%s\": %d dims of dtype %d; at most %d dims", name, s->rank, (int)t,
+  if (s->rank < 0 || s->rank > HP_MAX_RANK)
+    HP_FAIL(HP_ERR_ARG, "param \"%s\": s has %d dims; expected 0 to %d", name, s->rank,
             HP_MAX_RANK);
+  if ((unsigned)t >= HP_DTYPE_COUNT)
+    HP_FAIL(HP_ERR_ARG, "param \"%s\": t is %d; expected a dtype, from HP_F32 to HP_BOOL", name,
+            (int)t);
   for (int i = 0; i < s->rank; i++) {
     if (s->dim[i] < 0) HP_FAIL(HP_ERR_ARG, "param \"%s\": dim %d is negative", name, i);
     v->dim[i] = s->dim[i];

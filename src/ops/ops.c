@@ -182,6 +182,25 @@ static hp_status verify_node(const hp_graph *g, uint32_t index) {
   return HP_OK;
 }
 
+/* A run would take what is given under such a name for both. */
+static hp_status check_outputs_differ(const hp_graph *g, uint32_t *node) {
+  map inputs = {0};
+  hp_status st = HP_OK;
+  for (int pass = 0; pass < 2; pass++)
+    for (uint32_t i = 0, input; !st && i < g->nodes.len; i++) {
+      const ir_node *n = graph_node(g, i);
+      if (n->op != (pass ? OP_OUTPUT : OP_INPUT)) continue;
+      const char *name = attr_str(g, n, "name");
+      *node = i;
+      if (!pass) st = map_set(&inputs, name, strlen(name), i);
+      else if (map_get(&inputs, name, strlen(name), &input))
+        st = err_set(HP_ERR_ARG, __FILE__, __LINE__,
+                     "output \"%s\" has the name of an input; it needs a name of its own", name);
+    }
+  map_free(&inputs);
+  return st;
+}
+
 static hp_status check_names_of(const hp_graph *g, op_id op, uint32_t *node) {
   map seen = {0};
   hp_status st = HP_OK;
@@ -207,7 +226,8 @@ static hp_status check_names_of(const hp_graph *g, op_id op, uint32_t *node) {
 hp_status ops_check_names(const hp_graph *g, uint32_t *node) {
   HP_TRY(check_names_of(g, OP_INPUT, node));
   HP_TRY(check_names_of(g, OP_PARAM, node));
-  return check_names_of(g, OP_OUTPUT, node);
+  HP_TRY(check_names_of(g, OP_OUTPUT, node));
+  return check_outputs_differ(g, node);
 }
 
 hp_status ops_verify_at(const hp_graph *g, uint32_t *node) {

@@ -179,12 +179,13 @@ hp_status pass_autodiff(hp_graph *g, val loss, const val *wrt, int n, val *grads
   HP_TRY(graph_status(g));
   ir_value lv = *graph_value(g, loss);
   if (!dtype_is_float(lv.dtype) || value_elements(&lv) != 1)
-    HP_FAIL(HP_ERR_SHAPE, "the loss must be one float element to be differentiated");
+    HP_FAIL(HP_ERR_SHAPE, "the loss is %s; one element of a float dtype was expected",
+            ops_type(&(infer_ctx){.g = g, .in = &loss}, 0));
   for (int i = 0; i < n; i++) {
     const ir_value *x = graph_value(g, wrt[i]);
     if (!dtype_is_float(x->dtype))
-      HP_FAIL(HP_ERR_ARG, "gradient with respect to wrt[%d]: it is %s, and only floats have one", i,
-              dtype_name((hp_dtype)x->dtype));
+      HP_FAIL(HP_ERR_ARG, "wrt[%d] is %s; only tensors of a float dtype have a gradient", i,
+              ops_type(&(infer_ctx){.g = g, .in = &wrt[i]}, 0));
   }
   size_t nodes = graph_value(g, loss)->def + 1;
   autodiff a = {.g = g, .values = g->values.len};

@@ -13,8 +13,8 @@ static void local_type(const shard *s, const layout *l, ir_value *v) {
 hp_status shard_check_layout(const mesh *m, const char *name, const ir_value *v, const layout *l,
                              bool is_param) {
   if (l->rank != v->rank)
-    HP_FAIL(HP_ERR_LAYOUT, "layout of \"%s\": has %d entries, the tensor %d dims", name, l->rank,
-            v->rank);
+    HP_FAIL(HP_ERR_LAYOUT, "%s \"%s\": has %d entries, the tensor %d dims",
+            *name == '(' ? "hp_shard" : "layout of", name, l->rank, v->rank);
   for (int a = 0; a < m->axes; a++)
     if (l->pending[a] && !(is_param && l->pending[a] == PENDING_SUM))
       HP_FAIL(HP_ERR_LAYOUT, "layout of \"%s\": nothing can be pending on a tensor that is given",

@@ -247,6 +247,16 @@ static hp_status move_io(exec *e, const hp_io *io, int n, int flag) {
   return HP_OK;
 }
 
+hp_status exec_check_io(const hp_io *io, int i) {
+  if (!io[i].name || (!io[i].data && io[i].bytes))
+    HP_FAIL(HP_ERR_ARG, "io %d of the run: its name or data is NULL", i);
+  for (int k = 0; k < i; k++)
+    if (!strcmp(io[k].name, io[i].name))
+      HP_FAIL(HP_ERR_ARG, "io %d and io %d of the run are both \"%s\"; give it once", k, i,
+              io[i].name);
+  return HP_OK;
+}
+
 /* No more are looked at than a program can have, whatever n is. */
 static hp_status check_names(const exec *e, const hp_io *io, int n) {
   size_t most = 0;
@@ -256,8 +266,7 @@ static hp_status check_names(const exec *e, const hp_io *io, int n) {
     HP_FAIL(HP_ERR_ARG, "%d inputs and outputs are given, the program has %zu", n, most);
   for (int i = 0; i < n; i++) {
     bool known = false;
-    if (!io[i].name || (!io[i].data && io[i].bytes))
-      HP_FAIL(HP_ERR_ARG, "io %d of the run: its name or data is NULL", i);
+    HP_TRY(exec_check_io(io, i));
     for (size_t b = 0; b < e->p->buffers.len && !known; b++) {
       const prog_buffer *f = &e->p->buffers.at[b];
       known = (f->flags & (BUFFER_INPUT | BUFFER_OUTPUT)) &&

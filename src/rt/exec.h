@@ -16,6 +16,8 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out);
 void exec_free(exec *e);
 const program *exec_program(const exec *e);
 
+/* Fails where io[i] lacks its name or data, or has the name of one before it. */
+hp_status exec_check_io(const hp_io *io, int i);
 /* Runs once.  Every input must be given, outputs are optional; sizes must agree. */
 hp_status exec_run(exec *e, const hp_io *io, int n);
 

@@ -23,7 +23,9 @@ static char *copy_text(const char *s) {
 /* Checked now, not when the first name meets it. */
 hp_status group_rule(group *g, const char *pattern, const char *entries, bool where_divides) {
   layout l;
-  if (!pattern || !entries) HP_FAIL(HP_ERR_ARG, "a layout needs a pattern and entries");
+  if (!pattern || !entries)
+    HP_FAIL(HP_ERR_ARG, "%s of layout rule %zu is NULL; expected text",
+            pattern ? "entries" : "pattern", g->rules.len);
   if (layout_parse_on(entries, &g->m, &l)) {
     str why = {0};
     str_printf(&why, "layout of \"%s\": %s", pattern, err_message());
@@ -185,7 +187,9 @@ hp_status group_check_marks(const group *g, const hp_graph *graph) {
     char why[256];
     snprintf(why, sizeof why, "%s", err_message());
     err_clear();
-    HP_FAIL(HP_ERR_LAYOUT, "hp_shard of a tensor at \"%s\": %s", graph_str(graph, n->loc), why);
+    const char *place = graph_str(graph, n->loc);
+    HP_FAIL(HP_ERR_LAYOUT, "hp_shard%s%s%s: %s", *place ? " \"" : "", place, *place ? "\"" : "",
+            why);
   }
   return HP_OK;
 }

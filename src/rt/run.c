@@ -55,10 +55,9 @@ static hp_status give(runs *r, const hp_io *io, int n) {
   if ((size_t)n > r->ios.len)
     HP_FAIL(HP_ERR_ARG, "%d inputs and outputs are given, the program has %zu", n, r->ios.len);
   for (int k = 0; k < n; k++) {
+    HP_TRY(exec_check_io(io, k));
     const run_io *x = find_io(r, io[k].name);
-    if (!x || (!io[k].data && io[k].bytes))
-      HP_FAIL(HP_ERR_ARG, "the program has no input or output \"%s\", or its data is NULL",
-              io[k].name ? io[k].name : "");
+    if (!x) HP_FAIL(HP_ERR_ARG, "the program has no input or output \"%s\"", io[k].name);
     uint64_t want = (uint64_t)value_bytes(&x->type);
     if (io[k].bytes != want)
       HP_FAIL(HP_ERR_ARG, "\"%s\" has %llu bytes in the program, %zu are given", io[k].name,

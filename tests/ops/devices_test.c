@@ -297,7 +297,7 @@ TEST(a_device_group_refuses_layouts_that_cannot_be) {
   o.layouts = NULL;
   CHECK_FAILS(hp_device_open(&o, &d), "layouts is NULL");
   o.layouts = &(hp_layout_rule){"x", NULL};
-  CHECK_FAILS(hp_device_open(&o, &d), "needs a pattern and entries");
+  CHECK_FAILS(hp_device_open(&o, &d), "entries of layout rule 0 is NULL; expected text");
   o.layouts = &bad;
   CHECK_OK(hp_device_open(&o, &d));
   CHECK_FAILS(hp_param_create(d, "a.weight", HP_F32, (hp_shape){2, {7, 4}}),
@@ -477,9 +477,10 @@ TEST(a_tensor_within_a_graph_lies_as_it_is_told) {
 TEST(what_is_no_layout_of_a_tensor_is_refused_with_its_place) {
   float y[64];
   char *text;
-  CHECK_FAILS(sharded_chain("(2)(a)", "(c,None)", y, &text), "hp_shard of a tensor at \"middle\"");
-  CHECK_FAILS(sharded_chain("(2)(a)", "(a,a)", y, &text), "hp_shard of a tensor at \"middle\"");
-  CHECK_FAILS(sharded_chain("(2)(a)", "(a)", y, &text), "has 1 entries, the tensor 2 dims");
+  CHECK_FAILS(sharded_chain("(2)(a)", "(c,None)", y, &text), "hp_shard \"middle\": ");
+  CHECK_FAILS(sharded_chain("(2)(a)", "(a,a)", y, &text), "hp_shard \"middle\": ");
+  CHECK_FAILS(sharded_chain("(2)(a)", "(a)", y, &text),
+              "hp_shard \"(a)\": has 1 entries, the tensor 2 dims");
   CHECK_FAILS(sharded_chain("(2)(a)", "a", y, &text), "no list of entries");
 }
 

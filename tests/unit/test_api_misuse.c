@@ -5,6 +5,7 @@
 
 #include "hyperparallel.h"
 
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -255,7 +256,8 @@ TEST(a_gradient_that_only_argmax_or_a_comparison_could_give_is_refused) {
   check_no_grad(g, w, hp_cast(g, index, HP_F32), "hp_grad (topk)");
   g = new_graph();
   hp_tensor i = hp_input(g, "i", HP_I32, two_three);
-  check_no_grad(g, i, hp_cast(g, i, HP_F32), "wrt[0]: it is i32, and only floats have one");
+  check_no_grad(g, i, hp_cast(g, i, HP_F32),
+                "wrt[0] is i32[2,3] (input \"i\"); only tensors of a float dtype");
 }
 
 /* Where a gradient comes by another way, or the loss does not depend on the tensor, all is well. */
@@ -479,6 +481,94 @@ TEST(api_refuses_io_that_does_not_fit) {
   CHECK_EQ(y[2], 6);
   hp_program_free(p);
   hp_device_close(d);
+}
+
+/* On one device as on several: which of the two would be taken is nobody's to know. */
+TEST(an_input_or_output_that_is_given_twice_is_refused) {
+  static const char *const mesh[] = {NULL, "(2)(dp)"};
+  for (int i = 0; i < 2; i++) {
+    hp_device *d = NULL;
+    CHECK_OK(
+        hp_device_open(&(hp_device_options){.threads = 1, .interpret = true, .mesh = mesh[i]}, &d));
+    hp_program *p = new_program(d);
+    float x[3] = {1, 2, 3}, other[3] = {4, 5, 6}, y[3] = {7, 8, 9};
+    CHECK_FAILS(hp_run(p, (hp_io[]){{"x", x, sizeof x}, {"x", other, sizeof other}}, 2),
+                "io 0 and io 1 of the run are both \"x\"; give it once");
+    CHECK_FAILS(hp_run(p, (hp_io[]){{"y", y, sizeof y}, {"y", other, sizeof other}}, 2),
+                "both \"y\"");
+    CHECK_FAILS(hp_run(p, (hp_io[]){{NULL, x, sizeof x}}, 1),
+                "io 0 of the run: its name or data is");
+    CHECK_NEAR(y[0], 7, 0);
+    hp_program_free(p);
+    hp_device_close(d);
+  }
+}
+
+/* A run would write the result where the caller has the input. */
+TEST(an_output_with_the_name_of_an_input_is_refused) {
+  for (int late = 0; late < 2; late++) {
+    hp_device *d = NULL;
+    hp_program *p = NULL;
+    hp_graph *g = new_graph();
+    CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &d));
+    hp_tensor x = hp_input(g, late ? "y" : "x", HP_F32, three);
+    hp_output(g, "x", hp_add(g, x, x));
+    if (late) (void)hp_input(g, "x", HP_F32, three);
+    CHECK_FAILS(hp_compile(g, d, NULL, &p), "output \"x\" has the name of an input");
+    hp_graph_free(g);
+    hp_device_close(d);
+  }
+}
+
+TEST(options_of_an_optimizer_are_in_pytorchs_ranges) {
+  static const struct {
+    hp_adamw_options o;
+    const char *part;
+  } adamw[] = {{{1, 0.9, 1e-8, 0}, "hp_adamw: beta1 is 1; 0 or more and below 1 was expected"},
+               {{-0.1, 0.9, 1e-8, 0}, "hp_adamw: beta1 is -0.1"},
+               {{0.9, 2, 1e-8, 0}, "hp_adamw: beta2 is 2"},
+               {{0.9, NAN, 1e-8, 0}, "hp_adamw: beta2 is nan"},
+               {{0.9, 0.9, -1, 0}, "hp_adamw: eps is -1; a finite number of 0 or more"},
+               {{0.9, 0.9, 0, INFINITY}, "hp_adamw: decay is inf"},
+               {{0, 0, 0, 0}, NULL}};
+  for (size_t i = 0; i < sizeof adamw / sizeof *adamw; i++) {
+    hp_graph *g = new_graph();
+    hp_tensor p = hp_param(g, "p", HP_F32, three), m = hp_param(g, "m", HP_F32, three);
+    hp_tensor v = hp_param(g, "v", HP_F32, three), one = hp_const(g, HP_F32, 1);
+    hp_adamw(g, p, p, m, v, one, one, one, one, &adamw[i].o);
+    if (adamw[i].part) CHECK_FAILS(hp_graph_status(g), adamw[i].part);
+    else CHECK_OK(hp_graph_status(g));
+    hp_graph_free(g);
+  }
+  for (int i = 0; i < 3; i++) {
+    hp_graph *g = new_graph();
+    hp_tensor p = hp_param(g, "p", HP_F32, three), one = hp_const(g, HP_F32, 1);
+    hp_sgd(g, p, p, hp_param(g, "m", HP_F32, three), one, one, i == 0 ? -1 : 0, i == 1 ? NAN : 0);
+    if (i == 2) CHECK_OK(hp_graph_status(g));
+    else CHECK_FAILS(hp_graph_status(g), i ? "hp_sgd: decay is nan" : "hp_sgd: momentum is -1");
+    hp_graph_free(g);
+  }
+}
+
+TEST(messages_name_the_argument_that_is_wrong) {
+  hp_device *d = NULL;
+  CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &d));
+  CHECK_FAILS(hp_param_create(d, "w", (hp_dtype)77, three),
+              "param \"w\": t is 77; expected a dtype");
+  CHECK_FAILS(hp_param_create(d, "w", HP_F32, (hp_shape){9, {1}}), "param \"w\": s has 9 dims");
+  hp_device_close(d);
+  const hp_layout_rule rule[] = {{"x", "(dp)"}, {NULL, "(dp)"}};
+  hp_device_options o = {.mesh = "(2)(dp)", .layouts = rule, .n_layouts = 2};
+  CHECK_FAILS(hp_device_open(&o, &d), "pattern of layout rule 1 is NULL; expected text");
+  for (int i = 0; i < 2; i++) {
+    hp_graph *g = new_graph();
+    hp_tensor x = hp_input(g, "x", HP_F32, three), of = hp_input(g, "i", HP_I32, three), grad;
+    hp_tensor sum = hp_sum(g, x, (int64_t[]){0}, 1, false);
+    CHECK_FAILS(hp_grad(g, i ? sum : x, &of, 1, &grad),
+                i ? "wrt[0] is i32[3] (input \"i\"); only tensors of a float dtype"
+                  : "the loss is f32[3] (input \"x\"); one element of a float dtype was expected");
+    hp_graph_free(g);
+  }
 }
 
 /* A fused node as the dump of a compilation has it, with another loop body. */

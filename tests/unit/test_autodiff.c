@@ -241,8 +241,9 @@ TEST(a_loss_must_be_one_float) {
   val grad[LEAVES];
   net_begin(&x, 7);
   val a = leaf(&x, 1, (int64_t[]){1}, 1), b = leaf(&x, 1, (int64_t[]){2}, 1);
-  CHECK_FAILS(pass_autodiff(x.g, b, &b, 1, grad), "one float element");
-  CHECK_FAILS(pass_autodiff(x.g, ops_cast(x.g, a, HP_I32), &a, 1, grad), "one float element");
+  CHECK_FAILS(pass_autodiff(x.g, b, &b, 1, grad), "; one element of a float dtype was expected");
+  CHECK_FAILS(pass_autodiff(x.g, ops_cast(x.g, a, HP_I32), &a, 1, grad),
+              "; one element of a float dtype was expected");
   CHECK_OK(pass_autodiff(x.g, a, &a, 1, grad)); /* [1] is one element too */
   CHECK_NEAR(number(&x, grad[0]), 1, 0);
   net_end(&x);
