@@ -59,7 +59,7 @@ TEST(a_second_of_computation_hides_one_collective) {
 }
 
 TEST(a_collective_between_computations_hides_nothing) {
-  static const char *const line[] = {"compute: b1 = exp b0", "compute: b2 = all_reduce b1" REDUCE,
+  static const char *const line[] = {"compute: b1 = exp b0", ("compute: b2 = all_reduce b1" REDUCE),
                                      "compute: b3 = neg b1", "compute: b4 = add b2, b3"};
   static const inst_times t[] = {{0, 0, 1}, {1, 1, 2}, {2, 2, 3}, {3, 3, 4}};
   program *p = make(line, 4);
