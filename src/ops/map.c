@@ -109,11 +109,8 @@ static val one_minus(grad_ctx *c, val x) {
 
 void grad_neg(grad_ctx *c) { c->din[0] = ops_unary(G, OP_NEG, DY); }
 
-void grad_abs(grad_ctx *c) {
-  val zero = ops_const(G, (hp_dtype)graph_value(G, X)->dtype, 0);
-  val minus = ops_unary(G, OP_NEG, DY);
-  c->din[0] = ops_select(G, ops_binary(G, OP_LT, X, zero), minus, DY);
-}
+/* 0 at 0, as PyTorch has it. */
+void grad_abs(grad_ctx *c) { c->din[0] = mul(c, DY, ops_unary(G, OP_SIGN, X)); }
 
 void grad_exp(grad_ctx *c) { c->din[0] = mul(c, DY, Y); }
 

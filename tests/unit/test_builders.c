@@ -302,6 +302,16 @@ TEST(builders_name_the_tensor_whose_range_is_left_and_the_range) {
   }
 }
 
+TEST(the_gradient_of_abs_is_zero_at_zero) {
+  const float x[4] = {-2, 0, -0.0f, 3}, want[4] = {-1, 0, 0, 1};
+  float y[4], dx[4];
+  hp_graph *g = new_graph();
+  hp_tensor in = hp_input(g, "x", HP_F32, (hp_shape){1, {4}});
+  give(g, in, hp_map(g, "abs", in, HP_NONE, HP_NONE));
+  run(g, x, sizeof x, y, sizeof y, dx, sizeof dx);
+  for (int k = 0; k < 4; k++) CHECK_NEAR(dx[k], want[k], 0);
+}
+
 /* As PyTorch 2.15 has it: each window's last NaN, however the windows lie. */
 TEST(the_gradient_of_a_maximum_goes_to_the_last_nan) {
   float x[16], y[16], dx[16];
