@@ -282,20 +282,25 @@ static hp_status check_names(const char *function, const hp_device *d, const cha
   return HP_OK;
 }
 
+/* Params from or to a folder. */
+static hp_status move_params(const char *function, hp_device *d, const char *folder,
+                             const char *const *name, int n,
+                             hp_status (*move)(group *, const char *, const char *const *, int)) {
+  if (!folder) return api_null(function, "path", "a path");
+  HP_TRY(check_names(function, d, name, n));
+  return api_result(function, move(d, folder, name, n));
+}
+
 HP_API hp_status hp_params_save(hp_device *d, const char *to, const char *const *name, int n) {
   API_CALL;
   API_NEED(d);
-  if (!to) return api_null(__func__, "path", "a path");
-  HP_TRY(check_names(__func__, d, name, n));
-  return api_result(__func__, params_save(d, to, name, n));
+  return move_params(__func__, d, to, name, n, params_save);
 }
 
 HP_API hp_status hp_params_load(hp_device *d, const char *from, const char *const *name, int n) {
   API_CALL;
   API_NEED(d);
-  if (!from) return api_null(__func__, "path", "a path");
-  HP_TRY(check_names(__func__, d, name, n));
-  return api_result(__func__, params_load(d, from, name, n));
+  return move_params(__func__, d, from, name, n, params_load);
 }
 
 HP_API hp_status hp_params_verify(const hp_device *d) {
