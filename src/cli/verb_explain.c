@@ -43,8 +43,8 @@ static hp_status print_summary(const subject *s) {
   printf("step           %lld x %lld tokens", (long long)b->B, (long long)b->T);
   if (s->c->is.batch.accumulation > 1)
     printf(" in each of %lld micro-batches", (long long)s->c->is.batch.accumulation);
-  printf(", %.3f GFLOP, %d instructions, %d loop kernels\n", p->flops * 1e-9, p->instructions,
-         p->kernels);
+  printf(", %.3f GFLOP%s, %d instructions, %d loop kernels\n", p->flops * 1e-9,
+         p->memory.devices > 1 ? " on each device" : "", p->instructions, p->kernels);
   printf("memory         %s", text.at);
   printf("compile time   %.3f s\n", p->compile_s);
   str_free(&text);

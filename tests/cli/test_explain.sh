@@ -142,6 +142,12 @@ out_lacks "of 1 micro-batches" # neither here nor with evaluations beside the st
 run explain job/job.yaml val_size=0.3 eval_strategy=steps eval_steps=1 per_device_eval_batch_size=32
 out_lacks "of 1 micro-batches"
 
+it "work is of one device, and says so where there are several"
+run explain job/job.yaml
+out_lacks "on each device"
+run explain job/job.yaml strategy=dp=2
+out_has "GFLOP on each device"
+
 it "what fills work memory is told by layer, with units"
 run explain job/job.yaml memory
 for line in '^work memory: planned [0-9.]* [KM]iB, lower bound' '^  activations  *[0-9.]* [KM]iB$' '^  layers.1  *[0-9.]* [KM]iB$' \
