@@ -53,6 +53,12 @@ HP_API hp_status hp_layout_create(const int64_t *device_matrix, const char *cons
   API_NEED(out);
   mesh m;
   HP_TRY(mesh_init(device_matrix, alias_name, n_axes, rank_list, n_ranks, &m));
+  const int64_t devices = m.devices;
+  if (!rank_list && n_ranks && n_ranks != devices) {
+    mesh_free(&m);
+    API_REFUSE("rank_list is NULL and n_ranks %lld; expected 0 or %lld, the devices of the mesh",
+               (long long)n_ranks, (long long)devices);
+  }
   return api_result(__func__, make(&m, &(layout){0}, false, out));
 }
 

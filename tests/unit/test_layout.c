@@ -156,6 +156,8 @@ TEST(what_makes_no_sense_is_refused_with_its_reason) {
     CHECK_FAILS(hp_layout_parse(bad[i].text, &l), bad[i].why);
   const int64_t one = 2;
   CHECK_FAILS(hp_layout_create(&one, (const char *[]){""}, 1, NULL, 0, &l), "is empty");
+  CHECK_FAILS(hp_layout_create(&one, (const char *[]){"a"}, 1, NULL, 5, &l),
+              "rank_list is NULL and n_ranks 5; expected 0 or 2, the devices of the mesh");
   CHECK_FAILS(hp_layout_create(&one, (const char *[]){"a b"}, 1, NULL, 0, &l), "no blank");
   CHECK_FAILS(hp_layout_create(&one, (const char *[]){"a"}, 0, NULL, 0, &l), "0 axes");
 }
