@@ -85,8 +85,8 @@ bool watchdog_find(const watchdog *w, str *why);
 /* Have all processes said that they end?  code: the exit code of the job. */
 bool watchdog_all_ended(const watchdog *w, int *code);
 /* A process that failed without the others, which could not learn of it: before it met them, or by
- * bad input that ended it at once.  Not after one of them died, of which that may have come; NULL:
- * none. */
+ * bad input that ended it at once.  Not after one of them died: that may be its cause.  NULL: none.
+ */
 const heartbeat_peer *watchdog_find_refused(const watchdog *w);
 /* Was any process heard? */
 bool watchdog_any_known(const watchdog *w);

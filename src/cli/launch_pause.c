@@ -1,5 +1,5 @@
-/* Between two tries of a job: how long it pauses, so that what fails at once is not started again
- * and again, and what mends itself has the time for it. */
+/* Between two tries of a job: how long it pauses, so that a job that fails at once is not started
+ * again and again, and a fault that passes has the time to. */
 #include "base/thread.h"
 #include "cli/launch.h"
 
