@@ -110,3 +110,41 @@ TEST(live_memory_of_layers_is_that_of_the_plan) {
   CHECK_EQ(planned, s.memory.planned_bytes);
   explain_end(&e);
 }
+
+static void check_json(const char *text, const char *name) {
+  tree t;
+  CHECK_OK(json_parse(text, strlen(text), name, &t));
+  tree_free(&t);
+}
+
+/* Every view that is JSON, for two devices: out of memory is told, and nothing is left behind. */
+TEST(views_fail_cleanly_at_every_allocation) {
+  static const char *const what[] = {"comm.json", "layouts.json", "schedule.json", "memory.json"};
+  static const hp_layout_rule rule[] = {{"x", "(d,None)"}};
+  hp_device_options o = {.threads = 1,
+                         .interpret = true,
+                         .mesh = "(2)(d)",
+                         .layouts = rule,
+                         .n_layouts = 1};
+  hp_graph *g;
+  hp_device *d;
+  CHECK_OK(hp_graph_create(&g));
+  hp_output(g, "y", layer(g, hp_input(g, "x", HP_F32, (hp_shape){2, {4, 8}}), "w"));
+  CHECK_OK(hp_device_open(&o, &d));
+  for (size_t i = 0; i < sizeof what / sizeof *what; i++) {
+    bool failed = true; /* an allocation, whether that was told or done without */
+    for (uint64_t n = 1; failed; n++) {
+      char *text = NULL;
+      uint64_t before = mem_count();
+      mem_fail_at(n);
+      hp_status st = hp_plan_explain(g, d, NULL, what[i], &text);
+      mem_fail_at(0);
+      failed = mem_count() - before >= n;
+      CHECK(st == HP_ERR_OOM ? !text : !st && text);
+      if (!st) check_json(text, what[i]);
+      hp_free(text);
+    }
+  }
+  hp_device_close(d);
+  hp_graph_free(g);
+}
