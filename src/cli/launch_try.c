@@ -17,10 +17,15 @@ static volatile sig_atomic_t asked;
 static void on_signal(int number) { asked = number; }
 bool launch_is_asked(void) { return asked != 0; }
 
+/* Under nohup SIGHUP stays ignored: the job goes on without its terminal. */
 static void catch_signals(void) {
-  static const int caught[] = {SIGTERM, SIGINT, SIGUSR1};
-  for (size_t i = 0; i < sizeof caught / sizeof *caught; i++)
+  static const int caught[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
+  for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
+    struct sigaction before;
+    bool is_read = !sigaction(caught[i], NULL, &before);
+    if (caught[i] == SIGHUP && is_read && before.sa_handler == SIG_IGN) continue;
     sigaction(caught[i], &(struct sigaction){.sa_handler = on_signal}, NULL);
+  }
 }
 
 typedef struct {
@@ -43,11 +48,12 @@ static void finish_off(attempt *a) {
 }
 
 /* The first signal goes to the processes, which end when they have saved; a second one ends them at
- * once. */
+ * once, but for SIGHUP: a terminal that closes sends it twice, by the kernel and by its shell. */
 static void take_signal(attempt *a) {
   int number = asked;
   if (!number) return;
   asked = 0;
+  if (a->out->told_to_end && number == SIGHUP) return;
   if (a->out->told_to_end || !watchdog_signal(a->w, number)) finish_off(a);
   a->out->told_to_end = true;
 }

@@ -175,6 +175,24 @@ err_lacks "starting the job again"
 no_orphan "Ctrl-C"
 goes_on launch -n 2 -- train job/job.yaml strategy=dp=2,zero=1 output_dir=out1
 
+it "and by a terminal that closes, which says so twice, but not under nohup"
+job
+wait_for out1/checkpoint-50
+kill -HUP -$pid
+sleep 0.2
+kill -HUP $pid 2>/dev/null
+ended
+saved_by SIGHUP
+err_lacks "starting the job again"
+no_orphan SIGHUP
+begin nohup "$HYPER" launch -n 2 -- train job/job.yaml strategy=dp=2,zero=1 output_dir=out1
+wait_for out1/checkpoint-50
+kill -HUP $pid
+ended
+exit_is 0
+err_lacks "SIGHUP"
+same_file whole/model.safetensors out1/model.safetensors
+
 it "a signal before its first step is no reason to start again, and leaves no process"
 job
 while [ -z "$(job_processes | awk '$2 == 1')" ] && kill -0 $pid 2>/dev/null; do sleep 0.01; done
