@@ -269,7 +269,7 @@ int verb_explain(int argc, char **argv) {
   const cli_spec spec =
       {"hyper explain CONFIG.yaml [layouts|comm|memory|schedule|ops|time] [--json] [key=value ...]",
        "What the compiler decides for one training step: memory and what fills it, the program\n"
-       "instruction by instruction, the work by op and its time at the limits of this machine;\n"
+       "instruction by instruction, the work by op and its time at the limits of a device;\n"
        "what each device holds and what goes between them.  Nothing is trained, but for time:\n"
        "some steps on random tokens, which tell where time goes.  key=value, or --key value,\n"
        "overrides a key of the file.",

@@ -117,16 +117,16 @@ static void print_head(const sums *s, const hp_limits *l, str *out) {
   if (s->run_s > 0) {
     str_add(out, "a run takes ");
     units_add_seconds(out, s->run_s);
-    str_add(out, "; at the limits of this machine it would take ");
+    str_add(out, "; at the limits of a device it would take ");
     units_add_seconds(out, s->limit_s);
     str_printf(out, ": %.1f %%\n", 100 * rate(s->limit_s, s->run_s));
   } else {
-    str_add(out, "at the limits of this machine a run takes ");
+    str_add(out, "at the limits of a device a run takes ");
     units_add_seconds(out, s->limit_s);
     str_add_char(out, '\n');
   }
-  str_printf(out, "limits: %.1f GFLOP/s f32, %.1f GFLOP/s bf16, %.1f GB/s\n\n", l->flops * 1e-9,
-             l->bf16_flops * 1e-9, l->bytes * 1e-9);
+  str_printf(out, "limits of a device: %.1f GFLOP/s f32, %.1f GFLOP/s bf16, %.1f GB/s\n\n",
+             l->flops * 1e-9, l->bf16_flops * 1e-9, l->bytes * 1e-9);
 }
 
 static void print_row(const hp_op_time *r, const sums *s, const bool *shown, str *out) {

@@ -74,7 +74,7 @@ for key in run_s limit_s peak_flop_per_s kinds.0.time_s kinds.0.gap_s kinds.0.mo
 done
 run explain a/job.yaml ops
 exit_is 0
-out_has "at the limits of this machine a run takes"
+out_has "at the limits of a device a run takes"
 out_has "einsum forward"
 
 it "continues after SIGTERM with the same bits"
