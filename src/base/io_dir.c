@@ -203,10 +203,23 @@ static bool is_old(const struct stat *s) {
   return time(NULL) - s->st_mtim.tv_sec > OLD_S;
 }
 
+/* A process that has ended keeps its number until its parent has asked for its exit code, which a
+ * parent that is gone, too, leaves to another. */
+static bool is_zombie(pid_t pid) {
+  char path[32], text[512];
+  snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+  FILE *f = fopen(path, "re");
+  size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+  if (f) fclose(f);
+  text[n] = 0;
+  const char *name_end = strrchr(text, ')'); /* the name itself may hold anything */
+  return name_end && (!strncmp(name_end, ") Z", 3) || !strncmp(name_end, ") X", 3));
+}
+
 /* The number of a process that is gone may be that of this one, which has written nothing yet. */
 static bool is_gone(temp_writer w, const struct stat *s, bool locked) {
   if (w.machine != dir_machine()) return locked || is_old(s);
-  return w.pid == getpid() || (kill(w.pid, 0) && errno == ESRCH);
+  return w.pid == getpid() || (kill(w.pid, 0) && errno == ESRCH) || is_zombie(w.pid);
 }
 
 /* NAME in the open folder `at`, whose path is for messages. */

@@ -5,6 +5,7 @@
 #include "train/checkpoint.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -160,6 +161,18 @@ TEST(whether_a_writer_lives_is_judged_on_its_own_machine) {
   /* who holds the lock of the folder knows that nobody elsewhere writes there */
   CHECK_OK(checkpoint_clean(test_dir()));
   CHECK(path_exists(at(temp_of(getppid(), true))) && !path_exists(at(temp_of(getppid(), false))));
+}
+
+TEST(a_writer_whose_end_nobody_has_noticed_is_gone) {
+  siginfo_t end;
+  pid_t zombie = fork();
+  if (!zombie) _exit(0);
+  CHECK(!waitid(P_PID, (id_t)zombie, &end, WEXITED | WNOWAIT));
+  put(temp_of(zombie, true));
+  CHECK(!kill(zombie, 0));
+  CHECK_OK(dir_remove_leftovers(test_dir(), false));
+  CHECK(!path_exists(at(temp_of(zombie, true))));
+  CHECK(waitpid(zombie, NULL, 0) == zombie);
 }
 
 TEST(the_lock_of_a_run_names_its_machine) {
