@@ -7,6 +7,8 @@
 #include "rt/heartbeat.h"
 #include "rt/heartbeat_port.h"
 
+#include <pthread.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 typedef struct {
@@ -30,9 +32,24 @@ typedef struct {
 hp_status launch_command_make(const launch_options *o, launch_command *out);
 void launch_command_free(launch_command *c);
 void launch_command_print(const launch_command *c, str *out);
+/* What it and its processes print, on its way to the launcher's own output. */
+typedef struct {
+  int from[2], to[2]; /* pipes of standard output and standard error; -1: closed */
+  bool runs;          /* the thread does */
+  _Atomic bool ends;  /* nothing more will be printed */
+  pthread_t thread;
+} launch_output;
+hp_status launch_output_open(launch_output *o);
+/* In the starter: its output goes there. */
+void launch_output_enter(const launch_output *o);
+/* Passes on what comes, from a thread, until the end; what nobody reads is dropped. */
+hp_status launch_output_begin(launch_output *o);
+/* Passes on what is there, and closes all. */
+void launch_output_end(launch_output *o);
+
 /* Runs it in a group of its own, so that Ctrl-C reaches the launcher alone.  It is asked to end
  * when the launcher is gone, however that ended. */
-hp_status launch_start(const launch_command *c, pid_t *out);
+hp_status launch_start(const launch_command *c, const launch_output *o, pid_t *out);
 
 /* HP_ERR_INPUT when the file of machines cannot be read or names none. */
 hp_status launch_check_hosts(const launch_options *o);

@@ -153,7 +153,7 @@ static void give_input(void) {
   if (fd >= 0) dup2(fd, STDIN_FILENO);
 }
 
-hp_status launch_start(const launch_command *c, pid_t *out) {
+hp_status launch_start(const launch_command *c, const launch_output *o, pid_t *out) {
   pid_t launcher = getpid(), pid = fork();
   if (pid < 0) HP_FAIL(HP_ERR_IO, "cannot start a process: %s", strerror(errno));
   if (pid > 0) {
@@ -165,6 +165,7 @@ hp_status launch_start(const launch_command *c, pid_t *out) {
   if (getppid() != launcher) _exit(127);
   setpgid(0, 0);
   give_input();
+  launch_output_enter(o);
   execvp(c->words.at[0], c->words.at);
   fprintf(stderr, "hyper launch: %s: %s\n", c->words.at[0], strerror(errno));
   _exit(127);

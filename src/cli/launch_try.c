@@ -34,6 +34,7 @@ typedef struct {
   const char *starter;
   int signals_from;
   pid_t pid;
+  launch_output output;
   bool over, ending, lost; /* the starter has ended; is being ended; a process went */
   int status;
   double until_s; /* then the starter is killed; 0: it has all the time */
@@ -116,15 +117,13 @@ static void await(attempt *a) {
 }
 
 static hp_status watch_to_its_end(attempt *a) {
-  launch_keeper keeper;
+  launch_keeper keeper = {0};
   hp_status st = launch_keep(a->pid, &keeper);
-  if (st) {
-    kill(a->pid, SIGTERM);
-    return st;
-  }
-  await(a);
+  if (!st) st = launch_output_begin(&a->output);
+  if (st) kill(a->pid, SIGTERM);
+  else await(a);
   launch_keep_end(&keeper);
-  return HP_OK;
+  return st;
 }
 
 /* --- what happened ---------------------------------------------------------------------------- */
@@ -211,10 +210,12 @@ hp_status launch_try(const launch_options *o, watchdog *w, launch_result *out) {
   HP_TRY(launch_command_make(o, &c));
   launch_command_print(&c, &line);
   log_info("%s", line.at ? line.at : "");
-  hp_status st = launch_start(&c, &a.pid);
+  hp_status st = launch_output_open(&a.output);
+  if (!st) st = launch_start(&c, &a.output, &a.pid);
   a.signals_from = c.signals_from;
   launch_command_free(&c);
   if (!st) st = watch_to_its_end(&a);
+  launch_output_end(&a.output);
   if (!st) st = judge(&a, line.at ? line.at : "");
   str_free(&line);
   return st;

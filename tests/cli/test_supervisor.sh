@@ -68,6 +68,22 @@ exit_is 1
 err_has "the processes were not started (exit code 1)"
 [ "$(wc -l <started)" = 1 ] || fail "started $(wc -l <started) times"
 
+it "what the starter prints is all there, each stream on its own, before the launcher's last words"
+fake_starter prints <<'END'
+i=0
+while [ $((i += 1)) -le 3000 ]; do
+  echo "line $i of standard output"
+  echo "line $i of standard error" >&2
+done
+exit 1
+END
+launch_with prints
+exit_is 1
+seq -f 'line %.0f of standard output' 3000 | cmp -s - out || fail "standard output differs"
+grep "^line" err >lines
+seq -f 'line %.0f of standard error' 3000 | cmp -s - lines || fail "standard error differs"
+tail -n 1 err | grep -q "the processes were not started (exit code 1)" || fail "ends with: $(tail -n 1 err)"
+
 it "the starter ends when its launcher is killed"
 rm -f started
 HYPER_MPI="$WORK/lib.sh" "$HYPER" launch -n 2 --starter "$WORK/sleeps" -- train nothing.yaml >out 2>err </dev/null &
@@ -239,6 +255,14 @@ for rank in 0 1; do
   same_file alone/model.safetensors several/model.safetensors
   same_history alone several
 done
+
+it "a job whose output nobody reads any more goes on to its end"
+rm -rf several
+{ "$HYPER" launch -n 2 -- train job/job.yaml strategy=dp=2,zero=1 output_dir=several 2>err </dev/null; echo $? >code; } | head -n 1 >out
+[ "$(cat code)" = 0 ] || fail "exit code $(cat code)"
+[ -s out ] || fail "no output"
+err_lacks "SIGPIPE"
+same_file alone/model.safetensors several/model.safetensors
 
 it "a process that dies while it starts is no reason to give up"
 two --max-restarts 1
