@@ -325,6 +325,7 @@ static hp_status train(trainer *t) {
     return HP_OK;
   }
   HP_TRY(trainer_export(t));
+  trainer_tidy(t);
   return trainer_tell_end(t);
 }
 

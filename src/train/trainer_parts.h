@@ -71,6 +71,9 @@ hp_status trainer_save_last(trainer *t);
 /* Model, tokenizer and configuration into OUT, as Transformers exports them, in several tries; the
  * other processes give their parts to the one that writes. */
 hp_status trainer_export(trainer *t);
+/* At the end of a run: deletes what a process that was ended between two steps of a save has left,
+ * as a checkpoint beyond save_total_limit, or a file that it still held when this run began. */
+void trainer_tidy(trainer *t);
 /* Are they there, whole as far as can be seen without reading all weights? */
 bool trainer_is_exported(const trainer *t);
 /* Is there a file of that name in the folder? */

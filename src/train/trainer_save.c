@@ -326,6 +326,14 @@ hp_status trainer_export(trainer *t) {
   return st;
 }
 
+void trainer_tidy(trainer *t) {
+  if (!t->writes) return;
+  prune(t);
+  if (!checkpoint_clean(t->c->output_dir)) return;
+  log_warn("%s; what an ended process left there stays", err_message());
+  err_clear();
+}
+
 bool trainer_has_file(const char *dir, const char *name) {
   str path = {0};
   bool there = !path_join(&path, dir, name) && file_exists(path.at);

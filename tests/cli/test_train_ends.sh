@@ -121,3 +121,27 @@ for gone in "README.md train_results.json" "trainer_state.json README.md train_r
 done
 run train last/job.yaml
 err_has "nothing to do"
+
+it "a run that was killed between its last save and what makes room for it makes room"
+rm -r last/out
+run train last/job.yaml save_total_limit=4
+exit_is 0
+rm last/out/train_results.json
+run train last/job.yaml save_total_limit=2
+exit_is 0
+[ "$(echo last/out/checkpoint-*)" = "last/out/checkpoint-15 last/out/checkpoint-20" ] || fail "left: $(ls last/out)"
+
+it "a file of a process that ends only while the next run goes on is removed at its end"
+rm -r last/out
+mkdir last/out
+sleep 100 &
+writer=$!
+echo half >last/out/model.safetensors.new.tmp.$writer
+"$HYPER" train last/job.yaml max_steps=200 save_steps=50 >out 2>err </dev/null &
+pid=$!
+while [ ! -e last/out/checkpoint-50 ] && kill -0 $pid; do sleep 0.01; done
+is_file last/out/model.safetensors.new.tmp.$writer
+kill $writer
+{ wait $pid; } 2>/dev/null
+no_file last/out/model.safetensors.new.tmp.$writer
+is_file last/out/model.safetensors
