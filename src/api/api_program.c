@@ -110,7 +110,8 @@ static const char *const orders[] =
      [AS_BUILT] = "no communication beside computation",
      [FRUGAL] = "the one that needs least memory, with no communication beside computation"};
 
-/* *loaded is the backend's side of the program.  When all orders need more than the limit, the
+/* *loaded is the backend's side of the program, or NULL; the caller releases it, also where this
+ * fails.  When all orders need more than the limit, the
  * bytes that are named are the least of an order that is tried under every limit. */
 static hp_status load(device *d, program *p, const hp_compile_options *o, void **loaded) {
   size_t n = p->insts.len;
@@ -135,10 +136,7 @@ static hp_status load(device *d, program *p, const hp_compile_options *o, void *
     st = HP_OK;
     err_clear();
   }
-  if (!st && o->dump_dir) {
-    st = dump_program(p, o->dump_dir);
-    if (st) d->backend->release(*loaded);
-  }
+  if (!st && o->dump_dir) st = dump_program(p, o->dump_dir);
   mem_free(built);
   mem_free(workspace);
   return st;
@@ -167,6 +165,7 @@ static hp_status make_program(const parts *from, hp_device *all, int i, const hp
   hp_graph *lowered = NULL;
   program *p = NULL;
   if (!o) o = &usual;
+  *loaded = NULL;
   str notes = {0};
   pass_options po = {.remat = o->remat,
                      .one_type = d->backend->one_type(d->dev),
@@ -186,6 +185,7 @@ static hp_status make_program(const parts *from, hp_device *all, int i, const hp
     str_free(&notes);
   }
   graph_free(lowered);
+  if (st && *loaded) d->backend->release(*loaded);
   if (st) program_free(p);
   else *out = p;
   return st;
