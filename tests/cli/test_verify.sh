@@ -98,6 +98,39 @@ else
   skip "$(cat why)"
 fi
 
+# flips_one NAME KEY=VALUE...: a run of two devices is stopped while a bit of one flips, and goes on.
+flips_one() {
+  name=$1
+  shift
+  "$HYPER" train job/job.yaml "output_dir=out_$name" strategy=dp=2 verify_replicas_steps=1000000 disable_tqdm=true "$@" \
+    >out 2>err </dev/null &
+  job=$!
+  t_cmd="train $*"
+  for try in $(seq 1 3000); do
+    [ -s "out_$name/trainer_log.jsonl" ] && break
+    sleep 0.01
+  done
+  kill -STOP $job
+  ./flip_bit $job first/model.safetensors $W ONE >found 2>why || { kill -9 $job; wait $job; skip "$(cat why)"; return 1; }
+  kill -CONT $job
+}
+it "nothing is saved of replicas that differ, however seldom they are looked at"
+if flips_one save save_steps=500 max_steps=1500; then
+  status=0
+  wait $job || status=$?
+  exit_is 1
+  err_has "\"$W\": device "
+  no_file out_save/checkpoint-1500
+fi
+if flips_one signal; then
+  kill -TERM $job
+  status=0
+  wait $job || status=$?
+  exit_is 1
+  err_has "\"$W\": device "
+  [ -z "$(ls -d out_signal/checkpoint-* 2>/dev/null)" ] || fail "saved: $(ls -d out_signal/checkpoint-*)"
+fi
+
 it "the default is told, and equal replicas are no reason to end"
 run train --help
 tr -s ' \n' '  ' <out >help
