@@ -73,6 +73,7 @@ adam_beta1 0.9 0.8 adam_beta1=0.8
 adam_beta2 0.999 0.99 adam_beta2=0.99
 adam_epsilon 1e-08 1e-07 adam_epsilon=1e-7
 max_grad_norm 1.0 0.5 max_grad_norm=0.5
+moe_aux_loss_coef null 0.1 moe_aux_loss_coef=0.1
 dtype f32 bf16 bf16=true
 END
 is_refused "another optim" optim=sgd
@@ -115,6 +116,9 @@ err_has "other than in the checkpoint: steps 6 -> 8"
 goes_on strategy=tp=2
 err_has "other than in the checkpoint: mesh one device -> (2)(tp)"
 noted changes.0.name mesh
+goes_on hyper_parallel.deterministic=layout hyper_parallel.interleave=2
+err_has "other than in the checkpoint: deterministic run -> layout"
+err_has "other than in the checkpoint: interleave 1 -> 2"
 
 it "of ten evaluation sets each one that changes is told"
 sets=

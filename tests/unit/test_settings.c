@@ -2,6 +2,7 @@
 
 #include "train/settings.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* The settings of a run, of which only some are given. */
@@ -77,5 +78,58 @@ TEST(damaged_changes_are_refused) {
     err_clear();
     settings_free(&now);
     tree_free(&state);
+  }
+}
+
+/* --- keys ------------------------------------------------------------------------------------- */
+
+/* Keys that a run that goes on may change, or that another setting or check stands for.  A new key
+ * is a row of settings.c or is named here. */
+static const char free_keys[] =
+    /* as another setting or with the data; optim and engine by checks of their own */
+    " model_name_or_path template dataset eval_dataset cutoff_len packing max_samples val_size"
+    " mix_strategy interleave_probs preprocessing_batch_size preprocessing_num_workers"
+    " train_sampling_strategy per_device_train_batch_size gradient_accumulation_steps"
+    " num_train_epochs max_steps warmup_ratio bf16 optim engine strategy devices hyper_parallel"
+    " deterministic average_tokens_across_devices"
+    /* the state of the checkpoint takes their place */
+    " train_from_scratch do_train overwrite_output_dir resume_from_checkpoint resume_override"
+    /* what is measured, written and told */
+    " do_eval eval_on_each_dataset per_device_eval_batch_size eval_strategy eval_steps eval_delay"
+    " eval_on_start metric_for_best_model greater_is_better logging_strategy logging_steps"
+    " logging_first_step save_strategy save_steps save_total_limit max_failed_saves save_only_model"
+    " export_dtype plot_loss report_to logging_dir run_name include_num_input_tokens_seen"
+    " disable_tqdm output_dir dataset_dir"
+    /* how the machine does it, with the same bits */
+    " gradient_checkpointing disable_gradient_checkpointing threads memory_limit"
+    " verify_replicas_steps ";
+
+static const char *const used_keys[] = {
+#define USED(group, name, ...) #name,
+#define NEUTRAL(...)
+#define REFUSED(...)
+#define SYNONYM(...)
+#include "train/train_keys.def"
+#undef USED
+#undef NEUTRAL
+#undef REFUSED
+#undef SYNONYM
+};
+
+static bool is_compared(const char *key) {
+  const char *name;
+  for (size_t i = 0; (name = settings_override(i)); i++)
+    if (!strcmp(name, key)) return true;
+  return false;
+}
+
+TEST(every_key_that_decides_numbers_is_a_setting) {
+  for (size_t i = 0; i < sizeof used_keys / sizeof *used_keys; i++) {
+    char word[80];
+    snprintf(word, sizeof word, " %s ", used_keys[i]);
+    bool is_free = strstr(free_keys, word) != NULL;
+    if (is_free == is_compared(used_keys[i]))
+      printf("%s: expected a row in settings.c or a place in free_keys\n", used_keys[i]);
+    CHECK(is_free != is_compared(used_keys[i]));
   }
 }
