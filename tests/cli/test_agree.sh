@@ -62,6 +62,10 @@ if need_mpi; then
   differ "the training data: " 2 dataset=dataRANK.jsonl
   err_has "of data0.jsonl (process 0)"
   err_has "of data1.jsonl (process 1)"
+  differ "the evaluation data: " 2 eval_dataset=dataRANK.jsonl
+  err_has "of data0.jsonl (process 0)"
+  err_has "of data1.jsonl (process 1)"
+  differ "more evaluation data: " 2 eval_dataset=same.jsonl,dataRANK.jsonl eval_on_each_dataset=true
 fi
 
 it "another model or tokenizer is named by its file"
