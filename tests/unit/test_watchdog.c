@@ -154,6 +154,25 @@ TEST(a_process_that_has_run_no_program_is_held_to_the_time_between_programs) {
   forget(&w);
 }
 
+/* MPI_Init takes longer than the patience where file servers or networks are slow. */
+TEST(a_process_that_does_not_know_its_rank_yet_is_heard) {
+  watchdog w = job_of(3);
+  str why = {0};
+  w.began_s -= PATIENCE + 5;
+  for (int i = 0; i < 3; i++) {
+    peer(&w, i)->last.rank = -1;
+    peer(&w, i)->last.joined = 0;
+  }
+  CHECK(!watchdog_find(&w, &why));
+  peer(&w, 0)->last.rank = 2; /* the first to know it */
+  CHECK(!watchdog_find(&w, &why));
+  w.port.peers.len = 2; /* of the third nothing has come */
+  CHECK(watchdog_find(&w, &why));
+  CHECK(strstr(why.at, " 0, 1 (of which 1 do not know their number yet) of 3 "));
+  str_free(&why);
+  forget(&w);
+}
+
 TEST(a_process_that_waits_for_a_disk_has_longer_and_not_for_ever) {
   watchdog w = job_of(2);
   str why = {0};
