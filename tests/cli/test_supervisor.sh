@@ -55,6 +55,7 @@ kill -TERM $launcher
 status=0 t_cmd="launch, SIGTERM in a pause"
 { wait $launcher || status=$?; } 2>/dev/null
 exit_is 1
+err_has "(restart 1 of 3 without a newer one), in 1 s" # what --help says
 err_has "; the job had been asked to end"
 [ "$(wc -l <started)" = 2 ] || fail "started $(wc -l <started) times, not twice"
 
@@ -157,6 +158,23 @@ if command -v ip >/dev/null && own=$(ip -4 route get 192.0.2.1 2>/dev/null | sed
   [ "$(said | cut -d: -f1)" = "$own" ] || fail "for one node that is another listens at $(said)"
   unset SLURM_JOB_ID SLURM_JOB_NUM_NODES SLURM_JOB_NODELIST
 fi
+
+it "the time without options is a minute, as --help says"
+launch_with shows
+[ "$(said | cut -d: -f4-)" = 1000:60001 ] || fail "heartbeats and patience in ms are $(said | cut -d: -f4-)"
+launch_with shows --watchdog 4
+[ "$(said | cut -d: -f4-)" = 500:4001 ] || fail "with --watchdog 4 they are $(said | cut -d: -f4-)"
+run launch --help
+tr -s ' \n' '  ' <out >help
+grep -q -e "--max-restarts K .*(default: 3) --restart-pause SECONDS .*(default: 1; .* --watchdog SECONDS .*(default: 60;" help ||
+  fail "--help has other defaults"
+
+it "numbers in the names of Slurm's nodes keep their zeros"
+for nodes in nosuch..[009-011]=nosuch..009 nosuch..[7,012]x=nosuch..7x nosuch..1,nosuch..[2]=nosuch..1; do
+  run_cmd env SLURM_JOB_ID=1 SLURM_JOB_NUM_NODES=2 SLURM_JOB_NODELIST="${nodes%%=*}" HYPER_MPI="$WORK/lib.sh" \
+    "$HYPER" launch -n 2 --starter "$WORK/shows" -- train nothing.yaml
+  refused "no way is known to ${nodes#*=}:"
+done
 
 it "a new build in the program's place is what the next try runs"
 mkdir -p new
