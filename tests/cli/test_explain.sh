@@ -35,6 +35,7 @@ for f in one four; do
   json_is $f.json fits true
   [ "$(of $f.json work_live_bytes)" -le "$(of $f.json work_bound_bytes)" ] || fail "more is live than fits"
 done
+json_is four.json device_memory_bytes $(($(of one.json device_memory_bytes) / 4)) # they share this machine's
 json_near one.json step_s 1 1 # above 0, and no more than 2 s
 
 it "sums of gradients are tensors of their own when a step has several micro-batches"

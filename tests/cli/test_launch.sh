@@ -38,6 +38,8 @@ if need_mpi; then
     same_history one several
   done
   err_has "7 devices (a process each)"
+  run explain job/job.yaml memory --json
+  json_is several/op_times.json memory.device_memory_bytes $(($(json out device_memory_bytes) / 7))
 fi
 
 it "logits, gradients, perplexity and text do too"
