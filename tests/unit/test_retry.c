@@ -1,5 +1,6 @@
 /* What cannot be written: when it is tried again, and what waits meanwhile. */
 #include "base/io.h"
+#include "base/milestone.h"
 #include "base/thread.h"
 #include "test.h"
 #include "train/append_log.h"
@@ -54,6 +55,15 @@ TEST(the_last_try_of_four_keeps_its_failure) {
   CHECK_STR(err_message(), "a full disk");
   err_clear();
   CHECK(!retry_again(&(retry){0}, HP_OK, time_now_s()));
+}
+
+TEST(a_pause_is_no_time_without_progress) {
+  retry r = {0};
+  uint64_t before = milestone_get_work();
+  double began = time_now_s();
+  CHECK(retry_again(&r, err_set(HP_ERR_IO, __FILE__, __LINE__, "a full disk"), began));
+  CHECK(time_now_s() - began > 0.99);
+  CHECK(milestone_get_work() > before);
 }
 
 static void *make_folder(void *path) {
