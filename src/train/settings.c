@@ -72,6 +72,10 @@ static const struct {
     {"adam_epsilon", KEY_adam_epsilon, NULL, SETTING_NUMBER},
     {"max_grad_norm", KEY_max_grad_norm, NULL, SETTING_NUMBER},
     {"moe_aux_loss_coef", KEY_moe_aux_loss_coef, NULL, SETTING_NUMBER},
+    {"eval_strategy", KEY_eval_strategy, NULL, SETTING_NUMBER},
+    {"eval_steps", KEY_eval_steps, NULL, SETTING_NUMBER},
+    {"eval_delay", KEY_eval_delay, NULL, SETTING_NUMBER},
+    {"per_device_eval_batch_size", KEY_per_device_eval_batch_size, NULL, SETTING_NUMBER},
     {"mesh", 0, print_mesh, SETTING_TOLD},
     {"deterministic", KEY_deterministic, NULL, SETTING_TOLD},
     {"interleave", KEY_PARALLEL_interleave, NULL, SETTING_TOLD},
@@ -80,6 +84,12 @@ enum { ROWS = sizeof rows / sizeof *rows };
 
 static bool is_of_adam(int key) {
   return key == KEY_adam_beta1 || key == KEY_adam_beta2 || key == KEY_adam_epsilon;
+}
+
+/* Evaluation decides numbers where the schedule follows what it measures. */
+static bool is_of_evaluation(int key) {
+  return key == KEY_eval_strategy || key == KEY_eval_steps || key == KEY_eval_delay ||
+         key == KEY_per_device_eval_batch_size;
 }
 
 static hp_status add(run_settings *s, const char *name, const char *value, setting_kind kind) {
@@ -100,6 +110,7 @@ static const char *unquoted(str *s) {
 static hp_status add_row(const train_config *c, size_t i, run_settings *s) {
   str text = {0};
   if (c->optim == OPTIM_SGD && is_of_adam(rows[i].key)) return HP_OK;
+  if (is_of_evaluation(rows[i].key) && !schedule_follows_metric(c->is.schedule)) return HP_OK;
   if (rows[i].print) rows[i].print(c, &text);
   else train_config_print_value(c, rows[i].key, &text);
   hp_status st = str_status(&text);

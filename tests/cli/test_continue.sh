@@ -78,6 +78,23 @@ dtype f32 bf16 bf16=true
 END
 is_refused "another optim" optim=sgd
 
+it "when and how a run evaluates is compared where its schedule follows that"
+goes_on eval_delay=1 # cosine does not
+mv whole cosine
+set -- lr_scheduler_type=reduce_lr_on_plateau 'lr_scheduler_kwargs={"patience":0,"threshold":10}' val_size=0.2 \
+  eval_strategy=steps
+run train job/job.yaml output_dir=whole "$@" eval_steps=3
+exit_is 0
+is_refused "eval_steps 3.0 -> 1.0" "$@" eval_steps=1
+err_has "resume_override: [eval_steps]"
+is_refused "eval_delay 0.0 -> 2.0" "$@" eval_steps=3 eval_delay=2
+is_refused "per_device_eval_batch_size 8 -> 1" "$@" eval_steps=3 per_device_eval_batch_size=1
+is_refused "eval_strategy steps -> epoch" "$@" eval_steps=3 eval_strategy=epoch
+goes_on "$@" eval_steps=3
+same_file whole/model.safetensors b/model.safetensors
+goes_on "$@" eval_steps=1 resume_override=eval_steps
+rm -r whole && mv cosine whole
+
 it "all of them are told at once"
 is_refused "learning_rate 0.001 -> 0.002; weight_decay 0.1 -> 0.0; the data has changed" learning_rate=0.002 weight_decay=0 cutoff_len=16
 err_has "cutoff_len 32 -> 16"

@@ -95,9 +95,9 @@ static const char free_keys[] =
     /* the state of the checkpoint takes their place */
     " train_from_scratch do_train overwrite_output_dir resume_from_checkpoint resume_override"
     /* what is measured, written and told */
-    " do_eval eval_on_each_dataset per_device_eval_batch_size eval_strategy eval_steps eval_delay"
-    " eval_on_start metric_for_best_model greater_is_better logging_strategy logging_steps"
-    " logging_first_step save_strategy save_steps save_total_limit max_failed_saves save_only_model"
+    " do_eval eval_on_each_dataset eval_on_start metric_for_best_model greater_is_better"
+    " logging_strategy logging_steps logging_first_step save_strategy save_steps save_total_limit "
+    "max_failed_saves save_only_model"
     " export_dtype plot_loss report_to logging_dir run_name include_num_input_tokens_seen"
     " disable_tqdm output_dir dataset_dir"
     /* how the machine does it, with the same bits */
