@@ -186,7 +186,7 @@ ubsan: bootstrap-clang
 	@UBSAN_OPTIONS=print_stacktrace=1 B=build-ubsan tests/run.sh unit fuzz $(TESTS)
 tsan: bootstrap
 	@$(MAKE) B=build-tsan SAN="$(TSAN)" CFLAGS="-O1 -g" build-tsan/test-unit
-	@B=build-tsan setarch -R tests/run.sh unit $(or $(TESTS),$(TSAN_TESTS))
+	@TSAN_OPTIONS=suppressions=tools/tsan.supp B=build-tsan setarch -R tests/run.sh unit $(or $(TESTS),$(TSAN_TESTS))
 
 # FUZZ_TIME seconds for each tests/fuzz/fuzz_*.c; FUZZERS=fuzz_x picks one.
 fuzz-smoke: FUZZ_TIME ?= 20
