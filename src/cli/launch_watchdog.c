@@ -258,28 +258,31 @@ static bool is_known(const watchdog *w, int64_t rank) {
   return false;
 }
 
-/* Ranks of which nothing was heard, "1, 3"; returns how many are missing. */
-static int64_t print_missing(const watchdog *w, str *out) {
+/* Ranks of which nothing was heard, "1, 3"; returns how many.  *nameless: processes that were heard
+ * without a rank, and so are some of these. */
+static int64_t print_missing(const watchdog *w, int64_t *nameless, str *out) {
   enum { NAMED = 8 };
-  int64_t n = 0, nameless = 0;
+  int64_t n = 0;
+  *nameless = 0;
   for (int64_t r = 0; r < w->port.processes; r++) {
     if (is_known(w, r)) continue;
     if (n++ < NAMED) str_printf(out, n > 1 ? ", %lld" : "%lld", (long long)r);
   }
   for (size_t i = 0; i < w->port.peers.len; i++)
-    nameless += w->port.peers.at[i].known && w->port.peers.at[i].last.rank < 0;
+    *nameless += w->port.peers.at[i].known && w->port.peers.at[i].last.rank < 0;
   if (n > NAMED) str_printf(out, " and %lld more", (long long)n - NAMED);
-  if (nameless)
-    str_printf(out, " (of which %lld do not know their number yet)", (long long)nameless);
-  return n - nameless;
+  return n;
 }
 
 /* Every process must be heard within the patience, counted from the start. */
 static bool is_unheard(const watchdog *w, str *why) {
   str missing = {0};
+  int64_t nameless;
   if (time_now_s() - w->began_s <= w->patience_s) return false;
-  int64_t n = print_missing(w, &missing);
-  if (n > 0)
+  int64_t n = print_missing(w, &nameless, &missing);
+  if (nameless)
+    str_printf(&missing, " (%lld of them heard, without a number yet)", (long long)nameless);
+  if (n > nameless)
     str_printf(why,
                "process%s %s of %lld %s not been heard within %g s of the start: %s stopped, "
                "did not start, or cannot reach the launcher at %s (--interface names another "
@@ -287,7 +290,7 @@ static bool is_unheard(const watchdog *w, str *why) {
                n > 1 ? "es" : "", missing.at ? missing.at : "", (long long)w->port.processes,
                n > 1 ? "have" : "has", w->patience_s, n > 1 ? "they are" : "it is", w->address);
   str_free(&missing);
-  return n > 0;
+  return n > nameless;
 }
 
 bool watchdog_find(const watchdog *w, str *why) {

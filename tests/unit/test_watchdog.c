@@ -168,7 +168,8 @@ TEST(a_process_that_does_not_know_its_rank_yet_is_heard) {
   CHECK(!watchdog_find(&w, &why));
   w.port.peers.len = 2; /* of the third nothing has come */
   CHECK(watchdog_find(&w, &why));
-  CHECK(strstr(why.at, " 0, 1 (of which 1 do not know their number yet) of 3 "));
+  CHECK(strstr(why.at,
+               "processes 0, 1 (1 of them heard, without a number yet) of 3 have not been heard"));
   str_free(&why);
   forget(&w);
 }
