@@ -4,7 +4,8 @@
 # usage: tests/run.sh [unit|fuzz|cli|torture]... [part of a unit test's name]...
 # No kind means unit, fuzz and cli.  HYPER_DATA (default ../shared/data) is where tests find real
 # models; tests that need what is not there are skipped and say so.  HYPER_QUICK=1 leaves out the
-# slow scripts (tests/cli/test_slow_*.sh).  Scripts of cli run HYPER_JOBS (all cores) at once.
+# slow scripts (tests/cli/test_slow_*.sh).  Scripts of cli run HYPER_JOBS (twice the cores: many
+# wait for a clock or a disk) at once.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
@@ -25,7 +26,7 @@ kinds=${kinds:- unit fuzz cli}
 logs=$(mktemp -d) || exit 1
 trap 'rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
-at_once=${HYPER_JOBS:-$(nproc 2>/dev/null || echo 2)}
+at_once=${HYPER_JOBS:-$((2 * $(nproc 2>/dev/null || echo 2)))}
 passed=0 failed=0 skipped=0
 
 # Adds up what a runner left in its log: its last line is its count.
@@ -62,11 +63,11 @@ count_scripts() { # AT_ONCE
 }
 
 # Lists the scripts of a kind in the file "scripts": those that may run beside others, or those that
-# watch a clock, and say so in a line "# Runs alone".
+# watch a clock, and say so in a line "# Runs alone".  The longest come first, so that none is left for
+# the end.
 scripts_of() { # KIND beside|alone
   : >"$logs/scripts"
-  for script in tests/"$1"/test_*.sh; do
-    [ -e "$script" ] || continue
+  for script in $(ls -S tests/"$1"/test_*.sh 2>/dev/null); do
     case $HYPER_QUICK:$script in 1:*/test_slow_*) continue ;; esac
     which=beside
     grep -q '^# Runs alone' "$script" && which=alone

@@ -1,5 +1,4 @@
 #!/bin/sh
-# Runs alone: its processes are to be heard from in seconds.
 # `hyper launch` as the supervisor of a job: processes that die, stop or hang, signals, a full disk.
 . "$(dirname "$0")/lib.sh"
 . "$ROOT/tests/cli/train_lib.sh"
