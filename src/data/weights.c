@@ -367,7 +367,7 @@ hp_status weights_read(const st_tensor *t, size_t first, size_t n, hp_dtype to, 
   if (!size || n > t->bytes / size || first > t->bytes / size - n)
     HP_FAIL(HP_ERR_INTERNAL, "tensor \"%s\": %zu elements from %zu on are not in it", t->name, n,
             first);
-  const unsigned char *src = t->data + first * size;
+  const unsigned char *src = first ? t->data + first * size : t->data; /* NULL where none is read */
   if (t->dtype == ST_F64 && dtype_is_float(to)) return dtype_from_f64(to, dst, src, n);
   if (ours && (from == to || (dtype_is_float(from) && dtype_is_float(to))))
     return dtype_convert(to, dst, from, src, n);
