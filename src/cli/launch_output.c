@@ -1,5 +1,6 @@
 /* What the starter and its processes print goes through the launcher.  A starter whose output
  * nobody reads any more (`hyper launch ... | head`) ends its job; a training run goes on. */
+#include "base/log.h"
 #include "base/thread.h"
 #include "cli/launch.h"
 
@@ -60,12 +61,22 @@ static bool is_read(const launch_output *o, int fd, double *until_s) {
   }
 }
 
-static bool write_on(const launch_output *o, int fd, const char *text, size_t n, double *until_s) {
+/* A full disk costs what cannot be written now, and is told once; false: nobody reads. */
+static bool lose(int fd, bool *told) {
+  if (errno == EPIPE) return false;
+  if (!*told)
+    log_warn("standard %s of the job cannot be written: %s; what does not fit is lost",
+             fd == STDOUT_FILENO ? "output" : "error", strerror(errno));
+  return *told = true;
+}
+
+static bool write_on(const launch_output *o, int fd, const char *text, size_t n, double *until_s,
+                     bool *told) {
   while (n) {
     if (!is_read(o, fd, until_s)) return false;
     ssize_t took = write(fd, text, n);
     if (took < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (took < 0) return false;
+    if (took < 0) return lose(fd, told);
     text += took;
     n -= (size_t)took;
   }
@@ -75,7 +86,7 @@ static bool write_on(const launch_output *o, int fd, const char *text, size_t n,
 /* From one stream to our own, until it ends or nothing more will come. */
 static void *pass_on(void *arg) {
   launch_output *o = arg;
-  bool open[2] = {true, true}, is_wanted[2] = {true, true};
+  bool open[2] = {true, true}, is_wanted[2] = {true, true}, told = false;
   double until_s = 0;
   sigset_t all;
   sigfillset(&all);
@@ -94,7 +105,8 @@ static void *pass_on(void *arg) {
       if (got < 0 && errno == EINTR) continue;
       open[s] = got > 0;
       if (got > 0 && is_wanted[s])
-        is_wanted[s] = write_on(o, s ? STDERR_FILENO : STDOUT_FILENO, text, (size_t)got, &until_s);
+        is_wanted[s] =
+            write_on(o, s ? STDERR_FILENO : STDOUT_FILENO, text, (size_t)got, &until_s, &told);
     }
   }
   return NULL;

@@ -258,7 +258,7 @@ static bool is_known(const watchdog *w, int64_t rank) {
   return false;
 }
 
-/* Ranks of which nothing was heard, "1, 3"; returns how many.  *nameless: processes that were heard
+/* Ranks that were not heard, "1, 3"; returns how many.  *nameless: processes that were heard
  * without a rank, and so are some of these. */
 static int64_t print_missing(const watchdog *w, int64_t *nameless, str *out) {
   enum { NAMED = 8 };

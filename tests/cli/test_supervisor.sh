@@ -84,6 +84,11 @@ grep "^line" err >lines
 seq -f 'line %.0f of standard error' 3000 | cmp -s - lines || fail "standard error differs"
 tail -n 1 err | grep -q "the processes were not started (exit code 1)" || fail "ends with: $(tail -n 1 err)"
 
+it "output that a full disk does not take is told, once"
+HYPER_MPI="$WORK/lib.sh" "$HYPER" launch -n 2 --starter "$WORK/prints" -- train nothing.yaml >/dev/full 2>err </dev/null
+[ "$(grep -c "standard output of the job cannot be written: No space left on device" err)" = 1 ] || { fail "not told once"; t_show; }
+[ "$(grep -c "^line" err)" = 3000 ] || fail "standard error suffers, too"
+
 it "the starter ends when its launcher is killed"
 rm -f started
 HYPER_MPI="$WORK/lib.sh" "$HYPER" launch -n 2 --starter "$WORK/sleeps" -- train nothing.yaml >out 2>err </dev/null &
