@@ -1,6 +1,6 @@
 /* `hyper doctor`: what this machine has, what is missing, and what that costs. */
 #include "backend/cpu/cpu_features.h"
-#include "backend/cpu/engine_table.h"
+#include "backend/cpu/engine/engine_table.h"
 #include "base/io.h"
 #include "cli/cli.h"
 #include "codegen/loop.h"

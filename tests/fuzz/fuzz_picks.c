@@ -2,7 +2,7 @@
  * of what is refused nothing is taken. */
 #include "fuzz.h"
 
-#include "backend/cpu/engine_picks.h"
+#include "backend/cpu/engine/engine_picks.h"
 #include "base/mem.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "test.h"
 
-#include "backend/cpu/attention.h"
+#include "backend/cpu/attn/attention.h"
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/philox.h"

@@ -2,8 +2,8 @@
  * and instruction set are. */
 #include "test.h"
 
-#include "backend/cpu/conv.h"
-#include "backend/cpu/gemm.h"
+#include "backend/cpu/conv/conv.h"
+#include "backend/cpu/gemm/gemm.h"
 #include "base/dtype.h"
 
 #include <math.h>

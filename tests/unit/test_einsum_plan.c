@@ -1,7 +1,7 @@
 /* Einsum plans against a loop nest over all letters: the chain's bits in f32, and f64 sums. */
 #include "test.h"
 
-#include "backend/cpu/einsum_plan.h"
+#include "backend/cpu/gemm/einsum_plan.h"
 #include "base/dtype.h"
 #include "base/mem.h"
 

@@ -2,8 +2,8 @@
  * disk, and their way into programs of one and of several devices. */
 #include "test.h"
 
-#include "backend/cpu/engine_picks.h"
-#include "backend/cpu/engine_race.h"
+#include "backend/cpu/engine/engine_picks.h"
+#include "backend/cpu/engine/engine_race.h"
 #include "base/io.h"
 #include "prog/program.h"
 #include "rt/group.h"

@@ -1,7 +1,7 @@
 /* The packed GEMM against the scalar loop, bit for bit. */
 #include "test.h"
 
-#include "backend/cpu/engine_table.h"
+#include "backend/cpu/engine/engine_table.h"
 #include "base/dtype.h"
 #include "base/mem.h"
 

@@ -3,8 +3,8 @@
 #include "rounded.h"
 #include "test.h"
 
-#include "backend/cpu/gemm.h"
-#include "backend/cpu/grouped.h"
+#include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/gemm/grouped.h"
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/philox.h"

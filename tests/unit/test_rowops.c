@@ -1,7 +1,7 @@
 #include "rounded.h"
 #include "test.h"
 
-#include "backend/cpu/rowops.h"
+#include "backend/cpu/rows/rowops.h"
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/philox.h"

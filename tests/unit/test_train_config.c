@@ -1,7 +1,7 @@
 #include "test.h"
 
 #include "backend/backend.h"
-#include "backend/cpu/engine_table.h"
+#include "backend/cpu/engine/engine_table.h"
 #include "base/io.h"
 #include "base/yaml.h"
 #include "train/train_config.h"

@@ -6,8 +6,8 @@
 #define CPU_KERNEL_H
 
 #include "backend/cpu/cpu_features.h"
-#include "backend/cpu/einsum_plan.h"
-#include "backend/cpu/engine_picks.h"
+#include "backend/cpu/gemm/einsum_plan.h"
+#include "backend/cpu/engine/engine_picks.h"
 #include "base/thread.h"
 #include "codegen/loop.h"
 #include "prog/program.h"

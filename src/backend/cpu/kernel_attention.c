@@ -1,5 +1,5 @@
 /* Attention: from instructions to the kernel of attention.h. */
-#include "backend/cpu/attention.h"
+#include "backend/cpu/attn/attention.h"
 #include "backend/cpu/cpu_kernel.h"
 
 static attn_view view_of(const ir_value *t, void *at) {

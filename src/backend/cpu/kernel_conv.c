@@ -1,7 +1,7 @@
 /* Convolution and pooling: from instructions to the kernels of conv.h and pool2d.h. */
-#include "backend/cpu/conv.h"
+#include "backend/cpu/conv/conv.h"
 #include "backend/cpu/cpu_kernel.h"
-#include "backend/cpu/pool2d.h"
+#include "backend/cpu/conv/pool2d.h"
 
 static const ir_value *type_of(const program *p, const prog_inst *n, int k) {
   return &program_arg(p, n, k)->type;

@@ -1,7 +1,7 @@
 /* Choosing a few of many, elements by index, and products by expert. */
 #include "backend/cpu/cpu_kernel.h"
-#include "backend/cpu/grouped.h"
-#include "backend/cpu/rowops.h"
+#include "backend/cpu/gemm/grouped.h"
+#include "backend/cpu/rows/rowops.h"
 
 /* --- choosing --------------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* Kernels that move elements: copy, update, pad, concat.  All are runs of contiguous bytes. */
 #include "backend/cpu/cpu_kernel.h"
-#include "backend/cpu/rowops.h"
+#include "backend/cpu/rows/rowops.h"
 #include "base/dtype.h"
 #include "ops/ops.h"
 

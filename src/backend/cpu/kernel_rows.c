@@ -1,7 +1,7 @@
 /* Embedding, rotary embedding, cross-entropy, reductions and random numbers: from instructions to
  * the kernels of rowops.h.  A failure names the place in the model. */
 #include "backend/cpu/cpu_kernel.h"
-#include "backend/cpu/rowops.h"
+#include "backend/cpu/rows/rowops.h"
 
 #include <string.h>
 

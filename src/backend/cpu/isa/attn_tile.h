@@ -6,7 +6,7 @@
 #ifndef ATTN_TILE_H
 #define ATTN_TILE_H
 
-#include "backend/cpu/attn_job.h"
+#include "backend/cpu/attn/attn_job.h"
 #include "backend/cpu/isa/philox_vec.h"
 #include "backend/cpu/simd.h"
 

@@ -1,6 +1,6 @@
 /* Convolution: operands of products from images, and products of a few rows. */
-#include "backend/cpu/conv_isa.h"
-#include "backend/cpu/gemm_isa.h"
+#include "backend/cpu/conv/conv_isa.h"
+#include "backend/cpu/gemm/gemm_isa.h"
 #include "backend/cpu/simd.h"
 #include "base/dtype.h"
 

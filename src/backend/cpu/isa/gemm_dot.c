@@ -7,7 +7,7 @@
  * with the earlier k in the upper half the chain is that of the widened operands. */
 #undef ISA
 #define ISA avx512 /* its other kernels are those of AVX-512 */
-#include "backend/cpu/gemm_vec.h"
+#include "backend/cpu/gemm/gemm_vec.h"
 
 #if defined(__AVX512BF16__)
 /* A step of a strip; direct: the rows of two k's, which become pairs. */

@@ -1,6 +1,6 @@
 /* Before the first and after the last step of the chains: old C widened, finished sums scaled,
  * biased and stored in C's own type and strides. */
-#include "backend/cpu/gemm_vec.h"
+#include "backend/cpu/gemm/gemm_vec.h"
 #include "backend/cpu/simd.h"
 
 typedef struct {

@@ -1,6 +1,6 @@
 /* Packing: a piece of A or B, of any strides and float type, into panels of `width` lanes. */
-#include "backend/cpu/gemm.h"
-#include "backend/cpu/gemm_vec.h"
+#include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/gemm/gemm_vec.h"
 
 /* What becomes a lane: an element widened to f32, one of f32 rounded to bf16 before, or, for dot
  * instructions, two neighbours in k, of bf16 or of f32 that is rounded. */

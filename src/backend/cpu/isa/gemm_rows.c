@@ -1,6 +1,6 @@
 /* Few rows of A times a B that is read once, where it lies: the products of decoding, bound by the
  * memory that holds B.  The chains are those of the packed kernel. */
-#include "backend/cpu/gemm_vec.h"
+#include "backend/cpu/gemm/gemm_vec.h"
 
 /* A piece of a product: few rows of A times columns of B, in chains that may go on from C. */
 typedef struct {

@@ -2,8 +2,8 @@
  * inference reads.  They are read at the speed of memory, in long runs, and nothing is transposed.
  * The chains are those of the packed kernel.  Compiled for dot instructions, two k of bf16 are one
  * step (docs/adr/0008). */
-#include "backend/cpu/gemm.h"
-#include "backend/cpu/gemm_vec.h"
+#include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/gemm/gemm_vec.h"
 
 enum { VECS = GEMM_STRIP / VL }; /* of a k-step of a strip */
 

@@ -1,6 +1,6 @@
 /* The packed GEMM in f32, a step of a chain one fused multiply-add, and the table of this
  * instruction set's kernels. */
-#include "backend/cpu/gemm_vec.h"
+#include "backend/cpu/gemm/gemm_vec.h"
 
 GEMM_INLINE vf tile_columns(const float *p, bool direct) {
   (void)direct;

@@ -10,7 +10,7 @@
 #ifndef GEMM_TILE_H
 #define GEMM_TILE_H
 
-#include "backend/cpu/gemm_vec.h"
+#include "backend/cpu/gemm/gemm_vec.h"
 
 /* What tiles are made of: k-steps of packed rows and of columns, as gemm_columns has them.  `count`
  * of them, one below the other; next is that of the last. */

@@ -1,5 +1,5 @@
 /* Pooling of one plane.  Plain loops, which the compiler makes vector code of. */
-#include "backend/cpu/pool2d.h"
+#include "backend/cpu/conv/pool2d.h"
 
 #include <math.h>
 #include <string.h>

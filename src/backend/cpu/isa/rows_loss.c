@@ -1,7 +1,7 @@
 /* Cross-entropy and its gradient.  A row goes by once, in blocks: beside the exponentials of one,
  * from the largest number so far, the largest of the next is found; a sum has 32 chains and a fixed
  * tree.  Exponentials are powers of 2, and their sum has the error that its terms have. */
-#include "backend/cpu/rows_isa.h"
+#include "backend/cpu/rows/rows_isa.h"
 #include "backend/cpu/simd.h"
 
 #include <float.h>

@@ -1,7 +1,7 @@
 /* Random numbers, 16 counter blocks (64 numbers) at a time: the numbers of base/philox.h, with the
  * same operations in vector form. */
 #include "backend/cpu/isa/philox_vec.h"
-#include "backend/cpu/rows_isa.h"
+#include "backend/cpu/rows/rows_isa.h"
 #include "backend/cpu/simd.h"
 #include "base/philox.h"
 

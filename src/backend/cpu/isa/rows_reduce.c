@@ -1,6 +1,6 @@
 /* Reductions: sums of squares, the search for NaN and infinity, the largest of a row, rows by id
  * (an embedding) and the sum of them (its gradient). */
-#include "backend/cpu/rows_isa.h"
+#include "backend/cpu/rows/rows_isa.h"
 #include "backend/cpu/simd.h"
 
 enum { CHAINS = 4 }; /* sums that are computed side by side */

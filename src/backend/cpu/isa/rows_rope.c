@@ -1,6 +1,6 @@
 /* Rotary embedding: each pair (a, b) becomes (a c - b s, b c + a s), rounded after every operation,
  * as frameworks compute it. */
-#include "backend/cpu/rows_isa.h"
+#include "backend/cpu/rows/rows_isa.h"
 #include "backend/cpu/simd.h"
 
 /* One head in the form of halves: i goes with i + R/2. */

@@ -1,0 +1,106 @@
+/* What attention.c hands to its kernels: shapes, tiles, and where work memory lies.  A kernel runs
+ * one item of work; which thread runs it, and when, changes no bit. */
+#ifndef ATTN_JOB_H
+#define ATTN_JOB_H
+
+#include "backend/cpu/attn/attention.h"
+
+#include <stdatomic.h>
+
+enum {
+  ATTN_BLOCK = 64,    /* keys of one online-softmax step */
+  ATTN_SEGMENT = 256, /* keys whose running softmax starts anew, so that threads can share a row */
+  ATTN_LANES = 32,    /* query rows of a tile */
+  ATTN_FWD_TILES = 8, /* tiles that share a packed block of keys */
+  ATTN_BWD_TILES = 4,
+  ATTN_FEW = 8,     /* up to so many rows of a key head go without tiles: decoding */
+  ATTN_ABREAST = 4, /* key heads that these take at a time */
+  ATTN_MAX_DIM = 512
+};
+
+static inline int64_t attn_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t attn_round_up(int64_t a, int64_t b) { return attn_div_up(a, b) * b; }
+
+typedef struct attn_job attn_job;
+/* An item that a thread has claimed; past the last: there is none.  asked: its first rows have been
+ * asked for. */
+typedef struct {
+  int64_t item;
+  bool asked;
+} attn_turn;
+/* Runs an item and returns the thread's next, which may have been claimed meanwhile. */
+typedef attn_turn attn_item_fn(attn_job *j, attn_turn turn, float *work);
+struct attn_job {
+  const attn_spec *s;
+  attn_view q, k, v, o, d_o, dq, dk, dv;
+  const float *lse_in;
+  float *lse_out;
+  bool half;               /* q, k, v are bf16: weights are rounded to it before they meet values */
+  int64_t group, rows;     /* query heads of a key head; query rows of a key head */
+  int64_t Dp, Dvp;         /* D and Dv rounded up to 16 */
+  int64_t tiles, per_head; /* tiles of a key head; of one query head, 0 where tiles span heads */
+  int64_t chunks;  /* forward: items that the tiles of a key head, or, with few rows, the key heads
+                      of a sequence are dealt to */
+  int64_t abreast; /* with few rows: key heads that are dealt together */
+  int64_t segment0, segments; /* with few rows, those alone that hold keys which a row sees */
+  bool split;                 /* forward: an item does one segment; its state goes to `partial` */
+  float *partial;             /* [B, KV, segments, rows, 16 + Dvp]: m, l, ..., sums over v */
+  int64_t kv_items, q_items;  /* backward, per key head: items for dk and dv, items for dq;
+                                 1 and 0: one item does everything */
+  attn_item_fn *run;
+  int64_t items, threads;
+  atomic_llong next;
+  char *work;
+  size_t work_each; /* bytes per thread */
+};
+
+static inline attn_turn attn_claim(attn_job *j) {
+  return (attn_turn){atomic_fetch_add(&j->next, 1), false};
+}
+/* Are there so many that none of the threads is left without one when another claims ahead? */
+static inline bool attn_many_left(attn_job *j) {
+  return atomic_load(&j->next) + j->threads <= j->items;
+}
+
+/* Tiles of query rows against keys: item = (b, kv head, chunk of tiles [, segment]). */
+attn_item_fn attn_tiles_plain, attn_tiles_avx2, attn_tiles_avx512;
+attn_item_fn attn_tiles_dot; /* of `half`, by bf16 dot instructions */
+/* Few rows against one segment of keys: item = (b, chunk of kv heads, segment). */
+attn_item_fn attn_few_plain, attn_few_avx2, attn_few_avx512;
+/* Joins the segments of a key head's rows in `partial` and writes o: item = (b, kv head). */
+attn_item_fn attn_join_plain, attn_join_avx2, attn_join_avx512;
+/* Gradients: item = (b, kv head, part). */
+attn_item_fn attn_grads_plain, attn_grads_avx2, attn_grads_avx512;
+attn_item_fn attn_grads_dot;
+
+static inline void keys_of_row(const attn_spec *s, int64_t b, int64_t t, int32_t *lo_out,
+                               int32_t *hi_out) {
+  int64_t pos = t + s->Tk - s->Tq, anchor = pos, lo = 0, hi = s->Tk - 1;
+  if (s->span) {
+    const int32_t *at = s->span + 2 * (b * s->Tq + t);
+    lo = at[0], anchor = hi = at[1];
+  } else if (s->causal) {
+    hi = pos;
+  }
+  if (s->window > 0 && s->window <= anchor - lo) lo = anchor - s->window + 1;
+  if (lo < 0) lo = 0;
+  if (hi > s->Tk - 1) hi = s->Tk - 1;
+  *lo_out = hi < lo ? INT32_MAX : (int32_t)lo;
+  *hi_out = hi < lo ? -1 : (int32_t)hi;
+}
+
+/* Floats of work memory that one item needs. */
+static inline int64_t attn_tiles_floats(int64_t Dp, int64_t Dvp) {
+  int64_t keys = ATTN_BLOCK * (Dp + Dvp), scores = 2 * ATTN_BLOCK * ATTN_LANES;
+  return keys + scores + ATTN_FWD_TILES * ATTN_LANES * (Dp + 2 * Dvp);
+}
+static inline int64_t attn_few_floats(int64_t heads, int64_t Dp, int64_t Dvp) {
+  return heads * ATTN_FEW * (3 + Dp + Dvp + ATTN_BLOCK);
+}
+static inline int64_t attn_grads_floats(int64_t Tk, int64_t Dp, int64_t Dvp) {
+  int64_t keys = attn_round_up(Tk, ATTN_BLOCK) * (3 * Dp + 2 * Dvp);
+  int64_t scores = 3 * ATTN_BLOCK * ATTN_LANES;
+  return keys + scores + ATTN_BWD_TILES * ATTN_LANES * (3 * Dp + 2 * Dvp);
+}
+
+#endif

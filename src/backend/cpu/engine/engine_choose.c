@@ -1,0 +1,177 @@
+/* The engines of a program's products: what the device's owner has named, or for each product the
+ * fastest, as it was measured once. */
+#include "backend/cpu/cpu_kernel.h"
+#include "backend/cpu/engine/engine_race.h"
+#include "base/dtype.h"
+#include "base/log.h"
+#include "base/milestone.h"
+
+/* Turns of a race: as many as fit the time, and so many at least. */
+enum { TURNS = 15, TURNS_LEAST = 3 };
+static const double race_s = 0.15, tell_s = 1;
+static const double hopeless = 1.3;     /* times the fastest in the first turn */
+static const double part_flops = 2.5e9; /* a thread's; of larger products a part is measured */
+
+/* --- measuring -------------------------------------------------------------------------------- */
+
+/* A product that nobody has measured. */
+typedef struct {
+  const char *text;
+  engine_race race;
+} contest;
+
+typedef struct {
+  cpu_device *dev;
+  engine_picks cached;
+  bool read; /* the cache */
+  VEC(contest) open;
+  arena text;
+  size_t done; /* of them */
+  double start_s, told_s;
+} chooser;
+
+/* Fewer rows or columns of a product that would take long; layouts stay. */
+static gemm_query part_of(const gemm_query *q, int threads) {
+  enum { LEAST = 64, UNIT = 32 };
+  gemm_query part = *q;
+  while (race_flops(&part) > part_flops * threads) {
+    int64_t *size = part.m >= part.n ? &part.m : &part.n;
+    if (*size < LEAST) break;
+    *size = (*size / 2 + UNIT - 1) / UNIT * UNIT;
+  }
+  return part;
+}
+
+static hp_status take_turns(engine_race *r, race_operands *x, pool *threads) {
+  double start = time_now_s();
+  while (r->entrants > 1 && r->turn < TURNS &&
+         (r->turn < TURNS_LEAST || time_now_s() - start < race_s)) {
+    HP_TRY(engine_race_turn(r, x, threads));
+    if (r->turn == 1) engine_race_drop(r, hopeless);
+  }
+  return HP_OK;
+}
+
+static void tell_progress(chooser *c) {
+  double now = time_now_s();
+  if (now - c->told_s < tell_s) return;
+  c->told_s = now;
+  log_info("measuring engines: %zu of %zu products", c->done, c->open.len);
+}
+
+/* All contests of that dtype, one after another in the same memory. */
+static hp_status run_contests(chooser *c, hp_dtype type) {
+  race_operands x = {.cold = true};
+  hp_status st = HP_OK;
+  for (size_t i = 0; i < c->open.len; i++)
+    if (c->open.at[i].race.q.a_type == type) race_operands_need(&x, &c->open.at[i].race);
+  if (!x.bytes[0]) return HP_OK;
+  st = race_operands_open(&x, type);
+  for (size_t i = 0; i < c->open.len && !st; i++) {
+    contest *k = &c->open.at[i];
+    if (k->race.q.a_type != type) continue;
+    st = take_turns(&k->race, &x, c->dev->threads);
+    const gemm_engine *winner = engine_race_winner(&k->race);
+    if (!st) st = engine_picks_add(&c->cached, k->text, winner);
+    if (!st) st = engine_picks_add(&c->dev->picks, k->text, winner);
+    c->done++;
+    milestone_count_work();
+    tell_progress(c);
+  }
+  race_operands_close(&x);
+  return st;
+}
+
+static hp_status measure(chooser *c) {
+  c->start_s = c->told_s = time_now_s();
+  for (hp_dtype t = 0; t < HP_DTYPE_COUNT; t++)
+    if (dtype_is_float(t)) HP_TRY(run_contests(c, t));
+  engine_cache_write(&c->cached, pool_size(c->dev->threads));
+  log_debug("engines of %zu products measured in %.2f s", c->done, time_now_s() - c->start_s);
+  return HP_OK;
+}
+
+/* --- what is measured ------------------------------------------------------------------------- */
+
+static bool is_open(const chooser *c, const char *text) {
+  for (size_t i = 0; i < c->open.len; i++)
+    if (!strcmp(c->open.at[i].text, text)) return true;
+  return false;
+}
+
+/* Takes the pick of a product from the cache, or opens a contest for it. */
+static hp_status look_up(chooser *c, const gemm_query *q, const char *text) {
+  if (engine_picks_find(&c->dev->picks, text) || is_open(c, text)) return HP_OK;
+  if (!c->read) engine_cache_read(&c->cached, pool_size(c->dev->threads));
+  c->read = true;
+  const gemm_engine *known = engine_picks_find(&c->cached, text);
+  if (known) return engine_picks_add(&c->dev->picks, text, known);
+  gemm_query part = part_of(q, pool_size(c->dev->threads));
+  contest k = {.text = arena_strdup(&c->text, text)};
+  HP_TRY_MEM(k.text);
+  HP_TRY(engine_race_open(&part, pool_size(c->dev->threads), TURNS, &k.race));
+  if (k.race.entrants > 1 && vec_push(&c->open, k)) return HP_OK;
+  hp_status st = k.race.entrants > 1 ? HP_ERR_OOM : HP_OK;
+  engine_race_close(&k.race);
+  return st ? st : engine_picks_add(&c->dev->picks, text, engine_default());
+}
+
+/* --- choosing --------------------------------------------------------------------------------- */
+
+/* An instruction's product, where it has one that computes anything. */
+static hp_status product_of(const program *p, size_t i, einsum_plan *plan, str *text, bool *is) {
+  const prog_inst *n = program_inst(p, i);
+  *is = n->op == OP_EINSUM && !n->engine;
+  if (!*is) return HP_OK;
+  HP_TRY(einsum_plan_inst(p, n, 0, plan));
+  *is = race_flops(&plan->gemm) > 0;
+  str_clear(text);
+  engine_product_print(&plan->gemm, text);
+  return str_status(text);
+}
+
+/* Picks for the products that have none. */
+static hp_status pick_new(cpu_device *d, const program *p) {
+  chooser c = {.dev = d};
+  einsum_plan plan;
+  str text = {0};
+  bool is;
+  hp_status st = HP_OK;
+  for (size_t i = 0; i < p->insts.len && !st; i++) {
+    st = product_of(p, i, &plan, &text, &is);
+    if (!st && is) st = look_up(&c, &plan.gemm, text.at);
+  }
+  if (!st && c.open.len) st = measure(&c);
+  for (size_t i = 0; i < c.open.len; i++) engine_race_close(&c.open.at[i].race);
+  vec_free(&c.open);
+  engine_picks_free(&c.cached);
+  arena_free(&c.text);
+  str_free(&text);
+  return st;
+}
+
+/* Few rows stay ours unless they were measured: memory bounds them, and libraries made for many
+ * rows read it badly. */
+static const gemm_engine *engine_for(const cpu_device *d, const gemm_query *q, const char *text) {
+  if (!d->engine) return engine_picks_find(&d->picks, text);
+  return gemm_reads_once(q) ? engine_default() : d->engine;
+}
+
+hp_status cpu_choose_engines(void *dev, program *p) {
+  cpu_device *d = dev;
+  einsum_plan plan;
+  str text = {0};
+  bool is;
+  if (d->engine == engine_default()) return HP_OK;
+  hp_status st = d->engine ? HP_OK : pick_new(d, p);
+  for (size_t i = 0; i < p->insts.len && !st; i++) {
+    st = product_of(p, i, &plan, &text, &is);
+    if (st || !is) continue;
+    const gemm_engine *e = engine_for(d, &plan.gemm, text.at);
+    if (!e || e == engine_default() || !einsum_supports(&plan, e)) continue;
+    p->insts.at[i].engine = graph_string(p->names, e->name);
+    st = graph_status(p->names);
+  }
+  str_free(&text);
+  return st;
+}

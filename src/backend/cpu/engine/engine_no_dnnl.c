@@ -1,0 +1,32 @@
+/* The oneDNN row where its headers were not there when this was built. */
+#include "backend/cpu/engine/engine_dnnl.h"
+#include "backend/cpu/engine/engine_table.h"
+
+#if !ENGINE_HAS_DNNL
+
+static bool available(void) { return false; }
+static const char *version(void) { return ""; }
+static bool supports(const gemm_query *q) {
+  (void)q;
+  return false;
+}
+static size_t workspace(const gemm_query *q, int threads) {
+  (void)q, (void)threads;
+  return 0;
+}
+static hp_status run(const gemm_query *q, const gemm_args *args, pool *threads, void *work) {
+  (void)q, (void)args, (void)threads, (void)work;
+  HP_FAIL(HP_ERR_UNSUPPORTED, "gemm engine \"onednn\" was not built: install libdnnl-dev and build "
+                              "again, or use the engine \"packed\"");
+}
+
+const gemm_engine engine_onednn = {
+    .name = "onednn",
+    .about = "oneDNN, f32 and bf16: built without its headers (libdnnl-dev)",
+    .available = available,
+    .version = version,
+    .supports = supports,
+    .workspace = workspace,
+    .run = run,
+};
+#endif

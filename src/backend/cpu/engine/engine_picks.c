@@ -1,0 +1,102 @@
+#include "backend/cpu/engine/engine_picks.h"
+
+#include "base/dtype.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char between[] = " = ";
+
+void engine_picks_free(engine_picks *p) {
+  vec_free(&p->at);
+  map_free(&p->of);
+  arena_free(&p->text);
+}
+
+static void print_strides(const char *name, int64_t row, int64_t col, str *out) {
+  str_printf(out, " %s %lld,%lld", name, (long long)row, (long long)col);
+}
+
+void engine_product_print(const gemm_query *q, str *out) {
+  str_add(out, dtype_name(q->a_type));
+  if (q->b_type != q->a_type) str_printf(out, "*%s", dtype_name(q->b_type));
+  if (q->c_type != q->a_type) str_printf(out, "->%s", dtype_name(q->c_type));
+  str_printf(out, " %lldx%lldx%lld", (long long)q->m, (long long)q->n, (long long)q->k);
+  print_strides("a", q->a_m, q->a_k, out);
+  print_strides("b", q->b_k, q->b_n, out);
+  print_strides("c", q->c_m, q->c_n, out);
+  if (q->b_strip) str_printf(out, " strips %lld", (long long)q->b_strip);
+  for (int i = 0; i < q->n_batch; i++) {
+    const gemm_batch *b = &q->batch[i];
+    str_printf(out, " batch %lld:%lld,%lld,%lld", (long long)b->size, (long long)b->a,
+               (long long)b->b, (long long)b->c);
+  }
+  if (q->accumulate) str_add(out, " add");
+  if (q->bias) str_add(out, " bias");
+  if (q->alpha != 1) {
+    str_add(out, " alpha ");
+    str_add_float(out, q->alpha);
+  }
+}
+
+const gemm_engine *engine_picks_find(const engine_picks *p, const char *product) {
+  uint32_t i;
+  return map_get(&p->of, product, strlen(product), &i) ? p->at.at[i].engine : NULL;
+}
+
+static hp_status add(engine_picks *p, const char *product, size_t n, const gemm_engine *engine) {
+  uint32_t i;
+  if (map_get(&p->of, product, n, &i)) {
+    p->at.at[i].engine = engine;
+    return HP_OK;
+  }
+  engine_pick one = {arena_strndup(&p->text, product, n), engine};
+  HP_TRY_MEM(one.product);
+  HP_TRY(map_set(&p->of, product, n, (uint32_t)p->at.len));
+  return vec_push(&p->at, one) ? HP_OK : HP_ERR_OOM;
+}
+
+hp_status engine_picks_add(engine_picks *p, const char *product, const gemm_engine *engine) {
+  return add(p, product, strlen(product), engine);
+}
+
+void engine_picks_print(const engine_picks *p, str *out) {
+  for (size_t i = 0; i < p->at.len; i++)
+    str_printf(out, "%s%s%s\n", p->at.at[i].product, between, p->at.at[i].engine->name);
+}
+
+/* One line, without its end. */
+static hp_status parse_line(const char *line, size_t n, const char *name, int number,
+                            engine_pick *out, size_t *product) {
+  enum { NAME = 32 };
+  char engine[NAME];
+  size_t at = n < sizeof between ? 0 : n - sizeof between;
+  while (at && memcmp(line + at, between, sizeof between - 1)) at--;
+  size_t start = at + sizeof between - 1;
+  if (!at || n - start >= NAME || memchr(line, 0, n))
+    HP_FAIL(HP_ERR_INPUT, "%s, line %d: expected a product and its engine, \"PRODUCT = ENGINE\"",
+            name, number);
+  snprintf(engine, sizeof engine, "%.*s", (int)(n - start), line + start);
+  *product = at;
+  *out = (engine_pick){.product = line};
+  return engine_find(engine, &out->engine);
+}
+
+/* Adds them to p, or, where it is NULL, looks whether all are sound. */
+static hp_status parse(engine_picks *p, const char *text, size_t n, const char *name) {
+  int number = 1;
+  for (const char *line = text, *end; line < text + n; line = end + 1, number++) {
+    engine_pick one;
+    size_t product = 0;
+    end = memchr(line, '\n', (size_t)(text + n - line));
+    if (!end) end = text + n;
+    HP_TRY(parse_line(line, (size_t)(end - line), name, number, &one, &product));
+    if (p) HP_TRY(add(p, one.product, product, one.engine));
+  }
+  return HP_OK;
+}
+
+hp_status engine_picks_parse(engine_picks *p, const char *text, size_t n, const char *name) {
+  HP_TRY(parse(NULL, text, n, name));
+  return parse(p, text, n, name);
+}
