@@ -2,10 +2,10 @@
 #include "base/io.h"
 #include "base/vec.h"
 #include "cli/convert.h"
-#include "data/manifest.h"
-#include "data/model_files.h"
-#include "data/weights.h"
-#include "shard/saved.h"
+#include "ckpt/manifest.h"
+#include "ckpt/model_files.h"
+#include "ckpt/weights.h"
+#include "ckpt/saved.h"
 
 #include <string.h>
 #include <sys/stat.h>

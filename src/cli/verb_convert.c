@@ -4,9 +4,9 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/convert.h"
-#include "data/llama2c.h"
-#include "data/manifest.h"
-#include "data/tok_llama2c.h"
+#include "ckpt/llama2c.h"
+#include "ckpt/manifest.h"
+#include "tok/tok_llama2c.h"
 
 #include <stdio.h>
 #include <string.h>

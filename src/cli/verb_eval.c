@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "cli/cli.h"
-#include "data/tokenizer.h"
+#include "tok/tokenizer.h"
 #include "model/lm_eval.h"
 
 #include <math.h>

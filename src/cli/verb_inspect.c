@@ -3,13 +3,13 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "cli/cli.h"
-#include "data/manifest.h"
-#include "data/tokenizer.h"
-#include "data/weights.h"
+#include "ckpt/manifest.h"
+#include "tok/tokenizer.h"
+#include "ckpt/weights.h"
 #include "model/family.h"
 #include "shard/layout_text.h"
-#include "shard/saved.h"
-#include "train/checkpoint.h"
+#include "ckpt/saved.h"
+#include "ckpt/checkpoint.h"
 
 #include <stdio.h>
 #include <string.h>

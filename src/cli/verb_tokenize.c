@@ -2,7 +2,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "cli/cli.h"
-#include "data/tokenizer.h"
+#include "tok/tokenizer.h"
 
 #include <stdio.h>
 #include <string.h>

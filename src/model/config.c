@@ -3,7 +3,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "data/manifest.h"
+#include "ckpt/manifest.h"
 #include "model/family.h"
 
 #include <stdio.h>

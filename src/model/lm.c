@@ -3,7 +3,7 @@
 #include "base/dtype.h"
 #include "base/hash.h"
 #include "base/philox.h"
-#include "data/weights.h"
+#include "ckpt/weights.h"
 
 #include <stdio.h>
 #include <string.h>

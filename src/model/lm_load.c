@@ -2,8 +2,8 @@
 #include "base/dtype.h"
 #include "base/log.h"
 #include "base/milestone.h"
-#include "data/manifest.h"
-#include "data/weights.h"
+#include "ckpt/manifest.h"
+#include "ckpt/weights.h"
 #include "model/lm.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "base/dtype.h"
 #include "base/milestone.h"
 #include "base/safetensors.h"
-#include "shard/saved.h"
+#include "ckpt/saved.h"
 
 #include <errno.h>
 #include <string.h>

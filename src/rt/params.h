@@ -1,4 +1,4 @@
-/* Params of a group of devices to files and back, by parts: see shard/saved.h. */
+/* Params of a group of devices to files and back, by parts: see ckpt/saved.h. */
 #ifndef RT_PARAMS_H
 #define RT_PARAMS_H
 

@@ -2,7 +2,7 @@
 #ifndef SERVE_GENERATE_H
 #define SERVE_GENERATE_H
 
-#include "data/tokenizer.h"
+#include "tok/tokenizer.h"
 #include "model/lm_eval.h"
 #include "serve/sampling.h"
 

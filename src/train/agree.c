@@ -2,7 +2,7 @@
 
 #include "base/hash.h"
 #include "base/io.h"
-#include "data/model_files.h"
+#include "ckpt/model_files.h"
 #include "train/file_digests.h"
 
 #include <dirent.h>

@@ -3,7 +3,7 @@
 #ifndef TRAIN_AGREE_H
 #define TRAIN_AGREE_H
 
-#include "train/checkpoint.h"
+#include "ckpt/checkpoint.h"
 #include "train/train_data.h"
 
 /* Fails in all of them with HP_ERR_INPUT, and the same message, when the facts differ: it says

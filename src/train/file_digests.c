@@ -2,8 +2,8 @@
 
 #include "base/hash.h"
 #include "base/io.h"
-#include "data/manifest.h"
-#include "data/weights.h"
+#include "ckpt/manifest.h"
+#include "ckpt/weights.h"
 #include "hyperparallel.h"
 
 #include <errno.h>

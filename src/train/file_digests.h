@@ -14,7 +14,7 @@ typedef struct {
 /* Fills in bytes and hashes of n files of the folder, by their paths; to be called by all
  * processes, each with its own files.  Two have the same file where their machine says so (device,
  * inode, size and times).  A hash of a manifest is taken as it stands: loading such a folder
- * verifies it (data/manifest.h). */
+ * verifies it (ckpt/manifest.h). */
 hp_status file_digests_share(const char *dir, file_digest *file, size_t n);
 
 #endif

@@ -1,7 +1,7 @@
 #include "train/report.h"
 
 #include "train/chart.h"
-#include "train/retry.h"
+#include "base/retry.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "base/thread.h"
 #include "train/chart.h"
-#include "train/retry.h"
+#include "base/retry.h"
 
 #include <string.h>
 #include <sys/time.h>

@@ -9,8 +9,8 @@
 #define TRAIN_TRAIN_DATA_H
 
 #include "base/thread.h"
-#include "data/dataset.h"
-#include "data/tokenizer.h"
+#include "dataset/dataset.h"
+#include "tok/tokenizer.h"
 #include "train/sampler.h"
 #include "train/train_config.h"
 

@@ -2,7 +2,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
-#include "data/dataset.h"
+#include "dataset/dataset.h"
 
 #include <stdio.h>
 #include <sys/stat.h>

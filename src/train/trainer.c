@@ -4,7 +4,7 @@
 #include "base/milestone.h"
 #include "base/random.h"
 #include "base/thread.h"
-#include "data/manifest.h"
+#include "ckpt/manifest.h"
 #include "train/agree.h"
 #include "train/shared_folder.h"
 #include "train/signals.h"

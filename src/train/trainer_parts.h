@@ -2,11 +2,11 @@
 #ifndef TRAIN_TRAINER_PARTS_H
 #define TRAIN_TRAINER_PARTS_H
 
-#include "data/model_files.h"
+#include "ckpt/model_files.h"
 #include "model/lm_eval.h"
-#include "train/checkpoint.h"
+#include "ckpt/checkpoint.h"
 #include "train/progress.h"
-#include "train/retry.h"
+#include "base/retry.h"
 #include "train/run_files.h"
 #include "train/run_log.h"
 #include "train/settings.h"

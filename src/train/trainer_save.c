@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/milestone.h"
 #include "base/thread.h"
-#include "data/weights.h"
+#include "ckpt/weights.h"
 #include "train/signals.h"
 #include "train/trainer_tensors.h"
 

@@ -1,7 +1,7 @@
 #include "train/trainer_tensors.h"
 
 #include "base/dtype.h"
-#include "data/weights.h"
+#include "ckpt/weights.h"
 #include "train/train_mesh.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "fuzz.h"
 
 #include "base/log.h"
-#include "data/dataset.h"
+#include "dataset/dataset.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "train/checkpoint.h"
+#include "ckpt/checkpoint.h"
 #include "train/run_log.h"
 #include "train/schedule.h"
 

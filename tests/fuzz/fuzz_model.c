@@ -5,8 +5,8 @@
 #include "fuzz.h"
 
 #include "base/log.h"
-#include "data/tokenizer.h"
-#include "data/weights.h"
+#include "tok/tokenizer.h"
+#include "ckpt/weights.h"
 
 #include <stdlib.h>
 #include <string.h>

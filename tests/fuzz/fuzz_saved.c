@@ -9,7 +9,7 @@
 #include "base/dtype.h"
 #include "base/io.h"
 #include "base/mem.h"
-#include "shard/saved.h"
+#include "ckpt/saved.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  * Whatever loads must encode, decode and stream the text without a fault. */
 #include "fuzz.h"
 
-#include "data/tok_llama2c.h"
-#include "data/tokenizer.h"
+#include "tok/tok_llama2c.h"
+#include "tok/tokenizer.h"
 
 #include <string.h>
 

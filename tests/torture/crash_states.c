@@ -23,8 +23,8 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/vec.h"
-#include "data/weights.h"
-#include "train/checkpoint.h"
+#include "ckpt/weights.h"
+#include "ckpt/checkpoint.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "base/sealed.h"
 #include "base/io.h"
 #include "test.h"
-#include "train/checkpoint.h"
+#include "ckpt/checkpoint.h"
 
 #include <dirent.h>
 #include <pthread.h>

@@ -1,9 +1,9 @@
 /* Which checkpoints of a folder are kept, resumed and set aside. */
 #include "base/io.h"
 #include "base/log.h"
-#include "data/manifest.h"
+#include "ckpt/manifest.h"
 #include "test.h"
-#include "train/checkpoint.h"
+#include "ckpt/checkpoint.h"
 
 #include <stdio.h>
 #include <string.h>

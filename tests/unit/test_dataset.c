@@ -2,7 +2,7 @@
 
 #include "base/io.h"
 #include "base/str.h"
-#include "data/dataset.h"
+#include "dataset/dataset.h"
 
 static char where[512];
 

@@ -6,7 +6,7 @@
 #include "base/io.h"
 #include "base/milestone.h"
 #include "base/sealed.h"
-#include "data/manifest.h"
+#include "ckpt/manifest.h"
 #include "hyperparallel.h"
 #include "test.h"
 

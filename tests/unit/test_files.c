@@ -2,7 +2,7 @@
 #include "base/file_record.h"
 #include "base/io.h"
 #include "test.h"
-#include "train/checkpoint.h"
+#include "ckpt/checkpoint.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,8 +1,8 @@
 #include "test.h"
 
 #include "base/json.h"
-#include "data/llama2c.h"
-#include "data/weights.h"
+#include "ckpt/llama2c.h"
+#include "ckpt/weights.h"
 
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* A folder with a manifest is verified while its tensors are loaded. */
-#include "data/manifest.h"
+#include "ckpt/manifest.h"
 #include "base/io.h"
 #include "base/sealed.h"
-#include "data/weights.h"
+#include "ckpt/weights.h"
 #include "test.h"
 
 #include <sys/stat.h>

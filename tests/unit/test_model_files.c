@@ -1,6 +1,6 @@
 /* The files that go with a model, read once and written later. */
 #include "base/io.h"
-#include "data/model_files.h"
+#include "ckpt/model_files.h"
 #include "test.h"
 
 #include <string.h>

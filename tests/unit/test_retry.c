@@ -4,7 +4,7 @@
 #include "base/thread.h"
 #include "test.h"
 #include "train/append_log.h"
-#include "train/retry.h"
+#include "base/retry.h"
 #include "train/tensorboard.h"
 
 #include <pthread.h>

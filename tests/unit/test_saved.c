@@ -2,7 +2,7 @@
  * devices; with damaged files, and with little memory and disk. */
 #include "ops/random_graph.h"
 #include "shard/layout_text.h"
-#include "shard/saved.h"
+#include "ckpt/saved.h"
 #include "test.h"
 
 #include <signal.h>

@@ -2,9 +2,9 @@
 #include "test.h"
 
 #include "base/io.h"
-#include "data/tok_llama2c.h"
-#include "data/tok_regex.h"
-#include "data/tokenizer.h"
+#include "tok/tok_llama2c.h"
+#include "tok/tok_regex.h"
+#include "tok/tokenizer.h"
 
 #include <stdlib.h>
 

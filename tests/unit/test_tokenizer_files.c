@@ -2,7 +2,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
-#include "data/tok_llama2c.h"
+#include "tok/tok_llama2c.h"
 
 #include <stdlib.h>
 

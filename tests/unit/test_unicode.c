@@ -1,6 +1,6 @@
 #include "test.h"
 
-#include "data/unicode.h"
+#include "tok/unicode.h"
 
 static void check_form(unicode_form form, const char *text, const char *want) {
   str out = {0};

@@ -2,7 +2,7 @@
 
 #include "base/dtype.h"
 #include "base/log.h"
-#include "data/weights.h"
+#include "ckpt/weights.h"
 
 #include <math.h>
 #include <stdlib.h>

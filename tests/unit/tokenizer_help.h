@@ -4,8 +4,8 @@
 
 #include "test.h"
 
-#include "data/tokenizer.h"
-#include "data/unicode.h"
+#include "tok/tokenizer.h"
+#include "tok/unicode.h"
 
 static inline tokenizer *load(const char *path) {
   tokenizer *t;

@@ -1,0 +1,38 @@
+/* Files of a model's folder that go with its weights wherever they go: tokenizer, templates. */
+#ifndef CKPT_MODEL_FILES_H
+#define CKPT_MODEL_FILES_H
+
+#include "base/str.h"
+#include "base/tree.h"
+
+/* Paths of those that are there, of `mem`. */
+enum { MODEL_FILES_MAX = 16 };
+hp_status model_files_list(const char *dir, arena *mem, const char *path[MODEL_FILES_MAX],
+                           size_t *n);
+hp_status model_files_copy(const char *from_dir, const char *to_dir);
+
+typedef struct {
+  const char *name; /* "tokenizer.json" */
+  char *bytes;
+  size_t len;
+} model_file;
+typedef struct {
+  model_file file[MODEL_FILES_MAX];
+  size_t n;
+} model_files;
+/* The largest known has 33 MiB. */
+enum { MODEL_FILE_BYTES_MAX = 256 << 20 };
+/* Those that are there, into memory: what is written later is what was there now.  HP_ERR_INPUT
+ * when one is larger than MODEL_FILE_BYTES_MAX. */
+hp_status model_files_read(const char *dir, model_files *out);
+void model_files_free(model_files *m);
+hp_status model_files_write(const model_files *m, const char *dir);
+
+/* A config.json as it was read, with another dtype of its weights. */
+void model_config_print(const tree_node *root, hp_dtype weights, str *out);
+/* The same, from file to folder. */
+hp_status model_config_copy(const char *path, hp_dtype weights, const char *dir);
+/* Copies a file into a folder, where it has the same name. */
+hp_status model_file_copy(const char *path, const char *dir);
+
+#endif
