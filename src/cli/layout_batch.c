@@ -4,7 +4,7 @@
 #include "base/vec.h"
 #include "cli/layout_answer.h"
 #include "shard/layout_text.h"
-#include "shard/operator.h"
+#include "cli/operator.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -10,7 +10,7 @@
  * all.  docs/internals/pass.md draws an example. */
 #include "pass/fuse_emit.h"
 #include "pass/pass.h"
-#include "pass/views.h"
+#include "ops/views.h"
 
 #include <string.h>
 

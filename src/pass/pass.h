@@ -2,7 +2,7 @@
 #ifndef PASS_PASS_H
 #define PASS_PASS_H
 
-#include "ir/graph.h"
+#include "ir/rewrite.h"
 
 typedef struct {
   bool remat;           /* recompute all forward values inside blocks, not only cheap ones */
@@ -30,31 +30,5 @@ extern const pass_row pass_table[];
 
 /* Runs all passes; `in` stays the caller's. */
 hp_status pass_run_all(const hp_graph *in, const pass_options *o, hp_graph **out);
-
-/* --- what passes are written with ----------------------------------------------------- */
-
-/* A new graph being made from an old one: map[v] is the new id of old value v, 0 = none yet. */
-typedef struct {
-  const hp_graph *from;
-  hp_graph *to;
-  val *map;
-} rewrite;
-hp_status rewrite_begin(rewrite *r, const hp_graph *from);
-/* Copies node n with mapped operands and maps its results. */
-void rewrite_copy(rewrite *r, uint32_t n);
-/* Gives new nodes the place (block, phase, stage, group, loc) of old node n, and whether they
- * compute something again. */
-void rewrite_place(rewrite *r, const ir_node *n);
-/* Ends it: on success *out is the new graph, else it is freed. */
-hp_status rewrite_end(rewrite *r, hp_status st, hp_graph **out);
-/* The same, and nodes that no output, assign or input depends on are left out. */
-hp_status rewrite_end_live(rewrite *r, hp_status st, hp_graph **out);
-
-/* Users of every value: nodes use[use0[v]] .. use[use0[v + 1] - 1], in node order. */
-typedef struct {
-  uint32_t *use0, *use;
-} use_lists;
-hp_status use_lists_build(const hp_graph *g, use_lists *out);
-void use_lists_free(use_lists *u);
 
 #endif

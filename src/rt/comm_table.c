@@ -3,7 +3,7 @@
 #include "base/units.h"
 #include "rt/explain_comm.h"
 #include "rt/inst_name.h"
-#include "sched/predict.h"
+#include "sim/predict.h"
 
 /* What both forms tell. */
 typedef struct {

@@ -3,7 +3,7 @@
 #include "base/thread.h"
 #include "rt/collective.h"
 #include "rt/progress_record.h"
-#include "sched/predict.h"
+#include "sim/predict.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

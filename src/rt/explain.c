@@ -6,7 +6,7 @@
 #include "rt/explain_schedule.h"
 #include "rt/explain_timeline.h"
 #include "rt/inst_name.h"
-#include "sched/predict.h"
+#include "sim/predict.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "rt/explain_comm.h"
 
-#include "pass/order.h"
-#include "sched/predict.h"
+#include "compile/order.h"
+#include "sim/predict.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #ifndef RT_GROUP_H
 #define RT_GROUP_H
 
-#include "pass/shard.h"
+#include "shard/shard.h"
 #include "rt/crew.h"
 #include "rt/device.h"
 

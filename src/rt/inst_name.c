@@ -4,7 +4,7 @@
 #include "codegen/loop.h"
 #include "ir/einsum_eq.h"
 #include "mem/timeline.h"
-#include "sched/predict.h"
+#include "sim/predict.h"
 
 #include <stdio.h>
 #include <stdlib.h>

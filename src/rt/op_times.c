@@ -1,7 +1,7 @@
 #include "rt/op_times.h"
 
 #include "rt/inst_name.h"
-#include "sched/predict.h"
+#include "sim/predict.h"
 
 #include <stdlib.h>
 #include <string.h>

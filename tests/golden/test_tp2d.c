@@ -3,7 +3,7 @@
  * gathers rows over x and scatters sums over y, its second gathers over y and scatters over x. */
 #include "ir/op.h"
 #include "model/strategy.h"
-#include "pass/shard.h"
+#include "shard/shard.h"
 #include "rt/group.h"
 #include "test.h"
 

@@ -19,11 +19,11 @@
 #include "ir/print.h"
 #include "ops/ops.h"
 #include "pass/autodiff.h"
-#include "pass/lower.h"
-#include "pass/overlap.h"
+#include "compile/lower.h"
+#include "compile/overlap.h"
 #include "pass/pass.h"
-#include "pass/reorder.h"
-#include "pass/streams.h"
+#include "compile/reorder.h"
+#include "compile/streams.h"
 #include "test.h"
 
 #include <dirent.h>

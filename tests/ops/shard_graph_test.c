@@ -3,7 +3,7 @@
  * their groups alone, and each part of every output and param must be that of the whole.  Dims are
  * cut unevenly too; what stands in the padding of inputs must not be seen anywhere. */
 #include "ops/random_graph.h"
-#include "pass/shard.h"
+#include "shard/shard.h"
 #include "shard/layout_text.h"
 #include "shard/slices.h"
 #include "test.h"

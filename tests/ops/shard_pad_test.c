@@ -2,7 +2,7 @@
  * every way that layouts by chance ask for, inputs with NaN in what is added, and the results must
  * begin with those of the op on the true sizes. */
 #include "ops/shard_case.h"
-#include "pass/shard_pad.h"
+#include "shard/shard_pad.h"
 #include "shard/layout_text.h"
 #include "shard/slices.h"
 #include "test.h"

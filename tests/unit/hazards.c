@@ -1,6 +1,6 @@
 #include "hazards.h"
 
-#include "pass/inplace.h"
+#include "compile/inplace.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,10 +4,10 @@
 
 #include "ops/ops.h"
 #include "pass/autodiff.h"
-#include "pass/lower.h"
+#include "compile/lower.h"
 #include "pass/pass.h"
-#include "pass/reorder.h"
-#include "pass/streams.h"
+#include "compile/reorder.h"
+#include "compile/streams.h"
 
 #include <sys/resource.h>
 

@@ -2,9 +2,9 @@
  * tell the same. */
 #include "base/json.h"
 #include "base/units.h"
-#include "pass/lower.h"
+#include "compile/lower.h"
 #include "pass/pass.h"
-#include "pass/state_class.h"
+#include "compile/state_class.h"
 #include "rt/explain_memory.h"
 #include "step_case.h"
 #include "test.h"

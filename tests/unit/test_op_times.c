@@ -1,7 +1,7 @@
 /* Where time goes: what work is called, what its limit is, and the order of the gaps. */
 #include "base/json.h"
 #include "codegen/loop.h"
-#include "pass/lower.h"
+#include "compile/lower.h"
 #include "rt/op_times.h"
 #include "step_case.h"
 #include "test.h"

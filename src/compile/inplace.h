@@ -1,0 +1,12 @@
+/* Which kernels may write a result over one of their operands. */
+#ifndef COMPILE_INPLACE_H
+#define COMPILE_INPLACE_H
+
+#include "ir/op.h"
+
+/* Loop kernel: operand `in` is read at just the elements where result `out` is written. */
+bool inplace_loop(const char *body, int in, int out);
+/* Other ops: result 0 over the operand that the row names. */
+bool inplace_op(op_id op, int in, int out);
+
+#endif

@@ -1,0 +1,329 @@
+#include "compile/lower.h"
+
+#include "mem/timeline.h"
+#include "ops/ops.h"
+#include "compile/inplace.h"
+#include "ops/views.h"
+
+#include <string.h>
+
+typedef struct {
+  const hp_graph *g;
+  program *p;
+  uint32_t *buffer_of; /* by value id; PROG_NONE: none yet */
+  uint32_t *last_use;  /* by root value id: last node that reads it, 0 = none */
+  val *root;           /* by value id: itself, or the value in whose memory it is, all or a part */
+  val *within;         /* by value id: the value in whose memory it is made, 0 = its own */
+  uint64_t *at;        /* and its first byte there */
+  val *assigned;       /* by value id: a param whose new value it is, 0 = none */
+  val *becomes;        /* by value id of a param: its new value, 0 = none */
+} lowering;
+
+static uint32_t add_buffer(lowering *l, prog_buffer b) {
+  b.root = (uint32_t)l->p->buffers.len;
+  return vec_push(&l->p->buffers, b) ? b.root : PROG_NONE;
+}
+
+/* The memory from byte `at` of a buffer on, with another shape. */
+static uint32_t add_view(lowering *l, uint32_t of, uint64_t at, const ir_value *type) {
+  prog_buffer b = l->p->buffers.at[of];
+  b.type = *type;
+  b.at += at;
+  b.bytes = (uint64_t)value_bytes(type);
+  if (!vec_push(&l->p->buffers, b)) return PROG_NONE;
+  return (uint32_t)l->p->buffers.len - 1;
+}
+
+static uint8_t class_of(const hp_graph *g, val v) {
+  bool backward = graph_def(g, v)->phase == PHASE_BACKWARD;
+  return (uint8_t)(backward && !graph_is_recomputed(g, v) ? MEM_GRAD : MEM_ACTIVATION);
+}
+
+/* A work buffer for value v. */
+static uint32_t new_work(lowering *l, val v) {
+  const ir_value *t = graph_value(l->g, v);
+  return add_buffer(l, (prog_buffer){.place = PLACE_WORK,
+                                     .tier = TIER_DEVICE,
+                                     .class = class_of(l->g, v),
+                                     .bytes = (uint64_t)value_bytes(t),
+                                     .type = *t});
+}
+
+/* A buffer for what a node makes: of its own, or in the value of which it will be a part. */
+static uint32_t new_result(lowering *l, val v) {
+  val whole = l->within[v];
+  if (!whole) return new_work(l, v);
+  if (l->buffer_of[whole] == PROG_NONE) l->buffer_of[whole] = new_work(l, whole);
+  if (l->buffer_of[whole] == PROG_NONE) return PROG_NONE;
+  return add_view(l, l->buffer_of[whole], l->at[v], graph_value(l->g, v));
+}
+
+static hp_status add_inst(lowering *l, prog_inst n, const uint32_t *in, const uint32_t *out) {
+  program *p = l->p;
+  n.arg0 = (uint32_t)p->args.len;
+  n.workspace = PROG_NONE;
+  for (int i = 0; i < n.n_in; i++)
+    if (!vec_push(&p->args, in[i])) return HP_ERR_OOM;
+  for (int i = 0; i < n.n_out; i++)
+    if (!vec_push(&p->args, out[i])) return HP_ERR_OOM;
+  return vec_push(&p->insts, n) ? HP_OK : HP_ERR_OOM;
+}
+
+static hp_status add_copy(lowering *l, uint32_t from, uint32_t to, const ir_node *place) {
+  prog_inst n = {.op = OP_COPY,
+                 .n_in = 1,
+                 .n_out = 1,
+                 .stream = STREAM_COMPUTE,
+                 .loc = place->loc,
+                 .phase = place->phase,
+                 .bytes = 2 * (double)l->p->buffers.at[from].bytes};
+  return add_inst(l, n, &from, &to);
+}
+
+static bool is_view(const lowering *l, const ir_node *n, uint64_t *from) {
+  *from = 0;
+  return n->op == OP_RESHAPE || views_part(l->g, n, from);
+}
+
+/* Can the node that makes v write it into the memory of another value? */
+static bool may_place(const lowering *l, val v) {
+  const ir_node *n = graph_def(l->g, v);
+  bool made = n->op != OP_INPUT && n->op != OP_PARAM && n->op != OP_OFFLOAD;
+  return made && !(op_flags((op_id)n->op) & OPF_MEETS) && !l->within[v] && !l->assigned[v];
+}
+
+/* Operands of joins are made where they will stand; outer joins before inner ones, which are parts
+ * of them. */
+static void place_parts(lowering *l) {
+  for (size_t i = l->g->nodes.len; i-- > 0;) {
+    const ir_node *n = graph_node(l->g, (uint32_t)i);
+    if (!views_join(l->g, n) || l->assigned[n->out0]) continue;
+    val whole = l->within[n->out0] ? l->within[n->out0] : n->out0;
+    uint64_t at = l->at[n->out0];
+    for (int k = 0; k < n->n_in; k++) {
+      val v = graph_in(l->g, n)[k], root = l->root[v];
+      const ir_value *t = graph_value(l->g, v), *r = graph_value(l->g, root);
+      if (value_bytes(t) == value_bytes(r) && may_place(l, root)) {
+        l->within[root] = whole;
+        l->at[root] = at;
+      }
+      at += (uint64_t)value_bytes(t);
+    }
+  }
+}
+
+/* Reads of values, and which value each param becomes.  Outputs and assigns read after all other
+ * nodes. */
+static hp_status scan(lowering *l) {
+  for (size_t i = 0; i < l->g->nodes.len; i++) {
+    const ir_node *n = graph_node(l->g, (uint32_t)i);
+    const val *in = graph_in(l->g, n);
+    uint64_t from;
+    for (int k = 0; k < n->n_out; k++) l->root[n->out0 + (val)k] = n->out0 + (val)k;
+    if (is_view(l, n, &from)) l->root[n->out0] = l->root[in[0]];
+    if (n->op == OP_ASSIGN) {
+      if (l->becomes[in[0]])
+        HP_FAIL(HP_ERR_ARG, "param \"%s\" is assigned twice; give it one new value",
+                attr_str(l->g, graph_def(l->g, in[0]), "name"));
+      l->becomes[in[0]] = in[1];
+      l->assigned[in[1]] = in[0];
+    }
+    uint32_t at = n->op == OP_ASSIGN || n->op == OP_OUTPUT ? UINT32_MAX : (uint32_t)i;
+    for (int k = n->op == OP_ASSIGN; k < n->n_in; k++)
+      if (at > l->last_use[l->root[in[k]]]) l->last_use[l->root[in[k]]] = at;
+  }
+  place_parts(l);
+  return HP_OK;
+}
+
+/* May the kernel of node n write its result k over param p, if it reads p at all? */
+static bool may_overwrite(const lowering *l, const ir_node *n, int k, val p) {
+  const val *in = graph_in(l->g, n);
+  for (int i = 0; i < n->n_in; i++) {
+    if (l->root[in[i]] != p) continue;
+    bool fits = n->op == OP_FUSED ? inplace_loop(attr_str(l->g, n, "body"), i, k)
+                                  : inplace_op((op_id)n->op, i, k);
+    if (!fits) return false;
+  }
+  return true;
+}
+
+/* The result v of node i can be written straight into the param that it is assigned to. */
+static bool writes_param(const lowering *l, val v, uint32_t i) {
+  val p = l->assigned[v];
+  if (!p) return false;
+  const ir_node *n = graph_node(l->g, i);
+  uint64_t from;
+  if (n->op == OP_PARAM || n->op == OP_INPUT || is_view(l, n, &from)) return false;
+  return l->last_use[p] <= i && may_overwrite(l, n, (int)(v - n->out0), p);
+}
+
+static int stream_of(int op) {
+  return op == OP_FETCH ? STREAM_COPY_IN : op == OP_OFFLOAD ? STREAM_COPY_OUT : STREAM_COMPUTE;
+}
+
+static uint8_t tier_of(const lowering *l, const ir_node *n) {
+  return n->op == OP_OFFLOAD ? (uint8_t)attr_int(l->g, n, "tier") : TIER_DEVICE;
+}
+
+static hp_status lower_leaf(lowering *l, const ir_node *n) {
+  const ir_value *t = graph_value(l->g, n->out0);
+  prog_buffer b = {.place = n->op == OP_PARAM ? PLACE_STATE : PLACE_WORK,
+                   .tier = TIER_DEVICE,
+                   .flags = n->op == OP_INPUT ? BUFFER_INPUT : 0,
+                   .class = n->op == OP_PARAM ? MEM_PARAM : MEM_ACTIVATION,
+                   .bytes = (uint64_t)value_bytes(t),
+                   .type = *t};
+  b.name = graph_string(l->p->names, attr_str(l->g, n, "name"));
+  uint32_t id = add_buffer(l, b);
+  l->buffer_of[n->out0] = id;
+  return id == PROG_NONE || !b.name ? HP_ERR_OOM : HP_OK;
+}
+
+/* A named result: the value's own buffer, or a copy when that is a leaf or named already. */
+static hp_status lower_output(lowering *l, const ir_node *n) {
+  val v = graph_in(l->g, n)[0];
+  uint32_t id = l->buffer_of[v];
+  const prog_buffer *b = &l->p->buffers.at[id];
+  if (b->place == PLACE_STATE || b->name || b->root != id) {
+    uint32_t copy = new_work(l, v);
+    if (copy == PROG_NONE) return HP_ERR_OOM;
+    HP_TRY(add_copy(l, id, copy, n));
+    id = copy;
+  }
+  l->p->buffers.at[id].flags |= BUFFER_OUTPUT;
+  l->p->buffers.at[id].name = graph_string(l->p->names, attr_str(l->g, n, "name"));
+  return graph_status(l->p->names);
+}
+
+/* Operands that were not made where they belong are copied there. */
+static hp_status lower_join(lowering *l, const ir_node *n) {
+  if (l->buffer_of[n->out0] == PROG_NONE) l->buffer_of[n->out0] = new_result(l, n->out0);
+  uint32_t whole = l->buffer_of[n->out0];
+  if (whole == PROG_NONE) return HP_ERR_OOM;
+  uint64_t at = 0;
+  for (int k = 0; k < n->n_in; k++) {
+    val v = graph_in(l->g, n)[k];
+    const prog_buffer *b = &l->p->buffers.at[l->buffer_of[v]], *to = &l->p->buffers.at[whole];
+    if (b->root != to->root || b->at != to->at + at) {
+      uint32_t part = add_view(l, whole, at, graph_value(l->g, v));
+      if (part == PROG_NONE) return HP_ERR_OOM;
+      HP_TRY(add_copy(l, l->buffer_of[v], part, n));
+    }
+    at += (uint64_t)value_bytes(graph_value(l->g, v));
+  }
+  return HP_OK;
+}
+
+static hp_status lower_node(lowering *l, uint32_t i) {
+  const ir_node *n = graph_node(l->g, i);
+  const val *in = graph_in(l->g, n);
+  if (n->op == OP_INPUT || n->op == OP_PARAM) return HP_OK;   /* before everything else */
+  if (n->op == OP_ASSIGN || n->op == OP_OUTPUT) return HP_OK; /* after everything else */
+  uint64_t from;
+  if (is_view(l, n, &from)) {
+    uint32_t view = add_view(l, l->buffer_of[in[0]], from, graph_value(l->g, n->out0));
+    l->buffer_of[n->out0] = view;
+    return view == PROG_NONE ? HP_ERR_OOM : HP_OK;
+  }
+  if (!l->assigned[n->out0] && views_join(l->g, n)) return lower_join(l, n);
+  uint32_t operand[255], result[255];
+  for (int k = 0; k < n->n_in; k++) operand[k] = l->buffer_of[in[k]];
+  for (int k = 0; k < n->n_out; k++) {
+    val v = n->out0 + (val)k;
+    bool direct = writes_param(l, v, i);
+    result[k] = direct ? l->buffer_of[l->assigned[v]] : new_result(l, v);
+    if (result[k] == PROG_NONE) return HP_ERR_OOM;
+    if (direct) l->assigned[v] = 0;
+    else l->p->buffers.at[result[k]].tier = tier_of(l, n);
+    l->buffer_of[v] = result[k];
+  }
+  op_cost cost = op_meanings[n->op].cost(l->g, n);
+  prog_inst inst = {.op = n->op,
+                    .n_in = n->n_in,
+                    .n_out = n->n_out,
+                    .stream = (uint8_t)stream_of(n->op),
+                    .phase = n->phase,
+                    .group = n->group,
+                    .block = n->block,
+                    .stage = n->stage,
+                    .attr = n->attr,
+                    .loc = n->loc,
+                    .flops = cost.flops,
+                    .bytes = cost.bytes};
+  return add_inst(l, inst, operand, result);
+}
+
+/* Will an assign overwrite what value x is, the old value of a param? */
+static bool is_overwritten(const lowering *l, val x) {
+  return graph_def(l->g, l->root[x])->op == OP_PARAM && l->becomes[l->root[x]];
+}
+
+/* Assigns that could not be written in place: first copies of sources that another assign
+ * overwrites, then the copies into the params.  from[i] is the source of the assign at node i. */
+static hp_status copy_assigns(lowering *l, uint32_t *from) {
+  for (int round = 0; round < 2; round++)
+    for (size_t i = 0; i < l->g->nodes.len; i++) {
+      const ir_node *n = graph_node(l->g, (uint32_t)i);
+      if (n->op != OP_ASSIGN) continue;
+      val p = graph_in(l->g, n)[0], x = graph_in(l->g, n)[1];
+      uint32_t to = l->buffer_of[p];
+      if (l->buffer_of[x] == to) continue; /* done in place, or nothing to do */
+      if (round == 1) {
+        HP_TRY(add_copy(l, from[i], to, n));
+        continue;
+      }
+      from[i] = l->buffer_of[x];
+      if (!is_overwritten(l, x)) continue;
+      uint32_t copy = new_work(l, x);
+      if (copy == PROG_NONE) return HP_ERR_OOM;
+      HP_TRY(add_copy(l, from[i], copy, n));
+      from[i] = copy;
+    }
+  return HP_OK;
+}
+
+static hp_status lower_assigns(lowering *l) {
+  uint32_t *from = mem_calloc(l->g->nodes.len, sizeof *from);
+  HP_TRY_MEM(from);
+  hp_status st = copy_assigns(l, from);
+  mem_free(from);
+  return st;
+}
+
+hp_status lower_graph(const hp_graph *g, program **out) {
+  lowering l = {.g = g};
+  hp_status st = program_create(g, &l.p);
+  HP_TRY(st);
+  l.buffer_of = mem_calloc(g->values.len, sizeof *l.buffer_of);
+  l.last_use = mem_calloc(g->values.len, sizeof *l.last_use);
+  l.assigned = mem_calloc(g->values.len, sizeof *l.assigned);
+  l.becomes = mem_calloc(g->values.len, sizeof *l.becomes);
+  l.root = mem_calloc(g->values.len, sizeof *l.root);
+  l.within = mem_calloc(g->values.len, sizeof *l.within);
+  l.at = mem_calloc(g->values.len, sizeof *l.at);
+  if (!l.buffer_of || !l.last_use || !l.assigned || !l.becomes || !l.root || !l.within || !l.at)
+    st = HP_ERR_OOM;
+  if (st) goto done;
+  for (size_t v = 0; v < g->values.len; v++) l.buffer_of[v] = PROG_NONE;
+  HP_TRY_GOTO(scan(&l), st);
+  for (uint32_t i = 0; i < g->nodes.len; i++) { /* a result may be written into a later param */
+    const ir_node *n = graph_node(g, i);
+    if (n->op == OP_INPUT || n->op == OP_PARAM) HP_TRY_GOTO(lower_leaf(&l, n), st);
+  }
+  for (uint32_t i = 0; i < g->nodes.len; i++) HP_TRY_GOTO(lower_node(&l, i), st);
+  for (uint32_t i = 0; i < g->nodes.len; i++)
+    if (graph_node(g, i)->op == OP_OUTPUT) HP_TRY_GOTO(lower_output(&l, graph_node(g, i)), st);
+  HP_TRY_GOTO(lower_assigns(&l), st);
+done:
+  mem_free(l.buffer_of);
+  mem_free(l.last_use);
+  mem_free(l.assigned);
+  mem_free(l.becomes);
+  mem_free(l.root);
+  mem_free(l.within);
+  mem_free(l.at);
+  if (st) program_free(l.p);
+  else *out = l.p;
+  return st;
+}

@@ -1,0 +1,22 @@
+/* From the graph to the program: instructions, aliases, streams and waits, then memory. */
+#ifndef COMPILE_LOWER_H
+#define COMPILE_LOWER_H
+
+#include "ir/graph.h"
+#include "prog/program.h"
+
+/* Instructions and buffers of the graph, in node order, without offsets.  Reshapes, outputs and
+ * assigns cost nothing where the buffer can be the same; copies are made where it cannot. */
+hp_status lower_graph(const hp_graph *g, program **out);
+
+typedef struct {
+  uint64_t limit;  /* bytes of the work arena of TIER_DEVICE; 0 = none */
+  uint64_t effort; /* search steps of the offset planner; 0 = the usual */
+} memory_options;
+
+/* Adds workspace buffers (workspace[i] bytes for instruction i), decides what may share memory in
+ * place, and gives every work buffer its offset.  Over the limit, instructions are put into an
+ * order that needs less first.  HP_ERR_OOM names the bytes that would do. */
+hp_status plan_memory(program *p, const uint64_t *workspace, const memory_options *o);
+
+#endif

@@ -1,0 +1,260 @@
+/* The memory plan: lifetimes of buffers in the order of instructions, alias groups for results
+ * written in place, and offsets (src/mem). */
+#include "mem/offsets.h"
+#include "mem/timeline.h"
+#include "compile/inplace.h"
+#include "compile/lower.h"
+#include "sched/list.h"
+
+#include <string.h>
+
+typedef struct {
+  program *p;
+  uint32_t *first, *last; /* by buffer: instructions; first = PROG_NONE when never written */
+  uint32_t *alias;        /* by buffer: group, 0 = none */
+  uint32_t aliases;
+  uint32_t *use0, *use; /* by root buffer: instructions that touch it, in order */
+  uint32_t streams;
+  vclock clock; /* of programs with several streams */
+} planner;
+
+static uint32_t root_of(const program *p, uint32_t b) { return p->buffers.at[b].root; }
+
+/* A program that is planned again forgets the workspaces of before, which are its last buffers. */
+static hp_status add_workspaces(program *p, const uint64_t *workspace) {
+  while (p->buffers.len && (p->buffers.at[p->buffers.len - 1].flags & BUFFER_WORKSPACE))
+    p->buffers.len--;
+  for (size_t i = 0; i < p->insts.len; i++) {
+    p->insts.at[i].workspace = PROG_NONE;
+    if (!workspace[i]) continue;
+    prog_buffer b = {.place = PLACE_WORK,
+                     .tier = TIER_DEVICE,
+                     .flags = BUFFER_WORKSPACE,
+                     .class = MEM_WORKSPACE,
+                     .bytes = workspace[i],
+                     .root = (uint32_t)p->buffers.len,
+                     .type = {.dtype = HP_U8, .rank = 1, .dim = {(int64_t)workspace[i]}}};
+    p->insts.at[i].workspace = b.root;
+    if (!vec_push(&p->buffers, b)) return HP_ERR_OOM;
+  }
+  return HP_OK;
+}
+
+static void touch(planner *m, uint32_t buffer, uint32_t at) {
+  uint32_t b = root_of(m->p, buffer);
+  if (m->first[b] == PROG_NONE || at < m->first[b]) m->first[b] = at;
+  if (at > m->last[b]) m->last[b] = at;
+}
+
+/* First and last instruction of every buffer; inputs live from the start, outputs to the end. */
+static void find_lifetimes(planner *m) {
+  program *p = m->p;
+  uint32_t end = p->insts.len ? (uint32_t)p->insts.len - 1 : 0;
+  for (size_t b = 0; b < p->buffers.len; b++) {
+    m->first[b] = PROG_NONE;
+    m->last[b] = 0;
+  }
+  for (uint32_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    for (int k = 0; k < n->n_in + n->n_out; k++) touch(m, program_args(p, n)[k], i);
+    if (n->workspace != PROG_NONE) touch(m, n->workspace, i);
+  }
+  for (size_t b = 0; b < p->buffers.len; b++) {
+    if (p->buffers.at[b].flags & BUFFER_INPUT) touch(m, (uint32_t)b, 0);
+    if (p->buffers.at[b].flags & BUFFER_OUTPUT) touch(m, (uint32_t)b, end);
+    if (m->first[b] == PROG_NONE) m->first[b] = m->last[b] = 0;
+  }
+}
+
+/* Instructions that touch each root buffer: use[use0[b]] .. use[use0[b + 1] - 1], in order. */
+static hp_status find_uses(const program *p, uint32_t **use0_out, uint32_t **use_out) {
+  size_t buffers = p->buffers.len, n = p->insts.len;
+  uint32_t *use0 = mem_calloc(buffers + 2, sizeof *use0), *use = NULL;
+  HP_TRY_MEM(use0);
+  for (int fill = 0; fill < 2; fill++) {
+    for (uint32_t i = 0; i < n; i++) {
+      const prog_inst *d = program_inst(p, i);
+      for (int k = 0; k <= d->n_in + d->n_out; k++) {
+        uint32_t b = k < d->n_in + d->n_out ? program_args(p, d)[k] : d->workspace;
+        if (b == PROG_NONE) continue;
+        b = root_of(p, b);
+        if (fill) use[use0[b + 1]++] = i;
+        else use0[b + 2]++;
+      }
+    }
+    if (fill) break;
+    for (size_t b = 0; b <= buffers; b++) use0[b + 1] += use0[b];
+    use = mem_calloc(use0[buffers + 1] + 1, sizeof *use);
+    if (!use) {
+      mem_free(use0);
+      return HP_ERR_OOM;
+    }
+  }
+  *use0_out = use0;
+  *use_out = use;
+  return HP_OK;
+}
+
+static hp_status build_clock(const program *p, uint32_t streams, vclock *out) {
+  size_t n = p->insts.len;
+  uint8_t *stream = mem_calloc(n, 1);
+  uint32_t *wait0 = mem_calloc(n + 1, sizeof *wait0);
+  hp_status st = stream && wait0 ? HP_OK : HP_ERR_OOM;
+  for (size_t i = 0; !st && i < n; i++) {
+    stream[i] = p->insts.at[i].stream;
+    wait0[i] = p->insts.at[i].wait0;
+  }
+  if (!st) {
+    wait0[n] = (uint32_t)p->waits.len;
+    st = vclock_build(&(vclock_program){n, streams, stream, wait0, p->waits.at}, out);
+  }
+  mem_free(stream);
+  mem_free(wait0);
+  return st;
+}
+
+static bool may_alias(const program *p, const prog_inst *n, int in, int out) {
+  return n->op == OP_FUSED ? inplace_loop(inst_str(p, n, "body"), in, out)
+                           : inplace_op((op_id)n->op, in, out);
+}
+
+/* Is buffer a read for the last time by instruction i, with all other uses surely over? */
+static bool dies_at(const planner *m, uint32_t a, uint32_t i) {
+  if (m->last[a] != i || m->p->buffers.at[a].flags & BUFFER_OUTPUT) return false;
+  for (uint32_t u = m->use0[a]; m->streams > 1 && u < m->use0[a + 1]; u++)
+    if (m->use[u] != i && !vclock_before(&m->clock, m->use[u], i)) return false;
+  return true;
+}
+
+/* Can result o of instruction i have the memory of its operand k?  The operand must die here, have
+ * the size, be read once, and not be taken by another result. */
+static bool can_take(const planner *m, uint32_t i, int o, int k) {
+  const program *p = m->p;
+  const prog_inst *n = program_inst(p, i);
+  const uint32_t *arg = program_args(p, n);
+  uint32_t b = arg[n->n_in + o], a = root_of(p, arg[k]);
+  const prog_buffer *in = &p->buffers.at[a], *out = &p->buffers.at[b];
+  if (in->place != PLACE_WORK || in->tier != out->tier || in->bytes != out->bytes || a == b)
+    return false;
+  if (program_arg(p, n, k)->bytes != in->bytes) return false; /* a part of it */
+  if (!dies_at(m, a, i) || m->first[b] != i) return false;
+  for (int j = 0; j < n->n_in; j++)
+    if (j != k && root_of(p, arg[j]) == a) return false;
+  for (int j = 0; j < n->n_out; j++) {
+    uint32_t group = m->alias[arg[n->n_in + j]];
+    if (j != o && group && group == m->alias[a]) return false;
+  }
+  return may_alias(p, n, k, o);
+}
+
+/* Results written over operands. */
+static void find_aliases(planner *m) {
+  const program *p = m->p;
+  for (uint32_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    for (int o = 0; o < n->n_out; o++) {
+      uint32_t b = program_args(p, n)[n->n_in + o];
+      if (p->buffers.at[b].place != PLACE_WORK || p->buffers.at[b].root != b || m->alias[b])
+        continue;
+      int k = 0;
+      while (k < n->n_in && !can_take(m, i, o, k)) k++;
+      if (k == n->n_in) continue;
+      uint32_t a = root_of(p, program_args(p, n)[k]);
+      if (!m->alias[a]) m->alias[a] = ++m->aliases;
+      m->alias[b] = m->alias[a];
+    }
+  }
+}
+
+/* Rows of offsets_problem.dead, for programs with several streams.  Outputs never die, and what
+ * nobody touches is an input, which is given before the first instruction. */
+static hp_status find_dead(const planner *m, const uint32_t *index, size_t n, uint32_t **out) {
+  uint32_t *dead = mem_calloc(n * m->streams, sizeof *dead);
+  HP_TRY_MEM(dead);
+  for (size_t k = 0; k < n; k++) {
+    uint32_t b = index[k], uses = m->use0[b + 1] - m->use0[b], *row = dead + k * m->streams;
+    if (m->p->buffers.at[b].flags & BUFFER_OUTPUT || !uses)
+      for (uint32_t s = 0; s < m->streams; s++) row[s] = OFFSETS_NEVER;
+    else vclock_dead(&m->clock, m->use + m->use0[b], uses, row);
+  }
+  *out = dead;
+  return HP_OK;
+}
+
+static hp_status assign(planner *m, const memory_options *o) {
+  static const char *const tier_name[OFFSETS_TIERS] = {"device memory", "host memory", "flash"};
+  program *p = m->p;
+  uint32_t *dead = NULL;
+  hp_status st = HP_OK;
+  offsets_buffer *b = mem_calloc(p->buffers.len, sizeof *b);
+  uint64_t *offset = mem_calloc(p->buffers.len, sizeof *offset);
+  uint32_t *index = mem_calloc(p->buffers.len, sizeof *index);
+  offsets_problem problem = {.buffer = b, .effort = o->effort ? o->effort : OFFSETS_EFFORT};
+  offsets_summary s = {0};
+  if (!b || !offset || !index) st = HP_ERR_OOM;
+  if (st) goto done;
+  for (uint32_t i = 0; i < p->buffers.len; i++) {
+    const prog_buffer *f = &p->buffers.at[i];
+    if (f->place != PLACE_WORK || f->root != i) continue;
+    b[problem.n] = (offsets_buffer){.size = f->bytes,
+                                    .tier = f->tier,
+                                    .first = m->first[i],
+                                    .last = m->last[i],
+                                    .alias = m->alias[i],
+                                    .stream = p->insts.len ? p->insts.at[m->first[i]].stream : 0};
+    index[problem.n++] = i;
+  }
+  problem.limit[TIER_DEVICE] = o->limit;
+  if (m->streams > 1) {
+    HP_TRY_GOTO(find_dead(m, index, problem.n, &dead), st);
+    problem.streams = m->streams;
+    problem.dead = dead;
+  }
+  HP_TRY_GOTO(offsets_assign(&problem, offset, &s), st);
+  HP_TRY_GOTO(offsets_verify(&problem, offset), st);
+  for (size_t i = 0; i < problem.n; i++) p->buffers.at[index[i]].offset = offset[i];
+  for (size_t i = 0; i < p->buffers.len; i++)
+    p->buffers.at[i].offset = p->buffers.at[p->buffers.at[i].root].offset + p->buffers.at[i].at;
+  for (int t = 0; t < TIER_COUNT; t++) {
+    p->arena[t] = s.peak[t];
+    p->bound[t] = s.bound[t];
+    p->bound_at[t] = s.bound_at[t];
+  }
+  HP_TRY_GOTO(offsets_check_limit(&problem, &s, tier_name), st);
+done:
+  mem_free(b);
+  mem_free(offset);
+  mem_free(index);
+  mem_free(dead);
+  return st;
+}
+
+static void planner_free(planner *m) {
+  vclock_free(&m->clock);
+  mem_free(m->first);
+  mem_free(m->last);
+  mem_free(m->alias);
+  mem_free(m->use0);
+  mem_free(m->use);
+}
+
+hp_status plan_memory(program *p, const uint64_t *workspace, const memory_options *o) {
+  planner m = {.p = p, .streams = 1};
+  hp_status st;
+  HP_TRY(add_workspaces(p, workspace));
+  size_t n = p->buffers.len;
+  m.first = mem_calloc(n, sizeof *m.first);
+  m.last = mem_calloc(n, sizeof *m.last);
+  m.alias = mem_calloc(n, sizeof *m.alias);
+  if (!m.first || !m.last || !m.alias) HP_FAIL_GOTO(st, HP_ERR_OOM, "out of memory");
+  for (size_t i = 0; i < p->insts.len; i++)
+    if (p->insts.at[i].stream >= m.streams) m.streams = p->insts.at[i].stream + 1u;
+  HP_TRY_GOTO(find_uses(p, &m.use0, &m.use), st);
+  if (m.streams > 1) HP_TRY_GOTO(build_clock(p, m.streams, &m.clock), st);
+  find_lifetimes(&m);
+  find_aliases(&m);
+  HP_TRY_GOTO(assign(&m, o), st);
+done:
+  planner_free(&m);
+  return st;
+}

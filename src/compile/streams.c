@@ -1,0 +1,106 @@
+#include "compile/streams.h"
+
+#include <string.h>
+
+typedef struct {
+  program *p;
+  uint32_t *writer;                 /* by buffer: last instruction that wrote it + 1 */
+  uint32_t (*reader)[STREAM_COUNT]; /* by buffer and stream: last that read it + 1 */
+  uint32_t *position;               /* by instruction: place on its stream */
+  VEC(vclock_wait) waits;
+  uint32_t *wait0;
+  uint32_t *edge0, *before; /* instruction i also waits for before[edge0[i]] .. */
+} waiting;
+
+static hp_status wait_for(waiting *w, uint32_t self, uint32_t other_plus_one) {
+  if (!other_plus_one) return HP_OK;
+  const prog_inst *a = program_inst(w->p, self), *b = program_inst(w->p, other_plus_one - 1);
+  if (a->stream == b->stream) return HP_OK;
+  vclock_wait need = {b->stream, w->position[other_plus_one - 1]};
+  return vec_push(&w->waits, need) ? HP_OK : HP_ERR_OOM;
+}
+
+static hp_status sort_edges(waiting *w, const list_edge *edge, size_t n_edges) {
+  w->edge0 = mem_calloc(w->p->insts.len + 2, sizeof *w->edge0);
+  w->before = mem_calloc(n_edges, sizeof *w->before);
+  if (!w->edge0 || !w->before) return HP_ERR_OOM;
+  for (size_t i = 0; i < n_edges; i++) w->edge0[edge[i].after + 2]++;
+  for (size_t i = 0; i < w->p->insts.len; i++) w->edge0[i + 2] += w->edge0[i + 1];
+  for (size_t i = 0; i < n_edges; i++) w->before[w->edge0[edge[i].after + 1]++] = edge[i].before;
+  return HP_OK;
+}
+
+static hp_status collect(waiting *w) {
+  uint32_t length[STREAM_COUNT] = {0};
+  for (uint32_t i = 0; i < w->p->insts.len; i++) {
+    const prog_inst *n = program_inst(w->p, i);
+    const uint32_t *arg = program_args(w->p, n);
+    w->position[i] = length[n->stream]++;
+    w->wait0[i] = (uint32_t)w->waits.len;
+    for (int k = 0; k < n->n_in + n->n_out; k++) {
+      uint32_t b = w->p->buffers.at[arg[k]].root;
+      HP_TRY(wait_for(w, i, w->writer[b]));
+      for (int s = 0; k >= n->n_in && s < STREAM_COUNT; s++)
+        HP_TRY(wait_for(w, i, w->reader[b][s]));
+    }
+    for (uint32_t k = w->edge0[i]; k < w->edge0[i + 1]; k++)
+      HP_TRY(wait_for(w, i, w->before[k] + 1));
+    for (int k = 0; k < n->n_in + n->n_out; k++) {
+      uint32_t b = w->p->buffers.at[arg[k]].root;
+      if (k < n->n_in) {
+        w->reader[b][n->stream] = i + 1;
+      } else {
+        w->writer[b] = i + 1;
+        memset(w->reader[b], 0, sizeof w->reader[b]);
+      }
+    }
+  }
+  w->wait0[w->p->insts.len] = (uint32_t)w->waits.len;
+  return HP_OK;
+}
+
+/* Keeps the waits that no others imply, and stores them in the program. */
+static hp_status prune(waiting *w) {
+  size_t n = w->p->insts.len;
+  vclock clock = {0};
+  uint8_t *stream = mem_calloc(n, 1);
+  uint32_t *wait0 = mem_calloc(n + 1, sizeof *wait0);
+  hp_status st = stream && wait0 ? HP_OK : HP_ERR_OOM;
+  if (st) goto done;
+  for (size_t i = 0; i < n; i++) stream[i] = w->p->insts.at[i].stream;
+  vclock_program vp = {n, STREAM_COUNT, stream, w->wait0, w->waits.at};
+  HP_TRY_GOTO(vclock_build(&vp, &clock), st);
+  w->p->waits.len = 0;
+  if (!vec_reserve(&w->p->waits, w->waits.len)) HP_FAIL_GOTO(st, HP_ERR_OOM, "out of memory");
+  vclock_prune(&vp, &clock, wait0, w->p->waits.at);
+  w->p->waits.len = wait0[n];
+  for (size_t i = 0; i < n; i++) {
+    w->p->insts.at[i].wait0 = wait0[i];
+    w->p->insts.at[i].n_wait = (uint16_t)(wait0[i + 1] - wait0[i]);
+  }
+done:
+  vclock_free(&clock);
+  mem_free(stream);
+  mem_free(wait0);
+  return st;
+}
+
+hp_status place_waits(program *p, const list_edge *edge, size_t n_edges) {
+  waiting w = {.p = p};
+  w.writer = mem_calloc(p->buffers.len, sizeof *w.writer);
+  w.reader = mem_calloc(p->buffers.len, sizeof *w.reader);
+  w.position = mem_calloc(p->insts.len, sizeof *w.position);
+  w.wait0 = mem_calloc(p->insts.len + 1, sizeof *w.wait0);
+  hp_status st = w.writer && w.reader && w.position && w.wait0 ? HP_OK : HP_ERR_OOM;
+  if (!st) st = sort_edges(&w, edge, n_edges);
+  if (!st) st = collect(&w);
+  if (!st && w.waits.len) st = prune(&w);
+  mem_free(w.writer);
+  mem_free(w.reader);
+  mem_free(w.position);
+  mem_free(w.wait0);
+  mem_free(w.edge0);
+  mem_free(w.before);
+  vec_free(&w.waits);
+  return st;
+}

@@ -1,0 +1,13 @@
+/* Waits between the streams of a program. */
+#ifndef COMPILE_STREAMS_H
+#define COMPILE_STREAMS_H
+
+#include "prog/program.h"
+#include "sched/list.h"
+
+/* Fills the waits of every instruction: for what it reads, and, where it writes over memory that
+ * others read or wrote (state), for those; and for edge.before, where it is edge.after.  Redundant
+ * waits are left out. */
+hp_status place_waits(program *p, const list_edge *edge, size_t n_edges);
+
+#endif

@@ -1,0 +1,275 @@
+/* The walk over the graph: leaves, effects, and nodes by their rules. */
+#include "shard/shard_pad.h"
+#include "shard/shard_state.h"
+
+#include "shard/slices.h"
+
+#include <string.h>
+
+static void local_type(const shard *s, const layout *l, ir_value *v) {
+  for (int d = 0; d < v->rank; d++) v->dim[d] = layout_part_size(s->m, l, d, v->dim[d]);
+}
+
+hp_status shard_check_layout(const mesh *m, const char *name, const ir_value *v, const layout *l,
+                             bool is_param) {
+  if (l->rank != v->rank)
+    HP_FAIL(HP_ERR_LAYOUT, "%s \"%s\": has %d entries, the tensor %d dims",
+            *name == '(' ? "hp_shard" : "layout of", name, l->rank, v->rank);
+  for (int a = 0; a < m->axes; a++)
+    if (l->pending[a] && !(is_param && l->pending[a] == PENDING_SUM))
+      HP_FAIL(HP_ERR_LAYOUT, "layout of \"%s\": nothing can be pending on a tensor that is given",
+              name);
+  int d = layout_short_dim(m, l, v->dim);
+  if (d >= 0)
+    HP_FAIL(HP_ERR_LAYOUT, "layout of \"%s\": dim %d of size %lld is more than %lld parts of %d",
+            name, d, (long long)v->dim[d], (long long)layout_parts(m, l, d), l->part[d]);
+  return HP_OK;
+}
+
+bool shard_declared(const hp_graph *g, const shard_plan *plan, const ir_node *n, layout *out) {
+  const ir_value *v = plan->type ? &plan->type[n->out0] : graph_value(g, n->out0);
+  if (!plan->declared(plan->model, attr_str(g, n, "name"), v, out)) {
+    *out = (layout){.rank = v->rank};
+    return false;
+  }
+  if (plan->whole_sums) memset(out->pending, 0, sizeof out->pending);
+  for (int d = 0; d < v->rank && d < out->rank; d++)
+    if (plan->type || layout_padded_size(plan->mesh, out, d, v->dim[d]) == v->dim[d])
+      out->part[d] = 0;
+  return true;
+}
+
+static hp_status leaf(shard *s, const ir_node *n) {
+  ir_value v = *graph_value(s->r.from, n->out0);
+  const char *name = attr_str(s->r.from, n, "name");
+  layout l;
+  if (shard_declared(s->r.from, s->plan, n, &l))
+    HP_TRY(shard_check_layout(s->m, name, &v, &l, n->op == OP_PARAM));
+  s->made[n->out0] = s->now[n->out0] = l;
+  if (n->op == OP_INPUT) shard_rows_of_input(s, n->out0);
+  local_type(s, &l, &v);
+  s->r.map[n->out0] = ops_leaf(s->r.to, n->op, name, (hp_dtype)v.dtype, v.dim, v.rank);
+  return graph_status(s->r.to);
+}
+
+/* Whole parts of what the computation gives; a param goes back to its own layout. */
+static hp_status effect(shard *s, const ir_node *n) {
+  const val *in = graph_in(s->r.from, n);
+  val x = in[n->n_in - 1], moved;
+  HP_TRY(shard_settle(s, x));
+  layout to = s->now[x];
+  memset(to.pending, 0, sizeof to.pending);
+  if (n->op == OP_ASSIGN) to = s->made[in[0]];
+  HP_TRY(shard_bring(s, x, &to, &moved));
+  if (n->op == OP_ASSIGN) {
+    ops_assign(s->r.to, s->r.map[in[0]], moved);
+  } else {
+    s->made[x] = to;
+    ops_output(s->r.to, attr_str(s->r.from, n, "name"), moved);
+  }
+  return graph_status(s->r.to);
+}
+
+/* A product of 16-bit numbers that is left as a partial sum is made in f32, and rounded when the
+ * sum is whole: then it has the accuracy of one device. */
+static bool widens(const shard *s, const ir_node *n, const layout *out) {
+  bool product = n->op == OP_EINSUM || n->op == OP_GROUPED || n->op == OP_GROUPED_GRAD;
+  return product && shard_is_pending(out) && graph_value(s->r.from, n->out0)->dtype != HP_F32 &&
+         !shard_is_pending(&s->now[graph_in(s->r.from, n)[0]]) &&
+         !shard_is_pending(&s->now[graph_in(s->r.from, n)[1]]);
+}
+
+/* The dtype of its result is the last attribute of a product. */
+static void widen(attr_record *a) {
+  a->n--;
+  attr_put_int(a, HP_F32);
+}
+
+/* Indices along dims that are cut: those of the own part. */
+static void locate_indices(shard *s, const rule *r, const choice *c, val *in) {
+  for (int f = 0; f < r->factors; f++) {
+    int d, operand = r->factor[f].index - 1, tensor = rule_find(r, f, &d);
+    if (operand < 0 || tensor < 0) continue;
+    const layout *l = tensor < r->n_in ? &c->need[tensor] : &c->out[tensor - r->n_in];
+    if (layout_parts(s->m, l, d) == 1) continue;
+    int64_t size = layout_part_size(s->m, l, d, r->factor[f].size);
+    in[operand] = shard_locate(s, in[operand], l->axis[d], l->n[d], size);
+  }
+}
+
+/* Results whose rows were moved to where a param is: later users find the rows at home. */
+static hp_status bring_rows_home(shard *s, const ir_node *n) {
+  for (int o = 0; o < n->n_out; o++) {
+    val v = n->out0 + (val)o;
+    layout home;
+    if (s->owned[v].n) HP_TRY(shard_settle(s, v));
+    shard_rows_home(s, n, v, &s->now[v], &home);
+    HP_TRY(shard_bring(s, v, &home, &s->r.map[v]));
+    s->now[v] = home;
+  }
+  return HP_OK;
+}
+
+static hp_status compute(shard *s, const ir_node *n, rule *r, choice *c) {
+  const val *from = graph_in(s->r.from, n);
+  val in[RULE_TENSORS];
+  for (bool again = true; again;) {
+    HP_TRY(rule_of_node(s->r.from, n, r));
+    HP_TRY(shard_choose(s, n, r, c));
+    HP_TRY(shard_settle_operands(s, n, c, &again));
+  }
+  for (int i = 0; i < n->n_in; i++) HP_TRY(shard_bring_owned(s, from[i], &c->need[i], &in[i]));
+  locate_indices(s, r, c, in);
+  shard_place_dropout(s, n, c, in);
+  shard_own_results(s, n, c);
+  bool wide = widens(s, n, &c->out[0]);
+  ir_value part = *graph_value(s->r.from, n->out0);
+  local_type(s, &c->out[0], &part);
+  attr_record a = rule_local_attrs(s->r.from, n, &part);
+  if (wide) widen(&a);
+  val y = ops_add(s->r.to, n->op, in, n->n_in, &a);
+  for (int o = 0; y && o < n->n_out; o++) {
+    val old = n->out0 + (val)o;
+    s->r.map[old] = y + (val)o;
+    s->made[old] = s->now[old] = c->out[o];
+    s->wide[old] = wide;
+  }
+  HP_TRY(graph_status(s->r.to));
+  return c->keeps_rows ? HP_OK : bring_rows_home(s, n);
+}
+
+/* Under the layout that is declared for the name, if one is. */
+static hp_status marked(shard *s, const ir_node *n) {
+  val from = graph_in(s->r.from, n)[0], old = n->out0;
+  const ir_value *v = graph_value(s->r.from, from);
+  HP_TRY(shard_settle(s, from));
+  layout to = s->now[from], l;
+  if (shard_declared(s->r.from, s->plan, n, &l)) {
+    HP_TRY(shard_check_layout(s->m, attr_str(s->r.from, n, "name"), v, &l, false));
+    to = l;
+  }
+  HP_TRY(shard_bring(s, from, &to, &s->r.map[old]));
+  s->made[old] = s->now[old] = to;
+  shard_rows_of_mark(s, from, old);
+  return HP_OK;
+}
+
+hp_status shard_node(shard *s, const ir_node *n) {
+  if (n->op == OP_MARK) return marked(s, n);
+  struct {
+    rule r;
+    choice c;
+  } *room = mem_calloc(1, sizeof *room);
+  HP_TRY_MEM(room);
+  hp_status st = rule_of_node(s->r.from, n, &room->r);
+  if (!st) {
+    shard_rows_of_results(s, n, &room->r);
+    if (shard_cuts_sequence(s, n)) st = shard_attention(s, n);
+    else if (shard_expands(s, n)) st = shard_expand(s, n);
+    else st = compute(s, n, &room->r, &room->c);
+  }
+  mem_free(room);
+  return st;
+}
+
+static hp_status shard_all(shard *s) {
+  for (uint32_t i = 0; i < s->r.from->nodes.len; i++) {
+    const ir_node *n = graph_node(s->r.from, i);
+    rewrite_place(&s->r, n);
+    if (n->op == OP_INPUT || n->op == OP_PARAM) HP_TRY(leaf(s, n));
+    else if (!n->n_out) HP_TRY(effect(s, n));
+    else HP_TRY(shard_node(s, n));
+  }
+  return HP_OK;
+}
+
+hp_status shard_begin(shard *s, const hp_graph *g) {
+  s->r.from = g;
+  s->r.map = mem_calloc(g->values.len, sizeof *s->r.map);
+  s->made = mem_calloc(g->values.len, sizeof *s->made);
+  s->now = mem_calloc(g->values.len, sizeof *s->now);
+  s->rows = mem_calloc(g->values.len, sizeof *s->rows);
+  s->owned = mem_calloc(g->values.len, sizeof *s->owned);
+  s->wide = mem_calloc(g->values.len, sizeof *s->wide);
+  s->ways = mem_calloc(1, sizeof *s->ways);
+  HP_TRY(use_lists_build(g, &s->users));
+  return s->r.map && s->made && s->now && s->rows && s->owned && s->wide && s->ways ? HP_OK
+                                                                                    : HP_ERR_OOM;
+}
+
+void shard_end(shard *s) {
+  mem_free(s->r.map);
+  mem_free(s->now);
+  mem_free(s->rows);
+  mem_free(s->owned);
+  mem_free(s->wide);
+  if (s->ways) {
+    map_free(&s->ways->place);
+    vec_free(&s->ways->way);
+    mem_free(s->ways);
+  }
+  use_lists_free(&s->users);
+}
+
+/* A graph whose layouts divide its dims. */
+static hp_status shard_even(const hp_graph *g, const shard_plan *plan, sharded *out) {
+  shard s = {.plan = plan, .m = plan->mesh};
+  HP_TRY(graph_create(g, &s.r.to));
+  hp_status st = shard_begin(&s, g);
+  if (!st) st = shard_all(&s);
+  if (!st) st = graph_status(s.r.to);
+  uint8_t *axes = st ? NULL : mem_calloc(g->values.len, 1);
+  if (!st && !axes) st = HP_ERR_OOM;
+  for (val v = 1; !st && v < g->values.len; v++) axes[v] = shard_row_axes(&s.rows[v]);
+  shard_end(&s);
+  *out = (sharded){.graph = s.r.to, .of = s.made, .row_axes = axes};
+  if (st) sharded_free(out);
+  return st;
+}
+
+/* From the layouts of the padded graph to those of g: parts have the length that they have there.
+ */
+static hp_status unpadded(const hp_graph *g, const padded *p, const mesh *m, sharded *s) {
+  layout *of = mem_calloc(g->values.len, sizeof *of);
+  uint8_t *axes = mem_calloc(g->values.len, 1);
+  if (!of || !axes) {
+    mem_free(of);
+    mem_free(axes);
+    return HP_ERR_OOM;
+  }
+  for (val v = 1; v < g->values.len; v++) {
+    const ir_value *t = graph_value(g, v), *longer = graph_value(p->graph, p->of[v]);
+    of[v] = s->of[p->of[v]];
+    axes[v] = s->row_axes[p->of[v]];
+    for (int d = 0; d < t->rank; d++)
+      if (longer->dim[d] != t->dim[d])
+        of[v].part[d] = (int32_t)layout_part_size(m, &of[v], d, longer->dim[d]);
+  }
+  mem_free(s->of);
+  mem_free(s->row_axes);
+  s->of = of;
+  s->row_axes = axes;
+  s->padded_work = p->all_flops > 0 ? 1 - p->true_flops / p->all_flops : 0;
+  return HP_OK;
+}
+
+hp_status shard_graph(const hp_graph *g, const shard_plan *plan, sharded *out) {
+  padded p;
+  HP_TRY(shard_pad(g, plan, &p));
+  shard_plan even = *plan;
+  even.type = p.was;
+  hp_status st = shard_even(p.graph ? p.graph : g, &even, out);
+  if (!st && p.graph) {
+    st = unpadded(g, &p, plan->mesh, out);
+    if (st) sharded_free(out);
+  }
+  padded_free(&p);
+  return st;
+}
+
+void sharded_free(sharded *s) {
+  graph_free(s->graph);
+  mem_free(s->of);
+  mem_free(s->row_axes);
+  *s = (sharded){0};
+}

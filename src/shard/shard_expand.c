@@ -1,0 +1,125 @@
+/* Composite ops whose operands lie as their rule does not allow: a norm over a dim that is cut, the
+ * loss of classes that are cut, dropout of a part, attention whose heads of queries are cut
+ * otherwise than in groups of those of keys.  They are written in ops that do allow it. */
+#include "shard/expand.h"
+#include "shard/shard_state.h"
+#include "shard/slices.h"
+
+#include <string.h>
+
+static bool last_is_cut(const shard *s, val x) {
+  const layout *l = &s->now[x];
+  return l->rank && layout_parts(s->m, l, l->rank - 1) > 1;
+}
+
+/* Are heads of queries cut neither in whole groups nor, one head of keys a device, within them?
+ * To sum gradients of repeated heads takes another order than attention has. */
+static bool cuts_groups(const shard *s, const ir_node *n) {
+  if (n->op != OP_ATTENTION && n->op != OP_ATTENTION_GRAD) return false;
+  if (s->plan->whole_sums) return false;
+  const val *in = graph_in(s->r.from, n);
+  const layout *q = &s->now[in[0]];
+  int64_t kv = graph_value(s->r.from, in[1])->dim[2], parts = 1;
+  if (graph_value(s->r.from, in[0])->dim[2] == kv) return false;
+  for (int i = 0; i < q->n[2]; i++) {
+    int64_t size = s->m->size[q->axis[2][i]];
+    if (kv % (parts * size)) return parts != kv;
+    parts *= size;
+  }
+  return false;
+}
+
+/* Random numbers are those of the whole tensor, of which each device takes its part. */
+static bool drops_part(const shard *s, const ir_node *n) {
+  if (n->op != OP_DROPOUT) return false;
+  const layout *x = &s->now[graph_in(s->r.from, n)[0]];
+  for (int d = 0; d < x->rank; d++)
+    if (layout_parts(s->m, x, d) > 1) return true;
+  return false;
+}
+
+bool shard_expands(const shard *s, const ir_node *n) {
+  if (drops_part(s, n)) return true;
+  if (s->plan->whole_sums) return false;
+  bool rows = n->op == OP_RMS_NORM || n->op == OP_LAYER_NORM || n->op == OP_SOFTMAX;
+  rows |= n->op == OP_CROSS_ENTROPY && attr_int(s->r.from, n, "ignore") < 0;
+  return (rows && last_is_cut(s, graph_in(s->r.from, n)[0])) || cuts_groups(s, n);
+}
+
+/* --- what a node is made of, sharded in its place --------------------------------------------- */
+
+static void take(shard *to, val x, const shard *from, val y) {
+  to->r.map[x] = from->r.map[y];
+  to->made[x] = from->made[y];
+  to->now[x] = from->now[y];
+  to->rows[x] = from->rows[y];
+  to->owned[x] = from->owned[y];
+  to->wide[x] = from->wide[y];
+}
+
+static hp_status shard_inner(shard *s, shard *inner, const val *outer) {
+  const hp_graph *g = inner->r.from;
+  for (uint32_t i = 0, leaf = 0; i < g->nodes.len; i++) {
+    const ir_node *n = graph_node(g, i);
+    rewrite_place(&inner->r, n);
+    if (n->op == OP_INPUT) take(inner, n->out0, s, outer[leaf++]);
+    else HP_TRY(shard_node(inner, n));
+  }
+  return HP_OK;
+}
+
+static hp_status expanded(shard *s, const ir_node *n) {
+  val out[OPS_OUT_MAX];
+  hp_graph *g;
+  HP_TRY(expand_node(s->r.from, n, &g, out));
+  shard inner = {.plan = s->plan, .m = s->m, .r = {.to = s->r.to}};
+  hp_status st = shard_begin(&inner, g);
+  if (!st) st = shard_inner(s, &inner, graph_in(s->r.from, n));
+  for (int k = 0; !st && k < n->n_out; k++) take(s, n->out0 + (val)k, &inner, out[k]);
+  shard_end(&inner);
+  mem_free(inner.made);
+  graph_free(g);
+  return st;
+}
+
+/* --- cross-entropy over classes that are cut -----------------------------------------------------
+ *
+ * Every device has the loss and the log-sum-exp of its own classes; of a label that is elsewhere
+ * the loss is the log-sum-exp.  So lse - loss, summed over the devices, is the label's logit. */
+static hp_status cross_entropy(shard *s, const ir_node *n) {
+  const val *from = graph_in(s->r.from, n);
+  hp_graph *g = s->r.to;
+  layout lx = s->now[from[0]], rows;
+  int d = lx.rank - 1, cut = lx.n[d];
+  uint8_t *axis = lx.axis[d];
+  val x, label;
+  memset(lx.pending, 0, sizeof lx.pending);
+  rows = lx;
+  rows.rank--;
+  layout_cut(&rows, d, cut);
+  HP_TRY(shard_bring(s, from[0], &lx, &x));
+  HP_TRY(shard_bring(s, from[1], &rows, &label));
+  int64_t ignore = attr_int(s->r.from, n, "ignore"), size = graph_value(g, x)->dim[d];
+  attr_record a = {0};
+  attr_put_int(&a, ignore);
+  val own[2] = {x, shard_locate(s, label, axis, cut, size)};
+  val loss = ops_add(g, OP_CROSS_ENTROPY, own, 2, &a), part = loss ? loss + 1 : 0;
+  val top = shard_reduce(s, part, axis, cut, PENDING_MAX);
+  val sum = ops_unary(g, OP_EXP, ops_binary(g, OP_SUB, part, top));
+  sum = ops_unary(g, OP_LOG, shard_reduce(s, sum, axis, cut, PENDING_SUM));
+  val lse = ops_binary(g, OP_ADD, top, sum);
+  val logit = ops_binary(g, OP_SUB, part, loss);
+  logit = shard_reduce(s, logit, axis, cut, PENDING_SUM);
+  hp_dtype t = (hp_dtype)graph_value(s->r.from, from[1])->dtype;
+  val left_out = ops_binary(g, OP_EQ, label, ops_const(g, t, (double)ignore));
+  val zero = ops_const(g, HP_F32, 0);
+  loss = ops_select(g, left_out, zero, ops_binary(g, OP_SUB, lse, logit));
+  s->r.map[n->out0] = loss;
+  s->r.map[n->out0 + 1] = lse;
+  for (val k = 0; k < 2; k++) s->made[n->out0 + k] = s->now[n->out0 + k] = rows;
+  return graph_status(g);
+}
+
+hp_status shard_expand(shard *s, const ir_node *n) {
+  return n->op == OP_CROSS_ENTROPY ? cross_entropy(s, n) : expanded(s, n);
+}

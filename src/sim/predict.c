@@ -1,0 +1,98 @@
+#include "sim/predict.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+double predict_received(const program *p, const prog_inst *n) {
+  if (!(op_flags((op_id)n->op) & OPF_MEETS)) return 0;
+  double in = (double)value_bytes(&program_arg(p, n, 0)->type);
+  double devices = (double)inst_int(p, n, "n");
+  if (n->op == OP_ALL_GATHER) return in * (devices - 1);
+  if (n->op == OP_PERMUTE || n->op == OP_ZIGZAG) return in;
+  if (n->op == OP_PERMUTE) return in;
+  return (n->op == OP_ALL_REDUCE ? 2 : 1) * in * (devices - 1) / devices;
+}
+
+double predict_inst(const cluster *c, const mesh *m, const program *p, const prog_inst *n) {
+  if (!(op_flags((op_id)n->op) & OPF_MEETS)) return cluster_work_s(c, n->flops, n->bytes);
+  int64_t axes[ATTR_LIST_MAX];
+  uint8_t axis[MESH_AXES];
+  int count = inst_list(p, n, "axes", axes);
+  for (int i = 0; i < count; i++) axis[i] = (uint8_t)axes[i];
+  return cluster_comm_s(c, m, axis, count, predict_received(p, n), n->op == OP_ALL_REDUCE ? 2 : 1);
+}
+
+hp_status predict_run(const cluster *c, const mesh *m, const program *p, inst_times *out) {
+  double free_s[STREAM_COUNT] = {0};
+  uint32_t length[STREAM_COUNT] = {0}, *at = mem_calloc(p->insts.len * STREAM_COUNT, sizeof *at);
+  HP_TRY_MEM(at);
+  for (uint32_t i = 0; i < p->insts.len; i++) { /* a wait names what is listed before */
+    const prog_inst *n = program_inst(p, i);
+    double start = free_s[n->stream];
+    for (uint32_t k = 0; k < n->n_wait; k++) {
+      const vclock_wait *w = &p->waits.at[n->wait0 + k];
+      double end = out[at[w->stream * p->insts.len + w->position]].end_s;
+      if (end > start) start = end;
+    }
+    out[i] = (inst_times){start, start, start + predict_inst(c, m, p, n)};
+    free_s[n->stream] = out[i].end_s;
+    at[n->stream * p->insts.len + length[n->stream]++] = i;
+  }
+  mem_free(at);
+  return HP_OK;
+}
+
+static bool is_copy(const prog_inst *n) {
+  return n->stream == STREAM_COPY_IN || n->stream == STREAM_COPY_OUT;
+}
+
+static int by_start(const void *a, const void *b) {
+  const inst_times *x = a, *y = b;
+  return (x->start_s > y->start_s) - (x->start_s < y->start_s);
+}
+
+/* Time of the sorted copies during which nothing is computed; what two copies expose at one time
+ * counts once.  Computations are listed in the order of their times. */
+static double exposed_copies(const program *p, const inst_times *t, const inst_times *copy,
+                             size_t n) {
+  double exposed = 0, done = 0; /* until then all is accounted for */
+  size_t next = 0;              /* computations before it have ended by then */
+  for (size_t i = 0; i < n; i++) {
+    double from = fmax(copy[i].start_s, done), to = copy[i].end_s;
+    if (to <= from) continue;
+    exposed += to - from;
+    for (size_t k = next; k < p->insts.len; k++) {
+      if (program_inst(p, k)->stream != STREAM_COMPUTE) continue;
+      if (t[k].start_s >= to) break;
+      exposed -= fmax(fmin(t[k].end_s, to) - fmax(t[k].start_s, from), 0);
+      if (t[k].end_s <= from) next = k + 1;
+    }
+    done = to;
+  }
+  return exposed;
+}
+
+static hp_status find_exposed(const program *p, const inst_times *t, double *out) {
+  size_t n = 0;
+  inst_times *copy = mem_calloc(p->insts.len, sizeof *copy);
+  HP_TRY_MEM(copy);
+  for (size_t i = 0; i < p->insts.len; i++)
+    if (is_copy(program_inst(p, i))) copy[n++] = t[i];
+  if (n) qsort(copy, n, sizeof *copy, by_start);
+  *out = n ? exposed_copies(p, t, copy, n) : 0;
+  mem_free(copy);
+  return HP_OK;
+}
+
+hp_status predict_totals(const cluster *c, const mesh *m, const program *p, double *run_s,
+                         double *exposed_copy_s) {
+  inst_times *t = mem_calloc(p->insts.len, sizeof *t);
+  HP_TRY_MEM(t);
+  hp_status st = predict_run(c, m, p, t);
+  *run_s = 0;
+  for (size_t i = 0; !st && i < p->insts.len; i++)
+    if (t[i].end_s > *run_s) *run_s = t[i].end_s;
+  if (!st) st = find_exposed(p, t, exposed_copy_s);
+  mem_free(t);
+  return st;
+}
