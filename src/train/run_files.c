@@ -3,7 +3,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/thread.h"
-#include "train/chart.h"
+#include "report/chart.h"
 #include "base/retry.h"
 
 #include <string.h>

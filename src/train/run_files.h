@@ -4,9 +4,9 @@
 #ifndef TRAIN_RUN_FILES_H
 #define TRAIN_RUN_FILES_H
 
-#include "train/append_log.h"
+#include "report/append_log.h"
 #include "train/run_log.h"
-#include "train/tensorboard.h"
+#include "report/tensorboard.h"
 
 typedef struct {
   const run_log *log;

@@ -8,38 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- entries ---------------------------------------------------------------------------------- */
-
-static void add(run_entry *e, run_value v) {
-  HP_ASSERT(e->n < RUN_VALUES_MAX);
-  e->value[e->n++] = v;
-}
-
-void run_entry_add(run_entry *e, const char *key, double x) {
-  add(e, (run_value){.key = key, .number = x});
-}
-
-void run_entry_add_int(run_entry *e, const char *key, int64_t x) {
-  add(e, (run_value){.key = key, .whole = true, .integer = x, .number = (double)x});
-}
-
-const run_value *run_entry_get(const run_entry *e, const char *key) {
-  for (int i = 0; i < e->n; i++)
-    if (!strcmp(e->value[i].key, key)) return &e->value[i];
-  return NULL;
-}
-
-double run_entry_number(const run_entry *e, const char *key) {
-  const run_value *v = run_entry_get(e, key);
-  return v ? v->number : NAN;
-}
-
-double run_round(double x, int digits) {
-  char text[400];
-  snprintf(text, sizeof text, "%.*f", digits, x);
-  return strtod(text, NULL);
-}
-
 /* --- the run ---------------------------------------------------------------------------------- */
 
 void run_log_create(const train_config *c, const train_flow *f, const sampler *order,
@@ -155,14 +123,6 @@ void run_log_saved(run_log *r) {
 }
 
 /* --- lines ------------------------------------------------------------------------------------ */
-
-void run_print_duration(double s, str *out) {
-  int64_t t = s > 0 && s < 9e15 ? (int64_t)s : 0, days = t / 86400;
-  if (days) str_printf(out, "%lld day%s, ", (long long)days, days == 1 ? "" : "s");
-  t %= 86400;
-  str_printf(out, "%lld:%02lld:%02lld", (long long)(t / 3600), (long long)(t / 60 % 60),
-             (long long)(t % 60));
-}
 
 static void put_duration(json_writer *w, const char *key, double s) {
   str text = {0};
@@ -379,7 +339,7 @@ hp_status run_log_eval_results(run_log *r, const run_entry *e, run_entry *out) {
   for (int i = 0; i < e->n; i++) {
     const run_value *v = &e->value[i];
     size_t n = strlen(v->key);
-    if (strcmp(v->key, "step")) add(&all, *v);
+    if (strcmp(v->key, "step")) run_entry_add_value(&all, *v);
     if (n > 5 && !strcmp(v->key + n - 5, "_loss")) loss = v;
   }
   if (loss) {

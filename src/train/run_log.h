@@ -1,34 +1,14 @@
 /* The history of a run, and the texts made from it: trainer_log.jsonl, trainer_state.json, the
  * results files, the lines on the console.  Names, order and form are those of Transformers and
  * LlamaFactory; numbers are written as Python writes them.
- *
- * An entry is a list of named numbers, in the order of the console line. */
+ */
 #ifndef TRAIN_RUN_LOG_H
 #define TRAIN_RUN_LOG_H
 
 #include "base/tree.h"
 #include "base/vec.h"
+#include "report/run_entry.h"
 #include "train/train_flow.h"
-
-enum { RUN_VALUES_MAX = 16 };
-
-typedef struct {
-  const char *key;
-  bool whole; /* an integer: .integer, else .number */
-  int64_t integer;
-  double number;
-} run_value;
-
-typedef struct {
-  run_value value[RUN_VALUES_MAX];
-  int n;
-} run_entry;
-
-void run_entry_add(run_entry *e, const char *key, double x);
-void run_entry_add_int(run_entry *e, const char *key, int64_t x);
-const run_value *run_entry_get(const run_entry *e, const char *key); /* NULL: none */
-/* The number under a key, NAN when there is none. */
-double run_entry_number(const run_entry *e, const char *key);
 
 typedef struct {
   VEC(run_entry) entry; /* log_history; each ends with "step" */
@@ -93,9 +73,5 @@ void run_log_print_metrics(const run_entry *e, const char *split, str *out);
 void run_log_print_results(const run_entry *e, int n, const tree_node *before, str *out);
 /* What an evaluation leaves in eval_results.json: its entry, and the perplexity. */
 hp_status run_log_eval_results(run_log *r, const run_entry *e, run_entry *out);
-
-/* As Python writes: str(timedelta(seconds=int(s))), and round(x, digits). */
-void run_print_duration(double s, str *out);
-double run_round(double x, int digits);
 
 #endif

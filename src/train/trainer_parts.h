@@ -5,7 +5,7 @@
 #include "ckpt/model_files.h"
 #include "model/lm_eval.h"
 #include "ckpt/checkpoint.h"
-#include "train/progress.h"
+#include "report/progress.h"
 #include "base/retry.h"
 #include "train/run_files.h"
 #include "train/run_log.h"

@@ -1,7 +1,8 @@
 /* report.html of a run, from what the trainer knows. */
 #include "base/io.h"
-#include "train/chart.h"
-#include "train/report.h"
+#include "report/chart.h"
+#include "report/report.h"
+#include "train/report_settings.h"
 #include "train/trainer_parts.h"
 
 #include <dirent.h>
@@ -166,8 +167,8 @@ static hp_status write_report(const trainer *t, const char *status, bool finishe
                   .step = t->steps_done.at,
                   .step_s = t->step_seconds.at,
                   .tokens_per_s = t->tokens_per_s.at,
-                  .steps = t->steps_done.len,
-                  .config = t->c};
+                  .steps = t->steps_done.len};
+  if (!st) st = report_settings_list(t->c, &p->names, &p->r.setting, &p->r.settings);
   if (!st) st = add_ops(t, p);
   if (!st) st = add_memory(t, p);
   if (!st) st = add_pictures(t, p);

@@ -1,6 +1,6 @@
 #include "test.h"
 
-#include "train/chart.h"
+#include "report/chart.h"
 
 #include <math.h>
 

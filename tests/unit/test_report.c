@@ -3,7 +3,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/yaml.h"
-#include "train/report.h"
+#include "train/report_settings.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,6 +17,7 @@ typedef struct {
   report_layer layer[4];
   tree source;
   train_config config;
+  arena names; /* of the settings' texts */
 } sample;
 
 static const report_fact head[] = {{"model", "models/tiny-shakespeare",
@@ -107,9 +108,9 @@ static sample *make(void) {
                   .memory_note = "whole model: <4 devices",
                   .timeline = "<svg class=\"hx\"></svg>",
                   .mesh = "",
-                  .config = &s->config,
                   .file = file,
                   .files = 4};
+  CHECK_OK(report_settings_list(&s->config, &s->names, &s->r.setting, &s->r.settings));
   add_steps(s);
   add_memory(s);
   return s;
@@ -117,6 +118,7 @@ static sample *make(void) {
 
 static void end(sample *s) {
   train_config_free(&s->config);
+  arena_free(&s->names);
   tree_free(&s->source);
   mem_free(s);
 }

@@ -3,9 +3,9 @@
 #include "base/milestone.h"
 #include "base/thread.h"
 #include "test.h"
-#include "train/append_log.h"
+#include "report/append_log.h"
 #include "base/retry.h"
-#include "train/tensorboard.h"
+#include "report/tensorboard.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "base/thread.h"
 #include "base/yaml.h"
-#include "train/progress.h"
+#include "report/progress.h"
 #include "train/run_files.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-#include "train/append_log.h"
+#include "report/append_log.h"
 
 #include "base/log.h"
 

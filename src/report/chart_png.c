@@ -1,4 +1,4 @@
-#include "train/chart_canvas.h"
+#include "report/chart_canvas.h"
 
 #include <cairo.h>
 #include <dlfcn.h>

@@ -1,8 +1,8 @@
-#include "train/progress.h"
+#include "report/progress.h"
 
 #include "base/log.h"
 #include "base/thread.h"
-#include "train/chart.h"
+#include "report/chart.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "train/tensorboard.h"
+#include "report/tensorboard.h"
 
 #include "base/io.h"
 

@@ -1,8 +1,8 @@
 /* What a chart is drawn with: a handful of shapes, as SVG text or through cairo. */
-#ifndef TRAIN_CHART_CANVAS_H
-#define TRAIN_CHART_CANVAS_H
+#ifndef REPORT_CHART_CANVAS_H
+#define REPORT_CHART_CANVAS_H
 
-#include "train/chart.h"
+#include "report/chart.h"
 
 typedef enum { INK_GRID, INK_AXIS, INK_TICK, INK_LABEL, INK_TITLE, INK_LIMIT, INK_COLOR } chart_ink;
 typedef enum { ANCHOR_START, ANCHOR_MIDDLE, ANCHOR_END } chart_anchor;

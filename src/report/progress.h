@@ -2,8 +2,8 @@
  *   2%|▏         | 10/620 [00:52<50:17,  4.95s/it, loss=0.83, 1.2k tok/s, MFU 41%]
  * On a terminal it is redrawn in place, at most ten times a second; elsewhere it is a plain line
  * now and then: at the first step, every 10 % or half minute, and at the last. */
-#ifndef TRAIN_PROGRESS_H
-#define TRAIN_PROGRESS_H
+#ifndef REPORT_PROGRESS_H
+#define REPORT_PROGRESS_H
 
 #include "base/str.h"
 

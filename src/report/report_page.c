@@ -1,5 +1,5 @@
 /* The page's style and its script. */
-#include "train/report.h"
+#include "report/report.h"
 
 const char *const report_style[] = {
     ":root{color-scheme:light dark;--bg:#f8fafc;--card:#fff;--line:#e2e8f0;--text:#0f172a;--soft:"

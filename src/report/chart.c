@@ -1,7 +1,7 @@
-#include "train/chart.h"
+#include "report/chart.h"
 
 #include "base/units.h"
-#include "train/chart_canvas.h"
+#include "report/chart_canvas.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* The curves of the page, from the run's history. */
-#include "train/report.h"
+#include "report/report.h"
 
 #include "base/json.h"
-#include "train/chart.h"
+#include "report/chart.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Line charts over steps: as SVG for files and pages, as PNG (through cairo).  One layout for both.
  */
-#ifndef TRAIN_CHART_H
-#define TRAIN_CHART_H
+#ifndef REPORT_CHART_H
+#define REPORT_CHART_H
 
 #include "base/str.h"
 

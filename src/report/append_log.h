@@ -1,8 +1,8 @@
 /* A file that grows while a run goes on: its log.  What cannot be written, because the disk is full
  * or gone, waits in memory and comes into the file, in its order, as soon as it can be; a record is
  * in the file whole or not at all.  A log that cannot be written ends no run. */
-#ifndef TRAIN_APPEND_LOG_H
-#define TRAIN_APPEND_LOG_H
+#ifndef REPORT_APPEND_LOG_H
+#define REPORT_APPEND_LOG_H
 
 #include "base/str.h"
 

@@ -1,9 +1,9 @@
 /* Where time goes: a bar a kind of work, what the machine needs for it in full colour, and the
  * table of all. */
-#include "train/report.h"
+#include "report/report.h"
 
 #include "base/units.h"
-#include "train/chart.h"
+#include "report/chart.h"
 
 #include <stdlib.h>
 

@@ -1,10 +1,11 @@
 /* report.html: one page about a run, with nothing outside it: curves with a shared cursor, memory,
  * where time goes, settings, checkpoints.  Reads well in light and in dark, and without
  * JavaScript.  Parts whose figures are not given are left out. */
-#ifndef TRAIN_REPORT_H
-#define TRAIN_REPORT_H
+#ifndef REPORT_REPORT_H
+#define REPORT_REPORT_H
 
-#include "train/run_log.h"
+#include "hyperparallel.h"
+#include "report/run_entry.h"
 
 typedef struct {
   const char *name, *value, *detail; /* detail: a smaller word beside the value, or NULL */
@@ -28,6 +29,11 @@ typedef struct {
   uint64_t bytes;
   const char *note; /* "best", ...; or NULL */
 } report_file;
+
+typedef struct {
+  const char *name, *value, *help;
+  bool given; /* by the user; else at its default */
+} report_setting;
 
 typedef struct {
   const char *title;
@@ -57,7 +63,8 @@ typedef struct {
       memory_planned; /* what the plan takes of a device; the rest of it is where layers are not */
   const char *memory_note; /* lines on the whole model and on whether it fits; or NULL */
 
-  const train_config *config; /* or NULL */
+  const report_setting *setting;
+  int settings;
   const report_file *file;
   int files;
 } report;

@@ -1,6 +1,6 @@
-#include "train/report.h"
+#include "report/report.h"
 
-#include "train/chart.h"
+#include "report/chart.h"
 #include "base/retry.h"
 
 #include <math.h>
@@ -208,35 +208,24 @@ static void print_picture(const char *title, const char *about, const char *svg,
 
 /* --- settings, files -------------------------------------------------------------------------- */
 
-static void print_str(const str *s, str *out) {
-  if (s->failed) out->failed = true;
-  else if (s->at) str_add_xml(out, s->at);
-}
-
-static void print_setting(const report *r, int key, bool own, str *out) {
-  const train_key *k = train_key_get(key);
-  str value = {0};
-  train_config_print_value(r->config, key, &value);
-  str_printf(out, "<tr><td><code>%s%s</code></td><td class=\"text%s\"><code>",
-             key >= KEY_TOP_COUNT ? "hyper_parallel." : "", k->name, own ? " own" : "");
-  print_str(&value, out);
+static void print_setting(const report_setting *s, str *out) {
+  str_printf(out, "<tr><td><code>%s</code></td><td class=\"text%s\"><code>", s->name,
+             s->given ? " own" : "");
+  str_add_xml(out, s->value);
   str_add(out, "</code></td><td class=\"text\">");
-  str_add_xml(out, k->help);
+  str_add_xml(out, s->help);
   str_add(out, "</td></tr>\n");
-  str_free(&value);
 }
 
-static void print_settings_of(const report *r, bool own, str *out) {
+static void print_settings_of(const report *r, bool given, str *out) {
   str_add(out, "<table class=\"settings\">");
-  for (int k = 0; k < KEY_COUNT; k++) {
-    if (train_key_get(k)->status != TRAIN_USED || k == KEY_hyper_parallel) continue;
-    if ((r->config->at[k] != NULL) == own) print_setting(r, k, own, out);
-  }
+  for (int i = 0; i < r->settings; i++)
+    if (r->setting[i].given == given) print_setting(&r->setting[i], out);
   str_add(out, "</table>");
 }
 
 static void print_settings(const report *r, str *out) {
-  if (!r->config) return;
+  if (!r->settings) return;
   str_add(out, "<h2>Settings</h2>\n<div class=\"panel\">");
   print_settings_of(r, true, out);
   str_add(out,

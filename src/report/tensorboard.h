@@ -1,9 +1,9 @@
 /* TensorBoard event files: scalars only.  A record is a length, its masked CRC32C, an Event in
  * protobuf form, its masked CRC32C; a file that ends in the middle of a record is read up to it. */
-#ifndef TRAIN_TENSORBOARD_H
-#define TRAIN_TENSORBOARD_H
+#ifndef REPORT_TENSORBOARD_H
+#define REPORT_TENSORBOARD_H
 
-#include "train/append_log.h"
+#include "report/append_log.h"
 
 typedef struct {
   append_log file;
