@@ -45,6 +45,10 @@ static hp_status print(const setting *s, const char *layout, const engine_race *
     bench_row_num(&r, key, engine_race_ratio(p, i));
   }
   bench_row_num(&r, "of_peak", race_median(of_peak, p->turn));
+  str plan = {0};
+  gemm_packed_print(s->k.isa, &p->q, pool_size(s->k.threads), &plan);
+  if (plan.at) bench_row_text(&r, "packed_plan", plan.at);
+  str_free(&plan);
   return bench_row_end(&r);
 }
 

@@ -23,7 +23,8 @@ keys_are() {
 it "gemm measures a shape in both dtypes, every engine beside the peak"
 lines gemm --shape 40x30x20 --steps 1 --threads 1
 [ "$(wc -l <out)" = 2 ] || { fail "not two lines"; t_show; }
-keys_are bench machine isa threads dtype layout m k n peak_flops packed_flops of_peak
+keys_are bench machine isa threads dtype layout m k n peak_flops packed_flops of_peak packed_plan
+json_is out.jsonl 0.packed_plan '1 x 1 regions, 1 of 1 threads'
 json_is out.jsonl 0.m 40
 json_is out.jsonl 0.k 30
 json_is out.jsonl 0.n 20

@@ -168,6 +168,48 @@ static void check_random(uint64_t seed, int rounds, bool mixed_types) {
 TEST(gemm_f32_is_one_chain_over_k_in_any_shape_and_layout) { check_random(1, 200, false); }
 TEST(gemm_of_16_bit_types_is_the_chain_of_the_widened) { check_random(2, 200, true); }
 
+static void plan_is(cpu_isa isa, const gemm_query *q, int threads, int busy) {
+  char want[64];
+  str plan = {0};
+  gemm_packed_print(isa, q, threads, &plan);
+  snprintf(want, sizeof want, " regions, %d of %d threads", busy, threads);
+  if (!plan.at || !strstr(plan.at, want))
+    test_fail(__FILE__, __LINE__, "%s: the plan is \"%s\", want \"%s\"", describe(q, isa, threads),
+              plan.at, want);
+  str_free(&plan);
+}
+
+/* Square, short, narrow, long products, a batch of small ones, products of decoding. */
+TEST(gemm_uses_all_threads_wherever_there_is_work_for_them) {
+  static const struct {
+    int64_t m, n, k, items;
+  } size[] = {{512, 512, 512, 1},  {64, 4096, 64, 1}, {4096, 64, 64, 1},  {256, 256, 8192, 1},
+              {1, 32000, 768, 1},  {3, 4096, 768, 1}, {32000, 1, 768, 1}, {32, 64, 64, 12},
+              {2048, 2047, 33, 1}, {16, 16, 16, 64}};
+  for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
+    for (int k = 0; k < 4; k++) {
+      gemm_query q = gemm_query_make(size[i].m, size[i].n, size[i].k, k & 1, k & 2, HP_F32, HP_F32);
+      q.n_batch = 1;
+      q.batch[0] = (gemm_batch){size[i].items, q.m * q.k, q.k * q.n, q.m * q.n};
+      for (cpu_isa isa = 0; isa < ISA_COUNT; isa++)
+        for (int t = 1; t <= 8; t *= 2) plan_is(isa, &q, t, t);
+    }
+  }
+}
+
+TEST(gemm_plans_name_the_threads_without_work) {
+  gemm_query tile = gemm_query_make(4, 16, 64, false, false, HP_F32, HP_F32), none = tile;
+  for (cpu_isa isa = 0; isa < ISA_COUNT; isa++) plan_is(isa, &tile, 4, 1);
+  tile.n_batch = 1;
+  tile.batch[0] = (gemm_batch){3, 4 * 64, 64 * 16, 4 * 16};
+  for (cpu_isa isa = 0; isa < ISA_COUNT; isa++) plan_is(isa, &tile, 4, 3);
+  str plan = {0};
+  none.n = 0;
+  gemm_packed_print(ISA_PLAIN, &none, 4, &plan);
+  CHECK_STR(plan.at, "nothing to do");
+  str_free(&plan);
+}
+
 TEST(gemm_carries_its_chains_across_blocks) {
   uint64_t seed = 3;
   const int64_t size[][3] = {{17, 33, 1013}, {3, 50, 1200},  {171, 20, 600},

@@ -10,6 +10,7 @@
 #define GEMM_H
 
 #include "backend/cpu/cpu_features.h"
+#include "base/str.h"
 #include "base/thread.h"
 
 enum { GEMM_BATCH_DIMS = 2 * HP_MAX_RANK, GEMM_ALIGN = 64, GEMM_STRIP = 16, GEMM_TOGETHER = 3 };
@@ -65,6 +66,10 @@ bool gemm_reads_once(const gemm_query *q);
 /* The packed engine.  q has passed gemm_check; isa is one that this CPU has; `work` is GEMM_ALIGN
  * aligned and has gemm_packed_workspace bytes for this query, isa and number of threads. */
 size_t gemm_packed_workspace(cpu_isa isa, const gemm_query *q, int threads);
+/* How so many threads share the product: "2 x 3 regions, 4 of 4 threads", for each batch item the
+ * chunks of rows and of columns, and the threads that have work; "nothing to do" where C is empty.
+ */
+void gemm_packed_print(cpu_isa isa, const gemm_query *q, int threads, str *out);
 void gemm_packed_run(cpu_isa isa, const gemm_query *q, const gemm_args *args, pool *threads,
                      void *work);
 

@@ -188,11 +188,27 @@ static void plan_make(cpu_isa isa, const gemm_query *q, int threads, plan *p) {
   else plan_blocks(p);
 }
 
+static bool is_empty(const gemm_query *q) { return q->m == 0 || q->n == 0 || gemm_items(q) == 0; }
+
+static int64_t regions_of(const plan *p) { return p->items * p->cut_m * p->cut_n; }
+
 size_t gemm_packed_workspace(cpu_isa isa, const gemm_query *q, int threads) {
-  if (q->m == 0 || q->n == 0 || gemm_items(q) == 0) return 0;
+  if (is_empty(q)) return 0;
   plan p;
   plan_make(isa, q, threads, &p);
   return p.per_thread * (size_t)threads;
+}
+
+void gemm_packed_print(cpu_isa isa, const gemm_query *q, int threads, str *out) {
+  plan p;
+  if (is_empty(q)) {
+    str_add(out, "nothing to do");
+    return;
+  }
+  plan_make(isa, q, threads, &p);
+  str_printf(out, "%lld x %lld regions, %lld of %d threads",
+             (long long)(p.swapped ? p.cut_n : p.cut_m), (long long)(p.swapped ? p.cut_m : p.cut_n),
+             (long long)min_i64(threads, regions_of(&p)), threads);
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
@@ -477,12 +493,12 @@ void gemm_packed_run_all(cpu_isa isa, const gemm_query *q, const gemm_args *args
   job j = {.work = work};
   int64_t regions = 0;
   for (int i = 0; i < n; i++) {
-    if (q[i].m == 0 || q[i].n == 0 || gemm_items(&q[i]) == 0) continue;
+    if (is_empty(&q[i])) continue;
     run *r = &j.at[j.n];
     *r = run_make(isa, &q[i], &args[i], pool_size(threads));
     const plan *p = r->p = &r->made;
     if (p->per_thread > j.per_thread) j.per_thread = p->per_thread;
-    regions += j.regions[j.n++] = p->items * p->cut_m * p->cut_n;
+    regions += j.regions[j.n++] = regions_of(p);
   }
   if (regions) pool_run(threads, min_i64(pool_size(threads), regions), run_thread, &j);
 }
