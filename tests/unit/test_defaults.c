@@ -1,0 +1,117 @@
+/* Defaults and limits that users are told, each pinned to its number: a change of one is a
+ * decision, not an accident. */
+#include "base/io.h"
+#include "base/json.h"
+#include "base/yaml.h"
+#include "pass/chunk.h"
+#include "rt/exec.h"
+#include "rt/heartbeat_port.h"
+#include "serve/generate.h"
+#include "test.h"
+#include "report/append_log.h"
+#include "ckpt/checkpoint.h"
+#include "base/retry.h"
+#include "train/train_config.h"
+
+/* Keys with their defaults, which are LlamaFactory's and Transformers' where they have the key. */
+static const char top[] =
+    " model_name_or_path=null train_from_scratch=false template=null moe_aux_loss_coef=null"
+    " stage=sft finetuning_type=lora do_train=null do_eval=false dataset=null eval_dataset=null"
+    " dataset_dir=data cutoff_len=2048 packing=null max_samples=null val_size=0.0"
+    " eval_on_each_dataset=false mix_strategy=concat preprocessing_batch_size=1000"
+    " preprocessing_num_workers=null disable_shuffling=false train_sampling_strategy=random"
+    " dataloader_drop_last=false interleave_probs=null output_dir=trainer_output"
+    " overwrite_output_dir=false resume_from_checkpoint=null resume_override=null"
+    " logging_strategy=steps logging_steps=500 logging_first_step=false save_strategy=steps"
+    " save_steps=500 save_total_limit=null max_failed_saves=10 save_only_model=false"
+    " export_dtype=auto plot_loss=false report_to=none logging_dir=null run_name=null"
+    " include_num_input_tokens_seen=no disable_tqdm=null per_device_train_batch_size=8"
+    " gradient_accumulation_steps=1 global_batch_size=null learning_rate=5e-05"
+    " num_train_epochs=3.0 max_steps=-1 lr_scheduler_type=linear lr_scheduler_kwargs=null"
+    " warmup_steps=0 warmup_ratio=null optim=adamw_torch_fused weight_decay=0.0 adam_beta1=0.9"
+    " adam_beta2=0.999 adam_epsilon=1e-08 max_grad_norm=1.0 bf16=false seed=42 data_seed=null"
+    " gradient_checkpointing=null disable_gradient_checkpointing=false"
+    " average_tokens_across_devices=true per_device_eval_batch_size=8 eval_strategy=no"
+    " eval_steps=null eval_delay=0 eval_on_start=false metric_for_best_model=null"
+    " greater_is_better=null dtype=auto threads=0 devices=1 memory_limit=null strategy=null"
+    " verify_replicas_steps=500 deterministic=run engine=packed hyper_parallel=null";
+static const char block[] =
+    " cluster=null devices=null plan=auto device_matrix=null alias_name=null tensor_map=null"
+    " pipeline=null memory_limit=null offload=auto recompute=auto deterministic=run"
+    " engine=packed leaves=16 groups=null overlap=true prefetch=null interleave=1 strategy=null";
+
+/* Of the words of a list, does one say that `name` is `value`? */
+static bool has(const char *list, const char *name, const char *value) {
+  char word[128];
+  snprintf(word, sizeof word, " %s=%s", name, value);
+  const char *at = strstr(list, word), *end = at ? at + strlen(word) : NULL;
+  return at && (!*end || *end == ' ');
+}
+
+TEST(every_key_has_the_default_that_users_know) {
+  for (int k = 0; k < KEY_COUNT; k++) {
+    const train_key *key = train_key_get(k);
+    if (key->status != TRAIN_USED) continue;
+    if (!has(k < KEY_TOP_COUNT ? top : block, key->name, key->otherwise))
+      test_fail(__FILE__, __LINE__, "%s is %s by default, which this file does not say", key->name,
+                key->otherwise);
+  }
+}
+
+TEST(limits_have_the_values_that_the_pages_tell) {
+  static const struct {
+    const char *what;
+    long long is, want;
+  } limits[] = {
+      {"tries at the end of a run", RETRY_LAST_TRIES, 4},
+      {"checkpoints that stay at least", CHECKPOINTS_LEAST, 2},
+      {"bytes of log that wait for a disk", APPEND_LOG_WAITING_MAX, 16 << 20},
+      {"seconds for the first words of a connection", HEARTBEAT_FIRST_S, 10},
+      {"connections of strangers", HEARTBEAT_STRANGERS, 64},
+      {"runs that times are taken of", EXEC_RECENT, 8},
+      {"bytes of a YAML file", YAML_SIZE_MAX, 8 << 20},
+      {"bytes of a value that is stored whole", PASS_PIECE, 64 << 20},
+  };
+  for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+    if (limits[i].is != limits[i].want)
+      test_fail(__FILE__, __LINE__, "%s: %lld, want %lld", limits[i].what, limits[i].is,
+                limits[i].want);
+}
+
+static generation defaults_with(const char *config) {
+  static lm m;
+  char path[1100];
+  generation g;
+  snprintf(m.path, sizeof m.path, "%s", test_dir());
+  snprintf(path, sizeof path, "%s/generation_config.json", m.path);
+  if (config) CHECK_OK(file_write(path, config, strlen(config)));
+  CHECK_OK(generation_defaults(&m, &g));
+  return g;
+}
+
+TEST(generation_has_the_defaults_of_transformers_and_is_greedy_unless_told) {
+  static const struct {
+    const char *config;
+    sampling want;
+    int64_t tokens;
+  } cases[] = {
+      {NULL, {0, 1, 1, 0, 0}, 128},
+      {"{}", {0, 1, 1, 0, 0}, 128},
+      {"{\"temperature\": 0.6, \"top_p\": 0.9, \"top_k\": 7}", {0, 1, 1, 0, 0}, 128},
+      {"{\"do_sample\": true}", {1, 1, 1, 50, 0}, 128},
+      {"{\"do_sample\": true, \"temperature\": 0.6, \"top_p\": 0.9, \"top_k\": 7, "
+       "\"max_new_tokens\": 9,"
+       " \"repetition_penalty\": 1.1}",
+       {0.6, 0.9, 1.1, 7, 0},
+       9},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    generation g = defaults_with(cases[i].config);
+    const sampling *is = &g.sampling, *want = &cases[i].want;
+    CHECK_NEAR(is->temperature, want->temperature, 0);
+    CHECK_NEAR(is->top_p, want->top_p, 0);
+    CHECK_NEAR(is->repetition_penalty, want->repetition_penalty, 0);
+    CHECK_EQ(is->top_k, want->top_k);
+    CHECK_EQ(g.max_new_tokens, cases[i].tokens);
+  }
+}
