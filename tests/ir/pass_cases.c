@@ -12,9 +12,15 @@
  * Steps are the rows of pass.def, `autodiff` (of output "loss" by every param; the gradients become
  * outputs), `chunk piece=N`, `remat full=1`, `narrow one_type=1`, and on programs `lower`,
  * `streams`, `overlap limit=N prefetch=N`, `reorder` and `memory limit=N`.  `overlap` is for two
- * devices that take 1 ns for an operation and for a byte between them.  Loops are written below the
- * node or instruction that runs them; the work of instructions is left out. HYPER_BLESS=1 writes
- * what comes out into the files, to be reviewed as a change of them. */
+ * devices that take 1 ns for an operation and for a byte between them.  `shard` makes the graph of
+ * one device of a mesh, which lines before `run:` name, with the layouts of inputs, params and
+ * sharding annotations:
+ *
+ *   mesh: (2,2)(dp,tp)
+ *   x: (dp,None)
+ *
+ * Loops are written below the node or instruction that runs them; the work of instructions is left
+ * out.  HYPER_BLESS=1 writes what comes out into the files, to be reviewed as a change of them. */
 #include "base/io.h"
 #include "ir/print.h"
 #include "ops/ops.h"
@@ -24,6 +30,7 @@
 #include "pass/pass.h"
 #include "compile/reorder.h"
 #include "compile/streams.h"
+#include "ir/shard_step.h"
 #include "test.h"
 
 #include <dirent.h>
@@ -36,6 +43,7 @@ typedef struct {
   hp_graph *g;
   program *p;
   uint64_t limit, prefetch, piece, full, one_type; /* of the step */
+  const char *layouts;                             /* lines "NAME: LAYOUT", the mesh among them */
 } subject;
 
 /* --- steps ------------------------------------------------------------------------------------ */
@@ -92,11 +100,14 @@ static hp_status run_reorder(subject *s) {
   return st;
 }
 
+static hp_status run_shard(subject *s) { return shard_step_run(&s->g, s->layouts); }
+
 static const struct {
   const char *name;
   hp_status (*run)(subject *s);
 } steps[] = {{"autodiff", run_autodiff}, {"lower", run_lower},     {"streams", run_streams},
-             {"overlap", run_overlap},   {"reorder", run_reorder}, {"memory", run_memory}};
+             {"overlap", run_overlap},   {"reorder", run_reorder}, {"memory", run_memory},
+             {"shard", run_shard}};
 
 static hp_status run_pass(subject *s, const char *name) {
   hp_graph *out;
@@ -181,8 +192,9 @@ static hp_status print_subject(subject *s, str *out) {
 }
 
 /* What comes out of a case. */
-static void run_case(const char *title, char *run, const char *graph, size_t n, str *out) {
-  subject s = {0};
+static void run_case(const char *title, const char *layouts, char *run, const char *graph, size_t n,
+                     str *out) {
+  subject s = {.layouts = layouts};
   hp_status st = graph_parse(graph, n, title, &s.g);
   if (!st) st = ops_verify(s.g);
   if (!st) st = run_steps(&s, run);
@@ -215,7 +227,8 @@ static bool check_case(const char *path, const char **at, str *file) {
   const char *line = "", *graph = NULL, *start = *at;
   char title[600] = "", run[200] = "";
   size_t n = 0, len;
-  str want = {0}, got = {0};
+  str want = {0}, got = {0}, layouts = {0};
+  str_add(&layouts, "");
   while (next_line(at, &line, &n)) {
     if (is(line, n, "=== ")) snprintf(title, sizeof title, "%s: %.*s", path, (int)n - 4, line + 4);
     if (is(line, n, "---")) break;
@@ -223,6 +236,7 @@ static bool check_case(const char *path, const char **at, str *file) {
       snprintf(run, sizeof run, "%.*s", (int)n - 5, line + 5);
       graph = *at;
     }
+    if (!graph && n && !strchr("#=", *line)) str_printf(&layouts, "%.*s\n", (int)n, line);
   }
   if (!graph || !is(line, n, "---"))
     test_fail(path, 0, "case \"%s\" lacks its `run:` or `---`", title);
@@ -234,11 +248,12 @@ static bool check_case(const char *path, const char **at, str *file) {
   }
   while (want.len && want.at[want.len - 1] == '\n' && want.len > 1 && want.at[want.len - 2] == '\n')
     want.at[--want.len] = 0;
-  run_case(title, run, graph, len, &got);
+  run_case(title, layouts.at ? layouts.at : "", run, graph, len, &got);
   bool same = want.at && got.at && !strcmp(want.at, got.at);
   if (!same) printf("%s\nis\n%s\nwant\n%s\n", title, got.at, want.at ? want.at : "");
   str_add(file, got.at);
   if (**at) str_add_char(file, '\n');
+  str_free(&layouts);
   str_free(&want);
   str_free(&got);
   return same;

@@ -1,0 +1,11 @@
+/* The sharding pass as a step of text cases. */
+#ifndef IR_SHARD_STEP_H
+#define IR_SHARD_STEP_H
+
+#include "ir/graph.h"
+
+/* *g becomes the graph of one device.  layouts: lines "NAME: (dp,None)", of inputs, params and
+ * sharding annotations, and "mesh: (2,2)(dp,tp)". */
+hp_status shard_step_run(hp_graph **g, const char *layouts);
+
+#endif
