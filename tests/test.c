@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -106,7 +107,12 @@ static void show(FILE *f) {
   for (size_t n; (n = fread(bytes, 1, sizeof bytes, f));) fwrite(bytes, 1, n, stdout);
 }
 
-static void finish(job *j, int status, bool verbose, tally *sum) {
+static double processor_s(const struct rusage *use) {
+  return (double)(use->ru_utime.tv_sec + use->ru_stime.tv_sec) +
+         1e-6 * (double)(use->ru_utime.tv_usec + use->ru_stime.tv_usec);
+}
+
+static void finish(job *j, int status, const struct rusage *use, bool verbose, tally *sum) {
   double s = time_now_s() - j->started_s;
   int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
   const char *word = "FAIL";
@@ -117,7 +123,8 @@ static void finish(job *j, int status, bool verbose, tally *sum) {
   if (WIFSIGNALED(status))
     printf("killed by signal %d (%s)\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
   if (verbose || code || s > SLOW_S)
-    printf("%s %s %s (%.2f s)\n", word, j->test->file, j->test->name, s);
+    printf("%s %s %s (%.2f s, cpu %.2f s)\n", word, j->test->file, j->test->name, s,
+           processor_s(use));
   fclose(j->out);
   j->pid = 0;
 }
@@ -126,11 +133,12 @@ static void finish(job *j, int status, bool verbose, tally *sum) {
 static job *wait_one(job *jobs, bool verbose, tally *sum) {
   for (;;) {
     int status;
-    pid_t pid = waitpid(-1, &status, 0);
+    struct rusage use;
+    pid_t pid = wait4(-1, &status, 0, &use);
     HP_ASSERT(pid > 0 || errno == EINTR);
     for (int k = 0; pid > 0 && k < JOBS_MAX; k++)
       if (jobs[k].pid == pid) {
-        finish(&jobs[k], status, verbose, sum);
+        finish(&jobs[k], status, &use, verbose, sum);
         return &jobs[k];
       }
   }
