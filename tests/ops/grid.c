@@ -98,7 +98,7 @@ void grid_add_case(grid_graph *x, const grid_row *row, const char *line, hp_dtyp
   val in[16];
   int n = 0;
   uint32_t attr;
-  substitute(line, t, x->cases, text);
+  substitute(line + (*line == '~'), t, x->cases, text);
   scanner s = scan_begin(text, strlen(text), op_table[row->op].name);
   HP_ASSERT(scan_next_line(&s));
   for (scan_blanks(&s); scan_is_word(scan_peek(&s)); scan_blanks(&s))
@@ -163,13 +163,14 @@ void grid_each_case(const grid_row *row, void (*f)(const grid_row *row, const ch
   for (const char *line = row->cases; *line; line = next_line(line)) f(row, line);
 }
 
-void grid_graph_make(const grid_row *row, grid_graph *x) {
+void grid_graph_make(const grid_row *row, bool few, grid_graph *x) {
   *x = (grid_graph){0};
   HP_ASSERT(!graph_create(NULL, &x->g));
   for (int t = 0; t < HP_DTYPE_COUNT; t++)
     for (const char *line = row->cases; *line && row->types >> t & 1; line = next_line(line)) {
       int first = x->leaves;
       val y;
+      if (few && *line == '~') continue;
       grid_add_case(x, row, line, (hp_dtype)t, true, &y);
       if (row->gradient == GRID_OF) add_gradients(x, first, y);
     }

@@ -37,8 +37,9 @@ void grid_add_case(grid_graph *x, const grid_row *row, const char *line, hp_dtyp
 val grid_loss(grid_graph *x, val y);
 /* The float operands of the last case, as far as they may be asked for: to wrt[8]. */
 int grid_wrt(const grid_graph *x, int first_leaf, val wrt[8]);
-/* All cases of a row in all its dtypes, with gradients where the row has some. */
-void grid_graph_make(const grid_row *row, grid_graph *x);
+/* The cases of a row in all its dtypes, with gradients where the row has some; without those of a
+ * line that begins with "~" when `few`. */
+void grid_graph_make(const grid_row *row, bool few, grid_graph *x);
 void grid_graph_free(grid_graph *x);
 /* Calls f for every case of the row. */
 void grid_each_case(const grid_row *row, void (*f)(const grid_row *row, const char *line));

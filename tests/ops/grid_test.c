@@ -31,9 +31,9 @@ static void *room(size_t n) {
   return p;
 }
 
-static void trial_begin(trial *t, const grid_row *row) {
+static void trial_begin(trial *t, const grid_row *row, bool few) {
   rng r = {.seed = 77 + (uint64_t)row->op};
-  grid_graph_make(row, &t->x);
+  grid_graph_make(row, few, &t->x);
   CHECK_OK(ops_verify(t->x.g));
   ref_begin(&t->ref, t->x.g, false);
   for (int i = 0; i < t->x.leaves; i++) {
@@ -161,10 +161,10 @@ typedef struct {
 } other_run;
 
 /* The interpreter against the reference, and all others against the interpreter. */
-static void check_runs(const grid_row *row, const other_run *others, size_t n) {
+static void check_runs(const grid_row *row, bool few, const other_run *others, size_t n) {
   trial t;
   results *first = room(sizeof *first), *other = room(sizeof *other);
-  trial_begin(&t, row);
+  trial_begin(&t, row, few);
   run(&t, &(setting){NULL, 1, true}, first);
   check_reference(&t, first);
   for (size_t i = 0; i < n; i++) {
@@ -178,17 +178,45 @@ static void check_runs(const grid_row *row, const other_run *others, size_t n) {
   trial_end(&t);
 }
 
+static grid_row of_types(const grid_row *row, unsigned types) {
+  grid_row r = *row;
+  r.types &= types;
+  return r;
+}
+
+/* Kernels that are built with the library, of every instruction set; those of loops are
+ * interpreted. */
+static void check_library(const grid_row *row) {
+  static const other_run others[] = {{"AVX2", {"avx2", 1, true}},
+                                     {"plain C", {"plain", 1, true}},
+                                     {"two threads", {NULL, 2, true}}},
+                         no_dot = {"AVX-512 without bf16", {"avx512", 1, true}};
+  grid_row bf16 = of_types(row, 1u << HP_BF16);
+  check_runs(row, false, others, sizeof others / sizeof *others);
+  if (bf16.types) check_runs(&bf16, false, &no_dot, 1);
+}
+
+/* Compiled loops.  A compiler takes most of the grid's time: every dtype is compiled for this
+ * machine's best instruction set, and f32 for AVX2, whose C text is another one.  What a function
+ * of an element becomes on every instruction set is checked in test_jit_run.c, and all of it by
+ * check_all_compiled. */
+static void check_compiled(const grid_row *row) {
+  static const other_run best = {"compiled code", {NULL, 1, false}},
+                         avx2 = {"compiled code for AVX2", {"avx2", 1, false}};
+  grid_row f32 = of_types(row, 1u << HP_F32);
+  check_runs(row, true, &best, 1);
+  if (f32.types) check_runs(&f32, true, &avx2, 1);
+}
+
 /* AVX-512 without bf16 instructions is another code for bf16 alone: the rest is compiled once. */
-static void check_programs(const grid_row *row) {
+static void check_all_compiled(const grid_row *row) {
   static const other_run others[] = {{"compiled code", {NULL, 1, false}},
                                      {"compiled code for AVX2", {"avx2", 1, false}},
-                                     {"compiled code in plain C", {"plain", 1, false}},
-                                     {"two threads", {NULL, 2, true}}},
+                                     {"compiled code in plain C", {"plain", 1, false}}},
                          no_dot = {"compiled code for AVX-512 without bf16", {"avx512", 1, false}};
-  grid_row bf16 = *row;
-  bf16.types &= 1u << HP_BF16;
-  check_runs(row, others, sizeof others / sizeof *others);
-  if (bf16.types) check_runs(&bf16, &no_dot, 1);
+  grid_row bf16 = of_types(row, 1u << HP_BF16);
+  check_runs(row, false, others, sizeof others / sizeof *others);
+  if (bf16.types) check_runs(&bf16, false, &no_dot, 1);
 }
 
 /* --- gradients against finite differences ----------------------------------------------------- */
@@ -274,18 +302,25 @@ static void check_refusal(const grid_row *row, const char *line) {
   graph_free(x.g);
 }
 
-/* --- one test a row --------------------------------------------------------------------------- */
+/* --- one test a row, and a longer one ----------------------------------------------------------
+ */
 
 static void check_row(const grid_row *row) {
   if (row->gradient == GRID_OF) grid_each_case(row, check_difference);
   if (row->gradient == GRID_REFUSED) grid_each_case(row, check_refusal);
-  if (*row->cases) check_programs(row);
+  if (!*row->cases) return;
+  check_library(row);
+  check_compiled(row);
 }
 
 #define OP(id, name, ...)                                                                          \
   static void test_row_##id(void) { check_row(&grid_rows[OP_##id]); }                              \
+  static void torture_row_##id(void) {                                                             \
+    if (*grid_rows[OP_##id].cases) check_all_compiled(&grid_rows[OP_##id]);                        \
+  }                                                                                                \
   __attribute__((constructor)) static void register_row_##id(void) {                               \
     test_register(__FILE__, "row_" name, test_row_##id);                                           \
+    test_register(__FILE__, "torture_row_" name, torture_row_##id);                                \
   }
 #include "ir/ops.def"
 #undef OP
