@@ -58,7 +58,7 @@ json_is out.jsonl 0.flops 1449984 # 6 x (5760 + 64 x 16) weights x 32 tokens, 6 
 json_is out.jsonl 0.bytes $((28 * $(json out.jsonl 0.parameters)))
 lines step --model "$CASES/qwen3moe-fused" --batch 2 --seq 24 --steps 1
 json_is out.jsonl 0.flops 2313216 # 32 of 48 tokens in each of 3 experts
-for case in mistral-window gpt2-base-names deepseekv3-yarn; do
+for case in gpt2-base-names deepseekv3-yarn; do
   lines step --model "$CASES/$case" --batch 1 --seq 8 --steps 1 --dtype bf16
   keys_are $LIMITS flops matmul_s
 done

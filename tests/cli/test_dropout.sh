@@ -33,11 +33,9 @@ for how in threads=1 threads=3 hyper_parallel.recompute=full; do
   exit_is 0
   same_file o_$how/model.safetensors some/out/model.safetensors
 done
-for isa in plain avx2 avx512; do
-  HYPER_ISA=$isa run train some/job.yaml output_dir=$isa
-  exit_is 0
-  same_file $isa/model.safetensors some/out/model.safetensors
-done
+HYPER_ISA=avx2 run train some/job.yaml output_dir=avx2 # of the others: test_jit_run.c
+exit_is 0
+same_file avx2/model.safetensors some/out/model.safetensors
 
 it "a run that goes on has the bits of one that was not interrupted"
 rm -r again/checkpoint-20 again/checkpoint-15 again/*.json again/model.safetensors

@@ -65,18 +65,20 @@ nothing_replicated() { # MODEL STRATEGIES
   done
 }
 
-rows="dp=8 dp=8,zero=1 dp=8,zero=2 dp=8,zero=3 dp=8,zero=3:4 dp=4,tp=2,zero=3 dp=4,tp=4,sp,zero=3 dp=2,tp=2,tp_y=2,zero=3"
-sequences="cp=4:ring,dp=2,zero=1 cp=4:ulysses,dp=2 cp=4:hybrid,dp=4,tp=2,sp,zero=1"
-gathered="cp=4:ring,dp=2,zero=3 cp=4:ulysses,dp=2,zero=3 cp=4:hybrid,dp=4,tp=2,sp,zero=3"
-experts="dp=8,ep=8,zero=3 dp=4,ep=2,tp=2,sp,zero=1 dp=4,ep=2,etp=2,zero=1 dp=4,tp=2,etp=2 cp=4:ring,dp=2,ep=8
- cp=4:ulysses,dp=2,ep=4,zero=3 cp=2,dp=2,tp=2,sp,ep=4,etp=2,zero=3"
-brief="dp=8,zero=3 dp=4,tp=4,sp,zero=3 cp=4:ring,dp=2,zero=1"
+rows="dp=8,zero=1 dp=8,zero=3:4 dp=4,tp=4,sp,zero=3 dp=2,tp=2,tp_y=2,zero=3"
+sequences="cp=4:ulysses,dp=2 cp=4:hybrid,dp=4,tp=2,sp,zero=1"
+gathered="cp=4:ring,dp=2,zero=3 cp=4:hybrid,dp=4,tp=2,sp,zero=3"
+experts="dp=8,ep=8,zero=3 dp=4,ep=2,etp=2,zero=1 cp=4:ulysses,dp=2,ep=4,zero=3 cp=2,dp=2,tp=2,sp,ep=4,etp=2,zero=3"
+brief="dp=8,zero=3 cp=4:ring,dp=2,zero=1"
 if [ "${ROWS:-some}" = all ]; then
-  rows="$rows tp=8 tp=8,sp dp=4,tp=2 dp=4,tp=2,zero=1 dp=2,tp=4,sp dp=4,tp=4,sp,zero=1 tp=2,tp_y=2 dp=2,tp=2,tp_y=2
+  rows="$rows dp=8 dp=8,zero=2 dp=8,zero=3 dp=4,tp=2,zero=3 tp=8 tp=8,sp dp=4,tp=2
+   dp=4,tp=2,zero=1 dp=2,tp=4,sp dp=4,tp=4,sp,zero=1 tp=2,tp_y=2 dp=2,tp=2,tp_y=2
    dp=2,tp=2,tp_y=2,zero=1 dp=2,tp=2,tp_y=2,sp,zero=3"
-  sequences="$sequences cp=4 cp=4:ring,dp=2 cp=4:hybrid,dp=2 cp=2,tp=2"
-  gathered="$gathered cp=4:hybrid,dp=2,zero=3 cp=4:ring,dp=2,tp=2,sp,zero=3 cp=4:ulysses,dp=2,tp=2,sp,zero=3"
-  experts="$experts ep=4 dp=4,ep=4 dp=8,ep=8 dp=8,ep=8,zero=1 dp=8,ep=4,zero=3 ep=2,etp=2 dp=4,ep=2,etp=2
+  sequences="$sequences cp=4:ring,dp=2,zero=1 cp=4 cp=4:ring,dp=2 cp=4:hybrid,dp=2 cp=2,tp=2"
+  gathered="$gathered cp=4:ulysses,dp=2,zero=3 cp=4:hybrid,dp=2,zero=3
+   cp=4:ring,dp=2,tp=2,sp,zero=3 cp=4:ulysses,dp=2,tp=2,sp,zero=3"
+  experts="$experts dp=4,ep=2,tp=2,sp,zero=1 dp=4,tp=2,etp=2 cp=4:ring,dp=2,ep=8
+   ep=4 dp=4,ep=4 dp=8,ep=8 dp=8,ep=8,zero=1 dp=8,ep=4,zero=3 ep=2,etp=2 dp=4,ep=2,etp=2
    dp=4,ep=2,etp=2,zero=3 dp=4,etp=2 dp=2,tp=2,ep=2,etp=2 dp=4,ep=2,tp=2,sp,zero=3 dp=4,tp=2,ep=4,etp=2,sp,zero=3
    cp=2,dp=2,ep=4 cp=2:ring,dp=2,ep=2 cp=4:ring,dp=2,ep=4,zero=3 cp=4:hybrid,dp=2,ep=4,zero=3
    cp=2,dp=2,ep=2,etp=2,zero=1 tp=2,tp_y=2,ep=2 dp=2,tp=2,tp_y=2,ep=2,zero=3"

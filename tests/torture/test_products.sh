@@ -7,14 +7,16 @@
 # One device; each dimension alone; two; three; four and five together; odd degrees among them.
 PRODUCTS=${PRODUCTS:-"dp=2 dp=3,zero=1 dp=2,zero=2 dp=4,zero=3 dp=4,zero=3:2 dp=4,zero=1:2,tp=2 tp=2 tp=3 tp=7 tp=2,sp tp_y=2 tp_y=3
   cp=2:ring cp=3:ring cp=2:allgather cp=2:ulysses cp=4:hybrid cp=5:allgather
-  dp=2,tp=2 dp=2,tp=3,sp dp=3,cp=2:ring dp=2,cp=2:ulysses,zero=3 dp=2,tp_y=2,zero=1
+  dp=2,zero=3 dp=2,tp=2 dp=2,tp=2,zero=1 dp=3,tp=3,zero=1 dp=2,tp=3,sp dp=3,cp=2:ring
+  dp=2,cp=2:ulysses,zero=3 dp=2,tp_y=2,zero=1
   tp=2,tp_y=2 tp=3,tp_y=2 tp=2,tp_y=3,zero=3 tp=4,tp_y=2 tp=2,cp=2:ring tp=2,sp,cp=2:ring
   tp=2,sp,cp=3:allgather tp=2,cp=2:ulysses tp=2,cp=4:hybrid,sp tp=3,sp,cp=2:ring
   dp=2,tp=2,cp=2:ring dp=2,tp=2,sp,cp=2:ring dp=2,tp=2,sp,cp=2:allgather,zero=3
   dp=2,tp=2,cp=2:ulysses,zero=1 dp=3,tp=2,sp,cp=2:ring,zero=2 dp=2,tp=2,tp_y=2 dp=2,tp=2,tp_y=2,zero=3
   tp=2,tp_y=2,cp=2:ring tp=2,tp_y=2,cp=2:ulysses dp=2,tp=2,tp_y=2,cp=2:ring dp=2,tp=2,tp_y=2,cp=2:allgather,zero=3
   tp=2,tp_y=2,cp=4:hybrid dp=1,tp=5,sp dp=5,zero=3 dp=16,zero=1 tp=2,sp,cp=8:hybrid"}
-EXPERTS="ep=2 ep=3 ep=2,etp=2 tp=2,ep=2 tp=2,sp,ep=2,etp=2 dp=2,ep=2,zero=3 dp=4,ep=2,zero=1 tp=2,tp_y=2,ep=2
+EXPERTS="ep=2 ep=3 ep=3,etp=2,zero=3 dp=2,ep=2,tp=2,sp,zero=1 cp=2,dp=2,ep=4 ep=2,etp=2
+  tp=2,ep=2 tp=2,sp,ep=2,etp=2 dp=2,ep=2,zero=3 dp=4,ep=2,zero=1 tp=2,tp_y=2,ep=2
   tp=2,tp_y=2,ep=4 cp=2:ring,ep=2 dp=2,cp=2:allgather,ep=4 dp=2,tp=2,sp,cp=2:ring,ep=4,etp=2 dp=3,tp=2,sp,ep=6
   dp=2,tp=2,tp_y=2,ep=2,etp=4 dp=2,tp=2,cp=2:ulysses,ep=3,zero=3"
 
