@@ -111,6 +111,16 @@ $(B)/crash-states: $(B)/tests/torture/crash_states.o $(A)
 $(B)/hyper_mpi.so: src/comm/mpi/hyper_mpi.c src/comm/transport.h $(B)/flags $(B)/mpi
 	@echo "  mpicc   $@"
 	$(Q)OMPI_CC=$(CC) MPICH_CC=$(CC) $(MPICC) -std=c11 $(CFLAGS) $(WARN) $(SAN) -fPIC -shared -Isrc -o $@ $<
+# In tests, processes talk over sockets where there is no MPI: a transport, and an mpirun beside it.
+STAND_IN := $(B)/stand-in/hyper_sockets.so $(B)/stand-in/mpirun
+$(B)/stand-in/hyper_sockets.so: tests/comm/socket_transport.c src/comm/transport.h $(B)/flags
+	@mkdir -p $(@D)
+	@echo "  cc      $@"
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(CFLAGS) $(WARN) $(SAN) -fPIC -shared -Isrc -o $@ $<
+$(B)/stand-in/mpirun: tests/comm/socket_mpirun.c $(B)/flags
+	@mkdir -p $(@D)
+	@echo "  cc      $@"
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(CFLAGS) $(WARN) $(SAN) -o $@ $<
 # The programs of examples/c, as a user builds them, against the shared library beside them.
 EXAMPLES := $(patsubst examples/c/%.c,$(B)/examples/%,$(wildcard examples/c/*.c))
 $(B)/examples/%: examples/c/%.c include/hyperparallel.h $(SO)
@@ -153,7 +163,7 @@ $(B)/%.o: %.c $(B)/flags
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
 # --- run --------------------------------------------------------------------------------------
-TESTS_BUILT := $(B)/hyper $(B)/test-unit $(B)/test-json $(B)/crash-states $(EXAMPLES) $(FUZZERS:fuzz_%=$(B)/replay_%)
+TESTS_BUILT := $(B)/hyper $(STAND_IN) $(B)/test-unit $(B)/test-json $(B)/crash-states $(EXAMPLES) $(FUZZERS:fuzz_%=$(B)/replay_%)
 tests-built: all $(TESTS_BUILT)
 RUN_TESTS    = B=$(B) CC="$(CC)" tests/run.sh
 

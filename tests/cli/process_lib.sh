@@ -1,6 +1,21 @@
-# For scripts that look for the processes of the jobs that they start.  Sourced after lib.sh.
+# For scripts that start jobs of several processes, and look for those processes.  Sourced after
+# lib.sh.
 
 export HYPER_TEST_MARK="$WORK" # by which they are known
+
+# From here on jobs are processes over sockets, with the mpirun of the tests; or over MPI, where there
+# is one: else the test is skipped, and that is false.
+own_path=$PATH
+over_sockets() {
+  PATH=$B/stand-in:$own_path HYPER_MPI=$B/stand-in/hyper_sockets.so
+  export PATH HYPER_MPI
+}
+over_mpi() {
+  PATH=$own_path
+  unset HYPER_MPI
+  command -v mpirun >/dev/null || { skip "no mpirun; tools/bootstrap mpi installs it"; return 1; }
+  [ -e "$B/hyper_mpi.so" ] || { skip "no hyper_mpi.so: there was no mpicc when hyper was built"; return 1; }
+}
 
 # Processes of this script's jobs that are alive, with their ranks, and who started them: "PID RANK".
 job_processes() {

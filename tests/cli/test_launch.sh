@@ -4,12 +4,9 @@
 . "$(dirname "$0")/lib.sh"
 . "$ROOT/tests/cli/model_lib.sh"
 . "$ROOT/tests/cli/train_lib.sh"
+. "$ROOT/tests/cli/process_lib.sh"
+over_sockets
 
-# Skips the test, and is false, where processes cannot be started.
-need_mpi() {
-  command -v mpirun >/dev/null || { skip "no mpirun; tools/bootstrap mpi installs it"; return 1; }
-  [ -e "$B/hyper_mpi.so" ] || { skip "no hyper_mpi.so: there was no mpicc when hyper was built"; return 1; }
-}
 launch() { # N VERB ...
   launch_n=$1
   shift
@@ -26,9 +23,8 @@ fix_batch job/job.yaml
 M=$CASES/llama-odd-heads
 ids=$(ids llama-odd-heads sequences.1)
 
-it "training as 2, 3, 4 and 7 processes gives the bits of as many devices of one"
-if need_mpi; then
-  for s in 2:tp=2,zero=0 3:dp=3,zero=3 4:tp=2,sp,cp=2,zero=1 7:dp=7,zero=1; do
+as_processes() { # PROCESSES:STRATEGY ...: trains as one process, and as several
+  for s; do
     run train job/job.yaml output_dir=one "strategy=${s#*:}" overwrite_output_dir=true max_steps=6
     exit_is 0
     launch "${s%%:*}" train job/job.yaml output_dir=several "strategy=${s#*:}" overwrite_output_dir=true max_steps=6
@@ -37,87 +33,95 @@ if need_mpi; then
     for f in one/checkpoint-6/optimizer*part*; do same_file "$f" "several/${f#*/}"; done
     same_history one several
   done
-  err_has "7 devices (a process each)"
-  run explain job/job.yaml memory --json
-  json_is several/op_times.json memory.device_memory_bytes $(($(json out device_memory_bytes) / 7))
-fi
-
-it "logits, gradients, perplexity and text do too"
-if need_mpi; then
-  for s in 2:dp=2,zero=3 3:tp=3; do
-    set -- "${s%%:*}" --model "$M" --strategy "${s#*:}"
-    n=$1
-    shift
-    for what in "logits --tokens $ids --out" "grads --tokens $ids --out"; do
-      run $what one.safetensors "$@"
-      exit_is 0
-      cp out out.one
-      launch "$n" $what several.safetensors "$@"
-      exit_is 0
-      same_file one.safetensors several.safetensors
-      same_file out out.one
-    done
-    for what in "eval --tokens $ids --json" "generate --tokens $ids --max-new-tokens 6 --temperature 0.7"; do
-      run $what "$@"
-      cp out out.one
-      launch "$n" $what "$@"
-      exit_is 0
-      same_file out out.one
-    done
-  done
-fi
-
-it "every collective computes what the reference does, on odd sizes"
-if need_mpi; then
+}
+collectives() { # of so many processes
   root=
   [ "$(id -u)" != 0 ] || root=--allow-run-as-root
-  for n in 3 4; do
-    run_cmd mpirun -q --oversubscribe --bind-to none $root -n $n "$B/test-unit" -v job_of_processes
-    exit_is 0
-    out_has "process $((n - 1)) of $n"
-  done
-fi
-
-it "a run goes on from its checkpoint on another number of processes"
-if need_mpi; then
-  rm -rf several
-  launch 3 train job/job.yaml output_dir=several strategy=dp=3,zero=1
+  # shellcheck disable=SC2086
+  run_cmd mpirun -q --oversubscribe --bind-to none $root -n "$1" "$B/test-unit" -v job_of_processes
   exit_is 0
-  rm -r several/checkpoint-1[05] several/checkpoint-20 several/model.safetensors several/all_results.json
-  launch 2 train job/job.yaml output_dir=several strategy=tp=2
-  exit_is 0
-  err_has "checkpoint-5"
-  run train job/job.yaml output_dir=one overwrite_output_dir=true
-  close_losses one/trainer_log.jsonl several/trainer_log.jsonl 1e-5
-  echo x >>several/checkpoint-10/model-part-00001.safetensors
-  launch 2 train job/job.yaml output_dir=several strategy=tp=2 resume_from_checkpoint=several/checkpoint-10
-  refused "several/checkpoint-10/model-part-00001.safetensors: has"
-  said_once model-part-00001
-fi
+  out_has "process $(($1 - 1)) of $1"
+}
 
-it "bad input is refused once, and by all"
-if need_mpi; then
-  echo 'lerning_rate: 1' >>job/job.yaml
-  launch 3 train job/job.yaml strategy=dp=3
+it "training as 2, 3, 4 and 7 processes gives the bits of as many devices of one"
+as_processes 2:tp=2,zero=0 3:dp=3,zero=3 4:tp=2,sp,cp=2,zero=1 7:dp=7,zero=1
+err_has "7 devices (a process each)"
+run explain job/job.yaml memory --json
+json_is several/op_times.json memory.device_memory_bytes $(($(json out device_memory_bytes) / 7))
+
+it "over MPI, too: training and collectives of 3 processes, and a message that is told once"
+if over_mpi; then
+  as_processes 3:dp=3,zero=3
+  collectives 3
+  launch 3 train job/job.yaml strategy=dp=3 lerning_rate=1
   refused lerning_rate
   said_once lerning_rate
-  sed -i '$d' job/job.yaml
-  cp job/job.yaml long.yaml
-  for i in $(seq 100 140); do echo "a_name_that_no_key_of_a_configuration_has_$i: 1"; done >>long.yaml
-  launch 2 train long.yaml strategy=dp=2
-  refused "41 errors" "41. " "a_name_that_no_key_of_a_configuration_has_140: unknown key"
-  launch 3 train job/job.yaml output_dir=nowhere strategy=dp=2
-  refused "3 processes were started, and the mesh has 2 devices: start 2 processes, or use a mesh (a strategy) of 3 devices, as dp=3"
-  said_once "3 processes"
-  no_file nowhere
-  launch 2 logits --model "$M" --tokens 1 --out o
-  refused "the mesh has 1 device: start 1 process,"
-  launch 2 nonsense
-  refused '"nonsense" is not a verb'
-  launch 2 train job/job.yaml output_dir=job/job.yaml strategy=dp=2
-  exit_is 2
-  [ "$(said | wc -l)" -le 3 ] || { fail "more than one message"; t_show; }
 fi
+over_sockets
+
+it "logits, gradients, perplexity and text do too"
+for s in 2:dp=2,zero=3 3:tp=3; do
+  set -- "${s%%:*}" --model "$M" --strategy "${s#*:}"
+  n=$1
+  shift
+  for what in "logits --tokens $ids --out" "grads --tokens $ids --out"; do
+    run $what one.safetensors "$@"
+    exit_is 0
+    cp out out.one
+    launch "$n" $what several.safetensors "$@"
+    exit_is 0
+    same_file one.safetensors several.safetensors
+    same_file out out.one
+  done
+  for what in "eval --tokens $ids --json" "generate --tokens $ids --max-new-tokens 6 --temperature 0.7"; do
+    run $what "$@"
+    cp out out.one
+    launch "$n" $what "$@"
+    exit_is 0
+    same_file out out.one
+  done
+done
+
+it "every collective computes what the reference does, on odd sizes"
+collectives 3
+collectives 4
+
+it "a run goes on from its checkpoint on another number of processes"
+rm -rf several
+launch 3 train job/job.yaml output_dir=several strategy=dp=3,zero=1
+exit_is 0
+rm -r several/checkpoint-1[05] several/checkpoint-20 several/model.safetensors several/all_results.json
+launch 2 train job/job.yaml output_dir=several strategy=tp=2
+exit_is 0
+err_has "checkpoint-5"
+run train job/job.yaml output_dir=one overwrite_output_dir=true
+close_losses one/trainer_log.jsonl several/trainer_log.jsonl 1e-5
+echo x >>several/checkpoint-10/model-part-00001.safetensors
+launch 2 train job/job.yaml output_dir=several strategy=tp=2 resume_from_checkpoint=several/checkpoint-10
+refused "several/checkpoint-10/model-part-00001.safetensors: has"
+said_once model-part-00001
+
+it "bad input is refused once, and by all"
+echo 'lerning_rate: 1' >>job/job.yaml
+launch 3 train job/job.yaml strategy=dp=3
+refused lerning_rate
+said_once lerning_rate
+sed -i '$d' job/job.yaml
+cp job/job.yaml long.yaml
+for i in $(seq 100 140); do echo "a_name_that_no_key_of_a_configuration_has_$i: 1"; done >>long.yaml
+launch 2 train long.yaml strategy=dp=2
+refused "41 errors" "41. " "a_name_that_no_key_of_a_configuration_has_140: unknown key"
+launch 3 train job/job.yaml output_dir=nowhere strategy=dp=2
+refused "3 processes were started, and the mesh has 2 devices: start 2 processes, or use a mesh (a strategy) of 3 devices, as dp=3"
+said_once "3 processes"
+no_file nowhere
+launch 2 logits --model "$M" --tokens 1 --out o
+refused "the mesh has 1 device: start 1 process,"
+launch 2 nonsense
+refused '"nonsense" is not a verb'
+launch 2 train job/job.yaml output_dir=job/job.yaml strategy=dp=2
+exit_is 2
+[ "$(said | wc -l)" -le 3 ] || { fail "more than one message"; t_show; }
 
 it "how it is started is refused by name"
 run launch -- train job/job.yaml

@@ -218,12 +218,7 @@ run_cmd env -u HYPER_MPI LD_LIBRARY_PATH= bin/hyper launch -n 2 --starter "$WORK
 refused "hyper_mpi.so is not there" "tools/bootstrap mpi"
 no_file arguments
 
-if ! command -v mpirun >/dev/null || [ ! -e "$B/hyper_mpi.so" ]; then
-  it "a process that dies, stops or hangs is named, and the job begun again"
-  skip "no mpirun, or no mpicc when hyper was built; tools/bootstrap mpi installs them"
-  exit 0
-fi
-
+over_sockets
 make_job job </dev/null
 sed -i 's/^max_steps: 20/max_steps: 200/; s/^save_steps: 5/save_steps: 50/' job/job.yaml
 
@@ -263,20 +258,46 @@ exit_is 0
 grep -qF -e "srun --cpu-bind=none --kill-on-bad-exit=1 -n 2" srun.said || fail "srun is given: $(cat srun.said)"
 same_file alone/model.safetensors several/model.safetensors
 
-it "after kill -9 of a process the job goes on to the same bits"
-for rank in 0 1; do
-  two --max-restarts 1
-  victim=$(pid_of $rank)
+goes_on_after_kill() { # RANK ...
+  for rank; do
+    two --max-restarts 1
+    victim=$(pid_of "$rank")
+    wait_for several/checkpoint-50
+    kill -9 "$victim"
+    ended
+    exit_is 0
+    err_has "process $rank ($(hostname), pid $victim) was ended by signal 9"
+    err_has "starting the job again from its last checkpoint (restart 1 of 1 without a newer one)"
+    err_has "continuing from several/checkpoint-"
+    same_file alone/model.safetensors several/model.safetensors
+    same_history alone several
+  done
+}
+goes_on_after_stop() { # RANK, RANK that waits for it
+  two --watchdog 6
+  victim=$(pid_of "$1")
   wait_for several/checkpoint-50
-  kill -9 "$victim"
+  kill -STOP "$victim"
   ended
   exit_is 0
-  err_has "process $rank ($(hostname), pid $victim) was ended by signal 9"
-  err_has "starting the job again from its last checkpoint (restart 1 of 1 without a newer one)"
-  err_has "continuing from several/checkpoint-"
+  err_has "process $1 ($(hostname), pid $victim) has not been heard of for 6 s"
+  err_has "process $2 waits for it"
   same_file alone/model.safetensors several/model.safetensors
-  same_history alone several
-done
+}
+saves_when_interrupted() {
+  two
+  wait_for several/checkpoint-50
+  kill -INT "$launcher"
+  ended
+  exit_is 0
+  err_has "SIGINT: writing a checkpoint"
+  run launch -n 2 -- train job/job.yaml strategy=dp=2,zero=1 output_dir=several
+  exit_is 0
+  same_file alone/model.safetensors several/model.safetensors
+}
+
+it "after kill -9 of a process the job goes on to the same bits"
+goes_on_after_kill 0 1
 
 it "a job whose output nobody reads any more goes on to its end"
 rm -rf several
@@ -373,15 +394,7 @@ is_file several/abandoned-*/checkpoint-200/MANIFEST.json
 same_file alone/model.safetensors several/model.safetensors
 
 it "a process that is stopped is found and named, and the job goes on to the same bits"
-two --watchdog 6
-victim=$(pid_of 1)
-wait_for several/checkpoint-50
-kill -STOP "$victim"
-ended
-exit_is 0
-err_has "process 1 ($(hostname), pid $victim) has not been heard of for 6 s"
-err_has "process 0 waits for it"
-same_file alone/model.safetensors several/model.safetensors
+goes_on_after_stop 1 0
 
 it "a process that hangs is named with its stream and its instruction"
 printf 'device: {flops: 1e10, bandwidth_gb_s: 10}\nlinks: [{bandwidth_gb_s: 1, latency_us: 1e9}]\nemulate: true\n' >slow.yaml
@@ -407,15 +420,7 @@ err_lacks "starting the job again"
 no_file several/model.safetensors
 
 it "so does Ctrl-C at the launcher, and the run can be continued"
-two
-wait_for several/checkpoint-50
-kill -INT "$launcher"
-ended
-exit_is 0
-err_has "SIGINT: writing a checkpoint"
-run launch -n 2 -- train job/job.yaml strategy=dp=2,zero=1 output_dir=several
-exit_is 0
-same_file alone/model.safetensors several/model.safetensors
+saves_when_interrupted
 
 it "a full disk on one process costs no job that goes on until there is space again"
 if command -v prlimit >/dev/null; then
@@ -482,3 +487,15 @@ err_lacks "again"
 run launch -n 2 --starter mpirun -- eval --model job/model --tokens 1,2,3 --strategy dp=2
 exit_is 2
 err_lacks "again"
+
+it "over MPI, too: processes are killed, stopped and interrupted, and none is left behind"
+if over_mpi; then
+  goes_on_after_kill 1
+  goes_on_after_stop 0 1
+  saves_when_interrupted
+  two
+  wait_for several/checkpoint-50
+  kill -9 "$launcher"
+  ended
+  no_orphan "launcher killed"
+fi
