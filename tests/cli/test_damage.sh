@@ -2,6 +2,8 @@
 # Disks that do not hold what was written, files that change while they are read: told by name.
 . "$(dirname "$0")/lib.sh"
 . "$ROOT/tests/cli/train_lib.sh"
+. "$ROOT/tests/cli/process_lib.sh"
+over_sockets
 
 make_job job <<END
 max_steps: 2
@@ -40,17 +42,15 @@ it "on several devices, too, in several processes, too"
 flipped "model-part-00001" 2000 "$HYPER" train job/job.yaml output_dir=two strategy=tp=2
 err_has "model-part-00001.safetensors: what is read back from byte 0 to"
 no_file two/checkpoint-2
-if command -v mpirun >/dev/null && [ -e "$B/hyper_mpi.so" ]; then
-  flipped "optimizer-part-00001" 2000 "$HYPER" launch -n 2 --max-restarts 0 -- \
-    train job/job.yaml output_dir=three strategy=tp=2
-  err_has "optimizer-part-00001.safetensors: what is read back from byte 0 to"
-  no_file three/checkpoint-2
-  flipped nothing 0 "$HYPER" launch -n 2 -- train job/job.yaml output_dir=three strategy=tp=2
-  exit_is 0
-  run inspect three/checkpoint-2
-  exit_is 0
-  out_has "every size and hash agrees"
-fi
+flipped "optimizer-part-00001" 2000 "$HYPER" launch -n 2 --max-restarts 0 -- \
+  train job/job.yaml output_dir=three strategy=tp=2
+err_has "optimizer-part-00001.safetensors: what is read back from byte 0 to"
+no_file three/checkpoint-2
+flipped nothing 0 "$HYPER" launch -n 2 -- train job/job.yaml output_dir=three strategy=tp=2
+exit_is 0
+run inspect three/checkpoint-2
+exit_is 0
+out_has "every size and hash agrees"
 
 
 # cut PART-OF-PATH BYTES COMMAND...: each such file is cut to so many bytes once it is mapped

@@ -2,12 +2,10 @@
 # One of several processes has no memory for what the others send it: all learn it, and try again.
 . "$(dirname "$0")/lib.sh"
 . "$ROOT/tests/cli/train_lib.sh"
+. "$ROOT/tests/cli/process_lib.sh"
+over_sockets
 
 it "an export for which one process has no memory is tried again by all"
-if ! command -v mpirun >/dev/null || [ ! -e "$B/hyper_mpi.so" ]; then
-  skip "no mpirun"
-  exit 0
-fi
 "${CC:-cc}" -D_GNU_SOURCE -shared -fPIC -o oom.so "$ROOT/tests/cli/preload_oom.c" 2>err || { skip "no compiler"; exit 0; }
 root=
 [ "$(id -u)" = 0 ] && root=--allow-run-as-root

@@ -147,11 +147,7 @@ kill -INT $pid
 ended
 saved_by SIGINT
 
-if ! command -v mpirun >/dev/null || [ ! -e "$B/hyper_mpi.so" ]; then
-  it "a job of several processes ends by SIGUSR1 to its launcher"
-  skip "no mpirun, or no mpicc when hyper was built; tools/bootstrap mpi installs them"
-  exit 0
-fi
+over_sockets
 job() { begin "$HYPER" launch -n 2 "$@" -- train job/job.yaml strategy=dp=2,zero=1 output_dir=out1; }
 run train job/job.yaml strategy=dp=2,zero=1 output_dir=whole overwrite_output_dir=true
 exit_is 0

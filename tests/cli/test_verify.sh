@@ -3,8 +3,9 @@
 # with the tensor's name.
 . "$(dirname "$0")/lib.sh"
 . "$ROOT/tests/cli/train_lib.sh"
+. "$ROOT/tests/cli/process_lib.sh"
+over_sockets
 
-command -v mpirun >/dev/null && [ -e "$B/hyper_mpi.so" ] && mpi=1 || mpi=
 ${CC:-cc} -O1 -o flip_bit "$ROOT/tests/cli/flip_bit.c"
 root=
 [ "$(id -u)" = 0 ] && root=--allow-run-as-root
@@ -41,8 +42,7 @@ flips() {
 }
 
 it "a flipped bit in one of two processes ends the run with the tensor's name"
-if [ -z "$mpi" ]; then skip "no mpirun"
-elif flips two 2 1; then
+if flips two 2 1; then
   exit_is 1
   err_has "\"$W\""
   err_has "process 1 and 0 hold different bits"
@@ -52,32 +52,28 @@ else skip "$(cat why)"
 fi
 
 it "of three the odd one is named"
-if [ -z "$mpi" ]; then skip "no mpirun"
-elif flips three 3 2; then
+if flips three 3 2; then
   exit_is 1
   err_has "\"$W\": process 2 holds other bits than 0, 1"
 else skip "$(cat why)"
 fi
 
 it "a supervised job is started again, and goes on from its last checkpoint"
-if [ -z "$mpi" ]; then skip "no mpirun"
+"$HYPER" launch -n 2 --max-restarts 1 -- train job/job.yaml output_dir=out_again strategy=dp=2 verify_replicas_steps=5 \
+  disable_tqdm=true save_steps=50 max_steps=3000 save_total_limit=2 >out 2>err </dev/null &
+job=$!
+victim=$(rank_pid again 1)
+if ./flip_bit "$victim" first/model.safetensors $W ALL >found 2>why; then
+  status=0
+  wait $job || status=$?
+  exit_is 0
+  err_has "a device of the job failed"
+  err_has "starting the job again"
+  same_file first/model.safetensors out_again/model.safetensors
 else
-  "$HYPER" launch -n 2 --max-restarts 1 -- train job/job.yaml output_dir=out_again strategy=dp=2 verify_replicas_steps=5 \
-    disable_tqdm=true save_steps=50 max_steps=3000 save_total_limit=2 >out 2>err </dev/null &
-  job=$!
-  victim=$(rank_pid again 1)
-  if ./flip_bit "$victim" first/model.safetensors $W ALL >found 2>why; then
-    status=0
-    wait $job || status=$?
-    exit_is 0
-    err_has "a device of the job failed"
-    err_has "starting the job again"
-    same_file first/model.safetensors out_again/model.safetensors
-  else
-    kill $job
-    wait $job
-    skip "$(cat why)"
-  fi
+  kill $job
+  wait $job
+  skip "$(cat why)"
 fi
 
 it "so it is with devices of one process"
