@@ -101,9 +101,10 @@ $(SO).$(SOVER): $(SO)
 	$(Q)ln -sf $(<F) $@
 # What of the command has unit tests.
 TEST_CLI := $(patsubst %,$(B)/src/cli/launch_%.o,address pause sweep watchdog)
+# Calls of the thread pool pass through tests/unit/test_threads.c, which counts their parts.
 $(B)/test-unit: $(TEST_OBJ) $(TEST_CLI) $(A)
 	@echo "  link    $@"
-	$(Q)$(CC) $(SAN) -rdynamic -o $@ $(TEST_OBJ) $(TEST_CLI) -Wl,--whole-archive $(A) -Wl,--no-whole-archive $(LIBS) $(TEST_LIBS)
+	$(Q)$(CC) $(SAN) -rdynamic -Wl,--wrap=pool_run -o $@ $(TEST_OBJ) $(TEST_CLI) -Wl,--whole-archive $(A) -Wl,--no-whole-archive $(LIBS) $(TEST_LIBS)
 $(B)/test-json: $(B)/tests/cli/json_get.o
 	$(Q)$(CC) $(SAN) -o $@ $< $(TEST_LIBS)
 $(B)/crash-states: $(B)/tests/torture/crash_states.o $(A)
