@@ -133,6 +133,8 @@ key=$(said | cut -d: -f3)
 [ "$(said | cut -d: -f1)" = 127.0.0.1 ] || fail "listens at $(said | cut -d: -f1)"
 ! grep -qF "$key" arguments err || fail "the key is told"
 grep -qF -e "-x HYPER_SUPERVISOR" arguments || fail "its name is not"
+grep -q "^-q --bind-to none .*-n 2 .*/hyper train nothing.yaml$" arguments ||
+  fail "processes that share the cores out themselves are started with: $(cat arguments)"
 echo "localhost slots=2 # this one" >hosts
 launch_with shows --hostfile hosts
 [ "$(said | cut -d: -f1)" = 127.0.0.1 ] || fail "with this machine alone listens at $(said)"

@@ -1,5 +1,6 @@
-/* Every kernel shares its work among all threads.  The linker puts a function of this file before
- * the thread pool's, which counts the parts of each call: no time is measured. */
+/* Every kernel shares its work among all threads, unless it is too small.  The linker puts a
+ * function of this file before the thread pool's, which counts the parts of each call: no time is
+ * measured. */
 #include "base/thread.h"
 #include "ops/grid.h"
 #include "test.h"
@@ -9,13 +10,14 @@
 
 enum { THREADS = 3, IO_MAX = 8 };
 
-/* The most parts that a call of the pool had. */
-static _Atomic int64_t most;
+/* The most parts that a call of a pool had, and those of all calls. */
+static _Atomic int64_t most, sum;
 
 void __real_pool_run(pool *p, int64_t parts, void (*fn)(void *ctx, int64_t part), void *ctx);
 void __wrap_pool_run(pool *p, int64_t parts, void (*fn)(void *ctx, int64_t part), void *ctx);
 void __wrap_pool_run(pool *p, int64_t parts, void (*fn)(void *ctx, int64_t part), void *ctx) {
   if (parts > most) most = parts;
+  sum += parts;
   __real_pool_run(p, parts, fn, ctx);
 }
 
@@ -42,8 +44,8 @@ static int give_data(grid_graph *x, hp_device *d, hp_io *io) {
   return n;
 }
 
-/* Runs a case of the grid's form on THREADS threads; the most parts of a call of the pool. */
-static int64_t parts_of(op_id op, const char *operands) {
+/* Runs a case of the grid's form, and counts the parts. */
+static void count_parts(const hp_device_options *o, op_id op, const char *operands) {
   static grid_graph x;
   grid_row row = {.op = op, .low = 0.1, .high = 1};
   hp_io io[IO_MAX];
@@ -53,15 +55,20 @@ static int64_t parts_of(op_id op, const char *operands) {
   x = (grid_graph){0};
   CHECK_OK(graph_create(NULL, &x.g));
   grid_add_case(&x, &row, operands, HP_F32, true, &y);
-  CHECK_OK(hp_device_open(&(hp_device_options){.threads = THREADS, .engine = "packed"}, &d));
+  CHECK_OK(hp_device_open(o, &d));
   int n = give_data(&x, d, io);
   CHECK_OK(hp_compile(x.g, d, NULL, &p));
-  most = 0;
+  most = sum = 0;
   CHECK_OK(hp_run(p, io, n));
   for (int i = 0; i < n; i++) free(io[i].data);
   hp_program_free(p);
   hp_device_close(d);
   grid_graph_free(&x);
+}
+
+/* The most parts of a call, on THREADS threads. */
+static int64_t parts_of(op_id op, const char *operands) {
+  count_parts(&(hp_device_options){.threads = THREADS, .engine = "packed"}, op, operands);
   return most;
 }
 
@@ -106,4 +113,23 @@ TEST(every_kernel_shares_its_work_among_all_threads) {
     failed++;
   }
   CHECK_EQ(failed, 0);
+}
+
+/* Waking the others takes longer than the work. */
+TEST(what_is_small_runs_on_one_thread) {
+  CHECK(parts_of(OP_EXP, "f32[64]") <= 1);
+  CHECK(parts_of(OP_EXP, "f32[128,128]") <= 1);
+  CHECK(parts_of(OP_EXP, "f32[128,256]") >= THREADS);
+  CHECK(parts_of(OP_EINSUM, "f32[4,64] f32[16,64] {eq=\"mk,nk->mn\", dtype=f32}") <= 1);
+  CHECK(parts_of(OP_ROPE, "f32[1,1,2,16] f32[4,8] f32[4,8] i32[1,1]=0..4 {inverse=0, "
+                          "interleaved=0}") <= 1);
+}
+
+TEST(threads_are_one_a_core_unless_told_and_devices_of_a_process_share_them) {
+  static const char large[] = "f32[512,512]";
+  count_parts(&(hp_device_options){0}, OP_EXP, large);
+  CHECK_EQ(most > 1 ? most : 1, cpu_count());
+  count_parts(&(hp_device_options){.threads = 5, .mesh = "(2)(dp)"}, OP_EXP, large);
+  CHECK_EQ(most, 3);
+  CHECK_EQ(sum, 3 + 2);
 }
