@@ -12,9 +12,9 @@
  * Steps are the rows of pass.def, `autodiff` (of output "loss" by every param; the gradients become
  * outputs), `chunk piece=N`, `remat full=1`, `narrow one_type=1`, and on programs `lower`,
  * `streams`, `overlap limit=N prefetch=N`, `reorder` and `memory limit=N`.  `overlap` is for two
- * devices that take 1 ns for an operation and for a byte between them.  `shard` makes the graph of
- * one device of a mesh, which lines before `run:` name, with the layouts of inputs, params and
- * sharding annotations:
+ * devices that take 1 ns for an operation and for a byte between them.  `shard [whole_sums=1]`
+ * makes the graph of one device of a mesh, which lines before `run:` name, with the layouts of
+ * inputs, params and sharding annotations:
  *
  *   mesh: (2,2)(dp,tp)
  *   x: (dp,None)
@@ -42,8 +42,8 @@
 typedef struct {
   hp_graph *g;
   program *p;
-  uint64_t limit, prefetch, piece, full, one_type; /* of the step */
-  const char *layouts;                             /* lines "NAME: LAYOUT", the mesh among them */
+  uint64_t limit, prefetch, piece, full, one_type, whole; /* of the step */
+  const char *layouts; /* lines "NAME: LAYOUT", the mesh among them */
 } subject;
 
 /* --- steps ------------------------------------------------------------------------------------ */
@@ -100,7 +100,7 @@ static hp_status run_reorder(subject *s) {
   return st;
 }
 
-static hp_status run_shard(subject *s) { return shard_step_run(&s->g, s->layouts); }
+static hp_status run_shard(subject *s) { return shard_step_run(&s->g, s->layouts, s->whole); }
 
 static const struct {
   const char *name;
@@ -143,10 +143,11 @@ static hp_status run_steps(subject *s, char *line) {
   char *word = strtok_r(line, " ", &at);
   while (word) {
     char *next = strtok_r(NULL, " ", &at);
-    s->limit = s->prefetch = s->piece = s->full = s->one_type = 0;
+    s->limit = s->prefetch = s->piece = s->full = s->one_type = s->whole = 0;
     while (read_number(next, "limit", &s->limit) || read_number(next, "prefetch", &s->prefetch) ||
            read_number(next, "piece", &s->piece) || read_number(next, "full", &s->full) ||
-           read_number(next, "one_type", &s->one_type))
+           read_number(next, "one_type", &s->one_type) ||
+           read_number(next, "whole_sums", &s->whole))
       next = strtok_r(NULL, " ", &at);
     HP_TRY(run_step(s, word));
     word = next;

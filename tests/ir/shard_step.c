@@ -31,7 +31,7 @@ static bool declared(const void *model, const char *name, const ir_value *type, 
 }
 
 /* Devices that take 1 ns for a thousand operations, and 0.1 ns for a byte between them. */
-hp_status shard_step_run(hp_graph **g, const char *layouts) {
+hp_status shard_step_run(hp_graph **g, const char *layouts, bool whole_sums) {
   static const char machine[] = "device: {flops: 1e12, bandwidth_gb_s: 1000}\n"
                                 "links: [{bandwidth_gb_s: 10, latency_us: 1}]\n";
   cluster c;
@@ -44,7 +44,11 @@ hp_status shard_step_run(hp_graph **g, const char *layouts) {
   HP_TRY(cluster_parse(machine, sizeof machine - 1, "machine", &c));
   HP_TRY(layout_parse(text, &m, &none, &called));
   declarations d = {layouts, &m};
-  shard_plan plan = {.mesh = &m, .cluster = &c, .declared = declared, .model = &d};
+  shard_plan plan = {.mesh = &m,
+                     .cluster = &c,
+                     .declared = declared,
+                     .model = &d,
+                     .whole_sums = whole_sums};
   hp_status st = shard_graph(*g, &plan, &out);
   if (!st) {
     graph_free(*g);
