@@ -208,7 +208,7 @@ void hp_sgd(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor buffer, hp_tenso
 
 /* A mesh of devices with named axes (rank_list NULL: 0, 1, 2, ...) and, once it is called, how a
  * tensor lies on it: for each dim the axes that split it, the first outermost; the other axes hold
- * replicas, or parts of a reduction that is pending.  As text, in YAML and in `hyper layout`:
+ * replicas, or partial results of a reduction.  As text, in YAML and in `hyper layout`:
  * "(2,2,2)(dp,sp,mp)(mp,(sp,dp),None)+sum:dp@0,1,2,3,4,5,6,7"; what follows the names, and what
  * follows the entries, may be missing.  An entry mp:64 gives the length of a part. */
 typedef struct hp_layout hp_layout;
@@ -222,7 +222,7 @@ hp_status hp_layout_print(const hp_layout *l, char **text);
 hp_status hp_layout_call(const hp_layout *l, const char *tensor_map, hp_layout **out);
 hp_status hp_layout_place(const hp_layout *l, const char *const *placement, int n, int rank,
                           hp_layout **out);
-hp_status hp_layout_set_pending(hp_layout *l, const char *axis, const char *op);
+hp_status hp_layout_set_partial(hp_layout *l, const char *axis, const char *op);
 hp_status hp_layout_repeat(const hp_layout *l, int64_t *out); /* devices that hold the same part */
 /* The part of a rank: [start, stop) of each dim of a tensor of shape s.  A dim that its axes do not
  * divide is padded: the last parts are shorter, or empty. */

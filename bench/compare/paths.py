@@ -2,9 +2,9 @@
 
   build/compare/venv/bin/python bench/compare/paths.py [--pairs N] [--vectors FILE] [MESH RANK]...
 
-The environment is that of bench/compare/run. hyper (`hyper layout --batch`), the fixed order of HyperParallel (slice, all-to-all, gather; pending
+The environment is that of bench/compare/run. hyper (`hyper layout --batch`), the fixed order of HyperParallel (slice, all-to-all, gather; partial
 sums first), and PyTorch's DTensor: what it plans by default, and its min-cost planner. Pairs are
-those of all layouts of a tensor whose dims the mesh divides, with sums pending before but not after;
+those of all layouts of a tensor whose dims the mesh divides, with partial sums before but not after;
 more than N are drawn by chance. Columns: geometric mean and worst of the planner's bytes over those of
 hyper, share of pairs with the same bytes, pairs that move bytes where none need move, pairs without a
 plan that leads to the layout, pairs cheaper than hyper's. --vectors checks the fixed order against
@@ -23,10 +23,10 @@ import tempfile
 NAMES = "abcdefgh"
 
 
-# --- layouts: (entries, pending): a tuple of axes a dim, the first outermost; a frozenset of axes ---
+# --- layouts: (entries, partial): a tuple of axes a dim, the first outermost; a frozenset of axes ---
 
 
-def layouts(axes, rank, pending):
+def layouts(axes, rank, partial):
     """All layouts of `axes` axes on a tensor of this rank."""
     found = {(((),) * rank, frozenset())}
     todo = list(found)
@@ -35,7 +35,7 @@ def layouts(axes, rank, pending):
         used = {a for e in entries for a in e} | waits
         for a in set(range(axes)) - used:
             more = [(entries[:d] + (entries[d] + (a,),) + entries[d + 1:], waits) for d in range(rank)]
-            if pending:
+            if partial:
                 more.append((entries, waits | {a}))
             for l in more:
                 if l not in found:

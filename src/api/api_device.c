@@ -156,8 +156,8 @@ static hp_status find(const hp_device *d, const char *name, uint32_t *index) {
 
 static hp_status check_whole(const group_state *s, const char *name) {
   for (int a = 0; a < LAYOUT_AXES; a++)
-    if (s->l.pending[a])
-      HP_FAIL(HP_ERR_LAYOUT, "param \"%s\" is a sum that is pending; only programs read it", name);
+    if (s->l.partial[a])
+      HP_FAIL(HP_ERR_LAYOUT, "param \"%s\" is a partial sum; only programs read it", name);
   return HP_OK;
 }
 

@@ -110,13 +110,13 @@ HP_API hp_status hp_layout_place(const hp_layout *l, const char *const *placemen
   return api_result(__func__, make_on(&l->m, &made, out));
 }
 
-HP_API hp_status hp_layout_set_pending(hp_layout *l, const char *axis, const char *op) {
+HP_API hp_status hp_layout_set_partial(hp_layout *l, const char *axis, const char *op) {
   API_CALL;
   API_NEED(l);
   API_NEED(axis);
   API_NEED(op);
-  HP_TRY(need_called(l, "a pending reduction"));
-  return api_result(__func__, layout_set_pending(&l->m, &l->l, axis, op));
+  HP_TRY(need_called(l, "a partial reduction"));
+  return api_result(__func__, layout_set_partial(&l->m, &l->l, axis, op));
 }
 
 HP_API hp_status hp_layout_repeat(const hp_layout *l, int64_t *out) {

@@ -65,8 +65,8 @@ static hp_status read_layout(const saved *s, const tree_node *n, saved_tensor *t
   if (t->l.rank != t->type.rank)
     TREE_FAIL(n, "has %d dims, the tensor %d", t->l.rank, t->type.rank);
   for (int a = 0; a < s->m.axes; a++)
-    if (t->l.pending[a])
-      TREE_FAIL(n, "a reduction is pending over %s; expected whole values", s->m.name[a]);
+    if (t->l.partial[a])
+      TREE_FAIL(n, "the tensor is partial over %s; expected whole values", s->m.name[a]);
   return HP_OK;
 }
 

@@ -35,14 +35,14 @@ void answer_entries(json_writer *w, const mesh *m, const layout *l) {
   }
   json_close(w);
   answer_tensor_map(w, m, l);
-  for (int a = 0; a < m->axes; a++) any |= l->pending[a] != 0;
+  for (int a = 0; a < m->axes; a++) any |= l->partial[a] != 0;
   if (!any) return;
   json_put_key(w, "partial");
   json_open_map(w);
   for (int a = 0; a < m->axes; a++)
-    if (l->pending[a]) {
+    if (l->partial[a]) {
       json_put_key(w, m->name[a]);
-      json_put_string(w, pending_name(l->pending[a]));
+      json_put_string(w, partial_op_name(l->partial[a]));
     }
   json_close(w);
 }
@@ -55,7 +55,7 @@ static void placements(json_writer *w, const mesh *m, const layout *l) {
     char text[32] = "R";
     int d = layout_dim_of(l, a);
     if (d >= 0) snprintf(text, sizeof text, "S(%d)", d);
-    if (l->pending[a]) snprintf(text, sizeof text, "P(%s)", pending_name(l->pending[a]));
+    if (l->partial[a]) snprintf(text, sizeof text, "P(%s)", partial_op_name(l->partial[a]));
     json_put_string(w, text);
   }
   json_close(w);
@@ -151,7 +151,7 @@ static hp_status put_move(json_writer *w, const mesh *m, const path_move *move) 
   json_put_int(w, move_devices(m, move));
   if (move->op) {
     json_put_key(w, "reduce");
-    json_put_string(w, pending_name(move->op));
+    json_put_string(w, partial_op_name(move->op));
   }
   json_put_key(w, "group");
   HP_TRY(group_of(w, m, move, move->axis, 0));

@@ -10,7 +10,7 @@
 hp_status answer_layout(json_writer *w, const mesh *m, const layout *l, const int64_t *shape);
 /* ops, groups_of_last_rank, local_elements, peak_elements, bytes_per_rank. */
 hp_status answer_path(json_writer *w, const mesh *m, const path *p);
-/* "layout": one entry a dim, as declared; "tensor_map"; "partial" where something is pending. */
+/* "layout": one entry a dim, as declared; "tensor_map"; "partial" where the tensor is partial. */
 void answer_entries(json_writer *w, const mesh *m, const layout *l);
 void answer_tensor_map(json_writer *w, const mesh *m, const layout *l);
 

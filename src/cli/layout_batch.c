@@ -81,13 +81,13 @@ static hp_status read_layout(const tree_node *list, const mesh *m, layout *out) 
 }
 
 /* {"tp": "sum"} */
-static hp_status read_pending(const tree_node *q, const mesh *m, layout *l) {
+static hp_status read_partial(const tree_node *q, const mesh *m, layout *l) {
   const tree_node *p;
   HP_TRY(tree_opt_map(q, "partial", &p));
   for (uint32_t i = 0; p && i < p->len; i++) {
     const char *op;
     HP_TRY(tree_as_string(p->child[i], &op));
-    HP_TRY(layout_set_pending(m, l, p->child[i]->key, op));
+    HP_TRY(layout_set_partial(m, l, p->child[i]->key, op));
   }
   return HP_OK;
 }
@@ -128,7 +128,7 @@ static hp_status ask_layout(json_writer *w, const tree_node *q, const mesh *m,
     return HP_OK;
   }
   HP_TRY(read_layout(call, m, &l));
-  HP_TRY(read_pending(q, m, &l));
+  HP_TRY(read_partial(q, m, &l));
   HP_TRY(check_shape(shape, &l));
   json_put_key(w, "tensor_map");
   put_called_map(w, m, call);
@@ -142,7 +142,7 @@ static hp_status ask_path(json_writer *w, const tree_node *q, const mesh *m,
   path p;
   HP_TRY(tree_need_list(q, "from", &list));
   HP_TRY(read_layout(list, m, &from));
-  HP_TRY(read_pending(q, m, &from));
+  HP_TRY(read_partial(q, m, &from));
   HP_TRY(tree_need_list(q, "to", &list));
   HP_TRY(read_layout(list, m, &to));
   if (shape->n < 0) HP_FAIL(HP_ERR_SHAPE, "a way from one layout to another needs the shape");
@@ -177,7 +177,7 @@ static hp_status read_operand(const tree_node *n, const mesh *m, dims *shape, la
   HP_TRY(read_layout(list, m, l));
   if (l->rank != shape->rank)
     TREE_FAIL(list, "%d entries for a tensor of %d dims", l->rank, shape->rank);
-  return read_pending(n, m, l);
+  return read_partial(n, m, l);
 }
 
 static bool same_cuts(const layout *a, const layout *b) {

@@ -129,7 +129,7 @@ hp_status rule_of_linear(const operator* o, rule *r) {
 
 /* --- reductions ------------------------------------------------------------------------------- */
 
-static hp_status reduction(const operator* o, pending_op op, int results, rule *r) {
+static hp_status reduction(const operator* o, partial_op op, int results, rule *r) {
   bool cut[LAYOUT_DIMS], keep;
   HP_TRY(operator_needs(o, 1));
   HP_TRY(operator_marks(o, "dim", o->in[0].rank, cut));
@@ -137,18 +137,18 @@ static hp_status reduction(const operator* o, pending_op op, int results, rule *
   rule_reduce(&o->in[0], cut, keep, op, results, r);
   return HP_OK;
 }
-hp_status rule_of_sum(const operator* o, rule *r) { return reduction(o, PENDING_SUM, 1, r); }
-hp_status rule_of_mean(const operator* o, rule *r) { return reduction(o, PENDING_AVG, 1, r); }
-hp_status rule_of_amax(const operator* o, rule *r) { return reduction(o, PENDING_MAX, 1, r); }
-hp_status rule_of_prod(const operator* o, rule *r) { return reduction(o, PENDING_PROD, 1, r); }
-hp_status rule_of_all(const operator* o, rule *r) { return reduction(o, PENDING_ALL, 1, r); }
+hp_status rule_of_sum(const operator* o, rule *r) { return reduction(o, PARTIAL_SUM, 1, r); }
+hp_status rule_of_mean(const operator* o, rule *r) { return reduction(o, PARTIAL_AVG, 1, r); }
+hp_status rule_of_amax(const operator* o, rule *r) { return reduction(o, PARTIAL_MAX, 1, r); }
+hp_status rule_of_prod(const operator* o, rule *r) { return reduction(o, PARTIAL_PROD, 1, r); }
+hp_status rule_of_all(const operator* o, rule *r) { return reduction(o, PARTIAL_ALL, 1, r); }
 hp_status rule_of_argmax_with_value(const operator* o, rule *r) {
-  return reduction(o, PENDING_NONE, 2, r);
+  return reduction(o, PARTIAL_NONE, 2, r);
 }
 /* Indices of parts cannot be joined: the dim must be whole, but for axes of one device. */
 hp_status rule_of_max_dim(const operator* o, rule *r) {
-  HP_TRY(reduction(o, PENDING_MAX, 2, r));
-  for (int f = 0; f < r->factors; f++) r->factor[f].whole |= r->factor[f].reduce != PENDING_NONE;
+  HP_TRY(reduction(o, PARTIAL_MAX, 2, r));
+  for (int f = 0; f < r->factors; f++) r->factor[f].whole |= r->factor[f].reduce != PARTIAL_NONE;
   return HP_OK;
 }
 

@@ -75,7 +75,7 @@ static void print_layout(const question *q, const layout *l, bool with_shape) {
 static void print_move(const mesh *m, const path_move *move) {
   printf("  %-15s over ", move_name(move->kind));
   for (int i = 0; i < move->n; i++) printf(i ? ",%s" : "%s", m->name[move->axis[i]]);
-  if (move->op) printf(" (%s)", pending_name(move->op));
+  if (move->op) printf(" (%s)", partial_op_name(move->op));
   if (move->kind == MOVE_ALL_TO_ALL) printf(", dim %d to dim %d", move->dim, move->to);
   else if (move->kind != MOVE_ALL_REDUCE && move->kind != MOVE_DROP) printf(", dim %d", move->dim);
   str after = {0};
@@ -162,7 +162,7 @@ int verb_layout(int argc, char **argv) {
       "What each rank holds of a tensor, and the steps and bytes from one layout to another.\n"
       "SPEC is (device matrix)(axis names)(one entry a dim): an axis splits a dim, (a,b) splits "
       "it\n"
-      "over two, a outermost, None keeps it whole; then +sum:axis for what is pending, @ranks.",
+      "over two, a outermost, None keeps it whole; then +sum:axis for a partial sum, @ranks.",
       "hyper layout '(2,2,2)(dp,sp,mp)(mp,(sp,dp))' --shape 32,784 --to '(None,mp)'",
       option,
       sizeof option / sizeof *option,

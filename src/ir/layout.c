@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-static const char *const pending_word[PENDING_COUNT] = {"",    "sum",  "avg", "max",
-                                                        "min", "prod", "all"};
+static const char *const partial_op_names[PARTIAL_COUNT] = {"",    "sum",  "avg", "max",
+                                                            "min", "prod", "all"};
 
 bool layout_equal(const layout *a, const layout *b) { return !memcmp(a, b, sizeof *a); }
 
@@ -14,7 +14,13 @@ int layout_dim_of(const layout *l, int axis) {
 }
 
 bool layout_is_free(const layout *l, int axis) {
-  return !l->pending[axis] && layout_dim_of(l, axis) < 0;
+  return !l->partial[axis] && layout_dim_of(l, axis) < 0;
+}
+
+bool layout_is_partial(const layout *l) {
+  for (int a = 0; a < LAYOUT_AXES; a++)
+    if (l->partial[a]) return true;
+  return false;
 }
 
 void layout_append(layout *l, int dim, int axis) {
@@ -29,10 +35,11 @@ void layout_cut(layout *l, int dim, int n) {
   if (n) l->part[dim] = 0;
 }
 
-const char *pending_name(int op) { return pending_word[op]; }
+const char *partial_op_name(int op) { return partial_op_names[op]; }
 
-pending_op pending_find(const char *name, size_t n) {
-  for (int op = PENDING_SUM; op < PENDING_COUNT; op++)
-    if (strlen(pending_word[op]) == n && !memcmp(pending_word[op], name, n)) return (pending_op)op;
-  return PENDING_NONE;
+partial_op partial_op_find(const char *name, size_t n) {
+  for (int op = PARTIAL_SUM; op < PARTIAL_COUNT; op++)
+    if (strlen(partial_op_names[op]) == n && !memcmp(partial_op_names[op], name, n))
+      return (partial_op)op;
+  return PARTIAL_NONE;
 }

@@ -132,8 +132,8 @@ static bool shares_rows(const applying *a, const strategy_axis *x) {
 }
 
 /* What is done with the axes that share the rows, dp and cp: nothing; they cut the tensor too, each
- * the first dim whose part it divides, and replicas stay; a sum is pending over them. */
-typedef enum { ROWS_ALIKE, ROWS_CUT, ROWS_PENDING } row_axes;
+ * the first dim whose part it divides, and replicas stay; a sum is partial over them. */
+typedef enum { ROWS_ALIKE, ROWS_CUT, ROWS_PARTIAL } row_axes;
 
 /* The entry of dim d: the axes that the family's cut or the experts' gives it, then those that
  * share the rows, as far as they divide a part. */
@@ -168,7 +168,7 @@ static hp_status declare_as(const applying *a, const model_param *p, const char 
     param_entry(a, p, d, rows == ROWS_CUT, taken, &entries);
   }
   str_add(&entries, ")");
-  for (int i = 0; rows == ROWS_PENDING && i < a->axes; i++)
+  for (int i = 0; rows == ROWS_PARTIAL && i < a->axes; i++)
     if (!taken[i] && shares_rows(a, &a->axis[i])) str_printf(&entries, "+sum:%s", a->axis[i].name);
   hp_status st = str_status(&entries);
   if (!st) st = hp_device_layout(a->d, name, entries.at, false);
@@ -185,7 +185,7 @@ static hp_status declare_param(const applying *a, const model_param *p) {
   hp_status st = str_status(&sums);
   if (!st) st = str_status(&state);
   if (!st) st = declare_as(a, p, p->name, a->s->zero >= 3 ? ROWS_CUT : ROWS_ALIKE);
-  if (!st && a->s->zero < 2) st = declare_as(a, p, sums.at, ROWS_PENDING);
+  if (!st && a->s->zero < 2) st = declare_as(a, p, sums.at, ROWS_PARTIAL);
   if (!st) st = declare_as(a, p, state.at, a->s->zero >= 1 ? ROWS_CUT : ROWS_ALIKE);
   str_free(&sums);
   str_free(&state);

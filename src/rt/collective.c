@@ -174,18 +174,18 @@ enum { CHUNK = 1024 };
 
 static float reduce_float(int op, float a, float b) {
   switch (op) {
-  case PENDING_MAX: return a > b || a != a ? a : b;
-  case PENDING_MIN: return a < b || a != a ? a : b;
-  case PENDING_PROD: return a * b;
+  case PARTIAL_MAX: return a > b || a != a ? a : b;
+  case PARTIAL_MIN: return a < b || a != a ? a : b;
+  case PARTIAL_PROD: return a * b;
   default: return a + b;
   }
 }
 static int64_t reduce_int(int op, int64_t a, int64_t b) {
   switch (op) {
-  case PENDING_MAX: return a > b ? a : b;
-  case PENDING_MIN: return a < b ? a : b;
-  case PENDING_PROD: return (int64_t)((uint64_t)a * (uint64_t)b);
-  case PENDING_ALL: return a && b;
+  case PARTIAL_MAX: return a > b ? a : b;
+  case PARTIAL_MIN: return a < b ? a : b;
+  case PARTIAL_PROD: return (int64_t)((uint64_t)a * (uint64_t)b);
+  case PARTIAL_ALL: return a && b;
   default: return (int64_t)((uint64_t)a + (uint64_t)b);
   }
 }
@@ -203,7 +203,7 @@ static hp_status reduce_floats(const meeting *m, int op, int64_t row, int64_t at
     HP_TRY(dtype_convert(HP_F32, i ? next : sum, t, from, (size_t)n));
     for (int64_t k = 0; i && k < n; k++) sum[k] = reduce_float(op, sum[k], next[k]);
   }
-  for (int64_t k = 0; op == PENDING_AVG && k < n; k++) sum[k] /= (float)m->g.n;
+  for (int64_t k = 0; op == PARTIAL_AVG && k < n; k++) sum[k] /= (float)m->g.n;
   return dtype_convert(t, to, HP_F32, sum, (size_t)n);
 }
 
@@ -224,7 +224,7 @@ static void reduce_ints(const meeting *m, int op, int64_t row, int64_t at, int64
       int64_t y = load_int(t, seen_at(m, i, row, at) + (size_t)k * size);
       x = i ? reduce_int(op, x, y) : y;
     }
-    if (op == PENDING_AVG) x /= m->g.n;
+    if (op == PARTIAL_AVG) x /= m->g.n;
     memcpy(to + (size_t)k * size, &x, size); /* little endian */
   }
 }
@@ -276,10 +276,10 @@ static hp_status drop(meeting *m, const void *from, void *to) {
   int64_t n = value_elements(m->in);
   size_t size = dtype_size(m->in->dtype);
   memcpy(to, from, (size_t)n * size);
-  if (!m->g.me || (op != PENDING_SUM && op != PENDING_PROD)) return HP_OK;
+  if (!m->g.me || (op != PARTIAL_SUM && op != PARTIAL_PROD)) return HP_OK;
   memset(to, 0, (size_t)n * size);
   float one = 1;
-  for (int64_t k = 0; op == PENDING_PROD && k < n; k++)
+  for (int64_t k = 0; op == PARTIAL_PROD && k < n; k++)
     HP_TRY(dtype_convert((hp_dtype)m->in->dtype, (char *)to + (size_t)k * size, HP_F32, &one, 1));
   return HP_OK;
 }

@@ -18,20 +18,14 @@ static const char *name_of(const comparison *c, size_t k) {
   return intern_get(&c->g->names, c->g->states.at[k].name, NULL);
 }
 
-/* Something that is still to be reduced is another thing on every device. */
-static bool is_pending(const group *g, const layout *l) {
-  for (int a = 0; a < g->m.axes; a++)
-    if (l->pending[a] != PENDING_NONE) return true;
-  return false;
-}
-
 static hp_status hash_device(void *context, int i) {
   comparison *c = context;
   const device *d = c->g->part[i];
   for (size_t k = 0; k < c->n; k++) {
     uint32_t at;
     const char *name = name_of(c, k);
-    bool counts = !is_pending(c->g, &c->g->states.at[k].l) && device_find(d, name, &at);
+    /* A partial tensor differs from device to device. */
+    bool counts = !layout_is_partial(&c->g->states.at[k].l) && device_find(d, name, &at);
     const state_tensor *t = counts ? &d->states.at[at] : NULL;
     c->mine[(size_t)i * c->n + k] = t ? hash_bytes(t->at, t->bytes) : 0;
   }

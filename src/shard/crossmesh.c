@@ -14,10 +14,9 @@ typedef struct {
 
 static hp_status check_layout(const mesh *m, const layout *l) {
   for (int x = 0; x < m->axes; x++)
-    if (l->pending[x])
+    if (l->partial[x])
       HP_FAIL(HP_ERR_LAYOUT,
-              "between meshes: a reduction is pending over %s; it is to be done before",
-              m->name[x]);
+              "between meshes: the tensor is partial over %s; it is to be done before", m->name[x]);
   return HP_OK;
 }
 

@@ -16,7 +16,7 @@ typedef VEC(crossing) crossings; /* vec_free */
  * overlap.  What a receiver holds under a it takes from itself.  What several hold is sent by all
  * of them in equal shares, for which boxes are cut: the busiest sends at most one slice of the
  * longest dim of a box more than the least that is possible.  HP_ERR_LAYOUT when the layouts have
- * unlike ranks or something is pending under one; HP_ERR_SHAPE for sizes that make no tensor. */
+ * unlike ranks or something is partial under one; HP_ERR_SHAPE for sizes that make no tensor. */
 hp_status crossmesh_find(const int64_t *shape, const mesh *from, const layout *a, const mesh *to,
                          const layout *b, crossings *out);
 

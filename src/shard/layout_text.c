@@ -26,29 +26,31 @@ hp_status layout_split_dim(const mesh *m, layout *l, int dim, const char *const 
     if (other >= 0)
       HP_FAIL(HP_ERR_LAYOUT, "layout: axis \"%s\" splits dim %d and dim %d; it can split one",
               name[i], other, dim);
-    if (l->pending[axis])
-      HP_FAIL(HP_ERR_LAYOUT, "layout: axis \"%s\" is pending (%s), so it cannot split dim %d",
-              name[i], pending_name(l->pending[axis]), dim);
+    if (l->partial[axis])
+      HP_FAIL(HP_ERR_LAYOUT,
+              "layout: the tensor is partial (%s) over axis \"%s\", so it cannot split dim %d",
+              name[i], partial_op_name(l->partial[axis]), dim);
     layout_append(l, dim, axis);
   }
   return HP_OK;
 }
 
-hp_status layout_set_pending(const mesh *m, layout *l, const char *name, const char *op) {
+hp_status layout_set_partial(const mesh *m, layout *l, const char *name, const char *op) {
   int axis = mesh_axis(m, name, strlen(name));
-  pending_op p = pending_find(op, strlen(op));
+  partial_op p = partial_op_find(op, strlen(op));
   if (axis < 0) return unknown_axis(m, name);
   if (!p)
     HP_FAIL(HP_ERR_LAYOUT,
             "layout: \"%.60s\" is not a reduction; expected sum, avg, max, min, prod or all", op);
   int dim = layout_dim_of(l, axis);
   if (dim >= 0)
-    HP_FAIL(HP_ERR_LAYOUT, "layout: axis \"%s\" splits dim %d, so nothing can be pending over it",
-            name, dim);
-  if (l->pending[axis] && l->pending[axis] != p)
-    HP_FAIL(HP_ERR_LAYOUT, "layout: axis \"%s\" has %s pending already, not %s", name,
-            pending_name(l->pending[axis]), op);
-  l->pending[axis] = (uint8_t)p;
+    HP_FAIL(HP_ERR_LAYOUT,
+            "layout: axis \"%s\" splits dim %d, so no tensor with it can be partial over it", name,
+            dim);
+  if (l->partial[axis] && l->partial[axis] != p)
+    HP_FAIL(HP_ERR_LAYOUT, "layout: axis \"%s\" is partial (%s) already, not %s", name,
+            partial_op_name(l->partial[axis]), op);
+  l->partial[axis] = (uint8_t)p;
   return HP_OK;
 }
 
@@ -66,7 +68,7 @@ static hp_status place(const mesh *m, int axis, const char *text, layout *l) {
   char word[MESH_NAME];
   int64_t dim;
   if (!strcmp(text, "R")) return HP_OK;
-  if (argument(text, 'P', word)) return layout_set_pending(m, l, m->name[axis], word);
+  if (argument(text, 'P', word)) return layout_set_partial(m, l, m->name[axis], word);
   if (!argument(text, 'S', word) || !str_to_i64(word, &dim))
     HP_FAIL(HP_ERR_LAYOUT, "placement \"%.40s\" of axis \"%s\": expected S(dim), R or P(op)", text,
             m->name[axis]);
@@ -179,13 +181,13 @@ static hp_status entry(reader *r, const mesh *m, layout *l, int dim) {
   return HP_OK;
 }
 
-static hp_status pending(reader *r, const mesh *m, layout *l) {
+static hp_status read_partials(reader *r, const mesh *m, layout *l) {
   while (take(r, '+')) {
     char op[MESH_NAME], axis[MESH_NAME];
     HP_TRY(word(r, "a reduction", op));
     if (!take(r, ':')) return bad(r, "\":\" and the axis of the reduction");
     HP_TRY(word(r, "the name of an axis", axis));
-    HP_TRY(layout_set_pending(m, l, axis, op));
+    HP_TRY(layout_set_partial(m, l, axis, op));
   }
   return HP_OK;
 }
@@ -199,7 +201,7 @@ static hp_status tensor_map(reader *r, const mesh *m, layout *l) {
     if (!take(r, ',')) break;
   }
   if (!take(r, ')')) return bad(r, "\",\" or \")\"");
-  return pending(r, m, l);
+  return read_partials(r, m, l);
 }
 
 /* "@0,1,2": to *rank (mem_free), in the order of the text. */
@@ -279,7 +281,7 @@ void layout_print_on(const mesh *m, const layout *l, str *out) {
   }
   str_add(out, ")");
   for (int a = 0; a < m->axes; a++)
-    if (l->pending[a]) str_printf(out, "+%s:%s", pending_name(l->pending[a]), m->name[a]);
+    if (l->partial[a]) str_printf(out, "+%s:%s", partial_op_name(l->partial[a]), m->name[a]);
 }
 
 void mesh_print_ranks(const mesh *m, str *out) {

@@ -1,7 +1,7 @@
 /* Layouts as text, the same in dumps, YAML and `hyper layout`:
  *   (2,2,2)(dp,sp,mp)(mp,(sp,dp),None)+sum:dp@0,1,2,3,4,5,6,7
  * device matrix, axis names, one entry a tensor dim (a name, names in parentheses, the first
- * outermost, or None), then, where they are, pending reductions and the rank list.  An entry with
+ * outermost, or None), then, where they are, partial reductions and the rank list.  An entry with
  * a number behind it, such as mp:64, gives the length of a part.  Blanks count for nothing. */
 #ifndef SHARD_LAYOUT_TEXT_H
 #define SHARD_LAYOUT_TEXT_H
@@ -12,8 +12,8 @@
 /* Dim by dim, from names.  name: the axes of dim `dim`, n of them, "None" counts for nothing.
  * HP_ERR_LAYOUT for an unknown axis, or one that is used already. */
 hp_status layout_split_dim(const mesh *m, layout *l, int dim, const char *const *name, int n);
-/* HP_ERR_LAYOUT when the axis splits a dim, or another reduction is pending over it. */
-hp_status layout_set_pending(const mesh *m, layout *l, const char *axis, const char *op);
+/* HP_ERR_LAYOUT when the axis splits a dim, or another reduction is partial over it. */
+hp_status layout_set_partial(const mesh *m, layout *l, const char *axis, const char *op);
 
 /* From one placement an axis, "S(dim)", "R" or "P(op)"; a dim may count from the end.  Axes of one
  * dim split it in the order of the mesh. */

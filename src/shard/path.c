@@ -137,7 +137,7 @@ static void each_sequence(search *s, const path_move *so_far, const uint8_t *axi
     path_move move = *so_far;
     move.axis[move.n++] = axis[i];
     layout_append(&move.after, move.dim, axis[i]);
-    move.after.pending[axis[i]] = PENDING_NONE;
+    move.after.partial[axis[i]] = PARTIAL_NONE;
     path_move reached = move;
     reach(s, &reached);
     each_sequence(s, &move, axis, n);
@@ -156,18 +156,18 @@ static void splits(search *s) {
 
 /* Pending axes of one reduction: all_reduce over every part of them, reduce_scatter to every dim.
  */
-static void reductions(search *s, pending_op op) {
+static void reductions(search *s, partial_op op) {
   layout l = *here(s);
   uint8_t axis[LAYOUT_AXES];
   int n = 0;
   for (int a = 0; a < s->m->axes; a++)
-    if (l.pending[a] == op && !s->fixed[a]) axis[n++] = (uint8_t)a;
+    if (l.partial[a] == op && !s->fixed[a]) axis[n++] = (uint8_t)a;
   for (int mask = 1; mask < 1 << n; mask++) {
     path_move move = {.kind = MOVE_ALL_REDUCE, .op = op, .after = l};
     for (int i = 0; i < n; i++)
       if (mask >> i & 1) {
         move.axis[move.n++] = axis[i];
-        move.after.pending[axis[i]] = PENDING_NONE;
+        move.after.partial[axis[i]] = PARTIAL_NONE;
       }
     reach(s, &move);
   }
@@ -211,13 +211,13 @@ static void gathers(search *s) {
 static void drops(search *s) {
   layout l = *here(s);
   for (int a = 0; a < s->m->axes; a++) {
-    if (!s->target.pending[a] || s->fixed[a] || !layout_is_free(&l, a)) continue;
+    if (!s->target.partial[a] || s->fixed[a] || !layout_is_free(&l, a)) continue;
     path_move move = {.kind = MOVE_DROP,
-                      .op = (pending_op)s->target.pending[a],
+                      .op = (partial_op)s->target.partial[a],
                       .n = 1,
                       .after = l};
     move.axis[0] = (uint8_t)a;
-    move.after.pending[a] = s->target.pending[a];
+    move.after.partial[a] = s->target.partial[a];
     reach(s, &move);
   }
 }
@@ -236,7 +236,7 @@ static void permutes(search *s) {
   for (int a = 0; a < s->m->axes; a++)
     for (int b = a + 1; b < s->m->axes; b++) {
       int da = layout_dim_of(&l, a), db = layout_dim_of(&l, b);
-      if (s->fixed[a] || s->fixed[b] || l.pending[a] || l.pending[b]) continue;
+      if (s->fixed[a] || s->fixed[b] || l.partial[a] || l.partial[b]) continue;
       if (da == db ? da < 0 : s->m->size[a] != s->m->size[b]) continue;
       path_move move = {.kind = MOVE_PERMUTE, .dim = da < 0 ? db : da, .n = 2, .after = l};
       move.axis[0] = (uint8_t)a;
@@ -249,7 +249,7 @@ static void permutes(search *s) {
 static void leave(search *s) {
   splits(s);
   gathers(s);
-  for (int op = PENDING_SUM; op < PENDING_COUNT; op++) reductions(s, (pending_op)op);
+  for (int op = PARTIAL_SUM; op < PARTIAL_COUNT; op++) reductions(s, (partial_op)op);
   drops(s);
   if (s->q->permute) permutes(s);
 }
@@ -263,7 +263,7 @@ static layout normal(const mesh *m, const layout *l) {
     for (int i = 0; i < l->n[d]; i++)
       if (m->size[l->axis[d][i]] > 1) layout_append(&x, d, l->axis[d][i]);
   for (int a = 0; a < m->axes; a++)
-    if (m->size[a] > 1) x.pending[a] = l->pending[a];
+    if (m->size[a] > 1) x.partial[a] = l->partial[a];
   return x;
 }
 
@@ -295,7 +295,7 @@ static void fix(search *s, const layout *from) {
     }
   for (int a = 0; a < s->m->axes; a++)
     if (layout_dim_of(from, a) < 0 && layout_dim_of(&s->target, a) < 0)
-      s->fixed[a] = from->pending[a] == s->target.pending[a];
+      s->fixed[a] = from->partial[a] == s->target.partial[a];
 }
 
 static hp_status run(search *s, const layout *from, uint32_t *end) {

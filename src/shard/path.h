@@ -4,9 +4,9 @@
  *   split           keeps a part of what the device holds                      nothing received
  *   gather          the innermost axes of a dim are undone               (n-1)/n of the result
  *   all_to_all      the innermost axes of a dim come to cut another      (n-1)/n of the part
- *   reduce_scatter  a pending reduction is done, and its axes cut a dim  (n-1)/n of the part
- *   all_reduce      a pending reduction is done everywhere              2(n-1)/n of the part
- *   drop            replicas become a pending reduction: all but one are zeroed         nothing
+ *   reduce_scatter  a partial reduction is done, and its axes cut a dim  (n-1)/n of the part
+ *   all_reduce      a partial reduction is done everywhere              2(n-1)/n of the part
+ *   drop            replicas become a partial reduction: all but one are zeroed         nothing
  *   permute         parts change places (only where `permute` asks for it)         the part
  *
  * Dims that the layouts do not divide evenly are padded to a size that both divide, for the whole
@@ -30,7 +30,7 @@ typedef struct {
   move_kind kind;
   int dim;                   /* that is split, gathered, scattered; of all_to_all: gathered */
   int to;                    /* of all_to_all: the dim that is cut instead */
-  pending_op op;             /* of reductions and drop */
+  partial_op op;             /* of reductions and drop */
   int n;                     /* axes of the group, outermost first: */
   uint8_t axis[LAYOUT_AXES]; /* mesh_group gives its ranks in the order of their parts */
   uint8_t cut[LAYOUT_AXES];  /* of all_to_all: the axes in the order in which they cut `to` */

@@ -14,7 +14,7 @@ typedef struct {
   const layout *in;
   axes of[RULE_FACTORS];          /* axes that cut a factor */
   int factor_of[LAYOUT_AXES];     /* the factor that an axis cuts; -1: none */
-  pending_op passes[LAYOUT_AXES]; /* what stays pending on the results */
+  partial_op passes[LAYOUT_AXES]; /* what stays partial on the results */
 } derivation;
 
 /* --- operands to factors --------------------------------------------------------------------- */
@@ -99,42 +99,43 @@ static hp_status project(derivation *d, int operand) {
   return HP_OK;
 }
 
-/* --- what is pending -------------------------------------------------------------------------- */
+/* --- partial operands --------------------------------------------------------------------------
+ */
 
 /* Is the reduction linear, so that it may wait behind a linear op? */
-static bool is_linear(pending_op op) { return op == PENDING_SUM || op == PENDING_AVG; }
+static bool is_linear(partial_op op) { return op == PARTIAL_SUM || op == PARTIAL_AVG; }
 
-/* Over one axis: what may stay pending on the results, given what is on the operands. */
-static pending_op pending_after(const derivation *d, int axis) {
-  pending_op op = PENDING_NONE;
-  int pending = 0, given = 0;
+/* Over one axis: what may stay partial on the results, given what is on the operands. */
+static partial_op partial_after(const derivation *d, int axis) {
+  partial_op op = PARTIAL_NONE;
+  int partial = 0, given = 0;
   bool first = false, same = true;
   for (int i = 0; i < d->r->n_in; i++) {
     if (d->r->in[i].absent) continue;
-    pending_op mine = (pending_op)d->in[i].pending[axis];
+    partial_op mine = (partial_op)d->in[i].partial[axis];
     given++;
     if (!mine) continue;
     same &= !op || op == mine;
     first |= i == 0;
     op = mine;
-    pending++;
+    partial++;
   }
-  if (!pending || !same) return PENDING_NONE;
+  if (!partial || !same) return PARTIAL_NONE;
   switch (d->r->linearity) {
-  case LIN_NONE: return PENDING_NONE;
-  case LIN_MOVE: return pending == given ? op : PENDING_NONE;
-  case LIN_JOINT: return is_linear(op) ? op : PENDING_NONE;
-  case LIN_EACH: return is_linear(op) && pending == 1 ? op : PENDING_NONE;
-  case LIN_FIRST: return is_linear(op) && pending == 1 && first ? op : PENDING_NONE;
+  case LIN_NONE: return PARTIAL_NONE;
+  case LIN_MOVE: return partial == given ? op : PARTIAL_NONE;
+  case LIN_JOINT: return is_linear(op) ? op : PARTIAL_NONE;
+  case LIN_EACH: return is_linear(op) && partial == 1 ? op : PARTIAL_NONE;
+  case LIN_FIRST: return is_linear(op) && partial == 1 && first ? op : PARTIAL_NONE;
   }
-  return PENDING_NONE;
+  return PARTIAL_NONE;
 }
 
-static hp_status pass_pending(derivation *d) {
+static hp_status find_passes(derivation *d) {
   for (int a = 0; a < d->m->axes; a++) {
-    d->passes[a] = pending_after(d, a);
+    d->passes[a] = partial_after(d, a);
     if (d->passes[a] && d->factor_of[a] >= 0)
-      HP_FAIL(HP_ERR_LAYOUT, "axis \"%s\" cuts one operand and is pending on another",
+      HP_FAIL(HP_ERR_LAYOUT, "axis \"%s\" cuts one operand and is partial on another",
               d->m->name[a]);
   }
   return HP_OK;
@@ -164,17 +165,17 @@ static hp_status compose_all(const derivation *d, const rule_tensor *t, layout *
   return HP_OK;
 }
 
-/* A result without a factor that is cut has its reduction pending.  Without a reduction some other
+/* A result without a factor that is cut is partial.  Without a reduction some other
  * result must have the factor: what is cut cannot be lost. */
 static hp_status contract(const derivation *d, layout *out) {
   for (int f = 0; f < d->r->factors; f++) {
-    pending_op op = d->r->factor[f].reduce;
-    bool kept = op != PENDING_NONE;
+    partial_op op = d->r->factor[f].reduce;
+    bool kept = op != PARTIAL_NONE;
     for (int o = 0; o < d->r->n_out; o++) {
       bool has = rule_has(&d->r->out[o], f);
       kept |= has;
       for (int i = 0; !has && op && i < d->of[f].n; i++)
-        out[o].pending[d->of[f].axis[i]] = (uint8_t)op;
+        out[o].partial[d->of[f].axis[i]] = (uint8_t)op;
     }
     if (!kept && axes_size(d->m, &d->of[f]) > 1)
       HP_FAIL(HP_ERR_LAYOUT, "a dim that must be whole for this op is cut by axis \"%s\"",
@@ -183,7 +184,7 @@ static hp_status contract(const derivation *d, layout *out) {
   return HP_OK;
 }
 
-/* Operands: cut as the factors are, pending only over what passes. */
+/* Operands: cut as the factors are, partial only over what passes. */
 static hp_status needs(const derivation *d, int operand, layout *need) {
   const rule_tensor *t = &d->r->in[operand];
   const layout *has = &d->in[operand];
@@ -200,7 +201,7 @@ static hp_status needs(const derivation *d, int operand, layout *need) {
     }
   for (int a = 0; a < d->m->axes; a++) {
     bool all = d->r->linearity == LIN_JOINT || d->r->linearity == LIN_MOVE;
-    if (d->passes[a] && (all || has->pending[a])) need->pending[a] = (uint8_t)d->passes[a];
+    if (d->passes[a] && (all || has->partial[a])) need->partial[a] = (uint8_t)d->passes[a];
   }
   return HP_OK;
 }
@@ -210,13 +211,13 @@ hp_status rule_derive(const mesh *m, const rule *r, const layout *in, layout *ne
   for (int a = 0; a < LAYOUT_AXES; a++) d.factor_of[a] = -1;
   for (int f = 0; f < r->factors; f++) HP_TRY(preset(&d, f));
   for (int i = 0; i < r->n_in; i++) HP_TRY(project(&d, i));
-  HP_TRY(pass_pending(&d));
+  HP_TRY(find_passes(&d));
   for (int i = 0; i < r->n_in; i++) HP_TRY(needs(&d, i, &need[i]));
   for (int o = 0; o < r->n_out; o++) {
     HP_TRY(compose_all(&d, &r->out[o], &out[o]));
-    for (int a = 0; a < m->axes; a++) out[o].pending[a] = (uint8_t)d.passes[a];
+    for (int a = 0; a < m->axes; a++) out[o].partial[a] = (uint8_t)d.passes[a];
   }
   HP_TRY(contract(&d, out));
-  if (r->start) memcpy(need[r->start - 1].pending, out[0].pending, sizeof out[0].pending);
+  if (r->start) memcpy(need[r->start - 1].partial, out[0].partial, sizeof out[0].partial);
   return HP_OK;
 }

@@ -2,7 +2,7 @@
  *
  * A dim is a product of factors, outermost first; the same factor in two tensors means that they
  * are cut together.  "mk,kn->mn" has three: one that is only in operands is contracted, and leaves
- * a pending reduction when it is cut.  From that and the row's linearity follows, for layouts of
+ * a partial reduction when it is cut.  From that and the row's linearity follows, for layouts of
  * the operands, what they must be brought to and what the results have. */
 #ifndef SHARD_RULE_H
 #define SHARD_RULE_H
@@ -31,16 +31,16 @@ typedef struct {
   struct {
     int64_t size;
     bool whole;        /* must not be cut */
-    pending_op reduce; /* over a contracted factor; PENDING_NONE: it must not be cut */
+    partial_op reduce; /* over a contracted factor; PARTIAL_NONE: it must not be cut */
     int index;         /* operand that holds indices along it + 1: they become those of the part */
     uint8_t n, axis[LAYOUT_AXES]; /* cut by these before any operand is looked at */
   } factor[RULE_FACTORS];
   op_linearity linearity;
-  int start; /* operand that sums start from + 1: it is to be pending as the results are; 0: none */
+  int start; /* operand that sums start from + 1: it is to be partial as the results are; 0: none */
 } rule;
 
 /* need[i]: the layout that operand i must be brought to (its own, where nothing need be done); out:
- * those of the results.  Operands are cut further for nothing, and pending reductions that cannot
+ * those of the results.  Operands are cut further for nothing, and partial reductions that cannot
  * pass are done first.  HP_ERR_LAYOUT when operands cut one factor differently, an axis cuts two, a
  * dim that must be whole is cut, or a cut cannot be said of the result. */
 hp_status rule_derive(const mesh *m, const rule *r, const layout *in, layout *need, layout *out);
@@ -73,8 +73,8 @@ void rule_map(const dims *from, const dims *to, const int *source, op_linearity 
               rule *out);
 /* One result of the same shape; a dim whose mark is set must be whole. */
 void rule_along(const dims *from, const bool *whole, op_linearity linearity, rule *out);
-/* Marked dims are reduced by op (PENDING_NONE: they must be whole), and stay as 1 with `keep`. */
-void rule_reduce(const dims *from, const bool *cut, bool keep, pending_op op, int results,
+/* Marked dims are reduced by op (PARTIAL_NONE: they must be whole), and stay as 1 with `keep`. */
+void rule_reduce(const dims *from, const bool *cut, bool keep, partial_op op, int results,
                  rule *out);
 
 #endif

@@ -143,7 +143,7 @@ static void mark(rule *r, int factor, const char *word, size_t n) {
   const char *at = memchr(word, '@', n);
   if (at) r->factor[factor].index = at[1] - '0' + 1;
   if (n == 3 && !memcmp(word, "rep", 3)) r->factor[factor].whole = true;
-  else r->factor[factor].reduce = pending_find(word, at ? (size_t)(at - word) : n);
+  else r->factor[factor].reduce = partial_op_find(word, at ? (size_t)(at - word) : n);
 }
 
 /* ";j=rep", ";k=sum", ";...=sum": factors that must be whole, or are reduced when contracted;
@@ -290,11 +290,11 @@ void rule_along(const dims *from, const bool *whole, op_linearity linearity, rul
   }
 }
 
-void rule_reduce(const dims *from, const bool *cut, bool keep, pending_op op, int results,
+void rule_reduce(const dims *from, const bool *cut, bool keep, partial_op op, int results,
                  rule *out) {
   int left = 0;
   for (int d = 0; d < from->rank; d++) left += keep || !cut[d];
-  rule_begin(out, op == PENDING_SUM || op == PENDING_AVG ? LIN_JOINT : LIN_NONE);
+  rule_begin(out, op == PARTIAL_SUM || op == PARTIAL_AVG ? LIN_JOINT : LIN_NONE);
   rule_tensor *a = rule_in(out, from->rank);
   for (int d = 0; d < from->rank; d++) {
     int f = rule_factor(out, from->dim[d]);

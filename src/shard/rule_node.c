@@ -45,7 +45,7 @@ static hp_status whole(const site *s, rule *r) {
   return HP_OK;
 }
 
-static hp_status reduction(const site *s, pending_op op, rule *r) {
+static hp_status reduction(const site *s, partial_op op, rule *r) {
   int64_t axes[ATTR_LIST_MAX];
   bool cut[LAYOUT_DIMS] = {false};
   int n = attr_list(s->g, s->n, "axes", axes);
@@ -53,8 +53,8 @@ static hp_status reduction(const site *s, pending_op op, rule *r) {
   rule_reduce(&s->in[0], cut, attr_int(s->g, s->n, "keep") != 0, op, 1, r);
   return HP_OK;
 }
-static hp_status sum(const site *s, rule *r) { return reduction(s, PENDING_SUM, r); }
-static hp_status max(const site *s, rule *r) { return reduction(s, PENDING_MAX, r); }
+static hp_status sum(const site *s, rule *r) { return reduction(s, PARTIAL_SUM, r); }
+static hp_status max(const site *s, rule *r) { return reduction(s, PARTIAL_MAX, r); }
 
 static hp_status reshape(const site *s, rule *r) { return rule_reshape(&s->in[0], &s->out[0], r); }
 
@@ -124,7 +124,7 @@ static hp_status einsum(const site *s, rule *r) {
   bool onto = s->n->n_in == 3;
   HP_TRY(onto ? einsum_onto(s, eq, r) : rule_from_text(eq, einsum_linearity(s), s->in, 2, r));
   if (onto && graph_value(s->g, s->n->out0)->dtype != HP_F32) return HP_OK;
-  for (int f = 0; f < r->factors; f++) r->factor[f].reduce = PENDING_SUM;
+  for (int f = 0; f < r->factors; f++) r->factor[f].reduce = PARTIAL_SUM;
   return HP_OK;
 }
 
@@ -200,8 +200,8 @@ static attention_factors attention_begin(const site *s, bool span, rule *r) {
   bool sequence = !span && (attr_int(s->g, s->n, "causal") || attr_int(s->g, s->n, "window"));
   r->factor[f.query].whole = sequence;
   r->factor[f.key].whole = r->factor[f.width].whole = r->factor[f.value_width].whole = true;
-  if (f.group >= 0) r->factor[f.group].reduce = PENDING_SUM; /* in gradients of keys */
-  r->factor[f.query].reduce = PENDING_SUM;
+  if (f.group >= 0) r->factor[f.group].reduce = PARTIAL_SUM; /* in gradients of keys */
+  r->factor[f.query].reduce = PARTIAL_SUM;
   return f;
 }
 
@@ -292,7 +292,7 @@ static hp_status conv(const site *s, rule *r) {
     f.y[d] = whole_factor(r, y->dim[2 + d]);
   }
   int summed = dw ? f.images : dx ? f.out : f.in;
-  r->factor[summed].reduce = PENDING_SUM;
+  r->factor[summed].reduce = PARTIAL_SUM;
   if (dx) conv_image(rule_in(r, y->rank), &f, f.out, f.y);
   else conv_image(rule_in(r, x->rank), &f, f.in, f.x);
   if (dw) conv_image(rule_in(r, y->rank), &f, f.out, f.y);

@@ -16,9 +16,9 @@ hp_status shard_check_layout(const mesh *m, const char *name, const ir_value *v,
     HP_FAIL(HP_ERR_LAYOUT, "%s \"%s\": has %d entries, the tensor %d dims",
             *name == '(' ? "hp_shard" : "layout of", name, l->rank, v->rank);
   for (int a = 0; a < m->axes; a++)
-    if (l->pending[a] && !(is_param && l->pending[a] == PENDING_SUM))
-      HP_FAIL(HP_ERR_LAYOUT, "layout of \"%s\": nothing can be pending on a tensor that is given",
-              name);
+    if (l->partial[a] && !(is_param && l->partial[a] == PARTIAL_SUM))
+      HP_FAIL(HP_ERR_LAYOUT,
+              "layout of \"%s\": it is an input or a param, which cannot be partial here", name);
   int d = layout_short_dim(m, l, v->dim);
   if (d >= 0)
     HP_FAIL(HP_ERR_LAYOUT, "layout of \"%s\": dim %d of size %lld is more than %lld parts of %d",
@@ -32,7 +32,7 @@ bool shard_declared(const hp_graph *g, const shard_plan *plan, const ir_node *n,
     *out = (layout){.rank = v->rank};
     return false;
   }
-  if (plan->whole_sums) memset(out->pending, 0, sizeof out->pending);
+  if (plan->whole_sums) memset(out->partial, 0, sizeof out->partial);
   for (int d = 0; d < v->rank && d < out->rank; d++)
     if (plan->type || layout_padded_size(plan->mesh, out, d, v->dim[d]) == v->dim[d])
       out->part[d] = 0;
@@ -58,7 +58,7 @@ static hp_status effect(shard *s, const ir_node *n) {
   val x = in[n->n_in - 1], moved;
   HP_TRY(shard_settle(s, x));
   layout to = s->now[x];
-  memset(to.pending, 0, sizeof to.pending);
+  memset(to.partial, 0, sizeof to.partial);
   if (n->op == OP_ASSIGN) to = s->made[in[0]];
   HP_TRY(shard_bring(s, x, &to, &moved));
   if (n->op == OP_ASSIGN) {
@@ -74,9 +74,9 @@ static hp_status effect(shard *s, const ir_node *n) {
  * sum is whole: then it has the accuracy of one device. */
 static bool widens(const shard *s, const ir_node *n, const layout *out) {
   bool product = n->op == OP_EINSUM || n->op == OP_GROUPED || n->op == OP_GROUPED_GRAD;
-  return product && shard_is_pending(out) && graph_value(s->r.from, n->out0)->dtype != HP_F32 &&
-         !shard_is_pending(&s->now[graph_in(s->r.from, n)[0]]) &&
-         !shard_is_pending(&s->now[graph_in(s->r.from, n)[1]]);
+  return product && layout_is_partial(out) && graph_value(s->r.from, n->out0)->dtype != HP_F32 &&
+         !layout_is_partial(&s->now[graph_in(s->r.from, n)[0]]) &&
+         !layout_is_partial(&s->now[graph_in(s->r.from, n)[1]]);
 }
 
 /* The dtype of its result is the last attribute of a product. */

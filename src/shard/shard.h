@@ -30,10 +30,10 @@ typedef struct {
 } sharded;
 
 /* A param has the layout that is declared before and after a run, an output what the computation
- * gives it, without pending reductions.  HP_ERR_LAYOUT for a layout that does not fit, by name. */
+ * gives it, without partial reductions.  HP_ERR_LAYOUT for a layout that does not fit, by name. */
 hp_status shard_graph(const hp_graph *g, const shard_plan *plan, sharded *out);
 /* A layout that can be declared for an input or param of that name and type.  A param may be a sum
- * that is pending: what is added to it needs no reduction. */
+ * that is partial: what is added to it needs no reduction. */
 hp_status shard_check_layout(const mesh *m, const char *name, const ir_value *v, const layout *l,
                              bool is_param);
 void sharded_free(sharded *s);

@@ -79,7 +79,7 @@ void shard_place_dropout(shard *s, const ir_node *n, const choice *c, val *in) {
 static void without_sequence(const site *t, layout *l) {
   for (int i = 0; i < t->queries->n[1]; i++) {
     int axis = t->queries->axis[1][i], d = layout_dim_of(l, axis);
-    l->pending[axis] = PENDING_NONE;
+    l->partial[axis] = PARTIAL_NONE;
     while (d >= 0 && layout_dim_of(l, axis) >= 0) layout_cut(l, d, 1);
   }
 }
@@ -117,7 +117,7 @@ static hp_status decide(site *t, rule *r) {
     if (!of_keys || t->ring) with_sequence(t, &t->out[o], result_sequence(t, o));
     else
       for (int i = 0; i < t->queries->n[1]; i++)
-        t->out[o].pending[t->queries->axis[1][i]] = PENDING_SUM;
+        t->out[o].partial[t->queries->axis[1][i]] = PARTIAL_SUM;
   }
   return HP_OK;
 }

@@ -94,17 +94,17 @@ static bool derives(choosing *c) {
 
 /* --- whole sums ---------------------------------------------------------------------------------
  *
- * An axis that leaves a sum pending is taken from the operands and may cut a dim of the results
+ * An axis that leaves a partial sum is taken from the operands and may cut a dim of the results
  * instead, which shares the work as well: the gradient of a weight is cut along its rows when the
  * tokens were cut. */
 
-/* The axes over which a result would be pending. */
+/* The axes over which a result would be partial. */
 static int cut_sums(const choosing *c, uint8_t axis[LAYOUT_AXES]) {
   int n = 0;
   for (int a = 0; a < c->s->m->axes; a++) {
-    bool pending = false;
-    for (int o = 0; o < c->n->n_out; o++) pending |= c->trial.out[o].pending[a] != PENDING_NONE;
-    if (pending) axis[n++] = (uint8_t)a;
+    bool partial = false;
+    for (int o = 0; o < c->n->n_out; o++) partial |= c->trial.out[o].partial[a] != PARTIAL_NONE;
+    if (partial) axis[n++] = (uint8_t)a;
   }
   return n;
 }
@@ -171,8 +171,8 @@ static void adopt(choosing *c, int i) {
   c->in[i] = c->now[i];
   if (derives(c)) return;
   c->in[i] = have;
-  memcpy(c->in[i].pending, c->now[i].pending, sizeof have.pending);
-  if (!derives(c)) memcpy(c->in[i].pending, have.pending, sizeof have.pending);
+  memcpy(c->in[i].partial, c->now[i].partial, sizeof have.partial);
+  if (!derives(c)) memcpy(c->in[i].partial, have.partial, sizeof have.partial);
   for (int d = 0; d < c->now[i].rank; d++)
     for (int k = 0; k < c->now[i].n[d]; k++) {
       layout_append(&c->in[i], d, c->now[i].axis[d][k]);

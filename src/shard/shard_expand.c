@@ -93,7 +93,7 @@ static hp_status cross_entropy(shard *s, const ir_node *n) {
   int d = lx.rank - 1, cut = lx.n[d];
   uint8_t *axis = lx.axis[d];
   val x, label;
-  memset(lx.pending, 0, sizeof lx.pending);
+  memset(lx.partial, 0, sizeof lx.partial);
   rows = lx;
   rows.rank--;
   layout_cut(&rows, d, cut);
@@ -104,12 +104,12 @@ static hp_status cross_entropy(shard *s, const ir_node *n) {
   attr_put_int(&a, ignore);
   val own[2] = {x, shard_locate(s, label, axis, cut, size)};
   val loss = ops_add(g, OP_CROSS_ENTROPY, own, 2, &a), part = loss ? loss + 1 : 0;
-  val top = shard_reduce(s, part, axis, cut, PENDING_MAX);
+  val top = shard_reduce(s, part, axis, cut, PARTIAL_MAX);
   val sum = ops_unary(g, OP_EXP, ops_binary(g, OP_SUB, part, top));
-  sum = ops_unary(g, OP_LOG, shard_reduce(s, sum, axis, cut, PENDING_SUM));
+  sum = ops_unary(g, OP_LOG, shard_reduce(s, sum, axis, cut, PARTIAL_SUM));
   val lse = ops_binary(g, OP_ADD, top, sum);
   val logit = ops_binary(g, OP_SUB, part, loss);
-  logit = shard_reduce(s, logit, axis, cut, PENDING_SUM);
+  logit = shard_reduce(s, logit, axis, cut, PARTIAL_SUM);
   hp_dtype t = (hp_dtype)graph_value(s->r.from, from[1])->dtype;
   val left_out = ops_binary(g, OP_EQ, label, ops_const(g, t, (double)ignore));
   val zero = ops_const(g, HP_F32, 0);

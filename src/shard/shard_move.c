@@ -64,7 +64,7 @@ val shard_locate(shard *s, val x, const uint8_t *axis, int n, int64_t size) {
   return ops_add(s->r.to, OP_LOCATE, &x, 1, &a);
 }
 
-val shard_reduce(shard *s, val x, const uint8_t *axis, int n, pending_op op) {
+val shard_reduce(shard *s, val x, const uint8_t *axis, int n, partial_op op) {
   attr_record a = {0};
   shard_put_group(s, axis, n, &a);
   attr_put_int(&a, op);
@@ -89,12 +89,6 @@ static val emit_move(shard *s, const path_move *m, val x) {
   return ops_add(s->r.to, ops[m->kind], &x, 1, &a);
 }
 
-bool shard_is_pending(const layout *l) {
-  for (int a = 0; a < LAYOUT_AXES; a++)
-    if (l->pending[a]) return true;
-  return false;
-}
-
 /* To the dtype that the value has in the graph of the whole. */
 static val narrow(shard *s, val old, val x) {
   s->wide[old] = false;
@@ -109,7 +103,7 @@ hp_status shard_bring(shard *s, val old, const layout *to, val *out) {
 hp_status shard_bring_owned(shard *s, val old, const layout *to, val *out) {
   path p;
   bool reduces = false;
-  if (s->wide[old] && shard_is_pending(to)) s->r.map[old] = narrow(s, old, s->r.map[old]);
+  if (s->wide[old] && layout_is_partial(to)) s->r.map[old] = narrow(s, old, s->r.map[old]);
   *out = s->r.map[old];
   if (layout_equal(&s->now[old], to)) return graph_status(s->r.to);
   HP_TRY(shard_path(s, graph_value(s->r.from, old), &s->now[old], to, &p));

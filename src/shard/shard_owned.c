@@ -1,5 +1,5 @@
 /* Rows that experts make.  A linear layer whose weights' experts are cut gives each of its rows on
- * the one device that has the row's expert, and zeros on the others: a sum that is pending.  But
+ * the one device that has the row's expert, and zeros on the others: a partial sum.  But
  * what is done with a row element by element need not wait for the sum: its owner does it, whatever
  * the others have in its place, and the next layer of the same experts reads owned rows alone.  So
  * values carry a note of who owns their rows, until something else needs them. */
@@ -65,7 +65,7 @@ static hp_status own_rows(shard *s, val x, const layout *rows, const owners *o, 
   hp_graph *g = s->r.to;
   layout l = *rows;
   val ids;
-  for (int i = 0; i < LAYOUT_AXES; i++) l.pending[i] = PENDING_NONE; /* of the rows, not of ids */
+  for (int i = 0; i < LAYOUT_AXES; i++) l.partial[i] = PARTIAL_NONE; /* of the rows, not of ids */
   layout_cut(&l, l.rank - 1, l.n[l.rank - 1]);
   l.rank--;
   hp_status st = shard_bring(s, o->ids, &l, &ids);
@@ -86,7 +86,7 @@ hp_status shard_settle(shard *s, val old) {
   if (!o.n) return HP_OK;
   s->owned[old] = (owners){0};
   if (!o.zeros) HP_TRY(own_rows(s, s->r.map[old], &s->now[old], &o, &s->r.map[old]));
-  for (int i = 0; i < o.n; i++) s->now[old].pending[o.axis[i]] = PENDING_SUM;
+  for (int i = 0; i < o.n; i++) s->now[old].partial[o.axis[i]] = PARTIAL_SUM;
   s->made[old] = s->now[old];
   return graph_status(s->r.to);
 }
@@ -110,7 +110,7 @@ void shard_own_results(shard *s, const ir_node *n, choice *c) {
     o = (owners){.ids = in[2], .n = w->n[0], .zeros = true};
     memcpy(o.axis, w->axis[0], sizeof o.axis);
     o.each = layout_part_size(s->m, w, 0, graph_value(s->r.from, in[1])->dim[0]);
-    for (int i = 0; i < o.n; i++) c->out[0].pending[o.axis[i]] = PENDING_NONE;
+    for (int i = 0; i < o.n; i++) c->out[0].partial[o.axis[i]] = PARTIAL_NONE;
   } else if (n->op != OP_GROUPED_GRAD) {
     for (int i = 0; i < n->n_in; i++)
       if (s->owned[in[i]].n) o = s->owned[in[i]];

@@ -158,7 +158,7 @@ static void find_fixed(padding *p) {
   const rule *r = &p->rule;
   for (int f = 0; f < r->factors; f++) {
     p->size[f] = r->factor[f].size;
-    bool reduces = r->factor[f].reduce != PENDING_NONE;
+    bool reduces = r->factor[f].reduce != PARTIAL_NONE;
     p->fixed[f] = r->factor[f].whole || (!reduces && !in_results(r, f, false));
     p->fixed[f] &= !ignores_lowest(p, f);
     /* with the order of a sum padding would change its bits */
@@ -253,7 +253,7 @@ static val without_padding(padding *p, const rule_tensor *t, val old, val x, uin
   for (int d = 0; !t->absent && d < t->rank; d++) {
     int f = leading(&p->rule, t, d);
     if (f < 0 || !to_blank(p, f)) continue;
-    bool least = ignores_lowest(p, f) || p->rule.factor[f].reduce == PENDING_MAX;
+    bool least = ignores_lowest(p, f) || p->rule.factor[f].reduce == PARTIAL_MAX;
     if (least || !(zero >> d & 1))
       x = blanked(p, x, d, type.dim[d], least ? lowest(p, type.dtype) : 0);
   }

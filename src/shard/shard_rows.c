@@ -67,7 +67,7 @@ void shard_rows_home(const shard *s, const ir_node *n, val v, const layout *l, l
   if (!axes) return;
   *out = (layout){.rank = l->rank};
   memcpy(out->part, l->part, sizeof out->part);
-  for (int a = 0; a < s->m->axes; a++) out->pending[a] = axes >> a & 1 ? 0 : l->pending[a];
+  for (int a = 0; a < s->m->axes; a++) out->partial[a] = axes >> a & 1 ? 0 : l->partial[a];
   for (int d = 0; d < l->rank; d++)
     for (int k = 0; k < l->n[d]; k++)
       if (!(axes >> l->axis[d][k] & 1)) layout_append(out, d, l->axis[d][k]);

@@ -59,7 +59,7 @@ bool shard_expands(const shard *s, const ir_node *n);
 hp_status shard_expand(shard *s, const ir_node *n);
 
 /* Rows of experts: what the node, computed so, must not read as its owners have it becomes a
- * pending sum, and the node is to be chosen for anew; notes of whom the results belong to; the note
+ * partial sum, and the node is to be chosen for anew; notes of whom the results belong to; the note
  * of an operand, NULL: none has one. */
 hp_status shard_settle(shard *s, val old);
 hp_status shard_settle_operands(shard *s, const ir_node *n, const choice *c, bool *changed);
@@ -92,7 +92,6 @@ bool shard_wanted(const hp_graph *g, const use_lists *users, const shard_plan *p
                   layout *out);
 
 /* --- moves */
-bool shard_is_pending(const layout *l);
 hp_status shard_path(const shard *s, const ir_value *x, const layout *from, const layout *to,
                      path *out);
 /* The value in layout `to`.  Where a reduction was carried out, later users start from there.  The
@@ -105,6 +104,6 @@ void shard_put_group(const shard *s, const uint8_t *axis, int n, attr_record *a)
 /* Indices along a dim that the axes cut, as those of the device's own part. */
 val shard_locate(shard *s, val x, const uint8_t *axis, int n, int64_t size);
 /* Reduces what every device of the axes has. */
-val shard_reduce(shard *s, val x, const uint8_t *axis, int n, pending_op op);
+val shard_reduce(shard *s, val x, const uint8_t *axis, int n, partial_op op);
 
 #endif

@@ -7,7 +7,7 @@
 
 /* Number of parts that dim d is cut into. */
 int64_t layout_parts(const mesh *m, const layout *l, int d);
-/* Devices that hold the same part, pending reductions apart. */
+/* Devices that hold the same part, partial reductions apart. */
 int64_t layout_repeat(const mesh *m, const layout *l);
 /* Length of a part of dim d: as the layout gives it, or size / parts, rounded up.  Where the parts
  * together are longer than the dim it is padded at its end, and the last slices are shorter or

@@ -303,7 +303,7 @@ static void use_layout(state *s) {
   char *text = NULL;
   switch (below(s, 6)) {
   case 0: text_told(hp_layout_print(l, OR_NULL(s, &text)), &text); break;
-  case 1: told(hp_layout_set_pending(l, OR_NULL(s, "dp"), OR_NULL(s, "sum"))); break;
+  case 1: told(hp_layout_set_partial(l, OR_NULL(s, "dp"), OR_NULL(s, "sum"))); break;
   case 2: told(hp_layout_repeat(l, OR_NULL(s, &n))); break;
   case 3: told(hp_layout_slice(l, shape(s), number(s), OR_NULL(s, a), OR_NULL(s, b))); break;
   case 4: told(hp_layout_whole(l, shape(s), OR_NULL(s, &t))); break;

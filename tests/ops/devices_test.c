@@ -589,7 +589,7 @@ TEST(a_sum_is_whole_before_a_product_rounds_it) {
   hp_device_close(d);
 }
 
-/* g += rows of x, or y = g; on two devices with the rows cut and g a sum that is pending. */
+/* g += rows of x, or y = g; on two devices with the rows cut and g a partial sum. */
 static hp_program *running_sum(hp_device *d, bool adds) {
   hp_graph *g;
   hp_program *p;
@@ -626,7 +626,7 @@ TEST(a_param_may_be_a_sum_that_is_reduced_when_it_is_used) {
   CHECK_OK(hp_program_print(add, &text));
   CHECK(!strstr(text, "all_reduce"));
   hp_free(text);
-  CHECK_FAILS(hp_read(d, "g", none, sizeof none), "a sum that is pending");
+  CHECK_FAILS(hp_read(d, "g", none, sizeof none), "a partial sum");
   hp_program_free(add);
   hp_program_free(use);
   hp_device_close(d);

@@ -76,9 +76,9 @@ static double reduce(const trial *t, val v, const int64_t *group, int64_t n, int
   double y = number(&t->part[group[0]].value[v], k);
   for (int64_t i = 1; i < n; i++) {
     double x = number(&t->part[group[i]].value[v], k);
-    y = op == PENDING_MAX ? fmax(y, x) : y + x;
+    y = op == PARTIAL_MAX ? fmax(y, x) : y + x;
   }
-  return op == PENDING_AVG ? y / (double)n : y;
+  return op == PARTIAL_AVG ? y / (double)n : y;
 }
 
 static void collective(trial *t, const ir_node *n, int64_t position) {
@@ -107,7 +107,7 @@ static void collective(trial *t, const ir_node *n, int64_t position) {
       y->i[k] = x->i[k] < 0 ? x->i[k] : at >= 0 && at < part ? at : ID_ELSEWHERE;
     } else if (n->op == OP_DROP) {
       int op = (int)attr_int(g, n, "op");
-      set_number(y, k, place && op == PENDING_SUM ? 0 : number(x, k));
+      set_number(y, k, place && op == PARTIAL_SUM ? 0 : number(x, k));
     } else { /* joined along d; of an all_to_all only this device's part along `to` */
       ref_unflatten(y, k, index);
       int64_t from = index[d] / x->dim[d];

@@ -1,6 +1,6 @@
 /* Layout rules by brute force: for every row of the op table, operands lie on a mesh in every way
- * that chance finds, with pending reductions split unevenly; each device computes on its part, what
- * is pending is carried out, and the parts must be those of the whole result. */
+ * that chance finds, with partial reductions split unevenly; each device computes on its part, its
+ * reductions are carried out, and the parts must be those of the whole result. */
 #include "ops/shard_case.h"
 #include "shard/layout_text.h"
 #include "shard/rule_node.h"
@@ -36,8 +36,8 @@ typedef struct {
 /* --- layouts by chance ------------------------------------------------------------------------ */
 
 static void choose_layouts(trial *t, rng *r) {
-  static const pending_op ops[] = {PENDING_SUM, PENDING_SUM, PENDING_AVG, PENDING_MAX};
-  pending_op op = ops[rng_below(r, 4)]; /* of different ones the order would matter */
+  static const partial_op ops[] = {PARTIAL_SUM, PARTIAL_SUM, PARTIAL_AVG, PARTIAL_MAX};
+  partial_op op = ops[rng_below(r, 4)]; /* of different ones the order would matter */
   for (int i = 0; i < t->x.leaves; i++)
     t->in[i] = (layout){.rank = graph_value(t->x.g, t->x.leaf[i].v)->rank};
   for (int a = 0; a < t->m->axes; a++) {
@@ -52,7 +52,7 @@ static void choose_layouts(trial *t, rng *r) {
     bool all = rng_chance(r, 40);
     for (int k = 0; k < t->x.leaves; k++) {
       bool is_float = dtype_is_float(graph_value(t->x.g, t->x.leaf[k].v)->dtype);
-      if ((all || k == i) && is_float) t->in[k].pending[a] = (uint8_t)op;
+      if ((all || k == i) && is_float) t->in[k].partial[a] = (uint8_t)op;
     }
   }
 }
@@ -71,10 +71,10 @@ static double split(const trial *t, const layout *l, int64_t position, int64_t e
     int64_t n = t->m->size[a], c = mesh_coordinate(t->m, position, a);
     double mean = 0, mine = chance(element, a, c);
     for (int64_t k = 0; k < n; k++) mean += chance(element, a, k) / (double)n;
-    if (l->pending[a] == PENDING_SUM)
+    if (l->partial[a] == PARTIAL_SUM)
       x = x * (double)(c + 1) * 2 / (double)(n * (n + 1)) + mine - mean;
-    if (l->pending[a] == PENDING_AVG) x += mine - mean;
-    if (l->pending[a] == PENDING_MAX && c != (element + a) % n) x -= 5 * mine + 0.1;
+    if (l->partial[a] == PARTIAL_AVG) x += mine - mean;
+    if (l->partial[a] == PARTIAL_MAX && c != (element + a) % n) x -= 5 * mine + 0.1;
   }
   return x;
 }
@@ -172,7 +172,7 @@ static void run_part(trial *t, int64_t position) {
 
 /* --- results ---------------------------------------------------------------------------------- */
 
-/* Element k of the device's part, after what is pending was done with the others. */
+/* Element k of the device's part, after its reductions with the others. */
 static double reduced(const trial *t, const layout *l, val v, int64_t position, int64_t k) {
   uint8_t axis[LAYOUT_AXES];
   int n = 0;
@@ -180,11 +180,11 @@ static double reduced(const trial *t, const layout *l, val v, int64_t position, 
   double averaged = 1;
   bool is_max = false;
   for (int a = 0; a < t->m->axes; a++) {
-    if (!l->pending[a]) continue;
+    if (!l->partial[a]) continue;
     axis[n++] = (uint8_t)a;
     count *= t->m->size[a];
-    if (l->pending[a] == PENDING_AVG) averaged *= (double)t->m->size[a];
-    is_max |= l->pending[a] == PENDING_MAX;
+    if (l->partial[a] == PARTIAL_AVG) averaged *= (double)t->m->size[a];
+    is_max |= l->partial[a] == PARTIAL_MAX;
   }
   mesh_group(t->m, position, axis, n, group);
   double sum = 0, most = -INFINITY;
@@ -237,7 +237,7 @@ static bool does_something(const trial *t) {
     for (int d = 0; d < t->need[i].rank; d++)
       if (t->need[i].n[d]) return true;
     for (int a = 0; a < t->m->axes; a++)
-      if (t->need[i].pending[a]) return true;
+      if (t->need[i].partial[a]) return true;
   }
   return false;
 }

@@ -213,8 +213,8 @@ CALL(hp_layout_place) {
   const char *place[] = {"S(0)", "R"};
   return hp_layout_place(P(0, w->mesh), P(1, place), 2, 2, P(2, &l));
 }
-CALL(hp_layout_set_pending) {
-  return hp_layout_set_pending(P(0, w->called), P(1, "dp"), P(2, "sum"));
+CALL(hp_layout_set_partial) {
+  return hp_layout_set_partial(P(0, w->called), P(1, "dp"), P(2, "sum"));
 }
 CALL(hp_layout_repeat) {
   int64_t n;

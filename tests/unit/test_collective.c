@@ -1,4 +1,4 @@
-/* Every reduction that a layout can be pending with, of devices that each have other numbers. */
+/* Every reduction that a layout can be partial with, of devices that each have other numbers. */
 #include "base/str.h"
 #include "ir/layout.h"
 #include "rt/collective.h"
@@ -39,11 +39,11 @@ static double expected(hp_dtype t, int op, int k) {
     all &= x != 0;
   }
   switch (op) {
-  case PENDING_SUM: return (double)sum;
-  case PENDING_AVG: return t == HP_F32 ? (double)((float)sum / DEVICES) : (double)(sum / DEVICES);
-  case PENDING_MAX: return (double)most;
-  case PENDING_MIN: return (double)least;
-  case PENDING_PROD: return (double)prod;
+  case PARTIAL_SUM: return (double)sum;
+  case PARTIAL_AVG: return t == HP_F32 ? (double)((float)sum / DEVICES) : (double)(sum / DEVICES);
+  case PARTIAL_MAX: return (double)most;
+  case PARTIAL_MIN: return (double)least;
+  case PARTIAL_PROD: return (double)prod;
   default: return (double)all;
   }
 }
@@ -78,7 +78,7 @@ static void reduce(const mesh *m, const char *type, hp_dtype t, int op) {
     for (int k = 0; k < ELEMENTS; k++)
       if (get(t, all[i].out, k) != expected(t, op, k))
         test_fail(__FILE__, __LINE__, "%s of %s: element %d of device %d is %g, want %g",
-                  pending_name(op), type, k, i, get(t, all[i].out, k), expected(t, op, k));
+                  partial_op_name(op), type, k, i, get(t, all[i].out, k), expected(t, op, k));
   }
   c->iface->close(c);
   program_free(p);
@@ -88,8 +88,8 @@ static void reduce(const mesh *m, const char *type, hp_dtype t, int op) {
 TEST(every_reduction_is_what_its_name_says) {
   mesh m;
   CHECK_OK(mesh_init((int64_t[]){DEVICES}, (const char *[]){"a"}, 1, NULL, 0, &m));
-  for (int op = PENDING_SUM; op < PENDING_COUNT; op++) {
-    if (op != PENDING_ALL) reduce(&m, "f32", HP_F32, op);
+  for (int op = PARTIAL_SUM; op < PARTIAL_COUNT; op++) {
+    if (op != PARTIAL_ALL) reduce(&m, "f32", HP_F32, op);
     reduce(&m, "i32", HP_I32, op);
     reduce(&m, "i64", HP_I64, op);
   }

@@ -216,15 +216,15 @@ TEST(a_device_takes_what_it_has_from_itself) {
 
 TEST(what_cannot_go_between_meshes_is_refused) {
   mesh m;
-  layout a, pending, other;
+  layout a, partial, other;
   bool called;
   crossings all = {0};
   CHECK_OK(layout_parse("(2,2)(a,b)(a,b)", &m, &a, &called));
-  CHECK_OK(layout_parse_on("(a,None)+sum:b", &m, &pending));
+  CHECK_OK(layout_parse_on("(a,None)+sum:b", &m, &partial));
   CHECK_OK(layout_parse_on("(a)", &m, &other));
   int64_t shape[] = {4, 4}, huge[] = {INT64_MAX, 4};
-  CHECK_FAILS(crossmesh_find(shape, &m, &pending, &m, &a, &all), "pending over b");
-  CHECK_FAILS(crossmesh_find(shape, &m, &a, &m, &pending, &all), "pending over b");
+  CHECK_FAILS(crossmesh_find(shape, &m, &partial, &m, &a, &all), "partial over b");
+  CHECK_FAILS(crossmesh_find(shape, &m, &a, &m, &partial, &all), "partial over b");
   CHECK_FAILS(crossmesh_find(shape, &m, &a, &m, &other, &all), "from 2 dims to 1");
   CHECK_FAILS(crossmesh_find(huge, &m, &a, &m, &a, &all), "makes no tensor");
   mesh_free(&m);

@@ -139,7 +139,7 @@ TEST(what_makes_no_sense_is_refused_with_its_reason) {
       {"(2,2)(dp,mp)((dp,dp))", "splits dim 0 and dim 0"},
       {"(2,2)(dp,mp)(dp)+sum:dp", "axis \"dp\" splits dim 0"},
       {"(2,2)(dp,mp)(dp)+median:mp", "\"median\" is not a reduction"},
-      {"(2,2)(dp,mp)(dp)+sum:mp+max:mp", "has sum pending already, not max"},
+      {"(2,2)(dp,mp)(dp)+sum:mp+max:mp", "is partial (sum) already, not max"},
       {"(2,2)(dp,mp)(dp:0)", "the length of a part, at least 1"},
       {"(2,2)(dp,mp)(dp:x)", "a number"},
       {"(2,2)(dp,mp)(dp:3000000000)", "the length of a part"},
@@ -167,7 +167,7 @@ TEST(a_mesh_that_was_not_called_has_no_parts) {
   int64_t n, start, stop;
   CHECK_FAILS(hp_layout_repeat(x, &n), "call it for a tensor first");
   CHECK_FAILS(hp_layout_slice(x, (hp_shape){1, {4}}, 0, &start, &stop), "call it");
-  CHECK_FAILS(hp_layout_set_pending(x, "dp", "sum"), "call it");
+  CHECK_FAILS(hp_layout_set_partial(x, "dp", "sum"), "call it");
   hp_layout_free(x);
 }
 
@@ -181,8 +181,8 @@ TEST(nothing_given_is_refused) {
   CHECK_FAILS(hp_layout_call(x, NULL, &y), "is NULL");
   CHECK_FAILS(hp_layout_place(x, NULL, 2, 1, &y), "is NULL");
   CHECK_FAILS(hp_layout_place(x, (const char *[]){"R", NULL}, 2, 1, &y), "expected S(dim)");
-  CHECK_FAILS(hp_layout_set_pending(x, NULL, "sum"), "is NULL");
-  CHECK_FAILS(hp_layout_set_pending(x, "mp", NULL), "is NULL");
+  CHECK_FAILS(hp_layout_set_partial(x, NULL, "sum"), "is NULL");
+  CHECK_FAILS(hp_layout_set_partial(x, "mp", NULL), "is NULL");
   CHECK_FAILS(hp_layout_group(x, NULL, 0, two, 2, &n), "is NULL");
   CHECK_FAILS(hp_layout_slice(NULL, s, 0, two, two), "is NULL");
   hp_layout_free(NULL);

@@ -28,7 +28,7 @@ typedef struct {
   int n;
 } all_layouts;
 
-static void add_layouts(all_layouts *all, const mesh *m, layout l, bool pending) {
+static void add_layouts(all_layouts *all, const mesh *m, layout l, bool partial) {
   for (int i = 0; i < all->n; i++)
     if (layout_equal(&all->at[i], &l)) return;
   HP_ASSERT(all->n < LAYOUTS_MAX);
@@ -38,18 +38,18 @@ static void add_layouts(all_layouts *all, const mesh *m, layout l, bool pending)
     for (int d = 0; d < l.rank; d++) {
       layout next = l;
       layout_append(&next, d, a);
-      add_layouts(all, m, next, pending);
+      add_layouts(all, m, next, partial);
     }
     layout next = l;
-    next.pending[a] = PENDING_SUM;
-    if (pending) add_layouts(all, m, next, pending);
+    next.partial[a] = PARTIAL_SUM;
+    if (partial) add_layouts(all, m, next, partial);
   }
 }
 
-static all_layouts *layouts_of(const mesh *m, int rank, bool pending) {
+static all_layouts *layouts_of(const mesh *m, int rank, bool partial) {
   all_layouts *all = calloc(1, sizeof *all);
   HP_ASSERT(all);
-  add_layouts(all, m, (layout){.rank = rank}, pending);
+  add_layouts(all, m, (layout){.rank = rank}, partial);
   return all;
 }
 
@@ -78,11 +78,11 @@ static bool inside(const world *w, const layout *l, int64_t position, int64_t el
   return true;
 }
 
-/* The share of the device in a pending sum: unlike on every device, 1 together. */
+/* The share of the device in a partial sum: unlike on every device, 1 together. */
 static double share(const world *w, const layout *l, int64_t position) {
   double mine = 1;
   for (int a = 0; a < w->m->axes; a++) {
-    if (!l->pending[a]) continue;
+    if (!l->partial[a]) continue;
     double n = (double)w->m->size[a], c = (double)mesh_coordinate(w->m, position, a);
     mine *= (c + 1) / (n * (n + 1) / 2);
   }
@@ -126,13 +126,13 @@ static bool names_its_cut(const path_move *move) {
          !memcmp(l->axis[move->to] + l->n[move->to] - move->n, move->cut, (size_t)move->n);
 }
 
-/* Each device must hold its part, and their sum over pending axes must be the tensor. */
+/* Each device must hold its part, and their sum over partial axes must be the tensor. */
 static bool holds(const world *w, const state *s) {
   uint8_t axis[LAYOUT_AXES];
   int n = 0;
   int64_t count = 1, group[64];
   for (int a = 0; a < w->m->axes; a++)
-    if (s->l.pending[a]) axis[n++] = (uint8_t)a, count *= w->m->size[a];
+    if (s->l.partial[a]) axis[n++] = (uint8_t)a, count *= w->m->size[a];
   for (int64_t p = 0; p < w->m->devices; p++) {
     mesh_group(w->m, p, axis, n, group);
     for (int64_t e = 0; e < w->elements; e++) {
@@ -174,10 +174,10 @@ static void check_path(const world *w, const layout *from, const layout *to, con
   free(s.held);
 }
 
-static void check_all_pairs(const int64_t *size, int axes, int rank, bool pending, bool permute,
+static void check_all_pairs(const int64_t *size, int axes, int rank, bool partial, bool permute,
                             int64_t dim) {
   mesh m = make_mesh(size, axes);
-  all_layouts *all = layouts_of(&m, rank, pending);
+  all_layouts *all = layouts_of(&m, rank, partial);
   world w = {.m = &m, .elements = 1};
   for (int d = 0; d < rank; d++) w.shape[d] = dim, w.elements *= dim;
   w.whole = malloc((size_t)w.elements * sizeof *w.whole);
@@ -224,33 +224,34 @@ static double parts_of(const mesh *m, const layout *l) {
 static double one_move(const mesh *m, const layout *a, const layout *b) {
   int changed[LAYOUT_DIMS], n = 0;
   double reduced = 1, mine = 1 / parts_of(m, a), theirs = 1 / parts_of(m, b);
-  bool same_pending = true;
+  bool same_partial = true;
   for (int d = 0; d < a->rank; d++)
     if (!same_dim(a, b, d)) changed[n++] = d;
   bool dropped = false;
   for (int x = 0; x < m->axes; x++) {
-    if (a->pending[x] == b->pending[x]) continue;
-    if (b->pending[x] && !layout_is_free(a, x)) return -1;
-    if (b->pending[x]) dropped = true;
-    else same_pending = false, reduced *= (double)m->size[x];
+    if (a->partial[x] == b->partial[x]) continue;
+    if (b->partial[x] && !layout_is_free(a, x)) return -1;
+    if (b->partial[x]) dropped = true;
+    else same_partial = false, reduced *= (double)m->size[x];
   }
-  if (dropped) return same_pending && !n ? 0 : -1; /* several drops cost as much as one: nothing */
-  if (!same_pending && !n) return 2 * mine * (reduced - 1) / reduced;
+  if (dropped) return same_partial && !n ? 0 : -1; /* several drops cost as much as one: nothing */
+  if (!same_partial && !n) return 2 * mine * (reduced - 1) / reduced;
   if (n == 1) {
     int d = changed[0];
     if (starts_with(b, a, d)) {
       double more = mine / theirs;
-      for (int i = a->n[d]; i < b->n[d]; i++) { /* all out of the pending, or all free before */
-        bool was_pending = a->pending[b->axis[d][i]] != 0;
-        if (was_pending == same_pending) return -1;
+      for (int i = a->n[d]; i < b->n[d];
+           i++) { /* all out of the partial axes, or all free before */
+        bool was_partial = a->partial[b->axis[d][i]] != 0;
+        if (was_partial == same_partial) return -1;
       }
-      if (same_pending) return 0;
+      if (same_partial) return 0;
       return more == reduced ? mine * (more - 1) / more : -1;
     }
-    if (same_pending && starts_with(a, b, d)) return theirs - mine;
+    if (same_partial && starts_with(a, b, d)) return theirs - mine;
     return -1;
   }
-  if (n != 2 || !same_pending) return -1;
+  if (n != 2 || !same_partial) return -1;
   for (int turn = 0; turn < 2; turn++) {
     int d = changed[turn], e = changed[!turn];
     if (!starts_with(a, b, d) || !starts_with(b, a, e)) continue;
@@ -307,7 +308,7 @@ static layout least_image(const layout *l, int axes) {
       layout image = {.rank = l->rank};
       for (int d = 0; d < l->rank; d++)
         for (int i = 0; i < l->n[d]; i++) layout_append(&image, dims[d], order[l->axis[d][i]]);
-      for (int a = 0; a < axes; a++) image.pending[order[a]] = l->pending[a];
+      for (int a = 0; a < axes; a++) image.partial[order[a]] = l->partial[a];
       if (memcmp(&image, &least, sizeof image) < 0) least = image;
     }
   }
@@ -315,14 +316,14 @@ static layout least_image(const layout *l, int axes) {
 }
 
 typedef struct {
-  bool pending;
+  bool partial;
   int every;      /* of the targets, one in so many */
   bool symmetric; /* all axes are alike: sources that are one another's images count once */
 } check_options;
 
 static void check_prices(const int64_t *size, int axes, int rank, check_options o) {
   mesh m = make_mesh(size, axes);
-  all_layouts *all = layouts_of(&m, rank, o.pending);
+  all_layouts *all = layouts_of(&m, rank, o.partial);
   double *price = all_prices(&m, all);
   int64_t shape[LAYOUT_DIMS];
   double elements = 1;
@@ -351,7 +352,7 @@ static void check_prices(const int64_t *size, int axes, int rank, check_options 
 }
 
 TEST(no_path_is_dearer_than_an_exhaustive_search) {
-  check_options all = {.pending = true, .every = 1};
+  check_options all = {.partial = true, .every = 1};
   for (int rank = 1; rank <= 3; rank++) {
     check_prices((int64_t[]){2}, 1, rank, all);
     check_prices((int64_t[]){2, 2}, 2, rank, all);
@@ -360,13 +361,13 @@ TEST(no_path_is_dearer_than_an_exhaustive_search) {
   check_prices((int64_t[]){2, 4, 3}, 3, 2, (check_options){.every = 1});
 }
 TEST(no_path_on_more_axes_is_dearer_than_an_exhaustive_search) {
-  check_options some = {.pending = true, .every = 1, .symmetric = true};
+  check_options some = {.partial = true, .every = 1, .symmetric = true};
   for (int rank = 1; rank <= 3; rank++) check_prices((int64_t[]){2, 2, 2}, 3, rank, some);
   check_prices((int64_t[]){2, 2, 2, 2}, 4, 3, (check_options){.every = 7, .symmetric = true});
 }
 /* HYPER_PAIRS=all: from every layout, not from one of those that are alike. */
 TEST(torture_no_path_on_four_axes_is_dearer_than_an_exhaustive_search) {
-  check_options o = {.pending = true, .every = 1, .symmetric = !getenv("HYPER_PAIRS")};
+  check_options o = {.partial = true, .every = 1, .symmetric = !getenv("HYPER_PAIRS")};
   for (int rank = 1; rank <= 3; rank++) check_prices((int64_t[]){2, 2, 2, 2}, 4, rank, o);
 }
 

@@ -285,7 +285,7 @@ TEST(an_index_that_cannot_be_is_refused_with_the_tensor_and_what_was_expected) {
   with_index("(tp,dp)", "(tp,qp)", "tensors.w.layout: layout: \"qp\" is not an axis");
   with_index("(tp,dp)", "(tp", "tensors.w.layout");
   with_index("(tp,dp)", "(tp,dp,None)", "tensors.w.layout: has 3 dims, the tensor 2");
-  with_index("(tp,dp)", "(tp,None)+sum:dp", "a reduction is pending over dp");
+  with_index("(tp,dp)", "(tp,None)+sum:dp", "the tensor is partial over dp");
   with_index("[24, 12]", "[-24, 12]", "expected a size");
   with_index("[24, 12]", "[4611686018427387904, 4]", "more elements than memory can hold");
   with_index("[24, 12]", "[1,1,1,1,1,1,1,1]", "at most 6");
