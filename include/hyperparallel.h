@@ -307,7 +307,7 @@ typedef struct {
   const char *dump_dir; /* text after every pass goes there; NULL = no */
   bool serial;          /* devices meet between computations, not beside them; same bits */
   uint64_t prefetch;    /* bytes of params gathered ahead of their use; 0: those of a block */
-  uint64_t piece_bytes; /* larger values are made and used in pieces of so many bytes, where all who
+  uint64_t chunk_bytes; /* larger values are made and used in chunks of so many bytes, where all who
                            use them can; same bits; 0: 64 MiB, more where that pays */
   uint64_t reserve_bytes; /* of the memory limit, for params that other programs will make */
 } hp_compile_options;

@@ -169,7 +169,7 @@ static hp_status make_program(const parts *from, hp_device *all, int i, const hp
   str notes = {0};
   pass_options po = {.remat = o->remat,
                      .one_type = d->backend->one_type(d->dev),
-                     .piece_bytes = o->piece_bytes,
+                     .chunk_bytes = o->chunk_bytes,
                      .notes = &notes,
                      .dump_dir = o->dump_dir};
   hp_status st = pass_run_all(from->part, &po, &lowered);

@@ -431,18 +431,18 @@ typedef struct {
   void *const *out;
   void *scratch;
   int phase;
-  int64_t parts, pieces;
+  int64_t parts, chunks;
 } pool_run_of;
 
-static int64_t start_of(const pool_run_of *r, int64_t piece) {
-  int64_t more = r->parts % r->pieces;
-  return r->parts / r->pieces * piece + (piece < more ? piece : more);
+static int64_t start_of(const pool_run_of *r, int64_t chunk) {
+  int64_t more = r->parts % r->chunks;
+  return r->parts / r->chunks * chunk + (chunk < more ? chunk : more);
 }
 
-static void run_piece(void *ctx, int64_t piece) {
+static void run_chunk(void *ctx, int64_t chunk) {
   const pool_run_of *r = ctx;
-  loop_run_parts(r->k, r->phase, r->in, r->out, r->scratch, start_of(r, piece),
-                 start_of(r, piece + 1));
+  loop_run_parts(r->k, r->phase, r->in, r->out, r->scratch, start_of(r, chunk),
+                 start_of(r, chunk + 1));
 }
 
 void loop_run(const loop_kernel *k, const void *const *in, void *const *out, void *scratch,
@@ -452,9 +452,9 @@ void loop_run(const loop_kernel *k, const void *const *in, void *const *out, voi
   for (int phase = 0; phase < loop_phases(k); phase++) {
     if (plan->folds && phase) elements /= PLAN_COL_BLOCK; /* what blocks of rows have left */
     pool_run_of r = {k, in, out, scratch, phase, loop_parts(k, phase), 1};
-    if (p && elements >= RUN_ALONE) r.pieces = pool_size(p);
-    if (r.pieces > r.parts) r.pieces = r.parts;
-    if (r.pieces > 1) pool_run(p, r.pieces, run_piece, &r);
+    if (p && elements >= RUN_ALONE) r.chunks = pool_size(p);
+    if (r.chunks > r.parts) r.chunks = r.parts;
+    if (r.chunks > 1) pool_run(p, r.chunks, run_chunk, &r);
     else if (r.parts) loop_run_parts(k, phase, in, out, scratch, 0, r.parts);
   }
 }

@@ -1,8 +1,8 @@
 /* How the devices of a job meet: a table of communicators, of which a device has one.
  *
  * A meeting has a group of devices, the same at all of its members.  Each offers data, says which
- * piece of it every member gets, and sees the pieces of the others; it leaves when all have what
- * they need.  What is done with the pieces is the caller's, so every communicator gives the same
+ * region of it every member gets, and sees the regions of the others; it leaves when all have what
+ * they need.  What is done with the regions is the caller's, so every communicator gives the same
  * bits.  All devices run the same program: a device is in one meeting at a time, and the meetings
  * of two devices come in the same order on both. */
 #ifndef COMM_COMM_H
@@ -15,9 +15,9 @@ enum { COMM_MAX = 1024, COMM_LOCAL_MAX = 64 }; /* devices of a job; of one proce
 /* `n` runs of `run` bytes, `stride` apart, from `start` on of what a member offers. */
 typedef struct {
   int64_t start, stride, run, n;
-} comm_piece;
+} comm_region;
 
-/* Such a piece where it can be read: its own stride, for it may have been packed on its way. */
+/* Such a region where it can be read: its own stride, for it may have been packed on its way. */
 typedef struct {
   const char *at;
   int64_t stride;
@@ -35,16 +35,16 @@ typedef struct {
   /* (optional) Meetings to come give, and take, at most so many bytes: nothing is to be allocated
    * in them. */
   hp_status (*reserve)(comm *c, int64_t bytes);
-  /* (optional) Room for a meeting with these pieces, which then asks for no memory; in a meeting of
-   * which one member has no room, the others would wait for it. */
-  hp_status (*prepare)(comm *c, const comm_group *g, const comm_piece *give,
-                       const comm_piece *take);
+  /* (optional) Room for a meeting with these regions, which then asks for no memory; in a meeting
+   * of which one member has no room, the others would wait for it. */
+  hp_status (*prepare)(comm *c, const comm_group *g, const comm_region *give,
+                       const comm_region *take);
   /* Before a run of all devices: forgets meetings and failures. */
   void (*reset)(comm *c);
-  /* Shows `data` and waits for the others.  To member i goes piece give[i] of `data`; seen[i] is
-   * piece take[i] of what member i shows, until `leave`.  HP_ERR_COMM when a device has failed. */
-  hp_status (*meet)(comm *c, const comm_group *g, const void *data, const comm_piece *give,
-                    const comm_piece *take, comm_view *seen);
+  /* Shows `data` and waits for the others.  To member i goes region give[i] of `data`; seen[i] is
+   * region take[i] of what member i shows, until `leave`.  HP_ERR_COMM when a device has failed. */
+  hp_status (*meet)(comm *c, const comm_group *g, const void *data, const comm_region *give,
+                    const comm_region *take, comm_view *seen);
   /* Waits until all members have read. */
   hp_status (*leave)(comm *c, const comm_group *g);
   /* The device cannot go on: those who wait for it fail too. */

@@ -58,8 +58,8 @@ static void wait_for_all(local *l, const comm_group *g, bool (*done)(const membe
   if (!waited) pthread_cond_broadcast(&l->complete[first]);
 }
 
-static hp_status local_meet(comm *c, const comm_group *g, const void *data, const comm_piece *give,
-                            const comm_piece *take, comm_view *seen) {
+static hp_status local_meet(comm *c, const comm_group *g, const void *data, const comm_region *give,
+                            const comm_region *take, comm_view *seen) {
   local *l = of(c);
   (void)give;
   pthread_mutex_lock(&l->lock);

@@ -1,4 +1,4 @@
-/* The communicator of a job of processes: pieces are packed, and go to those who need them. */
+/* The communicator of a job of processes: regions are packed, and go to those who need them. */
 #include "base/mem.h"
 #include "comm/world_parts.h"
 
@@ -11,7 +11,7 @@ typedef struct {
 
 typedef struct {
   comm base;
-  room in, out;           /* pieces that come; pieces that lie in several runs, on their way */
+  room in, out;           /* regions that come; regions that lie in several runs, on their way */
   world_request *request; /* of the meeting at hand: those to receive, then those to send */
   int64_t requests, received, posted;
 } processes;
@@ -31,9 +31,9 @@ static void processes_reset(comm *c) { (void)c; }
 
 /* --- packing ---------------------------------------------------------------------------------- */
 
-static int64_t bytes_of(const comm_piece *p) { return p->n * p->run; }
-static bool lies_together(const comm_piece *p) { return p->n == 1 || p->run == p->stride; }
-static int64_t messages_of(const comm_piece *p) {
+static int64_t bytes_of(const comm_region *p) { return p->n * p->run; }
+static bool lies_together(const comm_region *p) { return p->n == 1 || p->run == p->stride; }
+static int64_t messages_of(const comm_region *p) {
   return (bytes_of(p) + TRANSPORT_BYTES_MAX - 1) / TRANSPORT_BYTES_MAX;
 }
 
@@ -63,8 +63,8 @@ static hp_status processes_reserve(comm *c, int64_t bytes) {
   return make_rooms(of(c), bytes, bytes, 2 * each_way);
 }
 
-static hp_status processes_prepare(comm *c, const comm_group *g, const comm_piece *give,
-                                   const comm_piece *take) {
+static hp_status processes_prepare(comm *c, const comm_group *g, const comm_region *give,
+                                   const comm_region *take) {
   processes *p = of(c);
   int64_t in = 0, out = 0, messages = 0;
   for (int64_t i = 0; i < g->n; i++) {
@@ -77,7 +77,7 @@ static hp_status processes_prepare(comm *c, const comm_group *g, const comm_piec
   return make_rooms(p, in, out, messages);
 }
 
-static void pack(const char *from, const comm_piece *p, char *to) {
+static void pack(const char *from, const comm_region *p, char *to) {
   for (int64_t k = 0; k < p->n; k++) memcpy(to + k * p->run, from + k * p->stride, (size_t)p->run);
 }
 
@@ -92,7 +92,7 @@ static hp_status post(processes *p, bool sends, char *at, int64_t bytes, int64_t
 /* --- meeting ---------------------------------------------------------------------------------- */
 
 static hp_status post_receives(processes *p, const comm_group *g, const char *data,
-                               const comm_piece *take, comm_view *seen) {
+                               const comm_region *take, comm_view *seen) {
   char *at = p->in.at;
   for (int64_t i = 0; i < g->n; i++) {
     bool own = i == g->me;
@@ -108,11 +108,11 @@ static hp_status post_receives(processes *p, const comm_group *g, const char *da
 
 /* The next of the group first, so that not all send to one at once. */
 static hp_status post_sends(processes *p, const comm_group *g, const char *data,
-                            const comm_piece *give) {
+                            const comm_region *give) {
   char *to = p->out.at;
   for (int64_t k = 1; k < g->n; k++) {
     int64_t i = (g->me + k) % g->n;
-    const comm_piece *x = &give[i];
+    const comm_region *x = &give[i];
     char *at = (char *)(uintptr_t)data + x->start;
     if (!lies_together(x)) {
       pack(at, x, to);
@@ -125,7 +125,7 @@ static hp_status post_sends(processes *p, const comm_group *g, const char *data,
 }
 
 static hp_status processes_meet(comm *c, const comm_group *g, const void *data,
-                                const comm_piece *give, const comm_piece *take, comm_view *seen) {
+                                const comm_region *give, const comm_region *take, comm_view *seen) {
   processes *p = of(c);
   HP_TRY(processes_prepare(c, g, give, take));
   HP_TRY(post_receives(p, g, data, take, seen));

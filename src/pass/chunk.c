@@ -1,7 +1,7 @@
-/* chunk: what makes a value that is too large to be stored whole, and what uses it, runs piece by
- * piece (src/pass/chunk.h).  All nodes of a region run for one piece of rows after the other:
- * operands from outside are sliced, results joined, and contractions over the rows go on from piece
- * to piece with the chains that they had.  So no bit of f32 changes, and nothing is computed twice.
+/* chunk: what makes a value that is too large to be stored whole, and what uses it, runs chunk by
+ * chunk (src/pass/chunk.h).  All nodes of a region run for one chunk of rows after the other:
+ * operands from outside are sliced, results joined, and contractions over the rows go on from chunk
+ * to chunk with the chains that they had.  So no bit of f32 changes, and nothing is computed twice.
  *
  * For a language model that is the linear layer of the vocabulary, the loss, and the gradients of
  * both: the logits of all tokens are nowhere. */
@@ -12,9 +12,9 @@
 
 #include <string.h>
 
-enum { CONCAT_MAX = 255, PIECES_MAX = 64 };
+enum { CONCAT_MAX = 255, CHUNKS_MAX = 64 };
 
-/* The part of an old value that the piece takes, cut along these dims. */
+/* The part of an old value that the chunk takes, cut along these dims. */
 typedef struct {
   val old, part;
   int8_t along[HP_MAX_RANK];
@@ -25,14 +25,14 @@ typedef struct {
   const chunk_finder *f;
   const uint32_t *region_of; /* by node, from 1; 0 = none */
   const chunk_region *k;
-  int64_t lo[HP_MAX_RANK], hi[HP_MAX_RANK]; /* of the piece, by axis */
-  val *local;                               /* by old value: what members made of the piece */
+  int64_t lo[HP_MAX_RANK], hi[HP_MAX_RANK]; /* of the chunk, by axis */
+  val *local;                               /* by old value: what members made of the chunk */
   VEC(part) parts;                          /* of values from outside */
-  VEC(val) kept; /* of every piece in turn, the results that are used outside */
+  VEC(val) kept; /* of every chunk in turn, the results that are used outside */
 } chunk;
 
-/* The dims of a tensor in the piece; false: all of it. */
-static bool piece_dims(const chunk *c, const int8_t *along, ir_value *type) {
+/* The dims of a tensor in the chunk; false: all of it. */
+static bool chunk_dims(const chunk *c, const int8_t *along, ir_value *type) {
   bool less = false;
   for (int a = 0; a < c->k->axes; a++) {
     if (along[a] == CHUNK_WHOLE) continue;
@@ -42,7 +42,7 @@ static bool piece_dims(const chunk *c, const int8_t *along, ir_value *type) {
   return less;
 }
 
-/* The part of a value from outside that the piece needs. */
+/* The part of a value from outside that the chunk needs. */
 static val sliced(chunk *c, val old, const int8_t *along) {
   for (size_t i = 0; i < c->parts.len; i++)
     if (c->parts.at[i].old == old && !memcmp(c->parts.at[i].along, along, (size_t)c->k->axes))
@@ -53,7 +53,7 @@ static val sliced(chunk *c, val old, const int8_t *along) {
     stop[d] = type.dim[d];
     step[d] = 1;
   }
-  if (!piece_dims(c, along, &type)) return c->r.map[old];
+  if (!chunk_dims(c, along, &type)) return c->r.map[old];
   for (int a = 0; a < c->k->axes; a++)
     if (along[a] != CHUNK_WHOLE) start[along[a]] = c->lo[a], stop[along[a]] = c->hi[a];
   part p = {.old = old, .part = ops_slice(c->r.to, c->r.map[old], start, stop, step)};
@@ -62,7 +62,7 @@ static val sliced(chunk *c, val old, const int8_t *along) {
   return p.part;
 }
 
-/* A contraction over the rows: its chains go on where those of the piece before ended, in f32. */
+/* A contraction over the rows: its chains go on where those of the chunk before ended, in f32. */
 static void go_on(chunk *c, const ir_node *n, const val *in) {
   const char *eq = attr_str(c->r.from, n, "eq");
   val sum = c->r.map[n->out0];
@@ -85,14 +85,14 @@ static void emit_member(chunk *c, const chunk_member *m) {
     return;
   }
   ir_value type = *graph_value(c->r.from, n->out0);
-  piece_dims(c, m->dim[n->n_in], &type);
+  chunk_dims(c, m->dim[n->n_in], &type);
   attr_record a = rule_local_attrs(c->r.from, n, &type);
   val v = ops_add(c->r.to, n->op, in, n->n_in, &a);
   for (int o = 0; o < n->n_out; o++) c->local[n->out0 + (val)o] = v ? v + (val)o : 0;
 }
 
-/* The next piece, row-major; false after the last. */
-static bool next_piece(chunk *c) {
+/* The next chunk, row-major; false after the last. */
+static bool next_chunk(chunk *c) {
   for (int a = c->k->axes - 1; a >= 0; a--) {
     bool more = c->hi[a] < c->k->size[a];
     c->lo[a] = more ? c->hi[a] : 0;
@@ -121,10 +121,10 @@ static val join(chunk *c, val *x, int64_t n, int axis) {
   return x[0];
 }
 
-/* The whole of pieces x, which are row-major: from the innermost axis on. */
+/* The whole of chunks x, which are row-major: from the innermost axis on. */
 static val join_all(chunk *c, val *x, const int8_t *along) {
   const chunk_region *k = c->k;
-  int64_t n = k->pieces;
+  int64_t n = k->chunks;
   for (int a = k->axes - 1; a >= 0; a--) {
     int64_t parts = (k->size[a] + k->step[a] - 1) / k->step[a];
     n /= parts;
@@ -149,17 +149,17 @@ static hp_status visit_leaving(chunk *c, visit what) {
   return HP_OK;
 }
 
-static hp_status keep_piece(chunk *c, val v, const int8_t *along, int number) {
+static hp_status keep_chunk(chunk *c, val v, const int8_t *along, int number) {
   (void)along;
   (void)number;
   return vec_push(&c->kept, c->local[v]) ? HP_OK : HP_ERR_OOM;
 }
 
 static hp_status join_result(chunk *c, val v, const int8_t *along, int number) {
-  size_t pieces = (size_t)c->k->pieces, results = c->kept.len / pieces;
-  val *x = mem_calloc(pieces, sizeof *x);
+  size_t chunks = (size_t)c->k->chunks, results = c->kept.len / chunks;
+  val *x = mem_calloc(chunks, sizeof *x);
   HP_TRY_MEM(x);
-  for (size_t i = 0; i < pieces; i++) x[i] = c->kept.at[i * results + (size_t)number];
+  for (size_t i = 0; i < chunks; i++) x[i] = c->kept.at[i * results + (size_t)number];
   c->r.map[v] = join_all(c, x, along);
   mem_free(x);
   return graph_status(c->r.to);
@@ -171,10 +171,10 @@ static hp_status emit_region(chunk *c, const chunk_region *k) {
   for (int a = 0; a < k->axes; a++) c->lo[a] = 0, c->hi[a] = k->step[a];
   do {
     for (int m = 0; m < k->n; m++) emit_member(c, &k->at[m]);
-    HP_TRY(visit_leaving(c, keep_piece));
+    HP_TRY(visit_leaving(c, keep_chunk));
     c->parts.len = 0;
     HP_TRY(graph_status(c->r.to));
-  } while (next_piece(c));
+  } while (next_chunk(c));
   for (int m = 0; m < k->n; m++) {
     val v = graph_node(c->f->g, k->at[m].node)->out0;
     rewrite_place(&c->r, graph_node(c->f->g, k->at[m].node));
@@ -184,7 +184,7 @@ static hp_status emit_region(chunk *c, const chunk_region *k) {
   return visit_leaving(c, join_result);
 }
 
-/* --- the graph with its regions in pieces ----------------------------------------------------- */
+/* --- the graph with its regions in chunks ----------------------------------------------------- */
 
 /* Does node n read what the region makes, or what is put off? */
 static bool comes_after(const chunk *c, const ir_node *n, uint32_t region, const bool *late) {
@@ -268,7 +268,7 @@ static hp_status try_value(chunk_finder *f, val v, regions *all, uint32_t *regio
     add_note(notes, f->g, v, why.at ? why.at : "");
     str_free(&why);
   } else if (!st && k.at[0].node >= free_from) {
-    str_printf(&text, "in %lld pieces, never whole", (long long)k.pieces);
+    str_printf(&text, "in %lld chunks, never whole", (long long)k.chunks);
     add_note(notes, f->g, v, text.at ? text.at : "");
     if (!vec_push(all, k)) st = HP_ERR_OOM;
     for (int m = 0; m < k.n; m++) region_of[k.at[m].node] = (uint32_t)all->len;
@@ -287,13 +287,13 @@ static hp_status find_all(chunk_finder *f, regions *all, uint32_t *region_of, st
   return HP_OK;
 }
 
-/* One round: the graph with the regions in pieces that can be cut at once; none left: *out is 0. */
-static hp_status cut_once(const hp_graph *g, uint64_t piece_bytes, bool by_cost, str *notes,
+/* One round: the graph with the regions in chunks that can be cut at once; none left: *out is 0. */
+static hp_status cut_once(const hp_graph *g, uint64_t chunk_bytes, bool by_cost, str *notes,
                           hp_graph **out) {
   chunk_finder f;
   regions all = {0};
   *out = NULL;
-  HP_TRY(chunk_finder_begin(g, piece_bytes, by_cost, &f));
+  HP_TRY(chunk_finder_begin(g, chunk_bytes, by_cost, &f));
   uint32_t *region_of = mem_calloc(g->nodes.len, sizeof *region_of);
   hp_status st = region_of ? find_all(&f, &all, region_of, notes) : HP_ERR_OOM;
   chunk c = {.f = &f, .region_of = region_of};
@@ -304,15 +304,15 @@ static hp_status cut_once(const hp_graph *g, uint64_t piece_bytes, bool by_cost,
   return st;
 }
 
-/* Bytes of a piece where they are not given.  Each piece is some nodes to compile and to run: of
- * the largest value there are at most PIECES_MAX, in however many rounds, whatever the batch is. */
-static uint64_t piece_of(const hp_graph *g) {
+/* Bytes of a chunk where they are not given.  Each chunk is some nodes to compile and to run: of
+ * the largest value there are at most CHUNKS_MAX, in however many rounds, whatever the batch is. */
+static uint64_t default_chunk_bytes(const hp_graph *g) {
   uint64_t largest = 0;
   for (val v = 1; v < g->values.len; v++) {
     uint64_t bytes = (uint64_t)value_bytes(graph_value(g, v));
     if (graph_def(g, v)->n_in && bytes > largest) largest = bytes;
   }
-  return largest / PIECES_MAX > PASS_PIECE ? largest / PIECES_MAX : PASS_PIECE;
+  return largest / CHUNKS_MAX > PASS_CHUNK_BYTES ? largest / CHUNKS_MAX : PASS_CHUNK_BYTES;
 }
 
 hp_status pass_chunk(const hp_graph *in, const pass_options *o, hp_graph **out) {
@@ -323,8 +323,8 @@ hp_status pass_chunk(const hp_graph *in, const pass_options *o, hp_graph **out) 
   for (uint32_t i = 0; i < in->nodes.len; i++) rewrite_copy(&r, i);
   HP_TRY(rewrite_end(&r, HP_OK, out));
   hp_status st;
-  uint64_t piece_bytes = o->piece_bytes ? o->piece_bytes : piece_of(in);
-  while (!(st = cut_once(*out, piece_bytes, !o->piece_bytes, &notes, &next)) && next) {
+  uint64_t chunk_bytes = o->chunk_bytes ? o->chunk_bytes : default_chunk_bytes(in);
+  while (!(st = cut_once(*out, chunk_bytes, !o->chunk_bytes, &notes, &next)) && next) {
     graph_free(*out);
     *out = next;
   }

@@ -1,10 +1,10 @@
-/* Regions of a graph that can run piece by piece, so that no value inside is ever stored whole.
+/* Regions of a graph that can run chunk by chunk, so that no value inside is ever stored whole.
  *
  * A region is the nodes around one value that is too large: all who make or use a value of its
  * kind, and what lies between them.  It is cut along leading dims of that value (its axes),
- * row-major: a piece is a run of rows.  The factor rules of the op table (src/shard/rule.h) say
+ * row-major: a chunk is a run of rows.  The factor rules of the op table (src/shard/rule.h) say
  * along which dim every other value is cut by that, and which nodes sum over it: contractions,
- * whose chains go on from piece to piece. */
+ * whose chains go on from chunk to chunk. */
 #ifndef PASS_CHUNK_H
 #define PASS_CHUNK_H
 
@@ -24,22 +24,22 @@ typedef struct {
   val seed; /* the value that is too large */
   int n, axes;
   chunk_member at[CHUNK_MEMBERS];               /* in node order */
-  int64_t size[HP_MAX_RANK], step[HP_MAX_RANK]; /* of an axis, and of a piece along it */
-  int64_t pieces;
+  int64_t size[HP_MAX_RANK], step[HP_MAX_RANK]; /* of an axis, and of a chunk along it */
+  int64_t chunks;
 } chunk_region;
 
 typedef struct {
   const hp_graph *g;
-  uint64_t piece_bytes;
-  bool by_cost; /* pieces are as large as it takes to hide what each of them reads again */
+  uint64_t chunk_bytes;
+  bool by_cost; /* chunks are as large as it takes to hide what each of them reads again */
   use_lists uses;
   uint8_t *mark; /* by node */
   int8_t *dim;   /* by value */
   rule *rules;   /* of the region's members */
 } chunk_finder;
 
-/* Values of more than piece_bytes are too large; by_cost: pieces are no smaller than pays. */
-hp_status chunk_finder_begin(const hp_graph *g, uint64_t piece_bytes, bool by_cost,
+/* Values of more than chunk_bytes are too large; by_cost: chunks are no smaller than pays. */
+hp_status chunk_finder_begin(const hp_graph *g, uint64_t chunk_bytes, bool by_cost,
                              chunk_finder *f);
 void chunk_finder_end(chunk_finder *f);
 bool chunk_too_large(const chunk_finder *f, val v);

@@ -6,14 +6,14 @@
 
 #include <string.h>
 
-/* Arithmetic that hides the reading of one byte: with less, pieces would wait for memory. */
+/* Arithmetic that hides the reading of one byte: with less, chunks would wait for memory. */
 static const double flops_a_byte = 80;
 
 enum { IN = 1, AFTER = 2, BEFORE = 4 };
 
-hp_status chunk_finder_begin(const hp_graph *g, uint64_t piece_bytes, bool by_cost,
+hp_status chunk_finder_begin(const hp_graph *g, uint64_t chunk_bytes, bool by_cost,
                              chunk_finder *f) {
-  *f = (chunk_finder){.g = g, .piece_bytes = piece_bytes, .by_cost = by_cost};
+  *f = (chunk_finder){.g = g, .chunk_bytes = chunk_bytes, .by_cost = by_cost};
   hp_status st = use_lists_build(g, &f->uses);
   f->mark = mem_calloc(g->nodes.len, sizeof *f->mark);
   f->dim = mem_calloc(g->values.len, sizeof *f->dim);
@@ -36,7 +36,7 @@ static uint64_t bytes_of(const chunk_finder *f, val v) {
 
 /* Leaves are stored anyway. */
 bool chunk_too_large(const chunk_finder *f, val v) {
-  return bytes_of(f, v) > f->piece_bytes && graph_def(f->g, v)->n_in > 0;
+  return bytes_of(f, v) > f->chunk_bytes && graph_def(f->g, v)->n_in > 0;
 }
 
 /* --- who belongs to it ------------------------------------------------------------------------ */
@@ -249,7 +249,7 @@ static int chain_letters(const search *s, const ir_node *n, const einsum_eq *eq,
   return count;
 }
 
-/* Does a node that sums over the axis go on from piece to piece with the same chains?  Those of a
+/* Does a node that sums over the axis go on from chunk to chunk with the same chains?  Those of a
  * contraction do, when they take the axes first, in their order. */
 static bool goes_on(search *s, int member, int axis) {
   const ir_node *n = node_of(s, member);
@@ -311,13 +311,13 @@ static bool find_axes(search *s) {
   return s->r->axes > 0;
 }
 
-/* --- how many pieces -------------------------------------------------------------------------- */
+/* --- how many chunks -------------------------------------------------------------------------- */
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Arithmetic of n, that of bf16 counted half: half the time or less, where processors have
- * instructions for it; on others pieces are longer than they need be. */
+ * instructions for it; on others chunks are longer than they need be. */
 static double work_of(const hp_graph *g, const ir_node *n) {
   double flops = op_meanings[n->op].cost(g, n).flops;
   for (int k = 0; k < n->n_in; k++)
@@ -325,9 +325,9 @@ static double work_of(const hp_graph *g, const ir_node *n) {
   return flops;
 }
 
-/* Pieces above which they would wait for what each of them reads again: operands that are not cut,
+/* Chunks above which they would wait for what each of them reads again: operands that are not cut,
  * and results that are summed. */
-static double most_pieces(const search *s) {
+static double most_chunks(const search *s) {
   double flops = 0, again = 1;
   for (int m = 0; m < s->r->n; m++) {
     const ir_node *n = node_of(s, m);
@@ -348,25 +348,25 @@ static bool cut(search *s) {
   chunk_region *r = s->r;
   int64_t rows = 1, inner = 1;
   for (int a = 0; a < r->axes; a++) rows *= r->size[a];
-  double pieces = (double)bytes_of(s->f, r->seed) / (double)s->f->piece_bytes;
-  double most = s->f->by_cost ? most_pieces(s) : pieces;
-  bool pays = most < pieces;
-  if (pays) pieces = most;
-  int64_t run = pieces > 1 ? (int64_t)((double)rows / pieces) : rows;
+  double chunks = (double)bytes_of(s->f, r->seed) / (double)s->f->chunk_bytes;
+  double most = s->f->by_cost ? most_chunks(s) : chunks;
+  bool pays = most < chunks;
+  if (pays) chunks = most;
+  int64_t run = chunks > 1 ? (int64_t)((double)rows / chunks) : rows;
   int along = r->axes - 1;
   while (along > 0 && inner * r->size[along] <= run) inner *= r->size[along--];
-  r->pieces = 1;
+  r->chunks = 1;
   for (int a = 0; a < r->axes; a++) {
     r->step[a] = a < along ? 1 : r->size[a];
-    if (a < along) r->pieces *= r->size[a];
+    if (a < along) r->chunks *= r->size[a];
   }
   int64_t step = larger(pays ? div_up(run, inner) : run / inner, 1);
   int64_t n = pays ? larger(r->size[along] / step, 1) : div_up(r->size[along], step);
   int64_t tile = along == r->axes - 1 ? 16 : 1;
   r->step[along] = smaller(div_up(div_up(r->size[along], n), tile) * tile, r->size[along]);
-  r->pieces *= div_up(r->size[along], r->step[along]);
-  if (r->pieces > 1) return true;
-  str_add(s->why, "a piece would be as long as it takes to read again what all of them use");
+  r->chunks *= div_up(r->size[along], r->step[along]);
+  if (r->chunks > 1) return true;
+  str_add(s->why, "a chunk would be as long as it takes to read again what all of them use");
   return false;
 }
 

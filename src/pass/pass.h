@@ -7,12 +7,12 @@
 typedef struct {
   bool remat;           /* recompute all forward values inside blocks, not only cheap ones */
   bool one_type;        /* products take operands of one type, as library engines do */
-  uint64_t piece_bytes; /* larger values are made in pieces of so many bytes; 0: the pass chooses */
+  uint64_t chunk_bytes; /* larger values are made in chunks of so many bytes; 0: the pass chooses */
   str *notes; /* what a pass did, or could not do, in lines for people; NULL = not asked */
   const char *dump_dir; /* write the text after every pass there; NULL = no */
 } pass_options;
 
-enum { PASS_PIECE = 64 << 20 };
+enum { PASS_CHUNK_BYTES = 64 << 20 };
 
 typedef hp_status (*pass_fn)(const hp_graph *in, const pass_options *o, hp_graph **out);
 typedef struct {

@@ -18,7 +18,7 @@ typedef struct {
   const prog_inst *n;
   const ir_value *in, *out;
   comm_group g;
-  comm_piece give[COMM_MAX], take[COMM_MAX];
+  comm_region give[COMM_MAX], take[COMM_MAX];
   comm_view seen[COMM_MAX]; /* of the members */
   double met_s;             /* when all had come to the first meeting; 0: not yet */
 } meeting;
@@ -68,17 +68,17 @@ static hp_status take_part(meeting *m, const void *from, void *to) {
 }
 
 /* Part `place` of a dim, of which a part has so many elements. */
-static comm_piece part_of(const meeting *m, int64_t dim, int64_t elements, int64_t place) {
+static comm_region part_of(const meeting *m, int64_t dim, int64_t elements, int64_t place) {
   view x = view_of(m->in, dim);
   int64_t each = x.inner * (int64_t)dtype_size(m->in->dtype);
-  return (comm_piece){place * elements * each, x.dim * each, elements * each, x.outer};
+  return (comm_region){place * elements * each, x.dim * each, elements * each, x.outer};
 }
 
-/* Joins what is seen of the members along a dim: of each the piece, which has a stride of its own
+/* Joins what is seen of the members along a dim: of each the region, which has a stride of its own
  * after `row` bytes.  Rows are many to a run that goes over together, or runs many to a row. */
-static void join(const meeting *m, const ir_value *piece, int64_t row, char *to) {
-  int64_t outer = view_of(piece, inst_int(m->p, m->n, "dim")).outer;
-  int64_t run = outer ? bytes_of(piece) / outer : 0, step = run < row ? run : row;
+static void join(const meeting *m, const ir_value *region, int64_t row, char *to) {
+  int64_t outer = view_of(region, inst_int(m->p, m->n, "dim")).outer;
+  int64_t run = outer ? bytes_of(region) / outer : 0, step = run < row ? run : row;
   for (int64_t o = 0; o < outer; o++)
     for (int64_t i = 0; i < m->g.n; i++)
       for (int64_t k = o * run; k < (o + 1) * run; k += step, to += step)
@@ -87,7 +87,8 @@ static void join(const meeting *m, const ir_value *piece, int64_t row, char *to)
 
 static hp_status all_gather(meeting *m, const void *from, void *to) {
   int64_t bytes = bytes_of(m->in);
-  for (int64_t i = 0; i < m->g.n; i++) m->give[i] = m->take[i] = (comm_piece){.run = bytes, .n = 1};
+  for (int64_t i = 0; i < m->g.n; i++)
+    m->give[i] = m->take[i] = (comm_region){.run = bytes, .n = 1};
   HP_TRY(meet(m, from));
   join(m, m->in, bytes, to);
   return leave(m);
@@ -97,8 +98,8 @@ static hp_status all_gather(meeting *m, const void *from, void *to) {
 static hp_status permute(meeting *m, const void *from, void *to) {
   int64_t by = inst_int(m->p, m->n, "by") % m->g.n, bytes = bytes_of(m->in);
   int64_t source = (m->g.me - by + m->g.n) % m->g.n, target = (m->g.me + by) % m->g.n;
-  for (int64_t i = 0; i < m->g.n; i++) m->give[i] = m->take[i] = (comm_piece){0};
-  m->give[target] = m->take[source] = (comm_piece){.run = bytes, .n = 1};
+  for (int64_t i = 0; i < m->g.n; i++) m->give[i] = m->take[i] = (comm_region){0};
+  m->give[target] = m->take[source] = (comm_region){.run = bytes, .n = 1};
   HP_TRY(meet(m, from));
   memcpy(to, m->seen[source].at, (size_t)bytes);
   return leave(m);
@@ -115,8 +116,8 @@ static chunk chunk_at(int64_t k, int64_t n, bool dealt) {
 }
 
 /* A half goes to one device, so what goes from one to another is nothing, a half or all. */
-static comm_piece chunk_piece(const meeting *m, int64_t dim, int64_t source, int64_t target,
-                              bool inverse) {
+static comm_region half_region(const meeting *m, int64_t dim, int64_t source, int64_t target,
+                               bool inverse) {
   int64_t half = m->in->dim[dim] / 2, first = 2, last = -1;
   for (int64_t k = 0; k < 2 * m->g.n; k++) {
     chunk a = chunk_at(k, m->g.n, inverse), b = chunk_at(k, m->g.n, !inverse);
@@ -124,7 +125,7 @@ static comm_piece chunk_piece(const meeting *m, int64_t dim, int64_t source, int
     if (a.half < first) first = a.half;
     if (a.half > last) last = a.half;
   }
-  comm_piece none = {0}, p = part_of(m, dim, half, first);
+  comm_region none = {0}, p = part_of(m, dim, half, first);
   p.run *= last - first + 1;
   return last < 0 ? none : p;
 }
@@ -133,17 +134,17 @@ static hp_status zigzag(meeting *m, const void *from, void *to) {
   int64_t dim = inst_int(m->p, m->n, "dim"), n = m->g.n;
   bool inverse = inst_int(m->p, m->n, "inverse");
   for (int64_t i = 0; i < n; i++) {
-    m->give[i] = chunk_piece(m, dim, m->g.me, i, inverse);
-    m->take[i] = chunk_piece(m, dim, i, m->g.me, inverse);
+    m->give[i] = half_region(m, dim, m->g.me, i, inverse);
+    m->take[i] = half_region(m, dim, i, m->g.me, inverse);
   }
   HP_TRY(meet(m, from));
   int64_t run = part_of(m, dim, m->in->dim[dim] / 2, 0).run;
   for (int64_t k = 0; k < 2 * n; k++) {
     chunk a = chunk_at(k, n, inverse), b = chunk_at(k, n, !inverse);
     if (b.device != m->g.me) continue;
-    const comm_piece *piece = &m->take[a.device];
-    const char *at = m->seen[a.device].at + (piece->run > run ? a.half * run : 0);
-    for (int64_t o = 0; o < piece->n; o++)
+    const comm_region *region = &m->take[a.device];
+    const char *at = m->seen[a.device].at + (region->run > run ? a.half * run : 0);
+    for (int64_t o = 0; o < region->n; o++)
       memcpy((char *)to + (2 * o + b.half) * run, at + o * m->seen[a.device].stride, (size_t)run);
   }
   return leave(m);
@@ -152,19 +153,19 @@ static hp_status zigzag(meeting *m, const void *from, void *to) {
 /* Every member's part along `dim`, of which only this device's part of `to` is taken. */
 static hp_status all_to_all(meeting *m, const void *from, void *to) {
   int64_t cut = inst_int(m->p, m->n, "to");
-  ir_value piece = *m->in; /* what goes from one to another */
-  comm_group order;        /* in which `to` is cut */
-  int64_t place[COMM_MAX]; /* of the members in it */
-  piece.dim[cut] = m->out->dim[cut];
+  ir_value region = *m->in; /* what goes from one to another */
+  comm_group order;         /* in which `to` is cut */
+  int64_t place[COMM_MAX];  /* of the members in it */
+  region.dim[cut] = m->out->dim[cut];
   group_by(m, "cut", &order);
   for (int64_t i = 0; i < m->g.n; i++)
     for (place[i] = 0; order.device[place[i]] != m->g.device[i];) place[i]++;
   for (int64_t i = 0; i < m->g.n; i++) {
-    m->give[i] = part_of(m, cut, piece.dim[cut], place[i]);
-    m->take[i] = part_of(m, cut, piece.dim[cut], order.me);
+    m->give[i] = part_of(m, cut, region.dim[cut], place[i]);
+    m->take[i] = part_of(m, cut, region.dim[cut], order.me);
   }
   HP_TRY(meet(m, from));
-  join(m, &piece, m->take[0].run, to);
+  join(m, &region, m->take[0].run, to);
   return leave(m);
 }
 
@@ -242,11 +243,11 @@ static hp_status reduce_run(const meeting *m, int64_t row, int64_t n, char *to) 
   return HP_OK;
 }
 
-/* What is seen of a piece, reduced run by run. */
-static hp_status reduce(const meeting *m, const comm_piece *piece, char *to) {
+/* What is seen of a region, reduced run by run. */
+static hp_status reduce(const meeting *m, const comm_region *region, char *to) {
   int64_t size = (int64_t)dtype_size(m->in->dtype);
-  for (int64_t k = 0; k < piece->n; k++)
-    HP_TRY(reduce_run(m, k, piece->run / size, to + k * piece->run));
+  for (int64_t k = 0; k < region->n; k++)
+    HP_TRY(reduce_run(m, k, region->run / size, to + k * region->run));
   return HP_OK;
 }
 
@@ -296,20 +297,20 @@ static hp_status reduce_scatter(meeting *m, const void *from, void *to) {
   return leave(m);
 }
 
-/* The share of member i of all elements, as a piece of the whole. */
-static comm_piece share_of(const meeting *m, int64_t i) {
+/* The share of member i of all elements, as a region of the whole. */
+static comm_region share_of(const meeting *m, int64_t i) {
   int64_t size = (int64_t)dtype_size(m->in->dtype), n = value_elements(m->in);
   int64_t each = n / m->g.n, rest = n % m->g.n;
-  return (comm_piece){.start = (i * each + (i < rest ? i : rest)) * size,
-                      .run = (each + (i < rest)) * size,
-                      .n = 1};
+  return (comm_region){.start = (i * each + (i < rest ? i : rest)) * size,
+                       .run = (each + (i < rest)) * size,
+                       .n = 1};
 }
 
 /* Each member reduces its share, then all take the others': each reads the whole twice, however
  * many there are. */
 static hp_status all_reduce(meeting *m, const void *from, void *out) {
   char *to = out;
-  comm_piece mine = share_of(m, m->g.me);
+  comm_region mine = share_of(m, m->g.me);
   for (int64_t i = 0; i < m->g.n; i++) {
     m->give[i] = share_of(m, i);
     m->take[i] = mine;

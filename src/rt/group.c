@@ -356,7 +356,7 @@ hp_status group_read(const group *g, uint32_t state, void *data) {
 
 typedef struct {
   comm_group g; /* all devices */
-  comm_piece give[COMM_MAX], take[COMM_MAX];
+  comm_region give[COMM_MAX], take[COMM_MAX];
   comm_view seen[COMM_MAX];
 } everyone;
 
@@ -371,16 +371,16 @@ typedef enum { LEAVES_IT, WANTS_IT, HAS_NO_ROOM } answer;
 
 /* Which processes want it, and whether all have room for what comes. */
 static hp_status ask(const group *g, everyone *e, char mine, char wants[COMM_MAX]) {
-  for (int i = 0; i < g->n; i++) e->give[i] = e->take[i] = (comm_piece){.run = 1, .n = 1};
+  for (int i = 0; i < g->n; i++) e->give[i] = e->take[i] = (comm_region){.run = 1, .n = 1};
   HP_TRY(meet_all(g, e, &mine));
   for (int i = 0; i < g->n; i++) wants[i] = *e->seen[i].at;
   return g->comm->iface->leave(g->comm, &e->g);
 }
 
-/* The pieces of a fetch where each of these wants it; wants NULL: as if all did. */
-static void fetch_pieces(const group *g, const layout *l, bool mine, const char *wants,
-                         comm_piece all, everyone *e) {
-  const comm_piece none = {0};
+/* The regions of a fetch where each of these wants it; wants NULL: as if all did. */
+static void fetch_regions(const group *g, const layout *l, bool mine, const char *wants,
+                          comm_region all, everyone *e) {
+  const comm_region none = {0};
   bool gives = holds_first(g, g->first, l);
   for (int i = 0; i < g->n; i++) {
     e->give[i] = gives && (!wants || wants[i] == WANTS_IT) ? all : none;
@@ -390,9 +390,9 @@ static void fetch_pieces(const group *g, const layout *l, bool mine, const char 
 
 /* A process without room says so before anybody sends, and none goes on. */
 static hp_status agree_to_fetch(const group *g, everyone *e, const layout *l, bool mine,
-                                comm_piece all, char wants[COMM_MAX]) {
+                                comm_region all, char wants[COMM_MAX]) {
   e->g = (comm_group){.n = g->n, .me = g->first};
-  fetch_pieces(g, l, mine, NULL, all, e);
+  fetch_regions(g, l, mine, NULL, all, e);
   hp_status st = HP_OK;
   if (g->comm->iface->prepare) st = g->comm->iface->prepare(g->comm, &e->g, e->give, e->take);
   hp_status asked = ask(g, e, st ? HAS_NO_ROOM : mine ? WANTS_IT : LEAVES_IT, wants);
@@ -409,9 +409,9 @@ hp_status group_fetch(const group *g, const ir_value *type, const layout *l, con
   char wants[COMM_MAX];
   ir_value p = *type;
   for (int d = 0; d < p.rank; d++) p.dim[d] = layout_part_size(&g->m, l, d, p.dim[d]);
-  comm_piece all = {.run = (int64_t)value_bytes(&p), .n = 1};
+  comm_region all = {.run = (int64_t)value_bytes(&p), .n = 1};
   HP_TRY(agree_to_fetch(g, &e, l, whole != NULL, all, wants));
-  fetch_pieces(g, l, whole != NULL, wants, all, &e);
+  fetch_regions(g, l, whole != NULL, wants, all, &e);
   HP_TRY(meet_all(g, &e, part));
   for (int i = 0; i < g->n; i++)
     if (e.take[i].n) part_copy(g, i, type, l, whole, (void *)(uintptr_t)e.seen[i].at, false);

@@ -244,7 +244,7 @@ static hp_compile_options compile_options(const step_options *o) {
                               .dump_dir = o->dump_dir,
                               .serial = o->serial,
                               .prefetch = o->prefetch,
-                              .piece_bytes = o->piece_bytes,
+                              .chunk_bytes = o->chunk_bytes,
                               .reserve_bytes = o->reserve_bytes};
 }
 

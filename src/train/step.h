@@ -24,7 +24,7 @@ typedef struct {
                          and 1: whole; without dropout, where it divides the sequences */
   bool quiet;         /* plans are not told of */
   bool serial;        /* these as in hp_compile_options */
-  uint64_t prefetch, piece_bytes, reserve_bytes;
+  uint64_t prefetch, chunk_bytes, reserve_bytes;
 } step_options;
 
 typedef struct stepper stepper;

@@ -400,7 +400,7 @@ static void use_params(state *s) {
 
 static hp_compile_options options(state *s) {
   hp_compile_options o = {.remat = byte(s) % 2, .serial = byte(s) % 2};
-  if (rarely(s)) o.piece_bytes = (uint64_t)number(s);
+  if (rarely(s)) o.chunk_bytes = (uint64_t)number(s);
   if (rarely(s)) o.prefetch = (uint64_t)number(s);
   if (rarely(s)) o.reserve_bytes = (uint64_t)number(s);
   return o;

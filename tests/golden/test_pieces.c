@@ -85,7 +85,7 @@ static void train(const setting *c, bool pieces, outcome *out) {
                     .dropout = c->dropout,
                     .seed = 3,
                     .interleave = c->interleave,
-                    .piece_bytes = pieces ? (uint64_t)(TOKENS * m->c.vocab) / 2 : never};
+                    .chunk_bytes = pieces ? (uint64_t)(TOKENS * m->c.vocab) / 2 : never};
   CHECK_OK(stepper_create(m, &o, &s));
   run_steps(m, s, out);
   CHECK_EQ(in_pieces(s), pieces);
@@ -107,20 +107,20 @@ static void compare(setting c) {
   mem_free(pieces.weights);
 }
 
-TEST(pieces_of_padded_sequences_have_the_bits_of_the_whole) {
+TEST(chunks_of_padded_sequences_have_the_bits_of_the_whole) {
   compare((setting){.model = "qwen3-bias-tied"});
   compare((setting){.model = "mixtral-pad"});
   compare((setting){.model = "deepseekv3-yarn"});
 }
 
-TEST(pieces_of_a_model_with_dropout_have_the_bits_of_the_whole) {
+TEST(chunks_of_a_model_with_dropout_have_the_bits_of_the_whole) {
   compare((setting){.model = "gpt2-base-names", .dropout = true});
 }
 
-TEST(pieces_of_interleaved_parts_have_the_bits_of_the_whole) {
+TEST(chunks_of_interleaved_parts_have_the_bits_of_the_whole) {
   compare((setting){.model = "qwen3-bias-tied", .interleave = 2});
 }
 
-TEST(pieces_of_16_bit_products_have_the_bits_of_the_whole) {
+TEST(chunks_of_16_bit_products_have_the_bits_of_the_whole) {
   compare((setting){.model = "qwen3-bias-tied", .compute = HP_BF16});
 }

@@ -113,7 +113,7 @@ static hp_status run_pass(subject *s, const char *name) {
   hp_graph *out;
   for (int i = 0; pass_table[i].name; i++) {
     if (strcmp(pass_table[i].name, name)) continue;
-    pass_options o = {.remat = s->full, .one_type = s->one_type, .piece_bytes = s->piece};
+    pass_options o = {.remat = s->full, .one_type = s->one_type, .chunk_bytes = s->piece};
     HP_TRY(pass_table[i].run(s->g, &o, &out));
     graph_free(s->g);
     s->g = out;

@@ -166,7 +166,7 @@ TEST(random_graphs_on_a_mesh_compute_what_the_reference_does) {
   try_mesh(try_reference, 7300, 10, "(2,2,2)(a,b,c)", 8);
 }
 
-/* Outputs and params after a run, in one piece of memory. */
+/* Outputs and params after a run, in one chunk of memory. */
 static char *results_of(job *j, size_t *size) {
   hp_io io[RANDOM_LEAVES + RANDOM_OUTPUTS];
   int n = 0;

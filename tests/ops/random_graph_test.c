@@ -26,7 +26,7 @@ static void check_passes(const hp_graph *g, const pass_options *o) {
 typedef struct {
   int threads;
   bool remat, interpret;
-  uint64_t piece_bytes;
+  uint64_t chunk_bytes;
 } setting;
 
 /* What a run gave: bytes of all outputs and params one after the other. */
@@ -103,7 +103,7 @@ static bytes run_graph(random_graph *x, const setting *s) {
   hp_device_options o = {.threads = s->threads, .interpret = s->interpret};
   hp_compile_options c = {.remat = s->remat,
                           .dump_dir = getenv("HYPER_DUMP"),
-                          .piece_bytes = s->piece_bytes};
+                          .chunk_bytes = s->chunk_bytes};
   hp_device *d;
   hp_program *p;
   bytes all = {0};
@@ -136,7 +136,7 @@ static void check_seeds(uint64_t first, int n, const random_options *o, const se
     bytes want = {0};
     random_graph_make(seed, o, &x);
     check_passes(x.g, &(pass_options){0});
-    check_passes(x.g, &(pass_options){.remat = true, .piece_bytes = 40});
+    check_passes(x.g, &(pass_options){.remat = true, .chunk_bytes = 40});
     for (int k = 0; k < settings; k++) {
       bytes got = run_graph(&x, &s[k]);
       if (k && (got.len != want.len || memcmp(got.at, want.at, got.len)))

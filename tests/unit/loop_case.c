@@ -288,7 +288,7 @@ void loop_case_run(const loop_kernel *k, loop_case *d, pool *p) {
   free(scratch);
 }
 
-void loop_case_run_pieces(const loop_kernel *k, loop_case *d, uint32_t seed) {
+void loop_case_run_chunks(const loop_kernel *k, loop_case *d, uint32_t seed) {
   void *scratch = aligned_alloc(64, (loop_scratch(k) + 64) / 64 * 64);
   CHECK(scratch);
   for (int phase = 0; phase < loop_phases(k); phase++) {

@@ -26,7 +26,7 @@ void loop_case_free(loop_case *d);
 loop_module *loop_case_module(loop_isa isa, bool interpret);
 void loop_case_run(const loop_kernel *k, loop_case *d, pool *p);
 /* In pieces of random size, in random order within a phase. */
-void loop_case_run_pieces(const loop_kernel *k, loop_case *d, uint32_t seed);
+void loop_case_run_chunks(const loop_kernel *k, loop_case *d, uint32_t seed);
 /* Outputs against the evaluation in double, each within tol of its size. */
 void loop_case_check(const loop *l, const loop_case *d, double tol);
 /* Equal to the bit; any NaN is any other.  `text` is for the message. */

@@ -65,9 +65,9 @@ static void open_subject(const hp_device_options *o, subject *s) {
   }
 }
 
-static hp_program *compile(subject *s, const hp_graph *g, uint64_t piece_bytes) {
+static hp_program *compile(subject *s, const hp_graph *g, uint64_t chunk_bytes) {
   hp_program *p;
-  CHECK_OK(hp_compile(g, s->d, &(hp_compile_options){.piece_bytes = piece_bytes}, &p));
+  CHECK_OK(hp_compile(g, s->d, &(hp_compile_options){.chunk_bytes = chunk_bytes}, &p));
   return p;
 }
 
@@ -108,19 +108,19 @@ static void check_told(const hp_program *p, const char *what) {
   hp_free(text);
 }
 
-/* The same bits whole and in pieces; memory for a piece, for what is narrow, and for the sums. */
+/* The same bits whole and in chunks; memory for a chunk, for what is narrow, and for the sums. */
 static void compare(const hp_device_options *o, hp_dtype dtype, bool gradients, const char *told) {
-  static subject whole, pieces;
+  static subject whole, chunks;
   hp_graph *g = loss_graph(dtype, gradients);
   open_subject(o, &whole);
-  open_subject(o, &pieces);
-  hp_program *p = compile(&whole, g, never), *q = compile(&pieces, g, quarter);
+  open_subject(o, &chunks);
+  hp_program *p = compile(&whole, g, never), *q = compile(&chunks, g, quarter);
   run(&whole, p, gradients);
-  run(&pieces, q, gradients);
-  CHECK(!memcmp(whole.losses, pieces.losses, sizeof whole.losses));
-  CHECK(!memcmp(&whole.loss, &pieces.loss, sizeof whole.loss));
-  CHECK(!memcmp(whole.table, pieces.table, sizeof whole.table));
-  CHECK(!memcmp(whole.layer, pieces.layer, sizeof whole.layer));
+  run(&chunks, q, gradients);
+  CHECK(!memcmp(whole.losses, chunks.losses, sizeof whole.losses));
+  CHECK(!memcmp(&whole.loss, &chunks.loss, sizeof whole.loss));
+  CHECK(!memcmp(whole.table, chunks.table, sizeof whole.table));
+  CHECK(!memcmp(whole.layer, chunks.layer, sizeof whole.layer));
   uint64_t narrow = 6 * TOKENS * C * sizeof(float) + 4 * sizeof whole.table;
   CHECK(largest(p, false) > quarter);
   CHECK(largest(q, false) <= quarter);
@@ -129,24 +129,24 @@ static void compare(const hp_device_options *o, hp_dtype dtype, bool gradients, 
   hp_program_free(p);
   hp_program_free(q);
   hp_device_close(whole.d);
-  hp_device_close(pieces.d);
+  hp_device_close(chunks.d);
   hp_graph_free(g);
 }
 
 TEST(logits_are_never_whole_and_no_bit_changes) {
   hp_device_options o = {.threads = 2, .interpret = true};
   compare(&o, HP_F32, true,
-          "f32[4,256,512] of einsum \"head\" (2.0 MiB): in 4 pieces, never whole");
+          "f32[4,256,512] of einsum \"head\" (2.0 MiB): in 4 chunks, never whole");
 }
 
 TEST(logits_of_a_loss_alone_are_never_whole) {
   hp_device_options o = {.threads = 2, .interpret = true};
-  compare(&o, HP_F32, false, "in 4 pieces, never whole");
+  compare(&o, HP_F32, false, "in 4 chunks, never whole");
 }
 
 TEST(logits_of_16_bit_products_are_never_whole) {
   hp_device_options o = {.threads = 2, .interpret = true, .engine = "packed"};
-  compare(&o, HP_BF16, true, "in 4 pieces, never whole");
+  compare(&o, HP_BF16, true, "in 4 chunks, never whole");
 }
 
 TEST(logits_of_data_parallel_devices_are_never_whole) {
@@ -159,7 +159,7 @@ TEST(logits_of_data_parallel_devices_are_never_whole) {
                          .threads = 2,
                          .interpret = true};
   compare(&o, HP_F32, true,
-          "f32[2,256,512] of einsum \"head\" (1.0 MiB): in 2 pieces, never whole");
+          "f32[2,256,512] of einsum \"head\" (1.0 MiB): in 2 chunks, never whole");
 }
 
 /* Checks what is said of logits [b, t, v] of products of that dtype. */
@@ -183,17 +183,17 @@ static void plan_logits(hp_dtype dtype, int64_t b, int64_t t, int64_t c, int64_t
   hp_graph_free(g);
 }
 
-/* A graph must not grow with the batch: 1 TiB of logits is not cut into pieces of a few MiB. */
-TEST(logits_of_any_size_are_cut_into_at_most_64_pieces) {
+/* A graph must not grow with the batch: 1 TiB of logits is not cut into chunks of a few MiB. */
+TEST(logits_of_any_size_are_cut_into_at_most_64_chunks) {
   plan_logits(HP_F32, 1024, 4096, 8192, 65536,
-              "of einsum \"head\" (1048576.0 MiB): in 64 pieces, never whole");
+              "of einsum \"head\" (1048576.0 MiB): in 64 chunks, never whole");
 }
 
 /* Of 64 rows, 64 MiB, reading the table would take longer than its products. */
-TEST(logits_are_cut_into_pieces_that_hide_what_is_read_again) {
-  plan_logits(HP_F32, 1, 1024, 64, 262144, "(1024.0 MiB): in 6 pieces, never whole");
-  plan_logits(HP_BF16, 1, 1024, 64, 262144, "(1024.0 MiB): in 3 pieces, never whole");
-  plan_logits(HP_BF16, 4, 256, 64, 262144, "(1024.0 MiB): in 2 pieces, never whole");
+TEST(logits_are_cut_into_chunks_that_hide_what_is_read_again) {
+  plan_logits(HP_F32, 1, 1024, 64, 262144, "(1024.0 MiB): in 6 chunks, never whole");
+  plan_logits(HP_BF16, 1, 1024, 64, 262144, "(1024.0 MiB): in 3 chunks, never whole");
+  plan_logits(HP_BF16, 4, 256, 64, 262144, "(1024.0 MiB): in 2 chunks, never whole");
 }
 
 /* With the vocabulary cut, what the devices say to each other lies in the region. */

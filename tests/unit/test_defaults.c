@@ -70,7 +70,7 @@ TEST(limits_have_the_values_that_the_pages_tell) {
       {"connections of strangers", HEARTBEAT_STRANGERS, 64},
       {"runs that times are taken of", EXEC_RECENT, 8},
       {"bytes of a YAML file", YAML_SIZE_MAX, 8 << 20},
-      {"bytes of a value that is stored whole", PASS_PIECE, 64 << 20},
+      {"bytes of a value that is stored whole", PASS_CHUNK_BYTES, 64 << 20},
   };
   for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
     if (limits[i].is != limits[i].want)

@@ -170,7 +170,7 @@ static void check_threads(bool interpret) {
       for (size_t o = 0; o < l[i].store.len; o++)
         memset(other.out[o], 0x5a, other.n_out[o] * dtype_size(other.out_type[o]));
       if (n) loop_case_run(k[i], &other, threads[n]);
-      else loop_case_run_pieces(k[i], &other, (uint32_t)i);
+      else loop_case_run_chunks(k[i], &other, (uint32_t)i);
       loop_case_same(kernels[i], &whole, &other);
     }
     loop_case_free(&whole);

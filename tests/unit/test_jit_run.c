@@ -244,7 +244,7 @@ static void check_splits(bool interpret) {
     loop_case_make(&l[i], 5, false, &pooled);
     loop_case_run(k[i], &whole, NULL);
     loop_case_run(k[i], &pooled, threads);
-    loop_case_run_pieces(k[i], &cut, (uint32_t)i);
+    loop_case_run_chunks(k[i], &cut, (uint32_t)i);
     loop_case_same(long_kernels[i], &whole, &cut);
     loop_case_same(long_kernels[i], &whole, &pooled);
     if (i < 6 && !interpret && loop_module_report(m).interpreted == 0) {

@@ -1,4 +1,4 @@
-/* Products of one left operand, in one go: threads take pieces of all of them. */
+/* Products of one left operand, in one go: threads take chunks of all of them. */
 #include "backend/cpu/cpu_kernel.h"
 
 typedef struct {

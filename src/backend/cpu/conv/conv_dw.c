@@ -23,7 +23,7 @@ enum {
   ITEM_ROWS = 576,
   ITEM_COLS = 128,
   ITEMS_PER_THREAD = 2,
-  PIECE = 4096 /* elements of parts that are added at a time */
+  CHUNK = 4096 /* elements of parts that are added at a time */
 };
 
 typedef struct {
@@ -240,10 +240,10 @@ static void run_thread(void *ctx, int64_t thread) {
     run_item(j, i, work);
 }
 
-/* Elements of a piece, part by part. */
-static void add_parts(void *ctx, int64_t piece) {
+/* Elements of a chunk, part by part. */
+static void add_parts(void *ctx, int64_t chunk) {
   const job *j = ctx;
-  int64_t from = piece * PIECE, n = conv_least(PIECE, weights(j) - from);
+  int64_t from = chunk * CHUNK, n = conv_least(CHUNK, weights(j) - from);
   float *sum = (float *)(void *)(j->work + j->parts_at) + from;
   for (int64_t p = 1; p < j->parts; p++) {
     const float *more = sum + p * weights(j);
@@ -263,5 +263,5 @@ void conv_dw_run(const conv_shape *s, pool *threads, const void *x, const void *
   j.work = work;
   j.parts_at = j.per_thread * (size_t)pool_size(threads);
   pool_run(threads, conv_least(pool_size(threads), items_of(&j)), run_thread, &j);
-  if (j.spread) pool_run(threads, conv_div_up(weights(&j), PIECE), add_parts, &j);
+  if (j.spread) pool_run(threads, conv_div_up(weights(&j), CHUNK), add_parts, &j);
 }

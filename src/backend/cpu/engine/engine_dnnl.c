@@ -1,7 +1,7 @@
 /* oneDNN 2.x, loaded when it is installed: matmul in f32, and in bf16 where the CPU has the
  * instructions.  Its sums are its own: blocks of k in an order that it chooses.
  *
- * The library's OpenMP never starts a thread: each of the pool's threads runs a piece of its own,
+ * The library's OpenMP never starts a thread: each of the pool's threads runs a share of its own,
  * with OpenMP set to one.  Primitives come from the library's cache; it allocates as it likes. */
 #include "backend/cpu/engine/engine_dnnl.h"
 #include "backend/cpu/engine/engine_table.h"
@@ -156,7 +156,7 @@ static void free_call(call *c) {
     if (c->memory[i]) lib.memory_destroy(c->memory[i]);
 }
 
-static hp_status piece(const gemm_query *q, const gemm_args *args, int thread) {
+static hp_status share(const gemm_query *q, const gemm_args *args, int thread) {
   (void)thread;
   if (lib.omp_set_num_threads) lib.omp_set_num_threads(1); /* a setting of the calling thread */
   call c = {0};
@@ -179,7 +179,7 @@ static hp_status piece(const gemm_query *q, const gemm_args *args, int thread) {
 
 static hp_status run(const gemm_query *q, const gemm_args *args, pool *threads, void *work) {
   (void)work;
-  return engine_split_run(q, args, threads, piece);
+  return engine_split_run(q, args, threads, share);
 }
 
 const gemm_engine engine_onednn = {

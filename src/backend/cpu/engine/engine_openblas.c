@@ -60,7 +60,7 @@ static size_t no_workspace(const gemm_query *q, int threads) {
   return 0;
 }
 
-static hp_status piece(const gemm_query *q, const gemm_args *args, int thread) {
+static hp_status share(const gemm_query *q, const gemm_args *args, int thread) {
   (void)thread;
   bool ta, tb, tc;
   int lda = leading(q->m, q->k, q->a_m, q->a_k, &ta),
@@ -81,7 +81,7 @@ static hp_status piece(const gemm_query *q, const gemm_args *args, int thread) {
 static hp_status run(const gemm_query *q, const gemm_args *args, pool *threads, void *work) {
   (void)work;
   lib.set_threads(1); /* the threads are the pool's */
-  return engine_split_run(q, args, threads, piece);
+  return engine_split_run(q, args, threads, share);
 }
 
 const gemm_engine engine_openblas = {

@@ -7,9 +7,9 @@ enum { CUT_ROWS = -1, CUT_COLS = -2 }; /* else the index of a batch dim */
 typedef struct {
   const gemm_query *q;
   const gemm_args *args;
-  engine_piece *piece;
+  engine_share *share;
   int cut;
-  int64_t size, unit, parts; /* of the dim that is cut; pieces are whole units */
+  int64_t size, unit, parts; /* of the dim that is cut; shares are whole units */
 } split;
 
 static const void *moved(const void *p, hp_dtype type, int64_t elements) {
@@ -34,7 +34,7 @@ static hp_status run_part(void *ctx, int64_t part) {
   x.b = moved(x.b, q.b_type, from * step.b);
   x.c = (char *)x.c + from * step.c * (int64_t)dtype_size(q.c_type);
   if (x.bias && s->cut == CUT_COLS) x.bias += from;
-  return s->piece(&q, &x, (int)part);
+  return s->share(&q, &x, (int)part);
 }
 
 gemm_query engine_turn(const gemm_query *q, gemm_args *args) {
@@ -51,12 +51,12 @@ gemm_query engine_turn(const gemm_query *q, gemm_args *args) {
 }
 
 hp_status engine_split_run(const gemm_query *query, const gemm_args *given, pool *threads,
-                           engine_piece *piece) {
+                           engine_share *share) {
   gemm_args args = *given;
   gemm_query turned = engine_turn(query, &args), *q = &turned;
   if (q->m == 0 || q->n == 0 || gemm_items(q) == 0) return HP_OK;
   enum { UNIT = 32 }; /* rows and columns: whole register tiles of any library */
-  split s = {.q = q, .args = &args, .piece = piece, .parts = pool_size(threads)};
+  split s = {.q = q, .args = &args, .share = share, .parts = pool_size(threads)};
   s.cut = q->m >= q->n ? CUT_ROWS : CUT_COLS;
   s.size = s.cut == CUT_ROWS ? q->m : q->n;
   s.unit = UNIT;

@@ -1,20 +1,20 @@
-/* One product cut into a piece for each thread of a pool: how library engines, which bring threads
- * of their own, are made to run on ours.  Each piece is a single-threaded call. */
+/* One product cut into a share for each thread of a pool: how library engines, which bring threads
+ * of their own, are made to run on ours.  Each share is a single-threaded call. */
 #ifndef ENGINE_SPLIT_H
 #define ENGINE_SPLIT_H
 
 #include "backend/cpu/gemm/gemm.h"
 
-/* Runs a piece; called by the pool's threads, `thread` below pool_size. */
-typedef hp_status engine_piece(const gemm_query *q, const gemm_args *args, int thread);
+/* Runs a share; called by the pool's threads, `thread` below pool_size. */
+typedef hp_status engine_share(const gemm_query *q, const gemm_args *args, int thread);
 
 /* The same product with C row-major, where it was column-major: C' = B' A'.  args: turned with it;
  * NULL = not asked. */
 gemm_query engine_turn(const gemm_query *q, gemm_args *args);
 
-/* What the pieces see is turned.  Cuts the longest batch dim that has an item for each thread, else
+/* What the shares see is turned.  Cuts the longest batch dim that has an item for each thread, else
  * the rows or the columns. */
 hp_status engine_split_run(const gemm_query *query, const gemm_args *given, pool *threads,
-                           engine_piece *piece);
+                           engine_share *share);
 
 #endif

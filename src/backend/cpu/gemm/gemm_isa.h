@@ -16,7 +16,7 @@ enum {
   GEMM_ROWS_MAX = 16
 };
 
-/* A piece of a matrix, lanes x k elements; strides in elements.  strip: of a B in strips, as
+/* A chunk of a matrix, lanes x k elements; strides in elements.  strip: of a B in strips, as
  * gemm_query has it, else 0.  rounded: what is f32 becomes bf16 first. */
 typedef struct {
   const void *at;

@@ -1,7 +1,7 @@
-/* The packed GEMM: which pieces, in which order, by which thread.
+/* The packed GEMM: which chunks, in which order, by which thread.
  *
  * C is cut into regions, whole k each; threads take regions from a counter.  In a region, columns
- * go by NC, k by KC, rows by MC: B's piece is packed once for all rows, A's for
+ * go by NC, k by KC, rows by MC: B's chunk is packed once for all rows, A's for
  * one block of C.  Where one block has all rows, each panel of B is packed over the one before, in
  * L2; a B that lies in strips of the kernels' own type needs no packing.  Chains continue through C
  * from one k block to the next (or through f32 scratch, where C is not f32 with unit column
@@ -116,7 +116,7 @@ bool gemm_reads_once(const gemm_query *q) {
   return p.stream;
 }
 
-/* How many pieces to cut m and n into: the cut with the shortest time of the busiest thread, where
+/* How many chunks to cut m and n into: the cut with the shortest time of the busiest thread, where
  * a region costs its products and, for each, the packing of its rows and columns. */
 static void choose_regions(plan *p, int threads) {
   int64_t most = (int64_t)threads * REGIONS_PER_THREAD;
@@ -298,7 +298,7 @@ static gemm_source source_b(const run *r, const region *g, const block *x) {
 
 /* What to ask for while `tiles` tiles are computed: the lines of x. */
 static gemm_ahead ahead_of(const run *r, const gemm_source *x, int64_t tiles) {
-  int64_t size = (int64_t)dtype_size(x->type), pieces = tiles * r->p->kernels->mr;
+  int64_t size = (int64_t)dtype_size(x->type), chunks = tiles * r->p->kernels->mr;
   gemm_ahead a = {.at = x->at,
                   .bytes = x->lanes * size,
                   .stride = x->k_stride * size,
@@ -313,7 +313,7 @@ static gemm_ahead ahead_of(const run *r, const gemm_source *x, int64_t tiles) {
                      .bytes = x->k * x->k_stride * size,
                      .stride = x->strip * size,
                      .runs = div_up(x->lanes, GEMM_STRIP)};
-  a.burst = (int)div_up(a.runs * div_up(a.bytes, 64), pieces > 0 ? pieces : 1);
+  a.burst = (int)div_up(a.runs * div_up(a.bytes, 64), chunks > 0 ? chunks : 1);
   return a;
 }
 

@@ -1,4 +1,4 @@
-/* Pieces of the attention kernels: the tile product, transposes, and rows in and out of tiles.
+/* Chunks of the attention kernels: the tile product, transposes, and rows in and out of tiles.
  * Included by isa/attn_*.c only, once per instruction set, and once for bf16 dot instructions:
  * there a step of a product takes two neighbours of what is summed over, as a pair of bf16 in 32
  * bits, the earlier in the upper half, and the sums are those of the widened operands

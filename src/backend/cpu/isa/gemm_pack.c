@@ -1,4 +1,4 @@
-/* Packing: a piece of A or B, of any strides and float type, into panels of `width` lanes. */
+/* Packing: a chunk of A or B, of any strides and float type, into panels of `width` lanes. */
 #include "backend/cpu/gemm/gemm.h"
 #include "backend/cpu/gemm/gemm_vec.h"
 
@@ -188,10 +188,10 @@ GEMM_INLINE void panels_along_k(float *to, const source *s, how h) {
 
 /* Neighbouring lanes are neighbours in memory: vectors are stored as they are read, STEPS steps
  * of all panels before the next, so that each row of the source is read in one run and each panel
- * is written in pieces of some size. */
+ * is written in chunks of some size. */
 enum { STEPS = 8 };
 
-GEMM_INLINE void piece_along_lanes(float *to, const char *from, how h, int64_t n, int64_t k,
+GEMM_INLINE void block_along_lanes(float *to, const char *from, how h, int64_t n, int64_t k,
                                    int64_t k_bytes) {
   const int per = per_lane(h);
   for (int64_t j = 0; j * per < k; j++, to += GEMM_STRIP, from += per * k_bytes) {
@@ -214,7 +214,7 @@ GEMM_INLINE void panels_along_lanes(float *to, const source *s, how h) {
       for (int at = 0; at < TILE_COLS; at += VL) {
         int64_t n = least(s->lanes - lane - at, VL);
         const char *from = s->at + k0 * s->k_bytes + (n > 0 ? lane_at(s, lane + at, h) : 0);
-        piece_along_lanes(to + in_strips(lane + at, steps_of(s, h)) + k0 / per_lane(h) * GEMM_STRIP,
+        block_along_lanes(to + in_strips(lane + at, steps_of(s, h)) + k0 / per_lane(h) * GEMM_STRIP,
                           from, h, n > 0 ? n : 0, least(s->k - k0, group), s->k_bytes);
       }
 }

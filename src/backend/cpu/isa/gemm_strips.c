@@ -17,7 +17,7 @@ enum { VECS = GEMM_STRIP / VL }; /* of a k-step of a strip */
 #define STRIPS(rows) 1
 #endif
 
-/* A piece of a product: few rows of A times that many strips, or one. */
+/* A row_task of a product: few rows of A times that many strips, or one. */
 typedef struct {
   int64_t k;
   const float *a;
@@ -27,19 +27,19 @@ typedef struct {
   float *c;
   int64_t ldc;
   bool load;
-} piece;
+} row_task;
 
 /* Columns at element i of B as lanes of a step, and the step; `both`: its second k is there. */
 #if defined(__AVX512BF16__)
 enum { PER_LANE = 2 };
-GEMM_INLINE vf lanes_at(const piece *p, hp_dtype type, int64_t i, bool both) {
+GEMM_INLINE vf lanes_at(const row_task *p, hp_dtype type, int64_t i, bool both) {
   const uint16_t *at = elem_at(p->b, type, i);
   return vf_join_pairs(at, both ? at + p->b_k : NULL, VL);
 }
 GEMM_INLINE vf step_of(vf a, vf b, vf sum) { return vf_dot(a, b, sum); }
 #else
 enum { PER_LANE = 1 };
-GEMM_INLINE vf lanes_at(const piece *p, hp_dtype type, int64_t i, bool both) {
+GEMM_INLINE vf lanes_at(const row_task *p, hp_dtype type, int64_t i, bool both) {
   (void)both;
   return vf_load_as(elem_at(p->b, type, i), type, VL);
 }
@@ -50,19 +50,19 @@ GEMM_INLINE vf step_of(vf a, vf b, vf sum) { return vf_fma(a, b, sum); }
  * near its end those of the strip that takes its turn, `strips` further, maybe past the end of B.
  * What the processor fetches by itself falls behind where many rows meet a strip, and at its end.
  * Much more than 7 KiB on the way, all strips together, is read more slowly again. */
-GEMM_INLINE int64_t ahead_of(const piece *p, const int strips, hp_dtype type, int64_t k) {
+GEMM_INLINE int64_t ahead_of(const row_task *p, const int strips, hp_dtype type, int64_t k) {
   enum { BYTES_AHEAD = 7168 };
   int64_t at = k * p->b_k + BYTES_AHEAD / strips / (type == HP_F32 ? 4 : 2), end = p->k * p->b_k;
   return at < end ? at : at - end + strips * p->strip;
 }
 
-GEMM_INLINE void ask(const piece *p, hp_dtype type, int64_t i) {
+GEMM_INLINE void ask(const row_task *p, hp_dtype type, int64_t i) {
   __builtin_prefetch((const void *)((uintptr_t)p->b + (uintptr_t)i * (type == HP_F32 ? 4 : 2)));
 }
 
 /* rows, strips and type are constants at each call, so that the sums become registers. */
 GEMM_INLINE void rows_strips(const int rows, const int strips, const hp_dtype type,
-                             const piece *p) {
+                             const row_task *p) {
   enum { MOST = VECS * STRIPS(1) };
   const int vecs = VECS * strips;
   vf acc[STREAM_ROWS][MOST], x[MOST];
@@ -85,33 +85,35 @@ GEMM_INLINE void rows_strips(const int rows, const int strips, const hp_dtype ty
   }
 }
 
-typedef void piece_fn(const piece *p);
-#define PIECE(R, type, TYPE)                                                                       \
-  static void rows_##R##_##type(const piece *p) { rows_strips(R, STRIPS(R), TYPE, p); }            \
-  static void rows_##R##_##type##_one(const piece *p) { rows_strips(R, 1, TYPE, p); }
-#define PIECES(R, type)                                                                            \
+typedef void row_kernel(const row_task *p);
+#define ROW_KERNEL(R, type, TYPE)                                                                  \
+  static void rows_##R##_##type(const row_task *p) { rows_strips(R, STRIPS(R), TYPE, p); }         \
+  static void rows_##R##_##type##_one(const row_task *p) { rows_strips(R, 1, TYPE, p); }
+#define ROW_KERNELS(R, type)                                                                       \
   { rows_##R##_##type##_one, rows_##R##_##type }
 #if defined(__AVX512BF16__)
-#define ROWS(R)     PIECE(R, bf16, HP_BF16)
-#define ROWS_ROW(R) [R - 1] = {[HP_BF16] = PIECES(R, bf16)},
+#define ROWS(R)     ROW_KERNEL(R, bf16, HP_BF16)
+#define ROWS_ROW(R) [R - 1] = {[HP_BF16] = ROW_KERNELS(R, bf16)},
 #else
 #define ROWS(R)                                                                                    \
-  PIECE(R, f32, HP_F32)                                                                            \
-  PIECE(R, bf16, HP_BF16)                                                                          \
-  PIECE(R, f16, HP_F16)
+  ROW_KERNEL(R, f32, HP_F32)                                                                       \
+  ROW_KERNEL(R, bf16, HP_BF16)                                                                     \
+  ROW_KERNEL(R, f16, HP_F16)
 #define ROWS_ROW(R)                                                                                \
-  [R - 1] = {[HP_F32] = PIECES(R, f32), [HP_BF16] = PIECES(R, bf16), [HP_F16] = PIECES(R, f16)},
+  [R - 1] = {[HP_F32] = ROW_KERNELS(R, f32),                                                       \
+             [HP_BF16] = ROW_KERNELS(R, bf16),                                                     \
+             [HP_F16] = ROW_KERNELS(R, f16)},
 #endif
 
 EACH_STREAM_ROWS(ROWS)
 
-static piece_fn *const piece_of[STREAM_ROWS][HP_F16 + 1][2] = {EACH_STREAM_ROWS(ROWS_ROW)};
+static row_kernel *const row_kernels[STREAM_ROWS][HP_F16 + 1][2] = {EACH_STREAM_ROWS(ROWS_ROW)};
 
 /* p's rows times strips side by side, as many at a time as suit them. */
-static void run_rows(piece p, int64_t rows, hp_dtype type, int64_t strips) {
+static void run_rows(row_task p, int64_t rows, hp_dtype type, int64_t strips) {
   for (int64_t step; strips > 0; strips -= step) {
     step = strips >= STRIPS(rows) ? STRIPS(rows) : 1;
-    piece_of[rows - 1][type][step > 1](&p);
+    row_kernels[rows - 1][type][step > 1](&p);
     p.b = elem_at(p.b, type, step * p.strip);
     p.c += step * GEMM_STRIP;
   }
@@ -124,15 +126,15 @@ void ISA_NAME(gemm_rows_strips)(int64_t rows, int64_t cols, int64_t k, const flo
   int64_t strips = cols / GEMM_STRIP;
   for (int64_t n = 0; n < strips; n += STRIPS(1))
     for (int64_t m = 0; m < rows; m += STREAM_ROWS) {
-      piece p = {.k = k,
-                 .a = a + m * lda,
-                 .lda = lda,
-                 .b = elem_at(b, type, n * strip),
-                 .strip = strip,
-                 .b_k = b_k,
-                 .c = c + m * ldc + n * GEMM_STRIP,
-                 .ldc = ldc,
-                 .load = load};
+      row_task p = {.k = k,
+                    .a = a + m * lda,
+                    .lda = lda,
+                    .b = elem_at(b, type, n * strip),
+                    .strip = strip,
+                    .b_k = b_k,
+                    .c = c + m * ldc + n * GEMM_STRIP,
+                    .ldc = ldc,
+                    .load = load};
       run_rows(p, rows - m < STREAM_ROWS ? rows - m : STREAM_ROWS, type,
                strips - n < STRIPS(1) ? strips - n : STRIPS(1));
     }

@@ -53,12 +53,12 @@ GEMM_INLINE void tile(const int rows, const int vecs, const bool direct, const t
     GEMM_UNROLL for (int v = 0; v < vecs; v++) acc[i][v] =
         load ? vf_load(c + i * ldc + v * VL) : vf_zero();
   }
-  int64_t piece = k / rows + 1;
-  for (; k > 0; k -= piece, next += to.stride) {
+  int64_t chunk = k / rows + 1;
+  for (; k > 0; k -= chunk, next += to.stride) {
     __builtin_prefetch(next, 1);
     __builtin_prefetch(next + to.bytes - 1, 1);
     ask_ahead(t->ahead);
-    for (int64_t s = k < piece ? k : piece; s > 0; s--, a++, b += GEMM_STRIP) {
+    for (int64_t s = k < chunk ? k : chunk; s > 0; s--, a++, b += GEMM_STRIP) {
       vf bv[TILE_VECS];
       GEMM_UNROLL for (int v = 0; v < vecs; v++) bv[v] =
           tile_columns(b + v * VL / GEMM_STRIP * strip + v * VL % GEMM_STRIP, direct);

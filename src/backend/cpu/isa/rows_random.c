@@ -103,7 +103,7 @@ static uint64_t global_index(const row_random_spec *r, int64_t run) {
   return at;
 }
 
-/* Items are pieces of ROWS_CHUNK elements of runs of the last dim, j->n pieces a run. */
+/* Items are chunks of ROWS_CHUNK elements of runs of the last dim, j->n chunks a run. */
 void ISA_NAME(rows_random)(rows_job *j, int64_t from, int64_t to) {
   float x[NUMBERS];
   for (int64_t item = from; item < to; item++) {

@@ -7,24 +7,24 @@
 #include <math.h>
 #include <string.h>
 
-/* Items are dealt in pieces, as threads get free: which thread computes an item changes nothing. */
+/* Items are dealt in chunks, as threads get free: which thread computes an item changes nothing. */
 typedef struct {
   rows_fn *fn;
   rows_job *job;
-  int64_t items, piece;
+  int64_t items, chunk;
   atomic_llong next;
 } deal;
 
 static void deal_thread(void *ctx, int64_t thread) {
   deal *d = ctx;
   (void)thread;
-  for (int64_t i; (i = atomic_fetch_add(&d->next, d->piece)) < d->items;)
-    d->fn(d->job, i, i + d->piece < d->items ? i + d->piece : d->items);
+  for (int64_t i; (i = atomic_fetch_add(&d->next, d->chunk)) < d->items;)
+    d->fn(d->job, i, i + d->chunk < d->items ? i + d->chunk : d->items);
 }
 
 static void run_rows(pool *p, rows_fn *fn, rows_job *j, int64_t items) {
-  int64_t threads = pool_size(p), piece = items / (8 * threads);
-  deal d = {.fn = fn, .job = j, .items = items, .piece = piece ? piece : 1};
+  int64_t threads = pool_size(p), chunk = items / (8 * threads);
+  deal d = {.fn = fn, .job = j, .items = items, .chunk = chunk ? chunk : 1};
   if (items > 0) pool_run(p, threads < items ? threads : items, deal_thread, &d);
 }
 

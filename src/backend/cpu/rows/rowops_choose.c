@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { PIECE = 1 << 14 }; /* elements of an item, about */
+enum { CHUNK = 1 << 14 }; /* elements of an item, about */
 
 typedef struct job job;
 struct job {
@@ -23,7 +23,7 @@ static void run_item(void *ctx, int64_t item) {
 
 static void run(pool *p, job *j) {
   int64_t width = j->r->width + j->r->k;
-  j->each = width < PIECE ? PIECE / (width + 1) + 1 : 1;
+  j->each = width < CHUNK ? CHUNK / (width + 1) + 1 : 1;
   if (j->r->N > 0) pool_run(p, (j->r->N + j->each - 1) / j->each, run_item, j);
 }
 

@@ -13,7 +13,7 @@
 
 enum {
   SIDE = 16,
-  PIECE = 1 << 15,       /* elements of an item, about */
+  CHUNK = 1 << 15,       /* elements of an item, about */
   STREAM_RUN = 4096,     /* bytes of a run that may go past the caches */
   STREAM_ALL = 16 << 20, /* and of the whole copy, for it to do so */
 };
@@ -168,9 +168,9 @@ static void copy_thread(void *ctx, int64_t thread) {
 /* One long run is cut in two dims, so that threads can share it. */
 static void cut_run(row_layout *l) {
   int last = l->rank - 1, mid = last - 1;
-  if (l->dim[mid] > 1 || l->dim[last] <= PIECE || l->dim[last] % 2) return;
+  if (l->dim[mid] > 1 || l->dim[last] <= CHUNK || l->dim[last] % 2) return;
   int64_t n = l->dim[last], side = 2;
-  while (n % (side * 2) == 0 && n / side > PIECE) side *= 2;
+  while (n % (side * 2) == 0 && n / side > CHUNK) side *= 2;
   l->dim[mid] = side, l->dim[last] = n / side;
   l->from[mid] = l->from[last] * (n / side);
   l->to[mid] = l->to[last] * (n / side);
@@ -194,7 +194,7 @@ hp_status row_copy(pool *p, const row_layout *l, size_t element, const void *fro
   cut_run(&j.l);
   int64_t n = j.l.dim[j.l.rank - 1], rows = j.l.dim[j.l.rank - 2];
   bool runs = j.l.from[j.l.rank - 1] == 1 && j.l.to[j.l.rank - 1] == 1;
-  j.rows = PIECE / (n < PIECE ? n : PIECE);
+  j.rows = CHUNK / (n < CHUNK ? n : CHUNK);
   if (!runs && j.rows < 4 * SIDE) j.rows = 4 * SIDE; /* neighbouring lines, together */
   j.items = (rows + j.rows - 1) / j.rows;
   double bytes = (double)n * (double)rows * (double)element;

@@ -35,7 +35,7 @@ ROWS_KERNEL(rows_rope);           /* positions b * T + t */
 ROWS_KERNEL(rows_sum_sq);         /* chunks */
 ROWS_KERNEL(rows_nonfinite);      /* chunks */
 ROWS_KERNEL(rows_argmax);
-ROWS_KERNEL(rows_random); /* pieces of runs */
+ROWS_KERNEL(rows_random); /* chunks of runs */
 
 static inline int64_t rows_index(const void *ids, hp_dtype t, int64_t i) {
   return t == HP_I64 ? ((const int64_t *)ids)[i] : ((const int32_t *)ids)[i];
