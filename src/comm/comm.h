@@ -1,10 +1,10 @@
 /* How the devices of a job meet: a table of communicators, of which a device has one.
  *
- * A meeting has a group of devices, the same at all of its members.  Each offers data, says which
- * region of it every member gets, and sees the regions of the others; it leaves when all have what
- * they need.  What is done with the regions is the caller's, so every communicator gives the same
- * bits.  All devices run the same program: a device is in one meeting at a time, and the meetings
- * of two devices come in the same order on both. */
+ * A rendezvous has a group of devices, the same at all of its members.  Each offers data, says
+ * which region of it every member gets, and sees the regions of the others; it leaves when all have
+ * what they need.  What is done with the regions is the caller's, so every communicator gives the
+ * same bits.  All devices run the same program: a device is in one rendezvous at a time, and the
+ * rendezvous of two devices come in the same order on both. */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
@@ -35,16 +35,16 @@ typedef struct {
   /* (optional) Meetings to come give, and take, at most so many bytes: nothing is to be allocated
    * in them. */
   hp_status (*reserve)(comm *c, int64_t bytes);
-  /* (optional) Room for a meeting with these regions, which then asks for no memory; in a meeting
-   * of which one member has no room, the others would wait for it. */
+  /* (optional) Room for a rendezvous with these regions, which then asks for no memory; in a
+   * rendezvous of which one member has no room, the others would wait for it. */
   hp_status (*prepare)(comm *c, const comm_group *g, const comm_region *give,
                        const comm_region *take);
-  /* Before a run of all devices: forgets meetings and failures. */
+  /* Before a run of all devices: forgets rendezvous and failures. */
   void (*reset)(comm *c);
   /* Shows `data` and waits for the others.  To member i goes region give[i] of `data`; seen[i] is
    * region take[i] of what member i shows, until `leave`.  HP_ERR_COMM when a device has failed. */
-  hp_status (*meet)(comm *c, const comm_group *g, const void *data, const comm_region *give,
-                    const comm_region *take, comm_view *seen);
+  hp_status (*rendezvous)(comm *c, const comm_group *g, const void *data, const comm_region *give,
+                          const comm_region *take, comm_view *seen);
   /* Waits until all members have read. */
   hp_status (*leave)(comm *c, const comm_group *g);
   /* The device cannot go on: those who wait for it fail too. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 typedef struct {
-  uint64_t shown, left; /* meetings that the device has come to, and has left */
+  uint64_t shown, left; /* rendezvous that the device has come to, and has left */
   const void *data;     /* of the last one */
 } member;
 
@@ -41,25 +41,26 @@ static hp_status given_up(int64_t failed) {
           (long long)failed);
 }
 
-static bool has_come(const member *m, uint64_t meeting) { return m->shown >= meeting; }
-static bool has_left(const member *m, uint64_t meeting) { return m->left >= meeting; }
+static bool has_come(const member *m, uint64_t rendezvous) { return m->shown >= rendezvous; }
+static bool has_left(const member *m, uint64_t rendezvous) { return m->left >= rendezvous; }
 
 /* Waits, with the lock, until all members have come or left, or a device has failed. */
 static void wait_for_all(local *l, const comm_group *g, bool (*done)(const member *, uint64_t),
-                         uint64_t meeting) {
+                         uint64_t rendezvous) {
   int64_t first = g->device[0];
   for (int64_t i = 1; i < g->n; i++) first = g->device[i] < first ? g->device[i] : first;
   bool waited = false;
   for (int64_t i = 0; i < g->n; i++)
-    while (!done(&l->device[g->device[i]], meeting) && l->failed < 0) {
+    while (!done(&l->device[g->device[i]], rendezvous) && l->failed < 0) {
       pthread_cond_wait(&l->complete[first], &l->lock);
       waited = true;
     }
   if (!waited) pthread_cond_broadcast(&l->complete[first]);
 }
 
-static hp_status local_meet(comm *c, const comm_group *g, const void *data, const comm_region *give,
-                            const comm_region *take, comm_view *seen) {
+static hp_status local_rendezvous(comm *c, const comm_group *g, const void *data,
+                                  const comm_region *give, const comm_region *take,
+                                  comm_view *seen) {
   local *l = of(c);
   (void)give;
   pthread_mutex_lock(&l->lock);
@@ -94,7 +95,7 @@ static void local_fail(comm *c, int64_t device) {
 static const comm_iface iface = {.name = "local",
                                  .close = local_close,
                                  .reset = local_reset,
-                                 .meet = local_meet,
+                                 .rendezvous = local_rendezvous,
                                  .leave = local_leave,
                                  .fail = local_fail};
 

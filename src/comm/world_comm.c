@@ -12,7 +12,7 @@ typedef struct {
 typedef struct {
   comm base;
   room in, out;           /* regions that come; regions that lie in several runs, on their way */
-  world_request *request; /* of the meeting at hand: those to receive, then those to send */
+  world_request *request; /* of the rendezvous at hand: those to receive, then those to send */
   int64_t requests, received, posted;
 } processes;
 
@@ -89,7 +89,8 @@ static hp_status post(processes *p, bool sends, char *at, int64_t bytes, int64_t
   return HP_OK;
 }
 
-/* --- meeting ---------------------------------------------------------------------------------- */
+/* --- rendezvous ----------------------------------------------------------------------------------
+ */
 
 static hp_status post_receives(processes *p, const comm_group *g, const char *data,
                                const comm_region *take, comm_view *seen) {
@@ -124,8 +125,9 @@ static hp_status post_sends(processes *p, const comm_group *g, const char *data,
   return HP_OK;
 }
 
-static hp_status processes_meet(comm *c, const comm_group *g, const void *data,
-                                const comm_region *give, const comm_region *take, comm_view *seen) {
+static hp_status world_rendezvous(comm *c, const comm_group *g, const void *data,
+                                  const comm_region *give, const comm_region *take,
+                                  comm_view *seen) {
   processes *p = of(c);
   HP_TRY(processes_prepare(c, g, give, take));
   HP_TRY(post_receives(p, g, data, take, seen));
@@ -150,7 +152,7 @@ static const comm_iface iface = {.name = "mpi",
                                  .reserve = processes_reserve,
                                  .prepare = processes_prepare,
                                  .reset = processes_reset,
-                                 .meet = processes_meet,
+                                 .rendezvous = world_rendezvous,
                                  .leave = processes_leave,
                                  .fail = processes_fail};
 

@@ -89,7 +89,7 @@ static bool is_view(const lowering *l, const ir_node *n, uint64_t *from) {
 static bool may_place(const lowering *l, val v) {
   const ir_node *n = graph_def(l->g, v);
   bool made = n->op != OP_INPUT && n->op != OP_PARAM && n->op != OP_OFFLOAD;
-  return made && !(op_flags((op_id)n->op) & OPF_MEETS) && !l->within[v] && !l->assigned[v];
+  return made && !(op_flags((op_id)n->op) & OPF_RENDEZVOUS) && !l->within[v] && !l->assigned[v];
 }
 
 /* Operands of joins are made where they will stand; outer joins before inner ones, which are parts

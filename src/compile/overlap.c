@@ -15,7 +15,7 @@ typedef struct {
                      without inputs of the run; itself when there is none */
 } overlap;
 
-static bool meets(const prog_inst *n) { return op_flags((op_id)n->op) & OPF_MEETS; }
+static bool is_rendezvous(const prog_inst *n) { return op_flags((op_id)n->op) & OPF_RENDEZVOUS; }
 
 static uint32_t root_at(const program *p, const prog_inst *n, int k) {
   return p->buffers.at[program_args(p, n)[k]].root;
@@ -148,22 +148,22 @@ bool overlap_is(const program *p) {
   return false;
 }
 
-static bool put_meetings(program *p, uint8_t stream) {
+static bool set_collective_stream(program *p, uint8_t stream) {
   bool any = false;
   for (size_t i = 0; i < p->insts.len; i++) {
-    if (!meets(program_inst(p, i))) continue;
+    if (!is_rendezvous(program_inst(p, i))) continue;
     p->insts.at[i].stream = stream;
     any = true;
   }
   return any;
 }
 
-void overlap_undo(program *p) { put_meetings(p, STREAM_COMPUTE); }
+void overlap_undo(program *p) { set_collective_stream(p, STREAM_COMPUTE); }
 
 hp_status overlap_schedule(program *p, const overlap_options *o) {
   overlap w = {.p = p, .o = o};
   bool fits = true;
-  if (!put_meetings(p, STREAM_COMM)) return place_waits(p, NULL, 0);
+  if (!set_collective_stream(p, STREAM_COMM)) return place_waits(p, NULL, 0);
   hp_status st = order_build(p, &w.q);
   if (!st) st = schedule(&w, &fits);
   order_free(&w.q);

@@ -18,7 +18,7 @@ op_id op_find(const char *name, size_t n) {
 unsigned op_flags(op_id op) {
   const char *f = op_table[op].flag_text;
   return (strchr(f, 'D') ? OPF_DECOMPOSE : 0u) | (strchr(f, 'E') ? OPF_ELEMENTWISE : 0u) |
-         (strchr(f, 'C') ? OPF_COLLECTIVE : 0u) | (strchr(f, 'M') ? OPF_MEETS : 0u) |
+         (strchr(f, 'C') ? OPF_COLLECTIVE : 0u) | (strchr(f, 'M') ? OPF_RENDEZVOUS : 0u) |
          (strchr(f, 'T') ? OPF_TABLES : 0u);
 }
 

@@ -18,7 +18,13 @@ typedef enum {
 typedef enum { LIN_NONE, LIN_JOINT, LIN_EACH, LIN_FIRST, LIN_MOVE } op_linearity;
 /* Memory tiers, near to far: attribute of fetch and offload, place of a program's buffers. */
 enum { TIER_DEVICE, TIER_HOST, TIER_FLASH, TIER_COUNT };
-enum { OPF_DECOMPOSE = 1, OPF_ELEMENTWISE = 2, OPF_COLLECTIVE = 4, OPF_MEETS = 8, OPF_TABLES = 16 };
+enum {
+  OPF_DECOMPOSE = 1,
+  OPF_ELEMENTWISE = 2,
+  OPF_COLLECTIVE = 4,
+  OPF_RENDEZVOUS = 8,
+  OPF_TABLES = 16
+};
 
 typedef struct {
   const char *name;

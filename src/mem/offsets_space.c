@@ -207,23 +207,24 @@ hp_status offsets_space_add(offsets_space *p, uint32_t item, uint64_t offset, ui
   return HP_OK;
 }
 
-static void meet(offsets_space *p, const run_set *set) {
+static void add_overlap(offsets_space *p, const run_set *set) {
   if (set->len) p->met[p->n_met++] = (cursor){set->at, set->len};
 }
 
 /* The sets of all that lives at some time of the span: what covers the nodes above, and what
  * touches the nodes inside. */
-static void meet_below(offsets_space *p, const tree *x, uint32_t node, span all, span of) {
+static void collect_overlaps_below(offsets_space *p, const tree *x, uint32_t node, span all,
+                                   span of) {
   p->work += NODE_STEPS;
   if (!x->some[node].len) return;
   if (of.lo <= all.lo && all.hi <= of.hi) {
-    meet(p, &x->some[node]);
+    add_overlap(p, &x->some[node]);
     return;
   }
-  meet(p, &x->whole[node]);
+  add_overlap(p, &x->whole[node]);
   uint32_t mid = all.lo + (all.hi - all.lo) / 2;
-  if (of.lo < mid) meet_below(p, x, 2 * node, (span){all.lo, mid}, of);
-  if (of.hi > mid) meet_below(p, x, 2 * node + 1, (span){mid, all.hi}, of);
+  if (of.lo < mid) collect_overlaps_below(p, x, 2 * node, (span){all.lo, mid}, of);
+  if (of.hi > mid) collect_overlaps_below(p, x, 2 * node + 1, (span){mid, all.hi}, of);
 }
 
 /* The next free stretch at or above y: its start, and its end in *to (UINT64_MAX: open). */
@@ -251,20 +252,20 @@ static uint64_t next_gap(offsets_space *p, uint64_t y, uint64_t *to) {
 }
 
 /* Collects the sets of all that the item meets. */
-static void meet_item(offsets_space *p, uint32_t item) {
+static void collect_overlaps(offsets_space *p, uint32_t item) {
   uint32_t streams = p->items->streams;
   p->n_met = 0;
   for (uint32_t t = 0; t < streams; t++)
     for (uint32_t s = 0; s < streams; s++) {
       const tree *x = &p->pair[t * streams + s];
       span of = life(p, x, item, s, t); /* this item is on s, those it meets are on t */
-      if (of.lo < of.hi) meet_below(p, x, 1, (span){0, x->leaves}, of);
+      if (of.lo < of.hi) collect_overlaps_below(p, x, 1, (span){0, x->leaves}, of);
     }
 }
 
 bool offsets_space_is_free(offsets_space *p, uint32_t item, uint64_t offset) {
   uint64_t end = offset + p->items->item[item].size;
-  meet_item(p, item);
+  collect_overlaps(p, item);
   for (uint32_t i = 0; i < p->n_met; i++) {
     const run *r = p->pool.at + p->met[i].at;
     uint32_t k = first_reaching(r, p->met[i].left, offset + 1);
@@ -289,7 +290,7 @@ static uint64_t find_gap(offsets_space *p, uint64_t size, uint64_t mask, offsets
 }
 
 uint64_t offsets_space_find(offsets_space *p, uint32_t item, offsets_fit fit, uint64_t *work) {
-  meet_item(p, item);
+  collect_overlaps(p, item);
   p->work += p->n_met;
   uint64_t at = find_gap(p, p->items->item[item].size, p->items->item[item].align - 1, fit);
   *work += p->work;

@@ -10,7 +10,7 @@ static hp_shape shape_of(const ir_value *v) {
   return s;
 }
 
-static bool may_meet(const ir_value *a, const ir_value *b) {
+static bool can_multiply(const ir_value *a, const ir_value *b) {
   if (a->dtype == b->dtype) return dtype_is_float(a->dtype);
   return (a->dtype == HP_F32 && b->dtype == HP_BF16) || (a->dtype == HP_BF16 && b->dtype == HP_F32);
 }
@@ -22,7 +22,7 @@ static hp_status product_type(infer_ctx *c, int k, ir_value *result) {
   const ir_value *a = graph_value(c->g, c->in[0]), *b = graph_value(c->g, c->in[k]);
   einsum_eq eq;
   HP_TRY(einsum_parse(text, &eq));
-  if (!may_meet(a, b) || !dtype_is_float(out))
+  if (!can_multiply(a, b) || !dtype_is_float(out))
     return ops_fail(c, "%s is %s, %s is %s; two of one float dtype, or f32 and bf16, were expected",
                     ops_operand(c, 0), ops_type(c, 0), ops_operand(c, k), ops_type(c, k));
   hp_shape sa = shape_of(a), sb = shape_of(b), so;

@@ -20,8 +20,8 @@ typedef struct {
   comm_group g;
   comm_region give[COMM_MAX], take[COMM_MAX];
   comm_view seen[COMM_MAX]; /* of the members */
-  double met_s;             /* when all had come to the first meeting; 0: not yet */
-} meeting;
+  double met_s;             /* when all had come to the first rendezvous; 0: not yet */
+} rendezvous;
 
 static view view_of(const ir_value *x, int64_t dim) {
   view v = {1, x->dim[dim], 1};
@@ -35,7 +35,7 @@ static int64_t bytes_of(const ir_value *x) {
 }
 
 /* Devices of the group in the order of the axes; the place of this one among them. */
-static void group_by(const meeting *m, const char *key, comm_group *g) {
+static void group_by(const rendezvous *m, const char *key, comm_group *g) {
   int64_t axes[ATTR_LIST_MAX];
   uint8_t axis[LAYOUT_AXES];
   int n = inst_list(m->p, m->n, key, axes);
@@ -45,19 +45,19 @@ static void group_by(const meeting *m, const char *key, comm_group *g) {
   for (g->me = 0; g->device[g->me] != m->d->position;) g->me++;
 }
 
-static hp_status meet(meeting *m, const void *data) {
+static hp_status meet(rendezvous *m, const void *data) {
   comm *c = m->d->comm;
-  HP_ASSERT(op_flags((op_id)m->n->op) & OPF_MEETS); /* else others meet in another order */
-  HP_TRY(c->iface->meet(c, &m->g, data, m->give, m->take, m->seen));
+  HP_ASSERT(op_flags((op_id)m->n->op) & OPF_RENDEZVOUS); /* else others meet in another order */
+  HP_TRY(c->iface->rendezvous(c, &m->g, data, m->give, m->take, m->seen));
   if (m->met_s == 0) m->met_s = time_now_s();
   return HP_OK;
 }
-static hp_status leave(const meeting *m) { return m->d->comm->iface->leave(m->d->comm, &m->g); }
+static hp_status leave(const rendezvous *m) { return m->d->comm->iface->leave(m->d->comm, &m->g); }
 
 /* --- moves ------------------------------------------------------------------------------------ */
 
 /* Own part of a dim. */
-static hp_status take_part(meeting *m, const void *from, void *to) {
+static hp_status take_part(rendezvous *m, const void *from, void *to) {
   view x = view_of(m->in, inst_int(m->p, m->n, "dim")),
        y = view_of(m->out, inst_int(m->p, m->n, "dim"));
   size_t run = (size_t)(y.dim * y.inner) * dtype_size(m->in->dtype);
@@ -68,7 +68,7 @@ static hp_status take_part(meeting *m, const void *from, void *to) {
 }
 
 /* Part `place` of a dim, of which a part has so many elements. */
-static comm_region part_of(const meeting *m, int64_t dim, int64_t elements, int64_t place) {
+static comm_region part_of(const rendezvous *m, int64_t dim, int64_t elements, int64_t place) {
   view x = view_of(m->in, dim);
   int64_t each = x.inner * (int64_t)dtype_size(m->in->dtype);
   return (comm_region){place * elements * each, x.dim * each, elements * each, x.outer};
@@ -76,7 +76,7 @@ static comm_region part_of(const meeting *m, int64_t dim, int64_t elements, int6
 
 /* Joins what is seen of the members along a dim: of each the region, which has a stride of its own
  * after `row` bytes.  Rows are many to a run that goes over together, or runs many to a row. */
-static void join(const meeting *m, const ir_value *region, int64_t row, char *to) {
+static void join(const rendezvous *m, const ir_value *region, int64_t row, char *to) {
   int64_t outer = view_of(region, inst_int(m->p, m->n, "dim")).outer;
   int64_t run = outer ? bytes_of(region) / outer : 0, step = run < row ? run : row;
   for (int64_t o = 0; o < outer; o++)
@@ -85,7 +85,7 @@ static void join(const meeting *m, const ir_value *region, int64_t row, char *to
         memcpy(to, m->seen[i].at + k / row * m->seen[i].stride + k % row, (size_t)step);
 }
 
-static hp_status all_gather(meeting *m, const void *from, void *to) {
+static hp_status all_gather(rendezvous *m, const void *from, void *to) {
   int64_t bytes = bytes_of(m->in);
   for (int64_t i = 0; i < m->g.n; i++)
     m->give[i] = m->take[i] = (comm_region){.run = bytes, .n = 1};
@@ -95,7 +95,7 @@ static hp_status all_gather(meeting *m, const void *from, void *to) {
 }
 
 /* The whole value of one member. */
-static hp_status permute(meeting *m, const void *from, void *to) {
+static hp_status permute(rendezvous *m, const void *from, void *to) {
   int64_t by = inst_int(m->p, m->n, "by") % m->g.n, bytes = bytes_of(m->in);
   int64_t source = (m->g.me - by + m->g.n) % m->g.n, target = (m->g.me + by) % m->g.n;
   for (int64_t i = 0; i < m->g.n; i++) m->give[i] = m->take[i] = (comm_region){0};
@@ -116,7 +116,7 @@ static chunk chunk_at(int64_t k, int64_t n, bool dealt) {
 }
 
 /* A half goes to one device, so what goes from one to another is nothing, a half or all. */
-static comm_region half_region(const meeting *m, int64_t dim, int64_t source, int64_t target,
+static comm_region half_region(const rendezvous *m, int64_t dim, int64_t source, int64_t target,
                                bool inverse) {
   int64_t half = m->in->dim[dim] / 2, first = 2, last = -1;
   for (int64_t k = 0; k < 2 * m->g.n; k++) {
@@ -130,7 +130,7 @@ static comm_region half_region(const meeting *m, int64_t dim, int64_t source, in
   return last < 0 ? none : p;
 }
 
-static hp_status zigzag(meeting *m, const void *from, void *to) {
+static hp_status zigzag(rendezvous *m, const void *from, void *to) {
   int64_t dim = inst_int(m->p, m->n, "dim"), n = m->g.n;
   bool inverse = inst_int(m->p, m->n, "inverse");
   for (int64_t i = 0; i < n; i++) {
@@ -151,7 +151,7 @@ static hp_status zigzag(meeting *m, const void *from, void *to) {
 }
 
 /* Every member's part along `dim`, of which only this device's part of `to` is taken. */
-static hp_status all_to_all(meeting *m, const void *from, void *to) {
+static hp_status all_to_all(rendezvous *m, const void *from, void *to) {
   int64_t cut = inst_int(m->p, m->n, "to");
   ir_value region = *m->in; /* what goes from one to another */
   comm_group order;         /* in which `to` is cut */
@@ -191,11 +191,11 @@ static int64_t reduce_int(int op, int64_t a, int64_t b) {
   }
 }
 
-static const char *seen_at(const meeting *m, int64_t i, int64_t row, int64_t at) {
+static const char *seen_at(const rendezvous *m, int64_t i, int64_t row, int64_t at) {
   return m->seen[i].at + row * m->seen[i].stride + at;
 }
 
-static hp_status reduce_floats(const meeting *m, int op, int64_t row, int64_t at, int64_t n,
+static hp_status reduce_floats(const rendezvous *m, int op, int64_t row, int64_t at, int64_t n,
                                char *to) {
   float sum[CHUNK], next[CHUNK];
   hp_dtype t = (hp_dtype)m->in->dtype;
@@ -216,7 +216,7 @@ static int64_t load_int(hp_dtype t, const char *at) {
   return *(const uint8_t *)at;
 }
 
-static void reduce_ints(const meeting *m, int op, int64_t row, int64_t at, int64_t n, char *to) {
+static void reduce_ints(const rendezvous *m, int op, int64_t row, int64_t at, int64_t n, char *to) {
   hp_dtype t = (hp_dtype)m->in->dtype;
   size_t size = dtype_size(t);
   for (int64_t k = 0; k < n; k++) {
@@ -231,7 +231,7 @@ static void reduce_ints(const meeting *m, int op, int64_t row, int64_t at, int64
 }
 
 /* n elements of run `row` of what is seen of all members, reduced into `to`. */
-static hp_status reduce_run(const meeting *m, int64_t row, int64_t n, char *to) {
+static hp_status reduce_run(const rendezvous *m, int64_t row, int64_t n, char *to) {
   int op = (int)inst_int(m->p, m->n, "op");
   int64_t size = (int64_t)dtype_size(m->in->dtype);
   for (int64_t k = 0; k < n; k += CHUNK) {
@@ -244,14 +244,14 @@ static hp_status reduce_run(const meeting *m, int64_t row, int64_t n, char *to) 
 }
 
 /* What is seen of a region, reduced run by run. */
-static hp_status reduce(const meeting *m, const comm_region *region, char *to) {
+static hp_status reduce(const rendezvous *m, const comm_region *region, char *to) {
   int64_t size = (int64_t)dtype_size(m->in->dtype);
   for (int64_t k = 0; k < region->n; k++)
     HP_TRY(reduce_run(m, k, region->run / size, to + k * region->run));
   return HP_OK;
 }
 
-static hp_status place(meeting *m, const void *from, void *to) {
+static hp_status place(rendezvous *m, const void *from, void *to) {
   int64_t n = value_elements(m->in);
   for (int64_t k = 0; k < n; k++)
     ((int32_t *)to)[k] = ((const int32_t *)from)[k] + (int32_t)m->g.me;
@@ -259,7 +259,7 @@ static hp_status place(meeting *m, const void *from, void *to) {
 }
 
 /* Indices along a dim as those of the own part. */
-static hp_status locate(meeting *m, const void *from, void *to) {
+static hp_status locate(rendezvous *m, const void *from, void *to) {
   int64_t n = value_elements(m->in), size = inst_int(m->p, m->n, "size"), first = m->g.me * size;
   for (int64_t k = 0; k < n; k++) {
     bool is_long = m->in->dtype == HP_I64;
@@ -272,7 +272,7 @@ static hp_status locate(meeting *m, const void *from, void *to) {
 }
 
 /* What changes nothing in the reduction, on all devices but the first. */
-static hp_status drop(meeting *m, const void *from, void *to) {
+static hp_status drop(rendezvous *m, const void *from, void *to) {
   int op = (int)inst_int(m->p, m->n, "op");
   int64_t n = value_elements(m->in);
   size_t size = dtype_size(m->in->dtype);
@@ -286,7 +286,7 @@ static hp_status drop(meeting *m, const void *from, void *to) {
 }
 
 /* This device's part of a dim, reduced. */
-static hp_status reduce_scatter(meeting *m, const void *from, void *to) {
+static hp_status reduce_scatter(rendezvous *m, const void *from, void *to) {
   int64_t dim = inst_int(m->p, m->n, "dim");
   for (int64_t i = 0; i < m->g.n; i++) {
     m->give[i] = part_of(m, dim, m->out->dim[dim], i);
@@ -298,7 +298,7 @@ static hp_status reduce_scatter(meeting *m, const void *from, void *to) {
 }
 
 /* The share of member i of all elements, as a region of the whole. */
-static comm_region share_of(const meeting *m, int64_t i) {
+static comm_region share_of(const rendezvous *m, int64_t i) {
   int64_t size = (int64_t)dtype_size(m->in->dtype), n = value_elements(m->in);
   int64_t each = n / m->g.n, rest = n % m->g.n;
   return (comm_region){.start = (i * each + (i < rest ? i : rest)) * size,
@@ -308,7 +308,7 @@ static comm_region share_of(const meeting *m, int64_t i) {
 
 /* Each member reduces its share, then all take the others': each reads the whole twice, however
  * many there are. */
-static hp_status all_reduce(meeting *m, const void *from, void *out) {
+static hp_status all_reduce(rendezvous *m, const void *from, void *out) {
   char *to = out;
   comm_region mine = share_of(m, m->g.me);
   for (int64_t i = 0; i < m->g.n; i++) {
@@ -328,7 +328,7 @@ static hp_status all_reduce(meeting *m, const void *from, void *out) {
   return leave(m);
 }
 
-static hp_status (*const by_op[])(meeting *m, const void *from, void *to) = {
+static hp_status (*const by_op[])(rendezvous *m, const void *from, void *to) = {
     [OP_PART] = take_part,        [OP_DROP] = drop,
     [OP_ALL_GATHER] = all_gather, [OP_REDUCE_SCATTER] = reduce_scatter,
     [OP_ALL_REDUCE] = all_reduce, [OP_ALL_TO_ALL] = all_to_all,
@@ -352,7 +352,7 @@ hp_status collective_reserve(const device *d, const program *p) {
 
 hp_status collective_run(const device *d, const program *p, const prog_inst *n, void *const *at,
                          double *met_s) {
-  meeting m; /* large, and filled as far as it is used */
+  rendezvous m; /* large, and filled as far as it is used */
   m.d = d;
   m.p = p;
   m.n = n;

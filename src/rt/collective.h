@@ -5,7 +5,7 @@
 
 #include "rt/device.h"
 
-/* Room for the meetings of a program, so that none is made in a run. */
+/* Room for the rendezvous of a program, so that none is made in a run. */
 hp_status collective_reserve(const device *d, const program *p);
 /* Runs the instruction on the device's part at[0], into at[1].  Reductions go in the order of the
  * group, in f32 for 16-bit floats, so every device gets the same bits.  *met_s (time_now_s) is set

@@ -29,7 +29,7 @@ struct exec {
   uint32_t *list[STREAM_COUNT]; /* instructions of each stream in order */
   uint32_t length[STREAM_COUNT];
   inst_times *times;
-  seen_keys *seen; /* by instruction */
+  visible_keys *visible; /* by instruction */
   double start_s, seconds;
   double kept_s[EXEC_RECENT]; /* of the last runs */
   inst_times *kept;           /* and of their instructions */
@@ -117,8 +117,8 @@ static void record(exec *e, int stream, hp_status st) {
 /* On an emulated cluster an instruction takes at least as long as there. */
 static void emulate(const exec *e, const prog_inst *n, double met_s) {
   const cluster *c = e->d->cluster;
-  bool meets = op_flags((op_id)n->op) & OPF_MEETS;
-  if (meets ? c->emulate : c->emulate_compute)
+  bool is_rendezvous = op_flags((op_id)n->op) & OPF_RENDEZVOUS;
+  if (is_rendezvous ? c->emulate : c->emulate_compute)
     time_sleep_until(met_s + predict_inst(c, e->d->mesh, e->p, n));
 }
 
@@ -280,8 +280,10 @@ static hp_status check_names(const exec *e, const hp_io *io, int n) {
 static void note_seen(exec *e, const hp_io *io, int n) {
   for (size_t i = 0; i < e->p->insts.len; i++) {
     const prog_inst *x = program_inst(e->p, i);
-    const prog_buffer *span = seen_input(e->p, x);
-    if (span) e->seen[i] = seen_by(e->p, x, find_io(io, n, program_str(e->p, span->name))->data);
+    const prog_buffer *span = visible_keys_input(e->p, x);
+    if (span)
+      e->visible[i] =
+          visible_keys_count(e->p, x, find_io(io, n, program_str(e->p, span->name))->data);
   }
 }
 
@@ -324,8 +326,8 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
   e->buffer = mem_calloc(p->buffers.len, sizeof *e->buffer);
   e->times = mem_calloc(p->insts.len, sizeof *e->times);
   e->kept = mem_calloc(p->insts.len, EXEC_RECENT * sizeof *e->kept);
-  e->seen = mem_calloc(p->insts.len, sizeof *e->seen);
-  if (!e->at || !e->buffer || !e->times || !e->kept || !e->seen) st = HP_ERR_OOM;
+  e->visible = mem_calloc(p->insts.len, sizeof *e->visible);
+  if (!e->at || !e->buffer || !e->times || !e->kept || !e->visible) st = HP_ERR_OOM;
   if (!st) st = build_lists(e);
   if (!st) st = bind_states(e);
   for (int t = 0; t < TIER_COUNT && !st; t++) st = device_reserve(d, t, p->arena[t]);
@@ -351,7 +353,7 @@ void exec_free(exec *e) {
   mem_free(e->buffer);
   mem_free(e->times);
   mem_free(e->kept);
-  mem_free(e->seen);
+  mem_free(e->visible);
   pthread_mutex_destroy(&e->lock);
   pthread_cond_destroy(&e->change);
   mem_free(e);
@@ -360,7 +362,7 @@ void exec_free(exec *e) {
 const program *exec_program(const exec *e) { return e->p; }
 const inst_times *exec_last_times(const exec *e) { return e->times; }
 double exec_last_seconds(const exec *e) { return e->seconds; }
-const seen_keys *exec_last_seen(const exec *e) { return e->seen; }
+const visible_keys *exec_last_visible_keys(const exec *e) { return e->visible; }
 
 typedef struct {
   double seconds;

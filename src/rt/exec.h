@@ -7,7 +7,7 @@
 #define RT_EXEC_H
 
 #include "rt/device.h"
-#include "rt/seen.h"
+#include "rt/visible_keys.h"
 
 typedef struct exec exec;
 
@@ -24,7 +24,7 @@ hp_status exec_run(exec *e, const hp_io *io, int n);
 /* Of the last run. */
 const inst_times *exec_last_times(const exec *e);
 double exec_last_seconds(const exec *e);
-const seen_keys *exec_last_seen(const exec *e); /* by instruction */
+const visible_keys *exec_last_visible_keys(const exec *e); /* by instruction */
 /* Means over the faster half of the last EXEC_RECENT runs, by instruction, to out: the one source
  * of times for tables and pictures.  Means keep what holds in each run: the order in a stream, and
  * sums of times. */

@@ -19,7 +19,7 @@ hp_status explain_times(const program *p, device *d, const exec *e, op_times *ou
   inst_times *t = mem_calloc(p->insts.len, sizeof *t);
   HP_TRY_MEM(t);
   exec_recent(e, t);
-  hp_status st = op_times_make(p, d, t, exec_last_seen(e), out);
+  hp_status st = op_times_make(p, d, t, exec_last_visible_keys(e), out);
   mem_free(t);
   return st;
 }
@@ -178,7 +178,7 @@ static void trace_inst(const program *p, const mesh *m, const inst_times *t, siz
   if (inst_layer(p, n) >= 0) str_printf(out, ",\"layer\":%d", inst_layer(p, n));
   str_printf(out, ",\"op\":\"%s\",\"instruction\":%zu,\"flops\":%.0f,\"bytes\":%.0f",
              op_table[n->op].name, i, n->flops, n->bytes);
-  if (op_flags((op_id)n->op) & OPF_MEETS)
+  if (op_flags((op_id)n->op) & OPF_RENDEZVOUS)
     str_printf(out, ",\"received_bytes\":%.0f,\"met_us\":%.3f", predict_received(p, n),
                t[i].met_s * 1e6);
   str_add(out, "}}");

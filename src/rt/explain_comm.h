@@ -29,7 +29,7 @@ int comm_kinds(const program *p, const mesh *m, const comm_time *each, comm_kind
 /* The axes that a collective goes over: "dp,tp". */
 void comm_name_axes(const program *p, const mesh *m, const prog_inst *n, char out[64]);
 static inline bool comm_is_collective(const prog_inst *n) {
-  return op_flags((op_id)n->op) & OPF_MEETS;
+  return op_flags((op_id)n->op) & OPF_RENDEZVOUS;
 }
 
 /* Every collective of the program with its bytes and times, and sums; as text for people, and as

@@ -41,10 +41,10 @@ typedef struct {
   size_t first;
 } drawing;
 
-static bool meets(const prog_inst *n) { return op_flags((op_id)n->op) & OPF_MEETS; }
+static bool is_rendezvous(const prog_inst *n) { return op_flags((op_id)n->op) & OPF_RENDEZVOUS; }
 
 static look look_of(const prog_inst *n) {
-  if (meets(n)) return COLLECTIVE;
+  if (is_rendezvous(n)) return COLLECTIVE;
   if (n->stream == STREAM_COPY_IN || n->stream == STREAM_COPY_OUT) return COPY;
   return n->phase == PHASE_FORWARD ? FORWARD : n->phase == PHASE_BACKWARD ? BACKWARD : UPDATE;
 }
@@ -88,7 +88,7 @@ static void draw_stream(drawing *d, int stream) {
   for (size_t i = 0; i < d->p->insts.len; i++) {
     const prog_inst *n = program_inst(d->p, i);
     if (n->stream != stream) continue;
-    draw(d, look_of(n), i, meets(n) ? d->t[i].met_s : d->t[i].start_s, d->t[i].end_s);
+    draw(d, look_of(n), i, is_rendezvous(n) ? d->t[i].met_s : d->t[i].start_s, d->t[i].end_s);
   }
   flush(d);
 }
@@ -97,11 +97,11 @@ static void draw_stream(drawing *d, int stream) {
 static void draw_exposed(drawing *d) {
   size_t first = 0; /* computation before it has ended when the collective begins */
   for (size_t i = 0; i < d->p->insts.len; i++) {
-    if (!meets(program_inst(d->p, i))) continue;
+    if (!is_rendezvous(program_inst(d->p, i))) continue;
     double from = d->t[i].met_s, end = d->t[i].end_s;
     for (size_t k = first; k < d->p->insts.len && from < end; k++) {
       const prog_inst *n = program_inst(d->p, k);
-      if (n->stream != STREAM_COMPUTE || meets(n)) continue;
+      if (n->stream != STREAM_COMPUTE || is_rendezvous(n)) continue;
       if (d->t[k].start_s >= end) break;
       if (d->t[k].end_s <= d->t[i].met_s) first = k + 1;
       if (d->t[k].end_s <= from) continue;

@@ -56,7 +56,7 @@ static hp_status make_mesh(group *g, const char *text) {
 }
 
 /* In a job of several processes each has one device; alone, a process has all. */
-static hp_status meet_others(group *g) {
+static hp_status open_communicator(group *g) {
   HP_TRY(world_begin());
   const world_facts *w = world_get();
   if (w->size == 1) return g->n > 1 ? comm_local_open(g->n, &g->comm) : HP_OK;
@@ -130,11 +130,11 @@ hp_status group_open(const hp_device_options *o, group **out) {
   g->n = (int)g->m.devices;
   g->plan_only = o->plan_only;
   g->own = g->plan_only ? 1 : g->n;
-  if (!st && !g->plan_only) st = meet_others(g);
+  if (!st && !g->plan_only) st = open_communicator(g);
   g->may_miss = o->may_miss;
   for (int i = 0; i < o->n_layouts && !st; i++)
     st = group_rule(g, o->layouts[i].pattern, o->layouts[i].entries, false);
-  if (!st && g->comm) st = crew_create(g->own, &g->crew);
+  if (!st && g->comm) st = thread_team_create(g->own, &g->thread_team);
   if (!st) st = open_parts(g, o);
   if (!st) describe(g);
   if (st) group_close(g);
@@ -144,7 +144,7 @@ hp_status group_open(const hp_device_options *o, group **out) {
 
 void group_close(group *g) {
   if (!g) return;
-  crew_free(g->crew);
+  thread_team_free(g->thread_team);
   for (int i = 0; i < COMM_LOCAL_MAX; i++) device_close(g->part[i]);
   if (g->comm) g->comm->iface->close(g->comm);
   for (size_t i = 0; i < g->rules.len; i++) {
@@ -360,11 +360,11 @@ typedef struct {
   comm_view seen[COMM_MAX];
 } everyone;
 
-static hp_status meet_all(const group *g, everyone *e, const void *data) {
+static hp_status run_rendezvous(const group *g, everyone *e, const void *data) {
   for (int i = 0; i < g->n; i++) e->g.device[i] = i;
   e->g.n = g->n;
   e->g.me = g->first;
-  return g->comm->iface->meet(g->comm, &e->g, data, e->give, e->take, e->seen);
+  return g->comm->iface->rendezvous(g->comm, &e->g, data, e->give, e->take, e->seen);
 }
 
 typedef enum { LEAVES_IT, WANTS_IT, HAS_NO_ROOM } answer;
@@ -372,7 +372,7 @@ typedef enum { LEAVES_IT, WANTS_IT, HAS_NO_ROOM } answer;
 /* Which processes want it, and whether all have room for what comes. */
 static hp_status ask(const group *g, everyone *e, char mine, char wants[COMM_MAX]) {
   for (int i = 0; i < g->n; i++) e->give[i] = e->take[i] = (comm_region){.run = 1, .n = 1};
-  HP_TRY(meet_all(g, e, &mine));
+  HP_TRY(run_rendezvous(g, e, &mine));
   for (int i = 0; i < g->n; i++) wants[i] = *e->seen[i].at;
   return g->comm->iface->leave(g->comm, &e->g);
 }
@@ -412,7 +412,7 @@ hp_status group_fetch(const group *g, const ir_value *type, const layout *l, con
   comm_region all = {.run = (int64_t)value_bytes(&p), .n = 1};
   HP_TRY(agree_to_fetch(g, &e, l, whole != NULL, all, wants));
   fetch_regions(g, l, whole != NULL, wants, all, &e);
-  HP_TRY(meet_all(g, &e, part));
+  HP_TRY(run_rendezvous(g, &e, part));
   for (int i = 0; i < g->n; i++)
     if (e.take[i].n) part_copy(g, i, type, l, whole, (void *)(uintptr_t)e.seen[i].at, false);
   return g->comm->iface->leave(g->comm, &e.g);

@@ -6,7 +6,7 @@
 #define RT_GROUP_H
 
 #include "shard/shard.h"
-#include "rt/crew.h"
+#include "rt/thread_team.h"
 #include "rt/device.h"
 
 typedef struct {
@@ -29,7 +29,7 @@ struct hp_device {
   cluster cluster;
   mesh m; /* of one axis and device when n is 1 */
   comm *comm;
-  crew *crew;
+  thread_team *thread_team;
   VEC(layout_rule) rules;
   VEC(group_state) states;
   map state_of;

@@ -80,14 +80,14 @@ static void name_einsum(const program *p, const prog_inst *n, hp_op_time *row) {
   snprintf(row->shape + at, sizeof row->shape - at, "x%lld %s", (long long)inner, type);
 }
 
-/* S: the keys of a sequence, in the mean those that are seen. */
-static void name_attention(const program *p, const prog_inst *n, const seen_keys *seen,
+/* S: the keys of a sequence, in the mean those that are visible. */
+static void name_attention(const program *p, const prog_inst *n, const visible_keys *visible,
                            hp_op_time *row) {
   const int64_t *q = operand(p, n, 0)->dim, *k = operand(p, n, 1)->dim;
   int64_t keys = k[1];
-  if (seen && seen->pairs > 0) {
-    seen_work(p, n, *seen, &row->flops, &row->bytes);
-    keys = (int64_t)(seen->keys / (double)k[0] + 0.5);
+  if (visible && visible->pairs > 0) {
+    visible_keys_cost(p, n, *visible, &row->flops, &row->bytes);
+    keys = (int64_t)(visible->keys / (double)k[0] + 0.5);
   }
   PUT(row->shape, "B%lld T%lld S%lld H%lld/%lld D%lld %s", (long long)q[0], (long long)q[1],
       (long long)keys, (long long)q[2], (long long)k[2], (long long)q[3],
@@ -131,7 +131,7 @@ static void name_place(const char *loc, char *out, size_t size) {
   }
 }
 
-void inst_describe(const program *p, const mesh *m, const prog_inst *n, const seen_keys *seen,
+void inst_describe(const program *p, const mesh *m, const prog_inst *n, const visible_keys *visible,
                    hp_op_time *row) {
   *row = (hp_op_time){.count = 1, .flops = n->flops, .bytes = n->bytes};
   const char *name = op_table[n->op].name;
@@ -140,9 +140,9 @@ void inst_describe(const program *p, const mesh *m, const prog_inst *n, const se
   if (n->engine) PUT(row->engine, "%s", program_str(p, n->engine));
   name_place(program_str(p, n->loc), row->place, sizeof row->place);
   if (n->op == OP_EINSUM || n->op == OP_EINSUMS) name_einsum(p, n, row);
-  else if (n->op == OP_ATTENTION || n->op == OP_ATTENTION_GRAD) name_attention(p, n, seen, row);
+  else if (n->op == OP_ATTENTION || n->op == OP_ATTENTION_GRAD) name_attention(p, n, visible, row);
   else if (n->op == OP_FUSED) name_loop(p, n, row);
-  else if (m && op_flags((op_id)n->op) & OPF_MEETS) name_collective(p, m, n, row);
+  else if (m && op_flags((op_id)n->op) & OPF_RENDEZVOUS) name_collective(p, m, n, row);
 }
 
 void inst_print_name(const program *p, const mesh *m, const prog_inst *n, str *out) {

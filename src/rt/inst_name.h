@@ -3,12 +3,12 @@
 #ifndef RT_INST_NAME_H
 #define RT_INST_NAME_H
 
-#include "rt/seen.h"
+#include "rt/visible_keys.h"
 #include "topo/mesh.h"
 
 /* Kind, shape, place without the numbers of layers, engine, work.  m: NULL, or names the axes of
- * collectives; seen: what attention saw of its keys, NULL: all. */
-void inst_describe(const program *p, const mesh *m, const prog_inst *n, const seen_keys *seen,
+ * collectives; visible: what attention saw of its keys, NULL: all. */
+void inst_describe(const program *p, const mesh *m, const prog_inst *n, const visible_keys *visible,
                    hp_op_time *row);
 /* "einsum dW model.layers.3.mlp.up_proj", "loop add+rms_norm model.layers.0.input_layernorm" */
 void inst_print_name(const program *p, const mesh *m, const prog_inst *n, str *out);

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool meets(const device *d, const prog_inst *n) {
-  return d->mesh && op_flags((op_id)n->op) & OPF_MEETS;
+static bool needs_rendezvous(const device *d, const prog_inst *n) {
+  return d->mesh && op_flags((op_id)n->op) & OPF_RENDEZVOUS;
 }
 
 static void set_limit(const program *p, const device *d, const prog_inst *n, hp_op_time *row) {
@@ -17,7 +17,7 @@ static void set_limit(const program *p, const device *d, const prog_inst *n, hp_
   double work = peak > 0 ? row->flops / peak : 0, move = l->bytes > 0 ? row->bytes / l->bytes : 0;
   row->limit = work > move ? "flops" : "bytes";
   row->limit_s = work > move ? work : move;
-  if (!meets(d, n)) return;
+  if (!needs_rendezvous(d, n)) return;
   row->limit = "link";
   row->limit_s = predict_inst(d->cluster, d->mesh, p, n);
 }
@@ -58,13 +58,13 @@ static int by_gap(const void *a, const void *b) {
 }
 
 hp_status op_times_make(const program *p, const device *d, const inst_times *t,
-                        const seen_keys *seen, op_times *out) {
+                        const visible_keys *visible, op_times *out) {
   op_times all = {0};
   hp_status st = HP_OK;
   double run_s = t ? inst_times_end(t, p->insts.len) : 0;
   hp_op_time one;
   for (size_t i = 0; i < p->insts.len && !st; i++) {
-    inst_describe(p, d->mesh, program_inst(p, i), seen ? &seen[i] : NULL, &one);
+    inst_describe(p, d->mesh, program_inst(p, i), visible ? &visible[i] : NULL, &one);
     set_limit(p, d, program_inst(p, i), &one);
     one.seconds = t ? t[i].end_s - t[i].met_s : 0;
     if (!one.beside) run_s -= one.seconds;

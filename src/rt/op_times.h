@@ -14,10 +14,10 @@ typedef VEC(hp_op_time) op_times;
 
 /* Rows of the program by what it does, the widest gap between time and limit first.  t: of a run,
  * by instruction; collectives count from when all have come; what computation waits and what is
- * between instructions gets a row; NULL: rows have no times.  seen: what each instruction saw;
+ * between instructions gets a row; NULL: rows have no times.  visible: what each instruction saw;
  * NULL: attention sees all keys that there are. */
 hp_status op_times_make(const program *p, const device *d, const inst_times *t,
-                        const seen_keys *seen, op_times *out);
+                        const visible_keys *visible, op_times *out);
 /* As text for people, without columns that say nothing; l NULL: the rows alone, without the limit
  * of all of it. */
 void op_times_print(const hp_op_time *row, int n, const hp_limits *l, str *out);

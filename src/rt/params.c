@@ -52,7 +52,7 @@ static const state_tensor *part_of(const device *d, const char *name) {
 
 /* On all devices of this process at once. */
 static hp_status each_device(transfer *t, hp_status (*fn)(void *transfer, int i)) {
-  return t->g->crew ? crew_run(t->g->crew, fn, t) : fn(t, 0);
+  return t->g->thread_team ? thread_team_run(t->g->thread_team, fn, t) : fn(t, 0);
 }
 
 /* --- saving ----------------------------------------------------------------------------------- */

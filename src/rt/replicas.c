@@ -124,7 +124,7 @@ static hp_status run(comparison *c) {
   if (!size_mul(c->n, (size_t)g->own, &own)) return HP_ERR_OOM;
   c->mine = mem_calloc(own, sizeof *c->mine);
   HP_TRY_MEM(c->mine);
-  HP_TRY(g->crew ? crew_run(g->crew, hash_device, c) : hash_device(c, 0));
+  HP_TRY(g->thread_team ? thread_team_run(g->thread_team, hash_device, c) : hash_device(c, 0));
   if (g->own == g->n) {
     c->all = c->mine;
     return compare(c);

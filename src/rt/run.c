@@ -106,6 +106,6 @@ hp_status runs_run(runs *r, const hp_io *io, int n) {
   if (r->d->n == 1) return exec_run(r->e[0], io, n);
   HP_TRY(give(r, io, n));
   r->d->comm->iface->reset(r->d->comm);
-  HP_TRY(crew_run(r->d->crew, run_device, r));
+  HP_TRY(thread_team_run(r->d->thread_team, run_device, r));
   return fetch_outputs(r);
 }

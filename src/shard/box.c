@@ -33,7 +33,7 @@ bool box_equal(const box *a, const box *b) {
   return a->rank == b->rank && !memcmp(a->start, b->start, n) && !memcmp(a->stop, b->stop, n);
 }
 
-bool box_meet(const box *a, const box *b, box *out) {
+bool box_intersect(const box *a, const box *b, box *out) {
   bool some = true;
   *out = *a;
   for (int d = 0; d < a->rank; d++) {
@@ -86,7 +86,7 @@ static void show_part(parts_met *p) {
   box part;
   p->first = holder(p->m, p->l, p->at);
   part = box_part(p->m, p->l, p->shape, p->first);
-  p->more = box_meet(&p->within, &part, &p->common);
+  p->more = box_intersect(&p->within, &part, &p->common);
 }
 
 void parts_begin(parts_met *p, const mesh *m, const layout *l, const int64_t *shape, const box *b) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 double predict_received(const program *p, const prog_inst *n) {
-  if (!(op_flags((op_id)n->op) & OPF_MEETS)) return 0;
+  if (!(op_flags((op_id)n->op) & OPF_RENDEZVOUS)) return 0;
   double in = (double)value_bytes(&program_arg(p, n, 0)->type);
   double devices = (double)inst_int(p, n, "n");
   if (n->op == OP_ALL_GATHER) return in * (devices - 1);
@@ -14,7 +14,7 @@ double predict_received(const program *p, const prog_inst *n) {
 }
 
 double predict_inst(const cluster *c, const mesh *m, const program *p, const prog_inst *n) {
-  if (!(op_flags((op_id)n->op) & OPF_MEETS)) return cluster_work_s(c, n->flops, n->bytes);
+  if (!(op_flags((op_id)n->op) & OPF_RENDEZVOUS)) return cluster_work_s(c, n->flops, n->bytes);
   int64_t axes[ATTR_LIST_MAX];
   uint8_t axis[MESH_AXES];
   int count = inst_list(p, n, "axes", axes);

@@ -151,7 +151,7 @@ static void check_balance(const question *q, uint64_t seed, const crossings *all
     for (int64_t k = 0; k < q->to.devices; k++) {
       box held = box_part(&q->from, &q->a, q->shape, i), needed, both;
       needed = box_part(&q->to, &q->b, q->shape, k);
-      if (box_meet(&held, &needed, &both) && slice_of(&both) > slice) slice = slice_of(&both);
+      if (box_intersect(&held, &needed, &both) && slice_of(&both) > slice) slice = slice_of(&both);
     }
   if (most <= least + (repeat > 1 ? slice : 0)) return;
   printf("%lld elements, %lld are the least\n", (long long)most, (long long)least);

@@ -112,8 +112,8 @@ TEST(attention_counts_the_keys_that_spans_let_it_see) {
     CHECK_OK(lower_graph(g, &p));
     const prog_inst *n = program_inst(p, 0);
     CHECK_EQ(n->op, OP_ATTENTION);
-    CHECK_STR(program_str(p, seen_input(p, n)->name), "span");
-    seen_keys seen = seen_by(p, n, span);
+    CHECK_STR(program_str(p, visible_keys_input(p, n)->name), "span");
+    visible_keys seen = visible_keys_count(p, n, span);
     CHECK_NEAR(seen.pairs, all[i].pairs, 0);
     CHECK_NEAR(seen.keys, all[i].keys, 0);
     CHECK_OK(op_times_make(p, &alone, NULL, &seen, &t));

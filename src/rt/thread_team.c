@@ -1,18 +1,18 @@
-#include "rt/crew.h"
+#include "rt/thread_team.h"
 
 #include "base/mem.h"
 
 #include <pthread.h>
 
 typedef struct {
-  crew *c;
+  thread_team *c;
   int index;
   pthread_t thread;
   bool started;
   err_report failure;
 } hand;
 
-struct crew {
+struct thread_team {
   int n, busy;
   uint64_t job; /* counts jobs; hands wait for it to change */
   bool stop;
@@ -31,7 +31,7 @@ static void work(hand *h) {
 
 static void *hand_main(void *arg) {
   hand *h = arg;
-  crew *c = h->c;
+  thread_team *c = h->c;
   uint64_t seen = 0;
   for (;;) {
     pthread_mutex_lock(&c->lock);
@@ -48,8 +48,8 @@ static void *hand_main(void *arg) {
   }
 }
 
-hp_status crew_create(int n, crew **out) {
-  crew *c = mem_calloc(1, sizeof *c);
+hp_status thread_team_create(int n, thread_team **out) {
+  thread_team *c = mem_calloc(1, sizeof *c);
   HP_TRY_MEM(c);
   c->n = n;
   pthread_mutex_init(&c->lock, NULL);
@@ -64,12 +64,12 @@ hp_status crew_create(int n, crew **out) {
     if (!h->started)
       st = err_set(HP_ERR_DEVICE, __FILE__, __LINE__, "cannot start the thread of device %d", i);
   }
-  if (st) crew_free(c);
+  if (st) thread_team_free(c);
   else *out = c;
   return st;
 }
 
-void crew_free(crew *c) {
+void thread_team_free(thread_team *c) {
   if (!c) return;
   pthread_mutex_lock(&c->lock);
   c->stop = true;
@@ -84,7 +84,7 @@ void crew_free(crew *c) {
 }
 
 /* The failure of who could not go on for another's is told only when there is no other. */
-static hp_status first_failure(const crew *c) {
+static hp_status first_failure(const thread_team *c) {
   const err_report *first = NULL;
   for (int i = 0; i < c->n; i++) {
     const err_report *r = &c->hand[i].failure;
@@ -93,7 +93,7 @@ static hp_status first_failure(const crew *c) {
   return first ? err_give(first) : HP_OK;
 }
 
-hp_status crew_run(crew *c, hp_status (*fn)(void *context, int i), void *context) {
+hp_status thread_team_run(thread_team *c, hp_status (*fn)(void *context, int i), void *context) {
   pthread_mutex_lock(&c->lock);
   c->fn = fn;
   c->context = context;

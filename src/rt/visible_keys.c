@@ -1,4 +1,4 @@
-#include "rt/seen.h"
+#include "rt/visible_keys.h"
 
 #include "base/dtype.h"
 
@@ -11,7 +11,7 @@ static int operands(const prog_inst *n) {
   return n->op == OP_ATTENTION ? 3 : n->op == OP_ATTENTION_GRAD ? 6 : UINT8_MAX;
 }
 
-const prog_buffer *seen_input(const program *p, const prog_inst *n) {
+const prog_buffer *visible_keys_input(const program *p, const prog_inst *n) {
   int at = operands(n);
   if (n->n_in <= at || operand(p, n, at)->dtype != HP_I32) return NULL; /* i64: a seed */
   const prog_buffer *f = program_arg(p, n, at), *root = &p->buffers.at[f->root];
@@ -28,29 +28,30 @@ static void clamp(const int32_t *span, int64_t window, int64_t keys, int64_t *lo
   if (*hi > keys - 1) *hi = keys - 1;
 }
 
-seen_keys seen_by(const program *p, const prog_inst *n, const int32_t *span) {
+visible_keys visible_keys_count(const program *p, const prog_inst *n, const int32_t *span) {
   int64_t B = operand(p, n, 0)->dim[0], T = operand(p, n, 0)->dim[1], S = operand(p, n, 1)->dim[1];
   int64_t window = inst_int(p, n, "window"), lo, hi;
-  seen_keys seen = {0};
+  visible_keys visible = {0};
   for (int64_t b = 0; b < B; b++) {
     int64_t first = S, last = -1;
     for (int64_t t = 0; t < T; t++, span += 2) {
       clamp(span, window, S, &lo, &hi);
       if (hi < lo) continue;
-      seen.pairs += (double)(hi - lo + 1);
+      visible.pairs += (double)(hi - lo + 1);
       if (lo < first) first = lo;
       if (hi > last) last = hi;
     }
-    if (first <= last) seen.keys += (double)(last - first + 1);
+    if (first <= last) visible.keys += (double)(last - first + 1);
   }
-  return seen;
+  return visible;
 }
 
-void seen_work(const program *p, const prog_inst *n, seen_keys seen, double *flops, double *bytes) {
+void visible_keys_cost(const program *p, const prog_inst *n, visible_keys visible, double *flops,
+                       double *bytes) {
   const ir_value *q = operand(p, n, 0), *k = operand(p, n, 1), *v = operand(p, n, 2);
   double there = (double)(k->dim[0] * k->dim[1]);
   double width = (double)(k->dim[2] * (k->dim[3] + v->dim[3]));
-  *flops = 2 * (double)(q->dim[2] * (q->dim[3] + v->dim[3])) * seen.pairs;
+  *flops = 2 * (double)(q->dim[2] * (q->dim[3] + v->dim[3])) * visible.pairs;
   if (n->op == OP_ATTENTION_GRAD) *flops *= 2.5; /* as ops/nn.c counts them */
-  *bytes = n->bytes - (there - seen.keys) * width * (double)dtype_size((hp_dtype)k->dtype);
+  *bytes = n->bytes - (there - visible.keys) * width * (double)dtype_size((hp_dtype)k->dtype);
 }
