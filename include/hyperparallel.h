@@ -262,10 +262,10 @@ hp_status hp_device_layout(hp_device *d, const char *pattern, const char *entrie
                            bool where_divides);
 const char *hp_device_describe(const hp_device *d);
 int hp_device_threads(const hp_device *d);
-const char *hp_device_engine(const hp_device *d);           /* of products, in later programs */
-hp_status hp_device_picks(const hp_device *d, char **text); /* measured for "fastest"; hp_free */
-/* picks: as hp_device_picks tells them, NULL: none. */
-hp_status hp_device_set_engine(hp_device *d, const char *name, const char *picks);
+const char *hp_device_engine(const hp_device *d);            /* of products, in later programs */
+hp_status hp_device_tuning(const hp_device *d, char **text); /* measured for "fastest"; hp_free */
+/* tuning: as hp_device_tuning tells them, NULL: none. */
+hp_status hp_device_set_engine(hp_device *d, const char *name, const char *tuning);
 uint64_t hp_device_param_bytes(const hp_device *d);
 /* Of later programs: bytes of params and work together, hard; 0 = none. */
 void hp_device_set_memory_limit(hp_device *d, uint64_t bytes);

@@ -81,32 +81,32 @@ HP_API const char *hp_device_engine(const hp_device *d) {
   API_NEED_OR(d, "");
   return d->part[0]->backend->engine(d->part[0]->dev);
 }
-static hp_status set_picks(hp_device *d, const char *picks) {
-  for (int i = 0; i < d->own; i++) HP_TRY(d->part[i]->backend->set_picks(d->part[i]->dev, picks));
+static hp_status set_tuning(hp_device *d, const char *tuning) {
+  for (int i = 0; i < d->own; i++) HP_TRY(d->part[i]->backend->set_tuning(d->part[i]->dev, tuning));
   return HP_OK;
 }
 
-/* A name that is none changes nothing, and neither do picks that are none: the first device refuses
- * them, and the engine is as it was. */
-HP_API hp_status hp_device_set_engine(hp_device *d, const char *name, const char *picks) {
+/* A name that is none changes nothing, and neither do tuning that are none: the first device
+ * refuses them, and the engine is as it was. */
+HP_API hp_status hp_device_set_engine(hp_device *d, const char *name, const char *tuning) {
   API_CALL;
   API_NEED(d);
   API_NEED(name);
   const char *before = d->part[0]->backend->engine(d->part[0]->dev);
   hp_status st = group_set_engine(d, name);
-  if (!st && picks) {
-    st = set_picks(d, picks);
+  if (!st && tuning) {
+    st = set_tuning(d, tuning);
     for (int i = 0; st && i < d->own; i++)
       HP_ASSERT(!d->part[i]->backend->set_engine(d->part[i]->dev, before));
   }
   return api_result(__func__, st);
 }
-HP_API hp_status hp_device_picks(const hp_device *d, char **text) {
+HP_API hp_status hp_device_tuning(const hp_device *d, char **text) {
   API_CALL;
   API_NEED(d);
   API_NEED(text);
   str s = {0};
-  d->part[0]->backend->picks(d->part[0]->dev, &s);
+  d->part[0]->backend->tuning(d->part[0]->dev, &s);
   return api_text(__func__, HP_OK, &s, text);
 }
 

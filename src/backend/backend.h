@@ -47,8 +47,8 @@ typedef struct {
    * one of bf16 is rounded as it is read. */
   bool (*one_type)(void *dev);
   /* What "fastest" has found so far, a line a product; set adds such lines, which count more. */
-  void (*picks)(void *dev, str *out);
-  hp_status (*set_picks)(void *dev, const char *text);
+  void (*tuning)(void *dev, str *out);
+  hp_status (*set_tuning)(void *dev, const char *text);
   hp_status (*measure)(void *dev, hp_limits *out); /* what the device can do */
 } backend_iface;
 

@@ -3,7 +3,7 @@
 #define CLI_BENCH_H
 
 #include "backend/cpu/cpu_features.h"
-#include "backend/cpu/engine/engine_race.h"
+#include "backend/cpu/engine/engine_measure.h"
 #include "base/json.h"
 #include "base/thread.h"
 #include "cli/cli.h"

@@ -22,8 +22,9 @@ typedef struct {
 } setting;
 
 /* peak: seconds of the product at the peak of multiply-adds, by turn. */
-static hp_status print(const setting *s, const char *layout, const engine_race *p, double *peak) {
-  double flops = race_flops(&p->q);
+static hp_status print(const setting *s, const char *layout, const engine_measure *p,
+                       double *peak) {
+  double flops = measured_flops(&p->q);
   char key[64];
   bench_row r;
   bench_line_begin(&r, s->a, "gemm");
@@ -33,18 +34,18 @@ static hp_status print(const setting *s, const char *layout, const engine_race *
   bench_row_int(&r, "m", p->q.m);
   bench_row_int(&r, "k", p->q.k);
   bench_row_int(&r, "n", p->q.n);
-  double of_peak[RACE_TURNS];
+  double of_peak[MEASURE_ROUNDS];
   for (int i = 0; i < p->turn; i++) of_peak[i] = peak[i] / p->e[0].seconds[i];
-  bench_row_num(&r, "peak_flops", flops / race_median(peak, p->turn));
+  bench_row_num(&r, "peak_flops", flops / measured_median(peak, p->turn));
   for (int i = 0; i < p->entrants; i++) {
     snprintf(key, sizeof key, "%s_flops", p->e[i].engine->name);
-    bench_row_num(&r, key, flops / engine_race_seconds(p, i));
+    bench_row_num(&r, key, flops / engine_measure_seconds(p, i));
   }
   for (int i = 1; i < p->entrants; i++) {
     snprintf(key, sizeof key, "over_%s", p->e[i].engine->name);
-    bench_row_num(&r, key, engine_race_ratio(p, i));
+    bench_row_num(&r, key, engine_measure_ratio(p, i));
   }
-  bench_row_num(&r, "of_peak", race_median(of_peak, p->turn));
+  bench_row_num(&r, "of_peak", measured_median(of_peak, p->turn));
   str plan = {0};
   gemm_packed_print(s->k.isa, &p->q, pool_size(s->k.threads), &plan);
   if (plan.at) bench_row_text(&r, "packed_plan", plan.at);
@@ -52,27 +53,27 @@ static hp_status print(const setting *s, const char *layout, const engine_race *
   return bench_row_end(&r);
 }
 
-static hp_status take_turns(const setting *s, const char *layout, engine_race *p) {
-  double peak[RACE_TURNS];
-  race_operands x = {0};
-  race_operands_need(&x, p);
-  hp_status st = race_operands_open(&x, s->type);
+static hp_status take_turns(const setting *s, const char *layout, engine_measure *p) {
+  double peak[MEASURE_ROUNDS];
+  measured_operands x = {0};
+  measured_operands_need(&x, p);
+  hp_status st = measured_operands_open(&x, s->type);
   for (int i = 0; !st && i < s->rounds; i++) {
-    peak[i] = race_flops(&p->q) / limits_measure_flops(s->k.isa, s->k.threads, s->type);
-    st = engine_race_turn(p, &x, s->k.threads);
+    peak[i] = measured_flops(&p->q) / limits_measure_flops(s->k.isa, s->k.threads, s->type);
+    st = engine_measure_round(p, &x, s->k.threads);
   }
   if (!st) st = print(s, layout, p, peak);
-  race_operands_close(&x);
+  measured_operands_close(&x);
   return st;
 }
 
 static hp_status product(const setting *s, const char *layout, int64_t m, int64_t k, int64_t n,
                          hp_dtype out) {
   gemm_query q = gemm_query_make(m, n, k, *layout == 't', layout[1] == 't', s->type, out);
-  engine_race p;
-  HP_TRY(engine_race_open(&q, pool_size(s->k.threads), s->rounds, &p));
+  engine_measure p;
+  HP_TRY(engine_measure_open(&q, pool_size(s->k.threads), s->rounds, &p));
   hp_status st = take_turns(s, layout, &p);
-  engine_race_close(&p);
+  engine_measure_close(&p);
   return st;
 }
 
@@ -139,7 +140,7 @@ static hp_status products(const setting *s) {
 }
 
 hp_status bench_gemm(const bench_args *a) {
-  setting s = {.a = a, .rounds = a->steps < RACE_TURNS ? (int)a->steps : RACE_TURNS};
+  setting s = {.a = a, .rounds = a->steps < MEASURE_ROUNDS ? (int)a->steps : MEASURE_ROUNDS};
   hp_dtype type[2];
   int types;
   HP_TRY(bench_dtypes(a, type, &types));

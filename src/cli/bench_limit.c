@@ -12,7 +12,7 @@
 enum { OPERAND_BYTES = 512 << 20, TOKENS_LEAST = 512 };
 
 typedef struct {
-  engine_race p;
+  engine_measure p;
   double count; /* of it in the work */
 } part;
 
@@ -23,9 +23,9 @@ struct bench_limit {
   pool *threads;
   int turns, turn;
   VEC(part) parts;
-  race_operands operands;
+  measured_operands operands;
   double bytes;
-  double read[RACE_TURNS], peak[RACE_TURNS];
+  double read[MEASURE_ROUNDS], peak[MEASURE_ROUNDS];
 };
 
 static bool is_same(const gemm_query *a, const gemm_query *b) {
@@ -40,9 +40,9 @@ static hp_status add(bench_limit *l, const gemm_query *q, double count) {
       return HP_OK;
     }
   part p = {.count = count};
-  HP_TRY(engine_race_open(q, pool_size(l->threads), l->turns, &p.p));
+  HP_TRY(engine_measure_open(q, pool_size(l->threads), l->turns, &p.p));
   if (vec_push(&l->parts, p)) return HP_OK;
-  engine_race_close(&p.p);
+  engine_measure_close(&p.p);
   return HP_ERR_OOM;
 }
 
@@ -139,10 +139,10 @@ hp_status bench_limit_create(const lm *m, bench_work work, int64_t B, int64_t T,
   bench_limit *l = mem_calloc(1, sizeof *l);
   HP_TRY_MEM(l);
   l->m = m, l->work = work, l->B = B, l->T = T, l->threads = threads;
-  l->turns = turns < RACE_TURNS ? turns : RACE_TURNS;
+  l->turns = turns < MEASURE_ROUNDS ? turns : MEASURE_ROUNDS;
   hp_status st = list(l);
-  for (size_t i = 0; i < l->parts.len; i++) race_operands_need(&l->operands, &l->parts.at[i].p);
-  if (!st && l->parts.len) st = race_operands_open(&l->operands, m->compute);
+  for (size_t i = 0; i < l->parts.len; i++) measured_operands_need(&l->operands, &l->parts.at[i].p);
+  if (!st && l->parts.len) st = measured_operands_open(&l->operands, m->compute);
   if (st) bench_limit_free(l);
   else *out = l;
   return st;
@@ -150,8 +150,8 @@ hp_status bench_limit_create(const lm *m, bench_work work, int64_t B, int64_t T,
 
 void bench_limit_free(bench_limit *l) {
   if (!l) return;
-  for (size_t i = 0; i < l->parts.len; i++) engine_race_close(&l->parts.at[i].p);
-  race_operands_close(&l->operands);
+  for (size_t i = 0; i < l->parts.len; i++) engine_measure_close(&l->parts.at[i].p);
+  measured_operands_close(&l->operands);
   vec_free(&l->parts);
   mem_free(l);
 }
@@ -162,15 +162,15 @@ hp_status bench_limit_turn(bench_limit *l) {
   l->peak[l->turn] = limits_measure_flops(isa, l->threads, l->m->compute);
   HP_TRY(limits_measure_read(isa, l->threads, &l->read[l->turn]));
   for (size_t i = 0; i < l->parts.len; i++)
-    HP_TRY(engine_race_turn(&l->parts.at[i].p, &l->operands, l->threads));
+    HP_TRY(engine_measure_round(&l->parts.at[i].p, &l->operands, l->threads));
   l->turn++;
   return HP_OK;
 }
 
 static double median(const double *x, int n) {
-  double copy[RACE_TURNS];
+  double copy[MEASURE_ROUNDS];
   memcpy(copy, x, sizeof *copy * (size_t)n);
-  return race_median(copy, n);
+  return measured_median(copy, n);
 }
 
 bench_limit_result bench_limit_get(const bench_limit *l) {
@@ -180,8 +180,8 @@ bench_limit_result bench_limit_get(const bench_limit *l) {
   r.bytes_s = r.bytes / r.bytes_per_s;
   for (size_t i = 0; i < l->parts.len; i++) {
     const part *p = &l->parts.at[i];
-    r.flops += p->count * race_flops(&p->p.q);
-    r.matmul_s += p->count * engine_race_best(&p->p);
+    r.flops += p->count * measured_flops(&p->p.q);
+    r.matmul_s += p->count * engine_measure_best(&p->p);
   }
   return r;
 }

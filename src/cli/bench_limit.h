@@ -4,7 +4,7 @@
 #ifndef CLI_BENCH_LIMIT_H
 #define CLI_BENCH_LIMIT_H
 
-#include "backend/cpu/engine/engine_race.h"
+#include "backend/cpu/engine/engine_measure.h"
 #include "model/lm.h"
 
 typedef enum {

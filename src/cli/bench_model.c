@@ -115,7 +115,7 @@ static hp_status run_note(model_run *r, int64_t i, double start) {
 static void put_run(model_run *r, const char *kind, double tokens, bench_row *row) {
   const lm *m = r->m;
   bench_limit_result k = bench_limit_get(r->limit);
-  double t = race_median(r->seconds, r->n), limit = k.matmul_s + k.bytes_s;
+  double t = measured_median(r->seconds, r->n), limit = k.matmul_s + k.bytes_s;
   bench_row_begin(row, r->a, kind);
   bench_row_text(row, "model", r->a->m.model);
   bench_row_machine(row, &r->k);

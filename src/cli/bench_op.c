@@ -272,8 +272,8 @@ static hp_status print(setting *s, const scene *x, const char *name, const hp_pr
   hp_program_stats stats;
   bench_row r;
   HP_TRY(hp_program_stats_get(p, &stats));
-  double t = race_median(s->seconds, s->rounds), peak = race_median(s->peak, s->rounds);
-  double bandwidth = race_median(s->bandwidth, s->rounds);
+  double t = measured_median(s->seconds, s->rounds), peak = measured_median(s->peak, s->rounds);
+  double bandwidth = measured_median(s->bandwidth, s->rounds);
   double move = x->bytes / bandwidth, work = stats.flops / peak, limit = move > work ? move : work;
   bench_line_begin(&r, s->a, "op");
   bench_row_text(&r, "op", name);

@@ -454,12 +454,12 @@ hp_status group_choose(group *g, int i, program *p) {
   hp_status st = first || !shared ? b->choose(d->dev, p) : HP_OK;
   str text = {0};
   if (!shared) return st;
-  if (!st && !g->first) b->picks(g->part[0]->dev, &text);
+  if (!st && !g->first) b->tuning(g->part[0]->dev, &text);
   if (g->own < g->n) {
     hp_status told = tell_all(g, st != HP_OK, &text);
     if (!st) st = told;
   }
-  if (!st && !first) st = b->set_picks(d->dev, text.at ? text.at : "");
+  if (!st && !first) st = b->set_tuning(d->dev, text.at ? text.at : "");
   if (!st && !first) st = b->choose(d->dev, p);
   str_free(&text);
   return st;

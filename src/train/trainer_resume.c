@@ -45,11 +45,11 @@ static hp_status match_settings(trainer *t, const checkpoint *c, const tree_node
 
 /* A run goes on with the engines it began with: others round in their own way. */
 static hp_status keep_engine(trainer *t, const tree_node *state) {
-  const char *engine, *picks, *now = hp_device_engine(t->d);
+  const char *engine, *tuning, *now = hp_device_engine(t->d);
   int64_t failed;
   HP_TRY(tree_opt_string(state, "engine", now, &engine));
-  HP_TRY(tree_opt_string(state, "engine_picks", "", &picks));
-  hp_status st = hp_device_set_engine(t->d, engine, picks);
+  HP_TRY(tree_opt_string(state, "engine_picks", "", &tuning));
+  hp_status st = hp_device_set_engine(t->d, engine, tuning);
   HP_TRY(hp_world_most(st != HP_OK, &failed));
   if (failed)
     log_warn("the checkpoint was made with the engine %s: %s; going on with %s, whose bits differ",

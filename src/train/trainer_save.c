@@ -21,9 +21,9 @@ static hp_status print_config(const trainer *t, hp_dtype type, str *out) {
   return str_status(out);
 }
 
-/* What a resume needs beside tensors and history; what must not have changed comes first.  picks:
+/* What a resume needs beside tensors and history; what must not have changed comes first.  tuning:
  * of engines, as the device tells them. */
-static hp_status print_state(const trainer *t, const char *picks, str *out) {
+static hp_status print_state(const trainer *t, const char *tuning, str *out) {
   const sampler_spec *s = &t->data.order.spec;
   json_writer w = {.out = out};
   str rate = {0}, sums = {0};
@@ -40,7 +40,7 @@ static hp_status print_state(const trainer *t, const char *picks, str *out) {
   json_put_key(&w, "optimizer"), json_put_string(&w, t->so.optimizer == STEP_SGD ? "sgd" : "adamw");
   json_put_key(&w, "optimizer_saved"), json_put_bool(&w, !t->c->save_only_model);
   json_put_key(&w, "engine"), json_put_string(&w, hp_device_engine(t->d));
-  json_put_key(&w, "engine_picks"), json_put_string(&w, picks);
+  json_put_key(&w, "engine_picks"), json_put_string(&w, tuning);
   json_put_key(&w, "schedule"), json_put_string(&w, rate.at ? rate.at : "");
   json_put_key(&w, "loss_sums"), json_put_string(&w, sums.at ? sums.at : "");
   json_close(&w);
@@ -90,13 +90,13 @@ static void prune(trainer *t) {
 /* The texts of a checkpoint: config.json, trainer_state.json, and the manifest's state. */
 enum { CONFIG, HISTORY, STATE, TEXTS };
 static hp_status print_texts(trainer *t, str text[TEXTS]) {
-  char *picks;
+  char *tuning;
   HP_TRY(print_config(t, HP_F32, &text[CONFIG]));
   run_log_print_state(&t->log, &text[HISTORY]);
   HP_TRY(str_status(&text[HISTORY]));
-  HP_TRY(hp_device_picks(t->d, &picks));
-  hp_status st = print_state(t, picks, &text[STATE]);
-  hp_free(picks);
+  HP_TRY(hp_device_tuning(t->d, &tuning));
+  hp_status st = print_state(t, tuning, &text[STATE]);
+  hp_free(tuning);
   return st;
 }
 

@@ -9,11 +9,11 @@ make_job job </dev/null
 FAST=hyper_parallel.engine=fastest
 # What a checkpoint says of the run under a key; the last line of the file is a hash.
 state_of() { sed '$d' "$1/MANIFEST.json" > manifest.json && json manifest.json "state.$2"; }
-picks_of() { state_of "$1" engine_picks; }
+tuning_of() { state_of "$1" engine_picks; }
 state_is() { [ "$(state_of "$1" "$2")" = "$3" ] || fail "$1: $2 is $(state_of "$1" "$2"), want $3"; }
 # Has the checkpoint the engine that was planted?
-picked() { picks_of "$1" | grep -q " = $2\$" || fail "$1: nothing runs by $2: $(picks_of "$1")"; }
-same_picks() { [ "$(picks_of "$1")" = "$(picks_of "$2")" ] || fail "$1 and $2: other picks"; }
+picked() { tuning_of "$1" | grep -q " = $2\$" || fail "$1: nothing runs by $2: $(tuning_of "$1")"; }
+same_tuning() { [ "$(tuning_of "$1")" = "$(tuning_of "$2")" ] || fail "$1 and $2: other picks"; }
 # Makes every pick in the cache that engine's.
 plant() { sed -i "s/ = .*/ = $1/" "$HYPER_CACHE"/*.engines; }
 # A folder with the kernels of the cache and none of its picks.
@@ -86,7 +86,7 @@ if need_libraries; then
     plant packed
     run train job/job.yaml $how output_dir=b
     exit_is 0
-    same_picks job/out/checkpoint-20 b/checkpoint-20
+    same_tuning job/out/checkpoint-20 b/checkpoint-20
     same_file job/out/model.safetensors b/model.safetensors
   done
   err_has "going on with the engine of the checkpoint, fastest, in place of packed"
@@ -110,7 +110,7 @@ if "$HYPER" doctor | grep -q '^ok *openblas'; then
     exit_is 0
     err_has 'gemm engine "openblas" (OpenBLAS, f32) is not on this machine'
     err_has "going on with ${how#*=}, whose bits differ"
-    case $(picks_of b/checkpoint-20) in *openblas*) fail "picks of an engine that is not there" ;; esac
+    case $(tuning_of b/checkpoint-20) in *openblas*) fail "picks of an engine that is not there" ;; esac
   done
   run_cmd env LD_LIBRARY_PATH="$WORK/none" "$HYPER" train job/job.yaml engine=openblas output_dir=c
   refused 'gemm engine "openblas" (OpenBLAS, f32) is not on this machine: install its library'
@@ -153,5 +153,5 @@ else
   exit_is 0
   ls first/*.engines >/dev/null || fail "the first has measured nothing"
   ls second/*.engines >/dev/null 2>&1 && fail "the second has measured as well"
-  [ -n "$(picks_of two/checkpoint-20)" ] || fail "no picks in the checkpoint"
+  [ -n "$(tuning_of two/checkpoint-20)" ] || fail "no picks in the checkpoint"
 fi

@@ -355,7 +355,7 @@ static void use_device(state *s) {
   case 0: (void)strlen(hp_device_describe(d)); break;
   case 1: HP_ASSERT(hp_device_threads(d) >= 0); break;
   case 2: (void)strlen(hp_device_engine(d)); break;
-  case 3: text_told(hp_device_picks(d, OR_NULL(s, &text)), &text); break;
+  case 3: text_told(hp_device_tuning(d, OR_NULL(s, &text)), &text); break;
   case 4:
     told(hp_device_set_engine(d, OR_NULL(s, byte(s) % 2 ? "packed" : "none"), name(s)));
     break;

@@ -7,7 +7,7 @@
 
 enum { ROW = 12, MOST = 256 };
 
-/* The last byte of a row picks how wild its numbers are. */
+/* The last byte of a row tuning how wild its numbers are. */
 static offsets_buffer read_buffer(const uint8_t *b) {
   uint8_t wild = b[11];
   offsets_buffer r = {.size = (uint64_t)b[0] << (wild & 1 ? b[1] % 64 : b[1] % 8),

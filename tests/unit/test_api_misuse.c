@@ -700,20 +700,20 @@ TEST(what_cannot_be_explained_is_answered_with_all_that_can) {
   hp_device_close(d);
 }
 
-/* Neither a name that is none nor picks that are none leave anything behind. */
-TEST(an_engine_that_is_refused_leaves_engine_and_picks_as_they_were) {
+/* Neither a name that is none nor tuning that are none leave anything behind. */
+TEST(an_engine_that_is_refused_leaves_engine_and_tuning_as_they_were) {
   static const char good[] = "packed f32 8x8x8 = packed\n";
   hp_device *d = NULL;
   char *before = NULL, *after = NULL;
   CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &d));
-  CHECK_OK(hp_device_picks(d, &before));
+  CHECK_OK(hp_device_tuning(d, &before));
   CHECK_FAILS(hp_device_set_engine(d, "none", good), "none");
-  CHECK_OK(hp_device_picks(d, &after));
+  CHECK_OK(hp_device_tuning(d, &after));
   CHECK_STR(after, before);
   CHECK_STR(hp_device_engine(d), "packed");
   CHECK(hp_device_set_engine(d, "fastest", "x = mkl\n") != HP_OK);
   CHECK_STR(hp_device_engine(d), "packed");
-  CHECK_OK(hp_device_set_engine(d, "fastest", good)); /* it is a text of picks */
+  CHECK_OK(hp_device_set_engine(d, "fastest", good)); /* it is a text of tuning */
   CHECK_STR(hp_device_engine(d), "fastest");
   hp_free(before);
   hp_free(after);

@@ -247,9 +247,9 @@ CALL(hp_device_layout) { return hp_device_layout(D, P(1, "*"), P(2, "(None)"), f
 CALL(hp_device_describe) { return *hp_device_describe(D) == 0; }
 CALL(hp_device_threads) { return hp_device_threads(D) - !null - 1; }
 CALL(hp_device_engine) { return *hp_device_engine(D) == 0; }
-CALL(hp_device_picks) {
+CALL(hp_device_tuning) {
   char *text;
-  return hp_device_picks(D, P(1, &text));
+  return hp_device_tuning(D, P(1, &text));
 }
 CALL(hp_device_set_engine) { return hp_device_set_engine(D, P(1, "packed"), P(2, "")); }
 CALL(hp_device_param_bytes) { return hp_device_param_bytes(D) == 0; }
@@ -367,7 +367,7 @@ static const char *const accepts[][2] = {{"hp_free", "p"},
                                          {"hp_map_name", "operands"},
                                          {"hp_map_name", "meaning"},
                                          {"hp_fill", "context"},
-                                         {"hp_device_set_engine", "picks"}};
+                                         {"hp_device_set_engine", "tuning"}};
 
 static bool is_accepted(const struct function *f, const char *pointer) {
   for (size_t i = 0; i < sizeof accepts / sizeof *accepts; i++)

@@ -30,10 +30,12 @@ static bool cpu_one_type(void *dev) {
   return !e || !e->exact;
 }
 
-static void cpu_picks(void *dev, str *out) { engine_picks_print(&((cpu_device *)dev)->picks, out); }
+static void cpu_tuning(void *dev, str *out) {
+  tuning_record_print(&((cpu_device *)dev)->tuning, out);
+}
 
-static hp_status cpu_set_picks(void *dev, const char *text) {
-  return engine_picks_parse(&((cpu_device *)dev)->picks, text, strlen(text), "picks of engines");
+static hp_status cpu_set_tuning(void *dev, const char *text) {
+  return tuning_record_parse(&((cpu_device *)dev)->tuning, text, strlen(text), "tuning record");
 }
 
 static hp_status cpu_open(const backend_options *o, void **out) {
@@ -61,7 +63,7 @@ static hp_status cpu_open(const backend_options *o, void **out) {
 static void cpu_close(void *dev) {
   cpu_device *d = dev;
   pool_free(d->threads);
-  engine_picks_free(&d->picks);
+  tuning_record_free(&d->tuning);
   mem_free(d);
 }
 
@@ -182,6 +184,6 @@ const backend_iface backend_cpu = {.name = "cpu",
                                    .engine = cpu_engine,
                                    .set_engine = cpu_set_engine,
                                    .one_type = cpu_one_type,
-                                   .picks = cpu_picks,
-                                   .set_picks = cpu_set_picks,
+                                   .tuning = cpu_tuning,
+                                   .set_tuning = cpu_set_tuning,
                                    .measure = cpu_measure};

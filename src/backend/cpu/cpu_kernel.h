@@ -7,7 +7,7 @@
 
 #include "backend/cpu/cpu_features.h"
 #include "backend/cpu/gemm/einsum_plan.h"
-#include "backend/cpu/engine/engine_picks.h"
+#include "backend/cpu/engine/tuning_record.h"
 #include "base/thread.h"
 #include "codegen/loop.h"
 #include "prog/program.h"
@@ -16,8 +16,8 @@ typedef struct {
   pool *threads;
   cpu_isa isa;
   loop_options loops;
-  const gemm_engine *engine; /* of products; NULL: of each the one that is fastest, by picks */
-  engine_picks picks;
+  const gemm_engine *engine; /* of products; NULL: of each the one that is fastest, by tuning */
+  tuning_record tuning;
   char about[256];
 } cpu_device;
 

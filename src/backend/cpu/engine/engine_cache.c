@@ -1,5 +1,5 @@
 /* Picks of engines on disk. */
-#include "backend/cpu/engine/engine_picks.h"
+#include "backend/cpu/engine/tuning_record.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "codegen/jit_cache.h"
@@ -33,19 +33,19 @@ static hp_status find_file(int threads, str *path, str *machine) {
   return str_status(path);
 }
 
-static hp_status read_file(engine_picks *p, const char *path, const str *machine) {
+static hp_status read_file(tuning_record *p, const char *path, const str *machine) {
   file_map m;
   HP_TRY(file_map_open(path, &m));
   bool ours =
       m.len >= machine->len && m.len <= FILE_MOST && !memcmp(m.at, machine->at, machine->len);
   hp_status st = HP_OK;
   if (ours)
-    st = engine_picks_parse(p, (const char *)m.at + machine->len, m.len - machine->len, path);
+    st = tuning_record_parse(p, (const char *)m.at + machine->len, m.len - machine->len, path);
   file_map_close(&m);
   return st;
 }
 
-void engine_cache_read(engine_picks *p, int threads) {
+void engine_cache_read(tuning_record *p, int threads) {
   str path = {0}, machine = {0};
   hp_status st = find_file(threads, &path, &machine);
   if (!st && path.len && file_exists(path.at)) st = read_file(p, path.at, &machine);
@@ -57,10 +57,10 @@ void engine_cache_read(engine_picks *p, int threads) {
   str_free(&machine);
 }
 
-void engine_cache_write(const engine_picks *p, int threads) {
+void engine_cache_write(const tuning_record *p, int threads) {
   str path = {0}, text = {0};
   hp_status st = find_file(threads, &path, &text);
-  engine_picks_print(p, &text);
+  tuning_record_print(p, &text);
   if (!st) st = str_status(&text);
   if (!st && path.len && text.len <= FILE_MOST) st = file_write(path.at, text.at, text.len);
   if (st) {

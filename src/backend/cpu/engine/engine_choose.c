@@ -1,12 +1,12 @@
 /* The engines of a program's products: what the device's owner has named, or for each product the
  * fastest, as it was measured once. */
 #include "backend/cpu/cpu_kernel.h"
-#include "backend/cpu/engine/engine_race.h"
+#include "backend/cpu/engine/engine_measure.h"
 #include "base/dtype.h"
 #include "base/log.h"
 #include "base/milestone.h"
 
-/* Turns of a race: as many as fit the time, and so many at least. */
+/* Turns of a measurement: as many as fit the time, and so many at least. */
 enum { TURNS = 15, TURNS_LEAST = 3 };
 static const double race_s = 0.15, tell_s = 1;
 static const double hopeless = 1.3;     /* times the fastest in the first turn */
@@ -17,12 +17,12 @@ static const double part_flops = 2.5e9; /* a thread's; of larger products a part
 /* A product that nobody has measured. */
 typedef struct {
   const char *text;
-  engine_race race;
+  engine_measure measurement;
 } contest;
 
 typedef struct {
   cpu_device *dev;
-  engine_picks cached;
+  tuning_record cached;
   bool read; /* the cache */
   VEC(contest) open;
   arena text;
@@ -34,7 +34,7 @@ typedef struct {
 static gemm_query part_of(const gemm_query *q, int threads) {
   enum { LEAST = 64, UNIT = 32 };
   gemm_query part = *q;
-  while (race_flops(&part) > part_flops * threads) {
+  while (measured_flops(&part) > part_flops * threads) {
     int64_t *size = part.m >= part.n ? &part.m : &part.n;
     if (*size < LEAST) break;
     *size = (*size / 2 + UNIT - 1) / UNIT * UNIT;
@@ -42,12 +42,12 @@ static gemm_query part_of(const gemm_query *q, int threads) {
   return part;
 }
 
-static hp_status take_turns(engine_race *r, race_operands *x, pool *threads) {
+static hp_status take_turns(engine_measure *r, measured_operands *x, pool *threads) {
   double start = time_now_s();
   while (r->entrants > 1 && r->turn < TURNS &&
          (r->turn < TURNS_LEAST || time_now_s() - start < race_s)) {
-    HP_TRY(engine_race_turn(r, x, threads));
-    if (r->turn == 1) engine_race_drop(r, hopeless);
+    HP_TRY(engine_measure_round(r, x, threads));
+    if (r->turn == 1) engine_measure_drop(r, hopeless);
   }
   return HP_OK;
 }
@@ -61,24 +61,25 @@ static void tell_progress(chooser *c) {
 
 /* All contests of that dtype, one after another in the same memory. */
 static hp_status run_contests(chooser *c, hp_dtype type) {
-  race_operands x = {.cold = true};
+  measured_operands x = {.cold = true};
   hp_status st = HP_OK;
   for (size_t i = 0; i < c->open.len; i++)
-    if (c->open.at[i].race.q.a_type == type) race_operands_need(&x, &c->open.at[i].race);
+    if (c->open.at[i].measurement.q.a_type == type)
+      measured_operands_need(&x, &c->open.at[i].measurement);
   if (!x.bytes[0]) return HP_OK;
-  st = race_operands_open(&x, type);
+  st = measured_operands_open(&x, type);
   for (size_t i = 0; i < c->open.len && !st; i++) {
     contest *k = &c->open.at[i];
-    if (k->race.q.a_type != type) continue;
-    st = take_turns(&k->race, &x, c->dev->threads);
-    const gemm_engine *winner = engine_race_winner(&k->race);
-    if (!st) st = engine_picks_add(&c->cached, k->text, winner);
-    if (!st) st = engine_picks_add(&c->dev->picks, k->text, winner);
+    if (k->measurement.q.a_type != type) continue;
+    st = take_turns(&k->measurement, &x, c->dev->threads);
+    const gemm_engine *winner = engine_measure_winner(&k->measurement);
+    if (!st) st = tuning_record_add(&c->cached, k->text, winner);
+    if (!st) st = tuning_record_add(&c->dev->tuning, k->text, winner);
     c->done++;
     milestone_count_work();
     tell_progress(c);
   }
-  race_operands_close(&x);
+  measured_operands_close(&x);
   return st;
 }
 
@@ -101,19 +102,19 @@ static bool is_open(const chooser *c, const char *text) {
 
 /* Takes the pick of a product from the cache, or opens a contest for it. */
 static hp_status look_up(chooser *c, const gemm_query *q, const char *text) {
-  if (engine_picks_find(&c->dev->picks, text) || is_open(c, text)) return HP_OK;
+  if (tuning_record_find(&c->dev->tuning, text) || is_open(c, text)) return HP_OK;
   if (!c->read) engine_cache_read(&c->cached, pool_size(c->dev->threads));
   c->read = true;
-  const gemm_engine *known = engine_picks_find(&c->cached, text);
-  if (known) return engine_picks_add(&c->dev->picks, text, known);
+  const gemm_engine *known = tuning_record_find(&c->cached, text);
+  if (known) return tuning_record_add(&c->dev->tuning, text, known);
   gemm_query part = part_of(q, pool_size(c->dev->threads));
   contest k = {.text = arena_strdup(&c->text, text)};
   HP_TRY_MEM(k.text);
-  HP_TRY(engine_race_open(&part, pool_size(c->dev->threads), TURNS, &k.race));
-  if (k.race.entrants > 1 && vec_push(&c->open, k)) return HP_OK;
-  hp_status st = k.race.entrants > 1 ? HP_ERR_OOM : HP_OK;
-  engine_race_close(&k.race);
-  return st ? st : engine_picks_add(&c->dev->picks, text, engine_default());
+  HP_TRY(engine_measure_open(&part, pool_size(c->dev->threads), TURNS, &k.measurement));
+  if (k.measurement.entrants > 1 && vec_push(&c->open, k)) return HP_OK;
+  hp_status st = k.measurement.entrants > 1 ? HP_ERR_OOM : HP_OK;
+  engine_measure_close(&k.measurement);
+  return st ? st : tuning_record_add(&c->dev->tuning, text, engine_default());
 }
 
 /* --- choosing --------------------------------------------------------------------------------- */
@@ -124,7 +125,7 @@ static hp_status product_of(const program *p, size_t i, einsum_plan *plan, str *
   *is = n->op == OP_EINSUM && !n->engine;
   if (!*is) return HP_OK;
   HP_TRY(einsum_plan_inst(p, n, 0, plan));
-  *is = race_flops(&plan->gemm) > 0;
+  *is = measured_flops(&plan->gemm) > 0;
   str_clear(text);
   engine_product_print(&plan->gemm, text);
   return str_status(text);
@@ -142,9 +143,9 @@ static hp_status pick_new(cpu_device *d, const program *p) {
     if (!st && is) st = look_up(&c, &plan.gemm, text.at);
   }
   if (!st && c.open.len) st = measure(&c);
-  for (size_t i = 0; i < c.open.len; i++) engine_race_close(&c.open.at[i].race);
+  for (size_t i = 0; i < c.open.len; i++) engine_measure_close(&c.open.at[i].measurement);
   vec_free(&c.open);
-  engine_picks_free(&c.cached);
+  tuning_record_free(&c.cached);
   arena_free(&c.text);
   str_free(&text);
   return st;
@@ -153,7 +154,7 @@ static hp_status pick_new(cpu_device *d, const program *p) {
 /* Few rows stay ours unless they were measured: memory bounds them, and libraries made for many
  * rows read it badly. */
 static const gemm_engine *engine_for(const cpu_device *d, const gemm_query *q, const char *text) {
-  if (!d->engine) return engine_picks_find(&d->picks, text);
+  if (!d->engine) return tuning_record_find(&d->tuning, text);
   return gemm_reads_once(q) ? engine_default() : d->engine;
 }
 

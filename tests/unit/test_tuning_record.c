@@ -1,9 +1,9 @@
-/* Engines picked by measurement: the decision from planted times, picks as text, their cache on
+/* Engines picked by measurement: the decision from planted times, tuning as text, their cache on
  * disk, and their way into programs of one and of several devices. */
 #include "test.h"
 
-#include "backend/cpu/engine/engine_picks.h"
-#include "backend/cpu/engine/engine_race.h"
+#include "backend/cpu/engine/tuning_record.h"
+#include "backend/cpu/engine/engine_measure.h"
 #include "base/io.h"
 #include "prog/program.h"
 #include "rt/group.h"
@@ -16,14 +16,14 @@
 
 enum { PLANTED = 5 };
 
-/* A race of ours and two others that has been run, with these seconds. */
-static engine_race race_of(double ours[PLANTED], double a[PLANTED], double b[PLANTED]) {
-  return (engine_race){.e = {{.engine = &engine_packed, .seconds = ours},
-                             {.engine = &engine_onednn, .seconds = a},
-                             {.engine = &engine_openblas, .seconds = b}},
-                       .entrants = 3,
-                       .turns = PLANTED,
-                       .turn = PLANTED};
+/* A measurement of ours and two others that has been run, with these seconds. */
+static engine_measure measurement_of(double ours[PLANTED], double a[PLANTED], double b[PLANTED]) {
+  return (engine_measure){.e = {{.engine = &engine_packed, .seconds = ours},
+                                {.engine = &engine_onednn, .seconds = a},
+                                {.engine = &engine_openblas, .seconds = b}},
+                          .entrants = 3,
+                          .turns = PLANTED,
+                          .turn = PLANTED};
 }
 
 TEST(an_engine_wins_by_a_margin_in_the_median_and_at_best) {
@@ -39,15 +39,16 @@ TEST(an_engine_wins_by_a_margin_in_the_median_and_at_best) {
              {fast, faster, &engine_openblas}, {lucky, slow, &engine_packed},
              {late, slow, &engine_onednn}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-    engine_race r = race_of(ours, row[i].a, row[i].b);
-    CHECK_STR(engine_race_winner(&r)->name, row[i].winner->name);
+    engine_measure r = measurement_of(ours, row[i].a, row[i].b);
+    CHECK_STR(engine_measure_winner(&r)->name, row[i].winner->name);
   }
   double held[] = {9.9, 9, 9.9, 9, 9.9}, best[] = {9, 11, 10, 12, 10};
-  engine_race r = race_of(best, held, slow); /* faster in the median, not in the best turn */
-  CHECK_STR(engine_race_winner(&r)->name, "packed");
+  engine_measure r =
+      measurement_of(best, held, slow); /* faster in the median, not in the best turn */
+  CHECK_STR(engine_measure_winner(&r)->name, "packed");
 }
 
-/* Seconds that engine_race_drop may free. */
+/* Seconds that engine_measure_drop may free. */
 static double *one_turn(double s) {
   double *x = mem_calloc(1, sizeof *x);
   CHECK(x);
@@ -56,33 +57,33 @@ static double *one_turn(double s) {
 }
 
 TEST(hopeless_engines_are_left_out_but_never_ours) {
-  engine_race r = race_of(one_turn(30), one_turn(10), one_turn(14));
+  engine_measure r = measurement_of(one_turn(30), one_turn(10), one_turn(14));
   r.turn = 1;
-  engine_race_drop(&r, 1.3);
+  engine_measure_drop(&r, 1.3);
   CHECK_EQ(r.entrants, 2);
   CHECK(r.e[0].engine == &engine_packed && r.e[1].engine == &engine_onednn);
-  engine_race_close(&r);
+  engine_measure_close(&r);
 }
 
-TEST(a_race_has_operands_of_the_sizes_that_strides_say) {
+TEST(a_measurement_has_operands_of_the_sizes_that_strides_say) {
   gemm_query q = gemm_query_make(5, 7, 3, false, true, HP_F32, HP_F32);
-  engine_race r;
+  engine_measure r;
   q.n_batch = 1;
   q.batch[0] = (gemm_batch){4, 100, 0, 35};
-  CHECK_OK(engine_race_open(&q, 1, 3, &r));
+  CHECK_OK(engine_measure_open(&q, 1, 3, &r));
   CHECK_EQ(r.need[0], 4 * (300 + 15));
   CHECK_EQ(r.need[1], 4 * 21);
   CHECK_EQ(r.need[2], 4 * (105 + 35));
-  race_operands x = {.cold = true};
+  measured_operands x = {.cold = true};
   pool *threads;
   CHECK_OK(pool_create(1, false, &threads));
-  race_operands_need(&x, &r);
-  CHECK_OK(race_operands_open(&x, HP_F32));
-  for (int i = 0; i < 3; i++) CHECK_OK(engine_race_turn(&r, &x, threads));
-  CHECK(x.runs >= 5 * r.entrants && engine_race_best(&r) > 0);
-  race_operands_close(&x);
+  measured_operands_need(&x, &r);
+  CHECK_OK(measured_operands_open(&x, HP_F32));
+  for (int i = 0; i < 3; i++) CHECK_OK(engine_measure_round(&r, &x, threads));
+  CHECK(x.runs >= 5 * r.entrants && engine_measure_best(&r) > 0);
+  measured_operands_close(&x);
   pool_free(threads);
-  engine_race_close(&r);
+  engine_measure_close(&r);
 }
 
 /* --- text ------------------------------------------------------------------------------------- */
@@ -101,41 +102,41 @@ TEST(a_product_says_all_that_an_engine_sees) {
   str_free(&s);
 }
 
-TEST(picks_read_back_as_they_were_printed) {
+TEST(tuning_records_read_back_as_they_were_printed) {
   static const char text[] = "one = packed\nf32 2x3x4 a = b = scalar\nlast 1 = packed\n";
   static const char later[] = "one = scalar\nnew = packed";
-  engine_picks p = {0};
+  tuning_record p = {0};
   str s = {0};
-  CHECK(!engine_picks_find(&p, "one"));
-  CHECK_OK(engine_picks_parse(&p, text, strlen(text), "t"));
-  engine_picks_print(&p, &s);
+  CHECK(!tuning_record_find(&p, "one"));
+  CHECK_OK(tuning_record_parse(&p, text, strlen(text), "t"));
+  tuning_record_print(&p, &s);
   CHECK_STR(s.at, text);
-  CHECK(engine_picks_find(&p, "f32 2x3x4 a = b") == &engine_scalar);
-  CHECK_OK(engine_picks_parse(&p, later, strlen(later), "t"));
-  CHECK(engine_picks_find(&p, "one") == &engine_scalar);
-  CHECK(engine_picks_find(&p, "new") == &engine_packed);
+  CHECK(tuning_record_find(&p, "f32 2x3x4 a = b") == &engine_scalar);
+  CHECK_OK(tuning_record_parse(&p, later, strlen(later), "t"));
+  CHECK(tuning_record_find(&p, "one") == &engine_scalar);
+  CHECK(tuning_record_find(&p, "new") == &engine_packed);
   CHECK_EQ(p.at.len, 4);
   str_free(&s);
-  engine_picks_free(&p);
+  tuning_record_free(&p);
 }
 
-TEST(damaged_picks_are_refused_whole) {
+TEST(damaged_tuning_records_are_refused_whole) {
   static const char *const bad[] = {"a = packed\nb packed\n", "a = packed\n = packed\n",
                                     "a = packed\n\n", "a = packed\nb = \n",
                                     "a = packed\nb = packed-and-very-much-longer-than-any-name\n"};
-  engine_picks p = {0};
+  tuning_record p = {0};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-    CHECK_FAILS(engine_picks_parse(&p, bad[i], strlen(bad[i]), "t"),
+    CHECK_FAILS(tuning_record_parse(&p, bad[i], strlen(bad[i]), "t"),
                 "t, line 2: expected a product");
-  CHECK_FAILS(engine_picks_parse(&p, "a = packed\nb = mkl\n", 19, "t"), "is named \"mkl\"");
-  CHECK_FAILS(engine_picks_parse(&p, "a = pac\0ked", 11, "t"), "t, line 1");
+  CHECK_FAILS(tuning_record_parse(&p, "a = packed\nb = mkl\n", 19, "t"), "is named \"mkl\"");
+  CHECK_FAILS(tuning_record_parse(&p, "a = pac\0ked", 11, "t"), "t, line 1");
   CHECK_EQ(p.at.len, 0);
-  engine_picks_free(&p);
+  tuning_record_free(&p);
 }
 
 /* --- the cache -------------------------------------------------------------------------------- */
 
-/* The one file of picks in the test's folder. */
+/* The one file of tuning in the test's folder. */
 static const char *cache_file(void) {
   static char file[512];
   int files = 0;
@@ -151,12 +152,12 @@ static const char *cache_file(void) {
   return file;
 }
 
-static size_t picks_in_cache(int threads) {
-  engine_picks p = {0};
+static size_t cached_tuning(int threads) {
+  tuning_record p = {0};
   engine_cache_read(&p, threads);
   CHECK_STR(err_message(), ""); /* whatever was wrong is forgotten */
   size_t n = p.at.len;
-  engine_picks_free(&p);
+  tuning_record_free(&p);
   return n;
 }
 
@@ -166,31 +167,31 @@ static void overwrite(const char *file, const char *bytes, size_t n) {
   CHECK(f && fwrite(bytes, 1, n, f) == n && !fclose(f));
 }
 
-TEST(picks_are_cached_for_one_machine_and_damage_is_no_failure) {
-  engine_picks p = {0};
+TEST(tuning_records_are_cached_for_one_machine_and_damage_is_no_failure) {
+  tuning_record p = {0};
   char *whole;
   size_t n;
   setenv("HYPER_CACHE", test_dir(), 1);
-  CHECK_EQ(picks_in_cache(2), 0);
-  CHECK_OK(engine_picks_add(&p, "one", &engine_packed));
-  CHECK_OK(engine_picks_add(&p, "two", &engine_scalar));
+  CHECK_EQ(cached_tuning(2), 0);
+  CHECK_OK(tuning_record_add(&p, "one", &engine_packed));
+  CHECK_OK(tuning_record_add(&p, "two", &engine_scalar));
   engine_cache_write(&p, 2);
-  engine_picks_free(&p);
-  CHECK_EQ(picks_in_cache(2), 2);
-  CHECK_EQ(picks_in_cache(3), 0); /* of another number of threads */
+  tuning_record_free(&p);
+  CHECK_EQ(cached_tuning(2), 2);
+  CHECK_EQ(cached_tuning(3), 0); /* of another number of threads */
   const char *file = cache_file();
   CHECK_OK(file_read(file, 0, &whole, &n));
   CHECK(strstr(whole, "threads 2\n") && strstr(whole, "isa ") && strstr(whole, "packed "));
   size_t machine = (size_t)(strstr(whole, "\n\n") + 2 - whole);
   for (size_t cut = 0; cut < n; cut++) {
     overwrite(file, whole, cut);
-    CHECK(picks_in_cache(2) <= 2);
+    CHECK(cached_tuning(2) <= 2);
   }
   for (size_t at = 0; at < n; at++) {
     char was = whole[at];
     whole[at] = (char)(was ^ 0x55);
     overwrite(file, whole, n);
-    CHECK(picks_in_cache(2) <= (at < machine ? 0 : 2));
+    CHECK(cached_tuning(2) <= (at < machine ? 0 : 2));
     whole[at] = was;
   }
   mem_free(whole);
@@ -229,16 +230,16 @@ static hp_device *open_device(const char *on, const char *engine) {
 }
 
 /* Every pick made the engine `name`; hp_free. */
-static char *all_picked(const hp_device *d, const char *name) {
-  char *picks;
+static char *all_tuned(const hp_device *d, const char *name) {
+  char *tuning;
   str s = {0};
-  CHECK_OK(hp_device_picks(d, &picks));
-  for (char *line = strtok(picks, "\n"); line; line = strtok(NULL, "\n")) {
+  CHECK_OK(hp_device_tuning(d, &tuning));
+  for (char *line = strtok(tuning, "\n"); line; line = strtok(NULL, "\n")) {
     char *end = strstr(line, " = ");
     CHECK(end);
     str_printf(&s, "%.*s = %s\n", (int)(end - line), line, name);
   }
-  hp_free(picks);
+  hp_free(tuning);
   CHECK(s.len);
   return str_take(&s);
 }
@@ -249,18 +250,18 @@ static int count_in(const char *text, const char *word) {
   return n;
 }
 
-TEST(a_program_has_the_engines_that_were_picked) {
+TEST(a_program_has_the_engines_of_its_tuning_record) {
   hp_device *d = open_device(NULL, "fastest"), *again = open_device(NULL, "fastest");
   CHECK_STR(hp_device_engine(d), "fastest");
   hp_program_free(compile(d));
-  char *picks = all_picked(d, "scalar"), *told, *text;
-  CHECK_EQ(count_in(picks, " = "), 2);
-  CHECK_OK(hp_device_set_engine(again, "fastest", picks)); /* before it has any */
-  CHECK_OK(hp_device_set_engine(d, "fastest", picks));     /* in place of its own */
+  char *tuning = all_tuned(d, "scalar"), *told, *text;
+  CHECK_EQ(count_in(tuning, " = "), 2);
+  CHECK_OK(hp_device_set_engine(again, "fastest", tuning)); /* before it has any */
+  CHECK_OK(hp_device_set_engine(d, "fastest", tuning));     /* in place of its own */
   for (int i = 0; i < 2; i++) {
     hp_program *p = compile(i ? d : again);
-    CHECK_OK(hp_device_picks(i ? d : again, &told));
-    CHECK_STR(told, picks);
+    CHECK_OK(hp_device_tuning(i ? d : again, &told));
+    CHECK_STR(told, tuning);
     CHECK_OK(hp_program_print(p, &text));
     CHECK_EQ(count_in(text, " engine=scalar"), 2);
     program *parsed;
@@ -275,7 +276,7 @@ TEST(a_program_has_the_engines_that_were_picked) {
     hp_program_free(p);
   }
   CHECK_FAILS(hp_device_set_engine(d, "fastest", "x = mkl\n"), "no gemm engine is named \"mkl\"");
-  hp_free(picks);
+  hp_free(tuning);
   hp_device_close(d);
   hp_device_close(again);
 }
@@ -283,9 +284,9 @@ TEST(a_program_has_the_engines_that_were_picked) {
 TEST(a_cached_pick_is_not_measured_again) {
   hp_device *d = open_device(NULL, "fastest");
   hp_program_free(compile(d));
-  char *picks, *text;
+  char *tuning, *text;
   size_t n;
-  CHECK_OK(hp_device_picks(d, &picks));
+  CHECK_OK(hp_device_tuning(d, &tuning));
   hp_device_close(d);
   int rows, there = 0;
   const gemm_engine *const *row = engine_rows(&rows);
@@ -293,11 +294,11 @@ TEST(a_cached_pick_is_not_measured_again) {
   if (there > 2) { /* beside ours and the scalar loop: only then is anything measured */
     CHECK_OK(file_read(cache_file(), 0, &text, &n));
     char *at = strstr(text, "\n\n");
-    CHECK(at && !strcmp(at + 2, picks));
+    CHECK(at && !strcmp(at + 2, tuning));
     str planted = {0};
     str_add_n(&planted, text, (size_t)(at + 2 - text));
     mem_free(text);
-    for (char *line = strtok(picks, "\n"); line; line = strtok(NULL, "\n"))
+    for (char *line = strtok(tuning, "\n"); line; line = strtok(NULL, "\n"))
       str_printf(&planted, "%.*s = scalar\n", (int)(strstr(line, " = ") - line), line);
     CHECK_OK(file_write(cache_file(), planted.at, planted.len));
     d = open_device(NULL, "fastest");
@@ -309,7 +310,7 @@ TEST(a_cached_pick_is_not_measured_again) {
     hp_program_free(p);
     hp_device_close(d);
   }
-  hp_free(picks);
+  hp_free(tuning);
 }
 
 TEST(few_rows_stay_ours_whatever_engine_is_named) {
@@ -325,17 +326,17 @@ TEST(few_rows_stay_ours_whatever_engine_is_named) {
   hp_device_close(d);
 }
 
-TEST(devices_of_a_group_have_the_picks_of_the_first) {
+TEST(devices_of_a_group_have_the_tuning_of_the_first) {
   hp_device *d = open_device("(2)(dp)", "fastest");
   hp_program_free(compile(d));
-  char *picks = all_picked(d, "scalar");
+  char *tuning = all_tuned(d, "scalar");
   const device *first = d->part[0], *second = d->part[1];
-  CHECK_OK(first->backend->set_picks(first->dev, picks)); /* of the first alone */
+  CHECK_OK(first->backend->set_tuning(first->dev, tuning)); /* of the first alone */
   hp_program_free(compile(d));
   str got = {0};
-  second->backend->picks(second->dev, &got);
-  CHECK_STR(got.at, picks);
+  second->backend->tuning(second->dev, &got);
+  CHECK_STR(got.at, tuning);
   str_free(&got);
-  hp_free(picks);
+  hp_free(tuning);
   hp_device_close(d);
 }

@@ -1,4 +1,4 @@
-#include "backend/cpu/engine/engine_race.h"
+#include "backend/cpu/engine/engine_measure.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
@@ -9,7 +9,7 @@
 
 static const double turn_s = 5e-3; /* small products are repeated to take about that */
 
-double race_flops(const gemm_query *q) {
+double measured_flops(const gemm_query *q) {
   return 2.0 * (double)q->m * (double)q->n * (double)q->k * (double)gemm_items(q);
 }
 
@@ -17,7 +17,7 @@ static int by_value(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return x < y ? -1 : x > y;
 }
-double race_median(double *x, int64_t n) {
+double measured_median(double *x, int64_t n) {
   qsort(x, (size_t)n, sizeof *x, by_value);
   return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
@@ -37,27 +37,27 @@ static void measure_operands(const gemm_query *q, size_t need[3]) {
   for (int i = 0; i < 3; i++) need[i] = ((size_t)last[i] + 1) * dtype_size(type[i]);
 }
 
-hp_status engine_race_open(const gemm_query *q, int threads, int turns, engine_race *out) {
+hp_status engine_measure_open(const gemm_query *q, int threads, int turns, engine_measure *out) {
   int rows;
   const gemm_engine *const *row = engine_rows(&rows);
-  *out = (engine_race){.q = *q, .turns = turns};
+  *out = (engine_measure){.q = *q, .turns = turns};
   HP_TRY(gemm_check(q));
   measure_operands(q, out->need);
-  for (int i = 0; i < rows && out->entrants < RACE_ENGINES; i++) {
+  for (int i = 0; i < rows && out->entrants < MEASURE_ENGINES; i++) {
     if (row[i] == &engine_scalar || !row[i]->available() || !row[i]->supports(q)) continue;
-    race_entrant *e = &out->e[out->entrants++];
+    measured_entrant *e = &out->e[out->entrants++];
     e->engine = row[i];
     e->work_bytes = row[i]->workspace(q, threads);
     e->seconds = mem_calloc((size_t)turns, sizeof *e->seconds);
     if (!e->seconds) {
-      engine_race_close(out);
+      engine_measure_close(out);
       return HP_ERR_OOM;
     }
   }
   return HP_OK;
 }
 
-void engine_race_close(engine_race *r) {
+void engine_measure_close(engine_measure *r) {
   for (int i = 0; i < r->entrants; i++) mem_free(r->e[i].seconds);
   r->entrants = 0;
 }
@@ -69,7 +69,7 @@ enum { COLD_BYTES = 32 << 20, LINE = 64 };
 
 static size_t whole_lines(size_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
 
-void race_operands_need(race_operands *x, const engine_race *r) {
+void measured_operands_need(measured_operands *x, const engine_measure *r) {
   size_t need[4] = {r->need[0], r->need[1], r->need[2], 1};
   for (int i = 0; i < r->entrants; i++)
     if (r->e[i].work_bytes > need[3]) need[3] = r->e[i].work_bytes;
@@ -93,7 +93,7 @@ static void fill(void *at, size_t bytes, hp_dtype type) {
     memcpy((char *)at + done, some, bytes - done < block ? bytes - done : block);
 }
 
-hp_status race_operands_open(race_operands *x, hp_dtype type) {
+hp_status measured_operands_open(measured_operands *x, hp_dtype type) {
   for (int i = 0; i < 4; i++) {
     x->at[i] = mem_map(x->bytes[i]);
     HP_TRY_MEM(x->at[i]);
@@ -102,12 +102,12 @@ hp_status race_operands_open(race_operands *x, hp_dtype type) {
   return HP_OK;
 }
 
-void race_operands_close(race_operands *x) {
+void measured_operands_close(measured_operands *x) {
   for (int i = 0; i < 4; i++) mem_unmap(x->at[i], x->bytes[i]);
 }
 
 /* Where the next run has operand i. */
-static void *place(const race_operands *x, const engine_race *r, int i) {
+static void *place(const measured_operands *x, const engine_measure *r, int i) {
   size_t step = whole_lines(r->need[i]), places = 1;
   if (x->cold) places += (x->bytes[i] - r->need[i]) / step;
   return (char *)x->at[i] + (size_t)x->runs % places * step;
@@ -124,8 +124,8 @@ static double now_s(const pool *threads) {
 }
 
 /* Seconds of one run, of n. */
-static hp_status run(const engine_race *r, const race_entrant *e, race_operands *x, pool *threads,
-                     int n, double *seconds) {
+static hp_status run(const engine_measure *r, const measured_entrant *e, measured_operands *x,
+                     pool *threads, int n, double *seconds) {
   double start = now_s(threads);
   for (int i = 0; i < n; i++, x->runs++) {
     gemm_args args = {place(x, r, 0), place(x, r, 1), place(x, r, 2), NULL};
@@ -135,9 +135,9 @@ static hp_status run(const engine_race *r, const race_entrant *e, race_operands 
   return HP_OK;
 }
 
-hp_status engine_race_turn(engine_race *r, race_operands *x, pool *threads) {
+hp_status engine_measure_round(engine_measure *r, measured_operands *x, pool *threads) {
   for (int i = 0; i < r->entrants; i++) {
-    race_entrant *e = &r->e[i];
+    measured_entrant *e = &r->e[i];
     double s;
     if (!e->repeat) {
       HP_TRY(run(r, e, x, threads, 1, &s));
@@ -150,28 +150,28 @@ hp_status engine_race_turn(engine_race *r, race_operands *x, pool *threads) {
   return HP_OK;
 }
 
-double engine_race_seconds(const engine_race *r, int e) {
-  double x[RACE_TURNS];
+double engine_measure_seconds(const engine_measure *r, int e) {
+  double x[MEASURE_ROUNDS];
   memcpy(x, r->e[e].seconds, sizeof *x * (size_t)r->turn);
-  return race_median(x, r->turn);
+  return measured_median(x, r->turn);
 }
 
-double engine_race_best(const engine_race *r) {
+double engine_measure_best(const engine_measure *r) {
   double best = 0;
   for (int i = 0; i < r->entrants; i++) {
-    double s = engine_race_seconds(r, i);
+    double s = engine_measure_seconds(r, i);
     if (i == 0 || s < best) best = s;
   }
   return best;
 }
 
-double engine_race_ratio(const engine_race *r, int e) {
-  double x[RACE_TURNS];
+double engine_measure_ratio(const engine_measure *r, int e) {
+  double x[MEASURE_ROUNDS];
   for (int i = 0; i < r->turn; i++) x[i] = r->e[e].seconds[i] / r->e[0].seconds[i];
-  return race_median(x, r->turn);
+  return measured_median(x, r->turn);
 }
 
-void engine_race_drop(engine_race *r, double most) {
+void engine_measure_drop(engine_measure *r, double most) {
   int last = r->turn - 1, kept = 1;
   double best = r->e[0].seconds[last];
   for (int i = 1; i < r->entrants; i++)
@@ -183,19 +183,19 @@ void engine_race_drop(engine_race *r, double most) {
   r->entrants = kept;
 }
 
-static double least_seconds(const engine_race *r, int e) {
+static double least_seconds(const engine_measure *r, int e) {
   double least = r->e[e].seconds[0];
   for (int i = 1; i < r->turn; i++)
     if (r->e[e].seconds[i] < least) least = r->e[e].seconds[i];
   return least;
 }
 
-const gemm_engine *engine_race_winner(const engine_race *r) {
+const gemm_engine *engine_measure_winner(const engine_measure *r) {
   static const double enough = 0.97;
   int winner = 0;
   double least = enough;
   for (int i = 1; i < r->entrants; i++) {
-    double ratio = engine_race_ratio(r, i), best = least_seconds(r, i) / least_seconds(r, 0);
+    double ratio = engine_measure_ratio(r, i), best = least_seconds(r, i) / least_seconds(r, 0);
     if (best > ratio) ratio = best;
     if (ratio < least) least = ratio, winner = i;
   }

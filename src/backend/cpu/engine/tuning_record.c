@@ -1,4 +1,4 @@
-#include "backend/cpu/engine/engine_picks.h"
+#include "backend/cpu/engine/tuning_record.h"
 
 #include "base/dtype.h"
 
@@ -7,7 +7,7 @@
 
 static const char between[] = " = ";
 
-void engine_picks_free(engine_picks *p) {
+void tuning_record_free(tuning_record *p) {
   vec_free(&p->at);
   map_free(&p->of);
   arena_free(&p->text);
@@ -39,12 +39,12 @@ void engine_product_print(const gemm_query *q, str *out) {
   }
 }
 
-const gemm_engine *engine_picks_find(const engine_picks *p, const char *product) {
+const gemm_engine *tuning_record_find(const tuning_record *p, const char *product) {
   uint32_t i;
   return map_get(&p->of, product, strlen(product), &i) ? p->at.at[i].engine : NULL;
 }
 
-static hp_status add(engine_picks *p, const char *product, size_t n, const gemm_engine *engine) {
+static hp_status add(tuning_record *p, const char *product, size_t n, const gemm_engine *engine) {
   uint32_t i;
   if (map_get(&p->of, product, n, &i)) {
     p->at.at[i].engine = engine;
@@ -56,11 +56,11 @@ static hp_status add(engine_picks *p, const char *product, size_t n, const gemm_
   return vec_push(&p->at, one) ? HP_OK : HP_ERR_OOM;
 }
 
-hp_status engine_picks_add(engine_picks *p, const char *product, const gemm_engine *engine) {
+hp_status tuning_record_add(tuning_record *p, const char *product, const gemm_engine *engine) {
   return add(p, product, strlen(product), engine);
 }
 
-void engine_picks_print(const engine_picks *p, str *out) {
+void tuning_record_print(const tuning_record *p, str *out) {
   for (size_t i = 0; i < p->at.len; i++)
     str_printf(out, "%s%s%s\n", p->at.at[i].product, between, p->at.at[i].engine->name);
 }
@@ -83,7 +83,7 @@ static hp_status parse_line(const char *line, size_t n, const char *name, int nu
 }
 
 /* Adds them to p, or, where it is NULL, looks whether all are sound. */
-static hp_status parse(engine_picks *p, const char *text, size_t n, const char *name) {
+static hp_status parse(tuning_record *p, const char *text, size_t n, const char *name) {
   int number = 1;
   for (const char *line = text, *end; line < text + n; line = end + 1, number++) {
     engine_pick one;
@@ -96,7 +96,7 @@ static hp_status parse(engine_picks *p, const char *text, size_t n, const char *
   return HP_OK;
 }
 
-hp_status engine_picks_parse(engine_picks *p, const char *text, size_t n, const char *name) {
+hp_status tuning_record_parse(tuning_record *p, const char *text, size_t n, const char *name) {
   HP_TRY(parse(NULL, text, n, name));
   return parse(p, text, n, name);
 }
