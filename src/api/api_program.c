@@ -99,7 +99,7 @@ static hp_status arrange(const device *d, program *p, const hp_compile_options *
                         .prefetch = o->prefetch};
   if (order < AS_BUILT && !o->serial) return overlap_schedule(p, &oo);
   overlap_undo(p);
-  if (order == FRUGAL) HP_TRY(reorder_frugal(p, workspace));
+  if (order == FRUGAL) HP_TRY(reorder_minimum_memory(p, workspace));
   return place_waits(p, NULL, 0);
 }
 

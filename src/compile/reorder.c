@@ -14,7 +14,7 @@ static hp_status schedule(order_problem *q, const uint64_t *workspace, list_sche
   return order_schedule(q, workspace, least, false, out, NULL);
 }
 
-hp_status reorder_frugal(program *p, uint64_t *workspace) {
+hp_status reorder_minimum_memory(program *p, uint64_t *workspace) {
   order_problem q;
   list_schedule s = {0};
   hp_status st = order_build(p, &q);

@@ -8,6 +8,6 @@
  * i, take the fewest bytes at once; workspace is put into the same order.  No result changes: every
  * instruction still comes after what it reads, and state is overwritten when it was.  Waits are to
  * be placed anew afterwards. */
-hp_status reorder_frugal(program *p, uint64_t *workspace);
+hp_status reorder_minimum_memory(program *p, uint64_t *workspace);
 
 #endif

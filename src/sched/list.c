@@ -195,7 +195,7 @@ static hp_status run_in_order(scheduler *w) {
   return HP_OK;
 }
 
-/* An order of all nodes that fits under the cap: the index order or the frugal one. */
+/* An order of all nodes that fits under the cap: the index order or the minimum_memory one. */
 static hp_status choose_base(const list_graph *g, uint64_t cap, uint32_t *base, uint32_t *left,
                              uint64_t *needed) {
   uint32_t at, at2;
@@ -203,7 +203,7 @@ static hp_status choose_base(const list_graph *g, uint64_t cap, uint32_t *base, 
   *needed = list_order_peak(g, base, left, &at);
   if (*needed <= cap) return HP_OK;
   if (!g->p->keep_order) {
-    HP_TRY(list_frugal_order(g, base));
+    HP_TRY(list_minimum_memory_order(g, base));
     uint64_t other = list_order_peak(g, base, left, &at2);
     if (other < *needed) *needed = other, at = at2;
     if (other <= cap) return HP_OK;

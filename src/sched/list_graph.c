@@ -216,9 +216,9 @@ typedef struct {
   uint64_t *sum;    /* [n_values] sum of their numbers: the number itself when one is left */
   uint32_t *before; /* [n] predecessors to come */
   bool *ready;      /* [n] */
-} frugal;
+} minimum_memory;
 
-static void show(frugal *f, uint32_t i) {
+static void show(minimum_memory *f, uint32_t i) {
   uint32_t node = f->leaves + i;
   f->most[node] = f->ready[i] ? f->gain[i] : INT64_MIN;
   for (node /= 2; node; node /= 2) {
@@ -227,7 +227,7 @@ static void show(frugal *f, uint32_t i) {
   }
 }
 
-static void free_frugal(frugal *f) {
+static void free_minimum_memory(minimum_memory *f) {
   mem_free(f->gain);
   mem_free(f->most);
   mem_free(f->left);
@@ -237,14 +237,14 @@ static void free_frugal(frugal *f) {
 }
 
 /* One reader of v is left: running it will free v. */
-static void last_reader(frugal *f, uint32_t v) {
+static void last_reader(minimum_memory *f, uint32_t v) {
   uint32_t x = (uint32_t)f->sum[v];
   if (list_is_kept(f->g, v)) return;
   f->gain[x] += (int64_t)f->g->p->bytes[v];
   if (f->ready[x]) show(f, x);
 }
 
-static hp_status start_frugal(const list_graph *g, frugal *f) {
+static hp_status start_minimum_memory(const list_graph *g, minimum_memory *f) {
   size_t n = g->p->n, n_values = g->p->n_values;
   f->g = g;
   f->leaves = 1;
@@ -272,9 +272,9 @@ static hp_status start_frugal(const list_graph *g, frugal *f) {
   return HP_OK;
 }
 
-hp_status list_frugal_order(const list_graph *g, uint32_t *order) {
-  frugal f = {0};
-  hp_status st = start_frugal(g, &f);
+hp_status list_minimum_memory_order(const list_graph *g, uint32_t *order) {
+  minimum_memory f = {0};
+  hp_status st = start_minimum_memory(g, &f);
   for (size_t done = 0; !st && done < g->p->n; done++) {
     uint32_t x = 1;
     while (x < f.leaves) x = 2 * x + (f.most[2 * x] < f.most[2 * x + 1]);
@@ -293,6 +293,6 @@ hp_status list_frugal_order(const list_graph *g, uint32_t *order) {
         show(&f, g->succ[k]);
       }
   }
-  free_frugal(&f);
+  free_minimum_memory(&f);
   return st;
 }

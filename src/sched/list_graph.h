@@ -34,6 +34,6 @@ uint64_t list_bytes_at_start(const list_graph *g);
  * left[n_values] is scratch. */
 uint64_t list_order_peak(const list_graph *g, const uint32_t *order, uint32_t *left, uint32_t *at);
 /* An order that always takes the ready node that frees most (or adds least). */
-hp_status list_frugal_order(const list_graph *g, uint32_t *order);
+hp_status list_minimum_memory_order(const list_graph *g, uint32_t *order);
 
 #endif

@@ -188,15 +188,15 @@ static hp_status prepare(device *d, program *p, uint64_t *workspace, void **load
 }
 
 /* Frugal: in the order that takes least memory. */
-static hp_status plan(device *d, program *p, bool frugal, void **loaded) {
+static hp_status plan(device *d, program *p, bool minimum_memory, void **loaded) {
   memory_options o = {.effort = EFFORT};
   uint64_t *workspace = mem_calloc(p->insts.len, sizeof *workspace);
   HP_TRY_MEM(workspace);
   hp_status st = prepare(d, p, workspace, loaded);
-  if (!st && frugal) {
+  if (!st && minimum_memory) {
     d->backend->release(*loaded);
     *loaded = NULL;
-    st = reorder_frugal(p, workspace);
+    st = reorder_minimum_memory(p, workspace);
     if (!st) st = prepare(d, p, workspace, loaded);
   }
   if (!st) st = plan_memory(p, workspace, &o);

@@ -95,7 +95,7 @@ static hp_status run_memory(subject *s) {
 static hp_status run_reorder(subject *s) {
   uint64_t *workspace = mem_calloc(s->p->insts.len, sizeof *workspace);
   HP_TRY_MEM(workspace);
-  hp_status st = reorder_frugal(s->p, workspace);
+  hp_status st = reorder_minimum_memory(s->p, workspace);
   mem_free(workspace);
   return st;
 }

@@ -68,7 +68,7 @@ static void check_chain(link_fn link) {
   CHECK(workspace);
   CHECK_OK(place_waits(p, NULL, 0));
   CHECK_OK(plan_memory(p, workspace, &(memory_options){0}));
-  CHECK_OK(reorder_frugal(p, workspace));
+  CHECK_OK(reorder_minimum_memory(p, workspace));
   mem_free(workspace);
   program_free(p);
   graph_free(passed);

@@ -1,4 +1,4 @@
-/* join: products of one left operand by the same equation become one instruction.
+/* horizontal_fuse: products of one left operand by the same equation become one instruction.
  *
  * A product of few rows takes the time in which its right operand is read, and where each of them
  * starts that reading starts anew: q, k and v of a decoded token are read as one, gate and up too.
@@ -16,7 +16,7 @@ typedef struct {
   const hp_graph *g;
   use_lists uses;
   bool *taken; /* by node: it runs with an earlier one */
-} join;
+} fuser;
 
 static hp_shape shape_of(const ir_value *v) {
   hp_shape s = {.rank = v->rank};
@@ -46,7 +46,7 @@ static bool has_few_rows(const hp_graph *g, const ir_node *n) {
 static bool is_leaf(const ir_node *n) { return n->op == OP_INPUT || n->op == OP_PARAM; }
 
 /* Can node `later` run in the place of node i?  Its users come after it, so after i. */
-static bool may_join(const join *j, uint32_t i, uint32_t later) {
+static bool can_fuse(const fuser *j, uint32_t i, uint32_t later) {
   const ir_node *a = graph_node(j->g, i), *b = graph_node(j->g, later);
   if (b->op != OP_EINSUM || b->n_in != 2 || b->attr != a->attr || j->taken[later]) return false;
   if (b->block != a->block || b->phase != a->phase || b->stage != a->stage || b->group != a->group)
@@ -57,13 +57,13 @@ static bool may_join(const join *j, uint32_t i, uint32_t later) {
 }
 
 /* Node i and those that join it, in node order; their number. */
-static int siblings(join *j, uint32_t i, uint32_t member[TOGETHER]) {
+static int siblings(fuser *j, uint32_t i, uint32_t member[TOGETHER]) {
   const val x = graph_in(j->g, graph_node(j->g, i))[0];
   int n = 0;
   member[n++] = i;
   for (uint32_t u = j->uses.use0[x]; u < j->uses.use0[x + 1] && n < TOGETHER; u++) {
     uint32_t later = j->uses.use[u];
-    if (later <= member[n - 1] || !may_join(j, i, later)) continue;
+    if (later <= member[n - 1] || !can_fuse(j, i, later)) continue;
     j->taken[later] = true;
     member[n++] = later;
   }
@@ -100,7 +100,7 @@ static void emit(rewrite *r, const uint32_t *member, int n) {
   for (int k = 0; k < n; k++) r->map[graph_node(r->from, member[k])->out0] = v ? v + (val)k : 0;
 }
 
-static void rewrite_node(join *j, rewrite *r, uint32_t i) {
+static void rewrite_node(fuser *j, rewrite *r, uint32_t i) {
   const ir_node *n = graph_node(j->g, i);
   uint32_t member[TOGETHER];
   if (j->taken[i] || (is_leaf(n) && r->map[n->out0])) return;
@@ -109,9 +109,9 @@ static void rewrite_node(join *j, rewrite *r, uint32_t i) {
   else rewrite_copy(r, i);
 }
 
-hp_status pass_join(const hp_graph *in, const pass_options *o, hp_graph **out) {
+hp_status pass_horizontal_fuse(const hp_graph *in, const pass_options *o, hp_graph **out) {
   (void)o;
-  join j = {.g = in};
+  fuser j = {.g = in};
   rewrite r;
   HP_TRY(rewrite_begin(&r, in));
   hp_status st = use_lists_build(in, &j.uses);
