@@ -223,7 +223,7 @@ hp_status hp_layout_call(const hp_layout *l, const char *tensor_map, hp_layout *
 hp_status hp_layout_place(const hp_layout *l, const char *const *placement, int n, int rank,
                           hp_layout **out);
 hp_status hp_layout_set_partial(hp_layout *l, const char *axis, const char *op);
-hp_status hp_layout_repeat(const hp_layout *l, int64_t *out); /* devices that hold the same part */
+hp_status hp_layout_repeat(const hp_layout *l, int64_t *out); /* devices that hold the same shard */
 /* The part of a rank: [start, stop) of each dim of a tensor of shape s.  A dim that its axes do not
  * divide is padded: the last parts are shorter, or empty. */
 hp_status hp_layout_slice(const hp_layout *l, hp_shape s, int64_t rank, int64_t *start,
@@ -296,8 +296,8 @@ hp_status hp_param_find(const hp_device *d, const char *name, hp_dtype *t, hp_sh
  * back, on any mesh.  A load of files that hold others, or fewer, or more, changes nothing. */
 hp_status hp_params_save(hp_device *d, const char *path, const char *const *name, int n);
 hp_status hp_params_load(hp_device *d, const char *path, const char *const *name, int n);
-/* Do devices that hold the same part of a param hold the same bits?  HP_ERR_DEVICE says which param
- * and devices: memory, or a computation, has failed.  Reads all params once. */
+/* Do devices that hold the same shard of a param hold the same bits?  HP_ERR_DEVICE says which
+ * param and devices: memory, or a computation, has failed.  Reads all params once. */
 hp_status hp_params_verify(const hp_device *d);
 
 /* --- compile, look, run ------------------------------------------------------------------- */

@@ -61,28 +61,29 @@ HP_API int hp_device_threads(const hp_device *d) {
   API_GET;
   API_NEED_OR(d, 0);
   int threads = 0;
-  for (int i = 0; i < d->own; i++) threads += d->part[i]->backend->threads(d->part[i]->dev);
+  for (int i = 0; i < d->own; i++) threads += d->member[i]->backend->threads(d->member[i]->dev);
   return threads;
 }
 HP_API uint64_t hp_device_param_bytes(const hp_device *d) {
   API_GET;
   API_NEED_OR(d, 0);
-  return d->part[0]->state_bytes;
+  return d->member[0]->state_bytes;
 }
 
 HP_API void hp_device_set_memory_limit(hp_device *d, uint64_t bytes) {
   API_GET;
   API_NEED_OR(d, );
-  for (int i = 0; i < d->own; i++) d->part[i]->limit = bytes;
+  for (int i = 0; i < d->own; i++) d->member[i]->limit = bytes;
 }
 
 HP_API const char *hp_device_engine(const hp_device *d) {
   API_GET;
   API_NEED_OR(d, "");
-  return d->part[0]->backend->engine(d->part[0]->dev);
+  return d->member[0]->backend->engine(d->member[0]->dev);
 }
 static hp_status set_tuning(hp_device *d, const char *tuning) {
-  for (int i = 0; i < d->own; i++) HP_TRY(d->part[i]->backend->set_tuning(d->part[i]->dev, tuning));
+  for (int i = 0; i < d->own; i++)
+    HP_TRY(d->member[i]->backend->set_tuning(d->member[i]->dev, tuning));
   return HP_OK;
 }
 
@@ -92,12 +93,12 @@ HP_API hp_status hp_device_set_engine(hp_device *d, const char *name, const char
   API_CALL;
   API_NEED(d);
   API_NEED(name);
-  const char *before = d->part[0]->backend->engine(d->part[0]->dev);
+  const char *before = d->member[0]->backend->engine(d->member[0]->dev);
   hp_status st = group_set_engine(d, name);
   if (!st && tuning) {
     st = set_tuning(d, tuning);
     for (int i = 0; st && i < d->own; i++)
-      HP_ASSERT(!d->part[i]->backend->set_engine(d->part[i]->dev, before));
+      HP_ASSERT(!d->member[i]->backend->set_engine(d->member[i]->dev, before));
   }
   return api_result(__func__, st);
 }
@@ -106,7 +107,7 @@ HP_API hp_status hp_device_tuning(const hp_device *d, char **text) {
   API_NEED(d);
   API_NEED(text);
   str s = {0};
-  d->part[0]->backend->tuning(d->part[0]->dev, &s);
+  d->member[0]->backend->tuning(d->member[0]->dev, &s);
   return api_text(__func__, HP_OK, &s, text);
 }
 
@@ -114,8 +115,8 @@ HP_API hp_status hp_device_measure(hp_device *d, hp_limits *out) {
   API_CALL;
   API_NEED(d);
   API_NEED(out);
-  HP_TRY(device_measure(d->part[0]));
-  *out = d->part[0]->limits;
+  HP_TRY(device_measure(d->member[0]));
+  *out = d->member[0]->limits;
   return HP_OK;
 }
 

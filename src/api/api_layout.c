@@ -152,7 +152,7 @@ HP_API hp_status hp_layout_whole(const hp_layout *l, hp_shape part, hp_shape *ou
   hp_shape s = part;
   HP_TRY(need_rank(l, part));
   for (int d = 0; d < s.rank; d++)
-    if (__builtin_mul_overflow(part.dim[d], layout_parts(&l->m, &l->l, d), &s.dim[d]))
+    if (__builtin_mul_overflow(part.dim[d], layout_shard_count(&l->m, &l->l, d), &s.dim[d]))
       HP_FAIL(HP_ERR_SHAPE, "layout: dim %d of the whole tensor cannot be counted", d);
   *out = s;
   return HP_OK;

@@ -159,7 +159,7 @@ static void parts_free(parts *p) {
  * process; the memory of one that was made, or for which there is too little. */
 static hp_status make_program(const parts *from, hp_device *all, int i, const hp_compile_options *o,
                               program **out, void **loaded, hp_memory *memory) {
-  device *d = all->part[i];
+  device *d = all->member[i];
   uint64_t model[MEM_CLASS_COUNT];
   static const hp_compile_options usual;
   hp_graph *lowered = NULL;
@@ -233,7 +233,7 @@ static hp_status compile_parts(const parts *s, hp_device *d, const hp_compile_op
     hp_memory memory;
     HP_TRY(make_program(s, d, i, o, &p, &loaded, &memory));
     memcpy(h->model, memory.model, sizeof h->model);
-    HP_TRY(exec_create(d->part[i], p, loaded, &h->r.e[i]));
+    HP_TRY(exec_create(d->member[i], p, loaded, &h->r.e[i]));
   }
   return runs_prepare(&h->r, s->whole, s->s.of);
 }
@@ -319,10 +319,10 @@ HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_optio
   hp_status st = plan_first(g, d, o, &p, &loaded, &s.memory);
   if (st == HP_ERR_OOM && s.memory.limit_bytes && s.memory.planned_bytes) out->memory = s.memory;
   HP_TRY(st);
-  st = count(d->part[0], p, &s);
+  st = count(d->member[0], p, &s);
   s.compile_s = time_now_s() - start;
   if (!st) *out = s;
-  d->part[0]->backend->release(loaded);
+  d->member[0]->backend->release(loaded);
   program_free(p);
   return st;
 }
@@ -377,8 +377,8 @@ static hp_status plan_explain(const hp_graph *g, hp_device *d, const hp_compile_
   if (layouts) return plan_layouts(g, d, layouts, out);
   HP_TRY(plan_first(g, d, o, &p, &loaded, &memory));
   bool counts = !strncmp(what, "memory.", 7); /* "memory" stands behind a summary that has it */
-  hp_status st = explain_print(p, d->part[0], NULL, counts ? &memory : NULL, what, out);
-  d->part[0]->backend->release(loaded);
+  hp_status st = explain_print(p, d->member[0], NULL, counts ? &memory : NULL, what, out);
+  d->member[0]->backend->release(loaded);
   program_free(p);
   return st;
 }
@@ -401,7 +401,7 @@ HP_API hp_status hp_program_stats_get(const hp_program *p, hp_program_stats *out
   API_NEED(out);
   const exec *e = p->r.e[0];
   HP_TRY(memory_use_of(p->r.d, 0, exec_program(e), p->model, &s.memory));
-  HP_TRY(count(p->r.d->part[0], exec_program(e), &s));
+  HP_TRY(count(p->r.d->member[0], exec_program(e), &s));
   s.compile_s = p->compile_s;
   s.run_s = exec_last_seconds(e);
   if (s.run_s > 0) {
@@ -431,7 +431,7 @@ HP_API hp_status hp_explain(const hp_program *p, const char *what, char **text) 
   const exec *e = p->r.e[0];
   hp_memory m;
   HP_TRY(memory_use_of(p->r.d, 0, exec_program(e), p->model, &m));
-  hp_status st = explain_print(exec_program(e), p->r.d->part[0], e, &m, what, &s);
+  hp_status st = explain_print(exec_program(e), p->r.d->member[0], e, &m, what, &s);
   return api_text(__func__, st, &s, text);
 }
 HP_API hp_status hp_program_times(const hp_program *p, hp_op_time **out, int *n) {
@@ -441,7 +441,7 @@ HP_API hp_status hp_program_times(const hp_program *p, hp_op_time **out, int *n)
   API_NEED(out);
   API_NEED(n);
   const exec *e = p->r.e[0];
-  HP_TRY(explain_times(exec_program(e), p->r.d->part[0], e, &t));
+  HP_TRY(explain_times(exec_program(e), p->r.d->member[0], e, &t));
   *out = t.at;
   *n = (int)t.len;
   return HP_OK;

@@ -6,7 +6,7 @@
 
 /* --- names and places ------------------------------------------------------------------------- */
 
-hp_status saved_part_path(const char *name, int64_t device, str *out) {
+hp_status saved_shard_path(const char *name, int64_t device, str *out) {
   str_clear(out);
   str_printf(out, "%s-part-%05lld.safetensors", name, (long long)device);
   return str_status(out);
@@ -29,7 +29,8 @@ bool saved_exists(const char *name) {
 
 static double part_bytes(const mesh *m, const saved_tensor *t) {
   double n = (double)dtype_size((hp_dtype)t->type.dtype);
-  for (int d = 0; d < t->type.rank; d++) n *= (double)layout_part_size(m, &t->l, d, t->type.dim[d]);
+  for (int d = 0; d < t->type.rank; d++)
+    n *= (double)layout_shard_size(m, &t->l, d, t->type.dim[d]);
   return n;
 }
 
@@ -51,7 +52,7 @@ int64_t saved_saver(const mesh *m, const saved_tensor *t, int64_t first) {
 }
 
 bool saved_by(const mesh *m, const saved_tensor *t, int64_t device, box *part) {
-  *part = box_part(m, &t->l, t->type.dim, device);
+  *part = box_of_shard(m, &t->l, t->type.dim, device);
   return saved_saver(m, t, layout_first(m, &t->l, device)) == device && box_elements(part);
 }
 
@@ -114,7 +115,7 @@ hp_status saved_write_file(const char *name, const mesh *m, const saved_tensor *
   file_list f = {.n = 0};
   str path = {0};
   hp_status st = list_parts(&f, m, t, n, device);
-  if (!st) st = saved_part_path(name, device, &path);
+  if (!st) st = saved_shard_path(name, device, &path);
   if (!st && f.n) st = write_parts(&f, path.at, write, ctx);
   arena_free(&f.mem);
   str_free(&path);

@@ -34,7 +34,7 @@ int64_t saved_saver(const mesh *m, const saved_tensor *t, int64_t first);
 bool saved_by(const mesh *m, const saved_tensor *t, int64_t device, box *part);
 /* Of the save `name` ("DIR/model"): DIR/model-part-00003.safetensors and DIR/model.parts.json, in
  * place of what is in out. */
-hp_status saved_part_path(const char *name, int64_t device, str *out);
+hp_status saved_shard_path(const char *name, int64_t device, str *out);
 hp_status saved_index_path(const char *name, str *out);
 /* Writes the file of a device: what it saves of n tensors; none when that is nothing.  write(ctx,
  * k, own, out) writes the elements of box `own` of tensor k. */

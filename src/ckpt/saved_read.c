@@ -200,7 +200,7 @@ static const st_file *file_of(const saved *s, int64_t device) {
 static hp_status open_file(saved *s, int64_t device) {
   part_file p = {.device = device};
   str path = {0};
-  hp_status st = saved_part_path(s->name, device, &path);
+  hp_status st = saved_shard_path(s->name, device, &path);
   const char *kept = st ? NULL : arena_strdup(&s->mem, path.at);
   str_free(&path);
   HP_TRY(st);
@@ -218,8 +218,8 @@ static hp_status open_file(saved *s, int64_t device) {
 
 hp_status saved_need(saved *s, size_t k, const box *b) {
   const saved_tensor *t = &s->tensors.at[k];
-  parts_met p;
-  for (parts_begin(&p, &s->m, &t->l, t->type.dim, b); p.more; parts_next(&p)) {
+  shards_met p;
+  for (shards_begin(&p, &s->m, &t->l, t->type.dim, b); p.more; shards_next(&p)) {
     int64_t device = saved_saver(&s->m, t, p.first);
     if (!file_of(s, device)) HP_TRY(open_file(s, device));
     const st_file *f = file_of(s, device);
@@ -257,10 +257,10 @@ hp_status saved_read(const saved *s, size_t k, const box *b, const box *to, hp_d
                      saved_put *put, void *ctx) {
   const saved_tensor *t = &s->tensors.at[k];
   giver g = {(hp_dtype)t->type.dtype, type, put, ctx};
-  parts_met p;
+  shards_met p;
   box_runs r;
-  for (parts_begin(&p, &s->m, &t->l, t->type.dim, b); p.more; parts_next(&p)) {
-    box part = box_part(&s->m, &t->l, t->type.dim, p.first);
+  for (shards_begin(&p, &s->m, &t->l, t->type.dim, b); p.more; shards_next(&p)) {
+    box part = box_of_shard(&s->m, &t->l, t->type.dim, p.first);
     const st_tensor *x = st_find(file_of(s, saved_saver(&s->m, t, p.first)), t->name);
     for (runs_begin(&r, &p.common, &part, to); r.n; runs_next(&r))
       HP_TRY(give_run(&g, r.to, x->data + (size_t)r.from * dtype_size(g.from), r.n));

@@ -241,7 +241,7 @@ static hp_status use_limits(const model_run *r) {
   if (r->m->compute == HP_BF16) l.bf16_flops = k.peak_flops;
   else l.flops = k.peak_flops;
   l.bytes = k.bytes_per_s;
-  for (int i = 0; i < r->m->d->own; i++) r->m->d->part[i]->limits = l;
+  for (int i = 0; i < r->m->d->own; i++) r->m->d->member[i]->limits = l;
   return HP_OK;
 }
 

@@ -64,7 +64,7 @@ static void placements(json_writer *w, const mesh *m, const layout *l) {
 static void slices(json_writer *w, const mesh *m, const layout *l, const int64_t *shape) {
   json_put_key(w, "shard_shape");
   json_open_list(w);
-  for (int d = 0; d < l->rank; d++) json_put_int(w, layout_part_size(m, l, d, shape[d]));
+  for (int d = 0; d < l->rank; d++) json_put_int(w, layout_shard_size(m, l, d, shape[d]));
   json_close(w);
   json_put_key(w, "slices");
   json_open_list(w);

@@ -204,7 +204,7 @@ static void put_local_shape(json_writer *w, const derive_question *d, const mesh
   json_put_key(w, "local_shape");
   json_open_list(w);
   for (int i = 0; i < d->out[0].rank; i++)
-    json_put_int(w, layout_part_size(m, &d->out[0], i, rule_dim_size(&d->r, &d->r.out[0], i)));
+    json_put_int(w, layout_shard_size(m, &d->out[0], i, rule_dim_size(&d->r, &d->r.out[0], i)));
   json_close(w);
 }
 
@@ -229,7 +229,7 @@ static hp_status put_local(json_writer *w, const char *op, const tree_node *attr
   json_open_list(w);
   for (uint32_t i = 0; i < end->len; i++) {
     bool cut = d->out[0].n[i] > 0; /* then it is taken whole */
-    json_put_int(w, cut ? layout_part_size(m, &d->out[0], (int)i, end->child[i]->integer)
+    json_put_int(w, cut ? layout_shard_size(m, &d->out[0], (int)i, end->child[i]->integer)
                         : end->child[i]->integer);
   }
   json_close(w);

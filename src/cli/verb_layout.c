@@ -61,7 +61,7 @@ static void print_layout(const question *q, const layout *l, bool with_shape) {
   if (!with_shape) return;
   printf("a device holds [");
   for (int d = 0; d < l->rank; d++) {
-    printf(d ? ",%lld" : "%lld", (long long)layout_part_size(&q->m, l, d, q->shape[d]));
+    printf(d ? ",%lld" : "%lld", (long long)layout_shard_size(&q->m, l, d, q->shape[d]));
     padded |= layout_padded_size(&q->m, l, d, q->shape[d]) != q->shape[d];
   }
   printf("]%s\n\n  rank", padded ? ", the last ones padded" : "");

@@ -32,7 +32,7 @@ void layout_cut(layout *l, int dim, int n) {
   HP_ASSERT(n <= l->n[dim]);
   l->n[dim] = (uint8_t)(l->n[dim] - n);
   memset(l->axis[dim] + l->n[dim], 0, (size_t)n);
-  if (n) l->part[dim] = 0;
+  if (n) l->shard_size[dim] = 0;
 }
 
 const char *partial_op_name(int op) { return partial_op_names[op]; }

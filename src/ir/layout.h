@@ -25,7 +25,7 @@ typedef enum {
 
 typedef struct {
   int32_t rank;                           /* dims of the tensor */
-  int32_t part[LAYOUT_DIMS];              /* length of a part; 0: size / parts, rounded up */
+  int32_t shard_size[LAYOUT_DIMS];        /* length of a shard; 0: size / shards, rounded up */
   uint8_t n[LAYOUT_DIMS];                 /* axes that split a dim */
   uint8_t axis[LAYOUT_DIMS][LAYOUT_AXES]; /* which, outermost first */
   uint8_t partial[LAYOUT_AXES];           /* partial_op by axis */

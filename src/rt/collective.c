@@ -329,7 +329,7 @@ static hp_status all_reduce(rendezvous *m, const void *from, void *out) {
 }
 
 static hp_status (*const by_op[])(rendezvous *m, const void *from, void *to) = {
-    [OP_PART] = take_part,        [OP_DROP] = drop,
+    [OP_LOCAL_SHARD] = take_part, [OP_DROP] = drop,
     [OP_ALL_GATHER] = all_gather, [OP_REDUCE_SCATTER] = reduce_scatter,
     [OP_ALL_REDUCE] = all_reduce, [OP_ALL_TO_ALL] = all_to_all,
     [OP_LOCATE] = locate,         [OP_PLACE] = place,

@@ -31,7 +31,7 @@ static held held_of(const group *d, const hp_graph *g, const ir_node *n, const l
   if (n->op == OP_MARK && !layout_equal(&of[graph_in(g, n)[0]], h.l))
     h.from = &of[graph_in(g, n)[0]];
   for (int k = 0; k < h.part.rank; k++) {
-    h.part.dim[k] = layout_part_size(&d->m, h.l, k, h.whole.dim[k]);
+    h.part.dim[k] = layout_shard_size(&d->m, h.l, k, h.whole.dim[k]);
     room.dim[k] = layout_padded_size(&d->m, h.l, k, h.whole.dim[k]);
   }
   h.e.room = (double)value_elements(&room);

@@ -20,9 +20,9 @@ typedef struct {
 
 typedef VEC(whole_value) whole_list;
 
-static double part_bytes(const group *d, const hp_graph *g, val v, const layout *l) {
+static double shard_bytes(const group *d, const hp_graph *g, val v, const layout *l) {
   ir_value part = *graph_value(g, v);
-  for (int i = 0; i < part.rank; i++) part.dim[i] = layout_part_size(&d->m, l, i, part.dim[i]);
+  for (int i = 0; i < part.rank; i++) part.dim[i] = layout_shard_size(&d->m, l, i, part.dim[i]);
   return (double)value_bytes(&part);
 }
 
@@ -49,7 +49,7 @@ static hp_status find(const group *d, const hp_graph *g, const sharded *s, whole
     for (val v = n->out0; v < n->out0 + n->n_out; v++)
       for (int a = 0; a < d->m.axes; a++) {
         if (!(s->row_axes[v] >> a & 1) || layout_dim_of(&s->of[v], a) >= 0) continue;
-        whole_value x = {n, v, a, 1, part_bytes(d, g, v, &s->of[v])};
+        whole_value x = {n, v, a, 1, shard_bytes(d, g, v, &s->of[v])};
         HP_TRY(add(g, s, &x, list));
       }
   }

@@ -91,7 +91,7 @@ static int first_across(const card *c) { return c->l.rank / 2; }
 static int64_t parts_along(const mesh *m, const card *c, bool across) {
   int64_t parts = 1;
   int from = across ? first_across(c) : 0, to = across ? c->l.rank : first_across(c);
-  for (int d = from; d < to; d++) parts *= layout_parts(m, &c->l, d);
+  for (int d = from; d < to; d++) parts *= layout_shard_count(m, &c->l, d);
   return parts;
 }
 
@@ -100,7 +100,7 @@ static int64_t place_along(const mesh *m, const card *c, bool across, int64_t po
   int64_t place = 0;
   int from = across ? first_across(c) : 0, to = across ? c->l.rank : first_across(c);
   for (int d = from; d < to; d++)
-    place = place * layout_parts(m, &c->l, d) + layout_part_index(m, &c->l, d, position);
+    place = place * layout_shard_count(m, &c->l, d) + layout_shard_index(m, &c->l, d, position);
   return place;
 }
 
@@ -158,7 +158,7 @@ static void draw_tensor(picture *p, const card *c, double x, double y) {
 /* The tensor and its layout, and the part of a device. */
 static void describe(const mesh *m, const card *c, str *whole, str *held) {
   ir_value part = c->type;
-  for (int d = 0; d < part.rank; d++) part.dim[d] = layout_part_size(m, &c->l, d, part.dim[d]);
+  for (int d = 0; d < part.rank; d++) part.dim[d] = layout_shard_size(m, &c->l, d, part.dim[d]);
   value_print(&c->type, whole);
   str_add_char(whole, ' ');
   layout_print_on(m, &c->l, whole);

@@ -87,7 +87,8 @@ static hp_status check_engine(bool whole_sums, const char *name) {
 
 hp_status group_set_engine(group *g, const char *name) {
   HP_TRY(check_engine(g->whole_sums, name));
-  for (int i = 0; i < g->own; i++) HP_TRY(g->part[i]->backend->set_engine(g->part[i]->dev, name));
+  for (int i = 0; i < g->own; i++)
+    HP_TRY(g->member[i]->backend->set_engine(g->member[i]->dev, name));
   return HP_OK;
 }
 
@@ -104,17 +105,17 @@ static hp_status open_parts(group *g, const hp_device_options *o) {
     int place = w->place * g->own + i; /* among those that share this machine's threads */
     if (b.shared) b.threads = threads / sharers + (place < threads % sharers);
     if (b.shared && b.threads < 1) b.threads = 1;
-    HP_TRY(device_open(o->backend ? o->backend : "cpu", &b, o->memory_limit, &g->part[i]));
-    g->part[i]->mesh = &g->m;
-    g->part[i]->cluster = &g->cluster;
-    g->part[i]->position = g->first + i;
-    g->part[i]->comm = g->comm;
+    HP_TRY(device_open(o->backend ? o->backend : "cpu", &b, o->memory_limit, &g->member[i]));
+    g->member[i]->mesh = &g->m;
+    g->member[i]->cluster = &g->cluster;
+    g->member[i]->position = g->first + i;
+    g->member[i]->comm = g->comm;
   }
   return HP_OK;
 }
 
 static void describe(group *g) {
-  const char *part = g->part[0]->backend->describe(g->part[0]->dev);
+  const char *part = g->member[0]->backend->describe(g->member[0]->dev);
   if (g->n == 1) snprintf(g->about, sizeof g->about, "%s", part);
   else
     snprintf(g->about, sizeof g->about, "%d devices%s, each %s", g->n,
@@ -145,7 +146,7 @@ hp_status group_open(const hp_device_options *o, group **out) {
 void group_close(group *g) {
   if (!g) return;
   thread_team_free(g->thread_team);
-  for (int i = 0; i < COMM_LOCAL_MAX; i++) device_close(g->part[i]);
+  for (int i = 0; i < COMM_LOCAL_MAX; i++) device_close(g->member[i]);
   if (g->comm) g->comm->iface->close(g->comm);
   for (size_t i = 0; i < g->rules.len; i++) {
     mem_free(g->rules.at[i].pattern);
@@ -167,7 +168,7 @@ static void keep_whole(const mesh *m, const ir_value *type, bool where_divides, 
   if (l->rank != type->rank && where_divides) *l = (layout){.rank = type->rank};
   for (int d = 0; d < l->rank && d < type->rank; d++) {
     if (type->dim[d] == 1) layout_cut(l, d, l->n[d]);
-    while (where_divides && type->dim[d] % layout_parts(m, l, d)) layout_cut(l, d, 1);
+    while (where_divides && type->dim[d] % layout_shard_count(m, l, d)) layout_cut(l, d, 1);
   }
 }
 
@@ -278,10 +279,10 @@ bool holds_first(const group *g, int at, const layout *l) {
   return layout_first(&g->m, l, at) == at;
 }
 
-void part_copy(const group *g, int at, const ir_value *type, const layout *l, void *whole,
-               void *part, bool to_part) {
+void shard_copy(const group *g, int at, const ir_value *type, const layout *l, void *whole,
+                void *part, bool to_part) {
   box all = box_of(type->dim, type->rank), room = box_room(&g->m, l, type->dim, at);
-  box own = box_part(&g->m, l, type->dim, at);
+  box own = box_of_shard(&g->m, l, type->dim, at);
   size_t size = dtype_size(type->dtype);
   if (to_part) box_copy(&own, size, &all, whole, &room, part);
   else box_copy(&own, size, &room, part, &all, whole);
@@ -299,10 +300,11 @@ hp_status group_state_of(group *g, const char *name, const ir_value *type, uint3
   uint32_t own;
   group_declared(g, name, type, &s.l);
   HP_TRY(shard_check_layout(&g->m, name, type, &s.l, true));
-  for (int d = 0; d < type->rank; d++) part.dim[d] = layout_part_size(&g->m, &s.l, d, type->dim[d]);
+  for (int d = 0; d < type->rank; d++)
+    part.dim[d] = layout_shard_size(&g->m, &s.l, d, type->dim[d]);
   s.name = intern(&g->names, name, strlen(name));
   if (!s.name || !vec_reserve(&g->states, 1)) return HP_ERR_OOM;
-  for (int i = 0; i < g->own; i++) HP_TRY(device_state(g->part[i], name, &part, &own));
+  for (int i = 0; i < g->own; i++) HP_TRY(device_state(g->member[i], name, &part, &own));
   HP_TRY(map_set(&g->state_of, name, strlen(name), (uint32_t)g->states.len));
   *index = (uint32_t)g->states.len;
   g->states.at[g->states.len++] = s;
@@ -313,16 +315,16 @@ hp_status group_state_of(group *g, const char *name, const ir_value *type, uint3
 static state_tensor *part_of(const group *g, int i, uint32_t state) {
   uint32_t index;
   const char *name = intern_get(&g->names, g->states.at[state].name, NULL);
-  HP_ASSERT(device_find(g->part[i], name, &index));
-  return &g->part[i]->states.at[index];
+  HP_ASSERT(device_find(g->member[i], name, &index));
+  return &g->member[i]->states.at[index];
 }
 
 hp_status group_write(group *g, uint32_t state, const void *data) {
   const group_state *s = &g->states.at[state];
   for (int i = 0; i < g->own; i++) {
     state_tensor *p = part_of(g, i, state);
-    if (g->n == 1) return g->part[0]->backend->copy(g->part[0]->dev, p->at, data, p->bytes);
-    part_copy(g, g->first + i, &s->type, &s->l, (void *)(uintptr_t)data, p->at, true);
+    if (g->n == 1) return g->member[0]->backend->copy(g->member[0]->dev, p->at, data, p->bytes);
+    shard_copy(g, g->first + i, &s->type, &s->l, (void *)(uintptr_t)data, p->at, true);
   }
   return HP_OK;
 }
@@ -330,7 +332,7 @@ hp_status group_write(group *g, uint32_t state, const void *data) {
 /* Where parts need not be whole rows, all of it is made first. */
 hp_status group_fill(group *g, uint32_t state, hp_fill_fn fill, void *context) {
   const ir_value *type = &g->states.at[state].type;
-  const device *d = g->part[0];
+  const device *d = g->member[0];
   if (g->n == 1) return d->backend->fill(d->dev, part_of(g, 0, state)->at, type, fill, context);
   size_t bytes = (size_t)value_bytes(type);
   void *whole = mem_map(bytes);
@@ -346,8 +348,8 @@ hp_status group_read(const group *g, uint32_t state, void *data) {
   for (int i = 0; i < g->own; i++) {
     state_tensor *p = part_of(g, i, state);
     if (g->own < g->n) return group_fetch(g, &s->type, &s->l, p->at, data);
-    if (g->n == 1) return g->part[0]->backend->copy(g->part[0]->dev, data, p->at, p->bytes);
-    if (holds_first(g, i, &s->l)) part_copy(g, i, &s->type, &s->l, data, p->at, false);
+    if (g->n == 1) return g->member[0]->backend->copy(g->member[0]->dev, data, p->at, p->bytes);
+    if (holds_first(g, i, &s->l)) shard_copy(g, i, &s->type, &s->l, data, p->at, false);
   }
   return HP_OK;
 }
@@ -408,13 +410,13 @@ hp_status group_fetch(const group *g, const ir_value *type, const layout *l, con
   everyone e;
   char wants[COMM_MAX];
   ir_value p = *type;
-  for (int d = 0; d < p.rank; d++) p.dim[d] = layout_part_size(&g->m, l, d, p.dim[d]);
+  for (int d = 0; d < p.rank; d++) p.dim[d] = layout_shard_size(&g->m, l, d, p.dim[d]);
   comm_region all = {.run = (int64_t)value_bytes(&p), .n = 1};
   HP_TRY(agree_to_fetch(g, &e, l, whole != NULL, all, wants));
   fetch_regions(g, l, whole != NULL, wants, all, &e);
   HP_TRY(run_rendezvous(g, &e, part));
   for (int i = 0; i < g->n; i++)
-    if (e.take[i].n) part_copy(g, i, type, l, whole, (void *)(uintptr_t)e.seen[i].at, false);
+    if (e.take[i].n) shard_copy(g, i, type, l, whole, (void *)(uintptr_t)e.seen[i].at, false);
   return g->comm->iface->leave(g->comm, &e.g);
 }
 
@@ -447,14 +449,14 @@ static hp_status tell_all(const group *g, bool failed, str *text) {
 }
 
 hp_status group_choose(group *g, int i, program *p) {
-  device *d = g->part[i];
+  device *d = g->member[i];
   const backend_iface *b = d->backend;
   bool first = g->first + i == 0, fastest = !strcmp(b->engine(d->dev), ENGINE_FASTEST);
   bool shared = fastest && g->n > 1 && !g->plan_only;
   hp_status st = first || !shared ? b->choose(d->dev, p) : HP_OK;
   str text = {0};
   if (!shared) return st;
-  if (!st && !g->first) b->tuning(g->part[0]->dev, &text);
+  if (!st && !g->first) b->tuning(g->member[0]->dev, &text);
   if (g->own < g->n) {
     hp_status told = tell_all(g, st != HP_OK, &text);
     if (!st) st = told;

@@ -22,10 +22,10 @@ typedef struct {
 } group_state;
 
 struct hp_device {
-  int n;                        /* devices of the mesh */
-  int first, own;               /* those of this process */
-  bool plan_only;               /* one stands for all */
-  device *part[COMM_LOCAL_MAX]; /* of these */
+  int n;                          /* devices of the mesh */
+  int first, own;                 /* those of this process */
+  bool plan_only;                 /* one stands for all */
+  device *member[COMM_LOCAL_MAX]; /* of these */
   cluster cluster;
   mesh m; /* of one axis and device when n is 1 */
   comm *comm;
@@ -67,9 +67,9 @@ hp_status group_read(const group *g, uint32_t state, void *data);
 hp_status group_fetch(const group *g, const ir_value *type, const layout *l, const void *part,
                       void *whole);
 /* Copies one device's part of `whole` in or out. */
-void part_copy(const group *g, int at, const ir_value *type, const layout *l, void *whole,
-               void *part, bool to_part);
-/* Is the device the first of those that hold the same part? */
+void shard_copy(const group *g, int at, const ir_value *type, const layout *l, void *whole,
+                void *part, bool to_part);
+/* Is the device the first of those that hold the same shard? */
 bool holds_first(const group *g, int at, const layout *l);
 
 #endif

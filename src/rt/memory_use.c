@@ -189,18 +189,18 @@ uint64_t memory_of_device(const group *g) {
   if (g->cluster.memory_gb > 0) return (uint64_t)(g->cluster.memory_gb * 1e9);
   if (strcmp(g->cluster.name, "this")) return 0;
   int sharers = g->plan_only ? g->n : world_get()->here * g->own;
-  return g->part[0]->physical / (uint64_t)(sharers > 0 ? sharers : 1);
+  return g->member[0]->physical / (uint64_t)(sharers > 0 ? sharers : 1);
 }
 
 hp_status memory_use_of(const group *g, int i, const program *p,
                         const uint64_t model[MEM_CLASS_COUNT], hp_memory *out) {
   hp_memory m = {.work_bytes = p->arena[TIER_DEVICE],
                  .work_bound = p->bound[TIER_DEVICE],
-                 .limit_bytes = g->part[i]->limit,
+                 .limit_bytes = g->member[i]->limit,
                  .device_bytes = memory_of_device(g),
                  .devices = g->n};
   HP_TRY(count_work(p, &m));
-  count_state(g->part[i], p, &m);
+  count_state(g->member[i], p, &m);
   memcpy(m.model, model, sizeof m.model);
   m.planned_bytes = m.state_bytes + m.work_bytes;
   count_tiers(p, &m);

@@ -64,15 +64,15 @@ typedef struct {
   st_writer *out;
   char *stage;
   size_t filled;
-} part_writer;
+} shard_writer;
 
-static hp_status flush(part_writer *w) {
+static hp_status flush(shard_writer *w) {
   size_t n = w->filled;
   w->filled = 0;
   return n ? st_writer_write(w->out, w->stage, n) : HP_OK;
 }
 
-static hp_status write_run(part_writer *w, const char *from, size_t n) {
+static hp_status write_run(shard_writer *w, const char *from, size_t n) {
   while (n) {
     size_t some = STAGE_BYTES - w->filled < n ? STAGE_BYTES - w->filled : n;
     HP_TRY(w->d->backend->copy(w->d->dev, w->stage + w->filled, from, some));
@@ -84,8 +84,8 @@ static hp_status write_run(part_writer *w, const char *from, size_t n) {
   return HP_OK;
 }
 
-static hp_status write_part(void *context, size_t k, const box *own, st_writer *out) {
-  part_writer *w = context;
+static hp_status write_shard(void *context, size_t k, const box *own, st_writer *out) {
+  shard_writer *w = context;
   const saved_tensor *t = &w->t->tensor[k];
   const char *at = part_of(w->d, t->name)->at;
   box room = box_room(&w->t->g->m, &t->l, t->type.dim, w->d->position);
@@ -99,10 +99,10 @@ static hp_status write_part(void *context, size_t k, const box *own, st_writer *
 
 static hp_status save_device(void *context, int i) {
   const transfer *t = context;
-  part_writer w = {.t = t, .d = t->g->part[i]};
+  shard_writer w = {.t = t, .d = t->g->member[i]};
   w.stage = mem_calloc(STAGE_BYTES, 1);
   HP_TRY_MEM(w.stage);
-  hp_status st = saved_write_file(t->to, &t->g->m, t->tensor, t->n, w.d->position, write_part, &w);
+  hp_status st = saved_write_file(t->to, &t->g->m, t->tensor, t->n, w.d->position, write_shard, &w);
   mem_free(w.stage);
   return st;
 }
@@ -119,7 +119,7 @@ static hp_status forget_index(const char *to) {
 
 hp_status params_save(group *g, const char *to, const char *const *name, int n) {
   transfer t = {.g = g, .to = to};
-  bool leads = g->part[0]->position == 0;
+  bool leads = g->member[0]->position == 0;
   hp_status st = collect(&t, name, n);
   if (!st && leads) st = forget_index(to);
   if (!st) st = each_device(&t, save_device);
@@ -175,7 +175,7 @@ static hp_status refuse_more(const transfer *t) {
 
 static box own_box(const transfer *t, size_t k, int i) {
   const saved_tensor *x = &t->tensor[k];
-  return box_part(&t->g->m, &x->l, x->type.dim, t->g->part[i]->position);
+  return box_of_shard(&t->g->m, &x->l, x->type.dim, t->g->member[i]->position);
 }
 
 static hp_status check(transfer *t) {
@@ -193,22 +193,22 @@ typedef struct {
   const device *d;
   const state_tensor *to;
   size_t size;
-} part_reader;
+} shard_reader;
 
 static hp_status put(void *context, int64_t at, const void *from, int64_t n) {
-  const part_reader *r = context;
+  const shard_reader *r = context;
   return r->d->backend->copy(r->d->dev, (char *)r->to->at + (size_t)at * r->size, from,
                              (size_t)n * r->size);
 }
 
 static hp_status load_device(void *context, int i) {
   const transfer *t = context;
-  const device *d = t->g->part[i];
+  const device *d = t->g->member[i];
   for (size_t k = 0; k < t->n; k++) {
     milestone_count_work();
     const saved_tensor *x = &t->tensor[k];
     hp_dtype type = (hp_dtype)x->type.dtype;
-    part_reader r = {d, part_of(d, x->name), dtype_size(type)};
+    shard_reader r = {d, part_of(d, x->name), dtype_size(type)};
     box own = own_box(t, k, i), room = box_room(&t->g->m, &x->l, x->type.dim, d->position);
     HP_TRY(saved_read(t->from, t->number[k], &own, &room, type, put, &r));
   }

@@ -20,7 +20,7 @@ static const char *name_of(const comparison *c, size_t k) {
 
 static hp_status hash_device(void *context, int i) {
   comparison *c = context;
-  const device *d = c->g->part[i];
+  const device *d = c->g->member[i];
   for (size_t k = 0; k < c->n; k++) {
     uint32_t at;
     const char *name = name_of(c, k);
@@ -38,7 +38,7 @@ typedef struct {
   int64_t first;     /* of the devices that hold the part */
   int holders, most; /* how many; how many of them agree */
   uint64_t right;    /* the hash that most have */
-} part_holders;
+} shard_holders;
 
 static uint64_t hash_at(const comparison *c, int64_t at, size_t k) {
   return c->all[(size_t)at * c->n + k];
@@ -48,8 +48,8 @@ static bool holds(const comparison *c, int64_t at, size_t k, int64_t first) {
   return layout_first(&c->g->m, &c->g->states.at[k].l, at) == first;
 }
 
-static part_holders count(const comparison *c, size_t k, int64_t first) {
-  part_holders p = {.first = first};
+static shard_holders count(const comparison *c, size_t k, int64_t first) {
+  shard_holders p = {.first = first};
   for (int64_t a = first; a < c->g->n; a++) {
     int same = 0;
     if (!holds(c, a, k, first)) continue;
@@ -62,7 +62,8 @@ static part_holders count(const comparison *c, size_t k, int64_t first) {
 }
 
 /* "device 3 (process 3)" for those that are, or are not, of the hash that most have. */
-static void show_devices(const comparison *c, size_t k, const part_holders *p, bool odd, str *out) {
+static void show_devices(const comparison *c, size_t k, const shard_holders *p, bool odd,
+                         str *out) {
   enum { SHOWN = 4 };
   int n = 0;
   for (int64_t a = p->first; a < c->g->n; a++) {
@@ -72,7 +73,7 @@ static void show_devices(const comparison *c, size_t k, const part_holders *p, b
   if (n > SHOWN) str_printf(out, " and %d more", n - SHOWN);
 }
 
-static hp_status refuse(const comparison *c, size_t k, const part_holders *p, int others) {
+static hp_status refuse(const comparison *c, size_t k, const shard_holders *p, int others) {
   const char *what = c->g->own < c->g->n ? "process" : "device";
   str odd = {0}, even = {0}, more = {0};
   bool known = p->most > p->holders / 2;
@@ -98,7 +99,7 @@ static hp_status refuse(const comparison *c, size_t k, const part_holders *p, in
 /* --- comparing -------------------------------------------------------------------------------- */
 
 /* The first part of a param whose holders differ; false: there is none. */
-static bool find_odd(const comparison *c, size_t k, part_holders *out) {
+static bool find_odd(const comparison *c, size_t k, shard_holders *out) {
   const layout *l = &c->g->states.at[k].l;
   for (int64_t a = 0; a < c->g->n; a++) {
     int64_t first = layout_first(&c->g->m, l, a);
@@ -110,7 +111,7 @@ static bool find_odd(const comparison *c, size_t k, part_holders *out) {
 }
 
 static hp_status compare(const comparison *c) {
-  part_holders p, worst = {0};
+  shard_holders p, worst = {0};
   size_t at = 0;
   int n = 0;
   for (size_t k = 0; k < c->n; k++)

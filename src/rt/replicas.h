@@ -1,4 +1,4 @@
-/* Devices that hold the same part of a tensor hold the same bits; where they do not, memory or a
+/* Devices that hold the same shard of a tensor hold the same bits; where they do not, memory or a
  * computation of one of them has failed. */
 #ifndef RT_REPLICAS_H
 #define RT_REPLICAS_H

@@ -11,14 +11,14 @@ static hp_status add_io(runs *r, const hp_graph *g, const ir_node *n, const layo
   made->name = intern_get(&r->d->names, name, NULL);
   ir_value part = x.type;
   for (int d = 0; d < part.rank; d++)
-    part.dim[d] = layout_part_size(&r->d->m, &x.l, d, part.dim[d]);
-  made->part_bytes = (size_t)value_bytes(&part);
+    part.dim[d] = layout_shard_size(&r->d->m, &x.l, d, part.dim[d]);
+  made->shard_bytes = (size_t)value_bytes(&part);
   for (int i = 0; i < r->d->own; i++) {
-    made->part[i] = mem_calloc(made->part_bytes + 1, 1); /* padding stays 0 */
-    HP_TRY_MEM(made->part[i]);
+    made->shard[i] = mem_calloc(made->shard_bytes + 1, 1); /* padding stays 0 */
+    HP_TRY_MEM(made->shard[i]);
   }
   comm *c = r->d->comm; /* all parts may come together here */
-  return c->iface->reserve ? c->iface->reserve(c, (int64_t)(made->part_bytes + 1) * r->d->n)
+  return c->iface->reserve ? c->iface->reserve(c, (int64_t)(made->shard_bytes + 1) * r->d->n)
                            : HP_OK;
 }
 
@@ -35,7 +35,7 @@ hp_status runs_prepare(runs *r, const hp_graph *g, const layout *of) {
 void runs_free(runs *r) {
   for (int i = 0; i < COMM_LOCAL_MAX; i++) exec_free(r->e[i]);
   for (size_t k = 0; k < r->ios.len; k++)
-    for (int i = 0; i < r->d->own; i++) mem_free(r->ios.at[k].part[i]);
+    for (int i = 0; i < r->d->own; i++) mem_free(r->ios.at[k].shard[i]);
   vec_free(&r->ios);
   mem_free(r->given);
 }
@@ -63,7 +63,7 @@ static hp_status give(runs *r, const hp_io *io, int n) {
       HP_FAIL(HP_ERR_ARG, "\"%s\" has %llu bytes in the program, %zu are given", io[k].name,
               (unsigned long long)want, io[k].bytes);
     for (int i = 0; i < r->d->own; i++)
-      r->given[(size_t)i * r->ios.len + (size_t)k] = (hp_io){x->name, x->part[i], x->part_bytes};
+      r->given[(size_t)i * r->ios.len + (size_t)k] = (hp_io){x->name, x->shard[i], x->shard_bytes};
   }
   return HP_OK;
 }
@@ -76,7 +76,7 @@ static hp_status run_device(void *context, int i) {
   for (int k = 0; k < r->n_given; k++) {
     const run_io *x = find_io(r, r->whole[k].name);
     if (x->input && !is_empty(x))
-      part_copy(r->d, at, &x->type, &x->l, r->whole[k].data, mine[k].data, true);
+      shard_copy(r->d, at, &x->type, &x->l, r->whole[k].data, mine[k].data, true);
   }
   hp_status st = exec_run(r->e[i], mine, r->n_given);
   if (st) {
@@ -86,7 +86,7 @@ static hp_status run_device(void *context, int i) {
   for (int k = 0; k < r->n_given; k++) {
     const run_io *x = find_io(r, r->whole[k].name);
     if (!x->input && !is_empty(x) && holds_first(r->d, at, &x->l))
-      part_copy(r->d, at, &x->type, &x->l, r->whole[k].data, mine[k].data, false);
+      shard_copy(r->d, at, &x->type, &x->l, r->whole[k].data, mine[k].data, false);
   }
   return HP_OK;
 }
@@ -97,7 +97,7 @@ static hp_status fetch_outputs(const runs *r) {
   for (int k = 0; k < r->n_given; k++) {
     const run_io *x = find_io(r, r->whole[k].name);
     if (!x->input && !is_empty(x))
-      HP_TRY(group_fetch(r->d, &x->type, &x->l, x->part[0], r->whole[k].data));
+      HP_TRY(group_fetch(r->d, &x->type, &x->l, x->shard[0], r->whole[k].data));
   }
   return HP_OK;
 }

@@ -10,8 +10,8 @@ typedef struct {
   ir_value type; /* of the whole */
   layout l;
   bool input;
-  void *part[COMM_LOCAL_MAX]; /* staging of each device, */
-  size_t part_bytes;          /* of so many bytes */
+  void *shard[COMM_LOCAL_MAX]; /* staging of each device, */
+  size_t shard_bytes;          /* of so many bytes */
 } run_io;
 
 typedef struct {

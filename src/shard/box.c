@@ -8,15 +8,15 @@ box box_of(const int64_t *shape, int rank) {
   return b;
 }
 
-box box_part(const mesh *m, const layout *l, const int64_t *shape, int64_t position) {
+box box_of_shard(const mesh *m, const layout *l, const int64_t *shape, int64_t position) {
   box b = {.rank = l->rank};
   layout_slice(m, l, shape, position, b.start, b.stop);
   return b;
 }
 
 box box_room(const mesh *m, const layout *l, const int64_t *shape, int64_t position) {
-  box b = box_part(m, l, shape, position);
-  for (int d = 0; d < l->rank; d++) b.stop[d] = b.start[d] + layout_part_size(m, l, d, shape[d]);
+  box b = box_of_shard(m, l, shape, position);
+  for (int d = 0; d < l->rank; d++) b.stop[d] = b.start[d] + layout_shard_size(m, l, d, shape[d]);
   return b;
 }
 
@@ -82,25 +82,26 @@ static int64_t holder(const mesh *m, const layout *l, const int64_t *part) {
   return position;
 }
 
-static void show_part(parts_met *p) {
+static void show_part(shards_met *p) {
   box part;
   p->first = holder(p->m, p->l, p->at);
-  part = box_part(p->m, p->l, p->shape, p->first);
+  part = box_of_shard(p->m, p->l, p->shape, p->first);
   p->more = box_intersect(&p->within, &part, &p->common);
 }
 
-void parts_begin(parts_met *p, const mesh *m, const layout *l, const int64_t *shape, const box *b) {
-  *p = (parts_met){.m = m, .l = l, .shape = shape, .within = *b};
+void shards_begin(shards_met *p, const mesh *m, const layout *l, const int64_t *shape,
+                  const box *b) {
+  *p = (shards_met){.m = m, .l = l, .shape = shape, .within = *b};
   if (!box_elements(b)) return;
   for (int d = 0; d < l->rank; d++) {
-    int64_t part = layout_part_size(m, l, d, shape[d]);
+    int64_t part = layout_shard_size(m, l, d, shape[d]);
     p->at[d] = p->low[d] = b->start[d] / part;
     p->high[d] = (b->stop[d] - 1) / part;
   }
   show_part(p);
 }
 
-void parts_next(parts_met *p) {
+void shards_next(shards_met *p) {
   int d = p->l->rank - 1;
   for (; d >= 0; d--) {
     if (p->at[d]++ < p->high[d]) break;

@@ -16,7 +16,7 @@ typedef struct {
 box box_of(const int64_t *shape, int rank); /* the whole tensor */
 /* What the device holds, without padding, and the room that it has for it, padding included: its
  * part begins where the box begins, and is as long in every dim as the others. */
-box box_part(const mesh *m, const layout *l, const int64_t *shape, int64_t position);
+box box_of_shard(const mesh *m, const layout *l, const int64_t *shape, int64_t position);
 box box_room(const mesh *m, const layout *l, const int64_t *shape, int64_t position);
 
 int64_t box_elements(const box *b);
@@ -27,12 +27,12 @@ void box_print(const box *b, str *out); /* [0:16, 4:8] */
 
 /* --- who holds it ----------------------------------------------------------------------------- */
 
-/* The first of the devices that hold the same part as this one, and the k-th of them,
+/* The first of the devices that hold the same shard as this one, and the k-th of them,
  * k < layout_repeat. */
 int64_t layout_first(const mesh *m, const layout *l, int64_t position);
 int64_t layout_replica(const mesh *m, const layout *l, int64_t first, int64_t k);
 
-/* The parts of a layout that a box meets: for (parts_begin(...); p.more; parts_next(&p)). */
+/* The parts of a layout that a box meets: for (shards_begin(...); p.more; shards_next(&p)). */
 typedef struct {
   bool more;
   int64_t first; /* device that holds this part first */
@@ -43,9 +43,10 @@ typedef struct {
   const int64_t *shape;
   box within;
   int64_t low[LAYOUT_DIMS], high[LAYOUT_DIMS], at[LAYOUT_DIMS]; /* numbers of parts, by dim */
-} parts_met;
-void parts_begin(parts_met *p, const mesh *m, const layout *l, const int64_t *shape, const box *b);
-void parts_next(parts_met *p);
+} shards_met;
+void shards_begin(shards_met *p, const mesh *m, const layout *l, const int64_t *shape,
+                  const box *b);
+void shards_next(shards_met *p);
 
 /* --- elements --------------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 #include "shard/crossmesh.h"
 
-/* Every device of the first mesh holds one part, so the groups of devices that hold the same part
+/* Every device of the first mesh holds one part, so the groups of devices that hold the same shard
  * have nothing in common: what is asked of a part is shared out among its holders by itself. */
 typedef struct {
   const mesh *from, *to;
@@ -77,12 +77,12 @@ static hp_status share_out(crossing_plan *p, int64_t first, int64_t to, box rest
 /* Walks what the device at `position` of the second mesh needs: counts what is asked of each part,
  * or, once all is counted, shares it out. */
 static hp_status visit(crossing_plan *p, int64_t position, bool counting) {
-  parts_met part;
+  shards_met part;
   int64_t rank = mesh_rank(p->to, position), here = mesh_position(p->from, rank);
   int64_t own = here < 0 ? -1 : layout_first(p->from, p->a, here);
-  box needed = box_part(p->to, p->b, p->shape, position);
-  parts_begin(&part, p->from, p->a, p->shape, &needed);
-  for (; part.more; parts_next(&part)) {
+  box needed = box_of_shard(p->to, p->b, p->shape, position);
+  shards_begin(&part, p->from, p->a, p->shape, &needed);
+  for (; part.more; shards_next(&part)) {
     if (counting) {
       if (part.first != own) p->asked[part.first] += box_elements(&part.common);
     } else if (part.first == own) {

@@ -177,7 +177,7 @@ static hp_status entry(reader *r, const mesh *m, layout *l, int dim) {
   reader before = *r;
   HP_TRY(number(r, &part));
   if (part < 1 || part > INT32_MAX) return bad(&before, "the length of a part, at least 1");
-  l->part[dim] = (int32_t)part;
+  l->shard_size[dim] = (int32_t)part;
   return HP_OK;
 }
 
@@ -277,7 +277,7 @@ void layout_print_on(const mesh *m, const layout *l, str *out) {
     if (l->n[d] > 1) str_add(out, "(");
     for (int i = 0; i < l->n[d]; i++) str_printf(out, i ? ",%s" : "%s", m->name[l->axis[d][i]]);
     if (l->n[d] > 1) str_add(out, ")");
-    if (l->part[d]) str_printf(out, ":%d", l->part[d]);
+    if (l->shard_size[d]) str_printf(out, ":%d", l->shard_size[d]);
   }
   str_add(out, ")");
   for (int a = 0; a < m->axes; a++)

@@ -69,7 +69,7 @@ static uint32_t pop(search *s) {
 
 static int64_t local_elements(const search *s, const layout *l) {
   int64_t n = 1;
-  for (int d = 0; d < l->rank; d++) n *= s->size[d] / layout_parts(s->m, l, d);
+  for (int d = 0; d < l->rank; d++) n *= s->size[d] / layout_shard_count(s->m, l, d);
   return n;
 }
 
@@ -102,7 +102,7 @@ static double bytes_of(const search *s, const path_move *move) {
 
 static bool divides(const search *s, const layout *l) {
   for (int d = 0; d < l->rank; d++)
-    if (s->size[d] % layout_parts(s->m, l, d)) return false;
+    if (s->size[d] % layout_shard_count(s->m, l, d)) return false;
   return true;
 }
 
@@ -272,7 +272,7 @@ static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 static hp_status pad(search *s, const layout *from) {
   int64_t all = 1;
   for (int d = 0; d < from->rank; d++) {
-    int64_t a = layout_parts(s->m, from, d), b = layout_parts(s->m, &s->target, d);
+    int64_t a = layout_shard_count(s->m, from, d), b = layout_shard_count(s->m, &s->target, d);
     int64_t unit = a / gcd(a, b) * b, n = s->q->shape[d];
     if (n < 0 || n > INT64_MAX / 2 - unit)
       HP_FAIL(HP_ERR_SHAPE, "redistribution: dim %d has size %lld", d, (long long)n);
@@ -338,7 +338,7 @@ hp_status path_find(const path_request *q, const layout *from, const layout *to,
     HP_FAIL(HP_ERR_LAYOUT, "redistribution: from %d dims to %d; both layouts are of one tensor",
             from->rank, to->rank);
   for (int d = 0; d < from->rank; d++)
-    if (from->part[d] || to->part[d])
+    if (from->shard_size[d] || to->shard_size[d])
       HP_FAIL(HP_ERR_UNSUPPORTED,
               "redistribution: dim %d has parts of a given length; pad it first", d);
   HP_TRY(pad(&s, &start));

@@ -194,8 +194,8 @@ static hp_status needs(const derivation *d, int operand, layout *need) {
   }
   HP_TRY(compose_all(d, t, need));
   for (int dim = 0; dim < t->rank; dim++)
-    if (!t->n[dim] ||
-        (t->n[dim] > 1 && layout_parts(d->m, need, dim) == layout_parts(d->m, has, dim))) {
+    if (!t->n[dim] || (t->n[dim] > 1 &&
+                       layout_shard_count(d->m, need, dim) == layout_shard_count(d->m, has, dim))) {
       need->n[dim] = has->n[dim]; /* with axes of one device */
       memcpy(need->axis[dim], has->axis[dim], sizeof need->axis[dim]);
     }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 static void local_type(const shard *s, const layout *l, ir_value *v) {
-  for (int d = 0; d < v->rank; d++) v->dim[d] = layout_part_size(s->m, l, d, v->dim[d]);
+  for (int d = 0; d < v->rank; d++) v->dim[d] = layout_shard_size(s->m, l, d, v->dim[d]);
 }
 
 hp_status shard_check_layout(const mesh *m, const char *name, const ir_value *v, const layout *l,
@@ -22,7 +22,8 @@ hp_status shard_check_layout(const mesh *m, const char *name, const ir_value *v,
   int d = layout_short_dim(m, l, v->dim);
   if (d >= 0)
     HP_FAIL(HP_ERR_LAYOUT, "layout of \"%s\": dim %d of size %lld is more than %lld parts of %d",
-            name, d, (long long)v->dim[d], (long long)layout_parts(m, l, d), l->part[d]);
+            name, d, (long long)v->dim[d], (long long)layout_shard_count(m, l, d),
+            l->shard_size[d]);
   return HP_OK;
 }
 
@@ -35,7 +36,7 @@ bool shard_declared(const hp_graph *g, const shard_plan *plan, const ir_node *n,
   if (plan->whole_sums) memset(out->partial, 0, sizeof out->partial);
   for (int d = 0; d < v->rank && d < out->rank; d++)
     if (plan->type || layout_padded_size(plan->mesh, out, d, v->dim[d]) == v->dim[d])
-      out->part[d] = 0;
+      out->shard_size[d] = 0;
   return true;
 }
 
@@ -91,8 +92,8 @@ static void locate_indices(shard *s, const rule *r, const choice *c, val *in) {
     int d, operand = r->factor[f].index - 1, tensor = rule_find(r, f, &d);
     if (operand < 0 || tensor < 0) continue;
     const layout *l = tensor < r->n_in ? &c->need[tensor] : &c->out[tensor - r->n_in];
-    if (layout_parts(s->m, l, d) == 1) continue;
-    int64_t size = layout_part_size(s->m, l, d, r->factor[f].size);
+    if (layout_shard_count(s->m, l, d) == 1) continue;
+    int64_t size = layout_shard_size(s->m, l, d, r->factor[f].size);
     in[operand] = shard_locate(s, in[operand], l->axis[d], l->n[d], size);
   }
 }
@@ -243,7 +244,7 @@ static hp_status unpadded(const hp_graph *g, const padded *p, const mesh *m, sha
     axes[v] = s->row_axes[p->of[v]];
     for (int d = 0; d < t->rank; d++)
       if (longer->dim[d] != t->dim[d])
-        of[v].part[d] = (int32_t)layout_part_size(m, &of[v], d, longer->dim[d]);
+        of[v].shard_size[d] = (int32_t)layout_shard_size(m, &of[v], d, longer->dim[d]);
   }
   mem_free(s->of);
   mem_free(s->row_axes);

@@ -33,7 +33,7 @@ bool shard_cuts_sequence(const shard *s, const ir_node *n) {
   if (!attends || s->plan->whole_sums || attr_float(s->r.from, n, "dropout") > 0) return false;
   const val *in = graph_in(s->r.from, n);
   const layout *q = &s->now[in[0]], *k = &s->now[in[1]];
-  if (layout_parts(s->m, q, 1) == 1) return false;
+  if (layout_shard_count(s->m, q, 1) == 1) return false;
   bool span = n->n_in > (n->op == OP_ATTENTION ? 3 : 6);
   return !span || same_cut(q, 1, k, 1);
 }
@@ -42,13 +42,13 @@ bool shard_cuts_sequence(const shard *s, const ir_node *n) {
 
 /* Which part of dim d the device has: i64[1]. */
 static val part_number(shard *s, const layout *l, int d) {
-  int64_t parts = layout_parts(s->m, l, d);
+  int64_t parts = layout_shard_count(s->m, l, d);
   val all = ops_iota(s->r.to, HP_I64, &parts, 1, 0);
   attr_record a = {0};
   if (parts == 1) return all;
   shard_put_group(s, l->axis[d], l->n[d], &a);
   attr_put_int(&a, 0);
-  return ops_add(s->r.to, OP_PART, &all, 1, &a);
+  return ops_add(s->r.to, OP_LOCAL_SHARD, &all, 1, &a);
 }
 
 static val times(hp_graph *g, val x, int64_t n) {
@@ -63,10 +63,10 @@ void shard_place_dropout(shard *s, const ir_node *n, const choice *c, val *in) {
   const layout *q = &c->need[0];
   const int64_t *dim = graph_value(s->r.from, graph_in(s->r.from, n)[0])->dim, one = 1;
   int64_t rows = dim[1], sequence = dim[HEADS] * rows;
-  if (layout_parts(s->m, q, BATCH) == 1 && layout_parts(s->m, q, HEADS) == 1) return;
+  if (layout_shard_count(s->m, q, BATCH) == 1 && layout_shard_count(s->m, q, HEADS) == 1) return;
   val b =
-      times(g, part_number(s, q, BATCH), layout_part_size(s->m, q, BATCH, dim[BATCH]) * sequence);
-  val h = times(g, part_number(s, q, HEADS), layout_part_size(s->m, q, HEADS, dim[HEADS]) * rows);
+      times(g, part_number(s, q, BATCH), layout_shard_size(s->m, q, BATCH, dim[BATCH]) * sequence);
+  val h = times(g, part_number(s, q, HEADS), layout_shard_size(s->m, q, HEADS, dim[HEADS]) * rows);
   val *seed = &in[n->n_in - 1];
   val three[] = {ops_reshape(g, *seed, &one, 1), ops_binary(g, OP_ADD, b, h),
                  ops_broadcast(g, ops_const(g, HP_I64, (double)sequence), &one, 1)};
@@ -132,7 +132,7 @@ static val part(const site *t, val x, int dim) {
   attr_record a = {0};
   put_group(t, &a);
   attr_put_int(&a, dim);
-  return ops_add(t->g, OP_PART, &x, 1, &a);
+  return ops_add(t->g, OP_LOCAL_SHARD, &x, 1, &a);
 }
 
 static val permute(const site *t, val x, int64_t by) {
@@ -316,7 +316,7 @@ hp_status shard_attention(shard *s, const ir_node *n) {
   t.gradient = n->op == OP_ATTENTION_GRAD;
   t.given = t.gradient ? 6 : 3;
   t.ring = same_cut(&queries, 1, &s->now[from[1]], 1);
-  t.devices = layout_parts(s->m, &queries, 1);
+  t.devices = layout_shard_count(s->m, &queries, 1);
   rule *r = mem_calloc(1, sizeof *r);
   HP_TRY_MEM(r);
   hp_status st = decide(&t, r);

@@ -145,7 +145,7 @@ static void consider_cut(choosing *c, int factor, const uint8_t *axis, int n) {
   const layout *l = t < c->r->n_in ? &c->trial.need[t] : &c->trial.out[t - c->r->n_in];
   layout cut = *l;
   for (int i = 0; i < n; i++) {
-    int64_t parts = layout_parts(c->s->m, &cut, d) * c->s->m->size[axis[i]];
+    int64_t parts = layout_shard_count(c->s->m, &cut, d) * c->s->m->size[axis[i]];
     if (c->r->factor[factor].size % parts == 0) layout_append(&cut, d, axis[i]);
   }
   if (cut.n[d] == l->n[d]) return;

@@ -9,7 +9,7 @@
 
 static bool last_is_cut(const shard *s, val x) {
   const layout *l = &s->now[x];
-  return l->rank && layout_parts(s->m, l, l->rank - 1) > 1;
+  return l->rank && layout_shard_count(s->m, l, l->rank - 1) > 1;
 }
 
 /* Are heads of queries cut neither in whole groups nor, one head of keys a device, within them?
@@ -34,7 +34,7 @@ static bool drops_part(const shard *s, const ir_node *n) {
   if (n->op != OP_DROPOUT) return false;
   const layout *x = &s->now[graph_in(s->r.from, n)[0]];
   for (int d = 0; d < x->rank; d++)
-    if (layout_parts(s->m, x, d) > 1) return true;
+    if (layout_shard_count(s->m, x, d) > 1) return true;
   return false;
 }
 

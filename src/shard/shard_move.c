@@ -72,12 +72,10 @@ val shard_reduce(shard *s, val x, const uint8_t *axis, int n, partial_op op) {
 }
 
 static val emit_move(shard *s, const path_move *m, val x) {
-  static const op_id ops[] = {[MOVE_SPLIT] = OP_PART,
-                              [MOVE_GATHER] = OP_ALL_GATHER,
-                              [MOVE_ALL_TO_ALL] = OP_ALL_TO_ALL,
-                              [MOVE_REDUCE_SCATTER] = OP_REDUCE_SCATTER,
-                              [MOVE_ALL_REDUCE] = OP_ALL_REDUCE,
-                              [MOVE_DROP] = OP_DROP};
+  static const op_id ops[] =
+      {[MOVE_SPLIT] = OP_LOCAL_SHARD,     [MOVE_GATHER] = OP_ALL_GATHER,
+       [MOVE_ALL_TO_ALL] = OP_ALL_TO_ALL, [MOVE_REDUCE_SCATTER] = OP_REDUCE_SCATTER,
+       [MOVE_ALL_REDUCE] = OP_ALL_REDUCE, [MOVE_DROP] = OP_DROP};
   attr_record a = {0};
   shard_put_group(s, m->axis, m->n, &a);
   if (m->kind != MOVE_ALL_REDUCE && m->kind != MOVE_DROP) attr_put_int(&a, m->dim);

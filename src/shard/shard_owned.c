@@ -109,7 +109,7 @@ void shard_own_results(shard *s, const ir_node *n, choice *c) {
     const layout *w = &c->need[1];
     o = (owners){.ids = in[2], .n = w->n[0], .zeros = true};
     memcpy(o.axis, w->axis[0], sizeof o.axis);
-    o.each = layout_part_size(s->m, w, 0, graph_value(s->r.from, in[1])->dim[0]);
+    o.each = layout_shard_size(s->m, w, 0, graph_value(s->r.from, in[1])->dim[0]);
     for (int i = 0; i < o.n; i++) c->out[0].partial[o.axis[i]] = PARTIAL_NONE;
   } else if (n->op != OP_GROUPED_GRAD) {
     for (int i = 0; i < n->n_in; i++)

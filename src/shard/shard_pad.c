@@ -339,7 +339,7 @@ static hp_status marked(padding *p, const ir_node *n) {
   layout l;
   bool declared = shard_declared(p->r.from, p->plan, n, &l);
   for (int d = 0; declared && d < t.rank; d++)
-    if (to.dim[d] % layout_parts(p->plan->mesh, &l, d) || l.part[d])
+    if (to.dim[d] % layout_shard_count(p->plan->mesh, &l, d) || l.shard_size[d])
       to.dim[d] = layout_padded_size(p->plan->mesh, &l, d, t.dim[d]);
   attr_record a = rule_local_attrs(p->r.from, n, &t);
   x = resized(p, x, to.dim, &zero);

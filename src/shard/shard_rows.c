@@ -66,7 +66,7 @@ void shard_rows_home(const shard *s, const ir_node *n, val v, const layout *l, l
   *out = *l;
   if (!axes) return;
   *out = (layout){.rank = l->rank};
-  memcpy(out->part, l->part, sizeof out->part);
+  memcpy(out->shard_size, l->shard_size, sizeof out->shard_size);
   for (int a = 0; a < s->m->axes; a++) out->partial[a] = axes >> a & 1 ? 0 : l->partial[a];
   for (int d = 0; d < l->rank; d++)
     for (int k = 0; k < l->n[d]; k++)
@@ -74,7 +74,7 @@ void shard_rows_home(const shard *s, const ir_node *n, val v, const layout *l, l
   for (int d = 0; d < l->rank; d++)
     for (int a = 0; a < s->m->axes; a++)
       if (axes & s->rows[v].dim[d] & 1u << a && layout_dim_of(out, a) < 0 &&
-          x->dim[d] % (layout_parts(s->m, out, d) * s->m->size[a]) == 0)
+          x->dim[d] % (layout_shard_count(s->m, out, d) * s->m->size[a]) == 0)
         layout_append(out, d, a);
 }
 

@@ -1,6 +1,6 @@
 #include "shard/slices.h"
 
-int64_t layout_parts(const mesh *m, const layout *l, int d) {
+int64_t layout_shard_count(const mesh *m, const layout *l, int d) {
   int64_t parts = 1;
   for (int i = 0; i < l->n[d]; i++) parts *= m->size[l->axis[d][i]];
   return parts;
@@ -8,19 +8,19 @@ int64_t layout_parts(const mesh *m, const layout *l, int d) {
 
 int64_t layout_repeat(const mesh *m, const layout *l) {
   int64_t repeat = m->devices;
-  for (int d = 0; d < l->rank; d++) repeat /= layout_parts(m, l, d);
+  for (int d = 0; d < l->rank; d++) repeat /= layout_shard_count(m, l, d);
   return repeat;
 }
 
-int64_t layout_part_size(const mesh *m, const layout *l, int d, int64_t size) {
-  int64_t parts = layout_parts(m, l, d);
-  if (l->part[d]) return l->part[d];
+int64_t layout_shard_size(const mesh *m, const layout *l, int d, int64_t size) {
+  int64_t parts = layout_shard_count(m, l, d);
+  if (l->shard_size[d]) return l->shard_size[d];
   return size / parts + (size % parts != 0);
 }
 
 int64_t layout_padded_size(const mesh *m, const layout *l, int d, int64_t size) {
   int64_t all;
-  if (__builtin_mul_overflow(layout_part_size(m, l, d, size), layout_parts(m, l, d), &all))
+  if (__builtin_mul_overflow(layout_shard_size(m, l, d, size), layout_shard_count(m, l, d), &all))
     return INT64_MAX;
   return all;
 }
@@ -31,7 +31,7 @@ int layout_short_dim(const mesh *m, const layout *l, const int64_t *shape) {
   return -1;
 }
 
-int64_t layout_part_index(const mesh *m, const layout *l, int d, int64_t position) {
+int64_t layout_shard_index(const mesh *m, const layout *l, int d, int64_t position) {
   int64_t index = 0;
   for (int i = 0; i < l->n[d]; i++) {
     int axis = l->axis[d][i];
@@ -43,8 +43,8 @@ int64_t layout_part_index(const mesh *m, const layout *l, int d, int64_t positio
 void layout_slice(const mesh *m, const layout *l, const int64_t *shape, int64_t position,
                   int64_t *start, int64_t *stop) {
   for (int d = 0; d < l->rank; d++) {
-    int64_t part = layout_part_size(m, l, d, shape[d]);
-    start[d] = layout_part_index(m, l, d, position) * part;
+    int64_t part = layout_shard_size(m, l, d, shape[d]);
+    start[d] = layout_shard_index(m, l, d, position) * part;
     if (start[d] > shape[d]) start[d] = shape[d];
     stop[d] = shape[d] - start[d] < part ? shape[d] : start[d] + part;
   }

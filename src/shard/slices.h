@@ -1,28 +1,29 @@
-/* Which part of a tensor each device of a mesh holds under a layout. */
+/* Which shard of a tensor each device of a mesh holds under a layout. */
 #ifndef SHARD_SLICES_H
 #define SHARD_SLICES_H
 
 #include "ir/layout.h"
 #include "topo/mesh.h"
 
-/* Number of parts that dim d is cut into. */
-int64_t layout_parts(const mesh *m, const layout *l, int d);
-/* Devices that hold the same part, partial reductions apart. */
+/* Number of shards that dim d is cut into. */
+int64_t layout_shard_count(const mesh *m, const layout *l, int d);
+/* Devices that hold the same shard, partial reductions apart. */
 int64_t layout_repeat(const mesh *m, const layout *l);
-/* Length of a part of dim d: as the layout gives it, or size / parts, rounded up.  Where the parts
- * together are longer than the dim it is padded at its end, and the last slices are shorter or
- * empty. */
-int64_t layout_part_size(const mesh *m, const layout *l, int d, int64_t size);
-/* Length of the dim with its padding: of all parts together; saturates at INT64_MAX. */
+/* Length of a shard of dim d: as the layout gives it, or size / shards, rounded up.  Where the
+ * shards together are longer than the dim it is padded at its end, and the last slices are shorter
+ * or empty. */
+int64_t layout_shard_size(const mesh *m, const layout *l, int d, int64_t size);
+/* Length of the dim with its padding: of all shards together; saturates at INT64_MAX. */
 int64_t layout_padded_size(const mesh *m, const layout *l, int d, int64_t size);
-/* The first dim of which the parts together are too short; -1: none, as when no length is given. */
+/* The first dim of which the shards together are too short; -1: none, as when no length is given.
+ */
 int layout_short_dim(const mesh *m, const layout *l, const int64_t *shape);
-/* Which part of dim d the device holds. */
-int64_t layout_part_index(const mesh *m, const layout *l, int d, int64_t position);
+/* Which shard of dim d the device holds. */
+int64_t layout_shard_index(const mesh *m, const layout *l, int d, int64_t position);
 /* The device's slice [start, stop) of every dim, without padding. */
 void layout_slice(const mesh *m, const layout *l, const int64_t *shape, int64_t position,
                   int64_t *start, int64_t *stop);
-/* Axes over which devices hold the same part, in the order of the mesh; returns how many. */
+/* Axes over which devices hold the same shard, in the order of the mesh; returns how many. */
 int layout_free_axes(const mesh *m, const layout *l, uint8_t out[LAYOUT_AXES]);
 
 #endif

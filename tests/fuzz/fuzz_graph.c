@@ -235,11 +235,11 @@ static hp_status run(const hp_graph *g, bool spare, values *v) {
   void *loaded;
   str text = {0};
   hp_status st = fill_params(g, d);
-  if (!st) st = load(d->part[0], g, spare, &p, &loaded);
-  if (!st) st = exec_create(d->part[0], p, loaded, &e);
+  if (!st) st = load(d->member[0], g, spare, &p, &loaded);
+  if (!st) st = exec_create(d->member[0], p, loaded, &e);
   if (!st) st = exec_run(e, v->io, v->n);
   if (e) {
-    HP_ASSERT(!explain_print(p, d->part[0], e, NULL, "memory", &text));
+    HP_ASSERT(!explain_print(p, d->member[0], e, NULL, "memory", &text));
     explain_trace(e, &d->m, 0, &text);
   }
   exec_free(e);
@@ -281,8 +281,8 @@ static void plan_large(const hp_graph *g) {
   hp_device *d = open_device();
   program *p;
   void *loaded;
-  if (!load(d->part[0], g, false, &p, &loaded)) {
-    d->part[0]->backend->release(loaded);
+  if (!load(d->member[0], g, false, &p, &loaded)) {
+    d->member[0]->backend->release(loaded);
     program_free(p);
   }
   err_clear();

@@ -34,12 +34,12 @@ static void choose_layouts(job *j, const char *mesh_text, uint64_t seed) {
     for (int a = 0; a < m.axes; a++) {
       if (!t->rank || rng_chance(&r, 25)) continue;
       int d = rng_below(&r, t->rank);
-      bool even = t->dim[d] % (layout_parts(&m, &l, d) * m.size[a]) == 0;
+      bool even = t->dim[d] % (layout_shard_count(&m, &l, d) * m.size[a]) == 0;
       if (even || rng_chance(&r, 50)) layout_append(&l, d, a);
     }
     for (int d = 0; d < t->rank; d++)
       if (l.n[d] && rng_chance(&r, 20))
-        l.part[d] = (int32_t)layout_part_size(&m, &l, d, t->dim[d]) + rng_below(&r, 3);
+        l.shard_size[d] = (int32_t)layout_shard_size(&m, &l, d, t->dim[d]) + rng_below(&r, 3);
     layout_print_on(&m, &l, &text);
     snprintf(j->entries[i], sizeof j->entries[i], "%s", text.at);
     j->rule[j->rules++] = (hp_layout_rule){j->x.leaf[i].name, j->entries[i]};

@@ -106,7 +106,7 @@ void ref_FETCH(ref_ctx *c) { copy_all(c); }
 void ref_OFFLOAD(ref_ctx *c) { copy_all(c); }
 
 /* Between devices, of which there is one here. */
-void ref_PART(ref_ctx *c) { copy_all(c); }
+void ref_LOCAL_SHARD(ref_ctx *c) { copy_all(c); }
 void ref_ALL_GATHER(ref_ctx *c) { copy_all(c); }
 void ref_REDUCE_SCATTER(ref_ctx *c) { copy_all(c); }
 void ref_ALL_REDUCE(ref_ctx *c) { copy_all(c); }

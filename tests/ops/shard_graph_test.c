@@ -31,13 +31,13 @@ static bool declared(const void *model, const char *name, const ir_value *type, 
   for (int a = 0; a < t->m.axes; a++) {
     if (!type->rank || rng_chance(&r, 30)) continue;
     int d = rng_below(&r, type->rank);
-    bool even = type->dim[d] % (layout_parts(&t->m, out, d) * t->m.size[a]) == 0;
+    bool even = type->dim[d] % (layout_shard_count(&t->m, out, d) * t->m.size[a]) == 0;
     if (even || rng_chance(&r, 60)) layout_append(out, d, a);
   }
   for (int d = 0; d < type->rank; d++) /* in parts of whole units */
     if (out->n[d] && rng_chance(&r, 20)) {
-      int64_t unit = 1 + rng_below(&r, 3), part = layout_part_size(&t->m, out, d, type->dim[d]);
-      out->part[d] = (int32_t)((part + unit - 1) / unit * unit);
+      int64_t unit = 1 + rng_below(&r, 3), part = layout_shard_size(&t->m, out, d, type->dim[d]);
+      out->shard_size[d] = (int32_t)((part + unit - 1) / unit * unit);
     }
   return rng_chance(&r, 90);
 }
@@ -95,7 +95,7 @@ static void collective(trial *t, const ir_node *n, int64_t position) {
   if (n->op == OP_ALL_TO_ALL) group_of(t, n, "cut", position, cut, &cut_place);
   for (int64_t k = 0; k < y->n; k++) {
     int64_t index[HP_MAX_RANK];
-    if (n->op == OP_PART) {
+    if (n->op == OP_LOCAL_SHARD) {
       ref_copy(y, k, x, shifted(y, x, k, d, place * y->dim[d]));
     } else if (n->op == OP_ALL_REDUCE) {
       set_number(y, k, reduce(t, v, group, size, k, (int)attr_int(g, n, "op")));
@@ -127,7 +127,7 @@ static int64_t whole_index(const trial *t, const layout *l, const ref_tensor *wh
   int64_t index[HP_MAX_RANK];
   ref_unflatten(part, k, index);
   for (int d = 0; d < l->rank; d++) {
-    index[d] += layout_part_index(&t->m, l, d, position) * part->dim[d];
+    index[d] += layout_shard_index(&t->m, l, d, position) * part->dim[d];
     if (index[d] >= whole->dim[d]) return -1;
   }
   return ref_flatten(whole, index);

@@ -31,7 +31,8 @@ static bool declared(const void *model, const char *name, const ir_value *type, 
   }
   for (int d = 0; d < type->rank; d++)
     if (out->n[d] && rng_chance(&r, 30))
-      out->part[d] = (int32_t)layout_part_size(&t->m, out, d, type->dim[d]) + rng_below(&r, 4);
+      out->shard_size[d] =
+          (int32_t)layout_shard_size(&t->m, out, d, type->dim[d]) + rng_below(&r, 4);
   return true;
 }
 

@@ -45,7 +45,7 @@ static void choose_layouts(trial *t, rng *r) {
     layout *l = &t->in[i];
     if (rng_chance(r, 65) && l->rank) {
       int d = rng_below(r, l->rank);
-      int64_t parts = layout_parts(t->m, l, d) * t->m->size[a];
+      int64_t parts = layout_shard_count(t->m, l, d) * t->m->size[a];
       if (graph_value(t->x.g, t->x.leaf[i].v)->dim[d] % parts == 0) layout_append(l, d, a);
       continue;
     }
@@ -80,7 +80,7 @@ static double split(const trial *t, const layout *l, int64_t position, int64_t e
 }
 
 static void part_dims(const mesh *m, const layout *l, const ref_tensor *whole, int64_t *dim) {
-  for (int d = 0; d < l->rank; d++) dim[d] = layout_part_size(m, l, d, whole->dim[d]);
+  for (int d = 0; d < l->rank; d++) dim[d] = layout_shard_size(m, l, d, whole->dim[d]);
 }
 
 /* Flat index in the whole tensor of element k of a part. */
@@ -89,7 +89,7 @@ static int64_t whole_index(const trial *t, const layout *l, const ref_tensor *wh
   int64_t index[HP_MAX_RANK];
   ref_unflatten(part, k, index);
   for (int d = 0; d < l->rank; d++)
-    index[d] += layout_part_index(t->m, l, d, position) * part->dim[d];
+    index[d] += layout_shard_index(t->m, l, d, position) * part->dim[d];
   return ref_flatten(whole, index);
 }
 
@@ -138,8 +138,8 @@ static int64_t located(const trial *t, int i, int64_t position, int64_t x) {
     int d, tensor = rule_find(&t->rule, f, &d);
     if (t->rule.factor[f].index != i + 1 || tensor < 0) continue;
     const layout *l = tensor < t->rule.n_in ? &t->need[tensor] : &t->out[tensor - t->rule.n_in];
-    int64_t size = layout_part_size(t->m, l, d, t->rule.factor[f].size);
-    x -= layout_part_index(t->m, l, d, position) * size;
+    int64_t size = layout_shard_size(t->m, l, d, t->rule.factor[f].size);
+    x -= layout_shard_index(t->m, l, d, position) * size;
     return x >= 0 && x < size ? x : ID_ELSEWHERE;
   }
   return x;

@@ -48,7 +48,7 @@ static layout random_layout(rng *r, const mesh *m, int rank) {
 static void give_lengths(rng *r, const mesh *m, const int64_t *shape, layout *l) {
   for (int d = 0; d < l->rank; d++)
     if (l->n[d] && rng_chance(r, 20))
-      l->part[d] = (int32_t)layout_part_size(m, l, d, shape[d]) + 1 + rng_below(r, 3);
+      l->shard_size[d] = (int32_t)layout_shard_size(m, l, d, shape[d]) + 1 + rng_below(r, 3);
 }
 
 typedef struct {
@@ -103,7 +103,7 @@ static bool inside(const box *b, int64_t element, const int64_t *shape) {
 static bool holds(const question *q, int64_t rank, int64_t element) {
   int64_t position = mesh_position(&q->from, rank);
   if (position < 0) return false;
-  box b = box_part(&q->from, &q->a, q->shape, position);
+  box b = box_of_shard(&q->from, &q->a, q->shape, position);
   return inside(&b, element, q->shape);
 }
 
@@ -111,7 +111,7 @@ static bool holds(const question *q, int64_t rank, int64_t element) {
 static void check_receiver(const question *q, uint64_t seed, int64_t position,
                            const crossings *all) {
   int64_t rank = mesh_rank(&q->to, position);
-  box part = box_part(&q->to, &q->b, q->shape, position);
+  box part = box_of_shard(&q->to, &q->b, q->shape, position);
   for (int64_t e = 0; e < q->elements; e++) {
     int count = 0;
     for (size_t i = 0; i < all->len; i++) {
@@ -149,8 +149,8 @@ static void check_balance(const question *q, uint64_t seed, const crossings *all
   }
   for (int64_t i = 0; i < q->from.devices; i++)
     for (int64_t k = 0; k < q->to.devices; k++) {
-      box held = box_part(&q->from, &q->a, q->shape, i), needed, both;
-      needed = box_part(&q->to, &q->b, q->shape, k);
+      box held = box_of_shard(&q->from, &q->a, q->shape, i), needed, both;
+      needed = box_of_shard(&q->to, &q->b, q->shape, k);
       if (box_intersect(&held, &needed, &both) && slice_of(&both) > slice) slice = slice_of(&both);
     }
   if (most <= least + (repeat > 1 ? slice : 0)) return;

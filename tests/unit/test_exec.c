@@ -36,7 +36,7 @@ static hp_device *open_device(bool is_late) {
   CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &d));
   late = backend_cpu;
   late.launch = launch_late;
-  if (is_late) d->part[0]->backend = &late;
+  if (is_late) d->member[0]->backend = &late;
   return d;
 }
 

@@ -215,7 +215,7 @@ static bool same_dim(const layout *a, const layout *b, int d) {
 }
 static double parts_of(const mesh *m, const layout *l) {
   double parts = 1;
-  for (int d = 0; d < l->rank; d++) parts *= (double)layout_parts(m, l, d);
+  for (int d = 0; d < l->rank; d++) parts *= (double)layout_shard_count(m, l, d);
   return parts;
 }
 
@@ -259,7 +259,7 @@ static double one_move(const mesh *m, const layout *a, const layout *b) {
     bool all = true;
     for (int i = b->n[d]; i < a->n[d]; i++)
       all &= memchr(b->axis[e] + a->n[e], a->axis[d][i], (size_t)(b->n[e] - a->n[e])) != NULL;
-    double k = (double)layout_parts(m, a, d) / (double)layout_parts(m, b, d);
+    double k = (double)layout_shard_count(m, a, d) / (double)layout_shard_count(m, b, d);
     if (all) return mine * (k - 1) / k;
   }
   return -1;

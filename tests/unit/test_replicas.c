@@ -21,8 +21,8 @@ static void make(hp_device *d, const char *name, int64_t rows, int64_t cols) {
 /* Flips one bit of what a device holds of the tensor. */
 static void flip(hp_device *d, int at_device, const char *name, size_t byte) {
   uint32_t at;
-  CHECK(device_find(d->part[at_device], name, &at));
-  const state_tensor *t = &d->part[at_device]->states.at[at];
+  CHECK(device_find(d->member[at_device], name, &at));
+  const state_tensor *t = &d->member[at_device]->states.at[at];
   CHECK(byte < t->bytes);
   ((unsigned char *)t->at)[byte] ^= 4;
 }

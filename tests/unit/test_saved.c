@@ -95,7 +95,7 @@ static void read_elsewhere(job *j, saved *s, size_t k) {
   mesh m = random_mesh(&j->r);
   layout l = random_layout(&j->r, &m, t->type.rank);
   for (int64_t device = 0; device < m.devices; device++) {
-    box own = box_part(&m, &l, t->type.dim, device), all = box_of(t->type.dim, t->type.rank);
+    box own = box_of_shard(&m, &l, t->type.dim, device), all = box_of(t->type.dim, t->type.rank);
     size_t bytes = (size_t)box_elements(&own) * sizeof *got;
     memset(got, 0xee, bytes);
     box_copy(&own, sizeof *want, &all, j->whole[k], &own, want);

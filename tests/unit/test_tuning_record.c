@@ -330,7 +330,7 @@ TEST(devices_of_a_group_have_the_tuning_of_the_first) {
   hp_device *d = open_device("(2)(dp)", "fastest");
   hp_program_free(compile(d));
   char *tuning = all_tuned(d, "scalar");
-  const device *first = d->part[0], *second = d->part[1];
+  const device *first = d->member[0], *second = d->member[1];
   CHECK_OK(first->backend->set_tuning(first->dev, tuning)); /* of the first alone */
   hp_program_free(compile(d));
   str got = {0};
