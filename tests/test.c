@@ -72,6 +72,8 @@ const char *test_dir(void) {
   return dir;
 }
 
+const char *test_shared_dir(void) { return base; }
+
 static void create_base(void) {
   const char *tmp = getenv("TMPDIR");
   snprintf(base, sizeof base, "%s/hyper-test-XXXXXX", tmp ? tmp : "/tmp");

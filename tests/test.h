@@ -18,6 +18,8 @@ _Noreturn void test_skip(const char *why);
 const char *test_data(const char *relative);
 /* A fresh folder of this test, removed after it. */
 const char *test_dir(void);
+/* A folder that all tests of this run share. */
+const char *test_shared_dir(void);
 
 #define TEST(name)                                                                                 \
   static void test_##name(void);                                                                   \

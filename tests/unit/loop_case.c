@@ -7,6 +7,7 @@
 #include "codegen/loop_plan.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* --- data ----------------------------------------------------------------------------------- */
@@ -306,9 +307,9 @@ void loop_case_run_chunks(const loop_kernel *k, loop_case *d, uint32_t seed) {
 
 loop_module *loop_case_module(loop_isa isa, bool interpret) {
   loop_module *m;
-  if (loop_module_create(&(loop_options){.isa = isa,
-                                         .interpret = interpret,
-                                         .cache_dir = test_dir()},
+  char cache[320];
+  snprintf(cache, sizeof cache, "%s/kernels", test_shared_dir());
+  if (loop_module_create(&(loop_options){.isa = isa, .interpret = interpret, .cache_dir = cache},
                          &m)) {
     CHECK(strstr(err_message(), "CPU has no"));
     test_skip(err_message());
@@ -344,21 +345,36 @@ static void check_compiled(const loop_module *m) {
   test_fail(__FILE__, __LINE__, "the compiler refuses some of the kernels");
 }
 
+/* Has the kernel the code that it has for the best instruction set?  Without bf16 instructions
+ * AVX-512 is another code for bf16 alone. */
+static bool is_repeated(loop_isa isa, const char *text) {
+#if defined(__x86_64__)
+  return isa == LOOP_ISA_AVX512 && __builtin_cpu_supports("avx512bf16") && !strstr(text, "bf16");
+#else
+  (void)isa, (void)text;
+  return false;
+#endif
+}
+
 void loop_case_check_isa(loop_isa isa, const char *const *text, int n, bool wild) {
   loop_module *m = loop_case_module(isa, false), *plain = loop_case_module(LOOP_ISA_BEST, true);
   loop_kernel **k = calloc((size_t)n, sizeof *k), **p = calloc((size_t)n, sizeof *p);
   loop *l = calloc((size_t)n, sizeof *l);
+  int added = 0;
   CHECK(k && p && l);
   for (int i = 0; i < n; i++) {
+    if (is_repeated(isa, text[i])) continue;
     loop_case_parse(text[i], &l[i]);
     CHECK_OK(loop_module_add(m, &l[i], &k[i]));
     CHECK_OK(loop_module_add(plain, &l[i], &p[i]));
+    added++;
   }
   CHECK_OK(loop_module_build(m));
   CHECK_OK(loop_module_build(plain));
   check_compiled(m);
-  CHECK_EQ(loop_module_report(m).kernels, n);
+  CHECK_EQ(loop_module_report(m).kernels, added);
   for (int i = 0; i < n; i++) {
+    if (!k[i]) continue;
     loop_case a, b;
     loop_case_make(&l[i], (uint32_t)i * 77, wild, &a);
     loop_case_make(&l[i], (uint32_t)i * 77, wild, &b);
