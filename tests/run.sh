@@ -4,8 +4,9 @@
 # usage: tests/run.sh [unit|fuzz|cli|torture]... [part of a unit test's name]...
 # No kind means unit, fuzz and cli.  HYPER_DATA (default ../shared/data) is where tests find real
 # models; tests that need what is not there are skipped and say so.  HYPER_QUICK=1 leaves out the
-# slow scripts (tests/cli/test_slow_*.sh).  Scripts of cli run HYPER_JOBS (twice the cores: many
-# wait for a clock or a disk) at once.
+# slow scripts (tests/cli/test_slow_*.sh).  With scripts of cli, HYPER_JOBS runners (twice the cores:
+# many wait for a clock or a disk) work at once: a script is one, and so are all unit tests.  What
+# each says is shown as a whole and in a fixed order.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
@@ -23,9 +24,18 @@ for a; do
 done
 kinds=${kinds:- unit fuzz cli}
 
+# The scripts that take longest, by the clock, are started first.
+long="full_disk supervisor agree launch out_of_memory explain replicas examples signals verify
+ deterministic strategy bench engine"
+
 logs=$(mktemp -d) || exit 1
 trap 'rm -rf "$logs"' EXIT
-trap 'exit 130' INT TERM
+pool=
+stop() {
+  [ -z "$pool" ] || kill -s TERM -- "-$pool" 2>/dev/null
+  exit 130
+}
+trap stop INT TERM
 at_once=${HYPER_JOBS:-$((2 * $(nproc 2>/dev/null || echo 2)))}
 passed=0 failed=0 skipped=0
 
@@ -53,55 +63,83 @@ count() { # NAME COMMAND...
   add "$what"
 }
 
-# Runs the scripts in the file "scripts", so many at once; shows what each said when it ends.
-count_scripts() { # AT_ONCE
-  xargs -r -P "$1" -n 1 sh -c '
-    name=$(basename "$1" .sh)
-    sh "$1" >"$0/$name" 2>&1
-    flock "$0/scripts" sed "\$d" "$0/$name"' "$logs" <"$logs/scripts"
-  while read -r script; do add "$(basename "$script" .sh)"; done <"$logs/scripts"
-}
-
-# Lists the scripts of a kind in the file "scripts": those that may run beside others, or those that
-# watch a clock, and say so in a line "# Runs alone".  The longest come first, so that none is left for
-# the end.
-scripts_of() { # KIND beside|alone
-  : >"$logs/scripts"
-  for script in $(ls -S tests/"$1"/test_*.sh 2>/dev/null); do
-    case $HYPER_QUICK:$script in 1:*/test_slow_*) continue ;; esac
-    which=beside
-    grep -q '^# Runs alone' "$script" && which=alone
-    [ $which = "$2" ] && echo "$script" >>"$logs/scripts"
-  done
-}
-
-# Scripts of a kind, one after the other.
-one_by_one() { # KIND beside|alone
-  scripts_of "$1" "$2"
-  while read -r script; do
-    count "$(basename "$script" .sh)" sh "$script" </dev/null
-  done <"$logs/scripts"
-}
-
-for kind in $kinds; do
-  case $kind in
-    unit) count unit "$B/test-unit" $filters ;;
+# Runners of a kind, a line each: NAME COMMAND.  Of the scripts those that may run beside others, or
+# those that need the machine for themselves, and say so in a line "# Runs alone: why".
+runners_of() { # KIND [beside|alone]
+  case $1 in
+    unit) echo "unit $B/test-unit$filters" ;;
     fuzz)
       for source in tests/fuzz/fuzz_*.c; do
         [ -e "$source" ] || continue
         name=$(basename "$source" .c)
-        count "$name" "$B/replay_${name#fuzz_}" "tests/fuzz/corpus/${name#fuzz_}"
+        echo "$name $B/replay_${name#fuzz_} tests/fuzz/corpus/${name#fuzz_}"
       done ;;
-    cli)
-      scripts_of cli beside
-      count_scripts "$at_once"
-      one_by_one cli alone ;;
-    torture)
-      count torture_unit "$B/test-unit" torture_
-      one_by_one torture beside
-      one_by_one torture alone ;;
+    *)
+      for script in $(for s in $long; do echo "tests/$1/test_$s.sh"; done) tests/"$1"/test_*.sh; do
+        [ -e "$script" ] || continue
+        case $HYPER_QUICK:$script in 1:*/test_slow_*) continue ;; esac
+        which=beside
+        grep -q '^# Runs alone' "$script" && which=alone
+        [ $which != "$2" ] || echo "$(basename "$script" .sh) sh $script"
+      done | awk '!seen[$0]++' ;;
   esac
-done
+}
+
+# The runners of the list, one after the other.
+one_by_one() {
+  while read -r name command; do
+    # shellcheck disable=SC2086
+    count "$name" $command </dev/null
+  done <"$logs/.list"
+}
+
+# The runners of the list, so many at once, the last first: it takes longest.  Each is shown when it
+# and those before it have ended.  They are a process group, which a signal ends as a whole.  A shell
+# has what it runs in the background ignore the signals of the keyboard, which some scripts are about.
+all_at_once() { # AT_ONCE
+  awake=
+  env --default-signal=INT true 2>/dev/null && awake='env --default-signal=INT,QUIT'
+  { tail -n 1 "$logs/.list"; sed '$d' "$logs/.list"; } >"$logs/.starts"
+  $awake setsid xargs -r -P "$1" -L 1 sh -c '
+    name=$1
+    shift
+    "$@" >"$0/$name" 2>&1
+    : >"$0/.ended-$name"' "$logs" <"$logs/.starts" &
+  pool=$!
+  while read -r name command; do
+    while [ ! -e "$logs/.ended-$name" ] && kill -0 "$pool" 2>/dev/null; do sleep 0.1; done
+    touch "$logs/$name"
+    sed '$d' "$logs/$name"
+    add "$name"
+  done <"$logs/.list"
+  wait "$pool"
+  pool=
+}
+
+wants() { case " $kinds " in *" $1 "*) ;; *) false ;; esac }
+if wants cli; then
+  {
+    runners_of cli beside
+    if wants fuzz; then runners_of fuzz; fi
+    if wants unit; then runners_of unit; fi
+  } >"$logs/.list"
+  all_at_once "$at_once"
+  runners_of cli alone >"$logs/.list"
+else
+  {
+    if wants unit; then runners_of unit; fi
+    if wants fuzz; then runners_of fuzz; fi
+  } >"$logs/.list"
+fi
+one_by_one
+if wants torture; then
+  {
+    echo "torture_unit $B/test-unit torture_"
+    runners_of torture beside
+    runners_of torture alone
+  } >"$logs/.list"
+  one_by_one
+fi
 
 [ -d "$HYPER_DATA" ] || echo "no $HYPER_DATA: tests with real models and references were skipped"
 echo "$passed passed, $failed failed, $skipped skipped"

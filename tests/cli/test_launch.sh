@@ -1,5 +1,4 @@
 #!/bin/sh
-# Runs alone: its processes are to be heard from in seconds.
 # Several processes as one: what they compute, bit for bit, and what they say.
 . "$(dirname "$0")/lib.sh"
 . "$ROOT/tests/cli/model_lib.sh"

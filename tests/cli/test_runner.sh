@@ -66,6 +66,33 @@ last_is "3 passed, 0 failed, 0 skipped"
 [ "$(sed -n '1,2p' begun | sort | tr '\n' ' ')" = "a slow_b " ] || fail "not beside: $(cat begun)"
 [ "$(tail -n 1 begun)" = alone ] || fail "not alone: $(cat begun)"
 
+it "shows what each runner says as a whole, in the same order whichever ends first"
+speaks() { # SCRIPT SECONDS
+  printf 'echo "%s begins"\nsleep %s\necho "%s ends"\necho "1 passed, 0 failed"\n' "$1" "$2" "$1" >"tree/tests/cli/test_$1.sh"
+}
+rm tree/tests/cli/test_*.sh
+speaks a 1
+speaks b 0.5
+speaks c 0
+run_cmd env B=build HYPER_DATA=/nowhere HYPER_JOBS=3 tree/tests/run.sh cli
+exit_is 0
+[ "$(sed -n '1,9p' out | grep -v '^==' | tr '\n' ' ')" = "a begins a ends b begins b ends c begins c ends " ] ||
+  { fail "another order"; t_show; }
+
+it "a signal ends all that runs"
+printf 'echo $$ >"%s/pids"\nsleep 60 &\necho $! >>"%s/pids"\nwait\n' "$WORK" "$WORK" >tree/tests/cli/test_a.sh
+env B=build HYPER_DATA=/nowhere HYPER_JOBS=3 tree/tests/run.sh cli >out 2>err </dev/null &
+runner=$!
+for i in $(seq 100); do [ "$(cat pids 2>/dev/null | wc -l)" = 2 ] || sleep 0.1; done
+kill -TERM $runner
+status=0 t_cmd="tests/run.sh cli, ended by SIGTERM"
+wait $runner || status=$?
+exit_is 130
+for pid in $(cat pids); do
+  for i in $(seq 100); do ! kill -0 "$pid" 2>/dev/null || sleep 0.1; done
+  ! kill -0 "$pid" 2>/dev/null || fail "process $pid still runs"
+done
+
 it "fails when nothing passed"
 echo 'echo "0 passed, 0 failed, 9 skipped"' | fake build/test-unit
 runner unit
