@@ -91,7 +91,7 @@ hp_tensor hp_input(hp_graph *g, const char *name, hp_dtype t, hp_shape s);
 hp_tensor hp_param(hp_graph *g, const char *name, hp_dtype t, hp_shape s);
 hp_tensor hp_const(hp_graph *g, hp_dtype t, double value); /* scalar; t must hold the value */
 /* x under a name for which a layout can be declared; its gradient is "grad.NAME". */
-hp_tensor hp_mark(hp_graph *g, const char *name, hp_tensor x);
+hp_tensor hp_annotate(hp_graph *g, const char *name, hp_tensor x);
 /* x, to lie so on the device's mesh, as its gradient: "(dp,None)"; on one device x as it is. */
 hp_tensor hp_shard(hp_graph *g, hp_tensor x, const char *entries);
 /* Effects.  An output can be read after a run; after a run the param has the value x. */
@@ -247,7 +247,7 @@ typedef struct {
   int n_layouts;                 /* what none matches is whole on every device */
   int threads;                   /* 0: all cores that the process may use */
   bool interpret;        /* never call the C compiler: loops are interpreted (slow, same bits) */
-  bool whole_sums;       /* no sum is cut between devices: the bits of one device on every mesh */
+  bool no_partial_sums;  /* no sum is cut between devices: the bits of one device on every mesh */
   const char *engine;    /* of products: a name, or "fastest", by measurement; NULL: "packed" */
   uint64_t memory_limit; /* bytes of params and work together a device, hard; 0 = none */
   bool plan_only;        /* for hp_plan alone: one device stands for all, however many they are */
@@ -378,8 +378,8 @@ hp_status hp_explain(const hp_program *p, const char *what, char **text);
 typedef struct {
   char kind[48], shape[48], place[80], engine[16]; /* "einsum dW", "1024x768x2048 f32", .. */
   const char
-      *limit;  /* what limits it: "flops", "bytes", "link" between devices, "wait" for others */
-  bool beside; /* overlapped with computation: its time is no part of the run's */
+      *limit;      /* what limits it: "flops", "bytes", "link" between devices, "wait" for others */
+  bool overlapped; /* with computation: its time is no part of the run's */
   int count;
   /* Of all calls.  limit_s: at the device's limits; gap_s: what the run would win there. */
   double seconds, limit_s, gap_s, flops, bytes;

@@ -180,7 +180,7 @@ static hp_tensor mark(hp_graph *g, const char *name, val x) {
   attr_put_str(&a, g, name);
   return api_tensor(g, ops_add(g, OP_MARK, &x, 1, &a));
 }
-HP_API hp_tensor hp_mark(hp_graph *g, const char *name, hp_tensor x) {
+HP_API hp_tensor hp_annotate(hp_graph *g, const char *name, hp_tensor x) {
   API_BUILD(g, "x", HP_NONE);
   return api_need_given(g, name, "name") ? mark(g, name, API_VALUE(g, x)) : HP_NONE;
 }

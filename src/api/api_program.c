@@ -210,13 +210,13 @@ static hp_status part_graph(const hp_graph *g, hp_device *d, parts *p) {
                      .cluster = &d->cluster,
                      .declared = group_declared,
                      .model = d,
-                     .whole_sums = d->whole_sums};
+                     .no_partial_sums = d->no_partial_sums};
   *p = (parts){.whole = g, .part = g};
   HP_TRY(graph_status(g));
   HP_TRY(check_whole(g));
   if (d->n == 1) return HP_OK;
-  HP_TRY(group_check_marks(d, g));
-  if (d->whole_sums) {
+  HP_TRY(group_check_annotations(d, g));
+  if (d->no_partial_sums) {
     HP_TRY(pass_accumulate(g, NULL, &p->summed));
     p->whole = p->summed;
   }

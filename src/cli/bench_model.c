@@ -209,7 +209,7 @@ static hp_status put_gap(const hp_program *p, bench_row *row) {
   double run = 0;
   int n;
   HP_TRY(hp_program_times(p, &kind, &n));
-  for (int i = 0; i < n; i++) run += kind[i].beside ? 0 : kind[i].seconds;
+  for (int i = 0; i < n; i++) run += kind[i].overlapped ? 0 : kind[i].seconds;
   if (n) str_printf(&name, "%s %s", kind[0].kind, *kind[0].shape ? kind[0].shape : kind[0].place);
   hp_status st = str_status(&name);
   if (!st && run > 0) {

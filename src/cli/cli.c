@@ -333,7 +333,7 @@ hp_status cli_device_options(const model_options *o, strategy *s, char *mesh,
   HP_TRY(strategy_parse(o->strategy, o->devices, s));
   *out = (hp_device_options){.threads = (int)o->threads,
                              .memory_limit = o->memory_limit,
-                             .whole_sums = !strcmp(bits, "layout"),
+                             .no_partial_sums = !strcmp(bits, "layout"),
                              .cluster = o->cluster,
                              .may_miss = true, /* a strategy has rules for all kinds of programs */
                              .engine = o->engine,

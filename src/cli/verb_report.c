@@ -36,7 +36,7 @@ static hp_status read_row(const tree_node *n, hp_op_time *row) {
   HP_TRY(read_text(n, "where", sizeof row->place, row->place));
   HP_TRY(read_text(n, "engine", sizeof row->engine, row->engine));
   HP_TRY(read_limit(n, &row->limit));
-  HP_TRY(tree_need_bool(n, "beside", &row->beside));
+  HP_TRY(tree_need_bool(n, "beside", &row->overlapped));
   HP_TRY(tree_need_int(n, "calls", &calls));
   row->count = (int)calls;
   HP_TRY(tree_need_double(n, "time_s", &row->seconds));

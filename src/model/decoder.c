@@ -26,7 +26,7 @@ static hp_tensor project(model_build *b, int layer, hp_tensor x, int64_t heads, 
   const model_config *c = b->c;
   place name = place_in(layer_place(layer, "self_attn"), proj);
   hp_tensor y = build_linear(b, x, c->hidden, heads * c->head_dim, c->qkv_bias, 1, name.text);
-  y = build_mark(b, layer, proj, build_heads(b, y, heads, c->head_dim));
+  y = build_annotated(b, layer, proj, build_heads(b, y, heads, c->head_dim));
   if (c->qk_norm && head_norm)
     y = decoder_norm(b, y, c->head_dim, c->norm_eps, layer_place(layer, head_norm).text);
   return head_norm ? build_rope(b, y) : y;
@@ -34,7 +34,7 @@ static hp_tensor project(model_build *b, int layer, hp_tensor x, int64_t heads, 
 
 hp_tensor decoder_attention(model_build *b, int layer, hp_tensor x) {
   const model_config *c = b->c;
-  x = build_mark(b, layer, "attn_in", hp_cast(b->g, x, b->compute));
+  x = build_annotated(b, layer, "attn_in", hp_cast(b->g, x, b->compute));
   hp_tensor q = project(b, layer, x, c->heads, "q_proj", "self_attn.q_norm");
   hp_tensor k = project(b, layer, x, c->kv_heads, "k_proj", "self_attn.k_norm");
   hp_tensor v = project(b, layer, x, c->kv_heads, "v_proj", NULL);
@@ -46,22 +46,22 @@ hp_tensor decoder_attention(model_build *b, int layer, hp_tensor x) {
 
 hp_tensor decoder_attention_out(model_build *b, int layer, hp_tensor o, int64_t width) {
   const model_config *c = b->c;
-  o = build_mark(b, layer, "attn_mid", build_merge(b, o, width));
+  o = build_annotated(b, layer, "attn_mid", build_merge(b, o, width));
   return build_linear(b, o, width, c->hidden, c->o_bias, 1,
                       layer_place(layer, "self_attn.o_proj").text);
 }
 
 hp_tensor decoder_mlp_of(model_build *b, int layer, hp_tensor x, int64_t width, place at) {
   const model_config *c = b->c;
-  x = build_mark(b, layer, "mlp_in", hp_cast(b->g, x, b->compute));
+  x = build_annotated(b, layer, "mlp_in", hp_cast(b->g, x, b->compute));
   hp_tensor gate =
       build_linear(b, x, c->hidden, width, c->mlp_bias, 1, place_in(at, "gate_proj").text);
   hp_tensor up = build_linear(b, x, c->hidden, width, c->mlp_bias, 1, place_in(at, "up_proj").text);
   hp_at(b->g, at.text);
-  gate = build_mark(b, layer, "mlp_act", gate);
-  up = build_mark(b, layer, "mlp_act", up);
+  gate = build_annotated(b, layer, "mlp_act", gate);
+  up = build_annotated(b, layer, "mlp_act", up);
   hp_tensor h = hp_mul(b->g, hp_map(b->g, c->activation, gate, HP_NONE, HP_NONE), up);
-  h = build_mark(b, layer, "mlp_mid", h);
+  h = build_annotated(b, layer, "mlp_mid", h);
   return build_linear(b, h, width, c->hidden, c->mlp_bias, 1, place_in(at, "down_proj").text);
 }
 
@@ -74,9 +74,9 @@ static hp_tensor add_part(model_build *b, int layer, hp_tensor h, decoder_part p
                           const char *name, const char *mark, const char *norm) {
   const model_config *c = b->c;
   hp_tensor x = decoder_norm(b, h, c->hidden, c->norm_eps, layer_place(layer, norm).text);
-  x = build_mark(b, layer, mark, part(b, layer, x));
+  x = build_annotated(b, layer, mark, part(b, layer, x));
   hp_at(b->g, layer_place(layer, name).text);
-  return build_mark(b, layer, "residual", hp_add(b->g, h, hp_cast(b->g, x, HP_F32)));
+  return build_annotated(b, layer, "residual", hp_add(b->g, h, hp_cast(b->g, x, HP_F32)));
 }
 
 hp_tensor decoder_hidden(model_build *b, decoder_part attention, decoder_part mlp) {
@@ -85,7 +85,7 @@ hp_tensor decoder_hidden(model_build *b, decoder_part attention, decoder_part ml
   hp_tensor table = build_param(b, PARAM_EMBEDDING, 1, 2, (int64_t[]){c->vocab, c->hidden},
                                 "model.embed_tokens.weight");
   hp_tensor h = hp_cast(b->g, hp_embedding(b->g, table, b->ids, c->frozen), HP_F32);
-  h = build_mark(b, -1, "embedded", h);
+  h = build_annotated(b, -1, "embedded", h);
   for (int i = 0; i < c->layers; i++) {
     hp_block(b->g, i + 1);
     h = add_part(b, i, h, attention, "self_attn", "attn_out", "input_layernorm");

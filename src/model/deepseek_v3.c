@@ -34,7 +34,7 @@ static hp_tensor queries(model_build *b, int layer, hp_tensor x) {
   }
   hp_tensor q =
       build_linear(b, x, in, c->heads * dims, false, 1, attention_place(layer, name).text);
-  q = build_mark(b, layer, "q_proj", build_heads(b, q, c->heads, dims));
+  q = build_annotated(b, layer, "q_proj", build_heads(b, q, c->heads, dims));
   hp_tensor part[2] = {part_of(b, q, 0, l->plain),
                        build_rope(b, part_of(b, q, l->plain, l->turned))};
   return hp_concat(b->g, part, 2, 3);
@@ -52,7 +52,7 @@ static void keys_and_values(model_build *b, int layer, hp_tensor x, hp_tensor *k
   hp_tensor kv = build_linear(b, latent, l->kv_rank, c->heads * (l->plain + l->v_dim), false, 1,
                               attention_place(layer, "kv_b_proj").text);
   kv = build_heads(b, kv, c->heads, l->plain + l->v_dim);
-  kv = build_mark(b, layer, "k_proj", kv);
+  kv = build_annotated(b, layer, "k_proj", kv);
   turned =
       hp_broadcast(b->g, build_rope(b, turned), (hp_shape){4, {b->B, b->T, c->heads, l->turned}});
   hp_tensor part[2] = {part_of(b, kv, 0, l->plain), turned};
@@ -63,7 +63,7 @@ static void keys_and_values(model_build *b, int layer, hp_tensor x, hp_tensor *k
 static hp_tensor attention(model_build *b, int layer, hp_tensor x) {
   const model_config *c = b->c;
   int64_t width = c->heads * c->latent.v_dim;
-  x = build_mark(b, layer, "attn_in", hp_cast(b->g, x, b->compute));
+  x = build_annotated(b, layer, "attn_in", hp_cast(b->g, x, b->compute));
   hp_tensor q = queries(b, layer, x), k, v;
   keys_and_values(b, layer, x, &k, &v);
   hp_at(b->g, layer_place(layer, "self_attn").text);

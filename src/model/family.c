@@ -145,12 +145,12 @@ hp_tensor build_merge(model_build *b, hp_tensor x, int64_t width) {
   return hp_reshape(b->g, x, (hp_shape){3, {b->B, b->T, width}});
 }
 
-hp_tensor build_mark(model_build *b, int layer, const char *what, hp_tensor x) {
-  model_mark m;
+hp_tensor build_annotated(model_build *b, int layer, const char *what, hp_tensor x) {
+  model_annotation m;
   if (layer < 0) snprintf(m.name, sizeof m.name, "%s", what);
   else snprintf(m.name, sizeof m.name, "layers.%d.%s", layer, what);
   if (!vec_push(&b->marks, m)) b->failed = true;
-  return hp_mark(b->g, m.name, x);
+  return hp_annotate(b->g, m.name, x);
 }
 
 hp_tensor build_rope(model_build *b, hp_tensor x) {
@@ -193,9 +193,9 @@ hp_tensor build_attention(model_build *b, int layer, hp_tensor q, hp_tensor k, h
     all.seed = b->dropout_seed;
     all.stream = stream_of(name);
   }
-  q = build_mark(b, layer, "q", q);
-  k = build_mark(b, layer, "k", k);
-  v = build_mark(b, layer, "v", v);
+  q = build_annotated(b, layer, "q", q);
+  k = build_annotated(b, layer, "k", k);
+  v = build_annotated(b, layer, "v", v);
   if (b->cache) {
     k = through_cache(b, layer, "k", k);
     v = through_cache(b, layer, "v", v);

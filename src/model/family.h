@@ -48,7 +48,7 @@ void model_param_part_name(const model_param *p, int64_t part, char name[160]);
 /* A value within the model for which a layout can be declared. */
 typedef struct {
   char name[64];
-} model_mark;
+} model_annotation;
 
 /* A graph being built.  Sizes: B sequences of T tokens. */
 typedef struct {
@@ -75,7 +75,7 @@ typedef struct {
   } use;
   VEC(model_param) params;
   map param_of; /* name -> place in params */
-  VEC(model_mark) marks;
+  VEC(model_annotation) marks;
   bool failed; /* out of memory while collecting params */
 } model_build;
 
@@ -146,7 +146,7 @@ hp_tensor build_conv1d(model_build *b, hp_tensor x, int64_t in, int64_t out, dou
  * declared: "embedded"; of each layer "attn_in", "q_proj", "k_proj", "v_proj" (in heads), "q", "k",
  * "v", "attn_mid", "attn_out", "mlp_in", "mlp_act", "mlp_mid", "mlp_out" and "residual", of
  * experts "moe_in", "moe_ids", "moe_weight" and "moe_out"; "final" and "logits". */
-hp_tensor build_mark(model_build *b, int layer, const char *what, hp_tensor x);
+hp_tensor build_annotated(model_build *b, int layer, const char *what, hp_tensor x);
 /* Rotary embedding of x [B,T,H,D] at the build's positions. */
 hp_tensor build_rope(model_build *b, hp_tensor x);
 /* In training, x with the share p of its elements dropped; `name` is the place, for which the mask

@@ -33,30 +33,30 @@ static double residual_scale(const model_config *c) { return 1 / sqrt(2 * (doubl
 static hp_tensor attention(model_build *b, int layer, hp_tensor x) {
   const model_config *c = b->c;
   int64_t w = c->hidden;
-  x = build_mark(b, layer, "attn_in", hp_cast(b->g, x, b->compute));
+  x = build_annotated(b, layer, "attn_in", hp_cast(b->g, x, b->compute));
   hp_tensor qkv = build_conv1d(b, x, w, 3 * w, 1, at(layer, "attn.c_attn").text), part[3];
   for (int i = 0; i < 3; i++) {
     static const char *const name[3] = {"q_proj", "k_proj", "v_proj"};
     part[i] = build_heads(b, hp_slice(b->g, qkv, 2, i * w, (i + 1) * w), c->heads, c->head_dim);
-    part[i] = build_mark(b, layer, name[i], part[i]);
+    part[i] = build_annotated(b, layer, name[i], part[i]);
   }
   hp_at(b->g, at(layer, "attn").text);
   hp_attention_options how = {.scale = score_scale(c, layer)};
   hp_tensor o = build_attention(b, layer, part[0], part[1], part[2], &how);
-  o = build_mark(b, layer, "attn_mid", build_merge(b, o, w));
+  o = build_annotated(b, layer, "attn_mid", build_merge(b, o, w));
   o = build_conv1d(b, o, w, w, residual_scale(c), at(layer, "attn.c_proj").text);
-  return build_mark(b, layer, "attn_out", o);
+  return build_annotated(b, layer, "attn_out", o);
 }
 
 static hp_tensor mlp(model_build *b, int layer, hp_tensor x) {
   const model_config *c = b->c;
-  x = build_mark(b, layer, "mlp_in", hp_cast(b->g, x, b->compute));
+  x = build_annotated(b, layer, "mlp_in", hp_cast(b->g, x, b->compute));
   hp_tensor h = build_conv1d(b, x, c->hidden, c->ffn, 1, at(layer, "mlp.c_fc").text);
   hp_at(b->g, at(layer, "mlp").text);
-  h = build_mark(b, layer, "mlp_act", h);
-  h = build_mark(b, layer, "mlp_mid", hp_map(b->g, c->activation, h, HP_NONE, HP_NONE));
+  h = build_annotated(b, layer, "mlp_act", h);
+  h = build_annotated(b, layer, "mlp_mid", hp_map(b->g, c->activation, h, HP_NONE, HP_NONE));
   h = build_conv1d(b, h, c->ffn, c->hidden, residual_scale(c), at(layer, "mlp.c_proj").text);
-  return build_mark(b, layer, "mlp_out", h);
+  return build_annotated(b, layer, "mlp_out", h);
 }
 
 /* The residual stream h with what a part of a layer made. */
@@ -64,7 +64,7 @@ static hp_tensor add_to(model_build *b, hp_tensor h, hp_tensor x, int layer, con
   place p = at(layer, part);
   hp_at(b->g, p.text);
   x = build_dropout(b, hp_cast(b->g, x, HP_F32), b->c->dropout.residual, p.text);
-  return build_mark(b, layer, "residual", hp_add(b->g, h, x));
+  return build_annotated(b, layer, "residual", hp_add(b->g, h, x));
 }
 
 static hp_tensor hidden(model_build *b) {
@@ -78,7 +78,7 @@ static hp_tensor hidden(model_build *b) {
   hp_at(b->g, "transformer.wpe");
   h = hp_add(b->g, h, hp_cast(b->g, hp_embedding(b->g, places, b->positions, -1), HP_F32));
   h = build_dropout(b, h, c->dropout.embedding, "transformer.drop");
-  h = build_mark(b, -1, "embedded", h);
+  h = build_annotated(b, -1, "embedded", h);
   for (int i = 0; i < c->layers; i++) {
     hp_block(b->g, i + 1);
     h = add_to(b, h, attention(b, i, norm(b, h, at(i, "ln_1").text)), i, "attn");

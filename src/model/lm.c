@@ -57,8 +57,8 @@ hp_tensor lm_head(model_build *b, hp_tensor hidden) {
   const char *name = own ? c->family->head_name : c->family->embedding_name;
   matrix_spec head = {.in = c->hidden, .out = c->vocab, .init_scale = 1, .result = HP_F32};
   hp_at(b->g, name);
-  hidden = build_mark(b, -1, "final", hp_cast(b->g, hidden, b->compute));
-  return build_mark(b, -1, "logits", build_matrix(b, hidden, &head, name));
+  hidden = build_annotated(b, -1, "final", hp_cast(b->g, hidden, b->compute));
+  return build_annotated(b, -1, "logits", build_matrix(b, hidden, &head, name));
 }
 
 hp_status lm_make_buffers(const lm *m, const model_build *b, int64_t length) {

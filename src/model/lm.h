@@ -20,11 +20,11 @@ typedef struct {
   bool strips;      /* these lie in strips where they can */
   /* In the order of the model, those that are trained first; tensor ids are meaningless. */
   VEC(model_param) params;
-  size_t trained;         /* params with a gradient */
-  VEC(lm_tensor) tensors; /* in the order of params, the parts of a stack in theirs */
-  VEC(model_mark) marks;  /* in the order of the model */
-  int64_t rope_rows;      /* of rotary tables that graphs share, 0: none */
-  char path[1024];        /* where it was read from, for messages */
+  size_t trained;              /* params with a gradient */
+  VEC(lm_tensor) tensors;      /* in the order of params, the parts of a stack in theirs */
+  VEC(model_annotation) marks; /* in the order of the model */
+  int64_t rope_rows;           /* of rotary tables that graphs share, 0: none */
+  char path[1024];             /* where it was read from, for messages */
 } lm;
 
 typedef struct {

@@ -139,9 +139,9 @@ hp_tensor moe_layer(model_build *b, int layer, hp_tensor x, moe_route how, const
              .usual = layer_place(layer, moe_names_usual.block)};
   int64_t h = b->c->hidden, f = c->ffn;
   routing r = route(&k, x, how);
-  x = build_mark(b, layer, "moe_in", hp_cast(b->g, x, b->compute));
-  r.index = build_mark(b, layer, "moe_ids", r.index);
-  r.weight = build_mark(b, layer, "moe_weight", r.weight);
+  x = build_annotated(b, layer, "moe_in", hp_cast(b->g, x, b->compute));
+  r.index = build_annotated(b, layer, "moe_ids", r.index);
+  r.weight = build_annotated(b, layer, "moe_weight", r.weight);
   hp_tensor gate = project(&k, x, r.index, n->gate, f, h, "gate_up_proj", 0, 2 * f);
   hp_tensor up = project(&k, x, r.index, n->up, f, h, "gate_up_proj", f, 2 * f);
   hp_at(b->g, k.at.text);
@@ -150,7 +150,7 @@ hp_tensor moe_layer(model_build *b, int layer, hp_tensor x, moe_route how, const
   hp_at(b->g, k.at.text);
   hp_tensor weight = hp_reshape(b->g, r.weight, (hp_shape){4, {b->B, b->T, c->per_token, 1}});
   y = hp_mul(b->g, hp_cast(b->g, y, HP_F32), weight);
-  return build_mark(b, layer, "moe_out", hp_sum(b->g, y, (int64_t[]){2}, 1, false));
+  return build_annotated(b, layer, "moe_out", hp_sum(b->g, y, (int64_t[]){2}, 1, false));
 }
 
 /* --- configuration ---------------------------------------------------------------------------- */

@@ -72,9 +72,9 @@ static int64_t parts_of(const applying *a, const char *letters, size_t n) {
 /* A pattern of names, and an entry a dim: "D,CS,Y". */
 typedef struct {
   const char *name, *letters;
-} mark_layout;
+} annotation_layout;
 
-static hp_status declare(const applying *a, const mark_layout *mark) {
+static hp_status declare(const applying *a, const annotation_layout *mark) {
   bool few = false;
   str entries = {0};
   str_add(&entries, "(");
@@ -92,7 +92,7 @@ static hp_status declare(const applying *a, const mark_layout *mark) {
   return st;
 }
 
-static hp_status declare_all(const applying *a, const mark_layout *marks) {
+static hp_status declare_all(const applying *a, const annotation_layout *marks) {
   for (; marks->name; marks++) HP_TRY(declare(a, marks));
   return HP_OK;
 }
@@ -199,29 +199,29 @@ static hp_status declare_param(const applying *a, const model_param *p) {
  * width and leaves a sum over tp: what comes out lies as what went in (MindSpeed's tp-2d; with
  * tp_y 1 the sequence parallelism of Megatron-LM).  Gradients take the same way back.  Where params
  * are cut like the rows (zero=3), it says that rows stay where they are and params are gathered. */
-static const mark_layout blocks[] = {{"embedded", "D,CS,Y"},
-                                     {"layers.*.residual", "D,CS,Y"},
-                                     {"layers.*.attn_in", "D,C,Y"},
-                                     {"layers.*.attn_mid", "D,C,X"},
-                                     {"layers.*.attn_out", "D,CS,Y"},
-                                     {"layers.*.mlp_in", "D,C,Y"},
-                                     {"layers.*.mlp_act", "D,CY,X"},
-                                     {"layers.*.mlp_mid", "D,C,X"},
-                                     {"layers.*.mlp_out", "D,CS,Y"},
-                                     {"final", "D,C,Y"},
-                                     {"logits", "D,CY,X"},
-                                     {"grad.embedded", "D,CS,Y"},
-                                     {"grad.layers.*.residual", "D,CS,Y"},
-                                     {"grad.layers.*.attn_in", "D,CS,Y"},
-                                     {"grad.layers.*.attn_mid", "D,CY,X"},
-                                     {"grad.layers.*.attn_out", "D,C,Y"},
-                                     {"grad.layers.*.mlp_in", "D,CS,Y"},
-                                     {"grad.layers.*.mlp_act", "D,C,X"},
-                                     {"grad.layers.*.mlp_mid", "D,CY,X"},
-                                     {"grad.layers.*.mlp_out", "D,C,Y"},
-                                     {"grad.final", "D,CS,Y"},
-                                     {"grad.logits", "D,C,X"},
-                                     {NULL, NULL}};
+static const annotation_layout blocks[] = {{"embedded", "D,CS,Y"},
+                                           {"layers.*.residual", "D,CS,Y"},
+                                           {"layers.*.attn_in", "D,C,Y"},
+                                           {"layers.*.attn_mid", "D,C,X"},
+                                           {"layers.*.attn_out", "D,CS,Y"},
+                                           {"layers.*.mlp_in", "D,C,Y"},
+                                           {"layers.*.mlp_act", "D,CY,X"},
+                                           {"layers.*.mlp_mid", "D,C,X"},
+                                           {"layers.*.mlp_out", "D,CS,Y"},
+                                           {"final", "D,C,Y"},
+                                           {"logits", "D,CY,X"},
+                                           {"grad.embedded", "D,CS,Y"},
+                                           {"grad.layers.*.residual", "D,CS,Y"},
+                                           {"grad.layers.*.attn_in", "D,CS,Y"},
+                                           {"grad.layers.*.attn_mid", "D,CY,X"},
+                                           {"grad.layers.*.attn_out", "D,C,Y"},
+                                           {"grad.layers.*.mlp_in", "D,CS,Y"},
+                                           {"grad.layers.*.mlp_act", "D,C,X"},
+                                           {"grad.layers.*.mlp_mid", "D,CY,X"},
+                                           {"grad.layers.*.mlp_out", "D,C,Y"},
+                                           {"grad.final", "D,CS,Y"},
+                                           {"grad.logits", "D,C,X"},
+                                           {NULL, NULL}};
 
 /* Queries, and keys and values, of attention: the sequence is cut by cp and tp_y, or heads are. */
 static const char *const queries[CP_MODES] = {[CP_RING] = "D,CY,X,-",
@@ -234,33 +234,33 @@ static const char *const keys[CP_MODES] = {[CP_RING] = "D,CY,X?,-",
                                            [CP_HYBRID] = "D,R,XUY?,-"};
 
 static hp_status declare_attention(const applying *a) {
-  const mark_layout marks[] = {{"layers.*.q_proj", "D,CY,X,-"},
-                               {"layers.*.[kv]_proj", "D,CY,X?,-"},
-                               {"layers.*.q", queries[a->s->mode]},
-                               {"layers.*.[kv]", keys[a->s->mode]},
-                               {"layers.*.attn_mid", "D,C,X"},
-                               {"grad.layers.*.q_proj", "D,C,X,-"},
-                               {"grad.layers.*.[kv]_proj", "D,C,X?,-"},
-                               {"grad.layers.*.q", "D,CY,X,-"},
-                               {"grad.layers.*.[kv]", "D,CY,X?,-"},
-                               {"grad.layers.*.attn_mid", "D,CY,X"},
-                               {NULL, NULL}};
+  const annotation_layout marks[] = {{"layers.*.q_proj", "D,CY,X,-"},
+                                     {"layers.*.[kv]_proj", "D,CY,X?,-"},
+                                     {"layers.*.q", queries[a->s->mode]},
+                                     {"layers.*.[kv]", keys[a->s->mode]},
+                                     {"layers.*.attn_mid", "D,C,X"},
+                                     {"grad.layers.*.q_proj", "D,C,X,-"},
+                                     {"grad.layers.*.[kv]_proj", "D,C,X?,-"},
+                                     {"grad.layers.*.q", "D,CY,X,-"},
+                                     {"grad.layers.*.[kv]", "D,CY,X?,-"},
+                                     {"grad.layers.*.attn_mid", "D,CY,X"},
+                                     {NULL, NULL}};
   return declare_all(a, marks);
 }
 
 /* Experts see the tokens of all devices that share them, and all of a token. */
-static const mark_layout experts[] = {{"layers.*.moe_in", "d,cxy,-"},
-                                      {"layers.*.moe_ids", "d,cxy,-"},
-                                      {"layers.*.moe_weight", "d,cxy,-"},
-                                      {"grad.layers.*.moe_out", "d,cxy,-"},
-                                      {"layers.*.mlp_out", "D,CS,Y"},
-                                      {"grad.layers.*.moe_in", "D,CS,Y"},
-                                      {NULL, NULL}};
+static const annotation_layout experts[] = {{"layers.*.moe_in", "d,cxy,-"},
+                                            {"layers.*.moe_ids", "d,cxy,-"},
+                                            {"layers.*.moe_weight", "d,cxy,-"},
+                                            {"grad.layers.*.moe_out", "d,cxy,-"},
+                                            {"layers.*.mlp_out", "D,CS,Y"},
+                                            {"grad.layers.*.moe_in", "D,CS,Y"},
+                                            {NULL, NULL}};
 
-static const mark_layout inputs[] = {{"ids", "D,C"},    {"positions", "D,C"},
-                                     {"labels", "D,C"}, {"lengths", "D"},
-                                     {"span", "D,C,-"}, {"cache.*", "D,-,X?,-"},
-                                     {NULL, NULL}};
+static const annotation_layout inputs[] = {{"ids", "D,C"},    {"positions", "D,C"},
+                                           {"labels", "D,C"}, {"lengths", "D"},
+                                           {"span", "D,C,-"}, {"cache.*", "D,-,X?,-"},
+                                           {NULL, NULL}};
 
 hp_status strategy_apply(const strategy *s, const lm *m, hp_device *d) {
   applying a = {.s = s, .m = m, .d = d};

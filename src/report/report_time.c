@@ -93,7 +93,7 @@ static void print_row(const report *r, const hp_op_time *o, double total, bool w
   units_add_seconds(out, o->gap_s);
   str_add(out, "</td><td>");
   units_add_seconds(out, o->seconds);
-  if (o->beside) str_add(out, "</td><td>overlapped</td>");
+  if (o->overlapped) str_add(out, "</td><td>overlapped</td>");
   else str_printf(out, "</td><td>%.1f %%</td>", total > 0 ? 100 * o->seconds / total : 0);
   print_limit_cell(o, out);
   print_rate_cell(o->flops, o->seconds, chart_print_count, "FLOP/s", out);
@@ -113,7 +113,7 @@ void report_print_time(const report *r, str *out) {
   double total = 0, limit = 0;
   if (!r->ops) return;
   for (int i = 0; i < r->ops; i++) {
-    if (r->op[i].beside) continue;
+    if (r->op[i].overlapped) continue;
     total += r->op[i].seconds;
     limit += r->op[i].limit_s;
   }

@@ -76,8 +76,8 @@ static hp_status open_communicator(group *g) {
 /* The engine whose products have the same bits whatever the shapes of the parts. */
 static const char *const same_bits = "packed";
 
-static hp_status check_engine(bool whole_sums, const char *name) {
-  if (whole_sums && name && strcmp(name, same_bits))
+static hp_status check_engine(bool no_partial_sums, const char *name) {
+  if (no_partial_sums && name && strcmp(name, same_bits))
     HP_FAIL(HP_ERR_ARG,
             "engine %s: its bits depend on how tensors are cut; for the same bits on every mesh "
             "use %s",
@@ -86,7 +86,7 @@ static hp_status check_engine(bool whole_sums, const char *name) {
 }
 
 hp_status group_set_engine(group *g, const char *name) {
-  HP_TRY(check_engine(g->whole_sums, name));
+  HP_TRY(check_engine(g->no_partial_sums, name));
   for (int i = 0; i < g->own; i++)
     HP_TRY(g->member[i]->backend->set_engine(g->member[i]->dev, name));
   return HP_OK;
@@ -97,9 +97,9 @@ static hp_status open_parts(group *g, const hp_device_options *o) {
   int threads = o->threads > 0 ? o->threads : cpu_count();
   int sharers = g->plan_only ? g->n : w->here * g->own; /* a plan is of what a run would open */
   backend_options b = {.threads = o->threads, .engine = o->engine, .interpret = o->interpret};
-  HP_TRY(check_engine(o->whole_sums, o->engine));
-  g->whole_sums = o->whole_sums;
-  if (o->whole_sums) b.engine = same_bits;
+  HP_TRY(check_engine(o->no_partial_sums, o->engine));
+  g->no_partial_sums = o->no_partial_sums;
+  if (o->no_partial_sums) b.engine = same_bits;
   b.shared = g->n > 1 || w->size > 1;
   for (int i = 0; i < g->own; i++) {
     int place = w->place * g->own + i; /* among those that share this machine's threads */
@@ -179,7 +179,7 @@ static const char *entries_in_name(const char *name) {
   return *name == '(' ? name : NULL;
 }
 
-hp_status group_check_marks(const group *g, const hp_graph *graph) {
+hp_status group_check_annotations(const group *g, const hp_graph *graph) {
   for (uint32_t i = 0; i < graph->nodes.len; i++) {
     const ir_node *n = graph_node(graph, i);
     const char *entries = n->op == OP_MARK ? entries_in_name(attr_str(graph, n, "name")) : NULL;
@@ -209,7 +209,8 @@ bool group_declared(const void *model, const char *name, const ir_value *type, l
   const char *entries = entries_in_name(name);
   size_t length = strlen(name);
   *out = (layout){.rank = type->rank};
-  if (entries) { /* a mark's are right, by group_check_marks; another tensor may be named like that
+  if (entries) { /* a mark's are right, by group_check_annotations; another tensor may be named like
+                  * that
                   */
     if (!layout_parse_on(entries, &g->m, out)) return true;
     err_clear();

@@ -34,8 +34,8 @@ struct hp_device {
   VEC(group_state) states;
   map state_of;
   interner names;
-  bool whole_sums, may_miss; /* as in hp_device_options */
-  char about[160];           /* for people */
+  bool no_partial_sums, may_miss; /* as in hp_device_options */
+  char about[160];                /* for people */
 };
 typedef struct hp_device group;
 
@@ -48,7 +48,7 @@ hp_status group_set_engine(group *g, const char *name);
 /* Layout of a tensor by the first rule that matches its name; whole, and false, when none does. */
 bool group_declared(const void *g, const char *name, const ir_value *type, layout *out);
 /* HP_ERR_LAYOUT when what hp_shard was given in the graph is no layout on the mesh. */
-hp_status group_check_marks(const group *g, const hp_graph *graph);
+hp_status group_check_annotations(const group *g, const hp_graph *graph);
 /* Warns, once each, of rules that match no name of the graph and no param. */
 void group_tell_unused(group *g, const hp_graph *graph);
 /* Writes engines into the program that the i-th device of this process was given.  All devices get

@@ -135,7 +135,7 @@ void inst_describe(const program *p, const mesh *m, const prog_inst *n, const vi
                    hp_op_time *row) {
   *row = (hp_op_time){.count = 1, .flops = n->flops, .bytes = n->bytes};
   const char *name = op_table[n->op].name;
-  row->beside = n->stream != STREAM_COMPUTE;
+  row->overlapped = n->stream != STREAM_COMPUTE;
   PUT(row->kind, "%s%s", name, strstr(name, "_grad") ? "" : phase_word(n->phase));
   if (n->engine) PUT(row->engine, "%s", program_str(p, n->engine));
   name_place(program_str(p, n->loc), row->place, sizeof row->place);

@@ -13,7 +13,7 @@ typedef struct {
 static sums sum_of(const hp_op_time *row, int n) {
   sums s = {0};
   for (int i = 0; i < n; i++) {
-    if (row[i].beside) continue;
+    if (row[i].overlapped) continue;
     s.run_s += row[i].seconds;
     s.limit_s += row[i].limit_s;
   }
@@ -38,7 +38,7 @@ static void put_time(const hp_op_time *r, const sums *s, str *out) {
   str_add_char(out, ' ');
 }
 static void put_share(const hp_op_time *r, const sums *s, str *out) {
-  if (r->beside) str_add(out, "overlapped ");
+  if (r->overlapped) str_add(out, "overlapped ");
   else str_printf(out, "%9.1f%% ", 100 * rate(time_of(r), total_of(s)));
 }
 static void put_of_limit(const hp_op_time *r, const sums *s, str *out) {
@@ -163,7 +163,7 @@ static void put_row(json_writer *w, const hp_op_time *r) {
   json_key_string(w, "where", r->place);
   json_key_string(w, "engine", r->engine);
   json_key_int(w, "calls", r->count);
-  json_key_bool(w, "beside", r->beside);
+  json_key_bool(w, "beside", r->overlapped);
   json_key_double(w, "time_s", r->seconds);
   json_key_double(w, "limit_s", r->limit_s);
   json_key_double(w, "gap_s", r->gap_s);

@@ -26,7 +26,7 @@ static void set_limit(const program *p, const device *d, const prog_inst *n, hp_
 
 static bool same_work(const hp_op_time *a, const hp_op_time *b) {
   return !strcmp(a->kind, b->kind) && !strcmp(a->shape, b->shape) &&
-         !strcmp(a->engine, b->engine) && a->limit == b->limit && a->beside == b->beside;
+         !strcmp(a->engine, b->engine) && a->limit == b->limit && a->overlapped == b->overlapped;
 }
 
 static hp_status add_row(op_times *all, const hp_op_time *one) {
@@ -46,7 +46,7 @@ static hp_status add_row(op_times *all, const hp_op_time *one) {
 
 /* What goes beside computation has none: where that waits for it is a row of its own. */
 static void set_gap(hp_op_time *r) {
-  if (!r->beside && r->seconds > r->limit_s) r->gap_s = r->seconds - r->limit_s;
+  if (!r->overlapped && r->seconds > r->limit_s) r->gap_s = r->seconds - r->limit_s;
 }
 
 static int by_gap(const void *a, const void *b) {
@@ -67,7 +67,7 @@ hp_status op_times_make(const program *p, const device *d, const inst_times *t,
     inst_describe(p, d->mesh, program_inst(p, i), visible ? &visible[i] : NULL, &one);
     set_limit(p, d, program_inst(p, i), &one);
     one.seconds = t ? t[i].end_s - t[i].met_s : 0;
-    if (!one.beside) run_s -= one.seconds;
+    if (!one.overlapped) run_s -= one.seconds;
     st = add_row(&all, &one);
   }
   one = (hp_op_time){.kind = "between instructions", .limit = "wait", .count = 1, .seconds = run_s};

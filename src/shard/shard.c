@@ -33,7 +33,7 @@ bool shard_declared(const hp_graph *g, const shard_plan *plan, const ir_node *n,
     *out = (layout){.rank = v->rank};
     return false;
   }
-  if (plan->whole_sums) memset(out->partial, 0, sizeof out->partial);
+  if (plan->no_partial_sums) memset(out->partial, 0, sizeof out->partial);
   for (int d = 0; d < v->rank && d < out->rank; d++)
     if (plan->type || layout_padded_size(plan->mesh, out, d, v->dim[d]) == v->dim[d])
       out->shard_size[d] = 0;
@@ -151,7 +151,7 @@ static hp_status marked(shard *s, const ir_node *n) {
   }
   HP_TRY(shard_bring(s, from, &to, &s->r.map[old]));
   s->made[old] = s->now[old] = to;
-  shard_rows_of_mark(s, from, old);
+  shard_rows_of_annotation(s, from, old);
   return HP_OK;
 }
 

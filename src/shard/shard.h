@@ -15,7 +15,7 @@ typedef struct {
   const void *model;
   /* No sum is cut: every element is computed on one device, in the order of one device, so results
    * have the same bits on every mesh.  Operands are gathered, or cut along other dims. */
-  bool whole_sums;
+  bool no_partial_sums;
   /* By value of the graph: the type for which its layout is declared; NULL: its own. */
   const ir_value *type;
 } shard_plan;

@@ -30,7 +30,7 @@ static bool same_cut(const layout *a, int da, const layout *b, int db) {
 
 bool shard_cuts_sequence(const shard *s, const ir_node *n) {
   bool attends = n->op == OP_ATTENTION || n->op == OP_ATTENTION_GRAD;
-  if (!attends || s->plan->whole_sums || attr_float(s->r.from, n, "dropout") > 0) return false;
+  if (!attends || s->plan->no_partial_sums || attr_float(s->r.from, n, "dropout") > 0) return false;
   const val *in = graph_in(s->r.from, n);
   const layout *q = &s->now[in[0]], *k = &s->now[in[1]];
   if (layout_shard_count(s->m, q, 1) == 1) return false;

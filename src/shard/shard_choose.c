@@ -111,7 +111,7 @@ static int cut_sums(const choosing *c, uint8_t axis[LAYOUT_AXES]) {
 
 static bool may_take(const choosing *c) {
   uint8_t axis[LAYOUT_AXES];
-  return !c->s->plan->whole_sums || !cut_sums(c, axis);
+  return !c->s->plan->no_partial_sums || !cut_sums(c, axis);
 }
 
 static void take_axes(layout *l, const uint8_t *axis, int n) {
@@ -159,7 +159,7 @@ static void consider_cut(choosing *c, int factor, const uint8_t *axis, int n) {
 static void try_layouts(choosing *c) {
   uint8_t axis[LAYOUT_AXES];
   if (!derives(c)) return;
-  int n = c->s->plan->whole_sums ? cut_sums(c, axis) : 0;
+  int n = c->s->plan->no_partial_sums ? cut_sums(c, axis) : 0;
   for (int i = 0; n && i < c->n->n_in; i++) take_axes(&c->in[i], axis, n);
   consider(c);
   for (int f = 0; n && f < c->r->factors && derives(c); f++) consider_cut(c, f, axis, n);

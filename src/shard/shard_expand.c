@@ -16,7 +16,7 @@ static bool last_is_cut(const shard *s, val x) {
  * To sum gradients of repeated heads takes another order than attention has. */
 static bool cuts_groups(const shard *s, const ir_node *n) {
   if (n->op != OP_ATTENTION && n->op != OP_ATTENTION_GRAD) return false;
-  if (s->plan->whole_sums) return false;
+  if (s->plan->no_partial_sums) return false;
   const val *in = graph_in(s->r.from, n);
   const layout *q = &s->now[in[0]];
   int64_t kv = graph_value(s->r.from, in[1])->dim[2], parts = 1;
@@ -40,7 +40,7 @@ static bool drops_part(const shard *s, const ir_node *n) {
 
 bool shard_expands(const shard *s, const ir_node *n) {
   if (drops_part(s, n)) return true;
-  if (s->plan->whole_sums) return false;
+  if (s->plan->no_partial_sums) return false;
   bool rows = n->op == OP_RMS_NORM || n->op == OP_LAYER_NORM || n->op == OP_SOFTMAX;
   rows |= n->op == OP_CROSS_ENTROPY && attr_int(s->r.from, n, "ignore") < 0;
   return (rows && last_is_cut(s, graph_in(s->r.from, n)[0])) || cuts_groups(s, n);

@@ -143,7 +143,7 @@ static bool sequence(const padding *p, int *queries, int *keys) {
       attr_int(p->r.from, n, "causal") && old_type(p, in[0])->dim[1] == old_type(p, in[1])->dim[1];
   *queries = leading(&p->rule, &p->rule.in[0], 1);
   *keys = leading(&p->rule, &p->rule.in[1], 1);
-  return !p->plan->whole_sums && attr_float(p->r.from, n, "dropout") == 0 && (span || causal);
+  return !p->plan->no_partial_sums && attr_float(p->r.from, n, "dropout") == 0 && (span || causal);
 }
 
 /* The factor of heads, when numbers are drawn for each: padding would give them others.  -1: none.
@@ -163,7 +163,7 @@ static void find_fixed(padding *p) {
     p->fixed[f] &= !ignores_lowest(p, f);
     /* with the order of a sum padding would change its bits */
     p->fixed[f] |=
-        p->plan->whole_sums && (reduces || r->factor[f].whole) && !in_results(r, f, true);
+        p->plan->no_partial_sums && (reduces || r->factor[f].whole) && !in_results(r, f, true);
   }
   int queries, keys;
   if (sequence(p, &queries, &keys)) p->fixed[queries] = p->fixed[keys] = false;
@@ -371,7 +371,7 @@ static bool expands(const padding *p, const ir_node *n) {
     return new_type(p, p->r.map[in[0]])->dim[x->rank - 1] != x->dim[x->rank - 1];
   }
   if (n->op != OP_ATTENTION && n->op != OP_ATTENTION_GRAD) return false;
-  if (p->plan->whole_sums) return false; /* in groups the sums have another order */
+  if (p->plan->no_partial_sums) return false; /* in groups the sums have another order */
   int64_t group = old_type(p, in[0])->dim[2] / old_type(p, in[1])->dim[2];
   return new_type(p, p->r.map[in[0]])->dim[2] % group != 0;
 }

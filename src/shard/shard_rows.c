@@ -31,7 +31,7 @@ void shard_rows_of_results(shard *s, const ir_node *n, const rule *r) {
         s->rows[n->out0 + (val)o].dim[d] |= axes_of_factor(s, n, r, r->out[o].factor[d][k]);
 }
 
-void shard_rows_of_mark(shard *s, val from, val to) {
+void shard_rows_of_annotation(shard *s, val from, val to) {
   for (int d = 0; d < s->now[to].rank; d++)
     for (int a = 0; a < s->m->axes; a++)
       if (s->rows[from].dim[d] >> a & 1 && layout_dim_of(&s->now[to], a) >= 0)

@@ -70,7 +70,7 @@ const owners *shard_owners_of_operands(const shard *s, const ir_node *n);
  * rows together on purpose, they are followed no further. */
 void shard_rows_of_input(shard *s, val v);
 void shard_rows_of_results(shard *s, const ir_node *n, const rule *r);
-void shard_rows_of_mark(shard *s, val from, val to);
+void shard_rows_of_annotation(shard *s, val from, val to);
 uint8_t shard_row_axes(const dim_axes *rows); /* of all dims */
 /* The layout l of result v of n, with its rows cut by the axes that cut those of the operands. */
 void shard_rows_home(const shard *s, const ir_node *n, val v, const layout *l, layout *out);

@@ -114,7 +114,7 @@ static hp_tensor mark_grad(model_build *b, const model_param *p, hp_tensor grad)
   char name[NAME_MAX_];
   snprintf(name, sizeof name, "grad.%s", p->name);
   hp_at(b->g, p->name);
-  return hp_mark(b->g, name, grad);
+  return hp_annotate(b->g, name, grad);
 }
 
 static void update(const stepper *s, model_build *b, const hp_tensor *wrt, hp_tensor *grad) {

@@ -147,8 +147,8 @@ typedef struct {
     train_recompute recompute;
     uint64_t memory_limit; /* bytes, 0 = none */
     struct strategy strategy;
-    char mesh[320];  /* a mesh of one's own, as text; "" = none */
-    bool whole_sums; /* deterministic: layout */
+    char mesh[320];       /* a mesh of one's own, as text; "" = none */
+    bool no_partial_sums; /* deterministic: layout */
     const char *engine;
     bool train, evaluate_after;
     train_batching batch;

@@ -559,7 +559,7 @@ static hp_status decide_recompute(train_config *c) {
  * on how tensors are cut, and a measurement may come out otherwise the next time. */
 static const tree_node *fixed_bits(const train_config *c, int engine) {
   const tree_node *full = tree_get(c->root, "full_determinism");
-  if (c->is.whole_sums && engine != ENGINE_PACKED)
+  if (c->is.no_partial_sums && engine != ENGINE_PACKED)
     return c->at[key_of(c, KEY_deterministic, KEY_PARALLEL_deterministic)];
   bool asks = full && full->kind == TREE_BOOL && full->boolean;
   return asks && engine == ENGINE_MEASURED ? full : NULL;
@@ -610,8 +610,9 @@ static hp_status decide_mesh(train_config *c) {
 static hp_status decide_bits(train_config *c) {
   HP_TRY(same(c, KEY_deterministic, KEY_PARALLEL_deterministic,
               c->deterministic == c->parallel.deterministic));
-  c->is.whole_sums = (c->at[KEY_deterministic] ? c->deterministic : c->parallel.deterministic) ==
-                     DETERMINISTIC_LAYOUT;
+  c->is.no_partial_sums =
+      (c->at[KEY_deterministic] ? c->deterministic : c->parallel.deterministic) ==
+      DETERMINISTIC_LAYOUT;
   if (!c->at[KEY_PARALLEL_leaves]) return HP_OK;
   return train_config_note(c, "leaves: without effect: deterministic: layout cuts no sum");
 }

@@ -136,7 +136,7 @@ hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out
   hp_device_options o = {.threads = (int)c->threads,
                          .memory_limit = c->is.memory_limit,
                          .cluster = c->parallel.cluster,
-                         .whole_sums = c->is.whole_sums,
+                         .no_partial_sums = c->is.no_partial_sums,
                          .engine = c->is.engine,
                          .plan_only = plan_only,
                          .may_miss = true /* train_mesh_apply tells what matches nothing */};

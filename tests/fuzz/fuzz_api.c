@@ -217,7 +217,7 @@ static void build_effect(state *s) {
   case 2: hp_at(g, name(s)); break;
   case 3: hp_block(g, count(s)); break;
   case 4: hp_update_phase(g); break;
-  case 5: keep(s, hp_mark(g, name(s), recent(s))); break;
+  case 5: keep(s, hp_annotate(g, name(s), recent(s))); break;
   case 6: keep(s, hp_shard(g, recent(s), OR_NULL(s, byte(s) % 2 ? "(dp,None)" : "(dp)"))); break;
   case 7:
     hp_adamw(g, tensor(s), recent(s), tensor(s), tensor(s), recent(s), recent(s), recent(s),
@@ -325,7 +325,7 @@ static void open_device(state *s, int i) {
                          .interpret = true,
                          .memory_limit = 8 << 20};
   if (byte(s) % 2) o.mesh = rarely(s) ? "(2" : "(2)(dp)";
-  o.whole_sums = byte(s) % 4 == 0;
+  o.no_partial_sums = byte(s) % 4 == 0;
   o.plan_only = rarely(s);
   if (rarely(s)) o.engine = name(s);
   if (rarely(s)) o.backend = name(s);

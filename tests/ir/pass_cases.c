@@ -12,7 +12,7 @@
  * Steps are the rows of pass.def, `autodiff` (of output "loss" by every param; the gradients become
  * outputs), `chunk piece=N`, `remat full=1`, `narrow one_type=1`, and on programs `lower`,
  * `streams`, `overlap limit=N prefetch=N`, `reorder` and `memory limit=N`.  `overlap` is for two
- * devices that take 1 ns for an operation and for a byte between them.  `shard [whole_sums=1]`
+ * devices that take 1 ns for an operation and for a byte between them.  `shard [no_partial_sums=1]`
  * makes the graph of one device of a mesh, which lines before `run:` name, with the layouts of
  * inputs, params and sharding annotations:
  *
@@ -147,7 +147,7 @@ static hp_status run_steps(subject *s, char *line) {
     while (read_number(next, "limit", &s->limit) || read_number(next, "prefetch", &s->prefetch) ||
            read_number(next, "piece", &s->piece) || read_number(next, "full", &s->full) ||
            read_number(next, "one_type", &s->one_type) ||
-           read_number(next, "whole_sums", &s->whole))
+           read_number(next, "no_partial_sums", &s->whole))
       next = strtok_r(NULL, " ", &at);
     HP_TRY(run_step(s, word));
     word = next;

@@ -31,7 +31,7 @@ static bool declared(const void *model, const char *name, const ir_value *type, 
 }
 
 /* Devices that take 1 ns for a thousand operations, and 0.1 ns for a byte between them. */
-hp_status shard_step_run(hp_graph **g, const char *layouts, bool whole_sums) {
+hp_status shard_step_run(hp_graph **g, const char *layouts, bool no_partial_sums) {
   static const char machine[] = "device: {flops: 1e12, bandwidth_gb_s: 1000}\n"
                                 "links: [{bandwidth_gb_s: 10, latency_us: 1}]\n";
   cluster c;
@@ -48,7 +48,7 @@ hp_status shard_step_run(hp_graph **g, const char *layouts, bool whole_sums) {
                      .cluster = &c,
                      .declared = declared,
                      .model = &d,
-                     .whole_sums = whole_sums};
+                     .no_partial_sums = no_partial_sums};
   hp_status st = shard_graph(*g, &plan, &out);
   if (!st) {
     graph_free(*g);

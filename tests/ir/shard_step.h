@@ -5,7 +5,7 @@
 #include "ir/graph.h"
 
 /* *g becomes the graph of one device.  layouts: lines "NAME: (dp,None)", of inputs, params and
- * sharding annotations, and "mesh: (2,2)(dp,tp)".  whole_sums: no sum is cut. */
-hp_status shard_step_run(hp_graph **g, const char *layouts, bool whole_sums);
+ * sharding annotations, and "mesh: (2,2)(dp,tp)".  no_partial_sums: no sum is cut. */
+hp_status shard_step_run(hp_graph **g, const char *layouts, bool no_partial_sums);
 
 #endif

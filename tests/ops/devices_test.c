@@ -108,7 +108,7 @@ static void check_hazards(const job *j) {
 }
 
 typedef struct {
-  bool serial, whole_sums;
+  bool serial, no_partial_sums;
 } job_how;
 
 /* mesh NULL: one device. */
@@ -121,7 +121,7 @@ static void open_job(job *j, uint64_t seed, const char *mesh_text, int threads, 
                          .interpret = true,
                          .layouts = j->rule,
                          .n_layouts = j->rules,
-                         .whole_sums = how.whole_sums};
+                         .no_partial_sums = how.no_partial_sums};
   hp_compile_options c = {.remat = seed % 3 == 0, .serial = how.serial};
   CHECK_OK(hp_device_open(&o, &j->d));
   for (int i = 0; i < j->x.leaves; i++) {
@@ -256,8 +256,8 @@ static void compare_runs(job *one, job *many) {
 
 static void try_bits(uint64_t seed, const char *mesh_text, int threads) {
   static job one, many;
-  open_job(&one, seed, NULL, 1, (job_how){.whole_sums = true});
-  open_job(&many, seed, mesh_text, threads, (job_how){.whole_sums = true});
+  open_job(&one, seed, NULL, 1, (job_how){.no_partial_sums = true});
+  open_job(&many, seed, mesh_text, threads, (job_how){.no_partial_sums = true});
   compare_runs(&one, &many);
   compare_runs(&one, &many);
   close_job(&one);
@@ -274,7 +274,7 @@ TEST(with_whole_sums_random_graphs_have_the_bits_of_one_device) {
 
 TEST(whole_sums_are_computed_by_one_engine) {
   hp_device *d;
-  hp_device_options o = {.whole_sums = true, .engine = "onednn", .interpret = true};
+  hp_device_options o = {.no_partial_sums = true, .engine = "onednn", .interpret = true};
   CHECK_FAILS(hp_device_open(&o, &d), "engine onednn: its bits depend on how tensors are cut");
   o.engine = NULL;
   CHECK_OK(hp_device_open(&o, &d));

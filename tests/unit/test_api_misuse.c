@@ -333,7 +333,7 @@ TEST(a_rule_of_the_wrong_rank_is_refused_whether_sums_are_whole_or_not) {
                            .n_layouts = 1,
                            .threads = 2,
                            .interpret = true,
-                           .whole_sums = whole};
+                           .no_partial_sums = whole};
     hp_output(g, "y", hp_sum_sq(g, hp_input(g, "x", HP_F32, two_three)));
     CHECK_OK(hp_device_open(&o, &d));
     CHECK_FAILS(hp_compile(g, d, NULL, &p), "\"x\"");

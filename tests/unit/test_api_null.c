@@ -109,7 +109,7 @@ CALL(hp_block) { return hp_block(G, 1), 0; }
 CALL(hp_input) { return hp_input(G, P(1, "new"), HP_F32, s3); }
 CALL(hp_param) { return hp_param(G, P(1, "new"), HP_F32, s3); }
 CALL(hp_const) { return hp_const(G, HP_F32, 1); }
-CALL(hp_mark) { return hp_mark(G, P(1, "new"), w->x); }
+CALL(hp_annotate) { return hp_annotate(G, P(1, "new"), w->x); }
 CALL(hp_shard) { return hp_shard(G, w->x, P(1, "(None,None)")); }
 CALL(hp_output) { return hp_output(G, P(1, "new"), w->x), 0; }
 CALL(hp_assign) { return hp_assign(G, w->p, w->x), 0; }

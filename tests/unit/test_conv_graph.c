@@ -57,7 +57,7 @@ typedef struct {
 } state;
 
 /* Two steps. */
-static void train(const way *as, bool whole_sums, state *out) {
+static void train(const way *as, bool no_partial_sums, state *out) {
   hp_device *d;
   float x[8 * 4 * 36], w[288];
   int32_t labels[8] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -66,7 +66,7 @@ static void train(const way *as, bool whole_sums, state *out) {
                                .n_layouts = LAYOUTS,
                                .threads = 2,
                                .interpret = true,
-                               .whole_sums = whole_sums};
+                               .no_partial_sums = no_partial_sums};
   memset(out, 0, sizeof *out);
   CHECK_OK(hp_device_open(&o, &d));
   hp_program *p = compile(d);

@@ -168,7 +168,7 @@ TEST(tables_and_pictures_have_the_time_of_a_run_from_one_source) {
     CHECK_OK(hp_run(p, (hp_io[]){{"x", (void *)(uintptr_t)x, sizeof x}, {"y", y, sizeof y}}, 2));
   }
   CHECK_OK(hp_program_times(p, &row, &rows));
-  for (int i = 0; i < rows; i++) sum += row[i].beside ? 0 : row[i].seconds;
+  for (int i = 0; i < rows; i++) sum += row[i].overlapped ? 0 : row[i].seconds;
   CHECK(sum >= 2e-3 && sum < 25e-3);
   str_add(&want, ">measured: ");
   units_add_seconds(&want, sum);

@@ -140,7 +140,7 @@ TEST(what_goes_beside_computation_is_no_part_of_the_run) {
   CHECK_OK(op_times_make(p, &alone, at, NULL, &t));
   CHECK_EQ(t.len, 3);
   const hp_op_time *r = find(&t, "copy", NULL);
-  CHECK(r->beside && r->seconds == 1 && r->gap_s == 0);
+  CHECK(r->overlapped && r->seconds == 1 && r->gap_s == 0);
   CHECK_NEAR(find(&t, "between instructions", NULL)->seconds, 0.5, 1e-12);
   vec_free(&t);
   program_free(p);

@@ -538,7 +538,7 @@ TEST(a_printed_config_has_the_same_in_the_file_and_in_the_block) {
     train_config_print(&again, &b);
     CHECK_STR(a.at, b.at);
     CHECK_STR(again.is.engine, c.is.engine);
-    CHECK_EQ(again.is.whole_sums, c.is.whole_sums);
+    CHECK_EQ(again.is.no_partial_sums, c.is.no_partial_sums);
     CHECK_EQ(again.is.memory_limit, c.is.memory_limit);
     train_config_free(&again);
     tree_free(&t);
