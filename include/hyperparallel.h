@@ -177,10 +177,11 @@ hp_tensor hp_cross_entropy(hp_graph *g, hp_tensor logits, hp_tensor labels, int6
 /* The k largest of the last dim, descending; their places, i32, to *index.  An index outside of
  * what it points into is no error in these: it gives 0, or is left out. */
 hp_tensor hp_topk(hp_graph *g, hp_tensor x, int64_t k, hp_tensor *index);
-hp_tensor hp_take(hp_graph *g, hp_tensor x, hp_tensor index);           /* x[..., index] */
-hp_tensor hp_put(hp_graph *g, hp_tensor v, hp_tensor index, int64_t n); /* sums v into n places */
+hp_tensor hp_gather(hp_graph *g, hp_tensor x, hp_tensor index); /* x[..., index] */
+hp_tensor hp_scatter_add(hp_graph *g, hp_tensor v, hp_tensor index,
+                         int64_t n); /* sums v into n places */
 /* x [R...,K] or [R...,J,K], w [E,N,K], e i32 [R...,J] -> w[e] x: [R...,J,N]. */
-hp_tensor hp_grouped(hp_graph *g, hp_tensor x, hp_tensor w, hp_tensor e);
+hp_tensor hp_grouped_matmul(hp_graph *g, hp_tensor x, hp_tensor w, hp_tensor e);
 /* Numbers by element index, seed (i64 scalar) and stream. */
 hp_tensor hp_uniform(hp_graph *g, hp_tensor seed, int64_t stream, hp_dtype t, hp_shape s);
 hp_tensor hp_normal(hp_graph *g, hp_tensor seed, int64_t stream, hp_dtype t, hp_shape s);

@@ -443,26 +443,26 @@ HP_API hp_tensor hp_topk(hp_graph *g, hp_tensor x, int64_t k, hp_tensor *index) 
   if (y) *index = api_tensor(g, y + 1);
   return api_tensor(g, y);
 }
-HP_API hp_tensor hp_take(hp_graph *g, hp_tensor x, hp_tensor index) {
+HP_API hp_tensor hp_gather(hp_graph *g, hp_tensor x, hp_tensor index) {
   API_BUILD(g, "x index", HP_NONE);
   val v = API_VALUE(g, x);
-  return api_tensor(g, ops_binary(g, OP_TAKE, v, API_VALUE(g, index)));
+  return api_tensor(g, ops_binary(g, OP_GATHER, v, API_VALUE(g, index)));
 }
-HP_API hp_tensor hp_put(hp_graph *g, hp_tensor v, hp_tensor index, int64_t n) {
+HP_API hp_tensor hp_scatter_add(hp_graph *g, hp_tensor v, hp_tensor index, int64_t n) {
   API_BUILD(g, "v index", HP_NONE);
   attr_record a = {0};
   attr_put_int(&a, n);
   val in[2] = {API_VALUE(g, v), API_VALUE(g, index)};
-  return api_tensor(g, ops_add(g, OP_PUT, in, 2, &a));
+  return api_tensor(g, ops_add(g, OP_SCATTER_ADD, in, 2, &a));
 }
-HP_API hp_tensor hp_grouped(hp_graph *g, hp_tensor x, hp_tensor w, hp_tensor e) {
+HP_API hp_tensor hp_grouped_matmul(hp_graph *g, hp_tensor x, hp_tensor w, hp_tensor e) {
   API_BUILD(g, "x w e", HP_NONE);
   val in[3] = {API_VALUE(g, x), API_VALUE(g, w), API_VALUE(g, e)};
   if (!in[0]) return HP_NONE;
   attr_record a = {0};
   attr_put_int(&a, false);
   attr_put_int(&a, graph_value(g, in[0])->dtype);
-  return api_tensor(g, ops_add(g, OP_GROUPED, in, 3, &a));
+  return api_tensor(g, ops_add(g, OP_GROUPED_MATMUL, in, 3, &a));
 }
 
 /* --- random numbers --------------------------------------------------------------------------- */

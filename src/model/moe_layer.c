@@ -45,7 +45,8 @@ static hp_tensor within_groups(const block *k, hp_tensor choice) {
   hp_tensor score = hp_sum(g, hp_topk(g, choice, 2, &unused), (int64_t[]){3}, 1, false);
   hp_topk(g, score, used, &best);
   hp_tensor ones = hp_broadcast(g, hp_const(g, HP_F32, 1), (hp_shape){3, {b->B, b->T, used}});
-  hp_tensor open = hp_reshape(g, hp_put(g, ones, best, G), (hp_shape){4, {b->B, b->T, G, 1}});
+  hp_tensor open =
+      hp_reshape(g, hp_scatter_add(g, ones, best, G), (hp_shape){4, {b->B, b->T, G, 1}});
   open = hp_map(g, "gt", open, hp_const(g, HP_F32, 0), HP_NONE);
   choice = hp_map(g, "select", open, choice, hp_const(g, HP_F32, -INFINITY));
   return hp_reshape(g, choice, (hp_shape){3, {b->B, b->T, k->c->experts}});
@@ -61,7 +62,7 @@ static routing route_sigmoid(const block *k, hp_tensor logits) {
   routing r;
   if (k->c->groups > 1) choice = within_groups(k, choice);
   hp_topk(g, choice, k->c->per_token, &r.index);
-  r.weight = hp_take(g, scores, r.index);
+  r.weight = hp_gather(g, scores, r.index);
   return r;
 }
 
@@ -79,7 +80,7 @@ static void measure_use(const block *k, hp_tensor likely, hp_tensor index) {
   hp_graph *g = b->g;
   hp_tensor counted = hp_reshape(g, b->counted, (hp_shape){3, {b->B, b->T, 1}});
   hp_tensor once = hp_broadcast(g, counted, (hp_shape){3, {b->B, b->T, k->c->per_token}});
-  add_to(g, &b->use.chosen, over_tokens(g, hp_put(g, once, index, k->c->experts)));
+  add_to(g, &b->use.chosen, over_tokens(g, hp_scatter_add(g, once, index, k->c->experts)));
   add_to(g, &b->use.likely, over_tokens(g, hp_mul(g, likely, counted)));
   add_to(g, &b->use.rows, over_tokens(g, b->counted));
 }
@@ -127,7 +128,7 @@ static hp_tensor project(const block *k, hp_tensor x, hp_tensor index, const cha
   hp_tensor w =
       build_param(b, PARAM_MATRIX, 1, 3, (int64_t[]){k->c->experts, n, width}, "%s", param.text);
   build_alias(b, param.text, place_in(place_in(k->usual, "experts"), alias).text, row, rows);
-  return hp_grouped(b->g, x, hp_cast(b->g, w, b->compute), index);
+  return hp_grouped_matmul(b->g, x, hp_cast(b->g, w, b->compute), index);
 }
 
 hp_tensor moe_layer(model_build *b, int layer, hp_tensor x, moe_route how, const moe_names *n) {

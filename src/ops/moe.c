@@ -33,7 +33,7 @@ hp_status infer_topk(infer_ctx *c) {
 static val put(hp_graph *g, val v, val index, int64_t n) {
   attr_record a = {0};
   attr_put_int(&a, n);
-  return ops_add(g, OP_PUT, (val[]){v, index}, 2, &a);
+  return ops_add(g, OP_SCATTER_ADD, (val[]){v, index}, 2, &a);
 }
 
 static int64_t last_dim(const hp_graph *g, val v) {
@@ -76,7 +76,7 @@ hp_status infer_put(infer_ctx *c) {
 }
 
 void grad_put(grad_ctx *c) {
-  c->din[0] = ops_add(c->g, OP_TAKE, (val[]){c->dout[0], c->in[1]}, 2, NULL);
+  c->din[0] = ops_add(c->g, OP_GATHER, (val[]){c->dout[0], c->in[1]}, 2, NULL);
 }
 
 /* --- linear layers by row --------------------------------------------------------------------- */
@@ -94,33 +94,33 @@ static bool has_slots(const ir_value *x, const ir_value *e) { return x->rank > e
 hp_status infer_grouped(infer_ctx *c) {
   const ir_value *x = graph_value(c->g, c->in[0]), *w = graph_value(c->g, c->in[1]);
   const ir_value *e = graph_value(c->g, c->in[2]);
-  int turned = attr_int(c->g, &c->node, "turned") != 0;
+  int transposed = attr_int(c->g, &c->node, "transposed") != 0;
   int64_t dtype = attr_int(c->g, &c->node, "dtype");
   if (!rows_fit(x, e) || w->rank != 3 || w->dtype != x->dtype || !dtype_is_float((hp_dtype)dtype) ||
-      x->dim[x->rank - 1] != w->dim[2 - turned])
+      x->dim[x->rank - 1] != w->dim[2 - transposed])
     return ops_fail(c,
                     "x is %s, the weights %s, the ids %s; expected [R...,K] or [R...,J,K], "
-                    "[E,N,K] ([E,K,N] when turned) of one float dtype and i32[R...,J]",
+                    "[E,N,K] ([E,K,N] when transposed) of one float dtype and i32[R...,J]",
                     ops_type(c, 0), ops_type(c, 1), ops_type(c, 2));
   c->out[0] = *e;
   c->out[0].layout = 0;
   c->out[0].dtype = (uint8_t)dtype;
-  c->out[0].dim[c->out[0].rank++] = w->dim[1 + turned];
+  c->out[0].dim[c->out[0].rank++] = w->dim[1 + transposed];
   return HP_OK;
 }
 
-static val grouped(hp_graph *g, val x, val w, val e, bool turned, int dtype) {
+static val grouped(hp_graph *g, val x, val w, val e, bool transposed, int dtype) {
   attr_record a = {0};
-  attr_put_int(&a, turned);
+  attr_put_int(&a, transposed);
   attr_put_int(&a, dtype);
-  return ops_add(g, OP_GROUPED, (val[]){x, w, e}, 3, &a);
+  return ops_add(g, OP_GROUPED_MATMUL, (val[]){x, w, e}, 3, &a);
 }
 
 static val grouped_grad(hp_graph *g, val dy, val x, val e, int64_t experts, int dtype) {
   attr_record a = {0};
   attr_put_int(&a, experts);
   attr_put_int(&a, dtype);
-  return ops_add(g, OP_GROUPED_GRAD, (val[]){dy, x, e}, 3, &a);
+  return ops_add(g, OP_GROUPED_MATMUL_GRAD, (val[]){dy, x, e}, 3, &a);
 }
 
 /* x [R...,K] once for each of the J slots of e: [R...,J,K]. */
@@ -140,13 +140,13 @@ void grad_grouped(grad_ctx *c) {
   hp_graph *g = c->g;
   ir_value xt = *graph_value(g, c->in[0]), w = *graph_value(g, c->in[1]);
   ir_value et = *graph_value(g, c->in[2]);
-  bool turned = attr_int(g, &c->node, "turned") != 0;
+  bool transposed = attr_int(g, &c->node, "transposed") != 0;
   val e = c->in[2], dy = ops_cast(g, c->dout[0], (hp_dtype)xt.dtype);
-  val dx = grouped(g, dy, c->in[1], e, !turned, xt.dtype);
+  val dx = grouped(g, dy, c->in[1], e, !transposed, xt.dtype);
   if (!has_slots(&xt, &et)) dx = ops_sum(g, dx, (int64_t[]){et.rank - 1}, 1, false);
   c->din[0] = dx;
-  c->din[1] = turned ? grouped_grad(g, to_slots(g, c->in[0], e), dy, e, w.dim[0], w.dtype)
-                     : grouped_grad(g, dy, c->in[0], e, w.dim[0], w.dtype);
+  c->din[1] = transposed ? grouped_grad(g, to_slots(g, c->in[0], e), dy, e, w.dim[0], w.dtype)
+                         : grouped_grad(g, dy, c->in[0], e, w.dim[0], w.dtype);
 }
 
 hp_status infer_grouped_grad(infer_ctx *c) {

@@ -142,12 +142,12 @@ static hp_status embedding_grad(const site *s, rule *r) {
 /* With slots [R...,J,K], or without, where one row serves all of its slots.  A row of an expert
  * that is elsewhere is zero: a part of a sum. */
 static hp_status grouped(const site *s, rule *r) {
-  bool slots = s->in[0].rank > s->in[2].rank, turned = attr_int(s->g, s->n, "turned") != 0;
+  bool slots = s->in[0].rank > s->in[2].rank, transposed = attr_int(s->g, s->n, "transposed") != 0;
   const char *text[2][2] = {{"...k,enk,...j->...jn;e=sum@2;k=sum",
                              "...jk,enk,...j->...jn;e=sum@2;k=sum"},
                             {"...k,ekn,...j->...jn;e=sum@2;k=sum",
                              "...jk,ekn,...j->...jn;e=sum@2;k=sum"}};
-  return rule_from_text(text[turned][slots], LIN_EACH, s->in, 3, r);
+  return rule_from_text(text[transposed][slots], LIN_EACH, s->in, 3, r);
 }
 static hp_status grouped_grad(const site *s, rule *r) {
   bool slots = s->in[1].rank > s->in[2].rank;

@@ -74,7 +74,8 @@ static hp_status effect(shard *s, const ir_node *n) {
 /* A product of 16-bit numbers that is left as a partial sum is made in f32, and rounded when the
  * sum is whole: then it has the accuracy of one device. */
 static bool widens(const shard *s, const ir_node *n, const layout *out) {
-  bool product = n->op == OP_EINSUM || n->op == OP_GROUPED || n->op == OP_GROUPED_GRAD;
+  bool product =
+      n->op == OP_EINSUM || n->op == OP_GROUPED_MATMUL || n->op == OP_GROUPED_MATMUL_GRAD;
   return product && layout_is_partial(out) && graph_value(s->r.from, n->out0)->dtype != HP_F32 &&
          !layout_is_partial(&s->now[graph_in(s->r.from, n)[0]]) &&
          !layout_is_partial(&s->now[graph_in(s->r.from, n)[1]]);

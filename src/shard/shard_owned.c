@@ -10,7 +10,7 @@
 
 /* Operand with the ids of a node that works by expert; -1: it does not. */
 static int ids_operand(const ir_node *n) {
-  return n->op == OP_GROUPED || n->op == OP_GROUPED_GRAD ? 2 : -1;
+  return n->op == OP_GROUPED_MATMUL || n->op == OP_GROUPED_MATMUL_GRAD ? 2 : -1;
 }
 
 static bool uses(const layout *l, const owners *o) {
@@ -50,7 +50,7 @@ static bool reads_owned(const shard *s, const ir_node *n, const choice *c, int i
   if (!comes_by_itself(s, in[i], &c->need[i], o)) return false;
   if (ids_operand(n) >= 0) {
     if (in[ids_operand(n)] != o->ids || i == ids_operand(n)) return false;
-    if (n->op == OP_GROUPED_GRAD) return cuts_experts(&c->out[0], o);
+    if (n->op == OP_GROUPED_MATMUL_GRAD) return cuts_experts(&c->out[0], o);
     return i == 0 && cuts_experts(&c->need[1], o);
   }
   bool by_element = op_flags((op_id)n->op) & OPF_ELEMENTWISE;
@@ -105,13 +105,13 @@ hp_status shard_settle_operands(shard *s, const ir_node *n, const choice *c, boo
 void shard_own_results(shard *s, const ir_node *n, choice *c) {
   const val *in = graph_in(s->r.from, n);
   owners o = {0};
-  if (n->op == OP_GROUPED) {
+  if (n->op == OP_GROUPED_MATMUL) {
     const layout *w = &c->need[1];
     o = (owners){.ids = in[2], .n = w->n[0], .zeros = true};
     memcpy(o.axis, w->axis[0], sizeof o.axis);
     o.each = layout_shard_size(s->m, w, 0, graph_value(s->r.from, in[1])->dim[0]);
     for (int i = 0; i < o.n; i++) c->out[0].partial[o.axis[i]] = PARTIAL_NONE;
-  } else if (n->op != OP_GROUPED_GRAD) {
+  } else if (n->op != OP_GROUPED_MATMUL_GRAD) {
     for (int i = 0; i < n->n_in; i++)
       if (s->owned[in[i]].n) o = s->owned[in[i]];
     o.zeros = false;

@@ -187,9 +187,9 @@ static void build_layer(state *s) {
   case 9:
     if (keep(s, hp_topk(g, recent(s), number(s), OR_NULL(s, &index)))) s->x[s->n - 1] = index;
     break;
-  case 10: keep(s, hp_take(g, recent(s), recent(s))); break;
-  case 11: keep(s, hp_put(g, recent(s), recent(s), number(s))); break;
-  case 12: keep(s, hp_grouped(g, recent(s), recent(s), recent(s))); break;
+  case 10: keep(s, hp_gather(g, recent(s), recent(s))); break;
+  case 11: keep(s, hp_scatter_add(g, recent(s), recent(s), number(s))); break;
+  case 12: keep(s, hp_grouped_matmul(g, recent(s), recent(s), recent(s))); break;
   case 13: {
     hp_conv_options c = {{number(s)}, {number(s)}, {number(s)}, number(s)};
     keep(s, hp_conv(g, recent(s), recent(s), byte(s) % 2 ? HP_NONE : recent(s), OR_NULL(s, &c)));

@@ -43,7 +43,7 @@ static int64_t named(const ref_tensor *index, int64_t at, int64_t width) {
   return i < 0 || i >= width ? -1 : at / k * width + i;
 }
 
-void ref_TAKE(ref_ctx *c) {
+void ref_GATHER(ref_ctx *c) {
   const ref_tensor *x = c->in[0], *index = c->in[1];
   for (int64_t k = 0; k < index->n; k++) {
     int64_t from = named(index, k, x->dim[x->rank - 1]);
@@ -52,7 +52,7 @@ void ref_TAKE(ref_ctx *c) {
   }
 }
 
-void ref_PUT(ref_ctx *c) {
+void ref_SCATTER_ADD(ref_ctx *c) {
   const ref_tensor *v = c->in[0], *index = c->in[1];
   ref_tensor *y = c->out[0];
   int64_t width = y->dim[y->rank - 1];
@@ -87,10 +87,10 @@ static void add(ref_tensor *y, double *sum, int64_t to, const ref_tensor *a, int
     y->e[to] += fabs(a->f[i]) * b->e[j] + fabs(b->f[j]) * a->e[i] + a->e[i] * b->e[j];
 }
 
-void ref_GROUPED(ref_ctx *c) {
+void ref_GROUPED_MATMUL(ref_ctx *c) {
   const ref_tensor *x = c->in[0], *w = c->in[1], *e = c->in[2];
   ref_tensor *y = c->out[0];
-  bool turned = attr_int(c->g, c->n, "turned") != 0;
+  bool transposed = attr_int(c->g, c->n, "transposed") != 0;
   int64_t slots = e->dim[e->rank - 1], k = x->dim[x->rank - 1], n = y->dim[y->rank - 1];
   double *sum = calloc((size_t)y->n + 1, sizeof *sum), grain = ref_grain(x) * ref_grain(w);
   HP_ASSERT(sum);
@@ -99,7 +99,7 @@ void ref_GROUPED(ref_ctx *c) {
     for (int64_t f = 0; f < n; f++) {
       for (int64_t i = 0; i < k && expert >= 0 && expert < w->dim[0]; i++)
         add(y, sum, s * n + f, x, row * k + i, w,
-            expert * n * k + (turned ? i * n + f : f * k + i));
+            expert * n * k + (transposed ? i * n + f : f * k + i));
       if (k > 1) y->e[s * n + f] += ref_sum_error((double)k, sum[s * n + f], grain);
       if (e->e[s] > 0) y->e[s * n + f] = INFINITY;
     }
@@ -107,7 +107,7 @@ void ref_GROUPED(ref_ctx *c) {
   free(sum);
 }
 
-void ref_GROUPED_GRAD(ref_ctx *c) {
+void ref_GROUPED_MATMUL_GRAD(ref_ctx *c) {
   const ref_tensor *dy = c->in[0], *x = c->in[1], *e = c->in[2];
   ref_tensor *dw = c->out[0];
   int64_t slots = e->dim[e->rank - 1], n = dw->dim[1], k = dw->dim[2];

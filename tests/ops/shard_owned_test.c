@@ -18,9 +18,9 @@ static hp_program *experts(hp_device *d) {
   hp_tensor ids_other = hp_input(g, "ids_other", HP_I32, (hp_shape){2, {ROWS, SLOTS}});
   hp_tensor up = hp_input(g, "up", HP_F32, (hp_shape){3, {EXPERTS, WIDTH, IN}});
   hp_tensor down = hp_input(g, "down", HP_F32, (hp_shape){3, {EXPERTS, IN, WIDTH}});
-  hp_tensor h = hp_map(g, "exp", hp_grouped(g, x, up, ids), HP_NONE, HP_NONE);
-  hp_output(g, "same", hp_grouped(g, h, down, ids));
-  hp_output(g, "other", hp_grouped(g, h, down, ids_other));
+  hp_tensor h = hp_map(g, "exp", hp_grouped_matmul(g, x, up, ids), HP_NONE, HP_NONE);
+  hp_output(g, "same", hp_grouped_matmul(g, h, down, ids));
+  hp_output(g, "other", hp_grouped_matmul(g, h, down, ids_other));
   hp_output(g, "sum", hp_sum(g, h, (int64_t[]){1}, 1, false));
   CHECK_OK(hp_compile(g, d, NULL, &p));
   hp_graph_free(g);

@@ -266,7 +266,7 @@ TEST(a_gradient_beside_argmax_is_given) {
   hp_tensor w = hp_param(g, "w", HP_F32, two_three), other = hp_param(g, "u", HP_F32, three);
   hp_tensor wrt[2] = {w, other}, d[2], index;
   hp_tensor best = hp_topk(g, w, 2, &index);
-  hp_tensor y = hp_mul(g, hp_take(g, w, index), best);
+  hp_tensor y = hp_mul(g, hp_gather(g, w, index), best);
   CHECK_OK(hp_grad(g, hp_sum_sq(g, y), wrt, 2, d));
   CHECK(d[0] && d[1]);
   hp_graph_free(g);

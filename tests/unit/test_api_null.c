@@ -170,9 +170,9 @@ CALL(hp_topk) {
   hp_tensor index;
   return hp_topk(G, w->x, 2, P(1, &index));
 }
-CALL(hp_take) { return hp_take(G, w->x, w->e); }
-CALL(hp_put) { return hp_put(G, w->x, w->e, 5); }
-CALL(hp_grouped) { return hp_grouped(G, w->x, w->w3, w->e); }
+CALL(hp_gather) { return hp_gather(G, w->x, w->e); }
+CALL(hp_scatter_add) { return hp_scatter_add(G, w->x, w->e, 5); }
+CALL(hp_grouped_matmul) { return hp_grouped_matmul(G, w->x, w->w3, w->e); }
 CALL(hp_uniform) { return hp_uniform(G, w->seed, 0, HP_F32, s3); }
 CALL(hp_normal) { return hp_normal(G, w->seed, 0, HP_F32, s3); }
 CALL(hp_dropout) { return hp_dropout(G, w->x, 0.5, w->seed, 0); }

@@ -54,7 +54,7 @@ static void product(const operands *o, float *y) {
       const float *x = o->x + row_of(s, i) * s->k;
       const float *w = o->w + (has_expert(o, i) ? o->ids[i] : 0) * s->n * s->k;
       for (int64_t k = 0; k < s->k && has_expert(o, i); k++)
-        sum = fmaf(x[k], w[s->turned ? k * s->n + n : n * s->k + k], sum);
+        sum = fmaf(x[k], w[s->transposed ? k * s->n + n : n * s->k + k], sum);
       y[i * s->n + n] = sum;
     }
 }
@@ -129,7 +129,7 @@ TEST(grouped_rows_are_chains_whatever_runs_them) {
       s.type = types[t][0];
       s.out_type = types[t][1];
       s.shared = t % 2 == 0;
-      s.turned = (t / 2 + (int)i) % 2;
+      s.transposed = (t / 2 + (int)i) % 2;
       check(s);
     }
 }

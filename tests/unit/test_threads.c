@@ -82,8 +82,8 @@ TEST(every_kernel_shares_its_work_among_all_threads) {
       {OP_EINSUM, "bf16[64,96] bf16[128,96] {eq=\"mk,nk->mn\", dtype=bf16}"},
       {OP_EINSUM, "f32[1,768] f32[4096,768] {eq=\"mk,nk->mn\", dtype=f32}"},
       {OP_EINSUM, "f32[12,32,64] f32[12,32,64] {eq=\"bmk,bnk->bmn\", dtype=f32}"},
-      {OP_GROUPED, "f32[48,64] f32[4,64,64] i32[48,2]=0..4 {turned=0, dtype=f32}"},
-      {OP_GROUPED_GRAD, "f32[48,2,64] f32[48,64] i32[48,2]=0..4 {experts=4, dtype=f32}"},
+      {OP_GROUPED_MATMUL, "f32[48,64] f32[4,64,64] i32[48,2]=0..4 {transposed=0, dtype=f32}"},
+      {OP_GROUPED_MATMUL_GRAD, "f32[48,2,64] f32[48,64] i32[48,2]=0..4 {experts=4, dtype=f32}"},
       {OP_ATTENTION, "f32[2,64,4,16] f32[2,64,2,16] f32[2,64,2,16] " ATTENTION},
       {OP_ATTENTION_GRAD, "f32[2,64,4,16] f32[2,64,2,16] f32[2,64,2,16] f32[2,64,4,16] f32[2,4,64] "
                           "f32[2,64,4,16] " ATTENTION},

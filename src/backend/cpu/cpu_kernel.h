@@ -85,8 +85,8 @@ hp_status run_argmax(const cpu_call *c);
 hp_status run_sum_sq(const cpu_call *c);
 hp_status run_random(const cpu_call *c);
 hp_status run_topk(const cpu_call *c);
-hp_status run_take(const cpu_call *c);
-hp_status run_put(const cpu_call *c);
+hp_status run_gather(const cpu_call *c);
+hp_status run_scatter_add(const cpu_call *c);
 hp_status plan_embedding_grad(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work);
 hp_status plan_sum_sq(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work);
 

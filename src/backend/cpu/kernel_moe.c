@@ -22,13 +22,13 @@ hp_status run_topk(const cpu_call *c) {
   return HP_OK;
 }
 
-hp_status run_take(const cpu_call *c) {
+hp_status run_gather(const cpu_call *c) {
   row_choice r = choice_of(c, 0, 1);
   row_take(c->dev->threads, &r, c->at[0], c->at[2]);
   return HP_OK;
 }
 
-hp_status run_put(const cpu_call *c) {
+hp_status run_scatter_add(const cpu_call *c) {
   row_choice r = choice_of(c, 2, 1);
   row_put(c->dev->threads, &r, c->at[0], c->at[2]);
   return HP_OK;
@@ -41,23 +41,23 @@ static const ir_value *type_of(const program *p, const prog_inst *n, int k) {
 }
 
 /* Of ids, the operand that may serve all slots, and weights [E,N,K] or [E,K,N]. */
-static grouped_spec spec_of(const ir_value *ids, const ir_value *x, const ir_value *w, bool turned,
-                            hp_dtype out) {
+static grouped_spec spec_of(const ir_value *ids, const ir_value *x, const ir_value *w,
+                            bool transposed, hp_dtype out) {
   int64_t slots = ids->dim[ids->rank - 1];
   return (grouped_spec){.rows = slots ? value_elements(ids) / slots : 0,
                         .slots = slots,
                         .experts = w->dim[0],
-                        .n = w->dim[1 + turned],
-                        .k = w->dim[2 - turned],
+                        .n = w->dim[1 + transposed],
+                        .k = w->dim[2 - transposed],
                         .shared = x->rank == ids->rank,
-                        .turned = turned,
+                        .transposed = transposed,
                         .type = (hp_dtype)x->dtype,
                         .out_type = out};
 }
 
 static grouped_spec product_spec(const program *p, const prog_inst *n) {
   return spec_of(type_of(p, n, 2), type_of(p, n, 0), type_of(p, n, 1),
-                 inst_int(p, n, "turned") != 0, (hp_dtype)type_of(p, n, 3)->dtype);
+                 inst_int(p, n, "transposed") != 0, (hp_dtype)type_of(p, n, 3)->dtype);
 }
 static grouped_spec gradient_spec(const program *p, const prog_inst *n) {
   const ir_value *dw = type_of(p, n, 3);

@@ -74,7 +74,7 @@ static bool available(void) {
 static const char *version(void) { return lib.text; }
 
 static bool supports(const gemm_query *query) {
-  gemm_query turned = engine_turn(query, NULL), *q = &turned;
+  gemm_query transposed = engine_row_major(query, NULL), *q = &transposed;
   bool f32 = q->a_type == HP_F32 && q->c_type == HP_F32;
   bool bf16 = q->a_type == HP_BF16 && q->c_type != HP_F16 && cpu_best_isa() == ISA_AVX512_BF16;
   return !q->b_strip && q->a_type == q->b_type && (f32 || bf16) && q->m > 0 && q->n > 0 &&

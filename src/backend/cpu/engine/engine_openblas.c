@@ -46,7 +46,7 @@ static int leading(int64_t rows, int64_t cols, int64_t s_row, int64_t s_col, boo
 }
 
 static bool supports(const gemm_query *query) {
-  gemm_query turned = engine_turn(query, NULL), *q = &turned;
+  gemm_query transposed = engine_row_major(query, NULL), *q = &transposed;
   bool ta, tb, tc;
   return q->a_type == HP_F32 && q->b_type == HP_F32 && q->c_type == HP_F32 && !q->b_strip &&
          !q->bias && q->m > 0 && q->n > 0 && q->k > 0 && q->m <= INT32_MAX && q->n <= INT32_MAX &&

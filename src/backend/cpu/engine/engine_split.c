@@ -37,7 +37,7 @@ static hp_status run_part(void *ctx, int64_t part) {
   return s->share(&q, &x, (int)part);
 }
 
-gemm_query engine_turn(const gemm_query *q, gemm_args *args) {
+gemm_query engine_row_major(const gemm_query *q, gemm_args *args) {
   gemm_query t = *q;
   if (q->c_n == 1 || q->c_m != 1 || q->bias || q->b_strip) return t;
   t.m = q->n, t.n = q->m;
@@ -53,7 +53,7 @@ gemm_query engine_turn(const gemm_query *q, gemm_args *args) {
 hp_status engine_split_run(const gemm_query *query, const gemm_args *given, pool *threads,
                            engine_share *share) {
   gemm_args args = *given;
-  gemm_query turned = engine_turn(query, &args), *q = &turned;
+  gemm_query transposed = engine_row_major(query, &args), *q = &transposed;
   if (q->m == 0 || q->n == 0 || gemm_items(q) == 0) return HP_OK;
   enum { UNIT = 32 }; /* rows and columns: whole register tiles of any library */
   split s = {.q = q, .args = &args, .share = share, .parts = pool_size(threads)};

@@ -8,12 +8,12 @@
 /* Runs a share; called by the pool's threads, `thread` below pool_size. */
 typedef hp_status engine_share(const gemm_query *q, const gemm_args *args, int thread);
 
-/* The same product with C row-major, where it was column-major: C' = B' A'.  args: turned with it;
- * NULL = not asked. */
-gemm_query engine_turn(const gemm_query *q, gemm_args *args);
+/* The same product with C row-major, where it was column-major: C' = B' A'.  args: transposed with
+ * it; NULL = not asked. */
+gemm_query engine_row_major(const gemm_query *q, gemm_args *args);
 
-/* What the shares see is turned.  Cuts the longest batch dim that has an item for each thread, else
- * the rows or the columns. */
+/* What the shares see is transposed.  Cuts the longest batch dim that has an item for each thread,
+ * else the rows or the columns. */
 hp_status engine_split_run(const gemm_query *query, const gemm_args *given, pool *threads,
                            engine_share *share);
 

@@ -184,8 +184,8 @@ typedef struct {
 
 static weights weights_of(const grouped_job *j, int64_t expert) {
   const grouped_spec *s = j->s;
-  return (weights){element(j->w, s->type, expert * s->n * s->k), s->turned ? 1 : s->k,
-                   s->turned ? s->n : 1};
+  return (weights){element(j->w, s->type, expert * s->n * s->k), s->transposed ? 1 : s->k,
+                   s->transposed ? s->n : 1};
 }
 
 static const void *weights_at(const grouped_job *j, const weights *w, int64_t n, int64_t k) {

@@ -14,7 +14,7 @@ typedef struct {
   int64_t rows, slots;   /* ids are [rows, slots] */
   int64_t experts, n, k; /* weights [experts, n, k] */
   bool shared;           /* x is [rows, k] and serves all slots, else [rows, slots, k] */
-  bool turned;           /* weights are stored [experts, k, n] */
+  bool transposed;       /* weights are stored [experts, k, n] */
   hp_dtype type;         /* of the operands: f32, bf16 or f16 */
   hp_dtype out_type;
 } grouped_spec;
@@ -26,7 +26,7 @@ void grouped_run(cpu_isa isa, pool *threads, const grouped_spec *s, const void *
                  const int32_t *ids, void *y, void *work);
 
 /* dw [experts, n, k] = for each expert the sum of dy x^T over the rows that chose it, zeros where
- * none did; dy is [rows, slots, n].  `turned` is not looked at. */
+ * none did; dy is [rows, slots, n].  `transposed` is not looked at. */
 hp_status grouped_grad_work(cpu_isa isa, const grouped_spec *s, int threads, size_t *bytes);
 void grouped_grad_run(cpu_isa isa, pool *threads, const grouped_spec *s, const void *dy,
                       const void *x, const int32_t *ids, void *dw, void *work);
