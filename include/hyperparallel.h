@@ -306,7 +306,7 @@ hp_status hp_params_verify(const hp_device *d);
 typedef struct {
   bool remat;           /* recompute forward values of a block in its backward */
   const char *dump_dir; /* text after every pass goes there; NULL = no */
-  bool serial;          /* devices meet between computations, not beside them; same bits */
+  bool serial;          /* collectives run between computations, not overlapped; same bits */
   uint64_t prefetch;    /* bytes of params gathered ahead of their use; 0: those of a block */
   uint64_t chunk_bytes; /* larger values are made and used in chunks of so many bytes, where all who
                            use them can; same bits; 0: 64 MiB, more where that pays */

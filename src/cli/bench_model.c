@@ -50,7 +50,7 @@ static hp_status open_model(const bench_args *a, bool training, hp_device **d, l
   HP_TRY(open_device(a, false, &s, d));
   lm_options lo = {.compute = t,
                    .weights = training ? HP_F32 : t,
-                   .strips = !training && strategy_devices(&s) == 1};
+                   .packed = !training && strategy_devices(&s) == 1};
   hp_status st = lm_create(a->m.model, *d, &lo, m);
   if (!st) {
     st = strategy_apply(&s, *m, *d);

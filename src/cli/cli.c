@@ -359,7 +359,7 @@ hp_status cli_open_model(const model_options *o, bool training, hp_device **d, v
   HP_TRY(cli_device_options(o, &s, mesh, &dev));
   lm_options lo = {.compute = t,
                    .weights = training ? HP_F32 : t,
-                   .strips = !training && strategy_devices(&s) == 1};
+                   .packed = !training && strategy_devices(&s) == 1};
   lm *m;
   HP_TRY(hp_device_open(&dev, d));
   hp_status st = lm_create(o->model, *d, &lo, &m);

@@ -70,7 +70,7 @@ int verb_bench(int argc, char **argv) {
        {"--interleave", CLI_INT, &a.interleave, "N",
         "step: parts of the batch, of which one is sent while another is computed"},
        {"--serial", CLI_FLAG, &a.serial, NULL,
-        "step: devices meet between computations, not beside them"},
+        "step: collectives run between computations, not overlapped"},
        {"--shape", CLI_TEXT, &a.shape, "MxKxN", "gemm: one product in place of a model's"},
        {"--size", CLI_SIZE, &a.size, "BYTES", "op: of its largest tensor (default: 128MiB)"},
        {"--trace", CLI_TEXT, &a.trace, "F.json",

@@ -37,8 +37,8 @@ hp_shape model_param_stored(const model_param *p) {
   hp_shape part = {.rank = p->shape.rank - 1};
   memcpy(part.dim, d + 1, (size_t)part.rank * sizeof *d);
   switch (p->order) {
-  case ORDER_STRIPS_OF_ROWS: return (hp_shape){2, {d[0] * d[2], d[1]}};
-  case ORDER_STRIPS_OF_COLUMNS: return (hp_shape){2, {d[1], d[0] * d[2]}};
+  case ORDER_PACKED_ROWS: return (hp_shape){2, {d[0] * d[2], d[1]}};
+  case ORDER_PACKED_COLUMNS: return (hp_shape){2, {d[1], d[0] * d[2]}};
   case ORDER_STORED: break;
   }
   return strchr(p->name, '*') ? part : p->shape;
@@ -101,18 +101,18 @@ static hp_tensor add_bias(model_build *b, hp_tensor y, int64_t out, const char *
 
 hp_tensor build_matrix(model_build *b, hp_tensor x, const matrix_spec *m, const char *name) {
   const model_param *have = find(b, name); /* a tied head: the embedding, as it lies */
-  bool strips = have ? have->order : b->strips && m->out % PARAM_STRIP == 0;
+  bool packed = have ? have->order : b->packed && m->out % PARAM_PACK == 0;
   const int64_t stored[] = {m->turned ? m->in : m->out, m->turned ? m->out : m->in};
-  const int64_t strip[] = {m->out / PARAM_STRIP, m->in, PARAM_STRIP};
-  const char *eq = strips ? "btc,ncl->btnl" : m->turned ? "btc,cn->btn" : "btc,nc->btn";
-  hp_tensor w = build_param(b, PARAM_MATRIX, m->init_scale, strips ? 3 : 2, strips ? strip : stored,
+  const int64_t strip[] = {m->out / PARAM_PACK, m->in, PARAM_PACK};
+  const char *eq = packed ? "btc,ncl->btnl" : m->turned ? "btc,cn->btn" : "btc,nc->btn";
+  hp_tensor w = build_param(b, PARAM_MATRIX, m->init_scale, packed ? 3 : 2, packed ? strip : stored,
                             "%s", name);
   model_param *p = find(b, name);
-  if (strips && p) p->order = m->turned ? ORDER_STRIPS_OF_COLUMNS : ORDER_STRIPS_OF_ROWS;
+  if (packed && p) p->order = m->turned ? ORDER_PACKED_COLUMNS : ORDER_PACKED_ROWS;
   x = hp_cast(b->g, x, b->compute);
   hp_tensor y = hp_einsum_to(b->g, eq, x, hp_cast(b->g, w, b->compute), m->result);
   hp_shape s = hp_shape_of(b->g, y);
-  return strips ? hp_reshape(b->g, y, (hp_shape){3, {s.dim[0], s.dim[1], m->out}}) : y;
+  return packed ? hp_reshape(b->g, y, (hp_shape){3, {s.dim[0], s.dim[1], m->out}}) : y;
 }
 
 /* The weight of a layer, and its bias where there is one. */

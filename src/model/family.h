@@ -20,8 +20,8 @@ typedef enum {
 
 /* How a matrix lies on the device: as in the checkpoint, or in strips [out / STRIP, in, STRIP] of a
  * tensor [out,in] or [in,out] there, which products of few rows read faster. */
-typedef enum { ORDER_STORED, ORDER_STRIPS_OF_ROWS, ORDER_STRIPS_OF_COLUMNS } param_order;
-enum { PARAM_STRIP = 16 };
+typedef enum { ORDER_STORED, ORDER_PACKED_ROWS, ORDER_PACKED_COLUMNS } param_order;
+enum { PARAM_PACK = 16 };
 
 typedef struct {
   /* Its name in the checkpoint.  With a '*' it is a stack: its first dim are tensors of the
@@ -56,7 +56,7 @@ typedef struct {
   const model_config *c;
   hp_dtype compute; /* of matrix products and attention */
   hp_dtype weights; /* of matrices on the device: f32 to train, or `compute` */
-  bool strips;      /* those that fit lie in strips; only inference reads such */
+  bool packed;      /* those that fit lie in strips; only inference reads such */
   int64_t B, T;
   int64_t cache;          /* keys kept per sequence for generation, 0 = none */
   int64_t rope_length;    /* rows of the rotary tables */

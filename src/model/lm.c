@@ -25,7 +25,7 @@ hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, int64_t cache, int64
   *b = (model_build){.c = &m->c,
                      .compute = m->compute,
                      .weights = m->weights,
-                     .strips = m->strips,
+                     .packed = m->packed,
                      .B = B,
                      .T = T,
                      .cache = cache,
@@ -53,7 +53,7 @@ void lm_graph_end(model_build *b) {
  * is one of its own with the same numbers, for a product reads them a third faster than rows. */
 hp_tensor lm_head(model_build *b, hp_tensor hidden) {
   const model_config *c = b->c;
-  bool own = !c->tied || (b->strips && c->vocab % PARAM_STRIP == 0);
+  bool own = !c->tied || (b->packed && c->vocab % PARAM_PACK == 0);
   const char *name = own ? c->family->head_name : c->family->embedding_name;
   matrix_spec head = {.in = c->hidden, .out = c->vocab, .init_scale = 1, .result = HP_F32};
   hp_at(b->g, name);
@@ -150,7 +150,7 @@ hp_status lm_create(const char *dir, hp_device *d, const lm_options *o, lm **out
   m->d = d;
   m->compute = o->compute;
   m->weights = o->weights;
-  m->strips = o->strips && !weights_are_parts(dir, "model"); /* those are as they were saved */
+  m->packed = o->packed && !weights_are_parts(dir, "model"); /* those are as they were saved */
   snprintf(m->path, sizeof m->path, "%s", dir);
   hp_status st = model_config_load(dir, &m->c);
   if (!st) st = list_names(m);

@@ -17,7 +17,7 @@ typedef struct {
   hp_device *d;
   hp_dtype compute; /* of products: f32 or bf16 */
   hp_dtype weights; /* of matrices on the device */
-  bool strips;      /* these lie in strips where they can */
+  bool packed;      /* these lie in strips where they can */
   /* In the order of the model, those that are trained first; tensor ids are meaningless. */
   VEC(model_param) params;
   size_t trained;              /* params with a gradient */
@@ -29,7 +29,7 @@ typedef struct {
 
 typedef struct {
   hp_dtype compute, weights;
-  bool strips; /* for inference on one device: matrices in the order that decoding reads fastest */
+  bool packed; /* for inference on one device: matrices in the order that decoding reads fastest */
 } lm_options;
 
 /* Reads config.json of dir.  The parameters come to the device d, which stays the caller's, by

@@ -53,33 +53,33 @@ static inline void interleave_four(char *to, const char *const row[4], int64_t k
   uint64_t cd0 = (c & even) | (d & even) << 16, cd1 = (c >> 16 & even) | (d & ~even);
   const uint64_t out[4] = {(ab0 & low) | cd0 << 32, (ab1 & low) | cd1 << 32,
                            ab0 >> 32 | (cd0 & ~low), ab1 >> 32 | (cd1 & ~low)};
-  for (int i = 0; i < 4; i++) memcpy(to + i * 2 * PARAM_STRIP, &out[i], sizeof *out);
+  for (int i = 0; i < 4; i++) memcpy(to + i * 2 * PARAM_PACK, &out[i], sizeof *out);
 }
 
 /* n k's of STRIP rows: to[n][STRIP]; size, of an element, is a constant at each call.  Rows may be
  * a power of two apart, where few of them fit in one set of a cache: four at a time. */
-static inline void interleave(char *to, const char *const row[PARAM_STRIP], int64_t n,
+static inline void interleave(char *to, const char *const row[PARAM_PACK], int64_t n,
                               const size_t size) {
   int64_t done = size == 2 ? n - n % 4 : 0;
-  for (int r = 0; r < PARAM_STRIP && done; r += 4)
+  for (int r = 0; r < PARAM_PACK && done; r += 4)
     for (int64_t k = 0; k < done; k += 4)
-      interleave_four(to + (k * PARAM_STRIP + r) * 2, row + r, k);
+      interleave_four(to + (k * PARAM_PACK + r) * 2, row + r, k);
   for (int64_t k = done; k < n; k++)
-    for (int64_t r = 0; r < PARAM_STRIP; r++)
-      memcpy(to + (size_t)(k * PARAM_STRIP + r) * size, row[r] + (size_t)k * size, size);
+    for (int64_t r = 0; r < PARAM_PACK; r++)
+      memcpy(to + (size_t)(k * PARAM_PACK + r) * size, row[r] + (size_t)k * size, size);
 }
 
 /* STRIP outputs of a tensor [out,in]. */
 static hp_status fill_from_rows(const filling *f, int64_t strip, char *to) {
   int64_t in = f->p->shape.dim[1];
   size_t size = dtype_size(f->p->dtype);
-  char room[PARAM_STRIP][STEP * sizeof(float)];
-  const char *row[PARAM_STRIP];
-  for (int64_t k = 0, n; k < in; k += n, to += (size_t)(n * PARAM_STRIP) * size) {
+  char room[PARAM_PACK][STEP * sizeof(float)];
+  const char *row[PARAM_PACK];
+  for (int64_t k = 0, n; k < in; k += n, to += (size_t)(n * PARAM_PACK) * size) {
     n = in - k < STEP ? in - k : STEP;
-    for (int r = 0; r < PARAM_STRIP; r++) {
+    for (int r = 0; r < PARAM_PACK; r++) {
       const void *at;
-      size_t first = (size_t)((strip * PARAM_STRIP + r) * in + k);
+      size_t first = (size_t)((strip * PARAM_PACK + r) * in + k);
       HP_TRY(f->source(f->ctx, f->t, first, (size_t)n, room[r], &at));
       row[r] = at;
     }
@@ -91,19 +91,19 @@ static hp_status fill_from_rows(const filling *f, int64_t strip, char *to) {
 
 /* The same of a tensor [in,out]. */
 static hp_status fill_from_columns(const filling *f, int64_t strip, char *to) {
-  int64_t in = f->p->shape.dim[1], out = f->p->shape.dim[0] * PARAM_STRIP;
-  size_t bytes = PARAM_STRIP * dtype_size(f->p->dtype);
+  int64_t in = f->p->shape.dim[1], out = f->p->shape.dim[0] * PARAM_PACK;
+  size_t bytes = PARAM_PACK * dtype_size(f->p->dtype);
   for (int64_t k = 0; k < in; k++, to += bytes)
-    HP_TRY(take(f, f->t, (size_t)(k * out + strip * PARAM_STRIP), PARAM_STRIP, to));
+    HP_TRY(take(f, f->t, (size_t)(k * out + strip * PARAM_PACK), PARAM_PACK, to));
   return HP_OK;
 }
 
 static hp_status fill_strips(void *ctx, int64_t first, int64_t n, void *to) {
   const filling *f = ctx;
-  int64_t strip = f->p->shape.dim[1] * PARAM_STRIP;
+  int64_t strip = f->p->shape.dim[1] * PARAM_PACK;
   size_t bytes = (size_t)strip * dtype_size(f->p->dtype);
   char *out = to;
-  bool rows = f->p->order == ORDER_STRIPS_OF_ROWS;
+  bool rows = f->p->order == ORDER_PACKED_ROWS;
   for (int64_t i = first / strip; i < (first + n) / strip; i++, out += bytes)
     HP_TRY(rows ? fill_from_rows(f, i, out) : fill_from_columns(f, i, out));
   return HP_OK;

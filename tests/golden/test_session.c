@@ -11,17 +11,17 @@ typedef struct {
   lm *m;
 } model;
 
-static void open_as(const char *name, int threads, bool strips, hp_dtype type, model *x) {
+static void open_as(const char *name, int threads, bool packed, hp_dtype type, model *x) {
   char path[512];
   snprintf(path, sizeof path, "tests/golden/cases/%s", name);
   hp_device_options o = {.threads = threads, .interpret = true};
-  lm_options lo = {.compute = type, .weights = type, .strips = strips};
+  lm_options lo = {.compute = type, .weights = type, .packed = packed};
   CHECK_OK(hp_device_open(&o, &x->d));
   CHECK_OK(lm_create(path, x->d, &lo, &x->m));
   CHECK_OK(lm_load(x->m, path));
 }
-static void open_model(const char *name, int threads, bool strips, model *x) {
-  open_as(name, threads, strips, HP_F32, x);
+static void open_model(const char *name, int threads, bool packed, model *x) {
+  open_as(name, threads, packed, HP_F32, x);
 }
 static void close_model(model *x) {
   lm_free(x->m);
@@ -78,7 +78,7 @@ static void together(const model *x, float *logits) {
   session_free(s);
 }
 
-/* Returns how many matrices could lie in strips. */
+/* Returns how many matrices could lie in packed. */
 static int check_case(const char *name) {
   model x;
   open_model(name, 1, false, &x);
@@ -98,19 +98,19 @@ static int check_case(const char *name) {
         test_fail(__FILE__, __LINE__, "%s: sequence %d among others, step %zu", name, (int)i, step);
     }
   }
-  float *strips = room_of(&x);
+  float *packed = room_of(&x);
   close_model(&x);
   open_model(name, 2, true, &x);
   int matrices = 0;
   for (size_t i = 0; i < x.m->params.len; i++) matrices += x.m->params.at[i].order != ORDER_STORED;
-  together(&x, strips);
-  if (memcmp(strips, all, SEQUENCES * (STEPS + 1) * V * sizeof *all))
-    test_fail(__FILE__, __LINE__, "%s: other bits with weights in strips", name);
+  together(&x, packed);
+  if (memcmp(packed, all, SEQUENCES * (STEPS + 1) * V * sizeof *all))
+    test_fail(__FILE__, __LINE__, "%s: other bits with weights in packed", name);
   close_model(&x);
   mem_free(one);
   mem_free(cut);
   mem_free(all);
-  mem_free(strips);
+  mem_free(packed);
   return matrices;
 }
 
@@ -167,23 +167,23 @@ static char *param_bytes(const model *x, const model_param *p) {
   return bytes;
 }
 
-/* Each matrix in strips has the elements of the one that is not, where its order says. */
+/* Each matrix in packed has the elements of the one that is not, where its order says. */
 static int check_strips(const char *name, hp_dtype type) {
-  model rows, strips;
+  model rows, packed;
   int matrices = 0;
   open_as(name, 1, false, type, &rows);
-  open_as(name, 3, true, type, &strips);
+  open_as(name, 3, true, type, &packed);
   for (size_t i = 0; i < rows.m->params.len; i++) {
-    const model_param *a = &rows.m->params.at[i], *b = lm_find(strips.m, a->name);
+    const model_param *a = &rows.m->params.at[i], *b = lm_find(packed.m, a->name);
     if (b->order == ORDER_STORED) continue;
-    char *x = param_bytes(&rows, a), *y = param_bytes(&strips, b);
-    int64_t in = b->shape.dim[1], out = b->shape.dim[0] * PARAM_STRIP;
+    char *x = param_bytes(&rows, a), *y = param_bytes(&packed, b);
+    int64_t in = b->shape.dim[1], out = b->shape.dim[0] * PARAM_PACK;
     size_t size = dtype_size(type);
-    bool by_rows = b->order == ORDER_STRIPS_OF_ROWS;
+    bool by_rows = b->order == ORDER_PACKED_ROWS;
     for (int64_t k = 0; k < in; k++)
       for (int64_t n = 0; n < out; n++) {
         int64_t from = by_rows ? n * in + k : k * out + n;
-        int64_t to = (n / PARAM_STRIP * in + k) * PARAM_STRIP + n % PARAM_STRIP;
+        int64_t to = (n / PARAM_PACK * in + k) * PARAM_PACK + n % PARAM_PACK;
         CHECK(!memcmp(x + (size_t)from * size, y + (size_t)to * size, size));
       }
     matrices++;
@@ -191,11 +191,11 @@ static int check_strips(const char *name, hp_dtype type) {
     mem_free(y);
   }
   close_model(&rows);
-  close_model(&strips);
+  close_model(&packed);
   return matrices;
 }
 
-TEST(matrices_lie_in_strips_as_their_order_says) {
+TEST(matrices_are_packed_as_their_order_says) {
   static const char *const name[] = {"gpt2-base-names", "llama-bf16-shards", "deepseekv3-yarn"};
   for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
     CHECK(check_strips(name[i], HP_F32) > 2);
@@ -203,26 +203,26 @@ TEST(matrices_lie_in_strips_as_their_order_says) {
   }
 }
 
-/* Logits [V] of a tied model of random weights; in strips its head is a matrix of its own. */
-static void random_logits(bool strips, float **logits, size_t *bytes) {
+/* Logits [V] of a tied model of random weights; in packed its head is a matrix of its own. */
+static void random_logits(bool packed, float **logits, size_t *bytes) {
   model x;
-  open_model("qwen3-bias-tied", 1, strips, &x);
+  open_model("qwen3-bias-tied", 1, packed, &x);
   CHECK_OK(lm_init(x.m, 5));
-  CHECK_EQ(lm_find(x.m, "lm_head.weight") != NULL, strips);
+  CHECK_EQ(lm_find(x.m, "lm_head.weight") != NULL, packed);
   *bytes = (size_t)x.m->c.vocab * sizeof **logits;
   CHECK((*logits = mem_calloc(1, *bytes)));
   after_prompt(&x, 9, 9, *logits);
   close_model(&x);
 }
 
-TEST(session_of_random_weights_has_the_same_bits_in_strips) {
-  float *rows, *strips;
+TEST(session_of_random_weights_has_the_same_bits_packed) {
+  float *rows, *packed;
   size_t bytes;
   random_logits(false, &rows, &bytes);
-  random_logits(true, &strips, &bytes);
-  CHECK(rows[0] != 0 && !memcmp(rows, strips, bytes));
+  random_logits(true, &packed, &bytes);
+  CHECK(rows[0] != 0 && !memcmp(rows, packed, bytes));
   mem_free(rows);
-  mem_free(strips);
+  mem_free(packed);
 }
 
 TEST(session_refuses_what_does_not_fit) {
