@@ -2,6 +2,7 @@
 
 #include "base/thread.h"
 #include "rt/collective.h"
+#include "rt/io_table.h"
 #include "rt/progress_record.h"
 #include "sim/predict.h"
 
@@ -19,6 +20,17 @@ typedef struct {
   err_report failure;
 } stream_thread;
 
+typedef struct {
+  uint32_t buffer, row; /* row in the table of names */
+} exec_io;
+
+/* An input that says which keys a query attends to, as it was in the last run. */
+typedef struct {
+  const prog_buffer *input;
+  uint32_t row;
+  int32_t *last;
+} span_copy;
+
 struct exec {
   device *d;
   program *p;
@@ -29,7 +41,9 @@ struct exec {
   uint32_t *list[STREAM_COUNT]; /* instructions of each stream in order */
   uint32_t length[STREAM_COUNT];
   inst_times *times;
-  visible_keys *visible; /* by instruction */
+  io_table names; /* of the inputs and outputs that a run may give */
+  VEC(exec_io) inputs, outputs;
+  VEC(span_copy) spans;
   double start_s, seconds;
   double kept_s[EXEC_RECENT]; /* of the last runs */
   inst_times *kept;           /* and of their instructions */
@@ -220,71 +234,70 @@ static hp_status run_streams(exec *e) {
 
 /* --- inputs and outputs ----------------------------------------------------------------------- */
 
-static const hp_io *find_io(const hp_io *io, int n, const char *name) {
-  for (int i = 0; i < n; i++)
-    if (!strcmp(io[i].name, name)) return &io[i];
-  return NULL;
+static hp_status note_span(exec *e, const prog_buffer *input) {
+  for (size_t i = 0; i < e->spans.len; i++)
+    if (e->spans.at[i].input == input) return HP_OK;
+  span_copy c = {.input = input, .last = mem_calloc((size_t)input->bytes + 1, 1)};
+  HP_TRY_MEM(c.last);
+  for (size_t i = 0; i < e->inputs.len; i++)
+    if (&e->p->buffers.at[e->inputs.at[i].buffer] == input) c.row = e->inputs.at[i].row;
+  if (vec_push(&e->spans, c)) return HP_OK;
+  mem_free(c.last);
+  return HP_ERR_OOM;
 }
 
-/* Copies the buffers with `flag` in (or out). */
-static hp_status move_io(exec *e, const hp_io *io, int n, int flag) {
+/* What a run needs to know of inputs and outputs, looked up once. */
+static hp_status list_io(exec *e) {
   const program *p = e->p;
-  for (size_t b = 0; b < p->buffers.len; b++) {
+  for (uint32_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
-    if (!(f->flags & flag) || f->root != b) continue;
-    const char *name = program_str(p, f->name);
-    const hp_io *x = find_io(io, n, name);
-    if (!x && flag == BUFFER_INPUT)
-      HP_FAIL(HP_ERR_ARG, "input \"%s\" of the program is not given", name);
+    if (!(f->flags & (BUFFER_INPUT | BUFFER_OUTPUT))) continue;
+    exec_io x = {.buffer = b};
+    HP_TRY(io_table_add(&e->names, program_str(p, f->name), &x.row));
+    if (f->root != b) continue;
+    if (f->flags & BUFFER_INPUT && !vec_push(&e->inputs, x)) return HP_ERR_OOM;
+    if (f->flags & BUFFER_OUTPUT && !vec_push(&e->outputs, x)) return HP_ERR_OOM;
+  }
+  for (size_t i = 0; i < p->insts.len; i++) {
+    const prog_buffer *span = visible_keys_input(p, program_inst(p, i));
+    if (span) HP_TRY(note_span(e, span));
+  }
+  return HP_OK;
+}
+
+static hp_status check_size(const exec *e, const prog_buffer *f, const hp_io *x) {
+  if (x->bytes != f->bytes)
+    HP_FAIL(HP_ERR_ARG, "\"%s\" has %llu bytes in the program, %zu are given",
+            program_str(e->p, f->name), (unsigned long long)f->bytes, x->bytes);
+  return HP_OK;
+}
+
+static hp_status move_inputs(exec *e) {
+  for (size_t i = 0; i < e->inputs.len; i++) {
+    uint32_t b = e->inputs.at[i].buffer;
+    const prog_buffer *f = &e->p->buffers.at[b];
+    const hp_io *x = e->names.given.at[e->inputs.at[i].row];
+    if (!x)
+      HP_FAIL(HP_ERR_ARG, "input \"%s\" of the program is not given", program_str(e->p, f->name));
+    HP_TRY(check_size(e, f, x));
+    HP_TRY(e->d->backend->copy(e->d->dev, e->buffer[b], x->data, x->bytes));
+  }
+  for (size_t i = 0; i < e->spans.len; i++) {
+    const hp_io *x = e->names.given.at[e->spans.at[i].row];
+    if (x->bytes) memcpy(e->spans.at[i].last, x->data, x->bytes);
+  }
+  return HP_OK;
+}
+
+static hp_status move_outputs(exec *e) {
+  for (size_t i = 0; i < e->outputs.len; i++) {
+    uint32_t b = e->outputs.at[i].buffer;
+    const hp_io *x = e->names.given.at[e->outputs.at[i].row];
     if (!x) continue;
-    if (x->bytes != f->bytes)
-      HP_FAIL(HP_ERR_ARG, "\"%s\" has %llu bytes in the program, %zu are given", name,
-              (unsigned long long)f->bytes, x->bytes);
-    if (flag == BUFFER_INPUT)
-      HP_TRY(e->d->backend->copy(e->d->dev, e->buffer[b], x->data, x->bytes));
-    else HP_TRY(e->d->backend->copy(e->d->dev, x->data, e->buffer[b], x->bytes));
+    HP_TRY(check_size(e, &e->p->buffers.at[b], x));
+    HP_TRY(e->d->backend->copy(e->d->dev, x->data, e->buffer[b], x->bytes));
   }
   return HP_OK;
-}
-
-hp_status exec_check_io(const hp_io *io, int i) {
-  if (!io[i].name || (!io[i].data && io[i].bytes))
-    HP_FAIL(HP_ERR_ARG, "io %d of the run: its name or data is NULL", i);
-  for (int k = 0; k < i; k++)
-    if (!strcmp(io[k].name, io[i].name))
-      HP_FAIL(HP_ERR_ARG, "io %d and io %d of the run are both \"%s\"; give it once", k, i,
-              io[i].name);
-  return HP_OK;
-}
-
-/* No more are looked at than a program can have, whatever n is. */
-static hp_status check_names(const exec *e, const hp_io *io, int n) {
-  size_t most = 0;
-  for (size_t b = 0; b < e->p->buffers.len; b++)
-    most += (e->p->buffers.at[b].flags & (BUFFER_INPUT | BUFFER_OUTPUT)) != 0;
-  if ((size_t)n > most)
-    HP_FAIL(HP_ERR_ARG, "%d inputs and outputs are given, the program has %zu", n, most);
-  for (int i = 0; i < n; i++) {
-    bool known = false;
-    HP_TRY(exec_check_io(io, i));
-    for (size_t b = 0; b < e->p->buffers.len && !known; b++) {
-      const prog_buffer *f = &e->p->buffers.at[b];
-      known = (f->flags & (BUFFER_INPUT | BUFFER_OUTPUT)) &&
-              !strcmp(program_str(e->p, f->name), io[i].name);
-    }
-    if (!known) HP_FAIL(HP_ERR_ARG, "the program has no input or output \"%s\"", io[i].name);
-  }
-  return HP_OK;
-}
-
-static void note_seen(exec *e, const hp_io *io, int n) {
-  for (size_t i = 0; i < e->p->insts.len; i++) {
-    const prog_inst *x = program_inst(e->p, i);
-    const prog_buffer *span = visible_keys_input(e->p, x);
-    if (span)
-      e->visible[i] =
-          visible_keys_count(e->p, x, find_io(io, n, program_str(e->p, span->name))->data);
-  }
 }
 
 static void keep_times(exec *e) {
@@ -294,12 +307,11 @@ static void keep_times(exec *e) {
 }
 
 hp_status exec_run(exec *e, const hp_io *io, int n) {
-  HP_TRY(check_names(e, io, n));
+  HP_TRY(io_table_match(&e->names, io, n));
   for (int t = 0; t < TIER_COUNT; t++) /* gone when a larger arena could not be had */
     HP_TRY(device_reserve(e->d, t, e->p->arena[t]));
   if (e->bound != e->d->generation) bind(e);
-  HP_TRY(move_io(e, io, n, BUFFER_INPUT));
-  note_seen(e, io, n);
+  HP_TRY(move_inputs(e));
   if (e->recorded) progress_record_begin(e->p);
   e->start_s = time_now_s();
   hp_status st = multi_stream(e) ? run_streams(e) : run_stream(e, STREAM_COMPUTE, false);
@@ -307,7 +319,7 @@ hp_status exec_run(exec *e, const hp_io *io, int n) {
   HP_TRY(st);
   e->seconds = time_now_s() - e->start_s;
   keep_times(e);
-  return move_io(e, io, n, BUFFER_OUTPUT);
+  return move_outputs(e);
 }
 
 hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
@@ -326,10 +338,10 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
   e->buffer = mem_calloc(p->buffers.len, sizeof *e->buffer);
   e->times = mem_calloc(p->insts.len, sizeof *e->times);
   e->kept = mem_calloc(p->insts.len, EXEC_RECENT * sizeof *e->kept);
-  e->visible = mem_calloc(p->insts.len, sizeof *e->visible);
-  if (!e->at || !e->buffer || !e->times || !e->kept || !e->visible) st = HP_ERR_OOM;
+  if (!e->at || !e->buffer || !e->times || !e->kept) st = HP_ERR_OOM;
   if (!st) st = build_lists(e);
   if (!st) st = bind_states(e);
+  if (!st) st = list_io(e);
   for (int t = 0; t < TIER_COUNT && !st; t++) st = device_reserve(d, t, p->arena[t]);
   if (!st) st = collective_reserve(d, p);
   if (!st) st = start_workers(e);
@@ -353,7 +365,11 @@ void exec_free(exec *e) {
   mem_free(e->buffer);
   mem_free(e->times);
   mem_free(e->kept);
-  mem_free(e->visible);
+  for (size_t i = 0; i < e->spans.len; i++) mem_free(e->spans.at[i].last);
+  vec_free(&e->spans);
+  vec_free(&e->inputs);
+  vec_free(&e->outputs);
+  io_table_free(&e->names);
   pthread_mutex_destroy(&e->lock);
   pthread_cond_destroy(&e->change);
   mem_free(e);
@@ -362,7 +378,16 @@ void exec_free(exec *e) {
 const program *exec_program(const exec *e) { return e->p; }
 const inst_times *exec_last_times(const exec *e) { return e->times; }
 double exec_last_seconds(const exec *e) { return e->seconds; }
-const visible_keys *exec_last_visible_keys(const exec *e) { return e->visible; }
+
+void exec_last_visible_keys(const exec *e, visible_keys *out) {
+  for (size_t i = 0; i < e->p->insts.len; i++) {
+    const prog_inst *x = program_inst(e->p, i);
+    const prog_buffer *span = e->runs ? visible_keys_input(e->p, x) : NULL;
+    out[i] = (visible_keys){0};
+    for (size_t k = 0; span && k < e->spans.len; k++)
+      if (e->spans.at[k].input == span) out[i] = visible_keys_count(e->p, x, e->spans.at[k].last);
+  }
+}
 
 typedef struct {
   double seconds;

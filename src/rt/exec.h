@@ -16,15 +16,13 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out);
 void exec_free(exec *e);
 const program *exec_program(const exec *e);
 
-/* Fails where io[i] lacks its name or data, or has the name of one before it. */
-hp_status exec_check_io(const hp_io *io, int i);
 /* Runs once.  Every input must be given, outputs are optional; sizes must agree. */
 hp_status exec_run(exec *e, const hp_io *io, int n);
 
 /* Of the last run. */
 const inst_times *exec_last_times(const exec *e);
 double exec_last_seconds(const exec *e);
-const visible_keys *exec_last_visible_keys(const exec *e); /* by instruction */
+void exec_last_visible_keys(const exec *e, visible_keys *out); /* by instruction, to out */
 /* Means over the faster half of the last EXEC_RECENT runs, by instruction, to out: the one source
  * of times for tables and pictures.  Means keep what holds in each run: the order in a stream, and
  * sums of times. */

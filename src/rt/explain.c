@@ -17,10 +17,15 @@ hp_status explain_times(const program *p, device *d, const exec *e, op_times *ou
   HP_TRY(device_know_limits(d));
   if (!e || !(exec_last_seconds(e) > 0)) return op_times_make(p, d, NULL, NULL, out);
   inst_times *t = mem_calloc(p->insts.len, sizeof *t);
-  HP_TRY_MEM(t);
-  exec_recent(e, t);
-  hp_status st = op_times_make(p, d, t, exec_last_visible_keys(e), out);
+  visible_keys *visible = mem_calloc(p->insts.len, sizeof *visible);
+  hp_status st = t && visible ? HP_OK : HP_ERR_OOM;
+  if (!st) {
+    exec_recent(e, t);
+    exec_last_visible_keys(e, visible);
+    st = op_times_make(p, d, t, visible, out);
+  }
   mem_free(t);
+  mem_free(visible);
   return st;
 }
 

@@ -9,6 +9,8 @@ static hp_status add_io(runs *r, const hp_graph *g, const ir_node *n, const layo
   if (!name || !vec_push(&r->ios, x)) return HP_ERR_OOM;
   run_io *made = &r->ios.at[r->ios.len - 1];
   made->name = intern_get(&r->d->names, name, NULL);
+  uint32_t row;
+  HP_TRY(io_table_add(&r->names, made->name, &row));
   ir_value part = x.type;
   for (int d = 0; d < part.rank; d++)
     part.dim[d] = layout_shard_size(&r->d->m, &x.l, d, part.dim[d]);
@@ -37,56 +39,58 @@ void runs_free(runs *r) {
   for (size_t k = 0; k < r->ios.len; k++)
     for (int i = 0; i < r->d->own; i++) mem_free(r->ios.at[k].shard[i]);
   vec_free(&r->ios);
+  io_table_free(&r->names);
   mem_free(r->given);
-}
-
-static const run_io *find_io(const runs *r, const char *name) {
-  for (size_t k = 0; name && k < r->ios.len; k++)
-    if (!strcmp(r->ios.at[k].name, name)) return &r->ios.at[k];
-  return NULL;
 }
 
 static bool is_empty(const run_io *x) { return value_elements(&x->type) == 0; }
 
 /* Checks names and sizes of the whole; each device's list names its staging. */
 static hp_status give(runs *r, const hp_io *io, int n) {
-  r->n_given = n;
-  r->whole = io;
-  if ((size_t)n > r->ios.len)
-    HP_FAIL(HP_ERR_ARG, "%d inputs and outputs are given, the program has %zu", n, r->ios.len);
-  for (int k = 0; k < n; k++) {
-    HP_TRY(exec_check_io(io, k));
-    const run_io *x = find_io(r, io[k].name);
-    if (!x) HP_FAIL(HP_ERR_ARG, "the program has no input or output \"%s\"", io[k].name);
+  HP_TRY(io_table_match(&r->names, io, n));
+  r->n_given = 0;
+  for (size_t k = 0; k < r->ios.len; k++) {
+    const run_io *x = &r->ios.at[k];
+    const hp_io *whole = r->names.given.at[k];
+    if (!whole) continue;
     uint64_t want = (uint64_t)value_bytes(&x->type);
-    if (io[k].bytes != want)
-      HP_FAIL(HP_ERR_ARG, "\"%s\" has %llu bytes in the program, %zu are given", io[k].name,
-              (unsigned long long)want, io[k].bytes);
+    if (whole->bytes != want)
+      HP_FAIL(HP_ERR_ARG, "\"%s\" has %llu bytes in the program, %zu are given", x->name,
+              (unsigned long long)want, whole->bytes);
     for (int i = 0; i < r->d->own; i++)
-      r->given[(size_t)i * r->ios.len + (size_t)k] = (hp_io){x->name, x->shard[i], x->shard_bytes};
+      r->given[(size_t)i * r->ios.len + (size_t)r->n_given] =
+          (hp_io){x->name, x->shard[i], x->shard_bytes};
+    r->n_given++;
   }
   return HP_OK;
+}
+
+/* What the caller gave for the k-th input (or output); NULL: nothing, or no elements. */
+static void *given_data(const runs *r, size_t k, bool input) {
+  const run_io *x = &r->ios.at[k];
+  const hp_io *whole = r->names.given.at[k];
+  return whole && x->input == input && !is_empty(x) ? whole->data : NULL;
 }
 
 /* One device of this process: its parts in, its program, its parts out. */
 static hp_status run_device(void *context, int i) {
   runs *r = context;
   int at = r->d->first + i;
-  hp_io *mine = r->given + (size_t)i * r->ios.len;
-  for (int k = 0; k < r->n_given; k++) {
-    const run_io *x = find_io(r, r->whole[k].name);
-    if (x->input && !is_empty(x))
-      shard_copy(r->d, at, &x->type, &x->l, r->whole[k].data, mine[k].data, true);
+  for (size_t k = 0; k < r->ios.len; k++) {
+    const run_io *x = &r->ios.at[k];
+    void *data = given_data(r, k, true);
+    if (data) shard_copy(r->d, at, &x->type, &x->l, data, x->shard[i], true);
   }
-  hp_status st = exec_run(r->e[i], mine, r->n_given);
+  hp_status st = exec_run(r->e[i], r->given + (size_t)i * r->ios.len, r->n_given);
   if (st) {
     r->d->comm->iface->fail(r->d->comm, at);
     return st;
   }
-  for (int k = 0; k < r->n_given; k++) {
-    const run_io *x = find_io(r, r->whole[k].name);
-    if (!x->input && !is_empty(x) && holds_first(r->d, at, &x->l))
-      shard_copy(r->d, at, &x->type, &x->l, r->whole[k].data, mine[k].data, false);
+  for (size_t k = 0; k < r->ios.len; k++) {
+    const run_io *x = &r->ios.at[k];
+    void *data = given_data(r, k, false);
+    if (data && holds_first(r->d, at, &x->l))
+      shard_copy(r->d, at, &x->type, &x->l, data, x->shard[i], false);
   }
   return HP_OK;
 }
@@ -94,10 +98,10 @@ static hp_status run_device(void *context, int i) {
 /* The parts of outputs that other processes hold. */
 static hp_status fetch_outputs(const runs *r) {
   if (r->d->own == r->d->n) return HP_OK;
-  for (int k = 0; k < r->n_given; k++) {
-    const run_io *x = find_io(r, r->whole[k].name);
-    if (!x->input && !is_empty(x))
-      HP_TRY(group_fetch(r->d, &x->type, &x->l, x->shard[0], r->whole[k].data));
+  for (size_t k = 0; k < r->ios.len; k++) {
+    const run_io *x = &r->ios.at[k];
+    void *data = given_data(r, k, false);
+    if (data) HP_TRY(group_fetch(r->d, &x->type, &x->l, x->shard[0], data));
   }
   return HP_OK;
 }

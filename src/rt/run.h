@@ -4,6 +4,7 @@
 
 #include "rt/exec.h"
 #include "rt/group.h"
+#include "rt/io_table.h"
 
 typedef struct {
   const char *name;
@@ -18,9 +19,9 @@ typedef struct {
   group *d;
   exec *e[COMM_LOCAL_MAX];
   VEC(run_io) ios;
-  hp_io *given; /* [devices, ios] of the run at hand */
+  io_table names; /* a row for each of ios: what the caller gives in the run at hand */
+  hp_io *given;   /* [devices, ios] of the run at hand */
   int n_given;
-  const hp_io *whole; /* what the caller gave, in the order of `given` */
 } runs;
 
 /* Inputs and outputs of graph g, whose values lie as `of` says (NULL: on one device). */
