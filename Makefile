@@ -49,7 +49,7 @@ ISA_OPT     ?= $(if $(SAN),-O1,-O3)
 ISA_WARN    := -Wno-pass-failed
 
 ISA_SRC := $(wildcard src/backend/cpu/isa/*.c)
-SRC     := $(filter-out $(ISA_SRC) src/cli/%,$(wildcard src/*/*.c src/backend/*/*.c src/backend/cpu/*/*.c))
+SRC     := $(filter-out $(ISA_SRC) src/cli/%,$(wildcard src/*/*.c src/backend/*/*.c src/backend/*/*/*.c))
 CLI_SRC := $(wildcard src/cli/*.c)
 OBJ     := $(SRC:%.c=$(B)/%.o) $(foreach i,$(ISAS),$(ISA_SRC:%.c=$(B)/%.$(i).o)) \
            $(DOT_SRC:%.c=$(B)/%.dot.o)

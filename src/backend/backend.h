@@ -1,12 +1,14 @@
-/* What a device backend offers.  One row a backend in backend_table; "cpu" is the reference.
+/* What a device backend offers.  One row a backend in backend.def; "cpu" is the reference, "sim"
+ * stands for devices that are not here, and makes plans alone.
  *
  * A backend loads a program in steps: choose writes engines into it; prepare chooses kernels and
- * says how much workspace each instruction needs (before memory is planned); launch runs one
+ * says how much workspace each of them needs (before order and memory are planned); launch runs one
  * instruction on bound addresses.  Nothing may allocate in launch. */
 #ifndef BACKEND_BACKEND_H
 #define BACKEND_BACKEND_H
 
 #include "prog/program.h"
+#include "topo/capabilities.h"
 
 /* In place of an engine's name: of each product the one that is measured to be the fastest. */
 #define ENGINE_FASTEST "fastest"
@@ -25,11 +27,13 @@ typedef struct {
   /* Writes the engines of products into the instructions that name none, where they are not the
    * device's own. */
   hp_status (*choose)(void *dev, program *p);
-  /* Chooses kernels; workspace[i] = bytes that instruction i needs. */
-  hp_status (*prepare)(void *dev, program *p, uint64_t *workspace, void **loaded);
+  /* Chooses kernels; workspace[prog_inst.kernel] = bytes that the instruction needs. */
+  hp_status (*prepare)(void *dev, const program *p, uint64_t *workspace, void **loaded);
   void (*release)(void *loaded);
-  /* Runs instruction i: at[k] is the address of its k-th operand or result. */
-  hp_status (*launch)(void *loaded, uint32_t i, void *const *at, void *workspace);
+  /* Runs instruction n of p, whose kernels are loaded: at[k] is the address of its k-th operand or
+   * result.  p may be another order of the program that was prepared. */
+  hp_status (*launch)(void *loaded, const program *p, const prog_inst *n, void *const *at,
+                      void *workspace);
   /* Memory of a tier, zeroed; NULL with a failure recorded. */
   void *(*alloc)(void *dev, int tier, uint64_t bytes);
   void (*free)(void *dev, int tier, void *at, uint64_t bytes);
@@ -43,16 +47,17 @@ typedef struct {
   /* The engine of products; set changes it for programs that are chosen for from now on. */
   const char *(*engine)(void *dev);
   hp_status (*set_engine)(void *dev, const char *name);
-  /* True where that engine multiplies operands of one type alone; else an operand of f32 beside
-   * one of bf16 is rounded as it is read. */
-  bool (*one_type)(void *dev);
+  /* What the compiler may count on, with that engine; `planned`: as the cluster file says it. */
+  void (*capabilities)(void *dev, const capabilities *planned, capabilities *out);
   /* What "fastest" has found so far, a line a product; set adds such lines, which count more. */
   void (*tuning)(void *dev, str *out);
   hp_status (*set_tuning)(void *dev, const char *text);
   hp_status (*measure)(void *dev, hp_limits *out); /* what the device can do */
 } backend_iface;
 
-extern const backend_iface backend_cpu;
+#define BACKEND(name) extern const backend_iface backend_##name;
+#include "backend/backend.def"
+#undef BACKEND
 /* The backend of that name, or NULL. */
 const backend_iface *backend_find(const char *name);
 

@@ -143,9 +143,8 @@ static step_options step_options_of(const bench_args *a) {
                         .beta2 = 0.999,
                         .eps = 1e-8,
                         .clip = 1,
-                        .remat = a->remat,
-                        .interleave = a->interleave,
-                        .serial = a->serial};
+                        .compile = {.remat = a->remat, .serial = a->serial},
+                        .interleave = a->interleave};
 }
 
 /* --- training step ---------------------------------------------------------------------------- */

@@ -117,6 +117,7 @@ static hp_status print_json(subject *s, const char *memory) {
 typedef struct {
   const char *what; /* a topic; NULL: the summary alone */
   const char *svg;  /* the file that a picture goes to, in place of text */
+  const char *dump; /* the folder that the text after each stage goes to */
   bool json;
 } question;
 
@@ -208,16 +209,29 @@ static const char *view_of(const question *q) {
   return NULL;
 }
 
+/* The view of the plan as text; NULL where none was asked for.  Its stages go to the folder that is
+ * asked for. */
+static hp_status view_plan(subject *s, const question *q, char **text) {
+  hp_program_stats of;
+  const char *what = view_of(q);
+  *text = NULL;
+  if (q->dump) HP_TRY(dir_create(q->dump));
+  if (!what && !q->dump) return HP_OK;
+  s->o.compile.dump_dir = q->dump;
+  HP_TRY(stepper_plan(s->m, &s->o, &s->places.at[s->memory.fullest], s->d, &of,
+                      what ? what : "memory.totals", text));
+  if (what) return HP_OK;
+  hp_free(*text);
+  *text = NULL;
+  return HP_OK;
+}
+
 static hp_status explain_plan(subject *s, const question *q) {
   char *text = NULL;
-  hp_program_stats of;
   bool memory = asks(q, "memory"), alone = q->json && q->what && !memory;
-  const char *what = view_of(q);
   HP_TRY(step_memory_plan(s->m, &s->o, &s->places, s->d, &s->memory));
   s->o.quiet = true; /* it has been told */
-  hp_status st = HP_OK;
-  if (what)
-    st = stepper_plan(s->m, &s->o, &s->places.at[s->memory.fullest], s->d, &of, what, &text);
+  hp_status st = view_plan(s, q, &text);
   if (!st && q->json && !alone) st = print_json(s, text);
   else if (!st && !alone) st = print_summary(s);
   if (!st && q->svg) st = file_write(q->svg, text, strlen(text));
@@ -262,10 +276,12 @@ static int check(const char *verb, const question *q) {
 
 int verb_explain(int argc, char **argv) {
   question q = {0};
-  const cli_option option[] = {{"--json", CLI_FLAG, &q.json, NULL,
-                                "one JSON object; the same as comm.json for comm, ..."},
-                               {"--svg", CLI_TEXT, &q.svg, "F.svg",
-                                "layouts as a picture: the parts of tensors, by device"}};
+  const cli_option option[] =
+      {{"--json", CLI_FLAG, &q.json, NULL, "one JSON object; the same as comm.json for comm, ..."},
+       {"--svg", CLI_TEXT, &q.svg, "F.svg",
+        "layouts as a picture: the parts of tensors, by device"},
+       {"--dump", CLI_TEXT, &q.dump, "DIR",
+        "the text after each stage of the compiler, from graph to program"}};
   const cli_spec spec =
       {"hyper explain CONFIG.yaml [layouts|comm|memory|schedule|ops|time] [--json] [key=value ...]",
        "What the compiler decides for one training step: memory and what fills it, the program\n"

@@ -32,3 +32,8 @@ bool inplace_loop(const char *body, int in, int out) {
 }
 
 bool inplace_op(op_id op, int in, int out) { return out == 0 && in == op_inplace(op); }
+
+bool inplace_inst(const program *p, const prog_inst *n, int in, int out) {
+  return n->op == OP_FUSED ? inplace_loop(inst_str(p, n, "body"), in, out)
+                           : inplace_op((op_id)n->op, in, out);
+}

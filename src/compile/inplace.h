@@ -2,11 +2,13 @@
 #ifndef COMPILE_INPLACE_H
 #define COMPILE_INPLACE_H
 
-#include "ir/op.h"
+#include "prog/program.h"
 
 /* Loop kernel: operand `in` is read at just the elements where result `out` is written. */
 bool inplace_loop(const char *body, int in, int out);
 /* Other ops: result 0 over the operand that the row names. */
 bool inplace_op(op_id op, int in, int out);
+/* An instruction of either kind. */
+bool inplace_inst(const program *p, const prog_inst *n, int in, int out);
 
 #endif

@@ -62,6 +62,7 @@ static hp_status add_inst(lowering *l, prog_inst n, const uint32_t *in, const ui
   program *p = l->p;
   n.arg0 = (uint32_t)p->args.len;
   n.workspace = PROG_NONE;
+  n.kernel = (uint32_t)p->insts.len;
   for (int i = 0; i < n.n_in; i++)
     if (!vec_push(&p->args, in[i])) return HP_ERR_OOM;
   for (int i = 0; i < n.n_out; i++)

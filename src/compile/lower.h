@@ -10,13 +10,13 @@
 hp_status lower_graph(const hp_graph *g, program **out);
 
 typedef struct {
-  uint64_t limit;  /* bytes of the work arena of TIER_DEVICE; 0 = none */
+  uint64_t limit;  /* bytes of the work arena of TIER_DEVICE that are aimed at; 0 = none */
   uint64_t effort; /* search steps of the offset planner; 0 = the usual */
 } memory_options;
 
-/* Adds workspace buffers (workspace[i] bytes for instruction i), decides what may share memory in
- * place, and gives every work buffer its offset.  Over the limit, instructions are put into an
- * order that needs less first.  HP_ERR_OOM names the bytes that would do. */
+/* Adds workspace buffers (workspace[k] bytes for the instructions of kernel k), decides what may
+ * share memory in place, and gives every work buffer its offset.  The search for offsets ends when
+ * the limit is met; what more is needed is in p->arena, not an error. */
 hp_status plan_memory(program *p, const uint64_t *workspace, const memory_options *o);
 
 #endif

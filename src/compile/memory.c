@@ -26,14 +26,15 @@ static hp_status add_workspaces(program *p, const uint64_t *workspace) {
     p->buffers.len--;
   for (size_t i = 0; i < p->insts.len; i++) {
     p->insts.at[i].workspace = PROG_NONE;
-    if (!workspace[i]) continue;
+    uint64_t bytes = workspace[p->insts.at[i].kernel];
+    if (!bytes) continue;
     prog_buffer b = {.place = PLACE_WORK,
                      .tier = TIER_DEVICE,
                      .flags = BUFFER_WORKSPACE,
                      .class = MEM_WORKSPACE,
-                     .bytes = workspace[i],
+                     .bytes = bytes,
                      .root = (uint32_t)p->buffers.len,
-                     .type = {.dtype = HP_U8, .rank = 1, .dim = {(int64_t)workspace[i]}}};
+                     .type = {.dtype = HP_U8, .rank = 1, .dim = {(int64_t)bytes}}};
     p->insts.at[i].workspace = b.root;
     if (!vec_push(&p->buffers, b)) return HP_ERR_OOM;
   }
@@ -113,11 +114,6 @@ static hp_status build_clock(const program *p, uint32_t streams, vclock *out) {
   return st;
 }
 
-static bool may_alias(const program *p, const prog_inst *n, int in, int out) {
-  return n->op == OP_FUSED ? inplace_loop(inst_str(p, n, "body"), in, out)
-                           : inplace_op((op_id)n->op, in, out);
-}
-
 /* Is buffer a read for the last time by instruction i, with all other uses surely over? */
 static bool dies_at(const planner *m, uint32_t a, uint32_t i) {
   if (m->last[a] != i || m->p->buffers.at[a].flags & BUFFER_OUTPUT) return false;
@@ -144,7 +140,7 @@ static bool can_take(const planner *m, uint32_t i, int o, int k) {
     uint32_t group = m->alias[arg[n->n_in + j]];
     if (j != o && group && group == m->alias[a]) return false;
   }
-  return may_alias(p, n, k, o);
+  return inplace_inst(p, n, k, o);
 }
 
 /* Results written over operands. */
@@ -166,15 +162,17 @@ static void find_aliases(planner *m) {
   }
 }
 
-/* Rows of offsets_problem.dead, for programs with several streams.  Outputs never die, and what
- * nobody touches is an input, which is given before the first instruction. */
+/* Rows of offsets_problem.dead, for programs with several streams.  Outputs never die; an input
+ * that nobody reads is given before the first instruction, and may be overwritten from the next on.
+ */
 static hp_status find_dead(const planner *m, const uint32_t *index, size_t n, uint32_t **out) {
   uint32_t *dead = mem_calloc(n * m->streams, sizeof *dead);
   HP_TRY_MEM(dead);
   for (size_t k = 0; k < n; k++) {
     uint32_t b = index[k], uses = m->use0[b + 1] - m->use0[b], *row = dead + k * m->streams;
-    if (m->p->buffers.at[b].flags & BUFFER_OUTPUT || !uses)
-      for (uint32_t s = 0; s < m->streams; s++) row[s] = OFFSETS_NEVER;
+    bool output = m->p->buffers.at[b].flags & BUFFER_OUTPUT;
+    if (output || !uses)
+      for (uint32_t s = 0; s < m->streams; s++) row[s] = output ? OFFSETS_NEVER : 1;
     else vclock_dead(&m->clock, m->use + m->use0[b], uses, row);
   }
   *out = dead;
@@ -182,7 +180,6 @@ static hp_status find_dead(const planner *m, const uint32_t *index, size_t n, ui
 }
 
 static hp_status assign(planner *m, const memory_options *o) {
-  static const char *const tier_name[OFFSETS_TIERS] = {"device memory", "host memory", "flash"};
   program *p = m->p;
   uint32_t *dead = NULL;
   hp_status st = HP_OK;
@@ -220,7 +217,6 @@ static hp_status assign(planner *m, const memory_options *o) {
     p->bound[t] = s.bound[t];
     p->bound_at[t] = s.bound_at[t];
   }
-  HP_TRY_GOTO(offsets_check_limit(&problem, &s, tier_name), st);
 done:
   mem_free(b);
   mem_free(offset);

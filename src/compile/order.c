@@ -1,5 +1,7 @@
 #include "compile/order.h"
 
+#include "compile/inplace.h"
+
 #include <string.h>
 
 void order_free(order_problem *q) {
@@ -8,7 +10,9 @@ void order_free(order_problem *q) {
   mem_free(q->stream);
   mem_free(q->keep);
   mem_free(q->filled);
+  mem_free(q->given);
   mem_free(q->bytes);
+  mem_free(q->tier);
   mem_free(q->def);
   mem_free(q->use0);
   mem_free(q->use);
@@ -19,6 +23,66 @@ void order_free(order_problem *q) {
 
 static uint32_t root_of(const program *p, uint32_t b) { return p->buffers.at[b].root; }
 
+/* --- values -----------------------------------------------------------------------------------
+ *
+ * A result that is written over an operand in every order is the operand's value, which goes on:
+ * the operand must have no other reader. */
+
+/* By buffer: how many instructions touch it, and the last of them. */
+typedef struct {
+  uint32_t *touches, *last;
+} touching;
+
+static void count_touches(const program *p, touching *t) {
+  for (uint32_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    for (int k = 0; k < n->n_in + n->n_out; k++) {
+      uint32_t b = root_of(p, program_args(p, n)[k]);
+      if (t->touches[b] && t->last[b] == i) continue;
+      t->touches[b]++;
+      t->last[b] = i;
+    }
+  }
+}
+
+static bool is_overwritten(const program *p, const touching *t, uint32_t i, int k, int o) {
+  const prog_inst *n = program_inst(p, i);
+  uint32_t a = program_args(p, n)[k], b = program_args(p, n)[n->n_in + o];
+  const prog_buffer *in = &p->buffers.at[a], *out = &p->buffers.at[b];
+  bool whole = in->root == a && out->root == b && in->bytes == out->bytes && in->tier == out->tier;
+  if (!whole || in->place != PLACE_WORK || out->place != PLACE_WORK || a == b) return false;
+  if (in->flags & BUFFER_OUTPUT || t->last[a] != i) return false;
+  if (t->touches[a] != (in->flags & BUFFER_INPUT ? 1 : 2)) return false;
+  for (int j = 0; j < n->n_in; j++)
+    if (j != k && root_of(p, program_args(p, n)[j]) == a) return false;
+  return inplace_inst(p, n, k, o);
+}
+
+/* Results that take the value of an operand, each operand's once. */
+static hp_status join_values(order_problem *q) {
+  const program *p = q->p;
+  touching t = {mem_calloc(p->buffers.len, sizeof *t.touches),
+                mem_calloc(p->buffers.len, sizeof *t.last)};
+  hp_status st = t.touches && t.last ? HP_OK : HP_ERR_OOM;
+  if (!st) count_touches(p, &t);
+  for (uint32_t i = 0; !st && i < q->n; i++) {
+    const prog_inst *n = program_inst(p, i);
+    for (int o = 0; o < n->n_out; o++) {
+      int k = 0;
+      while (k < n->n_in && !is_overwritten(p, &t, i, k, o)) k++;
+      if (k == n->n_in) continue;
+      uint32_t a = program_args(p, n)[k], b = program_args(p, n)[n->n_in + o];
+      q->keep[q->value_of[a]] |= q->keep[q->value_of[b]];
+      q->bytes[q->value_of[b]] = 0;
+      q->value_of[b] = q->value_of[a];
+      t.touches[a] = 0; /* taken */
+    }
+  }
+  mem_free(t.touches);
+  mem_free(t.last);
+  return st;
+}
+
 static void number_values(order_problem *q) {
   const program *p = q->p;
   for (uint32_t b = 0; b < p->buffers.len; b++) {
@@ -27,9 +91,16 @@ static void number_values(order_problem *q) {
     if (f->place != PLACE_WORK || f->root != b || (f->flags & BUFFER_WORKSPACE)) continue;
     q->value_of[b] = (uint32_t)q->values;
     q->bytes[q->values] = f->bytes;
+    q->tier[q->values] = f->tier;
     q->def[q->values] = LIST_INPUT;
+    q->given[q->values] = (f->flags & BUFFER_INPUT) != 0;
     q->keep[q->values++] = (f->flags & BUFFER_OUTPUT) != 0;
   }
+}
+
+/* Is i the first that writes to the value? */
+static bool makes(const order_problem *q, uint32_t v, uint32_t i) {
+  return !q->given[v] && (q->def[v] == LIST_INPUT || q->def[v] == i);
 }
 
 /* A buffer of work memory is given, or made by the first instruction that writes to it: others fill
@@ -38,21 +109,25 @@ static hp_status find_values(order_problem *q) {
   const program *p = q->p;
   q->value_of = mem_calloc(p->buffers.len, sizeof *q->value_of);
   q->bytes = mem_calloc(p->buffers.len, sizeof *q->bytes);
+  q->tier = mem_calloc(p->buffers.len, 1);
   q->def = mem_calloc(p->buffers.len, sizeof *q->def);
   q->keep = mem_calloc(p->buffers.len, 1);
   q->filled = mem_calloc(p->buffers.len, 1);
+  q->given = mem_calloc(p->buffers.len, sizeof *q->given);
   q->use0 = mem_calloc(p->buffers.len + 2, sizeof *q->use0);
   q->use = mem_calloc(p->args.len + 1, sizeof *q->use);
-  if (!q->value_of || !q->bytes || !q->def || !q->keep || !q->filled || !q->use0 || !q->use)
+  if (!q->value_of || !q->bytes || !q->tier || !q->def || !q->keep || !q->filled || !q->given ||
+      !q->use0 || !q->use)
     return HP_ERR_OOM;
   number_values(q);
+  HP_TRY(join_values(q));
   for (int fill = 0; fill < 2; fill++) {
     for (uint32_t i = 0; i < q->n; i++) {
       const prog_inst *n = program_inst(p, i);
       for (int k = 0; k < n->n_in + n->n_out; k++) {
         uint32_t v = q->value_of[root_of(p, program_args(p, n)[k])];
         if (v == PROG_NONE) continue;
-        if (k >= n->n_in && (q->def[v] == LIST_INPUT || q->def[v] == i)) q->def[v] = i;
+        if (k >= n->n_in && makes(q, v, i)) q->def[v] = i;
         else if (fill) q->use[q->use0[v + 1]++] = i;
         else q->use0[v + 2]++;
         q->filled[v] |= k >= n->n_in && q->def[v] != i;
@@ -140,8 +215,11 @@ hp_status order_build(const program *p, order_problem *q) {
   return find_edges(q);
 }
 
-hp_status order_schedule(order_problem *q, const uint64_t *workspace, uint64_t cap, bool keep_order,
-                         list_schedule *out, uint64_t *needed) {
+_Static_assert((int)LIST_TIERS == (int)TIER_COUNT, "the scheduler's tiers are those of programs");
+
+hp_status order_schedule(order_problem *q, const uint64_t *workspace,
+                         const uint64_t cap[TIER_COUNT], bool keep_order, list_schedule *out,
+                         uint64_t needed[TIER_COUNT]) {
   HP_TRY(list_deps(q));
   list_problem lp = {.n = q->n,
                      .streams = STREAM_COUNT,
@@ -152,29 +230,22 @@ hp_status order_schedule(order_problem *q, const uint64_t *workspace, uint64_t c
                      .dep = q->dep,
                      .n_values = q->values,
                      .bytes = q->bytes,
+                     .tier = q->tier,
                      .def = q->def,
                      .use0 = q->use0,
                      .use = q->use,
                      .keep = q->keep,
-                     .cap = cap,
                      .keep_order = keep_order};
+  memcpy(lp.cap, cap, sizeof lp.cap);
   return list_schedule_make(&lp, out, needed);
 }
 
-hp_status order_apply(program *p, uint64_t *workspace, const uint32_t *order) {
+hp_status order_apply(program *p, const uint32_t *order) {
   size_t n = p->insts.len;
   prog_inst *inst = mem_calloc(n, sizeof *inst);
-  uint64_t *work = mem_calloc(n, sizeof *work);
-  hp_status st = inst && work ? HP_OK : HP_ERR_OOM;
-  for (size_t i = 0; !st && i < n; i++) {
-    inst[i] = p->insts.at[order[i]];
-    work[i] = workspace ? workspace[order[i]] : 0;
-  }
-  if (!st) {
-    memcpy(p->insts.at, inst, n * sizeof *inst);
-    if (workspace) memcpy(workspace, work, n * sizeof *work);
-  }
+  HP_TRY_MEM(inst);
+  for (size_t i = 0; i < n; i++) inst[i] = p->insts.at[order[i]];
+  if (n) memcpy(p->insts.at, inst, n * sizeof *inst);
   mem_free(inst);
-  mem_free(work);
-  return st;
+  return HP_OK;
 }

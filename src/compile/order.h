@@ -12,7 +12,9 @@ typedef struct {
   double *duration;   /* the caller's to fill */
   uint8_t *stream, *keep;
   uint8_t *filled; /* by value: after the first, others write to it too */
+  bool *given;     /* by value: it is there before the first instruction */
   uint64_t *bytes;
+  uint8_t *tier; /* by value */
   uint32_t *def, *use0, *use;
   VEC(list_edge) edges; /* order beside that of data: what memory of the device asks for, ... */
   uint32_t *dep0, *dep;
@@ -26,11 +28,12 @@ hp_status order_build(const program *p, order_problem *q);
 hp_status order_after(order_problem *q, uint32_t before, uint32_t after);
 /* The conditions of data too, by instruction: i runs after dep[dep0[i]] .. dep[dep0[i + 1] - 1]. */
 hp_status order_list(order_problem *q);
-/* list_schedule_make under `cap` bytes, with workspace[i] (NULL: none) for instruction i. */
-hp_status order_schedule(order_problem *q, const uint64_t *workspace, uint64_t cap, bool keep_order,
-                         list_schedule *out, uint64_t *needed);
-/* Puts the instructions, and workspace (may be NULL), into another order. */
-hp_status order_apply(program *p, uint64_t *workspace, const uint32_t *order);
+/* list_schedule_make under caps (0: none), with workspace[i] (NULL: none) for instruction i. */
+hp_status order_schedule(order_problem *q, const uint64_t *workspace,
+                         const uint64_t cap[TIER_COUNT], bool keep_order, list_schedule *out,
+                         uint64_t needed[TIER_COUNT]);
+/* Puts the instructions into another order. */
+hp_status order_apply(program *p, const uint32_t *order);
 void order_free(order_problem *q);
 
 #endif

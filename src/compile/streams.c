@@ -2,8 +2,17 @@
 
 #include <string.h>
 
+/* Bytes [begin, end) of a tier, and the buffer that was the last to be there. */
+typedef struct {
+  uint64_t begin, end;
+  uint32_t buffer;
+} segment;
+
 typedef struct {
   program *p;
+  VEC(segment) memory[TIER_COUNT];  /* once buffers have offsets: apart, by address */
+  bool placed, *seen;               /* they have; by buffer: it is in `memory`, or was */
+  uint32_t (*user)[STREAM_COUNT];   /* by buffer and stream: last that touches it + 1 */
   uint32_t *writer;                 /* by buffer: last instruction that wrote it + 1 */
   uint32_t (*reader)[STREAM_COUNT]; /* by buffer and stream: last that read it + 1 */
   uint32_t *position;               /* by instruction: place on its stream */
@@ -30,6 +39,54 @@ static hp_status sort_edges(waiting *w, const list_edge *edge, size_t n_edges) {
   return HP_OK;
 }
 
+/* Puts buffer b, which instruction `self` is the first to touch, into memory: who used it before
+ * must have finished.  LIST_INPUT: it is there before all instructions. */
+static hp_status occupy(waiting *w, uint32_t b, uint32_t self) {
+  const prog_buffer *f = &w->p->buffers.at[b];
+  uint64_t begin = f->offset, end = f->offset + f->bytes;
+  if (!w->placed || w->seen[b] || f->place != PLACE_WORK || !f->bytes) return HP_OK;
+  w->seen[b] = true;
+  segment *at = w->memory[f->tier].at, left = {0}, right = {0};
+  size_t n = w->memory[f->tier].len, first = 0, last;
+  for (size_t high = n; first < high;) { /* the first that ends behind `begin` */
+    size_t mid = first + (high - first) / 2;
+    if (at[mid].end > begin) high = mid;
+    else first = mid + 1;
+  }
+  for (last = first; last < n && at[last].begin < end; last++)
+    for (int s = 0; s < STREAM_COUNT && self != LIST_INPUT; s++)
+      HP_TRY(wait_for(w, self, w->user[at[last].buffer][s]));
+  if (last > first && at[first].begin < begin)
+    left = (segment){at[first].begin, begin, at[first].buffer};
+  if (last > first && at[last - 1].end > end)
+    right = (segment){end, at[last - 1].end, at[last - 1].buffer};
+  segment put[3];
+  size_t puts = 0;
+  if (left.end) put[puts++] = left;
+  put[puts++] = (segment){begin, end, b};
+  if (right.end) put[puts++] = right;
+  if (!vec_reserve(&w->memory[f->tier], puts)) return HP_ERR_OOM;
+  at = w->memory[f->tier].at;
+  memmove(at + first + puts, at + last, (n - last) * sizeof *at);
+  memcpy(at + first, put, puts * sizeof *at);
+  w->memory[f->tier].len = n - (last - first) + puts;
+  return HP_OK;
+}
+
+/* The memory of instruction i: results, operands that were given, workspace. */
+static hp_status occupy_all(waiting *w, uint32_t i) {
+  const prog_inst *n = program_inst(w->p, i);
+  const uint32_t *arg = program_args(w->p, n);
+  for (int k = 0; w->placed && k <= n->n_in + n->n_out; k++) {
+    uint32_t b = k < n->n_in + n->n_out ? arg[k] : n->workspace;
+    if (b == PROG_NONE) continue;
+    b = w->p->buffers.at[b].root;
+    HP_TRY(occupy(w, b, i));
+    w->user[b][n->stream] = i + 1;
+  }
+  return HP_OK;
+}
+
 static hp_status collect(waiting *w) {
   uint32_t length[STREAM_COUNT] = {0};
   for (uint32_t i = 0; i < w->p->insts.len; i++) {
@@ -45,6 +102,7 @@ static hp_status collect(waiting *w) {
     }
     for (uint32_t k = w->edge0[i]; k < w->edge0[i + 1]; k++)
       HP_TRY(wait_for(w, i, w->before[k] + 1));
+    HP_TRY(occupy_all(w, i));
     for (int k = 0; k < n->n_in + n->n_out; k++) {
       uint32_t b = w->p->buffers.at[arg[k]].root;
       if (k < n->n_in) {
@@ -85,16 +143,21 @@ done:
   return st;
 }
 
-hp_status place_waits(program *p, const list_edge *edge, size_t n_edges) {
-  waiting w = {.p = p};
+static hp_status find_waits(program *p, const list_edge *edge, size_t n_edges, bool placed) {
+  waiting w = {.p = p, .placed = placed};
   w.writer = mem_calloc(p->buffers.len, sizeof *w.writer);
   w.reader = mem_calloc(p->buffers.len, sizeof *w.reader);
   w.position = mem_calloc(p->insts.len, sizeof *w.position);
   w.wait0 = mem_calloc(p->insts.len + 1, sizeof *w.wait0);
-  hp_status st = w.writer && w.reader && w.position && w.wait0 ? HP_OK : HP_ERR_OOM;
+  w.user = mem_calloc(p->buffers.len, sizeof *w.user);
+  w.seen = mem_calloc(p->buffers.len, sizeof *w.seen);
+  hp_status st =
+      w.writer && w.reader && w.position && w.wait0 && w.user && w.seen ? HP_OK : HP_ERR_OOM;
+  for (uint32_t b = 0; !st && b < p->buffers.len; b++)
+    if (p->buffers.at[b].flags & BUFFER_INPUT) st = occupy(&w, b, LIST_INPUT);
   if (!st) st = sort_edges(&w, edge, n_edges);
   if (!st) st = collect(&w);
-  if (!st && w.waits.len) st = prune(&w);
+  if (!st && (placed || w.waits.len)) st = prune(&w);
   mem_free(w.writer);
   mem_free(w.reader);
   mem_free(w.position);
@@ -102,5 +165,16 @@ hp_status place_waits(program *p, const list_edge *edge, size_t n_edges) {
   mem_free(w.edge0);
   mem_free(w.before);
   vec_free(&w.waits);
+  mem_free(w.user);
+  mem_free(w.seen);
+  for (int t = 0; t < TIER_COUNT; t++) vec_free(&w.memory[t]);
   return st;
+}
+
+hp_status place_waits(program *p, const list_edge *edge, size_t n_edges) {
+  return find_waits(p, edge, n_edges, false);
+}
+
+hp_status trim_waits(program *p) {
+  return program_has_one_stream(p) ? HP_OK : find_waits(p, NULL, 0, true);
 }

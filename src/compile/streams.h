@@ -9,5 +9,8 @@
  * others read or wrote (state), for those; and for edge.before, where it is edge.after.  Redundant
  * waits are left out. */
 hp_status place_waits(program *p, const list_edge *edge, size_t n_edges);
+/* The same once buffers have offsets: waits for what used their memory before take the place of the
+ * edges, of which some were for room that the plan did not need. */
+hp_status trim_waits(program *p);
 
 #endif

@@ -50,13 +50,8 @@ typedef struct {
 
 /* Fills offset[n] and the summary.  Fails with HP_ERR_ARG on input that makes no sense (it names
  * the buffer) and HP_ERR_OOM when an arena would pass OFFSETS_MAX_BYTES or memory runs out.  A plan
- * above `limit` is not a failure here: see offsets_check_limit. */
+ * above `limit` is not a failure here: the summary tells. */
 hp_status offsets_assign(const offsets_problem *p, uint64_t *offset, offsets_summary *out);
-
-/* HP_ERR_OOM when the peak of a tier is above its limit: names the tier (tier_name may be NULL),
- * peak, lower bound and limit, and the largest buffers at the fullest position. */
-hp_status offsets_check_limit(const offsets_problem *p, const offsets_summary *s,
-                              const char *const *tier_name);
 
 /* HP_ERR_INTERNAL, naming two buffers, unless the offsets are aligned, as fixed and as aliased,
  * and no two conflicting buffers overlap.  O(n log n) per pair of streams. */

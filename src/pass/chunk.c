@@ -288,12 +288,12 @@ static hp_status find_all(chunk_finder *f, regions *all, uint32_t *region_of, st
 }
 
 /* One round: the graph with the regions in chunks that can be cut at once; none left: *out is 0. */
-static hp_status cut_once(const hp_graph *g, uint64_t chunk_bytes, bool by_cost, str *notes,
+static hp_status cut_once(const hp_graph *g, const chunk_limits *limits, str *notes,
                           hp_graph **out) {
   chunk_finder f;
   regions all = {0};
   *out = NULL;
-  HP_TRY(chunk_finder_begin(g, chunk_bytes, by_cost, &f));
+  HP_TRY(chunk_finder_begin(g, limits, &f));
   uint32_t *region_of = mem_calloc(g->nodes.len, sizeof *region_of);
   hp_status st = region_of ? find_all(&f, &all, region_of, notes) : HP_ERR_OOM;
   chunk c = {.f = &f, .region_of = region_of};
@@ -306,13 +306,13 @@ static hp_status cut_once(const hp_graph *g, uint64_t chunk_bytes, bool by_cost,
 
 /* Bytes of a chunk where they are not given.  Each chunk is some nodes to compile and to run: of
  * the largest value there are at most CHUNKS_MAX, in however many rounds, whatever the batch is. */
-static uint64_t default_chunk_bytes(const hp_graph *g) {
+static uint64_t usual_bytes(const hp_graph *g, const capabilities *can) {
   uint64_t largest = 0;
   for (val v = 1; v < g->values.len; v++) {
     uint64_t bytes = (uint64_t)value_bytes(graph_value(g, v));
     if (graph_def(g, v)->n_in && bytes > largest) largest = bytes;
   }
-  return largest / CHUNKS_MAX > PASS_CHUNK_BYTES ? largest / CHUNKS_MAX : PASS_CHUNK_BYTES;
+  return largest / CHUNKS_MAX > can->chunk_bytes ? largest / CHUNKS_MAX : can->chunk_bytes;
 }
 
 hp_status pass_chunk(const hp_graph *in, const pass_options *o, hp_graph **out) {
@@ -322,9 +322,11 @@ hp_status pass_chunk(const hp_graph *in, const pass_options *o, hp_graph **out) 
   HP_TRY(rewrite_begin(&r, in));
   for (uint32_t i = 0; i < in->nodes.len; i++) rewrite_copy(&r, i);
   HP_TRY(rewrite_end(&r, HP_OK, out));
-  hp_status st;
-  uint64_t chunk_bytes = o->chunk_bytes ? o->chunk_bytes : default_chunk_bytes(in);
-  while (!(st = cut_once(*out, chunk_bytes, !o->chunk_bytes, &notes, &next)) && next) {
+  hp_status st = HP_OK;
+  uint64_t given = o->options->chunk_bytes;
+  chunk_limits limits = {.bytes = given ? given : usual_bytes(in, o->can),
+                         .flops_per_byte = given ? 0 : o->can->flops_per_byte};
+  while (limits.bytes && !(st = cut_once(*out, &limits, &notes, &next)) && next) {
     graph_free(*out);
     *out = next;
   }

@@ -29,18 +29,21 @@ typedef struct {
 } chunk_region;
 
 typedef struct {
+  uint64_t bytes;        /* larger values are made chunk by chunk */
+  double flops_per_byte; /* chunks are as large as it takes to hide with so much arithmetic what
+                            each of them reads again; 0: as large as `bytes` allow */
+} chunk_limits;
+
+typedef struct {
   const hp_graph *g;
-  uint64_t chunk_bytes;
-  bool by_cost; /* chunks are as large as it takes to hide what each of them reads again */
+  chunk_limits limits;
   use_lists uses;
   uint8_t *mark; /* by node */
   int8_t *dim;   /* by value */
   rule *rules;   /* of the region's members */
 } chunk_finder;
 
-/* Values of more than chunk_bytes are too large; by_cost: chunks are no smaller than pays. */
-hp_status chunk_finder_begin(const hp_graph *g, uint64_t chunk_bytes, bool by_cost,
-                             chunk_finder *f);
+hp_status chunk_finder_begin(const hp_graph *g, const chunk_limits *limits, chunk_finder *f);
 void chunk_finder_end(chunk_finder *f);
 bool chunk_too_large(const chunk_finder *f, val v);
 /* The region around v; *found is false where there is none that can be cut, and `why` says why. */

@@ -6,14 +6,10 @@
 
 #include <string.h>
 
-/* Arithmetic that hides the reading of one byte: with less, chunks would wait for memory. */
-static const double flops_a_byte = 80;
-
 enum { IN = 1, AFTER = 2, BEFORE = 4 };
 
-hp_status chunk_finder_begin(const hp_graph *g, uint64_t chunk_bytes, bool by_cost,
-                             chunk_finder *f) {
-  *f = (chunk_finder){.g = g, .chunk_bytes = chunk_bytes, .by_cost = by_cost};
+hp_status chunk_finder_begin(const hp_graph *g, const chunk_limits *limits, chunk_finder *f) {
+  *f = (chunk_finder){.g = g, .limits = *limits};
   hp_status st = use_lists_build(g, &f->uses);
   f->mark = mem_calloc(g->nodes.len, sizeof *f->mark);
   f->dim = mem_calloc(g->values.len, sizeof *f->dim);
@@ -36,7 +32,7 @@ static uint64_t bytes_of(const chunk_finder *f, val v) {
 
 /* Leaves are stored anyway. */
 bool chunk_too_large(const chunk_finder *f, val v) {
-  return bytes_of(f, v) > f->chunk_bytes && graph_def(f->g, v)->n_in > 0;
+  return bytes_of(f, v) > f->limits.bytes && graph_def(f->g, v)->n_in > 0;
 }
 
 /* --- who belongs to it ------------------------------------------------------------------------ */
@@ -337,7 +333,7 @@ static double most_chunks(const search *s) {
       if (c->dim[k][0] == CHUNK_WHOLE)
         again += (k < n->n_in ? 1 : 2) * (double)bytes_of(s->f, value_at(s, n, k));
   }
-  return flops / (again * flops_a_byte);
+  return flops / (again * s->f->limits.flops_per_byte);
 }
 
 static int64_t div_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
@@ -348,8 +344,8 @@ static bool cut(search *s) {
   chunk_region *r = s->r;
   int64_t rows = 1, inner = 1;
   for (int a = 0; a < r->axes; a++) rows *= r->size[a];
-  double chunks = (double)bytes_of(s->f, r->seed) / (double)s->f->chunk_bytes;
-  double most = s->f->by_cost ? most_chunks(s) : chunks;
+  double chunks = (double)bytes_of(s->f, r->seed) / (double)s->f->limits.bytes;
+  double most = s->f->limits.flops_per_byte > 0 ? most_chunks(s) : chunks;
   bool pays = most < chunks;
   if (pays) chunks = most;
   int64_t run = chunks > 1 ? (int64_t)((double)rows / chunks) : rows;

@@ -1,17 +1,25 @@
-/* decompose: composite rows that no backend has a kernel for become elementwise ops and reductions
+/* decompose: composite rows that the target has no kernel for become elementwise ops and reductions
  * (ops/composite.h), and what has no elements a constant, so that no later pass and no kernel sees
  * it. */
 #include "ops/composite.h"
 #include "pass/pass.h"
 
+#include <string.h>
+
+static bool has_kernel(const capabilities *can, const hp_graph *g, const ir_node *n) {
+  for (int i = 0; i < can->kernels; i++)
+    if (!strcmp(can->kernel[i], op_table[n->op].name))
+      return value_elements(graph_value(g, n->out0)) > 0;
+  return false;
+}
+
 hp_status pass_decompose(const hp_graph *in, const pass_options *o, hp_graph **out) {
-  (void)o;
   rewrite r;
   HP_TRY(rewrite_begin(&r, in));
   for (uint32_t i = 0; i < in->nodes.len && !r.to->failure.code; i++) {
     const ir_node *n = graph_node(in, i);
     val from[255], to[OPS_OUT_MAX];
-    if (!composite_has_form(in, n)) {
+    if (!composite_has_form(in, n) || has_kernel(o->can, in, n)) {
       rewrite_copy(&r, i);
       continue;
     }

@@ -10,10 +10,11 @@
 
 #include <string.h>
 
-enum { ROWS_MAX = 16, TOGETHER = 3 };
+enum { TOGETHER = 3 };
 
 typedef struct {
   const hp_graph *g;
+  int64_t rows_max; /* of a left operand with few rows */
   use_lists uses;
   bool *taken; /* by node: it runs with an earlier one */
 } fuser;
@@ -25,7 +26,8 @@ static hp_shape shape_of(const ir_value *v) {
 }
 
 /* A product whose left operand has few rows, and nothing that its chains start from. */
-static bool has_few_rows(const hp_graph *g, const ir_node *n) {
+static bool has_few_rows(const fuser *j, const ir_node *n) {
+  const hp_graph *g = j->g;
   if (n->op != OP_EINSUM || n->n_in != 2) return false;
   einsum_eq eq;
   einsum_sizes sizes;
@@ -40,7 +42,7 @@ static bool has_few_rows(const hp_graph *g, const ir_node *n) {
   if (einsum_letters(&eq, EINSUM_BATCH, batch)) return false;
   int64_t n_rows = 1;
   for (const char *c = rows; *c; c++) n_rows *= einsum_size(&sizes, *c);
-  return n_rows <= ROWS_MAX;
+  return n_rows <= j->rows_max;
 }
 
 static bool is_leaf(const ir_node *n) { return n->op == OP_INPUT || n->op == OP_PARAM; }
@@ -104,14 +106,13 @@ static void rewrite_node(fuser *j, rewrite *r, uint32_t i) {
   const ir_node *n = graph_node(j->g, i);
   uint32_t member[TOGETHER];
   if (j->taken[i] || (is_leaf(n) && r->map[n->out0])) return;
-  int together = has_few_rows(j->g, n) ? siblings(j, i, member) : 1;
+  int together = has_few_rows(j, n) ? siblings(j, i, member) : 1;
   if (together > 1) emit(r, member, together);
   else rewrite_copy(r, i);
 }
 
 hp_status pass_horizontal_fuse(const hp_graph *in, const pass_options *o, hp_graph **out) {
-  (void)o;
-  fuser j = {.g = in};
+  fuser j = {.g = in, .rows_max = o->can->horizontal_rows};
   rewrite r;
   HP_TRY(rewrite_begin(&r, in));
   hp_status st = use_lists_build(in, &j.uses);

@@ -32,7 +32,7 @@ hp_status pass_narrow(const hp_graph *in, const pass_options *o, hp_graph **out)
   hp_status st = use_lists_build(in, &uses);
   for (uint32_t i = 0; !st && i < in->nodes.len; i++) {
     const ir_node *n = graph_node(in, i);
-    bool goes = n->op == OP_CAST && !o->one_type && is_rounded_param(in, n->out0) &&
+    bool goes = n->op == OP_CAST && !o->can->one_type && is_rounded_param(in, n->out0) &&
                 is_read_by_products(in, &uses, n->out0);
     if (goes) r.map[n->out0] = r.map[graph_in(in, n)[0]];
     else rewrite_copy(&r, i);

@@ -123,7 +123,7 @@ hp_status pass_remat(const hp_graph *in, const pass_options *o, hp_graph **out) 
   HP_TRY(rewrite_begin(&m.r, in));
   m.again = mem_calloc(in->nodes.len, sizeof *m.again);
   m.clone = mem_calloc(in->values.len, sizeof *m.clone);
-  hp_status st = m.again && m.clone ? choose(&m, o->remat) : HP_ERR_OOM;
+  hp_status st = m.again && m.clone ? choose(&m, o->options->remat) : HP_ERR_OOM;
   for (uint32_t i = 0; !st && i < in->nodes.len; i++) {
     const ir_node *n = graph_node(in, i);
     if (n->phase == PHASE_BACKWARD && n->block) st = rewrite_backward(&m, i);

@@ -3,6 +3,8 @@
 #include "base/dtype.h"
 #include "ir/print.h"
 
+#include <string.h>
+
 hp_status program_create(const hp_graph *like, program **out) {
   program *p = mem_calloc(1, sizeof *p);
   HP_TRY_MEM(p);
@@ -26,6 +28,38 @@ void program_free(program *p) {
   vec_free(&p->waits);
   str_free(&p->notes);
   mem_free(p);
+}
+
+hp_status program_copy(const program *p, program **out) {
+  program *q;
+  HP_TRY(program_create(p->names, &q));
+  bool room = vec_reserve(&q->buffers, p->buffers.len) && vec_reserve(&q->insts, p->insts.len) &&
+              vec_reserve(&q->args, p->args.len) && vec_reserve(&q->waits, p->waits.len);
+  if (p->notes.at) str_add_n(&q->notes, p->notes.at, p->notes.len);
+  if (!room || q->notes.failed) {
+    program_free(q);
+    return HP_ERR_OOM;
+  }
+#define COPY(what)                                                                                 \
+  if (p->what.len) memcpy(q->what.at, p->what.at, p->what.len * sizeof *p->what.at);               \
+  q->what.len = p->what.len
+  COPY(buffers);
+  COPY(insts);
+  COPY(args);
+  COPY(waits);
+#undef COPY
+  memcpy(q->arena, p->arena, sizeof p->arena);
+  memcpy(q->bound, p->bound, sizeof p->bound);
+  memcpy(q->bound_at, p->bound_at, sizeof p->bound_at);
+  q->order = p->order;
+  *out = q;
+  return HP_OK;
+}
+
+bool program_has_one_stream(const program *p) {
+  for (size_t i = 1; i < p->insts.len; i++)
+    if (p->insts.at[i].stream != p->insts.at[0].stream) return false;
+  return true;
 }
 
 const char *program_str(const program *p, uint32_t id) { return graph_str(p->names, id); }

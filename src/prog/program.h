@@ -29,6 +29,8 @@ typedef struct {
   uint16_t block, stage;
   uint32_t arg0;      /* n_in operands, then n_out results: buffer ids in program->args */
   uint32_t workspace; /* buffer id, or PROG_NONE */
+  uint32_t kernel;    /* number of its kernel, below the number of instructions; instructions that
+                         were one may share it */
   uint32_t attr, loc; /* interned */
   uint32_t wait0;     /* waits in program->waits */
   uint16_t n_wait;
@@ -65,6 +67,10 @@ static inline double inst_times_end(const inst_times *t, size_t n) {
 
 hp_status program_create(const hp_graph *like, program **out);
 void program_free(program *p);
+/* The same program once more, to be changed by itself. */
+hp_status program_copy(const program *p, program **out);
+/* Do all instructions run on one stream? */
+bool program_has_one_stream(const program *p);
 
 static inline const prog_inst *program_inst(const program *p, size_t i) { return &p->insts.at[i]; }
 /* Buffer ids of an instruction: operands, then results. */

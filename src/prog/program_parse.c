@@ -232,6 +232,7 @@ static hp_status inst_line(parser *q, uint32_t stream) {
   prog_inst n = {.stream = (uint8_t)stream,
                  .arg0 = (uint32_t)p->args.len,
                  .workspace = PROG_NONE,
+                 .kernel = (uint32_t)p->insts.len,
                  .wait0 = (uint32_t)p->waits.len};
   HP_TRY(scan_expect(&q->s, ':'));
   HP_TRY(buffer_list(q, out, &n_out));

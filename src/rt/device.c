@@ -9,7 +9,9 @@ enum { SLAB_BYTES = 32 << 20 };
 
 hp_status device_open(const char *backend, const backend_options *o, uint64_t limit, device **out) {
   const backend_iface *b = backend_find(backend);
-  if (!b) HP_FAIL(HP_ERR_ARG, "backend \"%s\" does not exist; use \"cpu\"", backend);
+  if (!b)
+    HP_FAIL(HP_ERR_ARG, "backend \"%s\" does not exist; use \"cpu\", or \"sim\" for plans alone",
+            backend);
   device *d = mem_calloc(1, sizeof *d);
   HP_TRY_MEM(d);
   d->backend = b;

@@ -165,7 +165,7 @@ static hp_status run_stream(exec *e, int stream, bool events) {
     if (e->recorded) progress_record_set((uint32_t)stream, i);
     bool together = op_flags((op_id)n->op) & OPF_COLLECTIVE;
     hp_status st = together ? collective_run(e->d, e->p, n, e->at + n->arg0, &t->met_s)
-                            : e->d->backend->launch(e->loaded, i, e->at + n->arg0, ws);
+                            : e->d->backend->launch(e->loaded, e->p, n, e->at + n->arg0, ws);
     if (st && !together) st = name_failure(e, n, st);
     if (!st) emulate(e, n, t->met_s);
     t->end_s = time_now_s() - e->start_s;

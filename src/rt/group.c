@@ -92,6 +92,12 @@ hp_status group_set_engine(group *g, const char *name) {
   return HP_OK;
 }
 
+/* Plans for a cluster that is not this machine are not plans of this machine's kernels. */
+static const char *backend_of(const group *g, const hp_device_options *o) {
+  if (o->backend) return o->backend;
+  return g->plan_only && strcmp(g->cluster.name, "this") ? "sim" : "cpu";
+}
+
 static hp_status open_parts(group *g, const hp_device_options *o) {
   const world_facts *w = world_get();
   int threads = o->threads > 0 ? o->threads : cpu_count();
@@ -105,7 +111,7 @@ static hp_status open_parts(group *g, const hp_device_options *o) {
     int place = w->place * g->own + i; /* among those that share this machine's threads */
     if (b.shared) b.threads = threads / sharers + (place < threads % sharers);
     if (b.shared && b.threads < 1) b.threads = 1;
-    HP_TRY(device_open(o->backend ? o->backend : "cpu", &b, o->memory_limit, &g->member[i]));
+    HP_TRY(device_open(backend_of(g, o), &b, o->memory_limit, &g->member[i]));
     g->member[i]->mesh = &g->m;
     g->member[i]->cluster = &g->cluster;
     g->member[i]->position = g->first + i;

@@ -16,7 +16,7 @@ enum { TRIES = 4 }; /* nodes put to the guard before the stream waits for memory
 
 typedef struct {
   const list_graph *g;
-  uint64_t cap; /* UINT64_MAX: none */
+  uint64_t cap[LIST_TIERS]; /* UINT64_MAX: none */
   list_guard guard;
   list_clock clock;
   list_queue queue[LIST_STREAMS];
@@ -50,11 +50,9 @@ static void scheduler_free(scheduler *w) {
   vec_free(&w->edges);
 }
 
-static hp_status scheduler_create(const list_graph *g, const uint32_t *base, uint64_t cap,
-                                  scheduler *w) {
+static hp_status scheduler_create(const list_graph *g, const uint32_t *base, scheduler *w) {
   size_t n = g->p->n;
   w->g = g;
-  w->cap = cap;
   w->ready_s = mem_calloc(n, sizeof *w->ready_s);
   w->rank = mem_calloc(n, sizeof *w->rank);
   w->before = mem_calloc(n, sizeof *w->before);
@@ -65,7 +63,7 @@ static hp_status scheduler_create(const list_graph *g, const uint32_t *base, uin
   if (!w->ready_s || !w->rank || !w->before || !w->aside || !w->out.order || !w->out.start_s ||
       !w->out.end_s)
     return HP_ERR_OOM;
-  HP_TRY(list_guard_create(g, base, cap, &w->guard));
+  HP_TRY(list_guard_create(g, base, w->cap, &w->guard));
   HP_TRY(list_clock_create(g, &w->clock));
   for (uint32_t s = 0; s < g->p->streams; s++)
     HP_TRY(list_queue_create(g, s, w->ready_s, w->rank, &w->queue[s]));
@@ -73,8 +71,15 @@ static hp_status scheduler_create(const list_graph *g, const uint32_t *base, uin
     w->before[i] = g->pred0[i + 1] - g->pred0[i];
     if (!w->before[i]) list_queue_wait(&w->queue[g->p->stream[i]], w->rank[i]);
   }
-  w->out.peak = list_bytes_at_start(g);
+  list_bytes_at_start(g, w->out.peak);
   return HP_OK;
+}
+
+static bool has_room(const scheduler *w, uint32_t s, uint32_t node) {
+  for (int t = 0; t < LIST_TIERS; t++)
+    if (w->cap[t] != UINT64_MAX && w->clock.held[s][t] > w->cap[t] - w->g->need[t][node])
+      return false;
+  return true;
 }
 
 /* The stream of a node hears of other streams' nodes, those that end first, until it knows of room
@@ -83,7 +88,7 @@ static hp_status make_room(scheduler *w, uint32_t node, double *start_s) {
   list_clock *c = &w->clock;
   uint32_t s = w->g->p->stream[node], heard[LIST_STREAMS];
   for (uint32_t t = 0; t < c->streams; t++) heard[t] = UINT32_MAX;
-  while (c->held[s] > w->cap - w->g->need[node]) {
+  while (!has_room(w, s, node)) {
     uint32_t first = UINT32_MAX;
     for (uint32_t t = 0; t < c->streams; t++) {
       if (c->known[s][t] == c->count[t]) continue;
@@ -108,8 +113,11 @@ static hp_status issue(scheduler *w, uint32_t node) {
   uint32_t s = g->p->stream[node];
   double start = w->ready_s[node] > w->free_s[s] ? w->ready_s[node] : w->free_s[s];
   for (uint32_t k = g->pred0[node]; k < g->pred0[node + 1]; k++) list_clock_hear(c, s, g->pred[k]);
-  if (w->cap != UINT64_MAX) HP_TRY(make_room(w, node, &start));
-  if (c->held[s] + g->need[node] > w->out.peak) w->out.peak = c->held[s] + g->need[node];
+  HP_TRY(make_room(w, node, &start));
+  for (int t = 0; t < LIST_TIERS; t++) {
+    uint64_t held = c->held[s][t] + g->need[t][node];
+    if (held > w->out.peak[t]) w->out.peak[t] = held;
+  }
   list_clock_issue(c, node);
   double end = start + g->p->duration_s[node];
   w->out.order[w->issued++] = node;
@@ -142,7 +150,7 @@ static uint32_t first_stream(const scheduler *w, double *time_s) {
 static uint32_t choose(scheduler *w, uint32_t s) {
   list_queue *q = &w->queue[s];
   for (int i = 0; i < TRIES; i++) {
-    uint64_t room = w->cap == UINT64_MAX ? UINT64_MAX - 1 : w->cap - w->guard.now;
+    uint64_t cap = w->cap[0], room = cap == UINT64_MAX ? cap - 1 : cap - w->guard.tier[0].now;
     uint32_t rank = list_queue_first(q, room);
     if (rank == UINT32_MAX) return UINT32_MAX;
     uint32_t node = q->node[rank];
@@ -165,7 +173,8 @@ static uint32_t force_next(scheduler *w) {
 static hp_status run(scheduler *w) {
   while (w->issued < w->g->p->n) {
     double time_s;
-    uint64_t held = w->guard.now;
+    uint64_t held[LIST_TIERS];
+    for (int t = 0; t < LIST_TIERS; t++) held[t] = w->guard.tier[t].now;
     uint32_t s = first_stream(w, &time_s), node;
     if (s == UINT32_MAX) {
       node = force_next(w);
@@ -182,7 +191,8 @@ static hp_status run(scheduler *w) {
       if (x != node) list_queue_put(&w->queue[w->g->p->stream[x]], w->rank[x]);
     }
     HP_TRY(issue(w, node));
-    if (w->guard.now < held) memset(w->stuck, 0, sizeof w->stuck);
+    for (int t = 0; t < LIST_TIERS; t++)
+      if (w->guard.tier[t].now < held[t]) memset(w->stuck, 0, sizeof w->stuck);
   }
   return HP_OK;
 }
@@ -195,48 +205,57 @@ static hp_status run_in_order(scheduler *w) {
   return HP_OK;
 }
 
-/* An order of all nodes that fits under the cap: the index order or the minimum_memory one. */
-static hp_status choose_base(const list_graph *g, uint64_t cap, uint32_t *base, uint32_t *left,
-                             uint64_t *needed) {
-  uint32_t at, at2;
-  for (uint32_t i = 0; i < g->p->n; i++) base[i] = i;
-  *needed = list_order_peak(g, base, left, &at);
-  if (*needed <= cap) return HP_OK;
-  if (!g->p->keep_order) {
-    HP_TRY(list_minimum_memory_order(g, base));
-    uint64_t other = list_order_peak(g, base, left, &at2);
-    if (other < *needed) *needed = other, at = at2;
-    if (other <= cap) return HP_OK;
-  }
-  HP_FAIL(
-      HP_ERR_OOM,
-      "no order of the %zu nodes was found that needs at most %llu bytes; the best needs %llu, "
-      "at node %u, which alone adds %llu.  Raise the limit to that, or let more be offloaded or "
-      "recomputed",
-      g->p->n, (unsigned long long)cap, (unsigned long long)*needed, at,
-      (unsigned long long)(g->p->n ? g->need[at] : 0));
+static bool fits(const uint64_t peak[LIST_TIERS], const uint64_t cap[LIST_TIERS]) {
+  for (int t = 0; t < LIST_TIERS; t++)
+    if (peak[t] > cap[t]) return false;
+  return true;
 }
 
-hp_status list_schedule_make(const list_problem *p, list_schedule *out, uint64_t *needed) {
+/* An order of all nodes that fits under the caps: the index order or the minimum_memory one.  Where
+ * neither does, `needed` is that of the one that needs less of the first tier. */
+static hp_status choose_base(const list_graph *g, const uint64_t cap[LIST_TIERS], uint32_t *base,
+                             uint32_t *left, uint64_t needed[LIST_TIERS], bool *found) {
+  uint64_t other[LIST_TIERS];
+  for (uint32_t i = 0; i < g->p->n; i++) base[i] = i;
+  list_order_peak(g, base, left, needed);
+  *found = fits(needed, cap);
+  if (*found || g->p->keep_order) return HP_OK;
+  HP_TRY(list_minimum_memory_order(g, base));
+  list_order_peak(g, base, left, other);
+  *found = fits(other, cap);
+  if (*found || other[0] < needed[0]) memcpy(needed, other, sizeof other);
+  return HP_OK;
+}
+
+static hp_status make(scheduler *w, const list_graph *g, uint32_t *base, uint32_t *left,
+                      uint64_t needed[LIST_TIERS]) {
+  const list_problem *p = g->p;
+  for (int t = 0; t < LIST_TIERS; t++)
+    w->cap[t] = p->cap[t] && p->cap[t] <= INT64_MAX / 2 ? p->cap[t] : UINT64_MAX;
+  HP_TRY(choose_base(g, w->cap, base, left, needed, &w->out.fits));
+  if (!w->out.fits) return HP_OK;
+  HP_TRY(scheduler_create(g, base, w));
+  HP_TRY(p->keep_order ? run_in_order(w) : run(w));
+  w->out.edge = w->edges.at;
+  w->out.n_edges = w->edges.len;
+  w->edges.at = NULL;
+  return HP_OK;
+}
+
+hp_status list_schedule_make(const list_problem *p, list_schedule *out,
+                             uint64_t needed[LIST_TIERS]) {
   list_graph g = {0};
   scheduler w = {0};
-  uint64_t need = 0, cap = p->cap && p->cap <= INT64_MAX / 2 ? p->cap : UINT64_MAX;
-  hp_status st;
+  uint64_t need[LIST_TIERS] = {0};
   HP_TRY(list_graph_build(p, &g));
   uint32_t *base = mem_calloc(p->n, sizeof *base);
   uint32_t *left = mem_calloc(p->n_values, sizeof *left);
-  if (!base || !left) HP_TRY_GOTO(HP_ERR_OOM, st);
-  st = choose_base(&g, cap, base, left, &need);
-  if (needed) *needed = need;
-  if (st) goto done;
-  HP_TRY_GOTO(scheduler_create(&g, base, cap, &w), st);
-  HP_TRY_GOTO(p->keep_order ? run_in_order(&w) : run(&w), st);
-  w.out.edge = w.edges.at;
-  w.out.n_edges = w.edges.len;
-  w.edges.at = NULL;
-  *out = w.out;
-  w.out = (list_schedule){0};
-done:
+  hp_status st = base && left ? make(&w, &g, base, left, need) : HP_ERR_OOM;
+  if (needed) memcpy(needed, need, sizeof need);
+  if (!st) {
+    *out = w.out;
+    w.out = (list_schedule){0};
+  }
   scheduler_free(&w);
   mem_free(base);
   mem_free(left);

@@ -4,7 +4,8 @@
  * with the longest path to the end goes first; transfers start as soon as their input is there.
  * Memory is counted as the offset planner will count it: a value is live from the start of its
  * producer until its last reader is known (by stream order, data and the added edges) to have
- * finished.  So no clique of conflicting buffers is ever above the cap.
+ * finished.  So no clique of conflicting buffers is ever above the cap.  Each tier of memory has a
+ * cap of its own.
  *
  * A node is put before its turn only when the rest, run in a base order that is known to fit, still
  * fits: the search cannot paint itself into a corner.  The base order is the index order, or, when
@@ -14,7 +15,7 @@
 
 #include "base/status.h"
 
-enum { LIST_STREAMS = 8 };
+enum { LIST_STREAMS = 8, LIST_TIERS = 3 };
 #define LIST_INPUT UINT32_MAX /* def of a value that exists before the first node */
 
 typedef struct {
@@ -22,7 +23,7 @@ typedef struct {
   uint32_t streams;           /* 1..LIST_STREAMS */
   const double *duration_s;   /* [n] finite, >= 0 */
   const uint8_t *stream;      /* [n] < streams */
-  const uint64_t *workspace;  /* [n] bytes held while the node runs; NULL = none */
+  const uint64_t *workspace;  /* [n] bytes of tier 0 held while the node runs; NULL = none */
   const uint32_t *dep0, *dep; /* [n + 1] node i runs after nodes dep[dep0[i]] .. ; data dependencies
                                  need not be repeated here; both NULL = none */
   size_t n_values;            /* < 2^30 */
@@ -30,7 +31,8 @@ typedef struct {
   const uint32_t *def;        /* [n_values] producing node, or LIST_INPUT */
   const uint32_t *use0, *use; /* [n_values + 1] reading nodes */
   const uint8_t *keep;        /* [n_values] 1: live to the end; NULL = none */
-  uint64_t cap;               /* bytes of values and workspace at any time; 0 = no cap */
+  const uint8_t *tier;        /* [n_values] < LIST_TIERS; NULL = all in tier 0 */
+  uint64_t cap[LIST_TIERS];   /* bytes of values and workspace at any time; 0 = no cap */
   bool keep_order;            /* run in index order; only times and edges are found */
 } list_problem;
 
@@ -39,17 +41,19 @@ typedef struct {
 } list_edge;
 
 typedef struct {
+  bool fits;               /* false: no order was found under the caps, and nothing else is set */
   uint32_t *order;         /* [n] nodes in the order in which they are issued */
   double *start_s, *end_s; /* [n] by node */
   double makespan_s;
-  uint64_t peak;   /* bytes, counted as said above; <= cap */
-  list_edge *edge; /* waits that exist only to know that memory is free */
+  uint64_t peak[LIST_TIERS]; /* bytes, counted as said above; <= cap */
+  list_edge *edge;           /* waits that exist only to know that memory is free */
   size_t n_edges;
 } list_schedule;
 
-/* HP_ERR_ARG on malformed input; HP_ERR_OOM when no order was found that fits: the message and
- * *needed (may be NULL) say how many bytes would do.  O((n + edges) log n). */
-hp_status list_schedule_make(const list_problem *p, list_schedule *out, uint64_t *needed);
+/* needed (may be NULL): bytes that the best order known needs, also where none fits.  HP_ERR_ARG on
+ * malformed input.  O((n + edges) log n). */
+hp_status list_schedule_make(const list_problem *p, list_schedule *out,
+                             uint64_t needed[LIST_TIERS]);
 void list_schedule_free(list_schedule *s);
 
 #endif

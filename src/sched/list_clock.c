@@ -30,14 +30,14 @@ hp_status list_clock_create(const list_graph *g, list_clock *out) {
     uint32_t n = g->reader0[v + 1] - g->reader0[v] + (p->def[v] != LIST_INPUT);
     for (uint32_t s = 0; s < p->streams; s++) w.unknown[v * p->streams + s] = n;
   }
-  for (uint32_t s = 0; s < p->streams; s++) w.held[s] = list_bytes_at_start(g);
+  for (uint32_t s = 0; s < p->streams; s++) list_bytes_at_start(g, w.held[s]);
   *out = w;
   return HP_OK;
 }
 
 static void let_go(list_clock *w, uint32_t s, uint32_t v) {
   if (--w->unknown[(size_t)v * w->streams + s] == 0 && !list_is_kept(w->g, v))
-    w->held[s] -= w->g->p->bytes[v];
+    w->held[s][list_tier(w->g, v)] -= w->g->p->bytes[v];
 }
 
 /* Advances what s knows of t to `count` nodes. */
@@ -45,7 +45,7 @@ static void advance(list_clock *w, uint32_t s, uint32_t t, uint32_t count) {
   const list_graph *g = w->g;
   for (; w->known[s][t] < count; w->known[s][t]++) {
     uint32_t x = w->seq[t][w->known[s][t]];
-    if (g->p->workspace) w->held[s] -= g->p->workspace[x];
+    if (g->p->workspace) w->held[s][0] -= g->p->workspace[x];
     for (uint32_t k = g->made0[x]; k < g->made0[x + 1]; k++) let_go(w, s, g->made[k]);
     for (uint32_t k = g->read0[x]; k < g->read0[x + 1]; k++) let_go(w, s, g->read[k]);
   }
@@ -62,7 +62,8 @@ void list_clock_issue(list_clock *w, uint32_t node) {
   uint32_t s = w->g->p->stream[node];
   w->place[node] = w->count[s];
   w->seq[s][w->count[s]++] = node;
-  for (uint32_t t = 0; t < w->streams; t++) w->held[t] += w->g->need[node];
+  for (uint32_t t = 0; t < w->streams; t++)
+    for (int m = 0; m < LIST_TIERS; m++) w->held[t][m] += w->g->need[m][node];
   advance(w, s, s, w->count[s]);
   memcpy(w->clock + (size_t)node * w->streams, w->known[s], w->streams * sizeof *w->clock);
 }

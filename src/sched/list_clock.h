@@ -13,7 +13,7 @@ typedef struct {
   uint32_t *place;                            /* [n] place of a node on its stream */
   uint32_t *clock;                            /* [n][streams] what it knew, itself included */
   uint32_t known[LIST_STREAMS][LIST_STREAMS]; /* [s][t] nodes of t that s knows to be finished */
-  uint64_t held[LIST_STREAMS];                /* bytes that s does not know to be free */
+  uint64_t held[LIST_STREAMS][LIST_TIERS];    /* bytes that s does not know to be free */
   uint32_t *unknown;                          /* [n_values][streams] maker and readers to hear of */
 } list_clock;
 

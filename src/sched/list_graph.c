@@ -18,7 +18,7 @@ void list_graph_free(list_graph *g) {
   mem_free(g->pred);
   mem_free(g->succ0);
   mem_free(g->succ);
-  mem_free(g->need);
+  for (int t = 0; t < LIST_TIERS; t++) mem_free(g->need[t]);
   mem_free(g->tail_s);
   mem_free(g->lead_s);
   mem_free(g->near_s);
@@ -63,6 +63,9 @@ static hp_status check_values(const list_problem *p) {
         HP_FAIL(HP_ERR_ARG,
                 "value %zu, made by node %u, is read by node %u of %zu; readers come later", v,
                 p->def[v], p->use[k], p->n);
+    if (p->tier && p->tier[v] >= LIST_TIERS)
+      HP_FAIL(HP_ERR_ARG, "value %zu is in tier %u; there are tiers 0..%d", v, p->tier[v],
+              LIST_TIERS - 1);
     if (p->bytes[v] > BYTES_MAX || (total += p->bytes[v]) > BYTES_MAX)
       HP_FAIL(HP_ERR_ARG, "value %zu has %llu bytes: all values add up to more than 2^61", v,
               (unsigned long long)p->bytes[v]);
@@ -136,16 +139,25 @@ static hp_status link_nodes(list_graph *g) {
   return turn_around(g->pred0, g->pred, p->n, p->n, &g->succ0, &g->succ);
 }
 
-static hp_status weigh(list_graph *g) {
+static hp_status count_needs(list_graph *g) {
   const list_problem *p = g->p;
-  g->need = mem_calloc(p->n, sizeof *g->need);
+  for (int t = 0; t < LIST_TIERS; t++) {
+    g->need[t] = mem_calloc(p->n, sizeof *g->need[t]);
+    HP_TRY_MEM(g->need[t]);
+  }
+  for (size_t i = 0; p->workspace && i < p->n; i++) g->need[0][i] = p->workspace[i];
+  for (uint32_t v = 0; v < p->n_values; v++)
+    if (p->def[v] != LIST_INPUT) g->need[list_tier(g, v)][p->def[v]] += p->bytes[v];
+  return HP_OK;
+}
+
+static hp_status find_paths(list_graph *g) {
+  const list_problem *p = g->p;
   g->tail_s = mem_calloc(p->n, sizeof *g->tail_s);
   g->lead_s = mem_calloc(p->n, sizeof *g->lead_s);
   g->near_s = mem_calloc(p->n, sizeof *g->near_s);
-  if (!g->need || !g->tail_s || !g->lead_s || !g->near_s) return HP_ERR_OOM;
+  if (!g->tail_s || !g->lead_s || !g->near_s) return HP_ERR_OOM;
   for (size_t i = p->n; i-- > 0;) {
-    g->need[i] = p->workspace ? p->workspace[i] : 0;
-    for (uint32_t k = g->made0[i]; k < g->made0[i + 1]; k++) g->need[i] += p->bytes[g->made[k]];
     for (uint32_t k = g->succ0[i]; k < g->succ0[i + 1]; k++) {
       uint32_t x = g->succ[k];
       bool same = p->stream[x] == p->stream[i];
@@ -172,7 +184,8 @@ hp_status list_graph_build(const list_problem *p, list_graph *out) {
   HP_TRY(check_values(p));
   HP_TRY_GOTO(link_values(&g), st);
   HP_TRY_GOTO(link_nodes(&g), st);
-  HP_TRY_GOTO(weigh(&g), st);
+  HP_TRY_GOTO(count_needs(&g), st);
+  HP_TRY_GOTO(find_paths(&g), st);
   *out = g;
   return HP_OK;
 done:
@@ -180,30 +193,32 @@ done:
   return st;
 }
 
-uint64_t list_bytes_at_start(const list_graph *g) {
-  uint64_t bytes = 0;
+void list_bytes_at_start(const list_graph *g, uint64_t bytes[LIST_TIERS]) {
+  memset(bytes, 0, LIST_TIERS * sizeof *bytes);
   for (uint32_t v = 0; v < g->p->n_values; v++)
-    if (g->p->def[v] == LIST_INPUT && list_is_held(g, v)) bytes += g->p->bytes[v];
-  return bytes;
+    if (g->p->def[v] == LIST_INPUT && list_is_held(g, v)) bytes[list_tier(g, v)] += g->p->bytes[v];
 }
 
-uint64_t list_order_peak(const list_graph *g, const uint32_t *order, uint32_t *left, uint32_t *at) {
+void list_order_peak(const list_graph *g, const uint32_t *order, uint32_t *left,
+                     uint64_t peak[LIST_TIERS]) {
   const list_problem *p = g->p;
-  uint64_t now = list_bytes_at_start(g), peak = now;
-  if (at) *at = 0;
+  uint64_t now[LIST_TIERS];
+  list_bytes_at_start(g, now);
+  memcpy(peak, now, sizeof now);
   for (uint32_t v = 0; v < p->n_values; v++) left[v] = g->reader0[v + 1] - g->reader0[v];
   for (size_t i = 0; i < p->n; i++) {
     uint32_t x = order[i];
-    if (now + g->need[x] > peak) {
-      peak = now + g->need[x];
-      if (at) *at = x;
+    for (int t = 0; t < LIST_TIERS; t++)
+      if (now[t] + g->need[t][x] > peak[t]) peak[t] = now[t] + g->need[t][x];
+    for (uint32_t k = g->made0[x]; k < g->made0[x + 1]; k++) {
+      uint32_t v = g->made[k];
+      if (list_is_held(g, v)) now[list_tier(g, v)] += p->bytes[v];
     }
-    for (uint32_t k = g->made0[x]; k < g->made0[x + 1]; k++)
-      if (list_is_held(g, g->made[k])) now += p->bytes[g->made[k]];
-    for (uint32_t k = g->read0[x]; k < g->read0[x + 1]; k++)
-      if (!--left[g->read[k]] && !list_is_kept(g, g->read[k])) now -= p->bytes[g->read[k]];
+    for (uint32_t k = g->read0[x]; k < g->read0[x + 1]; k++) {
+      uint32_t v = g->read[k];
+      if (!--left[v] && !list_is_kept(g, v)) now[list_tier(g, v)] -= p->bytes[v];
+    }
   }
-  return peak;
 }
 
 /* Ready nodes in a tree of maxima by index: the best one, and a change of one, in O(log n). */
@@ -236,11 +251,16 @@ static void free_minimum_memory(minimum_memory *f) {
   mem_free(f->ready);
 }
 
+/* Bytes of v that count: those of a tier with a cap. */
+static int64_t counted(const list_graph *g, uint32_t v) {
+  return g->p->cap[list_tier(g, v)] ? (int64_t)g->p->bytes[v] : 0;
+}
+
 /* One reader of v is left: running it will free v. */
 static void last_reader(minimum_memory *f, uint32_t v) {
   uint32_t x = (uint32_t)f->sum[v];
   if (list_is_kept(f->g, v)) return;
-  f->gain[x] += (int64_t)f->g->p->bytes[v];
+  f->gain[x] += counted(f->g, v);
   if (f->ready[x]) show(f, x);
 }
 
@@ -261,8 +281,7 @@ static hp_status start_minimum_memory(const list_graph *g, minimum_memory *f) {
     for (uint32_t k = g->reader0[v]; k < g->reader0[v + 1]; k++) f->sum[v] += g->reader[k];
     f->left[v] = g->reader0[v + 1] - g->reader0[v];
     if (f->left[v] == 1) last_reader(f, v);
-    if (g->p->def[v] != LIST_INPUT && list_is_held(g, v))
-      f->gain[g->p->def[v]] -= (int64_t)g->p->bytes[v];
+    if (g->p->def[v] != LIST_INPUT && list_is_held(g, v)) f->gain[g->p->def[v]] -= counted(g, v);
   }
   for (uint32_t i = 0; i < n; i++) {
     f->before[i] = g->pred0[i + 1] - g->pred0[i];

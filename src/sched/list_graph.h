@@ -11,7 +11,7 @@ typedef struct {
   uint32_t *reader0, *reader; /* [n_values + 1] nodes that read a value, each once, ascending */
   uint32_t *pred0, *pred;     /* [n + 1] nodes to come before: data and other dependencies */
   uint32_t *succ0, *succ;     /* [n + 1] the same edges the other way */
-  uint64_t *need;             /* [n] bytes that a node adds while it runs */
+  uint64_t *need[LIST_TIERS]; /* [n] bytes that a node adds while it runs */
   double *tail_s;             /* [n] longest path from its start to the end of all */
   double *lead_s;             /* [n] the same from the next nodes on other streams on; 0: none */
   double *near_s;             /* [n] from its start to the first of those, on its own stream */
@@ -28,12 +28,17 @@ static inline bool list_is_kept(const list_graph *g, uint32_t v) {
   return g->p->keep && g->p->keep[v];
 }
 
-/* Bytes of the inputs before the first node. */
-uint64_t list_bytes_at_start(const list_graph *g);
-/* Most bytes when the nodes run one after another; *at (may be NULL) is the node that needs them.
- * left[n_values] is scratch. */
-uint64_t list_order_peak(const list_graph *g, const uint32_t *order, uint32_t *left, uint32_t *at);
-/* An order that always takes the ready node that frees most (or adds least). */
+static inline uint32_t list_tier(const list_graph *g, uint32_t v) {
+  return g->p->tier ? g->p->tier[v] : 0;
+}
+
+/* Bytes of the inputs of each tier before the first node. */
+void list_bytes_at_start(const list_graph *g, uint64_t bytes[LIST_TIERS]);
+/* Most bytes of each tier when the nodes run one after another.  left[n_values] is scratch. */
+void list_order_peak(const list_graph *g, const uint32_t *order, uint32_t *left,
+                     uint64_t peak[LIST_TIERS]);
+/* An order that always takes the ready node that frees most (or adds least) of the tiers that have
+ * a cap. */
 hp_status list_minimum_memory_order(const list_graph *g, uint32_t *order);
 
 #endif

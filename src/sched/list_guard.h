@@ -2,24 +2,28 @@
  * a base order, still fit under the cap (the banker's rule: the base order is the promise that
  * everyone can be served).
  *
- * A tree over the base order holds the bytes in use while each remaining node would run.  To run a
- * node early keeps what it makes for longer and lets go of what it reads sooner: both are sums over
- * a range of the order. */
+ * A tree over the base order, one a tier with a cap, holds the bytes in use while each remaining
+ * node would run.  To run a node early keeps what it makes for longer and lets go of what it reads
+ * sooner: both are sums over a range of the order. */
 #ifndef SCHED_LIST_GUARD_H
 #define SCHED_LIST_GUARD_H
 
 #include "sched/list_graph.h"
 
 typedef struct {
+  uint64_t cap;        /* UINT64_MAX: none, and only `now` is kept */
+  uint64_t now;        /* bytes held by what has run */
+  int64_t *add, *most; /* [2 * leaves] added to all below; greatest sum below */
+} list_guard_tier;
+
+typedef struct {
   const list_graph *g;
-  uint64_t cap;          /* UINT64_MAX: none, and only `now` is kept */
-  uint64_t now;          /* bytes held by what has run */
+  list_guard_tier tier[LIST_TIERS];
   const uint32_t *order; /* [n] the base order */
   uint32_t *at;          /* [n] place of a node in it */
   bool *done;            /* [n] by node */
   uint32_t next;         /* place of the first node that has not run */
-  int64_t *add, *most;   /* [2 * leaves] added to all below; greatest sum below */
-  uint32_t leaves;
+  uint32_t leaves;       /* of the trees */
   /* readers of each value in base order, those to come linked: as list_graph.reader0 */
   uint32_t *reader, *earlier, *later;
   uint32_t *slot; /* [read0[n]] place in reader[] of each read */
@@ -28,9 +32,9 @@ typedef struct {
 
 #define LIST_NO_SLOT UINT32_MAX
 
-/* The base order must fit under the cap; it is not copied. */
-hp_status list_guard_create(const list_graph *g, const uint32_t *order, uint64_t cap,
-                            list_guard *out);
+/* The base order must fit under the caps (UINT64_MAX: none); it is not copied. */
+hp_status list_guard_create(const list_graph *g, const uint32_t *order,
+                            const uint64_t cap[LIST_TIERS], list_guard *out);
 void list_guard_free(list_guard *w);
 /* Runs the node if the rest then still fits; false: nothing has changed.  `sure` leaves out the
  * check: for the next node of the base order, which always may run. */

@@ -35,7 +35,7 @@ void list_queue_free(list_queue *q) {
 
 hp_status list_queue_create(const list_graph *g, uint32_t stream, const double *ready_s,
                             uint32_t *rank, list_queue *out) {
-  list_queue q = {.leaves = 1, .ready_s = ready_s, .need = g->need};
+  list_queue q = {.leaves = 1, .ready_s = ready_s, .need = g->need[0]};
   uint32_t n = 0;
   for (size_t i = 0; i < g->p->n; i++) n += g->p->stream[i] == stream;
   while (q.leaves < n) q.leaves *= 2;

@@ -14,7 +14,7 @@ typedef struct {
   uint32_t *heap;  /* [n] ranks waiting, the earliest on top */
   uint32_t waiting;
   const double *ready_s; /* [nodes] when its inputs are there */
-  const uint64_t *need;  /* [nodes] */
+  const uint64_t *need;  /* [nodes] of tier 0 */
 } list_queue;
 
 /* rank[nodes] is filled for the nodes of the stream. */
@@ -27,7 +27,7 @@ void list_queue_wait(list_queue *q, uint32_t rank);
 void list_queue_wake(list_queue *q, double time_s);
 /* When the first of all could start on a stream that is free at free_s; INFINITY: there is none. */
 double list_queue_time(const list_queue *q, double free_s);
-/* The first in rank that may start and needs no more than `room`; UINT32_MAX: none. */
+/* The first in rank that may start and needs no more than `room` of tier 0; UINT32_MAX: none. */
 uint32_t list_queue_first(const list_queue *q, uint64_t room);
 /* Takes a rank out of those that may start, and puts it back. */
 void list_queue_take(list_queue *q, uint32_t rank);

@@ -76,6 +76,42 @@ static hp_status read_device(const tree_node *m, cluster *c) {
   return tree_get(m, "memory_gb") ? read_number(m, "memory_gb", SMALL, &c->memory_gb) : HP_OK;
 }
 
+static hp_status read_kernel_names(const tree_node *m, capabilities *can) {
+  const tree_node *ops = tree_get(m, "ops");
+  if (!ops) return HP_OK;
+  HP_TRY(tree_expect(ops, TREE_LIST));
+  if (ops->len > CAPABILITY_KERNELS)
+    TREE_FAIL(ops, "%u names; at most %d are possible", ops->len, CAPABILITY_KERNELS);
+  for (uint32_t i = 0; i < ops->len; i++) {
+    const tree_node *name = ops->child[i];
+    HP_TRY(tree_expect(name, TREE_STRING));
+    if (strlen(name->string) >= CAPABILITY_NAME) TREE_FAIL(name, "is not the name of an op");
+    memcpy(can->kernel[i], name->string, strlen(name->string) + 1);
+  }
+  can->kernels = (int)ops->len;
+  return HP_OK;
+}
+
+static hp_status read_kernels(const tree_node *m, capabilities *can) {
+  static const char *const keys[] = {"ops", "one_type", "chunk_bytes", "flops_per_byte",
+                                     "horizontal_rows"};
+  double bytes, rows;
+  *can = capabilities_usual();
+  if (!m) return HP_OK;
+  HP_TRY(tree_expect(m, TREE_MAP));
+  HP_TRY(tree_check_keys(m, keys, sizeof keys / sizeof *keys));
+  HP_TRY(read_kernel_names(m, can));
+  HP_TRY(tree_opt_bool(m, "one_type", can->one_type, &can->one_type));
+  bytes = (double)can->chunk_bytes, rows = (double)can->horizontal_rows;
+  if (tree_get(m, "chunk_bytes")) HP_TRY(read_number(m, "chunk_bytes", 0, &bytes));
+  if (tree_get(m, "flops_per_byte"))
+    HP_TRY(read_number(m, "flops_per_byte", 0, &can->flops_per_byte));
+  if (tree_get(m, "horizontal_rows")) HP_TRY(read_number(m, "horizontal_rows", 0, &rows));
+  can->chunk_bytes = bytes < 9e18 ? (uint64_t)bytes : UINT64_MAX / 2;
+  can->horizontal_rows = rows < 1e9 ? (int64_t)rows : 1000000000;
+  return HP_OK;
+}
+
 static hp_status read_link(const tree_node *m, const cluster_link *below, bool last,
                            cluster_link *out) {
   static const char *const keys[] = {"name", "devices", "bandwidth_gb_s", "latency_us"};
@@ -95,8 +131,8 @@ static hp_status read_link(const tree_node *m, const cluster_link *below, bool l
 }
 
 static hp_status read_cluster(const tree_node *root, cluster *c) {
-  static const char *const keys[] = {"name",  "nodes",   "devices_per_node", "device",
-                                     "links", "emulate", "emulate_compute"};
+  static const char *const keys[] = {"name",    "nodes", "devices_per_node", "device",
+                                     "kernels", "links", "emulate",          "emulate_compute"};
   const tree_node *device, *links;
   HP_TRY(tree_expect(root, TREE_MAP));
   HP_TRY(tree_check_keys(root, keys, sizeof keys / sizeof *keys));
@@ -105,6 +141,7 @@ static hp_status read_cluster(const tree_node *root, cluster *c) {
   HP_TRY(read_count(root, "devices_per_node", 1, &c->per_node));
   HP_TRY(tree_need_map(root, "device", &device));
   HP_TRY(read_device(device, c));
+  HP_TRY(read_kernels(tree_get(root, "kernels"), &c->can));
   HP_TRY(tree_need_list(root, "links", &links));
   if (links->len < 1 || links->len > CLUSTER_LINKS)
     TREE_FAIL(links, "expected 1 to %d links, from the nearest, found %u", CLUSTER_LINKS,
@@ -157,6 +194,16 @@ static void print_number(str *out, const char *key, double x) {
   str_add_double(out, x);
 }
 
+static void print_kernels(const capabilities *can, str *out) {
+  str_add(out, "kernels: {ops: [");
+  for (int i = 0; i < can->kernels; i++) str_printf(out, "%s%s", i ? ", " : "", can->kernel[i]);
+  str_printf(out, "], one_type: %s", can->one_type ? "true" : "false");
+  print_number(out, ", chunk_bytes", (double)can->chunk_bytes);
+  print_number(out, ", flops_per_byte", can->flops_per_byte);
+  print_number(out, ", horizontal_rows", (double)can->horizontal_rows);
+  str_add(out, "}\n");
+}
+
 void cluster_print(const cluster *c, str *out) {
   str_printf(out, "name: %s\n", c->name);
   if (c->nodes) str_printf(out, "nodes: %lld\n", (long long)c->nodes);
@@ -164,7 +211,9 @@ void cluster_print(const cluster *c, str *out) {
   print_number(out, "flops", c->flops);
   print_number(out, ", bandwidth_gb_s", c->gb_s);
   if (c->memory_gb > 0) print_number(out, ", memory_gb", c->memory_gb);
-  str_add(out, "}\nlinks:\n");
+  str_add(out, "}\n");
+  print_kernels(&c->can, out);
+  str_add(out, "links:\n");
   for (int i = 0; i < c->links; i++) {
     str_printf(out, "- {name: %s, ", c->link[i].name);
     if (c->link[i].devices) str_printf(out, "devices: %lld, ", (long long)c->link[i].devices);

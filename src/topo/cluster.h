@@ -7,7 +7,9 @@
  *   links:                         # from the nearest; GB/s that a device receives
  *     - {name: node, devices: 4, bandwidth_gb_s: 50, latency_us: 2}
  *     - {name: net, bandwidth_gb_s: 5, latency_us: 10}
- *   emulate: false                 # true: collectives take at least the time that the links say
+ *   kernels: {ops: [softmax], one_type: true, chunk_bytes: 1e9, flops_per_byte: 300,
+ * horizontal_rows: 0} # may be left out, as each of its keys: see topo/capabilities.h emulate:
+ * false                 # true: collectives take at least the time that the links say
  *   emulate_compute: false         # true: computation at least the time that the device says
  *
  * Ranks stand side by side: a link joins blocks of `devices` ranks in a row, the last one all of
@@ -15,6 +17,7 @@
 #ifndef TOPO_CLUSTER_H
 #define TOPO_CLUSTER_H
 
+#include "topo/capabilities.h"
 #include "topo/mesh.h"
 
 enum { CLUSTER_LINKS = 8, CLUSTER_NAME = 64 };
@@ -29,6 +32,7 @@ typedef struct {
   char name[CLUSTER_NAME];
   int64_t nodes, per_node;       /* nodes 0: any number */
   double flops, gb_s, memory_gb; /* of a device: f32 or bf16 operations a second; memory 0: any */
+  capabilities can;              /* of its kernels: plans for devices that are not here */
   int links;
   cluster_link link[CLUSTER_LINKS];
   bool emulate, emulate_compute;

@@ -239,18 +239,9 @@ static void tell_whole(const stepper *s, const variant *v) {
                     : "it does not divide the sequences of the micro-batch");
 }
 
-static hp_compile_options compile_options(const step_options *o) {
-  return (hp_compile_options){.remat = o->remat,
-                              .dump_dir = o->dump_dir,
-                              .serial = o->serial,
-                              .prefetch = o->prefetch,
-                              .chunk_bytes = o->chunk_bytes,
-                              .reserve_bytes = o->reserve_bytes};
-}
-
 static hp_status compile(stepper *s, variant *v) {
   model_build b;
-  hp_compile_options o = compile_options(&s->o);
+  hp_compile_options o = s->o.compile;
   tell_whole(s, v);
   HP_TRY(lm_graph_begin(s->m, v->B, v->T, 0, v->T, &b));
   hp_status st = build(s, v, &b);
@@ -259,7 +250,7 @@ static hp_status compile(stepper *s, variant *v) {
   if (!st) st = hp_compile(b.g, s->m->d, &o, &v->p);
   if (made && st == HP_ERR_OOM && s->o.remat_auto && !o.remat) {
     err_clear();
-    s->o.remat = o.remat = true;
+    s->o.compile.remat = o.remat = true;
     st = hp_compile(b.g, s->m->d, &o, &v->p);
     if (!st) tell_remat();
   }
@@ -276,11 +267,11 @@ static hp_status compile(stepper *s, variant *v) {
 static hp_status begin_plan(const stepper *s, const variant *v, model_build *b,
                             hp_compile_options *co) {
   if (v->scores) {
-    *co = (hp_compile_options){.reserve_bytes = s->o.reserve_bytes};
+    *co = (hp_compile_options){.reserve_bytes = s->o.compile.reserve_bytes};
     HP_TRY(lm_score_begin(s->m, v->B, v->T, b));
     return b->failed ? HP_ERR_OOM : hp_graph_status(b->g);
   }
-  *co = compile_options(&s->o);
+  *co = s->o.compile;
   HP_TRY(lm_graph_begin(s->m, v->B, v->T, 0, v->T, b));
   return build(s, v, b);
 }
@@ -322,7 +313,7 @@ static hp_status check_one(lm *m, const step_options *o, const step_micro *b, ui
                            hp_device *d, hp_program_stats *out) {
   variant v = variant_of(b);
   step_options with = *o;
-  with.reserve_bytes = reserve;
+  with.compile.reserve_bytes = reserve;
   *out = (hp_program_stats){0};
   return plan(m, &with, &v, d, false, out, NULL, NULL);
 }

@@ -13,18 +13,15 @@ typedef enum { STEP_ADAMW, STEP_SGD } step_optimizer;
 typedef struct {
   step_optimizer optimizer;
   double beta1, beta2, eps, decay, momentum;
-  double clip;     /* largest norm of all gradients together; 0 = no clipping */
-  bool remat;      /* recompute activations */
-  bool remat_auto; /* do so when the memory limit asks for it */
-  bool dropout;    /* apply the model's dropout; its masks follow from the seed, the number of the
-                      update and that of the micro-batch */
+  double clip;                /* largest norm of all gradients together; 0 = no clipping */
+  hp_compile_options compile; /* of all its programs */
+  bool remat_auto;            /* recompute activations when the memory limit asks for it */
+  bool dropout; /* apply the model's dropout; its masks follow from the seed, the number of the
+                   update and that of the micro-batch */
   uint64_t seed;
-  const char *dump_dir;
   int64_t interleave; /* parts of a micro-batch, of which one is sent while another is computed; 0
                          and 1: whole; without dropout, where it divides the sequences */
   bool quiet;         /* plans are not told of */
-  bool serial;        /* these as in hp_compile_options */
-  uint64_t prefetch, chunk_bytes, reserve_bytes;
 } step_options;
 
 typedef struct stepper stepper;

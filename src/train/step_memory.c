@@ -29,7 +29,7 @@ static hp_status plan_one(lm *m, const step_options *o, const step_micro *b, uin
                           hp_device *d, bool tell, hp_program_stats *out, bool *refused) {
   step_options with = *o;
   with.quiet = !tell;
-  with.reserve_bytes = reserve;
+  with.compile.reserve_bytes = reserve;
   hp_status st = stepper_plan(m, &with, b, d, out, NULL, NULL);
   *refused = st == HP_ERR_OOM;
   if (*refused) err_clear();

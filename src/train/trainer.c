@@ -124,12 +124,12 @@ step_options trainer_step_options(const train_config *c) {
                         .eps = c->adam_epsilon,
                         .decay = c->weight_decay,
                         .clip = c->max_grad_norm,
-                        .remat = c->is.recompute == RECOMPUTE_FULL,
+                        .compile = {.remat = c->is.recompute == RECOMPUTE_FULL,
+                                    .serial = !c->parallel.overlap,
+                                    .prefetch = c->parallel.prefetch},
                         .remat_auto = c->is.recompute == RECOMPUTE_AUTO,
                         .dropout = true,
                         .interleave = c->parallel.interleave,
-                        .serial = !c->parallel.overlap,
-                        .prefetch = c->parallel.prefetch,
                         .seed = (uint64_t)c->seed};
 }
 

@@ -22,7 +22,7 @@ static void tell_facts(const trainer *t) {
            model_config_params(&t->m->c) * 1e-6);
   log_info("device       %s, %s products%s", hp_device_describe(t->d),
            c->is.compute == HP_BF16 ? "bf16" : "f32",
-           t->so.remat ? ", activations recomputed" : "");
+           t->so.compile.remat ? ", activations recomputed" : "");
   log_info("data         %lld samples of up to %lld tokens%s", (long long)t->data.train.samples,
            (long long)t->data.train.longest, t->data.packed ? ", packed" : "");
   if (model_config_drops(&t->m->c))

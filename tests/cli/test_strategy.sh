@@ -213,7 +213,7 @@ err_has "tensor_map.*.q_prj.weight: no param, input or value of the model has su
 [ "$(grep -c "has such a name" err)" = 1 ] || fail "a name that is there is told"
 
 it "an order that a memory limit asks for is told"
-many="strategy=dp=2 global_batch_size=64 hyper_parallel.recompute=none"
+many="strategy=dp=2,zero=1 global_batch_size=64 hyper_parallel.recompute=none"
 told memory $many
 out_lacks "order, to stay under the memory limit"
 run explain job/job.yaml memory $many memory_limit=1KiB

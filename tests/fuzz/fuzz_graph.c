@@ -12,12 +12,9 @@
 #include "ir/print.h"
 #include "ops/ops.h"
 #include "pass/autodiff.h"
-#include "compile/lower.h"
-#include "pass/pass.h"
-#include "compile/reorder.h"
-#include "compile/streams.h"
+#include "compile/compile.h"
+#include "rt/device_target.h"
 #include "rt/exec.h"
-#include "rt/group.h"
 #include "rt/explain.h"
 #include "rt/group.h"
 #include "shard/rule_node.h"
@@ -27,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NODES_MAX = 400, ELEMENTS_MAX = 1 << 14, FLOPS_MAX = 10000000, IO_MAX = 64, EFFORT = 20000 };
+enum { NODES_MAX = 400, ELEMENTS_MAX = 1 << 14, FLOPS_MAX = 10000000, IO_MAX = 64 };
 
 static hp_status read_graph(const char *text, size_t n, hp_graph **out) {
   return graph_parse_checked(text, n, "fuzz", ops_verify_at, out);
@@ -84,7 +81,8 @@ static void check_rules(const hp_graph *g) {
 
 /* Types after every pass are those of the rules. */
 static void check_passes(const hp_graph *g, bool remat) {
-  pass_options o = {.remat = remat};
+  capabilities can = capabilities_usual();
+  pass_options o = {.options = &(hp_compile_options){.remat = remat}, .can = &can};
   const hp_graph *at = g;
   hp_graph *made = NULL, *next;
   for (int i = 0; pass_table[i].name; i++) {
@@ -181,44 +179,29 @@ static void check_program(const program *p) {
   str_free(&two);
 }
 
-static hp_status prepare(device *d, program *p, uint64_t *workspace, void **loaded) {
-  memset(workspace, 0, p->insts.len * sizeof *workspace);
-  HP_TRY(place_waits(p, NULL, 0));
-  return d->backend->prepare(d->dev, p, workspace, loaded);
-}
-
-/* Frugal: in the order that takes least memory. */
-static hp_status plan(device *d, program *p, bool minimum_memory, void **loaded) {
-  memory_options o = {.effort = EFFORT};
-  uint64_t *workspace = mem_calloc(p->insts.len, sizeof *workspace);
-  HP_TRY_MEM(workspace);
-  hp_status st = prepare(d, p, workspace, loaded);
-  if (!st && minimum_memory) {
-    d->backend->release(*loaded);
-    *loaded = NULL;
-    st = reorder_minimum_memory(p, workspace);
-    if (!st) st = prepare(d, p, workspace, loaded);
+/* As hp_compile does it; `spare` does all that spares memory: its limit is so small that every
+ * order is tried, and then what the last of them needs. */
+static hp_status load(hp_device *d, const hp_graph *g, bool spare, compiled *out) {
+  hp_compile_options o = {.remat = spare};
+  device_target t;
+  compilation c;
+  device_target_init(d, 0, &t);
+  hp_status st = compile_begin(g, NULL, &o, &c);
+  if (!st) st = compile_for(&c, &t.t, out);
+  if (!st && spare) {
+    t.t.limit[TIER_DEVICE] = 1;
+    compile_free(&t.t, out);
+    st = compile_for(&c, &t.t, out);
+    if (st == HP_ERR_OOM && out->p) {
+      t.t.limit[TIER_DEVICE] = t.t.resident_bytes(&t, out->p) + out->p->arena[TIER_DEVICE];
+      err_clear();
+      compile_free(&t.t, out);
+      st = compile_for(&c, &t.t, out);
+    }
   }
-  if (!st) st = plan_memory(p, workspace, &o);
-  mem_free(workspace);
-  return st;
-}
-
-/* As hp_compile does it, with less effort on the offsets; `spare` does all that spares memory. */
-static hp_status load(device *d, const hp_graph *g, bool spare, program **out, void **loaded) {
-  hp_graph *lowered;
-  program *p;
-  *loaded = NULL;
-  HP_TRY(pass_run_all(g, &(pass_options){.remat = spare}, &lowered));
-  hp_status st = lower_graph(lowered, &p);
-  graph_free(lowered);
-  HP_TRY(st);
-  st = plan(d, p, spare, loaded);
-  if (!st) check_program(p);
-  if (st) {
-    d->backend->release(*loaded);
-    program_free(p);
-  } else *out = p;
+  compile_end(&c);
+  if (!st) check_program(out->p);
+  else compile_free(&t.t, out);
   return st;
 }
 
@@ -230,16 +213,15 @@ static hp_device *open_device(void) {
 
 static hp_status run(const hp_graph *g, bool spare, values *v) {
   hp_device *d = open_device();
-  program *p;
   exec *e = NULL;
-  void *loaded;
+  compiled made = {0};
   str text = {0};
   hp_status st = fill_params(g, d);
-  if (!st) st = load(d->member[0], g, spare, &p, &loaded);
-  if (!st) st = exec_create(d->member[0], p, loaded, &e);
+  if (!st) st = load(d, g, spare, &made);
+  if (!st) st = exec_create(d->member[0], made.p, made.kernels, &e);
   if (!st) st = exec_run(e, v->io, v->n);
   if (e) {
-    HP_ASSERT(!explain_print(p, d->member[0], e, NULL, "memory", &text));
+    HP_ASSERT(!explain_print(made.p, d->member[0], e, NULL, "memory", &text));
     explain_trace(e, &d->m, 0, &text);
   }
   exec_free(e);
@@ -279,11 +261,10 @@ static void run_both(const hp_graph *g) {
 
 static void plan_large(const hp_graph *g) {
   hp_device *d = open_device();
-  program *p;
-  void *loaded;
-  if (!load(d->member[0], g, false, &p, &loaded)) {
-    d->member[0]->backend->release(loaded);
-    program_free(p);
+  compiled made;
+  if (!load(d, g, false, &made)) {
+    d->member[0]->backend->release(made.kernels);
+    program_free(made.p);
   }
   err_clear();
   hp_device_close(d);

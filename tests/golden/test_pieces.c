@@ -85,7 +85,8 @@ static void train(const setting *c, bool pieces, outcome *out) {
                     .dropout = c->dropout,
                     .seed = 3,
                     .interleave = c->interleave,
-                    .chunk_bytes = pieces ? (uint64_t)(TOKENS * m->c.vocab) / 2 : never};
+                    .compile = {.chunk_bytes =
+                                    pieces ? (uint64_t)(TOKENS * m->c.vocab) / 2 : never}};
   CHECK_OK(stepper_create(m, &o, &s));
   run_steps(m, s, out);
   CHECK_EQ(in_pieces(s), pieces);

@@ -26,9 +26,8 @@
 #include "ops/ops.h"
 #include "pass/autodiff.h"
 #include "compile/lower.h"
-#include "compile/overlap.h"
+#include "compile/prog_schedule.h"
 #include "pass/pass.h"
-#include "compile/reorder.h"
 #include "compile/streams.h"
 #include "ir/shard_step.h"
 #include "test.h"
@@ -70,33 +69,34 @@ static hp_status run_lower(subject *s) { return lower_graph(s->g, &s->p); }
 
 static hp_status run_streams(subject *s) { return place_waits(s->p, NULL, 0); }
 
-static hp_status run_overlap(subject *s) {
+static hp_status run_schedule(subject *s, schedule_kind kind) {
   static const char pair[] = "device: {flops: 1e9, bandwidth_gb_s: 1000}\n"
                              "links: [{bandwidth_gb_s: 1, latency_us: 0}]\n";
   cluster c;
   mesh m;
+  bool fits;
   const char *name = "a";
   HP_TRY(cluster_parse(pair, sizeof pair - 1, "pair", &c));
   HP_TRY(mesh_init(&(int64_t){2}, &name, 1, NULL, 0, &m));
-  overlap_options o = {.cluster = &c, .mesh = &m, .limit = s->limit, .prefetch = s->prefetch};
-  hp_status st = overlap_schedule(s->p, &o);
+  schedule_options o = {.cluster = &c, .mesh = &m, .cap = {s->limit}, .prefetch = s->prefetch};
+  hp_status st = schedule_program(s->p, kind, &o, &fits);
   mesh_free(&m);
-  return st;
+  if (st || fits) return st;
+  HP_FAIL(HP_ERR_OOM, "no order fits the limit");
 }
+
+static hp_status run_overlap(subject *s) { return run_schedule(s, SCHEDULE_FASTEST); }
+static hp_status run_serial(subject *s) { return run_schedule(s, SCHEDULE_SERIAL); }
+static hp_status run_reorder(subject *s) { return run_schedule(s, SCHEDULE_MINIMUM); }
 
 static hp_status run_memory(subject *s) {
   uint64_t *workspace = mem_calloc(s->p->insts.len, sizeof *workspace);
   HP_TRY_MEM(workspace);
   hp_status st = plan_memory(s->p, workspace, &(memory_options){.limit = s->limit});
   mem_free(workspace);
-  return st;
-}
-
-static hp_status run_reorder(subject *s) {
-  uint64_t *workspace = mem_calloc(s->p->insts.len, sizeof *workspace);
-  HP_TRY_MEM(workspace);
-  hp_status st = reorder_minimum_memory(s->p, workspace);
-  mem_free(workspace);
+  if (!st && s->limit && s->p->arena[TIER_DEVICE] > s->limit)
+    HP_FAIL(HP_ERR_OOM, "%llu bytes are needed, the limit is %llu",
+            (unsigned long long)s->p->arena[TIER_DEVICE], (unsigned long long)s->limit);
   return st;
 }
 
@@ -105,15 +105,18 @@ static hp_status run_shard(subject *s) { return shard_step_run(&s->g, s->layouts
 static const struct {
   const char *name;
   hp_status (*run)(subject *s);
-} steps[] = {{"autodiff", run_autodiff}, {"lower", run_lower},     {"streams", run_streams},
-             {"overlap", run_overlap},   {"reorder", run_reorder}, {"memory", run_memory},
-             {"shard", run_shard}};
+} steps[] = {{"autodiff", run_autodiff}, {"lower", run_lower},   {"streams", run_streams},
+             {"overlap", run_overlap},   {"serial", run_serial}, {"reorder", run_reorder},
+             {"memory", run_memory},     {"shard", run_shard}};
 
 static hp_status run_pass(subject *s, const char *name) {
   hp_graph *out;
   for (int i = 0; pass_table[i].name; i++) {
     if (strcmp(pass_table[i].name, name)) continue;
-    pass_options o = {.remat = s->full, .one_type = s->one_type, .chunk_bytes = s->piece};
+    capabilities can = capabilities_usual();
+    can.one_type = s->one_type;
+    pass_options o = {.options = &(hp_compile_options){.remat = s->full, .chunk_bytes = s->piece},
+                      .can = &can};
     HP_TRY(pass_table[i].run(s->g, &o, &out));
     graph_free(s->g);
     s->g = out;

@@ -135,8 +135,10 @@ static void check_seeds(uint64_t first, int n, const random_options *o, const se
     random_graph x;
     bytes want = {0};
     random_graph_make(seed, o, &x);
-    check_passes(x.g, &(pass_options){0});
-    check_passes(x.g, &(pass_options){.remat = true, .chunk_bytes = 40});
+    capabilities can = capabilities_usual();
+    hp_compile_options usual = {0}, spare = {.remat = true, .chunk_bytes = 40};
+    check_passes(x.g, &(pass_options){.options = &usual, .can = &can});
+    check_passes(x.g, &(pass_options){.options = &spare, .can = &can});
     for (int k = 0; k < settings; k++) {
       bytes got = run_graph(&x, &s[k]);
       if (k && (got.len != want.len || memcmp(got.at, want.at, got.len)))

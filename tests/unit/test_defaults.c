@@ -70,12 +70,19 @@ TEST(limits_have_the_values_that_the_pages_tell) {
       {"connections of strangers", HEARTBEAT_STRANGERS, 64},
       {"runs that times are taken of", EXEC_RECENT, 8},
       {"bytes of a YAML file", YAML_SIZE_MAX, 8 << 20},
-      {"bytes of a value that is stored whole", PASS_CHUNK_BYTES, 64 << 20},
   };
   for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
     if (limits[i].is != limits[i].want)
       test_fail(__FILE__, __LINE__, "%s: %lld, want %lld", limits[i].what, limits[i].is,
                 limits[i].want);
+}
+
+TEST(kernels_of_a_device_are_taken_to_be_those_of_a_cpu) {
+  capabilities can = capabilities_usual();
+  CHECK_EQ(can.chunk_bytes, 64 << 20);
+  CHECK_NEAR(can.flops_per_byte, 80, 0);
+  CHECK_EQ(can.horizontal_rows, 16);
+  CHECK(!can.one_type && !can.kernels);
 }
 
 static generation defaults_with(const char *config) {

@@ -17,18 +17,20 @@ static backend_iface late;
 static _Atomic uint32_t launches;
 
 /* Waits for up to 0.2 ms before an instruction, so that streams overtake one another. */
-static hp_status launch_late(void *loaded, uint32_t i, void *const *at, void *workspace) {
+static hp_status launch_late(void *loaded, const program *p, const prog_inst *n, void *const *at,
+                             void *workspace) {
   uint32_t h = atomic_fetch_add(&launches, 1) * 2654435761u;
   nanosleep(&(struct timespec){0, (long)(h >> 14) % 4 ? 0 : (long)(h >> 16) * 3}, NULL);
-  return backend_cpu.launch(loaded, i, at, workspace);
+  return backend_cpu.launch(loaded, p, n, at, workspace);
 }
 
 static _Atomic uint32_t started;
 static uint32_t lost; /* the launch that fails; 0 = none */
 
-static hp_status launch_or_lose(void *loaded, uint32_t i, void *const *at, void *workspace) {
+static hp_status launch_or_lose(void *loaded, const program *p, const prog_inst *n, void *const *at,
+                                void *workspace) {
   if (atomic_fetch_add(&started, 1) + 1 == lost) HP_FAIL(HP_ERR_DEVICE, "the device is lost");
-  return launch_late(loaded, i, at, workspace);
+  return launch_late(loaded, p, n, at, workspace);
 }
 
 static hp_device *open_device(bool is_late) {
@@ -140,9 +142,10 @@ TEST(a_failed_instruction_ends_the_run_and_the_next_run_is_right) {
 
 static long delay_us;
 
-static hp_status launch_delayed(void *loaded, uint32_t i, void *const *at, void *workspace) {
+static hp_status launch_delayed(void *loaded, const program *p, const prog_inst *n, void *const *at,
+                                void *workspace) {
   nanosleep(&(struct timespec){0, delay_us * 1000}, NULL);
-  return backend_cpu.launch(loaded, i, at, workspace);
+  return backend_cpu.launch(loaded, p, n, at, workspace);
 }
 
 /* Every second run takes far longer, the last among them: a table of that run alone, of the slower

@@ -159,7 +159,11 @@ static int count(const char *text, const char *part) {
 static hp_graph *new_graph(hp_shape s, const char *const *name, int names) {
   hp_graph *g;
   CHECK_OK(hp_graph_create(&g));
-  for (int i = 0; i < names; i++) hp_output(g, "y", hp_param(g, name[i], HP_F32, s));
+  for (int i = 0; i < names; i++) {
+    char out[16];
+    snprintf(out, sizeof out, i ? "y%d" : "y", i);
+    hp_output(g, out, hp_param(g, name[i], HP_F32, s));
+  }
   CHECK_OK(hp_graph_status(g));
   return g;
 }

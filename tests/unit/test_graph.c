@@ -2,7 +2,7 @@
 
 #include "ir/print.h"
 #include "ops/random_graph.h"
-#include "pass/pass.h"
+#include "bare_target.h"
 
 #include <math.h>
 
@@ -97,7 +97,10 @@ TEST(random_graphs_read_back_as_they_were_printed_after_every_pass) {
     const hp_graph *at = x.g;
     hp_graph *made = NULL, *next;
     for (int i = 0; pass_table[i].name; i++) {
-      CHECK_OK(pass_table[i].run(at, &(pass_options){.remat = true}, &next));
+      capabilities can = capabilities_usual();
+      hp_compile_options options = {.remat = true};
+      pass_options o = {.options = &options, .can = &can};
+      CHECK_OK(pass_table[i].run(at, &o, &next));
       graph_free(made);
       at = made = next;
       check_round_trip(at);
@@ -208,10 +211,11 @@ TEST(damaged_graph_text_is_refused_or_sound) {
 }
 
 static hp_status parse_and_pass(const char *text) {
-  hp_graph *g, *out;
+  hp_graph *g;
+  program *p;
   HP_TRY(hp_graph_parse(text, "text", &g));
-  hp_status st = pass_run_all(g, &(pass_options){.remat = true}, &out);
-  if (!st) graph_free(out);
+  hp_status st = bare_compile(g, &(hp_compile_options){.remat = true}, &p);
+  if (!st) program_free(p);
   hp_graph_free(g);
   return st;
 }

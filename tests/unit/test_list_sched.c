@@ -12,7 +12,7 @@ enum { MAX = 48, EDGES = 512 };
 
 typedef struct {
   double duration[MAX];
-  uint8_t stream[MAX], keep[MAX];
+  uint8_t stream[MAX], keep[MAX], tier[MAX];
   uint64_t workspace[MAX], bytes[MAX];
   uint32_t dep0[MAX + 1], dep[EDGES], def[MAX], use0[MAX + 1], use[EDGES];
   list_problem p;
@@ -30,7 +30,8 @@ static void start(graph *t, uint32_t streams) {
                         .def = t->def,
                         .use0 = t->use0,
                         .use = t->use,
-                        .keep = t->keep};
+                        .keep = t->keep,
+                        .tier = t->tier};
 }
 
 static uint32_t node(graph *t, uint8_t stream, double seconds) {
@@ -74,17 +75,17 @@ static void happens_before(const graph *t, const list_schedule *s, bool before[M
         if (before[i][k] && before[k][j]) before[i][j] = true;
 }
 
-/* Bytes that may be in use when a node runs: of all before it in the order, what is not surely
- * dead. */
-static uint64_t held_at(const graph *t, const list_schedule *s, bool before[MAX][MAX],
-                        uint32_t at) {
+/* Bytes of a tier that may be in use when a node runs: of all before it in the order, what is not
+ * surely dead. */
+static uint64_t held_at(const graph *t, const list_schedule *s, bool before[MAX][MAX], uint32_t at,
+                        uint32_t tier) {
   uint32_t x = s->order[at];
   uint64_t sum = 0;
   bool made[MAX] = {0};
   for (uint32_t i = 0; i <= at; i++) {
     uint32_t y = s->order[i];
     made[y] = true;
-    if (y == x || !before[y][x]) sum += t->workspace[y];
+    if (!tier && (y == x || !before[y][x])) sum += t->workspace[y];
   }
   for (uint32_t v = 0; v < t->p.n_values; v++) {
     bool input = t->def[v] == LIST_INPUT, dead = !t->keep[v];
@@ -92,9 +93,29 @@ static uint64_t held_at(const graph *t, const list_schedule *s, bool before[MAX]
     if (!input && !before[t->def[v]][x]) dead = false;
     for (uint32_t k = t->use0[v]; k < t->use0[v + 1]; k++)
       if (!before[t->use[k]][x]) dead = false;
-    if (!dead) sum += t->bytes[v];
+    if (!dead && t->tier[v] == tier) sum += t->bytes[v];
   }
   return sum;
+}
+
+static void check_tier(const graph *t, const list_schedule *s, bool before[MAX][MAX],
+                       uint32_t tier) {
+  uint32_t n = (uint32_t)t->p.n;
+  uint64_t peak = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    uint64_t held = held_at(t, s, before, i, tier);
+    if (held > peak) peak = held;
+  }
+  CHECK(peak <= s->peak[tier]);
+  if (n && s->peak[tier] > peak) { /* the inputs before the first node may be the peak */
+    uint64_t inputs = 0;
+    for (uint32_t v = 0; v < t->p.n_values; v++)
+      if (t->tier[v] == tier && t->def[v] == LIST_INPUT &&
+          (t->keep[v] || t->use0[v] < t->use0[v + 1]))
+        inputs += t->bytes[v];
+    CHECK_EQ(s->peak[tier], inputs);
+  }
+  if (t->p.cap[tier]) CHECK(s->peak[tier] <= t->p.cap[tier]);
 }
 
 /* Everything that a schedule promises. */
@@ -102,7 +123,7 @@ static void check(const graph *t, const list_schedule *s) {
   static bool before[MAX][MAX];
   uint32_t n = (uint32_t)t->p.n, last[LIST_STREAMS], seen[MAX] = {0};
   double end = 0;
-  uint64_t peak = 0;
+  CHECK(s->fits);
   for (uint32_t k = 0; k < LIST_STREAMS; k++) last[k] = NONE;
   for (uint32_t i = 0; i < n; i++) {
     uint32_t x = s->order[i], *l = &last[t->stream[s->order[i]]];
@@ -118,19 +139,7 @@ static void check(const graph *t, const list_schedule *s) {
   for (uint32_t a = 0; a < n; a++)
     for (uint32_t b = 0; b < n; b++)
       if (before[a][b]) CHECK(seen[a] < seen[b] && s->end_s[a] <= s->start_s[b]);
-  for (uint32_t i = 0; i < n; i++) {
-    uint64_t held = held_at(t, s, before, i);
-    if (held > peak) peak = held;
-  }
-  CHECK(peak <= s->peak);
-  if (n && s->peak > peak) { /* the inputs before the first node may be the peak */
-    uint64_t inputs = 0;
-    for (uint32_t v = 0; v < t->p.n_values; v++)
-      if (t->def[v] == LIST_INPUT && (t->keep[v] || t->use0[v] < t->use0[v + 1]))
-        inputs += t->bytes[v];
-    CHECK_EQ(s->peak, inputs);
-  }
-  if (t->p.cap) CHECK(s->peak <= t->p.cap);
+  for (uint32_t tier = 0; tier < LIST_TIERS; tier++) check_tier(t, s, before, tier);
 }
 
 TEST(the_longest_path_goes_first_and_transfers_run_beside_computation) {
@@ -158,30 +167,31 @@ TEST(the_longest_path_goes_first_and_transfers_run_beside_computation) {
 TEST(the_cap_holds_nodes_back_and_the_minimum_is_named_when_nothing_fits) {
   graph t;
   list_schedule s;
-  uint64_t needed;
+  uint64_t needed[LIST_TIERS];
   start(&t, 1);
   uint32_t a = node(&t, 0, 9), b = node(&t, 0, 9), x = node(&t, 0, 1), y = node(&t, 0, 1);
   value(&t, 100, a, x, NONE, NONE);
   value(&t, 100, b, y, NONE, NONE);
   value(&t, 5, x, y, NONE, NONE);
-  CHECK_OK(list_schedule_make(&t.p, &s, &needed));
-  CHECK_EQ(s.peak, 205);
+  CHECK_OK(list_schedule_make(&t.p, &s, needed));
+  CHECK_EQ(s.peak[0], 205);
   CHECK(s.order[0] == a && s.order[1] == b);
   list_schedule_free(&s);
-  t.p.cap = 105;
-  CHECK_OK(list_schedule_make(&t.p, &s, &needed));
+  t.p.cap[0] = 105;
+  CHECK_OK(list_schedule_make(&t.p, &s, needed));
   check(&t, &s);
   CHECK(s.order[0] == a && s.order[1] == x && s.order[2] == b && s.order[3] == y);
-  CHECK_EQ(s.peak, 105);
-  CHECK_EQ(needed, 105);
+  CHECK_EQ(s.peak[0], 105);
+  CHECK_EQ(needed[0], 105);
   list_schedule_free(&s);
-  t.p.cap = 104;
-  CHECK_FAILS(list_schedule_make(&t.p, &s, &needed),
-              "no order of the 4 nodes was found that needs at most 104 bytes; the best needs 105");
-  CHECK_EQ(needed, 105);
-  t.p.cap = 105, t.p.keep_order = true;
-  CHECK_FAILS(list_schedule_make(&t.p, &s, &needed), "the best needs 205");
-  CHECK_EQ(needed, 205);
+  t.p.cap[0] = 104;
+  CHECK_OK(list_schedule_make(&t.p, &s, needed));
+  CHECK(!s.fits && !s.order);
+  CHECK_EQ(needed[0], 105);
+  t.p.cap[0] = 105, t.p.keep_order = true;
+  CHECK_OK(list_schedule_make(&t.p, &s, needed));
+  CHECK(!s.fits);
+  CHECK_EQ(needed[0], 205);
 }
 
 TEST(memory_freed_by_another_stream_is_used_only_after_a_wait_for_it) {
@@ -195,21 +205,21 @@ TEST(memory_freed_by_another_stream_is_used_only_after_a_wait_for_it) {
   check(&t, &s);
   CHECK_EQ(s.n_edges, 0);
   CHECK_NEAR(s.makespan_s, 6, 0);
-  CHECK_EQ(s.peak, 200);
+  CHECK_EQ(s.peak[0], 200);
   list_schedule_free(&s);
-  t.p.cap = 150;
+  t.p.cap[0] = 150;
   CHECK_OK(list_schedule_make(&t.p, &s, NULL));
   check(&t, &s);
   CHECK_EQ(s.n_edges, 1);
   CHECK(s.edge[0].before == send && s.edge[0].after == b);
   CHECK_NEAR(s.start_s[b], 6, 0);
-  CHECK_EQ(s.peak, 100);
+  CHECK_EQ(s.peak[0], 100);
   list_schedule_free(&s);
 }
 
 static uint32_t draw(unsigned *seed, uint32_t below) { return (uint32_t)rand_r(seed) % below; }
 
-static void random_graph(unsigned *seed, graph *t, uint32_t n, uint32_t streams) {
+static void random_graph(unsigned *seed, graph *t, uint32_t n, uint32_t streams, uint32_t tiers) {
   start(t, streams);
   for (uint32_t i = 0; i < n; i++) {
     node(t, (uint8_t)draw(seed, streams), draw(seed, 5));
@@ -224,6 +234,7 @@ static void random_graph(unsigned *seed, graph *t, uint32_t n, uint32_t streams)
     }
     uint32_t v = value(t, draw(seed, 20), input ? LIST_INPUT : i, r[0], r[1], r[2]);
     t->keep[v] = draw(seed, 12) == 0;
+    t->tier[v] = tiers > 1 ? (uint8_t)draw(seed, tiers) : 0;
   }
 }
 
@@ -233,25 +244,27 @@ TEST(random_schedules_keep_all_promises_at_every_cap) {
   for (int round = 0; round < 700; round++) {
     graph t;
     list_schedule s, again, order;
-    uint64_t needed;
-    random_graph(&seed, &t, draw(&seed, MAX), 1 + draw(&seed, 4));
-    CHECK_OK(list_schedule_make(&t.p, &s, &needed));
+    uint64_t needed[LIST_TIERS];
+    random_graph(&seed, &t, draw(&seed, MAX), 1 + draw(&seed, 4), 1 + draw(&seed, 3));
+    CHECK_OK(list_schedule_make(&t.p, &s, needed));
     check(&t, &s);
-    t.p.cap = needed + draw(&seed, 4) * (s.peak > needed ? (s.peak - needed) / 3 : 0);
+    for (int m = 0; m < 2; m++) /* tier 2 has none */
+      t.p.cap[m] =
+          needed[m] + draw(&seed, 4) * (s.peak[m] > needed[m] ? (s.peak[m] - needed[m]) / 3 : 0);
     list_schedule_free(&s);
-    if (!t.p.cap) continue;
-    CHECK_OK(list_schedule_make(&t.p, &s, &needed));
+    if (!t.p.cap[0]) continue;
+    CHECK_OK(list_schedule_make(&t.p, &s, needed));
     check(&t, &s);
     capped += s.n_edges > 0;
-    CHECK_OK(list_schedule_make(&t.p, &again, &needed));
+    CHECK_OK(list_schedule_make(&t.p, &again, needed));
     CHECK(!memcmp(s.order, again.order, t.p.n * sizeof *s.order));
     CHECK(!memcmp(s.start_s, again.start_s, t.p.n * sizeof *s.start_s));
     list_schedule_free(&again);
     t.p.keep_order = true;
-    if (list_schedule_make(&t.p, &order, &needed)) {
+    CHECK_OK(list_schedule_make(&t.p, &order, needed));
+    if (!order.fits) {
       refused++;
-      CHECK(needed > t.p.cap);
-      err_clear();
+      CHECK(needed[0] > t.p.cap[0] || (t.p.cap[1] && needed[1] > t.p.cap[1]));
     } else {
       check(&t, &order);
       faster += order.makespan_s > s.makespan_s;
@@ -295,26 +308,25 @@ TEST(small_graphs_are_refused_only_when_hardly_any_order_fits) {
   for (int round = 0; round < rounds; round++) {
     graph t;
     list_schedule s;
-    uint64_t needed;
-    random_graph(&seed, &t, 1 + draw(&seed, 6), 1);
+    uint64_t needed[LIST_TIERS];
+    random_graph(&seed, &t, 1 + draw(&seed, 6), 1, 1);
     t.p.workspace = t.workspace;
     uint64_t least = least_peak(&t, 0, UINT64_MAX);
-    t.p.cap = least ? least : 1;
-    hp_status st = list_schedule_make(&t.p, &s, &needed);
-    if (st) {
-      CHECK(needed > least);
-      err_clear();
-      t.p.cap = needed;
-      CHECK_OK(list_schedule_make(&t.p, &s, &needed));
+    t.p.cap[0] = least ? least : 1;
+    CHECK_OK(list_schedule_make(&t.p, &s, needed));
+    if (!s.fits) {
+      CHECK(needed[0] > least);
+      t.p.cap[0] = needed[0];
+      CHECK_OK(list_schedule_make(&t.p, &s, needed));
     } else {
       exact++;
     }
     check(&t, &s);
     list_schedule_free(&s);
     if (least < 2) continue;
-    t.p.cap = least - 1;
-    CHECK_FAILS(list_schedule_make(&t.p, &s, &needed), "no order of the");
-    CHECK(needed >= least);
+    t.p.cap[0] = least - 1;
+    CHECK_OK(list_schedule_make(&t.p, &s, needed));
+    CHECK(!s.fits && needed[0] >= least);
   }
   CHECK(exact > rounds * 9 / 10);
 }
@@ -335,6 +347,9 @@ TEST(malformed_graphs_are_refused_by_name) {
   CHECK_FAILS(list_schedule_make(&t.p, &s, NULL), "is read by node 7");
   t.use[0] = b, t.bytes[v] = UINT64_C(1) << 63;
   CHECK_FAILS(list_schedule_make(&t.p, &s, NULL), "value 0 has 9223372036854775808 bytes");
+  t.bytes[v] = 1, t.tier[v] = LIST_TIERS;
+  CHECK_FAILS(list_schedule_make(&t.p, &s, NULL), "value 0 is in tier 3");
+  t.tier[v] = 0;
   t.bytes[v] = 1, t.workspace[b] = UINT64_MAX;
   CHECK_FAILS(list_schedule_make(&t.p, &s, NULL), "node 1 needs 18446744073709551615 bytes");
   t.workspace[b] = 0, t.duration[b] = NAN;
@@ -382,15 +397,15 @@ static double time_of_step(uint32_t layers, bool capped) {
                     .use0 = use0,
                     .use = use};
   list_schedule s;
-  uint64_t needed;
+  uint64_t needed[LIST_TIERS];
   double t = cpu_s();
-  CHECK_OK(list_schedule_make(&p, &s, &needed));
+  CHECK_OK(list_schedule_make(&p, &s, needed));
   if (capped) {
     list_schedule_free(&s);
-    p.cap = needed + needed / 100;
+    p.cap[0] = needed[0] + needed[0] / 100;
     t = cpu_s();
-    CHECK_OK(list_schedule_make(&p, &s, &needed));
-    CHECK(s.peak <= p.cap);
+    CHECK_OK(list_schedule_make(&p, &s, needed));
+    CHECK(s.peak[0] <= p.cap[0]);
   }
   t = cpu_s() - t;
   list_schedule_free(&s);
@@ -408,20 +423,20 @@ TEST(scheduling_takes_time_nearly_linear_in_nodes) {
 TEST(scheduling_survives_every_failed_allocation) {
   graph t;
   unsigned seed = 2;
-  uint64_t needed;
+  uint64_t needed[LIST_TIERS];
   list_schedule s;
   for (size_t edges = 0; !edges;) {
-    random_graph(&seed, &t, 20, 3);
-    CHECK_OK(list_schedule_make(&t.p, &s, &needed));
-    t.p.cap = needed;
+    random_graph(&seed, &t, 20, 3, 1);
+    CHECK_OK(list_schedule_make(&t.p, &s, needed));
+    t.p.cap[0] = needed[0];
     list_schedule_free(&s);
-    CHECK_OK(list_schedule_make(&t.p, &s, &needed));
+    CHECK_OK(list_schedule_make(&t.p, &s, needed));
     edges = s.n_edges;
     list_schedule_free(&s);
   }
   for (uint64_t k = 1;; k++) {
     mem_fail_at(k);
-    hp_status st = list_schedule_make(&t.p, &s, &needed);
+    hp_status st = list_schedule_make(&t.p, &s, needed);
     mem_fail_at(0);
     if (!st) break;
     CHECK_EQ(st, HP_ERR_OOM);

@@ -4,10 +4,8 @@
 
 #include "ops/ops.h"
 #include "pass/autodiff.h"
-#include "compile/lower.h"
-#include "pass/pass.h"
-#include "compile/reorder.h"
-#include "compile/streams.h"
+#include "bare_target.h"
+#include "compile/prog_schedule.h"
 
 #include <sys/resource.h>
 
@@ -49,7 +47,8 @@ static val view(net *n, val y, int i) {
 /* A chain in one block, with its backward, to a plan with offsets. */
 static void check_chain(link_fn link) {
   net n = {0};
-  hp_graph *passed;
+  bare_target b;
+  bool fits;
   program *p;
   val dx;
   int64_t dim[2] = {8, 8};
@@ -62,16 +61,13 @@ static void check_chain(link_fn link) {
   CHECK_OK(graph_status(n.g));
   CHECK_OK(pass_autodiff(n.g, y, &n.x, 1, &dx));
   ops_output(n.g, "dx", dx);
-  CHECK_OK(pass_run_all(n.g, &(pass_options){.remat = true}, &passed));
-  CHECK_OK(lower_graph(passed, &p));
-  uint64_t *workspace = mem_calloc(p->insts.len, sizeof *workspace);
-  CHECK(workspace);
-  CHECK_OK(place_waits(p, NULL, 0));
-  CHECK_OK(plan_memory(p, workspace, &(memory_options){0}));
-  CHECK_OK(reorder_minimum_memory(p, workspace));
-  mem_free(workspace);
+  CHECK_OK(bare_compile(n.g, &(hp_compile_options){.remat = true}, &p));
+  CHECK_OK(bare_target_init(&b));
+  schedule_options o = {.cluster = &b.c, .mesh = &b.m};
+  CHECK_OK(schedule_program(p, SCHEDULE_MINIMUM, &o, &fits));
+  CHECK(fits);
+  mesh_free(&b.m);
   program_free(p);
-  graph_free(passed);
   graph_free(n.g);
 }
 

@@ -9,7 +9,7 @@
 
 typedef struct {
   cpu_loading l;
-  void **plan; /* by instruction */
+  void **plan; /* by kernel */
 } cpu_program;
 
 static const char *cpu_engine(void *dev) {
@@ -25,9 +25,11 @@ static hp_status cpu_set_engine(void *dev, const char *name) {
 }
 
 /* The engines of fixed bits run every query; libraries, those of one type. */
-static bool cpu_one_type(void *dev) {
+static void cpu_capabilities(void *dev, const capabilities *planned, capabilities *out) {
   const gemm_engine *e = ((cpu_device *)dev)->engine;
-  return !e || !e->exact;
+  (void)planned;
+  *out = capabilities_usual();
+  out->one_type = !e || !e->exact;
 }
 
 static void cpu_tuning(void *dev, str *out) {
@@ -76,20 +78,21 @@ static void cpu_release(void *loaded) {
   mem_free(c);
 }
 
-static hp_status plan_all(cpu_program *c, program *p, uint64_t *workspace) {
+static hp_status plan_all(cpu_program *c, const program *p, uint64_t *workspace) {
   for (size_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
     const cpu_kernel *k = &cpu_kernels[n->op];
+    if (c->plan[n->kernel]) continue; /* of another instruction with the same kernel */
     if (op_flags((op_id)n->op) & OPF_COLLECTIVE) continue; /* the runtime's */
     if (!k->run)
       HP_FAIL(HP_ERR_UNSUPPORTED, "op \"%s\" at \"%s\" has no CPU kernel", op_table[n->op].name,
               program_str(p, n->loc));
-    if (k->plan) HP_TRY(k->plan(&c->l, n, &c->plan[i], &workspace[i]));
+    if (k->plan) HP_TRY(k->plan(&c->l, n, &c->plan[n->kernel], &workspace[n->kernel]));
   }
   return HP_OK;
 }
 
-static hp_status cpu_prepare(void *dev, program *p, uint64_t *workspace, void **loaded) {
+static hp_status cpu_prepare(void *dev, const program *p, uint64_t *workspace, void **loaded) {
   cpu_program *c = mem_calloc(1, sizeof *c);
   HP_TRY_MEM(c);
   c->l.dev = dev;
@@ -101,17 +104,20 @@ static hp_status cpu_prepare(void *dev, program *p, uint64_t *workspace, void **
   if (!st) st = plan_all(c, p, workspace);
   if (!st) st = loop_module_build(c->l.loops);
   pool_bind_caller(c->l.dev->threads, true);
-  for (size_t i = 0; !st && i < p->insts.len; i++)
-    if (program_inst(p, i)->op == OP_FUSED) workspace[i] = loop_scratch(c->plan[i]);
+  for (size_t i = 0; !st && i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    if (n->op == OP_FUSED) workspace[n->kernel] = loop_scratch(c->plan[n->kernel]);
+  }
+  c->l.p = NULL; /* it may be put in another order, and go */
   if (st) cpu_release(c);
   else *loaded = c;
   return st;
 }
 
-static hp_status cpu_launch(void *loaded, uint32_t i, void *const *at, void *workspace) {
+static hp_status cpu_launch(void *loaded, const program *p, const prog_inst *n, void *const *at,
+                            void *workspace) {
   cpu_program *c = loaded;
-  const prog_inst *n = program_inst(c->l.p, i);
-  cpu_call call = {c->l.dev, c->l.p, n, c->plan[i], at, workspace};
+  cpu_call call = {c->l.dev, p, n, c->plan[n->kernel], at, workspace};
   return cpu_kernels[n->op].run(&call);
 }
 
@@ -183,7 +189,7 @@ const backend_iface backend_cpu = {.name = "cpu",
                                    .threads = cpu_threads,
                                    .engine = cpu_engine,
                                    .set_engine = cpu_set_engine,
-                                   .one_type = cpu_one_type,
+                                   .capabilities = cpu_capabilities,
                                    .tuning = cpu_tuning,
                                    .set_tuning = cpu_set_tuning,
                                    .measure = cpu_measure};

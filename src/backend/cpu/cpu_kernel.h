@@ -23,7 +23,7 @@ typedef struct {
 
 typedef struct {
   cpu_device *dev;
-  program *p;
+  const program *p;   /* as it is prepared */
   loop_module *loops; /* kernels of the program's `fused` instructions */
   arena mem;          /* of the plans */
 } cpu_loading;

@@ -1,0 +1,351 @@
+#include "compile/compile.h"
+
+#include "base/io.h"
+#include "base/milestone.h"
+#include "compile/lower.h"
+#include "compile/prog_schedule.h"
+#include "compile/state_class.h"
+#include "compile/streams.h"
+#include "ir/print.h"
+#include "ops/ops.h"
+
+#include <string.h>
+
+/* What stages read and write. */
+struct stage_state {
+  compilation *c;
+  const target *t;
+  const shard_plan *layouts;
+  hp_graph *graph;      /* of a device, from the first pass to `lower`; NULL: still c->local */
+  program *p;           /* from `lower` on */
+  str notes;            /* of passes */
+  uint64_t *workspace;  /* by kernel */
+  void *kernels;        /* of the target */
+  schedule_options how; /* of the order that is tried */
+  schedule_kind kind;
+  bool fits;
+};
+
+#define STAGE(group, name, reads, writes, doc) static hp_status stage_##name(stage_state *s);
+#define PASS(name, doc)
+#include "compile/stages.def"
+#undef STAGE
+#undef PASS
+
+const stage_row stage_table[] = {
+#define STAGE(group, name, reads, writes, doc)                                                     \
+  {#name, reads, writes, doc, STAGE_##group, stage_##name, NULL},
+#define PASS(name, doc)                                                                            \
+  {#name, "graph of a device", "graph of a device", doc, STAGE_LOWER, NULL, pass_##name},
+#include "compile/stages.def"
+#undef STAGE
+#undef PASS
+    {NULL, NULL, NULL, NULL, STAGE_SHARD, NULL, NULL}};
+
+/* --- running a group of stages ------------------------------------------------------------------
+ */
+
+static const hp_graph *graph_at(const stage_state *s) { return s->graph ? s->graph : s->c->local; }
+
+/* The text of what there is, as DIR/NN_NAME.hp or .txt. */
+static hp_status dump(const stage_state *s, int row) {
+  const char *dir = s->c->options->dump_dir;
+  str name = {0}, file = {0}, text = {0};
+  str_printf(&name, "%02d_%s.%s", row, stage_table[row].name, s->p ? "txt" : "hp");
+  hp_status st = str_status(&name);
+  if (!st) st = path_join(&file, dir, name.at);
+  if (!st) st = s->p ? program_print(s->p, &text) : graph_print(graph_at(s), &text);
+  if (!st) st = file_write(file.at, text.at ? text.at : "", text.len);
+  str_free(&name);
+  str_free(&file);
+  str_free(&text);
+  return st;
+}
+
+static hp_status run_pass(stage_state *s, const stage_row *row) {
+  hp_graph *next;
+  pass_options o = {.options = s->c->options, .can = s->t->can, .notes = &s->notes};
+  HP_TRY(row->pass(graph_at(s), &o, &next));
+  graph_free(s->graph);
+  s->graph = next;
+  return HP_OK;
+}
+
+static hp_status run_group(stage_state *s, stage_group group) {
+  for (int i = 0; stage_table[i].name; i++) {
+    const stage_row *row = &stage_table[i];
+    if (row->group != group) continue;
+    milestone_count_work();
+    HP_TRY(row->run ? row->run(s) : run_pass(s, row));
+    if (s->c->options->dump_dir && group != STAGE_ORDER) HP_TRY(dump(s, i));
+  }
+  return HP_OK;
+}
+
+/* --- SHARD ---------------------------------------------------------------------------------------
+ */
+
+/* Collectives are the compiler's: a graph of one logical device has none among several. */
+static hp_status stage_check(stage_state *s) {
+  const hp_graph *g = s->c->global;
+  uint32_t node;
+  HP_TRY(graph_status(g));
+  HP_TRY(ops_check_names(g, &node));
+  for (uint32_t i = 0; i < g->nodes.len; i++) {
+    const ir_node *n = graph_node(g, i);
+    if (op_flags((op_id)n->op) & OPF_COLLECTIVE && attr_int(g, n, "n") > 1)
+      HP_FAIL(HP_ERR_ARG, "%s \"%s\" of %lld devices: only the compiler makes these, from layouts",
+              op_table[n->op].name, graph_str(g, n->loc), (long long)attr_int(g, n, "n"));
+  }
+  return HP_OK;
+}
+
+static hp_status stage_sum_first(stage_state *s) {
+  if (!s->layouts || !s->layouts->no_partial_sums) return HP_OK;
+  HP_TRY(
+      pass_accumulate(s->c->global, &(pass_options){.options = s->c->options}, &s->c->own_global));
+  s->c->global = s->c->local = s->c->own_global;
+  return HP_OK;
+}
+
+static hp_status stage_shard(stage_state *s) {
+  if (!s->layouts) return HP_OK;
+  HP_TRY(shard_graph(s->c->global, s->layouts, &s->c->shards));
+  s->c->local = s->c->shards.graph;
+  return HP_OK;
+}
+
+hp_status compile_begin(const hp_graph *g, const shard_plan *layouts, const hp_compile_options *o,
+                        compilation *out) {
+  static const hp_compile_options usual;
+  *out = (compilation){.options = o ? o : &usual, .global = g, .local = g};
+  return run_group(&(stage_state){.c = out, .layouts = layouts}, STAGE_SHARD);
+}
+
+void compile_end(compilation *c) {
+  program_free(c->lowered);
+  sharded_free(&c->shards);
+  graph_free(c->own_global);
+  *c = (compilation){0};
+}
+
+/* --- LOWER ---------------------------------------------------------------------------------------
+ */
+
+static hp_status stage_lower(stage_state *s) {
+  HP_TRY(lower_graph(graph_at(s), &s->p));
+  s->p->notes = s->notes;
+  s->notes = (str){0};
+  return HP_OK;
+}
+
+static hp_status stage_classify(stage_state *s) {
+  return state_classes_set(s->c->global, s->p, s->c->model);
+}
+
+static hp_status lower(compilation *c, const target *t) {
+  stage_state s = {.c = c, .t = t};
+  hp_status st = run_group(&s, STAGE_LOWER);
+  graph_free(s.graph);
+  str_free(&s.notes);
+  if (st) program_free(s.p);
+  else c->lowered = s.p;
+  return st;
+}
+
+/* --- PLACE ---------------------------------------------------------------------------------------
+ */
+
+static hp_status stage_choose(stage_state *s) { return s->t->choose(s->t->context, s->p); }
+
+static hp_status stage_prepare(stage_state *s) {
+  s->workspace = mem_calloc(s->p->insts.len, sizeof *s->workspace);
+  HP_TRY_MEM(s->workspace);
+  return s->t->prepare(s->t->context, s->p, s->workspace, &s->kernels);
+}
+
+/* --- ORDER ---------------------------------------------------------------------------------------
+ */
+
+static hp_status stage_schedule(stage_state *s) {
+  return schedule_program(s->p, s->kind, &s->how, &s->fits);
+}
+
+static hp_status stage_place(stage_state *s) {
+  if (!s->fits) return HP_OK;
+  HP_TRY(plan_memory(s->p, s->workspace, &(memory_options){.limit = s->how.cap[TIER_DEVICE]}));
+  return HP_OK;
+}
+
+static hp_status stage_trim(stage_state *s) { return s->fits ? trim_waits(s->p) : HP_OK; }
+
+/* The orders that are tried under a limit, from the fastest to the one that needs the least memory,
+ * and what is given up for it, in words for people. */
+static const struct {
+  schedule_kind kind;
+  bool with_room; /* under caps that are lower by what the plan before was above the limit */
+  const char *note;
+} orders[] = {{SCHEDULE_FASTEST, false, NULL},
+              {SCHEDULE_FASTEST, true,
+               "less communication beside computation than would be fastest"},
+              {SCHEDULE_SERIAL, false, "no communication beside computation"},
+              {SCHEDULE_MINIMUM, false,
+               "the one that needs least memory, with no communication beside computation"}};
+enum { SERIAL_ORDER = 2, ORDERS = sizeof orders / sizeof *orders };
+
+/* More than can be is the most that can be. */
+static uint64_t add_bytes(uint64_t a, uint64_t b) {
+  return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* Bytes beside work memory: named tensors, those that other programs will make as well. */
+static uint64_t reserved_bytes(const stage_state *s) {
+  uint64_t bytes = s->t->resident_bytes(s->t->context, s->p);
+  return add_bytes(bytes, s->c->options->reserve_bytes);
+}
+
+/* Bytes that work memory of each tier may take; 0 = no limit. */
+static void find_limits(const stage_state *s, uint64_t limit[TIER_COUNT]) {
+  for (int t = 0; t < TIER_COUNT; t++) {
+    uint64_t taken = t == TIER_DEVICE ? reserved_bytes(s) : 0, all = s->t->limit[t];
+    limit[t] = !all ? 0 : all > taken ? all - taken : 1;
+  }
+}
+
+static bool is_within(const program *p, const uint64_t limit[TIER_COUNT]) {
+  for (int t = 0; t < TIER_COUNT; t++)
+    if (limit[t] && p->arena[t] > limit[t]) return false;
+  return true;
+}
+
+/* A refusal that names what would do: `work` bytes of the device beside named tensors. */
+static hp_status too_small(const stage_state *s, uint64_t work) {
+  uint64_t taken = reserved_bytes(s), all = add_bytes(taken, work);
+  uint64_t limit = s->t->limit[TIER_DEVICE], reserve = s->c->options->reserve_bytes;
+  for (int t = TIER_DEVICE + 1; t < TIER_COUNT; t++)
+    if (s->t->limit[t] && s->p->arena[t] > s->t->limit[t])
+      HP_FAIL(HP_ERR_OOM, "%s memory limit %llu bytes is too small: %llu are needed", tier_name(t),
+              (unsigned long long)s->t->limit[t], (unsigned long long)s->p->arena[t]);
+  if (all == UINT64_MAX)
+    HP_FAIL(
+        HP_ERR_OOM,
+        "memory limit %llu bytes is too small: reserve_bytes is %llu, more than any limit holds "
+        "beside %llu of work memory; set reserve_bytes to what other programs' params take",
+        (unsigned long long)limit, (unsigned long long)reserve, (unsigned long long)work);
+  HP_FAIL(HP_ERR_OOM,
+          "memory limit %llu bytes is too small: params and optimizer state take %llu, work memory "
+          "%llu; set memory_limit to %llu bytes or more; smaller inputs, or remat, take less",
+          (unsigned long long)limit, (unsigned long long)taken, (unsigned long long)work,
+          (unsigned long long)all);
+}
+
+/* The orders to try one after the other, and what is known of those before. */
+typedef struct {
+  uint64_t limit[TIER_COUNT];
+  uint64_t above;              /* bytes of the device by which the last plan was above the limit */
+  uint64_t least;              /* of the device, by an order that does not depend on the limit */
+  int tried;                   /* orders */
+  bool overlapped, one_stream; /* was the last; in the order of the graph */
+} attempts;
+
+static bool is_worth_trying(const stage_state *s, const attempts *a, int order) {
+  schedule_kind kind = orders[order].kind;
+  if (kind == SCHEDULE_FASTEST && s->c->options->serial) return false;
+  if (orders[order].with_room)
+    return !a->one_stream && a->above && a->above < a->limit[TIER_DEVICE];
+  return kind != SCHEDULE_SERIAL || !a->one_stream;
+}
+
+/* One order: *p is the program in it, with offsets; s->fits. */
+static hp_status try_order(stage_state *s, attempts *a, int order, program **p) {
+  s->kind = orders[order].kind;
+  memcpy(s->how.cap, a->limit, sizeof a->limit);
+  if (orders[order].with_room) s->how.cap[TIER_DEVICE] -= a->above;
+  HP_TRY(program_copy(s->p, p));
+  program *in_order_of_graph = s->p;
+  s->p = *p;
+  hp_status st = run_group(s, STAGE_ORDER);
+  s->p = in_order_of_graph;
+  HP_TRY(st);
+  (*p)->order = a->tried++ ? orders[order].note : NULL;
+  a->overlapped = schedule_overlaps(*p);
+  a->one_stream = s->kind == SCHEDULE_FASTEST && program_has_one_stream(*p);
+  a->above = 0;
+  if (!s->fits) return HP_OK; /* no such order, and no plan */
+  s->fits = is_within(*p, a->limit);
+  uint64_t bytes = (*p)->arena[TIER_DEVICE], limit = a->limit[TIER_DEVICE];
+  if (limit && bytes > limit) a->above = bytes - limit;
+  if (!a->overlapped && bytes < a->least) a->least = bytes;
+  return HP_OK;
+}
+
+static bool copies_between_tiers(const program *p) {
+  for (size_t i = 0; i < p->insts.len; i++)
+    if (p->insts.at[i].stream == STREAM_COPY_IN || p->insts.at[i].stream == STREAM_COPY_OUT)
+      return true;
+  return false;
+}
+
+/* Without a limit, copies must not take more memory beside computation than one after the other:
+ * they are there to save it. */
+static hp_status limit_to_serial(stage_state *s, attempts *a) {
+  program *serial = NULL;
+  hp_status st = try_order(s, a, SERIAL_ORDER, &serial);
+  if (!st) a->limit[TIER_DEVICE] = serial->arena[TIER_DEVICE];
+  program_free(serial);
+  a->tried = 0;
+  return st;
+}
+
+/* Puts s->p into the first order that fits; where none does, into the last, and the refusal names
+ * the least bytes of those that are tried under every limit. */
+static hp_status find_order(stage_state *s) {
+  attempts a = {.least = UINT64_MAX};
+  program *last = NULL;
+  hp_status st = HP_OK;
+  find_limits(s, a.limit);
+  if (!a.limit[TIER_DEVICE] && copies_between_tiers(s->p)) st = limit_to_serial(s, &a);
+  for (int order = 0; !st && order < ORDERS && !(last && s->fits); order++) {
+    if (!is_worth_trying(s, &a, order)) continue;
+    program_free(last);
+    last = NULL;
+    st = try_order(s, &a, order, &last);
+  }
+  if (last) {
+    program_free(s->p);
+    s->p = last;
+  }
+  if (st || s->fits) return st;
+  s->p->arena[TIER_DEVICE] = a.least;
+  return too_small(s, a.least);
+}
+
+static hp_status dump_order(const stage_state *s) {
+  for (int i = 0; stage_table[i].name; i++)
+    if (stage_table[i].group == STAGE_ORDER) HP_TRY(dump(s, i));
+  return HP_OK;
+}
+
+hp_status compile_for(compilation *c, const target *t, compiled *out) {
+  *out = (compiled){0};
+  if (!c->lowered) HP_TRY(lower(c, t));
+  stage_state s = {.c = c,
+                   .t = t,
+                   .how = {.cluster = t->cluster,
+                           .mesh = t->mesh,
+                           .prefetch = c->options->prefetch}};
+  hp_status st = program_copy(c->lowered, &s.p);
+  if (!st) st = run_group(&s, STAGE_PLACE);
+  s.how.workspace = s.workspace;
+  if (!st) st = find_order(&s);
+  if (!st && c->options->dump_dir) st = dump_order(&s);
+  mem_free(s.workspace);
+  *out = (compiled){s.p, s.kernels};
+  return st;
+}
+
+void compile_free(const target *t, compiled *c) {
+  if (c->kernels) t->release(c->kernels);
+  program_free(c->p);
+  *c = (compiled){0};
+}

@@ -1,0 +1,53 @@
+/* The compiler: from the graph of one logical device to the program of each device of a mesh, as a
+ * function of a target.  stages.def lists what happens in between. */
+#ifndef COMPILE_COMPILE_H
+#define COMPILE_COMPILE_H
+
+#include "compile/target.h"
+#include "hyperparallel.h"
+#include "mem/timeline.h"
+#include "pass/pass.h"
+#include "shard/shard.h"
+
+typedef enum { STAGE_SHARD, STAGE_LOWER, STAGE_PLACE, STAGE_ORDER } stage_group;
+
+typedef struct stage_state stage_state; /* of compile.c */
+typedef struct {
+  const char *name, *reads, *writes, *doc;
+  stage_group group;
+  hp_status (*run)(stage_state *s); /* NULL: a pass */
+  hp_status (*pass)(const hp_graph *in, const pass_options *o, hp_graph **out);
+} stage_row;
+/* All stages in order; the last row has a NULL name. */
+extern const stage_row stage_table[];
+
+/* A graph that is being compiled, for one device after another. */
+typedef struct {
+  const hp_compile_options *options;
+  const hp_graph *global; /* of one logical device: the caller's, or what sum_first made of it */
+  const hp_graph *local;  /* what each device runs: the sharded graph, or the global one */
+  sharded shards;         /* .of: layouts by value of the global graph; NULL for one device */
+  uint64_t model[MEM_CLASS_COUNT]; /* bytes of the global graph's named tensors */
+  hp_graph *own_global;
+  program *lowered; /* in the order of the graph, without offsets; NULL: not yet */
+} compilation;
+
+/* What a device runs. */
+typedef struct {
+  program *p;
+  void *kernels; /* of the target; NULL: none */
+} compiled;
+
+/* Runs the stages of group SHARD.  layouts NULL: one device.  g, layouts and options must outlive
+ * the compilation, which is to be ended where this fails, too. */
+hp_status compile_begin(const hp_graph *g, const shard_plan *layouts, const hp_compile_options *o,
+                        compilation *out);
+/* The program for a target, which for all devices of the mesh has the same capabilities.  The
+ * caller frees *out by compile_free, also where this fails: when no order fits the memory limit
+ * (HP_ERR_OOM, with the bytes that would do), out->p is the program as it would need the least, to
+ * be looked at. */
+hp_status compile_for(compilation *c, const target *t, compiled *out);
+void compile_free(const target *t, compiled *c);
+void compile_end(compilation *c);
+
+#endif

@@ -1,0 +1,219 @@
+#include "compile/prog_schedule.h"
+
+#include "compile/order.h"
+#include "compile/streams.h"
+#include "sim/predict.h"
+
+#include <string.h>
+
+typedef struct {
+  program *p;
+  const schedule_options *o;
+  order_problem q;
+  uint64_t *workspace; /* by instruction */
+  bool *given;         /* by buffer: what it holds depends on inputs of the run */
+  uint32_t *last;      /* by instruction: the last that reads what it makes, or what is made of that
+                          without inputs of the run; itself when there is none */
+} scheduling;
+
+static bool meets(const prog_inst *n) { return op_flags((op_id)n->op) & OPF_RENDEZVOUS; }
+
+static uint32_t root_at(const program *p, const prog_inst *n, int k) {
+  return p->buffers.at[program_args(p, n)[k]].root;
+}
+
+/* --- prefetch -----------------------------------------------------------------------------------
+ *
+ * What is gathered of params alone could be gathered at once.  It may be ahead of its use by so
+ * many bytes: a gather waits for the last use of the one that is so far before it. */
+
+/* Instructions whose operands depend on inputs of the run get last[i] = i, the others the last use
+ * of what they make. */
+static void find_last_uses(scheduling *w) {
+  const program *p = w->p;
+  for (size_t b = 0; b < p->buffers.len; b++) w->given[b] = p->buffers.at[b].flags & BUFFER_INPUT;
+  for (uint32_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    bool given = false;
+    for (int k = 0; k < n->n_in; k++) given |= w->given[root_at(p, n, k)];
+    for (int k = n->n_in; k < n->n_in + n->n_out; k++) w->given[root_at(p, n, k)] |= given;
+  }
+  for (uint32_t i = (uint32_t)p->insts.len; i-- > 0;) {
+    const prog_inst *n = program_inst(p, i);
+    w->last[i] = i;
+    for (int k = n->n_in; k < n->n_in + n->n_out; k++) {
+      uint32_t b = root_at(p, n, k), v = w->q.value_of[b];
+      if (w->given[b] || v == PROG_NONE) continue;
+      for (uint32_t u = w->q.use0[v]; u < w->q.use0[v + 1]; u++)
+        if (w->last[w->q.use[u]] > w->last[i]) w->last[i] = w->last[w->q.use[u]];
+    }
+  }
+}
+
+static bool is_prefetch(const scheduling *w, const prog_inst *n) {
+  return n->op == OP_ALL_GATHER && !w->given[root_at(w->p, n, 1)];
+}
+
+static uint64_t result_bytes(const scheduling *w, const prog_inst *n) {
+  return program_arg(w->p, n, 1)->bytes;
+}
+
+/* The gathers of the largest block, in one phase, and the largest gather. */
+static uint64_t usual_window(const scheduling *w) {
+  uint64_t block = 0, most = 0, largest = 0;
+  const prog_inst *before = NULL;
+  for (size_t i = 0; i < w->p->insts.len; i++) {
+    const prog_inst *n = program_inst(w->p, i);
+    if (!is_prefetch(w, n)) continue;
+    bool same = before && n->block && before->block == n->block && before->phase == n->phase;
+    block = same ? block + result_bytes(w, n) : result_bytes(w, n);
+    if (n->block && block > most) most = block;
+    if (result_bytes(w, n) > largest) largest = result_bytes(w, n);
+    before = n;
+  }
+  return most + largest;
+}
+
+/* Gathers in a row of at most `window` bytes together are under way or wait for their use.  They
+ * keep the order in which they stand, so that what one waits for holds for those behind it too. */
+static hp_status bound_prefetch(scheduling *w) {
+  uint64_t window = w->o->prefetch ? w->o->prefetch : usual_window(w), held = 0;
+  uint32_t *row = mem_calloc(w->q.n, sizeof *row), first = 0, end = 0;
+  hp_status st = row ? HP_OK : HP_ERR_OOM;
+  for (uint32_t i = 0; !st && i < w->q.n; i++) {
+    const prog_inst *n = program_inst(w->p, i);
+    if (!is_prefetch(w, n)) continue;
+    if (end) st = order_after(&w->q, row[end - 1], i);
+    row[end++] = i;
+    for (held += result_bytes(w, n); !st && held > window && first < end - 1; first++) {
+      held -= result_bytes(w, program_inst(w->p, row[first]));
+      if (w->last[row[first]] < i) st = order_after(&w->q, w->last[row[first]], i);
+    }
+  }
+  mem_free(row);
+  return st;
+}
+
+/* --- the order -------------------------------------------------------------------------------- */
+
+/* Bytes that the order may take of each tier.  Without a limit that is what the instructions need
+ * in the order in which they stand: a copy to another tier must not cost more memory than it saves.
+ * Where collectives run beside computation it is a quarter more, and the gathers ahead of their
+ * use. */
+static hp_status find_caps(scheduling *w, bool overlaps, uint64_t cap[TIER_COUNT]) {
+  static const uint64_t none[TIER_COUNT];
+  list_schedule s = {0};
+  uint64_t needed[TIER_COUNT];
+  memcpy(cap, w->o->cap, TIER_COUNT * sizeof *cap);
+  if (cap[TIER_DEVICE]) return HP_OK;
+  HP_TRY(order_schedule(&w->q, w->workspace, none, true, &s, needed));
+  list_schedule_free(&s);
+  cap[TIER_DEVICE] = needed[TIER_DEVICE];
+  if (!overlaps) return HP_OK;
+  cap[TIER_DEVICE] += cap[TIER_DEVICE] / 4;
+  cap[TIER_DEVICE] += w->o->prefetch ? w->o->prefetch : usual_window(w);
+  return HP_OK;
+}
+
+/* Puts the instructions in the order found; what it needs beside data becomes waits. */
+static hp_status apply(scheduling *w, const list_schedule *s) {
+  uint32_t *place = mem_calloc(w->q.n, sizeof *place);
+  HP_TRY_MEM(place);
+  hp_status st = HP_OK;
+  for (size_t k = 0; !st && k < s->n_edges; k++)
+    st = order_after(&w->q, s->edge[k].before, s->edge[k].after);
+  for (uint32_t i = 0; i < w->q.n; i++) place[s->order[i]] = i;
+  for (size_t k = 0; k < w->q.edges.len; k++)
+    w->q.edges.at[k] = (list_edge){place[w->q.edges.at[k].before], place[w->q.edges.at[k].after]};
+  mem_free(place);
+  if (!st) st = order_apply(w->p, s->order);
+  return st ? st : place_waits(w->p, w->q.edges.at, w->q.edges.len);
+}
+
+static hp_status prepare(scheduling *w) {
+  w->given = mem_calloc(w->p->buffers.len, sizeof *w->given);
+  w->last = mem_calloc(w->p->insts.len, sizeof *w->last);
+  w->workspace = mem_calloc(w->p->insts.len, sizeof *w->workspace);
+  if (!w->given || !w->last || !w->workspace) return HP_ERR_OOM;
+  HP_TRY(order_build(w->p, &w->q));
+  for (size_t i = 0; i < w->q.n; i++) {
+    const prog_inst *n = program_inst(w->p, i);
+    w->q.duration[i] = predict_inst(w->o->cluster, w->o->mesh, w->p, n);
+    if (w->o->workspace) w->workspace[i] = w->o->workspace[n->kernel];
+  }
+  find_last_uses(w);
+  return HP_OK;
+}
+
+/* The fastest order under the caps. */
+static hp_status order_fastest(scheduling *w, bool overlaps, list_schedule *s) {
+  uint64_t cap[TIER_COUNT];
+  HP_TRY(find_caps(w, overlaps, cap));
+  if (overlaps) HP_TRY(bound_prefetch(w));
+  return order_schedule(&w->q, w->workspace, cap, false, s, NULL);
+}
+
+/* The order found that takes the fewest bytes of the device at once. */
+static hp_status order_minimum(scheduling *w, list_schedule *s) {
+  uint64_t cap[TIER_COUNT] = {[TIER_DEVICE] = 1}, needed[TIER_COUNT];
+  HP_TRY(order_schedule(&w->q, w->workspace, cap, false, s, needed));
+  if (s->fits) return HP_OK;
+  cap[TIER_DEVICE] = needed[TIER_DEVICE];
+  return order_schedule(&w->q, w->workspace, cap, false, s, NULL);
+}
+
+/* Each instruction waits for the one before it. */
+static hp_status wait_one_by_one(program *p) {
+  size_t n = p->insts.len;
+  list_edge *edge = mem_calloc(n + 1, sizeof *edge);
+  HP_TRY_MEM(edge);
+  for (uint32_t i = 1; i < n; i++) edge[i - 1] = (list_edge){i - 1, i};
+  hp_status st = place_waits(p, edge, n ? n - 1 : 0);
+  mem_free(edge);
+  return st;
+}
+
+/* Collectives for which devices meet go to the stream; are there any? */
+static bool put_collectives(program *p, uint8_t stream) {
+  bool any = false;
+  for (size_t i = 0; i < p->insts.len; i++) {
+    if (!meets(program_inst(p, i))) continue;
+    p->insts.at[i].stream = stream;
+    any = true;
+  }
+  return any;
+}
+
+bool schedule_overlaps(const program *p) {
+  for (size_t i = 0; i < p->insts.len; i++)
+    if (p->insts.at[i].stream == STREAM_COMM) return true;
+  return false;
+}
+
+static hp_status order(scheduling *w, schedule_kind kind, bool overlaps, bool *fits) {
+  list_schedule s = {0};
+  HP_TRY(prepare(w));
+  hp_status st = kind == SCHEDULE_FASTEST ? order_fastest(w, overlaps, &s) : order_minimum(w, &s);
+  *fits = s.fits;
+  if (!st && s.fits) {
+    st = kind == SCHEDULE_FASTEST ? apply(w, &s) : order_apply(w->p, s.order);
+    if (!st && kind == SCHEDULE_MINIMUM) st = wait_one_by_one(w->p);
+  }
+  list_schedule_free(&s);
+  return st;
+}
+
+hp_status schedule_program(program *p, schedule_kind kind, const schedule_options *o, bool *fits) {
+  scheduling w = {.p = p, .o = o};
+  bool fastest = kind == SCHEDULE_FASTEST;
+  bool overlaps = put_collectives(p, fastest ? STREAM_COMM : STREAM_COMPUTE) && fastest;
+  *fits = true;
+  if (kind == SCHEDULE_SERIAL) return wait_one_by_one(p);
+  if (fastest && program_has_one_stream(p)) return place_waits(p, NULL, 0);
+  hp_status st = order(&w, kind, overlaps, fits);
+  order_free(&w.q);
+  mem_free(w.workspace);
+  mem_free(w.given);
+  mem_free(w.last);
+  return st;
+}

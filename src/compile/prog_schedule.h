@@ -1,0 +1,35 @@
+/* The schedule of a program: the stream of every instruction, one order of all of them, and the
+ * waits between streams.  Collectives and copies between tiers run beside computation where memory
+ * allows it; nothing depends on timing but speed. */
+#ifndef COMPILE_PROG_SCHEDULE_H
+#define COMPILE_PROG_SCHEDULE_H
+
+#include "prog/program.h"
+#include "topo/cluster.h"
+
+typedef enum {
+  SCHEDULE_FASTEST, /* collectives on a stream of their own, in the order that should be fastest */
+  SCHEDULE_SERIAL,  /* one instruction after the other, in the order of the graph */
+  SCHEDULE_MINIMUM  /* the same, in the order found that needs the least device memory */
+} schedule_kind;
+
+typedef struct {
+  const cluster *cluster; /* what an instruction costs */
+  const mesh *mesh;
+  const uint64_t *workspace; /* bytes by kernel (prog_inst.kernel); NULL: none */
+  uint64_t cap[TIER_COUNT];  /* bytes of work memory; 0: none */
+  uint64_t prefetch;         /* bytes of params that may be gathered ahead of their use; 0: those of
+                                the largest block, and the largest param */
+} schedule_options;
+
+/* Orders the instructions, which stand in the order of the graph.  The order is a function of the
+ * program alone, which is the same on every device: so collectives come in one order everywhere and
+ * cannot wait for each other crosswise.  Waits hold whatever the timing: those of data, those for
+ * state that is overwritten, and those that the caps ask for.  *fits false: no such order is known
+ * under the caps, and p is to be dropped.  Without a cap the fastest order takes the memory of the
+ * order of the graph, and with collectives a quarter more and the prefetch. */
+hp_status schedule_program(program *p, schedule_kind kind, const schedule_options *o, bool *fits);
+/* Are there instructions on STREAM_COMM? */
+bool schedule_overlaps(const program *p);
+
+#endif
