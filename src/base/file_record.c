@@ -1,11 +1,9 @@
 #include "base/file_record.h"
 
-#include "base/io.h"
-#include "base/sealed.h"
+#include "base/str.h"
 #include "base/vec.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
 struct file_record {
@@ -92,6 +90,11 @@ void file_record_end(file_record *r) {
   mem_free(r);
 }
 
+const file_sum *file_record_list(const file_record *r, size_t *n) {
+  *n = r->sums.len;
+  return r->sums.at;
+}
+
 const file_sum *file_record_find(const file_record *r, const char *name) { return find(r, name); }
 size_t file_record_count(const file_record *r) { return r->sums.len; }
 
@@ -119,56 +122,14 @@ hp_status file_record_rename(const char *from, const char *to) {
   return st;
 }
 
-/* --- as a file -------------------------------------------------------------------------------- */
-
-/* A line a file, "BYTES HASH NAME"; sealed. */
-hp_status file_record_save(const file_record *r, const char *path) {
-  str text = {0};
-  char hex[33];
-  for (size_t i = 0; i < r->sums.len; i++) {
-    const file_sum *s = &r->sums.at[i];
-    hash_hex(s->hash, hex);
-    str_printf(&text, "%llu %s %s\n", (unsigned long long)s->bytes, hex, s->name);
-  }
-  sealed_close(&text);
-  hp_status st = str_status(&text);
-  if (!st) st = file_write(path, text.at, text.len);
-  str_free(&text);
-  return st;
-}
-
-static hp_status merge_line(file_record *r, const char *path, const char *line) {
-  unsigned long long bytes, hi, lo;
-  int end = 0;
-  if (sscanf(line, "%llu %16llx%16llx %n", &bytes, &hi, &lo, &end) != 3 || !end || !line[end])
-    HP_FAIL(HP_ERR_INPUT, "%s: \"%.100s\" is no line of a list of files; it is damaged", path,
-            line);
-  hash128 hash = {lo, hi};
-  const file_sum *there = find(r, line + end);
-  if (there && (there->bytes != bytes || there->hash.lo != lo || there->hash.hi != hi))
-    HP_FAIL(HP_ERR_IO, "%s: another process has written another %s", path, there->name);
-  return there ? HP_OK : put(r, line + end, bytes, hash);
-}
-
-static hp_status merge_lines(file_record *r, const char *path, char *text) {
-  for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
-    *end = 0;
-    HP_TRY(merge_line(r, path, line));
-  }
-  return HP_OK;
-}
-
-hp_status file_record_merge(file_record *r, const char *path) {
-  char *text;
-  size_t len, body;
-  HP_TRY(file_read(path, 0, &text, &len));
-  hp_status st = sealed_check(path, text, len, &body);
-  if (!st) {
-    text[body] = 0;
-    pthread_mutex_lock(&lock);
-    st = merge_lines(r, path, text);
-    pthread_mutex_unlock(&lock);
-  }
-  mem_free(text);
+hp_status file_record_merge_sum(file_record *r, const file_sum *s, const char *path) {
+  hp_status st = HP_OK;
+  pthread_mutex_lock(&lock);
+  const file_sum *there = find(r, s->name);
+  if (!there) st = put(r, s->name, s->bytes, s->hash);
+  else if (there->bytes != s->bytes || there->hash.lo != s->hash.lo || there->hash.hi != s->hash.hi)
+    st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: another process has written another %s", path,
+                 s->name);
+  pthread_mutex_unlock(&lock);
   return st;
 }

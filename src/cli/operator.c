@@ -197,21 +197,12 @@ hp_status rule_of_pad(const operator* o, rule *r) {
 
 /* --- all of them ------------------------------------------------------------------------------ */
 
-static const struct {
-  const char *name;
-  hp_status (*rule)(const operator* o, rule *r);
-} operators[] = {
-#define OPERATOR(name, function) {#name, rule_of_##function},
-#include "cli/operator.def"
-#undef OPERATOR
-};
-
 hp_status operator_rule(const char *name, const tree_node *attrs, const dims *in, int n,
                         rule *out) {
   operator o = {.attrs = attrs, .n = n};
   if (n > RULE_TENSORS) HP_FAIL(HP_ERR_SHAPE, "more than %d operands", RULE_TENSORS);
   memcpy(o.in, in, (size_t)n * sizeof *in);
-  for (size_t i = 0; i < sizeof operators / sizeof *operators; i++)
-    if (!strcmp(operators[i].name, name)) return operators[i].rule(&o, out);
+  for (const operator_row *x = operator_rows; x->name; x++)
+    if (!strcmp(x->name, name)) return x->rule(&o, out);
   HP_FAIL(HP_ERR_UNSUPPORTED, "operator \"%.60s\" has no layout rule", name);
 }

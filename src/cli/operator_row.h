@@ -25,6 +25,12 @@ hp_status operator_needs(const operator* o, int n);
 void operator_repeat(rule *r, int n);
 int64_t dims_elements(const dims *s); /* INT64_MAX when they cannot be counted */
 
+typedef struct {
+  const char *name;
+  hp_status (*rule)(const operator* o, rule *r);
+} operator_row;
+extern const operator_row operator_rows[]; /* operator_table.c; ended by a NULL name */
+
 /* One function an operator: OPERATOR(name, function). */
 #define OPERATOR(name, function) hp_status rule_of_##function(const operator* o, rule *r);
 #include "cli/operator.def"

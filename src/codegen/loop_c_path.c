@@ -6,8 +6,6 @@
 
 #include <stdio.h>
 
-bool loop_c_has_step(const plan_path *path) { return path->inner != 0 && path->inner != 1; }
-
 bool loop_c_has_next(const loop_c_printer *w, const plan_value *v) {
   const loop_plan *p = w->p;
   return v->v.what == LOOP_IN && p->kind == LOOP_ROW && !p->split && p->stages > 0 &&

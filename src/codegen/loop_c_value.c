@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+bool loop_c_has_step(const plan_path *path) { return path->inner != 0 && path->inner != 1; }
+
 void loop_c_line(loop_c_printer *w, const char *fmt, ...) {
   va_list ap;
   if (*fmt == '}') w->indent--; /* "} else {" too */

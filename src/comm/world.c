@@ -8,12 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-world_state world = {.once = PTHREAD_ONCE_INIT,
-                     .facts = {.size = 1, .here = 1},
-                     .lock = PTHREAD_MUTEX_INITIALIZER,
-                     .failed = -1,
-                     .waits_for = -1};
-
 const world_facts *world_get(void) { return &world.facts; }
 
 static bool env_number(const char *name, int *out) {

@@ -5,25 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FAMILY(name) extern const model_family family_##name;
-#include "model/families.def"
-#undef FAMILY
-
-static const model_family *const table[] = {
-#define FAMILY(name) &family_##name,
-#include "model/families.def"
-#undef FAMILY
-};
-enum { FAMILIES = sizeof table / sizeof *table };
-
 const model_family *model_family_find(const char *model_type) {
-  for (size_t i = 0; i < FAMILIES; i++)
-    if (!strcmp(table[i]->model_type, model_type)) return table[i];
-  return NULL;
+  const model_family *const *f = model_families;
+  while (*f && strcmp((*f)->model_type, model_type)) f++;
+  return *f;
 }
 
 void model_family_names(str *out) {
-  for (size_t i = 0; i < FAMILIES; i++) str_printf(out, i ? ", %s" : "%s", table[i]->model_type);
+  for (size_t i = 0; model_families[i]; i++)
+    str_printf(out, i ? ", %s" : "%s", model_families[i]->model_type);
 }
 
 size_t model_param_elements(const model_param *p) {

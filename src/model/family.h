@@ -114,6 +114,7 @@ struct model_family {
   const tensor_cut *cuts; /* ended by a NULL name */
 };
 
+extern const model_family *const model_families[]; /* families.c; ended by NULL */
 const model_family *model_family_find(const char *model_type);
 void model_family_names(str *out);
 

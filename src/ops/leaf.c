@@ -114,3 +114,10 @@ op_cost cost_gather(const hp_graph *g, const ir_node *n) {
   double in = (double)value_bytes(graph_value(g, graph_in(g, n)[0]));
   return (op_cost){0, 2 * (rows < in ? rows : in)};
 }
+
+/* none: no gradient is known; zero: it is zero wherever there is one. */
+void grad_none(grad_ctx *c) { (void)c; }
+void grad_zero(grad_ctx *c) {
+  ir_value x = *graph_value(c->g, c->in[0]);
+  c->din[0] = ops_broadcast(c->g, ops_const(c->g, (hp_dtype)x.dtype, 0), x.dim, x.rank);
+}

@@ -5,13 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* none: no gradient is known; zero: it is zero wherever there is one. */
-void grad_none(grad_ctx *c) { (void)c; }
-void grad_zero(grad_ctx *c) {
-  ir_value x = *graph_value(c->g, c->in[0]);
-  c->din[0] = ops_broadcast(c->g, ops_const(c->g, (hp_dtype)x.dtype, 0), x.dim, x.rank);
-}
-
 enum { WHO_MAX = 256, WORDS = 4 };
 
 /* Who fails, and where in the model: "hp_add "blk3.ffn"", "hp_map (relu) "blk3.ffn"". */
@@ -37,13 +30,6 @@ void ops_no_grad(const grad_ctx *c, const char *fmt, ...) {
                 who(c->g, c->node.op, c->node.loc, by), text);
   graph_poison(c->g, HP_ERR_UNSUPPORTED);
 }
-
-const op_meaning op_meanings[OP_COUNT] = {
-#define OP(id, name, in_min, in_max, out, attrs, infer, grad, rule, lin, cost, flags, doc)         \
-  [OP_##id] = {infer_##infer, grad_##grad, cost_##cost},
-#include "ir/ops.def"
-#undef OP
-};
 
 hp_status ops_fail(const infer_ctx *c, const char *fmt, ...) {
   char text[1024], by[WHO_MAX];

@@ -1,4 +1,5 @@
 /* The walk over the graph: leaves, effects, and nodes by their rules. */
+#include "shard/expand.h"
 #include "shard/shard_pad.h"
 #include "shard/shard_state.h"
 
@@ -8,36 +9,6 @@
 
 static void local_type(const shard *s, const layout *l, ir_value *v) {
   for (int d = 0; d < v->rank; d++) v->dim[d] = layout_shard_size(s->m, l, d, v->dim[d]);
-}
-
-hp_status shard_check_layout(const mesh *m, const char *name, const ir_value *v, const layout *l,
-                             bool is_param) {
-  if (l->rank != v->rank)
-    HP_FAIL(HP_ERR_LAYOUT, "%s \"%s\": has %d entries, the tensor %d dims",
-            *name == '(' ? "hp_shard" : "layout of", name, l->rank, v->rank);
-  for (int a = 0; a < m->axes; a++)
-    if (l->partial[a] && !(is_param && l->partial[a] == PARTIAL_SUM))
-      HP_FAIL(HP_ERR_LAYOUT,
-              "layout of \"%s\": it is an input or a param, which cannot be partial here", name);
-  int d = layout_short_dim(m, l, v->dim);
-  if (d >= 0)
-    HP_FAIL(HP_ERR_LAYOUT, "layout of \"%s\": dim %d of size %lld is more than %lld parts of %d",
-            name, d, (long long)v->dim[d], (long long)layout_shard_count(m, l, d),
-            l->shard_size[d]);
-  return HP_OK;
-}
-
-bool shard_declared(const hp_graph *g, const shard_plan *plan, const ir_node *n, layout *out) {
-  const ir_value *v = plan->type ? &plan->type[n->out0] : graph_value(g, n->out0);
-  if (!plan->declared(plan->model, attr_str(g, n, "name"), v, out)) {
-    *out = (layout){.rank = v->rank};
-    return false;
-  }
-  if (plan->no_partial_sums) memset(out->partial, 0, sizeof out->partial);
-  for (int d = 0; d < v->rank && d < out->rank; d++)
-    if (plan->type || layout_padded_size(plan->mesh, out, d, v->dim[d]) == v->dim[d])
-      out->shard_size[d] = 0;
-  return true;
 }
 
 static hp_status leaf(shard *s, const ir_node *n) {
@@ -156,36 +127,7 @@ static hp_status marked(shard *s, const ir_node *n) {
   return HP_OK;
 }
 
-hp_status shard_node(shard *s, const ir_node *n) {
-  if (n->op == OP_MARK) return marked(s, n);
-  struct {
-    rule r;
-    choice c;
-  } *room = mem_calloc(1, sizeof *room);
-  HP_TRY_MEM(room);
-  hp_status st = rule_of_node(s->r.from, n, &room->r);
-  if (!st) {
-    shard_rows_of_results(s, n, &room->r);
-    if (shard_cuts_sequence(s, n)) st = shard_attention(s, n);
-    else if (shard_expands(s, n)) st = shard_expand(s, n);
-    else st = compute(s, n, &room->r, &room->c);
-  }
-  mem_free(room);
-  return st;
-}
-
-static hp_status shard_all(shard *s) {
-  for (uint32_t i = 0; i < s->r.from->nodes.len; i++) {
-    const ir_node *n = graph_node(s->r.from, i);
-    rewrite_place(&s->r, n);
-    if (n->op == OP_INPUT || n->op == OP_PARAM) HP_TRY(leaf(s, n));
-    else if (!n->n_out) HP_TRY(effect(s, n));
-    else HP_TRY(shard_node(s, n));
-  }
-  return HP_OK;
-}
-
-hp_status shard_begin(shard *s, const hp_graph *g) {
+static hp_status begin(shard *s, const hp_graph *g) {
   s->r.from = g;
   s->r.map = mem_calloc(g->values.len, sizeof *s->r.map);
   s->made = mem_calloc(g->values.len, sizeof *s->made);
@@ -199,7 +141,8 @@ hp_status shard_begin(shard *s, const hp_graph *g) {
                                                                                     : HP_ERR_OOM;
 }
 
-void shard_end(shard *s) {
+/* All but `made`. */
+static void end(shard *s) {
   mem_free(s->r.map);
   mem_free(s->now);
   mem_free(s->rows);
@@ -213,17 +156,84 @@ void shard_end(shard *s) {
   use_lists_free(&s->users);
 }
 
+static hp_status node(shard *s, const ir_node *n);
+
+static void copy_value(shard *to, val x, const shard *from, val y) {
+  to->r.map[x] = from->r.map[y];
+  to->made[x] = from->made[y];
+  to->now[x] = from->now[y];
+  to->rows[x] = from->rows[y];
+  to->owned[x] = from->owned[y];
+  to->wide[x] = from->wide[y];
+}
+
+static hp_status shard_inner(shard *s, shard *inner, const val *outer) {
+  const hp_graph *g = inner->r.from;
+  for (uint32_t i = 0, leaf = 0; i < g->nodes.len; i++) {
+    const ir_node *n = graph_node(g, i);
+    rewrite_place(&inner->r, n);
+    if (n->op == OP_INPUT) copy_value(inner, n->out0, s, outer[leaf++]);
+    else HP_TRY(node(inner, n));
+  }
+  return HP_OK;
+}
+
+/* Shards the ops that a node is made of in its place. */
+static hp_status expand(shard *s, const ir_node *n) {
+  val out[OPS_OUT_MAX];
+  hp_graph *g;
+  HP_TRY(expand_node(s->r.from, n, &g, out));
+  shard inner = {.plan = s->plan, .m = s->m, .r = {.to = s->r.to}};
+  hp_status st = begin(&inner, g);
+  if (!st) st = shard_inner(s, &inner, graph_in(s->r.from, n));
+  for (int k = 0; !st && k < n->n_out; k++) copy_value(s, n->out0 + (val)k, &inner, out[k]);
+  end(&inner);
+  mem_free(inner.made);
+  graph_free(g);
+  return st;
+}
+
+static hp_status node(shard *s, const ir_node *n) {
+  if (n->op == OP_MARK) return marked(s, n);
+  struct {
+    rule r;
+    choice c;
+  } *room = mem_calloc(1, sizeof *room);
+  HP_TRY_MEM(room);
+  hp_status st = rule_of_node(s->r.from, n, &room->r);
+  if (!st) {
+    shard_rows_of_results(s, n, &room->r);
+    if (shard_cuts_sequence(s, n)) st = shard_attention(s, n);
+    else if (shard_expands(s, n))
+      st = n->op == OP_CROSS_ENTROPY ? shard_cross_entropy(s, n) : expand(s, n);
+    else st = compute(s, n, &room->r, &room->c);
+  }
+  mem_free(room);
+  return st;
+}
+
+static hp_status shard_all(shard *s) {
+  for (uint32_t i = 0; i < s->r.from->nodes.len; i++) {
+    const ir_node *n = graph_node(s->r.from, i);
+    rewrite_place(&s->r, n);
+    if (n->op == OP_INPUT || n->op == OP_PARAM) HP_TRY(leaf(s, n));
+    else if (!n->n_out) HP_TRY(effect(s, n));
+    else HP_TRY(node(s, n));
+  }
+  return HP_OK;
+}
+
 /* A graph whose layouts divide its dims. */
 static hp_status shard_even(const hp_graph *g, const shard_plan *plan, sharded *out) {
   shard s = {.plan = plan, .m = plan->mesh};
   HP_TRY(graph_create(g, &s.r.to));
-  hp_status st = shard_begin(&s, g);
+  hp_status st = begin(&s, g);
   if (!st) st = shard_all(&s);
   if (!st) st = graph_status(s.r.to);
   uint8_t *axes = st ? NULL : mem_calloc(g->values.len, 1);
   if (!st && !axes) st = HP_ERR_OOM;
   for (val v = 1; !st && v < g->values.len; v++) axes[v] = shard_row_axes(&s.rows[v]);
-  shard_end(&s);
+  end(&s);
   *out = (sharded){.graph = s.r.to, .of = s.made, .row_axes = axes};
   if (st) sharded_free(out);
   return st;

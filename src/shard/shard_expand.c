@@ -1,6 +1,7 @@
 /* Composite ops whose operands lie as their rule does not allow: a norm over a dim that is cut, the
  * loss of classes that are cut, dropout of a part, attention whose heads of queries are cut
- * otherwise than in groups of those of keys.  They are written in ops that do allow it. */
+ * otherwise than in groups of those of keys.  They are written in ops that do allow it: which they
+ * are is decided here; shard.c writes them, but for cross-entropy, which has ops of its own. */
 #include "shard/expand.h"
 #include "shard/shard_state.h"
 #include "shard/slices.h"
@@ -46,47 +47,11 @@ bool shard_expands(const shard *s, const ir_node *n) {
   return (rows && last_is_cut(s, graph_in(s->r.from, n)[0])) || cuts_groups(s, n);
 }
 
-/* --- what a node is made of, sharded in its place --------------------------------------------- */
-
-static void take(shard *to, val x, const shard *from, val y) {
-  to->r.map[x] = from->r.map[y];
-  to->made[x] = from->made[y];
-  to->now[x] = from->now[y];
-  to->rows[x] = from->rows[y];
-  to->owned[x] = from->owned[y];
-  to->wide[x] = from->wide[y];
-}
-
-static hp_status shard_inner(shard *s, shard *inner, const val *outer) {
-  const hp_graph *g = inner->r.from;
-  for (uint32_t i = 0, leaf = 0; i < g->nodes.len; i++) {
-    const ir_node *n = graph_node(g, i);
-    rewrite_place(&inner->r, n);
-    if (n->op == OP_INPUT) take(inner, n->out0, s, outer[leaf++]);
-    else HP_TRY(shard_node(inner, n));
-  }
-  return HP_OK;
-}
-
-static hp_status expanded(shard *s, const ir_node *n) {
-  val out[OPS_OUT_MAX];
-  hp_graph *g;
-  HP_TRY(expand_node(s->r.from, n, &g, out));
-  shard inner = {.plan = s->plan, .m = s->m, .r = {.to = s->r.to}};
-  hp_status st = shard_begin(&inner, g);
-  if (!st) st = shard_inner(s, &inner, graph_in(s->r.from, n));
-  for (int k = 0; !st && k < n->n_out; k++) take(s, n->out0 + (val)k, &inner, out[k]);
-  shard_end(&inner);
-  mem_free(inner.made);
-  graph_free(g);
-  return st;
-}
-
 /* --- cross-entropy over classes that are cut -----------------------------------------------------
  *
  * Every device has the loss and the log-sum-exp of its own classes; of a label that is elsewhere
  * the loss is the log-sum-exp.  So lse - loss, summed over the devices, is the label's logit. */
-static hp_status cross_entropy(shard *s, const ir_node *n) {
+hp_status shard_cross_entropy(shard *s, const ir_node *n) {
   const val *from = graph_in(s->r.from, n);
   hp_graph *g = s->r.to;
   layout lx = s->now[from[0]], rows;
@@ -118,8 +83,4 @@ static hp_status cross_entropy(shard *s, const ir_node *n) {
   s->r.map[n->out0 + 1] = lse;
   for (val k = 0; k < 2; k++) s->made[n->out0 + k] = s->now[n->out0 + k] = rows;
   return graph_status(g);
-}
-
-hp_status shard_expand(shard *s, const ir_node *n) {
-  return n->op == OP_CROSS_ENTROPY ? cross_entropy(s, n) : expanded(s, n);
 }

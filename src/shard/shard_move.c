@@ -93,11 +93,6 @@ static val narrow(shard *s, val old, val x) {
   return ops_cast(s->r.to, x, (hp_dtype)graph_value(s->r.from, old)->dtype);
 }
 
-hp_status shard_bring(shard *s, val old, const layout *to, val *out) {
-  HP_TRY(shard_settle(s, old));
-  return shard_bring_owned(s, old, to, out);
-}
-
 hp_status shard_bring_owned(shard *s, val old, const layout *to, val *out) {
   path p;
   bool reduces = false;

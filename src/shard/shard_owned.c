@@ -91,6 +91,11 @@ hp_status shard_settle(shard *s, val old) {
   return graph_status(s->r.to);
 }
 
+hp_status shard_bring(shard *s, val old, const layout *to, val *out) {
+  HP_TRY(shard_settle(s, old));
+  return shard_bring_owned(s, old, to, out);
+}
+
 hp_status shard_settle_operands(shard *s, const ir_node *n, const choice *c, bool *changed) {
   const val *in = graph_in(s->r.from, n);
   *changed = false;

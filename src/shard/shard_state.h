@@ -47,16 +47,11 @@ typedef struct {
   bool found, keeps_rows;
 } choice;
 
-hp_status shard_begin(shard *s, const hp_graph *g);
-void shard_end(shard *s); /* all but `made` */
-
 /* The cheapest way to compute the node; r is its rule. */
 hp_status shard_choose(shard *s, const ir_node *n, rule *r, choice *best);
-/* The node by its rule. */
-hp_status shard_node(shard *s, const ir_node *n);
 /* Is the node to be written in other ops, because its operands lie as its rule does not allow? */
 bool shard_expands(const shard *s, const ir_node *n);
-hp_status shard_expand(shard *s, const ir_node *n);
+hp_status shard_cross_entropy(shard *s, const ir_node *n);
 
 /* Rows of experts: what the node, computed so, must not read as its owners have it becomes a
  * partial sum, and the node is to be chosen for anew; notes of whom the results belong to; the note

@@ -59,6 +59,18 @@ static hp_status find_pattern(tok_added *a, tok_added_token *t, const tok_normal
   return st;
 }
 
+hp_status tok_added_parse(const tree_node *node, tok_added_token *out) {
+  const tree_node *content;
+  HP_TRY(tree_expect(node, TREE_MAP));
+  HP_TRY(tok_need_text(node, "content", &content));
+  *out = (tok_added_token){.content = {content->string, content->len}};
+  HP_TRY(tree_opt_bool(node, "single_word", false, &out->single_word));
+  HP_TRY(tree_opt_bool(node, "lstrip", false, &out->lstrip));
+  HP_TRY(tree_opt_bool(node, "rstrip", false, &out->rstrip));
+  HP_TRY(tree_opt_bool(node, "special", false, &out->special));
+  return tree_opt_bool(node, "normalized", !out->special, &out->normalized);
+}
+
 hp_status tok_added_add(tok_added *a, const tok_added_token *t, int64_t want,
                         const tok_vocab *vocab, const tok_normalizer *n, const char *file,
                         unsigned line) {

@@ -25,6 +25,8 @@ typedef struct {
   arena mem;
 } tok_added;
 
+/* An entry of "added_tokens" without its id; *out refers to the node. */
+hp_status tok_added_parse(const tree_node *node, tok_added_token *out);
 /* Adds a token, or gives one that is there already other flags.  Its id is that of the model's
  * vocabulary, else the next free one, as in the reference; `want` is the id that the file says (-1:
  * none), and another one fails.  t->id and t->pattern are ignored, t->content is copied. */

@@ -36,9 +36,6 @@ struct tokenizer {
 /* Builds what encoding and decoding look things up in, once all parts and tokens are there. */
 hp_status tok_finish(tokenizer *t);
 
-/* An entry of "added_tokens" without its id; *out refers to the node. */
-hp_status tok_added_parse(const tree_node *node, tok_added_token *out);
-
 /* Reads tokenizer_config.json and special_tokens_map.json of a folder, where they are, into a
  * tokenizer that has been read but not finished. */
 hp_status tok_read_config(tokenizer *t, const char *dir);

@@ -10,18 +10,6 @@
 
 enum { FILE_MAX = 512 << 20 };
 
-hp_status tok_added_parse(const tree_node *node, tok_added_token *out) {
-  const tree_node *content;
-  HP_TRY(tree_expect(node, TREE_MAP));
-  HP_TRY(tok_need_text(node, "content", &content));
-  *out = (tok_added_token){.content = {content->string, content->len}};
-  HP_TRY(tree_opt_bool(node, "single_word", false, &out->single_word));
-  HP_TRY(tree_opt_bool(node, "lstrip", false, &out->lstrip));
-  HP_TRY(tree_opt_bool(node, "rstrip", false, &out->rstrip));
-  HP_TRY(tree_opt_bool(node, "special", false, &out->special));
-  return tree_opt_bool(node, "normalized", !out->special, &out->normalized);
-}
-
 static hp_status read_added(tokenizer *t, const tree_node *root) {
   const tree_node *list;
   HP_TRY(tree_opt_list(root, "added_tokens", &list));

@@ -44,17 +44,6 @@ static hp_status parse_bpe(const tree_node *r, tok_model *m) {
   return tok_bpe_parse_merges(m->bpe, merges, ranks);
 }
 
-hp_status tok_model_fill_trie(tok_model *m) {
-  if (m->vocab.longest > TOK_TRIE_TEXT_MAX)
-    HP_FAIL(HP_ERR_INPUT, "%s: the vocabulary has a token of %zu bytes; expected at most %d",
-            m->file, m->vocab.longest, TOK_TRIE_TEXT_MAX);
-  for (size_t id = 0; id < m->vocab.n; id++) {
-    tok_text t = m->vocab.token[id];
-    if (t.len) HP_TRY(tok_trie_add(&m->trie, t.at, t.len, (uint32_t)id));
-  }
-  return HP_OK;
-}
-
 static hp_status parse_unk(const tree_node *r, tok_model *m) {
   const tree_node *unk;
   HP_TRY(tok_need_text(r, "unk_token", &unk));
@@ -69,7 +58,7 @@ static hp_status parse_word_piece(const tree_node *r, tok_model *m) {
   HP_TRY(parse_unk(r, m));
   HP_TRY(tok_need_text(r, "continuing_subword_prefix", &prefix));
   HP_TRY(tok_need_count(r, "max_input_chars_per_word", &m->word_max));
-  HP_TRY(tok_model_fill_trie(m));
+  HP_TRY(tok_trie_add_vocab(&m->trie, &m->vocab, m->file));
   for (size_t i = 0; i < prefix->len && !m->no_inner; i++) {
     m->inner = tok_trie_child(&m->trie, m->inner, (unsigned char)prefix->string[i]);
     m->no_inner = !m->inner;

@@ -55,9 +55,4 @@ hp_status tok_unigram_parse(const tree_node *r, tok_model *m);
 hp_status tok_unigram_encode(const tok_model *m, tok_model_work *w, const char *word, size_t n,
                              token_ids *out);
 
-/* Longest token of a model that walks the trie from every position: bounds that walk. */
-enum { TOK_TRIE_TEXT_MAX = 1024 };
-/* Fills m->trie with the vocabulary. */
-hp_status tok_model_fill_trie(tok_model *m);
-
 #endif

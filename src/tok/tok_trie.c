@@ -94,3 +94,14 @@ void tok_trie_free(tok_trie *t) {
   vec_free(&t->node);
   *t = (tok_trie){0};
 }
+
+hp_status tok_trie_add_vocab(tok_trie *t, const tok_vocab *v, const char *file) {
+  if (v->longest > TOK_TRIE_TEXT_MAX)
+    HP_FAIL(HP_ERR_INPUT, "%s: the vocabulary has a token of %zu bytes; expected at most %d", file,
+            v->longest, TOK_TRIE_TEXT_MAX);
+  for (size_t id = 0; id < v->n; id++) {
+    tok_text x = v->token[id];
+    if (x.len) HP_TRY(tok_trie_add(t, x.at, x.len, (uint32_t)id));
+  }
+  return HP_OK;
+}

@@ -3,6 +3,7 @@
 #define TOK_TOK_TRIE_H
 
 #include "base/vec.h"
+#include "tok/tok_vocab.h"
 
 typedef struct {
   uint64_t key; /* (node << 8 | byte) + 1; 0 = free */
@@ -33,5 +34,10 @@ uint32_t tok_trie_child(const tok_trie *t, uint32_t node, unsigned char byte);
 /* Sets fail and match of every node; call once after the last add. */
 hp_status tok_trie_link(tok_trie *t);
 void tok_trie_free(tok_trie *t);
+
+/* Longest token of a model that walks the trie from every position: bounds that walk. */
+enum { TOK_TRIE_TEXT_MAX = 1024 };
+/* Adds the texts of a vocabulary, value = id; `file` is for the message. */
+hp_status tok_trie_add_vocab(tok_trie *t, const tok_vocab *v, const char *file);
 
 #endif

@@ -42,7 +42,7 @@ hp_status tok_unigram_parse(const tree_node *r, tok_model *m) {
     snprintf(text, sizeof text, "<0x%02X>", (unsigned)i);
     if (!tok_vocab_find(&m->vocab, text, 6, &m->byte[i])) m->byte[i] = -1;
   }
-  return tok_model_fill_trie(m);
+  return tok_trie_add_vocab(&m->trie, &m->vocab, m->file);
 }
 
 static void offer(tok_best *to, double score, size_t from, int32_t id) {

@@ -171,6 +171,12 @@ const char *settings_override(size_t i) {
   return i < MORE ? more[i] : NULL;
 }
 
+bool settings_has_override(const train_config *c, const char *name) {
+  for (size_t i = 0; i < c->is.resume_override.n; i++)
+    if (!strcmp(c->is.resume_override.at[i], name)) return true;
+  return false;
+}
+
 void settings_print(const run_settings *s, json_writer *w) {
   json_put_key(w, "settings");
   json_open_map(w);
@@ -224,7 +230,7 @@ static hp_status note_change(run_settings *s, int64_t step, const char *name, co
 /* `allow`: the name in resume_override; `shown`: the difference in words. */
 static hp_status differs(matching *m, const char *allow, const char *name, const char *then,
                          const char *now, const char *shown) {
-  if (train_config_overrides(m->c, allow)) {
+  if (settings_has_override(m->c, allow)) {
     log_warn("resume_override: %s, from step %lld on", shown, (long long)m->step + 1);
     return note_change(m->now, m->step, name, then, now);
   }

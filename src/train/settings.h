@@ -36,6 +36,8 @@ void settings_free(run_settings *s);
 
 /* Names that resume_override may have; NULL after the last. */
 const char *settings_override(size_t i);
+/* Does resume_override have this name? */
+bool settings_has_override(const train_config *c, const char *name);
 
 /* Adds "settings" and "changes" to the map that w is in. */
 void settings_print(const run_settings *s, json_writer *w);

@@ -184,6 +184,11 @@ typedef struct {
 const train_key *train_key_get(int key);
 /* The key of a name (block: of the hyper_parallel block), -1 when there is none. */
 int train_key_find(const char *name, bool block);
+/* The next of the choices "a|b|!c" at *at, and whether it is built. */
+const char *train_key_next_choice(const char **at, size_t *len, bool *built);
+/* The place of `word` among the choices, or -1; the i-th of them. */
+int train_key_find_choice(const char *choices, const char *word, size_t n);
+const char *train_key_choice(const char *choices, int i, size_t *len);
 
 /* Reads a .yaml, .yml or .json file, applies the `n` overrides "key=value", checks everything, that
  * the files it names are there too; a data set that is not only gets a warning where no data are
@@ -198,8 +203,6 @@ void train_config_free(train_config *c);
 /* What the checkpoint decides: cutoff_len against the model's positions (0 = unknown). */
 hp_status train_config_check_model(const train_config *c, int64_t max_position_embeddings);
 
-/* Does resume_override have this name? */
-bool train_config_overrides(const train_config *c, const char *name);
 /* Where a key was written, or the file: for TREE_FAIL. */
 const tree_node *train_config_at(const train_config *c, int key);
 /* The value of a USED key as YAML. */
@@ -223,6 +226,8 @@ hp_status train_config_decide(train_config *c);
 /* A failure that is about the configuration goes to its errors, and the reading goes on: HP_OK.
  * Others, as a lack of memory, are returned. */
 hp_status train_config_keep(train_config *c, hp_status st);
+/* All errors as one failure: of several, a numbered list as long as a message can be. */
+hp_status train_config_report_errors(const train_config *c);
 /* Says the notes and the warnings, a line each. */
 void train_config_tell(const train_config *c);
 hp_status train_config_note(train_config *c, const char *fmt, ...)

@@ -362,12 +362,6 @@ static hp_status check_beta2(train_config *c) {
 
 /* --- output ----------------------------------------------------------------------------------- */
 
-bool train_config_overrides(const train_config *c, const char *name) {
-  for (size_t i = 0; i < c->is.resume_override.n; i++)
-    if (!strcmp(c->is.resume_override.at[i], name)) return true;
-  return false;
-}
-
 /* Another spelling of what decides the same. */
 static const char *one_name(const char *name) {
   static const char *const same[][2] = {{"warmup_ratio", "warmup_steps"},

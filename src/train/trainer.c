@@ -13,12 +13,6 @@
 
 #include <string.h>
 
-void trainer_shift_labels(const train_batch *b, int32_t *out) {
-  for (int64_t r = 0; r < b->B; r++)
-    for (int64_t i = 0; i < b->T; i++)
-      out[r * b->T + i] = i + 1 < b->T ? b->labels[r * b->T + i + 1] : LABEL_NONE;
-}
-
 /* --- setting up ------------------------------------------------------------------------------- */
 
 static hp_status open_data(trainer *t) {
@@ -307,7 +301,7 @@ static hp_status finish_again(trainer *t) {
 /* Everything from an open run to its last file. */
 static hp_status train(trainer *t) {
   bool finished = false, stopped = false, save;
-  if (!t->c->is.train) return trainer_tell_evaluation(t);
+  if (!t->c->is.train) return trainer_end_evaluation(t);
   milestone_set_activity("reading the checkpoint to go on from");
   HP_TRY(trainer_resume(t, &finished));
   if (finished) return finish_again(t);
@@ -326,7 +320,7 @@ static hp_status train(trainer *t) {
   }
   HP_TRY(trainer_export(t));
   trainer_tidy(t);
-  return trainer_tell_end(t);
+  return trainer_end(t);
 }
 
 static void leave(void *lock) { run_lock_remove(lock); }

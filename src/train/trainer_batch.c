@@ -49,7 +49,7 @@ static hp_status keep(trainer *t, const tree_node *state) {
   step_shape then = {0};
   HP_TRY(read_shape(state, t->c->dataloader_drop_last, &then));
   bool moved = then.replicas != b->replicas;
-  if (then.global != b->global && train_config_overrides(t->c, "global_batch_size")) return HP_OK;
+  if (then.global != b->global && settings_has_override(t->c, "global_batch_size")) return HP_OK;
   if (then.global != b->global && (!moved || b->same_on_all)) return other_batch(state, &then, b);
   if (then.global != b->global) HP_TRY(train_batch_size_keep(&t->own, then.global));
   if (then.micro != b->per_device || then.accumulation != b->accumulation || moved)
@@ -60,7 +60,7 @@ static hp_status keep(trainer *t, const tree_node *state) {
              (long long)then.accumulation, (long long)b->per_device, (long long)b->replicas,
              (long long)b->accumulation);
   bool dealt_anew =
-      train_config_overrides(t->c, "data") || train_config_overrides(t->c, "dataloader_drop_last");
+      settings_has_override(t->c, "data") || settings_has_override(t->c, "dataloader_drop_last");
   if (!dealt_anew) b->epoch_samples = then.epoch_samples;
   return HP_OK;
 }
@@ -69,4 +69,10 @@ hp_status trainer_keep_batch(trainer *t) {
   const tree_node *state;
   HP_TRY(tree_need_map(t->from.manifest.root, "state", &state));
   return keep(t, state);
+}
+
+void trainer_shift_labels(const train_batch *b, int32_t *out) {
+  for (int64_t r = 0; r < b->B; r++)
+    for (int64_t i = 0; i < b->T; i++)
+      out[r * b->T + i] = i + 1 < b->T ? b->labels[r * b->T + i + 1] : LABEL_NONE;
 }

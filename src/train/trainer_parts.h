@@ -91,6 +91,8 @@ hp_status trainer_begin_line(trainer *t);
 /* Takes from the checkpoint how many samples make up a step: on another mesh the micro-batch or the
  * accumulation of `own` gives way. */
 hp_status trainer_keep_batch(trainer *t);
+/* Labels of b moved one to the left, row by row: position t is to predict token t + 1. */
+void trainer_shift_labels(const train_batch *b, int32_t *out);
 
 /* trainer_resume.c */
 /* Continues from it, where there is one; *finished: it is the end of the run, which has told its
@@ -108,15 +110,20 @@ hp_status trainer_verify_step(trainer *t);
 hp_status trainer_tell_start(trainer *t);
 hp_status trainer_tell_entry(trainer *t, const run_entry *e);
 void trainer_tell_progress(trainer *t);
-hp_status trainer_tell_end(trainer *t);
-/* A run that only evaluates (do_train: false): its results and their files, nothing else. */
-hp_status trainer_tell_evaluation(trainer *t);
+/* Opens the files of the log, where this process writes them. */
+hp_status trainer_open_files(trainer *t);
+/* Prints the metrics of n entries and writes them into all_results.json. */
+hp_status trainer_tell_results(trainer *t, const run_entry *e, int n, const char *split);
 
-/* After a failure to write what a run can do without: tells it. */
-void trainer_go_without(const char *what);
+/* trainer_end.c */
+hp_status trainer_end(trainer *t);
+/* Of a run that only evaluates (do_train: false): its results and their files, nothing else. */
+hp_status trainer_end_evaluation(trainer *t);
 
 /* trainer_report.c: report.html, and a word when it cannot be written */
 void trainer_report(const trainer *t, const char *status, bool finished);
+/* After a failure to write what a run can do without: tells it. */
+void trainer_go_without(const char *what);
 
 /* trainer_eval.c */
 /* Are there evaluations, where there are sets for them? */
@@ -127,8 +134,5 @@ hp_status trainer_prepare_evaluation(trainer *t);
  * over, go into the history but not into the log's files. */
 typedef enum { EVAL_START, EVAL_STEP, EVAL_AFTER } eval_when;
 hp_status trainer_evaluate(trainer *t, eval_when when, bool *save);
-
-/* Labels of b moved one to the left, row by row: position t is to predict token t + 1. */
-void trainer_shift_labels(const train_batch *b, int32_t *out);
 
 #endif

@@ -1,5 +1,6 @@
 /* report.html of a run, from what the trainer knows. */
 #include "base/io.h"
+#include "base/log.h"
 #include "report/chart.h"
 #include "report/report.h"
 #include "train/report_settings.h"
@@ -185,6 +186,11 @@ static hp_status write_report(const trainer *t, const char *status, bool finishe
   hp_free(p->mesh);
   mem_free(p);
   return st;
+}
+
+void trainer_go_without(const char *what) {
+  log_warn("%s was not written: %s", what, err_message());
+  err_clear();
 }
 
 void trainer_report(const trainer *t, const char *status, bool finished) {

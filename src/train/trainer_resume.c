@@ -21,7 +21,7 @@ static hp_status must_equal(const tree_node *state, const char *key, int64_t now
 
 static hp_status match_old(const trainer *t, const tree_node *state) {
   const sampler_spec *s = &t->data.order.spec;
-  if (train_config_overrides(t->c, "data")) return HP_OK;
+  if (settings_has_override(t->c, "data")) return HP_OK;
   HP_TRY(must_equal(state, "samples", s->samples));
   return s->shuffle ? must_equal(state, "data_seed", (int64_t)s->seed) : HP_OK;
 }
