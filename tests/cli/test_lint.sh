@@ -2,8 +2,8 @@
 . "$(dirname "$0")/lib.sh"
 
 mkdir -p include src/base src/mem src/ir tests docs/internals build tools
-cp "$ROOT"/tools/lint "$ROOT"/tools/lint.awk "$ROOT"/tools/layers.txt "$ROOT"/tools/case-allow.txt \
-  "$ROOT"/tools/globals-allow.txt tools/
+cp "$ROOT"/tools/lint "$ROOT"/tools/lint.awk "$ROOT"/tools/circles.awk "$ROOT"/tools/layers.txt \
+  "$ROOT"/tools/case-allow.txt "$ROOT"/tools/globals-allow.txt tools/
 cp "$ROOT/.clang-format" .
 write include/hyperparallel.h <<'END'
 #ifndef HYPERPARALLEL_H
@@ -170,6 +170,23 @@ $CC -fPIC -c -o build/c.o build/c.c && $CC -fPIC -c -o build/w.o build/w.c &&
   ar rcs build/libhyperparallel.a build/c.o build/w.o
 found "c.o:0: mutable global counter"
 out_lacks word
+rm build/libhyperparallel.a
+
+it "finds files that call each other in a circle, not those named by a table"
+cc_object() { # FILE, whose text is read; adds it to the library
+  $CC -fPIC -x c -c -o "build/$1.o" - && ar rcs build/libhyperparallel.a "build/$1.o"
+}
+echo 'int b(void); int a(void) { return b(); }' | cc_object a
+echo 'int c(void); int b(void) { return c(); }' | cc_object b
+echo 'int c(void) { return 3; }' | cc_object c
+echo 'int t_one(void); int (*const table[])(void) = {t_one};' | cc_object table
+echo 'extern int (*const table[])(void); int t_one(void) { return table[0](); }' | cc_object t_one
+lint
+exit_is 0
+echo 'int a(void); int c(void) { return a(); }' | cc_object c
+found "3 files use each other in a circle"
+out_has "c -> a (a)"
+out_lacks table
 rm build/libhyperparallel.a
 
 it "finds a public function without a contract"
