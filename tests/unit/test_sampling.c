@@ -1,7 +1,11 @@
 /* Choosing the next token: what the repetition penalty, top-k and top-p leave, and how often it is
  * drawn. */
+#include "base/philox.h"
 #include "serve/sampling.h"
 #include "test.h"
+
+#include <math.h>
+#include <stdlib.h>
 
 enum { VOCAB = 4, DRAWS = 4000 };
 
@@ -92,4 +96,65 @@ TEST(top_p_keeps_the_fewest_tokens_that_hold_so_much) {
   s.top_k = 2; /* 2/3, 1/3 */
   s.top_p = 0.6;
   shares_are(&s, logits, (double[]){1, 0, 0, 0});
+}
+
+/* --- against a sort of the whole vocabulary ----------------------------------------------------
+ */
+
+enum { LARGE = 300 };
+
+typedef struct {
+  float logit;
+  int32_t id;
+} token;
+
+static int by_logit(const void *a, const void *b) {
+  const token *x = a, *y = b;
+  if (x->logit != y->logit) return x->logit < y->logit ? 1 : -1;
+  return (x->id > y->id) - (x->id < y->id);
+}
+
+/* The token that a draw gives, by the definition. */
+static int32_t drawn_of_all(const sampling *s, const float *logits, int vocab, int64_t n) {
+  token c[LARGE];
+  double p[LARGE], sum = 0, kept = 0, run = 0;
+  int keep = vocab;
+  for (int i = 0; i < vocab; i++) c[i] = (token){logits[i], i};
+  qsort(c, (size_t)vocab, sizeof *c, by_logit);
+  if (s->top_k && s->top_k < vocab) keep = (int)s->top_k;
+  while (keep < vocab && c[keep].logit == c[keep - 1].logit) keep++;
+  for (int i = 0; i < keep; i++) {
+    p[i] = exp(((double)c[i].logit - (double)c[0].logit) / s->temperature);
+    sum += p[i];
+  }
+  for (int i = 0, all = keep; i < all; i++) {
+    p[i] /= sum;
+    if (i > 0 && kept >= s->top_p && keep == all) keep = i;
+    if (i < keep) kept += p[i];
+  }
+  double share = (double)philox_uniform(s->seed, 1, (uint64_t)n) * kept;
+  for (int i = 0; i < keep; i++)
+    if (share < (run += p[i])) return c[i].id;
+  return c[keep - 1].id;
+}
+
+TEST(only_a_part_is_sorted_and_the_draw_is_that_of_all) {
+  static const double top_p[] = {1, 0.99, 0.9, 0.5, 0.01}, temperature[] = {0.1, 0.7, 1, 3};
+  for (int64_t n = 0; n < 20000; n++) {
+    float logits[LARGE], x[LARGE];
+    int vocab = 1 + (int)(n % (n % 10 ? 40 : LARGE)), ties = n % 3 == 0;
+    for (int i = 0; i < vocab; i++) {
+      float u = philox_uniform(3, (uint64_t)n, (uint64_t)i);
+      logits[i] = ties ? (float)(int)(u * 5) : u * 20 - 10;
+    }
+    sampling s = {.temperature = temperature[n / 5 % 4],
+                  .top_p = top_p[n % 5],
+                  .top_k = n % 7 < 3 ? 0 : n % 50,
+                  .repetition_penalty = 1,
+                  .seed = 11};
+    int32_t next = -1;
+    memcpy(x, logits, sizeof x);
+    CHECK_OK(sampling_next(&s, x, vocab, NULL, n, &next));
+    CHECK_EQ(next, drawn_of_all(&s, logits, vocab, n));
+  }
 }
