@@ -81,7 +81,6 @@ void json_open_map(json_writer *w);
 void json_open_list(json_writer *w);
 void json_close(json_writer *w); /* the innermost open map or list */
 void json_put_key(json_writer *w, const char *key);
-void json_put_key_n(json_writer *w, const char *key, size_t n);
 void json_put_null(json_writer *w);
 void json_put_bool(json_writer *w, bool x);
 void json_put_int(json_writer *w, int64_t x);

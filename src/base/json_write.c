@@ -71,7 +71,7 @@ static void add_quoted(json_writer *w, const char *s, size_t n) {
   str_add_char(w->out, '"');
 }
 
-void json_put_key_n(json_writer *w, const char *key, size_t n) {
+static void put_key(json_writer *w, const char *key, size_t n) {
   HP_ASSERT(w->depth > 0 && w->level[w->depth].close == '}' && !w->after_key);
   separate(w);
   add_quoted(w, key, n);
@@ -79,7 +79,7 @@ void json_put_key_n(json_writer *w, const char *key, size_t n) {
   w->after_key = true;
 }
 
-void json_put_key(json_writer *w, const char *key) { json_put_key_n(w, key, strlen(key)); }
+void json_put_key(json_writer *w, const char *key) { put_key(w, key, strlen(key)); }
 
 static void literal(json_writer *w, const char *text) {
   HP_ASSERT(!w->depth || w->level[w->depth].close == ']' || w->after_key);
@@ -153,7 +153,7 @@ void json_put_tree(json_writer *w, const tree_node *n) {
     if (n->kind == TREE_MAP) json_open_map(w);
     else json_open_list(w);
     for (uint32_t i = 0; i < n->len; i++) {
-      if (n->kind == TREE_MAP) json_put_key_n(w, n->child[i]->key, n->child[i]->key_len);
+      if (n->kind == TREE_MAP) put_key(w, n->child[i]->key, n->child[i]->key_len);
       json_put_tree(w, n->child[i]);
     }
     json_close(w);

@@ -363,8 +363,6 @@ static hp_status load(const char *path, yaml_repeats *repeats, tree *out) {
   return st;
 }
 
-hp_status yaml_load(const char *path, tree *out) { return load(path, NULL, out); }
-
 hp_status yaml_load_config(const char *path, tree *out, yaml_repeats *repeats) {
   tree t = {0};
   size_t n = strlen(path);

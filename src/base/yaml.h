@@ -16,9 +16,8 @@
 
 enum { YAML_SIZE_MAX = 8 << 20, YAML_COPY_MAX = 10000 };
 
-/* Reads a file whose root may be any value; an empty file is null.  tree_free(out). */
-hp_status yaml_load(const char *path, tree *out);
-/* The same from memory; `name` is for messages and is copied. */
+/* Reads text whose root may be any value; an empty one is null.  tree_free(out).
+ * `name` is for messages and is copied. */
 hp_status yaml_parse(const char *bytes, size_t len, const char *name, tree *out);
 
 /* Values whose key stands earlier in the same map. */

@@ -18,13 +18,6 @@ hp_status saved_index_path(const char *name, str *out) {
   return str_status(out);
 }
 
-bool saved_exists(const char *name) {
-  str path = {0};
-  bool there = !saved_index_path(name, &path) && path_exists(path.at);
-  str_free(&path);
-  return there;
-}
-
 /* --- who saves what --------------------------------------------------------------------------- */
 
 static double part_bytes(const mesh *m, const saved_tensor *t) {

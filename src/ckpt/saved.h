@@ -50,8 +50,6 @@ typedef struct saved saved;
 /* HP_ERR_INPUT names the file, the tensor, and what was expected. */
 hp_status saved_open(const char *name, saved **out);
 void saved_close(saved *s);
-/* Is there an index? */
-bool saved_exists(const char *name);
 
 const mesh *saved_mesh(const saved *s);
 const char *saved_path(const saved *s); /* of the index, for messages */

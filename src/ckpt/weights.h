@@ -71,8 +71,6 @@ hp_status weights_save(const char *dir, const st_tensor *tensor, size_t n,
 /* n numbers of the tensor `name`, written as `to`: f32, bf16 or f16, rounded to nearest.  One that
  * is too large for the type is refused by name. */
 hp_status weights_write_as(st_writer *out, const char *name, const float *x, size_t n, hp_dtype to);
-/* Is it a floating type?  Integers, booleans and complex numbers stay as they are in a cast. */
-bool weights_can_cast(st_dtype t);
 /* weights_save of tensors whose data is in memory, those of floating types as `to`. */
 hp_status weights_save_as(const char *dir, const st_tensor *tensor, size_t n, hp_dtype to);
 

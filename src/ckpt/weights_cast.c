@@ -40,7 +40,8 @@ hp_status weights_write_as(st_writer *out, const char *name, const float *x, siz
 
 /* --- a list of tensors ------------------------------------------------------------------------ */
 
-bool weights_can_cast(st_dtype t) {
+/* Is it a floating type?  Integers, booleans and complex numbers stay as they are in a cast. */
+static bool can_cast(st_dtype t) {
   static const st_dtype whole[] = {ST_BOOL, ST_U8,  ST_I8,  ST_I16, ST_U16,
                                    ST_I32,  ST_U32, ST_I64, ST_U64, ST_C64};
   for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
@@ -56,8 +57,7 @@ typedef struct {
 static hp_status write_cast(void *ctx, size_t i, st_writer *out) {
   const cast *c = ctx;
   const st_tensor *t = &c->from[i];
-  if (!weights_can_cast(t->dtype))
-    return t->bytes ? st_writer_write(out, t->data, t->bytes) : HP_OK;
+  if (!can_cast(t->dtype)) return t->bytes ? st_writer_write(out, t->data, t->bytes) : HP_OK;
   size_t n = t->bytes / (st_dtype_bits(t->dtype) / 8);
   float *x = mem_calloc(CHUNK, sizeof *x);
   hp_status st = x ? HP_OK : HP_ERR_OOM;
@@ -78,7 +78,7 @@ hp_status weights_save_as(const char *dir, const st_tensor *tensor, size_t n, hp
   for (size_t i = 0; i < n && !st; i++) {
     float probe;
     list[i] = tensor[i];
-    if (!weights_can_cast(list[i].dtype)) continue;
+    if (!can_cast(list[i].dtype)) continue;
     st = weights_read(&tensor[i], 0, 0, HP_F32, &probe); /* is this type read at all? */
     list[i].dtype = st_dtype_from_hp(to);
     if (!st && !st_size(list[i].dtype, list[i].rank, list[i].dim, &list[i].bytes))

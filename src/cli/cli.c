@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-void cli_print_help(const cli_spec *s) {
+static void print_help(const cli_spec *s) {
   printf("usage: %s\n\n%s\n\n", s->usage, s->about);
   for (int i = 0; i < s->n; i++) {
     char left[64];
@@ -240,7 +240,7 @@ static int parse(const cli_spec *s, word_rule rule, arena *text, int argc, char 
       break;
     }
     if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
-      cli_print_help(s);
+      print_help(s);
       return 0;
     }
     int code = take_word(s, rule, text, argc, argv, &i, rest, n_rest);

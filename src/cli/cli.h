@@ -61,7 +61,6 @@ typedef struct {
  */
 int cli_parse_config(const cli_spec *s, const char *const *topics, int argc, char **argv,
                      cli_config *out);
-void cli_print_help(const cli_spec *s);
 
 /* One line on stderr: why the exit code will not be 0.  Of a job's processes only one says it. */
 void cli_say(hp_status st, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -121,8 +121,13 @@ done:
   return st;
 }
 
+static void release_lock(jit_cache *c) {
+  if (c->lock >= 0) close(c->lock); /* lets go of the lock */
+  c->lock = -1;
+}
+
 void jit_cache_close(jit_cache *c) {
-  jit_cache_end(c);
+  release_lock(c);
   if (c->work && (!c->dir || strcmp(c->work, c->dir)) && dir_remove(c->work)) err_clear();
   mem_free(c->work);
   mem_free(c->dir);
@@ -203,11 +208,6 @@ hp_status jit_cache_begin(jit_cache *c, int lock_ms) {
     sweep(c->dir);
   }
   return HP_OK;
-}
-
-void jit_cache_end(jit_cache *c) {
-  if (c->lock >= 0) close(c->lock); /* lets go of the lock */
-  c->lock = -1;
 }
 
 /* --- files ------------------------------------------------------------------------------------ */

@@ -31,7 +31,6 @@ void *jit_cache_find(const jit_cache *c, hash128 key);
  * machine from all compiling the same.  After lock_ms it goes on without: whoever holds the lock
  * may hang, and files appear whole anyway. */
 hp_status jit_cache_begin(jit_cache *c, int lock_ms);
-void jit_cache_end(jit_cache *c);
 /* Seals a compiled object in the work folder, loads it, and gives it to the cache under the keys.
  * fn[i] is the function of key[i].  The object file is gone afterwards.  Failing to write to the
  * cache is no failure; failing to load is HP_ERR_IO. */

@@ -170,15 +170,6 @@ int loop_cast(loop *l, hp_dtype type, int a) {
                               .arg = {(int16_t)a, -1, -1}});
 }
 
-bool loop_op_find(const char *name, const loop_class *arg, int n, loop_class *out) {
-  uint8_t cls[3];
-  if (n < 1 || n > 3) return false;
-  for (int i = 0; i < n; i++) cls[i] = (uint8_t)arg[i];
-  int r = loop_expr_find(name, cls, n);
-  if (r >= 0) *out = loop_expr_row(r)->cls;
-  return r >= 0;
-}
-
 int loop_op(loop *l, const char *name, int a, int b, int c) {
   const int arg[3] = {a, b, c};
   uint8_t cls[3];
@@ -224,7 +215,9 @@ int loop_reduce(loop *l, const char *name, int a) {
                               .arg = {(int16_t)a, -1, -1}});
 }
 
-bool loop_varies(const loop *l, int value) {
+/* False when the value is one per row (column): it does not move along the reduced dim.  All
+ * values of a map vary. */
+static bool moves_along_reduced(const loop *l, int value) {
   int d = loop_reduced_dim(l);
   bool varies[LOOP_VALUES_MAX];
   for (int i = 0; i <= value; i++) {
@@ -285,7 +278,7 @@ static int out(loop *l, const char *fold, int operand, hp_dtype type, const int6
       POISON(l, HP_ERR_ARG, "loop: out %d is written as %s and as %s", operand,
              dtype_name(l->store.at[i].type), dtype_name(type));
   int d = loop_reduced_dim(l);
-  bool scalar = d >= 0 && at.stride[d] == 0 && !loop_varies(l, value);
+  bool scalar = d >= 0 && at.stride[d] == 0 && !moves_along_reduced(l, value);
   int reduce = fold ? find_reduction(l, fold) : 0;
   if (reduce < 0 || (fold && check_fold(l, operand, &at))) return -1;
   if (!fold && !is_injective(l, &at, scalar ? d : -1))
@@ -382,7 +375,7 @@ void loop_cost(const loop *l, double *flops, double *bytes) {
     const loop_value *v = &l->value.at[i];
     if (v->what == LOOP_IN) b += touched(l, &v->at, false) * (double)dtype_size(v->type);
     if (v->what == LOOP_OP || v->what == LOOP_CAST || v->what == LOOP_UNIFORM)
-      f += (loop_varies(l, (int)i) ? all : kept) * work_of(v);
+      f += (moves_along_reduced(l, (int)i) ? all : kept) * work_of(v);
     if (v->what == LOOP_REDUCE) f += all;
   }
   for (size_t i = 0; i < l->store.len; i++) {

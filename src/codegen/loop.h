@@ -105,9 +105,6 @@ void loop_fold(loop *l, const char *name, int operand, hp_dtype type, const int6
 /* HP_OK when the loop is whole and makes sense: every rule above, and every index fits. */
 hp_status loop_status(const loop *l);
 
-/* Float or int class of the result of `name` on arguments of these classes (n of them), in *out;
- * false when there is no such elementwise op. */
-bool loop_op_find(const char *name, const loop_class *arg, int n, loop_class *out);
 loop_class loop_class_of(hp_dtype type);
 
 /* Does it go by strides, as what is loaded does? */

@@ -23,7 +23,8 @@ void plan_free(loop_plan *p) {
 
 static int64_t blocks_of(int64_t n, int64_t size) { return n / size + (n % size != 0); }
 
-int64_t plan_segments(const loop_plan *p) {
+/* Segments of the reduced dim. */
+static int64_t count_segments(const loop_plan *p) {
   return blocks_of(p->reduced, p->kind == LOOP_ROW ? PLAN_ROW_SEGMENT : PLAN_COL_SEGMENT);
 }
 
@@ -34,7 +35,7 @@ int64_t plan_parts(const loop_plan *p, int phase) {
   if (p->folds) return phase ? blocks_of(p->inner, PLAN_COLS) : blocks_of(n, PLAN_COL_BLOCK);
   if (p->kind != LOOP_ROW)
     n *= blocks_of(p->inner, p->kind == LOOP_MAP ? PLAN_MAP_BLOCK : PLAN_COLS);
-  return p->split ? n * plan_segments(p) : n;
+  return p->split ? n * count_segments(p) : n;
 }
 
 size_t plan_scratch(const loop_plan *p) {
@@ -225,7 +226,7 @@ hp_status plan_create(const loop *l, loop_plan *out) {
   }
   classify(&p);
   /* depends on sizes alone, not on the number of threads; the bits are the same either way */
-  p.split = p.stages && !p.folds && plan_parts(&p, 0) < PLAN_FEW_PARTS && plan_segments(&p) > 1;
+  p.split = p.stages && !p.folds && plan_parts(&p, 0) < PLAN_FEW_PARTS && count_segments(&p) > 1;
   mem_free(a.at);
   *out = p;
   return HP_OK;

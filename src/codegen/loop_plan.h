@@ -67,9 +67,6 @@ extern const char *const loop_kind_name[3];
 
 /* The dim that reductions run over; -1 for a map. */
 int loop_reduced_dim(const loop *l);
-/* False when the value is one per row (column): it does not move along the reduced dim.  All
- * values of a map vary. */
-bool loop_varies(const loop *l, int value);
 
 /* Normal form of a loop whose loop_status is HP_OK. */
 hp_status plan_create(const loop *l, loop_plan *out);
@@ -88,7 +85,5 @@ int plan_phases(const loop_plan *p);
 int64_t plan_parts(const loop_plan *p, int phase);
 /* Bytes of work memory that the parts of all phases share. */
 size_t plan_scratch(const loop_plan *p);
-/* Segments of the reduced dim. */
-int64_t plan_segments(const loop_plan *p);
 
 #endif

@@ -61,8 +61,6 @@ typedef struct {
 
 /* dataset_file.c: appends the samples of a file, by its ending; at most max (< 0: all). */
 hp_status dataset_read_file(const char *path, const dataset_columns *c, int64_t max, dataset *d);
-/* Is `name` a file that dataset_read_file reads, by its ending?  Unbuilt endings fail. */
-hp_status dataset_file_type(const char *path, bool *known);
 /* The same from memory: a list of records, or records one after another. */
 hp_status dataset_read_json(const char *bytes, size_t len, const char *path,
                             const dataset_columns *c, int64_t max, dataset *d);

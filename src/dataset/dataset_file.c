@@ -242,7 +242,8 @@ static const char *ending_of(const char *path) {
   return dot ? dot + 1 : "";
 }
 
-hp_status dataset_file_type(const char *path, bool *known) {
+/* Is `name` a file that dataset_read_file reads, by its ending?  Unbuilt endings fail. */
+static hp_status find_file_type(const char *path, bool *known) {
   const char *end = ending_of(path);
   if (!strcmp(end, "parquet") || !strcmp(end, "arrow"))
     HP_FAIL(HP_ERR_UNSUPPORTED, "%s: .%s files are not read; convert it to .jsonl", path, end);
@@ -252,8 +253,8 @@ hp_status dataset_file_type(const char *path, bool *known) {
 }
 
 hp_status dataset_read_file(const char *path, const dataset_columns *c, int64_t max, dataset *d) {
-  bool known;
-  HP_TRY(dataset_file_type(path, &known));
+  bool known = false;
+  HP_TRY(find_file_type(path, &known));
   if (!known)
     HP_FAIL(HP_ERR_INPUT, "%s: expected a file that ends in .txt, .json, .jsonl or .csv", path);
   file_map f;

@@ -115,7 +115,8 @@ static bool list_fits(hp_graph *g, int op, int n) {
   return false;
 }
 
-bool ops_is_value(hp_graph *g, int op, val x) {
+/* Whether x is a tensor of g; if not, the graph is poisoned in the name of `op`. */
+static bool is_value(hp_graph *g, int op, val x) {
   if (g->failure.code) return false;
   if (x && x < g->values.len) return true;
   ops_refuse(g, op, "an operand is not a tensor of this graph");
@@ -370,7 +371,7 @@ val ops_einsum(hp_graph *g, const char *eq, val a, val b, hp_dtype out) {
 }
 
 val ops_einsum_onto(hp_graph *g, const char *eq, val a, val b, val c) {
-  if (!ops_is_value(g, OP_EINSUM, c)) return 0;
+  if (!is_value(g, OP_EINSUM, c)) return 0;
   return einsum(g, eq, (val[]){a, b, c}, 3, (hp_dtype)graph_value(g, c)->dtype);
 }
 

@@ -84,8 +84,6 @@ val ops_leaf(hp_graph *g, int op, const char *name, hp_dtype t, const int64_t *d
 val ops_iota(hp_graph *g, hp_dtype t, const int64_t *dim, int rank, int axis);
 val ops_random(hp_graph *g, int op, val seed, int64_t stream, hp_dtype t, const int64_t *dim,
                int rank); /* OP_UNIFORM or OP_NORMAL */
-/* Whether x is a tensor of g; if not, the graph is poisoned in the name of `op`. */
-bool ops_is_value(hp_graph *g, int op, val x);
 void ops_output(hp_graph *g, const char *name, val x);
 void ops_assign(hp_graph *g, val param, val x);
 

@@ -24,7 +24,8 @@ progress progress_create(int64_t total, int64_t first, double limit_flops, bool 
                     .limit_flops = limit_flops};
 }
 
-void progress_print_time(double s, str *out) {
+/* 65 -> "01:05", 3700 -> "1:01:40" */
+static void print_time(double s, str *out) {
   long long t = s > 0 && s < 1e15 ? (long long)s : 0;
   if (t >= 3600) str_printf(out, "%lld:", t / 3600);
   str_printf(out, "%02lld:%02lld", t / 60 % 60, t % 60);
@@ -48,10 +49,10 @@ static void print_bar(double part, int cells, str *out) {
 
 static void print_rest(const progress *p, double now, double loss, str *out) {
   str_printf(out, "| %lld/%lld [", (long long)p->done, (long long)p->total);
-  progress_print_time(now - p->start_s, out);
+  print_time(now - p->start_s, out);
   str_add_char(out, '<');
   if (p->step_s > 0) {
-    progress_print_time((double)(p->total - p->done) * p->step_s, out);
+    print_time((double)(p->total - p->done) * p->step_s, out);
     if (p->step_s < 1) str_printf(out, ", %5.2fit/s", 1 / p->step_s);
     else str_printf(out, ", %5.2fs/it", p->step_s);
   } else {

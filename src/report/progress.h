@@ -27,7 +27,5 @@ void progress_clear(const progress *p);
 
 /* The bar as text, `columns` wide at most; now: time_now_s(). */
 void progress_print(const progress *p, double now, double loss, int columns, str *out);
-/* 65 -> "01:05", 3700 -> "1:01:40" */
-void progress_print_time(double s, str *out);
 
 #endif

@@ -128,8 +128,3 @@ hp_status device_measure(device *d) {
 }
 
 hp_status device_know_limits(device *d) { return d->limits.flops > 0 ? HP_OK : device_measure(d); }
-
-uint64_t device_work_limit(const device *d) {
-  if (!d->limit) return UINT64_MAX;
-  return d->limit > d->state_bytes ? d->limit - d->state_bytes : 0;
-}

@@ -55,7 +55,5 @@ hp_status device_reserve(device *d, int tier, uint64_t bytes);
 hp_status device_measure(device *d);
 /* The same where they are not known yet. */
 hp_status device_know_limits(device *d);
-/* Bytes that are left for work memory under the limit; UINT64_MAX without one. */
-uint64_t device_work_limit(const device *d);
 
 #endif

@@ -185,7 +185,9 @@ static void count_tiers(const program *p, hp_memory *m) {
   }
 }
 
-uint64_t memory_of_device(const group *g) {
+/* What a device of the cluster has, in bytes; of the cluster `this` its share of this machine.  0:
+ * the cluster does not say. */
+static uint64_t count_device_bytes(const group *g) {
   if (g->cluster.memory_gb > 0) return (uint64_t)(g->cluster.memory_gb * 1e9);
   if (strcmp(g->cluster.name, "this")) return 0;
   int sharers = g->plan_only ? g->n : world_get()->here * g->own;
@@ -197,7 +199,7 @@ hp_status memory_use_of(const group *g, int i, const program *p,
   hp_memory m = {.work_bytes = p->arena[TIER_DEVICE],
                  .work_bound = p->bound[TIER_DEVICE],
                  .limit_bytes = g->member[i]->limit,
-                 .device_bytes = memory_of_device(g),
+                 .device_bytes = count_device_bytes(g),
                  .devices = g->n};
   HP_TRY(count_work(p, &m));
   count_state(g->member[i], p, &m);

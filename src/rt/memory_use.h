@@ -24,8 +24,5 @@ hp_status memory_use_of(const group *g, int i, const program *p,
  * that part; of one class at the same instructions. */
 void memory_live(const program *p, uint64_t *live, int n);
 hp_status memory_live_of(const program *p, mem_class class, uint64_t *live, int n);
-/* What a device of the cluster has, in bytes; of the cluster `this` its share of this machine.  0:
- * the cluster does not say. */
-uint64_t memory_of_device(const group *g);
 
 #endif

@@ -105,7 +105,6 @@ void session_reset(session *s) {
   s->tables = false;
 }
 
-int64_t session_length(const session *s, int64_t sequence) { return s->length[sequence]; }
 hp_program *session_program(const session *s) { return s->last; }
 
 /* The program for chunks of T tokens: logits of the row that the input `row` names, of each

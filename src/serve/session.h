@@ -16,7 +16,6 @@ hp_status session_create(lm *m, int64_t sequences, int64_t capacity, session **o
 void session_free(session *s);
 /* Forgets all tokens. */
 void session_reset(session *s);
-int64_t session_length(const session *s, int64_t sequence);
 /* Feeds count[i] tokens ids[i] to sequence i, to one of them at least; row i of logits
  * [sequences, V] is that of the last of them, and is left alone where there are none.  HP_ERR_ARG
  * for ids out of range or beyond the capacity. */

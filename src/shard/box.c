@@ -28,11 +28,6 @@ int64_t box_elements(const box *b) {
   return n;
 }
 
-bool box_equal(const box *a, const box *b) {
-  size_t n = (size_t)a->rank * sizeof *a->start;
-  return a->rank == b->rank && !memcmp(a->start, b->start, n) && !memcmp(a->stop, b->stop, n);
-}
-
 bool box_intersect(const box *a, const box *b, box *out) {
   bool some = true;
   *out = *a;

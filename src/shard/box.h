@@ -20,7 +20,6 @@ box box_of_shard(const mesh *m, const layout *l, const int64_t *shape, int64_t p
 box box_room(const mesh *m, const layout *l, const int64_t *shape, int64_t position);
 
 int64_t box_elements(const box *b);
-bool box_equal(const box *a, const box *b);
 /* What both hold; false when that is nothing. */
 bool box_intersect(const box *a, const box *b, box *out);
 void box_print(const box *b, str *out); /* [0:16, 4:8] */

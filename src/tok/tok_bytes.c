@@ -4,7 +4,7 @@
 
 /* Printable Latin-1 characters stand for themselves; the other 68 bytes take U+0100 and up, in
  * order: 0x00-0x20 -> U+0100-U+0120, 0x7F-0xA0 -> U+0121-U+0142, 0xAD -> U+0143. */
-uint32_t tok_byte_char(unsigned char b) {
+static uint32_t code_point_of(unsigned char b) {
   if (b <= 0x20) return 0x100u + b;
   if (b >= 0x7F && b <= 0xA0) return 0x121u + (b - 0x7Fu);
   if (b == 0xAD) return 0x143;
@@ -34,7 +34,7 @@ void tok_bytes_add(str *out, const char *text, size_t n) {
     if (b > 0x20 && b < 0x7F) {
       block[fill++] = (char)b;
     } else {
-      uint32_t cp = tok_byte_char(b);
+      uint32_t cp = code_point_of(b);
       block[fill++] = (char)(0xC0 | cp >> 6);
       block[fill++] = (char)(0x80 | (cp & 0x3F));
     }

@@ -8,7 +8,5 @@
 void tok_bytes_add(str *out, const char *text, size_t n);
 /* The byte of a character of the alphabet, or -1. */
 int tok_byte_of(uint32_t cp);
-/* Code point that stands for a byte. */
-uint32_t tok_byte_char(unsigned char byte);
 
 #endif

@@ -159,7 +159,7 @@ hp_status tok_list_add(tok_list *l, const char *text, size_t n) {
   return close_text(l);
 }
 
-void tok_list_clear(tok_list *l) {
+static void clear_list(tok_list *l) {
   str_clear(&l->text);
   l->end.len = 0;
 }
@@ -346,7 +346,7 @@ hp_status tok_decode(const tok_decoder *d, tok_list *list, str *out) {
   tok_spans spans = {0};
   hp_status st = HP_OK;
   for (size_t i = 0; d && i < d->step.len; i++) {
-    tok_list_clear(&next);
+    clear_list(&next);
     HP_TRY_GOTO(run(&d->step.at[i], &m, &spans, list, &next), st);
     tok_list done = *list;
     *list = next;

@@ -11,7 +11,6 @@ typedef struct {
   VEC(size_t) end; /* of each text */
 } tok_list;
 hp_status tok_list_add(tok_list *l, const char *text, size_t n);
-void tok_list_clear(tok_list *l);
 void tok_list_free(tok_list *l);
 
 typedef struct tok_decoder tok_decoder;

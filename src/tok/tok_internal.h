@@ -33,9 +33,6 @@ struct tokenizer {
   bool split_special; /* never look for special tokens in text */
 };
 
-/* Builds what encoding and decoding look things up in, once all parts and tokens are there. */
-hp_status tok_finish(tokenizer *t);
-
 /* Reads tokenizer_config.json and special_tokens_map.json of a folder, where they are, into a
  * tokenizer that has been read but not finished. */
 hp_status tok_read_config(tokenizer *t, const char *dir);

@@ -45,7 +45,8 @@ static bool same_text(tok_text a, tok_text b) {
   return a.len == b.len && !memcmp(a.at, b.at, a.len);
 }
 
-hp_status tok_finish(tokenizer *t) {
+/* Builds what encoding and decoding look things up in, once all parts and tokens are there. */
+static hp_status finish(tokenizer *t) {
   HP_TRY(tok_added_link(&t->added));
   t->n = t->model.vocab.n;
   if (t->added.token.len && (size_t)t->added.largest >= t->n) t->n = (size_t)t->added.largest + 1;
@@ -86,7 +87,7 @@ hp_status tokenizer_parse(const char *name, const char *json, size_t n, tokenize
   HP_TRY(create(&t));
   HP_TRY_GOTO(json_parse(json, n, name, &parsed), st);
   HP_TRY_GOTO(read_tree(t, &parsed), st);
-  HP_TRY_GOTO(tok_finish(t), st);
+  HP_TRY_GOTO(finish(t), st);
 done:
   if (st) tokenizer_free(t);
   else *out = t;
@@ -126,7 +127,7 @@ hp_status tokenizer_load(const char *path, tokenizer **out) {
   const char *before = milestone_set_activity("loading the tokenizer");
   if (dir_exists(path)) HP_TRY_GOTO(read_dir(t, path, &work), st);
   else HP_TRY_GOTO(read_json_file(t, path), st);
-  HP_TRY_GOTO(tok_finish(t), st);
+  HP_TRY_GOTO(finish(t), st);
 done:
   milestone_set_activity(before);
   str_free(&work);

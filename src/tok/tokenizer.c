@@ -151,19 +151,6 @@ const char *tokenizer_token(const tokenizer *t, int32_t id, size_t *n) {
 
 size_t tokenizer_size(const tokenizer *t) { return t->n; }
 
-bool tokenizer_is_special(const tokenizer *t, int32_t id) {
-  return id >= 0 && (size_t)id < t->n && t->entry[id].special;
-}
-
 int32_t tokenizer_role(const tokenizer *t, token_role role) {
   return (unsigned)role < TOK_ROLES ? t->role[role] : -1;
-}
-
-bool tokenizer_adds_bos(const tokenizer *t) {
-  return t->post.item.len && t->role[TOKEN_BOS] >= 0 && t->post.item.at[0] == t->role[TOKEN_BOS];
-}
-
-bool tokenizer_adds_eos(const tokenizer *t) {
-  return t->post.item.len && t->role[TOKEN_EOS] >= 0 &&
-         t->post.item.at[t->post.item.len - 1] == t->role[TOKEN_EOS];
 }

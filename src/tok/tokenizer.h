@@ -62,7 +62,6 @@ int32_t tokenizer_find(const tokenizer *t, const char *token, size_t n);
 const char *tokenizer_token(const tokenizer *t, int32_t id, size_t *n);
 /* One more than the largest id. */
 size_t tokenizer_size(const tokenizer *t);
-bool tokenizer_is_special(const tokenizer *t, int32_t id);
 
 typedef enum {
   TOKEN_BOS,
@@ -75,8 +74,5 @@ typedef enum {
 } token_role;
 /* The id that tokenizer_config.json or special_tokens_map.json gives a role; -1 = none. */
 int32_t tokenizer_role(const tokenizer *t, token_role role);
-/* Whether TOKENIZE_SPECIAL puts the bos first, the eos last. */
-bool tokenizer_adds_bos(const tokenizer *t);
-bool tokenizer_adds_eos(const tokenizer *t);
 
 #endif

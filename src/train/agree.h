@@ -6,11 +6,6 @@
 #include "ckpt/checkpoint.h"
 #include "train/train_data.h"
 
-/* Fails in all of them with HP_ERR_INPUT, and the same message, when the facts differ: it says
- * which, the values and who has them.  facts: lines "NAME\tVALUE\n"; what is behind a '\v' in a
- * value is shown, but not compared. */
-hp_status agree_on(const str *facts);
-
 /* Every key that decides what a process does; not what may differ between machines: where files
  * are, and threads. */
 hp_status agree_config(const train_config *c);

@@ -290,11 +290,6 @@ static chosen micro_of(train_data *d, int64_t epoch, int64_t micro) {
   return c;
 }
 
-int64_t train_data_width(train_data *d, int64_t epoch, int64_t micro) {
-  chosen c = micro_of(d, epoch, micro);
-  return widest(&c, 0, c.n);
-}
-
 void train_data_batch(train_data *d, int64_t epoch, int64_t micro, int64_t width, train_batch *b) {
   chosen c = micro_of(d, epoch, micro);
   fill(d, &c, width, b);

@@ -78,8 +78,6 @@ int64_t train_data_largest(const train_data *d);
 /* Fills b with micro-batch `micro` of an epoch (see sampler).  width: tokens of a row, 0 for the
  * longest sample's; more of them are padding. */
 void train_data_batch(train_data *d, int64_t epoch, int64_t micro, int64_t width, train_batch *b);
-/* The longest sample of that micro-batch. */
-int64_t train_data_width(train_data *d, int64_t epoch, int64_t micro);
 /* Batches of an evaluation set. */
 int64_t train_data_eval_batches(const train_data *d, const sample_set *s);
 /* Fills b with batch `i` of an evaluation set, in their order. */

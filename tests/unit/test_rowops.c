@@ -420,31 +420,6 @@ TEST(sums_of_squares_are_right_and_the_same_everywhere) {
     }
 }
 
-TEST(the_first_value_that_is_not_finite_is_found) {
-  enum { N = 150001 };
-  float *exact;
-  float *x = rounded_normals(N, HP_F32, 3, 8, &exact);
-  static const int64_t at[] = {0, 15, 16, 255, 256, 65535, 65536, N - 1};
-  EVERYWHERE(isa, p) {
-    int64_t got;
-    CHECK_OK(row_find_nonfinite(isa, p, HP_F32, x, N, &got));
-    CHECK_EQ(got, -1);
-    CHECK_OK(row_find_nonfinite(isa, p, HP_F32, x, 0, &got));
-    CHECK_EQ(got, -1);
-    for (int k = 7; k >= 0; k--) { /* later ones stay */
-      x[at[k]] = k % 3 == 0 ? NAN : k % 3 == 1 ? INFINITY : -INFINITY;
-      CHECK_OK(row_find_nonfinite(isa, p, HP_F32, x, N, &got));
-      CHECK_EQ(got, at[k]);
-    }
-    memcpy(x, exact, N * sizeof *x);
-    x[0] = 3e38f, x[1] = 3e38f; /* finite, though their sum is not */
-    CHECK_OK(row_find_nonfinite(isa, p, HP_F32, x, N, &got));
-    CHECK_EQ(got, -1);
-    memcpy(x, exact, N * sizeof *x);
-  }
-  mem_free(x), mem_free(exact);
-}
-
 TEST(argmax_takes_the_first_of_the_largest) {
   enum { N = 60 };
   for (int64_t V = 1; V < 70; V += 11)

@@ -37,8 +37,6 @@ TEST(special_tokens_in_text_can_be_plain_text) {
   tokenizer *t = small("{" BYTE_LEVEL "," TWO_SPECIALS "}");
   check_ids(t, "<s>the", 0, "276 266");
   check_ids(t, "<s>the", TOKENIZE_PLAIN, "60 115 62 266");
-  CHECK(tokenizer_is_special(t, 276) && !tokenizer_is_special(t, 266));
-  CHECK(!tokenizer_is_special(t, -1) && !tokenizer_is_special(t, 999));
   CHECK_EQ(tokenizer_find(t, "</s>", 4), 277);
   CHECK_EQ(tokenizer_find(t, "\304\240the", 5), 262);
   CHECK_EQ(tokenizer_find(t, "nothing", 7), -1);
@@ -48,7 +46,6 @@ TEST(special_tokens_in_text_can_be_plain_text) {
   CHECK(!tokenizer_token(t, 278, NULL) && !tokenizer_token(t, -1, NULL));
   CHECK_EQ(tokenizer_size(t), 278);
   CHECK_EQ(tokenizer_role(t, TOKEN_BOS), -1);
-  CHECK(!tokenizer_adds_bos(t) && !tokenizer_adds_eos(t));
   tokenizer_free(t);
 }
 

@@ -163,7 +163,6 @@ TEST(vocab_and_merges_need_a_class_that_is_known) {
   CHECK_EQ(tokenizer_role(t, TOKEN_EOS), 5);
   CHECK_EQ(tokenizer_role(t, TOKEN_UNK), -1);
   CHECK_EQ(tokenizer_size(t), 6);
-  CHECK(tokenizer_adds_bos(t) && !tokenizer_adds_eos(t));
   tokenizer_free(t);
 }
 
@@ -187,8 +186,6 @@ TEST(configuration_files_add_tokens_and_name_roles) {
   CHECK_EQ(tokenizer_role(t, TOKEN_PAD), 279);
   CHECK_EQ(tokenizer_role(t, TOKEN_UNK), -1);
   CHECK_EQ(tokenizer_role(t, TOKEN_MASK), -1);
-  CHECK(tokenizer_adds_bos(t) && tokenizer_adds_eos(t));
-  CHECK(!tokenizer_is_special(t, 278) && tokenizer_is_special(t, 280));
   tokenizer_free(t);
   put_file("tokenizer_config.json", "{\"split_special_tokens\": true}");
   t = load(test_dir());

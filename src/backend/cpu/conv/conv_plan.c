@@ -23,7 +23,8 @@ static void find_phases(conv_axis *a) {
   a->reach = conv_most(first, last) - a->low;
 }
 
-conv_axis conv_axis_forward(const conv_spec *s, int d) {
+/* The correlation of the forward. */
+static conv_axis forward_axis(const conv_spec *s, int d) {
   conv_axis a = {.size = s->size[d],
                  .grid = s->result[d],
                  .step = s->stride[d],
@@ -97,7 +98,7 @@ void conv_kernels_of(cpu_isa isa, conv_shape *s) {
 }
 
 conv_shape conv_shape_make(cpu_isa isa, const conv_spec *s) {
-  conv_shape shape = {.ax = {conv_axis_forward(s, 0), conv_axis_forward(s, 1)},
+  conv_shape shape = {.ax = {forward_axis(s, 0), forward_axis(s, 1)},
                       .batch = s->batch,
                       .groups = s->groups,
                       .in = s->in / s->groups,

@@ -62,8 +62,6 @@ static inline int64_t conv_even(int64_t n, int64_t limit, int64_t unit) {
   return conv_most(conv_round_up(conv_div_up(n, parts), unit), unit);
 }
 
-/* The correlation of the forward. */
-conv_axis conv_axis_forward(const conv_spec *s, int d);
 /* Of the gradient of x, for the places that the tap `first` and others evenly spaced after it
  * read; the next taps that go alike are members.  first is below the count.  Places that no tap
  * reads have a gradient of 0. */

@@ -41,34 +41,6 @@ void ISA_NAME(rows_sum_sq)(rows_job *j, int64_t from, int64_t to) {
   else sums(HP_F16, j, from, to);
 }
 
-/* x - x is 0 for finite numbers and NaN for the others. */
-SIMD bool all_finite(v16f x) {
-  v16f d = v16_sub(x, x);
-  return v16_sum(d) == 0;
-}
-
-void ISA_NAME(rows_nonfinite)(rows_job *j, int64_t from, int64_t to) {
-  int64_t end = to * ROWS_CHUNK < j->n ? to * ROWS_CHUNK : j->n;
-  for (int64_t i = from * ROWS_CHUNK; i < end; i += 256) {
-    v16f sum = v16_zero();
-    if (i > atomic_load_explicit(&j->found, memory_order_relaxed)) return;
-    for (int64_t k = i; k < i + 256 && k < end; k += 16) {
-      v16f x = v16_load_as(j->dtype, j->x, k, v16_left(end, k));
-      sum = v16_add(sum, v16_sub(x, x));
-    }
-    if (all_finite(sum)) continue;
-    int64_t k = i;
-    float lane[16];
-    for (;; k++) {
-      v16_store(lane, v16_load_as(j->dtype, j->x, k, 1));
-      if (!(lane[0] - lane[0] == 0)) break;
-    }
-    long long seen = atomic_load(&j->found);
-    while (k < seen && !atomic_compare_exchange_weak(&j->found, &seen, k)) {}
-    return;
-  }
-}
-
 /* Index of the first NaN of a row, or of the first of its largest. */
 static int32_t largest_of(hp_dtype t, const void *x, int64_t at, int64_t n) {
   float best[16];

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 /* Items are dealt in chunks, as threads get free: which thread computes an item changes nothing. */
@@ -181,7 +182,6 @@ hp_status row_rope(cpu_isa isa, pool *p, const row_rope_spec *r, hp_dtype dtype,
 /* --- over a tensor ---------------------------------------------------------------------------- */
 
 static rows_fn *const sum_sq_of[ISA_COUNT] = ISA_TABLE(rows_sum_sq);
-static rows_fn *const nonfinite_of[ISA_COUNT] = ISA_TABLE(rows_nonfinite);
 static rows_fn *const argmax_of[ISA_COUNT] = ISA_TABLE(rows_argmax);
 
 static int64_t chunks_of(int64_t n) { return n / ROWS_CHUNK + (n % ROWS_CHUNK != 0); }
@@ -200,17 +200,6 @@ hp_status row_sum_sq(cpu_isa isa, pool *p, hp_dtype dtype, const void *x, int64_
   double sum = 0;
   for (int64_t i = 0; i < chunks_of(n); i++) sum += (double)j.out[i];
   *out = sum;
-  return HP_OK;
-}
-
-hp_status row_find_nonfinite(cpu_isa isa, pool *p, hp_dtype dtype, const void *x, int64_t n,
-                             int64_t *out) {
-  HP_TRY(check_float("search for NaN", dtype));
-  rows_job j = {.dtype = dtype, .x = x, .n = n};
-  atomic_store(&j.found, INT64_MAX);
-  run_rows(p, nonfinite_of[isa], &j, chunks_of(n));
-  int64_t found = atomic_load(&j.found);
-  *out = found == INT64_MAX ? -1 : found;
   return HP_OK;
 }
 

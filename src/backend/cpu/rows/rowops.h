@@ -70,9 +70,6 @@ hp_status row_rope(cpu_isa isa, pool *p, const row_rope_spec *r, hp_dtype dtype,
 hp_status row_sum_sq_work(int64_t n, size_t *bytes);
 hp_status row_sum_sq(cpu_isa isa, pool *p, hp_dtype dtype, const void *x, int64_t n, double *out,
                      void *work);
-/* Index of the first NaN or infinity; -1 when all are finite. */
-hp_status row_find_nonfinite(cpu_isa isa, pool *p, hp_dtype dtype, const void *x, int64_t n,
-                             int64_t *out);
 /* out [N] i32 = index of the largest of each row of x [N,V], the first of equals; a NaN is largest.
  */
 hp_status row_argmax(cpu_isa isa, pool *p, hp_dtype dtype, const void *x, int64_t N, int64_t V,

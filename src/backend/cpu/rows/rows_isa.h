@@ -4,8 +4,6 @@
 
 #include "backend/cpu/rows/rowops.h"
 
-#include <stdatomic.h>
-
 enum { ROWS_CHUNK = 65536 }; /* elements of a partial sum */
 
 typedef struct {
@@ -22,7 +20,6 @@ typedef struct {
   bool stream;                     /* y goes past the caches */
   const int64_t *start, *position; /* embedding gradient: positions by id, start[id].. */
   bool onto;                       /* embedding gradient: sums start from y */
-  atomic_llong found;              /* least index found so far */
 } rows_job;
 
 typedef void rows_fn(rows_job *j, int64_t from, int64_t to);
@@ -33,7 +30,6 @@ ROWS_KERNEL(rows_embedding);      /* positions; width is in bytes */
 ROWS_KERNEL(rows_embedding_grad); /* rows of the table */
 ROWS_KERNEL(rows_rope);           /* positions b * T + t */
 ROWS_KERNEL(rows_sum_sq);         /* chunks */
-ROWS_KERNEL(rows_nonfinite);      /* chunks */
 ROWS_KERNEL(rows_argmax);
 ROWS_KERNEL(rows_random); /* chunks of runs */
 
