@@ -37,7 +37,7 @@ static seal seal_of(const void *bytes, size_t n) {
 
 /* --- the folder ------------------------------------------------------------------------------- */
 
-static hp_status default_dir(str *path) {
+static hp_status find_default_dir(str *path) {
   const char *cache = getenv("HYPER_CACHE"), *xdg = getenv("XDG_CACHE_HOME"),
              *home = getenv("HOME");
   str_clear(path);
@@ -75,7 +75,7 @@ static bool is_safe_above(char *path) {
 
 /* NULL when the folder may be used, else why not.  `real` is its name without links, which cannot
  * be led elsewhere: what is looked at is what is used. */
-static const char *refusal(const char *path, char real[PATH_MAX]) {
+static const char *find_refusal(const char *path, char real[PATH_MAX]) {
   struct stat s;
   char above[PATH_MAX];
   if (!realpath(path, real) || lstat(real, &s)) return strerror(errno);
@@ -96,14 +96,14 @@ hp_status jit_cache_open(const char *dir, jit_cache *out) {
     str_add(&path, dir);
     HP_TRY_GOTO(str_status(&path), st);
   } else {
-    HP_TRY_GOTO(default_dir(&path), st);
+    HP_TRY_GOTO(find_default_dir(&path), st);
   }
   c.by_name = access("/proc/self/fd", X_OK) != 0;
   if (c.by_name) log_warn("/proc is missing: compiled kernels are loaded by name, not as checked");
   if (path.len) {
     char real[PATH_MAX];
     make_dir(path.at);
-    const char *why = refusal(path.at, real);
+    const char *why = find_refusal(path.at, real);
     if (why)
       log_warn(
           "%s: compiled kernels are not kept there: %s; set HYPER_CACHE to a folder of your own",
@@ -134,7 +134,7 @@ void jit_cache_close(jit_cache *c) {
   *c = (jit_cache){.lock = -1};
 }
 
-static hp_status private_dir(jit_cache *c) {
+static hp_status make_private_dir(jit_cache *c) {
   const char *tmp = getenv("TMPDIR");
   str path = {0};
   str_printf(&path, "%s/hyper-kernels-XXXXXX", tmp && *tmp ? tmp : "/tmp");
@@ -167,7 +167,7 @@ static bool is_passing(const char *name) {
 }
 
 /* Removes what builds that were killed have left; a build takes seconds. */
-static void sweep(const char *dir) {
+static void sweep_dir(const char *dir) {
   DIR *d = opendir(dir);
   str path = {0};
   struct stat s;
@@ -201,11 +201,11 @@ hp_status jit_cache_begin(jit_cache *c, int lock_ms) {
     HP_TRY_MEM(c->work);
   } else if (!c->work) {
     if (c->dir) log_warn("%s: cannot be written; compiled kernels are not kept", c->dir);
-    HP_TRY(private_dir(c));
+    HP_TRY(make_private_dir(c));
   }
   if (c->dir && !strcmp(c->work, c->dir)) {
     take_lock(c, lock_ms);
-    sweep(c->dir);
+    sweep_dir(c->dir);
   }
   return HP_OK;
 }
@@ -282,12 +282,12 @@ static void *load_copy(const object_file *f) {
 }
 
 /* By name only where there is no other way. */
-static void *load(const jit_cache *c, const object_file *f, const char *path) {
+static void *load_object(const jit_cache *c, const object_file *f, const char *path) {
   void *so = c->by_name ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : load_open(f);
   return so || c->by_name ? so : load_copy(f);
 }
 
-static void *function_of(void *so, hash128 key) {
+static void *find_function(void *so, hash128 key) {
   char hex[33], name[48];
   hash_hex(key, hex);
   snprintf(name, sizeof name, "hp_k_%s", hex);
@@ -301,15 +301,15 @@ void *jit_cache_find(const jit_cache *c, hash128 key) {
   if (!c->dir) return NULL;
   key_path(c->dir, key, &path);
   if (!str_status(&path) && open_own(path.at, O_RDONLY, &f)) {
-    if (is_sealed(&f)) so = load(c, &f, path.at);
+    if (is_sealed(&f)) so = load_object(c, &f, path.at);
     close(f.fd);
   }
   str_free(&path);
-  return so ? function_of(so, key) : NULL;
+  return so ? find_function(so, key) : NULL;
 }
 
 /* A second name for a file, appearing at once under `to`, whatever was there. */
-static void publish(const char *from, const char *to) {
+static void publish_file(const char *from, const char *to) {
   str temp = {0};
   str_printf(&temp, "%s.%ld.tmp", to, (long)getpid());
   if (str_status(&temp)) {
@@ -359,19 +359,19 @@ hp_status jit_cache_add(const jit_cache *c, const char *object, const hash128 *k
   object_file f = {.fd = -1};
   void *so;
   HP_TRY_GOTO(open_object(object, &f), st);
-  so = load(c, &f, object);
+  so = load_object(c, &f, object);
   if (!so) {
     const char *why = dlerror();
     HP_FAIL_GOTO(st, HP_ERR_IO, "%s: cannot load: %s", object, why ? why : "unknown reason");
   }
   for (int i = 0; i < n; i++) {
-    fn[i] = function_of(so, key[i]);
+    fn[i] = find_function(so, key[i]);
     if (!fn[i]) HP_FAIL_GOTO(st, HP_ERR_INTERNAL, "%s: a kernel is missing in it", object);
   }
   for (int i = 0; c->dir && !strcmp(c->work, c->dir) && i < n; i++) {
     key_path(c->dir, key[i], &path);
     HP_TRY_GOTO(str_status(&path), st);
-    publish(object, path.at);
+    publish_file(object, path.at);
   }
 done:
   if (f.fd >= 0) close(f.fd);

@@ -86,7 +86,7 @@ done:
 }
 
 /* Starts a program with output (both streams) going to a file, or to an fd when that is NULL. */
-static hp_status start(char *const *argv, const char *output, int fd, pid_t *pid) {
+static hp_status start_program(char *const *argv, const char *output, int fd, pid_t *pid) {
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attr;
   sigset_t none;
@@ -128,7 +128,7 @@ static hp_status read_version(jit_cc *cc) {
   for (size_t i = 0; i < cc->word.len && !st; i++)
     if (!vec_push(&argv, cc->word.at[i])) st = HP_ERR_OOM;
   if (st || !vec_push(&argv, flag) || !vec_push(&argv, NULL)) st = HP_ERR_OOM;
-  else st = start(argv.at, NULL, fd[1], &pid);
+  else st = start_program(argv.at, NULL, fd[1], &pid);
   close(fd[1]);
   if (!st) {
     st = file_read_fd(fd[0], cc->word.at[0], VERSION_MAX, &cc->version, &n);
@@ -174,7 +174,7 @@ static hp_status start_unit(const jit_cc *cc, const char *const *flags, const ji
   for (int i = 0; flags[i]; i++) ok = ok && vec_push(&argv, flags[i]);
   for (int i = 0; i < 5; i++) ok = ok && vec_push(&argv, last[i]);
   /* posix_spawn takes char *const * for want of a better type; it changes nothing */
-  if (ok) st = start((char *const *)(uintptr_t)argv.at, u->words, -1, pid);
+  if (ok) st = start_program((char *const *)(uintptr_t)argv.at, u->words, -1, pid);
   vec_free(&argv);
   return ok ? st : HP_ERR_OOM;
 }

@@ -22,7 +22,7 @@ loop_class loop_class_of(hp_dtype type) { return dtype_is_float(type) ? LOOP_FLO
     return -1;                                                                                     \
   } while (0)
 
-static int begin(loop *l, loop_kind kind, const hp_shape *space) {
+static int begin_loop(loop *l, loop_kind kind, const hp_shape *space) {
   *l = (loop){.kind = kind};
   if (kind > LOOP_COL || space->rank < 1 || space->rank > HP_MAX_RANK)
     POISON(l, HP_ERR_ARG, "loop: %d dims, 1 to %d were expected", space->rank, HP_MAX_RANK);
@@ -40,7 +40,9 @@ static int begin(loop *l, loop_kind kind, const hp_shape *space) {
   return 0;
 }
 
-void loop_begin(loop *l, loop_kind kind, const hp_shape *space) { (void)begin(l, kind, space); }
+void loop_begin(loop *l, loop_kind kind, const hp_shape *space) {
+  (void)begin_loop(l, kind, space);
+}
 
 void loop_free(loop *l) {
   vec_free(&l->value);
@@ -53,7 +55,7 @@ int loop_reduced_dim(const loop *l) {
 }
 
 /* The lowest and highest element of an access; false when it leaves 0 .. 2^58. */
-static bool access_range(const loop *l, const loop_access *at, int64_t *low, int64_t *high) {
+static bool find_access_range(const loop *l, const loop_access *at, int64_t *low, int64_t *high) {
   int64_t lo = at->offset, hi = at->offset, step;
   for (int d = 0; d < l->space.rank; d++) {
     int64_t last = l->space.dim[d] > 0 ? l->space.dim[d] - 1 : 0;
@@ -67,7 +69,7 @@ static bool access_range(const loop *l, const loop_access *at, int64_t *low, int
 }
 
 /* Adds a value; its number, or -1. */
-static int push(loop *l, loop_value v) {
+static int push_value(loop *l, loop_value v) {
   if (l->failed) return -1;
   if (l->value.len >= LOOP_VALUES_MAX)
     POISON(l, HP_ERR_ARG, "loop: more than %d values; cut the kernel in two", LOOP_VALUES_MAX);
@@ -94,7 +96,7 @@ static int access_set(loop *l, const char *what, int operand, hp_dtype type, con
       POISON(l, HP_ERR_ARG, "loop: %s %d: a stride beyond +-2^58", what, operand);
     at->stride[d] = stride[d];
   }
-  if (!access_range(l, at, &low, &high))
+  if (!find_access_range(l, at, &low, &high))
     POISON(l, HP_ERR_ARG, "loop: %s %d: strides and offset reach below element 0 or beyond 2^58",
            what, operand);
   return 0;
@@ -109,22 +111,26 @@ int loop_in(loop *l, int operand, hp_dtype type, const int64_t *stride, int64_t 
       POISON(l, HP_ERR_ARG, "loop: in %d is read as %s and as %s; give each its own number",
              operand, dtype_name(v->type), dtype_name(type));
   }
-  return push(l, (loop_value){.what = LOOP_IN,
-                              .cls = loop_class_of(type),
-                              .type = (uint8_t)type,
-                              .operand = (uint16_t)operand,
-                              .arg = {-1, -1, -1},
-                              .at = at});
+  return push_value(l, (loop_value){.what = LOOP_IN,
+                                    .cls = loop_class_of(type),
+                                    .type = (uint8_t)type,
+                                    .operand = (uint16_t)operand,
+                                    .arg = {-1, -1, -1},
+                                    .at = at});
 }
 
 int loop_const(loop *l, float x) {
-  return push(l,
-              (loop_value){.what = LOOP_CONST, .cls = LOOP_FLOAT, .arg = {-1, -1, -1}, .f32 = x});
+  return push_value(l, (loop_value){.what = LOOP_CONST,
+                                    .cls = LOOP_FLOAT,
+                                    .arg = {-1, -1, -1},
+                                    .f32 = x});
 }
 
 int loop_int(loop *l, int64_t x) {
-  return push(l,
-              (loop_value){.what = LOOP_INTEGER, .cls = LOOP_INT, .arg = {-1, -1, -1}, .i64 = x});
+  return push_value(l, (loop_value){.what = LOOP_INTEGER,
+                                    .cls = LOOP_INT,
+                                    .arg = {-1, -1, -1},
+                                    .i64 = x});
 }
 
 int loop_iota(loop *l, int dim, int64_t from) {
@@ -133,11 +139,11 @@ int loop_iota(loop *l, int dim, int64_t from) {
     POISON(l, HP_ERR_ARG, "loop: iota %d: the kernel has dims 0 to %d", dim, l->space.rank - 1);
   if (from < -element_max || from > element_max)
     POISON(l, HP_ERR_ARG, "loop: iota %d: a start beyond +-2^58", dim);
-  return push(l, (loop_value){.what = LOOP_IOTA,
-                              .cls = LOOP_INT,
-                              .dim = (uint16_t)dim,
-                              .arg = {-1, -1, -1},
-                              .at = {.offset = from}});
+  return push_value(l, (loop_value){.what = LOOP_IOTA,
+                                    .cls = LOOP_INT,
+                                    .dim = (uint16_t)dim,
+                                    .arg = {-1, -1, -1},
+                                    .at = {.offset = from}});
 }
 
 /* Is value v one number, wherever the loop stands? */
@@ -153,21 +159,21 @@ int loop_uniform(loop *l, int seed, int64_t stream, const int64_t *stride, int64
   if (l->failed || access_set(l, "uniform", 0, HP_F32, stride, offset, &at)) return -1;
   if (!is_value(l, seed) || l->value.at[seed].cls != LOOP_INT || !is_single(l, seed))
     POISON(l, HP_ERR_ARG, "loop: uniform: seed %%%d is not one integer for all elements", seed);
-  return push(l, (loop_value){.what = LOOP_UNIFORM,
-                              .cls = LOOP_FLOAT,
-                              .arg = {(int16_t)seed, -1, -1},
-                              .i64 = stream,
-                              .at = at});
+  return push_value(l, (loop_value){.what = LOOP_UNIFORM,
+                                    .cls = LOOP_FLOAT,
+                                    .arg = {(int16_t)seed, -1, -1},
+                                    .i64 = stream,
+                                    .at = at});
 }
 
 int loop_cast(loop *l, hp_dtype type, int a) {
   if (l->failed) return -1;
   if ((unsigned)type >= HP_DTYPE_COUNT || !is_value(l, a))
     POISON(l, HP_ERR_ARG, "loop: cast of %%%d to type %d: no such value or type", a, (int)type);
-  return push(l, (loop_value){.what = LOOP_CAST,
-                              .cls = loop_class_of(type),
-                              .type = (uint8_t)type,
-                              .arg = {(int16_t)a, -1, -1}});
+  return push_value(l, (loop_value){.what = LOOP_CAST,
+                                    .cls = loop_class_of(type),
+                                    .type = (uint8_t)type,
+                                    .arg = {(int16_t)a, -1, -1}});
 }
 
 int loop_op(loop *l, const char *name, int a, int b, int c) {
@@ -190,10 +196,10 @@ int loop_op(loop *l, const char *name, int a, int b, int c) {
            "loop: no elementwise op \"%s\" takes (%s); the ops are in expr.def, a "
            "cast changes the class",
            name, classes);
-  return push(l, (loop_value){.what = LOOP_OP,
-                              .cls = loop_expr_row(r)->cls,
-                              .op = (uint16_t)r,
-                              .arg = {(int16_t)a, (int16_t)b, (int16_t)c}});
+  return push_value(l, (loop_value){.what = LOOP_OP,
+                                    .cls = loop_expr_row(r)->cls,
+                                    .op = (uint16_t)r,
+                                    .arg = {(int16_t)a, (int16_t)b, (int16_t)c}});
 }
 
 static int find_reduction(loop *l, const char *name) {
@@ -209,10 +215,10 @@ int loop_reduce(loop *l, const char *name, int a) {
   if (l->kind == LOOP_MAP)
     POISON(l, HP_ERR_ARG, "loop: %s in a map kernel; reductions need kind row or col", name);
   if (!is_value(l, a)) POISON(l, HP_ERR_ARG, "loop: %s: value %%%d does not exist yet", name, a);
-  return push(l, (loop_value){.what = LOOP_REDUCE,
-                              .cls = l->value.at[a].cls,
-                              .reduce = (uint8_t)r,
-                              .arg = {(int16_t)a, -1, -1}});
+  return push_value(l, (loop_value){.what = LOOP_REDUCE,
+                                    .cls = l->value.at[a].cls,
+                                    .reduce = (uint8_t)r,
+                                    .arg = {(int16_t)a, -1, -1}});
 }
 
 /* False when the value is one per row (column): it does not move along the reduced dim.  All
@@ -264,8 +270,8 @@ static int check_fold(loop *l, int operand, const loop_access *at) {
 }
 
 /* Adds a store: a fold when it names a reduction. */
-static int out(loop *l, const char *fold, int operand, hp_dtype type, const int64_t *stride,
-               int64_t offset, int value) {
+static int add_store(loop *l, const char *fold, int operand, hp_dtype type, const int64_t *stride,
+                     int64_t offset, int value) {
   loop_access at;
   if (l->failed || access_set(l, "out", operand, type, stride, offset, &at)) return -1;
   if (!is_value(l, value))
@@ -300,12 +306,12 @@ static int out(loop *l, const char *fold, int operand, hp_dtype type, const int6
 
 void loop_out(loop *l, int operand, hp_dtype type, const int64_t *stride, int64_t offset,
               int value) {
-  (void)out(l, NULL, operand, type, stride, offset, value);
+  (void)add_store(l, NULL, operand, type, stride, offset, value);
 }
 
 void loop_fold(loop *l, const char *name, int operand, hp_dtype type, const int64_t *stride,
                int64_t offset, int value) {
-  (void)out(l, name, operand, type, stride, offset, value);
+  (void)add_store(l, name, operand, type, stride, offset, value);
 }
 
 int loop_inputs(const loop *l) {
@@ -342,7 +348,7 @@ bool loop_extent(const loop *l, bool output, int operand, hp_dtype *type, int64_
     int64_t lo, hi;
     if (!output && l->value.at[i].what != LOOP_IN) continue;
     if ((output ? l->store.at[i].operand : l->value.at[i].operand) != operand) continue;
-    if (!is_touched(l, at, output && l->store.at[i].fold) || !access_range(l, at, &lo, &hi))
+    if (!is_touched(l, at, output && l->store.at[i].fold) || !find_access_range(l, at, &lo, &hi))
       continue;
     *type = (hp_dtype)(output ? l->store.at[i].type : l->value.at[i].type);
     *low = found && *low < lo ? *low : lo;
@@ -353,7 +359,7 @@ bool loop_extent(const loop *l, bool output, int operand, hp_dtype *type, int64_
 }
 
 /* Elements that an access touches. */
-static double touched(const loop *l, const loop_access *at, bool fold) {
+static double count_touched(const loop *l, const loop_access *at, bool fold) {
   double n = is_touched(l, at, fold) ? 1 : 0;
   for (int d = 0; d < l->space.rank; d++)
     if (at->stride[d]) n *= (double)l->space.dim[d];
@@ -361,7 +367,7 @@ static double touched(const loop *l, const loop_access *at, bool fold) {
 }
 
 /* Machine operations, roughly. */
-static int work_of(const loop_value *v) {
+static int count_operations(const loop_value *v) {
   return v->what == LOOP_OP ? loop_expr_row(v->op)->work : v->what == LOOP_UNIFORM ? 24 : 1;
 }
 
@@ -373,14 +379,14 @@ void loop_cost(const loop *l, double *flops, double *bytes) {
   }
   for (size_t i = 0; i < l->value.len; i++) {
     const loop_value *v = &l->value.at[i];
-    if (v->what == LOOP_IN) b += touched(l, &v->at, false) * (double)dtype_size(v->type);
+    if (v->what == LOOP_IN) b += count_touched(l, &v->at, false) * (double)dtype_size(v->type);
     if (v->what == LOOP_OP || v->what == LOOP_CAST || v->what == LOOP_UNIFORM)
-      f += (moves_along_reduced(l, (int)i) ? all : kept) * work_of(v);
+      f += (moves_along_reduced(l, (int)i) ? all : kept) * count_operations(v);
     if (v->what == LOOP_REDUCE) f += all;
   }
   for (size_t i = 0; i < l->store.len; i++) {
     const loop_store *s = &l->store.at[i];
-    b += touched(l, &s->at, s->fold) * (double)dtype_size(s->type);
+    b += count_touched(l, &s->at, s->fold) * (double)dtype_size(s->type);
     if (s->fold) f += all;
   }
   *flops = f;

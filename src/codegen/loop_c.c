@@ -376,7 +376,7 @@ static void print_row(loop_c_printer *w) {
 }
 
 /* Columns at a time: long runs of memory, but sums and column values that fit the nearest cache. */
-static int columns_at_once(const loop_plan *p) {
+static int choose_column_count(const loop_plan *p) {
   int arrays = 2 * p->reductions, columns = COLS_MOST;
   for (int i = 0; i < p->values; i++) arrays += p->value[i].varies == VARY_INNER;
   while (columns > COLS_LEAST && arrays * columns * (int)sizeof(float) > COLS_BYTES) columns /= 2;
@@ -385,7 +385,7 @@ static int columns_at_once(const loop_plan *p) {
 
 static void print_col(loop_c_printer *w) {
   bool split = w->p->split;
-  loop_c_line(w, "enum { SEGMENT = %d, COLS = %d };", PLAN_COL_SEGMENT, columns_at_once(w->p));
+  loop_c_line(w, "enum { SEGMENT = %d, COLS = %d };", PLAN_COL_SEGMENT, choose_column_count(w->p));
   loop_c_line(w, "const int64_t blocks = (p[0] + %d) / %d;", PLAN_COLS - 1, PLAN_COLS);
   if (split) print_segments(w, PLAN_COLS);
   loop_c_line(w, "for (int64_t u = from, done; u < to; u += done) {");

@@ -36,7 +36,7 @@ void loop_c_choose_kept(loop_c_printer *w) {
 }
 
 /* True when the loop of a stage finds one of the values that it needs kept. */
-static bool finds_kept(const loop_c_printer *w, int stage) {
+static bool uses_kept_value(const loop_c_printer *w, int stage) {
   bool need[LOOP_VALUES_MAX], found = false;
   loop_c_need_stage(w, stage, need);
   for (int n = 0; n < w->p->values; n++) found |= need[n] && w->kept[n] && w->kept[n] < stage;
@@ -154,7 +154,7 @@ static void print_stores(loop_c_printer *w) {
   }
 }
 
-static bool draws(const loop_c_printer *w) {
+static bool draws_random(const loop_c_printer *w) {
   bool any = false;
   for (int n = 0; n < w->p->values; n++) any |= w->p->value[n].v.what == LOOP_UNIFORM;
   return any;
@@ -163,7 +163,7 @@ static bool draws(const loop_c_printer *w) {
 /* What a map that draws random numbers reads for the next chunk: it comes while numbers are drawn,
  * which takes as long and reads nothing. */
 static void print_ahead(loop_c_printer *w) {
-  for (int i = 0; i < w->p->values && w->p->kind == LOOP_MAP && draws(w); i++) {
+  for (int i = 0; i < w->p->values && w->p->kind == LOOP_MAP && draws_random(w); i++) {
     const plan_value *v = &w->p->value[i];
     if (v->v.what == LOOP_IN && v->path.inner == 1)
       loop_c_line(w, "hp_fetch(a%d + j0 + %d, m * (int64_t)sizeof *a%d);", i, CHUNK, i);
@@ -213,7 +213,7 @@ static void print_chunk(loop_c_printer *w, int stage, bool from_kept) {
 void loop_c_print_chunks(loop_c_printer *w, int stage, const char *from, const char *to) {
   loop_c_line(w, "for (int64_t j1 = %s; j1 < %s; j1 += %d) {", from, to, CHUNK);
   loop_c_line(w, "int64_t j0 = j1, m = %s - j0 < %d ? %s - j0 : %d;", to, CHUNK, to, CHUNK);
-  if (finds_kept(w, stage)) {
+  if (uses_kept_value(w, stage)) {
     loop_c_line(w, "if (j0 < %d) {", LOOP_C_KEPT);
     print_chunk(w, stage, true);
     loop_c_line(w, "} else {");

@@ -15,20 +15,20 @@ enum { COLS = 512 }; /* columns that the last phase has in arrays */
   for (int n = 0; n < (w)->p->stores; n++)                                                         \
     if ((w)->p->store[n].s.fold)
 
-static loop_class class_of(const loop_c_printer *w, int n) {
+static loop_class get_class(const loop_c_printer *w, int n) {
   return (loop_class)w->p->value[w->p->store[n].s.value].v.cls;
 }
 
-static const char *type_of(const loop_c_printer *w, int n) {
-  return loop_expr_type(class_of(w, n));
+static const char *get_type(const loop_c_printer *w, int n) {
+  return loop_expr_type(get_class(w, n));
 }
 
-static const char *identity_of(const loop_c_printer *w, int n) {
-  return loop_expr_identity((loop_reduction)w->p->store[n].s.reduce, class_of(w, n));
+static const char *get_identity(const loop_c_printer *w, int n) {
+  return loop_expr_identity((loop_reduction)w->p->store[n].s.reduce, get_class(w, n));
 }
 
 static void print_array(loop_c_printer *w, char letter, int n, int columns) {
-  loop_c_line(w, "%s %c%d[%d];", type_of(w, n), letter, n, columns);
+  loop_c_line(w, "%s %c%d[%d];", get_type(w, n), letter, n, columns);
 }
 
 /* Where fold n has its numbers, `element` of them, as an array. */
@@ -37,12 +37,12 @@ static void print_numbers(loop_c_printer *w, char letter, int n, const char *ele
   int k = 0;
   for (int i = 0; i < n; i++) k += w->p->store[i].s.fold;
   snprintf(to, sizeof to, "%c%d", letter, n);
-  loop_c_print_scratch(w, to, type_of(w, n), k, element);
+  loop_c_print_scratch(w, to, get_type(w, n), k, element);
 }
 
 static void print_fill(loop_c_printer *w, char letter, int n, const char *columns) {
   loop_c_line(w, "for (int64_t c = 0; c < %s; c++) %c%d[c] = %s;", columns, letter, n,
-              identity_of(w, n));
+              get_identity(w, n));
 }
 
 /* to[] = join(to[], from[]) for w columns */

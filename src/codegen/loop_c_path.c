@@ -12,7 +12,7 @@ bool loop_c_has_next(const loop_c_printer *w, const plan_value *v) {
          p->outer == 1 && v->path.inner == 1 && v->path.outer[0] != 0;
 }
 
-static bool path_params(const loop_plan *p, const plan_path *path, loop_params *out) {
+static bool fill_path_params(const loop_plan *p, const plan_path *path, loop_params *out) {
   if (!vec_push(out, path->offset)) return false;
   for (int d = 0; d < p->outer; d++)
     if (!vec_push(out, path->outer[d])) return false;
@@ -29,10 +29,10 @@ hp_status loop_c_params(const loop_plan *p, loop_params *out) {
   for (int d = 0; d < p->outer; d++) ok = ok && vec_push(out, p->dim[d]);
   for (int i = 0; i < p->values; i++) {
     const plan_value *v = &p->value[i];
-    if (is_walk(v)) ok = ok && path_params(p, &v->path, out);
+    if (is_walk(v)) ok = ok && fill_path_params(p, &v->path, out);
     if (v->v.what == LOOP_UNIFORM) ok = ok && vec_push(out, v->v.i64);
   }
-  for (int i = 0; i < p->stores; i++) ok = ok && path_params(p, &p->store[i].path, out);
+  for (int i = 0; i < p->stores; i++) ok = ok && fill_path_params(p, &p->store[i].path, out);
   return ok ? HP_OK : HP_ERR_OOM;
 }
 

@@ -34,7 +34,7 @@ static void print_join(loop_reduction reduce, loop_class cls, str *out) {
 static bool is_extreme(loop_reduction reduce, loop_class cls) {
   return cls == LOOP_FLOAT && (reduce == LOOP_MAX || reduce == LOOP_MIN);
 }
-static char class_letter(loop_class cls) { return cls == LOOP_FLOAT ? 'f' : 'i'; }
+static char get_class_letter(loop_class cls) { return cls == LOOP_FLOAT ? 'f' : 'i'; }
 
 /* hp_join_sum_f adds whole groups of numbers to the lanes.  Not inlined: once in a unit is enough,
  * and compiling is quicker. */
@@ -42,7 +42,7 @@ static void print_group_join(loop_reduction reduce, loop_class cls, str *out) {
   const char *type = loop_expr_type(cls);
   str_printf(out, "NOINLINE %svoid hp_join_%s_%c(%s *lane, const %s *t, int64_t n) {\n",
              is_extreme(reduce, cls) ? "FINITE " : "", loop_reduction_name[reduce],
-             class_letter(cls), type, type);
+             get_class_letter(cls), type, type);
   if (is_extreme(reduce, cls)) print_join_extreme(reduce == LOOP_MAX, out);
   else print_join(reduce, cls, out);
   str_add(out, "}\n");
@@ -52,7 +52,7 @@ static void print_group_join(loop_reduction reduce, loop_class cls, str *out) {
 static void print_lanes(loop_reduction reduce, loop_class cls, str *out) {
   const char *type = loop_expr_type(cls);
   str_printf(out, "NOINLINE %s hp_lanes_%s_%c(%s *t%d) {\n", type, loop_reduction_name[reduce],
-             class_letter(cls), type, PLAN_LANES);
+             get_class_letter(cls), type, PLAN_LANES);
   for (int w = PLAN_LANES / 2; w > 0; w /= 2) { /* an array a level: all of it stays in registers */
     char low[32], high[32];
     snprintf(low, sizeof low, "t%d[i]", 2 * w);

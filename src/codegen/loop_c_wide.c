@@ -115,7 +115,7 @@ static int find_depths(const loop_c_printer *w, int stage, const bool *need, uin
 }
 
 /* A truth value of 16 elements is a mask. */
-static const char *type_of(const loop_c_printer *w, int n) {
+static const char *get_type(const loop_c_printer *w, int n) {
   return w->p->value[n].v.cls == LOOP_FLOAT ? "hp_v" : "uint16_t";
 }
 
@@ -127,7 +127,7 @@ static void print_value(loop_c_printer *w, int n) {
     if (v->v.arg[k] >= 0) snprintf(arg[k], sizeof arg[k], "v%d", v->v.arg[k]);
   loop_expr_print(v->v.op, (const char *const[]){arg[0], arg[1], arg[2]}, true, &text);
   if (str_status(&text)) w->out->failed = true;
-  else loop_c_line(w, "const %s v%d = %s;", type_of(w, n), n, text.at);
+  else loop_c_line(w, "const %s v%d = %s;", get_type(w, n), n, text.at);
   str_free(&text);
 }
 
@@ -138,7 +138,7 @@ static void print_depth(loop_c_printer *w, int stage, const bool *need, const ui
     if (!need[n] || depth[n] > d) continue;
     const bool loaded = is_loaded(w, n, stage), rounded = is_rounding(w, n, stage);
     if (loaded || rounded || depth[n] < d)
-      loop_c_line(w, "const %s v%d = %c%d[i];", type_of(w, n), n, loaded ? 'e' : 'g', n);
+      loop_c_line(w, "const %s v%d = %c%d[i];", get_type(w, n), n, loaded ? 'e' : 'g', n);
     else print_value(w, n);
     if (depth[n] == d && w->kept[n] == stage) loop_c_line(w, "k%d[i] = v%d;", n, n);
     if (depth[n] == d && !loaded && !rounded && d < last) loop_c_line(w, "g%d[i] = v%d;", n, n);
@@ -161,7 +161,7 @@ static void print_arrays(loop_c_printer *w, int stage, const bool *need, bool an
     if (loop_c_is_reduced_at(w, n, stage)) loop_c_line(w, "hp_v t%d[8];", n);
     if (need[n] && w->kept[n] == stage) loop_c_line(w, "hp_v k%d[8];", n);
     if (need[n] && any_rounding && !is_loaded(w, n, stage))
-      loop_c_line(w, "%s g%d[8];", type_of(w, n), n);
+      loop_c_line(w, "%s g%d[8];", get_type(w, n), n);
   }
   for (int i = 0; i < p->stores && stage > p->stages; i++)
     if (loop_c_is_element_store(w, i)) loop_c_line(w, "hp_v w%d[8];", i);

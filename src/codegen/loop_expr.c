@@ -54,7 +54,7 @@ int loop_expr_find(const char *name, const uint8_t *cls, int n) {
 }
 
 /* Length of the word at p: a name or a number; 0 when there is none. */
-static size_t word_at(const char *p) {
+static size_t measure_word(const char *p) {
   size_t n = 0;
   while (isalnum((unsigned char)p[n]) || p[n] == '_' || p[n] == '.') n++;
   return n;
@@ -67,7 +67,7 @@ static bool is_word(const char *p, size_t n, const char *word) {
 /* Writes text with the names a, b and c replaced, where arg is not NULL; wide: as vectors. */
 static void print_replaced(const char *text, const char *const *arg, bool wide, str *out) {
   for (const char *p = text; *p;) {
-    size_t n = word_at(p);
+    size_t n = measure_word(p);
     if (arg && n == 1 && *p >= 'a' && *p <= 'c') str_add(out, arg[*p - 'a']);
     else if (wide && is_word(p, n, "float")) str_add(out, "hp_v");
     else if (wide && is_word(p, n, "uint32_t")) str_add(out, "hp_vu");
@@ -94,11 +94,11 @@ static bool is_function(const char *name, size_t n, function_kind kind) {
 
 bool loop_expr_is_wide(int r) {
   const loop_expr *e = loop_expr_row(r);
-  if (is_function(e->text, word_at(e->text), FN_MASK)) return true;
+  if (is_function(e->text, measure_word(e->text), FN_MASK)) return true;
   bool wide = e->cls == LOOP_FLOAT && !strchr(e->text, '?');
   for (int k = 0; k < e->n; k++) wide &= e->arg[k] == LOOP_FLOAT;
   for (const char *p = e->text; wide && *p;) {
-    size_t n = word_at(p);
+    size_t n = measure_word(p);
     if (n > 3 && !memcmp(p, "hp_", 3)) wide = is_function(p, n, FN_WIDE);
     p += n ? n : 1;
   }

@@ -53,7 +53,7 @@ static const op_fn op[] = {
 };
 
 /* to[i + k] = join(to[i + k], x[j + k]) for k < n */
-static void join(const loop_value *v, block *to, int i, const block *x, int j, int n) {
+static void combine_blocks(const loop_value *v, block *to, int i, const block *x, int j, int n) {
   switch (v->reduce * 2 + v->cls) {
 #define REDUCTION(id, name, class, identity, expression)                                           \
   case LOOP_##id * 2 + CLASS_##class:                                                              \
@@ -76,7 +76,7 @@ static void fill_identity(const loop_value *v, block *to) {
   }
 }
 
-static void fill(const loop_value *v, block *to, const block *x) {
+static void fill_block(const loop_value *v, block *to, const block *x) {
   for (int k = 0; k < BLOCK; k++) {
     if (v->cls == LOOP_FLOAT) to->f[k] = x->f[0];
     else to->i[k] = x->i[0];
@@ -98,16 +98,16 @@ typedef struct {
 } frame;
 
 /* Element of lane 0; further lanes are path->inner apart. */
-static int64_t element_of(const frame *f, const plan_path *path) {
+static int64_t find_element(const frame *f, const plan_path *path) {
   int64_t e = path->offset + f->first * path->inner;
   if (f->p->kind == LOOP_COL) e += f->row * path->reduced;
   for (int d = 0; d < f->p->outer; d++) e += f->at[d] * path->outer[d];
   return e;
 }
 
-static void load(const frame *f, const plan_value *v, block *to) {
+static void load_block(const frame *f, const plan_value *v, block *to) {
   const void *base = f->in[v->v.operand];
-  const int64_t start = element_of(f, &v->path);
+  const int64_t start = find_element(f, &v->path);
   for (int k = 0; k < BLOCK; k++) {
     const int64_t e = k < f->width ? start + k * v->path.inner : start; /* never past the end */
     switch ((hp_dtype)v->v.type) {
@@ -123,10 +123,10 @@ static void load(const frame *f, const plan_value *v, block *to) {
   }
 }
 
-static void store(const frame *f, const plan_store *s) {
+static void store_block(const frame *f, const plan_store *s) {
   void *base = f->out[s->s.operand];
   const block *x = &f->slot[s->s.value];
-  int64_t e = element_of(f, &s->path);
+  int64_t e = find_element(f, &s->path);
   int n = s->path.inner ? f->width : 1;
   for (int k = 0; k < n; k++, e += s->path.inner) {
     switch ((hp_dtype)s->s.type) {
@@ -144,21 +144,21 @@ static void store(const frame *f, const plan_store *s) {
 
 /* --- values ----------------------------------------------------------------------------------- */
 
-static int64_t to_int(const block *x, loop_class cls, int k) {
+static int64_t get_int(const block *x, loop_class cls, int k) {
   return cls == LOOP_FLOAT ? hp_to_int(x->f[k]) : x->i[k];
 }
 
-static void cast(hp_dtype type, loop_class from, const block *x, block *to) {
+static void cast_block(hp_dtype type, loop_class from, const block *x, block *to) {
   bool f = from == LOOP_FLOAT;
   for (int k = 0; k < BLOCK; k++) {
     switch (type) {
     case HP_BF16: to->f[k] = hp_round_bf16(f ? x->f[k] : (float)x->i[k]); break;
     case HP_F16: to->f[k] = hp_load_f16(hp_store_f16(f ? x->f[k] : (float)x->i[k])); break;
     case HP_I32:
-      to->i[k] = f ? hp_clamp_int(to_int(x, from, k), INT32_MIN, INT32_MAX) : (int32_t)x->i[k];
+      to->i[k] = f ? hp_clamp_int(get_int(x, from, k), INT32_MIN, INT32_MAX) : (int32_t)x->i[k];
       break;
-    case HP_I64: to->i[k] = to_int(x, from, k); break;
-    case HP_U8: to->i[k] = f ? hp_clamp_int(to_int(x, from, k), 0, 255) : x->i[k] & 255; break;
+    case HP_I64: to->i[k] = get_int(x, from, k); break;
+    case HP_U8: to->i[k] = f ? hp_clamp_int(get_int(x, from, k), 0, 255) : x->i[k] & 255; break;
     case HP_BOOL: to->i[k] = f ? x->f[k] != 0 : x->i[k] != 0; break;
     case HP_F32:
     case HP_DTYPE_COUNT: to->f[k] = f ? x->f[k] : (float)x->i[k]; break;
@@ -166,31 +166,31 @@ static void cast(hp_dtype type, loop_class from, const block *x, block *to) {
   }
 }
 
-static void eval(frame *f, int n) {
+static void eval_value(frame *f, int n) {
   const plan_value *v = &f->p->value[n];
   block *to = &f->slot[n];
   const block *arg[3];
   for (int k = 0; k < 3; k++) arg[k] = &f->slot[v->v.arg[k] >= 0 ? v->v.arg[k] : n];
   switch ((loop_what)v->v.what) {
-  case LOOP_IN: load(f, v, to); break;
+  case LOOP_IN: load_block(f, v, to); break;
   case LOOP_CONST:
     to->f[0] = v->v.f32;
-    fill(&v->v, to, to);
+    fill_block(&v->v, to, to);
     break;
   case LOOP_INTEGER:
     to->i[0] = v->v.i64;
-    fill(&v->v, to, to);
+    fill_block(&v->v, to, to);
     break;
   case LOOP_IOTA:
-    for (int k = 0; k < BLOCK; k++) to->i[k] = element_of(f, &v->path) + k * v->path.inner;
+    for (int k = 0; k < BLOCK; k++) to->i[k] = find_element(f, &v->path) + k * v->path.inner;
     break;
   case LOOP_UNIFORM:
     for (int k = 0; k < BLOCK; k++)
       to->f[k] = philox_uniform((uint64_t)arg[0]->i[0], (uint64_t)v->v.i64,
-                                (uint64_t)(element_of(f, &v->path) + k * v->path.inner));
+                                (uint64_t)(find_element(f, &v->path) + k * v->path.inner));
     break;
   case LOOP_CAST:
-    cast((hp_dtype)v->v.type, (loop_class)f->p->value[v->v.arg[0]].v.cls, arg[0], to);
+    cast_block((hp_dtype)v->v.type, (loop_class)f->p->value[v->v.arg[0]].v.cls, arg[0], to);
     break;
   case LOOP_OP: op[v->v.op](to, arg[0], arg[1], arg[2]); break;
   case LOOP_REDUCE: break; /* filled where it is reduced */
@@ -201,18 +201,18 @@ static void eval(frame *f, int n) {
 static void eval_known(frame *f, int stage) {
   for (int i = 0; i < f->p->values; i++) {
     const plan_value *v = &f->p->value[i];
-    if (v->stage == stage && !(v->varies & plan_loop_bit(f->p))) eval(f, i);
+    if (v->stage == stage && !(v->varies & plan_loop_bit(f->p))) eval_value(f, i);
   }
 }
 
 static void eval_needed(frame *f, const bool *need) {
   for (int i = 0; i < f->p->values; i++)
-    if (need[i]) eval(f, i);
+    if (need[i]) eval_value(f, i);
 }
 
 /* --- reductions ------------------------------------------------------------------------------- */
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Elements b..e of a row, one block of lanes, joined to the first lane of `lanes`. */
 static void reduce_row_block(frame *f, int n, const bool *need, int64_t b, int64_t e,
@@ -220,12 +220,12 @@ static void reduce_row_block(frame *f, int n, const bool *need, int64_t b, int64
   const loop_value *v = &f->p->value[n].v;
   fill_identity(v, lanes);
   for (f->first = b; f->first < e; f->first += BLOCK) {
-    f->width = (int)least(BLOCK, e - f->first);
+    f->width = (int)min_i64(BLOCK, e - f->first);
     eval_needed(f, need);
     for (int k = 0; k < f->width; k += PLAN_LANES)
-      join(v, lanes, 0, &f->slot[v->arg[0]], k, (int)least(PLAN_LANES, f->width - k));
+      combine_blocks(v, lanes, 0, &f->slot[v->arg[0]], k, (int)min_i64(PLAN_LANES, f->width - k));
   }
-  for (int w = PLAN_LANES / 2; w > 0; w /= 2) join(v, lanes, 0, lanes, w, w);
+  for (int w = PLAN_LANES / 2; w > 0; w /= 2) combine_blocks(v, lanes, 0, lanes, w, w);
   if (v->cls == LOOP_FLOAT && v->reduce >= LOOP_MAX) lanes->f[0] += 0.0f; /* -0 is 0 */
 }
 
@@ -236,12 +236,12 @@ static void reduce_col_block(frame *f, int n, const bool *need, int64_t b, int64
   fill_identity(v, chain);
   for (f->row = b; f->row < e; f->row++) {
     eval_needed(f, need);
-    join(v, chain, 0, &f->slot[v->arg[0]], 0, BLOCK);
+    combine_blocks(v, chain, 0, &f->slot[v->arg[0]], 0, BLOCK);
   }
 }
 
 /* Reduction n, whole, into its slot. */
-static void reduce(frame *f, int n) {
+static void finish_reduction(frame *f, int n) {
   const loop_plan *p = f->p;
   const loop_value *v = &p->value[n].v;
   const bool col = p->kind == LOOP_COL;
@@ -252,17 +252,17 @@ static void reduce(frame *f, int n) {
   plan_need(p, v->arg[0], need);
   fill_identity(v, &total);
   for (int64_t s0 = 0; s0 < p->reduced; s0 += segment) {
-    const int64_t s1 = least(p->reduced, s0 + segment);
+    const int64_t s1 = min_i64(p->reduced, s0 + segment);
     fill_identity(v, &part);
     for (int64_t b = s0; b < s1; b += size) {
-      if (col) reduce_col_block(f, n, need, b, least(s1, b + size), &one);
-      else reduce_row_block(f, n, need, b, least(s1, b + size), &one);
-      join(v, &part, 0, &one, 0, col ? BLOCK : 1);
+      if (col) reduce_col_block(f, n, need, b, min_i64(s1, b + size), &one);
+      else reduce_row_block(f, n, need, b, min_i64(s1, b + size), &one);
+      combine_blocks(v, &part, 0, &one, 0, col ? BLOCK : 1);
     }
-    join(v, &total, 0, &part, 0, col ? BLOCK : 1);
+    combine_blocks(v, &total, 0, &part, 0, col ? BLOCK : 1);
   }
   if (col) f->slot[n] = total;
-  else fill(v, &f->slot[n], &total);
+  else fill_block(v, &f->slot[n], &total);
 }
 
 /* --- folds ------------------------------------------------------------------------------------ */
@@ -287,13 +287,13 @@ static void move_left(const frame *f, int n, int64_t rows, bool write, block *x)
 }
 
 /* Joins the lanes of this row to the chains of its block. */
-static void fold(frame *f, int n) {
+static void fold_row(frame *f, int n) {
   const loop_value v = fold_value(f->p, n);
   const int64_t rows = f->outer / PLAN_COL_BLOCK;
   block chain;
   fill_identity(&v, &chain);
   if (f->outer % PLAN_COL_BLOCK) move_left(f, n, rows, false, &chain);
-  join(&v, &chain, 0, &f->slot[f->p->store[n].s.value], 0, BLOCK);
+  combine_blocks(&v, &chain, 0, &f->slot[f->p->store[n].s.value], 0, BLOCK);
   move_left(f, n, rows, true, &chain);
 }
 
@@ -302,7 +302,7 @@ static void store_folds(frame *f, int64_t part) {
   const loop_plan *p = f->p;
   const int64_t blocks = plan_parts(p, 0), segment = PLAN_COL_SEGMENT / PLAN_COL_BLOCK;
   f->first = part * PLAN_COLS;
-  f->width = (int)least(BLOCK, p->inner - f->first);
+  f->width = (int)min_i64(BLOCK, p->inner - f->first);
   for (int n = 0; n < p->stores; n++) {
     if (!p->store[n].s.fold) continue;
     const loop_value v = fold_value(p, n);
@@ -310,13 +310,13 @@ static void store_folds(frame *f, int64_t part) {
     fill_identity(&v, total);
     for (int64_t s = 0; s < blocks; s += segment) {
       fill_identity(&v, &chain);
-      for (int64_t b = s; b < least(blocks, s + segment); b++) {
+      for (int64_t b = s; b < min_i64(blocks, s + segment); b++) {
         move_left(f, n, b, false, &one);
-        join(&v, &chain, 0, &one, 0, BLOCK);
+        combine_blocks(&v, &chain, 0, &one, 0, BLOCK);
       }
-      join(&v, total, 0, &chain, 0, BLOCK);
+      combine_blocks(&v, total, 0, &chain, 0, BLOCK);
     }
-    store(f, &p->store[n]);
+    store_block(f, &p->store[n]);
   }
 }
 
@@ -327,12 +327,12 @@ static void store_all(frame *f, bool elements) {
   for (int i = 0; i < f->p->stores; i++) {
     const plan_store *s = &f->p->store[i];
     if (((s->varies & plan_loop_bit(f->p)) != 0) != elements) continue;
-    if (s->s.fold) fold(f, i);
-    else store(f, s);
+    if (s->s.fold) fold_row(f, i);
+    else store_block(f, s);
   }
 }
 
-static void final_loop(frame *f, int64_t from, int64_t to) {
+static void run_final_loop(frame *f, int64_t from, int64_t to) {
   const loop_plan *p = f->p;
   bool need[LOOP_VALUES_MAX] = {false}, any = false;
   for (int i = 0; i < p->stores; i++) {
@@ -349,7 +349,7 @@ static void final_loop(frame *f, int64_t from, int64_t to) {
     return;
   }
   for (f->first = from; f->first < to; f->first += BLOCK) {
-    f->width = (int)least(BLOCK, to - f->first);
+    f->width = (int)min_i64(BLOCK, to - f->first);
     eval_needed(f, need);
     store_all(f, true);
   }
@@ -366,15 +366,15 @@ static void run_part(frame *f, int64_t part) {
     t /= p->dim[d];
   }
   f->first = p->kind == LOOP_ROW ? 0 : first;
-  f->width = (int)least(BLOCK, p->inner - f->first);
+  f->width = (int)min_i64(BLOCK, p->inner - f->first);
   f->row = 0;
   eval_known(f, 0);
   for (int stage = 1; stage <= p->stages; stage++) {
     for (int n = 0; n < p->values; n++)
-      if (p->value[n].v.what == LOOP_REDUCE && p->value[n].stage == stage) reduce(f, n);
+      if (p->value[n].v.what == LOOP_REDUCE && p->value[n].stage == stage) finish_reduction(f, n);
     eval_known(f, stage);
   }
-  final_loop(f, first, p->kind == LOOP_ROW ? p->inner : least(p->inner, first + size));
+  run_final_loop(f, first, p->kind == LOOP_ROW ? p->inner : min_i64(p->inner, first + size));
   store_all(f, false);
 }
 
@@ -384,7 +384,7 @@ void loop_interpret(const loop_plan *p, int phase, const void *const *in, void *
   HP_ASSERT(!p->split);
   if (p->folds && !phase) { /* the rows of blocks */
     from *= PLAN_COL_BLOCK;
-    to = least(p->outer_count, to * PLAN_COL_BLOCK);
+    to = min_i64(p->outer_count, to * PLAN_COL_BLOCK);
   }
   for (int64_t part = from; part < to; part++) {
     if (phase) store_folds(&f, part);

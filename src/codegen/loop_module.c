@@ -51,7 +51,7 @@ struct loop_module {
 
 /* --- creating and adding ---------------------------------------------------------------------- */
 
-static loop_isa best_isa(void) {
+static loop_isa find_best_isa(void) {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
@@ -106,7 +106,7 @@ static hp_status copy_text(const char *from, char **to) {
 hp_status loop_module_create(const loop_options *o, loop_module **out) {
   const loop_options none = {0};
   if (!o) o = &none;
-  loop_isa best = best_isa();
+  loop_isa best = find_best_isa();
   static const char *const needs[] = {[LOOP_ISA_AVX2] = "AVX2",
                                       [LOOP_ISA_AVX512] = "AVX-512 (f, bw, dq, vl)",
                                       [LOOP_ISA_AVX512_BF16] = "AVX-512 with bf16"};
@@ -355,7 +355,7 @@ static hp_status build_code(build *b) {
 }
 
 /* Gives the kernels their functions and lets go of what only the interpreter needs. */
-static void hand_out(loop_module *m) {
+static void assign_functions(loop_module *m) {
   for (size_t i = 0; i < m->structure.len; i++) m->structure.at[i].asked = true;
   for (size_t i = 0; i < m->kernel.len; i++) {
     loop_kernel *k = m->kernel.at[i];
@@ -392,7 +392,7 @@ hp_status loop_module_build(loop_module *m) {
   jit_cc_free(&b.cc);
   str_free(&b.preamble);
   vec_free(&b.missing);
-  if (!st) hand_out(m);
+  if (!st) assign_functions(m);
   m->stats.compile_s += time_now_s() - start;
   return st;
 }
@@ -409,7 +409,8 @@ size_t loop_scratch(const loop_kernel *k) { return plan_scratch(&k->plan); }
 
 /* The outputs that go past the caches: large ones, but not those that overwrite an input, whose
  * lines are in cache when they are written. */
-static int64_t streams(const loop_kernel *k, const void *const *in, void *const *out) {
+static int64_t choose_streamed_outputs(const loop_kernel *k, const void *const *in,
+                                       void *const *out) {
   int64_t bits = k->large;
   for (int o = 0; bits >> o; o++)
     for (int i = 0; i < k->inputs; i++)
@@ -420,7 +421,8 @@ static int64_t streams(const loop_kernel *k, const void *const *in, void *const 
 void loop_run_parts(const loop_kernel *k, int phase, const void *const *in, void *const *out,
                     void *scratch, int64_t from, int64_t to) {
   HP_ASSERT(k->built);
-  if (k->fn) k->fn(in, out, k->params.at, scratch, phase, streams(k, in, out), from, to);
+  if (k->fn)
+    k->fn(in, out, k->params.at, scratch, phase, choose_streamed_outputs(k, in, out), from, to);
   else loop_interpret(&k->plan, phase, in, out, scratch, from, to);
 }
 

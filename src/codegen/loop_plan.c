@@ -21,20 +21,20 @@ void plan_free(loop_plan *p) {
   *p = (loop_plan){0};
 }
 
-static int64_t blocks_of(int64_t n, int64_t size) { return n / size + (n % size != 0); }
+static int64_t count_blocks(int64_t n, int64_t size) { return n / size + (n % size != 0); }
 
 /* Segments of the reduced dim. */
 static int64_t count_segments(const loop_plan *p) {
-  return blocks_of(p->reduced, p->kind == LOOP_ROW ? PLAN_ROW_SEGMENT : PLAN_COL_SEGMENT);
+  return count_blocks(p->reduced, p->kind == LOOP_ROW ? PLAN_ROW_SEGMENT : PLAN_COL_SEGMENT);
 }
 
 int plan_phases(const loop_plan *p) { return p->split ? p->stages + 2 : p->folds ? 2 : 1; }
 
 int64_t plan_parts(const loop_plan *p, int phase) {
   int64_t n = p->outer_count;
-  if (p->folds) return phase ? blocks_of(p->inner, PLAN_COLS) : blocks_of(n, PLAN_COL_BLOCK);
+  if (p->folds) return phase ? count_blocks(p->inner, PLAN_COLS) : count_blocks(n, PLAN_COL_BLOCK);
   if (p->kind != LOOP_ROW)
-    n *= blocks_of(p->inner, p->kind == LOOP_MAP ? PLAN_MAP_BLOCK : PLAN_COLS);
+    n *= count_blocks(p->inner, p->kind == LOOP_MAP ? PLAN_MAP_BLOCK : PLAN_COLS);
   return p->split ? n * count_segments(p) : n;
 }
 
@@ -151,8 +151,8 @@ static void axes_choose_inner(const loop_plan *p, axes *a) {
   a->at[a->n - 1] = x;
 }
 
-static plan_path path_of(const axes *outer, const axis *inner, const axis *reduced, int i,
-                         int64_t offset) {
+static plan_path make_path(const axes *outer, const axis *inner, const axis *reduced, int i,
+                           int64_t offset) {
   plan_path path = {.offset = offset, .inner = inner->stride[i], .reduced = reduced->stride[i]};
   for (int d = 0; d < outer->n; d++) path.outer[d] = outer->at[d].stride[i];
   return path;
@@ -168,22 +168,23 @@ static void set_paths(loop_plan *p, const axes *outer, const axis *inner, const 
   p->inner = inner->size;
   p->reduced = reduced->size;
   for (int i = 0; i < p->values; i++)
-    p->value[i].path = path_of(outer, inner, reduced, i, p->value[i].v.at.offset);
+    p->value[i].path = make_path(outer, inner, reduced, i, p->value[i].v.at.offset);
   for (int i = 0; i < p->stores; i++)
-    p->store[i].path = path_of(outer, inner, reduced, p->values + i, p->store[i].s.at.offset);
+    p->store[i].path = make_path(outer, inner, reduced, p->values + i, p->store[i].s.at.offset);
 }
 
-static uint8_t path_varies(const loop_plan *p, const plan_path *path) {
+static uint8_t find_varying_axes(const loop_plan *p, const plan_path *path) {
   uint8_t bits = path->inner != 0 ? VARY_INNER : 0;
   if (p->kind == LOOP_ROW) return bits ? VARY_INNER | VARY_REDUCED : 0;
   return bits | (path->reduced != 0 ? VARY_REDUCED : 0);
 }
 
 /* Fills varies and stage, arguments before users. */
-static void classify(loop_plan *p) {
+static void classify_values(loop_plan *p) {
   for (int i = 0; i < p->values; i++) {
     plan_value *v = &p->value[i];
-    if (loop_has_strides(&v->v) || v->v.what == LOOP_IOTA) v->varies = path_varies(p, &v->path);
+    if (loop_has_strides(&v->v) || v->v.what == LOOP_IOTA)
+      v->varies = find_varying_axes(p, &v->path);
     for (int k = 0; k < 3; k++) {
       if (v->v.arg[k] < 0) continue;
       const plan_value *x = &p->value[v->v.arg[k]];
@@ -196,7 +197,8 @@ static void classify(loop_plan *p) {
     p->reductions++;
   }
   for (int i = 0; i < p->stores; i++)
-    p->store[i].varies = path_varies(p, &p->store[i].path) | p->value[p->store[i].s.value].varies;
+    p->store[i].varies =
+        find_varying_axes(p, &p->store[i].path) | p->value[p->store[i].s.value].varies;
 }
 
 hp_status plan_create(const loop *l, loop_plan *out) {
@@ -224,7 +226,7 @@ hp_status plan_create(const loop *l, loop_plan *out) {
     axis inner = a.n ? a.at[--a.n] : one;
     set_paths(&p, &a, &inner, reduced);
   }
-  classify(&p);
+  classify_values(&p);
   /* depends on sizes alone, not on the number of threads; the bits are the same either way */
   p.split = p.stages && !p.folds && plan_parts(&p, 0) < PLAN_FEW_PARTS && count_segments(&p) > 1;
   mem_free(a.at);

@@ -92,7 +92,7 @@ static bool at_line_end(reader *r) {
   } while (0)
 
 /* What stands at the reader, for messages; cut to a few letters. */
-static const char *shown(reader *r, char buf[24]) {
+static const char *show_rest(reader *r, char buf[24]) {
   size_t n = 0;
   skip_blanks(r);
   for (const char *p = r->at; p < r->end && n < 20 && *p != '\n' && *p != ';'; p++)
@@ -118,10 +118,11 @@ static void read_word(reader *r, char word[WORD_MAX]) {
   r->at += n;
 }
 
-static hp_status expect(reader *r, char c) {
+static hp_status expect_char(reader *r, char c) {
   char buf[24];
   skip_blanks(r);
-  if (r->at == r->end || *r->at != c) REFUSE(r, "'%c' was expected, not \"%s\"", c, shown(r, buf));
+  if (r->at == r->end || *r->at != c)
+    REFUSE(r, "'%c' was expected, not \"%s\"", c, show_rest(r, buf));
   r->at++;
   return HP_OK;
 }
@@ -133,14 +134,14 @@ static hp_status read_int(reader *r, int64_t low, int64_t high, int64_t *out) {
   read_word(r, word);
   if (*s == '+' && s[1] != '-' && s[1] != '+') s++;
   if (!*s || !str_to_i64(s, out))
-    REFUSE(&before, "a whole number was expected, not \"%s\"", shown(&before, buf));
+    REFUSE(&before, "a whole number was expected, not \"%s\"", show_rest(&before, buf));
   if (*out < low || *out > high)
     REFUSE(r, "%s is not within %lld to %lld", word, (long long)low, (long long)high);
   return HP_OK;
 }
 
 static hp_status read_list(reader *r, int64_t *x, int *n) {
-  HP_TRY(expect(r, '['));
+  HP_TRY(expect_char(r, '['));
   for (*n = 0;;) {
     if (*n == HP_MAX_RANK) REFUSE(r, "more than %d numbers in [ ]", HP_MAX_RANK);
     HP_TRY(read_int(r, INT64_MIN, INT64_MAX, &x[(*n)++]));
@@ -149,13 +150,13 @@ static hp_status read_list(reader *r, int64_t *x, int *n) {
       r->at++;
       continue;
     }
-    return expect(r, ']');
+    return expect_char(r, ']');
   }
 }
 
 static hp_status read_ref(reader *r, int *value) {
   int64_t v;
-  HP_TRY(expect(r, '%'));
+  HP_TRY(expect_char(r, '%'));
   HP_TRY(read_int(r, 0, LOOP_VALUES_MAX - 1, &v));
   *value = (int)v;
   return HP_OK;
@@ -170,7 +171,7 @@ static hp_status read_type(reader *r, hp_dtype *type) {
     if (!strcmp(word, dtype_name(*type))) return HP_OK;
   }
   REFUSE(&before, "an element type was expected (f32 bf16 f16 i32 i64 u8 bool), not \"%s\"",
-         shown(&before, buf));
+         show_rest(&before, buf));
 }
 
 static hp_status read_strides(reader *r, const loop *l, loop_access *at) {
@@ -192,7 +193,7 @@ static hp_status read_access(reader *r, const loop *l, int64_t *operand, hp_dtyp
 }
 
 /* Passes on what the builder says, with the place. */
-static hp_status built(reader *r, const loop *l) {
+static hp_status check_built(reader *r, const loop *l) {
   if (!l->failed) return HP_OK;
   if (l->failed == HP_ERR_OOM) return HP_ERR_OOM;
   char said[512];
@@ -208,7 +209,7 @@ static hp_status read_const(reader *r, loop *l) {
   read_word(r, word);
   float x = strtof(word, &end);
   if (end == word || *end)
-    REFUSE(&before, "a number was expected, not \"%s\"", shown(&before, buf));
+    REFUSE(&before, "a number was expected, not \"%s\"", show_rest(&before, buf));
   loop_const(l, x);
   return HP_OK;
 }
@@ -255,7 +256,7 @@ static hp_status read_value(reader *r, loop *l) {
   HP_TRY(read_ref(r, &number));
   if ((size_t)number != l->value.len)
     REFUSE(r, "%%%d: values are numbered in order, %%%zu was expected", number, l->value.len);
-  HP_TRY(expect(r, '='));
+  HP_TRY(expect_char(r, '='));
   read_word(r, word);
   if (!strcmp(word, "in")) {
     HP_TRY(read_access(r, l, &n, &type, &at));
@@ -278,7 +279,7 @@ static hp_status read_value(reader *r, loop *l) {
   } else {
     REFUSE(r, "an op was expected after '='");
   }
-  return built(r, l);
+  return check_built(r, l);
 }
 
 static hp_status read_out(reader *r, loop *l) {
@@ -290,13 +291,13 @@ static hp_status read_out(reader *r, loop *l) {
   reader before = *r;
   read_word(r, word);
   if (strcmp(word, "out"))
-    REFUSE(&before, "\"%%N = op\" or \"out\" was expected, not \"%s\"", shown(&before, buf));
+    REFUSE(&before, "\"%%N = op\" or \"out\" was expected, not \"%s\"", show_rest(&before, buf));
   HP_TRY(read_access(r, l, &operand, &type, &at));
   read_word(r, word);
   HP_TRY(read_ref(r, &value));
   if (*word) loop_fold(l, word, (int)operand, type, at.stride, at.offset, value);
   else loop_out(l, (int)operand, type, at.stride, at.offset, value);
-  return built(r, l);
+  return check_built(r, l);
 }
 
 static hp_status read_header(reader *r, loop *l) {
@@ -306,10 +307,11 @@ static hp_status read_header(reader *r, loop *l) {
   reader before = *r;
   read_word(r, word);
   while (kind < 3 && strcmp(word, loop_kind_name[kind])) kind++;
-  if (kind == 3) REFUSE(&before, "map, row or col was expected, not \"%s\"", shown(&before, buf));
+  if (kind == 3)
+    REFUSE(&before, "map, row or col was expected, not \"%s\"", show_rest(&before, buf));
   HP_TRY(read_list(r, space.dim, &space.rank));
   loop_begin(l, (loop_kind)kind, &space);
-  return built(r, l);
+  return check_built(r, l);
 }
 
 static hp_status read_line(reader *r, loop *l) {
@@ -321,7 +323,7 @@ static hp_status read_line(reader *r, loop *l) {
   } else {
     HP_TRY(read_out(r, l));
   }
-  if (!at_line_end(r)) REFUSE(r, "\"%s\" is left over", shown(r, buf));
+  if (!at_line_end(r)) REFUSE(r, "\"%s\" is left over", show_rest(r, buf));
   return HP_OK;
 }
 

@@ -17,17 +17,18 @@ static const struct {
              {"gelu", {"gelu"}},
              {"gelu", {"erf", "mul"}}};
 
-static const loop_value *at(const loop *l, int v) { return &l->value.at[v]; }
+static const loop_value *get_value(const loop *l, int v) { return &l->value.at[v]; }
 
 static bool is_op(const loop *l, int v, const char *name) {
-  return v >= 0 && at(l, v)->what == LOOP_OP && !strcmp(loop_expr_row(at(l, v)->op)->name, name);
+  return v >= 0 && get_value(l, v)->what == LOOP_OP &&
+         !strcmp(loop_expr_row(get_value(l, v)->op)->name, name);
 }
 
 /* Random numbers against a rate: what dropout keeps.  With `of`, those numbers alone. */
 static bool is_mask(const loop *l, int v, int of) {
   if (!is_op(l, v, "ge")) return false;
-  int drawn = at(l, v)->arg[0];
-  return drawn >= 0 && at(l, drawn)->what == LOOP_UNIFORM && (of < 0 || drawn == of);
+  int drawn = get_value(l, v)->arg[0];
+  return drawn >= 0 && get_value(l, drawn)->what == LOOP_UNIFORM && (of < 0 || drawn == of);
 }
 
 static bool is_drawn_for_mask(const loop *l, int v) {
@@ -38,8 +39,8 @@ static bool is_drawn_for_mask(const loop *l, int v) {
 
 static const char *name_of_op(const loop *l, int v) {
   if (is_mask(l, v, -1)) return NULL;
-  if (is_op(l, v, "select") && is_mask(l, at(l, v)->arg[0], -1)) return "dropout";
-  return loop_expr_row(at(l, v)->op)->name;
+  if (is_op(l, v, "select") && is_mask(l, get_value(l, v)->arg[0], -1)) return "dropout";
+  return loop_expr_row(get_value(l, v)->op)->name;
 }
 
 /* What value i does, or the store that has this number after the values; NULL for nothing. */
@@ -59,7 +60,7 @@ static const char *name_of(const loop *l, size_t i) {
 }
 
 /* Is there one of that name among numbers 0..n-1? */
-static bool has(const loop *l, size_t n, const char *name) {
+static bool has_name(const loop *l, size_t n, const char *name) {
   for (size_t i = 0; i < n; i++) {
     const char *of = name_of(l, i);
     if (of && !strcmp(of, name)) return true;
@@ -110,14 +111,14 @@ typedef struct {
 } norm;
 
 static bool is_number(const loop *l, int v) {
-  return v < 0 || at(l, v)->what == LOOP_CONST || at(l, v)->what == LOOP_INTEGER;
+  return v < 0 || get_value(l, v)->what == LOOP_CONST || get_value(l, v)->what == LOOP_INTEGER;
 }
 
 /* Behind scales and shifts by numbers, and casts: what they are made of. */
-static int without_numbers(const loop *l, int v) {
-  while (v >= 0 && (at(l, v)->what == LOOP_OP || at(l, v)->what == LOOP_CAST)) {
-    const int16_t *arg = at(l, v)->arg;
-    bool scaled = at(l, v)->what == LOOP_CAST ||
+static int skip_scalar_ops(const loop *l, int v) {
+  while (v >= 0 && (get_value(l, v)->what == LOOP_OP || get_value(l, v)->what == LOOP_CAST)) {
+    const int16_t *arg = get_value(l, v)->arg;
+    bool scaled = get_value(l, v)->what == LOOP_CAST ||
                   ((is_op(l, v, "mul") || is_op(l, v, "add") || is_op(l, v, "div")) &&
                    is_number(l, arg[0]) != is_number(l, arg[1]));
     if (!scaled) return v;
@@ -127,20 +128,21 @@ static int without_numbers(const loop *l, int v) {
 }
 
 static bool is_sum(const loop *l, int v) {
-  return v >= 0 && at(l, v)->what == LOOP_REDUCE && at(l, v)->reduce == LOOP_SUM;
+  return v >= 0 && get_value(l, v)->what == LOOP_REDUCE && get_value(l, v)->reduce == LOOP_SUM;
 }
 
 static bool find_norm(const loop *l, norm *out) {
   for (int v = 0; v < (int)l->value.len; v++) {
     if (!is_op(l, v, "rsqrt")) continue;
-    int sum = without_numbers(l, at(l, v)->arg[0]);
+    int sum = skip_scalar_ops(l, get_value(l, v)->arg[0]);
     if (!is_sum(l, sum)) continue;
-    int square = at(l, sum)->arg[0], x = square >= 0 ? at(l, square)->arg[0] : -1;
-    if (!is_op(l, square, "square") && !(is_op(l, square, "mul") && at(l, square)->arg[1] == x))
+    int square = get_value(l, sum)->arg[0], x = square >= 0 ? get_value(l, square)->arg[0] : -1;
+    if (!is_op(l, square, "square") &&
+        !(is_op(l, square, "mul") && get_value(l, square)->arg[1] == x))
       continue;
     *out = (norm){.root = v, .x = x, .y = x};
-    if (is_op(l, x, "sub") && is_sum(l, without_numbers(l, at(l, x)->arg[1]))) {
-      out->y = at(l, x)->arg[0];
+    if (is_op(l, x, "sub") && is_sum(l, skip_scalar_ops(l, get_value(l, x)->arg[1]))) {
+      out->y = get_value(l, x)->arg[0];
       out->centred = true;
     }
     return true;
@@ -153,7 +155,7 @@ static void mark_before(const loop *l, int v, bool *marked) {
   marked[v] = true;
   for (int i = v; i >= 0; i--)
     for (int k = 0; marked[i] && k < 3; k++)
-      if (at(l, i)->arg[k] >= 0) marked[at(l, i)->arg[k]] = true;
+      if (get_value(l, i)->arg[k] >= 0) marked[get_value(l, i)->arg[k]] = true;
 }
 
 /* Marks what is made of the normed value, but its scale and shift: one mul and one add by operands
@@ -162,21 +164,22 @@ static void mark_behind(const loop *l, const norm *n, bool *marked) {
   bool follows[LOOP_VALUES_MAX] = {false};
   int normed = n->root;
   for (int i = n->root + 1; i < (int)l->value.len; i++) {
-    const int16_t *arg = at(l, i)->arg;
+    const int16_t *arg = get_value(l, i)->arg;
     bool of_last = false;
     for (int k = 0; k < 3; k++) {
       follows[i] |= arg[k] >= n->root && (arg[k] == n->root || follows[arg[k]]);
       of_last |= arg[k] == normed;
     }
-    bool own = of_last && ((is_op(l, i, "mul") && (arg[0] == n->x || arg[1] == n->x)) ||
-                           ((is_op(l, i, "mul") || is_op(l, i, "add")) && normed != n->root &&
-                            (at(l, arg[0])->what == LOOP_IN || at(l, arg[1])->what == LOOP_IN)));
+    bool own = of_last &&
+               ((is_op(l, i, "mul") && (arg[0] == n->x || arg[1] == n->x)) ||
+                ((is_op(l, i, "mul") || is_op(l, i, "add")) && normed != n->root &&
+                 (get_value(l, arg[0])->what == LOOP_IN || get_value(l, arg[1])->what == LOOP_IN)));
     if (own) normed = i;
     else marked[i] = follows[i];
   }
 }
 
-static bool title_norm(const loop *l, title *t) {
+static bool recognize_norm(const loop *l, title *t) {
   norm n;
   int sums = 0, folds = 0;
   if (!find_norm(l, &n)) return false;
@@ -199,17 +202,17 @@ void loop_title(const loop *l, char *text, size_t size) {
   title t = {.text = text, .size = size};
   size_t all_names = l->value.len + l->store.len;
   *text = 0;
-  if (title_norm(l, &t)) return;
+  if (recognize_norm(l, &t)) return;
   for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
     bool all = true;
-    for (int i = 0; i < 3 && known[k].ops[i]; i++) all &= has(l, all_names, known[k].ops[i]);
+    for (int i = 0; i < 3 && known[k].ops[i]; i++) all &= has_name(l, all_names, known[k].ops[i]);
     if (!all) continue;
     add_name(&t, known[k].title);
     return;
   }
   for (size_t i = 0; i < all_names; i++) {
     const char *name = name_of(l, i);
-    if (name && !has(l, i, name)) add_name(&t, name);
+    if (name && !has_name(l, i, name)) add_name(&t, name);
   }
   if (!t.names) add_name(&t, "copy");
 }

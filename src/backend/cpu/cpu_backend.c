@@ -12,7 +12,7 @@ typedef struct {
   void **plan; /* by kernel */
 } cpu_program;
 
-static const char *cpu_engine(void *dev) {
+static const char *cpu_get_engine(void *dev) {
   const gemm_engine *e = ((cpu_device *)dev)->engine;
   return e ? e->name : ENGINE_FASTEST;
 }
@@ -25,14 +25,14 @@ static hp_status cpu_set_engine(void *dev, const char *name) {
 }
 
 /* The engines of fixed bits run every query; libraries, those of one type. */
-static void cpu_capabilities(void *dev, const capabilities *planned, capabilities *out) {
+static void cpu_get_capabilities(void *dev, const capabilities *planned, capabilities *out) {
   const gemm_engine *e = ((cpu_device *)dev)->engine;
   (void)planned;
   *out = capabilities_usual();
   out->one_type = !e || !e->exact;
 }
 
-static void cpu_tuning(void *dev, str *out) {
+static void cpu_get_tuning(void *dev, str *out) {
   tuning_record_print(&((cpu_device *)dev)->tuning, out);
 }
 
@@ -162,7 +162,7 @@ static hp_status cpu_fill(void *dev, void *at, const ir_value *type, hp_fill_fn 
   return pool_try(d->threads, (rows + f.step - 1) / f.step, fill_part, &f);
 }
 static const char *cpu_describe(void *dev) { return ((cpu_device *)dev)->about; }
-static int cpu_threads(void *dev) { return pool_size(((cpu_device *)dev)->threads); }
+static int cpu_get_threads(void *dev) { return pool_size(((cpu_device *)dev)->threads); }
 
 static hp_status cpu_measure(void *dev, hp_limits *out) {
   cpu_device *d = dev;
@@ -186,10 +186,10 @@ const backend_iface backend_cpu = {.name = "cpu",
                                    .copy = cpu_copy,
                                    .fill = cpu_fill,
                                    .describe = cpu_describe,
-                                   .threads = cpu_threads,
-                                   .engine = cpu_engine,
+                                   .threads = cpu_get_threads,
+                                   .engine = cpu_get_engine,
                                    .set_engine = cpu_set_engine,
-                                   .capabilities = cpu_capabilities,
-                                   .tuning = cpu_tuning,
+                                   .capabilities = cpu_get_capabilities,
+                                   .tuning = cpu_get_tuning,
                                    .set_tuning = cpu_set_tuning,
                                    .measure = cpu_measure};

@@ -23,7 +23,7 @@ bool cpu_has_isa(cpu_isa isa) {
 }
 
 /* The set that HYPER_ISA names; ISA_COUNT when it is unset, empty or another word. */
-static cpu_isa isa_asked(void) {
+static cpu_isa read_isa_limit(void) {
   const char *s = getenv("HYPER_ISA");
   cpu_isa i = ISA_PLAIN;
   while (i < ISA_COUNT && (!s || strcmp(s, isa_word[i]))) i++;
@@ -31,7 +31,7 @@ static cpu_isa isa_asked(void) {
 }
 
 cpu_isa cpu_best_isa(void) {
-  cpu_isa best = isa_asked();
+  cpu_isa best = read_isa_limit();
   if (best == ISA_COUNT) best = ISA_AVX512_BF16;
   while (!cpu_has_isa(best)) best--;
   return best;
@@ -39,7 +39,7 @@ cpu_isa cpu_best_isa(void) {
 
 hp_status cpu_isa_check(void) {
   const char *s = getenv("HYPER_ISA");
-  if (s && *s && isa_asked() == ISA_COUNT)
+  if (s && *s && read_isa_limit() == ISA_COUNT)
     HP_FAIL(
         HP_ERR_ARG,
         "environment variable HYPER_ISA is \"%.40s\"; expected plain, avx2, avx512 or avx512bf16: "

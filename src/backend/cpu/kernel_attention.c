@@ -2,12 +2,12 @@
 #include "backend/cpu/attn/attention.h"
 #include "backend/cpu/cpu_kernel.h"
 
-static attn_view view_of(const ir_value *t, void *at) {
+static attn_view make_view(const ir_value *t, void *at) {
   int64_t head = t->dim[3], token = t->dim[2] * head, sequence = t->dim[1] * token;
   return (attn_view){at, (hp_dtype)t->dtype, sequence, token, head};
 }
 
-static attn_spec spec_of(const program *p, const prog_inst *n) {
+static attn_spec make_spec(const program *p, const prog_inst *n) {
   const ir_value *q = &program_arg(p, n, 0)->type, *k = &program_arg(p, n, 1)->type;
   const ir_value *v = &program_arg(p, n, 2)->type;
   return (attn_spec){.B = q->dim[0],
@@ -26,7 +26,7 @@ static attn_spec spec_of(const program *p, const prog_inst *n) {
 
 /* The same with what the call brings: span and seed, from operand `more` on. */
 static attn_spec spec_of_call(const cpu_call *c, int more) {
-  attn_spec s = spec_of(c->p, c->n);
+  attn_spec s = make_spec(c->p, c->n);
   int end = c->n->n_in;
   if (s.dropout.p > 0) {
     const uint64_t *seed = c->at[--end];
@@ -38,7 +38,7 @@ static attn_spec spec_of_call(const cpu_call *c, int more) {
 }
 
 hp_status plan_attention(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work) {
-  attn_spec s = spec_of(l->p, n);
+  attn_spec s = make_spec(l->p, n);
   size_t bytes;
   (void)plan;
   HP_TRY(attn_forward_work(&s, pool_size(l->dev->threads), &bytes));
@@ -49,13 +49,13 @@ hp_status plan_attention(cpu_loading *l, const prog_inst *n, void **plan, uint64
 hp_status run_attention(const cpu_call *c) {
   attn_spec s = spec_of_call(c, 3);
   int out = c->n->n_in;
-  attn_view q = view_of(call_type(c, 0), c->at[0]), k = view_of(call_type(c, 1), c->at[1]);
-  attn_view v = view_of(call_type(c, 2), c->at[2]), o = view_of(call_type(c, out), c->at[out]);
+  attn_view q = make_view(call_type(c, 0), c->at[0]), k = make_view(call_type(c, 1), c->at[1]);
+  attn_view v = make_view(call_type(c, 2), c->at[2]), o = make_view(call_type(c, out), c->at[out]);
   return attn_forward(c->dev->isa, c->dev->threads, &s, &q, &k, &v, &o, c->at[out + 1], c->work);
 }
 
 hp_status plan_attention_grad(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work) {
-  attn_spec s = spec_of(l->p, n);
+  attn_spec s = make_spec(l->p, n);
   size_t bytes;
   (void)plan;
   HP_TRY(attn_backward_work(&s, pool_size(l->dev->threads), &bytes));
@@ -66,14 +66,14 @@ hp_status plan_attention_grad(cpu_loading *l, const prog_inst *n, void **plan, u
 hp_status run_attention_grad(const cpu_call *c) {
   attn_spec s = spec_of_call(c, 6);
   int out = c->n->n_in;
-  attn_grad g = {.q = view_of(call_type(c, 0), c->at[0]),
-                 .k = view_of(call_type(c, 1), c->at[1]),
-                 .v = view_of(call_type(c, 2), c->at[2]),
-                 .o = view_of(call_type(c, 3), c->at[3]),
-                 .d_o = view_of(call_type(c, 5), c->at[5]),
+  attn_grad g = {.q = make_view(call_type(c, 0), c->at[0]),
+                 .k = make_view(call_type(c, 1), c->at[1]),
+                 .v = make_view(call_type(c, 2), c->at[2]),
+                 .o = make_view(call_type(c, 3), c->at[3]),
+                 .d_o = make_view(call_type(c, 5), c->at[5]),
                  .lse = c->at[4],
-                 .dq = view_of(call_type(c, out), c->at[out]),
-                 .dk = view_of(call_type(c, out + 1), c->at[out + 1]),
-                 .dv = view_of(call_type(c, out + 2), c->at[out + 2])};
+                 .dq = make_view(call_type(c, out), c->at[out]),
+                 .dk = make_view(call_type(c, out + 1), c->at[out + 1]),
+                 .dv = make_view(call_type(c, out + 2), c->at[out + 2])};
   return attn_backward(c->dev->isa, c->dev->threads, &s, &g, c->work);
 }

@@ -10,7 +10,7 @@ typedef struct {
   int64_t bytes; /* of the result */
 } planned;
 
-static einsum_tensor tensor_of(const ir_value *t) {
+static einsum_tensor make_tensor(const ir_value *t) {
   hp_shape s = {.rank = t->rank};
   memcpy(s.dim, t->dim, sizeof s.dim);
   return einsum_dense((hp_dtype)t->dtype, &s);
@@ -22,9 +22,9 @@ hp_status einsum_plan_inst(const program *p, const prog_inst *n, int k, einsum_p
                       .rounded = true,
                       .accumulate = n->op == OP_EINSUM && n->n_in == 3};
   HP_TRY(einsum_parse(inst_str(p, n, "eq"), &eq));
-  einsum_tensor a = tensor_of(&program_arg(p, n, 0)->type),
-                b = tensor_of(&program_arg(p, n, 1 + k)->type),
-                c = tensor_of(&program_arg(p, n, n->n_in + k)->type);
+  einsum_tensor a = make_tensor(&program_arg(p, n, 0)->type),
+                b = make_tensor(&program_arg(p, n, 1 + k)->type),
+                c = make_tensor(&program_arg(p, n, n->n_in + k)->type);
   return einsum_plan_make(&eq, &a, &b, &c, &o, out);
 }
 

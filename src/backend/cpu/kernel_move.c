@@ -23,7 +23,7 @@ static void move_part(void *ctx, int64_t part) {
     memcpy(r->to + i * r->to_step, r->from + i * r->from_step, (size_t)r->bytes);
 }
 
-static void move(const cpu_call *c, runs r) {
+static void move_runs(const cpu_call *c, runs r) {
   if (r.n <= 0 || r.bytes <= 0) return;
   if (r.n == 1 && r.bytes > PART_BYTES) { /* one long run: cut it */
     int64_t whole = r.bytes / PART_BYTES, rest = r.bytes % PART_BYTES;
@@ -38,7 +38,7 @@ static void move(const cpu_call *c, runs r) {
 }
 
 void cpu_move(const cpu_call *c, void *to, const void *from, int64_t bytes) {
-  if (to != from) move(c, (runs){to, from, 1, bytes, 0, 0, 1});
+  if (to != from) move_runs(c, (runs){to, from, 1, bytes, 0, 0, 1});
 }
 
 hp_status run_copy(const cpu_call *c) {
@@ -47,7 +47,7 @@ hp_status run_copy(const cpu_call *c) {
 }
 
 /* Bytes of the dims from `axis` on, and the product of the dims before it. */
-static int64_t inner_bytes(const ir_value *t, int axis) {
+static int64_t count_inner_bytes(const ir_value *t, int axis) {
   int64_t n = (int64_t)dtype_size((hp_dtype)t->dtype);
   for (int i = axis; i < t->rank; i++) n *= t->dim[i];
   return n;
@@ -70,11 +70,11 @@ hp_status run_update(const cpu_call *c) {
               program_str(c->p, c->n->loc), (long long)y->dim[axis], pos[i],
               (long long)x->dim[axis]);
   cpu_move(c, c->at[3], c->at[0], value_bytes(x));
-  int64_t step = inner_bytes(x, axis), run = inner_bytes(y, axis);
+  int64_t step = count_inner_bytes(x, axis), run = count_inner_bytes(y, axis);
   int64_t each = n ? outer_count(x, axis) / n : 0;
   for (int64_t i = 0; i < n; i++) {
-    char *to = (char *)c->at[3] + i * each * step + pos[i] * inner_bytes(x, axis + 1);
-    move(c, (runs){to, (char *)c->at[1] + i * each * run, each, run, step, run, 1});
+    char *to = (char *)c->at[3] + i * each * step + pos[i] * count_inner_bytes(x, axis + 1);
+    move_runs(c, (runs){to, (char *)c->at[1] + i * each * run, each, run, step, run, 1});
   }
   return HP_OK;
 }
@@ -84,15 +84,16 @@ hp_status run_concat(const cpu_call *c) {
   int axis = (int)inst_int(c->p, c->n, "axis");
   char *to = c->at[c->n->n_in];
   for (int i = 0; i < c->n->n_in; i++) {
-    int64_t run = inner_bytes(call_type(c, i), axis);
-    move(c, (runs){to, c->at[i], outer_count(out, axis), run, inner_bytes(out, axis), run, 1});
+    int64_t run = count_inner_bytes(call_type(c, i), axis);
+    move_runs(c, (runs){to, c->at[i], outer_count(out, axis), run, count_inner_bytes(out, axis),
+                        run, 1});
     to += run;
   }
   return HP_OK;
 }
 
 /* A walk over all of y, or over the part of it where x lies. */
-static row_layout layout_in(const ir_value *part, const ir_value *whole) {
+static row_layout make_row_layout(const ir_value *part, const ir_value *whole) {
   row_layout l = {.rank = part->rank};
   int64_t from = 1, to = 1;
   for (int d = part->rank - 1; d >= 0; d--) {
@@ -115,7 +116,7 @@ hp_status run_pad(const cpu_call *c) {
   if (y->dtype == HP_BOOL) bits = bits != 0;
   if (dtype_is_float((hp_dtype)y->dtype))
     HP_TRY(dtype_convert((hp_dtype)y->dtype, &bits, HP_F32, &value, 1));
-  row_layout all = layout_in(y, y), part = layout_in(x, y);
+  row_layout all = make_row_layout(y, y), part = make_row_layout(x, y);
   HP_TRY(row_fill(c->dev->threads, &all, size, &bits, c->at[1]));
   inst_list(c->p, c->n, "lo", lo);
   for (int d = 0; d < x->rank; d++) first += lo[d] * part.to[d];

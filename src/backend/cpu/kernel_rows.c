@@ -14,7 +14,7 @@ static hp_status at_place(const cpu_call *c, hp_status st) {
 
 /* --- embedding -------------------------------------------------------------------------------- */
 
-static row_ids ids_of(const cpu_call *c, const ir_value *table, int ids) {
+static row_ids make_ids(const cpu_call *c, const ir_value *table, int ids) {
   const ir_value *t = call_type(c, ids);
   return (row_ids){.V = table->dim[0],
                    .C = table->dim[1],
@@ -24,7 +24,7 @@ static row_ids ids_of(const cpu_call *c, const ir_value *table, int ids) {
 }
 
 hp_status run_embedding(const cpu_call *c) {
-  row_ids r = ids_of(c, call_type(c, 0), 1);
+  row_ids r = make_ids(c, call_type(c, 0), 1);
   return at_place(c, row_embedding(c->dev->isa, c->dev->threads, &r,
                                    (hp_dtype)call_type(c, 0)->dtype, c->at[0], c->at[2]));
 }
@@ -44,7 +44,7 @@ hp_status plan_embedding_grad(cpu_loading *l, const prog_inst *n, void **plan, u
 
 hp_status run_embedding_grad(const cpu_call *c) {
   const ir_value *table = call_type(c, 2);
-  row_ids r = ids_of(c, table, 1);
+  row_ids r = make_ids(c, table, 1);
   void *out = c->at[c->n->n_in];
   bool onto = c->n->n_in == 3;
   if (onto && c->at[2] != out) cpu_move(c, out, c->at[2], value_bytes(table));
@@ -74,7 +74,7 @@ hp_status run_rope(const cpu_call *c) {
 
 /* --- cross-entropy ---------------------------------------------------------------------------- */
 
-static row_labels labels_of(const cpu_call *c) {
+static row_labels make_labels(const cpu_call *c) {
   const ir_value *x = call_type(c, 0), *l = call_type(c, 1);
   return (row_labels){.N = value_elements(l),
                       .V = x->dim[x->rank - 1],
@@ -86,12 +86,12 @@ static row_labels labels_of(const cpu_call *c) {
 }
 
 hp_status run_cross_entropy(const cpu_call *c) {
-  row_labels r = labels_of(c);
+  row_labels r = make_labels(c);
   return at_place(c, row_cross_entropy(c->dev->isa, c->dev->threads, &r, c->at[2], c->at[3]));
 }
 
 hp_status run_cross_entropy_grad(const cpu_call *c) {
-  row_labels r = labels_of(c);
+  row_labels r = make_labels(c);
   return at_place(c, row_cross_entropy_grad(c->dev->isa, c->dev->threads, &r, c->at[2], c->at[3],
                                             c->at[4]));
 }

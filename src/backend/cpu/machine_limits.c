@@ -35,7 +35,7 @@ typedef struct {
   volatile float sink[64];
 } job;
 
-static void fma_part(void *ctx, int64_t part) {
+static void run_fma_share(void *ctx, int64_t part) {
   job *j = ctx;
   int64_t flops;
   j->sink[part % 64] = j->fma(j->isa == ISA_PLAIN ? FMA_ROUNDS / 100 : FMA_ROUNDS, &flops);
@@ -48,7 +48,7 @@ double limits_measure_flops(cpu_isa isa, pool *threads, hp_dtype type) {
   double best = 0;
   for (int r = 0; r < FMA_RUNS; r++) {
     double start = time_now_s();
-    pool_run(threads, pool_size(threads), fma_part, &j);
+    pool_run(threads, pool_size(threads), run_fma_share, &j);
     double rate = (double)j.flops * pool_size(threads) / (time_now_s() - start);
     if (rate > best) best = rate;
   }

@@ -67,8 +67,8 @@ static const char *sim_describe(void *dev) {
   (void)dev;
   return "sim, a device that is planned for";
 }
-static int sim_threads(void *dev) { return ((sim_device *)dev)->threads; }
-static const char *sim_engine(void *dev) {
+static int sim_get_threads(void *dev) { return ((sim_device *)dev)->threads; }
+static const char *sim_get_engine(void *dev) {
   (void)dev;
   return "sim";
 }
@@ -77,12 +77,12 @@ static hp_status sim_set_engine(void *dev, const char *name) {
   return HP_OK; /* engines are of kernels */
 }
 
-static void sim_capabilities(void *dev, const capabilities *planned, capabilities *out) {
+static void sim_get_capabilities(void *dev, const capabilities *planned, capabilities *out) {
   (void)dev;
   *out = *planned;
 }
 
-static void sim_picks(void *dev, str *out) { (void)dev, (void)out; }
+static void sim_get_tuning(void *dev, str *out) { (void)dev, (void)out; }
 static hp_status sim_set_picks(void *dev, const char *text) {
   (void)dev, (void)text;
   return HP_OK;
@@ -104,10 +104,10 @@ const backend_iface backend_sim = {.name = "sim",
                                    .copy = sim_copy,
                                    .fill = sim_fill,
                                    .describe = sim_describe,
-                                   .threads = sim_threads,
-                                   .engine = sim_engine,
+                                   .threads = sim_get_threads,
+                                   .engine = sim_get_engine,
                                    .set_engine = sim_set_engine,
-                                   .capabilities = sim_capabilities,
-                                   .tuning = sim_picks,
+                                   .capabilities = sim_get_capabilities,
+                                   .tuning = sim_get_tuning,
                                    .set_tuning = sim_set_picks,
                                    .measure = sim_measure};

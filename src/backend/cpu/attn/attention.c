@@ -43,8 +43,8 @@ static hp_status check_spec(const attn_spec *s) {
   return HP_OK;
 }
 
-static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t at_least(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Everything that follows from the shapes. */
 static void plan_shapes(const attn_spec *s, attn_job *j) {
@@ -56,7 +56,7 @@ static void plan_shapes(const attn_spec *s, attn_job *j) {
   /* short queries share tiles with the other heads of the group */
   j->per_head = s->Tq >= ATTN_LANES ? attn_div_up(s->Tq, ATTN_LANES) : 0;
   j->tiles = j->per_head ? j->per_head * j->group : attn_div_up(j->rows, ATTN_LANES);
-  j->segments = at_least(attn_div_up(s->Tk, ATTN_SEGMENT), 1);
+  j->segments = max_i64(attn_div_up(s->Tk, ATTN_SEGMENT), 1);
 }
 
 /* The kernel of few rows is for decoding, which drops nothing. */
@@ -66,14 +66,14 @@ static bool is_few(const attn_job *j) { return j->rows <= ATTN_FEW && j->s->drop
 static void plan_forward(attn_job *j, int threads) {
   int64_t heads = j->s->B * j->s->KV;
   j->chunks = attn_div_up(j->tiles, ATTN_FWD_TILES);
-  j->chunks = at_least(j->chunks, attn_div_up(4 * threads, at_least(heads, 1)));
-  j->chunks = at_most(j->chunks, j->tiles);
+  j->chunks = max_i64(j->chunks, attn_div_up(4 * threads, max_i64(heads, 1)));
+  j->chunks = min_i64(j->chunks, j->tiles);
   j->split = !is_few(j) && heads * j->chunks < threads && j->segments > 1;
   j->items = heads * j->chunks * (j->split ? j->segments : 1);
 }
 
 /* Leaves out the segments of keys that no row sees: a cache has room for more than it holds. */
-static void live_segments(attn_job *j) {
+static void find_live_segments(attn_job *j) {
   int32_t first = INT32_MAX, last = -1, lo, hi;
   for (int64_t i = 0; i < j->s->B * j->s->Tq; i++) {
     keys_of_row(j->s, i / j->s->Tq, i % j->s->Tq, &lo, &hi);
@@ -87,13 +87,13 @@ static void live_segments(attn_job *j) {
 /* With few rows, an item takes heads that lie side by side in memory, the more the better if
  * threads have enough to do. */
 static void plan_few(attn_job *j, int threads) {
-  live_segments(j);
-  int64_t items = at_least(j->s->B * j->segments, 1);
+  find_live_segments(j);
+  int64_t items = max_i64(j->s->B * j->segments, 1);
   bool apart = j->k.sh >= j->k.st || j->v.sh >= j->v.st;
   j->abreast = apart ? 1 : ATTN_ABREAST;
   while (j->abreast > 1 && items * attn_div_up(j->s->KV, j->abreast) < threads) j->abreast /= 2;
   j->chunks = attn_div_up(j->s->KV, j->abreast);
-  if (!apart) j->chunks = at_most(attn_div_up(FEW_ITEMS * threads, items), j->chunks);
+  if (!apart) j->chunks = min_i64(attn_div_up(FEW_ITEMS * threads, items), j->chunks);
   j->items = j->s->B * j->chunks * j->segments;
 }
 
@@ -102,9 +102,9 @@ static void plan_backward(attn_job *j, int threads) {
   int64_t heads = j->s->B * j->s->KV, turns = attn_div_up(heads, threads);
   j->kv_items = 1, j->q_items = 0;
   if (5 * turns * threads > 7 * heads) {
-    int64_t each = attn_div_up(3 * threads, at_least(heads, 1));
-    j->kv_items = at_least(at_most(each, attn_div_up(j->s->Tk, ATTN_BLOCK)), 1);
-    j->q_items = at_least(at_most(each, attn_div_up(j->tiles, ATTN_BWD_TILES)), 1);
+    int64_t each = attn_div_up(3 * threads, max_i64(heads, 1));
+    j->kv_items = max_i64(min_i64(each, attn_div_up(j->s->Tk, ATTN_BLOCK)), 1);
+    j->q_items = max_i64(min_i64(each, attn_div_up(j->tiles, ATTN_BWD_TILES)), 1);
   }
   j->items = heads * (j->kv_items + j->q_items);
 }
@@ -157,7 +157,7 @@ static void run_items(void *ctx, int64_t thread) {
 static void run_job(pool *p, attn_job *j, attn_item_fn *run, int64_t items) {
   j->run = run;
   j->items = items;
-  j->threads = at_most(pool_size(p), items);
+  j->threads = min_i64(pool_size(p), items);
   atomic_store(&j->next, 0);
   if (items) pool_run(p, j->threads, run_items, j);
 }
@@ -167,7 +167,7 @@ static bool is_half(const attn_job *j) {
 }
 /* The gradient of o has the dtype of o; where that is another it is rounded nowhere, and goes
  * widened. */
-static bool by_pairs(const attn_job *j, cpu_isa isa) {
+static bool uses_pairs(const attn_job *j, cpu_isa isa) {
   bool d_o = !j->d_o.at || j->d_o.dtype == HP_BF16;
   return j->half && d_o && isa == ISA_AVX512_BF16;
 }
@@ -186,9 +186,9 @@ hp_status attn_forward(cpu_isa isa, pool *p, const attn_spec *s, const attn_view
   if (is_few(&j)) plan_few(&j, pool_size(p));
   j.half = is_half(&j);
   run_job(p, &j,
-          is_few(&j)          ? few_of[isa]
-          : by_pairs(&j, isa) ? attn_tiles_dot
-                              : tiles_of[isa],
+          is_few(&j)            ? few_of[isa]
+          : uses_pairs(&j, isa) ? attn_tiles_dot
+                                : tiles_of[isa],
           j.items);
   if (uses_partial(&j) && !(is_few(&j) && j.segments == 1))
     run_job(p, &j, join_of[isa], s->B * s->KV);
@@ -211,6 +211,6 @@ hp_status attn_backward(cpu_isa isa, pool *p, const attn_spec *s, const attn_gra
   plan_backward(&j, pool_size(p));
   j.work_each = sizeof(float) * (size_t)attn_grads_floats(s->Tk, j.Dp, j.Dvp);
   j.half = is_half(&j);
-  run_job(p, &j, by_pairs(&j, isa) ? attn_grads_dot : grads_of[isa], j.items);
+  run_job(p, &j, uses_pairs(&j, isa) ? attn_grads_dot : grads_of[isa], j.items);
   return HP_OK;
 }

@@ -43,7 +43,7 @@ typedef struct {
 
 /* --- plan ------------------------------------------------------------------------------------- */
 
-static size_t take(pass *p, int64_t n, size_t size) {
+static size_t reserve_floats(pass *p, int64_t n, size_t size) {
   size_t at = p->per_thread;
   p->per_thread += ((size_t)n * size + GEMM_ALIGN - 1) / GEMM_ALIGN * GEMM_ALIGN;
   return at;
@@ -73,7 +73,7 @@ static int64_t block_end(const pass *p, int64_t k0) {
   return conv_part_end(&p->s, GEMM_STEPS_MAX, k0, k1);
 }
 
-static void plan(pass *p, int threads) {
+static void plan_pass(pass *p, int threads) {
   conv_shape *s = &p->s;
   int64_t nr = s->gemm->nr;
   p->channels = s->out;
@@ -89,13 +89,13 @@ static void plan(pass *p, int threads) {
   int64_t lines = p->cut.images * p->cut.rows, cols = conv_cut_positions(&p->cut);
   p->ldc = p->few ? lines * conv_round_up(p->cut.cols, 16) : carry ? conv_round_up(cols, nr) : nr;
   p->per_thread = 0;
-  p->offset_at = take(p, p->kc, sizeof(int64_t));
+  p->offset_at = reserve_floats(p, p->kc, sizeof(int64_t));
   int64_t copied = s->taps > GEMM_STEPS_MAX ? conv_part_most(s, &p->cut, GEMM_STEPS_MAX)
                                             : p->kc / s->taps * conv_copy_most(s, &p->cut).channel;
-  p->copy_at = take(p, copied + 4 * CONV_SLACK, sizeof(float));
-  p->a_at = take(p, p->mc * GEMM_PITCH, sizeof(float));
-  p->b_at = take(p, p->few ? 0 : nr * p->kc + CONV_SLACK, sizeof(float));
-  p->c_at = take(p, p->mc * p->ldc, sizeof(float));
+  p->copy_at = reserve_floats(p, copied + 4 * CONV_SLACK, sizeof(float));
+  p->a_at = reserve_floats(p, p->mc * GEMM_PITCH, sizeof(float));
+  p->b_at = reserve_floats(p, p->few ? 0 : nr * p->kc + CONV_SLACK, sizeof(float));
+  p->c_at = reserve_floats(p, p->mc * p->ldc, sizeof(float));
 }
 
 /* --- weights ---------------------------------------------------------------------------------- */
@@ -158,7 +158,7 @@ typedef struct {
 } item;
 
 /* Rows from m on that are evenly apart in the result, and how far. */
-static int64_t rows_alike(const pass *p, int64_t m, int64_t *apart) {
+static int64_t count_equal_rows(const pass *p, int64_t m, int64_t *apart) {
   const conv_axis *h = &p->s.ax[0], *w = &p->s.ax[1];
   row_of row = row_get(p, m);
   if (w->members > 1) {
@@ -182,14 +182,14 @@ static void store_run(const pass *p, const item *x, const float *s, int64_t ldc,
     row_of row = row_get(p, x->m0 + m);
     int64_t at = (channel + row.channel) * pixels + (top + row.h * h->member_step) * p->result_w +
                  left + row.w * w->member_step;
-    some = conv_least(rows_alike(p, x->m0 + m, &apart), x->rows - m);
+    some = conv_least(count_equal_rows(p, x->m0 + m, &apart), x->rows - m);
     p->s.gemm->finish(s + m * ldc, ldc, some, n, 1, NULL, NULL,
                       p->result + at * (int64_t)dtype_size(p->s.type), p->s.type, apart, w->stride);
   }
 }
 
 /* Positions from .. from + n, column by column of c; whole images' lines are one run. */
-static void store(const pass *p, const item *x, const float *c, int64_t from, int64_t n) {
+static void store_sums(const pass *p, const item *x, const float *c, int64_t from, int64_t n) {
   const conv_axis *h = &p->s.ax[0], *w = &p->s.ax[1];
   int64_t cols = x->box.j1 - x->box.j0, image = cols * (x->box.i1 - x->box.i0);
   bool joined = cols == p->result_w && h->stride == 1 && w->stride == 1;
@@ -226,7 +226,7 @@ static void run_panels(const place *t, const item *x, int64_t k0, int64_t k1) {
     pack_panel(t, x, at, n, steps);
     p->s.gemm->block(x->rows, conv_round_up(n, GEMM_STRIP), steps, t->a, &b, c, p->ldc, k0 > 0,
                      &(gemm_target){0}, &(gemm_ahead){0});
-    if (k1 == p->depth) store(p, x, c, at, n);
+    if (k1 == p->depth) store_sums(p, x, c, at, n);
   }
 }
 
@@ -293,7 +293,7 @@ static pass forward_pass(cpu_isa isa, const conv_spec *s, int threads) {
   p.w_channel = p.s.taps;
   p.w_row = p.s.in * p.s.taps;
   p.w_group = p.s.out * p.w_row;
-  plan(&p, threads);
+  plan_pass(&p, threads);
   return p;
 }
 
@@ -318,7 +318,7 @@ static pass dx_pass(cpu_isa isa, const conv_spec *s, int64_t u, int64_t v, int t
   p.s.ax[0] = conv_axis_dx(s, 0, u);
   p.s.ax[1] = conv_axis_dx(s, 1, v);
   p.s.taps = p.s.ax[0].taps * p.s.ax[1].taps;
-  plan(&p, threads);
+  plan_pass(&p, threads);
   return p;
 }
 

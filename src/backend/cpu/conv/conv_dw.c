@@ -42,12 +42,12 @@ typedef struct {
 } job;
 
 static size_t align_up(size_t n) { return (n + GEMM_ALIGN - 1) / GEMM_ALIGN * GEMM_ALIGN; }
-static size_t take(job *j, int64_t n, size_t size) {
+static size_t reserve_floats(job *j, int64_t n, size_t size) {
   size_t at = j->per_thread;
   j->per_thread += align_up((size_t)n * size);
   return at;
 }
-static int64_t weights(const job *j) { return j->s->groups * j->s->out * j->rows; }
+static int64_t count_weights(const job *j) { return j->s->groups * j->s->out * j->rows; }
 
 /* By what no layout cuts where sums are to be whole: not by channels. */
 static void choose_parts(job *j) {
@@ -62,10 +62,10 @@ static bool choose_spread(const job *j, int threads) {
   const conv_shape *s = j->s;
   int64_t tiles = s->groups * conv_div_up(j->rows, TILE) * conv_div_up(s->out, TILE);
   return j->parts > 1 && threads > 1 && tiles < (int64_t)TILES_PER_THREAD * threads &&
-         weights(j) * j->parts <= SPREAD_WEIGHTS;
+         count_weights(j) * j->parts <= SPREAD_WEIGHTS;
 }
 
-static void plan(job *j, const conv_shape *of, int threads) {
+static void plan_job(job *j, const conv_shape *of, int threads) {
   *j = (job){.shape = *of, .rows = of->in * of->taps};
   const conv_shape *s = j->s = &j->shape;
   choose_parts(j);
@@ -83,22 +83,22 @@ static void plan(job *j, const conv_shape *of, int threads) {
   j->blocks_m = conv_div_up(j->rows, j->rows_of);
   j->mc = conv_even(j->rows_of, A_ROWS, s->gemm->mr);
   int64_t steps = conv_cut_positions(&j->cut);
-  j->offset_at = take(j, j->mc, sizeof(int64_t));
-  j->copy_at = take(j, conv_part_most(s, &j->cut, j->mc), sizeof(float));
-  j->dy_at = take(j, j->cols_of * steps, sizeof(float));
-  j->a_at = take(j, j->mc * GEMM_PITCH, sizeof(float));
-  j->b_at = take(j, conv_round_up(j->cols_of, s->gemm->nr) * steps, sizeof(float));
+  j->offset_at = reserve_floats(j, j->mc, sizeof(int64_t));
+  j->copy_at = reserve_floats(j, conv_part_most(s, &j->cut, j->mc), sizeof(float));
+  j->dy_at = reserve_floats(j, j->cols_of * steps, sizeof(float));
+  j->a_at = reserve_floats(j, j->mc * GEMM_PITCH, sizeof(float));
+  j->b_at = reserve_floats(j, conv_round_up(j->cols_of, s->gemm->nr) * steps, sizeof(float));
   int64_t c = conv_round_up(j->rows_of, s->gemm->mr) * conv_round_up(j->cols_of, s->gemm->nr);
-  j->c_at = take(j, c, sizeof(float));
-  j->sum_at = take(j, j->parts > 1 && !j->spread ? c : 0, sizeof(float));
+  j->c_at = reserve_floats(j, c, sizeof(float));
+  j->sum_at = reserve_floats(j, j->parts > 1 && !j->spread ? c : 0, sizeof(float));
 }
 
 hp_status conv_dw_work(const conv_shape *s, int threads, size_t *bytes) {
   job j;
   size_t all, parts = 0;
-  plan(&j, s, threads);
+  plan_job(&j, s, threads);
   if (!size_mul(j.per_thread, (size_t)threads, &all) ||
-      (j.spread && !size_mul((size_t)weights(&j), (size_t)j.parts * sizeof(float), &parts)) ||
+      (j.spread && !size_mul((size_t)count_weights(&j), (size_t)j.parts * sizeof(float), &parts)) ||
       !size_add(all, parts, bytes))
     HP_FAIL(HP_ERR_OOM, "the gradient of the weights needs more work memory than can be addressed");
   return HP_OK;
@@ -173,10 +173,11 @@ static void add_box(const job *j, const item *x, const conv_box *box, bool load)
 }
 
 /* The sums of an item, turned, go to dw or to the part's own. */
-static void store(const job *j, const item *x, const float *c, int64_t part) {
+static void store_sums(const job *j, const item *x, const float *c, int64_t part) {
   int64_t to = (x->g * j->s->out + x->n0) * j->rows + x->m0;
   hp_dtype type = j->spread ? HP_F32 : j->s->type;
-  char *at = j->spread ? j->work + j->parts_at + part * weights(j) * (int64_t)sizeof(float) : j->dw;
+  char *at =
+      j->spread ? j->work + j->parts_at + part * count_weights(j) * (int64_t)sizeof(float) : j->dw;
   j->s->gemm->finish(c, x->ldc, x->rows, x->cols, 1, NULL, NULL,
                      at + to * (int64_t)dtype_size(type), type, 1, j->rows);
 }
@@ -225,16 +226,16 @@ static void run_item(const job *j, int64_t i, char *work) {
   bool all = j->parts > 1 && !j->spread;
   if (all) add_all(j, x, sum);
   else add_part(j, &x, part);
-  store(j, &x, all ? sum : x.c, part);
+  store_sums(j, &x, all ? sum : x.c, part);
 }
 
-static int64_t items_of(const job *j) {
+static int64_t count_items(const job *j) {
   return j->s->groups * (j->spread ? j->parts : 1) * j->blocks_n * j->blocks_m;
 }
 
 static void run_thread(void *ctx, int64_t thread) {
   job *j = ctx;
-  int64_t items = items_of(j);
+  int64_t items = count_items(j);
   char *work = j->work + (size_t)thread * j->per_thread;
   for (int64_t i; (i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < items;)
     run_item(j, i, work);
@@ -243,10 +244,10 @@ static void run_thread(void *ctx, int64_t thread) {
 /* Elements of a chunk, part by part. */
 static void add_parts(void *ctx, int64_t chunk) {
   const job *j = ctx;
-  int64_t from = chunk * CHUNK, n = conv_least(CHUNK, weights(j) - from);
+  int64_t from = chunk * CHUNK, n = conv_least(CHUNK, count_weights(j) - from);
   float *sum = (float *)(void *)(j->work + j->parts_at) + from;
   for (int64_t p = 1; p < j->parts; p++) {
-    const float *more = sum + p * weights(j);
+    const float *more = sum + p * count_weights(j);
     for (int64_t i = 0; i < n; i++) sum[i] += more[i];
   }
   j->s->gemm->finish(sum, n, 1, n, 1, NULL, NULL, j->dw + from * (int64_t)dtype_size(j->s->type),
@@ -256,12 +257,12 @@ static void add_parts(void *ctx, int64_t chunk) {
 void conv_dw_run(const conv_shape *s, pool *threads, const void *x, const void *dy, void *dw,
                  void *work) {
   job j;
-  plan(&j, s, pool_size(threads));
+  plan_job(&j, s, pool_size(threads));
   j.x = x;
   j.dy = dy;
   j.dw = dw;
   j.work = work;
   j.parts_at = j.per_thread * (size_t)pool_size(threads);
-  pool_run(threads, conv_least(pool_size(threads), items_of(&j)), run_thread, &j);
-  if (j.spread) pool_run(threads, conv_div_up(weights(&j), CHUNK), add_parts, &j);
+  pool_run(threads, conv_least(pool_size(threads), count_items(&j)), run_thread, &j);
+  if (j.spread) pool_run(threads, conv_div_up(count_weights(&j), CHUNK), add_parts, &j);
 }

@@ -6,7 +6,7 @@
 
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 static int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
-static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
+static int64_t find_gcd(int64_t a, int64_t b) { return b ? find_gcd(b, a % b) : a; }
 
 /* --- correlations ----------------------------------------------------------------------------- */
 
@@ -16,7 +16,8 @@ static int64_t tap_place(const conv_axis *a, int64_t u) {
 }
 
 static void find_phases(conv_axis *a) {
-  int64_t period = a->step / gcd(a->step, a->offset_step < 0 ? -a->offset_step : a->offset_step);
+  int64_t period =
+      a->step / find_gcd(a->step, a->offset_step < 0 ? -a->offset_step : a->offset_step);
   int64_t first = tap_place(a, 0), last = tap_place(a, a->taps - 1);
   a->phases = conv_least(period, a->taps);
   a->low = conv_least(first, last);
@@ -41,9 +42,9 @@ static conv_axis forward_axis(const conv_spec *s, int d) {
 /* Element e of x, e + pad = i * stride + r, is multiplied with y at i + (r - k * dilation) / stride
  * for the k where that is whole: every weight_step-th from `first` on, whose r is first * dilation
  * mod stride. */
-static conv_axis dx_of(const conv_spec *s, int d, int64_t first) {
+static conv_axis make_dx_axis(const conv_spec *s, int d, int64_t first) {
   int64_t stride = s->stride[d], dilation = s->dilation[d], pad = s->pad[d];
-  int64_t r = first * dilation % stride, every = stride / gcd(stride, dilation);
+  int64_t r = first * dilation % stride, every = stride / find_gcd(stride, dilation);
   int64_t begin = ceil_div(pad - r, stride), end = ceil_div(s->size[d] + pad - r, stride);
   conv_axis a = {.size = s->result[d],
                  .grid = end - begin,
@@ -65,10 +66,10 @@ static conv_axis dx_of(const conv_spec *s, int d, int64_t first) {
  * one first tap to the next: where first * dilation reaches a multiple of the stride, where the
  * padding ends in a stride, or the image, and where a tap ends the kernel. */
 conv_axis conv_axis_dx(const conv_spec *s, int d, int64_t first) {
-  conv_axis a = dx_of(s, d, first);
+  conv_axis a = make_dx_axis(s, d, first);
   int64_t count = conv_axis_dx_count(s, d);
   while (first + a.members < count) {
-    conv_axis b = dx_of(s, d, first + a.members);
+    conv_axis b = make_dx_axis(s, d, first + a.members);
     if (b.grid != a.grid || b.taps != a.taps || b.offset != a.offset ||
         b.first != a.first + a.members * a.member_step)
       break;
@@ -77,7 +78,7 @@ conv_axis conv_axis_dx(const conv_spec *s, int d, int64_t first) {
   return a;
 }
 int64_t conv_axis_dx_count(const conv_spec *s, int d) {
-  return conv_least(s->stride[d] / gcd(s->stride[d], s->dilation[d]), s->kernel[d]);
+  return conv_least(s->stride[d] / find_gcd(s->stride[d], s->dilation[d]), s->kernel[d]);
 }
 
 static const gemm_kernels *conv_gemm(cpu_isa isa) {
@@ -138,7 +139,7 @@ void conv_choose_copies(conv_shape *s, const conv_cut *c) {
 /* --- parts of chains -------------------------------------------------------------------------- */
 
 /* The taps u0 .. u1 - 1 alone. */
-static void narrow(conv_axis *a, int64_t u0, int64_t u1) {
+static void narrow_axis(conv_axis *a, int64_t u0, int64_t u1) {
   a->offset += u0 * a->offset_step;
   a->weight += u0 * a->weight_step;
   a->taps = u1 - u0;
@@ -150,10 +151,10 @@ conv_part conv_part_get(const conv_shape *s, const conv_cut *c, int64_t k0, int6
   if (p.c1 - p.c0 != 1 || k1 - k0 == s->taps) return p;
   int64_t cols = s->ax[1].taps, from = k0 % s->taps, to = from + k1 - k0;
   int64_t u0 = from / cols, u1 = conv_div_up(to, cols);
-  narrow(&p.s.ax[0], u0, u1);
+  narrow_axis(&p.s.ax[0], u0, u1);
   from -= u0 * cols;
   if (u1 - u0 == 1) {
-    narrow(&p.s.ax[1], from, from + k1 - k0);
+    narrow_axis(&p.s.ax[1], from, from + k1 - k0);
     from = 0;
   }
   p.s.taps = p.s.ax[0].taps * p.s.ax[1].taps;
@@ -172,7 +173,7 @@ int64_t conv_part_end(const conv_shape *s, int64_t limit, int64_t k0, int64_t k1
 
 /* Numbers that a row of any copy of so many taps takes: where they begin within a step makes a
  * difference of one, and may that of being apart or not. */
-static int64_t row_most(const conv_axis *a, int64_t width) {
+static int64_t bound_row(const conv_axis *a, int64_t width) {
   if (a->apart) return a->taps * width;
   return conv_least(a->phases * (width + a->reach + 1), 2 * a->taps * width);
 }
@@ -181,9 +182,9 @@ int64_t conv_part_most(const conv_shape *s, const conv_cut *c, int64_t limit) {
   conv_axis h = s->ax[0], w = s->ax[1];
   if (s->taps <= limit)
     return conv_least(s->in, limit / s->taps + 2) * conv_copy_most(s, c).channel;
-  narrow(&h, 0, w.taps <= limit ? conv_least(h.taps, limit / w.taps) : 1);
-  if (w.taps > limit) narrow(&w, 0, limit);
-  return c->images * row_most(&h, c->rows) * row_most(&w, c->cols);
+  narrow_axis(&h, 0, w.taps <= limit ? conv_least(h.taps, limit / w.taps) : 1);
+  if (w.taps > limit) narrow_axis(&w, 0, limit);
+  return c->images * bound_row(&h, c->rows) * bound_row(&w, c->cols);
 }
 
 conv_box conv_box_get(const conv_shape *s, const conv_cut *c, int64_t i) {
@@ -221,7 +222,7 @@ static void fill_row(const conv_shape *s, const char *row, int64_t base, int64_t
   memset(to + end, 0, (size_t)(width - end) * sizeof *to);
 }
 
-static int64_t phase_of(const conv_axis *a, int64_t f) {
+static int64_t find_phase(const conv_axis *a, int64_t f) {
   return tap_reads(a, f) - tap_place(a, f) * a->step;
 }
 
@@ -247,7 +248,7 @@ void conv_copy_fill(const conv_shape *s, const conv_box *b, int64_t g, int64_t c
   for (int64_t c = c0; c < c1; c++)
     for (int64_t fh = 0; fh < h->phases; fh++)
       for (int64_t fw = 0; fw < w->phases; fw++, to += copy.plane)
-        fill_phase(s, b, &copy, phase_of(h, fh), phase_of(w, fw),
+        fill_phase(s, b, &copy, find_phase(h, fh), find_phase(w, fw),
                    (const char *)source + (g * s->in + c) * pixels * (int64_t)dtype_size(s->type),
                    next_image, to);
 }

@@ -31,7 +31,7 @@ typedef struct {
 } chooser;
 
 /* Fewer rows or columns of a product that would take long; layouts stay. */
-static gemm_query part_of(const gemm_query *q, int threads) {
+static gemm_query cut_product(const gemm_query *q, int threads) {
   enum { LEAST = 64, UNIT = 32 };
   gemm_query part = *q;
   while (measured_flops(&part) > part_flops * threads) {
@@ -83,7 +83,7 @@ static hp_status run_contests(chooser *c, hp_dtype type) {
   return st;
 }
 
-static hp_status measure(chooser *c) {
+static hp_status measure_engines(chooser *c) {
   c->start_s = c->told_s = time_now_s();
   for (hp_dtype t = 0; t < HP_DTYPE_COUNT; t++)
     if (dtype_is_float(t)) HP_TRY(run_contests(c, t));
@@ -101,13 +101,13 @@ static bool is_open(const chooser *c, const char *text) {
 }
 
 /* Takes the pick of a product from the cache, or opens a contest for it. */
-static hp_status look_up(chooser *c, const gemm_query *q, const char *text) {
+static hp_status look_up_engine(chooser *c, const gemm_query *q, const char *text) {
   if (tuning_record_find(&c->dev->tuning, text) || is_open(c, text)) return HP_OK;
   if (!c->read) engine_cache_read(&c->cached, pool_size(c->dev->threads));
   c->read = true;
   const gemm_engine *known = tuning_record_find(&c->cached, text);
   if (known) return tuning_record_add(&c->dev->tuning, text, known);
-  gemm_query part = part_of(q, pool_size(c->dev->threads));
+  gemm_query part = cut_product(q, pool_size(c->dev->threads));
   contest k = {.text = arena_strdup(&c->text, text)};
   HP_TRY_MEM(k.text);
   HP_TRY(engine_measure_open(&part, pool_size(c->dev->threads), TURNS, &k.measurement));
@@ -120,7 +120,7 @@ static hp_status look_up(chooser *c, const gemm_query *q, const char *text) {
 /* --- choosing --------------------------------------------------------------------------------- */
 
 /* An instruction's product, where it has one that computes anything. */
-static hp_status product_of(const program *p, size_t i, einsum_plan *plan, str *text, bool *is) {
+static hp_status find_product(const program *p, size_t i, einsum_plan *plan, str *text, bool *is) {
   const prog_inst *n = program_inst(p, i);
   *is = n->op == OP_EINSUM && !n->engine;
   if (!*is) return HP_OK;
@@ -139,10 +139,10 @@ static hp_status pick_new(cpu_device *d, const program *p) {
   bool is;
   hp_status st = HP_OK;
   for (size_t i = 0; i < p->insts.len && !st; i++) {
-    st = product_of(p, i, &plan, &text, &is);
-    if (!st && is) st = look_up(&c, &plan.gemm, text.at);
+    st = find_product(p, i, &plan, &text, &is);
+    if (!st && is) st = look_up_engine(&c, &plan.gemm, text.at);
   }
-  if (!st && c.open.len) st = measure(&c);
+  if (!st && c.open.len) st = measure_engines(&c);
   for (size_t i = 0; i < c.open.len; i++) engine_measure_close(&c.open.at[i].measurement);
   vec_free(&c.open);
   tuning_record_free(&c.cached);
@@ -153,7 +153,8 @@ static hp_status pick_new(cpu_device *d, const program *p) {
 
 /* Few rows stay ours unless they were measured: memory bounds them, and libraries made for many
  * rows read it badly. */
-static const gemm_engine *engine_for(const cpu_device *d, const gemm_query *q, const char *text) {
+static const gemm_engine *choose_engine(const cpu_device *d, const gemm_query *q,
+                                        const char *text) {
   if (!d->engine) return tuning_record_find(&d->tuning, text);
   return gemm_reads_once(q) ? engine_default() : d->engine;
 }
@@ -166,9 +167,9 @@ hp_status cpu_choose_engines(void *dev, program *p) {
   if (d->engine == engine_default()) return HP_OK;
   hp_status st = d->engine ? HP_OK : pick_new(d, p);
   for (size_t i = 0; i < p->insts.len && !st; i++) {
-    st = product_of(p, i, &plan, &text, &is);
+    st = find_product(p, i, &plan, &text, &is);
     if (st || !is) continue;
-    const gemm_engine *e = engine_for(d, &plan.gemm, text.at);
+    const gemm_engine *e = choose_engine(d, &plan.gemm, text.at);
     if (!e || e == engine_default() || !einsum_supports(&plan, e)) continue;
     p->insts.at[i].engine = graph_string(p->names, e->name);
     st = graph_status(p->names);

@@ -51,7 +51,7 @@ static struct {
   *(void **)&lib.name = dlsym(so, "dnnl_" #name);                                                  \
   found = found && lib.name;
 
-static void load(void) {
+static void load_library(void) {
   void *so = dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL);
   if (!so) return;
   bool found = true;
@@ -66,14 +66,14 @@ static void load(void) {
   snprintf(lib.text, sizeof lib.text, "%d.%d.%d", v->major, v->minor, v->patch);
 }
 
-static bool available(void) {
-  pthread_once(&lib.once, load);
+static bool is_available(void) {
+  pthread_once(&lib.once, load_library);
   return lib.engine;
 }
 
-static const char *version(void) { return lib.text; }
+static const char *get_version(void) { return lib.text; }
 
-static bool supports(const gemm_query *query) {
+static bool supports_query(const gemm_query *query) {
   gemm_query transposed = engine_row_major(query, NULL), *q = &transposed;
   bool f32 = q->a_type == HP_F32 && q->c_type == HP_F32;
   bool bf16 = q->a_type == HP_BF16 && q->c_type != HP_F16 && cpu_best_isa() == ISA_AVX512_BF16;
@@ -82,7 +82,7 @@ static bool supports(const gemm_query *query) {
          q->n_batch + 2 <= DNNL_MAX_NDIMS && !(q->bias && q->alpha != 1);
 }
 
-static size_t no_workspace(const gemm_query *q, int threads) {
+static size_t get_no_workspace(const gemm_query *q, int threads) {
   (void)q, (void)threads;
   return 0;
 }
@@ -100,10 +100,10 @@ typedef struct {
   dnnl_stream_t stream;
 } call;
 
-static dnnl_data_type_t type_of(hp_dtype t) { return t == HP_F32 ? dnnl_f32 : dnnl_bf16; }
+static dnnl_data_type_t to_dnnl_type(hp_dtype t) { return t == HP_F32 ? dnnl_f32 : dnnl_bf16; }
 
 /* Batch dims with stride 0 are of size 1: the library broadcasts them. */
-static dnnl_status_t describe(const gemm_query *q, operand which, dnnl_memory_desc_t *out) {
+static dnnl_status_t describe_operand(const gemm_query *q, operand which, dnnl_memory_desc_t *out) {
   dnnl_dims_t dim, stride;
   int n = 0;
   for (; n < q->n_batch; n++) {
@@ -117,7 +117,7 @@ static dnnl_status_t describe(const gemm_query *q, operand which, dnnl_memory_de
   const hp_dtype type[] = {q->a_type, q->b_type, q->c_type, HP_F32};
   dim[n] = rows[which], stride[n++] = s_row[which];
   dim[n] = cols[which], stride[n++] = s_col[which];
-  return lib.memory_desc_init_by_strides(out, n, dim, type_of(type[which]), stride);
+  return lib.memory_desc_init_by_strides(out, n, dim, to_dnnl_type(type[which]), stride);
 }
 
 static dnnl_status_t make_attr(const gemm_query *q, call *c) {
@@ -134,7 +134,7 @@ static dnnl_status_t make_call(const gemm_query *q, const gemm_args *args, call 
   dnnl_status_t s = dnnl_success;
   int operands = q->bias ? OPERANDS : IN_BIAS;
   for (operand i = 0; i < (operand)operands && !s; i++) {
-    if ((s = describe(q, i, &c->desc[i]))) return s;
+    if ((s = describe_operand(q, i, &c->desc[i]))) return s;
     s = lib.memory_create(&c->memory[i], &c->desc[i], lib.engine, (void *)(uintptr_t)at[i]);
   }
   dnnl_matmul_desc_t m;
@@ -156,7 +156,7 @@ static void free_call(call *c) {
     if (c->memory[i]) lib.memory_destroy(c->memory[i]);
 }
 
-static hp_status share(const gemm_query *q, const gemm_args *args, int thread) {
+static hp_status run_share(const gemm_query *q, const gemm_args *args, int thread) {
   (void)thread;
   if (lib.omp_set_num_threads) lib.omp_set_num_threads(1); /* a setting of the calling thread */
   call c = {0};
@@ -177,18 +177,19 @@ static hp_status share(const gemm_query *q, const gemm_args *args, int thread) {
   return HP_OK;
 }
 
-static hp_status run(const gemm_query *q, const gemm_args *args, pool *threads, void *work) {
+static hp_status run_product(const gemm_query *q, const gemm_args *args, pool *threads,
+                             void *work) {
   (void)work;
-  return engine_split_run(q, args, threads, share);
+  return engine_split_run(q, args, threads, run_share);
 }
 
 const gemm_engine engine_onednn = {
     .name = "onednn",
     .about = "oneDNN, f32 and bf16",
-    .available = available,
-    .version = version,
-    .supports = supports,
-    .workspace = no_workspace,
-    .run = run,
+    .available = is_available,
+    .version = get_version,
+    .supports = supports_query,
+    .workspace = get_no_workspace,
+    .run = run_product,
 };
 #endif

@@ -67,7 +67,7 @@ void engine_measure_close(engine_measure *r) {
 /* Of each operand, when runs are to find them cold: more than a core's share of any cache. */
 enum { COLD_BYTES = 32 << 20, LINE = 64 };
 
-static size_t whole_lines(size_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
+static size_t round_up_to_line(size_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
 
 void measured_operands_need(measured_operands *x, const engine_measure *r) {
   size_t need[4] = {r->need[0], r->need[1], r->need[2], 1};
@@ -80,7 +80,7 @@ void measured_operands_need(measured_operands *x, const engine_measure *r) {
 }
 
 /* Numbers in [-0.5, 0.5), the same few thousand again and again. */
-static void fill(void *at, size_t bytes, hp_dtype type) {
+static void fill_random(void *at, size_t bytes, hp_dtype type) {
   enum { NUMBERS = 4000 };
   char some[NUMBERS * sizeof(float)];
   size_t size = dtype_size(type), block = NUMBERS * size;
@@ -97,7 +97,7 @@ hp_status measured_operands_open(measured_operands *x, hp_dtype type) {
   for (int i = 0; i < 4; i++) {
     x->at[i] = mem_map(x->bytes[i]);
     HP_TRY_MEM(x->at[i]);
-    if (i < 2 || (x->cold && i == 2)) fill(x->at[i], x->bytes[i], type);
+    if (i < 2 || (x->cold && i == 2)) fill_random(x->at[i], x->bytes[i], type);
   }
   return HP_OK;
 }
@@ -107,8 +107,8 @@ void measured_operands_close(measured_operands *x) {
 }
 
 /* Where the next run has operand i. */
-static void *place(const measured_operands *x, const engine_measure *r, int i) {
-  size_t step = whole_lines(r->need[i]), places = 1;
+static void *find_operand(const measured_operands *x, const engine_measure *r, int i) {
+  size_t step = round_up_to_line(r->need[i]), places = 1;
   if (x->cold) places += (x->bytes[i] - r->need[i]) / step;
   return (char *)x->at[i] + (size_t)x->runs % places * step;
 }
@@ -116,7 +116,7 @@ static void *place(const measured_operands *x, const engine_measure *r, int i) {
 /* --- turns ------------------------------------------------------------------------------------ */
 
 /* One thread is timed by its own clock, which stands still while the machine serves others. */
-static double now_s(const pool *threads) {
+static double read_clock_s(const pool *threads) {
   struct timespec t;
   if (pool_size(threads) > 1) return time_now_s();
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -124,14 +124,14 @@ static double now_s(const pool *threads) {
 }
 
 /* Seconds of one run, of n. */
-static hp_status run(const engine_measure *r, const measured_entrant *e, measured_operands *x,
-                     pool *threads, int n, double *seconds) {
-  double start = now_s(threads);
+static hp_status run_once(const engine_measure *r, const measured_entrant *e, measured_operands *x,
+                          pool *threads, int n, double *seconds) {
+  double start = read_clock_s(threads);
   for (int i = 0; i < n; i++, x->runs++) {
-    gemm_args args = {place(x, r, 0), place(x, r, 1), place(x, r, 2), NULL};
+    gemm_args args = {find_operand(x, r, 0), find_operand(x, r, 1), find_operand(x, r, 2), NULL};
     HP_TRY(e->engine->run(&r->q, &args, threads, x->at[3]));
   }
-  *seconds = (now_s(threads) - start) / n;
+  *seconds = (read_clock_s(threads) - start) / n;
   return HP_OK;
 }
 
@@ -140,11 +140,11 @@ hp_status engine_measure_round(engine_measure *r, measured_operands *x, pool *th
     measured_entrant *e = &r->e[i];
     double s;
     if (!e->repeat) {
-      HP_TRY(run(r, e, x, threads, 1, &s));
-      HP_TRY(run(r, e, x, threads, 1, &s));
+      HP_TRY(run_once(r, e, x, threads, 1, &s));
+      HP_TRY(run_once(r, e, x, threads, 1, &s));
       e->repeat = 1 + (int)(turn_s / (s > 0 ? s : turn_s));
     }
-    HP_TRY(run(r, e, x, threads, e->repeat, &e->seconds[r->turn]));
+    HP_TRY(run_once(r, e, x, threads, e->repeat, &e->seconds[r->turn]));
   }
   r->turn++;
   return HP_OK;
@@ -183,7 +183,7 @@ void engine_measure_drop(engine_measure *r, double most) {
   r->entrants = kept;
 }
 
-static double least_seconds(const engine_measure *r, int e) {
+static double find_least_seconds(const engine_measure *r, int e) {
   double least = r->e[e].seconds[0];
   for (int i = 1; i < r->turn; i++)
     if (r->e[e].seconds[i] < least) least = r->e[e].seconds[i];
@@ -195,7 +195,8 @@ const gemm_engine *engine_measure_winner(const engine_measure *r) {
   int winner = 0;
   double least = enough;
   for (int i = 1; i < r->entrants; i++) {
-    double ratio = engine_measure_ratio(r, i), best = least_seconds(r, i) / least_seconds(r, 0);
+    double ratio = engine_measure_ratio(r, i),
+           best = find_least_seconds(r, i) / find_least_seconds(r, 0);
     if (best > ratio) ratio = best;
     if (ratio < least) least = ratio, winner = i;
   }

@@ -4,17 +4,18 @@
 
 #if !ENGINE_HAS_DNNL
 
-static bool available(void) { return false; }
-static const char *version(void) { return ""; }
-static bool supports(const gemm_query *q) {
+static bool is_available(void) { return false; }
+static const char *get_version(void) { return ""; }
+static bool supports_query(const gemm_query *q) {
   (void)q;
   return false;
 }
-static size_t workspace(const gemm_query *q, int threads) {
+static size_t get_no_workspace(const gemm_query *q, int threads) {
   (void)q, (void)threads;
   return 0;
 }
-static hp_status run(const gemm_query *q, const gemm_args *args, pool *threads, void *work) {
+static hp_status run_product(const gemm_query *q, const gemm_args *args, pool *threads,
+                             void *work) {
   (void)q, (void)args, (void)threads, (void)work;
   HP_FAIL(HP_ERR_UNSUPPORTED, "gemm engine \"onednn\" was not built: install libdnnl-dev and build "
                               "again, or use the engine \"packed\"");
@@ -23,10 +24,10 @@ static hp_status run(const gemm_query *q, const gemm_args *args, pool *threads, 
 const gemm_engine engine_onednn = {
     .name = "onednn",
     .about = "oneDNN, f32 and bf16: built without its headers (libdnnl-dev)",
-    .available = available,
-    .version = version,
-    .supports = supports,
-    .workspace = workspace,
-    .run = run,
+    .available = is_available,
+    .version = get_version,
+    .supports = supports_query,
+    .workspace = get_no_workspace,
+    .run = run_product,
 };
 #endif

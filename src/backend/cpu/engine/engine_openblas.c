@@ -18,7 +18,7 @@ static struct {
   char *(*config)(void);
 } lib = {.once = PTHREAD_ONCE_INIT};
 
-static void load(void) {
+static void load_library(void) {
   void *so = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
   if (!so) return;
   *(void **)&lib.set_threads = dlsym(so, "openblas_set_num_threads");
@@ -27,16 +27,17 @@ static void load(void) {
   if (!lib.set_threads || !lib.config) lib.sgemm = NULL;
 }
 
-static bool available(void) {
-  pthread_once(&lib.once, load);
+static bool is_available(void) {
+  pthread_once(&lib.once, load_library);
   return lib.sgemm;
 }
 
-static const char *version(void) { return lib.config(); }
+static const char *get_version(void) { return lib.config(); }
 
 /* Leading dimension of a matrix with `rows` x `cols`, and whether it is stored transposed; 0 when
  * it has no unit stride or does not fit an int. */
-static int leading(int64_t rows, int64_t cols, int64_t s_row, int64_t s_col, bool *transposed) {
+static int find_leading_dim(int64_t rows, int64_t cols, int64_t s_row, int64_t s_col,
+                            bool *transposed) {
   *transposed = !(s_col == 1 || cols == 1) || (rows == 1 && s_row == 1 && s_col != 1);
   int64_t unit = *transposed ? s_row : s_col, ld = *transposed ? s_col : s_row;
   int64_t width = *transposed ? rows : cols, height = *transposed ? cols : rows;
@@ -45,27 +46,27 @@ static int leading(int64_t rows, int64_t cols, int64_t s_row, int64_t s_col, boo
   return ld > INT32_MAX ? 0 : (int)ld;
 }
 
-static bool supports(const gemm_query *query) {
+static bool supports_query(const gemm_query *query) {
   gemm_query transposed = engine_row_major(query, NULL), *q = &transposed;
   bool ta, tb, tc;
   return q->a_type == HP_F32 && q->b_type == HP_F32 && q->c_type == HP_F32 && !q->b_strip &&
          !q->bias && q->m > 0 && q->n > 0 && q->k > 0 && q->m <= INT32_MAX && q->n <= INT32_MAX &&
-         q->k <= INT32_MAX && leading(q->m, q->k, q->a_m, q->a_k, &ta) &&
-         leading(q->k, q->n, q->b_k, q->b_n, &tb) && leading(q->m, q->n, q->c_m, q->c_n, &tc) &&
-         !tc;
+         q->k <= INT32_MAX && find_leading_dim(q->m, q->k, q->a_m, q->a_k, &ta) &&
+         find_leading_dim(q->k, q->n, q->b_k, q->b_n, &tb) &&
+         find_leading_dim(q->m, q->n, q->c_m, q->c_n, &tc) && !tc;
 }
 
-static size_t no_workspace(const gemm_query *q, int threads) {
+static size_t get_no_workspace(const gemm_query *q, int threads) {
   (void)q, (void)threads;
   return 0;
 }
 
-static hp_status share(const gemm_query *q, const gemm_args *args, int thread) {
+static hp_status run_share(const gemm_query *q, const gemm_args *args, int thread) {
   (void)thread;
   bool ta, tb, tc;
-  int lda = leading(q->m, q->k, q->a_m, q->a_k, &ta),
-      ldb = leading(q->k, q->n, q->b_k, q->b_n, &tb),
-      ldc = leading(q->m, q->n, q->c_m, q->c_n, &tc);
+  int lda = find_leading_dim(q->m, q->k, q->a_m, q->a_k, &ta),
+      ldb = find_leading_dim(q->k, q->n, q->b_k, q->b_n, &tb),
+      ldc = find_leading_dim(q->m, q->n, q->c_m, q->c_n, &tc);
   int64_t items = gemm_items(q);
   for (int64_t i = 0; i < items; i++) {
     int64_t at[3];
@@ -78,18 +79,19 @@ static hp_status share(const gemm_query *q, const gemm_args *args, int thread) {
   return HP_OK;
 }
 
-static hp_status run(const gemm_query *q, const gemm_args *args, pool *threads, void *work) {
+static hp_status run_product(const gemm_query *q, const gemm_args *args, pool *threads,
+                             void *work) {
   (void)work;
   lib.set_threads(1); /* the threads are the pool's */
-  return engine_split_run(q, args, threads, share);
+  return engine_split_run(q, args, threads, run_share);
 }
 
 const gemm_engine engine_openblas = {
     .name = "openblas",
     .about = "OpenBLAS, f32",
-    .available = available,
-    .version = version,
-    .supports = supports,
-    .workspace = no_workspace,
-    .run = run,
+    .available = is_available,
+    .version = get_version,
+    .supports = supports_query,
+    .workspace = get_no_workspace,
+    .run = run_product,
 };

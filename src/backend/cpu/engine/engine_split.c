@@ -12,7 +12,7 @@ typedef struct {
   int64_t size, unit, parts; /* of the dim that is cut; shares are whole units */
 } split;
 
-static const void *moved(const void *p, hp_dtype type, int64_t elements) {
+static const void *offset_elements(const void *p, hp_dtype type, int64_t elements) {
   return (const char *)p + elements * (int64_t)dtype_size(type);
 }
 
@@ -30,8 +30,8 @@ static hp_status run_part(void *ctx, int64_t part) {
   if (s->cut == CUT_ROWS) q.m = to - from;
   else if (s->cut == CUT_COLS) q.n = to - from;
   else q.batch[s->cut].size = to - from;
-  x.a = moved(x.a, q.a_type, from * step.a);
-  x.b = moved(x.b, q.b_type, from * step.b);
+  x.a = offset_elements(x.a, q.a_type, from * step.a);
+  x.b = offset_elements(x.b, q.b_type, from * step.b);
   x.c = (char *)x.c + from * step.c * (int64_t)dtype_size(q.c_type);
   if (x.bias && s->cut == CUT_COLS) x.bias += from;
   return s->share(&q, &x, (int)part);

@@ -5,14 +5,14 @@
 
 #include <string.h>
 
-static bool always(void) { return true; }
-static const char *own_version(void) { return HP_VERSION; }
+static bool is_always_available(void) { return true; }
+static const char *get_own_version(void) { return HP_VERSION; }
 static bool any_query(const gemm_query *q) {
   (void)q;
   return true;
 }
 
-static size_t packed_workspace(const gemm_query *q, int threads) {
+static size_t get_packed_workspace(const gemm_query *q, int threads) {
   return gemm_packed_workspace(cpu_best_isa(), q, threads);
 }
 static hp_status packed_run(const gemm_query *q, const gemm_args *args, pool *threads, void *work) {
@@ -23,14 +23,14 @@ const gemm_engine engine_packed = {
     .name = "packed",
     .about = "our own: one FMA chain per element, the same bits everywhere",
     .exact = true,
-    .available = always,
-    .version = own_version,
+    .available = is_always_available,
+    .version = get_own_version,
     .supports = any_query,
-    .workspace = packed_workspace,
+    .workspace = get_packed_workspace,
     .run = packed_run,
 };
 
-static size_t scalar_workspace(const gemm_query *q, int threads) {
+static size_t get_scalar_workspace(const gemm_query *q, int threads) {
   (void)q, (void)threads;
   return 0;
 }
@@ -43,10 +43,10 @@ const gemm_engine engine_scalar = {
     .name = "scalar",
     .about = "a plain loop, the reference for the others",
     .exact = true,
-    .available = always,
-    .version = own_version,
+    .available = is_always_available,
+    .version = get_own_version,
     .supports = any_query,
-    .workspace = scalar_workspace,
+    .workspace = get_scalar_workspace,
     .run = scalar_run,
 };
 

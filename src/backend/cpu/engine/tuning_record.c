@@ -44,7 +44,8 @@ const gemm_engine *tuning_record_find(const tuning_record *p, const char *produc
   return map_get(&p->of, product, strlen(product), &i) ? p->at.at[i].engine : NULL;
 }
 
-static hp_status add(tuning_record *p, const char *product, size_t n, const gemm_engine *engine) {
+static hp_status add_engine(tuning_record *p, const char *product, size_t n,
+                            const gemm_engine *engine) {
   uint32_t i;
   if (map_get(&p->of, product, n, &i)) {
     p->at.at[i].engine = engine;
@@ -57,7 +58,7 @@ static hp_status add(tuning_record *p, const char *product, size_t n, const gemm
 }
 
 hp_status tuning_record_add(tuning_record *p, const char *product, const gemm_engine *engine) {
-  return add(p, product, strlen(product), engine);
+  return add_engine(p, product, strlen(product), engine);
 }
 
 void tuning_record_print(const tuning_record *p, str *out) {
@@ -83,7 +84,7 @@ static hp_status parse_line(const char *line, size_t n, const char *name, int nu
 }
 
 /* Adds them to p, or, where it is NULL, looks whether all are sound. */
-static hp_status parse(tuning_record *p, const char *text, size_t n, const char *name) {
+static hp_status parse_record(tuning_record *p, const char *text, size_t n, const char *name) {
   int number = 1;
   for (const char *line = text, *end; line < text + n; line = end + 1, number++) {
     engine_pick one;
@@ -91,12 +92,12 @@ static hp_status parse(tuning_record *p, const char *text, size_t n, const char 
     end = memchr(line, '\n', (size_t)(text + n - line));
     if (!end) end = text + n;
     HP_TRY(parse_line(line, (size_t)(end - line), name, number, &one, &product));
-    if (p) HP_TRY(add(p, one.product, product, one.engine));
+    if (p) HP_TRY(add_engine(p, one.product, product, one.engine));
   }
   return HP_OK;
 }
 
 hp_status tuning_record_parse(tuning_record *p, const char *text, size_t n, const char *name) {
-  HP_TRY(parse(NULL, text, n, name));
-  return parse(p, text, n, name);
+  HP_TRY(parse_record(NULL, text, n, name));
+  return parse_record(p, text, n, name);
 }

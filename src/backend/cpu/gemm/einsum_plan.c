@@ -35,35 +35,35 @@ typedef struct {
   einsum_sizes sizes;
 } problem;
 
-static int64_t stride_of(const char *letters, const einsum_tensor *t, char letter) {
+static int64_t find_stride(const char *letters, const einsum_tensor *t, char letter) {
   const char *at = strchr(letters, letter);
   return at ? t->stride[at - letters] : 0;
 }
 
-static span span_of(const problem *p, char letter) {
+static span make_span(const problem *p, char letter) {
   return (span){.size = einsum_size(&p->sizes, letter),
-                .a = stride_of(p->eq->a, p->a, letter),
-                .b = stride_of(p->eq->b, p->b, letter),
-                .c = stride_of(p->eq->out, p->out, letter)};
+                .a = find_stride(p->eq->a, p->a, letter),
+                .b = find_stride(p->eq->b, p->b, letter),
+                .c = find_stride(p->eq->out, p->out, letter)};
 }
 
 /* The letters of a role in the order of `order`, without those of size 1. */
-static spans spans_of(const problem *p, const char *order, einsum_role role) {
+static spans make_spans(const problem *p, const char *order, einsum_role role) {
   spans s = {0};
   for (const char *c = order; *c; c++)
     if (einsum_letter_role(p->eq, *c) == role && einsum_size(&p->sizes, *c) != 1)
-      s.at[s.n++] = span_of(p, *c);
+      s.at[s.n++] = make_span(p, *c);
   return s;
 }
 
 /* The summed letters in the order of the chain. */
-static spans inner_spans(const problem *p) {
+static spans make_inner_spans(const problem *p) {
   spans s = {0};
   for (const char *c = p->eq->a; *c; c++)
-    if (!strchr(p->eq->out, *c) && einsum_size(&p->sizes, *c) != 1) s.at[s.n++] = span_of(p, *c);
+    if (!strchr(p->eq->out, *c) && einsum_size(&p->sizes, *c) != 1) s.at[s.n++] = make_span(p, *c);
   for (const char *c = p->eq->b; *c; c++)
     if (einsum_letter_role(p->eq, *c) == EINSUM_SUM_B && einsum_size(&p->sizes, *c) != 1)
-      s.at[s.n++] = span_of(p, *c);
+      s.at[s.n++] = make_span(p, *c);
   return s;
 }
 
@@ -72,7 +72,7 @@ static bool is_run(const span *outer, const span *inner) {
          outer->c == inner->c * inner->size;
 }
 
-static spans merged(const spans *s) {
+static spans merge_spans(const spans *s) {
   spans m = {0};
   for (int i = 0; i < s->n; i++) {
     span x = s->at[i];
@@ -96,14 +96,14 @@ typedef enum { COPY_A = 1, COPY_B = 2, COPY_C = 4, WAYS = 8 } copies;
 
 /* The strides that a copied tensor gets: dense, group by group, the last group fastest. */
 enum { IN_A, IN_B, IN_C };
-static int64_t *stride_in(span *s, int tensor) {
+static int64_t *get_stride(span *s, int tensor) {
   return tensor == IN_A ? &s->a : tensor == IN_B ? &s->b : &s->c;
 }
 static void make_dense(spans *const group[3], int tensor) {
   int64_t stride = 1;
   for (int g = 2; g >= 0; g--)
     for (int i = group[g]->n - 1; i >= 0; i--) {
-      int64_t *s = stride_in(&group[g]->at[i], tensor);
+      int64_t *s = get_stride(&group[g]->at[i], tensor);
       if (*s == 0) continue; /* the letter is not in the tensor */
       *s = stride;
       stride *= group[g]->at[i].size;
@@ -118,7 +118,7 @@ static bool inner_is_fastest(const groups *g, int tensor) {
   for (int k = 0; k < 4; k++)
     for (int i = 0; i < all[k]->n; i++) {
       span x = all[k]->at[i];
-      int64_t s = *stride_in(&x, tensor);
+      int64_t s = *get_stride(&x, tensor);
       if (s == 0 || s >= best) continue;
       best = s;
       inner = k == 3;
@@ -128,13 +128,13 @@ static bool inner_is_fastest(const groups *g, int tensor) {
 
 /* Letters in the orders that suit the copies of `way`, strides as they are after those copies.
  * Rows follow the tensor that is not copied, so that both agree. */
-static groups groups_of(const problem *p, int way, groups *before) {
+static groups make_groups(const problem *p, int way, groups *before) {
   const char *rows = way & COPY_C ? p->eq->a : p->eq->out,
              *cols = way & COPY_C ? p->eq->b : p->eq->out;
-  *before = (groups){.batch = spans_of(p, p->eq->out, EINSUM_BATCH),
-                     .row = spans_of(p, rows, EINSUM_ROW),
-                     .col = spans_of(p, cols, EINSUM_COL),
-                     .inner = inner_spans(p)};
+  *before = (groups){.batch = make_spans(p, p->eq->out, EINSUM_BATCH),
+                     .row = make_spans(p, rows, EINSUM_ROW),
+                     .col = make_spans(p, cols, EINSUM_COL),
+                     .inner = make_inner_spans(p)};
   groups g = *before;
   if (way & COPY_A) {
     bool inner = inner_is_fastest(before, IN_A);
@@ -189,8 +189,8 @@ static int64_t take_strips(spans *s, span *n) {
 /* The product and its loops: of rows and columns the longest run, of the summed letters the last,
  * what is left of rows and columns as batch, of the summed letters as loops. */
 static void build_product(const groups *g, einsum_plan *plan) {
-  spans batch = merged(&g->batch), row = merged(&g->row), col = merged(&g->col),
-        inner = merged(&g->inner);
+  spans batch = merge_spans(&g->batch), row = merge_spans(&g->row), col = merge_spans(&g->col),
+        inner = merge_spans(&g->inner);
   span m = take_largest(&row), n, k = {.size = 1};
   if (is_empty(g)) k.size = inner.n = 0; /* nothing to write, or sums of nothing */
   else if (inner.n > 0) k = inner.at[--inner.n];
@@ -224,8 +224,8 @@ static int64_t loop_count(const einsum_plan *p) {
   return n;
 }
 
-static double larger(double a, double b) { return a > b ? a : b; }
-static double round16(double x) { return (double)(((int64_t)x + 15) / 16 * 16); }
+static double max_double(double a, double b) { return a > b ? a : b; }
+static double round_up_to_16(double x) { return (double)(((int64_t)x + 15) / 16 * 16); }
 
 /* Estimated cycles of the products, by the rates of the packed engine on one core: 16 FMAs a cycle
  * on full tiles, packing by the element (slow when it must gather), C once per loop, and fixed
@@ -233,7 +233,8 @@ static double round16(double x) { return (double)(((int64_t)x + 15) / 16 * 16); 
 static double product_cost(const einsum_plan *p) {
   const gemm_query *q = &p->gemm;
   double m = (double)q->m, n = (double)q->n, k = (double)q->k;
-  double tiles = larger(m, 4) * round16(n), turned = larger(n, 4) * round16(m);
+  double tiles = max_double(m, 4) * round_up_to_16(n),
+         turned = max_double(n, 4) * round_up_to_16(m);
   double cost = (tiles < turned ? tiles : turned) * k / 16;
   cost += m * k * (q->a_m == 1 || q->a_k == 1 ? 0.7 : 3);
   cost += k * n * (q->b_n == 1 || q->b_k == 1 ? 0.7 : 3);
@@ -251,10 +252,10 @@ static gemm_copy build_move(const groups *before, const groups *after, int tenso
   for (int g = 0; g < 4; g++)
     for (int i = 0; i < x[g]->n; i++) {
       span f = x[g]->at[i], t = y[g]->at[i];
-      if (*stride_in(&t, tensor) == 0) continue;
+      if (*get_stride(&t, tensor) == 0) continue;
       c.dim[c.rank].size = f.size;
-      c.dim[c.rank].from = *stride_in(&f, tensor);
-      c.dim[c.rank++].to = *stride_in(&t, tensor);
+      c.dim[c.rank].from = *get_stride(&f, tensor);
+      c.dim[c.rank++].to = *get_stride(&t, tensor);
       *elements *= f.size;
     }
   return c;
@@ -267,7 +268,7 @@ static size_t align_up(size_t n) { return (n + GEMM_ALIGN - 1) / GEMM_ALIGN * GE
 static bool build_way(const problem *p, int way, const einsum_options *options, einsum_plan *plan,
                       double *cost) {
   enum { COPY_CYCLES = 2 }; /* per element, also where the copy transposes */
-  groups before, after = groups_of(p, way, &before);
+  groups before, after = make_groups(p, way, &before);
   *plan = (einsum_plan){.eq = *p->eq, .options = *options};
   build_product(&after, plan);
   plan->copy_a = way & COPY_A, plan->copy_b = way & COPY_B, plan->copy_c = way & COPY_C;
@@ -395,7 +396,7 @@ bool einsum_supports(const einsum_plan *p, const gemm_engine *engine) {
 }
 
 /* The copies there and back have the same dims. */
-static gemm_copy reversed(const gemm_copy *c) {
+static gemm_copy reverse_copy(const gemm_copy *c) {
   gemm_copy r = *c;
   r.from_type = c->to_type;
   r.to_type = c->from_type;
@@ -427,7 +428,7 @@ static hp_status run_products(const einsum_plan *p, const gemm_engine *engine, c
 }
 
 /* The next `bytes` of work memory; the address stays where there are none, as work may be NULL. */
-static char *take(char **work, size_t bytes) {
+static char *take_bytes(char **work, size_t bytes) {
   char *at = *work;
   if (bytes) *work += bytes;
   return at;
@@ -435,12 +436,12 @@ static char *take(char **work, size_t bytes) {
 
 hp_status einsum_run(const einsum_plan *p, const gemm_engine *engine, const void *a, const void *b,
                      void *out, pool *threads, void *work) {
-  char *rest = work, *wa = take(&rest, p->a_bytes), *wb = take(&rest, p->b_bytes);
-  char *wc = take(&rest, p->c_bytes);
+  char *rest = work, *wa = take_bytes(&rest, p->a_bytes), *wb = take_bytes(&rest, p->b_bytes);
+  char *wc = take_bytes(&rest, p->c_bytes);
   if (p->copy_a) gemm_copy_run(&p->move_a, a, wa, threads);
   if (p->copy_b) gemm_copy_run(&p->move_b, b, wb, threads);
   if (p->copy_c && p->options.accumulate) {
-    gemm_copy load = reversed(&p->move_c);
+    gemm_copy load = reverse_copy(&p->move_c);
     gemm_copy_run(&load, out, wc, threads);
   }
   HP_TRY(run_products(p, engine, p->copy_a ? wa : a, p->copy_b ? wb : b, p->copy_c ? wc : out,

@@ -94,13 +94,13 @@ hp_status gemm_check(const gemm_query *q) {
 
 /* --- the scalar loop -------------------------------------------------------------------------- */
 
-static float load(const void *p, hp_dtype type, int64_t i) {
+static float load_element(const void *p, hp_dtype type, int64_t i) {
   if (type == HP_F32) return ((const float *)p)[i];
   uint16_t h = ((const uint16_t *)p)[i];
   return type == HP_BF16 ? bf16_to_f32(h) : f16_to_f32(h);
 }
 
-static void store(void *p, hp_dtype type, int64_t i, float x) {
+static void store_element(void *p, hp_dtype type, int64_t i, float x) {
   if (type == HP_F32) ((float *)p)[i] = x;
   else ((uint16_t *)p)[i] = type == HP_BF16 ? f32_to_bf16(x) : f32_to_f16(x);
 }
@@ -112,12 +112,12 @@ typedef struct {
 
 /* An element of A or B. */
 static float load_factor(const gemm_query *q, const void *p, hp_dtype type, int64_t i) {
-  float x = load(p, type, i);
+  float x = load_element(p, type, i);
   return q->rounded ? bf16_to_f32(f32_to_bf16(x)) : x;
 }
 
 /* Row `part % m` of batch item `part / m`. */
-static void scalar_row(void *ctx, int64_t part) {
+static void compute_scalar_row(void *ctx, int64_t part) {
   const gemm_query *q = ((scalar_job *)ctx)->q;
   const gemm_args *x = ((scalar_job *)ctx)->args;
   int64_t i = part % q->m, at[3];
@@ -125,18 +125,18 @@ static void scalar_row(void *ctx, int64_t part) {
   int64_t a = at[0] + i * q->a_m, b = at[1], c = at[2] + i * q->c_m;
   for (int64_t j = 0; j < q->n; j++) {
     int64_t to = c + j * q->c_n;
-    float s = q->accumulate ? load(x->c, q->c_type, to) : 0.0f;
+    float s = q->accumulate ? load_element(x->c, q->c_type, to) : 0.0f;
     for (int64_t k = 0; k < q->k; k++)
       s = fmaf(load_factor(q, x->a, q->a_type, a + k * q->a_k),
                load_factor(q, x->b, q->b_type, b + gemm_b_at(q, k, j)), s);
     s *= q->alpha;
     if (q->bias) s += x->bias[j];
-    store(x->c, q->c_type, to, s);
+    store_element(x->c, q->c_type, to, s);
   }
 }
 
 void gemm_scalar_run(const gemm_query *q, const gemm_args *args, pool *threads) {
   scalar_job job = {q, args};
   int64_t rows = q->m * gemm_items(q);
-  if (rows > 0) pool_run(threads, rows, scalar_row, &job);
+  if (rows > 0) pool_run(threads, rows, compute_scalar_row, &job);
 }

@@ -21,7 +21,7 @@ static void swap_dims(gemm_copy *c, int i, int j) {
 
 /* Without dims of size 1, neighbours that are one run in both tensors made one, at least two dims.
  */
-static gemm_copy simplified(const gemm_copy *given) {
+static gemm_copy simplify_copy(const gemm_copy *given) {
   gemm_copy c = *given;
   c.rank = 0;
   for (int i = 0; i < given->rank; i++) {
@@ -55,12 +55,12 @@ static void order_dims(gemm_copy *c) {
     if (c->dim[i].size == 1) c->dim[i].from = c->dim[i].to = 0;
 }
 
-static float load(const void *p, hp_dtype type) {
+static float load_element(const void *p, hp_dtype type) {
   if (type == HP_F32) return *(const float *)p;
   uint16_t h = *(const uint16_t *)p;
   return type == HP_BF16 ? bf16_to_f32(h) : f16_to_f32(h);
 }
-static void store(void *p, hp_dtype type, float x) {
+static void store_element(void *p, hp_dtype type, float x) {
   if (type == HP_F32) *(float *)p = x;
   else *(uint16_t *)p = type == HP_BF16 ? f32_to_bf16(x) : f32_to_f16(x);
 }
@@ -80,7 +80,7 @@ static void copy_tile(const gemm_copy *c, const char *from, char *to, int64_t ro
       for (int64_t j = 0; j < cols; j++) memcpy(y + j * tc, x + j * fc, 2);
     else
       for (int64_t j = 0; j < cols; j++)
-        store(y + j * tc, c->to_type, load(x + j * fc, c->from_type) * c->alpha);
+        store_element(y + j * tc, c->to_type, load_element(x + j * fc, c->from_type) * c->alpha);
   }
 }
 
@@ -116,7 +116,7 @@ static void copy_part(void *ctx, int64_t part) {
 void gemm_copy_run(const gemm_copy *given, const void *from, void *to, pool *threads) {
   for (int i = 0; i < given->rank; i++)
     if (given->dim[i].size == 0) return;
-  job w = {.c = simplified(given), .from = from, .to = to};
+  job w = {.c = simplify_copy(given), .from = from, .to = to};
   order_dims(&w.c);
   int64_t outer = 1, rows = w.c.dim[w.c.rank - 2].size, cols = w.c.dim[w.c.rank - 1].size;
   for (int d = 0; d < w.c.rank - 2; d++) outer *= w.c.dim[d].size;

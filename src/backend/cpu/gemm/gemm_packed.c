@@ -45,7 +45,7 @@ typedef struct {
 
 /* Widened to f32, or for two operands of bf16, rounded ones too, the instructions that the CPU has
  * for them: but few rows that meet a B without strips are widened. */
-static const gemm_kernels *kernels_of(cpu_isa isa, const gemm_query *q, bool stream) {
+static const gemm_kernels *choose_kernels(cpu_isa isa, const gemm_query *q, bool stream) {
   bool halves = q->rounded || (q->a_type == HP_BF16 && q->b_type == HP_BF16);
   if (halves && (!stream || q->b_strip) && isa == ISA_AVX512_BF16) return &gemm_kernels_dot;
   static const gemm_kernels *const table[ISA_COUNT] = {[ISA_PLAIN] = &gemm_kernels_plain,
@@ -59,7 +59,7 @@ static int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t round_up(int64_t a, int64_t to) { return div_up(a, to) * to; }
 /* A block of about `most`, in multiples of unit, such that all blocks of n are nearly alike. */
-static int64_t even_block(int64_t n, int64_t most, int64_t unit) {
+static int64_t choose_even_block(int64_t n, int64_t most, int64_t unit) {
   if (n <= most) return round_up(n > 0 ? n : 1, unit);
   return round_up(div_up(n, div_up(n, most)), unit);
 }
@@ -71,7 +71,7 @@ static void swap_i64(int64_t *a, int64_t *b) {
 }
 
 /* C^T = B^T A^T: the same products, so the same bits. */
-static void exchange(gemm_query *q) {
+static void transpose_product(gemm_query *q) {
   swap_i64(&q->m, &q->n);
   swap_i64(&q->a_m, &q->b_n);
   swap_i64(&q->a_k, &q->b_k);
@@ -84,12 +84,12 @@ static void exchange(gemm_query *q) {
 
 /* True when few rows meet a B with unit stride along k or n, whose packing would not pay; what is
  * to be rounded is packed. */
-static bool streams(const gemm_query *q) {
+static bool streams_b(const gemm_query *q) {
   return q->m <= GEMM_ROWS_MAX && q->n > q->m && (q->b_k == 1 || q->b_n == 1) && !q->rounded;
 }
 
 /* Strides along dims of one element mean nothing: give them values that allow the fast ways. */
-static void normalize(plan *p) {
+static void normalize_strides(plan *p) {
   gemm_query *q = &p->q;
   if (q->n == 1) q->c_n = q->b_n = 1;
   if (q->m == 1) q->c_m = q->a_m = 1;
@@ -98,21 +98,21 @@ static void normalize(plan *p) {
     if (q->a_m != 1) q->a_k = 1;
   }
   gemm_query other = *q;
-  exchange(&other);
+  transpose_product(&other);
   if (q->b_strip) { /* strips are B's */
     p->stream = q->m <= GEMM_ROWS_MAX && !q->rounded;
     return;
   }
-  if ((streams(&other) && !streams(q)) || (q->c_n != 1 && q->c_m == 1 && !streams(q))) {
+  if ((streams_b(&other) && !streams_b(q)) || (q->c_n != 1 && q->c_m == 1 && !streams_b(q))) {
     *q = other;
     p->swapped = true;
   }
-  p->stream = streams(q);
+  p->stream = streams_b(q);
 }
 
 bool gemm_reads_once(const gemm_query *q) {
   plan p = {.q = *q};
-  normalize(&p);
+  normalize_strides(&p);
   return p.stream;
 }
 
@@ -160,16 +160,16 @@ static void plan_blocks(plan *p) {
   p->scratch = q->c_type != HP_F32 || q->c_n != 1;
   p->direct = q->b_strip && q->b_type == p->kernels->own && q->b_k == GEMM_STRIP &&
               q->k % per_lane == 0 && !q->rounded;
-  p->kc = even_block(q->k, (int64_t)p->kernels->steps * per_lane, per_lane);
+  p->kc = choose_even_block(q->k, (int64_t)p->kernels->steps * per_lane, per_lane);
   int64_t steps = p->kc / per_lane;
   p->carry = p->scratch && p->kc < q->k;
   p->finish = p->scratch || q->alpha != 1 || q->bias;
   int64_t most = p->kernels->a_lanes / steps;
-  p->mc = even_block(rows, rows <= most ? rows : p->kernels->mc, mr);
+  p->mc = choose_even_block(rows, rows <= most ? rows : p->kernels->mc, mr);
   p->mb = p->carry ? round_up(CARRY_ROWS, p->mc) : INT64_MAX;
   p->once = min_i64(p->mb, rows) <= p->mc;
   int64_t wide = p->direct || p->once ? cols : B_LANES / round_up(steps, 512);
-  p->nc = even_block(cols, p->carry ? CARRY_COLS : wide, nr);
+  p->nc = choose_even_block(cols, p->carry ? CARRY_COLS : wide, nr);
   int64_t packed = p->direct ? 0 : p->once ? nr : p->nc;
   int64_t scratch = p->carry ? min_i64(p->mb, rows) * p->nc : mr * nr;
   lay_out(p, p->mc * GEMM_PITCH, steps * packed, p->scratch ? scratch : 0);
@@ -177,8 +177,8 @@ static void plan_blocks(plan *p) {
 
 static void plan_make(cpu_isa isa, const gemm_query *q, int threads, plan *p) {
   *p = (plan){.q = *q, .items = gemm_items(q)};
-  normalize(p);
-  p->kernels = kernels_of(isa, q, p->stream);
+  normalize_strides(p);
+  p->kernels = choose_kernels(isa, q, p->stream);
   p->unit_m = p->stream ? p->q.m : p->kernels->mr;
   p->unit_n = p->stream ? 4 * p->kernels->nr : p->kernels->nr; /* stream: whole strips */
   p->tiles_m = div_up(p->q.m, p->unit_m);
@@ -190,7 +190,7 @@ static void plan_make(cpu_isa isa, const gemm_query *q, int threads, plan *p) {
 
 static bool is_empty(const gemm_query *q) { return q->m == 0 || q->n == 0 || gemm_items(q) == 0; }
 
-static int64_t regions_of(const plan *p) { return p->items * p->cut_m * p->cut_n; }
+static int64_t count_regions(const plan *p) { return p->items * p->cut_m * p->cut_n; }
 
 size_t gemm_packed_workspace(cpu_isa isa, const gemm_query *q, int threads) {
   if (is_empty(q)) return 0;
@@ -208,7 +208,7 @@ void gemm_packed_print(cpu_isa isa, const gemm_query *q, int threads, str *out) 
   plan_make(isa, q, threads, &p);
   str_printf(out, "%lld x %lld regions, %lld of %d threads",
              (long long)(p.swapped ? p.cut_n : p.cut_m), (long long)(p.swapped ? p.cut_m : p.cut_n),
-             (long long)min_i64(threads, regions_of(&p)), threads);
+             (long long)min_i64(threads, count_regions(&p)), threads);
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
@@ -236,7 +236,7 @@ typedef struct {
   int64_t m0, m1, n0, n1;
 } region;
 
-static char *at(const void *p, hp_dtype type, int64_t i) {
+static char *get_element(const void *p, hp_dtype type, int64_t i) {
   return (char *)(uintptr_t)p + i * (int64_t)dtype_size(type);
 }
 
@@ -245,9 +245,9 @@ static region region_get(const run *r, int64_t i) {
   const gemm_query *q = &p->q;
   int64_t cuts = p->cut_m * p->cut_n, im = i % cuts / p->cut_n, in = i % p->cut_n, item[3];
   gemm_item(q, i / cuts, item);
-  return (region){.a = at(r->args.a, q->a_type, item[0]),
-                  .b = at(r->args.b, q->b_type, item[1]),
-                  .c = at(r->args.c, q->c_type, item[2]),
+  return (region){.a = get_element(r->args.a, q->a_type, item[0]),
+                  .b = get_element(r->args.b, q->b_type, item[1]),
+                  .c = get_element(r->args.c, q->c_type, item[2]),
                   .m0 = p->tiles_m * im / p->cut_m * p->unit_m,
                   .m1 = min_i64(q->m, p->tiles_m * (im + 1) / p->cut_m * p->unit_m),
                   .n0 = p->tiles_n * in / p->cut_n * p->unit_n,
@@ -255,14 +255,15 @@ static region region_get(const run *r, int64_t i) {
 }
 
 /* Stores finished sums s as rows from m0, columns from n0 of the region's C. */
-static void finish(const run *r, const region *g, const float *s, int64_t lds, int64_t m0,
-                   int64_t n0, int64_t rows, int64_t cols) {
+static void finish_block(const run *r, const region *g, const float *s, int64_t lds, int64_t m0,
+                         int64_t n0, int64_t rows, int64_t cols) {
   const plan *p = r->p;
   const gemm_query *q = &p->q;
   const float *bias = r->args.bias;
   p->kernels->finish(s, lds, rows, cols, q->alpha, bias && p->swapped ? bias + m0 : NULL,
                      bias && !p->swapped ? bias + n0 : NULL,
-                     at(g->c, q->c_type, m0 * q->c_m + n0 * q->c_n), q->c_type, q->c_m, q->c_n);
+                     get_element(g->c, q->c_type, m0 * q->c_m + n0 * q->c_n), q->c_type, q->c_m,
+                     q->c_n);
 }
 
 /* A block of C: rows m0.., columns n0.., its sums over the steps from k0 on, and where they grow.
@@ -273,9 +274,9 @@ typedef struct {
   int64_t ldc;
 } block;
 
-static gemm_source source_a(const run *r, const region *g, const block *x) {
+static gemm_source make_source_a(const run *r, const region *g, const block *x) {
   const gemm_query *q = &r->p->q;
-  return (gemm_source){at(g->a, q->a_type, x->m0 * q->a_m + x->k0 * q->a_k),
+  return (gemm_source){get_element(g->a, q->a_type, x->m0 * q->a_m + x->k0 * q->a_k),
                        q->a_type,
                        x->rows,
                        x->k,
@@ -284,9 +285,9 @@ static gemm_source source_a(const run *r, const region *g, const block *x) {
                        0,
                        q->rounded};
 }
-static gemm_source source_b(const run *r, const region *g, const block *x) {
+static gemm_source make_source_b(const run *r, const region *g, const block *x) {
   const gemm_query *q = &r->p->q;
-  return (gemm_source){at(g->b, q->b_type, gemm_b_at(q, x->k0, x->n0)),
+  return (gemm_source){get_element(g->b, q->b_type, gemm_b_at(q, x->k0, x->n0)),
                        q->b_type,
                        x->cols,
                        x->k,
@@ -297,7 +298,7 @@ static gemm_source source_b(const run *r, const region *g, const block *x) {
 }
 
 /* What to ask for while `tiles` tiles are computed: the lines of x. */
-static gemm_ahead ahead_of(const run *r, const gemm_source *x, int64_t tiles) {
+static gemm_ahead plan_prefetch(const run *r, const gemm_source *x, int64_t tiles) {
   int64_t size = (int64_t)dtype_size(x->type), chunks = tiles * r->p->kernels->mr;
   gemm_ahead a = {.at = x->at,
                   .bytes = x->lanes * size,
@@ -318,12 +319,12 @@ static gemm_ahead ahead_of(const run *r, const gemm_source *x, int64_t tiles) {
 }
 
 /* Where the sums of a block are stored, if its rows are runs there. */
-static gemm_target target_of(const run *r, const region *g, const block *x) {
+static gemm_target make_target(const run *r, const region *g, const block *x) {
   const gemm_query *q = &r->p->q;
   int64_t size = (int64_t)dtype_size(q->c_type);
   if (q->c_n != 1) return (gemm_target){0};
-  return (gemm_target){at(g->c, q->c_type, x->m0 * q->c_m + x->n0), q->c_m * size, x->cols * size,
-                       false};
+  return (gemm_target){get_element(g->c, q->c_type, x->m0 * q->c_m + x->n0), q->c_m * size,
+                       x->cols * size, false};
 }
 
 /* Packed rows times packed columns over one k block, at whose end sums are finished. */
@@ -332,14 +333,14 @@ static void run_tile(const run *r, const region *g, const float *pa, const gemm_
   const plan *p = r->p;
   const gemm_query *q = &p->q;
   bool first = p->scratch && !p->carry && q->accumulate;
-  gemm_target target = target_of(r, g, x);
+  gemm_target target = make_target(r, g, x);
   if (first)
     p->kernels->start(x->c, x->ldc, x->rows, x->cols,
-                      at(g->c, q->c_type, x->m0 * q->c_m + x->n0 * q->c_n), q->c_type, q->c_m,
-                      q->c_n);
+                      get_element(g->c, q->c_type, x->m0 * q->c_m + x->n0 * q->c_n), q->c_type,
+                      q->c_m, q->c_n);
   p->kernels->block(x->rows, x->cols, div_up(x->k, p->kernels->per_lane), pa, b, x->c, x->ldc,
                     x->k0 > 0 || q->accumulate, &target, ahead);
-  finish(r, g, x->c, x->ldc, x->m0, x->n0, x->rows, x->cols);
+  finish_block(r, g, x->c, x->ldc, x->m0, x->n0, x->rows, x->cols);
 }
 
 /* Sums that are only rounded leave the registers of a tile as what they become. */
@@ -357,7 +358,7 @@ static void run_block(const run *r, const region *g, const float *pa, const gemm
   const gemm_query *q = &p->q;
   bool last = x->k0 + x->k >= q->k, ends = last && ends_in_tiles(p, x);
   if (!p->finish || !last || ends) {
-    gemm_target target = ends ? target_of(r, g, x) : (gemm_target){0};
+    gemm_target target = ends ? make_target(r, g, x) : (gemm_target){0};
     target.ends = ends;
     p->kernels->block(x->rows, x->cols, div_up(x->k, p->kernels->per_lane), pa, b, x->c, x->ldc,
                       x->k0 > 0 || q->accumulate, &target, ahead);
@@ -385,13 +386,13 @@ static void run_panels(const run *r, const region *g, const float *pa, float *pb
     next.n0 += j + nr;
     next.cols = min_i64(nr, all->cols - j - nr);
     if (!p->scratch || p->carry) x.c += j;
-    gemm_source b = source_b(r, g, &x), nb = source_b(r, g, &next);
+    gemm_source b = make_source_b(r, g, &x), nb = make_source_b(r, g, &next);
     float *packed = p->once ? pb : pb + j * steps;
     gemm_columns columns = {packed, GEMM_STRIP * steps, false};
     if (p->direct) columns = (gemm_columns){b.at, p->q.b_strip / per_lane, true};
     else if (pack) p->kernels->pack_panels(packed, &b);
     if ((pack || p->direct) && next.cols > 0)
-      *ahead = ahead_of(r, &nb, div_up(x.rows, p->kernels->mr));
+      *ahead = plan_prefetch(r, &nb, div_up(x.rows, p->kernels->mr));
     run_block(r, g, pa, &columns, &x, ahead);
   }
 }
@@ -402,24 +403,27 @@ static void run_columns(const run *r, const region *g, char *work, int64_t m0, i
   const plan *p = r->p;
   const gemm_query *q = &p->q;
   float *pa = (float *)(void *)(work + p->a_at), *pb = (float *)(void *)(work + p->b_at);
-  float *c = (float *)(void *)(p->scratch ? work + p->c_at : at(g->c, HP_F32, m0 * q->c_m + n0));
+  float *c =
+      (float *)(void *)(p->scratch ? work + p->c_at : get_element(g->c, HP_F32, m0 * q->c_m + n0));
   int64_t ldc = p->carry ? p->nc : p->scratch ? p->kernels->nr : q->c_m;
   if (p->carry && q->accumulate)
-    p->kernels->start(c, ldc, m1 - m0, cols, at(g->c, q->c_type, m0 * q->c_m + n0 * q->c_n),
-                      q->c_type, q->c_m, q->c_n);
+    p->kernels->start(c, ldc, m1 - m0, cols,
+                      get_element(g->c, q->c_type, m0 * q->c_m + n0 * q->c_n), q->c_type, q->c_m,
+                      q->c_n);
   for (int64_t k0 = 0; k0 < q->k || k0 == 0; k0 += p->kc)
     for (int64_t m = m0; m < m1; m += p->mc) {
       block x = {m, min_i64(p->mc, m1 - m), n0, cols, k0, min_i64(p->kc, q->k - k0), c, ldc};
       if (!p->scratch || p->carry) x.c += (m - m0) * ldc;
-      gemm_source a = source_a(r, g, &x);
+      gemm_source a = make_source_a(r, g, &x);
       p->kernels->pack_rows(pa, GEMM_PITCH, &a);
       block next = x;
       next.m0 += p->mc;
       next.rows = min_i64(p->mc, m1 - next.m0);
-      gemm_source na = source_a(r, g, &next);
+      gemm_source na = make_source_a(r, g, &next);
       gemm_ahead ahead = {0};
       if (next.rows > 0)
-        ahead = ahead_of(r, &na, div_up(x.rows, p->kernels->mr) * div_up(cols, p->kernels->nr));
+        ahead =
+            plan_prefetch(r, &na, div_up(x.rows, p->kernels->mr) * div_up(cols, p->kernels->nr));
       run_panels(r, g, pa, pb, &x, m == m0, &ahead);
     }
 }
@@ -448,16 +452,16 @@ static void run_stream(const run *r, const region *g, char *work) {
   for (int64_t n0 = g->n0; n0 < g->n1; n0 += p->nc) {
     int64_t cols = min_i64(p->nc, g->n1 - n0);
     if (q->accumulate)
-      p->kernels->start(c, p->nc, q->m, cols, at(g->c, q->c_type, n0 * q->c_n), q->c_type, q->c_m,
-                        q->c_n);
-    const char *b = at(g->b, q->b_type, gemm_b_at(q, 0, n0));
+      p->kernels->start(c, p->nc, q->m, cols, get_element(g->c, q->c_type, n0 * q->c_n), q->c_type,
+                        q->c_m, q->c_n);
+    const char *b = get_element(g->b, q->b_type, gemm_b_at(q, 0, n0));
     if (q->b_strip)
       p->kernels->rows_strips(q->m, cols, q->k, a, lda, b, q->b_type, q->b_strip, q->b_k, c, p->nc,
                               q->accumulate);
     else
       p->kernels->rows(q->m, cols, q->k, a, lda, b, q->b_type, q->b_k, q->b_n, c, p->nc,
                        q->accumulate);
-    finish(r, g, c, p->nc, 0, n0, q->m, cols);
+    finish_block(r, g, c, p->nc, 0, n0, q->m, cols);
   }
 }
 
@@ -498,7 +502,7 @@ void gemm_packed_run_all(cpu_isa isa, const gemm_query *q, const gemm_args *args
     *r = run_make(isa, &q[i], &args[i], pool_size(threads));
     const plan *p = r->p = &r->made;
     if (p->per_thread > j.per_thread) j.per_thread = p->per_thread;
-    regions += j.regions[j.n++] = regions_of(p);
+    regions += j.regions[j.n++] = count_regions(p);
   }
   if (regions) pool_run(threads, min_i64(pool_size(threads), regions), run_thread, &j);
 }

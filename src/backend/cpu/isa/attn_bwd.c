@@ -61,7 +61,7 @@ static void score_grads(const bwd_keys *w, const bwd_tile *t, int64_t kb, int fr
   }
 }
 
-static void tile_block(const bwd_keys *w, bwd_tile *t, int64_t kb) {
+static void compute_tile_block(const bwd_keys *w, bwd_tile *t, int64_t kb) {
   const attn_job *j = w->j;
   int from, to, lanes = 16 * t->rows.vecs;
   if (!tile_keys(&t->rows, kb, &from, &to)) return;
@@ -93,7 +93,7 @@ static void tile_block(const bwd_keys *w, bwd_tile *t, int64_t kb) {
 }
 
 /* Sum of o * do of a row: 16 chains by column mod 16, then the fixed tree. */
-static float row_delta(const attn_job *j, const void *o, const void *d_o) {
+static float compute_row_delta(const attn_job *j, const void *o, const void *d_o) {
   v16f acc = v16_zero();
   for (int64_t n = j->s->Dv, i = 0; i < n; i += 16)
     acc = v16_fma(v16_load_as(j->o.dtype, o, i, v16_left(n, i)),
@@ -118,7 +118,7 @@ static void load_tile(const bwd_keys *w, bwd_tile *t, float *at) {
   for (int i = 0; i < ATTN_LANES; i++) {
     bool is_row = i < t->rows.n;
     t->lse[i] = is_row ? j->lse_in[t->rows.row[i]] * 0x1.715476p0f : 0;
-    t->delta[i] = is_row ? row_delta(j, o[i], row[i]) : 0;
+    t->delta[i] = is_row ? compute_row_delta(j, o[i], row[i]) : 0;
   }
   if (w->want_q) memset(t->dq, 0, sizeof(float) * (size_t)(ATTN_LANES * Dp));
 }
@@ -133,21 +133,21 @@ static void store_tile(const bwd_keys *w, const bwd_tile *t) {
 }
 
 /* Blocks of keys that the tile meets. */
-static int64_t tile_blocks(const bwd_keys *w, const tile_rows *t) {
+static int64_t count_key_blocks(const bwd_keys *w, const tile_rows *t) {
   int64_t first = t->first > w->from ? t->first : w->from;
   int64_t last = t->last < w->to - 1 ? t->last : w->to - 1;
   return last < first ? 0 : last / ATTN_BLOCK - first / ATTN_BLOCK + 1;
 }
 
 /* How many tiles go together from `first` on: first, first + step, ... */
-static int tiles_of(const bwd_keys *w, int64_t first) {
+static int count_tiles(const bwd_keys *w, int64_t first) {
   int64_t n = attn_div_up(w->j->tiles - first, w->step);
   return n < ATTN_BWD_TILES ? (int)n : ATTN_BWD_TILES;
 }
 
 static void ask_tiles(const bwd_keys *w, int64_t first) {
   const attn_job *j = w->j;
-  for (int i = 0; i < tiles_of(w, first); i++) {
+  for (int i = 0; i < count_tiles(w, first); i++) {
     ask_tile(w->ask, j, &j->q, w->b, w->kv, first + i * w->step, j->s->D);
     ask_tile(w->ask, j, &j->d_o, w->b, w->kv, first + i * w->step, j->s->Dv);
     ask_tile(w->ask, j, &j->o, w->b, w->kv, first + i * w->step, j->s->Dv);
@@ -168,17 +168,17 @@ static void ask_item(const bwd_keys *w) {
 static void run_tiles(const bwd_keys *w, int64_t first, float *at) {
   const attn_job *j = w->j;
   bwd_tile tile[ATTN_BWD_TILES];
-  int n = tiles_of(w, first);
+  int n = count_tiles(w, first);
   int64_t blocks = 0;
   for (int i = 0; i < n; i++) {
     tile_setup(j, w->b, w->kv, first + i * w->step, &tile[i].rows);
-    blocks += tile_blocks(w, &tile[i].rows);
+    blocks += count_key_blocks(w, &tile[i].rows);
   }
   ask_pace(w->ask, blocks * (2 + w->want_q + 2 * w->want_kv));
   for (int i = 0; i < n; i++)
     load_tile(w, &tile[i], at + i * ATTN_LANES * (3 * j->Dp + 2 * j->Dvp));
   for (int64_t kb = w->from; kb < w->to; kb += ATTN_BLOCK)
-    for (int i = 0; i < n; i++) tile_block(w, &tile[i], kb);
+    for (int i = 0; i < n; i++) compute_tile_block(w, &tile[i], kb);
   for (int i = 0; i < n && w->want_q; i++) store_tile(w, &tile[i]);
   ask_all(w->ask);
 }
@@ -201,7 +201,7 @@ static void load_keys(const bwd_keys *w) {
 }
 
 /* Lays out work memory for the keys and returns what is left of it. */
-static float *place(bwd_keys *w, float *at) {
+static float *place_keys(bwd_keys *w, float *at) {
   int64_t Dp = w->j->Dp, Dvp = w->j->Dvp, keys = w->to - w->from;
   w->k = at, w->kt = w->k + keys * Dp, w->dk = w->kt + keys * Dp, w->vt = w->dk + keys * Dp;
   w->dv = w->vt + keys * Dvp, w->p = w->dv + keys * Dvp;
@@ -227,7 +227,7 @@ static bwd_keys find_item(const attn_job *j, int64_t item, ask_list *ask) {
 }
 
 /* Claims the next item and adds what it reads first to the list. */
-static attn_turn claim_ahead(attn_job *j, ask_list *ask) {
+static attn_turn claim_next_item(attn_job *j, ask_list *ask) {
   attn_turn next = attn_claim(j);
   if (next.item >= j->items) return next;
   bwd_keys w = find_item(j, next.item, ask);
@@ -241,13 +241,13 @@ attn_turn ISA_NAME(attn_grads)(attn_job *j, attn_turn turn, float *work) {
   attn_turn next = {-1, false};
   if (!turn.asked) ask_item(&w);
   ask_all(&ask);
-  float *tiles = place(&w, work);
+  float *tiles = place_keys(&w, work);
   load_keys(&w);
   for (int64_t i = w.first, more; i < j->tiles; i = more) {
     more = i + ATTN_BWD_TILES * w.step;
     ask.runs = ask.now = 0;
     if (more < j->tiles) ask_tiles(&w, more);
-    else if (attn_many_left(j)) next = claim_ahead(j, &ask);
+    else if (attn_many_left(j)) next = claim_next_item(j, &ask);
     run_tiles(&w, i, tiles);
   }
   for (int64_t i = w.from; w.want_kv && i < w.to && i < j->s->Tk; i++) {

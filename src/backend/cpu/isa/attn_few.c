@@ -29,7 +29,7 @@ typedef struct {
   float *m, *l, *scale, *q, *sum, *p;
 } few_head;
 
-SIMD few_head head_of(const few_rows *f, int i) {
+SIMD few_head make_head(const few_rows *f, int i) {
   const int64_t Dp = f->j->Dp, Dvp = f->j->Dvp;
   float *at = f->state + i * ATTN_FEW * (3 + Dp + Dvp + ATTN_BLOCK), *q = at + 3 * ATTN_FEW;
   return (few_head){.m = at,
@@ -41,7 +41,7 @@ SIMD few_head head_of(const few_rows *f, int i) {
 }
 
 /* The rows that some query sees of FEW_KEYS from `from` on. */
-static lines lines_of(const few_rows *f, const attn_view *x, int64_t n, int64_t from) {
+static lines find_visible_lines(const few_rows *f, const attn_view *x, int64_t n, int64_t from) {
   int64_t size = (int64_t)dtype_size(x->dtype), left = f->last + 1 - from;
   if (left > FEW_KEYS) left = FEW_KEYS;
   return (lines){row_at(x, f->b, from, f->kv), x->st * size, ((f->heads - 1) * x->sh + n) * size, 0,
@@ -72,15 +72,15 @@ SIMD void keys_load(const hp_dtype t, const bool pairs, const char *at, const in
 }
 
 /* Scores of the FEW_KEYS from `key` on, at `at` of the block, for R rows of `heads` heads. */
-SIMD void scores(const int R, const int heads, const hp_dtype t, few_rows *f, int head,
-                 const int64_t row[16], int at) {
+SIMD void compute_scores(const int R, const int heads, const hp_dtype t, few_rows *f, int head,
+                         const int64_t row[16], int at) {
   const attn_job *j = f->j;
   const int64_t D = j->s->D, size = t == HP_F32 ? 4 : 2;
   const char *from[FEW_HEADS];
   few_head h[FEW_HEADS];
   v16f acc[FEW_HEADS][ATTN_FEW], x[16];
   for (int i = 0; i < heads; i++) {
-    h[i] = head_of(f, head + i);
+    h[i] = make_head(f, head + i);
     from[i] = (const char *)j->k.at + (head + i) * j->k.sh * size;
     for (int r = 0; r < R; r++) acc[i][r] = v16_zero();
   }
@@ -104,7 +104,7 @@ SIMD void scores(const int R, const int heads, const hp_dtype t, few_rows *f, in
 }
 
 /* The same for all heads.  Keys past the last are scored as the last, and hidden later. */
-SIMD void few_scores(const int R, const hp_dtype t, few_rows *f, int64_t key, int at) {
+SIMD void score_all_heads(const int R, const hp_dtype t, few_rows *f, int64_t key, int at) {
   const int side = R == 1 ? FEW_HEADS : 1;
   const attn_view *k = &f->j->k;
   int64_t row[16];
@@ -113,12 +113,12 @@ SIMD void few_scores(const int R, const hp_dtype t, few_rows *f, int64_t key, in
     row[i] = (t == HP_F32 ? 4 : 2) * (f->b * k->sb + t_k * k->st + f->kv * k->sh);
   }
   int head = 0;
-  for (; head + side <= f->heads; head += side) scores(R, side, t, f, head, row, at);
-  for (; head < f->heads; head++) scores(R, 1, t, f, head, row, at);
+  for (; head + side <= f->heads; head += side) compute_scores(R, side, t, f, head, row, at);
+  for (; head < f->heads; head++) compute_scores(R, 1, t, f, head, row, at);
 }
 
 /* The weights of one row in a block, and what its earlier sums are multiplied by. */
-static void few_softmax(const few_rows *f, const few_head *h, int r, int64_t kb) {
+static void update_softmax(const few_rows *f, const few_head *h, int r, int64_t kb) {
   float *p = h->p + r * ATTN_BLOCK, *m_at = &h->m[r], *l_at = &h->l[r];
   int32_t key[16];
   for (int i = 0; i < 16; i++) key[i] = (int32_t)kb + i;
@@ -142,8 +142,8 @@ static void few_softmax(const few_rows *f, const few_head *h, int r, int64_t kb)
 }
 
 /* sum = sum * scale + p v over keys from .. to - 1 of the block, columns c .. c + 16 vecs - 1. */
-SIMD void values(const int R, const int vecs, const hp_dtype t, few_rows *f, const few_head *h,
-                 const char *v, int64_t c, int left, int from, int to) {
+SIMD void sum_values(const int R, const int vecs, const hp_dtype t, few_rows *f, const few_head *h,
+                     const char *v, int64_t c, int left, int from, int to) {
   const int64_t Dvp = f->j->Dvp, step = f->j->v.st * (t == HP_F32 ? 4 : 2);
   v16f acc[ATTN_FEW][FEW_VECS];
   for (int r = 0; r < R; r++)
@@ -162,48 +162,49 @@ SIMD void values(const int R, const int vecs, const hp_dtype t, few_rows *f, con
 }
 
 /* The same for all columns of all heads. */
-SIMD void few_values(const int R, const hp_dtype t, few_rows *f, int64_t kb, int from, int to) {
+SIMD void sum_all_values(const int R, const hp_dtype t, few_rows *f, int64_t kb, int from, int to) {
   const int vecs = R <= 4 ? FEW_VECS : 1;
   const int64_t Dv = f->j->s->Dv;
   for (int head = 0; head < f->heads; head++) {
-    const few_head h = head_of(f, head);
+    const few_head h = make_head(f, head);
     const char *v = row_at(&f->j->v, f->b, kb, f->kv + head);
     int64_t c = 0;
-    for (; c + 16 * vecs <= Dv; c += 16 * vecs) values(R, vecs, t, f, &h, v, c, 16, from, to);
-    for (; c < Dv; c += 16) values(R, 1, t, f, &h, v, c, v16_left(Dv, c), from, to);
+    for (; c + 16 * vecs <= Dv; c += 16 * vecs) sum_values(R, vecs, t, f, &h, v, c, 16, from, to);
+    for (; c < Dv; c += 16) sum_values(R, 1, t, f, &h, v, c, v16_left(Dv, c), from, to);
     for (int r = 0; r < R; r++) h.scale[r] = 1;
   }
 }
 
 /* While FEW_KEYS are worked on, those are asked for that come next: all keys of the block, all its
  * values, then the keys of the next block. */
-SIMD void few_block(const int R, const hp_dtype kt, const hp_dtype vt, few_rows *f, int64_t kb) {
+SIMD void compute_block(const int R, const hp_dtype kt, const hp_dtype vt, few_rows *f,
+                        int64_t kb) {
   const attn_job *j = f->j;
   int from = f->first > kb ? (int)(f->first - kb) : 0;
   int to = f->last < kb + ATTN_BLOCK - 1 ? (int)(f->last - kb + 1) : ATTN_BLOCK;
   for (int i = from & -FEW_KEYS; i < to; i += FEW_KEYS) {
     bool more = i + FEW_KEYS < to;
-    f->next = more ? lines_of(f, &j->k, j->s->D, kb + i + FEW_KEYS)
-                   : lines_of(f, &j->v, j->s->Dv, kb + (from & -FEW_KEYS));
-    few_scores(R, kt, f, kb + i, i);
+    f->next = more ? find_visible_lines(f, &j->k, j->s->D, kb + i + FEW_KEYS)
+                   : find_visible_lines(f, &j->v, j->s->Dv, kb + (from & -FEW_KEYS));
+    score_all_heads(R, kt, f, kb + i, i);
   }
   for (int head = 0; head < f->heads; head++) {
-    const few_head h = head_of(f, head);
-    for (int r = 0; r < R; r++) few_softmax(f, &h, r, kb);
+    const few_head h = make_head(f, head);
+    for (int r = 0; r < R; r++) update_softmax(f, &h, r, kb);
   }
   for (int i = from, end; i < to; i = end) {
     end = (i & -FEW_KEYS) + FEW_KEYS;
     if (end > to) end = to;
-    f->next = end < to ? lines_of(f, &j->v, j->s->Dv, kb + end)
-                       : lines_of(f, &j->k, j->s->D, kb + ATTN_BLOCK);
-    few_values(R, vt, f, kb, i, end);
+    f->next = end < to ? find_visible_lines(f, &j->v, j->s->Dv, kb + end)
+                       : find_visible_lines(f, &j->k, j->s->D, kb + ATTN_BLOCK);
+    sum_all_values(R, vt, f, kb, i, end);
   }
 }
 
 /* The state of a head that has seen no key, and its queries, rows past the last 0. */
 static void head_start(const few_rows *f, int head) {
   const attn_job *j = f->j;
-  const few_head h = head_of(f, head);
+  const few_head h = make_head(f, head);
   memset(h.q, 0, sizeof(float) * (size_t)(ATTN_FEW * (j->Dp + j->Dvp + ATTN_BLOCK)));
   for (int r = 0; r < ATTN_FEW; r++) h.m[r] = ATTN_NO_MAX, h.l[r] = 0;
   for (int r = 0; r < f->n; r++) {
@@ -232,7 +233,7 @@ static void few_write(const few_rows *f, int64_t segment) {
   const attn_job *j = f->j;
   for (int head = 0; head < f->heads; head++)
     for (int r = 0; r < f->n; r++) {
-      const few_head h = head_of(f, head);
+      const few_head h = make_head(f, head);
       int64_t at = (f->b * j->s->KV + f->kv + head) * j->segments + segment;
       float *to = j->partial + (at * j->rows + r) * (16 + j->Dvp);
       to[0] = h.m[r], to[1] = h.l[r];
@@ -240,12 +241,12 @@ static void few_write(const few_rows *f, int64_t segment) {
     }
 }
 
-SIMD void few_keys(const int R, few_rows *f) {
+SIMD void score_keys(const int R, few_rows *f) {
   hp_dtype k = f->j->k.dtype, v = f->j->v.dtype;
   for (int64_t kb = f->first - f->first % ATTN_BLOCK; kb <= f->last; kb += ATTN_BLOCK) {
-    if (k == HP_F32 && v == HP_F32) few_block(R, HP_F32, HP_F32, f, kb);
-    else if (k == HP_BF16 && v == HP_BF16) few_block(R, HP_BF16, HP_BF16, f, kb);
-    else few_block(R, k, v, f, kb);
+    if (k == HP_F32 && v == HP_F32) compute_block(R, HP_F32, HP_F32, f, kb);
+    else if (k == HP_BF16 && v == HP_BF16) compute_block(R, HP_BF16, HP_BF16, f, kb);
+    else compute_block(R, k, v, f, kb);
   }
 }
 
@@ -280,7 +281,7 @@ attn_turn ISA_NAME(attn_join)(attn_job *j, attn_turn turn, float *work) {
 }
 
 /* The first head of a chunk. */
-static int64_t chunk_head(const attn_job *j, int64_t chunk) {
+static int64_t find_chunk_head(const attn_job *j, int64_t chunk) {
   int64_t groups = attn_div_up(j->s->KV, j->abreast),
           head = groups * chunk / j->chunks * j->abreast;
   return head < j->s->KV ? head : j->s->KV;
@@ -291,14 +292,14 @@ attn_turn ISA_NAME(attn_few)(attn_job *j, attn_turn turn, float *work) {
   int64_t item = turn.item, chunk = item % j->chunks, segment = item / j->chunks % j->segments;
   few_rows f = {.j = j, .n = (int)j->rows, .state = work};
   f.b = item / j->segments / j->chunks;
-  f.kv = chunk_head(j, chunk);
-  f.heads = (int)(chunk_head(j, chunk + 1) - f.kv);
+  f.kv = find_chunk_head(j, chunk);
+  f.heads = (int)(find_chunk_head(j, chunk + 1) - f.kv);
   few_start(&f, j->segment0 + segment);
-  f.next = lines_of(&f, &j->k, j->s->D, f.first);
+  f.next = find_visible_lines(&f, &j->k, j->s->D, f.first);
   ask_lines(&f.next, INT64_MAX);
-  if (f.n == 1) few_keys(1, &f);
-  else if (f.n <= 4) few_keys(4, &f);
-  else few_keys(ATTN_FEW, &f);
+  if (f.n == 1) score_keys(1, &f);
+  else if (f.n <= 4) score_keys(4, &f);
+  else score_keys(ATTN_FEW, &f);
   few_write(&f, segment);
   for (int head = 0; j->segments == 1 && head < f.heads; head++) /* there is nothing to wait for */
     join_segments(j, f.b * j->s->KV + f.kv + head);

@@ -37,8 +37,8 @@ SIMD void block_max(const fwd_tile *t, float *s, int64_t kb, int from, int to, v
 /* p = 2^(s - m) of keys from..to with the new running maximum m, times the mask unless that is
  * NULL, as steps of a sum over keys; l and scale (of what was summed before) follow.  Sums: 16
  * chains by key mod 16, then a fixed tree, as in a vector of keys. */
-static void softmax_block(fwd_tile *t, float *s, int64_t kb, int from, int to, const float *mask,
-                          bool round, float *p, float *scale) {
+static void update_softmax_block(fwd_tile *t, float *s, int64_t kb, int from, int to,
+                                 const float *mask, bool round, float *p, float *scale) {
   v16f m[2], part[16][2];
   block_max(t, s, kb, from, to, m);
   for (int c = 0; c < 16; c += 2) {
@@ -69,8 +69,8 @@ static void softmax_block(fwd_tile *t, float *s, int64_t kb, int from, int to, c
   }
 }
 
-static void tile_block(const attn_job *j, fwd_tile *t, int64_t kb, const float *kt, const float *vr,
-                       float *s, float *p) {
+static void compute_tile_block(const attn_job *j, fwd_tile *t, int64_t kb, const float *kt,
+                               const float *vr, float *s, float *p) {
   int from, to, lanes = 16 * t->rows.vecs;
   float scale[ATTN_LANES], mask[ATTN_BLOCK * ATTN_LANES];
   bool drops = j->s->dropout.p > 0;
@@ -78,7 +78,7 @@ static void tile_block(const attn_job *j, fwd_tile *t, int64_t kb, const float *
   tile_product(to - from, lanes, FROM_ZERO, 1, tile_steps(j->s->D), kt + from, ATTN_BLOCK, t->q,
                ATTN_LANES, s + from * ATTN_LANES, ATTN_LANES, NULL, j->s->scale * 0x1.715476p0f);
   if (drops) tile_mask(&j->s->dropout, &t->rows, kb, from, to, mask);
-  softmax_block(t, s, kb, from, to, drops ? mask : NULL, j->half, p, scale);
+  update_softmax_block(t, s, kb, from, to, drops ? mask : NULL, j->half, p, scale);
   int64_t first = tile_steps(from), rows = attn_round_up(j->s->Dv, 4);
   const float *v = vr + first * j->Dvp;
   p += first * ATTN_LANES;
@@ -157,7 +157,7 @@ static void tile_start_up(const attn_job *j, fwd_tile *t, int64_t b, int64_t kv,
 }
 
 /* Keys that any of the tiles sees, limited to a segment (-1: all). */
-static void blocks_of(const fwd_tile *t, int n, int64_t segment, int64_t *from, int64_t *to) {
+static void find_key_blocks(const fwd_tile *t, int n, int64_t segment, int64_t *from, int64_t *to) {
   *from = INT32_MAX, *to = 0;
   for (int i = 0; i < n; i++) {
     if (t[i].rows.first > t[i].rows.last) continue;
@@ -181,7 +181,7 @@ static void pack_block(const attn_job *j, int64_t b, int64_t kb, int64_t kv, flo
 }
 
 /* The tile at place i of the order in which they are dealt: the heads of a group side by side. */
-static int64_t tile_of(const attn_job *j, int64_t i) {
+static int64_t find_tile(const attn_job *j, int64_t i) {
   return j->per_head ? i % j->group * j->per_head + i / j->group : i;
 }
 
@@ -196,10 +196,10 @@ attn_turn ISA_NAME(attn_tiles)(attn_job *j, attn_turn turn, float *work) {
   fwd_tile tile[ATTN_FWD_TILES];
   int n = (int)(j->tiles * (chunk + 1) / j->chunks - first);
   for (int i = 0; i < n; i++) {
-    tile_setup(j, b, kv, tile_of(j, first + i), &tile[i].rows);
+    tile_setup(j, b, kv, find_tile(j, first + i), &tile[i].rows);
     tile_ask(j, &j->q, &tile[i].rows, b, kv, j->s->D);
   }
-  blocks_of(tile, n, segment, &from, &to);
+  find_key_blocks(tile, n, segment, &from, &to);
   block_ask(&j->k, b, from, j->s->Tk, kv, j->s->D);
   block_ask(&j->v, b, from, j->s->Tk, kv, j->s->Dv);
   for (int i = 0; i < n; i++)
@@ -208,7 +208,7 @@ attn_turn ISA_NAME(attn_tiles)(attn_job *j, attn_turn turn, float *work) {
     if (segment < 0 && kb > from && kb % ATTN_SEGMENT == 0)
       for (int i = 0; i < n; i++) segment_join(j, &tile[i]);
     pack_block(j, b, kb, kv, kt, vr);
-    for (int i = 0; i < n; i++) tile_block(j, &tile[i], kb, kt, vr, s, p);
+    for (int i = 0; i < n; i++) compute_tile_block(j, &tile[i], kb, kt, vr, s, p);
   }
   for (int i = 0; i < n; i++) {
     if (segment >= 0) {

@@ -6,8 +6,8 @@
 
 /* Every span is copied as a whole strip; what is too much lies where the next span, or the next
  * step, is written afterwards. */
-SIMD void spans(float *to, int64_t steps, const float *image, const int64_t *offset,
-                const conv_span *span, const int n) {
+SIMD void copy_spans(float *to, int64_t steps, const float *image, const int64_t *offset,
+                     const conv_span *span, const int n) {
   for (int64_t k = 0; k < steps; k++, to += 16) {
     const float *from = image + offset[k];
     for (int i = 0; i < n; i++) v16_store(to + span[i].lane, v16_load(from + span[i].at));
@@ -16,18 +16,18 @@ SIMD void spans(float *to, int64_t steps, const float *image, const int64_t *off
 
 static void strip(float *to, int64_t steps, const float *image, const int64_t *offset,
                   const conv_span *span, int n) {
-  if (n == 1) spans(to, steps, image, offset, span, 1);
-  else if (n == 2) spans(to, steps, image, offset, span, 2);
-  else if (n == 3) spans(to, steps, image, offset, span, 3);
-  else spans(to, steps, image, offset, span, n);
+  if (n == 1) copy_spans(to, steps, image, offset, span, 1);
+  else if (n == 2) copy_spans(to, steps, image, offset, span, 2);
+  else if (n == 3) copy_spans(to, steps, image, offset, span, 3);
+  else copy_spans(to, steps, image, offset, span, n);
 }
 
-SIMD v16f load16(const hp_dtype type, const void *p, int64_t i) {
+SIMD v16f load_lanes(const hp_dtype type, const void *p, int64_t i) {
   if (type == HP_F32) return v16_load((const float *)p + i);
   return type == HP_BF16 ? v16_load_bf16((const uint16_t *)p + i)
                          : v16_load_f16((const uint16_t *)p + i);
 }
-SIMD float load1(const hp_dtype type, const void *p, int64_t i) {
+SIMD float load_element(const hp_dtype type, const void *p, int64_t i) {
   if (type == HP_F32) return ((const float *)p)[i];
   uint16_t h = ((const uint16_t *)p)[i];
   return type == HP_BF16 ? bf16_to_f32(h) : f16_to_f32(h);
@@ -35,19 +35,20 @@ SIMD float load1(const hp_dtype type, const void *p, int64_t i) {
 
 SIMD void widen_as(const hp_dtype type, float *to, const void *from, int64_t n, int64_t stride) {
   int64_t i = 0;
-  for (; stride == 1 && i + 16 <= n; i += 16) v16_store(to + i, load16(type, from, i));
-  for (; i < n; i++) to[i] = load1(type, from, i * stride);
+  for (; stride == 1 && i + 16 <= n; i += 16) v16_store(to + i, load_lanes(type, from, i));
+  for (; i < n; i++) to[i] = load_element(type, from, i * stride);
 }
 
-static void widen(float *to, const void *from, hp_dtype type, int64_t n, int64_t stride) {
+static void widen_elements(float *to, const void *from, hp_dtype type, int64_t n, int64_t stride) {
   if (type == HP_F32) widen_as(HP_F32, to, from, n, stride);
   else if (type == HP_BF16) widen_as(HP_BF16, to, from, n, stride);
   else widen_as(HP_F16, to, from, n, stride);
 }
 
 /* `vecs` vectors of columns for all rows; both are constants at each call. */
-SIMD void few_columns(const int rows, const int vecs, int64_t steps, const float *w,
-                      const float *image, const int64_t *offset, float *c, int64_t ldc, bool load) {
+SIMD void multiply_columns(const int rows, const int vecs, int64_t steps, const float *w,
+                           const float *image, const int64_t *offset, float *c, int64_t ldc,
+                           bool load) {
   v16f sum[CONV_FEW * 2];
   for (int r = 0; r < rows; r++)
     for (int v = 0; v < vecs; v++)
@@ -65,18 +66,21 @@ SIMD void few_columns(const int rows, const int vecs, int64_t steps, const float
 }
 
 /* More vectors at once where the chains of one would wait for one another. */
-SIMD void few_rows(const int rows, const int vecs, int64_t cols, int64_t steps, const float *w,
-                   const float *image, const int64_t *offset, float *c, int64_t ldc, bool load) {
+SIMD void multiply_rows(const int rows, const int vecs, int64_t cols, int64_t steps, const float *w,
+                        const float *image, const int64_t *offset, float *c, int64_t ldc,
+                        bool load) {
   int64_t j = 0;
   for (; j + 16 * (vecs - 1) < cols; j += 16 * vecs)
-    few_columns(rows, vecs, steps, w, image + j, offset, c + j, ldc, load);
-  for (; j < cols; j += 16) few_columns(rows, 1, steps, w, image + j, offset, c + j, ldc, load);
+    multiply_columns(rows, vecs, steps, w, image + j, offset, c + j, ldc, load);
+  for (; j < cols; j += 16)
+    multiply_columns(rows, 1, steps, w, image + j, offset, c + j, ldc, load);
 }
 
-static void few(int rows, int64_t cols, int64_t steps, const float *w, const float *image,
-                const int64_t *offset, float *c, int64_t ldc, bool load) {
+static void multiply_few_rows(int rows, int64_t cols, int64_t steps, const float *w,
+                              const float *image, const int64_t *offset, float *c, int64_t ldc,
+                              bool load) {
 #define ROWS(R, V)                                                                                 \
-  case R: few_rows(R, V, cols, steps, w, image, offset, c, ldc, load); break;
+  case R: multiply_rows(R, V, cols, steps, w, image, offset, c, ldc, load); break;
   switch (rows) {
     ROWS(1, 4)
     ROWS(2, 4)
@@ -90,4 +94,4 @@ static void few(int rows, int64_t cols, int64_t steps, const float *w, const flo
 #undef ROWS
 }
 
-const conv_kernels ISA_NAME(conv_kernels) = {strip, widen, few};
+const conv_kernels ISA_NAME(conv_kernels) = {strip, widen_elements, multiply_few_rows};

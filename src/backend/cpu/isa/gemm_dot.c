@@ -11,7 +11,7 @@
 
 #if defined(__AVX512BF16__)
 /* A step of a strip; direct: the rows of two k's, which become pairs. */
-GEMM_INLINE vf tile_columns(const float *p, bool direct) {
+GEMM_INLINE vf load_tile_columns(const float *p, bool direct) {
   vf x = vf_load(p);
   return direct ? vf_pair_up(_mm512_castps_si512(x)) : x;
 }

@@ -18,8 +18,8 @@ typedef struct {
 
 /* Four bytes of a row of B: an f32 number of one k-step, or the bf16 numbers of two. */
 typedef uint32_t vu __attribute__((vector_size(sizeof(vf))));
-GEMM_INLINE vf vf_first(vf pair) { return (vf)((vu)pair << 16); }
-GEMM_INLINE vf vf_second(vf pair) { return (vf)((vu)pair & 0xffff0000u); }
+GEMM_INLINE vf widen_first(vf pair) { return (vf)((vu)pair << 16); }
+GEMM_INLINE vf widen_second(vf pair) { return (vf)((vu)pair & 0xffff0000u); }
 
 /* VL units of k-steps of a row, of which `steps` are there, zeros after them; f16 is widened. */
 GEMM_INLINE vf load_units(const void *p, hp_dtype type, int64_t steps) {
@@ -32,8 +32,9 @@ GEMM_INLINE vf load_units(const void *p, hp_dtype type, int64_t steps) {
 /* acc += k-steps k0 .. k0 + steps - 1.  What lies behind these columns is asked for meanwhile, in
  * the order of its addresses: many short runs at once come slower than one.  `rows` and `full`, all
  * columns and steps, are constants at each call. */
-GEMM_INLINE void along_k_units(const int rows, const hp_dtype type, const bool full,
-                               const rows_args *r, int64_t k0, int64_t steps, vf acc[STREAM_ROWS]) {
+GEMM_INLINE void multiply_along_k_units(const int rows, const hp_dtype type, const bool full,
+                                        const rows_args *r, int64_t k0, int64_t steps,
+                                        vf acc[STREAM_ROWS]) {
   enum { LINE = 64 };
   const int per = type == HP_BF16 ? 2 : 1;                /* k-steps of a unit */
   const int loads = LINE / VL / (type == HP_F16 ? 2 : 4); /* that read a line */
@@ -48,27 +49,28 @@ GEMM_INLINE void along_k_units(const int rows, const hp_dtype type, const bool f
   vf_transpose(t);
   GEMM_UNROLL for (int i = 0; i < VL; i++) {
     if (!full && i * per >= steps) break;
-    vf x = per == 2 ? vf_first(t[i]) : t[i];
+    vf x = per == 2 ? widen_first(t[i]) : t[i];
     GEMM_UNROLL for (int m = 0; m < rows; m++) acc[m] =
         vf_fma(vf_set1(a[m * r->lda + i * per]), x, acc[m]);
     if (per == 1 || (!full && i * per + 1 >= steps)) continue;
-    x = vf_second(t[i]);
+    x = widen_second(t[i]);
     GEMM_UNROLL for (int m = 0; m < rows; m++) acc[m] =
         vf_fma(vf_set1(a[m * r->lda + i * per + 1]), x, acc[m]);
   }
 }
 
 /* At most VL columns, all k. */
-GEMM_INLINE void along_k(const int rows, const hp_dtype type, const rows_args *r) {
+GEMM_INLINE void multiply_along_k(const int rows, const hp_dtype type, const rows_args *r) {
   const int64_t step = type == HP_BF16 ? 2 * VL : VL;
   int64_t k0 = 0;
   vf acc[STREAM_ROWS];
   GEMM_UNROLL for (int m = 0; m < rows; m++) acc[m] =
       r->load ? vf_load_n(r->c + m * r->ldc, r->cols) : vf_zero();
   if (r->cols == VL)
-    for (; k0 + step <= r->k; k0 += step) along_k_units(rows, type, true, r, k0, step, acc);
+    for (; k0 + step <= r->k; k0 += step)
+      multiply_along_k_units(rows, type, true, r, k0, step, acc);
   for (; k0 < r->k; k0 += step)
-    along_k_units(rows, type, false, r, k0, r->k - k0 < step ? r->k - k0 : step, acc);
+    multiply_along_k_units(rows, type, false, r, k0, r->k - k0 < step ? r->k - k0 : step, acc);
   GEMM_UNROLL for (int m = 0; m < rows; m++) {
     float out[VL];
     vf_store(out, acc[m]);
@@ -82,9 +84,9 @@ GEMM_INLINE void along_k(const int rows, const hp_dtype type, const rows_args *r
  * caller keeps small, is read and written once per STEPS. */
 enum { STEPS = 8 };
 
-GEMM_INLINE void along_n_steps(const int rows, const int steps, int64_t cols, const float *a,
-                               int64_t lda, const void *b, hp_dtype type, int64_t b_k, float *c,
-                               int64_t ldc, bool load) {
+GEMM_INLINE void add_steps_along_n(const int rows, const int steps, int64_t cols, const float *a,
+                                   int64_t lda, const void *b, hp_dtype type, int64_t b_k, float *c,
+                                   int64_t ldc, bool load) {
   for (int64_t j = 0; j < cols; j += VL) {
     int64_t n = cols - j < VL ? cols - j : VL;
     vf acc[STREAM_ROWS];
@@ -105,28 +107,28 @@ GEMM_INLINE void along_n_steps(const int rows, const int steps, int64_t cols, co
   }
 }
 
-GEMM_INLINE void along_n(const int rows, const hp_dtype type, const rows_args *r) {
+GEMM_INLINE void multiply_along_n(const int rows, const hp_dtype type, const rows_args *r) {
   bool load = r->load;
   int64_t k0 = 0;
   for (; k0 + STEPS <= r->k; k0 += STEPS, load = true)
-    along_n_steps(rows, STEPS, r->cols, r->a + k0, r->lda, elem_at(r->b, type, k0 * r->b_k), type,
-                  r->b_k, r->c, r->ldc, load);
+    add_steps_along_n(rows, STEPS, r->cols, r->a + k0, r->lda, elem_at(r->b, type, k0 * r->b_k),
+                      type, r->b_k, r->c, r->ldc, load);
   for (; k0 < r->k || !load; k0++, load = true)
-    along_n_steps(rows, k0 < r->k, r->cols, r->a + k0, r->lda,
-                  k0 < r->k ? elem_at(r->b, type, k0 * r->b_k) : r->b, type, r->b_k, r->c, r->ldc,
-                  load);
+    add_steps_along_n(rows, k0 < r->k, r->cols, r->a + k0, r->lda,
+                      k0 < r->k ? elem_at(r->b, type, k0 * r->b_k) : r->b, type, r->b_k, r->c,
+                      r->ldc, load);
 }
 
-GEMM_INLINE void rows_typed(const int rows, const hp_dtype type, const rows_args *r) {
-  if (r->b_k == 1) along_k(rows, type, r);
-  else along_n(rows, type, r);
+GEMM_INLINE void multiply_typed_rows(const int rows, const hp_dtype type, const rows_args *r) {
+  if (r->b_k == 1) multiply_along_k(rows, type, r);
+  else multiply_along_n(rows, type, r);
 }
 
 typedef void rows_fn(const rows_args *r);
 #define ROWS(R)                                                                                    \
-  static void rows_##R##_f32(const rows_args *r) { rows_typed(R, HP_F32, r); }                     \
-  static void rows_##R##_bf16(const rows_args *r) { rows_typed(R, HP_BF16, r); }                   \
-  static void rows_##R##_f16(const rows_args *r) { rows_typed(R, HP_F16, r); }
+  static void rows_##R##_f32(const rows_args *r) { multiply_typed_rows(R, HP_F32, r); }            \
+  static void rows_##R##_bf16(const rows_args *r) { multiply_typed_rows(R, HP_BF16, r); }          \
+  static void rows_##R##_f16(const rows_args *r) { multiply_typed_rows(R, HP_F16, r); }
 #define ROWS_ROW(R)                                                                                \
   [R - 1] = {[HP_F32] = rows_##R##_f32, [HP_BF16] = rows_##R##_bf16, [HP_F16] = rows_##R##_f16},
 

@@ -2,7 +2,7 @@
  * instruction set's kernels. */
 #include "backend/cpu/gemm/gemm_vec.h"
 
-GEMM_INLINE vf tile_columns(const float *p, bool direct) {
+GEMM_INLINE vf load_tile_columns(const float *p, bool direct) {
   (void)direct;
   return vf_load(p);
 }

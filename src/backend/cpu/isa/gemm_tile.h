@@ -1,7 +1,8 @@
 /* The register tile of the packed GEMM, for whatever a step of a chain is: the file that includes
- * this has defined `vf tile_step(vf a, vf b, vf sum)` on lanes of 32 bits, `vf tile_columns(const
- * float *p, bool direct)`, VL lanes of a step of a strip, and where kernels end in another type
- * than f32 TILE_END, a `void (char *to, const int vecs, const vf *sum)` that stores it.
+ * this has defined `vf tile_step(vf a, vf b, vf sum)` on lanes of 32 bits, `vf
+ * load_tile_columns(const float *p, bool direct)`, VL lanes of a step of a strip, and where kernels
+ * end in another type than f32 TILE_END, a `void (char *to, const int vecs, const vf *sum)` that
+ * stores it.
  *
  * A tile is TILE_ROWS x TILE_COLS accumulators that stay in registers over the whole k block; each
  * step loads a row of each strip of B, broadcasts one lane of A per tile row and makes two steps
@@ -61,7 +62,7 @@ GEMM_INLINE void tile(const int rows, const int vecs, const bool direct, const t
     for (int64_t s = k < chunk ? k : chunk; s > 0; s--, a++, b += GEMM_STRIP) {
       vf bv[TILE_VECS];
       GEMM_UNROLL for (int v = 0; v < vecs; v++) bv[v] =
-          tile_columns(b + v * VL / GEMM_STRIP * strip + v * VL % GEMM_STRIP, direct);
+          load_tile_columns(b + v * VL / GEMM_STRIP * strip + v * VL % GEMM_STRIP, direct);
       GEMM_UNROLL for (int i = 0; i < rows; i++) {
         vf ai = vf_set1(a[i * GEMM_PITCH]);
         GEMM_UNROLL for (int v = 0; v < vecs; v++) acc[i][v] = tile_step(ai, bv[v], acc[i][v]);

@@ -15,13 +15,13 @@ enum {
 };
 
 /* x[k] = e^(x[k] - from) for k < n, of logits of type t. */
-SIMD void exps_from(hp_dtype t, v16f *x, const int n, v16f from) {
+SIMD void compute_exps(hp_dtype t, v16f *x, const int n, v16f from) {
   for (int k = 0; k < n; k++) x[k] = v16_mul(v16_sub(x[k], from), v16_set1(0x1.715476p0f));
   if (t == HP_F32) v16_exp2s(x, n);
   else v16_exp2s_half(x, n);
 }
-SIMD v16f exp_from(hp_dtype t, v16f x, v16f from) {
-  exps_from(t, &x, 1, from);
+SIMD v16f compute_exp(hp_dtype t, v16f x, v16f from) {
+  compute_exps(t, &x, 1, from);
   return x;
 }
 
@@ -35,7 +35,7 @@ typedef union {
   float f32[32];
   uint16_t half[32];
 } rest;
-SIMD const rest *rest_of(hp_dtype t, const void *x, int64_t i, int64_t n, rest *to) {
+SIMD const rest *load_rest(hp_dtype t, const void *x, int64_t i, int64_t n, rest *to) {
   const size_t size = t == HP_F32 ? 4 : 2;
   for (int k = 0; k < 32; k++)
     if (t == HP_F32) to->f32[k] = -INFINITY;
@@ -61,9 +61,9 @@ SIMD void largest_join(hp_dtype t, largest *l, const void *x, int64_t i) {
 SIMD void largest_join_all(hp_dtype t, largest *l, const void *x, int64_t i, int64_t end) {
   rest r;
   for (; i + 32 <= end; i += 32) largest_join(t, l, x, i);
-  if (i < end) largest_join(t, l, rest_of(t, x, i, end - i, &r), 0);
+  if (i < end) largest_join(t, l, load_rest(t, x, i, end - i, &r), 0);
 }
-SIMD largest largest_none(void) {
+SIMD largest start_largest(void) {
   const v16f none = v16_set1(-INFINITY);
   return (largest){v32_top_none(), {none, none}};
 }
@@ -84,28 +84,28 @@ SIMD v16f sum_block(hp_dtype t, const void *x, int64_t i, int64_t end, int64_t n
     else largest_join_all(t, next, x, i + BLOCK, n);
     for (int k = 0; k < SIMD_WIDE; k += t == HP_F32 ? 1 : 2)
       v16_fetch_once(t, x, i + FETCHED + 16 * k);
-    exps_from(t, v, SIMD_WIDE, from);
+    compute_exps(t, v, SIMD_WIDE, from);
     for (int k = 0; k < SIMD_WIDE; k++) /* a sum by the pipes of products, which have room */
       sum[k % 2] = v16_fma(v[k], v16_set1(1.0f), sum[k % 2]);
   }
   for (; i < end; i += 32) {
-    load_two(t, rest_of(t, x, i, end - i, &r), 0, v);
-    exps_from(t, v, 2, from);
+    load_two(t, load_rest(t, x, i, end - i, &r), 0, v);
+    compute_exps(t, v, 2, from);
     for (int k = 0; k < 2; k++) sum[k] = v16_add(sum[k], v[k]);
   }
   return v16_add(sum[0], sum[1]);
 }
 
-SIMD float row_lse(hp_dtype t, const void *logits, int64_t row, int64_t n) {
+SIMD float compute_row_lse(hp_dtype t, const void *logits, int64_t row, int64_t n) {
   const void *x = (const char *)logits + (size_t)(row * n) * dtype_size(t);
   v16f sum = v16_zero(), from = v16_set1(-FLT_MAX); /* finite: all may be -inf so far */
-  largest next = largest_none();
+  largest next = start_largest();
   largest_join_all(t, &next, x, 0, n < BLOCK ? n : BLOCK);
   for (int64_t i = 0; i < n; i += BLOCK) {
     const v16f max = v16_max(from, v16_set1(largest_value(t, &next)));
-    sum = v16_mul(sum, exp_from(HP_F32, from, max));
+    sum = v16_mul(sum, compute_exp(HP_F32, from, max));
     from = max;
-    next = largest_none();
+    next = start_largest();
     sum = v16_add(sum, sum_block(t, x, i, n - i < BLOCK ? n : i + BLOCK, n, from, &next));
   }
   float out[16];
@@ -113,19 +113,19 @@ SIMD float row_lse(hp_dtype t, const void *logits, int64_t row, int64_t n) {
   return out[0];
 }
 
-SIMD float scalar_at(hp_dtype t, const void *x, int64_t i) {
+SIMD float load_scalar(hp_dtype t, const void *x, int64_t i) {
   if (t == HP_F32) return ((const float *)x)[i];
   uint16_t h = ((const uint16_t *)x)[i];
   return t == HP_BF16 ? bf16_to_f32(h) : f16_to_f32(h);
 }
 
-SIMD void losses(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
+SIMD void compute_losses(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
   const row_labels *r = j->labels;
   for (int64_t row = from; row < to; row++) {
     int64_t label = rows_index(r->labels, r->label_type, row);
-    float lse = row_lse(t, r->logits, row, r->V);
+    float lse = compute_row_lse(t, r->logits, row, r->V);
     j->lse_out[row] = lse;
-    float own = label < 0 ? 0 : scalar_at(t, r->logits, row * r->V + label);
+    float own = label < 0 ? 0 : load_scalar(t, r->logits, row * r->V + label);
     j->out[row] = label == r->ignore ? 0 : label == ID_ELSEWHERE ? lse : lse - own;
   }
 }
@@ -148,13 +148,13 @@ SIMD void store_two(hp_dtype t, bool stream, void *y, int64_t i, const v16f *v) 
 typedef struct {
   v16f lse, scale;
 } grad_scalars;
-SIMD v16f all_of(float x) { return v16_set1(x == x ? x : NAN); }
+SIMD v16f broadcast_or_nan(float x) { return v16_set1(x == x ? x : NAN); }
 
 /* Elements i .. end of the logits: scale exp(x - lse). */
 SIMD void grad_few(const hp_dtype t, rows_job *j, const grad_scalars *s, int64_t i, int64_t end) {
   for (; i < end; i += 16) {
     int left = v16_left(end, i);
-    v16f x = exp_from(t, v16_load_as(t, j->labels->logits, i, left), s->lse);
+    v16f x = compute_exp(t, v16_load_as(t, j->labels->logits, i, left), s->lse);
     v16_store_as(t, j->y, i, v16_mul(x, s->scale), left);
   }
 }
@@ -163,7 +163,7 @@ SIMD void grad_few(const hp_dtype t, rows_job *j, const grad_scalars *s, int64_t
 SIMD void grad_row(const hp_dtype t, const bool stream, rows_job *j, int64_t row) {
   const row_labels *r = j->labels;
   const int64_t at = row * r->V, end = at + r->V, size = (int64_t)dtype_size(t);
-  const grad_scalars s = {all_of(j->lse[row]), all_of(j->dloss[row])};
+  const grad_scalars s = {broadcast_or_nan(j->lse[row]), broadcast_or_nan(j->dloss[row])};
   const int64_t head =
       stream ? (-(int64_t)((uintptr_t)j->y + (uint64_t)(at * size)) & 63) / size : 0;
   int64_t i = head < r->V ? at + head : end;
@@ -174,14 +174,14 @@ SIMD void grad_row(const hp_dtype t, const bool stream, rows_job *j, int64_t row
       for (int e = 0; e < 32; e += 64 / (int)size) v16_fetch(t, r->logits, i + 16 * k + e + AHEAD);
       load_two(t, r->logits, i + 16 * k, &x[k]);
     }
-    exps_from(t, x, SIMD_WIDE, s.lse);
+    compute_exps(t, x, SIMD_WIDE, s.lse);
     for (int k = 0; k < SIMD_WIDE; k++) x[k] = v16_mul(x[k], s.scale);
     for (int k = 0; k < SIMD_WIDE; k += 2) store_two(t, stream, j->y, i + 16 * k, &x[k]);
   }
   grad_few(t, j, &s, i, end);
 }
 
-SIMD void grads(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
+SIMD void compute_grads(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
   const row_labels *r = j->labels;
   for (int64_t row = from; row < to; row++) {
     int64_t label = rows_index(r->labels, r->label_type, row), at = row * r->V;
@@ -191,8 +191,8 @@ SIMD void grads(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
     }
     v16f one = v16_zero();
     if (label != ID_ELSEWHERE) { /* before the row is overwritten */
-      v16f x = v16_set1(scalar_at(t, r->logits, at + label));
-      one = v16_sub(exp_from(t, x, v16_set1(j->lse[row])), v16_set1(1.0f));
+      v16f x = v16_set1(load_scalar(t, r->logits, at + label));
+      one = v16_sub(compute_exp(t, x, v16_set1(j->lse[row])), v16_set1(1.0f));
       one = v16_mul(one, v16_set1(j->dloss[row]));
     }
     if (j->stream) grad_row(t, true, j, row);
@@ -203,13 +203,13 @@ SIMD void grads(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
 }
 
 void ISA_NAME(rows_xent)(rows_job *j, int64_t from, int64_t to) {
-  if (j->labels->dtype == HP_F32) losses(HP_F32, j, from, to);
-  else if (j->labels->dtype == HP_BF16) losses(HP_BF16, j, from, to);
-  else losses(HP_F16, j, from, to);
+  if (j->labels->dtype == HP_F32) compute_losses(HP_F32, j, from, to);
+  else if (j->labels->dtype == HP_BF16) compute_losses(HP_BF16, j, from, to);
+  else compute_losses(HP_F16, j, from, to);
 }
 
 void ISA_NAME(rows_xent_grad)(rows_job *j, int64_t from, int64_t to) {
-  if (j->labels->dtype == HP_F32) grads(HP_F32, j, from, to);
-  else if (j->labels->dtype == HP_BF16) grads(HP_BF16, j, from, to);
-  else grads(HP_F16, j, from, to);
+  if (j->labels->dtype == HP_F32) compute_grads(HP_F32, j, from, to);
+  else if (j->labels->dtype == HP_BF16) compute_grads(HP_BF16, j, from, to);
+  else compute_grads(HP_F16, j, from, to);
 }

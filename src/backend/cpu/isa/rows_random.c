@@ -12,7 +12,7 @@ static const int32_t step[BLOCKS] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 
 
 /* Word w of blocks block + step[..] in u[w].  Adding to the low words in a vector is worth a case
  * of its own: a vector loaded from sixteen fresh scalars waits for all of them. */
-static void draw(const row_random_spec *r, uint64_t block, v16i u[4]) {
+static void draw_words(const row_random_spec *r, uint64_t block, v16i u[4]) {
   u[0] = v16i_add(v16i_set1((int32_t)(uint32_t)block), v16i_load(step));
   u[1] = v16i_set1((int32_t)(block >> 32));
   if ((uint32_t)block > UINT32_MAX - BLOCKS) { /* the high word changes on the way */
@@ -26,7 +26,7 @@ static void draw(const row_random_spec *r, uint64_t block, v16i u[4]) {
 
 /* Words x[0..3] of the blocks of `step`, one number after the other. */
 #if defined(__AVX512F__)
-static void in_order(const v16f x[4], float *out) {
+static void interleave_lanes(const v16f x[4], float *out) {
   __m512 a = _mm512_unpacklo_ps(x[0], x[1]), b = _mm512_unpackhi_ps(x[0], x[1]);
   __m512 c = _mm512_unpacklo_ps(x[2], x[3]), d = _mm512_unpackhi_ps(x[2], x[3]);
   __m512d low = _mm512_castps_pd(a), high = _mm512_castps_pd(b);
@@ -36,7 +36,7 @@ static void in_order(const v16f x[4], float *out) {
   v16_store(out + 48, _mm512_castpd_ps(_mm512_unpackhi_pd(high, _mm512_castps_pd(d))));
 }
 #else
-static void in_order(const v16f x[4], float *out) {
+static void interleave_lanes(const v16f x[4], float *out) {
   float in[4][BLOCKS];
   for (int w = 0; w < 4; w++) v16_store(in[w], x[w]);
   for (int i = 0; i < BLOCKS; i++)
@@ -45,7 +45,8 @@ static void in_order(const v16f x[4], float *out) {
 #endif
 
 /* philox_normals in 16 lanes */
-static void normals(const int32_t u[BLOCKS], const int32_t v[BLOCKS], v16f *first, v16f *second) {
+static void compute_normals(const int32_t u[BLOCKS], const int32_t v[BLOCKS], v16f *first,
+                            v16f *second) {
   float uf[BLOCKS], x[BLOCKS];
   int32_t swap[BLOCKS], sign_c[BLOCKS], sign_s[BLOCKS];
   for (int i = 0; i < BLOCKS; i++) {
@@ -69,22 +70,22 @@ static void normals(const int32_t u[BLOCKS], const int32_t v[BLOCKS], v16f *firs
 }
 
 /* Numbers 4 * block .. 4 * block + 63 of the stream, in order. */
-static void numbers(const row_random_spec *r, uint64_t block, float *out) {
+static void draw_numbers(const row_random_spec *r, uint64_t block, float *out) {
   v16i u[4];
   v16f x[4];
-  draw(r, block, u);
+  draw_words(r, block, u);
   if (r->kind == ROW_NORMAL) {
     int32_t n[4][BLOCKS];
     for (int w = 0; w < 4; w++) v16i_store(n[w], u[w]);
-    normals(n[0], n[1], &x[0], &x[1]);
-    normals(n[2], n[3], &x[2], &x[3]);
+    compute_normals(n[0], n[1], &x[0], &x[1]);
+    compute_normals(n[2], n[3], &x[2], &x[3]);
   } else {
     for (int w = 0; w < 4; w++) x[w] = v16_mul(v16i_to_f(v16i_shr(u[w], 8)), v16_set1(0x1p-24f));
   }
-  in_order(x, out);
+  interleave_lanes(x, out);
 }
 
-static void store(hp_dtype t, void *y, int64_t at, const float *x, int64_t n) {
+static void store_numbers(hp_dtype t, void *y, int64_t at, const float *x, int64_t n) {
   for (int64_t i = 0; i < n; i += 16) {
     int left = v16_left(n, i);
     v16_store_as(t, y, at + i, v16_load_n(x + i, left), left);
@@ -112,8 +113,8 @@ void ISA_NAME(rows_random)(rows_job *j, int64_t from, int64_t to) {
     uint64_t at = global_index(j->random, run) + (uint64_t)first;
     while (left > 0) {
       int64_t skip = (int64_t)(at & 3), n = NUMBERS - skip < left ? NUMBERS - skip : left;
-      numbers(j->random, at >> 2, x);
-      store(j->out_type, j->y, y, x + skip, n);
+      draw_numbers(j->random, at >> 2, x);
+      store_numbers(j->out_type, j->y, y, x + skip, n);
       at += (uint64_t)n, y += n, left -= n;
     }
   }

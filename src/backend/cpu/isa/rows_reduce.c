@@ -28,7 +28,7 @@ SIMD float sum_rest(const hp_dtype t, const rows_job *j) {
   return v16_sum(sum);
 }
 
-SIMD void sums(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
+SIMD void compute_sums(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
   int64_t c = from, whole = j->n / ROWS_CHUNK < to ? j->n / ROWS_CHUNK : to;
   for (; c + CHAINS <= whole; c += CHAINS) sum_chunks(t, j, c, CHAINS);
   for (; c < whole; c++) sum_chunks(t, j, c, 1);
@@ -36,13 +36,13 @@ SIMD void sums(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
 }
 
 void ISA_NAME(rows_sum_sq)(rows_job *j, int64_t from, int64_t to) {
-  if (j->dtype == HP_F32) sums(HP_F32, j, from, to);
-  else if (j->dtype == HP_BF16) sums(HP_BF16, j, from, to);
-  else sums(HP_F16, j, from, to);
+  if (j->dtype == HP_F32) compute_sums(HP_F32, j, from, to);
+  else if (j->dtype == HP_BF16) compute_sums(HP_BF16, j, from, to);
+  else compute_sums(HP_F16, j, from, to);
 }
 
 /* Index of the first NaN of a row, or of the first of its largest. */
-static int32_t largest_of(hp_dtype t, const void *x, int64_t at, int64_t n) {
+static int32_t find_argmax(hp_dtype t, const void *x, int64_t at, int64_t n) {
   float best[16];
   int32_t index[16];
   int64_t i = 0;
@@ -76,7 +76,7 @@ static int32_t largest_of(hp_dtype t, const void *x, int64_t at, int64_t n) {
 
 void ISA_NAME(rows_argmax)(rows_job *j, int64_t from, int64_t to) {
   for (int64_t row = from; row < to; row++)
-    ((int32_t *)j->y)[row] = largest_of(j->dtype, j->x, row * j->width, j->width);
+    ((int32_t *)j->y)[row] = find_argmax(j->dtype, j->x, row * j->width, j->width);
 }
 
 /* n words past the caches, as floats that nobody looks at; `next` is fetched meanwhile. */
@@ -133,8 +133,8 @@ SIMD void sum_lines(rows_job *j, int64_t row, int64_t c) {
     v16i_stream((uint16_t *)j->y + row * j->width + c + 16 * v, v16_join_bf16_two(sum + v));
 }
 
-SIMD void embedding_grads(const hp_dtype t, const hp_dtype out, rows_job *j, int64_t from,
-                          int64_t to) {
+SIMD void add_embedding_grads(const hp_dtype t, const hp_dtype out, rows_job *j, int64_t from,
+                              int64_t to) {
   const int64_t C = j->width;
   const bool lines =
       t == HP_BF16 && out == t && j->stream && !j->onto && C % 32 == 0 && !((uintptr_t)j->y & 63);
@@ -150,7 +150,7 @@ SIMD void embedding_grads(const hp_dtype t, const hp_dtype out, rows_job *j, int
 
 void ISA_NAME(rows_embedding_grad)(rows_job *j, int64_t from, int64_t to) {
   const bool same = j->dtype == j->out_type;
-  if (same && j->dtype == HP_F32) embedding_grads(HP_F32, HP_F32, j, from, to);
-  else if (same && j->dtype == HP_BF16) embedding_grads(HP_BF16, HP_BF16, j, from, to);
-  else embedding_grads(j->dtype, j->out_type, j, from, to);
+  if (same && j->dtype == HP_F32) add_embedding_grads(HP_F32, HP_F32, j, from, to);
+  else if (same && j->dtype == HP_BF16) add_embedding_grads(HP_BF16, HP_BF16, j, from, to);
+  else add_embedding_grads(j->dtype, j->out_type, j, from, to);
 }

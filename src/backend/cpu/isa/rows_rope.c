@@ -31,7 +31,7 @@ SIMD void turn_pairs(const hp_dtype t, const void *x, void *y, int64_t at, int64
   }
 }
 
-SIMD void rope_rows(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
+SIMD void rotate_rows(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
   const row_rope_spec *r = j->rope;
   int64_t half = r->R / 2;
   float sign = r->inverse ? -1.0f : 1.0f;
@@ -50,7 +50,7 @@ SIMD void rope_rows(const hp_dtype t, rows_job *j, int64_t from, int64_t to) {
 }
 
 void ISA_NAME(rows_rope)(rows_job *j, int64_t from, int64_t to) {
-  if (j->dtype == HP_F32) rope_rows(HP_F32, j, from, to);
-  else if (j->dtype == HP_BF16) rope_rows(HP_BF16, j, from, to);
-  else rope_rows(HP_F16, j, from, to);
+  if (j->dtype == HP_F32) rotate_rows(HP_F32, j, from, to);
+  else if (j->dtype == HP_BF16) rotate_rows(HP_BF16, j, from, to);
+  else rotate_rows(HP_F16, j, from, to);
 }

@@ -1,7 +1,7 @@
 #include "backend/cpu/simd.h"
 #include "backend/cpu/simd_probe.h"
 
-static v16f apply(probe_op op, v16f a, v16f b, v16f c) {
+static v16f apply_op(probe_op op, v16f a, v16f b, v16f c) {
   switch (op) {
   case PROBE_EXP: return v16_exp(a);
   case PROBE_EXP2: v16_exp2s(&a, 1); return a;
@@ -21,8 +21,8 @@ static v16f apply(probe_op op, v16f a, v16f b, v16f c) {
 void ISA_NAME(probe_array)(probe_op op, const float *a, const float *b, const float *c, float *y,
                            int n) {
   for (int i = 0; i < n; i += 16)
-    v16_store(y + i,
-              apply(op, v16_load(a + i), v16_load(b ? b + i : a + i), v16_load(c ? c + i : a + i)));
+    v16_store(y + i, apply_op(op, v16_load(a + i), v16_load(b ? b + i : a + i),
+                              v16_load(c ? c + i : a + i)));
 }
 
 void ISA_NAME(probe_narrow)(hp_dtype t, const uint16_t *h, float *x, uint16_t *back, int n) {

@@ -16,7 +16,7 @@ typedef struct {
   atomic_llong next;
 } deal;
 
-static void deal_thread(void *ctx, int64_t thread) {
+static void run_thread(void *ctx, int64_t thread) {
   deal *d = ctx;
   (void)thread;
   for (int64_t i; (i = atomic_fetch_add(&d->next, d->chunk)) < d->items;)
@@ -26,7 +26,7 @@ static void deal_thread(void *ctx, int64_t thread) {
 static void run_rows(pool *p, rows_fn *fn, rows_job *j, int64_t items) {
   int64_t threads = pool_size(p), chunk = items / (8 * threads);
   deal d = {.fn = fn, .job = j, .items = items, .chunk = chunk ? chunk : 1};
-  if (items > 0) pool_run(p, threads < items ? threads : items, deal_thread, &d);
+  if (items > 0) pool_run(p, threads < items ? threads : items, run_thread, &d);
 }
 
 static hp_status check_float(const char *what, hp_dtype t) {
@@ -184,11 +184,11 @@ hp_status row_rope(cpu_isa isa, pool *p, const row_rope_spec *r, hp_dtype dtype,
 static rows_fn *const sum_sq_of[ISA_COUNT] = ISA_TABLE(rows_sum_sq);
 static rows_fn *const argmax_of[ISA_COUNT] = ISA_TABLE(rows_argmax);
 
-static int64_t chunks_of(int64_t n) { return n / ROWS_CHUNK + (n % ROWS_CHUNK != 0); }
+static int64_t count_chunks(int64_t n) { return n / ROWS_CHUNK + (n % ROWS_CHUNK != 0); }
 
 hp_status row_sum_sq_work(int64_t n, size_t *bytes) {
   if (n < 0) HP_FAIL(HP_ERR_SHAPE, "sum of %lld elements", (long long)n);
-  *bytes = (size_t)chunks_of(n) * sizeof(float);
+  *bytes = (size_t)count_chunks(n) * sizeof(float);
   return HP_OK;
 }
 
@@ -196,9 +196,9 @@ hp_status row_sum_sq(cpu_isa isa, pool *p, hp_dtype dtype, const void *x, int64_
                      void *work) {
   HP_TRY(check_float("sum of squares", dtype));
   rows_job j = {.dtype = dtype, .x = x, .n = n, .out = work};
-  run_rows(p, sum_sq_of[isa], &j, chunks_of(n));
+  run_rows(p, sum_sq_of[isa], &j, count_chunks(n));
   double sum = 0;
-  for (int64_t i = 0; i < chunks_of(n); i++) sum += (double)j.out[i];
+  for (int64_t i = 0; i < count_chunks(n); i++) sum += (double)j.out[i];
   *out = sum;
   return HP_OK;
 }
@@ -250,7 +250,11 @@ hp_status row_random(cpu_isa isa, pool *p, const row_random_spec *spec, hp_dtype
   join_dims(&r);
   int64_t runs = 1, width = r.local.dim[r.local.rank - 1];
   for (int d = 0; d < r.local.rank - 1; d++) runs *= r.local.dim[d];
-  rows_job j = {.random = &r, .out_type = dtype, .y = out, .width = width, .n = chunks_of(width)};
+  rows_job j = {.random = &r,
+                .out_type = dtype,
+                .y = out,
+                .width = width,
+                .n = count_chunks(width)};
   run_rows(p, random_of[isa], &j, runs * j.n);
   return HP_OK;
 }

@@ -30,7 +30,7 @@ typedef struct {
 } copy_job;
 
 /* Past the caches: for copies that would only push out what is in them.  n bytes. */
-static void stream(char *to, const char *from, int64_t n) {
+static void copy_past_caches(char *to, const char *from, int64_t n) {
 #if defined(__SSE2__)
   int64_t head = (int64_t)(-(uintptr_t)to & 15);
   if (n >= STREAM_RUN) {
@@ -67,7 +67,7 @@ static void stream(char *to, const char *from, int64_t n) {
     if (tc == 1 && fc == 1) {                                                                      \
       int64_t bytes = n * (int64_t)sizeof(T);                                                      \
       for (int64_t r = 0; r < rows; r++)                                                           \
-        if (large) stream((char *)(to + r * tr), (const char *)(from + r * fr), bytes);            \
+        if (large) copy_past_caches((char *)(to + r * tr), (const char *)(from + r * fr), bytes);  \
         else memcpy(to + r * tr, from + r * fr, (size_t)bytes);                                    \
     } else if (tc == 1 && fc == 0) {                                                               \
       for (int64_t r = 0; r < rows; r++) {                                                         \
@@ -89,7 +89,7 @@ COPY_BLOCK(uint64_t)
 static int64_t size_of(int64_t x) { return x < 0 ? -x : x; }
 
 /* Removes dims of 1 and joins neighbours; false when there is nothing to copy. */
-static bool join(const row_layout *in, row_layout *out) {
+static bool merge_dims(const row_layout *in, row_layout *out) {
   out->rank = 0;
   for (int d = 0; d < in->rank; d++) {
     if (in->dim[d] == 0) return false;
@@ -116,7 +116,7 @@ static void move_last(row_layout *l, int d, int place) {
 }
 
 /* The last dim of the least stride among the first n. */
-static int least(const int64_t *stride, int n) {
+static int find_least_stride(const int64_t *stride, int n) {
   int best = 0;
   for (int d = 1; d < n; d++)
     if (size_of(stride[d]) <= size_of(stride[best])) best = d;
@@ -125,14 +125,14 @@ static int least(const int64_t *stride, int n) {
 
 /* The dim with the least stride of `to` innermost; before it, the least of `from` in what is left
  * (a transposition), or any. */
-static void order(row_layout *l) {
+static void order_dims(row_layout *l) {
   while (l->rank < 2) {
     for (int d = l->rank; d > 0; d--) move_last(l, d - 1, d);
     l->dim[0] = 1, l->from[0] = l->to[0] = INT64_MAX; /* never the innermost */
     l->rank++;
   }
-  move_last(l, least(l->to, l->rank), l->rank - 1);
-  move_last(l, least(l->from, l->rank - 1), l->rank - 2);
+  move_last(l, find_least_stride(l->to, l->rank), l->rank - 1);
+  move_last(l, find_least_stride(l->from, l->rank - 1), l->rank - 2);
 }
 
 static void copy_item(copy_job *j, int64_t item) {
@@ -189,8 +189,8 @@ static hp_status check_copy(const row_layout *l, size_t element) {
 hp_status row_copy(pool *p, const row_layout *l, size_t element, const void *from, void *to) {
   copy_job j = {.element = element, .from = from, .to = to};
   HP_TRY(check_copy(l, element));
-  if (!join(l, &j.l)) return HP_OK;
-  order(&j.l);
+  if (!merge_dims(l, &j.l)) return HP_OK;
+  order_dims(&j.l);
   cut_run(&j.l);
   int64_t n = j.l.dim[j.l.rank - 1], rows = j.l.dim[j.l.rank - 2];
   bool runs = j.l.from[j.l.rank - 1] == 1 && j.l.to[j.l.rank - 1] == 1;
