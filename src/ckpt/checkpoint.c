@@ -199,7 +199,7 @@ static hp_status put_back(const char *out_dir, const char *hidden) {
   return st;
 }
 
-static bool begins_with(const char *text, const char *start) {
+static bool starts_with(const char *text, const char *start) {
   return !strncmp(text, start, strlen(start));
 }
 
@@ -209,8 +209,8 @@ hp_status checkpoint_clean(const char *out_dir) {
   hp_status st = HP_OK;
   str path = {0};
   for (struct dirent *e; !st && !(st = dir_next(d, out_dir, &e)) && e;) {
-    if (begins_with(e->d_name, ".was-checkpoint-")) st = put_back(out_dir, e->d_name);
-    if (!begins_with(e->d_name, ".tmp-checkpoint-") && !begins_with(e->d_name, ".old-checkpoint-"))
+    if (starts_with(e->d_name, ".was-checkpoint-")) st = put_back(out_dir, e->d_name);
+    if (!starts_with(e->d_name, ".tmp-checkpoint-") && !starts_with(e->d_name, ".old-checkpoint-"))
       continue;
     st = path_join(&path, out_dir, e->d_name);
     if (!st) remove_left(path.at);
@@ -313,12 +313,12 @@ static hp_status print_manifest(const char *dir, const checkpoint_content *c, co
 }
 
 /* The two folders take each other's place at once; false: this file system cannot. */
-static bool swap(const char *a, const char *b) {
+static bool swap_folders(const char *a, const char *b) {
   return !renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
 }
 
 /* In two steps, between which neither has the name; checkpoint_clean gives it back. */
-static hp_status replace(const char *temp, const char *path, const char *old) {
+static hp_status replace_folder(const char *temp, const char *path, const char *old) {
   HP_TRY(dir_remove(old));
   if (rename(path, old)) HP_FAIL(HP_ERR_IO, "%s: cannot be replaced: %s", path, strerror(errno));
   if (!rename(temp, path)) return HP_OK;
@@ -389,21 +389,21 @@ static void remove_replaced(const char *path) {
 }
 
 /* Puts the finished temporary folder in the place of the committed one. */
-static hp_status commit(const char *out_dir, const char *temp, const checkpoint_content *c) {
+static hp_status commit_folder(const char *out_dir, const char *temp, const checkpoint_content *c) {
   str path = {0}, old = {0};
   bool there = false;
   hp_status st = checkpoint_path(out_dir, c->step, &path);
   str_printf(&old, "%s/.was-checkpoint-%lld", out_dir, (long long)c->step);
   if (!st) st = str_status(&old);
   if (!st) st = move_foreign(out_dir, path.at, c, &there);
-  bool swapped = !st && there && swap(temp, path.at);
-  if (!st && there && !swapped) st = replace(temp, path.at, old.at);
+  bool swapped = !st && there && swap_folders(temp, path.at);
+  if (!st && there && !swapped) st = replace_folder(temp, path.at, old.at);
   if (!st && !there && rename(temp, path.at))
     st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot rename %s to it: %s", path.at, temp,
                  strerror(errno));
   if (!st) st = dir_sync(out_dir);
   if (!st && there) remove_replaced(swapped ? temp : old.at);
-  else if (st && swapped && !swap(temp, path.at)) { /* what may not be on the disk goes */ }
+  else if (st && swapped && !swap_folders(temp, path.at)) { /* what may not be on the disk goes */ }
   str_free(&path);
   str_free(&old);
   return st;
@@ -440,8 +440,8 @@ static hp_status take_sums(const char *temp, file_record *r) {
 }
 
 /* What only one process does: all but the tensors, the manifest, the commit. */
-static hp_status finish(const char *out_dir, const char *temp, const checkpoint_content *c,
-                        file_record *r) {
+static hp_status finish_folder(const char *out_dir, const char *temp, const checkpoint_content *c,
+                               file_record *r) {
   str path = {0}, manifest = {0};
   hp_status st = write_files(temp, c);
   if (!st) st = take_sums(temp, r);
@@ -449,17 +449,17 @@ static hp_status finish(const char *out_dir, const char *temp, const checkpoint_
   if (!st) st = print_manifest(temp, c, r, &manifest);
   if (!st) st = path_join(&path, temp, MANIFEST_NAME);
   if (!st) st = file_write(path.at, manifest.at, manifest.len);
-  if (!st) st = commit(out_dir, temp, c);
+  if (!st) st = commit_folder(out_dir, temp, c);
   str_free(&path);
   str_free(&manifest);
   return st;
 }
 
-static hp_status agree(const checkpoint_content *c, hp_status mine) {
+static hp_status agree_on_status(const checkpoint_content *c, hp_status mine) {
   return c->agree ? c->agree(c->ctx, mine) : mine;
 }
 
-static hp_status begin(const char *temp) {
+static hp_status begin_folder(const char *temp) {
   HP_TRY(dir_remove(temp));
   return dir_create_new(temp);
 }
@@ -473,11 +473,11 @@ static hp_status write_own(const checkpoint_content *c, const char *temp, const 
 static hp_status save_together(const char *out_dir, const char *temp, const checkpoint_content *c) {
   file_record *r = NULL;
   bool leads = !c->follows;
-  hp_status st = leads ? begin(temp) : HP_OK;
+  hp_status st = leads ? begin_folder(temp) : HP_OK;
   if (!st) st = file_record_begin(temp, &r);
-  st = agree(c, st);
-  if (!st) st = agree(c, write_own(c, temp, r));
-  if (!st) st = agree(c, leads ? finish(out_dir, temp, c, r) : HP_OK);
+  st = agree_on_status(c, st);
+  if (!st) st = agree_on_status(c, write_own(c, temp, r));
+  if (!st) st = agree_on_status(c, leads ? finish_folder(out_dir, temp, c, r) : HP_OK);
   file_record_end(r);
   return st;
 }

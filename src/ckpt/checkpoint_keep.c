@@ -27,7 +27,7 @@ static int64_t step_of(const char *name) {
   return plain ? n : -1;
 }
 
-static int newest_first(const void *a, const void *b) {
+static int compare_newest_first(const void *a, const void *b) {
   int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
   return x < y ? 1 : x > y ? -1 : 0;
 }
@@ -47,7 +47,7 @@ static hp_status list_steps(const char *out_dir, steps_list *out) {
     if (n >= 0 && !vec_push(out, n)) st = HP_ERR_OOM;
   }
   closedir(d);
-  if (!st && out->len) qsort(out->at, out->len, sizeof *out->at, newest_first);
+  if (!st && out->len) qsort(out->at, out->len, sizeof *out->at, compare_newest_first);
   return st;
 }
 
@@ -82,7 +82,7 @@ static void add_stamp(const char *dir, const char *name, str *text) {
 
 /* Changes whenever a file that the manifest names does, or the manifest itself; of one that cannot
  * be read c is NULL. */
-static hp_status stamp_of(const char *dir, const checkpoint *c, hash128 *out) {
+static hp_status find_stamp(const char *dir, const checkpoint *c, hash128 *out) {
   str text = {0};
   const tree_node *files = c ? tree_get(c->manifest.root, "files") : NULL;
   add_stamp(dir, MANIFEST_NAME, &text);
@@ -94,7 +94,7 @@ static hp_status stamp_of(const char *dir, const checkpoint *c, hash128 *out) {
   return st;
 }
 
-static const checkpoint_known *recall(const checkpoint_memo *m, int64_t step, hash128 stamp) {
+static const checkpoint_known *find_known(const checkpoint_memo *m, int64_t step, hash128 stamp) {
   for (size_t i = 0; m && i < m->known.len; i++) {
     const checkpoint_known *k = &m->known.at[i];
     if (k->step == step && k->stamp.lo == stamp.lo && k->stamp.hi == stamp.hi) return k;
@@ -103,7 +103,7 @@ static const checkpoint_known *recall(const checkpoint_memo *m, int64_t step, ha
 }
 
 /* What cannot be remembered is read again. */
-static void remember(checkpoint_memo *m, int64_t step, hash128 stamp, bool good) {
+static void add_known(checkpoint_memo *m, int64_t step, hash128 stamp, bool good) {
   if (!m) return;
   checkpoint_known now = {step, stamp, good};
   for (size_t i = 0; i < m->known.len; i++)
@@ -120,8 +120,8 @@ void checkpoint_memo_good(checkpoint_memo *m, const char *out_dir, int64_t step)
   hash128 stamp;
   hp_status st = checkpoint_path(out_dir, step, &path);
   if (!st && !(st = checkpoint_open(path.at, &c))) {
-    st = stamp_of(path.at, &c, &stamp);
-    if (!st) remember(m, step, stamp, true);
+    st = find_stamp(path.at, &c, &stamp);
+    if (!st) add_known(m, step, stamp, true);
     checkpoint_free(&c);
   }
   if (st) err_clear();
@@ -183,8 +183,8 @@ static hp_status folder_verify(folder *f, checkpoint_memo *memo, verdict *out) {
   hash128 stamp;
   *out = UNKNOWN;
   if (f->kind == UNREADABLE) return HP_OK;
-  HP_TRY(stamp_of(f->path.at, is_open(f) ? &f->c : NULL, &stamp));
-  const checkpoint_known *k = recall(memo, f->step, stamp);
+  HP_TRY(find_stamp(f->path.at, is_open(f) ? &f->c : NULL, &stamp));
+  const checkpoint_known *k = find_known(memo, f->step, stamp);
   if (k) *out = k->good ? GOOD : BAD_BEFORE;
   if (k) return HP_OK;
   hp_status st = is_open(f) ? checkpoint_verify(f->path.at, &c) : HP_ERR_INPUT;
@@ -193,7 +193,7 @@ static hp_status folder_verify(folder *f, checkpoint_memo *memo, verdict *out) {
   else if (is_open(f)) err_take(st, &f->why);
   if (!st) *out = GOOD;
   else if (st == HP_ERR_INPUT) *out = BAD;
-  if (*out != UNKNOWN) remember(memo, f->step, stamp, !st);
+  if (*out != UNKNOWN) add_known(memo, f->step, stamp, !st);
   return HP_OK;
 }
 
@@ -231,8 +231,8 @@ hp_status checkpoint_verify_patiently(const char *path, checkpoint *out) {
 }
 
 /* Opens it, and verifies one of the line, in several tries where it cannot be read. */
-static hp_status look_at(const char *out_dir, int64_t step, const run_line *line,
-                         checkpoint_memo *memo, folder *f, verdict *v) {
+static hp_status check_candidate(const char *out_dir, int64_t step, const run_line *line,
+                                 checkpoint_memo *memo, folder *f, verdict *v) {
   retry r = {0};
   for (;;) {
     double began = time_now_s();
@@ -289,7 +289,7 @@ hp_status checkpoint_newest(const char *out_dir, const run_line *line, checkpoin
   for (size_t i = 0; !st && !*found && i < all.len; i++) {
     folder f;
     verdict v;
-    st = look_at(out_dir, all.at[i], line, memo, &f, &v);
+    st = check_candidate(out_dir, all.at[i], line, memo, &f, &v);
     if (st) break;
     *found = v == GOOD;
     if (*found) {
@@ -360,7 +360,7 @@ static hp_status choose_aside(const folder *f, str *dir, str *to) {
 }
 
 /* A link to a checkpoint elsewhere still leads there from another folder. */
-static bool move(const char *from, const char *to) {
+static bool move_folder(const char *from, const char *to) {
   struct stat s;
   if (lstat(from, &s) || !S_ISLNK(s.st_mode)) return !rename(from, to);
   char target[PATH_MAX];
@@ -371,7 +371,7 @@ static hp_status move_aside(const folder *f, str *moved) {
   str dir = {0}, to = {0};
   hp_status st = choose_aside(f, &dir, &to);
   if (!st) st = dir_create(dir.at);
-  if (!st && !move(f->path.at, to.at))
+  if (!st && !move_folder(f->path.at, to.at))
     st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot be moved to %s: %s", f->path.at, to.at,
                  strerror(errno));
   if (!st) st = dir_sync(dir.at);

@@ -42,7 +42,7 @@ hp_status manifest_check_target(const char *dir) {
 }
 
 /* What has its name may be something else, which no second try reads. */
-static hp_status need_file(const char *path) {
+static hp_status check_is_file(const char *path) {
   struct stat s;
   if (stat(path, &s)) {
     if (errno == ENOENT || errno == ELOOP)
@@ -58,7 +58,7 @@ hp_status manifest_read(const char *dir, tree *out) {
   char *text = NULL;
   size_t len, body = 0;
   hp_status st = path_join(&path, dir, MANIFEST_NAME);
-  if (!st) st = need_file(path.at);
+  if (!st) st = check_is_file(path.at);
   if (!st) st = file_read(path.at, MANIFEST_BYTES_MAX, &text, &len);
   if (!st) st = sealed_check(path.at, text, len, &body);
   if (!st) st = json_parse(text, body, path.at, out);
@@ -93,7 +93,7 @@ static bool is_text(const listed *l) {
   return n < m || strcmp(l->name + n - m, end) != 0;
 }
 
-static hp_status wrong_size(const char *path, uint64_t have, const listed *l) {
+static hp_status fail_wrong_size(const char *path, uint64_t have, const listed *l) {
   HP_FAIL(HP_ERR_INPUT, "%s: has %llu bytes, the manifest says %llu; it is damaged" RESTORE, path,
           (unsigned long long)have, (unsigned long long)l->bytes);
 }
@@ -106,7 +106,7 @@ static hp_status check_size(const char *path, const listed *l) {
     HP_FAIL(HP_ERR_IO, "%s: cannot be looked at: %s", path, strerror(errno));
   }
   if (!S_ISREG(s.st_mode)) HP_FAIL(HP_ERR_INPUT, "%s: is not a file, the manifest names one", path);
-  return (uint64_t)s.st_size == l->bytes ? HP_OK : wrong_size(path, (uint64_t)s.st_size, l);
+  return (uint64_t)s.st_size == l->bytes ? HP_OK : fail_wrong_size(path, (uint64_t)s.st_size, l);
 }
 
 static hp_status check_hash(const char *path, const listed *l, hash128 have) {
@@ -135,7 +135,8 @@ static hp_status hash_open_file(int fd, const char *path, const listed *l, char 
     bytes += (uint64_t)n;
   }
   if (stop && *stop) goto done;
-  st = bytes == l->bytes ? check_hash(path, l, hash_stream_get(s)) : wrong_size(path, bytes, l);
+  st =
+      bytes == l->bytes ? check_hash(path, l, hash_stream_get(s)) : fail_wrong_size(path, bytes, l);
 done:
   hash_stream_free(s);
   return st;
@@ -196,7 +197,7 @@ static hp_status check_file(const char *dir, const tree_node *f, bool all) {
   return st;
 }
 
-static hp_status verify(const char *dir, const tree *manifest, bool all) {
+static hp_status verify_files(const char *dir, const tree *manifest, bool all) {
   const tree_node *files;
   HP_TRY(tree_expect(manifest->root, TREE_MAP));
   HP_TRY(tree_need_map(manifest->root, "files", &files));
@@ -205,7 +206,7 @@ static hp_status verify(const char *dir, const tree *manifest, bool all) {
 }
 
 hp_status manifest_verify(const char *dir, const tree *manifest) {
-  return verify(dir, manifest, true);
+  return verify_files(dir, manifest, true);
 }
 
 hp_status manifest_verify_texts(const char *dir) {
@@ -214,7 +215,7 @@ hp_status manifest_verify_texts(const char *dir) {
   HP_TRY(manifest_find(dir, &there));
   if (!there) return HP_OK;
   HP_TRY(manifest_read(dir, &manifest));
-  hp_status st = verify(dir, &manifest, false);
+  hp_status st = verify_files(dir, &manifest, false);
   tree_free(&manifest);
   return st;
 }
@@ -269,7 +270,7 @@ hp_status manifest_check_begin(const char *dir, manifest_check **out) {
   str_add(&copy, dir);
   c->dir = str_take(&copy);
   hp_status st = c->dir ? manifest_read(dir, &c->manifest) : HP_ERR_OOM;
-  if (!st) st = verify(dir, &c->manifest, false);
+  if (!st) st = verify_files(dir, &c->manifest, false);
   if (!st) st = list_tensor_files(c);
   if (st) free_check(c);
   else *out = c;
@@ -309,7 +310,7 @@ static hp_status check_contents(manifest_check *c, bool claimed) {
   return st;
 }
 
-static void *run(void *arg) {
+static void *run_check(void *arg) {
   manifest_check *c = arg;
   c->st = check_contents(c, false);
   if (c->st) err_take(c->st, &c->why);
@@ -318,13 +319,13 @@ static void *run(void *arg) {
 
 hp_status manifest_check_start(manifest_check *c) {
   if (!c) return HP_OK;
-  c->started = !pthread_create(&c->thread, NULL, run, c);
+  c->started = !pthread_create(&c->thread, NULL, run_check, c);
   if (!c->started) HP_FAIL(HP_ERR_DEVICE, "cannot start the thread that verifies %s", c->dir);
   return HP_OK;
 }
 
 /* What the thread has found, and what is left; after a failure that came before the thread, all. */
-static hp_status finish(manifest_check *c, bool failed) {
+static hp_status finish_check(manifest_check *c, bool failed) {
   if (c->started) pthread_join(c->thread, NULL);
   if (c->st) return err_give(&c->why);
   if (failed && !c->started) HP_TRY(check_contents(c, false));
@@ -337,7 +338,7 @@ hp_status manifest_check_end(manifest_check *c, hp_status loaded) {
   bool by_damage = loaded == HP_ERR_INPUT || loaded == HP_ERR_UNSUPPORTED;
   if (loaded) err_take(loaded, &why);
   if (loaded && !by_damage) c->stop = true;
-  hp_status st = finish(c, loaded != HP_OK);
+  hp_status st = finish_check(c, loaded != HP_OK);
   free_check(c);
   if (!loaded || (st && by_damage)) return st;
   err_clear();

@@ -27,7 +27,7 @@ struct read_ahead {
   _Atomic uint64_t there; /* what is before it has been brought in; UINT64_MAX: all that will be */
 };
 
-static void say_there(read_ahead *r, uint64_t place) {
+static void report_read(read_ahead *r, uint64_t place) {
   pthread_mutex_lock(&r->lock);
   if (place > atomic_load(&r->there)) atomic_store(&r->there, place);
   pthread_cond_broadcast(&r->change);
@@ -48,7 +48,7 @@ static bool is_wanted(read_ahead *r, uint64_t place) {
  * one short of memory, they come as they are used. */
 static bool bring_in(read_ahead *r, char *at, size_t n) {
   if (atomic_load(&r->there) == UINT64_MAX || !madvise(at, n, MADV_POPULATE_READ)) return true;
-  say_there(r, UINT64_MAX);
+  report_read(r, UINT64_MAX);
   return r->stream != NULL;
 }
 
@@ -56,7 +56,7 @@ static bool bring_in(read_ahead *r, char *at, size_t n) {
 static bool read_file(read_ahead *r, const file_map *m, uint64_t place) {
   char *at = (char *)(uintptr_t)m->at;
   if (m->len) (void)madvise(at, m->len, MADV_SEQUENTIAL);
-  for (size_t done = 0, some; done < m->len; done += some, say_there(r, place + done)) {
+  for (size_t done = 0, some; done < m->len; done += some, report_read(r, place + done)) {
     some = m->len - done < STEP ? m->len - done : STEP;
     if (!is_wanted(r, place + done) || !bring_in(r, at + done, some)) return false;
     if (r->stream) hash_stream_add(r->stream, at + done, some);
@@ -75,9 +75,9 @@ static void read_files(read_ahead *r) {
   }
 }
 
-static void *run(void *arg) {
+static void *run_reader(void *arg) {
   read_files(arg);
-  say_there(arg, UINT64_MAX);
+  report_read(arg, UINT64_MAX);
   return NULL;
 }
 
@@ -98,7 +98,7 @@ hp_status read_ahead_create(const st_file *file, size_t n, bool drop, bool hash,
   hp_status st = hash ? make_hashes(r) : HP_OK;
   if (st) read_ahead_free(r);
   HP_TRY(st);
-  r->started = !pthread_create(&r->thread, NULL, run, r);
+  r->started = !pthread_create(&r->thread, NULL, run_reader, r);
   if (!r->started) {
     read_ahead_free(r);
     HP_FAIL(HP_ERR_DEVICE, "cannot start the thread that reads files ahead");
@@ -118,7 +118,7 @@ static void drop_until(const st_file *f, size_t end) {
 
 /* Takes whole pages between two places out of this process's memory; the system may keep them,
  * unless they are to be dropped. */
-static void forget(const read_ahead *r, uint64_t from, uint64_t to) {
+static void release_pages(const read_ahead *r, uint64_t from, uint64_t to) {
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   uint64_t place = 0;
   for (size_t i = 0; i < r->n && place < to; place += r->file[i++].map.len) {
@@ -142,7 +142,7 @@ void read_ahead_free(read_ahead *r) {
   if (r->started) pthread_join(r->thread, NULL);
   hash_stream_free(r->stream);
   mem_free(r->hash);
-  if (r->drop) forget(r, r->passed, UINT64_MAX);
+  if (r->drop) release_pages(r, r->passed, UINT64_MAX);
   pthread_mutex_destroy(&r->lock);
   pthread_cond_destroy(&r->change);
   mem_free(r);
@@ -160,7 +160,7 @@ const hash128 *read_ahead_hashes(read_ahead *r) {
 
 void read_ahead_move(read_ahead *r, uint64_t begin, uint64_t end) {
   if (begin > r->passed) {
-    forget(r, r->passed, begin);
+    release_pages(r, r->passed, begin);
     r->passed = begin;
   }
   pthread_mutex_lock(&r->lock);

@@ -20,7 +20,7 @@ hp_status saved_index_path(const char *name, str *out) {
 
 /* --- who saves what --------------------------------------------------------------------------- */
 
-static double part_bytes(const mesh *m, const saved_tensor *t) {
+static double count_shard_bytes(const mesh *m, const saved_tensor *t) {
   double n = (double)dtype_size((hp_dtype)t->type.dtype);
   for (int d = 0; d < t->type.rank; d++)
     n *= (double)layout_shard_size(m, &t->l, d, t->type.dim[d]);
@@ -31,9 +31,9 @@ static double part_bytes(const mesh *m, const saved_tensor *t) {
  * part decides. */
 void saved_share_out(const mesh *m, saved_tensor *t, size_t n) {
   double all = 0, before = 0;
-  for (size_t k = 0; k < n; k++) all += part_bytes(m, &t[k]);
+  for (size_t k = 0; k < n; k++) all += count_shard_bytes(m, &t[k]);
   for (size_t k = 0; k < n; k++) {
-    double own = part_bytes(m, &t[k]);
+    double own = count_shard_bytes(m, &t[k]);
     if (own > 0)
       t[k].replica = (int64_t)((before + own / 2) / all * (double)layout_repeat(m, &t[k].l));
     before += own;

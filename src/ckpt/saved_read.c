@@ -27,7 +27,7 @@ struct saved {
 /* --- the index -------------------------------------------------------------------------------- */
 
 /* Failure of the last call, told at n. */
-static hp_status failed_at(const tree_node *n, hp_status st) {
+static hp_status fail_at(const tree_node *n, hp_status st) {
   err_report why;
   err_take(st, &why);
   TREE_FAIL(n, "%s", why.message);
@@ -41,7 +41,7 @@ static hp_status read_mesh(saved *s, const tree_node *root) {
   HP_TRY(tree_need(root, "mesh", &n));
   HP_TRY(tree_as_string(n, &text));
   hp_status st = layout_parse(text, &s->m, &l, &called);
-  if (st) return failed_at(n, st);
+  if (st) return fail_at(n, st);
   if (called || s->m.rank) TREE_FAIL(n, "expected sizes and names alone, such as (2,2)(dp,tp)");
   return HP_OK;
 }
@@ -61,7 +61,7 @@ static hp_status read_layout(const saved *s, const tree_node *n, saved_tensor *t
   const char *text;
   HP_TRY(tree_as_string(n, &text));
   hp_status st = layout_parse_on(text, &s->m, &t->l);
-  if (st) return failed_at(n, st);
+  if (st) return fail_at(n, st);
   if (t->l.rank != t->type.rank)
     TREE_FAIL(n, "has %d dims, the tensor %d", t->l.rank, t->type.rank);
   for (int a = 0; a < s->m.axes; a++)
@@ -191,7 +191,7 @@ static hp_status check_file(const saved *s, int64_t device, const st_file *f) {
   return HP_OK;
 }
 
-static const st_file *file_of(const saved *s, int64_t device) {
+static const st_file *find_file(const saved *s, int64_t device) {
   uint32_t i;
   if (!map_get(&s->file_of, &device, sizeof device, &i)) return NULL;
   return &s->files.at[i].f;
@@ -221,8 +221,8 @@ hp_status saved_need(saved *s, size_t k, const box *b) {
   shards_met p;
   for (shards_begin(&p, &s->m, &t->l, t->type.dim, b); p.more; shards_next(&p)) {
     int64_t device = saved_saver(&s->m, t, p.first);
-    if (!file_of(s, device)) HP_TRY(open_file(s, device));
-    const st_file *f = file_of(s, device);
+    if (!find_file(s, device)) HP_TRY(open_file(s, device));
+    const st_file *f = find_file(s, device);
     if (st_find(f, t->name)) continue;
     HP_FAIL(HP_ERR_INPUT,
             "%s: has nothing of tensor \"%.100s\"; by %s it should; the files are "
@@ -261,7 +261,7 @@ hp_status saved_read(const saved *s, size_t k, const box *b, const box *to, hp_d
   box_runs r;
   for (shards_begin(&p, &s->m, &t->l, t->type.dim, b); p.more; shards_next(&p)) {
     box part = box_of_shard(&s->m, &t->l, t->type.dim, p.first);
-    const st_tensor *x = st_find(file_of(s, saved_saver(&s->m, t, p.first)), t->name);
+    const st_tensor *x = st_find(find_file(s, saved_saver(&s->m, t, p.first)), t->name);
     for (runs_begin(&r, &p.common, &part, to); r.n; runs_next(&r))
       HP_TRY(give_run(&g, r.to, x->data + (size_t)r.from * dtype_size(g.from), r.n));
   }

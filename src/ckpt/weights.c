@@ -71,7 +71,7 @@ static const struct {
 
 /* What a file is, when its first bytes are those of another format; else NULL.  A pickle's second
  * byte is its protocol; a safetensors header of that length would have to start with "{" at 8. */
-static const char *sniff(const char *path) {
+static const char *recognize_format(const char *path) {
   char head[32];
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return NULL;
@@ -145,7 +145,7 @@ static hp_status refuse_folder(const char *path) {
             path);
   str full = {0};
   HP_TRY(path_join(&full, path, other));
-  const char *what = sniff(full.at);
+  const char *what = recognize_format(full.at);
   hp_status st = err_set(HP_ERR_UNSUPPORTED, __FILE__, __LINE__, "%s is %s", full.at,
                          what ? what : "no safetensors file; expected model.safetensors beside it");
   str_free(&full);
@@ -156,7 +156,7 @@ static hp_status refuse_folder(const char *path) {
 
 static hp_status open_file(weights *w, const char *path) {
   st_file f;
-  const char *what = sniff(path);
+  const char *what = recognize_format(path);
   if (what) HP_FAIL(HP_ERR_UNSUPPORTED, "%s is %s", path, what);
   HP_TRY(st_open(path, &f));
   if (vec_push(&w->files, f)) return HP_OK;

@@ -7,16 +7,17 @@
 
 enum { CHUNK = 16384 }; /* elements */
 
-static float element(hp_dtype t, const void *x, size_t i) {
+static float get_element(hp_dtype t, const void *x, size_t i) {
   if (t == HP_BF16) return bf16_to_f32(((const uint16_t *)x)[i]);
   return t == HP_F16 ? f16_to_f32(((const uint16_t *)x)[i]) : ((const float *)x)[i];
 }
 
 /* n floats as `to`.  A number that becomes infinite would be another model. */
-static hp_status narrow(const char *name, const float *x, size_t n, hp_dtype to, void *room) {
+static hp_status narrow_floats(const char *name, const float *x, size_t n, hp_dtype to,
+                               void *room) {
   HP_TRY(dtype_convert(to, room, HP_F32, x, n));
   for (size_t i = 0; i < n; i++)
-    if (isinf(element(to, room, i)) && isfinite(x[i]))
+    if (isinf(get_element(to, room, i)) && isfinite(x[i]))
       HP_FAIL(HP_ERR_INPUT,
               "tensor \"%s\": its value %g is too large for %s; choose bf16 or f32 (export_dtype "
               "of a run, --dtype of convert)",
@@ -31,7 +32,7 @@ hp_status weights_write_as(st_writer *out, const char *name, const float *x, siz
   hp_status st = room ? HP_OK : HP_ERR_OOM;
   for (size_t i = 0, some; i < n && !st; i += some) {
     some = n - i < CHUNK ? n - i : CHUNK;
-    st = narrow(name, x + i, some, to, room);
+    st = narrow_floats(name, x + i, some, to, room);
     if (!st) st = st_writer_write(out, room, some * dtype_size(to));
   }
   mem_free(room);

@@ -47,7 +47,7 @@ static hp_status add_large(saver *s, uint32_t number) {
 }
 
 /* In the order given; a file is closed when the next tensor would not fit. */
-static hp_status split(saver *s, uint64_t limit, shard *open) {
+static hp_status split_files(saver *s, uint64_t limit, shard *open) {
   uint64_t filled = 0;
   for (size_t i = 0; i < s->n; i++) {
     const st_tensor *t = &s->tensor[i];
@@ -82,7 +82,7 @@ static hp_status name_shards(saver *s) {
   return HP_OK;
 }
 
-static hp_status join(str *out, const char *dir, const char *name, const char *end) {
+static hp_status join_path(str *out, const char *dir, const char *name, const char *end) {
   HP_TRY(path_join(out, dir, name));
   str_add(out, end);
   return str_status(out);
@@ -107,7 +107,7 @@ static hp_status write_shard(const saver *s, const shard *f) {
   st_tensor *list = mem_calloc(f->number.len, sizeof *list);
   HP_TRY_MEM(list);
   for (size_t i = 0; i < f->number.len; i++) list[i] = s->tensor[f->number.at[i]];
-  HP_TRY_GOTO(join(&path, s->dir, f->name, waiting), st);
+  HP_TRY_GOTO(join_path(&path, s->dir, f->name, waiting), st);
   HP_TRY_GOTO(st_writer_open(path.at, list, f->number.len, &format, 1, &w), st);
   st = write_data(s, f, &w);
   if (st) st_writer_abort(&w);
@@ -124,7 +124,7 @@ typedef struct {
   const char *tensor, *file;
 } place;
 
-static int by_tensor(const void *a, const void *b) {
+static int compare_by_tensor(const void *a, const void *b) {
   return strcmp(((const place *)a)->tensor, ((const place *)b)->tensor);
 }
 
@@ -163,14 +163,14 @@ static hp_status write_index(const saver *s) {
       places[n++] = (place){s->tensor[f->number.at[k]].name, f->name};
   }
   HP_ASSERT(n == s->n);
-  qsort(places, n, sizeof *places, by_tensor);
+  qsort(places, n, sizeof *places, compare_by_tensor);
   for (size_t i = 1; i < n; i++)
-    if (!by_tensor(&places[i - 1], &places[i]))
+    if (!compare_by_tensor(&places[i - 1], &places[i]))
       HP_FAIL_GOTO(st, HP_ERR_ARG, "%s: two tensors are called \"%.100s\"", s->dir,
                    places[i].tensor);
   print_index(s, places, &text);
   HP_TRY_GOTO(str_status(&text), st);
-  HP_TRY_GOTO(join(&path, s->dir, index_name, waiting), st);
+  HP_TRY_GOTO(join_path(&path, s->dir, index_name, waiting), st);
   HP_TRY_GOTO(file_write(path.at, text.at, text.len), st);
 done:
   mem_free(places);
@@ -193,7 +193,7 @@ static hp_status remove_file(const char *dir, const char *name) {
 /* From its waiting name to its own. */
 static hp_status rename_file(const char *dir, const char *name) {
   str from = {0}, to = {0};
-  hp_status st = join(&from, dir, name, waiting);
+  hp_status st = join_path(&from, dir, name, waiting);
   if (!st) st = path_join(&to, dir, name);
   if (!st) st = file_rename(from.at, to.at);
   str_free(&from);
@@ -248,7 +248,7 @@ static hp_status shard_exists(const saver *s, bool *out) {
  * index, so a single file replaces everything at its rename.  Shards count once the index is
  * renamed and model.safetensors is gone; when they overwrite shards of an old index, that index
  * goes first, so that no index ever names a mixture. */
-static hp_status publish(const saver *s) {
+static hp_status publish_files(const saver *s) {
   if (s->shards.len == 1) {
     HP_TRY(rename_file(s->dir, single_name));
     HP_TRY(dir_sync(s->dir));
@@ -288,12 +288,12 @@ hp_status weights_save(const char *dir, const st_tensor *tensor, size_t n,
   shard open = {0};
   hp_status st;
   if (n > UINT32_MAX) HP_FAIL(HP_ERR_ARG, "%s: %zu tensors are too many", dir, n);
-  HP_TRY_GOTO(split(&s, limit, &open), st);
+  HP_TRY_GOTO(split_files(&s, limit, &open), st);
   HP_TRY_GOTO(name_shards(&s), st);
   HP_TRY_GOTO(dir_create(dir), st);
   for (size_t i = 0; i < s.shards.len; i++) HP_TRY_GOTO(write_shard(&s, &s.shards.at[i]), st);
   if (s.shards.len > 1) HP_TRY_GOTO(write_index(&s), st);
-  HP_TRY_GOTO(publish(&s), st);
+  HP_TRY_GOTO(publish_files(&s), st);
 done:
   if (st) remove_waiting(&s);
   for (size_t i = 0; i < s.shards.len; i++) vec_free(&s.shards.at[i].number);

@@ -22,8 +22,8 @@ typedef struct {
 } setting;
 
 /* peak: seconds of the product at the peak of multiply-adds, by turn. */
-static hp_status print(const setting *s, const char *layout, const engine_measure *p,
-                       double *peak) {
+static hp_status print_product(const setting *s, const char *layout, const engine_measure *p,
+                               double *peak) {
   double flops = measured_flops(&p->q);
   char key[64];
   bench_row r;
@@ -62,13 +62,13 @@ static hp_status take_turns(const setting *s, const char *layout, engine_measure
     peak[i] = measured_flops(&p->q) / limits_measure_flops(s->k.isa, s->k.threads, s->type);
     st = engine_measure_round(p, &x, s->k.threads);
   }
-  if (!st) st = print(s, layout, p, peak);
+  if (!st) st = print_product(s, layout, p, peak);
   measured_operands_close(&x);
   return st;
 }
 
-static hp_status product(const setting *s, const char *layout, int64_t m, int64_t k, int64_t n,
-                         hp_dtype out) {
+static hp_status bench_product(const setting *s, const char *layout, int64_t m, int64_t k,
+                               int64_t n, hp_dtype out) {
   gemm_query q = gemm_query_make(m, n, k, *layout == 't', layout[1] == 't', s->type, out);
   engine_measure p;
   HP_TRY(engine_measure_open(&q, pool_size(s->k.threads), s->rounds, &p));
@@ -78,11 +78,11 @@ static hp_status product(const setting *s, const char *layout, int64_t m, int64_
 }
 
 /* The three products of a weight [rows,cols] in training, for the tokens of a batch. */
-static hp_status weight(const setting *s, int64_t rows, int64_t cols) {
+static hp_status bench_weight(const setting *s, int64_t rows, int64_t cols) {
   int64_t tokens = bench_batch(s->a, BENCH_TRAINED) * s->a->seq;
-  HP_TRY(product(s, "nt", tokens, cols, rows, s->type));
-  HP_TRY(product(s, "nn", tokens, rows, cols, s->type));
-  return product(s, "tn", rows, tokens, cols, HP_F32);
+  HP_TRY(bench_product(s, "nt", tokens, cols, rows, s->type));
+  HP_TRY(bench_product(s, "nn", tokens, rows, cols, s->type));
+  return bench_product(s, "tn", rows, tokens, cols, HP_F32);
 }
 
 /* Is it the first of its shape among the products of m? */
@@ -97,14 +97,14 @@ static bool is_first(const lm *m, size_t i) {
   return true;
 }
 
-static hp_status model(const setting *s) {
+static hp_status bench_model_products(const setting *s) {
   lm *m;
   HP_TRY(lm_create(s->a->m.model, NULL, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &m));
   hp_status st = HP_OK;
   for (size_t i = 0; !st && i < m->params.len; i++) {
     const model_param *p = &m->params.at[i];
     if (lm_is_product(m, p) && p->shape.rank == 2 && is_first(m, i))
-      st = weight(s, p->shape.dim[0], p->shape.dim[1]);
+      st = bench_weight(s, p->shape.dim[0], p->shape.dim[1]);
   }
   lm_free(m);
   return st;
@@ -125,17 +125,17 @@ static hp_status parse_shape(const char *text, int64_t size[3]) {
 }
 
 /* What is multiplied: --shape, or the weights of --model, or those of models of many sizes. */
-static hp_status products(const setting *s) {
+static hp_status bench_products(const setting *s) {
   static const int64_t usual[][2] = {{288, 288},  {768, 288},  {768, 768},   {3072, 768},
                                      {768, 3072}, {2048, 768}, {2048, 2048}, {4096, 4096}};
   int64_t size[3];
   if (s->a->shape) {
     HP_TRY(parse_shape(s->a->shape, size));
-    return product(s, "nn", size[0], size[1], size[2], s->type);
+    return bench_product(s, "nn", size[0], size[1], size[2], s->type);
   }
-  if (s->a->m.model) return model(s);
+  if (s->a->m.model) return bench_model_products(s);
   for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
-    HP_TRY(weight(s, usual[i][0], usual[i][1]));
+    HP_TRY(bench_weight(s, usual[i][0], usual[i][1]));
   return HP_OK;
 }
 
@@ -148,7 +148,7 @@ hp_status bench_gemm(const bench_args *a) {
   hp_status st = HP_OK;
   for (int i = 0; !st && i < types; i++) {
     s.type = type[i];
-    st = products(&s);
+    st = bench_products(&s);
   }
   bench_machine_close(&s.k);
   return st;

@@ -33,7 +33,7 @@ static bool is_same(const gemm_query *a, const gemm_query *b) {
          a->c_type == b->c_type && gemm_items(a) == gemm_items(b);
 }
 
-static hp_status add(bench_limit *l, const gemm_query *q, double count) {
+static hp_status append_product(bench_limit *l, const gemm_query *q, double count) {
   for (size_t i = 0; i < l->parts.len; i++)
     if (is_same(&l->parts.at[i].p.q, q)) {
       l->parts.at[i].count += count;
@@ -52,7 +52,7 @@ static hp_status add_product(bench_limit *l, const char *layout, int64_t items, 
   gemm_query q = gemm_query_make(m, n, k, *layout == 't', layout[1] == 't', l->m->compute, out);
   q.n_batch = items > 1;
   q.batch[0] = (gemm_batch){items, m * k, k * n, m * n};
-  return add(l, &q, count);
+  return append_product(l, &q, count);
 }
 
 /* A linear layer [rows,cols], or `items` of them, for that many tokens each.  (Of weights stored
@@ -71,7 +71,7 @@ static hp_status add_linear(bench_limit *l, int64_t items, int64_t rows, int64_t
 
 /* Share of all pairs of a query and a key that a causal layer multiplies, of half when there is no
  * window. */
-static double pairs(const model_config *c, int64_t layer, int64_t T) {
+static double find_pair_share(const model_config *c, int64_t layer, int64_t T) {
   double t = (double)T, w = (double)c->window;
   if (!c->window || !c->windowed[layer] || w >= t) return 0.5;
   return (w * t - w * w / 2) / (t * t);
@@ -108,29 +108,30 @@ static hp_status add_param(bench_limit *l, const model_param *p) {
   return add_linear(l, dim[0], dim[1], dim[2], rows > 0 ? rows : 1);
 }
 
-static double weight_bytes(const lm *m, const model_param *p) {
+static double count_weight_bytes(const lm *m, const model_param *p) {
   return lm_elements_used(m, p) * (double)dtype_size(m->weights);
 }
 
-static double cache_bytes(const lm *m, int64_t B, int64_t T) {
+static double count_cache_bytes(const lm *m, int64_t B, int64_t T) {
   const model_config *c = &m->c;
   return 2.0 * (double)(B * T * c->layers * c->kv_heads * c->head_dim) *
          (double)dtype_size(m->compute);
 }
 
-static hp_status list(bench_limit *l) {
+static hp_status list_products(bench_limit *l) {
   const lm *m = l->m;
   if (l->work == BENCH_TRAIN) l->bytes = 28 * model_config_params(&m->c);
-  if (l->work == BENCH_TOKEN) l->bytes = cache_bytes(m, l->B, l->T);
+  if (l->work == BENCH_TOKEN) l->bytes = count_cache_bytes(m, l->B, l->T);
   for (size_t i = 0; i < m->params.len; i++) {
     const model_param *p = &m->params.at[i];
     bool head = p->kind == PARAM_EMBEDDING || !strcmp(p->name, m->c.family->head_name);
     if (!lm_is_product(m, p)) continue;
-    if (l->work == BENCH_TOKEN || (l->work == BENCH_PROMPT && head)) l->bytes += weight_bytes(m, p);
+    if (l->work == BENCH_TOKEN || (l->work == BENCH_PROMPT && head))
+      l->bytes += count_weight_bytes(m, p);
     else HP_TRY(add_param(l, p));
   }
   for (int64_t i = 0; l->work != BENCH_TOKEN && i < m->c.layers; i++)
-    HP_TRY(add_attention(l, pairs(&m->c, i, l->T)));
+    HP_TRY(add_attention(l, find_pair_share(&m->c, i, l->T)));
   return HP_OK;
 }
 
@@ -140,7 +141,7 @@ hp_status bench_limit_create(const lm *m, bench_work work, int64_t B, int64_t T,
   HP_TRY_MEM(l);
   l->m = m, l->work = work, l->B = B, l->T = T, l->threads = threads;
   l->turns = turns < MEASURE_ROUNDS ? turns : MEASURE_ROUNDS;
-  hp_status st = list(l);
+  hp_status st = list_products(l);
   for (size_t i = 0; i < l->parts.len; i++) measured_operands_need(&l->operands, &l->parts.at[i].p);
   if (!st && l->parts.len) st = measured_operands_open(&l->operands, m->compute);
   if (st) bench_limit_free(l);
@@ -167,7 +168,7 @@ hp_status bench_limit_turn(bench_limit *l) {
   return HP_OK;
 }
 
-static double median(const double *x, int n) {
+static double find_median(const double *x, int n) {
   double copy[MEASURE_ROUNDS];
   memcpy(copy, x, sizeof *copy * (size_t)n);
   return measured_median(copy, n);
@@ -175,8 +176,8 @@ static double median(const double *x, int n) {
 
 bench_limit_result bench_limit_get(const bench_limit *l) {
   bench_limit_result r = {.bytes = l->bytes,
-                          .peak_flops = median(l->peak, l->turn),
-                          .bytes_per_s = median(l->read, l->turn)};
+                          .peak_flops = find_median(l->peak, l->turn),
+                          .bytes_per_s = find_median(l->read, l->turn)};
   r.bytes_s = r.bytes / r.bytes_per_s;
   for (size_t i = 0; i < l->parts.len; i++) {
     const part *p = &l->parts.at[i];

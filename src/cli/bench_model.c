@@ -15,7 +15,7 @@
 
 enum { WARM_UP = 2, LIMIT_TURNS = 9, TOKENS_LEAST = 32 };
 
-static double rss_bytes(void) {
+static double read_rss_bytes(void) {
   struct rusage u;
   getrusage(RUSAGE_SELF, &u);
   return (double)u.ru_maxrss * 1024;
@@ -64,7 +64,7 @@ static hp_status open_model(const bench_args *a, bool training, hp_device **d, l
 }
 
 /* The i-th token of what is run: bench/compare feeds its peers the same. */
-static int32_t token(const lm *m, int64_t i) {
+static int32_t make_token(const lm *m, int64_t i) {
   return (int32_t)(((uint32_t)i * 2654435761u >> 8) % (uint32_t)m->c.vocab);
 }
 
@@ -88,7 +88,7 @@ static hp_status run_open(model_run *r) {
   r->ids = mem_calloc((size_t)n, sizeof *r->ids);
   r->logits = mem_calloc((size_t)(r->B * r->m->c.vocab), sizeof *r->logits);
   if (!r->seconds || !r->ids || !r->logits) return HP_ERR_OOM;
-  for (int64_t i = 0; i < n; i++) r->ids[i] = token(r->m, i);
+  for (int64_t i = 0; i < n; i++) r->ids[i] = make_token(r->m, i);
   return HP_OK;
 }
 static void run_close(model_run *r) {
@@ -105,7 +105,7 @@ static hp_status run_note(model_run *r, int64_t i, double start) {
   if (at < 0) return HP_OK;
   r->seconds[at] = time_now_s() - start;
   if (at == 0) {
-    r->rss_bytes = rss_bytes();
+    r->rss_bytes = read_rss_bytes();
     HP_TRY(bench_limit_create(r->m, r->work, r->B, r->T, r->k.threads, (int)turns, &r->limit));
   }
   return at % (r->n / turns) ? HP_OK : bench_limit_turn(r->limit);
@@ -261,7 +261,7 @@ static hp_status show_run(const bench_args *a, const hp_program *p) {
   return a->trace ? hp_trace(p, a->trace) : HP_OK;
 }
 
-static hp_status step(model_run *r) {
+static hp_status measure_step(model_run *r) {
   const bench_args *a = r->a;
   step_options o = step_options_of(a);
   stepper *s = NULL;
@@ -286,7 +286,7 @@ static hp_status print_inference(model_run *r, const session *s, const char *kin
 }
 
 /* Feeds n tokens to each sequence: sequence i those from ids + i * n on. */
-static hp_status feed(const model_run *r, session *s, const int32_t *ids, int64_t n) {
+static hp_status feed_tokens(const model_run *r, session *s, const int32_t *ids, int64_t n) {
   const int32_t **from = mem_calloc((size_t)r->B, sizeof *from);
   int64_t *count = mem_calloc((size_t)r->B, sizeof *count);
   hp_status st = from && count ? HP_OK : HP_ERR_OOM;
@@ -297,14 +297,14 @@ static hp_status feed(const model_run *r, session *s, const int32_t *ids, int64_
   return st;
 }
 
-static hp_status prefill(model_run *r) {
+static hp_status measure_prefill(model_run *r) {
   session *s;
   HP_TRY(session_create(r->m, r->B, r->T, &s));
   hp_status st = HP_OK;
   for (int64_t i = 0; !st && i < WARM_UP + r->n; i++) {
     session_reset(s);
     double start = time_now_s();
-    st = feed(r, s, r->ids, r->T);
+    st = feed_tokens(r, s, r->ids, r->T);
     if (!st) st = run_note(r, i, start);
   }
   if (!st) st = use_limits(r);
@@ -315,14 +315,14 @@ static hp_status prefill(model_run *r) {
 }
 
 /* Tokens after a prompt of T, one of each sequence at a time. */
-static hp_status decode(model_run *r) {
+static hp_status measure_decode(model_run *r) {
   session *s;
   HP_TRY(session_create(r->m, r->B, r->T + WARM_UP + r->n, &s));
-  hp_status st = feed(r, s, r->ids, r->T);
+  hp_status st = feed_tokens(r, s, r->ids, r->T);
   for (int64_t i = 0; !st && i < WARM_UP + r->n; i++) {
-    for (int64_t k = 0; k < r->B; k++) r->ids[k] = token(r->m, r->B * (r->T + i) + k);
+    for (int64_t k = 0; k < r->B; k++) r->ids[k] = make_token(r->m, r->B * (r->T + i) + k);
     double start = time_now_s();
-    st = feed(r, s, r->ids, 1);
+    st = feed_tokens(r, s, r->ids, 1);
     if (!st) st = run_note(r, i, start);
   }
   if (!st) st = use_limits(r);
@@ -334,7 +334,7 @@ static hp_status decode(model_run *r) {
 
 /* --- machine and compiler --------------------------------------------------------------------- */
 
-static hp_status copy(const bench_args *a, const strategy *by, hp_device *d) {
+static hp_status measure_copy(const bench_args *a, const strategy *by, hp_device *d) {
   hp_limits k;
   bench_row r;
   (void)by;
@@ -348,7 +348,7 @@ static hp_status copy(const bench_args *a, const strategy *by, hp_device *d) {
 
 /* The training step of a configuration, from nothing to a planned program; its parameters are not
  * made, so any size can be asked for. */
-static hp_status compile(const bench_args *a, const strategy *by, hp_device *d) {
+static hp_status measure_compile(const bench_args *a, const strategy *by, hp_device *d) {
   step_options o = step_options_of(a);
   hp_program_stats s;
   lm *m;
@@ -372,7 +372,7 @@ static hp_status compile(const bench_args *a, const strategy *by, hp_device *d) 
     bench_row_num(&r, "received_bytes", s.received);
     bench_row_num(&r, "work_bytes", (double)s.memory.work_bytes);
     bench_row_num(&r, "work_bound_bytes", (double)s.memory.work_bound);
-    bench_row_num(&r, "rss_bytes", rss_bytes());
+    bench_row_num(&r, "rss_bytes", read_rss_bytes());
     st = bench_row_end(&r);
   }
   lm_free(m);
@@ -403,7 +403,7 @@ hp_status bench_step(const bench_args *a) {
                                 .B = bench_batch(a, BENCH_TRAINED),
                                 .T = a->seq,
                                 .n = a->steps},
-                   step);
+                   measure_step);
 }
 hp_status bench_prefill(const bench_args *a) {
   return run_model(&(model_run){.a = a,
@@ -411,7 +411,7 @@ hp_status bench_prefill(const bench_args *a) {
                                 .B = bench_batch(a, 1),
                                 .T = a->seq,
                                 .n = a->steps},
-                   prefill);
+                   measure_prefill);
 }
 hp_status bench_decode(const bench_args *a) {
   int64_t n = a->steps < TOKENS_LEAST ? TOKENS_LEAST : a->steps;
@@ -420,7 +420,7 @@ hp_status bench_decode(const bench_args *a) {
                                 .B = bench_batch(a, 1),
                                 .T = a->seq,
                                 .n = n},
-                   decode);
+                   measure_decode);
 }
 
 /* A kind that needs no memory on its devices: one is opened for all. */
@@ -433,5 +433,5 @@ static hp_status run_device(const bench_args *a,
   hp_device_close(d);
   return st;
 }
-hp_status bench_copy(const bench_args *a) { return run_device(a, copy); }
-hp_status bench_compile(const bench_args *a) { return run_device(a, compile); }
+hp_status bench_copy(const bench_args *a) { return run_device(a, measure_copy); }
+hp_status bench_compile(const bench_args *a) { return run_device(a, measure_compile); }

@@ -23,173 +23,176 @@ typedef struct {
   double bytes; /* that must be read and written */
 } scene;
 
-static int64_t bytes_of(hp_dtype t, const hp_shape *s) {
+static int64_t count_bytes(hp_dtype t, const hp_shape *s) {
   int64_t n = (int64_t)dtype_size(t);
   for (int i = 0; i < s->rank; i++) n *= s->dim[i];
   return n;
 }
 
 /* A tensor that the op reads. */
-static hp_tensor given(scene *s, const char *name, hp_dtype t, hp_shape shape) {
-  s->bytes += (double)bytes_of(t, &shape);
+static hp_tensor add_input(scene *s, const char *name, hp_dtype t, hp_shape shape) {
+  s->bytes += (double)count_bytes(t, &shape);
   return hp_param(s->g, name, t, shape);
 }
 
 /* The op's result, into a tensor of its own. */
-static void result(scene *s, const char *name, hp_tensor x) {
-  if (x) hp_assign(s->g, given(s, name, hp_dtype_of(s->g, x), hp_shape_of(s->g, x)), x);
+static void add_result(scene *s, const char *name, hp_tensor x) {
+  if (x) hp_assign(s->g, add_input(s, name, hp_dtype_of(s->g, x), hp_shape_of(s->g, x)), x);
 }
 
-static hp_shape row(int64_t width) { return (hp_shape){1, {width}}; }
-static hp_shape rows(const scene *s, int64_t width) {
+static hp_shape make_row_shape(int64_t width) { return (hp_shape){1, {width}}; }
+static hp_shape make_rows_shape(const scene *s, int64_t width) {
   int64_t n = s->size / (width * (int64_t)dtype_size(s->type));
   return (hp_shape){2, {n > 0 ? n : 1, width}};
 }
 /* Sequences of heads: [B,T,H,D]. */
-static hp_shape heads(const scene *s) {
+static hp_shape make_heads_shape(const scene *s) {
   int64_t sequence = s->seq * s->heads * s->head_dim * (int64_t)dtype_size(s->type);
   int64_t n = s->size / sequence;
   return (hp_shape){4, {n > 0 ? n : 1, s->seq, s->heads, s->head_dim}};
 }
 
 static void add(scene *s) {
-  hp_shape x = rows(s, s->width);
-  result(s, "y", hp_add(s->g, given(s, "a", s->type, x), given(s, "b", s->type, x)));
+  hp_shape x = make_rows_shape(s, s->width);
+  add_result(s, "y", hp_add(s->g, add_input(s, "a", s->type, x), add_input(s, "b", s->type, x)));
 }
 static hp_tensor gated(scene *s, hp_tensor x[2]) {
-  x[0] = given(s, "gate", s->type, rows(s, s->ffn)),
-  x[1] = given(s, "up", s->type, rows(s, s->ffn));
+  x[0] = add_input(s, "gate", s->type, make_rows_shape(s, s->ffn)),
+  x[1] = add_input(s, "up", s->type, make_rows_shape(s, s->ffn));
   return hp_mul(s->g, hp_map(s->g, "silu", x[0], HP_NONE, HP_NONE), x[1]);
 }
 static void swiglu(scene *s) {
   hp_tensor x[2];
-  result(s, "y", gated(s, x));
+  add_result(s, "y", gated(s, x));
 }
 static hp_tensor curved(scene *s, hp_tensor *x) {
-  *x = given(s, "x", s->type, rows(s, s->ffn));
+  *x = add_input(s, "x", s->type, make_rows_shape(s, s->ffn));
   return hp_map(s->g, "gelu_tanh", *x, HP_NONE, HP_NONE);
 }
 static void gelu(scene *s) {
   hp_tensor x;
-  result(s, "y", curved(s, &x));
+  add_result(s, "y", curved(s, &x));
 }
 static void softmax(scene *s) {
-  result(s, "y", hp_softmax(s->g, given(s, "x", s->type, rows(s, s->width))));
+  add_result(s, "y", hp_softmax(s->g, add_input(s, "x", s->type, make_rows_shape(s, s->width))));
 }
 static hp_tensor rms_normed(scene *s, hp_tensor xw[2]) {
-  xw[0] = given(s, "x", s->type, rows(s, s->width)), xw[1] = given(s, "w", HP_F32, row(s->width));
+  xw[0] = add_input(s, "x", s->type, make_rows_shape(s, s->width)),
+  xw[1] = add_input(s, "w", HP_F32, make_row_shape(s->width));
   return hp_rms_norm(s->g, xw[0], xw[1], 1e-5);
 }
 static void rms_norm(scene *s) {
   hp_tensor xw[2];
-  result(s, "y", rms_normed(s, xw));
+  add_result(s, "y", rms_normed(s, xw));
 }
 static hp_tensor layer_normed(scene *s, hp_tensor xwb[3]) {
-  xwb[0] = given(s, "x", s->type, rows(s, s->width));
-  xwb[1] = given(s, "w", HP_F32, row(s->width)), xwb[2] = given(s, "b", HP_F32, row(s->width));
+  xwb[0] = add_input(s, "x", s->type, make_rows_shape(s, s->width));
+  xwb[1] = add_input(s, "w", HP_F32, make_row_shape(s->width)),
+  xwb[2] = add_input(s, "b", HP_F32, make_row_shape(s->width));
   return hp_layer_norm(s->g, xwb[0], xwb[1], xwb[2], 1e-5);
 }
 static void layer_norm(scene *s) {
   hp_tensor xwb[3];
-  result(s, "y", layer_normed(s, xwb));
+  add_result(s, "y", layer_normed(s, xwb));
 }
 static void dropout(scene *s) {
-  hp_tensor x = given(s, "x", s->type, rows(s, s->width));
-  hp_tensor seed = given(s, "seed", HP_I64, (hp_shape){0});
-  result(s, "y", hp_dropout(s->g, x, 0.1, seed, 1));
+  hp_tensor x = add_input(s, "x", s->type, make_rows_shape(s, s->width));
+  hp_tensor seed = add_input(s, "seed", HP_I64, (hp_shape){0});
+  add_result(s, "y", hp_dropout(s->g, x, 0.1, seed, 1));
 }
 static void rope(scene *s) {
-  hp_shape x = heads(s), table = {2, {s->seq, s->head_dim / 2}};
-  hp_tensor v = given(s, "x", s->type, x);
-  hp_tensor cs = given(s, "cos", HP_F32, table), sn = given(s, "sin", HP_F32, table);
-  hp_tensor at = given(s, "positions", HP_I32, (hp_shape){2, {x.dim[0], x.dim[1]}});
-  result(s, "y", hp_rope(s->g, v, cs, sn, at, false));
+  hp_shape x = make_heads_shape(s), table = {2, {s->seq, s->head_dim / 2}};
+  hp_tensor v = add_input(s, "x", s->type, x);
+  hp_tensor cs = add_input(s, "cos", HP_F32, table), sn = add_input(s, "sin", HP_F32, table);
+  hp_tensor at = add_input(s, "positions", HP_I32, (hp_shape){2, {x.dim[0], x.dim[1]}});
+  add_result(s, "y", hp_rope(s->g, v, cs, sn, at, false));
 }
 static hp_tensor look_up(scene *s, hp_tensor *table) {
   *table = hp_param(s->g, "table", s->type, (hp_shape){2, {s->vocab, s->width}});
-  hp_tensor ids = given(s, "ids", HP_I32, row(rows(s, s->width).dim[0]));
+  hp_tensor ids = add_input(s, "ids", HP_I32, make_row_shape(make_rows_shape(s, s->width).dim[0]));
   return hp_embedding(s->g, *table, ids, -1);
 }
 static void embedding(scene *s) {
-  hp_shape y = rows(s, s->width); /* as many are read as are written */
+  hp_shape y = make_rows_shape(s, s->width); /* as many are read as are written */
   hp_tensor table;
-  s->bytes += (double)bytes_of(s->type, &y);
-  result(s, "y", look_up(s, &table));
+  s->bytes += (double)count_bytes(s->type, &y);
+  add_result(s, "y", look_up(s, &table));
 }
 static hp_tensor losses(scene *s, hp_tensor *logits) {
-  hp_shape x = rows(s, s->vocab);
-  *logits = given(s, "logits", s->type, x);
-  return hp_cross_entropy(s->g, *logits, given(s, "labels", HP_I32, row(x.dim[0])), -100);
+  hp_shape x = make_rows_shape(s, s->vocab);
+  *logits = add_input(s, "logits", s->type, x);
+  return hp_cross_entropy(s->g, *logits, add_input(s, "labels", HP_I32, make_row_shape(x.dim[0])),
+                          -100);
 }
 static void cross_entropy(scene *s) {
   hp_tensor logits;
-  result(s, "y", losses(s, &logits));
+  add_result(s, "y", losses(s, &logits));
 }
 /* Appends the gradients of the sum of y, each into a tensor of its own. */
-static void backward(scene *s, hp_tensor y, const hp_tensor *wrt, int n) {
+static void add_backward(scene *s, hp_tensor y, const hp_tensor *wrt, int n) {
   static const char *const name[] = {"d0", "d1", "d2"};
   static const int64_t axes[] = {0, 1, 2, 3};
   hp_tensor grad[3];
   hp_tensor loss = hp_sum(s->g, hp_cast(s->g, y, HP_F32), axes, hp_shape_of(s->g, y).rank, false);
   if (hp_grad(s->g, loss, wrt, n, grad)) return;
-  for (int i = 0; i < n; i++) result(s, name[i], grad[i]);
+  for (int i = 0; i < n; i++) add_result(s, name[i], grad[i]);
 }
 /* The same with the gradient of y given: a tensor like it. */
-static void backward_of(scene *s, hp_tensor y, const hp_tensor *wrt, int n) {
-  backward(s, hp_mul(s->g, y, given(s, "dy", s->type, hp_shape_of(s->g, y))), wrt, n);
+static void add_backward_from(scene *s, hp_tensor y, const hp_tensor *wrt, int n) {
+  add_backward(s, hp_mul(s->g, y, add_input(s, "dy", s->type, hp_shape_of(s->g, y))), wrt, n);
 }
 static void swiglu_grad(scene *s) {
   hp_tensor x[2], y = gated(s, x);
-  backward_of(s, y, x, 2);
+  add_backward_from(s, y, x, 2);
 }
 static void gelu_grad(scene *s) {
   hp_tensor x, y = curved(s, &x);
-  backward_of(s, y, &x, 1);
+  add_backward_from(s, y, &x, 1);
 }
 static void rms_norm_grad(scene *s) {
   hp_tensor xw[2], y = rms_normed(s, xw);
-  backward_of(s, y, xw, 2);
+  add_backward_from(s, y, xw, 2);
 }
 static void layer_norm_grad(scene *s) {
   hp_tensor xwb[3], y = layer_normed(s, xwb);
-  backward_of(s, y, xwb, 3);
+  add_backward_from(s, y, xwb, 3);
 }
 static void cross_entropy_grad(scene *s) {
-  hp_shape x = rows(s, s->vocab);
+  hp_shape x = make_rows_shape(s, s->vocab);
   hp_tensor logits, y = losses(s, &logits);
-  s->bytes += (double)bytes_of(s->type, &x); /* the loss reads them, and its gradient again */
-  backward(s, y, &logits, 1);
+  s->bytes += (double)count_bytes(s->type, &x); /* the loss reads them, and its gradient again */
+  add_backward(s, y, &logits, 1);
 }
 static void embedding_grad(scene *s) {
   hp_tensor table, y = look_up(s, &table);
-  backward_of(s, y, &table, 1);
+  add_backward_from(s, y, &table, 1);
 }
 static hp_tensor attend(scene *s, hp_tensor qkv[3]) {
   static const char *const name[] = {"q", "k", "v"};
-  for (int i = 0; i < 3; i++) qkv[i] = given(s, name[i], s->type, heads(s));
+  for (int i = 0; i < 3; i++) qkv[i] = add_input(s, name[i], s->type, make_heads_shape(s));
   return hp_attention(s->g, qkv[0], qkv[1], qkv[2], &(hp_attention_options){.causal = true});
 }
 static void attention(scene *s) {
   hp_tensor qkv[3];
-  result(s, "y", attend(s, qkv));
+  add_result(s, "y", attend(s, qkv));
 }
 static void attention_grad(scene *s) {
   hp_tensor qkv[3], y = attend(s, qkv);
-  backward(s, y, qkv, 3);
+  add_backward(s, y, qkv, 3);
 }
 static void sum_sq(scene *s) {
-  result(s, "y", hp_sum_sq(s->g, given(s, "x", s->type, rows(s, s->width))));
+  add_result(s, "y", hp_sum_sq(s->g, add_input(s, "x", s->type, make_rows_shape(s, s->width))));
 }
 static void adamw(scene *s) {
   static const char *const name[] = {"p", "grad", "m", "v"};
   static const char *const factor[] = {"factor", "lr", "rate", "root"};
   hp_shape x = {1, {s->size / 4}};
   hp_tensor t[4], f[4];
-  for (int i = 0; i < 4; i++) t[i] = given(s, name[i], HP_F32, x);
-  for (int i = 0; i < 4; i++) f[i] = given(s, factor[i], HP_F32, (hp_shape){0});
+  for (int i = 0; i < 4; i++) t[i] = add_input(s, name[i], HP_F32, x);
+  for (int i = 0; i < 4; i++) f[i] = add_input(s, factor[i], HP_F32, (hp_shape){0});
   hp_adamw(s->g, t[0], t[1], t[2], t[3], f[0], f[1], f[2], f[3],
            &(hp_adamw_options){0.9, 0.999, 1e-8, 0.1});
-  s->bytes += 3 * (double)bytes_of(HP_F32, &x); /* p, m, v are written */
+  s->bytes += 3 * (double)count_bytes(HP_F32, &x); /* p, m, v are written */
 }
 
 static const struct {
@@ -228,16 +231,16 @@ typedef struct {
 } setting;
 
 /* Numbers in [0, 1), or indices that are in every table. */
-static hp_status fill(hp_device *d, const scene *sizes) {
+static hp_status fill_inputs(hp_device *d, const scene *sizes) {
   for (int i = 0; i < hp_param_count(d); i++) {
     const char *name;
     hp_dtype t;
     hp_shape s;
     HP_TRY(hp_param_info(d, i, &name, &t, &s));
     if (!dtype_is_float(t) && t != HP_I32) continue; /* the seed is 0 */
-    int64_t n = bytes_of(t, &s) / (int64_t)dtype_size(t);
+    int64_t n = count_bytes(t, &s) / (int64_t)dtype_size(t);
     uint32_t below = (uint32_t)(strcmp(name, "positions") ? sizes->vocab : sizes->seq);
-    void *x = mem_map((size_t)bytes_of(t, &s));
+    void *x = mem_map((size_t)count_bytes(t, &s));
     HP_TRY_MEM(x);
     for (int64_t k = 0; k < n; k++) {
       uint32_t u = (uint32_t)k * 2654435761u;
@@ -246,8 +249,8 @@ static hp_status fill(hp_device *d, const scene *sizes) {
       else if (t == HP_F32) ((float *)x)[k] = v;
       else ((uint16_t *)x)[k] = f32_to_bf16(v);
     }
-    hp_status st = hp_write(d, name, x, (size_t)bytes_of(t, &s));
-    mem_unmap(x, (size_t)bytes_of(t, &s));
+    hp_status st = hp_write(d, name, x, (size_t)count_bytes(t, &s));
+    mem_unmap(x, (size_t)count_bytes(t, &s));
     HP_TRY(st);
   }
   return HP_OK;
@@ -268,7 +271,7 @@ static hp_status time_runs(setting *s, hp_program *p) {
   return HP_OK;
 }
 
-static hp_status print(setting *s, const scene *x, const char *name, const hp_program *p) {
+static hp_status print_op(setting *s, const scene *x, const char *name, const hp_program *p) {
   hp_program_stats stats;
   bench_row r;
   HP_TRY(hp_program_stats_get(p, &stats));
@@ -304,9 +307,9 @@ static hp_status run_op(setting *s, const scene *sizes, int i) {
     return st;
   }
   st = hp_compile(x.g, s->d, NULL, &p);
-  if (!st) st = fill(s->d, &x);
+  if (!st) st = fill_inputs(s->d, &x);
   if (!st) st = time_runs(s, p);
-  if (!st) st = print(s, &x, ops[i].name, p);
+  if (!st) st = print_op(s, &x, ops[i].name, p);
   hp_program_free(p);
   hp_device_close(s->d);
   hp_graph_free(x.g);

@@ -7,7 +7,7 @@
 
 enum { LABEL = 20, FIGURE = 14 }; /* least widths */
 
-static void begin(bench_row *r, const bench_args *a, const char *what, bool in_table) {
+static void begin_row(bench_row *r, const bench_args *a, const char *what, bool in_table) {
   *r = (bench_row){.json = a->m.json, .in_table = in_table && !a->m.json, .table = a->table};
   r->w = (json_writer){.out = &r->text};
   if (r->json) {
@@ -18,10 +18,10 @@ static void begin(bench_row *r, const bench_args *a, const char *what, bool in_t
   }
 }
 void bench_row_begin(bench_row *r, const bench_args *a, const char *what) {
-  begin(r, a, what, false);
+  begin_row(r, a, what, false);
 }
 void bench_line_begin(bench_row *r, const bench_args *a, const char *what) {
-  begin(r, a, what, true);
+  begin_row(r, a, what, true);
 }
 
 /* --- units ------------------------------------------------------------------------------------ */
@@ -66,7 +66,7 @@ static const struct {
              {"parameters", NULL, "parameters", units_add_count}};
 enum { UNITS = sizeof units / sizeof *units };
 
-static int unit_of(const char *key) {
+static int find_unit(const char *key) {
   for (int i = 0; i < UNITS; i++)
     if (units[i].end ? ends_with(key, units[i].end)
                      : !strncmp(key, units[i].begin, strlen(units[i].begin)))
@@ -110,7 +110,7 @@ static void put_pair(bench_row *r, const char *key, int unit, const char *value,
 
 static void put_figure(bench_row *r, const char *key, double x, bool whole) {
   str value = {0};
-  int unit = unit_of(key);
+  int unit = find_unit(key);
   if (unit >= 0) units[unit].put(&value, x);
   else str_printf(&value, whole ? "%.0f" : "%.6g", x);
   if (value.failed) r->text.failed = true;

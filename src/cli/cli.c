@@ -51,14 +51,14 @@ int cli_usage(const char *verb, const char *fmt, ...) {
 }
 
 /* What the library says in the words of its header, in those of options and keys. */
-static const char *advice(hp_status st) {
+static const char *find_advice(hp_status st) {
   if (st != HP_ERR_OOM) return "";
   return "; what takes less: a smaller batch or cutoff_len, recompute: full, --dtype bf16, or more "
          "devices";
 }
 
 int cli_fail(hp_status st) {
-  cli_say(st, ": %s%s", *err_message() ? err_message() : err_name(st), advice(st));
+  cli_say(st, ": %s%s", *err_message() ? err_message() : err_name(st), find_advice(st));
   const char *trace = getenv("HYPER_TRACE");
   if (trace && *trace == '1') fputs(err_trace(), stderr);
   bool input = st == HP_ERR_ARG || st == HP_ERR_INPUT || st == HP_ERR_SHAPE ||
@@ -83,7 +83,7 @@ void cli_put_text(const char *text, size_t n) {
 }
 
 /* One value into its place; false when it is not of the option's kind. */
-static bool store(const cli_option *o, const char *text) {
+static bool store_value(const cli_option *o, const char *text) {
   int64_t i;
   switch (o->kind) {
   case CLI_FLAG:
@@ -108,13 +108,13 @@ static const char *const kind_words[] = {[CLI_FLAG] = "true or false, or nothing
                                          [CLI_TEXT] = "text",
                                          [CLI_SIZE] = "bytes, as 500000000 or 4GiB"};
 
-static const cli_option *find(const cli_spec *s, const char *name) {
+static const cli_option *find_option(const cli_spec *s, const char *name) {
   for (int i = 0; i < s->n; i++)
     if (!strcmp(s->option[i].name, name)) return &s->option[i];
   return NULL;
 }
 
-static int unknown(const cli_spec *s, const char *verb, const char *name) {
+static int refuse_option(const cli_spec *s, const char *verb, const char *name) {
   const char *names[64];
   int n = 0;
   for (int i = 0; i < s->n && n < 64; i++)
@@ -125,7 +125,7 @@ static int unknown(const cli_spec *s, const char *verb, const char *name) {
 }
 
 /* A name is spelled with dashes or underscores, whichever: this makes them all c. */
-static void spell(char *name, char c) {
+static void spell_with(char *name, char c) {
   for (; *name; name++)
     if (*name == '-' || *name == '_') *name = c;
 }
@@ -149,7 +149,7 @@ static bool read_name(bool keys, const char *word, named *out) {
   if (keys && !strncmp(from, block, strlen(block))) from += strlen(block);
   int n = (int)strcspn(from, "=");
   snprintf(out->name, sizeof out->name, "%s%.*s", n == 1 ? "-" : "--", n < 61 ? n : 61, from);
-  spell(out->name + (n == 1 ? 1 : 2), '-');
+  spell_with(out->name + (n == 1 ? 1 : 2), '-');
   out->value = eq ? eq + 1 : NULL;
   return true;
 }
@@ -171,7 +171,7 @@ static int add_key(arena *text, const char *name, size_t n, const char *value, c
 }
 
 static int set_option(const cli_option *o, const char *verb, const char *name, const char *value) {
-  if (store(o, value)) return CLI_GO_ON;
+  if (store_value(o, value)) return CLI_GO_ON;
   return cli_usage(verb, "%s: expected %s, found \"%s\"", name, kind_words[o->kind], value);
 }
 
@@ -188,7 +188,7 @@ static bool is_bool_key(const char *name) {
   static const char block[] = "hyper_parallel.";
   char key[64];
   snprintf(key, sizeof key, "%.*s", (int)strcspn(name, "="), name);
-  spell(key, '_');
+  spell_with(key, '_');
   bool inside = !strncmp(key, block, strlen(block));
   int k = train_key_find(inside ? key + strlen(block) : key, inside);
   return k >= 0 && (train_key_get(k)->type == TRAIN_BOOL || train_key_get(k)->type == TRAIN_TRI);
@@ -214,12 +214,12 @@ static int take_word(const cli_spec *s, word_rule rule, arena *text, int argc, c
                      const char **rest, int *n_rest) {
   named w = {.value = NULL};
   const char *word = argv[*i], *next = *i + 1 < argc ? argv[*i + 1] : NULL;
-  const cli_option *o = read_name(rule == OPTIONS_TOO, word, &w) ? find(s, w.name) : NULL;
+  const cli_option *o = read_name(rule == OPTIONS_TOO, word, &w) ? find_option(s, w.name) : NULL;
   if (is_own_word(rule, o, &w)) {
     rest[(*n_rest)++] = word;
     return CLI_GO_ON;
   }
-  if (!o && rule != KEYS_TOO) return unknown(s, argv[0], w.name);
+  if (!o && rule != KEYS_TOO) return refuse_option(s, argv[0], w.name);
   const char *name = w.dashes ? word + 2 : word, *value = w.value;
   bool flag = o ? o->kind == CLI_FLAG : is_bool_key(name);
   if (!value && next && (!flag || (rule != TEXT && is_truth(next, !o)))) value = argv[++*i];
@@ -230,8 +230,8 @@ static int take_word(const cli_spec *s, word_rule rule, arena *text, int argc, c
   return add_key(text, name, strcspn(name, "="), value, &rest[(*n_rest)++]);
 }
 
-static int parse(const cli_spec *s, word_rule rule, arena *text, int argc, char **argv,
-                 const char **rest, int *n_rest) {
+static int parse_words(const cli_spec *s, word_rule rule, arena *text, int argc, char **argv,
+                       const char **rest, int *n_rest) {
   *n_rest = 0;
   for (int i = 1; i < argc; i++) {
     bool ends = !strcmp(argv[i], "--");
@@ -250,15 +250,15 @@ static int parse(const cli_spec *s, word_rule rule, arena *text, int argc, char 
 }
 
 int cli_parse(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest) {
-  return parse(s, WORDS, NULL, argc, argv, rest, n_rest);
+  return parse_words(s, WORDS, NULL, argc, argv, rest, n_rest);
 }
 
 int cli_parse_text(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest) {
-  return parse(s, TEXT, NULL, argc, argv, rest, n_rest);
+  return parse_words(s, TEXT, NULL, argc, argv, rest, n_rest);
 }
 
 int cli_parse_keys(const cli_spec *s, int argc, char **argv, const char **rest, int *n_rest) {
-  return parse(s, OPTIONS_TOO, NULL, argc, argv, rest, n_rest);
+  return parse_words(s, OPTIONS_TOO, NULL, argc, argv, rest, n_rest);
 }
 
 static bool is_topic(const char *const *topics, const char *word) {
@@ -267,7 +267,7 @@ static bool is_topic(const char *const *topics, const char *word) {
   return false;
 }
 
-static int unexpected(const char *verb, const char *const *topics, const char *word) {
+static int refuse_word(const char *verb, const char *const *topics, const char *word) {
   size_t n = 0;
   while (topics && topics[n]) n++;
   const char *near = str_nearest(word, topics, n);
@@ -281,7 +281,7 @@ static int sort_words(const char *verb, const char *const *topics, const char **
     if (strchr(rest[i], '=')) out->key[out->keys++] = rest[i];
     else if (!out->file) out->file = rest[i];
     else if (!out->what && is_topic(topics, rest[i])) out->what = rest[i];
-    else return unexpected(verb, out->what ? NULL : topics, rest[i]);
+    else return refuse_word(verb, out->what ? NULL : topics, rest[i]);
   }
   return out->file ? CLI_GO_ON : cli_usage(verb, "the configuration file is missing");
 }
@@ -292,7 +292,7 @@ int cli_parse_config(const cli_spec *s, const char *const *topics, int argc, cha
   int n;
   *out = (cli_config){0};
   if (argc > CLI_WORDS) return cli_usage(argv[0], "too many arguments");
-  int code = parse(s, KEYS_TOO, &out->text, argc, argv, rest, &n);
+  int code = parse_words(s, KEYS_TOO, &out->text, argc, argv, rest, &n);
   if (code == CLI_GO_ON) code = sort_words(argv[0], topics, rest, n, out);
   if (code != CLI_GO_ON) arena_free(&out->text);
   return code;

@@ -64,7 +64,7 @@ typedef struct {
   size_t size;
 } target;
 
-static hp_status put(void *context, int64_t at, const void *from, int64_t n) {
+static hp_status write_at(void *context, int64_t at, const void *from, int64_t n) {
   const target *t = context;
   memcpy(t->at + (size_t)at * t->size, from, (size_t)n * t->size);
   return HP_OK;
@@ -83,7 +83,7 @@ static hp_status write_tensor(void *context, size_t i, st_writer *out) {
   t.at = mem_calloc(bytes, 1);
   HP_TRY_MEM(t.at);
   hp_status st = saved_need(p->from, o.number, &b);
-  if (!st) st = saved_read(p->from, o.number, &b, &b, dtype, put, &t);
+  if (!st) st = saved_read(p->from, o.number, &b, &b, dtype, write_at, &t);
   if (!st && to == own) st = st_writer_write(out, t.at, bytes);
   else if (!st)
     st = weights_write_as(out, p->tensors.at[i].name, (float *)t.at, bytes / t.size, to);
@@ -130,7 +130,7 @@ static bool is_same(const char *a, const char *b) {
 }
 
 /* A checkpoint of a run has a manifest, by which it is whole. */
-static hp_status verify(const char *from) {
+static hp_status verify_folder(const char *from) {
   tree manifest;
   bool there;
   HP_TRY(manifest_find(from, &there));
@@ -145,7 +145,7 @@ hp_status convert_folder(const char *from, const char *to, const hp_dtype *type)
   str config = {0};
   if (is_same(from, to)) HP_FAIL(HP_ERR_ARG, "%s: cannot be written onto itself", to);
   HP_TRY(manifest_check_target(to));
-  HP_TRY(verify(from));
+  HP_TRY(verify_folder(from));
   bool by_parts = weights_are_parts(from, "model");
   HP_TRY(by_parts ? convert_parts(from, to, type) : convert_whole(from, to, type));
   HP_TRY(model_files_copy(from, to));

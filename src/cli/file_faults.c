@@ -16,7 +16,7 @@
 static struct sigaction before;
 static atomic_flag taken = ATOMIC_FLAG_INIT;
 
-static void say(const char *text) {
+static void print_fault(const char *text) {
   if (write(STDERR_FILENO, text, strlen(text)) < 0) return;
 }
 
@@ -27,7 +27,7 @@ static void say_name(const char *name) {
     size_t len;
     i += escape_next(name + i, n - i, false, one, &len);
     one[len] = 0;
-    say(one);
+    print_fault(one);
   }
 }
 
@@ -35,9 +35,10 @@ _Noreturn static void end(const char *path, size_t len) {
   struct stat now;
   while (atomic_flag_test_and_set(&taken)) pause(); /* another thread is about to end the process */
   bool cut = !stat(path, &now) && (size_t)now.st_size < len;
-  say("hyper: ");
+  print_fault("hyper: ");
   say_name(path);
-  say(cut ? ": became shorter while it was read; let no other program change it, restore it, and "
+  print_fault(
+      cut ? ": became shorter while it was read; let no other program change it, restore it, and "
             "run "
             "this again\n"
           : ": input/output failure: could not be read any more; check its disk, restore it, and "

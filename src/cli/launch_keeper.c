@@ -29,7 +29,7 @@ static void leave_group(void) {
   for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) signal(ignored[i], SIG_IGN);
 }
 
-static _Noreturn void keep(pid_t starter) {
+static _Noreturn void run_keeper(pid_t starter) {
   char byte;
   ssize_t n;
   while ((n = read(3, &byte, 1)) < 0 && errno == EINTR) {}
@@ -48,7 +48,7 @@ hp_status launch_keep(pid_t starter, launch_keeper *out) {
   if (!pid) {
     leave_group();
     leave_files(ends[0]);
-    keep(starter);
+    run_keeper(starter);
   }
   close(ends[0]);
   if (pid < 0) {

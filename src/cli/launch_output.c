@@ -62,7 +62,7 @@ static bool is_read(const launch_output *o, int fd, double *until_s) {
 }
 
 /* A full disk costs what cannot be written now, and is told once; false: nobody reads. */
-static bool lose(int fd, bool *told) {
+static bool drop_output(int fd, bool *told) {
   if (errno == EPIPE) return false;
   if (!*told)
     log_warn("standard %s of the job cannot be written: %s; what does not fit is lost",
@@ -76,7 +76,7 @@ static bool write_on(const launch_output *o, int fd, const char *text, size_t n,
     if (!is_read(o, fd, until_s)) return false;
     ssize_t took = write(fd, text, n);
     if (took < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (took < 0) return lose(fd, told);
+    if (took < 0) return drop_output(fd, told);
     text += took;
     n -= (size_t)took;
   }

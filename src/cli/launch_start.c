@@ -32,7 +32,7 @@ static const starter starters[] = {{"Open MPI", "-q --bind-to none", "--hostfile
 static const char *const passed[] = {HEARTBEAT_VARIABLE, HEARTBEAT_JOB, "HYPER_ISA", "HYPER_TRACE",
                                      "HYPER_MPI"};
 
-static hp_status add(launch_command *c, const char *word) {
+static hp_status add_word(launch_command *c, const char *word) {
   char *copy = word ? mem_calloc(strlen(word) + 1, 1) : NULL;
   if (word && !copy) return HP_ERR_OOM;
   if (word) memcpy(copy, word, strlen(word));
@@ -46,7 +46,7 @@ static hp_status add_words(launch_command *c, const char *words) {
   while (*words) {
     size_t n = strcspn(words, " ");
     snprintf(one, sizeof one, "%.*s", (int)n, words);
-    HP_TRY(add(c, one));
+    HP_TRY(add_word(c, one));
     words += n + (words[n] == ' ');
   }
   return HP_OK;
@@ -74,7 +74,7 @@ static void ask_version(const char *program, char text[512]) {
 }
 
 /* Which of the starters `program` is, by what it says of itself; NULL: none, or not there. */
-static const starter *recognize(const char *program) {
+static const starter *recognize_starter(const char *program) {
   char text[512];
   ask_version(program, text);
   for (size_t i = 0; i < sizeof starters / sizeof *starters; i++)
@@ -83,17 +83,17 @@ static const starter *recognize(const char *program) {
 }
 
 /* Inside of a Slurm job that is srun, else mpirun. */
-static hp_status choose(const char *asked, const char **program, const starter **out) {
+static hp_status choose_starter(const char *asked, const char **program, const starter **out) {
   const char *const names[] = {getenv("SLURM_JOB_ID") ? "srun" : "mpirun", "mpirun", "mpiexec"};
   if (asked) {
     *program = asked;
-    if ((*out = recognize(asked))) return HP_OK;
+    if ((*out = recognize_starter(asked))) return HP_OK;
     HP_FAIL(HP_ERR_ARG,
             "--starter %s: it is not there, or is neither mpirun of Open MPI or MPICH nor srun",
             asked);
   }
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if ((*out = recognize(*program = names[i]))) return HP_OK;
+    if ((*out = recognize_starter(*program = names[i]))) return HP_OK;
   HP_FAIL(HP_ERR_UNSUPPORTED,
           "neither mpirun nor srun is there to start processes: install an MPI library "
           "(tools/bootstrap mpi), or use several devices of one process (--devices, --strategy)");
@@ -103,37 +103,37 @@ static hp_status add_options(const launch_options *o, const starter *s, launch_c
   char number[24];
   bool crowded = !o->hostfile && o->processes > cpu_count();
   HP_TRY(add_words(c, s->always));
-  if (s->root && geteuid() == 0) HP_TRY(add(c, s->root));
-  if (s->crowded && crowded) HP_TRY(add(c, s->crowded));
+  if (s->root && geteuid() == 0) HP_TRY(add_word(c, s->root));
+  if (s->crowded && crowded) HP_TRY(add_word(c, s->crowded));
   if (o->hostfile) {
-    HP_TRY(add(c, s->hostfile));
-    HP_TRY(add(c, o->hostfile));
+    HP_TRY(add_word(c, s->hostfile));
+    HP_TRY(add_word(c, o->hostfile));
   }
   for (size_t i = 0; s->pass && i < sizeof passed / sizeof *passed; i++) {
     if (!getenv(passed[i])) continue;
-    HP_TRY(add(c, s->pass));
-    HP_TRY(add(c, passed[i]));
+    HP_TRY(add_word(c, s->pass));
+    HP_TRY(add_word(c, passed[i]));
   }
   snprintf(number, sizeof number, "%lld", (long long)o->processes);
-  HP_TRY(add(c, "-n"));
-  return add(c, number);
+  HP_TRY(add_word(c, "-n"));
+  return add_word(c, number);
 }
 
-static hp_status make(const launch_options *o, launch_command *c) {
+static hp_status make_command(const launch_options *o, launch_command *c) {
   const starter *s;
   const char *program;
-  HP_TRY(choose(o->starter, &program, &s));
+  HP_TRY(choose_starter(o->starter, &program, &s));
   c->signals_from = s->signals_from;
-  HP_TRY(add(c, program));
+  HP_TRY(add_word(c, program));
   HP_TRY(add_options(o, s, c));
-  HP_TRY(add(c, o->program));
-  for (const char *const *w = o->verb; *w; w++) HP_TRY(add(c, *w));
-  return add(c, NULL);
+  HP_TRY(add_word(c, o->program));
+  for (const char *const *w = o->verb; *w; w++) HP_TRY(add_word(c, *w));
+  return add_word(c, NULL);
 }
 
 hp_status launch_command_make(const launch_options *o, launch_command *out) {
   *out = (launch_command){0};
-  hp_status st = make(o, out);
+  hp_status st = make_command(o, out);
   if (st) launch_command_free(out);
   return st;
 }
@@ -148,7 +148,7 @@ void launch_command_print(const launch_command *c, str *out) {
 }
 
 /* A starter in the background may not read from the terminal: it would be stopped. */
-static void give_input(void) {
+static void redirect_input(void) {
   int fd = isatty(STDIN_FILENO) ? open("/dev/null", O_RDONLY) : -1;
   if (fd >= 0) dup2(fd, STDIN_FILENO);
 }
@@ -164,7 +164,7 @@ hp_status launch_start(const launch_command *c, const launch_output *o, pid_t *o
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != launcher) _exit(127);
   setpgid(0, 0);
-  give_input();
+  redirect_input();
   launch_output_enter(o);
   execvp(c->words.at[0], c->words.at);
   fprintf(stderr, "hyper launch: %s: %s\n", c->words.at[0], strerror(errno));

@@ -59,7 +59,7 @@ static void take_signal(attempt *a) {
   a->out->told_to_end = true;
 }
 
-static void look(attempt *a) {
+static void check_processes(attempt *a) {
   int code;
   if (a->ending || a->until_s > 0) return;
   if (watchdog_all_ended(a->w, &code) || watchdog_find_refused(a->w)) {
@@ -102,16 +102,16 @@ static void find_left(attempt *a) {
   a->out->died = true;
 }
 
-static void await(attempt *a) {
+static void await_end(attempt *a) {
   while (!a->over) {
     watchdog_listen(a->w, TURN_MS);
     if (waitpid(a->pid, &a->status, WNOHANG) == a->pid) a->over = true;
     take_signal(a);
-    look(a);
+    check_processes(a);
     if (a->until_s > 0 && time_now_s() > a->until_s) kill(a->pid, SIGKILL);
   }
   for (int i = 0; i < 4; i++) watchdog_listen(a->w, 0); /* last words */
-  look(a);
+  check_processes(a);
   if (!a->lost && !watchdog_find_refused(a->w)) find_left(a);
   await_processes(a);
 }
@@ -121,14 +121,14 @@ static hp_status watch_to_its_end(attempt *a) {
   hp_status st = launch_keep(a->pid, &keeper);
   if (!st) st = launch_output_begin(&a->output);
   if (st) kill(a->pid, SIGTERM);
-  else await(a);
+  else await_end(a);
   launch_keep_end(&keeper);
   return st;
 }
 
 /* --- what happened ---------------------------------------------------------------------------- */
 
-static int code_of(const attempt *a) {
+static int find_exit_code(const attempt *a) {
   return WIFEXITED(a->status) ? WEXITSTATUS(a->status) : 128 + WTERMSIG(a->status);
 }
 
@@ -146,7 +146,7 @@ static void tell_death(attempt *a, const heartbeat_peer *x) {
   else str_add(why, "a process, before it was heard,");
   if (number) str_printf(why, " was ended by signal %d (%s)", number, strsignal(number));
   else if (x && x->broken) str_add(why, " sent what is no heartbeat of it");
-  else str_printf(why, " died (exit code %d of %s)", code_of(a), a->starter);
+  else str_printf(why, " died (exit code %d of %s)", find_exit_code(a), a->starter);
 }
 
 /* The job could not begin, and would not begin the next time.  What process 0 has to say it has
@@ -162,7 +162,7 @@ static hp_status refuse_start(const attempt *a, const char *line) {
   HP_FAIL(HP_ERR_COMM,
           "the processes were not started (exit code %d); run it by hand, without -q, to see why: "
           "%s",
-          code_of(a), line);
+          find_exit_code(a), line);
 }
 
 /* The processes have said which, and ended. */
@@ -172,7 +172,7 @@ static void tell_failed_device(launch_result *out) {
   str_add(&out->why, "a device of the job failed");
 }
 
-static hp_status judge(attempt *a, const char *line) {
+static hp_status judge_line(attempt *a, const char *line) {
   launch_result *out = a->out;
   const heartbeat_peer *x = watchdog_find_refused(a->w);
   if (watchdog_all_ended(a->w, &out->code)) {
@@ -180,14 +180,14 @@ static hp_status judge(attempt *a, const char *line) {
     if (!out->told_to_end && (a->ending || WIFSIGNALED(a->status) || signal_of(a)))
       log_warn("the processes have done their work, and did not leave by themselves (exit code %d "
                "of %s)",
-               code_of(a), a->starter);
+               find_exit_code(a), a->starter);
     if (out->code == HEARTBEAT_AGAIN) tell_failed_device(out);
     return HP_OK;
   }
   if (x) tell_refusal(a, x);
   if (x || out->died) return HP_OK;
   a->lost = watchdog_find_lost(a->w) != NULL; /* also after the starter's end, or while it ended */
-  out->code = code_of(a);
+  out->code = find_exit_code(a);
   out->died = a->lost || WIFSIGNALED(a->status);
   if (a->w->port.listener >= 0 && signal_of(a) && !watchdog_any_known(a->w)) out->died = true;
   if (a->lost) tell_death(a, watchdog_find_lost(a->w));
@@ -216,7 +216,7 @@ hp_status launch_try(const launch_options *o, watchdog *w, launch_result *out) {
   launch_command_free(&c);
   if (!st) st = watch_to_its_end(&a);
   launch_output_end(&a.output);
-  if (!st) st = judge(&a, line.at ? line.at : "");
+  if (!st) st = judge_line(&a, line.at ? line.at : "");
   str_free(&line);
   return st;
 }

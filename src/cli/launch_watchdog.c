@@ -55,7 +55,7 @@ hp_status watchdog_begin(watchdog *w) {
 }
 
 /* What happened after the stop is not moved into the future. */
-static double later(double s, double by, double now) { return s + by < now ? s + by : now; }
+static double add_pause(double s, double by, double now) { return s + by < now ? s + by : now; }
 
 /* Time in which the launcher itself was stopped, or the whole machine, is nobody's fault.
  * expected: what it had to do since it listened last takes so many seconds. */
@@ -63,12 +63,12 @@ static void forgive_stop(watchdog *w, double expected) {
   double now = time_now_s(), by = now - w->listened_s - expected - 1;
   w->listened_s = now;
   if (by <= 0) return;
-  w->began_s = later(w->began_s, by, now);
+  w->began_s = add_pause(w->began_s, by, now);
   for (size_t i = 0; i < w->port.peers.len; i++) {
     heartbeat_peer *x = &w->port.peers.at[i];
-    x->heard_s = later(x->heard_s, by, now);
-    x->since_s = later(x->since_s, by, now);
-    if (x->lost_s > 0) x->lost_s = later(x->lost_s, by, now);
+    x->heard_s = add_pause(x->heard_s, by, now);
+    x->since_s = add_pause(x->since_s, by, now);
+    if (x->lost_s > 0) x->lost_s = add_pause(x->lost_s, by, now);
   }
 }
 
@@ -86,7 +86,7 @@ void watchdog_listen(watchdog *w, int milliseconds) {
 
 /* --- all of them ------------------------------------------------------------------------------ */
 
-static bool lives(const heartbeat_peer *x) { return x->known && !x->ended && x->fd >= 0; }
+static bool is_alive(const heartbeat_peer *x) { return x->known && !x->ended && x->fd >= 0; }
 
 bool watchdog_signal(watchdog *w, int number) {
   bool any = false;
@@ -99,7 +99,7 @@ void watchdog_kill(watchdog *w) {
   watchdog_signal(w, SIGKILL);
   for (size_t i = 0; i < w->port.peers.len; i++) { /* one that is stopped takes no orders */
     const heartbeat_peer *x = &w->port.peers.at[i];
-    if (lives(x) && !strcmp(x->last.host, w->self) && launch_owns(x->last.pid))
+    if (is_alive(x) && !strcmp(x->last.host, w->self) && launch_owns(x->last.pid))
       kill(x->last.pid, SIGKILL);
   }
 }
@@ -115,7 +115,7 @@ const heartbeat_peer *watchdog_find_lost(const watchdog *w) {
 
 const heartbeat_peer *watchdog_find_living(const watchdog *w) {
   for (size_t i = 0; i < w->port.peers.len; i++)
-    if (lives(&w->port.peers.at[i])) return &w->port.peers.at[i];
+    if (is_alive(&w->port.peers.at[i])) return &w->port.peers.at[i];
   return NULL;
 }
 
@@ -166,7 +166,9 @@ void peer_print(const heartbeat_peer *x, str *out) {
 }
 
 /* How long nothing has changed in the process, as far as is known. */
-static double still(const heartbeat_peer *x) { return x->last.still_s + time_now_s() - x->heard_s; }
+static double find_still_time(const heartbeat_peer *x) {
+  return x->last.still_s + time_now_s() - x->heard_s;
+}
 
 static void print_place(const heartbeat_peer *x, str *out) {
   if (!x->last.joined) str_add(out, "starting, before it has met the other processes (MPI_Init)");
@@ -185,7 +187,7 @@ static void print_place(const heartbeat_peer *x, str *out) {
 static void print_waiting(const watchdog *w, const heartbeat_peer *x, str *out) {
   for (size_t i = 0; i < w->port.peers.len; i++) {
     const heartbeat_peer *y = &w->port.peers.at[i];
-    if (!lives(y) || y->last.waits_for != x->last.rank || y->last.waits_for < 0) continue;
+    if (!is_alive(y) || y->last.waits_for != x->last.rank || y->last.waits_for < 0) continue;
     str_printf(out, "; process %d waits for it ", y->last.rank);
     print_place(y, out);
     return;
@@ -206,32 +208,32 @@ static bool is_silent(const watchdog *w, const heartbeat_peer *x, str *why) {
 }
 
 /* How long it may stand still where it is. */
-static double patience(const watchdog *w, const heartbeat_peer *x) {
+static double find_patience(const watchdog *w, const heartbeat_peer *x) {
   if (x->last.instruction >= 0) return w->patience_s;
   return w->patience_s * (x->last.syncing ? SYNCING : BETWEEN);
 }
 
-static bool hangs(const watchdog *w, const heartbeat_peer *x, str *why) {
+static bool does_hang(const watchdog *w, const heartbeat_peer *x, str *why) {
   if (x->last.joined && x->last.waits_for >= 0) return false;
-  if (still(x) <= patience(w, x)) return false;
+  if (find_still_time(x) <= find_patience(w, x)) return false;
   peer_print(x, why);
-  str_printf(why, " hangs: for %.0f s it has been ", still(x));
+  str_printf(why, " hangs: for %.0f s it has been ", find_still_time(x));
   print_place(x, why);
-  str_printf(why, " (it has %g s there; --watchdog %g gives a longer time)", patience(w, x),
+  str_printf(why, " (it has %g s there; --watchdog %g gives a longer time)", find_patience(w, x),
              2 * w->patience_s);
   print_waiting(w, x, why);
   return true;
 }
 
 /* All wait for one another: the program itself is wrong. */
-static bool waits(const watchdog *w, const heartbeat_peer *x, str *why) {
+static bool does_wait(const watchdog *w, const heartbeat_peer *x, str *why) {
   for (size_t i = 0; i < w->port.peers.len; i++) {
     const heartbeat_peer *y = &w->port.peers.at[i];
-    if (lives(y) && (y->last.waits_for < 0 || still(y) <= w->patience_s)) return false;
+    if (is_alive(y) && (y->last.waits_for < 0 || find_still_time(y) <= w->patience_s)) return false;
   }
   peer_print(x, why);
   str_printf(why, " waits for process %d, and all others wait too: for %.0f s it has been ",
-             x->last.waits_for, still(x));
+             x->last.waits_for, find_still_time(x));
   print_place(x, why);
   return true;
 }
@@ -240,7 +242,7 @@ static bool waits(const watchdog *w, const heartbeat_peer *x, str *why) {
 static bool is_double(const watchdog *w, const heartbeat_peer *x, str *why) {
   for (size_t i = 0; i < w->port.peers.len; i++) {
     const heartbeat_peer *y = &w->port.peers.at[i];
-    if (y == x || !lives(y) || x->last.rank < 0 || y->last.rank != x->last.rank) continue;
+    if (y == x || !is_alive(y) || x->last.rank < 0 || y->last.rank != x->last.rank) continue;
     peer_print(x, why);
     str_add(why, " and ");
     peer_print(y, why);
@@ -295,10 +297,10 @@ static bool is_unheard(const watchdog *w, str *why) {
 
 bool watchdog_find(const watchdog *w, str *why) {
   static bool (*const signs[])(const watchdog *, const heartbeat_peer *,
-                               str *) = {is_silent, is_double, hangs, waits};
+                               str *) = {is_silent, is_double, does_hang, does_wait};
   if (w->port.listener < 0) return false;
   for (size_t k = 0; k < sizeof signs / sizeof *signs; k++)
     for (size_t i = 0; i < w->port.peers.len; i++)
-      if (lives(&w->port.peers.at[i]) && signs[k](w, &w->port.peers.at[i], why)) return true;
+      if (is_alive(&w->port.peers.at[i]) && signs[k](w, &w->port.peers.at[i], why)) return true;
   return is_unheard(w, why);
 }

@@ -48,7 +48,7 @@ void answer_entries(json_writer *w, const mesh *m, const layout *l) {
 }
 
 /* One per mesh axis. */
-static void placements(json_writer *w, const mesh *m, const layout *l) {
+static void write_placements(json_writer *w, const mesh *m, const layout *l) {
   json_put_key(w, "placements");
   json_open_list(w);
   for (int a = 0; a < m->axes; a++) {
@@ -61,7 +61,7 @@ static void placements(json_writer *w, const mesh *m, const layout *l) {
   json_close(w);
 }
 
-static void slices(json_writer *w, const mesh *m, const layout *l, const int64_t *shape) {
+static void write_slices(json_writer *w, const mesh *m, const layout *l, const int64_t *shape) {
   json_put_key(w, "shard_shape");
   json_open_list(w);
   for (int d = 0; d < l->rank; d++) json_put_int(w, layout_shard_size(m, l, d, shape[d]));
@@ -93,7 +93,7 @@ static void rank_list(json_writer *w, const mesh *m, const int64_t *position, in
   json_close(w);
 }
 
-static hp_status replica_groups(json_writer *w, const mesh *m, const layout *l) {
+static hp_status write_replica_groups(json_writer *w, const mesh *m, const layout *l) {
   uint8_t axis[LAYOUT_AXES];
   int n = layout_free_axes(m, l, axis);
   int64_t repeat = layout_repeat(m, l), *group = mem_calloc((size_t)repeat, sizeof *group);
@@ -115,17 +115,17 @@ static hp_status replica_groups(json_writer *w, const mesh *m, const layout *l) 
 hp_status answer_layout(json_writer *w, const mesh *m, const layout *l, const int64_t *shape) {
   json_put_key(w, "repeat_num");
   json_put_int(w, layout_repeat(m, l));
-  placements(w, m, l);
+  write_placements(w, m, l);
   if (!shape) return HP_OK;
-  slices(w, m, l, shape);
-  return replica_groups(w, m, l);
+  write_slices(w, m, l, shape);
+  return write_replica_groups(w, m, l);
 }
 
 /* --- ways from one to another ----------------------------------------------------------------- */
 
 /* The group of a move at a device position, its axes in the given order. */
-static hp_status group_of(json_writer *w, const mesh *m, const path_move *move, const uint8_t *axis,
-                          int64_t position) {
+static hp_status write_group(json_writer *w, const mesh *m, const path_move *move,
+                             const uint8_t *axis, int64_t position) {
   int64_t n = move_devices(m, move), *group = mem_calloc((size_t)n, sizeof *group);
   HP_TRY_MEM(group);
   mesh_group(m, position, axis, move->n, group);
@@ -154,10 +154,10 @@ static hp_status put_move(json_writer *w, const mesh *m, const path_move *move) 
     json_put_string(w, partial_op_name(move->op));
   }
   json_put_key(w, "group");
-  HP_TRY(group_of(w, m, move, move->axis, 0));
+  HP_TRY(write_group(w, m, move, move->axis, 0));
   if (move->kind == MOVE_ALL_TO_ALL && memcmp(move->cut, move->axis, (size_t)move->n)) {
     json_put_key(w, "split_group"); /* ranks in the order of the parts that they get */
-    HP_TRY(group_of(w, m, move, move->cut, 0));
+    HP_TRY(write_group(w, m, move, move->cut, 0));
   }
   json_close(w);
   return HP_OK;
@@ -171,7 +171,7 @@ hp_status answer_path(json_writer *w, const mesh *m, const path *p) {
   json_put_key(w, "groups_of_last_rank");
   json_open_list(w);
   for (int i = 0; i < p->n; i++)
-    HP_TRY(group_of(w, m, &p->move[i], p->move[i].axis, m->devices - 1));
+    HP_TRY(write_group(w, m, &p->move[i], p->move[i].axis, m->devices - 1));
   json_close(w);
   json_put_key(w, "local_elements");
   json_put_int(w, p->local);

@@ -180,7 +180,7 @@ static hp_status read_operand(const tree_node *n, const mesh *m, dims *shape, la
   return read_partial(n, m, l);
 }
 
-static bool same_cuts(const layout *a, const layout *b) {
+static bool has_same_cuts(const layout *a, const layout *b) {
   return !memcmp(a->n, b->n, sizeof a->n) && !memcmp(a->axis, b->axis, sizeof a->axis);
 }
 
@@ -188,7 +188,7 @@ static bool same_cuts(const layout *a, const layout *b) {
 static void put_slice_inputs(json_writer *w, const derive_question *d) {
   bool any = false;
   for (int i = 0; i < d->n; i++) {
-    if (d->r.in[i].absent || same_cuts(&d->in[i], &d->need[i])) continue;
+    if (d->r.in[i].absent || has_same_cuts(&d->in[i], &d->need[i])) continue;
     if (!any) {
       json_put_key(w, "slice_inputs");
       json_open_list(w);
@@ -237,7 +237,8 @@ static hp_status put_local(json_writer *w, const char *op, const tree_node *attr
   return HP_OK;
 }
 
-static hp_status derive(json_writer *w, const tree_node *q, const mesh *m, derive_question *d) {
+static hp_status derive_layouts(json_writer *w, const tree_node *q, const mesh *m,
+                                derive_question *d) {
   const char *name;
   const tree_node *attrs, *inputs;
   HP_TRY(tree_need_string(q, "op", &name));
@@ -263,12 +264,12 @@ static hp_status derive(json_writer *w, const tree_node *q, const mesh *m, deriv
 static hp_status ask_derive(json_writer *w, const tree_node *q, const mesh *m) {
   derive_question *d = mem_calloc(1, sizeof *d);
   HP_TRY_MEM(d);
-  hp_status st = derive(w, q, m, d);
+  hp_status st = derive_layouts(w, q, m, d);
   mem_free(d);
   return st;
 }
 
-static hp_status ask(json_writer *w, const tree_node *q, const mesh *m) {
+static hp_status answer_question(json_writer *w, const tree_node *q, const mesh *m) {
   integers shape;
   if (tree_get(q, "op")) return ask_derive(w, q, m);
   HP_TRY(read_integers(q, "shape", &shape));
@@ -291,7 +292,7 @@ static hp_status answer_into(str *out, const tree_node *q) {
   put_id(&w, q);
   HP_TRY(tree_expect(q, TREE_MAP));
   HP_TRY(read_mesh(q, &m));
-  hp_status st = ask(&w, q, &m);
+  hp_status st = answer_question(&w, q, &m);
   if (!st) json_close(&w);
   mesh_free(&m);
   return st;

@@ -24,7 +24,7 @@ static void print_usage(FILE *f) {
   fputs("\nexample: hyper generate --model models/tiny --prompt \"Once upon a time\"\n", f);
 }
 
-static int unknown_verb(const char *word) {
+static int refuse_verb(const char *word) {
   const char *names[VERBS];
   for (int i = 0; i < VERBS; i++) names[i] = cli_verbs[i].name;
   const char *near = str_nearest(word, names, VERBS);
@@ -55,7 +55,7 @@ static int close_output(int code, bool trains) {
   return code ? code : 1;
 }
 
-static int run(int argc, char **argv) {
+static int run_verb(int argc, char **argv) {
   if (argc < 2) {
     print_usage(stderr);
     return 2;
@@ -70,12 +70,12 @@ static int run(int argc, char **argv) {
   }
   for (int i = 0; i < VERBS; i++)
     if (!strcmp(argv[1], cli_verbs[i].name)) return cli_verbs[i].run(argc - 1, argv + 1);
-  return unknown_verb(argv[1]);
+  return refuse_verb(argv[1]);
 }
 
 static int run_and_close(int argc, char **argv) {
   bool trains = argc > 1 && !strcmp(argv[1], "train");
-  return close_output(run(argc, argv), trains);
+  return close_output(run_verb(argc, argv), trains);
 }
 
 int main(int argc, char **argv) {

@@ -36,7 +36,7 @@ hp_status operator_marks(const operator* o, const char *key, int rank, bool *mar
 }
 
 /* A number that products and sums of a few of cannot overflow. */
-static hp_status small(const tree_node *n, int64_t *out) {
+static hp_status read_small_int(const tree_node *n, int64_t *out) {
   HP_TRY(tree_as_int(n, out));
   if (*out < INT32_MIN || *out > INT32_MAX) TREE_FAIL(n, "%lld is out of range", (long long)*out);
   return HP_OK;
@@ -47,14 +47,14 @@ hp_status operator_list(const operator* o, const char *key, int64_t *out, int mo
   HP_TRY(tree_need_list(o->attrs, key, &list));
   if (list->len > (uint32_t)most) TREE_FAIL(list, "more than %d numbers", most);
   *n = (int)list->len;
-  for (int i = 0; i < *n; i++) HP_TRY(small(list->child[i], &out[i]));
+  for (int i = 0; i < *n; i++) HP_TRY(read_small_int(list->child[i], &out[i]));
   return HP_OK;
 }
 
 hp_status operator_int(const operator* o, const char *key, int64_t *out) {
   const tree_node *n;
   HP_TRY(tree_need(o->attrs, key, &n));
-  return small(n, out);
+  return read_small_int(n, out);
 }
 
 int64_t dims_elements(const dims *s) {
@@ -77,12 +77,12 @@ void operator_repeat(rule *r, int n) {
 
 /* --- rows of the op table --------------------------------------------------------------------- */
 
-static hp_status from_row(op_id op, const operator* o, rule *r) {
+static hp_status make_rule_from_row(op_id op, const operator* o, rule *r) {
   const op_row *row = &op_table[op];
   return rule_from_text(row->rule, row->linearity, o->in, o->n, r);
 }
 #define ROW(name, id)                                                                              \
-  hp_status rule_of_##name(const operator* o, rule *r) { return from_row(OP_##id, o, r); }
+  hp_status rule_of_##name(const operator* o, rule *r) { return make_rule_from_row(OP_##id, o, r); }
 ROW(add, ADD)
 ROW(sub, SUB)
 ROW(mul, MUL)
@@ -129,7 +129,7 @@ hp_status rule_of_linear(const operator* o, rule *r) {
 
 /* --- reductions ------------------------------------------------------------------------------- */
 
-static hp_status reduction(const operator* o, partial_op op, int results, rule *r) {
+static hp_status make_reduction_rule(const operator* o, partial_op op, int results, rule *r) {
   bool cut[LAYOUT_DIMS], keep;
   HP_TRY(operator_needs(o, 1));
   HP_TRY(operator_marks(o, "dim", o->in[0].rank, cut));
@@ -137,24 +137,35 @@ static hp_status reduction(const operator* o, partial_op op, int results, rule *
   rule_reduce(&o->in[0], cut, keep, op, results, r);
   return HP_OK;
 }
-hp_status rule_of_sum(const operator* o, rule *r) { return reduction(o, PARTIAL_SUM, 1, r); }
-hp_status rule_of_mean(const operator* o, rule *r) { return reduction(o, PARTIAL_AVG, 1, r); }
-hp_status rule_of_amax(const operator* o, rule *r) { return reduction(o, PARTIAL_MAX, 1, r); }
-hp_status rule_of_prod(const operator* o, rule *r) { return reduction(o, PARTIAL_PROD, 1, r); }
-hp_status rule_of_all(const operator* o, rule *r) { return reduction(o, PARTIAL_ALL, 1, r); }
+hp_status rule_of_sum(const operator* o, rule *r) {
+  return make_reduction_rule(o, PARTIAL_SUM, 1, r);
+}
+hp_status rule_of_mean(const operator* o, rule *r) {
+  return make_reduction_rule(o, PARTIAL_AVG, 1, r);
+}
+hp_status rule_of_amax(const operator* o, rule *r) {
+  return make_reduction_rule(o, PARTIAL_MAX, 1, r);
+}
+hp_status rule_of_prod(const operator* o, rule *r) {
+  return make_reduction_rule(o, PARTIAL_PROD, 1, r);
+}
+hp_status rule_of_all(const operator* o, rule *r) {
+  return make_reduction_rule(o, PARTIAL_ALL, 1, r);
+}
 hp_status rule_of_argmax_with_value(const operator* o, rule *r) {
-  return reduction(o, PARTIAL_NONE, 2, r);
+  return make_reduction_rule(o, PARTIAL_NONE, 2, r);
 }
 /* Indices of parts cannot be joined: the dim must be whole, but for axes of one device. */
 hp_status rule_of_max_dim(const operator* o, rule *r) {
-  HP_TRY(reduction(o, PARTIAL_MAX, 2, r));
+  HP_TRY(make_reduction_rule(o, PARTIAL_MAX, 2, r));
   for (int f = 0; f < r->factors; f++) r->factor[f].whole |= r->factor[f].reduce != PARTIAL_NONE;
   return HP_OK;
 }
 
 /* --- along a dim ------------------------------------------------------------------------------ */
 
-static hp_status along(const operator* o, const char *key, op_linearity l, int results, rule *r) {
+static hp_status make_rule_along(const operator* o, const char *key, op_linearity l, int results,
+                                 rule *r) {
   bool whole[LAYOUT_DIMS];
   HP_TRY(operator_needs(o, 1));
   HP_TRY(operator_marks(o, key, o->in[0].rank, whole));
@@ -162,9 +173,15 @@ static hp_status along(const operator* o, const char *key, op_linearity l, int r
   operator_repeat(r, results);
   return HP_OK;
 }
-hp_status rule_of_softmax(const operator* o, rule *r) { return along(o, "dim", LIN_NONE, 1, r); }
-hp_status rule_of_cumsum(const operator* o, rule *r) { return along(o, "dim", LIN_JOINT, 1, r); }
-hp_status rule_of_sort(const operator* o, rule *r) { return along(o, "dim", LIN_NONE, 2, r); }
+hp_status rule_of_softmax(const operator* o, rule *r) {
+  return make_rule_along(o, "dim", LIN_NONE, 1, r);
+}
+hp_status rule_of_cumsum(const operator* o, rule *r) {
+  return make_rule_along(o, "dim", LIN_JOINT, 1, r);
+}
+hp_status rule_of_sort(const operator* o, rule *r) {
+  return make_rule_along(o, "dim", LIN_NONE, 2, r);
+}
 
 hp_status rule_of_layer_norm(const operator* o, rule *r) {
   bool whole[LAYOUT_DIMS] = {false};

@@ -13,8 +13,9 @@ typedef struct {
   int batch, kv, group, query, key, width, value_width; /* factors */
 } attention_factors;
 
-static void attention_tensor(rule_tensor *t, const attention_order *a, const attention_factors *f,
-                             bool grouped, int sequence, int width) {
+static void fill_attention_tensor(rule_tensor *t, const attention_order *a,
+                                  const attention_factors *f, bool grouped, int sequence,
+                                  int width) {
   if (a->batch >= 0) rule_dim(t, a->batch, f->batch);
   rule_dim(t, a->sequence, sequence);
   rule_dim(t, a->heads, f->kv);
@@ -22,8 +23,8 @@ static void attention_tensor(rule_tensor *t, const attention_order *a, const att
   rule_dim(t, a->width < 0 ? a->heads : a->width, width);
 }
 
-static hp_status attention(const operator* o, const attention_order *a, int64_t heads, rule *r,
-                           attention_factors *f) {
+static hp_status make_attention_rule(const operator* o, const attention_order *a, int64_t heads,
+                                     rule *r, attention_factors *f) {
   HP_TRY(operator_needs(o, 3));
   int rank = o->in[0].rank;
   const int64_t *q = o->in[0].dim, *k = o->in[1].dim, *v = o->in[2].dim;
@@ -41,9 +42,9 @@ static hp_status attention(const operator* o, const attention_order *a, int64_t 
   f->value_width = a->width < 0 ? f->width : rule_factor(r, v[a->width]);
   r->factor[f->key].whole = r->factor[f->width].whole = true;
   r->factor[f->value_width].whole = true;
-  attention_tensor(rule_in(r, rank), a, f, true, f->query, f->width);
-  attention_tensor(rule_in(r, rank), a, f, false, f->key, f->width);
-  attention_tensor(rule_in(r, rank), a, f, false, f->key, f->value_width);
+  fill_attention_tensor(rule_in(r, rank), a, f, true, f->query, f->width);
+  fill_attention_tensor(rule_in(r, rank), a, f, false, f->key, f->width);
+  fill_attention_tensor(rule_in(r, rank), a, f, false, f->key, f->value_width);
   for (int i = 3; i < o->n; i++) rule_in(r, -1); /* masks and the like are not looked at */
   return HP_OK;
 }
@@ -55,8 +56,8 @@ hp_status rule_of_sdpa(const operator* o, rule *r) {
   if (o->in[0].rank != 3 && o->in[0].rank != 4)
     HP_FAIL(HP_ERR_SHAPE, "queries have %d dims, 3 or 4 are needed", o->in[0].rank);
   const attention_order *a = o->in[0].rank == 4 ? &with_batch : &without;
-  HP_TRY(attention(o, a, o->in[0].dim[a->heads], r, &f));
-  attention_tensor(rule_out(r, o->in[0].rank), a, &f, true, f.query, f.value_width);
+  HP_TRY(make_attention_rule(o, a, o->in[0].dim[a->heads], r, &f));
+  fill_attention_tensor(rule_out(r, o->in[0].rank), a, &f, true, f.query, f.value_width);
   return HP_OK;
 }
 
@@ -82,11 +83,12 @@ hp_status rule_of_flash_attention(const operator* o, rule *r) {
     const attention_order *a = &order[i].a;
     if (o->in[0].rank != order[i].rank || heads < 1)
       HP_FAIL(HP_ERR_SHAPE, "queries have %d dims, %s has %d", o->in[0].rank, name, order[i].rank);
-    HP_TRY(attention(o, a, heads, r, &f));
+    HP_TRY(make_attention_rule(o, a, heads, r, &f));
     int eight = rule_factor(r, 8);
-    for (int k = 0; k < 2; k++) attention_tensor(rule_out(r, 4), &rows, &f, true, f.query, eight);
+    for (int k = 0; k < 2; k++)
+      fill_attention_tensor(rule_out(r, 4), &rows, &f, true, f.query, eight);
     rule_out(r, 0);
-    attention_tensor(rule_out(r, order[i].rank), a, &f, true, f.query, f.value_width);
+    fill_attention_tensor(rule_out(r, order[i].rank), a, &f, true, f.query, f.value_width);
     return HP_OK;
   }
   HP_FAIL(HP_ERR_UNSUPPORTED, "input_layout \"%s\"; expected BSH, SBH, BNSD or BSND", name);

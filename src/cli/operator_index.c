@@ -24,7 +24,8 @@ hp_status rule_of_index_select(const operator* o, rule *r) {
 }
 
 /* x and an index of the same rank: other dims than `dim` go together where they are alike. */
-static hp_status by_element(const operator* o, bool result_is_index, op_linearity l, rule *r) {
+static hp_status make_rule_by_element(const operator* o, bool result_is_index, op_linearity l,
+                                      rule *r) {
   int dim;
   HP_TRY(operator_needs(o, 2));
   HP_TRY(operator_dim(o, "dim", o->in[0].rank, &dim));
@@ -44,8 +45,12 @@ static hp_status by_element(const operator* o, bool result_is_index, op_linearit
   }
   return HP_OK;
 }
-hp_status rule_of_gather_d(const operator* o, rule *r) { return by_element(o, true, LIN_FIRST, r); }
-hp_status rule_of_scatter(const operator* o, rule *r) { return by_element(o, false, LIN_NONE, r); }
+hp_status rule_of_gather_d(const operator* o, rule *r) {
+  return make_rule_by_element(o, true, LIN_FIRST, r);
+}
+hp_status rule_of_scatter(const operator* o, rule *r) {
+  return make_rule_by_element(o, false, LIN_NONE, r);
+}
 
 /* The last dim of the index names so many leading dims of x. */
 hp_status rule_of_gather_nd(const operator* o, rule *r) {

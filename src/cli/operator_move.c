@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static hp_status move(const operator* o, const dims *to, const int *source, rule *r) {
+static hp_status make_move_rule(const operator* o, const dims *to, const int *source, rule *r) {
   rule_map(&o->in[0], to, source, LIN_MOVE, r);
   return HP_OK;
 }
@@ -23,10 +23,10 @@ hp_status rule_of_reshape(const operator* o, rule *r) {
   return rule_reshape(&o->in[0], &to, r);
 }
 
-static hp_status permuted(const operator* o, const int *source, rule *r) {
+static hp_status make_permute_rule(const operator* o, const int *source, rule *r) {
   dims to = o->in[0];
   for (int d = 0; d < to.rank; d++) to.dim[d] = o->in[0].dim[source[d]];
-  return move(o, &to, source, r);
+  return make_move_rule(o, &to, source, r);
 }
 
 hp_status rule_of_permute(const operator* o, rule *r) {
@@ -42,7 +42,7 @@ hp_status rule_of_permute(const operator* o, rule *r) {
     seen |= 1u << source[d];
   }
   if (seen != (1u << n) - 1) HP_FAIL(HP_ERR_SHAPE, "perm names a dim twice");
-  return permuted(o, source, r);
+  return make_permute_rule(o, source, r);
 }
 
 hp_status rule_of_transpose(const operator* o, rule *r) {
@@ -51,7 +51,7 @@ hp_status rule_of_transpose(const operator* o, rule *r) {
   HP_TRY(operator_dim(o, "dim0", o->in[0].rank, &a));
   HP_TRY(operator_dim(o, "dim1", o->in[0].rank, &b));
   for (int d = 0; d < o->in[0].rank; d++) source[d] = d == a ? b : d == b ? a : d;
-  return permuted(o, source, r);
+  return make_permute_rule(o, source, r);
 }
 
 hp_status rule_of_squeeze(const operator* o, rule *r) {
@@ -66,7 +66,7 @@ hp_status rule_of_squeeze(const operator* o, rule *r) {
     source[to.rank] = d;
     to.dim[to.rank++] = x->dim[d];
   }
-  return move(o, &to, source, r);
+  return make_move_rule(o, &to, source, r);
 }
 
 /* A new dim of `size` at `at`. */
@@ -109,7 +109,7 @@ static hp_status expand_to(const operator* o, const dims *to, rule *r) {
       HP_FAIL(HP_ERR_SHAPE, "dim %d of size %lld cannot become %lld", d - more,
               (long long)x->dim[d - more], (long long)to->dim[d]);
   }
-  return move(o, to, source, r);
+  return make_move_rule(o, to, source, r);
 }
 
 hp_status rule_of_expand(const operator* o, rule *r) {
@@ -154,7 +154,7 @@ static hp_status slice_dims(const operator* o, const int64_t *begin, const int64
       HP_FAIL(HP_ERR_SHAPE, "%lld:%lld is no part of dim %d of size %lld", (long long)begin[d],
               (long long)end[d], d, (long long)o->in[0].dim[d]);
   }
-  return move(o, &to, source, r);
+  return make_move_rule(o, &to, source, r);
 }
 
 hp_status rule_of_slice(const operator* o, rule *r) {
@@ -232,7 +232,7 @@ hp_status rule_of_unbind(const operator* o, rule *r) {
     source[to.rank] = d;
     to.dim[to.rank++] = o->in[0].dim[d];
   }
-  HP_TRY(move(o, &to, source, r));
+  HP_TRY(make_move_rule(o, &to, source, r));
   operator_repeat(r, (int)o->in[0].dim[dim]);
   return HP_OK;
 }

@@ -24,7 +24,7 @@ static const char about[] =
 #undef KIND
     "\n  all: each of these";
 
-static int unknown(const char *verb, const char *word) {
+static int refuse_kind(const char *verb, const char *word) {
   const char *name[KINDS + 1] = {"all"};
   for (int i = 0; i < KINDS; i++) name[i + 1] = kinds[i].name;
   const char *near = str_nearest(word, name, KINDS + 1);
@@ -39,7 +39,7 @@ static bool is_sound(const bench_args *a) {
 }
 
 /* One kind, or all of them. */
-static int run(const char *verb, const char *word, bench_args *a) {
+static int run_kind(const char *verb, const char *word, bench_args *a) {
   bool all = !strcmp(word, "all"), found = false;
   hp_status st = HP_OK;
   if (all && !a->m.model) a->m.model = "examples/demo/model/config.json";
@@ -48,7 +48,7 @@ static int run(const char *verb, const char *word, bench_args *a) {
     found = true;
     st = kinds[i].run(a);
   }
-  if (!found) return unknown(verb, word);
+  if (!found) return refuse_kind(verb, word);
   return st ? cli_fail(st) : 0;
 }
 
@@ -87,7 +87,7 @@ int verb_bench(int argc, char **argv) {
   if (n > 1 && strcmp(rest[0], "op")) return cli_usage(argv[0], "\"%s\" is not expected", rest[1]);
   a.name = rest + 1;
   a.names = n - 1;
-  code = run(argv[0], rest[0], &a);
+  code = run_kind(argv[0], rest[0], &a);
   str_free(&table.head);
   return code;
 }

@@ -49,8 +49,8 @@ static hp_status convert_llama2c(const char *from, const char *dir, const char *
 }
 
 /* A failure leaves no half of a model. */
-static hp_status convert(const char *from, const char *dir, const char *tokenizer,
-                         const hp_dtype *type) {
+static hp_status convert_model(const char *from, const char *dir, const char *tokenizer,
+                               const hp_dtype *type) {
   bool made = !path_exists(dir), folder = dir_exists(from);
   if (folder && tokenizer)
     HP_FAIL(HP_ERR_ARG, "--tokenizer: %s is a folder, which has its tokenizer with it", from);
@@ -86,7 +86,7 @@ int verb_convert(int argc, char **argv) {
   if (n != 2) return cli_usage(argv[0], "give the checkpoint and the folder to write");
   if (word && (!dtype_parse(word, &type) || !dtype_is_float(type)))
     return cli_usage(argv[0], "--dtype %s: expected f32, bf16 or f16", word);
-  hp_status st = convert(rest[0], rest[1], tokenizer, word ? &type : NULL);
+  hp_status st = convert_model(rest[0], rest[1], tokenizer, word ? &type : NULL);
   if (st) return cli_fail(st);
   printf("%s written\n", rest[1]);
   return 0;

@@ -10,7 +10,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-static void line(const char *what, bool good, const char *text) {
+static void print_line(const char *what, bool good, const char *text) {
   printf("%-4s %-12s %s\n", good ? "ok" : "--", what, text);
 }
 
@@ -18,8 +18,8 @@ static void check_cpu(void) {
   char text[256];
   snprintf(text, sizeof text, "%d cores, instruction set %s", cpu_count(),
            cpu_isa_name(cpu_best_isa()));
-  line("cpu", cpu_best_isa() != ISA_PLAIN, text);
-  if (cpu_isa_check()) line("HYPER_ISA", false, err_message());
+  print_line("cpu", cpu_best_isa() != ISA_PLAIN, text);
+  if (cpu_isa_check()) print_line("HYPER_ISA", false, err_message());
   if (cpu_best_isa() == ISA_PLAIN) puts("     no AVX2: kernels are plain C, many times slower");
 }
 
@@ -31,14 +31,14 @@ static void check_memory(void) {
     snprintf(text, sizeof text, "%.1f GiB, %.1f free",
              (double)s.totalram * s.mem_unit / 1073741824.0,
              (double)s.freeram * s.mem_unit / 1073741824.0);
-    line("memory", true, text);
+    print_line("memory", true, text);
   }
   bool never = !file_read("/sys/kernel/mm/transparent_hugepage/enabled", 4096, &thp, &n) &&
                strstr(thp, "[never]");
   err_clear();
-  line("huge pages", !never,
-       never ? "off: memory-bound work is 10-80 % slower; set transparent_hugepage to madvise"
-             : "available");
+  print_line("huge pages", !never,
+             never ? "off: memory-bound work is 10-80 % slower; set transparent_hugepage to madvise"
+                   : "available");
   mem_free(thp);
 }
 
@@ -56,9 +56,10 @@ static void check_compiler(void) {
   if (!st) st = loop_module_build(m);
   bool compiled = !st && loop_module_report(m).interpreted == 0;
   err_clear();
-  line("compiler", compiled,
-       compiled ? "loop kernels are compiled and cached"
-                : "none that works (gcc or clang): loop kernels are interpreted, same bits, slow");
+  print_line("compiler", compiled,
+             compiled
+                 ? "loop kernels are compiled and cached"
+                 : "none that works (gcc or clang): loop kernels are interpreted, same bits, slow");
   loop_module_free(m);
   loop_free(&l);
 }
@@ -71,7 +72,7 @@ static void check_engines(void) {
     bool there = row[i]->available();
     if (there) snprintf(text, sizeof text, "%s (%s)", row[i]->about, row[i]->version());
     else snprintf(text, sizeof text, "%s (not on this machine; not needed)", row[i]->about);
-    line(row[i]->name, there, text);
+    print_line(row[i]->name, there, text);
   }
 }
 

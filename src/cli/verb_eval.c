@@ -86,7 +86,7 @@ static hp_status score_group(lm *m, const token_ids *ids, int64_t *at, int64_t r
   return st;
 }
 
-static hp_status run(const args *a, lm *m, const token_ids *ids, score *sum) {
+static hp_status run_eval(const args *a, lm *m, const token_ids *ids, score *sum) {
   lm_tokens all = {ids->at, (int64_t)ids->len};
   int64_t width = a->seq ? a->seq : m->c.max_length, at = 0;
   if (width < 2) HP_FAIL(HP_ERR_ARG, "--seq %lld: expected 2 or more", (long long)width);
@@ -113,7 +113,7 @@ static hp_status run(const args *a, lm *m, const token_ids *ids, score *sum) {
   return HP_OK;
 }
 
-static hp_status print(const args *a, const score *s) {
+static hp_status print_score(const args *a, const score *s) {
   double nll = s->nll / (double)s->predictions;
   if (!isfinite(nll))
     HP_FAIL(HP_ERR_NUMERIC, "%s: the loss is not finite (%g); are its weights damaged?", a->m.model,
@@ -166,8 +166,8 @@ int verb_eval(int argc, char **argv) {
   hp_status st = a.m.model ? read_ids(&a, &ids)
                            : err_set(HP_ERR_ARG, __FILE__, __LINE__, "--model DIR is missing");
   if (!st) st = cli_open_model(&a.m, false, &d, &opened);
-  if (!st) st = run(&a, opened, &ids, &sum);
-  if (!st) st = print(&a, &sum);
+  if (!st) st = run_eval(&a, opened, &ids, &sum);
+  if (!st) st = print_score(&a, &sum);
   lm_free(opened);
   if (opened) hp_device_close(d);
   vec_free(&ids);

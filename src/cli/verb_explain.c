@@ -26,7 +26,7 @@ typedef struct {
 
 /* A micro-batch as the configuration has it, and how many there are in a step; the batch of an
  * evaluation, if there is data for one. */
-static step_places places_of(const train_config *c) {
+static step_places find_places(const train_config *c) {
   bool evaluates = c->is.evaluate_after || c->eval_on_start;
   return step_places_of(c->is.batch.rows, c->is.block, c->is.batch.accumulation,
                         evaluates ? c->is.batch.replicas * c->per_device_eval_batch_size : 0);
@@ -121,7 +121,9 @@ typedef struct {
   bool json;
 } question;
 
-static bool asks(const question *q, const char *what) { return q->what && !strcmp(q->what, what); }
+static bool asks_for(const question *q, const char *what) {
+  return q->what && !strcmp(q->what, what);
+}
 
 /* Steps on a micro-batch of random tokens, [B,T] and one more. */
 static hp_status run_steps(stepper *s, const train_config *c, const int32_t *ids) {
@@ -194,7 +196,7 @@ static hp_status print_limits(const subject *s) {
 }
 
 /* The view of hp_explain that answers the question; NULL: the summary does. */
-static const char *view_of(const question *q) {
+static const char *find_view(const question *q) {
   static const struct {
     const char *what, *json;
   } views[] = {{"layouts", "layouts.json"},
@@ -213,7 +215,7 @@ static const char *view_of(const question *q) {
  * asked for. */
 static hp_status view_plan(subject *s, const question *q, char **text) {
   hp_program_stats of;
-  const char *what = view_of(q);
+  const char *what = find_view(q);
   *text = NULL;
   if (q->dump) HP_TRY(dir_create(q->dump));
   if (!what && !q->dump) return HP_OK;
@@ -228,7 +230,7 @@ static hp_status view_plan(subject *s, const question *q, char **text) {
 
 static hp_status explain_plan(subject *s, const question *q) {
   char *text = NULL;
-  bool memory = asks(q, "memory"), alone = q->json && q->what && !memory;
+  bool memory = asks_for(q, "memory"), alone = q->json && q->what && !memory;
   HP_TRY(step_memory_plan(s->m, &s->o, &s->places, s->d, &s->memory));
   s->o.quiet = true; /* it has been told */
   hp_status st = view_plan(s, q, &text);
@@ -241,9 +243,9 @@ static hp_status explain_plan(subject *s, const question *q) {
   return st;
 }
 
-static hp_status explain(const train_config *c, const question *q) {
-  subject s = {.c = c, .o = trainer_step_options(c), .places = places_of(c)};
-  bool plan = !asks(q, "time");
+static hp_status explain_config(const train_config *c, const question *q) {
+  subject s = {.c = c, .o = trainer_step_options(c), .places = find_places(c)};
+  bool plan = !asks_for(q, "time");
   train_config_tell(c);
   hp_status st = trainer_open_model(c, plan, &s.d, &s.m);
   if (!st) st = plan ? explain_plan(&s, q) : explain_time(c, s.m, q);
@@ -267,9 +269,9 @@ static void read_topic(const char *word, question *q) {
 }
 
 /* Does what was asked go together? */
-static int check(const char *verb, const question *q) {
+static int check_question(const char *verb, const question *q) {
   if (q->json && q->svg) return cli_usage(verb, "--json and --svg: expected one of them");
-  if (q->svg && !asks(q, "layouts"))
+  if (q->svg && !asks_for(q, "layouts"))
     return cli_usage(verb, "--svg draws layouts: write layouts --svg %s", q->svg);
   return CLI_GO_ON;
 }
@@ -296,13 +298,13 @@ int verb_explain(int argc, char **argv) {
   int code = cli_parse_config(&spec, topics, argc, argv, &words);
   if (code != CLI_GO_ON) return code;
   read_topic(words.what, &q);
-  code = check(argv[0], &q);
+  code = check_question(argv[0], &q);
   hp_status st =
       code == CLI_GO_ON ? train_config_load(words.file, words.key, words.keys, false, &c) : HP_OK;
   arena_free(&words.text);
   if (code != CLI_GO_ON) return code;
   if (st) return cli_fail(st);
-  st = explain(&c, &q);
+  st = explain_config(&c, &q);
   train_config_free(&c);
   return st ? cli_fail(st) : 0;
 }

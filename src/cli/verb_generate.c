@@ -18,7 +18,7 @@ typedef struct {
 static const double not_given = -1e300;
 
 /* Values of generation_config.json where the command line says nothing. */
-static hp_status settings(const args *a, const lm *m, generation *g) {
+static hp_status read_settings(const args *a, const lm *m, generation *g) {
   HP_TRY(generation_defaults(m, g));
   if (a->temperature != not_given) g->sampling.temperature = a->temperature;
   if (a->top_p != not_given) g->sampling.top_p = a->top_p;
@@ -54,12 +54,12 @@ static bool show_piece(void *ctx, const char *text, size_t n) {
   return fflush(stdout) == 0 || !cli_output_is_closed();
 }
 
-static hp_status run(const args *a, lm *m, const tokenizer *t, double load_s) {
+static hp_status run_generation(const args *a, lm *m, const tokenizer *t, double load_s) {
   generation g;
   generation_result r = {0};
   lm_tokens prompt = {0};
   token_ids ids = {0};
-  HP_TRY(settings(a, m, &g));
+  HP_TRY(read_settings(a, m, &g));
   hp_status st;
   if (a->tokens) st = cli_parse_ids(a->tokens, &prompt.ids, &prompt.n);
   else {
@@ -132,7 +132,7 @@ int verb_generate(int argc, char **argv) {
   double start = time_now_s();
   if (!st) st = cli_open_model(&a.m, false, &d, &opened);
   if (!st) cli_tell_rows(&a.m, 1, 1);
-  if (!st) st = run(&a, opened, t, time_now_s() - start);
+  if (!st) st = run_generation(&a, opened, t, time_now_s() - start);
   lm_free(opened);
   if (opened) hp_device_close(d);
   tokenizer_free(t);

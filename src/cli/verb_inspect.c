@@ -167,7 +167,7 @@ static void print_role(const tokenizer *t, const char *name, token_role role) {
 }
 
 /* Is DIR/name there? */
-static bool holds(const char *dir, const char *name) {
+static bool has_file(const char *dir, const char *name) {
   str p = {0};
   bool there = !path_join(&p, dir, name) && path_exists(p.at);
   str_free(&p);
@@ -178,11 +178,11 @@ static hp_status inspect_dir(const char *path, bool all) {
   bool known;
   HP_TRY(manifest_find(path, &known));
   if (known) HP_TRY(inspect_checkpoint(path));
-  if (holds(path, "config.json")) {
+  if (has_file(path, "config.json")) {
     known = true;
     HP_TRY(inspect_config(path));
   }
-  if (holds(path, "tokenizer.json") || holds(path, "vocab.json")) {
+  if (has_file(path, "tokenizer.json") || has_file(path, "vocab.json")) {
     tokenizer *t;
     known = true;
     HP_TRY(tokenizer_load(path, &t));
@@ -192,7 +192,7 @@ static hp_status inspect_dir(const char *path, bool all) {
     putchar('\n');
     tokenizer_free(t);
   }
-  if (holds(path, "model.safetensors") || holds(path, "model.safetensors.index.json")) {
+  if (has_file(path, "model.safetensors") || has_file(path, "model.safetensors.index.json")) {
     known = true;
     HP_TRY(inspect_weights(path, all));
   }

@@ -70,7 +70,7 @@ static hp_status find_program(char out[4096]) {
   return HP_OK;
 }
 
-static int launch(launch_options *o) {
+static int launch_job(launch_options *o) {
   watchdog w;
   char program[4096];
   hp_status st = find_program(program);
@@ -129,5 +129,5 @@ int verb_launch(int argc, char **argv) {
     return cli_usage(argv[0], "--restart-pause: expected 0 to 30 seconds");
   rest[n] = NULL;
   o.verb = rest;
-  return launch(&o);
+  return launch_job(&o);
 }

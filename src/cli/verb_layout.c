@@ -115,7 +115,7 @@ static hp_status answer_json(const args *a, const question *q, const path *p) {
   return st;
 }
 
-static hp_status answer(const args *a, question *q) {
+static hp_status answer_question(const args *a, question *q) {
   path p = {0};
   if (a->shape) HP_TRY(parse_shape(a->shape, q->from.rank, q->shape));
   int d = layout_short_dim(&q->m, &q->from, q->shape);
@@ -133,7 +133,7 @@ static hp_status answer(const args *a, question *q) {
   return HP_OK;
 }
 
-static hp_status run(const args *a, const char *spec) {
+static hp_status run_layout(const args *a, const char *spec) {
   question q;
   bool called;
   HP_TRY(layout_parse(spec, &q.m, &q.from, &called));
@@ -143,7 +143,7 @@ static hp_status run(const args *a, const char *spec) {
                  "layout \"%.200s\": says how no tensor lies; add an entry for every dim of one, "
                  "such as (%s,None)",
                  spec, q.m.name[0]);
-  if (!st) st = answer(a, &q);
+  if (!st) st = answer_question(a, &q);
   mesh_free(&q.m);
   return st;
 }
@@ -178,6 +178,6 @@ int verb_layout(int argc, char **argv) {
     return st ? cli_fail(st) : 0;
   }
   if (n != 1) return cli_usage("layout", "expected one layout, such as '(2,2)(dp,mp)(dp,None)'");
-  hp_status st = run(&a, rest[0]);
+  hp_status st = run_layout(&a, rest[0]);
   return st ? cli_fail(st) : 0;
 }

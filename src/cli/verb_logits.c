@@ -69,7 +69,7 @@ static hp_status read_sequences(const args *a, sequences *s) {
 }
 
 /* An f32 tensor of a file to be written. */
-static st_tensor f32_tensor(const char *name, const hp_shape *s, const float *data) {
+static st_tensor make_f32_tensor(const char *name, const hp_shape *s, const float *data) {
   size_t n = sizeof *data;
   for (int i = 0; i < s->rank; i++) n *= (size_t)s->dim[i];
   return (st_tensor){.name = name,
@@ -105,7 +105,7 @@ static hp_status write_logits(lm *m, const args *a, const sequences *s) {
     shape[i] = (hp_shape){2, {x->n, m->c.vocab}};
     logits[i] = mem_calloc((size_t)x->n, (size_t)m->c.vocab * sizeof **logits);
     st = logits[i] ? lm_logits(m, x, logits[i]) : HP_ERR_OOM;
-    t[i] = f32_tensor(name[i], &shape[i], logits[i]);
+    t[i] = make_f32_tensor(name[i], &shape[i], logits[i]);
   }
   if (!st) st = st_save(a->out, t, n, NULL, 0);
   for (size_t i = 0; logits && i < n; i++) mem_free(logits[i]);
@@ -123,11 +123,11 @@ static hp_status save_grads(const lm *m, const lm_gradients *g, const char *path
   char(*name)[192] = mem_calloc(n, sizeof *name);
   hp_status st = t && name ? HP_OK : HP_ERR_OOM;
   if (!st) {
-    t[0] = f32_tensor("loss", &one, &g->loss);
+    t[0] = make_f32_tensor("loss", &one, &g->loss);
     for (size_t i = 0; i < n; i++) {
       const lm_tensor *x = &m->tensors.at[i];
       snprintf(name[i], sizeof name[i], "grad.%s", x->name);
-      t[i + 1] = f32_tensor(name[i], &x->shape, g->grad[x->param] + x->at);
+      t[i + 1] = make_f32_tensor(name[i], &x->shape, g->grad[x->param] + x->at);
     }
     st = st_save(path, t, n + 1, NULL, 0);
   }
@@ -145,7 +145,7 @@ static hp_status write_grads(lm *m, const args *a, const lm_tokens *x) {
   return st;
 }
 
-static int run(int argc, char **argv, bool grads) {
+static int run_logits(int argc, char **argv, bool grads) {
   args a = {0};
   const char *rest[256];
   int n_rest;
@@ -190,5 +190,5 @@ static int run(int argc, char **argv, bool grads) {
   return st ? cli_fail(st) : 0;
 }
 
-int verb_logits(int argc, char **argv) { return run(argc, argv, false); }
-int verb_grads(int argc, char **argv) { return run(argc, argv, true); }
+int verb_logits(int argc, char **argv) { return run_logits(argc, argv, false); }
+int verb_grads(int argc, char **argv) { return run_logits(argc, argv, true); }

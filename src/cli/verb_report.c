@@ -82,7 +82,7 @@ static hp_status print_table(const tree_node *root) {
   return st;
 }
 
-static hp_status report(const char *dir, bool json) {
+static hp_status report_run(const char *dir, bool json) {
   enum { FILE_MAX = 64 << 20 };
   str path = {0};
   char *text = NULL;
@@ -117,6 +117,6 @@ int verb_report(int argc, char **argv) {
   int code = cli_parse(&spec, argc, argv, rest, &n);
   if (code != CLI_GO_ON) return code;
   if (n != 1) return cli_usage(argv[0], "expected one folder, the output_dir of a run");
-  hp_status st = report(rest[0], json);
+  hp_status st = report_run(rest[0], json);
   return st ? cli_fail(st) : 0;
 }

@@ -31,7 +31,7 @@ static hp_status read_text(const char **word, int n, str *out) {
   return str_status(out);
 }
 
-static hp_status encode(const args *a, const tokenizer *t, const str *text) {
+static hp_status encode_text(const args *a, const tokenizer *t, const str *text) {
   token_ids ids = {0};
   str out = {0};
   json_writer w = {.out = &out};
@@ -69,7 +69,7 @@ static hp_status parse_ids(const str *text, token_ids *out) {
   return HP_OK;
 }
 
-static hp_status decode(const args *a, const tokenizer *t, const str *text) {
+static hp_status decode_text(const args *a, const tokenizer *t, const str *text) {
   token_ids ids = {0};
   str out = {0}, quoted = {0};
   hp_status st = parse_ids(text, &ids);
@@ -122,7 +122,7 @@ int verb_tokenize(int argc, char **argv) {
   str text = {0};
   hp_status st = tokenizer_load(a.model, &t);
   if (!st) st = read_text(rest, n, &text);
-  if (!st) st = a.decode ? decode(&a, t, &text) : encode(&a, t, &text);
+  if (!st) st = a.decode ? decode_text(&a, t, &text) : encode_text(&a, t, &text);
   str_free(&text);
   tokenizer_free(t);
   return st ? cli_fail(st) : 0;

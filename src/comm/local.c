@@ -20,23 +20,23 @@ typedef struct {
   member device[COMM_LOCAL_MAX];
 } local;
 
-static local *of(comm *c) { return (local *)c; }
+static local *get_local(comm *c) { return (local *)c; }
 
 static void local_close(comm *c) {
-  pthread_mutex_destroy(&of(c)->lock);
-  for (int i = 0; i < COMM_LOCAL_MAX; i++) pthread_cond_destroy(&of(c)->complete[i]);
+  pthread_mutex_destroy(&get_local(c)->lock);
+  for (int i = 0; i < COMM_LOCAL_MAX; i++) pthread_cond_destroy(&get_local(c)->complete[i]);
   mem_free(c);
 }
 
 static void local_reset(comm *c) {
-  local *l = of(c);
+  local *l = get_local(c);
   pthread_mutex_lock(&l->lock);
   memset(l->device, 0, sizeof l->device);
   l->failed = -1;
   pthread_mutex_unlock(&l->lock);
 }
 
-static hp_status given_up(int64_t failed) {
+static hp_status report_failure(int64_t failed) {
   HP_FAIL(HP_ERR_COMM, "device %lld failed, and the others cannot go on without it",
           (long long)failed);
 }
@@ -61,7 +61,7 @@ static void wait_for_all(local *l, const comm_group *g, bool (*done)(const membe
 static hp_status local_rendezvous(comm *c, const comm_group *g, const void *data,
                                   const comm_region *give, const comm_region *take,
                                   comm_view *seen) {
-  local *l = of(c);
+  local *l = get_local(c);
   (void)give;
   pthread_mutex_lock(&l->lock);
   member *me = &l->device[g->device[g->me]];
@@ -72,20 +72,20 @@ static hp_status local_rendezvous(comm *c, const comm_group *g, const void *data
         (comm_view){(const char *)l->device[g->device[i]].data + take[i].start, take[i].stride};
   int64_t failed = l->failed;
   pthread_mutex_unlock(&l->lock);
-  return failed < 0 ? HP_OK : given_up(failed);
+  return failed < 0 ? HP_OK : report_failure(failed);
 }
 
 static hp_status local_leave(comm *c, const comm_group *g) {
-  local *l = of(c);
+  local *l = get_local(c);
   pthread_mutex_lock(&l->lock);
   wait_for_all(l, g, has_left, ++l->device[g->device[g->me]].left);
   int64_t failed = l->failed;
   pthread_mutex_unlock(&l->lock);
-  return failed < 0 ? HP_OK : given_up(failed);
+  return failed < 0 ? HP_OK : report_failure(failed);
 }
 
 static void local_fail(comm *c, int64_t device) {
-  local *l = of(c);
+  local *l = get_local(c);
   pthread_mutex_lock(&l->lock);
   if (l->failed < 0) l->failed = device;
   for (int i = 0; i < COMM_LOCAL_MAX; i++) pthread_cond_broadcast(&l->complete[i]);

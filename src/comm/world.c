@@ -10,7 +10,7 @@
 
 const world_facts *world_get(void) { return &world.facts; }
 
-static bool env_number(const char *name, int *out) {
+static bool read_env_number(const char *name, int *out) {
   const char *text = getenv(name);
   int64_t n;
   if (!text || !str_to_i64(text, &n) || n < 0 || n > INT32_MAX) return false;
@@ -29,7 +29,8 @@ static bool read_environment(int *jobs_size, int *jobs_rank) {
   bool told = false;
   for (size_t i = 0; i < sizeof starter / sizeof *starter; i++) {
     int size, rank;
-    if (!env_number(starter[i].size, &size) || !env_number(starter[i].rank, &rank)) continue;
+    if (!read_env_number(starter[i].size, &size) || !read_env_number(starter[i].rank, &rank))
+      continue;
     if (rank >= size || (told && size < 2)) continue;
     *jobs_size = size;
     *jobs_rank = rank;
@@ -65,7 +66,7 @@ static hp_status make_room(void) {
   return HP_OK;
 }
 
-static hp_status join(world_facts *w) {
+static hp_status join_world(world_facts *w) {
   transport_facts f = {0};
   HP_TRY(world_plugin(&world.t));
   const char *why = world.t->begin(&f);
@@ -89,7 +90,7 @@ static void begin_once(void) {
   world_facts *w = &world.facts;
   if (gethostname(w->host, sizeof w->host - 1)) w->host[0] = 0;
   read_environment(&w->size, &w->rank);
-  hp_status st = w->size > 1 ? join(w) : HP_OK;
+  hp_status st = w->size > 1 ? join_world(w) : HP_OK;
   if (st) err_take(st, &world.begun);
 }
 
@@ -99,7 +100,7 @@ hp_status world_begin(void) {
 }
 
 /* What each process gives, to all of them. */
-static hp_status exchange(const void *mine, size_t bytes, char *all) {
+static hp_status exchange_facts(const void *mine, size_t bytes, char *all) {
   const world_facts *w = &world.facts;
   int64_t n = 0;
   for (int i = 0; i < w->size; i++) {
@@ -129,7 +130,7 @@ hp_status world_gather(const void *mine, size_t bytes, void *all) {
   HP_TRY_MEM(theirs);
   own += (size_t)w->rank * bytes;
   memcpy(own, mine, bytes);
-  HP_TRY(exchange(own, bytes, theirs));
+  HP_TRY(exchange_facts(own, bytes, theirs));
   memcpy(all, theirs, room);
   if (!little) mem_free(theirs);
   return HP_OK;

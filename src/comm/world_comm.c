@@ -16,10 +16,10 @@ typedef struct {
   int64_t requests, received, posted;
 } processes;
 
-static processes *of(comm *c) { return (processes *)c; }
+static processes *get_processes(comm *c) { return (processes *)c; }
 
 static void processes_close(comm *c) {
-  processes *p = of(c);
+  processes *p = get_processes(c);
   if (world.failed >= 0) return; /* messages under way still use it */
   mem_free(p->in.at);
   mem_free(p->out.at);
@@ -31,10 +31,10 @@ static void processes_reset(comm *c) { (void)c; }
 
 /* --- packing ---------------------------------------------------------------------------------- */
 
-static int64_t bytes_of(const comm_region *p) { return p->n * p->run; }
+static int64_t count_bytes(const comm_region *p) { return p->n * p->run; }
 static bool lies_together(const comm_region *p) { return p->n == 1 || p->run == p->stride; }
-static int64_t messages_of(const comm_region *p) {
-  return (bytes_of(p) + TRANSPORT_BYTES_MAX - 1) / TRANSPORT_BYTES_MAX;
+static int64_t count_messages(const comm_region *p) {
+  return (count_bytes(p) + TRANSPORT_BYTES_MAX - 1) / TRANSPORT_BYTES_MAX;
 }
 
 static hp_status make_room(room *r, int64_t bytes) {
@@ -60,28 +60,28 @@ static hp_status make_rooms(processes *p, int64_t in, int64_t out, int64_t messa
 
 static hp_status processes_reserve(comm *c, int64_t bytes) {
   int64_t each_way = c->devices + bytes / TRANSPORT_BYTES_MAX;
-  return make_rooms(of(c), bytes, bytes, 2 * each_way);
+  return make_rooms(get_processes(c), bytes, bytes, 2 * each_way);
 }
 
 static hp_status processes_prepare(comm *c, const comm_group *g, const comm_region *give,
                                    const comm_region *take) {
-  processes *p = of(c);
+  processes *p = get_processes(c);
   int64_t in = 0, out = 0, messages = 0;
   for (int64_t i = 0; i < g->n; i++) {
     if (i == g->me) continue;
-    in += bytes_of(&take[i]);
-    if (!lies_together(&give[i])) out += bytes_of(&give[i]);
-    messages += messages_of(&give[i]) + messages_of(&take[i]);
+    in += count_bytes(&take[i]);
+    if (!lies_together(&give[i])) out += count_bytes(&give[i]);
+    messages += count_messages(&give[i]) + count_messages(&take[i]);
   }
   p->posted = 0;
   return make_rooms(p, in, out, messages);
 }
 
-static void pack(const char *from, const comm_region *p, char *to) {
+static void pack_region(const char *from, const comm_region *p, char *to) {
   for (int64_t k = 0; k < p->n; k++) memcpy(to + k * p->run, from + k * p->stride, (size_t)p->run);
 }
 
-static hp_status post(processes *p, bool sends, char *at, int64_t bytes, int64_t peer) {
+static hp_status post_message(processes *p, bool sends, char *at, int64_t bytes, int64_t peer) {
   for (int64_t k = 0; k < bytes; k += TRANSPORT_BYTES_MAX) {
     int64_t n = bytes - k < TRANSPORT_BYTES_MAX ? bytes - k : TRANSPORT_BYTES_MAX;
     HP_TRY(world_post(sends, at + k, n, (int)peer, &p->request[p->posted++]));
@@ -100,8 +100,8 @@ static hp_status post_receives(processes *p, const comm_group *g, const char *da
     seen[i] =
         own ? (comm_view){data + take[i].start, take[i].stride} : (comm_view){at, take[i].run};
     if (own) continue;
-    HP_TRY(post(p, false, at, bytes_of(&take[i]), g->device[i]));
-    at += bytes_of(&take[i]);
+    HP_TRY(post_message(p, false, at, count_bytes(&take[i]), g->device[i]));
+    at += count_bytes(&take[i]);
   }
   p->received = p->posted;
   return HP_OK;
@@ -116,11 +116,11 @@ static hp_status post_sends(processes *p, const comm_group *g, const char *data,
     const comm_region *x = &give[i];
     char *at = (char *)(uintptr_t)data + x->start;
     if (!lies_together(x)) {
-      pack(at, x, to);
+      pack_region(at, x, to);
       at = to;
-      to += bytes_of(x);
+      to += count_bytes(x);
     }
-    HP_TRY(post(p, true, at, bytes_of(x), g->device[i]));
+    HP_TRY(post_message(p, true, at, count_bytes(x), g->device[i]));
   }
   return HP_OK;
 }
@@ -128,7 +128,7 @@ static hp_status post_sends(processes *p, const comm_group *g, const char *data,
 static hp_status world_rendezvous(comm *c, const comm_group *g, const void *data,
                                   const comm_region *give, const comm_region *take,
                                   comm_view *seen) {
-  processes *p = of(c);
+  processes *p = get_processes(c);
   HP_TRY(processes_prepare(c, g, give, take));
   HP_TRY(post_receives(p, g, data, take, seen));
   HP_TRY(post_sends(p, g, data, give));
@@ -136,7 +136,7 @@ static hp_status world_rendezvous(comm *c, const comm_group *g, const void *data
 }
 
 static hp_status processes_leave(comm *c, const comm_group *g) {
-  processes *p = of(c);
+  processes *p = get_processes(c);
   (void)g;
   return world_wait(p->request + p->received, p->posted - p->received);
 }

@@ -4,37 +4,37 @@
 #include <stdio.h>
 #include <string.h>
 
-static note *own(void) { return &world.out[NOTE_ENDED]; }
+static note *get_own_note(void) { return &world.out[NOTE_ENDED]; }
 
 void world_tell(hp_status st, const char *message) {
-  if (own()->text[0]) return;
-  own()->status = (int32_t)st;
+  if (get_own_note()->text[0]) return;
+  get_own_note()->status = (int32_t)st;
   snprintf(world.message, sizeof world.message, "%s", message);
-  snprintf(own()->text, sizeof own()->text, "%s", message);
+  snprintf(get_own_note()->text, sizeof get_own_note()->text, "%s", message);
 }
 
-const char *world_message(void) { return own()->text; }
-hp_status world_reason(void) { return (hp_status)own()->status; }
+const char *world_message(void) { return get_own_note()->text; }
+hp_status world_reason(void) { return (hp_status)get_own_note()->status; }
 
-static bool judged(void) {
+static bool is_judged(void) {
   return world.facts.rank ? world.verdict.here : world.n_ended == world.facts.size;
 }
 
 /* Reads notes until process 0 has heard of all, or the others have heard from it. */
-static hp_status await(void) {
+static hp_status await_notes(void) {
   hp_status st = HP_OK;
-  for (int64_t turn = 0; !st && !judged(); turn++) {
+  for (int64_t turn = 0; !st && !is_judged(); turn++) {
     pthread_mutex_lock(&world.lock);
     st = world_read_notes();
     pthread_mutex_unlock(&world.lock);
-    if (!judged()) world_pause(turn);
+    if (!is_judged()) world_pause(turn);
   }
   return st;
 }
 
 /* The one failure to be told: that of a process that only could not go on without another comes
  * last. */
-static const note *first_failure(void) {
+static const note *find_first_failure(void) {
   const note *best = NULL;
   for (int i = 0; i < world.facts.size; i++) {
     const note *n = &world.ended[i];
@@ -43,8 +43,8 @@ static const note *first_failure(void) {
   return best;
 }
 
-static void judge(void) {
-  const note *failure = first_failure();
+static void judge_notes(void) {
+  const note *failure = find_first_failure();
   note *v = &world.out[NOTE_VERDICT];
   if (failure) *v = *failure;
   if (failure && failure->rank)
@@ -75,19 +75,19 @@ void world_leave(void) {
 int world_end(int code, const char **told) {
   *told = NULL;
   if (world.facts.size == 1 || world.begun.code) {
-    *told = own()->text[0] && !world.facts.rank ? world.message : NULL;
+    *told = get_own_note()->text[0] && !world.facts.rank ? world.message : NULL;
     return code;
   }
   if (code) world_fail();
-  own()->rank = world.facts.rank;
-  own()->code = code;
-  memcpy(own()->host, world.facts.host, sizeof own()->host);
+  get_own_note()->rank = world.facts.rank;
+  get_own_note()->code = code;
+  memcpy(get_own_note()->host, world.facts.host, sizeof get_own_note()->host);
   pthread_mutex_lock(&world.lock);
   if (world.facts.rank) world_send_note(NOTE_ENDED, 0, 0);
-  else world.ended[0] = *own(), world.n_ended++;
+  else world.ended[0] = *get_own_note(), world.n_ended++;
   pthread_mutex_unlock(&world.lock);
-  if (await()) return code;
-  if (!world.facts.rank) judge();
+  if (await_notes()) return code;
+  if (!world.facts.rank) judge_notes();
   if (!world.facts.rank && world.verdict.code)
     *told = world.verdict.rank ? world.verdict.text : world.message;
   return world.verdict.code;

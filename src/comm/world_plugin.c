@@ -12,7 +12,7 @@ static const char plugin[] = "hyper_mpi.so";
 
 /* Beside the program, as in a build folder, or in ../lib/hyperparallel, as it is installed; else
  * the system searches.  HYPER_MPI names another. */
-static hp_status find(str *path) {
+static hp_status find_plugin(str *path) {
   static const char *const below[] = {"", "/../lib/hyperparallel"};
   char exe[4096];
   const char *own = getenv("HYPER_MPI");
@@ -31,7 +31,7 @@ static hp_status find(str *path) {
 
 hp_status world_check_plugin(void) {
   str path = {0};
-  hp_status st = find(&path);
+  hp_status st = find_plugin(&path);
   bool searched = !st && !strchr(path.at, '/'), there = !st && !access(path.at, R_OK);
   void *lib = searched ? dlopen(path.at, RTLD_LAZY | RTLD_LOCAL) : NULL;
   if (lib) dlclose(lib);
@@ -47,7 +47,7 @@ hp_status world_check_plugin(void) {
 
 hp_status world_plugin(const transport **out) {
   str path = {0};
-  hp_status st = find(&path);
+  hp_status st = find_plugin(&path);
   void *lib = st ? NULL : dlopen(path.at, RTLD_NOW | RTLD_GLOBAL);
   str_free(&path);
   HP_TRY(st);

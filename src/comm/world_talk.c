@@ -65,7 +65,7 @@ void world_pause(int64_t turn) {
   else nanosleep(&(struct timespec){.tv_nsec = turn < SHORT ? SHORT_NS : LONG_NS}, NULL);
 }
 
-static hp_status given_up(void) {
+static hp_status report_failure(void) {
   HP_FAIL(HP_ERR_COMM, "process %d failed, and the others cannot go on without it", world.failed);
 }
 
@@ -91,7 +91,7 @@ hp_status world_wait(world_request *r, int64_t n) {
     st = test_all(r, n, &left, &peer);
     pthread_mutex_unlock(&world.lock);
     world.waits_for = peer;
-    if (!st && left && world.failed >= 0) st = given_up();
+    if (!st && left && world.failed >= 0) st = report_failure();
     if (!st && left) world_pause(turn);
   }
   world.waits_for = -1;

@@ -83,7 +83,7 @@ static hp_status read_entry(const tree_node *e, const char *dir, arena *mem, sou
 }
 
 /* A name that dataset_info.json does not have may be a path. */
-static hp_status path_of(const char *name, const char *dir, arena *mem, const char **out) {
+static hp_status find_path(const char *name, const char *dir, arena *mem, const char **out) {
   *out = NULL;
   if (path_exists(name)) *out = name;
   const char *inside = arena_printf(mem, "%s/%s", dir, name);
@@ -113,7 +113,7 @@ static hp_status find_source(const tree_node *info, const dataset_spec *spec, si
   const tree_node *e = tree_get(info, spec->name[i]);
   if (e) return read_entry(e, spec->dir, mem, s);
   *s = (source){.columns = {.guess = true}, .num_samples = -1};
-  HP_TRY(path_of(spec->name[i], spec->dir, mem, &s->path));
+  HP_TRY(find_path(spec->name[i], spec->dir, mem, &s->path));
   return s->path ? HP_OK : unknown_name(info, spec->name[i], spec->dir);
 }
 
@@ -161,7 +161,7 @@ static hp_status read_source(const source *s, int64_t max, arena *mem, dataset *
 
 /* num_samples: a random order of the samples from `before` on, cut to so many, filled up with
  * random ones if there are fewer. */
-static hp_status resample(dataset *d, size_t before, int64_t want, mt19937 *global) {
+static hp_status resample_part(dataset *d, size_t before, int64_t want, mt19937 *global) {
   int64_t n = (int64_t)(d->text.len - before), whole = want > n ? want : n;
   int64_t *order = mem_calloc((size_t)whole, sizeof *order);
   dataset_text *text = mem_calloc((size_t)want, sizeof *text);
@@ -184,7 +184,7 @@ static hp_status load_one(const dataset_spec *spec, const source *s, mt19937 *gl
   size_t before = d->text.len;
   HP_TRY(read_source(s, s->num_samples < 0 ? spec->max_samples : -1, mem, d));
   if (d->text.len == before) HP_FAIL(HP_ERR_INPUT, "%s: there is no sample in it", s->path);
-  if (s->num_samples >= 0) HP_TRY(resample(d, before, s->num_samples, global));
+  if (s->num_samples >= 0) HP_TRY(resample_part(d, before, s->num_samples, global));
   if (spec->max_samples >= 0 && d->text.len - before > (uint64_t)spec->max_samples)
     d->text.len = before + (size_t)spec->max_samples;
   return HP_OK;
@@ -200,7 +200,7 @@ typedef struct {
 } part;
 
 /* Draws a data set by its share: NumPy's Generator.choice with p. */
-static part *draw(pcg64 *p, part *of, size_t n) {
+static part *draw_part(pcg64 *p, part *of, size_t n) {
   double u = pcg64_double(p);
   size_t i = 0;
   while (i + 1 < n && of[i].sum <= u) i++;
@@ -221,7 +221,7 @@ static hp_status mix_by_probs(const dataset_spec *spec, part *of, const dataset_
   }
   for (size_t i = 0; i < spec->n; i++) of[i].sum /= of[spec->n - 1].sum;
   for (size_t left = spec->n; spec->mix == DATASET_OVER ? left > 0 : left == spec->n;) {
-    part *x = draw(&p, of, spec->n);
+    part *x = draw_part(&p, of, spec->n);
     if (!vec_push(out, all[x->first + x->next])) return HP_ERR_OOM;
     if (++x->next < x->n) continue;
     x->next = 0;
@@ -242,7 +242,7 @@ static hp_status mix_in_turn(const dataset_spec *spec, const part *of, const dat
   return HP_OK;
 }
 
-static hp_status mix(const dataset_spec *spec, part *of, dataset *d) {
+static hp_status mix_parts(const dataset_spec *spec, part *of, dataset *d) {
   text_list out = {0};
   hp_status st = spec->probs ? mix_by_probs(spec, of, d->text.at, &out)
                              : mix_in_turn(spec, of, d->text.at, &out);
@@ -281,7 +281,7 @@ static hp_status load_all(const dataset_spec *spec, const tree *info, mt19937 *g
     of[i].n = d->text.len - of[i].first;
     log_info("dataset %s: %zu samples from %s", spec->name[i], of[i].n, s.path);
   }
-  return spec->n > 1 && spec->mix != DATASET_CONCAT ? mix(spec, of, d) : HP_OK;
+  return spec->n > 1 && spec->mix != DATASET_CONCAT ? mix_parts(spec, of, d) : HP_OK;
 }
 
 hp_status dataset_load(const dataset_spec *spec, mt19937 *global, dataset *out) {

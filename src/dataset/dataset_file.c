@@ -83,7 +83,7 @@ static hp_status take_history(records *r, json_token t) {
 }
 
 /* A response, which stage pt leaves out: is there one? */
-static hp_status see_response(records *r, json_token t) {
+static hp_status note_response(records *r, json_token t) {
   bool any = (t.kind == JSON_T_STRING && t.len) || t.kind == JSON_T_OPEN_LIST;
   HP_TRY(json_skip(&r->in, &t));
   r->responses += any;
@@ -102,7 +102,7 @@ static hp_status take_value(records *r, dataset_text key) {
   if (is_key(key, c->prompt)) return take_text(r, t, c->prompt, &r->prompt);
   if (is_key(key, c->query)) return take_text(r, t, c->query, &r->query);
   if (is_key(key, c->history)) return take_history(r, t);
-  if (is_key(key, c->response)) return see_response(r, t);
+  if (is_key(key, c->response)) return note_response(r, t);
   return json_skip(&r->in, &t);
 }
 
@@ -237,14 +237,14 @@ hp_status dataset_read_json(const char *bytes, size_t len, const char *path,
 
 /* --- by ending -------------------------------------------------------------------------------- */
 
-static const char *ending_of(const char *path) {
+static const char *find_ending(const char *path) {
   const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
   return dot ? dot + 1 : "";
 }
 
 /* Is `name` a file that dataset_read_file reads, by its ending?  Unbuilt endings fail. */
 static hp_status find_file_type(const char *path, bool *known) {
-  const char *end = ending_of(path);
+  const char *end = find_ending(path);
   if (!strcmp(end, "parquet") || !strcmp(end, "arrow"))
     HP_FAIL(HP_ERR_UNSUPPORTED, "%s: .%s files are not read; convert it to .jsonl", path, end);
   *known =
@@ -259,7 +259,7 @@ hp_status dataset_read_file(const char *path, const dataset_columns *c, int64_t 
     HP_FAIL(HP_ERR_INPUT, "%s: expected a file that ends in .txt, .json, .jsonl or .csv", path);
   file_map f;
   HP_TRY(file_map_open(path, &f));
-  const char *bytes = (const char *)f.at, *end = ending_of(path);
+  const char *bytes = (const char *)f.at, *end = find_ending(path);
   hp_status st;
   if (!strcmp(end, "txt")) st = dataset_read_lines(bytes, f.len, path, max, d);
   else if (!strcmp(end, "csv")) st = dataset_read_csv(bytes, f.len, path, c, max, d);

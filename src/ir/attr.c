@@ -41,7 +41,7 @@ bool attr_next_key(const char **at, const char **name, int *len, char *kind) {
 }
 
 /* The words of one key. */
-static const int64_t *find(const hp_graph *g, const ir_node *n, const char *key) {
+static const int64_t *find_words(const hp_graph *g, const ir_node *n, const char *key) {
   const int64_t *w = intern_get(&g->pool->attrs, n->attr, NULL);
   const char *at = op_table[n->op].attrs, *name;
   int len;
@@ -53,20 +53,22 @@ static const int64_t *find(const hp_graph *g, const ir_node *n, const char *key)
   err_bug(__FILE__, __LINE__, key);
 }
 
-int64_t attr_int(const hp_graph *g, const ir_node *n, const char *key) { return *find(g, n, key); }
+int64_t attr_int(const hp_graph *g, const ir_node *n, const char *key) {
+  return *find_words(g, n, key);
+}
 
 double attr_float(const hp_graph *g, const ir_node *n, const char *key) {
   double v;
-  memcpy(&v, find(g, n, key), sizeof v);
+  memcpy(&v, find_words(g, n, key), sizeof v);
   return v;
 }
 
 const char *attr_str(const hp_graph *g, const ir_node *n, const char *key) {
-  return graph_str(g, (uint32_t)*find(g, n, key));
+  return graph_str(g, (uint32_t)*find_words(g, n, key));
 }
 
 int attr_list(const hp_graph *g, const ir_node *n, const char *key, int64_t out[ATTR_LIST_MAX]) {
-  const int64_t *w = find(g, n, key);
+  const int64_t *w = find_words(g, n, key);
   for (int64_t i = 0; i < w[0]; i++) out[i] = w[1 + i];
   return (int)w[0];
 }

@@ -30,7 +30,7 @@ static hp_status read_letters(const char *text, const char **at, const char *wha
   return HP_OK;
 }
 
-static hp_status refuse(const char *text, const char *at, const char *expected) {
+static hp_status refuse_text(const char *text, const char *at, const char *expected) {
   char got[] = "'?'";
   if (isprint((unsigned char)*at)) got[1] = *at;
   HP_FAIL(HP_ERR_ARG,
@@ -53,13 +53,13 @@ hp_status einsum_parse(const char *text, einsum_eq *out) {
   einsum_eq eq = {0};
   const char *at = text;
   HP_TRY(read_letters(text, &at, "the first operand", eq.a));
-  if (*at != ',') return refuse(text, at, "a letter or ','");
+  if (*at != ',') return refuse_text(text, at, "a letter or ','");
   at++;
   HP_TRY(read_letters(text, &at, "the second operand", eq.b));
-  if (strncmp(at, "->", 2) != 0) return refuse(text, at, "a letter or \"->\"");
+  if (strncmp(at, "->", 2) != 0) return refuse_text(text, at, "a letter or \"->\"");
   at += 2;
   HP_TRY(read_letters(text, &at, "the result", eq.out));
-  if (*at) return refuse(text, at, "a letter or the end");
+  if (*at) return refuse_text(text, at, "a letter or the end");
   HP_TRY(check_result(text, &eq));
   *out = eq;
   return HP_OK;

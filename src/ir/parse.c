@@ -15,7 +15,7 @@ typedef struct {
 } parser;
 
 /* "%7": the number behind the sign. */
-static hp_status id(parser *p, uint32_t *out) {
+static hp_status parse_id(parser *p, uint32_t *out) {
   uint64_t n;
   HP_TRY(scan_expect(&p->s, '%'));
   HP_TRY(scan_count(&p->s, UINT32_MAX, &n));
@@ -23,7 +23,7 @@ static hp_status id(parser *p, uint32_t *out) {
   return HP_OK;
 }
 
-static hp_status phase(parser *p, const char *word) {
+static hp_status parse_phase(parser *p, const char *word) {
   static const char *const name[] = {"forward", "backward", "update"};
   for (int i = 0; i < 3; i++)
     if (!strcmp(word, name[i])) {
@@ -40,7 +40,7 @@ static hp_status place_key(parser *p, const char *key) {
   hp_graph *g = p->g;
   if (!strcmp(key, "phase")) {
     HP_TRY(scan_word(&p->s, word));
-    return phase(p, word);
+    return parse_phase(p, word);
   }
   HP_TRY(scan_count(&p->s, !strcmp(key, "group") ? UINT8_MAX : UINT16_MAX, &v));
   if (!strcmp(key, "block")) g->block = (uint16_t)v;
@@ -58,7 +58,7 @@ static void forget_place(hp_graph *g) {
 }
 
 /* @"place", then key=value pairs. */
-static hp_status place(parser *p) {
+static hp_status parse_place(parser *p) {
   char key[SCAN_WORD];
   forget_place(p->g);
   p->recomputed = 0;
@@ -80,12 +80,12 @@ static bool is_list(parser *p) {
   return scan_peek(&p->s) == '%';
 }
 
-static hp_status operands(parser *p, val *in, int *n) {
+static hp_status parse_operands(parser *p, val *in, int *n) {
   *n = 0;
   if (!is_list(p)) return HP_OK;
   do {
     uint32_t number, v;
-    HP_TRY(id(p, &number));
+    HP_TRY(parse_id(p, &number));
     if (!map_get(&p->ids, &number, sizeof number, &v))
       return scan_fail(&p->s, "%%%u is used before it is made", number);
     if (*n == OPERANDS_MAX) return scan_fail(&p->s, "more than %d operands", OPERANDS_MAX);
@@ -94,13 +94,13 @@ static hp_status operands(parser *p, val *in, int *n) {
   return HP_OK;
 }
 
-static hp_status results(parser *p, uint32_t *numbers, ir_value *out, int *n) {
+static hp_status parse_results(parser *p, uint32_t *numbers, ir_value *out, int *n) {
   *n = 0;
   if (!is_list(p)) return HP_OK;
   do {
     uint32_t have;
     if (*n == OPERANDS_MAX) return scan_fail(&p->s, "more than %d results", OPERANDS_MAX);
-    HP_TRY(id(p, &numbers[*n]));
+    HP_TRY(parse_id(p, &numbers[*n]));
     bool twice = map_get(&p->ids, &numbers[*n], sizeof numbers[0], &have);
     for (int i = 0; i < *n; i++) twice |= numbers[i] == numbers[*n];
     if (twice) return scan_fail(&p->s, "%%%u is made twice", numbers[*n]);
@@ -110,17 +110,17 @@ static hp_status results(parser *p, uint32_t *numbers, ir_value *out, int *n) {
   return scan_expect(&p->s, '=');
 }
 
-static hp_status node(parser *p) {
+static hp_status parse_node(parser *p) {
   uint32_t numbers[OPERANDS_MAX], attr;
   ir_value out[OPERANDS_MAX];
   val in[OPERANDS_MAX];
   int n_out, n_in;
   char name[SCAN_WORD];
-  HP_TRY(results(p, numbers, out, &n_out));
+  HP_TRY(parse_results(p, numbers, out, &n_out));
   HP_TRY(scan_word(&p->s, name));
   op_id op = op_find(name, strlen(name));
   if (!op) return scan_fail(&p->s, "\"%s\" is not an op", name);
-  HP_TRY(operands(p, in, &n_in));
+  HP_TRY(parse_operands(p, in, &n_in));
   const op_row *row = &op_table[op];
   if (n_in < row->in_min || n_in > row->in_max)
     return scan_fail(&p->s, "%s has %d operands, takes %d to %d", name, n_in, row->in_min,
@@ -129,7 +129,7 @@ static hp_status node(parser *p) {
   if (makes >= 0 && n_out != makes)
     return scan_fail(&p->s, "%s has %d results, makes %d", name, n_out, makes);
   HP_TRY(scan_attributes(&p->s, p->g, op, &attr));
-  HP_TRY(place(p));
+  HP_TRY(parse_place(p));
   val v = graph_add(p->g, op, in, n_in, attr, out, n_out);
   HP_TRY(graph_status(p->g));
   p->g->nodes.at[p->g->nodes.len - 1].recomputed = p->recomputed & graph_all_results(n_out);
@@ -154,7 +154,7 @@ hp_status graph_parse_checked(const char *text, size_t n, const char *name, grap
   parser p = {.s = scan_begin(text, n, name)};
   HP_TRY(graph_create(NULL, &p.g));
   hp_status st = HP_OK;
-  while (!st && scan_next_line(&p.s)) st = node(&p);
+  while (!st && scan_next_line(&p.s)) st = parse_node(&p);
   if (!st && check) st = check_nodes(&p, check);
   map_free(&p.ids);
   vec_free(&p.lines);

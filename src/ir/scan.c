@@ -41,7 +41,7 @@ bool scan_is_word(int c) {
 }
 
 /* Fails with what was expected and what stands there. */
-static hp_status unexpected(const scanner *s, const char *want) {
+static hp_status fail_unexpected(const scanner *s, const char *want) {
   int n = 0, c = scan_peek(s);
   while (n < SCAN_WORD && s->at + n < s->end && scan_is_word((unsigned char)s->at[n])) n++;
   if (c < 0 || c == '\n') return scan_fail(s, "expected %s, found the end of the line", want);
@@ -51,7 +51,7 @@ static hp_status unexpected(const scanner *s, const char *want) {
 
 hp_status scan_expect(scanner *s, char c) {
   char want[] = {'\'', c, '\'', 0};
-  return scan_accept(s, c) ? HP_OK : unexpected(s, want);
+  return scan_accept(s, c) ? HP_OK : fail_unexpected(s, want);
 }
 
 hp_status scan_word(scanner *s, char out[SCAN_WORD]) {
@@ -60,7 +60,7 @@ hp_status scan_word(scanner *s, char out[SCAN_WORD]) {
   while (scan_is_word(scan_peek(s)) && n < SCAN_WORD - 1) out[n++] = *s->at++;
   out[n] = 0;
   if (scan_is_word(scan_peek(s))) return scan_fail(s, "\"%s...\" is too long for a name", out);
-  return n ? HP_OK : unexpected(s, "a name");
+  return n ? HP_OK : fail_unexpected(s, "a name");
 }
 
 static bool is_digit(int c) { return c >= '0' && c <= '9'; }
@@ -69,7 +69,7 @@ hp_status scan_integer(scanner *s, int64_t *out) {
   scan_blanks(s);
   bool minus = scan_peek(s) == '-';
   if (minus) s->at++;
-  if (!is_digit(scan_peek(s))) return unexpected(s, "a whole number");
+  if (!is_digit(scan_peek(s))) return fail_unexpected(s, "a whole number");
   int64_t v = 0; /* negative: it has one value more */
   while (is_digit(scan_peek(s))) {
     int d = *s->at++ - '0';
@@ -103,7 +103,7 @@ hp_status scan_number(scanner *s, double *out) {
 }
 
 /* What follows a backslash. */
-static hp_status escape(scanner *s) {
+static hp_status scan_escape(scanner *s) {
   int c = scan_peek(s);
   s->at += c >= 0;
   if (c == 'n') str_add_char(&s->text, '\n');
@@ -129,7 +129,7 @@ hp_status scan_string(scanner *s) {
     if (!c) return scan_fail(s, "a NUL in a string");
     if (s->text.len > STRING_MAX) return scan_fail(s, "the string is too long");
     s->at++;
-    if (c == '\\') HP_TRY(escape(s));
+    if (c == '\\') HP_TRY(scan_escape(s));
     else str_add_char(&s->text, (char)c);
   }
   s->at++;
@@ -155,7 +155,7 @@ hp_status scan_type(scanner *s, ir_value *v) {
   return HP_OK;
 }
 
-static hp_status list(scanner *s, attr_record *a) {
+static hp_status scan_list(scanner *s, attr_record *a) {
   int64_t v[ATTR_LIST_MAX];
   int n = 0;
   HP_TRY(scan_expect(s, '['));
@@ -168,7 +168,7 @@ static hp_status list(scanner *s, attr_record *a) {
   return HP_OK;
 }
 
-static hp_status attribute(scanner *s, hp_graph *g, char kind, attr_record *a) {
+static hp_status scan_attribute(scanner *s, hp_graph *g, char kind, attr_record *a) {
   int64_t v;
   double f;
   char name[SCAN_WORD];
@@ -187,7 +187,7 @@ static hp_status attribute(scanner *s, hp_graph *g, char kind, attr_record *a) {
     if (!dtype_parse(name, &t)) return scan_fail(s, "\"%s\" is not a dtype", name);
     attr_put_int(a, t);
     return HP_OK;
-  case 'l': return list(s, a);
+  case 'l': return scan_list(s, a);
   default:
     HP_TRY(scan_integer(s, &v));
     attr_put_int(a, v);
@@ -209,7 +209,7 @@ hp_status scan_attributes(scanner *s, hp_graph *g, op_id op, uint32_t *out) {
     if ((int)strlen(name) != len || strncmp(name, key, (size_t)len))
       return scan_fail(s, "expected the attribute %.*s of %s", len, key, op_table[op].name);
     HP_TRY(scan_expect(s, '='));
-    HP_TRY(attribute(s, g, kind, &a));
+    HP_TRY(scan_attribute(s, g, kind, &a));
   }
   HP_TRY(scan_expect(s, '}'));
   *out = attr_intern(g, &a);
@@ -234,7 +234,7 @@ hp_status scan_end_of_line(scanner *s) {
   scan_blanks(s);
   if (scan_peek(s) == '#')
     while (s->at < s->end && *s->at != '\n') s->at++;
-  if (s->at < s->end && *s->at != '\n') return unexpected(s, "the end of the line");
+  if (s->at < s->end && *s->at != '\n') return fail_unexpected(s, "the end of the line");
   if (s->at < s->end) s->at++;
   return HP_OK;
 }

@@ -44,7 +44,7 @@ static bool add_arc(network *w, uint32_t from, uint32_t to, uint64_t cap) {
   return vec_push(&w->arcs, ((arc){to, cap})) && vec_push(&w->arcs, ((arc){from, 0}));
 }
 
-static hp_status check(const mincut_graph *g) {
+static hp_status check_graph(const mincut_graph *g) {
   uint64_t total = 0;
   if (g->n >= (size_t)1 << 30) HP_FAIL(HP_ERR_ARG, "%zu values are too many for a cut", g->n);
   for (size_t v = 0; v < g->n; v++) {
@@ -82,7 +82,7 @@ static bool add_arcs(const mincut_graph *g, network *w) {
   return ok;
 }
 
-static hp_status build(const mincut_graph *g, network *w) {
+static hp_status build_network(const mincut_graph *g, network *w) {
   w->n = 2 * g->n + 2;
   w->source = (uint32_t)(2 * g->n);
   w->sink = w->source + 1;
@@ -123,7 +123,7 @@ static bool find_levels(network *w) {
 
 /* Saturates one arc of the path and takes the path back to before it; false when no arc of it is
  * cuttable. */
-static bool augment(network *w, size_t *len) {
+static bool augment_path(network *w, size_t *len) {
   uint64_t least = UNCUTTABLE;
   for (size_t i = 0; i < *len; i++)
     if (w->arcs.at[w->path[i]].cap < least) least = w->arcs.at[w->path[i]].cap;
@@ -141,14 +141,14 @@ static bool augment(network *w, size_t *len) {
 
 /* One phase: all shortest paths, found by depth-first search without recursion.  Each arc is given
  * up at most once.  On failure *stuck is the needed value of a path without a price. */
-static bool block_paths(network *w, uint32_t *stuck) {
+static bool find_blocking_flow(network *w, uint32_t *stuck) {
   for (size_t i = 0; i < w->n; i++) w->cursor[i] = w->arc0[i];
   size_t len = 0;
   for (;;) {
     uint32_t x = len ? w->arcs.at[w->path[len - 1]].to : w->source;
     if (x == w->sink) {
       *stuck = w->arcs.at[w->path[len - 1] ^ 1].to / 2;
-      if (!augment(w, &len)) return false;
+      if (!augment_path(w, &len)) return false;
       continue;
     }
     while (w->cursor[x] < w->arc0[x + 1]) {
@@ -195,13 +195,13 @@ static void read_cut(const mincut_graph *g, network *w, bool *save, bool *again,
 }
 
 hp_status mincut_choose(const mincut_graph *g, bool *save, bool *recompute, mincut_summary *out) {
-  HP_TRY(check(g));
+  HP_TRY(check_graph(g));
   network w = {0};
   uint32_t stuck;
   hp_status st;
-  HP_TRY_GOTO(build(g, &w), st);
+  HP_TRY_GOTO(build_network(g, &w), st);
   while (find_levels(&w))
-    if (!block_paths(&w, &stuck))
+    if (!find_blocking_flow(&w, &stuck))
       HP_FAIL_GOTO(st, HP_ERR_ARG,
                    "value %u is needed by the backward pass but can be neither saved nor computed "
                    "again; allow one of the two on the way to it",

@@ -134,7 +134,7 @@ static void keep_found(greedy *g) {
 
 /* Looks for a plan of at most `target` bytes with each rank in turn, `share` steps for all.  When
  * it is proved that there is none, the lower bound rises. */
-static search_result attempt(exact *e, uint64_t target, uint64_t share) {
+static search_result try_target(exact *e, uint64_t target, uint64_t share) {
   enum { CHEAPER = 4 }; /* so many steps of the search cost as much as one of the greedy passes */
   greedy *g = e->g;
   search_result r = SEARCH_TIRED;
@@ -157,11 +157,11 @@ static search_result attempt(exact *e, uint64_t target, uint64_t share) {
 
 /* Halves the gap between what was tried in vain and the best plan, with `share` steps a time, until
  * the effort is down to `floor`; or, when asked to, until one takes too long. */
-static void bisect(exact *e, uint64_t share, uint64_t floor, bool until_tired) {
+static void bisect_gap(exact *e, uint64_t share, uint64_t floor, bool until_tired) {
   const greedy *g = e->g;
   while (g->peak > g->good && e->low < g->peak && e->effort >= floor + share && share) {
     uint64_t steps = (g->peak - e->unit - e->low) / e->unit;
-    if (attempt(e, e->low + steps / 2 * e->unit, share) == SEARCH_TIRED && until_tired) return;
+    if (try_target(e, e->low + steps / 2 * e->unit, share) == SEARCH_TIRED && until_tired) return;
   }
 }
 
@@ -175,12 +175,12 @@ static hp_status improve_few(greedy *g, uint64_t effort) {
     if (g->items->item[item[i]].align < e.unit) e.unit = g->items->item[item[i]].align;
   }
   HP_TRY_GOTO(offsets_search_create(g->items, item, g->n, g->n_fixed, &e.s), st);
-  attempt(&e, g->bound, effort / 8 * 5);
-  bisect(&e, e.effort / 8, e.effort / 2, true);
+  try_target(&e, g->bound, effort / 8 * 5);
+  bisect_gap(&e, e.effort / 8, e.effort / 2, true);
   uint64_t repair = e.effort / 2;
   if (g->peak > g->good) HP_TRY_GOTO(greedy_improve(g, repair), st);
   e.effort -= repair;
-  bisect(&e, e.effort / 4, 0, false);
+  bisect_gap(&e, e.effort / 4, 0, false);
 done:
   offsets_search_free(e.s);
   mem_free(item);

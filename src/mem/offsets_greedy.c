@@ -60,7 +60,7 @@ static void sort_order(greedy *w, order_kind kind, uint32_t begin) {
 }
 
 /* Above what lies below `end`, for items of any alignment. */
-static uint64_t floor_above(const greedy *w, uint64_t end) {
+static uint64_t find_floor(const greedy *w, uint64_t end) {
   uint64_t mask = 0;
   for (uint32_t i = 0; i < w->n; i++) mask |= w->items->item[w->order[i].item].align - 1;
   return (end + mask) & ~mask;
@@ -77,7 +77,7 @@ static hp_status run_pass(greedy *w, offsets_fit fit, uint64_t effort, bool must
     if (w->work > end) {
       if (!must) return HP_OK;
       if (!base) sort_order(w, BY_SIZE_MIXED, i);
-      base = floor_above(w, peak);
+      base = find_floor(w, peak);
       offsets_space_clear(w->space, &w->work);
       end = w->work + effort / LAYERS;
     }

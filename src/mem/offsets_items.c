@@ -73,7 +73,7 @@ static hp_status add_member(const offsets_problem *p, offsets_items *t, size_t i
   return HP_OK;
 }
 
-static hp_status gather(const offsets_problem *p, offsets_items *t) {
+static hp_status gather_items(const offsets_problem *p, offsets_items *t) {
   map group = {0};
   hp_status st = HP_OK;
   for (size_t i = 0; i < p->n; i++) {
@@ -124,7 +124,7 @@ static uint32_t rank_of(const uint32_t *at, uint32_t n, uint32_t x) {
 }
 
 /* Positions become ranks among the positions of definitions. */
-static hp_status compress(offsets_items *t) {
+static hp_status compress_positions(offsets_items *t) {
   size_t cells = t->n * t->streams, n = 0;
   t->position = mem_calloc(cells, sizeof *t->position);
   HP_TRY_MEM(t->position);
@@ -159,9 +159,9 @@ hp_status offsets_items_build(const offsets_problem *p, offsets_items *out) {
   t.dead = mem_calloc(p->n * streams, sizeof *t.dead);
   t.of = mem_calloc(p->n, sizeof *t.of);
   if (!t.item || !t.first || !t.dead || !t.of) goto done;
-  HP_TRY_GOTO(gather(p, &t), st);
+  HP_TRY_GOTO(gather_items(p, &t), st);
   HP_TRY_GOTO(check_sizes(&t), st);
-  HP_TRY_GOTO(compress(&t), st);
+  HP_TRY_GOTO(compress_positions(&t), st);
   *out = t;
   return HP_OK;
 done:

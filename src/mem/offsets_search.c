@@ -161,11 +161,11 @@ done:
   return st;
 }
 
-static void spend(offsets_search *w, uint64_t steps) {
+static void spend_steps(offsets_search *w, uint64_t steps) {
   w->work = w->work > steps ? w->work - steps : 0;
 }
 
-static uint32_t skip(uint32_t *next, uint32_t x) {
+static uint32_t skip_to_free(uint32_t *next, uint32_t x) {
   while (next[x] != x) x = next[x] = next[next[x]];
   return x;
 }
@@ -184,18 +184,18 @@ static void sort_boxes(offsets_search *w, uint32_t *id, uint32_t n) {
     id[j] = x;
     moves += i - j;
   }
-  spend(w, moves);
+  spend_steps(w, moves);
 }
 
 /* Whether at every time the boxes that are left fit on the lowest of their floors there. */
-static bool sections_fit(offsets_search *w, const uint32_t *id, uint32_t n, uint32_t from,
-                         uint32_t to, uint64_t frontier) {
+static bool do_sections_fit(offsets_search *w, const uint32_t *id, uint32_t n, uint32_t from,
+                            uint32_t to, uint64_t frontier) {
   for (uint32_t x = from; x <= to; x++) w->next[x] = x;
   for (uint32_t i = 0; i < n; i++) { /* ascending floors: the first one that covers a section */
     const box *b = &w->b[id[i]];
     uint64_t floor = b->floor > frontier ? b->floor : frontier;
     if (floor + b->size > w->target) return false;
-    for (uint32_t x = skip(w->next, b->from); x < b->solid; x = skip(w->next, x)) {
+    for (uint32_t x = skip_to_free(w->next, b->from); x < b->solid; x = skip_to_free(w->next, x)) {
       if (floor + w->rest[x] > w->target) return false;
       w->next[x] = x + 1;
     }
@@ -210,10 +210,10 @@ static void roll_back(offsets_search *w, size_t mark) {
   }
 }
 
-static void put(offsets_search *w, uint32_t i) {
+static void put_box(offsets_search *w, uint32_t i) {
   box *b = &w->b[i];
   uint64_t end = b->floor + b->size;
-  spend(w, (b->solid - b->from) / SECTIONS_A_STEP + w->near0[i + 1] - w->near0[i]);
+  spend_steps(w, (b->solid - b->from) / SECTIONS_A_STEP + w->near0[i + 1] - w->near0[i]);
   b->offset = b->floor;
   b->placed = true;
   for (uint32_t x = b->from; x < b->solid; x++) w->rest[x] -= b->size;
@@ -239,7 +239,7 @@ typedef struct {
   uint32_t rank;
 } progress;
 
-static search_result solve(offsets_search *w, uint32_t *id, uint32_t n, progress at);
+static search_result place_boxes(offsets_search *w, uint32_t *id, uint32_t n, progress at);
 
 /* Gives every section of [from, to) the number of its part in next[]; returns how many. */
 static uint32_t number_parts(offsets_search *w, const uint32_t *id, uint32_t n, uint32_t from,
@@ -270,7 +270,7 @@ static search_result solve_parts(offsets_search *w, const uint32_t *id, uint32_t
     uint32_t start = len;
     for (uint32_t i = 0; i < n; i++)
       if (part[i] == k) list[len++] = id[i];
-    r = solve(w, list + start, len - start, at);
+    r = place_boxes(w, list + start, len - start, at);
     if (r == SEARCH_FOUND) done = len;
   }
   if (r != SEARCH_FOUND)
@@ -290,11 +290,11 @@ static search_result solve_next(offsets_search *w, const uint32_t *id, uint32_t 
     if (b->floor < at.frontier || (b->floor == at.frontier && b->rank < at.rank)) continue;
     if (b->twin != id[i] && !w->b[b->twin].placed) continue;
     size_t mark = w->undo_len;
-    put(w, id[i]);
+    put_box(w, id[i]);
     memcpy(rest, id, i * sizeof *id);
     memcpy(rest + i, id + i + 1, (n - i - 1) * sizeof *id);
     w->level_len += n;
-    r = solve(w, rest, n - 1, (progress){b->offset, b->rank});
+    r = place_boxes(w, rest, n - 1, (progress){b->offset, b->rank});
     w->level_len -= n;
     if (r != SEARCH_FOUND) take_back(w, id[i], mark);
   }
@@ -302,7 +302,7 @@ static search_result solve_next(offsets_search *w, const uint32_t *id, uint32_t 
 }
 
 /* Places the boxes of the list, none below the frontier.  Unless it is found, all is as it was. */
-static search_result solve(offsets_search *w, uint32_t *id, uint32_t n, progress at) {
+static search_result place_boxes(offsets_search *w, uint32_t *id, uint32_t n, progress at) {
   if (!n) return SEARCH_FOUND;
   if (!w->work) return SEARCH_TIRED;
   uint32_t from = UINT32_MAX, to = 0;
@@ -313,9 +313,9 @@ static search_result solve(offsets_search *w, uint32_t *id, uint32_t n, progress
     if (b->to > to) to = b->to;
     if (b->floor + b->size < least_end) least_end = b->floor + b->size;
   }
-  spend(w, CALL_STEPS + 2 * n + (to - from) / 2);
+  spend_steps(w, CALL_STEPS + 2 * n + (to - from) / 2);
   sort_boxes(w, id, n);
-  if (!sections_fit(w, id, n, from, to, at.frontier)) return SEARCH_NONE;
+  if (!do_sections_fit(w, id, n, from, to, at.frontier)) return SEARCH_NONE;
   uint32_t parts = number_parts(w, id, n, from, to);
   return parts > 1 ? solve_parts(w, id, n, parts, at) : solve_next(w, id, n, least_end, at);
 }
@@ -327,7 +327,7 @@ static int by_rank(const void *a, const void *b) {
   return (x->box > y->box) - (x->box < y->box);
 }
 
-static bool alike(const offsets_search *w, const box *x, const box *y) {
+static bool are_alike(const offsets_search *w, const box *x, const box *y) {
   size_t row = w->items->streams * sizeof(uint32_t);
   return x->size == y->size && x->align == y->align && w->ground[x - w->b] == w->ground[y - w->b] &&
          !memcmp(w->items->first + (size_t)x->item * w->items->streams,
@@ -353,7 +353,7 @@ static void set_ranks(offsets_search *w, uint32_t rank, uint32_t *id, ranked *r)
     box *b = &w->b[r[i].box];
     id[i] = r[i].box;
     b->rank = i;
-    b->twin = i && alike(w, b, &w->b[r[i - 1].box]) ? r[i - 1].box : r[i].box;
+    b->twin = i && are_alike(w, b, &w->b[r[i - 1].box]) ? r[i - 1].box : r[i].box;
   }
 }
 
@@ -367,7 +367,7 @@ search_result offsets_search_run(offsets_search *w, uint64_t target, uint32_t ra
   for (uint32_t i = 0; i < w->n; i++) w->b[i].placed = false, w->b[i].floor = w->ground[i];
   memcpy(w->rest, w->most, w->sections * sizeof *w->rest);
   set_ranks(w, rank, id, w->ranked);
-  search_result r = solve(w, id, w->n, (progress){0, 0});
+  search_result r = place_boxes(w, id, w->n, (progress){0, 0});
   for (uint32_t i = 0; i < w->n && r == SEARCH_FOUND; i++) offset[w->b[i].item] = w->b[i].offset;
   *work = w->work;
   return r;

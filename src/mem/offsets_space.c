@@ -117,7 +117,7 @@ void offsets_space_clear(offsets_space *p, uint64_t *work) {
 }
 
 /* Room for one more run; a set that moves leaves its old place unused until the next clear. */
-static bool grow(offsets_space *p, run_set *set) {
+static bool grow_set(offsets_space *p, run_set *set) {
   if (set->len < set->cap) return true;
   uint32_t cap = set->cap ? set->cap * 2 : 1;
   if (p->pool.len > UINT32_MAX - cap || !vec_reserve(&p->pool, cap)) return false;
@@ -129,7 +129,7 @@ static bool grow(offsets_space *p, run_set *set) {
 }
 
 /* The first run that ends at or after x (touching counts). */
-static uint32_t first_reaching(const run *r, uint32_t n, uint64_t x) {
+static uint32_t find_first_reaching(const run *r, uint32_t n, uint64_t x) {
   uint32_t lo = 0;
   while (n) {
     uint32_t half = n / 2;
@@ -142,12 +142,12 @@ static uint32_t first_reaching(const run *r, uint32_t n, uint64_t x) {
 /* Adds a run; *changed says whether any of it was free. */
 static bool set_add(offsets_space *p, run_set *set, uint64_t from, uint64_t to, bool *changed) {
   run *r = set->len ? p->pool.at + set->at : NULL;
-  uint32_t i = first_reaching(r, set->len, from), j = i;
+  uint32_t i = find_first_reaching(r, set->len, from), j = i;
   if (i < set->len && r[i].from <= from && to <= r[i].to) return true;
   *changed = true;
   while (j < set->len && r[j].from <= to) j++;
   if (i == j) { /* touches none */
-    if (!grow(p, set)) return false;
+    if (!grow_set(p, set)) return false;
     r = p->pool.at + set->at;
     p->work += (set->len - i) / RUNS_A_STEP;
     memmove(r + i + 1, r + i, (set->len - i) * sizeof *r);
@@ -184,7 +184,8 @@ static bool add_below(offsets_space *p, tree *x, uint32_t node, span all, span o
 }
 
 /* The life of an item, defined on t, as stream s sees it; empty when it has no definition on t. */
-static span life(const offsets_space *p, const tree *x, uint32_t item, uint32_t t, uint32_t s) {
+static span find_live_range(const offsets_space *p, const tree *x, uint32_t item, uint32_t t,
+                            uint32_t s) {
   size_t row = (size_t)item * p->items->streams;
   uint32_t first = p->items->first[row + t], dead = p->items->dead[row + s];
   if (first == OFFSETS_NEVER) return (span){0, 0};
@@ -197,7 +198,7 @@ hp_status offsets_space_add(offsets_space *p, uint32_t item, uint64_t offset, ui
   for (uint32_t t = 0; t < streams; t++)
     for (uint32_t s = 0; s < streams; s++) {
       tree *x = &p->pair[t * streams + s];
-      span of = life(p, x, item, t, s);
+      span of = find_live_range(p, x, item, t, s);
       bool changed = false;
       if (of.lo < of.hi && !add_below(p, x, 1, (span){0, x->leaves}, of, r, &changed))
         return HP_ERR_OOM;
@@ -258,7 +259,7 @@ static void collect_overlaps(offsets_space *p, uint32_t item) {
   for (uint32_t t = 0; t < streams; t++)
     for (uint32_t s = 0; s < streams; s++) {
       const tree *x = &p->pair[t * streams + s];
-      span of = life(p, x, item, s, t); /* this item is on s, those it meets are on t */
+      span of = find_live_range(p, x, item, s, t); /* this item is on s, those it meets are on t */
       if (of.lo < of.hi) collect_overlaps_below(p, x, 1, (span){0, x->leaves}, of);
     }
 }
@@ -268,7 +269,7 @@ bool offsets_space_is_free(offsets_space *p, uint32_t item, uint64_t offset) {
   collect_overlaps(p, item);
   for (uint32_t i = 0; i < p->n_met; i++) {
     const run *r = p->pool.at + p->met[i].at;
-    uint32_t k = first_reaching(r, p->met[i].left, offset + 1);
+    uint32_t k = find_first_reaching(r, p->met[i].left, offset + 1);
     if (k < p->met[i].left && r[k].from < end) return false;
   }
   return true;

@@ -29,7 +29,7 @@ typedef struct {
   uint32_t *born0, *born, *died0, *died; /* per stream of the pair and time: items */
 } sweep;
 
-static int by_address(const void *a, const void *b) {
+static int compare_address(const void *a, const void *b) {
   const address *x = a, *y = b;
   if (x->tier != y->tier) return x->tier < y->tier ? -1 : 1;
   return (x->at > y->at) - (x->at < y->at);
@@ -40,7 +40,7 @@ static uint32_t index_of(const sweep *w, uint64_t at, uint8_t tier) {
   uint32_t lo = 0, n = w->n_line;
   while (n) {
     uint32_t half = n / 2;
-    if (by_address(&w->line[lo + half], &key) < 0) lo += half + 1, n -= half + 1;
+    if (compare_address(&w->line[lo + half], &key) < 0) lo += half + 1, n -= half + 1;
     else n = half;
   }
   return lo;
@@ -116,8 +116,8 @@ static void sort_events(sweep *w, uint32_t t, uint32_t s) {
 
 /* Whether item k, defined on stream `on`, is among the live ones of that side at a time; when both
  * definitions are at that time, the side that comes first has it already. */
-static bool counted(const sweep *w, uint32_t k, uint32_t on, uint32_t other, uint32_t time,
-                    bool later) {
+static bool is_counted(const sweep *w, uint32_t k, uint32_t on, uint32_t other, uint32_t time,
+                       bool later) {
   size_t row = (size_t)k * w->items->streams;
   uint32_t first = w->items->first[row + on], dead = w->items->dead[row + other];
   return first != OFFSETS_NEVER && time < dead && (first < time || (first == time && !later));
@@ -138,7 +138,7 @@ static hp_status sweep_pair(sweep *w, uint32_t t, uint32_t s) {
     for (; b < w->born0[x]; b++) {
       uint32_t k = w->born[b], side = x & 1, other = t == s ? 0 : !side;
       /* a group that is defined on both streams does not meet itself */
-      bool self = t != s && counted(w, k, other ? s : t, other ? t : s, x / 2, !side);
+      bool self = t != s && is_counted(w, k, other ? s : t, other ? t : s, x / 2, !side);
       if (self) count_add(&w->on[other], 1, 0, last, w->from[k], w->to[k], UINT32_MAX);
       if (any_on(&w->on[other], 1, 0, last, w->from[k], w->to[k])) return fail_overlap(w, k);
       if (self) count_add(&w->on[other], 1, 0, last, w->from[k], w->to[k], 1);
@@ -164,9 +164,10 @@ static hp_status sweep_create(sweep *w) {
     w->line[2 * k] = (address){w->offset[k], tier};
     w->line[2 * k + 1] = (address){w->offset[k] + w->items->item[k].size, tier};
   }
-  qsort(w->line, 2 * n, sizeof *w->line, by_address);
+  qsort(w->line, 2 * n, sizeof *w->line, compare_address);
   for (size_t k = 0; k < 2 * n; k++)
-    if (!k || by_address(&w->line[k], &w->line[w->n_line - 1])) w->line[w->n_line++] = w->line[k];
+    if (!k || compare_address(&w->line[k], &w->line[w->n_line - 1]))
+      w->line[w->n_line++] = w->line[k];
   for (size_t k = 0; k < n; k++) {
     w->from[k] = index_of(w, w->offset[k], w->items->item[k].tier);
     w->to[k] = index_of(w, w->offset[k] + w->items->item[k].size, w->items->item[k].tier);
@@ -191,8 +192,8 @@ static void sweep_free(sweep *w) {
 }
 
 /* Offsets of the items, after checks of each buffer by itself. */
-static hp_status item_offsets(const offsets_problem *p, const offsets_items *t,
-                              const uint64_t *offset, uint64_t *of_item) {
+static hp_status collect_offsets(const offsets_problem *p, const offsets_items *t,
+                                 const uint64_t *offset, uint64_t *of_item) {
   for (size_t k = 0; k < t->n; k++) of_item[k] = offset[t->item[k].name];
   for (size_t i = 0; i < p->n; i++) {
     const offsets_item *m = &t->item[t->of[i]];
@@ -217,7 +218,7 @@ hp_status offsets_verify(const offsets_problem *p, const uint64_t *offset) {
   HP_TRY(offsets_items_build(p, &t));
   uint64_t *of_item = mem_calloc(t.n, sizeof *of_item);
   if (!of_item) HP_TRY_GOTO(HP_ERR_OOM, st);
-  HP_TRY_GOTO(item_offsets(p, &t, offset, of_item), st);
+  HP_TRY_GOTO(collect_offsets(p, &t, offset, of_item), st);
   w.items = &t;
   w.offset = of_item;
   HP_TRY_GOTO(sweep_create(&w), st);

@@ -16,7 +16,7 @@ void timeline_free(timeline *t) {
   *t = (timeline){0};
 }
 
-static hp_status check(const timeline_span *s, size_t n, size_t positions, uint32_t tiers) {
+static hp_status check_spans(const timeline_span *s, size_t n, size_t positions, uint32_t tiers) {
   uint64_t total = 0;
   if (tiers < 1 || tiers > TIMELINE_TIERS)
     HP_FAIL(HP_ERR_ARG, "a timeline of %u tiers: 1 to %d are possible", tiers, TIMELINE_TIERS);
@@ -35,7 +35,7 @@ static hp_status check(const timeline_span *s, size_t n, size_t positions, uint3
 
 hp_status timeline_build(const timeline_span *span, size_t n, size_t positions, uint32_t tiers,
                          timeline *out) {
-  HP_TRY(check(span, n, positions, tiers));
+  HP_TRY(check_spans(span, n, positions, tiers));
   timeline t = {.positions = positions, .tiers = tiers};
   size_t cells;
   if (!size_mul(positions, tiers, &cells)) cells = SIZE_MAX; /* refused by mem_calloc */
@@ -58,7 +58,7 @@ hp_status timeline_build(const timeline_span *span, size_t n, size_t positions, 
   return HP_OK;
 }
 
-static bool live_at(const timeline_span *s, uint32_t tier, uint32_t position) {
+static bool is_live_at(const timeline_span *s, uint32_t tier, uint32_t position) {
   return s->tier == tier && s->first <= position && position <= s->last;
 }
 
@@ -66,7 +66,7 @@ size_t timeline_largest(const timeline_span *span, size_t n, uint32_t tier, uint
                         uint32_t *id, size_t max) {
   size_t len = 0;
   for (size_t i = 0; i < n && max; i++) {
-    if (!live_at(&span[i], tier, position)) continue;
+    if (!is_live_at(&span[i], tier, position)) continue;
     if (len == max && span[i].bytes <= span[id[len - 1]].bytes) continue;
     size_t k = len < max ? len++ : len - 1; /* insertion into the sorted few */
     for (; k > 0 && span[id[k - 1]].bytes < span[i].bytes; k--) id[k] = id[k - 1];
@@ -79,6 +79,6 @@ void timeline_by_class(const timeline_span *span, size_t n, uint32_t tier, uint3
                        uint64_t bytes[MEM_CLASS_COUNT]) {
   memset(bytes, 0, MEM_CLASS_COUNT * sizeof *bytes);
   for (size_t i = 0; i < n; i++)
-    if (live_at(&span[i], tier, position))
+    if (is_live_at(&span[i], tier, position))
       bytes[span[i].class < MEM_CLASS_COUNT ? span[i].class : MEM_OTHER] += span[i].bytes;
 }

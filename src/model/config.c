@@ -88,7 +88,7 @@ hp_status config_read_activation(const tree_node *root, const char *key, const c
 
 /* --- rotary embedding ------------------------------------------------------------------------- */
 
-static hp_status rope_kind_of(const tree_node *r, rope_kind *out) {
+static hp_status read_rope_kind(const tree_node *r, rope_kind *out) {
   static const char *const name[] = {"default", "linear", "dynamic", "llama3", "yarn", "longrope"};
   const char *word;
   HP_TRY(tree_opt_string(r, "rope_type", NULL, &word));
@@ -104,7 +104,7 @@ static hp_status rope_kind_of(const tree_node *r, rope_kind *out) {
             word);
 }
 
-static hp_status need_positive(const tree_node *r, const char *key, double *out) {
+static hp_status read_positive(const tree_node *r, const char *key, double *out) {
   HP_TRY(tree_need_double(r, key, out));
   if (!(*out > 0 && *out < 1e18))
     TREE_FAIL(tree_get(r, key), "%g is out of range, expected above 0", *out);
@@ -112,8 +112,8 @@ static hp_status need_positive(const tree_node *r, const char *key, double *out)
 }
 
 static hp_status read_llama3(const tree_node *r, rope_config *o) {
-  HP_TRY(need_positive(r, "low_freq_factor", &o->low_freq));
-  HP_TRY(need_positive(r, "high_freq_factor", &o->high_freq));
+  HP_TRY(read_positive(r, "low_freq_factor", &o->low_freq));
+  HP_TRY(read_positive(r, "high_freq_factor", &o->high_freq));
   if (o->low_freq >= o->high_freq) TREE_FAIL(r, "low_freq_factor must be below high_freq_factor");
   return HP_OK;
 }
@@ -173,7 +173,7 @@ hp_status config_read_rope(const tree_node *root, model_config *c) {
   HP_TRY(tree_opt_double(root, "rope_theta", theta ? theta : 10000, &o->theta));
   o->factor = 1;
   if (r) {
-    HP_TRY(rope_kind_of(r, &o->kind));
+    HP_TRY(read_rope_kind(r, &o->kind));
     HP_TRY(tree_opt_double(r, "rope_theta", o->theta, &o->theta));
     /* beside the map it counts more than inside */
     HP_TRY(tree_opt_double(r, "original_max_position_embeddings", (double)c->max_length,
@@ -187,7 +187,7 @@ hp_status config_read_rope(const tree_node *root, model_config *c) {
       if (!(o->factor > 0 && o->factor < 1e18))
         TREE_FAIL(r, "factor %g is out of range, expected above 0", o->factor);
     } else if (o->kind != ROPE_DEFAULT) {
-      HP_TRY(need_positive(r, "factor", &o->factor));
+      HP_TRY(read_positive(r, "factor", &o->factor));
     }
     HP_TRY(tree_opt_double(r, "mscale_all_dim", 0, &o->mscale_all_dim));
     if (o->kind == ROPE_LLAMA3) HP_TRY(read_llama3(r, o));

@@ -21,8 +21,8 @@ hp_tensor decoder_norm(model_build *b, hp_tensor x, int64_t width, double eps, c
 }
 
 /* Queries or keys: projected, split into heads, normed per head (qwen3), turned. */
-static hp_tensor project(model_build *b, int layer, hp_tensor x, int64_t heads, const char *proj,
-                         const char *head_norm) {
+static hp_tensor project_heads(model_build *b, int layer, hp_tensor x, int64_t heads,
+                               const char *proj, const char *head_norm) {
   const model_config *c = b->c;
   place name = place_in(layer_place(layer, "self_attn"), proj);
   hp_tensor y = build_linear(b, x, c->hidden, heads * c->head_dim, c->qkv_bias, 1, name.text);
@@ -35,9 +35,9 @@ static hp_tensor project(model_build *b, int layer, hp_tensor x, int64_t heads, 
 hp_tensor decoder_attention(model_build *b, int layer, hp_tensor x) {
   const model_config *c = b->c;
   x = build_annotated(b, layer, "attn_in", hp_cast(b->g, x, b->compute));
-  hp_tensor q = project(b, layer, x, c->heads, "q_proj", "self_attn.q_norm");
-  hp_tensor k = project(b, layer, x, c->kv_heads, "k_proj", "self_attn.k_norm");
-  hp_tensor v = project(b, layer, x, c->kv_heads, "v_proj", NULL);
+  hp_tensor q = project_heads(b, layer, x, c->heads, "q_proj", "self_attn.q_norm");
+  hp_tensor k = project_heads(b, layer, x, c->kv_heads, "k_proj", "self_attn.k_norm");
+  hp_tensor v = project_heads(b, layer, x, c->kv_heads, "v_proj", NULL);
   hp_at(b->g, layer_place(layer, "self_attn").text);
   hp_attention_options how = {.window = c->windowed[layer] ? c->window : 0};
   hp_tensor o = build_attention(b, layer, q, k, v, &how);

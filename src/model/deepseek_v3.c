@@ -16,12 +16,12 @@ static place attention_place(int layer, const char *part) {
 }
 
 /* Elements start..+n of the last dim of x [B,T,H,...] or [B,T,...]. */
-static hp_tensor part_of(model_build *b, hp_tensor x, int64_t start, int64_t n) {
+static hp_tensor slice_last_dim(model_build *b, hp_tensor x, int64_t start, int64_t n) {
   return hp_slice(b->g, x, hp_shape_of(b->g, x).rank - 1, start, start + n);
 }
 
 /* [B,T,H,plain + turned]; the second part is turned by position. */
-static hp_tensor queries(model_build *b, int layer, hp_tensor x) {
+static hp_tensor build_queries(model_build *b, int layer, hp_tensor x) {
   const model_config *c = b->c;
   const latent_config *l = &c->latent;
   int64_t in = c->hidden, dims = l->plain + l->turned;
@@ -35,44 +35,45 @@ static hp_tensor queries(model_build *b, int layer, hp_tensor x) {
   hp_tensor q =
       build_linear(b, x, in, c->heads * dims, false, 1, attention_place(layer, name).text);
   q = build_annotated(b, layer, "q_proj", build_heads(b, q, c->heads, dims));
-  hp_tensor part[2] = {part_of(b, q, 0, l->plain),
-                       build_rope(b, part_of(b, q, l->plain, l->turned))};
+  hp_tensor part[2] = {slice_last_dim(b, q, 0, l->plain),
+                       build_rope(b, slice_last_dim(b, q, l->plain, l->turned))};
   return hp_concat(b->g, part, 2, 3);
 }
 
 /* k [B,T,H,plain + turned], whose second part all heads share, and v [B,T,H,v_dim]. */
-static void keys_and_values(model_build *b, int layer, hp_tensor x, hp_tensor *k, hp_tensor *v) {
+static void build_keys_and_values(model_build *b, int layer, hp_tensor x, hp_tensor *k,
+                                  hp_tensor *v) {
   const model_config *c = b->c;
   const latent_config *l = &c->latent;
   hp_tensor narrow = build_linear(b, x, c->hidden, l->kv_rank + l->turned, c->qkv_bias, 1,
                                   attention_place(layer, "kv_a_proj_with_mqa").text);
-  hp_tensor turned = build_heads(b, part_of(b, narrow, l->kv_rank, l->turned), 1, l->turned);
-  hp_tensor latent = decoder_norm(b, part_of(b, narrow, 0, l->kv_rank), l->kv_rank, latent_eps,
-                                  attention_place(layer, "kv_a_layernorm").text);
+  hp_tensor turned = build_heads(b, slice_last_dim(b, narrow, l->kv_rank, l->turned), 1, l->turned);
+  hp_tensor latent = decoder_norm(b, slice_last_dim(b, narrow, 0, l->kv_rank), l->kv_rank,
+                                  latent_eps, attention_place(layer, "kv_a_layernorm").text);
   hp_tensor kv = build_linear(b, latent, l->kv_rank, c->heads * (l->plain + l->v_dim), false, 1,
                               attention_place(layer, "kv_b_proj").text);
   kv = build_heads(b, kv, c->heads, l->plain + l->v_dim);
   kv = build_annotated(b, layer, "k_proj", kv);
   turned =
       hp_broadcast(b->g, build_rope(b, turned), (hp_shape){4, {b->B, b->T, c->heads, l->turned}});
-  hp_tensor part[2] = {part_of(b, kv, 0, l->plain), turned};
+  hp_tensor part[2] = {slice_last_dim(b, kv, 0, l->plain), turned};
   *k = hp_concat(b->g, part, 2, 3);
-  *v = part_of(b, kv, l->plain, l->v_dim);
+  *v = slice_last_dim(b, kv, l->plain, l->v_dim);
 }
 
-static hp_tensor attention(model_build *b, int layer, hp_tensor x) {
+static hp_tensor build_mla(model_build *b, int layer, hp_tensor x) {
   const model_config *c = b->c;
   int64_t width = c->heads * c->latent.v_dim;
   x = build_annotated(b, layer, "attn_in", hp_cast(b->g, x, b->compute));
-  hp_tensor q = queries(b, layer, x), k, v;
-  keys_and_values(b, layer, x, &k, &v);
+  hp_tensor q = build_queries(b, layer, x), k, v;
+  build_keys_and_values(b, layer, x, &k, &v);
   hp_at(b->g, layer_place(layer, "self_attn").text);
   hp_attention_options how = {.scale = c->latent.score_scale};
   hp_tensor o = build_attention(b, layer, q, k, v, &how);
   return decoder_attention_out(b, layer, o, width);
 }
 
-static hp_tensor mlp(model_build *b, int layer, hp_tensor x) {
+static hp_tensor build_mlp(model_build *b, int layer, hp_tensor x) {
   const moe_config *m = &b->c->moe;
   if (!m->layer[layer]) return decoder_mlp(b, layer, x);
   hp_tensor y = moe_layer(b, layer, x, ROUTE_SIGMOID, &moe_names_usual);
@@ -81,9 +82,9 @@ static hp_tensor mlp(model_build *b, int layer, hp_tensor x) {
   return hp_add(b->g, y, hp_cast(b->g, all, HP_F32));
 }
 
-static hp_tensor hidden(model_build *b) { return decoder_hidden(b, attention, mlp); }
+static hp_tensor build_hidden(model_build *b) { return decoder_hidden(b, build_mla, build_mlp); }
 
-static double params(const model_config *c) {
+static double count_params(const model_config *c) {
   const latent_config *l = &c->latent;
   double h = (double)c->hidden, heads = (double)c->heads, kv = (double)l->kv_rank;
   double q = heads * (double)(l->plain + l->turned), rank = (double)l->q_rank;
@@ -137,7 +138,7 @@ static hp_status read_groups(const tree_node *root, moe_config *m) {
 }
 
 /* A word that says how the model is made, of which one is built. */
-static hp_status only_word(const tree_node *root, const char *key, const char *built) {
+static hp_status check_only_word(const tree_node *root, const char *key, const char *built) {
   const char *word;
   HP_TRY(tree_opt_string(root, key, built, &word));
   if (strcmp(word, built))
@@ -148,8 +149,8 @@ static hp_status only_word(const tree_node *root, const char *key, const char *b
 static hp_status read_experts(const tree_node *root, model_config *c) {
   moe_config *m = &c->moe;
   int64_t shared, first;
-  HP_TRY(only_word(root, "scoring_func", "sigmoid"));
-  HP_TRY(only_word(root, "topk_method", "noaux_tc"));
+  HP_TRY(check_only_word(root, "scoring_func", "sigmoid"));
+  HP_TRY(check_only_word(root, "topk_method", "noaux_tc"));
   HP_TRY(config_opt_either(root, "n_routed_experts", "num_local_experts", 256, &m->experts));
   HP_TRY(config_opt_size(root, "moe_intermediate_size", 2048, &m->ffn));
   HP_TRY(config_opt_count(root, "n_shared_experts", 1, &shared));
@@ -163,7 +164,7 @@ static hp_status read_experts(const tree_node *root, model_config *c) {
   return HP_OK;
 }
 
-static hp_status read(const tree_node *root, model_config *c) {
+static hp_status read_config(const tree_node *root, model_config *c) {
   HP_TRY(config_read_decoder(root, c));
   HP_TRY(read_attention(root, c));
   HP_TRY(read_experts(root, c));
@@ -176,9 +177,9 @@ const model_family family_deepseek_v3 = {.model_type = "deepseek_v3",
                                          .architecture = "DeepseekV3ForCausalLM",
                                          .freezes_pad = true,
                                          .absent = {.positions = 4096, .bos = 0, .eos = 1},
-                                         .read = read,
-                                         .hidden = hidden,
+                                         .read = read_config,
+                                         .hidden = build_hidden,
                                          .head_name = "lm_head.weight",
                                          .embedding_name = "model.embed_tokens.weight",
-                                         .params = params,
+                                         .params = count_params,
                                          .cuts = decoder_cuts};

@@ -46,19 +46,19 @@ void model_param_part_name(const model_param *p, int64_t part, char name[160]) {
   else snprintf(name, sizeof p->name, "%s", p->name);
 }
 
-static model_param *find(const model_build *b, const char *name) {
+static model_param *find_param(const model_build *b, const char *name) {
   uint32_t i;
   bool known = map_get(&b->param_of, name, strlen(name), &i) && i < b->params.len;
   return known ? &b->params.at[i] : NULL;
 }
 
 hp_tensor build_find_param(const model_build *b, const char *name) {
-  const model_param *p = find(b, name);
+  const model_param *p = find_param(b, name);
   return p ? p->tensor : HP_NONE;
 }
 
 void build_alias(model_build *b, const char *name, const char *alias, int64_t row, int64_t rows) {
-  model_param *p = find(b, name);
+  model_param *p = find_param(b, name);
   if (!p) return;
   snprintf(p->alias, sizeof p->alias, "%s", alias);
   p->alias_row = row;
@@ -90,14 +90,14 @@ static hp_tensor add_bias(model_build *b, hp_tensor y, int64_t out, const char *
 }
 
 hp_tensor build_matrix(model_build *b, hp_tensor x, const matrix_spec *m, const char *name) {
-  const model_param *have = find(b, name); /* a tied head: the embedding, as it lies */
+  const model_param *have = find_param(b, name); /* a tied head: the embedding, as it lies */
   bool packed = have ? have->order : b->packed && m->out % PARAM_PACK == 0;
   const int64_t stored[] = {m->turned ? m->in : m->out, m->turned ? m->out : m->in};
   const int64_t strip[] = {m->out / PARAM_PACK, m->in, PARAM_PACK};
   const char *eq = packed ? "btc,ncl->btnl" : m->turned ? "btc,cn->btn" : "btc,nc->btn";
   hp_tensor w = build_param(b, PARAM_MATRIX, m->init_scale, packed ? 3 : 2, packed ? strip : stored,
                             "%s", name);
-  model_param *p = find(b, name);
+  model_param *p = find_param(b, name);
   if (packed && p) p->order = m->turned ? ORDER_PACKED_COLUMNS : ORDER_PACKED_ROWS;
   x = hp_cast(b->g, x, b->compute);
   hp_tensor y = hp_einsum_to(b->g, eq, x, hp_cast(b->g, w, b->compute), m->result);
@@ -106,8 +106,8 @@ hp_tensor build_matrix(model_build *b, hp_tensor x, const matrix_spec *m, const 
 }
 
 /* The weight of a layer, and its bias where there is one. */
-static hp_tensor linear(model_build *b, hp_tensor x, const matrix_spec *m, bool bias,
-                        const char *name) {
+static hp_tensor build_with_bias(model_build *b, hp_tensor x, const matrix_spec *m, bool bias,
+                                 const char *name) {
   char weight[160];
   snprintf(weight, sizeof weight, "%.150s.weight", name);
   hp_at(b->g, name);
@@ -118,13 +118,13 @@ static hp_tensor linear(model_build *b, hp_tensor x, const matrix_spec *m, bool 
 hp_tensor build_linear(model_build *b, hp_tensor x, int64_t in, int64_t out, bool bias,
                        double init_scale, const char *name) {
   matrix_spec m = {.in = in, .out = out, .init_scale = init_scale, .result = b->compute};
-  return linear(b, x, &m, bias, name);
+  return build_with_bias(b, x, &m, bias, name);
 }
 
 hp_tensor build_conv1d(model_build *b, hp_tensor x, int64_t in, int64_t out, double init_scale,
                        const char *name) {
   matrix_spec m = {in, out, true, init_scale, b->compute};
-  return linear(b, x, &m, true, name);
+  return build_with_bias(b, x, &m, true, name);
 }
 
 hp_tensor build_heads(model_build *b, hp_tensor x, int64_t heads, int64_t dim) {
@@ -150,16 +150,16 @@ hp_tensor build_rope(model_build *b, hp_tensor x) {
   return hp_rope(b->g, x, b->cos, b->sin, b->positions, b->c->rope.interleaved);
 }
 
-static int64_t stream_of(const char *name) { return (int64_t)hash_bytes(name, strlen(name)); }
+static int64_t find_stream(const char *name) { return (int64_t)hash_bytes(name, strlen(name)); }
 
 hp_tensor build_dropout(model_build *b, hp_tensor x, double p, const char *name) {
   if (!b->dropout_seed) return x;
   hp_at(b->g, name);
-  return hp_dropout(b->g, x, p, b->dropout_seed, stream_of(name));
+  return hp_dropout(b->g, x, p, b->dropout_seed, find_stream(name));
 }
 
 /* The layer's keys (or values) with the T new ones written in. */
-static hp_tensor through_cache(model_build *b, int layer, const char *what, hp_tensor x) {
+static hp_tensor update_cache(model_build *b, int layer, const char *what, hp_tensor x) {
   char name[64];
   hp_shape s = hp_shape_of(b->g, x);
   s.dim[1] = b->cache;
@@ -181,14 +181,14 @@ hp_tensor build_attention(model_build *b, int layer, hp_tensor q, hp_tensor k, h
     snprintf(name, sizeof name, "layer.%d.attention", layer);
     all.dropout = b->c->dropout.attention;
     all.seed = b->dropout_seed;
-    all.stream = stream_of(name);
+    all.stream = find_stream(name);
   }
   q = build_annotated(b, layer, "q", q);
   k = build_annotated(b, layer, "k", k);
   v = build_annotated(b, layer, "v", v);
   if (b->cache) {
-    k = through_cache(b, layer, "k", k);
-    v = through_cache(b, layer, "v", v);
+    k = update_cache(b, layer, "k", k);
+    v = update_cache(b, layer, "v", v);
   }
   return hp_attention(b->g, q, k, v, &all);
 }

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-static hp_tensor norm(model_build *b, hp_tensor x, const char *name) {
+static hp_tensor build_norm(model_build *b, hp_tensor x, const char *name) {
   int64_t width = b->c->hidden;
   hp_at(b->g, name);
   hp_tensor w = build_param(b, PARAM_NORM, 1, 1, &width, "%s.weight", name);
@@ -15,7 +15,7 @@ static hp_tensor norm(model_build *b, hp_tensor x, const char *name) {
 typedef struct {
   char text[96];
 } place;
-static place at(int layer, const char *part) {
+static place make_place(int layer, const char *part) {
   place p;
   snprintf(p.text, sizeof p.text, "transformer.h.%d.%s", layer, part);
   return p;
@@ -30,44 +30,45 @@ static double score_scale(const model_config *c, int layer) {
 /* Transformers starts projections back into the residual stream smaller, by 1 / sqrt(2 layers). */
 static double residual_scale(const model_config *c) { return 1 / sqrt(2 * (double)c->layers); }
 
-static hp_tensor attention(model_build *b, int layer, hp_tensor x) {
+static hp_tensor build_self_attention(model_build *b, int layer, hp_tensor x) {
   const model_config *c = b->c;
   int64_t w = c->hidden;
   x = build_annotated(b, layer, "attn_in", hp_cast(b->g, x, b->compute));
-  hp_tensor qkv = build_conv1d(b, x, w, 3 * w, 1, at(layer, "attn.c_attn").text), part[3];
+  hp_tensor qkv = build_conv1d(b, x, w, 3 * w, 1, make_place(layer, "attn.c_attn").text), part[3];
   for (int i = 0; i < 3; i++) {
     static const char *const name[3] = {"q_proj", "k_proj", "v_proj"};
     part[i] = build_heads(b, hp_slice(b->g, qkv, 2, i * w, (i + 1) * w), c->heads, c->head_dim);
     part[i] = build_annotated(b, layer, name[i], part[i]);
   }
-  hp_at(b->g, at(layer, "attn").text);
+  hp_at(b->g, make_place(layer, "attn").text);
   hp_attention_options how = {.scale = score_scale(c, layer)};
   hp_tensor o = build_attention(b, layer, part[0], part[1], part[2], &how);
   o = build_annotated(b, layer, "attn_mid", build_merge(b, o, w));
-  o = build_conv1d(b, o, w, w, residual_scale(c), at(layer, "attn.c_proj").text);
+  o = build_conv1d(b, o, w, w, residual_scale(c), make_place(layer, "attn.c_proj").text);
   return build_annotated(b, layer, "attn_out", o);
 }
 
-static hp_tensor mlp(model_build *b, int layer, hp_tensor x) {
+static hp_tensor build_mlp(model_build *b, int layer, hp_tensor x) {
   const model_config *c = b->c;
   x = build_annotated(b, layer, "mlp_in", hp_cast(b->g, x, b->compute));
-  hp_tensor h = build_conv1d(b, x, c->hidden, c->ffn, 1, at(layer, "mlp.c_fc").text);
-  hp_at(b->g, at(layer, "mlp").text);
+  hp_tensor h = build_conv1d(b, x, c->hidden, c->ffn, 1, make_place(layer, "mlp.c_fc").text);
+  hp_at(b->g, make_place(layer, "mlp").text);
   h = build_annotated(b, layer, "mlp_act", h);
   h = build_annotated(b, layer, "mlp_mid", hp_map(b->g, c->activation, h, HP_NONE, HP_NONE));
-  h = build_conv1d(b, h, c->ffn, c->hidden, residual_scale(c), at(layer, "mlp.c_proj").text);
+  h = build_conv1d(b, h, c->ffn, c->hidden, residual_scale(c),
+                   make_place(layer, "mlp.c_proj").text);
   return build_annotated(b, layer, "mlp_out", h);
 }
 
 /* The residual stream h with what a part of a layer made. */
 static hp_tensor add_to(model_build *b, hp_tensor h, hp_tensor x, int layer, const char *part) {
-  place p = at(layer, part);
+  place p = make_place(layer, part);
   hp_at(b->g, p.text);
   x = build_dropout(b, hp_cast(b->g, x, HP_F32), b->c->dropout.residual, p.text);
   return build_annotated(b, layer, "residual", hp_add(b->g, h, x));
 }
 
-static hp_tensor hidden(model_build *b) {
+static hp_tensor build_hidden(model_build *b) {
   const model_config *c = b->c;
   hp_at(b->g, "transformer.wte");
   hp_tensor table = build_param(b, PARAM_EMBEDDING, 1, 2, (int64_t[]){c->vocab, c->hidden},
@@ -81,21 +82,22 @@ static hp_tensor hidden(model_build *b) {
   h = build_annotated(b, -1, "embedded", h);
   for (int i = 0; i < c->layers; i++) {
     hp_block(b->g, i + 1);
-    h = add_to(b, h, attention(b, i, norm(b, h, at(i, "ln_1").text)), i, "attn");
-    h = add_to(b, h, mlp(b, i, norm(b, h, at(i, "ln_2").text)), i, "mlp");
+    h = add_to(b, h, build_self_attention(b, i, build_norm(b, h, make_place(i, "ln_1").text)), i,
+               "attn");
+    h = add_to(b, h, build_mlp(b, i, build_norm(b, h, make_place(i, "ln_2").text)), i, "mlp");
   }
   hp_block(b->g, 0);
-  return norm(b, h, "transformer.ln_f");
+  return build_norm(b, h, "transformer.ln_f");
 }
 
-static double params(const model_config *c) {
+static double count_params(const model_config *c) {
   double h = (double)c->hidden, f = (double)c->ffn;
   double layer = h * 3 * h + 3 * h + h * h + h + h * f + f + f * h + h + 4 * h;
   return (double)c->layers * layer + (double)(c->vocab * (c->tied ? 1 : 2) + c->max_length) * h +
          2 * h;
 }
 
-static hp_status read(const tree_node *root, model_config *c) {
+static hp_status read_config(const tree_node *root, model_config *c) {
   HP_TRY(config_need_size(root, "vocab_size", &c->vocab));
   HP_TRY(config_need_size(root, "n_embd", &c->hidden));
   HP_TRY(config_need_size(root, "n_layer", &c->layers));
@@ -130,9 +132,9 @@ const model_family family_gpt2 = {.model_type = "gpt2",
                                   .architecture = "GPT2LMHeadModel",
                                   .tied_by_default = true,
                                   .absent = {.positions = 1024, .bos = 50256, .eos = 50256},
-                                  .read = read,
-                                  .hidden = hidden,
+                                  .read = read_config,
+                                  .hidden = build_hidden,
                                   .head_name = "lm_head.weight",
                                   .embedding_name = "transformer.wte.weight",
-                                  .params = params,
+                                  .params = count_params,
                                   .cuts = cuts};

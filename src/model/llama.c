@@ -1,11 +1,11 @@
 /* Llama and what differs from it by a few switches: mistral, qwen2, qwen3. */
 #include "model/decoder.h"
 
-static hp_tensor hidden(model_build *b) {
+static hp_tensor build_hidden(model_build *b) {
   return decoder_hidden(b, decoder_attention, decoder_mlp);
 }
 
-static double params(const model_config *c) {
+static double count_params(const model_config *c) {
   double layer = decoder_attention_params(c) + decoder_mlp_params(c, c->ffn);
   return decoder_frame_params(c) + (double)c->layers * layer;
 }
@@ -41,10 +41,10 @@ static hp_status read_mistral(const tree_node *root, model_config *c) {
                                     .absent = {__VA_ARGS__},                                       \
                                     .window = windows,                                             \
                                     .read = read_##id,                                             \
-                                    .hidden = hidden,                                              \
+                                    .hidden = build_hidden,                                        \
                                     .head_name = "lm_head.weight",                                 \
                                     .embedding_name = "model.embed_tokens.weight",                 \
-                                    .params = params,                                              \
+                                    .params = count_params,                                        \
                                     .cuts = decoder_cuts}
 LLAMA_ROW(llama, "LlamaForCausalLM", WINDOW_NEVER, .positions = 2048, .bos = 1, .eos = 2);
 LLAMA_ROW(mistral, "MistralForCausalLM", WINDOW_ALL, .kv_heads = 8, .positions = 131072,

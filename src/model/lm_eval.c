@@ -25,14 +25,14 @@ hp_status lm_check_tokens(const lm *m, const lm_tokens *t) {
   return HP_OK;
 }
 
-static int32_t *positions_of(int64_t B, int64_t T) {
+static int32_t *make_positions(int64_t B, int64_t T) {
   int32_t *p = mem_calloc((size_t)(B * T), sizeof *p);
   for (int64_t i = 0; p && i < B * T; i++) p[i] = (int32_t)(i % T);
   return p;
 }
 
 /* Ends a graph: its first failure, or the program. */
-static hp_status compile(lm *m, model_build *b, int64_t length, hp_program **out) {
+static hp_status compile_graph(lm *m, model_build *b, int64_t length, hp_program **out) {
   HP_TRY(hp_graph_status(b->g));
   if (b->failed) return HP_ERR_OOM;
   HP_TRY(lm_make_buffers(m, b, length));
@@ -46,10 +46,10 @@ hp_status lm_logits(lm *m, const lm_tokens *t, float *logits) {
   hp_status st = lm_graph_begin(m, 1, t->n, 0, t->n, &b);
   HP_TRY(st);
   hp_output(b.g, "logits", lm_head(&b, m->c.family->hidden(&b)));
-  st = compile(m, &b, t->n, &p);
+  st = compile_graph(m, &b, t->n, &p);
   lm_graph_end(&b);
   HP_TRY(st);
-  int32_t *positions = positions_of(1, t->n);
+  int32_t *positions = make_positions(1, t->n);
   size_t ids = (size_t)t->n * sizeof *positions;
   hp_io io[] = {{"ids", t->ids, ids},
                 {"positions", positions, ids},
@@ -61,7 +61,7 @@ hp_status lm_logits(lm *m, const lm_tokens *t, float *logits) {
 }
 
 /* Losses [B,T] of labels i32 [B,T] that are shifted already. */
-static hp_tensor token_losses(const lm *m, model_build *b) {
+static hp_tensor build_token_losses(const lm *m, model_build *b) {
   hp_tensor labels = hp_input(b->g, "labels", HP_I32, (hp_shape){2, {b->B, b->T}});
   hp_tensor logits = lm_head(b, m->c.family->hidden(b));
   hp_at(b->g, "loss");
@@ -73,7 +73,7 @@ static hp_status build_grads(lm *m, int64_t T, hp_program **out) {
   HP_TRY(lm_graph_begin(m, 1, T, 0, T, &b));
   if (m->c.moe.balance > 0)
     b.counted = hp_broadcast(b.g, hp_const(b.g, HP_F32, 1), (hp_shape){2, {1, T}});
-  hp_tensor losses = token_losses(m, &b);
+  hp_tensor losses = build_token_losses(m, &b);
   hp_tensor loss =
       hp_scale(b.g, hp_sum(b.g, losses, (int64_t[]){0, 1}, 2, false), 1.0 / (double)(T - 1));
   hp_tensor balance = moe_balance(&b);
@@ -89,7 +89,7 @@ static hp_status build_grads(lm *m, int64_t T, hp_program **out) {
     snprintf(name, sizeof name, "grad.%s", m->params.at[i].name);
     hp_output(b.g, name, hp_cast(b.g, grad[i], HP_F32));
   }
-  if (!st) st = compile(m, &b, T, out);
+  if (!st) st = compile_graph(m, &b, T, out);
   mem_free(wrt);
   mem_free(grad);
   lm_graph_end(&b);
@@ -99,7 +99,7 @@ static hp_status build_grads(lm *m, int64_t T, hp_program **out) {
 /* Runs the program with its inputs and one output per parameter. */
 static hp_status run_grads(const lm *m, hp_program *p, const lm_tokens *t, lm_gradients *g) {
   size_t n = m->trained, ids = (size_t)t->n * sizeof(int32_t);
-  int32_t *positions = positions_of(1, t->n), *labels = mem_calloc((size_t)t->n, sizeof *labels);
+  int32_t *positions = make_positions(1, t->n), *labels = mem_calloc((size_t)t->n, sizeof *labels);
   hp_io *io = mem_calloc(n + 4, sizeof *io);
   char(*name)[192] = mem_calloc(n, sizeof *name);
   hp_status st = positions && labels && io && name ? HP_OK : HP_ERR_OOM;
@@ -171,7 +171,7 @@ struct lm_scorer {
 
 hp_status lm_score_begin(const lm *m, int64_t B, int64_t T, model_build *b) {
   HP_TRY(lm_graph_begin(m, B, T, 0, T, b));
-  hp_output(b->g, "losses", token_losses(m, b));
+  hp_output(b->g, "losses", build_token_losses(m, b));
   return HP_OK;
 }
 
@@ -179,10 +179,10 @@ hp_status lm_scorer_create(lm *m, int64_t B, int64_t T, lm_scorer **out) {
   model_build b;
   lm_scorer *s = mem_calloc(1, sizeof *s);
   HP_TRY_MEM(s);
-  *s = (lm_scorer){.m = m, .B = B, .T = T, .positions = positions_of(B, T)};
+  *s = (lm_scorer){.m = m, .B = B, .T = T, .positions = make_positions(B, T)};
   hp_status st = s->positions ? lm_score_begin(m, B, T, &b) : HP_ERR_OOM;
   if (!st) {
-    st = compile(m, &b, T, &s->p);
+    st = compile_graph(m, &b, T, &s->p);
     lm_graph_end(&b);
   }
   if (st) lm_scorer_free(s);

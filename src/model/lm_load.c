@@ -23,7 +23,7 @@ static uint64_t place_of(const source *s, size_t i) {
 }
 
 /* Name in the checkpoint: as it is, or without the wrapper's prefix, as base models are saved. */
-static const st_tensor *lookup(const weights *w, const char *name) {
+static const st_tensor *find_tensor(const weights *w, const char *name) {
   const st_tensor *t = weights_find(w, name);
   const char *dot = strchr(name, '.');
   if (!t && dot && (!strncmp(name, "model.", 6) || !strncmp(name, "transformer.", 12)))
@@ -33,16 +33,16 @@ static const st_tensor *lookup(const weights *w, const char *name) {
 
 /* Of a tied model, the tensor that has the numbers of `name` too: the head's for the embedding, and
  * the other way round; NULL: none. */
-static const st_tensor *tied_tensor(const lm *m, const weights *w, const char *name) {
+static const st_tensor *find_tied_tensor(const lm *m, const weights *w, const char *name) {
   const model_family *f = m->c.family;
   if (m->c.tied && !strcmp(name, f->embedding_name)) return weights_find(w, f->head_name);
-  return m->c.tied && !strcmp(name, f->head_name) ? lookup(w, f->embedding_name) : NULL;
+  return m->c.tied && !strcmp(name, f->head_name) ? find_tensor(w, f->embedding_name) : NULL;
 }
 
 /* A tied head may be in the file too, or alone, but not with other values. */
 static hp_status check_tied(const lm *m, const weights *w) {
   const char *name = m->c.family->embedding_name;
-  const st_tensor *head = tied_tensor(m, w, name), *table = lookup(w, name);
+  const st_tensor *head = find_tied_tensor(m, w, name), *table = find_tensor(w, name);
   if (!head || !table) return HP_OK;
   if (head->dtype == table->dtype && head->bytes == table->bytes &&
       !memcmp(head->data, table->data, head->bytes))
@@ -76,7 +76,7 @@ static hp_status check_shape(const lm *m, const st_tensor *t, const hp_shape *wa
  * beside those of others. */
 static hp_status find_alias(const lm *m, const weights *w, const lm_tensor *want, source *out) {
   const model_param *p = &m->params.at[want->param];
-  const st_tensor *t = *p->alias ? lookup(w, p->alias) : NULL;
+  const st_tensor *t = *p->alias ? find_tensor(w, p->alias) : NULL;
   if (!t) return HP_OK;
   hp_shape shape = p->shape;
   int rows = shape.rank - 2;
@@ -90,8 +90,8 @@ static hp_status find_alias(const lm *m, const weights *w, const lm_tensor *want
 /* A tensor of the model in the files; refused by name when it is missing or not what config.json
  * asks for. */
 static hp_status find_source(const lm *m, const weights *w, const lm_tensor *want, source *out) {
-  *out = (source){.t = lookup(w, want->name)};
-  if (!out->t) out->t = tied_tensor(m, w, want->name);
+  *out = (source){.t = find_tensor(w, want->name)};
+  if (!out->t) out->t = find_tied_tensor(m, w, want->name);
   if (out->t) HP_TRY(check_shape(m, out->t, &want->shape));
   else HP_TRY(find_alias(m, w, want, out));
   const st_tensor *t = out->t;
@@ -160,18 +160,18 @@ static hp_status load_in_turn(loading *l, turn *turns) {
 
 /* --- what the files have beside --------------------------------------------------------------- */
 
-static hp_status know(map *known, const char *name) {
+static hp_status add_known(map *known, const char *name) {
   const char *dot = strchr(name, '.');
   HP_TRY(map_set(known, name, strlen(name), 1));
   return dot ? map_set(known, dot + 1, strlen(dot + 1), 1) : HP_OK;
 }
 
 /* Names that tensors of the files may have, with the wrapper's prefix and without. */
-static hp_status known_names(const lm *m, map *known) {
-  for (size_t i = 0; i < m->tensors.len; i++) HP_TRY(know(known, m->tensors.at[i].name));
+static hp_status collect_known_names(const lm *m, map *known) {
+  for (size_t i = 0; i < m->tensors.len; i++) HP_TRY(add_known(known, m->tensors.at[i].name));
   for (size_t i = 0; i < m->params.len; i++)
-    if (*m->params.at[i].alias) HP_TRY(know(known, m->params.at[i].alias));
-  return m->c.tied ? know(known, m->c.family->head_name) : HP_OK;
+    if (*m->params.at[i].alias) HP_TRY(add_known(known, m->params.at[i].alias));
+  return m->c.tied ? add_known(known, m->c.family->head_name) : HP_OK;
 }
 
 /* A buffer that old versions saved, or what has no elements. */
@@ -212,7 +212,7 @@ static hp_status check_unused(const lm *m, const weights *w, const map *known) {
   return HP_OK;
 }
 
-static uint64_t params_bytes(const lm *m) {
+static uint64_t count_params_bytes(const lm *m) {
   uint64_t bytes = 0;
   for (size_t i = 0; i < m->params.len; i++)
     bytes += model_param_elements(&m->params.at[i]) * dtype_size(m->params.at[i].dtype);
@@ -227,10 +227,10 @@ static hp_status load_all(lm *m, weights *w, source *from, map *known) {
     if (!st_dtype_to_hp(from[i].t->dtype, &t->stored)) t->stored = HP_F32; /* F64 */
   }
   HP_TRY(check_tied(m, w));
-  HP_TRY(known_names(m, known));
+  HP_TRY(collect_known_names(m, known));
   HP_TRY(check_unused(m, w, known));
   HP_TRY(lm_make_params(m));
-  weights_read_ahead(w, params_bytes(m));
+  weights_read_ahead(w, count_params_bytes(m));
   turn *turns = mem_calloc(m->params.len, sizeof *turns);
   HP_TRY_MEM(turns);
   hp_status st = load_in_turn(&(loading){m, w, from}, turns);

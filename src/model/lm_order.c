@@ -13,7 +13,8 @@ typedef struct {
 } filling;
 
 /* Elements of a tensor to `to`. */
-static hp_status take(const filling *f, const lm_tensor *t, size_t first, size_t n, char *to) {
+static hp_status read_elements(const filling *f, const lm_tensor *t, size_t first, size_t n,
+                               char *to) {
   const void *at;
   HP_TRY(f->source(f->ctx, t, first, n, to, &at));
   if (at != to) memcpy(to, at, n * dtype_size(f->p->dtype));
@@ -28,7 +29,7 @@ static hp_status fill_stored(void *ctx, int64_t first, int64_t n, void *to) {
   for (size_t i = (size_t)first, some; i < end; i += some, out += some * size) {
     size_t left = part - i % part;
     some = left < end - i ? left : end - i;
-    HP_TRY(take(f, &f->t[i / part], i % part, some, out));
+    HP_TRY(read_elements(f, &f->t[i / part], i % part, some, out));
   }
   return HP_OK;
 }
@@ -45,7 +46,7 @@ static inline uint64_t load_u64(const char *at) {
 
 /* Four k's of four rows of 16-bit elements, in whole words: a row of the result is 2 * STRIP bytes.
  */
-static inline void interleave_four(char *to, const char *const row[4], int64_t k) {
+static inline void interleave_four_rows(char *to, const char *const row[4], int64_t k) {
   const uint64_t even = 0x0000ffff0000ffff, low = 0xffffffff;
   uint64_t a = load_u64(row[0] + 2 * k), b = load_u64(row[1] + 2 * k);
   uint64_t c = load_u64(row[2] + 2 * k), d = load_u64(row[3] + 2 * k);
@@ -58,12 +59,12 @@ static inline void interleave_four(char *to, const char *const row[4], int64_t k
 
 /* n k's of STRIP rows: to[n][STRIP]; size, of an element, is a constant at each call.  Rows may be
  * a power of two apart, where few of them fit in one set of a cache: four at a time. */
-static inline void interleave(char *to, const char *const row[PARAM_PACK], int64_t n,
-                              const size_t size) {
+static inline void interleave_rows(char *to, const char *const row[PARAM_PACK], int64_t n,
+                                   const size_t size) {
   int64_t done = size == 2 ? n - n % 4 : 0;
   for (int r = 0; r < PARAM_PACK && done; r += 4)
     for (int64_t k = 0; k < done; k += 4)
-      interleave_four(to + (k * PARAM_PACK + r) * 2, row + r, k);
+      interleave_four_rows(to + (k * PARAM_PACK + r) * 2, row + r, k);
   for (int64_t k = done; k < n; k++)
     for (int64_t r = 0; r < PARAM_PACK; r++)
       memcpy(to + (size_t)(k * PARAM_PACK + r) * size, row[r] + (size_t)k * size, size);
@@ -83,8 +84,8 @@ static hp_status fill_from_rows(const filling *f, int64_t strip, char *to) {
       HP_TRY(f->source(f->ctx, f->t, first, (size_t)n, room[r], &at));
       row[r] = at;
     }
-    if (size == 2) interleave(to, row, n, 2);
-    else interleave(to, row, n, 4);
+    if (size == 2) interleave_rows(to, row, n, 2);
+    else interleave_rows(to, row, n, 4);
   }
   return HP_OK;
 }
@@ -94,7 +95,7 @@ static hp_status fill_from_columns(const filling *f, int64_t strip, char *to) {
   int64_t in = f->p->shape.dim[1], out = f->p->shape.dim[0] * PARAM_PACK;
   size_t bytes = PARAM_PACK * dtype_size(f->p->dtype);
   for (int64_t k = 0; k < in; k++, to += bytes)
-    HP_TRY(take(f, f->t, (size_t)(k * out + strip * PARAM_PACK), PARAM_PACK, to));
+    HP_TRY(read_elements(f, f->t, (size_t)(k * out + strip * PARAM_PACK), PARAM_PACK, to));
   return HP_OK;
 }
 

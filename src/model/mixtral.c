@@ -3,17 +3,19 @@
 
 static const moe_names names = {"block_sparse_moe", "w1", "w3", "w2"};
 
-static hp_tensor experts(model_build *b, int layer, hp_tensor x) {
+static hp_tensor build_experts(model_build *b, int layer, hp_tensor x) {
   return moe_layer(b, layer, x, ROUTE_SOFTMAX, &names);
 }
 
-static hp_tensor hidden(model_build *b) { return decoder_hidden(b, decoder_attention, experts); }
+static hp_tensor build_hidden(model_build *b) {
+  return decoder_hidden(b, decoder_attention, build_experts);
+}
 
-static double params(const model_config *c) {
+static double count_params(const model_config *c) {
   return decoder_frame_params(c) + (double)c->layers * decoder_attention_params(c) + moe_params(c);
 }
 
-static hp_status read(const tree_node *root, model_config *c) {
+static hp_status read_config(const tree_node *root, model_config *c) {
   HP_TRY(config_read_llama(root, c));
   HP_TRY(config_opt_either(root, "num_local_experts", "num_experts", 8, &c->moe.experts));
   c->moe.ffn = c->ffn;
@@ -38,9 +40,9 @@ const model_family family_mixtral =
      .absent = {.kv_heads = 8, .positions = 131072, .bos = 1, .eos = 2, .eps = 1e-5, .theta = 1e6},
      .window = WINDOW_ALL,
      .balances = true,
-     .read = read,
-     .hidden = hidden,
+     .read = read_config,
+     .hidden = build_hidden,
      .head_name = "lm_head.weight",
      .embedding_name = "model.embed_tokens.weight",
-     .params = params,
+     .params = count_params,
      .cuts = cuts};

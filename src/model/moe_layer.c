@@ -23,7 +23,7 @@ typedef struct {
   hp_tensor weight, index;
 } routing;
 
-static hp_tensor router(const block *k, hp_tensor x) {
+static hp_tensor build_router(const block *k, hp_tensor x) {
   model_build *b = k->b;
   place gate = place_in(k->at, "gate"), name = place_in(gate, "weight");
   hp_at(b->g, gate.text);
@@ -36,7 +36,7 @@ static hp_tensor router(const block *k, hp_tensor x) {
 
 /* What experts are chosen by, with those out of all groups but the best left out.  A group is as
  * good as its two best experts. */
-static hp_tensor within_groups(const block *k, hp_tensor choice) {
+static hp_tensor limit_to_groups(const block *k, hp_tensor choice) {
   model_build *b = k->b;
   hp_graph *g = b->g;
   int64_t G = k->c->groups, used = k->c->groups_used;
@@ -60,7 +60,7 @@ static routing route_sigmoid(const block *k, hp_tensor logits) {
                                place_in(k->at, "gate.e_score_correction_bias").text);
   hp_tensor choice = hp_add(g, scores, bias);
   routing r;
-  if (k->c->groups > 1) choice = within_groups(k, choice);
+  if (k->c->groups > 1) choice = limit_to_groups(k, choice);
   hp_topk(g, choice, k->c->per_token, &r.index);
   r.weight = hp_gather(g, scores, r.index);
   return r;
@@ -71,7 +71,7 @@ static void add_to(hp_graph *g, hp_tensor *sum, hp_tensor x) {
 }
 
 /* Sum over sequences and tokens. */
-static hp_tensor over_tokens(hp_graph *g, hp_tensor x) {
+static hp_tensor sum_over_tokens(hp_graph *g, hp_tensor x) {
   return hp_sum(g, x, (int64_t[]){0, 1}, 2, false);
 }
 
@@ -80,9 +80,9 @@ static void measure_use(const block *k, hp_tensor likely, hp_tensor index) {
   hp_graph *g = b->g;
   hp_tensor counted = hp_reshape(g, b->counted, (hp_shape){3, {b->B, b->T, 1}});
   hp_tensor once = hp_broadcast(g, counted, (hp_shape){3, {b->B, b->T, k->c->per_token}});
-  add_to(g, &b->use.chosen, over_tokens(g, hp_scatter_add(g, once, index, k->c->experts)));
-  add_to(g, &b->use.likely, over_tokens(g, hp_mul(g, likely, counted)));
-  add_to(g, &b->use.rows, over_tokens(g, b->counted));
+  add_to(g, &b->use.chosen, sum_over_tokens(g, hp_scatter_add(g, once, index, k->c->experts)));
+  add_to(g, &b->use.likely, sum_over_tokens(g, hp_mul(g, likely, counted)));
+  add_to(g, &b->use.rows, sum_over_tokens(g, b->counted));
 }
 
 hp_tensor moe_balance(model_build *b) {
@@ -103,9 +103,9 @@ static routing route_softmax(const block *k, hp_tensor logits) {
   return r;
 }
 
-static routing route(const block *k, hp_tensor x, moe_route how) {
+static routing route_tokens(const block *k, hp_tensor x, moe_route how) {
   hp_graph *g = k->b->g;
-  hp_tensor logits = router(k, x);
+  hp_tensor logits = build_router(k, x);
   routing r = (how == ROUTE_SIGMOID ? route_sigmoid : route_softmax)(k, logits);
   if (k->c->norm) {
     hp_tensor sum = hp_sum(g, r.weight, (int64_t[]){2}, 1, true);
@@ -119,8 +119,9 @@ static routing route(const block *k, hp_tensor x, moe_route how) {
 
 /* A projection of each token's experts, whose weights are [n,k] each; in files of other versions
  * they are rows of the tensor `alias`, from `row` on of `rows`. */
-static hp_tensor project(const block *k, hp_tensor x, hp_tensor index, const char *name, int64_t n,
-                         int64_t width, const char *alias, int64_t row, int64_t rows) {
+static hp_tensor project_experts(const block *k, hp_tensor x, hp_tensor index, const char *name,
+                                 int64_t n, int64_t width, const char *alias, int64_t row,
+                                 int64_t rows) {
   model_build *b = k->b;
   place experts = place_in(k->at, "experts"), each = place_in(experts, "*");
   place param = place_in(place_in(each, name), "weight");
@@ -139,15 +140,16 @@ hp_tensor moe_layer(model_build *b, int layer, hp_tensor x, moe_route how, const
              .at = layer_place(layer, n->block),
              .usual = layer_place(layer, moe_names_usual.block)};
   int64_t h = b->c->hidden, f = c->ffn;
-  routing r = route(&k, x, how);
+  routing r = route_tokens(&k, x, how);
   x = build_annotated(b, layer, "moe_in", hp_cast(b->g, x, b->compute));
   r.index = build_annotated(b, layer, "moe_ids", r.index);
   r.weight = build_annotated(b, layer, "moe_weight", r.weight);
-  hp_tensor gate = project(&k, x, r.index, n->gate, f, h, "gate_up_proj", 0, 2 * f);
-  hp_tensor up = project(&k, x, r.index, n->up, f, h, "gate_up_proj", f, 2 * f);
+  hp_tensor gate = project_experts(&k, x, r.index, n->gate, f, h, "gate_up_proj", 0, 2 * f);
+  hp_tensor up = project_experts(&k, x, r.index, n->up, f, h, "gate_up_proj", f, 2 * f);
   hp_at(b->g, k.at.text);
   gate = hp_map(b->g, b->c->activation, gate, HP_NONE, HP_NONE);
-  hp_tensor y = project(&k, hp_mul(b->g, gate, up), r.index, n->down, h, f, "down_proj", 0, h);
+  hp_tensor y =
+      project_experts(&k, hp_mul(b->g, gate, up), r.index, n->down, h, f, "down_proj", 0, h);
   hp_at(b->g, k.at.text);
   hp_tensor weight = hp_reshape(b->g, r.weight, (hp_shape){4, {b->B, b->T, c->per_token, 1}});
   y = hp_mul(b->g, hp_cast(b->g, y, HP_F32), weight);

@@ -1,16 +1,16 @@
 /* Qwen3-MoE: qwen3 with experts in some layers, which their weights choose by softmax. */
 #include "model/moe_layer.h"
 
-static hp_tensor experts_or_mlp(model_build *b, int layer, hp_tensor x) {
+static hp_tensor build_experts_or_mlp(model_build *b, int layer, hp_tensor x) {
   return b->c->moe.layer[layer] ? moe_layer(b, layer, x, ROUTE_SOFTMAX, &moe_names_usual)
                                 : decoder_mlp(b, layer, x);
 }
 
-static hp_tensor hidden(model_build *b) {
-  return decoder_hidden(b, decoder_attention, experts_or_mlp);
+static hp_tensor build_hidden(model_build *b) {
+  return decoder_hidden(b, decoder_attention, build_experts_or_mlp);
 }
 
-static double params(const model_config *c) {
+static double count_params(const model_config *c) {
   return decoder_frame_params(c) + (double)c->layers * decoder_attention_params(c) + moe_params(c);
 }
 
@@ -29,7 +29,7 @@ static hp_status read_layers(const tree_node *root, model_config *c) {
   return HP_OK;
 }
 
-static hp_status read(const tree_node *root, model_config *c) {
+static hp_status read_config(const tree_node *root, model_config *c) {
   c->qk_norm = true;
   HP_TRY(tree_opt_bool(root, "attention_bias", false, &c->qkv_bias));
   c->o_bias = c->qkv_bias;
@@ -50,9 +50,9 @@ const model_family family_qwen3_moe =
      .absent = {.kv_heads = 4, .positions = 32768, .window = 4096, .bos = -1, .eos = -1},
      .window = WINDOW_IF_USED,
      .balances = true,
-     .read = read,
-     .hidden = hidden,
+     .read = read_config,
+     .hidden = build_hidden,
      .head_name = "lm_head.weight",
      .embedding_name = "model.embed_tokens.weight",
-     .params = params,
+     .params = count_params,
      .cuts = decoder_cuts};

@@ -9,12 +9,12 @@
 static const double pi = 3.14159265358979323846;
 
 /* Dim at which a turn takes `turns` rotations over the original length. */
-static double yarn_dim(const rope_config *r, double dims, double turns) {
+static double find_yarn_dim(const rope_config *r, double dims, double turns) {
   return dims * log(r->original_length / (turns * 2 * pi)) / (2 * log(r->theta));
 }
 
-static double yarn_frequency(const rope_config *r, double dims, double i, double plain) {
-  double low = yarn_dim(r, dims, r->beta_fast), high = yarn_dim(r, dims, r->beta_slow);
+static double compute_yarn_frequency(const rope_config *r, double dims, double i, double plain) {
+  double low = find_yarn_dim(r, dims, r->beta_fast), high = find_yarn_dim(r, dims, r->beta_slow);
   if (r->truncate) {
     low = floor(low);
     high = ceil(high);
@@ -28,7 +28,7 @@ static double yarn_frequency(const rope_config *r, double dims, double i, double
   return plain / r->factor * ramp + plain * (1 - ramp);
 }
 
-static double llama3_frequency(const rope_config *r, double plain) {
+static double compute_llama3_frequency(const rope_config *r, double plain) {
   double wave = 2 * pi / plain;
   if (wave > r->original_length / r->low_freq) return plain / r->factor;
   if (wave < r->original_length / r->high_freq) return plain;
@@ -37,7 +37,7 @@ static double llama3_frequency(const rope_config *r, double plain) {
 }
 
 /* Radians per position of pair i, for a sequence of `length`. */
-static double frequency(const model_config *c, double dims, double i, double length) {
+static double compute_frequency(const model_config *c, double dims, double i, double length) {
   const rope_config *r = &c->rope;
   double theta = r->theta;
   if (r->kind == ROPE_DYNAMIC && dims > 2) {
@@ -47,8 +47,8 @@ static double frequency(const model_config *c, double dims, double i, double len
   double plain = pow(theta, -2 * i / dims);
   switch (r->kind) {
   case ROPE_LINEAR: return plain / r->factor;
-  case ROPE_LLAMA3: return llama3_frequency(r, plain);
-  case ROPE_YARN: return yarn_frequency(r, dims, i, plain);
+  case ROPE_LLAMA3: return compute_llama3_frequency(r, plain);
+  case ROPE_YARN: return compute_yarn_frequency(r, dims, i, plain);
   case ROPE_LONGROPE: return plain / r->stretch[length > r->original_length][(int64_t)i];
   case ROPE_DEFAULT:
   case ROPE_DYNAMIC: break;
@@ -60,7 +60,7 @@ double rope_mscale(double factor, double mscale) {
   return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
 }
 
-static double amplitude(const rope_config *r) {
+static double compute_amplitude(const rope_config *r) {
   if (r->kind != ROPE_YARN && r->kind != ROPE_LONGROPE) return 1;
   if (r->attention_factor != 0) return r->attention_factor;
   if (r->kind == ROPE_LONGROPE)
@@ -79,12 +79,12 @@ bool rope_depends_on_length(const rope_config *r) {
 void rope_table(const model_config *c, int64_t rows, int64_t length, float *cos_out,
                 float *sin_out) {
   int64_t dims = c->rope.dims, half = dims / 2;
-  double a = amplitude(&c->rope);
+  double a = compute_amplitude(&c->rope);
   for (int64_t i = 0; i < half; i++) {
-    double turn = frequency(c, (double)dims, (double)i, (double)length);
+    double turn = compute_frequency(c, (double)dims, (double)i, (double)length);
     for (int64_t p = 0; p < rows; p++) {
       if (p >= length && rope_depends_on_length(&c->rope))
-        turn = frequency(c, (double)dims, (double)i, (double)(p + 1));
+        turn = compute_frequency(c, (double)dims, (double)i, (double)(p + 1));
       cos_out[p * half + i] = (float)(a * cos((double)p * turn));
       sin_out[p * half + i] = (float)(a * sin((double)p * turn));
     }

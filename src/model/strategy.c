@@ -22,7 +22,7 @@ enum { DEGREES = sizeof degrees / sizeof *degrees };
 static const char *const words[] = {"dp", "tp", "tp_y", "cp", "ep", "etp", "zero", "sp"};
 enum { WORDS = sizeof words / sizeof *words };
 
-static hp_status bad_word(const char *text, const char *key) {
+static hp_status refuse_word(const char *text, const char *key) {
   if (!strcmp(key, "pp"))
     HP_FAIL(HP_ERR_UNSUPPORTED,
             "strategy \"%s\": pp is not built; dp, cp, tp, tp_y, ep, etp, zero and sp are", text);
@@ -58,7 +58,7 @@ static hp_status read_number(const char *text, const char *word, const char *val
 static hp_status check_word(const char *text, const char *key, unsigned *seen) {
   int w = 0;
   while (w < WORDS && strcmp(key, words[w])) w++;
-  if (w == WORDS) return bad_word(text, key);
+  if (w == WORDS) return refuse_word(text, key);
   if (*seen >> w & 1) HP_FAIL(HP_ERR_ARG, "strategy \"%s\": \"%s\" stands twice", text, key);
   *seen |= 1u << w;
   return HP_OK;
@@ -108,7 +108,7 @@ static hp_status read_words(const char *text, strategy *s) {
   return HP_OK;
 }
 
-static int64_t common_divisor(int64_t a, int64_t b) {
+static int64_t find_common_divisor(int64_t a, int64_t b) {
   while (b) {
     int64_t r = a % b;
     a = b;
@@ -151,7 +151,7 @@ hp_status strategy_parse(const char *text, int64_t devices, strategy *out) {
   text = text ? text : "";
   HP_TRY(check_product(text, &s, 0));
   int64_t experts = s.ep * s.etp;
-  s.dp *= experts / common_divisor(experts, strategy_devices(&s));
+  s.dp *= experts / find_common_divisor(experts, strategy_devices(&s));
   HP_TRY(check_product(text, &s, devices));
   if (s.zero_dp && s.dp % s.zero_dp)
     HP_FAIL(HP_ERR_ARG, "strategy \"%s\": dp=%lld is not divided by zero's %lld", text,

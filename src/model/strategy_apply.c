@@ -24,13 +24,13 @@ typedef struct {
 /* --- layouts from letters --------------------------------------------------------------------- */
 
 /* Without words for experts, tensor parallelism cuts within them too. */
-static bool cuts_within_experts(const applying *a, const strategy_axis *x) {
+static bool does_cut_within_experts(const applying *a, const strategy_axis *x) {
   if (a->s->ep > 1 || a->s->etp > 1) return x->expert == EXPERT_ETP;
   return x->base == BASE_TP || x->base == BASE_TP_Y;
 }
 
-static bool serves(const applying *all, const strategy_axis *a, char letter) {
-  bool expert = a->expert == EXPERT_EP || cuts_within_experts(all, a);
+static bool does_serve(const applying *all, const strategy_axis *a, char letter) {
+  bool expert = a->expert == EXPERT_EP || does_cut_within_experts(all, a);
   bool is_dp = a->base == BASE_DP || a->base == BASE_REPLICAS;
   switch (letter) {
   case 'D': return is_dp;
@@ -41,7 +41,7 @@ static bool serves(const applying *all, const strategy_axis *a, char letter) {
   case 'S': return a->base == BASE_TP && (all->s->sp || all->s->tp_y > 1);
   case 'Y': return a->base == BASE_TP_Y;
   case 'E': return a->expert == EXPERT_EP;
-  case 'F': return cuts_within_experts(all, a);
+  case 'F': return does_cut_within_experts(all, a);
   case 'd': return is_dp && !expert;
   case 'c': return (a->base == BASE_RING || a->base == BASE_ULYSSES) && !expert;
   case 'x': return a->base == BASE_TP && !expert;
@@ -55,17 +55,17 @@ static void put_entry(const applying *a, const char *letters, size_t n, str *out
   int found = 0;
   for (size_t k = 0; k < n; k++)
     for (int i = 0; i < a->axes; i++)
-      if (serves(a, &a->axis[i], letters[k]))
+      if (does_serve(a, &a->axis[i], letters[k]))
         str_printf(out, "%s%s", found++ ? "," : "(", a->axis[i].name);
   str_add(out, found ? ")" : "None");
 }
 
 /* Devices that an entry cuts for. */
-static int64_t parts_of(const applying *a, const char *letters, size_t n) {
+static int64_t count_shards(const applying *a, const char *letters, size_t n) {
   int64_t parts = 1;
   for (size_t k = 0; k < n; k++)
     for (int i = 0; i < a->axes; i++)
-      if (serves(a, &a->axis[i], letters[k])) parts *= a->axis[i].size;
+      if (does_serve(a, &a->axis[i], letters[k])) parts *= a->axis[i].size;
   return parts;
 }
 
@@ -74,13 +74,13 @@ typedef struct {
   const char *name, *letters;
 } annotation_layout;
 
-static hp_status declare(const applying *a, const annotation_layout *mark) {
+static hp_status declare_annotation(const applying *a, const annotation_layout *mark) {
   bool few = false;
   str entries = {0};
   str_add(&entries, "(");
   for (const char *at = mark->letters; *at;) {
     size_t n = strcspn(at, ",");
-    if (at[n - 1] == '?') few = parts_of(a, at, n) > a->m->c.kv_heads;
+    if (at[n - 1] == '?') few = count_shards(a, at, n) > a->m->c.kv_heads;
     put_entry(a, at, n, &entries);
     at += n;
     if (*at) str_add(&entries, ","), at++;
@@ -93,7 +93,7 @@ static hp_status declare(const applying *a, const annotation_layout *mark) {
 }
 
 static hp_status declare_all(const applying *a, const annotation_layout *marks) {
-  for (; marks->name; marks++) HP_TRY(declare(a, marks));
+  for (; marks->name; marks++) HP_TRY(declare_annotation(a, marks));
   return HP_OK;
 }
 
@@ -112,14 +112,14 @@ static const tensor_cut *cut_of(const model_family *f, const model_param *p) {
 
 /* What cuts dim d of a param: the family's dim by tp and the other one of a matrix by tp_y; of
  * experts [E,n,k] the first by ep, the family's by etp. */
-static char letter_of(const tensor_cut *c, const model_param *p, int d) {
+static char find_letter(const tensor_cut *c, const model_param *p, int d) {
   if (p->shape.rank == 3) return d == 0 ? 'E' : c && c->dim == d ? 'F' : '-';
   return !c ? '-' : c->dim == d ? 'X' : 'Y';
 }
 
 /* What a device has of a dim that is cut in whole units, the last ones less.  Heads of queries go
  * with their heads of keys, as long as every device can have one of these. */
-static int64_t part_of(const model_config *m, cut_unit unit, int64_t size, int64_t parts) {
+static int64_t find_shard_size(const model_config *m, cut_unit unit, int64_t size, int64_t parts) {
   bool groups = m->kv_heads >= parts;
   int64_t units = size;
   if (unit == CUT_HEADS) units = groups ? m->kv_heads : m->heads;
@@ -127,8 +127,8 @@ static int64_t part_of(const model_config *m, cut_unit unit, int64_t size, int64
   return (units + parts - 1) / parts * (size / units);
 }
 
-static bool shares_rows(const applying *a, const strategy_axis *x) {
-  return serves(a, x, 'D') || serves(a, x, 'C');
+static bool does_share_rows(const applying *a, const strategy_axis *x) {
+  return does_serve(a, x, 'D') || does_serve(a, x, 'C');
 }
 
 /* What is done with the axes that share the rows, dp and cp: nothing; they cut the tensor too, each
@@ -137,19 +137,19 @@ typedef enum { ROWS_ALIKE, ROWS_CUT, ROWS_PARTIAL } row_axes;
 
 /* The entry of dim d: the axes that the family's cut or the experts' gives it, then those that
  * share the rows, as far as they divide a part. */
-static void param_entry(const applying *a, const model_param *p, int d, bool cut_rows,
-                        bool taken[STRATEGY_AXES], str *out) {
+static void make_param_entry(const applying *a, const model_param *p, int d, bool cut_rows,
+                             bool taken[STRATEGY_AXES], str *out) {
   const tensor_cut *c = cut_of(a->m->c.family, p);
-  char by = letter_of(c, p, d);
-  int64_t size = p->shape.dim[d], parts = parts_of(a, &by, 1);
-  int64_t left = part_of(&a->m->c, c && c->dim == d ? c->unit : CUT_ELEMENTS, size, parts);
+  char by = find_letter(c, p, d);
+  int64_t size = p->shape.dim[d], parts = count_shards(a, &by, 1);
+  int64_t left = find_shard_size(&a->m->c, c && c->dim == d ? c->unit : CUT_ELEMENTS, size, parts);
   bool uneven = left * parts != size;
   int found = 0;
   for (int pass = 0; pass <= cut_rows; pass++)
     for (int i = 0; i < a->axes; i++) {
       const strategy_axis *x = &a->axis[i];
-      bool rows = shares_rows(a, x) && x->base != BASE_REPLICAS && left % x->size == 0;
-      if (taken[i] || !(pass ? rows : serves(a, x, by))) continue;
+      bool rows = does_share_rows(a, x) && x->base != BASE_REPLICAS && left % x->size == 0;
+      if (taken[i] || !(pass ? rows : does_serve(a, x, by))) continue;
       taken[i] = true;
       if (pass) left /= x->size;
       str_printf(out, "%s%s", found++ ? "," : "(", x->name);
@@ -165,11 +165,12 @@ static hp_status declare_as(const applying *a, const model_param *p, const char 
   str_add(&entries, "(");
   for (int d = 0; d < p->shape.rank; d++) {
     if (d) str_add(&entries, ",");
-    param_entry(a, p, d, rows == ROWS_CUT, taken, &entries);
+    make_param_entry(a, p, d, rows == ROWS_CUT, taken, &entries);
   }
   str_add(&entries, ")");
   for (int i = 0; rows == ROWS_PARTIAL && i < a->axes; i++)
-    if (!taken[i] && shares_rows(a, &a->axis[i])) str_printf(&entries, "+sum:%s", a->axis[i].name);
+    if (!taken[i] && does_share_rows(a, &a->axis[i]))
+      str_printf(&entries, "+sum:%s", a->axis[i].name);
   hp_status st = str_status(&entries);
   if (!st) st = hp_device_layout(a->d, name, entries.at, false);
   str_free(&entries);

@@ -19,7 +19,7 @@ static void tell_words(const strategy *s, const lm *m) {
 }
 
 /* The largest degree up to `parts` that divides. */
-static int64_t even_degree(int64_t units, int64_t parts) {
+static int64_t find_even_degree(int64_t units, int64_t parts) {
   int64_t n = parts < units ? parts : units;
   while (n > 1 && units % n) n--;
   return n;
@@ -30,7 +30,7 @@ typedef struct {
   double padded;       /* share of what all of them compute */
 } uneven;
 
-static uneven cut(int64_t units, int64_t parts) {
+static uneven count_idle(int64_t units, int64_t parts) {
   int64_t each = (units + parts - 1) / parts;
   return (uneven){.each = each,
                   .empty = parts - (units + each - 1) / each,
@@ -40,7 +40,7 @@ static uneven cut(int64_t units, int64_t parts) {
 /* A degree that shares the units evenly, as advice: below `parts`, or the next above where only one
  * device would. */
 static void add_advice(int64_t units, int64_t parts, char *out, size_t n) {
-  int64_t below = even_degree(units, parts), above = parts;
+  int64_t below = find_even_degree(units, parts), above = parts;
   while (above < units && units % above) above++;
   if (above > units || above > 8 * parts) above = 0;
   if (below > 1) snprintf(out, n, "; %lld devices would share them evenly", (long long)below);
@@ -52,7 +52,7 @@ static void add_advice(int64_t units, int64_t parts, char *out, size_t n) {
 static void tell_units(const char *what, const char *by, int64_t units, int64_t parts) {
   char empty[64] = "", advice[64] = "";
   if (parts < 2 || units < 1) return;
-  uneven u = cut(units, parts);
+  uneven u = count_idle(units, parts);
   if (u.padded < 0.01) return;
   if (u.empty)
     snprintf(empty, sizeof empty, "%lld of %lld %s none and ", (long long)u.empty, (long long)parts,
@@ -63,7 +63,7 @@ static void tell_units(const char *what, const char *by, int64_t units, int64_t 
 }
 
 /* Devices that share the heads of attention; by: the words that say so. */
-static int64_t head_parts(const strategy *s, const char **by) {
+static int64_t count_head_shards(const strategy *s, const char **by) {
   strategy_axis axis[STRATEGY_AXES];
   bool ulysses = s->mode == CP_ULYSSES || s->mode == CP_HYBRID;
   int n = strategy_axes(s, axis);
@@ -80,7 +80,7 @@ void strategy_tell_idle(const strategy *s, const lm *m) {
   const model_config *c = &m->c;
   bool cuts_experts = s->ep > 1 || s->etp > 1;
   const char *by;
-  int64_t parts = head_parts(s, &by);
+  int64_t parts = count_head_shards(s, &by);
   tell_words(s, m);
   /* heads of queries go with their heads of keys, as long as every device can have one of these */
   if (c->kv_heads >= parts) tell_units("heads of keys and values", by, c->kv_heads, parts);
@@ -98,7 +98,7 @@ void strategy_tell_tokens(const strategy *s, int64_t tokens) {
 
 void strategy_tell_rows(const strategy *s, int64_t rows, int64_t tokens) {
   int64_t all = strategy_devices(s);
-  uneven u = cut(rows < 1 ? 1 : rows, s->dp);
+  uneven u = count_idle(rows < 1 ? 1 : rows, s->dp);
   if (s->dp > 1 && u.empty)
     log_warn("strategy: %lld of %lld devices %s no rows: %lld sequence%s at a time for dp=%lld; "
              "give %lld at a time, or share each by tp or cp",

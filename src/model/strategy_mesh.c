@@ -9,7 +9,7 @@ static const char *const base_names[BASES] = {"replicas", "dp", "cp", "cp_heads"
 static const char *const expert_names[EXPERT_PARTS] = {"", "_ep", "_etp"};
 
 /* The ring and the heads of a hybrid: heads by the largest divisor up to the root of the degree. */
-static int64_t hybrid_heads(int64_t cp) {
+static int64_t choose_hybrid_heads(int64_t cp) {
   int64_t best = 1;
   for (int64_t n = 1; n * n <= cp; n++)
     if (cp % n == 0) best = n;
@@ -17,7 +17,7 @@ static int64_t hybrid_heads(int64_t cp) {
 }
 
 /* Moves as much of the degree `want` as divides from the size to the part. */
-static void take(int64_t *size, int64_t *want, int64_t *part) {
+static void take_degree(int64_t *size, int64_t *want, int64_t *part) {
   for (int64_t p = 2; p <= *want; p++)
     while (*want % p == 0 && *size % p == 0) {
       *want /= p;
@@ -27,10 +27,12 @@ static void take(int64_t *size, int64_t *want, int64_t *part) {
 }
 
 /* Sizes by base and what they serve: etp takes of the innermost axes, ep of the outermost. */
-static void divide(const strategy *s, int64_t size[BASES][EXPERT_PARTS]) {
+static void divide_degrees(const strategy *s, int64_t size[BASES][EXPERT_PARTS]) {
   static const axis_base inner_first[] = {BASE_TP,   BASE_TP_Y, BASE_ULYSSES,
                                           BASE_RING, BASE_DP,   BASE_REPLICAS};
-  int64_t heads = s->mode == CP_ULYSSES ? s->cp : s->mode == CP_HYBRID ? hybrid_heads(s->cp) : 1;
+  int64_t heads = s->mode == CP_ULYSSES  ? s->cp
+                  : s->mode == CP_HYBRID ? choose_hybrid_heads(s->cp)
+                                         : 1;
   int64_t ep = s->ep, etp = s->etp;
   int64_t dp = s->zero_dp ? s->zero_dp : s->dp;
   const int64_t whole[BASES] = {s->dp / dp, dp, s->cp / heads, heads, s->tp_y, s->tp};
@@ -40,15 +42,15 @@ static void divide(const strategy *s, int64_t size[BASES][EXPERT_PARTS]) {
   }
   for (int i = 0; i < BASES; i++) {
     int64_t *of = size[inner_first[i]];
-    take(&of[EXPERT_NONE], &etp, &of[EXPERT_ETP]);
+    take_degree(&of[EXPERT_NONE], &etp, &of[EXPERT_ETP]);
   }
-  for (int b = 0; b < BASES; b++) take(&size[b][EXPERT_NONE], &ep, &size[b][EXPERT_EP]);
+  for (int b = 0; b < BASES; b++) take_degree(&size[b][EXPERT_NONE], &ep, &size[b][EXPERT_EP]);
 }
 
 int strategy_axes(const strategy *s, strategy_axis out[STRATEGY_AXES]) {
   int64_t size[BASES][EXPERT_PARTS];
   int n = 0;
-  divide(s, size);
+  divide_degrees(s, size);
   for (int b = 0; b < BASES; b++) {
     const char *base = b == BASE_ULYSSES && s->mode == CP_ULYSSES ? "cp" : base_names[b];
     bool alone = true;

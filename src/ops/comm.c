@@ -12,7 +12,7 @@ static hp_status read_dim(infer_ctx *c, const char *key, int64_t *dim, int64_t *
   return HP_OK;
 }
 
-static hp_status cut(infer_ctx *c, int64_t dim, int64_t n) {
+static hp_status cut_dim(infer_ctx *c, int64_t dim, int64_t n) {
   if (c->out[0].dim[dim] % n)
     return ops_fail(c, "dim %lld of %s is not divided by %lld", (long long)dim, ops_type(c, 0),
                     (long long)n);
@@ -20,7 +20,7 @@ static hp_status cut(infer_ctx *c, int64_t dim, int64_t n) {
   return HP_OK;
 }
 
-static hp_status join(infer_ctx *c, int64_t dim, int64_t n) {
+static hp_status join_dim(infer_ctx *c, int64_t dim, int64_t n) {
   if (__builtin_mul_overflow(c->out[0].dim[dim], n, &c->out[0].dim[dim]))
     return ops_fail(c, "the result is too long");
   return HP_OK;
@@ -30,7 +30,7 @@ hp_status infer_part(infer_ctx *c) {
   int64_t dim, n;
   HP_TRY(read_dim(c, "dim", &dim, &n));
   HP_TRY(infer_same(c));
-  return cut(c, dim, n);
+  return cut_dim(c, dim, n);
 }
 
 hp_status infer_locate(infer_ctx *c) {
@@ -62,7 +62,7 @@ hp_status infer_gather(infer_ctx *c) {
   int64_t dim, n;
   HP_TRY(read_dim(c, "dim", &dim, &n));
   HP_TRY(infer_same(c));
-  return join(c, dim, n);
+  return join_dim(c, dim, n);
 }
 
 hp_status infer_exchange(infer_ctx *c) {
@@ -71,6 +71,6 @@ hp_status infer_exchange(infer_ctx *c) {
   HP_TRY(read_dim(c, "to", &to, &n));
   if (dim == to) return ops_fail(c, "dim %lld is joined and cut", (long long)dim);
   HP_TRY(infer_same(c));
-  HP_TRY(join(c, dim, n));
-  return cut(c, to, n);
+  HP_TRY(join_dim(c, dim, n));
+  return cut_dim(c, to, n);
 }

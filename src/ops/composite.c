@@ -13,16 +13,16 @@ typedef struct {
 
 #define TO (s->r.to)
 
-static val bin(site *s, int op, val a, val b) { return ops_binary(TO, op, a, b); }
+static val add_binary(site *s, int op, val a, val b) { return ops_binary(TO, op, a, b); }
 
 /* By powers of 2, which are quicker, and one division a row. */
 static void softmax(site *s) {
   int t = graph_value(TO, s->in[0])->dtype;
   val x = ops_cast(TO, s->in[0], HP_F32);
-  val d = ops_scale(TO, bin(s, OP_SUB, x, ops_max_last(TO, x)), 1.4426950408889634);
+  val d = ops_scale(TO, add_binary(s, OP_SUB, x, ops_max_last(TO, x)), 1.4426950408889634);
   val e = ops_unary(TO, OP_EXP2, d);
   val share = ops_unary(TO, OP_RECIP, ops_sum_last(TO, e));
-  s->out[0] = ops_cast(TO, bin(s, OP_MUL, e, share), (hp_dtype)t);
+  s->out[0] = ops_cast(TO, add_binary(s, OP_MUL, e, share), (hp_dtype)t);
 }
 
 static val mean_last(site *s, val x) {
@@ -33,23 +33,23 @@ static val mean_last(site *s, val x) {
 }
 
 /* x / sqrt(mean(x^2) + eps) */
-static val normalized(site *s, val x) {
+static val add_normalized(site *s, val x) {
   val eps = ops_const(TO, HP_F32, attr_float(s->r.from, s->n, "eps"));
   val ms = mean_last(s, ops_unary(TO, OP_SQUARE, x));
-  return bin(s, OP_MUL, x, ops_unary(TO, OP_RSQRT, bin(s, OP_ADD, ms, eps)));
+  return add_binary(s, OP_MUL, x, ops_unary(TO, OP_RSQRT, add_binary(s, OP_ADD, ms, eps)));
 }
 
 static void rms_norm(site *s) {
   int t = graph_value(TO, s->in[0])->dtype;
   val x = ops_cast(TO, s->in[0], HP_F32);
-  s->out[0] = ops_cast(TO, bin(s, OP_MUL, normalized(s, x), s->in[1]), (hp_dtype)t);
+  s->out[0] = ops_cast(TO, add_binary(s, OP_MUL, add_normalized(s, x), s->in[1]), (hp_dtype)t);
 }
 
 static void layer_norm(site *s) {
   int t = graph_value(TO, s->in[0])->dtype;
   val x = ops_cast(TO, s->in[0], HP_F32);
-  val n = normalized(s, bin(s, OP_SUB, x, mean_last(s, x)));
-  val y = bin(s, OP_ADD, bin(s, OP_MUL, n, s->in[1]), s->in[2]);
+  val n = add_normalized(s, add_binary(s, OP_SUB, x, mean_last(s, x)));
+  val y = add_binary(s, OP_ADD, add_binary(s, OP_MUL, n, s->in[1]), s->in[2]);
   s->out[0] = ops_cast(TO, y, (hp_dtype)t);
 }
 
@@ -59,7 +59,7 @@ static void dropout(site *s) {
   double p = attr_float(s->r.from, s->n, "p");
   int64_t stream = attr_int(s->r.from, s->n, "stream");
   val u = ops_random(TO, OP_UNIFORM, s->in[1], stream, HP_F32, x.dim, x.rank);
-  val keep = bin(s, OP_GE, u, ops_const(TO, HP_F32, p));
+  val keep = add_binary(s, OP_GE, u, ops_const(TO, HP_F32, p));
   val y = ops_scale(TO, ops_cast(TO, s->in[0], HP_F32), 1 / (1 - p));
   val zero = ops_const(TO, HP_F32, 0);
   s->out[0] = ops_cast(TO, ops_select(TO, keep, y, zero), (hp_dtype)x.dtype);
@@ -72,19 +72,19 @@ static void adamw(site *s) {
   double eps = attr_float(s->r.from, s->n, "eps"), decay = attr_float(s->r.from, s->n, "decay");
   val p = s->in[0], m = s->in[2], v = s->in[3];
   val scale = s->in[4], lr = s->in[5], step = s->in[6], sqrt_bc2 = s->in[7];
-  val g = bin(s, OP_MUL, s->in[1], scale);
+  val g = add_binary(s, OP_MUL, s->in[1], scale);
   val more = ops_scale(TO, g, 1 - b1);
-  val m1 = bin(s, OP_ADD, ops_scale(TO, m, b1), more);
+  val m1 = add_binary(s, OP_ADD, ops_scale(TO, m, b1), more);
   more = ops_scale(TO, ops_unary(TO, OP_SQUARE, g), 1 - b2);
-  val v1 = bin(s, OP_ADD, ops_scale(TO, v, b2), more);
-  val root = bin(s, OP_DIV, ops_unary(TO, OP_SQRT, v1), sqrt_bc2);
-  val denominator = bin(s, OP_ADD, root, ops_const(TO, HP_F32, eps));
-  val update = bin(s, OP_MUL, step, bin(s, OP_DIV, m1, denominator));
+  val v1 = add_binary(s, OP_ADD, ops_scale(TO, v, b2), more);
+  val root = add_binary(s, OP_DIV, ops_unary(TO, OP_SQRT, v1), sqrt_bc2);
+  val denominator = add_binary(s, OP_ADD, root, ops_const(TO, HP_F32, eps));
+  val update = add_binary(s, OP_MUL, step, add_binary(s, OP_DIV, m1, denominator));
   if (decay != 0) {
     val lost = ops_scale(TO, lr, decay);
-    p = bin(s, OP_MUL, p, bin(s, OP_SUB, ops_const(TO, HP_F32, 1), lost));
+    p = add_binary(s, OP_MUL, p, add_binary(s, OP_SUB, ops_const(TO, HP_F32, 1), lost));
   }
-  s->out[0] = bin(s, OP_SUB, p, update);
+  s->out[0] = add_binary(s, OP_SUB, p, update);
   s->out[1] = m1;
   s->out[2] = v1;
 }
@@ -93,11 +93,11 @@ static void adamw(site *s) {
 static void sgd(site *s) {
   double momentum = attr_float(s->r.from, s->n, "momentum");
   double decay = attr_float(s->r.from, s->n, "decay");
-  val d = bin(s, OP_MUL, s->in[1], s->in[3]);
-  if (decay != 0) d = bin(s, OP_ADD, d, ops_scale(TO, s->in[0], decay));
+  val d = add_binary(s, OP_MUL, s->in[1], s->in[3]);
+  if (decay != 0) d = add_binary(s, OP_ADD, d, ops_scale(TO, s->in[0], decay));
   s->out[1] = s->in[2];
-  if (momentum != 0) s->out[1] = d = bin(s, OP_ADD, ops_scale(TO, s->in[2], momentum), d);
-  s->out[0] = bin(s, OP_SUB, s->in[0], bin(s, OP_MUL, s->in[4], d));
+  if (momentum != 0) s->out[1] = d = add_binary(s, OP_ADD, ops_scale(TO, s->in[2], momentum), d);
+  s->out[0] = add_binary(s, OP_SUB, s->in[0], add_binary(s, OP_MUL, s->in[4], d));
 }
 
 /* Other reductions than over the last dim or over all but the last: bring the reduced dims to

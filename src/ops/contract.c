@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static hp_shape shape_of(const ir_value *v) {
+static hp_shape get_shape(const ir_value *v) {
   hp_shape s = {.rank = v->rank};
   memcpy(s.dim, v->dim, sizeof s.dim);
   return s;
@@ -16,7 +16,7 @@ static bool can_multiply(const ir_value *a, const ir_value *b) {
 }
 
 /* The type of the product of operand 0 with operand k. */
-static hp_status product_type(infer_ctx *c, int k, ir_value *result) {
+static hp_status infer_product_type(infer_ctx *c, int k, ir_value *result) {
   const char *text = attr_str(c->g, &c->node, "eq");
   int out = (int)attr_int(c->g, &c->node, "dtype");
   const ir_value *a = graph_value(c->g, c->in[0]), *b = graph_value(c->g, c->in[k]);
@@ -25,7 +25,7 @@ static hp_status product_type(infer_ctx *c, int k, ir_value *result) {
   if (!can_multiply(a, b) || !dtype_is_float(out))
     return ops_fail(c, "%s is %s, %s is %s; two of one float dtype, or f32 and bf16, were expected",
                     ops_operand(c, 0), ops_type(c, 0), ops_operand(c, k), ops_type(c, k));
-  hp_shape sa = shape_of(a), sb = shape_of(b), so;
+  hp_shape sa = get_shape(a), sb = get_shape(b), so;
   if (einsum_out_shape(&eq, &sa, &sb, &so)) {
     const char *why = err_message();
     char copy[512];
@@ -41,12 +41,12 @@ static hp_status product_type(infer_ctx *c, int k, ir_value *result) {
 }
 
 hp_status infer_einsum(infer_ctx *c) {
-  HP_TRY(product_type(c, 1, &c->out[0]));
+  HP_TRY(infer_product_type(c, 1, &c->out[0]));
   return c->node.n_in == 3 ? ops_check_start(c) : HP_OK;
 }
 
 hp_status infer_einsums(infer_ctx *c) {
-  for (int k = 1; k < c->node.n_in; k++) HP_TRY(product_type(c, k, &c->out[k - 1]));
+  for (int k = 1; k < c->node.n_in; k++) HP_TRY(infer_product_type(c, k, &c->out[k - 1]));
   return HP_OK;
 }
 
@@ -82,11 +82,11 @@ void grad_einsum(grad_ctx *c) {
 }
 
 /* Flops of the product of operand 0 with operand k. */
-static double product_flops(const hp_graph *g, const ir_node *n, int k) {
+static double count_product_flops(const hp_graph *g, const ir_node *n, int k) {
   const val *in = graph_in(g, n);
   einsum_eq eq;
   einsum_sizes sizes;
-  hp_shape a = shape_of(graph_value(g, in[0])), b = shape_of(graph_value(g, in[k]));
+  hp_shape a = get_shape(graph_value(g, in[0])), b = get_shape(graph_value(g, in[k]));
   if (einsum_parse(attr_str(g, n, "eq"), &eq) || einsum_bind(&eq, &a, &b, &sizes)) {
     err_clear();
     return 0;
@@ -98,12 +98,12 @@ static double product_flops(const hp_graph *g, const ir_node *n, int k) {
 
 op_cost cost_einsum(const hp_graph *g, const ir_node *n) {
   op_cost k = cost_copy(g, n);
-  k.flops = product_flops(g, n, 1);
+  k.flops = count_product_flops(g, n, 1);
   return k;
 }
 
 op_cost cost_einsums(const hp_graph *g, const ir_node *n) {
   op_cost cost = cost_copy(g, n);
-  for (int k = 1; k < n->n_in; k++) cost.flops += product_flops(g, n, k);
+  for (int k = 1; k < n->n_in; k++) cost.flops += count_product_flops(g, n, k);
   return cost;
 }

@@ -46,7 +46,7 @@ static hp_status read_image(infer_ctx *c, int i, window *w) {
 
 /* How often the window fits along each spatial dim of `x`, the name of an operand or of what is
  * given.  An empty image is refused, as in PyTorch, whatever its padding. */
-static hp_status fit(infer_ctx *c, const window *w, const char *x, int64_t *result) {
+static hp_status count_windows(infer_ctx *c, const window *w, const char *x, int64_t *result) {
   double padded = 1;
   for (int d = 0; d < w->dims; d++) {
     if (w->size[d] == 0)
@@ -131,7 +131,7 @@ hp_status infer_conv(infer_ctx *c) {
                     (long long)groups, (long long)(x->dim[1] / groups));
   HP_TRY(read_window(c, &win));
   HP_TRY(read_kernel(c, &win));
-  HP_TRY(fit(c, &win, ops_operand(c, 0), result));
+  HP_TRY(count_windows(c, &win, ops_operand(c, 0), result));
   set_out(c, (hp_dtype)x->dtype, x->dim[0], w->dim[0], result, win.dims);
   return HP_OK;
 }
@@ -140,7 +140,7 @@ hp_status infer_conv(infer_ctx *c) {
 static hp_status want_result(infer_ctx *c, int i, const window *w) {
   const ir_value *dy = graph_value(c->g, c->in[i]);
   int64_t result[SPATIAL_MAX];
-  HP_TRY(fit(c, w, "x", result));
+  HP_TRY(count_windows(c, w, "x", result));
   for (int d = 0; d < w->dims; d++)
     if (dy->dim[2 + d] != result[d])
       return ops_fail(c, "dy is %s; %lld along spatial dim %d was expected", ops_type(c, i),
@@ -193,7 +193,7 @@ static void put_attr_list(attr_record *a, const grad_ctx *c, const char *key) {
 
 /* One of the three rows on a and b, with the window of c's node; the two gradients also get the
  * spatial dims of `like`: of x, or of the weights. */
-static val conv(const grad_ctx *c, int op, val a, val b, val like) {
+static val add_conv(const grad_ctx *c, int op, val a, val b, val like) {
   attr_record r = {0};
   if (op != OP_CONV) {
     const ir_value *v = graph_value(c->g, like);
@@ -206,19 +206,19 @@ static val conv(const grad_ctx *c, int op, val a, val b, val like) {
   return ops_add(c->g, op, (val[]){a, b}, 2, &r);
 }
 
-/* y = conv(x, w), dx = conv_dx(dy, w) and dw = conv_dw(x, dy) are linear in both: the gradient of
- * each is made of the two others. */
+/* y = add_conv(x, w), dx = conv_dx(dy, w) and dw = conv_dw(x, dy) are linear in both: the gradient
+ * of each is made of the two others. */
 void grad_conv(grad_ctx *c) {
-  c->din[0] = conv(c, OP_CONV_DX, c->dout[0], c->in[1], c->in[0]);
-  c->din[1] = conv(c, OP_CONV_DW, c->in[0], c->dout[0], c->in[1]);
+  c->din[0] = add_conv(c, OP_CONV_DX, c->dout[0], c->in[1], c->in[0]);
+  c->din[1] = add_conv(c, OP_CONV_DW, c->in[0], c->dout[0], c->in[1]);
 }
 void grad_conv_dx(grad_ctx *c) {
-  c->din[0] = conv(c, OP_CONV, c->dout[0], c->in[1], 0);
-  c->din[1] = conv(c, OP_CONV_DW, c->dout[0], c->in[0], c->in[1]);
+  c->din[0] = add_conv(c, OP_CONV, c->dout[0], c->in[1], 0);
+  c->din[1] = add_conv(c, OP_CONV_DW, c->dout[0], c->in[0], c->in[1]);
 }
 void grad_conv_dw(grad_ctx *c) {
-  c->din[0] = conv(c, OP_CONV_DX, c->in[1], c->dout[0], c->in[0]);
-  c->din[1] = conv(c, OP_CONV, c->in[0], c->dout[0], 0);
+  c->din[0] = add_conv(c, OP_CONV_DX, c->in[1], c->dout[0], c->in[0]);
+  c->din[1] = add_conv(c, OP_CONV, c->in[0], c->dout[0], 0);
 }
 
 /* Of all three: each element of y takes a product with every weight of its channel. */
@@ -256,7 +256,7 @@ hp_status infer_pool(infer_ctx *c) {
   window w;
   HP_TRY(read_image(c, 0, &w));
   HP_TRY(read_pool(c, &w));
-  HP_TRY(fit(c, &w, ops_operand(c, 0), result));
+  HP_TRY(count_windows(c, &w, ops_operand(c, 0), result));
   set_out(c, (hp_dtype)x->dtype, x->dim[0], x->dim[1], result, w.dims);
   return HP_OK;
 }

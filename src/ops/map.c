@@ -102,19 +102,19 @@ hp_status infer_cast(infer_ctx *c) {
 #define Y  (c->out[0])
 #define DY (c->dout[0])
 
-static val mul(grad_ctx *c, val a, val b) { return ops_binary(G, OP_MUL, a, b); }
-static val one_minus(grad_ctx *c, val x) {
+static val add_mul(grad_ctx *c, val a, val b) { return ops_binary(G, OP_MUL, a, b); }
+static val add_one_minus(grad_ctx *c, val x) {
   return ops_binary(G, OP_SUB, ops_const(G, (hp_dtype)graph_value(G, x)->dtype, 1), x);
 }
 
 void grad_neg(grad_ctx *c) { c->din[0] = ops_unary(G, OP_NEG, DY); }
 
 /* 0 at 0, as PyTorch has it. */
-void grad_abs(grad_ctx *c) { c->din[0] = mul(c, DY, ops_unary(G, OP_SIGN, X)); }
+void grad_abs(grad_ctx *c) { c->din[0] = add_mul(c, DY, ops_unary(G, OP_SIGN, X)); }
 
-void grad_exp(grad_ctx *c) { c->din[0] = mul(c, DY, Y); }
+void grad_exp(grad_ctx *c) { c->din[0] = add_mul(c, DY, Y); }
 
-void grad_exp2(grad_ctx *c) { c->din[0] = ops_scale(G, mul(c, DY, Y), 0.69314718055994530942); }
+void grad_exp2(grad_ctx *c) { c->din[0] = ops_scale(G, add_mul(c, DY, Y), 0.69314718055994530942); }
 void grad_log(grad_ctx *c) { c->din[0] = ops_binary(G, OP_DIV, DY, X); }
 void grad_log1p(grad_ctx *c) {
   val one = ops_const(G, (hp_dtype)graph_value(G, X)->dtype, 1);
@@ -124,57 +124,61 @@ void grad_sqrt(grad_ctx *c) { c->din[0] = ops_scale(G, ops_binary(G, OP_DIV, DY,
 
 /* y = x^-1/2: dy/dx = -y^3 / 2 */
 void grad_rsqrt(grad_ctx *c) {
-  val y3 = mul(c, mul(c, Y, Y), Y);
-  c->din[0] = ops_scale(G, mul(c, DY, y3), -0.5);
+  val y3 = add_mul(c, add_mul(c, Y, Y), Y);
+  c->din[0] = ops_scale(G, add_mul(c, DY, y3), -0.5);
 }
 
 void grad_recip(grad_ctx *c) {
-  c->din[0] = ops_unary(G, OP_NEG, mul(c, DY, ops_unary(G, OP_SQUARE, Y)));
+  c->din[0] = ops_unary(G, OP_NEG, add_mul(c, DY, ops_unary(G, OP_SQUARE, Y)));
 }
 
-void grad_square(grad_ctx *c) { c->din[0] = ops_scale(G, mul(c, DY, X), 2); }
+void grad_square(grad_ctx *c) { c->din[0] = ops_scale(G, add_mul(c, DY, X), 2); }
 
-void grad_tanh(grad_ctx *c) { c->din[0] = mul(c, DY, one_minus(c, ops_unary(G, OP_SQUARE, Y))); }
+void grad_tanh(grad_ctx *c) {
+  c->din[0] = add_mul(c, DY, add_one_minus(c, ops_unary(G, OP_SQUARE, Y)));
+}
 
-void grad_sigmoid(grad_ctx *c) { c->din[0] = mul(c, DY, mul(c, Y, one_minus(c, Y))); }
+void grad_sigmoid(grad_ctx *c) { c->din[0] = add_mul(c, DY, add_mul(c, Y, add_one_minus(c, Y))); }
 
 /* x in f32: a gradient of several steps is rounded to 16 bits once, at its end. */
-static val widened(grad_ctx *c, val x) { return ops_cast(G, x, HP_F32); }
+static val widen_to_f32(grad_ctx *c, val x) { return ops_cast(G, x, HP_F32); }
 /* DY slope, in the dtype of x */
-static val chained(grad_ctx *c, val slope) {
-  val dx = mul(c, widened(c, DY), slope);
+static val apply_chain_rule(grad_ctx *c, val slope) {
+  val dx = add_mul(c, widen_to_f32(c, DY), slope);
   return ops_cast(G, dx, (hp_dtype)graph_value(G, X)->dtype);
 }
 
 /* y = x s(x): dy/dx = s (1 + x (1 - s)) */
 void grad_silu(grad_ctx *c) {
-  val x = widened(c, X), s = ops_unary(G, OP_SIGMOID, x), one = ops_const(G, HP_F32, 1);
-  c->din[0] = chained(c, mul(c, s, ops_binary(G, OP_ADD, one, mul(c, x, one_minus(c, s)))));
+  val x = widen_to_f32(c, X), s = ops_unary(G, OP_SIGMOID, x), one = ops_const(G, HP_F32, 1);
+  c->din[0] =
+      apply_chain_rule(c, add_mul(c, s,
+                                  ops_binary(G, OP_ADD, one, add_mul(c, x, add_one_minus(c, s)))));
 }
 
-void grad_softplus(grad_ctx *c) { c->din[0] = mul(c, DY, ops_unary(G, OP_SIGMOID, X)); }
+void grad_softplus(grad_ctx *c) { c->din[0] = add_mul(c, DY, ops_unary(G, OP_SIGMOID, X)); }
 
 static const double inv_sqrt_2pi = 0.39894228040143267794, sqrt_half = 0.70710678118654752440;
 
 /* y = x Phi(x): dy/dx = Phi(x) + x phi(x) */
 void grad_gelu(grad_ctx *c) {
-  val x = widened(c, X), one = ops_const(G, HP_F32, 1);
+  val x = widen_to_f32(c, X), one = ops_const(G, HP_F32, 1);
   val erf = ops_unary(G, OP_ERF, ops_scale(G, x, sqrt_half));
   val cdf = ops_scale(G, ops_binary(G, OP_ADD, one, erf), 0.5);
   val pdf = ops_scale(G, ops_unary(G, OP_EXP, ops_scale(G, ops_unary(G, OP_SQUARE, x), -0.5)),
                       inv_sqrt_2pi);
-  c->din[0] = chained(c, ops_binary(G, OP_ADD, cdf, mul(c, x, pdf)));
+  c->din[0] = apply_chain_rule(c, ops_binary(G, OP_ADD, cdf, add_mul(c, x, pdf)));
 }
 
 /* y = x s(u), u = 2 a (x + b x^3): dy/dx = s + x s (1 - s) 2 a (1 + 3 b x^2) */
 void grad_gelu_tanh(grad_ctx *c) {
   const double a = 0.79788456080286535588, b = 0.044715;
-  val x = widened(c, X), x2 = ops_unary(G, OP_SQUARE, x), linear = ops_const(G, HP_F32, 2 * a);
-  val u = mul(c, x, ops_binary(G, OP_ADD, ops_scale(G, x2, 2 * a * b), linear));
+  val x = widen_to_f32(c, X), x2 = ops_unary(G, OP_SQUARE, x), linear = ops_const(G, HP_F32, 2 * a);
+  val u = add_mul(c, x, ops_binary(G, OP_ADD, ops_scale(G, x2, 2 * a * b), linear));
   val du = ops_binary(G, OP_ADD, ops_scale(G, x2, 6 * a * b), linear);
   val s = ops_unary(G, OP_SIGMOID, u);
-  val right = mul(c, mul(c, x, du), mul(c, s, one_minus(c, s)));
-  c->din[0] = chained(c, ops_binary(G, OP_ADD, s, right));
+  val right = add_mul(c, add_mul(c, x, du), add_mul(c, s, add_one_minus(c, s)));
+  c->din[0] = apply_chain_rule(c, ops_binary(G, OP_ADD, s, right));
 }
 
 void grad_relu(grad_ctx *c) {
@@ -184,12 +188,12 @@ void grad_relu(grad_ctx *c) {
 
 void grad_erf(grad_ctx *c) {
   val e = ops_unary(G, OP_EXP, ops_unary(G, OP_NEG, ops_unary(G, OP_SQUARE, X)));
-  c->din[0] = ops_scale(G, mul(c, DY, e), 1.12837916709551257390);
+  c->din[0] = ops_scale(G, add_mul(c, DY, e), 1.12837916709551257390);
 }
 
-void grad_sin(grad_ctx *c) { c->din[0] = mul(c, DY, ops_unary(G, OP_COS, X)); }
+void grad_sin(grad_ctx *c) { c->din[0] = add_mul(c, DY, ops_unary(G, OP_COS, X)); }
 void grad_cos(grad_ctx *c) {
-  c->din[0] = ops_unary(G, OP_NEG, mul(c, DY, ops_unary(G, OP_SIN, X)));
+  c->din[0] = ops_unary(G, OP_NEG, add_mul(c, DY, ops_unary(G, OP_SIN, X)));
 }
 
 /* A gradient is rounded and widened where its value was, but for that of a param that is one
@@ -226,14 +230,14 @@ void grad_sub(grad_ctx *c) {
 }
 
 void grad_mul(grad_ctx *c) {
-  c->din[0] = ops_unbroadcast(G, mul(c, DY, c->in[1]), c->in[0]);
-  c->din[1] = ops_unbroadcast(G, mul(c, DY, c->in[0]), c->in[1]);
+  c->din[0] = ops_unbroadcast(G, add_mul(c, DY, c->in[1]), c->in[0]);
+  c->din[1] = ops_unbroadcast(G, add_mul(c, DY, c->in[0]), c->in[1]);
 }
 
 void grad_div(grad_ctx *c) {
   val d = ops_binary(G, OP_DIV, DY, c->in[1]);
   c->din[0] = ops_unbroadcast(G, d, c->in[0]);
-  c->din[1] = ops_unbroadcast(G, ops_unary(G, OP_NEG, mul(c, d, Y)), c->in[1]);
+  c->din[1] = ops_unbroadcast(G, ops_unary(G, OP_NEG, add_mul(c, d, Y)), c->in[1]);
 }
 
 /* To the operand that was taken; of equals, to the first. */
@@ -253,8 +257,8 @@ void grad_pow(grad_ctx *c) {
   val lower = ops_binary(G, OP_POW, a, ops_binary(G, OP_SUB, b, ops_const(G, t, 1)));
   val log_a = ops_unary(G, OP_LOG, a);
   log_a = ops_select(G, ops_binary(G, OP_GT, a, zero), log_a, zero);
-  c->din[0] = ops_unbroadcast(G, mul(c, DY, mul(c, b, lower)), a);
-  c->din[1] = ops_unbroadcast(G, mul(c, DY, mul(c, Y, log_a)), b);
+  c->din[0] = ops_unbroadcast(G, add_mul(c, DY, add_mul(c, b, lower)), a);
+  c->din[1] = ops_unbroadcast(G, add_mul(c, DY, add_mul(c, Y, log_a)), b);
 }
 
 void grad_select(grad_ctx *c) {

@@ -4,13 +4,13 @@
 
 /* --- choosing --------------------------------------------------------------------------------- */
 
-static bool same_but_last(const ir_value *a, const ir_value *b) {
+static bool is_same_but_last(const ir_value *a, const ir_value *b) {
   bool same = a->rank == b->rank && a->rank > 0;
   for (int i = 0; same && i < a->rank - 1; i++) same = a->dim[i] == b->dim[i];
   return same;
 }
 
-static ir_value with_last(const ir_value *v, int dtype, int64_t last) {
+static ir_value replace_last_dim(const ir_value *v, int dtype, int64_t last) {
   ir_value y = *v;
   y.layout = 0;
   y.dtype = (uint8_t)dtype;
@@ -24,30 +24,31 @@ hp_status infer_topk(infer_ctx *c) {
   if (x->rank < 1 || !dtype_is_float(x->dtype) || k < 1 || k > x->dim[x->rank - 1])
     return ops_fail(c, "x is %s, k %lld; expected floats with at least k in the last dim",
                     ops_type(c, 0), (long long)k);
-  c->out[0] = with_last(x, x->dtype, k);
-  c->out[1] = with_last(x, HP_I32, k);
+  c->out[0] = replace_last_dim(x, x->dtype, k);
+  c->out[1] = replace_last_dim(x, HP_I32, k);
   return HP_OK;
 }
 
 /* v summed into n places of the last dim. */
-static val put(hp_graph *g, val v, val index, int64_t n) {
+static val add_scatter(hp_graph *g, val v, val index, int64_t n) {
   attr_record a = {0};
   attr_put_int(&a, n);
   return ops_add(g, OP_SCATTER_ADD, (val[]){v, index}, 2, &a);
 }
 
-static int64_t last_dim(const hp_graph *g, val v) {
+static int64_t get_last_dim(const hp_graph *g, val v) {
   const ir_value *x = graph_value(g, v);
   return x->dim[x->rank - 1];
 }
 
 void grad_topk(grad_ctx *c) {
-  if (c->dout[0]) c->din[0] = put(c->g, c->dout[0], c->out[1], last_dim(c->g, c->in[0]));
+  if (c->dout[0])
+    c->din[0] = add_scatter(c->g, c->dout[0], c->out[1], get_last_dim(c->g, c->in[0]));
 }
 
 static hp_status check_index(infer_ctx *c) {
   const ir_value *x = graph_value(c->g, c->in[0]), *i = graph_value(c->g, c->in[1]);
-  if (!dtype_is_float(x->dtype) || i->dtype != HP_I32 || !same_but_last(x, i))
+  if (!dtype_is_float(x->dtype) || i->dtype != HP_I32 || !is_same_but_last(x, i))
     return ops_fail(c, "%s is %s, %s is %s; expected floats and i32, alike but for the last dim",
                     ops_operand(c, 0), ops_type(c, 0), ops_operand(c, 1), ops_type(c, 1));
   return HP_OK;
@@ -55,13 +56,13 @@ static hp_status check_index(infer_ctx *c) {
 
 hp_status infer_take(infer_ctx *c) {
   HP_TRY(check_index(c));
-  c->out[0] = with_last(graph_value(c->g, c->in[0]), graph_value(c->g, c->in[0])->dtype,
-                        last_dim(c->g, c->in[1]));
+  c->out[0] = replace_last_dim(graph_value(c->g, c->in[0]), graph_value(c->g, c->in[0])->dtype,
+                               get_last_dim(c->g, c->in[1]));
   return HP_OK;
 }
 
 void grad_take(grad_ctx *c) {
-  c->din[0] = put(c->g, c->dout[0], c->in[1], last_dim(c->g, c->in[0]));
+  c->din[0] = add_scatter(c->g, c->dout[0], c->in[1], get_last_dim(c->g, c->in[0]));
 }
 
 hp_status infer_put(infer_ctx *c) {
@@ -71,7 +72,7 @@ hp_status infer_put(infer_ctx *c) {
   if (!value_same_shape(v, graph_value(c->g, c->in[1])) || n < 0)
     return ops_fail(c, "v is %s, its indices %s, n %lld; expected one shape and n of 0 or more",
                     ops_type(c, 0), ops_type(c, 1), (long long)n);
-  c->out[0] = with_last(v, v->dtype, n);
+  c->out[0] = replace_last_dim(v, v->dtype, n);
   return HP_OK;
 }
 
@@ -82,7 +83,7 @@ void grad_put(grad_ctx *c) {
 /* --- linear layers by row --------------------------------------------------------------------- */
 
 /* Rows of x for ids e [R...,J]: [R...,J,K], or [R...,K], which serves all J. */
-static bool rows_fit(const ir_value *x, const ir_value *e) {
+static bool do_rows_fit(const ir_value *x, const ir_value *e) {
   bool fits = dtype_is_float(x->dtype) && e->dtype == HP_I32 && e->rank >= 1 &&
               e->rank < HP_MAX_RANK && (x->rank == e->rank || x->rank == e->rank + 1);
   for (int i = 0; fits && i < x->rank - 1; i++) fits = x->dim[i] == e->dim[i];
@@ -96,8 +97,8 @@ hp_status infer_grouped(infer_ctx *c) {
   const ir_value *e = graph_value(c->g, c->in[2]);
   int transposed = attr_int(c->g, &c->node, "transposed") != 0;
   int64_t dtype = attr_int(c->g, &c->node, "dtype");
-  if (!rows_fit(x, e) || w->rank != 3 || w->dtype != x->dtype || !dtype_is_float((hp_dtype)dtype) ||
-      x->dim[x->rank - 1] != w->dim[2 - transposed])
+  if (!do_rows_fit(x, e) || w->rank != 3 || w->dtype != x->dtype ||
+      !dtype_is_float((hp_dtype)dtype) || x->dim[x->rank - 1] != w->dim[2 - transposed])
     return ops_fail(c,
                     "x is %s, the weights %s, the ids %s; expected [R...,K] or [R...,J,K], "
                     "[E,N,K] ([E,K,N] when transposed) of one float dtype and i32[R...,J]",
@@ -109,7 +110,7 @@ hp_status infer_grouped(infer_ctx *c) {
   return HP_OK;
 }
 
-static val grouped(hp_graph *g, val x, val w, val e, bool transposed, int dtype) {
+static val add_grouped_matmul(hp_graph *g, val x, val w, val e, bool transposed, int dtype) {
   attr_record a = {0};
   attr_put_int(&a, transposed);
   attr_put_int(&a, dtype);
@@ -124,7 +125,7 @@ static val grouped_grad(hp_graph *g, val dy, val x, val e, int64_t experts, int 
 }
 
 /* x [R...,K] once for each of the J slots of e: [R...,J,K]. */
-static val to_slots(hp_graph *g, val x, val e) {
+static val repeat_for_slots(hp_graph *g, val x, val e) {
   ir_value t = *graph_value(g, x), slots = *graph_value(g, e);
   if (has_slots(&t, &slots)) return x;
   int64_t dim[HP_MAX_RANK], last = t.dim[t.rank - 1];
@@ -142,18 +143,19 @@ void grad_grouped(grad_ctx *c) {
   ir_value et = *graph_value(g, c->in[2]);
   bool transposed = attr_int(g, &c->node, "transposed") != 0;
   val e = c->in[2], dy = ops_cast(g, c->dout[0], (hp_dtype)xt.dtype);
-  val dx = grouped(g, dy, c->in[1], e, !transposed, xt.dtype);
+  val dx = add_grouped_matmul(g, dy, c->in[1], e, !transposed, xt.dtype);
   if (!has_slots(&xt, &et)) dx = ops_sum(g, dx, (int64_t[]){et.rank - 1}, 1, false);
   c->din[0] = dx;
-  c->din[1] = transposed ? grouped_grad(g, to_slots(g, c->in[0], e), dy, e, w.dim[0], w.dtype)
-                         : grouped_grad(g, dy, c->in[0], e, w.dim[0], w.dtype);
+  c->din[1] = transposed
+                  ? grouped_grad(g, repeat_for_slots(g, c->in[0], e), dy, e, w.dim[0], w.dtype)
+                  : grouped_grad(g, dy, c->in[0], e, w.dim[0], w.dtype);
 }
 
 hp_status infer_grouped_grad(infer_ctx *c) {
   const ir_value *dy = graph_value(c->g, c->in[0]), *x = graph_value(c->g, c->in[1]);
   const ir_value *e = graph_value(c->g, c->in[2]);
   int64_t experts = attr_int(c->g, &c->node, "experts"), dtype = attr_int(c->g, &c->node, "dtype");
-  if (!rows_fit(x, e) || !rows_fit(dy, e) || !has_slots(dy, e) || dy->dtype != x->dtype ||
+  if (!do_rows_fit(x, e) || !do_rows_fit(dy, e) || !has_slots(dy, e) || dy->dtype != x->dtype ||
       experts < 0 || !dtype_is_float((hp_dtype)dtype))
     return ops_fail(c,
                     "dy is %s, x %s, the ids %s, experts %lld; expected [R...,J,N], [R...,K] or "

@@ -22,7 +22,7 @@ hp_status infer_embedding(infer_ctx *c) {
 }
 
 /* Ids of which `skip` is elsewhere. */
-static val without(hp_graph *g, val ids, int64_t skip) {
+static val mask_ids(hp_graph *g, val ids, int64_t skip) {
   if (skip < 0) return ids;
   hp_dtype t = (hp_dtype)graph_value(g, ids)->dtype;
   val is = ops_binary(g, OP_EQ, ids, ops_const(g, t, (double)skip));
@@ -32,7 +32,7 @@ static val without(hp_graph *g, val ids, int64_t skip) {
 void grad_embedding(grad_ctx *c) {
   ir_value table = *graph_value(c->g, c->in[0]);
   val dy = ops_cast(c->g, c->dout[0], (hp_dtype)table.dtype);
-  val ids = without(c->g, c->in[1], attr_int(c->g, &c->node, "skip"));
+  val ids = mask_ids(c->g, c->in[1], attr_int(c->g, &c->node, "skip"));
   c->din[0] = ops_embedding_grad(c->g, dy, ids, 0, table.dim[0]);
 }
 
@@ -154,7 +154,7 @@ void grad_rope(grad_ctx *c) {
 
 /* --- attention -------------------------------------------------------------------------------- */
 
-static bool qkv_fit(const ir_value *q, const ir_value *k, const ir_value *v) {
+static bool do_qkv_fit(const ir_value *q, const ir_value *k, const ir_value *v) {
   if (q->rank != 4 || k->rank != 4 || v->rank != 4 || !dtype_is_float(q->dtype)) return false;
   if (q->dtype != k->dtype || q->dtype != v->dtype) return false;
   for (int i = 0; i < 3; i++)
@@ -175,7 +175,7 @@ static hp_status check_seed_of_weights(infer_ctx *c, int i) {
  * there, and with dropout the seed. */
 static hp_status check_qkv(infer_ctx *c, int more) {
   const ir_value *q = graph_value(c->g, c->in[0]);
-  if (!qkv_fit(q, graph_value(c->g, c->in[1]), graph_value(c->g, c->in[2])))
+  if (!do_qkv_fit(q, graph_value(c->g, c->in[1]), graph_value(c->g, c->in[2])))
     return ops_fail(c,
                     "q is %s, k %s, v %s; expected [B,T,H,D], [B,S,KV,D], [B,S,KV,Dv] of one dtype "
                     "with H a multiple of KV",
@@ -235,7 +235,7 @@ hp_status infer_attention_grad(infer_ctx *c) {
 }
 
 /* Pairs of query and key that are computed, causal at the half. */
-static double attention_pairs(const hp_graph *g, const ir_node *n) {
+static double count_attention_pairs(const hp_graph *g, const ir_node *n) {
   const ir_value *q = graph_value(g, graph_in(g, n)[0]), *k = graph_value(g, graph_in(g, n)[1]);
   double t = (double)q->dim[1], s = (double)k->dim[1];
   double pairs = attr_int(g, n, "causal") && t <= s ? t * (s - t) + t * (t + 1) / 2 : t * s;
@@ -248,7 +248,7 @@ op_cost cost_attention(const hp_graph *g, const ir_node *n) {
   op_cost k = cost_copy(g, n);
   double d = (double)graph_value(g, graph_in(g, n)[0])->dim[3],
          dv = (double)graph_value(g, graph_in(g, n)[2])->dim[3];
-  k.flops = 2 * (d + dv) * attention_pairs(g, n);
+  k.flops = 2 * (d + dv) * count_attention_pairs(g, n);
   return k;
 }
 

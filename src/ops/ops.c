@@ -8,7 +8,7 @@
 enum { WHO_MAX = 256, WORDS = 4 };
 
 /* Who fails, and where in the model: "hp_add "blk3.ffn"", "hp_map (relu) "blk3.ffn"". */
-static const char *who(const hp_graph *g, int op, uint32_t place, char out[WHO_MAX]) {
+static const char *describe_op(const hp_graph *g, int op, uint32_t place, char out[WHO_MAX]) {
   const char *name = op ? op_table[op].name : "", *at = graph_str(g, place);
   int n = 0;
   if (!g->caller) n = snprintf(out, WHO_MAX, "%s", name);
@@ -27,7 +27,7 @@ void ops_no_grad(const grad_ctx *c, const char *fmt, ...) {
   vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
   (void)err_set(HP_ERR_UNSUPPORTED, __FILE__, __LINE__, "%s: no gradient %s",
-                who(c->g, c->node.op, c->node.loc, by), text);
+                describe_op(c->g, c->node.op, c->node.loc, by), text);
   graph_poison(c->g, HP_ERR_UNSUPPORTED);
 }
 
@@ -37,7 +37,7 @@ hp_status ops_fail(const infer_ctx *c, const char *fmt, ...) {
   va_start(ap, fmt);
   vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
-  HP_FAIL(HP_ERR_SHAPE, "%s: %s", who(c->g, c->node.op, c->node.loc, by), text);
+  HP_FAIL(HP_ERR_SHAPE, "%s: %s", describe_op(c->g, c->node.op, c->node.loc, by), text);
 }
 
 /* One of the buffers that the last few words of a message are in. */
@@ -82,7 +82,7 @@ hp_status ops_check_start(infer_ctx *c) {
 }
 
 /* Arity, attributes, then the row's own rule. */
-static hp_status infer(infer_ctx *c) {
+static hp_status infer_results(infer_ctx *c) {
   const op_row *row = &op_table[c->node.op];
   if (c->node.n_in < row->in_min || c->node.n_in > row->in_max)
     return ops_fail(c, "has %d operands, takes %d to %d", c->node.n_in, row->in_min, row->in_max);
@@ -103,7 +103,7 @@ val ops_refuse(hp_graph *g, int op, const char *fmt, ...) {
   va_start(ap, fmt);
   vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
-  (void)err_set(HP_ERR_ARG, __FILE__, __LINE__, "%s: %s", who(g, op, g->loc, by), text);
+  (void)err_set(HP_ERR_ARG, __FILE__, __LINE__, "%s: %s", describe_op(g, op, g->loc, by), text);
   graph_poison(g, HP_ERR_ARG);
   return 0;
 }
@@ -137,7 +137,7 @@ val ops_add(hp_graph *g, int op, const val *in, int n_in, const attr_record *att
   c.node.attr = attrs ? attr_intern(g, attrs) : 0;
   c.node.loc = g->loc;
   if (g->failure.code) return 0;
-  hp_status st = infer(&c);
+  hp_status st = infer_results(&c);
   if (st) {
     graph_poison(g, st);
     return 0;
@@ -151,7 +151,7 @@ static hp_status verify_node(const hp_graph *g, uint32_t index) {
   for (int k = 0; k < n->n_in; k++)
     if (!c.in[k] || c.in[k] >= n->out0 || graph_value(g, c.in[k])->def >= index)
       return ops_fail(&c, "operand %d of node %u is used before it is made", k, index);
-  HP_TRY(infer(&c));
+  HP_TRY(infer_results(&c));
   if (n->n_out != op_results((op_id)n->op, n->n_in))
     return ops_fail(&c, "node %u has %d results", index, n->n_out);
   for (int k = 0; k < n->n_out; k++) {
@@ -290,7 +290,7 @@ val ops_cast(hp_graph *g, val x, hp_dtype t) {
   return ops_add(g, OP_CAST, &x, 1, &a);
 }
 
-static val reduce(hp_graph *g, int op, val x, const int64_t *axes, int n, bool keep) {
+static val add_reduction(hp_graph *g, int op, val x, const int64_t *axes, int n, bool keep) {
   attr_record a = {0};
   if (!list_fits(g, op, n)) return 0;
   attr_put_list(&a, axes, n);
@@ -299,17 +299,17 @@ static val reduce(hp_graph *g, int op, val x, const int64_t *axes, int n, bool k
 }
 
 val ops_sum(hp_graph *g, val x, const int64_t *axes, int n, bool keep) {
-  return n ? reduce(g, OP_SUM, x, axes, n, keep) : x;
+  return n ? add_reduction(g, OP_SUM, x, axes, n, keep) : x;
 }
 
 val ops_max(hp_graph *g, val x, const int64_t *axes, int n, bool keep) {
-  return n ? reduce(g, OP_REDUCE_MAX, x, axes, n, keep) : x;
+  return n ? add_reduction(g, OP_REDUCE_MAX, x, axes, n, keep) : x;
 }
 
 static val reduce_last(hp_graph *g, int op, val x) {
   if (g->failure.code || !x) return 0;
   int64_t last = graph_value(g, x)->rank - 1;
-  return reduce(g, op, x, &last, 1, true);
+  return add_reduction(g, op, x, &last, 1, true);
 }
 val ops_sum_last(hp_graph *g, val x) { return reduce_last(g, OP_SUM, x); }
 val ops_max_last(hp_graph *g, val x) { return reduce_last(g, OP_REDUCE_MAX, x); }
@@ -358,7 +358,7 @@ val ops_concat(hp_graph *g, const val *x, int n, int axis) {
   return ops_add(g, OP_CONCAT, x, n, &a);
 }
 
-static val einsum(hp_graph *g, const char *eq, const val *in, int n_in, hp_dtype out) {
+static val add_einsum(hp_graph *g, const char *eq, const val *in, int n_in, hp_dtype out) {
   attr_record r = {0};
   if (!eq) return ops_refuse(g, OP_EINSUM, "the equation is missing");
   attr_put_str(&r, g, eq);
@@ -367,12 +367,12 @@ static val einsum(hp_graph *g, const char *eq, const val *in, int n_in, hp_dtype
 }
 
 val ops_einsum(hp_graph *g, const char *eq, val a, val b, hp_dtype out) {
-  return einsum(g, eq, (val[]){a, b}, 2, out);
+  return add_einsum(g, eq, (val[]){a, b}, 2, out);
 }
 
 val ops_einsum_onto(hp_graph *g, const char *eq, val a, val b, val c) {
   if (!is_value(g, OP_EINSUM, c)) return 0;
-  return einsum(g, eq, (val[]){a, b, c}, 3, (hp_dtype)graph_value(g, c)->dtype);
+  return add_einsum(g, eq, (val[]){a, b, c}, 3, (hp_dtype)graph_value(g, c)->dtype);
 }
 
 val ops_embedding_grad(hp_graph *g, val dy, val ids, val c, int64_t rows) {

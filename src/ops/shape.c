@@ -28,7 +28,7 @@ hp_status infer_reduce(infer_ctx *c) {
 }
 
 /* A reduced value, spread over the operand again. */
-static val unreduce(grad_ctx *c, val y) {
+static val broadcast_reduced(grad_ctx *c, val y) {
   hp_graph *g = c->g;
   ir_value x = *graph_value(g, c->in[0]);
   int64_t axes[ATTR_LIST_MAX], kept[HP_MAX_RANK];
@@ -38,7 +38,7 @@ static val unreduce(grad_ctx *c, val y) {
   return ops_broadcast(g, ops_reshape(g, y, kept, x.rank), x.dim, x.rank);
 }
 
-void grad_sum(grad_ctx *c) { c->din[0] = unreduce(c, c->dout[0]); }
+void grad_sum(grad_ctx *c) { c->din[0] = broadcast_reduced(c, c->dout[0]); }
 
 /* To the largest elements, in equal parts, as PyTorch's amax. */
 void grad_reduce_max(grad_ctx *c) {
@@ -47,10 +47,11 @@ void grad_reduce_max(grad_ctx *c) {
   if (!dtype_is_float(x.dtype)) return;
   int64_t axes[ATTR_LIST_MAX];
   int n = attr_list(g, &c->node, "axes", axes);
-  val is = ops_binary(g, OP_EQ, c->in[0], unreduce(c, c->out[0]));
+  val is = ops_binary(g, OP_EQ, c->in[0], broadcast_reduced(c, c->out[0]));
   val one = ops_cast(g, is, (hp_dtype)x.dtype);
   val count = ops_sum(g, one, axes, n, attr_int(g, &c->node, "keep") != 0);
-  c->din[0] = ops_binary(g, OP_MUL, one, unreduce(c, ops_binary(g, OP_DIV, c->dout[0], count)));
+  c->din[0] =
+      ops_binary(g, OP_MUL, one, broadcast_reduced(c, ops_binary(g, OP_DIV, c->dout[0], count)));
 }
 
 void grad_sum_sq(grad_ctx *c) {
@@ -170,7 +171,7 @@ hp_status infer_slice(infer_ctx *c) {
 }
 
 /* y with step - 1 zeros after each element along dim d, but the last. */
-static val spread(hp_graph *g, val y, int d, int64_t step) {
+static val insert_zeros(hp_graph *g, val y, int d, int64_t step) {
   if (g->failure.code) return 0;
   ir_value t = *graph_value(g, y);
   int64_t n = t.dim[d], outer = 1, inner = 1;
@@ -193,7 +194,7 @@ void grad_slice(grad_ctx *c) {
   attr_list(g, &c->node, "step", step);
   val dy = c->dout[0];
   for (int i = 0; i < x.rank; i++) {
-    if (y.dim[i] > 1 && step[i] > 1) dy = spread(g, dy, i, step[i]);
+    if (y.dim[i] > 1 && step[i] > 1) dy = insert_zeros(g, dy, i, step[i]);
     int64_t taken = y.dim[i] > 1 ? (y.dim[i] - 1) * step[i] + 1 : y.dim[i];
     hi[i] = x.dim[i] - start[i] - taken;
   }

@@ -22,9 +22,11 @@ static double nice_step(double range, int parts) {
 }
 
 /* For bytes: a power of two. */
-static double nice_bytes(double range, int parts) { return exp2(round(log2(range / parts))); }
+static double round_to_nice_bytes(double range, int parts) {
+  return exp2(round(log2(range / parts)));
+}
 
-static void extent(const chart *c, double *x0, double *x1, double *y0, double *y1) {
+static void find_extent(const chart *c, double *x0, double *x1, double *y0, double *y1) {
   *x0 = *y0 = INFINITY;
   *x1 = *y1 = -INFINITY;
   for (int i = 0; i < c->lines; i++)
@@ -46,7 +48,7 @@ chart_frame chart_layout(const chart *c) {
                    .right = c->width - 18,
                    .top = (c->title ? 40 : 14) + (c->lines > 1 ? 20 : 0),
                    .bottom = c->height - (c->x_label ? 50 : 30)};
-  extent(c, &f.x0, &f.x1, &f.y0, &f.y1);
+  find_extent(c, &f.x0, &f.x1, &f.y0, &f.y1);
   if (!(f.x1 >= f.x0)) f.x0 = f.y0 = 0, f.x1 = f.y1 = 1; /* nothing to show */
   if (c->from_zero && f.y0 > 0) f.y0 = 0;
   if (f.x1 <= f.x0) f.x0 -= 0.5, f.x1 += 0.5;
@@ -55,14 +57,14 @@ chart_frame chart_layout(const chart *c) {
   f.y1 += height * 0.05;
   if (!c->from_zero || f.y0 < 0) f.y0 -= height * 0.05;
   f.x_step = fmax(1, nice_step(f.x1 - f.x0, c->width < 500 ? 4 : 6));
-  f.y_step = c->bytes ? nice_bytes(f.y1 - f.y0, 5) : nice_step(f.y1 - f.y0, 5);
+  f.y_step = c->bytes ? round_to_nice_bytes(f.y1 - f.y0, 5) : nice_step(f.y1 - f.y0, 5);
   return f;
 }
 
-static double at_x(const chart_frame *f, double x) {
+static double map_x(const chart_frame *f, double x) {
   return f->left + (x - f->x0) / (f->x1 - f->x0) * (f->right - f->left);
 }
-static double at_y(const chart_frame *f, double y) {
+static double map_y(const chart_frame *f, double y) {
   return f->bottom - (y - f->y0) / (f->y1 - f->y0) * (f->bottom - f->top);
 }
 
@@ -82,12 +84,13 @@ static void print_tick(double x, double step, bool bytes, str *out) {
 
 /* --- drawing ---------------------------------------------------------------------------------- */
 
-static void segment(canvas *on, double x0, double y0, double x1, double y1, chart_ink ink) {
+static void draw_segment(canvas *on, double x0, double y0, double x1, double y1, chart_ink ink) {
   double xy[] = {x0, y0, x1, y1};
   on->path(on, xy, 2, (chart_style){.ink = ink, .opacity = 1});
 }
 
-static void label(canvas *on, double x, double y, chart_anchor a, chart_ink ink, const char *text) {
+static void draw_label(canvas *on, double x, double y, chart_anchor a, chart_ink ink,
+                       const char *text) {
   on->text(on, x, y, a, false, (chart_style){.ink = ink, .opacity = 1}, text);
 }
 
@@ -96,16 +99,16 @@ static bool draw_axes(const chart *c, const chart_frame *f, canvas *on) {
   for (double y = ceil(f->y0 / f->y_step) * f->y_step; y <= f->y1; y += f->y_step) {
     text.len = 0; /* a failure stays */
     print_tick(y, f->y_step, c->bytes, &text);
-    segment(on, f->left, at_y(f, y), f->right, at_y(f, y), INK_GRID);
-    if (text.at) label(on, f->left - 8, at_y(f, y) + 4, ANCHOR_END, INK_TICK, text.at);
+    draw_segment(on, f->left, map_y(f, y), f->right, map_y(f, y), INK_GRID);
+    if (text.at) draw_label(on, f->left - 8, map_y(f, y) + 4, ANCHOR_END, INK_TICK, text.at);
   }
   for (double x = ceil(f->x0 / f->x_step) * f->x_step; x <= f->x1; x += f->x_step) {
     text.len = 0;
     print_tick(x, f->x_step, false, &text);
-    segment(on, at_x(f, x), f->bottom, at_x(f, x), f->bottom + 4, INK_AXIS);
-    if (text.at) label(on, at_x(f, x), f->bottom + 18, ANCHOR_MIDDLE, INK_TICK, text.at);
+    draw_segment(on, map_x(f, x), f->bottom, map_x(f, x), f->bottom + 4, INK_AXIS);
+    if (text.at) draw_label(on, map_x(f, x), f->bottom + 18, ANCHOR_MIDDLE, INK_TICK, text.at);
   }
-  segment(on, f->left, f->bottom, f->right, f->bottom, INK_AXIS);
+  draw_segment(on, f->left, f->bottom, f->right, f->bottom, INK_AXIS);
   bool ok = !text.failed;
   str_free(&text);
   return ok;
@@ -114,21 +117,21 @@ static bool draw_axes(const chart *c, const chart_frame *f, canvas *on) {
 static void draw_words(const chart *c, const chart_frame *f, canvas *on) {
   chart_style up = {.ink = INK_LABEL, .opacity = 1};
   double middle = (f->left + f->right) / 2;
-  if (c->title) label(on, c->width / 2, 24, ANCHOR_MIDDLE, INK_TITLE, c->title);
-  if (c->x_label) label(on, middle, f->bottom + 38, ANCHOR_MIDDLE, INK_LABEL, c->x_label);
+  if (c->title) draw_label(on, c->width / 2, 24, ANCHOR_MIDDLE, INK_TITLE, c->title);
+  if (c->x_label) draw_label(on, middle, f->bottom + 38, ANCHOR_MIDDLE, INK_LABEL, c->x_label);
   if (c->y_label) on->text(on, 18, (f->top + f->bottom) / 2, ANCHOR_MIDDLE, true, up, c->y_label);
   double x = f->left;
   for (int i = 0; i < c->lines && c->lines > 1; i++) {
     const chart_line *l = &c->line[i];
     double xy[] = {x, f->top - 14, x + 22, f->top - 14};
     on->path(on, xy, 2, (chart_style){INK_COLOR, l->color, l->opacity, false});
-    label(on, x + 28, f->top - 10, ANCHOR_START, INK_LABEL, l->name);
+    draw_label(on, x + 28, f->top - 10, ANCHOR_START, INK_LABEL, l->name);
     x += 28 + 7.5 * (double)strlen(l->name) + 18;
   }
   if (!(c->limit > 0)) return;
-  segment(on, f->left, at_y(f, c->limit), f->right, at_y(f, c->limit), INK_LIMIT);
+  draw_segment(on, f->left, map_y(f, c->limit), f->right, map_y(f, c->limit), INK_LIMIT);
   if (c->limit_name)
-    label(on, f->right - 4, at_y(f, c->limit) - 5, ANCHOR_END, INK_LABEL, c->limit_name);
+    draw_label(on, f->right - 4, map_y(f, c->limit) - 5, ANCHOR_END, INK_LABEL, c->limit_name);
 }
 
 /* Of many points in one column of half a pixel the first, lowest, highest and last are drawn. */
@@ -141,8 +144,8 @@ typedef struct {
 } thinner;
 
 static void put_point(thinner *t, size_t i) {
-  t->xy[2 * t->points] = at_x(t->frame, t->line->x[i]);
-  t->xy[2 * t->points++ + 1] = at_y(t->frame, t->line->y[i]);
+  t->xy[2 * t->points] = map_x(t->frame, t->line->x[i]);
+  t->xy[2 * t->points++ + 1] = map_y(t->frame, t->line->y[i]);
 }
 
 static void put_column(thinner *t) {
@@ -162,7 +165,7 @@ static bool draw_line(const chart_frame *f, const chart_line *l, canvas *on) {
   if (!t.xy) return false;
   for (size_t i = 0; i <= l->n; i++) {
     bool shown = i < l->n && isfinite(l->x[i]) && isfinite(l->y[i]);
-    double here = shown ? floor(2 * at_x(f, l->x[i])) : 0;
+    double here = shown ? floor(2 * map_x(f, l->x[i])) : 0;
     if (open && (!shown || here != column)) put_column(&t);
     if (!shown || t.points + 8 > most) {
       if (t.points) on->path(on, t.xy, t.points, style);
@@ -187,16 +190,16 @@ static bool draw_area(const chart_frame *f, const chart_line *l, canvas *on) {
   size_t *at = mem_calloc(most, sizeof *at);
   double *xy = mem_calloc(most, 4 * sizeof *xy);
   for (size_t i = 0; at && xy && i < l->n; i++) {
-    bool same = n && floor(at_x(f, l->x[i])) == floor(at_x(f, l->x[at[n - 1]]));
+    bool same = n && floor(map_x(f, l->x[i])) == floor(map_x(f, l->x[at[n - 1]]));
     if (!isfinite(l->y[i]) || !isfinite(l->base[i])) continue;
     if (!same && n < most) at[n++] = i;
     else if (l->y[i] > l->y[at[n - 1]]) at[n - 1] = i;
   }
   for (size_t i = 0; i < n; i++) {
     size_t back = 2 * n - 1 - i;
-    xy[2 * i] = xy[2 * back] = at_x(f, l->x[at[i]]);
-    xy[2 * i + 1] = at_y(f, l->y[at[i]]);
-    xy[2 * back + 1] = at_y(f, l->base[at[i]]);
+    xy[2 * i] = xy[2 * back] = map_x(f, l->x[at[i]]);
+    xy[2 * i + 1] = map_y(f, l->y[at[i]]);
+    xy[2 * back + 1] = map_y(f, l->base[at[i]]);
   }
   if (n) on->path(on, xy, 2 * n, (chart_style){INK_COLOR, l->color, l->opacity, true});
   bool ok = at && xy;

@@ -24,7 +24,7 @@ static const look colors[CHART_COLORS] = {{.145, .388, .922, 1.8, 0, false, fals
                                           {.859, .153, .467, 1.8, 0, false, false},
                                           {.392, .455, .545, 1.8, 0, false, false}};
 
-static const look *use(cairo_t *to, chart_style s) {
+static const look *use_style(cairo_t *to, chart_style s) {
   static const double dash[] = {6, 4};
   const look *l = s.ink == INK_COLOR ? &colors[s.color % CHART_COLORS] : &inks[s.ink];
   cairo_set_source_rgba(to, l->r, l->g, l->b, s.opacity);
@@ -35,7 +35,7 @@ static const look *use(cairo_t *to, chart_style s) {
 
 static void png_path(canvas *c, const double *xy, size_t points, chart_style s) {
   cairo_t *to = c->to;
-  use(to, s);
+  use_style(to, s);
   for (size_t i = 0; i < points; i++) cairo_line_to(to, xy[2 * i], xy[2 * i + 1]);
   if (points == 1) cairo_line_to(to, xy[0] + 0.01, xy[1]);
   if (s.fill) cairo_fill(to);
@@ -46,7 +46,7 @@ static void png_text(canvas *c, double x, double y, chart_anchor a, bool up, cha
                      const char *text) {
   cairo_t *to = c->to;
   cairo_text_extents_t e;
-  const look *l = use(to, s);
+  const look *l = use_style(to, s);
   cairo_save(to);
   cairo_set_font_size(to, l->size);
   cairo_text_extents(to, text, &e);

@@ -32,7 +32,7 @@ static void print_time(double s, str *out) {
 }
 
 /* Columns that a UTF-8 text takes: its characters, here. */
-static int width_of(const char *s) {
+static int measure_width(const char *s) {
   int n = 0;
   for (; *s; s++) n += (*s & 0xc0) != 0x80;
   return n;
@@ -74,13 +74,13 @@ void progress_print(const progress *p, double now, double loss, int columns, str
   str rest = {0};
   str_printf(out, "%3.0f%%|", part * 100);
   print_rest(p, now, loss, &rest);
-  int room = rest.at ? columns - width_of(rest.at) - 6 : 10;
+  int room = rest.at ? columns - measure_width(rest.at) - 6 : 10;
   print_bar(part, room < 4 ? 4 : room > 40 ? 40 : room, out);
   if (rest.at) str_add(out, rest.at);
   str_free(&rest);
 }
 
-static int terminal_columns(void) {
+static int read_terminal_columns(void) {
   struct winsize w;
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
 }
@@ -92,9 +92,9 @@ static bool line_is_due(const progress *p, double now) {
          p->done / tenth != p->shown_done / tenth;
 }
 
-static void show(progress *p, double now, double loss) {
+static void show_line(progress *p, double now, double loss) {
   str text = {0};
-  progress_print(p, now, loss, p->terminal ? terminal_columns() - 1 : 100, &text);
+  progress_print(p, now, loss, p->terminal ? read_terminal_columns() - 1 : 100, &text);
   if (text.at && p->terminal) log_progress(text.at);
   else if (text.at) log_line(LOG_INFO, "%s", text.at);
   str_free(&text);
@@ -102,20 +102,22 @@ static void show(progress *p, double now, double loss) {
   p->shown_done = p->done;
 }
 
-static double smooth(double mean, double x) { return mean > 0 ? KEEP * mean + (1 - KEEP) * x : x; }
+static double smooth_mean(double mean, double x) {
+  return mean > 0 ? KEEP * mean + (1 - KEEP) * x : x;
+}
 
 void progress_step(progress *p, int64_t step, double loss, int64_t tokens, double flops) {
   double now = time_now_s(), s = now - p->last_s;
   p->done = step;
   p->last_s = now;
   if (s > 0) {
-    p->step_s = smooth(p->step_s, s);
-    p->tokens_per_s = smooth(p->tokens_per_s, (double)tokens / s);
-    p->flops_per_s = smooth(p->flops_per_s, flops / s);
+    p->step_s = smooth_mean(p->step_s, s);
+    p->tokens_per_s = smooth_mean(p->tokens_per_s, (double)tokens / s);
+    p->flops_per_s = smooth_mean(p->flops_per_s, flops / s);
   }
   if (p->quiet) return;
   if (p->terminal ? now - p->shown_s >= 0.1 || step == p->total : line_is_due(p, now))
-    show(p, now, loss);
+    show_line(p, now, loss);
 }
 
 void progress_clear(const progress *p) {

@@ -22,7 +22,7 @@ static void free_series(series *s) {
 }
 
 /* All values under a key with their steps; false when out of memory. */
-static bool collect(const report *r, const char *key, series *s) {
+static bool collect_series(const report *r, const char *key, series *s) {
   *s = (series){.x = mem_calloc(r->entries + 1, sizeof *s->x),
                 .y = mem_calloc(r->entries + 1, sizeof *s->y),
                 .smooth = mem_calloc(r->entries + 1, sizeof *s->smooth)};
@@ -56,7 +56,7 @@ static void print_chart(const chart *c, bool cursor, str *out) {
 
 static void print_loss(const report *r, str *out) {
   series train, eval = {0};
-  bool ok = collect(r, "loss", &train) && collect(r, "eval_loss", &eval);
+  bool ok = collect_series(r, "loss", &train) && collect_series(r, "eval_loss", &eval);
   chart_line line[] = {{"loss", train.x, train.y, train.n, 0, .35, NULL},
                        {"smoothed", train.x, train.smooth, train.n, 0, 1, NULL},
                        {"evaluation", eval.x, eval.y, eval.n, 1, 1, NULL}};
@@ -94,7 +94,7 @@ static void print_small(const char *title, int color, const double *x, const dou
 
 static void print_key(const report *r, const char *key, const char *title, int color, str *out) {
   series s;
-  if (!collect(r, key, &s)) out->failed = true;
+  if (!collect_series(r, key, &s)) out->failed = true;
   else print_small(title, color, s.x, s.y, s.n, true, out);
   free_series(&s);
 }
@@ -102,7 +102,7 @@ static void print_key(const report *r, const char *key, const char *title, int c
 /* --- numbers for the cursor ------------------------------------------------------------------- */
 
 /* The value of a step's own series at `step`: its place by halving, NAN when it is not there. */
-static double timed_at(const report *r, const double *of, double step) {
+static double find_timed_value(const report *r, const double *of, double step) {
   size_t low = 0, high = r->steps;
   while (low < high) {
     size_t middle = (low + high) / 2;
@@ -126,7 +126,7 @@ static void put_column(const report *r, const char *key, const double *timed, si
     const run_entry *e = &r->entry[i];
     double step = run_entry_number(e, "step");
     if (!run_entry_get(e, "loss") || n++ % stride) continue;
-    if (timed) put_number(w, timed_at(r, timed, step));
+    if (timed) put_number(w, find_timed_value(r, timed, step));
     else if (!strcmp(key, "step")) json_put_int(w, (int64_t)step);
     else put_number(w, run_entry_number(e, key));
   }

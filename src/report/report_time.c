@@ -19,7 +19,7 @@ static void print_name(const hp_op_time *o, str *out) {
 
 /* --- bars ------------------------------------------------------------------------------------- */
 
-static int by_seconds(const void *a, const void *b) {
+static int compare_seconds(const void *a, const void *b) {
   const hp_op_time *const *x = a, *const *y = b;
   if ((*x)->seconds != (*y)->seconds) return (*x)->seconds < (*y)->seconds ? 1 : -1;
   return *x < *y ? -1 : 1;
@@ -44,7 +44,7 @@ static void print_bars(const report *r, str *out) {
     return;
   }
   for (int i = 0; i < r->ops; i++) row[i] = &r->op[i];
-  qsort(row, (size_t)r->ops, sizeof *row, by_seconds);
+  qsort(row, (size_t)r->ops, sizeof *row, compare_seconds);
   str_add(out, "<div class=\"times\">");
   for (int i = 0; i < r->ops && i < BARS && row[0]->seconds > 0; i++)
     print_bar(row[i], row[0]->seconds, out);

@@ -21,7 +21,7 @@ uint32_t tensorboard_crc32c(const tensorboard *t, const void *bytes, size_t n) {
   return ~c;
 }
 
-static uint32_t masked(const tensorboard *t, const void *bytes, size_t n) {
+static uint32_t mask_crc(const tensorboard *t, const void *bytes, size_t n) {
   uint32_t c = tensorboard_crc32c(t, bytes, n);
   return (c >> 15 | c << 17) + 0xa282ead8u;
 }
@@ -61,9 +61,9 @@ static hp_status write_record(tensorboard *t, const str *event) {
   str *r = &t->record;
   str_clear(r);
   put_fixed(r, event->len, 8);
-  put_fixed(r, r->failed ? 0 : masked(t, r->at, 8), 4);
+  put_fixed(r, r->failed ? 0 : mask_crc(t, r->at, 8), 4);
   str_add_n(r, event->at, event->len);
-  put_fixed(r, masked(t, event->at, event->len), 4);
+  put_fixed(r, mask_crc(t, event->at, event->len), 4);
   HP_TRY(str_status(r));
   append_log_add(&t->file, r->at, r->len);
   return HP_OK;

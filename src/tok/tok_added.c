@@ -153,7 +153,7 @@ static bool is_single_word(const char *text, size_t n, size_t at, size_t end) {
   return end == n || !unicode_is_word(utf8_get(text + end, &k));
 }
 
-static size_t spaces_before(const char *text, size_t at, size_t least) {
+static size_t count_spaces_before(const char *text, size_t at, size_t least) {
   while (at > least) {
     size_t k, back = utf8_back(text, at);
     if (!unicode_is_space(utf8_get(text + back, &k))) break;
@@ -162,12 +162,12 @@ static size_t spaces_before(const char *text, size_t at, size_t least) {
   return at;
 }
 
-static size_t spaces_after(const char *text, size_t n, size_t at) {
+static size_t count_spaces_after(const char *text, size_t n, size_t at) {
   for (size_t k; at < n && unicode_is_space(utf8_get(text + at, &k));) at += k;
   return at;
 }
 
-static hp_status push(tok_cuts *out, size_t at, size_t end, int32_t id) {
+static hp_status push_cut(tok_cuts *out, size_t at, size_t end, int32_t id) {
   tok_cut c = {(uint32_t)at, (uint32_t)end, id};
   return vec_push(&out->cut, c) ? HP_OK : HP_ERR_OOM;
 }
@@ -180,7 +180,7 @@ hp_status tok_added_cut(const tok_added *a, bool normalized, bool skip_special, 
   size_t from = 0, done = 0;            /* next place to match at; end of what is cut */
   size_t blank_from = 1, blank_end = 0; /* the last run of spaces looked through */
   out->cut.len = 0;
-  if (!t->node.len) return n ? push(out, 0, n, -1) : HP_OK;
+  if (!t->node.len) return n ? push_cut(out, 0, n, -1) : HP_OK;
   HP_TRY(find_hits(t, text, n, out));
   for (size_t i = out->hit.len; i-- > 0;) {
     size_t at = out->hit.at[i].at;
@@ -191,17 +191,17 @@ hp_status tok_added_cut(const tok_added *a, bool normalized, bool skip_special, 
     from = end;
     if (skip_special && x->special) continue;
     if (x->single_word && !is_single_word(text, n, at, end)) continue;
-    if (x->lstrip) at = at > done ? spaces_before(text, at, done) : done;
+    if (x->lstrip) at = at > done ? count_spaces_before(text, at, done) : done;
     if (x->rstrip) {
       if (end < blank_from || end >= blank_end) {
         blank_from = end;
-        blank_end = spaces_after(text, n, end);
+        blank_end = count_spaces_after(text, n, end);
       }
       if (blank_end > end) end = blank_end;
     }
-    if (done < at) HP_TRY(push(out, done, at, -1));
-    HP_TRY(push(out, at, end, x->id));
+    if (done < at) HP_TRY(push_cut(out, done, at, -1));
+    HP_TRY(push_cut(out, at, end, x->id));
     done = end;
   }
-  return done < n ? push(out, done, n, -1) : HP_OK;
+  return done < n ? push_cut(out, done, n, -1) : HP_OK;
 }

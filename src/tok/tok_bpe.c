@@ -43,12 +43,12 @@ struct tok_bpe {
   arena mem;
 };
 
-static size_t home(const tok_bpe *b, uint64_t pair) {
+static size_t find_home(const tok_bpe *b, uint64_t pair) {
   return (size_t)((pair * 0x9E3779B97F4A7C15u) >> 24) & (b->cap - 1);
 }
 
 static struct tok_merge *find_slot(const tok_bpe *b, uint64_t pair) {
-  size_t i = home(b, pair);
+  size_t i = find_home(b, pair);
   while (b->merge[i].pair && b->merge[i].pair != pair) i = (i + 1) & (b->cap - 1);
   return &b->merge[i];
 }
@@ -68,7 +68,7 @@ static bool may_join(const tok_bpe *b, uint32_t last, uint32_t first) {
   return b->joins[bit / 64] >> bit % 64 & 1;
 }
 
-static void first_last(const char *text, size_t n, uint32_t *first, uint32_t *last) {
+static void find_first_last(const char *text, size_t n, uint32_t *first, uint32_t *last) {
   size_t k;
   *first = utf8_get(text, &k);
   *last = k == n ? *first : utf8_get(text + utf8_back(text, n), &k);
@@ -88,7 +88,7 @@ static hp_status reserve_merges(tok_bpe *b, size_t n) {
   return HP_OK;
 }
 
-static hp_status keep(tok_bpe *b, const tree_node *node, tok_text *out) {
+static hp_status keep_text(tok_bpe *b, const tree_node *node, tok_text *out) {
   if (!node || !node->len) return HP_OK;
   out->len = node->len;
   out->at = arena_strndup(&b->mem, node->string, node->len);
@@ -113,9 +113,9 @@ static void fill_tables(tok_bpe *b) {
   }
 }
 
-static hp_status fill(tok_bpe *b, const tok_bpe_options *o) {
-  HP_TRY(keep(b, o->prefix, &b->prefix));
-  HP_TRY(keep(b, o->suffix, &b->suffix));
+static hp_status fill_model(tok_bpe *b, const tok_bpe_options *o) {
+  HP_TRY(keep_text(b, o->prefix, &b->prefix));
+  HP_TRY(keep_text(b, o->suffix, &b->suffix));
   b->plain = !b->prefix.at && !b->suffix.at;
   b->fuse_unk = o->fuse_unk;
   b->byte_fallback = o->byte_fallback;
@@ -123,7 +123,7 @@ static hp_status fill(tok_bpe *b, const tok_bpe_options *o) {
   b->unk = NONE;
   const tree_node *unk = o->unk_token;
   if (unk && !tok_vocab_find(b->vocab, unk->string, unk->len, &b->unk)) b->unk = MISSING;
-  if (b->unk >= 0 && unk->len) first_last(unk->string, unk->len, &b->unk_first, &b->unk_last);
+  if (b->unk >= 0 && unk->len) find_first_last(unk->string, unk->len, &b->unk_first, &b->unk_last);
   fill_tables(b);
   b->whole = mem_calloc(b->vocab->n, 1);
   HP_TRY_MEM((void *)b->whole);
@@ -135,7 +135,7 @@ hp_status tok_bpe_create(const tok_vocab *vocab, const char *file, const tok_bpe
   tok_bpe *b = mem_calloc(1, sizeof *b);
   HP_TRY_MEM(b);
   b->vocab = vocab;
-  hp_status st = (b->file = arena_strdup(&b->mem, file)) ? fill(b, o) : HP_ERR_OOM;
+  hp_status st = (b->file = arena_strdup(&b->mem, file)) ? fill_model(b, o) : HP_ERR_OOM;
   if (st) tok_bpe_free(b);
   else *out = b;
   return st;
@@ -164,8 +164,8 @@ static void note_join(tok_bpe *b, const char *left, size_t left_len, const char 
     memset(b->joins, 0xFF, sizeof b->joins);
     return;
   }
-  first_last(left, left_len, &other, &last);
-  first_last(right, right_len, &first, &other);
+  find_first_last(left, left_len, &other, &last);
+  find_first_last(right, right_len, &first, &other);
   uint32_t bit = join_bit(last, first);
   b->joins[bit / 64] |= (uint64_t)1 << bit % 64;
 }
@@ -291,7 +291,7 @@ static void sift_down(uint64_t *heap, size_t n, size_t i) {
   heap[i] = x;
 }
 
-static hp_status offer(const tok_bpe *b, tok_bpe_work *w, uint32_t left) {
+static hp_status push_merge(const tok_bpe *b, tok_bpe_work *w, uint32_t left) {
   uint32_t right = w->symbol.at[left].next;
   const struct tok_merge *m = find_merge(b, w->symbol.at[left].id, w->symbol.at[right].id);
   if (!m) return HP_OK;
@@ -322,14 +322,14 @@ static hp_status merge_by_heap(const tok_bpe *b, tok_bpe_work *w) {
     s[left].next = s[right].next;
     s[right].id = -1;
     if (s[right].next != UINT32_MAX) s[s[right].next].prev = left;
-    if (s[left].prev != UINT32_MAX) HP_TRY(offer(b, w, s[left].prev));
-    if (s[left].next != UINT32_MAX) HP_TRY(offer(b, w, left));
+    if (s[left].prev != UINT32_MAX) HP_TRY(push_merge(b, w, s[left].prev));
+    if (s[left].next != UINT32_MAX) HP_TRY(push_merge(b, w, left));
   }
   return HP_OK;
 }
 
 /* Merges the run of symbols and appends its ids; the run is empty then. */
-static hp_status merge(const tok_bpe *b, tok_bpe_work *w, token_ids *out) {
+static hp_status merge_symbols(const tok_bpe *b, tok_bpe_work *w, token_ids *out) {
   size_t n = w->symbol.len;
   if (!n) return HP_OK;
   if (!vec_reserve(out, n)) return HP_ERR_OOM;
@@ -361,7 +361,7 @@ typedef struct {
 static hp_status push_symbol(symbols *s, int32_t id, uint32_t first, uint32_t last) {
   size_t n = s->w->symbol.len;
   if (n && !may_join(s->b, s->last, first)) {
-    HP_TRY(merge(s->b, s->w, s->out));
+    HP_TRY(merge_symbols(s->b, s->w, s->out));
     n = 0;
   }
   if (n >= UINT32_MAX - 1) HP_FAIL(HP_ERR_ARG, "a word of more than 2^32 characters; cut the text");
@@ -378,8 +378,8 @@ static bool has_bytes(const tok_bpe *b, const char *at, size_t n) {
 }
 
 /* The character at..at+n, with the prefix or suffix that its place asks for, as text. */
-static hp_status decorate(const tok_bpe *b, tok_bpe_work *w, bool first, bool last, const char **at,
-                          size_t *n) {
+static hp_status add_affixes(const tok_bpe *b, tok_bpe_work *w, bool first, bool last,
+                             const char **at, size_t *n) {
   bool prefix = !first && b->prefix.at, suffix = last && b->suffix.at;
   if (!prefix && !suffix) return HP_OK;
   str_clear(&w->text);
@@ -423,13 +423,13 @@ static hp_status split_symbols(const tok_bpe *b, tok_bpe_work *w, const char *wo
     if (b->plain && cp < DIRECT) {
       id = b->direct[cp];
     } else {
-      HP_TRY(decorate(b, w, !at, at + k == len, &text, &n));
+      HP_TRY(add_affixes(b, w, !at, at + k == len, &text, &n));
       if (!tok_vocab_find(b->vocab, text, n, &id)) id = -1;
     }
     if (id >= 0) {
       if (pending) HP_TRY(push_symbol(&s, b->unk, b->unk_first, b->unk_last));
       pending = false;
-      if (n != k) first_last(text, n, &first, &last);
+      if (n != k) find_first_last(text, n, &first, &last);
       HP_TRY(push_symbol(&s, id, first, last));
       continue;
     }
@@ -446,7 +446,7 @@ static hp_status split_symbols(const tok_bpe *b, tok_bpe_work *w, const char *wo
     pending = true;
   }
   if (pending) HP_TRY(push_symbol(&s, b->unk, b->unk_first, b->unk_last));
-  return merge(b, w, out);
+  return merge_symbols(b, w, out);
 }
 
 hp_status tok_bpe_encode(const tok_bpe *b, tok_bpe_work *w, const char *word, size_t n,

@@ -36,7 +36,7 @@ typedef struct {
   const tree_node *node;
 } numbered;
 
-static int by_id(const void *a, const void *b) {
+static int compare_id(const void *a, const void *b) {
   int64_t x = ((const numbered *)a)->id, y = ((const numbered *)b)->id;
   return (x > y) - (x < y);
 }
@@ -66,7 +66,7 @@ static hp_status read_added_decoder(tokenizer *t, const tree_node *config) {
     if (!str_to_i64(list[i].node->key, &list[i].id) || list[i].id < 0)
       st = tree_error(list[i].node, __FILE__, __LINE__, "the key must be an id");
   }
-  qsort(list, n, sizeof *list, by_id);
+  qsort(list, n, sizeof *list, compare_id);
   if (!st) st = add_numbered(t, list, n);
   mem_free(list);
   return st;
@@ -117,7 +117,7 @@ static hp_status read_bos_eos(tokenizer *t, const tree_node *config) {
   return ok ? HP_OK : HP_ERR_OOM;
 }
 
-static hp_status apply(tokenizer *t, const tree_node *config, const tree_node *specials) {
+static hp_status apply_config(tokenizer *t, const tree_node *config, const tree_node *specials) {
   if (config) HP_TRY(read_added_decoder(t, config));
   HP_TRY(read_roles(t, config, specials));
   HP_TRY(read_more_specials(t, config, "additional_special_tokens"));
@@ -128,7 +128,7 @@ static hp_status apply(tokenizer *t, const tree_node *config, const tree_node *s
 static hp_status read_config(tokenizer *t, const char *dir, const tree_node *config) {
   tree specials;
   HP_TRY(read_file(dir, "special_tokens_map.json", CONFIG_MAX, &specials));
-  hp_status st = apply(t, config, specials.root);
+  hp_status st = apply_config(t, config, specials.root);
   tree_free(&specials);
   return st;
 }
@@ -171,7 +171,7 @@ static const tok_class classes[] = {
      {[TOKEN_EOS] = true, [TOKEN_PAD] = true, [TOKEN_UNK] = true}},
 };
 
-static bool begins(const tree_node *text, const char *with) {
+static bool starts_with(const tree_node *text, const char *with) {
   size_t n = strlen(with);
   return text && text->kind == TREE_STRING && text->len >= n && !memcmp(text->string, with, n);
 }
@@ -184,7 +184,7 @@ static hp_status find_class(const char *dir, const tree_node *config, const tok_
   const tree_node *type = tok_get(model.root, "model_type");
   *out = NULL;
   for (size_t i = 0; !*out && i < sizeof classes / sizeof *classes; i++)
-    if (name ? begins(name, classes[i].name) : begins(type, classes[i].model_type))
+    if (name ? starts_with(name, classes[i].name) : starts_with(type, classes[i].model_type))
       *out = &classes[i];
   tree_free(&model);
   if (*out) return HP_OK;
@@ -255,7 +255,7 @@ static hp_status read_model(tokenizer *t, const char *dir) {
   return st ? st : read_merges(t, dir);
 }
 
-static hp_status default_roles(tokenizer *t, const tok_class *c, const tree_node *config) {
+static hp_status set_default_roles(tokenizer *t, const tok_class *c, const tree_node *config) {
   tree_node token = {.kind = TREE_STRING,
                      .string = c->token,
                      .len = (uint32_t)strlen(c->token),
@@ -274,7 +274,7 @@ static hp_status read_vocab_merges(tokenizer *t, const char *dir, const tree_nod
   HP_TRY(read_parts(t, c, prefix));
   HP_TRY(read_model(t, dir));
   HP_TRY(read_config(t, dir, config));
-  HP_TRY(default_roles(t, c, config));
+  HP_TRY(set_default_roles(t, c, config));
   return read_bos_eos(t, config);
 }
 

@@ -35,7 +35,7 @@ enum { TEXT_MAX = 1 << 30 }; /* bytes of one decoded text */
 
 /* --- reading ---------------------------------------------------------------------------- */
 
-static hp_status add(tok_decoder *d, dec_step s) {
+static hp_status add_step(tok_decoder *d, dec_step s) {
   if (vec_push(&d->step, s)) return HP_OK;
   tok_regex_free(s.re);
   return HP_ERR_OOM;
@@ -67,23 +67,23 @@ static hp_status parse_metaspace(const tree_node *r, tok_decoder *d) {
   HP_TRY(tree_opt_bool(r, "add_prefix_space", prefix, &prefix));
   HP_TRY(tok_opt_text(r, "prepend_scheme", &scheme));
   s.flag = prefix && !tok_is(scheme, "never");
-  return add(d, s);
+  return add_step(d, s);
 }
 
-static hp_status parse(const tree_node *node, tok_decoder *d);
+static hp_status parse_step(const tree_node *node, tok_decoder *d);
 
 static hp_status parse_sequence(const tree_node *r, tok_decoder *d) {
   const tree_node *list;
   HP_TRY(tree_need_list(r, "decoders", &list));
-  for (size_t i = 0; i < list->len; i++) HP_TRY(parse(list->child[i], d));
+  for (size_t i = 0; i < list->len; i++) HP_TRY(parse_step(list->child[i], d));
   return HP_OK;
 }
 
 static hp_status parse_typed(const tree_node *r, const tree_node *type, tok_decoder *d) {
   dec_step s = {0};
-  if (tok_is(type, "ByteLevel")) return add(d, (dec_step){.kind = DEC_BYTE_LEVEL});
-  if (tok_is(type, "ByteFallback")) return add(d, (dec_step){.kind = DEC_BYTE_FALLBACK});
-  if (tok_is(type, "Fuse")) return add(d, (dec_step){.kind = DEC_FUSE});
+  if (tok_is(type, "ByteLevel")) return add_step(d, (dec_step){.kind = DEC_BYTE_LEVEL});
+  if (tok_is(type, "ByteFallback")) return add_step(d, (dec_step){.kind = DEC_BYTE_FALLBACK});
+  if (tok_is(type, "Fuse")) return add_step(d, (dec_step){.kind = DEC_FUSE});
   if (tok_is(type, "Metaspace")) return parse_metaspace(r, d);
   if (tok_is(type, "Sequence")) return parse_sequence(r, d);
   if (tok_is(type, "Strip")) {
@@ -91,24 +91,24 @@ static hp_status parse_typed(const tree_node *r, const tree_node *type, tok_deco
     HP_TRY(get_char(r, "content", &s.character));
     HP_TRY(tok_need_count(r, "start", &s.start));
     HP_TRY(tok_need_count(r, "stop", &s.stop));
-    return add(d, s);
+    return add_step(d, s);
   }
   if (tok_is(type, "Replace")) {
     s.kind = DEC_REPLACE;
     HP_TRY(keep_text(r, "content", d, &s));
     HP_TRY(tok_regex_parse(r, &s.re));
-    return add(d, s);
+    return add_step(d, s);
   }
   if (tok_is(type, "WordPiece")) {
     s.kind = DEC_WORD_PIECE;
     HP_TRY(keep_text(r, "prefix", d, &s));
     HP_TRY(tree_need_bool(r, "cleanup", &s.flag));
-    return add(d, s);
+    return add_step(d, s);
   }
   if (tok_is(type, "BPEDecoder")) {
     s.kind = DEC_BPE;
     HP_TRY(keep_text(r, "suffix", d, &s));
-    return add(d, s);
+    return add_step(d, s);
   }
   return tok_unknown(
       type, "decoder",
@@ -116,7 +116,7 @@ static hp_status parse_typed(const tree_node *r, const tree_node *type, tok_deco
       "Sequence");
 }
 
-static hp_status parse(const tree_node *node, tok_decoder *d) {
+static hp_status parse_step(const tree_node *node, tok_decoder *d) {
   const tree_node *type;
   HP_TRY(tok_type(node, "a decoder", &type));
   return parse_typed(node, type, d);
@@ -127,7 +127,7 @@ hp_status tok_decoder_parse(const tree_node *node, tok_decoder **out) {
   if (!node) return HP_OK;
   tok_decoder *d = mem_calloc(1, sizeof *d);
   HP_TRY_MEM(d);
-  hp_status st = parse(node, d);
+  hp_status st = parse_step(node, d);
   if (st) tok_decoder_free(d);
   else *out = d;
   return st;
@@ -187,7 +187,7 @@ void tok_decode_bytes(const char *token, size_t n, str *out) {
     str_add_char(out, (char)tok_byte_of(utf8_get(token + at, &k)));
 }
 
-static hp_status byte_level(const tok_list *in, tok_list *out) {
+static hp_status decode_byte_level(const tok_list *in, tok_list *out) {
   str bytes = {0};
   for (size_t i = 0, n; i < in->end.len; i++) {
     const char *t = list_get(in, i, &n);
@@ -203,7 +203,7 @@ static hp_status byte_level(const tok_list *in, tok_list *out) {
 }
 
 /* The byte that a token of the form <0xXX> stands for, or -1. */
-static int fallback_byte(const char *t, size_t n) {
+static int parse_fallback_byte(const char *t, size_t n) {
   if (n != 6 || memcmp(t, "<0x", 3) || t[5] != '>') return -1;
   int x = 0;
   for (int i = 3; i < 5; i++) {
@@ -230,12 +230,12 @@ static hp_status end_run(str *run, tok_list *out) {
   return HP_OK;
 }
 
-static hp_status byte_fallback(const tok_list *in, tok_list *out) {
+static hp_status join_fallback_bytes(const tok_list *in, tok_list *out) {
   str run = {0};
   hp_status st = HP_OK;
   for (size_t i = 0, n; !st && i < in->end.len; i++) {
     const char *t = list_get(in, i, &n);
-    int b = fallback_byte(t, n);
+    int b = parse_fallback_byte(t, n);
     if (b >= 0) {
       str_add_char(&run, (char)b);
       continue;
@@ -248,7 +248,7 @@ static hp_status byte_fallback(const tok_list *in, tok_list *out) {
   return st;
 }
 
-static void metaspace(const dec_step *s, const char *t, size_t n, bool first, str *out) {
+static void decode_metaspace(const dec_step *s, const char *t, size_t n, bool first, str *out) {
   for (size_t at = 0, k; at < n; at += k) {
     uint32_t cp = utf8_get(t + at, &k);
     if (cp != s->character) str_add_n(out, t + at, k);
@@ -256,7 +256,7 @@ static void metaspace(const dec_step *s, const char *t, size_t n, bool first, st
   }
 }
 
-static void strip(const dec_step *s, const char *t, size_t n, str *out) {
+static void strip_text(const dec_step *s, const char *t, size_t n, str *out) {
   size_t at = 0, k;
   for (size_t i = 0; i < s->start && at < n && utf8_get(t + at, &k) == s->character; i++) at += k;
   for (size_t i = 0; i < s->stop && n > at; i++) {
@@ -267,8 +267,8 @@ static void strip(const dec_step *s, const char *t, size_t n, str *out) {
   str_add_n(out, t + at, n - at);
 }
 
-static hp_status replace(const dec_step *s, tok_matcher *m, tok_spans *spans, const char *t,
-                         size_t n, str *out) {
+static hp_status run_replace(const dec_step *s, tok_matcher *m, tok_spans *spans, const char *t,
+                             size_t n, str *out) {
   if (n > UINT32_MAX) HP_FAIL(HP_ERR_INPUT, "a token of more than 4 GiB");
   HP_TRY(tok_regex_split(s->re, m, t, n, spans));
   for (size_t i = 0; i < spans->len; i++) {
@@ -302,7 +302,7 @@ static void replace_text(str *s, size_t from, const char *what, size_t n, const 
   str_free(&out);
 }
 
-static void word_piece(const dec_step *s, const char *t, size_t n, bool first, str *out) {
+static void decode_word_piece(const dec_step *s, const char *t, size_t n, bool first, str *out) {
   static const char *const cleanup[][2] = {{" .", "."},     {" ?", "?"},           {" !", "!"},
                                            {" ,", ","},     {" ' ", "'"},          {" n't", "n't"},
                                            {" 'm", "'m"},   {" do not", " don't"}, {" 's", "'s"},
@@ -317,20 +317,20 @@ static void word_piece(const dec_step *s, const char *t, size_t n, bool first, s
                  strlen(cleanup[i][1]));
 }
 
-static hp_status run(const dec_step *s, tok_matcher *m, tok_spans *spans, const tok_list *in,
-                     tok_list *out) {
-  if (s->kind == DEC_BYTE_LEVEL) return byte_level(in, out);
-  if (s->kind == DEC_BYTE_FALLBACK) return byte_fallback(in, out);
+static hp_status run_step(const dec_step *s, tok_matcher *m, tok_spans *spans, const tok_list *in,
+                          tok_list *out) {
+  if (s->kind == DEC_BYTE_LEVEL) return decode_byte_level(in, out);
+  if (s->kind == DEC_BYTE_FALLBACK) return join_fallback_bytes(in, out);
   if (s->kind == DEC_FUSE) return tok_list_add(out, in->text.at ? in->text.at : "", in->text.len);
   for (size_t i = 0, n; i < in->end.len; i++) {
     const char *t = list_get(in, i, &n);
     bool last = i + 1 == in->end.len;
     size_t from = out->text.len;
     switch (s->kind) {
-    case DEC_METASPACE: metaspace(s, t, n, !i, &out->text); break;
-    case DEC_STRIP: strip(s, t, n, &out->text); break;
-    case DEC_REPLACE: HP_TRY(replace(s, m, spans, t, n, &out->text)); break;
-    case DEC_WORD_PIECE: word_piece(s, t, n, !i, &out->text); break;
+    case DEC_METASPACE: decode_metaspace(s, t, n, !i, &out->text); break;
+    case DEC_STRIP: strip_text(s, t, n, &out->text); break;
+    case DEC_REPLACE: HP_TRY(run_replace(s, m, spans, t, n, &out->text)); break;
+    case DEC_WORD_PIECE: decode_word_piece(s, t, n, !i, &out->text); break;
     default: /* DEC_BPE */
       str_add_n(&out->text, t, n);
       replace_text(&out->text, from, s->text, s->len, " ", !last);
@@ -347,7 +347,7 @@ hp_status tok_decode(const tok_decoder *d, tok_list *list, str *out) {
   hp_status st = HP_OK;
   for (size_t i = 0; d && i < d->step.len; i++) {
     clear_list(&next);
-    HP_TRY_GOTO(run(&d->step.at[i], &m, &spans, list, &next), st);
+    HP_TRY_GOTO(run_step(&d->step.at[i], &m, &spans, list, &next), st);
     tok_list done = *list;
     *list = next;
     next = done;

@@ -41,7 +41,7 @@ static hp_status read_root(tokenizer *t, const tree_node *root) {
   return read_added(t, root);
 }
 
-static bool same_text(tok_text a, tok_text b) {
+static bool is_same_text(tok_text a, tok_text b) {
   return a.len == b.len && !memcmp(a.at, b.at, a.len);
 }
 
@@ -57,7 +57,7 @@ static hp_status finish(tokenizer *t) {
   for (size_t i = 0; i < t->added.token.len; i++) {
     const tok_added_token *a = &t->added.token.at[i];
     t->entry[a->id] = (tok_entry){a->pattern, a->content, a->special};
-    if (!same_text(a->pattern, a->content)) t->entry[a->id].special = false;
+    if (!is_same_text(a->pattern, a->content)) t->entry[a->id].special = false;
   }
   t->takes_bytes = tok_normalizer_takes_bytes(t->normalizer) ||
                    tok_pretokenizer_takes_bytes(t->pretokenizer) ||
@@ -65,7 +65,7 @@ static hp_status finish(tokenizer *t) {
   return HP_OK;
 }
 
-static hp_status create(tokenizer **out) {
+static hp_status create_tokenizer(tokenizer **out) {
   tokenizer *t = mem_calloc(1, sizeof *t);
   HP_TRY_MEM(t);
   for (int i = 0; i < TOK_ROLES; i++) t->role[i] = -1;
@@ -84,7 +84,7 @@ hp_status tokenizer_parse(const char *name, const char *json, size_t n, tokenize
   tokenizer *t;
   tree parsed;
   hp_status st;
-  HP_TRY(create(&t));
+  HP_TRY(create_tokenizer(&t));
   HP_TRY_GOTO(json_parse(json, n, name, &parsed), st);
   HP_TRY_GOTO(read_tree(t, &parsed), st);
   HP_TRY_GOTO(finish(t), st);
@@ -123,7 +123,7 @@ hp_status tokenizer_load(const char *path, tokenizer **out) {
   tokenizer *t;
   str work = {0};
   hp_status st;
-  HP_TRY(create(&t));
+  HP_TRY(create_tokenizer(&t));
   const char *before = milestone_set_activity("loading the tokenizer");
   if (dir_exists(path)) HP_TRY_GOTO(read_dir(t, path, &work), st);
   else HP_TRY_GOTO(read_json_file(t, path), st);

@@ -94,7 +94,7 @@ static hp_status find_kind(const tree_node *r, tok_model_kind *out) {
   return tok_unknown(type, "model", "BPE, WordPiece, WordLevel or Unigram");
 }
 
-static hp_status parse(const tree_node *r, tok_model *m) {
+static hp_status parse_model(const tree_node *r, tok_model *m) {
   HP_TRY(find_kind(r, &m->kind));
   m->file = arena_strdup(&m->mem, r->source);
   HP_TRY_MEM(m->file);
@@ -107,7 +107,7 @@ static hp_status parse(const tree_node *r, tok_model *m) {
 }
 
 hp_status tok_model_parse(const tree_node *node, tok_model *out) {
-  hp_status st = parse(node, out);
+  hp_status st = parse_model(node, out);
   if (st) tok_model_free(out);
   return st;
 }
@@ -136,7 +136,9 @@ bool tok_model_takes_bytes(const tok_model *m) {
 
 /* --- encoding --------------------------------------------------------------------------- */
 
-static hp_status push(token_ids *out, int32_t id) { return vec_push(out, id) ? HP_OK : HP_ERR_OOM; }
+static hp_status push_id(token_ids *out, int32_t id) {
+  return vec_push(out, id) ? HP_OK : HP_ERR_OOM;
+}
 
 static hp_status push_unknown(const tok_model *m, token_ids *out) {
   if (m->unk < 0)
@@ -145,7 +147,7 @@ static hp_status push_unknown(const tok_model *m, token_ids *out) {
         "%s: the text has a word that is no token, and the \"unk_token\" is none either; add it to "
         "the vocabulary",
         m->file);
-  return push(out, m->unk);
+  return push_id(out, m->unk);
 }
 
 static size_t count_chars(const char *text, size_t n) {
@@ -174,7 +176,7 @@ static hp_status encode_word_piece(const tok_model *m, const char *word, size_t 
       out->len = before;
       return push_unknown(m, out);
     }
-    HP_TRY(push(out, (int32_t)(best - 1)));
+    HP_TRY(push_id(out, (int32_t)(best - 1)));
     at = end;
   }
   return HP_OK;
@@ -187,7 +189,7 @@ hp_status tok_model_encode(const tok_model *m, tok_model_work *w, const char *wo
   case TOK_BPE: return tok_bpe_encode(m->bpe, &w->bpe, word, n, out);
   case TOK_WORD_PIECE: return encode_word_piece(m, word, n, out);
   case TOK_WORD_LEVEL:
-    return tok_vocab_find(&m->vocab, word, n, &id) ? push(out, id) : push_unknown(m, out);
+    return tok_vocab_find(&m->vocab, word, n, &id) ? push_id(out, id) : push_unknown(m, out);
   default: return tok_unigram_encode(m, w, word, n, out);
   }
 }

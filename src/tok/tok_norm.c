@@ -35,7 +35,7 @@ struct tok_normalizer {
   arena mem;
 };
 
-static hp_status add(tok_normalizer *n, norm_step s) {
+static hp_status add_step(tok_normalizer *n, norm_step s) {
   if (vec_push(&n->step, s)) return HP_OK;
   tok_regex_free(s.re);
   return HP_ERR_OOM;
@@ -54,13 +54,13 @@ static hp_status parse_bert(const tree_node *r, tok_normalizer *n) {
   HP_TRY(tree_need_bool(r, "lowercase", &lower));
   bool marks = lower;
   HP_TRY(tree_opt_bool(r, "strip_accents", marks, &marks));
-  if (clean) HP_TRY(add(n, (norm_step){.kind = NORM_CLEAN}));
-  if (cjk) HP_TRY(add(n, (norm_step){.kind = NORM_CJK_SPACES}));
+  if (clean) HP_TRY(add_step(n, (norm_step){.kind = NORM_CLEAN}));
+  if (cjk) HP_TRY(add_step(n, (norm_step){.kind = NORM_CJK_SPACES}));
   if (marks) {
-    HP_TRY(add(n, (norm_step){.kind = NORM_FORM, .form = UNICODE_NFD}));
-    HP_TRY(add(n, (norm_step){.kind = NORM_NONSPACING}));
+    HP_TRY(add_step(n, (norm_step){.kind = NORM_FORM, .form = UNICODE_NFD}));
+    HP_TRY(add_step(n, (norm_step){.kind = NORM_NONSPACING}));
   }
-  if (lower) HP_TRY(add(n, (norm_step){.kind = NORM_LOWER}));
+  if (lower) HP_TRY(add_step(n, (norm_step){.kind = NORM_LOWER}));
   return HP_OK;
 }
 
@@ -70,26 +70,26 @@ static hp_status parse_with_text(const tree_node *r, tok_normalizer *n, bool rep
   HP_TRY(tok_need_text(r, replace ? "content" : "prepend", &text));
   HP_TRY(keep_text(n, text, &s));
   if (replace) HP_TRY(tok_regex_parse(r, &s.re));
-  return add(n, s);
+  return add_step(n, s);
 }
 
 static hp_status parse_strip(const tree_node *r, tok_normalizer *n) {
   norm_step s = {.kind = NORM_STRIP};
   HP_TRY(tree_need_bool(r, "strip_left", &s.left));
   HP_TRY(tree_need_bool(r, "strip_right", &s.right));
-  return add(n, s);
+  return add_step(n, s);
 }
 
-static hp_status parse(const tree_node *node, tok_normalizer *n);
+static hp_status parse_step(const tree_node *node, tok_normalizer *n);
 
 static hp_status parse_sequence(const tree_node *r, tok_normalizer *n) {
   const tree_node *list;
   HP_TRY(tree_need_list(r, "normalizers", &list));
-  for (size_t i = 0; i < list->len; i++) HP_TRY(parse(list->child[i], n));
+  for (size_t i = 0; i < list->len; i++) HP_TRY(parse_step(list->child[i], n));
   return HP_OK;
 }
 
-static hp_status parse(const tree_node *node, tok_normalizer *n) {
+static hp_status parse_step(const tree_node *node, tok_normalizer *n) {
   static const struct {
     const char *name;
     norm_step step;
@@ -104,7 +104,7 @@ static hp_status parse(const tree_node *node, tok_normalizer *n) {
   const tree_node *type;
   HP_TRY(tok_type(node, "a normalizer", &type));
   for (size_t i = 0; i < sizeof simple / sizeof *simple; i++)
-    if (tok_is(type, simple[i].name)) return add(n, simple[i].step);
+    if (tok_is(type, simple[i].name)) return add_step(n, simple[i].step);
   if (tok_is(type, "Sequence")) return parse_sequence(node, n);
   if (tok_is(type, "BertNormalizer") || tok_is(type, "Bert")) return parse_bert(node, n);
   if (tok_is(type, "Strip")) return parse_strip(node, n);
@@ -120,7 +120,7 @@ hp_status tok_normalizer_parse(const tree_node *node, tok_normalizer **out) {
   if (!node) return HP_OK;
   tok_normalizer *n = mem_calloc(1, sizeof *n);
   HP_TRY_MEM(n);
-  hp_status st = parse(node, n);
+  hp_status st = parse_step(node, n);
   if (st) tok_normalizer_free(n);
   else *out = n;
   return st;
@@ -140,7 +140,7 @@ bool tok_normalizer_takes_bytes(const tok_normalizer *n) {
   return false;
 }
 
-static void strip(const norm_step *s, const char *text, size_t n, str *out) {
+static void strip_text(const norm_step *s, const char *text, size_t n, str *out) {
   size_t at = 0, k;
   while (s->left && at < n && unicode_is_space(utf8_get(text + at, &k))) at += k;
   while (s->right && n > at) {
@@ -152,12 +152,12 @@ static void strip(const norm_step *s, const char *text, size_t n, str *out) {
 }
 
 /* Whether cp lies in one of n ranges [first, last]. */
-static bool in_ranges(uint32_t cp, const uint32_t range[][2], size_t n) {
+static bool is_in_ranges(uint32_t cp, const uint32_t range[][2], size_t n) {
   for (size_t i = 0; i < n; i++)
     if (cp >= range[i][0] && cp <= range[i][1]) return true;
   return false;
 }
-#define IN_RANGES(cp, range) in_ranges((cp), (range), sizeof(range) / sizeof *(range))
+#define IN_RANGES(cp, range) is_in_ranges((cp), (range), sizeof(range) / sizeof *(range))
 
 static bool is_cjk(uint32_t cp) {
   static const uint32_t range[][2] = {{0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF},
@@ -201,7 +201,8 @@ static void map_char(norm_kind kind, uint32_t cp, str *out) {
   }
 }
 
-static hp_status replace(const norm_step *s, tok_matcher *m, const char *text, size_t n, str *out) {
+static hp_status replace_text(const norm_step *s, tok_matcher *m, const char *text, size_t n,
+                              str *out) {
   tok_spans spans = {0};
   hp_status st = tok_regex_split(s->re, m, text, n, &spans);
   for (size_t i = 0; !st && i < spans.len; i++) {
@@ -214,11 +215,12 @@ static hp_status replace(const norm_step *s, tok_matcher *m, const char *text, s
   return st;
 }
 
-static hp_status run(const norm_step *s, tok_matcher *m, const char *text, size_t n, str *out) {
+static hp_status run_step(const norm_step *s, tok_matcher *m, const char *text, size_t n,
+                          str *out) {
   switch (s->kind) {
   case NORM_FORM: return unicode_normalize(s->form, text, n, out);
-  case NORM_REPLACE: return replace(s, m, text, n, out);
-  case NORM_STRIP: strip(s, text, n, out); break;
+  case NORM_REPLACE: return replace_text(s, m, text, n, out);
+  case NORM_STRIP: strip_text(s, text, n, out); break;
   case NORM_BYTES: tok_bytes_add(out, text, n); break;
   case NORM_PREPEND:
     if (n) str_add_n(out, s->text, s->len);
@@ -240,7 +242,7 @@ hp_status tok_normalize(const tok_normalizer *n, tok_matcher *m, const char *tex
   for (size_t i = 0; n && i < n->step.len; i++) {
     str *to = &work[i & 1];
     str_clear(to);
-    HP_TRY_GOTO(run(&n->step.at[i], m, at, now, to), st);
+    HP_TRY_GOTO(run_step(&n->step.at[i], m, at, now, to), st);
     HP_TRY_GOTO(str_status(to), st);
     at = to->at ? to->at : "";
     now = to->len;

@@ -29,18 +29,18 @@ typedef struct {
   int optional; /* items with a ? so far */
 } translator;
 
-static hp_status refuse(const translator *t, const char *what) {
+static hp_status refuse_pattern(const translator *t, const char *what) {
   HP_FAIL(HP_ERR_UNSUPPORTED,
           "%s: the regular expression has %s at byte %zu, which is not supported", t->where, what,
           (size_t)(t->at - t->start));
 }
 
-static bool looking_at(const translator *t, const char *text) {
+static bool is_looking_at(const translator *t, const char *text) {
   size_t n = strlen(text);
   return (size_t)(t->end - t->at) >= n && !memcmp(t->at, text, n);
 }
 
-static void copy(translator *t, size_t n) {
+static void copy_bytes(translator *t, size_t n) {
   if (n > (size_t)(t->end - t->at)) n = (size_t)(t->end - t->at);
   str_add_n(t->out, t->at, n);
   t->at += n;
@@ -51,15 +51,15 @@ static bool is_hex(char c) {
 }
 
 /* Bytes from an opening bracket at p to its close; 0 when there is none. */
-static size_t length_to(const char *p, const char *end, char open, char close) {
+static size_t measure_to(const char *p, const char *end, char open, char close) {
   if (p == end || *p != open) return 0;
   const char *q = memchr(p, close, (size_t)(end - p));
   return q ? (size_t)(q + 1 - p) : 0;
 }
 
 /* An escape, the backslash at t->at. */
-static hp_status escape(translator *t, bool in_class) {
-  if (t->end - t->at < 2) return refuse(t, "a lone backslash");
+static hp_status translate_escape(translator *t, bool in_class) {
+  if (t->end - t->at < 2) return refuse_pattern(t, "a lone backslash");
   char c = t->at[1];
   switch (c) {
   case 'h': str_add(t->out, in_class ? "0-9a-fA-F" : "[0-9a-fA-F]"); break;
@@ -67,39 +67,39 @@ static hp_status escape(translator *t, bool in_class) {
   case 'v': str_add(t->out, "\\x0B"); break;
   case 'H':
   case 'W':
-    if (in_class) return refuse(t, "\\H or \\W in a class");
+    if (in_class) return refuse_pattern(t, "\\H or \\W in a class");
     str_add(t->out, c == 'H' ? "[^0-9a-fA-F]" : "[^" WORD "]");
     break;
   case 'u':
     if (t->end - t->at < 6 || !is_hex(t->at[2]) || !is_hex(t->at[3]) || !is_hex(t->at[4]) ||
         !is_hex(t->at[5]))
-      return refuse(t, "\\u without four hexadecimal digits");
+      return refuse_pattern(t, "\\u without four hexadecimal digits");
     str_printf(t->out, "\\x{%.4s}", t->at + 2);
     t->at += 4;
     break;
   case 'Q': /* a letter in Ruby; in PCRE2 the begin and the end of a quotation */
   case 'E': str_add_char(t->out, c); break;
   case 'k':
-  case 'g': copy(t, 2 + length_to(t->at + 2, t->end, '<', '>')); return HP_OK;
+  case 'g': copy_bytes(t, 2 + measure_to(t->at + 2, t->end, '<', '>')); return HP_OK;
   case 'p':
   case 'P': {
-    size_t n = length_to(t->at + 2, t->end, '{', '}');
-    copy(t, 2 + (n ? n : 1));
+    size_t n = measure_to(t->at + 2, t->end, '{', '}');
+    copy_bytes(t, 2 + (n ? n : 1));
     return HP_OK;
   }
   case 'x': {
-    size_t n = length_to(t->at + 2, t->end, '{', '}');
+    size_t n = measure_to(t->at + 2, t->end, '{', '}');
     while (n < 2 && t->at + 2 + n < t->end && is_hex(t->at[2 + n])) n++;
-    copy(t, 2 + n);
+    copy_bytes(t, 2 + n);
     return HP_OK;
   }
-  default: copy(t, 1 + utf8_len(t->at + 1)); return HP_OK;
+  default: copy_bytes(t, 1 + utf8_len(t->at + 1)); return HP_OK;
   }
   t->at += 2;
   return HP_OK;
 }
 
-static hp_status posix_class(translator *t) {
+static hp_status translate_posix_class(translator *t) {
   static const struct {
     const char *name, *set;
   } row[] = {{"[:alpha:]", "\\p{Alphabetic}"}, {"[:alnum:]", "\\p{Alphabetic}\\p{Nd}"},
@@ -108,43 +108,43 @@ static hp_status posix_class(translator *t) {
              {"[:lower:]", "\\p{Lowercase}"},  {"[:space:]", "\\s"},
              {"[:cntrl:]", "\\p{Cc}"},         {"[:xdigit:]", "0-9a-fA-F"}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++)
-    if (looking_at(t, row[i].name)) {
+    if (is_looking_at(t, row[i].name)) {
       str_add(t->out, row[i].set);
       t->at += strlen(row[i].name);
       return HP_OK;
     }
-  return refuse(t, "a class inside a class");
+  return refuse_pattern(t, "a class inside a class");
 }
 
-static hp_status char_class(translator *t) {
-  copy(t, 1);
-  if (looking_at(t, "^")) copy(t, 1);
-  if (looking_at(t, "]")) { /* first in the class: itself */
+static hp_status translate_class(translator *t) {
+  copy_bytes(t, 1);
+  if (is_looking_at(t, "^")) copy_bytes(t, 1);
+  if (is_looking_at(t, "]")) { /* first in the class: itself */
     str_add(t->out, "\\]");
     t->at++;
   }
   while (t->at < t->end && *t->at != ']') {
-    if (*t->at == '\\') HP_TRY(escape(t, true));
-    else if (*t->at == '[') HP_TRY(posix_class(t));
-    else if (looking_at(t, "&&")) return refuse(t, "an intersection (&&)");
-    else copy(t, utf8_len(t->at));
+    if (*t->at == '\\') HP_TRY(translate_escape(t, true));
+    else if (*t->at == '[') HP_TRY(translate_posix_class(t));
+    else if (is_looking_at(t, "&&")) return refuse_pattern(t, "an intersection (&&)");
+    else copy_bytes(t, utf8_len(t->at));
   }
-  if (t->at == t->end) return refuse(t, "a class without ']'");
-  copy(t, 1);
+  if (t->at == t->end) return refuse_pattern(t, "a class without ']'");
+  copy_bytes(t, 1);
   return HP_OK;
 }
 
 /* --- counting --------------------------------------------------------------------------------- */
 
-static void count(const translator *t, int what) {
+static void count_group(const translator *t, int what) {
   if (t->counted) str_printf(t->out, "(?C%d)", what);
 }
 
 /* (?R), (?1), (?-1), (?&name), (?P>name): a group is matched again. */
 static bool is_call(const translator *t) {
-  if (looking_at(t, "(?R)") || looking_at(t, "(?&") || looking_at(t, "(?P>")) return true;
+  if (is_looking_at(t, "(?R)") || is_looking_at(t, "(?&") || is_looking_at(t, "(?P>")) return true;
   const char *p = t->at + 2;
-  if (!looking_at(t, "(?") || p == t->end) return false;
+  if (!is_looking_at(t, "(?") || p == t->end) return false;
   if (*p == '+' || *p == '-') p++;
   return p < t->end && *p >= '0' && *p <= '9';
 }
@@ -170,35 +170,35 @@ static bool has_loops(const char *s, size_t n) {
 
 /* "(" and what follows up to the group's content; (?m) is Ruby's name of (?s). */
 static hp_status open_group(translator *t) {
-  if (looking_at(t, "(?#")) {
+  if (is_looking_at(t, "(?#")) {
     const char *close = memchr(t->at, ')', (size_t)(t->end - t->at));
-    if (!close) return refuse(t, "a comment without ')'");
+    if (!close) return refuse_pattern(t, "a comment without ')'");
     t->at = close + 1;
     return HP_OK;
   }
-  if (t->groups == GROUPS_MAX) return refuse(t, "too many groups inside each other");
+  if (t->groups == GROUPS_MAX) return refuse_pattern(t, "too many groups inside each other");
   bool call = is_call(t);
-  if (call) count(t, TOK_COUNT_AFTER);
-  if (looking_at(t, "(?P=")) count(t, TOK_COUNT_REFERENCE);
+  if (call) count_group(t, TOK_COUNT_AFTER);
+  if (is_looking_at(t, "(?P=")) count_group(t, TOK_COUNT_REFERENCE);
   t->group[t->groups].at = t->out->len;
   t->group[t->groups++].choice = call;
-  if (looking_at(t, "(?~")) return refuse(t, "an absence operator (?~)");
-  if (looking_at(t, "(*")) return refuse(t, "a verb (*...)");
-  copy(t, 1);
-  if (!looking_at(t, "?")) return HP_OK;
-  copy(t, 1);
+  if (is_looking_at(t, "(?~")) return refuse_pattern(t, "an absence operator (?~)");
+  if (is_looking_at(t, "(*")) return refuse_pattern(t, "a verb (*...)");
+  copy_bytes(t, 1);
+  if (!is_looking_at(t, "?")) return HP_OK;
+  copy_bytes(t, 1);
   const char *p = t->at;
   while (p < t->end && (*p == 'i' || *p == 'm' || *p == 'x' || *p == '-')) p++;
   if (p == t->end || (*p != ':' && *p != ')')) return HP_OK; /* a look-around, a name, ... */
   for (; t->at < p; t->at++) {
-    if (*t->at == 'x') return refuse(t, "extended syntax (?x)");
+    if (*t->at == 'x') return refuse_pattern(t, "extended syntax (?x)");
     str_add_char(t->out, *t->at == 'm' ? 's' : *t->at);
   }
   return HP_OK;
 }
 
 /* {n}, {n,}, {,m}, {n,m} at t->at: its length, or 0 when the brace is an ordinary character. */
-static size_t interval(const translator *t) {
+static size_t measure_interval(const translator *t) {
   const char *p = t->at + 1;
   size_t digits = 0;
   for (; p < t->end && *p >= '0' && *p <= '9'; p++) digits++;
@@ -207,7 +207,7 @@ static size_t interval(const translator *t) {
   return digits && p < t->end && *p == '}' ? (size_t)(p + 1 - t->at) : 0;
 }
 
-static void insert(str *s, size_t at, const char *text) {
+static void insert_text(str *s, size_t at, const char *text) {
   size_t n = strlen(text);
   str_add(s, text);
   if (s->failed) return;
@@ -223,7 +223,7 @@ static void count_before(translator *t, size_t times) {
   if (!t->counted || (!t->loops && times <= MANY_REPEATS)) return;
   snprintf(text, sizeof text, "(?C%d)",
            times > MANY_REPEATS ? TOK_COUNT_TIMES + k : TOK_COUNT_BEFORE);
-  insert(t->out, t->atom, text);
+  insert_text(t->out, t->atom, text);
   t->atom += strlen(text);
 }
 
@@ -231,40 +231,40 @@ static bool is_fixed(const char *interval_text, size_t n) { return !memchr(inter
 
 /* In Ruby + after an interval repeats it again (it is not possessive), and ? after {n} makes it
  * optional. */
-static void quantifier(translator *t, size_t n) {
+static void translate_quantifier(translator *t, size_t n) {
   char after = t->at + n < t->end ? t->at[n] : 0;
   bool again = after == '+' || (after == '?' && is_fixed(t->at, n));
   size_t times = strtoul(t->at + 1, NULL, 10);
   count_before(t, times < UINT16_MAX ? times : UINT16_MAX);
-  if (again) insert(t->out, t->atom, "(?:");
+  if (again) insert_text(t->out, t->atom, "(?:");
   if (t->at[1] == ',') {
     str_add(t->out, "{0");
     t->at++;
     n--;
   }
-  copy(t, n);
+  copy_bytes(t, n);
   if (again) {
     str_printf(t->out, ")%c", after);
     t->at++;
   } else if (after == '?') {
-    copy(t, 1);
+    copy_bytes(t, 1);
   }
-  count(t, TOK_COUNT_AFTER);
+  count_group(t, TOK_COUNT_AFTER);
 }
 
 /* *, + and ?, greedy, lazy or possessive. */
-static void repeat(translator *t) {
+static void translate_repeat(translator *t) {
   bool optional = *t->at == '?';
   t->optional += optional;
   if (!optional) count_before(t, 0);
-  copy(t, 1);
-  if (looking_at(t, "?") || looking_at(t, "+")) copy(t, 1);
-  if (!optional || t->optional > FREE_CHOICES) count(t, TOK_COUNT_AFTER);
+  copy_bytes(t, 1);
+  if (is_looking_at(t, "?") || is_looking_at(t, "+")) copy_bytes(t, 1);
+  if (!optional || t->optional > FREE_CHOICES) count_group(t, TOK_COUNT_AFTER);
 }
 
 /* Counts behind an item, or behind what repeats it. */
 static void count_behind(translator *t) {
-  if (!is_quantifier(t)) count(t, TOK_COUNT_AFTER);
+  if (!is_quantifier(t)) count_group(t, TOK_COUNT_AFTER);
   else t->optional += FREE_CHOICES;
 }
 
@@ -275,44 +275,44 @@ static void close_group(translator *t) {
     t->atom = t->group[--t->groups].at;
     choice = t->group[t->groups].choice;
   }
-  copy(t, 1);
+  copy_bytes(t, 1);
   if (choice) count_behind(t);
 }
 
-static void alternative(translator *t) {
+static void translate_alternative(translator *t) {
   if (t->groups) t->group[t->groups - 1].choice = true;
-  copy(t, 1);
+  copy_bytes(t, 1);
 }
 
 /* A call or a reference is counted before it. */
 static void count_escape(const translator *t) {
   char c = t->end - t->at > 1 ? t->at[1] : 0;
-  if (looking_at(t, "\\g<")) count(t, TOK_COUNT_AFTER);
-  else if (c == 'k' || c == 'g' || (c >= '1' && c <= '9')) count(t, TOK_COUNT_REFERENCE);
+  if (is_looking_at(t, "\\g<")) count_group(t, TOK_COUNT_AFTER);
+  else if (c == 'k' || c == 'g' || (c >= '1' && c <= '9')) count_group(t, TOK_COUNT_REFERENCE);
 }
 
-static hp_status atom(translator *t) {
+static hp_status translate_atom(translator *t) {
   char c = *t->at;
   if (c == '\\') count_escape(t);
-  bool unbounded = looking_at(t, "\\X") || looking_at(t, "\\g<");
+  bool unbounded = is_looking_at(t, "\\X") || is_looking_at(t, "\\g<");
   t->atom = t->out->len;
-  if (c == '\\') HP_TRY(escape(t, false));
-  else if (c == '[') HP_TRY(char_class(t));
-  else copy(t, utf8_len(t->at));
+  if (c == '\\') HP_TRY(translate_escape(t, false));
+  else if (c == '[') HP_TRY(translate_class(t));
+  else copy_bytes(t, utf8_len(t->at));
   if (unbounded) count_behind(t);
   return HP_OK;
 }
 
-static hp_status translate(translator *t) {
+static hp_status translate_pattern(translator *t) {
   while (t->at < t->end) {
     char c = *t->at;
     size_t n;
     if (c == ')') close_group(t);
-    else if (c == '{' && (n = interval(t))) quantifier(t, n);
-    else if (c == '*' || c == '+' || c == '?') repeat(t);
-    else if (c == '|') alternative(t);
+    else if (c == '{' && (n = measure_interval(t))) translate_quantifier(t, n);
+    else if (c == '*' || c == '+' || c == '?') translate_repeat(t);
+    else if (c == '|') translate_alternative(t);
     else if (c == '(') HP_TRY(open_group(t));
-    else HP_TRY(atom(t));
+    else HP_TRY(translate_atom(t));
   }
   return str_status(t->out);
 }
@@ -323,5 +323,5 @@ hp_status tok_regex_translate(const char *pattern, size_t n, const char *where, 
   t.counted = counted;
   t.loops = counted && has_loops(pattern, n);
   str_add(out, ""); /* never NULL, also for an empty pattern */
-  return translate(&t);
+  return translate_pattern(&t);
 }

@@ -59,13 +59,13 @@ static hp_status parse_bert(const tree_node *r, tok_post *out) {
   return HP_OK;
 }
 
-static hp_status parse(const tree_node *node, tok_post *out) {
+static hp_status parse_post(const tree_node *node, tok_post *out) {
   const tree_node *type, *list;
   HP_TRY(tok_type(node, "a post-processor", &type));
   if (tok_is(type, "ByteLevel")) return HP_OK; /* changes offsets only */
   if (tok_is(type, "Sequence")) {
     HP_TRY(tree_need_list(node, "processors", &list));
-    for (size_t i = 0; i < list->len; i++) HP_TRY(parse(list->child[i], out));
+    for (size_t i = 0; i < list->len; i++) HP_TRY(parse_post(list->child[i], out));
     return HP_OK;
   }
   bool is_template = tok_is(type, "TemplateProcessing");
@@ -80,7 +80,7 @@ static hp_status parse(const tree_node *node, tok_post *out) {
 
 hp_status tok_post_parse(const tree_node *node, tok_post *out) {
   if (!node) return HP_OK;
-  hp_status st = parse(node, out);
+  hp_status st = parse_post(node, out);
   if (st) tok_post_free(out);
   return st;
 }

@@ -42,7 +42,7 @@ struct tok_pretokenizer {
 
 /* --- reading ---------------------------------------------------------------------------- */
 
-static hp_status add(tok_pretokenizer *p, pre_step s) {
+static hp_status add_step(tok_pretokenizer *p, pre_step s) {
   if (vec_push(&p->step, s)) return HP_OK;
   tok_regex_free(s.re);
   return HP_ERR_OOM;
@@ -82,20 +82,20 @@ static hp_status parse_split(const tree_node *r, tok_pretokenizer *p) {
   HP_TRY(parse_behavior(r, &s.how));
   HP_TRY(tree_need_bool(r, "invert", &s.invert));
   HP_TRY(tok_regex_parse(r, &s.re));
-  return add(p, s);
+  return add_step(p, s);
 }
 
 static hp_status parse_byte_level(const tree_node *r, tok_pretokenizer *p) {
   bool prefix = true, use_regex = true;
   HP_TRY(tree_need_bool(r, "add_prefix_space", &prefix));
   HP_TRY(tree_opt_bool(r, "use_regex", use_regex, &use_regex));
-  if (prefix) HP_TRY(add(p, (pre_step){.kind = PRE_PREFIX}));
+  if (prefix) HP_TRY(add_step(p, (pre_step){.kind = PRE_PREFIX}));
   if (use_regex) {
     pre_step s = {.kind = PRE_REGEX, .how = ISOLATED};
     HP_TRY(tok_regex_compile(gpt2_words, sizeof gpt2_words - 1, "ByteLevel", &s.re));
-    HP_TRY(add(p, s));
+    HP_TRY(add_step(p, s));
   }
-  return add(p, (pre_step){.kind = PRE_BYTES});
+  return add_step(p, (pre_step){.kind = PRE_BYTES});
 }
 
 static hp_status parse_metaspace(const tree_node *r, tok_pretokenizer *p) {
@@ -115,10 +115,11 @@ static hp_status parse_metaspace(const tree_node *r, tok_pretokenizer *p) {
   if (!prefix) s.prepend = PREPEND_NEVER;
   memcpy(s.meta, meta->string, meta->len);
   s.meta_len = meta->len;
-  HP_TRY(add(p, s));
+  HP_TRY(add_step(p, s));
   size_t k;
   uint32_t cp = utf8_get(s.meta, &k);
-  return split ? add(p, (pre_step){.kind = PRE_CHARS, .how = WITH_NEXT, .delimiter = cp}) : HP_OK;
+  return split ? add_step(p, (pre_step){.kind = PRE_CHARS, .how = WITH_NEXT, .delimiter = cp})
+               : HP_OK;
 }
 
 static hp_status parse_chars(const tree_node *r, const tree_node *type, tok_pretokenizer *p,
@@ -128,14 +129,14 @@ static hp_status parse_chars(const tree_node *r, const tree_node *type, tok_pret
   if (tok_is(type, "Punctuation")) {
     s.test = unicode_is_punctuation;
     HP_TRY(parse_behavior(r, &s.how));
-    return add(p, s);
+    return add_step(p, s);
   }
   if (tok_is(type, "Digits")) {
     bool each = false;
     s.test = unicode_is_numeric;
     HP_TRY(tree_need_bool(r, "individual_digits", &each));
     s.how = each ? ISOLATED : CONTIGUOUS;
-    return add(p, s);
+    return add_step(p, s);
   }
   if (tok_is(type, "CharDelimiterSplit") || tok_is(type, "Delimiter")) {
     const tree_node *text;
@@ -143,23 +144,23 @@ static hp_status parse_chars(const tree_node *r, const tree_node *type, tok_pret
     HP_TRY(parse_char(r, "delimiter", &text));
     s.delimiter = utf8_get(text->string, &k);
     s.how = REMOVED;
-    return add(p, s);
+    return add_step(p, s);
   }
   if (tok_is(type, "WhitespaceSplit") || tok_is(type, "BertPreTokenizer")) {
-    HP_TRY(add(p, (pre_step){.kind = PRE_CHARS, .how = REMOVED, .test = unicode_is_space}));
+    HP_TRY(add_step(p, (pre_step){.kind = PRE_CHARS, .how = REMOVED, .test = unicode_is_space}));
     s.test = unicode_is_punctuation;
-    return tok_is(type, "BertPreTokenizer") ? add(p, s) : HP_OK;
+    return tok_is(type, "BertPreTokenizer") ? add_step(p, s) : HP_OK;
   }
   *done = false;
   return HP_OK;
 }
 
-static hp_status parse(const tree_node *node, tok_pretokenizer *p);
+static hp_status parse_step(const tree_node *node, tok_pretokenizer *p);
 
 static hp_status parse_sequence(const tree_node *r, tok_pretokenizer *p) {
   const tree_node *list;
   HP_TRY(tree_need_list(r, "pretokenizers", &list));
-  for (size_t i = 0; i < list->len; i++) HP_TRY(parse(list->child[i], p));
+  for (size_t i = 0; i < list->len; i++) HP_TRY(parse_step(list->child[i], p));
   return HP_OK;
 }
 
@@ -167,10 +168,10 @@ static hp_status parse_fixed_length(const tree_node *r, tok_pretokenizer *p) {
   pre_step s = {.kind = PRE_LENGTH, .length = 5};
   HP_TRY(tok_opt_count(r, "length", &s.length));
   if (!s.length) TREE_FAIL(tree_get(r, "length"), "expected 1 or more");
-  return add(p, s);
+  return add_step(p, s);
 }
 
-static hp_status parse(const tree_node *node, tok_pretokenizer *p) {
+static hp_status parse_step(const tree_node *node, tok_pretokenizer *p) {
   const tree_node *type;
   bool done;
   HP_TRY(tok_type(node, "a pre-tokenizer", &type));
@@ -181,7 +182,7 @@ static hp_status parse(const tree_node *node, tok_pretokenizer *p) {
   if (tok_is(type, "Split")) return parse_split(node, p);
   if (tok_is(type, "Metaspace")) return parse_metaspace(node, p);
   if (tok_is(type, "FixedLength")) return parse_fixed_length(node, p);
-  if (tok_is(type, "Whitespace")) return add(p, (pre_step){.kind = PRE_WORDS});
+  if (tok_is(type, "Whitespace")) return add_step(p, (pre_step){.kind = PRE_WORDS});
   return tok_unknown(
       type, "pre-tokenizer",
       "ByteLevel, Split, Metaspace, Whitespace, WhitespaceSplit, Digits, Punctuation, "
@@ -193,7 +194,7 @@ hp_status tok_pretokenizer_parse(const tree_node *node, tok_pretokenizer **out) 
   if (!node) return HP_OK;
   tok_pretokenizer *p = mem_calloc(1, sizeof *p);
   HP_TRY_MEM(p);
-  hp_status st = parse(node, p);
+  hp_status st = parse_step(node, p);
   if (st) tok_pretokenizer_free(p);
   else *out = p;
   return st;
@@ -283,7 +284,7 @@ static hp_status find_lengths(size_t length, const char *text, size_t n, tok_spa
 }
 
 /* Joins spans as the behavior says; the spans that stay become words. */
-static void join(behavior how, bool invert, tok_spans *s) {
+static void join_spans(behavior how, bool invert, tok_spans *s) {
   if (invert)
     for (size_t i = 0; i < s->len; i++) s->at[i].match = !s->at[i].match;
   size_t n = 0;
@@ -320,7 +321,7 @@ static hp_status find_spans(const pre_step *s, tok_words *w, const char *text, s
 }
 
 /* Stages that cut: the text stays. */
-static hp_status cut(const pre_step *s, tok_words *w) {
+static hp_status cut_words(const pre_step *s, tok_words *w) {
   w->next_piece.len = 0;
   for (size_t i = 0; i < w->piece.len; i++) {
     tok_piece p = w->piece.at[i];
@@ -329,7 +330,7 @@ static hp_status cut(const pre_step *s, tok_words *w) {
       continue;
     }
     HP_TRY(find_spans(s, w, w->text.at + p.at, p.len));
-    join(s->how, s->invert, &w->spans);
+    join_spans(s->how, s->invert, &w->spans);
     if (!vec_reserve(&w->next_piece, w->spans.len)) return HP_ERR_OOM;
     for (size_t j = 0; j < w->spans.len; j++) {
       tok_span x = w->spans.at[j];
@@ -355,7 +356,7 @@ static void add_metaspaced(const pre_step *s, const tok_piece *p, const char *te
 }
 
 /* Stages that rewrite: the pieces stay, the text changes. */
-static hp_status rewrite(const pre_step *s, tok_words *w) {
+static hp_status rewrite_words(const pre_step *s, tok_words *w) {
   str *out = &w->next_text;
   str_clear(out);
   for (size_t i = 0; i < w->piece.len; i++) {
@@ -385,12 +386,12 @@ hp_status tok_pretokenize(const tok_pretokenizer *p, tok_words *w) {
   for (size_t i = 0; p && i < p->step.len; i++) {
     const pre_step *s = &p->step.at[i];
     if (s->kind == PRE_PREFIX || s->kind == PRE_METASPACE || s->kind == PRE_BYTES) {
-      HP_TRY(rewrite(s, w));
+      HP_TRY(rewrite_words(s, w));
       str text = w->text;
       w->text = w->next_text;
       w->next_text = text;
     } else {
-      HP_TRY(cut(s, w));
+      HP_TRY(cut_words(s, w));
       void *at = w->piece.at;
       size_t cap = w->piece.cap;
       w->piece.at = w->next_piece.at;

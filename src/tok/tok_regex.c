@@ -25,7 +25,7 @@ struct tok_regex {
   char where[256], shown[SHOWN + 4];
 };
 
-static hp_status refuse(const tok_regex *re, int code, size_t offset) {
+static hp_status refuse_regex(const tok_regex *re, int code, size_t offset) {
   char text[128] = "unknown error";
   pcre2_get_error_message(code, (PCRE2_UCHAR *)text, sizeof text);
   HP_FAIL(HP_ERR_INPUT, "%s: bad regular expression: %s at byte %zu (as PCRE2 reads it)", re->where,
@@ -55,7 +55,7 @@ hp_status tok_regex_compile(const char *pattern, size_t n, const char *where, to
                            PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_DUPNAMES |
                                PCRE2_NEVER_BACKSLASH_C | PCRE2_NO_UTF_CHECK,
                            &code, &offset, context);
-  if (!re->code) HP_TRY_GOTO(refuse(re, code, offset), st);
+  if (!re->code) HP_TRY_GOTO(refuse_regex(re, code, offset), st);
   (void)pcre2_jit_compile(re->code, PCRE2_JIT_COMPLETE); /* without it the interpreter runs */
 done:
   pcre2_compile_context_free(context);
@@ -66,7 +66,7 @@ done:
 }
 
 /* Literal text as an expression. */
-static hp_status quote(const tree_node *text, str *out) {
+static hp_status quote_text(const tree_node *text, str *out) {
   str_add(out, "");
   for (size_t i = 0; i < text->len; i++) {
     char c = text->string[i];
@@ -87,7 +87,7 @@ hp_status tok_regex_parse(const tree_node *r, tok_regex **out) {
     return tok_regex_compile(text->string, text->len, where.text, out);
   }
   HP_TRY(tok_need_text(pattern, "String", &text));
-  hp_status st = quote(text, &quoted);
+  hp_status st = quote_text(text, &quoted);
   if (!st) st = tok_regex_compile(quoted.at, quoted.len, where.text, out);
   str_free(&quoted);
   return st;
@@ -108,10 +108,10 @@ void tok_matcher_free(tok_matcher *m) {
 
 /* --- counting --------------------------------------------------------------------------------- */
 
-static size_t distance(size_t a, size_t b) { return a < b ? b - a : a - b; }
+static size_t find_distance(size_t a, size_t b) { return a < b ? b - a : a - b; }
 
 /* The longest group that a reference may compare. */
-static size_t longest_group(const pcre2_callout_block *b) {
+static size_t find_longest_group(const pcre2_callout_block *b) {
   size_t longest = 0;
   for (uint32_t k = 1; k < b->capture_top; k++) {
     PCRE2_SIZE at = b->offset_vector[2 * k], end = b->offset_vector[2 * k + 1];
@@ -125,15 +125,15 @@ static size_t longest_group(const pcre2_callout_block *b) {
 static int count_step(pcre2_callout_block *b, void *data) {
   tok_matcher *m = data;
   if (b->start_match != m->start) m->start = m->at = b->start_match;
-  m->steps += 1 + distance(m->at, b->current_position);
+  m->steps += 1 + find_distance(m->at, b->current_position);
   m->at = b->current_position;
-  if (b->callout_number == TOK_COUNT_REFERENCE) m->steps += longest_group(b);
+  if (b->callout_number == TOK_COUNT_REFERENCE) m->steps += find_longest_group(b);
   if (b->callout_number >= TOK_COUNT_TIMES && b->callout_number < TOK_COUNT_TIMES + 17)
     m->steps += (size_t)1 << (b->callout_number - TOK_COUNT_TIMES);
   return m->steps > m->allowed ? PCRE2_ERROR_CALLOUT : 0;
 }
 
-static hp_status prepare(tok_matcher *m) {
+static hp_status prepare_matcher(tok_matcher *m) {
   if (m->data) return HP_OK;
   m->data = pcre2_match_data_create(1, NULL);
   m->context = pcre2_match_context_create(NULL);
@@ -207,7 +207,7 @@ hp_status tok_regex_split(const tok_regex *re, tok_matcher *m, const char *text,
                           tok_spans *out) {
   out->len = 0;
   HP_ASSERT(n <= UINT32_MAX);
-  HP_TRY(prepare(m));
+  HP_TRY(prepare_matcher(m));
   HP_TRY(cast_shadow(m, text, n, &text));
   uint64_t more = (uint64_t)STEPS_PER_BYTE * n, place = PLACE_MIN + more;
   m->allowed += more;

@@ -37,7 +37,7 @@ static void add_rest(const tokenizer_stream *s, str *out) {
 }
 
 /* Shows all of the window, which then keeps only the tokens shown last, as context. */
-static hp_status show(tokenizer_stream *s, str *out) {
+static hp_status show_window(tokenizer_stream *s, str *out) {
   add_rest(s, out);
   HP_TRY(str_status(out));
   size_t keep = s->ids.len - s->shown;
@@ -67,13 +67,13 @@ hp_status tokenizer_stream_push(tokenizer_stream *s, int32_t id, str *out) {
   HP_TRY(tokenizer_decode(t, s->ids.at, s->ids.len, s->skip_special, &s->more));
   if (s->ids.len - s->shown < HELD_MAX && (s->more.len <= s->text.len || ends_unfinished(&s->more)))
     return HP_OK;
-  return show(s, out);
+  return show_window(s, out);
 }
 
 hp_status tokenizer_stream_flush(tokenizer_stream *s, str *out) {
   if (s->bytes.len) utf8_add_lossy(out, s->bytes.at, s->bytes.len);
   str_clear(&s->bytes);
-  if (s->ids.len > s->shown) HP_TRY(show(s, out));
+  if (s->ids.len > s->shown) HP_TRY(show_window(s, out));
   s->ids.len = s->shown = 0;
   str_clear(&s->text);
   return str_status(out);

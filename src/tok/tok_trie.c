@@ -2,12 +2,12 @@
 
 #include <string.h>
 
-static size_t home(const tok_trie *t, uint64_t key) {
+static size_t find_slot(const tok_trie *t, uint64_t key) {
   return (size_t)((key * 0x9E3779B97F4A7C15u) >> 20) & (t->cap - 1);
 }
 
 static tok_edge *find_edge(const tok_trie *t, uint64_t key) {
-  size_t i = home(t, key);
+  size_t i = find_slot(t, key);
   while (t->edge[i].key && t->edge[i].key != key) i = (i + 1) & (t->cap - 1);
   return &t->edge[i];
 }
@@ -17,7 +17,7 @@ uint32_t tok_trie_child(const tok_trie *t, uint32_t node, unsigned char byte) {
   return find_edge(t, ((uint64_t)node << 8 | byte) + 1)->child;
 }
 
-static hp_status grow(tok_trie *t) {
+static hp_status grow_slots(tok_trie *t) {
   tok_trie bigger = *t;
   bigger.cap = t->cap ? t->cap * 2 : 256;
   bigger.edge = mem_calloc(bigger.cap, sizeof *bigger.edge);
@@ -35,7 +35,7 @@ hp_status tok_trie_add(tok_trie *t, const char *bytes, size_t n, uint32_t value)
   uint32_t at = 0;
   for (size_t i = 0; i < n; i++) {
     unsigned char b = (unsigned char)bytes[i];
-    if (t->edges * 2 >= t->cap) HP_TRY(grow(t));
+    if (t->edges * 2 >= t->cap) HP_TRY(grow_slots(t));
     uint32_t next = tok_trie_child(t, at, b);
     if (!next) {
       if (t->node.len >= UINT32_MAX / 2) HP_FAIL(HP_ERR_INPUT, "tokens of more than 2^31 bytes");

@@ -45,19 +45,19 @@ hp_status tok_unigram_parse(const tree_node *r, tok_model *m) {
   return tok_trie_add_vocab(&m->trie, &m->vocab, m->file);
 }
 
-static void offer(tok_best *to, double score, size_t from, int32_t id) {
+static void offer_path(tok_best *to, double score, size_t from, int32_t id) {
   if (to->from != UINT32_MAX && !(score > to->score)) return;
   *to = (tok_best){score, (uint32_t)from, id};
 }
 
-static hp_status missing_unk(const tok_model *m) {
+static hp_status fail_missing_unk(const tok_model *m) {
   HP_FAIL(HP_ERR_INPUT,
           "%s: the text has a character that is no token, and the model has no \"unk_id\"",
           m->file);
 }
 
 /* Best way to reach every byte.  A character that is no token by itself may be unknown. */
-static hp_status forward(const tok_model *m, tok_model_work *w, const char *word, size_t n) {
+static hp_status find_best_path(const tok_model *m, tok_model_work *w, const char *word, size_t n) {
   w->best.len = 0;
   if (!vec_reserve(&w->best, n + 1)) return HP_ERR_OOM;
   tok_best *best = w->best.at;
@@ -73,12 +73,12 @@ static hp_status forward(const tok_model *m, tok_model_work *w, const char *word
       uint32_t value = m->trie.node.at[node].value;
       if (!value) continue;
       int32_t id = (int32_t)(value - 1);
-      offer(&best[i + 1], here + m->score[id], at, id);
+      offer_path(&best[i + 1], here + m->score[id], at, id);
       alone = alone || i + 1 - at == k;
     }
     if (alone) continue;
-    if (m->unk < 0) return missing_unk(m);
-    offer(&best[at + k], here + m->unk_score, at, m->unk);
+    if (m->unk < 0) return fail_missing_unk(m);
+    offer_path(&best[at + k], here + m->unk_score, at, m->unk);
   }
   return HP_OK;
 }
@@ -107,7 +107,7 @@ static hp_status push_unknown(const tok_model *m, const char *at, size_t n, toke
 
 hp_status tok_unigram_encode(const tok_model *m, tok_model_work *w, const char *word, size_t n,
                              token_ids *out) {
-  HP_TRY(forward(m, w, word, n));
+  HP_TRY(find_best_path(m, w, word, n));
   tok_best *best = w->best.at;
   /* turn the links round, so that the path can be followed from the left */
   uint32_t next = (uint32_t)n;

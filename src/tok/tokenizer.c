@@ -72,7 +72,7 @@ static hp_status encode_text(const tokenizer *t, encode_work *w, const char *tex
 }
 
 /* The text's ids stand at out[at..]; puts the template's tokens around them. */
-static hp_status surround(const tok_post *p, bool special, token_ids *out, size_t at) {
+static hp_status add_template_tokens(const tok_post *p, bool special, token_ids *out, size_t at) {
   token_ids text = {0};
   size_t n = out->len - at;
   if (!p->item.len) return HP_OK;
@@ -109,7 +109,7 @@ hp_status tokenizer_encode(const tokenizer *t, const char *text, size_t n, unsig
     n = w.text.len;
   }
   HP_TRY_GOTO(encode_text(t, &w, text, n, plain, out), st);
-  HP_TRY_GOTO(surround(&t->post, flags & TOKENIZE_SPECIAL, out, before), st);
+  HP_TRY_GOTO(add_template_tokens(&t->post, flags & TOKENIZE_SPECIAL, out, before), st);
 done:
   work_free(&w);
   if (st) out->len = before;

@@ -30,7 +30,7 @@ void utf8_add(str *out, uint32_t cp) {
 
 /* The bytes at p..end that form one character, or begin one that the end cuts off (*whole is
  * false then); 0 when p begins none.  Bounds of the second byte are those of table 3-7. */
-static size_t sequence(const unsigned char *p, const unsigned char *end, bool *whole) {
+static size_t measure_sequence(const unsigned char *p, const unsigned char *end, bool *whole) {
   unsigned char c = *p;
   *whole = true;
   if (c < 0x80) return 1;
@@ -57,7 +57,7 @@ size_t utf8_valid(const char *s, size_t n) {
       continue;
     }
     bool whole;
-    size_t k = sequence(p, end, &whole);
+    size_t k = measure_sequence(p, end, &whole);
     if (!k || !whole) break;
     p += k;
   }
@@ -71,7 +71,8 @@ void utf8_add_lossy(str *out, const char *s, size_t n) {
     at += good;
     if (at == n) break;
     bool whole;
-    size_t bad = sequence((const unsigned char *)s + at, (const unsigned char *)s + n, &whole);
+    size_t bad =
+        measure_sequence((const unsigned char *)s + at, (const unsigned char *)s + n, &whole);
     utf8_add(out, UNICODE_REPLACEMENT);
     at += bad ? bad : 1;
   }
@@ -91,13 +92,13 @@ size_t utf8_complete(const char *s, size_t n) {
   for (size_t back = 1; back <= 3 && back <= n; back++) {
     if ((p[n - back] & 0xC0) == 0x80) continue;
     bool whole;
-    size_t k = sequence(p + n - back, p + n, &whole);
+    size_t k = measure_sequence(p + n - back, p + n, &whole);
     return k == back && !whole ? n - back : n;
   }
   return n;
 }
 
-static utf8proc_category_t category(uint32_t cp) {
+static utf8proc_category_t get_category(uint32_t cp) {
   return utf8proc_category((int32_t)unicode_stand_in(cp));
 }
 
@@ -108,7 +109,7 @@ bool unicode_is_space(uint32_t cp) {
 }
 
 bool unicode_is_word(uint32_t cp) {
-  switch (category(cp)) {
+  switch (get_category(cp)) {
   case UTF8PROC_CATEGORY_LU:
   case UTF8PROC_CATEGORY_LL:
   case UTF8PROC_CATEGORY_LT:
@@ -128,16 +129,16 @@ bool unicode_is_word(uint32_t cp) {
 }
 
 bool unicode_is_numeric(uint32_t cp) {
-  utf8proc_category_t c = category(cp);
+  utf8proc_category_t c = get_category(cp);
   if (c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO)
     return true;
   return (cp >= 0x11DE0 && cp <= 0x11DE9) || (cp >= 0x16FF4 && cp <= 0x16FF6); /* Unicode 17.0 */
 }
 
 /* In categories first..last, but for what the reference's tables say: `not` and `is` of compat. */
-static bool in_categories(uint32_t cp, utf8proc_category_t first, utf8proc_category_t last,
-                          unsigned not, unsigned is) {
-  utf8proc_category_t c = category(cp);
+static bool is_in_categories(uint32_t cp, utf8proc_category_t first, utf8proc_category_t last,
+                             unsigned not, unsigned is) {
+  utf8proc_category_t c = get_category(cp);
   if (c >= first && c <= last) return !(unicode_compat(cp) & not );
   return cp >= 0x80 && (unicode_compat(cp) & is);
 }
@@ -146,22 +147,22 @@ bool unicode_is_punctuation(uint32_t cp) {
   if (cp < 0x80)
     return (cp >= '!' && cp <= '/') || (cp >= ':' && cp <= '@') || (cp >= '[' && cp <= '`') ||
            (cp >= '{' && cp <= '~');
-  return in_categories(cp, UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO, UNICODE_NOT_PUNCTUATION,
-                       UNICODE_PUNCTUATION);
+  return is_in_categories(cp, UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO, UNICODE_NOT_PUNCTUATION,
+                          UNICODE_PUNCTUATION);
 }
 
 bool unicode_is_mark(uint32_t cp) {
-  return in_categories(cp, UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME, UNICODE_NOT_MARK,
-                       UNICODE_MARK);
+  return is_in_categories(cp, UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME, UNICODE_NOT_MARK,
+                          UNICODE_MARK);
 }
 
 bool unicode_is_nonspacing(uint32_t cp) {
-  return in_categories(cp, UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_MN, UNICODE_NOT_NONSPACING,
-                       UNICODE_NONSPACING);
+  return is_in_categories(cp, UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_MN, UNICODE_NOT_NONSPACING,
+                          UNICODE_NONSPACING);
 }
 
 bool unicode_is_other(uint32_t cp) {
-  return in_categories(cp, UTF8PROC_CATEGORY_CC, UTF8PROC_CATEGORY_CO, UNICODE_NOT_OTHER, 0);
+  return is_in_categories(cp, UTF8PROC_CATEGORY_CC, UTF8PROC_CATEGORY_CO, UNICODE_NOT_OTHER, 0);
 }
 
 void unicode_add_lower(str *out, uint32_t cp) {

@@ -13,7 +13,7 @@
  * ours because utf8proc's is quadratic in the number of marks on one letter. */
 typedef VEC(int32_t) code_points;
 
-static bool inert(unicode_form form, uint32_t cp) {
+static bool is_inert(unicode_form form, uint32_t cp) {
   static const uint32_t composed[][2] = {{0x400, 0x482},   {0x48A, 0x52F},   {0x2010, 0x2027},
                                          {0x3000, 0x3029}, {0x3041, 0x3096}, {0x30A1, 0x30FA},
                                          {0xAC00, 0xD7A3}, {0xFF01, 0xFF5E}};
@@ -26,11 +26,11 @@ static bool inert(unicode_form form, uint32_t cp) {
 }
 
 /* A character that the reference's tables do not know: copied, and no base of a composition. */
-static bool frozen(uint32_t cp) {
+static bool is_frozen(uint32_t cp) {
   return (unicode_compat(cp) & UNICODE_FROZEN) || unicode_stand_in(cp) != cp;
 }
 
-static int combining_class(int32_t cp) { return utf8proc_get_property(cp)->combining_class; }
+static int get_combining_class(int32_t cp) { return utf8proc_get_property(cp)->combining_class; }
 
 enum { COUNTING_FROM = 32 };
 
@@ -38,7 +38,8 @@ static void order_short(int32_t *mark, size_t n) {
   for (size_t i = 1; i < n; i++) {
     int32_t m = mark[i];
     size_t at = i;
-    for (; at && combining_class(mark[at - 1]) > combining_class(m); at--) mark[at] = mark[at - 1];
+    for (; at && get_combining_class(mark[at - 1]) > get_combining_class(m); at--)
+      mark[at] = mark[at - 1];
     mark[at] = m;
   }
 }
@@ -52,9 +53,9 @@ static hp_status order_marks(int32_t *mark, size_t n) {
   size_t at[257] = {0};
   int32_t *sorted = mem_calloc(n, sizeof *sorted);
   HP_TRY_MEM(sorted);
-  for (size_t i = 0; i < n; i++) at[combining_class(mark[i]) + 1]++;
+  for (size_t i = 0; i < n; i++) at[get_combining_class(mark[i]) + 1]++;
   for (int c = 0; c < 256; c++) at[c + 1] += at[c];
-  for (size_t i = 0; i < n; i++) sorted[at[combining_class(mark[i])]++] = mark[i];
+  for (size_t i = 0; i < n; i++) sorted[at[get_combining_class(mark[i])]++] = mark[i];
   memcpy(mark, sorted, n * sizeof *mark);
   mem_free(sorted);
   return HP_OK;
@@ -74,19 +75,20 @@ static hp_status decompose(unicode_form form, const char *s, size_t n, code_poin
     out->len += (size_t)got;
   }
   for (size_t i = 0; i < out->len;) {
-    if (!combining_class(out->at[i])) {
+    if (!get_combining_class(out->at[i])) {
       i++;
       continue;
     }
     size_t end = i;
-    while (end < out->len && combining_class(out->at[end])) end++;
+    while (end < out->len && get_combining_class(out->at[end])) end++;
     HP_TRY(order_marks(out->at + i, end - i));
     i = end;
   }
   return HP_OK;
 }
 
-static hp_status segment(unicode_form form, const char *s, size_t n, code_points *buf, str *out) {
+static hp_status normalize_segment(unicode_form form, const char *s, size_t n, code_points *buf,
+                                   str *out) {
   buf->len = 0;
   HP_TRY(decompose(form, s, n, buf));
   ptrdiff_t len = (ptrdiff_t)buf->len;
@@ -104,15 +106,15 @@ hp_status unicode_normalize(unicode_form form, const char *s, size_t n, str *out
   size_t done = 0, last = 0; /* copied up to done; start of the last inert character seen */
   for (size_t at = 0, k; at < n;) {
     uint32_t cp = utf8_get(s + at, &k);
-    if (inert(form, cp) || frozen(cp)) {
-      last = inert(form, cp) ? at : at + k;
+    if (is_inert(form, cp) || is_frozen(cp)) {
+      last = is_inert(form, cp) ? at : at + k;
       at += k;
       continue;
     }
     str_add_n(out, s + done, last - done);
     do at += k;
-    while (at < n && (cp = utf8_get(s + at, &k), !inert(form, cp) && !frozen(cp)));
-    HP_TRY_GOTO(segment(form, s + last, at - last, &buf, out), st);
+    while (at < n && (cp = utf8_get(s + at, &k), !is_inert(form, cp) && !is_frozen(cp)));
+    HP_TRY_GOTO(normalize_segment(form, s + last, at - last, &buf, out), st);
     done = last = at;
   }
   str_add_n(out, s + done, n - done);

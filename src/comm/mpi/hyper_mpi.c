@@ -14,14 +14,14 @@ extern const transport hyper_transport;
 static MPI_Comm job;
 static char text[MPI_MAX_ERROR_STRING];
 
-static const char *why(int code) {
+static const char *describe_error(int code) {
   int n;
   if (code == MPI_SUCCESS) return NULL;
   if (MPI_Error_string(code, text, &n)) snprintf(text, sizeof text, "MPI error %d", code);
   return text;
 }
 
-static void keep(uintptr_t *to, MPI_Request r) {
+static void store_request(uintptr_t *to, MPI_Request r) {
   *to = 0;
   memcpy(to, &r, sizeof r);
 }
@@ -33,16 +33,16 @@ static const char *begin(transport_facts *out) {
   MPI_Initialized(&started);
   int code = started ? MPI_Query_thread(&level)
                      : MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
-  if (code) return why(code);
+  if (code) return describe_error(code);
   if (level < MPI_THREAD_SERIALIZED)
     return "this MPI library cannot be called from several threads";
   code = MPI_Comm_dup(MPI_COMM_WORLD, &job);
-  if (code) return why(code);
+  if (code) return describe_error(code);
   MPI_Comm_set_errhandler(job, MPI_ERRORS_RETURN);
   MPI_Comm_rank(job, &out->rank);
   MPI_Comm_size(job, &out->size);
   code = MPI_Comm_split_type(job, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
-  if (code) return why(code);
+  if (code) return describe_error(code);
   MPI_Comm_size(here, &out->here);
   MPI_Comm_rank(here, &out->place);
   MPI_Comm_free(&here);
@@ -54,16 +54,16 @@ static const char *begin(transport_facts *out) {
 static const char *send(const void *data, size_t bytes, int to, int tag, uintptr_t *request) {
   MPI_Request r;
   int code = MPI_Isend(data, (int)bytes, MPI_BYTE, to, tag, job, &r);
-  keep(request, r);
-  return why(code);
+  store_request(request, r);
+  return describe_error(code);
 }
 
 static const char *receive(void *data, size_t bytes, int from, int tag, uintptr_t *request) {
   MPI_Request r;
   int source = from == TRANSPORT_ANY ? MPI_ANY_SOURCE : from;
   int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, source, tag, job, &r);
-  keep(request, r);
-  return why(code);
+  store_request(request, r);
+  return describe_error(code);
 }
 
 static const char *test(uintptr_t *request, bool *done) {
@@ -71,16 +71,16 @@ static const char *test(uintptr_t *request, bool *done) {
   int flag = 0;
   memcpy(&r, request, sizeof r);
   int code = MPI_Test(&r, &flag, MPI_STATUS_IGNORE);
-  keep(request, r);
+  store_request(request, r);
   *done = flag;
-  return why(code);
+  return describe_error(code);
 }
 
 static const char *cancel(uintptr_t *request) {
   MPI_Request r;
   memcpy(&r, request, sizeof r);
   int code = MPI_Cancel(&r);
-  return why(code ? code : MPI_Request_free(&r));
+  return describe_error(code ? code : MPI_Request_free(&r));
 }
 
 static void end(void) {
