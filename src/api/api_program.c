@@ -5,6 +5,7 @@
 #include "base/milestone.h"
 #include "base/thread.h"
 #include "compile/compile.h"
+#include "sim/cost.h"
 #include "sim/predict.h"
 #include "rt/device_target.h"
 #include "rt/exec.h"
@@ -118,7 +119,7 @@ static hp_status count(const device *d, const program *p, hp_program_stats *s) {
     uint32_t one;
     s->flops += n->flops;
     s->bytes += n->bytes;
-    s->received += predict_received(p, n);
+    s->received += cost_received(p, n);
     if (n->op != OP_FUSED || map_get(&seen, &n->attr, sizeof n->attr, &one)) continue;
     s->kernels++;
     st = map_set(&seen, &n->attr, sizeof n->attr, 1);

@@ -239,6 +239,16 @@ hp_status tree_need(const tree_node *m, const char *key, const tree_node **out) 
   return HP_OK;
 }
 
+hp_status tree_need_number(const tree_node *m, const char *key, double least, double *out) {
+  const tree_node *n;
+  HP_TRY(tree_need(m, key, &n));
+  HP_TRY(tree_as_double(n, out));
+  if (!(*out >= least && *out <= 1e30))
+    TREE_FAIL(n, "%g is out of range; expected a number %s", *out,
+              least > 0 ? "above 0" : "of 0 or more");
+  return HP_OK;
+}
+
 /* The value of an optional key, NULL when it is missing or null. */
 static hp_status option(const tree_node *m, const char *key, const tree_node **out) {
   HP_TRY(tree_expect(m, TREE_MAP));

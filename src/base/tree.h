@@ -76,6 +76,8 @@ hp_status tree_need(const tree_node *m, const char *key, const tree_node **out);
 hp_status tree_need_bool(const tree_node *m, const char *key, bool *out);
 hp_status tree_need_int(const tree_node *m, const char *key, int64_t *out);
 hp_status tree_need_double(const tree_node *m, const char *key, double *out);
+/* A finite number of at least `least`, and at most 1e30. */
+hp_status tree_need_number(const tree_node *m, const char *key, double least, double *out);
 hp_status tree_need_string(const tree_node *m, const char *key, const char **out);
 hp_status tree_need_list(const tree_node *m, const char *key, const tree_node **out);
 hp_status tree_need_map(const tree_node *m, const char *key, const tree_node **out);

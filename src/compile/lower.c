@@ -1,5 +1,6 @@
 #include "compile/lower.h"
 
+#include "codegen/loop.h"
 #include "mem/timeline.h"
 #include "ops/ops.h"
 #include "compile/inplace.h"
@@ -17,6 +18,8 @@ typedef struct {
   uint64_t *at;        /* and its first byte there */
   val *assigned;       /* by value id: a param whose new value it is, 0 = none */
   val *becomes;        /* by value id of a param: its new value, 0 = none */
+  map work_of;         /* attributes of a loop -> place in work */
+  VEC(op_cost) work;
 } lowering;
 
 static uint32_t add_buffer(lowering *l, prog_buffer b) {
@@ -216,6 +219,29 @@ static hp_status lower_join(lowering *l, const ir_node *n) {
   return HP_OK;
 }
 
+/* Of a loop that of its body, which many nodes have in common.  A body that is no loop is refused
+ * by whoever makes a kernel of it. */
+static hp_status work_of(lowering *l, const ir_node *n, op_cost *out) {
+  uint32_t i;
+  *out = op_meanings[n->op].cost(l->g, n);
+  if (n->op != OP_FUSED) return HP_OK;
+  if (map_get(&l->work_of, &n->attr, sizeof n->attr, &i)) {
+    *out = l->work.at[i];
+    return HP_OK;
+  }
+  loop body;
+  const char *text = attr_str(l->g, n, "body");
+  hp_status st = loop_parse(text, strlen(text), "body", &body);
+  if (st == HP_ERR_OOM) return st;
+  if (!st) {
+    loop_cost(&body, &out->flops, &out->bytes);
+    loop_free(&body);
+  }
+  if (st) err_clear();
+  HP_TRY(map_set(&l->work_of, &n->attr, sizeof n->attr, (uint32_t)l->work.len));
+  return vec_push(&l->work, *out) ? HP_OK : HP_ERR_OOM;
+}
+
 static hp_status lower_node(lowering *l, uint32_t i) {
   const ir_node *n = graph_node(l->g, i);
   const val *in = graph_in(l->g, n);
@@ -239,7 +265,8 @@ static hp_status lower_node(lowering *l, uint32_t i) {
     else l->p->buffers.at[result[k]].tier = tier_of(l, n);
     l->buffer_of[v] = result[k];
   }
-  op_cost cost = op_meanings[n->op].cost(l->g, n);
+  op_cost cost;
+  HP_TRY(work_of(l, n, &cost));
   prog_inst inst = {.op = n->op,
                     .n_in = n->n_in,
                     .n_out = n->n_out,
@@ -324,6 +351,8 @@ done:
   mem_free(l.root);
   mem_free(l.within);
   mem_free(l.at);
+  map_free(&l.work_of);
+  vec_free(&l.work);
   if (st) program_free(l.p);
   else *out = l.p;
   return st;

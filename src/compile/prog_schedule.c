@@ -2,7 +2,7 @@
 
 #include "compile/order.h"
 #include "compile/streams.h"
-#include "sim/predict.h"
+#include "sim/cost.h"
 
 #include <string.h>
 
@@ -138,7 +138,7 @@ static hp_status prepare(scheduling *w) {
   HP_TRY(order_build(w->p, &w->q));
   for (size_t i = 0; i < w->q.n; i++) {
     const prog_inst *n = program_inst(w->p, i);
-    w->q.duration[i] = predict_inst(w->o->cluster, w->o->mesh, w->p, n);
+    w->q.duration[i] = cost_inst(w->o->cluster, w->o->mesh, w->p, n);
     if (w->o->workspace) w->workspace[i] = w->o->workspace[n->kernel];
   }
   find_last_uses(w);

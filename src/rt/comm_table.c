@@ -3,7 +3,7 @@
 #include "base/units.h"
 #include "rt/explain_comm.h"
 #include "rt/inst_name.h"
-#include "sim/predict.h"
+#include "sim/cost.h"
 
 /* What both forms tell. */
 typedef struct {
@@ -88,7 +88,7 @@ static void print_rows(const comm_facts *v, str *out) {
     if (!comm_is_collective(n)) continue;
     comm_name_axes(v->p, v->m, n, axes);
     str_printf(out, "%-11zu %-16s %-12s ", i, op_table[n->op].name, axes);
-    units_put_bytes(out, 12, predict_received(v->p, n));
+    units_put_bytes(out, 12, cost_received(v->p, n));
     units_put_seconds(out, 13, v->t[i].met_s);
     print_times(v, &v->each[i], out);
     str_printf(out, "  %s\n", program_str(v->p, n->loc));
@@ -138,7 +138,7 @@ static void put_collective(json_writer *w, const comm_facts *v, size_t i) {
   json_key_string(w, "over", axes);
   json_key_string(w, "at", program_str(v->p, n->loc));
   json_key_string(w, "layer", layer);
-  json_key_int(w, "received_bytes", (int64_t)predict_received(v->p, n));
+  json_key_int(w, "received_bytes", (int64_t)cost_received(v->p, n));
   json_key_double(w, "begins_s", v->t[i].met_s);
   put_times(w, &v->each[i]);
   json_close(w);

@@ -4,7 +4,7 @@
 #include "rt/collective.h"
 #include "rt/io_table.h"
 #include "rt/progress_record.h"
-#include "sim/predict.h"
+#include "sim/cost.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -133,7 +133,7 @@ static void emulate(const exec *e, const prog_inst *n, double met_s) {
   const cluster *c = e->d->cluster;
   bool is_rendezvous = op_flags((op_id)n->op) & OPF_RENDEZVOUS;
   if (is_rendezvous ? c->emulate : c->emulate_compute)
-    time_sleep_until(met_s + predict_inst(c, e->d->mesh, e->p, n));
+    time_sleep_until(met_s + cost_inst(c, e->d->mesh, e->p, n));
 }
 
 /* The failure of a kernel, with the inputs of the program that it was given. */

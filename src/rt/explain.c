@@ -6,6 +6,7 @@
 #include "rt/explain_schedule.h"
 #include "rt/explain_timeline.h"
 #include "rt/inst_name.h"
+#include "sim/cost.h"
 #include "sim/predict.h"
 
 #include <stdlib.h>
@@ -184,7 +185,7 @@ static void trace_inst(const program *p, const mesh *m, const inst_times *t, siz
   str_printf(out, ",\"op\":\"%s\",\"instruction\":%zu,\"flops\":%.0f,\"bytes\":%.0f",
              op_table[n->op].name, i, n->flops, n->bytes);
   if (op_flags((op_id)n->op) & OPF_RENDEZVOUS)
-    str_printf(out, ",\"received_bytes\":%.0f,\"met_us\":%.3f", predict_received(p, n),
+    str_printf(out, ",\"received_bytes\":%.0f,\"met_us\":%.3f", cost_received(p, n),
                t[i].met_s * 1e6);
   str_add(out, "}}");
   out->failed |= name.failed;

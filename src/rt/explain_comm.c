@@ -1,7 +1,7 @@
 #include "rt/explain_comm.h"
 
 #include "compile/order.h"
-#include "sim/predict.h"
+#include "sim/cost.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -161,7 +161,7 @@ int comm_kinds(const program *p, const mesh *m, const comm_time *each, comm_kind
   for (size_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
     if (!comm_is_collective(n)) continue;
-    comm_kind one = {.op = n->op, .bytes = predict_received(p, n), .time = each[i]};
+    comm_kind one = {.op = n->op, .bytes = cost_received(p, n), .time = each[i]};
     comm_name_axes(p, m, n, one.axes);
     add(out, &kinds, &one);
   }

@@ -4,7 +4,7 @@
 #include "codegen/loop.h"
 #include "ir/einsum_eq.h"
 #include "mem/timeline.h"
-#include "sim/predict.h"
+#include "sim/cost.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,11 +20,6 @@ static const ir_value *operand(const program *p, const prog_inst *n, int i) {
 
 static const char *phase_word(int phase) {
   return phase == PHASE_BACKWARD ? " backward" : phase == PHASE_UPDATE ? " update" : "";
-}
-
-bool inst_is_bf16(const program *p, const prog_inst *n) {
-  if (n->n_in && operand(p, n, 0)->dtype == HP_BF16) return true;
-  return n->op == OP_EINSUM && operand(p, n, 1)->dtype == HP_BF16;
 }
 
 static int64_t extent(const einsum_eq *eq, const einsum_sizes *s, einsum_role role) {
@@ -64,7 +59,7 @@ static void name_einsum(const program *p, const prog_inst *n, hp_op_time *row) {
   einsum_eq eq;
   einsum_sizes s;
   hp_shape a = shape_of(operand(p, n, 0)), b = shape_of(operand(p, n, 1));
-  const char *type = dtype_name(inst_is_bf16(p, n) ? HP_BF16 : (hp_dtype)operand(p, n, 0)->dtype);
+  const char *type = dtype_name(cost_is_bf16(p, n) ? HP_BF16 : (hp_dtype)operand(p, n, 0)->dtype);
   if (einsum_parse(inst_str(p, n, "eq"), &eq) || einsum_bind(&eq, &a, &b, &s)) {
     err_clear();
     return;
@@ -116,7 +111,7 @@ static void name_collective(const program *p, const mesh *m, const prog_inst *n,
   for (int i = 0; i < count && at < sizeof row->kind; i++)
     at += (size_t)snprintf(row->kind + at, sizeof row->kind - at, "%c%s", i ? ',' : ' ',
                            m->name[axes[i]]);
-  row->bytes = predict_received(p, n);
+  row->bytes = cost_received(p, n);
 }
 
 /* A name in the model without the numbers of layers: "model.layers.*.mlp". */

@@ -20,8 +20,6 @@ int inst_layer(const program *p, const prog_inst *n);
  * ("layers.3"); else the declared one ("block 3", counted as hp_block does); "": none. */
 enum { PLACE_LAYER = 64 };
 void inst_name_layer(const program *p, const prog_inst *n, char out[PLACE_LAYER]);
-/* Is it a product of bf16?  f32 beside bf16 is rounded to it. */
-bool inst_is_bf16(const program *p, const prog_inst *n);
 
 /* The instruction that writes each root buffer first, or works in it; PROG_NONE: none does.
  * mem_free. */

@@ -1,7 +1,7 @@
 #include "rt/op_times.h"
 
 #include "rt/inst_name.h"
-#include "sim/predict.h"
+#include "sim/cost.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +12,14 @@ static bool needs_rendezvous(const device *d, const prog_inst *n) {
 
 static void set_limit(const program *p, const device *d, const prog_inst *n, hp_op_time *row) {
   const hp_limits *l = &d->limits;
-  bool dots = inst_is_bf16(p, n);
+  bool dots = cost_is_bf16(p, n);
   double peak = n->op == OP_FUSED ? l->flops / 2 : dots ? l->bf16_flops : l->flops;
   double work = peak > 0 ? row->flops / peak : 0, move = l->bytes > 0 ? row->bytes / l->bytes : 0;
   row->limit = work > move ? "flops" : "bytes";
   row->limit_s = work > move ? work : move;
   if (!needs_rendezvous(d, n)) return;
   row->limit = "link";
-  row->limit_s = predict_inst(d->cluster, d->mesh, p, n);
+  row->limit_s = cost_inst(d->cluster, d->mesh, p, n);
 }
 
 /* --- rows ------------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
 /* How a node is computed: which layouts its operands are brought to. */
+#include "ops/op_class.h"
 #include "shard/shard_state.h"
 
 #include "shard/slices.h"
@@ -75,7 +76,13 @@ static double cost_of(const shard *s, const ir_node *n, const choice *c) {
   op_cost k = op_meanings[n->op].cost(s->r.from, n);
   double share = work_share(s->m, c, n->n_in);
   double bytes = fmax(share * k.bytes, result_bytes(s, n, c));
-  return seconds + cluster_work_s(s->plan->cluster, share * k.flops, bytes);
+  double flops = share * k.flops;
+  const cost_work w = {.op = op_class((op_id)n->op),
+                       .bf16 = graph_value(s->r.from, n->n_in ? in[0] : n->out0)->dtype == HP_BF16,
+                       .flops = flops,
+                       .bytes = bytes,
+                       .size = bytes};
+  return seconds + cluster_work_s(s->plan->cluster, &w);
 }
 
 typedef struct {

@@ -46,16 +46,6 @@ static hp_status read_name(const tree_node *m, const char *absent, char out[CLUS
   return HP_OK;
 }
 
-static hp_status read_number(const tree_node *m, const char *key, double least, double *out) {
-  const tree_node *n;
-  HP_TRY(tree_need(m, key, &n));
-  HP_TRY(tree_as_double(n, out));
-  if (!(*out >= least && *out <= 1e30))
-    TREE_FAIL(n, "%g is out of range; expected a number %s", *out,
-              least > 0 ? "above 0" : "of 0 or more");
-  return HP_OK;
-}
-
 static hp_status read_count(const tree_node *m, const char *key, int64_t absent, int64_t *out) {
   const tree_node *n = tree_get(m, key);
   HP_TRY(tree_opt_int(m, key, absent, out));
@@ -71,9 +61,9 @@ static hp_status read_device(const tree_node *m, cluster *c) {
   static const char *const keys[] = {"flops", "bandwidth_gb_s", "memory_gb"};
   HP_TRY(tree_expect(m, TREE_MAP));
   HP_TRY(tree_check_keys(m, keys, sizeof keys / sizeof *keys));
-  HP_TRY(read_number(m, "flops", SMALL, &c->flops));
-  HP_TRY(read_number(m, "bandwidth_gb_s", SMALL, &c->gb_s));
-  return tree_get(m, "memory_gb") ? read_number(m, "memory_gb", SMALL, &c->memory_gb) : HP_OK;
+  HP_TRY(tree_need_number(m, "flops", SMALL, &c->flops));
+  HP_TRY(tree_need_number(m, "bandwidth_gb_s", SMALL, &c->gb_s));
+  return tree_get(m, "memory_gb") ? tree_need_number(m, "memory_gb", SMALL, &c->memory_gb) : HP_OK;
 }
 
 static hp_status read_kernel_names(const tree_node *m, capabilities *can) {
@@ -103,10 +93,10 @@ static hp_status read_kernels(const tree_node *m, capabilities *can) {
   HP_TRY(read_kernel_names(m, can));
   HP_TRY(tree_opt_bool(m, "one_type", can->one_type, &can->one_type));
   bytes = (double)can->chunk_bytes, rows = (double)can->horizontal_rows;
-  if (tree_get(m, "chunk_bytes")) HP_TRY(read_number(m, "chunk_bytes", 0, &bytes));
+  if (tree_get(m, "chunk_bytes")) HP_TRY(tree_need_number(m, "chunk_bytes", 0, &bytes));
   if (tree_get(m, "flops_per_byte"))
-    HP_TRY(read_number(m, "flops_per_byte", 0, &can->flops_per_byte));
-  if (tree_get(m, "horizontal_rows")) HP_TRY(read_number(m, "horizontal_rows", 0, &rows));
+    HP_TRY(tree_need_number(m, "flops_per_byte", 0, &can->flops_per_byte));
+  if (tree_get(m, "horizontal_rows")) HP_TRY(tree_need_number(m, "horizontal_rows", 0, &rows));
   can->chunk_bytes = bytes < 9e18 ? (uint64_t)bytes : UINT64_MAX / 2;
   can->horizontal_rows = rows < 1e9 ? (int64_t)rows : 1000000000;
   return HP_OK;
@@ -126,13 +116,14 @@ static hp_status read_link(const tree_node *m, const cluster_link *below, bool l
   if (below && !last && (out->devices <= below->devices || out->devices % below->devices))
     TREE_FAIL(tree_get(m, "devices"), "%lld is no multiple of the %lld devices of the link before",
               (long long)out->devices, (long long)below->devices);
-  HP_TRY(read_number(m, "bandwidth_gb_s", SMALL, &out->gb_s));
-  return read_number(m, "latency_us", 0, &out->latency_us);
+  HP_TRY(tree_need_number(m, "bandwidth_gb_s", SMALL, &out->gb_s));
+  return tree_need_number(m, "latency_us", 0, &out->latency_us);
 }
 
 static hp_status read_cluster(const tree_node *root, cluster *c) {
-  static const char *const keys[] = {"name",    "nodes", "devices_per_node", "device",
-                                     "kernels", "links", "emulate",          "emulate_compute"};
+  static const char *const keys[] = {"name",   "nodes",   "devices_per_node",
+                                     "device", "kernels", "costs",
+                                     "links",  "emulate", "emulate_compute"};
   const tree_node *device, *links;
   HP_TRY(tree_expect(root, TREE_MAP));
   HP_TRY(tree_check_keys(root, keys, sizeof keys / sizeof *keys));
@@ -142,6 +133,7 @@ static hp_status read_cluster(const tree_node *root, cluster *c) {
   HP_TRY(tree_need_map(root, "device", &device));
   HP_TRY(read_device(device, c));
   HP_TRY(read_kernels(tree_get(root, "kernels"), &c->can));
+  HP_TRY(cost_table_read(tree_get(root, "costs"), &c->costs));
   HP_TRY(tree_need_list(root, "links", &links));
   if (links->len < 1 || links->len > CLUSTER_LINKS)
     TREE_FAIL(links, "expected 1 to %d links, from the nearest, found %u", CLUSTER_LINKS,
@@ -213,6 +205,7 @@ void cluster_print(const cluster *c, str *out) {
   if (c->memory_gb > 0) print_number(out, ", memory_gb", c->memory_gb);
   str_add(out, "}\n");
   print_kernels(&c->can, out);
+  cost_table_print(&c->costs, out);
   str_add(out, "links:\n");
   for (int i = 0; i < c->links; i++) {
     str_printf(out, "- {name: %s, ", c->link[i].name);
@@ -265,7 +258,27 @@ double cluster_comm_s(const cluster *c, const mesh *m, const uint8_t *axis, int 
   return l->latency_us * 1e-6 * steps * rounds + bytes / (l->gb_s * 1e9);
 }
 
-double cluster_work_s(const cluster *c, double flops, double bytes) {
-  double f = flops / c->flops, b = bytes / (c->gb_s * 1e9);
+/* A loop's operations are no multiply-adds, of which a peak counts two. */
+static const double LOOP_SHARE = 0.5;
+
+static double peak_flops(const cluster *c, const cost_work *w) {
+  double peak = w->bf16 && c->costs.flops_bf16 > 0 ? c->costs.flops_bf16 : c->flops;
+  bool loop = w->op == COST_LOOP_MAP || w->op == COST_LOOP_ROW || w->op == COST_LOOP_COL;
+  if (!loop) return peak;
+  return LOOP_SHARE * c->flops; /* in f32, whatever is stored */
+}
+
+static double bytes_per_s(const cluster *c, const cost_work *w) {
+  const cost_table *t = &c->costs;
+  if (w->op == COST_TRANSFER && t->host_gb_s > 0) return t->host_gb_s * 1e9;
+  return (w->bytes < t->cache_mb * 1e6 ? t->cache_gb_s : c->gb_s) * 1e9;
+}
+
+double cluster_limit_s(const cluster *c, const cost_work *w) {
+  double f = w->flops / peak_flops(c, w), b = w->bytes / bytes_per_s(c, w);
   return f > b ? f : b;
+}
+
+double cluster_work_s(const cluster *c, const cost_work *w) {
+  return c->costs.launch_us * 1e-6 + cluster_limit_s(c, w) / cost_table_find(&c->costs, w);
 }

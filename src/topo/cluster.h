@@ -7,9 +7,9 @@
  *   links:                         # from the nearest; GB/s that a device receives
  *     - {name: node, devices: 4, bandwidth_gb_s: 50, latency_us: 2}
  *     - {name: net, bandwidth_gb_s: 5, latency_us: 10}
- *   kernels: {ops: [softmax], one_type: true, chunk_bytes: 1e9, flops_per_byte: 300,
- * horizontal_rows: 0} # may be left out, as each of its keys: see topo/capabilities.h emulate:
- * false                 # true: collectives take at least the time that the links say
+ *   kernels: {ops: [softmax]}      # may be left out, as each of its keys: topo/capabilities.h
+ *   costs: {launch_us: 3}          # may be left out, as each of its keys: topo/cost_table.h
+ *   emulate: false                 # true: collectives take at least the time that the links say
  *   emulate_compute: false         # true: computation at least the time that the device says
  *
  * Ranks stand side by side: a link joins blocks of `devices` ranks in a row, the last one all of
@@ -18,6 +18,7 @@
 #define TOPO_CLUSTER_H
 
 #include "topo/capabilities.h"
+#include "topo/cost_table.h"
 #include "topo/mesh.h"
 
 enum { CLUSTER_LINKS = 8, CLUSTER_NAME = 64 };
@@ -33,6 +34,7 @@ typedef struct {
   int64_t nodes, per_node;       /* nodes 0: any number */
   double flops, gb_s, memory_gb; /* of a device: f32 or bf16 operations a second; memory 0: any */
   capabilities can;              /* of its kernels: plans for devices that are not here */
+  cost_table costs;
   int links;
   cluster_link link[CLUSTER_LINKS];
   bool emulate, emulate_compute;
@@ -55,7 +57,11 @@ const cluster_link *cluster_link_of(const cluster *c, const mesh *m, const uint8
  * link's latency, as the number of devices can be halved. */
 double cluster_comm_s(const cluster *c, const mesh *m, const uint8_t *axis, int n, double bytes,
                       int rounds);
-/* Seconds of work on a device: operations and bytes at the same time. */
-double cluster_work_s(const cluster *c, double flops, double bytes);
+/* Seconds of work at the limits of a device: operations at their peak, and at the same time bytes
+ * at the bandwidth of where they lie. */
+double cluster_limit_s(const cluster *c, const cost_work *w);
+/* Seconds of work on a device: the launch, and what the limit takes at the share of it that such
+ * work reaches. */
+double cluster_work_s(const cluster *c, const cost_work *w);
 
 #endif

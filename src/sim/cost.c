@@ -1,0 +1,66 @@
+#include "sim/cost.h"
+
+#include "ops/op_class.h"
+
+bool cost_is_bf16(const program *p, const prog_inst *n) {
+  if (n->n_in && program_arg(p, n, 0)->type.dtype == HP_BF16) return true;
+  return n->op == OP_EINSUM && program_arg(p, n, 1)->type.dtype == HP_BF16;
+}
+
+static cost_class class_of(const program *p, const prog_inst *n) {
+  if (n->op != OP_FUSED) return op_class((op_id)n->op);
+  const char *body = inst_str(p, n, "body");
+  return *body == 'r' ? COST_LOOP_ROW : *body == 'c' ? COST_LOOP_COL : COST_LOOP_MAP;
+}
+
+static double elements(const program *p, const prog_inst *n, int from, int to) {
+  double all = 0;
+  for (int i = from; i < to; i++) all += (double)value_elements(&program_arg(p, n, i)->type);
+  return all;
+}
+
+/* The smallest of m, n, k, and of a batch, of c = a b: 2 m n k flops by the elements of each of the
+ * three give the dim that it lacks.  Products with one left operand count as one. */
+static double smallest_dim(const program *p, const prog_inst *n) {
+  int last = n->op == OP_EINSUMS ? 1 + n->n_out : 2;
+  double of[] = {elements(p, n, 0, 1), elements(p, n, 1, last < n->n_in ? last : n->n_in),
+                 elements(p, n, n->n_in, n->n_in + n->n_out)};
+  double least = n->flops;
+  for (int i = 0; i < 3; i++)
+    if (of[i] > 0 && n->flops / (2 * of[i]) < least) least = n->flops / (2 * of[i]);
+  return least;
+}
+
+cost_work cost_work_of(const program *p, const prog_inst *n) {
+  cost_work w = {.op = class_of(p, n),
+                 .bf16 = cost_is_bf16(p, n),
+                 .flops = n->flops,
+                 .bytes = n->bytes,
+                 .size = n->bytes};
+  bool product = w.op == COST_PRODUCT || w.op == COST_GROUPED;
+  if (product && n->n_in > 1) w.size = smallest_dim(p, n);
+  if (w.op == COST_ATTENTION || w.op == COST_ATTENTION_GRAD)
+    w.size = (double)program_arg(p, n, 0)->type.dim[1];
+  return w;
+}
+
+double cost_received(const program *p, const prog_inst *n) {
+  if (!(op_flags((op_id)n->op) & OPF_RENDEZVOUS)) return 0;
+  double in = (double)value_bytes(&program_arg(p, n, 0)->type);
+  double devices = (double)inst_int(p, n, "n");
+  if (n->op == OP_ALL_GATHER) return in * (devices - 1);
+  if (n->op == OP_PERMUTE || n->op == OP_ZIGZAG) return in;
+  return (n->op == OP_ALL_REDUCE ? 2 : 1) * in * (devices - 1) / devices;
+}
+
+double cost_inst(const cluster *c, const mesh *m, const program *p, const prog_inst *n) {
+  if (!(op_flags((op_id)n->op) & OPF_RENDEZVOUS)) {
+    cost_work w = cost_work_of(p, n);
+    return cluster_work_s(c, &w);
+  }
+  int64_t axes[ATTR_LIST_MAX];
+  uint8_t axis[MESH_AXES];
+  int count = inst_list(p, n, "axes", axes);
+  for (int i = 0; i < count; i++) axis[i] = (uint8_t)axes[i];
+  return cluster_comm_s(c, m, axis, count, cost_received(p, n), n->op == OP_ALL_REDUCE ? 2 : 1);
+}

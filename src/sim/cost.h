@@ -1,0 +1,19 @@
+/* What an instruction costs on a target: the one price of time.  The compiler orders by it,
+ * predictions and emulation add it up.  What a device reaches of its limits by the kind of work is
+ * the cluster's (topo/cost_table.h). */
+#ifndef SIM_COST_H
+#define SIM_COST_H
+
+#include "prog/program.h"
+#include "topo/cluster.h"
+
+/* Kind, dtype, size and amount of what the instruction does on its device. */
+cost_work cost_work_of(const program *p, const prog_inst *n);
+/* Seconds of an instruction; of a collective from when all its devices are there. */
+double cost_inst(const cluster *c, const mesh *m, const program *p, const prog_inst *n);
+/* Bytes that a device receives for an instruction: 0 unless devices meet for it. */
+double cost_received(const program *p, const prog_inst *n);
+/* Does it multiply in bf16?  f32 beside bf16 is rounded to it. */
+bool cost_is_bf16(const program *p, const prog_inst *n);
+
+#endif

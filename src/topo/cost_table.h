@@ -1,0 +1,75 @@
+/* How close a device comes to its own limits, by the kind of work: the part `costs` of a cluster
+ * file, in which each key may be left out.
+ *
+ *   costs:
+ *     flops_bf16: 2e12               # left out: those of the device
+ *     launch_us: 3                   # of every instruction, before its work begins
+ *     cache_mb: 32                   # work on fewer bytes goes at the cache's bandwidth
+ *     cache_bandwidth_gb_s: 200
+ *     host_bandwidth_gb_s: 50        # of copies to and from other tiers
+ *     efficiency:                    # of the limit; below: of work smaller than that
+ *     - {op: product, dtype: f32, below: 64, of_limit: 0.4}
+ *     - {op: product, dtype: f32, of_limit: 0.9}
+ *
+ * The size of work is the smallest of the three dims of a product, the queries of a sequence of
+ * attention, and else bytes.  Work that is larger than all rows of its kind takes the last one. */
+#ifndef TOPO_COST_TABLE_H
+#define TOPO_COST_TABLE_H
+
+#include "base/str.h"
+#include "base/tree.h"
+
+typedef enum {
+  COST_PRODUCT,
+  COST_GROUPED, /* products of experts */
+  COST_CONV,
+  COST_ATTENTION,
+  COST_ATTENTION_GRAD,
+  COST_EMBEDDING,
+  COST_LOSS,     /* cross entropy and its gradient */
+  COST_LOOP_MAP, /* fused loops, by their kind */
+  COST_LOOP_ROW,
+  COST_LOOP_COL,
+  COST_COPY,     /* on the device */
+  COST_TRANSFER, /* between tiers */
+  COST_OTHER,
+  COST_CLASSES
+} cost_class;
+
+enum { COST_ROWS = 256 };
+
+typedef struct {
+  uint8_t op; /* cost_class */
+  bool bf16;
+  double below; /* INFINITY: of any size */
+  double of_limit;
+} cost_entry;
+
+typedef struct {
+  double flops_bf16, launch_us, cache_mb, cache_gb_s, host_gb_s; /* 0: not told */
+  int rows;                                                      /* sorted */
+  cost_entry row[COST_ROWS];
+} cost_table;
+
+/* Work, as its time is looked up. */
+typedef struct {
+  cost_class op;
+  bool bf16;
+  double flops, bytes, size;
+} cost_work;
+
+/* "product", "loop_row", ... */
+const char *cost_class_name(cost_class op);
+/* n NULL: an empty table.  HP_ERR_INPUT with file, line and key. */
+hp_status cost_table_read(const tree_node *n, cost_table *out);
+/* The part of the file; nothing where the table is empty. */
+void cost_table_print(const cost_table *t, str *out);
+/* The share of the limit that work reaches; 1 where no row is of its kind. */
+double cost_table_find(const cost_table *t, const cost_work *w);
+/* Sets the row of this kind and `below`, in place of the one that there is; false when the table is
+ * full. */
+bool cost_table_set(cost_table *t, cost_entry row);
+/* The row of this kind and `below`, or NULL. */
+const cost_entry *cost_table_row(const cost_table *t, cost_class op, bool bf16, double below);
+
+#endif
