@@ -131,6 +131,12 @@ bool value_fits(const ir_value *v) {
   return n < INT64_MAX / 4;
 }
 
+hp_shape value_shape(const ir_value *v) {
+  hp_shape s = {.rank = v->rank};
+  memcpy(s.dim, v->dim, sizeof s.dim);
+  return s;
+}
+
 bool value_same_shape(const ir_value *a, const ir_value *b) {
   return a->rank == b->rank && !memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]);
 }

@@ -104,6 +104,7 @@ int64_t value_bytes(const ir_value *v);
 /* Can every element be addressed?  Dims of 0 do not make up for large ones: strides are products.
  */
 bool value_fits(const ir_value *v);
+hp_shape value_shape(const ir_value *v);
 bool value_same_shape(const ir_value *a, const ir_value *b);
 /* "f32[64,2048]" appended to s. */
 void value_print(const ir_value *v, str *s);

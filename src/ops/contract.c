@@ -4,12 +4,6 @@
 
 #include <string.h>
 
-static hp_shape get_shape(const ir_value *v) {
-  hp_shape s = {.rank = v->rank};
-  memcpy(s.dim, v->dim, sizeof s.dim);
-  return s;
-}
-
 static bool can_multiply(const ir_value *a, const ir_value *b) {
   if (a->dtype == b->dtype) return dtype_is_float(a->dtype);
   return (a->dtype == HP_F32 && b->dtype == HP_BF16) || (a->dtype == HP_BF16 && b->dtype == HP_F32);
@@ -25,7 +19,7 @@ static hp_status infer_product_type(infer_ctx *c, int k, ir_value *result) {
   if (!can_multiply(a, b) || !dtype_is_float(out))
     return ops_fail(c, "%s is %s, %s is %s; two of one float dtype, or f32 and bf16, were expected",
                     ops_operand(c, 0), ops_type(c, 0), ops_operand(c, k), ops_type(c, k));
-  hp_shape sa = get_shape(a), sb = get_shape(b), so;
+  hp_shape sa = value_shape(a), sb = value_shape(b), so;
   if (einsum_out_shape(&eq, &sa, &sb, &so)) {
     const char *why = err_message();
     char copy[512];
@@ -86,7 +80,7 @@ static double count_product_flops(const hp_graph *g, const ir_node *n, int k) {
   const val *in = graph_in(g, n);
   einsum_eq eq;
   einsum_sizes sizes;
-  hp_shape a = get_shape(graph_value(g, in[0])), b = get_shape(graph_value(g, in[k]));
+  hp_shape a = value_shape(graph_value(g, in[0])), b = value_shape(graph_value(g, in[k]));
   if (einsum_parse(attr_str(g, n, "eq"), &eq) || einsum_bind(&eq, &a, &b, &sizes)) {
     err_clear();
     return 0;

@@ -1,5 +1,6 @@
 #include "pass/chunk.h"
 
+#include "base/round.h"
 #include "ir/einsum_eq.h"
 #include "ops/ops.h"
 #include "shard/rule_node.h"
@@ -335,8 +336,6 @@ static double most_chunks(const search *s) {
   }
   return flops / (again * s->f->limits.flops_per_byte);
 }
-
-static int64_t div_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
 /* Cuts the rows: single indices of the outer axes, equal runs along one, the inner ones whole.  A
  * run is no longer than its bytes allow, but where that is less than pays no shorter than pays. */

@@ -19,12 +19,6 @@ typedef struct {
   bool *taken; /* by node: it runs with an earlier one */
 } fuser;
 
-static hp_shape shape_of(const ir_value *v) {
-  hp_shape s = {.rank = v->rank};
-  memcpy(s.dim, v->dim, sizeof s.dim);
-  return s;
-}
-
 /* A product whose left operand has few rows, and nothing that its chains start from. */
 static bool has_few_rows(const fuser *j, const ir_node *n) {
   const hp_graph *g = j->g;
@@ -32,8 +26,8 @@ static bool has_few_rows(const fuser *j, const ir_node *n) {
   einsum_eq eq;
   einsum_sizes sizes;
   char rows[EINSUM_LETTERS_MAX + 1], batch[EINSUM_LETTERS_MAX + 1];
-  hp_shape a = shape_of(graph_value(g, graph_in(g, n)[0])),
-           b = shape_of(graph_value(g, graph_in(g, n)[1]));
+  hp_shape a = value_shape(graph_value(g, graph_in(g, n)[0])),
+           b = value_shape(graph_value(g, graph_in(g, n)[1]));
   if (einsum_parse(attr_str(g, n, "eq"), &eq) || einsum_bind(&eq, &a, &b, &sizes)) {
     err_clear();
     return false;

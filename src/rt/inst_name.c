@@ -30,22 +30,16 @@ static int64_t extent(const einsum_eq *eq, const einsum_sizes *s, einsum_role ro
   return all;
 }
 
-static hp_shape shape_of(const ir_value *v) {
-  hp_shape s = {.rank = v->rank};
-  memcpy(s.dim, v->dim, sizeof v->dim);
-  return s;
-}
-
 /* The columns of a product, or of each of those that are one instruction: "(768+256+256)". */
 static size_t put_columns(const program *p, const prog_inst *n, const einsum_eq *eq, char *to,
                           size_t size) {
   int products = n->op == OP_EINSUMS ? n->n_out : 1;
   size_t at = 0;
-  hp_shape a = shape_of(operand(p, n, 0));
+  hp_shape a = value_shape(operand(p, n, 0));
   const char *open = products > 1 ? "(" : "", *close = products > 1 ? ")" : "";
   for (int k = 1; k <= products && at < size; k++) {
     einsum_sizes s;
-    hp_shape b = shape_of(operand(p, n, k));
+    hp_shape b = value_shape(operand(p, n, k));
     if (einsum_bind(eq, &a, &b, &s)) err_clear();
     at += (size_t)snprintf(to + at, size - at, "%s%lld%s", k > 1 ? "+" : open,
                            (long long)extent(eq, &s, EINSUM_COL), k < products ? "" : close);
@@ -58,7 +52,7 @@ static size_t put_columns(const program *p, const prog_inst *n, const einsum_eq 
 static void name_einsum(const program *p, const prog_inst *n, hp_op_time *row) {
   einsum_eq eq;
   einsum_sizes s;
-  hp_shape a = shape_of(operand(p, n, 0)), b = shape_of(operand(p, n, 1));
+  hp_shape a = value_shape(operand(p, n, 0)), b = value_shape(operand(p, n, 1));
   const char *type = dtype_name(cost_is_bf16(p, n) ? HP_BF16 : (hp_dtype)operand(p, n, 0)->dtype);
   if (einsum_parse(inst_str(p, n, "eq"), &eq) || einsum_bind(&eq, &a, &b, &s)) {
     err_clear();

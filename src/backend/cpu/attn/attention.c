@@ -51,12 +51,12 @@ static void plan_shapes(const attn_spec *s, attn_job *j) {
   j->s = s;
   j->group = s->H / s->KV;
   j->rows = j->group * s->Tq;
-  j->Dp = attn_round_up(s->D, 16);
-  j->Dvp = attn_round_up(s->Dv, 16);
+  j->Dp = round_up(s->D, 16);
+  j->Dvp = round_up(s->Dv, 16);
   /* short queries share tiles with the other heads of the group */
-  j->per_head = s->Tq >= ATTN_LANES ? attn_div_up(s->Tq, ATTN_LANES) : 0;
-  j->tiles = j->per_head ? j->per_head * j->group : attn_div_up(j->rows, ATTN_LANES);
-  j->segments = max_i64(attn_div_up(s->Tk, ATTN_SEGMENT), 1);
+  j->per_head = s->Tq >= ATTN_LANES ? div_up(s->Tq, ATTN_LANES) : 0;
+  j->tiles = j->per_head ? j->per_head * j->group : div_up(j->rows, ATTN_LANES);
+  j->segments = max_i64(div_up(s->Tk, ATTN_SEGMENT), 1);
 }
 
 /* The kernel of few rows is for decoding, which drops nothing. */
@@ -65,8 +65,8 @@ static bool is_few(const attn_job *j) { return j->rows <= ATTN_FEW && j->s->drop
 /* How tiles are dealt.  Nothing in these plans changes a bit of the result. */
 static void plan_forward(attn_job *j, int threads) {
   int64_t heads = j->s->B * j->s->KV;
-  j->chunks = attn_div_up(j->tiles, ATTN_FWD_TILES);
-  j->chunks = max_i64(j->chunks, attn_div_up(4 * threads, max_i64(heads, 1)));
+  j->chunks = div_up(j->tiles, ATTN_FWD_TILES);
+  j->chunks = max_i64(j->chunks, div_up(4 * threads, max_i64(heads, 1)));
   j->chunks = min_i64(j->chunks, j->tiles);
   j->split = !is_few(j) && heads * j->chunks < threads && j->segments > 1;
   j->items = heads * j->chunks * (j->split ? j->segments : 1);
@@ -91,20 +91,20 @@ static void plan_few(attn_job *j, int threads) {
   int64_t items = max_i64(j->s->B * j->segments, 1);
   bool apart = j->k.sh >= j->k.st || j->v.sh >= j->v.st;
   j->abreast = apart ? 1 : ATTN_ABREAST;
-  while (j->abreast > 1 && items * attn_div_up(j->s->KV, j->abreast) < threads) j->abreast /= 2;
-  j->chunks = attn_div_up(j->s->KV, j->abreast);
-  if (!apart) j->chunks = min_i64(attn_div_up(FEW_ITEMS * threads, items), j->chunks);
+  while (j->abreast > 1 && items * div_up(j->s->KV, j->abreast) < threads) j->abreast /= 2;
+  j->chunks = div_up(j->s->KV, j->abreast);
+  if (!apart) j->chunks = min_i64(div_up(FEW_ITEMS * threads, items), j->chunks);
   j->items = j->s->B * j->chunks * j->segments;
 }
 
 /* One item a key head, or items for its keys and others for its tiles: 5 products against 7. */
 static void plan_backward(attn_job *j, int threads) {
-  int64_t heads = j->s->B * j->s->KV, turns = attn_div_up(heads, threads);
+  int64_t heads = j->s->B * j->s->KV, turns = div_up(heads, threads);
   j->kv_items = 1, j->q_items = 0;
   if (5 * turns * threads > 7 * heads) {
-    int64_t each = attn_div_up(3 * threads, max_i64(heads, 1));
-    j->kv_items = max_i64(min_i64(each, attn_div_up(j->s->Tk, ATTN_BLOCK)), 1);
-    j->q_items = max_i64(min_i64(each, attn_div_up(j->tiles, ATTN_BWD_TILES)), 1);
+    int64_t each = div_up(3 * threads, max_i64(heads, 1));
+    j->kv_items = max_i64(min_i64(each, div_up(j->s->Tk, ATTN_BLOCK)), 1);
+    j->q_items = max_i64(min_i64(each, div_up(j->tiles, ATTN_BWD_TILES)), 1);
   }
   j->items = heads * (j->kv_items + j->q_items);
 }

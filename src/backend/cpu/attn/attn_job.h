@@ -4,6 +4,7 @@
 #define ATTN_JOB_H
 
 #include "backend/cpu/attn/attention.h"
+#include "base/round.h"
 
 #include <stdatomic.h>
 
@@ -17,9 +18,6 @@ enum {
   ATTN_ABREAST = 4, /* key heads that these take at a time */
   ATTN_MAX_DIM = 512
 };
-
-static inline int64_t attn_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static inline int64_t attn_round_up(int64_t a, int64_t b) { return attn_div_up(a, b) * b; }
 
 typedef struct attn_job attn_job;
 /* An item that a thread has claimed; past the last: there is none.  asked: its first rows have been
@@ -98,7 +96,7 @@ static inline int64_t attn_few_floats(int64_t heads, int64_t Dp, int64_t Dvp) {
   return heads * ATTN_FEW * (3 + Dp + Dvp + ATTN_BLOCK);
 }
 static inline int64_t attn_grads_floats(int64_t Tk, int64_t Dp, int64_t Dvp) {
-  int64_t keys = attn_round_up(Tk, ATTN_BLOCK) * (3 * Dp + 2 * Dvp);
+  int64_t keys = round_up(Tk, ATTN_BLOCK) * (3 * Dp + 2 * Dvp);
   int64_t scores = 3 * ATTN_BLOCK * ATTN_LANES;
   return keys + scores + ATTN_BWD_TILES * ATTN_LANES * (3 * Dp + 2 * Dvp);
 }

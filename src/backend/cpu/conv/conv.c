@@ -45,7 +45,7 @@ typedef struct {
 
 static size_t reserve_floats(pass *p, int64_t n, size_t size) {
   size_t at = p->per_thread;
-  p->per_thread += ((size_t)n * size + GEMM_ALIGN - 1) / GEMM_ALIGN * GEMM_ALIGN;
+  p->per_thread += gemm_align((size_t)n * size);
   return at;
 }
 
@@ -81,13 +81,13 @@ static void plan_pass(pass *p, int threads) {
   p->depth = s->in * s->taps;
   p->few = s->out <= CONV_FEW && (s->ax[1].grid >= 12 || s->out <= 2);
   p->mc = p->few ? s->out : conv_even(s->out, ROWS, s->gemm->mr);
-  p->blocks = conv_div_up(s->out, p->mc);
+  p->blocks = div_up(s->out, p->mc);
   choose_boxes(p, threads);
   conv_choose_copies(s, &p->cut);
   p->kc = choose_depth(p);
   bool carry = p->kc < p->depth;
   int64_t lines = p->cut.images * p->cut.rows, cols = conv_cut_positions(&p->cut);
-  p->ldc = p->few ? lines * conv_round_up(p->cut.cols, 16) : carry ? conv_round_up(cols, nr) : nr;
+  p->ldc = p->few ? lines * round_up(p->cut.cols, 16) : carry ? round_up(cols, nr) : nr;
   p->per_thread = 0;
   p->offset_at = reserve_floats(p, p->kc, sizeof(int64_t));
   int64_t copied = s->taps > GEMM_STEPS_MAX ? conv_part_most(s, &p->cut, GEMM_STEPS_MAX)
@@ -224,7 +224,7 @@ static void run_panels(const place *t, const item *x, int64_t k0, int64_t k1) {
     int64_t n = conv_least(nr, x->cols - at);
     float *c = carry ? t->c + at : t->c;
     pack_panel(t, x, at, n, steps);
-    p->s.gemm->block(x->rows, conv_round_up(n, GEMM_STRIP), steps, t->a, &b, c, p->ldc, k0 > 0,
+    p->s.gemm->block(x->rows, round_up(n, GEMM_STRIP), steps, t->a, &b, c, p->ldc, k0 > 0,
                      &(gemm_target){0}, &(gemm_ahead){0});
     if (k1 == p->depth) store_sums(p, x, c, at, n);
   }
@@ -235,7 +235,7 @@ static void run_few(const place *t, const item *x, int64_t k0, int64_t k1) {
   const pass *p = t->p;
   int64_t cols = x->box.j1 - x->box.j0, rows = x->box.i1 - x->box.i0;
   for (int64_t line = 0; line < x->cols / cols; line++) {
-    float *c = t->c + line * conv_round_up(cols, 16);
+    float *c = t->c + line * round_up(cols, 16);
     int64_t at = (line / rows * x->copy.rows + line % rows) * x->copy.width;
     p->s.own->few((int)x->rows, cols, k1 - k0, t->a, t->copy + at, t->offset, c, p->ldc, k0 > 0);
     if (k1 == p->depth) store_run(p, x, c, p->ldc, line * cols, cols);
@@ -338,7 +338,7 @@ static void dx_run(cpu_isa isa, pool *threads, const conv_spec *s, const void *d
   int64_t us = conv_axis_dx_count(s, 0), vs = conv_axis_dx_count(s, 1);
   if (us < s->stride[0] || vs < s->stride[1]) { /* places that no tap reads */
     zeros z = {dx, s->batch * s->in * s->size[0] * s->size[1] * (int64_t)dtype_size(s->type)};
-    if (z.bytes) pool_run(threads, conv_div_up(z.bytes, ZEROS), run_zeros, &z);
+    if (z.bytes) pool_run(threads, div_up(z.bytes, ZEROS), run_zeros, &z);
   }
   for (int64_t u = 0, v = 0; u < us;) {
     pass p = dx_pass(isa, s, u, v, pool_size(threads));

@@ -41,10 +41,9 @@ typedef struct {
   atomic_llong next;
 } job;
 
-static size_t align_up(size_t n) { return (n + GEMM_ALIGN - 1) / GEMM_ALIGN * GEMM_ALIGN; }
 static size_t reserve_floats(job *j, int64_t n, size_t size) {
   size_t at = j->per_thread;
-  j->per_thread += align_up((size_t)n * size);
+  j->per_thread += gemm_align((size_t)n * size);
   return at;
 }
 static int64_t count_weights(const job *j) { return j->s->groups * j->s->out * j->rows; }
@@ -53,14 +52,14 @@ static int64_t count_weights(const job *j) { return j->s->groups * j->s->out * j
 static void choose_parts(job *j) {
   const conv_shape *s = j->s;
   int64_t pixels = conv_most(s->ax[0].grid * s->ax[1].grid, 1);
-  j->part_images = conv_most(conv_div_up(s->batch, PARTS), conv_div_up(PART_POSITIONS, pixels));
+  j->part_images = conv_most(div_up(s->batch, PARTS), div_up(PART_POSITIONS, pixels));
   j->part_images = conv_most(conv_least(j->part_images, s->batch), 1);
-  j->parts = conv_most(conv_div_up(s->batch, j->part_images), 1);
+  j->parts = conv_most(div_up(s->batch, j->part_images), 1);
 }
 
 static bool choose_spread(const job *j, int threads) {
   const conv_shape *s = j->s;
-  int64_t tiles = s->groups * conv_div_up(j->rows, TILE) * conv_div_up(s->out, TILE);
+  int64_t tiles = s->groups * div_up(j->rows, TILE) * div_up(s->out, TILE);
   return j->parts > 1 && threads > 1 && tiles < (int64_t)TILES_PER_THREAD * threads &&
          count_weights(j) * j->parts <= SPREAD_WEIGHTS;
 }
@@ -76,19 +75,19 @@ static void plan_job(job *j, const conv_shape *of, int threads) {
   conv_choose_copies(&j->shape, &j->cut);
   j->dy_pixels = s->ax[0].grid * s->ax[1].grid;
   j->cols_of = conv_even(s->out, ITEM_COLS, s->gemm->nr);
-  j->blocks_n = conv_div_up(s->out, j->cols_of);
+  j->blocks_n = div_up(s->out, j->cols_of);
   int64_t items = s->groups * (j->spread ? j->parts : 1) * j->blocks_n;
-  int64_t cuts = threads > 1 ? conv_div_up((int64_t)ITEMS_PER_THREAD * threads, items) : 1;
-  j->rows_of = conv_even(j->rows, conv_least(conv_div_up(j->rows, cuts), ITEM_ROWS), s->gemm->mr);
-  j->blocks_m = conv_div_up(j->rows, j->rows_of);
+  int64_t cuts = threads > 1 ? div_up((int64_t)ITEMS_PER_THREAD * threads, items) : 1;
+  j->rows_of = conv_even(j->rows, conv_least(div_up(j->rows, cuts), ITEM_ROWS), s->gemm->mr);
+  j->blocks_m = div_up(j->rows, j->rows_of);
   j->mc = conv_even(j->rows_of, A_ROWS, s->gemm->mr);
   int64_t steps = conv_cut_positions(&j->cut);
   j->offset_at = reserve_floats(j, j->mc, sizeof(int64_t));
   j->copy_at = reserve_floats(j, conv_part_most(s, &j->cut, j->mc), sizeof(float));
   j->dy_at = reserve_floats(j, j->cols_of * steps, sizeof(float));
   j->a_at = reserve_floats(j, j->mc * GEMM_PITCH, sizeof(float));
-  j->b_at = reserve_floats(j, conv_round_up(j->cols_of, s->gemm->nr) * steps, sizeof(float));
-  int64_t c = conv_round_up(j->rows_of, s->gemm->mr) * conv_round_up(j->cols_of, s->gemm->nr);
+  j->b_at = reserve_floats(j, round_up(j->cols_of, s->gemm->nr) * steps, sizeof(float));
+  int64_t c = round_up(j->rows_of, s->gemm->mr) * round_up(j->cols_of, s->gemm->nr);
   j->c_at = reserve_floats(j, c, sizeof(float));
   j->sum_at = reserve_floats(j, j->parts > 1 && !j->spread ? c : 0, sizeof(float));
 }
@@ -167,7 +166,7 @@ static void add_box(const job *j, const item *x, const conv_box *box, bool load)
   for (int64_t m = 0; m < x->rows; m += j->mc) {
     int64_t rows = conv_least(j->mc, x->rows - m);
     pack_rows(j, x, box, x->m0 + m, rows);
-    j->s->gemm->block(rows, conv_round_up(x->cols, GEMM_STRIP), steps, x->a, &b, x->c + m * x->ldc,
+    j->s->gemm->block(rows, round_up(x->cols, GEMM_STRIP), steps, x->a, &b, x->c + m * x->ldc,
                       x->ldc, load, &(gemm_target){0}, &(gemm_ahead){0});
   }
 }
@@ -219,7 +218,7 @@ static void run_item(const job *j, int64_t i, char *work) {
             .b = (float *)(void *)(work + j->b_at),
             .c = (float *)(void *)(work + j->c_at),
             .offset = (int64_t *)(void *)(work + j->offset_at),
-            .ldc = conv_round_up(j->cols_of, j->s->gemm->nr)};
+            .ldc = round_up(j->cols_of, j->s->gemm->nr)};
   float *sum = (float *)(void *)(work + j->sum_at);
   x.rows = conv_least(j->rows_of, j->rows - x.m0);
   x.cols = conv_least(j->cols_of, j->s->out - x.n0);
@@ -264,5 +263,5 @@ void conv_dw_run(const conv_shape *s, pool *threads, const void *x, const void *
   j.work = work;
   j.parts_at = j.per_thread * (size_t)pool_size(threads);
   pool_run(threads, conv_least(pool_size(threads), count_items(&j)), run_thread, &j);
-  if (j.spread) pool_run(threads, conv_div_up(count_weights(&j), CHUNK), add_parts, &j);
+  if (j.spread) pool_run(threads, div_up(count_weights(&j), CHUNK), add_parts, &j);
 }

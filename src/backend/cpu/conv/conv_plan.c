@@ -118,9 +118,9 @@ conv_cut conv_cut_make(const conv_shape *s, int64_t positions) {
   if (c.cols == w && w) c.rows = conv_even(h, conv_most(positions / w, 1), 1);
   if (c.cols == w && c.rows == h && w && h)
     c.images = conv_even(s->batch, conv_most(positions / (w * h), 1), 1);
-  c.n = conv_div_up(s->batch, c.images);
-  c.i = conv_div_up(h, c.rows);
-  c.j = conv_div_up(w, c.cols);
+  c.n = div_up(s->batch, c.images);
+  c.i = div_up(h, c.rows);
+  c.j = div_up(w, c.cols);
   return c;
 }
 
@@ -147,10 +147,10 @@ static void narrow_axis(conv_axis *a, int64_t u0, int64_t u1) {
 }
 
 conv_part conv_part_get(const conv_shape *s, const conv_cut *c, int64_t k0, int64_t k1) {
-  conv_part p = {*s, k0 / s->taps, conv_div_up(k1, s->taps), k0, k1};
+  conv_part p = {*s, k0 / s->taps, div_up(k1, s->taps), k0, k1};
   if (p.c1 - p.c0 != 1 || k1 - k0 == s->taps) return p;
   int64_t cols = s->ax[1].taps, from = k0 % s->taps, to = from + k1 - k0;
-  int64_t u0 = from / cols, u1 = conv_div_up(to, cols);
+  int64_t u0 = from / cols, u1 = div_up(to, cols);
   narrow_axis(&p.s.ax[0], u0, u1);
   from -= u0 * cols;
   if (u1 - u0 == 1) {

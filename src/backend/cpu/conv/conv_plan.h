@@ -17,6 +17,7 @@
 #include "backend/cpu/conv/conv_isa.h"
 #include "backend/cpu/gemm/gemm.h"
 #include "backend/cpu/gemm/gemm_isa.h"
+#include "base/round.h"
 
 typedef struct {
   int64_t size, grid, step;          /* of the source; positions; elements between them */
@@ -54,12 +55,10 @@ typedef struct {
 
 static inline int64_t conv_least(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t conv_most(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t conv_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static inline int64_t conv_round_up(int64_t a, int64_t b) { return conv_div_up(a, b) * b; }
 /* About `limit` of n, in multiples of unit, so that all parts of n are nearly alike. */
 static inline int64_t conv_even(int64_t n, int64_t limit, int64_t unit) {
-  int64_t parts = conv_most(conv_div_up(n, limit), 1);
-  return conv_most(conv_round_up(conv_div_up(n, parts), unit), unit);
+  int64_t parts = conv_most(div_up(n, limit), 1);
+  return conv_most(round_up(div_up(n, parts), unit), unit);
 }
 
 /* Of the gradient of x, for the places that the tap `first` and others evenly spaced after it

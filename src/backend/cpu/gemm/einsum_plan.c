@@ -261,8 +261,6 @@ static gemm_copy build_move(const groups *before, const groups *after, int tenso
   return c;
 }
 
-static size_t align_up(size_t n) { return (n + GEMM_ALIGN - 1) / GEMM_ALIGN * GEMM_ALIGN; }
-
 /* The plan for one choice of copies; false when it cannot be: a result that is not f32, or scaled,
  * cannot carry the chains from one loop to the next. */
 static bool build_way(const problem *p, int way, const einsum_options *options, einsum_plan *plan,
@@ -281,9 +279,9 @@ static bool build_way(const problem *p, int way, const einsum_options *options, 
     plan->move_c = build_move(&after, &before, IN_C, HP_F32, p->out->type, &nc);
     plan->move_c.alpha = options->alpha;
   }
-  plan->a_bytes = align_up((size_t)na * dtype_size(p->a->type));
-  plan->b_bytes = align_up((size_t)nb * dtype_size(p->b->type));
-  plan->c_bytes = align_up((size_t)nc * sizeof(float));
+  plan->a_bytes = gemm_align((size_t)na * dtype_size(p->a->type));
+  plan->b_bytes = gemm_align((size_t)nb * dtype_size(p->b->type));
+  plan->c_bytes = gemm_align((size_t)nc * sizeof(float));
   plan->gemm.a_type = p->a->type;
   plan->gemm.b_type = p->b->type;
   plan->gemm.c_type = plan->copy_c ? HP_F32 : p->out->type;

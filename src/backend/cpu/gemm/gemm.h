@@ -14,6 +14,8 @@
 #include "base/thread.h"
 
 enum { GEMM_BATCH_DIMS = 2 * HP_MAX_RANK, GEMM_ALIGN = 64, GEMM_STRIP = 16, GEMM_TOGETHER = 3 };
+/* Bytes of work memory rounded up to GEMM_ALIGN. */
+static inline size_t gemm_align(size_t n) { return (n + GEMM_ALIGN - 1) / GEMM_ALIGN * GEMM_ALIGN; }
 
 /* One batch dim: its size, and the elements from one item to the next in each operand. */
 typedef struct {

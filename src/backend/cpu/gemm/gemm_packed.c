@@ -10,6 +10,7 @@
 #include "backend/cpu/gemm/gemm.h"
 #include "backend/cpu/gemm/gemm_isa.h"
 #include "base/dtype.h"
+#include "base/round.h"
 
 #include <stdatomic.h>
 
@@ -56,8 +57,6 @@ static const gemm_kernels *choose_kernels(cpu_isa isa, const gemm_query *q, bool
 }
 
 static int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static int64_t round_up(int64_t a, int64_t to) { return div_up(a, to) * to; }
 /* A block of about `most`, in multiples of unit, such that all blocks of n are nearly alike. */
 static int64_t choose_even_block(int64_t n, int64_t most, int64_t unit) {
   if (n <= most) return round_up(n > 0 ? n : 1, unit);
@@ -135,14 +134,12 @@ static void choose_regions(plan *p, int threads) {
     }
 }
 
-static size_t align_up(size_t n) { return (n + GEMM_ALIGN - 1) / GEMM_ALIGN * GEMM_ALIGN; }
-
 /* Work memory of a thread: A, B, C parts in floats. */
 static void lay_out(plan *p, int64_t a, int64_t b, int64_t c) {
   p->a_at = 0;
-  p->b_at = p->a_at + align_up((size_t)a * sizeof(float));
-  p->c_at = p->b_at + align_up((size_t)b * sizeof(float));
-  p->per_thread = p->c_at + align_up((size_t)c * sizeof(float));
+  p->b_at = p->a_at + gemm_align((size_t)a * sizeof(float));
+  p->c_at = p->b_at + gemm_align((size_t)b * sizeof(float));
+  p->per_thread = p->c_at + gemm_align((size_t)c * sizeof(float));
 }
 
 static void plan_stream(plan *p) {

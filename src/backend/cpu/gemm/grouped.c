@@ -4,6 +4,7 @@
 #include "backend/cpu/gemm/gemm_isa.h"
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "base/round.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -37,7 +38,6 @@ struct grouped_job {
 
 static int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 /* About `limit` of n, in multiples of unit, so that all parts of n are nearly alike. */
 static int64_t choose_even_block(int64_t n, int64_t limit, int64_t unit) {
   int64_t parts = max_i64(div_up(n, limit), 1);
@@ -54,12 +54,10 @@ static const gemm_kernels *get_kernels(cpu_isa isa) {
 
 /* --- work memory ------------------------------------------------------------------------------ */
 
-static size_t align_up(size_t n) { return (n + GEMM_ALIGN - 1) / GEMM_ALIGN * GEMM_ALIGN; }
-
 /* Takes n floats from the work memory of a thread. */
 static size_t reserve_floats(sizes *z, int64_t n) {
   size_t at = z->per_thread;
-  z->per_thread += align_up((size_t)n * sizeof(float));
+  z->per_thread += gemm_align((size_t)n * sizeof(float));
   return at;
 }
 
@@ -87,7 +85,7 @@ static sizes plan_gradient_sizes(const gemm_kernels *kernels, const grouped_spec
 
 /* The lists of the sort come first. */
 static size_t list_bytes(const grouped_spec *s) {
-  return align_up(sizeof(int64_t) * (size_t)(2 * (s->experts + 2) + s->rows * s->slots));
+  return gemm_align(sizeof(int64_t) * (size_t)(2 * (s->experts + 2) + s->rows * s->slots));
 }
 
 static hp_status count_bytes(const grouped_spec *s, const sizes *z, int threads, size_t *bytes) {

@@ -79,9 +79,8 @@ static void compute_tile_block(const bwd_keys *w, bwd_tile *t, int64_t kb) {
   score_grads(w, t, kb, from, to, drops ? mask : NULL);
   ask_some(w->ask);
   if (w->want_q)
-    tile_product(attn_round_up(j->s->D, 4), lanes, FROM_C, 1, tile_steps(n),
-                 w->k + at * Dp + first * Dp, Dp, w->ds_across + first * ATTN_LANES, ATTN_LANES,
-                 t->dq, ATTN_LANES, NULL, 1);
+    tile_product(round_up(j->s->D, 4), lanes, FROM_C, 1, tile_steps(n), w->k + at * Dp + first * Dp,
+                 Dp, w->ds_across + first * ATTN_LANES, ATTN_LANES, t->dq, ATTN_LANES, NULL, 1);
   ask_some(w->ask);
   if (!w->want_kv) return;
   at += from;
@@ -141,7 +140,7 @@ static int64_t count_key_blocks(const bwd_keys *w, const tile_rows *t) {
 
 /* How many tiles go together from `first` on: first, first + step, ... */
 static int count_tiles(const bwd_keys *w, int64_t first) {
-  int64_t n = attn_div_up(w->j->tiles - first, w->step);
+  int64_t n = div_up(w->j->tiles - first, w->step);
   return n < ATTN_BWD_TILES ? (int)n : ATTN_BWD_TILES;
 }
 
@@ -212,7 +211,7 @@ static float *place_keys(bwd_keys *w, float *at) {
 
 static bwd_keys find_item(const attn_job *j, int64_t item, ask_list *ask) {
   int64_t parts = j->kv_items + j->q_items, part = item % parts, head = item / parts;
-  int64_t blocks = attn_div_up(j->s->Tk, ATTN_BLOCK);
+  int64_t blocks = div_up(j->s->Tk, ATTN_BLOCK);
   bwd_keys w = {.j = j, .ask = ask, .b = head / j->s->KV, .kv = head % j->s->KV, .step = 1};
   w.want_kv = part < j->kv_items;
   w.want_q = !w.want_kv || !j->q_items;

@@ -282,8 +282,7 @@ attn_turn ISA_NAME(attn_join)(attn_job *j, attn_turn turn, float *work) {
 
 /* The first head of a chunk. */
 static int64_t find_chunk_head(const attn_job *j, int64_t chunk) {
-  int64_t groups = attn_div_up(j->s->KV, j->abreast),
-          head = groups * chunk / j->chunks * j->abreast;
+  int64_t groups = div_up(j->s->KV, j->abreast), head = groups * chunk / j->chunks * j->abreast;
   return head < j->s->KV ? head : j->s->KV;
 }
 

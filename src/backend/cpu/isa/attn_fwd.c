@@ -79,7 +79,7 @@ static void compute_tile_block(const attn_job *j, fwd_tile *t, int64_t kb, const
                ATTN_LANES, s + from * ATTN_LANES, ATTN_LANES, NULL, j->s->scale * 0x1.715476p0f);
   if (drops) tile_mask(&j->s->dropout, &t->rows, kb, from, to, mask);
   update_softmax_block(t, s, kb, from, to, drops ? mask : NULL, j->half, p, scale);
-  int64_t first = tile_steps(from), rows = attn_round_up(j->s->Dv, 4);
+  int64_t first = tile_steps(from), rows = round_up(j->s->Dv, 4);
   const float *v = vr + first * j->Dvp;
   p += first * ATTN_LANES;
   if (t->met)

@@ -78,8 +78,8 @@ SIMD void tile_product(int64_t rows, int64_t lanes, const tile_start from, const
     break
   for (int64_t x = 0; x < lanes;) {
     bool wide = lanes - x >= 16 * TILE_VECS;
-    for (int64_t r = 0, tiles = attn_div_up(rows, TILE_ROWS); tiles; tiles--) {
-      int64_t height = attn_round_up(attn_div_up(rows - r, tiles), 2);
+    for (int64_t r = 0, tiles = div_up(rows, TILE_ROWS); tiles; tiles--) {
+      int64_t height = round_up(div_up(rows - r, tiles), 2);
       switch (height) {
         TILE_CASE(4);
         TILE_CASE(6);
@@ -172,8 +172,8 @@ static inline void ask_some(ask_list *a) {
 /* So that everything is asked for in so many times. */
 static inline void ask_pace(ask_list *a, int64_t times) {
   int64_t all = 0;
-  for (int i = a->now; i < a->runs; i++) all += a->run[i].rows * attn_div_up(a->run[i].width, 64);
-  a->each = times > 0 ? attn_div_up(all, times) : all;
+  for (int i = a->now; i < a->runs; i++) all += a->run[i].rows * div_up(a->run[i].width, 64);
+  a->each = times > 0 ? div_up(all, times) : all;
 }
 /* Asks for the rest. */
 static inline void ask_all(ask_list *a) {
