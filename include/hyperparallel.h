@@ -1,13 +1,12 @@
 /* hyperparallel.h - write a model as if the supernode were one computer: build a tensor graph,
  * compile it to a flat program with a static memory plan, run it.  This is the whole public API.
  *
- *   errors     a call that can fail returns hp_status; HP_OK is 0.  The reason, in words,
- *              is in hp_last_error() of the calling thread: what failed, where in the
- *              model or file, what was expected, what to do.  On failure outputs are
- *              untouched.  Op builders return a tensor id; a bad call returns HP_NONE and
- *              poisons its graph, so a model is written without checks and hp_compile (or
- *              hp_graph_status) reports the FIRST error.  A pointer that is NULL is
- *              HP_ERR_ARG, unless it is said here what NULL means.
+ *   errors     a call that can fail returns hp_status; HP_OK is 0.  The reason, in words, is in
+ *              hp_last_error() of the calling thread: what failed, where in the model or file, what
+ *              was expected, what to do.  On failure outputs are untouched.  Op builders return a
+ *              tensor id; a bad call returns HP_NONE and poisons its graph, so a model is written
+ *              without checks and hp_compile (or hp_graph_status) reports the FIRST error.  A
+ *              pointer that is NULL is HP_ERR_ARG, unless it is said here what NULL means.
  *   ownership  create/free pair up; free accepts NULL.  A graph owns its tensors.  A device owns
  *              the params and the work memory that its programs share; close it after them.
  *              `const char *` results live as long as their object; `char **` go to hp_free.
@@ -304,17 +303,27 @@ hp_status hp_params_verify(const hp_device *d);
 /* --- compile, look, run ------------------------------------------------------------------- */
 
 typedef struct {
-  bool remat;           /* recompute forward values of a block in its backward */
-  const char *dump_dir; /* text after every pass goes there; NULL = no */
-  bool serial;          /* collectives run between computations, not overlapped; same bits */
-  uint64_t prefetch;    /* bytes of params gathered ahead of their use; 0: those of a block */
-  uint64_t chunk_bytes; /* larger values are made and used in chunks of so many bytes, where all who
-                           use them can; same bits; 0: 64 MiB, more where that pays */
+  bool remat;             /* recompute forward values of a block in its backward */
+  const char *dump_dir;   /* text after every pass goes there; NULL = no */
+  bool serial;            /* collectives run between computations, not overlapped; same bits */
+  uint64_t prefetch;      /* bytes of params gathered ahead of their use; 0: those of a block */
+  uint64_t chunk_bytes;   /* larger values are made in chunks; 0: 64 MiB, more where that pays */
   uint64_t reserve_bytes; /* of the memory limit, for params that other programs will make */
 } hp_compile_options;
 hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                      hp_program **out);
 void hp_program_free(hp_program *p);
+
+/* A step of several graphs as one program: each is compiled once, as a piece, and runs as often as
+ * rows say, lines of "stage action microbatch" in their order; action is the name of a piece.
+ * Params are one for all rows; inputs and outputs of micro-batch M are called NAME@M.  A piece
+ * outlives the call alone, not the device. */
+typedef struct hp_piece hp_piece;
+hp_status hp_piece_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
+                           hp_piece **out);
+void hp_piece_free(hp_piece *p);
+hp_status hp_link(hp_piece *const *piece, const char *const *action, int n, const char *rows,
+                  hp_program **out);
 
 typedef struct {
   const char *name;
@@ -326,17 +335,9 @@ hp_status hp_run(hp_program *p, const hp_io *io, int n);
 
 /* Memory that a program takes of each device, in bytes.  What tensors are for is told by what reads
  * and assigns them: sums of gradients, after hp_grad; the optimizer's state, in the update. */
-enum {
-  HP_MEMORY_PARAMS,
-  HP_MEMORY_GRADIENTS,
-  HP_MEMORY_OPTIMIZER,
-  HP_MEMORY_ACTIVATIONS,
-  HP_MEMORY_WORKSPACE,
-  HP_MEMORY_COMMUNICATION,
-  HP_MEMORY_OTHER,
-  HP_MEMORY_CLASSES,
-  HP_TIERS = 3
-};
+enum { HP_MEMORY_PARAMS, HP_MEMORY_GRADIENTS, HP_MEMORY_OPTIMIZER, HP_MEMORY_ACTIVATIONS };
+enum { HP_MEMORY_WORKSPACE = 4, HP_MEMORY_COMMUNICATION, HP_MEMORY_OTHER, HP_MEMORY_CLASSES };
+enum { HP_TIERS = 3 };
 const char *hp_memory_class(int i); /* "parameters", "gradients", "optimizer", "activations", .. */
 typedef struct {
   uint64_t state[HP_MEMORY_CLASSES];  /* of tensors that outlive runs, what a device holds, */
@@ -378,9 +379,8 @@ hp_status hp_explain(const hp_program *p, const char *what, char **text);
  * when it never was. */
 typedef struct {
   char kind[48], shape[48], place[80], engine[16]; /* "einsum dW", "1024x768x2048 f32", .. */
-  const char
-      *limit;      /* what limits it: "flops", "bytes", "link" between devices, "wait" for others */
-  bool overlapped; /* with computation: its time is no part of the run's */
+  const char *limit; /* "flops", "bytes", "link" between devices, "wait" for others */
+  bool overlapped;   /* with computation: its time is no part of the run's */
   int count;
   /* Of all calls.  limit_s: at the device's limits; gap_s: what the run would win there. */
   double seconds, limit_s, gap_s, flops, bytes;
@@ -388,8 +388,7 @@ typedef struct {
 enum { HP_WIDEST_GAPS = 5 }; /* rows that reports set apart */
 hp_status hp_program_times(const hp_program *p, hp_op_time **out, int *n);
 void hp_program_timeline(const hp_program *p, uint64_t *live, int n); /* work, at n points of it */
-/* The same of one class of memory, with what outlives runs; the sum of all classes is at most
- * memory.planned_bytes. */
+/* The same of one class, with what outlives runs; all add up to memory.planned_bytes at most. */
 hp_status hp_program_memory_over_time(const hp_program *p, int which, uint64_t *bytes, int n);
 hp_status hp_trace(const hp_program *p, const char *path); /* the last run, for Chrome, Perfetto */
 

@@ -1,5 +1,5 @@
 /* hyperparallel.h: compiling, running, looking. */
-#include "api/api_call.h"
+#include "api/api_program.h"
 #include "base/dtype.h"
 #include "base/io.h"
 #include "base/milestone.h"
@@ -21,12 +21,6 @@
 
 /* --- programs -------------------------------------------------------------------------------- */
 
-struct hp_program {
-  runs r;
-  double compile_s;
-  uint64_t model[MEM_CLASS_COUNT]; /* bytes of the whole model's tensors */
-};
-
 /* What decides the layouts of a graph on the mesh of d; NULL: one device. */
 static const shard_plan *layouts_of(hp_device *d, shard_plan *plan) {
   *plan = (shard_plan){.mesh = &d->m,
@@ -37,8 +31,8 @@ static const shard_plan *layouts_of(hp_device *d, shard_plan *plan) {
   return d->n > 1 ? plan : NULL;
 }
 
-static hp_status begin(const hp_graph *g, hp_device *d, const hp_compile_options *o,
-                       compilation *c) {
+hp_status api_compile_begin(const hp_graph *g, hp_device *d, const hp_compile_options *o,
+                            compilation *c) {
   shard_plan plan;
   *c = (compilation){0};
   HP_TRY(graph_status(g));
@@ -59,7 +53,7 @@ static hp_status make_program(compilation *c, hp_device *d, int i, compiled *out
   return st;
 }
 
-static hp_status compile_devices(compilation *c, hp_device *d, hp_program *h) {
+hp_status api_compile_devices(compilation *c, hp_device *d, hp_program *h) {
   for (int i = 0; i < d->own; i++) {
     compiled made;
     hp_memory memory;
@@ -67,7 +61,7 @@ static hp_status compile_devices(compilation *c, hp_device *d, hp_program *h) {
     HP_TRY(exec_create(d->member[i], made.p, made.kernels, &h->r.e[i]));
   }
   memcpy(h->model, c->model, sizeof h->model);
-  return runs_prepare(&h->r, c->global, c->shards.of);
+  return HP_OK;
 }
 
 HP_API hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
@@ -83,10 +77,11 @@ HP_API hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_op
   if (!h) return api_result(__func__, HP_ERR_OOM);
   h->r.d = d;
   const char *before = milestone_set_activity("compiling a program");
-  hp_status st = begin(g, d, o, &c);
+  hp_status st = api_compile_begin(g, d, o, &c);
   if (!st) group_tell_unused(d, g);
   if (!st) st = group_params(d, g);
-  if (!st) st = compile_devices(&c, d, h);
+  if (!st) st = api_compile_devices(&c, d, h);
+  if (!st) st = runs_add_io(&h->r, c.global, c.shards.of, NULL);
   compile_end(&c);
   milestone_set_activity(before);
   h->compile_s = time_now_s() - start;
@@ -132,7 +127,7 @@ static hp_status count(const device *d, const program *p, hp_program_stats *s) {
 static hp_status plan_first(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                             compiled *out, hp_memory *memory) {
   compilation c;
-  hp_status st = begin(g, d, o, &c);
+  hp_status st = api_compile_begin(g, d, o, &c);
   if (!st) st = make_program(&c, d, 0, out, memory);
   compile_end(&c);
   return st;
@@ -198,7 +193,7 @@ static layout_view find_layout_view(const char *what) {
 static hp_status plan_layouts(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                               layout_view print, str *out) {
   compilation c;
-  hp_status st = begin(g, d, o, &c);
+  hp_status st = api_compile_begin(g, d, o, &c);
   if (!st) st = print(d, &c, out);
   compile_end(&c);
   return st;

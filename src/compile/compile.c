@@ -143,13 +143,30 @@ static hp_status stage_classify(stage_state *s) {
   return state_classes_set(s->c->global, s->p, s->c->model);
 }
 
-static hp_status lower(compilation *c, const target *t) {
+hp_status compile_lower(compilation *c, const target *t) {
+  if (c->lowered) return HP_OK;
   stage_state s = {.c = c, .t = t};
   hp_status st = run_group(&s, STAGE_LOWER);
   graph_free(s.graph);
   str_free(&s.notes);
   if (st) program_free(s.p);
   else c->lowered = s.p;
+  return st;
+}
+
+hp_status compile_link(compilation *const *piece, size_t pieces, const link_row *row, size_t rows,
+                       const hp_compile_options *o, compilation *out) {
+  static const hp_compile_options usual;
+  const program **lowered = mem_calloc(pieces, sizeof *lowered);
+  *out = (compilation){.options = o ? o : &usual};
+  HP_TRY_MEM(lowered);
+  for (size_t i = 0; i < pieces; i++) {
+    lowered[i] = piece[i]->lowered;
+    for (int k = 0; k < MEM_CLASS_COUNT; k++) /* the last piece of a step names them all */
+      if (piece[i]->model[k] > out->model[k]) out->model[k] = piece[i]->model[k];
+  }
+  hp_status st = program_link(lowered, pieces, row, rows, &out->lowered);
+  mem_free(lowered);
   return st;
 }
 
@@ -328,7 +345,7 @@ static hp_status dump_order(const stage_state *s) {
 
 hp_status compile_for(compilation *c, const target *t, compiled *out) {
   *out = (compiled){0};
-  if (!c->lowered) HP_TRY(lower(c, t));
+  HP_TRY(compile_lower(c, t));
   stage_state s = {.c = c,
                    .t = t,
                    .how = {.cluster = t->cluster,

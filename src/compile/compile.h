@@ -7,6 +7,7 @@
 #include "hyperparallel.h"
 #include "mem/timeline.h"
 #include "pass/pass.h"
+#include "prog/link.h"
 #include "shard/shard.h"
 
 typedef enum { STAGE_SHARD, STAGE_LOWER, STAGE_PLACE, STAGE_ORDER } stage_group;
@@ -47,6 +48,12 @@ hp_status compile_begin(const hp_graph *g, const shard_plan *layouts, const hp_c
  * (HP_ERR_OOM, with the bytes that would do), out->p is the program as it would need the least, to
  * be looked at. */
 hp_status compile_for(compilation *c, const target *t, compiled *out);
+/* Runs the stages of group LOWER, unless they have run. */
+hp_status compile_lower(compilation *c, const target *t);
+/* One compilation of pieces that are lowered, by rows (prog/link.h): compile_for goes on with it.
+ * It has neither graph nor layouts, and is ended by the caller, also where this fails. */
+hp_status compile_link(compilation *const *piece, size_t pieces, const link_row *row, size_t rows,
+                       const hp_compile_options *o, compilation *out);
 void compile_free(const target *t, compiled *c);
 void compile_end(compilation *c);
 

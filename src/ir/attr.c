@@ -40,6 +40,24 @@ bool attr_next_key(const char **at, const char **name, int *len, char *kind) {
   return true;
 }
 
+uint32_t attr_copy(hp_graph *to, const hp_graph *from, int op, uint32_t attr) {
+  attr_record a;
+  const char *at = op_table[op].attrs, *name;
+  int len;
+  char kind;
+  size_t bytes;
+  if (!attr) return 0;
+  const int64_t *w = intern_get(&from->pool->attrs, attr, &bytes);
+  a.n = (int)(bytes / sizeof *w);
+  HP_ASSERT(a.n <= ATTR_WORDS_MAX);
+  memcpy(a.word, w, bytes);
+  for (int i = 0; attr_next_key(&at, &name, &len, &kind);) {
+    if (kind == 's' && w[i]) a.word[i] = graph_string(to, graph_str(from, (uint32_t)w[i]));
+    i += kind == 'l' ? 1 + (int)w[i] : 1;
+  }
+  return attr_intern(to, &a);
+}
+
 /* The words of one key. */
 static const int64_t *find_words(const hp_graph *g, const ir_node *n, const char *key) {
   const int64_t *w = intern_get(&g->pool->attrs, n->attr, NULL);

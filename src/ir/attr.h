@@ -20,6 +20,10 @@ void attr_put_str(attr_record *a, hp_graph *g, const char *s);
 void attr_put_list(attr_record *a, const int64_t *v, int n);
 uint32_t attr_intern(hp_graph *g, const attr_record *a); /* 0 with the graph poisoned on failure */
 
+/* The record of a node of that op in another graph's pool, with its strings; 0 for 0, or with `to`
+ * poisoned. */
+uint32_t attr_copy(hp_graph *to, const hp_graph *from, int op, uint32_t attr);
+
 /* Readers by key; the key must be in the op's row (our bug otherwise). */
 int64_t attr_int(const hp_graph *g, const ir_node *n, const char *key);
 double attr_float(const hp_graph *g, const ir_node *n, const char *key);

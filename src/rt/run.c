@@ -2,10 +2,14 @@
 
 #include <string.h>
 
-static hp_status add_io(runs *r, const hp_graph *g, const ir_node *n, const layout *of) {
+static hp_status add_io(runs *r, const hp_graph *g, const ir_node *n, const layout *of,
+                        const char *suffix) {
   val v = n->op == OP_INPUT ? n->out0 : graph_in(g, n)[0];
   run_io x = {.name = NULL, .type = *graph_value(g, v), .input = n->op == OP_INPUT, .l = of[v]};
-  uint32_t name = intern(&r->d->names, attr_str(g, n, "name"), strlen(attr_str(g, n, "name")));
+  str full = {0};
+  str_printf(&full, "%s%s", attr_str(g, n, "name"), suffix ? suffix : "");
+  uint32_t name = full.failed ? 0 : intern(&r->d->names, full.at, full.len);
+  str_free(&full);
   if (!name || !vec_push(&r->ios, x)) return HP_ERR_OOM;
   run_io *made = &r->ios.at[r->ios.len - 1];
   made->name = intern_get(&r->d->names, name, NULL);
@@ -24,12 +28,13 @@ static hp_status add_io(runs *r, const hp_graph *g, const ir_node *n, const layo
                            : HP_OK;
 }
 
-hp_status runs_prepare(runs *r, const hp_graph *g, const layout *of) {
+hp_status runs_add_io(runs *r, const hp_graph *g, const layout *of, const char *suffix) {
   if (r->d->n == 1) return HP_OK;
   for (size_t i = 0; i < g->nodes.len; i++) {
     const ir_node *n = graph_node(g, (uint32_t)i);
-    if (n->op == OP_INPUT || n->op == OP_OUTPUT) HP_TRY(add_io(r, g, n, of));
+    if (n->op == OP_INPUT || n->op == OP_OUTPUT) HP_TRY(add_io(r, g, n, of, suffix));
   }
+  mem_free(r->given);
   r->given = mem_calloc(r->ios.len * (size_t)r->d->own, sizeof *r->given);
   return r->given ? HP_OK : HP_ERR_OOM;
 }

@@ -24,8 +24,9 @@ typedef struct {
   int n_given;
 } runs;
 
-/* Inputs and outputs of graph g, whose values lie as `of` says (NULL: on one device). */
-hp_status runs_prepare(runs *r, const hp_graph *g, const layout *of);
+/* Adds the inputs and outputs of graph g, whose values lie as `of` says (NULL: on one device), with
+ * a suffix on their names (NULL: none). */
+hp_status runs_add_io(runs *r, const hp_graph *g, const layout *of, const char *suffix);
 hp_status runs_run(runs *r, const hp_io *io, int n);
 void runs_free(runs *r);
 

@@ -296,6 +296,27 @@ CALL(hp_compile) {
   return hp_compile(G, P(1, w->d), P(2, &o), P(3, &p));
 }
 CALL(hp_program_free) { return hp_program_free(P(0, w->run)), 0; }
+CALL(hp_piece_compile) {
+  hp_compile_options o = {.serial = true};
+  hp_piece *p;
+  return hp_piece_compile(G, P(1, w->d), P(2, &o), P(3, &p));
+}
+CALL(hp_piece_free) {
+  hp_piece *p;
+  hp_graph *g;
+  if (hp_graph_create(&g) || (hp_output(g, "y", hp_input(g, "x", HP_F32, s23)), 0)) return 1;
+  if (hp_piece_compile(g, w->d, NULL, &p)) return 1;
+  hp_graph_free(g);
+  hp_piece_free(P(0, p));
+  return 0;
+}
+CALL(hp_link) {
+  hp_piece *piece;
+  hp_program *p;
+  const char *const name[] = {"F"};
+  if (hp_piece_compile(w->g, w->d, NULL, &piece)) return 1;
+  return hp_link(P(0, &piece), P(1, name), 1, P(2, "0 F 0"), P(3, &p));
+}
 CALL(hp_run) {
   hp_io io[] = {{"x", w->data, sizeof w->data}};
   return hp_run(P(0, w->run), P(1, io), 1);
@@ -356,6 +377,8 @@ static const char *const accepts[][2] = {{"hp_free", "p"},
                                          {"hp_layout_free", "l"},
                                          {"hp_device_close", "d"},
                                          {"hp_program_free", "p"},
+                                         {"hp_piece_compile", "o"},
+                                         {"hp_piece_free", "p"},
                                          {"hp_at", "place"},
                                          {"hp_attention", "o"},
                                          {"hp_conv", "o"},

@@ -1,0 +1,174 @@
+/* hyperparallel.h: pieces of a step, and one program of them. */
+#include "api/api_program.h"
+#include "base/milestone.h"
+#include "base/thread.h"
+#include "rt/device_target.h"
+#include "sched/step_rows.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct hp_piece {
+  hp_device *d;
+  hp_graph *g; /* a copy: the caller's may go */
+  hp_compile_options o;
+  compilation c;
+};
+
+static hp_status copy_graph(const hp_graph *g, hp_graph **out) {
+  rewrite r;
+  HP_TRY(graph_status(g));
+  HP_TRY(rewrite_begin(&r, g));
+  for (uint32_t i = 0; i < g->nodes.len; i++) rewrite_copy(&r, i);
+  return rewrite_end(&r, HP_OK, out);
+}
+
+static hp_status compile_piece(const hp_graph *g, hp_piece *p) {
+  device_target t;
+  HP_TRY(copy_graph(g, &p->g));
+  HP_TRY(api_compile_begin(p->g, p->d, &p->o, &p->c));
+  group_tell_unused(p->d, p->g);
+  HP_TRY(group_params(p->d, p->g));
+  device_target_init(p->d, 0, &t);
+  return compile_lower(&p->c, &t.t);
+}
+
+HP_API hp_status hp_piece_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
+                                  hp_piece **out) {
+  API_CALL;
+  API_NEED(g);
+  API_NEED(d);
+  API_NEED(out);
+  if (d->plan_only) API_REFUSE("the device was opened with plan_only; hp_plan takes it");
+  hp_piece *p = mem_calloc(1, sizeof *p);
+  if (!p) return api_result(__func__, HP_ERR_OOM);
+  p->d = d;
+  if (o) p->o = *o;
+  p->o.dump_dir = NULL; /* of a program that is linked */
+  const char *before = milestone_set_activity("compiling a piece of a step");
+  hp_status st = compile_piece(g, p);
+  milestone_set_activity(before);
+  if (st) hp_piece_free(p);
+  else *out = p;
+  return api_result(__func__, st);
+}
+
+HP_API void hp_piece_free(hp_piece *p) {
+  if (!p) return;
+  compile_end(&p->c);
+  graph_free(p->g);
+  mem_free(p);
+}
+
+/* --- linking ------------------------------------------------------------------------------------
+ */
+
+typedef struct {
+  hp_piece *const *piece;
+  const char *const *action;
+  int n;
+  step_rows rows;
+  link_row *link; /* by row */
+} step;
+
+static hp_status find_piece(const step *s, const step_row *row, uint32_t *out) {
+  for (int i = 0; i < s->n; i++)
+    if (!strcmp(s->action[i], row->action)) {
+      *out = (uint32_t)i;
+      return HP_OK;
+    }
+  const char *near = str_nearest(row->action, s->action, s->n);
+  HP_FAIL(HP_ERR_ARG, "rows:%d: no piece is called \"%s\"%s%s%s", row->line, row->action,
+          near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+}
+
+/* A piece runs once a micro-batch: its inputs and outputs have one name there. */
+static hp_status check_once(const step *s) {
+  map seen = {0};
+  hp_status st = HP_OK;
+  for (size_t i = 0; !st && i < s->rows.len; i++) {
+    const uint64_t key = (uint64_t)s->link[i].piece << 32 | s->link[i].microbatch;
+    const step_row *row = &s->rows.at[i];
+    uint32_t line;
+    if (map_get(&seen, &key, sizeof key, &line))
+      st = err_set(HP_ERR_ARG, __FILE__, __LINE__,
+                   "rows:%d: %s of micro-batch %u is in line %u, too", row->line, row->action,
+                   row->microbatch, line);
+    else st = map_set(&seen, &key, sizeof key, (uint32_t)row->line);
+  }
+  map_free(&seen);
+  return st;
+}
+
+static hp_status read_rows(step *s, const char *rows) {
+  HP_TRY(step_rows_parse(rows, "rows", &s->rows));
+  s->link = mem_calloc(s->rows.len, sizeof *s->link);
+  HP_TRY_MEM(s->link);
+  for (size_t i = 0; i < s->rows.len; i++) {
+    const step_row *row = &s->rows.at[i];
+    s->link[i] = (link_row){.stage = row->stage, .microbatch = row->microbatch};
+    if (row->stage)
+      HP_FAIL(HP_ERR_UNSUPPORTED, "rows:%d: stage %u: a step has one stage, 0", row->line,
+              row->stage);
+    HP_TRY(find_piece(s, row, &s->link[i].piece));
+  }
+  return check_once(s);
+}
+
+/* Inputs and outputs of all rows. */
+static hp_status add_io(const step *s, runs *r) {
+  for (size_t i = 0; i < s->rows.len; i++) {
+    const compilation *c = &s->piece[s->link[i].piece]->c;
+    char suffix[16];
+    snprintf(suffix, sizeof suffix, "@%u", s->link[i].microbatch);
+    HP_TRY(runs_add_io(r, c->global, c->shards.of, suffix));
+  }
+  return HP_OK;
+}
+
+static hp_status link_step(const step *s, hp_program *h) {
+  compilation linked;
+  compilation **c = mem_calloc((size_t)s->n, sizeof *c);
+  HP_TRY_MEM(c);
+  for (int i = 0; i < s->n; i++) c[i] = &s->piece[i]->c;
+  hp_status st = compile_link(c, (size_t)s->n, s->link, s->rows.len, &s->piece[0]->o, &linked);
+  if (!st) st = api_compile_devices(&linked, h->r.d, h);
+  if (!st) st = add_io(s, &h->r);
+  compile_end(&linked);
+  mem_free(c);
+  return st;
+}
+
+static hp_status link_rows(step *s, const char *rows, hp_program **out) {
+  double start = time_now_s();
+  HP_TRY(read_rows(s, rows));
+  hp_program *h = mem_calloc(1, sizeof *h);
+  HP_TRY_MEM(h);
+  h->r.d = s->piece[0]->d;
+  const char *before = milestone_set_activity("linking a step");
+  hp_status st = link_step(s, h);
+  milestone_set_activity(before);
+  h->compile_s = time_now_s() - start;
+  if (st) hp_program_free(h);
+  else *out = h;
+  return st;
+}
+
+HP_API hp_status hp_link(hp_piece *const *piece, const char *const *action, int n, const char *rows,
+                         hp_program **out) {
+  API_CALL;
+  API_NEED(piece);
+  API_NEED(action);
+  API_NEED(rows);
+  API_NEED(out);
+  if (n < 1) API_REFUSE("n is %d; expected 1 piece or more", n);
+  for (int i = 0; i < n; i++) {
+    if (!piece[i] || !action[i]) API_REFUSE("piece %d or its action is NULL", i);
+    if (piece[i]->d != piece[0]->d) API_REFUSE("piece %d is of another device than piece 0", i);
+  }
+  step s = {.piece = piece, .action = action, .n = n};
+  hp_status st = link_rows(&s, rows, out);
+  vec_free(&s.rows);
+  mem_free(s.link);
+  return api_result(__func__, st);
+}

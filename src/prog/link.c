@@ -1,0 +1,177 @@
+#include "prog/link.h"
+
+#include "base/hash.h"
+
+#include <string.h>
+
+/* A piece with its strings and attributes in the pool of the linked program. */
+typedef struct {
+  const program *p;
+  prog_inst *inst; /* as they are copied into each row, but for arguments */
+  uint32_t *name;  /* by buffer */
+  uint32_t
+      *state; /* by buffer: of named tensors and views of them, the one of the linked program */
+} adopted;
+
+typedef struct {
+  program *p;
+  adopted *piece;
+  size_t pieces;
+  map state_of;  /* name -> buffer of the named tensor */
+  uint32_t *own; /* of the row at hand: by buffer of the piece, the one of the linked program */
+} linker;
+
+static hp_status adopt_insts(linker *l, adopted *a, uint32_t kernel0) {
+  a->inst = mem_calloc(a->p->insts.len, sizeof *a->inst);
+  HP_TRY_MEM(a->inst);
+  for (size_t i = 0; i < a->p->insts.len; i++) {
+    prog_inst n = *program_inst(a->p, i);
+    n.attr = attr_copy(l->p->names, a->p->names, n.op, n.attr);
+    n.loc = n.loc ? graph_string(l->p->names, program_str(a->p, n.loc)) : 0;
+    n.engine = n.engine ? graph_string(l->p->names, program_str(a->p, n.engine)) : 0;
+    n.kernel += kernel0;
+    a->inst[i] = n;
+  }
+  return graph_status(l->p->names);
+}
+
+/* The buffer of a named tensor, that of another piece where it has one. */
+static hp_status adopt_state(linker *l, adopted *a, uint32_t b) {
+  const prog_buffer *f = &a->p->buffers.at[b];
+  const char *name = program_str(a->p, f->name);
+  if (map_get(&l->state_of, name, strlen(name), &a->state[b])) {
+    const prog_buffer *have = &l->p->buffers.at[a->state[b]];
+    if (have->type.dtype == f->type.dtype && value_same_shape(&have->type, &f->type)) return HP_OK;
+    str is = {0}, was = {0};
+    value_print(&f->type, &is);
+    value_print(&have->type, &was);
+    hp_status st = err_set(HP_ERR_SHAPE, __FILE__, __LINE__,
+                           "param \"%s\" is %s in one piece of the step, and %s in another", name,
+                           is.at ? is.at : "?", was.at ? was.at : "?");
+    str_free(&is);
+    str_free(&was);
+    return st;
+  }
+  a->state[b] = (uint32_t)l->p->buffers.len;
+  HP_TRY(map_set(&l->state_of, name, strlen(name), a->state[b]));
+  prog_buffer own = *f;
+  own.root = a->state[b];
+  own.name = a->name[b];
+  return vec_push(&l->p->buffers, own) ? HP_OK : HP_ERR_OOM;
+}
+
+static hp_status adopt_view(linker *l, adopted *a, uint32_t b) {
+  prog_buffer view = a->p->buffers.at[b];
+  view.root = a->state[view.root];
+  a->state[b] = (uint32_t)l->p->buffers.len;
+  return vec_push(&l->p->buffers, view) ? HP_OK : HP_ERR_OOM;
+}
+
+static hp_status adopt_buffers(linker *l, adopted *a) {
+  size_t n = a->p->buffers.len;
+  a->name = mem_calloc(n, sizeof *a->name);
+  a->state = mem_calloc(n, sizeof *a->state);
+  if (!a->name || !a->state) return HP_ERR_OOM;
+  for (uint32_t b = 0; b < n; b++) {
+    const prog_buffer *f = &a->p->buffers.at[b];
+    a->state[b] = PROG_NONE;
+    if (f->name) a->name[b] = graph_string(l->p->names, program_str(a->p, f->name));
+    if (f->place == PLACE_STATE && f->root == b) HP_TRY(adopt_state(l, a, b));
+  }
+  for (uint32_t b = 0; b < n; b++) {
+    const prog_buffer *f = &a->p->buffers.at[b];
+    if (f->place == PLACE_STATE && f->root != b) HP_TRY(adopt_view(l, a, b));
+  }
+  return graph_status(l->p->names);
+}
+
+/* "NAME@3" */
+static uint32_t name_in_row(linker *l, uint32_t name, uint32_t microbatch) {
+  str s = {0};
+  str_printf(&s, "%s@%u", program_str(l->p, name), microbatch);
+  uint32_t id = s.failed ? 0 : graph_string(l->p->names, s.at);
+  str_free(&s);
+  return id;
+}
+
+static hp_status add_buffers(linker *l, const adopted *a, const link_row *row) {
+  for (uint32_t b = 0; b < a->p->buffers.len; b++) {
+    prog_buffer f = a->p->buffers.at[b];
+    l->own[b] = a->state[b] != PROG_NONE ? a->state[b] : (uint32_t)l->p->buffers.len;
+    if (a->state[b] != PROG_NONE) continue;
+    f.root = l->own[f.root];
+    f.name = f.name ? name_in_row(l, a->name[b], row->microbatch) : 0;
+    if (!vec_push(&l->p->buffers, f)) return HP_ERR_OOM;
+  }
+  return HP_OK;
+}
+
+static hp_status add_insts(linker *l, const adopted *a, const link_row *row) {
+  for (size_t i = 0; i < a->p->insts.len; i++) {
+    prog_inst n = a->inst[i];
+    const uint32_t *arg = program_args(a->p, &n);
+    n.stage = row->stage;
+    n.arg0 = (uint32_t)l->p->args.len;
+    for (int k = 0; k < n.n_in + n.n_out; k++)
+      if (!vec_push(&l->p->args, l->own[arg[k]])) return HP_ERR_OOM;
+    if (!vec_push(&l->p->insts, n)) return HP_ERR_OOM;
+  }
+  return HP_OK;
+}
+
+/* Numbers are 32 bits wide. */
+static hp_status check_size(const program *const *piece, const link_row *row, size_t rows) {
+  uint64_t insts = 0, buffers = 0, args = 0;
+  for (size_t i = 0; i < rows; i++) {
+    insts += piece[row[i].piece]->insts.len;
+    buffers += piece[row[i].piece]->buffers.len;
+    args += piece[row[i].piece]->args.len;
+  }
+  if (insts < 1u << 30 && buffers < 1u << 30 && args < 1u << 31) return HP_OK;
+  HP_FAIL(HP_ERR_ARG, "a step of %zu rows has %llu instructions; at most 2^30 are possible", rows,
+          (unsigned long long)insts);
+}
+
+static hp_status adopt_all(linker *l, const program *const *piece) {
+  uint32_t kernels = 0, most = 0;
+  for (size_t i = 0; i < l->pieces; i++) {
+    adopted *a = &l->piece[i];
+    a->p = piece[i];
+    HP_TRY(adopt_insts(l, a, kernels));
+    HP_TRY(adopt_buffers(l, a));
+    kernels += (uint32_t)a->p->insts.len;
+    if (a->p->buffers.len > most) most = (uint32_t)a->p->buffers.len;
+    if (a->p->notes.at && !l->p->notes.at) str_add(&l->p->notes, a->p->notes.at);
+  }
+  l->own = mem_calloc(most + 1, sizeof *l->own);
+  return l->own ? str_status(&l->p->notes) : HP_ERR_OOM;
+}
+
+static void linker_free(linker *l) {
+  for (size_t i = 0; l->piece && i < l->pieces; i++) {
+    mem_free(l->piece[i].inst);
+    mem_free(l->piece[i].name);
+    mem_free(l->piece[i].state);
+  }
+  mem_free(l->piece);
+  mem_free(l->own);
+  map_free(&l->state_of);
+}
+
+hp_status program_link(const program *const *piece, size_t pieces, const link_row *row, size_t rows,
+                       program **out) {
+  linker l = {.pieces = pieces, .piece = mem_calloc(pieces, sizeof *l.piece)};
+  hp_status st = l.piece ? check_size(piece, row, rows) : HP_ERR_OOM;
+  if (!st) st = program_create(NULL, &l.p);
+  if (!st) st = adopt_all(&l, piece);
+  for (size_t i = 0; !st && i < rows; i++) {
+    const adopted *a = &l.piece[row[i].piece];
+    st = add_buffers(&l, a, &row[i]);
+    if (!st) st = add_insts(&l, a, &row[i]);
+  }
+  if (!st) st = graph_status(l.p->names);
+  linker_free(&l);
+  if (st) program_free(l.p);
+  else *out = l.p;
+  return st;
+}
