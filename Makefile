@@ -43,7 +43,7 @@ ISA_plain   := -DISA=plain
 # Some have a form for bf16 dot instructions too.
 ISA_dot     := $(subst avx512 ,dot ,$(ISA_avx512)) -mavx512bf16
 DOT_SRC     := $(patsubst %,src/backend/cpu/isa/%.c,attn_fwd attn_bwd gemm_dot gemm_finish gemm_pack \
-                 gemm_strips)
+                 gemm_packed_weights)
 # Sanitizers take minutes on unrolled kernels at -O3.  An unrolling that clang declines is no error.
 ISA_OPT     ?= $(if $(SAN),-O1,-O3)
 ISA_WARN    := -Wno-pass-failed

@@ -93,10 +93,10 @@ hp_tensor build_matrix(model_build *b, hp_tensor x, const matrix_spec *m, const 
   const model_param *have = find_param(b, name); /* a tied head: the embedding, as it lies */
   bool packed = have ? have->order : b->packed && m->out % PARAM_PACK == 0;
   const int64_t stored[] = {m->turned ? m->in : m->out, m->turned ? m->out : m->in};
-  const int64_t strip[] = {m->out / PARAM_PACK, m->in, PARAM_PACK};
+  const int64_t packed_dims[] = {m->out / PARAM_PACK, m->in, PARAM_PACK};
   const char *eq = packed ? "btc,ncl->btnl" : m->turned ? "btc,cn->btn" : "btc,nc->btn";
-  hp_tensor w = build_param(b, PARAM_MATRIX, m->init_scale, packed ? 3 : 2, packed ? strip : stored,
-                            "%s", name);
+  hp_tensor w = build_param(b, PARAM_MATRIX, m->init_scale, packed ? 3 : 2,
+                            packed ? packed_dims : stored, "%s", name);
   model_param *p = find_param(b, name);
   if (packed && p) p->order = m->turned ? ORDER_PACKED_COLUMNS : ORDER_PACKED_ROWS;
   x = hp_cast(b->g, x, b->compute);

@@ -18,8 +18,9 @@ typedef enum {
   PARAM_BUFFER
 } param_kind;
 
-/* How a matrix lies on the device: as in the checkpoint, or in strips [out / STRIP, in, STRIP] of a
- * tensor [out,in] or [in,out] there, which products of few rows read faster. */
+/* How a matrix is stored on the device: as in the checkpoint, or packed as
+ * [out / PARAM_PACK, in, PARAM_PACK], from a tensor [out,in] or [in,out] of the checkpoint.
+ * Products of few rows read packed weights faster. */
 typedef enum { ORDER_STORED, ORDER_PACKED_ROWS, ORDER_PACKED_COLUMNS } param_order;
 enum { PARAM_PACK = 16 };
 
@@ -56,7 +57,7 @@ typedef struct {
   const model_config *c;
   hp_dtype compute; /* of matrix products and attention */
   hp_dtype weights; /* of matrices on the device: f32 to train, or `compute` */
-  bool packed;      /* those that fit lie in strips; only inference reads such */
+  bool packed;      /* packed where they fit; only inference reads packed weights */
   int64_t B, T;
   int64_t cache;          /* keys kept per sequence for generation, 0 = none */
   int64_t rope_length;    /* rows of the rotary tables */

@@ -49,8 +49,8 @@ void lm_graph_end(model_build *b) {
   b->g = NULL;
 }
 
-/* A tied head is the embedding, whose rows tokens are looked up in; where matrices lie in strips it
- * is one of its own with the same numbers, for a product reads them a third faster than rows. */
+/* A tied head is the embedding.  With packed weights it is a packed copy: a product reads it a
+ * third faster than the rows of the embedding. */
 hp_tensor lm_head(model_build *b, hp_tensor hidden) {
   const model_config *c = b->c;
   bool own = !c->tied || (b->packed && c->vocab % PARAM_PACK == 0);

@@ -17,7 +17,7 @@ typedef struct {
   hp_device *d;
   hp_dtype compute; /* of products: f32 or bf16 */
   hp_dtype weights; /* of matrices on the device */
-  bool packed;      /* these lie in strips where they can */
+  bool packed;      /* matrices are packed where they can be */
   /* In the order of the model, those that are trained first; tensor ids are meaningless. */
   VEC(model_param) params;
   size_t trained;              /* params with a gradient */

@@ -34,7 +34,7 @@ static hp_status fill_stored(void *ctx, int64_t first, int64_t n, void *to) {
   return HP_OK;
 }
 
-/* --- strips ----------------------------------------------------------------------------------- */
+/* --- packed ----------------------------------------------------------------------------------- */
 
 enum { STEP = 512 }; /* k's at a time: rows that are converted stay in the first cache */
 
@@ -44,7 +44,8 @@ static inline uint64_t load_u64(const char *at) {
   return x;
 }
 
-/* Four k's of four rows of 16-bit elements, in whole words: a row of the result is 2 * STRIP bytes.
+/* Four k's of four rows of 16-bit elements, in whole words: a row of the result is 2 * PARAM_PACK
+ * bytes.
  */
 static inline void interleave_four_rows(char *to, const char *const row[4], int64_t k) {
   const uint64_t even = 0x0000ffff0000ffff, low = 0xffffffff;
@@ -57,8 +58,8 @@ static inline void interleave_four_rows(char *to, const char *const row[4], int6
   for (int i = 0; i < 4; i++) memcpy(to + i * 2 * PARAM_PACK, &out[i], sizeof *out);
 }
 
-/* n k's of STRIP rows: to[n][STRIP]; size, of an element, is a constant at each call.  Rows may be
- * a power of two apart, where few of them fit in one set of a cache: four at a time. */
+/* n k's of PARAM_PACK rows: to[n][PARAM_PACK]; size, of an element, is a constant at each call.
+ * Rows may be a power of two apart, where few of them fit in one set of a cache: four at a time. */
 static inline void interleave_rows(char *to, const char *const row[PARAM_PACK], int64_t n,
                                    const size_t size) {
   int64_t done = size == 2 ? n - n % 4 : 0;
@@ -70,8 +71,8 @@ static inline void interleave_rows(char *to, const char *const row[PARAM_PACK], 
       memcpy(to + (size_t)(k * PARAM_PACK + r) * size, row[r] + (size_t)k * size, size);
 }
 
-/* STRIP outputs of a tensor [out,in]. */
-static hp_status fill_from_rows(const filling *f, int64_t strip, char *to) {
+/* PARAM_PACK outputs of a tensor [out,in]. */
+static hp_status fill_from_rows(const filling *f, int64_t pack, char *to) {
   int64_t in = f->p->shape.dim[1];
   size_t size = dtype_size(f->p->dtype);
   char room[PARAM_PACK][STEP * sizeof(float)];
@@ -80,7 +81,7 @@ static hp_status fill_from_rows(const filling *f, int64_t strip, char *to) {
     n = in - k < STEP ? in - k : STEP;
     for (int r = 0; r < PARAM_PACK; r++) {
       const void *at;
-      size_t first = (size_t)((strip * PARAM_PACK + r) * in + k);
+      size_t first = (size_t)((pack * PARAM_PACK + r) * in + k);
       HP_TRY(f->source(f->ctx, f->t, first, (size_t)n, room[r], &at));
       row[r] = at;
     }
@@ -91,21 +92,21 @@ static hp_status fill_from_rows(const filling *f, int64_t strip, char *to) {
 }
 
 /* The same of a tensor [in,out]. */
-static hp_status fill_from_columns(const filling *f, int64_t strip, char *to) {
+static hp_status fill_from_columns(const filling *f, int64_t pack, char *to) {
   int64_t in = f->p->shape.dim[1], out = f->p->shape.dim[0] * PARAM_PACK;
   size_t bytes = PARAM_PACK * dtype_size(f->p->dtype);
   for (int64_t k = 0; k < in; k++, to += bytes)
-    HP_TRY(read_elements(f, f->t, (size_t)(k * out + strip * PARAM_PACK), PARAM_PACK, to));
+    HP_TRY(read_elements(f, f->t, (size_t)(k * out + pack * PARAM_PACK), PARAM_PACK, to));
   return HP_OK;
 }
 
-static hp_status fill_strips(void *ctx, int64_t first, int64_t n, void *to) {
+static hp_status fill_packed(void *ctx, int64_t first, int64_t n, void *to) {
   const filling *f = ctx;
-  int64_t strip = f->p->shape.dim[1] * PARAM_PACK;
-  size_t bytes = (size_t)strip * dtype_size(f->p->dtype);
+  int64_t pack = f->p->shape.dim[1] * PARAM_PACK;
+  size_t bytes = (size_t)pack * dtype_size(f->p->dtype);
   char *out = to;
   bool rows = f->p->order == ORDER_PACKED_ROWS;
-  for (int64_t i = first / strip; i < (first + n) / strip; i++, out += bytes)
+  for (int64_t i = first / pack; i < (first + n) / pack; i++, out += bytes)
     HP_TRY(rows ? fill_from_rows(f, i, out) : fill_from_columns(f, i, out));
   return HP_OK;
 }
@@ -114,5 +115,5 @@ hp_status lm_fill_param(const lm *m, const lm_tensor *t, lm_source *source, void
   const model_param *p = &m->params.at[t->param];
   filling f = {p, t, source, ctx};
   milestone_count_work();
-  return hp_fill(m->d, p->name, p->order == ORDER_STORED ? fill_stored : fill_strips, &f);
+  return hp_fill(m->d, p->name, p->order == ORDER_STORED ? fill_stored : fill_packed, &f);
 }

@@ -206,7 +206,7 @@ static val add_conv(const grad_ctx *c, int op, val a, val b, val like) {
   return ops_add(c->g, op, (val[]){a, b}, 2, &r);
 }
 
-/* y = add_conv(x, w), dx = conv_dx(dy, w) and dw = conv_dw(x, dy) are linear in both: the gradient
+/* y = conv(x, w), dx = conv_dx(dy, w) and dw = conv_dw(x, dy) are linear in both: the gradient
  * of each is made of the two others. */
 void grad_conv(grad_ctx *c) {
   c->din[0] = add_conv(c, OP_CONV_DX, c->dout[0], c->in[1], c->in[0]);

@@ -233,9 +233,9 @@ TEST(einsum_plans_copy_only_what_pays) {
   CHECK_STR(plan_text("bhtd,hde->bte", "bhtde", out), "gemm 1024x768x768, copy a");
   const int64_t two[] = {4, 2, 256, 384, 768};
   CHECK_STR(plan_text("bhtd,hde->bte", "bhtde", two), "gemm 256x768x384, batch 4, loop 2");
-  /* weights in strips of 16 columns are read as they lie, of another width they are not */
-  const int64_t strips[] = {1, 5, 768, 128, 16}, narrow[] = {1, 5, 768, 128, 8};
-  CHECK_STR(plan_text("btc,ncl->btnl", "btcnl", strips), "gemm 5x2048x768, b in strips");
+  /* weights packed by 16 columns are read in place, of another width they are not */
+  const int64_t packs[] = {1, 5, 768, 128, 16}, narrow[] = {1, 5, 768, 128, 8};
+  CHECK_STR(plan_text("btc,ncl->btnl", "btcnl", packs), "gemm 5x2048x768, b packed");
   CHECK_STR(plan_text("btc,ncl->btnl", "btcnl", narrow), "gemm 5x1024x768, copy b");
   /* summed letters in another order: the run of four is too short to loop over */
   const int64_t mixed[] = {64, 4, 96, 128};

@@ -293,57 +293,56 @@ TEST(gemm_few_rows_and_few_columns_read_the_other_operand_in_place) {
     }
 }
 
-/* The same weights [n,k] in strips. */
-static void *in_strips(const gemm_query *q, const void *rows) {
+/* The same weights [n,k], packed. */
+static void *pack_rows(const gemm_query *q, const void *rows) {
   size_t size = dtype_size(q->b_type);
-  char *strips = mem_calloc((size_t)(q->n * q->k) + 1, size);
+  char *packs = mem_calloc((size_t)(q->n * q->k) + 1, size);
   for (int64_t n = 0; n < q->n; n++)
     for (int64_t k = 0; k < q->k; k++)
-      memcpy(strips + (size_t)gemm_b_at(q, k, n) * size,
+      memcpy(packs + (size_t)gemm_b_at(q, k, n) * size,
              (const char *)rows + (size_t)(n * q->k + k) * size, size);
-  return strips;
+  return packs;
 }
 
 /* mixed: B is f32 beside an A of bf16, and rounded. */
-static void check_strips(uint64_t *seed, int64_t m, int64_t n, int64_t k, hp_dtype type,
+static void check_packed(uint64_t *seed, int64_t m, int64_t n, int64_t k, hp_dtype type,
                          bool mixed) {
-  gemm_query q = gemm_query_make(m, n, k, false, true, type, type), strips;
+  gemm_query q = gemm_query_make(m, n, k, false, true, type, type), packs;
   q.rounded = mixed;
   if (mixed) q.b_type = HP_F32;
-  strips = q;
+  packs = q;
   operands o = make_operands(seed, &q);
   size_t bytes = (size_t)o.c_len * dtype_size(type);
   void *rows = o.b, *want = copy_of(o.c, bytes), *got = copy_of(o.c, bytes);
   gemm_scalar_run(&q, &(gemm_args){o.a, rows, want, NULL}, threads_of(1));
-  strips.b_k = GEMM_STRIP, strips.b_n = 1, strips.b_strip = GEMM_STRIP * k;
-  o.b = in_strips(&strips, rows);
-  CHECK_EQ(gemm_b_at(&strips, 1, 17),
-           17 / GEMM_STRIP * GEMM_STRIP * k + GEMM_STRIP + 17 % GEMM_STRIP);
-  gemm_scalar_run(&strips, &(gemm_args){o.a, o.b, got, NULL}, threads_of(1));
+  packs.b_k = GEMM_PACK, packs.b_n = 1, packs.b_pack = GEMM_PACK * k;
+  o.b = pack_rows(&packs, rows);
+  CHECK_EQ(gemm_b_at(&packs, 1, 17), 17 / GEMM_PACK * GEMM_PACK * k + GEMM_PACK + 17 % GEMM_PACK);
+  gemm_scalar_run(&packs, &(gemm_args){o.a, o.b, got, NULL}, threads_of(1));
   if (memcmp(got, want, bytes)) test_fail(__FILE__, __LINE__, "other sums: %s", describe(&q, 0, 1));
-  check_query(&strips, &o);
+  check_query(&packs, &o);
   mem_free(rows);
   mem_free(want);
   mem_free(got);
   free_operands(&o);
 }
 
-TEST(gemm_of_a_matrix_in_strips_gives_the_bits_of_its_rows) {
+TEST(gemm_of_a_packed_matrix_gives_the_bits_of_its_rows) {
   static const int64_t few[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 40};
   static const hp_dtype type[] = {HP_F32, HP_BF16, HP_F16};
   uint64_t seed = 21;
   for (int t = 0; t < 3; t++) {
     for (size_t i = 0; i < sizeof few / sizeof *few; i++)
       for (int64_t n = 16; n <= 112; n += 32)
-        check_strips(&seed, few[i], n, 1 + 24 * t, type[t], false);
-    check_strips(&seed, 1, 1040, 70, type[t], false); /* several regions and pieces */
-    check_strips(&seed, 30, 1040, 1100, type[t], false);
-    check_strips(&seed, 290, 48, 1030, type[t], false); /* several blocks of rows and of k */
-    check_strips(&seed, 20, 112, 26, type[t], false);   /* a panel that is not whole */
+        check_packed(&seed, few[i], n, 1 + 24 * t, type[t], false);
+    check_packed(&seed, 1, 1040, 70, type[t], false); /* several regions and pieces */
+    check_packed(&seed, 30, 1040, 1100, type[t], false);
+    check_packed(&seed, 290, 48, 1030, type[t], false); /* several blocks of rows and of k */
+    check_packed(&seed, 20, 112, 26, type[t], false);   /* a panel that is not whole */
   }
-  check_strips(&seed, 290, 48, 2060, HP_BF16, false);
-  check_strips(&seed, 5, 48, 70, HP_BF16, true);
-  check_strips(&seed, 40, 48, 70, HP_BF16, true);
+  check_packed(&seed, 290, 48, 2060, HP_BF16, false);
+  check_packed(&seed, 5, 48, 70, HP_BF16, true);
+  check_packed(&seed, 40, 48, 70, HP_BF16, true);
 }
 
 TEST(gemm_batches_of_several_dims_and_shared_operands) {

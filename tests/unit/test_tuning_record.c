@@ -94,7 +94,7 @@ TEST(a_product_says_all_that_an_engine_sees) {
   engine_product_print(&q, &s);
   CHECK_STR(s.at, "bf16->f32 5x32x3 a 3,1 b 1,3 c 32,1");
   q.b_type = HP_F32, q.c_type = HP_BF16, q.n_batch = 1, q.accumulate = q.bias = true;
-  q.b_strip = 48, q.alpha = 0.5f, q.batch[0] = (gemm_batch){2, 15, 0, 160};
+  q.b_pack = 48, q.alpha = 0.5f, q.batch[0] = (gemm_batch){2, 15, 0, 160};
   str_clear(&s);
   engine_product_print(&q, &s);
   CHECK_STR(s.at,

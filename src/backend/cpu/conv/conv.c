@@ -200,18 +200,18 @@ static void store_sums(const pass *p, const item *x, const float *c, int64_t fro
   }
 }
 
-/* Columns p .. p + n of a panel, packed strip by strip. */
+/* Columns p .. p + n of a panel, packed 16 columns at a time. */
 static void pack_panel(const place *t, const item *x, int64_t p, int64_t n, int64_t steps) {
-  for (int64_t lane = 0; lane < n; lane += GEMM_STRIP) {
-    conv_span span[GEMM_STRIP];
+  for (int64_t lane = 0; lane < n; lane += GEMM_PACK) {
+    conv_span span[GEMM_PACK];
     int spans = 0;
-    int64_t end = p + conv_least(n, lane + GEMM_STRIP);
+    int64_t end = p + conv_least(n, lane + GEMM_PACK);
     for (int64_t at = p + lane; at < end;) {
       conv_run_of r = conv_run_at(&x->box, &x->copy, at, end);
       span[spans++] = (conv_span){at - p - lane, r.at};
       at += r.n;
     }
-    t->p->s.own->strip(t->b + lane * steps, steps, t->copy, t->offset, span, spans);
+    t->p->s.own->gather(t->b + lane * steps, steps, t->copy, t->offset, span, spans);
   }
 }
 
@@ -219,12 +219,12 @@ static void run_panels(const place *t, const item *x, int64_t k0, int64_t k1) {
   const pass *p = t->p;
   int64_t nr = p->s.gemm->nr, steps = k1 - k0;
   bool carry = p->kc < p->depth;
-  gemm_columns b = {t->b, GEMM_STRIP * steps, false};
+  gemm_columns b = {t->b, GEMM_PACK * steps, false};
   for (int64_t at = 0; at < x->cols; at += nr) {
     int64_t n = conv_least(nr, x->cols - at);
     float *c = carry ? t->c + at : t->c;
     pack_panel(t, x, at, n, steps);
-    p->s.gemm->block(x->rows, round_up(n, GEMM_STRIP), steps, t->a, &b, c, p->ldc, k0 > 0,
+    p->s.gemm->block(x->rows, round_up(n, GEMM_PACK), steps, t->a, &b, c, p->ldc, k0 > 0,
                      &(gemm_target){0}, &(gemm_ahead){0});
     if (k1 == p->depth) store_sums(p, x, c, at, n);
   }

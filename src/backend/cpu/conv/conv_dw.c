@@ -161,12 +161,12 @@ static void pack_columns(const job *j, const item *x, const conv_box *box) {
 
 static void add_box(const job *j, const item *x, const conv_box *box, bool load) {
   int64_t steps = conv_box_positions(box);
-  gemm_columns b = {x->b, GEMM_STRIP * steps, false};
+  gemm_columns b = {x->b, GEMM_PACK * steps, false};
   pack_columns(j, x, box);
   for (int64_t m = 0; m < x->rows; m += j->mc) {
     int64_t rows = conv_least(j->mc, x->rows - m);
     pack_rows(j, x, box, x->m0 + m, rows);
-    j->s->gemm->block(rows, round_up(x->cols, GEMM_STRIP), steps, x->a, &b, x->c + m * x->ldc,
+    j->s->gemm->block(rows, round_up(x->cols, GEMM_PACK), steps, x->a, &b, x->c + m * x->ldc,
                       x->ldc, load, &(gemm_target){0}, &(gemm_ahead){0});
   }
 }

@@ -7,17 +7,17 @@
 
 enum { CONV_SLACK = 16, CONV_FEW = 8 };
 
-/* Lanes of a strip from `lane` on are neighbours in the image, the first at element `at`. */
+/* Lanes of a pack that are adjacent in the image: from `lane` on, the first at element `at`. */
 typedef struct {
   int64_t lane, at;
 } conv_span;
 
 typedef struct {
-  /* A strip of 16 columns: to[step][lane] = image[offset[step] + place of the lane], for n spans,
-   * the first at lane 0.  CONV_SLACK floats behind the strip may be written, and read behind the
-   * image. */
-  void (*strip)(float *to, int64_t steps, const float *image, const int64_t *offset,
-                const conv_span *span, int n);
+  /* Gathers 16 columns: to[step][lane] = image[offset[step] + place of the lane], for n spans,
+   * the first at lane 0.  May write CONV_SLACK floats past the end of `to` and read as many past
+   * the image. */
+  void (*gather)(float *to, int64_t steps, const float *image, const int64_t *offset,
+                 const conv_span *span, int n);
   /* n elements, `stride` apart, as floats side by side. */
   void (*widen)(float *to, const void *from, hp_dtype type, int64_t n, int64_t stride);
   /* c[rows, cols] continues its chains over the steps, or starts them from 0 where load is false:

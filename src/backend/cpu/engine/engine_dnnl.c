@@ -77,7 +77,7 @@ static bool supports_query(const gemm_query *query) {
   gemm_query transposed = engine_row_major(query, NULL), *q = &transposed;
   bool f32 = q->a_type == HP_F32 && q->c_type == HP_F32;
   bool bf16 = q->a_type == HP_BF16 && q->c_type != HP_F16 && cpu_best_isa() == ISA_AVX512_BF16;
-  return !q->b_strip && q->a_type == q->b_type && (f32 || bf16) && q->m > 0 && q->n > 0 &&
+  return !q->b_pack && q->a_type == q->b_type && (f32 || bf16) && q->m > 0 && q->n > 0 &&
          q->k > 0 && (q->a_m == 1 || q->a_k == 1) && (q->b_k == 1 || q->b_n == 1) && q->c_n == 1 &&
          q->n_batch + 2 <= DNNL_MAX_NDIMS && !(q->bias && q->alpha != 1);
 }

@@ -49,7 +49,7 @@ static int find_leading_dim(int64_t rows, int64_t cols, int64_t s_row, int64_t s
 static bool supports_query(const gemm_query *query) {
   gemm_query transposed = engine_row_major(query, NULL), *q = &transposed;
   bool ta, tb, tc;
-  return q->a_type == HP_F32 && q->b_type == HP_F32 && q->c_type == HP_F32 && !q->b_strip &&
+  return q->a_type == HP_F32 && q->b_type == HP_F32 && q->c_type == HP_F32 && !q->b_pack &&
          !q->bias && q->m > 0 && q->n > 0 && q->k > 0 && q->m <= INT32_MAX && q->n <= INT32_MAX &&
          q->k <= INT32_MAX && find_leading_dim(q->m, q->k, q->a_m, q->a_k, &ta) &&
          find_leading_dim(q->k, q->n, q->b_k, q->b_n, &tb) &&

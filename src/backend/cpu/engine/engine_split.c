@@ -39,7 +39,7 @@ static hp_status run_part(void *ctx, int64_t part) {
 
 gemm_query engine_row_major(const gemm_query *q, gemm_args *args) {
   gemm_query t = *q;
-  if (q->c_n == 1 || q->c_m != 1 || q->bias || q->b_strip) return t;
+  if (q->c_n == 1 || q->c_m != 1 || q->bias || q->b_pack) return t;
   t.m = q->n, t.n = q->m;
   t.a_type = q->b_type, t.b_type = q->a_type;
   t.a_m = q->b_n, t.a_k = q->b_k;

@@ -25,7 +25,7 @@ void engine_product_print(const gemm_query *q, str *out) {
   print_strides("a", q->a_m, q->a_k, out);
   print_strides("b", q->b_k, q->b_n, out);
   print_strides("c", q->c_m, q->c_n, out);
-  if (q->b_strip) str_printf(out, " strips %lld", (long long)q->b_strip);
+  if (q->b_pack) str_printf(out, " strips %lld", (long long)q->b_pack);
   for (int i = 0; i < q->n_batch; i++) {
     const gemm_batch *b = &q->batch[i];
     str_printf(out, " batch %lld:%lld,%lld,%lld", (long long)b->size, (long long)b->a,

@@ -175,15 +175,15 @@ static void add_batch(gemm_query *q, const spans *s) {
     q->batch[q->n_batch++] = (gemm_batch){s->at[i].size, s->at[i].a, s->at[i].b, s->at[i].c};
 }
 
-/* Columns that B has in strips and the result side by side: takes them out of s, as one run;
- * returns the elements from one strip to the next, 0 when they do not lie so. */
-static int64_t take_strips(spans *s, span *n) {
+/* When the column spans are those of packed weights and are dense in the result: moves them from s
+ * to n, as one span, and returns the elements from one pack to the next.  Else 0. */
+static int64_t take_packs(spans *s, span *n) {
   if (s->n != 2) return 0;
-  span strip = s->at[0], lane = s->at[1];
-  if (lane.size != GEMM_STRIP || lane.b != 1 || lane.c != 1 || strip.c != GEMM_STRIP) return 0;
-  *n = (span){.size = strip.size * GEMM_STRIP, .b = 1, .c = 1};
+  span pack = s->at[0], lane = s->at[1];
+  if (lane.size != GEMM_PACK || lane.b != 1 || lane.c != 1 || pack.c != GEMM_PACK) return 0;
+  *n = (span){.size = pack.size * GEMM_PACK, .b = 1, .c = 1};
   s->n = 0;
-  return strip.b;
+  return pack.b;
 }
 
 /* The product and its loops: of rows and columns the longest run, of the summed letters the last,
@@ -194,8 +194,8 @@ static void build_product(const groups *g, einsum_plan *plan) {
   span m = take_largest(&row), n, k = {.size = 1};
   if (is_empty(g)) k.size = inner.n = 0; /* nothing to write, or sums of nothing */
   else if (inner.n > 0) k = inner.at[--inner.n];
-  int64_t strip = take_strips(&col, &n);
-  if (!strip) n = take_largest(&col);
+  int64_t pack = take_packs(&col, &n);
+  if (!pack) n = take_largest(&col);
   gemm_query q = {.m = m.size,
                   .n = n.size,
                   .k = k.size,
@@ -203,7 +203,7 @@ static void build_product(const groups *g, einsum_plan *plan) {
                   .a_k = k.a,
                   .b_k = k.b,
                   .b_n = n.b,
-                  .b_strip = strip,
+                  .b_pack = pack,
                   .c_m = m.c,
                   .c_n = n.c};
   add_batch(&q, &batch);
@@ -374,7 +374,7 @@ void einsum_plan_print(const einsum_plan *p, str *out) {
   str_printf(out, "gemm %lldx%lldx%lld", (long long)q->m, (long long)q->n, (long long)q->k);
   if (gemm_items(q) != 1) str_printf(out, ", batch %lld", (long long)gemm_items(q));
   if (loop_count(p) != 1) str_printf(out, ", loop %lld", (long long)loop_count(p));
-  if (q->b_strip) str_add(out, ", b in strips");
+  if (q->b_pack) str_add(out, ", b packed");
   if (p->copy_a) str_add(out, ", copy a");
   if (p->copy_b) str_add(out, ", copy b");
   if (p->copy_c) str_add(out, ", copy out");

@@ -72,10 +72,10 @@ hp_status gemm_check(const gemm_query *q) {
     if (q->batch[i].size < 0)
       HP_FAIL(HP_ERR_SHAPE, "gemm: batch dim %d has size %lld; it must be 0 or more", i,
               (long long)q->batch[i].size);
-  if (q->b_strip && (q->b_n != 1 || q->n % GEMM_STRIP))
+  if (q->b_pack && (q->b_n != 1 || q->n % GEMM_PACK))
     HP_FAIL(HP_ERR_SHAPE,
-            "gemm: %lld columns, %lld apart, in strips; expected a multiple of %d side by side",
-            (long long)q->n, (long long)q->b_n, GEMM_STRIP);
+            "gemm: %lld columns, %lld apart, packed; expected a multiple of %d side by side",
+            (long long)q->n, (long long)q->b_n, GEMM_PACK);
   if (!work_fits(q))
     HP_FAIL(HP_ERR_SHAPE,
             "gemm: %lld x %lld x %lld with its batch is more work than can be counted",

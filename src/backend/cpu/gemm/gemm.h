@@ -13,7 +13,7 @@
 #include "base/str.h"
 #include "base/thread.h"
 
-enum { GEMM_BATCH_DIMS = 2 * HP_MAX_RANK, GEMM_ALIGN = 64, GEMM_STRIP = 16, GEMM_TOGETHER = 3 };
+enum { GEMM_BATCH_DIMS = 2 * HP_MAX_RANK, GEMM_ALIGN = 64, GEMM_PACK = 16, GEMM_TOGETHER = 3 };
 /* Bytes of work memory rounded up to GEMM_ALIGN. */
 static inline size_t gemm_align(size_t n) { return (n + GEMM_ALIGN - 1) / GEMM_ALIGN * GEMM_ALIGN; }
 
@@ -25,9 +25,9 @@ typedef struct {
 typedef struct {
   int64_t m, n, k;
   int64_t a_m, a_k, b_k, b_n, c_m, c_n; /* elements from one row, column, ... to the next */
-  /* B in strips of GEMM_STRIP columns side by side (b_n is 1), so many elements from one strip to
-   * the next; 0: in none.  n is a multiple of GEMM_STRIP then. */
-  int64_t b_strip;
+  /* 0, or B is packed: elements from one pack of GEMM_PACK columns to the next.  Then b_n is 1 and
+   * n a multiple of GEMM_PACK. */
+  int64_t b_pack;
   hp_dtype a_type, b_type, c_type; /* f32, bf16 or f16 each */
   int n_batch;
   gemm_batch batch[GEMM_BATCH_DIMS]; /* first dim slowest */
@@ -58,8 +58,8 @@ void gemm_item(const gemm_query *q, int64_t i, int64_t at[3]);
 
 /* Elements from the start of an item's B to its element (k, n). */
 static inline int64_t gemm_b_at(const gemm_query *q, int64_t k, int64_t n) {
-  if (!q->b_strip) return k * q->b_k + n * q->b_n;
-  return n / GEMM_STRIP * q->b_strip + k * q->b_k + n % GEMM_STRIP;
+  if (!q->b_pack) return k * q->b_k + n * q->b_n;
+  return n / GEMM_PACK * q->b_pack + k * q->b_k + n % GEMM_PACK;
 }
 
 /* Few rows (or columns) meet a B that is read once, where it lies: the products of decoding. */

@@ -1,9 +1,9 @@
 /* The kernels of the packed GEMM, compiled once per instruction set (backend/cpu/isa/gemm_*.c).
  *
- * A lane is 32 bits of a step of k: an f32 (one k), or two bf16 (two), the earlier k in the upper
- * half, 0 in the lower where k is odd.  A is packed as rows, rows[m][step], GEMM_PITCH lanes from
- * one to the next.  B is packed as strips, strip[step][GEMM_STRIP], in panels of `nr` columns;
- * columns past the last are zero. */
+ * A lane is 32 bits of a step of k: one f32, or two bf16 values.  Of the two, the one of the
+ * smaller k is the upper half; when k is odd, the last lower half is 0.  A is packed by rows,
+ * rows[m][step], with GEMM_PITCH lanes from one row to the next.  B is packed by columns: a pack is
+ * [step][GEMM_PACK], a panel has `nr` columns.  Columns past the last are zero. */
 #ifndef GEMM_ISA_H
 #define GEMM_ISA_H
 
@@ -12,20 +12,20 @@
 enum {
   GEMM_STEPS_MAX = 1024, /* steps of a block of k */
   GEMM_PITCH =
-      GEMM_STEPS_MAX + 16, /* a line more than a page: rows of a tile meet in no cache set */
+      GEMM_STEPS_MAX + 16, /* a line more than a page: rows of a tile are in different cache sets */
   GEMM_ROWS_MAX = 16
 };
 
-/* A chunk of a matrix, lanes x k elements; strides in elements.  strip: of a B in strips, as
- * gemm_query has it, else 0.  rounded: what is f32 becomes bf16 first. */
+/* A chunk of a matrix, lanes x k elements; strides in elements.  pack: gemm_query.b_pack for a
+ * packed B, else 0.  rounded: f32 elements are rounded to bf16 first. */
 typedef struct {
   const void *at;
   hp_dtype type;
-  int64_t lanes, k, lane_stride, k_stride, strip;
+  int64_t lanes, k, lane_stride, k_stride, pack;
   bool rounded;
 } gemm_source;
 
-/* What will be packed next, for the kernels to ask for while they compute: `runs` of `bytes`,
+/* The chunk that is packed next; kernels prefetch it while they compute: `runs` of `bytes`,
  * `stride` bytes from one to the next, `burst` lines at a time. */
 typedef struct {
   const char *at;
@@ -42,11 +42,11 @@ typedef struct {
   bool ends;
 } gemm_target;
 
-/* Columns as `block` reads them: strips of GEMM_STRIP, `strip` lanes from one to the next.  direct:
- * they are those of a B in strips, of the kernels' own type, where that lies. */
+/* Columns as `block` reads them: packs of GEMM_PACK columns, `pack` lanes from one to the next.
+ * direct: they are read from a packed B of the kernels' own type, in place. */
 typedef struct {
   const float *at;
-  int64_t strip;
+  int64_t pack;
   bool direct;
 } gemm_columns;
 
@@ -59,22 +59,22 @@ typedef struct {
   /* to[lane * pitch + step]: lanes as rows, widened to f32, or bf16 in pairs. */
   void (*pack_rows)(float *to, int64_t pitch, const gemm_source *x);
   void (*pack_panels)(float *to, const gemm_source *x);
-  hp_dtype own;  /* of a B in strips that `block` reads in place */
+  hp_dtype own;  /* of a packed B that `block` reads in place */
   hp_dtype ends; /* the type, beside f32, that `block` can store finished sums as; f32: none */
   /* c[rows, cols] (f32, row stride ldc) continues its chains over the steps, or starts them from 0
-   * where load is false.  a: packed rows; b: packed strips, or those of B.  *ahead moves on.
-   * target: of a block of one tile, or where the sums of all end (then cols are whole strips, and c
-   * stays as it is); without one each tile asks for the c of the next. */
+   * where load is false.  a: packed rows; b: packs.  *ahead moves on.
+   * target: of a block of one tile, or where finished sums are stored (then cols is a multiple of
+   * GEMM_PACK, and c stays as it is); without one each tile prefetches the c of the next. */
   void (*block)(int64_t rows, int64_t cols, int64_t steps, const float *a, const gemm_columns *b,
                 float *c, int64_t ldc, bool load, const gemm_target *target, gemm_ahead *ahead);
   /* The same for at most GEMM_ROWS_MAX rows, reading B where it lies: a f32 [rows, k] with row
    * stride lda; b[k, n] with one of b_k, b_n equal to 1. */
   void (*rows)(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda, const void *b,
                hp_dtype type, int64_t b_k, int64_t b_n, float *c, int64_t ldc, bool load);
-  /* The same for whole strips: `strip` elements from one to the next, b_k from one k to the next; a
-   * in lanes, as pack_rows makes them. */
-  void (*rows_strips)(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda,
-                      const void *b, hp_dtype type, int64_t strip, int64_t b_k, float *c,
+  /* The same for a packed B: `pack` elements from one pack to the next, b_k from one k to the next;
+   * a in lanes, as pack_rows writes them. */
+  void (*rows_packed)(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda,
+                      const void *b, hp_dtype type, int64_t pack, int64_t b_k, float *c,
                       int64_t ldc, bool load);
   /* out = s * alpha + bias_m[row] + bias_n[col], stored as `type`; biases may be NULL; out may be
    * s. */

@@ -1,12 +1,12 @@
 /* The packed GEMM: which chunks, in which order, by which thread.
  *
- * C is cut into regions, whole k each; threads take regions from a counter.  In a region, columns
- * go by NC, k by KC, rows by MC: B's chunk is packed once for all rows, A's for
- * one block of C.  Where one block has all rows, each panel of B is packed over the one before, in
- * L2; a B that lies in strips of the kernels' own type needs no packing.  Chains continue through C
- * from one k block to the next (or through f32 scratch, where C is not f32 with unit column
- * stride), so no cut shows in the bits.  What is done to finished sums is done tile by tile, while
- * they are in the nearest cache, or in registers where it is no more than rounding. */
+ * C is divided into regions, each with the full k; threads take regions from a counter.  A region
+ * is computed in blocks of NC columns, KC steps and MC rows.  A chunk of B is packed once for all
+ * rows, a chunk of A for one block of C.  When one block has all rows, each panel of B
+ * overwrites the one before it, in L2; packed weights of the kernels' own type are read in place.
+ * Chains continue through C from one k block to the next (or through f32 scratch, when C is not f32
+ * with unit column stride), so the blocks do not change any bit.  Finished sums are scaled, biased
+ * and stored tile by tile while they are in L1, or in registers when they are only rounded. */
 #include "backend/cpu/gemm/gemm.h"
 #include "backend/cpu/gemm/gemm_isa.h"
 #include "base/dtype.h"
@@ -19,22 +19,22 @@ enum {
       512 * 1024,   /* of B's block: 2 MiB, in L3; a panel of it serves all of A's block from L2 */
   CARRY_ROWS = 512, /* of a block of C whose chains are carried in scratch */
   CARRY_COLS = 512,
-  ROWS_COLS = 512, /* columns at a time where few rows meet a B that is not packed */
+  ROWS_COLS = 512, /* columns at a time when few rows are multiplied by a B that is not packed */
   REGIONS_PER_THREAD = 4
 };
 
-/* What a query becomes: its operands exchanged where that gives C unit column stride, a way to run,
- * block sizes, regions and work memory.  A function of query, instruction set and thread count. */
+/* The plan of a query: whether it is transposed (so that C gets unit column stride), how it runs,
+ * block sizes, regions and work memory.  It depends on query, instruction set and thread count. */
 typedef struct {
   gemm_query q;
   const gemm_kernels *kernels;
-  bool swapped; /* A and B, rows and columns are exchanged; the bias is one of rows */
-  bool stream;  /* few rows: B is read where it lies */
+  bool swapped; /* C^T = B^T A^T is computed; the bias is one of rows */
+  bool stream;  /* few rows: B is read in place */
   bool copy_a;  /* stream: A must be widened or gathered first */
-  bool scratch; /* C is not what the kernels write */
-  bool carry;   /* chains go from one k block to the next in scratch, else it holds a tile */
+  bool scratch; /* the kernels cannot write C directly */
+  bool carry;   /* scratch carries chains from one k block to the next, else it holds one tile */
   bool finish;  /* sums are scaled, biased or stored elsewhere at the end */
-  bool direct;  /* B's strips are read where they lie */
+  bool direct;  /* packed weights are read in place */
   bool once;    /* A's block has all rows of a region: a panel of B has one use */
   int64_t kc, mc, nc, mb;
   int64_t tiles_m, tiles_n;    /* C in units that regions are cut into */
@@ -44,11 +44,11 @@ typedef struct {
       per_thread; /* bytes: the parts of a thread's work memory, and all of it */
 } plan;
 
-/* Widened to f32, or for two operands of bf16, rounded ones too, the instructions that the CPU has
- * for them: but few rows that meet a B without strips are widened. */
+/* The f32 kernels, or, for two operands of bf16 (or rounded to it), the CPU's dot instructions.
+ * Few rows times a B that is not packed are computed in f32. */
 static const gemm_kernels *choose_kernels(cpu_isa isa, const gemm_query *q, bool stream) {
   bool halves = q->rounded || (q->a_type == HP_BF16 && q->b_type == HP_BF16);
-  if (halves && (!stream || q->b_strip) && isa == ISA_AVX512_BF16) return &gemm_kernels_dot;
+  if (halves && (!stream || q->b_pack) && isa == ISA_AVX512_BF16) return &gemm_kernels_dot;
   static const gemm_kernels *const table[ISA_COUNT] = {[ISA_PLAIN] = &gemm_kernels_plain,
                                                        [ISA_AVX2] = &gemm_kernels_avx2,
                                                        [ISA_AVX512] = &gemm_kernels_avx512,
@@ -81,8 +81,8 @@ static void transpose_product(gemm_query *q) {
   for (int i = 0; i < q->n_batch; i++) swap_i64(&q->batch[i].a, &q->batch[i].b);
 }
 
-/* True when few rows meet a B with unit stride along k or n, whose packing would not pay; what is
- * to be rounded is packed. */
+/* True when there are few rows and B has unit stride along k or n: packing B would cost more than
+ * it gains.  An operand that is to be rounded is packed. */
 static bool streams_b(const gemm_query *q) {
   return q->m <= GEMM_ROWS_MAX && q->n > q->m && (q->b_k == 1 || q->b_n == 1) && !q->rounded;
 }
@@ -98,7 +98,7 @@ static void normalize_strides(plan *p) {
   }
   gemm_query other = *q;
   transpose_product(&other);
-  if (q->b_strip) { /* strips are B's */
+  if (q->b_pack) { /* packs are B's */
     p->stream = q->m <= GEMM_ROWS_MAX && !q->rounded;
     return;
   }
@@ -155,7 +155,7 @@ static void plan_blocks(plan *p) {
   int64_t mr = p->kernels->mr, nr = p->kernels->nr, per_lane = p->kernels->per_lane;
   int64_t rows = div_up(p->tiles_m, p->cut_m) * mr, cols = div_up(p->tiles_n, p->cut_n) * nr;
   p->scratch = q->c_type != HP_F32 || q->c_n != 1;
-  p->direct = q->b_strip && q->b_type == p->kernels->own && q->b_k == GEMM_STRIP &&
+  p->direct = q->b_pack && q->b_type == p->kernels->own && q->b_k == GEMM_PACK &&
               q->k % per_lane == 0 && !q->rounded;
   p->kc = choose_even_block(q->k, (int64_t)p->kernels->steps * per_lane, per_lane);
   int64_t steps = p->kc / per_lane;
@@ -177,7 +177,7 @@ static void plan_make(cpu_isa isa, const gemm_query *q, int threads, plan *p) {
   normalize_strides(p);
   p->kernels = choose_kernels(isa, q, p->stream);
   p->unit_m = p->stream ? p->q.m : p->kernels->mr;
-  p->unit_n = p->stream ? 4 * p->kernels->nr : p->kernels->nr; /* stream: whole strips */
+  p->unit_n = p->stream ? 4 * p->kernels->nr : p->kernels->nr; /* stream: whole packs */
   p->tiles_m = div_up(p->q.m, p->unit_m);
   p->tiles_n = div_up(p->q.n, p->unit_n);
   choose_regions(p, threads);
@@ -290,7 +290,7 @@ static gemm_source make_source_b(const run *r, const region *g, const block *x) 
                        x->k,
                        q->b_n,
                        q->b_k,
-                       q->b_strip,
+                       q->b_pack,
                        q->rounded};
 }
 
@@ -306,11 +306,11 @@ static gemm_ahead plan_prefetch(const run *r, const gemm_source *x, int64_t tile
                      .bytes = x->k * size,
                      .stride = x->lane_stride * size,
                      .runs = x->lanes};
-  if (x->strip)
+  if (x->pack)
     a = (gemm_ahead){.at = x->at,
                      .bytes = x->k * x->k_stride * size,
-                     .stride = x->strip * size,
-                     .runs = div_up(x->lanes, GEMM_STRIP)};
+                     .stride = x->pack * size,
+                     .runs = div_up(x->lanes, GEMM_PACK)};
   a.burst = (int)div_up(a.runs * div_up(a.bytes, 64), chunks > 0 ? chunks : 1);
   return a;
 }
@@ -344,7 +344,7 @@ static void run_tile(const run *r, const region *g, const float *pa, const gemm_
 static bool ends_in_tiles(const plan *p, const block *x) {
   const gemm_query *q = &p->q;
   return q->c_type != HP_F32 && q->c_type == p->kernels->ends && q->c_n == 1 && q->alpha == 1 &&
-         !q->bias && (p->carry || !q->accumulate) && x->cols % GEMM_STRIP == 0;
+         !q->bias && (p->carry || !q->accumulate) && x->cols % GEMM_PACK == 0;
 }
 
 /* Packed rows times packed columns over one k block: where it ends the chains tile by tile, each
@@ -373,7 +373,7 @@ static void run_block(const run *r, const region *g, const float *pa, const gemm
 /* Packed rows times columns panel by panel.  A panel is packed before its first use, or read where
  * it lies; while it is computed the source of the next is asked for. */
 static void run_panels(const run *r, const region *g, const float *pa, float *pb, const block *all,
-                       bool pack, gemm_ahead *ahead) {
+                       bool packs_b, gemm_ahead *ahead) {
   const plan *p = r->p;
   int64_t per_lane = p->kernels->per_lane, steps = div_up(all->k, per_lane), nr = p->kernels->nr;
   for (int64_t j = 0; j < all->cols; j += nr) {
@@ -385,10 +385,10 @@ static void run_panels(const run *r, const region *g, const float *pa, float *pb
     if (!p->scratch || p->carry) x.c += j;
     gemm_source b = make_source_b(r, g, &x), nb = make_source_b(r, g, &next);
     float *packed = p->once ? pb : pb + j * steps;
-    gemm_columns columns = {packed, GEMM_STRIP * steps, false};
-    if (p->direct) columns = (gemm_columns){b.at, p->q.b_strip / per_lane, true};
-    else if (pack) p->kernels->pack_panels(packed, &b);
-    if ((pack || p->direct) && next.cols > 0)
+    gemm_columns columns = {packed, GEMM_PACK * steps, false};
+    if (p->direct) columns = (gemm_columns){b.at, p->q.b_pack / per_lane, true};
+    else if (packs_b) p->kernels->pack_panels(packed, &b);
+    if ((packs_b || p->direct) && next.cols > 0)
       *ahead = plan_prefetch(r, &nb, div_up(x.rows, p->kernels->mr));
     run_block(r, g, pa, &columns, &x, ahead);
   }
@@ -452,8 +452,8 @@ static void run_stream(const run *r, const region *g, char *work) {
       p->kernels->start(c, p->nc, q->m, cols, get_element(g->c, q->c_type, n0 * q->c_n), q->c_type,
                         q->c_m, q->c_n);
     const char *b = get_element(g->b, q->b_type, gemm_b_at(q, 0, n0));
-    if (q->b_strip)
-      p->kernels->rows_strips(q->m, cols, q->k, a, lda, b, q->b_type, q->b_strip, q->b_k, c, p->nc,
+    if (q->b_pack)
+      p->kernels->rows_packed(q->m, cols, q->k, a, lda, b, q->b_type, q->b_pack, q->b_k, c, p->nc,
                               q->accumulate);
     else
       p->kernels->rows(q->m, cols, q->k, a, lda, b, q->b_type, q->b_k, q->b_n, c, p->nc,

@@ -255,11 +255,11 @@ void gemm_pack_panels_dot(float *to, const gemm_source *x);
 void ISA_NAME(gemm_rows)(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda,
                          const void *b, hp_dtype type, int64_t b_k, int64_t b_n, float *c,
                          int64_t ldc, bool load);
-void ISA_NAME(gemm_rows_strips)(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda,
-                                const void *b, hp_dtype type, int64_t strip, int64_t b_k, float *c,
+void ISA_NAME(gemm_rows_packed)(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda,
+                                const void *b, hp_dtype type, int64_t pack, int64_t b_k, float *c,
                                 int64_t ldc, bool load);
-void gemm_rows_strips_dot(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda,
-                          const void *b, hp_dtype type, int64_t strip, int64_t b_k, float *c,
+void gemm_rows_packed_dot(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda,
+                          const void *b, hp_dtype type, int64_t pack, int64_t b_k, float *c,
                           int64_t ldc, bool load);
 void ISA_NAME(gemm_finish)(const float *s, int64_t lds, int64_t rows, int64_t cols, float alpha,
                            const float *bias_m, const float *bias_n, void *out, hp_dtype type,

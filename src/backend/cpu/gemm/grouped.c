@@ -205,7 +205,7 @@ static void compute_product_blocks(const grouped_job *j, const weights *w, int64
     for (int64_t r = 0; r < rows; r += j->z.panel_rows) {
       int64_t some = min_i64(j->z.panel_rows, rows - r);
       gather_rows(j, j->x, s->k, s->shared ? s->slots : 1, i + r, some, k, steps, pa, GEMM_PITCH);
-      kernels->block(some, cols, steps, pa, &(gemm_columns){pb, steps * GEMM_STRIP, false},
+      kernels->block(some, cols, steps, pa, &(gemm_columns){pb, steps * GEMM_PACK, false},
                      c + r * cols, cols, k > 0, &(gemm_target){0}, &(gemm_ahead){0});
     }
   }
@@ -274,7 +274,7 @@ static void compute_gradient_blocks(const grouped_job *j, int64_t expert, int64_
       gather_rows(j, j->w, s->n, 1, i, steps, n0 + r, some, rows_of, some);
       kernels->pack_rows(pa, GEMM_PITCH,
                          &(gemm_source){rows_of, HP_F32, some, steps, 1, some, 0, false});
-      kernels->block(some, cols, steps, pa, &(gemm_columns){pb, steps * GEMM_STRIP, false},
+      kernels->block(some, cols, steps, pa, &(gemm_columns){pb, steps * GEMM_PACK, false},
                      c + r * ldc, ldc, i > begin, &(gemm_target){0}, &(gemm_ahead){0});
     }
   }

@@ -4,8 +4,8 @@
 #include "backend/cpu/simd.h"
 #include "base/dtype.h"
 
-/* Every span is copied as a whole strip; what is too much lies where the next span, or the next
- * step, is written afterwards. */
+/* Every span is copied as a full vector; the next span, or the next step, then overwrites the
+ * lanes that were copied in excess. */
 SIMD void copy_spans(float *to, int64_t steps, const float *image, const int64_t *offset,
                      const conv_span *span, const int n) {
   for (int64_t k = 0; k < steps; k++, to += 16) {
@@ -14,8 +14,8 @@ SIMD void copy_spans(float *to, int64_t steps, const float *image, const int64_t
   }
 }
 
-static void strip(float *to, int64_t steps, const float *image, const int64_t *offset,
-                  const conv_span *span, int n) {
+static void gather(float *to, int64_t steps, const float *image, const int64_t *offset,
+                   const conv_span *span, int n) {
   if (n == 1) copy_spans(to, steps, image, offset, span, 1);
   else if (n == 2) copy_spans(to, steps, image, offset, span, 2);
   else if (n == 3) copy_spans(to, steps, image, offset, span, 3);
@@ -94,4 +94,4 @@ static void multiply_few_rows(int rows, int64_t cols, int64_t steps, const float
 #undef ROWS
 }
 
-const conv_kernels ISA_NAME(conv_kernels) = {strip, widen_elements, multiply_few_rows};
+const conv_kernels ISA_NAME(conv_kernels) = {gather, widen_elements, multiply_few_rows};

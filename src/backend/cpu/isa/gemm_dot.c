@@ -10,7 +10,7 @@
 #include "backend/cpu/gemm/gemm_vec.h"
 
 #if defined(__AVX512BF16__)
-/* A step of a strip; direct: the rows of two k's, which become pairs. */
+/* A step of a pack; direct: the rows of two k's, which become pairs. */
 GEMM_INLINE vf load_tile_columns(const float *p, bool direct) {
   vf x = vf_load(p);
   return direct ? vf_pair_up(_mm512_castps_si512(x)) : x;
@@ -38,7 +38,7 @@ const gemm_kernels gemm_kernels_dot = {
     .pack_panels = gemm_pack_panels_dot,
     .block = block,
     .rows = ISA_NAME(gemm_rows),
-    .rows_strips = gemm_rows_strips_dot,
+    .rows_packed = gemm_rows_packed_dot,
     .finish = gemm_finish_dot,
     .start = gemm_start_dot,
 };

@@ -22,7 +22,7 @@ GEMM_INLINE int64_t get_element_size(how h) { return get_element_type(h) == HP_F
 /* Strides in bytes; k in elements. */
 typedef struct {
   const char *at;
-  int64_t lanes, k, lane_bytes, k_bytes, strip_bytes;
+  int64_t lanes, k, lane_bytes, k_bytes, pack_bytes;
 } source;
 
 GEMM_INLINE int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -149,11 +149,11 @@ GEMM_INLINE void pack_rows(float *to, int64_t pitch, const source *s, how h) {
         pack_one(to + lane * pitch + step, s, h, lane, step);
 }
 
-/* --- columns: to[strip][step][GEMM_STRIP], whole panels --------------------------------------- */
+/* --- columns: to[pack][step][GEMM_PACK], whole panels --------------------------------------- */
 
-/* Where a lane's steps begin among `steps` of each strip. */
-GEMM_INLINE int64_t in_strips(int64_t lane, int64_t steps) {
-  return lane / GEMM_STRIP * GEMM_STRIP * steps + lane % GEMM_STRIP;
+/* Where a lane's steps begin among `steps` of each pack. */
+GEMM_INLINE int64_t find_packed_offset(int64_t lane, int64_t steps) {
+  return lane / GEMM_PACK * GEMM_PACK * steps + lane % GEMM_PACK;
 }
 
 /* Neighbours in k are neighbours in memory: VL steps are read from VL lanes, n of them real, and
@@ -162,7 +162,7 @@ GEMM_INLINE void pack_half_panel_along_k(float *to, const char *from, how h, int
                                          int64_t lane_bytes) {
   const int64_t group = VL * get_elements_per_lane(h);
   for (int64_t k0 = 0; k0 < k;
-       k0 += group, to += VL * GEMM_STRIP, from += group * get_element_size(h)) {
+       k0 += group, to += VL * GEMM_PACK, from += group * get_element_size(h)) {
     int64_t some = min_i64(k - k0, group);
     vf r[VL];
     if (some == group && n == VL) {
@@ -173,10 +173,10 @@ GEMM_INLINE void pack_half_panel_along_k(float *to, const char *from, how h, int
     }
     vf_transpose(r);
     if (some == group) {
-      GEMM_UNROLL for (int j = 0; j < VL; j++) vf_store(to + j * GEMM_STRIP, r[j]);
+      GEMM_UNROLL for (int j = 0; j < VL; j++) vf_store(to + j * GEMM_PACK, r[j]);
     } else {
       for (int64_t j = 0; j * get_elements_per_lane(h) < some; j++)
-        vf_store(to + j * GEMM_STRIP, r[j]);
+        vf_store(to + j * GEMM_PACK, r[j]);
     }
   }
 }
@@ -186,8 +186,8 @@ GEMM_INLINE void pack_panels_along_k(float *to, const source *s, how h) {
     for (int at = 0; at < TILE_COLS; at += VL) {
       int64_t n = min_i64(s->lanes - lane - at, VL);
       const char *from = s->at + (n > 0 ? (lane + at) * s->lane_bytes : 0);
-      pack_half_panel_along_k(to + in_strips(lane + at, count_steps(s, h)), from, h, n, s->k,
-                              s->lane_bytes);
+      pack_half_panel_along_k(to + find_packed_offset(lane + at, count_steps(s, h)), from, h, n,
+                              s->k, s->lane_bytes);
     }
 }
 
@@ -199,7 +199,7 @@ enum { STEPS = 8 };
 GEMM_INLINE void pack_block_along_lanes(float *to, const char *from, how h, int64_t n, int64_t k,
                                         int64_t k_bytes) {
   const int per = get_elements_per_lane(h);
-  for (int64_t j = 0; j * per < k; j++, to += GEMM_STRIP, from += per * k_bytes) {
+  for (int64_t j = 0; j * per < k; j++, to += GEMM_PACK, from += per * k_bytes) {
     bool both = j * per + 1 < k;
     if (n == VL && both) vf_store(to, load_along_lanes(from, h, VL, k_bytes, true));
     else vf_store(to, load_along_lanes(from, h, n, k_bytes, both));
@@ -208,8 +208,8 @@ GEMM_INLINE void pack_block_along_lanes(float *to, const char *from, how h, int6
 
 /* Bytes from the first lane of one k to another. */
 GEMM_INLINE int64_t get_lane_offset(const source *s, int64_t lane, how h) {
-  if (!s->strip_bytes) return lane * get_element_size(h);
-  return lane / GEMM_STRIP * s->strip_bytes + lane % GEMM_STRIP * get_element_size(h);
+  if (!s->pack_bytes) return lane * get_element_size(h);
+  return lane / GEMM_PACK * s->pack_bytes + lane % GEMM_PACK * get_element_size(h);
 }
 
 GEMM_INLINE void pack_panels_along_lanes(float *to, const source *s, how h) {
@@ -219,8 +219,8 @@ GEMM_INLINE void pack_panels_along_lanes(float *to, const source *s, how h) {
       for (int at = 0; at < TILE_COLS; at += VL) {
         int64_t n = min_i64(s->lanes - lane - at, VL);
         const char *from = s->at + k0 * s->k_bytes + (n > 0 ? get_lane_offset(s, lane + at, h) : 0);
-        pack_block_along_lanes(to + in_strips(lane + at, count_steps(s, h)) +
-                                   k0 / get_elements_per_lane(h) * GEMM_STRIP,
+        pack_block_along_lanes(to + find_packed_offset(lane + at, count_steps(s, h)) +
+                                   k0 / get_elements_per_lane(h) * GEMM_PACK,
                                from, h, n > 0 ? n : 0, min_i64(s->k - k0, group), s->k_bytes);
       }
 }
@@ -228,7 +228,7 @@ GEMM_INLINE void pack_panels_along_lanes(float *to, const source *s, how h) {
 GEMM_INLINE void pack_scattered_panels(float *to, const source *s, how h) {
   for (int64_t lane = 0; lane < (s->lanes + TILE_COLS - 1) / TILE_COLS * TILE_COLS; lane++)
     for (int64_t step = 0; step < count_steps(s, h); step++) {
-      float *one = to + in_strips(lane, count_steps(s, h)) + step * GEMM_STRIP;
+      float *one = to + find_packed_offset(lane, count_steps(s, h)) + step * GEMM_PACK;
       *one = 0;
       if (lane < s->lanes) pack_one(one, s, h, lane, step);
     }
@@ -248,7 +248,7 @@ GEMM_INLINE source make_source(const gemm_source *x, how h) {
                   .k = x->k,
                   .lane_bytes = x->lane_stride * get_element_size(h),
                   .k_bytes = x->k_stride * get_element_size(h),
-                  .strip_bytes = x->strip * get_element_size(h)};
+                  .pack_bytes = x->pack * get_element_size(h)};
 }
 
 GEMM_INLINE void copy_rows_as(float *to, int64_t pitch, const gemm_source *x, how h) {

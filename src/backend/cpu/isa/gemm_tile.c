@@ -32,7 +32,7 @@ const gemm_kernels ISA_NAME(gemm_kernels) = {
     .pack_panels = ISA_NAME(gemm_pack_panels),
     .block = block,
     .rows = ISA_NAME(gemm_rows),
-    .rows_strips = ISA_NAME(gemm_rows_strips),
+    .rows_packed = ISA_NAME(gemm_rows_packed),
     .finish = ISA_NAME(gemm_finish),
     .start = ISA_NAME(gemm_start),
 };

@@ -1,11 +1,11 @@
 /* The register tile of the packed GEMM, for whatever a step of a chain is: the file that includes
  * this has defined `vf tile_step(vf a, vf b, vf sum)` on lanes of 32 bits, `vf
- * load_tile_columns(const float *p, bool direct)`, VL lanes of a step of a strip, and where kernels
+ * load_tile_columns(const float *p, bool direct)`, VL lanes of a step of a pack, and where kernels
  * end in another type than f32 TILE_END, a `void (char *to, const int vecs, const vf *sum)` that
  * stores it.
  *
  * A tile is TILE_ROWS x TILE_COLS accumulators that stay in registers over the whole k block; each
- * step loads a row of each strip of B, broadcasts one lane of A per tile row and makes two steps
+ * step loads a row of each pack of B, broadcasts one lane of A per tile row and makes two steps
  * with it.  AVX-512: 14 x 2 accumulators + 2 B + 1 A = 31 of 32 registers, and one for the order of
  * pairs; AVX2: 6 x 2 + 2 + 1 = 15 of 16. */
 #ifndef GEMM_TILE_H
@@ -18,7 +18,7 @@
 typedef struct {
   int64_t count, steps;
   const float *a, *b;
-  int64_t strip;
+  int64_t pack;
   float *c;
   int64_t ldc;
   bool load;
@@ -46,7 +46,7 @@ GEMM_INLINE void tile(const int rows, const int vecs, const bool direct, const t
                       const float *a, float *c, gemm_target to) {
   const float *b = t->b;
   const char *next = to.at;
-  const int64_t ldc = t->ldc, strip = t->strip;
+  const int64_t ldc = t->ldc, pack = t->pack;
   int64_t k = t->steps;
   const bool load = t->load;
   vf acc[TILE_ROWS][TILE_VECS];
@@ -59,10 +59,10 @@ GEMM_INLINE void tile(const int rows, const int vecs, const bool direct, const t
     __builtin_prefetch(next, 1);
     __builtin_prefetch(next + to.bytes - 1, 1);
     ask_ahead(t->ahead);
-    for (int64_t s = k < chunk ? k : chunk; s > 0; s--, a++, b += GEMM_STRIP) {
+    for (int64_t s = k < chunk ? k : chunk; s > 0; s--, a++, b += GEMM_PACK) {
       vf bv[TILE_VECS];
       GEMM_UNROLL for (int v = 0; v < vecs; v++) bv[v] =
-          load_tile_columns(b + v * VL / GEMM_STRIP * strip + v * VL % GEMM_STRIP, direct);
+          load_tile_columns(b + v * VL / GEMM_PACK * pack + v * VL % GEMM_PACK, direct);
       GEMM_UNROLL for (int i = 0; i < rows; i++) {
         vf ai = vf_set1(a[i * GEMM_PITCH]);
         GEMM_UNROLL for (int v = 0; v < vecs; v++) acc[i][v] = tile_step(ai, bv[v], acc[i][v]);
@@ -177,8 +177,8 @@ static void block(int64_t rows, int64_t cols, int64_t steps, const float *a, con
       tile_args t = {.count = count ? count : 1,
                      .steps = steps,
                      .a = a + i * GEMM_PITCH,
-                     .b = b->at + j / GEMM_STRIP * b->strip,
-                     .strip = b->strip,
+                     .b = b->at + j / GEMM_PACK * b->pack,
+                     .pack = b->pack,
                      .c = target->ends && !load ? c : c + i * ldc + j,
                      .ldc = ldc,
                      .load = load,
