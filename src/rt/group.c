@@ -20,6 +20,22 @@ static char *copy_text(const char *s) {
   return t;
 }
 
+/* There are thousands of rules, most of them names: these are found by a map. */
+static bool add_rule(group *g, layout_rule *r) {
+  uint32_t index = (uint32_t)g->rules.len, first;
+  r->end = r->pattern + (*r->pattern == '*');
+  r->end_bytes = strlen(r->end);
+  r->is_glob = strpbrk(r->end, "*?[\\") != NULL;
+  bool is_name = r->end == r->pattern && !r->is_glob;
+  if (!vec_reserve(&g->rules, 1) || !vec_reserve(&g->patterns, 1)) return false;
+  if (is_name && !map_get(&g->rule_of, r->pattern, r->end_bytes, &first) &&
+      map_set(&g->rule_of, r->pattern, r->end_bytes, index))
+    return false;
+  if (!is_name) g->patterns.at[g->patterns.len++] = index;
+  g->rules.at[g->rules.len++] = *r;
+  return true;
+}
+
 /* Checked now, not when the first name meets it. */
 hp_status group_rule(group *g, const char *pattern, const char *entries, bool where_divides) {
   layout l;
@@ -34,8 +50,12 @@ hp_status group_rule(group *g, const char *pattern, const char *entries, bool wh
     str_free(&why);
     return st;
   }
-  layout_rule made = {copy_text(pattern), copy_text(entries), where_divides, !g->may_miss};
-  if (made.pattern && made.entries && vec_push(&g->rules, made)) return HP_OK;
+  layout_rule made = {.pattern = copy_text(pattern),
+                      .entries = copy_text(entries),
+                      .where_divides = where_divides,
+                      .expected = !g->may_miss,
+                      .l = l};
+  if (made.pattern && made.entries && add_rule(g, &made)) return HP_OK;
   mem_free(made.pattern);
   mem_free(made.entries);
   return HP_ERR_OOM;
@@ -159,6 +179,8 @@ void group_close(group *g) {
     mem_free(g->rules.at[i].entries);
   }
   vec_free(&g->rules);
+  vec_free(&g->patterns);
+  map_free(&g->rule_of);
   vec_free(&g->states);
   map_free(&g->state_of);
   intern_free(&g->names);
@@ -201,19 +223,26 @@ hp_status group_check_annotations(const group *g, const hp_graph *graph) {
   return HP_OK;
 }
 
-/* As fnmatch; most patterns are a name, or "*" and the end of one, and there are thousands. */
-static bool matches(const char *pattern, const char *name, size_t length) {
-  const char *end = pattern + (*pattern == '*');
-  size_t n = strlen(end);
-  if (strpbrk(end, "*?[\\")) return !fnmatch(pattern, name, 0);
-  if (end == pattern ? n != length : n > length) return false;
-  return !memcmp(name + length - n, end, n);
+/* As fnmatch. */
+static bool matches(const layout_rule *r, const char *name, size_t length) {
+  if (r->is_glob) return !fnmatch(r->pattern, name, 0);
+  if (r->end == r->pattern ? r->end_bytes != length : r->end_bytes > length) return false;
+  return !memcmp(name + length - r->end_bytes, r->end, r->end_bytes);
+}
+
+/* The first rule for a name, or NULL. */
+static const layout_rule *find_rule(const group *g, const char *name) {
+  size_t length = strlen(name);
+  uint32_t first = UINT32_MAX;
+  (void)map_get(&g->rule_of, name, length, &first);
+  for (size_t i = 0; i < g->patterns.len && g->patterns.at[i] < first; i++)
+    if (matches(&g->rules.at[g->patterns.at[i]], name, length)) first = g->patterns.at[i];
+  return first == UINT32_MAX ? NULL : &g->rules.at[first];
 }
 
 bool group_declared(const void *model, const char *name, const ir_value *type, layout *out) {
   const group *g = model;
   const char *entries = entries_in_name(name);
-  size_t length = strlen(name);
   *out = (layout){.rank = type->rank};
   if (entries) { /* a mark's are right, by group_check_annotations; another tensor may be named like
                   * that
@@ -222,13 +251,11 @@ bool group_declared(const void *model, const char *name, const ir_value *type, l
     err_clear();
     *out = (layout){.rank = type->rank};
   }
-  for (size_t i = 0; i < g->rules.len; i++) {
-    if (!matches(g->rules.at[i].pattern, name, length)) continue;
-    HP_ASSERT(!layout_parse_on(g->rules.at[i].entries, &g->m, out)); /* checked by group_rule */
-    keep_whole(&g->m, type, g->rules.at[i].where_divides, out);
-    return true;
-  }
-  return false;
+  const layout_rule *r = find_rule(g, name);
+  if (!r) return false;
+  *out = r->l;
+  keep_whole(&g->m, type, r->where_divides, out);
+  return true;
 }
 
 /* The name that a pattern may have meant: the one whose end is nearest to what follows the
@@ -248,7 +275,7 @@ static void compare(nearest *n, const char *name) {
 
 /* Looks at one name for a rule; true when it matches. */
 static bool try_name(const layout_rule *r, const char *name, nearest *n) {
-  if (matches(r->pattern, name, strlen(name))) return true;
+  if (matches(r, name, strlen(name))) return true;
   compare(n, name);
   return false;
 }

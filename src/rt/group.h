@@ -12,7 +12,11 @@
 typedef struct {
   char *pattern, *entries;
   bool where_divides;
-  bool expected; /* a program without a tensor of such a name is told, once */
+  bool expected;   /* a program without a tensor of such a name is told, once */
+  bool is_glob;    /* more than a name, or "*" and the end of one */
+  const char *end; /* what names end in, for those two; in pattern */
+  size_t end_bytes;
+  layout l; /* what the entries say */
 } layout_rule;
 
 typedef struct {
@@ -30,7 +34,9 @@ struct hp_device {
   mesh m; /* of one axis and device when n is 1 */
   comm *comm;
   thread_team *thread_team;
-  VEC(layout_rule) rules;
+  VEC(layout_rule) rules; /* the first that matches counts */
+  map rule_of;            /* name -> the first rule that is just that name */
+  VEC(uint32_t) patterns; /* the other rules */
   VEC(group_state) states;
   map state_of;
   interner names;
