@@ -312,7 +312,7 @@ static hp_status print_manifest(const char *dir, const checkpoint_content *c, co
   return str_status(out);
 }
 
-/* The two folders take each other's place at once; false: this file system cannot. */
+/* Exchanges two folders atomically; false: the file system cannot. */
 static bool swap_folders(const char *a, const char *b) {
   return !renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
 }
@@ -388,7 +388,7 @@ static void remove_replaced(const char *path) {
   err_clear();
 }
 
-/* Puts the finished temporary folder in the place of the committed one. */
+/* Replaces the committed folder by the finished temporary one. */
 static hp_status commit_folder(const char *out_dir, const char *temp, const checkpoint_content *c) {
   str path = {0}, old = {0};
   bool there = false;
@@ -439,7 +439,7 @@ static hp_status take_sums(const char *temp, file_record *r) {
   return st;
 }
 
-/* What only one process does: all but the tensors, the manifest, the commit. */
+/* The work of a single process: all files except tensors, the manifest and the commit. */
 static hp_status finish_folder(const char *out_dir, const char *temp, const checkpoint_content *c,
                                file_record *r) {
   str path = {0}, manifest = {0};

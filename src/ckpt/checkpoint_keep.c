@@ -102,7 +102,7 @@ static const checkpoint_known *find_known(const checkpoint_memo *m, int64_t step
   return NULL;
 }
 
-/* What cannot be remembered is read again. */
+/* Records a verified checkpoint.  Without memory for it, the checkpoint is verified again later. */
 static void add_known(checkpoint_memo *m, int64_t step, hash128 stamp, bool good) {
   if (!m) return;
   checkpoint_known now = {step, stamp, good};

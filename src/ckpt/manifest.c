@@ -41,7 +41,7 @@ hp_status manifest_check_target(const char *dir) {
   return HP_OK;
 }
 
-/* What has its name may be something else, which no second try reads. */
+/* Refuses a path that is not a regular file: retrying would not help. */
 static hp_status check_is_file(const char *path) {
   struct stat s;
   if (stat(path, &s)) {
@@ -324,7 +324,7 @@ hp_status manifest_check_start(manifest_check *c) {
   return HP_OK;
 }
 
-/* What the thread has found, and what is left; after a failure that came before the thread, all. */
+/* Takes the result of the thread and checks the remaining files; without a thread, all files. */
 static hp_status finish_check(manifest_check *c, bool failed) {
   if (c->started) pthread_join(c->thread, NULL);
   if (c->st) return err_give(&c->why);

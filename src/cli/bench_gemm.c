@@ -124,7 +124,7 @@ static hp_status parse_shape(const char *text, int64_t size[3]) {
   return HP_OK;
 }
 
-/* What is multiplied: --shape, or the weights of --model, or those of models of many sizes. */
+/* The products: --shape, the weights of --model, or those of models of many sizes. */
 static hp_status bench_products(const setting *s) {
   static const int64_t usual[][2] = {{288, 288},  {768, 288},  {768, 768},   {3072, 768},
                                      {768, 3072}, {2048, 768}, {2048, 2048}, {4096, 4096}};

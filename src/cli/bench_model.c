@@ -346,8 +346,7 @@ static hp_status measure_copy(const bench_args *a, const strategy *by, hp_device
   return bench_row_end(&r);
 }
 
-/* The training step of a configuration, from nothing to a planned program; its parameters are not
- * made, so any size can be asked for. */
+/* Times the compilation of a training step.  Its params are not allocated, so any size works. */
 static hp_status measure_compile(const bench_args *a, const strategy *by, hp_device *d) {
   step_options o = step_options_of(a);
   hp_program_stats s;

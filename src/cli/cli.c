@@ -50,7 +50,7 @@ int cli_usage(const char *verb, const char *fmt, ...) {
   return 2;
 }
 
-/* What the library says in the words of its header, in those of options and keys. */
+/* Advice in terms of options and keys, where a message of the library uses names of its header. */
 static const char *find_advice(hp_status st) {
   if (st != HP_ERR_OOM) return "";
   return "; what takes less: a smaller batch or cutoff_len, recompute: full, --dtype bf16, or more "
@@ -124,7 +124,7 @@ static int refuse_option(const cli_spec *s, const char *verb, const char *name) 
   return cli_usage(verb, "unknown option %s", name);
 }
 
-/* A name is spelled with dashes or underscores, whichever: this makes them all c. */
+/* Names may be spelled with dashes or underscores: replaces both by c. */
 static void spell_with(char *name, char c) {
   for (; *name; name++)
     if (*name == '-' || *name == '_') *name = c;

@@ -129,7 +129,7 @@ static bool is_same(const char *a, const char *b) {
   return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* A checkpoint of a run has a manifest, by which it is whole. */
+/* A checkpoint of a run has a manifest, which is verified. */
 static hp_status verify_folder(const char *from) {
   tree manifest;
   bool there;

@@ -11,7 +11,7 @@
 /* Seconds for a process that has no supervisor, and should have one, to tell the others so. */
 enum { ALONE_S = 20 };
 
-/* What the others print is what process 0 does.  A crash can still be heard on stderr. */
+/* Drops the output of this process, as process 0 prints the same.  A crash still reaches stderr. */
 static void be_quiet(void) {
   log_set_level(LOG_QUIET);
   if (!freopen("/dev/null", "w", stdout)) return;

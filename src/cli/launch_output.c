@@ -61,7 +61,7 @@ static bool is_read(const launch_output *o, int fd, double *until_s) {
   }
 }
 
-/* A full disk costs what cannot be written now, and is told once; false: nobody reads. */
+/* Drops output that cannot be written to a full disk, and reports it once; false: nobody reads. */
 static bool drop_output(int fd, bool *told) {
   if (errno == EPIPE) return false;
   if (!*told)

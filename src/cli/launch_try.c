@@ -73,7 +73,7 @@ static void check_processes(attempt *a) {
   }
 }
 
-/* Processes of other machines are out of reach but by their connections. */
+/* Processes of other machines can be reached only by their connections. */
 static void await_processes(attempt *a) {
   double until_s = time_now_s() + GRACE_S;
   str who = {0};

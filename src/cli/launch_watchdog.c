@@ -54,7 +54,7 @@ hp_status watchdog_begin(watchdog *w) {
   return HP_OK;
 }
 
-/* What happened after the stop is not moved into the future. */
+/* A time moved by the length of a stop, but not into the future. */
 static double add_pause(double s, double by, double now) { return s + by < now ? s + by : now; }
 
 /* Time in which the launcher itself was stopped, or the whole machine, is nobody's fault.
@@ -165,7 +165,7 @@ void peer_print(const heartbeat_peer *x, str *out) {
   else str_printf(out, "process %d (%s, pid %d)", x->last.rank, x->last.host, x->last.pid);
 }
 
-/* How long nothing has changed in the process, as far as is known. */
+/* The seconds that the process has been without progress, as far as is known. */
 static double find_still_time(const heartbeat_peer *x) {
   return x->last.still_s + time_now_s() - x->heard_s;
 }
@@ -207,7 +207,7 @@ static bool is_silent(const watchdog *w, const heartbeat_peer *x, str *why) {
   return true;
 }
 
-/* How long it may stand still where it is. */
+/* The seconds that the process may be without progress, by what it is doing. */
 static double find_patience(const watchdog *w, const heartbeat_peer *x) {
   if (x->last.instruction >= 0) return w->patience_s;
   return w->patience_s * (x->last.syncing ? SYNCING : BETWEEN);
@@ -225,7 +225,7 @@ static bool does_hang(const watchdog *w, const heartbeat_peer *x, str *why) {
   return true;
 }
 
-/* All wait for one another: the program itself is wrong. */
+/* All processes wait for one another: the program itself is wrong. */
 static bool does_wait(const watchdog *w, const heartbeat_peer *x, str *why) {
   for (size_t i = 0; i < w->port.peers.len; i++) {
     const heartbeat_peer *y = &w->port.peers.at[i];

@@ -48,7 +48,7 @@ static hp_status convert_llama2c(const char *from, const char *dir, const char *
   return st;
 }
 
-/* A failure leaves no half of a model. */
+/* On failure no incomplete model is left. */
 static hp_status convert_model(const char *from, const char *dir, const char *tokenizer,
                                const hp_dtype *type) {
   bool made = !path_exists(dir), folder = dir_exists(from);

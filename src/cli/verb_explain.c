@@ -268,7 +268,7 @@ static void read_topic(const char *word, question *q) {
     }
 }
 
-/* Does what was asked go together? */
+/* Refuses options that do not go together. */
 static int check_question(const char *verb, const question *q) {
   if (q->json && q->svg) return cli_usage(verb, "--json and --svg: expected one of them");
   if (q->svg && !asks_for(q, "layouts"))

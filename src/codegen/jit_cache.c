@@ -166,7 +166,7 @@ static bool is_passing(const char *name) {
          (n > 4 && !strcmp(name + n - 4, ".tmp"));
 }
 
-/* Removes what builds that were killed have left; a build takes seconds. */
+/* Removes files of killed builds.  A build takes seconds. */
 static void sweep_dir(const char *dir) {
   DIR *d = opendir(dir);
   str path = {0};
@@ -308,7 +308,7 @@ void *jit_cache_find(const jit_cache *c, hash128 key) {
   return so ? find_function(so, key) : NULL;
 }
 
-/* A second name for a file, appearing at once under `to`, whatever was there. */
+/* Links a file to the name `to` atomically, replacing any file there. */
 static void publish_file(const char *from, const char *to) {
   str temp = {0};
   str_printf(&temp, "%s.%ld.tmp", to, (long)getpid());

@@ -354,7 +354,7 @@ static hp_status build_code(build *b) {
   return HP_OK;
 }
 
-/* Gives the kernels their functions and lets go of what only the interpreter needs. */
+/* Sets the functions of the kernels and frees what only the interpreter needs. */
 static void assign_functions(loop_module *m) {
   for (size_t i = 0; i < m->structure.len; i++) m->structure.at[i].asked = true;
   for (size_t i = 0; i < m->kernel.len; i++) {

@@ -91,7 +91,7 @@ static bool at_line_end(reader *r) {
     HP_FAIL(HP_ERR_INPUT, "%s: loop, line %d: %s", (r)->where, (r)->line, what_);                  \
   } while (0)
 
-/* What stands at the reader, for messages; cut to a few letters. */
+/* The next few characters of the text, for messages. */
 static const char *show_rest(reader *r, char buf[24]) {
   size_t n = 0;
   skip_blanks(r);
@@ -192,7 +192,7 @@ static hp_status read_access(reader *r, const loop *l, int64_t *operand, hp_dtyp
   return read_strides(r, l, at);
 }
 
-/* Passes on what the builder says, with the place. */
+/* Returns the status of the builder, with the place in the text added. */
 static hp_status check_built(reader *r, const loop *l) {
   if (!l->failed) return HP_OK;
   if (l->failed == HP_ERR_OOM) return HP_ERR_OOM;

@@ -59,7 +59,7 @@ static const char *name_of(const loop *l, size_t i) {
   }
 }
 
-/* Is there one of that name among numbers 0..n-1? */
+/* True if one of the values 0..n-1 has that name. */
 static bool has_name(const loop *l, size_t n, const char *name) {
   for (size_t i = 0; i < n; i++) {
     const char *of = name_of(l, i);
@@ -114,7 +114,7 @@ static bool is_number(const loop *l, int v) {
   return v < 0 || get_value(l, v)->what == LOOP_CONST || get_value(l, v)->what == LOOP_INTEGER;
 }
 
-/* Behind scales and shifts by numbers, and casts: what they are made of. */
+/* Skips casts, and scales and shifts by constants, back to their operand. */
 static int skip_scalar_ops(const loop *l, int v) {
   while (v >= 0 && (get_value(l, v)->what == LOOP_OP || get_value(l, v)->what == LOOP_CAST)) {
     const int16_t *arg = get_value(l, v)->arg;

@@ -99,7 +99,7 @@ hp_status world_begin(void) {
   return err_give(&world.begun);
 }
 
-/* What each process gives, to all of them. */
+/* Gathers the bytes of every process on all of them. */
 static hp_status exchange_facts(const void *mine, size_t bytes, char *all) {
   const world_facts *w = &world.facts;
   int64_t n = 0;

@@ -32,8 +32,8 @@ static hp_status await_notes(void) {
   return st;
 }
 
-/* The one failure to be told: that of a process that only could not go on without another comes
- * last. */
+/* The failure to report: a secondary one, caused by the failure of another process, only if there
+ * is no primary one. */
 static const note *find_first_failure(void) {
   const note *best = NULL;
   for (int i = 0; i < world.facts.size; i++) {

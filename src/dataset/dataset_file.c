@@ -82,7 +82,7 @@ static hp_status take_history(records *r, json_token t) {
   return skip_rest_of_list(r);
 }
 
-/* A response, which stage pt leaves out: is there one? */
+/* Notes whether a record has a response, which stage pt does not use. */
 static hp_status note_response(records *r, json_token t) {
   bool any = (t.kind == JSON_T_STRING && t.len) || t.kind == JSON_T_OPEN_LIST;
   HP_TRY(json_skip(&r->in, &t));

@@ -40,7 +40,7 @@ bool scan_is_word(int c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* Fails with what was expected and what stands there. */
+/* Fails; the message has the expected and the actual text. */
 static hp_status fail_unexpected(const scanner *s, const char *want) {
   int n = 0, c = scan_peek(s);
   while (n < SCAN_WORD && s->at + n < s->end && scan_is_word((unsigned char)s->at[n])) n++;

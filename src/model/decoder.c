@@ -20,7 +20,7 @@ hp_tensor decoder_norm(model_build *b, hp_tensor x, int64_t width, double eps, c
   return hp_rms_norm(b->g, x, w, eps);
 }
 
-/* Queries or keys: projected, split into heads, normed per head (qwen3), turned. */
+/* Queries or keys: projected, split into heads, normed per head (qwen3), rotated (RoPE). */
 static hp_tensor project_heads(model_build *b, int layer, hp_tensor x, int64_t heads,
                                const char *proj, const char *head_norm) {
   const model_config *c = b->c;

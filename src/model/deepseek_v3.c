@@ -137,7 +137,7 @@ static hp_status read_groups(const tree_node *root, moe_config *m) {
   return HP_OK;
 }
 
-/* A word that says how the model is made, of which one is built. */
+/* Refuses any value of a key but the one that is implemented. */
 static hp_status check_only_word(const tree_node *root, const char *key, const char *built) {
   const char *word;
   HP_TRY(tree_opt_string(root, key, built, &word));

@@ -60,7 +60,7 @@ static void put_entry(const applying *a, const char *letters, size_t n, str *out
   str_add(out, found ? ")" : "None");
 }
 
-/* Devices that an entry cuts for. */
+/* The number of shards of an entry. */
 static int64_t count_shards(const applying *a, const char *letters, size_t n) {
   int64_t parts = 1;
   for (size_t k = 0; k < n; k++)

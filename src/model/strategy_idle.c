@@ -18,7 +18,7 @@ static void tell_words(const strategy *s, const lm *m) {
              s->zero_dp ? "of dp by 1 device alone" : "both are 1");
 }
 
-/* The largest degree up to `parts` that divides. */
+/* The largest degree up to `parts` that divides `units`. */
 static int64_t find_even_degree(int64_t units, int64_t parts) {
   int64_t n = parts < units ? parts : units;
   while (n > 1 && units % n) n--;
@@ -62,7 +62,7 @@ static void tell_units(const char *what, const char *by, int64_t units, int64_t 
            (long long)units, what, (long long)parts, by, empty, 100 * u.padded, advice);
 }
 
-/* Devices that share the heads of attention; by: the words that say so. */
+/* The number of shards of attention heads; by: the words of the strategy that cause it. */
 static int64_t count_head_shards(const strategy *s, const char **by) {
   strategy_axis axis[STRATEGY_AXES];
   bool ulysses = s->mode == CP_ULYSSES || s->mode == CP_HYBRID;

@@ -16,7 +16,7 @@ static int64_t choose_hybrid_heads(int64_t cp) {
   return best;
 }
 
-/* Moves as much of the degree `want` as divides from the size to the part. */
+/* Moves the common divisor of `want` and `size` from `size` to `part`. */
 static void take_degree(int64_t *size, int64_t *want, int64_t *part) {
   for (int64_t p = 2; p <= *want; p++)
     while (*want % p == 0 && *size % p == 0) {

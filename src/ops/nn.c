@@ -21,7 +21,7 @@ hp_status infer_embedding(infer_ctx *c) {
   return HP_OK;
 }
 
-/* Ids of which `skip` is elsewhere. */
+/* Ids with `skip` replaced by an index that is out of range. */
 static val mask_ids(hp_graph *g, val ids, int64_t skip) {
   if (skip < 0) return ids;
   hp_dtype t = (hp_dtype)graph_value(g, ids)->dtype;

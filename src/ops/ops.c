@@ -7,7 +7,7 @@
 
 enum { WHO_MAX = 256, WORDS = 4 };
 
-/* Who fails, and where in the model: "hp_add "blk3.ffn"", "hp_map (relu) "blk3.ffn"". */
+/* Op and place in the model, for messages: "hp_add "blk3.ffn"", "hp_map (relu) "blk3.ffn"". */
 static const char *describe_op(const hp_graph *g, int op, uint32_t place, char out[WHO_MAX]) {
   const char *name = op ? op_table[op].name : "", *at = graph_str(g, place);
   int n = 0;

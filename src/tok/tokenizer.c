@@ -71,7 +71,7 @@ static hp_status encode_text(const tokenizer *t, encode_work *w, const char *tex
   return HP_OK;
 }
 
-/* The text's ids stand at out[at..]; puts the template's tokens around them. */
+/* Adds the template's tokens before and after the ids of the text at out[at..]. */
 static hp_status add_template_tokens(const tok_post *p, bool special, token_ids *out, size_t at) {
   token_ids text = {0};
   size_t n = out->len - at;

@@ -40,7 +40,7 @@ static const ir_value *get_type(const program *p, const prog_inst *n, int k) {
   return &program_arg(p, n, k)->type;
 }
 
-/* Of ids, the operand that may serve all slots, and weights [E,N,K] or [E,K,N]. */
+/* x may have one row for all slots of an id; weights are [E,N,K] or [E,K,N]. */
 static grouped_spec make_spec(const ir_value *ids, const ir_value *x, const ir_value *w,
                               bool transposed, hp_dtype out) {
   int64_t slots = ids->dim[ids->rank - 1];

@@ -92,7 +92,7 @@ hp_status run_concat(const cpu_call *c) {
   return HP_OK;
 }
 
-/* A walk over all of y, or over the part of it where x lies. */
+/* The layout of `whole`, or of the box of it that `part` fills. */
 static row_layout make_row_layout(const ir_value *part, const ir_value *whole) {
   row_layout l = {.rank = part->rank};
   int64_t from = 1, to = 1;

@@ -72,7 +72,7 @@ static void plan_forward(attn_job *j, int threads) {
   j->items = heads * j->chunks * (j->split ? j->segments : 1);
 }
 
-/* Leaves out the segments of keys that no row sees: a cache has room for more than it holds. */
+/* Drops the segments of keys that no row attends to: a cache has more room than keys. */
 static void find_live_segments(attn_job *j) {
   int32_t first = INT32_MAX, last = -1, lo, hi;
   for (int64_t i = 0; i < j->s->B * j->s->Tq; i++) {
@@ -165,8 +165,8 @@ static void run_job(pool *p, attn_job *j, attn_item_fn *run, int64_t items) {
 static bool is_half(const attn_job *j) {
   return j->q.dtype == HP_BF16 && j->k.dtype == HP_BF16 && j->v.dtype == HP_BF16;
 }
-/* The gradient of o has the dtype of o; where that is another it is rounded nowhere, and goes
- * widened. */
+/* True if attention runs on pairs of bf16 by dot instructions.  A gradient of o that is not bf16 is
+ * not rounded: then the f32 kernels run. */
 static bool uses_pairs(const attn_job *j, cpu_isa isa) {
   bool d_o = !j->d_o.at || j->d_o.dtype == HP_BF16;
   return j->half && d_o && isa == ISA_AVX512_BF16;

@@ -30,7 +30,7 @@ typedef struct {
   double start_s, told_s;
 } chooser;
 
-/* Fewer rows or columns of a product that would take long; layouts stay. */
+/* Reduces the rows or columns of a product that would take long to measure; layouts stay. */
 static gemm_query cut_product(const gemm_query *q, int threads) {
   enum { LEAST = 64, UNIT = 32 };
   gemm_query part = *q;
@@ -100,7 +100,7 @@ static bool is_open(const chooser *c, const char *text) {
   return false;
 }
 
-/* Takes the pick of a product from the cache, or opens a contest for it. */
+/* Takes the engine of a product from the cache, or adds the product to those to be measured. */
 static hp_status look_up_engine(chooser *c, const gemm_query *q, const char *text) {
   if (tuning_record_find(&c->dev->tuning, text) || is_open(c, text)) return HP_OK;
   if (!c->read) engine_cache_read(&c->cached, pool_size(c->dev->threads));
@@ -151,8 +151,8 @@ static hp_status pick_new(cpu_device *d, const program *p) {
   return st;
 }
 
-/* Few rows stay ours unless they were measured: memory bounds them, and libraries made for many
- * rows read it badly. */
+/* Products of few rows use our engine unless measured: memory bounds them, and libraries, which are
+ * made for many rows, read it slowly. */
 static const gemm_engine *choose_engine(const cpu_device *d, const gemm_query *q,
                                         const char *text) {
   if (!d->engine) return tuning_record_find(&d->tuning, text);

@@ -115,7 +115,7 @@ static void *find_operand(const measured_operands *x, const engine_measure *r, i
 
 /* --- turns ------------------------------------------------------------------------------------ */
 
-/* One thread is timed by its own clock, which stands still while the machine serves others. */
+/* A single thread uses its own CPU clock, which does not count time of other programs. */
 static double read_clock_s(const pool *threads) {
   struct timespec t;
   if (pool_size(threads) > 1) return time_now_s();

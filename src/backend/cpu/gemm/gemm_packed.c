@@ -87,7 +87,7 @@ static bool streams_b(const gemm_query *q) {
   return q->m <= GEMM_ROWS_MAX && q->n > q->m && (q->b_k == 1 || q->b_n == 1) && !q->rounded;
 }
 
-/* Strides along dims of one element mean nothing: give them values that allow the fast ways. */
+/* Strides along dims of one element have no effect: sets them to values that allow fast kernels. */
 static void normalize_strides(plan *p) {
   gemm_query *q = &p->q;
   if (q->n == 1) q->c_n = q->b_n = 1;
@@ -294,7 +294,7 @@ static gemm_source make_source_b(const run *r, const region *g, const block *x) 
                        q->rounded};
 }
 
-/* What to ask for while `tiles` tiles are computed: the lines of x. */
+/* The lines of x to prefetch while `tiles` tiles are computed. */
 static gemm_ahead plan_prefetch(const run *r, const gemm_source *x, int64_t tiles) {
   int64_t size = (int64_t)dtype_size(x->type), chunks = tiles * r->p->kernels->mr;
   gemm_ahead a = {.at = x->at,
@@ -315,7 +315,7 @@ static gemm_ahead plan_prefetch(const run *r, const gemm_source *x, int64_t tile
   return a;
 }
 
-/* Where the sums of a block are stored, if its rows are runs there. */
+/* The target of the sums of a block, if its rows are contiguous there. */
 static gemm_target make_target(const run *r, const region *g, const block *x) {
   const gemm_query *q = &r->p->q;
   int64_t size = (int64_t)dtype_size(q->c_type);

@@ -211,7 +211,7 @@ static void compute_product_blocks(const grouped_job *j, const weights *w, int64
   }
 }
 
-/* Few rows: the weights are read once, where they lie. */
+/* Few rows: reads the weights once, in place. */
 static void compute_few_rows(const grouped_job *j, const weights *w, int64_t i, int64_t rows,
                              int64_t n0, int64_t cols, char *work, float *c) {
   const grouped_spec *s = j->s;

@@ -29,7 +29,7 @@ typedef struct {
   atomic_llong next;
 } copy_job;
 
-/* Past the caches: for copies that would only push out what is in them.  n bytes. */
+/* Copies n bytes past the caches: a large copy would only evict their contents. */
 static void copy_past_caches(char *to, const char *from, int64_t n) {
 #if defined(__SSE2__)
   int64_t head = (int64_t)(-(uintptr_t)to & 15);
