@@ -141,7 +141,7 @@ static lock_file_state find_own(const run_lock *l) {
 }
 
 void run_lock_remove(run_lock *l) {
-  if (find_own(l) == GONE) return; /* what is there is another run's */
+  if (find_own(l) == GONE) return; /* the folder belongs to another run */
   unlink(l->path);
   remove_folders(l);
 }

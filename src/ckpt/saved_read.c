@@ -26,7 +26,7 @@ struct saved {
 
 /* --- the index -------------------------------------------------------------------------------- */
 
-/* Failure of the last call, told at n. */
+/* Adds the place n to the failure of the last call. */
 static hp_status fail_at(const tree_node *n, hp_status st) {
   err_report why;
   err_take(st, &why);

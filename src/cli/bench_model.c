@@ -1,4 +1,4 @@
-/* `hyper bench`: figures of whole models beside the machine's limits. */
+/* `hyper bench`: times of full models, compared with the machine's limits. */
 #include "base/io.h"
 #include "base/thread.h"
 #include "cli/bench.h"
@@ -63,7 +63,7 @@ static hp_status open_model(const bench_args *a, bool training, hp_device **d, l
   return st;
 }
 
-/* The i-th token of what is run: bench/compare feeds its peers the same. */
+/* The i-th input token; bench/compare uses the same tokens for other frameworks. */
 static int32_t make_token(const lm *m, int64_t i) {
   return (int32_t)(((uint32_t)i * 2654435761u >> 8) % (uint32_t)m->c.vocab);
 }

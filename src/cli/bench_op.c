@@ -35,7 +35,7 @@ static hp_tensor add_input(scene *s, const char *name, hp_dtype t, hp_shape shap
   return hp_param(s->g, name, t, shape);
 }
 
-/* The op's result, into a tensor of its own. */
+/* Stores the op's result in a separate tensor. */
 static void add_result(scene *s, const char *name, hp_tensor x) {
   if (x) hp_assign(s->g, add_input(s, name, hp_dtype_of(s->g, x), hp_shape_of(s->g, x)), x);
 }

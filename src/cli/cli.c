@@ -344,7 +344,7 @@ hp_status cli_device_options(const model_options *o, strategy *s, char *mesh,
 void cli_tell_rows(const model_options *o, int64_t rows, int64_t tokens) {
   strategy s;
   if (strategy_parse(o->strategy, o->devices, &s))
-    err_clear(); /* told when the device was opened */
+    err_clear(); /* reported when the device was opened */
   else strategy_tell_rows(&s, rows, tokens);
 }
 

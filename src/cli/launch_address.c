@@ -109,7 +109,7 @@ static hp_status read_hostfile(const char *path, host_list *l) {
           st ? why.message : path, st ? "" : ": names no machine");
 }
 
-/* The machines of the job, as far as they are told; none: this one alone. */
+/* The machines of the job, as far as they are known; none: only this one. */
 static hp_status find_hosts(const launch_options *o, host_list *l) {
   const char *nodes = getenv("SLURM_JOB_NODELIST");
   if (o->hostfile) return read_hostfile(o->hostfile, l);

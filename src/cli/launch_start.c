@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How a starter is told what it must know; NULL: it has no such option, or does not need it. */
+/* The options of a starter; NULL: it has no such option, or does not need it. */
 typedef struct {
   const char *mark;   /* in what it prints for --version */
   const char *always; /* one word each between spaces */

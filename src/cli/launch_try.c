@@ -17,7 +17,7 @@ static volatile sig_atomic_t asked;
 static void on_signal(int number) { asked = number; }
 bool launch_is_asked(void) { return asked != 0; }
 
-/* Under nohup SIGHUP stays ignored: the job goes on without its terminal. */
+/* Under nohup SIGHUP stays ignored: the job continues without its terminal. */
 static void catch_signals(void) {
   static const int caught[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
   for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {

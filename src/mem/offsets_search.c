@@ -258,7 +258,7 @@ static uint32_t number_parts(offsets_search *w, const uint32_t *id, uint32_t n, 
   return parts;
 }
 
-/* Independent parts one after another; each gets its boxes as a list of its own. */
+/* Solves independent sections one by one, each with a separate list of its boxes. */
 static search_result solve_parts(offsets_search *w, const uint32_t *id, uint32_t n, uint32_t parts,
                                  progress at) {
   uint32_t *list = w->level + w->level_len, *part = list + n, len = 0, done = 0;

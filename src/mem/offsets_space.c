@@ -252,7 +252,7 @@ static uint64_t next_gap(offsets_space *p, uint64_t y, uint64_t *to) {
   return y;
 }
 
-/* Collects the sets of all that the item meets. */
+/* Collects the sets of all items whose live ranges overlap that of the item. */
 static void collect_overlaps(offsets_space *p, uint32_t item) {
   uint32_t streams = p->items->streams;
   p->n_met = 0;
@@ -275,7 +275,7 @@ bool offsets_space_is_free(offsets_space *p, uint32_t item, uint64_t offset) {
   return true;
 }
 
-/* The place of an item among the sets that it meets. */
+/* The offset of an item in a gap between the runs of these sets. */
 static uint64_t find_gap(offsets_space *p, uint64_t size, uint64_t mask, offsets_fit fit) {
   uint64_t best = UINT64_MAX, best_room = UINT64_MAX, y = 0, to;
   for (;;) {

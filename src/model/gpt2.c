@@ -21,7 +21,7 @@ static place make_place(int layer, const char *part) {
   return p;
 }
 
-/* Scores times 1 / sqrt(head dim), unless told otherwise, and 1 / layer number when told so. */
+/* Scales scores by 1 / sqrt(head dim), and by 1 / layer number, as the configuration says. */
 static double score_scale(const model_config *c, int layer) {
   double scale = c->scale_scores ? 1 / sqrt((double)c->head_dim) : 1;
   return c->scale_by_layer ? scale / (layer + 1) : scale;

@@ -62,7 +62,7 @@ static void plan_shapes(const attn_spec *s, attn_job *j) {
 /* The kernel of few rows is for decoding, which drops nothing. */
 static bool is_few(const attn_job *j) { return j->rows <= ATTN_FEW && j->s->dropout.p == 0; }
 
-/* How tiles are dealt.  Nothing in these plans changes a bit of the result. */
+/* How tiles are distributed over threads.  It does not change any bit of the result. */
 static void plan_forward(attn_job *j, int threads) {
   int64_t heads = j->s->B * j->s->KV;
   j->chunks = div_up(j->tiles, ATTN_FWD_TILES);

@@ -8,7 +8,7 @@
 
 enum { FILE_MOST = 1 << 20 };
 
-/* All that a measurement depends on beside the product; ends with an empty line. */
+/* Everything except the product that a measurement depends on; ends with an empty line. */
 static void print_machine(int threads, str *out) {
   char cpu[96];
   int n;

@@ -10,7 +10,7 @@ enum { FEW_HEADS = 4, FEW_VECS = 4 };
 #else
 enum { FEW_HEADS = 2, FEW_VECS = 2 };
 #endif
-/* Keys that all heads of an item meet before the next are looked at. */
+/* Keys that all heads of an item process before the next keys. */
 enum { FEW_KEYS = 16 };
 
 typedef struct {

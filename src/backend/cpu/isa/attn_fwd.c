@@ -180,7 +180,7 @@ static void pack_block(const attn_job *j, int64_t b, int64_t kb, int64_t kv, flo
   rows_join(vr, row, ATTN_BLOCK, j->v.dtype, j->s->Dv, j->Dvp);
 }
 
-/* The tile at place i of the order in which they are dealt: the heads of a group side by side. */
+/* The i-th tile in the order of distribution, in which the heads of a group are adjacent. */
 static int64_t find_tile(const attn_job *j, int64_t i) {
   return j->per_head ? i % j->group * j->per_head + i / j->group : i;
 }

@@ -136,7 +136,7 @@ EACH_STREAM_ROWS(ROWS)
 
 static rows_fn *const rows_of[STREAM_ROWS][HP_F16 + 1] = {EACH_STREAM_ROWS(ROWS_ROW)};
 
-/* A chunk of B is read from memory once: all rows meet it while it is in cache. */
+/* A chunk of B is read from memory once: all rows use it while it is in cache. */
 void ISA_NAME(gemm_rows)(int64_t rows, int64_t cols, int64_t k, const float *a, int64_t lda,
                          const void *b, hp_dtype type, int64_t b_k, int64_t b_n, float *c,
                          int64_t ldc, bool load) {

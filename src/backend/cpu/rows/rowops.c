@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* Items are dealt in chunks, as threads get free: which thread computes an item changes nothing. */
+/* A free thread takes the next chunk of items; results do not depend on the thread of an item. */
 typedef struct {
   rows_fn *fn;
   rows_job *job;
