@@ -356,7 +356,7 @@ typedef struct {
 
 typedef struct {
   double compile_s, run_s;             /* of the compilation and of the last run */
-  double predicted_s, exposed_copy_s;  /* of a run, by the cluster's figures */
+  double predicted_s, exposed_copy_s;  /* of a run, as hp_op_time's predicted_s */
   hp_memory memory;                    /* of one device */
   double flops, bytes, received;       /* of one run: work; bytes from other devices */
   double comm_s, hideable_s, hidden_s; /* of the last run: hp_explain(p, "comm", ..) sums these */
@@ -382,8 +382,9 @@ typedef struct {
   const char *limit; /* "flops", "bytes", "link" between devices, "wait" for others */
   bool overlapped;   /* with computation: its time is no part of the run's */
   int count;
-  /* Of all calls.  limit_s: at the device's limits; gap_s: what the run would win there. */
-  double seconds, limit_s, gap_s, flops, bytes;
+  /* Of all calls.  limit_s: at the device's limits; gap_s: what the run would win there;
+   * predicted_s: before any run, by costs of the cluster or of earlier runs on this machine. */
+  double seconds, limit_s, gap_s, predicted_s, flops, bytes;
 } hp_op_time;
 enum { HP_WIDEST_GAPS = 5 }; /* rows that reports set apart */
 hp_status hp_program_times(const hp_program *p, hp_op_time **out, int *n);

@@ -1,4 +1,5 @@
 /* hyperparallel.h: devices and the params on them. */
+#include "rt/learn.h"
 #include "api/api_call.h"
 #include "base/dtype.h"
 #include "comm/world.h"
@@ -41,9 +42,14 @@ HP_API hp_status hp_device_open(const hp_device_options *o, hp_device **out) {
   if (o->threads < 0) API_REFUSE("threads is %d; expected 1 or more, or 0 for all", o->threads);
   if (o->n_layouts < 0) API_REFUSE("n_layouts is %d; expected 0 or more", o->n_layouts);
   if (o->n_layouts && !o->layouts) API_REFUSE("layouts is NULL, n_layouts %d", o->n_layouts);
-  return api_result(__func__, group_open(o, out));
+  HP_TRY(api_result(__func__, group_open(o, out)));
+  learn_open(*out, o);
+  return HP_OK;
 }
-HP_API void hp_device_close(hp_device *d) { group_close(d); }
+HP_API void hp_device_close(hp_device *d) {
+  if (d) learn_close(d);
+  group_close(d);
+}
 HP_API hp_status hp_device_layout(hp_device *d, const char *pattern, const char *entries,
                                   bool where_divides) {
   API_CALL;

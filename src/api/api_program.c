@@ -14,6 +14,7 @@
 #include "rt/explain_layouts.h"
 #include "rt/explain_rows.h"
 #include "rt/explain_svg.h"
+#include "rt/learn.h"
 #include "rt/memory_use.h"
 #include "rt/run.h"
 
@@ -92,6 +93,7 @@ HP_API hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_op
 
 HP_API void hp_program_free(hp_program *p) {
   if (!p) return;
+  if (p->r.e[0]) learn_from(p->r.d, p->r.e[0]);
   runs_free(&p->r);
   mem_free(p);
 }
@@ -107,7 +109,7 @@ HP_API hp_status hp_run(hp_program *p, const hp_io *io, int n) {
 /* Work and kernels of a program, and what the cluster makes of it; its memory is known. */
 static hp_status count(const device *d, const program *p, hp_program_stats *s) {
   map seen = {0};
-  hp_status st = predict_totals(d->cluster, d->mesh, p, &s->predicted_s, &s->exposed_copy_s);
+  hp_status st = predict_totals(d->costs, d->mesh, p, &s->predicted_s, &s->exposed_copy_s);
   s->instructions = (int)p->insts.len;
   for (size_t i = 0; !st && i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);

@@ -21,7 +21,8 @@ typedef struct {
   int64_t seq, steps, interleave;
   bool remat, serial;
   uint64_t size;
-  const char *trace, *shape;
+  int64_t width; /* op: of rows; 0: those of a model */
+  const char *trace, *shape, *write;
   const char *const *name; /* words after the kind */
   int names;
 } bench_args;

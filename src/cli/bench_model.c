@@ -76,10 +76,11 @@ typedef struct {
   bench_work work;
   int64_t B, T, n; /* of what is run; repetitions that are timed */
   bench_limit *limit;
-  double *seconds;  /* [n] */
-  double rss_bytes; /* without the limit's */
-  int32_t *ids;     /* [B,T] */
-  float *logits;    /* [B,V] */
+  double *seconds;    /* [n] */
+  double rss_bytes;   /* without the limit's */
+  double predicted_s; /* of one repetition, by costs known before the first; 0: none was asked */
+  int32_t *ids;       /* [B,T] */
+  float *logits;      /* [B,V] */
 } model_run;
 
 static hp_status run_open(model_run *r) {
@@ -129,6 +130,7 @@ static void put_run(model_run *r, const char *kind, double tokens, bench_row *ro
   bench_row_num(row, "read_bytes_per_s", k.bytes_per_s);
   bench_row_num(row, "tokens_per_s", tokens / t);
   bench_row_num(row, "step_s", t);
+  if (r->predicted_s > 0) bench_row_num(row, "predicted_s", r->predicted_s);
   bench_row_num(row, "limit_s", limit);
   bench_row_num(row, "of_limit", limit / t);
   bench_row_num(row, "flops", k.flops);
@@ -220,8 +222,16 @@ static hp_status put_gap(const hp_program *p, bench_row *row) {
   return st;
 }
 
+static hp_status predict(model_run *r, const hp_program *p) {
+  hp_program_stats s;
+  HP_TRY(hp_program_stats_get(p, &s));
+  r->predicted_s = s.predicted_s;
+  return HP_OK;
+}
+
 static hp_status print_step(model_run *r, const stepper *s, const step_sums *sum) {
   bench_row row = {0};
+  HP_TRY(predict(r, stepper_program(s)));
   put_run(r, "step", (double)(r->B * r->T), &row);
   put_comm(r, sum, &row);
   bench_row_num(&row, "loss", sum->loss);
@@ -279,6 +289,7 @@ static hp_status measure_step(model_run *r) {
 
 static hp_status print_inference(model_run *r, const session *s, const char *kind, double tokens) {
   bench_row row = {0};
+  HP_TRY(predict(r, session_program(s)));
   put_run(r, kind, tokens, &row);
   bench_row_num(&row, "rss_bytes", r->rss_bytes);
   hp_status st = put_gap(session_program(s), &row), end = bench_row_end(&row);

@@ -56,6 +56,15 @@ static void add(scene *s) {
   hp_shape x = make_rows_shape(s, s->width);
   add_result(s, "y", hp_add(s->g, add_input(s, "a", s->type, x), add_input(s, "b", s->type, x)));
 }
+static hp_tensor product(scene *s, hp_tensor xw[2]) {
+  xw[0] = add_input(s, "x", s->type, make_rows_shape(s, s->width));
+  xw[1] = add_input(s, "w", s->type, (hp_shape){2, {s->ffn, s->width}});
+  return hp_einsum(s->g, "tc,fc->tf", xw[0], xw[1]);
+}
+static void linear(scene *s) {
+  hp_tensor xw[2];
+  add_result(s, "y", product(s, xw));
+}
 static hp_tensor gated(scene *s, hp_tensor x[2]) {
   x[0] = add_input(s, "gate", s->type, make_rows_shape(s, s->ffn)),
   x[1] = add_input(s, "up", s->type, make_rows_shape(s, s->ffn));
@@ -145,6 +154,10 @@ static void swiglu_grad(scene *s) {
   hp_tensor x[2], y = gated(s, x);
   add_backward_from(s, y, x, 2);
 }
+static void linear_grad(scene *s) {
+  hp_tensor x[2], y = product(s, x);
+  add_backward_from(s, y, x, 2);
+}
 static void gelu_grad(scene *s) {
   hp_tensor x, y = curved(s, &x);
   add_backward_from(s, y, &x, 1);
@@ -199,6 +212,8 @@ static const struct {
   const char *name;
   void (*build)(scene *s);
 } ops[] = {{"add", add},
+           {"linear", linear},
+           {"linear_grad", linear_grad},
            {"swiglu", swiglu},
            {"swiglu_grad", swiglu_grad},
            {"gelu_tanh", gelu},
@@ -346,6 +361,10 @@ static hp_status take_sizes(const bench_args *a, scene *s) {
                .heads = 32,
                .head_dim = 128,
                .seq = a->seq};
+  if (a->width) {
+    s->width = a->width, s->ffn = 4 * a->width, s->head_dim = 64, s->heads = a->width / 64;
+    s->vocab = 4 * a->width;
+  }
   if (!a->m.model) return HP_OK;
   HP_TRY(model_config_load(a->m.model, &c));
   s->width = c.hidden, s->ffn = c.ffn, s->vocab = c.vocab;

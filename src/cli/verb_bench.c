@@ -22,7 +22,7 @@ static const char about[] =
 #define KIND(name, about) "\n  " #name ": " about
 #include "cli/bench.def"
 #undef KIND
-    "\n  all: each of these";
+    "\n  all: each of these but cost";
 
 static int refuse_kind(const char *verb, const char *word) {
   const char *name[KINDS + 1] = {"all"};
@@ -44,7 +44,7 @@ static int run_kind(const char *verb, const char *word, bench_args *a) {
   hp_status st = HP_OK;
   if (all && !a->m.model) a->m.model = "examples/demo/model/config.json";
   for (int i = 0; !st && i < KINDS; i++) {
-    if (!all && strcmp(word, kinds[i].name)) continue;
+    if (all ? !strcmp(kinds[i].name, "cost") : strcmp(word, kinds[i].name)) continue;
     found = true;
     st = kinds[i].run(a);
   }
@@ -73,6 +73,7 @@ int verb_bench(int argc, char **argv) {
         "step: collectives run between computations, not overlapped"},
        {"--shape", CLI_TEXT, &a.shape, "MxKxN", "gemm: one product in place of a model's"},
        {"--size", CLI_SIZE, &a.size, "BYTES", "op: of its largest tensor (default: 128MiB)"},
+       {"--write", CLI_TEXT, &a.write, "F.yaml", "cost: a cluster file of what was measured"},
        {"--trace", CLI_TEXT, &a.trace, "F.json",
         "the last step as a Chrome / Perfetto trace, an event an instruction"}};
   const cli_spec spec = {"hyper bench KIND [NAME ...] --model DIR|CONFIG.json [--json]", about,
@@ -84,6 +85,7 @@ int verb_bench(int argc, char **argv) {
   if (!n) return cli_usage(argv[0], "say what kind of figures");
   if (!is_sound(&a))
     return cli_usage(argv[0], "--batch, --seq, --steps, --interleave or --threads is out of range");
+  if (a.write && strcmp(rest[0], "cost")) return cli_usage(argv[0], "--write goes with cost");
   if (n > 1 && strcmp(rest[0], "op")) return cli_usage(argv[0], "\"%s\" is not expected", rest[1]);
   a.name = rest + 1;
   a.names = n - 1;

@@ -134,6 +134,17 @@ void jit_cache_close(jit_cache *c) {
   *c = (jit_cache){.lock = -1};
 }
 
+hp_status jit_cache_file(const str *text, const char *end, str *path) {
+  jit_cache c;
+  char hex[33];
+  HP_TRY(str_status(text));
+  HP_TRY(jit_cache_open(NULL, &c));
+  hash_hex(hash_bytes128(text->at, text->len), hex);
+  if (c.dir) str_printf(path, "%s/%s.%s", c.dir, hex, end);
+  jit_cache_close(&c);
+  return str_status(path);
+}
+
 static hp_status make_private_dir(jit_cache *c) {
   const char *tmp = getenv("TMPDIR");
   str path = {0};

@@ -23,6 +23,9 @@ typedef struct {
  * that others may write to or put in the place of ours, is not used, one warning says so. */
 hp_status jit_cache_open(const char *dir, jit_cache *out);
 void jit_cache_close(jit_cache *c);
+/* The file in the usual folder for what belongs to this text, "DIR/HASH.end"; left empty when there
+ * is no folder. */
+hp_status jit_cache_file(const str *text, const char *end, str *path);
 
 /* The function of a key, loaded from the folder; NULL when it is not there or damaged. */
 void *jit_cache_find(const jit_cache *c, hash128 key);

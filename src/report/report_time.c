@@ -110,23 +110,25 @@ static void print_row(const report *r, const hp_op_time *o, double total, bool w
 }
 
 void report_print_time(const report *r, str *out) {
-  double total = 0, limit = 0;
+  double total = 0, limit = 0, predicted = 0;
   if (!r->ops) return;
   for (int i = 0; i < r->ops; i++) {
     if (r->op[i].overlapped) continue;
     total += r->op[i].seconds;
     limit += r->op[i].limit_s;
+    predicted += r->op[i].predicted_s;
   }
   str_add(out, "<h2>Where time goes</h2>\n<div class=\"panel\"><p>The last micro-batch of a step "
                "takes ");
   units_add_seconds(out, total);
   str_add(out, "; at the limits of the machine it would take ");
   units_add_seconds(out, limit);
-  str_printf(out,
-             " (%.0f %%). A bar is the time of a kind of work, its pale part what is above the "
-             "limit. Times, here and in the pictures above, are means of the faster half of the "
-             "last 8 runs.</p>",
-             total > 0 ? 100 * limit / total : 0);
+  str_printf(out, " (%.0f %%). ", total > 0 ? 100 * limit / total : 0);
+  str_add(out, "Predicted before the run: ");
+  units_add_seconds(out, predicted);
+  str_add(out, ". A bar is the time of a kind of work, its pale part what is above the "
+               "limit. Times, here and in the pictures above, are means of the faster half of the "
+               "last 8 runs.</p>");
   print_bars(r, out);
   str_add(out,
           "<div class=\"wide-table\"><table><tr><th>kind, the widest gaps first</th><th>gap</th>"

@@ -36,7 +36,8 @@ typedef struct {
   uint64_t generation; /* changes when an arena moves */
   /* Among others: the mesh and what it costs, this device's place, and how it meets them. */
   const mesh *mesh;
-  const cluster *cluster;
+  const cluster *cluster; /* by which is planned */
+  const cluster *costs;   /* by which is predicted */
   int64_t position;
   comm *comm;
 } device;

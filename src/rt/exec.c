@@ -378,6 +378,7 @@ void exec_free(exec *e) {
 const program *exec_program(const exec *e) { return e->p; }
 const inst_times *exec_last_times(const exec *e) { return e->times; }
 double exec_last_seconds(const exec *e) { return e->seconds; }
+uint64_t exec_runs(const exec *e) { return e->runs; }
 
 void exec_last_visible_keys(const exec *e, visible_keys *out) {
   for (size_t i = 0; i < e->p->insts.len; i++) {

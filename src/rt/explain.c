@@ -74,7 +74,7 @@ static hp_status read_times(const program *p, const device *d, const exec *e, ti
   inst_times *t = mem_calloc(p->insts.len, sizeof *t);
   HP_TRY_MEM(t);
   if (measured) exec_recent(e, t);
-  hp_status st = measured ? HP_OK : predict_run(d->cluster, d->mesh, p, t);
+  hp_status st = measured ? HP_OK : predict_run(d->costs, d->mesh, p, t);
   if (!st) st = read(p, d, t, measured, out);
   mem_free(t);
   return st;

@@ -30,7 +30,9 @@ struct hp_device {
   int first, own;                 /* those of this process */
   bool plan_only;                 /* one stands for all */
   device *member[COMM_LOCAL_MAX]; /* of these */
-  cluster cluster;
+  cluster cluster;                /* by which is planned */
+  cluster costs;                  /* by which is predicted: rt/learn.h */
+  bool has_record, learned;
   mesh m; /* of one axis and device when n is 1 */
   comm *comm;
   thread_team *thread_team;

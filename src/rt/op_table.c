@@ -7,7 +7,7 @@
 #include <string.h>
 
 typedef struct {
-  double run_s, limit_s; /* without what goes beside computation */
+  double run_s, limit_s, predicted_s; /* without what goes beside computation */
 } sums;
 
 static sums sum_of(const hp_op_time *row, int n) {
@@ -16,6 +16,7 @@ static sums sum_of(const hp_op_time *row, int n) {
     if (row[i].overlapped) continue;
     s.run_s += row[i].seconds;
     s.limit_s += row[i].limit_s;
+    s.predicted_s += row[i].predicted_s;
   }
   return s;
 }
@@ -35,6 +36,11 @@ static void put_gap(const hp_op_time *r, const sums *s, str *out) {
 static void put_time(const hp_op_time *r, const sums *s, str *out) {
   (void)s;
   units_put_seconds(out, 10, time_of(r));
+  str_add_char(out, ' ');
+}
+static void put_predicted(const hp_op_time *r, const sums *s, str *out) {
+  (void)s;
+  units_put_seconds(out, 10, r->predicted_s);
   str_add_char(out, ' ');
 }
 static void put_share(const hp_op_time *r, const sums *s, str *out) {
@@ -82,6 +88,7 @@ static const struct {
   bool number;
 } columns[] = {{"       gap ", NULL, put_gap, true},
                {"      time ", "     limit ", put_time, false},
+               {" predicted ", NULL, put_predicted, false},
                {"    share  ", NULL, put_share, true},
                {"of limit ", NULL, put_of_limit, true},
                {"by    ", NULL, put_limit, false},
@@ -120,9 +127,14 @@ static void print_head(const sums *s, const hp_limits *l, str *out) {
     str_add(out, "; at the limits of a device it would take ");
     units_add_seconds(out, s->limit_s);
     str_printf(out, ": %.1f %%\n", 100 * rate(s->limit_s, s->run_s));
+    str_add(out, "predicted were ");
+    units_add_seconds(out, s->predicted_s);
+    str_add_char(out, '\n');
   } else {
     str_add(out, "at the limits of a device a run takes ");
     units_add_seconds(out, s->limit_s);
+    str_add(out, "; predicted are ");
+    units_add_seconds(out, s->predicted_s);
     str_add_char(out, '\n');
   }
   str_printf(out, "limits of a device: %.1f GFLOP/s f32, %.1f GFLOP/s bf16, %.1f GB/s\n\n",
@@ -167,6 +179,7 @@ static void put_row(json_writer *w, const hp_op_time *r) {
   json_key_double(w, "time_s", r->seconds);
   json_key_double(w, "limit_s", r->limit_s);
   json_key_double(w, "gap_s", r->gap_s);
+  json_key_double(w, "predicted_s", r->predicted_s);
   json_key_string(w, "limited_by", r->limit);
   json_key_double(w, "work_flop", r->flops);
   json_key_double(w, "moved_bytes", r->bytes);
@@ -182,6 +195,7 @@ void op_times_print_json(const hp_op_time *row, int n, const hp_limits *l, const
   json_open_map(&w);
   json_key_double(&w, "run_s", s.run_s);
   json_key_double(&w, "limit_s", s.limit_s);
+  json_key_double(&w, "predicted_s", s.predicted_s);
   json_key_double(&w, "peak_flop_per_s", l->flops);
   json_key_double(&w, "peak_bf16_flop_per_s", l->bf16_flops);
   json_key_double(&w, "peak_bytes_per_s", l->bytes);

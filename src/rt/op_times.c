@@ -36,6 +36,7 @@ static hp_status add_row(op_times *all, const hp_op_time *one) {
     row->count++;
     row->seconds += one->seconds;
     row->limit_s += one->limit_s;
+    row->predicted_s += one->predicted_s;
     row->flops += one->flops;
     row->bytes += one->bytes;
     row->place[graph_common_place(row->place, one->place)] = 0;
@@ -66,6 +67,7 @@ hp_status op_times_make(const program *p, const device *d, const inst_times *t,
   for (size_t i = 0; i < p->insts.len && !st; i++) {
     inst_describe(p, d->mesh, program_inst(p, i), visible ? &visible[i] : NULL, &one);
     set_limit(p, d, program_inst(p, i), &one);
+    if (d->costs) one.predicted_s = cost_inst(d->costs, d->mesh, p, program_inst(p, i));
     one.seconds = t ? t[i].end_s - t[i].met_s : 0;
     if (!one.overlapped) run_s -= one.seconds;
     st = add_row(&all, &one);

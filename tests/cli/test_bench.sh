@@ -48,7 +48,7 @@ lines op add --size 1MiB --steps 1 --dtype bf16
 [ "$(wc -l <out)" = 1 ] || fail "more than one line"
 json_is out.jsonl 0.bytes 3145728
 
-LIMITS="bench model machine isa threads device dtype batch seq peak_flops read_bytes_per_s tokens_per_s step_s limit_s of_limit bytes bytes_s rss_bytes"
+LIMITS="bench model machine isa threads device dtype batch seq peak_flops read_bytes_per_s tokens_per_s step_s predicted_s limit_s of_limit bytes bytes_s rss_bytes"
 CASES=$ROOT/tests/golden/cases
 
 it "step is held against every product of it and the optimizer's bytes"

@@ -22,15 +22,8 @@ static void print_machine(int threads, str *out) {
 
 /* The file, and what it begins with; "" when there is no folder for it. */
 static hp_status find_file(int threads, str *path, str *machine) {
-  jit_cache c;
-  char hex[33];
   print_machine(threads, machine);
-  HP_TRY(str_status(machine));
-  HP_TRY(jit_cache_open(NULL, &c));
-  hash_hex(hash_bytes128(machine->at, machine->len), hex);
-  if (c.dir) str_printf(path, "%s/%s.engines", c.dir, hex);
-  jit_cache_close(&c);
-  return str_status(path);
+  return jit_cache_file(machine, "engines", path);
 }
 
 static hp_status read_file(tuning_record *p, const char *path, const str *machine) {
