@@ -58,9 +58,8 @@ typedef uint32_t hp_tensor;           /* a value of one graph, of no other; HP_N
 
 /* --- errors, version ------------------------------------------------------------------ */
 
-/* Why the last call of this thread failed, one line; "" when it succeeded.  A builder that is
- * called on a poisoned graph fails with the graph's first failure.  Calls that free or close, and
- * these five, leave it as it is. */
+/* Why the last call of this thread failed, one line; "" when it succeeded.  A builder of a poisoned
+ * graph fails with its first failure.  Calls that free or close, and these five, leave it be. */
 const char *hp_last_error(void);
 const char *hp_error_trace(void); /* the same line, and the calls that it passed through */
 const char *hp_status_name(hp_status s);
@@ -127,8 +126,7 @@ hp_tensor hp_slice_step(hp_graph *g, hp_tensor x, int axis, int64_t start, int64
 hp_tensor hp_pad(hp_graph *g, hp_tensor x, const int64_t *low, const int64_t *high, double value);
 hp_tensor hp_iota(hp_graph *g, hp_dtype t, hp_shape s, int axis); /* the index along one dim */
 hp_tensor hp_concat(hp_graph *g, const hp_tensor *x, int n, int axis);
-/* x with y written into it from index pos (i32) on along axis: one number, or one for each element
- * of dim 0. */
+/* x with y in it from index pos on along axis; pos, i32: one number, or one an element of dim 0. */
 hp_tensor hp_update(hp_graph *g, hp_tensor x, hp_tensor y, hp_tensor pos, int axis);
 
 /* "btc,nc->btn" sums c, in f32; the result has a's dtype.  f32 beside bf16 is rounded to it. */
@@ -173,12 +171,11 @@ hp_tensor hp_max_pool(hp_graph *g, hp_tensor x, const hp_pool_options *o);
 hp_tensor hp_avg_pool(hp_graph *g, hp_tensor x, const hp_pool_options *o);
 /* logits [...,V], labels [...]: -log softmax(logits)[label], 0 where the label is `ignore`. */
 hp_tensor hp_cross_entropy(hp_graph *g, hp_tensor logits, hp_tensor labels, int64_t ignore);
-/* The k largest of the last dim, descending; their places, i32, to *index.  An index outside of
- * what it points into is no error in these: it gives 0, or is left out. */
+/* The k largest of the last dim, descending, with their places, i32; x[..., index]; v summed into n
+ * places.  An index outside of what it points into is no error: it gives 0, or is left out. */
 hp_tensor hp_topk(hp_graph *g, hp_tensor x, int64_t k, hp_tensor *index);
-hp_tensor hp_gather(hp_graph *g, hp_tensor x, hp_tensor index); /* x[..., index] */
-hp_tensor hp_scatter_add(hp_graph *g, hp_tensor v, hp_tensor index,
-                         int64_t n); /* sums v into n places */
+hp_tensor hp_gather(hp_graph *g, hp_tensor x, hp_tensor index);
+hp_tensor hp_scatter_add(hp_graph *g, hp_tensor v, hp_tensor index, int64_t n);
 /* x [R...,K] or [R...,J,K], w [E,N,K], e i32 [R...,J] -> w[e] x: [R...,J,N]. */
 hp_tensor hp_grouped_matmul(hp_graph *g, hp_tensor x, hp_tensor w, hp_tensor e);
 /* Numbers by element index, seed (i64 scalar) and stream. */
@@ -267,8 +264,7 @@ hp_status hp_device_tuning(const hp_device *d, char **text); /* measured for "fa
 /* tuning: as hp_device_tuning tells them, NULL: none. */
 hp_status hp_device_set_engine(hp_device *d, const char *name, const char *tuning);
 uint64_t hp_device_param_bytes(const hp_device *d);
-/* Of later programs: bytes of params and work together, hard; 0 = none. */
-void hp_device_set_memory_limit(hp_device *d, uint64_t bytes);
+void hp_device_set_memory_limit(hp_device *d, uint64_t bytes); /* of later programs; 0 = none */
 /* What the device can do in a second, as measured (takes about 0.1 s). */
 typedef struct {
   double flops, bf16_flops, bytes; /* operations in f32, of products of bf16; bytes read */
@@ -281,8 +277,7 @@ hp_status hp_world_most(int64_t mine, int64_t *most); /* the largest that one of
 hp_status hp_world_gather(const void *mine, size_t bytes, void *all);
 
 /* Params of the device: created here, or by the first program that names them, with zeros.  A fill
- * is called by the device's threads side by side, each for n elements from `first`: whole rows; it
- * gets the context as it is given. */
+ * is called by the device's threads side by side, each for n elements from `first`: whole rows. */
 hp_status hp_param_create(hp_device *d, const char *name, hp_dtype t, hp_shape s);
 hp_status hp_write(hp_device *d, const char *name, const void *data, size_t bytes);
 typedef hp_status (*hp_fill_fn)(void *context, int64_t first, int64_t n, void *to);
@@ -312,7 +307,13 @@ typedef struct {
 } hp_compile_options;
 hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                      hp_program **out);
+/* What hp_program_print or dump_dir wrote, for one device: the same bits.  It is checked to be safe
+ * to run; where kernels need more memory here, its memory is planned again.  name: for messages. */
+hp_status hp_program_parse(const char *text, const char *name, hp_device *d, hp_program **out);
 void hp_program_free(hp_program *p);
+int hp_program_io_count(const hp_program *p);
+hp_status hp_program_io_info(const hp_program *p, int i, const char **name, hp_dtype *t,
+                             hp_shape *s, bool *is_output);
 
 /* A step of several graphs as one program: each is compiled once, as a piece, and runs as often as
  * rows say, lines of "stage action microbatch" in their order; action is the name of a piece.
@@ -333,8 +334,8 @@ typedef struct {
 /* Runs once.  Every input must be given, outputs are optional; none is given twice. */
 hp_status hp_run(hp_program *p, const hp_io *io, int n);
 
-/* Memory that a program takes of each device, in bytes.  What tensors are for is told by what reads
- * and assigns them: sums of gradients, after hp_grad; the optimizer's state, in the update. */
+/* Memory of a program on each device, in bytes.  Classes follow from what reads and assigns
+ * tensors: sums of gradients, after hp_grad; the optimizer's state, in the update. */
 enum { HP_MEMORY_PARAMS, HP_MEMORY_GRADIENTS, HP_MEMORY_OPTIMIZER, HP_MEMORY_ACTIVATIONS };
 enum { HP_MEMORY_WORKSPACE = 4, HP_MEMORY_COMMUNICATION, HP_MEMORY_OTHER, HP_MEMORY_CLASSES };
 enum { HP_TIERS = 3 };

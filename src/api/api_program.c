@@ -6,6 +6,7 @@
 #include "base/thread.h"
 #include "compile/compile.h"
 #include "sim/cost.h"
+#include "compile/load.h"
 #include "sim/predict.h"
 #include "rt/device_target.h"
 #include "rt/exec.h"
@@ -18,6 +19,7 @@
 #include "rt/memory_use.h"
 #include "rt/run.h"
 
+#include <limits.h>
 #include <string.h>
 
 /* --- programs -------------------------------------------------------------------------------- */
@@ -89,6 +91,100 @@ HP_API hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_op
   if (st) hp_program_free(h);
   else *out = h;
   return api_result(__func__, st);
+}
+
+/* Its named tensors on the device, which is one alone; zeros where they are new. */
+static hp_status create_states(hp_device *d, const program *p, uint64_t bytes[MEM_CLASS_COUNT]) {
+  for (size_t b = 0; b < p->buffers.len; b++) {
+    const prog_buffer *f = &p->buffers.at[b];
+    uint32_t index;
+    if (f->place != PLACE_STATE || f->root != b) continue;
+    HP_TRY(group_state_of(d, program_str(p, f->name), &f->type, &index));
+    bytes[f->class < MEM_CLASS_COUNT ? f->class : MEM_OTHER] += f->bytes;
+  }
+  return HP_OK;
+}
+
+static hp_status load_program(const char *text, const char *name, hp_device *d, hp_program *h) {
+  device_target t;
+  compiled made;
+  device_target_init(d, 0, &t);
+  HP_TRY(compile_load(text, strlen(text), name, &t.t, &made));
+  hp_status st = create_states(d, made.p, h->model);
+  if (!st) return exec_create(d->member[0], made.p, made.kernels, &h->r.e[0]);
+  compile_free(&t.t, &made);
+  return st;
+}
+
+HP_API hp_status hp_program_parse(const char *text, const char *name, hp_device *d,
+                                  hp_program **out) {
+  double start = time_now_s();
+  API_CALL;
+  API_NEED(text);
+  API_NEED(name);
+  API_NEED(d);
+  API_NEED(out);
+  if (d->plan_only) API_REFUSE("the device was opened with plan_only; it runs no program");
+  if (d->n > 1) API_REFUSE("a program's text is of one device; this one is a mesh of %d", d->n);
+  hp_program *h = mem_calloc(1, sizeof *h);
+  if (!h) return api_result(__func__, HP_ERR_OOM);
+  h->r.d = d;
+  const char *before = milestone_set_activity("loading a program");
+  hp_status st = load_program(text, name, d, h);
+  milestone_set_activity(before);
+  h->compile_s = time_now_s() - start;
+  if (st) hp_program_free(h);
+  else *out = h;
+  return api_result(__func__, st);
+}
+
+/* The i-th input or output of the program of one device, from *i on; NULL: there are fewer. */
+static const prog_buffer *find_io(const program *p, int *i) {
+  for (size_t b = 0; b < p->buffers.len; b++) {
+    const prog_buffer *f = &p->buffers.at[b];
+    if (f->root == b && f->flags & (BUFFER_INPUT | BUFFER_OUTPUT) && !(*i)--) return f;
+  }
+  return NULL;
+}
+
+static int count_io(const hp_program *p) {
+  int left = INT_MAX;
+  if (p->r.d->n > 1) return (int)p->r.ios.len;
+  (void)find_io(exec_program(p->r.e[0]), &left);
+  return INT_MAX - left;
+}
+
+HP_API int hp_program_io_count(const hp_program *p) {
+  API_GET;
+  API_NEED_OR(p, 0);
+  return count_io(p);
+}
+
+HP_API hp_status hp_program_io_info(const hp_program *p, int i, const char **name, hp_dtype *t,
+                                    hp_shape *s, bool *is_output) {
+  API_CALL;
+  API_NEED(p);
+  API_NEED(name);
+  API_NEED(t);
+  API_NEED(s);
+  API_NEED(is_output);
+  int n = count_io(p);
+  if (i < 0 || i >= n) API_REFUSE("i is %d; the program has %d inputs and outputs", i, n);
+  const ir_value *type;
+  if (p->r.d->n > 1) {
+    const run_io *x = &p->r.ios.at[i];
+    *name = x->name;
+    *is_output = !x->input;
+    type = &x->type;
+  } else {
+    const prog_buffer *f = find_io(exec_program(p->r.e[0]), &i);
+    *name = program_str(exec_program(p->r.e[0]), f->name);
+    *is_output = !(f->flags & BUFFER_INPUT);
+    type = &f->type;
+  }
+  *t = (hp_dtype)type->dtype;
+  *s = value_shape(type);
+  return HP_OK;
 }
 
 HP_API void hp_program_free(hp_program *p) {

@@ -18,5 +18,8 @@ typedef struct {
  * share memory in place, and gives every work buffer its offset.  The search for offsets ends when
  * the limit is met; what more is needed is in p->arena, not an error. */
 hp_status plan_memory(program *p, const uint64_t *workspace, const memory_options *o);
+/* HP_ERR_INTERNAL, naming two buffers, unless the offsets of p keep buffers apart that are live
+ * together.  p is in an order that agrees with its waits. */
+hp_status verify_memory(program *p);
 
 #endif

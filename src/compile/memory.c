@@ -96,24 +96,6 @@ static hp_status find_uses(const program *p, uint32_t **use0_out, uint32_t **use
   return HP_OK;
 }
 
-static hp_status build_clock(const program *p, uint32_t streams, vclock *out) {
-  size_t n = p->insts.len;
-  uint8_t *stream = mem_calloc(n, 1);
-  uint32_t *wait0 = mem_calloc(n + 1, sizeof *wait0);
-  hp_status st = stream && wait0 ? HP_OK : HP_ERR_OOM;
-  for (size_t i = 0; !st && i < n; i++) {
-    stream[i] = p->insts.at[i].stream;
-    wait0[i] = p->insts.at[i].wait0;
-  }
-  if (!st) {
-    wait0[n] = (uint32_t)p->waits.len;
-    st = vclock_build(&(vclock_program){n, streams, stream, wait0, p->waits.at}, out);
-  }
-  mem_free(stream);
-  mem_free(wait0);
-  return st;
-}
-
 /* Is buffer a read for the last time by instruction i, with all other uses surely over? */
 static bool dies_at(const planner *m, uint32_t a, uint32_t i) {
   if (m->last[a] != i || m->p->buffers.at[a].flags & BUFFER_OUTPUT) return false;
@@ -143,8 +125,13 @@ static bool can_take(const planner *m, uint32_t i, int o, int k) {
   return inplace_inst(p, n, k, o);
 }
 
-/* Results written over operands. */
-static void find_aliases(planner *m) {
+static bool same_offset(const planner *m, uint32_t i, int o, int k) {
+  const prog_inst *n = program_inst(m->p, i);
+  return program_arg(m->p, n, n->n_in + o)->offset == program_arg(m->p, n, k)->offset;
+}
+
+/* Results written over operands; placed: just those that have the offset of their operand. */
+static void find_aliases(planner *m, bool placed) {
   const program *p = m->p;
   for (uint32_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
@@ -153,7 +140,7 @@ static void find_aliases(planner *m) {
       if (p->buffers.at[b].place != PLACE_WORK || p->buffers.at[b].root != b || m->alias[b])
         continue;
       int k = 0;
-      while (k < n->n_in && !can_take(m, i, o, k)) k++;
+      while (k < n->n_in && !((!placed || same_offset(m, i, o, k)) && can_take(m, i, o, k))) k++;
       if (k == n->n_in) continue;
       uint32_t a = root_of(p, program_args(p, n)[k]);
       if (!m->alias[a]) m->alias[a] = ++m->aliases;
@@ -179,37 +166,62 @@ static hp_status find_dead(const planner *m, const uint32_t *index, size_t n, ui
   return HP_OK;
 }
 
-static hp_status assign(planner *m, const memory_options *o) {
-  program *p = m->p;
-  uint32_t *dead = NULL;
-  hp_status st = HP_OK;
-  offsets_buffer *b = mem_calloc(p->buffers.len, sizeof *b);
-  uint64_t *offset = mem_calloc(p->buffers.len, sizeof *offset);
-  uint32_t *index = mem_calloc(p->buffers.len, sizeof *index);
-  offsets_problem problem = {.buffer = b, .effort = o->effort ? o->effort : OFFSETS_EFFORT};
-  offsets_summary s = {0};
-  if (!b || !offset || !index) st = HP_ERR_OOM;
-  if (st) goto done;
+/* Work buffers as a problem for src/mem. */
+typedef struct {
+  offsets_problem problem;
+  offsets_buffer *buffer;
+  uint32_t *index, *dead; /* the buffer of each of them */
+  uint64_t *offset;
+} placement;
+
+static void placement_free(placement *x) {
+  mem_free(x->buffer);
+  mem_free(x->index);
+  mem_free(x->dead);
+  mem_free(x->offset);
+}
+
+/* all: other buffers too, with no bytes, so that messages have the buffers' own numbers.  The
+ * caller frees *x, also on failure. */
+static hp_status placement_make(const planner *m, bool all, placement *x) {
+  const program *p = m->p;
+  x->buffer = mem_calloc(p->buffers.len, sizeof *x->buffer);
+  x->offset = mem_calloc(p->buffers.len, sizeof *x->offset);
+  x->index = mem_calloc(p->buffers.len, sizeof *x->index);
+  HP_TRY_MEM(x->buffer && x->offset && x->index);
+  x->problem.buffer = x->buffer;
   for (uint32_t i = 0; i < p->buffers.len; i++) {
     const prog_buffer *f = &p->buffers.at[i];
-    if (f->place != PLACE_WORK || f->root != i) continue;
-    b[problem.n] = (offsets_buffer){.size = f->bytes,
-                                    .tier = f->tier,
-                                    .first = m->first[i],
-                                    .last = m->last[i],
-                                    .alias = m->alias[i],
-                                    .stream = p->insts.len ? p->insts.at[m->first[i]].stream : 0};
-    index[problem.n++] = i;
+    bool planned = f->place == PLACE_WORK && f->root == i;
+    if (!planned && !all) continue;
+    x->buffer[x->problem.n] =
+        (offsets_buffer){.size = planned ? f->bytes : 0,
+                         .tier = f->tier,
+                         .first = m->first[i],
+                         .last = m->last[i],
+                         .alias = m->alias[i],
+                         .stream = p->insts.len ? p->insts.at[m->first[i]].stream : 0};
+    x->offset[x->problem.n] = planned ? f->offset : 0;
+    x->index[x->problem.n++] = i;
   }
-  problem.limit[TIER_DEVICE] = o->limit;
-  if (m->streams > 1) {
-    HP_TRY_GOTO(find_dead(m, index, problem.n, &dead), st);
-    problem.streams = m->streams;
-    problem.dead = dead;
-  }
-  HP_TRY_GOTO(offsets_assign(&problem, offset, &s), st);
-  HP_TRY_GOTO(offsets_verify(&problem, offset), st);
-  for (size_t i = 0; i < problem.n; i++) p->buffers.at[index[i]].offset = offset[i];
+  if (m->streams == 1) return HP_OK;
+  HP_TRY(find_dead(m, x->index, x->problem.n, &x->dead));
+  x->problem.streams = m->streams;
+  x->problem.dead = x->dead;
+  return HP_OK;
+}
+
+static hp_status assign(const planner *m, const memory_options *o) {
+  program *p = m->p;
+  placement x = {0};
+  offsets_summary s = {0};
+  hp_status st = placement_make(m, false, &x);
+  if (st) goto done;
+  x.problem.effort = o->effort ? o->effort : OFFSETS_EFFORT;
+  x.problem.limit[TIER_DEVICE] = o->limit;
+  HP_TRY_GOTO(offsets_assign(&x.problem, x.offset, &s), st);
+  HP_TRY_GOTO(offsets_verify(&x.problem, x.offset), st);
+  for (size_t i = 0; i < x.problem.n; i++) p->buffers.at[x.index[i]].offset = x.offset[i];
   for (size_t i = 0; i < p->buffers.len; i++)
     p->buffers.at[i].offset = p->buffers.at[p->buffers.at[i].root].offset + p->buffers.at[i].at;
   for (int t = 0; t < TIER_COUNT; t++) {
@@ -218,10 +230,7 @@ static hp_status assign(planner *m, const memory_options *o) {
     p->bound_at[t] = s.bound_at[t];
   }
 done:
-  mem_free(b);
-  mem_free(offset);
-  mem_free(index);
-  mem_free(dead);
+  placement_free(&x);
   return st;
 }
 
@@ -234,23 +243,40 @@ static void planner_free(planner *m) {
   mem_free(m->use);
 }
 
-hp_status plan_memory(program *p, const uint64_t *workspace, const memory_options *o) {
-  planner m = {.p = p, .streams = 1};
-  hp_status st;
-  HP_TRY(add_workspaces(p, workspace));
+/* Lifetimes and uses.  The caller frees *m, also on failure. */
+static hp_status planner_make(program *p, planner *m) {
+  *m = (planner){.p = p, .streams = 1};
   size_t n = p->buffers.len;
-  m.first = mem_calloc(n, sizeof *m.first);
-  m.last = mem_calloc(n, sizeof *m.last);
-  m.alias = mem_calloc(n, sizeof *m.alias);
-  if (!m.first || !m.last || !m.alias) HP_FAIL_GOTO(st, HP_ERR_OOM, "out of memory");
+  m->first = mem_calloc(n, sizeof *m->first);
+  m->last = mem_calloc(n, sizeof *m->last);
+  m->alias = mem_calloc(n, sizeof *m->alias);
+  HP_TRY_MEM(m->first && m->last && m->alias);
   for (size_t i = 0; i < p->insts.len; i++)
-    if (p->insts.at[i].stream >= m.streams) m.streams = p->insts.at[i].stream + 1u;
-  HP_TRY_GOTO(find_uses(p, &m.use0, &m.use), st);
-  if (m.streams > 1) HP_TRY_GOTO(build_clock(p, m.streams, &m.clock), st);
-  find_lifetimes(&m);
-  find_aliases(&m);
-  HP_TRY_GOTO(assign(&m, o), st);
-done:
+    if (p->insts.at[i].stream >= m->streams) m->streams = p->insts.at[i].stream + 1u;
+  HP_TRY(find_uses(p, &m->use0, &m->use));
+  if (m->streams > 1) HP_TRY(program_clock(p, m->streams, &m->clock));
+  find_lifetimes(m);
+  return HP_OK;
+}
+
+hp_status plan_memory(program *p, const uint64_t *workspace, const memory_options *o) {
+  planner m;
+  HP_TRY(add_workspaces(p, workspace));
+  hp_status st = planner_make(p, &m);
+  if (!st) find_aliases(&m, false);
+  if (!st) st = assign(&m, o);
+  planner_free(&m);
+  return st;
+}
+
+hp_status verify_memory(program *p) {
+  planner m;
+  placement x = {0};
+  hp_status st = planner_make(p, &m);
+  if (!st) find_aliases(&m, true);
+  if (!st) st = placement_make(&m, true, &x);
+  if (!st) st = offsets_verify(&x.problem, x.offset);
+  placement_free(&x);
   planner_free(&m);
   return st;
 }

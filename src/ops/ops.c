@@ -145,7 +145,7 @@ val ops_add(hp_graph *g, int op, const val *in, int n_in, const attr_record *att
   return graph_add(g, op, in, n_in, c.node.attr, c.out, op_results((op_id)op, n_in));
 }
 
-static hp_status verify_node(const hp_graph *g, uint32_t index) {
+hp_status ops_verify_node(const hp_graph *g, uint32_t index) {
   const ir_node *n = graph_node(g, index);
   infer_ctx c = {.g = g, .node = *n, .in = graph_in(g, n)};
   for (int k = 0; k < n->n_in; k++)
@@ -221,7 +221,7 @@ hp_status ops_verify_at(const hp_graph *g, uint32_t *node) {
   for (uint32_t i = 0; i < g->nodes.len; i++) {
     *node = i;
     if (graph_node(g, i)->op == OP_FUSED) continue; /* its types: those of the nodes it replaced */
-    HP_TRY(verify_node(g, i));
+    HP_TRY(ops_verify_node(g, i));
   }
   return ops_check_names(g, node);
 }

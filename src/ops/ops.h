@@ -115,6 +115,9 @@ hp_status ops_check_start(infer_ctx *c);
  * that is read, and after passes in tests.  On failure *node is the one that is wrong. */
 hp_status ops_verify_at(const hp_graph *g, uint32_t *node);
 hp_status ops_verify(const hp_graph *g);
+/* One node, not a fused one: its operands are made before it, its results have the types that its
+ * row's rule gives. */
+hp_status ops_verify_node(const hp_graph *g, uint32_t node);
 /* An output's name is its own; inputs (params) of one name have one type. */
 hp_status ops_check_names(const hp_graph *g, uint32_t *node);
 

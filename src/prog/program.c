@@ -62,6 +62,24 @@ bool program_has_one_stream(const program *p) {
   return true;
 }
 
+hp_status program_clock(const program *p, uint32_t streams, vclock *out) {
+  size_t n = p->insts.len;
+  uint8_t *stream = mem_calloc(n, 1);
+  uint32_t *wait0 = mem_calloc(n + 1, sizeof *wait0);
+  hp_status st = stream && wait0 ? HP_OK : HP_ERR_OOM;
+  for (size_t i = 0; !st && i < n; i++) {
+    stream[i] = p->insts.at[i].stream;
+    wait0[i] = p->insts.at[i].wait0;
+  }
+  if (!st) {
+    wait0[n] = (uint32_t)p->waits.len;
+    st = vclock_build(&(vclock_program){n, streams, stream, wait0, p->waits.at}, out);
+  }
+  mem_free(stream);
+  mem_free(wait0);
+  return st;
+}
+
 const char *program_str(const program *p, uint32_t id) { return graph_str(p->names, id); }
 
 const char *tier_name(int tier) {

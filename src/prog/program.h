@@ -71,6 +71,8 @@ void program_free(program *p);
 hp_status program_copy(const program *p, program **out);
 /* Do all instructions run on one stream? */
 bool program_has_one_stream(const program *p);
+/* What its streams, of which it uses the first so many, and its waits put in order. */
+hp_status program_clock(const program *p, uint32_t streams, vclock *out);
 
 static inline const prog_inst *program_inst(const program *p, size_t i) { return &p->insts.at[i]; }
 /* Buffer ids of an instruction: operands, then results. */
@@ -95,5 +97,14 @@ const char *tier_name(int tier);
 hp_status program_print(const program *p, str *out);
 void program_print_inst(const program *p, size_t i, str *out); /* its line */
 hp_status program_parse(const char *text, size_t n, const char *name, program **out);
+/* Lines of a text, from 1, on which buffers and instructions are described. */
+typedef struct {
+  VEC(uint32_t) buffer, inst;
+} program_lines;
+/* The same, and where what it made is described; lines are the caller's to free, also on failure.
+ */
+hp_status program_parse_lines(const char *text, size_t n, const char *name, program **out,
+                              program_lines *lines);
+void program_lines_free(program_lines *l);
 
 #endif

@@ -9,6 +9,7 @@ enum { OPERANDS_MAX = 255, BUFFERS_MAX = 1 << 24 };
 typedef struct {
   scanner s;
   program *p;
+  program_lines *lines; /* NULL: nobody asks */
 } parser;
 
 static hp_status tier(parser *q, const char *word, int *out) {
@@ -133,6 +134,7 @@ static hp_status buffer_line(parser *q) {
   }
   if (b.place == PLACE_STATE && !b.name) return scan_fail(&q->s, "a state buffer needs a name");
   if (!vec_push(&q->p->buffers, b)) return HP_ERR_OOM;
+  if (q->lines && !vec_push(&q->lines->buffer, (uint32_t)q->s.line)) return HP_ERR_OOM;
   return scan_end_of_line(&q->s);
 }
 
@@ -251,6 +253,7 @@ static hp_status inst_line(parser *q, uint32_t stream) {
   for (int i = 0; i < n_in + n_out; i++)
     if (!vec_push(&p->args, i < n_in ? in[i] : out[i - n_in])) return HP_ERR_OOM;
   HP_TRY(inst_rest(q, &n));
+  if (q->lines && !vec_push(&q->lines->inst, (uint32_t)q->s.line)) return HP_ERR_OOM;
   return vec_push(&p->insts, n) ? HP_OK : HP_ERR_OOM;
 }
 
@@ -267,8 +270,9 @@ static hp_status line(parser *q) {
   return scan_fail(&q->s, "\"%s\" is not arena, a buffer or a stream", word);
 }
 
-hp_status program_parse(const char *text, size_t n, const char *name, program **out) {
-  parser q = {.s = scan_begin(text, n, name)};
+hp_status program_parse_lines(const char *text, size_t n, const char *name, program **out,
+                              program_lines *lines) {
+  parser q = {.s = scan_begin(text, n, name), .lines = lines};
   HP_TRY(program_create(NULL, &q.p));
   hp_status st = HP_OK;
   while (!st && scan_next_line(&q.s)) st = line(&q);
@@ -276,4 +280,13 @@ hp_status program_parse(const char *text, size_t n, const char *name, program **
   if (st) program_free(q.p);
   else *out = q.p;
   return st;
+}
+
+hp_status program_parse(const char *text, size_t n, const char *name, program **out) {
+  return program_parse_lines(text, n, name, out, NULL);
+}
+
+void program_lines_free(program_lines *l) {
+  vec_free(&l->buffer);
+  vec_free(&l->inst);
 }

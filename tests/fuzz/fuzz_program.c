@@ -1,8 +1,11 @@
-/* Program texts: what is read prints to a text that reads back the same, and can be explained. */
+/* Program texts: what is read prints to a text that reads back the same, and can be explained; what
+ * is accepted as safe runs, if it is small. */
 #include "fuzz.h"
 #include "mutate.h"
 
 #include "base/dtype.h"
+#include "codegen/loop.h"
+#include "hyperparallel.h"
 #include "prog/program.h"
 #include "rt/explain.h"
 #include "rt/memory_use.h"
@@ -19,6 +22,62 @@ static void check_round_trip(const program *p) {
   program_free(q);
   str_free(&one);
   str_free(&two);
+}
+
+/* Loops of few steps, in tensors of few bytes: equations and convolutions are at most a small
+ * product of those. */
+static bool is_small(const program *p) {
+  enum { STEPS_MAX = 1 << 16, BYTES_MAX = 1 << 12 };
+  for (size_t b = 0; b < p->buffers.len; b++)
+    if (p->buffers.at[b].bytes > BYTES_MAX) return false;
+  for (size_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    const char *body = n->op == OP_FUSED ? inst_str(p, n, "body") : NULL;
+    double steps = 1;
+    loop l = {0};
+    if (!body || loop_parse(body, strlen(body), "loop", &l)) continue;
+    for (int d = 0; d < l.space.rank; d++) steps *= (double)l.space.dim[d];
+    loop_free(&l);
+    if (steps > STEPS_MAX) return false;
+  }
+  return true;
+}
+
+static void run(hp_program *p) {
+  enum { IO_MAX = 64 };
+  static char zeros[IO_MAX][1 << 12]; /* results of an earlier run are as good */
+  hp_io io[IO_MAX];
+  int n = hp_program_io_count(p);
+  if (n > IO_MAX) return;
+  for (int i = 0; i < n; i++) {
+    hp_dtype t;
+    hp_shape s;
+    bool output;
+    HP_ASSERT(!hp_program_io_info(p, i, &io[i].name, &t, &s, &output));
+    io[i].bytes = dtype_size(t);
+    for (int d = 0; d < s.rank; d++) io[i].bytes *= (size_t)s.dim[d];
+    io[i].data = zeros[i];
+  }
+  for (int times = 0; times < 2; times++) (void)hp_run(p, io, n);
+}
+
+/* The bytes as a text, which is accepted or refused; never a crash. */
+static void load_and_run(const uint8_t *bytes, size_t n) {
+  hp_device *d;
+  hp_program *p;
+  char *text = mem_calloc(n + 1, 1);
+  HP_ASSERT(text);
+  memcpy(text, bytes, n);
+  HP_ASSERT(!hp_device_open(&(hp_device_options){.threads = 1,
+                                                 .interpret = true,
+                                                 .memory_limit = 1 << 20},
+                            &d));
+  if (!hp_program_parse(text, "fuzz", d, &p)) {
+    run(p);
+    hp_program_free(p);
+  }
+  hp_device_close(d);
+  mem_free(text);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
@@ -38,7 +97,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     str_free(&s);
   }
   memory_live(p, live, 8);
+  bool small = is_small(p);
   program_free(p);
+  if (small) load_and_run(bytes, n);
   err_clear();
   return 0;
 }

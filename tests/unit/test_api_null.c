@@ -317,6 +317,18 @@ CALL(hp_link) {
   if (hp_piece_compile(w->g, w->d, NULL, &piece)) return 1;
   return hp_link(P(0, &piece), P(1, name), 1, P(2, "0 F 0"), P(3, &p));
 }
+CALL(hp_program_parse) {
+  hp_program *p;
+  return hp_program_parse(P(0, ""), P(1, "empty"), P(2, w->d), P(3, &p));
+}
+CALL(hp_program_io_count) { return hp_program_io_count(P(0, w->run)) - 2; }
+CALL(hp_program_io_info) {
+  const char *name;
+  hp_dtype t;
+  hp_shape s;
+  bool out;
+  return hp_program_io_info(P(0, w->run), 0, P(1, &name), P(2, &t), P(3, &s), P(4, &out));
+}
 CALL(hp_run) {
   hp_io io[] = {{"x", w->data, sizeof w->data}};
   return hp_run(P(0, w->run), P(1, io), 1);
