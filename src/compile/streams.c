@@ -154,7 +154,8 @@ static hp_status find_waits(program *p, const list_edge *edge, size_t n_edges, b
   hp_status st =
       w.writer && w.reader && w.position && w.wait0 && w.user && w.seen ? HP_OK : HP_ERR_OOM;
   for (uint32_t b = 0; !st && b < p->buffers.len; b++)
-    if (p->buffers.at[b].flags & BUFFER_INPUT) st = occupy(&w, b, LIST_INPUT);
+    if (p->buffers.at[b].root == b && p->buffers.at[b].flags & BUFFER_INPUT)
+      st = occupy(&w, b, LIST_INPUT);
   if (!st) st = sort_edges(&w, edge, n_edges);
   if (!st) st = collect(&w);
   if (!st && (placed || w.waits.len)) st = prune(&w);

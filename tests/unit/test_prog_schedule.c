@@ -3,10 +3,13 @@
 #include "bare_target.h"
 #include "compile/lower.h"
 #include "compile/streams.h"
+#include "hazards.h"
 #include "ir/graph.h"
 #include "ops/ops.h"
 #include "ops/random_graph.h"
 #include "test.h"
+
+#include <string.h>
 
 static val product(hp_graph *g, val a, val b) {
   attr_record r = {0};
@@ -96,4 +99,27 @@ TEST(random_programs_with_copies_take_no_more_than_one_after_the_other) {
     random_graph_free(&x);
   }
   CHECK(with_copies > 200);
+}
+
+/* A view of an input carries the input's flags, and must not hide who uses the input. */
+TEST(a_copy_into_the_memory_of_an_input_with_views_waits_for_its_last_use) {
+  static const char text[] = "arena device 512 bound 512 at 0\n"
+                             "arena host 256 bound 256 at 0\n"
+                             "b0 = f32[64] device+0 input \"x\"\n"
+                             "b1 = f32[8,8] view b0\n"
+                             "b2 = f32[64] host+0\n"
+                             "b3 = f32[64] device+256 output \"y\"\n"
+                             "b4 = f32[64] device+0 output \"z\"\n"
+                             "copy_out: b2 = offload b0 {tier=1}\n"
+                             "compute: b3 = neg b0\n"
+                             "copy_in: b4 = fetch b2 {tier=1}\n";
+  char why[HAZARD_TEXT];
+  program *p;
+  CHECK_OK(program_parse(text, strlen(text), "text", &p));
+  p->buffers.at[1].flags |= BUFFER_INPUT;
+  CHECK(program_hazard(p, why));
+  CHECK_OK(trim_waits(p));
+  if (program_hazard(p, why)) test_fail(__FILE__, __LINE__, "%s", why);
+  CHECK_EQ(program_inst(p, 2)->n_wait, 2);
+  program_free(p);
 }
