@@ -1,16 +1,19 @@
-/* How the devices of a job meet: a table of communicators, of which a device has one.
+/* How the ranks of a job exchange data.
  *
- * A rendezvous has a group of devices, the same at all of its members.  Each offers data, says
- * which region of it every member gets, and sees the regions of the others; it leaves when all have
- * what they need.  What is done with the regions is the caller's, so every communicator gives the
- * same bits.  All devices run the same program: a device is in one rendezvous at a time, and the
- * rendezvous of two devices come in the same order on both. */
+ * A job has one `comm`: a row of a table of implementations, `local` or `mpi`.  A communicator is
+ * an ordered set of ranks.  A rendezvous is matched by its communicator and its sequence number
+ * there, a point-to-point transfer by the other rank and a tag: ranks that run unlike programs do
+ * not disturb each other.  At a rendezvous each rank offers data, says which region of it every
+ * member gets, and sees the regions of the others; it leaves when all have what they need.  What is
+ * done with the regions is the caller's, so every implementation gives the same bits.  A rank is in
+ * one rendezvous at a time. */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
 #include "base/status.h"
 
-enum { COMM_MAX = 1024, COMM_LOCAL_MAX = 64 }; /* devices of a job; of one process */
+enum { COMM_MAX = 1024, COMM_LOCAL_MAX = 64 }; /* ranks of a job; of one process */
+enum { COMM_TAG_MAX = 16383 };                 /* of point-to-point transfers, from 0 on */
 
 /* `n` runs of `run` bytes, `stride` apart, from `start` on of what a member offers. */
 typedef struct {
@@ -23,42 +26,111 @@ typedef struct {
   int64_t stride;
 } comm_view;
 
+/* The instruction that a rank brings to a rendezvous or a transfer: those that meet there must have
+ * the same signature. */
+enum { COMM_WHAT = 120 };
 typedef struct {
-  int64_t device[COMM_MAX]; /* positions on the mesh, in the order of the collective */
-  int64_t n, me;            /* me: place of this device among them */
-} comm_group;
+  uint64_t signature;
+  char what[COMM_WHAT]; /* for people: "all_reduce f32[8] in blk0.ffn" */
+} comm_call;
+/* The call of a text that must be the same on all ranks, and a place (NULL: none) that need not. */
+comm_call comm_call_of(const char *text, const char *place);
 
 typedef struct comm comm;
+
+/* As one of its ranks has it; its memory is the comm's, and lives as long. */
+typedef struct {
+  comm *of;
+  uint64_t id;       /* a hash of its ranks in their order: the same on all of them */
+  uint64_t sequence; /* of the last rendezvous that this rank has come to; they begin with 1 */
+  int64_t n, me;     /* me: place of this rank among them */
+  const int64_t *rank;
+} communicator;
+
+/* A request of the transport between processes. */
+typedef struct {
+  uintptr_t id;
+  int peer;
+  bool done;
+} comm_request;
+
+/* What a message begins with, and what two transfers that meet know of each other. */
+typedef struct {
+  comm_call call;
+  uint64_t communicator, sequence; /* of a rendezvous */
+  int64_t bytes;                   /* of a transfer */
+} comm_header;
+
+/* A point-to-point transfer of one rank.  It stays where it is until comm_iface.wait has returned;
+ * `data` and `call` too. */
+enum { COMM_TRANSFER_MESSAGES = 5 };
+typedef struct comm_transfer {
+  bool sends;
+  int64_t rank, peer, tag; /* rank: whose transfer it is */
+  int64_t bytes;
+  void *data;
+  const comm_call *call;
+  /* of the implementation */
+  struct comm_transfer *next, *other;
+  bool done;
+  int messages;
+  comm_request request[COMM_TRANSFER_MESSAGES];
+  comm_header own, theirs;
+} comm_transfer;
+
 typedef struct {
   const char *name;
   void (*close)(comm *c);
-  /* (optional) Meetings to come give, and take, at most so many bytes: nothing is to be allocated
+  /* (optional) Rendezvous to come give, and take, at most so many bytes: nothing is to be allocated
    * in them. */
   hp_status (*reserve)(comm *c, int64_t bytes);
+  /* The communicator of these ranks as rank[me] has it, which is of this process; the same one when
+   * it is asked for again.  No other rank takes part. */
+  hp_status (*join)(comm *c, const int64_t *rank, int64_t n, int64_t me, communicator **out);
   /* (optional) Room for a rendezvous with these regions, which then asks for no memory; in a
    * rendezvous of which one member has no room, the others would wait for it. */
-  hp_status (*prepare)(comm *c, const comm_group *g, const comm_region *give,
-                       const comm_region *take);
-  /* Before a run of all devices: forgets rendezvous and failures. */
-  void (*reset)(comm *c);
+  hp_status (*prepare)(communicator *c, const comm_region *give, const comm_region *take);
+  /* Before each rank of c that this process has runs a program: forgets their failures. */
+  void (*begin)(communicator *c);
+  /* That program of this rank has ended: those of c that still wait for the rank fail.  failed: it
+   * could not go on, and nobody who waits for it can. */
+  void (*end)(communicator *c, bool failed);
   /* Shows `data` and waits for the others.  To member i goes region give[i] of `data`; seen[i] is
-   * region take[i] of what member i shows, until `leave`.  HP_ERR_COMM when a device has failed. */
-  hp_status (*rendezvous)(comm *c, const comm_group *g, const void *data, const comm_region *give,
-                          const comm_region *take, comm_view *seen);
+   * region take[i] of what member i shows, until `leave`.  HP_ERR_COMM when a member has failed;
+   * HP_ERR_ARG, with both instructions, when the calls of two members differ. */
+  hp_status (*rendezvous)(communicator *c, const comm_call *call, const void *data,
+                          const comm_region *give, const comm_region *take, comm_view *seen);
   /* Waits until all members have read. */
-  hp_status (*leave)(comm *c, const comm_group *g);
-  /* The device cannot go on: those who wait for it fail too. */
-  void (*fail)(comm *c, int64_t device);
+  hp_status (*leave)(communicator *c);
+  /* Begins a transfer.  The k-th send to a rank with a tag goes to its k-th receive from here with
+   * that tag, whatever lies between; bytes and signatures must agree, else HP_ERR_ARG. */
+  hp_status (*post)(comm *c, comm_transfer *t);
+  /* Waits for it: the data of a send may change then, and those of a receive are there. */
+  hp_status (*wait)(comm *c, comm_transfer *t);
 } comm_iface;
 
-/* A communicator begins with this. */
+/* An implementation begins with this. */
 struct comm {
   const comm_iface *iface;
-  int64_t devices;    /* of the job */
+  int64_t ranks;      /* of the job */
   int64_t first, own; /* those of this process */
 };
 
-/* Devices of one process, a thread each: nothing is copied to meet. */
-hp_status comm_local_open(int64_t devices, comm **out);
+/* Ranks of one process, a thread each: nothing is copied for a rendezvous. */
+hp_status comm_local_open(int64_t ranks, comm **out);
+
+/* --- for implementations ---------------------------------------------------------------------- */
+
+/* HP_ERR_ARG where ranks are none of the job, or come twice. */
+hp_status comm_check_ranks(const comm *c, const int64_t *rank, int64_t n);
+hp_status comm_check_transfer(const comm *c, const comm_transfer *t);
+uint64_t comm_hash_ranks(const int64_t *rank, int64_t n);
+bool comm_has_ranks(const communicator *c, const int64_t *rank, int64_t n, int64_t me);
+/* The failure of members a and b of c, of which b has another call than a, or is at rendezvous
+ * `sequence`. */
+hp_status comm_refuse_calls(const communicator *c, int64_t a, const comm_call *of_a, int64_t b,
+                            const comm_call *of_b, uint64_t sequence);
+/* Does a transfer agree with `theirs`, that of the other rank?  HP_ERR_ARG names both. */
+hp_status comm_check_theirs(const comm_transfer *t);
 
 #endif

@@ -105,9 +105,9 @@ static hp_status exchange_facts(const void *mine, size_t bytes, char *all) {
   int64_t n = 0;
   for (int i = 0; i < w->size; i++) {
     if (i == w->rank) continue;
-    world_request *r = &world.request[n];
-    HP_TRY(world_post(false, all + (size_t)i * bytes, (int64_t)bytes, i, &r[0]));
-    HP_TRY(world_post(true, (void *)(uintptr_t)mine, (int64_t)bytes, i, &r[1]));
+    comm_request *r = &world.request[n];
+    HP_TRY(world_post(false, all + (size_t)i * bytes, (int64_t)bytes, i, TAG_DATA, &r[0]));
+    HP_TRY(world_post(true, (void *)(uintptr_t)mine, (int64_t)bytes, i, TAG_DATA, &r[1]));
     n += GATHER_MESSAGES;
   }
   return world_wait(world.request, n);

@@ -1,4 +1,4 @@
-/* The communicator of a job of processes: regions are packed, and go to those who need them. */
+/* Communicators of a job of processes: regions are packed, and go to those who need them. */
 #include "base/mem.h"
 #include "comm/world_parts.h"
 
@@ -9,10 +9,20 @@ typedef struct {
   int64_t bytes;
 } room;
 
+/* A communicator of this process. */
+typedef struct set {
+  communicator c;
+  struct set *next;
+  int64_t *rank;
+} set;
+
 typedef struct {
   comm base;
-  room in, out;           /* regions that come; regions that lie in several runs, on their way */
-  world_request *request; /* of the rendezvous at hand: those to receive, then those to send */
+  set *sets;
+  room in, out;          /* regions that come; regions that lie in several runs, on their way */
+  comm_header own;       /* of the rendezvous at hand: what this process brings to it, */
+  comm_header *theirs;   /* and what the members bring, in their order */
+  comm_request *request; /* headers to receive, data to receive, then what is sent */
   int64_t requests, received, posted;
 } processes;
 
@@ -21,13 +31,51 @@ static processes *get_processes(comm *c) { return (processes *)c; }
 static void processes_close(comm *c) {
   processes *p = get_processes(c);
   if (world.failed >= 0) return; /* messages under way still use it */
+  while (p->sets) {
+    set *s = p->sets;
+    p->sets = s->next;
+    mem_free(s->rank);
+    mem_free(s);
+  }
   mem_free(p->in.at);
   mem_free(p->out.at);
+  mem_free(p->theirs);
   mem_free(p->request);
   mem_free(p);
 }
 
-static void processes_reset(comm *c) { (void)c; }
+static hp_status make_set(processes *p, const int64_t *rank, int64_t n, int64_t me, set **out) {
+  set *s = mem_calloc(1, sizeof *s);
+  HP_TRY_MEM(s);
+  s->rank = mem_calloc((size_t)n, sizeof *s->rank);
+  if (!s->rank) {
+    mem_free(s);
+    return HP_ERR_OOM;
+  }
+  memcpy(s->rank, rank, (size_t)n * sizeof *rank);
+  s->c = (communicator){&p->base, comm_hash_ranks(rank, n), 0, n, me, s->rank};
+  s->next = p->sets;
+  *out = p->sets = s;
+  return HP_OK;
+}
+
+static hp_status processes_join(comm *c, const int64_t *rank, int64_t n, int64_t me,
+                                communicator **out) {
+  processes *p = get_processes(c);
+  HP_TRY(comm_check_ranks(c, rank, n));
+  set *s = p->sets;
+  while (s && !comm_has_ranks(&s->c, rank, n, me)) s = s->next;
+  if (!s) HP_TRY(make_set(p, rank, n, me, &s));
+  *out = &s->c;
+  return HP_OK;
+}
+
+static void processes_begin(communicator *c) { (void)c; }
+
+static void processes_end(communicator *c, bool failed) {
+  (void)c;
+  if (failed) world_fail();
+}
 
 /* --- packing ---------------------------------------------------------------------------------- */
 
@@ -58,20 +106,27 @@ static hp_status make_rooms(processes *p, int64_t in, int64_t out, int64_t messa
   return HP_OK;
 }
 
+/* With each other process a header, and what data need more than one message. */
 static hp_status processes_reserve(comm *c, int64_t bytes) {
-  int64_t each_way = c->devices + bytes / TRANSPORT_BYTES_MAX;
+  int64_t each_way = 2 * c->ranks + bytes / TRANSPORT_BYTES_MAX;
   return make_rooms(get_processes(c), bytes, bytes, 2 * each_way);
 }
 
-static hp_status processes_prepare(comm *c, const comm_group *g, const comm_region *give,
+/* Nothing goes between two members that have nothing for each other. */
+static bool exchanges(const communicator *c, const comm_region *give, const comm_region *take,
+                      int64_t i) {
+  return i != c->me && (count_bytes(&give[i]) || count_bytes(&take[i]));
+}
+
+static hp_status processes_prepare(communicator *c, const comm_region *give,
                                    const comm_region *take) {
-  processes *p = get_processes(c);
+  processes *p = get_processes(c->of);
   int64_t in = 0, out = 0, messages = 0;
-  for (int64_t i = 0; i < g->n; i++) {
-    if (i == g->me) continue;
+  for (int64_t i = 0; i < c->n; i++) {
+    if (!exchanges(c, give, take, i)) continue;
     in += count_bytes(&take[i]);
     if (!lies_together(&give[i])) out += count_bytes(&give[i]);
-    messages += count_messages(&give[i]) + count_messages(&take[i]);
+    messages += 2 + count_messages(&give[i]) + count_messages(&take[i]);
   }
   p->posted = 0;
   return make_rooms(p, in, out, messages);
@@ -81,88 +136,112 @@ static void pack_region(const char *from, const comm_region *p, char *to) {
   for (int64_t k = 0; k < p->n; k++) memcpy(to + k * p->run, from + k * p->stride, (size_t)p->run);
 }
 
-static hp_status post_message(processes *p, bool sends, char *at, int64_t bytes, int64_t peer) {
+static hp_status post_message(processes *p, const communicator *c, bool sends, void *data,
+                              int64_t bytes, int64_t peer) {
+  int tag = TAG_RENDEZVOUS + (int)(c->id % RENDEZVOUS_TAGS);
   for (int64_t k = 0; k < bytes; k += TRANSPORT_BYTES_MAX) {
     int64_t n = bytes - k < TRANSPORT_BYTES_MAX ? bytes - k : TRANSPORT_BYTES_MAX;
-    HP_TRY(world_post(sends, at + k, n, (int)peer, &p->request[p->posted++]));
+    HP_TRY(world_post(sends, (char *)data + k, n, peer, tag, &p->request[p->posted++]));
   }
   return HP_OK;
 }
 
-/* --- rendezvous ----------------------------------------------------------------------------------
- */
+/* --- rendezvous ------------------------------------------------------------------------------- */
 
-static hp_status post_receives(processes *p, const comm_group *g, const char *data,
-                               const comm_region *take, comm_view *seen) {
+/* Between two processes the messages of a communicator keep their order, so those of a rendezvous
+ * follow its header. */
+static hp_status post_receives(processes *p, const communicator *c, const char *data,
+                               const comm_region *give, const comm_region *take, comm_view *seen) {
   char *at = p->in.at;
-  for (int64_t i = 0; i < g->n; i++) {
-    bool own = i == g->me;
+  for (int64_t i = 0; i < c->n; i++)
+    if (exchanges(c, give, take, i))
+      HP_TRY(post_message(p, c, false, &p->theirs[i], sizeof *p->theirs, c->rank[i]));
+  for (int64_t i = 0; i < c->n; i++) {
+    bool own = i == c->me;
     seen[i] =
         own ? (comm_view){data + take[i].start, take[i].stride} : (comm_view){at, take[i].run};
     if (own) continue;
-    HP_TRY(post_message(p, false, at, count_bytes(&take[i]), g->device[i]));
+    HP_TRY(post_message(p, c, false, at, count_bytes(&take[i]), c->rank[i]));
     at += count_bytes(&take[i]);
   }
   p->received = p->posted;
   return HP_OK;
 }
 
-/* The next of the group first, so that not all send to one at once. */
-static hp_status post_sends(processes *p, const comm_group *g, const char *data,
-                            const comm_region *give) {
+/* The next of the communicator first, so that not all send to one at once. */
+static hp_status post_sends(processes *p, const communicator *c, const char *data,
+                            const comm_region *give, const comm_region *take) {
   char *to = p->out.at;
-  for (int64_t k = 1; k < g->n; k++) {
-    int64_t i = (g->me + k) % g->n;
+  for (int64_t k = 1; k < c->n; k++) {
+    int64_t i = (c->me + k) % c->n;
     const comm_region *x = &give[i];
     char *at = (char *)(uintptr_t)data + x->start;
+    if (!exchanges(c, give, take, i)) continue;
+    HP_TRY(post_message(p, c, true, &p->own, sizeof p->own, c->rank[i]));
     if (!lies_together(x)) {
       pack_region(at, x, to);
       at = to;
       to += count_bytes(x);
     }
-    HP_TRY(post_message(p, true, at, count_bytes(x), g->device[i]));
+    HP_TRY(post_message(p, c, true, at, count_bytes(x), c->rank[i]));
   }
   return HP_OK;
 }
 
-static hp_status world_rendezvous(comm *c, const comm_group *g, const void *data,
+/* Compares the headers that have come: data of another rendezvous are not to be used, and may have
+ * made the transport fail. */
+static hp_status check_headers(const processes *p, const communicator *c, const comm_region *give,
+                               const comm_region *take) {
+  const comm_request *r = p->request;
+  for (int64_t i = 0; i < c->n; i++) {
+    if (!exchanges(c, give, take, i) || !r++->done) continue;
+    const comm_header *x = &p->theirs[i];
+    bool same = x->communicator == c->id && x->sequence == c->sequence;
+    if (same && x->call.signature == p->own.call.signature) continue;
+    err_clear();
+    return comm_refuse_calls(c, c->me, &p->own.call, i, &x->call, x->sequence);
+  }
+  return HP_OK;
+}
+
+static hp_status world_rendezvous(communicator *c, const comm_call *call, const void *data,
                                   const comm_region *give, const comm_region *take,
                                   comm_view *seen) {
-  processes *p = get_processes(c);
-  HP_TRY(processes_prepare(c, g, give, take));
-  HP_TRY(post_receives(p, g, data, take, seen));
-  HP_TRY(post_sends(p, g, data, give));
-  return world_wait(p->request, p->received);
+  processes *p = get_processes(c->of);
+  HP_TRY(processes_prepare(c, give, take));
+  p->own = (comm_header){.call = *call, .communicator = c->id, .sequence = ++c->sequence};
+  HP_TRY(post_receives(p, c, data, give, take, seen));
+  HP_TRY(post_sends(p, c, data, give, take));
+  hp_status st = world_wait(p->request, p->received);
+  hp_status matches = check_headers(p, c, give, take);
+  return matches ? matches : st;
 }
 
-static hp_status processes_leave(comm *c, const comm_group *g) {
-  processes *p = get_processes(c);
-  (void)g;
+static hp_status processes_leave(communicator *c) {
+  processes *p = get_processes(c->of);
   return world_wait(p->request + p->received, p->posted - p->received);
-}
-
-static void processes_fail(comm *c, int64_t device) {
-  (void)c;
-  (void)device;
-  world_fail();
 }
 
 static const comm_iface iface = {.name = "mpi",
                                  .close = processes_close,
                                  .reserve = processes_reserve,
+                                 .join = processes_join,
                                  .prepare = processes_prepare,
-                                 .reset = processes_reset,
+                                 .begin = processes_begin,
+                                 .end = processes_end,
                                  .rendezvous = world_rendezvous,
                                  .leave = processes_leave,
-                                 .fail = processes_fail};
+                                 .post = world_post_transfer,
+                                 .wait = world_wait_transfer};
 
 hp_status comm_world_open(comm **out) {
   processes *p = mem_calloc(1, sizeof *p);
   HP_TRY_MEM(p);
-  p->base =
-      (comm){.iface = &iface, .devices = world.facts.size, .first = world.facts.rank, .own = 1};
+  p->base = (comm){.iface = &iface, .ranks = world.facts.size, .first = world.facts.rank, .own = 1};
   /* a word of each to each, such as whether it can go on, needs no memory from here on */
-  hp_status st = processes_reserve(&p->base, p->base.devices);
+  hp_status st = processes_reserve(&p->base, p->base.ranks);
+  if (!st) p->theirs = mem_calloc((size_t)p->base.ranks, sizeof *p->theirs);
+  if (!st && !p->theirs) st = HP_ERR_OOM;
   if (st) processes_close(&p->base);
   else *out = &p->base;
   return st;

@@ -7,7 +7,11 @@
 
 #include <pthread.h>
 
-enum { TAG_DATA = 1, TAG_NOTE };
+/* Tags of messages: of world_gather; of notes; of rendezvous, by communicator; of transfers, by
+ * their own tags.  Every library has tags up to 32767. */
+enum { TAG_DATA = 1, TAG_NOTE, TAG_RENDEZVOUS = 16, RENDEZVOUS_TAGS = 8192 };
+enum { TAG_TRANSFER = TAG_RENDEZVOUS + RENDEZVOUS_TAGS };
+_Static_assert(TAG_TRANSFER + COMM_TAG_MAX <= 32767, "the tags of messages fit");
 
 /* What the processes tell each other beside the data of collectives. */
 typedef enum { NOTE_FAILED, NOTE_ENDED, NOTE_VERDICT, NOTE_KINDS } note_kind;
@@ -16,13 +20,6 @@ typedef struct {
   bool here;                 /* it has come */
   char host[64], text[1536]; /* small enough to be sent at once by every library */
 } note;
-
-/* Messages of at most TRANSPORT_BYTES_MAX bytes; one wait may be for several. */
-typedef struct {
-  uintptr_t id;
-  int peer;
-  bool done;
-} world_request;
 
 enum { GATHER_SMALL = 64, GATHER_MESSAGES = 2 };
 
@@ -38,9 +35,9 @@ typedef struct {
   uintptr_t *out_request[NOTE_KINDS];
   note *ended; /* how the processes have ended, as process 0 knows it */
   int n_ended;
-  char *gathered;         /* of world_gather, where little is said: GATHER_SMALL bytes a process */
-  int64_t *most;          /* of world_most */
-  world_request *request; /* of world_gather: two a process */
+  char *gathered;        /* of world_gather, where little is said: GATHER_SMALL bytes a process */
+  int64_t *most;         /* of world_most */
+  comm_request *request; /* of world_gather: two a process */
   note verdict;
   char message[ERR_MESSAGE_MAX]; /* why this process failed; its note may have less of it */
   bool over;
@@ -48,9 +45,14 @@ typedef struct {
 } world_state;
 extern world_state world;
 
-hp_status world_post(bool sends, void *data, int64_t bytes, int peer, world_request *r);
+/* A message of at most TRANSPORT_BYTES_MAX bytes; one wait may be for several. */
+hp_status world_post(bool sends, void *data, int64_t bytes, int64_t peer, int tag, comm_request *r);
 /* HP_ERR_COMM when a process has failed. */
-hp_status world_wait(world_request *r, int64_t n);
+hp_status world_wait(comm_request *r, int64_t n);
+
+/* Point-to-point transfers, as comm_iface has them. */
+hp_status world_post_transfer(comm *c, comm_transfer *t);
+hp_status world_wait_transfer(comm *c, comm_transfer *t);
 
 /* Waits for the next note to come. */
 hp_status world_listen(void);

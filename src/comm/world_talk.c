@@ -70,7 +70,7 @@ static hp_status report_failure(void) {
 }
 
 /* Tests those requests once, with the lock held; *left: how many are not done, *peer: of one. */
-static hp_status test_all(world_request *r, int64_t n, int64_t *left, int *peer) {
+static hp_status test_all(comm_request *r, int64_t n, int64_t *left, int *peer) {
   *left = 0;
   for (int64_t i = 0; i < n; i++) {
     const char *why = r[i].done ? NULL : world.t->test(&r[i].id, &r[i].done);
@@ -82,7 +82,7 @@ static hp_status test_all(world_request *r, int64_t n, int64_t *left, int *peer)
   return *left ? world_read_notes() : HP_OK;
 }
 
-hp_status world_wait(world_request *r, int64_t n) {
+hp_status world_wait(comm_request *r, int64_t n) {
   hp_status st = HP_OK;
   int64_t left = n;
   for (int64_t turn = 0; !st && left; turn++) {
@@ -98,11 +98,12 @@ hp_status world_wait(world_request *r, int64_t n) {
   return st;
 }
 
-hp_status world_post(bool sends, void *data, int64_t bytes, int peer, world_request *r) {
-  *r = (world_request){.peer = peer};
+hp_status world_post(bool sends, void *data, int64_t bytes, int64_t peer, int tag,
+                     comm_request *r) {
+  *r = (comm_request){.peer = (int)peer};
   pthread_mutex_lock(&world.lock);
-  const char *why = sends ? world.t->send(data, (size_t)bytes, peer, TAG_DATA, &r->id)
-                          : world.t->receive(data, (size_t)bytes, peer, TAG_DATA, &r->id);
+  const char *why = sends ? world.t->send(data, (size_t)bytes, r->peer, tag, &r->id)
+                          : world.t->receive(data, (size_t)bytes, r->peer, tag, &r->id);
   pthread_mutex_unlock(&world.lock);
   return why ? world_refuse(why) : HP_OK;
 }

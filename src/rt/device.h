@@ -34,12 +34,13 @@ typedef struct {
   void *arena[TIER_COUNT];
   uint64_t arena_bytes[TIER_COUNT];
   uint64_t generation; /* changes when an arena moves */
-  /* Among others: the mesh and what it costs, this device's place, and how it meets them. */
+  /* Among others: the mesh and what it costs, this device's place, and how they exchange data. */
   const mesh *mesh;
   const cluster *cluster; /* by which is planned */
   const cluster *costs;   /* by which is predicted */
   int64_t position;
   comm *comm;
+  communicator *everyone; /* all devices of the mesh; NULL on one alone */
 } device;
 
 hp_status device_open(const char *backend, const backend_options *o, uint64_t limit, device **out);

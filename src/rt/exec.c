@@ -35,6 +35,7 @@ struct exec {
   device *d;
   program *p;
   void *loaded;
+  collectives *collectives;
   void **at;                    /* by index in program->args: address */
   void **buffer;                /* by buffer: address */
   uint64_t bound;               /* generation of the device's arenas that the addresses are of */
@@ -164,7 +165,7 @@ static hp_status run_stream(exec *e, int stream, bool events) {
     t->start_s = t->met_s = time_now_s();
     if (e->recorded) progress_record_set((uint32_t)stream, i);
     bool together = op_flags((op_id)n->op) & OPF_COLLECTIVE;
-    hp_status st = together ? collective_run(e->d, e->p, n, e->at + n->arg0, &t->met_s)
+    hp_status st = together ? collective_run(e->collectives, i, e->at + n->arg0, &t->met_s)
                             : e->d->backend->launch(e->loaded, e->p, n, e->at + n->arg0, ws);
     if (st && !together) st = name_failure(e, n, st);
     if (!st) emulate(e, n, t->met_s);
@@ -343,7 +344,7 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
   if (!st) st = bind_states(e);
   if (!st) st = list_io(e);
   for (int t = 0; t < TIER_COUNT && !st; t++) st = device_reserve(d, t, p->arena[t]);
-  if (!st) st = collective_reserve(d, p);
+  if (!st) st = collectives_load(d, p, &e->collectives);
   if (!st) st = start_workers(e);
   if (st) exec_free(e);
   else *out = e;
@@ -359,6 +360,7 @@ void exec_free(exec *e) {
   for (int s = 1; s < STREAM_COUNT; s++)
     if (e->worker[s].started) pthread_join(e->worker[s].thread, NULL);
   for (int s = 0; s < STREAM_COUNT; s++) mem_free(e->list[s]);
+  collectives_free(e->collectives);
   e->d->backend->release(e->loaded);
   program_free(e->p);
   mem_free(e->at);

@@ -118,6 +118,14 @@ static const char *backend_of(const group *g, const hp_device_options *o) {
   return g->plan_only && strcmp(g->cluster.name, "this") ? "sim" : "cpu";
 }
 
+/* The communicator of all devices of the mesh, as device d of this process has it. */
+static hp_status join_everyone(const group *g, device *d) {
+  int64_t rank[COMM_MAX];
+  if (!g->comm) return HP_OK;
+  for (int i = 0; i < g->n; i++) rank[i] = mesh_rank(&g->m, i);
+  return g->comm->iface->join(g->comm, rank, g->n, d->position, &d->everyone);
+}
+
 static hp_status open_parts(group *g, const hp_device_options *o) {
   const world_facts *w = world_get();
   int threads = o->threads > 0 ? o->threads : cpu_count();
@@ -136,6 +144,7 @@ static hp_status open_parts(group *g, const hp_device_options *o) {
     g->member[i]->cluster = &g->cluster;
     g->member[i]->position = g->first + i;
     g->member[i]->comm = g->comm;
+    HP_TRY(join_everyone(g, g->member[i]));
   }
   return HP_OK;
 }
@@ -391,16 +400,14 @@ hp_status group_read(const group *g, uint32_t state, void *data) {
 /* --- of other processes ----------------------------------------------------------------------- */
 
 typedef struct {
-  comm_group g; /* all devices */
+  communicator *c; /* all devices */
   comm_region give[COMM_MAX], take[COMM_MAX];
   comm_view seen[COMM_MAX];
 } everyone;
 
-static hp_status run_rendezvous(const group *g, everyone *e, const void *data) {
-  for (int i = 0; i < g->n; i++) e->g.device[i] = i;
-  e->g.n = g->n;
-  e->g.me = g->first;
-  return g->comm->iface->rendezvous(g->comm, &e->g, data, e->give, e->take, e->seen);
+static hp_status run_rendezvous(const group *g, everyone *e, const char *what, const void *data) {
+  comm_call call = comm_call_of(what, NULL);
+  return g->comm->iface->rendezvous(e->c, &call, data, e->give, e->take, e->seen);
 }
 
 typedef enum { LEAVES_IT, WANTS_IT, HAS_NO_ROOM } answer;
@@ -408,9 +415,9 @@ typedef enum { LEAVES_IT, WANTS_IT, HAS_NO_ROOM } answer;
 /* Which processes want it, and whether all have room for what comes. */
 static hp_status ask(const group *g, everyone *e, char mine, char wants[COMM_MAX]) {
   for (int i = 0; i < g->n; i++) e->give[i] = e->take[i] = (comm_region){.run = 1, .n = 1};
-  HP_TRY(run_rendezvous(g, e, &mine));
+  HP_TRY(run_rendezvous(g, e, "a question who reads a tensor", &mine));
   for (int i = 0; i < g->n; i++) wants[i] = *e->seen[i].at;
-  return g->comm->iface->leave(g->comm, &e->g);
+  return g->comm->iface->leave(e->c);
 }
 
 /* The regions of a fetch where each of these wants it; wants NULL: as if all did. */
@@ -427,15 +434,15 @@ static void fetch_regions(const group *g, const layout *l, bool mine, const char
 /* A process without room says so before anybody sends, and none goes on. */
 static hp_status agree_to_fetch(const group *g, everyone *e, const layout *l, bool mine,
                                 comm_region all, char wants[COMM_MAX]) {
-  e->g = (comm_group){.n = g->n, .me = g->first};
   fetch_regions(g, l, mine, NULL, all, e);
   hp_status st = HP_OK;
-  if (g->comm->iface->prepare) st = g->comm->iface->prepare(g->comm, &e->g, e->give, e->take);
+  if (g->comm->iface->prepare) st = g->comm->iface->prepare(e->c, e->give, e->take);
   hp_status asked = ask(g, e, st ? HAS_NO_ROOM : mine ? WANTS_IT : LEAVES_IT, wants);
   if (st || asked) return st ? st : asked;
   for (int i = 0; i < g->n; i++)
     if (wants[i] == HAS_NO_ROOM)
-      HP_FAIL(HP_ERR_COMM, "process %d has no memory for the parts of a tensor", i);
+      HP_FAIL(HP_ERR_COMM, "process %lld has no memory for the shards of a tensor",
+              (long long)e->c->rank[i]);
   return HP_OK;
 }
 
@@ -443,15 +450,18 @@ hp_status group_fetch(const group *g, const ir_value *type, const layout *l, con
                       void *whole) {
   everyone e;
   char wants[COMM_MAX];
+  char what[48];
   ir_value p = *type;
   for (int d = 0; d < p.rank; d++) p.dim[d] = layout_shard_size(&g->m, l, d, p.dim[d]);
   comm_region all = {.run = (int64_t)value_bytes(&p), .n = 1};
+  e.c = g->member[0]->everyone;
   HP_TRY(agree_to_fetch(g, &e, l, whole != NULL, all, wants));
   fetch_regions(g, l, whole != NULL, wants, all, &e);
-  HP_TRY(run_rendezvous(g, &e, part));
+  snprintf(what, sizeof what, "a read of %lld bytes a shard", (long long)all.run);
+  HP_TRY(run_rendezvous(g, &e, what, part));
   for (int i = 0; i < g->n; i++)
     if (e.take[i].n) shard_copy(g, i, type, l, whole, (void *)(uintptr_t)e.seen[i].at, false);
-  return g->comm->iface->leave(g->comm, &e.g);
+  return g->comm->iface->leave(e.c);
 }
 
 hp_status group_params(group *g, const hp_graph *graph) {

@@ -87,10 +87,8 @@ static hp_status run_device(void *context, int i) {
     if (data) shard_copy(r->d, at, &x->type, &x->l, data, x->shard[i], true);
   }
   hp_status st = exec_run(r->e[i], r->given + (size_t)i * r->ios.len, r->n_given);
-  if (st) {
-    r->d->comm->iface->fail(r->d->comm, at);
-    return st;
-  }
+  r->d->comm->iface->end(r->d->member[i]->everyone, st != HP_OK);
+  HP_TRY(st);
   for (size_t k = 0; k < r->ios.len; k++) {
     const run_io *x = &r->ios.at[k];
     void *data = given_data(r, k, false);
@@ -114,7 +112,7 @@ static hp_status fetch_outputs(const runs *r) {
 hp_status runs_run(runs *r, const hp_io *io, int n) {
   if (r->d->n == 1) return exec_run(r->e[0], io, n);
   HP_TRY(give(r, io, n));
-  r->d->comm->iface->reset(r->d->comm);
+  r->d->comm->iface->begin(r->d->member[0]->everyone);
   HP_TRY(thread_team_run(r->d->thread_team, run_device, r));
   return fetch_outputs(r);
 }

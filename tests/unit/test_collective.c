@@ -10,7 +10,7 @@ enum { DEVICES = 3, ELEMENTS = 5 }; /* elements that the devices do not divide *
 
 typedef struct {
   device d;
-  const program *p;
+  collectives *c;
   int64_t in[ELEMENTS], out[ELEMENTS]; /* room for any dtype */
   hp_status st;
 } member;
@@ -51,7 +51,7 @@ static double expected(hp_dtype t, int op, int k) {
 static void *run(void *arg) {
   member *m = arg;
   double met_s = 0;
-  m->st = collective_run(&m->d, m->p, program_inst(m->p, 0), (void *[]){m->in, m->out}, &met_s);
+  m->st = collective_run(m->c, 0, (void *[]){m->in, m->out}, &met_s);
   return NULL;
 }
 
@@ -68,7 +68,8 @@ static void reduce(const mesh *m, const char *type, hp_dtype t, int op) {
   CHECK_OK(program_parse(text.at, text.len, "text", &p));
   CHECK_OK(comm_local_open(DEVICES, &c));
   for (int i = 0; i < DEVICES; i++) {
-    all[i] = (member){.d = {.mesh = m, .position = i, .comm = c}, .p = p};
+    all[i] = (member){.d = {.mesh = m, .position = i, .comm = c}};
+    CHECK_OK(collectives_load(&all[i].d, p, &all[i].c));
     for (int k = 0; k < ELEMENTS; k++) put(t, all[i].in, k, number(i, k));
     CHECK(!pthread_create(&thread[i], NULL, run, &all[i]));
   }
@@ -79,6 +80,7 @@ static void reduce(const mesh *m, const char *type, hp_dtype t, int op) {
       if (get(t, all[i].out, k) != expected(t, op, k))
         test_fail(__FILE__, __LINE__, "%s of %s: element %d of device %d is %g, want %g",
                   partial_op_name(op), type, k, i, get(t, all[i].out, k), expected(t, op, k));
+    collectives_free(all[i].c);
   }
   c->iface->close(c);
   program_free(p);

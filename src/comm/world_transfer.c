@@ -1,0 +1,35 @@
+/* Point-to-point transfers between processes: a header, and the data behind it. */
+#include "comm/world_parts.h"
+
+static hp_status post_next(comm_transfer *t, void *data, int64_t bytes) {
+  return world_post(t->sends, data, bytes, t->peer, TAG_TRANSFER + (int)t->tag,
+                    &t->request[t->messages++]);
+}
+
+hp_status world_post_transfer(comm *c, comm_transfer *t) {
+  const int64_t most = (int64_t)TRANSPORT_BYTES_MAX * (COMM_TRANSFER_MESSAGES - 1);
+  HP_TRY(comm_check_transfer(c, t));
+  if (t->bytes > most)
+    HP_FAIL(HP_ERR_ARG, "a transfer of %lld bytes; at most %lld are possible", (long long)t->bytes,
+            (long long)most);
+  t->own = (comm_header){.call = *t->call, .bytes = t->bytes};
+  t->messages = 0;
+  HP_TRY(post_next(t, t->sends ? &t->own : &t->theirs, sizeof t->own));
+  for (int64_t k = 0; k < t->bytes; k += TRANSPORT_BYTES_MAX) {
+    int64_t n = t->bytes - k < TRANSPORT_BYTES_MAX ? t->bytes - k : TRANSPORT_BYTES_MAX;
+    HP_TRY(post_next(t, (char *)t->data + k, n));
+  }
+  return HP_OK;
+}
+
+/* Only the receiver knows both: a sender learns from its failure that the transfer does not match.
+ */
+hp_status world_wait_transfer(comm *c, comm_transfer *t) {
+  (void)c;
+  hp_status st = world_wait(t->request, t->messages);
+  if (t->sends || !t->request[0].done) return st;
+  bool same = t->theirs.call.signature == t->call->signature && t->theirs.bytes == t->bytes;
+  if (same) return st;
+  err_clear(); /* of the wait: the data were not those that it expected */
+  return comm_check_theirs(t);
+}

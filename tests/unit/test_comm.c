@@ -1,0 +1,290 @@
+/* Rendezvous by communicator and sequence number, transfers by peer and tag, of ranks that run
+ * unlike programs: each rank is a thread, with a list of what it does. */
+#include "comm/comm.h"
+#include "base/thread.h"
+#include "test.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum { RANKS = 4, ROUNDS = 50 };
+
+typedef struct {
+  comm *c;
+  communicator *everyone;
+  int rank;
+  err_report failure;
+} member;
+
+/* Gathers a number of each rank of a communicator. */
+static hp_status gather(communicator *c, const char *what, int64_t mine, int64_t *sum) {
+  comm_region give[RANKS], take[RANKS];
+  comm_view seen[RANKS];
+  comm_call call = comm_call_of(what, NULL);
+  for (int i = 0; i < RANKS; i++) give[i] = take[i] = (comm_region){.run = sizeof mine, .n = 1};
+  HP_TRY(c->of->iface->rendezvous(c, &call, &mine, give, take, seen));
+  *sum = 0;
+  for (int64_t i = 0; i < c->n; i++) *sum += *(const int64_t *)(const void *)seen[i].at;
+  return c->of->iface->leave(c);
+}
+
+/* The same of these ranks, in their order. */
+static hp_status gather_of(member *m, const char *what, int n, const int64_t *rank, int64_t mine,
+                           int64_t *sum) {
+  communicator *c;
+  int64_t me = 0;
+  while (rank[me] != m->rank) me++;
+  HP_TRY(m->c->iface->join(m->c, rank, n, me, &c));
+  return gather(c, what, mine, sum);
+}
+
+typedef hp_status (*rank_program)(member *m);
+
+typedef struct {
+  member *m;
+  rank_program run;
+} rank_thread;
+
+static void *rank_main(void *arg) {
+  rank_thread *t = arg;
+  hp_status st = t->run(t->m);
+  t->m->failure.code = HP_OK;
+  if (st) err_take(st, &t->m->failure);
+  t->m->c->iface->end(t->m->everyone, st != HP_OK);
+  return NULL;
+}
+
+/* Runs one program a rank; each rank's failure is in its member. */
+static void run_ranks(comm *c, member m[RANKS], const rank_program program[RANKS]) {
+  const int64_t all[RANKS] = {0, 1, 2, 3};
+  pthread_t thread[RANKS];
+  rank_thread t[RANKS];
+  for (int i = 0; i < RANKS; i++) {
+    m[i] = (member){.c = c, .rank = i};
+    t[i] = (rank_thread){&m[i], program[i]};
+    CHECK_OK(c->iface->join(c, all, RANKS, i, &m[i].everyone));
+  }
+  c->iface->begin(m[0].everyone);
+  for (int i = 0; i < RANKS; i++) CHECK(!pthread_create(&thread[i], NULL, rank_main, &t[i]));
+  for (int i = 0; i < RANKS; i++) CHECK(!pthread_join(thread[i], NULL));
+}
+
+static void run_all(member m[RANKS], const rank_program program[RANKS]) {
+  comm *c;
+  CHECK_OK(comm_local_open(RANKS, &c));
+  run_ranks(c, m, program);
+  c->iface->close(c);
+}
+
+static void check_failure(const member *m, hp_status code, const char *const *said) {
+  CHECK_EQ(m->failure.code, code);
+  for (; *said; said++)
+    if (!strstr(m->failure.message, *said))
+      test_fail(__FILE__, __LINE__, "rank %d says \"%s\", not \"%s\"", m->rank, m->failure.message,
+                *said);
+}
+
+/* --- communicators ---------------------------------------------------------------------------- */
+
+/* Ranks 0 and 1 have more rendezvous than 2 and 3 before all four come together. */
+static hp_status many_of_two(member *m) {
+  const int64_t low[] = {0, 1}, high[] = {2, 3};
+  int64_t sum, rounds = m->rank < 2 ? ROUNDS : 3;
+  for (int64_t k = 0; k < rounds; k++) {
+    const char *what = m->rank < 2 ? "sum of the low" : "sum of the high";
+    HP_TRY(gather_of(m, what, 2, m->rank < 2 ? low : high, m->rank + 10 * k, &sum));
+    CHECK_EQ(sum, (m->rank < 2 ? 1 : 5) + 20 * k);
+  }
+  HP_TRY(gather(m->everyone, "sum of all", m->rank, &sum));
+  CHECK_EQ(sum, 6);
+  return HP_OK;
+}
+
+TEST(rendezvous_of_other_ranks_are_not_counted) {
+  member m[RANKS];
+  run_all(m, (const rank_program[]){many_of_two, many_of_two, many_of_two, many_of_two});
+  for (int i = 0; i < RANKS; i++) CHECK_EQ(m[i].failure.code, HP_OK);
+}
+
+TEST(a_communicator_is_found_again_by_its_ranks_in_their_order) {
+  comm *c;
+  communicator *a, *b, *other;
+  CHECK_OK(comm_local_open(RANKS, &c));
+  CHECK_OK(c->iface->join(c, (const int64_t[]){2, 0}, 2, 1, &a));
+  CHECK_OK(c->iface->join(c, (const int64_t[]){2, 0}, 2, 1, &b));
+  CHECK_OK(c->iface->join(c, (const int64_t[]){0, 2}, 2, 0, &other));
+  CHECK(a == b && a != other && a->id != other->id);
+  CHECK_EQ(c->iface->join(c, (const int64_t[]){0, 4}, 2, 0, &a), HP_ERR_ARG);
+  CHECK_STR(err_message(), "rank 4 is not in the job, which has 4");
+  err_clear();
+  CHECK_EQ(c->iface->join(c, (const int64_t[]){1, 1}, 2, 0, &a), HP_ERR_ARG);
+  CHECK_STR(err_message(), "rank 1 is in the communicator twice");
+  err_clear();
+  c->iface->close(c);
+}
+
+/* --- programs that do not match ----------------------------------------------------------------
+ */
+
+static hp_status gathers(member *m) {
+  int64_t sum;
+  return gather(m->everyone, "all_gather f32[4]", 1, &sum);
+}
+static hp_status reduces(member *m) {
+  int64_t sum;
+  return gather(m->everyone, "all_reduce f32[8]", 1, &sum);
+}
+
+TEST(two_instructions_that_differ_are_named_on_all_ranks) {
+  member m[RANKS];
+  run_all(m, (const rank_program[]){gathers, gathers, reduces, gathers});
+  for (int i = 0; i < RANKS; i++)
+    check_failure(&m[i], HP_ERR_ARG,
+                  (const char *const[]){"the programs of ranks 0 and 2 do not match",
+                                        "at rendezvous 1 of ranks {0,1,2,3}", "all_gather f32[4]",
+                                        "all_reduce f32[8]", NULL});
+}
+
+static hp_status ends(member *m) {
+  (void)m;
+  return HP_OK;
+}
+
+TEST(a_rank_whose_program_has_ended_is_not_waited_for) {
+  member m[RANKS];
+  double start = time_now_s();
+  run_all(m, (const rank_program[]){gathers, ends, gathers, gathers});
+  CHECK(time_now_s() - start < 30);
+  CHECK_EQ(m[1].failure.code, HP_OK);
+  bool named = false;
+  for (int i = 0; i < RANKS; i++) {
+    CHECK(i == 1 || m[i].failure.code);
+    named |= strstr(m[i].failure.message, "rank 1 does not come: its program has ended") != NULL;
+  }
+  CHECK(named);
+}
+
+/* Ranks 0 and 1 wait for each other at different rendezvous. */
+static hp_status first_of_two(member *m) {
+  int64_t sum;
+  return gather_of(m, "the sum of two", 2, (const int64_t[]){0, 1}, 1, &sum);
+}
+
+TEST(ranks_that_wait_for_each_other_are_told_both_instructions) {
+  member m[RANKS];
+  run_all(m, (const rank_program[]){first_of_two, gathers, gathers, gathers});
+  bool named = false;
+  for (int i = 0; i < RANKS; i++) {
+    const char *said = m[i].failure.message;
+    CHECK(m[i].failure.code);
+    named |= strstr(said, "each waits for the other") && strstr(said, "the sum of two") &&
+             strstr(said, "all_gather f32[4]");
+  }
+  CHECK(named);
+}
+
+TEST(ranks_begin_again_after_a_failure) {
+  comm *c;
+  member m[RANKS];
+  CHECK_OK(comm_local_open(RANKS, &c));
+  run_ranks(c, m, (const rank_program[]){gathers, gathers, gathers, reduces});
+  run_ranks(c, m, (const rank_program[]){many_of_two, many_of_two, many_of_two, many_of_two});
+  for (int i = 0; i < RANKS; i++) CHECK_EQ(m[i].failure.code, HP_OK);
+  c->iface->close(c);
+}
+
+static hp_status fails(member *m) {
+  (void)m;
+  HP_FAIL(HP_ERR_DEVICE, "broken");
+}
+
+/* The others of the same communicator fail; rank 0 and 1 have one of their own. */
+static hp_status low_or_all(member *m) { return m->rank < 2 ? first_of_two(m) : gathers(m); }
+
+TEST(the_failure_of_a_rank_reaches_only_those_that_wait_for_it) {
+  member m[RANKS];
+  run_all(m, (const rank_program[]){low_or_all, low_or_all, low_or_all, fails});
+  CHECK_EQ(m[0].failure.code, HP_OK);
+  CHECK_EQ(m[1].failure.code, HP_OK);
+  check_failure(&m[2], HP_ERR_COMM, (const char *const[]){"cannot go on without it", NULL});
+  check_failure(&m[3], HP_ERR_DEVICE, (const char *const[]){"broken", NULL});
+}
+
+/* --- transfers -------------------------------------------------------------------------------- */
+
+static comm_transfer transfer(const member *m, bool sends, int peer, int tag, int64_t *data,
+                              const comm_call *call) {
+  return (comm_transfer){.sends = sends,
+                         .rank = m->rank,
+                         .peer = peer,
+                         .tag = tag,
+                         .bytes = sizeof *data,
+                         .data = data,
+                         .call = call};
+}
+
+/* Rank 0 sends tags 0 .. 9 to rank 1, twice each; rank 1 asks for them from the last on. */
+static hp_status sends_in_order(member *m) {
+  comm_call call = comm_call_of("a number", NULL);
+  comm_transfer t[20];
+  int64_t data[20];
+  for (int k = 0; k < 20; k++) {
+    data[k] = k % 10 * 100 + k / 10;
+    t[k] = transfer(m, true, 1, k % 10, &data[k], &call);
+    HP_TRY(m->c->iface->post(m->c, &t[k]));
+  }
+  for (int k = 0; k < 20; k++) HP_TRY(m->c->iface->wait(m->c, &t[k]));
+  return HP_OK;
+}
+static hp_status receives_backwards(member *m) {
+  comm_call call = comm_call_of("a number", NULL);
+  for (int tag = 9; tag >= 0; tag--)
+    for (int k = 0; k < 2; k++) {
+      int64_t got = -1;
+      comm_transfer t = transfer(m, false, 0, tag, &got, &call);
+      HP_TRY(m->c->iface->post(m->c, &t));
+      HP_TRY(m->c->iface->wait(m->c, &t));
+      CHECK_EQ(got, tag * 100 + k);
+    }
+  return HP_OK;
+}
+
+TEST(transfers_are_matched_by_peer_and_tag_whatever_their_order) {
+  member m[RANKS];
+  for (int k = 0; k < 20; k++) {
+    run_all(m, (const rank_program[]){sends_in_order, receives_backwards, ends, ends});
+    for (int i = 0; i < RANKS; i++) CHECK_EQ(m[i].failure.code, HP_OK);
+  }
+}
+
+static hp_status moves_one(member *m, bool sends, int64_t bytes, const char *what) {
+  int64_t data[2] = {0};
+  comm_call call = comm_call_of(what, NULL);
+  comm_transfer t = transfer(m, sends, sends ? 1 : 0, 7, data, &call);
+  t.bytes = bytes;
+  HP_TRY(m->c->iface->post(m->c, &t));
+  return m->c->iface->wait(m->c, &t);
+}
+static hp_status sends_one(member *m) { return moves_one(m, true, 8, "f32[2]"); }
+static hp_status receives_long(member *m) { return moves_one(m, false, 16, "f32[2]"); }
+static hp_status receives_ints(member *m) { return moves_one(m, false, 8, "i32[2]"); }
+
+TEST(a_transfer_between_unlike_instructions_is_refused_on_both_ranks) {
+  member m[RANKS];
+  run_all(m, (const rank_program[]){sends_one, receives_long, ends, ends});
+  check_failure(&m[0], HP_ERR_ARG,
+                (const char *const[]){"with tag 7 rank 0 sends 8 bytes at f32[2], and rank 1 "
+                                      "receives 16 bytes at f32[2]",
+                                      NULL});
+  check_failure(&m[1], HP_ERR_ARG, (const char *const[]){"rank 1 receives 16 bytes", NULL});
+  run_all(m, (const rank_program[]){sends_one, receives_ints, ends, ends});
+  check_failure(&m[0], HP_ERR_ARG, (const char *const[]){"at f32[2]", "at i32[2]", NULL});
+  check_failure(&m[1], HP_ERR_ARG, (const char *const[]){"at f32[2]", "at i32[2]", NULL});
+}
+
+TEST(a_transfer_without_another_end_does_not_hang) {
+  member m[RANKS];
+  run_all(m, (const rank_program[]){ends, receives_ints, ends, ends});
+  check_failure(&m[1], HP_ERR_ARG,
+                (const char *const[]){"rank 0 does not come: its program has ended", NULL});
+}
