@@ -44,14 +44,14 @@ static hp_status other_batch(const tree_node *state, const step_shape *then,
 
 /* The samples of a step stay those of the checkpoint.  On another mesh the micro-batch or the
  * accumulation gives way. */
-static hp_status keep(trainer *t, const tree_node *state) {
-  train_batching *b = &t->own.is.batch;
+static hp_status keep(const tree_node *state, train_config *c) {
+  train_batching *b = &c->is.batch;
   step_shape then = {0};
-  HP_TRY(read_shape(state, t->c->dataloader_drop_last, &then));
+  HP_TRY(read_shape(state, c->dataloader_drop_last, &then));
   bool moved = then.replicas != b->replicas;
-  if (then.global != b->global && settings_has_override(t->c, "global_batch_size")) return HP_OK;
+  if (then.global != b->global && settings_has_override(c, "global_batch_size")) return HP_OK;
   if (then.global != b->global && (!moved || b->same_on_all)) return other_batch(state, &then, b);
-  if (then.global != b->global) HP_TRY(train_batch_size_keep(&t->own, then.global));
+  if (then.global != b->global) HP_TRY(train_batch_size_keep(c, then.global));
   if (then.micro != b->per_device || then.accumulation != b->accumulation || moved)
     log_info("the %lld samples in a step of the checkpoint (per_device_train_batch_size %lld x "
              "%lld data-parallel replicas x gradient_accumulation_steps %lld) are kept: %lld x "
@@ -60,15 +60,15 @@ static hp_status keep(trainer *t, const tree_node *state) {
              (long long)then.accumulation, (long long)b->per_device, (long long)b->replicas,
              (long long)b->accumulation);
   bool dealt_anew =
-      settings_has_override(t->c, "data") || settings_has_override(t->c, "dataloader_drop_last");
+      settings_has_override(c, "data") || settings_has_override(c, "dataloader_drop_last");
   if (!dealt_anew) b->epoch_samples = then.epoch_samples;
   return HP_OK;
 }
 
-hp_status trainer_keep_batch(trainer *t) {
+hp_status trainer_keep_batch(const checkpoint *from, train_config *c) {
   const tree_node *state;
-  HP_TRY(tree_need_map(t->from.manifest.root, "state", &state));
-  return keep(t, state);
+  HP_TRY(tree_need_map(from->manifest.root, "state", &state));
+  return keep(state, c);
 }
 
 void trainer_shift_labels(const train_batch *b, int32_t *out) {

@@ -2,9 +2,9 @@
 #include "base/log.h"
 #include "train/trainer_parts.h"
 
-static void tell_plots(trainer *t) {
+static void tell_plots(const run_files *f) {
   str names = {0};
-  if (run_files_plots(&t->files, &names)) trainer_go_without("a figure");
+  if (run_files_plots(f, &names)) trainer_go_without("a figure");
   if (names.len) log_info("figures:\n%s", names.at);
   str_free(&names);
 }
@@ -20,31 +20,31 @@ static hp_status tell_evaluation(trainer *t) {
   hp_status st = HP_OK;
   for (int i = 0; i < n && !st; i++)
     st = run_log_eval_results(&t->log, &t->log.entry.at[before + (size_t)i], &e[i]);
-  if (!st) st = trainer_tell_results(t, e, n, "eval");
-  if (!st && t->writes) st = run_files_results(&t->files, e, n, "eval");
+  if (!st) st = trainer_tell_results(&t->console, e, n, "eval");
+  if (!st && t->job.writes) st = run_files_results(&t->console.files, e, n, "eval");
   mem_free(e);
   return st;
 }
 
 hp_status trainer_end_evaluation(trainer *t) {
-  HP_TRY(trainer_open_files(t));
+  HP_TRY(trainer_open_files(&t->job, t->at.step, &t->log, &t->console));
   return tell_evaluation(t);
 }
 
 hp_status trainer_end(trainer *t) {
   run_entry e;
-  progress_clear(&t->bar);
+  progress_clear(&t->console.bar);
   HP_TRY(run_log_finished(&t->log, &e));
-  HP_TRY(trainer_tell_entry(t, &e));
-  HP_TRY(trainer_tell_results(t, &e, 1, "train"));
-  if (t->writes) HP_TRY(run_files_state(&t->log, t->c->output_dir));
-  if (t->writes) HP_TRY(run_files_finish(&t->files));
-  if (t->writes && t->c->plot_loss) tell_plots(t);
-  if (t->c->is.evaluate_after && t->data.evals) HP_TRY(tell_evaluation(t));
-  if (!t->writes) return HP_OK;
-  if (run_files_card(&t->files)) trainer_go_without("README.md");
-  HP_TRY(run_files_results(&t->files, &e, 1, "train"));
+  HP_TRY(trainer_tell_entry(&t->console, &e));
+  HP_TRY(trainer_tell_results(&t->console, &e, 1, "train"));
+  if (t->job.writes) HP_TRY(run_files_state(&t->log, t->config.output_dir));
+  if (t->job.writes) HP_TRY(run_files_finish(&t->console.files));
+  if (t->job.writes && t->config.plot_loss) tell_plots(&t->console.files);
+  if (t->config.is.evaluate_after && t->data.sets.evals) HP_TRY(tell_evaluation(t));
+  if (!t->job.writes) return HP_OK;
+  if (run_files_card(&t->console.files)) trainer_go_without("README.md");
+  HP_TRY(run_files_results(&t->console.files, &e, 1, "train"));
   trainer_report(t, "finished", true);
-  log_info("done: %s", t->c->output_dir);
+  log_info("done: %s", t->config.output_dir);
   return HP_OK;
 }

@@ -4,22 +4,22 @@
 
 #include <math.h>
 
-static hp_status scorer_for(trainer *t, int64_t B, int64_t T) {
-  if (t->scorer && t->scorer_B == B && t->scorer_T == T) return HP_OK;
-  lm_scorer_free(t->scorer);
-  t->scorer = NULL;
-  t->scorer_B = B;
-  t->scorer_T = T;
-  return lm_scorer_create(t->m, B, T, &t->scorer);
+static hp_status scorer_for(run_model *m, int64_t B, int64_t T) {
+  if (m->scorer && m->scorer_B == B && m->scorer_T == T) return HP_OK;
+  lm_scorer_free(m->scorer);
+  m->scorer = NULL;
+  m->scorer_B = B;
+  m->scorer_T = T;
+  return lm_scorer_create(m->m, B, T, &m->scorer);
 }
 
-bool trainer_evaluates(const trainer *t) { return t->c->is.evaluate_after || t->c->eval_on_start; }
+bool trainer_evaluates(const train_config *c) { return c->is.evaluate_after || c->eval_on_start; }
 
-hp_status trainer_prepare_evaluation(trainer *t) {
-  if (!trainer_evaluates(t)) return HP_OK;
-  for (int64_t i = 0; i < t->data.evals; i++) {
-    const sample_set *s = &t->data.eval[i];
-    HP_TRY(scorer_for(t, train_data_eval_rows(&t->data, s), s->longest));
+hp_status trainer_prepare_evaluation(const train_config *c, const train_data *d, run_model *m) {
+  if (!trainer_evaluates(c)) return HP_OK;
+  for (int64_t i = 0; i < d->evals; i++) {
+    const sample_set *s = &d->eval[i];
+    HP_TRY(scorer_for(m, train_data_eval_rows(d, s), s->longest));
   }
   return HP_OK;
 }
@@ -27,18 +27,19 @@ hp_status trainer_prepare_evaluation(trainer *t) {
 /* The loss of a batch, as often as it has samples that are not there twice: as Transformers'
  * prediction_step has it of each replica (divided by the labels of all before the shift, times the
  * replicas), and its loop takes it for each sample. */
-static hp_status batch_loss(trainer *t, int64_t samples, float *losses, double *out) {
-  const train_batch *b = &t->batch;
-  int64_t replicas = b->B % t->data.replicas ? 1 : t->data.replicas, each = b->B / replicas;
+static hp_status batch_loss(run_data *d, run_model *m, int64_t samples, float *losses,
+                            double *out) {
+  const train_batch *b = &d->batch;
+  int64_t replicas = b->B % d->sets.replicas ? 1 : d->sets.replicas, each = b->B / replicas;
   double sum = 0;
-  HP_TRY(scorer_for(t, b->B, b->T));
-  trainer_shift_labels(b, t->shifted);
-  HP_TRY(lm_scorer_run(t->scorer, b->ids, t->shifted, losses));
+  HP_TRY(scorer_for(m, b->B, b->T));
+  trainer_shift_labels(b, d->shifted);
+  HP_TRY(lm_scorer_run(m->scorer, b->ids, d->shifted, losses));
   for (int64_t r = 0; r < replicas; r++) {
     double part = 0;
     int64_t counted = samples - r * each < each ? samples - r * each : each;
     for (int64_t i = r * each * b->T; i < (r + 1) * each * b->T; i++)
-      if (t->shifted[i] != LABEL_NONE) part += (double)losses[i];
+      if (d->shifted[i] != LABEL_NONE) part += (double)losses[i];
     if (counted > 0) sum += part * (double)replicas * (double)counted;
   }
   *out = b->labelled ? sum / (double)b->labelled : 0;
@@ -46,18 +47,19 @@ static hp_status batch_loss(trainer *t, int64_t samples, float *losses, double *
 }
 
 /* The mean over samples of the losses of their batches, as Transformers gathers them. */
-static hp_status set_loss(trainer *t, const sample_set *s, double *loss, int64_t *batches) {
-  int64_t n = train_data_eval_batches(&t->data, s), counted = 0;
-  float *losses = mem_calloc((size_t)t->batch.most, sizeof *losses);
+static hp_status set_loss(run_data *d, run_model *m, const sample_set *s, double *loss,
+                          int64_t *batches) {
+  int64_t n = train_data_eval_batches(&d->sets, s), counted = 0;
+  float *losses = mem_calloc((size_t)d->batch.most, sizeof *losses);
   HP_TRY_MEM(losses);
   hp_status st = HP_OK;
   double sum = 0;
   for (int64_t i = 0; !st && i < n; i++) {
     double all = 0;
     int64_t left = s->samples - counted;
-    train_data_eval_batch(&t->data, s, i, 0, &t->batch);
-    if (left > t->batch.B) left = t->batch.B;
-    st = batch_loss(t, left, losses, &all);
+    train_data_eval_batch(&d->sets, s, i, 0, &d->batch);
+    if (left > d->batch.B) left = d->batch.B;
+    st = batch_loss(d, m, left, losses, &all);
     counted += left;
     sum += all;
   }
@@ -69,18 +71,18 @@ static hp_status set_loss(trainer *t, const sample_set *s, double *loss, int64_t
 
 hp_status trainer_evaluate(trainer *t, eval_when when, bool *save) {
   double metric = NAN;
-  for (int64_t i = 0; i < t->data.evals; i++) {
-    const sample_set *s = &t->data.eval[i];
+  for (int64_t i = 0; i < t->data.sets.evals; i++) {
+    const sample_set *s = &t->data.sets.eval[i];
     double start = time_now_s(), loss;
     int64_t batches;
     run_entry e;
     bool best = false;
-    HP_TRY(set_loss(t, s, &loss, &batches));
+    HP_TRY(set_loss(&t->data, &t->model, s, &loss, &batches));
     HP_TRY(run_log_evaluated(&t->log, s->name, loss, time_now_s() - start, s->samples, batches, &e,
                              &best));
-    if (when != EVAL_AFTER) HP_TRY(trainer_tell_entry(t, &e));
-    if (best && t->c->save_strategy == WHEN_BEST) *save = true;
+    if (when != EVAL_AFTER) HP_TRY(trainer_tell_entry(&t->console, &e));
+    if (best && t->config.save_strategy == WHEN_BEST) *save = true;
     metric = loss;
   }
-  return when == EVAL_STEP ? schedule_observe(&t->rate, metric) : HP_OK;
+  return when == EVAL_STEP ? schedule_observe(&t->model.rate, metric) : HP_OK;
 }

@@ -13,49 +13,90 @@
 #include "train/step.h"
 #include "train/train_data.h"
 
+/* The processes of the job, of which one prints and writes the run's folder. */
 typedef struct {
-  const train_config *c; /* own */
-  train_config own;      /* as it was given, with what a checkpoint decides; it owns nothing */
-  checkpoint from;       /* that the run goes on from */
-  bool found;            /* is there one? */
-  run_settings settings; /* that decide the numbers */
-  hp_device *d;
-  lm *m;
-  tokenizer *t;
-  model_files with_model; /* tokenizer and the like, as they were at the start; of the writer */
-  train_data data;
-  train_flow flow;
-  schedule rate;
-  step_options so;
-  stepper *stepper;
-  int processes; /* of the job */
-  bool writes;   /* is this the one that prints, and writes the run's folder? */
-  int64_t run;   /* a number of this run, the same in all of them */
+  int processes;
+  bool writes; /* is it this one? */
+  int64_t run; /* a number of this run, the same in all of them */
+} run_job;
+
+/* output_dir as a place of checkpoints, which process 0 holds while it runs. */
+typedef struct {
   run_lock *lock;
-  run_line line;        /* that the run goes on in; of process 0 */
-  bool anew;            /* does this start begin it, at step 0, in place of what the folder has? */
-  checkpoint_memo memo; /* the checkpoints of its folder */
-  run_log log;
-  run_files files;
-  bool files_open;
-  progress bar;
-  train_batch batch;
-  int32_t *shifted;  /* labels moved one to the left, for the graph */
-  lm_scorer *scorer; /* of evaluation; NULL until used */
-  int64_t scorer_B, scorer_T;
-  int64_t step, steps;    /* done, of the run */
-  int64_t last_saved;     /* step of the newest checkpoint, -1 = none */
-  retry unsaved;          /* saves that failed since; alike in all processes */
-  int64_t verified;       /* step after which replicas were compared last, -1 = never */
+  run_line line; /* that the run goes on in */
+  bool anew;     /* does this start begin it, at step 0, in place of what the folder has? */
+  checkpoint_memo memo;
+} run_folder;
+
+/* The checkpoint that a run goes on from. */
+typedef struct {
+  bool found; /* is there one? */
+  bool here;  /* does it lie in output_dir? */
+  checkpoint from;
+} run_origin;
+
+typedef struct {
+  tokenizer *tokenizer;
+  train_data sets;
+  train_batch batch; /* the one that was taken last */
+  int32_t *shifted;  /* its labels moved one to the left, for the graph */
+} run_data;
+
+/* The model on its device, and what steps and evaluates it. */
+typedef struct {
+  hp_device *d;
+  hp_limits limits; /* of the machine */
+  lm *m;
   double flops_per_token; /* as Transformers counts total_flos */
-  double grad_norm, lr, last_loss;
-  int64_t step_tokens; /* of the last step, padding included */
-  hp_limits limits;    /* of the machine */
-  /* one a step of this process: for the report */
-  VEC(double) steps_done, step_seconds, tokens_per_s;
+  step_options options;
+  stepper *stepper;
+  schedule rate;
+  int64_t verified;  /* step after which replicas were compared last, -1 = never */
+  lm_scorer *scorer; /* of evaluation, for [scorer_B, scorer_T]; NULL until used */
+  int64_t scorer_B, scorer_T;
+} run_model;
+
+/* What is shown and logged while it happens, by the process that writes. */
+typedef struct {
+  bool open; /* are its files? */
+  run_files files;
+  progress bar;
+  bool unheard; /* nobody reads stdout any more */
+} run_console;
+
+typedef struct {
+  int64_t step, steps; /* done, of the run */
   bool resumed;
-  bool saved_here; /* does the checkpoint that it was resumed from lie in output_dir? */
-  bool unheard;    /* nobody reads stdout any more */
+  double grad_norm, lr, loss; /* of the last step */
+  int64_t tokens;             /* of it, padding included */
+} run_progress;
+
+/* One of each a step of this process: for the report. */
+typedef struct {
+  VEC(double) step, seconds, tokens_per_s;
+} run_times;
+
+typedef struct {
+  int64_t last;           /* step of the newest checkpoint, -1 = none */
+  retry failing;          /* saves that failed since; alike in all processes */
+  model_files with_model; /* tokenizer and the like, as they were at the start; of the writer */
+} run_saves;
+
+/* A run.  A function that needs one or a few parts takes these. */
+typedef struct {
+  train_config config;   /* as it was given, with what a checkpoint decides; it owns nothing */
+  run_settings settings; /* that decide the numbers */
+  run_job job;
+  run_folder folder;
+  run_origin origin;
+  run_data data;
+  run_model model;
+  train_flow flow;
+  run_progress at;
+  run_log log;
+  run_console console;
+  run_times times;
+  run_saves saves;
 } trainer;
 
 /* trainer_save.c */
@@ -74,23 +115,25 @@ hp_status trainer_export(trainer *t);
 /* At the end of a run: deletes what a process that was ended between two steps of a save has left,
  * as a checkpoint beyond save_total_limit, or a file that it still held when this run began. */
 void trainer_tidy(trainer *t);
-/* Are they there, whole as far as can be seen without reading all weights? */
-bool trainer_is_exported(const trainer *t);
+/* Are the model and the files that come with it in dir, whole as far as can be seen without reading
+ * all weights? */
+bool trainer_is_exported(const char *dir, const model_files *with);
 /* Is there a file of that name in the folder? */
 bool trainer_has_file(const char *dir, const char *name);
 
 /* trainer_find.c */
 /* The checkpoint to go on from: process 0 looks for it and verifies all of it, the others open what
  * it found. */
-hp_status trainer_find_checkpoint(trainer *t, checkpoint *c, bool *found);
+hp_status trainer_find_checkpoint(const train_config *c, const run_job *job, run_folder *f,
+                                  run_origin *out);
 /* The run begins: its line is that of the folder from now on, and what is not of it is set aside,
  * or deleted where the configuration says so.  Call when nothing can be refused any more. */
-hp_status trainer_begin_line(trainer *t);
+hp_status trainer_begin_line(const train_config *c, const run_job *job, const run_folder *f);
 
 /* trainer_batch.c */
 /* Takes from the checkpoint how many samples make up a step: on another mesh the micro-batch or the
- * accumulation of `own` gives way. */
-hp_status trainer_keep_batch(trainer *t);
+ * accumulation of the configuration gives way. */
+hp_status trainer_keep_batch(const checkpoint *from, train_config *c);
 /* Labels of b moved one to the left, row by row: position t is to predict token t + 1. */
 void trainer_shift_labels(const train_batch *b, int32_t *out);
 
@@ -102,18 +145,19 @@ hp_status trainer_resume(trainer *t, bool *finished);
 /* trainer_verify.c */
 /* Compares what replicas hold, unless that has been done since the last step or the configuration
  * says never.  HP_ERR_DEVICE. */
-hp_status trainer_verify(trainer *t);
+hp_status trainer_verify(const train_config *c, int64_t step, run_model *m);
 /* The same where a step has a number that asks for it. */
-hp_status trainer_verify_step(trainer *t);
+hp_status trainer_verify_step(const train_config *c, int64_t step, run_model *m);
 
 /* trainer_tell.c: console and files of the log */
 hp_status trainer_tell_start(trainer *t);
-hp_status trainer_tell_entry(trainer *t, const run_entry *e);
-void trainer_tell_progress(trainer *t);
-/* Opens the files of the log, where this process writes them. */
-hp_status trainer_open_files(trainer *t);
+hp_status trainer_tell_entry(run_console *c, const run_entry *e);
+/* T: tokens of a row of the last batch. */
+void trainer_tell_progress(run_console *c, const lm *m, int64_t T, const run_progress *at);
+/* The log begins to count time, and its files are opened where this process writes them. */
+hp_status trainer_open_files(const run_job *job, int64_t step, run_log *log, run_console *c);
 /* Prints the metrics of n entries and writes them into all_results.json. */
-hp_status trainer_tell_results(trainer *t, const run_entry *e, int n, const char *split);
+hp_status trainer_tell_results(run_console *c, const run_entry *e, int n, const char *split);
 
 /* trainer_end.c */
 hp_status trainer_end(trainer *t);
@@ -127,9 +171,9 @@ void trainer_go_without(const char *what);
 
 /* trainer_eval.c */
 /* Are there evaluations, where there are sets for them? */
-bool trainer_evaluates(const trainer *t);
+bool trainer_evaluates(const train_config *c);
 /* Compiles the largest batch of every evaluation set, when there will be an evaluation. */
-hp_status trainer_prepare_evaluation(trainer *t);
+hp_status trainer_prepare_evaluation(const train_config *c, const train_data *d, run_model *m);
 /* The schedule follows the metric of EVAL_STEP only; the entries of EVAL_AFTER, when the run is
  * over, go into the history but not into the log's files. */
 typedef enum { EVAL_START, EVAL_STEP, EVAL_AFTER } eval_when;

@@ -28,32 +28,31 @@ typedef struct {
   arena names;
 } page;
 
-static void add_facts(const trainer *t, page *p) {
-  const train_config *c = t->c;
-  snprintf(p->text[0], sizeof p->text[0], "%s (%s)", c->model_name_or_path, t->m->c.model_type);
+static void add_facts(const train_config *c, const run_data *d, const run_model *m, page *p) {
+  snprintf(p->text[0], sizeof p->text[0], "%s (%s)", c->model_name_or_path, m->m->c.model_type);
   snprintf(p->text[1], sizeof p->text[1], "%.2f M parameters, %lld layers",
-           model_config_params(&t->m->c) * 1e-6, (long long)t->m->c.layers);
+           model_config_params(&m->m->c) * 1e-6, (long long)m->m->c.layers);
   snprintf(p->text[2], sizeof p->text[2], "%lld samples of up to %lld tokens",
-           (long long)t->data.train.samples, (long long)t->data.train.longest);
-  snprintf(p->text[3], sizeof p->text[3], "%s", hp_device_describe(t->d));
-  snprintf(p->text[4], sizeof p->text[4], "%.0f GFLOP/s, %.1f GB/s read", t->limits.flops * 1e-9,
-           t->limits.bytes * 1e-9);
+           (long long)d->sets.train.samples, (long long)d->sets.train.longest);
+  snprintf(p->text[3], sizeof p->text[3], "%s", hp_device_describe(m->d));
+  snprintf(p->text[4], sizeof p->text[4], "%.0f GFLOP/s, %.1f GB/s read", m->limits.flops * 1e-9,
+           m->limits.bytes * 1e-9);
   p->head[0] = (report_fact){"model", p->text[0], p->text[1]};
-  p->head[1] = (report_fact){"data", p->text[2], t->data.packed ? "packed" : NULL};
+  p->head[1] = (report_fact){"data", p->text[2], d->sets.packed ? "packed" : NULL};
   p->head[2] = (report_fact){"machine", p->text[3], p->text[4]};
   p->r.heads = 3;
   str bytes = {0};
   chart_print_bytes((double)p->memory.planned_bytes, &bytes);
   snprintf(p->text[5], sizeof p->text[5], "%s", bytes.at ? bytes.at : "");
   str_free(&bytes);
-  snprintf(p->text[6], sizeof p->text[6], "%.2f s", stepper_compile_seconds(t->stepper));
+  snprintf(p->text[6], sizeof p->text[6], "%.2f s", stepper_compile_seconds(m->stepper));
   p->card[0] = (report_fact){"memory of a device", p->text[5], "planned"};
   p->card[1] = (report_fact){"compile time", p->text[6], "all programs"};
   p->r.cards = 2;
 }
 
-static hp_status add_ops(const trainer *t, page *p) {
-  HP_TRY(hp_program_times(stepper_program(t->stepper), &p->op, &p->r.ops));
+static hp_status add_ops(const hp_program *program, page *p) {
+  HP_TRY(hp_program_times(program, &p->op, &p->r.ops));
   p->r.op = p->op;
   return HP_OK;
 }
@@ -72,12 +71,12 @@ static hp_status add_layer(const hp_program *program, int class, page *p) {
   return HP_OK;
 }
 
-static hp_status add_memory(const trainer *t, page *p) {
+static hp_status add_memory(const train_config *c, const run_model *m, page *p) {
   /* what stays all the time is lowest */
   static const int order[] = {HP_MEMORY_PARAMS,       HP_MEMORY_OPTIMIZER,   HP_MEMORY_OTHER,
                               HP_MEMORY_GRADIENTS,    HP_MEMORY_ACTIVATIONS, HP_MEMORY_WORKSPACE,
                               HP_MEMORY_COMMUNICATION};
-  const hp_program *program = stepper_program(t->stepper);
+  const hp_program *program = stepper_program(m->stepper);
   hp_program_stats stats;
   HP_TRY(hp_program_stats_get(program, &stats));
   p->memory = stats.memory;
@@ -85,19 +84,18 @@ static hp_status add_memory(const trainer *t, page *p) {
   HP_TRY(hp_explain(program, "memory.totals", &p->memory_note));
   p->r.layer = p->layer;
   p->r.places = PLACES;
-  p->r.memory_limit = (double)t->c->is.memory_limit;
+  p->r.memory_limit = (double)c->is.memory_limit;
   p->r.memory_planned = (double)stats.memory.planned_bytes;
   p->r.memory_note = p->memory_note;
   p->tier = (report_tier){"device", stats.memory.planned_bytes,
-                          hp_device_param_bytes(t->d) + stepper_work_bytes(t->stepper),
-                          t->c->is.memory_limit};
+                          hp_device_param_bytes(m->d) + stepper_work_bytes(m->stepper),
+                          c->is.memory_limit};
   p->r.tier = &p->tier;
   p->r.tiers = 1;
   return HP_OK;
 }
 
-static hp_status add_pictures(const trainer *t, page *p) {
-  const hp_program *program = stepper_program(t->stepper);
+static hp_status add_pictures(const hp_program *program, page *p) {
   HP_TRY(hp_explain(program, "timeline.svg", &p->timeline));
   p->r.timeline = p->timeline;
   HP_TRY(hp_explain(program, "mesh.svg", &p->mesh));
@@ -112,8 +110,8 @@ static int by_name(const void *a, const void *b) {
 }
 
 /* Files and checkpoints of the run's folder. */
-static hp_status add_files(const trainer *t, page *p) {
-  DIR *d = opendir(t->c->output_dir);
+static hp_status add_files(const char *dir, int64_t best_step, page *p) {
+  DIR *d = opendir(dir);
   hp_status st = HP_OK;
   str path = {0};
   if (!d) return HP_OK; /* the page goes without the list */
@@ -121,7 +119,7 @@ static hp_status add_files(const trainer *t, page *p) {
     struct stat s;
     if (e->d_name[0] == '.' || !strcmp(e->d_name, "run.lock") || !strcmp(e->d_name, "report.html"))
       continue;
-    st = path_join(&path, t->c->output_dir, e->d_name);
+    st = path_join(&path, dir, e->d_name);
     if (st || stat(path.at, &s)) continue;
     int64_t step = -1;
     if (S_ISDIR(s.st_mode) &&
@@ -133,7 +131,7 @@ static hp_status add_files(const trainer *t, page *p) {
       break;
     }
     p->file[p->r.files++] = (report_file){name, step, S_ISDIR(s.st_mode) ? 0 : (uint64_t)s.st_size,
-                                          step >= 0 && step == t->log.best_step ? "best" : NULL};
+                                          step >= 0 && step == best_step ? "best" : NULL};
   }
   closedir(d);
   str_free(&path);
@@ -146,8 +144,8 @@ static hp_status add_files(const trainer *t, page *p) {
 static hp_status write_times(const trainer *t) {
   char *text;
   str path = {0};
-  HP_TRY(hp_explain(stepper_program(t->stepper), "ops.json", &text));
-  hp_status st = path_join(&path, t->c->output_dir, "op_times.json");
+  HP_TRY(hp_explain(stepper_program(t->model.stepper), "ops.json", &text));
+  hp_status st = path_join(&path, t->config.output_dir, "op_times.json");
   if (!st) st = retry_file_write(path.at, text, strlen(text));
   str_free(&path);
   hp_free(text);
@@ -158,25 +156,25 @@ static hp_status write_report(const trainer *t, const char *status, bool finishe
   page *p = mem_calloc(1, sizeof *p);
   HP_TRY_MEM(p);
   hp_status st = write_times(t);
-  p->r = (report){.title = t->c->run_name ? t->c->run_name : t->c->output_dir,
+  p->r = (report){.title = t->config.run_name ? t->config.run_name : t->config.output_dir,
                   .status = status,
                   .finished = finished,
                   .head = p->head,
                   .card = p->card,
                   .entry = t->log.entry.at,
                   .entries = t->log.entry.len,
-                  .step = t->steps_done.at,
-                  .step_s = t->step_seconds.at,
-                  .tokens_per_s = t->tokens_per_s.at,
-                  .steps = t->steps_done.len};
-  if (!st) st = report_settings_list(t->c, &p->names, &p->r.setting, &p->r.settings);
-  if (!st) st = add_ops(t, p);
-  if (!st) st = add_memory(t, p);
-  if (!st) st = add_pictures(t, p);
-  add_facts(t, p);
+                  .step = t->times.step.at,
+                  .step_s = t->times.seconds.at,
+                  .tokens_per_s = t->times.tokens_per_s.at,
+                  .steps = t->times.step.len};
+  if (!st) st = report_settings_list(&t->config, &p->names, &p->r.setting, &p->r.settings);
+  if (!st) st = add_ops(stepper_program(t->model.stepper), p);
+  if (!st) st = add_memory(&t->config, &t->model, p);
+  if (!st) st = add_pictures(stepper_program(t->model.stepper), p);
+  add_facts(&t->config, &t->data, &t->model, p);
   str path = {0};
-  if (!st) st = add_files(t, p);
-  if (!st) st = path_join(&path, t->c->output_dir, "report.html");
+  if (!st) st = add_files(t->config.output_dir, t->log.best_step, p);
+  if (!st) st = path_join(&path, t->config.output_dir, "report.html");
   if (!st) st = report_write(&p->r, path.at);
   str_free(&path);
   arena_free(&p->names);
@@ -194,7 +192,7 @@ void trainer_go_without(const char *what) {
 }
 
 void trainer_report(const trainer *t, const char *status, bool finished) {
-  if (!t->writes) return;
-  if (!stepper_program(t->stepper)) return; /* no step was made: nothing to tell */
+  if (!t->job.writes) return;
+  if (!stepper_program(t->model.stepper)) return; /* no step was made: nothing to tell */
   if (write_report(t, status, finished)) trainer_go_without("report.html");
 }

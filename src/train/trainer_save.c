@@ -16,30 +16,31 @@
 /* --- texts ------------------------------------------------------------------------------------ */
 
 /* config.json as it was read, with the dtype of what is saved. */
-static hp_status print_config(const trainer *t, hp_dtype type, str *out) {
-  model_config_print(t->m->c.source.root, type, out);
+static hp_status print_config(const lm *m, hp_dtype type, str *out) {
+  model_config_print(m->c.source.root, type, out);
   return str_status(out);
 }
 
 /* What a resume needs beside tensors and history; what must not have changed comes first.  tuning:
  * of engines, as the device tells them. */
 static hp_status print_state(const trainer *t, const char *tuning, str *out) {
-  const sampler_spec *s = &t->data.order.spec;
+  const sampler_spec *s = &t->data.sets.order.spec;
   json_writer w = {.out = out};
   str rate = {0}, sums = {0};
-  schedule_print_state(&t->rate, &rate);
+  schedule_print_state(&t->model.rate, &rate);
   run_log_print_sums(&t->log, &sums);
   json_open_map(&w);
   json_put_key(&w, "samples"), json_put_int(&w, s->samples);
   json_put_key(&w, "epoch_samples"), json_put_int(&w, s->epoch_samples);
   json_put_key(&w, "global_batch_size"), json_put_int(&w, s->batch * s->accumulation);
-  json_put_key(&w, "replicas"), json_put_int(&w, t->c->is.batch.replicas);
-  json_put_key(&w, "per_device_train_batch_size"), json_put_int(&w, t->c->is.batch.per_device);
+  json_put_key(&w, "replicas"), json_put_int(&w, t->config.is.batch.replicas);
+  json_put_key(&w, "per_device_train_batch_size"), json_put_int(&w, t->config.is.batch.per_device);
   json_put_key(&w, "gradient_accumulation_steps"), json_put_int(&w, s->accumulation);
   settings_print(&t->settings, &w);
-  json_put_key(&w, "optimizer"), json_put_string(&w, t->so.optimizer == STEP_SGD ? "sgd" : "adamw");
-  json_put_key(&w, "optimizer_saved"), json_put_bool(&w, !t->c->save_only_model);
-  json_put_key(&w, "engine"), json_put_string(&w, hp_device_engine(t->d));
+  json_put_key(&w, "optimizer"),
+      json_put_string(&w, t->model.options.optimizer == STEP_SGD ? "sgd" : "adamw");
+  json_put_key(&w, "optimizer_saved"), json_put_bool(&w, !t->config.save_only_model);
+  json_put_key(&w, "engine"), json_put_string(&w, hp_device_engine(t->model.d));
   json_put_key(&w, "engine_picks"), json_put_string(&w, tuning);
   json_put_key(&w, "schedule"), json_put_string(&w, rate.at ? rate.at : "");
   json_put_key(&w, "loss_sums"), json_put_string(&w, sums.at ? sums.at : "");
@@ -55,46 +56,49 @@ static hp_status print_state(const trainer *t, const char *tuning, str *out) {
 static hp_status save_tensors(void *context, const char *dir) {
   trainer *t = context;
   trainer_tensors model, states;
-  HP_TRY(trainer_tensors_model(t, &model));
+  HP_TRY(trainer_tensors_model(&t->config, &t->job, &t->model, &model));
   hp_status st = trainer_tensors_save(&model, dir);
   trainer_tensors_free(&model);
-  if (st || t->c->save_only_model) return st;
-  HP_TRY(trainer_tensors_states(t, &states));
+  if (st || t->config.save_only_model) return st;
+  HP_TRY(trainer_tensors_states(&t->config, &t->job, &t->model, &states));
   st = trainer_tensors_save(&states, dir);
   trainer_tensors_free(&states);
   return st;
 }
 
 /* A failure of one is a failure of all. */
-static hp_status agree(void *context, hp_status mine) {
+static hp_status agree(hp_status mine) {
   int64_t failed;
-  (void)context;
   if (hp_world_most(mine != HP_OK, &failed) || mine) return mine ? mine : HP_ERR_COMM;
   if (failed) HP_FAIL(HP_ERR_COMM, "another process could not write its part");
   return HP_OK;
 }
 
 /* What cannot be deleted costs space, not the run. */
-static void prune(trainer *t) {
-  checkpoint_limit limit = {.line = &t->line,
-                            .keep =
-                                t->c->save_total_limit == TRAIN_NONE ? 0 : t->c->save_total_limit,
-                            .saved = t->step,
-                            .best = t->log.best_saved ? t->log.best_step : -1,
-                            .memo = &t->memo};
-  if (!checkpoint_prune(t->c->output_dir, &limit)) return;
+static void prune(const train_config *c, run_folder *f, const run_log *log, int64_t step) {
+  checkpoint_limit limit = {.line = &f->line,
+                            .keep = c->save_total_limit == TRAIN_NONE ? 0 : c->save_total_limit,
+                            .saved = step,
+                            .best = log->best_saved ? log->best_step : -1,
+                            .memo = &f->memo};
+  if (!checkpoint_prune(c->output_dir, &limit)) return;
   log_warn("%s; older checkpoints stay", err_message());
   err_clear();
+}
+
+static hp_status agree_save(void *context, hp_status mine) {
+  (void)context;
+  return agree(mine);
 }
 
 /* The texts of a checkpoint: config.json, trainer_state.json, and the manifest's state. */
 enum { CONFIG, HISTORY, STATE, TEXTS };
 static hp_status print_texts(trainer *t, str text[TEXTS]) {
   char *tuning;
-  HP_TRY(print_config(t, HP_F32, &text[CONFIG]));
+  HP_TRY(print_config(t->model.m, HP_F32, &text[CONFIG]));
   run_log_print_state(&t->log, &text[HISTORY]);
   HP_TRY(str_status(&text[HISTORY]));
-  HP_TRY(hp_device_tuning(t->d, &tuning));
+  HP_TRY(hp_device_tuning(t->model.d, &tuning));
   hp_status st = print_state(t, tuning, &text[STATE]);
   hp_free(tuning);
   return st;
@@ -103,8 +107,8 @@ static hp_status print_texts(trainer *t, str text[TEXTS]) {
 static hp_status save(trainer *t, str text[TEXTS]) {
   enum { OWN = 2 };
   checkpoint_text texts[OWN + MODEL_FILES_MAX];
-  const model_files *with = &t->with_model;
-  HP_TRY(agree(t, print_texts(t, text)));
+  const model_files *with = &t->saves.with_model;
+  HP_TRY(agree(print_texts(t, text)));
   texts[0] = (checkpoint_text){"config.json", text[CONFIG].at, text[CONFIG].len};
   texts[1] = (checkpoint_text){"trainer_state.json", text[HISTORY].at, text[HISTORY].len};
   for (size_t i = 0; i < with->n; i++)
@@ -113,18 +117,19 @@ static hp_status save(trainer *t, str text[TEXTS]) {
                           .ctx = t,
                           .text = texts,
                           .n_text = OWN + with->n,
-                          .step = t->step,
+                          .step = t->at.step,
                           .state = text[STATE].at,
-                          .line = &t->line,
-                          .agree = t->processes > 1 ? agree : NULL,
-                          .follows = !t->writes,
-                          .run = t->run};
-  return checkpoint_save(t->c->output_dir, &c);
+                          .line = &t->folder.line,
+                          .agree = t->job.processes > 1 ? agree_save : NULL,
+                          .follows = !t->job.writes,
+                          .run = t->job.run};
+  return checkpoint_save(t->config.output_dir, &c);
 }
 
 /* What a try that failed could not remove either takes space from the next one. */
 static void clean_up(const trainer *t) {
-  if (t->writes && t->unsaved.failed && checkpoint_clean(t->c->output_dir)) err_clear();
+  if (t->job.writes && t->saves.failing.failed && checkpoint_clean(t->config.output_dir))
+    err_clear();
 }
 
 /* One try: OUT/checkpoint-STEP is there and older ones are pruned, or nothing has changed. */
@@ -141,12 +146,12 @@ static hp_status write_checkpoint(trainer *t) {
     t->log.best_saved = best_before;
     return st;
   }
-  t->last_saved = t->step;
-  milestone_set_saved(t->step);
-  log_debug("checkpoint-%lld written", (long long)t->step);
-  if (t->writes) {
-    checkpoint_memo_good(&t->memo, t->c->output_dir, t->step);
-    prune(t);
+  t->saves.last = t->at.step;
+  milestone_set_saved(t->at.step);
+  log_debug("checkpoint-%lld written", (long long)t->at.step);
+  if (t->job.writes) {
+    checkpoint_memo_good(&t->folder.memo, t->config.output_dir, t->at.step);
+    prune(&t->config, &t->folder, &t->log, t->at.step);
   }
   return HP_OK;
 }
@@ -154,25 +159,24 @@ static hp_status write_checkpoint(trainer *t) {
 /* --- the folder ------------------------------------------------------------------------------- */
 
 /* Nobody has begun another run there since its lock was lost. */
-static hp_status check_line(const trainer *t) {
-  const char *out = t->c->output_dir;
+static hp_status check_line(const char *out, const run_line *line) {
   run_line l = {0};
   bool there = false;
   if (run_line_load(out, &l, &there)) err_clear(); /* damaged: it says nothing of another run */
-  bool other = there && strcmp(l.id, t->line.id) != 0;
+  bool other = there && strcmp(l.id, line->id) != 0;
   run_line_free(&l);
   if (other)
     HP_FAIL(HP_ERR_INPUT,
             "%s: another run has begun there while this one went on; it ends, and writes nothing "
             "more: choose another output_dir",
             out);
-  return there ? HP_OK : run_line_save(out, &t->line);
+  return there ? HP_OK : run_line_save(out, line);
 }
 
-static hp_status keep(trainer *t) {
+static hp_status keep(const char *out, const run_folder *f) {
   bool again;
-  HP_TRY(run_lock_keep(t->lock, &again));
-  hp_status st = again ? check_line(t) : HP_OK;
+  HP_TRY(run_lock_keep(f->lock, &again));
+  hp_status st = again ? check_line(out, &f->line) : HP_OK;
   if (st != HP_ERR_IO) return st;
   err_clear(); /* what is to be written fails for the same reason, and is tried again */
   return HP_OK;
@@ -180,44 +184,46 @@ static hp_status keep(trainer *t) {
 
 /* The folder is this run's, or it ends: somebody may have deleted it, and begun another run there.
  */
-static hp_status keep_folder(trainer *t) { return agree(t, t->writes ? keep(t) : HP_OK); }
+static hp_status keep_folder(const trainer *t) {
+  return agree(t->job.writes ? keep(t->config.output_dir, &t->folder) : HP_OK);
+}
 
 /* --- saves that fail -------------------------------------------------------------------------- */
 
-static void tell_saved_again(trainer *t) {
-  if (t->unsaved.failed)
-    log_info("checkpoint-%lld is written, after %lld tries that failed", (long long)t->step,
-             (long long)t->unsaved.failed);
-  t->unsaved = (retry){0};
+static void tell_saved_again(run_saves *s, int64_t step) {
+  if (s->failing.failed)
+    log_info("checkpoint-%lld is written, after %lld tries that failed", (long long)step,
+             (long long)s->failing.failed);
+  s->failing = (retry){0};
 }
 
 /* Also of a process that is quiet otherwise, where the failure is its own. */
 static void tell_failed(const trainer *t, hp_status st, const char *meanwhile) {
   str newest = {0};
-  if (t->last_saved >= 0) str_printf(&newest, "checkpoint-%lld", (long long)t->last_saved);
-  bool own = st != HP_ERR_COMM && !t->writes;
+  if (t->saves.last >= 0) str_printf(&newest, "checkpoint-%lld", (long long)t->saves.last);
+  bool own = st != HP_ERR_COMM && !t->job.writes;
   log_line(own ? LOG_QUIET : LOG_WARN,
            "%scheckpoint-%lld could not be written: %s; %s, the next try is in %.3g s, the newest "
            "checkpoint is %s (failure %lld in a row, max_failed_saves: %lld)",
-           own ? "warning: " : "", (long long)t->step, err_message(), meanwhile, t->unsaved.pause_s,
-           newest.len ? newest.at : "none yet", (long long)t->unsaved.failed,
-           (long long)t->c->max_failed_saves);
+           own ? "warning: " : "", (long long)t->at.step, err_message(), meanwhile,
+           t->saves.failing.pause_s, newest.len ? newest.at : "none yet",
+           (long long)t->saves.failing.failed, (long long)t->config.max_failed_saves);
   str_free(&newest);
 }
 
 /* All processes fail together, so each counts for itself.  meanwhile: what the run does until the
  * next try. */
 static hp_status count_failure(trainer *t, hp_status st, double began, const char *meanwhile) {
-  int64_t most = t->c->max_failed_saves;
+  int64_t most = t->config.max_failed_saves;
   double now = time_now_s();
-  retry_failed(&t->unsaved, now, now - began);
-  if (most && t->unsaved.failed >= most) {
+  retry_failed(&t->saves.failing, now, now - began);
+  if (most && t->saves.failing.failed >= most) {
     err_report why;
     err_take(st, &why);
     HP_FAIL(st,
             "checkpoint-%lld could not be written: %s; the run ends, as after every "
             "max_failed_saves: %lld failures in a row; older checkpoints are as they were",
-            (long long)t->step, why.message, (long long)most);
+            (long long)t->at.step, why.message, (long long)most);
   }
   tell_failed(t, st, meanwhile);
   err_clear();
@@ -226,15 +232,15 @@ static hp_status count_failure(trainer *t, hp_status st, double began, const cha
 
 hp_status trainer_save(trainer *t, bool asked) {
   int64_t due = asked;
-  if (t->unsaved.failed) /* the clock of one decides for all */
-    HP_TRY(hp_world_most(t->writes && retry_is_due(&t->unsaved, time_now_s()), &due));
+  if (t->saves.failing.failed) /* the clock of one decides for all */
+    HP_TRY(hp_world_most(t->job.writes && retry_is_due(&t->saves.failing, time_now_s()), &due));
   if (!due) return HP_OK;
-  HP_TRY(trainer_verify(t));
+  HP_TRY(trainer_verify(&t->config, t->at.step, &t->model));
   HP_TRY(keep_folder(t));
   double began = time_now_s();
   hp_status st = write_checkpoint(t);
   if (st) return count_failure(t, st, began, "training goes on");
-  tell_saved_again(t);
+  tell_saved_again(&t->saves, t->at.step);
   return HP_OK;
 }
 
@@ -251,22 +257,22 @@ static hp_status insist(trainer *t, hp_status (*once)(trainer *t)) {
 }
 
 hp_status trainer_save_now(trainer *t) {
-  HP_TRY(trainer_verify(t));
+  HP_TRY(trainer_verify(&t->config, t->at.step, &t->model));
   HP_TRY(keep_folder(t));
   HP_TRY(insist(t, write_checkpoint));
-  tell_saved_again(t);
+  tell_saved_again(&t->saves, t->at.step);
   return HP_OK;
 }
 
 /* Until the next try is due, or one of the processes is asked to end. */
-static hp_status wait_for_try(const trainer *t, bool *asked) {
+static hp_status wait_for_try(const run_job *job, const retry *failing, bool *asked) {
   enum { NOTHING, DUE, ASKED };
   int64_t what = NOTHING;
   while (what == NOTHING) {
     double now = time_now_s(), look = now + LOOK_S;
     milestone_count_work();
-    time_sleep_until(look < t->unsaved.next_s ? look : t->unsaved.next_s);
-    bool due = t->writes && retry_is_due(&t->unsaved, time_now_s());
+    time_sleep_until(look < failing->next_s ? look : failing->next_s);
+    bool due = job->writes && retry_is_due(failing, time_now_s());
     HP_TRY(hp_world_most(signals_taken() ? ASKED : due ? DUE : NOTHING, &what));
   }
   *asked = what == ASKED;
@@ -275,18 +281,18 @@ static hp_status wait_for_try(const trainer *t, bool *asked) {
 
 hp_status trainer_save_last(trainer *t) {
   bool asked = false;
-  HP_TRY(trainer_verify(t));
-  if (t->unsaved.failed) HP_TRY(wait_for_try(t, &asked));
+  HP_TRY(trainer_verify(&t->config, t->at.step, &t->model));
+  if (t->saves.failing.failed) HP_TRY(wait_for_try(&t->job, &t->saves.failing, &asked));
   while (!asked) {
     double began = time_now_s();
     HP_TRY(keep_folder(t));
     hp_status st = write_checkpoint(t);
     if (!st) {
-      tell_saved_again(t);
+      tell_saved_again(&t->saves, t->at.step);
       return HP_OK;
     }
     HP_TRY(count_failure(t, st, began, "the run is done and waits"));
-    HP_TRY(wait_for_try(t, &asked));
+    HP_TRY(wait_for_try(&t->job, &t->saves.failing, &asked));
   }
   log_info("asked to end: the checkpoint is tried %d times more", (int)RETRY_LAST_TRIES);
   return trainer_save_now(t);
@@ -294,10 +300,10 @@ hp_status trainer_save_last(trainer *t) {
 
 /* --- export ----------------------------------------------------------------------------------- */
 
-static hp_status export_config(const trainer *t, hp_dtype type) {
+static hp_status export_config(const lm *m, hp_dtype type, const char *dir) {
   str text = {0}, to = {0};
-  hp_status st = print_config(t, type, &text);
-  if (!st) st = path_join(&to, t->c->output_dir, "config.json");
+  hp_status st = print_config(m, type, &text);
+  if (!st) st = path_join(&to, dir, "config.json");
   if (!st) st = file_write(to.at, text.at, text.len);
   str_free(&text);
   str_free(&to);
@@ -306,16 +312,16 @@ static hp_status export_config(const trainer *t, hp_dtype type) {
 
 static hp_status export_once(trainer *t) {
   trainer_tensors model = {0};
-  hp_status st = agree(t, trainer_tensors_model(t, &model));
-  hp_dtype type = st ? HP_F32 : trainer_tensors_cast(&model, t);
-  if (!st) st = trainer_tensors_export(&model, t->c->output_dir);
+  hp_status st = agree(trainer_tensors_model(&t->config, &t->job, &t->model, &model));
+  hp_dtype type = st ? HP_F32 : trainer_tensors_cast(&model, t->model.m, t->config.export_dtype);
+  if (!st) st = trainer_tensors_export(&model, t->config.output_dir);
   trainer_tensors_free(&model);
-  if (!st && t->writes) st = model_files_write(&t->with_model, t->c->output_dir);
-  if (!st && t->writes) st = export_config(t, type);
+  if (!st && t->job.writes) st = model_files_write(&t->saves.with_model, t->config.output_dir);
+  if (!st && t->job.writes) st = export_config(t->model.m, type, t->config.output_dir);
   if (!st && type != HP_F32)
     log_info("model written as %s%s; checkpoints keep f32", dtype_name(type),
-             t->c->export_dtype == EXPORT_AUTO ? ", as the model that it started from" : "");
-  return agree(t, st);
+             t->config.export_dtype == EXPORT_AUTO ? ", as the model that it started from" : "");
+  return agree(st);
 }
 
 hp_status trainer_export(trainer *t) {
@@ -327,9 +333,9 @@ hp_status trainer_export(trainer *t) {
 }
 
 void trainer_tidy(trainer *t) {
-  if (!t->writes) return;
-  prune(t);
-  if (!checkpoint_clean(t->c->output_dir)) return;
+  if (!t->job.writes) return;
+  prune(&t->config, &t->folder, &t->log, t->at.step);
+  if (!checkpoint_clean(t->config.output_dir)) return;
   log_warn("%s; what an ended process left there stays", err_message());
   err_clear();
 }
@@ -341,10 +347,8 @@ bool trainer_has_file(const char *dir, const char *name) {
   return there;
 }
 
-bool trainer_is_exported(const trainer *t) {
+bool trainer_is_exported(const char *dir, const model_files *with) {
   weights *w;
-  const char *dir = t->c->output_dir;
-  const model_files *with = &t->with_model;
   bool whole = trainer_has_file(dir, "config.json");
   for (size_t i = 0; whole && i < with->n; i++) whole = trainer_has_file(dir, with->file[i].name);
   if (whole && (whole = !weights_open(dir, &w))) weights_free(w);

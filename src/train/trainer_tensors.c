@@ -36,31 +36,34 @@ static hp_status add_all(trainer_tensors *x, const lm *m, size_t params, const c
   return HP_OK;
 }
 
-static hp_status list_tensors(const trainer *t, size_t params, const char *const *prefix,
-                              int n_prefix, trainer_tensors *x) {
+static hp_status list_tensors(const train_config *c, const run_job *job, const run_model *m,
+                              size_t params, const char *const *prefix, int n_prefix,
+                              trainer_tensors *x) {
   size_t n = (size_t)n_prefix;
-  x->d = t->d;
-  x->writes = t->writes;
-  x->by_parts = train_mesh_is_many(t->c);
+  x->d = m->d;
+  x->writes = job->writes;
+  x->by_parts = train_mesh_is_many(c);
   x->on = arena_alloc(&x->mem, params * n, sizeof *x->on);
-  x->tensor = arena_alloc(&x->mem, t->m->tensors.len * n, sizeof *x->tensor);
-  x->place = arena_alloc(&x->mem, t->m->tensors.len * n, sizeof *x->place);
+  x->tensor = arena_alloc(&x->mem, m->m->tensors.len * n, sizeof *x->tensor);
+  x->place = arena_alloc(&x->mem, m->m->tensors.len * n, sizeof *x->place);
   hp_status st = x->on && x->tensor && x->place ? HP_OK : HP_ERR_OOM;
-  for (size_t i = 0; i < n && !st; i++) st = add_all(x, t->m, params, prefix[i]);
+  for (size_t i = 0; i < n && !st; i++) st = add_all(x, m->m, params, prefix[i]);
   if (st) trainer_tensors_free(x);
   return st;
 }
 
-hp_status trainer_tensors_model(const trainer *t, trainer_tensors *out) {
+hp_status trainer_tensors_model(const train_config *c, const run_job *job, const run_model *m,
+                                trainer_tensors *out) {
   static const char *const prefix[] = {""};
   *out = (trainer_tensors){.is_model = true, .kind = "model", .file = "model.safetensors"};
-  return list_tensors(t, t->m->params.len, prefix, 1, out);
+  return list_tensors(c, job, m, m->m->params.len, prefix, 1, out);
 }
 
-hp_status trainer_tensors_states(const trainer *t, trainer_tensors *out) {
+hp_status trainer_tensors_states(const train_config *c, const run_job *job, const run_model *m,
+                                 trainer_tensors *out) {
   static const char *const prefix[] = {"m.", "v."};
   *out = (trainer_tensors){.kind = "optimizer", .file = "optimizer.safetensors"};
-  return list_tensors(t, t->m->trained, prefix, stepper_states(&t->so), out);
+  return list_tensors(c, job, m, m->m->trained, prefix, stepper_states(&m->options), out);
 }
 
 void trainer_tensors_free(trainer_tensors *x) {
@@ -180,7 +183,7 @@ hp_status trainer_tensors_save(trainer_tensors *x, const char *dir) {
   return st;
 }
 
-hp_dtype trainer_tensors_cast(trainer_tensors *x, const trainer *t) {
+hp_dtype trainer_tensors_cast(trainer_tensors *x, const lm *m, int by) {
   static const hp_dtype asked[] =
       {[EXPORT_F32] = HP_F32,     [EXPORT_BF16] = HP_BF16,     [EXPORT_F16] = HP_F16,
        [EXPORT_FLOAT32] = HP_F32, [EXPORT_BFLOAT16] = HP_BF16, [EXPORT_FLOAT16] = HP_F16};
@@ -188,8 +191,7 @@ hp_dtype trainer_tensors_cast(trainer_tensors *x, const trainer *t) {
   hp_dtype most = HP_F32;
   for (size_t i = 0; i < x->n; i++) {
     st_tensor *s = &x->tensor[i];
-    int by = t->c->export_dtype;
-    hp_dtype type = by == EXPORT_AUTO ? t->m->tensors.at[i].stored : asked[by];
+    hp_dtype type = by == EXPORT_AUTO ? m->tensors.at[i].stored : asked[by];
     count[type] += s->bytes / sizeof(float);
     s->bytes = s->bytes / sizeof(float) * dtype_size(type);
     s->dtype = st_dtype_from_hp(type);

@@ -34,17 +34,19 @@ typedef struct {
 } trainer_tensors;
 
 /* Parameters of the model; states of the optimizer, which may be none. */
-hp_status trainer_tensors_model(const trainer *t, trainer_tensors *out);
-hp_status trainer_tensors_states(const trainer *t, trainer_tensors *out);
+hp_status trainer_tensors_model(const train_config *c, const run_job *job, const run_model *m,
+                                trainer_tensors *out);
+hp_status trainer_tensors_states(const train_config *c, const run_job *job, const run_model *m,
+                                 trainer_tensors *out);
 void trainer_tensors_free(trainer_tensors *x);
 
 hp_status trainer_tensors_save(trainer_tensors *x, const char *dir);
 /* Creates them on the device and reads them.  The checkpoint must hold these and no others. */
 hp_status trainer_tensors_load(trainer_tensors *x, const char *dir);
-/* What is exported is of the type that the configuration names; without one, each tensor is of the
- * type that the files of the model it started from hold it in.  Returns the type of most numbers.
- */
-hp_dtype trainer_tensors_cast(trainer_tensors *x, const trainer *t);
+/* Exports are of type `by` (train_config.export_dtype); with EXPORT_AUTO each tensor of the type
+ * that the files of the model m, from which it started, hold it in.  Returns the type of most
+ * numbers. */
+hp_dtype trainer_tensors_cast(trainer_tensors *x, const lm *m, int by);
 /* Whole, as Transformers saves a model, whatever the devices: a tensor at a time. */
 hp_status trainer_tensors_export(trainer_tensors *x, const char *dir);
 

@@ -3,15 +3,14 @@
 #include "base/thread.h"
 #include "train/trainer_parts.h"
 
-hp_status trainer_verify(trainer *t) {
+hp_status trainer_verify(const train_config *c, int64_t step, run_model *m) {
   err_report why;
-  if (!t->c->verify_replicas_steps || t->verified == t->step) return HP_OK;
+  if (!c->verify_replicas_steps || m->verified == step) return HP_OK;
   double start = time_now_s();
-  hp_status st = hp_params_verify(t->d);
+  hp_status st = hp_params_verify(m->d);
   if (!st) {
-    log_debug("replicas after step %lld compared in %.4f s", (long long)t->step,
-              time_now_s() - start);
-    t->verified = t->step;
+    log_debug("replicas after step %lld compared in %.4f s", (long long)step, time_now_s() - start);
+    m->verified = step;
     return HP_OK;
   }
   err_take(st, &why);
@@ -19,10 +18,10 @@ hp_status trainer_verify(trainer *t) {
   HP_FAIL(st,
           "after step %lld: %s; the run ends, and begun again goes on from its last checkpoint "
           "(verify_replicas_steps: 0 would not look)",
-          (long long)t->step, why.message);
+          (long long)step, why.message);
 }
 
-hp_status trainer_verify_step(trainer *t) {
-  int64_t every = t->c->verify_replicas_steps;
-  return every && t->step % every == 0 ? trainer_verify(t) : HP_OK;
+hp_status trainer_verify_step(const train_config *c, int64_t step, run_model *m) {
+  int64_t every = c->verify_replicas_steps;
+  return every && step % every == 0 ? trainer_verify(c, step, m) : HP_OK;
 }

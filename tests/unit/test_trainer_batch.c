@@ -9,7 +9,7 @@
 static hp_status keep(const char *keys, const char *state, train_batching *out) {
   tree source;
   train_config c;
-  trainer t = {0};
+  checkpoint from = {0};
   str text = {0}, manifest = {0};
   str_printf(
       &text,
@@ -18,14 +18,11 @@ static hp_status keep(const char *keys, const char *state, train_batching *out) 
   str_printf(&manifest, "{\"state\": %s}", state);
   CHECK_OK(yaml_parse(text.at, text.len, "run.yaml", &source));
   CHECK_OK(train_config_parse(source.root, &c));
-  CHECK_OK(json_parse(manifest.at, manifest.len, "MANIFEST.json", &t.from.manifest));
-  t.own = c;
-  t.c = &t.own;
-  t.found = true;
-  hp_status st = trainer_keep_batch(&t);
-  *out = t.own.is.batch;
-  tree_free(&t.from.manifest);
-  train_config_free(&t.own);
+  CHECK_OK(json_parse(manifest.at, manifest.len, "MANIFEST.json", &from.manifest));
+  hp_status st = trainer_keep_batch(&from, &c);
+  *out = c.is.batch;
+  tree_free(&from.manifest);
+  train_config_free(&c);
   tree_free(&source);
   str_free(&text);
   str_free(&manifest);
