@@ -2,6 +2,7 @@
 
 #include "base/json.h"
 #include "base/thread.h"
+#include "train/losses.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -342,11 +343,12 @@ hp_status run_log_eval_results(run_log *r, const run_entry *e, run_entry *out) {
     if (strcmp(v->key, "step")) run_entry_add_value(&all, *v);
     if (n > 5 && !strcmp(v->key + n - 5, "_loss")) loss = v;
   }
-  if (loss) {
+  const train_loss *of = &losses[r->config->stage];
+  if (loss && of->metric) {
     int prefix = (int)strlen(loss->key) - 4;
-    const char *key = arena_printf(&r->names, "%.*sperplexity", prefix, loss->key);
+    const char *key = arena_printf(&r->names, "%.*s%s", prefix, loss->key, of->metric);
     HP_TRY_MEM(key);
-    run_entry_add(&all, key, exp(loss->number));
+    run_entry_add(&all, key, of->metric_of(loss->number));
   }
   *out = all;
   return HP_OK;

@@ -69,7 +69,13 @@ enum {
 #undef SYNONYM
 };
 
-enum { STAGE_PT, STAGE_SFT, STAGE_RM, STAGE_PPO, STAGE_DPO, STAGE_KTO };
+enum {
+#define LOSS(stage, ...) STAGE_##stage,
+#define NOT_BUILT(stage) STAGE_##stage,
+#include "train/losses.def"
+#undef LOSS
+#undef NOT_BUILT
+};
 enum { TUNING_FULL, TUNING_FREEZE, TUNING_LORA, TUNING_OFT };
 enum { MIX_CONCAT, MIX_INTERLEAVE_UNDER, MIX_INTERLEAVE_OVER, MIX_INTERLEAVE_ONCE };
 enum { WHEN_NO, WHEN_STEPS, WHEN_EPOCH, WHEN_BEST };

@@ -1,4 +1,5 @@
 /* The rules between keys: what LlamaFactory and Transformers derive, refuse, or refuse here. */
+#include "train/losses.h"
 #include "train/settings.h"
 #include "train/train_mesh.h"
 
@@ -13,14 +14,15 @@
 
 /* Who is sent from sft to pt loses the responses: that must be said. */
 static hp_status check_stage(train_config *c) {
-  static const char *const stage[] = {"pt", "sft", "rm", "ppo", "dpo", "kto"};
   bool given = c->at[KEY_stage] != NULL;
-  if (c->stage == STAGE_PT) return HP_OK;
+  const train_loss *loss = &losses[c->stage];
+  if (loss->sum) return HP_OK;
   TREE_FAIL(
       train_config_at(c, KEY_stage),
-      "%s%s is not built yet; only stage pt is, which trains on plain text and leaves a column "
-      "of responses out: to have them in it, write prompt and response into one column",
-      given ? "stage " : "stage is missing, and LlamaFactory's default, ", stage[c->stage]);
+      "%s%s is not built yet; only these are: %s; stage pt leaves a column of responses out: to "
+      "have them in it, write prompt and response into one column",
+      given ? "stage " : "stage is missing, and LlamaFactory's default, ", loss->stage,
+      train_key_get(KEY_stage)->help);
 }
 
 static hp_status check_tuning(train_config *c) {

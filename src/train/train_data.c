@@ -1,4 +1,4 @@
-#include "train/train_data.h"
+#include "train/losses.h"
 
 #include "base/hash.h"
 #include "base/json.h"
@@ -50,7 +50,8 @@ static hp_status check_rows(const char *key, int64_t rows, int64_t longest) {
 
 static hp_status add_eval(loader *l, const char *name, const dataset *texts, train_data *out) {
   sample_set *s = &out->eval[out->evals];
-  HP_TRY(token_samples(l->c, &l->rules, *name ? name : "the evaluation data", texts, l->p, s));
+  const char *shown = *name ? name : "the evaluation data";
+  HP_TRY(losses[l->c->stage].samples(l->c, &l->rules, shown, texts, l->p, s));
   s->name = name;
   out->evals++;
   if (out->drop_last && s->samples < out->eval_batch)
@@ -132,7 +133,7 @@ static hp_status load(loader *l, train_data *out) {
   if (c->is.eval_dataset.n) st = load_eval(l, out);
   else if (c->is.val_count || c->is.val_share > 0) st = split_eval(l, &texts, out);
   if (!st && texts.text.len)
-    st = token_samples(c, &l->rules, "the training data", &texts, l->p, &out->train);
+    st = losses[c->stage].samples(c, &l->rules, "the training data", &texts, l->p, &out->train);
   dataset_free(&texts);
   if (!st && out->train.samples) st = make_order(c, out);
   return st;

@@ -96,8 +96,5 @@ typedef struct {
 /* From template, tokenizer and its tokenizer_config.json, as LlamaFactory fixes them. */
 hp_status token_rules_find(const train_config *c, const tokenizer *t, const char *dir,
                            token_rules *out);
-/* The samples of the texts of d.  `shown` is what they are, for messages. */
-hp_status token_samples(const train_config *c, const token_rules *r, const char *shown,
-                        const dataset *d, pool *p, sample_set *out);
 
 #endif

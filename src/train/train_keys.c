@@ -13,6 +13,25 @@
   {#name, TRAIN_REFUSED, GROUP_NONE, TRAIN_##type, otherwise, 0, 0, "", instead, 0},
 #define SYNONYM(name, means)                                                                       \
   {#name, TRAIN_SYNONYM, GROUP_NONE, TRAIN_NODE, "", 0, 0, "", #means, 0},
+
+/* A separator stands before each word, to be skipped before the first. */
+static const char stage_choices[] =
+#define LOSS(stage, ...) "|" #stage
+#define NOT_BUILT(stage) "|!" #stage
+#include "train/losses.def"
+#undef LOSS
+#undef NOT_BUILT
+    ;
+static const char stage_help[] =
+#define LOSS(stage, samples, sum, metric, metric_of, help) "; " #stage ": " help
+#define NOT_BUILT(stage)
+#include "train/losses.def"
+#undef LOSS
+#undef NOT_BUILT
+    ;
+#define STAGE_CHOICES (stage_choices + 1)
+#define STAGE_HELP    (stage_help + 2)
+
 static const train_key keys[] = {
 #include "train/train_keys.def"
 #undef USED

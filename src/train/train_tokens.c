@@ -1,5 +1,5 @@
 /* Texts into samples of tokens, as LlamaFactory's pre-training processor makes them. */
-#include "train/train_data.h"
+#include "train/losses.h"
 
 #include "base/io.h"
 #include "base/json.h"
