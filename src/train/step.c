@@ -4,12 +4,13 @@
 #include "base/philox.h"
 #include "model/lm_eval.h"
 #include "model/moe_layer.h"
+#include "train/losses.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { IGNORE = -100, NAME_MAX_ = 192, CONCAT_MAX = 64 };
+enum { NAME_MAX_ = 192, CONCAT_MAX = 64 };
 
 typedef struct {
   int64_t B, T;
@@ -184,8 +185,7 @@ static hp_tensor sum_losses(const stepper *s, model_build *b, const variant *v) 
     hp_tensor wanted = rows_of(b, labels, i, n);
     hp_tensor logits = lm_head(b, s->m->c.family->hidden(b));
     hp_at(b->g, "loss");
-    hp_tensor losses = hp_cross_entropy(b->g, logits, wanted, IGNORE);
-    hp_tensor sum = hp_sum(b->g, losses, (int64_t[]){0, 1}, 2, false);
+    hp_tensor sum = losses[s->o.stage].sum(b->g, logits, wanted);
     all = all ? hp_add(b->g, all, sum) : sum;
   }
   return all;

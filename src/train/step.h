@@ -11,6 +11,7 @@
 typedef enum { STEP_ADAMW, STEP_SGD } step_optimizer;
 
 typedef struct {
+  int stage; /* whose loss it is: a row of losses.def, STAGE_pt first */
   step_optimizer optimizer;
   double beta1, beta2, eps, decay, momentum;
   double clip;                /* largest norm of all gradients together; 0 = no clipping */

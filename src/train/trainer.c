@@ -111,7 +111,8 @@ static hp_status open_model(const train_config *c, const train_data *d, int64_t 
 }
 
 step_options trainer_step_options(const train_config *c) {
-  return (step_options){.optimizer = c->optim == OPTIM_SGD ? STEP_SGD : STEP_ADAMW,
+  return (step_options){.stage = c->stage,
+                        .optimizer = c->optim == OPTIM_SGD ? STEP_SGD : STEP_ADAMW,
                         .beta1 = c->adam_beta1,
                         .beta2 = c->adam_beta2,
                         .eps = c->adam_epsilon,
