@@ -79,7 +79,7 @@ HP_API uint64_t hp_device_param_bytes(const hp_device *d) {
 HP_API void hp_device_set_memory_limit(hp_device *d, uint64_t bytes) {
   API_GET;
   API_NEED_OR(d, );
-  for (int i = 0; i < d->own; i++) d->member[i]->limit = bytes;
+  for (int i = 0; i < d->own; i++) d->member[i]->job->limit = bytes;
 }
 
 HP_API const char *hp_device_engine(const hp_device *d) {

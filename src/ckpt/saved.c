@@ -134,6 +134,7 @@ hp_status saved_write_index(const char *name, const mesh *m, const saved_tensor 
   str out = {0}, path = {0};
   str_printf(&out, "{\"format\": %d, \"mesh\": \"", SAVED_FORMAT);
   mesh_print(m, &out);
+  mesh_print_ranks(m, &out);
   str_add(&out, "\",\n\"tensors\": {");
   for (size_t k = 0; k < n; k++) {
     str_add(&out, k ? ",\n" : "\n");

@@ -42,7 +42,7 @@ static hp_status read_mesh(saved *s, const tree_node *root) {
   HP_TRY(tree_as_string(n, &text));
   hp_status st = layout_parse(text, &s->m, &l, &called);
   if (st) return fail_at(n, st);
-  if (called || s->m.rank) TREE_FAIL(n, "expected sizes and names alone, such as (2,2)(dp,tp)");
+  if (called) TREE_FAIL(n, "expected a mesh alone, such as (2,2)(dp,tp)");
   return HP_OK;
 }
 

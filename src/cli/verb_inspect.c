@@ -69,6 +69,7 @@ static hp_status print_parts(saved *s, const char *kind, bool all) {
   HP_TRY(check_parts(s, &bytes));
   size_t n = saved_count(s);
   mesh_print(saved_mesh(s), &text);
+  mesh_print_ranks(saved_mesh(s), &text);
   printf("%-10s %zu tensors, %.3f MB, in parts: mesh %s, %lld devices\n", kind, n, bytes * 1e-6,
          text.at ? escape_name(text.at).text : "", (long long)saved_mesh(s)->devices);
   tensor_list l = {.all = all, .n = n};

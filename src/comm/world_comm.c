@@ -238,8 +238,8 @@ hp_status comm_world_open(comm **out) {
   processes *p = mem_calloc(1, sizeof *p);
   HP_TRY_MEM(p);
   p->base = (comm){.iface = &iface, .ranks = world.facts.size, .first = world.facts.rank, .own = 1};
-  /* a word of each to each, such as whether it can go on, needs no memory from here on */
-  hp_status st = processes_reserve(&p->base, p->base.ranks);
+  /* a number of each to each, such as whether it can go on, needs no memory from here on */
+  hp_status st = processes_reserve(&p->base, p->base.ranks * (int64_t)sizeof(int64_t));
   if (!st) p->theirs = mem_calloc((size_t)p->base.ranks, sizeof *p->theirs);
   if (!st && !p->theirs) st = HP_ERR_OOM;
   if (st) processes_close(&p->base);

@@ -7,21 +7,34 @@
 /* A multiple of the huge page.  What of it is never written takes no memory. */
 enum { SLAB_BYTES = 32 << 20 };
 
-hp_status device_open(const char *backend, const backend_options *o, uint64_t limit, device **out) {
+hp_status job_device_open(const char *backend, const backend_options *o, uint64_t limit,
+                          job_device **out) {
   const backend_iface *b = backend_find(backend);
   if (!b)
     HP_FAIL(HP_ERR_ARG, "backend \"%s\" does not exist; use \"cpu\", or \"sim\" for plans alone",
             backend);
+  job_device *j = mem_calloc(1, sizeof *j);
+  HP_TRY_MEM(j);
+  *j = (job_device){.backend = b, .users = 1, .limit = limit, .physical = mem_physical()};
+  hp_status st = b->open(o, &j->dev);
+  if (st) mem_free(j);
+  else *out = j;
+  return st;
+}
+
+void job_device_release(job_device *j) {
+  if (!j || --j->users) return;
+  for (int t = 0; t < TIER_COUNT; t++)
+    if (j->arena[t]) j->backend->free(j->dev, t, j->arena[t], j->arena_bytes[t]);
+  j->backend->close(j->dev);
+  mem_free(j);
+}
+
+hp_status device_create(job_device *j, device **out) {
   device *d = mem_calloc(1, sizeof *d);
   HP_TRY_MEM(d);
-  d->backend = b;
-  d->limit = limit;
-  d->physical = mem_physical();
-  hp_status st = b->open(o, &d->dev);
-  if (st) {
-    mem_free(d);
-    return st;
-  }
+  *d = (device){.backend = j->backend, .dev = j->dev, .job = j};
+  j->users++;
   *out = d;
   return HP_OK;
 }
@@ -30,9 +43,8 @@ void device_close(device *d) {
   if (!d) return;
   for (size_t i = 0; i < d->slabs.len; i++)
     d->backend->free(d->dev, TIER_DEVICE, d->slabs.at[i].at, d->slabs.at[i].bytes);
-  for (int t = 0; t < TIER_COUNT; t++)
-    if (d->arena[t]) d->backend->free(d->dev, t, d->arena[t], d->arena_bytes[t]);
-  d->backend->close(d->dev);
+  d->job->state_bytes -= d->state_bytes;
+  job_device_release(d->job);
   vec_free(&d->states);
   vec_free(&d->slabs);
   map_free(&d->state_of);
@@ -78,18 +90,19 @@ hp_status device_state(device *d, const char *name, const ir_value *type, uint32
   if (device_find(d, name, index)) return state_check(name, &d->states.at[*index].type, type);
   uint64_t bytes = (uint64_t)value_bytes(type);
   uint64_t padded = (bytes + 255) & ~(uint64_t)255;
-  if (d->limit && d->state_bytes + padded > d->limit)
+  job_device *j = d->job;
+  if (j->limit && j->state_bytes + padded > j->limit)
     HP_FAIL(HP_ERR_OOM,
             "memory limit %llu bytes: param \"%s\" (%llu bytes) does not fit beside %llu bytes of "
             "others; raise memory_limit",
-            (unsigned long long)d->limit, name, (unsigned long long)bytes,
-            (unsigned long long)d->state_bytes);
-  if (d->state_bytes + padded > d->physical)
+            (unsigned long long)j->limit, name, (unsigned long long)bytes,
+            (unsigned long long)j->state_bytes);
+  if (j->state_bytes + padded > j->physical)
     HP_FAIL(HP_ERR_OOM,
             "param \"%s\" (%llu bytes) does not fit beside %llu bytes of others: the machine has "
             "%llu bytes of memory; %sa mesh of several machines takes less of each",
-            name, (unsigned long long)bytes, (unsigned long long)d->state_bytes,
-            (unsigned long long)d->physical,
+            name, (unsigned long long)bytes, (unsigned long long)j->state_bytes,
+            (unsigned long long)j->physical,
             type->dtype == HP_F32 ? "HP_BF16 takes half of it, " : "");
   state_tensor s = {.type = *type, .bytes = bytes};
   s.name = intern(&d->names, name, strlen(name));
@@ -100,23 +113,25 @@ hp_status device_state(device *d, const char *name, const ir_value *type, uint32
   *index = (uint32_t)d->states.len;
   d->states.at[d->states.len++] = s;
   d->state_bytes += padded;
+  j->state_bytes += padded;
   return HP_OK;
 }
 
 hp_status device_reserve(device *d, int tier, uint64_t bytes) {
-  if (d->arena[tier] && bytes <= d->arena_bytes[tier]) return HP_OK;
-  if (bytes > d->physical || d->state_bytes > d->physical - bytes)
+  job_device *j = d->job;
+  if (j->arena[tier] && bytes <= j->arena_bytes[tier]) return HP_OK;
+  if (bytes > j->physical || j->state_bytes > j->physical - bytes)
     HP_FAIL(HP_ERR_OOM,
             "work memory of %llu bytes does not fit beside %llu bytes of params: the machine has "
             "%llu bytes; smaller inputs, or remat, take less",
-            (unsigned long long)bytes, (unsigned long long)d->state_bytes,
-            (unsigned long long)d->physical);
-  if (d->arena[tier]) d->backend->free(d->dev, tier, d->arena[tier], d->arena_bytes[tier]);
-  d->arena_bytes[tier] = 0;
-  d->generation++;
-  d->arena[tier] = d->backend->alloc(d->dev, tier, bytes);
-  HP_TRY_MEM(d->arena[tier]);
-  d->arena_bytes[tier] = bytes;
+            (unsigned long long)bytes, (unsigned long long)j->state_bytes,
+            (unsigned long long)j->physical);
+  if (j->arena[tier]) j->backend->free(j->dev, tier, j->arena[tier], j->arena_bytes[tier]);
+  j->arena_bytes[tier] = 0;
+  j->generation++;
+  j->arena[tier] = j->backend->alloc(j->dev, tier, bytes);
+  HP_TRY_MEM(j->arena[tier]);
+  j->arena_bytes[tier] = bytes;
   return HP_OK;
 }
 

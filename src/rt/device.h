@@ -1,5 +1,9 @@
-/* A device at run time: its backend, the named tensors that outlive runs (parameters, optimizer
- * state, caches), and one work arena per tier that all programs of the device share in turn. */
+/* Devices at run time.
+ *
+ * A job_device is a device of the job: its backend and its memory, with one work arena per tier
+ * that all programs on it share in turn.  A device is that as a member of a mesh: its place there,
+ * and the mesh's named tensors that outlive runs (parameters, optimizer state, caches).  A
+ * job_device may be in several meshes, whose tensors do not know of each other. */
 #ifndef RT_DEVICE_H
 #define RT_DEVICE_H
 
@@ -23,17 +27,25 @@ typedef struct {
 typedef struct {
   const backend_iface *backend;
   void *dev;
-  uint64_t limit;    /* bytes of state and work together; 0 = no limit */
-  uint64_t physical; /* bytes that there are */
-  hp_limits limits;  /* as last measured; zeros before */
-  interner names;
-  VEC(state_tensor) states;
-  map state_of; /* name -> index in states */
-  uint64_t state_bytes;
-  VEC(state_slab) slabs; /* the last one has room */
+  int users;            /* devices of meshes, and the job */
+  uint64_t limit;       /* bytes of state and work together; 0 = no limit */
+  uint64_t physical;    /* bytes that there are */
+  uint64_t state_bytes; /* of all meshes */
   void *arena[TIER_COUNT];
   uint64_t arena_bytes[TIER_COUNT];
   uint64_t generation; /* changes when an arena moves */
+} job_device;
+
+typedef struct {
+  const backend_iface *backend; /* of the job_device, as dev */
+  void *dev;
+  job_device *job;
+  hp_limits limits; /* as last measured; zeros before */
+  interner names;
+  VEC(state_tensor) states;
+  map state_of;          /* name -> index in states */
+  uint64_t state_bytes;  /* of this mesh */
+  VEC(state_slab) slabs; /* the last one has room */
   /* Among others: the mesh and what it costs, this device's place, and how they exchange data. */
   const mesh *mesh;
   const cluster *cluster; /* by which is planned */
@@ -41,9 +53,16 @@ typedef struct {
   int64_t position;
   comm *comm;
   communicator *everyone; /* all devices of the mesh; NULL on one alone */
+  bool recorded;          /* its runs are those that the watchdog hears of */
 } device;
 
-hp_status device_open(const char *backend, const backend_options *o, uint64_t limit, device **out);
+hp_status job_device_open(const char *backend, const backend_options *o, uint64_t limit,
+                          job_device **out);
+/* The last of its users closes it. */
+void job_device_release(job_device *j);
+
+hp_status device_create(job_device *j, device **out);
+/* Frees its tensors. */
 void device_close(device *d);
 /* The tensor of that name, created with zeros when new; its type must agree when it is not. */
 hp_status device_state(device *d, const char *name, const ir_value *type, uint32_t *index);

@@ -6,7 +6,7 @@ static device *device_of(const device_target *t) { return t->g->member[t->i]; }
 
 static uint64_t resident_bytes(void *context, const program *p) {
   const device *d = device_of(context);
-  return d->state_bytes + memory_new_state(d, p);
+  return d->job->state_bytes + memory_new_state(d, p);
 }
 
 static hp_status choose(void *context, program *p) {
@@ -27,7 +27,7 @@ void device_target_init(group *g, int i, device_target *out) {
                     .can = &out->can,
                     .cluster = d->cluster,
                     .mesh = d->mesh,
-                    .limit = {[TIER_DEVICE] = d->limit},
+                    .limit = {[TIER_DEVICE] = d->job->limit},
                     .context = out,
                     .resident_bytes = resident_bytes,
                     .choose = choose,

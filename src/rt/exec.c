@@ -78,10 +78,10 @@ static void bind(exec *e) {
   const program *p = e->p;
   for (size_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
-    if (f->place == PLACE_WORK) e->buffer[b] = (char *)e->d->arena[f->tier] + f->offset;
+    if (f->place == PLACE_WORK) e->buffer[b] = (char *)e->d->job->arena[f->tier] + f->offset;
   }
   for (size_t i = 0; i < p->args.len; i++) e->at[i] = e->buffer[p->args.at[i]];
-  e->bound = e->d->generation;
+  e->bound = e->d->job->generation;
 }
 
 static hp_status bind_states(exec *e) {
@@ -311,7 +311,7 @@ hp_status exec_run(exec *e, const hp_io *io, int n) {
   HP_TRY(io_table_match(&e->names, io, n));
   for (int t = 0; t < TIER_COUNT; t++) /* gone when a larger arena could not be had */
     HP_TRY(device_reserve(e->d, t, e->p->arena[t]));
-  if (e->bound != e->d->generation) bind(e);
+  if (e->bound != e->d->job->generation) bind(e);
   HP_TRY(move_inputs(e));
   if (e->recorded) progress_record_begin(e->p);
   e->start_s = time_now_s();
@@ -332,7 +332,7 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
     return HP_ERR_OOM;
   }
   *e = (exec){.d = d, .p = p, .loaded = loaded, .bound = UINT64_MAX};
-  e->recorded = !d->comm || d->position == d->comm->first;
+  e->recorded = d->recorded;
   pthread_mutex_init(&e->lock, NULL);
   pthread_cond_init(&e->change, NULL);
   e->at = mem_calloc(p->args.len, sizeof *e->at);

@@ -61,6 +61,7 @@ hp_status group_rule(group *g, const char *pattern, const char *entries, bool wh
   return HP_ERR_OOM;
 }
 
+/* "(2,2)(dp,tp)", and with several meshes in a job the ranks of its devices: "(2)(dp)@2,3". */
 static hp_status make_mesh(group *g, const char *text) {
   layout l;
   bool called;
@@ -69,39 +70,35 @@ static hp_status make_mesh(group *g, const char *text) {
     return mesh_init(&(int64_t){1}, &name, 1, NULL, 0, &g->m);
   }
   HP_TRY(layout_parse(text, &g->m, &l, &called));
-  if (called || g->m.rank)
+  if (called)
     HP_FAIL(HP_ERR_LAYOUT, "mesh \"%.100s\": expected sizes and names alone, such as (2,2)(dp,tp)",
             text);
   return HP_OK;
 }
 
-/* In a job of several processes each has one device; alone, a process has all. */
-static hp_status open_communicator(group *g) {
-  HP_TRY(world_begin());
-  const world_facts *w = world_get();
-  if (w->size == 1) return g->n > 1 ? comm_local_open(g->n, &g->comm) : HP_OK;
-  if (w->size > COMM_MAX)
-    HP_FAIL(HP_ERR_LAYOUT, "%d processes; at most %d are possible", w->size, COMM_MAX);
-  if (w->size != g->n)
+/* A mesh without ranks has all of the job; each rank of another one must be in the job. */
+static hp_status check_ranks(const group *g) {
+  int n = (int)g->m.devices, ranks = g->job->ranks;
+  if (!g->m.rank && n != ranks && world_get()->size == 1)
+    HP_FAIL(HP_ERR_LAYOUT, "the mesh has %d devices without ranks, and the job %d", n, ranks);
+  if (!g->m.rank && n != ranks)
     HP_FAIL(HP_ERR_LAYOUT,
             "%d processes were started, and the mesh has %d device%s: start %d process%s, or use a "
-            "mesh "
-            "(a strategy) of %d devices, as dp=%d",
-            w->size, g->n, g->n == 1 ? "" : "s", g->n, g->n == 1 ? "" : "es", w->size, w->size);
-  g->first = w->rank;
-  g->own = 1;
-  return comm_world_open(&g->comm);
+            "mesh (a strategy) of %d devices, as dp=%d",
+            ranks, n, n == 1 ? "" : "s", n, n == 1 ? "" : "es", ranks, ranks);
+  for (int i = 0; i < n; i++)
+    if (mesh_rank(&g->m, i) >= ranks)
+      HP_FAIL(HP_ERR_LAYOUT, "the mesh has rank %lld, and the job ranks 0 to %d",
+              (long long)mesh_rank(&g->m, i), ranks - 1);
+  return HP_OK;
 }
 
-/* The engine whose products have the same bits whatever the shapes of the parts. */
-static const char *const same_bits = "packed";
-
 static hp_status check_engine(bool no_partial_sums, const char *name) {
-  if (no_partial_sums && name && strcmp(name, same_bits))
+  if (no_partial_sums && name && strcmp(name, JOB_ENGINE_SAME_BITS))
     HP_FAIL(HP_ERR_ARG,
             "engine %s: its bits depend on how tensors are cut; for the same bits on every mesh "
             "use %s",
-            name, same_bits);
+            name, JOB_ENGINE_SAME_BITS);
   return HP_OK;
 }
 
@@ -121,31 +118,32 @@ static const char *backend_of(const group *g, const hp_device_options *o) {
 /* The communicator of all devices of the mesh, as device d of this process has it. */
 static hp_status join_everyone(const group *g, device *d) {
   int64_t rank[COMM_MAX];
-  if (!g->comm) return HP_OK;
+  if (!d->comm) return HP_OK;
   for (int i = 0; i < g->n; i++) rank[i] = mesh_rank(&g->m, i);
-  return g->comm->iface->join(g->comm, rank, g->n, d->position, &d->everyone);
+  return d->comm->iface->join(d->comm, rank, g->n, d->position, &d->everyone);
 }
 
-static hp_status open_parts(group *g, const hp_device_options *o) {
-  const world_facts *w = world_get();
-  int threads = o->threads > 0 ? o->threads : cpu_count();
-  int sharers = g->plan_only ? g->n : w->here * g->own; /* a plan is of what a run would open */
-  backend_options b = {.threads = o->threads, .engine = o->engine, .interpret = o->interpret};
-  HP_TRY(check_engine(o->no_partial_sums, o->engine));
-  g->no_partial_sums = o->no_partial_sums;
-  if (o->no_partial_sums) b.engine = same_bits;
-  b.shared = g->n > 1 || w->size > 1;
-  for (int i = 0; i < g->own; i++) {
-    int place = w->place * g->own + i; /* among those that share this machine's threads */
-    if (b.shared) b.threads = threads / sharers + (place < threads % sharers);
-    if (b.shared && b.threads < 1) b.threads = 1;
-    HP_TRY(device_open(backend_of(g, o), &b, o->memory_limit, &g->member[i]));
-    g->member[i]->mesh = &g->m;
-    g->member[i]->cluster = &g->cluster;
-    g->member[i]->position = g->first + i;
-    g->member[i]->comm = g->comm;
-    HP_TRY(join_everyone(g, g->member[i]));
+/* The device at a position of the mesh, which is the i-th of the job in this process. */
+static hp_status add_member(group *g, int64_t position, int i) {
+  HP_TRY(device_create(g->job->device[i], &g->member[g->own]));
+  device *d = g->member[g->own];
+  g->thread[g->own++] = i;
+  d->mesh = &g->m;
+  d->cluster = &g->cluster;
+  d->position = position;
+  d->comm = g->job->comm;
+  d->recorded = g->own == 1;
+  return join_everyone(g, d);
+}
+
+static hp_status add_members(group *g) {
+  const job *j = g->job;
+  for (int i = 0; i < j->own; i++) {
+    int64_t position = g->plan_only ? 0 : mesh_position(&g->m, j->first + i);
+    if (position >= 0) HP_TRY(add_member(g, position, i));
   }
+  if (!g->own)
+    HP_FAIL(HP_ERR_ARG, "the mesh has no device of this process, which has rank %d", j->first);
   return HP_OK;
 }
 
@@ -157,32 +155,56 @@ static void describe(group *g) {
              g->own < g->n ? " (a process each)" : "", part);
 }
 
-hp_status group_open(const hp_device_options *o, group **out) {
+static hp_status check_options(group *g, const hp_device_options *o) {
+  HP_TRY(check_engine(o->no_partial_sums, o->engine));
+  HP_TRY(cluster_load(o->cluster ? o->cluster : "this", &g->cluster));
+  HP_TRY(cluster_check(&g->cluster, &g->m));
+  g->n = (int)g->m.devices;
+  g->plan_only = o->plan_only;
+  g->may_miss = o->may_miss;
+  g->no_partial_sums = o->no_partial_sums;
+  return HP_OK;
+}
+
+/* A job for the mesh alone. */
+static hp_status open_job(group *g, const hp_device_options *o) {
+  if (g->m.rank && world_get()->size == 1)
+    HP_FAIL(HP_ERR_LAYOUT, "mesh \"%.100s\": a mesh of a process alone has no ranks", o->mesh);
+  return job_open(o, backend_of(g, o), g->m.devices, &g->job);
+}
+
+hp_status group_open_on(job *j, const hp_device_options *o, group **out) {
   group *g = mem_calloc(1, sizeof *g);
   HP_TRY_MEM(g);
   hp_status st = make_mesh(g, o->mesh);
-  if (!st) st = cluster_load(o->cluster ? o->cluster : "this", &g->cluster);
-  if (!st) st = cluster_check(&g->cluster, &g->m);
-  g->n = (int)g->m.devices;
-  g->plan_only = o->plan_only;
-  g->own = g->plan_only ? 1 : g->n;
-  if (!st && !g->plan_only) st = open_communicator(g);
-  g->may_miss = o->may_miss;
+  if (!st) st = check_options(g, o);
+  if (!st && !j && !o->plan_only) st = world_begin();
+  if (!st && j) g->job = j, j->users++;
+  else if (!st) st = open_job(g, o);
+  if (!st) st = check_ranks(g);
   for (int i = 0; i < o->n_layouts && !st; i++)
     st = group_rule(g, o->layouts[i].pattern, o->layouts[i].entries, false);
-  if (!st && g->comm) st = thread_team_create(g->own, &g->thread_team);
-  if (!st) st = open_parts(g, o);
+  if (!st) st = add_members(g);
   if (!st) describe(g);
   if (st) group_close(g);
   else *out = g;
   return st;
 }
 
+hp_status group_open(const hp_device_options *o, group **out) {
+  return group_open_on(NULL, o, out);
+}
+
+hp_status group_each(const group *g, const team_work *w) {
+  if (g->job->thread_team) return thread_team_run(g->job->thread_team, g->thread, g->own, w);
+  if (w->begin) w->begin(w->context);
+  return w->fn(w->context, 0);
+}
+
 void group_close(group *g) {
   if (!g) return;
-  thread_team_free(g->thread_team);
   for (int i = 0; i < COMM_LOCAL_MAX; i++) device_close(g->member[i]);
-  if (g->comm) g->comm->iface->close(g->comm);
+  job_release(g->job);
   for (size_t i = 0; i < g->rules.len; i++) {
     mem_free(g->rules.at[i].pattern);
     mem_free(g->rules.at[i].entries);
@@ -316,21 +338,6 @@ void group_tell_unused(group *g, const hp_graph *graph) {
   }
 }
 
-/* --- parts ------------------------------------------------------------------------------------ */
-
-bool holds_first(const group *g, int at, const layout *l) {
-  return layout_first(&g->m, l, at) == at;
-}
-
-void shard_copy(const group *g, int at, const ir_value *type, const layout *l, void *whole,
-                void *part, bool to_part) {
-  box all = box_of(type->dim, type->rank), room = box_room(&g->m, l, type->dim, at);
-  box own = box_of_shard(&g->m, l, type->dim, at);
-  size_t size = dtype_size(type->dtype);
-  if (to_part) box_copy(&own, size, &all, whole, &room, part);
-  else box_copy(&own, size, &room, part, &all, whole);
-}
-
 /* --- params ----------------------------------------------------------------------------------- */
 
 hp_status group_state_of(group *g, const char *name, const ir_value *type, uint32_t *index) {
@@ -367,7 +374,8 @@ hp_status group_write(group *g, uint32_t state, const void *data) {
   for (int i = 0; i < g->own; i++) {
     state_tensor *p = part_of(g, i, state);
     if (g->n == 1) return g->member[0]->backend->copy(g->member[0]->dev, p->at, data, p->bytes);
-    shard_copy(g, g->first + i, &s->type, &s->l, (void *)(uintptr_t)data, p->at, true);
+    shard_copy(g, (int)g->member[i]->position, &s->type, &s->l, (void *)(uintptr_t)data, p->at,
+               true);
   }
   return HP_OK;
 }
@@ -392,76 +400,10 @@ hp_status group_read(const group *g, uint32_t state, void *data) {
     state_tensor *p = part_of(g, i, state);
     if (g->own < g->n) return group_fetch(g, &s->type, &s->l, p->at, data);
     if (g->n == 1) return g->member[0]->backend->copy(g->member[0]->dev, data, p->at, p->bytes);
-    if (holds_first(g, i, &s->l)) shard_copy(g, i, &s->type, &s->l, data, p->at, false);
+    int at = (int)g->member[i]->position;
+    if (holds_first(g, at, &s->l)) shard_copy(g, at, &s->type, &s->l, data, p->at, false);
   }
   return HP_OK;
-}
-
-/* --- of other processes ----------------------------------------------------------------------- */
-
-typedef struct {
-  communicator *c; /* all devices */
-  comm_region give[COMM_MAX], take[COMM_MAX];
-  comm_view seen[COMM_MAX];
-} everyone;
-
-static hp_status run_rendezvous(const group *g, everyone *e, const char *what, const void *data) {
-  comm_call call = comm_call_of(what, NULL);
-  return g->comm->iface->rendezvous(e->c, &call, data, e->give, e->take, e->seen);
-}
-
-typedef enum { LEAVES_IT, WANTS_IT, HAS_NO_ROOM } answer;
-
-/* Which processes want it, and whether all have room for what comes. */
-static hp_status ask(const group *g, everyone *e, char mine, char wants[COMM_MAX]) {
-  for (int i = 0; i < g->n; i++) e->give[i] = e->take[i] = (comm_region){.run = 1, .n = 1};
-  HP_TRY(run_rendezvous(g, e, "a question who reads a tensor", &mine));
-  for (int i = 0; i < g->n; i++) wants[i] = *e->seen[i].at;
-  return g->comm->iface->leave(e->c);
-}
-
-/* The regions of a fetch where each of these wants it; wants NULL: as if all did. */
-static void fetch_regions(const group *g, const layout *l, bool mine, const char *wants,
-                          comm_region all, everyone *e) {
-  const comm_region none = {0};
-  bool gives = holds_first(g, g->first, l);
-  for (int i = 0; i < g->n; i++) {
-    e->give[i] = gives && (!wants || wants[i] == WANTS_IT) ? all : none;
-    e->take[i] = mine && holds_first(g, i, l) ? all : none;
-  }
-}
-
-/* A process without room says so before anybody sends, and none goes on. */
-static hp_status agree_to_fetch(const group *g, everyone *e, const layout *l, bool mine,
-                                comm_region all, char wants[COMM_MAX]) {
-  fetch_regions(g, l, mine, NULL, all, e);
-  hp_status st = HP_OK;
-  if (g->comm->iface->prepare) st = g->comm->iface->prepare(e->c, e->give, e->take);
-  hp_status asked = ask(g, e, st ? HAS_NO_ROOM : mine ? WANTS_IT : LEAVES_IT, wants);
-  if (st || asked) return st ? st : asked;
-  for (int i = 0; i < g->n; i++)
-    if (wants[i] == HAS_NO_ROOM)
-      HP_FAIL(HP_ERR_COMM, "process %lld has no memory for the shards of a tensor",
-              (long long)e->c->rank[i]);
-  return HP_OK;
-}
-
-hp_status group_fetch(const group *g, const ir_value *type, const layout *l, const void *part,
-                      void *whole) {
-  everyone e;
-  char wants[COMM_MAX];
-  char what[48];
-  ir_value p = *type;
-  for (int d = 0; d < p.rank; d++) p.dim[d] = layout_shard_size(&g->m, l, d, p.dim[d]);
-  comm_region all = {.run = (int64_t)value_bytes(&p), .n = 1};
-  e.c = g->member[0]->everyone;
-  HP_TRY(agree_to_fetch(g, &e, l, whole != NULL, all, wants));
-  fetch_regions(g, l, whole != NULL, wants, all, &e);
-  snprintf(what, sizeof what, "a read of %lld bytes a shard", (long long)all.run);
-  HP_TRY(run_rendezvous(g, &e, what, part));
-  for (int i = 0; i < g->n; i++)
-    if (e.take[i].n) shard_copy(g, i, type, l, whole, (void *)(uintptr_t)e.seen[i].at, false);
-  return g->comm->iface->leave(e.c);
 }
 
 hp_status group_params(group *g, const hp_graph *graph) {
@@ -472,41 +414,4 @@ hp_status group_params(group *g, const hp_graph *graph) {
     HP_TRY(group_state_of(g, attr_str(graph, n, "name"), graph_value(graph, n->out0), &index));
   }
   return HP_OK;
-}
-
-/* --- engines ---------------------------------------------------------------------------------- */
-
-/* Text of the first device's process to all others; `failed` there fails here too. */
-static hp_status tell_all(const group *g, bool failed, str *text) {
-  int64_t mine = g->first ? INT64_MIN : failed ? -1 : (int64_t)text->len, n;
-  HP_TRY(world_most(mine, &n));
-  if (n < 0) HP_FAIL(HP_ERR_COMM, "process 0 could not choose the engines of products");
-  if (!n) return HP_OK;
-  layout whole = {.rank = 1};
-  ir_value type = {.dtype = HP_U8, .rank = 1, .dim = {n}};
-  char *got = g->first ? mem_calloc((size_t)n + 1, 1) : NULL;
-  if (g->first) HP_TRY_MEM(got);
-  hp_status st = group_fetch(g, &type, &whole, text->at, got);
-  if (!st && got) str_add_n(text, got, (size_t)n);
-  mem_free(got);
-  return st ? st : str_status(text);
-}
-
-hp_status group_choose(group *g, int i, program *p) {
-  device *d = g->member[i];
-  const backend_iface *b = d->backend;
-  bool first = g->first + i == 0, fastest = !strcmp(b->engine(d->dev), ENGINE_FASTEST);
-  bool shared = fastest && g->n > 1 && !g->plan_only;
-  hp_status st = first || !shared ? b->choose(d->dev, p) : HP_OK;
-  str text = {0};
-  if (!shared) return st;
-  if (!st && !g->first) b->tuning(g->member[0]->dev, &text);
-  if (g->own < g->n) {
-    hp_status told = tell_all(g, st != HP_OK, &text);
-    if (!st) st = told;
-  }
-  if (!st && !first) st = b->set_tuning(d->dev, text.at ? text.at : "");
-  if (!st && !first) st = b->choose(d->dev, p);
-  str_free(&text);
-  return st;
 }

@@ -1,13 +1,14 @@
-/* What the public API calls a device: one, or several that are programmed as one, of this process
- * or one in each of a job (comm/world.h).  Names and shapes are those of the whole; each device
- * holds its part by the layout of the name.  Devices have the numbers of their positions on the
- * mesh. */
+/* What the public API calls a device: one, or a mesh of several that are programmed as one, of this
+ * process or one in each of a job (rt/job_devices.h).  A mesh has layouts, named tensors and
+ * programs of its own: only its processes take part when something of it is compiled, run, read or
+ * saved. Names and shapes are those of global tensors; each device holds its shard by the layout of
+ * the name.  Devices have the numbers of their positions on the mesh, which need not be their
+ * ranks. */
 #ifndef RT_GROUP_H
 #define RT_GROUP_H
 
 #include "shard/shard.h"
-#include "rt/thread_team.h"
-#include "rt/device.h"
+#include "rt/job_devices.h"
 
 typedef struct {
   char *pattern, *entries;
@@ -26,16 +27,16 @@ typedef struct {
 } group_state;
 
 struct hp_device {
+  job *job;
   int n;                          /* devices of the mesh */
-  int first, own;                 /* those of this process */
+  int own;                        /* those of this process, in the order of their ranks: */
+  device *member[COMM_LOCAL_MAX]; /* what they are, */
+  int thread[COMM_LOCAL_MAX];     /* and their threads in the job's team */
   bool plan_only;                 /* one stands for all */
-  device *member[COMM_LOCAL_MAX]; /* of these */
   cluster cluster;                /* by which is planned */
   cluster costs;                  /* by which is predicted: rt/learn.h */
   bool has_record, learned;
-  mesh m; /* of one axis and device when n is 1 */
-  comm *comm;
-  thread_team *thread_team;
+  mesh m;                 /* of one axis and device when n is 1 */
   VEC(layout_rule) rules; /* the first that matches counts */
   map rule_of;            /* name -> the first rule that is just that name */
   VEC(uint32_t) patterns; /* the other rules */
@@ -47,8 +48,12 @@ struct hp_device {
 };
 typedef struct hp_device group;
 
-/* mesh NULL: one device.  Threads are shared out. */
+/* A job of its own, and its mesh, of all its devices; NULL: one device.  In a job of several
+ * processes the mesh may name its ranks, "(2)(dp)@2,3", and has only these. */
 hp_status group_open(const hp_device_options *o, group **out);
+/* A mesh of some ranks of a job, which lives as long as its meshes.  Threads, engine and memory
+ * limit are the job's. */
+hp_status group_open_on(job *j, const hp_device_options *o, group **out);
 void group_close(group *g);
 hp_status group_rule(group *g, const char *pattern, const char *entries, bool where_divides);
 /* HP_ERR_ARG: whole sums leave no choice of engine. */
@@ -74,6 +79,10 @@ hp_status group_read(const group *g, uint32_t state, void *data);
 /* The parts of other processes into `whole`, for those that want it; part: what this one holds. */
 hp_status group_fetch(const group *g, const ir_value *type, const layout *l, const void *part,
                       void *whole);
+/* What each process of the mesh gives, `bytes` of it, to all, in the order of positions. */
+hp_status group_gather(const group *g, const void *mine, size_t bytes, void *all);
+/* Does that work on each own device; the first failure is returned. */
+hp_status group_each(const group *g, const team_work *w);
 /* Copies one device's part of `whole` in or out. */
 void shard_copy(const group *g, int at, const ir_value *type, const layout *l, void *whole,
                 void *part, bool to_part);

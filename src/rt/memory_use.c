@@ -29,7 +29,7 @@ uint64_t memory_new_state(const device *d, const program *p) {
 /* By class, and as "other" what only other programs use. */
 static void count_state(const device *d, const program *p, hp_memory *m) {
   uint64_t known = 0;
-  m->state_bytes = d->state_bytes + memory_new_state(d, p);
+  m->state_bytes = d->job->state_bytes + memory_new_state(d, p);
   for (size_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
     if (!is_state(p, b)) continue;
@@ -190,15 +190,15 @@ static void count_tiers(const program *p, hp_memory *m) {
 static uint64_t count_device_bytes(const group *g) {
   if (g->cluster.memory_gb > 0) return (uint64_t)(g->cluster.memory_gb * 1e9);
   if (strcmp(g->cluster.name, "this")) return 0;
-  int sharers = g->plan_only ? g->n : world_get()->here * g->own;
-  return g->member[0]->physical / (uint64_t)(sharers > 0 ? sharers : 1);
+  int sharers = g->plan_only ? g->n : world_get()->here * g->job->own;
+  return g->member[0]->job->physical / (uint64_t)(sharers > 0 ? sharers : 1);
 }
 
 hp_status memory_use_of(const group *g, int i, const program *p,
                         const uint64_t model[MEM_CLASS_COUNT], hp_memory *out) {
   hp_memory m = {.work_bytes = p->arena[TIER_DEVICE],
                  .work_bound = p->bound[TIER_DEVICE],
-                 .limit_bytes = g->member[i]->limit,
+                 .limit_bytes = g->member[i]->job->limit,
                  .device_bytes = count_device_bytes(g),
                  .devices = g->n};
   HP_TRY(count_work(p, &m));

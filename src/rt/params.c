@@ -50,11 +50,6 @@ static const state_tensor *part_of(const device *d, const char *name) {
   return &d->states.at[index];
 }
 
-/* On all devices of this process at once. */
-static hp_status each_device(transfer *t, hp_status (*fn)(void *transfer, int i)) {
-  return t->g->thread_team ? thread_team_run(t->g->thread_team, fn, t) : fn(t, 0);
-}
-
 /* --- saving ----------------------------------------------------------------------------------- */
 
 /* One device, and the bytes that are on their way to its file. */
@@ -122,7 +117,7 @@ hp_status params_save(group *g, const char *to, const char *const *name, int n) 
   bool leads = g->member[0]->position == 0;
   hp_status st = collect(&t, name, n);
   if (!st && leads) st = forget_index(to);
-  if (!st) st = each_device(&t, save_device);
+  if (!st) st = group_each(g, &(team_work){NULL, save_device, &t});
   if (!st && leads) st = saved_write_index(to, &g->m, t.tensor, t.n);
   transfer_free(&t);
   return st;
@@ -220,7 +215,7 @@ hp_status params_load(group *g, const char *from, const char *const *name, int n
   hp_status st = collect(&t, name, n);
   if (!st) st = saved_open(from, &t.from);
   if (!st) st = check(&t);
-  if (!st) st = each_device(&t, load_device);
+  if (!st) st = group_each(g, &(team_work){NULL, load_device, &t});
   transfer_free(&t);
   return st;
 }

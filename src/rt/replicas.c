@@ -1,7 +1,6 @@
 #include "rt/replicas.h"
 
 #include "base/hash.h"
-#include "comm/world.h"
 #include "shard/box.h"
 
 #include <stdio.h>
@@ -125,14 +124,14 @@ static hp_status run(comparison *c) {
   if (!size_mul(c->n, (size_t)g->own, &own)) return HP_ERR_OOM;
   c->mine = mem_calloc(own, sizeof *c->mine);
   HP_TRY_MEM(c->mine);
-  HP_TRY(g->thread_team ? thread_team_run(g->thread_team, hash_device, c) : hash_device(c, 0));
+  HP_TRY(group_each(g, &(team_work){NULL, hash_device, c}));
   if (g->own == g->n) {
     c->all = c->mine;
     return compare(c);
   }
   c->all = mem_calloc(c->n * (size_t)g->n, sizeof *c->all);
   HP_TRY_MEM(c->all);
-  HP_TRY(world_gather(c->mine, own * sizeof *c->mine, c->all));
+  HP_TRY(group_gather(g, c->mine, own * sizeof *c->mine, c->all));
   return compare(c);
 }
 

@@ -23,7 +23,7 @@ static hp_status add_io(runs *r, const hp_graph *g, const ir_node *n, const layo
     made->shard[i] = mem_calloc(made->shard_bytes + 1, 1); /* padding stays 0 */
     HP_TRY_MEM(made->shard[i]);
   }
-  comm *c = r->d->comm; /* all parts may come together here */
+  comm *c = r->d->job->comm; /* all shards may come together here */
   return c->iface->reserve ? c->iface->reserve(c, (int64_t)(made->shard_bytes + 1) * r->d->n)
                            : HP_OK;
 }
@@ -77,17 +77,22 @@ static void *given_data(const runs *r, size_t k, bool input) {
   return whole && x->input == input && !is_empty(x) ? whole->data : NULL;
 }
 
+static void begin_run(void *context) {
+  const runs *r = context;
+  r->d->job->comm->iface->begin(r->d->member[0]->everyone);
+}
+
 /* One device of this process: its parts in, its program, its parts out. */
 static hp_status run_device(void *context, int i) {
   runs *r = context;
-  int at = r->d->first + i;
+  int at = (int)r->d->member[i]->position;
   for (size_t k = 0; k < r->ios.len; k++) {
     const run_io *x = &r->ios.at[k];
     void *data = given_data(r, k, true);
     if (data) shard_copy(r->d, at, &x->type, &x->l, data, x->shard[i], true);
   }
   hp_status st = exec_run(r->e[i], r->given + (size_t)i * r->ios.len, r->n_given);
-  r->d->comm->iface->end(r->d->member[i]->everyone, st != HP_OK);
+  r->d->job->comm->iface->end(r->d->member[i]->everyone, st != HP_OK);
   HP_TRY(st);
   for (size_t k = 0; k < r->ios.len; k++) {
     const run_io *x = &r->ios.at[k];
@@ -109,10 +114,24 @@ static hp_status fetch_outputs(const runs *r) {
   return HP_OK;
 }
 
+/* On the one device of a mesh, which other meshes may use, too. */
+typedef struct {
+  runs *r;
+  const hp_io *io;
+  int n;
+} lone_run;
+static hp_status run_lone(void *context, int i) {
+  const lone_run *x = context;
+  return exec_run(x->r->e[i], x->io, x->n);
+}
+static hp_status run_alone(runs *r, const hp_io *io, int n) {
+  lone_run x = {r, io, n};
+  return group_each(r->d, &(team_work){NULL, run_lone, &x});
+}
+
 hp_status runs_run(runs *r, const hp_io *io, int n) {
-  if (r->d->n == 1) return exec_run(r->e[0], io, n);
+  if (r->d->n == 1) return run_alone(r, io, n);
   HP_TRY(give(r, io, n));
-  r->d->comm->iface->begin(r->d->member[0]->everyone);
-  HP_TRY(thread_team_run(r->d->thread_team, run_device, r));
+  HP_TRY(group_each(r->d, &(team_work){begin_run, run_device, r}));
   return fetch_outputs(r);
 }

@@ -4,27 +4,27 @@
 
 #include <pthread.h>
 
+/* What a thread is to do; for the first of a run its caller does it. */
 typedef struct {
   thread_team *c;
-  int index;
   pthread_t thread;
-  bool started;
+  bool started, taken;
+  uint64_t asked, done; /* how often it was asked to run fn, and has */
+  const team_work *w;
+  int i;
   err_report failure;
 } hand;
 
 struct thread_team {
-  int n, busy;
-  uint64_t job; /* counts jobs; hands wait for it to change */
+  int n;
   bool stop;
-  hp_status (*fn)(void *context, int i);
-  void *context;
   pthread_mutex_t lock;
   pthread_cond_t change;
-  hand *hand; /* of numbers 1 .. n - 1 */
+  hand *hand; /* that of number 0 is never a thread */
 };
 
 static void work(hand *h) {
-  hp_status st = h->c->fn(h->c->context, h->index);
+  hp_status st = h->w->fn(h->w->context, h->i);
   h->failure.code = HP_OK;
   if (st) err_take(st, &h->failure);
 }
@@ -32,17 +32,15 @@ static void work(hand *h) {
 static void *hand_main(void *arg) {
   hand *h = arg;
   thread_team *c = h->c;
-  uint64_t seen = 0;
   for (;;) {
     pthread_mutex_lock(&c->lock);
-    while (c->job == seen && !c->stop) pthread_cond_wait(&c->change, &c->lock);
-    seen = c->job;
+    while (h->asked == h->done && !c->stop) pthread_cond_wait(&c->change, &c->lock);
     bool stop = c->stop;
     pthread_mutex_unlock(&c->lock);
     if (stop) return NULL;
     work(h);
     pthread_mutex_lock(&c->lock);
-    c->busy--;
+    h->done++;
     pthread_cond_broadcast(&c->change);
     pthread_mutex_unlock(&c->lock);
   }
@@ -58,7 +56,7 @@ hp_status thread_team_create(int n, thread_team **out) {
   hp_status st = c->hand ? HP_OK : HP_ERR_OOM;
   for (int i = 0; i < n && !st; i++) {
     hand *h = &c->hand[i];
-    *h = (hand){.c = c, .index = i};
+    *h = (hand){.c = c};
     if (!i) continue;
     h->started = !pthread_create(&h->thread, NULL, hand_main, h);
     if (!h->started)
@@ -83,27 +81,48 @@ void thread_team_free(thread_team *c) {
   mem_free(c);
 }
 
-/* The failure of who could not go on for another's is told only when there is no other. */
-static hp_status first_failure(const thread_team *c) {
+/* A secondary failure, caused by that of another, is told only when there is no primary one. */
+static hp_status first_failure(const thread_team *c, const int *number, int n) {
   const err_report *first = NULL;
-  for (int i = 0; i < c->n; i++) {
-    const err_report *r = &c->hand[i].failure;
+  for (int i = 0; i < n; i++) {
+    const err_report *r = &c->hand[number[i]].failure;
     if (r->code && (!first || (first->code == HP_ERR_COMM && r->code != HP_ERR_COMM))) first = r;
   }
   return first ? err_give(first) : HP_OK;
 }
 
-hp_status thread_team_run(thread_team *c, hp_status (*fn)(void *context, int i), void *context) {
+static bool is_any_taken(const thread_team *c, const int *number, int n) {
+  for (int i = 0; i < n; i++)
+    if (c->hand[number[i]].taken) return true;
+  return false;
+}
+
+static bool is_any_busy(const thread_team *c, const int *number, int n) {
+  for (int i = 1; i < n; i++)
+    if (c->hand[number[i]].asked != c->hand[number[i]].done) return true;
+  return false;
+}
+
+/* All threads of a run are taken at once, so two runs never hold what the other one needs. */
+hp_status thread_team_run(thread_team *c, const int *number, int n, const team_work *w) {
   pthread_mutex_lock(&c->lock);
-  c->fn = fn;
-  c->context = context;
-  c->busy = c->n - 1;
-  c->job++;
+  while (is_any_taken(c, number, n)) pthread_cond_wait(&c->change, &c->lock);
+  if (w->begin) w->begin(w->context);
+  for (int i = 0; i < n; i++) {
+    hand *h = &c->hand[number[i]];
+    h->taken = true;
+    h->w = w;
+    h->i = i;
+    h->asked += i > 0;
+  }
   pthread_cond_broadcast(&c->change);
   pthread_mutex_unlock(&c->lock);
-  work(&c->hand[0]);
+  work(&c->hand[number[0]]);
   pthread_mutex_lock(&c->lock);
-  while (c->busy) pthread_cond_wait(&c->change, &c->lock);
+  while (is_any_busy(c, number, n)) pthread_cond_wait(&c->change, &c->lock);
+  hp_status st = first_failure(c, number, n);
+  for (int i = 0; i < n; i++) c->hand[number[i]].taken = false;
+  pthread_cond_broadcast(&c->change);
   pthread_mutex_unlock(&c->lock);
-  return first_failure(c);
+  return st;
 }

@@ -1,4 +1,4 @@
-/* A thread_team: n threads that do one job together, again and again; the caller is thread 0. */
+/* A thread team: n threads, one a device, that do work together, again and again. */
 #ifndef RT_THREAD_TEAM_H
 #define RT_THREAD_TEAM_H
 
@@ -8,8 +8,16 @@ typedef struct thread_team thread_team;
 
 hp_status thread_team_create(int n, thread_team **out);
 void thread_team_free(thread_team *c);
-/* Runs fn(context, i) for i = 0 .. n - 1, all at once; the first failure by number is returned,
- * with its message.  One thread_team_run at a time. */
-hp_status thread_team_run(thread_team *c, hp_status (*fn)(void *context, int i), void *context);
+/* What a team does: first `begin` (NULL: nothing) on the caller, then fn for i = 0 .. n - 1, all at
+ * once. */
+typedef struct {
+  void (*begin)(void *context);
+  hp_status (*fn)(void *context, int i);
+  void *context;
+} team_work;
+/* Runs it on the n threads with these numbers, which ascend; the caller takes the place of the
+ * first.  The first failure by i is returned, with its message.  Several callers may run at a time:
+ * those that share a thread one after the other. */
+hp_status thread_team_run(thread_team *c, const int *number, int n, const team_work *w);
 
 #endif

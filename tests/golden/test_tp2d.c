@@ -39,7 +39,7 @@ typedef struct {
   lm *m;
   model_build b;
   sharded s;
-} job;
+} tp_case;
 
 static void write_config(const family *f, const char *dir) {
   char name[300];
@@ -52,7 +52,7 @@ static void write_config(const family *f, const char *dir) {
 }
 
 /* The graph of loss and gradients, as the strategy lays it out. */
-static void begin(const family *f, const char *text, job *j) {
+static void begin(const family *f, const char *text, tp_case *j) {
   strategy s;
   char axes[STRATEGY_TEXT];
   hp_tensor wrt[64], grad[64];
@@ -79,7 +79,7 @@ static void begin(const family *f, const char *text, job *j) {
   CHECK_OK(shard_graph(g, &plan, &j->s));
 }
 
-static void end(job *j) {
+static void end(tp_case *j) {
   sharded_free(&j->s);
   lm_graph_end(&j->b);
   lm_free(j->m);
@@ -88,7 +88,7 @@ static void end(job *j) {
 
 /* Elements that a device receives by the op over the axis, in a phase, at places that contain
  * `place`; only what has a whole row of activations counts, not what norms exchange. */
-static double received(const job *j, op_id op, const char *axis, ir_phase phase,
+static double received(const tp_case *j, op_id op, const char *axis, ir_phase phase,
                        const char *place) {
   const hp_graph *g = j->s.graph;
   double all = 0;
@@ -110,13 +110,13 @@ static double received(const job *j, op_id op, const char *axis, ir_phase phase,
 typedef struct {
   const char *name, *norm;
 } block_part;
-static double of_part(const job *j, block_part p, op_id op, const char *axis, ir_phase phase) {
+static double of_part(const tp_case *j, block_part p, op_id op, const char *axis, ir_phase phase) {
   return received(j, op, axis, phase, p.name) + received(j, op, axis, phase, p.norm);
 }
 
 /* Elements of a row: that go in and out, in the middle after the first products and before the
  * last. */
-static void check_part(const job *j, block_part p, int x, int y, double wide, double middle) {
+static void check_part(const tp_case *j, block_part p, int x, int y, double wide, double middle) {
   const ir_phase F = PHASE_FORWARD, G = PHASE_BACKWARD;
   double rows = (double)B * T / (x * y), over_x = rows * H * (x - 1), over_y = rows * (y - 1);
   CHECK_EQ(of_part(j, p, OP_ALL_GATHER, "tp", F), over_x);
@@ -137,7 +137,7 @@ static void check_part(const job *j, block_part p, int x, int y, double wide, do
 /* Attention of as many key heads as query heads; by a ring, whose exchange is counted apart. */
 static void check_block(const family *f, int x, int y) {
   char text[64];
-  job j = {0};
+  tp_case j = {0};
   snprintf(text, sizeof text, "tp=%d,tp_y=%d,sp", x, y);
   begin(f, text, &j);
   check_part(&j, (block_part){".mlp", f->norm[1]}, x, y, f->first * E, E);

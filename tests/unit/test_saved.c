@@ -281,8 +281,8 @@ TEST(an_index_that_cannot_be_is_refused_with_the_tensor_and_what_was_expected) {
   with_index("\"format\": 1", "\"format\": 9", "reads format 1");
   with_index("(2,2)(dp,tp)", "(2,2)(dp,dp)", "x.parts.json:1:");
   with_index("(2,2)(dp,tp)", "(0,2)(dp,tp)", "expected at least 1");
-  with_index("(2,2)(dp,tp)", "(2,2)(dp,tp)(dp)", "expected sizes and names alone");
-  with_index("(2,2)(dp,tp)", "(2,2)(dp,tp)@3,2,1,0", "expected sizes and names alone");
+  with_index("(2,2)(dp,tp)", "(2,2)(dp,tp)(dp)", "expected a mesh alone");
+  with_index("(2,2)(dp,tp)", "(2,2)(dp,tp)@3,2,1,1", "x.parts.json:1:");
   with_index("(tp,dp)", "(tp,qp)", "tensors.w.layout: layout: \"qp\" is not an axis");
   with_index("(tp,dp)", "(tp", "tensors.w.layout");
   with_index("(tp,dp)", "(tp,dp,None)", "tensors.w.layout: has 3 dims, the tensor 2");

@@ -1,0 +1,140 @@
+/* Shards of tensors to and from global ones; and what the processes of a mesh tell each other
+ * beside the collectives of programs. */
+#include "rt/group.h"
+
+#include "base/dtype.h"
+#include "shard/box.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool holds_first(const group *g, int at, const layout *l) {
+  return layout_first(&g->m, l, at) == at;
+}
+
+void shard_copy(const group *g, int at, const ir_value *type, const layout *l, void *whole,
+                void *part, bool to_part) {
+  box all = box_of(type->dim, type->rank), room = box_room(&g->m, l, type->dim, at);
+  box own = box_of_shard(&g->m, l, type->dim, at);
+  size_t size = dtype_size(type->dtype);
+  if (to_part) box_copy(&own, size, &all, whole, &room, part);
+  else box_copy(&own, size, &room, part, &all, whole);
+}
+
+/* --- processes ---------------------------------------------------------------------------------
+ */
+
+typedef struct {
+  communicator *c; /* all devices */
+  comm_region give[COMM_MAX], take[COMM_MAX];
+  comm_view seen[COMM_MAX];
+} everyone;
+
+static hp_status run_rendezvous(everyone *e, const char *what, const void *data) {
+  comm_call call = comm_call_of(what, NULL);
+  return e->c->of->iface->rendezvous(e->c, &call, data, e->give, e->take, e->seen);
+}
+
+typedef enum { LEAVES_IT, WANTS_IT, HAS_NO_ROOM } answer;
+
+/* Which processes want it, and whether all have room for what comes. */
+static hp_status ask(const group *g, everyone *e, char mine, char wants[COMM_MAX]) {
+  for (int i = 0; i < g->n; i++) e->give[i] = e->take[i] = (comm_region){.run = 1, .n = 1};
+  HP_TRY(run_rendezvous(e, "a question who reads a tensor", &mine));
+  for (int i = 0; i < g->n; i++) wants[i] = *e->seen[i].at;
+  return e->c->of->iface->leave(e->c);
+}
+
+/* The regions of a fetch where each of these wants it; wants NULL: as if all did. */
+static void fetch_regions(const group *g, const layout *l, bool mine, const char *wants,
+                          comm_region all, everyone *e) {
+  const comm_region none = {0};
+  bool gives = holds_first(g, (int)g->member[0]->position, l);
+  for (int i = 0; i < g->n; i++) {
+    e->give[i] = gives && (!wants || wants[i] == WANTS_IT) ? all : none;
+    e->take[i] = mine && holds_first(g, i, l) ? all : none;
+  }
+}
+
+/* A process without room says so before anybody sends, and none goes on. */
+static hp_status agree_to_fetch(const group *g, everyone *e, const layout *l, bool mine,
+                                comm_region all, char wants[COMM_MAX]) {
+  fetch_regions(g, l, mine, NULL, all, e);
+  hp_status st = HP_OK;
+  if (e->c->of->iface->prepare) st = e->c->of->iface->prepare(e->c, e->give, e->take);
+  hp_status asked = ask(g, e, st ? HAS_NO_ROOM : mine ? WANTS_IT : LEAVES_IT, wants);
+  if (st || asked) return st ? st : asked;
+  for (int i = 0; i < g->n; i++)
+    if (wants[i] == HAS_NO_ROOM)
+      HP_FAIL(HP_ERR_COMM, "process %lld has no memory for the shards of a tensor",
+              (long long)e->c->rank[i]);
+  return HP_OK;
+}
+
+hp_status group_fetch(const group *g, const ir_value *type, const layout *l, const void *part,
+                      void *whole) {
+  everyone e;
+  char wants[COMM_MAX];
+  char what[48];
+  ir_value p = *type;
+  for (int d = 0; d < p.rank; d++) p.dim[d] = layout_shard_size(&g->m, l, d, p.dim[d]);
+  comm_region all = {.run = (int64_t)value_bytes(&p), .n = 1};
+  e.c = g->member[0]->everyone;
+  HP_TRY(agree_to_fetch(g, &e, l, whole != NULL, all, wants));
+  fetch_regions(g, l, whole != NULL, wants, all, &e);
+  snprintf(what, sizeof what, "a read of %lld bytes a shard", (long long)all.run);
+  HP_TRY(run_rendezvous(&e, what, part));
+  for (int i = 0; i < g->n; i++)
+    if (e.take[i].n) shard_copy(g, i, type, l, whole, (void *)(uintptr_t)e.seen[i].at, false);
+  return e.c->of->iface->leave(e.c);
+}
+
+hp_status group_gather(const group *g, const void *mine, size_t bytes, void *all) {
+  everyone e = {.c = g->member[0]->everyone};
+  for (int i = 0; i < g->n; i++)
+    e.give[i] = e.take[i] = (comm_region){.run = (int64_t)bytes, .n = 1};
+  HP_TRY(run_rendezvous(&e, "a gather of what each process has", mine));
+  for (int i = 0; i < g->n; i++) memcpy((char *)all + (size_t)i * bytes, e.seen[i].at, bytes);
+  return e.c->of->iface->leave(e.c);
+}
+
+/* --- engines ---------------------------------------------------------------------------------- */
+
+/* Text of the first device's process to all others; `failed` there fails here too. */
+static hp_status tell_all(const group *g, bool failed, str *text) {
+  const bool leads = g->member[0]->position == 0;
+  int64_t mine = failed ? -1 : (int64_t)text->len, said[COMM_MAX];
+  HP_TRY(group_gather(g, &mine, sizeof mine, said));
+  const int64_t n = said[0];
+  if (n < 0)
+    HP_FAIL(HP_ERR_COMM, "process %lld could not choose the engines of products",
+            (long long)mesh_rank(&g->m, 0));
+  if (!n) return HP_OK;
+  layout whole = {.rank = 1};
+  ir_value type = {.dtype = HP_U8, .rank = 1, .dim = {n}};
+  char *got = leads ? NULL : mem_calloc((size_t)n + 1, 1);
+  if (!leads) HP_TRY_MEM(got);
+  hp_status st = group_fetch(g, &type, &whole, text->at, got);
+  if (!st && got) str_add_n(text, got, (size_t)n);
+  mem_free(got);
+  return st ? st : str_status(text);
+}
+
+hp_status group_choose(group *g, int i, program *p) {
+  device *d = g->member[i];
+  const backend_iface *b = d->backend;
+  bool first = d->position == 0, fastest = !strcmp(b->engine(d->dev), ENGINE_FASTEST);
+  bool shared = fastest && g->n > 1 && !g->plan_only;
+  hp_status st = first || !shared ? b->choose(d->dev, p) : HP_OK;
+  str text = {0};
+  if (!shared) return st;
+  if (!st && g->member[0]->position == 0) b->tuning(g->member[0]->dev, &text);
+  if (g->own < g->n) {
+    hp_status told = tell_all(g, st != HP_OK, &text);
+    if (!st) st = told;
+  }
+  if (!st && !first) st = b->set_tuning(d->dev, text.at ? text.at : "");
+  if (!st && !first) st = b->choose(d->dev, p);
+  str_free(&text);
+  return st;
+}

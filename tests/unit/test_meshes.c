@@ -1,0 +1,159 @@
+/* Several meshes in one job: each has layouts, tensors and programs of its own, which are compiled,
+ * run and saved while other ranks do something else. */
+#include "base/thread.h"
+#include "rt/group.h"
+#include "test.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { N = 24, RANKS = 4 };
+
+static job *open_job(void) {
+  job *j;
+  CHECK_OK(job_open(&(hp_device_options){.threads = RANKS, .interpret = true}, "cpu", RANKS, &j));
+  return j;
+}
+
+static hp_device *open_mesh(job *j, const char *text) {
+  hp_device *d;
+  hp_layout_rule rule = {"w", "(x)"};
+  CHECK_OK(
+      group_open_on(j, &(hp_device_options){.mesh = text, .layouts = &rule, .n_layouts = 1}, &d));
+  return d;
+}
+
+/* Adds the sum of x times w to w, `sums` times over: each sum is an all-reduce on a mesh. */
+static hp_program *compile_sums(hp_device *d, int sums) {
+  hp_graph *g;
+  hp_program *p;
+  CHECK_OK(hp_graph_create(&g));
+  hp_tensor x = hp_input(g, "x", HP_F32, (hp_shape){1, {N}});
+  hp_tensor w = hp_param(g, "w", HP_F32, (hp_shape){1, {N}}), sum = HP_NONE, next = w;
+  for (int k = 0; k < sums; k++) {
+    sum = hp_sum(g, hp_mul(g, x, next), (int64_t[]){0}, 1, false);
+    next = hp_add(g, next, hp_scale(g, sum, 0.125));
+  }
+  hp_assign(g, w, next);
+  hp_output(g, "sum", sum);
+  CHECK_OK(hp_compile(g, d, NULL, &p));
+  hp_graph_free(g);
+  return p;
+}
+
+/* Small whole numbers, so that every order of a sum has the same bits. */
+static void write_w(hp_device *d) {
+  float w[N];
+  for (int i = 0; i < N; i++) w[i] = (float)(i % 3);
+  CHECK_OK(hp_write(d, "w", w, sizeof w));
+}
+
+static float run_sums(hp_program *p, int times) {
+  float x[N] = {0}, sum = 0;
+  x[1] = x[N - 2] = 1;
+  for (int k = 0; k < times; k++)
+    CHECK_OK(hp_run(p, (hp_io[]){{"x", x, sizeof x}, {"sum", &sum, sizeof sum}}, 2));
+  return sum;
+}
+
+typedef struct {
+  int sums, runs;
+  const char *saved;
+  hp_device *d;
+  hp_program *p; /* NULL: to be compiled */
+  float sum, w[N];
+} work;
+
+/* Compiles, runs, reads and saves on a mesh, or on a device alone. */
+static void *do_work(void *arg) {
+  work *k = arg;
+  if (!k->p) k->p = compile_sums(k->d, k->sums);
+  write_w(k->d);
+  k->sum = run_sums(k->p, k->runs);
+  CHECK_OK(hp_read(k->d, "w", k->w, sizeof k->w));
+  if (k->saved) CHECK_OK(hp_params_save(k->d, k->saved, NULL, 0));
+  hp_program_free(k->p);
+  return NULL;
+}
+
+static void check_same(const work *k) {
+  work alone = {.sums = k->sums, .runs = k->runs};
+  CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &alone.d));
+  do_work(&alone);
+  CHECK(alone.sum == k->sum);
+  CHECK(!memcmp(alone.w, k->w, sizeof k->w));
+  hp_device_close(alone.d);
+}
+
+TEST(two_meshes_run_unlike_programs_side_by_side) {
+  job *j = open_job();
+  char low[300], high[300];
+  snprintf(low, sizeof low, "%s/low", test_dir());
+  snprintf(high, sizeof high, "%s/high", test_dir());
+  work a = {.sums = 3, .runs = 9, .saved = low}, b = {.sums = 1, .runs = 2, .saved = high};
+  a.d = open_mesh(j, "(2)(x)@0,1");
+  b.d = open_mesh(j, "(2)(x)@3,2");
+  pthread_t thread;
+  CHECK(!pthread_create(&thread, NULL, do_work, &a));
+  do_work(&b);
+  CHECK(!pthread_join(thread, NULL));
+  check_same(&a);
+  check_same(&b);
+  /* What a mesh has saved, another one loads. */
+  float w[N];
+  CHECK_OK(hp_params_load(b.d, low, NULL, 0));
+  CHECK_OK(hp_read(b.d, "w", w, sizeof w));
+  CHECK(!memcmp(w, a.w, sizeof w));
+  hp_device_close(a.d);
+  hp_device_close(b.d);
+  job_release(j);
+}
+
+TEST(meshes_that_share_devices_have_tensors_of_their_own_and_take_turns) {
+  job *j = open_job();
+  work a = {.sums = 2, .runs = 20}, b = {.sums = 1, .runs = 20};
+  a.d = open_mesh(j, "(4)(x)");
+  b.d = open_mesh(j, "(2)(x)@2,1");
+  CHECK(a.d->member[1]->job == b.d->member[0]->job);
+  pthread_t thread;
+  a.p = compile_sums(a.d, a.sums);
+  b.p = compile_sums(b.d, b.sums);
+  CHECK(!pthread_create(&thread, NULL, do_work, &a));
+  do_work(&b);
+  CHECK(!pthread_join(thread, NULL));
+  check_same(&a);
+  check_same(&b);
+  uint64_t both = b.d->member[0]->job->state_bytes;
+  CHECK_EQ(both, a.d->member[1]->state_bytes + b.d->member[0]->state_bytes);
+  hp_device_close(a.d);
+  CHECK_EQ(b.d->member[0]->job->state_bytes, b.d->member[0]->state_bytes);
+  hp_device_close(b.d);
+  job_release(j);
+}
+
+TEST(a_mesh_of_one_device_of_a_job_runs) {
+  job *j = open_job();
+  work a = {.sums = 2, .runs = 3};
+  a.d = open_mesh(j, "(1)(x)@3");
+  do_work(&a);
+  check_same(&a);
+  hp_device_close(a.d);
+  job_release(j);
+}
+
+static void refuse(job *j, const char *text, const char *said) {
+  hp_device *d;
+  CHECK_EQ(group_open_on(j, &(hp_device_options){.mesh = text}, &d), HP_ERR_LAYOUT);
+  if (!strstr(err_message(), said))
+    test_fail(__FILE__, __LINE__, "\"%s\" says \"%s\"", text, err_message());
+  err_clear();
+}
+
+TEST(a_mesh_beyond_the_job_is_refused) {
+  job *j = open_job();
+  refuse(j, "(2)(x)@3,4", "the mesh has rank 4, and the job ranks 0 to 3");
+  refuse(j, "(2)(x)", "the mesh has 2 devices without ranks, and the job 4");
+  refuse(NULL, "(2)(x)@2,3", "a mesh of a process alone has no ranks");
+  job_release(j);
+}
