@@ -10,8 +10,7 @@
  *   ownership  create/free pair up; free accepts NULL.  A graph owns its tensors.  A device owns
  *              the params and the work memory that its programs share; close it after them.
  *              `const char *` results live as long as their object; `char **` go to hp_free.
- *   threads    a graph, and a device with its programs, belong to one thread at a time.
- *              hp_run uses the threads of the device itself.
+ *   threads    a graph, or a device and its programs, is one thread's at a time; a run has more.
  *   bits       same graph, seed and layout: the same bits on every run.  In f32 on CPU they
  *              do not depend on threads or on the instruction set.
  */
@@ -107,8 +106,7 @@ hp_tensor hp_mul(hp_graph *g, hp_tensor a, hp_tensor b);
 hp_tensor hp_div(hp_graph *g, hp_tensor a, hp_tensor b);
 hp_tensor hp_scale(hp_graph *g, hp_tensor x, double factor); /* a factor that x's dtype holds */
 hp_tensor hp_cast(hp_graph *g, hp_tensor x, hp_dtype t);
-/* Within [low, high]; an infinite bound is none. */
-hp_tensor hp_clamp(hp_graph *g, hp_tensor x, double low, double high);
+hp_tensor hp_clamp(hp_graph *g, hp_tensor x, double low, double high); /* infinite: no bound */
 
 /* Reductions, over n axes, none where n is 0, and shape.  Axes and perm count from 0. */
 hp_tensor hp_sum(hp_graph *g, hp_tensor x, const int64_t *axes, int n, bool keep);
@@ -247,7 +245,7 @@ typedef struct {
   bool no_partial_sums;  /* no sum is cut between devices: the bits of one device on every mesh */
   const char *engine;    /* of products: a name, or "fastest", by measurement; NULL: "packed" */
   uint64_t memory_limit; /* bytes of params and work together a device, hard; 0 = none */
-  bool plan_only;        /* for hp_plan alone: one device stands for all, however many they are */
+  bool plan_only;        /* for plans alone: one device stands for all, however many they are */
   bool may_miss;         /* layouts for names that a program lacks are not told */
 } hp_device_options;
 hp_status hp_device_open(const hp_device_options *o, hp_device **out);
@@ -317,8 +315,8 @@ hp_status hp_program_io_info(const hp_program *p, int i, const char **name, hp_d
 
 /* A step of several graphs as one program: each is compiled once, as a piece, and runs as often as
  * rows say, lines of "stage action microbatch" in their order; action is the name of a piece.
- * Params are one for all rows; inputs and outputs of micro-batch M are called NAME@M.  A piece
- * outlives the call alone, not the device. */
+ * Params are one for all rows; of several micro-batches, inputs and outputs of M are called NAME@M.
+ * The program does not need its pieces; its options are those of the last row's. */
 typedef struct hp_piece hp_piece;
 hp_status hp_piece_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                            hp_piece **out);
@@ -370,14 +368,16 @@ hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_options *o,
 /* The same plan as text: `what` as for hp_explain, or "layouts", "layouts.json", "layouts.svg". */
 hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                           const char *what, char **text);
+/* What hp_link would plan: as hp_plan and, where `what` is not NULL, hp_plan_explain. */
+hp_status hp_link_plan(hp_piece *const *piece, const char *const *action, int n, const char *rows,
+                       hp_program_stats *out, const char *what, char **text);
 hp_status hp_program_stats_get(const hp_program *p, hp_program_stats *out);
 hp_status hp_program_print(const hp_program *p, char **text);
 /* "memory", "memory.totals", "schedule", "ops", "comm": what was decided and why, as text for
  * people; each as "X.json" too, but totals; "timeline.svg", "mesh.svg": pictures of recent runs. */
 hp_status hp_explain(const hp_program *p, const char *what, char **text);
-/* Where the time of a run goes, the mean of the faster half of the last 8: calls of the same work,
- * the widest gap between their time and the limit first; *n rows, hp_free.  The device is measured
- * when it never was. */
+/* Where the time of a run goes, the mean of the faster half of the last 8: *n rows, calls of the
+ * same work, the widest gap to the limit first; hp_free.  Measures the device when needed. */
 typedef struct {
   char kind[48], shape[48], place[80], engine[16]; /* "einsum dW", "1024x768x2048 f32", .. */
   const char *limit; /* "flops", "bytes", "link" between devices, "wait" for others */

@@ -27,8 +27,6 @@ static hp_status compile_piece(const hp_graph *g, hp_piece *p) {
   device_target t;
   HP_TRY(copy_graph(g, &p->g));
   HP_TRY(api_compile_begin(p->g, p->d, &p->o, &p->c));
-  group_tell_unused(p->d, p->g);
-  HP_TRY(group_params(p->d, p->g));
   device_target_init(p->d, 0, &t);
   return compile_lower(&p->c, &t.t);
 }
@@ -39,12 +37,10 @@ HP_API hp_status hp_piece_compile(const hp_graph *g, hp_device *d, const hp_comp
   API_NEED(g);
   API_NEED(d);
   API_NEED(out);
-  if (d->plan_only) API_REFUSE("the device was opened with plan_only; hp_plan takes it");
   hp_piece *p = mem_calloc(1, sizeof *p);
   if (!p) return api_result(__func__, HP_ERR_OOM);
   p->d = d;
   if (o) p->o = *o;
-  p->o.dump_dir = NULL; /* of a program that is linked */
   const char *before = milestone_set_activity("compiling a piece of a step");
   hp_status st = compile_piece(g, p);
   milestone_set_activity(before);
@@ -117,31 +113,55 @@ static hp_status read_rows(step *s, const char *rows) {
 
 /* Inputs and outputs of all rows. */
 static hp_status add_io(const step *s, runs *r) {
+  bool micros = link_has_micros(s->link, s->rows.len);
   for (size_t i = 0; i < s->rows.len; i++) {
     const compilation *c = &s->piece[s->link[i].piece]->c;
     char suffix[16];
     snprintf(suffix, sizeof suffix, "@%u", s->link[i].microbatch);
-    HP_TRY(runs_add_io(r, c->global, c->shards.of, suffix));
+    HP_TRY(runs_add_io(r, c->global, c->shards.of, micros ? suffix : NULL));
   }
+  return HP_OK;
+}
+
+static const hp_piece *last_piece(const step *s) {
+  return s->piece[s->link[s->rows.len - 1].piece];
+}
+
+/* The linked program's compilation, to be ended, also after a failure. */
+static hp_status begin_link(const step *s, compilation *out) {
+  compilation **c = mem_calloc((size_t)s->n, sizeof *c);
+  *out = (compilation){0};
+  HP_TRY_MEM(c);
+  for (int i = 0; i < s->n; i++) c[i] = &s->piece[i]->c;
+  hp_status st = compile_link(c, (size_t)s->n, s->link, s->rows.len, &last_piece(s)->o, out);
+  mem_free(c);
+  return st;
+}
+
+/* The params of all pieces, on the device. */
+static hp_status create_params(const step *s) {
+  hp_device *d = s->piece[0]->d;
+  const hp_graph **graph = mem_calloc((size_t)s->n, sizeof *graph);
+  HP_TRY_MEM(graph);
+  for (int i = 0; i < s->n; i++) graph[i] = s->piece[i]->g;
+  group_tell_unused(d, graph, (size_t)s->n);
+  mem_free(graph);
+  for (int i = 0; i < s->n; i++) HP_TRY(group_params(d, s->piece[i]->g));
   return HP_OK;
 }
 
 static hp_status link_step(const step *s, hp_program *h) {
   compilation linked;
-  compilation **c = mem_calloc((size_t)s->n, sizeof *c);
-  HP_TRY_MEM(c);
-  for (int i = 0; i < s->n; i++) c[i] = &s->piece[i]->c;
-  hp_status st = compile_link(c, (size_t)s->n, s->link, s->rows.len, &s->piece[0]->o, &linked);
+  HP_TRY(create_params(s));
+  hp_status st = begin_link(s, &linked);
   if (!st) st = api_compile_devices(&linked, h->r.d, h);
   if (!st) st = add_io(s, &h->r);
   compile_end(&linked);
-  mem_free(c);
   return st;
 }
 
-static hp_status link_rows(step *s, const char *rows, hp_program **out) {
+static hp_status link_rows(const step *s, hp_program **out) {
   double start = time_now_s();
-  HP_TRY(read_rows(s, rows));
   hp_program *h = mem_calloc(1, sizeof *h);
   HP_TRY_MEM(h);
   h->r.d = s->piece[0]->d;
@@ -154,21 +174,64 @@ static hp_status link_rows(step *s, const char *rows, hp_program **out) {
   return st;
 }
 
+static void end_step(step *s) {
+  vec_free(&s->rows);
+  mem_free(s->link);
+}
+
+/* The step of the arguments of a call; ended by end_step, also after a failure. */
+static hp_status begin_step(const char *call, hp_piece *const *piece, const char *const *action,
+                            int n, const char *rows, step *out) {
+  *out = (step){.piece = piece, .action = action, .n = n};
+  if (n < 1) return api_refuse(call, "n is %d; expected 1 piece or more", n);
+  for (int i = 0; i < n; i++) {
+    if (!piece[i] || !action[i]) return api_refuse(call, "piece %d or its action is NULL", i);
+    if (piece[i]->d != piece[0]->d)
+      return api_refuse(call, "piece %d is of another device than piece 0", i);
+  }
+  return read_rows(out, rows);
+}
+
 HP_API hp_status hp_link(hp_piece *const *piece, const char *const *action, int n, const char *rows,
                          hp_program **out) {
+  step s;
   API_CALL;
   API_NEED(piece);
   API_NEED(action);
   API_NEED(rows);
   API_NEED(out);
-  if (n < 1) API_REFUSE("n is %d; expected 1 piece or more", n);
-  for (int i = 0; i < n; i++) {
-    if (!piece[i] || !action[i]) API_REFUSE("piece %d or its action is NULL", i);
-    if (piece[i]->d != piece[0]->d) API_REFUSE("piece %d is of another device than piece 0", i);
-  }
-  step s = {.piece = piece, .action = action, .n = n};
-  hp_status st = link_rows(&s, rows, out);
-  vec_free(&s.rows);
-  mem_free(s.link);
+  hp_status st = begin_step(__func__, piece, action, n, rows, &s);
+  if (!st && piece[0]->d->plan_only)
+    st = api_refuse(__func__, "the device was opened with plan_only; hp_link_plan takes it");
+  if (!st) st = link_rows(&s, out);
+  end_step(&s);
   return api_result(__func__, st);
+}
+
+static hp_status plan_rows(const step *s, hp_program_stats *out, const char *what, str *text) {
+  double start = time_now_s();
+  compilation linked;
+  hp_device *d = s->piece[0]->d;
+  hp_status st = begin_link(s, &linked);
+  if (!st) st = api_plan(&linked, d, start, out);
+  if (!st && what) st = api_plan_explain(&linked, &last_piece(s)->c, d, what, text);
+  compile_end(&linked);
+  return st;
+}
+
+HP_API hp_status hp_link_plan(hp_piece *const *piece, const char *const *action, int n,
+                              const char *rows, hp_program_stats *out, const char *what,
+                              char **text) {
+  step s;
+  str all = {0};
+  API_CALL;
+  API_NEED(piece);
+  API_NEED(action);
+  API_NEED(rows);
+  API_NEED(out);
+  if (what) API_NEED(text);
+  hp_status st = begin_step(__func__, piece, action, n, rows, &s);
+  if (!st) st = plan_rows(&s, out, what, &all);
+  end_step(&s);
+  return what ? api_text(__func__, st, &all, text) : api_result(__func__, st);
 }

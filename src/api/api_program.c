@@ -12,8 +12,6 @@
 #include "rt/exec.h"
 #include "rt/explain.h"
 #include "rt/explain_comm.h"
-#include "rt/explain_layouts.h"
-#include "rt/explain_rows.h"
 #include "rt/explain_svg.h"
 #include "rt/learn.h"
 #include "rt/memory_use.h"
@@ -43,10 +41,7 @@ hp_status api_compile_begin(const hp_graph *g, hp_device *d, const hp_compile_op
   return compile_begin(g, layouts_of(d, &plan), o, c);
 }
 
-/* The program of the i-th device of this process, and its memory, also of one for which there is
- * too little. */
-static hp_status make_program(compilation *c, hp_device *d, int i, compiled *out,
-                              hp_memory *memory) {
+hp_status api_make_program(compilation *c, hp_device *d, int i, compiled *out, hp_memory *memory) {
   device_target t;
   device_target_init(d, i, &t);
   hp_status st = compile_for(c, &t.t, out);
@@ -60,7 +55,7 @@ hp_status api_compile_devices(compilation *c, hp_device *d, hp_program *h) {
   for (int i = 0; i < d->own; i++) {
     compiled made;
     hp_memory memory;
-    HP_TRY(make_program(c, d, i, &made, &memory));
+    HP_TRY(api_make_program(c, d, i, &made, &memory));
     HP_TRY(exec_create(d->member[i], made.p, made.kernels, &h->r.e[i]));
   }
   memcpy(h->model, c->model, sizeof h->model);
@@ -81,7 +76,7 @@ HP_API hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_op
   h->r.d = d;
   const char *before = milestone_set_activity("compiling a program");
   hp_status st = api_compile_begin(g, d, o, &c);
-  if (!st) group_tell_unused(d, g);
+  if (!st) group_tell_unused(d, &g, 1);
   if (!st) st = group_params(d, g);
   if (!st) st = api_compile_devices(&c, d, h);
   if (!st) st = runs_add_io(&h->r, c.global, c.shards.of, NULL);
@@ -202,8 +197,7 @@ HP_API hp_status hp_run(hp_program *p, const hp_io *io, int n) {
   return api_result(__func__, runs_run(&p->r, io, n));
 }
 
-/* Work and kernels of a program, and what the cluster makes of it; its memory is known. */
-static hp_status count(const device *d, const program *p, hp_program_stats *s) {
+hp_status api_count(const device *d, const program *p, hp_program_stats *s) {
   map seen = {0};
   hp_status st = predict_totals(d->costs, d->mesh, p, &s->predicted_s, &s->exposed_copy_s);
   s->instructions = (int)p->insts.len;
@@ -221,106 +215,6 @@ static hp_status count(const device *d, const program *p, hp_program_stats *s) {
   return st;
 }
 
-/* The program of the first device. */
-static hp_status plan_first(const hp_graph *g, hp_device *d, const hp_compile_options *o,
-                            compiled *out, hp_memory *memory) {
-  compilation c;
-  hp_status st = api_compile_begin(g, d, o, &c);
-  if (!st) st = make_program(&c, d, 0, out, memory);
-  compile_end(&c);
-  return st;
-}
-
-static void free_plan(const hp_device *d, compiled *c) {
-  if (c->kernels) d->member[0]->backend->release(c->kernels);
-  program_free(c->p);
-}
-
-HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_options *o,
-                         hp_program_stats *out) {
-  double start = time_now_s();
-  hp_program_stats s = {0};
-  compiled c;
-  API_CALL;
-  API_NEED(g);
-  API_NEED(d);
-  API_NEED(out);
-  hp_status st = plan_first(g, d, o, &c, &s.memory);
-  if (st == HP_ERR_OOM && s.memory.limit_bytes && s.memory.planned_bytes) out->memory = s.memory;
-  HP_TRY(st);
-  st = count(d->member[0], c.p, &s);
-  s.compile_s = time_now_s() - start;
-  if (!st) *out = s;
-  free_plan(d, &c);
-  return st;
-}
-
-/* Who holds what, in its three forms. */
-static hp_status print_layouts(const group *d, const compilation *c, str *out) {
-  explain_layouts(d, c->global, &c->shards, out);
-  return explain_rows(d, c->global, &c->shards, out);
-}
-static hp_status put_layouts(const group *d, const compilation *c, str *out) {
-  json_writer w = {.out = out};
-  json_open_map(&w);
-  explain_layouts_json(d, c->global, &c->shards, &w);
-  hp_status st = explain_rows_json(d, c->global, &c->shards, &w);
-  json_close(&w);
-  str_add_char(out, '\n');
-  return st;
-}
-static hp_status draw_layouts(const group *d, const compilation *c, str *out) {
-  explain_layouts_svg(d, c->global, c->shards.of, out);
-  return HP_OK;
-}
-
-/* Layouts are known before a program is made. */
-typedef hp_status (*layout_view)(const group *d, const compilation *c, str *out);
-static layout_view find_layout_view(const char *what) {
-  static const struct {
-    const char *what;
-    layout_view print;
-  } views[] = {{"layouts", print_layouts},
-               {"layouts.json", put_layouts},
-               {"layouts.svg", draw_layouts}};
-  for (size_t i = 0; i < sizeof views / sizeof *views; i++)
-    if (!strcmp(what, views[i].what)) return views[i].print;
-  return NULL;
-}
-
-static hp_status plan_layouts(const hp_graph *g, hp_device *d, const hp_compile_options *o,
-                              layout_view print, str *out) {
-  compilation c;
-  hp_status st = api_compile_begin(g, d, o, &c);
-  if (!st) st = print(d, &c, out);
-  compile_end(&c);
-  return st;
-}
-
-static hp_status plan_explain(const hp_graph *g, hp_device *d, const hp_compile_options *o,
-                              const char *what, str *out) {
-  compiled c;
-  hp_memory memory;
-  layout_view layouts = find_layout_view(what);
-  if (layouts) return plan_layouts(g, d, o, layouts, out);
-  HP_TRY(plan_first(g, d, o, &c, &memory));
-  bool counts = !strncmp(what, "memory.", 7); /* "memory" stands behind a summary that has it */
-  hp_status st = explain_print(c.p, d->member[0], NULL, counts ? &memory : NULL, what, out);
-  free_plan(d, &c);
-  return st;
-}
-
-HP_API hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compile_options *o,
-                                 const char *what, char **text) {
-  str s = {0};
-  API_CALL;
-  API_NEED(g);
-  API_NEED(d);
-  API_NEED(what);
-  API_NEED(text);
-  return api_text(__func__, plan_explain(g, d, o, what, &s), &s, text);
-}
-
 HP_API hp_status hp_program_stats_get(const hp_program *p, hp_program_stats *out) {
   hp_program_stats s = {0};
   API_CALL;
@@ -328,7 +222,7 @@ HP_API hp_status hp_program_stats_get(const hp_program *p, hp_program_stats *out
   API_NEED(out);
   const exec *e = p->r.e[0];
   HP_TRY(memory_use_of(p->r.d, 0, exec_program(e), p->model, &s.memory));
-  HP_TRY(count(p->r.d->member[0], exec_program(e), &s));
+  HP_TRY(api_count(p->r.d->member[0], exec_program(e), &s));
   s.compile_s = p->compile_s;
   s.run_s = exec_last_seconds(e);
   if (s.run_s > 0) {

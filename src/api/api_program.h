@@ -15,7 +15,19 @@ struct hp_program {
 /* Begins to compile g for the devices of d; c is to be ended, also after a failure. */
 hp_status api_compile_begin(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                             compilation *c);
+/* The program of the i-th device of this process, and its memory, also of one for which there is
+ * too little. */
+hp_status api_make_program(compilation *c, hp_device *d, int i, compiled *out, hp_memory *memory);
 /* The program of each device of this process, loaded. */
 hp_status api_compile_devices(compilation *c, hp_device *d, hp_program *h);
+/* Work and kernels of a program, and what the cluster makes of it; its memory is known. */
+hp_status api_count(const device *d, const program *p, hp_program_stats *s);
+
+/* api_plan.c */
+/* As hp_plan, of a compilation that has begun at `start`; it is not ended. */
+hp_status api_plan(compilation *c, hp_device *d, double start, hp_program_stats *out);
+/* As hp_plan_explain.  layouts: the compilation that has the graph of which they are told. */
+hp_status api_plan_explain(compilation *c, const compilation *layouts, hp_device *d,
+                           const char *what, str *out);
 
 #endif

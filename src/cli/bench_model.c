@@ -8,6 +8,7 @@
 #include "rt/op_times.h"
 #include "serve/session.h"
 #include "train/step.h"
+#include "train/step_memory.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -177,13 +178,11 @@ static hp_status time_steps(model_run *r, stepper *s, step_sums *sum) {
                     .T = r->T,
                     .ids = r->ids,
                     .labels = labels,
-                    .weight = 1.0 / (double)n,
-                    .first = true,
-                    .last = true};
+                    .weight = 1.0 / (double)n};
     step_update u = {.lr = 1e-4, .t = i + 1};
     step_result result;
     double start = time_now_s();
-    st = stepper_run(s, &b, &u, &result);
+    st = stepper_run(s, &b, 1, &u, &result);
     if (!st) st = run_note(r, i, start);
     if (!st && i >= WARM_UP) st = add_comm(s, sum);
     sum->loss = result.loss;
@@ -357,6 +356,18 @@ static hp_status measure_copy(const bench_args *a, const strategy *by, hp_device
   return bench_row_end(&r);
 }
 
+/* The plan of a step of one micro-batch. */
+static hp_status plan_step(lm *m, const step_options *o, const micro_shape *shape, hp_device *d,
+                           hp_program_stats *out) {
+  step_planner *p;
+  step_memory s;
+  HP_TRY(step_planner_create(m, o, &(step_work){.micro = shape, .micros = 1}, d, true, &p));
+  hp_status st = step_memory_plan(p, &s);
+  step_planner_free(p);
+  *out = s.stats;
+  return st;
+}
+
 /* Times the compilation of a training step.  Its params are not allocated, so any size works. */
 static hp_status measure_compile(const bench_args *a, const strategy *by, hp_device *d) {
   step_options o = step_options_of(a);
@@ -367,8 +378,8 @@ static hp_status measure_compile(const bench_args *a, const strategy *by, hp_dev
   double start = time_now_s();
   HP_TRY(lm_create(a->m.model, NULL, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &m));
   hp_status st = strategy_apply(by, m, d);
-  step_micro b = {.B = bench_batch(a, BENCH_TRAINED), .T = a->seq, .first = true, .last = true};
-  if (!st) st = stepper_plan(m, &o, &b, d, &s, NULL, NULL);
+  micro_shape shape = {bench_batch(a, BENCH_TRAINED), a->seq};
+  if (!st) st = plan_step(m, &o, &shape, d, &s);
   double total = time_now_s() - start;
   if (!st) {
     bench_row_begin(&r, a, "compile");

@@ -9,6 +9,7 @@
 #include "model/lm.h"
 #include "rt/explain_memory.h"
 #include "train/step_memory.h"
+#include "train/step.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -19,21 +20,26 @@ typedef struct {
   const train_config *c;
   lm *m;
   hp_device *d;
-  step_options o;
-  step_places places;
+  micro_shape *micro, eval;
+  step_planner *planner;
   step_memory memory;
 } subject;
 
-/* A micro-batch as the configuration has it, and how many there are in a step; the batch of an
- * evaluation, if there is data for one. */
-static step_places find_places(const train_config *c) {
+/* A step as the configuration has it, and the batch of an evaluation, if there is data for one. */
+static hp_status find_work(subject *s, step_work *out) {
+  const train_config *c = s->c;
   bool evaluates = c->is.evaluate_after || c->eval_on_start;
-  return step_places_of(c->is.batch.rows, c->is.block, c->is.batch.accumulation,
-                        evaluates ? c->is.batch.replicas * c->per_device_eval_batch_size : 0);
+  int64_t micros = c->is.batch.accumulation, rows = c->is.batch.replicas;
+  s->micro = mem_calloc((size_t)micros, sizeof *s->micro);
+  HP_TRY_MEM(s->micro);
+  for (int64_t i = 0; i < micros; i++) s->micro[i] = (micro_shape){c->is.batch.rows, c->is.block};
+  s->eval = (micro_shape){rows * c->per_device_eval_batch_size, c->is.block};
+  *out = (step_work){s->micro, &s->eval, micros, evaluates && s->eval.B};
+  return HP_OK;
 }
 
 static hp_status print_summary(const subject *s) {
-  const step_micro *b = &s->places.at[0];
+  const micro_shape *b = &s->micro[0];
   const hp_program_stats *p = &s->memory.stats;
   str text = {0};
   memory_print(&p->memory, 15, &text);
@@ -55,7 +61,7 @@ static hp_status print_summary(const subject *s) {
 enum { LIMITS_S = 5 };
 
 static hp_status find_limits(const subject *s, step_limits *out) {
-  return step_memory_limits(s->m, &s->o, &s->places, s->d, s->c->is.memory_limit, LIMITS_S, out);
+  return step_memory_limits(s->planner, s->c->is.memory_limit, LIMITS_S, out);
 }
 
 /* Of `memory`: what any limit makes of it. */
@@ -89,7 +95,7 @@ static hp_status put_work(json_writer *w, const char *text) {
 /* memory: of the view "memory.json", what fills work memory; NULL: the summary alone. */
 static hp_status print_json(subject *s, const char *memory) {
   const hp_program_stats *p = &s->memory.stats;
-  const step_micro *b = &s->places.at[0];
+  const micro_shape *b = &s->micro[0];
   str text = {0};
   json_writer w = {.out = &text};
   json_open_map(&w);
@@ -104,8 +110,8 @@ static hp_status print_json(subject *s, const char *memory) {
   hp_status st = memory ? put_limits(&w, s) : HP_OK;
   memory_put(&w, &p->memory);
   if (!st && memory) st = put_work(&w, memory);
-  json_key_double(&w, "step_s", s->memory.step_s);
-  json_key_double(&w, "exposed_copy_s", s->memory.exposed_copy_s);
+  json_key_double(&w, "step_s", p->predicted_s);
+  json_key_double(&w, "exposed_copy_s", p->exposed_copy_s);
   json_key_double(&w, "compile_s", p->compile_s);
   json_close(&w);
   if (!st) st = str_status(&text);
@@ -129,16 +135,10 @@ static bool asks_for(const question *q, const char *what) {
 static hp_status run_steps(stepper *s, const train_config *c, const int32_t *ids) {
   enum { STEPS = 8 };
   int64_t B = c->is.batch.rows, T = c->is.block;
-  step_micro b = {.B = B,
-                  .T = T,
-                  .ids = ids,
-                  .labels = ids + 1,
-                  .weight = 1.0 / (double)(B * T),
-                  .first = true,
-                  .last = true};
+  step_micro b = {.B = B, .T = T, .ids = ids, .labels = ids + 1, .weight = 1.0 / (double)(B * T)};
   for (int64_t t = 1; t <= STEPS; t++) {
     step_result r;
-    HP_TRY(stepper_run(s, &b, &(step_update){.lr = 1e-4, .t = t}, &r));
+    HP_TRY(stepper_run(s, &b, 1, &(step_update){.lr = 1e-4, .t = t}, &r));
   }
   return HP_OK;
 }
@@ -214,14 +214,10 @@ static const char *find_view(const question *q) {
 /* The view of the plan as text; NULL where none was asked for.  Its stages go to the folder that is
  * asked for. */
 static hp_status view_plan(subject *s, const question *q, char **text) {
-  hp_program_stats of;
   const char *what = find_view(q);
   *text = NULL;
-  if (q->dump) HP_TRY(dir_create(q->dump));
   if (!what && !q->dump) return HP_OK;
-  s->o.compile.dump_dir = q->dump;
-  HP_TRY(stepper_plan(s->m, &s->o, &s->places.at[s->memory.fullest], s->d, &of,
-                      what ? what : "memory.totals", text));
+  HP_TRY(step_memory_explain(s->planner, what ? what : "memory.totals", text));
   if (what) return HP_OK;
   hp_free(*text);
   *text = NULL;
@@ -231,8 +227,13 @@ static hp_status view_plan(subject *s, const question *q, char **text) {
 static hp_status explain_plan(subject *s, const question *q) {
   char *text = NULL;
   bool memory = asks_for(q, "memory"), alone = q->json && q->what && !memory;
-  HP_TRY(step_memory_plan(s->m, &s->o, &s->places, s->d, &s->memory));
-  s->o.quiet = true; /* it has been told */
+  step_options o = trainer_step_options(s->c);
+  step_work work;
+  o.compile.dump_dir = q->dump;
+  if (q->dump) HP_TRY(dir_create(q->dump));
+  HP_TRY(find_work(s, &work));
+  HP_TRY(step_planner_create(s->m, &o, &work, s->d, true, &s->planner));
+  HP_TRY(step_memory_plan(s->planner, &s->memory));
   hp_status st = view_plan(s, q, &text);
   if (!st && q->json && !alone) st = print_json(s, text);
   else if (!st && !alone) st = print_summary(s);
@@ -244,11 +245,13 @@ static hp_status explain_plan(subject *s, const question *q) {
 }
 
 static hp_status explain_config(const train_config *c, const question *q) {
-  subject s = {.c = c, .o = trainer_step_options(c), .places = find_places(c)};
+  subject s = {.c = c};
   bool plan = !asks_for(q, "time");
   train_config_tell(c);
   hp_status st = trainer_open_model(c, plan, &s.d, &s.m);
   if (!st) st = plan ? explain_plan(&s, q) : explain_time(c, s.m, q);
+  step_planner_free(s.planner);
+  mem_free(s.micro);
   lm_free(s.m);
   hp_device_close(s.d);
   return st;

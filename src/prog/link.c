@@ -17,6 +17,7 @@ typedef struct {
   program *p;
   adopted *piece;
   size_t pieces;
+  bool micros;   /* there are several micro-batches */
   map state_of;  /* name -> buffer of the named tensor */
   uint32_t *own; /* of the row at hand: by buffer of the piece, the one of the linked program */
 } linker;
@@ -85,9 +86,16 @@ static hp_status adopt_buffers(linker *l, adopted *a) {
   return graph_status(l->p->names);
 }
 
+bool link_has_micros(const link_row *row, size_t rows) {
+  for (size_t i = 1; i < rows; i++)
+    if (row[i].microbatch != row[0].microbatch) return true;
+  return false;
+}
+
 /* "NAME@3" */
 static uint32_t name_in_row(linker *l, uint32_t name, uint32_t microbatch) {
   str s = {0};
+  if (!l->micros) return name;
   str_printf(&s, "%s@%u", program_str(l->p, name), microbatch);
   uint32_t id = s.failed ? 0 : graph_string(l->p->names, s.at);
   str_free(&s);
@@ -160,7 +168,9 @@ static void linker_free(linker *l) {
 
 hp_status program_link(const program *const *piece, size_t pieces, const link_row *row, size_t rows,
                        program **out) {
-  linker l = {.pieces = pieces, .piece = mem_calloc(pieces, sizeof *l.piece)};
+  linker l = {.pieces = pieces,
+              .piece = mem_calloc(pieces, sizeof *l.piece),
+              .micros = link_has_micros(row, rows)};
   hp_status st = l.piece ? check_size(piece, row, rows) : HP_ERR_OOM;
   if (!st) st = program_create(NULL, &l.p);
   if (!st) st = adopt_all(&l, piece);

@@ -1,8 +1,9 @@
 /* Linking: one flat program made of pieces, each of which may come many times, once a micro-batch.
  *
- * Work memory is every row's own; named tensors are one for all rows.  Inputs and outputs of
- * micro-batch M are called NAME@M.  Instructions of one piece share their kernels in all rows.
- * Order, waits and offsets are decided for the whole, later (src/compile). */
+ * Work memory is every row's own; named tensors are one for all rows.  Where there are several
+ * micro-batches, inputs and outputs of micro-batch M are called NAME@M.  Instructions of one piece
+ * share their kernels in all rows. Order, waits and offsets are decided for the whole, later
+ * (src/compile). */
 #ifndef PROG_LINK_H
 #define PROG_LINK_H
 
@@ -13,6 +14,9 @@ typedef struct {
   uint16_t stage;
   uint32_t microbatch;
 } link_row;
+
+/* Do the rows belong to several micro-batches? */
+bool link_has_micros(const link_row *row, size_t rows);
 
 /* Pieces in the order of the graph (lower_graph), without offsets; out: rows one after the other,
  * in the same form.  HP_ERR_SHAPE, by name, when two pieces disagree about a named tensor.  Time

@@ -311,25 +311,32 @@ static bool try_name(const layout_rule *r, const char *name, nearest *n) {
   return false;
 }
 
-static bool is_used(const group *g, const hp_graph *graph, const layout_rule *r, nearest *n) {
+static bool is_used_in(const hp_graph *graph, const layout_rule *r, nearest *n) {
   for (uint32_t i = 0; i < graph->nodes.len; i++) {
     const ir_node *d = graph_node(graph, i);
     bool named = d->op == OP_INPUT || d->op == OP_PARAM || d->op == OP_MARK;
     if (named && try_name(r, attr_str(graph, d, "name"), n)) return true;
   }
+  return false;
+}
+
+static bool is_used(const group *g, const hp_graph *const *graph, size_t graphs,
+                    const layout_rule *r, nearest *n) {
+  for (size_t i = 0; i < graphs; i++)
+    if (is_used_in(graph[i], r, n)) return true;
   for (size_t i = 0; i < g->states.len; i++)
     if (try_name(r, intern_get(&g->names, g->states.at[i].name, NULL), n)) return true;
   return false;
 }
 
-void group_tell_unused(group *g, const hp_graph *graph) {
+void group_tell_unused(group *g, const hp_graph *const *graph, size_t graphs) {
   for (size_t i = 0; i < g->rules.len && g->n > 1; i++) {
     layout_rule *r = &g->rules.at[i];
     if (!r->expected) continue;
     const char *star = strrchr(r->pattern, '*');
     nearest n = {.tail = star ? star + 1 : r->pattern, .distance = INT_MAX};
     r->expected = false;
-    if (is_used(g, graph, r, &n)) continue;
+    if (is_used(g, graph, graphs, r, &n)) continue;
     bool near = n.name && n.distance * 3 <= (int)strlen(n.tail);
     log_warn(
         "layout of \"%s\": no input, param or marked tensor of the program has such a name, so "

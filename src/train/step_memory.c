@@ -2,91 +2,163 @@
 
 #include "base/status.h"
 #include "base/thread.h"
+#include "model/lm_eval.h"
 
-#include <string.h>
+enum { AS_ASKED, WITH_REMAT, WAYS };
 
-step_places step_places_of(int64_t B, int64_t T, int64_t micros, int64_t rows) {
-  step_places p = {.n = 0};
-  for (int64_t i = 0; i < micros; i++) {
-    if (i > 1 && i + 1 < micros) continue; /* as the one before */
-    p.times[p.n] = i == 1 && micros > 2 ? micros - 2 : 1;
-    p.at[p.n++] = (step_micro){.B = B, .T = T, .first = i == 0, .last = i + 1 == micros};
-  }
-  if (rows) p.at[p.n++] = (step_micro){.B = rows, .T = T, .scores = true};
-  return p;
-}
+struct step_planner {
+  lm *m;
+  hp_device *d;
+  step_pieces pieces[WAYS]; /* with the options as they are, and with remat */
+  step_work work;
+  bool tell;
+  bool recomputes; /* the last plan of the step, though nobody asked for it */
+};
 
-/* Tensors that outlive runs, of the whole step: one of its places knows all of them. */
-static void take_states(const hp_memory *all, hp_memory *m) {
-  m->tier[0].planned_bytes += all->state_bytes - m->state_bytes;
-  m->planned_bytes += all->state_bytes - m->state_bytes;
-  m->state_bytes = all->state_bytes;
-  memcpy(m->state, all->state, sizeof m->state);
-  memcpy(m->model, all->model, sizeof m->model);
-}
-
-static hp_status plan_one(lm *m, const step_options *o, const step_micro *b, uint64_t reserve,
-                          hp_device *d, bool tell, hp_program_stats *out, bool *refused) {
-  step_options with = *o;
-  with.quiet = !tell;
-  with.compile.reserve_bytes = reserve;
-  hp_status st = stepper_plan(m, &with, b, d, out, NULL, NULL);
-  *refused = st == HP_ERR_OOM;
-  if (*refused) err_clear();
-  return *refused ? HP_OK : st;
-}
-
-/* The places planned one by one, each with room for the tensors that only others need.  *refused:
- * the limit is too small for one of them; the figures are of what would do then. */
-static hp_status plan_places(lm *m, const step_options *o, const step_places *b, hp_device *d,
-                             bool tell, step_memory *out, bool *refused) {
-  hp_program_stats s[STEP_PLACES] = {0};
-  step_memory all = {0};
-  uint64_t states = 0;
-  int knows = 0;
-  bool no;
-  *refused = false;
-  for (int i = 0; i < b->n; i++) {
-    HP_TRY(plan_one(m, o, &b->at[i], 0, d, tell && b->n == 1, &s[i], &no));
-    if (s[i].memory.state_bytes >= states) states = s[knows = i].memory.state_bytes;
-    *refused |= b->n == 1 && no;
-  }
-  for (int i = 0; i < b->n && b->n > 1; i++) {
-    uint64_t others = states - s[i].memory.state_bytes;
-    HP_TRY(plan_one(m, o, &b->at[i], others, d, tell && i == 0, &s[i], &no));
-    *refused |= no;
-  }
-  for (int i = 0; i < b->n; i++) {
-    uint64_t work = s[i].memory.work_bytes;
-    if (states + work > all.planned_bytes) all.planned_bytes = states + work;
-    if (b->at[i].scores) continue; /* what is told is the step's */
-    if (work >= s[all.fullest].memory.work_bytes) all.fullest = i;
-    all.step_s += s[i].predicted_s * (double)b->times[i];
-    all.exposed_copy_s += s[i].exposed_copy_s * (double)b->times[i];
-  }
-  all.stats = s[all.fullest];
-  take_states(&s[knows].memory, &all.stats.memory);
-  *out = all;
+hp_status step_planner_create(lm *m, const step_options *o, const step_work *w, hp_device *d,
+                              bool tell, step_planner **out) {
+  step_planner *p = mem_calloc(1, sizeof *p);
+  HP_TRY_MEM(p);
+  *p = (step_planner){.m = m, .d = d, .work = *w, .tell = tell};
+  for (int i = 0; i < WAYS; i++)
+    p->pieces[i] = (step_pieces){.m = m, .d = d, .o = *o, .plan = true};
+  p->pieces[WITH_REMAT].o.compile.remat = true;
+  *out = p;
   return HP_OK;
 }
 
-hp_status step_memory_plan(lm *m, const step_options *o, const step_places *b, hp_device *d,
-                           step_memory *out) {
-  bool refused;
-  HP_TRY(plan_places(m, o, b, d, true, out, &refused));
-  /* names the least that does, for all places */
-  return refused ? stepper_check(m, o, b->at, b->n, d) : HP_OK;
+void step_planner_free(step_planner *p) {
+  for (int i = 0; p && i < WAYS; i++) step_pieces_free(&p->pieces[i]);
+  mem_free(p);
+}
+
+/* --- plans of one program --------------------------------------------------------------------- */
+
+/* Of the step, with room for `reserve` bytes of other programs' params. */
+static hp_status plan_pieces(step_planner *p, int way, uint64_t reserve, hp_program_stats *out,
+                             const char *what, char **text) {
+  step_pieces *s = &p->pieces[way];
+  step_link l;
+  hp_compile_options o = s->o.compile;
+  if (o.reserve_bytes != reserve) {
+    o.reserve_bytes = reserve;
+    step_pieces_set_options(s, &o);
+  }
+  hp_status st = step_pieces_link(s, p->work.micro, p->work.micros, &l);
+  if (!st) st = hp_link_plan(l.piece, l.action, l.n, l.rows, out, what, text);
+  if (!st) out->compile_s += s->compile_s;
+  step_link_free(&l);
+  return st;
+}
+
+/* Activations are recomputed where the limit asks for it. */
+static hp_status plan_step(step_planner *p, uint64_t reserve, hp_program_stats *out,
+                           const char *what, char **text) {
+  const step_options *o = &p->pieces[AS_ASKED].o;
+  hp_status st = plan_pieces(p, AS_ASKED, reserve, out, what, text);
+  p->recomputes = st == HP_ERR_OOM && o->remat_auto && !o->compile.remat;
+  if (!p->recomputes) return st;
+  err_clear();
+  return plan_pieces(p, WITH_REMAT, reserve, out, what, text);
+}
+
+static hp_status plan_eval(const step_planner *p, int64_t i, uint64_t reserve,
+                           hp_program_stats *out) {
+  model_build b;
+  hp_compile_options o = {.reserve_bytes = reserve};
+  hp_status st = lm_score_begin(p->m, p->work.eval[i].B, p->work.eval[i].T, &b);
+  if (!st) st = b.failed ? HP_ERR_OOM : hp_graph_status(b.g);
+  if (!st) st = hp_plan(b.g, p->d, &o, out);
+  lm_graph_end(&b);
+  return st;
+}
+
+/* --- plans of all of them ---------------------------------------------------------------------
+ *
+ * Program 0 is the step, those behind it are evaluations. */
+
+typedef struct {
+  hp_program_stats stats;
+  bool refused; /* the limit is too small for it; memory is what would do */
+} one_plan;
+
+static hp_status plan_one(step_planner *p, int64_t i, uint64_t reserve, one_plan *out) {
+  hp_program_stats *s = &out->stats;
+  *s = (hp_program_stats){0};
+  hp_status st = i ? plan_eval(p, i - 1, reserve, s) : plan_step(p, reserve, s, NULL, NULL);
+  out->refused = st == HP_ERR_OOM;
+  if (out->refused) err_clear();
+  return out->refused ? HP_OK : st;
+}
+
+typedef struct {
+  step_memory memory;
+  int64_t worst;    /* the program that needs most of those that are refused; -1: none is */
+  uint64_t reserve; /* for params of the others, beside it */
+} all_plans;
+
+/* Each with room for the tensors that only others need.  one: room for all of them. */
+static hp_status plan_each(step_planner *p, one_plan *one, all_plans *out) {
+  int64_t n = p->work.evals + 1;
+  uint64_t states = 0, most = 0;
+  *out = (all_plans){.worst = -1};
+  for (int64_t i = 0; i < n; i++) {
+    HP_TRY(plan_one(p, i, 0, &one[i]));
+    if (one[i].stats.memory.state_bytes > states) states = one[i].stats.memory.state_bytes;
+  }
+  for (int64_t i = 0; i < n; i++) {
+    uint64_t reserve = states - one[i].stats.memory.state_bytes;
+    if (reserve) HP_TRY(plan_one(p, i, reserve, &one[i]));
+    uint64_t work = one[i].stats.memory.work_bytes;
+    if (states + work > out->memory.planned_bytes) out->memory.planned_bytes = states + work;
+    if (!one[i].refused || (work <= most && out->worst >= 0)) continue;
+    most = work;
+    out->worst = i;
+    out->reserve = reserve;
+  }
+  out->memory.stats = one[0].stats;
+  return HP_OK;
+}
+
+static hp_status plan_all(step_planner *p, all_plans *out) {
+  one_plan *one = mem_calloc((size_t)p->work.evals + 1, sizeof *one);
+  HP_TRY_MEM(one);
+  hp_status st = plan_each(p, one, out);
+  mem_free(one);
+  return st;
+}
+
+static void tell(const step_planner *p) {
+  const micro_shape *s = &p->work.micro[0];
+  step_graph_tell(p->m, &p->pieces[AS_ASKED].o, &(step_place){.B = s->B, .T = s->T});
+  if (p->recomputes) step_tell_remat();
+}
+
+hp_status step_memory_plan(step_planner *p, step_memory *out) {
+  all_plans all;
+  hp_program_stats s;
+  HP_TRY(plan_all(p, &all));
+  if (all.worst >= 0) /* once more: it names the least that does */
+    return all.worst ? plan_eval(p, all.worst - 1, all.reserve, &s)
+                     : plan_step(p, all.reserve, &s, NULL, NULL);
+  if (p->tell) tell(p);
+  *out = all.memory;
+  return HP_OK;
+}
+
+hp_status step_memory_explain(step_planner *p, const char *what, char **text) {
+  hp_program_stats s;
+  return plan_step(p, p->pieces[AS_ASKED].o.compile.reserve_bytes, &s, what, text);
 }
 
 /* --- limits ----------------------------------------------------------------------------------- */
 
-static hp_status is_refused(lm *m, const step_options *o, const step_places *b, hp_device *d,
-                            uint64_t limit, bool *out) {
-  hp_device_set_memory_limit(d, limit);
-  hp_status st = stepper_check(m, o, b->at, b->n, d);
-  *out = st == HP_ERR_OOM;
-  if (*out) err_clear();
-  return *out ? HP_OK : st;
+static hp_status is_refused(step_planner *p, uint64_t limit, bool *out) {
+  all_plans all;
+  hp_device_set_memory_limit(p->d, limit);
+  HP_TRY(plan_all(p, &all));
+  *out = all.worst >= 0;
+  return HP_OK;
 }
 
 /* Time for plans: none is begun that, as long as the longest so far, would end after it. */
@@ -107,14 +179,13 @@ static void clock_end(plan_clock *c) {
 /* out->enough is not refused; an order that keeps to a limit may do with less: one byte less is
  * tried first, and most often that is all.  A plan for the least of limits can be one that takes
  * more than the plan without any: then that is tried first. */
-static hp_status find_least(lm *m, const step_options *o, const step_places *b, hp_device *d,
-                            plan_clock *c, step_limits *out) {
+static hp_status find_least(step_planner *p, plan_clock *c, step_limits *out) {
   uint64_t least = 1, probe = out->enough - 1; /* refused, and to be tried */
   if (probe > out->resident) probe = out->resident;
   while (out->enough - least > 1) {
     bool refused;
     if (!clock_begin(c)) return HP_OK;
-    HP_TRY(is_refused(m, o, b, d, probe, &refused));
+    HP_TRY(is_refused(p, probe, &refused));
     clock_end(c);
     if (refused) least = probe;
     else out->enough = probe;
@@ -124,32 +195,29 @@ static hp_status find_least(lm *m, const step_options *o, const step_places *b, 
   return HP_OK;
 }
 
-static hp_status find_limits(lm *m, const step_options *o, const step_places *b, hp_device *d,
-                             double seconds, step_limits *out) {
+static hp_status find_limits(step_planner *p, double seconds, step_limits *out) {
   /* plans that have to keep to a limit take about so many times as long as those without one */
   enum { LIMITED = 8 };
   plan_clock c = {.end_s = time_now_s() + seconds};
-  step_memory all;
-  bool refused;
+  all_plans all;
   clock_begin(&c);
-  hp_device_set_memory_limit(d, 0);
-  HP_TRY(plan_places(m, o, b, d, false, &all, &refused));
-  out->resident = all.planned_bytes;
+  hp_device_set_memory_limit(p->d, 0);
+  HP_TRY(plan_all(p, &all));
+  out->resident = all.memory.planned_bytes;
   clock_end(&c);
   c.longest_s *= LIMITED;
   if (!clock_begin(&c)) return HP_OK;
   c.longest_s = 0;
-  hp_device_set_memory_limit(d, 1);
-  HP_TRY(plan_places(m, o, b, d, false, &all, &refused));
-  out->enough = all.planned_bytes;
+  hp_device_set_memory_limit(p->d, 1);
+  HP_TRY(plan_all(p, &all));
+  out->enough = all.memory.planned_bytes;
   clock_end(&c);
-  return find_least(m, o, b, d, &c, out);
+  return find_least(p, &c, out);
 }
 
-hp_status step_memory_limits(lm *m, const step_options *o, const step_places *b, hp_device *d,
-                             uint64_t limit, double seconds, step_limits *out) {
+hp_status step_memory_limits(step_planner *p, uint64_t limit, double seconds, step_limits *out) {
   *out = (step_limits){.resident = 0};
-  hp_status st = find_limits(m, o, b, d, seconds, out);
-  hp_device_set_memory_limit(d, limit);
+  hp_status st = find_limits(p, seconds, out);
+  hp_device_set_memory_limit(p->d, limit);
   return st;
 }

@@ -1,30 +1,34 @@
-/* Memory that a device needs for an optimizer step with all its micro-batches, found by planning
- * them: nothing runs. */
+/* Memory that a device needs for optimizer steps and evaluations, found by planning them: nothing
+ * runs, and the model may have no parameters on a device (lm_create with d NULL). */
 #ifndef TRAIN_STEP_MEMORY_H
 #define TRAIN_STEP_MEMORY_H
 
-#include "train/step.h"
+#include "train/step_pieces.h"
 
-enum { STEP_PLACES = 4 }; /* of a batch: first of a step, between, last; in an evaluation */
-/* The micro-batches of a step, those between the first and the last as one, for they are alike, and
- * the batch of an evaluation, where there is one. */
+/* What is planned: a step of so many micro-batches, and batches of evaluations. */
 typedef struct {
-  step_micro at[STEP_PLACES];
-  int64_t times[STEP_PLACES]; /* that it comes in a step */
-  int n;
-} step_places;
-/* So many micro-batches [B,T]; rows: of an evaluation, 0: none. */
-step_places step_places_of(int64_t B, int64_t T, int64_t micros, int64_t rows);
+  const micro_shape *micro, *eval;
+  int64_t micros, evals;
+} step_work;
 
 typedef struct {
-  hp_program_stats stats; /* of the micro-batch that needs most; memory.state: of the whole step */
-  int fullest;            /* its place */
+  hp_program_stats stats; /* of the step; compile_s: with its pieces */
   uint64_t planned_bytes; /* of a device, evaluations too */
-  double step_s, exposed_copy_s; /* of the whole step, predicted */
 } step_memory;
-/* What a step takes under the memory limit of d. */
-hp_status step_memory_plan(lm *m, const step_options *o, const step_places *b, hp_device *d,
-                           step_memory *out);
+
+/* Keeps what is compiled for one plan, for those that follow. */
+typedef struct step_planner step_planner;
+/* tell: what the plan decides by itself is told, once. */
+hp_status step_planner_create(lm *m, const step_options *o, const step_work *w, hp_device *d,
+                              bool tell, step_planner **out);
+void step_planner_free(step_planner *p);
+
+/* What the work takes under the memory limit of the device.  HP_ERR_OOM names the least that holds
+ * all of it: parameters, states of the step, and work memory. */
+hp_status step_memory_plan(step_planner *p, step_memory *out);
+/* The plan of the step in words, `what` as for hp_plan_explain; hp_free(*text).  Where the options
+ * have a dump_dir, the text of each stage goes there. */
+hp_status step_memory_explain(step_planner *p, const char *what, char **text);
 
 /* What any limit makes of it.  least: the least that is not refused; one byte less is.  The search
  * for it ends after about `seconds`: then least is 0, and enough is a limit that is not refused, or
@@ -33,8 +37,7 @@ typedef struct {
   uint64_t resident; /* what step and evaluation take without any limit */
   uint64_t least, enough;
 } step_limits;
-/* d is to have the limit `limit`, which it keeps. */
-hp_status step_memory_limits(lm *m, const step_options *o, const step_places *b, hp_device *d,
-                             uint64_t limit, double seconds, step_limits *out);
+/* The device is to have the limit `limit`, which it keeps. */
+hp_status step_memory_limits(step_planner *p, uint64_t limit, double seconds, step_limits *out);
 
 #endif

@@ -40,33 +40,26 @@ static int64_t micros_of(const sampler *s) {
   return s->spec.accumulation < s->micro_per_epoch ? s->spec.accumulation : s->micro_per_epoch;
 }
 
-/* Micro-batch i of such a step, as large as they get. */
-static step_micro largest_micro(const train_data *d, int64_t i, int64_t micros) {
-  return (step_micro){.B = train_data_rows(d),
-                      .T = d->train.longest,
-                      .first = i == 0,
-                      .last = i + 1 == micros};
-}
-
 /* A memory limit that is too small is refused with the least that does for the steps and all
  * evaluations, before any is taken. */
 static hp_status check_limit(const train_config *c, const train_data *d, run_model *m,
                              int64_t steps) {
-  enum { KINDS = 3 }; /* of micro-batches: those between the first and the last are alike */
   if (!c->is.memory_limit || !steps) return HP_OK;
   int64_t micros = micros_of(&d->order), evals = trainer_evaluates(c) ? d->evals : 0;
-  step_micro *at = mem_calloc((size_t)evals + KINDS, sizeof *at);
-  HP_TRY_MEM(at);
-  int n = 0;
-  for (int64_t i = 0; i < micros; i++)
-    if (i < 2 || i + 1 == micros) at[n++] = largest_micro(d, i, micros);
-  for (int64_t i = 0; i < evals; i++)
-    at[n++] = (step_micro){.B = train_data_eval_rows(d, &d->eval[i]),
-                           .T = d->eval[i].longest,
-                           .scores = true};
+  micro_shape *shape = mem_calloc((size_t)(micros + evals), sizeof *shape);
+  step_work w = {shape, shape + micros, micros, evals};
+  step_planner *p = NULL;
   step_options o = trainer_step_options(c);
-  hp_status st = stepper_check(m->m, &o, at, n, m->d);
-  mem_free(at);
+  step_memory memory;
+  HP_TRY_MEM(shape);
+  for (int64_t i = 0; i < micros; i++)
+    shape[i] = (micro_shape){train_data_rows(d), d->train.longest};
+  for (int64_t i = 0; i < evals; i++)
+    shape[micros + i] = (micro_shape){train_data_eval_rows(d, &d->eval[i]), d->eval[i].longest};
+  hp_status st = step_planner_create(m->m, &o, &w, m->d, false, &p);
+  if (!st) st = step_memory_plan(p, &memory);
+  step_planner_free(p);
+  mem_free(shape);
   return st;
 }
 
@@ -146,20 +139,13 @@ static hp_status open_training(trainer *t) {
   t->flow = train_flow_create(c, t->at.steps);
   run_log_create(c, &t->flow, &t->data.sets.order, &t->log);
   t->model.flops_per_token = flops_per_token(t->model.m);
+  const train_data *d = &t->data.sets;
+  HP_TRY(
+      step_data_create(micros_of(&d->order), train_data_rows(d) * d->train.longest, &t->data.step));
   return stepper_create(t->model.m, &t->model.options, &t->model.stepper);
 }
 
 /* --- the loop --------------------------------------------------------------------------------- */
-
-/* Labels that count in the micro-batches of a step; leaves the last one in d->batch. */
-static int64_t labels_of(run_data *d, const sampler_step *s) {
-  int64_t n = 0;
-  for (int64_t i = 0; i < s->micros; i++) {
-    train_data_batch(&d->sets, s->epoch, s->micro + i, 0, &d->batch);
-    n += d->batch.labelled;
-  }
-  return n;
-}
 
 /* A failed step: says which. */
 static hp_status failed_step(const run_progress *at, hp_status st) {
@@ -169,42 +155,25 @@ static hp_status failed_step(const run_progress *at, hp_status st) {
 }
 
 static hp_status train_step(trainer *t, const sampler_step *s) {
-  int64_t labels = labels_of(&t->data, s), tokens = 0;
-  int64_t padded = 0, texts = 0; /* as the log counts them: with the padding of replicas, without */
+  step_data *d = &t->data.step;
   step_update u = {.lr = schedule_lr(&t->model.rate, t->at.step), .t = t->at.step + 1};
+  step_result r;
   double start = time_now_s();
-  float loss = 0;
-  for (int64_t i = 0; i < s->micros; i++) {
-    if (s->micros > 1) train_data_batch(&t->data.sets, s->epoch, s->micro + i, 0, &t->data.batch);
-    trainer_shift_labels(&t->data.batch, t->data.shifted);
-    step_micro b = {.B = t->data.batch.B,
-                    .T = t->data.batch.T,
-                    .ids = t->data.batch.ids,
-                    .labels = t->data.shifted,
-                    .lengths = t->data.batch.lengths,
-                    .weight = labels ? 1.0 / (double)labels : 0,
-                    .number = i,
-                    .first = i == 0,
-                    .last = i + 1 == s->micros};
-    step_result r = {0};
-    hp_status st = stepper_run(t->model.stepper, &b, &u, &r);
-    if (st) return failed_step(&t->at, st);
-    loss += (float)r.loss;
-    t->at.grad_norm = r.grad_norm;
-    tokens += t->data.batch.B * t->data.batch.T;
-    padded += t->data.batch.padded;
-    texts += t->data.batch.tokens;
-  }
+  step_data_draw(d, &t->data.sets, s);
+  hp_status st = stepper_run(t->model.stepper, d->micro, d->n, &u, &r);
+  if (st) return failed_step(&t->at, st);
+  t->at.grad_norm = r.grad_norm;
   t->at.lr = u.lr;
-  t->at.loss = (double)loss;
-  t->at.tokens = tokens;
+  t->at.loss = r.loss;
+  t->at.tokens = d->tokens;
   milestone_set_step(++t->at.step);
   double seconds = time_now_s() - start;
   if (!vec_push(&t->times.step, (double)t->at.step) || !vec_push(&t->times.seconds, seconds) ||
-      !vec_push(&t->times.tokens_per_s, (double)tokens / seconds))
+      !vec_push(&t->times.tokens_per_s, (double)d->tokens / seconds))
     return HP_ERR_OOM;
-  run_log_step(&t->log, t->at.step, s->epoch_after, loss, t->model.flops_per_token * (double)padded,
-               t->config.is.count == COUNT_NON_PADDING ? texts : padded);
+  run_log_step(&t->log, t->at.step, s->epoch_after, (float)r.loss,
+               t->model.flops_per_token * (double)d->padded,
+               t->config.is.count == COUNT_NON_PADDING ? d->texts : d->padded);
   return HP_OK;
 }
 
@@ -234,7 +203,7 @@ static hp_status loop(trainer *t, bool *stopped) {
     HP_TRY(train_step(t, &s));
     if (first && t->job.processes == 1) signals_note();
     HP_TRY(after_step(t, &s, &stop));
-    trainer_tell_progress(&t->console, t->model.m, t->data.batch.T, &t->at);
+    trainer_tell_progress(&t->console, t->model.m, t->data.step.micro[s.micros - 1].T, &t->at);
     HP_TRY(hp_world_most(signals_taken(), &signal));
     if (signal && t->at.step < t->at.steps) {
       log_info("%s: writing a checkpoint at step %lld, then ending", signals_name((int)signal),
@@ -263,6 +232,7 @@ static void close_data(run_data *d) {
   mem_free(d->batch.labels);
   mem_free(d->batch.lengths);
   mem_free(d->shifted);
+  step_data_free(&d->step);
 }
 
 static void trainer_close(trainer *t) {
@@ -282,13 +252,14 @@ static void trainer_close(trainer *t) {
 }
 
 /* Compiles what the run needs most memory for: what cannot be done is refused before it has written
- * anything.  The last micro-batch comes first, for it brings all states of the optimizer along. */
+ * anything. */
 static hp_status prepare(trainer *t) {
-  int64_t micros = t->at.step == t->at.steps ? 0 : micros_of(&t->data.sets.order);
-  for (int64_t i = micros; i-- > 0;) {
-    step_micro b = largest_micro(&t->data.sets, i, micros);
-    HP_TRY(stepper_prepare(t->model.stepper, &b));
-  }
+  step_micro *at = t->data.step.micro;
+  const train_data *d = &t->data.sets;
+  int64_t micros = t->at.step == t->at.steps ? 0 : micros_of(&d->order);
+  for (int64_t i = 0; i < micros; i++)
+    at[i] = (step_micro){.B = train_data_rows(d), .T = d->train.longest};
+  if (micros) HP_TRY(stepper_prepare(t->model.stepper, at, micros));
   return trainer_prepare_evaluation(&t->config, &t->data.sets, &t->model);
 }
 

@@ -70,9 +70,3 @@ hp_status trainer_keep_batch(const checkpoint *from, train_config *c) {
   HP_TRY(tree_need_map(from->manifest.root, "state", &state));
   return keep(state, c);
 }
-
-void trainer_shift_labels(const train_batch *b, int32_t *out) {
-  for (int64_t r = 0; r < b->B; r++)
-    for (int64_t i = 0; i < b->T; i++)
-      out[r * b->T + i] = i + 1 < b->T ? b->labels[r * b->T + i + 1] : LABEL_NONE;
-}

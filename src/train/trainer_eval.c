@@ -33,7 +33,7 @@ static hp_status batch_loss(run_data *d, run_model *m, int64_t samples, float *l
   int64_t replicas = b->B % d->sets.replicas ? 1 : d->sets.replicas, each = b->B / replicas;
   double sum = 0;
   HP_TRY(scorer_for(m, b->B, b->T));
-  trainer_shift_labels(b, d->shifted);
+  step_data_shift(b, d->shifted);
   HP_TRY(lm_scorer_run(m->scorer, b->ids, d->shifted, losses));
   for (int64_t r = 0; r < replicas; r++) {
     double part = 0;

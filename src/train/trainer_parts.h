@@ -11,6 +11,8 @@
 #include "train/run_log.h"
 #include "train/settings.h"
 #include "train/step.h"
+#include "train/step_data.h"
+#include "train/step_memory.h"
 #include "train/train_data.h"
 
 /* The processes of the job, of which one prints and writes the run's folder. */
@@ -38,7 +40,8 @@ typedef struct {
 typedef struct {
   tokenizer *tokenizer;
   train_data sets;
-  train_batch batch; /* the one that was taken last */
+  step_data step;    /* the step at hand */
+  train_batch batch; /* of evaluation */
   int32_t *shifted;  /* its labels moved one to the left, for the graph */
 } run_data;
 
@@ -134,8 +137,6 @@ hp_status trainer_begin_line(const train_config *c, const run_job *job, const ru
 /* Takes from the checkpoint how many samples make up a step: on another mesh the micro-batch or the
  * accumulation of the configuration gives way. */
 hp_status trainer_keep_batch(const checkpoint *from, train_config *c);
-/* Labels of b moved one to the left, row by row: position t is to predict token t + 1. */
-void trainer_shift_labels(const train_batch *b, int32_t *out);
 
 /* trainer_resume.c */
 /* Continues from it, where there is one; *finished: it is the end of the run, which has told its

@@ -63,7 +63,7 @@ hp_status trainer_tensors_states(const train_config *c, const run_job *job, cons
                                  trainer_tensors *out) {
   static const char *const prefix[] = {"m.", "v."};
   *out = (trainer_tensors){.kind = "optimizer", .file = "optimizer.safetensors"};
-  return list_tensors(c, job, m, m->m->trained, prefix, stepper_states(&m->options), out);
+  return list_tensors(c, job, m, m->m->trained, prefix, step_states(&m->options), out);
 }
 
 void trainer_tensors_free(trainer_tensors *x) {

@@ -78,7 +78,7 @@ it "zero=3 gathers params, forward and backward, and reduces gradients to their 
 run explain job/job.yaml comm strategy=dp=2,zero=3
 exit_is 0
 awk '/^all_|^reduce_/ { n[$1] += $3 }
-     END { exit n["all_to_all"] || n["all_reduce"] != 2 || n["all_gather"] != 40 || n["reduce_scatter"] != 20 }' \
+     END { exit n["all_to_all"] || n["all_reduce"] != 3 || n["all_gather"] != 80 || n["reduce_scatter"] != 40 }' \
   out || fail "other collectives: $(cat out)"
 
 it "communication beside computation changes no bit, whatever the cluster"

@@ -27,20 +27,14 @@ static void run_step(stepper *s, const int32_t *ids, int rows, const step_update
                      step_result *out) {
   int32_t labels[B * T];
   for (int i = 0; i < B * T; i++) labels[i] = i % T == T - 1 ? IGNORE : ids[i + 1];
-  *out = (step_result){0};
-  for (int at = 0; at < B; at += rows) {
-    step_result part = {0};
-    step_micro m = {.B = rows,
-                    .T = T,
-                    .ids = ids + at * T,
-                    .labels = labels + at * T,
-                    .weight = 1.0 / (B * (T - 1)),
-                    .first = at == 0,
-                    .last = at + rows == B};
-    CHECK_OK(stepper_run(s, &m, u, &part));
-    out->loss += part.loss;
-    out->grad_norm = part.grad_norm;
-  }
+  step_micro m[B];
+  for (int at = 0; at < B; at += rows)
+    m[at / rows] = (step_micro){.B = rows,
+                                .T = T,
+                                .ids = ids + at * T,
+                                .labels = labels + at * T,
+                                .weight = 1.0 / (B * (T - 1))};
+  CHECK_OK(stepper_run(s, m, B / rows, u, out));
 }
 
 static void run_curve(const char *name, int rows) {

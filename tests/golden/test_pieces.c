@@ -17,7 +17,7 @@ typedef struct {
 
 /* What is left of some steps: their results, and the bytes of all parameters. */
 typedef struct {
-  step_result result[STEPS][MICROS];
+  step_result result[STEPS];
   char *weights;
   size_t bytes;
 } outcome;
@@ -28,22 +28,20 @@ static void fill(const lm *m, int micro, int32_t *ids, int32_t *labels) {
 }
 
 static void run_steps(const lm *m, stepper *s, outcome *out) {
-  int32_t ids[TOKENS], labels[TOKENS];
+  int32_t ids[MICROS][TOKENS], labels[MICROS][TOKENS];
+  step_micro b[MICROS];
+  for (int k = 0; k < MICROS; k++) {
+    fill(m, k, ids[k], labels[k]);
+    b[k] = (step_micro){.B = B,
+                        .T = T,
+                        .ids = ids[k],
+                        .labels = labels[k],
+                        .lengths = lengths,
+                        .weight = 1.0 / (MICROS * TOKENS)};
+  }
   for (int step = 0; step < STEPS; step++)
-    for (int k = 0; k < MICROS; k++) {
-      fill(m, k, ids, labels);
-      step_micro b = {.B = B,
-                      .T = T,
-                      .ids = ids,
-                      .labels = labels,
-                      .lengths = lengths,
-                      .weight = 1.0 / (MICROS * TOKENS),
-                      .number = k,
-                      .first = k == 0,
-                      .last = k == MICROS - 1};
-      CHECK_OK(
-          stepper_run(s, &b, &(step_update){.lr = 1e-2, .t = step + 1}, &out->result[step][k]));
-    }
+    CHECK_OK(
+        stepper_run(s, b, MICROS, &(step_update){.lr = 1e-2, .t = step + 1}, &out->result[step]));
 }
 
 static void read_weights(const lm *m, outcome *out) {
@@ -100,7 +98,7 @@ static void compare(setting c) {
   outcome whole, pieces;
   train(&c, false, &whole);
   train(&c, true, &pieces);
-  CHECK(whole.result[0][0].loss > 0);
+  CHECK(whole.result[0].loss > 0);
   CHECK(!memcmp(whole.result, pieces.result, sizeof whole.result));
   CHECK_EQ(whole.bytes, pieces.bytes);
   CHECK(!memcmp(whole.weights, pieces.weights, whole.bytes));

@@ -317,6 +317,15 @@ CALL(hp_link) {
   if (hp_piece_compile(w->g, w->d, NULL, &piece)) return 1;
   return hp_link(P(0, &piece), P(1, name), 1, P(2, "0 F 0"), P(3, &p));
 }
+CALL(hp_link_plan) {
+  hp_piece *piece;
+  hp_program_stats stats;
+  char *text;
+  const char *const name[] = {"F"};
+  if (hp_piece_compile(w->g, w->d, NULL, &piece)) return 1;
+  return hp_link_plan(P(0, &piece), P(1, name), 1, P(2, "0 F 0"), P(3, &stats), P(4, "memory"),
+                      P(5, &text));
+}
 CALL(hp_program_parse) {
   hp_program *p;
   return hp_program_parse(P(0, ""), P(1, "empty"), P(2, w->d), P(3, &p));
@@ -391,6 +400,7 @@ static const char *const accepts[][2] = {{"hp_free", "p"},
                                          {"hp_program_free", "p"},
                                          {"hp_piece_compile", "o"},
                                          {"hp_piece_free", "p"},
+                                         {"hp_link_plan", "what"},
                                          {"hp_at", "place"},
                                          {"hp_attention", "o"},
                                          {"hp_conv", "o"},

@@ -1,0 +1,105 @@
+/* hyperparallel.h: what would be compiled, without taking memory of the device. */
+#include "api/api_program.h"
+#include "base/thread.h"
+#include "rt/explain.h"
+#include "rt/explain_layouts.h"
+#include "rt/explain_rows.h"
+#include "rt/explain_svg.h"
+
+#include <string.h>
+
+static void free_plan(const hp_device *d, compiled *c) {
+  if (c->kernels) d->member[0]->backend->release(c->kernels);
+  program_free(c->p);
+}
+
+hp_status api_plan(compilation *c, hp_device *d, double start, hp_program_stats *out) {
+  hp_program_stats s = {0};
+  compiled made;
+  hp_status st = api_make_program(c, d, 0, &made, &s.memory);
+  if (st == HP_ERR_OOM && s.memory.limit_bytes && s.memory.planned_bytes) out->memory = s.memory;
+  HP_TRY(st);
+  st = api_count(d->member[0], made.p, &s);
+  s.compile_s = time_now_s() - start;
+  if (!st) *out = s;
+  free_plan(d, &made);
+  return st;
+}
+
+HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_options *o,
+                         hp_program_stats *out) {
+  double start = time_now_s();
+  compilation c;
+  API_CALL;
+  API_NEED(g);
+  API_NEED(d);
+  API_NEED(out);
+  hp_status st = api_compile_begin(g, d, o, &c);
+  if (!st) st = api_plan(&c, d, start, out);
+  compile_end(&c);
+  return st;
+}
+
+/* --- plans as text ----------------------------------------------------------------------------
+ */
+
+/* Who holds what, in its three forms. */
+static hp_status print_layouts(const group *d, const compilation *c, str *out) {
+  explain_layouts(d, c->global, &c->shards, out);
+  return explain_rows(d, c->global, &c->shards, out);
+}
+static hp_status put_layouts(const group *d, const compilation *c, str *out) {
+  json_writer w = {.out = out};
+  json_open_map(&w);
+  explain_layouts_json(d, c->global, &c->shards, &w);
+  hp_status st = explain_rows_json(d, c->global, &c->shards, &w);
+  json_close(&w);
+  str_add_char(out, '\n');
+  return st;
+}
+static hp_status draw_layouts(const group *d, const compilation *c, str *out) {
+  explain_layouts_svg(d, c->global, c->shards.of, out);
+  return HP_OK;
+}
+
+/* Layouts are known before a program is made. */
+typedef hp_status (*layout_view)(const group *d, const compilation *c, str *out);
+static layout_view find_layout_view(const char *what) {
+  static const struct {
+    const char *what;
+    layout_view print;
+  } views[] = {{"layouts", print_layouts},
+               {"layouts.json", put_layouts},
+               {"layouts.svg", draw_layouts}};
+  for (size_t i = 0; i < sizeof views / sizeof *views; i++)
+    if (!strcmp(what, views[i].what)) return views[i].print;
+  return NULL;
+}
+
+hp_status api_plan_explain(compilation *c, const compilation *layouts, hp_device *d,
+                           const char *what, str *out) {
+  compiled made;
+  hp_memory memory;
+  layout_view view = find_layout_view(what);
+  if (view) return view(d, layouts, out);
+  HP_TRY(api_make_program(c, d, 0, &made, &memory));
+  bool counts = !strncmp(what, "memory.", 7); /* "memory" stands behind a summary that has it */
+  hp_status st = explain_print(made.p, d->member[0], NULL, counts ? &memory : NULL, what, out);
+  free_plan(d, &made);
+  return st;
+}
+
+HP_API hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compile_options *o,
+                                 const char *what, char **text) {
+  str s = {0};
+  compilation c;
+  API_CALL;
+  API_NEED(g);
+  API_NEED(d);
+  API_NEED(what);
+  API_NEED(text);
+  hp_status st = api_compile_begin(g, d, o, &c);
+  if (!st) st = api_plan_explain(&c, &c, d, what, &s);
+  compile_end(&c);
+  return api_text(__func__, st, &s, text);
+}

@@ -1,0 +1,24 @@
+/* The micro-batches of a step, drawn from the data at once: they are run as one program. */
+#ifndef TRAIN_STEP_DATA_H
+#define TRAIN_STEP_DATA_H
+
+#include "train/step.h"
+#include "train/train_data.h"
+
+typedef struct {
+  int64_t n, most;               /* micro-batches of the step at hand, and room */
+  train_batch *batch;            /* [most] */
+  int32_t **shifted;             /* [most] labels moved one to the left, for the graph */
+  step_micro *micro;             /* [most] */
+  int64_t tokens, texts, padded; /* of the step: computed, without padding, with that of replicas */
+} step_data;
+
+/* Room for steps of `micros` micro-batches of so many tokens; step_data_free, also on failure. */
+hp_status step_data_create(int64_t micros, int64_t tokens, step_data *out);
+void step_data_free(step_data *s);
+/* Each loss is weighted by the labels of the whole step that count. */
+void step_data_draw(step_data *s, train_data *d, const sampler_step *at);
+/* Labels of b moved one to the left, row by row: position t is to predict token t + 1. */
+void step_data_shift(const train_batch *b, int32_t *out);
+
+#endif

@@ -1,0 +1,204 @@
+#include "train/step_graph.h"
+
+#include "base/log.h"
+#include "model/lm_eval.h"
+#include "model/moe_layer.h"
+#include "train/losses.h"
+
+#include <stdio.h>
+
+enum { NAME_MAX_ = 192, CONCAT_MAX = 64 };
+
+typedef struct {
+  const lm *m;
+  const step_options *o;
+} step_graph;
+
+int step_states(const step_options *o) { return o->optimizer == STEP_ADAMW ? 2 : o->momentum != 0; }
+
+bool step_drops(const lm *m, const step_options *o) {
+  return o->dropout && model_config_drops(&m->c);
+}
+
+bool step_balances(const lm *m) { return m->c.moe.balance > 0; }
+
+static hp_tensor scalar(model_build *b, const char *name) {
+  return hp_input(b->g, name, HP_F32, (hp_shape){0});
+}
+
+/* A tensor of the optimizer for parameter p. */
+static hp_tensor state(model_build *b, const char *prefix, const model_param *p) {
+  char name[NAME_MAX_];
+  snprintf(name, sizeof name, "%s.%s", prefix, p->name);
+  return hp_param(b->g, name, HP_F32, p->shape);
+}
+
+/* Scalars x[0..n) as one vector [n], joined a few at a time; x is overwritten. */
+static hp_tensor gather_scalars(model_build *b, hp_tensor *x, size_t n) {
+  for (size_t i = 0; i < n; i++) x[i] = hp_reshape(b->g, x[i], (hp_shape){1, {1}});
+  while (n > 1) {
+    size_t joined = 0;
+    for (size_t i = 0; i < n; i += CONCAT_MAX)
+      x[joined++] = hp_concat(b->g, x + i, (int)(n - i < CONCAT_MAX ? n - i : CONCAT_MAX), 0);
+    n = joined;
+  }
+  return x[0];
+}
+
+/* Norm of all gradients, and the factor that brings it down to `clip`. */
+static hp_tensor clip_factor(const step_graph *s, model_build *b, const hp_tensor *grad) {
+  size_t n = s->m->trained;
+  hp_tensor *sq = mem_calloc(n, sizeof *sq);
+  if (!sq) {
+    b->failed = true;
+    return HP_NONE;
+  }
+  for (size_t i = 0; i < n; i++) {
+    hp_at(b->g, s->m->params.at[i].name);
+    sq[i] = hp_sum_sq(b->g, grad[i]);
+  }
+  hp_at(b->g, "clip");
+  hp_tensor all = gather_scalars(b, sq, n);
+  mem_free(sq);
+  hp_output(b->g, "grad_sq", all);
+  hp_tensor norm =
+      hp_map(b->g, "sqrt", hp_sum(b->g, all, (int64_t[]){0}, 1, false), HP_NONE, HP_NONE);
+  hp_output(b->g, "grad_norm", norm);
+  hp_tensor one = hp_const(b->g, HP_F32, 1);
+  if (s->o->clip <= 0) return one;
+  hp_tensor below = hp_add(b->g, norm, hp_const(b->g, HP_F32, 1e-6));
+  return hp_map(b->g, "min", one, hp_div(b->g, hp_const(b->g, HP_F32, s->o->clip), below), HP_NONE);
+}
+
+/* A gradient lies as the optimizer's state of its param: it is reduced to the part that is used. */
+static hp_tensor mark_grad(model_build *b, const model_param *p, hp_tensor grad) {
+  char name[NAME_MAX_];
+  snprintf(name, sizeof name, "grad.%s", p->name);
+  hp_at(b->g, p->name);
+  return hp_annotate(b->g, name, grad);
+}
+
+static void update(const step_graph *s, model_build *b, const hp_tensor *wrt, hp_tensor *grad) {
+  for (size_t i = 0; i < s->m->trained; i++) grad[i] = mark_grad(b, &s->m->params.at[i], grad[i]);
+  hp_update_phase(b->g);
+  hp_block(b->g, 0);
+  hp_tensor factor = clip_factor(s, b, grad), lr = scalar(b, "lr");
+  hp_tensor rate = HP_NONE, root = HP_NONE;
+  if (s->o->optimizer == STEP_ADAMW) {
+    rate = scalar(b, "lr_over_bc1");
+    root = scalar(b, "sqrt_bc2");
+  }
+  for (size_t i = 0; i < s->m->trained; i++) {
+    const model_param *p = &s->m->params.at[i];
+    double decay = p->kind == PARAM_NORM || p->kind == PARAM_BIAS ? 0 : s->o->decay;
+    hp_at(b->g, p->name);
+    if (s->o->optimizer == STEP_ADAMW) {
+      hp_adamw_options a = {s->o->beta1, s->o->beta2, s->o->eps, decay};
+      hp_adamw(b->g, wrt[i], grad[i], state(b, "m", p), state(b, "v", p), factor, lr, rate, root,
+               &a);
+    } else {
+      hp_tensor buffer = s->o->momentum != 0 ? state(b, "m", p) : wrt[i];
+      hp_sgd(b->g, wrt[i], grad[i], buffer, factor, lr, s->o->momentum, decay);
+    }
+  }
+}
+
+static bool drops(const step_graph *s) { return step_drops(s->m, s->o); }
+
+/* Parts into which a micro-batch is cut.  Masks of dropout are drawn for the whole. */
+static int64_t parts_of(const step_graph *s, const step_place *v) {
+  int64_t n = s->o->interleave > 1 && !drops(s) ? s->o->interleave : 1;
+  return v->B % n ? 1 : n;
+}
+
+/* Every n-th row of x [B,T], from row i on: so each part has its share of every device's rows. */
+static hp_tensor rows_of(model_build *b, hp_tensor x, int64_t i, int64_t n) {
+  hp_shape s = hp_shape_of(b->g, x);
+  int64_t B = s.dim[0] / n, T = s.dim[1];
+  if (n == 1) return x;
+  x = hp_slice(b->g, hp_reshape(b->g, x, (hp_shape){3, {B, n, T}}), 1, i, i + 1);
+  return hp_reshape(b->g, x, (hp_shape){2, {B, T}});
+}
+
+/* 1 for tokens that are no padding, [B,T]. */
+static hp_tensor counted_tokens(model_build *b, const step_place *v) {
+  hp_tensor lengths = hp_input(b->g, "lengths", HP_I32, (hp_shape){1, {v->B}});
+  lengths = hp_reshape(b->g, lengths, (hp_shape){2, {v->B, 1}});
+  return hp_cast(b->g, hp_map(b->g, "gt", lengths, b->positions, HP_NONE), HP_F32);
+}
+
+/* Sum of the losses of all tokens.  Parts of the micro-batch share nothing but the params: what one
+ * says to other devices can hide behind the computation of another. */
+static hp_tensor sum_losses(const step_graph *s, model_build *b, const step_place *v) {
+  hp_tensor labels = hp_input(b->g, "labels", HP_I32, (hp_shape){2, {v->B, v->T}});
+  hp_tensor counted = step_balances(s->m) ? counted_tokens(b, v) : HP_NONE;
+  hp_tensor ids = b->ids, positions = b->positions, all = HP_NONE;
+  int64_t n = parts_of(s, v);
+  b->B = v->B / n;
+  for (int64_t i = 0; i < n; i++) {
+    hp_at(b->g, "batch");
+    b->ids = rows_of(b, ids, i, n);
+    b->positions = rows_of(b, positions, i, n);
+    b->counted = counted ? rows_of(b, counted, i, n) : HP_NONE;
+    hp_tensor wanted = rows_of(b, labels, i, n);
+    hp_tensor logits = lm_head(b, s->m->c.family->hidden(b));
+    hp_at(b->g, "loss");
+    hp_tensor sum = losses[s->o->stage].sum(b->g, logits, wanted);
+    all = all ? hp_add(b->g, all, sum) : sum;
+  }
+  return all;
+}
+
+/* Gradients of the weighted loss; added to those of earlier micro-batches, in their place: the last
+ * sum has no use after the step, but this way it needs no memory of its own. */
+static hp_status build_backward(const step_graph *s, model_build *b, const step_place *v,
+                                hp_tensor *wrt, hp_tensor *grad) {
+  size_t n = s->m->trained;
+  if (drops(s)) b->dropout_seed = hp_input(b->g, "dropout_seed", HP_I64, (hp_shape){0});
+  hp_tensor loss = hp_mul(b->g, sum_losses(s, b, v), scalar(b, "weight"));
+  hp_tensor balance = moe_balance(b);
+  if (balance) loss = hp_add(b->g, loss, balance);
+  hp_output(b->g, "loss", loss);
+  for (size_t i = 0; i < n; i++) wrt[i] = build_find_param(b, s->m->params.at[i].name);
+  HP_TRY(hp_grad(b->g, loss, wrt, (int)n, grad));
+  for (size_t i = 0; i < n && !(v->first && v->last); i++) {
+    const model_param *p = &s->m->params.at[i];
+    hp_at(b->g, p->name);
+    hp_tensor held = state(b, "g", p);
+    if (!v->first) grad[i] = hp_add(b->g, held, grad[i]);
+    hp_assign(b->g, held, grad[i]);
+  }
+  return HP_OK;
+}
+
+static hp_status build(const step_graph *s, const step_place *v, model_build *b) {
+  size_t n = s->m->trained;
+  hp_tensor *wrt = mem_calloc(n, sizeof *wrt), *grad = mem_calloc(n, sizeof *grad);
+  hp_status st = wrt && grad ? HP_OK : HP_ERR_OOM;
+  if (!st) st = build_backward(s, b, v, wrt, grad);
+  if (!st && v->last) update(s, b, wrt, grad);
+  if (!st) st = hp_graph_status(b->g);
+  if (!st && b->failed) st = HP_ERR_OOM;
+  mem_free(wrt);
+  mem_free(grad);
+  return st;
+}
+
+hp_status step_graph_begin(const lm *m, const step_options *o, const step_place *v,
+                           model_build *b) {
+  step_graph s = {m, o};
+  HP_TRY(lm_graph_begin(m, v->B, v->T, 0, v->T, b));
+  return build(&s, v, b);
+}
+
+void step_graph_tell(const lm *m, const step_options *o, const step_place *v) {
+  step_graph s = {m, o};
+  if (o->interleave <= 1 || parts_of(&s, v) > 1) return;
+  log_warn("interleave: %lld is ignored: %s", (long long)o->interleave,
+           drops(&s) ? "masks of dropout are drawn for the whole micro-batch"
+                     : "it does not divide the sequences of the micro-batch");
+}
+
+void step_tell_remat(void) {
+  log_info("recompute: auto: activations are recomputed, to stay under memory_limit");
+}

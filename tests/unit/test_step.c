@@ -1,0 +1,91 @@
+/* Steps of micro-batches of unlike shapes, and what is kept of them. */
+#include "base/io.h"
+#include "test.h"
+#include "train/step.h"
+
+enum { ROWS = 2, LONGEST = 48, MICROS = 3, VOCAB = 64, IGNORE = -100, STEPS = 12 };
+
+static const char config[] = "{\"model_type\": \"llama\", \"hidden_size\": 32, "
+                             "\"intermediate_size\": 48, \"num_attention_heads\": 4, "
+                             "\"num_key_value_heads\": 2, \"num_hidden_layers\": 2, "
+                             "\"vocab_size\": 64, \"max_position_embeddings\": 64}";
+
+static const step_options adamw = {.optimizer = STEP_ADAMW,
+                                   .beta1 = 0.9,
+                                   .beta2 = 0.99,
+                                   .eps = 1e-8,
+                                   .clip = 1};
+
+typedef struct {
+  hp_device *d;
+  lm *m;
+  stepper *s;
+  int32_t ids[MICROS][ROWS * LONGEST], labels[MICROS][ROWS * LONGEST];
+  step_micro micro[MICROS];
+} job;
+
+static void open_job(job *j) {
+  char path[512];
+  snprintf(path, sizeof path, "%s/config.json", test_dir());
+  CHECK_OK(file_write(path, config, sizeof config - 1));
+  CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &j->d));
+  lm_options o = {.compute = HP_F32, .weights = HP_F32};
+  CHECK_OK(lm_create(path, j->d, &o, &j->m));
+  CHECK_OK(lm_init(j->m, 5));
+  lm_share_rope(j->m, LONGEST);
+  CHECK_OK(stepper_create(j->m, &adamw, &j->s));
+}
+
+static void close_job(job *j) {
+  stepper_free(j->s);
+  lm_free(j->m);
+  hp_device_close(j->d);
+}
+
+/* Micro-batch i has rows of T[i] tokens, in memory of `width` each; what is behind them is padding.
+ */
+static double run_step(job *j, const int *T, int width, int64_t t) {
+  step_result r;
+  for (int i = 0; i < MICROS; i++) {
+    int W = width ? width : T[i];
+    for (int k = 0; k < ROWS * W; k++) {
+      int row = k / W, at = k % W;
+      j->ids[i][k] = at < T[i] ? (row * 7 + at * 5 + i * 3) % VOCAB : 0;
+      j->labels[i][k] = at < T[i] ? (j->ids[i][k] + 5) % VOCAB : IGNORE;
+    }
+    j->micro[i] =
+        (step_micro){.B = ROWS, .T = W, .ids = j->ids[i], .labels = j->labels[i], .weight = 1e-2};
+  }
+  CHECK_OK(stepper_run(j->s, j->micro, MICROS, &(step_update){.lr = 1e-2, .t = t}, &r));
+  return r.loss;
+}
+
+TEST(micro_batches_of_unlike_shapes_give_the_losses_of_padded_ones) {
+  static const int T[][MICROS] = {{48, 16, 24}, {16, 48, 48}, {8, 24, 40}};
+  job apart = {.d = NULL}, padded = {.d = NULL};
+  open_job(&apart);
+  open_job(&padded);
+  for (int i = 0; i < 3; i++) {
+    double own = run_step(&apart, T[i], 0, i + 1), all = run_step(&padded, T[i], LONGEST, i + 1);
+    CHECK(own > 0.1);
+    CHECK_NEAR(own, all, 1e-5 * all);
+  }
+  close_job(&apart);
+  close_job(&padded);
+}
+
+/* More steps of other shapes than programs are kept: a shape that was there before is linked, not
+ * compiled, and one that is still there is neither. */
+TEST(a_shape_that_comes_again_compiles_nothing) {
+  job j = {.d = NULL};
+  open_job(&j);
+  for (int i = 0; i < STEPS; i++) run_step(&j, (int[]){8, 8 + i, 8 + i}, 0, i + 1);
+  double before = stepper_compile_seconds(j.s);
+  run_step(&j, (int[]){8, 8 + STEPS - 1, 8 + STEPS - 1}, 0, STEPS + 1);
+  CHECK(stepper_compile_seconds(j.s) == before);
+  const hp_program *ran = stepper_program(j.s);
+  run_step(&j, (int[]){8, 8, 8}, 0, STEPS + 2);
+  CHECK(stepper_program(j.s) != ran);
+  CHECK(stepper_compile_seconds(j.s) > before);
+  close_job(&j);
+}
