@@ -117,9 +117,8 @@ hp_tensor hp_reshape(hp_graph *g, hp_tensor x, hp_shape s);
 hp_tensor hp_broadcast(hp_graph *g, hp_tensor x, hp_shape s);
 hp_tensor hp_transpose(hp_graph *g, hp_tensor x, const int64_t *perm);
 hp_tensor hp_slice(hp_graph *g, hp_tensor x, int axis, int64_t start, int64_t stop);
-/* Every step-th element of [start, stop). */
 hp_tensor hp_slice_step(hp_graph *g, hp_tensor x, int axis, int64_t start, int64_t stop,
-                        int64_t step);
+                        int64_t step); /* every step-th element of [start, stop) */
 /* `value` around x: low[d] elements before dim d, high[d] behind it. */
 hp_tensor hp_pad(hp_graph *g, hp_tensor x, const int64_t *low, const int64_t *high, double value);
 hp_tensor hp_iota(hp_graph *g, hp_dtype t, hp_shape s, int axis); /* the index along one dim */
@@ -268,11 +267,13 @@ typedef struct {
   double flops, bf16_flops, bytes; /* operations in f32, of products of bf16; bytes read */
 } hp_limits;
 hp_status hp_device_measure(hp_device *d, hp_limits *out);
-/* In a job (mpirun, srun, hyper launch) each process has one device and makes the same calls. */
+/* In a job (mpirun, srun, hyper launch) each process has one device, and those of a mesh make the
+ * same calls.  A mesh "(2)(dp)@2,3" has only the processes 2 and 3. */
 hp_status hp_world(int *rank, int *size);
-hp_status hp_world_most(int64_t mine, int64_t *most); /* the largest that one of them gives */
-/* `bytes` of each process to all of them, in the order of their ranks: all has room for as many. */
-hp_status hp_world_gather(const void *mine, size_t bytes, void *all);
+hp_status hp_world_max(int64_t mine, int64_t *max);     /* the largest that one of them gives */
+hp_status hp_world_agree(bool mine, bool *all);         /* whether all of them say true */
+hp_status hp_world_broadcast(void *data, size_t bytes); /* those of process 0 to all */
+hp_status hp_world_gather(const void *mine, size_t bytes, void *all); /* those of each, by rank */
 
 /* Params of the device: created here, or by the first program that names them, with zeros.  A fill
  * is called by the device's threads side by side, each for n elements from `first`: whole rows. */
@@ -336,7 +337,7 @@ hp_status hp_run(hp_program *p, const hp_io *io, int n);
  * tensors: sums of gradients, after hp_grad; the optimizer's state, in the update. */
 enum { HP_MEMORY_PARAMS, HP_MEMORY_GRADIENTS, HP_MEMORY_OPTIMIZER, HP_MEMORY_ACTIVATIONS };
 enum { HP_MEMORY_WORKSPACE = 4, HP_MEMORY_COMMUNICATION, HP_MEMORY_OTHER, HP_MEMORY_CLASSES };
-enum { HP_TIERS = 3 };
+enum { HP_TIERS = 3, HP_WIDEST_GAPS = 5 }; /* gaps: rows of hp_op_time that reports set apart */
 const char *hp_memory_class(int i); /* "parameters", "gradients", "optimizer", "activations", .. */
 typedef struct {
   uint64_t state[HP_MEMORY_CLASSES];  /* of tensors that outlive runs, what a device holds, */
@@ -387,7 +388,6 @@ typedef struct {
    * predicted_s: before any run, by costs of the cluster or of earlier runs on this machine. */
   double seconds, limit_s, gap_s, predicted_s, flops, bytes;
 } hp_op_time;
-enum { HP_WIDEST_GAPS = 5 }; /* rows that reports set apart */
 hp_status hp_program_times(const hp_program *p, hp_op_time **out, int *n);
 void hp_program_timeline(const hp_program *p, uint64_t *live, int n); /* work, at n points of it */
 /* The same of one class, with what outlives runs; all add up to memory.planned_bytes at most. */

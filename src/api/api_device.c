@@ -19,10 +19,22 @@ HP_API hp_status hp_world(int *rank, int *size) {
   *size = world_get()->size;
   return HP_OK;
 }
-HP_API hp_status hp_world_most(int64_t mine, int64_t *most) {
+HP_API hp_status hp_world_max(int64_t mine, int64_t *max) {
   API_CALL;
-  API_NEED(most);
-  return api_result(__func__, world_most(mine, most));
+  API_NEED(max);
+  return api_result(__func__, world_max(mine, max));
+}
+
+HP_API hp_status hp_world_agree(bool mine, bool *all) {
+  API_CALL;
+  API_NEED(all);
+  return api_result(__func__, world_agree(mine, all));
+}
+
+HP_API hp_status hp_world_broadcast(void *data, size_t bytes) {
+  API_CALL;
+  if (bytes) API_NEED(data);
+  return api_result(__func__, world_broadcast(data, bytes));
 }
 
 HP_API hp_status hp_world_gather(const void *mine, size_t bytes, void *all) {

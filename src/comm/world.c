@@ -56,9 +56,9 @@ static hp_status make_room(void) {
   size_t n = (size_t)world.facts.size;
   world.ended = mem_calloc(n, sizeof *world.ended);
   world.gathered = mem_calloc(n, GATHER_SMALL);
-  world.most = mem_calloc(n, sizeof *world.most);
+  world.numbers = mem_calloc(n, sizeof *world.numbers);
   world.request = mem_calloc(n * GATHER_MESSAGES, sizeof *world.request);
-  HP_TRY_MEM(world.ended && world.gathered && world.most && world.request);
+  HP_TRY_MEM(world.ended && world.gathered && world.numbers && world.request);
   for (int k = 0; k < NOTE_KINDS; k++) {
     world.out_request[k] = mem_calloc(n, sizeof *world.out_request[k]);
     HP_TRY_MEM(world.out_request[k]);
@@ -136,12 +136,44 @@ hp_status world_gather(const void *mine, size_t bytes, void *all) {
   return HP_OK;
 }
 
-hp_status world_most(int64_t mine, int64_t *most) {
-  *most = mine;
+hp_status world_max(int64_t mine, int64_t *max) {
+  *max = mine;
   HP_TRY(world_begin());
   if (world.facts.size == 1) return HP_OK;
-  HP_TRY(world_gather(&mine, sizeof mine, world.most));
+  HP_TRY(world_gather(&mine, sizeof mine, world.numbers));
   for (int i = 0; i < world.facts.size; i++)
-    if (world.most[i] > *most) *most = world.most[i];
+    if (world.numbers[i] > *max) *max = world.numbers[i];
+  return HP_OK;
+}
+
+hp_status world_agree(bool mine, bool *all) {
+  int64_t doubt;
+  HP_TRY(world_max(!mine, &doubt));
+  *all = !doubt;
+  return HP_OK;
+}
+
+static hp_status send_or_receive(char *data, size_t bytes) {
+  const world_facts *w = &world.facts;
+  comm_request *r = world.request;
+  int64_t n = 0;
+  if (w->rank) HP_TRY(world_post(false, data, (int64_t)bytes, 0, TAG_DATA, &r[n++]));
+  for (int i = 1; !w->rank && i < w->size; i++)
+    HP_TRY(world_post(true, data, (int64_t)bytes, i, TAG_DATA, &r[n++]));
+  return world_wait(r, n);
+}
+
+hp_status world_broadcast(void *data, size_t bytes) {
+  HP_TRY(world_begin());
+  if (world.facts.size == 1) return HP_OK;
+  if (bytes > TRANSPORT_BYTES_MAX)
+    HP_FAIL(HP_ERR_ARG, "%zu bytes; at most %d can be broadcast", bytes, TRANSPORT_BYTES_MAX);
+  bool little = bytes <= GATHER_SMALL;
+  char *under_way = little ? world.gathered : mem_calloc(bytes, 1);
+  HP_TRY_MEM(under_way);
+  if (bytes) memcpy(under_way, data, bytes);
+  HP_TRY(send_or_receive(under_way, bytes));
+  if (bytes) memcpy(data, under_way, bytes);
+  if (!little) mem_free(under_way);
   return HP_OK;
 }

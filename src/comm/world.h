@@ -25,8 +25,12 @@ int world_told_rank(void);
 
 /* What each process gives, `bytes` of it, to all: in the order of their ranks. */
 hp_status world_gather(const void *mine, size_t bytes, void *all);
-/* The largest of what all processes give: how they agree where each might see another thing. */
-hp_status world_most(int64_t mine, int64_t *most);
+/* The largest of what all processes give. */
+hp_status world_max(int64_t mine, int64_t *max);
+/* Do all processes say true?  How they agree where each might see another thing. */
+hp_status world_agree(bool mine, bool *all);
+/* Bytes of process 0 to all others, into `data`. */
+hp_status world_broadcast(void *data, size_t bytes);
 
 /* This process cannot go on: tells those who wait for it. */
 void world_fail(void);

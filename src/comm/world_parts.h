@@ -36,7 +36,7 @@ typedef struct {
   note *ended; /* how the processes have ended, as process 0 knows it */
   int n_ended;
   char *gathered;        /* of world_gather, where little is said: GATHER_SMALL bytes a process */
-  int64_t *most;         /* of world_most */
+  int64_t *numbers;      /* of world_max: one a process */
   comm_request *request; /* of world_gather: two a process */
   note verdict;
   char message[ERR_MESSAGE_MAX]; /* why this process failed; its note may have less of it */

@@ -128,7 +128,7 @@ static hp_status compare(const str *facts, int size) {
   int64_t longest;
   fact_texts x = {.size = size};
   size_t bytes;
-  HP_TRY(hp_world_most((int64_t)facts->len, &longest));
+  HP_TRY(hp_world_max((int64_t)facts->len, &longest));
   x.room = (size_t)longest + 1;
   if (!size_mul(x.room, (size_t)size, &bytes)) return HP_ERR_OOM;
   char *mine = mem_calloc(x.room, 1);
@@ -160,9 +160,9 @@ static hp_status fail_unless_equal(const str *facts) {
   mem_free(all);
   /* one that is equal to all others sees so, and one that is not sees it too: all go the same way
    */
-  int64_t differ;
-  if (!st) st = hp_world_most(!same, &differ);
-  return st || !differ ? st : compare(facts, size);
+  bool equal = true;
+  if (!st) st = hp_world_agree(same, &equal);
+  return equal ? st : compare(facts, size);
 }
 
 static hp_status agree_and_free(hp_status st, str *facts) {

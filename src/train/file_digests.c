@@ -136,7 +136,7 @@ hp_status file_digests_share(const char *dir, file_digest *file, size_t n) {
   shared_files s = {0};
   int64_t most;
   HP_TRY(hp_world(&s.rank, &s.size));
-  HP_TRY(hp_world_most((int64_t)n, &most));
+  HP_TRY(hp_world_max((int64_t)n, &most));
   s.room = (size_t)most;
   if (!s.room) return HP_OK;
   size_t all;

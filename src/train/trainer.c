@@ -204,7 +204,7 @@ static hp_status loop(trainer *t, bool *stopped) {
     if (first && t->job.processes == 1) signals_note();
     HP_TRY(after_step(t, &s, &stop));
     trainer_tell_progress(&t->console, t->model.m, t->data.step.micro[s.micros - 1].T, &t->at);
-    HP_TRY(hp_world_most(signals_taken(), &signal));
+    HP_TRY(hp_world_max(signals_taken(), &signal));
     if (signal && t->at.step < t->at.steps) {
       log_info("%s: writing a checkpoint at step %lld, then ending", signals_name((int)signal),
                (long long)t->at.step);
@@ -265,11 +265,9 @@ static hp_status prepare(trainer *t) {
 
 /* A run that is over: its model is there, or is written again. */
 static hp_status finish_again(trainer *t) {
-  int64_t missing;
-  HP_TRY(hp_world_most(t->job.writes &&
-                           !trainer_is_exported(t->config.output_dir, &t->saves.with_model),
-                       &missing));
-  if (!missing) {
+  bool there = t->job.writes && trainer_is_exported(t->config.output_dir, &t->saves.with_model);
+  HP_TRY(hp_world_broadcast(&there, sizeof there));
+  if (there) {
     log_info("%s: this run is finished (step %lld); nothing to do", t->config.output_dir,
              (long long)t->at.step);
     return HP_OK;
@@ -313,7 +311,8 @@ static hp_status draw_run(run_job *job) {
   enum { HIGHEST = 1 };
   uint64_t drawn = 0;
   hp_status st = job->writes ? random_bytes(&drawn, sizeof drawn) : HP_OK;
-  HP_TRY(hp_world_most((int64_t)(drawn >> HIGHEST), &job->run));
+  job->run = (int64_t)(drawn >> HIGHEST);
+  HP_TRY(hp_world_broadcast(&job->run, sizeof job->run));
   return st;
 }
 

@@ -232,7 +232,7 @@ static hp_status open_told(const train_config *c, place where, int64_t step, che
 hp_status trainer_find_checkpoint(const train_config *c, const run_job *job, run_folder *f,
                                   run_origin *out) {
   enum { NONE = -1, FAILED = -2 };
-  int64_t mine = INT64_MIN, all;
+  int64_t all = NONE;
   hp_status st = HP_OK;
   place where = HERE;
   checkpoint *from = &out->from;
@@ -240,9 +240,9 @@ hp_status trainer_find_checkpoint(const train_config *c, const run_job *job, run
   out->found = false;
   if (job->writes) {
     st = find_checkpoint(c, f, from, &where, &found);
-    mine = st ? FAILED : found ? PLACES * from->step + (int64_t)where : NONE;
+    all = st ? FAILED : found ? PLACES * from->step + (int64_t)where : NONE;
   }
-  hp_status met = hp_world_most(mine, &all);
+  hp_status met = hp_world_broadcast(&all, sizeof all);
   if (met && found) checkpoint_free(from);
   if (st || met) return st ? st : met;
   if (all == FAILED) HP_FAIL(HP_ERR_COMM, "process 0 has no checkpoint to go on from");

@@ -45,18 +45,18 @@ static hp_status match_settings(trainer *t, const checkpoint *c, const tree_node
 /* A run goes on with the engines it began with: others round in their own way. */
 static hp_status keep_engine(hp_device *d, const tree_node *state) {
   const char *engine, *tuning, *now = hp_device_engine(d);
-  int64_t failed;
+  bool all;
   HP_TRY(tree_opt_string(state, "engine", now, &engine));
   HP_TRY(tree_opt_string(state, "engine_picks", "", &tuning));
   hp_status st = hp_device_set_engine(d, engine, tuning);
-  HP_TRY(hp_world_most(st != HP_OK, &failed));
-  if (failed)
+  HP_TRY(hp_world_agree(st == HP_OK, &all));
+  if (!all)
     log_warn("the checkpoint was made with the engine %s: %s; going on with %s, whose bits differ",
              engine, st ? err_message() : "another process cannot use it", now);
   else if (strcmp(engine, now))
     log_info("going on with the engine of the checkpoint, %s, in place of %s", engine, now);
   err_clear();
-  return failed ? hp_device_set_engine(d, now, NULL) : HP_OK;
+  return all ? HP_OK : hp_device_set_engine(d, now, NULL);
 }
 
 static hp_status read_state(trainer *t, const checkpoint *c) {
@@ -136,11 +136,10 @@ static hp_status resume_from(trainer *t, const checkpoint *c) {
 }
 
 hp_status trainer_resume(trainer *t, bool *finished) {
-  int64_t over;
   if (t->origin.found) HP_TRY(checkpoint_unread(resume_from(t, &t->origin.from)));
   bool ended = t->origin.found && t->origin.here && t->at.step >= t->at.steps;
   if (ended) ended = trainer_has_file(t->config.output_dir, "train_results.json");
-  HP_TRY(hp_world_most(t->job.writes && ended, &over));
-  *finished = over;
+  HP_TRY(hp_world_broadcast(&ended, sizeof ended));
+  *finished = ended;
   return HP_OK;
 }

@@ -68,9 +68,9 @@ static hp_status save_tensors(void *context, const char *dir) {
 
 /* A failure of one is a failure of all. */
 static hp_status agree(hp_status mine) {
-  int64_t failed;
-  if (hp_world_most(mine != HP_OK, &failed) || mine) return mine ? mine : HP_ERR_COMM;
-  if (failed) HP_FAIL(HP_ERR_COMM, "another process could not write its part");
+  bool all;
+  if (hp_world_agree(mine == HP_OK, &all) || mine) return mine ? mine : HP_ERR_COMM;
+  if (!all) HP_FAIL(HP_ERR_COMM, "another process could not write its part");
   return HP_OK;
 }
 
@@ -231,9 +231,11 @@ static hp_status count_failure(trainer *t, hp_status st, double began, const cha
 }
 
 hp_status trainer_save(trainer *t, bool asked) {
-  int64_t due = asked;
-  if (t->saves.failing.failed) /* the clock of one decides for all */
-    HP_TRY(hp_world_most(t->job.writes && retry_is_due(&t->saves.failing, time_now_s()), &due));
+  bool due = asked;
+  if (t->saves.failing.failed) { /* the clock of one decides for all */
+    due = retry_is_due(&t->saves.failing, time_now_s());
+    HP_TRY(hp_world_broadcast(&due, sizeof due));
+  }
   if (!due) return HP_OK;
   HP_TRY(trainer_verify(&t->config, t->at.step, &t->model));
   HP_TRY(keep_folder(t));
@@ -273,7 +275,7 @@ static hp_status wait_for_try(const run_job *job, const retry *failing, bool *as
     milestone_count_work();
     time_sleep_until(look < failing->next_s ? look : failing->next_s);
     bool due = job->writes && retry_is_due(failing, time_now_s());
-    HP_TRY(hp_world_most(signals_taken() ? ASKED : due ? DUE : NOTHING, &what));
+    HP_TRY(hp_world_max(signals_taken() ? ASKED : due ? DUE : NOTHING, &what));
   }
   *asked = what == ASKED;
   return HP_OK;

@@ -102,19 +102,16 @@ enum { NO_MORE = -1 };
 
 /* Of several processes, only the one that writes knows the order of its files: it names the tensor
  * that it reads next, until there are no more, and the others give it their parts. */
-static hp_status name_next(int64_t on) {
-  int64_t named;
-  return hp_world_most(on, &named);
-}
+static hp_status name_next(int64_t on) { return hp_world_broadcast(&on, sizeof on); }
 
 /* A tensor that cannot be read fails in all of them, and the one that writes says that no more
  * come. */
 static hp_status give_parts(const trainer_tensors *x) {
-  int64_t on;
+  int64_t on = NO_MORE;
   err_report why;
   hp_status st = HP_OK;
   for (;;) {
-    HP_TRY(hp_world_most(NO_MORE, &on));
+    HP_TRY(hp_world_broadcast(&on, sizeof on));
     if (on == NO_MORE) return st ? err_give(&why) : HP_OK;
     hp_status read = hp_read(x->d, x->on[on].name, NULL, bytes_of(&x->on[on]));
     if (read) err_take(st = read, &why);

@@ -306,14 +306,14 @@ TEST(the_last_error_is_that_of_the_last_call) {
 /* Code of ours that is about to return its own failure may call the API to clean up, or to tell
  * others. */
 TEST(a_call_leaves_the_failure_of_its_caller_alone) {
-  int64_t most;
+  int64_t max;
   (void)err_set(HP_ERR_IO, "here", 1, "disk full");
-  CHECK_OK(hp_world_most(1, &most));
+  CHECK_OK(hp_world_max(1, &max));
   CHECK_STR(err_message(), "disk full");
-  CHECK_EQ(hp_world_most(1, NULL), HP_ERR_ARG);
-  CHECK_STR(hp_last_error(), "hp_world_most: most is NULL; expected an address");
+  CHECK_EQ(hp_world_max(1, NULL), HP_ERR_ARG);
+  CHECK_STR(hp_last_error(), "hp_world_max: max is NULL; expected an address");
   CHECK_STR(err_message(), "disk full");
-  CHECK(strstr(err_trace(), "then hp_world_most"));
+  CHECK(strstr(err_trace(), "then hp_world_max"));
   err_clear();
 }
 

@@ -262,9 +262,17 @@ CALL(hp_world) {
   int rank, size;
   return UNUSED, hp_world(P(0, &rank), P(1, &size));
 }
-CALL(hp_world_most) {
-  int64_t most;
-  return UNUSED, hp_world_most(1, P(0, &most));
+CALL(hp_world_max) {
+  int64_t max;
+  return UNUSED, hp_world_max(1, P(0, &max));
+}
+CALL(hp_world_agree) {
+  bool all;
+  return UNUSED, hp_world_agree(true, P(0, &all));
+}
+CALL(hp_world_broadcast) {
+  int64_t mine = 1;
+  return UNUSED, hp_world_broadcast(P(0, &mine), sizeof mine);
 }
 CALL(hp_world_gather) {
   int64_t mine = 1, all[1];
