@@ -113,7 +113,7 @@ $(B)/hyper_mpi.so: src/comm/mpi/hyper_mpi.c src/comm/transport.h $(B)/flags $(B)
 	@echo "  mpicc   $@"
 	$(Q)OMPI_CC=$(CC) MPICH_CC=$(CC) $(MPICC) -std=c11 $(CFLAGS) $(WARN) $(SAN) -fPIC -shared -Isrc -o $@ $<
 # In tests, processes talk over sockets where there is no MPI: a transport, and an mpirun beside it.
-STAND_IN := $(B)/stand-in/hyper_sockets.so $(B)/stand-in/mpirun
+STAND_IN := $(B)/stand-in/hyper_sockets.so $(B)/stand-in/mpirun $(B)/stand-in/ranks
 $(B)/stand-in/hyper_sockets.so: tests/comm/socket_transport.c src/comm/transport.h $(B)/flags
 	@mkdir -p $(@D)
 	@echo "  cc      $@"
@@ -122,6 +122,9 @@ $(B)/stand-in/mpirun: tests/comm/socket_mpirun.c $(B)/flags
 	@mkdir -p $(@D)
 	@echo "  cc      $@"
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(CFLAGS) $(WARN) $(SAN) -o $@ $<
+$(B)/stand-in/ranks: $(B)/tests/comm/ranks.o $(A)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(SAN) -rdynamic -o $@ $^ $(LIBS)
 # The programs of examples/c, as a user builds them, against the shared library beside them.
 EXAMPLES := $(patsubst examples/c/%.c,$(B)/examples/%,$(wildcard examples/c/*.c))
 $(B)/examples/%: examples/c/%.c include/hyperparallel.h $(SO)
@@ -187,7 +190,7 @@ ASAN    := -fsanitize=address,undefined -fno-sanitize-recover
 UBSAN   := -fsanitize=undefined,bounds,float-cast-overflow,nullability -fno-sanitize-recover=all
 TSAN    := -fsanitize=thread
 # What runs on several threads.
-TSAN_TESTS := thread pool devices_test overlap signal overtake failed_instruction runs_allocate gemm attention einsum_plan rowops jit_run program_text test_golden
+TSAN_TESTS := thread pool devices_test overlap signal overtake failed_instruction runs_allocate gemm attention einsum_plan rowops jit_run program_text test_golden test_comm test_meshes
 FUZZ    := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover
 asan: bootstrap
 	@$(MAKE) B=build-asan SAN="$(ASAN)" CFLAGS="-O1 -g" tests-built

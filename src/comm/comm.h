@@ -26,7 +26,7 @@ typedef struct {
   int64_t stride;
 } comm_view;
 
-/* The instruction that a rank brings to a rendezvous or a transfer: those that meet there must have
+/* The instruction that a rank brings to a rendezvous or a transfer: all that take part must have
  * the same signature. */
 enum { COMM_WHAT = 120 };
 typedef struct {
@@ -54,7 +54,7 @@ typedef struct {
   bool done;
 } comm_request;
 
-/* What a message begins with, and what two transfers that meet know of each other. */
+/* What a message begins with, and what the two ends of a transfer know of each other. */
 typedef struct {
   comm_call call;
   uint64_t communicator, sequence; /* of a rendezvous */

@@ -36,7 +36,7 @@ static bool add_rule(group *g, layout_rule *r) {
   return true;
 }
 
-/* Checked now, not when the first name meets it. */
+/* Checked now, not when the first name matches it. */
 hp_status group_rule(group *g, const char *pattern, const char *entries, bool where_divides) {
   layout l;
   if (!pattern || !entries)

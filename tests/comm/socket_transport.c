@@ -221,7 +221,7 @@ static bool all_sent(void) {
 }
 
 /* Waits until all are here, as MPI_Init and MPI_Finalize do. */
-static const char *meet(int tag) {
+static const char *synchronize(int tag) {
   uintptr_t id;
   const char *why = NULL;
   for (int i = 0; i < size && !why; i++)
@@ -250,11 +250,11 @@ static const char *begin(transport_facts *out) {
   if (!sockets || !read_sockets(sockets)) return "HYPER_TEST_SOCKETS names no sockets";
   *out = (transport_facts){.rank = rank, .size = size, .here = size, .place = rank};
   snprintf(out->library, sizeof out->library, "sockets of the tests");
-  return meet(TAG_BEGIN);
+  return synchronize(TAG_BEGIN);
 }
 
 static void end(void) {
-  if (!failure) meet(TAG_END);
+  if (!failure) synchronize(TAG_END);
 }
 
 const transport hyper_transport =

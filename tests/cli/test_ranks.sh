@@ -1,0 +1,49 @@
+#!/bin/sh
+# What the ranks of a job do with each other, as processes: rendezvous by communicator and sequence
+# number, transfers by peer and tag, and calls of all processes.
+. "$(dirname "$0")/lib.sh"
+. "$ROOT/tests/cli/process_lib.sh"
+
+root=
+[ "$(id -u)" = 0 ] && root=--allow-run-as-root
+ranks() { # N CASE
+  run_cmd timeout 60 mpirun -q --oversubscribe --bind-to none $root -n "$1" "$B/stand-in/ranks" "$2"
+}
+passes() {
+  ranks "$@"
+  exit_is 0
+}
+# fails N CASE TEXT: no hang; a rank says the text, and each that says anything says that or that another failed.
+fails() {
+  ranks "$1" "$2"
+  exit_is 1
+  grep '^rank' out > said
+  grep -qF "$3" said || { fail "nobody says \"$3\""; t_show; }
+  ! grep -vF "$3" said | grep -qv 'cannot go on without it' || fail "another reason: $(cat said)"
+}
+
+over() { # WAY
+  it "ranks have different numbers of rendezvous with each other, over $1"
+  passes 3 communicators
+
+  it "transfers are matched by peer and tag, over $1"
+  passes 2 transfers
+
+  it "maximum, agreement and broadcast of all processes, over $1"
+  passes 3 world
+
+  it "two instructions that differ are named, over $1"
+  fails 2 unlike_calls "the programs of ranks"
+  grep -q 'all_gather f32\[4\]' said && grep -q 'all_reduce f32\[8\]' said || fail "not both are named"
+
+  it "a transfer between unlike instructions is refused, over $1"
+  fails 2 unlike_transfers "with tag 3 rank 1 receives 16 bytes at i32[4] in stage 1, and rank 0 sends 8 bytes at f32[2] in stage 0"
+}
+
+over_sockets
+over sockets
+if over_mpi; then
+  HYPER_MPI=$B/hyper_mpi.so
+  export HYPER_MPI
+  over MPI
+fi
