@@ -225,16 +225,30 @@ static bool does_hang(const watchdog *w, const heartbeat_peer *x, str *why) {
   return true;
 }
 
-/* All processes wait for one another: the program itself is wrong. */
+static const heartbeat_peer *find_rank(const watchdog *w, int rank) {
+  for (size_t i = 0; i < w->port.peers.len; i++)
+    if (w->port.peers.at[i].known && w->port.peers.at[i].last.rank == rank)
+      return &w->port.peers.at[i];
+  return NULL;
+}
+
+/* Does it wait for one that has ended, or through others for itself?  Then their programs do not
+ * match; processes of another mesh may go on meanwhile. */
 static bool does_wait(const watchdog *w, const heartbeat_peer *x, str *why) {
-  for (size_t i = 0; i < w->port.peers.len; i++) {
-    const heartbeat_peer *y = &w->port.peers.at[i];
-    if (is_alive(y) && (y->last.waits_for < 0 || find_still_time(y) <= w->patience_s)) return false;
+  const heartbeat_peer *y = x;
+  for (size_t k = 0; k <= w->port.peers.len && (y == x || !y->ended); k++) {
+    if (y->last.waits_for < 0 || find_still_time(y) <= w->patience_s) return false;
+    y = find_rank(w, y->last.waits_for);
+    if (!y) return false;
   }
+  y = find_rank(w, x->last.waits_for);
   peer_print(x, why);
-  str_printf(why, " waits for process %d, and all others wait too: for %.0f s it has been ",
-             x->last.waits_for, find_still_time(x));
+  str_printf(why, " waits for process %d, which %s: for %.0f s it has been ", x->last.waits_for,
+             y->ended ? "has ended" : "waits too", find_still_time(x));
   print_place(x, why);
+  if (y->ended) return true;
+  str_printf(why, "; process %d is ", y->last.rank);
+  print_place(y, why);
   return true;
 }
 

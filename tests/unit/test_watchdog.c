@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -171,6 +172,49 @@ TEST(a_process_that_does_not_know_its_rank_yet_is_heard) {
   CHECK(strstr(why.at,
                "processes 0, 1 (1 of them heard, without a number yet) of 3 have not been heard"));
   str_free(&why);
+  forget(&w);
+}
+
+/* It waits for another at an instruction, and has for so many seconds. */
+static void waits(watchdog *w, int i, int for_rank, double still_s, const char *at) {
+  heartbeat *h = &peer(w, i)->last;
+  h->waits_for = for_rank;
+  h->instruction = 10 + i;
+  h->still_s = still_s;
+  snprintf(h->stream, sizeof h->stream, "comm");
+  snprintf(h->text, sizeof h->text, "%s", at);
+}
+
+TEST(processes_that_wait_for_each_other_are_named_with_both_instructions) {
+  watchdog w = job_of(4);
+  str why = {0};
+  waits(&w, 1, 2, PATIENCE + 1, "all_reduce b3"); /* 0 and 3 go on */
+  waits(&w, 2, 1, 1, "all_gather b7");
+  CHECK(!watchdog_find(&w, &why));
+  waits(&w, 2, 1, PATIENCE + 1, "all_gather b7");
+  CHECK(watchdog_find(&w, &why));
+  CHECK(strstr(why.at, "process 1 (here, pid 101) waits for process 2, which waits too"));
+  CHECK(strstr(why.at, "all_reduce b3") && strstr(why.at, "process 2 is in stream comm"));
+  CHECK(strstr(why.at, "all_gather b7"));
+  str_free(&why);
+  forget(&w);
+}
+
+TEST(a_process_that_waits_for_one_that_is_not_stuck_is_left_alone) {
+  watchdog w = job_of(3);
+  str why = {0};
+  waits(&w, 0, 1, PATIENCE + 1, "all_reduce b3");
+  waits(&w, 1, 2, PATIENCE + 1, "all_reduce b3");
+  CHECK(!watchdog_find(&w, &why)); /* 2 reads data */
+  ends(&w, 2, 0, 0);
+  CHECK(watchdog_find(&w, &why));
+  CHECK(strstr(why.at, "waits for process "));
+  str_free(&why);
+  str last = {0};
+  peer(&w, 0)->last.waits_for = 2;
+  CHECK(watchdog_find(&w, &last));
+  CHECK(strstr(last.at, "process 0 (here, pid 100) waits for process 2, which has ended"));
+  str_free(&last);
   forget(&w);
 }
 
