@@ -236,6 +236,7 @@ typedef struct {
 typedef struct {
   const char *backend;           /* NULL: "cpu" */
   const char *mesh;              /* "(2,2)(dp,tp)": so many devices as one; NULL: one device */
+  hp_device *job;                /* in whose job this mesh is: "(2)(dp)@2,3"; NULL: its own */
   const char *cluster;           /* what devices and links cost: a file or a name; NULL: "this" */
   const hp_layout_rule *layouts; /* of inputs and params by name; the first that matches counts, */
   int n_layouts;                 /* what none matches is whole on every device */
@@ -267,8 +268,7 @@ typedef struct {
   double flops, bf16_flops, bytes; /* operations in f32, of products of bf16; bytes read */
 } hp_limits;
 hp_status hp_device_measure(hp_device *d, hp_limits *out);
-/* In a job (mpirun, srun, hyper launch) each process has one device, and those of a mesh make the
- * same calls.  A mesh "(2)(dp)@2,3" has only the processes 2 and 3. */
+/* In a job (mpirun, srun, hyper launch) each process has a device; a mesh's make the same calls. */
 hp_status hp_world(int *rank, int *size);
 hp_status hp_world_max(int64_t mine, int64_t *max);     /* the largest that one of them gives */
 hp_status hp_world_agree(bool mine, bool *all);         /* whether all of them say true */

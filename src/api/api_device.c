@@ -54,6 +54,10 @@ HP_API hp_status hp_device_open(const hp_device_options *o, hp_device **out) {
   if (o->threads < 0) API_REFUSE("threads is %d; expected 1 or more, or 0 for all", o->threads);
   if (o->n_layouts < 0) API_REFUSE("n_layouts is %d; expected 0 or more", o->n_layouts);
   if (o->n_layouts && !o->layouts) API_REFUSE("layouts is NULL, n_layouts %d", o->n_layouts);
+  if (o->job && (o->backend || o->threads || o->interpret || o->engine || o->memory_limit))
+    API_REFUSE("backend, threads, interpret, engine and memory_limit are those of the job");
+  if (o->job && (o->plan_only || o->job->plan_only))
+    API_REFUSE("a job that makes plans only has one mesh");
   HP_TRY(api_result(__func__, group_open(o, out)));
   learn_open(*out, o);
   return HP_OK;

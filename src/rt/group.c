@@ -192,7 +192,7 @@ hp_status group_open_on(job *j, const hp_device_options *o, group **out) {
 }
 
 hp_status group_open(const hp_device_options *o, group **out) {
-  return group_open_on(NULL, o, out);
+  return group_open_on(o->job ? o->job->job : NULL, o, out);
 }
 
 hp_status group_each(const group *g, const team_work *w) {

@@ -48,8 +48,8 @@ struct hp_device {
 };
 typedef struct hp_device group;
 
-/* A job of its own, and its mesh, of all its devices; NULL: one device.  In a job of several
- * processes the mesh may name its ranks, "(2)(dp)@2,3", and has only these. */
+/* A mesh of the job of o->job; or a job of its own, and its mesh of all devices; mesh NULL: one. In
+ * a job of several processes the mesh may name its ranks, "(2)(dp)@2,3", and has only these. */
 hp_status group_open(const hp_device_options *o, group **out);
 /* A mesh of some ranks of a job, which lives as long as its meshes.  Threads, engine and memory
  * limit are the job's. */

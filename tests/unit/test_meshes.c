@@ -1,5 +1,6 @@
 /* Several meshes in one job: each has layouts, tensors and programs of its own, which are compiled,
  * run and saved while other ranks do something else. */
+#include "api/api_program.h"
 #include "base/thread.h"
 #include "rt/group.h"
 #include "test.h"
@@ -10,6 +11,7 @@
 
 enum { N = 24, RANKS = 4 };
 
+/* Of which a mesh of all devices would be one more. */
 static job *open_job(void) {
   job *j;
   CHECK_OK(job_open(&(hp_device_options){.threads = RANKS, .interpret = true}, "cpu", RANKS, &j));
@@ -155,5 +157,57 @@ TEST(a_mesh_beyond_the_job_is_refused) {
   refuse(j, "(2)(x)@3,4", "the mesh has rank 4, and the job ranks 0 to 3");
   refuse(j, "(2)(x)", "the mesh has 2 devices without ranks, and the job 4");
   refuse(NULL, "(2)(x)@2,3", "a mesh of a process alone has no ranks");
+  job_release(j);
+}
+
+TEST(a_device_is_opened_in_the_job_of_another_one) {
+  hp_device *all, *none;
+  work a = {.sums = 3, .runs = 4}, b = {.sums = 1, .runs = 6};
+  hp_device_options o = {.mesh = "(4)(dp)", .threads = RANKS, .interpret = true};
+  CHECK_OK(hp_device_open(&o, &all));
+  hp_layout_rule rule = {"w", "(x)"};
+  hp_device_options part = {.job = all, .mesh = "(2)(x)@1,0", .layouts = &rule, .n_layouts = 1};
+  CHECK_OK(hp_device_open(&part, &a.d));
+  part.mesh = "(2)(x)@2,3";
+  CHECK_OK(hp_device_open(&part, &b.d));
+  part.threads = 2;
+  CHECK_FAILS(hp_device_open(&part, &none), "threads, interpret, engine and memory_limit are");
+  part.threads = 0;
+  part.mesh = "(2)(x)@2,4";
+  CHECK_FAILS(hp_device_open(&part, &none), "the mesh has rank 4");
+  hp_device_close(all); /* the job goes on */
+  do_work(&a);
+  do_work(&b);
+  check_same(&a);
+  check_same(&b);
+  hp_device_close(a.d);
+  hp_device_close(b.d);
+}
+
+TEST(unlike_programs_of_one_mesh_name_both_instructions) {
+  job *j = open_job();
+  work a = {.sums = 1}, b = {.sums = 3};
+  a.d = open_mesh(j, "(2)(x)@1,2");
+  b.d = open_mesh(j, "(2)(x)@1,2");
+  a.p = compile_sums(a.d, 1);
+  b.p = compile_sums(b.d, 3);
+  exec *own = a.p->r.e[1];
+  a.p->r.e[1] = b.p->r.e[1]; /* rank 2 runs the other program: it comes to a second sum */
+  write_w(a.d);
+  write_w(b.d);
+  float x[N] = {0}, sum;
+  double start = time_now_s();
+  CHECK_FAILS(hp_run(a.p, (hp_io[]){{"x", x, sizeof x}, {"sum", &sum, sizeof sum}}, 2),
+              "do not match: rank 2 is at all_reduce");
+  CHECK(strstr(hp_last_error(), "to which rank 1 does not come: its program has ended"));
+  CHECK(time_now_s() - start < 30);
+  a.p->r.e[1] = own;
+  a.runs = b.runs = 1; /* both run again */
+  do_work(&a);
+  do_work(&b);
+  check_same(&a);
+  check_same(&b);
+  hp_device_close(a.d);
+  hp_device_close(b.d);
   job_release(j);
 }
