@@ -137,7 +137,7 @@ static hp_status refuse_ended(const local_member *m, int64_t rank) {
           "the programs of ranks %lld and %lld do not match: rank %lld is at %s, to which rank "
           "%lld does not come: its program has ended",
           (long long)m->c.rank[m->c.me], (long long)rank, (long long)m->c.rank[m->c.me],
-          m->call->what, (long long)rank);
+          m->call.what, (long long)rank);
 }
 
 static hp_status refuse_other(const local_member *m, int64_t rank, const local_member *other) {
@@ -145,7 +145,7 @@ static hp_status refuse_other(const local_member *m, int64_t rank, const local_m
           "the programs of ranks %lld and %lld do not match: each waits for the other, rank %lld "
           "at %s, and rank %lld at %s",
           (long long)m->c.rank[m->c.me], (long long)rank, (long long)m->c.rank[m->c.me],
-          m->call->what, (long long)rank, other->call->what);
+          m->call.what, (long long)rank, other->call.what);
 }
 
 /* Can those that have not come still come?  Not when their program has ended, or when they wait,
@@ -186,10 +186,10 @@ static hp_status wait_for_all(local *l, local_member *m, const uint64_t *count, 
 /* --- rendezvous ------------------------------------------------------------------------------- */
 
 static hp_status check_calls(const local_set *s) {
-  const comm_call *first = s->member[0].call;
+  const comm_call *first = &s->member[0].call;
   for (int64_t i = 1; i < s->n; i++)
-    if (s->member[i].call->signature != first->signature)
-      return comm_refuse_calls(&s->member[i].c, 0, first, i, s->member[i].call,
+    if (s->member[i].call.signature != first->signature)
+      return comm_refuse_calls(&s->member[i].c, 0, first, i, &s->member[i].call,
                                s->member[i].c.sequence);
   return HP_OK;
 }
@@ -203,7 +203,7 @@ static hp_status local_rendezvous(communicator *c, const comm_call *call, const 
   (void)give;
   pthread_mutex_lock(&l->lock);
   m->data = data;
-  m->call = call;
+  m->call = *call;
   c->sequence++;
   m->set->come++;
   hp_status st = wait_for_all(l, m, &s->come, true);

@@ -16,7 +16,7 @@ typedef struct {
   communicator c;
   struct local_set *set;
   const void *data;
-  const comm_call *call;
+  comm_call call; /* a copy: a member that has failed is gone when the others compare */
 } local_member;
 
 /* A communicator.  Nobody comes to a rendezvous before all have left the one before, so two counts
