@@ -259,8 +259,7 @@ const char *hp_device_describe(const hp_device *d);
 int hp_device_threads(const hp_device *d);
 const char *hp_device_engine(const hp_device *d);            /* of products, in later programs */
 hp_status hp_device_tuning(const hp_device *d, char **text); /* measured for "fastest"; hp_free */
-/* tuning: as hp_device_tuning tells them, NULL: none. */
-hp_status hp_device_set_engine(hp_device *d, const char *name, const char *tuning);
+hp_status hp_device_set_engine(hp_device *d, const char *name, const char *tuning); /* or NULL */
 uint64_t hp_device_param_bytes(const hp_device *d);
 void hp_device_set_memory_limit(hp_device *d, uint64_t bytes); /* of later programs; 0 = none */
 /* What the device can do in a second, as measured (takes about 0.1 s). */
@@ -275,9 +274,11 @@ hp_status hp_world_agree(bool mine, bool *all);         /* whether all of them s
 hp_status hp_world_broadcast(void *data, size_t bytes); /* those of process 0 to all */
 hp_status hp_world_gather(const void *mine, size_t bytes, void *all); /* those of each, by rank */
 
-/* Params of the device: created here, or by the first program that names them, with zeros.  A fill
- * is called by the device's threads side by side, each for n elements from `first`: whole rows. */
+/* Params of the device: created here, or by the first program that names them, with zeros; freed
+ * and renamed while no program uses them.  Each thread calls a fill for n elements: whole rows. */
 hp_status hp_param_create(hp_device *d, const char *name, hp_dtype t, hp_shape s);
+hp_status hp_param_free(hp_device *d, const char *name);
+hp_status hp_param_rename(hp_device *d, const char *name, const char *to);
 hp_status hp_write(hp_device *d, const char *name, const void *data, size_t bytes);
 typedef hp_status (*hp_fill_fn)(void *context, int64_t first, int64_t n, void *to);
 hp_status hp_fill(hp_device *d, const char *name, hp_fill_fn fill, void *context);
@@ -290,8 +291,7 @@ hp_status hp_param_find(const hp_device *d, const char *name, hp_dtype *t, hp_sh
  * back, on any mesh.  A load of files that hold others, or fewer, or more, changes nothing. */
 hp_status hp_params_save(hp_device *d, const char *path, const char *const *name, int n);
 hp_status hp_params_load(hp_device *d, const char *path, const char *const *name, int n);
-/* Do devices that hold the same shard of a param hold the same bits?  HP_ERR_DEVICE says which
- * param and devices: memory, or a computation, has failed.  Reads all params once. */
+/* Do devices hold the same bits of the same shard?  HP_ERR_DEVICE says which do not: it failed. */
 hp_status hp_params_verify(const hp_device *d);
 
 /* --- compile, look, run ------------------------------------------------------------------- */

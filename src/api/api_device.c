@@ -171,6 +171,22 @@ HP_API hp_status hp_param_create(hp_device *d, const char *name, hp_dtype t, hp_
   return api_result(__func__, group_state_of(d, name, &v, &index));
 }
 
+HP_API hp_status hp_param_free(hp_device *d, const char *name) {
+  API_CALL;
+  API_NEED(d);
+  API_NEED(name);
+  return api_result(__func__, group_free_state(d, name));
+}
+
+HP_API hp_status hp_param_rename(hp_device *d, const char *name, const char *to) {
+  API_CALL;
+  API_NEED(d);
+  API_NEED(name);
+  API_NEED(to);
+  if (!*to) API_REFUSE("to is empty");
+  return api_result(__func__, group_rename_state(d, name, to));
+}
+
 static hp_status find(const hp_device *d, const char *name, uint32_t *index) {
   if (!map_get(&d->state_of, name, strlen(name), index))
     HP_FAIL(HP_ERR_ARG, "the device has no param \"%s\"", name);

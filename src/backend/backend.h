@@ -30,14 +30,18 @@ typedef struct {
   /* Chooses kernels; workspace[prog_inst.kernel] = bytes that the instruction needs. */
   hp_status (*prepare)(void *dev, const program *p, uint64_t *workspace, void **loaded);
   void (*release)(void *loaded);
-  /* Runs instruction n of p, whose kernels are loaded: at[k] is the address of its k-th operand or
-   * result.  p may be another order of the program that was prepared. */
+  /* Runs instruction n of p, whose kernels are loaded, on n's stream: at[k] is the address of its
+   * k-th operand or result.  p may be another order of the program that was prepared. */
   hp_status (*launch)(void *loaded, const program *p, const prog_inst *n, void *const *at,
                       void *workspace);
-  /* Memory of a tier, zeroed; NULL with a failure recorded. */
-  void *(*alloc)(void *dev, int tier, uint64_t bytes);
-  void (*free)(void *dev, int tier, void *at, uint64_t bytes);
-  hp_status (*copy)(void *dev, void *to, const void *from, uint64_t bytes); /* host <-> device */
+  /* Address space of a tier, without memory; NULL with a failure recorded. */
+  void *(*reserve)(void *dev, int tier, uint64_t bytes);
+  void (*unreserve)(void *dev, int tier, void *at, uint64_t bytes);
+  /* Memory for a range of it, zeroed; and zeros in a range that is not needed any more. */
+  hp_status (*commit)(void *dev, int tier, void *at, uint64_t bytes);
+  void (*discard)(void *dev, int tier, void *at, uint64_t bytes);
+  /* Between any tiers, and memory of the host, on a stream (prog/vclock.h). */
+  hp_status (*copy)(void *dev, void *to, const void *from, uint64_t bytes, int stream);
   /* Writes a tensor of that type at `at` by `fill`, called from the device's threads side by side,
    * each for a run of rows. */
   hp_status (*fill)(void *dev, void *at, const ir_value *type, hp_fill_fn fill, void *context);

@@ -101,6 +101,22 @@ hp_status map_set(map *m, const void *key, size_t n, uint32_t value) {
   return HP_OK;
 }
 
+/* Those that follow in the row of full slots move up, unless they would come before their own. */
+void map_remove(map *m, const void *key, size_t n) {
+  if (!m->cap) return;
+  struct map_slot *gap = find(m, key, n, hash_bytes(key, n));
+  if (!gap->key) return;
+  size_t mask = m->cap - 1, at = (size_t)(gap - m->slot);
+  for (size_t i = (at + 1) & mask; m->slot[i].key; i = (i + 1) & mask) {
+    size_t home = m->slot[i].hash & mask;
+    if (((i - home) & mask) < ((i - at) & mask)) continue;
+    m->slot[at] = m->slot[i];
+    at = i;
+  }
+  m->slot[at] = (struct map_slot){0};
+  m->len--;
+}
+
 void map_free(map *m) {
   mem_free(m->slot);
   arena_free(&m->keys);

@@ -26,6 +26,8 @@ typedef struct {
   arena keys;
 } map;
 bool map_get(const map *m, const void *key, size_t n, uint32_t *out);
+/* Forgets the key, where it is there; its bytes stay in memory until map_free. */
+void map_remove(map *m, const void *key, size_t n);
 hp_status map_set(map *m, const void *key, size_t n, uint32_t value);
 void map_free(map *m);
 

@@ -36,14 +36,14 @@ void mem_free(void *p) { free(p); }
 
 enum { HUGE_PAGE = 2 << 20 };
 
-void *mem_map(size_t bytes) {
+static void *map(size_t bytes, int access, int flags) {
   size_t want, page = (size_t)sysconf(_SC_PAGESIZE);
   if (!size_add(bytes ? bytes : 1, HUGE_PAGE + page - 1, &want) || !may_allocate()) {
     (void)err_set(HP_ERR_OOM, __FILE__, __LINE__, "cannot map %zu bytes", bytes);
     return NULL;
   }
   want -= want % page; /* whole pages: munmap refuses to cut one */
-  char *raw = mmap(NULL, want, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char *raw = mmap(NULL, want, access, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
   if (raw == MAP_FAILED) {
     (void)err_set(HP_ERR_OOM, __FILE__, __LINE__, "cannot map %zu bytes of memory", bytes);
     return NULL;
@@ -57,8 +57,30 @@ void *mem_map(size_t bytes) {
   return p;
 }
 
+void *mem_map(size_t bytes) { return map(bytes, PROT_READ | PROT_WRITE, 0); }
+
 void mem_unmap(void *p, size_t bytes) {
   if (p) munmap(p, bytes ? bytes : 1);
+}
+
+void *mem_reserve(size_t bytes) { return map(bytes, PROT_NONE, MAP_NORESERVE); }
+
+hp_status mem_commit(void *p, size_t bytes) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)p / page * page;
+  size_t n = (size_t)((uintptr_t)p + bytes - from);
+  if (may_allocate() && !mprotect((void *)from, n, PROT_READ | PROT_WRITE)) return HP_OK;
+  HP_FAIL(HP_ERR_OOM, "cannot map %zu bytes of memory", bytes);
+}
+
+void mem_discard(void *p, size_t bytes) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)p, to = from + bytes;
+  uintptr_t first = (from + page - 1) / page * page, last = to / page * page;
+  if (first >= last || madvise((void *)first, last - first, MADV_DONTNEED)) {
+    memset(p, 0, bytes);
+    return;
+  }
+  memset(p, 0, first - from);
+  memset((void *)last, 0, to - last);
 }
 
 uint64_t mem_physical(void) {

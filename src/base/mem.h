@@ -16,6 +16,12 @@ void mem_free(void *p);
 /* 2 MiB aligned, huge pages asked for, zeroed; free with mem_unmap and the same size. */
 void *mem_map(size_t bytes);
 void mem_unmap(void *p, size_t bytes);
+/* Address space without memory, 2 MiB aligned; mem_unmap.  mem_commit gives a range of it memory,
+ * zeroed, as it is touched; a range is widened to whole pages.  After mem_discard a range that has
+ * memory is zeros, and whole pages of it take no memory until they are touched. */
+void *mem_reserve(size_t bytes);
+hp_status mem_commit(void *p, size_t bytes);
+void mem_discard(void *p, size_t bytes);
 
 /* From so many bytes on, a result is written past the caches.  Whoever reads a smaller one next may
  * find it in the last cache, of which the operands take their share and other cores theirs. */

@@ -23,7 +23,8 @@ enum {
   OPF_ELEMENTWISE = 2,
   OPF_COLLECTIVE = 4,
   OPF_RENDEZVOUS = 8,
-  OPF_TABLES = 16
+  OPF_TABLES = 16,
+  OPF_MOVE = 32 /* between memory tiers */
 };
 
 typedef struct {

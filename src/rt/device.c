@@ -4,9 +4,6 @@
 
 #include <string.h>
 
-/* A multiple of the huge page.  What of it is never written takes no memory. */
-enum { SLAB_BYTES = 32 << 20 };
-
 hp_status job_device_open(const char *backend, const backend_options *o, uint64_t limit,
                           job_device **out) {
   const backend_iface *b = backend_find(backend);
@@ -17,6 +14,8 @@ hp_status job_device_open(const char *backend, const backend_options *o, uint64_
   HP_TRY_MEM(j);
   *j = (job_device){.backend = b, .users = 1, .limit = limit, .physical = mem_physical()};
   hp_status st = b->open(o, &j->dev);
+  for (int t = 0; t < TIER_COUNT; t++)
+    j->memory[t] = (tier_memory){.backend = b, .dev = j->dev, .tier = t};
   if (st) mem_free(j);
   else *out = j;
   return st;
@@ -24,8 +23,7 @@ hp_status job_device_open(const char *backend, const backend_options *o, uint64_
 
 void job_device_release(job_device *j) {
   if (!j || --j->users) return;
-  for (int t = 0; t < TIER_COUNT; t++)
-    if (j->arena[t]) j->backend->free(j->dev, t, j->arena[t], j->arena_bytes[t]);
+  for (int t = 0; t < TIER_COUNT; t++) tier_memory_free(&j->memory[t]);
   j->backend->close(j->dev);
   mem_free(j);
 }
@@ -41,12 +39,13 @@ hp_status device_create(job_device *j, device **out) {
 
 void device_close(device *d) {
   if (!d) return;
-  for (size_t i = 0; i < d->slabs.len; i++)
-    d->backend->free(d->dev, TIER_DEVICE, d->slabs.at[i].at, d->slabs.at[i].bytes);
+  for (size_t i = 0; i < d->states.len; i++) {
+    const state_tensor *t = &d->states.at[i];
+    if (d->job->users > 1) tier_memory_give(&d->job->memory[t->tier], t->offset, t->bytes);
+  }
   d->job->state_bytes -= d->state_bytes;
   job_device_release(d->job);
   vec_free(&d->states);
-  vec_free(&d->slabs);
   map_free(&d->state_of);
   intern_free(&d->names);
   mem_free(d);
@@ -69,23 +68,6 @@ hp_status state_check(const char *name, const ir_value *have, const ir_value *wa
   return st;
 }
 
-/* Zeroed memory for a tensor: in the last slab, or in a new one, as large as the tensor if that is
- * more. */
-static void *state_alloc(device *d, uint64_t bytes) {
-  state_slab *last = d->slabs.len ? &d->slabs.at[d->slabs.len - 1] : NULL;
-  if (!last || last->bytes - last->used < bytes) {
-    state_slab s = {.bytes = bytes > SLAB_BYTES ? bytes : SLAB_BYTES};
-    if (!vec_reserve(&d->slabs, 1)) return NULL;
-    s.at = d->backend->alloc(d->dev, TIER_DEVICE, s.bytes);
-    if (!s.at) return NULL;
-    d->slabs.at[d->slabs.len++] = s;
-    last = &d->slabs.at[d->slabs.len - 1];
-  }
-  void *at = last->at + last->used;
-  last->used += bytes;
-  return at;
-}
-
 hp_status device_state(device *d, const char *name, const ir_value *type, uint32_t *index) {
   if (device_find(d, name, index)) return state_check(name, &d->states.at[*index].type, type);
   uint64_t bytes = (uint64_t)value_bytes(type);
@@ -104,11 +86,10 @@ hp_status device_state(device *d, const char *name, const ir_value *type, uint32
             name, (unsigned long long)bytes, (unsigned long long)j->state_bytes,
             (unsigned long long)j->physical,
             type->dtype == HP_F32 ? "HP_BF16 takes half of it, " : "");
-  state_tensor s = {.type = *type, .bytes = bytes};
+  state_tensor s = {.type = *type, .bytes = bytes, .tier = TIER_DEVICE};
   s.name = intern(&d->names, name, strlen(name));
   if (!s.name || !vec_reserve(&d->states, 1)) return HP_ERR_OOM;
-  s.at = state_alloc(d, padded);
-  HP_TRY_MEM(s.at);
+  HP_TRY(tier_memory_take(&j->memory[s.tier], bytes, &s.offset));
   HP_TRY(map_set(&d->state_of, name, strlen(name), (uint32_t)d->states.len));
   *index = (uint32_t)d->states.len;
   d->states.at[d->states.len++] = s;
@@ -117,22 +98,62 @@ hp_status device_state(device *d, const char *name, const ir_value *type, uint32
   return HP_OK;
 }
 
+void *device_address(const device *d, const state_tensor *t) {
+  return tier_memory_address(&d->job->memory[t->tier], t->offset);
+}
+
+static hp_status find_free(const device *d, const char *name, uint32_t *index) {
+  if (!device_find(d, name, index)) HP_FAIL(HP_ERR_ARG, "the device has no param \"%s\"", name);
+  int programs = d->states.at[*index].programs;
+  if (!programs) return HP_OK;
+  HP_FAIL(HP_ERR_ARG, "param \"%s\" is used by %d program%s; free %s first", name, programs,
+          programs == 1 ? "" : "s", programs == 1 ? "it" : "them");
+}
+
+hp_status device_free_state(device *d, const char *name) {
+  uint32_t index;
+  HP_TRY(find_free(d, name, &index));
+  state_tensor *t = &d->states.at[index];
+  uint64_t padded = (t->bytes + 255) & ~(uint64_t)255;
+  tier_memory_give(&d->job->memory[t->tier], t->offset, t->bytes);
+  d->state_bytes -= padded;
+  d->job->state_bytes -= padded;
+  map_remove(&d->state_of, name, strlen(name));
+  uint32_t last = (uint32_t)--d->states.len;
+  if (index == last) return HP_OK;
+  *t = d->states.at[last]; /* takes the place that is free */
+  const char *moved = intern_get(&d->names, t->name, NULL);
+  return map_set(&d->state_of, moved, strlen(moved), index);
+}
+
+hp_status device_rename_state(device *d, const char *name, const char *to) {
+  uint32_t index, other;
+  HP_TRY(find_free(d, name, &index));
+  if (device_find(d, to, &other))
+    HP_FAIL(HP_ERR_ARG, "param \"%s\" cannot be called \"%s\": there is one already", name, to);
+  uint32_t id = intern(&d->names, to, strlen(to));
+  if (!id) return HP_ERR_OOM;
+  HP_TRY(map_set(&d->state_of, to, strlen(to), index));
+  map_remove(&d->state_of, name, strlen(name));
+  d->states.at[index].name = id;
+  return HP_OK;
+}
+
 hp_status device_reserve(device *d, int tier, uint64_t bytes) {
   job_device *j = d->job;
-  if (j->arena[tier] && bytes <= j->arena_bytes[tier]) return HP_OK;
+  if (!bytes || bytes <= j->memory[tier].work_bytes) return HP_OK;
   if (bytes > j->physical || j->state_bytes > j->physical - bytes)
     HP_FAIL(HP_ERR_OOM,
             "work memory of %llu bytes does not fit beside %llu bytes of params: the machine has "
             "%llu bytes; smaller inputs, or remat, take less",
             (unsigned long long)bytes, (unsigned long long)j->state_bytes,
             (unsigned long long)j->physical);
-  if (j->arena[tier]) j->backend->free(j->dev, tier, j->arena[tier], j->arena_bytes[tier]);
-  j->arena_bytes[tier] = 0;
-  j->generation++;
-  j->arena[tier] = j->backend->alloc(j->dev, tier, bytes);
-  HP_TRY_MEM(j->arena[tier]);
-  j->arena_bytes[tier] = bytes;
-  return HP_OK;
+  return tier_memory_work(&j->memory[tier], bytes);
+}
+
+void *device_work(const device *d, int tier) {
+  const tier_memory *m = &d->job->memory[tier];
+  return m->at ? tier_memory_address(m, tier_memory_work_offset(m)) : NULL;
 }
 
 hp_status device_measure(device *d) {

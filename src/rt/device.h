@@ -1,7 +1,7 @@
 /* Devices at run time.
  *
- * A job_device is a device of the job: its backend and its memory, with one work arena per tier
- * that all programs on it share in turn.  A device is that as a member of a mesh: its place there,
+ * A job_device is a device of the job: its backend and its memory, one arena a tier
+ * (rt/tier_memory.h).  A device is that as a member of a mesh: its place there,
  * and the mesh's named tensors that outlive runs (parameters, optimizer state, caches).  A
  * job_device may be in several meshes, whose tensors do not know of each other. */
 #ifndef RT_DEVICE_H
@@ -9,20 +9,17 @@
 
 #include "backend/backend.h"
 #include "comm/comm.h"
+#include "rt/tier_memory.h"
 #include "topo/cluster.h"
 
+/* A named tensor's shard: where it lives.  Its mesh and layout are those of the group. */
 typedef struct {
   uint32_t name; /* place in device->names */
   ir_value type;
-  uint64_t bytes;
-  void *at;
+  uint64_t bytes, offset; /* in the arena of its tier */
+  int tier;
+  int programs; /* that are loaded and hold its address */
 } state_tensor;
-
-/* Memory that tensors lie in side by side, so that small ones are on huge pages too. */
-typedef struct {
-  char *at;
-  uint64_t bytes, used;
-} state_slab;
 
 typedef struct {
   const backend_iface *backend;
@@ -31,9 +28,7 @@ typedef struct {
   uint64_t limit;       /* bytes of state and work together; 0 = no limit */
   uint64_t physical;    /* bytes that there are */
   uint64_t state_bytes; /* of all meshes */
-  void *arena[TIER_COUNT];
-  uint64_t arena_bytes[TIER_COUNT];
-  uint64_t generation; /* changes when an arena moves */
+  tier_memory memory[TIER_COUNT];
 } job_device;
 
 typedef struct {
@@ -43,9 +38,8 @@ typedef struct {
   hp_limits limits; /* as last measured; zeros before */
   interner names;
   VEC(state_tensor) states;
-  map state_of;          /* name -> index in states */
-  uint64_t state_bytes;  /* of this mesh */
-  VEC(state_slab) slabs; /* the last one has room */
+  map state_of;         /* name -> index in states */
+  uint64_t state_bytes; /* of this mesh */
   /* Among others: the mesh and what it costs, this device's place, and how they exchange data. */
   const mesh *mesh;
   const cluster *cluster; /* by which is planned */
@@ -70,8 +64,15 @@ hp_status device_state(device *d, const char *name, const ir_value *type, uint32
 hp_status state_check(const char *name, const ir_value *have, const ir_value *want);
 /* Index of a tensor that exists. */
 bool device_find(const device *d, const char *name, uint32_t *index);
-/* Makes the work arena of a tier at least so large. */
+void *device_address(const device *d, const state_tensor *t);
+/* Gives its memory back.  HP_ERR_ARG, by name, when a loaded program uses it, or it is not there.
+ */
+hp_status device_free_state(device *d, const char *name);
+/* Under the name `to` from now on, which must be new. */
+hp_status device_rename_state(device *d, const char *name, const char *to);
+/* Makes the work memory of a tier at least so large; it begins at device_work. */
 hp_status device_reserve(device *d, int tier, uint64_t bytes);
+void *device_work(const device *d, int tier);
 /* Measures d->limits; of a device that stands for one of a named cluster, what that says. */
 hp_status device_measure(device *d);
 /* The same where they are not known yet. */

@@ -3,6 +3,7 @@
 #include "base/thread.h"
 #include "rt/collective.h"
 #include "rt/io_table.h"
+#include "rt/mover.h"
 #include "rt/progress_record.h"
 #include "sim/cost.h"
 
@@ -38,7 +39,7 @@ struct exec {
   collectives *collectives;
   void **at;                    /* by index in program->args: address */
   void **buffer;                /* by buffer: address */
-  uint64_t bound;               /* generation of the device's arenas that the addresses are of */
+  bool holds_states;            /* they are counted as used by this program */
   uint32_t *list[STREAM_COUNT]; /* instructions of each stream in order */
   uint32_t length[STREAM_COUNT];
   inst_times *times;
@@ -74,14 +75,25 @@ static hp_status build_lists(exec *e) {
   return HP_OK;
 }
 
-static void bind(exec *e) {
+static void bind_work(exec *e) {
   const program *p = e->p;
   for (size_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
-    if (f->place == PLACE_WORK) e->buffer[b] = (char *)e->d->job->arena[f->tier] + f->offset;
+    if (f->place == PLACE_WORK) e->buffer[b] = (char *)device_work(e->d, f->tier) + f->offset;
   }
   for (size_t i = 0; i < p->args.len; i++) e->at[i] = e->buffer[p->args.at[i]];
-  e->bound = e->d->job->generation;
+}
+
+/* A tensor that a loaded program uses is neither freed nor renamed. */
+static void count_states(exec *e, int by) {
+  for (size_t b = 0; b < e->p->buffers.len; b++) {
+    const prog_buffer *f = &e->p->buffers.at[b];
+    uint32_t index;
+    if (f->place != PLACE_STATE || f->root != b) continue;
+    if (device_find(e->d, program_str(e->p, f->name), &index))
+      e->d->states.at[index].programs += by;
+  }
+  e->holds_states = by > 0;
 }
 
 static hp_status bind_states(exec *e) {
@@ -91,7 +103,7 @@ static hp_status bind_states(exec *e) {
     if (f->place != PLACE_STATE || f->root != b) continue;
     uint32_t index;
     HP_TRY(device_state(e->d, program_str(p, f->name), &f->type, &index));
-    e->buffer[b] = e->d->states.at[index].at;
+    e->buffer[b] = device_address(e->d, &e->d->states.at[index]);
   }
   for (size_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
@@ -165,8 +177,10 @@ static hp_status run_stream(exec *e, int stream, bool events) {
     t->start_s = t->met_s = time_now_s();
     if (e->recorded) progress_record_set((uint32_t)stream, i);
     bool together = op_flags((op_id)n->op) & OPF_COLLECTIVE;
-    hp_status st = together ? collective_run(e->collectives, i, e->at + n->arg0, &t->met_s)
-                            : e->d->backend->launch(e->loaded, e->p, n, e->at + n->arg0, ws);
+    hp_status st;
+    if (together) st = collective_run(e->collectives, i, e->at + n->arg0, &t->met_s);
+    else if (mover_runs(n)) st = mover_run(e->d, e->p, n, e->at + n->arg0);
+    else st = e->d->backend->launch(e->loaded, e->p, n, e->at + n->arg0, ws);
     if (st && !together) st = name_failure(e, n, st);
     if (!st) emulate(e, n, t->met_s);
     t->end_s = time_now_s() - e->start_s;
@@ -281,7 +295,7 @@ static hp_status move_inputs(exec *e) {
     if (!x)
       HP_FAIL(HP_ERR_ARG, "input \"%s\" of the program is not given", program_str(e->p, f->name));
     HP_TRY(check_size(e, f, x));
-    HP_TRY(e->d->backend->copy(e->d->dev, e->buffer[b], x->data, x->bytes));
+    HP_TRY(mover_to_device(e->d, e->buffer[b], x->data, x->bytes));
   }
   for (size_t i = 0; i < e->spans.len; i++) {
     const hp_io *x = e->names.given.at[e->spans.at[i].row];
@@ -296,7 +310,7 @@ static hp_status move_outputs(exec *e) {
     const hp_io *x = e->names.given.at[e->outputs.at[i].row];
     if (!x) continue;
     HP_TRY(check_size(e, &e->p->buffers.at[b], x));
-    HP_TRY(e->d->backend->copy(e->d->dev, x->data, e->buffer[b], x->bytes));
+    HP_TRY(mover_to_host(e->d, x->data, e->buffer[b], x->bytes));
   }
   return HP_OK;
 }
@@ -309,9 +323,6 @@ static void keep_times(exec *e) {
 
 hp_status exec_run(exec *e, const hp_io *io, int n) {
   HP_TRY(io_table_match(&e->names, io, n));
-  for (int t = 0; t < TIER_COUNT; t++) /* gone when a larger arena could not be had */
-    HP_TRY(device_reserve(e->d, t, e->p->arena[t]));
-  if (e->bound != e->d->job->generation) bind(e);
   HP_TRY(move_inputs(e));
   if (e->recorded) progress_record_begin(e->p);
   e->start_s = time_now_s();
@@ -331,7 +342,7 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
     program_free(p);
     return HP_ERR_OOM;
   }
-  *e = (exec){.d = d, .p = p, .loaded = loaded, .bound = UINT64_MAX};
+  *e = (exec){.d = d, .p = p, .loaded = loaded};
   e->recorded = d->recorded;
   pthread_mutex_init(&e->lock, NULL);
   pthread_cond_init(&e->change, NULL);
@@ -344,6 +355,8 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
   if (!st) st = bind_states(e);
   if (!st) st = list_io(e);
   for (int t = 0; t < TIER_COUNT && !st; t++) st = device_reserve(d, t, p->arena[t]);
+  if (!st) bind_work(e);
+  if (!st) count_states(e, 1);
   if (!st) st = collectives_load(d, p, &e->collectives);
   if (!st) st = start_workers(e);
   if (st) exec_free(e);
@@ -361,6 +374,7 @@ void exec_free(exec *e) {
     if (e->worker[s].started) pthread_join(e->worker[s].thread, NULL);
   for (int s = 0; s < STREAM_COUNT; s++) mem_free(e->list[s]);
   collectives_free(e->collectives);
+  if (e->holds_states) count_states(e, -1);
   e->d->backend->release(e->loaded);
   program_free(e->p);
   mem_free(e->at);

@@ -6,6 +6,7 @@
 #include "comm/world.h"
 #include "shard/box.h"
 #include "shard/layout_text.h"
+#include "rt/mover.h"
 
 #include <fnmatch.h>
 #include <limits.h>
@@ -376,12 +377,42 @@ static state_tensor *part_of(const group *g, int i, uint32_t state) {
   return &g->member[i]->states.at[index];
 }
 
+/* Tensors of all devices are used by the same programs: one refusal is that of all. */
+hp_status group_free_state(group *g, const char *name) {
+  uint32_t index;
+  if (!map_get(&g->state_of, name, strlen(name), &index))
+    HP_FAIL(HP_ERR_ARG, "the device has no param \"%s\"", name);
+  for (int i = 0; i < g->own; i++) HP_TRY(device_free_state(g->member[i], name));
+  map_remove(&g->state_of, name, strlen(name));
+  uint32_t last = (uint32_t)--g->states.len;
+  if (index == last) return HP_OK;
+  g->states.at[index] = g->states.at[last];
+  const char *moved = intern_get(&g->names, g->states.at[index].name, NULL);
+  return map_set(&g->state_of, moved, strlen(moved), index);
+}
+
+hp_status group_rename_state(group *g, const char *name, const char *to) {
+  uint32_t index, other;
+  if (!map_get(&g->state_of, name, strlen(name), &index))
+    HP_FAIL(HP_ERR_ARG, "the device has no param \"%s\"", name);
+  if (map_get(&g->state_of, to, strlen(to), &other))
+    HP_FAIL(HP_ERR_ARG, "param \"%s\" cannot be called \"%s\": there is one already", name, to);
+  uint32_t id = intern(&g->names, to, strlen(to));
+  if (!id) return HP_ERR_OOM;
+  for (int i = 0; i < g->own; i++) HP_TRY(device_rename_state(g->member[i], name, to));
+  HP_TRY(map_set(&g->state_of, to, strlen(to), index));
+  map_remove(&g->state_of, name, strlen(name));
+  g->states.at[index].name = id;
+  return HP_OK;
+}
+
 hp_status group_write(group *g, uint32_t state, const void *data) {
   const group_state *s = &g->states.at[state];
   for (int i = 0; i < g->own; i++) {
-    state_tensor *p = part_of(g, i, state);
-    if (g->n == 1) return g->member[0]->backend->copy(g->member[0]->dev, p->at, data, p->bytes);
-    shard_copy(g, (int)g->member[i]->position, &s->type, &s->l, (void *)(uintptr_t)data, p->at,
+    const device *d = g->member[i];
+    const state_tensor *p = part_of(g, i, state);
+    if (g->n == 1) return mover_write(d, p, 0, data, p->bytes);
+    shard_copy(g, (int)d->position, &s->type, &s->l, (void *)(uintptr_t)data, device_address(d, p),
                true);
   }
   return HP_OK;
@@ -391,7 +422,8 @@ hp_status group_write(group *g, uint32_t state, const void *data) {
 hp_status group_fill(group *g, uint32_t state, hp_fill_fn fill, void *context) {
   const ir_value *type = &g->states.at[state].type;
   const device *d = g->member[0];
-  if (g->n == 1) return d->backend->fill(d->dev, part_of(g, 0, state)->at, type, fill, context);
+  if (g->n == 1)
+    return d->backend->fill(d->dev, device_address(d, part_of(g, 0, state)), type, fill, context);
   size_t bytes = (size_t)value_bytes(type);
   void *whole = mem_map(bytes);
   HP_TRY_MEM(whole);
@@ -404,11 +436,13 @@ hp_status group_fill(group *g, uint32_t state, hp_fill_fn fill, void *context) {
 hp_status group_read(const group *g, uint32_t state, void *data) {
   const group_state *s = &g->states.at[state];
   for (int i = 0; i < g->own; i++) {
-    state_tensor *p = part_of(g, i, state);
-    if (g->own < g->n) return group_fetch(g, &s->type, &s->l, p->at, data);
-    if (g->n == 1) return g->member[0]->backend->copy(g->member[0]->dev, data, p->at, p->bytes);
+    const device *d = g->member[i];
+    const state_tensor *p = part_of(g, i, state);
+    if (g->own < g->n) return group_fetch(g, &s->type, &s->l, device_address(d, p), data);
+    if (g->n == 1) return mover_read(d, p, 0, data, p->bytes);
     int at = (int)g->member[i]->position;
-    if (holds_first(g, at, &s->l)) shard_copy(g, at, &s->type, &s->l, data, p->at, false);
+    if (holds_first(g, at, &s->l))
+      shard_copy(g, at, &s->type, &s->l, data, device_address(d, p), false);
   }
   return HP_OK;
 }

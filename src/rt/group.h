@@ -71,6 +71,9 @@ hp_status group_choose(group *g, int i, program *p);
 hp_status group_params(group *g, const hp_graph *graph);
 /* The param of that name, created with zeros when new. */
 hp_status group_state_of(group *g, const char *name, const ir_value *type, uint32_t *index);
+/* Gives its memory back, or calls it `to`.  HP_ERR_ARG, by name, when a loaded program uses it. */
+hp_status group_free_state(group *g, const char *name);
+hp_status group_rename_state(group *g, const char *name, const char *to);
 /* Bytes of the whole to all devices, and from those that hold its parts first; of several processes
  * all read, each with room for it or with NULL. */
 hp_status group_write(group *g, uint32_t state, const void *data);

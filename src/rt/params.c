@@ -4,6 +4,7 @@
 #include "base/milestone.h"
 #include "base/safetensors.h"
 #include "ckpt/saved.h"
+#include "rt/mover.h"
 
 #include <errno.h>
 #include <string.h>
@@ -70,7 +71,7 @@ static hp_status flush(shard_writer *w) {
 static hp_status write_run(shard_writer *w, const char *from, size_t n) {
   while (n) {
     size_t some = STAGE_BYTES - w->filled < n ? STAGE_BYTES - w->filled : n;
-    HP_TRY(w->d->backend->copy(w->d->dev, w->stage + w->filled, from, some));
+    HP_TRY(mover_to_host(w->d, w->stage + w->filled, from, some));
     w->filled += some;
     from += some;
     n -= some;
@@ -82,7 +83,7 @@ static hp_status write_run(shard_writer *w, const char *from, size_t n) {
 static hp_status write_shard(void *context, size_t k, const box *own, st_writer *out) {
   shard_writer *w = context;
   const saved_tensor *t = &w->t->tensor[k];
-  const char *at = part_of(w->d, t->name)->at;
+  const char *at = device_address(w->d, part_of(w->d, t->name));
   box room = box_room(&w->t->g->m, &t->l, t->type.dim, w->d->position);
   size_t size = dtype_size((hp_dtype)t->type.dtype);
   box_runs r;
@@ -192,8 +193,7 @@ typedef struct {
 
 static hp_status put(void *context, int64_t at, const void *from, int64_t n) {
   const shard_reader *r = context;
-  return r->d->backend->copy(r->d->dev, (char *)r->to->at + (size_t)at * r->size, from,
-                             (size_t)n * r->size);
+  return mover_write(r->d, r->to, (uint64_t)at * r->size, from, (uint64_t)n * r->size);
 }
 
 static hp_status load_device(void *context, int i) {

@@ -26,7 +26,7 @@ static hp_status hash_device(void *context, int i) {
     /* A partial tensor differs from device to device. */
     bool counts = !layout_is_partial(&c->g->states.at[k].l) && device_find(d, name, &at);
     const state_tensor *t = counts ? &d->states.at[at] : NULL;
-    c->mine[(size_t)i * c->n + k] = t ? hash_bytes(t->at, t->bytes) : 0;
+    c->mine[(size_t)i * c->n + k] = t ? hash_bytes(device_address(d, t), t->bytes) : 0;
   }
   return HP_OK;
 }

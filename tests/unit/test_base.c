@@ -235,3 +235,25 @@ TEST(numbers_for_people_have_units) {
   CHECK_STR(s.at, "96.4 GB/s12.0 FLOP12.3 M");
   str_free(&s);
 }
+
+/* Keys that share a row of slots stay to be found when others of it go. */
+TEST(a_map_forgets_keys_and_keeps_the_others) {
+  map m = {0};
+  bool there[500] = {false};
+  uint32_t value, n = 0;
+  for (uint32_t t = 0; t < 20000; t++) {
+    uint32_t key = (uint32_t)rand() % 500;
+    if (there[key]) map_remove(&m, &key, sizeof key);
+    else CHECK_OK(map_set(&m, &key, sizeof key, key * 3));
+    n += there[key] ? -1u : 1u;
+    there[key] = !there[key];
+    CHECK_EQ(m.len, n);
+    if (t % 100) continue;
+    for (uint32_t k = 0; k < 500; k++) {
+      CHECK_EQ(map_get(&m, &k, sizeof k, &value), there[k]);
+      if (there[k]) CHECK_EQ(value, k * 3);
+    }
+  }
+  map_remove(&(map){0}, "none", 4);
+  map_free(&m);
+}

@@ -17,11 +17,21 @@ static backend_iface late;
 static _Atomic uint32_t launches;
 
 /* Waits for up to 0.2 ms before an instruction, so that streams overtake one another. */
-static hp_status launch_late(void *loaded, const program *p, const prog_inst *n, void *const *at,
-                             void *workspace) {
+static void be_late(void) {
   uint32_t h = atomic_fetch_add(&launches, 1) * 2654435761u;
   nanosleep(&(struct timespec){0, (long)(h >> 14) % 4 ? 0 : (long)(h >> 16) * 3}, NULL);
+}
+
+static hp_status launch_late(void *loaded, const program *p, const prog_inst *n, void *const *at,
+                             void *workspace) {
+  be_late();
   return backend_cpu.launch(loaded, p, n, at, workspace);
+}
+
+/* Copies between tiers are instructions, too; inputs and outputs are on the stream of compute. */
+static hp_status copy_late(void *dev, void *to, const void *from, uint64_t bytes, int stream) {
+  if (stream != STREAM_COMPUTE) be_late();
+  return backend_cpu.copy(dev, to, from, bytes, stream);
 }
 
 static _Atomic uint32_t started;
@@ -33,11 +43,18 @@ static hp_status launch_or_lose(void *loaded, const program *p, const prog_inst 
   return launch_late(loaded, p, n, at, workspace);
 }
 
+static hp_status copy_or_lose(void *dev, void *to, const void *from, uint64_t bytes, int stream) {
+  if (stream != STREAM_COMPUTE && atomic_fetch_add(&started, 1) + 1 == lost)
+    HP_FAIL(HP_ERR_DEVICE, "the device is lost");
+  return copy_late(dev, to, from, bytes, stream);
+}
+
 static hp_device *open_device(bool is_late) {
   hp_device *d;
   CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &d));
   late = backend_cpu;
   late.launch = launch_late;
+  late.copy = copy_late;
   if (is_late) d->member[0]->backend = &late;
   return d;
 }
@@ -111,6 +128,7 @@ TEST(a_failed_instruction_ends_the_run_and_the_next_run_is_right) {
     random_graph_make(seed, &streams, &x);
     hp_device *d = open_device(true);
     late.launch = launch_or_lose;
+    late.copy = copy_or_lose;
     write_params(&x, d);
     CHECK_OK(hp_compile(x.g, d, NULL, &p));
     CHECK_OK(hp_program_stats_get(p, &stats));

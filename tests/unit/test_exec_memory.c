@@ -35,7 +35,7 @@ enum { MARGIN = 4096 };
 
 static unsigned char *widen(hp_device *d, int tier, uint64_t planned) {
   CHECK_OK(device_reserve(d->member[0], tier, planned + MARGIN));
-  return d->member[0]->job->arena[tier];
+  return device_work(d->member[0], tier);
 }
 
 /* Bytes up to the highest that differs from the poison after a run with either poison. */
@@ -94,7 +94,7 @@ static void run_poisoned(random_graph *x, unsigned char poison, str *all) {
   CHECK_OK(hp_compile(x->g, d, NULL, &p));
   uint64_t planned[TIER_COUNT];
   for (int t = 0; t < TIER_COUNT; t++) {
-    planned[t] = d->member[0]->job->arena_bytes[t];
+    planned[t] = d->member[0]->job->memory[t].work_bytes;
     memset(widen(d, t, planned[t]), poison, planned[t] + MARGIN);
   }
   for (int i = 0; i < x->leaves; i++) {
@@ -117,7 +117,7 @@ static void run_poisoned(random_graph *x, unsigned char poison, str *all) {
     free(io[i].data);
   }
   for (int t = 0; t < TIER_COUNT; t++)
-    CHECK_EQ(highest(d->member[0]->job->arena[t], planned[t] + MARGIN, poison, planned[t]),
+    CHECK_EQ(highest(device_work(d->member[0], t), planned[t] + MARGIN, poison, planned[t]),
              planned[t]);
   hp_program_free(p);
   hp_device_close(d);

@@ -32,7 +32,7 @@ static void copy_params(hp_device *from, hp_device *to) {
     const char *name;
     const state_tensor *x = state_at(from, i, &name);
     CHECK_OK(hp_param_create(to, name, (hp_dtype)x->type.dtype, value_shape(&x->type)));
-    CHECK_OK(hp_write(to, name, x->at, x->bytes));
+    CHECK_OK(hp_write(to, name, device_address(from->member[0], x), x->bytes));
   }
 }
 
@@ -40,7 +40,7 @@ static void add_params(hp_device *d, str *all) {
   for (int i = 0; i < hp_param_count(d); i++) {
     const char *name;
     const state_tensor *x = state_at(d, i, &name);
-    str_add_n(all, x->at, x->bytes);
+    str_add_n(all, device_address(d->member[0], x), x->bytes);
   }
 }
 

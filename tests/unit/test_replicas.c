@@ -24,7 +24,7 @@ static void flip(hp_device *d, int at_device, const char *name, size_t byte) {
   CHECK(device_find(d->member[at_device], name, &at));
   const state_tensor *t = &d->member[at_device]->states.at[at];
   CHECK(byte < t->bytes);
-  ((unsigned char *)t->at)[byte] ^= 4;
+  ((unsigned char *)device_address(d->member[at_device], t))[byte] ^= 4;
 }
 
 TEST(replicas_that_are_equal_pass_and_one_device_has_none) {

@@ -83,7 +83,7 @@ static hp_status plan_all(cpu_program *c, const program *p, uint64_t *workspace)
     const prog_inst *n = program_inst(p, i);
     const cpu_kernel *k = &cpu_kernels[n->op];
     if (c->plan[n->kernel]) continue; /* of another instruction with the same kernel */
-    if (op_flags((op_id)n->op) & OPF_COLLECTIVE) continue; /* the runtime's */
+    if (op_flags((op_id)n->op) & (OPF_COLLECTIVE | OPF_MOVE)) continue; /* the runtime's */
     if (!k->run)
       HP_FAIL(HP_ERR_UNSUPPORTED, "op \"%s\" at \"%s\" has no CPU kernel", op_table[n->op].name,
               program_str(p, n->loc));
@@ -121,16 +121,25 @@ static hp_status cpu_launch(void *loaded, const program *p, const prog_inst *n, 
   return cpu_kernels[n->op].run(&call);
 }
 
-static void *cpu_alloc(void *dev, int tier, uint64_t bytes) {
+static void *cpu_reserve(void *dev, int tier, uint64_t bytes) {
   (void)dev, (void)tier;
-  return mem_map(bytes);
+  return mem_reserve(bytes);
 }
-static void cpu_free(void *dev, int tier, void *at, uint64_t bytes) {
+static void cpu_unreserve(void *dev, int tier, void *at, uint64_t bytes) {
   (void)dev, (void)tier;
   mem_unmap(at, bytes);
 }
-static hp_status cpu_copy(void *dev, void *to, const void *from, uint64_t bytes) {
-  (void)dev;
+static hp_status cpu_commit(void *dev, int tier, void *at, uint64_t bytes) {
+  (void)dev, (void)tier;
+  return mem_commit(at, bytes);
+}
+static void cpu_discard(void *dev, int tier, void *at, uint64_t bytes) {
+  (void)dev, (void)tier;
+  mem_discard(at, bytes);
+}
+/* A stream is a thread of the executor: the caller's. */
+static hp_status cpu_copy(void *dev, void *to, const void *from, uint64_t bytes, int stream) {
+  (void)dev, (void)stream;
   if (bytes) memcpy(to, from, bytes);
   return HP_OK;
 }
@@ -181,8 +190,10 @@ const backend_iface backend_cpu = {.name = "cpu",
                                    .prepare = cpu_prepare,
                                    .release = cpu_release,
                                    .launch = cpu_launch,
-                                   .alloc = cpu_alloc,
-                                   .free = cpu_free,
+                                   .reserve = cpu_reserve,
+                                   .unreserve = cpu_unreserve,
+                                   .commit = cpu_commit,
+                                   .discard = cpu_discard,
                                    .copy = cpu_copy,
                                    .fill = cpu_fill,
                                    .describe = cpu_describe,

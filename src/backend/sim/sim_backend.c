@@ -45,16 +45,20 @@ static hp_status sim_launch(void *loaded, const program *p, const prog_inst *n, 
   return cannot_run();
 }
 
-static void *sim_alloc(void *dev, int tier, uint64_t bytes) {
+static void *sim_reserve(void *dev, int tier, uint64_t bytes) {
   (void)dev, (void)tier, (void)bytes;
   (void)cannot_run();
   return NULL;
 }
-static void sim_free(void *dev, int tier, void *at, uint64_t bytes) {
+static void sim_discard(void *dev, int tier, void *at, uint64_t bytes) {
   (void)dev, (void)tier, (void)at, (void)bytes;
 }
-static hp_status sim_copy(void *dev, void *to, const void *from, uint64_t bytes) {
-  (void)dev, (void)to, (void)from, (void)bytes;
+static hp_status sim_commit(void *dev, int tier, void *at, uint64_t bytes) {
+  (void)dev, (void)tier, (void)at, (void)bytes;
+  return cannot_run();
+}
+static hp_status sim_copy(void *dev, void *to, const void *from, uint64_t bytes, int stream) {
+  (void)dev, (void)to, (void)from, (void)bytes, (void)stream;
   return cannot_run();
 }
 static hp_status sim_fill(void *dev, void *at, const ir_value *type, hp_fill_fn fill,
@@ -99,8 +103,10 @@ const backend_iface backend_sim = {.name = "sim",
                                    .prepare = sim_prepare,
                                    .release = sim_release,
                                    .launch = sim_launch,
-                                   .alloc = sim_alloc,
-                                   .free = sim_free,
+                                   .reserve = sim_reserve,
+                                   .unreserve = sim_discard,
+                                   .commit = sim_commit,
+                                   .discard = sim_discard,
                                    .copy = sim_copy,
                                    .fill = sim_fill,
                                    .describe = sim_describe,

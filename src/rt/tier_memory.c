@@ -1,0 +1,110 @@
+#include "rt/tier_memory.h"
+
+#include "base/status.h"
+
+#include <string.h>
+
+enum {
+  ALIGN = 256,
+  STEP_BYTES = 32 << 20, /* that get memory at once; what of it is never written takes none */
+  LEAST_HALF = 64 << 20
+};
+
+static uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+/* As much address space as the machine has memory, for either half; less where the process may not
+ * have so much, but no less than what is needed now. */
+static hp_status reserve(tier_memory *m, uint64_t needed) {
+  uint64_t least = round_up(needed > LEAST_HALF ? needed : LEAST_HALF, STEP_BYTES);
+  if (m->at) return HP_OK;
+  for (uint64_t half = round_up(mem_physical(), STEP_BYTES);;
+       half = round_up(half / 2, STEP_BYTES)) {
+    if (half < least) half = least;
+    m->at = m->backend->reserve(m->dev, m->tier, 2 * half);
+    m->half = half;
+    if (m->at) break;
+    if (half == least) return HP_ERR_OOM;
+    err_clear();
+  }
+  return HP_OK;
+}
+
+static hp_status too_large(const tier_memory *m, const char *what, uint64_t bytes) {
+  HP_FAIL(HP_ERR_OOM,
+          "%s of %llu bytes on tier %s: %llu of address space are reserved for it; give the "
+          "process more (ulimit -v)",
+          what, (unsigned long long)bytes, tier_name((uint32_t)m->tier),
+          (unsigned long long)m->half);
+}
+
+/* The first gap that has room. */
+static bool take_gap(tier_memory *m, uint64_t bytes, uint64_t *offset) {
+  for (size_t i = 0; i < m->gaps.len; i++) {
+    memory_gap *g = &m->gaps.at[i];
+    if (g->to - g->from < bytes) continue;
+    *offset = g->from;
+    g->from += bytes;
+    if (g->from == g->to) {
+      m->gaps.len--;
+      memmove(g, g + 1, (m->gaps.len - i) * sizeof *g);
+    }
+    return true;
+  }
+  return false;
+}
+
+hp_status tier_memory_take(tier_memory *m, uint64_t bytes, uint64_t *offset) {
+  uint64_t taken = round_up(bytes ? bytes : 1, ALIGN);
+  HP_TRY(reserve(m, taken));
+  if (take_gap(m, taken, offset)) return HP_OK;
+  if (taken > m->half - m->end) return too_large(m, "tensors", m->end + taken);
+  if (m->end + taken > m->committed) {
+    uint64_t more = round_up(m->end + taken - m->committed, STEP_BYTES);
+    if (more > m->half - m->committed) more = m->half - m->committed;
+    HP_TRY(m->backend->commit(m->dev, m->tier, m->at + m->committed, more));
+    m->committed += more;
+  }
+  *offset = m->end;
+  m->end += taken;
+  return HP_OK;
+}
+
+/* Without memory for a gap the room is lost until the device is closed. */
+void tier_memory_give(tier_memory *m, uint64_t offset, uint64_t bytes) {
+  memory_gap g = {offset, offset + round_up(bytes ? bytes : 1, ALIGN)};
+  size_t i = 0, merged = 0;
+  m->backend->discard(m->dev, m->tier, m->at + g.from, g.to - g.from);
+  while (i < m->gaps.len && m->gaps.at[i].to < g.from) i++;
+  for (size_t k = i; k < m->gaps.len && m->gaps.at[k].from <= g.to; k++, merged++) {
+    if (m->gaps.at[k].from < g.from) g.from = m->gaps.at[k].from;
+    if (m->gaps.at[k].to > g.to) g.to = m->gaps.at[k].to;
+  }
+  if (!merged && !vec_reserve(&m->gaps, 1)) {
+    err_clear();
+    return;
+  }
+  memmove(m->gaps.at + i + 1, m->gaps.at + i + merged, (m->gaps.len - i - merged) * sizeof g);
+  m->gaps.at[i] = g;
+  m->gaps.len += 1 - merged;
+  memory_gap *last = &m->gaps.at[m->gaps.len - 1];
+  if (last->to < m->end) return;
+  m->end = last->from;
+  m->gaps.len--;
+}
+
+hp_status tier_memory_work(tier_memory *m, uint64_t bytes) {
+  HP_TRY(reserve(m, bytes));
+  uint64_t want = round_up(bytes, ALIGN);
+  if (want <= m->work_bytes) return HP_OK;
+  if (want > m->half) return too_large(m, "work memory", bytes);
+  HP_TRY(
+      m->backend->commit(m->dev, m->tier, m->at + m->half + m->work_bytes, want - m->work_bytes));
+  m->work_bytes = want;
+  return HP_OK;
+}
+
+void tier_memory_free(tier_memory *m) {
+  if (m->at) m->backend->unreserve(m->dev, m->tier, m->at, 2 * m->half);
+  vec_free(&m->gaps);
+  m->at = NULL;
+}

@@ -1,0 +1,39 @@
+/* The memory of one tier of a device: named tensors from its low end on, and the work memory that
+ * all programs share in turn in its upper half.
+ *
+ * Address space is reserved once, and memory comes with use, so that nothing which is in it ever
+ * moves.  A place in it is an offset; what kernels are given is its address. */
+#ifndef RT_TIER_MEMORY_H
+#define RT_TIER_MEMORY_H
+
+#include "backend/backend.h"
+
+typedef struct {
+  uint64_t from, to;
+} memory_gap;
+
+typedef struct {
+  const backend_iface *backend;
+  void *dev;
+  int tier;
+  char *at;                /* address of offset 0; NULL before anything is in it */
+  uint64_t half;           /* bytes of either half */
+  uint64_t committed, end; /* of the lower half: has memory, is tensors and gaps */
+  VEC(memory_gap) gaps;    /* between tensors, in order and apart */
+  uint64_t work_bytes;     /* of the upper half that have memory */
+} tier_memory;
+
+/* Room of `bytes` for a tensor, at a multiple of 256, zeroed. */
+hp_status tier_memory_take(tier_memory *m, uint64_t bytes, uint64_t *offset);
+/* Gives it back. */
+void tier_memory_give(tier_memory *m, uint64_t offset, uint64_t bytes);
+/* Makes work memory at least so large.  What is in it stays. */
+hp_status tier_memory_work(tier_memory *m, uint64_t bytes);
+static inline void *tier_memory_address(const tier_memory *m, uint64_t offset) {
+  return m->at + offset;
+}
+/* Where work memory begins. */
+static inline uint64_t tier_memory_work_offset(const tier_memory *m) { return m->half; }
+void tier_memory_free(tier_memory *m);
+
+#endif

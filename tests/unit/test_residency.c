@@ -1,0 +1,154 @@
+/* Where named tensors live: freed, renamed, and the memory of one tier of a device. */
+#include "rt/tier_memory.h"
+#include "test.h"
+
+#include "base/philox.h"
+
+#include <string.h>
+
+enum { KIB = 1024 };
+
+static void make(hp_device *d, const char *name, float value) {
+  float x[KIB];
+  for (int i = 0; i < KIB; i++) x[i] = value;
+  CHECK_OK(hp_param_create(d, name, HP_F32, (hp_shape){1, {KIB}}));
+  CHECK_OK(hp_write(d, name, x, sizeof x));
+}
+
+static float first_of(hp_device *d, const char *name) {
+  float x[KIB];
+  CHECK_OK(hp_read(d, name, x, sizeof x));
+  for (int i = 0; i < KIB; i++) CHECK(x[i] == x[0]);
+  return x[0];
+}
+
+static hp_program *user_of(hp_device *d, const char *name) {
+  hp_graph *g;
+  hp_program *p;
+  CHECK_OK(hp_graph_create(&g));
+  hp_output(g, "y", hp_scale(g, hp_param(g, name, HP_F32, (hp_shape){1, {KIB}}), 2));
+  CHECK_OK(hp_compile(g, d, NULL, &p));
+  hp_graph_free(g);
+  return p;
+}
+
+TEST(params_are_freed_and_renamed) {
+  static const char *const mesh[] = {NULL, "(2)(dp)"};
+  for (int k = 0; k < 2; k++) {
+    hp_device *d;
+    hp_device_options o = {.threads = 1, .interpret = true, .mesh = mesh[k]};
+    CHECK_OK(hp_device_open(&o, &d));
+    for (int i = 0; i < 4; i++) make(d, (const char *[]){"a", "b", "c", "d"}[i], (float)i);
+    uint64_t all = hp_device_param_bytes(d);
+    CHECK_OK(hp_param_free(d, "b"));
+    CHECK_EQ(hp_device_param_bytes(d), all / 4 * 3);
+    CHECK_EQ(hp_param_count(d), 3);
+    CHECK_FAILS(hp_param_free(d, "b"), "the device has no param \"b\"");
+    CHECK_FAILS(hp_write(d, "b", "", 0), "b");
+    CHECK_FAILS(hp_param_rename(d, "a", "c"), "there is one already");
+    CHECK_OK(hp_param_rename(d, "a", "b"));
+    CHECK(first_of(d, "b") == 0 && first_of(d, "c") == 2 && first_of(d, "d") == 3);
+    make(d, "a", 7); /* where b was, or not: it is zeros until it is written */
+    CHECK(first_of(d, "a") == 7 && first_of(d, "d") == 3);
+    CHECK_EQ(hp_device_param_bytes(d), all);
+    hp_device_close(d);
+  }
+}
+
+TEST(a_param_that_a_program_uses_is_neither_freed_nor_renamed) {
+  hp_device *d;
+  float y[KIB];
+  hp_io io = {"y", y, sizeof y};
+  CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &d));
+  make(d, "w", 3);
+  hp_program *p = user_of(d, "w"), *q = user_of(d, "w");
+  CHECK_FAILS(hp_param_free(d, "w"), "param \"w\" is used by 2 programs");
+  hp_program_free(p);
+  CHECK_FAILS(hp_param_rename(d, "w", "v"), "param \"w\" is used by 1 program; free it first");
+  CHECK_OK(hp_run(q, &io, 1));
+  CHECK(y[0] == 6 && y[KIB - 1] == 6);
+  hp_program_free(q);
+  CHECK_OK(hp_param_rename(d, "w", "v"));
+  CHECK_OK(hp_param_free(d, "v"));
+  CHECK_EQ(hp_device_param_bytes(d), 0);
+  hp_device_close(d);
+}
+
+/* A limit counts what is there: what was freed can be had again. */
+TEST(a_freed_param_makes_room_under_a_memory_limit) {
+  hp_device *d;
+  hp_device_options o = {.threads = 1, .interpret = true, .memory_limit = 3 * KIB * sizeof(float)};
+  CHECK_OK(hp_device_open(&o, &d));
+  for (int i = 0; i < 3; i++) make(d, (const char *[]){"a", "b", "c"}[i], 1);
+  CHECK_FAILS(hp_param_create(d, "d", HP_F32, (hp_shape){1, {KIB}}), "raise memory_limit");
+  CHECK_OK(hp_param_free(d, "a"));
+  CHECK_OK(hp_param_create(d, "d", HP_F32, (hp_shape){1, {KIB}}));
+  CHECK(first_of(d, "d") == 0);
+  hp_device_close(d);
+}
+
+typedef struct {
+  uint64_t offset, bytes;
+  unsigned char mark;
+} block;
+
+static bool holds(const tier_memory *m, const block *b, unsigned char mark) {
+  const unsigned char *at = tier_memory_address(m, b->offset);
+  for (uint64_t i = 0; i < b->bytes; i++)
+    if (at[i] != mark) return false;
+  return true;
+}
+
+/* Random blocks come and go: apart, zeroed at first, and no address changes while others come. */
+TEST(memory_of_a_tier_is_given_and_taken_without_moving_anything) {
+  enum { BLOCKS = 40, TURNS = 2000 };
+  void *dev;
+  block b[BLOCKS] = {{0}};
+  CHECK_OK(backend_cpu.open(&(backend_options){.threads = 1}, &dev));
+  tier_memory m = {.backend = &backend_cpu, .dev = dev};
+  const char *at = NULL;
+  for (uint32_t t = 0; t < TURNS; t++) {
+    block *x = &b[philox_u32(1, 1, t) % BLOCKS];
+    if (x->bytes) {
+      CHECK(holds(&m, x, x->mark));
+      tier_memory_give(&m, x->offset, x->bytes);
+      x->bytes = 0;
+      continue;
+    }
+    x->bytes = 1 + philox_u32(1, 2, t) % (t % 7 ? 3000 : 3000000);
+    x->mark = (unsigned char)(1 + t % 255);
+    CHECK_OK(tier_memory_take(&m, x->bytes, &x->offset));
+    CHECK_EQ(x->offset % 256, 0);
+    CHECK(holds(&m, x, 0));
+    memset(tier_memory_address(&m, x->offset), x->mark, x->bytes);
+    if (t % 100 == 0) CHECK_OK(tier_memory_work(&m, t * 1000));
+    CHECK(!at || at == m.at);
+    at = m.at;
+  }
+  uint64_t used = 0;
+  for (int i = 0; i < BLOCKS; i++) used += b[i].bytes;
+  CHECK(m.end < 8 * used + (8 << 20)); /* what is free is used again */
+  for (int i = 0; i < BLOCKS; i++)
+    if (b[i].bytes) tier_memory_give(&m, b[i].offset, b[i].bytes);
+  CHECK_EQ(m.end, 0);
+  CHECK_EQ(m.gaps.len, 0);
+  tier_memory_free(&m);
+  backend_cpu.close(dev);
+}
+
+/* Work memory that grows keeps what is in it, and its address. */
+TEST(work_memory_grows_in_place) {
+  void *dev;
+  CHECK_OK(backend_cpu.open(&(backend_options){.threads = 1}, &dev));
+  tier_memory m = {.backend = &backend_cpu, .dev = dev};
+  CHECK_OK(tier_memory_work(&m, 1000));
+  unsigned char *work = tier_memory_address(&m, tier_memory_work_offset(&m));
+  memset(work, 7, 1000);
+  CHECK_OK(tier_memory_work(&m, 100 << 20));
+  CHECK(tier_memory_address(&m, tier_memory_work_offset(&m)) == (void *)work);
+  CHECK(work[0] == 7 && work[999] == 7 && work[100 << 19] == 0);
+  work[(100 << 20) - 1] = 1;
+  CHECK_FAILS(tier_memory_work(&m, UINT64_MAX / 4), "ulimit -v");
+  tier_memory_free(&m);
+  backend_cpu.close(dev);
+}
