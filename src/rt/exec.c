@@ -79,7 +79,8 @@ static void bind_work(exec *e) {
   const program *p = e->p;
   for (size_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
-    if (f->place == PLACE_WORK) e->buffer[b] = (char *)device_work(e->d, f->tier) + f->offset;
+    char *work = device_work(e->d, f->tier); /* NULL: nothing in it has bytes */
+    if (f->place == PLACE_WORK) e->buffer[b] = work ? work + f->offset : NULL;
   }
   for (size_t i = 0; i < p->args.len; i++) e->at[i] = e->buffer[p->args.at[i]];
 }
