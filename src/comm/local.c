@@ -80,21 +80,17 @@ static bool lies_within(const local_set *s, const local_set *all) {
 /* After a failure members have come to different rendezvous, and all begin again. */
 static void begin_again(local_set *s) {
   s->come = s->left = 0;
+  s->broken = false;
   for (int64_t i = 0; i < s->n; i++) s->member[i].c.sequence = 0;
 }
 
 static void local_begin(communicator *c) {
   local *l = local_of(c->of);
   local_set *all = local_member_of(c)->set;
-  bool failed = false;
   pthread_mutex_lock(&l->lock);
-  for (int64_t i = 0; i < c->n; i++) {
-    local_rank *r = &l->rank[c->rank[i]];
-    failed |= r->failed;
-    *r = (local_rank){.run = all};
-  }
-  for (local_set *s = l->sets; s && failed; s = s->next)
-    if (lies_within(s, all)) begin_again(s);
+  for (int64_t i = 0; i < c->n; i++) l->rank[c->rank[i]] = (local_rank){.run = all};
+  for (local_set *s = l->sets; s; s = s->next)
+    if (s->broken && lies_within(s, all)) begin_again(s);
   pthread_mutex_unlock(&l->lock);
 }
 
@@ -105,8 +101,11 @@ static void local_end(communicator *c, bool failed) {
   l->rank[rank].ended = true;
   l->rank[rank].failed = failed;
   if (failed) {
-    for (local_set *s = l->sets; s; s = s->next)
-      if (has_rank(s, rank)) pthread_cond_broadcast(&s->complete);
+    for (local_set *s = l->sets; s; s = s->next) {
+      if (!has_rank(s, rank)) continue;
+      s->broken = true;
+      pthread_cond_broadcast(&s->complete);
+    }
     pthread_cond_broadcast(&l->moved);
   }
   pthread_mutex_unlock(&l->lock);

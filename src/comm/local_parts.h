@@ -25,6 +25,7 @@ typedef struct local_set {
   struct local_set *next;
   int64_t n, *rank;
   uint64_t come, left;
+  bool broken;             /* a member has failed since it began */
   pthread_cond_t complete; /* the last member has come or left */
   local_member *member;
 } local_set;

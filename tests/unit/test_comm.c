@@ -201,6 +201,49 @@ static hp_status fails(member *m) {
 /* The others of the same communicator fail; rank 0 and 1 have one of their own. */
 static hp_status low_or_all(member *m) { return m->rank < 2 ? first_of_two(m) : gathers(m); }
 
+/* Runs one program on both ranks of a mesh of two. */
+static void run_two(comm *c, const int64_t rank[2], rank_program run, member m[2]) {
+  pthread_t thread[2];
+  rank_thread t[2];
+  for (int i = 0; i < 2; i++) {
+    m[i] = (member){.c = c, .rank = (int)rank[i]};
+    t[i] = (rank_thread){&m[i], run};
+    CHECK_OK(c->iface->join(c, rank, 2, i, &m[i].everyone));
+  }
+  c->iface->begin(m[0].everyone);
+  for (int i = 0; i < 2; i++) CHECK(!pthread_create(&thread[i], NULL, rank_main, &t[i]));
+  for (int i = 0; i < 2; i++) CHECK(!pthread_join(thread[i], NULL));
+}
+
+static hp_status gathers_once(member *m) {
+  int64_t sum, want = m->everyone->rank[0] + m->everyone->rank[1];
+  HP_TRY(gather(m->everyone, "sum of two", m->rank, &sum));
+  CHECK_EQ(sum, want);
+  return HP_OK;
+}
+
+static hp_status second_fails(member *m) {
+  HP_TRY(gathers_once(m));
+  return m->rank == 1 ? fails(m) : gathers_once(m);
+}
+
+/* What the ranks of a failed run do in other meshes does not heal it. */
+TEST(a_mesh_begins_again_after_a_failure_though_others_ran_in_between) {
+  static const int64_t low[] = {0, 1}, even[] = {0, 2}, odd[] = {1, 3};
+  comm *c;
+  member m[2];
+  CHECK_OK(comm_local_open(RANKS, &c));
+  run_two(c, low, second_fails, m);
+  CHECK(m[0].failure.code != HP_OK && m[1].failure.code != HP_OK);
+  run_two(c, even, gathers_once, m);
+  run_two(c, odd, gathers_once, m);
+  for (int k = 0; k < 3; k++) {
+    run_two(c, low, gathers_once, m);
+    CHECK(m[0].failure.code == HP_OK && m[1].failure.code == HP_OK);
+  }
+  c->iface->close(c);
+}
+
 TEST(the_failure_of_a_rank_reaches_only_those_that_wait_for_it) {
   member m[RANKS];
   run_all(m, (const rank_program[]){low_or_all, low_or_all, low_or_all, fails});
