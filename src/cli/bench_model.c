@@ -364,7 +364,7 @@ static hp_status plan_step(lm *m, const step_options *o, const micro_shape *shap
   HP_TRY(step_planner_create(m, o, &(step_work){.micro = shape, .micros = 1}, d, true, &p));
   hp_status st = step_memory_plan(p, &s);
   step_planner_free(p);
-  *out = s.stats;
+  if (!st) *out = s.stats;
   return st;
 }
 

@@ -90,7 +90,10 @@ hp_status device_state(device *d, const char *name, const ir_value *type, uint32
   s.name = intern(&d->names, name, strlen(name));
   if (!s.name || !vec_reserve(&d->states, 1)) return HP_ERR_OOM;
   HP_TRY(tier_memory_take(&j->memory[s.tier], bytes, &s.offset));
-  HP_TRY(map_set(&d->state_of, name, strlen(name), (uint32_t)d->states.len));
+  if (map_set(&d->state_of, name, strlen(name), (uint32_t)d->states.len)) {
+    tier_memory_give(&j->memory[s.tier], s.offset, bytes);
+    return HP_ERR_OOM;
+  }
   *index = (uint32_t)d->states.len;
   d->states.at[d->states.len++] = s;
   d->state_bytes += padded;

@@ -100,9 +100,15 @@ hp_status group_gather(const group *g, const void *mine, size_t bytes, void *all
 
 /* --- engines ---------------------------------------------------------------------------------- */
 
+device *group_first(const group *g) {
+  for (int i = 0; i < g->own; i++)
+    if (g->member[i]->position == 0) return g->member[i];
+  return NULL;
+}
+
 /* Text of the first device's process to all others; `failed` there fails here too. */
 static hp_status tell_all(const group *g, bool failed, str *text) {
-  const bool leads = g->member[0]->position == 0;
+  const bool leads = group_first(g) != NULL;
   int64_t mine = failed ? -1 : (int64_t)text->len, said[COMM_MAX];
   HP_TRY(group_gather(g, &mine, sizeof mine, said));
   const int64_t n = said[0];
@@ -123,18 +129,18 @@ static hp_status tell_all(const group *g, bool failed, str *text) {
 hp_status group_choose(group *g, int i, program *p) {
   device *d = g->member[i];
   const backend_iface *b = d->backend;
-  bool first = d->position == 0, fastest = !strcmp(b->engine(d->dev), ENGINE_FASTEST);
-  bool shared = fastest && g->n > 1 && !g->plan_only;
-  hp_status st = first || !shared ? b->choose(d->dev, p) : HP_OK;
+  bool fastest = !strcmp(b->engine(d->dev), ENGINE_FASTEST);
+  if (!fastest || g->n == 1 || g->plan_only) return b->choose(d->dev, p);
+  device *first = group_first(g);
   str text = {0};
-  if (!shared) return st;
-  if (!st && g->member[0]->position == 0) b->tuning(g->member[0]->dev, &text);
+  hp_status st = first ? b->choose(first->dev, p) : HP_OK;
+  if (!st && first) b->tuning(first->dev, &text);
   if (g->own < g->n) {
     hp_status told = tell_all(g, st != HP_OK, &text);
     if (!st) st = told;
   }
-  if (!st && !first) st = b->set_tuning(d->dev, text.at ? text.at : "");
-  if (!st && !first) st = b->choose(d->dev, p);
+  if (!st && d != first) st = b->set_tuning(d->dev, text.at ? text.at : "");
+  if (!st && d != first) st = b->choose(d->dev, p);
   str_free(&text);
   return st;
 }

@@ -397,6 +397,14 @@ hp_status group_rename_state(group *g, const char *name, const char *to) {
     HP_FAIL(HP_ERR_ARG, "the device has no param \"%s\"", name);
   if (map_get(&g->state_of, to, strlen(to), &other))
     HP_FAIL(HP_ERR_ARG, "param \"%s\" cannot be called \"%s\": there is one already", name, to);
+  const group_state *s = &g->states.at[index];
+  layout declared;
+  group_declared(g, to, &s->type, &declared);
+  if (!layout_equal(&declared, &s->l))
+    HP_FAIL(HP_ERR_LAYOUT,
+            "param \"%s\" cannot be called \"%s\": a param of that name is declared to have "
+            "another layout; give both the same",
+            name, to);
   uint32_t id = intern(&g->names, to, strlen(to));
   if (!id) return HP_ERR_OOM;
   for (int i = 0; i < g->own; i++) HP_TRY(device_rename_state(g->member[i], name, to));

@@ -64,6 +64,8 @@ bool group_declared(const void *g, const char *name, const ir_value *type, layou
 hp_status group_check_annotations(const group *g, const hp_graph *graph);
 /* Warns, once each, of rules that match no name of the graphs of a program and no param. */
 void group_tell_unused(group *g, const hp_graph *const *graph, size_t graphs);
+/* The device at the mesh's first position; NULL: it is another process's. */
+device *group_first(const group *g);
 /* Writes engines into the program that the i-th device of this process was given.  All devices get
  * those of the first: it measures, where anything is to be measured, and tells the others. */
 hp_status group_choose(group *g, int i, program *p);

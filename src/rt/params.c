@@ -115,7 +115,7 @@ static hp_status forget_index(const char *to) {
 
 hp_status params_save(group *g, const char *to, const char *const *name, int n) {
   transfer t = {.g = g, .to = to};
-  bool leads = g->member[0]->position == 0;
+  bool leads = group_first(g) != NULL;
   hp_status st = collect(&t, name, n);
   if (!st && leads) st = forget_index(to);
   if (!st) st = group_each(g, &(team_work){NULL, save_device, &t});

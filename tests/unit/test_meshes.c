@@ -107,6 +107,9 @@ TEST(two_meshes_run_unlike_programs_side_by_side) {
   CHECK_OK(hp_params_load(b.d, low, NULL, 0));
   CHECK_OK(hp_read(b.d, "w", w, sizeof w));
   CHECK(!memcmp(w, a.w, sizeof w));
+  CHECK_OK(hp_params_load(a.d, high, NULL, 0));
+  CHECK_OK(hp_read(a.d, "w", w, sizeof w));
+  CHECK(!memcmp(w, b.w, sizeof w));
   hp_device_close(a.d);
   hp_device_close(b.d);
   job_release(j);

@@ -74,6 +74,22 @@ TEST(a_param_that_a_program_uses_is_neither_freed_nor_renamed) {
   hp_device_close(d);
 }
 
+TEST(a_param_is_not_renamed_to_one_of_another_layout) {
+  hp_device *d;
+  hp_layout_rule rule[] = {{"a", "(dp)"}, {"b", "(tp)"}, {"c", "(dp)"}};
+  hp_device_options o = {.threads = 1,
+                         .interpret = true,
+                         .mesh = "(2,2)(dp,tp)",
+                         .layouts = rule,
+                         .n_layouts = 3};
+  CHECK_OK(hp_device_open(&o, &d));
+  make(d, "a", 5);
+  CHECK_FAILS(hp_param_rename(d, "a", "b"), "another layout");
+  CHECK_OK(hp_param_rename(d, "a", "c"));
+  CHECK(first_of(d, "c") == 5);
+  hp_device_close(d);
+}
+
 /* A limit counts what is there: what was freed can be had again. */
 TEST(a_freed_param_makes_room_under_a_memory_limit) {
   hp_device *d;
