@@ -188,6 +188,9 @@ static hp_status begin_step(const char *call, hp_piece *const *piece, const char
     if (!piece[i] || !action[i]) return api_refuse(call, "piece %d or its action is NULL", i);
     if (piece[i]->d != piece[0]->d)
       return api_refuse(call, "piece %d is of another device than piece 0", i);
+    for (int k = 0; k < i; k++)
+      if (!strcmp(action[k], action[i]))
+        return api_refuse(call, "pieces %d and %d are both called \"%s\"", k, i, action[i]);
   }
   return read_rows(out, rows);
 }

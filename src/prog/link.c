@@ -18,6 +18,7 @@ typedef struct {
   adopted *piece;
   size_t pieces;
   bool micros;   /* there are several micro-batches */
+  map io;        /* names of inputs and outputs so far */
   map state_of;  /* name -> buffer of the named tensor */
   uint32_t *own; /* of the row at hand: by buffer of the piece, the one of the linked program */
 } linker;
@@ -102,6 +103,18 @@ static uint32_t name_in_row(linker *l, uint32_t name, uint32_t microbatch) {
   return id;
 }
 
+/* Pieces of a micro-batch have names of their own: a run gives and takes each once. */
+static hp_status add_io(linker *l, uint32_t name, const link_row *row) {
+  const char *text = program_str(l->p, name);
+  uint32_t before;
+  if (map_get(&l->io, text, strlen(text), &before))
+    HP_FAIL(HP_ERR_ARG,
+            "\"%s\" is an input or output of two rows of micro-batch %u; give each piece names of "
+            "its own",
+            text, row->microbatch);
+  return map_set(&l->io, text, strlen(text), 1);
+}
+
 static hp_status add_buffers(linker *l, const adopted *a, const link_row *row) {
   for (uint32_t b = 0; b < a->p->buffers.len; b++) {
     prog_buffer f = a->p->buffers.at[b];
@@ -109,6 +122,7 @@ static hp_status add_buffers(linker *l, const adopted *a, const link_row *row) {
     if (a->state[b] != PROG_NONE) continue;
     f.root = l->own[f.root];
     f.name = f.name ? name_in_row(l, a->name[b], row->microbatch) : 0;
+    if (f.name && f.root == l->own[b]) HP_TRY(add_io(l, f.name, row));
     if (!vec_push(&l->p->buffers, f)) return HP_ERR_OOM;
   }
   return HP_OK;
@@ -164,6 +178,7 @@ static void linker_free(linker *l) {
   mem_free(l->piece);
   mem_free(l->own);
   map_free(&l->state_of);
+  map_free(&l->io);
 }
 
 hp_status program_link(const program *const *piece, size_t pieces, const link_row *row, size_t rows,

@@ -19,8 +19,9 @@ typedef struct {
 bool link_has_micros(const link_row *row, size_t rows);
 
 /* Pieces in the order of the graph (lower_graph), without offsets; out: rows one after the other,
- * in the same form.  HP_ERR_SHAPE, by name, when two pieces disagree about a named tensor.  Time
- * and memory grow with the instructions of all rows. */
+ * in the same form.  HP_ERR_SHAPE, by name, when two pieces disagree about a named tensor;
+ * HP_ERR_ARG when two rows of a micro-batch have an input or output of one name.  Time and memory
+ * grow with the instructions of all rows. */
 hp_status program_link(const program *const *piece, size_t pieces, const link_row *row, size_t rows,
                        program **out);
 

@@ -233,6 +233,12 @@ TEST(pieces_that_disagree_about_a_param_or_a_device_are_refused) {
   hp_piece_free(piece[1]);
   CHECK_OK(hp_piece_compile(h, d[0], NULL, &piece[1]));
   CHECK_FAILS(hp_link(piece, (const char *const[]){"F", "G"}, 2, "0 F 0\n0 G 0", &p), "g.w1");
+  CHECK_FAILS(hp_link(piece, (const char *const[]){"F", "F"}, 2, "0 F 0", &p),
+              "pieces 0 and 1 are both called \"F\"");
+  hp_piece_free(piece[1]);
+  CHECK_OK(hp_piece_compile(g, d[0], NULL, &piece[1]));
+  CHECK_FAILS(hp_link(piece, (const char *const[]){"F", "G"}, 2, "0 F 0\n0 G 0", &p),
+              "\"x\" is an input or output of two rows of micro-batch 0");
   for (int k = 0; k < 2; k++) hp_piece_free(piece[k]);
   for (int k = 0; k < 2; k++) hp_device_close(d[k]);
   hp_graph_free(g);
