@@ -10,9 +10,10 @@
 #include <string.h>
 
 enum {
-  KEPT = 8,       /* programs */
-  MICRO_IOS = 7,  /* inputs and outputs of a micro-batch, */
-  UPDATE_IOS = 5, /* and of the update */
+  KEPT = 8,        /* programs, and of more than one: */
+  INSTS = 1 << 18, /* instructions of all of them; each takes about 0.5 KB */
+  MICRO_IOS = 7,   /* inputs and outputs of a micro-batch, */
+  UPDATE_IOS = 5,  /* and of the update */
   IO_NAME = 40
 };
 
@@ -29,6 +30,7 @@ typedef struct {
   int64_t n;
   micro_shape *shape; /* [n] */
   hp_program *p;
+  int insts;
   uint64_t used; /* when it was last */
   micro_numbers *micro;
   int32_t *counts; /* what positions and lengths point to */
@@ -143,6 +145,7 @@ static hp_status make_program(stepper *s, const step_micro *b, int64_t n, step_p
   HP_TRY(make_counts(out));
   HP_TRY(link_under_limit(s, out));
   HP_TRY(hp_program_stats_get(out->p, &stats));
+  out->insts = stats.instructions;
   s->link_s += stats.compile_s;
   if (stats.memory.work_bytes > s->work_bytes) s->work_bytes = stats.memory.work_bytes;
   return HP_OK;
@@ -155,15 +158,20 @@ static bool fits(const step_program *p, const step_micro *b, int64_t n) {
   return true;
 }
 
-/* Where a new program is kept: in the place of the one that was not used for longest. */
-static step_program *make_room(stepper *s) {
-  if (s->n_kept < KEPT) return &s->kept[s->n_kept++];
-  step_program *oldest = &s->kept[0];
-  for (int i = 1; i < KEPT; i++)
-    if (s->kept[i].used < oldest->used) oldest = &s->kept[i];
-  if (oldest->p == s->ran) s->ran = NULL;
-  free_program(oldest);
-  return oldest;
+/* Where a program of so many instructions is kept: those that were not used for longest go. */
+static step_program *make_room(stepper *s, int insts) {
+  for (;;) {
+    int64_t all = insts;
+    int oldest = 0;
+    for (int i = 0; i < s->n_kept; i++) {
+      all += s->kept[i].insts;
+      if (s->kept[i].used < s->kept[oldest].used) oldest = i;
+    }
+    if (!s->n_kept || (s->n_kept < KEPT && all <= INSTS)) return &s->kept[s->n_kept++];
+    if (s->kept[oldest].p == s->ran) s->ran = NULL;
+    free_program(&s->kept[oldest]);
+    s->kept[oldest] = s->kept[--s->n_kept];
+  }
 }
 
 static hp_status find_program(stepper *s, const step_micro *b, int64_t n, step_program **out) {
@@ -180,7 +188,7 @@ static hp_status find_program(stepper *s, const step_micro *b, int64_t n, step_p
     return st;
   }
   p.used = ++s->clock;
-  *out = make_room(s);
+  *out = make_room(s, p.insts);
   **out = p;
   return HP_OK;
 }

@@ -35,13 +35,14 @@ static bool same_place(const step_place *a, const step_place *b) {
   return a->B == b->B && a->T == b->T && a->first == b->first && a->last == b->last;
 }
 
-/* Makes room for one more: the piece that was not used for longest goes, unless the step at hand,
- * which began at `step`, has it. */
+/* Makes room for one more: pieces that were not used for longest go, but those of the step at hand,
+ * which began at `step`. */
 static hp_status make_room(step_pieces *s, uint64_t step) {
-  size_t oldest = 0;
-  for (size_t i = 1; i < s->kept.len; i++)
-    if (s->kept.at[i].used < s->kept.at[oldest].used) oldest = i;
-  if (s->kept.len >= KEPT && s->kept.at[oldest].used < step) {
+  while (s->kept.len >= KEPT) {
+    size_t oldest = 0;
+    for (size_t i = 1; i < s->kept.len; i++)
+      if (s->kept.at[i].used < s->kept.at[oldest].used) oldest = i;
+    if (s->kept.at[oldest].used >= step) break;
     hp_piece_free(s->kept.at[oldest].p);
     s->kept.at[oldest] = s->kept.at[--s->kept.len];
   }

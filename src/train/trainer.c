@@ -40,25 +40,39 @@ static int64_t micros_of(const sampler *s) {
   return s->spec.accumulation < s->micro_per_epoch ? s->spec.accumulation : s->micro_per_epoch;
 }
 
-/* A memory limit that is too small is refused with the least that does for the steps and all
+/* Those of the step that ends an epoch, where they are fewer and do not end the run before; else 0.
+ * A single one keeps its gradients in work memory: it may need more than the longest step. */
+static int64_t short_micros_of(const sampler *s) {
+  int64_t left = s->micro_per_epoch % s->spec.accumulation;
+  return s->micro_per_epoch > s->spec.accumulation && s->steps >= s->steps_per_epoch ? left : 0;
+}
+
+/* A memory limit that is too small is refused with the least that does for such a step and all
  * evaluations, before any is taken. */
+static hp_status check_step(const train_config *c, const step_work *w, run_model *m) {
+  step_planner *p = NULL;
+  step_options o = trainer_step_options(c);
+  step_memory memory;
+  HP_TRY(step_planner_create(m->m, &o, w, m->d, false, &p));
+  hp_status st = step_memory_plan(p, &memory);
+  step_planner_free(p);
+  return st;
+}
+
 static hp_status check_limit(const train_config *c, const train_data *d, run_model *m,
                              int64_t steps) {
   if (!c->is.memory_limit || !steps) return HP_OK;
   int64_t micros = micros_of(&d->order), evals = trainer_evaluates(c) ? d->evals : 0;
   micro_shape *shape = mem_calloc((size_t)(micros + evals), sizeof *shape);
   step_work w = {shape, shape + micros, micros, evals};
-  step_planner *p = NULL;
-  step_options o = trainer_step_options(c);
-  step_memory memory;
   HP_TRY_MEM(shape);
   for (int64_t i = 0; i < micros; i++)
     shape[i] = (micro_shape){train_data_rows(d), d->train.longest};
   for (int64_t i = 0; i < evals; i++)
     shape[micros + i] = (micro_shape){train_data_eval_rows(d, &d->eval[i]), d->eval[i].longest};
-  hp_status st = step_planner_create(m->m, &o, &w, m->d, false, &p);
-  if (!st) st = step_memory_plan(p, &memory);
-  step_planner_free(p);
+  hp_status st = check_step(c, &w, m);
+  w.micros = short_micros_of(&d->order);
+  if (!st && w.micros) st = check_step(c, &w, m);
   mem_free(shape);
   return st;
 }
@@ -259,7 +273,9 @@ static hp_status prepare(trainer *t) {
   int64_t micros = t->at.step == t->at.steps ? 0 : micros_of(&d->order);
   for (int64_t i = 0; i < micros; i++)
     at[i] = (step_micro){.B = train_data_rows(d), .T = d->train.longest};
+  int64_t fewer = micros ? short_micros_of(&d->order) : 0;
   if (micros) HP_TRY(stepper_prepare(t->model.stepper, at, micros));
+  if (fewer) HP_TRY(stepper_prepare(t->model.stepper, at, fewer));
   return trainer_prepare_evaluation(&t->config, &t->data.sets, &t->model);
 }
 
