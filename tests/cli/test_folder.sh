@@ -8,12 +8,13 @@ sed -i 's/^max_steps: 20/max_steps: 60/; s/^save_steps: 5/save_steps: 10/' job/j
 run train job/job.yaml output_dir=whole
 exit_is 0
 
-# Begins a run of many steps in out1, which is stopped when it has a checkpoint.
+# Begins a run of many steps in out1, which is stopped when it has the checkpoint of step $first.
+first=10
 begin() { # KEY=VALUE...
   rm -rf out1
   "$HYPER" train job/job.yaml output_dir=out1 max_steps=100000 save_total_limit=2 "$@" >out.1 2>err.1 </dev/null &
   pid=$!
-  while [ ! -e out1/checkpoint-10 ] && kill -0 $pid 2>/dev/null; do sleep 0.01; done
+  while [ ! -e out1/checkpoint-$first ] && kill -0 $pid 2>/dev/null; do sleep 0.01; done
   kill -STOP $pid
 }
 wakes_up() { # until it ends
@@ -46,8 +47,11 @@ wakes_up
 refused "out1: another run has begun there"
 same_run
 
+# Saves are far apart here: one that has looked at its lock already may still make its folder.
 it "so does one whose lock was lost, when it wakes up while the other goes on"
-begin
+first=300
+begin save_steps=300
+first=10
 rm -rf out1
 "$HYPER" train job/job.yaml output_dir=out1 max_steps=1000000 save_steps=1000000 >out.2 2>err.2 </dev/null &
 other=$!
