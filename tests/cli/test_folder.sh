@@ -17,6 +17,12 @@ begin() { # KEY=VALUE...
   while [ ! -e out1/checkpoint-$first ] && kill -0 $pid 2>/dev/null; do sleep 0.01; done
   kill -STOP $pid
 }
+# A save that has looked at the lock already may still make its folder: saves are far apart.
+begin_between_saves() {
+  first=300
+  begin save_steps=300
+  first=10
+}
 wakes_up() { # until it ends
   t_cmd="train, which was stopped"
   kill -CONT $pid
@@ -39,7 +45,7 @@ kill -9 $pid
 wait $pid 2>/dev/null
 
 it "a run whose folder was deleted and taken by another ends, and touches nothing of it"
-begin
+begin_between_saves
 rm -rf out1
 run train job/job.yaml output_dir=out1
 exit_is 0
@@ -47,11 +53,8 @@ wakes_up
 refused "out1: another run has begun there"
 same_run
 
-# Saves are far apart here: one that has looked at its lock already may still make its folder.
 it "so does one whose lock was lost, when it wakes up while the other goes on"
-first=300
-begin save_steps=300
-first=10
+begin_between_saves
 rm -rf out1
 "$HYPER" train job/job.yaml output_dir=out1 max_steps=1000000 save_steps=1000000 >out.2 2>err.2 </dev/null &
 other=$!
