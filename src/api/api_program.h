@@ -26,7 +26,7 @@ hp_status api_count(const device *d, const program *p, hp_program_stats *s);
 /* api_plan.c */
 /* As hp_plan, of a compilation that has begun at `start`; it is not ended. */
 hp_status api_plan(compilation *c, hp_device *d, double start, hp_program_stats *out);
-/* As hp_plan_explain.  layouts: the compilation that has the graph of which they are told. */
+/* As hp_plan_explain.  layouts: the compilation whose graph they are shown for. */
 hp_status api_plan_explain(compilation *c, const compilation *layouts, hp_device *d,
                            const char *what, str *out);
 

@@ -87,10 +87,11 @@ typedef struct {
   /* The communicator of these ranks as rank[me] has it, which is of this process; the same one when
    * it is asked for again.  No other rank takes part. */
   hp_status (*join)(comm *c, const int64_t *rank, int64_t n, int64_t me, communicator **out);
-  /* (optional) Room for a rendezvous with these regions, which then asks for no memory; in a
-   * rendezvous of which one member has no room, the others would wait for it. */
+  /* (optional) Room for a rendezvous with these regions, which then asks for no memory; where
+   * one member has no room, the others would wait for it. */
   hp_status (*prepare)(communicator *c, const comm_region *give, const comm_region *take);
-  /* Before each rank of c that this process has runs a program: forgets their failures. */
+  /* Before each rank of c that this process has runs a program: forgets their failures.  Between
+   * processes a failure is for good. */
   void (*begin)(communicator *c);
   /* That program of this rank has ended: those of c that still wait for the rank fail.  failed: it
    * could not go on, and nobody who waits for it can. */
@@ -126,7 +127,7 @@ hp_status comm_check_ranks(const comm *c, const int64_t *rank, int64_t n);
 hp_status comm_check_transfer(const comm *c, const comm_transfer *t);
 uint64_t comm_hash_ranks(const int64_t *rank, int64_t n);
 bool comm_has_ranks(const communicator *c, const int64_t *rank, int64_t n, int64_t me);
-/* The failure of members a and b of c, of which b has another call than a, or is at rendezvous
+/* The failure of members a and b of c, where b has another call than a, or is at rendezvous
  * `sequence`. */
 hp_status comm_refuse_calls(const communicator *c, int64_t a, const comm_call *of_a, int64_t b,
                             const comm_call *of_b, uint64_t sequence);

@@ -220,7 +220,7 @@ static hp_status lower_join(lowering *l, const ir_node *n) {
 }
 
 /* Of a loop that of its body, which many nodes have in common.  A body that is no loop is refused
- * by whoever makes a kernel of it. */
+ * by the backend that makes a kernel of it. */
 static hp_status work_of(lowering *l, const ir_node *n, op_cost *out) {
   uint32_t i;
   *out = op_meanings[n->op].cost(l->g, n);

@@ -16,7 +16,7 @@ typedef struct {
                           without inputs of the run; itself when there is none */
 } scheduling;
 
-static bool meets(const prog_inst *n) { return op_flags((op_id)n->op) & OPF_RENDEZVOUS; }
+static bool is_rendezvous(const prog_inst *n) { return op_flags((op_id)n->op) & OPF_RENDEZVOUS; }
 
 static uint32_t root_at(const program *p, const prog_inst *n, int k) {
   return p->buffers.at[program_args(p, n)[k]].root;
@@ -173,11 +173,11 @@ static hp_status wait_one_by_one(program *p) {
   return st;
 }
 
-/* Collectives for which devices meet go to the stream; are there any? */
+/* Puts collectives with a rendezvous on the stream; are there any? */
 static bool put_collectives(program *p, uint8_t stream) {
   bool any = false;
   for (size_t i = 0; i < p->insts.len; i++) {
-    if (!meets(program_inst(p, i))) continue;
+    if (!is_rendezvous(program_inst(p, i))) continue;
     p->insts.at[i].stream = stream;
     any = true;
   }

@@ -186,7 +186,7 @@ static bool overlap(range a, range b) { return a.from < b.to && b.from < a.to; }
 
 static range range_of(const prog_buffer *f) { return (range){f->at, f->at + f->bytes}; }
 
-static bool meet(const prog_buffer *a, const prog_buffer *b) {
+static bool shares_bytes(const prog_buffer *a, const prog_buffer *b) {
   return a->root == b->root && overlap(range_of(a), range_of(b));
 }
 
@@ -197,7 +197,7 @@ static hp_status check_in_place(const checker *c, uint32_t i) {
     const prog_buffer *out = program_arg(c->p, n, n->n_in + o);
     for (int k = 0; k < n->n_in + n->n_out; k++) {
       const prog_buffer *f = program_arg(c->p, n, k);
-      if (k == n->n_in + o || !meet(f, out)) continue;
+      if (k == n->n_in + o || !shares_bytes(f, out)) continue;
       bool fits = k < n->n_in && f->at == out->at && f->bytes == out->bytes;
       if (!fits || !inplace_inst(c->p, n, k, o))
         return refuse(c, line_of(c, i), "result %d of %s lies over operand or result %d", o,

@@ -259,7 +259,8 @@ static void collect_overlaps(offsets_space *p, uint32_t item) {
   for (uint32_t t = 0; t < streams; t++)
     for (uint32_t s = 0; s < streams; s++) {
       const tree *x = &p->pair[t * streams + s];
-      span of = find_live_range(p, x, item, s, t); /* this item is on s, those it meets are on t */
+      span of =
+          find_live_range(p, x, item, s, t); /* this item is on s, those that overlap it are on t */
       if (of.lo < of.hi) collect_overlaps_below(p, x, 1, (span){0, x->leaves}, of);
     }
 }

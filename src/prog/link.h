@@ -1,4 +1,4 @@
-/* Linking: one flat program made of pieces, each of which may come many times, once a micro-batch.
+/* Linking: one flat program made of pieces; a piece may come many times, once a micro-batch.
  *
  * Work memory is every row's own; named tensors are one for all rows.  Where there are several
  * micro-batches, inputs and outputs of micro-batch M are called NAME@M.  Instructions of one piece

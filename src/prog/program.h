@@ -71,7 +71,7 @@ void program_free(program *p);
 hp_status program_copy(const program *p, program **out);
 /* Do all instructions run on one stream? */
 bool program_has_one_stream(const program *p);
-/* What its streams, of which it uses the first so many, and its waits put in order. */
+/* The order that its streams (the first so many are used) and its waits make. */
 hp_status program_clock(const program *p, uint32_t streams, vclock *out);
 
 static inline const prog_inst *program_inst(const program *p, size_t i) { return &p->insts.at[i]; }

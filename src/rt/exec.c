@@ -58,7 +58,7 @@ struct exec {
   uint64_t run;                /* counts runs; workers wait for it to change */
   int active;                  /* workers that have not finished the run */
   bool failed, stop;
-  bool recorded; /* runs on the first device of this process */
+  bool recorded; /* runs on the first device that this process has of a mesh */
 };
 
 static hp_status build_lists(exec *e) {

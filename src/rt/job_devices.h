@@ -10,7 +10,7 @@
 typedef struct {
   int ranks;      /* of all processes */
   int first, own; /* those of this process */
-  int users;      /* meshes; and whoever opened it */
+  int users;      /* meshes, and the caller that opened it */
   comm *comm;     /* NULL: of one rank */
   thread_team *thread_team;
   job_device *device[COMM_LOCAL_MAX]; /* own ones */

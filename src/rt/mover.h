@@ -1,5 +1,6 @@
-/* The mover: all copies between memory tiers, and between a device and the host.  Kernels never
- * read another tier's memory. */
+/* The mover: all copies between memory tiers, and between one device and the host.  Kernels never
+ * read another tier's memory.  On a mesh, global tensors are still cut and joined at addresses of
+ * the host (shard_copy). */
 #ifndef RT_MOVER_H
 #define RT_MOVER_H
 

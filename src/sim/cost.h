@@ -11,7 +11,7 @@
 cost_work cost_work_of(const program *p, const prog_inst *n);
 /* Seconds of an instruction; of a collective from when all its devices are there. */
 double cost_inst(const cluster *c, const mesh *m, const program *p, const prog_inst *n);
-/* Bytes that a device receives for an instruction: 0 unless devices meet for it. */
+/* Bytes that a device receives for an instruction: 0 unless it is a rendezvous. */
 double cost_received(const program *p, const prog_inst *n);
 /* Does it multiply in bf16?  f32 beside bf16 is rounded to it. */
 bool cost_is_bf16(const program *p, const prog_inst *n);

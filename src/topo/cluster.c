@@ -258,7 +258,7 @@ double cluster_comm_s(const cluster *c, const mesh *m, const uint8_t *axis, int 
   return l->latency_us * 1e-6 * steps * rounds + bytes / (l->gb_s * 1e9);
 }
 
-/* A loop's operations are no multiply-adds, of which a peak counts two. */
+/* A peak counts a multiply-add as two operations; a loop's operations are no multiply-adds. */
 static const double LOOP_SHARE = 0.5;
 
 static double peak_flops(const cluster *c, const cost_work *w) {

@@ -32,7 +32,7 @@ typedef struct {
   double grad_norm; /* before clipping */
 } step_result;
 
-/* Makes what stepper_run needs for these n micro-batches, of which only sizes are read. */
+/* Makes what stepper_run needs for these n micro-batches; only their sizes are read. */
 hp_status stepper_prepare(stepper *s, const step_micro *b, int64_t n);
 /* One step, of n micro-batches.  HP_ERR_NUMERIC when a loss or a gradient is not finite: names the
  * tensor. */

@@ -18,7 +18,7 @@ typedef struct {
   bool dropout; /* apply the model's dropout; its masks follow from the seed, the number of the
                    update and that of the micro-batch */
   uint64_t seed;
-  int64_t interleave; /* parts of a micro-batch, of which one is sent while another is computed; 0
+  int64_t interleave; /* chunks of a micro-batch: one is sent while another is computed; 0
                          and 1: whole; without dropout, where it divides the sequences */
 } step_options;
 

@@ -15,7 +15,7 @@
 #include "train/step_memory.h"
 #include "train/train_data.h"
 
-/* The processes of the job, of which one prints and writes the run's folder. */
+/* The processes of the job; one prints and writes the run's folder. */
 typedef struct {
   int processes;
   bool writes; /* is it this one? */
