@@ -12,13 +12,13 @@ bool holds_first(const group *g, int at, const layout *l) {
   return layout_first(&g->m, l, at) == at;
 }
 
-void shard_copy(const group *g, int at, const ir_value *type, const layout *l, void *whole,
-                void *part, bool to_part) {
+void shard_copy(const group *g, int at, const ir_value *type, const layout *l, void *global,
+                void *shard, bool to_shard) {
   box all = box_of(type->dim, type->rank), room = box_room(&g->m, l, type->dim, at);
   box own = box_of_shard(&g->m, l, type->dim, at);
   size_t size = dtype_size(type->dtype);
-  if (to_part) box_copy(&own, size, &all, whole, &room, part);
-  else box_copy(&own, size, &room, part, &all, whole);
+  if (to_shard) box_copy(&own, size, &all, global, &room, shard);
+  else box_copy(&own, size, &room, shard, &all, global);
 }
 
 /* --- processes ---------------------------------------------------------------------------------
@@ -71,8 +71,8 @@ static hp_status agree_to_fetch(const group *g, everyone *e, const layout *l, bo
   return HP_OK;
 }
 
-hp_status group_fetch(const group *g, const ir_value *type, const layout *l, const void *part,
-                      void *whole) {
+hp_status group_fetch(const group *g, const ir_value *type, const layout *l, const void *shard,
+                      void *global) {
   everyone e;
   char wants[COMM_MAX];
   char what[48];
@@ -80,12 +80,12 @@ hp_status group_fetch(const group *g, const ir_value *type, const layout *l, con
   for (int d = 0; d < p.rank; d++) p.dim[d] = layout_shard_size(&g->m, l, d, p.dim[d]);
   comm_region all = {.run = (int64_t)value_bytes(&p), .n = 1};
   e.c = g->member[0]->everyone;
-  HP_TRY(agree_to_fetch(g, &e, l, whole != NULL, all, wants));
-  fetch_regions(g, l, whole != NULL, wants, all, &e);
+  HP_TRY(agree_to_fetch(g, &e, l, global != NULL, all, wants));
+  fetch_regions(g, l, global != NULL, wants, all, &e);
   snprintf(what, sizeof what, "a read of %lld bytes a shard", (long long)all.run);
-  HP_TRY(run_rendezvous(&e, what, part));
+  HP_TRY(run_rendezvous(&e, what, shard));
   for (int i = 0; i < g->n; i++)
-    if (e.take[i].n) shard_copy(g, i, type, l, whole, (void *)(uintptr_t)e.seen[i].at, false);
+    if (e.take[i].n) shard_copy(g, i, type, l, global, (void *)(uintptr_t)e.seen[i].at, false);
   return e.c->of->iface->leave(e.c);
 }
 
@@ -107,7 +107,7 @@ device *group_first(const group *g) {
 }
 
 /* Text of the first device's process to all others; `failed` there fails here too. */
-static hp_status tell_all(const group *g, bool failed, str *text) {
+static hp_status broadcast_text(const group *g, bool failed, str *text) {
   const bool leads = group_first(g) != NULL;
   int64_t mine = failed ? -1 : (int64_t)text->len, said[COMM_MAX];
   HP_TRY(group_gather(g, &mine, sizeof mine, said));
@@ -116,11 +116,11 @@ static hp_status tell_all(const group *g, bool failed, str *text) {
     HP_FAIL(HP_ERR_COMM, "process %lld could not choose the engines of products",
             (long long)mesh_rank(&g->m, 0));
   if (!n) return HP_OK;
-  layout whole = {.rank = 1};
+  layout replicated = {.rank = 1};
   ir_value type = {.dtype = HP_U8, .rank = 1, .dim = {n}};
   char *got = leads ? NULL : mem_calloc((size_t)n + 1, 1);
   if (!leads) HP_TRY_MEM(got);
-  hp_status st = group_fetch(g, &type, &whole, text->at, got);
+  hp_status st = group_fetch(g, &type, &replicated, text->at, got);
   if (!st && got) str_add_n(text, got, (size_t)n);
   mem_free(got);
   return st ? st : str_status(text);
@@ -136,7 +136,7 @@ hp_status group_choose(group *g, int i, program *p) {
   hp_status st = first ? b->choose(first->dev, p) : HP_OK;
   if (!st && first) b->tuning(first->dev, &text);
   if (g->own < g->n) {
-    hp_status told = tell_all(g, st != HP_OK, &text);
+    hp_status told = broadcast_text(g, st != HP_OK, &text);
     if (!st) st = told;
   }
   if (!st && d != first) st = b->set_tuning(d->dev, text.at ? text.at : "");

@@ -149,11 +149,11 @@ static hp_status add_members(group *g) {
 }
 
 static void describe(group *g) {
-  const char *part = g->member[0]->backend->describe(g->member[0]->dev);
-  if (g->n == 1) snprintf(g->about, sizeof g->about, "%s", part);
+  const char *each = g->member[0]->backend->describe(g->member[0]->dev);
+  if (g->n == 1) snprintf(g->about, sizeof g->about, "%s", each);
   else
     snprintf(g->about, sizeof g->about, "%d devices%s, each %s", g->n,
-             g->own < g->n ? " (a process each)" : "", part);
+             g->own < g->n ? " (a process each)" : "", each);
 }
 
 static hp_status check_options(group *g, const hp_device_options *o) {
@@ -224,7 +224,7 @@ void group_close(group *g) {
 
 /* A dim of one element is not shared.  Where it is asked for, of each dim the outer axes, as many
  * as divide it. */
-static void keep_whole(const mesh *m, const ir_value *type, bool where_divides, layout *l) {
+static void limit_cuts(const mesh *m, const ir_value *type, bool where_divides, layout *l) {
   if (l->rank != type->rank && where_divides) *l = (layout){.rank = type->rank};
   for (int d = 0; d < l->rank && d < type->rank; d++) {
     if (type->dim[d] == 1) layout_cut(l, d, l->n[d]);
@@ -232,7 +232,8 @@ static void keep_whole(const mesh *m, const ir_value *type, bool where_divides, 
   }
 }
 
-/* The entries that a mark of hp_shard, or that of its gradient, has for a name; NULL: it is none.
+/* The entries that an annotation of hp_shard, or that of its gradient, has for a name; NULL: it is
+ * none.
  */
 static const char *entries_in_name(const char *name) {
   if (!strncmp(name, "grad.(", 6)) name += 5;
@@ -276,8 +277,8 @@ bool group_declared(const void *model, const char *name, const ir_value *type, l
   const group *g = model;
   const char *entries = entries_in_name(name);
   *out = (layout){.rank = type->rank};
-  if (entries) { /* a mark's are right, by group_check_annotations; another tensor may be named like
-                  * that
+  if (entries) { /* an annotation's are right, by group_check_annotations; another tensor may be
+                  * named like that
                   */
     if (!layout_parse_on(entries, &g->m, out)) return true;
     err_clear();
@@ -286,7 +287,7 @@ bool group_declared(const void *model, const char *name, const ir_value *type, l
   const layout_rule *r = find_rule(g, name);
   if (!r) return false;
   *out = r->l;
-  keep_whole(&g->m, type, r->where_divides, out);
+  limit_cuts(&g->m, type, r->where_divides, out);
   return true;
 }
 
@@ -354,15 +355,15 @@ hp_status group_state_of(group *g, const char *name, const ir_value *type, uint3
   if (map_get(&g->state_of, name, strlen(name), index))
     return state_check(name, &g->states.at[*index].type, type);
   group_state s = {.type = *type};
-  ir_value part = *type;
+  ir_value shard = *type;
   uint32_t own;
   group_declared(g, name, type, &s.l);
   HP_TRY(shard_check_layout(&g->m, name, type, &s.l, true));
   for (int d = 0; d < type->rank; d++)
-    part.dim[d] = layout_shard_size(&g->m, &s.l, d, type->dim[d]);
+    shard.dim[d] = layout_shard_size(&g->m, &s.l, d, type->dim[d]);
   s.name = intern(&g->names, name, strlen(name));
   if (!s.name || !vec_reserve(&g->states, 1)) return HP_ERR_OOM;
-  for (int i = 0; i < g->own; i++) HP_TRY(device_state(g->member[i], name, &part, &own));
+  for (int i = 0; i < g->own; i++) HP_TRY(device_state(g->member[i], name, &shard, &own));
   HP_TRY(map_set(&g->state_of, name, strlen(name), (uint32_t)g->states.len));
   *index = (uint32_t)g->states.len;
   g->states.at[g->states.len++] = s;
@@ -370,7 +371,7 @@ hp_status group_state_of(group *g, const char *name, const ir_value *type, uint3
 }
 
 /* Of the i-th device of this process. */
-static state_tensor *part_of(const group *g, int i, uint32_t state) {
+static state_tensor *shard_of(const group *g, int i, uint32_t state) {
   uint32_t index;
   const char *name = intern_get(&g->names, g->states.at[state].name, NULL);
   HP_ASSERT(device_find(g->member[i], name, &index));
@@ -418,7 +419,7 @@ hp_status group_write(group *g, uint32_t state, const void *data) {
   const group_state *s = &g->states.at[state];
   for (int i = 0; i < g->own; i++) {
     const device *d = g->member[i];
-    const state_tensor *p = part_of(g, i, state);
+    const state_tensor *p = shard_of(g, i, state);
     if (g->n == 1) return mover_write(d, p, 0, data, p->bytes);
     shard_copy(g, (int)d->position, &s->type, &s->l, (void *)(uintptr_t)data, device_address(d, p),
                true);
@@ -426,18 +427,18 @@ hp_status group_write(group *g, uint32_t state, const void *data) {
   return HP_OK;
 }
 
-/* Where parts need not be whole rows, all of it is made first. */
+/* Where shards may cut rows, the global tensor is made first. */
 hp_status group_fill(group *g, uint32_t state, hp_fill_fn fill, void *context) {
   const ir_value *type = &g->states.at[state].type;
   const device *d = g->member[0];
   if (g->n == 1)
-    return d->backend->fill(d->dev, device_address(d, part_of(g, 0, state)), type, fill, context);
+    return d->backend->fill(d->dev, device_address(d, shard_of(g, 0, state)), type, fill, context);
   size_t bytes = (size_t)value_bytes(type);
-  void *whole = mem_map(bytes);
-  HP_TRY_MEM(whole);
-  hp_status st = fill(context, 0, value_elements(type), whole);
-  if (!st) st = group_write(g, state, whole);
-  mem_unmap(whole, bytes);
+  void *global = mem_map(bytes);
+  HP_TRY_MEM(global);
+  hp_status st = fill(context, 0, value_elements(type), global);
+  if (!st) st = group_write(g, state, global);
+  mem_unmap(global, bytes);
   return st;
 }
 
@@ -445,7 +446,7 @@ hp_status group_read(const group *g, uint32_t state, void *data) {
   const group_state *s = &g->states.at[state];
   for (int i = 0; i < g->own; i++) {
     const device *d = g->member[i];
-    const state_tensor *p = part_of(g, i, state);
+    const state_tensor *p = shard_of(g, i, state);
     if (g->own < g->n) return group_fetch(g, &s->type, &s->l, device_address(d, p), data);
     if (g->n == 1) return mover_read(d, p, 0, data, p->bytes);
     int at = (int)g->member[i]->position;

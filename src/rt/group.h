@@ -22,7 +22,7 @@ typedef struct {
 
 typedef struct {
   uint32_t name; /* place in group->names */
-  ir_value type; /* of the whole */
+  ir_value type; /* of the global tensor */
   layout l;
 } group_state;
 
@@ -56,9 +56,10 @@ hp_status group_open(const hp_device_options *o, group **out);
 hp_status group_open_on(job *j, const hp_device_options *o, group **out);
 void group_close(group *g);
 hp_status group_rule(group *g, const char *pattern, const char *entries, bool where_divides);
-/* HP_ERR_ARG: whole sums leave no choice of engine. */
+/* HP_ERR_ARG: sums that are not cut leave no choice of engine. */
 hp_status group_set_engine(group *g, const char *name);
-/* Layout of a tensor by the first rule that matches its name; whole, and false, when none does. */
+/* Layout of a tensor by the first rule that matches its name; replicated, and false, when none
+ * does. */
 bool group_declared(const void *g, const char *name, const ir_value *type, layout *out);
 /* HP_ERR_LAYOUT when what hp_shard was given in the graph is no layout on the mesh. */
 hp_status group_check_annotations(const group *g, const hp_graph *graph);
@@ -69,28 +70,29 @@ device *group_first(const group *g);
 /* Writes engines into the program that the i-th device of this process was given.  All devices get
  * those of the first: it measures, where anything is to be measured, and tells the others. */
 hp_status group_choose(group *g, int i, program *p);
-/* The params of a graph of the whole. */
+/* The params of a graph of global tensors. */
 hp_status group_params(group *g, const hp_graph *graph);
 /* The param of that name, created with zeros when new. */
 hp_status group_state_of(group *g, const char *name, const ir_value *type, uint32_t *index);
 /* Gives its memory back, or calls it `to`.  HP_ERR_ARG, by name, when a loaded program uses it. */
 hp_status group_free_state(group *g, const char *name);
 hp_status group_rename_state(group *g, const char *name, const char *to);
-/* Bytes of the whole to all devices, and from those that hold its parts first; of several processes
- * all read, each with room for it or with NULL. */
+/* Bytes of the global tensor to all devices, and from those that hold its shards first; of several
+ * processes all read, each with room for it or with NULL. */
 hp_status group_write(group *g, uint32_t state, const void *data);
 hp_status group_fill(group *g, uint32_t state, hp_fill_fn fill, void *context);
 hp_status group_read(const group *g, uint32_t state, void *data);
-/* The parts of other processes into `whole`, for those that want it; part: what this one holds. */
-hp_status group_fetch(const group *g, const ir_value *type, const layout *l, const void *part,
-                      void *whole);
+/* The shards of other processes into `global`, for those that want it; shard: what this one holds.
+ */
+hp_status group_fetch(const group *g, const ir_value *type, const layout *l, const void *shard,
+                      void *global);
 /* What each process of the mesh gives, `bytes` of it, to all, in the order of positions. */
 hp_status group_gather(const group *g, const void *mine, size_t bytes, void *all);
 /* Does that work on each own device; the first failure is returned. */
 hp_status group_each(const group *g, const team_work *w);
-/* Copies one device's part of `whole` in or out. */
-void shard_copy(const group *g, int at, const ir_value *type, const layout *l, void *whole,
-                void *part, bool to_part);
+/* Copies one device's shard out of `global`, or into it. */
+void shard_copy(const group *g, int at, const ir_value *type, const layout *l, void *global,
+                void *shard, bool to_shard);
 /* Is the device the first of those that hold the same shard? */
 bool holds_first(const group *g, int at, const layout *l);
 

@@ -15,10 +15,10 @@ static hp_status add_io(runs *r, const hp_graph *g, const ir_node *n, const layo
   made->name = intern_get(&r->d->names, name, NULL);
   uint32_t row;
   HP_TRY(io_table_add(&r->names, made->name, &row));
-  ir_value part = x.type;
-  for (int d = 0; d < part.rank; d++)
-    part.dim[d] = layout_shard_size(&r->d->m, &x.l, d, part.dim[d]);
-  made->shard_bytes = (size_t)value_bytes(&part);
+  ir_value shard = x.type;
+  for (int d = 0; d < shard.rank; d++)
+    shard.dim[d] = layout_shard_size(&r->d->m, &x.l, d, shard.dim[d]);
+  made->shard_bytes = (size_t)value_bytes(&shard);
   for (int i = 0; i < r->d->own; i++) {
     made->shard[i] = mem_calloc(made->shard_bytes + 1, 1); /* padding stays 0 */
     HP_TRY_MEM(made->shard[i]);
@@ -50,18 +50,18 @@ void runs_free(runs *r) {
 
 static bool is_empty(const run_io *x) { return value_elements(&x->type) == 0; }
 
-/* Checks names and sizes of the whole; each device's list names its staging. */
+/* Checks names and sizes of global tensors; each device's list names its staging. */
 static hp_status give(runs *r, const hp_io *io, int n) {
   HP_TRY(io_table_match(&r->names, io, n));
   r->n_given = 0;
   for (size_t k = 0; k < r->ios.len; k++) {
     const run_io *x = &r->ios.at[k];
-    const hp_io *whole = r->names.given.at[k];
-    if (!whole) continue;
+    const hp_io *global = r->names.given.at[k];
+    if (!global) continue;
     uint64_t want = (uint64_t)value_bytes(&x->type);
-    if (whole->bytes != want)
+    if (global->bytes != want)
       HP_FAIL(HP_ERR_ARG, "\"%s\" has %llu bytes in the program, %zu are given", x->name,
-              (unsigned long long)want, whole->bytes);
+              (unsigned long long)want, global->bytes);
     for (int i = 0; i < r->d->own; i++)
       r->given[(size_t)i * r->ios.len + (size_t)r->n_given] =
           (hp_io){x->name, x->shard[i], x->shard_bytes};
@@ -73,8 +73,8 @@ static hp_status give(runs *r, const hp_io *io, int n) {
 /* What the caller gave for the k-th input (or output); NULL: nothing, or no elements. */
 static void *given_data(const runs *r, size_t k, bool input) {
   const run_io *x = &r->ios.at[k];
-  const hp_io *whole = r->names.given.at[k];
-  return whole && x->input == input && !is_empty(x) ? whole->data : NULL;
+  const hp_io *global = r->names.given.at[k];
+  return global && x->input == input && !is_empty(x) ? global->data : NULL;
 }
 
 static void begin_run(void *context) {
@@ -82,7 +82,7 @@ static void begin_run(void *context) {
   r->d->job->comm->iface->begin(r->d->member[0]->everyone);
 }
 
-/* One device of this process: its parts in, its program, its parts out. */
+/* One device of this process: its shards in, its program, its shards out. */
 static hp_status run_device(void *context, int i) {
   runs *r = context;
   int at = (int)r->d->member[i]->position;
@@ -103,7 +103,7 @@ static hp_status run_device(void *context, int i) {
   return HP_OK;
 }
 
-/* The parts of outputs that other processes hold. */
+/* The shards of outputs that other processes hold. */
 static hp_status fetch_outputs(const runs *r) {
   if (r->d->own == r->d->n) return HP_OK;
   for (size_t k = 0; k < r->ios.len; k++) {

@@ -1,4 +1,4 @@
-/* Runs of a program on all devices of a group: inputs and outputs are those of the whole. */
+/* Runs of a program on all devices of a group: inputs and outputs are global tensors. */
 #ifndef RT_RUN_H
 #define RT_RUN_H
 
@@ -8,7 +8,7 @@
 
 typedef struct {
   const char *name;
-  ir_value type; /* of the whole */
+  ir_value type; /* of the global tensor */
   layout l;
   bool input;
   void *shard[COMM_LOCAL_MAX]; /* staging of each device, */

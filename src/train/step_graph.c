@@ -71,7 +71,7 @@ static hp_tensor clip_factor(const step_graph *s, model_build *b, const hp_tenso
 }
 
 /* A gradient lies as the optimizer's state of its param: it is reduced to the part that is used. */
-static hp_tensor mark_grad(model_build *b, const model_param *p, hp_tensor grad) {
+static hp_tensor name_grad(model_build *b, const model_param *p, hp_tensor grad) {
   char name[NAME_MAX_];
   snprintf(name, sizeof name, "grad.%s", p->name);
   hp_at(b->g, p->name);
@@ -79,7 +79,7 @@ static hp_tensor mark_grad(model_build *b, const model_param *p, hp_tensor grad)
 }
 
 static void update(const step_graph *s, model_build *b, const hp_tensor *wrt, hp_tensor *grad) {
-  for (size_t i = 0; i < s->m->trained; i++) grad[i] = mark_grad(b, &s->m->params.at[i], grad[i]);
+  for (size_t i = 0; i < s->m->trained; i++) grad[i] = name_grad(b, &s->m->params.at[i], grad[i]);
   hp_update_phase(b->g);
   hp_block(b->g, 0);
   hp_tensor factor = clip_factor(s, b, grad), lr = scalar(b, "lr");
