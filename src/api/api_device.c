@@ -95,12 +95,14 @@ HP_API uint64_t hp_device_param_bytes(const hp_device *d) {
 HP_API void hp_device_set_memory_limit(hp_device *d, uint64_t bytes) {
   API_GET;
   API_NEED_OR(d, );
+  GROUP_HOLD(d);
   for (int i = 0; i < d->own; i++) d->member[i]->job->limit = bytes;
 }
 
 HP_API const char *hp_device_engine(const hp_device *d) {
   API_GET;
   API_NEED_OR(d, "");
+  GROUP_HOLD(d);
   return d->member[0]->backend->engine(d->member[0]->dev);
 }
 static hp_status set_tuning(hp_device *d, const char *tuning) {
@@ -115,6 +117,7 @@ HP_API hp_status hp_device_set_engine(hp_device *d, const char *name, const char
   API_CALL;
   API_NEED(d);
   API_NEED(name);
+  GROUP_HOLD(d);
   const char *before = d->member[0]->backend->engine(d->member[0]->dev);
   hp_status st = group_set_engine(d, name);
   if (!st && tuning) {
@@ -128,6 +131,7 @@ HP_API hp_status hp_device_tuning(const hp_device *d, char **text) {
   API_CALL;
   API_NEED(d);
   API_NEED(text);
+  GROUP_HOLD(d);
   str s = {0};
   d->member[0]->backend->tuning(d->member[0]->dev, &s);
   return api_text(__func__, HP_OK, &s, text);
@@ -137,6 +141,7 @@ HP_API hp_status hp_device_measure(hp_device *d, hp_limits *out) {
   API_CALL;
   API_NEED(d);
   API_NEED(out);
+  GROUP_HOLD(d);
   HP_TRY(device_measure(d->member[0]));
   *out = d->member[0]->limits;
   return HP_OK;
@@ -167,6 +172,7 @@ HP_API hp_status hp_param_create(hp_device *d, const char *name, hp_dtype t, hp_
   API_NEED(d);
   API_NEED(name);
   if (!*name) API_REFUSE("name is empty");
+  GROUP_HOLD(d);
   HP_TRY(type_of(name, t, &s, &v));
   return api_result(__func__, group_state_of(d, name, &v, &index));
 }
@@ -175,6 +181,7 @@ HP_API hp_status hp_param_free(hp_device *d, const char *name) {
   API_CALL;
   API_NEED(d);
   API_NEED(name);
+  GROUP_HOLD(d);
   return api_result(__func__, group_free_state(d, name));
 }
 
@@ -184,6 +191,7 @@ HP_API hp_status hp_param_rename(hp_device *d, const char *name, const char *to)
   API_NEED(name);
   API_NEED(to);
   if (!*to) API_REFUSE("to is empty");
+  GROUP_HOLD(d);
   return api_result(__func__, group_rename_state(d, name, to));
 }
 
@@ -214,6 +222,7 @@ HP_API hp_status hp_write(hp_device *d, const char *name, const void *data, size
   API_NEED(d);
   API_NEED(name);
   if (bytes) API_NEED(data);
+  GROUP_HOLD(d);
   HP_TRY(find(d, name, &i));
   HP_TRY(check_bytes(&d->states.at[i], name, bytes));
   return api_result(__func__, group_write(d, i, data));
@@ -255,6 +264,7 @@ HP_API hp_status hp_fill(hp_device *d, const char *name, hp_fill_fn fill, void *
   API_NEED(d);
   API_NEED(name);
   if (!fill) return api_null(__func__, "fill", "a function");
+  GROUP_HOLD(d);
   HP_TRY(find(d, name, &i));
   HP_TRY(check_whole(&d->states.at[i], name));
   filler f = {fill, context, name};
@@ -267,6 +277,7 @@ HP_API hp_status hp_read(const hp_device *d, const char *name, void *data, size_
   API_NEED(d);
   API_NEED(name);
   if (bytes && d->own == d->n) API_NEED(data);
+  GROUP_HOLD(d);
   HP_TRY(find(d, name, &i));
   HP_TRY(check_bytes(&d->states.at[i], name, bytes));
   return api_result(__func__, group_read(d, i, data));
@@ -333,17 +344,20 @@ static hp_status move_params(const char *function, hp_device *d, const char *fol
 HP_API hp_status hp_params_save(hp_device *d, const char *to, const char *const *name, int n) {
   API_CALL;
   API_NEED(d);
+  GROUP_HOLD(d);
   return move_params(__func__, d, to, name, n, params_save);
 }
 
 HP_API hp_status hp_params_load(hp_device *d, const char *from, const char *const *name, int n) {
   API_CALL;
   API_NEED(d);
+  GROUP_HOLD(d);
   return move_params(__func__, d, from, name, n, params_load);
 }
 
 HP_API hp_status hp_params_verify(const hp_device *d) {
   API_CALL;
   API_NEED(d);
+  GROUP_HOLD(d);
   return api_result(__func__, replicas_verify(d));
 }

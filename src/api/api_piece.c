@@ -37,6 +37,7 @@ HP_API hp_status hp_piece_compile(const hp_graph *g, hp_device *d, const hp_comp
   API_NEED(g);
   API_NEED(d);
   API_NEED(out);
+  GROUP_HOLD(d);
   hp_piece *p = mem_calloc(1, sizeof *p);
   if (!p) return api_result(__func__, HP_ERR_OOM);
   p->d = d;
@@ -164,6 +165,7 @@ static hp_status link_rows(const step *s, hp_program **out) {
   double start = time_now_s();
   hp_program *h = mem_calloc(1, sizeof *h);
   HP_TRY_MEM(h);
+  GROUP_HOLD(s->piece[0]->d);
   h->r.d = s->piece[0]->d;
   const char *before = milestone_set_activity("linking a step");
   hp_status st = link_step(s, h);
@@ -215,6 +217,7 @@ static hp_status plan_rows(const step *s, hp_program_stats *out, const char *wha
   double start = time_now_s();
   compilation linked;
   hp_device *d = s->piece[0]->d;
+  GROUP_HOLD(d);
   hp_status st = begin_link(s, &linked);
   if (!st) st = api_plan(&linked, d, start, out);
   if (!st && what) st = api_plan_explain(&linked, &last_piece(s)->c, d, what, text);

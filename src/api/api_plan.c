@@ -34,6 +34,7 @@ HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_optio
   API_NEED(g);
   API_NEED(d);
   API_NEED(out);
+  GROUP_HOLD(d);
   hp_status st = api_compile_begin(g, d, o, &c);
   if (!st) st = api_plan(&c, d, start, out);
   compile_end(&c);
@@ -98,6 +99,7 @@ HP_API hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compi
   API_NEED(d);
   API_NEED(what);
   API_NEED(text);
+  GROUP_HOLD(d);
   hp_status st = api_compile_begin(g, d, o, &c);
   if (!st) st = api_plan_explain(&c, &c, d, what, &s);
   compile_end(&c);

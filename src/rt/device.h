@@ -24,7 +24,7 @@ typedef struct {
 typedef struct {
   const backend_iface *backend;
   void *dev;
-  int users;            /* devices of meshes, and the job */
+  _Atomic int users;    /* devices of meshes, and the job */
   uint64_t limit;       /* bytes of state and work together; 0 = no limit */
   uint64_t physical;    /* bytes that there are */
   uint64_t state_bytes; /* of all meshes */

@@ -141,7 +141,11 @@ static hp_status add_members(group *g) {
   const job *j = g->job;
   for (int i = 0; i < j->own; i++) {
     int64_t position = g->plan_only ? 0 : mesh_position(&g->m, j->first + i);
-    if (position >= 0) HP_TRY(add_member(g, position, i));
+    if (position < 0) continue;
+    thread_team_take(j->thread_team, &i, 1);
+    hp_status st = add_member(g, position, i);
+    thread_team_give(j->thread_team, &i, 1);
+    HP_TRY(st);
   }
   if (!g->own)
     HP_FAIL(HP_ERR_ARG, "the mesh has no device of this process, which has rank %d", j->first);
@@ -197,15 +201,25 @@ hp_status group_open(const hp_device_options *o, group **out) {
 }
 
 hp_status group_each(const group *g, const team_work *w) {
-  if (g->job->thread_team) return thread_team_run(g->job->thread_team, g->thread, g->own, w);
-  if (w->begin) w->begin(w->context);
-  return w->fn(w->context, 0);
+  return thread_team_run(g->job->thread_team, g->thread, g->own, w);
+}
+
+const group *group_hold(const group *g) {
+  thread_team_take(g->job->thread_team, g->thread, g->own);
+  return g;
+}
+void group_let_go(const group *g) { thread_team_give(g->job->thread_team, g->thread, g->own); }
+
+static void close_members(group *g) {
+  group_hold(g);
+  for (int i = 0; i < COMM_LOCAL_MAX; i++) device_close(g->member[i]);
+  group_let_go(g);
+  job_release(g->job);
 }
 
 void group_close(group *g) {
   if (!g) return;
-  for (int i = 0; i < COMM_LOCAL_MAX; i++) device_close(g->member[i]);
-  job_release(g->job);
+  if (g->job) close_members(g);
   for (size_t i = 0; i < g->rules.len; i++) {
     mem_free(g->rules.at[i].pattern);
     mem_free(g->rules.at[i].entries);

@@ -88,7 +88,16 @@ hp_status group_fetch(const group *g, const ir_value *type, const layout *l, con
                       void *global);
 /* What each process of the mesh gives, `bytes` of it, to all, in the order of positions. */
 hp_status group_gather(const group *g, const void *mine, size_t bytes, void *all);
-/* Does that work on each own device; the first failure is returned. */
+/* Takes its own devices until they are let go: meshes that share one of them wait.  A thread may
+ * hold what it holds already.  Whoever changes a device, or exchanges data between processes, holds
+ * them; between processes meshes that share one must be used in the same order by all. */
+const group *group_hold(const group *g);
+void group_let_go(const group *g);
+/* To the end of the block. */
+#define GROUP_HOLD(g)                                                                              \
+  const group *held_ __attribute__((cleanup(group_end_hold), unused)) = group_hold(g)
+static inline void group_end_hold(const group *const *g) { group_let_go(*g); }
+/* Does that work on each own device, which it holds; the first failure is returned. */
 hp_status group_each(const group *g, const team_work *w);
 /* Copies one device's shard out of `global`, or into it. */
 void shard_copy(const group *g, int at, const ir_value *type, const layout *l, void *global,

@@ -39,7 +39,7 @@ hp_status job_open(const hp_device_options *o, const char *backend, int64_t rank
   hp_status st = o->plan_only ? HP_OK : open_comm(j);
   /* a plan is of what a run would open */
   int sharers = o->plan_only ? j->ranks : world_get()->here * j->own;
-  if (!st && j->comm) st = thread_team_create(j->own, &j->thread_team);
+  if (!st) st = thread_team_create(j->own, &j->thread_team);
   if (!st) st = open_devices(o, backend, sharers, j);
   if (st) job_release(j);
   else *out = j;

@@ -7,8 +7,9 @@
 /* What a thread is to do; for the first of a run its caller does it. */
 typedef struct {
   thread_team *c;
-  pthread_t thread;
-  bool started, taken;
+  pthread_t thread, owner; /* owner: who has taken it, */
+  int taken;               /* so often */
+  bool started;
   uint64_t asked, done; /* how often it was asked to run fn, and has */
   const team_work *w;
   int i;
@@ -92,8 +93,10 @@ static hp_status first_failure(const thread_team *c, const int *number, int n) {
 }
 
 static bool is_any_taken(const thread_team *c, const int *number, int n) {
-  for (int i = 0; i < n; i++)
-    if (c->hand[number[i]].taken) return true;
+  for (int i = 0; i < n; i++) {
+    const hand *h = &c->hand[number[i]];
+    if (h->taken && !pthread_equal(h->owner, pthread_self())) return true;
+  }
   return false;
 }
 
@@ -103,14 +106,29 @@ static bool is_any_busy(const thread_team *c, const int *number, int n) {
   return false;
 }
 
-/* All threads of a run are taken at once, so two runs never hold what the other one needs. */
-hp_status thread_team_run(thread_team *c, const int *number, int n, const team_work *w) {
+/* All are taken at once, so two callers never hold what the other one needs. */
+void thread_team_take(thread_team *c, const int *number, int n) {
   pthread_mutex_lock(&c->lock);
   while (is_any_taken(c, number, n)) pthread_cond_wait(&c->change, &c->lock);
-  if (w->begin) w->begin(w->context);
   for (int i = 0; i < n; i++) {
     hand *h = &c->hand[number[i]];
-    h->taken = true;
+    h->taken++;
+    h->owner = pthread_self();
+  }
+  pthread_mutex_unlock(&c->lock);
+}
+
+void thread_team_give(thread_team *c, const int *number, int n) {
+  pthread_mutex_lock(&c->lock);
+  for (int i = 0; i < n; i++) c->hand[number[i]].taken--;
+  pthread_cond_broadcast(&c->change);
+  pthread_mutex_unlock(&c->lock);
+}
+
+static hp_status run_on_taken(thread_team *c, const int *number, int n, const team_work *w) {
+  pthread_mutex_lock(&c->lock);
+  for (int i = 0; i < n; i++) {
+    hand *h = &c->hand[number[i]];
     h->w = w;
     h->i = i;
     h->asked += i > 0;
@@ -121,8 +139,14 @@ hp_status thread_team_run(thread_team *c, const int *number, int n, const team_w
   pthread_mutex_lock(&c->lock);
   while (is_any_busy(c, number, n)) pthread_cond_wait(&c->change, &c->lock);
   hp_status st = first_failure(c, number, n);
-  for (int i = 0; i < n; i++) c->hand[number[i]].taken = false;
-  pthread_cond_broadcast(&c->change);
   pthread_mutex_unlock(&c->lock);
+  return st;
+}
+
+hp_status thread_team_run(thread_team *c, const int *number, int n, const team_work *w) {
+  thread_team_take(c, number, n);
+  if (w->begin) w->begin(w->context);
+  hp_status st = n == 1 ? w->fn(w->context, 0) : run_on_taken(c, number, n, w);
+  thread_team_give(c, number, n);
   return st;
 }

@@ -15,9 +15,13 @@ typedef struct {
   hp_status (*fn)(void *context, int i);
   void *context;
 } team_work;
-/* Runs it on the n threads with these numbers, which ascend; the caller takes the place of the
- * first.  The first failure by i is returned, with its message.  Several callers may run at a time:
- * those that share a thread one after the other. */
+/* Takes the n threads with these numbers, which ascend, all at once: until the caller gives them
+ * back, other callers that ask for one of them wait.  A caller may take again what it has, and then
+ * gives it back as often. */
+void thread_team_take(thread_team *c, const int *number, int n);
+void thread_team_give(thread_team *c, const int *number, int n);
+/* Takes them, and runs it on them; the caller takes the place of the first.  The first failure by i
+ * is returned, with its message. */
 hp_status thread_team_run(thread_team *c, const int *number, int n, const team_work *w);
 
 #endif

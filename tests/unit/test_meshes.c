@@ -214,3 +214,49 @@ TEST(unlike_programs_of_one_mesh_name_both_instructions) {
   hp_device_close(b.d);
   job_release(j);
 }
+
+/* --- from several threads --------------------------------------------------------------------- */
+
+enum { TURNS = 12 };
+
+/* On one mesh: makes, runs and frees programs and params, again and again. */
+static void *take_turns(void *arg) {
+  work *k = arg;
+  float v[N];
+  for (int t = 0; t < TURNS; t++) {
+    k->p = compile_sums(k->d, k->sums);
+    write_w(k->d);
+    k->sum = run_sums(k->p, k->runs);
+    CHECK_OK(hp_read(k->d, "w", k->w, sizeof k->w));
+    CHECK_OK(hp_param_create(k->d, "v", HP_F32, (hp_shape){1, {N}}));
+    CHECK_OK(hp_write(k->d, "v", k->w, sizeof k->w));
+    hp_program_free(k->p);
+    CHECK_OK(hp_read(k->d, "v", v, sizeof v));
+    CHECK(!memcmp(v, k->w, sizeof v));
+    CHECK_OK(hp_param_free(k->d, "v"));
+  }
+  return NULL;
+}
+
+static void check_turns(const char *first, const char *second) {
+  work a = {.sums = 5, .runs = 6}, b = {.sums = 1, .runs = 9};
+  pthread_t thread;
+  hp_layout_rule rule = {"w", "(x)"};
+  hp_device_options o = {.mesh = first, .threads = RANKS, .interpret = true};
+  CHECK_OK(hp_device_open(&o, &a.d));
+  hp_device_options shared = {.job = a.d, .mesh = second, .layouts = &rule, .n_layouts = 1};
+  CHECK_OK(hp_device_open(&shared, &b.d));
+  CHECK(!pthread_create(&thread, NULL, take_turns, &a));
+  take_turns(&b);
+  CHECK(!pthread_join(thread, NULL));
+  check_same(&a);
+  check_same(&b);
+  hp_device_close(b.d);
+  hp_device_close(a.d);
+}
+
+/* Their work memory is the same, and what is counted of the device is counted by both. */
+TEST(meshes_on_one_device_are_used_from_two_threads) {
+  check_turns(NULL, "(1)(x)@0");
+  check_turns("(4)(dp)", "(2)(x)@2,1");
+}
