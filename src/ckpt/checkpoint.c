@@ -146,12 +146,10 @@ void run_lock_remove(run_lock *l) {
   remove_folders(l);
 }
 
-hp_status run_lock_keep(run_lock *l, bool *again) {
+hp_status run_lock_keep(run_lock *l) {
   run_lock next = *l;
-  *again = false;
   if (find_own(l) != GONE) return HP_OK;
   hp_status st = lock_file(&next);
-  *again = !st;
   if (!st) log_warn("%s: was gone while the run went on; it is taken again", l->path);
   int unused = st ? next.fd : l->fd;
   if (unused >= 0) close(unused);
@@ -359,6 +357,10 @@ static hp_status choose_replaced(const char *out_dir, int64_t step, str *to) {
   return HP_OK;
 }
 
+static hp_status may_commit(const checkpoint_content *c) {
+  return c->may_commit ? c->may_commit(c->ctx) : HP_OK;
+}
+
 /* What has the name and is not known to be of this run is somebody's: it makes room, and stays.
  * *there: is anything left that is to be replaced? */
 static hp_status move_foreign(const char *out_dir, const char *path, const checkpoint_content *c,
@@ -370,6 +372,7 @@ static hp_status move_foreign(const char *out_dir, const char *path, const check
   if (!st || st == HP_ERR_OOM) return st;
   err_take(st, &why);
   st = choose_replaced(out_dir, c->step, &to);
+  if (!st) st = may_commit(c);
   if (!st && rename(path, to.at))
     st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot be moved to %s: %s", path, to.at,
                  strerror(errno));
@@ -396,6 +399,7 @@ static hp_status commit_folder(const char *out_dir, const char *temp, const chec
   str_printf(&old, "%s/.was-checkpoint-%lld", out_dir, (long long)c->step);
   if (!st) st = str_status(&old);
   if (!st) st = move_foreign(out_dir, path.at, c, &there);
+  if (!st) st = may_commit(c);
   bool swapped = !st && there && swap_folders(temp, path.at);
   if (!st && there && !swapped) st = replace_folder(temp, path.at, old.at);
   if (!st && !there && rename(temp, path.at))

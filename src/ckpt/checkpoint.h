@@ -29,9 +29,9 @@ typedef struct run_lock run_lock;
  * holds it. */
 hp_status run_lock_take(const char *out_dir, run_lock **out);
 /* Before something is written: is OUT/run.lock still the file that is locked?  Where it is gone,
- * with its folder or without, it is taken again, and *again says so; HP_ERR_INPUT names the process
- * that has taken it meanwhile. */
-hp_status run_lock_keep(run_lock *l, bool *again);
+ * with its folder or without, it is taken again; HP_ERR_INPUT names the process that has taken it
+ * meanwhile.  One that has ended since has removed its lock: only OUT/run.line tells of it. */
+hp_status run_lock_keep(run_lock *l);
 void run_lock_free(run_lock *l);
 /* Removes the file, unless it is another run's by now, and of the folders that were made for it
  * those that are empty.  A signal handler may call it. */
@@ -69,7 +69,10 @@ typedef struct {
   hp_status (*agree)(void *ctx, hp_status mine); /* NULL: one process */
   bool follows;
   int64_t run;
-  void *ctx; /* of write and agree */
+  /* Asked by the process that commits, just before each rename in OUT: a failure, e.g. as another
+   * run has taken OUT meanwhile, ends the save.  NULL: nothing to ask. */
+  hp_status (*may_commit)(void *ctx);
+  void *ctx; /* of write, agree and may_commit */
 } checkpoint_content;
 
 /* Writes and commits OUT/checkpoint-STEP, in place of one of this run that is there.  Anything else

@@ -51,6 +51,45 @@ static hp_status print_state(const trainer *t, const char *tuning, str *out) {
   return st;
 }
 
+/* --- the folder ------------------------------------------------------------------------------- */
+
+/* A failure of one is a failure of all. */
+static hp_status agree(hp_status mine) {
+  bool all;
+  if (hp_world_agree(mine == HP_OK, &all) || mine) return mine ? mine : HP_ERR_COMM;
+  if (!all) HP_FAIL(HP_ERR_COMM, "another process could not write its part");
+  return HP_OK;
+}
+
+/* Nobody has begun another run there while its lock was lost. */
+static hp_status check_line(const char *out, const run_line *line) {
+  run_line l = {0};
+  bool there = false;
+  if (run_line_load(out, &l, &there)) err_clear(); /* damaged: it says nothing of another run */
+  bool other = there && strcmp(l.id, line->id) != 0;
+  run_line_free(&l);
+  if (other)
+    HP_FAIL(HP_ERR_INPUT,
+            "%s: another run has begun there while this one went on; it ends, and writes nothing "
+            "more: choose another output_dir",
+            out);
+  return there ? HP_OK : run_line_save(out, line);
+}
+
+static hp_status keep(const char *out, const run_folder *f) {
+  HP_TRY(run_lock_keep(f->lock));
+  hp_status st = check_line(out, &f->line);
+  if (st != HP_ERR_IO) return st;
+  err_clear(); /* what is to be written fails for the same reason, and is tried again */
+  return HP_OK;
+}
+
+/* The folder is this run's, or it ends: somebody may have deleted it, and begun another run there.
+ */
+static hp_status keep_folder(const trainer *t) {
+  return agree(t->job.writes ? keep(t->config.output_dir, &t->folder) : HP_OK);
+}
+
 /* --- saving ----------------------------------------------------------------------------------- */
 
 static hp_status save_tensors(void *context, const char *dir) {
@@ -66,14 +105,6 @@ static hp_status save_tensors(void *context, const char *dir) {
   return st;
 }
 
-/* A failure of one is a failure of all. */
-static hp_status agree(hp_status mine) {
-  bool all;
-  if (hp_world_agree(mine == HP_OK, &all) || mine) return mine ? mine : HP_ERR_COMM;
-  if (!all) HP_FAIL(HP_ERR_COMM, "another process could not write its part");
-  return HP_OK;
-}
-
 /* What cannot be deleted costs space, not the run. */
 static void prune(const train_config *c, run_folder *f, const run_log *log, int64_t step) {
   checkpoint_limit limit = {.line = &f->line,
@@ -84,6 +115,13 @@ static void prune(const train_config *c, run_folder *f, const run_log *log, int6
   if (!checkpoint_prune(c->output_dir, &limit)) return;
   log_warn("%s; older checkpoints stay", err_message());
   err_clear();
+}
+
+/* A save takes long, and its process may be stopped meanwhile: a second look, so that only a stop
+ * in the middle of the rename itself puts a checkpoint into another run's folder. */
+static hp_status may_commit(void *context) {
+  const trainer *t = context;
+  return keep(t->config.output_dir, &t->folder);
 }
 
 static hp_status agree_save(void *context, hp_status mine) {
@@ -122,7 +160,8 @@ static hp_status save(trainer *t, str text[TEXTS]) {
                           .line = &t->folder.line,
                           .agree = t->job.processes > 1 ? agree_save : NULL,
                           .follows = !t->job.writes,
-                          .run = t->job.run};
+                          .run = t->job.run,
+                          .may_commit = may_commit};
   return checkpoint_save(t->config.output_dir, &c);
 }
 
@@ -156,39 +195,17 @@ static hp_status write_checkpoint(trainer *t) {
   return HP_OK;
 }
 
-/* --- the folder ------------------------------------------------------------------------------- */
+/* --- saves that fail -------------------------------------------------------------------------- */
 
-/* Nobody has begun another run there since its lock was lost. */
-static hp_status check_line(const char *out, const run_line *line) {
-  run_line l = {0};
-  bool there = false;
-  if (run_line_load(out, &l, &there)) err_clear(); /* damaged: it says nothing of another run */
-  bool other = there && strcmp(l.id, line->id) != 0;
-  run_line_free(&l);
-  if (other)
-    HP_FAIL(HP_ERR_INPUT,
-            "%s: another run has begun there while this one went on; it ends, and writes nothing "
-            "more: choose another output_dir",
-            out);
-  return there ? HP_OK : run_line_save(out, line);
-}
-
-static hp_status keep(const char *out, const run_folder *f) {
-  bool again;
-  HP_TRY(run_lock_keep(f->lock, &again));
-  hp_status st = again ? check_line(out, &f->line) : HP_OK;
-  if (st != HP_ERR_IO) return st;
-  err_clear(); /* what is to be written fails for the same reason, and is tried again */
+/* A try failed: where the folder is another run's by now, the run ends instead of trying again.
+ * The message of the try stays otherwise. */
+static hp_status keep_after_failure(const trainer *t, hp_status st) {
+  err_report why;
+  err_take(st, &why);
+  HP_TRY(keep_folder(t));
+  (void)err_give(&why);
   return HP_OK;
 }
-
-/* The folder is this run's, or it ends: somebody may have deleted it, and begun another run there.
- */
-static hp_status keep_folder(const trainer *t) {
-  return agree(t->job.writes ? keep(t->config.output_dir, &t->folder) : HP_OK);
-}
-
-/* --- saves that fail -------------------------------------------------------------------------- */
 
 static void tell_saved_again(run_saves *s, int64_t step) {
   if (s->failing.failed)
@@ -216,6 +233,7 @@ static void tell_failed(const trainer *t, hp_status st, const char *meanwhile) {
 static hp_status count_failure(trainer *t, hp_status st, double began, const char *meanwhile) {
   int64_t most = t->config.max_failed_saves;
   double now = time_now_s();
+  HP_TRY(keep_after_failure(t, st));
   retry_failed(&t->saves.failing, now, now - began);
   if (most && t->saves.failing.failed >= most) {
     err_report why;
@@ -254,6 +272,7 @@ static hp_status insist(trainer *t, hp_status (*once)(trainer *t)) {
   do {
     began = time_now_s();
     st = once(t);
+    if (st) HP_TRY(keep_after_failure(t, st));
   } while (retry_again(&r, st, began));
   return st;
 }

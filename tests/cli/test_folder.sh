@@ -68,6 +68,37 @@ kill -TERM $other
 wait $other
 [ "$(ls -d out1/*checkpoint-* | wc -l)" = 1 ] || fail "$(ls -A out1)"
 
+# Begins a run in out1 that stops within its first save: it has looked at run.lock, and has not made
+# the folder of the checkpoint.
+begin_within_a_save() {
+  rm -rf out1
+  LD_PRELOAD=$PWD/fault.so FAULT_STOP=1 FAULT_CALL=mkdir FAULT_PATH=.tmp-checkpoint- FAULT_AT=1 \
+    "$HYPER" train job/job.yaml output_dir=out1 max_steps=600 >out.1 2>err.1 </dev/null &
+  pid=$!
+  until grep -q '^State:.T' /proc/$pid/status 2>/dev/null || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
+}
+if "${CC:-cc}" -D_GNU_SOURCE -shared -fPIC -o fault.so "$ROOT/tests/torture/preload_fault.c" -ldl 2>err; then
+  it "a run that is stopped within a save commits no checkpoint to the folder that another run has taken"
+  begin_within_a_save
+  rm -rf out1
+  run train job/job.yaml output_dir=out1
+  exit_is 0
+  wakes_up
+  refused "out1: another run has begun there"
+  same_run
+  it "nor when the other goes on"
+  begin_within_a_save
+  rm -rf out1
+  "$HYPER" train job/job.yaml output_dir=out1 max_steps=1000000 save_steps=1000000 >out.2 2>err.2 </dev/null &
+  other=$!
+  while [ ! -s out1/trainer_log.jsonl ] && kill -0 $other 2>/dev/null; do sleep 0.01; done
+  wakes_up
+  refused "out1/run.lock: another run (process $other on $(hostname))"
+  ! ls -dA out1/*checkpoint-* out1/.*checkpoint-* >left 2>/dev/null || fail "$(cat left)"
+  kill -TERM $other
+  wait $other
+fi
+
 it "a run whose folder is gone waits for it, and goes on when it is there again"
 begin max_steps=60
 mv out1 away

@@ -1,11 +1,12 @@
 /* Loaded into hyper (LD_PRELOAD): one system call on files whose path has FAULT_PATH in it
- * fails.
+ * fails, or stops the process before it is made.
  *
  *   FAULT_CALL   open read write fsync close rename mkdir unlink truncate mmap look (stat) list
  *                (readdir)
  *   FAULT_AT     which of them, from 1; 0: none, they are counted
  *   FAULT_FOR    how many from there on; default 1
  *   FAULT_ERRNO  the number of the error
+ *   FAULT_STOP   set: the call does not fail, but the process stops itself (SIGSTOP) before it
  *   FAULT_COUNT  file that gets "CALL N" of every call at exit
  *
  * Programs that hyper starts are left alone. */
@@ -13,6 +14,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -44,6 +46,7 @@ static atomic_long seen[CALLS];
 static const char *part, *count_path;
 static long at, run_of;
 static int error_number, chosen = -1;
+static int stops;
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
@@ -55,6 +58,7 @@ __attribute__((constructor)) static void begin(void) {
   at = getenv("FAULT_AT") ? atol(getenv("FAULT_AT")) : 0;
   run_of = getenv("FAULT_FOR") ? atol(getenv("FAULT_FOR")) : 1;
   error_number = getenv("FAULT_ERRNO") ? atoi(getenv("FAULT_ERRNO")) : EIO;
+  stops = getenv("FAULT_STOP") != NULL;
   for (int i = 0; call_name && i < CALLS; i++)
     if (!strcmp(names[i], call_name)) chosen = i;
 }
@@ -65,11 +69,16 @@ __attribute__((destructor)) static void end(void) {
   if (f) fclose(f);
 }
 
-/* Counts the call; true when it is one of those that are to fail. */
+/* Counts the call; true when it is one of those that are to fail, which stops
+ * the process instead where FAULT_STOP says so. */
 static int fails(call c, const char *path) {
   if (!part || !path || !strstr(path, part)) return 0;
   long n = atomic_fetch_add(&seen[c], 1) + 1;
   if ((int)c != chosen || !at || n < at || n >= at + run_of) return 0;
+  if (stops) {
+    raise(SIGSTOP);
+    return 0;
+  }
   errno = error_number;
   return 1;
 }

@@ -178,6 +178,37 @@ TEST(what_is_not_of_the_run_makes_room_for_a_checkpoint_and_stays) {
   run_line_free(&b);
 }
 
+/* Lets so many renames be, then refuses. */
+static hp_status refuse_after(void *left) {
+  if ((*(int *)left)--) return HP_OK;
+  HP_FAIL(HP_ERR_INPUT, "the folder is another run's");
+}
+
+TEST(a_save_asks_before_each_rename_and_leaves_all_as_it_was_when_refused) {
+  checkpoint_text text = {"state.json", "{}", 2};
+  int left = 0;
+  checkpoint_content c = {.text = &text,
+                          .n_text = 1,
+                          .step = 7,
+                          .state = "{}",
+                          .may_commit = refuse_after,
+                          .ctx = &left};
+  CHECK_FAILS(checkpoint_save(test_dir(), &c), "another run's");
+  CHECK_EQ(files_in(test_dir()), 0);
+  CHECK_OK(dir_create(in_test("checkpoint-7"))); /* somebody's */
+  left = 0;
+  CHECK_FAILS(checkpoint_save(test_dir(), &c), "another run's");
+  CHECK_EQ(files_in(test_dir()), 1);
+  CHECK(path_exists(in_test("checkpoint-7")));
+  left = 1;
+  CHECK_FAILS(checkpoint_save(test_dir(), &c), "another run's");
+  CHECK_EQ(files_in(test_dir()), 1);
+  CHECK(path_exists(in_test("replaced-checkpoint-7")));
+  left = 1;
+  CHECK_OK(checkpoint_save(test_dir(), &c));
+  CHECK(path_exists(in_test("checkpoint-7/MANIFEST.json")));
+}
+
 /* The manifest with another text in place of one that it has, sealed again. */
 static void change_manifest(const char *path, const char *was, const char *becomes) {
   char *text;
