@@ -44,6 +44,7 @@ void device_close(device *d) {
     if (d->job->users > 1) tier_memory_give(&d->job->memory[t->tier], t->offset, t->bytes);
   }
   d->job->state_bytes -= d->state_bytes;
+  d->job->no_partial_sums -= d->no_partial_sums;
   job_device_release(d->job);
   vec_free(&d->states);
   map_free(&d->state_of);

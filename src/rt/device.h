@@ -25,6 +25,7 @@ typedef struct {
   const backend_iface *backend;
   void *dev;
   _Atomic int users;    /* devices of meshes, and the job */
+  int no_partial_sums;  /* of them, those of meshes with no_partial_sums: the engine must stay */
   uint64_t limit;       /* bytes of state and work together; 0 = no limit */
   uint64_t physical;    /* bytes that there are */
   uint64_t state_bytes; /* of all meshes */
@@ -47,6 +48,7 @@ typedef struct {
   int64_t position;
   comm *comm;
   communicator *everyone; /* all devices of the mesh; NULL on one alone */
+  bool no_partial_sums;   /* counted in job->no_partial_sums */
   bool recorded;          /* its runs are those that the watchdog hears of */
 } device;
 

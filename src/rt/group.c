@@ -106,6 +106,12 @@ static hp_status check_engine(bool no_partial_sums, const char *name) {
 hp_status group_set_engine(group *g, const char *name) {
   HP_TRY(check_engine(g->no_partial_sums, name));
   for (int i = 0; i < g->own; i++)
+    if (g->member[i]->job->no_partial_sums && strcmp(name, JOB_ENGINE_SAME_BITS))
+      HP_FAIL(HP_ERR_ARG,
+              "engine %s: rank %d of the job is also in a mesh with no_partial_sums, which has the "
+              "same bits on every mesh by engine %s alone; close that mesh first",
+              name, g->job->first + g->thread[i], JOB_ENGINE_SAME_BITS);
+  for (int i = 0; i < g->own; i++)
     HP_TRY(g->member[i]->backend->set_engine(g->member[i]->dev, name));
   return HP_OK;
 }
@@ -124,6 +130,21 @@ static hp_status join_everyone(const group *g, device *d) {
   return d->comm->iface->join(d->comm, rank, g->n, d->position, &d->everyone);
 }
 
+/* A mesh whose sums are not cut is opened on a job of the engine that this takes; sim computes
+ * nothing.  Other meshes leave that engine while it is there. */
+static hp_status count_no_partial_sums(const group *g, device *d) {
+  const char *engine = d->backend->engine(d->dev);
+  if (!g->no_partial_sums) return HP_OK;
+  if (strcmp(engine, JOB_ENGINE_SAME_BITS) && strcmp(d->backend->name, "sim"))
+    HP_FAIL(HP_ERR_ARG,
+            "no_partial_sums: the job computes by engine %s, whose bits depend on how tensors are "
+            "cut; open the job with engine %s, or set that first",
+            engine, JOB_ENGINE_SAME_BITS);
+  d->no_partial_sums = true;
+  d->job->no_partial_sums++;
+  return HP_OK;
+}
+
 /* The device at a position of the mesh, which is the i-th of the job in this process. */
 static hp_status add_member(group *g, int64_t position, int i) {
   HP_TRY(device_create(g->job->device[i], &g->member[g->own]));
@@ -134,6 +155,7 @@ static hp_status add_member(group *g, int64_t position, int i) {
   d->position = position;
   d->comm = g->job->comm;
   d->recorded = g->own == 1;
+  HP_TRY(count_no_partial_sums(g, d));
   return join_everyone(g, d);
 }
 

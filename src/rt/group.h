@@ -56,7 +56,8 @@ hp_status group_open(const hp_device_options *o, group **out);
 hp_status group_open_on(job *j, const hp_device_options *o, group **out);
 void group_close(group *g);
 hp_status group_rule(group *g, const char *pattern, const char *entries, bool where_divides);
-/* HP_ERR_ARG: sums that are not cut leave no choice of engine. */
+/* HP_ERR_ARG: sums that are not cut leave no choice of engine, in this mesh or in another one of
+ * its devices. */
 hp_status group_set_engine(group *g, const char *name);
 /* Layout of a tensor by the first rule that matches its name; replicated, and false, when none
  * does. */

@@ -187,6 +187,46 @@ TEST(a_device_is_opened_in_the_job_of_another_one) {
   hp_device_close(b.d);
 }
 
+TEST(a_mesh_without_partial_sums_is_refused_on_a_job_of_another_engine) {
+  hp_device *all, *d;
+  hp_device_options o = {.mesh = "(4)(dp)",
+                         .threads = RANKS,
+                         .interpret = true,
+                         .engine = "fastest"};
+  CHECK_OK(hp_device_open(&o, &all));
+  hp_device_options uncut = {.job = all, .mesh = "(2)(x)@1,2", .no_partial_sums = true};
+  CHECK_FAILS(hp_device_open(&uncut, &d), "no_partial_sums: the job computes by engine fastest");
+  CHECK_OK(hp_device_set_engine(all, "packed", NULL));
+  CHECK_OK(hp_device_open(&uncut, &d));
+  hp_device_close(d);
+  hp_device_close(all);
+}
+
+TEST(the_engine_stays_while_a_mesh_of_the_job_has_no_partial_sums) {
+  hp_device *all, *uncut, *others, *overlaps;
+  hp_device_options o = {.mesh = "(4)(dp)", .threads = RANKS, .interpret = true};
+  CHECK_OK(hp_device_open(&o, &all));
+  hp_device_options part = {.job = all, .mesh = "(2)(x)@1,2", .no_partial_sums = true};
+  CHECK_OK(hp_device_open(&part, &uncut));
+  part.no_partial_sums = false;
+  part.mesh = "(2)(x)@3,0";
+  CHECK_OK(hp_device_open(&part, &others));
+  part.mesh = "(2)(x)@0,2";
+  CHECK_OK(hp_device_open(&part, &overlaps));
+  CHECK_FAILS(hp_device_set_engine(all, "fastest", NULL),
+              "engine fastest: rank 1 of the job is also in a mesh with no_partial_sums");
+  CHECK_FAILS(hp_device_set_engine(overlaps, "fastest", NULL), "rank 2 of the job");
+  CHECK_STR(hp_device_engine(overlaps), "packed");
+  CHECK_OK(hp_device_set_engine(all, "packed", NULL));
+  CHECK_OK(hp_device_set_engine(others, "fastest", NULL)); /* shares no device */
+  CHECK_STR(hp_device_engine(uncut), "packed");
+  hp_device_close(uncut);
+  CHECK_OK(hp_device_set_engine(all, "fastest", NULL));
+  hp_device_close(others);
+  hp_device_close(overlaps);
+  hp_device_close(all);
+}
+
 TEST(unlike_programs_of_one_mesh_name_both_instructions) {
   job *j = open_job();
   work a = {.sums = 1}, b = {.sums = 3};
