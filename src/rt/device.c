@@ -130,17 +130,20 @@ hp_status device_free_state(device *d, const char *name) {
   return map_set(&d->state_of, moved, strlen(moved), index);
 }
 
-hp_status device_rename_state(device *d, const char *name, const char *to) {
+hp_status device_add_name(device *d, const char *name, const char *second) {
   uint32_t index, other;
   HP_TRY(find_free(d, name, &index));
-  if (device_find(d, to, &other))
-    HP_FAIL(HP_ERR_ARG, "param \"%s\" cannot be called \"%s\": there is one already", name, to);
-  uint32_t id = intern(&d->names, to, strlen(to));
-  if (!id) return HP_ERR_OOM;
-  HP_TRY(map_set(&d->state_of, to, strlen(to), index));
-  map_remove(&d->state_of, name, strlen(name));
-  d->states.at[index].name = id;
-  return HP_OK;
+  if (device_find(d, second, &other))
+    HP_FAIL(HP_ERR_ARG, "param \"%s\" cannot be called \"%s\": there is one already", name, second);
+  if (!intern(&d->names, second, strlen(second))) return HP_ERR_OOM;
+  return map_set(&d->state_of, second, strlen(second), index);
+}
+
+void device_drop_name(device *d, const char *dropped, const char *kept) {
+  uint32_t index;
+  HP_ASSERT(device_find(d, kept, &index));
+  map_remove(&d->state_of, dropped, strlen(dropped));
+  d->states.at[index].name = intern(&d->names, kept, strlen(kept)); /* it is there */
 }
 
 hp_status device_reserve(device *d, int tier, uint64_t bytes) {

@@ -70,8 +70,9 @@ void *device_address(const device *d, const state_tensor *t);
 /* Gives its memory back.  HP_ERR_ARG, by name, when a loaded program uses it, or it is not there.
  */
 hp_status device_free_state(device *d, const char *name);
-/* Under the name `to` from now on, which must be new. */
-hp_status device_rename_state(device *d, const char *name, const char *to);
+/* Gives it a second name, which must be new; and takes one of its two names away. */
+hp_status device_add_name(device *d, const char *name, const char *second);
+void device_drop_name(device *d, const char *dropped, const char *kept);
 /* Makes the work memory of a tier at least so large; it begins at device_work. */
 hp_status device_reserve(device *d, int tier, uint64_t bytes);
 void *device_work(const device *d, int tier);

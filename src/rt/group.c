@@ -385,6 +385,23 @@ void group_tell_unused(group *g, const hp_graph *const *graph, size_t graphs) {
 
 /* --- params ----------------------------------------------------------------------------------- */
 
+/* The shards of the first `devices` of this process, which no program uses yet. */
+static void free_shards(group *g, const char *name, int devices) {
+  for (int i = 0; i < devices; i++) HP_ASSERT(!device_free_state(g->member[i], name));
+}
+
+/* On all devices or on none. */
+static hp_status create_shards(group *g, const char *name, const ir_value *shard) {
+  uint32_t index;
+  for (int i = 0; i < g->own; i++) {
+    hp_status st = device_state(g->member[i], name, shard, &index);
+    if (!st) continue;
+    free_shards(g, name, i);
+    return st;
+  }
+  return HP_OK;
+}
+
 hp_status group_state_of(group *g, const char *name, const ir_value *type, uint32_t *index) {
   if (g->plan_only)
     HP_FAIL(HP_ERR_ARG, "param \"%s\": the device was opened to make plans only", name);
@@ -392,15 +409,17 @@ hp_status group_state_of(group *g, const char *name, const ir_value *type, uint3
     return state_check(name, &g->states.at[*index].type, type);
   group_state s = {.type = *type};
   ir_value shard = *type;
-  uint32_t own;
   group_declared(g, name, type, &s.l);
   HP_TRY(shard_check_layout(&g->m, name, type, &s.l, true));
   for (int d = 0; d < type->rank; d++)
     shard.dim[d] = layout_shard_size(&g->m, &s.l, d, type->dim[d]);
   s.name = intern(&g->names, name, strlen(name));
   if (!s.name || !vec_reserve(&g->states, 1)) return HP_ERR_OOM;
-  for (int i = 0; i < g->own; i++) HP_TRY(device_state(g->member[i], name, &shard, &own));
-  HP_TRY(map_set(&g->state_of, name, strlen(name), (uint32_t)g->states.len));
+  HP_TRY(create_shards(g, name, &shard));
+  if (map_set(&g->state_of, name, strlen(name), (uint32_t)g->states.len)) {
+    free_shards(g, name, g->own);
+    return HP_ERR_OOM;
+  }
   *index = (uint32_t)g->states.len;
   g->states.at[g->states.len++] = s;
   return HP_OK;
@@ -428,6 +447,21 @@ hp_status group_free_state(group *g, const char *name) {
   return map_set(&g->state_of, moved, strlen(moved), index);
 }
 
+static void drop_names(group *g, const char *dropped, const char *kept, int devices) {
+  for (int i = 0; i < devices; i++) device_drop_name(g->member[i], dropped, kept);
+}
+
+/* A second name on all devices or on none. */
+static hp_status add_names(group *g, const char *name, const char *second) {
+  for (int i = 0; i < g->own; i++) {
+    hp_status st = device_add_name(g->member[i], name, second);
+    if (!st) continue;
+    drop_names(g, second, name, i);
+    return st;
+  }
+  return HP_OK;
+}
+
 hp_status group_rename_state(group *g, const char *name, const char *to) {
   uint32_t index, other;
   if (!map_get(&g->state_of, name, strlen(name), &index))
@@ -444,8 +478,12 @@ hp_status group_rename_state(group *g, const char *name, const char *to) {
             name, to);
   uint32_t id = intern(&g->names, to, strlen(to));
   if (!id) return HP_ERR_OOM;
-  for (int i = 0; i < g->own; i++) HP_TRY(device_rename_state(g->member[i], name, to));
-  HP_TRY(map_set(&g->state_of, to, strlen(to), index));
+  HP_TRY(add_names(g, name, to));
+  if (map_set(&g->state_of, to, strlen(to), index)) {
+    drop_names(g, to, name, g->own);
+    return HP_ERR_OOM;
+  }
+  drop_names(g, name, to, g->own);
   map_remove(&g->state_of, name, strlen(name));
   g->states.at[index].name = id;
   return HP_OK;

@@ -1,5 +1,5 @@
 /* Where named tensors live: freed, renamed, and the memory of one tier of a device. */
-#include "rt/tier_memory.h"
+#include "rt/group.h"
 #include "test.h"
 
 #include "base/philox.h"
@@ -33,10 +33,10 @@ static hp_program *user_of(hp_device *d, const char *name) {
 }
 
 TEST(params_are_freed_and_renamed) {
-  static const char *const mesh[] = {NULL, "(2)(dp)"};
+  static const char *const shape[] = {NULL, "(2)(dp)"};
   for (int k = 0; k < 2; k++) {
     hp_device *d;
-    hp_device_options o = {.threads = 1, .interpret = true, .mesh = mesh[k]};
+    hp_device_options o = {.threads = 1, .interpret = true, .mesh = shape[k]};
     CHECK_OK(hp_device_open(&o, &d));
     for (int i = 0; i < 4; i++) make(d, (const char *[]){"a", "b", "c", "d"}[i], (float)i);
     uint64_t all = hp_device_param_bytes(d);
@@ -88,6 +88,55 @@ TEST(a_param_is_not_renamed_to_one_of_another_layout) {
   CHECK_OK(hp_param_rename(d, "a", "c"));
   CHECK(first_of(d, "c") == 5);
   hp_device_close(d);
+}
+
+/* --- failures --------------------------------------------------------------------------------- */
+
+typedef hp_status (*change)(hp_device *d);
+static hp_status create_new(hp_device *d) {
+  return hp_param_create(d, "new", HP_F32,
+                         (hp_shape){1, {40 << 20}}); /* needs memory to be committed */
+}
+static hp_status rename_a(hp_device *d) { return hp_param_rename(d, "a", "new"); }
+
+/* What failed halfway has left nothing behind, on no device: "new" can be made, of any type, and
+ * "a" is what it was. */
+static void check_nothing_changed(hp_device *d, uint64_t bytes) {
+  CHECK_EQ(hp_param_count(d), 1);
+  for (int i = 0; i < d->own; i++) {
+    CHECK_EQ(d->member[i]->state_bytes, bytes);
+    CHECK_EQ(d->member[i]->job->state_bytes, bytes);
+  }
+  CHECK(first_of(d, "a") == 5);
+  CHECK_OK(hp_param_create(d, "new", HP_I32, (hp_shape){2, {4, 2}}));
+  CHECK_OK(hp_param_free(d, "new"));
+  CHECK_OK(hp_param_rename(d, "a", "b"));
+  CHECK_OK(hp_param_rename(d, "b", "a"));
+}
+
+static void check_change(change make_it) {
+  bool all = false; /* changed without asking for k allocations */
+  for (uint64_t k = 1; !all; k++) {
+    hp_device *d;
+    CHECK_OK(
+        hp_device_open(&(hp_device_options){.threads = 1, .interpret = true, .mesh = "(3)(dp)"},
+                       &d));
+    make(d, "a", 5);
+    uint64_t bytes = d->member[0]->state_bytes, before = mem_count();
+    mem_fail_at(k);
+    hp_status st = make_it(d);
+    all = mem_count() - before < k;
+    mem_fail_at(0);
+    CHECK(!st || st == HP_ERR_OOM);
+    if (st) check_nothing_changed(d, bytes);
+    err_clear();
+    hp_device_close(d);
+  }
+}
+
+TEST(a_param_that_is_not_made_or_renamed_for_want_of_memory_is_so_on_no_device) {
+  check_change(create_new);
+  check_change(rename_a);
 }
 
 /* A limit counts what is there: what was freed can be had again. */
