@@ -69,17 +69,34 @@ hp_status state_check(const char *name, const ir_value *have, const ir_value *wa
   return st;
 }
 
+static uint64_t add_bytes(uint64_t a, uint64_t b) {
+  return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* A limit is on what there is: also the work memory of programs that are loaded. */
+static hp_status check_limit(const job_device *j, const char *name, uint64_t bytes) {
+  uint64_t work = j->memory[TIER_DEVICE].work_bytes, others = add_bytes(j->state_bytes, work);
+  if (!j->limit || add_bytes(others, bytes) <= j->limit) return HP_OK;
+  if (work && add_bytes(j->state_bytes, bytes) <= j->limit)
+    HP_FAIL(HP_ERR_OOM,
+            "memory limit %llu bytes: param \"%s\" (%llu bytes) does not fit beside %llu bytes of "
+            "others and %llu of work memory of loaded programs; free the largest program, or raise "
+            "memory_limit",
+            (unsigned long long)j->limit, name, (unsigned long long)bytes,
+            (unsigned long long)j->state_bytes, (unsigned long long)work);
+  HP_FAIL(HP_ERR_OOM,
+          "memory limit %llu bytes: param \"%s\" (%llu bytes) does not fit beside %llu bytes of "
+          "others; raise memory_limit",
+          (unsigned long long)j->limit, name, (unsigned long long)bytes,
+          (unsigned long long)j->state_bytes);
+}
+
 hp_status device_state(device *d, const char *name, const ir_value *type, uint32_t *index) {
   if (device_find(d, name, index)) return state_check(name, &d->states.at[*index].type, type);
   uint64_t bytes = (uint64_t)value_bytes(type);
   uint64_t padded = (bytes + 255) & ~(uint64_t)255;
   job_device *j = d->job;
-  if (j->limit && j->state_bytes + padded > j->limit)
-    HP_FAIL(HP_ERR_OOM,
-            "memory limit %llu bytes: param \"%s\" (%llu bytes) does not fit beside %llu bytes of "
-            "others; raise memory_limit",
-            (unsigned long long)j->limit, name, (unsigned long long)bytes,
-            (unsigned long long)j->state_bytes);
+  HP_TRY(check_limit(j, name, padded));
   if (j->state_bytes + padded > j->physical)
     HP_FAIL(HP_ERR_OOM,
             "param \"%s\" (%llu bytes) does not fit beside %llu bytes of others: the machine has "
@@ -146,16 +163,25 @@ void device_drop_name(device *d, const char *dropped, const char *kept) {
   d->states.at[index].name = intern(&d->names, kept, strlen(kept)); /* it is there */
 }
 
-hp_status device_reserve(device *d, int tier, uint64_t bytes) {
+hp_status device_add_work(device *d, int tier, uint64_t bytes) {
   job_device *j = d->job;
-  if (!bytes || bytes <= j->memory[tier].work_bytes) return HP_OK;
+  if (tier == TIER_DEVICE && j->limit && add_bytes(j->state_bytes, bytes) > j->limit)
+    HP_FAIL(HP_ERR_OOM,
+            "memory limit %llu bytes: work memory of %llu bytes does not fit beside %llu bytes of "
+            "params; raise memory_limit",
+            (unsigned long long)j->limit, (unsigned long long)bytes,
+            (unsigned long long)j->state_bytes);
   if (bytes > j->physical || j->state_bytes > j->physical - bytes)
     HP_FAIL(HP_ERR_OOM,
             "work memory of %llu bytes does not fit beside %llu bytes of params: the machine has "
             "%llu bytes; smaller inputs, or remat, take less",
             (unsigned long long)bytes, (unsigned long long)j->state_bytes,
             (unsigned long long)j->physical);
-  return tier_memory_work(&j->memory[tier], bytes);
+  return tier_memory_add_need(&j->memory[tier], bytes);
+}
+
+void device_drop_work(device *d, int tier, uint64_t bytes) {
+  tier_memory_drop_need(&d->job->memory[tier], bytes);
 }
 
 void *device_work(const device *d, int tier) {

@@ -26,7 +26,7 @@ typedef struct {
   void *dev;
   _Atomic int users;    /* devices of meshes, and the job */
   int no_partial_sums;  /* of them, those of meshes with no_partial_sums: the engine must stay */
-  uint64_t limit;       /* bytes of state and work together; 0 = no limit */
+  uint64_t limit;       /* bytes of state and work memory that there are at any time; 0 = none */
   uint64_t physical;    /* bytes that there are */
   uint64_t state_bytes; /* of all meshes */
   tier_memory memory[TIER_COUNT];
@@ -73,8 +73,10 @@ hp_status device_free_state(device *d, const char *name);
 /* Gives it a second name, which must be new; and takes one of its two names away. */
 hp_status device_add_name(device *d, const char *name, const char *second);
 void device_drop_name(device *d, const char *dropped, const char *kept);
-/* Makes the work memory of a tier at least so large; it begins at device_work. */
-hp_status device_reserve(device *d, int tier, uint64_t bytes);
+/* A program that is loaded needs so much work memory of a tier, which begins at device_work; and it
+ * is gone.  HP_ERR_OOM where that does not fit the limit. */
+hp_status device_add_work(device *d, int tier, uint64_t bytes);
+void device_drop_work(device *d, int tier, uint64_t bytes);
 void *device_work(const device *d, int tier);
 /* Measures d->limits; of a device that stands for one of a named cluster, what that says. */
 hp_status device_measure(device *d);

@@ -39,7 +39,8 @@ struct exec {
   collectives *collectives;
   void **at;                    /* by index in program->args: address */
   void **buffer;                /* by buffer: address */
-  bool holds_states;            /* they are counted as used by this program */
+  bool holds_states;            /* they are counted as used by this program, */
+  int tiers;                    /* and its work memory of so many tiers */
   uint32_t *list[STREAM_COUNT]; /* instructions of each stream in order */
   uint32_t length[STREAM_COUNT];
   inst_times *times;
@@ -72,6 +73,12 @@ static hp_status build_lists(exec *e) {
     int s = e->p->insts.at[i].stream;
     e->list[s][e->length[s]++] = i;
   }
+  return HP_OK;
+}
+
+static hp_status take_work(exec *e) {
+  for (; e->tiers < TIER_COUNT; e->tiers++)
+    HP_TRY(device_add_work(e->d, e->tiers, e->p->arena[e->tiers]));
   return HP_OK;
 }
 
@@ -355,7 +362,7 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
   if (!st) st = build_lists(e);
   if (!st) st = bind_states(e);
   if (!st) st = list_io(e);
-  for (int t = 0; t < TIER_COUNT && !st; t++) st = device_reserve(d, t, p->arena[t]);
+  if (!st) st = take_work(e);
   if (!st) bind_work(e);
   if (!st) count_states(e, 1);
   if (!st) st = collectives_load(d, p, &e->collectives);
@@ -376,6 +383,7 @@ void exec_free(exec *e) {
   for (int s = 0; s < STREAM_COUNT; s++) mem_free(e->list[s]);
   collectives_free(e->collectives);
   if (e->holds_states) count_states(e, -1);
+  for (int t = 0; t < e->tiers; t++) device_drop_work(e->d, t, e->p->arena[t]);
   e->d->backend->release(e->loaded);
   program_free(e->p);
   mem_free(e->at);

@@ -92,19 +92,42 @@ void tier_memory_give(tier_memory *m, uint64_t offset, uint64_t bytes) {
   m->gaps.len--;
 }
 
-hp_status tier_memory_work(tier_memory *m, uint64_t bytes) {
+static hp_status commit_work(tier_memory *m, uint64_t bytes) {
   HP_TRY(reserve(m, bytes));
-  uint64_t want = round_up(bytes, ALIGN);
-  if (want <= m->work_bytes) return HP_OK;
-  if (want > m->half) return too_large(m, "work memory", bytes);
-  HP_TRY(
-      m->backend->commit(m->dev, m->tier, m->at + m->half + m->work_bytes, want - m->work_bytes));
-  m->work_bytes = want;
+  if (bytes > m->half) return too_large(m, "work memory", bytes);
+  uint64_t want = round_up(bytes, ALIGN), have = m->work_committed;
+  if (want <= have) return HP_OK;
+  HP_TRY(m->backend->commit(m->dev, m->tier, m->at + m->half + have, want - have));
+  m->work_committed = want;
   return HP_OK;
+}
+
+hp_status tier_memory_add_need(tier_memory *m, uint64_t bytes) {
+  if (!bytes) return HP_OK;
+  if (!vec_reserve(&m->needs, 1)) return HP_ERR_OOM;
+  HP_TRY(commit_work(m, bytes));
+  m->needs.at[m->needs.len++] = bytes;
+  if (bytes > m->work_bytes) m->work_bytes = bytes;
+  return HP_OK;
+}
+
+void tier_memory_drop_need(tier_memory *m, uint64_t bytes) {
+  uint64_t most = 0;
+  size_t i = 0;
+  if (!bytes) return;
+  while (i < m->needs.len && m->needs.at[i] != bytes) i++;
+  HP_ASSERT(i < m->needs.len);
+  m->needs.at[i] = m->needs.at[--m->needs.len];
+  for (i = 0; i < m->needs.len; i++)
+    if (m->needs.at[i] > most) most = m->needs.at[i];
+  if (most == m->work_bytes) return;
+  m->backend->discard(m->dev, m->tier, m->at + m->half + most, m->work_bytes - most);
+  m->work_bytes = most;
 }
 
 void tier_memory_free(tier_memory *m) {
   if (m->at) m->backend->unreserve(m->dev, m->tier, m->at, 2 * m->half);
   vec_free(&m->gaps);
+  vec_free(&m->needs);
   m->at = NULL;
 }

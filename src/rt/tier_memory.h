@@ -20,15 +20,19 @@ typedef struct {
   uint64_t half;           /* bytes of either half */
   uint64_t committed, end; /* of the lower half: has memory, is tensors and gaps */
   VEC(memory_gap) gaps;    /* between tensors, in order and apart */
-  uint64_t work_bytes;     /* of the upper half that have memory */
+  VEC(uint64_t) needs;     /* bytes of work memory of each loaded program */
+  uint64_t work_bytes;     /* the most of them */
+  uint64_t work_committed; /* of the upper half that may be touched */
 } tier_memory;
 
 /* Room of `bytes` for a tensor, at a multiple of 256, zeroed. */
 hp_status tier_memory_take(tier_memory *m, uint64_t bytes, uint64_t *offset);
 /* Gives it back. */
 void tier_memory_give(tier_memory *m, uint64_t offset, uint64_t bytes);
-/* Makes work memory at least so large.  What is in it stays. */
-hp_status tier_memory_work(tier_memory *m, uint64_t bytes);
+/* A program that is loaded needs so many bytes of work memory.  What is in it stays. */
+hp_status tier_memory_add_need(tier_memory *m, uint64_t bytes);
+/* It is gone: what no other program needs takes no memory any more. */
+void tier_memory_drop_need(tier_memory *m, uint64_t bytes);
 static inline void *tier_memory_address(const tier_memory *m, uint64_t offset) {
   return m->at + offset;
 }

@@ -34,7 +34,7 @@ TEST(runs_allocate_nothing_on_any_number_of_threads_compiled_or_interpreted) {
 enum { MARGIN = 4096 };
 
 static unsigned char *widen(hp_device *d, int tier, uint64_t planned) {
-  CHECK_OK(device_reserve(d->member[0], tier, planned + MARGIN));
+  CHECK_OK(device_add_work(d->member[0], tier, planned + MARGIN));
   return device_work(d->member[0], tier);
 }
 

@@ -152,6 +152,49 @@ TEST(a_freed_param_makes_room_under_a_memory_limit) {
   hp_device_close(d);
 }
 
+/* Reads `name` n times over: work memory of about n KiB floats. */
+static hp_program *large_user_of(hp_device *d, const char *name, int n) {
+  hp_graph *g;
+  hp_program *p;
+  CHECK_OK(hp_graph_create(&g));
+  hp_tensor x = hp_param(g, name, HP_F32, (hp_shape){1, {KIB}});
+  hp_tensor all = hp_broadcast(g, x, (hp_shape){2, {n, KIB}});
+  hp_output(g, "y", hp_transpose(g, all, (int64_t[]){1, 0}));
+  CHECK_OK(hp_compile(g, d, NULL, &p));
+  hp_graph_free(g);
+  return p;
+}
+
+/* Bytes that the device has, of params and work memory together. */
+static uint64_t bytes_there(const hp_device *d) {
+  const job_device *j = d->member[0]->job;
+  return j->state_bytes + j->memory[TIER_DEVICE].work_bytes;
+}
+
+TEST(a_memory_limit_counts_the_work_memory_of_all_loaded_programs) {
+  enum { KILOS = 4 * KIB, LIMIT = 24 * KILOS };
+  hp_device *d, *other;
+  hp_device_options o = {.threads = 1, .interpret = true, .memory_limit = LIMIT};
+  CHECK_OK(hp_device_open(&o, &d));
+  CHECK_OK(hp_device_open(&(hp_device_options){.job = d}, &other));
+  make(d, "a", 1);
+  make(other, "a", 2);
+  hp_program *large = large_user_of(d, "a", 8), *small = large_user_of(other, "a", 2);
+  CHECK(bytes_there(d) <= LIMIT);
+  make(d, "b", 3);
+  /* A late param of another mesh, which fits only beside its own small program. */
+  CHECK_FAILS(hp_param_create(other, "c", HP_F32, (hp_shape){1, {10 * KIB}}),
+              "of work memory of loaded programs; free the largest program");
+  CHECK(bytes_there(d) <= LIMIT);
+  hp_program_free(large);
+  CHECK_OK(hp_param_create(other, "c", HP_F32, (hp_shape){1, {10 * KIB}}));
+  CHECK(bytes_there(d) <= LIMIT);
+  hp_program_free(small);
+  CHECK_EQ(bytes_there(d), 13 * KILOS);
+  hp_device_close(other);
+  hp_device_close(d);
+}
+
 typedef struct {
   uint64_t offset, bytes;
   unsigned char mark;
@@ -186,7 +229,7 @@ TEST(memory_of_a_tier_is_given_and_taken_without_moving_anything) {
     CHECK_EQ(x->offset % 256, 0);
     CHECK(holds(&m, x, 0));
     memset(tier_memory_address(&m, x->offset), x->mark, x->bytes);
-    if (t % 100 == 0) CHECK_OK(tier_memory_work(&m, t * 1000));
+    if (t % 100 == 0) CHECK_OK(tier_memory_add_need(&m, t * 1000));
     CHECK(!at || at == m.at);
     at = m.at;
   }
@@ -206,14 +249,25 @@ TEST(work_memory_grows_in_place) {
   void *dev;
   CHECK_OK(backend_cpu.open(&(backend_options){.threads = 1}, &dev));
   tier_memory m = {.backend = &backend_cpu, .dev = dev};
-  CHECK_OK(tier_memory_work(&m, 1000));
+  CHECK_OK(tier_memory_add_need(&m, 1000));
   unsigned char *work = tier_memory_address(&m, tier_memory_work_offset(&m));
   memset(work, 7, 1000);
-  CHECK_OK(tier_memory_work(&m, 100 << 20));
+  CHECK_OK(tier_memory_add_need(&m, 100 << 20));
   CHECK(tier_memory_address(&m, tier_memory_work_offset(&m)) == (void *)work);
   CHECK(work[0] == 7 && work[999] == 7 && work[100 << 19] == 0);
   work[(100 << 20) - 1] = 1;
-  CHECK_FAILS(tier_memory_work(&m, UINT64_MAX / 4), "ulimit -v");
+  CHECK_FAILS(tier_memory_add_need(&m, UINT64_MAX / 4), "ulimit -v");
+  tier_memory_add_need(&m, 500); /* when the large program is gone, only what others need is kept */
+  tier_memory_drop_need(&m, 100 << 20);
+  CHECK_EQ(m.work_bytes, 1000);
+  CHECK(work[0] == 7 && work[999] == 7);
+  CHECK_OK(tier_memory_add_need(&m, 100 << 20));
+  CHECK(work[999] == 7 && work[1000] == 0 && work[(100 << 20) - 1] == 0);
+  tier_memory_drop_need(&m, 1000);
+  tier_memory_drop_need(&m, 100 << 20);
+  CHECK_EQ(m.work_bytes, 500);
+  tier_memory_drop_need(&m, 500);
+  CHECK_EQ(m.work_bytes, 0);
   tier_memory_free(&m);
   backend_cpu.close(dev);
 }
