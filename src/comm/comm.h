@@ -61,8 +61,8 @@ typedef struct {
   int64_t bytes;                   /* of a transfer */
 } comm_header;
 
-/* A point-to-point transfer of one rank.  It stays where it is until comm_iface.wait has returned;
- * `data` and `call` too. */
+/* A point-to-point transfer of one rank.  It stays where it is until comm_iface.wait has returned,
+ * or the rank's program has ended; `data` and `call` too. */
 enum { COMM_TRANSFER_MESSAGES = 5 };
 typedef struct comm_transfer {
   bool sends;
@@ -71,8 +71,9 @@ typedef struct comm_transfer {
   void *data;
   const comm_call *call;
   /* of the implementation */
-  struct comm_transfer *next, *other;
-  bool done;
+  struct comm_transfer *next, *other; /* other: the other end, while it is there */
+  bool matched, is_read, done;        /* `theirs` is known; `data` are being copied */
+  uint64_t failures;                  /* of the peer when it was posted */
   int messages;
   comm_request request[COMM_TRANSFER_MESSAGES];
   comm_header own, theirs;
@@ -91,10 +92,11 @@ typedef struct {
    * one member has no room, the others would wait for it. */
   hp_status (*prepare)(communicator *c, const comm_region *give, const comm_region *take);
   /* Before each rank of c that this process has runs a program: forgets their failures.  Between
-   * processes a failure is for good. */
+   * processes a failure is for good, and for all communicators: messages may be under way that
+   * nobody takes, so every later wait for what has not come fails with HP_ERR_COMM. */
   void (*begin)(communicator *c);
-  /* That program of this rank has ended: those of c that still wait for the rank fail.  failed: it
-   * could not go on, and nobody who waits for it can. */
+  /* That program of this rank has ended: those of c that still wait for the rank fail, and its
+   * transfers are forgotten.  failed: it could not go on, and nobody who waits for it can. */
   void (*end)(communicator *c, bool failed);
   /* Shows `data` and waits for the others.  To member i goes region give[i] of `data`; seen[i] is
    * region take[i] of what member i shows, until `leave`.  HP_ERR_COMM when a member has failed;

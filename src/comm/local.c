@@ -88,7 +88,10 @@ static void local_begin(communicator *c) {
   local *l = local_of(c->of);
   local_set *all = local_member_of(c)->set;
   pthread_mutex_lock(&l->lock);
-  for (int64_t i = 0; i < c->n; i++) l->rank[c->rank[i]] = (local_rank){.run = all};
+  for (int64_t i = 0; i < c->n; i++) {
+    local_rank *r = &l->rank[c->rank[i]];
+    *r = (local_rank){.run = all, .failures = r->failures};
+  }
   for (local_set *s = l->sets; s; s = s->next)
     if (s->broken && lies_within(s, all)) begin_again(s);
   pthread_mutex_unlock(&l->lock);
@@ -100,14 +103,15 @@ static void local_end(communicator *c, bool failed) {
   pthread_mutex_lock(&l->lock);
   l->rank[rank].ended = true;
   l->rank[rank].failed = failed;
+  l->rank[rank].failures += failed;
   if (failed) {
     for (local_set *s = l->sets; s; s = s->next) {
       if (!has_rank(s, rank)) continue;
       s->broken = true;
       pthread_cond_broadcast(&s->complete);
     }
-    pthread_cond_broadcast(&l->moved);
   }
+  local_end_transfers(l, rank);
   pthread_mutex_unlock(&l->lock);
 }
 

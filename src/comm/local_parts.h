@@ -34,6 +34,7 @@ typedef struct {
   const local_set *run;      /* the communicator of all ranks of its program */
   const local_member *waits; /* at the rendezvous to which it has come; NULL: it does not wait */
   bool ended, failed;        /* its program */
+  uint64_t failures;         /* of all its programs */
 } local_rank;
 
 typedef struct {
@@ -41,8 +42,8 @@ typedef struct {
   pthread_mutex_t lock;
   local_rank rank[COMM_LOCAL_MAX];
   local_set *sets;
-  comm_transfer *posted; /* those whose other end has not been posted yet, in their order */
-  pthread_cond_t moved;  /* a transfer has found its other end, or is done */
+  comm_transfer *posted; /* those that are not over, in their order */
+  pthread_cond_t moved;  /* a transfer has found its other end, is done, or has lost it */
 } local;
 
 static inline local *local_of(comm *c) { return (local *)c; }
@@ -53,5 +54,7 @@ hp_status local_refuse_failed(int64_t rank);
 bool local_pause(local *l, pthread_cond_t *change);
 hp_status local_post(comm *c, comm_transfer *t);
 hp_status local_wait(comm *c, comm_transfer *t);
+/* With the lock: forgets the transfers of a rank whose program has ended. */
+void local_end_transfers(local *l, int64_t rank);
 
 #endif

@@ -1,6 +1,7 @@
 /* Rendezvous by communicator and sequence number, transfers by peer and tag, of ranks that run
  * unlike programs: each rank is a thread, with a list of what it does. */
 #include "comm/comm.h"
+#include "base/mem.h"
 #include "base/thread.h"
 #include "test.h"
 
@@ -330,4 +331,93 @@ TEST(a_transfer_without_another_end_does_not_hang) {
   run_all(m, (const rank_program[]){ends, receives_ints, ends, ends});
   check_failure(&m[1], HP_ERR_ARG,
                 (const char *const[]){"rank 0 does not come: its program has ended", NULL});
+}
+
+/* --- transfers and failures ------------------------------------------------------------------- */
+
+/* Sends a number that nobody takes, and fails: the number is gone with its rank. */
+static hp_status sends_and_fails(member *m) {
+  int64_t *gone = mem_calloc(1, sizeof *gone);
+  comm_call call = comm_call_of("a number", NULL);
+  comm_transfer t = transfer(m, true, 1, 7, gone, &call);
+  *gone = 13;
+  hp_status st = m->c->iface->post(m->c, &t);
+  m->c->iface->end(m->everyone, true);
+  mem_free(gone);
+  HP_TRY(st);
+  return fails(m);
+}
+static hp_status exchanges_numbers(member *m) {
+  int64_t x = m->rank == 0 ? 21 : 0;
+  comm_call call = comm_call_of("a number", NULL);
+  comm_transfer t = transfer(m, m->rank == 0, !m->rank, 7, &x, &call);
+  HP_TRY(m->c->iface->post(m->c, &t));
+  HP_TRY(m->c->iface->wait(m->c, &t));
+  CHECK_EQ(x, 21);
+  return HP_OK;
+}
+TEST(transfers_of_a_rank_that_has_failed_are_gone_in_the_next_run) {
+  comm *c;
+  member m[RANKS];
+  CHECK_OK(comm_local_open(RANKS, &c));
+  for (int times = 0; times < 3; times++) {
+    run_ranks(c, m, (const rank_program[]){sends_and_fails, ends, ends, ends});
+    run_ranks(c, m, (const rank_program[]){exchanges_numbers, exchanges_numbers, ends, ends});
+    CHECK(m[0].failure.code == HP_OK && m[1].failure.code == HP_OK);
+    run_ranks(c, m, (const rank_program[]){sends_and_fails, receives_long, ends, ends});
+    CHECK(m[1].failure.code == HP_ERR_COMM || m[1].failure.code == HP_ERR_ARG);
+  }
+  c->iface->close(c);
+}
+
+static hp_status one_fails(member *m) { return m->rank == 1 ? fails(m) : HP_OK; }
+static hp_status one_sends_to_two(member *m) {
+  int64_t x = 21;
+  comm_call call = comm_call_of("a number", NULL);
+  comm_transfer t = transfer(m, true, 2, 7, &x, &call);
+  if (m->rank != 1) return HP_OK;
+  HP_TRY(m->c->iface->post(m->c, &t));
+  return m->c->iface->wait(m->c, &t);
+}
+static hp_status two_receives(member *m) {
+  int64_t x = 0;
+  comm_call call = comm_call_of("a number", NULL);
+  comm_transfer t = transfer(m, false, 1, 7, &x, &call);
+  if (m->rank != 2) return HP_OK;
+  HP_TRY(m->c->iface->post(m->c, &t));
+  HP_TRY(m->c->iface->wait(m->c, &t));
+  CHECK_EQ(x, 21);
+  return HP_OK;
+}
+
+typedef struct {
+  comm *c;
+  member m[2];
+  rank_program run;
+} mesh_thread;
+
+static void *high_main(void *arg) {
+  mesh_thread *t = arg;
+  run_two(t->c, (const int64_t[]){2, 3}, t->run, t->m);
+  return NULL;
+}
+
+/* Another mesh waits for a rank between two of its programs, the first of which has failed; a
+ * failure while it waits reaches it. */
+TEST(a_failure_before_a_transfer_does_not_end_it_and_one_during_it_does) {
+  const int64_t low[] = {0, 1};
+  mesh_thread high = {.run = two_receives};
+  member m[2];
+  pthread_t thread;
+  CHECK_OK(comm_local_open(RANKS, &high.c));
+  for (int fails_again = 0; fails_again < 2; fails_again++) {
+    run_two(high.c, low, one_fails, m);
+    CHECK_EQ(m[1].failure.code, HP_ERR_DEVICE);
+    CHECK(!pthread_create(&thread, NULL, high_main, &high));
+    time_sleep_until(time_now_s() + 0.6); /* it waits */
+    run_two(high.c, low, fails_again ? one_fails : one_sends_to_two, m);
+    CHECK(!pthread_join(thread, NULL));
+    CHECK_EQ(high.m[0].failure.code, fails_again ? HP_ERR_COMM : HP_OK);
+  }
+  high.c->iface->close(high.c);
 }
