@@ -188,11 +188,14 @@ static hp_status post_sends(processes *p, const communicator *c, const char *dat
   return HP_OK;
 }
 
-/* Compares the headers that have come: data of another rendezvous are not to be used, and may have
- * made the transport fail. */
-static hp_status check_headers(const processes *p, const communicator *c, const comm_region *give,
+/* Waits for the headers, which come first, and compares those that have come: the data of another
+ * rendezvous may be more messages or fewer than are expected here. */
+static hp_status await_headers(processes *p, const communicator *c, const comm_region *give,
                                const comm_region *take) {
   const comm_request *r = p->request;
+  int64_t n = 0;
+  for (int64_t i = 0; i < c->n; i++) n += exchanges(c, give, take, i);
+  hp_status st = world_wait(p->request, n);
   for (int64_t i = 0; i < c->n; i++) {
     if (!exchanges(c, give, take, i) || !r++->done) continue;
     const comm_header *x = &p->theirs[i];
@@ -201,7 +204,7 @@ static hp_status check_headers(const processes *p, const communicator *c, const 
     err_clear();
     return comm_refuse_calls(c, c->me, &p->own.call, i, &x->call, x->sequence);
   }
-  return HP_OK;
+  return st;
 }
 
 static hp_status world_rendezvous(communicator *c, const comm_call *call, const void *data,
@@ -212,9 +215,8 @@ static hp_status world_rendezvous(communicator *c, const comm_call *call, const 
   p->own = (comm_header){.call = *call, .communicator = c->id, .sequence = ++c->sequence};
   HP_TRY(post_receives(p, c, data, give, take, seen));
   HP_TRY(post_sends(p, c, data, give, take));
-  hp_status st = world_wait(p->request, p->received);
-  hp_status matches = check_headers(p, c, give, take);
-  return matches ? matches : st;
+  HP_TRY(await_headers(p, c, give, take));
+  return world_wait(p->request, p->received);
 }
 
 static hp_status processes_leave(communicator *c) {

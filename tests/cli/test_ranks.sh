@@ -38,6 +38,12 @@ over() { # WAY
 
   it "a transfer between unlike instructions is refused, over $1"
   fails 2 unlike_transfers "with tag 3 rank 1 receives 16 bytes at i32[4] in stage 1, and rank 0 sends 8 bytes at f32[2] in stage 0"
+
+  it "a transfer of more messages than there are is refused at its header, over $1"
+  fails 2 long_transfer "with tag 3 rank 1 receives 1073741832 bytes at numbers, and rank 0 sends 8 bytes at numbers"
+
+  it "a failure ends waits of other communicators, also later, over $1"
+  fails 3 failure_stays "process 2 failed, and the others cannot go on without it"
 }
 
 over_sockets

@@ -62,6 +62,19 @@ static hp_status unlike_transfers(void) {
   return world_max(0, &all);
 }
 
+/* The receiver expects more messages than the sender has. */
+static hp_status long_transfer(void) {
+  const size_t bytes = ((size_t)1 << 30) + 8;
+  comm_transfer t;
+  comm_call call = comm_call_of("numbers", NULL);
+  char *data = mem_calloc(bytes, 1);
+  HP_TRY_MEM(data);
+  HP_TRY(move(!me, !me, 3, me ? (int64_t)bytes : 8, data, &call, &t));
+  HP_TRY(c->iface->wait(c, &t));
+  int64_t all;
+  return world_max(0, &all);
+}
+
 /* --- rendezvous ------------------------------------------------------------------------------- */
 
 static hp_status gather(const char *what, int n, const int64_t *rank, int64_t *sum) {
@@ -103,6 +116,19 @@ static hp_status unlike_calls(void) {
                 &sum);
 }
 
+/* Rank 2 fails: rank 0 then waits for rank 1 alone, which does not come, and is not left waiting.
+ */
+static hp_status failure_stays(void) {
+  int64_t sum;
+  if (me == 2) HP_FAIL(HP_ERR_DEVICE, "broken, and the others cannot go on without it");
+  EXPECT(gather("sum of all", 3, (const int64_t[]){0, 1, 2}, &sum) == HP_ERR_COMM);
+  err_clear();
+  communicator *low;
+  HP_TRY(c->iface->join(c, (const int64_t[]){0, 1}, 2, me, &low));
+  c->iface->begin(low);
+  return me ? HP_OK : gather("sum of 0 and 1", 2, (const int64_t[]){0, 1}, &sum);
+}
+
 /* --- all processes ---------------------------------------------------------------------------- */
 
 static hp_status world_calls(void) {
@@ -132,6 +158,8 @@ static hp_status run_case(const char *name) {
     hp_status (*run)(void);
   } cases[] = {{"transfers", transfers},
                {"unlike_transfers", unlike_transfers},
+               {"long_transfer", long_transfer},
+               {"failure_stays", failure_stays},
                {"communicators", communicators},
                {"unlike_calls", unlike_calls},
                {"world", world_calls}};
