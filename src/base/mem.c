@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static _Atomic uint64_t count;   /* allocations so far */
@@ -36,6 +37,19 @@ void mem_free(void *p) { free(p); }
 
 enum { HUGE_PAGE = 2 << 20 };
 
+/* A limit of address space is told, as less work would not always be enough under it. */
+static void *cannot_map(size_t bytes) {
+  uint64_t room = mem_address_space();
+  if (room == UINT64_MAX)
+    (void)err_set(HP_ERR_OOM, __FILE__, __LINE__, "cannot map %zu bytes of memory", bytes);
+  else
+    (void)err_set(HP_ERR_OOM, __FILE__, __LINE__,
+                  "cannot map %zu bytes of memory: ulimit -v leaves %llu bytes of address space; "
+                  "raise it",
+                  bytes, (unsigned long long)room);
+  return NULL;
+}
+
 static void *map(size_t bytes, int access, int flags) {
   size_t want, page = (size_t)sysconf(_SC_PAGESIZE);
   if (!size_add(bytes ? bytes : 1, HUGE_PAGE + page - 1, &want) || !may_allocate()) {
@@ -44,10 +58,7 @@ static void *map(size_t bytes, int access, int flags) {
   }
   want -= want % page; /* whole pages: munmap refuses to cut one */
   char *raw = mmap(NULL, want, access, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
-  if (raw == MAP_FAILED) {
-    (void)err_set(HP_ERR_OOM, __FILE__, __LINE__, "cannot map %zu bytes of memory", bytes);
-    return NULL;
-  }
+  if (raw == MAP_FAILED) return cannot_map(bytes);
   /* cut the ends off, so that the mapping starts on a huge page */
   char *p = (char *)(((uintptr_t)raw + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1));
   size_t keep = want - HUGE_PAGE;
@@ -90,6 +101,17 @@ uint64_t mem_physical(void) {
   if (f && fscanf(f, "%llu", &most) == 1 && most < bytes) bytes = most;
   if (f) fclose(f);
   return bytes;
+}
+
+uint64_t mem_address_space(void) {
+  struct rlimit most;
+  unsigned long long pages = 0;
+  if (getrlimit(RLIMIT_AS, &most) || most.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
+  FILE *f = fopen("/proc/self/statm", "re");
+  if (f && fscanf(f, "%llu", &pages) != 1) pages = 0;
+  if (f) fclose(f);
+  uint64_t taken = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+  return taken < most.rlim_cur ? most.rlim_cur - taken : 0;
 }
 
 uint64_t mem_count(void) { return atomic_load_explicit(&count, memory_order_relaxed); }

@@ -29,6 +29,9 @@ enum { MEM_STREAM_BYTES = 16 << 20 };
 
 /* Bytes of memory that the machine, or the control group of this process, has. */
 uint64_t mem_physical(void);
+/* Bytes of address space that the process may take beside what it has (ulimit -v); UINT64_MAX: no
+ * limit is set. */
+uint64_t mem_address_space(void);
 
 uint64_t mem_count(void); /* allocations of this process so far */
 /* Test hook: the n-th allocation from now (1 = the next) fails, once; 0 turns it off. */

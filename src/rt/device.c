@@ -5,7 +5,7 @@
 #include <string.h>
 
 hp_status job_device_open(const char *backend, const backend_options *o, uint64_t limit,
-                          job_device **out) {
+                          int devices, job_device **out) {
   const backend_iface *b = backend_find(backend);
   if (!b)
     HP_FAIL(HP_ERR_ARG, "backend \"%s\" does not exist; use \"cpu\", or \"sim\" for plans alone",
@@ -15,7 +15,7 @@ hp_status job_device_open(const char *backend, const backend_options *o, uint64_
   *j = (job_device){.backend = b, .users = 1, .limit = limit, .physical = mem_physical()};
   hp_status st = b->open(o, &j->dev);
   for (int t = 0; t < TIER_COUNT; t++)
-    j->memory[t] = (tier_memory){.backend = b, .dev = j->dev, .tier = t};
+    j->memory[t] = (tier_memory){.backend = b, .dev = j->dev, .tier = t, .devices = devices};
   if (st) mem_free(j);
   else *out = j;
   return st;

@@ -52,8 +52,9 @@ typedef struct {
   bool recorded;          /* its runs are those that the watchdog hears of */
 } device;
 
+/* devices: of this process, which share its address space. */
 hp_status job_device_open(const char *backend, const backend_options *o, uint64_t limit,
-                          job_device **out);
+                          int devices, job_device **out);
 /* The last of its users closes it. */
 void job_device_release(job_device *j);
 

@@ -27,7 +27,7 @@ static hp_status open_devices(const hp_device_options *o, const char *backend, i
     int place = w->place * j->own + i; /* among those that share this machine's threads */
     if (b.shared) b.threads = threads / sharers + (place < threads % sharers);
     if (b.shared && b.threads < 1) b.threads = 1;
-    HP_TRY(job_device_open(backend, &b, o->memory_limit, &j->device[i]));
+    HP_TRY(job_device_open(backend, &b, o->memory_limit, j->own, &j->device[i]));
   }
   return HP_OK;
 }

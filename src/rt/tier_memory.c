@@ -12,13 +12,20 @@ enum {
 
 static uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-/* As much address space as the machine has memory, for either half; less where the process may not
- * have so much, but no less than what is needed now. */
+/* For either half as much address space as the machine has memory.  Where the process may not have
+ * so much, the arenas of all its devices get half of what is left to it together, for the other
+ * half is allocated elsewhere; but no less than what is needed now. */
+static uint64_t choose_half(tier_memory *m) {
+  uint64_t physical = round_up(mem_physical(), STEP_BYTES), room = mem_address_space();
+  uint64_t share = room / (4 * (uint64_t)(m->devices > 1 ? m->devices : 1));
+  m->limited = share < physical;
+  return m->limited ? share / STEP_BYTES * STEP_BYTES : physical;
+}
+
 static hp_status reserve(tier_memory *m, uint64_t needed) {
   uint64_t least = round_up(needed > LEAST_HALF ? needed : LEAST_HALF, STEP_BYTES);
   if (m->at) return HP_OK;
-  for (uint64_t half = round_up(mem_physical(), STEP_BYTES);;
-       half = round_up(half / 2, STEP_BYTES)) {
+  for (uint64_t half = choose_half(m);; half = round_up(half / 2, STEP_BYTES)) {
     if (half < least) half = least;
     m->at = m->backend->reserve(m->dev, m->tier, 2 * half);
     m->half = half;
@@ -30,11 +37,32 @@ static hp_status reserve(tier_memory *m, uint64_t needed) {
 }
 
 static hp_status too_large(const tier_memory *m, const char *what, uint64_t bytes) {
+  const char *tier = tier_name((uint32_t)m->tier);
+  if (m->limited)
+    HP_FAIL(HP_ERR_OOM,
+            "%s of %llu bytes on tier %s: %llu of address space are reserved for it; give the "
+            "process more (ulimit -v)",
+            what, (unsigned long long)bytes, tier, (unsigned long long)m->half);
   HP_FAIL(HP_ERR_OOM,
-          "%s of %llu bytes on tier %s: %llu of address space are reserved for it; give the "
-          "process more (ulimit -v)",
-          what, (unsigned long long)bytes, tier_name((uint32_t)m->tier),
-          (unsigned long long)m->half);
+          "%s of %llu bytes on tier %s: %llu of address space are reserved for it, as the machine "
+          "has memory; more devices or a smaller model take less",
+          what, (unsigned long long)bytes, tier, (unsigned long long)m->half);
+}
+
+/* Behind the last tensor there is no room; there may be enough in gaps, none of which is alone. */
+static hp_status no_room(const tier_memory *m, uint64_t bytes) {
+  uint64_t free = m->half - m->end, largest = free;
+  for (size_t i = 0; i < m->gaps.len; i++) {
+    uint64_t gap = m->gaps.at[i].to - m->gaps.at[i].from;
+    free += gap;
+    if (gap > largest) largest = gap;
+  }
+  if (free < bytes) return too_large(m, "tensors", m->half - free + bytes);
+  HP_FAIL(HP_ERR_OOM,
+          "a tensor of %llu bytes on tier %s: %llu bytes are free, but in gaps between tensors, of "
+          "at most %llu bytes; create large tensors before small ones, or free neighbours of a gap",
+          (unsigned long long)bytes, tier_name((uint32_t)m->tier), (unsigned long long)free,
+          (unsigned long long)largest);
 }
 
 /* The first gap that has room. */
@@ -57,7 +85,7 @@ hp_status tier_memory_take(tier_memory *m, uint64_t bytes, uint64_t *offset) {
   uint64_t taken = round_up(bytes ? bytes : 1, ALIGN);
   HP_TRY(reserve(m, taken));
   if (take_gap(m, taken, offset)) return HP_OK;
-  if (taken > m->half - m->end) return too_large(m, "tensors", m->end + taken);
+  if (taken > m->half - m->end) return no_room(m, taken);
   if (m->end + taken > m->committed) {
     uint64_t more = round_up(m->end + taken - m->committed, STEP_BYTES);
     if (more > m->half - m->committed) more = m->half - m->committed;

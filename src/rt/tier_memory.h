@@ -16,6 +16,8 @@ typedef struct {
   const backend_iface *backend;
   void *dev;
   int tier;
+  int devices;             /* of this process, which share its address space; 0: one */
+  bool limited;            /* by ulimit -v, to less than the machine has */
   char *at;                /* address of offset 0; NULL before anything is in it */
   uint64_t half;           /* bytes of either half */
   uint64_t committed, end; /* of the lower half: has memory, is tensors and gaps */

@@ -2,9 +2,11 @@
 #include "rt/group.h"
 #include "test.h"
 
+#include "base/mem.h"
 #include "base/philox.h"
 
 #include <string.h>
+#include <sys/resource.h>
 
 enum { KIB = 1024 };
 
@@ -256,7 +258,7 @@ TEST(work_memory_grows_in_place) {
   CHECK(tier_memory_address(&m, tier_memory_work_offset(&m)) == (void *)work);
   CHECK(work[0] == 7 && work[999] == 7 && work[100 << 19] == 0);
   work[(100 << 20) - 1] = 1;
-  CHECK_FAILS(tier_memory_add_need(&m, UINT64_MAX / 4), "ulimit -v");
+  CHECK_FAILS(tier_memory_add_need(&m, UINT64_MAX / 4), "as the machine has memory");
   tier_memory_add_need(&m, 500); /* when the large program is gone, only what others need is kept */
   tier_memory_drop_need(&m, 100 << 20);
   CHECK_EQ(m.work_bytes, 1000);
@@ -268,6 +270,63 @@ TEST(work_memory_grows_in_place) {
   CHECK_EQ(m.work_bytes, 500);
   tier_memory_drop_need(&m, 500);
   CHECK_EQ(m.work_bytes, 0);
+  tier_memory_free(&m);
+  backend_cpu.close(dev);
+}
+
+/* Sets the address space that the process may take beside what it has. */
+static void limit_room(uint64_t bytes) {
+  struct rlimit most;
+  CHECK(!getrlimit(RLIMIT_AS, &most));
+  most.rlim_cur = (rlim_t)1 << 46;
+  CHECK(!setrlimit(RLIMIT_AS, &most));
+  most.rlim_cur -= mem_address_space() - bytes;
+  CHECK(!setrlimit(RLIMIT_AS, &most));
+}
+
+/* Whatever the limit, half of what it leaves stays for what is allocated elsewhere. */
+TEST(under_a_limit_of_address_space_arenas_leave_room_for_others) {
+  enum { DEVICES = 3 };
+  const uint64_t mib = 1 << 20;
+  uint64_t half = mem_physical(), offset;
+  void *dev, *other;
+  CHECK_OK(backend_cpu.open(&(backend_options){.threads = 1}, &dev));
+  for (int i = 0; i < 4; i++) half = (half / 2 + 32 * mib - 1) / (32 * mib) * (32 * mib);
+  limit_room(2 * half + 16 * mib); /* an arena that is halved until it fits leaves 16 MiB */
+  uint64_t room = mem_address_space();
+  for (int devices = 1; devices <= DEVICES; devices += DEVICES - 1) {
+    tier_memory m[DEVICES] = {{0}};
+    for (int i = 0; i < devices; i++) {
+      m[i] = (tier_memory){.backend = &backend_cpu, .dev = dev, .devices = devices};
+      CHECK_OK(tier_memory_take(&m[i], 1000, &offset));
+      CHECK(m[i].half >= m[0].half / 2);
+    }
+    CHECK((other = mem_map(room / 5 * 2)));
+    mem_unmap(other, room / 5 * 2);
+    CHECK_FAILS(tier_memory_add_need(&m[0], m[0].half + 1), "give the process more (ulimit -v)");
+    for (int i = 0; i < devices; i++) tier_memory_free(&m[i]);
+  }
+  CHECK(!mem_map(room + 64 * mib));
+  CHECK(strstr(err_message(), "ulimit -v leaves"));
+  err_clear();
+  backend_cpu.close(dev);
+}
+
+TEST(a_tensor_that_fits_into_no_gap_is_told_of_the_gaps) {
+  enum { BLOCKS = 8 };
+  void *dev;
+  uint64_t at[BLOCKS], last;
+  CHECK_OK(backend_cpu.open(&(backend_options){.threads = 1}, &dev));
+  tier_memory m = {.backend = &backend_cpu, .dev = dev};
+  limit_room((uint64_t)4 << 30);
+  CHECK_OK(tier_memory_take(&m, 256, &at[0]));
+  tier_memory_give(&m, at[0], 256);
+  uint64_t each = m.half / BLOCKS;
+  for (int i = 0; i < BLOCKS; i++) CHECK_OK(tier_memory_take(&m, each, &at[i]));
+  CHECK_FAILS(tier_memory_take(&m, each, &last), "(ulimit -v)"); /* it is full */
+  for (int i = 0; i < BLOCKS; i += 2) tier_memory_give(&m, at[i], each);
+  CHECK_FAILS(tier_memory_take(&m, 2 * each, &last), "but in gaps between tensors");
+  CHECK_OK(tier_memory_take(&m, each, &last));
   tier_memory_free(&m);
   backend_cpu.close(dev);
 }
