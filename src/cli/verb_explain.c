@@ -34,7 +34,7 @@ static hp_status find_work(subject *s, step_work *out) {
   HP_TRY_MEM(s->micro);
   for (int64_t i = 0; i < micros; i++) s->micro[i] = (micro_shape){c->is.batch.rows, c->is.block};
   s->eval = (micro_shape){rows * c->per_device_eval_batch_size, c->is.block};
-  *out = (step_work){s->micro, &s->eval, micros, evaluates && s->eval.B};
+  *out = (step_work){s->micro, &s->eval, micros, evaluates && s->eval.B, 0};
   return HP_OK;
 }
 

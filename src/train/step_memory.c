@@ -12,7 +12,7 @@ struct step_planner {
   step_pieces pieces[WAYS]; /* with the options as they are, and with remat */
   step_work work;
   bool tell;
-  bool recomputes; /* the last plan of the step, though nobody asked for it */
+  bool recomputes; /* a plan of a step, though nobody asked for it */
 };
 
 hp_status step_planner_create(lm *m, const step_options *o, const step_work *w, hp_device *d,
@@ -34,9 +34,9 @@ void step_planner_free(step_planner *p) {
 
 /* --- plans of one program --------------------------------------------------------------------- */
 
-/* Of the step, with room for `reserve` bytes of other programs' params. */
-static hp_status plan_pieces(step_planner *p, int way, uint64_t reserve, hp_program_stats *out,
-                             const char *what, char **text) {
+/* Of a step, with room for `reserve` bytes of other programs' params. */
+static hp_status plan_pieces(step_planner *p, int way, int64_t micros, uint64_t reserve,
+                             hp_program_stats *out, const char *what, char **text) {
   step_pieces *s = &p->pieces[way];
   step_link l;
   hp_compile_options o = s->o.compile;
@@ -44,7 +44,7 @@ static hp_status plan_pieces(step_planner *p, int way, uint64_t reserve, hp_prog
     o.reserve_bytes = reserve;
     step_pieces_set_options(s, &o);
   }
-  hp_status st = step_pieces_link(s, p->work.micro, p->work.micros, &l);
+  hp_status st = step_pieces_link(s, p->work.micro, micros, &l);
   if (!st) st = hp_link_plan(l.piece, l.action, l.n, l.rows, out, what, text);
   if (!st) out->compile_s += s->compile_s;
   step_link_free(&l);
@@ -52,14 +52,14 @@ static hp_status plan_pieces(step_planner *p, int way, uint64_t reserve, hp_prog
 }
 
 /* Activations are recomputed where the limit asks for it. */
-static hp_status plan_step(step_planner *p, uint64_t reserve, hp_program_stats *out,
+static hp_status plan_step(step_planner *p, int64_t micros, uint64_t reserve, hp_program_stats *out,
                            const char *what, char **text) {
   const step_options *o = &p->pieces[AS_ASKED].o;
-  hp_status st = plan_pieces(p, AS_ASKED, reserve, out, what, text);
-  p->recomputes = st == HP_ERR_OOM && o->remat_auto && !o->compile.remat;
-  if (!p->recomputes) return st;
+  hp_status st = plan_pieces(p, AS_ASKED, micros, reserve, out, what, text);
+  if (st != HP_ERR_OOM || !o->remat_auto || o->compile.remat) return st;
+  p->recomputes = true;
   err_clear();
-  return plan_pieces(p, WITH_REMAT, reserve, out, what, text);
+  return plan_pieces(p, WITH_REMAT, micros, reserve, out, what, text);
 }
 
 static hp_status plan_eval(const step_planner *p, int64_t i, uint64_t reserve,
@@ -75,17 +75,26 @@ static hp_status plan_eval(const step_planner *p, int64_t i, uint64_t reserve,
 
 /* --- plans of all of them ---------------------------------------------------------------------
  *
- * Program 0 is the step, those behind it are evaluations. */
+ * Program 0 is the step, those behind it are evaluations, and the last is the short step, if any.
+ */
 
 typedef struct {
   hp_program_stats stats;
   bool refused; /* the limit is too small for it; memory is what would do */
 } one_plan;
 
+static int64_t count_programs(const step_work *w) { return 1 + w->evals + (w->fewer > 0); }
+
+static hp_status plan_program(step_planner *p, int64_t i, uint64_t reserve, hp_program_stats *out) {
+  const step_work *w = &p->work;
+  if (i && i <= w->evals) return plan_eval(p, i - 1, reserve, out);
+  return plan_step(p, i ? w->fewer : w->micros, reserve, out, NULL, NULL);
+}
+
 static hp_status plan_one(step_planner *p, int64_t i, uint64_t reserve, one_plan *out) {
   hp_program_stats *s = &out->stats;
   *s = (hp_program_stats){0};
-  hp_status st = i ? plan_eval(p, i - 1, reserve, s) : plan_step(p, reserve, s, NULL, NULL);
+  hp_status st = plan_program(p, i, reserve, s);
   out->refused = st == HP_ERR_OOM;
   if (out->refused) err_clear();
   return out->refused ? HP_OK : st;
@@ -99,9 +108,10 @@ typedef struct {
 
 /* Each with room for the tensors that only others need.  one: room for all of them. */
 static hp_status plan_each(step_planner *p, one_plan *one, all_plans *out) {
-  int64_t n = p->work.evals + 1;
+  int64_t n = count_programs(&p->work);
   uint64_t states = 0, most = 0;
   *out = (all_plans){.worst = -1};
+  p->recomputes = false;
   for (int64_t i = 0; i < n; i++) {
     HP_TRY(plan_one(p, i, 0, &one[i]));
     if (one[i].stats.memory.state_bytes > states) states = one[i].stats.memory.state_bytes;
@@ -121,7 +131,7 @@ static hp_status plan_each(step_planner *p, one_plan *one, all_plans *out) {
 }
 
 static hp_status plan_all(step_planner *p, all_plans *out) {
-  one_plan *one = mem_calloc((size_t)p->work.evals + 1, sizeof *one);
+  one_plan *one = mem_calloc((size_t)count_programs(&p->work), sizeof *one);
   HP_TRY_MEM(one);
   hp_status st = plan_each(p, one, out);
   mem_free(one);
@@ -139,8 +149,7 @@ hp_status step_memory_plan(step_planner *p, step_memory *out) {
   hp_program_stats s;
   HP_TRY(plan_all(p, &all));
   if (all.worst >= 0) /* once more: it names the least that does */
-    return all.worst ? plan_eval(p, all.worst - 1, all.reserve, &s)
-                     : plan_step(p, all.reserve, &s, NULL, NULL);
+    return plan_program(p, all.worst, all.reserve, &s);
   if (p->tell) tell(p);
   *out = all.memory;
   return HP_OK;
@@ -148,7 +157,8 @@ hp_status step_memory_plan(step_planner *p, step_memory *out) {
 
 hp_status step_memory_explain(step_planner *p, const char *what, char **text) {
   hp_program_stats s;
-  return plan_step(p, p->pieces[AS_ASKED].o.compile.reserve_bytes, &s, what, text);
+  uint64_t reserve = p->pieces[AS_ASKED].o.compile.reserve_bytes;
+  return plan_step(p, p->work.micros, reserve, &s, what, text);
 }
 
 /* --- limits ----------------------------------------------------------------------------------- */

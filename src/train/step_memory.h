@@ -5,10 +5,11 @@
 
 #include "train/step_pieces.h"
 
-/* What is planned: a step of so many micro-batches, and batches of evaluations. */
+/* What is planned: a step of so many micro-batches, one of the first `fewer` of them (the last of
+ * an epoch; 0: none), and batches of evaluations. */
 typedef struct {
   const micro_shape *micro, *eval;
-  int64_t micros, evals;
+  int64_t micros, evals, fewer;
 } step_work;
 
 typedef struct {

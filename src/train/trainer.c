@@ -64,15 +64,13 @@ static hp_status check_limit(const train_config *c, const train_data *d, run_mod
   if (!c->is.memory_limit || !steps) return HP_OK;
   int64_t micros = micros_of(&d->order), evals = trainer_evaluates(c) ? d->evals : 0;
   micro_shape *shape = mem_calloc((size_t)(micros + evals), sizeof *shape);
-  step_work w = {shape, shape + micros, micros, evals};
+  step_work w = {shape, shape + micros, micros, evals, short_micros_of(&d->order)};
   HP_TRY_MEM(shape);
   for (int64_t i = 0; i < micros; i++)
     shape[i] = (micro_shape){train_data_rows(d), d->train.longest};
   for (int64_t i = 0; i < evals; i++)
     shape[micros + i] = (micro_shape){train_data_eval_rows(d, &d->eval[i]), d->eval[i].longest};
   hp_status st = check_step(c, &w, m);
-  w.micros = short_micros_of(&d->order);
-  if (!st && w.micros) st = check_step(c, &w, m);
   mem_free(shape);
   return st;
 }
