@@ -166,10 +166,11 @@ TEST(a_program_runs_on_after_another_one_has_moved_the_work_memory) {
 
 /* --- limits ----------------------------------------------------------------------------------- */
 
+static const hp_layout_rule tensor_parallel[] = {{"[qkv].*", "(tp,None)"},
+                                                 {"o.*", "(None,tp)"},
+                                                 {"up.*", "(tp,None)"}};
+
 static hp_status plan_within(const hp_graph *g, const char *devices, uint64_t limit) {
-  static const hp_layout_rule tensor_parallel[] = {{"[qkv].*", "(tp,None)"},
-                                                   {"o.*", "(None,tp)"},
-                                                   {"up.*", "(tp,None)"}};
   hp_device *d;
   hp_program_stats s;
   CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1,
@@ -217,6 +218,41 @@ TEST(a_limit_that_is_too_small_names_the_least_that_does) {
     check_limit(x.g, NULL, seed);
     random_graph_free(&x);
   }
+}
+
+/* How the order of a step on four devices is told under that limit; hp_free.  NULL: no plan. */
+static char *order_within(const hp_graph *g, uint64_t limit, bool serial) {
+  char *text = NULL;
+  hp_device *d;
+  hp_device_options o = {.mesh = "(4)(tp)",
+                         .layouts = tensor_parallel,
+                         .n_layouts = 3,
+                         .cluster = "dgx-h100",
+                         .plan_only = true,
+                         .memory_limit = limit};
+  CHECK_OK(hp_device_open(&o, &d));
+  if (hp_plan_explain(g, d, &(hp_compile_options){.serial = serial}, "memory", &text)) text = NULL;
+  hp_device_close(d);
+  return text;
+}
+
+/* Of the limits that the fastest order does not keep, the larger ones leave room for some overlap:
+ * an order is tried under a lower cap before all of it is given up. */
+TEST(a_limit_between_the_fastest_and_the_serial_order_gives_up_some_overlap_only) {
+  enum { LIMITS = 12, APART = 8 << 10 };
+  hp_graph *g = step_graph(HP_F32);
+  CHECK(!order_within(g, 1, true));
+  uint64_t least = named();
+  int some = 0, none = 0;
+  for (uint64_t k = 0; k < LIMITS && !(some && none); k++) {
+    char *text = order_within(g, least + k * APART, false);
+    CHECK(text);
+    some += strstr(text, "less communication beside computation than") != NULL;
+    none += strstr(text, ": no communication beside computation") != NULL;
+    hp_free(text);
+  }
+  CHECK(some && none);
+  hp_graph_free(g);
 }
 
 /* --- failures --------------------------------------------------------------------------------- */

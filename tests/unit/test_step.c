@@ -89,3 +89,23 @@ TEST(a_shape_that_comes_again_compiles_nothing) {
   CHECK(stepper_compile_seconds(j.s) > before);
   close_job(&j);
 }
+
+/* A step of n micro-batches of 8 tokens a row is planned, and so linked where it is not kept. */
+static bool is_linked_anew(job *j, step_micro *b, int n) {
+  double before = stepper_compile_seconds(j->s);
+  for (int i = 0; i < n; i++) b[i] = (step_micro){.B = 1, .T = 8};
+  CHECK_OK(stepper_prepare(j->s, b, n));
+  return stepper_compile_seconds(j->s) > before;
+}
+
+/* Their instructions are bounded: three steps of so many micro-batches have more than are kept. */
+TEST(long_programs_that_are_kept_make_room_for_new_ones) {
+  enum { LONG = 1200, STEPS_LONG = 3 };
+  static step_micro b[LONG + STEPS_LONG];
+  job j = {.d = NULL};
+  open_job(&j);
+  for (int i = 0; i < STEPS_LONG; i++) CHECK(is_linked_anew(&j, b, LONG + i));
+  CHECK(!is_linked_anew(&j, b, LONG + STEPS_LONG - 1));
+  CHECK(is_linked_anew(&j, b, LONG));
+  close_job(&j);
+}

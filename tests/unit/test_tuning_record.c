@@ -326,6 +326,30 @@ TEST(few_rows_stay_ours_whatever_engine_is_named) {
   hp_device_close(d);
 }
 
+/* The first device of a mesh is that of its first position, which need not have the lowest rank. */
+TEST(devices_have_the_tuning_of_the_first_position_whatever_its_rank) {
+  hp_device *all = open_device("(2)(dp)", "fastest"), *d;
+  hp_layout_rule rows = {"x", "(dp,None)"};
+  hp_device_options turned = {.job = all, .mesh = "(2)(dp)@1,0", .layouts = &rows, .n_layouts = 1};
+  CHECK_OK(hp_device_open(&turned, &d));
+  hp_program_free(compile(d));
+  char *tuning = all_tuned(d, "scalar");
+  const device *first = d->member[1], *second = d->member[0];
+  CHECK(first->position == 0 && second->position == 1);
+  CHECK_OK(first->backend->set_tuning(first->dev, tuning)); /* of the first alone */
+  hp_program_free(compile(d));
+  str got = {0};
+  second->backend->tuning(second->dev, &got);
+  CHECK_STR(got.at, tuning);
+  str_clear(&got);
+  first->backend->tuning(first->dev, &got);
+  CHECK_STR(got.at, tuning);
+  str_free(&got);
+  hp_free(tuning);
+  hp_device_close(d);
+  hp_device_close(all);
+}
+
 TEST(devices_of_a_group_have_the_tuning_of_the_first) {
   hp_device *d = open_device("(2)(dp)", "fastest");
   hp_program_free(compile(d));
