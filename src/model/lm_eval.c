@@ -60,12 +60,16 @@ hp_status lm_logits(lm *m, const lm_tokens *t, float *logits) {
   return st;
 }
 
+hp_tensor lm_token_losses(hp_graph *g, hp_tensor logits, hp_tensor labels) {
+  return hp_cross_entropy(g, logits, labels, IGNORE);
+}
+
 /* Losses [B,T] of labels i32 [B,T] that are shifted already. */
-static hp_tensor build_token_losses(const lm *m, model_build *b) {
+static hp_tensor build_losses(const lm *m, model_build *b, lm_losses *of) {
   hp_tensor labels = hp_input(b->g, "labels", HP_I32, (hp_shape){2, {b->B, b->T}});
   hp_tensor logits = lm_head(b, m->c.family->hidden(b));
   hp_at(b->g, "loss");
-  return hp_cross_entropy(b->g, logits, labels, IGNORE);
+  return of(b->g, logits, labels);
 }
 
 static hp_status build_grads(lm *m, int64_t T, hp_program **out) {
@@ -73,7 +77,7 @@ static hp_status build_grads(lm *m, int64_t T, hp_program **out) {
   HP_TRY(lm_graph_begin(m, 1, T, 0, T, &b));
   if (m->c.moe.balance > 0)
     b.counted = hp_broadcast(b.g, hp_const(b.g, HP_F32, 1), (hp_shape){2, {1, T}});
-  hp_tensor losses = build_token_losses(m, &b);
+  hp_tensor losses = build_losses(m, &b, lm_token_losses);
   hp_tensor loss =
       hp_scale(b.g, hp_sum(b.g, losses, (int64_t[]){0, 1}, 2, false), 1.0 / (double)(T - 1));
   hp_tensor balance = moe_balance(&b);
@@ -169,18 +173,18 @@ struct lm_scorer {
   int32_t *positions;
 };
 
-hp_status lm_score_begin(const lm *m, int64_t B, int64_t T, model_build *b) {
+hp_status lm_score_begin(const lm *m, int64_t B, int64_t T, lm_losses *of, model_build *b) {
   HP_TRY(lm_graph_begin(m, B, T, 0, T, b));
-  hp_output(b->g, "losses", build_token_losses(m, b));
+  hp_output(b->g, "losses", build_losses(m, b, of));
   return HP_OK;
 }
 
-hp_status lm_scorer_create(lm *m, int64_t B, int64_t T, lm_scorer **out) {
+hp_status lm_scorer_create(lm *m, int64_t B, int64_t T, lm_losses *of, lm_scorer **out) {
   model_build b;
   lm_scorer *s = mem_calloc(1, sizeof *s);
   HP_TRY_MEM(s);
   *s = (lm_scorer){.m = m, .B = B, .T = T, .positions = make_positions(B, T)};
-  hp_status st = s->positions ? lm_score_begin(m, B, T, &b) : HP_ERR_OOM;
+  hp_status st = s->positions ? lm_score_begin(m, B, T, of, &b) : HP_ERR_OOM;
   if (!st) {
     st = compile_graph(m, &b, T, &s->p);
     lm_graph_end(&b);

@@ -25,11 +25,16 @@ typedef struct {
 hp_status lm_grads(lm *m, const lm_tokens *t, lm_gradients *out);
 void lm_gradients_free(const lm *m, lm_gradients *g);
 
-/* Sums of next-token losses of B sequences [B,T] of ids; programs are kept between calls. */
+/* Losses [B,T] of labels i32 [B,T], by logits [B,T,V]; where a label counts nothing it is -100. */
+typedef hp_tensor lm_losses(hp_graph *g, hp_tensor logits, hp_tensor labels);
+/* Of labels that are the next tokens: their negative log likelihood. */
+lm_losses lm_token_losses;
+
+/* Such losses of B sequences [B,T] of ids; programs are kept between calls. */
 typedef struct lm_scorer lm_scorer;
 /* The graph of what a scorer runs, to be planned; end with lm_graph_end, also after failures. */
-hp_status lm_score_begin(const lm *m, int64_t B, int64_t T, model_build *b);
-hp_status lm_scorer_create(lm *m, int64_t B, int64_t T, lm_scorer **out);
+hp_status lm_score_begin(const lm *m, int64_t B, int64_t T, lm_losses *of, model_build *b);
+hp_status lm_scorer_create(lm *m, int64_t B, int64_t T, lm_losses *of, lm_scorer **out);
 void lm_scorer_free(lm_scorer *s);
 /* ids and labels [B,T]; label -100 counts nothing.  loss [B,T]: of every position. */
 hp_status lm_scorer_run(lm_scorer *s, const int32_t *ids, const int32_t *labels, float *loss);

@@ -1,26 +1,26 @@
 /* The losses that a model can be trained with: a row each, in losses.def.
  *
- * A row is what a stage of training adds to the rest: how texts become samples, what a micro-batch
- * sums over, and the figure that the results of an evaluation have beside their loss.  Batches,
+ * A row is what a stage of training adds to the rest: how texts become samples, the losses that are
+ * added up, and the figure that the results of an evaluation have beside their loss.  Batches,
  * steps and checkpoints know no stage.  The choices of the key `stage` and its help come from the
  * rows too. */
 #ifndef TRAIN_LOSSES_H
 #define TRAIN_LOSSES_H
 
+#include "model/lm_eval.h"
 #include "train/train_data.h"
 
 /* The samples of the texts of d; shown: what they are, for messages. */
 typedef hp_status loss_samples(const train_config *c, const token_rules *r, const char *shown,
                                const dataset *d, pool *p, sample_set *out);
-/* The sum of the losses of a micro-batch, a scalar; the step's loss is that of all its
- * micro-batches over the labels that count in them.  logits [B,T,V]; labels [B,T], shifted,
- * LABEL_NONE = no loss. */
-typedef hp_tensor loss_sum(hp_graph *g, hp_tensor logits, hp_tensor labels);
+/* The losses of a micro-batch or of a batch of an evaluation: labels [B,T] are shifted, LABEL_NONE
+ * = no loss.  A step's loss is the sum over all its micro-batches, and that of an evaluation the
+ * sum over its samples, divided by the labels that count. */
 
 typedef struct {
   const char *stage; /* as the key `stage` names it; all else is NULL where it is not built */
   loss_samples *samples;
-  loss_sum *sum;
+  lm_losses *each;
   /* The figure of an evaluation that is made from its loss; NULL: none. */
   const char *metric;
   double (*metric_of)(double loss);
@@ -30,9 +30,9 @@ typedef struct {
 extern const train_loss losses[];
 
 #define NOT_BUILT(stage)
-#define LOSS(stage, samples, sum, metric, metric_of, help)                                         \
+#define LOSS(stage, samples, each, metric, metric_of, help)                                        \
   loss_samples samples;                                                                            \
-  loss_sum sum;
+  lm_losses each;
 #include "train/losses.def"
 #undef LOSS
 #undef NOT_BUILT

@@ -143,7 +143,8 @@ static hp_tensor sum_losses(const step_graph *s, model_build *b, const step_plac
     hp_tensor wanted = rows_of(b, labels, i, n);
     hp_tensor logits = lm_head(b, s->m->c.family->hidden(b));
     hp_at(b->g, "loss");
-    hp_tensor sum = losses[s->o->stage].sum(b->g, logits, wanted);
+    hp_tensor each = losses[s->o->stage].each(b->g, logits, wanted);
+    hp_tensor sum = hp_sum(b->g, each, (int64_t[]){0, 1}, 2, false);
     all = all ? hp_add(b->g, all, sum) : sum;
   }
   return all;

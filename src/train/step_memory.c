@@ -2,7 +2,7 @@
 
 #include "base/status.h"
 #include "base/thread.h"
-#include "model/lm_eval.h"
+#include "train/losses.h"
 
 enum { AS_ASKED, WITH_REMAT, WAYS };
 
@@ -66,7 +66,9 @@ static hp_status plan_eval(const step_planner *p, int64_t i, uint64_t reserve,
                            hp_program_stats *out) {
   model_build b;
   hp_compile_options o = {.reserve_bytes = reserve};
-  hp_status st = lm_score_begin(p->m, p->work.eval[i].B, p->work.eval[i].T, &b);
+  const micro_shape *s = &p->work.eval[i];
+  lm_losses *of = losses[p->pieces[AS_ASKED].o.stage].each;
+  hp_status st = lm_score_begin(p->m, s->B, s->T, of, &b);
   if (!st) st = b.failed ? HP_ERR_OOM : hp_graph_status(b.g);
   if (!st) st = hp_plan(b.g, p->d, &o, out);
   lm_graph_end(&b);

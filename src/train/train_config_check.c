@@ -16,7 +16,7 @@
 static hp_status check_stage(train_config *c) {
   bool given = c->at[KEY_stage] != NULL;
   const train_loss *loss = &losses[c->stage];
-  if (loss->sum) return HP_OK;
+  if (loss->each) return HP_OK;
   TREE_FAIL(
       train_config_at(c, KEY_stage),
       "%s%s is not built yet; only these are: %s; stage pt leaves a column of responses out: to "

@@ -1,5 +1,6 @@
 /* Evaluation while training: mean loss of the evaluation sets. */
 #include "base/thread.h"
+#include "train/losses.h"
 #include "train/trainer_parts.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@ static hp_status scorer_for(run_model *m, int64_t B, int64_t T) {
   m->scorer = NULL;
   m->scorer_B = B;
   m->scorer_T = T;
-  return lm_scorer_create(m->m, B, T, &m->scorer);
+  return lm_scorer_create(m->m, B, T, losses[m->options.stage].each, &m->scorer);
 }
 
 bool trainer_evaluates(const train_config *c) { return c->is.evaluate_after || c->eval_on_start; }
@@ -27,19 +28,19 @@ hp_status trainer_prepare_evaluation(const train_config *c, const train_data *d,
 /* The loss of a batch, as often as it has samples that are not there twice: as Transformers'
  * prediction_step has it of each replica (divided by the labels of all before the shift, times the
  * replicas), and its loop takes it for each sample. */
-static hp_status batch_loss(run_data *d, run_model *m, int64_t samples, float *losses,
+static hp_status batch_loss(run_data *d, run_model *m, int64_t samples, float *each_loss,
                             double *out) {
   const train_batch *b = &d->batch;
   int64_t replicas = b->B % d->sets.replicas ? 1 : d->sets.replicas, each = b->B / replicas;
   double sum = 0;
   HP_TRY(scorer_for(m, b->B, b->T));
   step_data_shift(b, d->shifted);
-  HP_TRY(lm_scorer_run(m->scorer, b->ids, d->shifted, losses));
+  HP_TRY(lm_scorer_run(m->scorer, b->ids, d->shifted, each_loss));
   for (int64_t r = 0; r < replicas; r++) {
     double part = 0;
     int64_t counted = samples - r * each < each ? samples - r * each : each;
     for (int64_t i = r * each * b->T; i < (r + 1) * each * b->T; i++)
-      if (d->shifted[i] != LABEL_NONE) part += (double)losses[i];
+      if (d->shifted[i] != LABEL_NONE) part += (double)each_loss[i];
     if (counted > 0) sum += part * (double)replicas * (double)counted;
   }
   *out = b->labelled ? sum / (double)b->labelled : 0;
@@ -50,8 +51,8 @@ static hp_status batch_loss(run_data *d, run_model *m, int64_t samples, float *l
 static hp_status set_loss(run_data *d, run_model *m, const sample_set *s, double *loss,
                           int64_t *batches) {
   int64_t n = train_data_eval_batches(&d->sets, s), counted = 0;
-  float *losses = mem_calloc((size_t)d->batch.most, sizeof *losses);
-  HP_TRY_MEM(losses);
+  float *each_loss = mem_calloc((size_t)d->batch.most, sizeof *each_loss);
+  HP_TRY_MEM(each_loss);
   hp_status st = HP_OK;
   double sum = 0;
   for (int64_t i = 0; !st && i < n; i++) {
@@ -59,11 +60,11 @@ static hp_status set_loss(run_data *d, run_model *m, const sample_set *s, double
     int64_t left = s->samples - counted;
     train_data_eval_batch(&d->sets, s, i, 0, &d->batch);
     if (left > d->batch.B) left = d->batch.B;
-    st = batch_loss(d, m, left, losses, &all);
+    st = batch_loss(d, m, left, each_loss, &all);
     counted += left;
     sum += all;
   }
-  mem_free(losses);
+  mem_free(each_loss);
   *loss = (double)(float)(sum / (double)counted); /* f32, as numpy means it */
   *batches = n;
   return st;

@@ -136,12 +136,12 @@ create loss src/train/loss_twice.c <<'END'
 /* A loss for tests: twice that of pre-training. */
 #include "train/losses.h"
 
-hp_tensor twice_sum(hp_graph *g, hp_tensor logits, hp_tensor labels) {
-  return hp_mul(g, pt_sum(g, logits, labels), hp_const(g, HP_F32, 2));
+hp_tensor twice_losses(hp_graph *g, hp_tensor logits, hp_tensor labels) {
+  return hp_scale(g, pt_losses(g, logits, labels), 2);
 }
 END
 add loss src/train/losses.def 'LOSS(pt,' <<'END'
-LOSS(twice, token_samples, twice_sum, NULL, NULL, "twice the loss of pt")
+LOSS(twice, token_samples, twice_losses, NULL, NULL, "twice the loss of pt")
 END
 takes loss 2 0
 
@@ -241,10 +241,13 @@ run train --help
 out_has "twice: twice the loss of pt"
 make_job plain </dev/null
 sed -i 's/"model_type": "llama"/"model_type": "toy"/' plain/model/config.json
-run train plain/job.yaml max_steps=2
+eval="max_steps=2 val_size=0.1 eval_strategy=steps eval_steps=1 eval_on_start=true"
+run train plain/job.yaml $eval
 exit_is 0
-run train plain/job.yaml max_steps=2 stage=twice output_dir=twice
+run train plain/job.yaml $eval stage=twice output_dir=twice
 exit_is 0
-loss_of() { sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' "$1/trainer_log.jsonl" | head -1; }
-awk -v a="$(loss_of plain/out)" -v b="$(loss_of twice)" 'BEGIN { exit !(a > 1 && b / a > 1.999 && b / a < 2.001) }' ||
-  fail "losses $(loss_of plain/out) and $(loss_of twice)"
+loss_of() { sed -n "s/.*\"$2\": \([0-9.]*\).*/\1/p" "$1/trainer_log.jsonl" | head -1; }
+for loss in loss eval_loss; do
+  awk -v a="$(loss_of plain/out $loss)" -v b="$(loss_of twice $loss)" 'BEGIN { exit !(a > 1 && b / a > 1.999 && b / a < 2.001) }' ||
+    fail "$loss $(loss_of plain/out $loss) and $(loss_of twice $loss)"
+done

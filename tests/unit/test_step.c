@@ -1,5 +1,6 @@
 /* Steps of micro-batches of unlike shapes, and what is kept of them. */
 #include "base/io.h"
+#include "model/lm_eval.h"
 #include "test.h"
 #include "train/step.h"
 
@@ -87,6 +88,34 @@ TEST(a_shape_that_comes_again_compiles_nothing) {
   run_step(&j, (int[]){8, 8, 8}, 0, STEPS + 2);
   CHECK(stepper_program(j.s) != ran);
   CHECK(stepper_compile_seconds(j.s) > before);
+  close_job(&j);
+}
+
+static hp_tensor twice(hp_graph *g, hp_tensor logits, hp_tensor labels) {
+  return hp_scale(g, lm_token_losses(g, logits, labels), 2);
+}
+
+TEST(an_evaluation_adds_up_the_losses_that_it_is_given) {
+  enum { T = 8 };
+  static lm_losses *const of[] = {lm_token_losses, twice};
+  job j = {.d = NULL};
+  float loss[2][ROWS * T];
+  int32_t ids[ROWS * T], labels[ROWS * T];
+  open_job(&j);
+  for (int i = 0; i < ROWS * T; i++) {
+    ids[i] = i * 5 % VOCAB;
+    labels[i] = i % T == T - 1 ? IGNORE : (i + 1) * 5 % VOCAB;
+  }
+  for (int k = 0; k < 2; k++) {
+    lm_scorer *s;
+    CHECK_OK(lm_scorer_create(j.m, ROWS, T, of[k], &s));
+    CHECK_OK(lm_scorer_run(s, ids, labels, loss[k]));
+    lm_scorer_free(s);
+  }
+  for (int i = 0; i < ROWS * T; i++) {
+    CHECK((loss[0][i] > 0) == (labels[i] != IGNORE));
+    CHECK(loss[1][i] == 2 * loss[0][i]);
+  }
   close_job(&j);
 }
 
