@@ -20,6 +20,14 @@ typedef struct {
   const char *engine; /* of products, or "fastest"; NULL: packed */
 } backend_options;
 
+/* What an instruction is run on. */
+typedef struct {
+  void *const *at; /* addresses of its operands, then of its results */
+  void *workspace; /* NULL: it needs none */
+  int64_t place;   /* of the device among those along the axes of the instruction; else 0 */
+  int stream;      /* prog/vclock.h */
+} launch_args;
+
 typedef struct {
   const char *name;
   hp_status (*open)(const backend_options *o, void **dev);
@@ -30,10 +38,9 @@ typedef struct {
   /* Chooses kernels; workspace[prog_inst.kernel] = bytes that the instruction needs. */
   hp_status (*prepare)(void *dev, const program *p, uint64_t *workspace, void **loaded);
   void (*release)(void *loaded);
-  /* Runs instruction n of p, whose kernels are loaded, on n's stream: at[k] is the address of its
-   * k-th operand or result.  p may be another order of the program that was prepared. */
-  hp_status (*launch)(void *loaded, const program *p, const prog_inst *n, void *const *at,
-                      void *workspace);
+  /* Runs instruction n of p, whose kernels are loaded, on a stream.  p may be another order of the
+   * program that was prepared. */
+  hp_status (*launch)(void *loaded, const program *p, const prog_inst *n, const launch_args *a);
   /* Address space of a tier, without memory; NULL with a failure recorded. */
   void *(*reserve)(void *dev, int tier, uint64_t bytes);
   void (*unreserve)(void *dev, int tier, void *at, uint64_t bytes);

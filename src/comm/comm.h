@@ -4,9 +4,11 @@
  * an ordered set of ranks.  A rendezvous is matched by its communicator and its sequence number
  * there, a point-to-point transfer by the other rank and a tag: ranks that run unlike programs do
  * not disturb each other.  At a rendezvous each rank offers data, says which region of it every
- * member gets, and sees the regions of the others; it leaves when all have what they need.  What is
- * done with the regions is the caller's, so every implementation gives the same bits.  A rank is in
- * one rendezvous at a time. */
+ * member gets, and sees the regions of the others; it leaves when all have what they need.
+ * Collectives are operations on buffers of the ranks' devices.  Where these are memory of the host
+ * they are made of rendezvous (comm/host_collectives.h), so that `local` and `mpi` give the same
+ * bits; another implementation may have its library's.  A rank is in one rendezvous or collective
+ * at a time. */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
@@ -79,6 +81,45 @@ typedef struct comm_transfer {
   comm_header own, theirs;
 } comm_transfer;
 
+typedef enum {
+  COMM_ALL_GATHER,     /* all tensors joined along a dim, in the order of the communicator */
+  COMM_ALL_REDUCE,     /* the reduction of all tensors */
+  COMM_REDUCE_SCATTER, /* this member's shard of it along a dim */
+  COMM_ALL_TO_ALL,     /* joined along `dim`, and of that this member's shard of `cut` */
+  COMM_PERMUTE,        /* the tensor of another member */
+  COMM_ZIGZAG, /* of a dim in 2n chunks, of which member i has 2i and 2i + 1: the i-th from the
+                  front and the i-th from the back */
+  COMM_COLLECTIVES
+} comm_collective_kind;
+
+/* How the values of all ranks become one.  In the order of the communicator, in f32 for 16-bit
+ * floats, so every rank gets the same bits. */
+typedef enum {
+  COMM_REDUCE_SUM,
+  COMM_REDUCE_AVG,
+  COMM_REDUCE_MAX,
+  COMM_REDUCE_MIN,
+  COMM_REDUCE_PROD,
+  COMM_REDUCE_AND
+} comm_reduction;
+
+/* What a rank brings to a collective, and what becomes of it. */
+typedef struct {
+  hp_dtype type;
+  hp_shape shape;
+  int dim; /* along which shards are joined, a reduction is cut, or chunks are dealt out */
+  comm_reduction reduction;
+  int64_t by;           /* permute: from the member so many places before, round the end */
+  bool inverse;         /* zigzag: back again */
+  int cut;              /* all_to_all: the dim that is cut, */
+  const int64_t *place; /* and of each member: which shard of it is the member's */
+} comm_tensor;
+
+/* A collective of this rank's buffers `from` and `to`, which do not overlap, on a stream of its
+ * device.  *met_s: when all members had come (time_now_s).  Fails as a rendezvous does. */
+typedef hp_status comm_collective(communicator *c, const comm_call *call, const comm_tensor *t,
+                                  const void *from, void *to, int stream, double *met_s);
+
 typedef struct {
   const char *name;
   void (*close)(comm *c);
@@ -105,6 +146,7 @@ typedef struct {
                           const comm_region *give, const comm_region *take, comm_view *seen);
   /* Waits until all members have read. */
   hp_status (*leave)(communicator *c);
+  comm_collective *collective[COMM_COLLECTIVES];
   /* Begins a transfer.  The k-th send to a rank with a tag goes to its k-th receive from here with
    * that tag, whatever lies between; bytes and signatures must agree, else HP_ERR_ARG. */
   hp_status (*post)(comm *c, comm_transfer *t);

@@ -3,6 +3,7 @@
 #include "comm/local_parts.h"
 
 #include "base/mem.h"
+#include "comm/host_collectives.h"
 
 #include <string.h>
 
@@ -234,6 +235,7 @@ static const comm_iface iface = {.name = "local",
                                  .end = local_end,
                                  .rendezvous = local_rendezvous,
                                  .leave = local_leave,
+                                 .collective = HOST_COLLECTIVES,
                                  .post = local_post,
                                  .wait = local_wait};
 

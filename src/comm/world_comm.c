@@ -1,5 +1,6 @@
 /* Communicators of a job of processes: regions are packed, and go to those who need them. */
 #include "base/mem.h"
+#include "comm/host_collectives.h"
 #include "comm/world_parts.h"
 
 #include <string.h>
@@ -233,6 +234,7 @@ static const comm_iface iface = {.name = "mpi",
                                  .end = processes_end,
                                  .rendezvous = world_rendezvous,
                                  .leave = processes_leave,
+                                 .collective = HOST_COLLECTIVES,
                                  .post = world_post_transfer,
                                  .wait = world_wait_transfer};
 

@@ -1,5 +1,4 @@
-/* Collectives of a program: geometry and reduction are here, how ranks exchange data is the
- * communicator's. */
+/* Collectives of a program: each is a call of the communicator of the ranks along its axes. */
 #ifndef RT_COLLECTIVE_H
 #define RT_COLLECTIVE_H
 
@@ -10,9 +9,11 @@
 typedef struct collectives collectives;
 hp_status collectives_load(const device *d, const program *p, collectives **out);
 void collectives_free(collectives *c);
-/* Runs instruction i on the device's shard at[0], into at[1].  Reductions go in the order of the
- * communicator, in f32 for 16-bit floats, so every device gets the same bits.  *met_s (time_now_s)
- * is set when all ranks have come to the rendezvous; not by an instruction that has none. */
+/* Is it a collective?  Then collective_run runs instruction i on the device's shard at[0], into
+ * at[1].  *met_s (time_now_s) is set when all ranks have come. */
+bool collective_runs(const prog_inst *n);
 hp_status collective_run(const collectives *c, size_t i, void *const *at, double *met_s);
+/* The device's place among those along the axes of instruction i; 0 where that has none. */
+int64_t collective_place(const collectives *c, size_t i);
 
 #endif

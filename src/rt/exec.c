@@ -175,20 +175,25 @@ static hp_status name_failure(const exec *e, const prog_inst *n, hp_status st) {
   return st;
 }
 
+static hp_status launch(const exec *e, uint32_t i, const prog_inst *n) {
+  void *workspace = n->workspace == PROG_NONE ? NULL : e->buffer[n->workspace];
+  launch_args a = {e->at + n->arg0, workspace, collective_place(e->collectives, i), n->stream};
+  return e->d->backend->launch(e->loaded, e->p, n, &a);
+}
+
 static hp_status run_stream(exec *e, int stream, bool events) {
   for (uint32_t k = 0; k < e->length[stream]; k++) {
     uint32_t i = e->list[stream][k];
     const prog_inst *n = program_inst(e->p, i);
     if (events && !wait_all(e, n)) return HP_OK;
-    void *ws = n->workspace == PROG_NONE ? NULL : e->buffer[n->workspace];
     inst_times *t = &e->times[i];
     t->start_s = t->met_s = time_now_s();
     if (e->recorded) progress_record_set((uint32_t)stream, i);
-    bool together = op_flags((op_id)n->op) & OPF_COLLECTIVE;
+    bool together = collective_runs(n);
     hp_status st;
     if (together) st = collective_run(e->collectives, i, e->at + n->arg0, &t->met_s);
     else if (mover_runs(n)) st = mover_run(e->d, e->p, n, e->at + n->arg0);
-    else st = e->d->backend->launch(e->loaded, e->p, n, e->at + n->arg0, ws);
+    else st = launch(e, i, n);
     if (st && !together) st = name_failure(e, n, st);
     if (!st) emulate(e, n, t->met_s);
     t->end_s = time_now_s() - e->start_s;

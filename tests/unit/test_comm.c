@@ -254,6 +254,59 @@ TEST(the_failure_of_a_rank_reaches_only_those_that_wait_for_it) {
   check_failure(&m[3], HP_ERR_DEVICE, (const char *const[]){"broken", NULL});
 }
 
+/* --- collectives -------------------------------------------------------------------------------
+ */
+
+static hp_status run_collective(member *m, comm_collective_kind kind, const comm_tensor *t,
+                                const int32_t *from, int32_t *to) {
+  comm_call call = comm_call_of("a collective", NULL);
+  double met_s = 0, before = time_now_s();
+  HP_TRY(m->c->iface->collective[kind](m->everyone, &call, t, from, to, 0, &met_s));
+  CHECK(met_s >= before && met_s <= time_now_s());
+  return HP_OK;
+}
+
+/* Rank r brings [4,2] numbers: row i is 100 r + 10 i, and one more. */
+static hp_status runs_collectives(member *m) {
+  const int64_t place[RANKS] = {3, 2, 1, 0};
+  comm_tensor t = {.type = HP_I32, .shape = {2, {4, 2}}, .reduction = COMM_REDUCE_MAX, .by = 1};
+  int32_t x[8], y[8 * RANKS];
+  int r = m->rank;
+  for (int i = 0; i < 8; i++) x[i] = 100 * r + 10 * (i / 2) + i % 2;
+  HP_TRY(run_collective(m, COMM_ALL_GATHER, &t, x, y));
+  for (int i = 0; i < 8 * RANKS; i++) CHECK_EQ(y[i], 100 * (i / 8) + 10 * (i % 8 / 2) + i % 2);
+  HP_TRY(run_collective(m, COMM_ALL_REDUCE, &t, x, y));
+  for (int i = 0; i < 8; i++) CHECK_EQ(y[i], 300 + 10 * (i / 2) + i % 2);
+  t.reduction = COMM_REDUCE_SUM;
+  HP_TRY(run_collective(m, COMM_REDUCE_SCATTER, &t, x, y));
+  for (int i = 0; i < 2; i++) CHECK_EQ(y[i], 600 + 4 * (10 * r + i));
+  t.cut = 0;
+  t.dim = 1;
+  t.place = place;
+  HP_TRY(run_collective(m, COMM_ALL_TO_ALL, &t, x, y)); /* [1,8] */
+  for (int i = 0; i < 8; i++) CHECK_EQ(y[i], 100 * (i / 2) + 10 * (3 - r) + i % 2);
+  HP_TRY(run_collective(m, COMM_PERMUTE, &t, x, y));
+  for (int i = 0; i < 8; i++) CHECK_EQ(y[i], 100 * ((r + 3) % 4) + 10 * (i / 2) + i % 2);
+  t.dim = 0;
+  HP_TRY(run_collective(m, COMM_ZIGZAG, &t, x, y)); /* chunks r and 7 - r of 2 rows */
+  for (int i = 0; i < 8; i++) {
+    int row = (i < 4 ? 2 * r : 2 * (7 - r)) + i % 4 / 2;
+    CHECK_EQ(y[i], 100 * (row / 4) + 10 * (row % 4) + i % 2);
+  }
+  t.inverse = true;
+  memcpy(x, y, sizeof x);
+  HP_TRY(run_collective(m, COMM_ZIGZAG, &t, x, y));
+  for (int i = 0; i < 8; i++) CHECK_EQ(y[i], 100 * r + 10 * (i / 2) + i % 2);
+  return HP_OK;
+}
+
+TEST(a_communicator_runs_collectives_of_buffers) {
+  member m[RANKS];
+  run_all(m, (const rank_program[]){runs_collectives, runs_collectives, runs_collectives,
+                                    runs_collectives});
+  for (int i = 0; i < RANKS; i++) CHECK_EQ(m[i].failure.code, HP_OK);
+}
+
 /* --- transfers -------------------------------------------------------------------------------- */
 
 static comm_transfer transfer(const member *m, bool sends, int peer, int tag, int64_t *data,

@@ -22,10 +22,10 @@ static void be_late(void) {
   nanosleep(&(struct timespec){0, (long)(h >> 14) % 4 ? 0 : (long)(h >> 16) * 3}, NULL);
 }
 
-static hp_status launch_late(void *loaded, const program *p, const prog_inst *n, void *const *at,
-                             void *workspace) {
+static hp_status launch_late(void *loaded, const program *p, const prog_inst *n,
+                             const launch_args *a) {
   be_late();
-  return backend_cpu.launch(loaded, p, n, at, workspace);
+  return backend_cpu.launch(loaded, p, n, a);
 }
 
 /* Copies between tiers are instructions, too; inputs and outputs are on the stream of compute. */
@@ -37,10 +37,10 @@ static hp_status copy_late(void *dev, void *to, const void *from, uint64_t bytes
 static _Atomic uint32_t started;
 static uint32_t lost; /* the launch that fails; 0 = none */
 
-static hp_status launch_or_lose(void *loaded, const program *p, const prog_inst *n, void *const *at,
-                                void *workspace) {
+static hp_status launch_or_lose(void *loaded, const program *p, const prog_inst *n,
+                                const launch_args *a) {
   if (atomic_fetch_add(&started, 1) + 1 == lost) HP_FAIL(HP_ERR_DEVICE, "the device is lost");
-  return launch_late(loaded, p, n, at, workspace);
+  return launch_late(loaded, p, n, a);
 }
 
 static hp_status copy_or_lose(void *dev, void *to, const void *from, uint64_t bytes, int stream) {
@@ -160,10 +160,10 @@ TEST(a_failed_instruction_ends_the_run_and_the_next_run_is_right) {
 
 static long delay_us;
 
-static hp_status launch_delayed(void *loaded, const program *p, const prog_inst *n, void *const *at,
-                                void *workspace) {
+static hp_status launch_delayed(void *loaded, const program *p, const prog_inst *n,
+                                const launch_args *a) {
   nanosleep(&(struct timespec){0, delay_us * 1000}, NULL);
-  return backend_cpu.launch(loaded, p, n, at, workspace);
+  return backend_cpu.launch(loaded, p, n, a);
 }
 
 /* Every second run takes far longer, the last among them: a table of that run alone, of the slower

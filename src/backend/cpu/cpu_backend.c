@@ -83,7 +83,7 @@ static hp_status plan_all(cpu_program *c, const program *p, uint64_t *workspace)
     const prog_inst *n = program_inst(p, i);
     const cpu_kernel *k = &cpu_kernels[n->op];
     if (c->plan[n->kernel]) continue; /* of another instruction with the same kernel */
-    if (op_flags((op_id)n->op) & (OPF_COLLECTIVE | OPF_MOVE)) continue; /* the runtime's */
+    if (op_flags((op_id)n->op) & (OPF_RENDEZVOUS | OPF_MOVE)) continue; /* the runtime's */
     if (!k->run)
       HP_FAIL(HP_ERR_UNSUPPORTED, "op \"%s\" at \"%s\" has no CPU kernel", op_table[n->op].name,
               program_str(p, n->loc));
@@ -114,10 +114,17 @@ static hp_status cpu_prepare(void *dev, const program *p, uint64_t *workspace, v
   return st;
 }
 
-static hp_status cpu_launch(void *loaded, const program *p, const prog_inst *n, void *const *at,
-                            void *workspace) {
+static hp_status cpu_launch(void *loaded, const program *p, const prog_inst *n,
+                            const launch_args *a) {
   cpu_program *c = loaded;
-  cpu_call call = {c->l.dev, p, n, c->plan[n->kernel], at, workspace};
+  cpu_call call = {.dev = c->l.dev,
+                   .p = p,
+                   .n = n,
+                   .plan = c->plan[n->kernel],
+                   .at = a->at,
+                   .work = a->workspace,
+                   .place = a->place,
+                   .stream = a->stream};
   return cpu_kernels[n->op].run(&call);
 }
 

@@ -35,6 +35,8 @@ typedef struct {
   void *plan;
   void *const *at; /* operands, then results */
   void *work;
+  int64_t place; /* of the device along the instruction's axes */
+  int stream;
 } cpu_call;
 
 typedef struct {
@@ -72,6 +74,10 @@ CPU_KERNEL(grouped);
 CPU_KERNEL(grouped_grad);
 CPU_KERNEL(conv);
 CPU_KERNEL(pool);
+hp_status run_local_shard(const cpu_call *c);
+hp_status run_drop(const cpu_call *c);
+hp_status run_locate(const cpu_call *c);
+hp_status run_place(const cpu_call *c);
 hp_status run_copy(const cpu_call *c);
 hp_status run_update(const cpu_call *c);
 hp_status run_pad(const cpu_call *c);

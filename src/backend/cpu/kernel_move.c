@@ -1,4 +1,5 @@
-/* Kernels that move elements: copy, update, pad, concat.  All are runs of contiguous bytes. */
+/* Kernels that move elements: copy, update, pad, concat, local_shard.  All are runs of contiguous
+ * bytes. */
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/cpu/rows/rowops.h"
 #include "base/dtype.h"
@@ -32,7 +33,7 @@ static void move_runs(const cpu_call *c, runs r) {
   }
   r.per_part = PART_BYTES / r.bytes > 0 ? PART_BYTES / r.bytes : 1;
   int64_t parts = (r.n + r.per_part - 1) / r.per_part;
-  if (c->n->stream == STREAM_COMPUTE) pool_run(c->dev->threads, parts, move_part, &r);
+  if (c->stream == STREAM_COMPUTE) pool_run(c->dev->threads, parts, move_part, &r);
   else
     for (int64_t i = 0; i < parts; i++) move_part(&r, i);
 }
@@ -121,4 +122,14 @@ hp_status run_pad(const cpu_call *c) {
   inst_list(c->p, c->n, "lo", lo);
   for (int d = 0; d < x->rank; d++) first += lo[d] * part.to[d];
   return row_copy(c->dev->threads, &part, size, c->at[0], (char *)c->at[1] + first * (int64_t)size);
+}
+
+/* The device's own shard of a dim. */
+hp_status run_local_shard(const cpu_call *c) {
+  const ir_value *x = call_type(c, 0), *y = call_type(c, 1);
+  int dim = (int)inst_int(c->p, c->n, "dim");
+  int64_t from = count_inner_bytes(x, dim), to = count_inner_bytes(y, dim);
+  const char *own = (const char *)c->at[0] + c->place * to;
+  move_runs(c, (runs){c->at[1], own, outer_count(x, dim), to, to, from, 1});
+  return HP_OK;
 }

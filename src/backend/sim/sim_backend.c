@@ -39,9 +39,9 @@ static hp_status cannot_run(void) {
           "use backend \"cpu\" to run");
 }
 
-static hp_status sim_launch(void *loaded, const program *p, const prog_inst *n, void *const *at,
-                            void *workspace) {
-  (void)loaded, (void)p, (void)n, (void)at, (void)workspace;
+static hp_status sim_launch(void *loaded, const program *p, const prog_inst *n,
+                            const launch_args *a) {
+  (void)loaded, (void)p, (void)n, (void)a;
   return cannot_run();
 }
 
