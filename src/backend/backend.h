@@ -49,6 +49,8 @@ typedef struct {
   void (*discard)(void *dev, int tier, void *at, uint64_t bytes);
   /* Between any tiers, and memory of the host, on a stream (prog/vclock.h). */
   hp_status (*copy)(void *dev, void *to, const void *from, uint64_t bytes, int stream);
+  /* Zeros, on a stream. */
+  hp_status (*zero)(void *dev, void *at, uint64_t bytes, int stream);
   /* Writes a tensor of that type at `at` by `fill`, called from the device's threads side by side,
    * each for a run of rows. */
   hp_status (*fill)(void *dev, void *at, const ir_value *type, hp_fill_fn fill, void *context);

@@ -1,6 +1,7 @@
 /* Shards of tensors to and from global ones; and what the processes of a mesh tell each other
  * beside the collectives of programs. */
 #include "rt/group.h"
+#include "rt/mover.h"
 
 #include "base/dtype.h"
 #include "shard/box.h"
@@ -10,15 +11,6 @@
 
 bool holds_first(const group *g, int at, const layout *l) {
   return layout_first(&g->m, l, at) == at;
-}
-
-void shard_copy(const group *g, int at, const ir_value *type, const layout *l, void *global,
-                void *shard, bool to_shard) {
-  box all = box_of(type->dim, type->rank), room = box_room(&g->m, l, type->dim, at);
-  box own = box_of_shard(&g->m, l, type->dim, at);
-  size_t size = dtype_size(type->dtype);
-  if (to_shard) box_copy(&own, size, &all, global, &room, shard);
-  else box_copy(&own, size, &room, shard, &all, global);
 }
 
 /* --- processes ---------------------------------------------------------------------------------
@@ -71,9 +63,17 @@ static hp_status agree_to_fetch(const group *g, everyone *e, const layout *l, bo
   return HP_OK;
 }
 
+/* What another process has sent lies in memory of the host. */
+static void join_shard(const group *g, int at, const ir_value *type, const layout *l,
+                       const void *shard, void *global) {
+  shard_view v = mover_view(&g->m, at, type, l);
+  mover_join_shard(&v, shard, global);
+}
+
 hp_status group_fetch(const group *g, const ir_value *type, const layout *l, const void *shard,
                       void *global) {
   everyone e;
+  const device *me = g->member[0];
   char wants[COMM_MAX];
   char what[48];
   ir_value p = *type;
@@ -85,8 +85,14 @@ hp_status group_fetch(const group *g, const ir_value *type, const layout *l, con
   snprintf(what, sizeof what, "a read of %lld bytes a shard", (long long)all.run);
   HP_TRY(run_rendezvous(&e, what, shard));
   for (int i = 0; i < g->n; i++)
-    if (e.take[i].n) shard_copy(g, i, type, l, global, (void *)(uintptr_t)e.seen[i].at, false);
-  return e.c->of->iface->leave(e.c);
+    if (e.take[i].n && i != me->position) join_shard(g, i, type, l, e.seen[i].at, global);
+  hp_status st = HP_OK;
+  if (e.take[me->position].n) {
+    shard_view own = mover_view(&g->m, me->position, type, l);
+    st = mover_read_shard(me, &own, shard, global);
+  }
+  hp_status left = e.c->of->iface->leave(e.c);
+  return st ? st : left;
 }
 
 hp_status group_gather(const group *g, const void *mine, size_t bytes, void *all) {

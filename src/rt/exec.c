@@ -3,7 +3,6 @@
 #include "base/thread.h"
 #include "rt/collective.h"
 #include "rt/io_table.h"
-#include "rt/mover.h"
 #include "rt/progress_record.h"
 #include "sim/cost.h"
 
@@ -24,6 +23,12 @@ typedef struct {
 typedef struct {
   uint32_t buffer, row; /* row in the table of names */
 } exec_io;
+
+/* Inputs and outputs that are shards of global tensors. */
+typedef struct {
+  bool is_set, joins;
+  shard_view shard;
+} io_view;
 
 /* An input that says which keys a query attends to, as it was in the last run. */
 typedef struct {
@@ -47,6 +52,7 @@ struct exec {
   io_table names; /* of the inputs and outputs that a run may give */
   VEC(exec_io) inputs, outputs;
   VEC(span_copy) spans;
+  io_view *view; /* by row in the table of names; NULL: none is a shard */
   double start_s, seconds;
   double kept_s[EXEC_RECENT]; /* of the last runs */
   inst_times *kept;           /* and of their instructions */
@@ -293,10 +299,58 @@ static hp_status list_io(exec *e) {
   return HP_OK;
 }
 
-static hp_status check_size(const exec *e, const prog_buffer *f, const hp_io *x) {
-  if (x->bytes != f->bytes)
+static const io_view *find_view(const exec *e, uint32_t row) {
+  return e->view && e->view[row].is_set ? &e->view[row] : NULL;
+}
+
+hp_status exec_set_view(exec *e, const char *name, const shard_view *v, bool joins) {
+  uint32_t row;
+  if (!map_get(&e->names.rows, name, strlen(name), &row)) return HP_OK; /* the program lacks it */
+  if (!e->view) e->view = mem_calloc(e->names.given.len, sizeof *e->view);
+  HP_TRY_MEM(e->view);
+  e->view[row] = (io_view){true, joins, *v};
+  return HP_OK;
+}
+
+const void *exec_address(const exec *e, const char *name) {
+  for (size_t i = 0; i < e->outputs.len; i++) {
+    uint32_t b = e->outputs.at[i].buffer;
+    if (!strcmp(program_str(e->p, e->p->buffers.at[b].name), name)) return e->buffer[b];
+  }
+  return NULL;
+}
+
+static hp_status check_size(const exec *e, const exec_io *io, const hp_io *x) {
+  const prog_buffer *f = &e->p->buffers.at[io->buffer];
+  const io_view *v = find_view(e, io->row);
+  uint64_t bytes = v ? (uint64_t)box_elements(&v->shard.all) * v->shard.element : f->bytes;
+  if (x->bytes != bytes)
     HP_FAIL(HP_ERR_ARG, "\"%s\" has %llu bytes in the program, %zu are given",
-            program_str(e->p, f->name), (unsigned long long)f->bytes, x->bytes);
+            program_str(e->p, f->name), (unsigned long long)bytes, x->bytes);
+  return HP_OK;
+}
+
+static hp_status move_input(const exec *e, const exec_io *io, const hp_io *x) {
+  const io_view *v = find_view(e, io->row);
+  void *to = e->buffer[io->buffer];
+  if (!v) return mover_to_device(e->d, to, x->data, x->bytes);
+  HP_TRY(mover_zero_padding(e->d, &v->shard, to));
+  return mover_write_shard(e->d, &v->shard, to, x->data);
+}
+
+static hp_status move_output(const exec *e, const exec_io *io, const hp_io *x) {
+  const io_view *v = find_view(e, io->row);
+  const void *from = e->buffer[io->buffer];
+  if (!v) return mover_to_host(e->d, x->data, from, x->bytes);
+  return v->joins ? mover_read_shard(e->d, &v->shard, from, x->data) : HP_OK;
+}
+
+/* What was moved in. */
+static hp_status keep_span(const exec *e, const span_copy *s) {
+  const hp_io *x = e->names.given.at[s->row];
+  const void *at = e->buffer[s->input - e->p->buffers.at];
+  if (find_view(e, s->row)) return mover_to_host(e->d, s->last, at, s->input->bytes);
+  if (x->bytes) memcpy(s->last, x->data, x->bytes);
   return HP_OK;
 }
 
@@ -307,23 +361,19 @@ static hp_status move_inputs(exec *e) {
     const hp_io *x = e->names.given.at[e->inputs.at[i].row];
     if (!x)
       HP_FAIL(HP_ERR_ARG, "input \"%s\" of the program is not given", program_str(e->p, f->name));
-    HP_TRY(check_size(e, f, x));
-    HP_TRY(mover_to_device(e->d, e->buffer[b], x->data, x->bytes));
+    HP_TRY(check_size(e, &e->inputs.at[i], x));
+    HP_TRY(move_input(e, &e->inputs.at[i], x));
   }
-  for (size_t i = 0; i < e->spans.len; i++) {
-    const hp_io *x = e->names.given.at[e->spans.at[i].row];
-    if (x->bytes) memcpy(e->spans.at[i].last, x->data, x->bytes);
-  }
+  for (size_t i = 0; i < e->spans.len; i++) HP_TRY(keep_span(e, &e->spans.at[i]));
   return HP_OK;
 }
 
 static hp_status move_outputs(exec *e) {
   for (size_t i = 0; i < e->outputs.len; i++) {
-    uint32_t b = e->outputs.at[i].buffer;
     const hp_io *x = e->names.given.at[e->outputs.at[i].row];
     if (!x) continue;
-    HP_TRY(check_size(e, &e->p->buffers.at[b], x));
-    HP_TRY(mover_to_host(e->d, x->data, e->buffer[b], x->bytes));
+    HP_TRY(check_size(e, &e->outputs.at[i], x));
+    HP_TRY(move_output(e, &e->outputs.at[i], x));
   }
   return HP_OK;
 }
@@ -400,6 +450,7 @@ void exec_free(exec *e) {
   vec_free(&e->inputs);
   vec_free(&e->outputs);
   io_table_free(&e->names);
+  mem_free(e->view);
   pthread_mutex_destroy(&e->lock);
   pthread_cond_destroy(&e->change);
   mem_free(e);

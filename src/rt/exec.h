@@ -6,7 +6,7 @@
 #ifndef RT_EXEC_H
 #define RT_EXEC_H
 
-#include "rt/device.h"
+#include "rt/mover.h"
 #include "rt/visible_keys.h"
 
 typedef struct exec exec;
@@ -16,6 +16,11 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out);
 void exec_free(exec *e);
 const program *exec_program(const exec *e);
 
+/* From now on runs are given global tensors under this name, of which the device has that shard;
+ * of outputs those that `joins` copies its shard out, others leave them at exec_address. */
+hp_status exec_set_view(exec *e, const char *name, const shard_view *v, bool joins);
+/* Where an output lies on the device until the next program runs there. */
+const void *exec_address(const exec *e, const char *name);
 /* Runs once.  Every input must be given, outputs are optional; sizes must agree. */
 hp_status exec_run(exec *e, const hp_io *io, int n);
 

@@ -495,8 +495,8 @@ hp_status group_write(group *g, uint32_t state, const void *data) {
     const device *d = g->member[i];
     const state_tensor *p = shard_of(g, i, state);
     if (g->n == 1) return mover_write(d, p, 0, data, p->bytes);
-    shard_copy(g, (int)d->position, &s->type, &s->l, (void *)(uintptr_t)data, device_address(d, p),
-               true);
+    shard_view v = mover_view(&g->m, d->position, &s->type, &s->l);
+    HP_TRY(mover_write_shard(d, &v, device_address(d, p), data));
   }
   return HP_OK;
 }
@@ -523,9 +523,9 @@ hp_status group_read(const group *g, uint32_t state, void *data) {
     const state_tensor *p = shard_of(g, i, state);
     if (g->own < g->n) return group_fetch(g, &s->type, &s->l, device_address(d, p), data);
     if (g->n == 1) return mover_read(d, p, 0, data, p->bytes);
-    int at = (int)g->member[i]->position;
-    if (holds_first(g, at, &s->l))
-      shard_copy(g, at, &s->type, &s->l, data, device_address(d, p), false);
+    if (!holds_first(g, (int)d->position, &s->l)) continue;
+    shard_view v = mover_view(&g->m, d->position, &s->type, &s->l);
+    HP_TRY(mover_read_shard(d, &v, device_address(d, p), data));
   }
   return HP_OK;
 }

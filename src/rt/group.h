@@ -100,9 +100,6 @@ void group_let_go(const group *g);
 static inline void group_end_hold(const group *const *g) { group_let_go(*g); }
 /* Does that work on each own device, which it holds; the first failure is returned. */
 hp_status group_each(const group *g, const team_work *w);
-/* Copies one device's shard out of `global`, or into it. */
-void shard_copy(const group *g, int at, const ir_value *type, const layout *l, void *global,
-                void *shard, bool to_shard);
 /* Is the device the first of those that hold the same shard? */
 bool holds_first(const group *g, int at, const layout *l);
 

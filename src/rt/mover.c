@@ -1,5 +1,7 @@
 #include "rt/mover.h"
 
+#include "base/dtype.h"
+
 /* Copies of the host's own calls are on the stream of computation. */
 static hp_status copy(const device *d, void *to, const void *from, uint64_t bytes) {
   return d->backend->copy(d->dev, to, from, bytes, STREAM_COMPUTE);
@@ -21,6 +23,39 @@ hp_status mover_to_device(const device *d, void *to, const void *from, uint64_t 
 
 hp_status mover_to_host(const device *d, void *to, const void *from, uint64_t bytes) {
   return copy(d, to, from, bytes);
+}
+
+shard_view mover_view(const mesh *m, int64_t position, const ir_value *type, const layout *l) {
+  return (shard_view){.all = box_of(type->dim, type->rank),
+                      .own = box_of_shard(m, l, type->dim, position),
+                      .room = box_room(m, l, type->dim, position),
+                      .element = dtype_size((hp_dtype)type->dtype)};
+}
+
+hp_status mover_write_shard(const device *d, const shard_view *v, void *to, const void *global) {
+  box_runs r;
+  for (runs_begin(&r, &v->own, &v->all, &v->room); r.n; runs_next(&r))
+    HP_TRY(copy(d, (char *)to + (size_t)r.to * v->element,
+                (const char *)global + (size_t)r.from * v->element, (size_t)r.n * v->element));
+  return HP_OK;
+}
+
+hp_status mover_read_shard(const device *d, const shard_view *v, const void *from, void *global) {
+  box_runs r;
+  for (runs_begin(&r, &v->own, &v->room, &v->all); r.n; runs_next(&r))
+    HP_TRY(copy(d, (char *)global + (size_t)r.to * v->element,
+                (const char *)from + (size_t)r.from * v->element, (size_t)r.n * v->element));
+  return HP_OK;
+}
+
+void mover_join_shard(const shard_view *v, const void *shard, void *global) {
+  box_copy(&v->own, v->element, &v->room, shard, &v->all, global);
+}
+
+hp_status mover_zero_padding(const device *d, const shard_view *v, void *at) {
+  int64_t room = box_elements(&v->room);
+  if (box_elements(&v->own) == room) return HP_OK;
+  return d->backend->zero(d->dev, at, (uint64_t)room * v->element, STREAM_COMPUTE);
 }
 
 bool mover_runs(const prog_inst *n) { return op_flags((op_id)n->op) & OPF_MOVE; }

@@ -1,10 +1,10 @@
-/* The mover: all copies between memory tiers, and between one device and the host.  Kernels never
- * read another tier's memory.  On a mesh, global tensors are still cut and joined at addresses of
- * the host (shard_copy). */
+/* The mover: all copies between memory tiers, and between a device and the host, also of a shard of
+ * a global tensor.  Kernels never read another tier's memory. */
 #ifndef RT_MOVER_H
 #define RT_MOVER_H
 
 #include "rt/device.h"
+#include "shard/box.h"
 
 /* Bytes of a named tensor from `offset` in it on, from and to memory of the host. */
 hp_status mover_write(const device *d, const state_tensor *t, uint64_t offset, const void *from,
@@ -14,6 +14,20 @@ hp_status mover_read(const device *d, const state_tensor *t, uint64_t offset, vo
 /* Of an address of the device. */
 hp_status mover_to_device(const device *d, void *to, const void *from, uint64_t bytes);
 hp_status mover_to_host(const device *d, void *to, const void *from, uint64_t bytes);
+/* A shard of a global tensor: what a device holds of it, without padding, and with it. */
+typedef struct {
+  box all, own, room;
+  size_t element; /* bytes of one */
+} shard_view;
+shard_view mover_view(const mesh *m, int64_t position, const ir_value *type, const layout *l);
+/* The shard out of a global tensor of the host, and into one; at a shard's address on the device.
+ */
+hp_status mover_write_shard(const device *d, const shard_view *v, void *to, const void *global);
+hp_status mover_read_shard(const device *d, const shard_view *v, const void *from, void *global);
+/* The same of a shard that the host has. */
+void mover_join_shard(const shard_view *v, const void *shard, void *global);
+/* Zeros where the shard is padded. */
+hp_status mover_zero_padding(const device *d, const shard_view *v, void *at);
 /* Is it the mover's?  Then mover_run runs it, with the addresses of its operand and its result. */
 bool mover_runs(const prog_inst *n);
 hp_status mover_run(const device *d, const program *p, const prog_inst *n, void *const *at);

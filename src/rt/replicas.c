@@ -1,10 +1,13 @@
 #include "rt/replicas.h"
 
 #include "base/hash.h"
+#include "rt/mover.h"
 #include "shard/box.h"
 
 #include <stdio.h>
 #include <string.h>
+
+enum { BLOCK_BYTES = 1 << 18 };
 
 typedef struct {
   const group *g;
@@ -17,6 +20,22 @@ static const char *name_of(const comparison *c, size_t k) {
   return intern_get(&c->g->names, c->g->states.at[k].name, NULL);
 }
 
+/* Of a tensor on the device, by blocks that the host is given. */
+static hp_status hash_tensor(const device *d, const state_tensor *t, uint64_t *out) {
+  uint64_t both[2] = {0};
+  char *block = mem_calloc(BLOCK_BYTES, 1);
+  hp_status st = block ? HP_OK : HP_ERR_OOM;
+  for (uint64_t k = 0; !st && k < t->bytes; k += BLOCK_BYTES) {
+    uint64_t n = t->bytes - k < BLOCK_BYTES ? t->bytes - k : BLOCK_BYTES;
+    st = mover_read(d, t, k, block, n);
+    both[1] = hash_bytes(block, n);
+    both[0] = hash_bytes(both, sizeof both);
+  }
+  mem_free(block);
+  *out = both[0];
+  return st;
+}
+
 static hp_status hash_device(void *context, int i) {
   comparison *c = context;
   const device *d = c->g->member[i];
@@ -26,7 +45,7 @@ static hp_status hash_device(void *context, int i) {
     /* A partial tensor differs from device to device. */
     bool counts = !layout_is_partial(&c->g->states.at[k].l) && device_find(d, name, &at);
     const state_tensor *t = counts ? &d->states.at[at] : NULL;
-    c->mine[(size_t)i * c->n + k] = t ? hash_bytes(device_address(d, t), t->bytes) : 0;
+    if (t) HP_TRY(hash_tensor(d, t, &c->mine[(size_t)i * c->n + k]));
   }
   return HP_OK;
 }

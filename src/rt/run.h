@@ -11,17 +11,15 @@ typedef struct {
   ir_value type; /* of the global tensor */
   layout l;
   bool input;
-  void *shard[COMM_LOCAL_MAX]; /* staging of each device, */
-  size_t shard_bytes;          /* of so many bytes */
 } run_io;
 
 typedef struct {
   group *d;
   exec *e[COMM_LOCAL_MAX];
   VEC(run_io) ios;
-  io_table names; /* a row for each of ios: what the caller gives in the run at hand */
-  hp_io *given;   /* [devices, ios] of the run at hand */
-  int n_given;
+  io_table names;  /* a row for each of ios: what the caller gives in the run at hand */
+  const hp_io *io; /* of the run at hand */
+  int n;
 } runs;
 
 /* Adds the inputs and outputs of graph g, whose values lie as `of` says (NULL: on one device), with

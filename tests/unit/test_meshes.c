@@ -3,6 +3,7 @@
 #include "api/api_program.h"
 #include "base/thread.h"
 #include "rt/group.h"
+#include "rt/mover.h"
 #include "test.h"
 
 #include <pthread.h>
@@ -253,6 +254,40 @@ TEST(unlike_programs_of_one_mesh_name_both_instructions) {
   hp_device_close(a.d);
   hp_device_close(b.d);
   job_release(j);
+}
+
+/* --- shards ----------------------------------------------------------------------------------- */
+
+/* [5,3] over (2,2): rows 3 and 2, columns 2 and 1.  What lay there before is not seen as padding.
+ */
+TEST(shards_of_global_tensors_go_to_devices_with_zeros_as_padding_and_back) {
+  hp_device *d;
+  hp_device_options o = {.mesh = "(2,2)(x,y)", .threads = 1, .interpret = true};
+  hp_layout_rule rule = {"room", "(x,y)"};
+  const ir_value type = {.dtype = HP_F32, .rank = 2, .dim = {5, 3}};
+  float from[15], to[15] = {0};
+  uint32_t index;
+  o.layouts = &rule;
+  o.n_layouts = 1;
+  CHECK_OK(hp_device_open(&o, &d));
+  CHECK_OK(hp_param_create(d, "room", HP_F32, (hp_shape){2, {5, 3}}));
+  for (int i = 0; i < 15; i++) from[i] = (float)(i + 1);
+  for (int i = 0; i < d->own; i++) {
+    const device *m = d->member[i];
+    CHECK(device_find(m, "room", &index));
+    float *at = device_address(m, &m->states.at[index]);
+    shard_view v = mover_view(&d->m, m->position, &type, &d->states.at[0].l);
+    for (int k = 0; k < 6; k++) at[k] = -1;
+    CHECK_OK(mover_zero_padding(m, &v, at));
+    CHECK_OK(mover_write_shard(m, &v, at, from));
+    for (int k = 0; k < 6; k++) {
+      int row = i / 2 * 3 + k / 2, column = i % 2 * 2 + k % 2;
+      CHECK(at[k] == (row < 5 && column < 3 ? from[row * 3 + column] : 0));
+    }
+    CHECK_OK(mover_read_shard(m, &v, at, to));
+  }
+  CHECK(!memcmp(from, to, sizeof to));
+  hp_device_close(d);
 }
 
 /* --- from several threads --------------------------------------------------------------------- */

@@ -151,6 +151,12 @@ static hp_status cpu_copy(void *dev, void *to, const void *from, uint64_t bytes,
   return HP_OK;
 }
 
+static hp_status cpu_zero(void *dev, void *at, uint64_t bytes, int stream) {
+  (void)dev, (void)stream;
+  if (bytes) memset(at, 0, bytes);
+  return HP_OK;
+}
+
 typedef struct {
   hp_fill_fn fill;
   void *context;
@@ -202,6 +208,7 @@ const backend_iface backend_cpu = {.name = "cpu",
                                    .commit = cpu_commit,
                                    .discard = cpu_discard,
                                    .copy = cpu_copy,
+                                   .zero = cpu_zero,
                                    .fill = cpu_fill,
                                    .describe = cpu_describe,
                                    .threads = cpu_get_threads,

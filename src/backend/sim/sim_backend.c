@@ -61,6 +61,10 @@ static hp_status sim_copy(void *dev, void *to, const void *from, uint64_t bytes,
   (void)dev, (void)to, (void)from, (void)bytes, (void)stream;
   return cannot_run();
 }
+static hp_status sim_zero(void *dev, void *at, uint64_t bytes, int stream) {
+  (void)dev, (void)at, (void)bytes, (void)stream;
+  return cannot_run();
+}
 static hp_status sim_fill(void *dev, void *at, const ir_value *type, hp_fill_fn fill,
                           void *context) {
   (void)dev, (void)at, (void)type, (void)fill, (void)context;
@@ -108,6 +112,7 @@ const backend_iface backend_sim = {.name = "sim",
                                    .commit = sim_commit,
                                    .discard = sim_discard,
                                    .copy = sim_copy,
+                                   .zero = sim_zero,
                                    .fill = sim_fill,
                                    .describe = sim_describe,
                                    .threads = sim_get_threads,
