@@ -80,6 +80,13 @@ $(B)/sources: FORCE
 	@mkdir -p $(B)
 	@echo '$(SOURCES)' | cmp -s - $@ || echo '$(SOURCES)' > $@
 
+# Each folder of src/backend is a target, with a table of functions backend_NAME.
+BACKENDS := $(patsubst src/backend/%/,%,$(wildcard src/backend/*/))
+$(B)/made/backends.def: FORCE
+	@mkdir -p $(@D)
+	@printf 'BACKEND(%s)\n' $(BACKENDS) | cmp -s - $@ || printf 'BACKEND(%s)\n' $(BACKENDS) > $@
+$(B)/src/backend/backend.o: $(B)/made/backends.def
+
 # The plugin depends on this one, which changes when another MPI library's compiler is there.
 $(B)/mpi: FORCE
 	@mkdir -p $(B)
@@ -162,7 +169,7 @@ $(B)/tests/%.o: tests/%.c $(B)/flags
 $(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	@echo "  cc      $<"
-	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALL_CFLAGS) -I$(B)/made -MMD -MP -c -o $@ $<
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 

@@ -2,9 +2,14 @@
 
 #include <string.h>
 
+/* backends.def is made by the Makefile: a row BACKEND(NAME) for each folder src/backend/NAME. */
+#define BACKEND(name) extern const backend_iface backend_##name;
+#include "backends.def"
+#undef BACKEND
+
 static const backend_iface *const table[] = {
 #define BACKEND(name) &backend_##name,
-#include "backend/backend.def"
+#include "backends.def"
 #undef BACKEND
 };
 

@@ -1,4 +1,4 @@
-/* What a device backend offers.  One row a backend in backend.def; "cpu" is the reference, "sim"
+/* What a device backend offers.  Each is a folder here; "cpu" is the reference, "sim"
  * stands for devices that are not here, and makes plans alone.
  *
  * A backend loads a program in steps: choose writes engines into it; prepare chooses kernels and
@@ -68,9 +68,8 @@ typedef struct {
   hp_status (*measure)(void *dev, hp_limits *out); /* what the device can do */
 } backend_iface;
 
-#define BACKEND(name) extern const backend_iface backend_##name;
-#include "backend/backend.def"
-#undef BACKEND
+/* The reference.  The table of the others is made of the folders of src/backend. */
+extern const backend_iface backend_cpu;
 /* The backend of that name, or NULL. */
 const backend_iface *backend_find(const char *name);
 
