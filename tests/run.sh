@@ -13,7 +13,12 @@ B=${B:-build}
 HYPER=${HYPER:-$PWD/$B/hyper}
 HYPER_DATA=${HYPER_DATA:-../shared/data}
 HYPER_QUICK=${HYPER_QUICK:-}
-export B HYPER HYPER_DATA HYPER_QUICK
+# The user's cache is left alone: kernels are kept beside the build, records of costs and engines not.
+if [ -z "${HYPER_CACHE:-}" ]; then
+  case $B in /*) HYPER_CACHE=$B/cache ;; *) HYPER_CACHE=$PWD/$B/cache ;; esac
+  rm -f "$HYPER_CACHE"/*.costs "$HYPER_CACHE"/*.engines
+fi
+export B HYPER HYPER_DATA HYPER_QUICK HYPER_CACHE
 
 kinds= filters=
 for a; do

@@ -23,6 +23,7 @@ ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 B=${B:-build}
 case $B in /*) ;; *) B=$ROOT/$B ;; esac
 HYPER=${HYPER:-$B/hyper}
+export HYPER_CACHE="${HYPER_CACHE:-$B/cache}" # the user's is left alone
 DATA=${HYPER_DATA:-../shared/data}
 case $DATA in /*) ;; *) DATA=$ROOT/$DATA ;; esac
 SCRIPT=$(basename "$0" .sh)

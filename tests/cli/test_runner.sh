@@ -109,3 +109,8 @@ printf '. "%s/tests/cli/lib.sh"\nit "pipes"\necho a | { read -r x; fail "in here
 run_cmd sh pipe.sh
 exit_is 1
 out_has "0 passed, 1 failed, 0 skipped"
+
+it "unit tests leave the user's cache alone"
+run_cmd env -u HYPER_CACHE -u XDG_CACHE_HOME HOME="$WORK/home" "$B/test-unit" what_goes_between_devices_is_told
+exit_is 0
+no_file home
