@@ -126,6 +126,8 @@ typedef struct {
   /* (optional) Rendezvous to come give, and take, at most so many bytes: nothing is to be allocated
    * in them. */
   hp_status (*reserve)(comm *c, int64_t bytes);
+  /* (optional) Bytes of the host's memory that it has for messages. */
+  uint64_t (*buffer_bytes)(const comm *c);
   /* The communicator of these ranks as rank[me] has it, which is of this process; the same one when
    * it is asked for again.  No other rank takes part. */
   hp_status (*join)(comm *c, const int64_t *rank, int64_t n, int64_t me, communicator **out);

@@ -113,6 +113,11 @@ static hp_status processes_reserve(comm *c, int64_t bytes) {
   return make_rooms(get_processes(c), bytes, bytes, 2 * each_way);
 }
 
+static uint64_t processes_buffer_bytes(const comm *c) {
+  const processes *p = (const processes *)c;
+  return (uint64_t)p->in.bytes + (uint64_t)p->out.bytes;
+}
+
 /* Nothing goes between two members that have nothing for each other. */
 static bool exchanges(const communicator *c, const comm_region *give, const comm_region *take,
                       int64_t i) {
@@ -228,6 +233,7 @@ static hp_status processes_leave(communicator *c) {
 static const comm_iface iface = {.name = "mpi",
                                  .close = processes_close,
                                  .reserve = processes_reserve,
+                                 .buffer_bytes = processes_buffer_bytes,
                                  .join = processes_join,
                                  .prepare = processes_prepare,
                                  .begin = processes_begin,

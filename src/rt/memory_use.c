@@ -171,11 +171,18 @@ hp_status memory_live_of(const program *p, mem_class class, uint64_t *live, int 
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
-static void count_tiers(const program *p, hp_memory *m) {
+/* Messages between processes have buffers of the host, which all programs share. */
+static uint64_t count_buffers(const group *g) {
+  const comm *c = g->job->comm;
+  return c && c->iface->buffer_bytes ? c->iface->buffer_bytes(c) : 0;
+}
+
+static void count_tiers(const group *g, const program *p, hp_memory *m) {
   for (int t = 0; t < TIER_COUNT; t++) {
     m->tier[t].name = tier_name(t);
     m->tier[t].planned_bytes = p->arena[t] + (t == TIER_DEVICE ? m->state_bytes : 0);
   }
+  m->tier[TIER_HOST].planned_bytes += count_buffers(g);
   for (size_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
     if (n->op != OP_FETCH && n->op != OP_OFFLOAD) continue;
@@ -205,7 +212,7 @@ hp_status memory_use_of(const group *g, int i, const program *p,
   count_state(g->member[i], p, &m);
   memcpy(m.model, model, sizeof m.model);
   m.planned_bytes = m.state_bytes + m.work_bytes;
-  count_tiers(p, &m);
+  count_tiers(g, p, &m);
   *out = m;
   return HP_OK;
 }

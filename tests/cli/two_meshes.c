@@ -41,6 +41,16 @@ static hp_program *compile(hp_device *d, int times, int is_max) {
   return p;
 }
 
+/* Messages between processes have buffers of the host, in both directions: they are counted. */
+static void check_buffers(const hp_program *p) {
+  hp_program_stats s;
+  check(hp_program_stats_get(p, &s));
+  if (s.memory.tier[1].planned_bytes >= 2 * N * sizeof(float)) return;
+  printf("rank %d: %llu bytes of the host are counted\n", rank,
+         (unsigned long long)s.memory.tier[1].planned_bytes);
+  exit(1);
+}
+
 int main(int argc, char **argv) {
   hp_device *d;
   char path[1000];
@@ -57,6 +67,7 @@ int main(int argc, char **argv) {
                          .interpret = true};
   check(hp_device_open(&o, &d));
   hp_program *p = compile(d, low ? 3 : 1, differs && rank == 1);
+  check_buffers(p);
   for (int i = 0; i < N; i++) w[i] = (float)(i % 3);
   x[1] = x[N - 2] = 1;
   check(hp_write(d, "w", w, sizeof w));
