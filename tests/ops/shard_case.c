@@ -8,6 +8,11 @@ const grid_row shard_rows[OP_COUNT] = {
 #define SHARD(id, low, high, cases) [OP_##id] = {OP_##id, 1 << HP_F32, GRID_NONE, low, high, cases},
 #include "ops/shard.def"
 #undef SHARD
+#define GRID(id, ...)
+#define GRID1(id, types, gradient, low, high)                                                      \
+  [OP_##id] = {OP_##id, 1 << HP_F32, GRID_NONE, low, high, ONE},
+#include "ops/grid.def"
+#undef GRID
 };
 
 const ir_node *shard_case(const grid_row *row, const char *line, grid_graph *x, ref_run *whole) {

@@ -14,6 +14,10 @@ enum {
 #define SHARD(id, ...) TRIED_##id,
 #include "ops/shard.def"
 #undef SHARD
+#define GRID(id, ...)
+#define GRID1(id, ...) TRIED_##id,
+#include "ops/grid.def"
+#undef GRID
 #define OP(id, ...) CHECKED_##id = TRIED_##id,
 #include "ir/ops.def"
 #undef OP

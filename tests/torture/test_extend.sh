@@ -35,7 +35,7 @@ takes() {
 
 # --- what is added ------------------------------------------------------------------------------
 
-it "an op takes 3 files, and 3 of tests"
+it "an op takes 3 files, and 2 of tests"
 add op src/ir/ops.def 'OP(SQUARE,' <<'END'
 OP(CUBE, "cube", 1, 1, 1, "", float, cube, "...->...", NONE, map, "IE", "x * x * x")
 END
@@ -48,17 +48,14 @@ void grad_cube(grad_ctx *c) {
   c->din[0] = ops_scale(G, add_mul(c, DY, ops_unary(G, OP_SQUARE, X)), 3);
 }
 END
-add op tests/ops/grid.def 'GRID(SQUARE,' <<'END'
-GRID(CUBE, F, OF, -4, 4, SHAPES1)
-END
-add op tests/ops/shard.def 'SHARD(SQUARE,' <<'END'
-SHARD(CUBE, -4, 4, ONE)
+add op tests/ops/grid.def 'GRID1(SQUARE,' <<'END'
+GRID1(CUBE, F, OF, -4, 4)
 END
 add op tests/ops/ref_map.c 'void ref_SQUARE(' <<'END'
 static double f_cube(double x) { return x * x * x; }
 void ref_CUBE(ref_ctx *c) { map1(c, f_cube, 2); }
 END
-takes op 3 3
+takes op 3 2
 
 it "a pass takes 2 files, and 1 of tests"
 create pass src/pass/fold_neg.c <<'END'
