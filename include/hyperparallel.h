@@ -222,7 +222,7 @@ hp_status hp_layout_repeat(const hp_layout *l, int64_t *out); /* devices that ho
  * divide is padded: the last parts are shorter, or empty. */
 hp_status hp_layout_slice(const hp_layout *l, hp_shape s, int64_t rank, int64_t *start,
                           int64_t *stop);
-hp_status hp_layout_whole(const hp_layout *l, hp_shape part, hp_shape *out); /* from a part's */
+hp_status hp_layout_global(const hp_layout *l, hp_shape part, hp_shape *out); /* from a part's */
 /* Ranks that differ from `rank` along the axis only: as many as its size, to ranks[0..n). */
 hp_status hp_layout_group(const hp_layout *l, const char *axis, int64_t rank, int64_t *ranks,
                           int64_t room, int64_t *n);

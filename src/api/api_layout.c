@@ -145,7 +145,7 @@ HP_API hp_status hp_layout_slice(const hp_layout *l, hp_shape s, int64_t rank, i
   return HP_OK;
 }
 
-HP_API hp_status hp_layout_whole(const hp_layout *l, hp_shape part, hp_shape *out) {
+HP_API hp_status hp_layout_global(const hp_layout *l, hp_shape part, hp_shape *out) {
   API_CALL;
   API_NEED(l);
   API_NEED(out);

@@ -306,7 +306,7 @@ static void use_layout(state *s) {
   case 1: told(hp_layout_set_partial(l, OR_NULL(s, "dp"), OR_NULL(s, "sum"))); break;
   case 2: told(hp_layout_repeat(l, OR_NULL(s, &n))); break;
   case 3: told(hp_layout_slice(l, shape(s), number(s), OR_NULL(s, a), OR_NULL(s, b))); break;
-  case 4: told(hp_layout_whole(l, shape(s), OR_NULL(s, &t))); break;
+  case 4: told(hp_layout_global(l, shape(s), OR_NULL(s, &t))); break;
   default:
     told(hp_layout_group(l, OR_NULL(s, "tp"), number(s), OR_NULL(s, a), below(s, 8),
                          OR_NULL(s, &n)));

@@ -224,9 +224,9 @@ CALL(hp_layout_slice) {
   int64_t start[2], stop[2];
   return hp_layout_slice(P(0, w->called), s23, 0, P(1, start), P(2, stop));
 }
-CALL(hp_layout_whole) {
+CALL(hp_layout_global) {
   hp_shape s;
-  return hp_layout_whole(P(0, w->called), s23, P(1, &s));
+  return hp_layout_global(P(0, w->called), s23, P(1, &s));
 }
 CALL(hp_layout_group) {
   int64_t ranks[2], n;
