@@ -5,20 +5,19 @@
 #include "ir/layout.h"
 #include "topo/mesh.h"
 
-/* Number of shards that dim d is cut into. */
+/* Number of shards of dim d. */
 int64_t layout_shard_count(const mesh *m, const layout *l, int d);
-/* Devices that hold the same shard, partial reductions apart. */
+/* Devices that hold the same shard, not counting axes with partial reductions. */
 int64_t layout_repeat(const mesh *m, const layout *l);
-/* Length of a shard of dim d: as the layout gives it, or size / shards, rounded up.  Where the
- * shards together are longer than the dim it is padded at its end, and the last slices are shorter
- * or empty. */
+/* Length of a shard of dim d: given by the layout, or size / shards, rounded up.  If the shards
+ * together are longer than the dim, it is padded at its end, and the last slices are shorter or
+ * empty. */
 int64_t layout_shard_size(const mesh *m, const layout *l, int d, int64_t size);
-/* Length of the dim with its padding: of all shards together; saturates at INT64_MAX. */
+/* Length of the dim with its padding: the sum of all shards; saturates at INT64_MAX. */
 int64_t layout_padded_size(const mesh *m, const layout *l, int d, int64_t size);
-/* The first dim of which the shards together are too short; -1: none, as when no length is given.
- */
+/* The first dim whose shards together are too short; -1: none, also if no length is given. */
 int layout_short_dim(const mesh *m, const layout *l, const int64_t *shape);
-/* Which shard of dim d the device holds. */
+/* The number of the device's shard of dim d. */
 int64_t layout_shard_index(const mesh *m, const layout *l, int d, int64_t position);
 /* The device's slice [start, stop) of every dim, without padding. */
 void layout_slice(const mesh *m, const layout *l, const int64_t *shape, int64_t position,

@@ -1,18 +1,19 @@
-/* How close a device comes to its own limits, by the kind of work: the part `costs` of a cluster
- * file, in which each key may be left out.
+/* The share of its own limits that a device reaches, by kind of work: the key `costs` of a cluster
+ * file, with optional keys.
  *
  *   costs:
  *     flops_bf16: 2e12               # left out: those of the device
  *     launch_us: 3                   # of every instruction, before its work begins
- *     cache_mb: 32                   # work on fewer bytes goes at the cache's bandwidth
+ *     cache_mb: 32                   # work on fewer bytes has the cache's bandwidth
  *     cache_bandwidth_gb_s: 200
  *     host_bandwidth_gb_s: 50        # of copies to and from other tiers
- *     efficiency:                    # of the limit; below: of work smaller than that
+ *     efficiency:                    # share of the limit; below: for work smaller than this
  *     - {op: product, dtype: f32, below: 64, of_limit: 0.4}
  *     - {op: product, dtype: f32, of_limit: 0.9}
  *
- * The size of work is the smallest of the three dims of a product, the queries of a sequence of
- * attention, and else bytes.  Work that is larger than all rows of its kind takes the last one. */
+ * The size of work is the smallest of the three dims of a product, the queries per sequence of
+ * attention, and bytes for all other work.  Work that is larger than all rows of its kind uses
+ * the last one. */
 #ifndef TOPO_COST_TABLE_H
 #define TOPO_COST_TABLE_H
 
@@ -46,12 +47,12 @@ typedef struct {
 } cost_entry;
 
 typedef struct {
-  double flops_bf16, launch_us, cache_mb, cache_gb_s, host_gb_s; /* 0: not told */
+  double flops_bf16, launch_us, cache_mb, cache_gb_s, host_gb_s; /* 0: not given */
   int rows;                                                      /* sorted */
   cost_entry row[COST_ROWS];
 } cost_table;
 
-/* Work, as its time is looked up. */
+/* Work, the key of the table. */
 typedef struct {
   cost_class op;
   bool bf16;
@@ -62,12 +63,11 @@ typedef struct {
 const char *cost_class_name(cost_class op);
 /* n NULL: an empty table.  HP_ERR_INPUT with file, line and key. */
 hp_status cost_table_read(const tree_node *n, cost_table *out);
-/* The part of the file; nothing where the table is empty. */
+/* The key of the file; nothing for an empty table. */
 void cost_table_print(const cost_table *t, str *out);
-/* The share of the limit that work reaches; 1 where no row is of its kind. */
+/* The share of the limit that work reaches; 1 if no row has its kind. */
 double cost_table_find(const cost_table *t, const cost_work *w);
-/* Sets the row of this kind and `below`, in place of the one that there is; false when the table is
- * full. */
+/* Sets the row of this kind and `below`, replacing an existing one; false if the table is full. */
 bool cost_table_set(cost_table *t, cost_entry row);
 /* The row of this kind and `below`, or NULL. */
 const cost_entry *cost_table_row(const cost_table *t, cost_class op, bool bf16, double below);
