@@ -249,7 +249,7 @@ HP_API hp_tensor hp_map(hp_graph *g, const char *op, hp_tensor a, hp_tensor b, h
   val in[3];
   for (int i = 0; i < 3; i++) {
     if (i >= n && given[i])
-      return ops_refuse(g, id, "takes %d operand%s; expected HP_NONE for %s", n, n > 1 ? "s" : "",
+      return ops_refuse(g, id, "has %d operand%s; expected HP_NONE for %s", n, n > 1 ? "s" : "",
                         name[i]);
     in[i] = i < n ? api_value(g, given[i], name[i]) : 0;
   }

@@ -31,11 +31,12 @@ static hp_status make_on(const mesh *m, const layout *l, hp_layout **out) {
 
 static hp_status need_called(const hp_layout *l, const char *what) {
   if (l->called) return HP_OK;
-  HP_FAIL(HP_ERR_LAYOUT, "layout: %s asked of a mesh; call it for a tensor first", what);
+  HP_FAIL(HP_ERR_LAYOUT,
+          "layout: %s needs a tensor's layout; this is a mesh: use hp_layout_call first", what);
 }
 
 static hp_status need_rank(const hp_layout *l, hp_shape s) {
-  HP_TRY(need_called(l, "a part"));
+  HP_TRY(need_called(l, "a shard"));
   if (s.rank != l->l.rank || s.rank > HP_MAX_RANK)
     HP_FAIL(HP_ERR_SHAPE, "layout: the tensor has %d dims, its layout %d", s.rank, l->l.rank);
   for (int d = 0; d < s.rank; d++)
@@ -137,7 +138,7 @@ HP_API hp_status hp_layout_slice(const hp_layout *l, hp_shape s, int64_t rank, i
   HP_TRY(need_rank(l, s));
   int d = layout_short_dim(&l->m, &l->l, s.dim);
   if (d >= 0)
-    HP_FAIL(HP_ERR_SHAPE, "layout: dim %d of size %lld is more than its parts hold", d,
+    HP_FAIL(HP_ERR_SHAPE, "layout: dim %d of size %lld is more than its shards hold", d,
             (long long)s.dim[d]);
   int64_t position = mesh_position(&l->m, rank);
   if (position < 0) HP_FAIL(HP_ERR_LAYOUT, "layout: rank %lld is not on the mesh", (long long)rank);
@@ -153,7 +154,7 @@ HP_API hp_status hp_layout_global(const hp_layout *l, hp_shape part, hp_shape *o
   HP_TRY(need_rank(l, part));
   for (int d = 0; d < s.rank; d++)
     if (__builtin_mul_overflow(part.dim[d], layout_shard_count(&l->m, &l->l, d), &s.dim[d]))
-      HP_FAIL(HP_ERR_SHAPE, "layout: dim %d of the whole tensor cannot be counted", d);
+      HP_FAIL(HP_ERR_SHAPE, "layout: dim %d of the global tensor is too large", d);
   *out = s;
   return HP_OK;
 }

@@ -11,7 +11,7 @@ typedef struct {
 hash128 hash_bytes128(const void *p, size_t n);
 void hash_hex(hash128 h, char out[33]);
 
-/* The same hash of bytes that come a few at a time. */
+/* The same hash, of bytes in several calls. */
 typedef struct hash_stream hash_stream;
 hp_status hash_stream_create(hash_stream **out);
 void hash_stream_free(hash_stream *s);
@@ -26,12 +26,12 @@ typedef struct {
   arena keys;
 } map;
 bool map_get(const map *m, const void *key, size_t n, uint32_t *out);
-/* Forgets the key, where it is there; its bytes stay in memory until map_free. */
+/* Removes the key, if it exists; its bytes stay in memory until map_free. */
 void map_remove(map *m, const void *key, size_t n);
 hp_status map_set(map *m, const void *key, size_t n, uint32_t value);
 void map_free(map *m);
 
-/* Interner: equal byte strings get equal ids, 1, 2, 3 ...; id 0 is never given.  Zeroed = ready. */
+/* Interner: equal byte strings get equal ids, 1, 2, 3 ...; id 0 means failure.  Zeroed = ready. */
 typedef struct {
   map ids;
   struct interned {

@@ -53,17 +53,18 @@ typedef struct {
 } json_reader;
 
 hp_status json_next(json_reader *r, json_token *out);
-/* Fails: a token of `kind` was expected in `place`, e.g. "after the key". */
+/* Fails with "expected a token of `kind`" in `place`, e.g. "after the key". */
 hp_status json_unexpected(const json_reader *r, const json_token *found, const char *wanted);
-/* Reads to the end of the value that begins with the token `first`, by the grammar of JSON; of it
- * nothing is kept.  Lists and maps may lie inside each other without limit. */
+/* Skips the value that begins with the token `first`, checking the grammar of JSON, to any
+ * depth. */
 hp_status json_skip(json_reader *r, const json_token *first);
 void json_reader_free(json_reader *r); /* the scratch memory */
 
 /* --- writer --------------------------------------------------------------------------- */
 
-/* Appends JSON to a str, in the very form of Python's json.dumps(..., indent=...): a zeroed writer
- * with `out` set gives `{"a": 1, "b": [2.5]}`.  Calls that do not fit together are our bug. */
+/* Appends JSON to a str, exactly in the form of Python's json.dumps(..., indent=...): a zeroed
+ * writer with `out` set gives `{"a": 1, "b": [2.5]}`.  Calls in a wrong order are internal
+ * errors. */
 typedef struct {
   str *out;
   int indent;   /* 0: one line; else spaces per level, as indent=2 */
@@ -93,6 +94,6 @@ void json_key_int(json_writer *w, const char *key, int64_t x);
 void json_key_double(json_writer *w, const char *key, double x);
 void json_key_bool(json_writer *w, const char *key, bool x);
 void json_key_string(json_writer *w, const char *key, const char *s);
-void json_put_tree(json_writer *w, const tree_node *n); /* a whole tree */
+void json_put_tree(json_writer *w, const tree_node *n); /* a complete tree */
 
 #endif

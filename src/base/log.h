@@ -1,4 +1,4 @@
-/* Words to the user on stderr: notes, warnings, and a progress line that others do not tear. */
+/* Messages to the user on stderr: notes, warnings, and a progress line that they do not disrupt. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
@@ -7,7 +7,7 @@
 typedef enum { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_QUIET } log_level;
 
 void log_set_level(log_level least);
-/* Control characters are escaped (escape.h); line breaks stay when fmt itself has one. */
+/* Control characters are escaped (escape.h); line breaks stay if fmt itself has one. */
 void log_line(log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 #define log_info(...)  log_line(LOG_INFO, __VA_ARGS__)
 #define log_warn(...)  log_line(LOG_WARN, __VA_ARGS__)

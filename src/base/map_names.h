@@ -1,17 +1,17 @@
-/* Which mapped file an address belongs to.  Reading one that has become shorter, or whose disk
- * fails, raises SIGBUS with an address alone; the program that handles it can say the name.
- * file_map_open and file_map_close keep the list. */
+/* The mapped file at an address.  Reading a truncated file, or one whose disk fails, raises
+ * SIGBUS with only an address; its handler can find the name here.  file_map_open and
+ * file_map_close maintain the list. */
 #ifndef BASE_MAP_NAMES_H
 #define BASE_MAP_NAMES_H
 
 #include "base/status.h"
 
-/* A mapping of len bytes, which is there until it is removed. */
+/* A mapping of len bytes, which exists until it is removed. */
 hp_status map_names_add(const void *at, size_t len, const char *path);
 void map_names_remove(const void *at);
 
-/* The file's path and the length it was mapped with; NULL: no mapped file.  A signal handler may
- * call it, for an address that the thread was reading. */
+/* The file's path and its length when it was mapped; NULL: no mapped file.  Safe in a signal
+ * handler, for an address that the thread was reading. */
 const char *map_names_find(const void *address, size_t *len);
 
 #endif

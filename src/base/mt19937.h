@@ -1,5 +1,5 @@
-/* Mersenne Twister MT19937 (Matsumoto, Nishimura 1998), seeded with init_genrand: the generator of
- * torch.manual_seed on CPU and of numpy.random.seed.  Used where their order must be met. */
+/* Mersenne Twister MT19937 (Matsumoto, Nishimura 1998), seeded with init_genrand: the generator
+ * of torch.manual_seed on CPU and of numpy.random.seed.  Used to reproduce their order. */
 #ifndef BASE_MT19937_H
 #define BASE_MT19937_H
 

@@ -1,6 +1,6 @@
 /* Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as
  * 1, 2, 3", SC 2011).  Number i of stream s under a seed is a pure function of the three, so a
- * tensor gets the same numbers however it is cut; use the element's index in the whole tensor.
+ * tensor gets the same numbers under every sharding; use the element's index in the global tensor.
  *
  * A block of four numbers has counter (index / 4, stream) and key seed.  Uniform and normal use
  * only correctly rounded operations, so their bits are the same everywhere. */

@@ -292,7 +292,7 @@ static hp_status check_offsets(parser *p, uint64_t data_len) {
     if (end < begin || end > data_len)
       ST_FAIL(p,
               "tensor \"%.100s\": data_offsets [%llu, %llu] are outside the %llu bytes of data; "
-              "the file is cut short or damaged",
+              "the file is truncated or damaged",
               e->t.name, begin, end, (unsigned long long)data_len);
     if (end - begin != size)
       ST_FAIL(p, "tensor \"%.100s\": data_offsets give %llu bytes, but %s and its shape need %llu",
@@ -305,7 +305,7 @@ static hp_status check_offsets(parser *p, uint64_t data_len) {
     at = end;
   }
   if (at != data_len)
-    ST_FAIL(p, "the tensors need %llu bytes of data, the file has %llu; it is cut short or damaged",
+    ST_FAIL(p, "the tensors need %llu bytes of data, the file has %llu; it is truncated or damaged",
             (unsigned long long)at, (unsigned long long)data_len);
   return HP_OK;
 }
@@ -355,7 +355,7 @@ static hp_status index_tensors(parser *p, const unsigned char *data) {
 hp_status st_parse(const void *bytes, size_t len, const char *name, st_file *out) {
   const unsigned char *at = bytes;
   uint64_t header = 0;
-  if (!len) HP_FAIL(HP_ERR_INPUT, "%s: is empty; was a save or a download cut short?", name);
+  if (!len) HP_FAIL(HP_ERR_INPUT, "%s: is empty; was a save or a download interrupted?", name);
   if (len < PREFIX)
     HP_FAIL(HP_ERR_INPUT, "%s: %zu bytes are too few for a safetensors file", name, len);
   for (int i = PREFIX - 1; i >= 0; i--) header = header << 8 | at[i];
@@ -367,7 +367,7 @@ hp_status st_parse(const void *bytes, size_t len, const char *name, st_file *out
   if (header > len - PREFIX)
     HP_FAIL(HP_ERR_INPUT,
             "%s: the header should have %llu bytes, but the file ends after %zu; it is "
-            "cut short or damaged",
+            "truncated or damaged",
             name, (unsigned long long)header, len);
   st_file f = {0};
   str where = {0};

@@ -41,7 +41,7 @@ typedef enum {
 
 const char *st_dtype_name(st_dtype t); /* "BF16" */
 unsigned st_dtype_bits(st_dtype t);    /* of one element */
-/* Between these and ours; false when the other side has no such type. */
+/* From and to our types; false if the other side has no such type. */
 bool st_dtype_to_hp(st_dtype t, hp_dtype *out);
 st_dtype st_dtype_from_hp(hp_dtype t);
 
@@ -72,7 +72,7 @@ typedef struct {
   size_t slots;
 } st_file;
 
-/* Opens and checks a file.  On failure nothing is to be closed. */
+/* Opens and checks a file.  After a failure there is nothing to close. */
 hp_status st_open(const char *path, st_file *out);
 /* The same over bytes in memory, which must outlive the file. */
 hp_status st_parse(const void *bytes, size_t len, const char *name, st_file *out);
@@ -89,8 +89,8 @@ const char *st_metadata(const st_file *f, const char *key);
 hp_status st_save(const char *path, const st_tensor *tensor, size_t n, const st_pair *metadata,
                   size_t n_metadata);
 
-/* The same as a stream, for tensors that are not in memory: after opening, the data of
- * order[0], order[1], ... is written in any pieces, then the file is committed or aborted. */
+/* The same as a stream, for tensors that are not in memory: after opening, write the data of
+ * order[0], order[1], ... in pieces of any size, then commit or abort. */
 typedef struct {
   uint32_t *order; /* n numbers of the tensors given, as their data must follow */
   file_writer out;
@@ -100,10 +100,11 @@ typedef struct {
 hp_status st_writer_open(const char *path, const st_tensor *tensor, size_t n,
                          const st_pair *metadata, size_t n_metadata, st_writer *w);
 hp_status st_writer_write(st_writer *w, const void *bytes, size_t len);
-hp_status st_writer_commit(st_writer *w); /* closes w, whatever happens */
+hp_status st_writer_commit(st_writer *w); /* closes w, also on failure */
 void st_writer_abort(st_writer *w);
 
-/* Bytes of a tensor of this dtype and shape; false when they overflow, or are no whole bytes. */
+/* Bytes of a tensor of this dtype and shape; false if they overflow, or are not a full number of
+ * bytes. */
 bool st_size(st_dtype t, int rank, const int64_t *dim, uint64_t *out);
 
 #endif

@@ -15,7 +15,7 @@ void sealed_close(str *text) {
 
 hp_status sealed_check(const char *path, const char *text, size_t len, size_t *body) {
   char hex[33];
-  if (len <= LINE || text[len - 1] != '\n') HP_FAIL(HP_ERR_INPUT, "%s: is cut short", path);
+  if (len <= LINE || text[len - 1] != '\n') HP_FAIL(HP_ERR_INPUT, "%s: is truncated", path);
   hash_hex(hash_bytes128(text, len - LINE), hex);
   if (memcmp(hex, text + len - LINE, 32))
     HP_FAIL(HP_ERR_INPUT, "%s: its hash does not match; it is damaged", path);

@@ -1,6 +1,5 @@
-/* SHA-256 (FIPS 180-4) and HMAC-SHA256 (RFC 2104): by a message authentication code (MAC) two
- * processes that share a key know each other's messages.  For integrity alone base/hash.h is
- * faster. */
+/* SHA-256 (FIPS 180-4) and HMAC-SHA256 (RFC 2104): message authentication codes (MAC) between
+ * two processes with a common key.  For integrity alone base/hash.h is faster. */
 #ifndef BASE_SHA256_H
 #define BASE_SHA256_H
 
@@ -28,7 +27,7 @@ void hmac_begin(hmac *m, const void *key, size_t n);
 void hmac_add(hmac *m, const void *data, size_t n);
 void hmac_end(hmac *m, unsigned char out[SHA256_BYTES]);
 
-/* Compares two MACs in a time that does not tell where they differ. */
+/* Compares two MACs in constant time. */
 bool mac_is_equal(const unsigned char a[SHA256_BYTES], const unsigned char b[SHA256_BYTES]);
 
 #endif

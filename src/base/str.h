@@ -1,6 +1,6 @@
-/* Growable text.  Always NUL-terminated; may hold NULs (len counts).  A failed append records the
- * failure and leaves the text poisoned: later appends do nothing and str_ok is false, so that a
- * printer is written without checks and asks once at the end. */
+/* Growable text.  Always NUL-terminated; may contain NULs (len counts).  A failed append records
+ * the failure and leaves the text poisoned: later appends do nothing and str_ok is false, so
+ * printers need only one check at the end. */
 #ifndef BASE_STR_H
 #define BASE_STR_H
 
@@ -29,9 +29,9 @@ char *str_take(str *s);             /* the text, owned by the caller (mem_free);
 
 /* Edit distance (insert, delete, replace, swap of neighbours) for "did you mean". */
 int str_distance(const char *a, const char *b);
-/* The candidate nearest to s, if near enough to be a misspelling; else NULL. */
+/* The candidate nearest to s, if it is near enough for a misspelling; else NULL. */
 const char *str_nearest(const char *s, const char *const *candidate, size_t n);
-/* Whole-string numbers: true when all of s is a number that fits. */
+/* Numbers from complete strings: true if all of s is a number that fits. */
 bool str_to_i64(const char *s, int64_t *out);
 bool str_to_f64(const char *s, double *out);
 

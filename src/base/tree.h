@@ -1,8 +1,8 @@
-/* A tree of values read from JSON or YAML, where each value knows where it was written.
+/* A tree of values read from JSON or YAML, each with its place in the file.
  *
  * A tree owns all its nodes and texts (tree_free); pointers into it live as long as it does.  A
- * node is found by key and read by a typed getter; a getter that refuses says file, line, column,
- * the path of keys, what was expected and what is there:
+ * node is found by key and read by a typed getter; a failing getter gives file, line, column, the
+ * path of keys, what was expected and what was found:
  *   model/config.json:7:18: rope_scaling.factor: expected a number, found the string "8x"
  * Map keys keep their order and are unique.  Strings are UTF-8 and may hold NULs (len counts). */
 #ifndef BASE_TREE_H
@@ -49,12 +49,12 @@ void tree_free(tree *t);
 const tree_node *tree_get(const tree_node *m, const char *key);
 const tree_node *tree_get_n(const tree_node *m, const char *key, size_t key_len);
 
-/* "file:line:column: a.b[2]", to be used within one expression: tree_where(n).text */
+/* "file:line:column: a.b[2]", for use within one expression: tree_where(n).text */
 typedef struct {
   char text[512];
 } tree_place;
 tree_place tree_where(const tree_node *n);
-/* What a value is, for messages: `the string "x"`, `a list of 3`, `null`, `4.5`. */
+/* A value in messages: `the string "x"`, `a list of 3`, `null`, `4.5`. */
 tree_place tree_what(const tree_node *n);
 
 /* Fails with HP_ERR_INPUT and the place of n before the message. */
@@ -71,7 +71,7 @@ hp_status tree_as_double(const tree_node *n, double *out);
 hp_status tree_as_string(const tree_node *n, const char **out);
 hp_status tree_expect(const tree_node *n, tree_kind kind);
 
-/* Value of a key that must be there. */
+/* Value of a required key. */
 hp_status tree_need(const tree_node *m, const char *key, const tree_node **out);
 hp_status tree_need_bool(const tree_node *m, const char *key, bool *out);
 hp_status tree_need_int(const tree_node *m, const char *key, int64_t *out);
@@ -91,15 +91,16 @@ hp_status tree_opt_string(const tree_node *m, const char *key, const char *absen
 hp_status tree_opt_list(const tree_node *m, const char *key, const tree_node **out);
 hp_status tree_opt_map(const tree_node *m, const char *key, const tree_node **out);
 
-/* Fails at the first key of map that is not among the n known ones, naming the nearest of them. */
+/* Fails at the first key of map that is not one of the n known ones, and names the nearest of
+ * them. */
 hp_status tree_check_keys(const tree_node *m, const char *const *known, size_t n);
 
-/* Fails at a key that is not known, naming the nearest of the n known ones. */
+/* Fails at an unknown key, and names the nearest of the n known ones. */
 hp_status tree_unknown_key(const tree_node *item, const char *const *known, size_t n);
 
 /* --- for parsers ---------------------------------------------------------------------- */
 
-enum { TREE_DEPTH_MAX = 64 }; /* lists and maps inside each other; deeper input is refused */
+enum { TREE_DEPTH_MAX = 64 }; /* nesting of lists and maps; deeper input is refused */
 
 /* NULL when out of memory. */
 tree_node *tree_new(arena *mem, tree_kind kind, const char *source, size_t line, size_t column);

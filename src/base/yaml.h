@@ -20,20 +20,20 @@ enum { YAML_SIZE_MAX = 8 << 20, YAML_COPY_MAX = 10000 };
  * `name` is for messages and is copied. */
 hp_status yaml_parse(const char *bytes, size_t len, const char *name, tree *out);
 
-/* Values whose key stands earlier in the same map. */
+/* Values whose key occurs earlier in the same map. */
 typedef VEC(const tree_node *) yaml_repeats;
 
-/* Reads a configuration: by name ".json" as JSON, else as YAML.  The root is a map; an empty file
- * is an empty one.  Of a repeated key in YAML the first value counts, and the others go to
- * `repeats`, which vec_free ends. */
+/* Reads a configuration: a name ending in ".json" as JSON, else as YAML.  The root is a map; an
+ * empty file is an empty map.  Of a repeated key in YAML the first value counts, and the others
+ * are added to `repeats` (vec_free). */
 hp_status yaml_load_config(const char *path, tree *out, yaml_repeats *repeats);
 /* Fails with the places of a repeated key. */
 hp_status yaml_repeat_error(const tree_node *repeat);
 
-/* Applies the command-line argument "a.b=value" to a configuration (its root is a map), as
- * OmegaConf's from_cli and merge do: the value is YAML; a map is merged into a map that is there,
- * everything else replaces; missing levels are made; `a[b]=1` is `a.b=1`; a backslash before . [ ]
- * or = takes it as part of the key.  Messages call the place "argument <number>". */
+/* Applies the command-line argument "a.b=value" to a configuration (its root is a map), like
+ * OmegaConf's from_cli and merge: the value is YAML; a map is merged into an existing map,
+ * everything else replaces; missing levels are created; `a[b]=1` is `a.b=1`; a backslash before
+ * . [ ] or = makes it part of the key.  Messages call the place "argument <number>". */
 hp_status yaml_override(tree *t, const char *argument, int number);
 
 /* --- parts -----------------------------------------------------------------------------
@@ -41,8 +41,8 @@ hp_status yaml_override(tree *t, const char *argument, int number);
  * One value, in memory of the caller, from a source without lines; `source` is not copied. */
 hp_status yaml_parse_value(arena *mem, const char *text, const char *source, tree_node **out);
 
-/* Meaning of a plain scalar: kind and value of n (boolean, integer, number) are set.  False with
- * *why set when it means nothing that can be kept. */
+/* Meaning of a plain scalar: sets kind and value of n (boolean, integer, number).  False, with
+ * *why set, if it has no representable meaning. */
 bool yaml_resolve(const char *text, tree_node *n, const char **why);
 /* Value of a scalar with an explicit !!float tag; false when it is no number. */
 bool yaml_to_float(const char *text, double *out);

@@ -27,11 +27,11 @@ static const int64_t steps_max = (int64_t)1 << 60;
 
 struct run_lock {
   int fd;
-  char *path;  /* of the file; of the folder once the file is removed */
-  size_t made; /* length of the first folder of path that was made for it; 0 = none */
+  char *path;  /* of the file; after its removal, of the folder */
+  size_t made; /* length of the outermost folder of path that was created for it; 0 = none */
 };
 
-/* Makes the folder of l->path, whose name is so long. */
+/* Creates the folder of l->path, whose name has this length. */
 static hp_status make_folder(run_lock *l, size_t folder) {
   for (size_t i = 1; i <= folder && !l->made; i++) {
     char c = l->path[i];
@@ -48,7 +48,7 @@ static hp_status make_folder(run_lock *l, size_t folder) {
 
 enum { HOLDER = 32 + HOST_NAME_MAX };
 
-/* What the file says of its holder, "PID on HOST"; "" where it says nothing. */
+/* The holder in the file, "PID on HOST"; "" if it has none. */
 static void read_holder(const run_lock *l, char holder[HOLDER]) {
   ssize_t n = pread(l->fd, holder, HOLDER - 1, 0);
   holder[n > 0 ? n : 0] = 0;
@@ -67,12 +67,12 @@ static void write_holder(const run_lock *l) {
              l->path, before);
   int n = snprintf(holder, sizeof holder, "%ld on %s\n", (long)getpid(), host);
   if (ftruncate(l->fd, 0) || pwrite(l->fd, holder, (size_t)n, 0) != n) {
-    /* the lock holds all the same */
+    /* the lock is held all the same */
   }
 }
 
-/* Opens and locks the file; again when its holder has removed it meanwhile.  A lock by fcntl is of
- * this process alone: a compiler that it has started does not hold it for a moment longer. */
+/* Opens and locks the file, again if its holder has removed it meanwhile.  A lock by fcntl
+ * belongs to this process only: a compiler started by it does not inherit it. */
 static hp_status lock_file(run_lock *l) {
   struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
   struct stat mine, there;
@@ -98,8 +98,7 @@ static hp_status lock_file(run_lock *l) {
   return HP_OK;
 }
 
-/* Of the folders that were made for the lock, whose file's path is l->path, those that are empty.
- */
+/* Removes the empty ones of the folders that were created for the lock, whose file is l->path. */
 static void remove_folders(run_lock *l) {
   char *slash;
   while ((slash = strrchr(l->path, '/')) && (size_t)(slash - l->path) >= l->made && l->made) {
@@ -132,7 +131,7 @@ hp_status run_lock_take(const char *out_dir, run_lock **out) {
 
 typedef enum { OWN, GONE, UNKNOWN } lock_file_state;
 
-/* Is the file of that name the one that is locked?  A signal handler may ask. */
+/* Is the file of that name the locked one?  Safe in a signal handler. */
 static lock_file_state find_own(const run_lock *l) {
   struct stat mine, there;
   if (fstat(l->fd, &mine)) return UNKNOWN;
@@ -155,7 +154,7 @@ hp_status run_lock_keep(run_lock *l) {
   if (unused >= 0) close(unused);
   if (!st) l->fd = next.fd;
   if (st != HP_ERR_IO) return st;
-  err_clear(); /* there is no folder, or no space: so does what is to be written find */
+  err_clear(); /* no folder or no space: later writes will report it */
   return HP_OK;
 }
 
@@ -175,15 +174,15 @@ hp_status checkpoint_path(const char *out_dir, int64_t step, str *path) {
   return path_join(path, out_dir, name);
 }
 
-/* What cannot be removed (another machine has it open, it is immutable) forbids no run. */
+/* Files that cannot be removed (open on another machine, immutable) do not fail a run. */
 static void remove_left(const char *path) {
   if (!dir_remove(path)) return;
   log_warn("%s; what a dead run left there stays", err_message());
   err_clear();
 }
 
-/* OUT/.was-checkpoint-N, which a save was about to replace where it could not do so at once: the
- * save died before the new one had the name, or after. */
+/* OUT/.was-checkpoint-N, which a save was replacing on a file system that cannot swap names: the
+ * save died before or after the new one got the name. */
 static hp_status put_back(const char *out_dir, const char *hidden) {
   str path = {0}, name = {0};
   hp_status st = path_join(&path, out_dir, hidden);
@@ -252,7 +251,7 @@ static hp_status list_files(const char *dir, arena *mem, name_list *out) {
   return st;
 }
 
-/* What a file was meant to be, by who wrote it; the file must be there with that size. */
+/* The intended size and hash of a file, from its writer; the file must exist with that size. */
 static hp_status need_sum(const file_record *r, const char *dir, const char *name,
                           const file_sum **out) {
   struct stat there;
@@ -273,7 +272,7 @@ static hp_status need_sum(const file_record *r, const char *dir, const char *nam
   return st;
 }
 
-/* "files": {name: {"bytes": n, "xxh3_128": hex}}, from what was written, not from what is there. */
+/* "files": {name: {"bytes": n, "xxh3_128": hex}}, from the data written, not from the files. */
 static hp_status print_files(const char *dir, const file_record *r, str *out) {
   arena mem = {0};
   name_list names = {0};
@@ -310,25 +309,25 @@ static hp_status print_manifest(const char *dir, const checkpoint_content *c, co
   return str_status(out);
 }
 
-/* Exchanges two folders atomically; false: the file system cannot. */
+/* Swaps two folders atomically; false: the file system cannot. */
 static bool swap_folders(const char *a, const char *b) {
   return !renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
 }
 
-/* In two steps, between which neither has the name; checkpoint_clean gives it back. */
+/* In two steps, between which neither has the name; checkpoint_clean restores it. */
 static hp_status replace_folder(const char *temp, const char *path, const char *old) {
   HP_TRY(dir_remove(old));
   if (rename(path, old)) HP_FAIL(HP_ERR_IO, "%s: cannot be replaced: %s", path, strerror(errno));
   if (!rename(temp, path)) return HP_OK;
   hp_status st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot rename %s to it: %s", path,
                          temp, strerror(errno));
-  if (rename(old, path)) { /* it cannot be put back: the first message says why */
+  if (rename(old, path)) { /* it cannot be restored: the first message says why */
   }
   return st;
 }
 
-/* Is that a checkpoint of this run, which may be replaced?  If not, HP_ERR_INPUT or what forbids to
- * read it says so. */
+/* Is that a checkpoint of this run, which may be replaced?  If not, HP_ERR_INPUT says so, or the
+ * failure to read it. */
 static hp_status check_own(const char *path, const checkpoint_content *c) {
   checkpoint old;
   run_line line = {0};
@@ -344,7 +343,7 @@ static hp_status check_own(const char *path, const checkpoint_content *c) {
   return st;
 }
 
-/* OUT/replaced-checkpoint-N, or with a number behind it where that is there. */
+/* OUT/replaced-checkpoint-N, with a number appended if that name exists. */
 static hp_status choose_replaced(const char *out_dir, int64_t step, str *to) {
   bool there = true;
   for (int n = 1; there; n++) {
@@ -361,8 +360,8 @@ static hp_status may_commit(const checkpoint_content *c) {
   return c->may_commit ? c->may_commit(c->ctx) : HP_OK;
 }
 
-/* What has the name and is not known to be of this run is somebody's: it makes room, and stays.
- * *there: is anything left that is to be replaced? */
+/* If the name is taken by something that is not known to belong to this run, renames that.
+ * *there: is anything left to be replaced? */
 static hp_status move_foreign(const char *out_dir, const char *path, const checkpoint_content *c,
                               bool *there) {
   err_report why;
@@ -383,7 +382,7 @@ static hp_status move_foreign(const char *out_dir, const char *path, const check
   return st;
 }
 
-/* The one that was replaced; what cannot be deleted costs space, not the save. */
+/* Deletes the replaced one; if this fails it costs space, not the save. */
 static void remove_replaced(const char *path) {
   if (!dir_remove(path)) return;
   log_warn("%s; what is left of the checkpoint that was replaced stays until a run begins there",
@@ -407,13 +406,13 @@ static hp_status commit_folder(const char *out_dir, const char *temp, const chec
                  strerror(errno));
   if (!st) st = dir_sync(out_dir);
   if (!st && there) remove_replaced(swapped ? temp : old.at);
-  else if (st && swapped && !swap_folders(temp, path.at)) { /* what may not be on the disk goes */ }
+  else if (st && swapped && !swap_folders(temp, path.at)) { /* restores the old one */ }
   str_free(&path);
   str_free(&old);
   return st;
 }
 
-/* A process that follows leaves the list of what it has written for the one that leads. */
+/* The other processes pass the lists of their files to the process that commits. */
 static hp_status leave_sums(const char *temp, const file_record *r) {
   str path = {0};
   uint32_t number[2];
@@ -468,7 +467,7 @@ static hp_status begin_folder(const char *temp) {
   return dir_create_new(temp);
 }
 
-/* The part of this process; r: what it writes. */
+/* The shards of this process; r: its files. */
 static hp_status write_own(const checkpoint_content *c, const char *temp, const file_record *r) {
   if (c->write) HP_TRY(c->write(c->ctx, temp));
   return c->follows && file_record_count(r) ? leave_sums(temp, r) : HP_OK;

@@ -25,25 +25,26 @@
 /* --- lock ------------------------------------------------------------------------------------- */
 
 typedef struct run_lock run_lock;
-/* Makes OUT where it is not there, and takes OUT/run.lock; HP_ERR_INPUT names the process that
+/* Creates OUT if it does not exist, and takes OUT/run.lock; HP_ERR_INPUT names the process that
  * holds it. */
 hp_status run_lock_take(const char *out_dir, run_lock **out);
-/* Before something is written: is OUT/run.lock still the file that is locked?  Where it is gone,
- * with its folder or without, it is taken again; HP_ERR_INPUT names the process that has taken it
- * meanwhile.  One that has ended since has removed its lock: only OUT/run.line tells of it. */
+/* Called before something is written: is OUT/run.lock still the locked file?  If it is gone,
+ * with or without its folder, it is locked again; HP_ERR_INPUT names another process that has
+ * taken it meanwhile.  If that process has ended and removed its lock, only OUT/run.line shows
+ * it. */
 hp_status run_lock_keep(run_lock *l);
 void run_lock_free(run_lock *l);
-/* Removes the file, unless it is another run's by now, and of the folders that were made for it
- * those that are empty.  A signal handler may call it. */
+/* Removes the file, unless it belongs to another run by now, and the empty ones of the folders
+ * that were created for it.  Safe in a signal handler. */
 void run_lock_remove(run_lock *l);
 /* OUT/checkpoint-STEP; replaces path. */
 hp_status checkpoint_path(const char *out_dir, int64_t step, str *path);
-/* Removes what dead runs left: folders .tmp-* and .old-*, and temporary files, which it tells.
- * Gives .was-* its name back where the new one never came.  Links are removed, not followed.  What
- * cannot be removed is told and stays; only a .was-* that cannot have its name is a failure.  Call
- * with the lock held, before anything is written. */
+/* Removes what dead runs left: folders .tmp-* and .old-*, and temporary files, with a message.
+ * Restores the name of .was-* if the new one never got it.  Links are removed, not followed.
+ * What cannot be removed is reported and stays; only a .was-* that cannot get its name is a
+ * failure.  Call it with the lock held, before anything is written. */
 hp_status checkpoint_clean(const char *out_dir);
-/* The same in several tries where the folder cannot be read; then HP_ERR_DEVICE. */
+/* The same with several tries if the folder cannot be read; then HP_ERR_DEVICE. */
 hp_status checkpoint_clean_patiently(const char *out_dir);
 
 /* --- saving ----------------------------------------------------------------------------------- */
@@ -55,29 +56,30 @@ typedef struct {
 } checkpoint_text;
 
 typedef struct {
-  /* Writes the tensors into the folder: all of them, or what this process has of them.  Only files
-   * that it writes by file_writer, to `dir` as it is spelled, are of the checkpoint. */
+  /* Writes the tensors into the folder: all of them, or this process's shards.  Only files
+   * written by file_writer, with `dir` spelt as given, belong to the checkpoint. */
   hp_status (*write)(void *ctx, const char *dir);
   const checkpoint_text *text;
   size_t n_text;
   int64_t step;
-  const char *state;    /* JSON object that goes into the manifest: what a resume needs */
-  const run_line *line; /* that it belongs to; NULL: of none */
-  /* A run of several processes saves in all of them at once: `agree` waits for the others and
-   * returns a failure in each when one has failed.  All but one follow: they write tensors only.
-   * `run` names the temporary folder: one number in all of them, another in the next run. */
+  const char *state;    /* JSON object for the manifest: the state for a resume */
+  const run_line *line; /* of the checkpoint; NULL: none */
+  /* In a job of several processes all save at once: `agree` waits for the others and returns a
+   * failure on all if one has failed.  All but one follow: they only write tensors.  `run` names
+   * the temporary folder: a number that is the same in all processes, and another in the next
+   * run. */
   hp_status (*agree)(void *ctx, hp_status mine); /* NULL: one process */
   bool follows;
   int64_t run;
-  /* Asked by the process that commits, just before each rename in OUT: a failure, e.g. as another
-   * run has taken OUT meanwhile, ends the save.  NULL: nothing to ask. */
+  /* Called by the process that commits, just before each rename in OUT: a failure, such as
+   * another run having taken OUT meanwhile, ends the save.  NULL: no check. */
   hp_status (*may_commit)(void *ctx);
   void *ctx; /* of write, agree and may_commit */
 } checkpoint_content;
 
-/* Writes and commits OUT/checkpoint-STEP, in place of one of this run that is there.  Anything else
- * of that name becomes OUT/replaced-checkpoint-STEP, which is told.  On failure nothing is left
- * behind but what was there before. */
+/* Writes and commits OUT/checkpoint-STEP, replacing one of this run.  Anything else with that
+ * name is renamed to OUT/replaced-checkpoint-STEP, with a message.  A failure leaves the folder
+ * as it was. */
 hp_status checkpoint_save(const char *out_dir, const checkpoint_content *c);
 /* --- finding ---------------------------------------------------------------------------------- */
 
@@ -87,22 +89,22 @@ typedef struct {
   tree manifest; /* tree_free */
 } checkpoint;
 
-/* Reads the manifest of one, which must be whole; HP_ERR_INPUT says what is wrong with it, any
- * other failure that it could not be read. */
+/* Reads the manifest of a checkpoint; HP_ERR_INPUT says what is wrong with it, any other failure
+ * that it could not be read. */
 hp_status checkpoint_open(const char *path, checkpoint *out);
 /* The same, and every file must have the size and hash that it names. */
 hp_status checkpoint_verify(const char *path, checkpoint *out);
-/* The same, in several tries where it cannot be read; then HP_ERR_DEVICE. */
+/* The same with several tries if it cannot be read; then HP_ERR_DEVICE. */
 hp_status checkpoint_verify_patiently(const char *path, checkpoint *out);
 void checkpoint_free(checkpoint *c);
-/* What became of reading one that was verified: a failure of the machine (HP_ERR_IO) is told as one
- * (HP_ERR_DEVICE), after which a supervised job is begun again. */
+/* The result of reading a verified checkpoint: a failure of the machine (HP_ERR_IO) is reported
+ * as HP_ERR_DEVICE, after which a supervised job is restarted. */
 hp_status checkpoint_unread(hp_status st);
 
 /* --- keeping ---------------------------------------------------------------------------------- */
 
-/* What is known of the checkpoints of a folder, so that none is read twice: a folder whose files
- * have the inodes, sizes and times that they had is as good as it was.  Zeroed = nothing yet. */
+/* What is known about the checkpoints of a folder, so that none is read twice: if the inodes,
+ * sizes and times of a folder's files are unchanged, so is its state.  Zeroed = nothing yet. */
 typedef struct {
   int64_t step;
   hash128 stamp;
@@ -112,36 +114,36 @@ typedef struct {
   VEC(checkpoint_known) known;
 } checkpoint_memo;
 void checkpoint_memo_free(checkpoint_memo *m);
-/* The checkpoint of that step has just been written and is known to be good. */
+/* The checkpoint of that step has just been written and is valid. */
 void checkpoint_memo_good(checkpoint_memo *m, const char *out_dir, int64_t step);
 
-/* The newest that belongs to the line and verifies; line NULL: any will do.  *found false when
- * there is none; `skipped` gets one line for each that is damaged, or has another step than its
- * name.  One that cannot be read is no damaged one: it is tried several times, then HP_ERR_DEVICE
- * names it, for an older one in its place would cost what was done since.  So is a folder that
- * cannot be listed. */
+/* The newest that belongs to the line and verifies; line NULL: any line.  *found false if there
+ * is none; `skipped` gets a line for each that is damaged or whose step differs from its name.
+ * If one cannot be read, it is tried several times, then HP_ERR_DEVICE names it, because an
+ * older one in its place would lose the steps since.  The same holds for a folder that cannot be
+ * listed. */
 hp_status checkpoint_newest(const char *out_dir, const run_line *line, checkpoint_memo *memo,
                             checkpoint *out, bool *found, str *skipped);
 
 typedef struct {
-  const run_line *line; /* only its checkpoints are counted, and deleted */
-  int64_t keep;         /* save_total_limit; 0 = all stay */
-  int64_t saved;        /* step of the one that was just saved: it stays */
-  int64_t best;         /* the same of the best one; -1: none */
+  const run_line *line; /* only its checkpoints are counted and deleted */
+  int64_t keep;         /* save_total_limit; 0 = keep all */
+  int64_t saved;        /* step of the latest save, which stays */
+  int64_t best;         /* step of the best one, which stays; -1: none */
   checkpoint_memo *memo;
 } checkpoint_limit;
-/* With less than two, one damaged file could cost the run. */
+/* With a single one, one damaged file would lose the run. */
 enum { CHECKPOINTS_LEAST = 2 };
-/* Deletes the oldest of the line, so that `keep` that verify are left, at least CHECKPOINTS_LEAST.
- * A damaged one does not count and is told once; it stays until `keep` newer ones verify, and for
- * good when not even its manifest, and so its line, can be read.  What is older than those that are
- * kept is not read. */
+/* Deletes the oldest of the line, so that `keep` valid ones are left, at least
+ * CHECKPOINTS_LEAST.  A damaged one does not count and is reported once; it stays until `keep`
+ * newer ones verify, and for good if its line cannot be read.  Checkpoints older than the kept
+ * ones are not read. */
 hp_status checkpoint_prune(const char *out_dir, const checkpoint_limit *limit);
 
-/* Moves those of other lines into OUT/abandoned-LINE, from where none is resumed by itself, and
- * tells it.  Damaged ones whose line cannot be read stay. */
+/* Moves checkpoints of other lines into OUT/abandoned-LINE, from which no run resumes by itself,
+ * with a message.  Damaged ones whose line cannot be read stay. */
 hp_status checkpoint_set_aside(const char *out_dir, const run_line *line);
-/* Deletes all that are not of the line, for a run that begins anew; tells how many. */
+/* Deletes all that are not of the line, for a new run; reports their number. */
 hp_status checkpoint_forget(const char *out_dir, const run_line *line);
 
 #endif

@@ -1,5 +1,5 @@
-/* The checkpoints of a run's folder: the newest that can be used, the oldest that may go, and those
- * of a branch that was given up. */
+/* The checkpoints of a run's folder: the newest valid one, the oldest ones to delete, and those
+ * of an abandoned branch. */
 #include "base/io.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The step whose folder has this name, else -1: "checkpoint-007" is somebody else's. */
+/* The step of the folder with this name, else -1: "checkpoint-007" is not one of ours. */
 static int64_t step_of(const char *name) {
   static const char prefix[] = "checkpoint-";
   const char *digits = name + sizeof prefix - 1;
@@ -34,7 +34,7 @@ static int compare_newest_first(const void *a, const void *b) {
 
 typedef VEC(int64_t) steps_list;
 
-/* Steps of the committed folders, newest first.  A folder that is not there holds none. */
+/* Steps of the committed folders, newest first; none if the folder does not exist. */
 static hp_status list_steps(const char *out_dir, steps_list *out) {
   DIR *d = opendir(out_dir);
   if (!d) {
@@ -51,7 +51,7 @@ static hp_status list_steps(const char *out_dir, steps_list *out) {
   return st;
 }
 
-/* Out of sight first: a half-deleted folder must not look like a checkpoint. */
+/* Renamed first: a half-deleted folder must not look like a checkpoint. */
 static hp_status delete_step(const char *out_dir, int64_t step) {
   str path = {0}, gone = {0};
   hp_status st = checkpoint_path(out_dir, step, &path);
@@ -80,8 +80,8 @@ static void add_stamp(const char *dir, const char *name, str *text) {
   str_free(&path);
 }
 
-/* Changes whenever a file that the manifest names does, or the manifest itself; of one that cannot
- * be read c is NULL. */
+/* Changes whenever a file named in the manifest does, or the manifest itself; c is NULL if it
+ * cannot be read. */
 static hp_status find_stamp(const char *dir, const checkpoint *c, hash128 *out) {
   str text = {0};
   const tree_node *files = c ? tree_get(c->manifest.root, "files") : NULL;
@@ -140,7 +140,7 @@ typedef struct {
   str path;
   checkpoint c;
   run_line line;
-  err_report why; /* it is damaged, or unreadable; "": neither, or that was told before */
+  err_report why; /* damaged or unreadable; "": neither, or already reported */
 } folder;
 
 static bool is_open(const folder *f) { return f->kind == OTHER_LINE || f->kind == OF_LINE; }
@@ -152,7 +152,7 @@ static void folder_free(folder *f) {
   run_line_free(&f->line);
 }
 
-/* Reads its manifest.  What is wrong with it is in out->why, and no failure of this function. */
+/* Reads its manifest.  Faults of it are in out->why, not failures of this function. */
 static hp_status folder_open(const char *out_dir, int64_t step, const run_line *line, folder *out) {
   folder f = {.out_dir = out_dir, .step = step};
   HP_TRY(checkpoint_path(out_dir, step, &f.path));
@@ -174,10 +174,10 @@ static hp_status folder_open(const char *out_dir, int64_t step, const run_line *
   return HP_OK;
 }
 
-/* UNKNOWN: it could not be read, which says nothing of what it holds. */
+/* UNKNOWN: it could not be read, so its contents are unknown. */
 typedef enum { GOOD, BAD, BAD_BEFORE, UNKNOWN } verdict;
 
-/* Does it verify?  If not, f->why says why.  Only what was read is remembered. */
+/* Does it verify?  If not, f->why says why.  Only results of successful reads are remembered. */
 static hp_status folder_verify(folder *f, checkpoint_memo *memo, verdict *out) {
   checkpoint c;
   hash128 stamp;
@@ -199,7 +199,7 @@ static hp_status folder_verify(folder *f, checkpoint_memo *memo, verdict *out) {
 
 /* --- the newest ------------------------------------------------------------------------------- */
 
-/* After the last try: a failure of the machine, after which a supervised job is begun again. */
+/* After the last try: a failure of the machine, after which a supervised job is restarted. */
 static hp_status cannot_read(hp_status st) {
   err_report why;
   err_take(st, &why);
@@ -230,7 +230,7 @@ hp_status checkpoint_verify_patiently(const char *path, checkpoint *out) {
   return st == HP_ERR_IO ? cannot_read(st) : st;
 }
 
-/* Opens it, and verifies one of the line, in several tries where it cannot be read. */
+/* Opens it, and verifies one of the line, with several tries if it cannot be read. */
 static hp_status check_candidate(const char *out_dir, int64_t step, const run_line *line,
                                  checkpoint_memo *memo, folder *f, verdict *v) {
   retry r = {0};
@@ -248,7 +248,7 @@ static hp_status check_candidate(const char *out_dir, int64_t step, const run_li
   }
 }
 
-/* A folder that cannot be listed is no empty one: the run would begin again at step 0 there. */
+/* A folder that cannot be listed is not empty: the run would start again at step 0. */
 static hp_status cannot_list(hp_status st) {
   err_report why;
   err_take(st, &why);
@@ -346,7 +346,7 @@ hp_status checkpoint_prune(const char *out_dir, const checkpoint_limit *limit) {
 
 /* --- other lines ------------------------------------------------------------------------------ */
 
-/* OUT/abandoned-LINE, or with a number behind it where a checkpoint of this step is there. */
+/* OUT/abandoned-LINE, with a number appended if it has a checkpoint of this step already. */
 static hp_status choose_aside(const folder *f, str *dir, str *to) {
   enum { DIGITS = 12 };
   for (int n = 1;; n++) {
@@ -359,7 +359,7 @@ static hp_status choose_aside(const folder *f, str *dir, str *to) {
   }
 }
 
-/* A link to a checkpoint elsewhere still leads there from another folder. */
+/* A link to a checkpoint elsewhere must still work from another folder. */
 static bool move_folder(const char *from, const char *to) {
   struct stat s;
   if (lstat(from, &s) || !S_ISLNK(s.st_mode)) return !rename(from, to);
@@ -394,7 +394,7 @@ hp_status checkpoint_set_aside(const char *out_dir, const run_line *line) {
     folder_free(&f);
   }
   if (moved.len)
-    log_info("set aside, as they are not of the line that this run goes on in; nothing goes on "
+    log_info("set aside, because they belong to another line than this run; nothing continues "
              "from them unless resume_from_checkpoint names one:%s",
              moved.at);
   str_free(&moved);

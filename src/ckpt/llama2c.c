@@ -41,7 +41,7 @@ static hp_status read_config(const char *path, llama2c *m) {
   return HP_OK;
 }
 
-/* The parts of the file in its order, each for all layers. */
+/* The sections of the file in order, each for all layers. */
 enum { EMBED, RMS_ATT, WQ, WK, WV, WO, RMS_FFN, W1, W2, W3, RMS_FINAL, FREQ, HEAD, PARTS };
 
 typedef struct {
@@ -73,8 +73,8 @@ static hp_status lay_out(const char *path, const llama2c *m, part p[PARTS]) {
   if (!fits || at != m->map.len)
     HP_FAIL(HP_ERR_INPUT,
             "%s: the file has %zu bytes, but its header (dim %lld, hidden_dim %lld, n_layers %lld, "
-            "n_heads %lld, n_kv_heads %lld, vocab_size %lld, seq_len %lld) asks for %s%llu; it is "
-            "cut short, or no llama2.c checkpoint",
+            "n_heads %lld, n_kv_heads %lld, vocab_size %lld, seq_len %lld) requires %s%llu; it is "
+            "truncated, or no llama2.c checkpoint",
             path, m->map.len, (long long)m->dim, (long long)m->hidden_dim, (long long)m->layers,
             (long long)m->heads, (long long)m->kv_heads,
             (long long)(m->tied ? m->vocab : -m->vocab), (long long)m->seq_len,
@@ -82,7 +82,7 @@ static hp_status lay_out(const char *path, const llama2c *m, part p[PARTS]) {
   return HP_OK;
 }
 
-/* Adds one layer of a part under a name; mem of m must have room for the tensor. */
+/* Adds one layer of a section under a name; mem of m must have room for the tensor. */
 static hp_status add_tensor(llama2c *m, const part *p, int64_t layer, const char *name) {
   st_tensor *t = &m->tensor[m->n];
   int64_t *dim = arena_alloc(&m->mem, 2, sizeof *dim);
@@ -96,7 +96,7 @@ static hp_status add_tensor(llama2c *m, const part *p, int64_t layer, const char
   return HP_OK;
 }
 
-/* Reorders the rows of the tensor added last: of each head, the even ones, then the odd ones. */
+/* Reorders the rows of the last tensor: of each head, first the even ones, then the odd ones. */
 static hp_status split_pairs(llama2c *m, int64_t heads) {
   st_tensor *t = &m->tensor[m->n - 1];
   size_t row = (size_t)t->dim[1] * sizeof(float);
@@ -161,7 +161,7 @@ void llama2c_close(llama2c *m) {
 
 /* --- Hugging Face form ---------------------------------------------------------------- */
 
-/* llama2.c knows one architecture: what it does not store is what its code does. */
+/* llama2.c has one architecture: what it does not store follows from its code. */
 static void print_config(const llama2c *m, hp_dtype type, str *out) {
   json_writer w = {.out = out, .indent = 2};
   const struct {

@@ -9,14 +9,14 @@
 
 typedef struct {
   int64_t dim, hidden_dim, layers, heads, kv_heads, vocab, seq_len;
-  bool tied;         /* no head of its own: it is the token embedding */
+  bool tied;         /* no separate head: it is the token embedding */
   st_tensor *tensor; /* in the order of the model; views into the file, or into mem */
   size_t n;
   file_map map; /* private, as is mem */
   arena mem;
 } llama2c;
 
-/* Opens a checkpoint; a file whose size is not what its 7 integers ask for is refused. */
+/* Opens a checkpoint; its size must agree with its 7 integers. */
 hp_status llama2c_open(const char *path, llama2c *out);
 void llama2c_close(llama2c *m);
 

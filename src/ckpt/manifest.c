@@ -117,7 +117,7 @@ static hp_status check_hash(const char *path, const listed *l, hash128 have) {
   return HP_OK;
 }
 
-/* Read, not mapped: a file that becomes shorter meanwhile is a failure like any other. */
+/* Read, not mapped: a truncation meanwhile is then an ordinary failure. */
 static hp_status hash_open_file(int fd, const char *path, const listed *l, char *room,
                                 const atomic_bool *stop) {
   hash_stream *s;
@@ -142,7 +142,7 @@ done:
   return st;
 }
 
-/* Reads the file; stop: NULL, or what ends it early, with HP_OK. */
+/* Reads the file; stop: NULL, or a flag that ends it early, with HP_OK. */
 static hp_status check_content(const char *path, const listed *l, const atomic_bool *stop) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) HP_FAIL(HP_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
@@ -162,13 +162,13 @@ static hp_status check_name(const char *dir, const char *name, const tree_node *
   HP_TRY(path_join(&path, dir, name));
   hp_status st = HP_OK;
   if (lstat(path.at, &s)) {
-    if (errno != ENOENT) /* else it is gone since */
+    if (errno != ENOENT) /* else it was removed meanwhile */
       st = err_set(HP_ERR_IO, __FILE__, __LINE__, "%s: cannot be looked at: %s", path.at,
                    strerror(errno));
   } else if (!S_ISDIR(s.st_mode))
     st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
                  "%s: is not in the manifest, which names all files of the checkpoint; move it "
-                 "elsewhere, if it is not of another checkpoint that lies here too",
+                 "elsewhere, if it does not belong to another checkpoint in this folder",
                  path.at);
   str_free(&path);
   return st;
@@ -185,7 +185,7 @@ static hp_status check_names(const char *dir, const tree_node *files) {
   return st;
 }
 
-/* One file: its size, and its content where it is asked for. */
+/* One file: its size and, if requested, its content. */
 static hp_status check_file(const char *dir, const tree_node *f, bool all) {
   listed l;
   str path = {0};
@@ -230,7 +230,7 @@ typedef struct {
 struct manifest_check {
   tree manifest;
   char *dir;
-  tensor_file *file; /* those that are no texts */
+  tensor_file *file; /* tensor files */
   size_t n;
   pthread_t thread;
   bool started;
@@ -296,7 +296,7 @@ hp_status manifest_check_give(manifest_check *c, const char *path, hash128 hash)
   return check_hash(path, &f->l, hash);
 }
 
-/* Those that are claimed, or those that are not. */
+/* The claimed files, or the others. */
 static hp_status check_contents(manifest_check *c, bool claimed) {
   str path = {0};
   hp_status st = HP_OK;

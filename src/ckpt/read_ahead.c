@@ -20,11 +20,11 @@ struct read_ahead {
   pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t change;
-  bool started, stop, drop, rest; /* rest: what is left is wanted at once */
-  hash_stream *stream;            /* of the file that is being read; NULL: none are hashed */
+  bool started, stop, drop, rest; /* rest: read all the rest now */
+  hash_stream *stream;            /* of the current file; NULL: no hashes */
   hash128 *hash;                  /* of the files */
-  uint64_t passed, end;           /* places that read_ahead_move has given */
-  _Atomic uint64_t there; /* what is before it has been brought in; UINT64_MAX: all that will be */
+  uint64_t passed, end;           /* arguments of read_ahead_move */
+  _Atomic uint64_t there;         /* read up to here; UINT64_MAX: completely */
 };
 
 static void report_read(read_ahead *r, uint64_t place) {
@@ -34,7 +34,7 @@ static void report_read(read_ahead *r, uint64_t place) {
   pthread_mutex_unlock(&r->lock);
 }
 
-/* Waits until the place is not too far ahead; false: it will not be asked for. */
+/* Waits until the place is not too far ahead; false: it is no longer needed. */
 static bool is_wanted(read_ahead *r, uint64_t place) {
   pthread_mutex_lock(&r->lock);
   while (!r->stop && !r->rest && place >= r->end + AHEAD) pthread_cond_wait(&r->change, &r->lock);
@@ -43,16 +43,16 @@ static bool is_wanted(read_ahead *r, uint64_t place) {
   return wanted;
 }
 
-/* Page by page as they are touched, files come at half the speed of the disk, and so they do when
- * several threads ask for different places.  Where the system cannot be asked, an older kernel or
- * one short of memory, they come as they are used. */
+/* Read page by page on first touch, files arrive at half the speed of the disk, and likewise if
+ * several threads read different places.  If the system has no such call (an older kernel, or
+ * low memory), pages are read when they are used. */
 static bool bring_in(read_ahead *r, char *at, size_t n) {
   if (atomic_load(&r->there) == UINT64_MAX || !madvise(at, n, MADV_POPULATE_READ)) return true;
   report_read(r, UINT64_MAX);
   return r->stream != NULL;
 }
 
-/* What is brought in is hashed before it counts as there: what has been read may be dropped. */
+/* Data is hashed before it counts as read, because it may be dropped afterwards. */
 static bool read_file(read_ahead *r, const file_map *m, uint64_t place) {
   char *at = (char *)(uintptr_t)m->at;
   if (m->len) (void)madvise(at, m->len, MADV_SEQUENTIAL);
@@ -107,8 +107,8 @@ hp_status read_ahead_create(const st_file *file, size_t n, bool drop, bool hash,
   return HP_OK;
 }
 
-/* From the front: a page of the cache, megabytes of it, that lay across the last end goes now. What
- * stayed would make the system read small pages around it the next time, at half the speed. */
+/* From the front: a page-cache folio of several megabytes across the last end is dropped now.
+ * Otherwise the system would read small pages around it the next time, at half the speed. */
 static void drop_until(const st_file *f, size_t end) {
   int fd = open(f->path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return;
@@ -116,7 +116,7 @@ static void drop_until(const st_file *f, size_t end) {
   close(fd);
 }
 
-/* Takes whole pages between two places out of this process's memory; the system may keep them,
+/* Removes full pages between two places from this process's memory; the system may keep them,
  * unless they are to be dropped. */
 static void release_pages(const read_ahead *r, uint64_t from, uint64_t to) {
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -125,7 +125,7 @@ static void release_pages(const read_ahead *r, uint64_t from, uint64_t to) {
     const file_map *m = &r->file[i].map;
     uint64_t end = to - place < m->len ? to - place : m->len;
     uintptr_t a = (uintptr_t)m->at + (from > place ? from - place : 0), b = (uintptr_t)m->at + end;
-    a -= a % page; /* the page before was cut, and kept */
+    a -= a % page; /* the page before was partly used, and kept */
     b -= b % page;
     if (a >= b) continue;
     (void)madvise((void *)a, b - a, MADV_DONTNEED);

@@ -31,7 +31,7 @@ hp_status run_line_create(run_line *out) {
   return HP_OK;
 }
 
-/* Where a restart will look for the checkpoint, in whichever folder it begins. */
+/* Where a restart will look for the checkpoint, from any folder. */
 static hp_status remember_from(const char *path, int64_t step, bool here, run_line *l) {
   str from = {0};
   char whole[PATH_MAX];

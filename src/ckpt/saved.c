@@ -27,8 +27,8 @@ static double count_shard_bytes(const mesh *m, const saved_tensor *t) {
   return n;
 }
 
-/* All parts side by side, by bytes, in as many stretches as there are replicas: the middle of a
- * part decides. */
+/* All shards in order are divided by bytes into as many ranges as there are replicas; the middle
+ * of a shard decides its range. */
 void saved_share_out(const mesh *m, saved_tensor *t, size_t n) {
   double all = 0, before = 0;
   for (size_t k = 0; k < n; k++) all += count_shard_bytes(m, &t[k]);

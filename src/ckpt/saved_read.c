@@ -26,7 +26,7 @@ struct saved {
 
 /* --- the index -------------------------------------------------------------------------------- */
 
-/* Adds the place n to the failure of the last call. */
+/* Adds the place n to the last failure. */
 static hp_status fail_at(const tree_node *n, hp_status st) {
   err_report why;
   err_take(st, &why);
@@ -66,7 +66,8 @@ static hp_status read_layout(const saved *s, const tree_node *n, saved_tensor *t
     TREE_FAIL(n, "has %d dims, the tensor %d", t->l.rank, t->type.rank);
   for (int a = 0; a < s->m.axes; a++)
     if (t->l.partial[a])
-      TREE_FAIL(n, "the tensor is partial over %s; expected whole values", s->m.name[a]);
+      TREE_FAIL(n, "the tensor is partial over %s; expected a layout without partial sums",
+                s->m.name[a]);
   return HP_OK;
 }
 
@@ -152,7 +153,7 @@ const saved_tensor *saved_find(const saved *s, const char *name, size_t *k) {
 
 /* --- the files of the devices ----------------------------------------------------------------- */
 
-/* Refuses a tensor of a file which is not the part that the index makes of it. */
+/* Refuses a tensor of a file that is not the shard described by the index. */
 static hp_status check_part(const saved *s, int64_t device, const st_file *f, const char *name,
                             const char *says) {
   size_t k = 0;
@@ -240,7 +241,7 @@ typedef struct {
   void *ctx;
 } giver;
 
-/* n elements that lie together, converted on the way where they must be. */
+/* n contiguous elements, converted if necessary. */
 static hp_status give_run(const giver *g, int64_t at, const unsigned char *src, int64_t n) {
   float stage[STAGE];
   if (g->from == g->to) return g->put(g->ctx, at, src, n);

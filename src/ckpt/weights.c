@@ -69,8 +69,8 @@ static const struct {
     {"<!DOCTYPE html", 14, "a web page, not the file; download it again"},
 };
 
-/* What a file is, when its first bytes are those of another format; else NULL.  A pickle's second
- * byte is its protocol; a safetensors header of that length would have to start with "{" at 8. */
+/* The kind of a file whose first bytes are those of another format; else NULL.  A pickle's
+ * second byte is its protocol; a safetensors header of that length would have "{" at 8. */
 static const char *recognize_format(const char *path) {
   char head[32];
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -114,12 +114,12 @@ bool weights_are_parts(const char *dir, const char *kind) {
   return there;
 }
 
-/* The folder has no weights that can be read: says what it has instead. */
+/* The folder has no readable weights: reports what it has instead. */
 static hp_status refuse_folder(const char *path) {
   if (weights_are_parts(path, "model"))
     HP_FAIL(HP_ERR_INPUT,
-            "%s: its weights are in parts, as several devices have saved them; `hyper convert %s "
-            "FOLDER` writes them whole",
+            "%s: its weights are sharded files of several devices; `hyper convert %s "
+            "FOLDER` writes them as one model",
             path, path);
   DIR *d = opendir(path);
   if (!d) HP_FAIL(HP_ERR_IO, "%s: cannot open the folder: %s", path, strerror(errno));
@@ -136,7 +136,7 @@ static hp_status refuse_folder(const char *path) {
   if (*safe)
     HP_FAIL(HP_ERR_INPUT,
             "%s: there is %s, but no model.safetensors and no model.safetensors.index.json; was a "
-            "save or download cut short? One file by itself is opened by its own path",
+            "save or download interrupted? A single file is opened by its own path",
             path, safe);
   if (!*other)
     HP_FAIL(HP_ERR_INPUT,
@@ -146,8 +146,9 @@ static hp_status refuse_folder(const char *path) {
   str full = {0};
   HP_TRY(path_join(&full, path, other));
   const char *what = recognize_format(full.at);
-  hp_status st = err_set(HP_ERR_UNSUPPORTED, __FILE__, __LINE__, "%s is %s", full.at,
-                         what ? what : "no safetensors file; expected model.safetensors beside it");
+  hp_status st =
+      err_set(HP_ERR_UNSUPPORTED, __FILE__, __LINE__, "%s is %s", full.at,
+              what ? what : "no safetensors file; expected model.safetensors next to it");
   str_free(&full);
   return st;
 }
@@ -191,7 +192,7 @@ static hp_status open_shard(weights *w, const char *dir, const tree_node *value,
   return st;
 }
 
-/* Opens every shard once; shards maps their names to numbers in w->files. */
+/* Opens every file once; shards maps their names to numbers in w->files. */
 static hp_status open_shards(weights *w, const char *dir, const tree_node *names, map *shards) {
   for (uint32_t i = 0; i < names->len; i++) {
     const char *name;
@@ -204,7 +205,7 @@ static hp_status open_shards(weights *w, const char *dir, const tree_node *names
   return HP_OK;
 }
 
-/* Takes the tensors that the index names from their shards, all of which are open. */
+/* Looks up the tensors of the index in their files, all of which are open. */
 static hp_status find_tensors(weights *w, const tree_node *names, const map *shards) {
   size_t held = 0;
   for (uint32_t i = 0; i < names->len; i++) {
@@ -279,7 +280,7 @@ uint64_t weights_place(const weights *w, const st_tensor *t) {
   HP_ASSERT(!"a tensor of these files");
 }
 
-/* A failure costs speed only. */
+/* A failure only costs speed. */
 void weights_read_ahead(weights *w, uint64_t made) {
   uint64_t room = mem_physical();
   bool drop = made > room;

@@ -11,28 +11,30 @@
 typedef struct weights weights;
 struct manifest_check; /* ckpt/manifest.h */
 
-/* Has a checkpoint in this folder its tensors of a kind ("model") by parts, KIND.parts.json, as
- * several devices have saved them?  Then hp_params_load reads them, and weights_open refuses. */
+/* Does this folder have its tensors of a kind ("model") as sharded files of several devices,
+ * with KIND.parts.json?  Then hp_params_load reads them, and weights_open refuses. */
 bool weights_are_parts(const char *dir, const char *kind);
-/* The same; HP_ERR_IO where the system cannot say. */
+/* The same; HP_ERR_IO if the system cannot say. */
 hp_status weights_find_parts(const char *dir, const char *kind, bool *there);
 
 hp_status weights_open(const char *path, weights **out);
 void weights_free(weights *w);
 
-/* To read the files once, from front to back.  A place counts the bytes of all files in order. */
+/* For reading the files once, from front to back.  A place counts the bytes of all files in
+ * order. */
 uint64_t weights_place(const weights *w, const st_tensor *t); /* of its data */
-/* Brings the files into memory in the background, from here on.  Where the machine has no room for
- * them beside the `made` bytes that are made of them, what is passed leaves its memory at once:
- * to find out what can go would take longer.  Other processes that load are not counted. */
+/* Reads the files into memory in the background, from here on.  If the machine has no room for
+ * them and for the `made` bytes made from them, pages leave its memory as soon as they were
+ * used; a more precise decision would take longer.  Other loading processes are not counted. */
 void weights_read_ahead(weights *w, uint64_t made);
-/* The files are of the folder that is checked: their hashes are made as they are read ahead, and
- * given when nothing more is read.  NULL: there is nothing to check. */
+/* The files belong to the folder that is verified: their hashes are computed as they are read
+ * ahead, and passed on at the end.  NULL: nothing to verify. */
 void weights_claim(weights *w, struct manifest_check *c);
 hp_status weights_give(weights *w, struct manifest_check *c);
-/* What is from `begin` to `end` comes next; nothing before it will be read again. */
+/* The range from `begin` to `end` is next; nothing before it will be read again. */
 void weights_move(weights *w, uint64_t begin, uint64_t end);
-/* Returns when what is before `place`, at most the last `end`, is in memory; from any thread. */
+/* Returns when everything before `place`, at most the last `end`, is in memory; any thread may
+ * call it. */
 void weights_wait(const weights *w, uint64_t place);
 
 /* Tensors in the order of the file, or of the index; i < weights_count(w). */
@@ -40,9 +42,9 @@ size_t weights_count(const weights *w);
 const st_tensor *weights_get(const weights *w, size_t i);
 /* A tensor by name; NULL when there is none. */
 const st_tensor *weights_find(const weights *w, const char *name);
-/* The same, but a failure that names the nearest one. */
+/* The same, but a failure names the nearest tensor. */
 hp_status weights_need(const weights *w, const char *name, const st_tensor **out);
-/* The same with a shape that it must have. */
+/* The same, with a required shape. */
 hp_status weights_need_shape(const weights *w, const char *name, int rank, const int64_t *dim,
                              const st_tensor **out);
 
@@ -61,15 +63,16 @@ typedef struct {
   void *ctx;
 } weights_options;
 
-/* Saves tensors, in the order of the model, into a folder (made when missing) as save_pretrained
- * does: one model.safetensors, or model-0000i-of-0000n.safetensors and the index.  What was there
- * before is replaced as a whole: whenever the process dies, the folder holds the old weights, the
- * new ones, or weights that weights_open refuses, never a mixture.  `o` may be NULL. */
+/* Saves tensors, in the order of the model, into a folder (created if missing) as
+ * save_pretrained does: one model.safetensors, or model-0000i-of-0000n.safetensors and the
+ * index.  Existing weights are replaced together: if the process dies at any time, the folder
+ * has the old weights, the new ones, or weights that weights_open refuses, never a mixture.  `o`
+ * may be NULL. */
 hp_status weights_save(const char *dir, const st_tensor *tensor, size_t n,
                        const weights_options *o);
 
-/* n numbers of the tensor `name`, written as `to`: f32, bf16 or f16, rounded to nearest.  One that
- * is too large for the type is refused by name. */
+/* n numbers of the tensor `name`, written as `to`: f32, bf16 or f16, rounded to nearest.  A
+ * number that is too large for the type is refused by name. */
 hp_status weights_write_as(st_writer *out, const char *name, const float *x, size_t n, hp_dtype to);
 /* weights_save of tensors whose data is in memory, those of floating types as `to`. */
 hp_status weights_save_as(const char *dir, const st_tensor *tensor, size_t n, hp_dtype to);

@@ -1,4 +1,4 @@
-/* Weights written in another floating type than the one they are held in. */
+/* Writes weights in another floating type than the one in memory. */
 #include "base/dtype.h"
 #include "ckpt/weights.h"
 
@@ -12,7 +12,7 @@ static float get_element(hp_dtype t, const void *x, size_t i) {
   return t == HP_F16 ? f16_to_f32(((const uint16_t *)x)[i]) : ((const float *)x)[i];
 }
 
-/* n floats as `to`.  A number that becomes infinite would be another model. */
+/* n floats as `to`.  A number that becomes infinite is refused. */
 static hp_status narrow_floats(const char *name, const float *x, size_t n, hp_dtype to,
                                void *room) {
   HP_TRY(dtype_convert(to, room, HP_F32, x, n));
@@ -80,7 +80,7 @@ hp_status weights_save_as(const char *dir, const st_tensor *tensor, size_t n, hp
     float probe;
     list[i] = tensor[i];
     if (!can_cast(list[i].dtype)) continue;
-    st = weights_read(&tensor[i], 0, 0, HP_F32, &probe); /* is this type read at all? */
+    st = weights_read(&tensor[i], 0, 0, HP_F32, &probe); /* can this type be read at all? */
     list[i].dtype = st_dtype_from_hp(to);
     if (!st && !st_size(list[i].dtype, list[i].rank, list[i].dim, &list[i].bytes))
       st = err_set(HP_ERR_ARG, __FILE__, __LINE__, "tensor \"%s\" is too large", list[i].name);

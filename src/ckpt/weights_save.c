@@ -29,7 +29,7 @@ typedef struct {
 
 static const char index_name[] = "model.safetensors.index.json";
 static const char single_name[] = "model.safetensors";
-static const char waiting[] = ".new"; /* end of the name of a file that waits for the others */
+static const char waiting[] = ".new"; /* suffix of a file that waits for the others */
 
 /* Moves a shard to the end of the list. */
 static hp_status add_shard(saver *s, shard *from) {
@@ -208,7 +208,7 @@ static bool is_shard_name(const char *name) {
   return end == 32 && (!name[end] || !strcmp(name + end, waiting));
 }
 
-/* What an earlier save has left under a waiting name, as it died; those of this one have theirs. */
+/* Leftovers of an earlier save that died, under waiting names. */
 static bool is_waiting(const char *name) {
   size_t n = strlen(name), end = sizeof waiting - 1;
   if (n < end || strcmp(name + n - end, waiting)) return false;
@@ -244,10 +244,10 @@ static hp_status shard_exists(const saver *s, bool *out) {
   return st;
 }
 
-/* Makes the waiting files the weights of the folder.  A reader takes model.safetensors before the
- * index, so a single file replaces everything at its rename.  Shards count once the index is
- * renamed and model.safetensors is gone; when they overwrite shards of an old index, that index
- * goes first, so that no index ever names a mixture. */
+/* Makes the waiting files the weights of the folder.  A reader prefers model.safetensors to the
+ * index, so a single file replaces everything at its rename.  Shards become valid once the index
+ * is renamed and model.safetensors is gone; if they overwrite shards of an old index, that index
+ * is removed first, so that no index ever names a mixture. */
 static hp_status publish_files(const saver *s) {
   if (s->shards.len == 1) {
     HP_TRY(rename_file(s->dir, single_name));
@@ -270,7 +270,7 @@ static hp_status publish_files(const saver *s) {
   return remove_stale(s);
 }
 
-/* After a failure: removes what was written and not published. */
+/* After a failure: removes the files that were written and not published. */
 static void remove_waiting(const saver *s) {
   str name = {0};
   for (size_t i = 0; i <= s->shards.len; i++) {

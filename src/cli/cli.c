@@ -53,7 +53,7 @@ int cli_usage(const char *verb, const char *fmt, ...) {
 /* Advice in terms of options and keys, where a message of the library uses names of its header. */
 static const char *find_advice(hp_status st) {
   if (st != HP_ERR_OOM) return "";
-  return "; what takes less: a smaller batch or cutoff_len, recompute: full, --dtype bf16, or more "
+  return "; what needs less: a smaller batch or cutoff_len, recompute: full, --dtype bf16, or more "
          "devices";
 }
 

@@ -167,7 +167,7 @@ static hp_status choose_address(const host_list *l, char out[64]) {
   }
   if (l->name.len && !reached)
     HP_FAIL(HP_ERR_INPUT,
-            "no way is known to %s: the name has no IPv4 address here; name the interface that "
+            "no address is known of %s: the name has no IPv4 address here; name the interface that "
             "leads to the machines with --interface",
             l->name.at[0]);
   inet_ntop(AF_INET, &best, out, 64);

@@ -260,7 +260,7 @@ static bool is_double(const watchdog *w, const heartbeat_peer *x, str *why) {
     peer_print(x, why);
     str_add(why, " and ");
     peer_print(y, why);
-    str_add(why, " take each other's place: who started them does not tell them that they are "
+    str_add(why, " replace each other: their starter does not tell them that they are "
                  "processes of one job; start with the mpirun of the MPI library that "
                  "hyper_mpi.so was built for");
     return true;

@@ -145,7 +145,7 @@ static hp_status ask_path(json_writer *w, const tree_node *q, const mesh *m,
   HP_TRY(read_partial(q, m, &from));
   HP_TRY(tree_need_list(q, "to", &list));
   HP_TRY(read_layout(list, m, &to));
-  if (shape->n < 0) HP_FAIL(HP_ERR_SHAPE, "a way from one layout to another needs the shape");
+  if (shape->n < 0) HP_FAIL(HP_ERR_SHAPE, "a path from one layout to another needs the shape");
   HP_TRY(check_shape(shape, &from));
   HP_TRY(path_find(&(path_request){.mesh = m, .shape = shape->at, .element_bytes = 4}, &from, &to,
                    &p));

@@ -17,7 +17,7 @@ static const kind kinds[] = {
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static const char about[] =
-    "Medians beside the machine's own limits, which are measured in the same run.  A model is\n"
+    "Medians and the machine's own limits, which are measured in the same run.  A model is\n"
     "given by its folder or its config.json alone; its weights are random.\n"
 #define KIND(name, about) "\n  " #name ": " about
 #include "cli/bench.def"
@@ -68,7 +68,7 @@ int verb_bench(int argc, char **argv) {
        {"--steps", CLI_INT, &a.steps, "N", "timed repetitions after 2 for warm-up (default: 5)"},
        {"--recompute", CLI_FLAG, &a.remat, NULL, "step: recompute activations"},
        {"--interleave", CLI_INT, &a.interleave, "N",
-        "step: parts of the batch, of which one is sent while another is computed"},
+        "step: chunks of the batch: one communicates while another is computed"},
        {"--serial", CLI_FLAG, &a.serial, NULL,
         "step: collectives run between computations, not overlapped"},
        {"--shape", CLI_TEXT, &a.shape, "MxKxN", "gemm: one product in place of a model's"},
@@ -85,7 +85,7 @@ int verb_bench(int argc, char **argv) {
   if (!n) return cli_usage(argv[0], "say what kind of figures");
   if (!is_sound(&a))
     return cli_usage(argv[0], "--batch, --seq, --steps, --interleave or --threads is out of range");
-  if (a.write && strcmp(rest[0], "cost")) return cli_usage(argv[0], "--write goes with cost");
+  if (a.write && strcmp(rest[0], "cost")) return cli_usage(argv[0], "--write needs the kind cost");
   if (n > 1 && strcmp(rest[0], "op")) return cli_usage(argv[0], "\"%s\" is not expected", rest[1]);
   a.name = rest + 1;
   a.names = n - 1;

@@ -43,7 +43,7 @@ static hp_status convert_llama2c(const char *from, const char *dir, const char *
   if (!st) st = llama2c_convert(from, dir, type);
   if (!st && tokenizer) st = write_tokenizer(&json, dir);
   if (!st && !tokenizer)
-    log_warn("no --tokenizer: %s gets no tokenizer.json, so that it takes --tokens only", dir);
+    log_warn("no --tokenizer: %s gets no tokenizer.json, so it accepts --tokens only", dir);
   str_free(&json);
   return st;
 }

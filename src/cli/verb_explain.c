@@ -187,7 +187,7 @@ static hp_status print_limits(const subject *s) {
     str_add(&text, l.enough ? " is not refused"
                             : "the message of memory_limit=1 names one that is not refused");
   }
-  str_add(&text, "; without a limit a device takes ");
+  str_add(&text, "; without a limit a device needs ");
   units_add_bytes(&text, (double)l.resident);
   hp_status st = str_status(&text);
   if (!st) puts(text.at);
@@ -284,15 +284,15 @@ int verb_explain(int argc, char **argv) {
   const cli_option option[] =
       {{"--json", CLI_FLAG, &q.json, NULL, "one JSON object; the same as comm.json for comm, ..."},
        {"--svg", CLI_TEXT, &q.svg, "F.svg",
-        "layouts as a picture: the parts of tensors, by device"},
+        "layouts as a picture: the shards of tensors, by device"},
        {"--dump", CLI_TEXT, &q.dump, "DIR",
         "the text after each stage of the compiler, from graph to program"}};
   const cli_spec spec =
       {"hyper explain CONFIG.yaml [layouts|comm|memory|schedule|ops|time] [--json] [key=value ...]",
        "What the compiler decides for one training step: memory and what fills it, the program\n"
        "instruction by instruction, the work by op and its time at the limits of a device;\n"
-       "what each device holds and what goes between them.  Nothing is trained, but for time:\n"
-       "some steps on random tokens, which tell where time goes.  key=value, or --key value,\n"
+       "what each device holds and what devices exchange.  Nothing runs, except for `time`:\n"
+       "some steps on random tokens, which show where time goes.  key=value, or --key value,\n"
        "overrides a key of the file.",
        "hyper explain examples/demo/demo.yaml layouts strategy=dp=2,tp=2 --svg layouts.svg", option,
        sizeof option / sizeof *option};

@@ -114,7 +114,7 @@ int verb_generate(int argc, char **argv) {
        {"--stop", CLI_TEXT, &a.stop, "TEXT", "end where this text appears"}};
   const cli_spec spec =
       {"hyper generate --model DIR --prompt TEXT [--max-new-tokens N] [--temperature T] [--seed S]",
-       "Writes text that goes on from the prompt.  Defaults come from generation_config.json.",
+       "Writes text that continues the prompt.  Defaults come from generation_config.json.",
        "hyper generate --model build/demo/run --prompt \"ROMEO:\" --max-new-tokens 100 "
        "--temperature 0.8",
        option, sizeof option / sizeof *option};

@@ -70,7 +70,7 @@ static hp_status print_parts(saved *s, const char *kind, bool all) {
   size_t n = saved_count(s);
   mesh_print(saved_mesh(s), &text);
   mesh_print_ranks(saved_mesh(s), &text);
-  printf("%-10s %zu tensors, %.3f MB, in parts: mesh %s, %lld devices\n", kind, n, bytes * 1e-6,
+  printf("%-10s %zu tensors, %.3f MB, sharded: mesh %s, %lld devices\n", kind, n, bytes * 1e-6,
          text.at ? escape_name(text.at).text : "", (long long)saved_mesh(s)->devices);
   tensor_list l = {.all = all, .n = n};
   for (size_t k = 0; k < n; k++) {

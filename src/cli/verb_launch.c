@@ -16,7 +16,7 @@ static int give_up(launch_result *r, const char *why) {
   return 1;
 }
 
-static int give_up_asked(launch_result *r) { return give_up(r, "; the job had been asked to end"); }
+static int give_up_asked(launch_result *r) { return give_up(r, "; the job had been told to stop"); }
 
 static void tell_restart(const launch_options *o, const launch_result *r, int64_t in_vain,
                          double pause_s) {

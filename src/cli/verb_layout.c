@@ -57,7 +57,7 @@ static void print_slice(const question *q, const layout *l, int64_t position) {
 static void print_layout(const question *q, const layout *l, bool with_shape) {
   int64_t repeat = layout_repeat(&q->m, l);
   bool padded = false;
-  printf("%lld devices; every part is held by %lld\n", (long long)q->m.devices, (long long)repeat);
+  printf("%lld devices; every shard is held by %lld\n", (long long)q->m.devices, (long long)repeat);
   if (!with_shape) return;
   printf("a device holds [");
   for (int d = 0; d < l->rank; d++) {
@@ -120,10 +120,10 @@ static hp_status answer_question(const args *a, question *q) {
   if (a->shape) HP_TRY(parse_shape(a->shape, q->from.rank, q->shape));
   int d = layout_short_dim(&q->m, &q->from, q->shape);
   if (d >= 0)
-    HP_FAIL(HP_ERR_LAYOUT, "--shape: dim %d of size %lld is more than its parts hold", d,
+    HP_FAIL(HP_ERR_LAYOUT, "--shape: dim %d of size %lld is more than its shards hold", d,
             (long long)q->shape[d]);
   if (a->to) {
-    if (!a->shape) HP_FAIL(HP_ERR_ARG, "--to needs --shape: the way depends on the sizes");
+    if (!a->shape) HP_FAIL(HP_ERR_ARG, "--to needs --shape: the path depends on the sizes");
     HP_TRY(layout_parse_on(a->to, &q->m, &q->to));
     HP_TRY(find_path(q, &p));
   }
@@ -140,7 +140,8 @@ static hp_status run_layout(const args *a, const char *spec) {
   hp_status st = HP_OK;
   if (!called)
     st = err_set(HP_ERR_LAYOUT, __FILE__, __LINE__,
-                 "layout \"%.200s\": says how no tensor lies; add an entry for every dim of one, "
+                 "layout \"%.200s\": is a mesh, not the layout of a tensor; add an entry for every "
+                 "dim of one, "
                  "such as (%s,None)",
                  spec, q.m.name[0]);
   if (!st) st = answer_question(a, &q);
@@ -151,7 +152,7 @@ static hp_status run_layout(const args *a, const char *spec) {
 int verb_layout(int argc, char **argv) {
   args a = {0};
   const cli_option option[] = {
-      {"--shape", CLI_TEXT, &a.shape, "32,784", "sizes of the whole tensor"},
+      {"--shape", CLI_TEXT, &a.shape, "32,784", "sizes of the global tensor"},
       {"--to", CLI_TEXT, &a.to, "SPEC", "the entries of another layout: the steps to it"},
       {"--batch", CLI_TEXT, &a.batch, "F.jsonl", "questions, one a line; answers, one a line"},
       {"--json", CLI_FLAG, &a.json, NULL, "one JSON object"},
@@ -162,7 +163,7 @@ int verb_layout(int argc, char **argv) {
       "What each rank holds of a tensor, and the steps and bytes from one layout to another.\n"
       "SPEC is (device matrix)(axis names)(one entry a dim): an axis splits a dim, (a,b) splits "
       "it\n"
-      "over two, a outermost, None keeps it whole; then +sum:axis for a partial sum, @ranks.",
+      "over two, a outermost, None: not sharded; then +sum:axis for a partial sum, @ranks.",
       "hyper layout '(2,2,2)(dp,sp,mp)(mp,(sp,dp))' --shape 32,784 --to '(None,mp)'",
       option,
       sizeof option / sizeof *option,

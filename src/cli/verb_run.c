@@ -78,7 +78,7 @@ static hp_status check_tensor(const char *path, const st_tensor *x, const tensor
   else str_printf(&a, "%s of %d dims", st_dtype_name(x->dtype), x->rank);
   print_type(t->type, &t->shape, &b);
   hp_status st =
-      err_set(HP_ERR_INPUT, __FILE__, __LINE__, "%s: tensor \"%s\" is %s; the program takes %s",
+      err_set(HP_ERR_INPUT, __FILE__, __LINE__, "%s: tensor \"%s\" is %s; the program expects %s",
               path, t->name, a.at ? a.at : "?", b.at ? b.at : "?");
   str_free(&a);
   str_free(&b);

@@ -109,7 +109,7 @@ int verb_tokenize(int argc, char **argv) {
       {"hyper tokenize --model DIR [--decode] [--no-special] [--json] TEXT|-",
        "Ids of a text, with spaces between, as the model's tokenizer makes them; - reads\n"
        "standard input to its end, byte for byte.  From the first word of the text on all words\n"
-       "are text, whatever they look like; -- goes before one that looks like an option.",
+       "are text, also if they look like a file; put -- before one that looks like an option.",
        "hyper tokenize --model models/tiny \"Hello world\"", option,
        sizeof option / sizeof *option};
   if (argc > 256)

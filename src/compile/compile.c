@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* What stages read and write. */
+/* The data that stages read and write. */
 struct stage_state {
   compilation *c;
   const target *t;
@@ -47,7 +47,7 @@ const stage_row stage_table[] = {
 
 static const hp_graph *graph_at(const stage_state *s) { return s->graph ? s->graph : s->c->local; }
 
-/* The text of what there is, as DIR/NN_NAME.hp or .txt. */
+/* Writes the current text as DIR/NN_NAME.hp or .txt. */
 static hp_status dump(const stage_state *s, int row) {
   const char *dir = s->c->options->dump_dir;
   str name = {0}, file = {0}, text = {0};
@@ -85,7 +85,8 @@ static hp_status run_group(stage_state *s, stage_group group) {
 /* --- SHARD ---------------------------------------------------------------------------------------
  */
 
-/* Collectives are the compiler's: a graph of one logical device has none among several. */
+/* Only the compiler makes collectives: a graph of one logical device has none over several
+ * devices. */
 static hp_status stage_check(stage_state *s) {
   const hp_graph *g = s->c->global;
   uint32_t node;
@@ -162,7 +163,7 @@ hp_status compile_link(compilation *const *piece, size_t pieces, const link_row 
   HP_TRY_MEM(lowered);
   for (size_t i = 0; i < pieces; i++) {
     lowered[i] = piece[i]->lowered;
-    for (int k = 0; k < MEM_CLASS_COUNT; k++) /* the last piece of a step names them all */
+    for (int k = 0; k < MEM_CLASS_COUNT; k++) /* the last piece of a step has all classes */
       if (piece[i]->model[k] > out->model[k]) out->model[k] = piece[i]->model[k];
   }
   hp_status st = program_link(lowered, pieces, row, rows, &out->lowered);
@@ -196,32 +197,32 @@ static hp_status stage_place(stage_state *s) {
 
 static hp_status stage_trim(stage_state *s) { return s->fits ? trim_waits(s->p) : HP_OK; }
 
-/* The orders that are tried under a limit, from the fastest to the one that needs the least memory,
- * and what is given up for it, in words for people. */
+/* The orders that are tried under a limit, from the fastest to the one that needs the least
+ * memory, and their disadvantage, for messages. */
 static const struct {
   schedule_kind kind;
-  bool with_room; /* under caps that are lower by what the plan before was above the limit */
+  bool with_room; /* with caps lowered by what the last plan was above the limit */
   const char *note;
 } orders[] = {{SCHEDULE_FASTEST, false, NULL},
               {SCHEDULE_FASTEST, true,
-               "less communication beside computation than would be fastest"},
-              {SCHEDULE_SERIAL, false, "no communication beside computation"},
+               "less overlap of communication with computation than would be fastest"},
+              {SCHEDULE_SERIAL, false, "no overlap of communication with computation"},
               {SCHEDULE_MINIMUM, false,
-               "the one that needs least memory, with no communication beside computation"}};
+               "the one that needs least memory, without overlapped communication"}};
 enum { SERIAL_ORDER = 2, ORDERS = sizeof orders / sizeof *orders };
 
-/* More than can be is the most that can be. */
+/* Saturating. */
 static uint64_t add_bytes(uint64_t a, uint64_t b) {
   return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* Bytes beside work memory: named tensors, those that other programs will make as well. */
+/* Bytes besides work memory: named tensors, and those of later programs. */
 static uint64_t reserved_bytes(const stage_state *s) {
   uint64_t bytes = s->t->resident_bytes(s->t->context, s->p);
   return add_bytes(bytes, s->c->options->reserve_bytes);
 }
 
-/* Bytes that work memory of each tier may take; 0 = no limit. */
+/* Bytes available for work memory of each tier; 0 = no limit. */
 static void find_limits(const stage_state *s, uint64_t limit[TIER_COUNT]) {
   for (int t = 0; t < TIER_COUNT; t++) {
     uint64_t taken = t == TIER_DEVICE ? reserved_bytes(s) : 0, all = s->t->limit[t];
@@ -235,7 +236,7 @@ static bool is_within(const program *p, const uint64_t limit[TIER_COUNT]) {
   return true;
 }
 
-/* A refusal that names what would do: `work` bytes of the device beside named tensors. */
+/* A refusal that names what would be enough: `work` bytes of the device plus named tensors. */
 static hp_status too_small(const stage_state *s, uint64_t work) {
   uint64_t taken = reserved_bytes(s), all = add_bytes(taken, work);
   uint64_t limit = s->t->limit[TIER_DEVICE], reserve = s->c->options->reserve_bytes;
@@ -247,7 +248,7 @@ static hp_status too_small(const stage_state *s, uint64_t work) {
     HP_FAIL(
         HP_ERR_OOM,
         "memory limit %llu bytes is too small: reserve_bytes is %llu, more than any limit holds "
-        "beside %llu of work memory; set reserve_bytes to what other programs' params take",
+        "and %llu of work memory; set reserve_bytes to the size of other programs' params",
         (unsigned long long)limit, (unsigned long long)reserve, (unsigned long long)work);
   HP_FAIL(HP_ERR_OOM,
           "memory limit %llu bytes is too small: params and optimizer state take %llu, work memory "
@@ -256,13 +257,14 @@ static hp_status too_small(const stage_state *s, uint64_t work) {
           (unsigned long long)all);
 }
 
-/* The orders to try one after the other, and what is known of those before. */
+/* The order that is tried, and the results of earlier ones. */
 typedef struct {
   uint64_t limit[TIER_COUNT];
-  uint64_t above;              /* bytes of the device by which the last plan was above the limit */
-  uint64_t least;              /* of the device, by an order that does not depend on the limit */
-  int tried;                   /* orders */
-  bool overlapped, one_stream; /* was the last; in the order of the graph */
+  uint64_t above; /* bytes of the device by which the last plan exceeded the limit */
+  uint64_t least; /* of the device, by an order that does not depend on the limit */
+  int tried;      /* orders */
+  bool overlapped,
+      one_stream; /* the last one: was it overlapped, was it in the order of the graph */
 } attempts;
 
 static bool is_worth_trying(const stage_state *s, const attempts *a, int order) {
@@ -273,7 +275,7 @@ static bool is_worth_trying(const stage_state *s, const attempts *a, int order) 
   return kind != SCHEDULE_SERIAL || !a->one_stream;
 }
 
-/* One order: *p is the program in it, with offsets; s->fits. */
+/* Tries one order: *p is the program in it, with offsets; s->fits. */
 static hp_status try_order(stage_state *s, attempts *a, int order, program **p) {
   s->kind = orders[order].kind;
   memcpy(s->how.cap, a->limit, sizeof a->limit);
@@ -288,7 +290,7 @@ static hp_status try_order(stage_state *s, attempts *a, int order, program **p) 
   a->overlapped = schedule_overlaps(*p);
   a->one_stream = s->kind == SCHEDULE_FASTEST && program_has_one_stream(*p);
   a->above = 0;
-  if (!s->fits) return HP_OK; /* no such order, and no plan */
+  if (!s->fits) return HP_OK; /* no such order, so no plan */
   s->fits = is_within(*p, a->limit);
   uint64_t bytes = (*p)->arena[TIER_DEVICE], limit = a->limit[TIER_DEVICE];
   if (limit && bytes > limit) a->above = bytes - limit;
@@ -303,8 +305,8 @@ static bool copies_between_tiers(const program *p) {
   return false;
 }
 
-/* Without a limit, copies must not take more memory beside computation than one after the other:
- * they are there to save it. */
+/* Without a limit, copies must not take more memory when they overlap with computation than in
+ * sequence, since they exist to save memory. */
 static hp_status limit_to_serial(stage_state *s, attempts *a) {
   program *serial = NULL;
   hp_status st = try_order(s, a, SERIAL_ORDER, &serial);
@@ -314,8 +316,8 @@ static hp_status limit_to_serial(stage_state *s, attempts *a) {
   return st;
 }
 
-/* Puts s->p into the first order that fits; where none does, into the last, and the refusal names
- * the least bytes of those that are tried under every limit. */
+/* Puts s->p into the first order that fits; if none does, into the last, and the refusal names
+ * the least bytes of the orders that are tried under every limit. */
 static hp_status find_order(stage_state *s) {
   attempts a = {.least = UINT64_MAX};
   program *last = NULL;

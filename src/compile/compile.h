@@ -1,5 +1,5 @@
-/* The compiler: from the graph of one logical device to the program of each device of a mesh, as a
- * function of a target.  stages.def lists what happens in between. */
+/* The compiler: from the graph of one logical device to the program of each device of a mesh, as
+ * a function of a target.  stages.def lists the stages. */
 #ifndef COMPILE_COMPILE_H
 #define COMPILE_COMPILE_H
 
@@ -25,7 +25,7 @@ extern const stage_row stage_table[];
 /* A graph that is being compiled, for one device after another. */
 typedef struct {
   const hp_compile_options *options;
-  const hp_graph *global; /* of one logical device: the caller's, or what sum_first made of it */
+  const hp_graph *global; /* of one logical device: the caller's, or the result of sum_first */
   const hp_graph *local;  /* what each device runs: the sharded graph, or the global one */
   sharded shards;         /* .of: layouts by value of the global graph; NULL for one device */
   uint64_t model[MEM_CLASS_COUNT]; /* bytes of the global graph's named tensors */
@@ -39,19 +39,19 @@ typedef struct {
   void *kernels; /* of the target; NULL: none */
 } compiled;
 
-/* Runs the stages of group SHARD.  layouts NULL: one device.  g, layouts and options must outlive
- * the compilation, which is to be ended where this fails, too. */
+/* Runs the stages of group SHARD.  layouts NULL: one device.  g, layouts and options must
+ * outlive the compilation.  Call compile_end also after a failure. */
 hp_status compile_begin(const hp_graph *g, const shard_plan *layouts, const hp_compile_options *o,
                         compilation *out);
-/* The program for a target, which for all devices of the mesh has the same capabilities.  The
- * caller frees *out by compile_free, also where this fails: when no order fits the memory limit
- * (HP_ERR_OOM, with the bytes that would do), out->p is the program as it would need the least, to
- * be looked at. */
+/* The program for a target; all devices of the mesh have the same capabilities.  The caller
+ * frees *out by compile_free, also after a failure: if no order fits the memory limit
+ * (HP_ERR_OOM, with the bytes that would be enough), out->p is the program in the minimum-memory
+ * order, for inspection. */
 hp_status compile_for(compilation *c, const target *t, compiled *out);
 /* Runs the stages of group LOWER, unless they have run. */
 hp_status compile_lower(compilation *c, const target *t);
-/* One compilation of pieces that are lowered, by rows (prog/link.h): compile_for goes on with it.
- * It has neither graph nor layouts, and is ended by the caller, also where this fails. */
+/* One compilation from lowered pieces, by rows (prog/link.h), for compile_for.  It has neither
+ * graph nor layouts.  Call compile_end also after a failure. */
 hp_status compile_link(compilation *const *piece, size_t pieces, const link_row *row, size_t rows,
                        const hp_compile_options *o, compilation *out);
 void compile_free(const target *t, compiled *c);

@@ -10,7 +10,7 @@ static uint64_t workspace_of(const program *p, const prog_inst *n) {
   return n->workspace == PROG_NONE ? 0 : p->buffers.at[n->workspace].bytes;
 }
 
-/* Another instruction set, or more threads, may ask for more than the text has. */
+/* Another instruction set, or more threads, may need more workspace than the text has. */
 static hp_status fit_workspaces(program *p, const char *name, const uint64_t *workspace) {
   const prog_inst *first = NULL;
   int more = 0;

@@ -13,9 +13,9 @@ typedef struct {
   program *p;
   uint32_t *buffer_of; /* by value id; PROG_NONE: none yet */
   uint32_t *last_use;  /* by root value id: last node that reads it, 0 = none */
-  val *root;           /* by value id: itself, or the value in whose memory it is, all or a part */
-  val *within;         /* by value id: the value in whose memory it is made, 0 = its own */
-  uint64_t *at;        /* and its first byte there */
+  val *root;           /* by value id: the value whose memory it shares, or itself */
+  val *within;         /* by value id: the value in whose memory it is computed, 0 = its own */
+  uint64_t *at;        /* its first byte there */
   val *assigned;       /* by value id: a param whose new value it is, 0 = none */
   val *becomes;        /* by value id of a param: its new value, 0 = none */
   map work_of;         /* attributes of a loop -> place in work */
@@ -27,7 +27,7 @@ static uint32_t add_buffer(lowering *l, prog_buffer b) {
   return vec_push(&l->p->buffers, b) ? b.root : PROG_NONE;
 }
 
-/* The memory from byte `at` of a buffer on, with another shape. */
+/* A view of a buffer from byte `at` on, with another shape. */
 static uint32_t add_view(lowering *l, uint32_t of, uint64_t at, const ir_value *type) {
   prog_buffer b = l->p->buffers.at[of];
   b.type = *type;
@@ -52,7 +52,7 @@ static uint32_t new_work(lowering *l, val v) {
                                      .type = *t});
 }
 
-/* A buffer for what a node makes: of its own, or in the value of which it will be a part. */
+/* A buffer for a result: its own, or inside the value that it becomes a part of. */
 static uint32_t new_result(lowering *l, val v) {
   val whole = l->within[v];
   if (!whole) return new_work(l, v);
@@ -89,15 +89,14 @@ static bool is_view(const lowering *l, const ir_node *n, uint64_t *from) {
   return n->op == OP_RESHAPE || views_part(l->g, n, from);
 }
 
-/* Can the node that makes v write it into the memory of another value? */
+/* Can the node that computes v write it into the memory of another value? */
 static bool may_place(const lowering *l, val v) {
   const ir_node *n = graph_def(l->g, v);
   bool made = n->op != OP_INPUT && n->op != OP_PARAM && n->op != OP_OFFLOAD;
   return made && !(op_flags((op_id)n->op) & OPF_RENDEZVOUS) && !l->within[v] && !l->assigned[v];
 }
 
-/* Operands of joins are made where they will stand; outer joins before inner ones, which are parts
- * of them. */
+/* Operands of concats are computed in their final place; outer concats before inner ones. */
 static void place_parts(lowering *l) {
   for (size_t i = l->g->nodes.len; i-- > 0;) {
     const ir_node *n = graph_node(l->g, (uint32_t)i);
@@ -116,8 +115,8 @@ static void place_parts(lowering *l) {
   }
 }
 
-/* Reads of values, and which value each param becomes.  Outputs and assigns read after all other
- * nodes. */
+/* Last reads of values, and the new value of each param.  Outputs and assigns read after all
+ * other nodes. */
 static hp_status scan(lowering *l) {
   for (size_t i = 0; i < l->g->nodes.len; i++) {
     const ir_node *n = graph_node(l->g, (uint32_t)i);
@@ -140,7 +139,7 @@ static hp_status scan(lowering *l) {
   return HP_OK;
 }
 
-/* May the kernel of node n write its result k over param p, if it reads p at all? */
+/* May the kernel of node n overwrite param p, if it reads p, with its result k? */
 static bool may_overwrite(const lowering *l, const ir_node *n, int k, val p) {
   const val *in = graph_in(l->g, n);
   for (int i = 0; i < n->n_in; i++) {
@@ -152,7 +151,7 @@ static bool may_overwrite(const lowering *l, const ir_node *n, int k, val p) {
   return true;
 }
 
-/* The result v of node i can be written straight into the param that it is assigned to. */
+/* Can result v of node i be written directly into the param that it is assigned to? */
 static bool writes_param(const lowering *l, val v, uint32_t i) {
   val p = l->assigned[v];
   if (!p) return false;
@@ -184,7 +183,7 @@ static hp_status lower_leaf(lowering *l, const ir_node *n) {
   return id == PROG_NONE || !b.name ? HP_ERR_OOM : HP_OK;
 }
 
-/* A named result: the value's own buffer, or a copy when that is a leaf or named already. */
+/* A named result: the value's own buffer, or a copy if that is a leaf or has a name already. */
 static hp_status lower_output(lowering *l, const ir_node *n) {
   val v = graph_in(l->g, n)[0];
   uint32_t id = l->buffer_of[v];
@@ -200,7 +199,7 @@ static hp_status lower_output(lowering *l, const ir_node *n) {
   return graph_status(l->p->names);
 }
 
-/* Operands that were not made where they belong are copied there. */
+/* Copies operands that were not computed in their final place. */
 static hp_status lower_join(lowering *l, const ir_node *n) {
   if (l->buffer_of[n->out0] == PROG_NONE) l->buffer_of[n->out0] = new_result(l, n->out0);
   uint32_t whole = l->buffer_of[n->out0];
@@ -219,8 +218,8 @@ static hp_status lower_join(lowering *l, const ir_node *n) {
   return HP_OK;
 }
 
-/* Of a loop that of its body, which many nodes have in common.  A body that is no loop is refused
- * by the backend that makes a kernel of it. */
+/* The work of a loop is that of its body, which many nodes share.  The backend refuses an
+ * invalid body when it makes the kernel. */
 static hp_status work_of(lowering *l, const ir_node *n, op_cost *out) {
   uint32_t i;
   *out = op_meanings[n->op].cost(l->g, n);
@@ -282,12 +281,12 @@ static hp_status lower_node(lowering *l, uint32_t i) {
   return add_inst(l, inst, operand, result);
 }
 
-/* Will an assign overwrite what value x is, the old value of a param? */
+/* Will an assign overwrite value x, which is the old value of a param? */
 static bool is_overwritten(const lowering *l, val x) {
   return graph_def(l->g, l->root[x])->op == OP_PARAM && l->becomes[l->root[x]];
 }
 
-/* Assigns that could not be written in place: first copies of sources that another assign
+/* Assigns that could not be done in place: first copies of sources that another assign
  * overwrites, then the copies into the params.  from[i] is the source of the assign at node i. */
 static hp_status copy_assigns(lowering *l, uint32_t *from) {
   for (int round = 0; round < 2; round++)

@@ -6,20 +6,20 @@
 #include "prog/program.h"
 
 /* Instructions and buffers of the graph, in node order, without offsets.  Reshapes, outputs and
- * assigns cost nothing where the buffer can be the same; copies are made where it cannot. */
+ * assigns share buffers where possible; otherwise they are copies. */
 hp_status lower_graph(const hp_graph *g, program **out);
 
 typedef struct {
-  uint64_t limit;  /* bytes of the work arena of TIER_DEVICE that are aimed at; 0 = none */
+  uint64_t limit;  /* target for the bytes of the arena of TIER_DEVICE; 0 = none */
   uint64_t effort; /* search steps of the offset planner; 0 = the usual */
 } memory_options;
 
-/* Adds workspace buffers (workspace[k] bytes for the instructions of kernel k), decides what may
- * share memory in place, and gives every work buffer its offset.  The search for offsets ends when
- * the limit is met; what more is needed is in p->arena, not an error. */
+/* Adds workspace buffers (workspace[k] bytes for the instructions of kernel k), decides which
+ * results overwrite operands, and gives every work buffer its offset.  The search for offsets
+ * ends when the limit is reached; exceeding it is not an error: p->arena has the bytes. */
 hp_status plan_memory(program *p, const uint64_t *workspace, const memory_options *o);
-/* HP_ERR_INTERNAL, naming two buffers, unless the offsets of p keep buffers apart that are live
- * together.  p is in an order that agrees with its waits. */
+/* HP_ERR_INTERNAL, naming two buffers, if buffers that are live at the same time overlap.  p is
+ * in an order that agrees with its waits. */
 hp_status verify_memory(program *p);
 
 #endif

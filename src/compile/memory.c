@@ -1,5 +1,5 @@
-/* The memory plan: lifetimes of buffers in the order of instructions, alias groups for results
- * written in place, and offsets (src/mem). */
+/* The memory plan: live ranges of buffers in the order of instructions, alias groups for results
+ * that overwrite operands, and offsets (src/mem). */
 #include "mem/offsets.h"
 #include "mem/timeline.h"
 #include "compile/inplace.h"
@@ -20,7 +20,7 @@ typedef struct {
 
 static uint32_t root_of(const program *p, uint32_t b) { return p->buffers.at[b].root; }
 
-/* A program that is planned again forgets the workspaces of before, which are its last buffers. */
+/* If a program is planned again, removes its old workspaces, which are its last buffers. */
 static hp_status add_workspaces(program *p, const uint64_t *workspace) {
   while (p->buffers.len && (p->buffers.at[p->buffers.len - 1].flags & BUFFER_WORKSPACE))
     p->buffers.len--;
@@ -96,7 +96,7 @@ static hp_status find_uses(const program *p, uint32_t **use0_out, uint32_t **use
   return HP_OK;
 }
 
-/* Is buffer a read for the last time by instruction i, with all other uses surely over? */
+/* Does instruction i read buffer a for the last time, with all other uses certainly finished? */
 static bool dies_at(const planner *m, uint32_t a, uint32_t i) {
   if (m->last[a] != i || m->p->buffers.at[a].flags & BUFFER_OUTPUT) return false;
   for (uint32_t u = m->use0[a]; m->streams > 1 && u < m->use0[a + 1]; u++)
@@ -104,8 +104,8 @@ static bool dies_at(const planner *m, uint32_t a, uint32_t i) {
   return true;
 }
 
-/* Can result o of instruction i have the memory of its operand k?  The operand must die here, have
- * the size, be read once, and not be taken by another result. */
+/* Can result o of instruction i overwrite its operand k?  The operand must die here, have the
+ * same size, be read once, and not be overwritten by another result. */
 static bool can_take(const planner *m, uint32_t i, int o, int k) {
   const program *p = m->p;
   const prog_inst *n = program_inst(p, i);
@@ -114,7 +114,7 @@ static bool can_take(const planner *m, uint32_t i, int o, int k) {
   const prog_buffer *in = &p->buffers.at[a], *out = &p->buffers.at[b];
   if (in->place != PLACE_WORK || in->tier != out->tier || in->bytes != out->bytes || a == b)
     return false;
-  if (program_arg(p, n, k)->bytes != in->bytes) return false; /* a part of it */
+  if (program_arg(p, n, k)->bytes != in->bytes) return false; /* a view of a part of it */
   if (!dies_at(m, a, i) || m->first[b] != i) return false;
   for (int j = 0; j < n->n_in; j++)
     if (j != k && root_of(p, arg[j]) == a) return false;
@@ -130,7 +130,7 @@ static bool same_offset(const planner *m, uint32_t i, int o, int k) {
   return program_arg(m->p, n, n->n_in + o)->offset == program_arg(m->p, n, k)->offset;
 }
 
-/* Results written over operands; placed: just those that have the offset of their operand. */
+/* Results that overwrite operands; placed: only those that have the offset of their operand. */
 static void find_aliases(planner *m, bool placed) {
   const program *p = m->p;
   for (uint32_t i = 0; i < p->insts.len; i++) {
@@ -149,9 +149,8 @@ static void find_aliases(planner *m, bool placed) {
   }
 }
 
-/* Rows of offsets_problem.dead, for programs with several streams.  Outputs never die; an input
- * that nobody reads is given before the first instruction, and may be overwritten from the next on.
- */
+/* Rows of offsets_problem.dead, for programs with several streams.  Outputs never die; an unused
+ * input exists before the first instruction, and may be overwritten from the next on. */
 static hp_status find_dead(const planner *m, const uint32_t *index, size_t n, uint32_t **out) {
   uint32_t *dead = mem_calloc(n * m->streams, sizeof *dead);
   HP_TRY_MEM(dead);

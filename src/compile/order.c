@@ -25,8 +25,8 @@ static uint32_t root_of(const program *p, uint32_t b) { return p->buffers.at[b].
 
 /* --- values -----------------------------------------------------------------------------------
  *
- * A result that is written over an operand in every order is the operand's value, which goes on:
- * the operand must have no other reader. */
+ * A result that overwrites an operand in every order continues the operand's value: the operand
+ * must have no other reader. */
 
 /* By buffer: how many instructions touch it, and the last of them. */
 typedef struct {
@@ -58,7 +58,7 @@ static bool is_overwritten(const program *p, const touching *t, uint32_t i, int 
   return inplace_inst(p, n, k, o);
 }
 
-/* Results that take the value of an operand, each operand's once. */
+/* Results that continue the value of an operand, each operand's at most once. */
 static hp_status join_values(order_problem *q) {
   const program *p = q->p;
   touching t = {mem_calloc(p->buffers.len, sizeof *t.touches),
@@ -98,13 +98,13 @@ static void number_values(order_problem *q) {
   }
 }
 
-/* Is i the first that writes to the value? */
+/* Is i the first instruction that writes to the value? */
 static bool makes(const order_problem *q, uint32_t v, uint32_t i) {
   return !q->given[v] && (q->def[v] == LIST_INPUT || q->def[v] == i);
 }
 
-/* A buffer of work memory is given, or made by the first instruction that writes to it: others fill
- * what is left of it. */
+/* A work buffer is given, or made by the first instruction that writes to it: later ones write
+ * the rest of it. */
 static hp_status find_values(order_problem *q) {
   const program *p = q->p;
   q->value_of = mem_calloc(p->buffers.len, sizeof *q->value_of);
@@ -147,8 +147,8 @@ static hp_status add_edge(order_problem *q, uint32_t before_plus_one, uint32_t a
   return order_after(q, before_plus_one - 1, after);
 }
 
-/* Is the order of who writes to b and reads it to be kept?  Of a tensor of the device, and of what
- * several write to. */
+/* Must the order of writers and readers of b be kept?  For a tensor of the device, and for a
+ * buffer with several writers. */
 static bool keeps_order(const order_problem *q, uint32_t b) {
   uint32_t v = q->value_of[b];
   return q->p->buffers.at[b].place == PLACE_STATE || (v != PROG_NONE && q->filled[v]);
@@ -159,7 +159,7 @@ static hp_status find_edges(order_problem *q) {
   uint32_t *writer = mem_calloc(p->buffers.len, sizeof *writer);
   uint32_t *reader = mem_calloc(p->buffers.len, sizeof *reader),
            *next = mem_calloc(p->args.len, sizeof *next),
-           *user = mem_calloc(p->args.len, sizeof *user); /* by argument: who reads it */
+           *user = mem_calloc(p->args.len, sizeof *user); /* by argument: its reader */
   hp_status st = writer && reader && next && user ? HP_OK : HP_ERR_OOM;
   for (uint32_t i = 0; !st && i < q->n; i++) {
     const prog_inst *n = program_inst(p, i);
@@ -167,7 +167,7 @@ static hp_status find_edges(order_problem *q) {
       uint32_t a = n->arg0 + (uint32_t)k, b = root_of(p, p->args.at[a]);
       if (!keeps_order(q, b)) continue;
       st = add_edge(q, writer[b], i);
-      if (k < n->n_in) { /* readers of b since it was written, as a list through `next` */
+      if (k < n->n_in) { /* readers of b since the last write, as a list through `next` */
         user[a] = i;
         next[a] = reader[b];
         reader[b] = a + 1;

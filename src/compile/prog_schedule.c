@@ -11,7 +11,7 @@ typedef struct {
   const schedule_options *o;
   order_problem q;
   uint64_t *workspace; /* by instruction */
-  bool *given;         /* by buffer: what it holds depends on inputs of the run */
+  bool *given;         /* by buffer: its contents depend on inputs of the run */
   uint32_t *last;      /* by instruction: the last that reads what it makes, or what is made of that
                           without inputs of the run; itself when there is none */
 } scheduling;
@@ -24,11 +24,11 @@ static uint32_t root_at(const program *p, const prog_inst *n, int k) {
 
 /* --- prefetch -----------------------------------------------------------------------------------
  *
- * What is gathered of params alone could be gathered at once.  It may be ahead of its use by so
- * many bytes: a gather waits for the last use of the one that is so far before it. */
+ * Gathers that depend on params alone could all start at once.  They may be ahead of their use by
+ * a number of bytes: a gather waits for the last use of the one that lies this far before it. */
 
-/* Instructions whose operands depend on inputs of the run get last[i] = i, the others the last use
- * of what they make. */
+/* Instructions whose operands depend on inputs of the run get last[i] = i, the others the last
+ * use of their results. */
 static void find_last_uses(scheduling *w) {
   const program *p = w->p;
   for (size_t b = 0; b < p->buffers.len; b++) w->given[b] = p->buffers.at[b].flags & BUFFER_INPUT;
@@ -58,7 +58,7 @@ static uint64_t result_bytes(const scheduling *w, const prog_inst *n) {
   return program_arg(w->p, n, 1)->bytes;
 }
 
-/* The gathers of the largest block, in one phase, and the largest gather. */
+/* The bytes of the gathers of the largest block, in one phase, and of the largest gather. */
 static uint64_t usual_window(const scheduling *w) {
   uint64_t block = 0, most = 0, largest = 0;
   const prog_inst *before = NULL;
@@ -74,8 +74,8 @@ static uint64_t usual_window(const scheduling *w) {
   return most + largest;
 }
 
-/* Gathers in a row of at most `window` bytes together are under way or wait for their use.  They
- * keep the order in which they stand, so that what one waits for holds for those behind it too. */
+/* At most `window` bytes of consecutive gathers are running or wait for their use.  They keep
+ * their order, so a wait of one also holds for the later ones. */
 static hp_status bound_prefetch(scheduling *w) {
   uint64_t window = w->o->prefetch ? w->o->prefetch : usual_window(w), held = 0;
   uint32_t *row = mem_calloc(w->q.n, sizeof *row), first = 0, end = 0;
@@ -96,10 +96,9 @@ static hp_status bound_prefetch(scheduling *w) {
 
 /* --- the order -------------------------------------------------------------------------------- */
 
-/* Bytes that the order may take of each tier.  Without a limit that is what the instructions need
- * in the order in which they stand: a copy to another tier must not cost more memory than it saves.
- * Where collectives run beside computation it is a quarter more, and the gathers ahead of their
- * use. */
+/* Bytes that the order may take of each tier.  Without a limit this is what the instructions
+ * need in their current order: a copy to another tier must not cost more memory than it saves.
+ * With overlapped collectives it is a quarter more, plus the prefetched gathers. */
 static hp_status find_caps(scheduling *w, bool overlaps, uint64_t cap[TIER_COUNT]) {
   static const uint64_t none[TIER_COUNT];
   list_schedule s = {0};
@@ -115,7 +114,7 @@ static hp_status find_caps(scheduling *w, bool overlaps, uint64_t cap[TIER_COUNT
   return HP_OK;
 }
 
-/* Puts the instructions in the order found; what it needs beside data becomes waits. */
+/* Applies the order; its additional conditions become waits. */
 static hp_status apply(scheduling *w, const list_schedule *s) {
   uint32_t *place = mem_calloc(w->q.n, sizeof *place);
   HP_TRY_MEM(place);
@@ -153,7 +152,7 @@ static hp_status order_fastest(scheduling *w, bool overlaps, list_schedule *s) {
   return order_schedule(&w->q, w->workspace, cap, false, s, NULL);
 }
 
-/* The order found that takes the fewest bytes of the device at once. */
+/* The order that needs the least device memory. */
 static hp_status order_minimum(scheduling *w, list_schedule *s) {
   uint64_t cap[TIER_COUNT] = {[TIER_DEVICE] = 1}, needed[TIER_COUNT];
   HP_TRY(order_schedule(&w->q, w->workspace, cap, false, s, needed));
@@ -173,7 +172,7 @@ static hp_status wait_one_by_one(program *p) {
   return st;
 }
 
-/* Puts collectives with a rendezvous on the stream; are there any? */
+/* Puts collectives with a rendezvous on the stream; returns whether there are any. */
 static bool put_collectives(program *p, uint8_t stream) {
   bool any = false;
   for (size_t i = 0; i < p->insts.len; i++) {

@@ -8,13 +8,13 @@
 #include "topo/cluster.h"
 
 typedef enum {
-  SCHEDULE_FASTEST, /* collectives on a stream of their own, in the order that should be fastest */
+  SCHEDULE_FASTEST, /* collectives on a stream of their own, in the order predicted as fastest */
   SCHEDULE_SERIAL,  /* one instruction after the other, in the order of the graph */
-  SCHEDULE_MINIMUM  /* the same, in the order found that needs the least device memory */
+  SCHEDULE_MINIMUM  /* one after the other, in the minimum-memory order */
 } schedule_kind;
 
 typedef struct {
-  const cluster *cluster; /* what an instruction costs */
+  const cluster *cluster; /* costs of instructions */
   const mesh *mesh;
   const uint64_t *workspace; /* bytes by kernel (prog_inst.kernel); NULL: none */
   uint64_t cap[TIER_COUNT];  /* bytes of work memory; 0: none */
@@ -22,12 +22,12 @@ typedef struct {
                                 the largest block, and the largest param */
 } schedule_options;
 
-/* Orders the instructions, which stand in the order of the graph.  The order is a function of the
- * program alone, which is the same on every device: so collectives come in one order everywhere and
- * cannot wait for each other crosswise.  Waits hold whatever the timing: those of data, those for
- * state that is overwritten, and those that the caps ask for.  *fits false: no such order is known
- * under the caps, and p is to be dropped.  Without a cap the fastest order takes the memory of the
- * order of the graph, and with collectives a quarter more and the prefetch. */
+/* Orders the instructions, which are in the order of the graph.  The order depends only on the
+ * program, which is the same on every device: so collectives have the same order everywhere, and
+ * devices cannot wait for each other in a cycle.  Waits hold for any timing: those of data,
+ * those for state that is overwritten, and those for the caps.  *fits false: no such order is
+ * known under the caps, and p must be dropped.  Without a cap the fastest order takes the memory
+ * of the order of the graph, and with collectives a quarter more plus the prefetch. */
 hp_status schedule_program(program *p, schedule_kind kind, const schedule_options *o, bool *fits);
 /* Are there instructions on STREAM_COMM? */
 bool schedule_overlaps(const program *p);

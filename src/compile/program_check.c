@@ -51,7 +51,7 @@ static hp_status refuse(const checker *c, uint32_t line, const char *fmt, ...) {
 
 static uint32_t line_of(const checker *c, uint32_t inst) { return c->lines->inst.at[inst]; }
 
-/* The failure of this thread once more, with its place in the file. */
+/* The current failure again, with its place in the file. */
 static hp_status refuse_again(const checker *c, uint32_t line, hp_status st) {
   char why[512];
   if (st == HP_ERR_OOM) return st;
@@ -86,7 +86,7 @@ static hp_status check_buffer(const checker *c, uint32_t b, bool after_workspace
   return HP_OK;
 }
 
-/* Inputs and outputs have names of their own, and so have the tensors of the device. */
+/* Names of inputs, outputs and tensors of the device are distinct. */
 static hp_status check_names(const checker *c) {
   map seen[2] = {{0}, {0}};
   hp_status st = HP_OK;
@@ -115,7 +115,7 @@ static hp_status check_buffers(const checker *c) {
 
 /* --- instructions: types --------------------------------------------------------------------- */
 
-/* A node that stands for who made the buffer, under its name where it has one. */
+/* A node that represents the maker of the buffer, under its name if it has one. */
 static hp_status add_value(checker *c, uint32_t b) {
   const prog_buffer *f = &c->p->buffers.at[b];
   attr_record a = {0};
@@ -156,7 +156,7 @@ static hp_status check_types(checker *c, uint32_t i) {
   const uint32_t *arg = program_args(c->p, n);
   val in[255];
   ir_value out[255];
-  if (n->op == OP_FUSED) return HP_OK; /* loops say what they touch; the target compares */
+  if (n->op == OP_FUSED) return HP_OK; /* the target checks the accesses of loops */
   for (int k = 0; k < n->n_in; k++) in[k] = c->value[arg[k]];
   for (int k = 0; k < n->n_out; k++) out[k] = c->p->buffers.at[arg[n->n_in + k]].type;
   c->g->loc = n->loc;
@@ -190,7 +190,8 @@ static bool shares_bytes(const prog_buffer *a, const prog_buffer *b) {
   return a->root == b->root && overlap(range_of(a), range_of(b));
 }
 
-/* Results of one instruction lie apart, and over an operand only where its kernel allows it. */
+/* Results of one instruction do not overlap, and overwrite an operand only if the kernel allows
+ * it. */
 static hp_status check_in_place(const checker *c, uint32_t i) {
   const prog_inst *n = program_inst(c->p, i);
   for (int o = 0; o < n->n_out; o++) {
@@ -200,7 +201,7 @@ static hp_status check_in_place(const checker *c, uint32_t i) {
       if (k == n->n_in + o || !shares_bytes(f, out)) continue;
       bool fits = k < n->n_in && f->at == out->at && f->bytes == out->bytes;
       if (!fits || !inplace_inst(c->p, n, k, o))
-        return refuse(c, line_of(c, i), "result %d of %s lies over operand or result %d", o,
+        return refuse(c, line_of(c, i), "result %d of %s overlaps operand or result %d", o,
                       op_table[n->op].name, k);
     }
   }
@@ -233,7 +234,7 @@ static bool is_written(const checker *c, uint32_t root, range x) {
   return false;
 }
 
-/* Who touched the same bytes before has finished, where one of them writes. */
+/* Earlier users of the same bytes have finished, if one of the uses is a write. */
 static hp_status check_race(checker *c, uint32_t root, access a) {
   if (c->one_stream) return HP_OK;
   for (size_t k = 0; k < c->touched[root].len; k++) {

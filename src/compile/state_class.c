@@ -3,16 +3,16 @@
 #include "base/dtype.h"
 #include "base/mem.h"
 
-/* What is known of a value while the graph is walked. */
+/* What is known of a value during the walk over the graph. */
 typedef struct {
-  uint8_t phase;               /* in which it can be computed at the earliest */
+  uint8_t phase;               /* the earliest phase in which it can be computed */
   uint8_t first_use;           /* of a param: the earliest phase that reads or assigns it */
   bool used, assigned_forward; /* of a param */
   bool read_as_value;          /* of a param: not as a table alone */
 } fact;
 
-/* A node is of a phase when it is built in it, or needs what is: sums of gradients, which are built
- * after the backward, are of the backward. */
+/* The phase of a node is that in which it is built, or a later one of its operands: sums of
+ * gradients, which are built after the backward, belong to the backward. */
 static uint8_t phase_of(const hp_graph *g, const ir_node *n, const fact *f) {
   uint8_t phase = n->phase;
   for (int k = 0; k < n->n_in; k++)

@@ -1,10 +1,10 @@
-/* To whom the tensors that outlive runs belong: the model, its gradients, the optimizer, or none of
- * them, as caches and tables do.
+/* The classes of tensors that outlive runs: params, gradients, optimizer state, or others such as
+ * caches and tables.
  *
- * No name is looked at: what reads and assigns a tensor tells.  A step of training reads params in
- * its forward, adds to sums of gradients in its backward, and touches the optimizer's state in the
- * update only; a cache is read and assigned in the forward; a table is only read where an op takes
- * tables (rotary embedding). */
+ * The class follows from the ops that read and assign a tensor, not from its name.  A training
+ * step reads params in its forward, adds to sums of gradients in its backward, and uses
+ * optimizer state in the update only; a cache is read and assigned in the forward; a table is
+ * only read by ops that take tables (rotary embedding). */
 #ifndef COMPILE_STATE_CLASS_H
 #define COMPILE_STATE_CLASS_H
 
@@ -12,10 +12,10 @@
 #include "mem/timeline.h"
 #include "prog/program.h"
 
-/* class[v], of as many as the graph has values: the mem_class of a param, MEM_PARAM for others. */
+/* class[v] for all values of the graph: the mem_class of a param, MEM_PARAM for others. */
 hp_status state_classes(const hp_graph *g, uint8_t *class);
-/* The classes of the graph's params to the program's buffers of these names, and the bytes of all
- * params by class, each once, to bytes[]. */
+/* Sets the classes of the program's buffers with the names of the graph's params, and adds the
+ * bytes of all params by class to bytes[]. */
 hp_status state_classes_set(const hp_graph *g, program *p, uint64_t bytes[MEM_CLASS_COUNT]);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Bytes [begin, end) of a tier, and the buffer that was the last to be there. */
+/* Bytes [begin, end) of a tier, and the last buffer that used them. */
 typedef struct {
   uint64_t begin, end;
   uint32_t buffer;
@@ -10,12 +10,12 @@ typedef struct {
 
 typedef struct {
   program *p;
-  VEC(segment) memory[TIER_COUNT];  /* once buffers have offsets: apart, by address */
-  bool placed, *seen;               /* they have; by buffer: it is in `memory`, or was */
-  uint32_t (*user)[STREAM_COUNT];   /* by buffer and stream: last that touches it + 1 */
-  uint32_t *writer;                 /* by buffer: last instruction that wrote it + 1 */
-  uint32_t (*reader)[STREAM_COUNT]; /* by buffer and stream: last that read it + 1 */
-  uint32_t *position;               /* by instruction: place on its stream */
+  VEC(segment) memory[TIER_COUNT];  /* once buffers have offsets: disjoint, by address */
+  bool placed, *seen;               /* they have; by buffer: it is, or was, in `memory` */
+  uint32_t (*user)[STREAM_COUNT];   /* by buffer and stream: last user + 1 */
+  uint32_t *writer;                 /* by buffer: last writer + 1 */
+  uint32_t (*reader)[STREAM_COUNT]; /* by buffer and stream: last reader + 1 */
+  uint32_t *position;               /* by instruction: position on its stream */
   VEC(vclock_wait) waits;
   uint32_t *wait0;
   uint32_t *edge0, *before; /* instruction i also waits for before[edge0[i]] .. */
@@ -39,8 +39,8 @@ static hp_status sort_edges(waiting *w, const list_edge *edge, size_t n_edges) {
   return HP_OK;
 }
 
-/* Puts buffer b, which instruction `self` is the first to touch, into memory: who used it before
- * must have finished.  LIST_INPUT: it is there before all instructions. */
+/* Adds buffer b, whose first user is instruction `self`, to memory: earlier users of its bytes
+ * must have finished.  LIST_INPUT: it exists before all instructions. */
 static hp_status occupy(waiting *w, uint32_t b, uint32_t self) {
   const prog_buffer *f = &w->p->buffers.at[b];
   uint64_t begin = f->offset, end = f->offset + f->bytes;
@@ -48,7 +48,7 @@ static hp_status occupy(waiting *w, uint32_t b, uint32_t self) {
   w->seen[b] = true;
   segment *at = w->memory[f->tier].at, left = {0}, right = {0};
   size_t n = w->memory[f->tier].len, first = 0, last;
-  for (size_t high = n; first < high;) { /* the first that ends behind `begin` */
+  for (size_t high = n; first < high;) { /* the first that ends after `begin` */
     size_t mid = first + (high - first) / 2;
     if (at[mid].end > begin) high = mid;
     else first = mid + 1;
@@ -73,7 +73,7 @@ static hp_status occupy(waiting *w, uint32_t b, uint32_t self) {
   return HP_OK;
 }
 
-/* The memory of instruction i: results, operands that were given, workspace. */
+/* The memory that instruction i takes: results, operands that were given, workspace. */
 static hp_status occupy_all(waiting *w, uint32_t i) {
   const prog_inst *n = program_inst(w->p, i);
   const uint32_t *arg = program_args(w->p, n);
@@ -117,7 +117,7 @@ static hp_status collect(waiting *w) {
   return HP_OK;
 }
 
-/* Keeps the waits that no others imply, and stores them in the program. */
+/* Removes waits that others imply, and stores the rest in the program. */
 static hp_status prune(waiting *w) {
   size_t n = w->p->insts.len;
   vclock clock = {0};

@@ -5,12 +5,12 @@
 #include "prog/program.h"
 #include "sched/list.h"
 
-/* Fills the waits of every instruction: for what it reads, and, where it writes over memory that
- * others read or wrote (state), for those; and for edge.before, where it is edge.after.  Redundant
+/* Sets the waits of every instruction: for the writers of its operands; for earlier readers and
+ * writers of state that it overwrites; and, if it is edge.after, for edge.before.  Redundant
  * waits are left out. */
 hp_status place_waits(program *p, const list_edge *edge, size_t n_edges);
-/* The same once buffers have offsets: waits for what used their memory before take the place of the
- * edges, of which some were for room that the plan did not need. */
+/* The same once buffers have offsets: waits for earlier users of the same memory replace the
+ * edges, some of which were for memory that the plan did not need. */
 hp_status trim_waits(program *p);
 
 #endif

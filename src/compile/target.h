@@ -1,5 +1,5 @@
-/* What the compiler compiles for.  It knows no open device: a program for a machine that is not
- * here needs no kernel and no C compiler of this one. */
+/* The target of the compiler.  It needs no open device: a program for another machine needs no
+ * kernel and no C compiler of this one. */
 #ifndef COMPILE_TARGET_H
 #define COMPILE_TARGET_H
 
@@ -9,17 +9,18 @@
 
 typedef struct {
   const char *name;           /* "cpu", "sim" */
-  const capabilities *can;    /* what its kernels can do */
-  const cluster *cluster;     /* what an instruction costs there (src/sim) */
+  const capabilities *can;    /* capabilities of its kernels */
+  const cluster *cluster;     /* cost of an instruction (src/sim) */
   const mesh *mesh;           /* of the devices that run the program together */
   uint64_t limit[TIER_COUNT]; /* bytes of named tensors and work memory together; 0: none */
   void *context;              /* of the functions below */
-  /* Bytes of the named tensors that are on the device when p is loaded. */
+  /* Bytes of the named tensors on the device when p is loaded. */
   uint64_t (*resident_bytes)(void *context, const program *p);
-  /* Writes engines into the instructions of products, where they are not the target's own. */
+  /* Writes the engines of products into their instructions, if they differ from the target's
+   * own. */
   hp_status (*choose)(void *context, program *p);
-  /* Workspace of each kernel of p in bytes, to workspace[prog_inst.kernel], and the kernels where
-   * the target has any; *kernels is released by `release`. */
+  /* Workspace of each kernel of p in bytes, to workspace[prog_inst.kernel], and the kernels if
+   * the target has any; `release` frees *kernels. */
   hp_status (*prepare)(void *context, const program *p, uint64_t *workspace, void **kernels);
   void (*release)(void *kernels);
 } target;

@@ -123,7 +123,7 @@ static hp_status parse_node(parser *p) {
   HP_TRY(parse_operands(p, in, &n_in));
   const op_row *row = &op_table[op];
   if (n_in < row->in_min || n_in > row->in_max)
-    return scan_fail(&p->s, "%s has %d operands, takes %d to %d", name, n_in, row->in_min,
+    return scan_fail(&p->s, "%s has %d operands, expects %d to %d", name, n_in, row->in_min,
                      row->in_max);
   int makes = op_results(op, n_in);
   if (makes >= 0 && n_out != makes)

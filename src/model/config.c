@@ -150,8 +150,8 @@ static hp_status read_longrope(const tree_node *r, int64_t pairs, rope_config *o
   return read_stretch(r, "long_factor", pairs, &o->stretch[1]);
 }
 
-/* Transformers turns whole heads in these families: it ignores the key without scaling, and fails
- * with it. */
+/* Transformers rotates complete heads in these families: it ignores the key without scaling, and
+ * fails with it. */
 static hp_status check_partial(const tree_node *root, const tree_node *r, rope_kind kind) {
   double partial;
   const tree_node *where = r && tree_get(r, "partial_rotary_factor") ? r : root;
@@ -159,11 +159,11 @@ static hp_status check_partial(const tree_node *root, const tree_node *r, rope_k
   if (partial == 1) return HP_OK;
   const tree_node *n = tree_get(where, "partial_rotary_factor");
   if (kind != ROPE_DEFAULT) TREE_FAIL(n, "%g is not built for this family; leave it out", partial);
-  log_warn("%s: is ignored: this family turns whole heads", tree_where(n).text);
+  log_warn("%s: is ignored: this family rotates all dims of a head", tree_where(n).text);
   return HP_OK;
 }
 
-/* rope_parameters (new spelling), or rope_theta and rope_scaling (old), which counts more. */
+/* rope_parameters (new spelling), or rope_theta and rope_scaling (old), which has precedence. */
 hp_status config_read_rope(const tree_node *root, model_config *c) {
   rope_config *o = &c->rope;
   const tree_node *r;
@@ -175,7 +175,7 @@ hp_status config_read_rope(const tree_node *root, model_config *c) {
   if (r) {
     HP_TRY(read_rope_kind(r, &o->kind));
     HP_TRY(tree_opt_double(r, "rope_theta", o->theta, &o->theta));
-    /* beside the map it counts more than inside */
+    /* next to the map it has precedence over one inside */
     HP_TRY(tree_opt_double(r, "original_max_position_embeddings", (double)c->max_length,
                            &o->original_length));
     HP_TRY(tree_opt_double(root, "original_max_position_embeddings", o->original_length,
@@ -217,9 +217,9 @@ static hp_status read_layer_types(const tree_node *list, model_config *c) {
   return HP_OK;
 }
 
-/* layer_types tells, where it is (mistral's then is Transformers' ministral).  Else mistral and
- * mixtral: all layers; qwen: only with use_sliding_window, and but for qwen3_moe from
- * max_window_layers on. */
+/* layer_types decides if it exists (mistral's is then Transformers' ministral).  Otherwise
+ * mistral and mixtral: all layers; qwen: only with use_sliding_window, and, except qwen3_moe,
+ * from max_window_layers on. */
 static hp_status read_window(const tree_node *root, model_config *c) {
   bool use = true;
   const tree_node *types;
@@ -340,7 +340,7 @@ static hp_status read_common(const tree_node *root, model_config *c) {
   return read_ids(root, c);
 }
 
-/* Reads what has been parsed; takes c->source. */
+/* Reads the parsed file; takes c->source. */
 static hp_status read_source(model_config *c, model_config *out) {
   hp_status st = tree_expect(c->source.root, TREE_MAP);
   if (!st) st = read_common(c->source.root, c);

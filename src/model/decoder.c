@@ -69,7 +69,7 @@ hp_tensor decoder_mlp(model_build *b, int layer, hp_tensor x) {
   return decoder_mlp_of(b, layer, x, b->c->ffn, layer_place(layer, "mlp"));
 }
 
-/* The residual stream h, with what a part of the layer makes of it added. */
+/* The residual stream h plus the result of a sublayer. */
 static hp_tensor add_part(model_build *b, int layer, hp_tensor h, decoder_part part,
                           const char *name, const char *mark, const char *norm) {
   const model_config *c = b->c;
@@ -114,8 +114,8 @@ double decoder_frame_params(const model_config *c) {
   return (double)c->vocab * h * (c->tied ? 1 : 2) + (double)(2 * c->layers + 1) * h;
 }
 
-/* Heads and the wide middle of the mlp, of an expert too: columns first, then rows, one reduction a
- * block. */
+/* Heads and the wide middle of the mlp, also of an expert: first columns, then rows, with one
+ * reduction per block. */
 const tensor_cut decoder_cuts[] =
     {{"q_proj.weight", 0, CUT_HEADS},          {"q_b_proj.weight", 0, CUT_HEADS},
      {"kv_b_proj.weight", 0, CUT_HEADS},       {"k_proj.weight", 0, CUT_KV_HEADS},

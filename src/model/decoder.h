@@ -1,4 +1,4 @@
-/* Decoders of the Llama kind, in parts: families differ in a few of them.
+/* Components of Llama-like decoders, which families combine and replace.
  *
  *   h = embedding(ids)
  *   h += attention(norm(h))      per layer
@@ -21,15 +21,15 @@ place place_in(place p, const char *part); /* "model.layers.3.mlp" -> "model.lay
 /* RMS norm of the last dim, with the weight NAME.weight. */
 hp_tensor decoder_norm(model_build *b, hp_tensor x, int64_t width, double eps, const char *name);
 
-/* A part of a layer: its normed input to what is added to the residual stream, of any dtype. */
+/* A sublayer: from its normed input to the summand of the residual stream, of any dtype. */
 typedef hp_tensor (*decoder_part)(model_build *b, int layer, hp_tensor x);
 /* Hidden states after the last norm. */
 hp_tensor decoder_hidden(model_build *b, decoder_part attention, decoder_part mlp);
 
-/* Attention of heads over the heads of keys and values that they share; with q and k normed per
- * head when the configuration says so. */
+/* Attention of query heads over the key and value heads that they share; q and k are normed per
+ * head if the configuration says so. */
 hp_tensor decoder_attention(model_build *b, int layer, hp_tensor x);
-/* Its last projection: of the heads' results, together `width` wide. */
+/* Its output projection, of the heads' results, together `width` wide. */
 hp_tensor decoder_attention_out(model_build *b, int layer, hp_tensor o, int64_t width);
 /* down(act(gate(x)) * up(x)), `width` wide in between. */
 hp_tensor decoder_mlp_of(model_build *b, int layer, hp_tensor x, int64_t width, place at);
@@ -40,7 +40,7 @@ double decoder_attention_params(const model_config *c);
 double decoder_mlp_params(const model_config *c, int64_t width);
 double decoder_frame_params(const model_config *c);
 
-/* What tensor parallelism cuts in such decoders. */
+/* The params that tensor parallelism shards in such decoders. */
 extern const tensor_cut decoder_cuts[];
 
 #endif

@@ -1,13 +1,13 @@
-/* DeepSeek-V3: queries, keys and values are made of narrow vectors (latent attention); in all
- * layers but the first few one expert that all tokens use, and others that a sigmoid router with a
- * correction chooses within groups.  Layers behind the last, which guess tokens farther on, are not
- * used. */
+/* DeepSeek-V3: queries, keys and values are computed from narrow vectors (latent attention).
+ * All layers but the first few have one expert that all tokens use, and others that a sigmoid
+ * router with a correction bias chooses within groups.  Layers after the last, which predict
+ * tokens farther ahead, are not used. */
 #include "model/moe_layer.h"
 
 #include <math.h>
 #include <string.h>
 
-static const double latent_eps = 1e-6; /* Transformers' default, whatever rms_norm_eps is */
+static const double latent_eps = 1e-6; /* Transformers' default, independent of rms_norm_eps */
 
 /* --- attention -------------------------------------------------------------------------------- */
 
@@ -20,7 +20,7 @@ static hp_tensor slice_last_dim(model_build *b, hp_tensor x, int64_t start, int6
   return hp_slice(b->g, x, hp_shape_of(b->g, x).rank - 1, start, start + n);
 }
 
-/* [B,T,H,plain + turned]; the second part is turned by position. */
+/* [B,T,H,plain + turned]; the second part is rotated by position. */
 static hp_tensor build_queries(model_build *b, int layer, hp_tensor x) {
   const model_config *c = b->c;
   const latent_config *l = &c->latent;
@@ -40,7 +40,7 @@ static hp_tensor build_queries(model_build *b, int layer, hp_tensor x) {
   return hp_concat(b->g, part, 2, 3);
 }
 
-/* k [B,T,H,plain + turned], whose second part all heads share, and v [B,T,H,v_dim]. */
+/* k [B,T,H,plain + turned], with the second part shared by all heads, and v [B,T,H,v_dim]. */
 static void build_keys_and_values(model_build *b, int layer, hp_tensor x, hp_tensor *k,
                                   hp_tensor *v) {
   const model_config *c = b->c;
@@ -137,7 +137,7 @@ static hp_status read_groups(const tree_node *root, moe_config *m) {
   return HP_OK;
 }
 
-/* Refuses any value of a key but the one that is implemented. */
+/* Refuses all but the one supported value of a key. */
 static hp_status check_only_word(const tree_node *root, const char *key, const char *built) {
   const char *word;
   HP_TRY(tree_opt_string(root, key, built, &word));

@@ -90,7 +90,7 @@ static hp_tensor add_bias(model_build *b, hp_tensor y, int64_t out, const char *
 }
 
 hp_tensor build_matrix(model_build *b, hp_tensor x, const matrix_spec *m, const char *name) {
-  const model_param *have = find_param(b, name); /* a tied head: the embedding, as it lies */
+  const model_param *have = find_param(b, name); /* a tied head: the unpacked embedding */
   bool packed = have ? have->order : b->packed && m->out % PARAM_PACK == 0;
   const int64_t stored[] = {m->turned ? m->in : m->out, m->turned ? m->out : m->in};
   const int64_t packed_dims[] = {m->out / PARAM_PACK, m->in, PARAM_PACK};
@@ -105,7 +105,7 @@ hp_tensor build_matrix(model_build *b, hp_tensor x, const matrix_spec *m, const 
   return packed ? hp_reshape(b->g, y, (hp_shape){3, {s.dim[0], s.dim[1], m->out}}) : y;
 }
 
-/* The weight of a layer, and its bias where there is one. */
+/* The weight of a layer, and its bias if there is one. */
 static hp_tensor build_with_bias(model_build *b, hp_tensor x, const matrix_spec *m, bool bias,
                                  const char *name) {
   char weight[160];
@@ -158,7 +158,7 @@ hp_tensor build_dropout(model_build *b, hp_tensor x, double p, const char *name)
   return hp_dropout(b->g, x, p, b->dropout_seed, find_stream(name));
 }
 
-/* The layer's keys (or values) with the T new ones written in. */
+/* The layer's keys (or values), updated with the T new ones. */
 static hp_tensor update_cache(model_build *b, int layer, const char *what, hp_tensor x) {
   char name[64];
   hp_shape s = hp_shape_of(b->g, x);

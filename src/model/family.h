@@ -7,8 +7,8 @@
 #include "base/vec.h"
 #include "model/config.h"
 
-/* How a parameter is made, trained and started.  FIXED ones are of the checkpoint but not trained;
- * buffers are made here. */
+/* The origin of a parameter: how it is initialised, and whether it is trained.  FIXED ones are
+ * in the checkpoint but not trained; buffers are computed here. */
 typedef enum {
   PARAM_MATRIX,
   PARAM_EMBEDDING,
@@ -18,18 +18,18 @@ typedef enum {
   PARAM_BUFFER
 } param_kind;
 
-/* How a matrix is stored on the device: as in the checkpoint, or packed as
- * [out / PARAM_PACK, in, PARAM_PACK], from a tensor [out,in] or [in,out] of the checkpoint.
- * Products of few rows read packed weights faster. */
+/* The storage of a matrix on the device: as in the checkpoint, or packed as [out / PARAM_PACK,
+ * in, PARAM_PACK], from a tensor [out,in] or [in,out] of the checkpoint.  Products of few rows
+ * read packed weights faster. */
 typedef enum { ORDER_STORED, ORDER_PACKED_ROWS, ORDER_PACKED_COLUMNS } param_order;
 enum { PARAM_PACK = 16 };
 
 typedef struct {
-  /* Its name in the checkpoint.  With a '*' it is a stack: its first dim are tensors of the
-   * checkpoint, whose names have their number there. */
+  /* Its name in the checkpoint.  With a '*' it is a stack: its first dim indexes tensors of the
+   * checkpoint, with their number in place of the '*'. */
   char name[160];
-  /* Its name in files of other versions ("": none): a stack is one tensor there, in which a part's
-   * rows are those from alias_row on of alias_rows; 0: all are its own. */
+  /* Its name in files of other versions ("": none): there a stack is one tensor, in which each
+   * slice has the rows from alias_row on of alias_rows; 0: all rows. */
   char alias[160];
   int64_t alias_row, alias_rows;
   hp_tensor tensor;
@@ -39,35 +39,35 @@ typedef struct {
   param_order order; /* shape is that on the device */
   double init_scale; /* factor on the family's initial deviation */
 } model_param;
-/* Its shape in the checkpoint, or that of one part. */
+/* Its shape in the checkpoint, or that of one slice. */
 hp_shape model_param_stored(const model_param *p);
 size_t model_param_elements(const model_param *p);
-/* Tensors of the checkpoint that it is, and the name of one of them. */
+/* Number of its tensors in the checkpoint, and the name of one of them. */
 int64_t model_param_parts(const model_param *p);
 void model_param_part_name(const model_param *p, int64_t part, char name[160]);
 
-/* A value within the model for which a layout can be declared. */
+/* A sharding annotation: a value of the model for which a layout can be declared. */
 typedef struct {
   char name[64];
 } model_annotation;
 
-/* A graph being built.  Sizes: B sequences of T tokens. */
+/* A graph under construction.  Sizes: B sequences of T tokens. */
 typedef struct {
   hp_graph *g;
   const model_config *c;
   hp_dtype compute; /* of matrix products and attention */
-  hp_dtype weights; /* of matrices on the device: f32 to train, or `compute` */
-  bool packed;      /* packed where they fit; only inference reads packed weights */
+  hp_dtype weights; /* of matrices on the device: f32 for training, or `compute` */
+  bool packed;      /* packed if possible; only inference reads packed weights */
   int64_t B, T;
   int64_t cache;          /* keys kept per sequence for generation, 0 = none */
   int64_t rope_length;    /* rows of the rotary tables */
   hp_tensor ids;          /* i32 [B,T] */
   hp_tensor positions;    /* i32 [B,T] */
-  hp_tensor span;         /* i32 [B,T,2] keys that a query sees; HP_NONE: causal */
-  hp_tensor cache_at;     /* i32 [B] where the T new keys go in the cache */
+  hp_tensor span;         /* i32 [B,T,2] keys visible to a query; HP_NONE: causal */
+  hp_tensor cache_at;     /* i32 [B] index of the T new keys in the cache */
   hp_tensor cos, sin;     /* rotary tables, made on first use */
-  hp_tensor dropout_seed; /* i64 [], to train with dropout; HP_NONE: there is none */
-  /* f32 [B,T]: 1 for tokens whose experts should be used evenly, which is then measured; or none */
+  hp_tensor dropout_seed; /* i64 [], for training with dropout; HP_NONE: none */
+  /* f32 [B,T]: 1 for tokens that count in the load-balancing loss; or none */
   hp_tensor counted;
   struct {
     hp_tensor chosen,
@@ -80,8 +80,9 @@ typedef struct {
   bool failed; /* out of memory while collecting params */
 } model_build;
 
-/* Params whose names end so are cut along `dim` by tensor parallelism, with their users' work: by
- * single elements of the dim, or by whole heads, of queries or of keys and values. */
+/* Params whose names have these endings are sharded along `dim` by tensor parallelism, together
+ * with the work of their users: by single elements of the dim, or by heads, of queries or of
+ * keys and values. */
 typedef enum { CUT_ELEMENTS, CUT_HEADS, CUT_KV_HEADS } cut_unit;
 typedef struct {
   const char *ends;
@@ -89,8 +90,8 @@ typedef struct {
   cut_unit unit;
 } tensor_cut;
 
-/* Which layers see a sliding window only: none, all when there is one, all when use_sliding_window,
- * then those from max_window_layers on. */
+/* Which layers have a sliding window: none, all if there is a window, all with
+ * use_sliding_window, those from max_window_layers on. */
 typedef enum { WINDOW_NEVER, WINDOW_ALL, WINDOW_IF_USED, WINDOW_FROM_LAYER } window_rule;
 
 struct model_family {
@@ -98,14 +99,14 @@ struct model_family {
   const char *architecture; /* of the language model, as Transformers names the class */
   bool tied_by_default;
   bool freezes_pad; /* the embedding row of pad_token_id gets no gradient */
-  /* What a config.json without the key means, as in Transformers.  0: none, or derived. */
+  /* Defaults of missing keys in config.json, as in Transformers.  0: none, or derived. */
   struct {
     int64_t kv_heads, head_dim, positions, window;
     int64_t bos, eos;  /* -1 = none */
     double eps, theta; /* of norms; of the rotary embedding */
   } absent;
   window_rule window;
-  bool balances; /* its experts can be trained to be used evenly */
+  bool balances; /* it supports a load-balancing loss */
   hp_status (*read)(const tree_node *root, model_config *c);
   /* Hidden states [B,T,hidden] after the last norm. */
   hp_tensor (*hidden)(model_build *b);
@@ -125,11 +126,11 @@ void model_family_names(str *out);
 hp_tensor build_param(model_build *b, param_kind kind, double init_scale, int rank,
                       const int64_t *dim, const char *fmt, ...)
     __attribute__((format(printf, 6, 7)));
-/* The name by which other versions save the parameter `name`; row and rows as in model_param. */
+/* The name under which other versions save the parameter `name`; row and rows as in model_param. */
 void build_alias(model_build *b, const char *name, const char *alias, int64_t row, int64_t rows);
-/* The tensor of a parameter that the graph has; HP_NONE when it has none of that name. */
+/* The tensor of a parameter in the graph; HP_NONE if it has none of that name. */
 hp_tensor build_find_param(const model_build *b, const char *name);
-/* x [B,T,in] times the matrix `name`, [out,in] in the checkpoint, or [in,out] when turned. */
+/* x [B,T,in] times the matrix `name`, [out,in] in the checkpoint, or [in,out] if `turned`. */
 typedef struct {
   int64_t in, out;
   bool turned;
@@ -144,18 +145,17 @@ hp_tensor build_linear(model_build *b, hp_tensor x, int64_t in, int64_t out, boo
 /* The same with the weight stored [in,out] (GPT-2's Conv1D). */
 hp_tensor build_conv1d(model_build *b, hp_tensor x, int64_t in, int64_t out, double init_scale,
                        const char *name);
-/* x under the name "layers.LAYER.WHAT", or WHAT alone when layer is negative, for which layouts are
- * declared: "embedded"; of each layer "attn_in", "q_proj", "k_proj", "v_proj" (in heads), "q", "k",
- * "v", "attn_mid", "attn_out", "mlp_in", "mlp_act", "mlp_mid", "mlp_out" and "residual", of
+/* A sharding annotation of x with the name "layers.LAYER.WHAT", or WHAT alone if layer is
+ * negative: "embedded"; of each layer "attn_in", "q_proj", "k_proj", "v_proj" (in heads), "q",
+ * "k", "v", "attn_mid", "attn_out", "mlp_in", "mlp_act", "mlp_mid", "mlp_out" and "residual", of
  * experts "moe_in", "moe_ids", "moe_weight" and "moe_out"; "final" and "logits". */
 hp_tensor build_annotated(model_build *b, int layer, const char *what, hp_tensor x);
 /* Rotary embedding of x [B,T,H,D] at the build's positions. */
 hp_tensor build_rope(model_build *b, hp_tensor x);
-/* In training, x with the share p of its elements dropped; `name` is the place, for which the mask
- * is drawn. */
+/* In training, x with dropout at rate p; `name` is the place, which selects the mask. */
 hp_tensor build_dropout(model_build *b, hp_tensor x, double p, const char *name);
-/* Causal attention of q over k and v [B,T,KV,D], through the cache of the layer when there is one,
- * with the model's dropout in training.  Of o only scale and window are read. */
+/* Causal attention of q over k and v [B,T,KV,D], through the cache of the layer if there is one,
+ * with the model's dropout in training.  Only scale and window of o are used. */
 hp_tensor build_attention(model_build *b, int layer, hp_tensor q, hp_tensor k, hp_tensor v,
                           const hp_attention_options *o);
 /* [B,T,H*D] <-> [B,T,H,D] */
@@ -165,7 +165,7 @@ hp_tensor build_merge(model_build *b, hp_tensor x, int64_t width);
 /* Cosine and sine of the rotary embedding for positions 0..rows-1: [rows, dims / 2] each.
  * `length` is that of the sequence, for scaling that depends on it. */
 bool rope_depends_on_length(const rope_config *r);
-double rope_mscale(double factor, double mscale); /* yarn's, for positions stretched by factor */
+double rope_mscale(double factor, double mscale); /* yarn's, for positions scaled by factor */
 void rope_table(const model_config *c, int64_t rows, int64_t length, float *cos, float *sin);
 
 #endif

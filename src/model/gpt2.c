@@ -27,7 +27,8 @@ static double score_scale(const model_config *c, int layer) {
   return c->scale_by_layer ? scale / (layer + 1) : scale;
 }
 
-/* Transformers starts projections back into the residual stream smaller, by 1 / sqrt(2 layers). */
+/* Transformers initialises projections back into the residual stream smaller, by 1 / sqrt(2
+ * layers). */
 static double residual_scale(const model_config *c) { return 1 / sqrt(2 * (double)c->layers); }
 
 static hp_tensor build_self_attention(model_build *b, int layer, hp_tensor x) {
@@ -60,7 +61,7 @@ static hp_tensor build_mlp(model_build *b, int layer, hp_tensor x) {
   return build_annotated(b, layer, "mlp_out", h);
 }
 
-/* The residual stream h with what a part of a layer made. */
+/* The residual stream h plus the result of a sublayer. */
 static hp_tensor add_to(model_build *b, hp_tensor h, hp_tensor x, int layer, const char *part) {
   place p = make_place(layer, part);
   hp_at(b->g, p.text);
@@ -119,8 +120,8 @@ static hp_status read_config(const tree_node *root, model_config *c) {
   return config_check_sizes(root, c);
 }
 
-/* The mlp: its weights are stored [in, out].  c_attn holds queries, keys and values side by side,
- * so that a part of its columns is no part of the heads. */
+/* The mlp's weights are stored [in, out].  c_attn holds queries, keys and values next to each
+ * other, so a shard of its columns is not a shard of the heads. */
 static const tensor_cut cuts[] = {{"mlp.c_fc.weight", 1, CUT_ELEMENTS},
                                   {"mlp.c_fc.bias", 0, CUT_ELEMENTS},
                                   {"mlp.c_proj.weight", 0, CUT_ELEMENTS},

@@ -1,4 +1,4 @@
-/* Llama and what differs from it by a few switches: mistral, qwen2, qwen3. */
+/* Llama and its variants with a few switches: mistral, qwen2, qwen3. */
 #include "model/decoder.h"
 
 static hp_tensor build_hidden(model_build *b) {

@@ -10,7 +10,7 @@
 
 /* --- graphs --------------------------------------------------------------------------------- */
 
-/* Has a table for sequences of that length the rows of shorter ones? */
+/* Are the rows of a table for longer sequences the same as for this length? */
 static bool has_rows_of_shorter(const model_config *c, int64_t length) {
   if (c->rope.kind == ROPE_DYNAMIC) return length <= c->max_length;
   return c->rope.kind != ROPE_LONGROPE || (double)length <= c->rope.original_length;
@@ -109,7 +109,7 @@ double lm_flops_per_token(const lm *m, int64_t length) {
 
 /* --- parameters ------------------------------------------------------------------------------- */
 
-/* Adds a parameter and the tensors of the checkpoint that it is. */
+/* Adds a parameter and its tensors of the checkpoint. */
 static hp_status add_param(lm *m, const model_param *p) {
   int64_t parts = model_param_parts(p);
   lm_tensor t = {.param = m->params.len, .shape = model_param_stored(p)};
@@ -127,7 +127,7 @@ static hp_status add_marks(lm *m, const model_build *b) {
   return HP_OK;
 }
 
-/* Builds the smallest graph to learn which parameters and marks the model has. */
+/* Builds the smallest graph to collect the parameters and annotations of the model. */
 static hp_status list_names(lm *m) {
   model_build b;
   HP_TRY(lm_graph_begin(m, 1, 1, 0, 1, &b));
@@ -150,7 +150,7 @@ hp_status lm_create(const char *dir, hp_device *d, const lm_options *o, lm **out
   m->d = d;
   m->compute = o->compute;
   m->weights = o->weights;
-  m->packed = o->packed && !weights_are_parts(dir, "model"); /* those are as they were saved */
+  m->packed = o->packed && !weights_are_parts(dir, "model"); /* sharded files are not packed */
   snprintf(m->path, sizeof m->path, "%s", dir);
   hp_status st = model_config_load(dir, &m->c);
   if (!st) st = list_names(m);
@@ -188,7 +188,7 @@ hp_status lm_make_params(lm *m) {
   return HP_OK;
 }
 
-/* Where random values come from. */
+/* The source of random values. */
 typedef struct {
   const lm *m;
   uint64_t seed;

@@ -1,15 +1,15 @@
-/* A language model on a device: configuration, parameters, and the graphs that are built of it. */
+/* A language model on a device: configuration, parameters, and building of its graphs. */
 #ifndef MODEL_LM_H
 #define MODEL_LM_H
 
 #include "model/family.h"
 
-/* A tensor of the checkpoint: a parameter, or a part of one that is a stack. */
+/* A tensor of the checkpoint: a parameter, or a slice of a stack. */
 typedef struct {
   char name[160];
   size_t param, at; /* in params; first element there */
   hp_shape shape;
-  hp_dtype stored; /* f32, bf16 or f16: as the files have it that it was loaded from; else f32 */
+  hp_dtype stored; /* f32, bf16 or f16: its dtype in the files it was loaded from; else f32 */
 } lm_tensor;
 
 typedef struct {
@@ -17,64 +17,64 @@ typedef struct {
   hp_device *d;
   hp_dtype compute; /* of products: f32 or bf16 */
   hp_dtype weights; /* of matrices on the device */
-  bool packed;      /* matrices are packed where they can be */
-  /* In the order of the model, those that are trained first; tensor ids are meaningless. */
+  bool packed;      /* matrices are packed if possible */
+  /* In the order of the model, trained ones first; tensor ids are meaningless. */
   VEC(model_param) params;
   size_t trained;              /* params with a gradient */
-  VEC(lm_tensor) tensors;      /* in the order of params, the parts of a stack in theirs */
+  VEC(lm_tensor) tensors;      /* in the order of params, slices of a stack in order */
   VEC(model_annotation) marks; /* in the order of the model */
-  int64_t rope_rows;           /* of rotary tables that graphs share, 0: none */
-  char path[1024];             /* where it was read from, for messages */
+  int64_t rope_rows;           /* of rotary tables shared by graphs, 0: none */
+  char path[1024];             /* origin, for messages */
 } lm;
 
 typedef struct {
   hp_dtype compute, weights;
-  bool packed; /* for inference on one device: matrices in the order that decoding reads fastest */
+  bool packed; /* for inference on one device: matrices in the layout that decoding reads fastest */
 } lm_options;
 
-/* Reads config.json of dir.  The parameters come to the device d, which stays the caller's, by
- * lm_load or lm_init; with NULL for d graphs can be built and planned, not run. */
+/* Reads config.json of dir.  lm_load or lm_init puts the parameters on device d, which the
+ * caller owns; with d NULL graphs can be built and planned, not run. */
 hp_status lm_create(const char *dir, hp_device *d, const lm_options *o, lm **out);
 void lm_free(lm *m);
-/* Elements first .. first + n - 1 of a tensor of the checkpoint, as the parameter's type: where
- * they lie, or in `room`, which has space for them.  Several threads ask at the same time. */
+/* Elements first .. first + n - 1 of a tensor of the checkpoint, as the parameter's type: in
+ * place, or copied to `room`, which has space for them.  Thread-safe. */
 typedef hp_status lm_source(void *ctx, const lm_tensor *t, size_t first, size_t n, void *room,
                             const void **at);
-/* Fills the parameter whose tensors these are, in its own order. */
+/* Fills the parameter with these tensors, in its own layout. */
 hp_status lm_fill_param(const lm *m, const lm_tensor *t, lm_source *source, void *ctx);
-/* Fills the parameters from the checkpoint in `dir` (safetensors).  A tensor of the decoder that is
- * missing, one too many or of another shape is refused by name; others that are not used are told.
- */
+/* Fills the parameters from the checkpoint in `dir` (safetensors).  A tensor of the decoder that
+ * is missing, unexpected or of another shape is refused by name; other unused tensors are
+ * reported. */
 hp_status lm_load(lm *m, const char *dir);
-/* Fills them as Transformers starts a model: normal(0, initializer_range), norms 1, biases 0; the
- * same numbers for the same seed and names, whatever the device. */
+/* Initialises them as Transformers does: normal(0, initializer_range), norms 1, biases 0; the
+ * same numbers for the same seed and names, on any device. */
 hp_status lm_init(lm *m, uint64_t seed);
-/* Makes them on the device, without values. */
+/* Creates them on the device, without values. */
 hp_status lm_make_params(lm *m);
 const model_param *lm_find(const lm *m, const char *name);
 
-/* Tensors of the checkpoint that are trained: the first of m->tensors. */
+/* Number of trained tensors of the checkpoint: the first of m->tensors. */
 size_t lm_trained_tensors(const lm *m);
 
 /* --- graphs --------------------------------------------------------------------------------- */
 
-/* Starts a graph for B sequences of T tokens: inputs ids and positions i32 [B,T]; with `cache` keys
- * kept per sequence also span i32 [B,T,2] and cache_at i32 [B].  rope_length: rows of the rotary
+/* Starts a graph for B sequences of T tokens: inputs ids and positions i32 [B,T]; with `cache`
+ * keys per sequence also span i32 [B,T,2] and cache_at i32 [B].  rope_length: rows of the rotary
  * tables.  End with lm_graph_end, also after failures. */
 hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, int64_t cache, int64_t rope_length,
                          model_build *b);
 void lm_graph_end(model_build *b);
-/* From now on graphs of up to so many tokens share one pair of rotary tables, so that a device
- * holds no pair for every length of a batch.  Nothing where longer tables have other rows. */
+/* From now on graphs of up to this many tokens share one pair of rotary tables, instead of a
+ * pair for every length of a batch.  No effect if longer tables have other rows. */
 void lm_share_rope(lm *m, int64_t length);
 /* Hidden states [B,T,C] -> logits f32 [B,T,V]. */
 hp_tensor lm_head(model_build *b, hp_tensor hidden);
-/* Makes the rotary tables that the graph asks for, for sequences of `length`, where they are not
- * on the device yet; with dynamic scaling they are written anew. */
+/* Creates the rotary tables that the graph needs, for sequences of `length`, if they are not on
+ * the device yet; with dynamic scaling they are rewritten. */
 hp_status lm_make_buffers(const lm *m, const model_build *b, int64_t length);
-/* Is the parameter an operand of a matrix product, as a tied embedding is too? */
+/* Is the parameter an operand of a matrix product?  So is a tied embedding. */
 bool lm_is_product(const lm *m, const model_param *p);
-/* Elements of a parameter that one token needs: of a stack of experts those of its own. */
+/* Elements of a parameter that one token uses: of a stack of experts only those of its experts. */
 double lm_elements_used(const lm *m, const model_param *p);
 /* Operations of one token's forward pass, without attention over earlier tokens; x3 trains. */
 double lm_flops_per_token(const lm *m, int64_t length);

@@ -1,4 +1,4 @@
-/* Whole sequences through a model: logits, loss, gradients. */
+/* Evaluates sequences: logits, loss, gradients. */
 #ifndef MODEL_LM_EVAL_H
 #define MODEL_LM_EVAL_H
 
@@ -9,7 +9,7 @@ typedef struct {
   int64_t n;
 } lm_tokens;
 
-/* HP_ERR_ARG when there are none, or an id is not below the vocabulary; warns beyond the model's
+/* HP_ERR_ARG if there are no ids, or an id is outside the vocabulary; warns beyond the model's
  * positions. */
 hp_status lm_check_tokens(const lm *m, const lm_tokens *t);
 
@@ -21,7 +21,7 @@ typedef struct {
                    asks for it */
   float **grad; /* by trained parameter of the model: its elements in f32 */
 } lm_gradients;
-/* HP_ERR_NUMERIC when the loss or a gradient is not finite. */
+/* HP_ERR_NUMERIC if the loss or a gradient is not finite. */
 hp_status lm_grads(lm *m, const lm_tokens *t, lm_gradients *out);
 void lm_gradients_free(const lm *m, lm_gradients *g);
 
@@ -36,7 +36,7 @@ typedef struct lm_scorer lm_scorer;
 hp_status lm_score_begin(const lm *m, int64_t B, int64_t T, lm_losses *of, model_build *b);
 hp_status lm_scorer_create(lm *m, int64_t B, int64_t T, lm_losses *of, lm_scorer **out);
 void lm_scorer_free(lm_scorer *s);
-/* ids and labels [B,T]; label -100 counts nothing.  loss [B,T]: of every position. */
+/* ids and labels [B,T]; label -100 is not counted.  loss [B,T]: of every position. */
 hp_status lm_scorer_run(lm_scorer *s, const int32_t *ids, const int32_t *labels, float *loss);
 
 #endif

@@ -1,4 +1,4 @@
-/* Parameters from the files of a checkpoint. */
+/* Loads parameters from the files of a checkpoint. */
 #include "base/dtype.h"
 #include "base/log.h"
 #include "base/milestone.h"
@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a tensor of the model is in the files: elements of t from `first` on. */
+/* The place of a tensor of the model in the files: elements of t from `first` on. */
 typedef struct {
   const st_tensor *t;
   size_t first;
-  uint64_t place; /* of the first of t */
+  uint64_t place; /* of the first element of t */
 } source;
 
-/* Where element i is in the order of the files. */
+/* The place of element i in the order of the files. */
 static uint64_t place_of(const source *s, size_t i) {
   return s->place + (s->first + i) * (st_dtype_bits(s->t->dtype) / 8);
 }
@@ -31,15 +31,15 @@ static const st_tensor *find_tensor(const weights *w, const char *name) {
   return t;
 }
 
-/* Of a tied model, the tensor that has the numbers of `name` too: the head's for the embedding, and
- * the other way round; NULL: none. */
+/* In a tied model, the other tensor with the numbers of `name`: the head for the embedding, and
+ * the embedding for the head; NULL: none. */
 static const st_tensor *find_tied_tensor(const lm *m, const weights *w, const char *name) {
   const model_family *f = m->c.family;
   if (m->c.tied && !strcmp(name, f->embedding_name)) return weights_find(w, f->head_name);
   return m->c.tied && !strcmp(name, f->head_name) ? find_tensor(w, f->embedding_name) : NULL;
 }
 
-/* A tied head may be in the file too, or alone, but not with other values. */
+/* A tied head may be in the files, too, or alone, but not with other values. */
 static hp_status check_tied(const lm *m, const weights *w) {
   const char *name = m->c.family->embedding_name;
   const st_tensor *head = find_tied_tensor(m, w, name), *table = find_tensor(w, name);
@@ -72,8 +72,8 @@ static hp_status check_shape(const lm *m, const st_tensor *t, const hp_shape *wa
   return st;
 }
 
-/* Under the name that other versions save it by: a stack is one tensor there, whose rows may be
- * beside those of others. */
+/* The same under the name of other versions: a stack is one tensor there, which may contain rows
+ * of other stacks. */
 static hp_status find_alias(const lm *m, const weights *w, const lm_tensor *want, source *out) {
   const model_param *p = &m->params.at[want->param];
   const st_tensor *t = *p->alias ? find_tensor(w, p->alias) : NULL;
@@ -87,8 +87,8 @@ static hp_status find_alias(const lm *m, const weights *w, const lm_tensor *want
   return HP_OK;
 }
 
-/* A tensor of the model in the files; refused by name when it is missing or not what config.json
- * asks for. */
+/* A tensor of the model in the files; refused by name if it is missing or differs from
+ * config.json. */
 static hp_status find_source(const lm *m, const weights *w, const lm_tensor *want, source *out) {
   *out = (source){.t = find_tensor(w, want->name)};
   if (!out->t) out->t = find_tied_tensor(m, w, want->name);
@@ -96,7 +96,7 @@ static hp_status find_source(const lm *m, const weights *w, const lm_tensor *wan
   else HP_TRY(find_alias(m, w, want, out));
   const st_tensor *t = out->t;
   if (!t)
-    HP_FAIL(HP_ERR_INPUT, "%s: tensor \"%s\" is missing; config.json asks for it (model_type %s%s)",
+    HP_FAIL(HP_ERR_INPUT, "%s: tensor \"%s\" is missing; config.json requires it (model_type %s%s)",
             m->path, want->name, m->c.model_type, m->c.tied ? "" : ", tie_word_embeddings false");
   if (t->dtype != ST_F32 && t->dtype != ST_BF16 && t->dtype != ST_F16 && t->dtype != ST_F64)
     HP_FAIL(HP_ERR_INPUT, "%s: tensor \"%s\" is %s; expected F32, BF16, F16 or F64", m->path,
@@ -105,7 +105,7 @@ static hp_status find_source(const lm *m, const weights *w, const lm_tensor *wan
   return HP_OK;
 }
 
-/* A load on its way: the sources of all tensors of the model. */
+/* A load in progress: the sources of all tensors of the model. */
 typedef struct {
   const lm *m;
   weights *w;
@@ -126,7 +126,7 @@ static hp_status load_source(void *ctx, const lm_tensor *t, size_t first, size_t
   return HP_OK;
 }
 
-/* A parameter to be read in its turn: its first tensor, and where its bytes are in the files. */
+/* A parameter to be read: its first tensor, and the place of its bytes in the files. */
 typedef struct {
   size_t tensor;
   uint64_t begin, end;
@@ -174,13 +174,13 @@ static hp_status collect_known_names(const lm *m, map *known) {
   return m->c.tied ? add_known(known, m->c.family->head_name) : HP_OK;
 }
 
-/* A buffer that old versions saved, or what has no elements. */
+/* A buffer saved by old versions, or an empty tensor. */
 static bool is_nothing(const st_tensor *t) {
   return strstr(t->name, "rotary_emb.inv_freq") || strstr(t->name, ".attn.bias") ||
          strstr(t->name, ".attn.masked_bias") || t->bytes == 0;
 }
 
-/* Is it of a layer behind the last, which predicts tokens farther ahead? */
+/* Does it belong to a layer after the last, which predicts tokens farther ahead? */
 static bool is_ahead(const lm *m, const char *name) {
   const char *at = strstr(name, "layers.");
   long long layer;
@@ -188,8 +188,8 @@ static bool is_ahead(const lm *m, const char *name) {
          layer < m->c.layers + m->c.layers_ahead;
 }
 
-/* Tensors that nothing reads.  Outside the decoder (another head) they are told; inside it (a layer
- * or a bias more than config.json says) the model would not be the one that was saved. */
+/* Unused tensors.  Outside the decoder (another head) they are reported; inside it (a layer or a
+ * bias more than in config.json) they are refused, since the model would not be the saved one. */
 static hp_status check_unused(const lm *m, const weights *w, const map *known) {
   const char *embedding = m->c.family->embedding_name, *first = NULL;
   size_t prefix = (size_t)(strchr(embedding, '.') - embedding) + 1;
@@ -220,7 +220,7 @@ static uint64_t count_params_bytes(const lm *m) {
 }
 
 static hp_status load_all(lm *m, weights *w, source *from, map *known) {
-  /* all are looked at before any memory is taken for one */
+  /* all are checked before any memory is allocated */
   for (size_t i = 0; i < m->tensors.len; i++) {
     lm_tensor *t = &m->tensors.at[i];
     HP_TRY(find_source(m, w, t, &from[i]));
@@ -253,7 +253,7 @@ static hp_status load_parts(lm *m, const char *dir) {
   return st;
 }
 
-/* What nobody claims is the business of process 0: the states of the optimizer, parts. */
+/* Process 0 handles unclaimed files: the states of the optimizer, shards. */
 static hp_status start_check(manifest_check *check) {
   int rank, size;
   HP_TRY(hp_world(&rank, &size));

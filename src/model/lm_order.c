@@ -1,4 +1,4 @@
-/* Parameters from what the checkpoint has, in the order that they have on the device. */
+/* Converts parameters from the layout of the checkpoint to that of the device. */
 #include "base/dtype.h"
 #include "base/milestone.h"
 #include "model/lm.h"
@@ -7,12 +7,12 @@
 
 typedef struct {
   const model_param *p;
-  const lm_tensor *t; /* the tensors that it is */
+  const lm_tensor *t; /* its tensors */
   lm_source *source;
   void *ctx;
 } filling;
 
-/* Elements of a tensor to `to`. */
+/* Copies elements of a tensor to `to`. */
 static hp_status read_elements(const filling *f, const lm_tensor *t, size_t first, size_t n,
                                char *to) {
   const void *at;
@@ -36,7 +36,7 @@ static hp_status fill_stored(void *ctx, int64_t first, int64_t n, void *to) {
 
 /* --- packed ----------------------------------------------------------------------------------- */
 
-enum { STEP = 512 }; /* k's at a time: rows that are converted stay in the first cache */
+enum { STEP = 512 }; /* k's at a time: converted rows stay in L1 */
 
 static inline uint64_t load_u64(const char *at) {
   uint64_t x;
@@ -44,9 +44,8 @@ static inline uint64_t load_u64(const char *at) {
   return x;
 }
 
-/* Four k's of four rows of 16-bit elements, in whole words: a row of the result is 2 * PARAM_PACK
- * bytes.
- */
+/* Four k's of four rows of 16-bit elements, as 64-bit words: a row of the result is 2 *
+ * PARAM_PACK bytes. */
 static inline void interleave_four_rows(char *to, const char *const row[4], int64_t k) {
   const uint64_t even = 0x0000ffff0000ffff, low = 0xffffffff;
   uint64_t a = load_u64(row[0] + 2 * k), b = load_u64(row[1] + 2 * k);
@@ -58,8 +57,9 @@ static inline void interleave_four_rows(char *to, const char *const row[4], int6
   for (int i = 0; i < 4; i++) memcpy(to + i * 2 * PARAM_PACK, &out[i], sizeof *out);
 }
 
-/* n k's of PARAM_PACK rows: to[n][PARAM_PACK]; size, of an element, is a constant at each call.
- * Rows may be a power of two apart, where few of them fit in one set of a cache: four at a time. */
+/* n k's of PARAM_PACK rows: to[n][PARAM_PACK]; size, of an element, is a constant in each call.
+ * The distance of rows may be a power of two, so that few of them fit in one set of a cache:
+ * four at a time. */
 static inline void interleave_rows(char *to, const char *const row[PARAM_PACK], int64_t n,
                                    const size_t size) {
   int64_t done = size == 2 ? n - n % 4 : 0;

@@ -1,4 +1,4 @@
-/* Mixtral: mistral with experts in every layer, which their weights choose by softmax. */
+/* Mixtral: mistral with experts in every layer, weighted by softmax. */
 #include "model/moe_layer.h"
 
 static const moe_names names = {"block_sparse_moe", "w1", "w3", "w2"};

@@ -13,12 +13,12 @@ typedef struct {
   model_build *b;
   const moe_config *c;
   const moe_names *names;
-  place at, usual; /* of the block; by the name that other versions give it */
+  place at, usual; /* of the block; the same in the names of other versions */
 } block;
 
 /* --- the router ------------------------------------------------------------------------------- */
 
-/* Weights of a token's experts, and which they are: [B,T,per_token]. */
+/* Weights and indices of a token's experts: [B,T,per_token]. */
 typedef struct {
   hp_tensor weight, index;
 } routing;
@@ -34,8 +34,8 @@ static hp_tensor build_router(const block *k, hp_tensor x) {
   return hp_einsum(b->g, "btc,ec->bte", x, hp_cast(b->g, w, HP_F32));
 }
 
-/* What experts are chosen by, with those out of all groups but the best left out.  A group is as
- * good as its two best experts. */
+/* The scores for choosing experts, without those of all groups but the best.  The score of a
+ * group is the sum of its two best experts. */
 static hp_tensor limit_to_groups(const block *k, hp_tensor choice) {
   model_build *b = k->b;
   hp_graph *g = b->g;
@@ -117,8 +117,8 @@ static routing route_tokens(const block *k, hp_tensor x, moe_route how) {
 
 /* --- the experts ------------------------------------------------------------------------------ */
 
-/* A projection of each token's experts, whose weights are [n,k] each; in files of other versions
- * they are rows of the tensor `alias`, from `row` on of `rows`. */
+/* A projection of each token's experts, with weights [n,k] each; in files of other versions they
+ * are rows of the tensor `alias`, from `row` on of `rows`. */
 static hp_tensor project_experts(const block *k, hp_tensor x, hp_tensor index, const char *name,
                                  int64_t n, int64_t width, const char *alias, int64_t row,
                                  int64_t rows) {

@@ -1,4 +1,4 @@
-/* Qwen3-MoE: qwen3 with experts in some layers, which their weights choose by softmax. */
+/* Qwen3-MoE: qwen3 with experts in some layers, weighted by softmax. */
 #include "model/moe_layer.h"
 
 static hp_tensor build_experts_or_mlp(model_build *b, int layer, hp_tensor x) {

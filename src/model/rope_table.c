@@ -74,8 +74,8 @@ bool rope_depends_on_length(const rope_config *r) {
   return r->kind == ROPE_DYNAMIC || r->kind == ROPE_LONGROPE;
 }
 
-/* Where the scaling depends on the length so far, a token generated at position p is turned for a
- * sequence of p + 1; the tokens of the prompt all for its length. */
+/* If the scaling depends on the length so far, a token generated at position p is rotated for a
+ * sequence of p + 1; all tokens of the prompt for its length. */
 void rope_table(const model_config *c, int64_t rows, int64_t length, float *cos_out,
                 float *sin_out) {
   int64_t dims = c->rope.dims, half = dims / 2;

@@ -1,4 +1,4 @@
-/* The words of a strategy. */
+/* Parses strategies. */
 #include "model/strategy.h"
 
 #include "base/str.h"
@@ -10,7 +10,7 @@ enum { DEGREE_MAX = 1 << 20 };
 
 static const char *const modes[CP_MODES] = {"ring", "allgather", "ulysses", "hybrid"};
 
-/* A word with a degree, and where it goes. */
+/* A word with a degree, and its field. */
 static const struct {
   const char *name;
   size_t at;
@@ -54,12 +54,12 @@ static hp_status read_number(const char *text, const char *word, const char *val
   return HP_OK;
 }
 
-/* A word that is known, and has not stood before: *seen has a bit for each that has. */
+/* A known word that has not occurred before: *seen has a bit for each that has. */
 static hp_status check_word(const char *text, const char *key, unsigned *seen) {
   int w = 0;
   while (w < WORDS && strcmp(key, words[w])) w++;
   if (w == WORDS) return refuse_word(text, key);
-  if (*seen >> w & 1) HP_FAIL(HP_ERR_ARG, "strategy \"%s\": \"%s\" stands twice", text, key);
+  if (*seen >> w & 1) HP_FAIL(HP_ERR_ARG, "strategy \"%s\": \"%s\" occurs twice", text, key);
   *seen |= 1u << w;
   return HP_OK;
 }
@@ -119,7 +119,7 @@ static int64_t find_common_divisor(int64_t a, int64_t b) {
 
 int64_t strategy_devices(const strategy *s) { return s->dp * s->cp * s->tp * s->tp_y; }
 
-/* Products of degrees stay far below 2^63: each is checked as it is made. */
+/* Products of degrees stay far below 2^63, since each is checked. */
 static hp_status check_product(const char *text, const strategy *s, int64_t devices) {
   int64_t n = 1;
   const int64_t each[] = {s->dp, s->cp, s->tp, s->tp_y};
@@ -138,7 +138,7 @@ static hp_status check_axes(const char *text, const strategy *s) {
   int n = strategy_axes(s, axis);
   for (int i = 0; i < n; i++) devices *= axis[i].size;
   if (devices == strategy_devices(s)) return HP_OK;
-  HP_FAIL(HP_ERR_UNSUPPORTED, "strategy \"%s\": takes more than %d axes of a mesh", text,
+  HP_FAIL(HP_ERR_UNSUPPORTED, "strategy \"%s\": needs more than %d axes of a mesh", text,
           STRATEGY_AXES);
 }
 

@@ -1,15 +1,15 @@
-/* The short form of a parallel plan, "dp=2,zero=1,tp=2,sp,cp=2:ring", and what it means: the mesh,
- * and the layouts of a family's params, inputs and marks. */
+/* The short form of a parallel plan, "dp=2,zero=1,tp=2,sp,cp=2:ring", and its meaning: the mesh,
+ * and the layouts of a family's params, inputs and annotations. */
 #ifndef MODEL_STRATEGY_H
 #define MODEL_STRATEGY_H
 
 #include "model/lm.h"
 
-/* How attention sees keys of other parts of the sequence. */
+/* How attention reads keys of other shards of the sequence. */
 typedef enum {
-  CP_RING,      /* keys and values go round, a part at a time */
+  CP_RING,      /* keys and values go round, a shard at a time */
   CP_ALLGATHER, /* every device has all keys and values */
-  CP_ULYSSES,   /* heads are cut instead of the sequence */
+  CP_ULYSSES,   /* heads are sharded instead of the sequence */
   CP_HYBRID,    /* heads by one factor of the degree, a ring of the other */
   CP_MODES
 } cp_mode;
@@ -19,21 +19,22 @@ typedef enum {
 typedef struct strategy {
   int64_t dp, tp, tp_y, cp, ep, etp;
   cp_mode mode;
-  bool sp;  /* activations between the blocks are cut along the sequence, by tp */
-  int zero; /* 0 to 3: what is cut over dp and cp: nothing, optimizer state (1 and 2), params too */
-  int64_t zero_dp; /* of so many of the dp devices, beside replicas of them; 0: of all */
+  bool sp;  /* activations between the blocks are sharded along the sequence, by tp */
+  int zero; /* 0 to 3: sharded over dp and cp: nothing, optimizer state (1 and 2), also params (3)
+             */
+  int64_t zero_dp; /* over this many of the dp devices, with replicas on the others; 0: over all */
 } strategy;
 
-/* `devices`: 0 = as many as the strategy takes; text NULL: all of them are dp.  ep x etp enlarge dp
- * as far as needed.  HP_ERR_ARG names the word that makes no sense, HP_ERR_UNSUPPORTED one that is
- * not built. */
+/* `devices`: 0 = as many as the strategy needs; text NULL: all of them are dp.  ep x etp enlarge
+ * dp as far as needed.  HP_ERR_ARG names an invalid word, HP_ERR_UNSUPPORTED one that is not
+ * built. */
 hp_status strategy_parse(const char *text, int64_t devices, strategy *out);
 int64_t strategy_devices(const strategy *s);
 
 /* --- the mesh */
 
-/* What an axis serves.  The axes of attention and the mlp, in the order of the mesh; of each of
- * them a part may serve experts. */
+/* The use of an axis.  The axes of attention and the mlp, in the order of the mesh; each may be
+ * split further for experts. */
 typedef enum {
   BASE_REPLICAS,
   BASE_DP,
@@ -50,7 +51,7 @@ typedef struct {
   axis_base base;
   axis_expert expert;
 } strategy_axis;
-enum { STRATEGY_AXES = 8 }; /* as many as a mesh may have */
+enum { STRATEGY_AXES = 8 }; /* the maximum of a mesh */
 /* The axes of more than one device. */
 int strategy_axes(const strategy *s, strategy_axis out[STRATEGY_AXES]);
 
@@ -58,18 +59,17 @@ enum { STRATEGY_TEXT = 192 };
 /* "(2,2)(dp,tp)" into text; NULL for one device. */
 const char *strategy_mesh(const strategy *s, char text[STRATEGY_TEXT]);
 
-/* Declares the layouts of the model's params, their optimizer state, inputs, caches and marks on
- * the device; dims that the degrees do not divide are padded.  Words of the strategy that change
- * nothing for this model are told. */
+/* Declares the layouts of the model's params, their optimizer state, inputs, caches and
+ * annotations on the device; dims that the degrees do not divide are padded.  Words of the
+ * strategy without effect on this model are reported. */
 hp_status strategy_apply(const strategy *s, const lm *m, hp_device *d);
 
-/* strategy_idle.c: warns of words that change nothing for this model, of devices without heads or
- * experts of their own, and of padding of a hundredth and more, with what would fill it.
- * strategy_apply calls it. */
+/* strategy_idle.c: warns of words without effect on this model, of devices without heads or
+ * experts, and of padding of 1 % or more, with sizes that avoid it.  strategy_apply calls it. */
 void strategy_tell_idle(const strategy *s, const lm *m);
-/* The same of sequences that are computed at a time, `rows`, and of their tokens (0: many). */
+/* The same for `rows` sequences that are computed at a time, and for their tokens (0: many). */
 void strategy_tell_rows(const strategy *s, int64_t rows, int64_t tokens);
-/* The same of the tokens of a sample (0: not known), which cp cuts. */
+/* The same for the tokens of a sample (0: not known), which cp shards. */
 void strategy_tell_tokens(const strategy *s, int64_t tokens);
 
 #endif

@@ -1,11 +1,11 @@
-/* What a strategy means for a family's tensors.
+/* The layouts of a family's tensors for a strategy.
  *
- * Layouts are written in letters, an entry a dim, each the axes of one use:
+ * Layouts are written in letters, an entry per dim, each letter the axes of one use:
  *   D dp   R ring, U heads of cp   C both   X tp   Y tp_y   E ep   F etp   - none
- *   S tp where it cuts the sequence between the blocks
- *   d c x y   the same without what serves experts
- *   ? behind the axes of heads of keys: where these are fewer than parts, dims that are not
- *     divided stay whole; all others are padded */
+ *   S tp where it shards the sequence between the blocks
+ *   d c x y   the same without the axes of experts
+ *   ? after the axes of key heads: if there are fewer heads than shards, dims that are not
+ *     divided stay replicated; all others are padded */
 #include "model/strategy.h"
 
 #include "base/str.h"
@@ -23,7 +23,7 @@ typedef struct {
 
 /* --- layouts from letters --------------------------------------------------------------------- */
 
-/* Without words for experts, tensor parallelism cuts within them too. */
+/* Without words for experts, tensor parallelism shards within them, too. */
 static bool does_cut_within_experts(const applying *a, const strategy_axis *x) {
   if (a->s->ep > 1 || a->s->etp > 1) return x->expert == EXPERT_ETP;
   return x->base == BASE_TP || x->base == BASE_TP_Y;
@@ -69,7 +69,7 @@ static int64_t count_shards(const applying *a, const char *letters, size_t n) {
   return parts;
 }
 
-/* A pattern of names, and an entry a dim: "D,CS,Y". */
+/* A pattern of names, and an entry per dim: "D,CS,Y". */
 typedef struct {
   const char *name, *letters;
 } annotation_layout;
@@ -110,15 +110,15 @@ static const tensor_cut *cut_of(const model_family *f, const model_param *p) {
   return NULL;
 }
 
-/* What cuts dim d of a param: the family's dim by tp and the other one of a matrix by tp_y; of
+/* What shards dim d of a param: the family's dim by tp and the other one of a matrix by tp_y; of
  * experts [E,n,k] the first by ep, the family's by etp. */
 static char find_letter(const tensor_cut *c, const model_param *p, int d) {
   if (p->shape.rank == 3) return d == 0 ? 'E' : c && c->dim == d ? 'F' : '-';
   return !c ? '-' : c->dim == d ? 'X' : 'Y';
 }
 
-/* What a device has of a dim that is cut in whole units, the last ones less.  Heads of queries go
- * with their heads of keys, as long as every device can have one of these. */
+/* The length of a shard of a dim that consists of units; the last shards may be shorter.  Query
+ * heads stay with their key heads, as long as every device can have a key head. */
 static int64_t find_shard_size(const model_config *m, cut_unit unit, int64_t size, int64_t parts) {
   bool groups = m->kv_heads >= parts;
   int64_t units = size;
@@ -131,12 +131,12 @@ static bool does_share_rows(const applying *a, const strategy_axis *x) {
   return does_serve(a, x, 'D') || does_serve(a, x, 'C');
 }
 
-/* What is done with the axes that share the rows, dp and cp: nothing; they cut the tensor too, each
- * the first dim whose part it divides, and replicas stay; a sum is partial over them. */
+/* Use of the axes that share the rows, dp and cp: none; they shard the tensor too, each the
+ * first dim whose shard it divides, with replicas on the rest; a sum is partial over them. */
 typedef enum { ROWS_ALIKE, ROWS_CUT, ROWS_PARTIAL } row_axes;
 
-/* The entry of dim d: the axes that the family's cut or the experts' gives it, then those that
- * share the rows, as far as they divide a part. */
+/* The entry of dim d: the axes of the family or of experts, then those that share the rows, as
+ * far as they divide a shard. */
 static void make_param_entry(const applying *a, const model_param *p, int d, bool cut_rows,
                              bool taken[STRATEGY_AXES], str *out) {
   const tensor_cut *c = cut_of(a->m->c.family, p);
@@ -177,8 +177,8 @@ static hp_status declare_as(const applying *a, const model_param *p, const char 
   return st;
 }
 
-/* A param; its gradient while micro-batches are added up, "g.NAME", which is reduced once a step
- * unless memory counts more; and its optimizer's state, "m.NAME", "v.NAME". */
+/* A param; its gradient while micro-batches are accumulated, "g.NAME", which is reduced once a
+ * step unless memory counts more; and its optimizer state, "m.NAME", "v.NAME". */
 static hp_status declare_param(const applying *a, const model_param *p) {
   str sums = {0}, state = {0};
   str_printf(&sums, "g.%s", p->name);
@@ -195,11 +195,12 @@ static hp_status declare_param(const applying *a, const model_param *p) {
 
 /* --- activations ------------------------------------------------------------------------------ */
 
-/* Between the blocks activations are cut along the sequence by tp, and along the width by tp_y.  A
- * block's first product gathers the sequence and leaves a sum over tp_y, its second gathers the
- * width and leaves a sum over tp: what comes out lies as what went in (MindSpeed's tp-2d; with
- * tp_y 1 the sequence parallelism of Megatron-LM).  Gradients take the same way back.  Where params
- * are cut like the rows (zero=3), it says that rows stay where they are and params are gathered. */
+/* Between the blocks activations are sharded along the sequence by tp, and along the width by
+ * tp_y.  A block's first product gathers the sequence and leaves a sum over tp_y, its second
+ * gathers the width and leaves a sum over tp, so its output has the layout of its input
+ * (MindSpeed's tp-2d; with tp_y 1 the sequence parallelism of Megatron-LM).  Gradients take the
+ * same path back.  If params are sharded over the axes of rows (zero=3), the layouts keep rows
+ * in place, so params are gathered. */
 static const annotation_layout blocks[] = {{"embedded", "D,CS,Y"},
                                            {"layers.*.residual", "D,CS,Y"},
                                            {"layers.*.attn_in", "D,C,Y"},
@@ -224,7 +225,7 @@ static const annotation_layout blocks[] = {{"embedded", "D,CS,Y"},
                                            {"grad.logits", "D,C,X"},
                                            {NULL, NULL}};
 
-/* Queries, and keys and values, of attention: the sequence is cut by cp and tp_y, or heads are. */
+/* Queries, keys and values of attention: cp and tp_y shard the sequence, or heads. */
 static const char *const queries[CP_MODES] = {[CP_RING] = "D,CY,X,-",
                                               [CP_ALLGATHER] = "D,CY,X,-",
                                               [CP_ULYSSES] = "D,-,XCY,-",
@@ -249,7 +250,7 @@ static hp_status declare_attention(const applying *a) {
   return declare_all(a, marks);
 }
 
-/* Experts see the tokens of all devices that share them, and all of a token. */
+/* Experts get the tokens of all devices that share them, with all elements of a token. */
 static const annotation_layout experts[] = {{"layers.*.moe_in", "d,cxy,-"},
                                             {"layers.*.moe_ids", "d,cxy,-"},
                                             {"layers.*.moe_weight", "d,cxy,-"},

@@ -1,20 +1,20 @@
-/* What a strategy leaves idle: words that change nothing for a model, devices that have no shard of
- * it or of the batch, and the share of padding where a degree does not divide. */
+/* Reports what a strategy leaves idle: words without effect on a model, devices without a shard
+ * of it or of the batch, and the share of padding if a degree does not divide. */
 #include "model/strategy.h"
 
 #include "base/log.h"
 
 #include <stdio.h>
 
-/* Words that change nothing. */
+/* Words without effect. */
 static void tell_words(const strategy *s, const lm *m) {
   int64_t rows = (s->zero_dp ? s->zero_dp : s->dp) * s->cp;
   if ((s->ep > 1 || s->etp > 1) && !m->c.moe.experts)
-    log_warn("strategy: ep and etp cut nothing: model_type %s has no experts (dp is %lld)",
+    log_warn("strategy: ep and etp have no effect: model_type %s has no experts (dp is %lld)",
              m->c.model_type, (long long)s->dp);
-  if (s->sp && s->tp == 1) log_warn("strategy: sp cuts nothing: it is by tp, and tp is 1");
+  if (s->sp && s->tp == 1) log_warn("strategy: sp has no effect: it shards over tp, and tp is 1");
   if (s->zero && rows == 1)
-    log_warn("strategy: zero=%d cuts nothing: it is by dp and cp, and %s", s->zero,
+    log_warn("strategy: zero=%d has no effect: it shards over dp and cp, and %s", s->zero,
              s->zero_dp ? "of dp by 1 device alone" : "both are 1");
 }
 
@@ -26,8 +26,8 @@ static int64_t find_even_degree(int64_t units, int64_t parts) {
 }
 
 typedef struct {
-  int64_t each, empty; /* units of a device; devices without any */
-  double padded;       /* share of what all of them compute */
+  int64_t each, empty; /* units per device; devices without any */
+  double padded;       /* share of the total work */
 } uneven;
 
 static uneven count_idle(int64_t units, int64_t parts) {
@@ -37,8 +37,8 @@ static uneven count_idle(int64_t units, int64_t parts) {
                   .padded = 1 - (double)units / (double)(each * parts)};
 }
 
-/* A degree that shares the units evenly, as advice: below `parts`, or the next above where only one
- * device would. */
+/* A degree that divides the units evenly, as advice: below `parts`, or the next above if only
+ * one device would remain. */
 static void add_advice(int64_t units, int64_t parts, char *out, size_t n) {
   int64_t below = find_even_degree(units, parts), above = parts;
   while (above < units && units % above) above++;
@@ -47,8 +47,8 @@ static void add_advice(int64_t units, int64_t parts, char *out, size_t n) {
   else if (above) snprintf(out, n, "; %lld devices would share them evenly", (long long)above);
 }
 
-/* Units of the model, such as heads, over the devices that cut them.  Less than a hundredth is not
- * worth a line. */
+/* Units of the model, such as heads, over the devices that shard them.  Less than 1 % is not
+ * reported. */
 static void tell_units(const char *what, const char *by, int64_t units, int64_t parts) {
   char empty[64] = "", advice[64] = "";
   if (parts < 2 || units < 1) return;
@@ -82,7 +82,7 @@ void strategy_tell_idle(const strategy *s, const lm *m) {
   const char *by;
   int64_t parts = count_head_shards(s, &by);
   tell_words(s, m);
-  /* heads of queries go with their heads of keys, as long as every device can have one of these */
+  /* query heads stay with their key heads, as long as every device can have a key head */
   if (c->kv_heads >= parts) tell_units("heads of keys and values", by, c->kv_heads, parts);
   else tell_units("heads", by, c->heads, parts);
   if (c->moe.experts) tell_units("experts", "ep", c->moe.experts, s->ep);

@@ -1,4 +1,4 @@
-/* The mesh of a strategy: which axes it has, and which of them serve experts. */
+/* The mesh of a strategy: its axes, and those that serve experts. */
 #include "model/strategy.h"
 
 #include "base/str.h"
@@ -8,7 +8,8 @@
 static const char *const base_names[BASES] = {"replicas", "dp", "cp", "cp_heads", "tp_y", "tp"};
 static const char *const expert_names[EXPERT_PARTS] = {"", "_ep", "_etp"};
 
-/* The ring and the heads of a hybrid: heads by the largest divisor up to the root of the degree. */
+/* The ring and the heads of a hybrid: heads get the largest divisor up to the square root of the
+ * degree. */
 static int64_t choose_hybrid_heads(int64_t cp) {
   int64_t best = 1;
   for (int64_t n = 1; n * n <= cp; n++)
@@ -26,7 +27,7 @@ static void take_degree(int64_t *size, int64_t *want, int64_t *part) {
     }
 }
 
-/* Sizes by base and what they serve: etp takes of the innermost axes, ep of the outermost. */
+/* Sizes by base and use: etp takes from the innermost axes, ep from the outermost. */
 static void divide_degrees(const strategy *s, int64_t size[BASES][EXPERT_PARTS]) {
   static const axis_base inner_first[] = {BASE_TP,   BASE_TP_Y, BASE_ULYSSES,
                                           BASE_RING, BASE_DP,   BASE_REPLICAS};
@@ -58,7 +59,7 @@ int strategy_axes(const strategy *s, strategy_axis out[STRATEGY_AXES]) {
       if (size[b][e] == 1) continue;
       strategy_axis *a = &out[n++];
       *a = (strategy_axis){.size = size[b][e], .base = (axis_base)b, .expert = (axis_expert)e};
-      /* the first part of a base goes by the name of the base */
+      /* the first axis of a base has the name of the base */
       snprintf(a->name, sizeof a->name, "%s%s", base, alone ? "" : expert_names[e]);
       alone = false;
     }

@@ -39,7 +39,7 @@ hp_status infer_locate(infer_ctx *c) {
   if (x->dtype != HP_I32 && x->dtype != HP_I64)
     return ops_fail(c, "the indices are %s, expected i32 or i64", ops_type(c, 0));
   if (n < 1 || size < 0)
-    return ops_fail(c, "of %lld devices, parts of %lld", (long long)n, (long long)size);
+    return ops_fail(c, "%lld devices, shards of %lld", (long long)n, (long long)size);
   return infer_same(c);
 }
 
@@ -69,7 +69,7 @@ hp_status infer_exchange(infer_ctx *c) {
   int64_t dim, to, n;
   HP_TRY(read_dim(c, "dim", &dim, &n));
   HP_TRY(read_dim(c, "to", &to, &n));
-  if (dim == to) return ops_fail(c, "dim %lld is joined and cut", (long long)dim);
+  if (dim == to) return ops_fail(c, "dim %lld is both gathered and sharded", (long long)dim);
   HP_TRY(infer_same(c));
   HP_TRY(join_dim(c, dim, n));
   return cut_dim(c, to, n);

@@ -85,7 +85,7 @@ hp_status ops_check_start(infer_ctx *c) {
 static hp_status infer_results(infer_ctx *c) {
   const op_row *row = &op_table[c->node.op];
   if (c->node.n_in < row->in_min || c->node.n_in > row->in_max)
-    return ops_fail(c, "has %d operands, takes %d to %d", c->node.n_in, row->in_min, row->in_max);
+    return ops_fail(c, "has %d operands, expects %d to %d", c->node.n_in, row->in_min, row->in_max);
   if (!attr_fits(c->g, c->node.op, c->node.attr))
     return ops_fail(c, "an attribute is missing, or is no possible value of its kind; expected %s",
                     row->attrs);

@@ -1,24 +1,25 @@
-/* accumulate: what is summed into a tensor of the device is summed as soon as it is made.
+/* accumulate: sums into a tensor of the device are computed as soon as the summand exists.
  *
- * An addition of a param and a value comes right after the value; where the value is a contraction
- * that nothing else reads, its chains start from the param instead.  So gradients of a micro-batch
- * are nowhere beside those that they are added to.  In the same way the gradient of an embedding is
- * summed onto what it is added to, row by row, as that of a tied head.  It is the first pass: what
- * recomputes, cuts or orders comes later and changes no bit of these chains. */
+ * An addition of a param and a value moves directly behind the value; if the value is a
+ * contraction that no other node reads, its chains start from the param instead.  So gradients
+ * of a micro-batch never exist next to the sums that they are added to.  In the same way the
+ * gradient of an embedding is added row by row to its sum, such as the gradient of a tied head.
+ * This is the first pass: later ones recompute, split and reorder, and change no bit of these
+ * chains. */
 #include "ops/ops.h"
 #include "pass/pass.h"
 
 typedef struct {
   rewrite r;
   use_lists uses;
-  uint32_t *sum_of; /* by value: the addition that comes right after it + 1; 0: none */
-  /* by node, an addition of rows: the sum with a param that these belong to as well; 0: none */
+  uint32_t *sum_of; /* by value: 1 + the addition that follows it directly; 0: none */
+  /* by node, an addition of rows: the sum with a param that the rows also belong to; 0: none */
   val *becomes;
 } accumulation;
 
 static bool is_param(const hp_graph *g, val v) { return graph_def(g, v)->op == OP_PARAM; }
 
-/* The value that addition n sums into a param, 0: it is no such addition. */
+/* The value that addition n sums into a param; 0: it is another addition. */
 static val term_of(const hp_graph *g, const ir_node *n) {
   if (n->op != OP_ADD) return 0;
   const val *in = graph_in(g, n);
@@ -43,8 +44,7 @@ static bool starts_from_other(const accumulation *a, const ir_node *n) {
          graph_value(a->r.from, n->out0)->dtype == HP_F32 && read_once(a, n->out0);
 }
 
-/* The gradient of an embedding that addition n adds to another value, *other; NULL: there is none.
- */
+/* The gradient of an embedding that addition n adds to another value, *other; NULL: none. */
 static const ir_node *rows_of(const accumulation *a, const ir_node *n, val *other) {
   const hp_graph *g = a->r.from;
   for (int k = 0; n->op == OP_ADD && k < 2; k++) {
@@ -59,7 +59,7 @@ static const ir_node *rows_of(const accumulation *a, const ir_node *n, val *othe
   return NULL;
 }
 
-/* What node n makes, summed onto `start`, a value of the new graph. */
+/* The result of node n, summed onto `start`, a value of the new graph. */
 static val emit_onto(accumulation *a, const ir_node *n, val start) {
   const hp_graph *g = a->r.from;
   const val x = a->r.map[graph_in(g, n)[0]], y = a->r.map[graph_in(g, n)[1]];
@@ -69,7 +69,7 @@ static val emit_onto(accumulation *a, const ir_node *n, val start) {
   return ops_embedding_grad(a->r.to, x, y, start, attr_int(g, n, "rows"));
 }
 
-/* The sum of the param and x, which has been made, or is where its sums may start from that. */
+/* The sum of the param and x: x exists already, or its sums may start from the param. */
 static void emit_sum(accumulation *a, val x, uint32_t sum) {
   const hp_graph *g = a->r.from;
   const ir_node *def = graph_def(g, x), *add = graph_node(g, sum);
@@ -84,14 +84,14 @@ static void emit_sum(accumulation *a, val x, uint32_t sum) {
   a->r.map[add->out0] = graph_add_like(a->r.to, g, add, pair);
 }
 
-/* An addition of an embedding's gradient: its rows are summed onto the other value or, where that
- * was summed into a param before, onto their sum. */
+/* An addition of an embedding's gradient: its rows are added to the other value or, if that was
+ * summed into a param before, to their sum. */
 static void emit_rows(accumulation *a, uint32_t i, const ir_node *rows, val other) {
   val sum = a->becomes[i] ? a->becomes[i] : graph_node(a->r.from, i)->out0;
   a->r.map[sum] = emit_onto(a, rows, a->r.map[a->becomes[i] ? sum : other]);
 }
 
-/* Is node n the gradient of an embedding that an addition makes, onto the other value? */
+/* Is node n the gradient of an embedding that an addition computes, onto the other value? */
 static bool is_added(const accumulation *a, const ir_node *n) {
   val other;
   if (n->op != OP_EMBEDDING_GRAD || !starts_from_other(a, n)) return false;
@@ -114,15 +114,15 @@ static void emit(accumulation *a, uint32_t i) {
   }
 }
 
-/* Is x the result of an addition of rows that nothing but one sum reads?  *other: the value that
- * they are added to. */
+/* Is x the result of an addition of rows that only one sum reads?  *other: the value to which
+ * the rows are added. */
 static bool is_rows_sum(const accumulation *a, val x, val *other) {
   const hp_graph *g = a->r.from;
   return read_once(a, x) && rows_of(a, graph_def(g, x), other) && graph_def(g, *other)->n_in;
 }
 
-/* Addition i of a param and x: it comes after x or, where x is an addition of rows, after what they
- * are added to, unless that comes before a sum of its own. */
+/* Addition i of a param and x: it follows x or, if x is an addition of rows, the value to which
+ * the rows are added, unless that precedes a sum of its own. */
 static void place_sum(accumulation *a, uint32_t i, val x) {
   const hp_graph *g = a->r.from;
   val first = x, other;

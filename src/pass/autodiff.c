@@ -23,7 +23,7 @@ static void mark_needed(autodiff *a, const val *wrt, int n, size_t nodes) {
   }
 }
 
-/* A gradient that is zero but for a run along one axis, as that of a slice is. */
+/* A gradient that is zero except for a range along one axis, such as that of a slice. */
 typedef struct {
   val run;
   int axis;
@@ -44,10 +44,10 @@ static bool is_run(const hp_graph *g, val d, padded_run *out) {
   return axes == 1;
 }
 
-/* A concat of more is a part itself: rules of layouts hold 64 operands. */
+/* Longer concats are operands of others, since rules of layouts hold 64 operands. */
 enum { PARTS_MOST = 16 };
 
-/* The runs that one was made of; how many. */
+/* The ranges of a concat; returns their number. */
 static int parts_of(const hp_graph *g, const padded_run *x, const val **part) {
   const ir_node *n = graph_def(g, x->run);
   bool joined = n->op == OP_CONCAT && n->n_in <= PARTS_MOST && attr_int(g, n, "axis") == x->axis;
@@ -55,9 +55,8 @@ static int parts_of(const hp_graph *g, const padded_run *x, const val **part) {
   return joined ? n->n_in : 1;
 }
 
-/* The sum of two gradients whose runs are neighbours: nothing is added, and when the slices of a
- * value share it out, one beside those before it, its gradient is theirs side by side.  0 for
- * others. */
+/* The sum of two gradients whose ranges are adjacent needs no addition: if slices partition a
+ * value, its gradient is the concat of theirs.  0 for other cases. */
 static val side_by_side(hp_graph *g, val a, val b) {
   padded_run x, y;
   if (!is_run(g, a, &x) || !is_run(g, b, &y) || x.axis != y.axis) return 0;
@@ -86,7 +85,7 @@ static void accumulate(autodiff *a, val x, val d) {
   else *slot = *slot ? ops_binary(a->g, OP_ADD, *slot, d) : d;
 }
 
-/* Gradients of one node's operands from those of its results. */
+/* Gradients of a node's operands from those of its results. */
 static void step_back(autodiff *a, uint32_t index) {
   grad_ctx c = {.g = a->g, .node = *graph_node(a->g, index)};
   val in[255];
@@ -128,8 +127,8 @@ static void mark_used(const hp_graph *g, val loss, size_t nodes, bool *used) {
   }
 }
 
-/* The first node that makes something that is no float, and that the loss depends on, of floats
- * that depend on the tensors in `needed`; NULL when there is none. */
+/* The first node with a result that is not a float, on which the loss depends, computed from
+ * floats that depend on the tensors in `needed`; NULL: none. */
 static const ir_node *find_cut(const autodiff *a, size_t nodes, const bool *used) {
   for (size_t i = 0; i < nodes; i++) {
     const ir_node *d = graph_node(a->g, (uint32_t)i);
@@ -145,7 +144,7 @@ static const ir_node *find_cut(const autodiff *a, size_t nodes, const bool *used
   return NULL;
 }
 
-/* The loss depends on x, but only through ops that have no gradient: zeros would be a lie. */
+/* The loss depends on x, but only through ops without a gradient: zeros would be wrong. */
 static void refuse_cut(autodiff *a, int i, val x, size_t nodes, const bool *used) {
   memset(a->needed, 0, a->values * sizeof *a->needed);
   mark_needed(a, &x, 1, nodes);
@@ -159,7 +158,7 @@ static void refuse_cut(autodiff *a, int i, val x, size_t nodes, const bool *used
       leaf ? " (\"" : "", leaf ? attr_str(a->g, made, "name") : "", leaf ? "\")" : "");
 }
 
-/* Gradients of tensors that none came to: zeros where the loss does not depend on them. */
+/* Gradients of tensors that none reached: zeros if the loss does not depend on them. */
 static hp_status check_cuts(autodiff *a, val loss, const val *wrt, int n, size_t nodes) {
   bool *used = mem_calloc(a->values, sizeof *used);
   HP_TRY_MEM(used);

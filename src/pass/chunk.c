@@ -1,10 +1,10 @@
-/* chunk: what makes a value that is too large to be stored whole, and what uses it, runs chunk by
- * chunk (src/pass/chunk.h).  All nodes of a region run for one chunk of rows after the other:
- * operands from outside are sliced, results joined, and contractions over the rows go on from chunk
- * to chunk with the chains that they had.  So no bit of f32 changes, and nothing is computed twice.
+/* chunk: computes values that are too large to be stored, and their users, chunk by chunk
+ * (src/pass/chunk.h).  All nodes of a region run for one chunk of rows after the other: operands
+ * from outside are sliced, results concatenated, and contractions over the rows continue their
+ * chains from chunk to chunk.  So no bit of f32 changes, and nothing is computed twice.
  *
- * For a language model that is the linear layer of the vocabulary, the loss, and the gradients of
- * both: the logits of all tokens are nowhere. */
+ * In a language model these are the linear layer of the vocabulary, the loss, and the gradients
+ * of both: the logits of all tokens are never stored. */
 #include "pass/chunk.h"
 
 #include "ops/ops.h"
@@ -14,7 +14,7 @@
 
 enum { CONCAT_MAX = 255, CHUNKS_MAX = 64 };
 
-/* The part of an old value that the chunk takes, cut along these dims. */
+/* The range of an original value for the current chunk, along these dims. */
 typedef struct {
   val old, part;
   int8_t along[HP_MAX_RANK];
@@ -26,9 +26,9 @@ typedef struct {
   const uint32_t *region_of; /* by node, from 1; 0 = none */
   const chunk_region *k;
   int64_t lo[HP_MAX_RANK], hi[HP_MAX_RANK]; /* of the chunk, by axis */
-  val *local;                               /* by old value: what members made of the chunk */
-  VEC(part) parts;                          /* of values from outside */
-  VEC(val) kept; /* of every chunk in turn, the results that are used outside */
+  val *local;      /* by original value: what members computed in this chunk */
+  VEC(part) parts; /* of values from outside */
+  VEC(val) kept;   /* of every chunk, the results that are used outside */
 } chunk;
 
 /* The dims of a tensor in the chunk; false: all of it. */
@@ -42,7 +42,7 @@ static bool chunk_dims(const chunk *c, const int8_t *along, ir_value *type) {
   return less;
 }
 
-/* The part of a value from outside that the chunk needs. */
+/* The range of a value from outside that the chunk needs. */
 static val sliced(chunk *c, val old, const int8_t *along) {
   for (size_t i = 0; i < c->parts.len; i++)
     if (c->parts.at[i].old == old && !memcmp(c->parts.at[i].along, along, (size_t)c->k->axes))
@@ -62,7 +62,7 @@ static val sliced(chunk *c, val old, const int8_t *along) {
   return p.part;
 }
 
-/* A contraction over the rows: its chains go on where those of the chunk before ended, in f32. */
+/* A contraction over the rows continues the chains of the previous chunk, in f32. */
 static void go_on(chunk *c, const ir_node *n, const val *in) {
   const char *eq = attr_str(c->r.from, n, "eq");
   val sum = c->r.map[n->out0];
@@ -103,14 +103,14 @@ static bool next_chunk(chunk *c) {
   return false;
 }
 
-/* Does anybody outside of region `own` use the value? */
+/* Is the value used outside of region `own`? */
 static bool leaves(const chunk *c, val v) {
   for (uint32_t u = c->f->uses.use0[v]; u < c->f->uses.use0[v + 1]; u++)
     if (c->region_of[c->f->uses.use[u]] != c->region_of[graph_value(c->f->g, v)->def]) return true;
   return false;
 }
 
-/* x[0..n) one after the other along a dim; x is overwritten. */
+/* Concatenates x[0..n) along a dim; x is overwritten. */
 static val join(chunk *c, val *x, int64_t n, int axis) {
   while (n > 1) {
     int64_t less = 0;
@@ -121,7 +121,7 @@ static val join(chunk *c, val *x, int64_t n, int axis) {
   return x[0];
 }
 
-/* The whole of chunks x, which are row-major: from the innermost axis on. */
+/* Concatenates chunks x, which are row-major, from the innermost axis on. */
 static val join_all(chunk *c, val *x, const int8_t *along) {
   const chunk_region *k = c->k;
   int64_t n = k->chunks;
@@ -133,8 +133,8 @@ static val join_all(chunk *c, val *x, const int8_t *along) {
   return x[0];
 }
 
-/* Calls for what leaves the region, in order: what a member made, and along which dims it is cut.
- */
+/* Calls for the values that leave the region, in order: a member's result, and the dims along
+ * which it is split. */
 typedef hp_status (*visit)(chunk *c, val v, const int8_t *along, int number);
 static hp_status visit_leaving(chunk *c, visit what) {
   int number = 0;
@@ -186,7 +186,7 @@ static hp_status emit_region(chunk *c, const chunk_region *k) {
 
 /* --- the graph with its regions in chunks ----------------------------------------------------- */
 
-/* Does node n read what the region makes, or what is put off? */
+/* Does node n read results of the region, or nodes that were postponed? */
 static bool comes_after(const chunk *c, const ir_node *n, uint32_t region, const bool *late) {
   for (int i = 0; i < n->n_in; i++) {
     uint32_t d = graph_value(c->f->g, graph_in(c->f->g, n)[i])->def;
@@ -195,7 +195,7 @@ static bool comes_after(const chunk *c, const ir_node *n, uint32_t region, const
   return false;
 }
 
-/* A region runs where its last node was; who needs it and stood before, after it. */
+/* A region runs at the position of its last node; earlier nodes that need it run after it. */
 static hp_status emit_range(chunk *c, const chunk_region *k, bool *late) {
   uint32_t first = k->at[0].node, last = k->at[k->n - 1].node, own = c->region_of[first];
   for (uint32_t i = first; i <= last; i++) {
@@ -237,12 +237,12 @@ static hp_status emit_all(chunk *c, const regions *all, hp_graph **out) {
 
 /* --- finding them ----------------------------------------------------------------------------- */
 
-/* A value has memory of its own: no loop that is yet to be fused makes it. */
+/* Has the value memory of its own?  Not if it will be inside a fused loop. */
 static bool is_stored(const ir_node *n) {
   return !(op_flags((op_id)n->op) & OPF_ELEMENTWISE) && op_table[n->op].linearity != LIN_MOVE;
 }
 
-/* Of values that look alike one is told: f32[4,256,32000] of einsum "lm_head" (125.0 MiB): ... */
+/* Of similar values one is reported: f32[4,256,32000] of einsum "lm_head" (125.0 MiB): ... */
 static void add_note(str *notes, const hp_graph *g, val v, const char *what) {
   const ir_node *n = graph_def(g, v);
   str value = {0};
@@ -254,7 +254,7 @@ static void add_note(str *notes, const hp_graph *g, val v, const char *what) {
   str_free(&value);
 }
 
-/* Tries value v as the middle of a region. */
+/* Tries value v as the seed of a region. */
 static hp_status try_value(chunk_finder *f, val v, regions *all, uint32_t *region_of, str *notes) {
   chunk_region k;
   bool found;
@@ -264,11 +264,11 @@ static hp_status try_value(chunk_finder *f, val v, regions *all, uint32_t *regio
   hp_status st = chunk_find(f, v, &k, &found, &text);
   if (!st && !found) {
     str why = {0};
-    str_printf(&why, "stored whole, for %s", text.at ? text.at : "?");
+    str_printf(&why, "stored, because %s", text.at ? text.at : "?");
     add_note(notes, f->g, v, why.at ? why.at : "");
     str_free(&why);
   } else if (!st && k.at[0].node >= free_from) {
-    str_printf(&text, "in %lld chunks, never whole", (long long)k.chunks);
+    str_printf(&text, "in %lld chunks, never stored", (long long)k.chunks);
     add_note(notes, f->g, v, text.at ? text.at : "");
     if (!vec_push(all, k)) st = HP_ERR_OOM;
     for (int m = 0; m < k.n; m++) region_of[k.at[m].node] = (uint32_t)all->len;
@@ -277,7 +277,7 @@ static hp_status try_value(chunk_finder *f, val v, regions *all, uint32_t *regio
   return st;
 }
 
-/* Regions in node order, none of which begins before the one before has ended. */
+/* Regions in node order; none begins before the previous one has ended. */
 static hp_status find_all(chunk_finder *f, regions *all, uint32_t *region_of, str *notes) {
   for (val v = 1; v < f->g->values.len; v++) {
     uint32_t d = graph_value(f->g, v)->def;
@@ -287,7 +287,7 @@ static hp_status find_all(chunk_finder *f, regions *all, uint32_t *region_of, st
   return HP_OK;
 }
 
-/* One round: the graph with the regions in chunks that can be cut at once; none left: *out is 0. */
+/* One round: the graph with all regions that can be split at once; if none is left, *out is 0. */
 static hp_status cut_once(const hp_graph *g, const chunk_limits *limits, str *notes,
                           hp_graph **out) {
   chunk_finder f;
@@ -304,8 +304,8 @@ static hp_status cut_once(const hp_graph *g, const chunk_limits *limits, str *no
   return st;
 }
 
-/* Bytes of a chunk where they are not given.  Each chunk is some nodes to compile and to run: of
- * the largest value there are at most CHUNKS_MAX, in however many rounds, whatever the batch is. */
+/* The default size of a chunk in bytes.  Each chunk adds nodes to compile and run: the largest
+ * value has at most CHUNKS_MAX chunks, in any number of rounds, for any batch size. */
 static uint64_t usual_bytes(const hp_graph *g, const capabilities *can) {
   uint64_t largest = 0;
   for (val v = 1; v < g->values.len; v++) {

@@ -1,10 +1,10 @@
-/* Regions of a graph that can run chunk by chunk, so that no value inside is ever stored whole.
+/* Regions of a graph that can run chunk by chunk, so that their values are never stored.
  *
- * A region is the nodes around one value that is too large: all who make or use a value of its
- * kind, and what lies between them.  It is cut along leading dims of that value (its axes),
- * row-major: a chunk is a run of rows.  The factor rules of the op table (src/shard/rule.h) say
- * along which dim every other value is cut by that, and which nodes sum over it: contractions,
- * whose chains go on from chunk to chunk. */
+ * A region consists of the nodes around one value that is too large: all nodes that make or use
+ * values of its size, and the nodes between them.  It is split along leading dims of that value
+ * (its axes), row-major: a chunk is a range of rows.  The factor rules of the op table
+ * (src/shard/rule.h) give the dim along which every other value is split, and the nodes that sum
+ * over it: contractions, whose chains continue from chunk to chunk. */
 #ifndef PASS_CHUNK_H
 #define PASS_CHUNK_H
 
@@ -13,10 +13,10 @@
 
 enum { CHUNK_MEMBERS = 64, CHUNK_TENSORS = 12, CHUNK_WHOLE = -1 };
 
-/* Of each operand, then of each result, the dim along every axis; CHUNK_WHOLE: none. */
+/* Of each operand, then of each result, the dim along every axis; CHUNK_WHOLE: not split. */
 typedef struct {
   uint32_t node;
-  bool sums; /* over the axes: its result is whole */
+  bool sums; /* over the axes: its result is not split */
   int8_t dim[CHUNK_TENSORS][HP_MAX_RANK];
 } chunk_member;
 
@@ -29,7 +29,7 @@ typedef struct {
 } chunk_region;
 
 typedef struct {
-  uint64_t bytes;        /* larger values are made chunk by chunk */
+  uint64_t bytes;        /* larger values are computed chunk by chunk */
   double flops_per_byte; /* chunks are as large as it takes to hide with so much arithmetic what
                             each of them reads again; 0: as large as `bytes` allow */
 } chunk_limits;
@@ -46,7 +46,8 @@ typedef struct {
 hp_status chunk_finder_begin(const hp_graph *g, const chunk_limits *limits, chunk_finder *f);
 void chunk_finder_end(chunk_finder *f);
 bool chunk_too_large(const chunk_finder *f, val v);
-/* The region around v; *found is false where there is none that can be cut, and `why` says why. */
+/* The region around v; *found is false if there is none that can be split, and `why` has the
+ * reason. */
 hp_status chunk_find(chunk_finder *f, val v, chunk_region *out, bool *found, str *why);
 
 #endif

@@ -41,7 +41,7 @@ bool chunk_too_large(const chunk_finder *f, val v) {
 typedef struct {
   chunk_finder *f;
   chunk_region *r;
-  uint32_t first, last; /* nodes of the region lie between them */
+  uint32_t first, last; /* nodes of the region are between them */
   str *why;
 } search;
 
@@ -56,14 +56,14 @@ static const char *place(const search *s, uint32_t node) {
   return *loc ? loc : "?";
 }
 
-/* Says why there is no such region; always false. */
+/* Sets the reason why there is no such region; always false. */
 static bool refuse(search *s, uint32_t node, const char *what) {
   str_printf(s->why, "%s of \"%s\" %s", op_table[graph_node(s->f->g, node)->op].name,
              place(s, node), what);
   return false;
 }
 
-/* Of the kind that is not to be whole: with as many elements as the seed, as its casts have. */
+/* Of the size that must not be stored: as many elements as the seed, like its casts. */
 static bool is_kind(const search *s, val v) {
   const hp_graph *g = s->f->g;
   return value_elements(graph_value(g, v)) >= value_elements(graph_value(g, s->r->seed)) &&
@@ -73,10 +73,10 @@ static bool is_kind(const search *s, val v) {
 static bool add(search *s, uint32_t node) {
   const ir_node *n = graph_node(s->f->g, node);
   if (is_in(s, node)) return true;
-  if (!n->n_out) return refuse(s, node, "needs it whole");
+  if (!n->n_out) return refuse(s, node, "needs all of it");
   if (n->n_in + n->n_out > CHUNK_TENSORS) return refuse(s, node, "has too many operands");
   if (s->r->n == CHUNK_MEMBERS) {
-    str_printf(s->why, "too much lies between those who use it, up to %s of \"%s\"",
+    str_printf(s->why, "too many nodes are between its users, up to %s of \"%s\"",
                op_table[n->op].name, place(s, node));
     return false;
   }
@@ -99,7 +99,7 @@ static bool used_inside(const search *s, val v) {
   return true;
 }
 
-/* All who use what a member makes of that kind; who makes what is used inside alone. */
+/* All users of a member's result of this size; the makers of values that are only used inside. */
 static bool add_neighbours(search *s, int member) {
   const ir_node *n = node_of(s, member);
   const val *in = graph_in(s->f->g, n);
@@ -111,7 +111,8 @@ static bool add_neighbours(search *s, int member) {
   return true;
 }
 
-/* Nodes on a way from a member to a member: else there would be no time to run all in one go. */
+/* Nodes on a path from one member to another: without them the region could not run without
+ * interruption. */
 static bool add_between(search *s) {
   const hp_graph *g = s->f->g;
   uint8_t *mark = s->f->mark;
@@ -147,10 +148,10 @@ static bool collect(search *s) {
       if (!add_neighbours(s, done++)) return false;
     closed = s->r->n;
     if (!add_between(s)) return false;
-    for (int m = 0; m < closed && s->r->n == closed; m++) /* an operand may be used inside by now */
+    for (int m = 0; m < closed && s->r->n == closed; m++) /* an operand may be used inside now */
       if (!add_neighbours(s, m)) return false;
   }
-  for (int a = 1; a < s->r->n; a++) /* few, and mostly in order */
+  for (int a = 1; a < s->r->n; a++) /* few, and mostly sorted */
     for (int b = a; b > 0 && s->r->at[b].node < s->r->at[b - 1].node; b--) {
       chunk_member t = s->r->at[b];
       s->r->at[b] = s->r->at[b - 1];
@@ -171,7 +172,7 @@ static const rule_tensor *tensor_at(const rule *r, const ir_node *n, int k) {
   return k < n->n_in ? &r->in[k] : &r->out[k - n->n_in];
 }
 
-/* The dim of t that is the factor alone; CHUNK_WHOLE: t does not have it. */
+/* The dim of t that consists of this factor only; CHUNK_WHOLE: t does not have it. */
 static bool dim_of(const rule_tensor *t, int factor, int8_t *dim) {
   *dim = CHUNK_WHOLE;
   for (int d = 0; !t->absent && d < t->rank; d++) {
@@ -182,7 +183,7 @@ static bool dim_of(const rule_tensor *t, int factor, int8_t *dim) {
   return true;
 }
 
-/* The factor of a member along which the values are cut whose dim is known; -1: none yet. */
+/* The factor of a member along which its known values are split; -1: not yet known. */
 static bool factor_of(search *s, int member, int *factor) {
   const ir_node *n = node_of(s, member);
   const rule *r = &s->f->rules[member];
@@ -192,16 +193,15 @@ static bool factor_of(search *s, int member, int *factor) {
     const rule_tensor *t = tensor_at(r, n, k);
     bool inside = k >= n->n_in || is_in(s, graph_value(s->f->g, value_at(s, n, k))->def);
     if (!inside || d == CHUNK_WHOLE) continue;
-    if (t->absent || t->n[d] != 1)
-      return refuse(s, s->r->at[member].node, "takes dims apart or together");
+    if (t->absent || t->n[d] != 1) return refuse(s, s->r->at[member].node, "splits or merges dims");
     if (*factor >= 0 && *factor != t->factor[d][0])
-      return refuse(s, s->r->at[member].node, "takes rows with each other");
+      return refuse(s, s->r->at[member].node, "combines rows");
     *factor = t->factor[d][0];
   }
   return true;
 }
 
-/* Can a node of the region be computed for a part of the factor? */
+/* Can a node of the region be computed for a range of the factor? */
 static bool may_cut(search *s, int member, int factor) {
   const ir_node *n = node_of(s, member);
   const rule *r = &s->f->rules[member];
@@ -213,7 +213,8 @@ static bool may_cut(search *s, int member, int factor) {
   return true;
 }
 
-/* Dims of the operands and results of a member, from its factor; *more: a value's is new. */
+/* Dims of the operands and results of a member, from its factor; *more: the dim of another value
+ * is now known. */
 static bool spread(search *s, int member, int factor, int axis, bool *more) {
   const ir_node *n = node_of(s, member);
   chunk_member *m = &s->r->at[member];
@@ -221,7 +222,7 @@ static bool spread(search *s, int member, int factor, int axis, bool *more) {
     val v = value_at(s, n, k);
     int8_t d;
     if (!dim_of(tensor_at(&s->f->rules[member], n, k), factor, &d))
-      return refuse(s, m->node, "takes dims apart or together");
+      return refuse(s, m->node, "splits or merges dims");
     m->dim[k][axis] = d;
     bool inside = k < n->n_in && is_in(s, graph_value(s->f->g, v)->def);
     if (inside && d == CHUNK_WHOLE) return refuse(s, m->node, "needs a sum over all rows");
@@ -246,8 +247,8 @@ static int chain_letters(const search *s, const ir_node *n, const einsum_eq *eq,
   return count;
 }
 
-/* Does a node that sums over the axis go on from chunk to chunk with the same chains?  Those of a
- * contraction do, when they take the axes first, in their order. */
+/* Can a node that sums over the axis continue the same chains from chunk to chunk?  A
+ * contraction can if it sums over the axes first, in their order. */
 static bool goes_on(search *s, int member, int axis) {
   const ir_node *n = node_of(s, member);
   const chunk_member *m = &s->r->at[member];
@@ -291,7 +292,7 @@ static bool walk(search *s, int axis, int d) {
   return true;
 }
 
-/* The leading dims of the seed along which all can be cut. */
+/* The leading dims of the seed along which all nodes can be split. */
 static bool find_axes(search *s) {
   const ir_value *seed = graph_value(s->f->g, s->r->seed);
   for (int m = 0; m < s->r->n; m++)
@@ -313,8 +314,8 @@ static bool find_axes(search *s) {
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Arithmetic of n, that of bf16 counted half: half the time or less, where processors have
- * instructions for it; on others chunks are longer than they need be. */
+/* Arithmetic of n, in bf16 counted half: half the time or less on processors with bf16
+ * instructions; on others chunks are longer than necessary. */
 static double work_of(const hp_graph *g, const ir_node *n) {
   double flops = op_meanings[n->op].cost(g, n).flops;
   for (int k = 0; k < n->n_in; k++)
@@ -322,8 +323,8 @@ static double work_of(const hp_graph *g, const ir_node *n) {
   return flops;
 }
 
-/* Chunks above which they would wait for what each of them reads again: operands that are not cut,
- * and results that are summed. */
+/* Number of chunks above which they would wait for memory that each of them reads again:
+ * operands that are not split, and results that are summed. */
 static double most_chunks(const search *s) {
   double flops = 0, again = 1;
   for (int m = 0; m < s->r->n; m++) {
@@ -337,8 +338,8 @@ static double most_chunks(const search *s) {
   return flops / (again * s->f->limits.flops_per_byte);
 }
 
-/* Cuts the rows: single indices of the outer axes, equal runs along one, the inner ones whole.  A
- * run is no longer than its bytes allow, but where that is less than pays no shorter than pays. */
+/* Splits the rows: single indices of the outer axes, equal ranges along one, the inner ones
+ * completely.  A range is limited by its bytes, but not shorter than is efficient. */
 static bool cut(search *s) {
   chunk_region *r = s->r;
   int64_t rows = 1, inner = 1;
@@ -361,7 +362,7 @@ static bool cut(search *s) {
   r->step[along] = smaller(div_up(div_up(r->size[along], n), tile) * tile, r->size[along]);
   r->chunks *= div_up(r->size[along], r->step[along]);
   if (r->chunks > 1) return true;
-  str_add(s->why, "a chunk would be as long as it takes to read again what all of them use");
+  str_add(s->why, "small chunks would spend too much time reading their common operands again");
   return false;
 }
 

@@ -1,6 +1,6 @@
-/* decompose: composite rows that the target has no kernel for become elementwise ops and reductions
- * (ops/composite.h), and what has no elements a constant, so that no later pass and no kernel sees
- * it. */
+/* decompose: composite rows without a kernel of the target become elementwise ops and reductions
+ * (ops/composite.h), and empty values become constants, so that later passes and kernels never
+ * see either. */
 #include "ops/composite.h"
 #include "pass/pass.h"
 

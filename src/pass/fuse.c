@@ -1,13 +1,13 @@
 /* fuse: chains of elementwise ops, with one stage of reductions, become loop kernels.
  *
- * Every fusable node starts as a group of its own at its place in the order and is merged with the
- * groups that make its operands, latest first.  A group runs at one position `pos`, so a merge is
- * legal when some position lies after everything that the group reads from outside and before
- * everybody outside who reads from it.  Then maps that read the same values are merged.  A group
- * has one iteration space and one kind: map, row (reduces the last dim; values with one element a
- * row may be used again) or col (reduces all dims but the last).  At last sums over columns become
- * folds of loops over rows that make, or read, what they sum: the rows are then read once for
- * all.  docs/internals/pass.md draws an example. */
+ * Every fusable node starts as a group of its own at its place in the order and is merged with
+ * the groups that make its operands, latest first.  A group runs at one position `pos`, so a
+ * merge is legal if some position lies after all values that the group reads from outside and
+ * before all outside readers of its values.  Then maps that read the same values are merged.  A
+ * group has one iteration space and one kind: map, row (reduces the last dim; values with one
+ * element per row may be used again) or col (reduces all dims but the last).  Finally sums over
+ * columns become folds of loops over rows that make, or read, their summands: the rows are then
+ * read once.  docs/internals/pass.md shows an example. */
 #include "pass/fuse_emit.h"
 #include "pass/pass.h"
 #include "ops/views.h"
@@ -15,12 +15,13 @@
 #include <string.h>
 
 enum { MEMBERS_MAX = 56, OPERANDS_MAX = 24, SIBLINGS = 8 };
-/* Rows of a loop that also sums columns: its parts are blocks of them, which must be enough for the
- * threads.  And columns: enough to be worth a loop, and their sums fit in a near cache. */
+/* Rows of a loop that also sums columns: its work items are blocks of rows, and there must be
+ * enough for the threads.  And columns: enough for a loop, and few enough for their sums to fit
+ * in a near cache. */
 enum { FOLD_ROWS = 1024, FOLD_COLUMNS = 128, FOLD_COLUMNS_MAX = 1 << 16 };
 
-/* May n be part of a loop?  What is generated is made in the loops that use it; what is a run of
- * its operand's memory needs no loop. */
+/* May n be part of a loop?  Generated values are made in the loops that use them; contiguous
+ * views of an operand need no loop. */
 static bool fusable(const hp_graph *g, const ir_node *n) {
   uint64_t at;
   if (views_part(g, n, &at)) return false;
@@ -49,7 +50,8 @@ static bool inside(const fuse *f, uint32_t node, uint32_t a, uint32_t b) {
   return f->group_of[node] == a || f->group_of[node] == b;
 }
 
-/* Latest position of what groups a and b read from outside, -1 for nothing; how many operands. */
+/* Latest position of the values that groups a and b read from outside, -1: none; the number of
+ * operands. */
 static int64_t reads_until(const fuse *f, uint32_t a, uint32_t b, int *operands) {
   const uint32_t both[2] = {a, b};
   int64_t after = -1;
@@ -69,9 +71,9 @@ static int64_t reads_until(const fuse *f, uint32_t a, uint32_t b, int *operands)
   return after;
 }
 
-/* Does anybody outside who reads groups a and b run at `pos` or before?  `now` is the node being
- * looked at: what comes after it has no position yet.  The search ends with the first reader found:
- * a value may have as many as the graph has nodes. */
+/* Does an outside reader of groups a and b run at `pos` or before?  `now` is the current node:
+ * later nodes have no position yet.  The search ends with the first such reader, because a value
+ * may have as many readers as the graph has nodes. */
 static bool is_read_by(const fuse *f, uint32_t a, uint32_t b, uint32_t now, uint32_t pos) {
   const uint32_t both[2] = {a, b};
   for (int s = 0; s < 2; s++) {
@@ -91,7 +93,7 @@ static bool is_read_by(const fuse *f, uint32_t a, uint32_t b, uint32_t now, uint
 
 static bool same_dims(const ir_value *a, const ir_value *b) { return value_same_shape(a, b); }
 
-/* Is a's shape that of one element a row of space b? */
+/* Does a have one element per row of space b? */
 static bool row_scalar_of(const ir_value *a, const ir_value *b) {
   if (a->rank != b->rank || b->rank < 1 || a->dim[a->rank - 1] != 1) return false;
   return !memcmp(a->dim, b->dim, (size_t)(a->rank - 1) * sizeof *a->dim);
@@ -108,7 +110,7 @@ static bool reads_row_scalars(const fuse *f, const ir_node *n, uint32_t k) {
   return any;
 }
 
-/* Kind of the union of group a (of operands) and b (of the node n), or -1 when they do not fit. */
+/* Kind of the union of group a (of operands) and b (of the node n), or -1 if they do not fit. */
 static int union_kind(const fuse *f, uint32_t a, uint32_t b, const ir_node *n, bool *scalar) {
   const fuse_group *ga = &f->groups.at[a - 1], *gb = &f->groups.at[b - 1];
   *scalar = false;
@@ -123,7 +125,7 @@ static int union_kind(const fuse *f, uint32_t a, uint32_t b, const ir_node *n, b
   return gb->kind == LOOP_MAP ? (int)ga->kind : -1;
 }
 
-/* A col loop needs its leading dims to be walked as one by every operand. */
+/* In a col loop every operand must be able to iterate over the leading dims as one. */
 static bool col_fits(const fuse *f, const fuse_group *k) {
   for (int m = 0; m < k->n; m++) {
     const ir_node *n = graph_node(f->g, k->member[m]);
@@ -139,7 +141,8 @@ static bool col_fits(const fuse *f, const fuse_group *k) {
   return true;
 }
 
-/* A view in group b reads an element of group a at another index than the loop's: not one loop. */
+/* A view in group b reads an element of group a at another index than the loop's, so they cannot
+ * be one loop. */
 static bool view_reads(const fuse *f, uint32_t b, uint32_t a) {
   const fuse_group *k = &f->groups.at[b - 1];
   for (int m = 0; m < k->n; m++) {
@@ -150,9 +153,8 @@ static bool view_reads(const fuse *f, uint32_t b, uint32_t a) {
   return false;
 }
 
-/* Values of group `maker` with one element a row that group `reader` uses stand beside the rows: a
- * sum that has lost its last dim would be read along the columns, as broadcasting is from the
- * right. */
+/* Values of group `maker` with one element per row that group `reader` uses as if they were
+ * columns: a sum without its last dim would be broadcast from the right, along the columns. */
 static bool rows_line_up(const fuse *f, uint32_t reader, uint32_t maker) {
   const fuse_group *k = &f->groups.at[reader - 1], *made = &f->groups.at[maker - 1];
   if (made->kind != LOOP_ROW) return true;
@@ -167,8 +169,8 @@ static bool rows_line_up(const fuse *f, uint32_t reader, uint32_t maker) {
   return true;
 }
 
-/* May what runs at position `from` run at the earlier position `to`?  Not in the forward if it is
- * of the backward: its results would be kept from then on, though they can be had when needed. */
+/* May a node at position `from` run at the earlier position `to`?  Not if it would move from the
+ * backward into the forward: its results would be kept from then on. */
 static bool may_move(const fuse *f, uint32_t from, uint32_t to) {
   return graph_node(f->g, to)->phase != PHASE_FORWARD ||
          graph_node(f->g, from)->phase == PHASE_FORWARD;
@@ -180,9 +182,8 @@ static bool read_outside(const fuse *f, val v, uint32_t a, uint32_t b) {
   return false;
 }
 
-/* Do the sums of groups a and b take elements that others read too?  A column loop would make them
- * twice, for its sums and to store them, a few columns at a time: better it reads what is stored
- * anyway. */
+/* Do the sums of groups a and b read elements that others read, too?  A column loop would
+ * compute them twice, for its sums and to store them; reading the stored ones is better. */
 static bool sums_stored(const fuse *f, uint32_t a, uint32_t b) {
   const fuse_group *k[2] = {&f->groups.at[a - 1], &f->groups.at[b - 1]};
   uint32_t feeds[2 * MEMBERS_MAX];
@@ -210,8 +211,8 @@ static bool col_merges(const fuse *f, uint32_t a, uint32_t b) {
          !sums_stored(f, a, b);
 }
 
-/* Merges group b into group a, as a loop of that kind, if some position is right for both; nodes up
- * to `now` have positions.  scalar: what b makes is one a row of a. */
+/* Merges group b into group a, as a loop of that kind, if a position is legal for both; nodes up
+ * to `now` have positions.  scalar: b has one value per row of a. */
 static void merge_as(fuse *f, uint32_t a, uint32_t b, loop_kind kind, bool scalar, uint32_t now) {
   fuse_group *ga = &f->groups.at[a - 1], *gb = &f->groups.at[b - 1];
   int operands;
@@ -246,7 +247,7 @@ static void try_merge(fuse *f, uint32_t a, uint32_t b, uint32_t i, uint32_t now)
   merge_as(f, a, b, (loop_kind)kind, scalar, now);
 }
 
-/* A group of node i alone. */
+/* A group with only node i. */
 static hp_status start_group(fuse *f, uint32_t i) {
   const ir_node *n = graph_node(f->g, i);
   fuse_group k = {.n = 1, .pos = i, .kind = LOOP_MAP};
@@ -287,7 +288,7 @@ static void grow_group(fuse *f, uint32_t i) {
   }
 }
 
-/* The first of the readers of v, which are in order, that is not before node i. */
+/* The first reader of v, in order, that is not before node i. */
 static const uint32_t *readers_from(const fuse *f, val v, uint32_t i) {
   const uint32_t *u = &f->uses.use[f->uses.use0[v]];
   for (size_t left = f->uses.use0[v + 1] - f->uses.use0[v]; left; left /= 2)
@@ -295,9 +296,9 @@ static const uint32_t *readers_from(const fuse *f, val v, uint32_t i) {
   return u;
 }
 
-/* Merges the map of node i with maps that read the same large values, so that these are read once
- * for both.  A value may have as many readers as the graph has nodes: the last few are looked at.
- */
+/* Merges the map of node i with maps that read the same large values, so that these are read
+ * once for both.  A value may have as many readers as the graph has nodes, so only the last few
+ * are tried. */
 static void join_siblings(fuse *f, uint32_t i) {
   const ir_node *n = graph_node(f->g, i);
   uint32_t last = (uint32_t)f->g->nodes.len - 1;
@@ -315,8 +316,8 @@ static void join_siblings(fuse *f, uint32_t i) {
   }
 }
 
-/* Does group `reader` read a sum over columns that group `maker` makes?  It is there only when all
- * rows have been seen. */
+/* Does group `reader` read a sum over columns of group `maker`?  The sum exists only after all
+ * rows. */
 static bool reads_column_sums(const fuse *f, uint32_t reader, uint32_t maker) {
   const fuse_group *k = &f->groups.at[reader - 1];
   for (int m = 0; m < k->n; m++) {
@@ -329,7 +330,8 @@ static bool reads_column_sums(const fuse *f, uint32_t reader, uint32_t maker) {
   return false;
 }
 
-/* Makes the sums over columns of group b, and what they sum, part of the rows or map of group a. */
+/* Moves the sums over columns of group b, and their summands, into the row loop or map of group
+ * a. */
 static void fold_into(fuse *f, uint32_t a, uint32_t b) {
   const fuse_group *ga = &f->groups.at[a - 1], *gb = &f->groups.at[b - 1];
   int64_t columns = gb->space.dim[gb->space.rank - 1];
@@ -341,11 +343,11 @@ static void fold_into(fuse *f, uint32_t a, uint32_t b) {
   merge_as(f, a, b, LOOP_ROW, false, (uint32_t)f->g->nodes.len - 1);
 }
 
-/* Has the sum over columns of node i found a loop over rows? */
+/* Is the sum over columns of node i part of a loop over rows? */
 static bool is_folded(const fuse *f, uint32_t i) { return group_of(f, i)->kind != LOOP_COL; }
 
-/* Lets the sum over columns of node i join the loop that makes v or, of its block and phase, one
- * that reads it. */
+/* Merges the sum over columns of node i into the loop that makes v or, in its block and phase,
+ * one that reads it. */
 static void fold_with(fuse *f, uint32_t i, val v) {
   const ir_node *n = graph_node(f->g, i);
   const uint32_t *reader = &f->uses.use[f->uses.use0[v]];
@@ -362,7 +364,7 @@ static void fold_with(fuse *f, uint32_t i, val v) {
   }
 }
 
-/* Not a maximum: a loop that folds it does not work on vectors. */
+/* Not a maximum: a loop that folds it cannot use vectors. */
 static void fold_columns(fuse *f, uint32_t i) {
   for (int m = 0; !is_folded(f, i) && m < group_of(f, i)->n; m++) {
     const ir_node *x = graph_node(f->g, group_of(f, i)->member[m]);

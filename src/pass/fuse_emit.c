@@ -56,12 +56,12 @@ bool fuse_leading_dims_merge(const ir_value *v, const ir_value *space) {
   return true;
 }
 
-/* One load or store of the loop, with strides over the whole space until dims are merged. */
+/* One load or store of the loop, with strides over the full space until dims are merged. */
 typedef struct {
-  val v; /* old value; for a load 0 = none */
+  val v; /* original value; for a load 0 = none */
   hp_dtype type;
   int64_t stride[HP_MAX_RANK], offset;
-  int seed; /* random numbers are drawn, not loaded: load of their seed + 1; 0 for all others */
+  int seed; /* random numbers, generated: 1 + the load of their seed; 0 for all others */
 } access;
 
 typedef struct {
@@ -73,7 +73,7 @@ typedef struct {
   access load[LOADS_MAX], store[LOADS_MAX];
   uint32_t load_of[FUSE_MEMBERS][3]; /* load number + 1 of a member's operand, 0 = none */
   int n_loads, n_stores;
-  val operand[LOADS_MAX]; /* distinct old values read, in order of their numbers */
+  val operand[LOADS_MAX]; /* distinct original values read, in order of their numbers */
   int n_operands;
   int64_t dim[HP_MAX_RANK];
   int rank;
@@ -84,7 +84,7 @@ static bool is_fold(const emit *e, const ir_node *n) {
   return e->k->kind == LOOP_ROW && fuse_sums_columns(e->g, n);
 }
 
-/* Access of a node's operand over the space: views walk it in their own way. */
+/* Access of a node's operand over the space; views have their own strides. */
 static void operand_access(const emit *e, const ir_node *n, val v, access *a) {
   const ir_value *x = graph_value(e->g, v);
   int64_t perm[ATTR_LIST_MAX], start[ATTR_LIST_MAX], step[ATTR_LIST_MAX], own[HP_MAX_RANK], s = 1;
@@ -138,7 +138,7 @@ bool fuse_inlines(const hp_graph *g, const ir_node *user, val v) {
   return !reduction || graph_value(g, v)->rank <= 2 || attr_list(g, user, "axes", axes) == 1;
 }
 
-/* Adds what v draws by the access, after the load of its seed. */
+/* Adds the random numbers of v with this access, after the load of their seed. */
 static int add_drawn(emit *e, access *a) {
   access seed = {.v = graph_in(e->g, graph_def(e->g, a->v))[0], .type = HP_I64};
   a->seed = add_load(e, &seed) + 1;
@@ -199,7 +199,7 @@ static void drop_dim(emit *e, int d) {
   e->rank--;
 }
 
-/* Dims d and d + 1 of every access are one walk. */
+/* Can dims d and d + 1 of every access be iterated as one? */
 static bool all_merge(const emit *e, int d) {
   for (int i = 0; i < e->n_loads; i++)
     if (!dims_merge(e->load[i].stride, e->dim, d)) return false;
@@ -232,7 +232,7 @@ static void merge_dims(emit *e) {
   }
 }
 
-/* Value v as its dtype holds it: between two ops nothing is wider than in memory. */
+/* Value v rounded to its dtype: between two ops no value is wider than in memory. */
 static int narrowed(loop *l, hp_dtype t, int v) {
   return t == HP_F32 || t == HP_I64 ? v : loop_cast(l, t, v);
 }
@@ -260,7 +260,7 @@ static bool may_widen(const ir_node *n, hp_dtype t) {
   return n->op == OP_SUM || op_flags((op_id)n->op) & OPF_ELEMENTWISE;
 }
 
-/* What is loaded and drawn, as values of the loop. */
+/* The loaded and generated values of the loop. */
 static void write_loads(const emit *e, loop *l, int *loaded) {
   for (int i = 0; i < e->n_loads; i++) {
     const access *a = &e->load[i];
@@ -323,7 +323,7 @@ static void sort_members(fuse_group *k) {
   memcpy(k->reduced, reduced, sizeof reduced);
 }
 
-/* A loop may make gradients beside what it computes again for others. */
+/* A loop may contain gradients and recomputed values for others. */
 static uint16_t recomputed_stores(const emit *e) {
   uint16_t bits = 0;
   for (int i = 0; i < e->n_stores && i < RECOMPUTED_MOST; i++)
@@ -380,7 +380,7 @@ static hp_status write_loop(emit *e) {
   return st;
 }
 
-/* What is generated as a kernel that writes it to memory. */
+/* A generated value as a kernel that writes it to memory. */
 static hp_status materialize(rewrite *r, val v) {
   const ir_value *x = graph_value(r->from, v);
   uint32_t def = x->def, group_of_one = 1;
@@ -416,7 +416,8 @@ static hp_status make_leaf(rewrite *r, val v) {
   return materialize(r, v);
 }
 
-/* Makes what a loop reads for operand v of its member: v, or the seed of what it draws. */
+/* The memory that a loop reads for operand v of its member: v, or the seed of its random
+ * numbers. */
 static hp_status make_operand(rewrite *r, const ir_node *member, val v) {
   const ir_node *n = graph_def(r->from, v);
   if (!fuse_inlines(r->from, member, v)) return make_leaf(r, v);
@@ -439,7 +440,7 @@ hp_status fuse_emit(rewrite *r, const use_lists *uses, fuse_group *k, const uint
   sort_members(k);
   collect_loads(&e);
   collect_stores(&e, uses);
-  if (!e.n_stores) return HP_OK; /* nobody reads it */
+  if (!e.n_stores) return HP_OK; /* without readers */
   merge_dims(&e);
   return write_loop(&e);
 }

@@ -1,4 +1,4 @@
-/* Writing a group of the fuse pass as one loop kernel. */
+/* Writes a group of the fuse pass as one loop kernel. */
 #ifndef PASS_FUSE_EMIT_H
 #define PASS_FUSE_EMIT_H
 
@@ -9,28 +9,26 @@
 enum { FUSE_MEMBERS = 64 };
 
 typedef struct {
-  uint32_t member[FUSE_MEMBERS]; /* nodes of the old graph */
+  uint32_t member[FUSE_MEMBERS]; /* nodes of the original graph */
   bool reduced[FUSE_MEMBERS];    /* has one value per row (column) of the space */
   int n;
-  uint32_t pos; /* node of the old graph in whose place it runs */
+  uint32_t pos; /* node of the original graph at whose position it runs */
   loop_kind kind;
   ir_value space; /* dims of the iteration space */
 } fuse_group;
 
-/* Does n only load its operand in an order of its own?  It reads it from memory, not from the
- * group. */
+/* Is n only a load of its operand with other strides?  It reads memory, not values of the group. */
 bool fuse_is_view(const ir_node *n);
 bool fuse_is_reduced(const fuse_group *k, uint32_t node);
 bool fuse_is_reduction(const ir_node *n);
-/* Does n reduce all dims but the last?  Reductions have no other form than this and over the last.
- */
+/* Does n reduce all dims but the last?  Reductions have either this form or reduce the last dim. */
 bool fuse_sums_columns(const hp_graph *g, const ir_node *n);
-/* Can a loop over `space` walk all dims but the last of v as one? */
+/* Can a loop over `space` iterate over all dims of v but the last as one? */
 bool fuse_leading_dims_merge(const ir_value *v, const ir_value *space);
 /* Appends group k (number `id` in group_of) to r->to as a `fused` node and maps what it stores. */
 hp_status fuse_emit(rewrite *r, const use_lists *uses, fuse_group *k, const uint32_t *group_of,
                     uint32_t id);
-/* Is it made of nothing that lies in memory: constants, iotas, uniform random numbers? */
+/* Is it computed without memory: from constants, iotas, uniform random numbers? */
 bool fuse_is_generated(const ir_node *n);
 /* Is operand v of `user` generated in the loop that uses it?  An iota is not, where the loop walks
  * it in another order or merges its dims; random numbers are not where only columns are walked. */

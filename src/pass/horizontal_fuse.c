@@ -1,9 +1,9 @@
 /* horizontal_fuse: products of one left operand by the same equation become one instruction.
  *
- * A product of few rows takes the time in which its right operand is read, and where each of them
- * starts that reading starts anew: q, k and v of a decoded token are read as one, gate and up too.
- * Products of many rows are left apart: what they share, the order of their left operand, is a
- * hundredth of their time. */
+ * A product of few rows takes the time to read its right operand, and each separate read has a
+ * start-up cost: q, k and v of a decoded token are read as one, gate and up too.  Products of
+ * many rows stay separate: what they could share, packing the left operand, is a hundredth of
+ * their time. */
 #include "ir/attr.h"
 #include "ir/einsum_eq.h"
 #include "pass/pass.h"
@@ -19,7 +19,7 @@ typedef struct {
   bool *taken; /* by node: it runs with an earlier one */
 } fuser;
 
-/* A product whose left operand has few rows, and nothing that its chains start from. */
+/* A product whose left operand has few rows, and whose chains start from 0. */
 static bool has_few_rows(const fuser *j, const ir_node *n) {
   const hp_graph *g = j->g;
   if (n->op != OP_EINSUM || n->n_in != 2) return false;
@@ -52,7 +52,7 @@ static bool can_fuse(const fuser *j, uint32_t i, uint32_t later) {
   return x[0] == y[0] && (made < i || is_leaf(graph_node(j->g, made)));
 }
 
-/* Node i and those that join it, in node order; their number. */
+/* Node i and the products merged with it, in node order; their number. */
 static int siblings(fuser *j, uint32_t i, uint32_t member[TOGETHER]) {
   const val x = graph_in(j->g, graph_node(j->g, i))[0];
   int n = 0;
@@ -66,7 +66,7 @@ static int siblings(fuser *j, uint32_t i, uint32_t member[TOGETHER]) {
   return n;
 }
 
-/* The place of what both lie in. */
+/* The common prefix of two places. */
 static uint32_t common_place(hp_graph *g, uint32_t a, uint32_t b) {
   if (a == b) return a;
   str s = {0};

@@ -1,12 +1,12 @@
-/* narrow: params of f32 that products alone read as bf16 are rounded by these, while they pack
+/* narrow: f32 params that only products in bf16 read are rounded by these products, while they pack
  * them.
  *
- * A cast by itself writes the whole param once more, to be read by every product again; its copy
- * would be held from the forward to the backward.  The other operand must be bf16 as it lies: that
- * is what makes the product one of bf16. */
+ * A separate cast would write a copy of the param, which every product reads, and which would be
+ * kept from the forward to the backward.  The other operand must be bf16 in memory: this makes the
+ * product one of bf16. */
 #include "pass/pass.h"
 
-/* bf16 of a param of f32. */
+/* bf16 of an f32 param. */
 static bool is_rounded_param(const hp_graph *g, val v) {
   const ir_node *cast = graph_def(g, v);
   if (cast->op != OP_CAST || graph_value(g, v)->dtype != HP_BF16) return false;
@@ -19,7 +19,7 @@ static bool is_read_by_products(const hp_graph *g, const use_lists *u, val v) {
     const ir_node *n = graph_node(g, u->use[i]);
     const val *in = graph_in(g, n);
     if (n->op != OP_EINSUM || in[0] == in[1]) return false;
-    if (n->n_in == 3 && in[2] == v) return false; /* what the chains start from */
+    if (n->n_in == 3 && in[2] == v) return false; /* the start of the chains */
     if (is_rounded_param(g, in[0] == v ? in[1] : in[0])) return false;
   }
   return true;

@@ -8,8 +8,8 @@
 
 typedef struct {
   const hp_compile_options *options; /* the caller's */
-  const capabilities *can;           /* what the target's kernels can do */
-  str *notes; /* what a pass did, or could not do, in lines for people; NULL = not asked */
+  const capabilities *can;           /* capabilities of the target's kernels */
+  str *notes; /* what a pass did, or could not do, in lines for people; NULL = not needed */
 } pass_options;
 
 typedef hp_status (*pass_fn)(const hp_graph *in, const pass_options *o, hp_graph **out);

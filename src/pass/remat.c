@@ -1,17 +1,17 @@
-/* remat: forward values of a block (a layer) that its backward computes again instead of their
- * being kept: their nodes are cloned into the backward, right before the first node of the block
- * that reads them.  The clones do the same arithmetic on the same values, so no bit changes.
+/* remat: forward values of a block (a layer) that its backward recomputes instead of keeping them:
+ * their nodes are cloned into the backward, directly before the first node of the block that reads
+ * them.  The clones do the same arithmetic on the same values, so no bit changes.
  *
- * Cheap values always: elementwise ops of what the backward has at hand.  Asked for it (gradient
- * checkpointing), all that a block makes: only what enters it from outside is kept. */
+ * Cheap values always: elementwise ops of values that the backward has anyway.  With gradient
+ * checkpointing, all values of a block: only its inputs are kept. */
 #include "ops/ops.h"
 #include "pass/pass.h"
 
-/* A value of so many times fewer bytes than what it helps to make is kept for that: the numbers of
- * a norm's rows. */
+/* A value with this many times fewer bytes than the values computed from it is kept for this
+ * purpose: the per-row numbers of a norm. */
 enum { LITTLE = 16 };
 
-/* A node that is being cloned, once its operands from `next` on are. */
+/* A node that is being cloned; operands before `next` are done. */
 typedef struct {
   uint32_t node;
   int next;
@@ -19,12 +19,12 @@ typedef struct {
 
 typedef struct {
   rewrite r;
-  bool *again;        /* by old node: the backward computes its values again */
-  val *clone;         /* new id of the clone of an old value, 0 = none */
+  bool *again;        /* by original node: the backward recomputes its values */
+  val *clone;         /* new id of the clone of an original value, 0 = none */
   VEC(pending) stack; /* a chain may be as long as the graph: no recursion */
 } remat;
 
-/* read[v]: the backward reads old value v. */
+/* read[v]: the backward reads original value v. */
 static void mark_read(const hp_graph *g, bool *read) {
   for (uint32_t i = 0; i < g->nodes.len; i++) {
     const ir_node *n = graph_node(g, i);
@@ -32,9 +32,9 @@ static void mark_read(const hp_graph *g, bool *read) {
   }
 }
 
-/* Can a loop of the backward compute node n without anything large being kept for it?  What it
- * reads is there for other nodes, or made in the same way.  Of leaves alone it is not worth it: a
- * param would be read whole once more. */
+/* Can a loop of the backward recompute node n without anything large being kept for it?  Its
+ * operands are kept for other nodes, or recomputed in the same way.  From params alone it is not
+ * worthwhile: a param would be read completely once more. */
 static bool is_cheap(const remat *m, const bool *read, const ir_node *n) {
   const hp_graph *g = m->r.from;
   bool inner = false;
@@ -63,12 +63,12 @@ static hp_status choose(remat *m, bool all) {
   return HP_OK;
 }
 
-/* Is the value of node d computed again in the backward of block `block`? */
+/* Does the backward of block `block` recompute the value of node d? */
 static bool is_cloned(const remat *m, uint32_t d, int block) {
   return m->again[d] && graph_node(m->r.from, d)->block == block;
 }
 
-/* The value to be used in the backward of a block. */
+/* The value for use in the backward of a block. */
 static val operand(const remat *m, val old, int block) {
   return is_cloned(m, graph_value(m->r.from, old)->def, block) ? m->clone[old] : m->r.map[old];
 }
@@ -98,7 +98,7 @@ static hp_status clone_chain(remat *m, val old, int block) {
       continue;
     }
     m->stack.len--;
-    if (m->clone[d->out0]) continue; /* an operand twice */
+    if (m->clone[d->out0]) continue; /* the same operand twice */
     ir_node like = *d;
     like.phase = PHASE_BACKWARD;
     like.recomputed = graph_all_results(d->n_out);
@@ -109,7 +109,7 @@ static hp_status clone_chain(remat *m, val old, int block) {
   return HP_OK;
 }
 
-/* A node of a block's backward: it reads clones. */
+/* A node of a block's backward reads the clones. */
 static hp_status rewrite_backward(remat *m, uint32_t index) {
   const ir_node *n = graph_node(m->r.from, index);
   for (int k = 0; k < n->n_in; k++) HP_TRY(clone_chain(m, graph_in(m->r.from, n)[k], n->block));

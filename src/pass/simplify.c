@@ -1,8 +1,8 @@
-/* simplify: drops nodes that no effect depends on, computes equal things once, and sees through
- * ops that do nothing.
+/* simplify: removes nodes that no effect depends on, merges equal nodes, and skips ops without
+ * effect.
  *
- * Equal computations of different phases are kept apart: a value of the forward pass that the
- * backward recomputes cheaply must not be kept alive for it.  Leaves are shared always. */
+ * Equal nodes of different phases are not merged: a forward value that the backward recomputes
+ * cheaply must not be kept alive for it.  Inputs and params are always shared. */
 #include "ops/ops.h"
 #include "pass/pass.h"
 
@@ -20,7 +20,7 @@ static bool is_one(const hp_graph *g, val v) {
   return d->op == OP_CONST && attr_float(g, d, "value") == 1;
 }
 
-/* The factor that a product passes on: the other is 1 everywhere. */
+/* The factor of a product whose other operand is 1 everywhere. */
 static val only_factor(const rewrite *r, const ir_node *n, const val *in) {
   const ir_value *y = graph_value(r->from, n->out0);
   for (int k = 0; k < 2; k++) {
@@ -30,12 +30,12 @@ static val only_factor(const rewrite *r, const ir_node *n, const val *in) {
   return 0;
 }
 
-/* The operand that a node without effect passes on, or 0. */
+/* The operand of a node without effect, or 0. */
 static val seen_through(const rewrite *r, const ir_node *n, const val *in) {
   if (n->op == OP_MUL) return only_factor(r, n, in);
   if (n->n_in != 1 || n->n_out != 1) return 0;
   if (n->op == OP_MARK) return in[0];
-  if (op_flags((op_id)n->op) & OPF_COLLECTIVE) /* of one device alone */
+  if (op_flags((op_id)n->op) & OPF_COLLECTIVE) /* over one device */
     return attr_int(r->from, n, "n") == 1 ? in[0] : 0;
   const ir_value *x = graph_value(r->to, in[0]), *y = graph_value(r->from, n->out0);
   bool same = x->dtype == y->dtype && value_same_shape(x, y);
@@ -51,8 +51,8 @@ static val seen_through(const rewrite *r, const ir_node *n, const val *in) {
   return 0;
 }
 
-/* An elementwise op broadcasts by itself: it takes what a broadcast was made of, when the shape
- * of its result does not change by that. */
+/* An elementwise op broadcasts by itself, so it reads the operand of a broadcast if that does
+ * not change the shape of its result. */
 static void skip_broadcasts(const rewrite *r, const ir_node *n, val *in) {
   if (!(op_flags((op_id)n->op) & OPF_ELEMENTWISE) || n->n_in < 2) return;
   const ir_value *y = graph_value(r->from, n->out0);

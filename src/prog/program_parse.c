@@ -71,7 +71,8 @@ static hp_status buffer_view(parser *q, prog_buffer *b) {
   if (scan_accept(&q->s, '+')) HP_TRY(scan_count(&q->s, INT64_MAX, &at));
   *b = q->p->buffers.at[root];
   if (b->root != root || bytes > b->bytes || at > b->bytes - bytes)
-    return scan_fail(&q->s, "a view of b%u must lie in it, and it must not be a view", root);
+    return scan_fail(&q->s, "a view must be inside its root b%u, and the root must not be a view",
+                     root);
   b->type = type;
   b->bytes = bytes;
   b->at = at;
@@ -94,7 +95,7 @@ static hp_status buffer_place(parser *q, prog_buffer *b) {
   HP_TRY(scan_expect(&q->s, '+'));
   HP_TRY(scan_count(&q->s, INT64_MAX, &b->offset));
   if (b->bytes > q->p->arena[t] || b->offset > q->p->arena[t] - b->bytes)
-    return scan_fail(&q->s, "the buffer does not lie in its arena of %llu bytes",
+    return scan_fail(&q->s, "the buffer is not inside its arena of %llu bytes",
                      (unsigned long long)q->p->arena[t]);
   return HP_OK;
 }

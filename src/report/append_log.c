@@ -83,7 +83,7 @@ void append_log_add(append_log *l, const void *bytes, size_t n) {
   l->losing = lost;
   if (append_log_flush(l)) {
     if (!l->failing)
-      log_warn("%s; training goes on, and what is missing there will be written when it can be",
+      log_warn("%s; training continues, and the missing lines will be written when possible",
                err_message());
     l->failing = true;
   } else if (l->failing) {

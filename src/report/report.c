@@ -270,7 +270,7 @@ void report_print(const report *r, str *out) {
                 "The mesh, and what a device receives over each axis in the last micro-batch of a "
                 "step.",
                 r->mesh, out);
-  print_picture("Communication beside computation",
+  print_picture("Communication and computation",
                 "The last micro-batch of a step on one device, stream by stream.", r->timeline,
                 out);
   report_print_time(r, out);

@@ -126,7 +126,7 @@ void report_print_time(const report *r, str *out) {
   str_printf(out, " (%.0f %%). ", total > 0 ? 100 * limit / total : 0);
   str_add(out, "Predicted before the run: ");
   units_add_seconds(out, predicted);
-  str_add(out, ". A bar is the time of a kind of work, its pale part what is above the "
+  str_add(out, ". A bar is the time of a kind of work, the pale end what is above the "
                "limit. Times, here and in the pictures above, are means of the faster half of the "
                "last 8 runs.</p>");
   print_bars(r, out);

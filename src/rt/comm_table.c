@@ -5,7 +5,7 @@
 #include "rt/inst_name.h"
 #include "sim/cost.h"
 
-/* What both forms tell. */
+/* The contents of both forms. */
 typedef struct {
   const program *p;
   const mesh *m;
@@ -31,7 +31,7 @@ static hp_status comm_look(const program *p, const mesh *m, const inst_times *t,
 
 /* --- text ------------------------------------------------------------------------------------- */
 
-/* A column of times that would hold nothing but 0 is left out. */
+/* Omits a column of times that would only hold 0. */
 static void print_times(const comm_facts *v, const comm_time *t, str *out) {
   units_put_seconds(out, 12, t->comm_s);
   if (v->sum.hideable_s > 0) units_put_seconds(out, 13, t->hideable_s);
@@ -99,7 +99,7 @@ hp_status explain_comm(const program *p, const mesh *m, const inst_times *t, boo
                        str *out) {
   comm_facts v;
   hp_status st = comm_look(p, m, t, measured, &v);
-  if (!st && !v.kinds) str_add(out, "nothing goes between devices\n");
+  if (!st && !v.kinds) str_add(out, "devices exchange no data\n");
   if (!st && v.kinds) {
     print_kinds(&v, out);
     print_sum(&v, out);

@@ -12,7 +12,7 @@
 
 enum { FILE_MOST = 1 << 18 };
 
-/* All that the times depend on beside the program, as a comment. */
+/* Everything besides the program that affects times, as a comment. */
 static void print_machine(int threads, str *out) {
   char cpu[96];
   cpu_model_name(cpu);
@@ -21,7 +21,7 @@ static void print_machine(int threads, str *out) {
   str_printf(out, "# %s, %s, %d threads\n", cpu, cpu_isa_name(cpu_best_isa()), threads);
 }
 
-/* The file, and what it begins with; "" when there is no folder for it. */
+/* The path of the file, and its first lines; "" if there is no folder for it. */
 static hp_status find_file(int threads, str *path, str *machine) {
   print_machine(threads, machine);
   return jit_cache_file(machine, "costs", path);

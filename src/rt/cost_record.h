@@ -1,20 +1,20 @@
-/* What this machine was seen to reach of its limits in runs before: a cluster file with `costs`, in
- * the folder of compiled kernels, one for each processor, instruction set and number of threads.
+/* The shares of its limits that this machine reached in earlier runs: a cluster file with `costs`,
+ * in the folder of compiled kernels, one for each processor, instruction set and number of threads.
  *
- * Predictions for `this` on one device read it and nothing else does: order, layouts and memory
- * are planned by the figures of the cluster file or the built-in ones, which all devices of a job
- * have in common.  So a record can change no bit, no plan, and no order of collectives. */
+ * Only predictions for `this` on one device read it.  Order, layouts and memory are planned with
+ * the figures of the cluster file or the built-in ones, which all devices of a job share.  So a
+ * record changes no bit, no plan, and no order of collectives. */
 #ifndef RT_COST_RECORD_H
 #define RT_COST_RECORD_H
 
 #include "topo/cluster.h"
 
-/* The record of this machine with so many threads into *c; c stays as it is where there is none, or
- * one that is damaged, which is told for debugging. */
+/* Loads the record of this machine with this many threads into *c.  A missing or damaged one
+ * leaves *c unchanged; damage is logged for debugging. */
 void cost_record_read(int threads, cluster *c);
-/* Writes it, whole or not at all; failing is no failure of the run. */
+/* Writes it atomically; a failure does not fail the run. */
 void cost_record_write(int threads, const cluster *c);
-/* Forgets it. */
+/* Deletes it. */
 void cost_record_remove(int threads);
 
 #endif

@@ -99,7 +99,7 @@ hp_status device_state(device *d, const char *name, const ir_value *type, uint32
   HP_TRY(check_limit(j, name, padded));
   if (j->state_bytes + padded > j->physical)
     HP_FAIL(HP_ERR_OOM,
-            "param \"%s\" (%llu bytes) does not fit beside %llu bytes of others: the machine has "
+            "param \"%s\" (%llu bytes) does not fit with %llu bytes of others: the machine has "
             "%llu bytes of memory; %sa mesh of several machines takes less of each",
             name, (unsigned long long)bytes, (unsigned long long)j->state_bytes,
             (unsigned long long)j->physical,
@@ -142,7 +142,7 @@ hp_status device_free_state(device *d, const char *name) {
   map_remove(&d->state_of, name, strlen(name));
   uint32_t last = (uint32_t)--d->states.len;
   if (index == last) return HP_OK;
-  *t = d->states.at[last]; /* takes the place that is free */
+  *t = d->states.at[last]; /* moves into the free place */
   const char *moved = intern_get(&d->names, t->name, NULL);
   return map_set(&d->state_of, moved, strlen(moved), index);
 }
@@ -173,7 +173,7 @@ hp_status device_add_work(device *d, int tier, uint64_t bytes) {
             (unsigned long long)j->state_bytes);
   if (bytes > j->physical || j->state_bytes > j->physical - bytes)
     HP_FAIL(HP_ERR_OOM,
-            "work memory of %llu bytes does not fit beside %llu bytes of params: the machine has "
+            "work memory of %llu bytes does not fit with %llu bytes of params: the machine has "
             "%llu bytes; smaller inputs, or remat, take less",
             (unsigned long long)bytes, (unsigned long long)j->state_bytes,
             (unsigned long long)j->physical);

@@ -1,9 +1,9 @@
 /* Devices at run time.
  *
- * A job_device is a device of the job: its backend and its memory, one arena a tier
- * (rt/tier_memory.h).  A device is that as a member of a mesh: its place there,
- * and the mesh's named tensors that outlive runs (parameters, optimizer state, caches).  A
- * job_device may be in several meshes, whose tensors do not know of each other. */
+ * A job_device is a device of the job: its backend and its memory, one arena per tier
+ * (rt/tier_memory.h).  A device is a job_device as a member of a mesh: its position there, and
+ * the mesh's named tensors that outlive runs (parameters, optimizer state, caches).  A
+ * job_device may be in several meshes, with separate tensors. */
 #ifndef RT_DEVICE_H
 #define RT_DEVICE_H
 
@@ -12,13 +12,13 @@
 #include "rt/tier_memory.h"
 #include "topo/cluster.h"
 
-/* A named tensor's shard: where it lives.  Its mesh and layout are those of the group. */
+/* Residency of the shard of a named tensor.  Its mesh and layout are those of the group. */
 typedef struct {
-  uint32_t name; /* place in device->names */
+  uint32_t name; /* index in device->names */
   ir_value type;
   uint64_t bytes, offset; /* in the arena of its tier */
   int tier;
-  int programs; /* that are loaded and hold its address */
+  int programs; /* loaded programs that hold its address */
 } state_tensor;
 
 typedef struct {
@@ -36,20 +36,20 @@ typedef struct {
   const backend_iface *backend; /* of the job_device, as dev */
   void *dev;
   job_device *job;
-  hp_limits limits; /* as last measured; zeros before */
+  hp_limits limits; /* as last measured; zeros before that */
   interner names;
   VEC(state_tensor) states;
   map state_of;         /* name -> index in states */
   uint64_t state_bytes; /* of this mesh */
-  /* Among others: the mesh and what it costs, this device's place, and how they exchange data. */
+  /* The other devices: the mesh and its costs, this device's position, and the communicators. */
   const mesh *mesh;
-  const cluster *cluster; /* by which is planned */
-  const cluster *costs;   /* by which is predicted */
+  const cluster *cluster; /* for plans */
+  const cluster *costs;   /* for predictions */
   int64_t position;
   comm *comm;
-  communicator *everyone; /* all devices of the mesh; NULL on one alone */
+  communicator *everyone; /* all devices of the mesh; NULL for one device */
   bool no_partial_sums;   /* counted in job->no_partial_sums */
-  bool recorded;          /* its runs are those that the watchdog hears of */
+  bool recorded;          /* its runs are those reported to the watchdog */
 } device;
 
 /* devices: of this process, which share its address space. */
@@ -61,15 +61,16 @@ void job_device_release(job_device *j);
 hp_status device_create(job_device *j, device **out);
 /* Frees its tensors. */
 void device_close(device *d);
-/* The tensor of that name, created with zeros when new; its type must agree when it is not. */
+/* The tensor of that name; a new one is created with zeros, an existing one must have the same
+ * type. */
 hp_status device_state(device *d, const char *name, const ir_value *type, uint32_t *index);
-/* HP_ERR_SHAPE, by name, when a param that is there has another type than is asked for. */
+/* HP_ERR_SHAPE, with the name, if an existing param has another type. */
 hp_status state_check(const char *name, const ir_value *have, const ir_value *want);
-/* Index of a tensor that exists. */
+/* Index of an existing tensor. */
 bool device_find(const device *d, const char *name, uint32_t *index);
 void *device_address(const device *d, const state_tensor *t);
-/* Gives its memory back.  HP_ERR_ARG, by name, when a loaded program uses it, or it is not there.
- */
+/* Frees its memory.  HP_ERR_ARG, with the name, if a loaded program uses it, or it does not
+ * exist. */
 hp_status device_free_state(device *d, const char *name);
 /* Gives it a second name, which must be new; and takes one of its two names away. */
 hp_status device_add_name(device *d, const char *name, const char *second);
@@ -79,9 +80,10 @@ void device_drop_name(device *d, const char *dropped, const char *kept);
 hp_status device_add_work(device *d, int tier, uint64_t bytes);
 void device_drop_work(device *d, int tier, uint64_t bytes);
 void *device_work(const device *d, int tier);
-/* Measures d->limits; of a device that stands for one of a named cluster, what that says. */
+/* Measures d->limits; for a device that represents one of a named cluster, takes the cluster's
+ * figures. */
 hp_status device_measure(device *d);
-/* The same where they are not known yet. */
+/* The same, if the limits are not known yet. */
 hp_status device_know_limits(device *d);
 
 #endif

@@ -1,4 +1,4 @@
-/* A device of a group as what the compiler compiles for. */
+/* A device of a group as a target of the compiler. */
 #ifndef RT_DEVICE_TARGET_H
 #define RT_DEVICE_TARGET_H
 
@@ -9,10 +9,10 @@ typedef struct {
   target t;
   capabilities can;
   group *g;
-  int i; /* of this process's devices */
+  int i; /* index among this process's devices */
 } device_target;
 
-/* The i-th device of this process.  out->t is valid as long as *out stays where it is. */
+/* The i-th device of this process.  out->t is valid as long as *out is not moved. */
 void device_target_init(group *g, int i, device_target *out);
 
 #endif

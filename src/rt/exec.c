@@ -49,7 +49,7 @@ struct exec {
   uint32_t *list[STREAM_COUNT]; /* instructions of each stream in order */
   uint32_t length[STREAM_COUNT];
   inst_times *times;
-  io_table names; /* of the inputs and outputs that a run may give */
+  io_table names; /* of inputs and outputs */
   VEC(exec_io) inputs, outputs;
   VEC(span_copy) spans;
   io_view *view; /* by row in the table of names; NULL: none is a shard */
@@ -65,7 +65,7 @@ struct exec {
   uint64_t run;                /* counts runs; workers wait for it to change */
   int active;                  /* workers that have not finished the run */
   bool failed, stop;
-  bool recorded; /* runs on the first device that this process has of a mesh */
+  bool recorded; /* on the first device of a mesh in this process */
 };
 
 static hp_status build_lists(exec *e) {
@@ -134,7 +134,7 @@ static bool multi_stream(const exec *e) {
   return false;
 }
 
-/* Blocks until the waits of n are done; false when another stream has failed. */
+/* Blocks until the waits of n are done; false if another stream has failed. */
 static bool wait_all(exec *e, const prog_inst *n) {
   if (!n->n_wait) return true;
   pthread_mutex_lock(&e->lock);
@@ -155,7 +155,7 @@ static void record(exec *e, int stream, hp_status st) {
   pthread_mutex_unlock(&e->lock);
 }
 
-/* On an emulated cluster an instruction takes at least as long as there. */
+/* On an emulated cluster an instruction takes at least as long as it would there. */
 static void emulate(const exec *e, const prog_inst *n, double met_s) {
   const cluster *c = e->d->cluster;
   bool is_rendezvous = op_flags((op_id)n->op) & OPF_RENDEZVOUS;
@@ -163,7 +163,7 @@ static void emulate(const exec *e, const prog_inst *n, double met_s) {
     time_sleep_until(met_s + cost_inst(c, e->d->mesh, e->p, n));
 }
 
-/* The failure of a kernel, with the inputs of the program that it was given. */
+/* The failure of a kernel, with the program's inputs in its message. */
 static hp_status name_failure(const exec *e, const prog_inst *n, hp_status st) {
   char why[1024];
   str more = {0};
@@ -280,7 +280,7 @@ static hp_status note_span(exec *e, const prog_buffer *input) {
   return HP_ERR_OOM;
 }
 
-/* What a run needs to know of inputs and outputs, looked up once. */
+/* Looks up the program's inputs and outputs once for all runs. */
 static hp_status list_io(exec *e) {
   const program *p = e->p;
   for (uint32_t b = 0; b < p->buffers.len; b++) {

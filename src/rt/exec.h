@@ -1,8 +1,8 @@
 /* Executor: a program loaded on a device, and its runs.
  *
- * Every stream of the program is a thread (compute is the caller's), which walks its instructions:
- * wait, launch, record.  Addresses are bound when the program is loaded; nothing allocates during
- * a run.  Start and end of every instruction are kept for the trace. */
+ * Every stream of the program is a thread (compute uses the caller's), which executes its
+ * instructions: wait, launch, record.  Addresses are bound when the program is loaded; nothing
+ * allocates during a run.  Start and end of every instruction are recorded for the trace. */
 #ifndef RT_EXEC_H
 #define RT_EXEC_H
 
@@ -11,7 +11,7 @@
 
 typedef struct exec exec;
 
-/* Takes the program (also on failure).  `loaded` comes from backend->prepare and is taken too. */
+/* Takes ownership of the program and of `loaded` (from backend->prepare), also on failure. */
 hp_status exec_create(device *d, program *p, void *loaded, exec **out);
 void exec_free(exec *e);
 const program *exec_program(const exec *e);
@@ -29,9 +29,9 @@ const inst_times *exec_last_times(const exec *e);
 double exec_last_seconds(const exec *e);
 uint64_t exec_runs(const exec *e);                             /* so far */
 void exec_last_visible_keys(const exec *e, visible_keys *out); /* by instruction, to out */
-/* Means over the faster half of the last EXEC_RECENT runs, by instruction, to out: the one source
- * of times for tables and pictures.  Means keep what holds in each run: the order in a stream, and
- * sums of times. */
+/* Means over the faster half of the last EXEC_RECENT runs, by instruction, to out: the only
+ * source of times for tables and pictures.  What holds in each run holds for means: the order in
+ * a stream, and sums of times. */
 enum { EXEC_RECENT = 8 };
 void exec_recent(const exec *e, inst_times *out);
 

@@ -42,7 +42,7 @@ static hp_status print_ops(const program *p, device *d, const exec *e, const hp_
 
 /* --- readers of times ------------------------------------------------------------------------- */
 
-/* Times of recent runs; before one, as the cluster's figures make them. */
+/* Times of recent runs; before the first run, predictions for the cluster. */
 typedef hp_status (*times_reader)(const program *p, const device *d, const inst_times *t,
                                   bool measured, str *out);
 
@@ -82,7 +82,7 @@ static hp_status read_times(const program *p, const device *d, const exec *e, ti
 
 /* --- views ------------------------------------------------------------------------------------ */
 
-/* What a view reads besides the program. */
+/* The inputs of a view besides the program. */
 typedef struct {
   const program *p;
   device *d;

@@ -17,13 +17,14 @@ static double seconds(const inst_times *t) { return t->end_s - t->met_s; }
 static double lesser(double a, double b) { return a < b ? a : b; }
 static double greater(double a, double b) { return a > b ? a : b; }
 
-/* --- what is hidden -----------------------------------------------------------------------------
+/* --- overlap
+ * --------------------------------------------------------------------------------------
  *
- * Instructions of a stream come one after the other, so one walk over both streams sees every
- * collective beside what is computed during it. */
+ * Instructions of a stream are in sequence, so one walk over both streams finds the computation
+ * during each collective. */
 
 static void find_hidden(const program *p, const inst_times *t, comm_time *each) {
-  size_t first = 0; /* computation before it has ended when the collective begins */
+  size_t first = 0; /* computation before it ended before the collective begins */
   for (size_t i = 0; i < p->insts.len; i++) {
     if (!comm_is_collective(program_inst(p, i))) continue;
     each[i].comm_s = seconds(&t[i]);
@@ -39,18 +40,21 @@ static void find_hidden(const program *p, const inst_times *t, comm_time *each) 
   }
 }
 
-/* --- what could be ------------------------------------------------------------------------------
+/* --- largest possible overlap
+ * -----------------------------------------------------------------------
  *
- * All computation in a row, with what a collective needs before it and what needs it behind it: it
- * can run beside what is between.  A second of computation hides one second of communication. */
+ * All computation in sequence; a collective comes after what it needs and before what needs it, and
+ * can overlap with the computation between.  One second of computation overlaps one second of
+ * communication. */
 
 typedef struct {
-  double from, to, left; /* of the row; seconds of the collective that have no place yet */
+  double from, to, left; /* of the sequence; seconds of the collective not yet assigned */
 } window;
 
 enum { NEEDED = 1, NEEDS = 2 };
 
-/* Computation that instruction i needs, and computation that needs it; tied[] is scratch. */
+/* The computation that instruction i needs, and the computation that needs it; tied[] is
+ * scratch. */
 static window window_of(const order_problem *q, const inst_times *t, uint32_t i, double work,
                         uint8_t *tied) {
   window w = {.to = work, .left = seconds(&t[i])};
@@ -74,7 +78,7 @@ static int by_from(const void *a, const void *b) {
   return (x->from > y->from) - (x->from < y->from);
 }
 
-/* Seconds for which there is a place: at every moment the window that closes first is served. */
+/* Seconds that can be assigned: at every moment the window that closes first is served. */
 static double fit(window *w, size_t n) {
   double now = 0, sum = 0;
   size_t open = 0;
@@ -142,7 +146,7 @@ void comm_name_axes(const program *p, const mesh *m, const prog_inst *n, char ou
     at += (size_t)snprintf(out + at, 64 - at, i ? ",%s" : "%s", m->name[axes[i]]);
 }
 
-/* To the kind of the same op and axes. */
+/* Adds it to the kind with the same op and axes. */
 static void add(comm_kind *all, int *kinds, const comm_kind *one) {
   int k = 0;
   while (k < *kinds && (all[k].op != one->op || strcmp(all[k].axes, one->axes))) k++;

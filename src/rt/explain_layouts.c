@@ -3,18 +3,18 @@
 #include "base/dtype.h"
 #include "shard/layout_text.h"
 
-/* Elements of tensors, and those that all their parts have room for. */
+/* Elements of tensors, and of all their shards with padding. */
 typedef struct {
   double whole, room;
 } elements;
 
 static double padded_share(const elements *e) { return e->room > 0 ? 1 - e->whole / e->room : 0; }
 
-/* A tensor, what a device holds of it, and what all have room for together. */
+/* A tensor, the shard of a device, and the size of all shards together. */
 typedef struct {
   const char *op, *name;
   ir_value whole, part;
-  const layout *l, *from; /* from: of a mark, as it was made; NULL: so already */
+  const layout *l, *from; /* from: of an annotation, the layout of its operand; NULL: the same */
   elements e;
 } held;
 
@@ -38,7 +38,7 @@ static held held_of(const group *d, const hp_graph *g, const ir_node *n, const l
   return h;
 }
 
-/* Inputs, params, outputs, and of the forward what has a name for layouts. */
+/* Inputs, params, outputs, and annotations of the forward. */
 static bool is_leaf(const ir_node *n) {
   return n->op == OP_INPUT || n->op == OP_PARAM || n->op == OP_OUTPUT;
 }
@@ -46,7 +46,7 @@ static bool is_told(const ir_node *n) {
   return is_leaf(n) || (n->op == OP_MARK && n->phase == PHASE_FORWARD);
 }
 
-/* Of inputs, params and outputs. */
+/* The totals of inputs, params and outputs. */
 static double padded_share_of(const group *d, const hp_graph *g, const sharded *s) {
   elements all = {0};
   for (uint32_t i = 0; i < g->nodes.len; i++) {
@@ -81,13 +81,13 @@ static void print_held(const group *d, const held *h, str *out) {
 
 void explain_layouts(const group *d, const hp_graph *g, const sharded *s, str *out) {
   if (!s->of) {
-    str_add(out, "one device: every tensor is whole\n");
+    str_add(out, "one device: no tensor is sharded\n");
     return;
   }
   str_printf(out, "mesh ");
   mesh_print(&d->m, out);
   str_printf(out, ", %d devices\n\n%-7s %-52s %-22s %-18s %s\n", d->n, "", "name", "tensor",
-             "layout", "a device's part");
+             "layout", "a device's shard");
   for (uint32_t i = 0; i < g->nodes.len; i++) {
     if (!is_told(graph_node(g, i))) continue;
     held h = held_of(d, g, graph_node(g, i), s->of);
@@ -108,7 +108,7 @@ static void put_dims(json_writer *w, const char *key, const ir_value *v) {
   json_close(w);
 }
 
-/* l NULL: the key is left out. */
+/* l NULL: omits the key. */
 static void put_layout(json_writer *w, const group *d, const char *key, const layout *l) {
   str text = {0};
   if (!l) return;

@@ -20,7 +20,8 @@ static double percent(uint64_t part, uint64_t of) {
   return of ? 100 * (double)part / (double)of : 0;
 }
 
-/* Against the memory limit, which the plan keeps, and what a device of the cluster has. */
+/* Compared with the memory limit, which the plan keeps, and with the memory of a device of the
+ * cluster. */
 static void print_room(const hp_memory *m, int indent, str *out) {
   if (m->limit_bytes) {
     str_printf(out, "%*s", indent, "");
@@ -59,7 +60,7 @@ static void put(json_writer *w, const char *key, uint64_t bytes) {
   json_put_int(w, (int64_t)bytes);
 }
 
-/* What a device holds of tensors that outlive runs, and the whole model's; both are read back. */
+/* Tensors that outlive runs, of a device and of the global model; both are read back. */
 static const struct {
   mem_class class;
   const char *key, *model_key;

@@ -1,4 +1,4 @@
-/* The mesh as a drawing, with what goes over its axes. */
+/* The mesh as a picture, with the communication over its axes. */
 #include "base/units.h"
 #include "rt/explain_comm.h"
 #include "rt/explain_timeline.h"
@@ -12,18 +12,18 @@ enum {
   MARGIN = 12,
   BOX_W = 44,
   BOX_H = 26,
-  GAP = 14,        /* between neighbours; the same more between blocks of an axis further out */
+  GAP = 14,        /* between neighbours; larger between blocks of outer axes */
   LINE = 20,       /* of the legend */
   SHOWN_MAX = 64,  /* devices */
-  OTHER_COLOR = 7, /* of what goes over several axes together */
+  OTHER_COLOR = 7, /* of communication over several axes together */
 };
 
-/* Where devices stand: the last axis goes to the right, the one before it downwards, the next ones
- * again to the right and downwards, in blocks with wider gaps between them. */
+/* Positions of devices: the last axis goes to the right, the one before it downwards, the next
+ * ones again to the right and downwards, in blocks with wider gaps. */
 typedef struct {
   const mesh *m;
   int64_t shown[MESH_AXES];               /* along each axis */
-  double step[MESH_AXES], gap[MESH_AXES]; /* gap: between neighbours, part of the step */
+  double step[MESH_AXES], gap[MESH_AXES]; /* gap: between neighbours, included in the step */
   bool across[MESH_AXES];
   double width, height;
   str *out;
@@ -48,7 +48,7 @@ static grid grid_make(const mesh *m, str *out) {
     if (m->size[a] < 2) continue;
     g.across[a] = k % 2 == 0;
     double *extent = g.across[a] ? &g.width : &g.height;
-    if (g.across[a] && *extent * (double)g.shown[a] > WIDTH - 2 * MARGIN) { /* rather downwards */
+    if (g.across[a] && *extent * (double)g.shown[a] > WIDTH - 2 * MARGIN) { /* better downwards */
       g.across[a] = false;
       extent = &g.height;
     }
@@ -86,8 +86,8 @@ static bool begins_block(const grid *g, const int64_t *at, int a) {
   return true;
 }
 
-/* To the neighbour along each axis, in its colour.  Between blocks one line goes over the gap: from
- * box to box it would run through those between, and look like a chain. */
+/* Lines to the neighbour along each axis, in its colour.  Between blocks one line crosses the
+ * gap: lines from box to box would run through the boxes between, and look like a chain. */
 static void draw_links(const grid *g, const int64_t *at) {
   for (int a = 0; a < g->m->axes; a++) {
     int64_t beside[MESH_AXES];
@@ -131,7 +131,7 @@ static void put_kind(const comm_kind *k, str *out) {
     str_printf(out, " (%.0f %% overlapped)", 100 * k->time.hidden_s / k->time.comm_s);
 }
 
-/* Lines of the collectives over these axes; returns how many there are. */
+/* Text lines of the collectives over these axes; returns their number. */
 static int draw_kinds(const grid *g, const comm_kind *kind, int kinds, const char *axes, double y,
                       bool dry) {
   int lines = 0;
@@ -167,7 +167,7 @@ static void draw_head(const grid *g, const cluster *c, int axis, const char *nam
   str_free(&line);
 }
 
-/* Axes first, then what goes over several together.  dry: only the height. */
+/* Single axes first, then combinations.  dry: only computes the height. */
 static double draw_legend(const grid *g, const cluster *c, const comm_kind *kind, int kinds,
                           double y, bool dry) {
   double top = y;

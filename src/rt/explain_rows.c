@@ -1,5 +1,5 @@
-/* Activations that are not cut along the batch: where sharding has moved rows to where a param is,
- * which costs memory, and work in all that follows. */
+/* Activations that are not sharded along the batch: sharding sent their rows to the devices of a
+ * param, which costs memory, and work in all following ops. */
 #include "rt/explain_rows.h"
 
 #include "base/units.h"
@@ -10,12 +10,12 @@
 
 enum { LINES = 12 };
 
-/* Values alike in op, type and layout, of all layers. */
+/* Values of all layers with equal op, type and layout. */
 typedef struct {
   const ir_node *node; /* the first of them */
   val value;
   int axis, count;
-  double bytes; /* of one, on a device */
+  double bytes; /* of one value, on a device */
 } whole_value;
 
 typedef VEC(whole_value) whole_list;
@@ -79,7 +79,7 @@ hp_status explain_rows(const group *d, const hp_graph *g, const sharded *s, str 
   hp_status st = s->of ? find(d, g, s, &list) : HP_OK;
   if (!st && list.len) {
     qsort(list.at, list.len, sizeof *list.at, largest_first);
-    str_add(out, "\nreplicated although their rows are cut by the axis in the inputs:\n");
+    str_add(out, "\nreplicated over axes that shard their rows in the inputs:\n");
     for (size_t i = 0; i < list.len && i < LINES; i++) print_line(d, g, s, &list.at[i], out);
     if (list.len > LINES) str_printf(out, "and %zu kinds more\n", list.len - LINES);
   }

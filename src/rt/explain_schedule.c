@@ -9,14 +9,14 @@
 
 /* --- text ------------------------------------------------------------------------------------- */
 
-/* Behind the line of a buffer its name, behind that of a loop what it does, as comments. */
+/* Comments after the line of a buffer (its name) and of a loop (what it computes). */
 static void name_line(const program *p, const mesh *m, const uint32_t *maker, const char *line,
                       size_t *inst, str *out) {
   char *end;
   uint32_t b = *line == 'b' ? (uint32_t)strtoul(line + 1, &end, 10) : 0;
   if (!strncmp(line, "arena ", 6)) return;
   if (*line == 'b' && end > line + 1 && b < p->buffers.len) {
-    if (p->buffers.at[b].name) return; /* the line has it */
+    if (p->buffers.at[b].name) return; /* the line has it already */
     str_add(out, "  # ");
     buffer_print_name(p, m, maker, b, out);
     return;

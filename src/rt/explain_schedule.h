@@ -1,4 +1,4 @@
-/* The instructions of a program in their order, and its buffers. */
+/* The instructions of a program in order, and its buffers. */
 #ifndef RT_EXPLAIN_SCHEDULE_H
 #define RT_EXPLAIN_SCHEDULE_H
 
@@ -6,7 +6,7 @@
 #include "prog/program.h"
 #include "topo/mesh.h"
 
-/* The text form of the program, with names behind its lines as comments. */
+/* The text form of the program, with names as comments after its lines. */
 hp_status explain_schedule(const program *p, const mesh *m, str *out);
 /* The same as one JSON object, with the time of each instruction.  measured: t is of a run, not a
  * prediction. */

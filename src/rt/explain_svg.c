@@ -14,15 +14,15 @@ enum {
   INNER = 380, /* and of the tensor in it */
   MARGIN = 16,
   HEADER = 57,    /* height of the text above a tensor: three lines */
-  ROW = 20,       /* height of a row of parts, */
+  ROW = 20,       /* height of a row of shards, */
   FLAT = 24,      /* and of a tensor that is no taller */
-  TALL = 60,      /* least height of a tensor of several dims */
+  TALL = 60,      /* minimum height of a tensor of several dims */
   PARTS_MAX = 16, /* drawn along one side */
   LEGEND = 300,   /* width of a device in the legend */
-  STRIPE = 9,     /* least width of the stripe of a device that is told apart */
+  STRIPE = 9,     /* minimum width of a separate stripe for a device */
 };
 
-/* Tensors that look alike. */
+/* Tensors that are drawn as one. */
 typedef struct {
   str name;
   uint16_t op;
@@ -55,7 +55,7 @@ static bool is_alike(const card *a, const card *b) {
          layout_equal(&a->l, &b->l) && !strcmp(a->name.at, b->name.at);
 }
 
-/* Marks of gradients are left out: they are as many again. */
+/* Annotations of gradients are left out, as they would double the number. */
 static bool is_shown(const hp_graph *g, const ir_node *n) {
   if (n->op == OP_MARK) return strncmp(attr_str(g, n, "name"), "grad.", 5) != 0;
   return n->op == OP_INPUT || n->op == OP_PARAM || n->op == OP_OUTPUT;
@@ -95,7 +95,7 @@ static int64_t parts_along(const mesh *m, const card *c, bool across) {
   return parts;
 }
 
-/* Which part along a side the device holds. */
+/* The number of the device's shard along a side. */
 static int64_t place_along(const mesh *m, const card *c, bool across, int64_t position) {
   int64_t place = 0;
   int from = across ? first_across(c) : 0, to = across ? c->l.rank : first_across(c);
@@ -122,8 +122,8 @@ static size_t rank_width(const mesh *m) {
   return most;
 }
 
-/* One part, a stripe for each device that holds it, with their ranks if all have room; where
- * stripes would be too thin, how many devices there are. */
+/* One shard, with a stripe for each device that holds it, and their ranks if there is room; if
+ * the stripes would be too thin, the number of devices. */
 static void draw_part(picture *p, const card *c, int64_t row, int64_t col, double x, double y,
                       double w, double h) {
   const mesh *m = &p->d->m;
@@ -155,23 +155,23 @@ static void draw_tensor(picture *p, const card *c, double x, double y) {
     for (int col = 0; col < cols; col++) draw_part(p, c, row, col, x + w * col, y + h * row, w, h);
 }
 
-/* The tensor and its layout, and the part of a device. */
+/* The tensor, its layout, and the shard of a device. */
 static void describe(const mesh *m, const card *c, str *whole, str *held) {
   ir_value part = c->type;
   for (int d = 0; d < part.rank; d++) part.dim[d] = layout_shard_size(m, &c->l, d, part.dim[d]);
   value_print(&c->type, whole);
   str_add_char(whole, ' ');
   layout_print_on(m, &c->l, whole);
-  str_add(held, "a part ");
+  str_add(held, "a shard ");
   value_print(&part, held);
   if (layout_repeat(m, &c->l) > 1)
     str_printf(held, ", on %lld devices", (long long)layout_repeat(m, &c->l));
   int64_t down = parts_along(m, c, false), across = parts_along(m, c, true);
   if (down > PARTS_MAX || across > PARTS_MAX)
-    str_printf(held, "; of %lld x %lld parts", (long long)down, (long long)across);
+    str_printf(held, "; %lld x %lld shards in all", (long long)down, (long long)across);
 }
 
-/* A long name keeps its end, which tells one tensor from another. */
+/* A long name keeps its end, which distinguishes tensors. */
 static void name_card(const card *c, str *out) {
   char times[24] = "";
   if (c->op != OP_PARAM) str_printf(out, "%s ", op_table[c->op].name);
@@ -201,13 +201,13 @@ static void draw_card(picture *p, const card *c, double x, double y) {
 
 /* --- the page --------------------------------------------------------------------------------- */
 
-/* What the colours are: device, and its place on the mesh.  Returns the height. */
+/* The legend: colour, device, and its position on the mesh.  Returns the height. */
 static int draw_legend(picture *p, int y) {
   const mesh *m = &p->d->m;
   str line = {0};
   str_add(&line, "mesh ");
   mesh_print(m, &line);
-  str_printf(&line, ", %lld device%s; a box is a part, its stripes the devices that hold it",
+  str_printf(&line, ", %lld device%s; a box is a shard, its stripes the devices that hold it",
              (long long)m->devices, m->devices == 1 ? "" : "s");
   if (!str_status(&line))
     svg_text(p->out, MARGIN, y + 12, SVG_START, false, COLUMNS * CARD, line.at);

@@ -10,7 +10,7 @@
 
 enum {
   WIDTH = 1060,
-  LEFT = 112, /* where the rows begin; their names stand before it */
+  LEFT = 112, /* start of the rows, after their names */
   RIGHT = 16,
   TOP = 58, /* summary and legend */
   ROW = 26,
@@ -19,7 +19,7 @@ enum {
   TICKS = 5
 };
 
-/* What a stretch of time is drawn as. */
+/* How an interval is drawn. */
 typedef enum { FORWARD, BACKWARD, UPDATE, COLLECTIVE, EXPOSED, COPY, LOOKS } look;
 static const struct {
   const char *name;
@@ -34,7 +34,7 @@ typedef struct {
   double run_s;
   bool used[LOOKS];
   str *out;
-  /* The stretch that is being drawn: neighbours of one look that touch are one box. */
+  /* The interval that is being drawn: adjacent ones with equal look are one box. */
   double from, to, y, seconds;
   look as;
   int calls;
@@ -93,9 +93,9 @@ static void draw_stream(drawing *d, int stream) {
   flush(d);
 }
 
-/* Of each collective the time during which nothing is computed. */
+/* The time of each collective during which nothing is computed. */
 static void draw_exposed(drawing *d) {
-  size_t first = 0; /* computation before it has ended when the collective begins */
+  size_t first = 0; /* computation before it ended before the collective begins */
   for (size_t i = 0; i < d->p->insts.len; i++) {
     if (!is_rendezvous(program_inst(d->p, i))) continue;
     double from = d->t[i].met_s, end = d->t[i].end_s;

@@ -23,39 +23,40 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A machine that answers nothing for so long is gone.  Not less: a supervisor that is suspended
- * (Ctrl-Z) is asked every two minutes, and its machine answers. */
+/* A machine that does not answer for so long is gone.  Not less: a suspended supervisor (Ctrl-Z)
+ * is probed every two minutes, and its machine answers. */
 enum { ANSWER_S = 150, GREET_S = 30, LAST_WORDS_S = 5 };
 
-/* The connection to the supervisor: the thread's, until it has ended. */
+/* The connection to the supervisor; it belongs to the thread until that has ended. */
 typedef struct {
   int fd, interval_ms;
-  int wake; /* an eventfd: the thread is to end */
+  int wake; /* an eventfd that ends the thread */
   double patience_s;
   char host[64];
   wire_session session;
   pthread_t thread;
   _Atomic int rank; /* -1: not known yet */
   _Atomic bool joined;
-  _Atomic int refused; /* the code with which a handler of signals ends the process; 0: none does */
-  _Atomic bool told;   /* the supervisor has that */
+  _Atomic int
+      refused;       /* the code with which a signal handler ends the process; 0: no handler does */
+  _Atomic bool told; /* the supervisor has received it */
   progress_place last;
   uint64_t work;                         /* of base/milestone.h */
-  double since_s[STREAM_COUNT], quiet_s; /* when a stream, and all of it, last changed */
-  double looked_s;                       /* when that was looked at */
-  heartbeat out;                         /* the last of its bytes are not sent yet */
+  double since_s[STREAM_COUNT], quiet_s; /* last change of a stream, and of all of them */
+  double looked_s;                       /* time of the last check */
+  heartbeat out;                         /* partly sent */
   size_t unsent;
-  heartbeat_order in; /* of which so many bytes have come */
+  heartbeat_order in; /* partly received */
   size_t got;
 } connection;
-static connection *supervised; /* NULL: nobody listens */
+static connection *supervised; /* NULL: no supervisor */
 
 /* --- where it is ------------------------------------------------------------------------------ */
 
-/* Time in which the process itself was stopped, or its machine, is not time without progress. */
+/* Time in which the process or its machine was stopped does not count as time without progress. */
 static void forgive_stop(connection *l, double now_s) {
   double stopped_s = now_s - l->looked_s - l->interval_ms * 1e-3;
-  if (stopped_s < 1) return; /* it was only late */
+  if (stopped_s < 1) return; /* the check was only late */
   l->quiet_s += stopped_s;
   for (int s = 0; s < STREAM_COUNT; s++) l->since_s[s] += stopped_s;
 }
@@ -77,8 +78,8 @@ static void look(connection *l) {
   l->last = now;
 }
 
-/* The stream that has stood still for longest; one that computes before one that waits for other
- * processes, which may be for what this one does not finish. */
+/* The stream that has not moved for longest; a stream that computes comes before one that waits
+ * for other processes, since they may wait for this one. */
 static int stillest(const connection *l, bool waits) {
   int best = -1;
   for (int s = 0; s < STREAM_COUNT; s++) {
@@ -113,7 +114,7 @@ static void tell_place(const connection *l, heartbeat *b) {
 
 /* --- messages --------------------------------------------------------------------------------- */
 
-/* Sends what the connection takes now; false: it is broken. */
+/* Sends as much as the connection accepts now; false: it is broken. */
 static bool push(connection *l) {
   while (l->unsent) {
     const char *at = (const char *)&l->out + sizeof l->out - l->unsent;
@@ -143,7 +144,7 @@ static bool send_heartbeat(connection *l, heartbeat_kind kind, int code, const c
   return push(l);
 }
 
-/* Takes what the supervisor says; false: it is gone, or is not the supervisor. */
+/* Reads the supervisor's messages; false: it is gone, or is not the supervisor. */
 static bool take_orders(connection *l) {
   for (;;) {
     ssize_t n = recv(l->fd, (char *)&l->in + l->got, sizeof l->in - l->got, MSG_DONTWAIT);
@@ -158,8 +159,8 @@ static bool take_orders(connection *l) {
   }
 }
 
-/* Has the supervisor's machine answered to what it was sent?  What could not even be sent, for lack
- * of a route, waits with it. */
+/* Has the supervisor's machine acknowledged what was sent?  Data that could not be sent, for
+ * lack of a route, counts as not acknowledged. */
 static bool answers(const connection *l) {
   struct tcp_info info;
   int waiting = 0;
@@ -182,8 +183,7 @@ static bool wait_for(int fd, short events, double until_s) {
   return false;
 }
 
-/* What has come and was not read would make `close` take back what was just sent: the supervisor
- * closes first. */
+/* With unread data `close` would discard what was just sent, so the supervisor closes first. */
 static void say_last_words(connection *l, int code, const char *message) {
   double until_s = time_now_s() + LAST_WORDS_S;
   char rest[64];
@@ -197,7 +197,7 @@ static void say_last_words(connection *l, int code, const char *message) {
 
 /* --- the thread ------------------------------------------------------------------------------- */
 
-/* Woken to end, by the process or by a handler of signals, which waits for it. */
+/* The process, or a signal handler that waits for it, wakes the thread to end. */
 static void *finish(connection *l) {
   if (l->refused) {
     say_last_words(l, l->refused, "");
@@ -206,8 +206,8 @@ static void *finish(connection *l) {
   return NULL;
 }
 
-/* Without its supervisor a process would go on unseen, and write where the job that is started next
- * writes.  Nothing is undone that a kill would not undo. */
+/* Without its supervisor a process would continue unobserved, and write where the next job
+ * writes.  Ending at once loses no more than a kill. */
 static _Noreturn void end_orphaned(const connection *l) {
   if (l->rank <= 0)
     dprintf(STDERR_FILENO, "hyper: the supervisor of this job is gone, and its processes end; "
@@ -219,7 +219,7 @@ static void *heartbeat_main(void *arg) {
   connection *l = arg;
   sigset_t all;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, NULL); /* signals are the caller's */
+  pthread_sigmask(SIG_SETMASK, &all, NULL); /* signals belong to the caller */
   double due_s = 0;
   for (;;) {
     double now_s = time_now_s();
@@ -240,7 +240,7 @@ static void *heartbeat_main(void *arg) {
 
 /* --- connecting ------------------------------------------------------------------------------- */
 
-/* Why it failed is in errno. */
+/* errno has the reason. */
 static bool connect_to(int fd, const char *address, int port, double until_s) {
   struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
   int failed = 0;
@@ -254,7 +254,7 @@ static bool connect_to(int fd, const char *address, int port, double until_s) {
   return !failed;
 }
 
-/* Hears the supervisor's challenge and answers it. */
+/* Receives the supervisor's challenge and answers it. */
 static bool greet(connection *l, const wire_key *key, double until_s) {
   wire_hello challenge, answer;
   for (size_t got = 0; got < sizeof challenge;) {
@@ -340,7 +340,7 @@ void heartbeat_end(int code, const char *message) {
   close_connection(l);
 }
 
-/* The thread says it: a handler may not lock, and the session's counters are the thread's. */
+/* The thread sends it: a handler may not lock, and the session's counters belong to the thread. */
 void heartbeat_refuse(int code) {
   connection *l = supervised;
   uint64_t one = 1;

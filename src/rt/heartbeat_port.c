@@ -59,7 +59,7 @@ int heartbeat_port_number(const heartbeat_port *p) {
 
 /* --- coming and going ------------------------------------------------------------------------- */
 
-/* A place whose connection was never one of a process is used again. */
+/* Reuses the entry of a connection that was never one of a process. */
 static void drop(heartbeat_port *p, size_t i, const char *why) {
   enum { TOLD = 3 };
   struct sockaddr_in at = {0};
@@ -72,7 +72,7 @@ static void drop(heartbeat_port *p, size_t i, const char *why) {
   *x = p->peers.at[--p->peers.len];
   if (++p->strangers <= TOLD)
     log_warn("a connection from %s to the supervisor was dropped: %s%s", text, why,
-             p->strangers == TOLD ? "; more of these are not told" : "");
+             p->strangers == TOLD ? "; no more of these are reported" : "");
 }
 
 static void lose(heartbeat_port *p, size_t i) {
@@ -97,7 +97,7 @@ static size_t find_oldest_stranger(const heartbeat_port *p, size_t *count) {
   return oldest;
 }
 
-/* Whoever connects last is let in, so that strangers who stay cannot keep the processes out. */
+/* The latest connection is accepted, so that unauthenticated ones cannot keep processes out. */
 static bool make_place(heartbeat_port *p, bool now) {
   size_t count, oldest = find_oldest_stranger(p, &count);
   bool drops = count && (now || count >= (size_t)p->processes + HEARTBEAT_STRANGERS);
@@ -105,11 +105,11 @@ static bool make_place(heartbeat_port *p, bool now) {
   return drops;
 }
 
-/* Who waits in the queue would wake poll() at once, again and again. */
+/* Connections in the queue would wake poll() at once, again and again. */
 static void pause_accepting(heartbeat_port *p, int why) {
   p->full_until_s = time_now_s() + HEARTBEAT_FULL_S;
   if (!p->full_told)
-    log_warn("the supervisor cannot take more connections of processes: %s; those that come wait; "
+    log_warn("the supervisor cannot accept more connections: %s; new ones wait; "
              "allow it more files (ulimit -n, fs.file-max)",
              strerror(why));
   p->full_told = true;
@@ -144,7 +144,7 @@ static void accept_all(heartbeat_port *p) {
 
 /* --- heartbeats ------------------------------------------------------------------------------- */
 
-/* A whole heartbeat has come; false: no process sends this. */
+/* A complete heartbeat has arrived; false: no process sends this. */
 static bool take_heartbeat(const heartbeat_port *p, heartbeat_peer *x) {
   heartbeat *h = &x->next;
   if (!wire_check_heartbeat(&x->session, h) || !heartbeat_clean(h, p->processes)) return false;
@@ -189,13 +189,13 @@ static void read_peer(heartbeat_port *p, size_t i) {
 void heartbeat_port_listen(heartbeat_port *p, int milliseconds) {
   VEC(struct pollfd) all = {0};
   size_t n = p->peers.len;
-  int listener = time_now_s() < p->full_until_s ? -1 : p->listener; /* poll() passes over -1 */
+  int listener = time_now_s() < p->full_until_s ? -1 : p->listener; /* poll() ignores -1 */
   bool room = vec_push(&all, ((struct pollfd){.fd = listener, .events = POLLIN}));
   for (size_t i = 0; room && i < n; i++)
     room = vec_push(&all, ((struct pollfd){.fd = p->peers.at[i].fd, .events = POLLIN}));
   if (!room) err_clear();
   if (room && poll(all.at, (nfds_t)n + 1, milliseconds) > 0) {
-    for (size_t i = n; i-- > 0;) /* the last takes the place of one that is dropped */
+    for (size_t i = n; i-- > 0;) /* the last takes the place of a dropped one */
       if (all.at[i + 1].revents) read_peer(p, i);
     if (all.at[0].revents & POLLIN) accept_all(p);
   }

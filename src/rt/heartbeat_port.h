@@ -1,11 +1,10 @@
 /* The supervisor's end of the heartbeats: a port to which the processes of a job connect.
  *
- * Who connects is challenged, and has HEARTBEAT_FIRST_S seconds for a first heartbeat with the key
- * of the job.  So many may be without it at a time as the job has processes, and some; the oldest
- * goes when another comes.  Where the launcher has no file left for a connection and no stranger
- * to drop, those that come wait.  Of what a stranger sends nothing is kept, and none of it is
- * believed.
- */
+ * A new connection is challenged, and has HEARTBEAT_FIRST_S seconds for a first heartbeat with
+ * the key of the job.  The number of connections without one is limited to the job's processes
+ * and a few more; a new one replaces the oldest.  If the launcher has no file descriptor left
+ * and no such connection to drop, new connections wait.  Data without the key is neither kept
+ * nor used. */
 #ifndef RT_HEARTBEAT_PORT_H
 #define RT_HEARTBEAT_PORT_H
 
@@ -13,16 +12,17 @@
 #include "rt/heartbeat_wire.h"
 
 enum { HEARTBEAT_FIRST_S = 10, HEARTBEAT_STRANGERS = 64 };
-/* Where no connection can be taken, for lack of files, the next is looked for after so long. */
+/* If no connection can be accepted, for lack of file descriptors, the time until the next try. */
 #define HEARTBEAT_FULL_S 0.5
 
-/* A connection to a process, or to somebody who has not shown yet that it is one. */
+/* A connection to a process, or one that has not yet proved the key. */
 typedef struct {
-  int fd;                          /* -1: closed, of a process */
-  bool known;                      /* it has the key: `last` is what it said last */
-  bool ended;                      /* of itself, with last.code */
-  bool broken;                     /* it said what no process says */
-  double since_s, heard_s, lost_s; /* connected; last heartbeat; closed without a last word, or 0 */
+  int fd;      /* -1: closed, of a process */
+  bool known;  /* it has the key: `last` is its last heartbeat */
+  bool ended;  /* by itself, with last.code */
+  bool broken; /* it sent something that no process sends */
+  double since_s, heard_s,
+      lost_s; /* connected; last heartbeat; closed without a last heartbeat, or 0 */
   wire_session session;
   wire_hello challenge, answer;
   heartbeat last, next; /* answer and next: of which `got` bytes have come */
@@ -33,21 +33,23 @@ typedef struct {
   int listener; /* -1: none */
   wire_key key;
   int64_t processes;
-  int64_t strangers;   /* connections that were dropped without a heartbeat */
-  double full_until_s; /* no file was left for a connection: none is taken before that; or 0 */
+  int64_t strangers; /* connections dropped without a heartbeat */
+  double
+      full_until_s; /* no file descriptor was left: no connection is accepted before that; or 0 */
   bool full_told;
   VEC(heartbeat_peer) peers;
 } heartbeat_port;
 
-/* Listens at a port that the system chooses.  address: of this machine, in numbers ("10.0.0.1"). */
+/* Listens at a port that the system chooses.  address: a numeric one of this machine
+ * ("10.0.0.1"). */
 hp_status heartbeat_port_open(const char *address, int64_t processes, heartbeat_port *out);
 void heartbeat_port_close(heartbeat_port *p);
-/* Closes all connections and makes a new key: a process of before cannot come back. */
+/* Closes all connections and makes a new key, so that earlier processes cannot reconnect. */
 hp_status heartbeat_port_reset(heartbeat_port *p);
 int heartbeat_port_number(const heartbeat_port *p);
-/* Hears what there is to hear, for so long at most. */
+/* Reads all that has arrived, waiting at most this long. */
 void heartbeat_port_listen(heartbeat_port *p, int milliseconds);
-/* Has a process take a signal; false: it is not connected. */
+/* Makes a process take a signal; false: it is not connected. */
 bool heartbeat_port_order(heartbeat_peer *x, int number);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* No padding, whose bytes nobody sets. */
+/* No padding, whose bytes would be undefined. */
 _Static_assert(sizeof(wire_hello) == 8 + WIRE_NONCE, "a hello has no padding");
 _Static_assert(offsetof(heartbeat, mac) == 8 + 16 + 24 + 8 + 24 + 64 + 16 + 600 &&
                    sizeof(heartbeat) == offsetof(heartbeat, mac) + SHA256_BYTES,
@@ -22,7 +22,7 @@ bool wire_hello_is_ours(const wire_hello *h) {
   return !memcmp(h->version, WIRE_VERSION, sizeof h->version);
 }
 
-/* What each MAC is of: one of an order is none of a heartbeat. */
+/* The purpose of each MAC: that of an order is not valid for a heartbeat. */
 static void mac_of(const wire_key *k, const char *what, const void *a, size_t n_a, const void *b,
                    size_t n_b, unsigned char out[SHA256_BYTES]) {
   hmac m;
@@ -84,7 +84,7 @@ bool heartbeat_clean(heartbeat *h, int64_t processes) {
       h->rank >= -1 && h->rank < processes && h->waits_for >= -1 && h->waits_for < processes;
   bool numbers = h->still_s >= 0 && h->still_s < 1e12 && h->instruction >= -1 && h->step >= -1 &&
                  h->saved >= -1;
-  /* kill() takes 0 and numbers below as groups of processes, -1 as all */
+  /* kill() treats 0 and negative numbers as process groups, -1 as all processes */
   return kind && ranks && numbers && h->pid > 0;
 }
 

@@ -1,10 +1,10 @@
-/* What goes over the connection between a process and the supervisor of its job (`hyper launch`).
+/* The protocol between a process and the supervisor of its job (`hyper launch`).
  *
- * Both have the key of the job, which is never sent.  The supervisor begins with a challenge, the
- * process answers with a nonce of its own; the session key is the HMAC of the two nonces under the
- * key of the job.  Every message after that has a counter and an HMAC under the session key: who
- * does not know the key of the job can neither make one nor repeat one of this or of another
- * connection.  Structs go as they are: both ends are processes of one build. */
+ * Both have the key of the job, which is never sent.  The supervisor sends a challenge, the
+ * process answers with a nonce; the session key is the HMAC of both under the key of the job.
+ * Every later message has a counter and an HMAC under the session key: without the key of the
+ * job nobody can make a message, or replay one of this or another connection.  Structs are sent
+ * as they are in memory: both ends are processes of one build. */
 #ifndef RT_HEARTBEAT_WIRE_H
 #define RT_HEARTBEAT_WIRE_H
 
@@ -34,16 +34,18 @@ typedef struct {
   int32_t pid, code;       /* code: of HEARTBEAT_END */
   uint64_t runs;           /* programs begun so far */
   int64_t step, saved;     /* of base/milestone.h */
-  double still_s;          /* for so long nothing has changed of what follows */
+  double still_s;          /* the fields below have not changed for so long */
   int32_t instruction;     /* -1: between programs */
-  int32_t waits_for;       /* the process that it waits for, -1: for none */
-  int32_t joined, syncing; /* it has met the others of the job; waits for a disk */
-  int32_t refused, unused; /* refused: of HEARTBEAT_END, for bad input, without the others */
-  char host[64], stream[16], text[600]; /* text: the instruction; between programs, what it does */
+  int32_t waits_for;       /* the process that it waits for; -1: none */
+  int32_t joined, syncing; /* it has joined the others of the job; waits for a disk */
+  int32_t refused,
+      unused; /* refused: of HEARTBEAT_END, for bad input found by this process alone */
+  char host[64], stream[16],
+      text[600]; /* text: the instruction, or the activity between programs */
   wire_mac mac;
 } heartbeat;
 
-/* From the supervisor: a signal that the process is to take as if it were its own. */
+/* From the supervisor: a signal that the process handles as if it had received it. */
 typedef struct {
   uint64_t counter;
   int32_t number, unused;
@@ -52,25 +54,25 @@ typedef struct {
 
 typedef struct {
   wire_key key;
-  uint64_t sent, received; /* counters of the last message of each way */
+  uint64_t sent, received; /* counters of the last message in each direction */
 } wire_session;
 
 hp_status wire_hello_make(wire_hello *out);
 bool wire_hello_is_ours(const wire_hello *h);
-/* The session of a supervisor's challenge and a process's answer. */
+/* The session key from a supervisor's challenge and a process's answer. */
 void wire_session_begin(wire_session *s, const wire_key *job, const wire_hello *challenge,
                         const wire_hello *answer);
-/* Fills in counter and MAC, or checks those of the next message. */
+/* Sets counter and MAC, or checks those of the next message. */
 void wire_seal_heartbeat(wire_session *s, heartbeat *h);
 bool wire_check_heartbeat(wire_session *s, const heartbeat *h);
 void wire_seal_order(wire_session *s, heartbeat_order *o);
 bool wire_check_order(wire_session *s, const heartbeat_order *o);
 
-/* Are the fields of a heartbeat, whose MAC is right, possible in a job of so many processes?
- * Its texts become fit for a terminal. */
+/* Are the fields of an authenticated heartbeat possible in a job of so many processes?  Escapes
+ * its texts for terminals. */
 bool heartbeat_clean(heartbeat *h, int64_t processes);
 
-/* A key as 64 hexadecimal digits, and back; false: the text is none. */
+/* A key as 64 hexadecimal digits, and back; false: the text is not a key. */
 void wire_key_print(const wire_key *k, char out[2 * SHA256_BYTES + 1]);
 bool wire_key_parse(const char *text, wire_key *out);
 

@@ -30,7 +30,7 @@ static int64_t extent(const einsum_eq *eq, const einsum_sizes *s, einsum_role ro
   return all;
 }
 
-/* The columns of a product, or of each of those that are one instruction: "(768+256+256)". */
+/* The columns of a product, or of each product of one instruction: "(768+256+256)". */
 static size_t put_columns(const program *p, const prog_inst *n, const einsum_eq *eq, char *to,
                           size_t size) {
   int products = n->op == OP_EINSUMS ? n->n_out : 1;
@@ -48,7 +48,7 @@ static size_t put_columns(const program *p, const prog_inst *n, const einsum_eq 
 }
 
 /* A product that sums the outermost dim of both operands sums over tokens: the gradient of a
- * weight; others of the backward give that of an activation. */
+ * weight; other products of the backward give the gradient of an activation. */
 static void name_einsum(const program *p, const prog_inst *n, hp_op_time *row) {
   einsum_eq eq;
   einsum_sizes s;
@@ -69,7 +69,7 @@ static void name_einsum(const program *p, const prog_inst *n, hp_op_time *row) {
   snprintf(row->shape + at, sizeof row->shape - at, "x%lld %s", (long long)inner, type);
 }
 
-/* S: the keys of a sequence, in the mean those that are visible. */
+/* S: the keys of a sequence; the mean of the visible keys. */
 static void name_attention(const program *p, const prog_inst *n, const visible_keys *visible,
                            hp_op_time *row) {
   const int64_t *q = operand(p, n, 0)->dim, *k = operand(p, n, 1)->dim;
@@ -83,7 +83,7 @@ static void name_attention(const program *p, const prog_inst *n, const visible_k
       dtype_name((hp_dtype)operand(p, n, 0)->dtype));
 }
 
-/* By what it does, with the bytes that it touches and its machine operations. */
+/* Named by what it computes, with its bytes and machine operations. */
 static void name_loop(const program *p, const prog_inst *n, hp_op_time *row) {
   const char *body = inst_str(p, n, "body");
   char title[32];
@@ -150,9 +150,9 @@ int inst_layer(const program *p, const prog_inst *n) {
   return n->block ? n->block - 1 : -1;
 }
 
-/* "layers.3" of "model.layers.3.mlp"; "" where no part is a number. */
+/* "layers.3" of "model.layers.3.mlp"; "" if no component is a number. */
 static void place_layer(const char *place, char out[PLACE_LAYER]) {
-  const char *word = NULL; /* the part before */
+  const char *word = NULL; /* the component before */
   *out = 0;
   for (const char *c = place; *c;) {
     size_t len = strcspn(c, ".");
@@ -190,7 +190,7 @@ hp_status buffer_makers(const program *p, uint32_t **out) {
   return HP_OK;
 }
 
-/* Which of several results it is, or "". */
+/* The number of the result if there are several, or "". */
 static void print_place(const program *p, const prog_inst *n, uint32_t b, str *out) {
   for (int k = 0; n->n_out > 1 && k < n->n_out; k++)
     if (p->buffers.at[program_args(p, n)[n->n_in + k]].root == b) {
@@ -217,7 +217,8 @@ void buffer_name_layer(const program *p, const uint32_t *maker, uint32_t buffer,
                        char out[PLACE_LAYER]) {
   uint32_t b = p->buffers.at[buffer].root;
   const prog_buffer *f = &p->buffers.at[b];
-  bool table = f->place == PLACE_STATE && f->class == MEM_OTHER; /* "rope.256.cos": no layer 256 */
+  bool table =
+      f->place == PLACE_STATE && f->class == MEM_OTHER; /* "rope.256.cos": 256 is not a layer */
   *out = 0;
   if (f->name && !table) place_layer(program_str(p, f->name), out);
   if (!*out && maker[b] != PROG_NONE) inst_name_layer(p, program_inst(p, maker[b]), out);

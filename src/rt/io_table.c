@@ -11,7 +11,7 @@ hp_status io_table_add(io_table *t, const char *name, uint32_t *row) {
 
 hp_status io_table_match(io_table *t, const hp_io *io, int n) {
   for (size_t row = 0; row < t->given.len; row++) t->given.at[row] = NULL;
-  /* No more are looked at than a program can have, whatever n is. */
+  /* Checks no more entries than a program can have, for any n. */
   if ((size_t)n > t->given.len)
     HP_FAIL(HP_ERR_ARG, "%d inputs and outputs are given, the program has %zu", n, t->given.len);
   for (int i = 0; i < n; i++) {

@@ -9,13 +9,13 @@
 
 typedef struct {
   map rows;                 /* by name */
-  VEC(const hp_io *) given; /* by row: the entry of the list at hand; NULL: there is none */
+  VEC(const hp_io *) given; /* by row: the entry of the current list; NULL: none */
 } io_table;
 
-/* Adds a row.  *row is its index, or that of the row which has the name already. */
+/* Adds a row.  *row is its index, or that of the existing row with this name. */
 hp_status io_table_add(io_table *t, const char *name, uint32_t *row);
-/* Fills `given` from io[n], which must live as long as `given` is read.  Fails where an entry lacks
- * its name or data, has the name of one before it, or a name that is not in the table. */
+/* Fills `given` from io[n], which must live as long as `given` is used.  Fails if an entry lacks
+ * its name or data, repeats a name, or has a name that is not in the table. */
 hp_status io_table_match(io_table *t, const hp_io *io, int n);
 void io_table_free(io_table *t);
 

@@ -3,7 +3,7 @@
 #include "base/thread.h"
 #include "comm/world.h"
 
-/* In a job of several processes each has one device; alone, a process has all. */
+/* In a job of several processes each has one device; a single process has all. */
 static hp_status open_comm(job *j) {
   HP_TRY(world_begin());
   const world_facts *w = world_get();
@@ -24,7 +24,7 @@ static hp_status open_devices(const hp_device_options *o, const char *backend, i
   if (o->no_partial_sums) b.engine = JOB_ENGINE_SAME_BITS;
   b.shared = j->ranks > 1;
   for (int i = 0; i < j->own; i++) {
-    int place = w->place * j->own + i; /* among those that share this machine's threads */
+    int place = w->place * j->own + i; /* among the devices that share this machine's threads */
     if (b.shared) b.threads = threads / sharers + (place < threads % sharers);
     if (b.shared && b.threads < 1) b.threads = 1;
     HP_TRY(job_device_open(backend, &b, o->memory_limit, j->own, &j->device[i]));
@@ -37,7 +37,7 @@ hp_status job_open(const hp_device_options *o, const char *backend, int64_t rank
   HP_TRY_MEM(j);
   *j = (job){.ranks = (int)ranks, .own = o->plan_only ? 1 : (int)ranks, .users = 1};
   hp_status st = o->plan_only ? HP_OK : open_comm(j);
-  /* a plan is of what a run would open */
+  /* plans describe the devices that a run would open */
   int sharers = o->plan_only ? j->ranks : world_get()->here * j->own;
   if (!st) st = thread_team_create(j->own, &j->thread_team);
   if (!st) st = open_devices(o, backend, sharers, j);

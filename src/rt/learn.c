@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum { RUNS_LEAST = 3 };
-static const double SECONDS_LEAST = 1e-3; /* of a run: shorter ones are mostly calls */
+static const double SECONDS_LEAST = 1e-3; /* of a run: shorter ones are mostly overhead */
 
 static int threads_of(const group *g) { return g->member[0]->backend->threads(g->member[0]->dev); }
 

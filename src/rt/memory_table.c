@@ -1,4 +1,4 @@
-/* What fills work memory: by class, by layer and the largest buffers by name. */
+/* The contents of work memory: by class, by layer, and the largest buffers by name. */
 #include "base/units.h"
 #include "rt/explain_memory.h"
 #include "rt/explain_schedule.h"
@@ -13,11 +13,11 @@ enum { LARGEST = 16, LAYERS_SHOWN = 8 };
 
 /* Live bytes of one layer. */
 typedef struct {
-  char name[PLACE_LAYER]; /* "": of no layer */
+  char name[PLACE_LAYER]; /* "": no layer */
   uint64_t bytes;
 } layer_sum;
 
-/* What both forms tell: the place where most is live. */
+/* The contents of both forms, at the peak. */
 typedef struct {
   const program *p;
   const mesh *on;

@@ -26,7 +26,7 @@ uint64_t memory_new_state(const device *d, const program *p) {
   return sum;
 }
 
-/* By class, and as "other" what only other programs use. */
+/* By class; tensors that only other programs use are "other". */
 static void count_state(const device *d, const program *p, hp_memory *m) {
   uint64_t known = 0;
   m->state_bytes = d->job->state_bytes + memory_new_state(d, p);
@@ -49,8 +49,8 @@ static void touch(const program *p, timeline_span *s, bool *seen, uint32_t buffe
   seen[b] = true;
 }
 
-/* First and last instruction that touches each buffer; inputs live from the start, outputs to the
- * end. */
+/* First and last instruction that touches each buffer; inputs are live from the start, outputs
+ * to the end. */
 static void find_lives(const program *p, timeline_span *s, bool *seen) {
   uint32_t end = p->insts.len ? (uint32_t)p->insts.len - 1 : 0;
   for (uint32_t i = 0; i < p->insts.len; i++) {
@@ -84,7 +84,8 @@ static int by_place(const void *a, const void *b) {
   return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
 }
 
-/* Two that meet in one instruction at one place are operand and result in the same memory. */
+/* Two ranges that share one instruction and one offset are an operand and the result that
+ * overwrites it. */
 static void end_overwritten(const placed *at, size_t n, timeline_span *s) {
   for (size_t i = 0; i + 1 < n; i++) {
     timeline_span *old = &s[at[i].buffer];
@@ -133,7 +134,7 @@ static hp_status count_work(const program *p, hp_memory *m) {
 
 /* --- over time -------------------------------------------------------------------------------- */
 
-/* The instruction of part i of n in which most is live. */
+/* The instruction with the most live bytes in range i of n. */
 static size_t fullest(const timeline *t, int i, int n) {
   size_t parts = (size_t)n, from = (size_t)i * t->positions / parts;
   size_t to = ((size_t)i + 1) * t->positions / parts, best = from;
@@ -192,8 +193,8 @@ static void count_tiers(const group *g, const program *p, hp_memory *m) {
   }
 }
 
-/* What a device of the cluster has, in bytes; of the cluster `this` its share of this machine.  0:
- * the cluster does not say. */
+/* The memory of a device of the cluster, in bytes; of the cluster `this` its share of this
+ * machine.  0: unknown. */
 static uint64_t count_device_bytes(const group *g) {
   if (g->cluster.memory_gb > 0) return (uint64_t)(g->cluster.memory_gb * 1e9);
   if (strcmp(g->cluster.name, "this")) return 0;

@@ -6,12 +6,12 @@
 #include "rt/device.h"
 #include "shard/box.h"
 
-/* Bytes of a named tensor from `offset` in it on, from and to memory of the host. */
+/* Copies bytes of a named tensor, from `offset` in it on, from or to host memory. */
 hp_status mover_write(const device *d, const state_tensor *t, uint64_t offset, const void *from,
                       uint64_t bytes);
 hp_status mover_read(const device *d, const state_tensor *t, uint64_t offset, void *to,
                      uint64_t bytes);
-/* Of an address of the device. */
+/* The same for an address of the device. */
 hp_status mover_to_device(const device *d, void *to, const void *from, uint64_t bytes);
 hp_status mover_to_host(const device *d, void *to, const void *from, uint64_t bytes);
 /* A shard of a global tensor: what a device holds of it, without padding, and with it. */

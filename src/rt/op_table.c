@@ -7,7 +7,7 @@
 #include <string.h>
 
 typedef struct {
-  double run_s, limit_s, predicted_s; /* without what goes beside computation */
+  double run_s, limit_s, predicted_s; /* without overlapped work */
 } sums;
 
 static sums sum_of(const hp_op_time *row, int n) {
@@ -24,7 +24,7 @@ static sums sum_of(const hp_op_time *row, int n) {
 static double rate(double work, double seconds) { return seconds > 0 ? work / seconds : 0; }
 /* --- text ------------------------------------------------------------------------------------- */
 
-/* Of a run when there was one, else at the limits. */
+/* The time of a run if there was one, else the limit. */
 static double time_of(const hp_op_time *r) { return r->seconds > 0 ? r->seconds : r->limit_s; }
 static double total_of(const sums *s) { return s->run_s > 0 ? s->run_s : s->limit_s; }
 
@@ -81,9 +81,9 @@ static void put_where(const hp_op_time *r, const sums *s, str *out) {
   if (*r->place) str_printf(out, " %s", r->place);
 }
 
-/* A column is left out when all of its numbers are 0, or all 100 %: it says nothing then. */
+/* A column is omitted if all its numbers are 0 or all are 100 %. */
 static const struct {
-  const char *head, *head_at_limits; /* before a run; NULL: the same */
+  const char *head, *head_at_limits; /* head of the column before a run; NULL: the same */
   void (*put)(const hp_op_time *, const sums *, str *);
   bool number;
 } columns[] = {{"       gap ", NULL, put_gap, true},
@@ -111,7 +111,7 @@ static void find_shown(const hp_op_time *row, int n, const sums *s, bool shown[C
   for (int c = 0; c < COLUMNS; c++) {
     shown[c] = !columns[c].number;
     for (int i = 0; i < n && !shown[c]; i++) {
-      cell.len = 0; /* a failure stays */
+      cell.len = 0; /* keeps a failure */
       columns[c].put(&row[i], s, &cell);
       shown[c] = cell.at && !says_nothing(cell.at);
     }

@@ -45,7 +45,7 @@ static hp_status add_row(op_times *all, const hp_op_time *one) {
   return vec_push(all, *one) ? HP_OK : HP_ERR_OOM;
 }
 
-/* What goes beside computation has none: where that waits for it is a row of its own. */
+/* Overlapped work has no gap: the time for which computation waits for it is a row of its own. */
 static void set_gap(hp_op_time *r) {
   if (!r->overlapped && r->seconds > r->limit_s) r->gap_s = r->seconds - r->limit_s;
 }

@@ -12,7 +12,7 @@
 
 enum { STAGE_BYTES = 1 << 20 };
 
-/* The params that are on their way. */
+/* The params that are being saved or loaded. */
 typedef struct {
   group *g;
   const char *to;
@@ -53,7 +53,7 @@ static const state_tensor *part_of(const device *d, const char *name) {
 
 /* --- saving ----------------------------------------------------------------------------------- */
 
-/* One device, and the bytes that are on their way to its file. */
+/* One device, and the buffer of bytes for its file. */
 typedef struct {
   const transfer *t;
   const device *d;
@@ -151,7 +151,7 @@ static hp_status find(transfer *t, size_t i) {
   return HP_OK;
 }
 
-/* A tensor of the index that nobody asks for. */
+/* A tensor of the index that was not requested. */
 static hp_status refuse_more(const transfer *t) {
   map asked = {0};
   hp_status st = HP_OK;

@@ -5,7 +5,7 @@
 
 static struct {
   pthread_mutex_t lock;
-  const program *p; /* that runs; NULL */
+  const program *p; /* the running program, or NULL */
   _Atomic uint64_t runs;
   _Atomic uint32_t at[STREAM_COUNT]; /* instruction + 1; 0: none */
 } record = {.lock = PTHREAD_MUTEX_INITIALIZER};

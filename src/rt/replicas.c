@@ -42,7 +42,7 @@ static hp_status hash_device(void *context, int i) {
   for (size_t k = 0; k < c->n; k++) {
     uint32_t at;
     const char *name = name_of(c, k);
-    /* A partial tensor differs from device to device. */
+    /* A partial tensor differs between devices. */
     bool counts = !layout_is_partial(&c->g->states.at[k].l) && device_find(d, name, &at);
     const state_tensor *t = counts ? &d->states.at[at] : NULL;
     if (t) HP_TRY(hash_tensor(d, t, &c->mine[(size_t)i * c->n + k]));
@@ -53,9 +53,9 @@ static hp_status hash_device(void *context, int i) {
 /* --- telling ---------------------------------------------------------------------------------- */
 
 typedef struct {
-  int64_t first;     /* of the devices that hold the part */
-  int holders, most; /* how many; how many of them agree */
-  uint64_t right;    /* the hash that most have */
+  int64_t first;     /* of the devices that hold the shard */
+  int holders, most; /* their number; the number of those that agree */
+  uint64_t right;    /* the most frequent hash */
 } shard_holders;
 
 static uint64_t hash_at(const comparison *c, int64_t at, size_t k) {
@@ -79,7 +79,7 @@ static shard_holders count(const comparison *c, size_t k, int64_t first) {
   return p;
 }
 
-/* "device 3 (process 3)" for those that are, or are not, of the hash that most have. */
+/* "device 3 (process 3)" for those that have, or do not have, the most frequent hash. */
 static void show_devices(const comparison *c, size_t k, const shard_holders *p, bool odd,
                          str *out) {
   enum { SHOWN = 4 };
@@ -116,7 +116,7 @@ static hp_status refuse(const comparison *c, size_t k, const shard_holders *p, i
 
 /* --- comparing -------------------------------------------------------------------------------- */
 
-/* The first part of a param whose holders differ; false: there is none. */
+/* The first shard of a param whose holders differ; false: none. */
 static bool find_odd(const comparison *c, size_t k, shard_holders *out) {
   const layout *l = &c->g->states.at[k].l;
   for (int64_t a = 0; a < c->g->n; a++) {

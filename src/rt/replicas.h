@@ -1,4 +1,4 @@
-/* Devices that hold the same shard of a tensor hold the same bits; where they do not, memory or a
+/* Checks that devices with the same shard of a tensor have the same bits; otherwise memory or a
  * computation of one of them has failed. */
 #ifndef RT_REPLICAS_H
 #define RT_REPLICAS_H
@@ -6,7 +6,7 @@
 #include "rt/group.h"
 
 /* Compares hashes of the params of all devices; every process calls it.  HP_ERR_DEVICE names the
- * first tensor that differs and the devices: the odd one where the others agree. */
+ * first tensor that differs and the devices; the one that differs, if the others agree. */
 hp_status replicas_verify(const group *g);
 
 #endif

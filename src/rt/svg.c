@@ -61,7 +61,7 @@ void svg_text(str *out, double x, double y, svg_anchor a, bool soft, double room
   static const char *const anchor[] = {"", " text-anchor=\"middle\"", " text-anchor=\"end\""};
   size_t fits = room > 0 ? (size_t)(room / SVG_CHAR) : 0;
   bool whole = length(words) <= fits;
-  if (fits < 4 && !whole) return; /* not even dots */
+  if (fits < 4 && !whole) return; /* not even dots fit */
   str_printf(out, "<text x=\"%.1f\" y=\"%.1f\"%s%s>", x, y, anchor[a],
              soft ? " class=\"soft\"" : "");
   if (whole) str_add_xml(out, words);

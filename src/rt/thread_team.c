@@ -4,13 +4,13 @@
 
 #include <pthread.h>
 
-/* What a thread is to do; for the first of a run its caller does it. */
+/* The work of a thread; the caller itself does that of the first. */
 typedef struct {
   thread_team *c;
-  pthread_t thread, owner; /* owner: who has taken it, */
-  int taken;               /* so often */
+  pthread_t thread, owner; /* owner: the caller that has taken it, */
+  int taken;               /* and how often */
   bool started;
-  uint64_t asked, done; /* how often it was asked to run fn, and has */
+  uint64_t asked, done; /* number of requests to run fn, and of completed ones */
   const team_work *w;
   int i;
   err_report failure;
@@ -21,7 +21,7 @@ struct thread_team {
   bool stop;
   pthread_mutex_t lock;
   pthread_cond_t change;
-  hand *hand; /* that of number 0 is never a thread */
+  hand *hand; /* number 0 is never a thread */
 };
 
 static void work(hand *h) {
@@ -82,7 +82,7 @@ void thread_team_free(thread_team *c) {
   mem_free(c);
 }
 
-/* A secondary failure, caused by that of another, is told only when there is no primary one. */
+/* A secondary failure, caused by another one, is reported only if there is no primary one. */
 static hp_status first_failure(const thread_team *c, const int *number, int n) {
   const err_report *first = NULL;
   for (int i = 0; i < n; i++) {
@@ -106,7 +106,7 @@ static bool is_any_busy(const thread_team *c, const int *number, int n) {
   return false;
 }
 
-/* All are taken at once, so two callers never hold what the other one needs. */
+/* All are taken at once, so two callers never wait for each other. */
 void thread_team_take(thread_team *c, const int *number, int n) {
   pthread_mutex_lock(&c->lock);
   while (is_any_taken(c, number, n)) pthread_cond_wait(&c->change, &c->lock);

@@ -1,4 +1,4 @@
-/* A thread team: n threads, one a device, that do work together, again and again. */
+/* A thread team: n threads, one per device, which execute work together. */
 #ifndef RT_THREAD_TEAM_H
 #define RT_THREAD_TEAM_H
 
@@ -8,8 +8,8 @@ typedef struct thread_team thread_team;
 
 hp_status thread_team_create(int n, thread_team **out);
 void thread_team_free(thread_team *c);
-/* What a team does: first `begin` (NULL: nothing) on the caller, then fn for i = 0 .. n - 1, all at
- * once. */
+/* The work of a team: first `begin` (NULL: nothing) on the caller, then fn for i = 0 .. n - 1,
+ * all at once. */
 typedef struct {
   void (*begin)(void *context);
   hp_status (*fn)(void *context, int i);

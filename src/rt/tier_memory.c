@@ -6,7 +6,7 @@
 
 enum {
   ALIGN = 256,
-  STEP_BYTES = 32 << 20, /* that get memory at once; what of it is never written takes none */
+  STEP_BYTES = 32 << 20, /* committed at once; pages that are never written take no memory */
   LEAST_HALF = 64 << 20
 };
 
@@ -65,7 +65,7 @@ static hp_status no_room(const tier_memory *m, uint64_t bytes) {
           (unsigned long long)largest);
 }
 
-/* The first gap that has room. */
+/* The first gap that is large enough. */
 static bool take_gap(tier_memory *m, uint64_t bytes, uint64_t *offset) {
   for (size_t i = 0; i < m->gaps.len; i++) {
     memory_gap *g = &m->gaps.at[i];
@@ -97,7 +97,7 @@ hp_status tier_memory_take(tier_memory *m, uint64_t bytes, uint64_t *offset) {
   return HP_OK;
 }
 
-/* Without memory for a gap the room is lost until the device is closed. */
+/* If there is no memory for a gap, its space is lost until the device is closed. */
 void tier_memory_give(tier_memory *m, uint64_t offset, uint64_t bytes) {
   memory_gap g = {offset, offset + round_up(bytes ? bytes : 1, ALIGN)};
   size_t i = 0, merged = 0;

@@ -1,8 +1,8 @@
 /* The memory of one tier of a device: named tensors from its low end on, and the work memory that
- * all programs share in turn in its upper half.
+ * all programs share, one after the other, in its upper half.
  *
- * Address space is reserved once, and memory comes with use, so that nothing which is in it ever
- * moves.  A place in it is an offset; what kernels are given is its address. */
+ * Address space is reserved once, and memory is committed when it is used, so nothing in it ever
+ * moves.  A place in it is an offset; kernels get its address. */
 #ifndef RT_TIER_MEMORY_H
 #define RT_TIER_MEMORY_H
 
@@ -27,9 +27,9 @@ typedef struct {
   uint64_t work_committed; /* of the upper half that may be touched */
 } tier_memory;
 
-/* Room of `bytes` for a tensor, at a multiple of 256, zeroed. */
+/* Memory of `bytes` for a tensor, at a multiple of 256, zeroed. */
 hp_status tier_memory_take(tier_memory *m, uint64_t bytes, uint64_t *offset);
-/* Gives it back. */
+/* Frees it. */
 void tier_memory_give(tier_memory *m, uint64_t offset, uint64_t bytes);
 /* A program that is loaded needs so many bytes of work memory.  What is in it stays. */
 hp_status tier_memory_add_need(tier_memory *m, uint64_t bytes);
@@ -38,7 +38,7 @@ void tier_memory_drop_need(tier_memory *m, uint64_t bytes);
 static inline void *tier_memory_address(const tier_memory *m, uint64_t offset) {
   return m->at + offset;
 }
-/* Where work memory begins. */
+/* Start of work memory. */
 static inline uint64_t tier_memory_work_offset(const tier_memory *m) { return m->half; }
 void tier_memory_free(tier_memory *m);
 

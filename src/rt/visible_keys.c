@@ -19,7 +19,7 @@ const prog_buffer *visible_keys_input(const program *p, const prog_inst *n) {
   return whole ? root : NULL;
 }
 
-/* The keys that a query sees, first and last, of those there are. */
+/* The first and last visible key of a query, within the keys that exist. */
 static void clamp(const int32_t *span, int64_t window, int64_t keys, int64_t *lo, int64_t *hi) {
   *lo = span[0];
   *hi = span[1];

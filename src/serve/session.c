@@ -39,8 +39,8 @@ static uint64_t token_bytes(const session *s) {
 static hp_status check_room(const session *s) {
   const lm *m = s->m;
   if (s->capacity < 1 || s->capacity > INT32_MAX / 2)
-    HP_FAIL(HP_ERR_ARG, "room for %lld tokens was asked for; expected 1 to %d",
-            (long long)s->capacity, INT32_MAX / 2);
+    HP_FAIL(HP_ERR_ARG, "capacity of %lld tokens; expected 1 to %d", (long long)s->capacity,
+            INT32_MAX / 2);
   if (s->B < 1 || s->B > INT32_MAX / T_MAX)
     HP_FAIL(HP_ERR_ARG, "%lld sequences side by side; expected 1 to %d", (long long)s->B,
             INT32_MAX / T_MAX);
@@ -51,12 +51,11 @@ static hp_status check_room(const session *s) {
             m->path);
   uint64_t have = mem_physical(), fit = have / token_bytes(s);
   if ((uint64_t)s->capacity > fit)
-    HP_FAIL(
-        HP_ERR_OOM,
-        "room for %lld tokens was asked for; their keys and values would take %.1f GiB, and the "
-        "machine has %.1f: at most %llu tokens fit; lower max_new_tokens",
-        (long long)s->capacity, (double)s->capacity * (double)token_bytes(s) / 0x1p30,
-        (double)have / 0x1p30, (unsigned long long)fit);
+    HP_FAIL(HP_ERR_OOM,
+            "capacity of %lld tokens: their keys and values would take %.1f GiB, and the "
+            "machine has %.1f: at most %llu tokens fit; lower max_new_tokens",
+            (long long)s->capacity, (double)s->capacity * (double)token_bytes(s) / 0x1p30,
+            (double)have / 0x1p30, (unsigned long long)fit);
   if (s->capacity <= m->c.max_length) return HP_OK;
   if (!m->c.rope.theta)
     HP_FAIL(HP_ERR_ARG, "%lld tokens in all: %s has learned positions for %lld only",

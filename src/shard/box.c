@@ -63,7 +63,7 @@ int64_t layout_replica(const mesh *m, const layout *l, int64_t first, int64_t k)
   return first;
 }
 
-/* The first device that holds the part of these numbers. */
+/* The first device that holds the shard with these numbers. */
 static int64_t holder(const mesh *m, const layout *l, const int64_t *part) {
   int64_t position = 0;
   for (int d = 0; d < l->rank; d++) {
@@ -110,7 +110,7 @@ void shards_next(shards_met *p) {
 
 void runs_begin(box_runs *r, const box *b, const box *from, const box *to) {
   int64_t step_from = 1, step_to = 1;
-  bool joined = true; /* all dims behind this one are whole in both arrays */
+  bool joined = true; /* all dims after this one are contained completely in both arrays */
   *r = (box_runs){.n = 1, .outer = b->rank};
   for (int d = b->rank - 1; d >= 0; d--) {
     int64_t size = extent(b, d);

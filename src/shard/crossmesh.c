@@ -1,14 +1,15 @@
 #include "shard/crossmesh.h"
 
-/* Every device of the first mesh holds one part, so the groups of devices that hold the same shard
- * have nothing in common: what is asked of a part is shared out among its holders by itself. */
+/* Every device of the first mesh holds one shard, so the groups of devices that hold the same
+ * shard are disjoint: the requests for a shard are divided among its holders independently of
+ * other shards. */
 typedef struct {
   const mesh *from, *to;
   const layout *a, *b;
   const int64_t *shape;
-  int64_t replicas;     /* of a part of the first mesh */
-  int64_t *asked;       /* elements that others ask of a part, by its first holder */
-  int64_t *sent, *turn; /* of these: given to senders so far, and the sender whose turn it is */
+  int64_t replicas;     /* of a shard of the first mesh */
+  int64_t *asked;       /* elements of a shard that other devices need, by its first holder */
+  int64_t *sent, *turn; /* elements assigned to senders so far, and the current sender */
   crossings *out;
 } crossing_plan;
 
@@ -47,7 +48,7 @@ static int longest_dim(const box *b) {
   return longest;
 }
 
-/* Cuts off the beginning of b, as near to n elements as its longest dim allows. */
+/* Splits off the beginning of b, as close to n elements as its longest dim allows. */
 static box cut_off(box *b, int64_t n) {
   box head = *b;
   int d = longest_dim(b);
@@ -56,8 +57,8 @@ static box cut_off(box *b, int64_t n) {
   return head;
 }
 
-/* One box of a part, to a receiver that does not hold it: from the sender whose turn it is until
- * that has its share, then from the next. */
+/* Sends one box of a shard to a receiver that does not hold it: from the current sender until it
+ * has sent its share, then from the next. */
 static hp_status share_out(crossing_plan *p, int64_t first, int64_t to, box rest) {
   int64_t share = p->asked[first] / p->replicas + (p->asked[first] % p->replicas != 0);
   for (int64_t n; (n = box_elements(&rest)) > 0;) {
@@ -74,8 +75,8 @@ static hp_status share_out(crossing_plan *p, int64_t first, int64_t to, box rest
   return HP_OK;
 }
 
-/* Walks what the device at `position` of the second mesh needs: counts what is asked of each part,
- * or, once all is counted, shares it out. */
+/* Visits what the device at `position` of the second mesh needs: first counts the elements
+ * needed of each shard; in a second pass assigns them to senders. */
 static hp_status visit(crossing_plan *p, int64_t position, bool counting) {
   shards_met part;
   int64_t rank = mesh_rank(p->to, position), here = mesh_position(p->from, rank);

@@ -4,7 +4,7 @@
 #include "ir/rewrite.h"
 #include "shard/rule_node.h"
 
-enum { OPERANDS_MAX = 8 }; /* of rows that are written in other ops */
+enum { OPERANDS_MAX = 8 }; /* of ops that are written in other ops */
 
 /* [B,S,KV,D] -> [B,S,KV*times,D] */
 static val repeat_heads(hp_graph *g, val x, int64_t times) {

@@ -54,7 +54,7 @@ hp_status layout_set_partial(const mesh *m, layout *l, const char *name, const c
   return HP_OK;
 }
 
-/* "S(1)", "P(sum)": the text between the parentheses; false when it is not of that kind. */
+/* "S(1)", "P(sum)": the text between the parentheses; false for another form. */
 static bool argument(const char *text, char kind, char out[MESH_NAME]) {
   size_t n = strlen(text);
   if (n < 4 || n >= MESH_NAME || text[0] != kind || text[1] != '(' || text[n - 1] != ')')
@@ -169,14 +169,14 @@ static hp_status entry_axes(reader *r, const mesh *m, layout *l, int dim) {
   return take(r, ')') ? HP_OK : bad(r, "\",\" or \")\"");
 }
 
-/* The axes, and ":64" behind them. */
+/* The axes, then ":64". */
 static hp_status entry(reader *r, const mesh *m, layout *l, int dim) {
   int64_t part = 0;
   HP_TRY(entry_axes(r, m, l, dim));
   if (!take(r, ':')) return HP_OK;
   reader before = *r;
   HP_TRY(number(r, &part));
-  if (part < 1 || part > INT32_MAX) return bad(&before, "the length of a part, at least 1");
+  if (part < 1 || part > INT32_MAX) return bad(&before, "the length of a shard, at least 1");
   l->shard_size[dim] = (int32_t)part;
   return HP_OK;
 }
@@ -222,7 +222,7 @@ done:
   return st;
 }
 
-/* Reads the mesh: its rank list stands at the end of the text. */
+/* Reads the mesh; its rank list is at the end of the text. */
 static hp_status read_mesh(reader *r, mesh *m) {
   int64_t size[MESH_AXES], *rank = NULL, n_ranks = 0;
   char name[MESH_AXES][MESH_NAME];

@@ -6,14 +6,14 @@
 #include <math.h>
 #include <string.h>
 
-/* Beyond so many axes those that are alike in both layouts stay where they are. */
+/* With more axes, those that both layouts use alike stay unchanged. */
 enum { SEARCH_AXES = 5 };
 
 typedef struct {
   layout l;
   double cost;
   int steps;
-  uint32_t from; /* node before; 0 is the start itself */
+  uint32_t from; /* previous node; 0 is the start */
   bool done;
   path_move by;
 } node;
@@ -23,17 +23,17 @@ typedef struct {
   const mesh *m;
   layout target;
   int64_t size[LAYOUT_DIMS]; /* padded */
-  bool fixed[LAYOUT_AXES];   /* axes that the search leaves alone */
+  bool fixed[LAYOUT_AXES];   /* axes that the search does not change */
   VEC(node) nodes;
   VEC(uint32_t) heap; /* of node indices, cheapest first */
   map seen;           /* layout -> node */
-  uint32_t at;        /* the node being left */
+  uint32_t at;        /* the node that is expanded */
   hp_status st;
 } search;
 
 /* --- cheapest first --------------------------------------------------------------------------- */
 
-/* Costs are sums in different orders: what differs by rounding alone is equal. */
+/* Costs are sums in different orders: if they differ only by rounding they are equal. */
 static bool before(const node *a, const node *b) {
   if (fabs(a->cost - b->cost) > 1e-9 * (a->cost + b->cost)) return a->cost < b->cost;
   return a->steps < b->steps;
@@ -106,7 +106,7 @@ static bool divides(const search *s, const layout *l) {
   return true;
 }
 
-/* The move leads from the node being left to move->after. */
+/* An edge from the expanded node to move->after. */
 static void reach(search *s, path_move *move) {
   uint32_t i;
   if (s->st || !divides(s, &move->after)) return;
@@ -117,7 +117,7 @@ static void reach(search *s, path_move *move) {
   next.cost = here->cost + (s->q->price ? s->q->price(s->q->model, move) : move->bytes);
   if (map_get(&s->seen, &next.l, sizeof next.l, &i)) {
     if (s->nodes.at[i].done || !before(&next, &s->nodes.at[i])) return;
-    s->nodes.at[i].done = true; /* the old place in the heap counts no more */
+    s->nodes.at[i].done = true; /* its earlier entry in the heap is void */
   }
   i = (uint32_t)s->nodes.len;
   if (!vec_push(&s->nodes, next) || !vec_push(&s->heap, i) ||
@@ -130,7 +130,7 @@ static void reach(search *s, path_move *move) {
 
 static const layout *here(const search *s) { return &s->nodes.at[s->at].l; }
 
-/* Every sequence of different axes out of `axis`, as a split or a reduce_scatter of a dim. */
+/* Every sequence of different axes of `axis`, as a split or a reduce_scatter of a dim. */
 static void each_sequence(search *s, const path_move *so_far, const uint8_t *axis, int n) {
   for (int i = 0; i < n; i++) {
     if (memchr(so_far->axis, axis[i], (size_t)so_far->n)) continue;
@@ -154,8 +154,7 @@ static void splits(search *s) {
     each_sequence(s, &(path_move){.kind = MOVE_SPLIT, .dim = d, .after = l}, axis, n);
 }
 
-/* Pending axes of one reduction: all_reduce over every part of them, reduce_scatter to every dim.
- */
+/* Axes with one partial reduction: all_reduce over every subset, reduce_scatter to every dim. */
 static void reductions(search *s, partial_op op) {
   layout l = *here(s);
   uint8_t axis[LAYOUT_AXES];
@@ -176,7 +175,7 @@ static void reductions(search *s, partial_op op) {
                   axis, n);
 }
 
-/* All orders in which the axes of an all_to_all can cut its other dim; n of them are chosen. */
+/* All orders in which n of the axes of an all_to_all can shard its other dim. */
 static void each_cut(search *s, const path_move *so_far, int n) {
   if (n == so_far->n) {
     path_move move = *so_far;
@@ -192,7 +191,7 @@ static void each_cut(search *s, const path_move *so_far, int n) {
   }
 }
 
-/* The innermost axes of every dim, undone or moved to another dim. */
+/* The innermost axes of every dim are gathered or moved to another dim. */
 static void gathers(search *s) {
   layout l = *here(s);
   for (int d = 0; d < l.rank; d++)
@@ -222,7 +221,7 @@ static void drops(search *s) {
   }
 }
 
-/* Puts axis b wherever axis a stands, and a where b does. */
+/* Swaps axes a and b in all their uses. */
 static void exchange(layout *l, int a, int b) {
   for (int d = 0; d < l->rank; d++)
     for (int i = 0; i < l->n[d]; i++)
@@ -230,7 +229,7 @@ static void exchange(layout *l, int a, int b) {
       else if (l->axis[d][i] == b) l->axis[d][i] = (uint8_t)a;
 }
 
-/* Two axes change places: within a dim, or anywhere when they have the same size. */
+/* Two axes are swapped: within a dim, or anywhere if they have the same size. */
 static void permutes(search *s) {
   layout l = *here(s);
   for (int a = 0; a < s->m->axes; a++)
@@ -256,7 +255,7 @@ static void leave(search *s) {
 
 /* --- the search ------------------------------------------------------------------------------- */
 
-/* The layout without axes of one device, which change nothing. */
+/* The layout without axes of one device, which have no effect. */
 static layout normal(const mesh *m, const layout *l) {
   layout x = {.rank = l->rank};
   for (int d = 0; d < l->rank; d++)
@@ -283,7 +282,7 @@ static hp_status pad(search *s, const layout *from) {
   return HP_OK;
 }
 
-/* With many axes: those that stand at the head of a dim in both layouts, or in neither. */
+/* With many axes: keeps those that are outermost in a dim of both layouts, or in neither layout. */
 static void fix(search *s, const layout *from) {
   int axes = 0;
   for (int a = 0; a < s->m->axes; a++) axes += s->m->size[a] > 1;
@@ -312,7 +311,7 @@ static hp_status run(search *s, const layout *from, uint32_t *end) {
   }
   if (s->st) return s->st;
   HP_FAIL(HP_ERR_LAYOUT,
-          "redistribution: no way keeps a device below %lld elements; raise the memory limit",
+          "redistribution: no path keeps a device below %lld elements; raise the memory limit",
           (long long)s->q->peak);
 }
 
@@ -340,7 +339,7 @@ hp_status path_find(const path_request *q, const layout *from, const layout *to,
   for (int d = 0; d < from->rank; d++)
     if (from->shard_size[d] || to->shard_size[d])
       HP_FAIL(HP_ERR_UNSUPPORTED,
-              "redistribution: dim %d has parts of a given length; pad it first", d);
+              "redistribution: dim %d has shards of a given length; pad it first", d);
   HP_TRY(pad(&s, &start));
   fix(&s, &start);
   hp_status st = run(&s, &start, &end);

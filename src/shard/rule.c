@@ -12,9 +12,9 @@ typedef struct {
   const mesh *m;
   const rule *r;
   const layout *in;
-  axes of[RULE_FACTORS];          /* axes that cut a factor */
-  int factor_of[LAYOUT_AXES];     /* the factor that an axis cuts; -1: none */
-  partial_op passes[LAYOUT_AXES]; /* what stays partial on the results */
+  axes of[RULE_FACTORS];          /* axes that shard a factor */
+  int factor_of[LAYOUT_AXES];     /* the factor that an axis shards; -1: none */
+  partial_op passes[LAYOUT_AXES]; /* what stays partial in the results */
 } derivation;
 
 /* --- operands to factors --------------------------------------------------------------------- */
@@ -30,34 +30,35 @@ static hp_status conflict(const derivation *d, int operand, int dim, const char 
           d->m->name[axis]);
 }
 
-/* The factor's axes are the longer of two lists, one of which begins with the other. */
+/* The factor's axes are the longer of two lists; one list must be the beginning of the other. */
 static hp_status merge(derivation *d, int operand, int dim, int factor, const axes *more) {
   axes *have = &d->of[factor];
   int common = have->n < more->n ? have->n : more->n;
   if (memcmp(have->axis, more->axis, (size_t)common))
-    return conflict(d, operand, dim, "is cut otherwise than the dim that goes with it",
+    return conflict(d, operand, dim, "is sharded differently from the dim that shares its factor",
                     more->axis[0]);
   for (int i = have->n; i < more->n; i++) {
     int axis = more->axis[i];
     if (d->factor_of[axis] >= 0 && d->factor_of[axis] != factor)
-      return conflict(d, operand, dim, "is cut by an axis that cuts another dim of the op", axis);
+      return conflict(d, operand, dim, "is sharded by an axis that shards another dim of the op",
+                      axis);
     if (d->r->factor[factor].whole && d->m->size[axis] > 1)
-      return conflict(d, operand, dim, "must be whole for this op", axis);
+      return conflict(d, operand, dim, "must be replicated for this op", axis);
     d->factor_of[axis] = factor;
   }
   if (more->n > have->n) *have = *more;
   return HP_OK;
 }
 
-/* The cut that a factor has been given. */
+/* Applies the axes that the rule itself gives to factor f. */
 static hp_status preset(derivation *d, int f) {
   axes given = {.n = d->r->factor[f].n};
   memcpy(given.axis, d->r->factor[f].axis, given.n);
   return given.n ? merge(d, -1, -1, f, &given) : HP_OK;
 }
 
-/* A dim of several factors: an axis goes to the outermost that it can still cut evenly.  Axes of
- * one device are lost there. */
+/* In a dim of several factors, an axis goes to the outermost factor that it still divides.  Axes
+ * of one device are lost there. */
 static hp_status spread(derivation *d, int operand, int dim) {
   const rule_tensor *t = &d->r->in[operand];
   const layout *l = &d->in[operand];
@@ -67,11 +68,12 @@ static hp_status spread(derivation *d, int operand, int dim) {
     int axis = l->axis[dim][i];
     if (d->m->size[axis] == 1) continue;
     for (;; k++) {
-      if (k == t->n[dim]) return conflict(d, operand, dim, "is cut finer than it has parts", axis);
+      if (k == t->n[dim])
+        return conflict(d, operand, dim, "is sharded into more shards than it has elements", axis);
       int64_t size = d->r->factor[t->factor[dim][k]].size, parts = axes_size(d->m, &part[k]);
       if (size % (parts * d->m->size[axis]) == 0) break;
       if (parts != size)
-        return conflict(d, operand, dim, "is cut across the dims that it becomes", axis);
+        return conflict(d, operand, dim, "is sharded across the dims that it becomes", axis);
     }
     part[k].axis[part[k].n++] = (uint8_t)axis;
   }
@@ -93,7 +95,7 @@ static hp_status project(derivation *d, int operand) {
     if (t->n[dim] == 1) HP_TRY(merge(d, operand, dim, t->factor[dim][0], &all));
     else if (t->n[dim] > 1) HP_TRY(spread(d, operand, dim));
     else if (axes_size(d->m, &all) > 1)
-      return conflict(d, operand, dim, "has size 1 and is repeated, so it cannot be cut",
+      return conflict(d, operand, dim, "has size 1 and is repeated, so it cannot be sharded",
                       all.axis[0]);
   }
   return HP_OK;
@@ -102,10 +104,10 @@ static hp_status project(derivation *d, int operand) {
 /* --- partial operands --------------------------------------------------------------------------
  */
 
-/* Is the reduction linear, so that it may wait behind a linear op? */
+/* Is the reduction linear, so that a linear op may come before it? */
 static bool is_linear(partial_op op) { return op == PARTIAL_SUM || op == PARTIAL_AVG; }
 
-/* Over one axis: what may stay partial on the results, given what is on the operands. */
+/* For one axis: the reduction that may stay partial in the results, given those of the operands. */
 static partial_op partial_after(const derivation *d, int axis) {
   partial_op op = PARTIAL_NONE;
   int partial = 0, given = 0;
@@ -135,7 +137,7 @@ static hp_status find_passes(derivation *d) {
   for (int a = 0; a < d->m->axes; a++) {
     d->passes[a] = partial_after(d, a);
     if (d->passes[a] && d->factor_of[a] >= 0)
-      HP_FAIL(HP_ERR_LAYOUT, "axis \"%s\" cuts one operand and is partial on another",
+      HP_FAIL(HP_ERR_LAYOUT, "axis \"%s\" shards one operand, and another is partial over it",
               d->m->name[a]);
   }
   return HP_OK;
@@ -143,15 +145,16 @@ static hp_status find_passes(derivation *d) {
 
 /* --- factors to layouts ----------------------------------------------------------------------- */
 
-/* A dim from its factors: behind one that is not cut into single elements nothing may be cut. */
+/* A dim from its factors: after a factor that is not sharded into single elements no factor may
+ * be sharded. */
 static hp_status compose(const derivation *d, const rule_tensor *t, int dim, layout *l) {
   bool open = false;
   for (int k = 0; k < t->n[dim]; k++) {
     int f = t->factor[dim][k];
     const axes *a = &d->of[f];
     if (a->n && open)
-      HP_FAIL(HP_ERR_LAYOUT, "dim %d of the result would not be in whole parts (axis \"%s\")", dim,
-              d->m->name[a->axis[0]]);
+      HP_FAIL(HP_ERR_LAYOUT, "shards of dim %d of the result would not be contiguous (axis \"%s\")",
+              dim, d->m->name[a->axis[0]]);
     for (int i = 0; i < a->n; i++)
       if (t->n[dim] == 1 || d->m->size[a->axis[i]] > 1) layout_append(l, dim, a->axis[i]);
     open |= axes_size(d->m, a) != d->r->factor[f].size;
@@ -165,8 +168,8 @@ static hp_status compose_all(const derivation *d, const rule_tensor *t, layout *
   return HP_OK;
 }
 
-/* A result without a factor that is cut is partial.  Without a reduction some other
- * result must have the factor: what is cut cannot be lost. */
+/* A result without a sharded factor is partial.  If the factor has no reduction, another result
+ * must have it, since otherwise elements would be lost. */
 static hp_status contract(const derivation *d, layout *out) {
   for (int f = 0; f < d->r->factors; f++) {
     partial_op op = d->r->factor[f].reduce;
@@ -178,13 +181,13 @@ static hp_status contract(const derivation *d, layout *out) {
         out[o].partial[d->of[f].axis[i]] = (uint8_t)op;
     }
     if (!kept && axes_size(d->m, &d->of[f]) > 1)
-      HP_FAIL(HP_ERR_LAYOUT, "a dim that must be whole for this op is cut by axis \"%s\"",
+      HP_FAIL(HP_ERR_LAYOUT, "axis \"%s\" shards a dim that must be replicated for this op",
               d->m->name[d->of[f].axis[0]]);
   }
   return HP_OK;
 }
 
-/* Operands: cut as the factors are, partial only over what passes. */
+/* Operands are sharded as their factors are, and partial only where the op allows it. */
 static hp_status needs(const derivation *d, int operand, layout *need) {
   const rule_tensor *t = &d->r->in[operand];
   const layout *has = &d->in[operand];
@@ -196,7 +199,7 @@ static hp_status needs(const derivation *d, int operand, layout *need) {
   for (int dim = 0; dim < t->rank; dim++)
     if (!t->n[dim] || (t->n[dim] > 1 &&
                        layout_shard_count(d->m, need, dim) == layout_shard_count(d->m, has, dim))) {
-      need->n[dim] = has->n[dim]; /* with axes of one device */
+      need->n[dim] = has->n[dim]; /* including axes of one device */
       memcpy(need->axis[dim], has->axis[dim], sizeof need->axis[dim]);
     }
   for (int a = 0; a < d->m->axes; a++) {

@@ -92,7 +92,7 @@ static hp_status read_terms(const char *text, text_rule *t, const char **flags) 
   return HP_OK;
 }
 
-/* Dims of "..." in a term of that rank. */
+/* The number of dims of "..." in a term of that rank. */
 static int batch_dims(const char *term, int rank) { return rank - (int)strlen(term) + 1; }
 
 /* Sizes of letters and of the broadcast dims, from the operands. */
@@ -102,7 +102,7 @@ static hp_status bind(text_rule *t, const dims *in, rule *r) {
     int rank = in[i].rank, dim = 0, batch = batch_dims(t->term[i], rank);
     if (rank < 0) continue;
     if (strchr(t->term[i], '.') ? batch < 0 : (int)strlen(t->term[i]) != rank)
-      HP_FAIL(HP_ERR_LAYOUT, "operand %d has %d dims, the op takes another number", i, rank);
+      HP_FAIL(HP_ERR_LAYOUT, "operand %d has %d dims, the op expects another number", i, rank);
     for (const char *c = t->term[i]; *c; c++) {
       if (*c != '.') {
         int *f = &t->letter[(int)*c];
@@ -119,7 +119,8 @@ static hp_status bind(text_rule *t, const dims *in, rule *r) {
   return HP_OK;
 }
 
-/* The dims of a term; of an operand (shape given), those of size 1 that are repeated have none. */
+/* The dims of a term; dims of size 1 of an operand (shape given) that are repeated have no
+ * factor. */
 static void write_term(const text_rule *t, const char *term, const dims *shape, const rule *r,
                        rule_tensor *to) {
   int dim = 0;
@@ -146,8 +147,8 @@ static void mark(rule *r, int factor, const char *word, size_t n) {
   else r->factor[factor].reduce = partial_op_find(word, at ? (size_t)(at - word) : n);
 }
 
-/* ";j=rep", ";k=sum", ";...=sum": factors that must be whole, or are reduced when contracted;
- * ";v=@1": operand 1 holds indices along it. */
+/* ";j=rep", ";k=sum", ";...=sum": factors that must be replicated, or are reduced when
+ * contracted; ";v=@1": operand 1 holds indices along it. */
 static hp_status read_flags(const char *text, const char *at, const text_rule *t, rule *r) {
   while (*at == ';') {
     bool batch = !strncmp(++at, "...", 3);
@@ -171,7 +172,7 @@ hp_status rule_from_text(const char *text, op_linearity linearity, const dims *i
   HP_TRY(read_terms(text, &t, &flags));
   if (n_in != t.n_in) HP_FAIL(HP_ERR_LAYOUT, "%d operands, the op takes %d", n_in, t.n_in);
   HP_TRY(bind(&t, in, out));
-  for (int o = t.n_in; o < t.n_in + t.n_out; o++) /* a letter of no operand */
+  for (int o = t.n_in; o < t.n_in + t.n_out; o++) /* a letter that no operand has */
     for (const char *c = t.term[o]; *c; c++)
       if (*c != '.' && t.letter[(int)*c] < 0) t.letter[(int)*c] = rule_factor(out, 1);
   HP_TRY(read_flags(text, flags, &t, out));
@@ -201,10 +202,10 @@ typedef struct {
   const dims *shape;
   rule_tensor *t;
   int dim;      /* -1: before the first */
-  int64_t left; /* of the dim's size, not yet in factors */
+  int64_t left; /* of the dim's size, not yet divided into factors */
 } walk;
 
-/* Goes on to the next dim with something left; false at the end. */
+/* Continues with the next dim that is not divided completely; false at the end. */
 static bool step(walk *w) {
   while (w->left == 1 && w->dim + 1 < w->shape->rank) w->left = w->shape->dim[++w->dim];
   return w->left != 1;
@@ -215,7 +216,7 @@ static void put(walk *w, rule *r, int factor) {
   w->left /= r->factor[factor].size;
 }
 
-/* What is left of the dim must be whole. */
+/* The rest of the dim must be replicated. */
 static int64_t put_whole(walk *w, rule *r) {
   int64_t size = w->left;
   int f = rule_factor(r, size);
@@ -224,7 +225,7 @@ static int64_t put_whole(walk *w, rule *r) {
   return size;
 }
 
-/* Dims that do not fit in each other, up to where both have the same number of elements. */
+/* Dims with no common factor, up to where both have the same number of elements. */
 static hp_status put_misfits(walk *a, walk *b, rule *r) {
   int64_t in_a = put_whole(a, r), in_b = put_whole(b, r);
   while (in_a != in_b) {
@@ -241,16 +242,16 @@ static bool is_empty(const dims *s) {
   return false;
 }
 
-/* Both shapes from the left: the largest common factor of what is left of the two dims. */
+/* Both shapes from the left: the largest common factor of the rest of the two dims. */
 hp_status rule_reshape(const dims *from, const dims *to, rule *out) {
   rule_begin(out, LIN_MOVE);
   if (is_empty(from) || is_empty(to)) HP_FAIL(HP_ERR_LAYOUT, "a tensor without elements");
   walk a = {from, rule_in(out, from->rank), -1, 1}, b = {to, rule_out(out, to->rank), -1, 1};
   for (;;) {
-    bool from_left = step(&a), to_left = step(&b); /* both, always */
+    bool from_left = step(&a), to_left = step(&b); /* call both */
     if (!from_left || !to_left) break;
     int64_t size = gcd(a.left, b.left);
-    if (out->factors + 4 > RULE_FACTORS) HP_FAIL(HP_ERR_LAYOUT, "too many parts in a reshape");
+    if (out->factors + 4 > RULE_FACTORS) HP_FAIL(HP_ERR_LAYOUT, "too many factors in a reshape");
     if (size == 1) {
       HP_TRY(put_misfits(&a, &b, out));
       continue;
@@ -276,7 +277,8 @@ void rule_map(const dims *from, const dims *to, const int *source, op_linearity 
     if (same) rule_dim(a, from_dim, f), used[from_dim] = true;
   }
   for (int d = 0; d < from->rank; d++)
-    if (!used[d]) rule_dim(a, d, rule_factor(out, from->dim[d])); /* contracted: must be whole */
+    if (!used[d])
+      rule_dim(a, d, rule_factor(out, from->dim[d])); /* contracted: must be replicated */
 }
 
 void rule_along(const dims *from, const bool *whole, op_linearity linearity, rule *out) {

@@ -19,7 +19,7 @@ static dims dims_of(const hp_graph *g, val v) {
   return s;
 }
 
-/* Results that no operand has to do with. */
+/* Results that do not depend on an operand's dims. */
 static hp_status new_tensor(const site *s, rule *r) {
   rule_begin(r, LIN_NONE);
   for (int i = 0; i < s->n->n_in; i++) rule_in(r, -1);
@@ -30,7 +30,7 @@ static hp_status new_tensor(const site *s, rule *r) {
   return HP_OK;
 }
 
-/* Nothing may be cut. */
+/* All dims must be replicated. */
 static hp_status whole(const site *s, rule *r) {
   rule_begin(r, LIN_NONE);
   for (int i = 0; i < s->n->n_in; i++) {
@@ -66,7 +66,7 @@ static hp_status transpose(const site *s, rule *r) {
   return HP_OK;
 }
 
-/* Dim by dim, from the right; dims that change their size must be whole. */
+/* Dim by dim, from the right; dims that change size must be replicated. */
 static hp_status by_dim(const site *s, op_linearity l, rule *r) {
   int source[LAYOUT_DIMS], more = s->out[0].rank - s->in[0].rank;
   for (int d = 0; d < s->out[0].rank; d++) source[d] = d < more ? -1 : d - more;
@@ -78,7 +78,7 @@ static hp_status pad(const site *s, rule *r) {
   return by_dim(s, attr_float(s->g, s->n, "value") == 0 ? LIN_JOINT : LIN_NONE, r);
 }
 
-/* All operands alike but for the dim along which they are joined, or written into the first. */
+/* All operands are alike except along the dim of the concat or update. */
 static hp_status joined(const site *s, int operands, op_linearity l, rule *r) {
   int axis = (int)attr_int(s->g, s->n, "axis");
   rule_begin(r, l);
@@ -93,17 +93,18 @@ static hp_status joined(const site *s, int operands, op_linearity l, rule *r) {
   }
   return HP_OK;
 }
-/* Linear in all of them together: those that are whole count once. */
+/* Jointly linear in all operands: of replicated operands only one counts. */
 static hp_status concat(const site *s, rule *r) { return joined(s, s->n->n_in, LIN_JOINT, r); }
 static hp_status update(const site *s, rule *r) {
   HP_TRY(joined(s, 2, LIN_NONE, r));
-  rule_tensor *pos = rule_in(r, s->in[2].rank); /* where, in all of dim 0 or in each element */
+  rule_tensor *pos =
+      rule_in(r, s->in[2].rank); /* position, one for all of dim 0 or one per element */
   if (s->in[2].rank) rule_dim(pos, 0, r->in[0].factor[0][0]);
   return HP_OK;
 }
 
-/* Each device starts its part of the sums from its part of what they start from.  Parts are in f32:
- * narrower ones would be rounded. */
+/* Each device starts its partial sums from its shard of the initial value.  Partial sums are in
+ * f32; narrower ones would be rounded. */
 static hp_status einsum_onto(const site *s, const char *eq, rule *r) {
   char text[2 * EINSUM_TEXT_MAX];
   const char *out = strstr(eq, "->") + 2;
@@ -113,7 +114,8 @@ static hp_status einsum_onto(const site *s, const char *eq, rule *r) {
   return HP_OK;
 }
 
-/* Of operands of one type; f32 beside bf16 is rounded, and parts of a sum must not be. */
+/* For operands of one type; an f32 operand next to bf16 is rounded, which partial sums must not
+ * be. */
 static op_linearity einsum_linearity(const site *s) {
   const val *in = graph_in(s->g, s->n);
   return graph_value(s->g, in[0])->dtype == graph_value(s->g, in[1])->dtype ? LIN_EACH : LIN_NONE;
@@ -139,8 +141,8 @@ static hp_status embedding_grad(const site *s, rule *r) {
   return HP_OK;
 }
 
-/* With slots [R...,J,K], or without, where one row serves all of its slots.  A row of an expert
- * that is elsewhere is zero: a part of a sum. */
+/* With slots [R...,J,K], or without, if one row serves all of its slots.  The row of an expert
+ * on another device is zero: a partial sum. */
 static hp_status grouped(const site *s, rule *r) {
   bool slots = s->in[0].rank > s->in[2].rank, transposed = attr_int(s->g, s->n, "transposed") != 0;
   const char *text[2][2] = {{"...k,enk,...j->...jn;e=sum@2;k=sum",
@@ -158,8 +160,8 @@ static hp_status grouped_grad(const site *s, rule *r) {
   return HP_OK;
 }
 
-/* Heads of queries are groups over the heads of keys.  A query knows its keys by its place, so the
- * sequence must be whole, unless a span names them, or dropout draws for it. */
+/* Query heads are groups over the key heads.  A query finds its keys by position, so the
+ * sequence must be replicated, unless a span gives its keys, or dropout needs positions. */
 typedef struct {
   int batch, kv, group, query, key, width, value_width;
 } attention_factors;
@@ -205,8 +207,8 @@ static attention_factors attention_begin(const site *s, bool span, rule *r) {
   return f;
 }
 
-/* The seed.  Sequences and heads of keys are cut where the numbers of all rows can be counted, and
- * these are not a part already. */
+/* The seed.  Sequences and key heads can be sharded if the number of all rows is known and these
+ * are not sharded already. */
 static void attention_seed(const site *s, const attention_factors *f, rule *r) {
   const dims *q = &s->in[0], *seed = &s->in[s->n->n_in - 1];
   bool cuts =
@@ -249,8 +251,9 @@ static hp_status attention(const site *s, rule *r) {
   return HP_OK;
 }
 
-/* Dims of a convolution: images, groups of channels (one: none), channels of x and of y, and what
- * must be whole: spatial dims, and the channels of a group where there are several. */
+/* Dims of a convolution: images, groups of channels (one group: none), channels of x and of y;
+ * spatial dims must be replicated, and so must the channels of a group if there are several
+ * groups. */
 typedef struct {
   int images, groups, in, out, x[2], w[2], y[2];
 } conv_factors;
@@ -303,7 +306,7 @@ static hp_status conv(const site *s, rule *r) {
   return HP_OK;
 }
 
-/* Images and channels may be cut. */
+/* Images and channels may be sharded. */
 static hp_status pooling(const site *s, rule *r) {
   rule_begin(r, op_table[s->n->op].linearity);
   int images = rule_factor(r, s->out[0].dim[0]), channels = rule_factor(r, s->out[0].dim[1]);
@@ -317,8 +320,8 @@ static hp_status pooling(const site *s, rule *r) {
   return HP_OK;
 }
 
-/* Labels become indices among the classes of a part; one that is a class may mean "ignored" only
- * where all classes are. */
+/* Labels become indices among the classes of a shard; a class index may mean "ignored" only if
+ * no class is sharded away. */
 static hp_status loss_grad(const site *s, rule *r) {
   bool cut = attr_int(s->g, s->n, "ignore") < 0;
   const char *text = cut ? "...v,...,...,...->...v;v=@1" : "...v,...,...,...->...v;v=rep";
@@ -365,8 +368,8 @@ hp_status rule_of_node(const hp_graph *g, const ir_node *n, rule *out) {
   return HP_OK;
 }
 
-/* Groups of a convolution, of whose channels a device has its part: those of the result are dim 1,
- * but dim 0 of the gradient of the weights. */
+/* A convolution on a shard of its groups: the channels of the result are dim 1, but dim 0 of the
+ * gradient of the weights. */
 static int64_t local_groups(const hp_graph *g, const ir_node *n, const ir_value *out) {
   int64_t groups = attr_int(g, n, "groups");
   int d = n->op == OP_CONV_DW ? 0 : 1;

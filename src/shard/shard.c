@@ -24,7 +24,7 @@ static hp_status leaf(shard *s, const ir_node *n) {
   return graph_status(s->r.to);
 }
 
-/* Whole parts of what the computation gives; a param goes back to its own layout. */
+/* Removes partial reductions from what the computation gives; a param gets its own layout. */
 static hp_status effect(shard *s, const ir_node *n) {
   const val *in = graph_in(s->r.from, n);
   val x = in[n->n_in - 1], moved;
@@ -42,8 +42,8 @@ static hp_status effect(shard *s, const ir_node *n) {
   return graph_status(s->r.to);
 }
 
-/* A product of 16-bit numbers that is left as a partial sum is made in f32, and rounded when the
- * sum is whole: then it has the accuracy of one device. */
+/* A product of 16-bit numbers that leaves a partial sum is computed in f32, and rounded after
+ * the reduction: then it has the accuracy of one device. */
 static bool widens(const shard *s, const ir_node *n, const layout *out) {
   bool product =
       n->op == OP_EINSUM || n->op == OP_GROUPED_MATMUL || n->op == OP_GROUPED_MATMUL_GRAD;
@@ -52,13 +52,13 @@ static bool widens(const shard *s, const ir_node *n, const layout *out) {
          !layout_is_partial(&s->now[graph_in(s->r.from, n)[1]]);
 }
 
-/* The dtype of its result is the last attribute of a product. */
+/* The dtype of the result is the last attribute of a product. */
 static void widen(attr_record *a) {
   a->n--;
   attr_put_int(a, HP_F32);
 }
 
-/* Indices along dims that are cut: those of the own part. */
+/* Indices along sharded dims become indices in the device's own shard. */
 static void locate_indices(shard *s, const rule *r, const choice *c, val *in) {
   for (int f = 0; f < r->factors; f++) {
     int d, operand = r->factor[f].index - 1, tensor = rule_find(r, f, &d);
@@ -70,7 +70,7 @@ static void locate_indices(shard *s, const rule *r, const choice *c, val *in) {
   }
 }
 
-/* Results whose rows were moved to where a param is: later users find the rows at home. */
+/* Results whose rows were sent to the device of a param: later users find the rows returned. */
 static hp_status bring_rows_home(shard *s, const ir_node *n) {
   for (int o = 0; o < n->n_out; o++) {
     val v = n->out0 + (val)o;
@@ -111,7 +111,7 @@ static hp_status compute(shard *s, const ir_node *n, rule *r, choice *c) {
   return c->keeps_rows ? HP_OK : bring_rows_home(s, n);
 }
 
-/* Under the layout that is declared for the name, if one is. */
+/* Gives the value the layout that is declared for the name, if there is one. */
 static hp_status marked(shard *s, const ir_node *n) {
   val from = graph_in(s->r.from, n)[0], old = n->out0;
   const ir_value *v = graph_value(s->r.from, from);
@@ -141,7 +141,7 @@ static hp_status begin(shard *s, const hp_graph *g) {
                                                                                     : HP_ERR_OOM;
 }
 
-/* All but `made`. */
+/* Frees all but `made`. */
 static void end(shard *s) {
   mem_free(s->r.map);
   mem_free(s->now);
@@ -178,7 +178,7 @@ static hp_status shard_inner(shard *s, shard *inner, const val *outer) {
   return HP_OK;
 }
 
-/* Shards the ops that a node is made of in its place. */
+/* Replaces a node by the ops of its decomposition, sharded one by one. */
 static hp_status expand(shard *s, const ir_node *n) {
   val out[OPS_OUT_MAX];
   hp_graph *g;
@@ -223,7 +223,7 @@ static hp_status shard_all(shard *s) {
   return HP_OK;
 }
 
-/* A graph whose layouts divide its dims. */
+/* A graph whose dims the layouts divide. */
 static hp_status shard_even(const hp_graph *g, const shard_plan *plan, sharded *out) {
   shard s = {.plan = plan, .m = plan->mesh};
   HP_TRY(graph_create(g, &s.r.to));
@@ -239,8 +239,8 @@ static hp_status shard_even(const hp_graph *g, const shard_plan *plan, sharded *
   return st;
 }
 
-/* From the layouts of the padded graph to those of g: parts have the length that they have there.
- */
+/* From the layouts of the padded graph to those of g: shards keep the length that they have
+ * there. */
 static hp_status unpadded(const hp_graph *g, const padded *p, const mesh *m, sharded *s) {
   layout *of = mem_calloc(g->values.len, sizeof *of);
   uint8_t *axes = mem_calloc(g->values.len, 1);

@@ -1,8 +1,8 @@
-/* Attention whose queries are cut along the sequence.  A query then no longer knows its keys by its
- * place: a span tells it.  Where the keys are cut alike, they and the values go round in a ring:
- * each step is the attention over another device's part, of which the span names the keys, and
- * results are joined by their log-sum-exp.  Of causal attention the parts are dealt anew first, so
- * that every device has as many keys to see. */
+/* Attention whose queries are sharded along the sequence.  A span tells each query its keys,
+ * since the position of a query is no longer its index.  If keys and values are sharded alike,
+ * they go round in a ring: each step is the attention over another device's shard, with a span
+ * for its keys, and the results are combined by their log-sum-exp.  For causal attention the
+ * shards are permuted first, so that every device has the same number of visible keys. */
 #include "shard/shard_state.h"
 #include "shard/slices.h"
 
@@ -10,17 +10,17 @@
 
 typedef struct {
   shard *s;
-  hp_graph *g; /* to which is written */
+  hp_graph *g; /* output graph */
   const ir_node *n;
   bool gradient, ring, deals; /* deals: in zigzag order */
   int given;                  /* operands before the span */
-  const layout *queries;      /* as they lie: the axes of dim 1 cut the sequence */
-  int64_t devices;            /* that the sequence is cut for */
+  const layout *queries;      /* their layout: the axes of dim 1 shard the sequence */
+  int64_t devices;            /* over which the sequence is sharded */
   layout need[RULE_TENSORS], out[RULE_TENSORS];
-  val in[8], span; /* of this device; span has the keys of the whole */
+  val in[8], span; /* of this device; span refers to all keys */
 } site;
 
-/* The dim of an operand that is the sequence: of lse [B,H,T] the last. */
+/* The dim of an operand that is the sequence; the last one of lse [B,H,T]. */
 static int sequence_of(const site *t, int operand) { return t->gradient && operand == 4 ? 2 : 1; }
 static int result_sequence(const site *t, int result) { return !t->gradient && result ? 2 : 1; }
 
@@ -40,7 +40,7 @@ bool shard_cuts_sequence(const shard *s, const ir_node *n) {
 
 /* --- dropout ---------------------------------------------------------------------------------- */
 
-/* Which part of dim d the device has: i64[1]. */
+/* The number of the device's shard of dim d: i64[1]. */
 static val part_number(shard *s, const layout *l, int d) {
   int64_t parts = layout_shard_count(s->m, l, d);
   val all = ops_iota(s->r.to, HP_I64, &parts, 1, 0);
@@ -75,7 +75,7 @@ void shard_place_dropout(shard *s, const ir_node *n, const choice *c, val *in) {
 
 /* --- layouts ---------------------------------------------------------------------------------- */
 
-/* Takes the axes of the sequence out of a layout. */
+/* Removes the axes of the sequence from a layout. */
 static void without_sequence(const site *t, layout *l) {
   for (int i = 0; i < t->queries->n[1]; i++) {
     int axis = t->queries->axis[1][i], d = layout_dim_of(l, axis);
@@ -89,7 +89,7 @@ static void with_sequence(const site *t, layout *l, int dim) {
   for (int i = 0; i < t->queries->n[1]; i++) layout_append(l, dim, t->queries->axis[1][i]);
 }
 
-/* What the rule says of heads and batch, with the sequence cut as that of the queries. */
+/* Layouts by the rule for heads and batch, with the sequence sharded as that of the queries. */
 static hp_status decide(site *t, rule *r) {
   const val *from = graph_in(t->s->r.from, t->n);
   layout in[RULE_TENSORS];
@@ -99,7 +99,7 @@ static hp_status decide(site *t, rule *r) {
     without_sequence(t, &in[i]);
     if (i < t->given) layout_cut(&in[i], sequence_of(t, i), in[i].n[sequence_of(t, i)]);
   }
-  if (rule_derive(t->s->m, r, in, t->need, t->out)) { /* as the queries lie, or whole */
+  if (rule_derive(t->s->m, r, in, t->need, t->out)) { /* the layout of the queries, or replicated */
     err_clear();
     for (int i = 1; i < t->n->n_in; i++) in[i] = (layout){.rank = in[i].rank};
     if (rule_derive(t->s->m, r, in, t->need, t->out)) {
@@ -162,7 +162,8 @@ static val index_along(const site *t, int64_t size) {
   return ops_add(t->g, OP_IOTA, NULL, 0, &a);
 }
 
-/* First and last key of every query by its place: i32 [B,T,2] of the own batch and part. */
+/* First and last key of every query by its position: i32 [B,T,2] of the device's batch and
+ * shard. */
 static val span_by_place(const site *t) {
   const hp_graph *from = t->s->r.from;
   const val *in = graph_in(from, t->n);
@@ -186,8 +187,8 @@ static val column(const site *t, val span, int which) {
   return ops_slice(t->g, span, start, stop, step);
 }
 
-/* Of keys 0..k-1 of the whole, how many are in the part of the device at place `owner`: its keys
- * are one run, or one chunk from the front and one from the back, and in order either way. */
+/* How many of the global keys 0..k-1 are in the shard of the device at place `owner`: its keys
+ * are one range, or one chunk from the front and one from the back, in order in both cases. */
 static val keys_before(const site *t, val k, val owner) {
   int64_t part = graph_value(t->g, t->in[1])->dim[1], run = t->deals ? part / 2 : part;
   val start = binary(t, OP_MUL, owner, number(t, run)), count = 0;
@@ -200,7 +201,7 @@ static val keys_before(const site *t, val k, val owner) {
   return count;
 }
 
-/* The span among the keys that have come here in `step` steps. */
+/* The span among the keys that arrive in `step` steps. */
 static val span_at(const site *t, int64_t step) {
   attr_record a = {0};
   if (!t->ring) return t->span;
@@ -231,7 +232,7 @@ typedef struct {
   val o, lse; /* [B,T,H,D] and [B,H,T], f32 */
 } seen;
 
-/* [B,H,T] as a factor on [B,T,H,D]. */
+/* [B,H,T] as a factor of [B,T,H,D]. */
 static val by_row(const site *t, val x) {
   if (!x) return 0;
   val y = ops_transpose(t->g, x, (int64_t[]){0, 2, 1});
@@ -241,7 +242,7 @@ static val by_row(const site *t, val x) {
   return ops_reshape(t->g, y, v.dim, v.rank + 1);
 }
 
-/* Both weighed by what their keys have of the sum.  A row without keys has lse -inf and o 0. */
+/* Both weighted by their keys' share of the sum.  A row without keys has lse -inf and o 0. */
 static seen join(const site *t, seen a, seen b) {
   hp_graph *g = t->g;
   val least = ops_const(g, HP_F32, -1e30);
@@ -275,7 +276,7 @@ static void forward(site *t, val out[OPS_OUT_MAX]) {
 
 /* --- backward --------------------------------------------------------------------------------- */
 
-/* What a step knows of the gradients of another device's keys goes back to it. */
+/* The contribution of a step to the gradients of another device's keys is sent back to it. */
 static void backward(site *t, val out[OPS_OUT_MAX]) {
   hp_dtype type = (hp_dtype)graph_value(t->g, t->in[0])->dtype;
   val in[7];

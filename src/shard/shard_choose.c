@@ -1,4 +1,4 @@
-/* How a node is computed: which layouts its operands are brought to. */
+/* Chooses how a node is computed: the layouts of its operands. */
 #include "ops/op_class.h"
 #include "shard/shard_state.h"
 
@@ -7,10 +7,11 @@
 #include <math.h>
 #include <string.h>
 
-static const double MOVE_S = 1e-6;  /* to begin a move, whatever it moves */
-static const double MOVED_ROWS = 4; /* what costs more by this factor keeps rows where they are */
+static const double MOVE_S = 1e-6; /* to start a collective of any size */
+static const double MOVED_ROWS =
+    4; /* to move rows, the alternative must cost this many times as much */
 
-/* Sums may wait behind what only moves or adds, and behind factors of one element. */
+/* Sums may stay partial through ops that only move or add, and through factors of one element. */
 static bool may_wait(const hp_graph *g, const ir_node *n) {
   op_linearity l = op_table[n->op].linearity;
   if (l == LIN_MOVE || l == LIN_JOINT) return true;
@@ -19,7 +20,7 @@ static bool may_wait(const hp_graph *g, const ir_node *n) {
   return large <= 1;
 }
 
-/* Seconds of the way from one layout of a value to another. */
+/* Seconds of the path from one layout of a value to another. */
 static double way(const shard *s, val v, const layout *from, const layout *to) {
   path p;
   if (!shard_path(s, graph_value(s->r.from, v), from, to, &p)) return p.cost + p.n * MOVE_S;
@@ -27,7 +28,8 @@ static double way(const shard *s, val v, const layout *from, const layout *to) {
   return INFINITY;
 }
 
-/* From how the result v would lie to how the marks and params that it becomes are declared. */
+/* Seconds of the path from the layout of result v to the declared layouts of the annotations and
+ * params that it becomes. */
 static double way_to_users(const shard *s, val v, const layout *out) {
   double seconds = 0;
   layout l;
@@ -41,7 +43,7 @@ static double way_to_users(const shard *s, val v, const layout *out) {
   return seconds;
 }
 
-/* The share of a node's operations that one device carries out: every axis that cuts an operand
+/* The share of a node's operations that one device computes: every axis that shards an operand
  * divides them. */
 static double work_share(const mesh *m, const choice *c, int operands) {
   double share = 1;
@@ -89,7 +91,8 @@ typedef struct {
   shard *s;
   const ir_node *n;
   rule *r;
-  layout now[RULE_TENSORS], in[RULE_TENSORS]; /* operands as they lie; as they are to be tried */
+  layout now[RULE_TENSORS],
+      in[RULE_TENSORS]; /* current layouts of the operands; the layouts to try */
   choice trial, *best;
 } choosing;
 
@@ -99,11 +102,11 @@ static bool derives(choosing *c) {
   return false;
 }
 
-/* --- whole sums ---------------------------------------------------------------------------------
+/* --- sums that are not split --------------------------------------------------------------------
  *
- * An axis that leaves a partial sum is taken from the operands and may cut a dim of the results
- * instead, which shares the work as well: the gradient of a weight is cut along its rows when the
- * tokens were cut. */
+ * An axis that leaves a partial sum is removed from the operands and may shard a dim of the
+ * results instead, which divides the work as well: with sharded tokens, the gradient of a weight
+ * is sharded along its rows. */
 
 /* The axes over which a result would be partial. */
 static int cut_sums(const choosing *c, uint8_t axis[LAYOUT_AXES]) {
@@ -129,7 +132,8 @@ static void take_axes(layout *l, const uint8_t *axis, int n) {
   *l = left;
 }
 
-/* The cheapest; to move rows must pay several times, for they take memory where they go. */
+/* The cheapest; moving rows must be several times cheaper, because they take memory where they
+ * go. */
 static bool is_better(const choice *a, const choice *b) {
   if (!b->found) return true;
   double x = a->cost * (a->keeps_rows ? 1 : MOVED_ROWS),
@@ -145,7 +149,7 @@ static void consider(choosing *c) {
   if (is_better(&c->trial, c->best)) *c->best = c->trial;
 }
 
-/* A factor of a result, cut by the axes too. */
+/* A factor of a result, sharded by these axes, too. */
 static void consider_cut(choosing *c, int factor, const uint8_t *axis, int n) {
   int d, t = rule_find(c->r, factor, &d);
   if (t < 0 || c->r->factor[factor].whole) return;
@@ -172,7 +176,7 @@ static void try_layouts(choosing *c) {
   for (int f = 0; n && f < c->r->factors && derives(c); f++) consider_cut(c, f, axis, n);
 }
 
-/* Of how operand i lies, as much as goes with the others: axis by axis, dim by dim. */
+/* As much of the layout of operand i as is compatible with the others: axis by axis, dim by dim. */
 static void adopt(choosing *c, int i) {
   layout have = c->in[i];
   c->in[i] = c->now[i];
@@ -193,7 +197,7 @@ static void all_whole(choosing *c) {
   for (int i = 0; i < c->n->n_in; i++) c->in[i] = (layout){.rank = c->now[i].rank};
 }
 
-/* Does it lie right as it is? */
+/* Is the operand's layout usable unchanged? */
 static bool lies_right(choosing *c) {
   memcpy(c->in, c->now, sizeof c->in);
   if (!derives(c) || !may_take(c)) return false;
@@ -205,11 +209,11 @@ static bool lies_right(choosing *c) {
   return true;
 }
 
-/* As the operands lie; with each of them leading and of the others what goes with it; each alone;
- * and all of them whole. */
+/* Tries the operands' layouts; each of them leading, with compatible axes of the others; each
+ * alone; and all replicated. */
 static void choose(choosing *c) {
   if (lies_right(c)) return;
-  try_layouts(c); /* lies_right has left them as they are */
+  try_layouts(c); /* lies_right has not changed them */
   for (int lead = 0; lead < c->n->n_in; lead++) {
     all_whole(c);
     adopt(c, lead);
@@ -254,8 +258,8 @@ bool shard_wanted(const hp_graph *g, const use_lists *users, const shard_plan *p
   return wanted(g, users, plan, v, LOOK_AHEAD, out);
 }
 
-/* Cuts a dim that only the result has as the owners of an operand's rows cut it; else as the users
- * want it, by axes that the operands leave. */
+/* Shards a dim that only the result has by the axes of the owners of an operand's rows; else as
+ * the users need it, by axes that the operands leave free. */
 static void ask(choosing *c) {
   layout l;
   const rule_tensor *y = &c->r->out[0];

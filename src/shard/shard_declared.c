@@ -15,7 +15,7 @@ hp_status shard_check_layout(const mesh *m, const char *name, const ir_value *v,
               "layout of \"%s\": it is an input or a param, which cannot be partial here", name);
   int d = layout_short_dim(m, l, v->dim);
   if (d >= 0)
-    HP_FAIL(HP_ERR_LAYOUT, "layout of \"%s\": dim %d of size %lld is more than %lld parts of %d",
+    HP_FAIL(HP_ERR_LAYOUT, "layout of \"%s\": dim %d of size %lld is more than %lld shards of %d",
             name, d, (long long)v->dim[d], (long long)layout_shard_count(m, l, d),
             l->shard_size[d]);
   return HP_OK;

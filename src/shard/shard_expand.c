@@ -1,7 +1,7 @@
-/* Composite ops whose operands lie as their rule does not allow: a norm over a dim that is cut, the
- * loss of classes that are cut, dropout of a part, attention whose heads of queries are cut
- * otherwise than in groups of those of keys.  They are written in ops that do allow it: which they
- * are is decided here; shard.c writes them, but for cross-entropy, which has ops of its own. */
+/* Composite ops whose operands' layouts their rule does not allow: a norm over a sharded dim,
+ * the loss of sharded classes, dropout on a shard, attention whose query heads are not sharded
+ * by groups.  They are written in ops that allow these layouts.  This file decides which ops
+ * these are; shard.c writes them, except cross-entropy, which has ops of its own. */
 #include "shard/expand.h"
 #include "shard/shard_state.h"
 #include "shard/slices.h"
@@ -13,8 +13,8 @@ static bool last_is_cut(const shard *s, val x) {
   return l->rank && layout_shard_count(s->m, l, l->rank - 1) > 1;
 }
 
-/* Are heads of queries cut neither in whole groups nor, one head of keys a device, within them?
- * To sum gradients of repeated heads takes another order than attention has. */
+/* Are query heads sharded neither by complete groups nor, with one key head per device, within
+ * groups?  Summing the gradients of repeated heads has another order than attention. */
 static bool cuts_groups(const shard *s, const ir_node *n) {
   if (n->op != OP_ATTENTION && n->op != OP_ATTENTION_GRAD) return false;
   if (s->plan->no_partial_sums) return false;
@@ -30,7 +30,7 @@ static bool cuts_groups(const shard *s, const ir_node *n) {
   return false;
 }
 
-/* Random numbers are those of the whole tensor, of which each device takes its part. */
+/* Random numbers are generated for the global tensor; each device keeps its shard. */
 static bool drops_part(const shard *s, const ir_node *n) {
   if (n->op != OP_DROPOUT) return false;
   const layout *x = &s->now[graph_in(s->r.from, n)[0]];
@@ -47,10 +47,10 @@ bool shard_expands(const shard *s, const ir_node *n) {
   return (rows && last_is_cut(s, graph_in(s->r.from, n)[0])) || cuts_groups(s, n);
 }
 
-/* --- cross-entropy over classes that are cut -----------------------------------------------------
+/* --- cross-entropy over sharded classes ---------------------------------------------------------
  *
- * Every device has the loss and the log-sum-exp of its own classes; of a label that is elsewhere
- * the loss is the log-sum-exp.  So lse - loss, summed over the devices, is the label's logit. */
+ * Every device has the loss and the log-sum-exp of its own classes; for a label of another device
+ * its loss is the log-sum-exp.  So lse - loss, summed over the devices, is the label's logit. */
 hp_status shard_cross_entropy(shard *s, const ir_node *n) {
   const val *from = graph_in(s->r.from, n);
   hp_graph *g = s->r.to;

@@ -1,9 +1,9 @@
-/* From one layout of a value to another: the moves of a path become nodes. */
+/* The steps of a path from one layout of a value to another, as nodes. */
 #include "shard/shard_state.h"
 
 #include <string.h>
 
-/* Seconds that a move takes on the cluster. */
+/* Seconds of a step on the cluster. */
 static double price(const void *model, const path_move *m) {
   const shard_plan *p = model;
   int rounds = m->kind == MOVE_ALL_REDUCE ? 2 : 1;
@@ -87,7 +87,7 @@ static val emit_move(shard *s, const path_move *m, val x) {
   return ops_add(s->r.to, ops[m->kind], &x, 1, &a);
 }
 
-/* To the dtype that the value has in the graph of the whole. */
+/* To the dtype that the value has in the global graph. */
 static val narrow(shard *s, val old, val x) {
   s->wide[old] = false;
   return ops_cast(s->r.to, x, (hp_dtype)graph_value(s->r.from, old)->dtype);

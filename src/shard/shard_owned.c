@@ -1,14 +1,14 @@
-/* Rows that experts make.  A linear layer whose weights' experts are cut gives each of its rows on
- * the one device that has the row's expert, and zeros on the others: a partial sum.  But
- * what is done with a row element by element need not wait for the sum: its owner does it, whatever
- * the others have in its place, and the next layer of the same experts reads owned rows alone.  So
- * values carry a note of who owns their rows, until something else needs them. */
+/* Rows that experts compute.  A linear layer with sharded experts gives each row on the one
+ * device that has the row's expert, and zeros on the others: a partial sum.  Elementwise ops
+ * need not wait for the sum: the owner of a row applies them, whatever the others compute in its
+ * place, and the next layer of the same experts reads only owned rows.  So values carry a note
+ * of the owners of their rows until another op reads them. */
 #include "shard/shard_state.h"
 #include "shard/slices.h"
 
 #include <string.h>
 
-/* Operand with the ids of a node that works by expert; -1: it does not. */
+/* Operand with the ids of a node that works by expert; -1: it has none. */
 static int ids_operand(const ir_node *n) {
   return n->op == OP_GROUPED_MATMUL || n->op == OP_GROUPED_MATMUL_GRAD ? 2 : -1;
 }
@@ -27,7 +27,7 @@ static bool same_owners(const owners *a, const owners *b) {
   return a->ids == b->ids && a->n == b->n && !memcmp(a->axis, b->axis, a->n * sizeof *a->axis);
 }
 
-/* Is the way to the layout one that takes nothing from other owners? */
+/* Does the path to the layout leave the axes of other owners unchanged? */
 static bool comes_by_itself(const shard *s, val v, const layout *to, const owners *o) {
   path p;
   if (uses(to, o)) return false;
@@ -42,7 +42,7 @@ static bool comes_by_itself(const shard *s, val v, const layout *to, const owner
   return true;
 }
 
-/* May the node, computed so, read operand i as its owners have it? */
+/* May the node, in this choice, read operand i with owned rows? */
 static bool reads_owned(const shard *s, const ir_node *n, const choice *c, int i) {
   const hp_graph *g = s->r.from;
   const val *in = graph_in(g, n);
@@ -60,7 +60,7 @@ static bool reads_owned(const shard *s, const ir_node *n, const choice *c, int i
   return value_same_shape(graph_value(g, in[i]), graph_value(g, n->out0));
 }
 
-/* Zeros where the row is another device's: x is of shape ids' and one dim more. */
+/* Sets rows of other devices to zero; x has the dims of ids and one more. */
 static hp_status own_rows(shard *s, val x, const layout *rows, const owners *o, val *out) {
   hp_graph *g = s->r.to;
   layout l = *rows;

@@ -1,11 +1,11 @@
-/* Dims that layouts do not divide are made longer, in the graph of the whole, before it is sharded:
- * a leaf gets the length of all its parts together, and what is computed from it follows by the
- * factor rules.  So the walk that shards meets dims that are divided, and nothing else.
+/* Extends dims that layouts do not divide, in the global graph, before it is sharded: an input or
+ * param gets the total length of its shards, and the values computed from it follow by the factor
+ * rules.  So the sharding pass only sees dims that are divided.
  *
- * What stands in padding is anything; in that of params it is 0, and of integers something that is
- * a valid index.  Where a padded factor is reduced, its padding is replaced in all operands by what
- * changes nothing, for even 0 * NaN would.  A dim can be longer where it is the outermost factor
- * alone; where an op needs its true size, the padding is cut off. */
+ * The values in padding are arbitrary; in params they are 0, and integers are valid indices.
+ * Where a padded factor is reduced, its padding is replaced in all operands by the identity of
+ * the reduction, because even 0 * NaN is not 0.  A dim can be extended only at its outermost
+ * factor; where an op needs the true size, the padding is removed. */
 #include "shard/shard_pad.h"
 
 #include "shard/expand.h"
@@ -19,9 +19,10 @@ typedef struct {
   rewrite r;
   const shard_plan *plan;
   use_lists users;
-  uint8_t *zero; /* by old value, a bit a dim: its padding, if any, is known to hold 0 */
+  uint8_t *zero; /* by value of the original graph, a bit per dim: its padding, if any, is known to
+                    be 0 */
   double true_flops, all_flops;
-  /* of the node at hand */
+  /* of the current node */
   const ir_node *n;
   rule rule;
   int64_t size[RULE_FACTORS]; /* with padding */
@@ -33,8 +34,8 @@ static const ir_value *new_type(const padding *p, val v) { return graph_value(p-
 
 /* --- one value -------------------------------------------------------------------------------- */
 
-/* Longer for nothing: constants, indices, and what is repeated anyway; 0 when it is none of them.
- */
+/* Extends what costs nothing to extend: constants, indices, and repeated values; 0 for other
+ * ops. */
 static val remade(padding *p, val x, const int64_t *dim) {
   const ir_node *n = graph_def(p->r.to, x);
   ir_value t = *new_type(p, x);
@@ -51,7 +52,8 @@ static val remade(padding *p, val x, const int64_t *dim) {
   return ops_add(p->r.to, n->op, NULL, 0, &a);
 }
 
-/* Value x of the new graph with these dims, padded or cut at the end; *zero: has padding 0? */
+/* Value x of the new graph with these dims, padded or truncated at the end; *zero: is its
+ * padding 0? */
 static val resized(padding *p, val x, const int64_t *dim, uint8_t *zero) {
   if (!x) return 0;
   ir_value t = *new_type(p, x);
@@ -73,7 +75,7 @@ static val resized(padding *p, val x, const int64_t *dim, uint8_t *zero) {
   return y;
 }
 
-/* x with `value` behind its first n elements along a dim. */
+/* x with `value` after its first n elements along a dim. */
 static val blanked(padding *p, val x, int dim, int64_t n, double value) {
   if (!x) return 0;
   hp_graph *g = p->r.to;
@@ -89,7 +91,7 @@ static val blanked(padding *p, val x, int dim, int64_t n, double value) {
   return ops_select(g, inside, x, ops_const(g, (hp_dtype)t.dtype, value));
 }
 
-/* Form x of an old value with 0 in all of its padding. */
+/* x, the form of an original value, with 0 in all of its padding. */
 static val with_zeros(padding *p, val old, val x, uint8_t zero) {
   ir_value t = *old_type(p, old);
   for (int d = 0; x && d < t.rank; d++)
@@ -97,8 +99,8 @@ static val with_zeros(padding *p, val old, val x, uint8_t zero) {
   return x;
 }
 
-/* Maps an old value to y; of the dims that are longer there `zero` says what is in their padding.
- */
+/* Maps an original value to y; for the dims that are longer in y, `zero` says whether their
+ * padding is 0. */
 static void becomes(padding *p, val old, val y, uint8_t zero) {
   p->r.map[old] = y;
   for (int d = 0; y && d < old_type(p, old)->rank; d++)
@@ -108,7 +110,7 @@ static void becomes(padding *p, val old, val y, uint8_t zero) {
 
 /* --- the factors of a node -------------------------------------------------------------------- */
 
-/* The factor of a dim that may be longer: the outermost that is more than one element. */
+/* The factor of a dim that may be extended: the outermost with more than one element. */
 static int leading(const rule *r, const rule_tensor *t, int dim) {
   for (int k = 0; k < t->n[dim]; k++)
     if (r->factor[t->factor[dim][k]].size > 1) return t->factor[dim][k];
@@ -125,15 +127,15 @@ static bool in_results(const rule *r, int f, bool all) {
   return all;
 }
 
-/* Ops of the last dim that what is smallest of all in its padding does not change. */
+/* Ops over the last dim that padding with the smallest number does not change. */
 static bool ignores_lowest(const padding *p, int f) {
   int op = p->n->op;
   const rule_tensor *x = &p->rule.in[0];
   return (op == OP_CROSS_ENTROPY || op == OP_SOFTMAX) && leading(&p->rule, x, x->rank - 1) == f;
 }
 
-/* The factors of attention's queries and keys; false: it must see how many there are.  Of as many
- * queries as keys, each of which sees those before it, none sees padding; nor by a span. */
+/* The factors of attention's queries and keys; false: it needs their true numbers.  With as many
+ * queries as keys, causal, no query sees padding; nor with a span. */
 static bool sequence(const padding *p, int *queries, int *keys) {
   const ir_node *n = p->n;
   if (n->op != OP_ATTENTION && n->op != OP_ATTENTION_GRAD) return false;
@@ -146,8 +148,8 @@ static bool sequence(const padding *p, int *queries, int *keys) {
   return !p->plan->no_partial_sums && attr_float(p->r.from, n, "dropout") == 0 && (span || causal);
 }
 
-/* The factor of heads, when numbers are drawn for each: padding would give them others.  -1: none.
- */
+/* The factor of heads if random numbers are drawn for each: padding would change them.  -1:
+ * none. */
 static int counted_heads(const padding *p) {
   bool attends = p->n->op == OP_ATTENTION || p->n->op == OP_ATTENTION_GRAD;
   if (!attends || attr_float(p->r.from, p->n, "dropout") == 0) return -1;
@@ -161,7 +163,7 @@ static void find_fixed(padding *p) {
     bool reduces = r->factor[f].reduce != PARTIAL_NONE;
     p->fixed[f] = r->factor[f].whole || (!reduces && !in_results(r, f, false));
     p->fixed[f] &= !ignores_lowest(p, f);
-    /* with the order of a sum padding would change its bits */
+    /* padding would change the order of a sum, and its bits */
     p->fixed[f] |=
         p->plan->no_partial_sums && (reduces || r->factor[f].whole) && !in_results(r, f, true);
   }
@@ -177,7 +179,7 @@ static void find_fixed(padding *p) {
   }
 }
 
-/* The factor is as long as in the operand where it is longest. */
+/* The factor gets the length of the operand in which it is longest. */
 static void grow(padding *p, const rule_tensor *t, const ir_value *have) {
   for (int d = 0; !t->absent && d < t->rank; d++) {
     int f = leading(&p->rule, t, d);
@@ -188,7 +190,7 @@ static void grow(padding *p, const rule_tensor *t, const ir_value *have) {
   }
 }
 
-/* A query knows its keys by its place: as many of both. */
+/* A query finds its keys by position, so both get the same length. */
 static void grow_sequence(padding *p) {
   int q, k;
   if (!sequence(p, &q, &k)) return;
@@ -197,7 +199,7 @@ static void grow_sequence(padding *p) {
   p->size[k] = p->size[q];
 }
 
-/* Factors that results alone have are as long as a param that the result meets. */
+/* Factors that only results have get the length of a param that is combined with the result. */
 static void grow_results(padding *p) {
   ir_value like = *old_type(p, p->n->out0);
   layout l;
@@ -224,7 +226,7 @@ static void padded_dims(const padding *p, const rule_tensor *t, const ir_value *
 
 /* --- what a reduction must not see ------------------------------------------------------------ */
 
-/* What no maximum takes; for a loss, whose device may have nothing else, a number. */
+/* The identity of a maximum; for a loss, where a device may have nothing else, a finite number. */
 static double lowest(const padding *p, int dtype) {
   if (dtype_is_float((hp_dtype)dtype) && p->n->op != OP_CROSS_ENTROPY) return -INFINITY;
   switch (dtype) {
@@ -233,11 +235,11 @@ static double lowest(const padding *p, int dtype) {
   case HP_I32: return INT32_MIN;
   case HP_I64: return (double)INT64_MIN;
   case HP_F16: return -65504;
-  default: return -0x1.fep127; /* of bf16, and as good for f32 */
+  default: return -0x1.fep127; /* the least bf16, also for f32 */
   }
 }
 
-/* Is the factor longer than it was, and reduced in some result, or as if it were? */
+/* Is the factor extended, and reduced in some result or treated as reduced? */
 static bool to_blank(const padding *p, int f) {
   const rule *r = &p->rule;
   int queries, keys;
@@ -246,8 +248,7 @@ static bool to_blank(const padding *p, int f) {
   return ignores_lowest(p, f) || (r->factor[f].reduce && !in_results(r, f, true));
 }
 
-/* Operand x of the node, padded, with padding that changes nothing along factors that are reduced.
- */
+/* Operand x of the node, padded, with the identity in the padding of reduced factors. */
 static val without_padding(padding *p, const rule_tensor *t, val old, val x, uint8_t zero) {
   ir_value type = *old_type(p, old);
   for (int d = 0; !t->absent && d < t->rank; d++) {
@@ -260,7 +261,7 @@ static val without_padding(padding *p, const rule_tensor *t, val old, val x, uin
   return x;
 }
 
-/* Padding stays 0 behind what only moves elements: of the result, where it is in all operands. */
+/* Padding stays 0 in ops that only move elements: padding of the result if all operands have it. */
 static uint8_t zeros_after(const padding *p, const uint8_t *zero) {
   int op = p->n->op;
   const rule *r = &p->rule;
@@ -289,7 +290,7 @@ static hp_status operands(padding *p, val *in, uint8_t *zero) {
     in[i] = resized(p, p->r.map[old[i]], dim, &zero[i]);
     in[i] = without_padding(p, t, old[i], in[i], zero[i]);
   }
-  if (p->n->op == OP_UPDATE) { /* what is written into 0 */
+  if (p->n->op == OP_UPDATE) { /* an update of something that is 0 */
     in[1] = with_zeros(p, old[1], in[1], zero[1]);
     zero[1] = 0xff;
   }
@@ -331,7 +332,7 @@ static hp_status leaf(padding *p, const ir_node *n) {
   return graph_status(p->r.to);
 }
 
-/* So long that the layout that is declared for the name divides it. */
+/* Extends the type so that the layout that is declared for the name divides it. */
 static hp_status marked(padding *p, const ir_node *n) {
   val old = graph_in(p->r.from, n)[0], x = p->r.map[old];
   ir_value t = *old_type(p, old), to = *new_type(p, x);
@@ -347,7 +348,7 @@ static hp_status marked(padding *p, const ir_node *n) {
   return graph_status(p->r.to);
 }
 
-/* The padding of a param holds 0 after a run too. */
+/* The padding of a param is 0 after a run, too. */
 static hp_status effect(padding *p, const ir_node *n) {
   const val *old = graph_in(p->r.from, n);
   if (n->op != OP_ASSIGN) {
@@ -363,7 +364,7 @@ static hp_status effect(padding *p, const ir_node *n) {
 
 /* --- nodes that are written in other ops ------------------------------------------------------ */
 
-/* A norm counts its elements; heads of queries stand in groups, of which one may not be cut. */
+/* A norm counts its elements; query heads are in groups, which may not be split. */
 static bool expands(const padding *p, const ir_node *n) {
   const val *in = graph_in(p->r.from, n);
   if (n->op == OP_RMS_NORM || n->op == OP_LAYER_NORM) {
@@ -371,7 +372,7 @@ static bool expands(const padding *p, const ir_node *n) {
     return new_type(p, p->r.map[in[0]])->dim[x->rank - 1] != x->dim[x->rank - 1];
   }
   if (n->op != OP_ATTENTION && n->op != OP_ATTENTION_GRAD) return false;
-  if (p->plan->no_partial_sums) return false; /* in groups the sums have another order */
+  if (p->plan->no_partial_sums) return false; /* summing in groups has another order */
   int64_t group = old_type(p, in[0])->dim[2] / old_type(p, in[1])->dim[2];
   return new_type(p, p->r.map[in[0]])->dim[2] % group != 0;
 }
@@ -438,7 +439,7 @@ static hp_status pad_node(padding *p, const ir_node *n) {
 
 /* --- the graph -------------------------------------------------------------------------------- */
 
-/* Sets *out when a layout is declared for the node that does not divide its dims. */
+/* Sets *out if the layout that is declared for the node does not divide its dims. */
 static hp_status find_uneven(const hp_graph *g, const shard_plan *plan, const ir_node *n,
                              bool *out) {
   if (n->op != OP_INPUT && n->op != OP_PARAM && n->op != OP_MARK) return HP_OK;

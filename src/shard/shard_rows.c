@@ -1,9 +1,10 @@
-/* Which dims of a value come from dims of an input that an axis cuts: its batch, its sequence.
+/* Which dims of a value come from dims of an input that an axis shards: its batch, its sequence.
  *
- * Rows stay where they are: where a param is cut by the axis that cuts the rows it meets (zero=3),
- * the param is gathered.  Only where that costs several times as much, as for a few rows of a large
- * table, rows go to the param, and what is computed of them comes back at once: else every op
- * behind would have the rows of all devices, in its work and in memory. */
+ * Rows keep their sharding: if the axis that shards the rows also shards a param that they are
+ * multiplied with (zero=3), the param is gathered.  Only if that costs several times as much, as
+ * for a few rows of a large table, rows are sent to the param, and the results are sent back at
+ * once; otherwise every following op would have the rows of all devices, in its work and in
+ * memory. */
 #include "shard/shard_state.h"
 
 #include <string.h>
@@ -14,7 +15,7 @@ void shard_rows_of_input(shard *s, val v) {
     for (int k = 0; k < l->n[d]; k++) s->rows[v].dim[d] |= (uint8_t)(1u << l->axis[d][k]);
 }
 
-/* A dim comes from all dims of operands that have a factor of it. */
+/* A dim comes from all dims of operands that share a factor with it. */
 static uint8_t axes_of_factor(const shard *s, const ir_node *n, const rule *r, int factor) {
   const val *in = graph_in(s->r.from, n);
   uint8_t axes = 0;
@@ -44,7 +45,7 @@ uint8_t shard_row_axes(const dim_axes *rows) {
   return axes;
 }
 
-/* Axes that cut the value along its rows. */
+/* Axes that shard the value along its rows. */
 static uint8_t axes_cutting_rows(const dim_axes *rows, const layout *l) {
   uint8_t axes = 0;
   for (int d = 0; d < l->rank; d++)
@@ -52,7 +53,7 @@ static uint8_t axes_cutting_rows(const dim_axes *rows, const layout *l) {
   return axes;
 }
 
-/* Axes by which operands' rows are cut, and those of result v, lying as l, no more. */
+/* Axes that shard the operands' rows but no longer those of result v with layout l. */
 static uint8_t axes_left_behind(const shard *s, const ir_node *n, val v, const layout *l) {
   const val *in = graph_in(s->r.from, n);
   uint8_t cut = 0;

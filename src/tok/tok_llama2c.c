@@ -32,7 +32,7 @@ static hp_status read_tokens(model *m, const char *bytes, size_t n) {
     int32_t len;
     size_t id = m->score.len;
     if (n - at < sizeof score + sizeof len)
-      HP_FAIL(HP_ERR_INPUT, "%s: token %zu is cut off at byte %zu", m->name, id, n);
+      HP_FAIL(HP_ERR_INPUT, "%s: token %zu is truncated at byte %zu", m->name, id, n);
     memcpy(&score, bytes + at, sizeof score);
     memcpy(&len, bytes + at + sizeof score, sizeof len);
     at += sizeof score + sizeof len;

@@ -113,7 +113,7 @@ static hp_status read_dir(tokenizer *t, const char *dir, str *path) {
   if (path_exists(path->at))
     HP_FAIL(HP_ERR_UNSUPPORTED,
             "%s: a SentencePiece model; save the tokenizer once with Transformers, which writes "
-            "tokenizer.json beside it",
+            "tokenizer.json next to it",
             path->at);
   HP_FAIL(HP_ERR_INPUT,
           "%s: no tokenizer there; expected tokenizer.json, or vocab.json and merges.txt", dir);

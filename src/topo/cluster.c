@@ -222,7 +222,7 @@ void cluster_print(const cluster *c, str *out) {
 
 hp_status cluster_check(const cluster *c, const mesh *m) {
   if (!c->nodes || m->devices <= c->nodes * c->per_node) return HP_OK;
-  HP_FAIL(HP_ERR_LAYOUT, "cluster %s: has %lld devices, and %lld are asked for", c->name,
+  HP_FAIL(HP_ERR_LAYOUT, "cluster %s: has %lld devices, and %lld are needed", c->name,
           (long long)(c->nodes * c->per_node), (long long)m->devices);
 }
 

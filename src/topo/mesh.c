@@ -25,7 +25,7 @@ static hp_status check_name(const char *const *name, int a, int axes) {
   const char *s = name[a];
   if (!s || !*s) HP_FAIL(HP_ERR_LAYOUT, "alias name %d is empty; give every axis a name", a);
   if (!strcmp(s, "None"))
-    HP_FAIL(HP_ERR_LAYOUT, "alias name %d is \"None\", which stands for no axis", a);
+    HP_FAIL(HP_ERR_LAYOUT, "alias name %d is \"None\", which means no axis", a);
   if (strlen(s) >= MESH_NAME)
     HP_FAIL(HP_ERR_LAYOUT, "alias name \"%.32s...\" is longer than %d bytes", s, MESH_NAME - 1);
   for (const char *c = s; *c; c++)
@@ -59,7 +59,7 @@ static hp_status check_ranks(const int64_t *rank, int64_t ranks, int64_t devices
     if (sorted[i] == sorted[i - 1]) twice = sorted[i];
   mem_free(sorted);
   if (least < 0) HP_FAIL(HP_ERR_LAYOUT, "rank list: rank %lld is negative", (long long)least);
-  if (twice >= 0) HP_FAIL(HP_ERR_LAYOUT, "rank list: rank %lld stands twice", (long long)twice);
+  if (twice >= 0) HP_FAIL(HP_ERR_LAYOUT, "rank list: rank %lld occurs twice", (long long)twice);
   return HP_OK;
 }
 

@@ -1,4 +1,4 @@
-/* The losses that a model can be trained with: a row each, in losses.def.
+/* The losses for training: a row each, in losses.def.
  *
  * A row is what a stage of training adds to the rest: how texts become samples, the losses that are
  * added up, and the figure that the results of an evaluation have beside their loss.  Batches,
@@ -10,7 +10,7 @@
 #include "model/lm_eval.h"
 #include "train/train_data.h"
 
-/* The samples of the texts of d; shown: what they are, for messages. */
+/* The samples of the texts of d; shown: their name in messages. */
 typedef hp_status loss_samples(const train_config *c, const token_rules *r, const char *shown,
                                const dataset *d, pool *p, sample_set *out);
 /* The losses of a micro-batch or of a batch of an evaluation: labels [B,T] are shifted, LABEL_NONE
@@ -18,7 +18,7 @@ typedef hp_status loss_samples(const train_config *c, const token_rules *r, cons
  * sum over its samples, divided by the labels that count. */
 
 typedef struct {
-  const char *stage; /* as the key `stage` names it; all else is NULL where it is not built */
+  const char *stage; /* value of the key `stage`; the other fields are NULL if it is not built */
   loss_samples *samples;
   lm_losses *each;
   /* The figure of an evaluation that is made from its loss; NULL: none. */

@@ -1,5 +1,5 @@
-/* Which samples go into which step: a pure function of (seed, number of samples, step), so that a
- * resume needs one integer.  Arithmetic and order are those of Transformers' Trainer:
+/* The samples of each step: a pure function of (seed, number of samples, step), so that a resume
+ * needs one integer.  Arithmetic and order are those of Transformers' Trainer:
  *
  *   samples of an epoch        all, or a multiple of a batch: see sampler_deal
  *   micro-batches of an epoch  ceil(samples of an epoch / batch)
@@ -12,15 +12,15 @@
 
 #include "base/status.h"
 
-/* What becomes of an epoch's last batch when the samples do not fill it. */
+/* What happens to an epoch's last batch if the samples do not fill it. */
 typedef enum {
-  SAMPLER_SHORT, /* it is short: one device */
-  SAMPLER_FILL,  /* it is filled up with the first samples of the epoch, so that each of several
-                    replicas has as many: accelerate's even_batches */
+  SAMPLER_SHORT, /* it is shorter: one device */
+  SAMPLER_FILL,  /* it is filled up with the first samples of the epoch, so that all replicas
+                    have the same number: accelerate's even_batches */
   SAMPLER_DROP   /* it is left out: dataloader_drop_last */
 } sampler_last;
-/* Samples that an epoch deals out, in batches of `unit` over all replicas; more than there are
- * where it begins again.  HP_ERR_INPUT when nothing is left. */
+/* Samples of an epoch, in batches of `unit` over all replicas; more than exist if some are
+ * repeated.  HP_ERR_INPUT if none are left. */
 hp_status sampler_deal(int64_t samples, int64_t unit, sampler_last last, int64_t *epoch_samples);
 
 typedef struct {
@@ -33,26 +33,25 @@ typedef struct {
 
 typedef struct {
   sampler_spec spec;
-  int64_t micro_per_epoch, steps_per_epoch, steps; /* `steps`: of the whole run */
+  int64_t micro_per_epoch, steps_per_epoch, steps; /* `steps`: of the full run */
   int64_t epochs;                                  /* begun in it */
   int64_t train_samples; /* of the run, as Transformers counts them for samples per second */
 } sampler;
 
-/* HP_ERR_ARG when a size makes no sense or a product overflows. */
+/* HP_ERR_ARG if a size is invalid or a product overflows. */
 hp_status sampler_create(const sampler_spec *spec, sampler *out);
 
-/* order[0..samples): the samples of epoch `epoch` in the order they are taken. */
+/* order[0..samples): the samples of epoch `epoch` in order. */
 void sampler_order(const sampler *s, int64_t epoch, int64_t *order);
 
 typedef struct {
   int64_t epoch;
   int64_t micro, micros; /* the step's micro-batches: [micro, micro + micros) of the epoch */
-  double epoch_after;    /* the "epoch" that a log after the step tells */
+  double epoch_after;    /* the "epoch" of a log entry after the step */
 } sampler_step;
 /* Step `step`, from 0. */
 sampler_step sampler_find(const sampler *s, int64_t step);
-/* The samples of a micro-batch: [*first, *first + result) of the epoch's order, which begins again
- * after its last. */
+/* The samples of a micro-batch: [*first, *first + result) of the epoch's order, which is cyclic. */
 int64_t sampler_micro(const sampler *s, int64_t micro, int64_t *first);
 
 #endif

@@ -411,10 +411,10 @@ static hp_status parse_numbers(schedule *s, const char *p) {
   s->window.len = 0;
   for (double x; n > 0; n--) {
     if (!take_double(&p, &x))
-      HP_FAIL(HP_ERR_INPUT, "the state of schedule %s is cut short", names[s->kind]);
+      HP_FAIL(HP_ERR_INPUT, "the state of schedule %s is truncated", names[s->kind]);
     if (!vec_push(&s->window, x)) return HP_ERR_OOM;
   }
-  if (*p) HP_FAIL(HP_ERR_INPUT, "the state of schedule %s goes on after its end", names[s->kind]);
+  if (*p) HP_FAIL(HP_ERR_INPUT, "the state of schedule %s has data after its end", names[s->kind]);
   return HP_OK;
 }
 

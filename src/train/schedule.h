@@ -1,4 +1,4 @@
-/* Learning-rate schedules of Transformers 5 (get_scheduler), number by number.
+/* Learning-rate schedules of Transformers 5 (get_scheduler), digit for digit.
  *
  * lr(step) is computed in double, operation by operation in the order of the Python source, so that
  * a logged rate equals the one of Transformers to the last digit.  Step s (from 0) of training runs
@@ -44,21 +44,21 @@ typedef struct {
   schedule_kind kind;
   double lr; /* the peak: learning_rate */
   int64_t warmup, total;
-  /* lr_scheduler_kwargs; NAN = not given, where that means something */
+  /* lr_scheduler_kwargs; NAN = not given, where this has a meaning */
   double num_cycles, lr_end, power, timescale, min_lr, min_lr_rate, warmup_lr_rate;
   double num_decay_steps, num_stable_steps, min_lr_ratio;
   schedule_curve warmup_type, decay_type;
   bool maximize, absolute; /* mode: max, threshold_mode: abs */
   double factor, patience, threshold, cooldown, rest, max_lr, eps;
   double smooth, window_size, reset_start;
-  /* the state of the kinds that follow a metric */
+  /* state of the kinds that follow a metric */
   double now, best, sum;
   int64_t good, bad, cooling, resting, until_reset;
   VEC(double) window;
 } schedule;
 
 const char *schedule_name(schedule_kind k);
-/* The kind of a name, or SCHEDULE_COUNT. */
+/* The kind with this name, or SCHEDULE_COUNT. */
 schedule_kind schedule_find(const char *name);
 /* Does the kind follow a metric of the evaluations? */
 bool schedule_follows_metric(schedule_kind k);
@@ -69,12 +69,13 @@ bool schedule_follows_metric(schedule_kind k);
 hp_status schedule_create(schedule_kind kind, double lr, int64_t warmup, int64_t total,
                           const schedule_arg *arg, size_t n, schedule *s);
 void schedule_free(schedule *s);
-/* The rate of step `step` (0 = the first); for a kind that follows a metric, the rate now. */
+/* The learning rate of step `step` (0 = the first); for a kind that follows a metric, the
+ * current rate. */
 double schedule_lr(const schedule *s, int64_t step);
-/* Tells the metric of an evaluation; does nothing for kinds that are functions of the step. */
+/* Passes the metric of an evaluation; no effect for kinds that are functions of the step. */
 hp_status schedule_observe(schedule *s, double metric);
-/* The state as one line of text, and back; every kind has one (most: nothing but its name).
- * HP_ERR_INPUT when the text is not a state of this kind. */
+/* The state as one line of text, and back; every kind has one (for most only the name).
+ * HP_ERR_INPUT if the text is not a state of this kind. */
 void schedule_print_state(const schedule *s, str *out);
 hp_status schedule_parse_state(schedule *s, const char *text);
 

@@ -1,19 +1,19 @@
-/* SIGTERM, SIGUSR1, Ctrl-C and, unless it is ignored, SIGHUP.  Before the first step is done there
- * is nothing to save, and they end a run at once; afterwards they ask it to write a checkpoint and
- * end.  A second one of the same kind ends it at once, but for SIGHUP. */
+/* SIGTERM, SIGUSR1, Ctrl-C and, unless it is ignored, SIGHUP.  Before the first step is done
+ * there is nothing to save, and they end a run at once; afterwards they make it write a
+ * checkpoint and end.  A second one of the same kind ends it at once, except SIGHUP. */
 #ifndef TRAIN_SIGNALS_H
 #define TRAIN_SIGNALS_H
 
-/* What a process that a signal ends is to do last: it may do only what a signal handler may. */
+/* The last action of a process that a signal ends; it may only do what a signal handler may. */
 void signals_leave_by(void (*leave)(void *ctx), void *ctx);
-void signals_leave(void); /* does it; nothing where there is nothing to do */
-/* From now on they end the process, after a message and signals_leave. */
+void signals_leave(void); /* runs it; nothing if none is set */
+/* From now on signals end the process, after a message and signals_leave. */
 void signals_end(void);
-/* From now on they are noted. */
+/* From now on signals are recorded. */
 void signals_note(void);
-/* From now on they have the system's meaning again, and there is nothing to do last. */
+/* From now on signals have their default effect, and there is no last action. */
 void signals_release(void);
-int signals_taken(void); /* the one that came; 0: none */
+int signals_taken(void); /* the recorded signal; 0: none */
 const char *signals_name(int number);
 
 #endif

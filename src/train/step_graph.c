@@ -196,7 +196,7 @@ void step_graph_tell(const lm *m, const step_options *o, const step_place *v) {
   step_graph s = {m, o};
   if (o->interleave <= 1 || parts_of(&s, v) > 1) return;
   log_warn("interleave: %lld is ignored: %s", (long long)o->interleave,
-           drops(&s) ? "masks of dropout are drawn for the whole micro-batch"
+           drops(&s) ? "dropout masks are generated for the full micro-batch"
                      : "it does not divide the sequences of the micro-batch");
 }
 

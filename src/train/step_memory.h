@@ -17,28 +17,28 @@ typedef struct {
   uint64_t planned_bytes; /* of a device, evaluations too */
 } step_memory;
 
-/* Keeps what is compiled for one plan, for those that follow. */
+/* Keeps what one plan compiles, for the next ones. */
 typedef struct step_planner step_planner;
-/* tell: what the plan decides by itself is told, once. */
+/* tell: report, once, what the plan decides by itself. */
 hp_status step_planner_create(lm *m, const step_options *o, const step_work *w, hp_device *d,
                               bool tell, step_planner **out);
 void step_planner_free(step_planner *p);
 
-/* What the work takes under the memory limit of the device.  HP_ERR_OOM names the least that holds
- * all of it: parameters, states of the step, and work memory. */
+/* Memory of the work under the memory limit of the device.  HP_ERR_OOM names the smallest limit
+ * that is enough for all: parameters, states of the step, and work memory. */
 hp_status step_memory_plan(step_planner *p, step_memory *out);
-/* The plan of the step in words, `what` as for hp_plan_explain; hp_free(*text).  Where the options
- * have a dump_dir, the text of each stage goes there. */
+/* The plan of the step as text, `what` as for hp_plan_explain; hp_free(*text).  If the options
+ * have a dump_dir, the text of each stage is written there. */
 hp_status step_memory_explain(step_planner *p, const char *what, char **text);
 
-/* What any limit makes of it.  least: the least that is not refused; one byte less is.  The search
- * for it ends after about `seconds`: then least is 0, and enough is a limit that is not refused, or
- * 0 where a single plan under a limit would take longer. */
+/* Memory with and without limits.  least: the smallest accepted limit.  The search for it stops
+ * after about `seconds`: then least is 0, and enough is an accepted limit, or 0 if a single plan
+ * under a limit would take longer. */
 typedef struct {
-  uint64_t resident; /* what step and evaluation take without any limit */
+  uint64_t resident; /* of step and evaluation without any limit */
   uint64_t least, enough;
 } step_limits;
-/* The device is to have the limit `limit`, which it keeps. */
+/* Sets the memory limit of the device. */
 hp_status step_memory_limits(step_planner *p, uint64_t limit, double seconds, step_limits *out);
 
 #endif

@@ -1,9 +1,10 @@
-/* The training file: every key of train_keys.def, read, checked and decided.
+/* The training file: every key of train_keys.def, read and checked.
  *
- * One schema table drives the YAML keys, the key=value overrides, --help, "did you mean" and the
- * lists of what is accepted without effect and what is refused.  A config that was loaded is sound:
- * each value is of its type and in range, and no two keys contradict each other; what depends on
- * the model or the data is checked by train_config_check_model and by the data's own code. */
+ * One schema table is the source of the YAML keys, the key=value overrides, --help, "did you
+ * mean" and the lists of keys that are accepted without effect and refused.  A loaded config is
+ * valid: each value has its type and range, and no two keys contradict each other; rules that
+ * depend on the model or the data are checked by train_config_check_model and by the code of the
+ * data. */
 #ifndef TRAIN_TRAIN_CONFIG_H
 #define TRAIN_TRAIN_CONFIG_H
 
@@ -20,7 +21,7 @@ typedef enum {
   TRAIN_INT,
   TRAIN_NUM,
   TRAIN_TEXT,
-  TRAIN_CHOICE, /* int: the place among the choices */
+  TRAIN_CHOICE, /* int: the index among the choices */
   TRAIN_SIZE,   /* uint64_t bytes, 0 = null */
   TRAIN_NODE
 } train_type;
@@ -50,7 +51,7 @@ typedef struct {
   size_t offset;       /* of the field in train_config, USED only */
 } train_key;
 
-/* Ids: KEY_<name>, in the hyper_parallel block KEY_PARALLEL_<name>. */
+/* Ids: KEY_<name>; in the hyper_parallel block KEY_PARALLEL_<name>. */
 enum {
 #define USED(group, name, ...) KEY_##name,
 #define NEUTRAL(name, ...)     KEY_##name,
@@ -108,22 +109,22 @@ typedef struct {
   size_t n;
 } train_names;
 
-/* An error of the configuration: those of the file by line, those of arguments behind them. */
+/* An error of the configuration: those of the file by line, then those of arguments. */
 typedef struct {
   const char *text;
   uint64_t place;
 } train_error;
 typedef VEC(const char *) train_lines;
 
-/* How many samples go into what; see train_batch_size.c. */
+/* Batch sizes; see train_batch_size.c. */
 typedef struct {
-  int64_t replicas;      /* shards that the mesh cuts a batch into */
-  int64_t per_device;    /* samples of a micro-batch that a replica has, the last ones less */
-  int64_t rows;          /* samples of a micro-batch of all replicas */
-  int64_t accumulation;  /* micro-batches of a step */
-  int64_t global;        /* samples of a step: rows x accumulation */
-  bool same_on_all;      /* global_batch_size is given: the same samples in a step on every mesh */
-  int64_t epoch_samples; /* that an epoch deals out, as the checkpoint has it; 0: from the others */
+  int64_t replicas;     /* data-parallel replicas of the mesh */
+  int64_t per_device;   /* samples of a micro-batch per replica; the last replicas may have fewer */
+  int64_t rows;         /* samples of a micro-batch of all replicas */
+  int64_t accumulation; /* micro-batches of a step */
+  int64_t global;       /* samples of a step: rows x accumulation */
+  bool same_on_all;     /* global_batch_size is given: the same samples in a step on every mesh */
+  int64_t epoch_samples; /* samples of an epoch, from the checkpoint; 0: from the other fields */
 } train_batching;
 
 typedef struct {
@@ -153,17 +154,17 @@ typedef struct {
     train_recompute recompute;
     uint64_t memory_limit; /* bytes, 0 = none */
     struct strategy strategy;
-    char mesh[320];       /* a mesh of one's own, as text; "" = none */
+    char mesh[320];       /* the user's own mesh, as text; "" = none */
     bool no_partial_sums; /* deterministic: layout */
     const char *engine;
     bool train, evaluate_after;
     train_batching batch;
     bool shuffle;
     bool packed;
-    int64_t block;      /* tokens of a block, or of a sample at most */
+    int64_t block;      /* tokens of a block, or at most of a sample */
     uint64_t data_seed; /* seed of the sampler */
     train_names dataset, eval_dataset;
-    const double *interleave_probs; /* one a dataset, or NULL */
+    const double *interleave_probs; /* one per dataset, or NULL */
     int64_t val_count;              /* samples taken for evaluation, or 0 */
     double val_share;               /* or this share of them, or 0 */
     schedule_kind schedule;
@@ -176,65 +177,66 @@ typedef struct {
     bool tensorboard;
     train_count count;
   } is;
-  /* One line for each key that was accepted without effect, and other things worth telling. */
-  train_lines notes;       /* of keys without effect, and the like */
-  train_lines warnings;    /* of what is left idle */
-  VEC(train_error) errors; /* while it is read, by place; none in a config that was loaded */
-  bool bad[KEY_COUNT];     /* keys whose value cannot be used: rules about them are left out */
-  const tree_node *at[KEY_COUNT]; /* where a value was written; NULL: the default holds */
+  /* A line for each key that was accepted without effect, and other messages. */
+  train_lines notes;              /* of keys without effect, and the like */
+  train_lines warnings;           /* about idle devices */
+  VEC(train_error) errors;        /* while it is read, by place; none in a loaded config */
+  bool bad[KEY_COUNT];            /* keys with invalid values: rules about them are skipped */
+  const tree_node *at[KEY_COUNT]; /* the place of a value; NULL: the default */
   const tree_node *root;
   tree file; /* owned when loaded from a file */
   arena mem;
 } train_config;
 
 const train_key *train_key_get(int key);
-/* The key of a name (block: of the hyper_parallel block), -1 when there is none. */
+/* The key with this name (block: of the hyper_parallel block), -1: none. */
 int train_key_find(const char *name, bool block);
 /* The next of the choices "a|b|!c" at *at, and whether it is built. */
 const char *train_key_next_choice(const char **at, size_t *len, bool *built);
-/* The place of `word` among the choices, or -1; the i-th of them. */
+/* The index of `word` among the choices, or -1; the i-th of them. */
 int train_key_find_choice(const char *choices, const char *word, size_t n);
 const char *train_key_choice(const char *choices, int i, size_t *len);
 
-/* Reads a .yaml, .yml or .json file, applies the `n` overrides "key=value", checks everything, that
- * the files it names are there too; a data set that is not only gets a warning where no data are
- * to be read.  Of several errors the message is a numbered list.  On failure
- * out is untouched; free with train_config_free. */
+/* Reads a .yaml, .yml or .json file, applies the `n` overrides "key=value", and checks
+ * everything, including that the named files exist; a missing data set is only a warning if no
+ * data is read.  The message of several errors is a numbered list.  On failure out is untouched;
+ * free with train_config_free. */
 hp_status train_config_load(const char *path, const char *const *override, int n, bool reads_data,
                             train_config *out);
 /* The same from a tree that outlives the config. */
 hp_status train_config_parse(const tree_node *root, train_config *out);
 void train_config_free(train_config *c);
 
-/* What the checkpoint decides: cutoff_len against the model's positions (0 = unknown). */
+/* Checks against the model: cutoff_len and the model's positions (0 = unknown). */
 hp_status train_config_check_model(const train_config *c, int64_t max_position_embeddings);
 
-/* Where a key was written, or the file: for TREE_FAIL. */
+/* The place of a key, or the file: for TREE_FAIL. */
 const tree_node *train_config_at(const train_config *c, int key);
 /* The value of a USED key as YAML. */
 void train_config_print_value(const train_config *c, int key, str *out);
-/* The whole effective config as YAML that train_config_load reads back. */
+/* The complete effective config as YAML that train_config_load reads back. */
 void train_config_print(const train_config *c, str *out);
 /* The section "keys" of `hyper train --help`. */
 void train_config_print_help(str *out);
 
-/* Bytes of "16GiB", "512MB", "1.5G", "1048576"; false when it is none of these. */
+/* Bytes of "16GiB", "512MB", "1.5G", "1048576"; false for other forms. */
 bool train_parse_size(const char *text, uint64_t *out);
 
 /* train_batch_size.c: fills config.is.batch; the mesh is decided. */
 hp_status train_batch_size_decide(train_config *c);
-/* Makes steps of `global` samples, those of a checkpoint from another mesh: the micro-batch is the
- * largest up to the one asked for that divides them.  HP_ERR_INPUT says what would do. */
+/* Sets steps to `global` samples, those of a checkpoint from another mesh: the micro-batch is
+ * the largest one, up to the configured one, that divides them.  HP_ERR_INPUT names values that
+ * would work. */
 hp_status train_batch_size_keep(train_config *c, int64_t global);
 
 /* train_config_check.c: the rules between keys; part of parse. */
 hp_status train_config_decide(train_config *c);
-/* A failure that is about the configuration goes to its errors, and the reading goes on: HP_OK.
- * Others, as a lack of memory, are returned. */
+/* Adds a failure of the configuration to its errors and returns HP_OK, so that reading
+ * continues.  Other failures, such as a lack of memory, are returned. */
 hp_status train_config_keep(train_config *c, hp_status st);
-/* All errors as one failure: of several, a numbered list as long as a message can be. */
+/* All errors as one failure: several as a numbered list, up to the length of a message. */
 hp_status train_config_report_errors(const train_config *c);
-/* Says the notes and the warnings, a line each. */
+/* Prints the notes and the warnings, one per line. */
 void train_config_tell(const train_config *c);
 hp_status train_config_note(train_config *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

@@ -105,7 +105,7 @@ static hp_status decide_val_size(train_config *c) {
   if (v != floor(v))
     TREE_FAIL(at, "%.10g: expected a share below 1, or a whole number of samples", v);
   if (v == 1 && at->kind == TREE_FLOAT)
-    TREE_FAIL(at, "1.0 is the whole dataset; write a share below 1, or a number of samples");
+    TREE_FAIL(at, "1.0 is the complete dataset; write a share below 1, or a number of samples");
   c->is.val_count = (int64_t)v;
   return HP_OK;
 }
@@ -317,7 +317,7 @@ static hp_status check_saving(train_config *c) {
   HP_TRY(check_interval(c, KEY_save_steps, c->save_steps));
   if (c->save_total_limit != 1) return HP_OK;
   return train_config_note(c, "save_total_limit: 1 keeps two checkpoints: the older one is the "
-                              "way back when the newer one is found damaged");
+                              "way back when the newer one is damaged");
 }
 
 static hp_status decide_evaluating(train_config *c) {
@@ -570,7 +570,7 @@ static hp_status decide_engine(train_config *c) {
   HP_TRY(same(c, KEY_engine, KEY_PARALLEL_engine, c->engine == c->parallel.engine));
   if (fixed)
     TREE_FAIL(c->at[by],
-              "%s rounds in its own way, but %s asks for fixed bits (%s); write engine: packed, or "
+              "%s rounds differently, but %s requires fixed bits (%s); write engine: packed, or "
               "leave one of them out",
               name[engine], fixed->key, tree_where(fixed).text);
   c->is.engine = name[engine];
@@ -610,7 +610,7 @@ static hp_status decide_bits(train_config *c) {
       (c->at[KEY_deterministic] ? c->deterministic : c->parallel.deterministic) ==
       DETERMINISTIC_LAYOUT;
   if (!c->at[KEY_PARALLEL_leaves]) return HP_OK;
-  return train_config_note(c, "leaves: without effect: deterministic: layout cuts no sum");
+  return train_config_note(c, "leaves: without effect: deterministic: layout splits no sum");
 }
 
 static hp_status check_offload(train_config *c) {

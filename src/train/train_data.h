@@ -1,10 +1,10 @@
 /* The data of a run of stage pt: texts into tokens, tokens into samples, samples into batches.
  *
- * packing: the texts of a group of preprocessing_batch_size samples, each with the end token, are
- * joined and cut into blocks of cutoff_len; what is left of a group is dropped.  No packing: a
- * sample is one text, cut at cutoff_len, and a batch is padded on the right to its longest.
- * Tokens, labels, order and batches are those of LlamaFactory 0.9.5 with the same file.
- * A batch is a pure function of (epoch, number of the micro-batch). */
+ * packing: the texts of each group of preprocessing_batch_size samples, each with the end token,
+ * are concatenated and split into blocks of cutoff_len; the rest of a group is dropped.  No
+ * packing: a sample is one text, truncated to cutoff_len, and a batch is padded on the right to
+ * its longest sample.  Tokens, labels, order and batches are those of LlamaFactory 0.9.5 with
+ * the same file.  A batch is a pure function of (epoch, number of the micro-batch). */
 #ifndef TRAIN_TRAIN_DATA_H
 #define TRAIN_TRAIN_DATA_H
 
@@ -18,9 +18,9 @@ enum { LABEL_NONE = -100 }; /* no loss at this token */
 
 /* Samples of one kind: those to train on, or one evaluation set. */
 typedef struct {
-  const char *name; /* of an evaluation set by itself (eval_on_each_dataset); else "" */
+  const char *name; /* of a separate evaluation set (eval_on_each_dataset); else "" */
   int32_t *ids;     /* all samples, one after another */
-  int64_t *start;   /* samples + 1 of them */
+  int64_t *start;   /* samples + 1 entries */
   int64_t samples;
   int64_t longest; /* tokens of the longest sample */
 } sample_set;
@@ -30,41 +30,41 @@ typedef struct {
   sample_set *eval; /* evals of them */
   int64_t evals;
   sampler order;      /* of training */
-  int64_t replicas;   /* that make up a batch, each with padding of its own */
+  int64_t replicas;   /* in a batch, each with its own padding */
   int64_t eval_batch; /* samples of an evaluation batch of all replicas */
-  bool fills;         /* a short batch is filled up, so that all replicas have as many samples */
-  bool drop_last;     /* or left out */
-  int32_t pad, eos;   /* pad: fills a batch, and is never learned, wherever it stands */
-  int32_t vocab;      /* one more than the largest id in any sample */
+  bool fills; /* a short batch is filled up, so that all replicas have the same number of samples */
+  bool drop_last;   /* or left out */
+  int32_t pad, eos; /* pad: fills a batch; has no label anywhere */
+  int32_t vocab;    /* one more than the largest id in any sample */
   bool packed;
   struct {
-    int64_t epoch; /* whose order is in `of`; -1: none */
+    int64_t epoch; /* epoch whose order is in `of`; -1: none */
     int64_t *of;
   } shuffled;
 } train_data;
 
-/* ids, labels: [B, T] row by row.  The memory is the caller's, for `most` tokens. */
+/* ids, labels: [B, T] row by row.  The caller owns the memory, for `most` tokens. */
 typedef struct {
   int64_t B, T;
   int32_t *ids, *labels;
-  int32_t *lengths; /* of rows without padding; NULL: not wanted */
+  int32_t *lengths; /* of rows without padding; NULL: not needed */
   int64_t most;
-  int64_t labelled; /* labels that are not LABEL_NONE, the first of a row counted too */
-  int64_t tokens;   /* that are not padding */
-  int64_t padded;   /* and with the padding that a replica's own longest sample asks for */
+  int64_t labelled; /* labels that are not LABEL_NONE, including the first of a row */
+  int64_t tokens;   /* without padding */
+  int64_t padded;   /* with the padding to each replica's longest sample */
 } train_batch;
 
-/* Loads, tokenizes (on the threads of p) and cuts the data sets of c.  tokenizer_dir is where t
- * came from.  HP_ERR_INPUT for what cannot be read, and for data too short for one sample.
- * Free with train_data_free. */
+/* Loads, tokenizes (on the threads of p) and splits the data sets of c.  tokenizer_dir is the
+ * folder of t.  HP_ERR_INPUT for files that cannot be read, and for too little data for one
+ * sample.  Free with train_data_free. */
 hp_status train_data_open(const train_config *c, const tokenizer *t, const char *tokenizer_dir,
                           pool *p, train_data *out);
 void train_data_free(train_data *d);
 
-/* A digest of the samples of d in their order, with what is padding in them: equal for equal data.
- */
+/* A digest of the samples of d in order, with the positions of padding tokens in them: equal for
+ * equal data. */
 hp_status train_data_digest(const train_data *d, const sample_set *s, char hex[33]);
-/* Fails when an id is not a row of the model's embedding, which has `rows` of them. */
+/* Fails if an id is not a row of the model's embedding, which has `rows` rows. */
 hp_status train_data_check_vocab(const train_data *d, int64_t rows);
 /* The first sample, as LlamaFactory shows it before training. */
 hp_status train_data_print_example(const train_data *d, const tokenizer *t, str *out);
@@ -72,15 +72,15 @@ hp_status train_data_print_example(const train_data *d, const tokenizer *t, str 
 /* Samples of the largest micro-batch of training, and of an evaluation set's largest batch. */
 int64_t train_data_rows(const train_data *d);
 int64_t train_data_eval_rows(const train_data *d, const sample_set *s);
-/* Tokens that the largest batch of all holds, padding included: to size a train_batch. */
+/* Tokens of the largest of all batches, including padding: the size of a train_batch. */
 int64_t train_data_largest(const train_data *d);
 
-/* Fills b with micro-batch `micro` of an epoch (see sampler).  width: tokens of a row, 0 for the
- * longest sample's; more of them are padding. */
+/* Fills b with micro-batch `micro` of an epoch (see sampler).  width: tokens per row, 0 for the
+ * longest sample's; the rest is padding. */
 void train_data_batch(train_data *d, int64_t epoch, int64_t micro, int64_t width, train_batch *b);
 /* Batches of an evaluation set. */
 int64_t train_data_eval_batches(const train_data *d, const sample_set *s);
-/* Fills b with batch `i` of an evaluation set, in their order. */
+/* Fills b with batch `i` of an evaluation set, in order. */
 void train_data_eval_batch(const train_data *d, const sample_set *s, int64_t i, int64_t width,
                            train_batch *b);
 

@@ -18,9 +18,9 @@ typedef struct {
   bool log, evaluate, save, stop;
 } train_actions;
 
-/* What to do after step `step` (1 = the first), in the order log, evaluate, save.  `at` is that
- * step's place (sampler_find(step - 1)); epoch_ends: it was the last of its epoch.  With
- * save_strategy best, save follows from the evaluation: see run_log_evaluated. */
+/* Actions after step `step` (1 = the first), in the order log, evaluate, save.  `at` is the
+ * step's position (sampler_find(step - 1)); epoch_ends: it was the last of its epoch.  With
+ * save_strategy best, the evaluation decides on saving: see run_log_evaluated. */
 train_actions train_flow_after(const train_flow *f, int64_t step, const sampler_step *at,
                                bool epoch_ends);
 

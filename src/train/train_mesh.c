@@ -39,7 +39,7 @@ static hp_status mesh_text(const tree_node *sizes, const tree_node *names, str *
 static hp_status entry_text(const tree_node *n, str *out) {
   const char *name = "None";
   if (n->kind == TREE_LIST) {
-    if (!n->len) TREE_FAIL(n, "is empty; write None for a dim that is not cut");
+    if (!n->len) TREE_FAIL(n, "is empty; write None for a dim that is not sharded");
     for (uint32_t i = 0; i < n->len; i++) {
       HP_TRY(tree_as_string(n->child[i], &name));
       str_printf(out, i ? ",%s" : "(%s", name);
@@ -90,7 +90,7 @@ static hp_status check_beside(const train_config *c, const tree_node *sizes) {
   const tree_node *devices = c->at[c->at[KEY_devices] ? KEY_devices : KEY_PARALLEL_devices];
   int64_t n = c->at[KEY_devices] ? c->devices : c->parallel.devices;
   if (short_form)
-    TREE_FAIL(short_form, "stands beside device_matrix (%s); keep one of them",
+    TREE_FAIL(short_form, "contradicts device_matrix (%s); keep one of them",
               tree_where(sizes).text);
   if (devices && n != devices_of(sizes))
     TREE_FAIL(devices, "%lld devices, and %lld in device_matrix (%s)", (long long)n,

@@ -5,14 +5,14 @@
 #include "train/step.h"
 #include "train/train_config.h"
 
-/* Runs it.  HP_OK also when a signal ended it after a checkpoint.  Messages and progress go to
- * stderr; what the run leaves behind lies in output_dir (docs/internals/train.md). */
+/* Runs it.  HP_OK also if a signal ended it after a checkpoint.  Messages and progress go to
+ * stderr; the files of the run are in output_dir (docs/internals/train.md). */
 hp_status trainer_run(const train_config *c);
-/* What its steps are made of. */
+/* The model and devices of its steps. */
 step_options trainer_step_options(const train_config *c);
-/* The model that a configuration names, as it trains it, without weights, on its devices; with
- * `plan` devices and model have no memory, for what is only compiled.  Both are the caller's to
- * free; after an error one may be there, which the caller has set to NULL before. */
+/* The model of a configuration, as it is trained, without weights, on its devices; with `plan`
+ * devices and model have no memory, for compiling only.  The caller frees both; after an error
+ * one may exist, so the caller sets them to NULL before. */
 hp_status trainer_open_model(const train_config *c, bool plan, hp_device **d, lm **m);
 
 #endif

@@ -18,31 +18,31 @@
 /* The processes of the job; one prints and writes the run's folder. */
 typedef struct {
   int processes;
-  bool writes; /* is it this one? */
-  int64_t run; /* a number of this run, the same in all of them */
+  bool writes; /* does this process write? */
+  int64_t run; /* random number of this run, the same in all processes */
 } run_job;
 
-/* output_dir as a place of checkpoints, which process 0 holds while it runs. */
+/* output_dir as a folder of checkpoints, locked by process 0 while it runs. */
 typedef struct {
   run_lock *lock;
-  run_line line; /* that the run goes on in */
-  bool anew;     /* does this start begin it, at step 0, in place of what the folder has? */
+  run_line line; /* the line of the run */
+  bool anew;     /* does this start begin the line, at step 0, in place of the folder's? */
   checkpoint_memo memo;
 } run_folder;
 
-/* The checkpoint that a run goes on from. */
+/* The checkpoint from which a run resumes. */
 typedef struct {
   bool found; /* is there one? */
-  bool here;  /* does it lie in output_dir? */
+  bool here;  /* is it in output_dir? */
   checkpoint from;
 } run_origin;
 
 typedef struct {
   tokenizer *tokenizer;
   train_data sets;
-  step_data step;    /* the step at hand */
+  step_data step;    /* the current step */
   train_batch batch; /* of evaluation */
-  int32_t *shifted;  /* its labels moved one to the left, for the graph */
+  int32_t *shifted;  /* its labels shifted left by one, for the graph */
 } run_data;
 
 /* The model on its device, and what steps and evaluates it. */
@@ -54,17 +54,17 @@ typedef struct {
   step_options options;
   stepper *stepper;
   schedule rate;
-  int64_t verified;  /* step after which replicas were compared last, -1 = never */
+  int64_t verified;  /* step after which replicas were last compared, -1 = never */
   lm_scorer *scorer; /* of evaluation, for [scorer_B, scorer_T]; NULL until used */
   int64_t scorer_B, scorer_T;
 } run_model;
 
-/* What is shown and logged while it happens, by the process that writes. */
+/* Console output and logs of a running run, by the process that writes. */
 typedef struct {
-  bool open; /* are its files? */
+  bool open; /* are its files open? */
   run_files files;
   progress bar;
-  bool unheard; /* nobody reads stdout any more */
+  bool unheard; /* stdout is closed */
 } run_console;
 
 typedef struct {

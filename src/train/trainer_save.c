@@ -57,7 +57,7 @@ static hp_status print_state(const trainer *t, const char *tuning, str *out) {
 static hp_status agree(hp_status mine) {
   bool all;
   if (hp_world_agree(mine == HP_OK, &all) || mine) return mine ? mine : HP_ERR_COMM;
-  if (!all) HP_FAIL(HP_ERR_COMM, "another process could not write its part");
+  if (!all) HP_FAIL(HP_ERR_COMM, "another process could not write its shards");
   return HP_OK;
 }
 
@@ -259,7 +259,7 @@ hp_status trainer_save(trainer *t, bool asked) {
   HP_TRY(keep_folder(t));
   double began = time_now_s();
   hp_status st = write_checkpoint(t);
-  if (st) return count_failure(t, st, began, "training goes on");
+  if (st) return count_failure(t, st, began, "training continues");
   tell_saved_again(&t->saves, t->at.step);
   return HP_OK;
 }
@@ -315,7 +315,7 @@ hp_status trainer_save_last(trainer *t) {
     HP_TRY(count_failure(t, st, began, "the run is done and waits"));
     HP_TRY(wait_for_try(&t->job, &t->saves.failing, &asked));
   }
-  log_info("asked to end: the checkpoint is tried %d times more", (int)RETRY_LAST_TRIES);
+  log_info("told to stop: trying the checkpoint %d more times", (int)RETRY_LAST_TRIES);
   return trainer_save_now(t);
 }
 

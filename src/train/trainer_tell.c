@@ -66,7 +66,7 @@ static void put(run_console *c, const char *text, bool line) {
   errno = 0;
   if (!fflush(stdout) || errno != EPIPE || c->unheard) return;
   c->unheard = true;
-  log_warn("standard output is closed: the run goes on, its figures are in %s/trainer_log.jsonl",
+  log_warn("standard output is closed: the run continues, its figures are in %s/trainer_log.jsonl",
            c->files.dir);
 }
 

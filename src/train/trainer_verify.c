@@ -16,7 +16,7 @@ hp_status trainer_verify(const train_config *c, int64_t step, run_model *m) {
   err_take(st, &why);
   if (st != HP_ERR_DEVICE) HP_FAIL(st, "%s", why.message);
   HP_FAIL(st,
-          "after step %lld: %s; the run ends, and begun again goes on from its last checkpoint "
+          "after step %lld: %s; the run ends; started again, it resumes from its last checkpoint "
           "(verify_replicas_steps: 0 would not look)",
           (long long)step, why.message);
 }

@@ -75,7 +75,7 @@ bad_weights() { # HEADER ZEROS WORD...
   one_message 1
 }
 it "safetensors that are cut, overlap, have gaps or sizes that overflow"
-bad_weights '{"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}' 8 '"a"' "cut short"
+bad_weights '{"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}' 8 '"a"' "truncated"
 bad_weights '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}}' 12 '"b"' overlaps
 bad_weights '{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}' 8 '"a"' gaps
 bad_weights '{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}' 0 '"a"' "64 bits"

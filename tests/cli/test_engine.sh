@@ -30,10 +30,10 @@ run train job/job.yaml engine=fastest hyper_parallel.engine=packed
 refused "differs from"
 for e in fastest onednn; do
   run explain job/job.yaml --engine $e --deterministic layout
-  refused engine "$e rounds in its own way" "deterministic asks for fixed bits" "write engine: packed"
+  refused engine "$e rounds differently" "deterministic requires fixed bits" "write engine: packed"
 done
 run train job/job.yaml $FAST full_determinism=true
-refused "full_determinism asks for fixed bits"
+refused "full_determinism requires fixed bits"
 run explain job/job.yaml --engine scalar full_determinism=true
 exit_is 0
 run logits --model "$CASES/llama-odd-heads" --tokens 1,2 --out o --engine mkl

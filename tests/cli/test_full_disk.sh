@@ -35,7 +35,7 @@ it "a save that fails is told and tried again, and the run ends as if nothing ha
 for fault in "write 28 1 .tmp-checkpoint" "fsync 5 1 optimizer" "rename 122 1 .tmp-checkpoint" "write 5 2 MANIFEST"; do
   fails "$fault"
   err_has "checkpoint-10 could not be written: out1/.tmp-checkpoint-10"
-  err_has "training goes on, the next try is in 1 s, the newest checkpoint is none yet (failure 1 in a row, max_failed_saves: 10)"
+  err_has "training continues, the next try is in 1 s, the newest checkpoint is none yet (failure 1 in a row, max_failed_saves: 10)"
   err_has "is written, after "
   same_end
 done
@@ -58,7 +58,7 @@ same_file whole/model.safetensors out1/model.safetensors
 
 it "what the log cannot take waits for the disk, and is there in the end"
 fails "write 28 7 trainer_log.jsonl"
-err_has "out1/trainer_log.jsonl: cannot be written: No space left on device; training goes on"
+err_has "out1/trainer_log.jsonl: cannot be written: No space left on device; training continues"
 err_has "out1/trainer_log.jsonl: is written again, and complete"
 [ "$(grep -c "cannot be written" err)" = 1 ] || { fail "not told once"; t_show; }
 same_end
@@ -92,7 +92,7 @@ kill -TERM $pid
 status=0
 wait $pid || status=$?
 exit_is 0
-err_has "asked to end: the checkpoint is tried 4 times more"
+err_has "told to stop: trying the checkpoint 4 more times"
 err_has "trying again in 1 s (try 1 of 4 failed)"
 is_file out1/checkpoint-60/MANIFEST.json
 

@@ -4,7 +4,7 @@
 
 it "layout tells what each rank holds"
 run layout '(2,2,2)(dp,sp,mp)(mp,(sp,dp))' --shape 32,784
-out_has '8 devices; every part is held by 1'
+out_has '8 devices; every shard is held by 1'
 out_has ' 4   1   0   0   [0:16, 196:392]'
 out_has ' 2   0   1   0   [0:16, 392:588]'
 

@@ -229,7 +229,7 @@ for n in 0 7 8 100 1000 $((whole - 1)); do
 done
 model mistral-window
 echo x >>m/model.safetensors
-bad m/model.safetensors "cut short or damaged"
+bad m/model.safetensors "truncated or damaged"
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n' >m/model.safetensors
 bad m/model.safetensors "git lfs pull"
 

@@ -140,7 +140,7 @@ exit_is 0
 out_has "all_reduce       dp"
 run explain job/job.yaml comm
 exit_is 0
-out_has "nothing goes between devices"
+out_has "devices exchange no data"
 
 it "params and both moments of the optimizer are cut as zero says, and replicas are not"
 lies() { # NAME ENTRIES PART
@@ -167,7 +167,7 @@ run explain job/job.yaml layouts strategy=dp=2,tp=2 --svg layouts.svg
 exit_is 0
 out_has "compile time"
 out_lacks "q_proj"
-for part in 'mesh (2,2)(dp,tp), 4 devices' '>model.layers.*.self_attn.q_proj.weight x2<' ' (tp,None)<' '>a part f32[16,32], on 2 devices<'; do
+for part in 'mesh (2,2)(dp,tp), 4 devices' '>model.layers.*.self_attn.q_proj.weight x2<' ' (tp,None)<' '>a shard f32[16,32], on 2 devices<'; do
   grep -qF "$part" layouts.svg || fail "no $part"
 done
 run explain job/job.yaml comm --svg other.svg
@@ -193,15 +193,15 @@ told() { # WORDS OF THE COMMAND... : what stderr says
   exit_is 0
 }
 told strategy=sp,ep=2
-err_has "strategy: sp cuts nothing"
-err_has "strategy: ep and etp cut nothing: model_type llama has no experts (dp is 2)"
+err_has "strategy: sp has no effect"
+err_has "strategy: ep and etp have no effect: model_type llama has no experts (dp is 2)"
 for s in tp=2,zero=1 dp=2,zero=3:1; do
   told strategy=$s
-  err_has "cuts nothing: it is by dp and cp"
+  err_has "has no effect: it shards over dp and cp"
 done
 for s in tp=2,sp dp=2,zero=1 cp=2,zero=3; do
   told strategy=$s
-  err_lacks "cuts nothing"
+  err_lacks "has no effect"
 done
 run explain moe/job.yaml strategy=ep=2
 err_lacks "cut nothing"

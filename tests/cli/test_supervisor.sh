@@ -55,7 +55,7 @@ status=0 t_cmd="launch, SIGTERM in a pause"
 { wait $launcher || status=$?; } 2>/dev/null
 exit_is 1
 err_has "(restart 1 of 3 without a newer one), in 1 s" # what --help says
-err_has "; the job had been asked to end"
+err_has "; the job had been told to stop"
 [ "$(wc -l <started)" = 2 ] || fail "started $(wc -l <started) times, not twice"
 
 it "what cannot be started is not started again"
@@ -435,7 +435,7 @@ if command -v prlimit >/dev/null; then
   ended
   exit_is 0
   err_has "File too large"
-  err_has "training goes on, the next try is in 1 s"
+  err_has "training continues, the next try is in 1 s"
   err_lacks "starting the job again"
   same_file alone/model.safetensors several/model.safetensors
   same_history alone several

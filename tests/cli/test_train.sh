@@ -212,7 +212,7 @@ close_losses b/out/trainer_log.jsonl half/trainer_log.jsonl 2e-2
 it "refuses a memory limit that is too small and names one that does"
 run train b/job.yaml output_dir=m memory_limit=300KiB
 exit_is 2
-err_has "what takes less: a smaller batch or cutoff_len, recompute: full, --dtype bf16"
+err_has "what needs less: a smaller batch or cutoff_len, recompute: full, --dtype bf16"
 need=$(sed -n 's/.*set memory_limit to \([0-9]*\) bytes.*/\1/p' err | head -1)
 [ -n "$need" ] || fail "no minimum is named: $(cat err)"
 if [ -n "$need" ]; then

@@ -60,7 +60,7 @@ static void read_weights(const lm *m, outcome *out) {
 static bool in_pieces(const stepper *s) {
   char *text;
   CHECK_OK(hp_explain(stepper_program(s), "memory", &text));
-  bool found = strstr(text, "never whole") != NULL;
+  bool found = strstr(text, "never stored") != NULL;
   hp_free(text);
   return found;
 }

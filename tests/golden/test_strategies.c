@@ -264,7 +264,7 @@ TEST(a_strategy_that_cannot_be_is_refused) {
       {"dp=4,zero=3:3", 0, "dp=4 is not divided by zero's 3"},
       {"dp=4,zero=3:0", 0, "is no degree"},
       {"sp=2", 0, "0 to 1"},
-      {"dp=2,tp=2,dp=4", 0, "\"dp\" stands twice"},
+      {"dp=2,tp=2,dp=4", 0, "\"dp\" occurs twice"},
       {"pd=2", 0, "did you mean \"dp\""},
       {"pp=2", 0, "pp is not built"},
       {"cp=2:rign", 0, "did you mean \"ring\""},

@@ -301,7 +301,7 @@ TEST(a_device_group_refuses_layouts_that_cannot_be) {
   o.layouts = &bad;
   CHECK_OK(hp_device_open(&o, &d));
   CHECK_FAILS(hp_param_create(d, "a.weight", HP_F32, (hp_shape){2, {7, 4}}),
-              "size 7 is more than 2 parts of 3");
+              "size 7 is more than 2 shards of 3");
   CHECK_FAILS(hp_param_create(d, "b.weight", HP_F32, (hp_shape){1, {4}}), "has 2 entries");
   CHECK_OK(hp_param_create(d, "c.weight", HP_F32, (hp_shape){2, {4, 4}}));
   hp_shape s;
@@ -409,7 +409,7 @@ TEST(a_mesh_must_fit_the_cluster) {
                          .cluster = "cloudmatrix384",
                          .interpret = true,
                          .plan_only = true};
-  CHECK_FAILS(hp_device_open(&o, &d), "has 384 devices, and 512 are asked for");
+  CHECK_FAILS(hp_device_open(&o, &d), "has 384 devices, and 512 are needed");
   o.cluster = "dgx-h200";
   CHECK_FAILS(hp_device_open(&o, &d), "did you mean \"dgx-h100\"?");
 }

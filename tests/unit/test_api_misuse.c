@@ -195,11 +195,11 @@ TEST(hp_map_refuses_operands_that_the_op_does_not_have) {
   hp_graph *g = new_graph();
   hp_tensor x = hp_input(g, "x", HP_F32, three);
   CHECK_EQ(hp_map(g, "relu", x, x, HP_NONE), HP_NONE);
-  check_poisoned(g, "hp_map (relu): takes 1 operand; expected HP_NONE for b");
+  check_poisoned(g, "hp_map (relu): has 1 operand; expected HP_NONE for b");
   g = new_graph();
   x = hp_input(g, "x", HP_F32, three);
   CHECK_EQ(hp_map(g, "max", x, x, x), HP_NONE);
-  check_poisoned(g, "hp_map (max): takes 2 operands; expected HP_NONE for c");
+  check_poisoned(g, "hp_map (max): has 2 operands; expected HP_NONE for c");
   g = new_graph();
   x = hp_input(g, "x", HP_F32, three);
   CHECK_EQ(hp_map(g, "max", x, HP_NONE, HP_NONE), HP_NONE);

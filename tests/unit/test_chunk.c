@@ -136,17 +136,17 @@ static void compare(const hp_device_options *o, hp_dtype dtype, bool gradients, 
 TEST(logits_are_never_whole_and_no_bit_changes) {
   hp_device_options o = {.threads = 2, .interpret = true};
   compare(&o, HP_F32, true,
-          "f32[4,256,512] of einsum \"head\" (2.0 MiB): in 4 chunks, never whole");
+          "f32[4,256,512] of einsum \"head\" (2.0 MiB): in 4 chunks, never stored");
 }
 
 TEST(logits_of_a_loss_alone_are_never_whole) {
   hp_device_options o = {.threads = 2, .interpret = true};
-  compare(&o, HP_F32, false, "in 4 chunks, never whole");
+  compare(&o, HP_F32, false, "in 4 chunks, never stored");
 }
 
 TEST(logits_of_16_bit_products_are_never_whole) {
   hp_device_options o = {.threads = 2, .interpret = true, .engine = "packed"};
-  compare(&o, HP_BF16, true, "in 4 chunks, never whole");
+  compare(&o, HP_BF16, true, "in 4 chunks, never stored");
 }
 
 TEST(logits_of_data_parallel_devices_are_never_whole) {
@@ -159,7 +159,7 @@ TEST(logits_of_data_parallel_devices_are_never_whole) {
                          .threads = 2,
                          .interpret = true};
   compare(&o, HP_F32, true,
-          "f32[2,256,512] of einsum \"head\" (1.0 MiB): in 2 chunks, never whole");
+          "f32[2,256,512] of einsum \"head\" (1.0 MiB): in 2 chunks, never stored");
 }
 
 /* Checks what is said of logits [b, t, v] of products of that dtype. */
@@ -186,14 +186,14 @@ static void plan_logits(hp_dtype dtype, int64_t b, int64_t t, int64_t c, int64_t
 /* A graph must not grow with the batch: 1 TiB of logits is not cut into chunks of a few MiB. */
 TEST(logits_of_any_size_are_cut_into_at_most_64_chunks) {
   plan_logits(HP_F32, 1024, 4096, 8192, 65536,
-              "of einsum \"head\" (1048576.0 MiB): in 64 chunks, never whole");
+              "of einsum \"head\" (1048576.0 MiB): in 64 chunks, never stored");
 }
 
 /* Of 64 rows, 64 MiB, reading the table would take longer than its products. */
 TEST(logits_are_cut_into_chunks_that_hide_what_is_read_again) {
-  plan_logits(HP_F32, 1, 1024, 64, 262144, "(1024.0 MiB): in 6 chunks, never whole");
-  plan_logits(HP_BF16, 1, 1024, 64, 262144, "(1024.0 MiB): in 3 chunks, never whole");
-  plan_logits(HP_BF16, 4, 256, 64, 262144, "(1024.0 MiB): in 2 chunks, never whole");
+  plan_logits(HP_F32, 1, 1024, 64, 262144, "(1024.0 MiB): in 6 chunks, never stored");
+  plan_logits(HP_BF16, 1, 1024, 64, 262144, "(1024.0 MiB): in 3 chunks, never stored");
+  plan_logits(HP_BF16, 4, 256, 64, 262144, "(1024.0 MiB): in 2 chunks, never stored");
 }
 
 /* With the vocabulary cut, what the devices say to each other lies in the region. */
@@ -209,7 +209,7 @@ TEST(logits_that_devices_share_are_whole_and_said_to_be) {
   open_subject(&o, &s);
   hp_program *p = compile(&s, g, quarter);
   run(&s, p, true);
-  check_told(p, "f32[4,256,256] of einsum \"head\" (1.0 MiB): stored whole, for all_reduce");
+  check_told(p, "f32[4,256,256] of einsum \"head\" (1.0 MiB): stored, because all_reduce");
   hp_program_free(p);
   hp_device_close(s.d);
   hp_graph_free(g);

@@ -76,7 +76,7 @@ TEST(a_group_is_as_slow_as_the_first_link_that_holds_it) {
   mesh_free(&m);
   m = make_mesh(3, 3, NULL); /* 3 to 5 stand on both nodes */
   CHECK_STR(cluster_link_of(&c, &m, &b, 1)->name, "net");
-  CHECK_FAILS(cluster_check(&c, &m), "has 8 devices, and 9 are asked for");
+  CHECK_FAILS(cluster_check(&c, &m), "has 8 devices, and 9 are needed");
   mesh_free(&m);
 }
 
@@ -98,7 +98,7 @@ TEST(a_cluster_of_any_size_holds_every_mesh) {
   CHECK_STR(cluster_link_of(&c, &m, &b, 1)->name, "nvlink");
   CHECK_STR(cluster_link_of(&c, &m, &a, 1)->name, "infiniband");
   CHECK_OK(cluster_load("cloudmatrix384", &c));
-  CHECK_FAILS(cluster_check(&c, &m), "has 384 devices, and 8192 are asked for");
+  CHECK_FAILS(cluster_check(&c, &m), "has 384 devices, and 8192 are needed");
   mesh_free(&m);
 }
 

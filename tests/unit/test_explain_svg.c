@@ -177,7 +177,7 @@ TEST(parts_are_drawn_once_in_the_colours_of_their_devices) {
   CHECK(strstr(text, ">3: dp 1 tp 0<"));
   const char *w = strstr(text, ">w<"), *y = strstr(text, ">output y<");
   CHECK(w && y && w < y);
-  CHECK(strstr(w, ">f32[6,6] (tp,None)<") && strstr(w, ">a part f32[2,6], on 2 devices<"));
+  CHECK(strstr(w, ">f32[6,6] (tp,None)<") && strstr(w, ">a shard f32[2,6], on 2 devices<"));
   static const char *const order[] = {">0<", ">3<", ">1<", ">4<", ">2<", ">5<"};
   for (int i = 0; i < 6; i++) { /* the two that hold a part beside each other, part by part */
     w = strstr(w, order[i]);
@@ -212,7 +212,7 @@ TEST(one_device_and_thousands_are_drawn_too) {
   hp_free(text);
   text = draw(g, "(1024,8,2)(dp,tp,pp)", rule, 1);
   CHECK(strstr(text, "16384 devices"));
-  CHECK(strstr(text, "; of 1024 x 8 parts"));
+  CHECK(strstr(text, "; 1024 x 8 shards in all"));
   CHECK(strlen(text) < 400000);
   hp_free(text);
   hp_graph_free(g);
@@ -266,7 +266,7 @@ TEST(ranks_are_written_in_all_stripes_or_in_none) {
   hp_free(text);
   text = draw(g, "(32)(dp)", NULL, 0);
   w = strstr(text, ">w<");
-  CHECK(w && strstr(w, ">a part f32[8], on 32 devices<"));
+  CHECK(w && strstr(w, ">a shard f32[8], on 32 devices<"));
   CHECK(!strstr(w, ">0<") && !strstr(w, ">9<"));
   hp_free(text);
   hp_graph_free(g);

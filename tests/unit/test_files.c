@@ -201,7 +201,7 @@ TEST(a_list_of_files_that_is_damaged_is_refused) {
   change_byte(at("sums"), 0);
   CHECK_FAILS(file_record_merge(all, at("sums")), "sums: its hash does not match");
   CHECK(!truncate(at("sums"), 20));
-  CHECK_FAILS(file_record_merge(all, at("sums")), "sums: is cut short");
+  CHECK_FAILS(file_record_merge(all, at("sums")), "sums: is truncated");
   file_record_end(r);
   file_record_end(all);
 }

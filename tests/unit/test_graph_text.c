@@ -48,7 +48,7 @@ static const struct {
      "g:2: ", "more elements than memory can hold"},
     {X "%2:f32[1,1,1,1,1,1,1] = neg %1", "g:2:21: ", "more than 6 dims"},
     /* arity, order, names */
-    {X "%2:f32[2,3] = add %1", "g:2:21: ", "add has 1 operands, takes 2 to 2"},
+    {X "%2:f32[2,3] = add %1", "g:2:21: ", "add has 1 operands, expects 2 to 2"},
     {X "%2:f32[2,3], %3:f32[2,3] = neg %1", "g:2:34: ", "neg has 2 results, makes 1"},
     {X "neg %1", "g:2:7: ", "neg has 0 results, makes 1"},
     {X "%2:f32[2,3] = add %1, %3\n%3:f32[2,3] = neg %1",

@@ -53,7 +53,7 @@ TEST(parts_of_a_given_length_hold_whole_units) {
     CHECK_EQ(start, want[r][0]);
     CHECK_EQ(stop, want[r][1]);
   }
-  CHECK_FAILS(hp_layout_slice(x, (hp_shape){1, {25}}, 0, &start, &stop), "more than its parts");
+  CHECK_FAILS(hp_layout_slice(x, (hp_shape){1, {25}}, 0, &start, &stop), "more than its shards");
   hp_layout_free(x);
 }
 
@@ -140,14 +140,14 @@ TEST(what_makes_no_sense_is_refused_with_its_reason) {
       {"(2,2)(dp,mp)(dp)+sum:dp", "axis \"dp\" splits dim 0"},
       {"(2,2)(dp,mp)(dp)+median:mp", "\"median\" is not a reduction"},
       {"(2,2)(dp,mp)(dp)+sum:mp+max:mp", "is partial (sum) already, not max"},
-      {"(2,2)(dp,mp)(dp:0)", "the length of a part, at least 1"},
+      {"(2,2)(dp,mp)(dp:0)", "the length of a shard, at least 1"},
       {"(2,2)(dp,mp)(dp:x)", "a number"},
-      {"(2,2)(dp,mp)(dp:3000000000)", "the length of a part"},
+      {"(2,2)(dp,mp)(dp:3000000000)", "the length of a shard"},
       {"(2,2)(dp,mp)(dp)x", "the end of the layout"},
       {"(2,2)(dp,mp)(dp", "\",\" or \")\""},
       {"(2,2)(dp,mp)(None,None,None,None,None,None,None,None,None)", "at most 8 dims"},
       {"(2,2)(dp,mp)(dp)@0,1,2", "3 ranks, the device matrix 4 devices"},
-      {"(2,2)(dp,mp)(dp)@0,1,2,1", "rank 1 stands twice"},
+      {"(2,2)(dp,mp)(dp)@0,1,2,1", "rank 1 occurs twice"},
       {"(2,2)(dp,mp)(dp)@0,1,2,-1", "rank -1 is negative"},
       {"(2,2)(dp,mp)(dp)@0,1,2,3 4", "the end of the layout"},
   };
@@ -165,9 +165,9 @@ TEST(what_makes_no_sense_is_refused_with_its_reason) {
 TEST(a_mesh_that_was_not_called_has_no_parts) {
   hp_layout *x = parsed("(2,2)(dp,mp)");
   int64_t n, start, stop;
-  CHECK_FAILS(hp_layout_repeat(x, &n), "call it for a tensor first");
-  CHECK_FAILS(hp_layout_slice(x, (hp_shape){1, {4}}, 0, &start, &stop), "call it");
-  CHECK_FAILS(hp_layout_set_partial(x, "dp", "sum"), "call it");
+  CHECK_FAILS(hp_layout_repeat(x, &n), "use hp_layout_call first");
+  CHECK_FAILS(hp_layout_slice(x, (hp_shape){1, {4}}, 0, &start, &stop), "use hp_layout_call");
+  CHECK_FAILS(hp_layout_set_partial(x, "dp", "sum"), "use hp_layout_call");
   hp_layout_free(x);
 }
 

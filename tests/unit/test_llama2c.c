@@ -129,8 +129,8 @@ TEST(llama2c_files_of_the_wrong_size_or_kind_are_refused) {
   static file f;
   llama2c m;
   size_t n = make(&f, true);
-  CHECK_FAILS(llama2c_open(put(&f, n - 1), &m), "it is cut short");
-  CHECK_FAILS(llama2c_open(put(&f, n + 1), &m), "asks for");
+  CHECK_FAILS(llama2c_open(put(&f, n - 1), &m), "it is truncated");
+  CHECK_FAILS(llama2c_open(put(&f, n + 1), &m), "requires");
   CHECK_FAILS(llama2c_open(put(&f, 27), &m), "27 bytes are too few");
   CHECK_FAILS(llama2c_open(put(&f, 28), &m), "the file has 28 bytes");
   CHECK_FAILS(llama2c_open(put(&f, 0), &m), "0 bytes are too few");
@@ -146,7 +146,7 @@ TEST(llama2c_files_of_the_wrong_size_or_kind_are_refused) {
              {3, 8, "the head is odd"},
              {4, 4, "do not divide"},
              {5, 0, "vocab_size is 0"},
-             {5, INT32_MIN, "asks for"},
+             {5, INT32_MIN, "requires"},
              {6, -5, "seq_len is -5"},
              {5, -VOCAB, "vocab_size -5"},
              {2, INT32_MAX, "n_layers 2147483647"},
@@ -158,7 +158,7 @@ TEST(llama2c_files_of_the_wrong_size_or_kind_are_refused) {
     CHECK_FAILS(llama2c_open(put(&f, n), &m), row[i].want);
   }
   f = (file){.header = {2147483646, INT32_MAX, INT32_MAX, 1, 1, INT32_MAX, INT32_MAX}};
-  CHECK_FAILS(llama2c_open(put(&f, n), &m), "asks for more than");
+  CHECK_FAILS(llama2c_open(put(&f, n), &m), "requires more than");
   f.header[0] = 0x616b3432;
   f.header[1] = 1;
   CHECK_FAILS(llama2c_open(put(&f, n), &m), "llama2.c checkpoint of version 1");

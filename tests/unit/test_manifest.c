@@ -131,5 +131,5 @@ TEST(a_folder_is_what_its_manifest_says) {
   change_byte(at(MANIFEST_NAME), 3);
   CHECK_FAILS(manifest_verify_texts(test_dir()), "MANIFEST.json: its hash does not match");
   CHECK(!truncate(at(MANIFEST_NAME), 20));
-  CHECK_FAILS(manifest_verify_texts(test_dir()), "MANIFEST.json: is cut short");
+  CHECK_FAILS(manifest_verify_texts(test_dir()), "MANIFEST.json: is truncated");
 }

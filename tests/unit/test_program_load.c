@@ -221,7 +221,7 @@ static const struct {
      "output \"y\" is never written"},
     {ARENA X "b1 = f32[4] device+0 output \"y\"\ncompute: b1 = copy b0\n", "overlap"},
     {"b0 = f32[8] state \"w\"\nb1 = f32[4] view b0\nb2 = f32[4] view b0+8\ncompute: b2 = copy b1\n",
-     "result 0 of copy lies over"},
+     "result 0 of copy overlaps"},
     {ARENA X "b1 = f32[4] device+256\ncompute: b1 = all_reduce b0 {axes=1, op=0, n=2}\n", "t:4:"},
     {ARENA X "b1 = f32[] device+256\ncomm: b1 = sum_sq b0\n", "runs on stream compute"},
     {ARENA "arena host 256 bound 0 at 0\n" X "b1 = f32[] host+0\ncompute: b1 = sum_sq b0\n",

@@ -60,7 +60,7 @@ TEST(a_damaged_program_text_is_refused_and_never_crashes) {
     err_clear();
     text[at] = was;
   }
-  CHECK_FAILS(program_parse("b0 = f32[4] device+0\n", 21, "t", &p), "does not lie in its arena");
+  CHECK_FAILS(program_parse("b0 = f32[4] device+0\n", 21, "t", &p), "is not inside its arena");
   CHECK_FAILS(program_parse("compute: b0 = exp b1\n", 21, "t", &p), "t:1:");
   CHECK_FAILS(program_parse("arena host 64 bound 0 at 0\nb1 = f32[1] host+0\n", 47, "t", &p), "b0");
   static const char again[] = "arena device 64 bound 0 at 0\nb0 = f32[16] device+0\n"

@@ -152,7 +152,7 @@ TEST(a_report_is_one_page_with_nothing_outside_it) {
   CHECK(strstr(page.at, "<td class=\"text where\">model.<wbr>layers.<wbr>*.<wbr>mlp</td>"));
   CHECK(strstr(page.at, "td.where{min-width:"));
   CHECK(strstr(page.at, " of 611 MiB planned:</p>") && strstr(page.at, "whole model: &lt;4"));
-  CHECK(strstr(page.at, "<h2>Communication beside computation</h2>"));
+  CHECK(strstr(page.at, "<h2>Communication and computation</h2>"));
   CHECK(!strstr(page.at, "<h2>Devices</h2>")); /* no picture of one device */
   CHECK(strstr(page.at, ">planned</text>"));
   CHECK(strstr(page.at, "tokens per second</span><b>12.4 k</b>"));

@@ -241,7 +241,7 @@ TEST(the_length_of_a_safetensors_header_is_checked) {
   for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
     memcpy(raw, &lengths[i], 8);
     CHECK_FAILS(st_parse(raw, sizeof raw, "t", &f),
-                lengths[i] > 100000000 ? "more than the 100000000" : "cut short");
+                lengths[i] > 100000000 ? "more than the 100000000" : "truncated");
   }
   memcpy(raw, "\x89PNG\r\n\x1a\n", 8);
   CHECK_FAILS(st_parse(raw, sizeof raw, "t", &f), "no safetensors file");

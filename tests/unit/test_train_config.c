@@ -150,7 +150,7 @@ static const struct {
     {"do_eval: true\n", "evaluation needs data"},
     {"do_train: false\n", "nothing to do"},
     {"val_size: 0.1\neval_dataset: e\n", "keep one of them"},
-    {"val_size: 1.0\n", "1.0 is the whole dataset"},
+    {"val_size: 1.0\n", "1.0 is the complete dataset"},
     {"save_strategy: best\n", "best needs an evaluation"},
     {"metric_for_best_model: accuracy\n", "write loss"},
     {"metric_for_best_model: loss\neval_on_each_dataset: true\n",

@@ -35,7 +35,7 @@ static void sim_release(void *loaded) { (void)loaded; }
 
 static hp_status cannot_run(void) {
   HP_FAIL(HP_ERR_UNSUPPORTED,
-          "backend \"sim\" stands for devices that are not here: it makes plans, and runs nothing; "
+          "backend \"sim\" represents other machines' devices: it plans, but cannot run; "
           "use backend \"cpu\" to run");
 }
 

@@ -29,13 +29,13 @@ static hp_status check_spec(const attn_spec *s) {
   double larger = (double)s->B * (double)s->H * (double)(s->Tq > s->Tk ? s->Tq : s->Tk);
   if (larger * ATTN_MAX_DIM > 0x1p60)
     HP_FAIL(HP_ERR_SHAPE,
-            "attention of %lld sequences of %lld heads is larger than can be addressed: cut the "
+            "attention of %lld sequences of %lld heads is larger than can be addressed: split the "
             "batch",
             (long long)s->B, (long long)s->H);
   if (s->dropout.p > 0 && (double)s->B * (double)s->H * (double)s->Tq > UINT32_MAX)
     HP_FAIL(HP_ERR_SHAPE,
             "attention of %lld sequences, %lld heads, %lld queries has more rows than dropout can "
-            "count: cut the batch",
+            "count: split the batch",
             (long long)s->B, (long long)s->H, (long long)s->Tq);
   if (s->window < 0)
     HP_FAIL(HP_ERR_ARG, "attention window of %lld keys: expected 1 or more, or 0 for none",
@@ -114,7 +114,7 @@ static hp_status add_bytes(size_t *total, int64_t n, int64_t each, int64_t float
   size_t bytes;
   if (!size_mul((size_t)n, (size_t)each, &bytes) ||
       !size_mul(bytes, (size_t)floats * sizeof(float), &bytes) || !size_add(bytes, *total, total))
-    HP_FAIL(HP_ERR_OOM, "attention needs more work memory than can be addressed: cut the batch");
+    HP_FAIL(HP_ERR_OOM, "attention needs more work memory than can be addressed: split the batch");
   return HP_OK;
 }
 

@@ -55,7 +55,7 @@ static hp_status check_types(const gemm_query *q) {
       HP_FAIL(HP_ERR_ARG, "gemm: %c is %s; f32, bf16 and f16 can be multiplied", "abc"[i],
               (unsigned)type[i] < HP_DTYPE_COUNT ? dtype_name(type[i]) : "of no known type");
   if (q->rounded && (q->a_type == q->b_type || q->a_type == HP_F16 || q->b_type == HP_F16))
-    HP_FAIL(HP_ERR_ARG, "gemm: %s and %s, rounded; expected f32 beside bf16", dtype_name(q->a_type),
+    HP_FAIL(HP_ERR_ARG, "gemm: %s and %s, rounded; expected f32 with bf16", dtype_name(q->a_type),
             dtype_name(q->b_type));
   return HP_OK;
 }

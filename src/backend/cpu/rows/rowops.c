@@ -221,11 +221,11 @@ static rows_fn *const random_of[ISA_COUNT] = ISA_TABLE(rows_random);
 static hp_status check_random(const row_random_spec *r, hp_dtype dtype) {
   HP_TRY(check_float("random numbers", dtype));
   if (r->local.rank != r->global.rank || r->local.rank < 0 || r->local.rank > HP_MAX_RANK)
-    HP_FAIL(HP_ERR_SHAPE, "random numbers: a part of rank %d of a tensor of rank %d", r->local.rank,
-            r->global.rank);
+    HP_FAIL(HP_ERR_SHAPE, "random numbers: a shard of rank %d of a tensor of rank %d",
+            r->local.rank, r->global.rank);
   for (int d = 0; d < r->local.rank; d++)
     if (r->local.dim[d] < 0 || r->start[d] < 0 || r->start[d] > r->global.dim[d] - r->local.dim[d])
-      HP_FAIL(HP_ERR_SHAPE, "random numbers: dim %d: part %lld..%lld of %lld", d,
+      HP_FAIL(HP_ERR_SHAPE, "random numbers: dim %d: shard %lld..%lld of %lld", d,
               (long long)r->start[d], (long long)(r->start[d] + r->local.dim[d]),
               (long long)r->global.dim[d]);
   return HP_OK;
