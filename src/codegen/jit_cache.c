@@ -20,7 +20,7 @@
 
 enum { OBJECT_MAX = 256 << 20, LOCK_STEP_MS = 10, LEFT_S = 3600 };
 
-/* What follows the object in a file of the cache. */
+/* The trailer after the object in a file of the cache. */
 typedef struct {
   char magic[8];
   uint64_t length;
@@ -47,7 +47,7 @@ static hp_status find_default_dir(str *path) {
   return str_status(path);
 }
 
-/* Creates the folder for the owner alone; folders above it as usual. */
+/* Creates the folder for the owner alone; parent folders with usual permissions. */
 static void make_dir(const char *path) {
   str up = {0};
   const char *slash = strrchr(path, '/');
@@ -55,13 +55,13 @@ static void make_dir(const char *path) {
   str_add_n(&up, path, (size_t)(slash - path));
   if (!str_status(&up) && dir_create(up.at)) err_clear();
   str_free(&up);
-  if (mkdir(path, 0700)) return; /* what is wrong is found when it is checked */
+  if (mkdir(path, 0700)) return; /* faults are found when it is checked */
 }
 
 static bool others_write(const struct stat *s) { return s->st_mode & (S_IWGRP | S_IWOTH); }
 
-/* Whoever may rename a folder above could put another one in the place of ours: each belongs to us
- * or to root, and others write to it only where, as in /tmp, they cannot rename what is ours. */
+/* Anyone who may rename a parent folder could replace ours: each must belong to us or to root,
+ * and others may write to it only if, as in /tmp, they cannot rename what is ours. */
 static bool is_safe_above(char *path) {
   struct stat s;
   for (char *slash; (slash = strrchr(path, '/'));) {
@@ -73,8 +73,8 @@ static bool is_safe_above(char *path) {
   return true;
 }
 
-/* NULL when the folder may be used, else why not.  `real` is its name without links, which cannot
- * be led elsewhere: what is looked at is what is used. */
+/* NULL if the folder may be used, else the reason.  `real` is its name without links, so that
+ * the checked folder is the one used. */
 static const char *find_refusal(const char *path, char real[PATH_MAX]) {
   struct stat s;
   char above[PATH_MAX];
@@ -122,7 +122,7 @@ done:
 }
 
 static void release_lock(jit_cache *c) {
-  if (c->lock >= 0) close(c->lock); /* lets go of the lock */
+  if (c->lock >= 0) close(c->lock); /* releases the lock */
   c->lock = -1;
 }
 
@@ -196,7 +196,7 @@ static void take_lock(jit_cache *c, int wait_ms) {
   else c->lock = open(path.at, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   str_free(&path);
   for (int ms = 0; c->lock >= 0; ms += LOCK_STEP_MS) {
-    /* a file system without locks: two may compile the same */
+    /* a file system without locks: two processes may compile the same */
     if (!flock(c->lock, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK) return;
     if (ms >= wait_ms) break;
     nanosleep(&(struct timespec){.tv_nsec = LOCK_STEP_MS * 1000000L}, NULL);
@@ -230,16 +230,18 @@ static void key_path(const char *dir, hash128 key, str *path) {
   str_printf(path, "%s/%s.so", dir, hex);
 }
 
-/* A file of the cache, open: what is looked at is what is loaded, whatever becomes of its name. */
+/* An open file of the cache: the file that is checked is the one that is loaded, even if its
+ * name is reused. */
 typedef struct {
   int fd;
   struct stat s;
 } object_file;
 
-/* Opens a file that is ours alone; for writing it is made so, whatever the umask was. */
+/* Opens a file that belongs to us; a file opened for writing gets our permissions, with any
+ * umask. */
 static bool open_own(const char *path, int flags, object_file *out) {
   object_file f = {.fd = open(path, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)};
-  if (f.fd >= 0 && flags == O_RDWR && fchmod(f.fd, 0700)) errno = 0; /* fstat says whose it is */
+  if (f.fd >= 0 && flags == O_RDWR && fchmod(f.fd, 0700)) errno = 0; /* fstat checks the owner */
   bool own = f.fd >= 0 && !fstat(f.fd, &f.s) && S_ISREG(f.s.st_mode) && f.s.st_uid == geteuid() &&
              !others_write(&f.s) && f.s.st_size <= OBJECT_MAX;
   if (own) *out = f;
@@ -247,7 +249,7 @@ static bool open_own(const char *path, int flags, object_file *out) {
   return own;
 }
 
-/* True when the file is whole and as it was sealed. */
+/* True if the file is complete and matches its seal. */
 static bool is_sealed(const object_file *f) {
   size_t n = (size_t)f->s.st_size;
   seal found, want;
@@ -260,9 +262,9 @@ static bool is_sealed(const object_file *f) {
   return !memcmp(&found, &want, sizeof found);
 }
 
-/* A name of an open file that no other file ever has here: the loader takes what is loaded under a
- * name for what the name is now, and numbers of files are used again.  So device and inode, which
- * no other file has as long as this one is loaded, are written in slashes and dots. */
+/* A unique name of an open file: the loader identifies libraries by name, and file descriptors
+ * are reused.  So device and inode, which are unique while the file is loaded, are encoded in
+ * slashes and dots. */
 static void name_open(const object_file *f, str *out) {
   const uint64_t id[2] = {(uint64_t)f->s.st_dev, (uint64_t)f->s.st_ino};
   str_add(out, "/proc/self/fd");
@@ -292,7 +294,7 @@ static void *load_copy(const object_file *f) {
   return so;
 }
 
-/* By name only where there is no other way. */
+/* By name only if there is no other way. */
 static void *load_object(const jit_cache *c, const object_file *f, const char *path) {
   void *so = c->by_name ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : load_open(f);
   return so || c->by_name ? so : load_copy(f);
@@ -339,7 +341,7 @@ static void publish_file(const char *from, const char *to) {
     err_clear();
   }
   if (ok && rename(temp.at, to)) ok = false;
-  unlink(temp.at); /* still there when both names were one file already */
+  unlink(temp.at); /* still exists if both names were one file already */
   str_free(&temp);
 }
 

@@ -25,8 +25,8 @@ void jit_cc_free(jit_cc *cc) {
 
 static bool is_program(const char *path) { return file_exists(path) && !access(path, X_OK); }
 
-/* The path of a program: itself when it has a slash, else the first of that name on $PATH; empty
- * when there is none. */
+/* The path of a program: its name if it has a slash, else the first match on $PATH; empty if
+ * there is none. */
 static hp_status find_program(const char *program, str *path) {
   str_clear(path);
   str_add(path, program);
@@ -59,11 +59,11 @@ static hp_status add_word(jit_cc *cc, const char *text, size_t n) {
   return HP_ERR_OOM;
 }
 
-/* Program and arguments of "prog arg arg"; no words when the program is not there. */
+/* Program and arguments of "prog arg arg"; no words if the program does not exist. */
 static hp_status split_words(const char *text, jit_cc *cc) {
   str path = {0}, first = {0};
   hp_status st = HP_OK;
-  HP_TRY_GOTO(find_program(text, &path), st); /* the whole may be a path with blanks in it */
+  HP_TRY_GOTO(find_program(text, &path), st); /* all of it may be a path with blanks */
   if (path.len) {
     st = add_word(cc, path.at, path.len);
     goto done;
@@ -93,7 +93,7 @@ static hp_status start_program(char *const *argv, const char *output, int fd, pi
   sigemptyset(&none);
   if (posix_spawn_file_actions_init(&files)) return HP_ERR_OOM;
   posix_spawnattr_init(&attr);
-  /* a caller that blocks signals must not make the compiler deaf to them */
+  /* the compiler must not inherit blocked signals */
   posix_spawnattr_setsigmask(&attr, &none);
   posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
   posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
@@ -108,8 +108,8 @@ static hp_status start_program(char *const *argv, const char *output, int fd, pi
   return HP_OK;
 }
 
-/* True when the program ended well.  When the host program collects its children itself, nobody
- * can say: then the result has to speak (it is checked anyway). */
+/* True if the program succeeded.  If the host program collects its children itself, the status
+ * is unknown: then the result decides, which is checked anyway. */
 static bool wait_for(pid_t pid) {
   int status;
   pid_t r;
@@ -173,7 +173,7 @@ static hp_status start_unit(const jit_cc *cc, const char *const *flags, const ji
   for (size_t i = 0; i < cc->word.len; i++) ok = ok && vec_push(&argv, cc->word.at[i]);
   for (int i = 0; flags[i]; i++) ok = ok && vec_push(&argv, flags[i]);
   for (int i = 0; i < 5; i++) ok = ok && vec_push(&argv, last[i]);
-  /* posix_spawn takes char *const * for want of a better type; it changes nothing */
+  /* posix_spawn takes char *const * but does not modify it */
   if (ok) st = start_program((char *const *)(uintptr_t)argv.at, u->words, -1, pid);
   vec_free(&argv);
   return ok ? st : HP_ERR_OOM;

@@ -146,7 +146,7 @@ int loop_iota(loop *l, int dim, int64_t from) {
                                     .at = {.offset = from}});
 }
 
-/* Is value v one number, wherever the loop stands? */
+/* Is value v the same number at all indices? */
 static bool is_single(const loop *l, int v) {
   const loop_value *x = &l->value.at[v];
   for (int d = 0; d < l->space.rank; d++)
@@ -221,8 +221,8 @@ int loop_reduce(loop *l, const char *name, int a) {
                                     .arg = {(int16_t)a, -1, -1}});
 }
 
-/* False when the value is one per row (column): it does not move along the reduced dim.  All
- * values of a map vary. */
+/* False if the value has one number per row (column): it does not vary along the reduced dim.
+ * All values of a map vary. */
 static bool moves_along_reduced(const loop *l, int value) {
   int d = loop_reduced_dim(l);
   bool varies[LOOP_VALUES_MAX];
@@ -237,8 +237,8 @@ static bool moves_along_reduced(const loop *l, int value) {
   return varies[value];
 }
 
-/* True when no two elements of the space can meet in one stored element: sorted by size, each
- * stride is larger than all that the smaller ones reach.  `skip` is a dim that is not walked. */
+/* True if no two indices of the space store to the same element: sorted by size, each stride is
+ * larger than the total extent of the smaller ones.  `skip` is a dim that is not iterated. */
 static bool is_injective(const loop *l, const loop_access *at, int skip) {
   bool used[HP_MAX_RANK] = {false};
   int64_t reach = 0;
@@ -254,8 +254,8 @@ static bool is_injective(const loop *l, const loop_access *at, int skip) {
   return true;
 }
 
-/* Are the strides of a fold 0 on all dims but the last, and not there?  What a fold leaves in
- * scratch memory (loop_plan.h) is counted in bytes. */
+/* Are the strides of a fold 0 on all dims but the last, and nonzero there?  The scratch memory
+ * of a fold (loop_plan.h) is counted in bytes. */
 static int check_fold(loop *l, int operand, const loop_access *at) {
   int last = l->space.rank - 1;
   bool fits = l->kind == LOOP_ROW && at->stride[last] != 0;
@@ -269,7 +269,7 @@ static int check_fold(loop *l, int operand, const loop_access *at) {
   return 0;
 }
 
-/* Adds a store: a fold when it names a reduction. */
+/* Adds a store, or a fold if it names a reduction. */
 static int add_store(loop *l, const char *fold, int operand, hp_dtype type, const int64_t *stride,
                      int64_t offset, int value) {
   loop_access at;
@@ -329,8 +329,8 @@ int loop_outputs(const loop *l) {
   return n;
 }
 
-/* False when an empty dim keeps the access from touching anything: an empty reduced dim does not
- * when the access does not move along it, for then it belongs to a value of the row, or of the
+/* False if an empty dim means that the access touches nothing.  An empty reduced dim does not if
+ * the access does not vary along it, since it then belongs to a value of the row, or of the
  * columns of a fold. */
 static bool is_touched(const loop *l, const loop_access *at, bool fold) {
   int r = loop_reduced_dim(l);

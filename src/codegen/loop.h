@@ -61,7 +61,7 @@ typedef struct {
   loop_access at;
 } loop_value;
 
-/* A fold joins what meets in one element. */
+/* A fold combines all values that are stored to one element. */
 typedef struct {
   uint16_t operand;
   uint8_t type, reduce; /* loop_reduction of a fold */
@@ -81,8 +81,8 @@ typedef struct {
 
 /* --- building ------------------------------------------------------------------------------ */
 
-/* Starts a kernel over `space`.  A builder call that makes no sense returns -1 and poisons the
- * loop: build without checks and ask loop_status once.  Value numbers are returned. */
+/* Starts a kernel over `space`.  An invalid builder call returns -1 and poisons the loop: build
+ * without checks and call loop_status once.  Builders return value numbers. */
 void loop_begin(loop *l, loop_kind kind, const hp_shape *space);
 void loop_free(loop *l);
 /* Load of input `operand`; stride has space.rank entries. */
@@ -90,10 +90,10 @@ int loop_in(loop *l, int operand, hp_dtype type, const int64_t *stride, int64_t 
 int loop_const(loop *l, float x);
 int loop_int(loop *l, int64_t x);
 int loop_iota(loop *l, int dim, int64_t from);
-/* Uniform random numbers; `seed` is an integer, and one for the whole loop. */
+/* Uniform random numbers; `seed` is an integer that is constant over the loop. */
 int loop_uniform(loop *l, int seed, int64_t stream, const int64_t *stride, int64_t offset);
 int loop_cast(loop *l, hp_dtype type, int a);
-/* An elementwise op by name ("add", "exp", "select", ...); b and c are -1 where it has none. */
+/* An elementwise op by name ("add", "exp", "select", ...); unused b and c are -1. */
 int loop_op(loop *l, const char *name, int a, int b, int c);
 /* "sum", "prod", "max", "min" over the reduced dim. */
 int loop_reduce(loop *l, const char *name, int a);
@@ -102,12 +102,12 @@ void loop_out(loop *l, int operand, hp_dtype type, const int64_t *stride, int64_
 /* Stores "sum", "prod", "max" or "min" of a value over all dims but the last, of a row kernel. */
 void loop_fold(loop *l, const char *name, int operand, hp_dtype type, const int64_t *stride,
                int64_t offset, int value);
-/* HP_OK when the loop is whole and makes sense: every rule above, and every index fits. */
+/* HP_OK if the loop is complete and valid: every rule above holds, and every index is in range. */
 hp_status loop_status(const loop *l);
 
 loop_class loop_class_of(hp_dtype type);
 
-/* Does it go by strides, as what is loaded does? */
+/* Is it accessed by strides, like a load? */
 static inline bool loop_has_strides(const loop_value *v) {
   return v->what == LOOP_IN || v->what == LOOP_UNIFORM;
 }
@@ -116,21 +116,22 @@ static inline bool loop_has_strides(const loop_value *v) {
 
 /* Canonical text; `sep` between lines: "\n" for people, "; " as an attribute. */
 void loop_print(const loop *l, const char *sep, str *out);
-/* Reads it back; `where` names it in messages.  HP_ERR_INPUT with the line otherwise. */
+/* Reads it back; `where` is its name in messages.  HP_ERR_INPUT with the line on errors. */
 hp_status loop_parse(const char *text, size_t n, const char *where, loop *out);
 
 /* --- questions ----------------------------------------------------------------------------- */
 
 int loop_inputs(const loop *l); /* 1 + the largest input number; 0 without inputs */
 int loop_outputs(const loop *l);
-/* Lowest and highest element of an input or output that is touched, and its type; false when the
- * operand is not used or the space is empty.  Whoever runs a loop checks buffers against this. */
+/* Lowest and highest touched element of an input or output, and its type; false if the operand
+ * is unused or the space is empty.  The caller that runs a loop must check its buffers against
+ * this. */
 bool loop_extent(const loop *l, bool output, int operand, hp_dtype *type, int64_t *low,
                  int64_t *high);
-/* Cost: machine operations (an exp counts 24), and bytes that must move at least. */
+/* Cost: machine operations (an exp counts 24), and the least bytes to be moved. */
 void loop_cost(const loop *l, double *flops, double *bytes);
 
-/* What it does in a word for people: "adamw", "norm", else its first ops: "mul+add+sum". */
+/* A short name of its computation: "adamw", "norm", else its first ops: "mul+add+sum". */
 void loop_title(const loop *l, char *text, size_t size);
 
 /* --- compiling and running ----------------------------------------------------------------- */
@@ -149,10 +150,10 @@ typedef struct {
   int jobs;              /* compilers at once; 0 = cores */
   const char *cc;        /* NULL: $CC, else cc, gcc or clang of $PATH */
   const char *cache_dir; /* NULL: $HYPER_CACHE, $XDG_CACHE_HOME/hyperparallel, ~/.cache/... */
-  int lock_ms;           /* how long to wait for another process that compiles; 0: two seconds */
+  int lock_ms;           /* time to wait for another process that compiles; 0: two seconds */
 } loop_options;
 
-/* The kernels of one program.  Kernels of equal structure share code, whatever their sizes. */
+/* The kernels of one program.  Kernels of equal structure share code, for any sizes. */
 typedef struct loop_module loop_module;
 typedef struct loop_kernel loop_kernel;
 
@@ -162,21 +163,21 @@ hp_status loop_module_create(const loop_options *o, loop_module **out);
 void loop_module_free(loop_module *m);
 /* Adds a kernel; the loop is not kept.  *out belongs to the module and runs after the build. */
 hp_status loop_module_add(loop_module *m, const loop *l, loop_kernel **out);
-/* Finds or compiles what was added.  Without a compiler, or when it fails, kernels are interpreted
- * (same bits, slow) and one warning says why: that is no failure. */
+/* Finds or compiles the added kernels.  Without a working compiler, kernels are interpreted
+ * (same bits, slow), with one warning; that is no failure. */
 hp_status loop_module_build(loop_module *m);
-/* Kernels added, structures among them, and where the code came from. */
+/* Numbers of kernels and of structures, and the origin of the code. */
 typedef struct {
   int kernels, structures, compiled, cached, interpreted;
   double compile_s;
 } loop_module_stats;
 loop_module_stats loop_module_report(const loop_module *m);
 
-/* A kernel runs in phases, one after the other (mostly one); each is cut into parts that may run
- * at the same time, in any order, on any thread. */
+/* A kernel runs in phases, one after the other (mostly one); each is divided into work items
+ * (parts) that may run at the same time, in any order, on any thread. */
 int loop_phases(const loop_kernel *k);
 int64_t loop_parts(const loop_kernel *k, int phase);
-/* Bytes of 64-byte aligned work memory that all parts of a run share; 0 for most kernels. */
+/* Bytes of 64-byte aligned work memory shared by all parts of a run; 0 for most kernels. */
 size_t loop_scratch(const loop_kernel *k);
 /* Parts from..to-1.  in and out: base addresses by operand number, aligned to their type. */
 void loop_run_parts(const loop_kernel *k, int phase, const void *const *in, void *const *out,

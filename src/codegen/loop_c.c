@@ -262,8 +262,8 @@ static void print_stages(loop_c_printer *w) {
   loop_c_line(w, "(void)s0, (void)s1, (void)t;");
 }
 
-/* A part u of a split kernel is a segment, s, of a block of columns: the blocks of a segment follow
- * each other, and then come those of the next.  Sizes that tell which, and of scratch memory: */
+/* A part u of a split kernel is a segment, s, of a block of columns: first all blocks of one
+ * segment, then those of the next.  The sizes that identify them, and those of scratch memory: */
 static void print_segments(loop_c_printer *w, int width) {
   loop_c_line(w, "enum { WIDTH = %d };", width);
   loop_c_line(w, "const int64_t segments = (p[1] + SEGMENT - 1) / SEGMENT;");
@@ -278,8 +278,8 @@ static void print_split_bounds(loop_c_printer *w) {
   loop_c_line(w, "const int64_t s1 = p[1] - s0 < SEGMENT ? p[1] : s0 + SEGMENT;");
 }
 
-/* Values of a row that its elements and stores use, once all reductions are done: those that are
- * left by the reductions, and those that are written again. */
+/* Values of a row that its elements and stores use, once all reductions are done: results of the
+ * reductions, and values that are computed again. */
 typedef struct {
   bool left[LOOP_VALUES_MAX], again[LOOP_VALUES_MAX];
 } row_values;
@@ -300,7 +300,7 @@ static void find_used(const loop_c_printer *w, row_values *to) {
   }
 }
 
-/* A loop over the rows u of a group begins. */
+/* Begins a loop over the rows u of a group. */
 static void print_row_of_group(loop_c_printer *w) {
   loop_c_line(w, "for (int64_t u = u0; u < u1; u++) {");
   loop_c_line(w, "int64_t t = u;");
@@ -308,7 +308,7 @@ static void print_row_of_group(loop_c_printer *w) {
   loop_c_print_paths(w, "0");
 }
 
-/* The same, with what its reductions have left. */
+/* The same, with the results of its reductions. */
 static void print_row_again(loop_c_printer *w, const row_values *used) {
   print_row_of_group(w);
   for (int n = 0; n < w->p->values; n++) {
@@ -318,9 +318,9 @@ static void print_row_again(loop_c_printer *w, const row_values *used) {
   }
 }
 
-/* Rows of a kernel with folds: the reductions of some, then strips of columns, of which each takes
- * the elements of all these rows.  So chains are in the nearest cache for a strip, and come there
- * once for the group; what reductions leave of each row is in nN[]. */
+/* Rows of a kernel with folds: the reductions of a few rows, then ranges of columns, each with
+ * the elements of all these rows.  So the chains of a range are in the L1 cache, and are loaded
+ * once per group of rows; nN[] holds the results of the reductions of each row. */
 static void print_row_groups(loop_c_printer *w) {
   _Static_assert(PLAN_COL_BLOCK % LOOP_C_ROWS == 0, "a group of rows lies in one block");
   row_values used;
@@ -375,7 +375,7 @@ static void print_row(loop_c_printer *w) {
   loop_c_line(w, "}");
 }
 
-/* Columns at a time: long runs of memory, but sums and column values that fit the nearest cache. */
+/* Columns per step: long runs of memory, while sums and column values fit in the L1 cache. */
 static int choose_column_count(const loop_plan *p) {
   int arrays = 2 * p->reductions, columns = COLS_MOST;
   for (int i = 0; i < p->values; i++) arrays += p->value[i].varies == VARY_INNER;
@@ -392,7 +392,7 @@ static void print_col(loop_c_printer *w) {
   if (split) print_split_bounds(w);
   loop_c_line(w, "const int64_t first = u %% blocks * %d;", PLAN_COLS);
   loop_c_line(w, "int64_t w = p[0] - first < COLS ? p[0] - first : COLS;");
-  /* several parts of the same place in one go: longer runs of memory */
+  /* several parts with the same position at once: longer runs of memory */
   loop_c_line(w, "w = w < (to - u) * %d ? w : (to - u) * %d;", PLAN_COLS, PLAN_COLS);
   loop_c_line(w, "done = (w + %d) / %d;", PLAN_COLS - 1, PLAN_COLS);
   loop_c_line(w, split ? "int64_t t = s / segments;" : "int64_t t = u / blocks;");

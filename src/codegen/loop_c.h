@@ -6,8 +6,8 @@
 
 enum { LOOP_C_CHUNK = 512 }; /* elements that a kernel works on at a time */
 
-/* Parts from..to-1 of phase `phase`.  p: the numbers of loop_c_params.  Bit k of stream: output k
- * goes past the caches, to memory. */
+/* Runs parts from..to-1 of phase `phase`.  p: the numbers of loop_c_params.  Bit k of stream:
+ * output k is stored past the caches. */
 typedef void (*loop_c_fn)(const void *const *in, void *const *out, const int64_t *p, void *scratch,
                           int64_t phase, int64_t stream, int64_t from, int64_t to);
 
@@ -16,10 +16,10 @@ typedef void (*loop_c_fn)(const void *const *in, void *const *out, const int64_t
 typedef VEC(int64_t) loop_params;
 hp_status loop_c_params(const loop_plan *p, loop_params *out);
 
-/* Parameter list and body of the function, all that follows its name.  Plans that print the same
- * text are of one structure. */
+/* Parameter list and body of the function, everything after its name.  Plans that print the same
+ * text have the same structure. */
 void loop_c_print(const loop_plan *p, str *out);
-/* What a translation unit starts with. */
+/* The beginning of a translation unit. */
 void loop_c_preamble(str *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Chunks of maps and rows: the short loops over arrays that loop_c.c tells of. */
+/* Chunks of maps and rows: the short loops over arrays described in loop_c.c. */
 #include "codegen/loop_c_print.h"
 
 #include "base/dtype.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum { CHUNK = LOOP_C_CHUNK };
-/* Values kept at most, and the work that makes a value dear. */
+/* The largest number of kept values, and the work that makes a value expensive. */
 enum { KEPT_VALUES = 4, DEAR = 16 };
 
 static bool is_dear(const plan_value *v) {
@@ -35,7 +35,7 @@ void loop_c_choose_kept(loop_c_printer *w) {
   }
 }
 
-/* True when the loop of a stage finds one of the values that it needs kept. */
+/* Does the loop of a stage need a value that is kept? */
 static bool uses_kept_value(const loop_c_printer *w, int stage) {
   bool need[LOOP_VALUES_MAX], found = false;
   loop_c_need_stage(w, stage, need);
@@ -45,8 +45,7 @@ static bool uses_kept_value(const loop_c_printer *w, int stage) {
 
 /* --- chunks ---------------------------------------------------------------------------------- */
 
-/* A loop over the elements of a chunk begins: the values of need[], those that are held from their
- * arrays. */
+/* Begins a loop over the elements of a chunk: the values of need[], those in arrays from there. */
 static void print_chunk_loop(loop_c_printer *w, const bool *need) {
   loop_c_line(w, "IVDEP for (int64_t k = 0; k < m; k++) {");
   loop_c_line(w, "const int64_t j = j0 + k;");
@@ -56,7 +55,7 @@ static void print_chunk_loop(loop_c_printer *w, const bool *need) {
   }
 }
 
-/* What the stage reads in runs and not as it is: elements of 16 bits, random numbers. */
+/* Contiguous inputs of the stage that need conversion: 16-bit elements, random numbers. */
 static void print_runs(loop_c_printer *w, const bool *need) {
   for (int n = 0; n < w->p->values; n++) {
     const plan_value *v = &w->p->value[n];
@@ -80,7 +79,7 @@ static bool is_argument(const loop_c_printer *w, int value, const bool *need) {
   return found;
 }
 
-/* Dear values, each in a loop of its own; not one that is only stored. */
+/* Expensive values, each in a loop of its own, except values that are only stored. */
 static void print_dear(loop_c_printer *w, int stage, const bool *all) {
   bool final = stage > w->p->stages;
   for (int n = 0; n < w->p->values; n++) {
@@ -99,7 +98,7 @@ static void print_dear(loop_c_printer *w, int stage, const bool *all) {
   }
 }
 
-/* The arguments of the reductions of a stage, joined to the lanes lN. */
+/* The arguments of the reductions of a stage, combined with the lanes lN. */
 static void print_joins(loop_c_printer *w, int stage) {
   bool need[LOOP_VALUES_MAX], any = false;
   EACH_REDUCTION(w, n, stage) {
@@ -126,8 +125,8 @@ static void print_joins(loop_c_printer *w, int stage) {
   }
 }
 
-/* The elements that are stored: runs of floats to wN, which is the output itself where nothing is
- * to be done with them any more. */
+/* The stored elements: contiguous floats to wN, which is the output itself if no conversion is
+ * needed. */
 static void print_stores(loop_c_printer *w) {
   const loop_plan *p = w->p;
   bool need[LOOP_VALUES_MAX];
@@ -160,8 +159,8 @@ static bool draws_random(const loop_c_printer *w) {
   return any;
 }
 
-/* What a map that draws random numbers reads for the next chunk: it comes while numbers are drawn,
- * which takes as long and reads nothing. */
+/* Prefetches the inputs of a map with random numbers for the next chunk: generating the numbers
+ * takes as long and reads nothing. */
 static void print_ahead(loop_c_printer *w) {
   for (int i = 0; i < w->p->values && w->p->kind == LOOP_MAP && draws_random(w); i++) {
     const plan_value *v = &w->p->value[i];
@@ -170,7 +169,7 @@ static void print_ahead(loop_c_printer *w) {
   }
 }
 
-/* Each loop over a row fetches its share of the next row, so that memory is busy all the time. */
+/* Each loop over a row prefetches its share of the next row, so that memory is always busy. */
 static void print_fetches(loop_c_printer *w, int stage) {
   const int loops = w->p->stages + 1;
   for (int i = 0; i < w->p->values; i++)

@@ -1,15 +1,15 @@
-/* Folds of a row kernel.  Its rows are those of blocks of 64: each row joins its elements to
- * chains, one a column, that lie in scratch memory and so in a near cache.  Then, in a phase of its
- * own, the columns go through what blocks have left: chained to segments, and these to the result.
- * Names: fN chains of fold N in this block, zN all that blocks leave of it, qN and vN the chains of
- * a segment and of segments. */
+/* Folds of a row kernel.  Its rows are processed in blocks of 64: each row adds its elements to
+ * chains, one per column, in scratch memory, which stay in a near cache.  Then, in a phase of
+ * its own, the columns combine the results of all blocks: chained to segments, and these to the
+ * result.  Names: fN chains of fold N in this block, zN the results of all its blocks, qN and vN
+ * the chains of a segment and of segments. */
 #include "codegen/loop_c_print.h"
 
 #include "codegen/loop_expr.h"
 
 #include <stdio.h>
 
-enum { COLS = 512 }; /* columns that the last phase has in arrays */
+enum { COLS = 512 }; /* columns that the last phase holds in arrays */
 
 #define EACH_FOLD(w, n)                                                                            \
   for (int n = 0; n < (w)->p->stores; n++)                                                         \
@@ -31,7 +31,7 @@ static void print_array(loop_c_printer *w, char letter, int n, int columns) {
   loop_c_line(w, "%s %c%d[%d];", get_type(w, n), letter, n, columns);
 }
 
-/* Where fold n has its numbers, `element` of them, as an array. */
+/* The numbers of fold n in scratch memory, `element` of them, as an array. */
 static void print_numbers(loop_c_printer *w, char letter, int n, const char *element) {
   char to[24];
   int k = 0;
@@ -89,7 +89,7 @@ void loop_c_print_folded(loop_c_printer *w) {
   loop_c_line(w, "const int64_t last = to * %d < p[0] ? to * %d : p[0];", PLAN_COLS, PLAN_COLS);
   loop_c_line(w, "for (int64_t first = from * %d; first < last; first += %d) {", PLAN_COLS, COLS);
   loop_c_line(w, "const int64_t w = last - first < %d ? last - first : %d;", COLS, COLS);
-  loop_c_line(w, "int64_t t = 0, u = 0;"); /* a fold stands still over the outer dims */
+  loop_c_line(w, "int64_t t = 0, u = 0;"); /* a fold does not vary over the outer dims */
   loop_c_print_outer(w);
   loop_c_print_paths(w, "first");
   EACH_FOLD(w, n) print_columns(w, n);

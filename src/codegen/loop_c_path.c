@@ -1,5 +1,5 @@
-/* Where the parts of a kernel find what they work on: its parameters, the place in the outer dims,
- * the addresses that accesses start from, and the numbers in scratch memory. */
+/* Addresses of a work item: its parameters, its indices in the outer dims, the start addresses
+ * of accesses, and its numbers in scratch memory. */
 #include "codegen/loop_c_print.h"
 
 #include "codegen/loop_expr.h"
@@ -36,8 +36,8 @@ hp_status loop_c_params(const loop_plan *p, loop_params *out) {
   return ok ? HP_OK : HP_ERR_OOM;
 }
 
-/* Declares where an access starts for this part: `base` is in + operand or the like, or NULL for an
- * iota or random number, whose path is the index itself.  *k is the next parameter. */
+/* Declares the start of an access for this part: `base` is in + operand or similar, or NULL for
+ * an iota or random number, whose path is the index itself.  *k is the next parameter. */
 static void print_path(loop_c_printer *w, char letter, int n, const char *element, const char *base,
                        const plan_path *path, int *k, const char *first) {
   str s = {0};

@@ -1,5 +1,4 @@
-/* What the lines of a kernel are made of: values, what a loop needs of them, and the steps of
- * reductions. */
+/* The lines of a kernel: values, the values that a loop needs, and the steps of reductions. */
 #include "codegen/loop_c_print.h"
 
 #include "base/dtype.h"

@@ -26,7 +26,7 @@ static const struct {
 #include "codegen/expr.def"
 };
 
-typedef enum { FN_SCALAR, FN_WIDE, FN_MASK } function_kind; /* as math.def tells */
+typedef enum { FN_SCALAR, FN_WIDE, FN_MASK } function_kind; /* as in math.def */
 static const struct {
   const char *text;
   function_kind kind;
@@ -81,7 +81,7 @@ void loop_expr_print(int r, const char *const *arg, bool wide, str *out) {
   print_replaced(loop_expr_row(r)->text, arg, wide, out);
 }
 
-/* Is a function of that kind?  Its name stands before the first parenthesis of its text. */
+/* Is it a function of that kind?  Its name is before the first parenthesis of its text. */
 static bool is_function(const char *name, size_t n, function_kind kind) {
   for (int i = 0; i < FUNCTIONS; i++) {
     const char *end = strchr(function[i].text, '('), *at = end - n;

@@ -1,5 +1,5 @@
-/* The elementwise ops and reductions of expr.def as tables, and their expressions as C text.  What
- * is written is scalar C that is also CUDA C: every printer shares it. */
+/* The elementwise ops and reductions of expr.def as tables, and their expressions as C text.
+ * The text is scalar C that is also CUDA C, for all printers. */
 #ifndef CODEGEN_LOOP_EXPR_H
 #define CODEGEN_LOOP_EXPR_H
 
@@ -14,7 +14,7 @@ typedef struct {
 int loop_expr_count(void);
 /* Row r of expr.def. */
 const loop_expr *loop_expr_row(int r);
-/* The row of an op on n arguments of these classes; -1 when there is none. */
+/* The row of an op on n arguments of these classes; -1: none. */
 int loop_expr_find(const char *name, const uint8_t *cls, int n);
 
 /* The expression of row r with its arguments replaced by C expressions arg[0..2].  Wide: for
@@ -23,7 +23,7 @@ int loop_expr_find(const char *name, const uint8_t *cls, int n);
 void loop_expr_print(int r, const char *const *arg, bool wide, str *out);
 /* Can the expression of row r be printed for vectors? */
 bool loop_expr_is_wide(int r);
-/* What a reduction starts from, and the join of two C expressions. */
+/* The identity of a reduction, and the combination of two C expressions. */
 const char *loop_expr_identity(loop_reduction reduce, loop_class cls);
 void loop_expr_join(loop_reduction reduce, loop_class cls, const char *a, const char *b, str *out);
 /* A constant as C: exact, also for infinities and NaN. */
@@ -37,9 +37,9 @@ const char *loop_expr_type(loop_class cls);
 /* C expression of the value of an element, and of the element of a value. */
 void loop_expr_load(hp_dtype type, const char *element, str *out);
 void loop_expr_store(hp_dtype type, const char *value, str *out);
-/* The functions of math.def as C text: what a translation unit of kernels starts with. */
+/* The functions of math.def as C text, for the beginning of a translation unit. */
 void loop_expr_preamble(str *out);
-/* Those that vectors have, for them: hw_exp beside hp_exp. */
+/* The vector versions: hw_exp for hp_exp. */
 void loop_expr_wide_preamble(str *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* Every value is a block of 64 lanes along the inner dim (elements of a map or row, columns of a
- * col kernel); an op is one pass over its block.  Values that do not vary along the inner dim fill
- * their block with copies, so that there is one kind of operand.  The walk over a part follows the
- * same order as the printed C: docs/internals/codegen.md. */
+ * col kernel); an op is one pass over its block.  Values that do not vary along the inner dim
+ * fill their block with copies, so that there is one kind of operand.  The order within a part
+ * is that of the printed C: docs/internals/codegen.md. */
 #include "codegen/loop_interp.h"
 
 #include "base/philox.h"
@@ -85,8 +85,8 @@ static void fill_block(const loop_value *v, block *to, const block *x) {
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-/* Where a part stands: outer indices and their number, row of a col kernel, and `width` lanes from
- * `first`. */
+/* The position of a part: outer indices and their number, row of a col kernel, and `width` lanes
+ * from `first`. */
 typedef struct {
   const loop_plan *p;
   const void *const *in;
@@ -97,7 +97,7 @@ typedef struct {
   block slot[LOOP_VALUES_MAX];
 } frame;
 
-/* Element of lane 0; further lanes are path->inner apart. */
+/* Element of lane 0; the distance of lanes is path->inner. */
 static int64_t find_element(const frame *f, const plan_path *path) {
   int64_t e = path->offset + f->first * path->inner;
   if (f->p->kind == LOOP_COL) e += f->row * path->reduced;
@@ -197,7 +197,7 @@ static void eval_value(frame *f, int n) {
   }
 }
 
-/* What is known outside the loop once `stage` reductions are done. */
+/* Values that are known before the loop, once `stage` reductions are done. */
 static void eval_known(frame *f, int stage) {
   for (int i = 0; i < f->p->values; i++) {
     const plan_value *v = &f->p->value[i];
@@ -214,7 +214,7 @@ static void eval_needed(frame *f, const bool *need) {
 
 static int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Elements b..e of a row, one block of lanes, joined to the first lane of `lanes`. */
+/* Elements b..e of a row, one block of lanes, combined with the first lane of `lanes`. */
 static void reduce_row_block(frame *f, int n, const bool *need, int64_t b, int64_t e,
                              block *lanes) {
   const loop_value *v = &f->p->value[n].v;
@@ -229,7 +229,7 @@ static void reduce_row_block(frame *f, int n, const bool *need, int64_t b, int64
   if (v->cls == LOOP_FLOAT && v->reduce >= LOOP_MAX) lanes->f[0] += 0.0f; /* -0 is 0 */
 }
 
-/* Row i of the columns, joined to the chains of a block of rows. */
+/* Row i of the columns, combined with the chains of a block of rows. */
 static void reduce_col_block(frame *f, int n, const bool *need, int64_t b, int64_t e,
                              block *chain) {
   const loop_value *v = &f->p->value[n].v;
@@ -240,7 +240,7 @@ static void reduce_col_block(frame *f, int n, const bool *need, int64_t b, int64
   }
 }
 
-/* Reduction n, whole, into its slot. */
+/* Computes reduction n into its slot. */
 static void finish_reduction(frame *f, int n) {
   const loop_plan *p = f->p;
   const loop_value *v = &p->value[n].v;
@@ -273,7 +273,7 @@ static loop_value fold_value(const loop_plan *p, int n) {
   return (loop_value){.reduce = s->reduce, .cls = p->value[s->value].v.cls};
 }
 
-/* Moves what a block of rows leaves of fold n, in the lanes, between scratch memory and x. */
+/* Copies the result of a block of rows for fold n, in lanes, between scratch memory and x. */
 static void move_left(const frame *f, int n, int64_t rows, bool write, block *x) {
   const loop_plan *p = f->p;
   int k = 0;
@@ -286,7 +286,7 @@ static void move_left(const frame *f, int n, int64_t rows, bool write, block *x)
   memcpy(write ? at : x, write ? x : at, bytes);
 }
 
-/* Joins the lanes of this row to the chains of its block. */
+/* Adds the lanes of this row to the chains of its block. */
 static void fold_row(frame *f, int n) {
   const loop_value v = fold_value(f->p, n);
   const int64_t rows = f->outer / PLAN_COL_BLOCK;
@@ -322,7 +322,7 @@ static void store_folds(frame *f, int64_t part) {
 
 /* --- parts ------------------------------------------------------------------------------------ */
 
-/* Stores of elements (those that vary in the innermost loop), or of the others. */
+/* Stores of elements (which vary in the innermost loop), or the other stores. */
 static void store_all(frame *f, bool elements) {
   for (int i = 0; i < f->p->stores; i++) {
     const plan_store *s = &f->p->store[i];

@@ -1,5 +1,5 @@
-/* The interpreter: runs a plan without a compiler.  Slow, always there, and the oracle of the
- * compiled code: the same bits. */
+/* The interpreter: runs a plan without a compiler.  Slow, always available, and the reference
+ * for compiled code: the same bits. */
 #ifndef CODEGEN_LOOP_INTERP_H
 #define CODEGEN_LOOP_INTERP_H
 

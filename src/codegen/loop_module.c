@@ -1,5 +1,5 @@
-/* Kernels of a program: structures found equal by their C text, compiled together in as many
- * translation units as there are cores, or found in the cache; then run part by part. */
+/* Kernels of a program: structures with equal C text are shared and compiled together in as many
+ * translation units as there are cores, or found in the cache; then they run, part by part. */
 #include "base/dtype.h"
 #include "base/io.h"
 #include "base/log.h"
@@ -14,7 +14,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* Changes whenever the meaning of compiled kernels does: parameters, order of a reduction, ... */
+/* Change it with the meaning of compiled kernels: parameters, order of a reduction, ... */
 #define GENERATOR "loop 6"
 
 enum { FLAGS_MAX = 32, SAID_MAX = 400, RUN_ALONE = 1 << 15, LOCK_MS = 2000 };
@@ -42,7 +42,7 @@ struct loop_module {
   loop_isa isa;
   bool interpret;
   int jobs, lock_ms;
-  char *cc, *cache_dir; /* as in the options; NULL = look for them */
+  char *cc, *cache_dir; /* as in the options; NULL = default */
   map by_text;
   VEC(structure) structure;
   VEC(loop_kernel *) kernel;
@@ -62,8 +62,8 @@ static loop_isa find_best_isa(void) {
   return LOOP_ISA_PLAIN;
 }
 
-/* -w: what is printed is plain, not pretty.  No fast-math: IEEE operations one by one, so that
- * every instruction set gives the same bits. */
+/* -w: the printed code is plain.  No fast-math: IEEE operations one by one, so that every
+ * instruction set gives the same bits. */
 static void choose_flags(loop_isa isa, bool clang, const char *flag[FLAGS_MAX]) {
   static const char *const all[] = {"-x",
                                     "c",
@@ -88,8 +88,9 @@ static void choose_flags(loop_isa isa, bool clang, const char *flag[FLAGS_MAX]) 
   if (!clang) { /* clang's -O2 vectorises; gcc's -O3 would only compile twice as long */
     flag[n++] = "-ftree-vectorize";
     flag[n++] = "-fvect-cost-model=dynamic";
-    flag[n++] = "--param=vect-epilogues-nomask=0"; /* rests are short: half the code */
-    flag[n++] = "-fschedule-insns"; /* else the vectors of a group follow one another */
+    flag[n++] = "--param=vect-epilogues-nomask=0"; /* remainders are short: half the code */
+    flag[n++] =
+        "-fschedule-insns"; /* else the vectors of a group are computed one after the other */
     flag[n++] = "-fsched-pressure";
   }
   flag[n] = NULL;
@@ -145,7 +146,7 @@ void loop_module_free(loop_module *m) {
   mem_free(m);
 }
 
-/* The structure whose function has this text, made when new; takes the text. */
+/* The structure whose function has this text; a new one takes ownership of the text. */
 static hp_status find_structure(loop_module *m, str *text, uint32_t *out) {
   if (map_get(&m->by_text, text->at, text->len, out)) return HP_OK;
   *out = (uint32_t)m->structure.len;
@@ -191,7 +192,7 @@ done:
 
 /* --- building --------------------------------------------------------------------------------- */
 
-/* All that a build works with. */
+/* The state of a build. */
 typedef struct {
   loop_module *m;
   jit_cc cc;
@@ -201,7 +202,7 @@ typedef struct {
   VEC(uint32_t) missing; /* structures to compile */
 } build;
 
-/* Key of every structure: hash of all that its compiled code follows from. */
+/* Key of every structure: a hash of everything that affects its compiled code. */
 static hp_status set_keys(build *b) {
   struct utsname machine;
   str common = {0}, one = {0};
@@ -229,7 +230,7 @@ done:
   return st;
 }
 
-/* Takes from the cache what is there; the rest goes to b->missing. */
+/* Loads what is in the cache; b->missing gets the rest. */
 static hp_status find_cached(build *b) {
   b->missing.len = 0;
   for (size_t i = 0; i < b->m->structure.len; i++) {
@@ -263,7 +264,7 @@ static hp_status write_unit(const build *b, int u, int n, const char *path) {
   return st;
 }
 
-/* One warning with the first words of the compiler. */
+/* One warning with the beginning of the compiler's messages. */
 static void warn_of_compiler(const build *b, const char *path) {
   char *said = NULL;
   size_t n = 0;
@@ -274,7 +275,7 @@ static void warn_of_compiler(const build *b, const char *path) {
   mem_free(said);
 }
 
-/* Loads unit u of n and hands out its functions. */
+/* Loads unit u of n and sets its functions. */
 static hp_status load_unit(build *b, int u, int n, const char *object) {
   size_t count = (b->missing.len - (size_t)u + (size_t)n - 1) / (size_t)n, at = 0;
   hash128 *key = mem_calloc(count, sizeof *key);
@@ -354,7 +355,7 @@ static hp_status build_code(build *b) {
   return HP_OK;
 }
 
-/* Sets the functions of the kernels and frees what only the interpreter needs. */
+/* Sets the functions of the kernels and frees memory that only the interpreter needs. */
 static void assign_functions(loop_module *m) {
   for (size_t i = 0; i < m->structure.len; i++) m->structure.at[i].asked = true;
   for (size_t i = 0; i < m->kernel.len; i++) {
@@ -407,8 +408,8 @@ int64_t loop_parts(const loop_kernel *k, int phase) { return plan_parts(&k->plan
 
 size_t loop_scratch(const loop_kernel *k) { return plan_scratch(&k->plan); }
 
-/* The outputs that go past the caches: large ones, but not those that overwrite an input, whose
- * lines are in cache when they are written. */
+/* The outputs stored past the caches: large ones, except those that overwrite an input, whose
+ * lines are in cache. */
 static int64_t choose_streamed_outputs(const loop_kernel *k, const void *const *in,
                                        void *const *out) {
   int64_t bits = k->large;
@@ -452,7 +453,7 @@ void loop_run(const loop_kernel *k, const void *const *in, void *const *out, voi
   const loop_plan *plan = &k->plan;
   int64_t elements = plan->outer_count * plan->inner * (plan->kind == LOOP_COL ? plan->reduced : 1);
   for (int phase = 0; phase < loop_phases(k); phase++) {
-    if (plan->folds && phase) elements /= PLAN_COL_BLOCK; /* what blocks of rows have left */
+    if (plan->folds && phase) elements /= PLAN_COL_BLOCK; /* the results of blocks of rows */
     pool_run_of r = {k, in, out, scratch, phase, loop_parts(k, phase), 1};
     if (p && elements >= RUN_ALONE) r.chunks = pool_size(p);
     if (r.chunks > r.parts) r.chunks = r.parts;

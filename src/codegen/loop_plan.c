@@ -3,10 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A dim of the space on its way into the nest: its size and its strides in every access. */
+/* A dim of the space during the construction of the nest: its size and its strides in every
+ * access. */
 typedef struct {
   int64_t size;
-  bool counted;                                      /* an iota counts it: it stays whole */
+  bool counted;                                      /* an iota counts it: it is not merged */
   int64_t stride[LOOP_VALUES_MAX + LOOP_STORES_MAX]; /* values first, then stores */
 } axis;
 
@@ -60,8 +61,8 @@ static bool is_same(const loop_value *a, const loop_value *b) {
          !memcmp(&a->at, &b->at, sizeof a->at);
 }
 
-/* The number of a value among those copied so far; added when it is not there yet.  Equal values
- * become one: a kernel that was fused from forward and backward has them. */
+/* The number of a value in the copy, added if it is new.  Equal values become one: a kernel that
+ * was fused from forward and backward has such values. */
 static int16_t add_value(loop_plan *p, const loop_value *v) {
   for (int i = 0; i < p->values; i++)
     if (is_same(&p->value[i].v, v)) return (int16_t)i;
@@ -111,7 +112,7 @@ static void axes_read(const loop *l, const loop_plan *p, axes *a, axis *reduced)
   }
 }
 
-/* Makes one of axes d and d + 1 wherever stepping over d is stepping over all of d + 1. */
+/* Merges axes d and d + 1 if in all accesses a step over d equals a step over all of d + 1. */
 static void axes_merge(const loop_plan *p, axes *a) {
   for (int d = 0; d + 1 < a->n;) {
     axis *x = &a->at[d], *y = x + 1;
@@ -131,8 +132,8 @@ static void axes_merge(const loop_plan *p, axes *a) {
   }
 }
 
-/* Moves the axis that most accesses walk by single steps to the end: it becomes the inner loop.
- * Stores count double; of equals the last. */
+/* Moves the axis with unit stride in most accesses to the end: it becomes the inner loop.
+ * Stores count double; of equals the last one. */
 static void axes_choose_inner(const loop_plan *p, axes *a) {
   int best = -1, best_score = -1;
   for (int d = 0; d < a->n; d++) {
@@ -227,7 +228,7 @@ hp_status plan_create(const loop *l, loop_plan *out) {
     set_paths(&p, &a, &inner, reduced);
   }
   classify_values(&p);
-  /* depends on sizes alone, not on the number of threads; the bits are the same either way */
+  /* depends on sizes alone, not on the number of threads; both give the same bits */
   p.split = p.stages && !p.folds && plan_parts(&p, 0) < PLAN_FEW_PARTS && count_segments(&p) > 1;
   mem_free(a.at);
   *out = p;

@@ -1,18 +1,18 @@
-/* Normal form of a loop, shared by the printers and the interpreter: dead and double values
- * dropped, dims of size 1 dropped, dims merged where every access allows it, and for each value
- * what it varies with and after how many reductions it is known.
+/* Normal form of a loop, shared by the printers and the interpreter: dead and duplicate values
+ * removed, dims of size 1 removed, dims merged if every access allows it; for each value the dims
+ * along which it varies, and the number of reductions after which it is known.
  *
  * The nest is: outer dims (in parallel), and inside
  *   map  a loop over `inner` elements
  *   row  loops over `inner` elements, which are reduced
  *   col  loops over `reduced` rows of `inner` columns; reductions run over the rows
  * A row kernel with folds runs in two phases.  The parts of the first are blocks of 64 rows; each
- * leaves a number a column, for every fold, in scratch memory.  Those of the second are blocks of
- * columns, which join and store what lies there.
- * Fixed order of a reduction (docs/internals/codegen.md): a row is cut into segments of 64 blocks
- * of 4096 elements; a block is 64 lanes (element index mod 64), joined in a tree; blocks are
- * chained within a segment, and segments are chained.  A column, also of a fold, is cut into
- * segments of 64 blocks of 64 rows, chained at all three levels. */
+ * stores a number per column and fold in scratch memory.  The parts of the second are blocks of
+ * columns, which combine and store these numbers.
+ * Fixed order of a reduction (docs/internals/codegen.md): a row is divided into segments of 64
+ * blocks of 4096 elements; a block is 64 lanes (element index mod 64), combined in a tree;
+ * blocks are chained within a segment, and segments are chained.  A column, also of a fold, is
+ * divided into segments of 64 blocks of 64 rows, chained at all three levels. */
 #ifndef CODEGEN_LOOP_PLAN_H
 #define CODEGEN_LOOP_PLAN_H
 
@@ -31,8 +31,8 @@ enum {
 
 enum { VARY_INNER = 1, VARY_REDUCED = 2 };
 
-/* Where an access stands: element offset + sum(outer index * outer) + index * inner
- * + row * reduced. */
+/* The address of an access: element offset + sum(outer index * outer) + index * inner + row *
+ * reduced. */
 typedef struct {
   int64_t offset, outer[HP_MAX_RANK], inner, reduced;
 } plan_path;
@@ -71,14 +71,14 @@ int loop_reduced_dim(const loop *l);
 /* Normal form of a loop whose loop_status is HP_OK. */
 hp_status plan_create(const loop *l, loop_plan *out);
 void plan_free(loop_plan *p);
-/* Adds to need[] the value and all that it is computed from and that varies with the reduced dim
- * (map: with the inner dim): what a loop over it must compute. */
+/* Adds to need[] the value and all operands of it that vary with the reduced dim (map: with the
+ * inner dim): what a loop over it must compute. */
 void plan_need(const loop_plan *p, int value, bool *need);
-/* The bit that tells a value of the innermost loop from one that is known before it. */
+/* The bit of values that vary in the innermost loop. */
 static inline int plan_loop_bit(const loop_plan *p) {
   return p->kind == LOOP_MAP ? VARY_INNER : VARY_REDUCED;
 }
-/* What is run one after the other: of a split kernel each stage of reductions, elements and row
+/* Phases, one after the other: of a split kernel each stage of reductions, elements and row
  * values; with folds rows and columns; else 1. */
 int plan_phases(const loop_plan *p);
 /* Parts: outer indices, times blocks of the inner dim (map, col), times segments when split. */

@@ -106,7 +106,7 @@ static bool is_word(char c) {
          c == '.' || c == '-' || c == '+';
 }
 
-/* The next run of word letters; an empty word when there is none or it is too long. */
+/* The next word; empty if there is none or it is too long. */
 static void read_word(reader *r, char word[WORD_MAX]) {
   size_t n = 0;
   skip_blanks(r);

@@ -1,11 +1,11 @@
-/* A word for people on what a loop does. */
+/* A short name of a loop's computation, for people. */
 #include "codegen/loop_expr.h"
 #include "codegen/loop_plan.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Loops that are known by the ops that they have, among others; the first row that fits counts. */
+/* Loops identified by some of their ops; the first matching row counts. */
 static const struct {
   const char *title, *ops[3];
 } known[] = {{"adamw", {"square", "sqrt", "div"}},
@@ -24,7 +24,7 @@ static bool is_op(const loop *l, int v, const char *name) {
          !strcmp(loop_expr_row(get_value(l, v)->op)->name, name);
 }
 
-/* Random numbers against a rate: what dropout keeps.  With `of`, those numbers alone. */
+/* Random numbers compared with a rate: the mask of dropout.  With `of`, only these numbers. */
 static bool is_mask(const loop *l, int v, int of) {
   if (!is_op(l, v, "ge")) return false;
   int drawn = get_value(l, v)->arg[0];
@@ -43,7 +43,7 @@ static const char *name_of_op(const loop *l, int v) {
   return loop_expr_row(get_value(l, v)->op)->name;
 }
 
-/* What value i does, or the store that has this number after the values; NULL for nothing. */
+/* The op of value i, or of the store that has this number after the values; NULL: none. */
 static const char *name_of(const loop *l, size_t i) {
   if (i >= l->value.len) {
     const loop_store *s = &l->store.at[i - l->value.len];
@@ -78,7 +78,7 @@ typedef struct {
   int names;
 } title;
 
-/* One more, behind a plus; after NAMES_MAX of them dots. */
+/* One more name, after a plus; after NAMES_MAX names an ellipsis. */
 static void add_name(title *t, const char *name) {
   if (t->names > NAMES_MAX || t->len >= t->size) return;
   bool dots = t->names++ == NAMES_MAX;
@@ -150,7 +150,7 @@ static bool find_norm(const loop *l, norm *out) {
   return false;
 }
 
-/* Marks what value v is made of. */
+/* Marks the operands of value v, recursively. */
 static void mark_before(const loop *l, int v, bool *marked) {
   marked[v] = true;
   for (int i = v; i >= 0; i--)
@@ -158,8 +158,8 @@ static void mark_before(const loop *l, int v, bool *marked) {
       if (get_value(l, i)->arg[k] >= 0) marked[get_value(l, i)->arg[k]] = true;
 }
 
-/* Marks what is made of the normed value, but its scale and shift: one mul and one add by operands
- * that follow it. */
+/* Marks the users of the normed value, except its scale and shift: one mul and one add by
+ * operands that follow it. */
 static void mark_behind(const loop *l, const norm *n, bool *marked) {
   bool follows[LOOP_VALUES_MAX] = {false};
   int normed = n->root;

@@ -14,7 +14,7 @@
  * phases does not grow with the depth, and time is near linear. */
 typedef struct {
   uint32_t to;
-  uint64_t cap; /* left over; the reverse arc is the neighbour (index ^ 1) */
+  uint64_t cap; /* residual; the reverse arc is the neighbour (index ^ 1) */
 } arc;
 
 typedef struct {
@@ -61,7 +61,7 @@ static hp_status check_graph(const mincut_graph *g) {
   return HP_OK;
 }
 
-/* A value with no inputs exists from the start, whatever its flags say. */
+/* A value with no inputs exists from the start, independent of its flags. */
 static bool is_source(const mincut_graph *g, size_t v) {
   return (g->flags[v] & MINCUT_BANNED) || g->in0[v] == g->in0[v + 1];
 }
@@ -121,8 +121,8 @@ static bool find_levels(network *w) {
   return w->level[w->source] != 0;
 }
 
-/* Saturates one arc of the path and takes the path back to before it; false when no arc of it is
- * cuttable. */
+/* Saturates one arc of the path and shortens the path to before it; false if no arc of it can be
+ * cut. */
 static bool augment_path(network *w, size_t *len) {
   uint64_t least = UNCUTTABLE;
   for (size_t i = 0; i < *len; i++)
@@ -139,8 +139,8 @@ static bool augment_path(network *w, size_t *len) {
   return true;
 }
 
-/* One phase: all shortest paths, found by depth-first search without recursion.  Each arc is given
- * up at most once.  On failure *stuck is the needed value of a path without a price. */
+/* One phase: all shortest paths, found by depth-first search without recursion.  Each arc is
+ * abandoned at most once.  On failure *stuck is the needed value of a path that cannot be cut. */
 static bool find_blocking_flow(network *w, uint32_t *stuck) {
   for (size_t i = 0; i < w->n; i++) w->cursor[i] = w->arc0[i];
   size_t len = 0;
@@ -167,8 +167,9 @@ static bool find_blocking_flow(network *w, uint32_t *stuck) {
   }
 }
 
-/* Reads the cut off the last levels: walks back from what backward needs; a value whose in-node is
- * on the source's side is saved, one on the sink's side is computed again from its inputs. */
+/* Reads the cut from the last levels: goes backwards from the backward's needs; a value whose
+ * in-node is on the source's side is saved, one on the sink's side is recomputed from its
+ * inputs. */
 static void read_cut(const mincut_graph *g, network *w, bool *save, bool *again,
                      mincut_summary *out) {
   mincut_summary s = {0};

@@ -8,10 +8,10 @@
 #include <string.h>
 
 enum { UNLIMITED = 16 }; /* without a limit, the share of the effort to improve a plan */
-enum { CLOSE = 1024 }; /* without a limit, a plan within one part in so many of the bound is good */
+enum { CLOSE = 1024 };   /* without a limit, a plan within one part in CLOSE of the bound is good */
 
-/* Per tier: a lower bound, greedy plans, and, while the best one is above what is good enough,
- * exact search (few items) and repair of the greedy order. */
+/* Per tier: a lower bound, greedy plans and, while the best one is not good enough, exact search
+ * (few items) and repair of the greedy order. */
 
 typedef struct {
   offsets_items t;
@@ -36,10 +36,10 @@ static hp_status planner_create(const offsets_problem *p, planner *w) {
   return w->g.offset && w->g.best && w->g.order ? HP_OK : HP_ERR_OOM;
 }
 
-/* Adds the sizes of a tier's items to sum[points + 1], modulo 2^64: at birth, less at death. `only`
- * is a stream whose definitions count alone, up to what it knows to be dead; or OFFSETS_NEVER: all
- * count, until the first stream finds them dead.  Either way those alive at one time all conflict.
- */
+/* Adds the sizes of a tier's items to sum[points + 1], modulo 2^64: at birth, minus at death.
+ * `only` is a stream whose definitions alone count, up to what it knows to be dead; or
+ * OFFSETS_NEVER: all count, until the first stream finds them dead.  In both cases all items
+ * alive at one time conflict. */
 static void add_lives(const planner *w, uint32_t only, uint64_t *sum) {
   const offsets_items *t = &w->t;
   for (uint32_t i = 0; i < w->g.n; i++) {
@@ -56,7 +56,8 @@ static void add_lives(const planner *w, uint32_t only, uint64_t *sum) {
   }
 }
 
-/* Most bytes of items that all conflict with each other, and the position where they are alive. */
+/* Most bytes of items that all conflict with each other, and the position at which they are
+ * alive. */
 static hp_status lower_bound(const planner *w, uint64_t *bytes, uint32_t *at) {
   const offsets_items *t = &w->t;
   uint64_t *sum = mem_calloc((size_t)t->points + 1, sizeof *sum);
@@ -118,7 +119,7 @@ typedef struct {
   greedy *g;
   offsets_search *s;
   uint64_t unit;   /* all offsets and sizes are multiples of it */
-  uint64_t low;    /* the least target that is worth a try */
+  uint64_t low;    /* the smallest target worth trying */
   uint64_t effort; /* steps left */
 } exact;
 
@@ -132,10 +133,10 @@ static void keep_found(greedy *g) {
   }
 }
 
-/* Looks for a plan of at most `target` bytes with each rank in turn, `share` steps for all.  When
- * it is proved that there is none, the lower bound rises. */
+/* Searches a plan of at most `target` bytes with each rank in turn, `share` steps for all.  A
+ * proof that there is none raises the lower bound. */
 static search_result try_target(exact *e, uint64_t target, uint64_t share) {
-  enum { CHEAPER = 4 }; /* so many steps of the search cost as much as one of the greedy passes */
+  enum { CHEAPER = 4 }; /* this many steps of the search cost as much as one of the greedy passes */
   greedy *g = e->g;
   search_result r = SEARCH_TIRED;
   for (uint32_t rank = 0; rank < SEARCH_RANKS && r == SEARCH_TIRED; rank++) {
@@ -155,8 +156,8 @@ static search_result try_target(exact *e, uint64_t target, uint64_t share) {
   return r;
 }
 
-/* Halves the gap between what was tried in vain and the best plan, with `share` steps a time, until
- * the effort is down to `floor`; or, when asked to, until one takes too long. */
+/* Bisects between the last failed target and the best plan, with `share` steps per try, until
+ * the effort is down to `floor`; or, if requested, until a try takes too long. */
 static void bisect_gap(exact *e, uint64_t share, uint64_t floor, bool until_tired) {
   const greedy *g = e->g;
   while (g->peak > g->good && e->low < g->peak && e->effort >= floor + share && share) {
@@ -199,7 +200,7 @@ static hp_status plan_tier(planner *w, const offsets_problem *p, uint8_t tier,
   if (g->good < g->bound) g->good = g->bound;
   HP_TRY(greedy_plan(g, effort));
   uint64_t used = g->work - start, left = used < effort ? effort - used : 0;
-  if (!limit) left /= UNLIMITED; /* nothing fails for want of the last few bytes */
+  if (!limit) left /= UNLIMITED; /* the last few bytes matter only under a limit */
   if (g->peak > g->good && left) {
     if (few) HP_TRY(improve_few(g, left));
     else HP_TRY(greedy_improve(g, left));

@@ -3,10 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Offline placement in a fixed order.  By size is the cheapest and mostly the best: it meets the
- * lower bound on training steps of models; by end meets it on small ones that recompute. */
+/* Offline placement in a fixed order.  By size is the cheapest and usually the best: it reaches
+ * the lower bound on training steps of models; by end reaches it on small ones with
+ * recomputation. */
 
-/* BY_SIZE_MIXED: items of one size stand in no order of time. */
+/* BY_SIZE_MIXED: items of one size are in no order of time. */
 typedef enum { BY_LIFE, BY_SIZE, BY_SIZE_MIXED, BY_AREA, BY_START, BY_END } order_kind;
 
 typedef struct {
@@ -15,11 +16,11 @@ typedef struct {
 } recipe;
 
 enum {
-  LEAST_STEPS = 1 << 24, /* for a pass whatever the effort, as a first plan must come out */
+  LEAST_STEPS = 1 << 24, /* for a pass with any effort, since there must be a first plan */
   SORT_STEPS = 16,       /* to sort, per item */
-  LAYERS = 16            /* parts of the effort, of which a layer gets one */
+  LAYERS = 16            /* parts of the effort, one per layer */
 };
-#define MIX 2654435761u /* 2^32 / golden ratio: multiples of it are spread evenly */
+#define MIX 2654435761u /* 2^32 / golden ratio: its multiples are spread evenly */
 
 static uint64_t key_of(order_kind kind, uint64_t size, uint32_t born, uint32_t gone) {
   uint64_t area, life = gone - born;
@@ -42,7 +43,7 @@ static int by_key(const void *a, const void *b) {
   return (x->item > y->item) - (x->item < y->item);
 }
 
-/* Sorts the order from place `begin` on. */
+/* Sorts the order from position `begin` on. */
 static void sort_order(greedy *w, order_kind kind, uint32_t begin) {
   const offsets_items *t = w->items;
   for (uint32_t i = begin; i < w->n; i++) {
@@ -59,16 +60,16 @@ static void sort_order(greedy *w, order_kind kind, uint32_t begin) {
   qsort(w->order + begin, w->n - begin, sizeof *w->order, by_key);
 }
 
-/* Above what lies below `end`, for items of any alignment. */
+/* Above all bytes below `end`, for items of any alignment. */
 static uint64_t find_floor(const greedy *w, uint64_t end) {
   uint64_t mask = 0;
   for (uint32_t i = 0; i < w->n; i++) mask |= w->items->item[w->order[i].item].align - 1;
   return (end + mask) & ~mask;
 }
 
-/* Places all items in order.  Gives up when the plan is no better than the best, and after `effort`
- * steps; unless a plan must come out: then the rest goes into empty layers, one above the other, in
- * each of which there is little to be looked at. */
+/* Places all items in order.  Gives up if the plan is no better than the best, or after `effort`
+ * steps; if a plan is required, the rest is then placed in empty layers, one above the other, in
+ * each of which searching is cheap. */
 static hp_status run_pass(greedy *w, offsets_fit fit, uint64_t effort, bool must) {
   uint64_t peak = 0, base = 0, end = w->work + effort;
   offsets_space_clear(w->space, &w->work);

@@ -1,4 +1,4 @@
-/* Internal to mem/offsets: plans made by placing one item after another where it fits best. */
+/* Internal to mem/offsets: plans made by placing one item after the other where it fits best. */
 #ifndef MEM_OFFSETS_GREEDY_H
 #define MEM_OFFSETS_GREEDY_H
 
@@ -17,16 +17,16 @@ typedef struct {
   uint64_t *offset, *best; /* [items] the plan being made; the best so far */
   greedy_place *order;     /* [n] items of the tier: fixed ones first, then those to place */
   uint32_t n, n_fixed;
-  uint32_t failed;      /* place in the order of the item that ended the last pass; n: none did */
-  uint64_t peak, bound; /* bytes of the best plan (UINT64_MAX: none yet); no plan needs less */
-  uint64_t good;        /* a plan of so few bytes ends the search */
+  uint32_t failed;      /* position in the order of the item that ended the last pass; n: none */
+  uint64_t peak, bound; /* bytes of the best plan (UINT64_MAX: none yet); lower bound */
+  uint64_t good;        /* a plan of at most this many bytes ends the search */
   uint64_t work;        /* steps done, a few ns each */
 } greedy;
 
-/* Tries several orders until a plan is good or `effort` steps are spent; at least one plan is made,
- * however small the effort. */
+/* Tries several orders until a plan is good or `effort` steps are spent; makes at least one
+ * plan, with any effort. */
 hp_status greedy_plan(greedy *w, uint64_t effort);
-/* Moves the item that spoils a plan forward in the order, again and again, for `effort` steps. */
+/* Repeatedly moves the item that raises the peak forward in the order, for `effort` steps. */
 hp_status greedy_improve(greedy *w, uint64_t effort);
 
 #endif

@@ -1,6 +1,6 @@
 /* Internal to mem/offsets: the problem, checked and reduced.  An item is a buffer or an alias
- * group; times are ranks of definition positions, because two lives meet iff one of them contains
- * the definition of the other. */
+ * group; times are ranks of definition positions, because two live ranges overlap iff one of
+ * them contains the definition of the other. */
 #ifndef MEM_OFFSETS_ITEMS_H
 #define MEM_OFFSETS_ITEMS_H
 
@@ -34,7 +34,7 @@ void offsets_items_free(offsets_items *t);
 static inline bool offsets_items_conflict(const offsets_items *t, uint32_t a, uint32_t b) {
   const uint32_t *fa = t->first + (size_t)a * t->streams, *da = t->dead + (size_t)a * t->streams;
   const uint32_t *fb = t->first + (size_t)b * t->streams, *db = t->dead + (size_t)b * t->streams;
-  bool a_late = false, b_late = false; /* a outlives a definition of b, and the other way */
+  bool a_late = false, b_late = false; /* a outlives a definition of b, and vice versa */
   for (uint32_t s = 0; s < t->streams; s++) {
     a_late |= fb[s] < da[s];
     b_late |= fa[s] < db[s];

@@ -5,24 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Depth-first branch and bound in the manner of MiniMalloc (Moffitt, ASPLOS 2024), written anew.
+/* Depth-first branch and bound as in MiniMalloc (Moffitt, ASPLOS 2024), implemented independently.
  *
- * Of all plans within the target take one with the least sum of offsets: no item of it can be put
- * lower.  Built in order of (offset, rank), each item lies at its floor: the end of the highest
- * item before it that it conflicts with.  Only such plans are looked for:
- *   frontier   no item lies below the one before it;
- *   dominance  an item whose floor is at or above the end that another one would have on its own
- *              floor is not next: the other one would fit under it;
- *   sections   at every time what is left must fit on the lowest floor there;
- *   parts      when nothing that is left lives across some time, the two sides are independent;
- *   twins      items alike in all are placed in the order of their ranks. */
+ * Of all plans within the target consider one with the least sum of offsets: no item of it can be
+ * moved down.  Built in order of (offset, rank), each item is at its floor: the end of the highest
+ * earlier item that it conflicts with.  Only such plans are searched:
+ *   frontier   no item is below the one before it;
+ *   dominance  an item whose floor is at or above the end of another one placed on its own floor is
+ *              not next: the other one would fit below it;
+ *   sections   at every time the remaining items must fit on the lowest floor there;
+ *   parts      if no remaining item lives across some time, the two sides are independent;
+ *   twins      identical items are placed in the order of their ranks. */
 
 typedef struct {
   uint64_t size, align;
   uint64_t floor;           /* least offset it can have */
   uint64_t offset;          /* where it is placed */
   uint32_t from, to, solid; /* sections of its life [from, to); until solid it is a clique's */
-  uint32_t rank, twin;      /* twin: the one alike that comes before it; itself when none does */
+  uint32_t rank, twin;      /* twin: the previous identical item; itself if there is none */
   uint32_t item;
   bool placed;
 } box;
@@ -70,12 +70,12 @@ void offsets_search_free(offsets_search *w) {
   mem_free(w);
 }
 
-/* What is done in a step of about 1 ns, and steps of a call of solve. */
+/* Work of about 1 ns per step, and steps of a call of solve. */
 enum { SECTIONS_A_STEP = 8, CALL_STEPS = 40 };
 
 static uint64_t align_up(uint64_t x, uint64_t align) { return (x + align - 1) & ~(align - 1); }
 
-/* Lives in sections: the times at which an item of the tier is born. */
+/* Live ranges in sections: the times at which an item of the tier is born. */
 static hp_status set_sections(offsets_search *w, const offsets_items *t) {
   uint32_t *rank = mem_calloc((size_t)t->points + 1, sizeof *rank);
   HP_TRY_MEM(rank);
@@ -187,7 +187,7 @@ static void sort_boxes(offsets_search *w, uint32_t *id, uint32_t n) {
   spend_steps(w, moves);
 }
 
-/* Whether at every time the boxes that are left fit on the lowest of their floors there. */
+/* Do the remaining boxes fit at every time on the lowest of their floors there? */
 static bool do_sections_fit(offsets_search *w, const uint32_t *id, uint32_t n, uint32_t from,
                             uint32_t to, uint64_t frontier) {
   for (uint32_t x = from; x <= to; x++) w->next[x] = x;
@@ -233,7 +233,7 @@ static void take_back(offsets_search *w, uint32_t i, size_t mark) {
   for (uint32_t x = b->from; x < b->solid; x++) w->rest[x] += b->size;
 }
 
-/* How far the search has come: the offset and the rank of the box placed last. */
+/* The progress of the search: the offset and the rank of the last box placed. */
 typedef struct {
   uint64_t frontier;
   uint32_t rank;
@@ -241,7 +241,8 @@ typedef struct {
 
 static search_result place_boxes(offsets_search *w, uint32_t *id, uint32_t n, progress at);
 
-/* Gives every section of [from, to) the number of its part in next[]; returns how many. */
+/* Gives every section of [from, to) the number of its part in next[]; returns the number of
+ * parts. */
 static uint32_t number_parts(offsets_search *w, const uint32_t *id, uint32_t n, uint32_t from,
                              uint32_t to) {
   uint32_t *part = w->next, alive = 0, parts = 0;
@@ -279,7 +280,7 @@ static search_result solve_parts(offsets_search *w, const uint32_t *id, uint32_t
   return r;
 }
 
-/* Each box that may come next, in turn. */
+/* Each box that may be next, in turn. */
 static search_result solve_next(offsets_search *w, const uint32_t *id, uint32_t n,
                                 uint64_t least_end, progress at) {
   uint32_t *rest = w->level + w->level_len;
@@ -301,7 +302,8 @@ static search_result solve_next(offsets_search *w, const uint32_t *id, uint32_t 
   return r;
 }
 
-/* Places the boxes of the list, none below the frontier.  Unless it is found, all is as it was. */
+/* Places the boxes of the list, none below the frontier.  If no plan is found, the state is
+ * unchanged. */
 static search_result place_boxes(offsets_search *w, uint32_t *id, uint32_t n, progress at) {
   if (!n) return SEARCH_FOUND;
   if (!w->work) return SEARCH_TIRED;
@@ -336,8 +338,8 @@ static bool are_alike(const offsets_search *w, const box *x, const box *y) {
                  w->items->dead + (size_t)y->item * w->items->streams, row);
 }
 
-/* Ranks by the fullest section of the life, its length and the area, in an order that depends on
- * `rank`; twins are looked for among neighbours in rank. */
+/* Ranks by the fullest section of the live range, its length and the area, in an order that
+ * depends on `rank`; twins are searched among neighbours in rank. */
 static void set_ranks(offsets_search *w, uint32_t rank, uint32_t *id, ranked *r) {
   static const uint8_t use[SEARCH_RANKS][3] = {{0, 1, 2}, {0, 2, 1}, {2, 0, 1}, {1, 0, 2}};
   for (uint32_t i = 0; i < w->n; i++) {

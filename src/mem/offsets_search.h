@@ -8,7 +8,7 @@ enum { SEARCH_ITEMS_MAX = 1000 };
 
 typedef enum {
   SEARCH_FOUND, /* offset[] holds a plan */
-  SEARCH_NONE,  /* there is none (with the fixed items taken as solid down to 0) */
+  SEARCH_NONE,  /* there is none (with the space below fixed items taken as occupied) */
   SEARCH_TIRED  /* the work was used up first */
 } search_result;
 
@@ -19,8 +19,8 @@ hp_status offsets_search_create(const offsets_items *t, const uint32_t *item, ui
                                 uint32_t n_fixed, offsets_search **out);
 void offsets_search_free(offsets_search *w);
 enum { SEARCH_RANKS = 4 };
-/* Searches with `*work` steps, which goes down by the steps taken.  `rank` < SEARCH_RANKS selects
- * which item is tried first of those that may come next.  offset[] is indexed by item. */
+/* Searches with `*work` steps, decremented by the steps taken.  `rank` < SEARCH_RANKS selects
+ * the order in which candidates are tried.  offset[] is indexed by item. */
 search_result offsets_search_run(offsets_search *w, uint64_t target, uint32_t rank, uint64_t *work,
                                  uint64_t *offset);
 

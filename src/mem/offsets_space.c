@@ -8,7 +8,7 @@ typedef struct {
   uint64_t from, to;
 } run;
 
-/* Disjoint runs in ascending order, no two touching. */
+/* Disjoint runs in ascending order, none adjacent. */
 typedef struct {
   uint32_t at, len, cap; /* in the pool */
 } run_set;
@@ -23,7 +23,7 @@ typedef struct {
 
 enum { SETS_MAX = 4 * 33 * OFFSETS_STREAMS * OFFSETS_STREAMS };
 
-/* A set that an item meets, and how far its runs have been looked through. */
+/* A set that conflicts with an item, and the search position in its runs. */
 typedef struct {
   uint32_t at, left;
 } cursor;
@@ -37,8 +37,8 @@ struct offsets_space {
   uint64_t work; /* steps done */
 };
 
-/* What things cost in steps of about 5 ns: a node of a tree is a miss of the cache, and lines of it
- * are moved and cleared. */
+/* Costs in steps of about 5 ns: a tree node is a cache miss, and cache lines are moved and
+ * cleared. */
 enum { NODE_STEPS = 3, RUNS_A_STEP = 8, NODES_A_STEP = 16 };
 
 void offsets_space_free(offsets_space *p) {
@@ -57,7 +57,7 @@ void offsets_space_free(offsets_space *p) {
   mem_free(p);
 }
 
-/* Which times hold a definition on stream t or s, as a running count. */
+/* The number of definitions on streams t and s before each time. */
 static hp_status rank_pair(offsets_space *p, uint32_t t, uint32_t s) {
   const offsets_items *items = p->items;
   tree *ts = &p->pair[t * items->streams + s], *st = &p->pair[s * items->streams + t];
@@ -116,7 +116,7 @@ void offsets_space_clear(offsets_space *p, uint64_t *work) {
   p->pool.len = 0;
 }
 
-/* Room for one more run; a set that moves leaves its old place unused until the next clear. */
+/* Room for one more run; a set that moves leaves its old space unused until the next clear. */
 static bool grow_set(offsets_space *p, run_set *set) {
   if (set->len < set->cap) return true;
   uint32_t cap = set->cap ? set->cap * 2 : 1;
@@ -128,7 +128,7 @@ static bool grow_set(offsets_space *p, run_set *set) {
   return true;
 }
 
-/* The first run that ends at or after x (touching counts). */
+/* The first run that ends at or after x (adjacent counts). */
 static uint32_t find_first_reaching(const run *r, uint32_t n, uint64_t x) {
   uint32_t lo = 0;
   while (n) {
@@ -146,7 +146,7 @@ static bool set_add(offsets_space *p, run_set *set, uint64_t from, uint64_t to, 
   if (i < set->len && r[i].from <= from && to <= r[i].to) return true;
   *changed = true;
   while (j < set->len && r[j].from <= to) j++;
-  if (i == j) { /* touches none */
+  if (i == j) { /* adjacent to none */
     if (!grow_set(p, set)) return false;
     r = p->pool.at + set->at;
     p->work += (set->len - i) / RUNS_A_STEP;
@@ -183,7 +183,8 @@ static bool add_below(offsets_space *p, tree *x, uint32_t node, span all, span o
   return !below || set_add(p, &x->some[node], r.from, r.to, changed);
 }
 
-/* The life of an item, defined on t, as stream s sees it; empty when it has no definition on t. */
+/* The live range of an item, defined on t, as seen by stream s; empty if it has no definition on
+ * t. */
 static span find_live_range(const offsets_space *p, const tree *x, uint32_t item, uint32_t t,
                             uint32_t s) {
   size_t row = (size_t)item * p->items->streams;
@@ -212,8 +213,8 @@ static void add_overlap(offsets_space *p, const run_set *set) {
   if (set->len) p->met[p->n_met++] = (cursor){set->at, set->len};
 }
 
-/* The sets of all that lives at some time of the span: what covers the nodes above, and what
- * touches the nodes inside. */
+/* The sets of all items that live at some time of the span: `whole` of the nodes above, and
+ * `some` of the nodes inside. */
 static void collect_overlaps_below(offsets_space *p, const tree *x, uint32_t node, span all,
                                    span of) {
   p->work += NODE_STEPS;
@@ -228,7 +229,7 @@ static void collect_overlaps_below(offsets_space *p, const tree *x, uint32_t nod
   if (of.hi > mid) collect_overlaps_below(p, x, 2 * node + 1, (span){mid, all.hi}, of);
 }
 
-/* The next free stretch at or above y: its start, and its end in *to (UINT64_MAX: open). */
+/* The next free range at or above y: its start, and its end in *to (UINT64_MAX: open). */
 static uint64_t next_gap(offsets_space *p, uint64_t y, uint64_t *to) {
   const run *pool = p->pool.at;
   bool moved;
@@ -238,7 +239,7 @@ static uint64_t next_gap(offsets_space *p, uint64_t y, uint64_t *to) {
     for (uint32_t i = 0; i < p->n_met;) {
       cursor *c = &p->met[i];
       while (c->left && pool[c->at].to <= y) c->at++, c->left--, p->work++;
-      if (!c->left) { /* looked through: the last takes its place */
+      if (!c->left) { /* finished: the last takes its place */
         p->met[i] = p->met[--p->n_met];
         continue;
       }

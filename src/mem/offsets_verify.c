@@ -6,8 +6,8 @@
 #include <string.h>
 
 /* Independent of how offsets are found: time is swept, and a segment tree over the addresses in
- * use counts the live items on each.  An item that is defined on s looks at the count of those
- * defined on t that are not dead for s. */
+ * use counts the live items on each.  An item that is defined on s is compared with the count of
+ * those defined on t that are not dead for s. */
 
 typedef struct {
   uint64_t at;
@@ -85,8 +85,8 @@ static hp_status fail_overlap(const sweep *w, uint32_t b) {
   HP_FAIL(HP_ERR_INTERNAL, "buffer %u overlaps one that is live with it", t->item[b].name);
 }
 
-/* Counting sort of the items of streams t and s (side 0 and 1) by definition and by death; the
- * death that matters to a side is the one that the other stream sees. */
+/* Counting sort of the items of streams t and s (side 0 and 1) by definition and by death; a
+ * side uses the death seen by the other stream. */
 static void sort_events(sweep *w, uint32_t t, uint32_t s) {
   const offsets_items *i = w->items;
   uint32_t sides = t == s ? 1 : 2, slots = i->points + 1;
@@ -114,8 +114,8 @@ static void sort_events(sweep *w, uint32_t t, uint32_t s) {
   }
 }
 
-/* Whether item k, defined on stream `on`, is among the live ones of that side at a time; when both
- * definitions are at that time, the side that comes first has it already. */
+/* Is item k, defined on stream `on`, among the live ones of that side at a time?  If both
+ * definitions are at that time, only the side that comes first has it already. */
 static bool is_counted(const sweep *w, uint32_t k, uint32_t on, uint32_t other, uint32_t time,
                        bool later) {
   size_t row = (size_t)k * w->items->streams;
@@ -125,7 +125,7 @@ static bool is_counted(const sweep *w, uint32_t k, uint32_t on, uint32_t other, 
 
 static hp_status sweep_pair(sweep *w, uint32_t t, uint32_t s) {
   uint32_t last = w->n_line, b = 0, d = 0;
-  sort_events(w, t, s); /* leaves in born0[2 x + side] the end of that time and side */
+  sort_events(w, t, s); /* stores in born0[2 x + side] the end of that time and side */
   for (uint32_t side = 0; side < 2; side++) {
     memset(w->on[side].add, 0, 4 * (size_t)last * sizeof(uint32_t));
     memset(w->on[side].max, 0, 4 * (size_t)last * sizeof(uint32_t));
@@ -137,7 +137,7 @@ static hp_status sweep_pair(sweep *w, uint32_t t, uint32_t s) {
     }
     for (; b < w->born0[x]; b++) {
       uint32_t k = w->born[b], side = x & 1, other = t == s ? 0 : !side;
-      /* a group that is defined on both streams does not meet itself */
+      /* a group that is defined on both streams does not conflict with itself */
       bool self = t != s && is_counted(w, k, other ? s : t, other ? t : s, x / 2, !side);
       if (self) count_add(&w->on[other], 1, 0, last, w->from[k], w->to[k], UINT32_MAX);
       if (any_on(&w->on[other], 1, 0, last, w->from[k], w->to[k])) return fail_overlap(w, k);

@@ -1,5 +1,5 @@
-/* Live bytes over the positions of a program, per tier and per class: what `explain` and the
- * report draw, and what the offload pass lowers.  Same positions as mem/offsets. */
+/* Live bytes over the positions of a program, per tier and per class: for `explain`, the report
+ * and the offload pass.  Same positions as mem/offsets. */
 #ifndef MEM_TIMELINE_H
 #define MEM_TIMELINE_H
 
@@ -36,8 +36,8 @@ typedef struct {
   uint64_t peak_by_class[TIMELINE_TIERS][MEM_CLASS_COUNT]; /* sums to peak */
 } timeline;
 
-/* Spans that reach past the last position, tiers above `tiers` and sums above 2^63 are HP_ERR_ARG
- * (the message names the span).  Free with timeline_free. */
+/* Spans past the last position, tiers above `tiers` and sums above 2^63 are HP_ERR_ARG (the
+ * message names the span).  Free with timeline_free. */
 hp_status timeline_build(const timeline_span *span, size_t n, size_t positions, uint32_t tiers,
                          timeline *out);
 void timeline_free(timeline *t);

@@ -8,11 +8,11 @@
 #include <math.h>
 #include <string.h>
 
-/* Event-driven: again and again the stream that can start something first (a transfer before a
+/* Event-driven: repeatedly the stream that can start a node first (a transfer before a
  * computation) takes its best node.  See list.h for the rules and list_guard.h for why a cap can
  * always be kept. */
 
-enum { TRIES = 4 }; /* nodes put to the guard before the stream waits for memory */
+enum { TRIES = 4 }; /* nodes tried with the guard before the stream waits for memory */
 
 typedef struct {
   const list_graph *g;
@@ -21,7 +21,7 @@ typedef struct {
   list_clock clock;
   list_queue queue[LIST_STREAMS];
   double free_s[LIST_STREAMS];
-  bool stuck[LIST_STREAMS]; /* nothing of it fits until memory is let go */
+  bool stuck[LIST_STREAMS]; /* none of its nodes fits until memory is freed */
   double *ready_s;          /* [n] latest end of the predecessors issued so far */
   uint32_t *rank, *before;  /* [n] rank on its stream; predecessors to come */
   uint32_t *aside;          /* [n] nodes that the guard refused */
@@ -95,7 +95,7 @@ static hp_status make_room(scheduler *w, uint32_t node, double *start_s) {
       uint32_t x = c->seq[t][c->known[s][t]];
       if (first == UINT32_MAX || w->out.end_s[x] < w->out.end_s[first]) first = x;
     }
-    HP_ASSERT(first != UINT32_MAX); /* the guard has let it through */
+    HP_ASSERT(first != UINT32_MAX); /* the guard has admitted it */
     list_clock_hear(c, s, first);
     heard[w->g->p->stream[first]] = first;
     if (w->out.end_s[first] > *start_s) *start_s = w->out.end_s[first];
@@ -106,7 +106,7 @@ static hp_status make_room(scheduler *w, uint32_t node, double *start_s) {
   return HP_OK;
 }
 
-/* Runs a node that the guard has let through. */
+/* Runs a node that the guard has admitted. */
 static hp_status issue(scheduler *w, uint32_t node) {
   const list_graph *g = w->g;
   list_clock *c = &w->clock;
@@ -146,7 +146,7 @@ static uint32_t first_stream(const scheduler *w, double *time_s) {
   return best;
 }
 
-/* The best node of a stream that fits, already let through by the guard; UINT32_MAX: none. */
+/* The best node of a stream that fits and that the guard has admitted; UINT32_MAX: none. */
 static uint32_t choose(scheduler *w, uint32_t s) {
   list_queue *q = &w->queue[s];
   for (int i = 0; i < TRIES; i++) {
@@ -161,7 +161,7 @@ static uint32_t choose(scheduler *w, uint32_t s) {
   return UINT32_MAX;
 }
 
-/* The next node of the base order, wherever it waits. */
+/* The next node of the base order, on any stream. */
 static uint32_t force_next(scheduler *w) {
   uint32_t node = w->guard.order[w->guard.next], s = w->g->p->stream[node];
   list_queue_wake(&w->queue[s], w->ready_s[node]);
@@ -211,8 +211,8 @@ static bool fits(const uint64_t peak[LIST_TIERS], const uint64_t cap[LIST_TIERS]
   return true;
 }
 
-/* An order of all nodes that fits under the caps: the index order or the minimum_memory one.  Where
- * neither does, `needed` is that of the one that needs less of the first tier. */
+/* An order of all nodes that fits under the caps: the index order or the minimum-memory one.  If
+ * neither fits, `needed` is that of the one that needs less of the first tier. */
 static hp_status choose_base(const list_graph *g, const uint64_t cap[LIST_TIERS], uint32_t *base,
                              uint32_t *left, uint64_t needed[LIST_TIERS], bool *found) {
   uint64_t other[LIST_TIERS];

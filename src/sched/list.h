@@ -1,15 +1,15 @@
 /* List scheduler: an order of the nodes and their times on streams, under a hard memory cap.
  *
- * Streams run beside each other, each one node at a time.  Among the nodes that may start, the one
- * with the longest path to the end goes first; transfers start as soon as their input is there.
- * Memory is counted as the offset planner will count it: a value is live from the start of its
- * producer until its last reader is known (by stream order, data and the added edges) to have
- * finished.  So no clique of conflicting buffers is ever above the cap.  Each tier of memory has a
- * cap of its own.
+ * Streams run at the same time, each one node at a time.  Of the nodes that may start, the one with
+ * the longest path to the end goes first; transfers start as soon as their input exists.  Memory is
+ * counted as by the offset planner: a value is live from the start of its producer until its last
+ * reader is known (by stream order, data and the added edges) to have finished.  So no clique of
+ * conflicting buffers ever exceeds the cap.  Each tier of memory has a cap of its own.
  *
- * A node is put before its turn only when the rest, run in a base order that is known to fit, still
- * fits: the search cannot paint itself into a corner.  The base order is the index order, or, when
- * that does not fit, one that frees as early as it can.  Ties go to the lower index. */
+ * A node runs before its turn only if the rest, in a base order that is known to fit, still
+ * fits, so the search never reaches a state in which nothing fits.  The base order is the index
+ * order or, if that does not fit, one that frees as early as it can.  Ties go to the lower
+ * index. */
 #ifndef SCHED_LIST_H
 #define SCHED_LIST_H
 
@@ -45,12 +45,12 @@ typedef struct {
   uint32_t *order;         /* [n] nodes in the order in which they are issued */
   double *start_s, *end_s; /* [n] by node */
   double makespan_s;
-  uint64_t peak[LIST_TIERS]; /* bytes, counted as said above; <= cap */
-  list_edge *edge;           /* waits that exist only to know that memory is free */
+  uint64_t peak[LIST_TIERS]; /* bytes, counted as described above; <= cap */
+  list_edge *edge;           /* waits that only ensure that memory is free */
   size_t n_edges;
 } list_schedule;
 
-/* needed (may be NULL): bytes that the best order known needs, also where none fits.  HP_ERR_ARG on
+/* needed (may be NULL): bytes of the best known order, also if none fits.  HP_ERR_ARG on
  * malformed input.  O((n + edges) log n). */
 hp_status list_schedule_make(const list_problem *p, list_schedule *out,
                              uint64_t needed[LIST_TIERS]);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 void list_clock_free(list_clock *w) {
-  mem_free(w->seq[0]); /* one block, cut into streams */
+  mem_free(w->seq[0]); /* one block, divided among the streams */
   mem_free(w->place);
   mem_free(w->clock);
   mem_free(w->unknown);
@@ -53,7 +53,7 @@ static void advance(list_clock *w, uint32_t s, uint32_t t, uint32_t count) {
 
 void list_clock_hear(list_clock *w, uint32_t s, uint32_t node) {
   uint32_t t = w->g->p->stream[node];
-  if (w->known[s][t] > w->place[node]) return; /* and with it all that it knew */
+  if (w->known[s][t] > w->place[node]) return; /* s knows the node, and so all that the node knew */
   for (uint32_t u = 0; u < w->streams; u++)
     advance(w, s, u, w->clock[(size_t)node * w->streams + u]);
 }

@@ -224,7 +224,7 @@ void list_order_peak(const list_graph *g, const uint32_t *order, uint32_t *left,
 /* Ready nodes in a tree of maxima by index: the best one, and a change of one, in O(log n). */
 typedef struct {
   const list_graph *g;
-  int64_t *gain; /* [n] bytes that a node frees less those it leaves behind */
+  int64_t *gain; /* [n] bytes that a node frees minus those that it adds */
   int64_t *most; /* [2 * leaves] gain of ready nodes, INT64_MIN for others */
   uint32_t leaves;
   uint32_t *left;   /* [n_values] readers to come */
@@ -251,7 +251,7 @@ static void free_minimum_memory(minimum_memory *f) {
   mem_free(f->ready);
 }
 
-/* Bytes of v that count: those of a tier with a cap. */
+/* Bytes of v in tiers with a cap. */
 static int64_t counted(const list_graph *g, uint32_t v) {
   return g->p->cap[list_tier(g, v)] ? (int64_t)g->p->bytes[v] : 0;
 }

@@ -13,14 +13,14 @@ typedef struct {
   uint32_t *succ0, *succ;     /* [n + 1] the same edges the other way */
   uint64_t *need[LIST_TIERS]; /* [n] bytes that a node adds while it runs */
   double *tail_s;             /* [n] longest path from its start to the end of all */
-  double *lead_s;             /* [n] the same from the next nodes on other streams on; 0: none */
-  double *near_s;             /* [n] from its start to the first of those, on its own stream */
+  double *lead_s;             /* [n] the same from its successors on other streams on; 0: none */
+  double *near_s;             /* [n] from its start to the first of these, on its own stream */
 } list_graph;
 
 hp_status list_graph_build(const list_problem *p, list_graph *out);
 void list_graph_free(list_graph *g);
 
-/* Whether a value takes memory once it exists and after its maker is done. */
+/* Does a value take memory after its maker has finished? */
 static inline bool list_is_held(const list_graph *g, uint32_t v) {
   return g->reader0[v] < g->reader0[v + 1] || (g->p->keep && g->p->keep[v]);
 }
@@ -37,8 +37,8 @@ void list_bytes_at_start(const list_graph *g, uint64_t bytes[LIST_TIERS]);
 /* Most bytes of each tier when the nodes run one after another.  left[n_values] is scratch. */
 void list_order_peak(const list_graph *g, const uint32_t *order, uint32_t *left,
                      uint64_t peak[LIST_TIERS]);
-/* An order that always takes the ready node that frees most (or adds least) of the tiers that have
- * a cap. */
+/* An order that always takes the ready node that frees most (or adds least) in the tiers with a
+ * cap. */
 hp_status list_minimum_memory_order(const list_graph *g, uint32_t *order);
 
 #endif

@@ -45,8 +45,8 @@ static void add_to_all(list_guard *w, uint32_t at, int64_t bytes) {
   for (uint32_t t = 0; t < LIST_TIERS; t++) add_bytes(w, t, at, at, bytes);
 }
 
-/* What running a node early (sign 1), or taking that back (-1), does to the remaining ones.  All
- * places are as if the node stood before the first of them. */
+/* The effect on the remaining nodes of running a node early (sign 1), or of undoing that (-1),
+ * as if the node came before the first of them. */
 static void shift(list_guard *w, uint32_t node, int64_t sign) {
   const list_graph *g = w->g;
   uint32_t x = w->at[node];
@@ -57,7 +57,7 @@ static void shift(list_guard *w, uint32_t node, int64_t sign) {
   }
   for (uint32_t k = g->read0[node]; k < g->read0[node + 1]; k++) {
     uint32_t v = g->read[k], s = w->slot[k];
-    if (s != w->last[v] || list_is_kept(g, v)) continue; /* others still hold it as long */
+    if (s != w->last[v] || list_is_kept(g, v)) continue; /* others hold it as long anyway */
     uint32_t from = w->earlier[s] == LIST_NO_SLOT ? 0 : w->at[w->reader[w->earlier[s]]] + 1;
     add_bytes(w, list_tier(g, v), from, x, -sign * (int64_t)g->p->bytes[v]);
   }
@@ -73,7 +73,7 @@ static bool has_room(const list_guard *w, uint32_t node) {
   return true;
 }
 
-/* Do all that remain fit, in base order? */
+/* Do all remaining nodes fit, in base order? */
 static bool rest_fits(const list_guard *w) {
   for (int t = 0; t < LIST_TIERS; t++)
     if (w->tier[t].most && w->tier[t].most[1] > (int64_t)w->tier[t].cap) return false;

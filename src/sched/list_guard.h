@@ -1,10 +1,9 @@
-/* Internal to sched/list: may this node run now?  Only if all that remain, run one after another in
- * a base order, still fit under the cap (the banker's rule: the base order is the promise that
- * everyone can be served).
+/* Internal to sched/list: may this node run now?  Only if all remaining nodes, run one after the
+ * other in a base order, still fit under the cap (the banker's algorithm).
  *
- * A tree over the base order, one a tier with a cap, holds the bytes in use while each remaining
- * node would run.  To run a node early keeps what it makes for longer and lets go of what it reads
- * sooner: both are sums over a range of the order. */
+ * A tree over the base order, one per tier with a cap, holds the bytes in use while each
+ * remaining node would run.  Running a node early holds its results for longer and frees its
+ * operands sooner: both are sums over a range of the order. */
 #ifndef SCHED_LIST_GUARD_H
 #define SCHED_LIST_GUARD_H
 
@@ -12,7 +11,7 @@
 
 typedef struct {
   uint64_t cap;        /* UINT64_MAX: none, and only `now` is kept */
-  uint64_t now;        /* bytes held by what has run */
+  uint64_t now;        /* bytes held by finished nodes */
   int64_t *add, *most; /* [2 * leaves] added to all below; greatest sum below */
 } list_guard_tier;
 
@@ -26,8 +25,8 @@ typedef struct {
   uint32_t leaves;       /* of the trees */
   /* readers of each value in base order, those to come linked: as list_graph.reader0 */
   uint32_t *reader, *earlier, *later;
-  uint32_t *slot; /* [read0[n]] place in reader[] of each read */
-  uint32_t *last; /* [n_values] slot of the last reader to come */
+  uint32_t *slot; /* [read0[n]] index in reader[] of each read */
+  uint32_t *last; /* [n_values] slot of the last remaining reader */
 } list_guard;
 
 #define LIST_NO_SLOT UINT32_MAX
@@ -36,8 +35,8 @@ typedef struct {
 hp_status list_guard_create(const list_graph *g, const uint32_t *order,
                             const uint64_t cap[LIST_TIERS], list_guard *out);
 void list_guard_free(list_guard *w);
-/* Runs the node if the rest then still fits; false: nothing has changed.  `sure` leaves out the
- * check: for the next node of the base order, which always may run. */
+/* Runs the node if the rest then still fits; false: nothing has changed.  `sure` skips the
+ * check: for the next node of the base order, which may always run. */
 bool list_guard_run(list_guard *w, uint32_t node, bool sure);
 
 #endif

@@ -18,9 +18,9 @@ static int by_urgency(const void *a, const void *b) {
   return (x->node > y->node) - (x->node < y->node);
 }
 
-/* The longest path first.  Computation that other streams wait for comes before all other: the
- * longest path from the transfer on, less what there is to compute before it.  So one chain comes
- * to its transfer, which runs while the next is computed, and not all of them to theirs at once. */
+/* The longest path first.  Computation before a transfer comes before all other; its priority is
+ * the longest path from the transfer on, minus the computation before it.  So one chain reaches
+ * its transfer, which runs while the next chain is computed, instead of all chains at once. */
 static ranked rank_of(const list_graph *g, uint32_t i) {
   bool leads = !g->p->stream[i] && g->lead_s[i] > 0;
   return (ranked){leads, leads ? g->lead_s[i] - g->near_s[i] : g->tail_s[i], i};

@@ -1,5 +1,5 @@
-/* A step as rows of text, `stage action microbatch`, one a line, # begins a comment: the form of
- * pipeline schedules.  Actions are names of pieces: F, B, W, U, or others. */
+/* A step as rows of text, `stage action microbatch`, one per line, # begins a comment: the form
+ * of pipeline schedules.  Actions are names of pieces: F, B, W, U, or others. */
 #ifndef SCHED_STEP_ROWS_H
 #define SCHED_STEP_ROWS_H
 

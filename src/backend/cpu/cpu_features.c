@@ -22,7 +22,7 @@ bool cpu_has_isa(cpu_isa isa) {
 #endif
 }
 
-/* The set that HYPER_ISA names; ISA_COUNT when it is unset, empty or another word. */
+/* The set named by HYPER_ISA; ISA_COUNT if it is unset, empty or unknown. */
 static cpu_isa read_isa_limit(void) {
   const char *s = getenv("HYPER_ISA");
   cpu_isa i = ISA_PLAIN;

@@ -1,4 +1,4 @@
-/* Attention: from instructions to the kernel of attention.h. */
+/* Attention: calls the kernel of attention.h for instructions. */
 #include "backend/cpu/attn/attention.h"
 #include "backend/cpu/cpu_kernel.h"
 
@@ -24,7 +24,7 @@ static attn_spec make_spec(const program *p, const prog_inst *n) {
                                  .stream = (uint64_t)inst_int(p, n, "stream")}};
 }
 
-/* The same with what the call brings: span and seed, from operand `more` on. */
+/* The same with the operands of the call: span and seed, from operand `more` on. */
 static attn_spec spec_of_call(const cpu_call *c, int more) {
   attn_spec s = make_spec(c->p, c->n);
   int end = c->n->n_in;

@@ -1,4 +1,4 @@
-/* Convolution and pooling: from instructions to the kernels of conv.h and pool2d.h. */
+/* Convolution and pooling: calls the kernels of conv.h and pool2d.h for instructions. */
 #include "backend/cpu/conv/conv.h"
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/cpu/conv/pool2d.h"

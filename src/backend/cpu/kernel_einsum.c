@@ -6,7 +6,7 @@
 typedef struct {
   einsum_plan p;
   const gemm_engine *engine;
-  int out;       /* the result's place among operands and results */
+  int out;       /* index of the result among operands and results */
   int64_t bytes; /* of the result */
 } planned;
 
@@ -44,7 +44,7 @@ hp_status plan_einsum(cpu_loading *l, const prog_inst *n, void **plan, uint64_t 
   return HP_OK;
 }
 
-/* What the chains start from and the result are mostly the same memory. */
+/* The start of the chains and the result usually share memory. */
 hp_status run_einsum(const cpu_call *c) {
   const planned *k = c->plan;
   void *out = c->at[k->out];

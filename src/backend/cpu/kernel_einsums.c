@@ -1,10 +1,10 @@
-/* Products of one left operand, in one go: threads take chunks of all of them. */
+/* Products with one left operand: threads take chunks of all of them from one counter. */
 #include "backend/cpu/cpu_kernel.h"
 
 typedef struct {
   int n;
   einsum_plan p[GEMM_TOGETHER];
-  bool together; /* none is copied, or repeated, about the product */
+  bool together; /* without copies or loops around a product */
 } planned;
 
 static bool is_one_product(const einsum_plan *p) {

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* What the loop touches of operand (result) k lies in its buffer, and has its type: the text of a
- * program may come from anywhere. */
+/* Checks that what the loop touches of operand (result) k is inside its buffer, and has its
+ * type: the text of a program may come from any source. */
 static hp_status check_operand(const cpu_loading *l, const prog_inst *n, const loop *body,
                                bool output, int k) {
   const prog_buffer *b = program_arg(l->p, n, output ? n->n_in + k : k);

@@ -1,4 +1,4 @@
-/* Choosing a few of many, elements by index, and products by expert. */
+/* Top-k, elements by index, and products by expert. */
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/cpu/gemm/grouped.h"
 #include "backend/cpu/rows/rowops.h"

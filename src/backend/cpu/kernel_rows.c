@@ -1,5 +1,5 @@
-/* Embedding, rotary embedding, cross-entropy, reductions and random numbers: from instructions to
- * the kernels of rowops.h.  A failure names the place in the model. */
+/* Embedding, rotary embedding, cross-entropy, reductions and random numbers: calls the kernels
+ * of rowops.h for instructions.  A failure names the place in the model. */
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/cpu/rows/rowops.h"
 

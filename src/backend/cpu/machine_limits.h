@@ -1,4 +1,4 @@
-/* The limits of this machine that figures are held against, measured when asked for. */
+/* The limits of this machine, measured on request, to compare figures with. */
 #ifndef MACHINE_LIMITS_H
 #define MACHINE_LIMITS_H
 
@@ -10,10 +10,10 @@ typedef float limits_read_fn(const float *x, int64_t n);
 limits_fma_fn limits_fma_plain, limits_fma_avx2, limits_fma_avx512;
 limits_read_fn limits_read_plain, limits_read_avx2, limits_read_avx512;
 
-/* Multiply-adds per second of all threads (two operations each), best of a few short runs; of bf16
- * with its dot products, where the CPU has them. */
+/* Multiply-adds per second of all threads (two operations each), best of a few short runs; in
+ * bf16 with dot products, if the CPU has them. */
 double limits_measure_flops(cpu_isa isa, pool *threads, hp_dtype type);
-/* Bytes read per second from memory by all threads, out of all caches. */
+/* Bytes read per second from memory by all threads, with data larger than the caches. */
 hp_status limits_measure_read(cpu_isa isa, pool *threads, double *bytes_per_s);
 
 #endif

@@ -1,10 +1,10 @@
 /* Vector arithmetic for the CPU kernels: simd_vec.h's sixteen lanes, and on them our own exp, log,
  * tanh, erf, and the conversions to and from bf16 and f16.
  *
- * No branches, no tables, no libm (but fmaf, sqrtf): every function gives the same bits on every
- * instruction set (a NaN is a NaN, its payload aside), and lane i depends on lane i alone.  Errors,
- * measured over all floats, are in the comment of each; the tests hold them to it.  Polynomials:
- * minimax fits in the variable named. */
+ * No branches, no tables, no libm (except fmaf, sqrtf): every function gives the same bits on
+ * every instruction set (except the payload of a NaN), and lane i depends on lane i alone.  The
+ * comment of each function states its error, measured over all floats; the tests check it.
+ * Polynomials: minimax fits in the variable named. */
 #ifndef SIMD_H
 #define SIMD_H
 
@@ -20,7 +20,7 @@
       (p) = v16_fma((p), (x), v16_set1(poly_c_[poly_i_]));                                         \
   } while (0)
 
-/* p * 2^n for p near 1 and whole n in [-152, 129], rounded once: down to denormals, up to inf. */
+/* p * 2^n for p near 1 and integer n in [-152, 129], rounded once: down to denormals, up to inf. */
 SIMD v16f v16_scale2(v16f p, v16f n) {
 #if defined(__AVX512F__)
   return _mm512_scalef_ps(p, n);
@@ -32,9 +32,8 @@ SIMD v16f v16_scale2(v16f p, v16f n) {
 #endif
 }
 
-/* x[k] = e^x[k] for k < n, a constant.  <= 1 ulp; 0 below -104, inf above 88.73, NaN for NaN, 1 for
- * 0.  One is a chain of 16 operations that wait for each other: SIMD_WIDE of them go side by side.
- */
+/* x[k] = e^x[k] for k < n, a constant.  <= 1 ulp; 0 below -104, inf above 88.73, NaN for NaN, 1
+ * for 0.  Each is a chain of 16 dependent operations, so SIMD_WIDE of them are interleaved. */
 #if defined(__AVX512F__)
 enum { SIMD_WIDE = 8 };
 #else
@@ -45,7 +44,7 @@ SIMD void v16_exps(v16f *x, const int n) {
   static const float poly[] = {0x1.6a234ep-10f, 0x1.123a6cp-7f, 0x1.5558f4p-5f, 0x1.555490p-3f,
                                0x1.fffffcp-2f};
   v16f e[SIMD_WIDE], r[SIMD_WIDE], p[SIMD_WIDE];
-  /* bounds first: a NaN stays, being the second operand */
+  /* bounds first: NaN is kept, as the second operand */
   for (int k = 0; k < n; k++) x[k] = v16_max(v16_set1(-105.0f), x[k]);
   for (int k = 0; k < n; k++) x[k] = v16_min(v16_set1(89.0f), x[k]);
   for (int k = 0; k < n; k++) e[k] = v16_fma(x[k], v16_set1(0x1.715476p0f), magic);
@@ -59,7 +58,7 @@ SIMD void v16_exps(v16f *x, const int n) {
   for (int k = 0; k < n; k++) p[k] = v16_add(p[k], v16_set1(1.0f));
 #if !defined(__AVX512F__)
   for (int k = 0; k < n; k++)
-    e[k] = v16_select(v16_eq(x[k], x[k]), e[k], v16_zero()); /* no whole number is NaN */
+    e[k] = v16_select(v16_eq(x[k], x[k]), e[k], v16_zero()); /* no integer is NaN */
 #endif
   for (int k = 0; k < n; k++) x[k] = v16_scale2(p[k], e[k]);
 }
@@ -68,11 +67,11 @@ SIMD v16f v16_exp(v16f x) {
   return x;
 }
 
-/* x[k] = 2^x[k] for k < n, a constant; side by side as in v16_exps, with two thirds of its work.
- * poly: of 2^r, |r| <= 1/2, by terms from the highest.  0 below -150, inf from 128, NaN for NaN, 1
- * for 0. */
+/* x[k] = 2^x[k] for k < n, a constant; interleaved as in v16_exps, with two thirds of its work.
+ * poly: of 2^r, |r| <= 1/2, coefficients from the highest.  0 below -150, inf from 128, NaN for
+ * NaN, 1 for 0. */
 SIMD void v16_exp2s_by(v16f *x, const int n, const float *poly, const int terms) {
-  v16f e[SIMD_WIDE], r[SIMD_WIDE], p[SIMD_WIDE]; /* x = e, the nearest whole number, + r */
+  v16f e[SIMD_WIDE], r[SIMD_WIDE], p[SIMD_WIDE]; /* x = e, the nearest integer, + r */
 #if defined(__AVX512F__)
   for (int k = 0; k < n; k++) r[k] = _mm512_reduce_ps(x[k], _MM_FROUND_TO_NEAREST_INT);
   for (int k = 0; k < n; k++) e[k] = v16_sub(x[k], r[k]);
@@ -82,7 +81,7 @@ SIMD void v16_exp2s_by(v16f *x, const int n, const float *poly, const int terms)
   for (int k = 0; k < n; k++) e[k] = v16_sub(v16_add(x[k], magic), magic);
   for (int k = 0; k < n; k++) r[k] = v16_sub(x[k], e[k]);
   for (int k = 0; k < n; k++)
-    e[k] = v16_select(v16_eq(x[k], x[k]), e[k], v16_zero()); /* no whole number is NaN */
+    e[k] = v16_select(v16_eq(x[k], x[k]), e[k], v16_zero()); /* no integer is NaN */
 #endif
   for (int k = 0; k < n; k++) p[k] = v16_set1(poly[0]);
   for (int c = 1; c < terms; c++)
@@ -95,7 +94,7 @@ SIMD void v16_exp2s(v16f *x, const int n) {
                                0x1.ebf9bcp-3f,  0x1.62e42ap-1f, 1.0f};
   v16_exp2s_by(x, n, poly, sizeof poly / sizeof *poly);
 }
-/* Within 2^-18 of the result: for what comes of 16 bits, which know less. */
+/* Within 2^-18 of the result: for 16-bit operands, which are less precise. */
 SIMD void v16_exp2s_half(v16f *x, const int n) {
   static const float poly[] = {0x1.3a02ccp-7f, 0x1.c9fc46p-5f, 0x1.ec0378p-3f, 0x1.62e12cp-1f,
                                1.0f};
@@ -118,7 +117,7 @@ SIMD v16f v16_log(v16f x) {
   p = v16_fma(n, v16_set1(0x1.7f7d1cp-20f), p);
   p = v16_fma(f2, v16_set1(-0.5f), p);
   v16f r = v16_fma(n, v16_set1(0x1.62e400p-1f), v16_add(f, p));
-  r = v16_select(v16_lt(x, v16_set1(INFINITY)), r, x); /* inf and NaN stay */
+  r = v16_select(v16_lt(x, v16_set1(INFINITY)), r, x); /* inf and NaN are kept */
   r = v16_select(v16_lt(x, v16_zero()), v16_set1(NAN), r);
   return v16_select(v16_eq(x, v16_zero()), v16_set1(-INFINITY), r);
 }
@@ -281,8 +280,8 @@ SIMD void v16_store_as(hp_dtype t, void *x, int64_t i, v16f v, int n) {
   if (n == 16) t == HP_BF16 ? v16_store_bf16(p, v) : v16_store_f16(p, v);
   else t == HP_BF16 ? v16_store_bf16_n(p, v, n) : v16_store_f16_n(p, v, n);
 }
-/* The same past the caches, for results that nobody finds there: where the place is one of whole
- * lines.  v16_streamed makes what was written so visible to other threads. */
+/* The same past the caches, for results that are not read soon, if the address is aligned to
+ * full lines.  v16_streamed makes the stores visible to other threads. */
 SIMD void v16_stream_as(hp_dtype t, void *x, int64_t i, v16f v, int n) {
 #if defined(__AVX512F__)
   char *to = (char *)x + i * (t == HP_F32 ? 4 : 2);
@@ -294,7 +293,7 @@ SIMD void v16_stream_as(hp_dtype t, void *x, int64_t i, v16f v, int n) {
 #endif
   v16_store_as(t, x, i, v, n);
 }
-/* 64 bytes to a place of whole lines. */
+/* 64 bytes to an aligned line. */
 SIMD void v16i_stream(void *p, v16i v) {
 #if defined(__AVX512F__)
   _mm512_stream_si512(p, v);
@@ -307,16 +306,16 @@ SIMD void v16_streamed(void) {
   _mm_sfence();
 #endif
 }
-/* 32 bf16 as two vectors, those with even index and those with odd: a shift and a mask, where to
- * have them in order takes shuffles. */
+/* 32 bf16 as two vectors, those with even index and those with odd: a shift and a mask, while
+ * keeping them in order would take shuffles. */
 SIMD void v16_load_bf16_two(const uint16_t *p, v16f *v) {
   v16i u = v16i_load((const void *)p);
   v[0] = v16i_as_f(v16i_shl(u, 16));
   v[1] = v16i_as_f(v16i_and(u, v16i_set1((int32_t)0xffff0000)));
 }
 
-/* The nearest bf16 of two such vectors, as they lie in memory.  A NaN stays one if its lower half
- * is 0, as in all that come of bf16. */
+/* The nearest bf16 of two such vectors, in memory order.  A NaN stays one if its lower half is
+ * 0, as in all numbers that come from bf16. */
 SIMD v16i v16_join_bf16_two(const v16f *v) {
   v16i r[2];
   for (int k = 0; k < 2; k++) {
@@ -333,7 +332,7 @@ SIMD v16i v16_join_bf16_two(const v16f *v) {
 }
 
 /* The largest of bf16 numbers, 32 at a time; with AVX-512 as integers: the largest signed one if
- * any is without a sign, else the least unsigned.  A NaN is the result or is left out. */
+ * any is positive, else the least unsigned.  A NaN is the result or is ignored. */
 #if defined(__AVX512BW__)
 typedef struct {
   __m512i most, least;
@@ -368,8 +367,8 @@ SIMD void v32_top_join(v32_top *t, const uint16_t *p) {
 SIMD float v32_top_value(const v32_top *t) { return v16_max_lane(v16_max(t->top[0], t->top[1])); }
 #endif
 
-/* Asks for the line of element i of x; it may be past the end.  Once: to be read soon, and then no
- * more: it leaves no copy in the farther caches. */
+/* Prefetches the line of element i of x, which may be past the end.  Once: for a single read,
+ * without a copy in the farther caches. */
 SIMD const void *v16_line(hp_dtype t, const void *x, int64_t i) {
   return (const void *)((uintptr_t)x + (uintptr_t)i * (t == HP_F32 ? 4 : 2));
 }

@@ -1,5 +1,5 @@
-/* The functions of simd.h over arrays, one build per instruction set: for tests, and for `doctor`
- * to show that a CPU computes the same bits with each of its sets. */
+/* The functions of simd.h over arrays, one build per instruction set: for tests, and for
+ * `doctor` to verify that all sets of a CPU compute the same bits. */
 #ifndef SIMD_PROBE_H
 #define SIMD_PROBE_H
 

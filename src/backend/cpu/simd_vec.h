@@ -171,7 +171,7 @@ SIMD v8i v8i_sar(v8i a, int n) { return (v8i)((v8ix)a >> n); }
 SIMD v8i v8i_shr(v8i a, int n) { return (v8i)((v8iw)a >> n); }
 SIMD v8f v8i_as_f(v8i a) { return _mm256_castsi256_ps(a); }
 SIMD v8f v8i_to_f(v8i a) { return _mm256_cvtepi32_ps(a); }
-/* A mask of the first n lanes: none where n <= 0, all where n >= 8. */
+/* A mask of the first n lanes: none if n <= 0, all if n >= 8. */
 SIMD v8i v8_first(int n) { return v8i_lt(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), v8i_set1(n)); }
 #else
 SIMD_PAIR(v8, v4, 4)

@@ -1,4 +1,4 @@
-/* Picks of engines on disk. */
+/* The tuning record on disk. */
 #include "backend/cpu/engine/tuning_record.h"
 #include "base/io.h"
 #include "base/log.h"
@@ -20,7 +20,7 @@ static void print_machine(int threads, str *out) {
   str_add(out, "\n");
 }
 
-/* The file, and what it begins with; "" when there is no folder for it. */
+/* The path of the file, and its first lines; "" if there is no folder for it. */
 static hp_status find_file(int threads, str *path, str *machine) {
   print_machine(threads, machine);
   return jit_cache_file(machine, "engines", path);

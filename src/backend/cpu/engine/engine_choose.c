@@ -1,20 +1,20 @@
-/* The engines of a program's products: what the device's owner has named, or for each product the
- * fastest, as it was measured once. */
+/* The engines of a program's products: the one that the device's owner has named, or for each
+ * product the fastest one, measured once. */
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/cpu/engine/engine_measure.h"
 #include "base/dtype.h"
 #include "base/log.h"
 #include "base/milestone.h"
 
-/* Turns of a measurement: as many as fit the time, and so many at least. */
+/* Rounds of a measurement: as many as fit the time, but at least this many. */
 enum { TURNS = 15, TURNS_LEAST = 3 };
 static const double race_s = 0.15, tell_s = 1;
-static const double hopeless = 1.3;     /* times the fastest in the first turn */
-static const double part_flops = 2.5e9; /* a thread's; of larger products a part is measured */
+static const double hopeless = 1.3;     /* times the fastest one in the first round */
+static const double part_flops = 2.5e9; /* per thread; of larger products a part is measured */
 
 /* --- measuring -------------------------------------------------------------------------------- */
 
-/* A product that nobody has measured. */
+/* A product without a measurement. */
 typedef struct {
   const char *text;
   engine_measure measurement;
@@ -59,7 +59,7 @@ static void tell_progress(chooser *c) {
   log_info("measuring engines: %zu of %zu products", c->done, c->open.len);
 }
 
-/* All contests of that dtype, one after another in the same memory. */
+/* All measurements of that dtype, one after another in the same memory. */
 static hp_status run_contests(chooser *c, hp_dtype type) {
   measured_operands x = {.cold = true};
   hp_status st = HP_OK;
@@ -131,7 +131,7 @@ static hp_status find_product(const program *p, size_t i, einsum_plan *plan, str
   return str_status(text);
 }
 
-/* Picks for the products that have none. */
+/* Chooses engines for the products that have none. */
 static hp_status pick_new(cpu_device *d, const program *p) {
   chooser c = {.dev = d};
   einsum_plan plan;
@@ -151,8 +151,8 @@ static hp_status pick_new(cpu_device *d, const program *p) {
   return st;
 }
 
-/* Products of few rows use our engine unless measured: memory bounds them, and libraries, which are
- * made for many rows, read it slowly. */
+/* Products of few rows use our engine unless measured: memory bounds them, and libraries, made
+ * for many rows, read it slowly. */
 static const gemm_engine *choose_engine(const cpu_device *d, const gemm_query *q,
                                         const char *text) {
   if (!d->engine) return tuning_record_find(&d->tuning, text);

@@ -1,8 +1,8 @@
-/* oneDNN 2.x, loaded when it is installed: matmul in f32, and in bf16 where the CPU has the
- * instructions.  Its sums are its own: blocks of k in an order that it chooses.
+/* oneDNN 2.x, loaded if it is installed: matmul in f32, and in bf16 if the CPU has the
+ * instructions.  It sums blocks of k in an order of its own.
  *
- * The library's OpenMP never starts a thread: each of the pool's threads runs a share of its own,
- * with OpenMP set to one.  Primitives come from the library's cache; it allocates as it likes. */
+ * The library's OpenMP never starts a thread: each of the pool's threads runs a share, with
+ * OpenMP set to one thread.  Primitives come from the library's cache; it allocates freely. */
 #include "backend/cpu/engine/engine_dnnl.h"
 #include "backend/cpu/engine/engine_table.h"
 
@@ -38,7 +38,7 @@
 
 #define MEMBER(name) __typeof__(&dnnl_##name) name;
 
-/* The loaded library, written once; engine is NULL where there is none. */
+/* The loaded library, written once; engine is NULL if there is none. */
 static struct {
   pthread_once_t once;
   dnnl_engine_t engine;
@@ -89,7 +89,7 @@ static size_t get_no_workspace(const gemm_query *q, int threads) {
 
 typedef enum { IN_A, IN_B, IN_C, IN_BIAS, OPERANDS } operand;
 
-/* What a call makes and must give back. */
+/* Objects of a call that must be destroyed. */
 typedef struct {
   dnnl_memory_desc_t desc[OPERANDS];
   dnnl_memory_t memory[OPERANDS];
@@ -158,7 +158,7 @@ static void free_call(call *c) {
 
 static hp_status run_share(const gemm_query *q, const gemm_args *args, int thread) {
   (void)thread;
-  if (lib.omp_set_num_threads) lib.omp_set_num_threads(1); /* a setting of the calling thread */
+  if (lib.omp_set_num_threads) lib.omp_set_num_threads(1); /* a per-thread setting */
   call c = {0};
   dnnl_status_t s = make_call(q, args, &c);
   if (!s) {

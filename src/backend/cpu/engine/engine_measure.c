@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-static const double turn_s = 5e-3; /* small products are repeated to take about that */
+static const double turn_s = 5e-3; /* small products are repeated to take about this long */
 
 double measured_flops(const gemm_query *q) {
   return 2.0 * (double)q->m * (double)q->n * (double)q->k * (double)gemm_items(q);
@@ -64,7 +64,7 @@ void engine_measure_close(engine_measure *r) {
 
 /* --- operands --------------------------------------------------------------------------------- */
 
-/* Of each operand, when runs are to find them cold: more than a core's share of any cache. */
+/* Memory per operand, if runs should find it cold: more than a core's share of any cache. */
 enum { COLD_BYTES = 32 << 20, LINE = 64 };
 
 static size_t round_up_to_line(size_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
@@ -106,7 +106,7 @@ void measured_operands_close(measured_operands *x) {
   for (int i = 0; i < 4; i++) mem_unmap(x->at[i], x->bytes[i]);
 }
 
-/* Where the next run has operand i. */
+/* Operand i of the next run. */
 static void *find_operand(const measured_operands *x, const engine_measure *r, int i) {
   size_t step = round_up_to_line(r->need[i]), places = 1;
   if (x->cold) places += (x->bytes[i] - r->need[i]) / step;

@@ -1,4 +1,4 @@
-/* The oneDNN row where its headers were not there when this was built. */
+/* The oneDNN row if its headers were not found by the build. */
 #include "backend/cpu/engine/engine_dnnl.h"
 #include "backend/cpu/engine/engine_table.h"
 

@@ -1,4 +1,4 @@
-/* OpenBLAS, loaded when it is installed: cblas_sgemm, one call for each item and thread. */
+/* OpenBLAS, loaded if it is installed: cblas_sgemm, one call per item and thread. */
 #include "backend/cpu/engine/engine_split.h"
 #include "backend/cpu/engine/engine_table.h"
 
@@ -34,7 +34,7 @@ static bool is_available(void) {
 
 static const char *get_version(void) { return lib.config(); }
 
-/* Leading dimension of a matrix with `rows` x `cols`, and whether it is stored transposed; 0 when
+/* Leading dimension of a matrix with `rows` x `cols`, and whether it is stored transposed; 0 if
  * it has no unit stride or does not fit an int. */
 static int find_leading_dim(int64_t rows, int64_t cols, int64_t s_row, int64_t s_col,
                             bool *transposed) {
@@ -82,7 +82,7 @@ static hp_status run_share(const gemm_query *q, const gemm_args *args, int threa
 static hp_status run_product(const gemm_query *q, const gemm_args *args, pool *threads,
                              void *work) {
   (void)work;
-  lib.set_threads(1); /* the threads are the pool's */
+  lib.set_threads(1); /* the pool has the threads */
   return engine_split_run(q, args, threads, run_share);
 }
 

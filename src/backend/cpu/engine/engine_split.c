@@ -9,7 +9,7 @@ typedef struct {
   const gemm_args *args;
   engine_share *share;
   int cut;
-  int64_t size, unit, parts; /* of the dim that is cut; shares are whole units */
+  int64_t size, unit, parts; /* of the dim that is split; shares are multiples of the unit */
 } split;
 
 static const void *offset_elements(const void *p, hp_dtype type, int64_t elements) {
@@ -55,7 +55,7 @@ hp_status engine_split_run(const gemm_query *query, const gemm_args *given, pool
   gemm_args args = *given;
   gemm_query transposed = engine_row_major(query, &args), *q = &transposed;
   if (q->m == 0 || q->n == 0 || gemm_items(q) == 0) return HP_OK;
-  enum { UNIT = 32 }; /* rows and columns: whole register tiles of any library */
+  enum { UNIT = 32 }; /* rows and columns: full register tiles of any library */
   split s = {.q = q, .args = &args, .share = share, .parts = pool_size(threads)};
   s.cut = q->m >= q->n ? CUT_ROWS : CUT_COLS;
   s.size = s.cut == CUT_ROWS ? q->m : q->n;

@@ -83,7 +83,7 @@ static hp_status parse_line(const char *line, size_t n, const char *name, int nu
   return engine_find(engine, &out->engine);
 }
 
-/* Adds them to p, or, where it is NULL, looks whether all are sound. */
+/* Adds them to p or, if it is NULL, only checks them. */
 static hp_status parse_record(tuning_record *p, const char *text, size_t n, const char *name) {
   int number = 1;
   for (const char *line = text, *end; line < text + n; line = end + 1, number++) {

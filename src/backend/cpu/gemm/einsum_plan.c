@@ -17,8 +17,8 @@ einsum_tensor einsum_dense(hp_dtype type, const hp_shape *shape) {
 
 /* --- letters ---------------------------------------------------------------------------------- */
 
-/* A letter, or neighbouring letters that are one run in every tensor; stride 0 where it is absent.
- */
+/* A letter, or adjacent letters that are contiguous in every tensor; stride 0 where it is
+ * absent. */
 typedef struct {
   int64_t size, a, b, c;
 } span;
@@ -87,7 +87,7 @@ static spans merge_spans(const spans *s) {
 
 /* --- one way to do it ------------------------------------------------------------------------- */
 
-/* The four kinds of letters, in the order in which they are run over. */
+/* The four kinds of letters, in the order of iteration. */
 typedef struct {
   spans batch, row, col, inner;
 } groups;
@@ -104,7 +104,7 @@ static void make_dense(spans *const group[3], int tensor) {
   for (int g = 2; g >= 0; g--)
     for (int i = group[g]->n - 1; i >= 0; i--) {
       int64_t *s = get_stride(&group[g]->at[i], tensor);
-      if (*s == 0) continue; /* the letter is not in the tensor */
+      if (*s == 0) continue; /* the tensor does not have the letter */
       *s = stride;
       stride *= group[g]->at[i].size;
     }
@@ -126,8 +126,8 @@ static bool inner_is_fastest(const groups *g, int tensor) {
   return inner;
 }
 
-/* Letters in the orders that suit the copies of `way`, strides as they are after those copies.
- * Rows follow the tensor that is not copied, so that both agree. */
+/* Letters in the orders that suit the copies of `way`, with strides after those copies.  Rows
+ * follow the tensor that is not copied, so that both agree. */
 static groups make_groups(const problem *p, int way, groups *before) {
   const char *rows = way & COPY_C ? p->eq->a : p->eq->out,
              *cols = way & COPY_C ? p->eq->b : p->eq->out;
@@ -158,7 +158,7 @@ static bool is_empty(const groups *g) {
   return false;
 }
 
-/* Takes the largest run out of s; without any, a run of one. */
+/* Takes the largest run out of s; if there is none, a run of one. */
 static span take_largest(spans *s) {
   if (s->n == 0) return (span){.size = 1};
   int best = 0;
@@ -175,8 +175,8 @@ static void add_batch(gemm_query *q, const spans *s) {
     q->batch[q->n_batch++] = (gemm_batch){s->at[i].size, s->at[i].a, s->at[i].b, s->at[i].c};
 }
 
-/* When the column spans are those of packed weights and are dense in the result: moves them from s
- * to n, as one span, and returns the elements from one pack to the next.  Else 0. */
+/* If the column spans are those of packed weights and dense in the result: moves them from s to
+ * n, as one span, and returns the elements from one pack to the next.  Else 0. */
 static int64_t take_packs(spans *s, span *n) {
   if (s->n != 2) return 0;
   span pack = s->at[0], lane = s->at[1];
@@ -186,13 +186,13 @@ static int64_t take_packs(spans *s, span *n) {
   return pack.b;
 }
 
-/* The product and its loops: of rows and columns the longest run, of the summed letters the last,
- * what is left of rows and columns as batch, of the summed letters as loops. */
+/* The product and its loops: rows and columns get their longest run, the inner dim the last run
+ * of the summed letters; the rest of rows and columns is batch, of the summed letters loops. */
 static void build_product(const groups *g, einsum_plan *plan) {
   spans batch = merge_spans(&g->batch), row = merge_spans(&g->row), col = merge_spans(&g->col),
         inner = merge_spans(&g->inner);
   span m = take_largest(&row), n, k = {.size = 1};
-  if (is_empty(g)) k.size = inner.n = 0; /* nothing to write, or sums of nothing */
+  if (is_empty(g)) k.size = inner.n = 0; /* no output, or sums over nothing */
   else if (inner.n > 0) k = inner.at[--inner.n];
   int64_t pack = take_packs(&col, &n);
   if (!pack) n = take_largest(&col);
@@ -261,8 +261,8 @@ static gemm_copy build_move(const groups *before, const groups *after, int tenso
   return c;
 }
 
-/* The plan for one choice of copies; false when it cannot be: a result that is not f32, or scaled,
- * cannot carry the chains from one loop to the next. */
+/* The plan for one choice of copies; false if it is impossible: a result that is not f32, or
+ * scaled, cannot carry the chains from one loop to the next. */
 static bool build_way(const problem *p, int way, const einsum_options *options, einsum_plan *plan,
                       double *cost) {
   enum { COPY_CYCLES = 2 }; /* per element, also where the copy transposes */
@@ -332,7 +332,7 @@ static hp_status check_result(const problem *p) {
   return HP_OK;
 }
 
-/* The sizes of all letters, multiplied, count the steps of the chains. */
+/* The product of all sizes is the number of steps of all chains. */
 static hp_status check_work(const problem *p) {
   char text[EINSUM_TEXT_MAX];
   int64_t steps = 1;
@@ -425,7 +425,7 @@ static hp_status run_products(const einsum_plan *p, const gemm_engine *engine, c
   return HP_OK;
 }
 
-/* The next `bytes` of work memory; the address stays where there are none, as work may be NULL. */
+/* The next `bytes` of work memory; for 0 bytes the address is unchanged, since work may be NULL. */
 static char *take_bytes(char **work, size_t bytes) {
   char *at = *work;
   if (bytes) *work += bytes;

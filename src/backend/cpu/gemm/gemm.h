@@ -1,11 +1,11 @@
 /* Matrix products on the CPU: C[m,n] = sum over k of A[m,k] B[k,n], batched, any strides.
  *
- * The packed engine's promise: every element of C is ONE chain of fused multiply-adds over k in
+ * Guarantee of the packed engine: every element of C is ONE chain of fused multiply-adds over k in
  * order, s = fma(a[m,k], b[k,n], s), from 0 or from the old C.  16-bit operands are widened first,
- * which is exact.  So the bits depend on no tile, thread count, vector width or cut of rows and
- * columns, and equal those of the scalar loop (a NaN is a NaN, its payload aside).
+ * which is exact.  So the bits depend on no tile, thread count, vector width or sharding of rows
+ * and columns, and equal those of the scalar loop (except the payload of a NaN).
  *
- * Nothing is allocated while running: the caller brings the work memory. */
+ * Nothing is allocated while running: the caller provides the work memory. */
 #ifndef GEMM_H
 #define GEMM_H
 
@@ -31,12 +31,12 @@ typedef struct {
   hp_dtype a_type, b_type, c_type; /* f32, bf16 or f16 each */
   int n_batch;
   gemm_batch batch[GEMM_BATCH_DIMS]; /* first dim slowest */
-  /* An operand of f32 is rounded to bf16 as it is read, with dot instructions those under 2^-126 to
-   * 0; the other is bf16. */
+  /* An f32 operand is rounded to bf16 as it is read, with dot instructions numbers below 2^-126
+   * to 0; the other is bf16. */
   bool rounded;
   bool accumulate; /* the chains start from the old C */
   bool bias;       /* a row of n f32 is added at the end */
-  float alpha;     /* the finished sum is scaled by it, before the bias; 1 to leave it */
+  float alpha;     /* factor of the finished sum, before the bias; 1: none */
 } gemm_query;
 
 typedef struct {
@@ -49,7 +49,7 @@ typedef struct {
  */
 gemm_query gemm_query_make(int64_t m, int64_t n, int64_t k, bool trans_a, bool trans_b, hp_dtype in,
                            hp_dtype out);
-/* Sizes, types and products that can be run; HP_ERR_ARG or HP_ERR_SHAPE says what is not. */
+/* Checks sizes, types and combinations; HP_ERR_ARG or HP_ERR_SHAPE names the reason. */
 hp_status gemm_check(const gemm_query *q);
 /* Batch items: the product of the batch sizes. */
 int64_t gemm_items(const gemm_query *q);
@@ -62,25 +62,25 @@ static inline int64_t gemm_b_at(const gemm_query *q, int64_t k, int64_t n) {
   return n / GEMM_PACK * q->b_pack + k * q->b_k + n % GEMM_PACK;
 }
 
-/* Few rows (or columns) meet a B that is read once, where it lies: the products of decoding. */
+/* Products with few rows (or columns), which read B once, in place: those of decoding. */
 bool gemm_reads_once(const gemm_query *q);
 
 /* The packed engine.  q has passed gemm_check; isa is one that this CPU has; `work` is GEMM_ALIGN
  * aligned and has gemm_packed_workspace bytes for this query, isa and number of threads. */
 size_t gemm_packed_workspace(cpu_isa isa, const gemm_query *q, int threads);
-/* How so many threads share the product: "2 x 3 regions, 4 of 4 threads", for each batch item the
- * chunks of rows and of columns, and the threads that have work; "nothing to do" where C is empty.
- */
+/* How this many threads share the product: "2 x 3 regions, 4 of 4 threads", for each batch item
+ * the chunks of rows and of columns, and the threads that have work; "nothing to do" if C is
+ * empty. */
 void gemm_packed_print(cpu_isa isa, const gemm_query *q, int threads, str *out);
 void gemm_packed_run(cpu_isa isa, const gemm_query *q, const gemm_args *args, pool *threads,
                      void *work);
 
-/* At most GEMM_TOGETHER products that need nothing of one another: threads go on from one to the
- * next.  `work` has the bytes of the one that takes most. */
+/* At most GEMM_TOGETHER independent products: threads continue from one to the next.  `work` has
+ * the bytes of the product that needs most. */
 void gemm_packed_run_all(cpu_isa isa, const gemm_query *q, const gemm_args *args, int n,
                          pool *threads, void *work);
 
-/* The same chains by a scalar loop, no work memory: what every engine is compared with. */
+/* The same chains by a scalar loop, without work memory: the reference for every engine. */
 void gemm_scalar_run(const gemm_query *q, const gemm_args *args, pool *threads);
 
 #endif

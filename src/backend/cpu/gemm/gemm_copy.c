@@ -2,12 +2,12 @@
 
 #include "base/dtype.h"
 
-/* TILE x TILE elements are copied at a time, so that both sides use the cache lines they touch;
- * a part is what a thread takes. */
+/* TILE x TILE elements are copied at a time, so that both sides use the full cache lines that
+ * they touch; a part is a thread's unit of work. */
 enum { TILE = 16, PART_ELEMENTS = 1 << 14 };
 
 typedef struct {
-  gemm_copy c; /* rank >= 2: the last dim is written along memory, the one before read along it */
+  gemm_copy c; /* rank >= 2: the last dim is contiguous in writing, the one before in reading */
   const char *from;
   char *to;
   int64_t part_rows, row_parts; /* of the last but one dim */
@@ -19,8 +19,8 @@ static void swap_dims(gemm_copy *c, int i, int j) {
   c->dim[j] = t;
 }
 
-/* Without dims of size 1, neighbours that are one run in both tensors made one, at least two dims.
- */
+/* Removes dims of size 1 and merges adjacent dims that are contiguous in both tensors; at least
+ * two dims remain. */
 static gemm_copy simplify_copy(const gemm_copy *given) {
   gemm_copy c = *given;
   c.rank = 0;
