@@ -247,8 +247,8 @@ TEST(a_limit_between_the_fastest_and_the_serial_order_gives_up_some_overlap_only
   for (uint64_t k = 0; k < LIMITS && !(some && none); k++) {
     char *text = order_within(g, least + k * APART, false);
     CHECK(text);
-    some += strstr(text, "less communication beside computation than") != NULL;
-    none += strstr(text, ": no communication beside computation") != NULL;
+    some += strstr(text, "less overlap of communication with computation than") != NULL;
+    none += strstr(text, ": no overlap of communication with computation") != NULL;
     hp_free(text);
   }
   CHECK(some && none);
