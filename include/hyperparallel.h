@@ -315,9 +315,9 @@ hp_status hp_program_io_info(const hp_program *p, int i, const char **name, hp_d
                              hp_shape *s, bool *is_output);
 
 /* A step of several graphs as one program: each graph is compiled once, as a piece; rows are lines
- * "stage action microbatch", in order, each a run of the piece named by its action.  All rows share
- * params; with several micro-batches, inputs and outputs of micro-batch M are called NAME@M.
- * The program has the options of the last row's piece, and may outlive its pieces. */
+ * "stage action microbatch".  An action is a piece's name, or NAME:FB for some of it: F forward, B
+ * backward, W backward to the gradient of one param, U update.  All rows share params; inputs and
+ * outputs of micro-batch M, if not the only one, are NAME@M.  The first row's options are used. */
 typedef struct hp_piece hp_piece;
 hp_status hp_piece_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                            hp_piece **out);

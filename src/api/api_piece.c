@@ -1,9 +1,9 @@
 /* hyperparallel.h: pieces of a step, and one program of them. */
 #include "api/api_program.h"
+#include "api/api_rows.h"
 #include "base/milestone.h"
 #include "base/thread.h"
 #include "rt/device_target.h"
-#include "sched/step_rows.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -64,69 +64,23 @@ typedef struct {
   hp_piece *const *piece;
   const char *const *action;
   int n;
-  step_rows rows;
-  link_row *link; /* by row */
+  api_rows rows;
 } step;
 
-static hp_status find_piece(const step *s, const step_row *row, uint32_t *out) {
-  for (int i = 0; i < s->n; i++)
-    if (!strcmp(s->action[i], row->action)) {
-      *out = (uint32_t)i;
-      return HP_OK;
-    }
-  const char *near = str_nearest(row->action, s->action, s->n);
-  HP_FAIL(HP_ERR_ARG, "rows:%d: no piece is called \"%s\"%s%s%s", row->line, row->action,
-          near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
-}
-
-/* A piece runs once a micro-batch: its inputs and outputs have one name there. */
-static hp_status check_once(const step *s) {
-  map seen = {0};
-  hp_status st = HP_OK;
-  for (size_t i = 0; !st && i < s->rows.len; i++) {
-    const uint64_t key = (uint64_t)s->link[i].piece << 32 | s->link[i].microbatch;
-    const step_row *row = &s->rows.at[i];
-    uint32_t line;
-    if (map_get(&seen, &key, sizeof key, &line))
-      st = err_set(HP_ERR_ARG, __FILE__, __LINE__,
-                   "rows:%d: %s of micro-batch %u is in line %u, too", row->line, row->action,
-                   row->microbatch, line);
-    else st = map_set(&seen, &key, sizeof key, (uint32_t)row->line);
-  }
-  map_free(&seen);
-  return st;
-}
-
-static hp_status read_rows(step *s, const char *rows) {
-  HP_TRY(step_rows_parse(rows, "rows", &s->rows));
-  s->link = mem_calloc(s->rows.len, sizeof *s->link);
-  HP_TRY_MEM(s->link);
-  for (size_t i = 0; i < s->rows.len; i++) {
-    const step_row *row = &s->rows.at[i];
-    s->link[i] = (link_row){.stage = row->stage, .microbatch = row->microbatch};
-    if (row->stage)
-      HP_FAIL(HP_ERR_UNSUPPORTED, "rows:%d: stage %u: a step has one stage, 0", row->line,
-              row->stage);
-    HP_TRY(find_piece(s, row, &s->link[i].piece));
-  }
-  return check_once(s);
-}
-
-/* Inputs and outputs of all rows. */
+/* Inputs and outputs of each piece for each of its micro-batches. */
 static hp_status add_io(const step *s, runs *r) {
-  bool micros = link_has_micros(s->link, s->rows.len);
-  for (size_t i = 0; i < s->rows.len; i++) {
-    const compilation *c = &s->piece[s->link[i].piece]->c;
+  const api_rows *rows = &s->rows;
+  bool micros = link_has_micros(rows->link, rows->n);
+  for (size_t i = 0; i < rows->run.len; i++) {
+    const compilation *c = &s->piece[rows->run.at[i].piece]->c;
     char suffix[16];
-    snprintf(suffix, sizeof suffix, "@%u", s->link[i].microbatch);
+    snprintf(suffix, sizeof suffix, "@%u", rows->run.at[i].microbatch);
     HP_TRY(runs_add_io(r, c->global, c->shards.of, micros ? suffix : NULL));
   }
   return HP_OK;
 }
 
-static const hp_piece *last_piece(const step *s) {
-  return s->piece[s->link[s->rows.len - 1].piece];
-}
+static const hp_piece *first_piece(const step *s) { return s->piece[s->rows.link[0].piece]; }
 
 /* The linked program's compilation, to be ended, also after a failure. */
 static hp_status begin_link(const step *s, compilation *out) {
@@ -134,7 +88,7 @@ static hp_status begin_link(const step *s, compilation *out) {
   *out = (compilation){0};
   HP_TRY_MEM(c);
   for (int i = 0; i < s->n; i++) c[i] = &s->piece[i]->c;
-  hp_status st = compile_link(c, (size_t)s->n, s->link, s->rows.len, &last_piece(s)->o, out);
+  hp_status st = compile_link(c, (size_t)s->n, s->rows.link, s->rows.n, &first_piece(s)->o, out);
   mem_free(c);
   return st;
 }
@@ -176,9 +130,15 @@ static hp_status link_rows(const step *s, hp_program **out) {
   return st;
 }
 
-static void end_step(step *s) {
-  vec_free(&s->rows);
-  mem_free(s->link);
+static void end_step(step *s) { api_rows_free(&s->rows); }
+
+static hp_status read_rows(const char *text, step *s) {
+  const program **lowered = mem_calloc((size_t)s->n, sizeof *lowered);
+  HP_TRY_MEM(lowered);
+  for (int i = 0; i < s->n; i++) lowered[i] = s->piece[i]->c.lowered;
+  hp_status st = api_rows_read(text, s->action, lowered, s->n, &s->rows);
+  mem_free(lowered);
+  return st;
 }
 
 /* The step of the arguments of a call; ended by end_step, also after a failure. */
@@ -194,7 +154,7 @@ static hp_status begin_step(const char *call, hp_piece *const *piece, const char
       if (!strcmp(action[k], action[i]))
         return api_refuse(call, "pieces %d and %d are both called \"%s\"", k, i, action[i]);
   }
-  return read_rows(out, rows);
+  return read_rows(rows, out);
 }
 
 HP_API hp_status hp_link(hp_piece *const *piece, const char *const *action, int n, const char *rows,
@@ -213,14 +173,27 @@ HP_API hp_status hp_link(hp_piece *const *piece, const char *const *action, int 
   return api_result(__func__, st);
 }
 
+/* The first row's piece, which has a forward, and the others. */
+static hp_status explain_step(const step *s, compilation *linked, const char *what, str *text) {
+  graph_layouts *g = mem_calloc((size_t)s->n, sizeof *g);
+  HP_TRY_MEM(g);
+  size_t n = 1;
+  g[0] = (graph_layouts){first_piece(s)->c.global, &first_piece(s)->c.shards};
+  for (int i = 0; i < s->n; i++)
+    if (s->piece[i] != first_piece(s))
+      g[n++] = (graph_layouts){s->piece[i]->c.global, &s->piece[i]->c.shards};
+  hp_status st = api_plan_explain(linked, g, n, s->piece[0]->d, what, text);
+  mem_free(g);
+  return st;
+}
+
 static hp_status plan_rows(const step *s, hp_program_stats *out, const char *what, str *text) {
   double start = time_now_s();
   compilation linked;
-  hp_device *d = s->piece[0]->d;
-  GROUP_HOLD(d);
+  GROUP_HOLD(s->piece[0]->d);
   hp_status st = begin_link(s, &linked);
-  if (!st) st = api_plan(&linked, d, start, out);
-  if (!st && what) st = api_plan_explain(&linked, &last_piece(s)->c, d, what, text);
+  if (!st) st = api_plan(&linked, s->piece[0]->d, start, out);
+  if (!st && what) st = explain_step(s, &linked, what, text);
   compile_end(&linked);
   return st;
 }

@@ -45,26 +45,27 @@ HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_optio
  */
 
 /* Who holds what, in its three forms. */
-static hp_status print_layouts(const group *d, const compilation *c, str *out) {
-  explain_layouts(d, c->global, &c->shards, out);
-  return explain_rows(d, c->global, &c->shards, out);
+static hp_status print_layouts(const group *d, const graph_layouts *g, size_t n, str *out) {
+  HP_TRY(explain_layouts(d, g, n, out));
+  return explain_rows(d, g[0].graph, g[0].layouts, out);
 }
-static hp_status put_layouts(const group *d, const compilation *c, str *out) {
+static hp_status put_layouts(const group *d, const graph_layouts *g, size_t n, str *out) {
   json_writer w = {.out = out};
   json_open_map(&w);
-  explain_layouts_json(d, c->global, &c->shards, &w);
-  hp_status st = explain_rows_json(d, c->global, &c->shards, &w);
+  HP_TRY(explain_layouts_json(d, g, n, &w));
+  hp_status st = explain_rows_json(d, g[0].graph, g[0].layouts, &w);
   json_close(&w);
   str_add_char(out, '\n');
   return st;
 }
-static hp_status draw_layouts(const group *d, const compilation *c, str *out) {
-  explain_layouts_svg(d, c->global, c->shards.of, out);
+static hp_status draw_layouts(const group *d, const graph_layouts *g, size_t n, str *out) {
+  (void)n; /* the first graph has the activations, which is what the picture is for */
+  explain_layouts_svg(d, g[0].graph, g[0].layouts->of, out);
   return HP_OK;
 }
 
 /* Layouts are known before a program is made. */
-typedef hp_status (*layout_view)(const group *d, const compilation *c, str *out);
+typedef hp_status (*layout_view)(const group *d, const graph_layouts *g, size_t n, str *out);
 static layout_view find_layout_view(const char *what) {
   static const struct {
     const char *what;
@@ -77,12 +78,12 @@ static layout_view find_layout_view(const char *what) {
   return NULL;
 }
 
-hp_status api_plan_explain(compilation *c, const compilation *layouts, hp_device *d,
+hp_status api_plan_explain(compilation *c, const graph_layouts *g, size_t n, hp_device *d,
                            const char *what, str *out) {
   compiled made;
   hp_memory memory;
   layout_view view = find_layout_view(what);
-  if (view) return view(d, layouts, out);
+  if (view) return view(d, g, n, out);
   HP_TRY(api_make_program(c, d, 0, &made, &memory));
   bool counts = !strncmp(what, "memory.", 7); /* "memory" stands behind a summary that has it */
   hp_status st = explain_print(made.p, d->member[0], NULL, counts ? &memory : NULL, what, out);
@@ -101,7 +102,7 @@ HP_API hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compi
   API_NEED(text);
   GROUP_HOLD(d);
   hp_status st = api_compile_begin(g, d, o, &c);
-  if (!st) st = api_plan_explain(&c, &c, d, what, &s);
+  if (!st) st = api_plan_explain(&c, &(graph_layouts){c.global, &c.shards}, 1, d, what, &s);
   compile_end(&c);
   return api_text(__func__, st, &s, text);
 }

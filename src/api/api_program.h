@@ -4,6 +4,7 @@
 
 #include "api/api_call.h"
 #include "compile/compile.h"
+#include "rt/explain_layouts.h"
 #include "rt/run.h"
 
 struct hp_program {
@@ -26,8 +27,8 @@ hp_status api_count(const device *d, const program *p, hp_program_stats *s);
 /* api_plan.c */
 /* As hp_plan, of a compilation that has begun at `start`; it is not ended. */
 hp_status api_plan(compilation *c, hp_device *d, double start, hp_program_stats *out);
-/* As hp_plan_explain.  layouts: the compilation whose graph they are shown for. */
-hp_status api_plan_explain(compilation *c, const compilation *layouts, hp_device *d,
+/* As hp_plan_explain.  g[n]: the graphs that "layouts" shows. */
+hp_status api_plan_explain(compilation *c, const graph_layouts *g, size_t n, hp_device *d,
                            const char *what, str *out);
 
 #endif

@@ -125,6 +125,7 @@ hp_status compile_begin(const hp_graph *g, const shard_plan *layouts, const hp_c
 
 void compile_end(compilation *c) {
   program_free(c->lowered);
+  vec_free(&c->pieces);
   sharded_free(&c->shards);
   graph_free(c->own_global);
   *c = (compilation){0};
@@ -141,7 +142,7 @@ static hp_status stage_lower(stage_state *s) {
 }
 
 static hp_status stage_classify(stage_state *s) {
-  return state_classes_set(s->c->global, s->p, s->c->model);
+  return state_classes_set(&s->c->global, 1, s->p, s->c->model);
 }
 
 hp_status compile_lower(compilation *c, const target *t) {
@@ -155,19 +156,40 @@ hp_status compile_lower(compilation *c, const target *t) {
   return st;
 }
 
+/* Arrays by piece. */
+typedef struct {
+  const program **lowered;
+  const hp_graph **graph;
+  uint32_t *kernel0;
+} piece_list;
+
+static hp_status link_pieces(compilation *const *piece, size_t pieces, const link_row *row,
+                             size_t rows, piece_list *l, compilation *out) {
+  if (!l->lowered || !l->graph || !l->kernel0) return HP_ERR_OOM;
+  for (size_t i = 0; i < pieces; i++) {
+    l->lowered[i] = piece[i]->lowered;
+    l->graph[i] = piece[i]->global;
+  }
+  HP_TRY(program_link(l->lowered, pieces, row, rows, l->kernel0, &out->lowered));
+  HP_TRY(state_classes_set(l->graph, pieces, out->lowered, out->model));
+  for (size_t i = 0; i < pieces; i++) {
+    linked_piece made = {piece[i]->lowered, l->kernel0[i]};
+    if (made.kernel0 != PROG_NONE && !vec_push(&out->pieces, made)) return HP_ERR_OOM;
+  }
+  return HP_OK;
+}
+
 hp_status compile_link(compilation *const *piece, size_t pieces, const link_row *row, size_t rows,
                        const hp_compile_options *o, compilation *out) {
   static const hp_compile_options usual;
-  const program **lowered = mem_calloc(pieces, sizeof *lowered);
+  piece_list l = {.lowered = mem_calloc(pieces, sizeof *l.lowered),
+                  .graph = mem_calloc(pieces, sizeof *l.graph),
+                  .kernel0 = mem_calloc(pieces, sizeof *l.kernel0)};
   *out = (compilation){.options = o ? o : &usual};
-  HP_TRY_MEM(lowered);
-  for (size_t i = 0; i < pieces; i++) {
-    lowered[i] = piece[i]->lowered;
-    for (int k = 0; k < MEM_CLASS_COUNT; k++) /* the last piece of a step has all classes */
-      if (piece[i]->model[k] > out->model[k]) out->model[k] = piece[i]->model[k];
-  }
-  hp_status st = program_link(lowered, pieces, row, rows, &out->lowered);
-  mem_free(lowered);
+  hp_status st = link_pieces(piece, pieces, row, rows, &l, out);
+  mem_free(l.lowered);
+  mem_free(l.graph);
+  mem_free(l.kernel0);
   return st;
 }
 

@@ -22,6 +22,12 @@ typedef struct {
 /* All stages in order; the last row has a NULL name. */
 extern const stage_row stage_table[];
 
+/* A piece of a linked step, whose compilation has it. */
+typedef struct {
+  const program *lowered;
+  uint32_t kernel0; /* the first of its kernels in the step */
+} linked_piece;
+
 /* A graph that is being compiled, for one device after another. */
 typedef struct {
   const hp_compile_options *options;
@@ -30,7 +36,8 @@ typedef struct {
   sharded shards;         /* .of: layouts by value of the global graph; NULL for one device */
   uint64_t model[MEM_CLASS_COUNT]; /* bytes of the global graph's named tensors */
   hp_graph *own_global;
-  program *lowered; /* in the order of the graph, without offsets; NULL: not yet */
+  program *lowered;         /* in the order of the graph, without offsets; NULL: not yet */
+  VEC(linked_piece) pieces; /* of a step */
 } compilation;
 
 /* What a device runs. */
@@ -51,7 +58,7 @@ hp_status compile_for(compilation *c, const target *t, compiled *out);
 /* Runs the stages of group LOWER, unless they have run. */
 hp_status compile_lower(compilation *c, const target *t);
 /* One compilation from lowered pieces, by rows (prog/link.h), for compile_for.  It has neither
- * graph nor layouts.  Call compile_end also after a failure. */
+ * graph nor layouts.  Call compile_end before that of the pieces, also after a failure. */
 hp_status compile_link(compilation *const *piece, size_t pieces, const link_row *row, size_t rows,
                        const hp_compile_options *o, compilation *out);
 void compile_free(const target *t, compiled *c);

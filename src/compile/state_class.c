@@ -56,27 +56,38 @@ hp_status state_classes(const hp_graph *g, uint8_t *class) {
   return HP_OK;
 }
 
-/* The class of each param, by its name in the pool that graph and program share. */
-static hp_status classes_by_name(const hp_graph *g, const uint8_t *class, map *of,
-                                 uint64_t bytes[MEM_CLASS_COUNT]) {
-  for (uint32_t i = 0; i < g->nodes.len; i++) {
+/* By the phase that uses it first. */
+static int order_of(uint32_t class) {
+  return class == MEM_OPTIMIZER ? 2 : class == MEM_GRAD ? 1 : 0;
+}
+
+/* The class of each param by its name, the earliest of all graphs so far, and bytes by class. */
+static hp_status add_classes(const hp_graph *g, map *of, uint64_t bytes[MEM_CLASS_COUNT]) {
+  uint8_t *class = mem_calloc(g->values.len, 1);
+  hp_status st = class ? state_classes(g, class) : HP_ERR_OOM;
+  for (uint32_t i = 0; !st && i < g->nodes.len; i++) {
     const ir_node *n = graph_node(g, i);
     uint32_t known;
     if (n->op != OP_PARAM) continue;
     const char *name = attr_str(g, n, "name");
-    if (map_get(of, name, strlen(name), &known)) continue;
-    HP_TRY(map_set(of, name, strlen(name), class[n->out0]));
-    bytes[class[n->out0]] += (uint64_t)value_bytes(graph_value(g, n->out0));
+    uint64_t size = (uint64_t)value_bytes(graph_value(g, n->out0));
+    if (map_get(of, name, strlen(name), &known)) {
+      if (order_of(class[n->out0]) >= order_of(known)) continue;
+      bytes[known] -= size;
+    }
+    bytes[class[n->out0]] += size;
+    st = map_set(of, name, strlen(name), class[n->out0]);
   }
-  return HP_OK;
+  mem_free(class);
+  return st;
 }
 
-hp_status state_classes_set(const hp_graph *g, program *p, uint64_t bytes[MEM_CLASS_COUNT]) {
-  uint8_t *class = mem_calloc(g->values.len, 1);
+hp_status state_classes_set(const hp_graph *const *g, size_t n, program *p,
+                            uint64_t bytes[MEM_CLASS_COUNT]) {
   map of = {0};
-  hp_status st = class ? state_classes(g, class) : HP_ERR_OOM;
+  hp_status st = HP_OK;
   memset(bytes, 0, MEM_CLASS_COUNT * sizeof *bytes);
-  if (!st) st = classes_by_name(g, class, &of, bytes);
+  for (size_t i = 0; !st && i < n; i++) st = add_classes(g[i], &of, bytes);
   for (size_t b = 0; !st && b < p->buffers.len; b++) {
     prog_buffer *f = &p->buffers.at[b];
     uint32_t its;
@@ -85,6 +96,5 @@ hp_status state_classes_set(const hp_graph *g, program *p, uint64_t bytes[MEM_CL
     if (map_get(&of, name, strlen(name), &its)) f->class = (uint8_t)its;
   }
   map_free(&of);
-  mem_free(class);
   return st;
 }

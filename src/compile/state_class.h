@@ -14,8 +14,10 @@
 
 /* class[v] for all values of the graph: the mem_class of a param, MEM_PARAM for others. */
 hp_status state_classes(const hp_graph *g, uint8_t *class);
-/* Sets the classes of the program's buffers with the names of the graph's params, and adds the
- * bytes of all params by class to bytes[]. */
-hp_status state_classes_set(const hp_graph *g, program *p, uint64_t bytes[MEM_CLASS_COUNT]);
+/* Sets the classes of the program's named tensors, and bytes[]: the bytes of all params of the n
+ * graphs by class, each once.  A param of several graphs, as the pieces of a step are, has the
+ * class of the earliest phase that uses it in any of them. */
+hp_status state_classes_set(const hp_graph *const *g, size_t n, program *p,
+                            uint64_t bytes[MEM_CLASS_COUNT]);
 
 #endif

@@ -8,6 +8,7 @@
 typedef struct {
   const program *p;
   prog_inst *inst; /* as they are copied into each row, but for arguments */
+  uint8_t *action; /* by instruction */
   uint32_t *name;  /* by buffer */
   uint32_t
       *state; /* by buffer: of named tensors and views of them, the one of the linked program */
@@ -19,13 +20,16 @@ typedef struct {
   size_t pieces;
   bool micros;   /* there are several micro-batches */
   map io;        /* names of inputs and outputs so far */
+  map work_of;   /* piece and micro-batch -> its first buffer of work memory */
   map state_of;  /* name -> buffer of the named tensor */
   uint32_t *own; /* of the row at hand: by buffer of the piece, the one of the linked program */
 } linker;
 
 static hp_status adopt_insts(linker *l, adopted *a, uint32_t kernel0) {
   a->inst = mem_calloc(a->p->insts.len, sizeof *a->inst);
-  HP_TRY_MEM(a->inst);
+  a->action = mem_calloc(a->p->insts.len, sizeof *a->action);
+  HP_TRY_MEM(a->inst && a->action);
+  HP_TRY(program_actions(a->p, a->action));
   for (size_t i = 0; i < a->p->insts.len; i++) {
     prog_inst n = *program_inst(a->p, i);
     n.attr = attr_copy(l->p->names, a->p->names, n.op, n.attr);
@@ -103,22 +107,23 @@ static uint32_t name_in_row(linker *l, uint32_t name, uint32_t microbatch) {
   return id;
 }
 
-/* Pieces of a micro-batch have names of their own: a run gives and takes each once. */
+/* Pieces of a micro-batch have different names: a run gives and takes each once. */
 static hp_status add_io(linker *l, uint32_t name, const link_row *row) {
   const char *text = program_str(l->p, name);
   uint32_t before;
   if (map_get(&l->io, text, strlen(text), &before))
-    HP_FAIL(HP_ERR_ARG,
-            "\"%s\" is an input or output of two rows of micro-batch %u; give each piece names of "
-            "its own",
-            text, row->microbatch);
+    HP_FAIL(
+        HP_ERR_ARG,
+        "\"%s\" is an input or output of two pieces of micro-batch %u; give each piece names of "
+        "its own",
+        text, row->microbatch);
   return map_set(&l->io, text, strlen(text), 1);
 }
 
+/* The buffers of a micro-batch, in the order of the piece, from the first row of it on. */
 static hp_status add_buffers(linker *l, const adopted *a, const link_row *row) {
   for (uint32_t b = 0; b < a->p->buffers.len; b++) {
     prog_buffer f = a->p->buffers.at[b];
-    l->own[b] = a->state[b] != PROG_NONE ? a->state[b] : (uint32_t)l->p->buffers.len;
     if (a->state[b] != PROG_NONE) continue;
     f.root = l->own[f.root];
     f.name = f.name ? name_in_row(l, a->name[b], row->microbatch) : 0;
@@ -128,10 +133,21 @@ static hp_status add_buffers(linker *l, const adopted *a, const link_row *row) {
   return HP_OK;
 }
 
+static hp_status find_buffers(linker *l, const adopted *a, const link_row *row) {
+  const uint64_t key = (uint64_t)row->piece << 32 | row->microbatch;
+  uint32_t next = (uint32_t)l->p->buffers.len;
+  bool known = map_get(&l->work_of, &key, sizeof key, &next);
+  if (!known) HP_TRY(map_set(&l->work_of, &key, sizeof key, next));
+  for (uint32_t b = 0; b < a->p->buffers.len; b++)
+    l->own[b] = a->state[b] != PROG_NONE ? a->state[b] : next++;
+  return known ? HP_OK : add_buffers(l, a, row);
+}
+
 static hp_status add_insts(linker *l, const adopted *a, const link_row *row) {
   for (size_t i = 0; i < a->p->insts.len; i++) {
     prog_inst n = a->inst[i];
     const uint32_t *arg = program_args(a->p, &n);
+    if (!(row->actions & a->action[i])) continue;
     n.stage = row->stage;
     n.arg0 = (uint32_t)l->p->args.len;
     for (int k = 0; k < n.n_in + n.n_out; k++)
@@ -154,11 +170,17 @@ static hp_status check_size(const program *const *piece, const link_row *row, si
           (unsigned long long)insts);
 }
 
-static hp_status adopt_all(linker *l, const program *const *piece) {
+/* Pieces that rows run; those of others get no kernels: there are no more than instructions. */
+static hp_status adopt_all(linker *l, const program *const *piece, const link_row *row, size_t rows,
+                           uint32_t *kernel0) {
   uint32_t kernels = 0, most = 0;
+  for (size_t i = 0; i < l->pieces; i++) kernel0[i] = PROG_NONE;
+  for (size_t i = 0; i < rows; i++) kernel0[row[i].piece] = 0;
   for (size_t i = 0; i < l->pieces; i++) {
     adopted *a = &l->piece[i];
+    if (kernel0[i] == PROG_NONE) continue;
     a->p = piece[i];
+    kernel0[i] = kernels;
     HP_TRY(adopt_insts(l, a, kernels));
     HP_TRY(adopt_buffers(l, a));
     kernels += (uint32_t)a->p->insts.len;
@@ -172,6 +194,7 @@ static hp_status adopt_all(linker *l, const program *const *piece) {
 static void linker_free(linker *l) {
   for (size_t i = 0; l->piece && i < l->pieces; i++) {
     mem_free(l->piece[i].inst);
+    mem_free(l->piece[i].action);
     mem_free(l->piece[i].name);
     mem_free(l->piece[i].state);
   }
@@ -179,19 +202,20 @@ static void linker_free(linker *l) {
   mem_free(l->own);
   map_free(&l->state_of);
   map_free(&l->io);
+  map_free(&l->work_of);
 }
 
 hp_status program_link(const program *const *piece, size_t pieces, const link_row *row, size_t rows,
-                       program **out) {
+                       uint32_t *kernel0, program **out) {
   linker l = {.pieces = pieces,
               .piece = mem_calloc(pieces, sizeof *l.piece),
               .micros = link_has_micros(row, rows)};
   hp_status st = l.piece ? check_size(piece, row, rows) : HP_ERR_OOM;
   if (!st) st = program_create(NULL, &l.p);
-  if (!st) st = adopt_all(&l, piece);
+  if (!st) st = adopt_all(&l, piece, row, rows, kernel0);
   for (size_t i = 0; !st && i < rows; i++) {
     const adopted *a = &l.piece[row[i].piece];
-    st = add_buffers(&l, a, &row[i]);
+    st = find_buffers(&l, a, &row[i]);
     if (!st) st = add_insts(&l, a, &row[i]);
   }
   if (!st) st = graph_status(l.p->names);

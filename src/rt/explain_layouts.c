@@ -1,7 +1,11 @@
 #include "rt/explain_layouts.h"
 
 #include "base/dtype.h"
+#include "base/hash.h"
+#include "base/vec.h"
 #include "shard/layout_text.h"
+
+#include <string.h>
 
 /* Elements of tensors, and of all their shards with padding. */
 typedef struct {
@@ -16,6 +20,8 @@ typedef struct {
   ir_value whole, part;
   const layout *l, *from; /* from: of an annotation, the layout of its operand; NULL: the same */
   elements e;
+  uint32_t node_op;
+  bool leaf;
 } held;
 
 static held held_of(const group *d, const hp_graph *g, const ir_node *n, const layout *of) {
@@ -38,25 +44,59 @@ static held held_of(const group *d, const hp_graph *g, const ir_node *n, const l
   return h;
 }
 
-/* Inputs, params, outputs, and annotations of the forward. */
+/* Inputs, params, outputs, and annotated values, but those of the backward. */
 static bool is_leaf(const ir_node *n) {
   return n->op == OP_INPUT || n->op == OP_PARAM || n->op == OP_OUTPUT;
 }
 static bool is_told(const ir_node *n) {
-  return is_leaf(n) || (n->op == OP_MARK && n->phase == PHASE_FORWARD);
+  return is_leaf(n) || (n->op == OP_MARK && n->phase != PHASE_BACKWARD);
 }
 
-/* The totals of inputs, params and outputs. */
-static double padded_share_of(const group *d, const hp_graph *g, const sharded *s) {
+typedef VEC(held) held_list;
+
+/* By op and name. */
+static bool was_seen(const map *seen, const held *h) {
+  uint32_t op;
+  return map_get(seen, h->name, strlen(h->name), &op) && op == h->node_op;
+}
+
+/* The tensors of a graph that no earlier graph has, in their order. */
+static hp_status add_tensors(const group *d, const graph_layouts *x, map *seen, held_list *list) {
+  size_t before = list->len;
+  for (uint32_t i = 0; i < x->graph->nodes.len; i++) {
+    const ir_node *n = graph_node(x->graph, i);
+    if (!is_told(n)) continue;
+    held h = held_of(d, x->graph, n, x->layouts->of);
+    h.node_op = n->op;
+    h.leaf = is_leaf(n);
+    if (!was_seen(seen, &h) && !vec_push(list, h)) return HP_ERR_OOM;
+  }
+  for (size_t i = before; i < list->len; i++)
+    HP_TRY(map_set(seen, list->at[i].name, strlen(list->at[i].name), list->at[i].node_op));
+  return HP_OK;
+}
+
+static hp_status list_tensors(const group *d, const graph_layouts *g, size_t n, held_list *list) {
+  map seen = {0};
+  hp_status st = HP_OK;
+  for (size_t i = 0; !st && i < n; i++) st = add_tensors(d, &g[i], &seen, list);
+  map_free(&seen);
+  return st;
+}
+
+/* Of inputs, params and outputs. */
+static double padded_share_of(const held_list *list) {
   elements all = {0};
-  for (uint32_t i = 0; i < g->nodes.len; i++) {
-    if (!is_leaf(graph_node(g, i))) continue;
-    held h = held_of(d, g, graph_node(g, i), s->of);
-    all.whole += h.e.whole;
-    all.room += h.e.room;
+  for (size_t i = 0; i < list->len; i++) {
+    if (!list->at[i].leaf) continue;
+    all.whole += list->at[i].e.whole;
+    all.room += list->at[i].e.room;
   }
   return padded_share(&all);
 }
+
+/* Of the graph that computes most, which is the first. */
+static double padded_work_of(const graph_layouts *g) { return g[0].layouts->padded_work; }
 
 /* --- text ------------------------------------------------------------------------------------- */
 
@@ -79,24 +119,24 @@ static void print_held(const group *d, const held *h, str *out) {
   str_free(&lies);
 }
 
-void explain_layouts(const group *d, const hp_graph *g, const sharded *s, str *out) {
-  if (!s->of) {
+hp_status explain_layouts(const group *d, const graph_layouts *g, size_t n, str *out) {
+  held_list list = {0};
+  if (!g[0].layouts->of) {
     str_add(out, "one device: no tensor is sharded\n");
-    return;
+    return HP_OK;
   }
   str_printf(out, "mesh ");
   mesh_print(&d->m, out);
   str_printf(out, ", %d devices\n\n%-7s %-52s %-22s %-18s %s\n", d->n, "", "name", "tensor",
              "layout", "a device's shard");
-  for (uint32_t i = 0; i < g->nodes.len; i++) {
-    if (!is_told(graph_node(g, i))) continue;
-    held h = held_of(d, g, graph_node(g, i), s->of);
-    print_held(d, &h, out);
-  }
-  double padded = padded_share_of(d, g, s);
+  hp_status st = list_tensors(d, g, n, &list);
+  for (size_t i = 0; i < list.len; i++) print_held(d, &list.at[i], out);
+  double padded = padded_share_of(&list);
   if (padded > 0)
     str_printf(out, "\npadding: %.1f %% of these tensors, %.1f %% of the work\n", 100 * padded,
-               100 * s->padded_work);
+               100 * padded_work_of(g));
+  vec_free(&list);
+  return st;
 }
 
 /* --- JSON ------------------------------------------------------------------------------------- */
@@ -139,16 +179,16 @@ static void put_mesh(json_writer *w, const group *d) {
   json_close(w);
 }
 
-void explain_layouts_json(const group *d, const hp_graph *g, const sharded *s, json_writer *w) {
+hp_status explain_layouts_json(const group *d, const graph_layouts *g, size_t n, json_writer *w) {
+  held_list list = {0};
+  hp_status st = list_tensors(d, g, n, &list);
   put_mesh(w, d);
-  json_key_double(w, "padded_share", padded_share_of(d, g, s));
-  json_key_double(w, "padded_work_share", s->padded_work);
+  json_key_double(w, "padded_share", padded_share_of(&list));
+  json_key_double(w, "padded_work_share", padded_work_of(g));
   json_put_key(w, "tensors");
   json_open_list(w);
-  for (uint32_t i = 0; i < g->nodes.len; i++) {
-    if (!is_told(graph_node(g, i))) continue;
-    held h = held_of(d, g, graph_node(g, i), s->of);
-    put_held(w, d, &h);
-  }
+  for (size_t i = 0; i < list.len; i++) put_held(w, d, &list.at[i]);
   json_close(w);
+  vec_free(&list);
+  return st;
 }

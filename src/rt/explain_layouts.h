@@ -5,9 +5,16 @@
 #include "base/json.h"
 #include "rt/group.h"
 
-/* Inputs, params and outputs of graph g with layout, shard and share of padding. */
-void explain_layouts(const group *d, const hp_graph *g, const sharded *s, str *out);
-/* The same as keys of the open map: "devices", "mesh", "tensors" and shares of padding. */
-void explain_layouts_json(const group *d, const hp_graph *g, const sharded *s, json_writer *w);
+/* A graph of one logical device, and the layouts of its values. */
+typedef struct {
+  const hp_graph *graph;
+  const sharded *layouts;
+} graph_layouts;
+
+/* Inputs, params and outputs of n graphs with their layout, a device's shard and the padding.  A
+ * tensor of several graphs, as the pieces of a step are, is shown once. */
+hp_status explain_layouts(const group *d, const graph_layouts *g, size_t n, str *out);
+/* The same as keys of the open map: "devices", "mesh", "tensors" and shares that are padding. */
+hp_status explain_layouts_json(const group *d, const graph_layouts *g, size_t n, json_writer *w);
 
 #endif

@@ -102,30 +102,50 @@ static void run_apart(const char *mesh, const int64_t *rows, int n, result *out)
   hp_device_close(d);
 }
 
-static hp_program *link_step(hp_device *d, const int64_t *rows, int n, hp_piece **piece) {
-  char name[ROWS][8];
+/* The orders of the actions of a step's micro-batches, whose pieces are called a, b, ... */
+typedef enum { IN_ORDER, EACH, ALL_FORWARD, ONE_F_ONE_B, ORDERS } row_order;
+
+static void add_row(str *rows, const char *actions, int m) {
+  str_printf(rows, " 0\t%c%s %d # a row\n\n", 'a' + m, actions, m);
+}
+
+/* ONE_F_ONE_B: gradients of weights follow one micro-batch later. */
+static void make_rows(row_order order, int n, str *rows) {
+  static const char *const each[] = {":F", ":B", ":W"};
+  str_add(rows, "# stage action microbatch\n");
+  for (int m = 0; m < n && order == IN_ORDER; m++) add_row(rows, "", m);
+  for (int k = 0; k < 3 * n && order == ALL_FORWARD; k++) add_row(rows, each[k / n], k % n);
+  for (int k = 0; k < 3 * n && order == EACH; k++) add_row(rows, each[k % 3], k / 3);
+  for (int m = 0; m <= n && order == ONE_F_ONE_B; m++) {
+    if (m < n) add_row(rows, ":FB", m);
+    if (m) add_row(rows, ":W", m - 1);
+  }
+  if (order != IN_ORDER) add_row(rows, ":U", n - 1);
+}
+
+static hp_program *link_step(hp_device *d, const int64_t *rows, int n, row_order order,
+                             hp_piece **piece) {
+  char name[ROWS][2] = {{0}};
   const char *names[ROWS];
   str text = {0};
   hp_program *p;
-  str_add(&text, "# stage action microbatch\n");
   for (int m = 0; m < n; m++) {
-    piece_kind kind = kind_of(m, n);
-    hp_graph *g = micro(kind, rows[m]);
+    hp_graph *g = micro(kind_of(m, n), rows[m]);
     CHECK_OK(hp_piece_compile(g, d, NULL, &piece[m]));
     hp_graph_free(g);
-    snprintf(name[m], sizeof name[m], "%s%d", action[kind], m);
+    name[m][0] = (char)('a' + m);
     names[m] = name[m];
-    str_printf(&text, " 0\t%s %d # a row\n\n", name[m], m);
   }
+  make_rows(order, n, &text);
   CHECK_OK(hp_link(piece, names, n, text.at, &p));
   str_free(&text);
   return p;
 }
 
-static void run_linked(const char *mesh, const int64_t *rows, int n, result *out) {
+static void run_linked(const char *mesh, const int64_t *rows, int n, row_order order, result *out) {
   hp_device *d = open_device(mesh);
   hp_piece *piece[ROWS];
-  hp_program *p = link_step(d, rows, n, piece);
+  hp_program *p = link_step(d, rows, n, order, piece);
   static float x[ROWS][ROWS * IN];
   float lr = 0.1f;
   char name[2 * ROWS + 1][16];
@@ -154,11 +174,14 @@ TEST(a_step_in_one_program_has_the_bits_of_its_micro_batches_one_by_one) {
   static const int n[] = {4, 4, 2};
   for (size_t i = 0; i < 4; i++)
     for (size_t k = 0; k < 3; k++) {
-      result apart = {.loss = {0}}, linked = {.loss = {0}};
+      result apart = {.loss = {0}};
       run_apart(mesh[i], rows[k], n[k], &apart);
-      run_linked(mesh[i], rows[k], n[k], &linked);
-      CHECK(!memcmp(&apart, &linked, sizeof apart));
       CHECK(apart.loss[0] != 0 && apart.loss[0] != apart.loss[1]);
+      for (int order = 0; order < (k == 1 ? ORDERS : EACH); order++) {
+        result linked = {.loss = {0}};
+        run_linked(mesh[i], rows[k], n[k], (row_order)order, &linked);
+        CHECK(!memcmp(&apart, &linked, sizeof apart));
+      }
     }
 }
 
@@ -207,6 +230,14 @@ TEST(rows_that_make_no_sense_are_refused_by_line) {
              {"0 a-name-that-is-too-long-for-an-action 0\n", "rows:1: action"},
              {"0 F 0\n0 G 1\n", "rows:2: no piece is called \"G\""},
              {"0 F 0\n\n0 F 0\n", "rows:3: F of micro-batch 0 is in line 1, too"},
+             {"0 F:F 0\n0 F:BF 0\n", "rows:2: F:BF of micro-batch 0 is in line 1, too"},
+             {"0 F:F 0\n0 F:W 0\n0 F:B 0\n", "rows:3: F:B of micro-batch 0 comes after line 2"},
+             {"0 F:X 0\n", "rows:1: action \"F:X\": expected letters of F, B, W and U"},
+             {"0 F:FF 0\n", "rows:1: action \"F:FF\": expected letters of F, B, W and U"},
+             {"0 F: 0\n", "rows:1: action \"F:\": expected letters of F, B, W and U"},
+             {"0 G:F 0\n", "rows:1: no piece is called \"G\""},
+             {"0 F:F 0\n0 F 1\n0 F:B 0\n",
+              "rows: there is no row F:W of micro-batch 0, whose last row is line 3"},
              {"1 F 0\n", "rows:1: stage 1: a step has one stage, 0"}};
   hp_device *d = open_device(NULL);
   hp_graph *g = micro(FIRST, 8);
@@ -217,6 +248,30 @@ TEST(rows_that_make_no_sense_are_refused_by_line) {
     CHECK_FAILS(hp_link(&piece, (const char *const[]){"F"}, 1, bad[i].rows, &p), bad[i].message);
   hp_piece_free(piece);
   hp_graph_free(g);
+  hp_device_close(d);
+}
+
+TEST(a_piece_that_no_row_runs_takes_no_part) {
+  hp_device *d = open_device(NULL);
+  hp_piece *piece[2];
+  hp_program *p;
+  hp_program_stats s[2];
+  for (int k = 0; k < 2; k++) {
+    hp_graph *g = micro(k ? FIRST : LAST, 8);
+    CHECK_OK(hp_piece_compile(g, d, NULL, &piece[k]));
+    hp_graph_free(g);
+    CHECK_OK(
+        hp_link(piece + k, (const char *const[]){k ? "F" : "L"}, 1, k ? "0 F 0" : "0 L 0", &p));
+    CHECK_OK(hp_program_stats_get(p, &s[0]));
+    hp_program_free(p);
+  }
+  CHECK_OK(hp_link(piece, (const char *const[]){"L", "F"}, 2, "0 F 0", &p));
+  CHECK_OK(hp_program_stats_get(p, &s[1]));
+  CHECK_EQ(s[0].instructions, s[1].instructions);
+  CHECK_EQ(s[0].kernels, s[1].kernels);
+  CHECK_EQ(s[0].memory.work_bytes, s[1].memory.work_bytes);
+  hp_program_free(p);
+  for (int k = 0; k < 2; k++) hp_piece_free(piece[k]);
   hp_device_close(d);
 }
 
@@ -238,7 +293,7 @@ TEST(pieces_that_disagree_about_a_param_or_a_device_are_refused) {
   hp_piece_free(piece[1]);
   CHECK_OK(hp_piece_compile(g, d[0], NULL, &piece[1]));
   CHECK_FAILS(hp_link(piece, (const char *const[]){"F", "G"}, 2, "0 F 0\n0 G 0", &p),
-              "\"x\" is an input or output of two rows of micro-batch 0");
+              "\"x\" is an input or output of two pieces of micro-batch 0");
   for (int k = 0; k < 2; k++) hp_piece_free(piece[k]);
   for (int k = 0; k < 2; k++) hp_device_close(d[k]);
   hp_graph_free(g);
