@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 #include "base/milestone.h"
+#include "compile/free_early.h"
 #include "compile/lower.h"
 #include "compile/prog_schedule.h"
 #include "compile/state_class.h"
@@ -140,6 +141,8 @@ static hp_status stage_lower(stage_state *s) {
   s->notes = (str){0};
   return HP_OK;
 }
+
+static hp_status stage_free_early(stage_state *s) { return free_early(s->p); }
 
 static hp_status stage_classify(stage_state *s) {
   return state_classes_set(&s->c->global, 1, s->p, s->c->model);

@@ -56,6 +56,12 @@ hp_status program_copy(const program *p, program **out) {
   return HP_OK;
 }
 
+bool program_has_rendezvous(const program *p) {
+  for (size_t i = 0; i < p->insts.len; i++)
+    if (op_flags((op_id)p->insts.at[i].op) & OPF_RENDEZVOUS) return true;
+  return false;
+}
+
 bool program_has_one_stream(const program *p) {
   for (size_t i = 1; i < p->insts.len; i++)
     if (p->insts.at[i].stream != p->insts.at[0].stream) return false;

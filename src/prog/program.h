@@ -69,6 +69,8 @@ hp_status program_create(const hp_graph *like, program **out);
 void program_free(program *p);
 /* The same program once more, to be changed by itself. */
 hp_status program_copy(const program *p, program **out);
+/* Does an instruction wait for other devices? */
+bool program_has_rendezvous(const program *p);
 /* Do all instructions run on one stream? */
 bool program_has_one_stream(const program *p);
 /* The order that its streams (the first so many are used) and its waits make. */
