@@ -341,6 +341,41 @@ static hp_status limit_to_serial(stage_state *s, attempts *a) {
   return st;
 }
 
+/* Without a limit, a step of several micro-batches takes no more memory than its largest piece
+ * would by itself: collectives that fall behind in one micro-batch must not do so in all. */
+static hp_status limit_to_pieces(stage_state *s) {
+  if (s->c->options->serial || !program_has_rendezvous(s->p)) return HP_OK;
+  for (size_t i = 0; i < s->c->pieces.len; i++) {
+    const linked_piece *piece = &s->c->pieces.at[i];
+    schedule_options how = s->how;
+    uint64_t bytes;
+    program *p;
+    how.workspace = s->workspace + piece->kernel0;
+    HP_TRY(program_copy(piece->lowered, &p));
+    hp_status st = schedule_peak(p, &how, &bytes);
+    program_free(p);
+    HP_TRY(st);
+    if (bytes > s->how.usual) s->how.usual = bytes;
+  }
+  return HP_OK;
+}
+
+/* Offsets may take more than what is live at once: then less is to be live. */
+static hp_status retry_below(stage_state *s, attempts *a, program **p) {
+  uint64_t bytes = (*p)->arena[TIER_DEVICE], usual = s->how.usual;
+  program *other = NULL;
+  if (!usual || bytes <= usual) return HP_OK;
+  s->how.usual = bytes - usual < usual ? usual - (bytes - usual) : 1;
+  hp_status st = try_order(s, a, 0, &other);
+  if (!st && other->arena[TIER_DEVICE] < bytes) {
+    program *worse = *p;
+    *p = other;
+    other = worse;
+  }
+  program_free(other);
+  return st;
+}
+
 /* Puts s->p into the first order that fits; if none does, into the last, and the refusal names
  * the least bytes of the orders that are tried under every limit. */
 static hp_status find_order(stage_state *s) {
@@ -349,11 +384,13 @@ static hp_status find_order(stage_state *s) {
   hp_status st = HP_OK;
   find_limits(s, a.limit);
   if (!a.limit[TIER_DEVICE] && copies_between_tiers(s->p)) st = limit_to_serial(s, &a);
+  if (!st && !a.limit[TIER_DEVICE] && s->c->pieces.len > 1) st = limit_to_pieces(s);
   for (int order = 0; !st && order < ORDERS && !(last && s->fits); order++) {
     if (!is_worth_trying(s, &a, order)) continue;
     program_free(last);
     last = NULL;
     st = try_order(s, &a, order, &last);
+    if (!st) st = retry_below(s, &a, &last);
   }
   if (last) {
     program_free(s->p);

@@ -108,7 +108,8 @@ static hp_status find_caps(scheduling *w, bool overlaps, uint64_t cap[TIER_COUNT
   HP_TRY(order_schedule(&w->q, w->workspace, none, true, &s, needed));
   list_schedule_free(&s);
   cap[TIER_DEVICE] = needed[TIER_DEVICE];
-  if (!overlaps) return HP_OK;
+  if (w->o->usual > cap[TIER_DEVICE]) cap[TIER_DEVICE] = w->o->usual;
+  if (!overlaps || w->o->usual) return HP_OK;
   cap[TIER_DEVICE] += cap[TIER_DEVICE] / 4;
   cap[TIER_DEVICE] += w->o->prefetch ? w->o->prefetch : usual_window(w);
   return HP_OK;
@@ -202,6 +203,13 @@ static hp_status order(scheduling *w, schedule_kind kind, bool overlaps, bool *f
   return st;
 }
 
+static void scheduling_free(scheduling *w) {
+  order_free(&w->q);
+  mem_free(w->workspace);
+  mem_free(w->given);
+  mem_free(w->last);
+}
+
 hp_status schedule_program(program *p, schedule_kind kind, const schedule_options *o, bool *fits) {
   scheduling w = {.p = p, .o = o};
   bool fastest = kind == SCHEDULE_FASTEST;
@@ -210,9 +218,18 @@ hp_status schedule_program(program *p, schedule_kind kind, const schedule_option
   if (kind == SCHEDULE_SERIAL) return wait_one_by_one(p);
   if (fastest && program_has_one_stream(p)) return place_waits(p, NULL, 0);
   hp_status st = order(&w, kind, overlaps, fits);
-  order_free(&w.q);
-  mem_free(w.workspace);
-  mem_free(w.given);
-  mem_free(w.last);
+  scheduling_free(&w);
+  return st;
+}
+
+hp_status schedule_peak(program *p, const schedule_options *o, uint64_t *bytes) {
+  scheduling w = {.p = p, .o = o};
+  list_schedule s = {0};
+  bool overlaps = put_collectives(p, STREAM_COMM);
+  hp_status st = prepare(&w);
+  if (!st) st = order_fastest(&w, overlaps, &s);
+  *bytes = s.peak[TIER_DEVICE];
+  list_schedule_free(&s);
+  scheduling_free(&w);
   return st;
 }

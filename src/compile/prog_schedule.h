@@ -18,6 +18,8 @@ typedef struct {
   const mesh *mesh;
   const uint64_t *workspace; /* bytes by kernel (prog_inst.kernel); NULL: none */
   uint64_t cap[TIER_COUNT];  /* bytes of work memory; 0: none */
+  uint64_t usual;            /* without a cap, what the fastest order may take of the device if the
+                                order of the graph does not need more; 0: as told below */
   uint64_t prefetch;         /* bytes of params that may be gathered ahead of their use; 0: those of
                                 the largest block, and the largest param */
 } schedule_options;
@@ -29,6 +31,8 @@ typedef struct {
  * known under the caps, and p must be dropped.  Without a cap the fastest order takes the memory
  * of the order of the graph, and with collectives a quarter more plus the prefetch. */
 hp_status schedule_program(program *p, schedule_kind kind, const schedule_options *o, bool *fits);
+/* Bytes of the device that the fastest order of p takes, which is changed. */
+hp_status schedule_peak(program *p, const schedule_options *o, uint64_t *bytes);
 /* Are there instructions on STREAM_COMM? */
 bool schedule_overlaps(const program *p);
 
