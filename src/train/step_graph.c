@@ -70,8 +70,8 @@ static hp_tensor clip_factor(const step_graph *s, model_build *b, const hp_tenso
   return hp_map(b->g, "min", one, hp_div(b->g, hp_const(b->g, HP_F32, s->o->clip), below), HP_NONE);
 }
 
-/* A gradient lies as the optimizer's state of its param: it is reduced to the part that is used. */
-static hp_tensor name_grad(model_build *b, const model_param *p, hp_tensor grad) {
+/* A gradient has the layout of its param's optimizer state: each device reduces what it updates. */
+static hp_tensor annotate_grad(model_build *b, const model_param *p, hp_tensor grad) {
   char name[NAME_MAX_];
   snprintf(name, sizeof name, "grad.%s", p->name);
   hp_at(b->g, p->name);
@@ -79,7 +79,8 @@ static hp_tensor name_grad(model_build *b, const model_param *p, hp_tensor grad)
 }
 
 static void update(const step_graph *s, model_build *b, const hp_tensor *wrt, hp_tensor *grad) {
-  for (size_t i = 0; i < s->m->trained; i++) grad[i] = name_grad(b, &s->m->params.at[i], grad[i]);
+  for (size_t i = 0; i < s->m->trained; i++)
+    grad[i] = annotate_grad(b, &s->m->params.at[i], grad[i]);
   hp_update_phase(b->g);
   hp_block(b->g, 0);
   hp_tensor factor = clip_factor(s, b, grad), lr = scalar(b, "lr");
@@ -150,8 +151,8 @@ static hp_tensor sum_losses(const step_graph *s, model_build *b, const step_plac
   return all;
 }
 
-/* Gradients of the weighted loss; added to those of earlier micro-batches, in their place: the last
- * sum has no use after the step, but this way it needs no memory of its own. */
+/* Gradients of the weighted loss; with several micro-batches they are added to those of earlier
+ * ones, in place. */
 static hp_status build_backward(const step_graph *s, model_build *b, const step_place *v,
                                 hp_tensor *wrt, hp_tensor *grad) {
   size_t n = s->m->trained;
@@ -162,22 +163,33 @@ static hp_status build_backward(const step_graph *s, model_build *b, const step_
   hp_output(b->g, "loss", loss);
   for (size_t i = 0; i < n; i++) wrt[i] = build_find_param(b, s->m->params.at[i].name);
   HP_TRY(hp_grad(b->g, loss, wrt, (int)n, grad));
-  for (size_t i = 0; i < n && !(v->first && v->last); i++) {
+  for (size_t i = 0; i < n && v->part != STEP_ALONE; i++) {
     const model_param *p = &s->m->params.at[i];
     hp_at(b->g, p->name);
     hp_tensor held = state(b, "g", p);
-    if (!v->first) grad[i] = hp_add(b->g, held, grad[i]);
+    if (v->part == STEP_NEXT) grad[i] = hp_add(b->g, held, grad[i]);
     hp_assign(b->g, held, grad[i]);
   }
   return HP_OK;
+}
+
+/* The params, and the sums of their gradients. */
+static void add_params(const step_graph *s, model_build *b, hp_tensor *wrt, hp_tensor *grad) {
+  hp_update_phase(b->g);
+  for (size_t i = 0; i < s->m->trained; i++) {
+    const model_param *p = &s->m->params.at[i];
+    wrt[i] = hp_param(b->g, p->name, p->dtype, p->shape);
+    grad[i] = state(b, "g", p);
+  }
 }
 
 static hp_status build(const step_graph *s, const step_place *v, model_build *b) {
   size_t n = s->m->trained;
   hp_tensor *wrt = mem_calloc(n, sizeof *wrt), *grad = mem_calloc(n, sizeof *grad);
   hp_status st = wrt && grad ? HP_OK : HP_ERR_OOM;
-  if (!st) st = build_backward(s, b, v, wrt, grad);
-  if (!st && v->last) update(s, b, wrt, grad);
+  if (!st && v->part == STEP_UPDATE) add_params(s, b, wrt, grad);
+  else if (!st) st = build_backward(s, b, v, wrt, grad);
+  if (!st && (v->part == STEP_ALONE || v->part == STEP_UPDATE)) update(s, b, wrt, grad);
   if (!st) st = hp_graph_status(b->g);
   if (!st && b->failed) st = HP_ERR_OOM;
   mem_free(wrt);
@@ -185,16 +197,22 @@ static hp_status build(const step_graph *s, const step_place *v, model_build *b)
   return st;
 }
 
+static hp_status begin(const lm *m, const step_place *v, model_build *b) {
+  if (v->part != STEP_UPDATE) return lm_graph_begin(m, v->B, v->T, 0, v->T, b);
+  *b = (model_build){.c = &m->c};
+  return hp_graph_create(&b->g);
+}
+
 hp_status step_graph_begin(const lm *m, const step_options *o, const step_place *v,
                            model_build *b) {
   step_graph s = {m, o};
-  HP_TRY(lm_graph_begin(m, v->B, v->T, 0, v->T, b));
+  HP_TRY(begin(m, v, b));
   return build(&s, v, b);
 }
 
 void step_graph_tell(const lm *m, const step_options *o, const step_place *v) {
   step_graph s = {m, o};
-  if (o->interleave <= 1 || parts_of(&s, v) > 1) return;
+  if (v->part == STEP_UPDATE || o->interleave <= 1 || parts_of(&s, v) > 1) return;
   log_warn("interleave: %lld is ignored: %s", (long long)o->interleave,
            drops(&s) ? "dropout masks are generated for the full micro-batch"
                      : "it does not divide the sequences of the micro-batch");

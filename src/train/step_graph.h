@@ -1,6 +1,7 @@
-/* The graph of one micro-batch of an optimizer step: forward, loss, backward; the last one of a
- * step clips and updates, too.  Gradients live in the work memory when a step has one micro-batch;
- * with several they are tensors of the device, to which each micro-batch adds its own in place. */
+/* The graphs that an optimizer step is made of.  A step of one micro-batch is one graph: forward,
+ * loss, backward, clipping, update; its gradients live in work memory.  With several micro-batches
+ * each has a graph of forward, loss and backward, which adds its gradients in place to tensors of
+ * the device, and clipping and update are a graph of their own. */
 #ifndef TRAIN_STEP_GRAPH_H
 #define TRAIN_STEP_GRAPH_H
 
@@ -22,16 +23,24 @@ typedef struct {
                          and 1: whole; without dropout, where it divides the sequences */
 } step_options;
 
-/* What decides the graph of a micro-batch [B,T]. */
+typedef enum {
+  STEP_ALONE, /* forward, backward and update of the only micro-batch */
+  STEP_FIRST, /* forward and backward, whose gradients are stored, */
+  STEP_NEXT,  /* or added to those of the micro-batches before */
+  STEP_UPDATE
+} step_part;
+
+/* What decides a graph: micro-batches are [B,T]; an update has B = T = 0. */
 typedef struct {
+  step_part part;
   int64_t B, T;
-  bool first, last; /* of the step */
 } step_place;
 
-/* Inputs: ids, positions, labels i32[B,T], weight f32[] (factor on the sum of token losses);
- * dropout_seed i64[] and lengths i32[B] where step_drops and step_balances say so; of the last lr
- * f32[] and, for AdamW, lr_over_bc1 and sqrt_bc2.  Outputs: loss f32[]; of the last grad_norm f32[]
- * and grad_sq f32[params].  Ended by lm_graph_end, also after a failure. */
+/* Inputs of a micro-batch: ids, positions, labels i32[B,T], weight f32[] (factor on the sum of
+ * token losses); dropout_seed i64[] and lengths i32[B] where step_drops and step_balances say so;
+ * output: loss f32[].  Inputs of the update: lr f32[] and, for AdamW, lr_over_bc1 and sqrt_bc2;
+ * outputs: grad_norm f32[] and grad_sq f32[params].  Ended by lm_graph_end, also after a failure.
+ */
 hp_status step_graph_begin(const lm *m, const step_options *o, const step_place *v, model_build *b);
 /* Told once: activations are recomputed, though nobody asked for it. */
 void step_tell_remat(void);

@@ -142,7 +142,7 @@ static hp_status plan_all(step_planner *p, all_plans *out) {
 
 static void tell(const step_planner *p) {
   const micro_shape *s = &p->work.micro[0];
-  step_graph_tell(p->m, &p->pieces[AS_ASKED].o, &(step_place){.B = s->B, .T = s->T});
+  step_graph_tell(p->m, &p->pieces[AS_ASKED].o, &(step_place){STEP_ALONE, s->B, s->T});
   if (p->recomputes) step_tell_remat();
 }
 

@@ -21,10 +21,10 @@ static hp_status compile(step_pieces *s, const step_place *v, hp_piece **out) {
   model_build b;
   double start = time_now_s();
   hp_compile_options o = s->o.compile;
-  if (!v->last) o.dump_dir = NULL; /* the last one has all that the others have */
+  if (v->part == STEP_NEXT || v->part == STEP_UPDATE) o.dump_dir = NULL; /* one writes its stages */
   if (!s->plan) step_graph_tell(s->m, &s->o, v);
   hp_status st = step_graph_begin(s->m, &s->o, v, &b);
-  if (!st && !s->plan) st = lm_make_buffers(s->m, &b, v->T);
+  if (!st && !s->plan && v->part != STEP_UPDATE) st = lm_make_buffers(s->m, &b, v->T);
   if (!st) st = hp_piece_compile(b.g, s->d, &o, out);
   lm_graph_end(&b);
   s->compile_s += time_now_s() - start;
@@ -32,7 +32,7 @@ static hp_status compile(step_pieces *s, const step_place *v, hp_piece **out) {
 }
 
 static bool same_place(const step_place *a, const step_place *b) {
-  return a->B == b->B && a->T == b->T && a->first == b->first && a->last == b->last;
+  return a->part == b->part && a->B == b->B && a->T == b->T;
 }
 
 /* Makes room for one more: pieces that were not used for longest go, but those of the step at hand,
@@ -62,30 +62,45 @@ static hp_status find_piece(step_pieces *s, const step_place *v, uint64_t step, 
   return HP_OK;
 }
 
-/* FB: forward and backward; FBU: and the update.  The number tells pieces of other shapes apart. */
-static int add_piece(step_link *l, hp_piece *p, bool last) {
+/* Its name says what it runs: forward F, backward B and W, update U.  The number tells pieces of
+ * other shapes apart. */
+static int add_piece(step_link *l, hp_piece *p, step_part part) {
+  static const char *const name[] = {"FBWU", "FBW", "FBW", "U"};
   for (int i = 0; i < l->n; i++)
     if (l->piece[i] == p) return i;
-  snprintf(l->names[l->n], sizeof *l->names, "%s%d", last ? "FBU" : "FB", l->n);
+  snprintf(l->names[l->n], sizeof *l->names, "%s%d", name[part], l->n);
   l->action[l->n] = l->names[l->n];
   l->piece[l->n] = p;
   return l->n++;
 }
 
+static hp_status add_row(step_pieces *s, const step_place *v, int64_t micro, uint64_t step,
+                         step_link *l, str *rows) {
+  hp_piece *p;
+  HP_TRY(find_piece(s, v, step, &p));
+  str_printf(rows, "0 %s %lld\n", l->names[add_piece(l, p, v->part)], (long long)micro);
+  return HP_OK;
+}
+
+static hp_status add_rows(step_pieces *s, const micro_shape *shape, int64_t n, step_link *l,
+                          str *rows) {
+  uint64_t step = s->clock + 1;
+  for (int64_t i = 0; i < n; i++) {
+    step_part part = n == 1 ? STEP_ALONE : i ? STEP_NEXT : STEP_FIRST;
+    HP_TRY(add_row(s, &(step_place){part, shape[i].B, shape[i].T}, i, step, l, rows));
+  }
+  if (n > 1) HP_TRY(add_row(s, &(step_place){.part = STEP_UPDATE}, n - 1, step, l, rows));
+  return str_status(rows);
+}
+
 hp_status step_pieces_link(step_pieces *s, const micro_shape *shape, int64_t n, step_link *out) {
   str rows = {0};
-  uint64_t step = s->clock + 1;
-  *out = (step_link){.piece = mem_calloc((size_t)n, sizeof *out->piece),
-                     .action = mem_calloc((size_t)n, sizeof *out->action),
-                     .names = mem_calloc((size_t)n, sizeof *out->names)};
+  size_t most = (size_t)n + 1; /* pieces */
+  *out = (step_link){.piece = mem_calloc(most, sizeof *out->piece),
+                     .action = mem_calloc(most, sizeof *out->action),
+                     .names = mem_calloc(most, sizeof *out->names)};
   hp_status st = out->piece && out->action && out->names ? HP_OK : HP_ERR_OOM;
-  for (int64_t i = 0; !st && i < n; i++) {
-    step_place v = {shape[i].B, shape[i].T, .first = i == 0, .last = i + 1 == n};
-    hp_piece *p;
-    st = find_piece(s, &v, step, &p);
-    if (!st) str_printf(&rows, "0 %s %lld\n", out->names[add_piece(out, p, v.last)], (long long)i);
-  }
-  if (!st) st = str_status(&rows);
+  if (!st) st = add_rows(s, shape, n, out, &rows);
   if (st) str_free(&rows);
   out->rows = rows.at;
   return st;

@@ -1,5 +1,6 @@
 /* What the plan of a training step keeps. */
 #include "base/io.h"
+#include "model/strategy.h"
 #include "test.h"
 #include "train/step.h"
 #include "train/step_memory.h"
@@ -23,17 +24,24 @@ static const step_options adamw = {.optimizer = STEP_ADAMW,
 
 static const micro_shape whole_step = {B, T};
 
+static char test_config[512];
+
+/* The configuration with so many layers, at test_config. */
+static void write_config(const char *config, int layers) {
+  char text[512];
+  int n = snprintf(text, sizeof text, config, layers);
+  snprintf(test_config, sizeof test_config, "%s/config.json", test_dir());
+  CHECK_OK(file_write(test_config, text, (size_t)n));
+}
+
 /* The model with so many layers. */
 static lm *open_model(const char *config, int layers, hp_dtype compute, bool plan_only,
                       hp_device **d) {
-  char path[512], text[512];
   lm *m;
-  int n = snprintf(text, sizeof text, config, layers);
-  snprintf(path, sizeof path, "%s/config.json", test_dir());
-  CHECK_OK(file_write(path, text, (size_t)n));
+  write_config(config, layers);
   hp_device_options o = {.threads = 1, .plan_only = plan_only};
   CHECK_OK(hp_device_open(&o, d));
-  CHECK_OK(lm_create(path, *d, &(lm_options){.compute = compute, .weights = HP_F32}, &m));
+  CHECK_OK(lm_create(test_config, *d, &(lm_options){.compute = compute, .weights = HP_F32}, &m));
   return m;
 }
 
@@ -101,4 +109,63 @@ TEST(gradients_that_are_summed_need_no_work_memory) {
   double params, alone = work_of(1, &params);
   CHECK(alone >= params);
   for (int n = 2; n <= 3; n++) CHECK(work_of(n, &params) <= alone - params * 3 / 4 + n * INPUTS);
+}
+
+/* The plan of a step of n micro-batches on the devices of a strategy. */
+static hp_memory plan_on(const char *devices, int n, bool serial) {
+  step_options how = adamw;
+  how.compile.serial = serial;
+  micro_shape micro[4];
+  strategy s;
+  char mesh[STRATEGY_TEXT];
+  hp_device *d;
+  lm *m;
+  step_planner *p;
+  step_memory out;
+  CHECK_OK(strategy_parse(devices, 0, &s));
+  hp_device_options o = {.threads = 1, .plan_only = true, .mesh = strategy_mesh(&s, mesh)};
+  write_config(llama, 8);
+  CHECK_OK(hp_device_open(&o, &d));
+  CHECK_OK(lm_create(test_config, d, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &m));
+  CHECK_OK(strategy_apply(&s, m, d));
+  for (int i = 0; i < n; i++) micro[i] = (micro_shape){8, 16};
+  CHECK_OK(step_planner_create(m, &how, &(step_work){.micro = micro, .micros = n}, d, false, &p));
+  CHECK_OK(step_memory_plan(p, &out));
+  step_planner_free(p);
+  lm_free(m);
+  hp_device_close(d);
+  return out.stats.memory;
+}
+
+/* Params, sums of gradients and the two states of AdamW are of one size each, whichever piece of
+ * the step uses them. */
+TEST(tensors_of_a_step_of_several_pieces_have_the_class_of_their_first_use) {
+  for (int n = 1; n <= 2; n++) {
+    hp_memory m = plan_on(n == 1 ? "dp=1" : "dp=2", 3, false);
+    uint64_t params = m.model[HP_MEMORY_PARAMS];
+    CHECK(params > 0);
+    CHECK_EQ(m.model[HP_MEMORY_GRADIENTS], params);
+    CHECK_EQ(m.model[HP_MEMORY_OPTIMIZER], 2 * params);
+    CHECK_EQ(m.state[HP_MEMORY_GRADIENTS], m.state[HP_MEMORY_PARAMS]);
+  }
+}
+
+/* Without a limit, collectives that fall behind computation in one micro-batch do not fall further
+ * behind in the next, and so hold no more memory. */
+TEST(overlap_in_many_micro_batches_takes_no_more_memory_than_in_few) {
+  static const struct {
+    const char *devices;
+    double more; /* than one instruction after the other, as planned when this was written */
+  } row[] = {{"dp=4", 1.18}, {"dp=4,zero=1", 1.26}, {"dp=2,tp=2,zero=2", 1.07}};
+  for (int i = 0; i < 3; i++) {
+    double serial = (double)plan_on(row[i].devices, 4, true).work_bytes;
+    for (int n = 2; n <= 4; n++)
+      CHECK((double)plan_on(row[i].devices, n, false).work_bytes <= row[i].more * serial);
+  }
+}
+
+/* A gradient is reduced when it is complete: from then on a device has its shard alone. */
+TEST(a_backward_holds_few_gradients_that_are_not_reduced) {
+  hp_memory m = plan_on("dp=4,zero=3", 2, true);
+  CHECK(m.work_bytes < m.model[HP_MEMORY_GRADIENTS]);
 }
