@@ -67,14 +67,14 @@ for more in "" "gradient_accumulation_steps=2" "strategy=dp=2 per_device_train_b
 done
 
 it "the least limit of a large model is looked for within seconds, and what was not found is said"
-mkdir -p llama70b
-write llama70b/config.json <<END
+mkdir -p llama_deep
+write llama_deep/config.json <<END
 {"model_type": "llama", "vocab_size": 128256, "hidden_size": 8192, "intermediate_size": 28672,
- "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+ "num_hidden_layers": 400, "num_attention_heads": 64, "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
  "max_position_embeddings": 131072, "rope_theta": 500000.0, "tie_word_embeddings": false}
 END
 large() { # WORD..
-  run_cmd timeout 60 "$HYPER" explain job/job.yaml memory model_name_or_path=llama70b cutoff_len=4096 bf16=true \
+  run_cmd timeout 60 "$HYPER" explain job/job.yaml memory model_name_or_path=llama_deep cutoff_len=4096 bf16=true \
     global_batch_size=16 per_device_train_batch_size=null hyper_parallel.cluster=dgx-h100 strategy=dp=16,tp=8,zero=3,sp "$@"
   exit_is 0
 }
