@@ -360,22 +360,6 @@ static hp_status limit_to_pieces(stage_state *s) {
   return HP_OK;
 }
 
-/* Offsets may take more than what is live at once: then less is to be live. */
-static hp_status retry_below(stage_state *s, attempts *a, program **p) {
-  uint64_t bytes = (*p)->arena[TIER_DEVICE], usual = s->how.usual;
-  program *other = NULL;
-  if (!usual || bytes <= usual) return HP_OK;
-  s->how.usual = bytes - usual < usual ? usual - (bytes - usual) : 1;
-  hp_status st = try_order(s, a, 0, &other);
-  if (!st && other->arena[TIER_DEVICE] < bytes) {
-    program *worse = *p;
-    *p = other;
-    other = worse;
-  }
-  program_free(other);
-  return st;
-}
-
 /* Puts s->p into the first order that fits; if none does, into the last, and the refusal names
  * the least bytes of the orders that are tried under every limit. */
 static hp_status find_order(stage_state *s) {
@@ -390,7 +374,6 @@ static hp_status find_order(stage_state *s) {
     program_free(last);
     last = NULL;
     st = try_order(s, &a, order, &last);
-    if (!st) st = retry_below(s, &a, &last);
   }
   if (last) {
     program_free(s->p);

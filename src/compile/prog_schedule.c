@@ -98,7 +98,7 @@ static hp_status bound_prefetch(scheduling *w) {
 
 /* Bytes that the order may take of each tier.  Without a limit this is what the instructions
  * need in their current order: a copy to another tier must not cost more memory than it saves.
- * With overlapped collectives it is a quarter more, plus the prefetched gathers. */
+ * With overlapped collectives it is half as much again, plus the prefetched gathers. */
 static hp_status find_caps(scheduling *w, bool overlaps, uint64_t cap[TIER_COUNT]) {
   static const uint64_t none[TIER_COUNT];
   list_schedule s = {0};
@@ -110,7 +110,7 @@ static hp_status find_caps(scheduling *w, bool overlaps, uint64_t cap[TIER_COUNT
   cap[TIER_DEVICE] = needed[TIER_DEVICE];
   if (w->o->usual > cap[TIER_DEVICE]) cap[TIER_DEVICE] = w->o->usual;
   if (!overlaps || w->o->usual) return HP_OK;
-  cap[TIER_DEVICE] += cap[TIER_DEVICE] / 4;
+  cap[TIER_DEVICE] += cap[TIER_DEVICE] / 2;
   cap[TIER_DEVICE] += w->o->prefetch ? w->o->prefetch : usual_window(w);
   return HP_OK;
 }

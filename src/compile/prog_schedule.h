@@ -29,7 +29,7 @@ typedef struct {
  * devices cannot wait for each other in a cycle.  Waits hold for any timing: those of data,
  * those for state that is overwritten, and those for the caps.  *fits false: no such order is
  * known under the caps, and p must be dropped.  Without a cap the fastest order takes the memory
- * of the order of the graph, and with collectives a quarter more plus the prefetch. */
+ * of the order of the graph, and with collectives half as much again plus the prefetch. */
 hp_status schedule_program(program *p, schedule_kind kind, const schedule_options *o, bool *fits);
 /* Bytes of the device that the fastest order of p takes, which is changed. */
 hp_status schedule_peak(program *p, const schedule_options *o, uint64_t *bytes);
