@@ -90,10 +90,16 @@ static hp_status begin_link(const step *s, compilation *out) {
   for (int i = 0; i < s->n; i++) c[i] = &s->piece[i]->c;
   hp_status st = compile_link(c, (size_t)s->n, s->rows.link, s->rows.n, &first_piece(s)->o, out);
   mem_free(c);
+static bool is_run(const step *s, int piece) {
+  for (size_t i = 0; i < s->rows.run.len; i++)
+    if (s->rows.run.at[i].piece == (uint32_t)piece) return true;
+  return false;
+}
+
   return st;
 }
 
-/* The params of all pieces, on the device. */
+/* The params of the pieces that are run, on the device. */
 static hp_status create_params(const step *s) {
   hp_device *d = s->piece[0]->d;
   const hp_graph **graph = mem_calloc((size_t)s->n, sizeof *graph);
@@ -101,7 +107,8 @@ static hp_status create_params(const step *s) {
   for (int i = 0; i < s->n; i++) graph[i] = s->piece[i]->g;
   group_tell_unused(d, graph, (size_t)s->n);
   mem_free(graph);
-  for (int i = 0; i < s->n; i++) HP_TRY(group_params(d, s->piece[i]->g));
+  for (int i = 0; i < s->n; i++)
+    if (is_run(s, i)) HP_TRY(group_params(d, s->piece[i]->g));
   return HP_OK;
 }
 
@@ -180,7 +187,7 @@ static hp_status explain_step(const step *s, compilation *linked, const char *wh
   size_t n = 1;
   g[0] = (graph_layouts){first_piece(s)->c.global, &first_piece(s)->c.shards};
   for (int i = 0; i < s->n; i++)
-    if (s->piece[i] != first_piece(s))
+    if (s->piece[i] != first_piece(s) && is_run(s, i))
       g[n++] = (graph_layouts){s->piece[i]->c.global, &s->piece[i]->c.shards};
   hp_status st = api_plan_explain(linked, g, n, s->piece[0]->d, what, text);
   mem_free(g);

@@ -169,17 +169,16 @@ typedef struct {
 static hp_status link_pieces(compilation *const *piece, size_t pieces, const link_row *row,
                              size_t rows, piece_list *l, compilation *out) {
   if (!l->lowered || !l->graph || !l->kernel0) return HP_ERR_OOM;
-  for (size_t i = 0; i < pieces; i++) {
-    l->lowered[i] = piece[i]->lowered;
-    l->graph[i] = piece[i]->global;
-  }
+  size_t used = 0;
+  for (size_t i = 0; i < pieces; i++) l->lowered[i] = piece[i]->lowered;
   HP_TRY(program_link(l->lowered, pieces, row, rows, l->kernel0, &out->lowered));
-  HP_TRY(state_classes_set(l->graph, pieces, out->lowered, out->model));
   for (size_t i = 0; i < pieces; i++) {
     linked_piece made = {piece[i]->lowered, l->kernel0[i]};
-    if (made.kernel0 != PROG_NONE && !vec_push(&out->pieces, made)) return HP_ERR_OOM;
+    if (made.kernel0 == PROG_NONE) continue; /* no row runs it */
+    l->graph[used++] = piece[i]->global;
+    if (!vec_push(&out->pieces, made)) return HP_ERR_OOM;
   }
-  return HP_OK;
+  return state_classes_set(l->graph, used, out->lowered, out->model);
 }
 
 hp_status compile_link(compilation *const *piece, size_t pieces, const link_row *row, size_t rows,
