@@ -10,8 +10,9 @@
 
 struct hp_piece {
   hp_device *d;
-  hp_graph *g; /* a copy: the caller's may go */
-  hp_compile_options o;
+  hp_graph *g;          /* a copy: the caller's may go */
+  hp_compile_options o; /* its dump_dir is the next */
+  str dump_dir;
   compilation c;
 };
 
@@ -23,8 +24,17 @@ static hp_status copy_graph(const hp_graph *g, hp_graph **out) {
   return rewrite_end(&r, HP_OK, out);
 }
 
-static hp_status compile_piece(const hp_graph *g, hp_piece *p) {
+static hp_status copy_options(const hp_compile_options *o, hp_piece *p) {
+  if (!o) return HP_OK;
+  p->o = *o;
+  if (o->dump_dir) str_add(&p->dump_dir, o->dump_dir);
+  if (o->dump_dir) p->o.dump_dir = p->dump_dir.at;
+  return str_status(&p->dump_dir);
+}
+
+static hp_status compile_piece(const hp_graph *g, const hp_compile_options *o, hp_piece *p) {
   device_target t;
+  HP_TRY(copy_options(o, p));
   HP_TRY(copy_graph(g, &p->g));
   HP_TRY(api_compile_begin(p->g, p->d, &p->o, &p->c));
   device_target_init(p->d, 0, &t);
@@ -41,9 +51,8 @@ HP_API hp_status hp_piece_compile(const hp_graph *g, hp_device *d, const hp_comp
   hp_piece *p = mem_calloc(1, sizeof *p);
   if (!p) return api_result(__func__, HP_ERR_OOM);
   p->d = d;
-  if (o) p->o = *o;
   const char *before = milestone_set_activity("compiling a piece of a step");
-  hp_status st = compile_piece(g, p);
+  hp_status st = compile_piece(g, o, p);
   milestone_set_activity(before);
   if (st) hp_piece_free(p);
   else *out = p;
@@ -54,6 +63,7 @@ HP_API void hp_piece_free(hp_piece *p) {
   if (!p) return;
   compile_end(&p->c);
   graph_free(p->g);
+  str_free(&p->dump_dir);
   mem_free(p);
 }
 
@@ -80,6 +90,12 @@ static hp_status add_io(const step *s, runs *r) {
   return HP_OK;
 }
 
+static bool is_run(const step *s, int piece) {
+  for (size_t i = 0; i < s->rows.run.len; i++)
+    if (s->rows.run.at[i].piece == (uint32_t)piece) return true;
+  return false;
+}
+
 static const hp_piece *first_piece(const step *s) { return s->piece[s->rows.link[0].piece]; }
 
 /* The linked program's compilation, to be ended, also after a failure. */
@@ -90,12 +106,6 @@ static hp_status begin_link(const step *s, compilation *out) {
   for (int i = 0; i < s->n; i++) c[i] = &s->piece[i]->c;
   hp_status st = compile_link(c, (size_t)s->n, s->rows.link, s->rows.n, &first_piece(s)->o, out);
   mem_free(c);
-static bool is_run(const step *s, int piece) {
-  for (size_t i = 0; i < s->rows.run.len; i++)
-    if (s->rows.run.at[i].piece == (uint32_t)piece) return true;
-  return false;
-}
-
   return st;
 }
 
