@@ -109,8 +109,8 @@ int verb_report(int argc, char **argv) {
   int n;
   const cli_option option[] = {{"--json", CLI_FLAG, &json, NULL, "one JSON object"}};
   const cli_spec spec = {"hyper report OUTPUT_DIR [--json]",
-                         "Where the time of a training run went: the last micro-batch of its "
-                         "steps by kind of work,\neach against its own limit, the widest gaps "
+                         "Where the time of a training run went: its steps by kind of "
+                         "work,\neach against its own limit, the widest gaps "
                          "first.  report.html of the folder shows more.",
                          "hyper report build/demo/run", option, 1};
   if (argc > CLI_WORDS) return cli_usage(argv[0], "too many arguments");

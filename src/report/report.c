@@ -266,13 +266,10 @@ void report_print(const report *r, str *out) {
   str_add(out, "<h2>Curves</h2>\n");
   report_print_curves(r, out);
   print_memory(r, out);
-  print_picture("Devices",
-                "The mesh, and what a device receives over each axis in the last micro-batch of a "
-                "step.",
+  print_picture("Devices", "The mesh, and what a device receives over each axis in a step.",
                 r->mesh, out);
-  print_picture("Communication and computation",
-                "The last micro-batch of a step on one device, stream by stream.", r->timeline,
-                out);
+  print_picture("Communication and computation", "A step on one device, stream by stream.",
+                r->timeline, out);
   report_print_time(r, out);
   print_files(r, true, "Checkpoints", out);
   print_settings(r, out);

@@ -118,8 +118,7 @@ void report_print_time(const report *r, str *out) {
     limit += r->op[i].limit_s;
     predicted += r->op[i].predicted_s;
   }
-  str_add(out, "<h2>Where time goes</h2>\n<div class=\"panel\"><p>The last micro-batch of a step "
-               "takes ");
+  str_add(out, "<h2>Where time goes</h2>\n<div class=\"panel\"><p>A step takes ");
   units_add_seconds(out, total);
   str_add(out, "; at the limits of the machine it would take ");
   units_add_seconds(out, limit);
