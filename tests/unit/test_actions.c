@@ -6,9 +6,8 @@
 
 #include <string.h>
 
-/* The lowered program of a step of two layers. */
-static program *lower_step(hp_dtype dtype) {
-  hp_graph *g = step_graph(dtype);
+/* The lowered program of a graph, which is freed. */
+static program *lower(hp_graph *g) {
   compilation c;
   bare_target b;
   CHECK_OK(bare_target_init(&b));
@@ -21,6 +20,9 @@ static program *lower_step(hp_dtype dtype) {
   hp_graph_free(g);
   return p;
 }
+
+/* A step of two layers. */
+static program *lower_step(hp_dtype dtype) { return lower(step_graph(dtype)); }
 
 static bool writes(const program *p, const prog_inst *n, uint32_t root) {
   for (int k = n->n_in; k < n->n_in + n->n_out; k++)
@@ -43,14 +45,18 @@ static bool depends(const program *p, const prog_inst *a, const prog_inst *b) {
   return false;
 }
 
+static void check_order(const program *p, const uint8_t *action) {
+  for (size_t j = 0; j < p->insts.len; j++)
+    for (size_t i = 0; i < j; i++)
+      if (action[i] > action[j]) CHECK(!depends(p, program_inst(p, i), program_inst(p, j)));
+}
+
 TEST(actions_one_after_the_other_keep_the_order_of_what_depends) {
   for (int k = 0; k < 2; k++) {
     program *p = lower_step(k ? HP_BF16 : HP_F32);
     uint8_t *action = mem_calloc(p->insts.len, 1);
     CHECK_OK(program_actions(p, action));
-    for (size_t j = 0; j < p->insts.len; j++)
-      for (size_t i = 0; i < j; i++)
-        if (action[i] > action[j]) CHECK(!depends(p, program_inst(p, i), program_inst(p, j)));
+    check_order(p, action);
     mem_free(action);
     program_free(p);
   }
@@ -74,6 +80,48 @@ TEST(gradients_of_weights_can_wait_and_gradients_of_activations_cannot) {
   CHECK_EQ(products[ACTION_FORWARD], 13);
   CHECK_EQ(products[ACTION_BACKWARD], 13);
   CHECK_EQ(products[ACTION_WEIGHTS], 13);
+  mem_free(action);
+  program_free(p);
+}
+
+/* Two products; of w0 the sum of squared gradients is an output, too, of w1 the gradient is. */
+static hp_graph *sums_that_are_read(void) {
+  enum { N = 8 };
+  static const char *const name[] = {"w0", "w1"}, *const sum_name[] = {"g.w0", "g.w1"};
+  hp_graph *g;
+  hp_tensor w[2], grad[2];
+  hp_shape square = {2, {N, N}};
+  CHECK_OK(hp_graph_create(&g));
+  hp_tensor y = hp_input(g, "x", HP_F32, square);
+  for (int i = 0; i < 2; i++) {
+    w[i] = hp_param(g, name[i], HP_F32, square);
+    y = hp_map(g, "tanh", hp_einsum(g, "bi,oi->bo", y, w[i]), HP_NONE, HP_NONE);
+  }
+  hp_tensor loss = hp_sum(g, y, (int64_t[]){0, 1}, 2, false);
+  CHECK_OK(hp_grad(g, loss, w, 2, grad));
+  for (int i = 0; i < 2; i++) {
+    hp_tensor sum = hp_param(g, sum_name[i], HP_F32, square);
+    hp_output(g, i ? "gradient" : "sum", i ? grad[i] : sum);
+    hp_assign(g, sum, hp_add(g, sum, i ? grad[i] : hp_mul(g, grad[i], grad[i])));
+  }
+  CHECK_OK(hp_graph_status(g));
+  return g;
+}
+
+/* B of a micro-batch may run before W of the one before: what B reads of a sum is added by B. */
+TEST(a_sum_that_the_backward_reads_and_an_output_do_not_wait) {
+  program *p = lower(sums_that_are_read());
+  uint8_t *action = mem_calloc(p->insts.len, 1);
+  CHECK_OK(program_actions(p, action));
+  check_order(p, action);
+  for (size_t b = 0; b < p->buffers.len; b++) {
+    const prog_buffer *f = &p->buffers.at[b];
+    const char *name = f->name ? program_str(p, f->name) : "";
+    bool is_sum = !strcmp(name, "g.w0"), is_output = !strcmp(name, "gradient");
+    for (size_t i = 0; (is_sum || is_output) && i < p->insts.len; i++)
+      if (is_sum ? touches(p, program_inst(p, i), f->root) : writes(p, program_inst(p, i), f->root))
+        CHECK_EQ(action[i], ACTION_BACKWARD);
+  }
   mem_free(action);
   program_free(p);
 }
