@@ -3,6 +3,7 @@
 #include "model/lm_eval.h"
 #include "test.h"
 #include "train/step.h"
+#include "train/step_pieces.h"
 
 enum { ROWS = 2, LONGEST = 48, MICROS = 3, VOCAB = 64, IGNORE = -100, STEPS = 12 };
 
@@ -136,5 +137,30 @@ TEST(long_programs_that_are_kept_make_room_for_new_ones) {
   for (int i = 0; i < STEPS_LONG; i++) CHECK(is_linked_anew(&j, b, LONG + i));
   CHECK(!is_linked_anew(&j, b, LONG + STEPS_LONG - 1));
   CHECK(is_linked_anew(&j, b, LONG));
+  close_job(&j);
+}
+
+/* Links a step of one micro-batch; was its piece compiled? */
+static bool is_compiled(step_pieces *s, int64_t T) {
+  double before = s->compile_s;
+  step_link l;
+  CHECK_OK(step_pieces_link(s, &(micro_shape){1, T}, 1, &l));
+  step_link_free(&l);
+  return s->compile_s > before;
+}
+
+TEST(the_last_64_pieces_are_kept) {
+  enum { KEPT = 64, MORE = 2 };
+  job j;
+  open_job(&j);
+  step_pieces s = {.m = j.m, .d = j.d, .o = adamw, .plan = true};
+  for (int T = 1; T <= KEPT; T++) CHECK(is_compiled(&s, T));
+  CHECK(!is_compiled(&s, 1));
+  for (int T = 1; T <= MORE; T++) CHECK(is_compiled(&s, KEPT + T));
+  CHECK_EQ(s.kept.len, KEPT);
+  CHECK(!is_compiled(&s, 1)); /* used later than the two that went */
+  CHECK(!is_compiled(&s, MORE + 2));
+  CHECK(is_compiled(&s, MORE));
+  step_pieces_free(&s);
   close_job(&j);
 }
