@@ -1,5 +1,5 @@
 /* The pieces that steps are linked from: one for each shape of micro-batch and place in the step
- * (first, last) that comes up, compiled once and kept. */
+ * (alone, first, next, update) that comes up, compiled once and kept. */
 #ifndef TRAIN_STEP_PIECES_H
 #define TRAIN_STEP_PIECES_H
 
