@@ -5,6 +5,7 @@
 #include "base/thread.h"
 #include "test.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -258,7 +259,7 @@ TEST(the_failure_of_a_rank_reaches_only_those_that_wait_for_it) {
  */
 
 static hp_status run_collective(member *m, comm_collective_kind kind, const comm_tensor *t,
-                                const int32_t *from, int32_t *to) {
+                                const void *from, void *to) {
   comm_call call = comm_call_of("a collective", NULL);
   double met_s = 0, before = time_now_s();
   HP_TRY(m->c->iface->collective[kind](m->everyone, &call, t, from, to, 0, &met_s));
@@ -304,6 +305,39 @@ TEST(a_communicator_runs_collectives_of_buffers) {
   member m[RANKS];
   run_all(m, (const rank_program[]){runs_collectives, runs_collectives, runs_collectives,
                                     runs_collectives});
+  for (int i = 0; i < RANKS; i++) CHECK_EQ(m[i].failure.code, HP_OK);
+}
+
+/* Of rank r: r + 1, -r, and NaN on rank 1 alone. */
+static hp_status reduces_by_each(member *m) {
+  enum { N = 3 };
+  static const struct {
+    comm_reduction by;
+    float first, second;
+    int64_t integer;
+  } row[] = {{COMM_REDUCE_SUM, 10, -6, 10},
+             {COMM_REDUCE_AVG, 2.5f, -1.5f, 2},
+             {COMM_REDUCE_MAX, 4, 0, 4},
+             {COMM_REDUCE_MIN, 1, -3, 1},
+             {COMM_REDUCE_PROD, 24, 0, 24}};
+  float x[N] = {(float)m->rank + 1, (float)-m->rank, m->rank == 1 ? NAN : 1}, y[N];
+  int64_t a = m->rank + 1, b;
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    comm_tensor t = {.type = HP_F32, .shape = {1, {N}}, .reduction = row[i].by};
+    HP_TRY(run_collective(m, COMM_ALL_REDUCE, &t, x, y));
+    CHECK(y[0] == row[i].first && y[1] == row[i].second && isnan(y[2]));
+    t.type = HP_I64;
+    t.shape = (hp_shape){1, {1}};
+    HP_TRY(run_collective(m, COMM_ALL_REDUCE, &t, &a, &b));
+    CHECK_EQ(b, row[i].integer);
+  }
+  return HP_OK;
+}
+
+TEST(a_reduction_of_any_kind_keeps_what_is_not_a_number) {
+  member m[RANKS];
+  run_all(m, (const rank_program[]){reduces_by_each, reduces_by_each, reduces_by_each,
+                                    reduces_by_each});
   for (int i = 0; i < RANKS; i++) CHECK_EQ(m[i].failure.code, HP_OK);
 }
 
