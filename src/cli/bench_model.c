@@ -361,7 +361,8 @@ static hp_status plan_step(lm *m, const step_options *o, const micro_shape *shap
                            hp_program_stats *out) {
   step_planner *p;
   step_memory s;
-  HP_TRY(step_planner_create(m, o, &(step_work){.micro = shape, .micros = 1}, d, true, &p));
+  planned_program step = {.shape = *shape, .micros = 1};
+  HP_TRY(step_planner_create(m, o, &(step_work){&step, 1}, d, true, &p));
   hp_status st = step_memory_plan(p, &s);
   step_planner_free(p);
   if (!st) *out = s.stats;

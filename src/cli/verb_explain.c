@@ -20,26 +20,23 @@ typedef struct {
   const train_config *c;
   lm *m;
   hp_device *d;
-  micro_shape *micro, eval;
+  planned_program work[2];
   step_planner *planner;
   step_memory memory;
 } subject;
 
 /* A step as the configuration has it, and the batch of an evaluation, if there is data for one. */
-static hp_status find_work(subject *s, step_work *out) {
+static step_work find_work(subject *s) {
   const train_config *c = s->c;
   bool evaluates = c->is.evaluate_after || c->eval_on_start;
   int64_t micros = c->is.batch.accumulation, rows = c->is.batch.replicas;
-  s->micro = mem_calloc((size_t)micros, sizeof *s->micro);
-  HP_TRY_MEM(s->micro);
-  for (int64_t i = 0; i < micros; i++) s->micro[i] = (micro_shape){c->is.batch.rows, c->is.block};
-  s->eval = (micro_shape){rows * c->per_device_eval_batch_size, c->is.block};
-  *out = (step_work){s->micro, &s->eval, micros, evaluates && s->eval.B, 0};
-  return HP_OK;
+  s->work[0] = (planned_program){{c->is.batch.rows, c->is.block}, micros};
+  s->work[1] = (planned_program){{rows * c->per_device_eval_batch_size, c->is.block}, 0};
+  return (step_work){s->work, evaluates && s->work[1].shape.B ? 2 : 1};
 }
 
 static hp_status print_summary(const subject *s) {
-  const micro_shape *b = &s->micro[0];
+  const micro_shape *b = &s->work[0].shape;
   const hp_program_stats *p = &s->memory.stats;
   str text = {0};
   memory_print(&p->memory, 15, &text);
@@ -95,7 +92,7 @@ static hp_status put_work(json_writer *w, const char *text) {
 /* memory: of the view "memory.json", what fills work memory; NULL: the summary alone. */
 static hp_status print_json(subject *s, const char *memory) {
   const hp_program_stats *p = &s->memory.stats;
-  const micro_shape *b = &s->micro[0];
+  const micro_shape *b = &s->work[0].shape;
   str text = {0};
   json_writer w = {.out = &text};
   json_open_map(&w);
@@ -228,10 +225,9 @@ static hp_status explain_plan(subject *s, const question *q) {
   char *text = NULL;
   bool memory = asks_for(q, "memory"), alone = q->json && q->what && !memory;
   step_options o = trainer_step_options(s->c);
-  step_work work;
+  step_work work = find_work(s);
   o.compile.dump_dir = q->dump;
   if (q->dump) HP_TRY(dir_create(q->dump));
-  HP_TRY(find_work(s, &work));
   HP_TRY(step_planner_create(s->m, &o, &work, s->d, true, &s->planner));
   HP_TRY(step_memory_plan(s->planner, &s->memory));
   hp_status st = view_plan(s, q, &text);
@@ -251,7 +247,6 @@ static hp_status explain_config(const train_config *c, const question *q) {
   hp_status st = trainer_open_model(c, plan, &s.d, &s.m);
   if (!st) st = plan ? explain_plan(&s, q) : explain_time(c, s.m, q);
   step_planner_free(s.planner);
-  mem_free(s.micro);
   lm_free(s.m);
   hp_device_close(s.d);
   return st;

@@ -34,17 +34,29 @@ void step_planner_free(step_planner *p) {
 
 /* --- plans of one program --------------------------------------------------------------------- */
 
+/* A micro-batch after the first needs most: the sums of gradients are there. */
+static hp_status link_pieces(step_planner *p, step_pieces *s, const planned_program *w,
+                             step_link *out) {
+  micro_shape *shape = mem_calloc((size_t)w->micros, sizeof *shape);
+  HP_TRY_MEM(shape);
+  for (int64_t i = 0; i < w->micros; i++) shape[i] = p->work.at[0].shape;
+  shape[w->micros - 1] = w->shape;
+  hp_status st = step_pieces_link(s, shape, w->micros, out);
+  mem_free(shape);
+  return st;
+}
+
 /* Of a step, with room for `reserve` bytes of other programs' params. */
-static hp_status plan_pieces(step_planner *p, int way, int64_t micros, uint64_t reserve,
+static hp_status plan_pieces(step_planner *p, int way, const planned_program *w, uint64_t reserve,
                              hp_program_stats *out, const char *what, char **text) {
   step_pieces *s = &p->pieces[way];
-  step_link l;
+  step_link l = {0};
   hp_compile_options o = s->o.compile;
   if (o.reserve_bytes != reserve) {
     o.reserve_bytes = reserve;
     step_pieces_set_options(s, &o);
   }
-  hp_status st = step_pieces_link(s, p->work.micro, micros, &l);
+  hp_status st = link_pieces(p, s, w, &l);
   if (!st) st = hp_link_plan(l.piece, l.action, l.n, l.rows, out, what, text);
   if (!st) out->compile_s += s->compile_s;
   step_link_free(&l);
@@ -52,21 +64,20 @@ static hp_status plan_pieces(step_planner *p, int way, int64_t micros, uint64_t 
 }
 
 /* Activations are recomputed where the limit asks for it. */
-static hp_status plan_step(step_planner *p, int64_t micros, uint64_t reserve, hp_program_stats *out,
-                           const char *what, char **text) {
+static hp_status plan_step(step_planner *p, const planned_program *w, uint64_t reserve,
+                           hp_program_stats *out, const char *what, char **text) {
   const step_options *o = &p->pieces[AS_ASKED].o;
-  hp_status st = plan_pieces(p, AS_ASKED, micros, reserve, out, what, text);
+  hp_status st = plan_pieces(p, AS_ASKED, w, reserve, out, what, text);
   if (st != HP_ERR_OOM || !o->remat_auto || o->compile.remat) return st;
   p->recomputes = true;
   err_clear();
-  return plan_pieces(p, WITH_REMAT, micros, reserve, out, what, text);
+  return plan_pieces(p, WITH_REMAT, w, reserve, out, what, text);
 }
 
-static hp_status plan_eval(const step_planner *p, int64_t i, uint64_t reserve,
+static hp_status plan_eval(const step_planner *p, const micro_shape *s, uint64_t reserve,
                            hp_program_stats *out) {
   model_build b;
   hp_compile_options o = {.reserve_bytes = reserve};
-  const micro_shape *s = &p->work.eval[i];
   lm_losses *of = losses[p->pieces[AS_ASKED].o.stage].each;
   hp_status st = lm_score_begin(p->m, s->B, s->T, of, &b);
   if (!st) st = b.failed ? HP_ERR_OOM : hp_graph_status(b.g);
@@ -75,22 +86,17 @@ static hp_status plan_eval(const step_planner *p, int64_t i, uint64_t reserve,
   return st;
 }
 
-/* --- plans of all of them ---------------------------------------------------------------------
- *
- * Program 0 is the step, those behind it are evaluations, and the last is the short step, if any.
- */
+/* --- plans of all of them --------------------------------------------------------------------- */
 
 typedef struct {
   hp_program_stats stats;
   bool refused; /* the limit is too small for it; memory is what would do */
 } one_plan;
 
-static int64_t count_programs(const step_work *w) { return 1 + w->evals + (w->fewer > 0); }
-
 static hp_status plan_program(step_planner *p, int64_t i, uint64_t reserve, hp_program_stats *out) {
-  const step_work *w = &p->work;
-  if (i && i <= w->evals) return plan_eval(p, i - 1, reserve, out);
-  return plan_step(p, i ? w->fewer : w->micros, reserve, out, NULL, NULL);
+  const planned_program *w = &p->work.at[i];
+  if (!w->micros) return plan_eval(p, &w->shape, reserve, out);
+  return plan_step(p, w, reserve, out, NULL, NULL);
 }
 
 static hp_status plan_one(step_planner *p, int64_t i, uint64_t reserve, one_plan *out) {
@@ -110,7 +116,7 @@ typedef struct {
 
 /* Each with room for the tensors that only others need.  one: room for all of them. */
 static hp_status plan_each(step_planner *p, one_plan *one, all_plans *out) {
-  int64_t n = count_programs(&p->work);
+  int64_t n = p->work.n;
   uint64_t states = 0, most = 0;
   *out = (all_plans){.worst = -1};
   p->recomputes = false;
@@ -133,7 +139,7 @@ static hp_status plan_each(step_planner *p, one_plan *one, all_plans *out) {
 }
 
 static hp_status plan_all(step_planner *p, all_plans *out) {
-  one_plan *one = mem_calloc((size_t)count_programs(&p->work), sizeof *one);
+  one_plan *one = mem_calloc((size_t)p->work.n, sizeof *one);
   HP_TRY_MEM(one);
   hp_status st = plan_each(p, one, out);
   mem_free(one);
@@ -141,7 +147,7 @@ static hp_status plan_all(step_planner *p, all_plans *out) {
 }
 
 static void tell(const step_planner *p) {
-  const micro_shape *s = &p->work.micro[0];
+  const micro_shape *s = &p->work.at[0].shape;
   step_graph_tell(p->m, &p->pieces[AS_ASKED].o, &(step_place){STEP_ALONE, s->B, s->T});
   if (p->recomputes) step_tell_remat();
 }
@@ -160,7 +166,7 @@ hp_status step_memory_plan(step_planner *p, step_memory *out) {
 hp_status step_memory_explain(step_planner *p, const char *what, char **text) {
   hp_program_stats s;
   uint64_t reserve = p->pieces[AS_ASKED].o.compile.reserve_bytes;
-  return plan_step(p, p->work.micros, reserve, &s, what, text);
+  return plan_step(p, &p->work.at[0], reserve, &s, what, text);
 }
 
 /* --- limits ----------------------------------------------------------------------------------- */

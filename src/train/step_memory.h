@@ -5,16 +5,21 @@
 
 #include "train/step_pieces.h"
 
-/* What is planned: a step of so many micro-batches, one of the first `fewer` of them (the last of
- * an epoch; 0: none), and batches of evaluations. */
+/* A program that is planned: a step of so many micro-batches, or an evaluation of a batch. */
 typedef struct {
-  const micro_shape *micro, *eval;
-  int64_t micros, evals, fewer;
+  micro_shape shape; /* of the last micro-batch; the others are like those of the first program */
+  int64_t micros;    /* 0: an evaluation */
+} planned_program;
+
+/* What is planned.  The first program is the longest step. */
+typedef struct {
+  const planned_program *at;
+  int64_t n;
 } step_work;
 
 typedef struct {
-  hp_program_stats stats; /* of the step; compile_s: with its pieces */
-  uint64_t planned_bytes; /* of a device, evaluations too */
+  hp_program_stats stats; /* of the longest step; compile_s: with its pieces */
+  uint64_t planned_bytes; /* of a device, for all programs */
 } step_memory;
 
 /* Keeps what one plan compiles, for the next ones. */
@@ -27,15 +32,15 @@ void step_planner_free(step_planner *p);
 /* Memory of the work under the memory limit of the device.  HP_ERR_OOM names the smallest limit
  * that is enough for all: parameters, states of the step, and work memory. */
 hp_status step_memory_plan(step_planner *p, step_memory *out);
-/* The plan of the step as text, `what` as for hp_plan_explain; hp_free(*text).  If the options
- * have a dump_dir, the text of each stage is written there. */
+/* The plan of the longest step as text, `what` as for hp_plan_explain; hp_free(*text).  If the
+ * options have a dump_dir, the text of each stage is written there. */
 hp_status step_memory_explain(step_planner *p, const char *what, char **text);
 
 /* Memory with and without limits.  least: the smallest accepted limit.  The search for it stops
  * after about `seconds`: then least is 0, and enough is an accepted limit, or 0 if a single plan
  * under a limit would take longer. */
 typedef struct {
-  uint64_t resident; /* of step and evaluation without any limit */
+  uint64_t resident; /* of all programs without any limit */
   uint64_t least, enough;
 } step_limits;
 /* Sets the memory limit of the device. */

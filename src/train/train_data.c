@@ -291,6 +291,12 @@ static chosen micro_of(train_data *d, int64_t epoch, int64_t micro) {
   return c;
 }
 
+void train_data_shape(train_data *d, int64_t epoch, int64_t micro, int64_t *B, int64_t *T) {
+  chosen c = micro_of(d, epoch, micro);
+  *B = c.n;
+  *T = widest(&c, 0, c.n);
+}
+
 void train_data_batch(train_data *d, int64_t epoch, int64_t micro, int64_t width, train_batch *b) {
   chosen c = micro_of(d, epoch, micro);
   fill(d, &c, width, b);
@@ -300,10 +306,22 @@ int64_t train_data_eval_batches(const train_data *d, const sample_set *s) {
   return s->samples / d->eval_batch + (!d->drop_last && s->samples % d->eval_batch != 0);
 }
 
-void train_data_eval_batch(const train_data *d, const sample_set *s, int64_t i, int64_t width,
-                           train_batch *b) {
+static chosen eval_batch_of(const train_data *d, const sample_set *s, int64_t i) {
   chosen c = {.set = s, .first = i * d->eval_batch};
   int64_t left = s->samples - c.first;
   c.n = d->fills || left > d->eval_batch ? d->eval_batch : left;
+  return c;
+}
+
+void train_data_eval_shape(const train_data *d, const sample_set *s, int64_t i, int64_t *B,
+                           int64_t *T) {
+  chosen c = eval_batch_of(d, s, i);
+  *B = c.n;
+  *T = widest(&c, 0, c.n);
+}
+
+void train_data_eval_batch(const train_data *d, const sample_set *s, int64_t i, int64_t width,
+                           train_batch *b) {
+  chosen c = eval_batch_of(d, s, i);
   fill(d, &c, width, b);
 }

@@ -78,11 +78,16 @@ int64_t train_data_largest(const train_data *d);
 /* Fills b with micro-batch `micro` of an epoch (see sampler).  width: tokens per row, 0 for the
  * longest sample's; the rest is padding. */
 void train_data_batch(train_data *d, int64_t epoch, int64_t micro, int64_t width, train_batch *b);
+/* The sizes of micro-batch `micro` of an epoch, without a width. */
+void train_data_shape(train_data *d, int64_t epoch, int64_t micro, int64_t *B, int64_t *T);
 /* Batches of an evaluation set. */
 int64_t train_data_eval_batches(const train_data *d, const sample_set *s);
 /* Fills b with batch `i` of an evaluation set, in order. */
 void train_data_eval_batch(const train_data *d, const sample_set *s, int64_t i, int64_t width,
                            train_batch *b);
+/* The sizes of batch `i`, without a width. */
+void train_data_eval_shape(const train_data *d, const sample_set *s, int64_t i, int64_t *B,
+                           int64_t *T);
 
 /* --- parts ------------------------------------------------------------------------------------ */
 

@@ -6,6 +6,7 @@
 #include "base/thread.h"
 #include "ckpt/manifest.h"
 #include "train/agree.h"
+#include "train/run_work.h"
 #include "train/shared_folder.h"
 #include "train/signals.h"
 #include "train/train_mesh.h"
@@ -41,37 +42,28 @@ static int64_t micros_of(const sampler *s) {
 }
 
 /* Those of the step that ends an epoch, where they are fewer and do not end the run before; else 0.
- * A single one keeps its gradients in work memory: it may need more than the longest step. */
+ */
 static int64_t short_micros_of(const sampler *s) {
   int64_t left = s->micro_per_epoch % s->spec.accumulation;
   return s->micro_per_epoch > s->spec.accumulation && s->steps >= s->steps_per_epoch ? left : 0;
 }
 
-/* A memory limit that is too small is refused with the least that does for such a step and all
- * evaluations, before any is taken. */
-static hp_status check_step(const train_config *c, const step_work *w, run_model *m) {
-  step_planner *p = NULL;
+/* A memory limit that is too small is refused with the least that does for all steps and
+ * evaluations of the run, before any is taken. */
+static hp_status check_limit(const train_config *c, train_data *d, run_model *m, int64_t steps) {
   step_options o = trainer_step_options(c);
+  step_planner *p = NULL;
   step_memory memory;
-  HP_TRY(step_planner_create(m->m, &o, w, m->d, false, &p));
-  hp_status st = step_memory_plan(p, &memory);
-  step_planner_free(p);
-  return st;
-}
-
-static hp_status check_limit(const train_config *c, const train_data *d, run_model *m,
-                             int64_t steps) {
+  run_work w;
   if (!c->is.memory_limit || !steps) return HP_OK;
-  int64_t micros = micros_of(&d->order), evals = trainer_evaluates(c) ? d->evals : 0;
-  micro_shape *shape = mem_calloc((size_t)(micros + evals), sizeof *shape);
-  step_work w = {shape, shape + micros, micros, evals, short_micros_of(&d->order)};
-  HP_TRY_MEM(shape);
-  for (int64_t i = 0; i < micros; i++)
-    shape[i] = (micro_shape){train_data_rows(d), d->train.longest};
-  for (int64_t i = 0; i < evals; i++)
-    shape[micros + i] = (micro_shape){train_data_eval_rows(d, &d->eval[i]), d->eval[i].longest};
-  hp_status st = check_step(c, &w, m);
-  mem_free(shape);
+  const char *before = milestone_set_activity("planning steps and evaluations");
+  hp_status st = run_work_find(d, trainer_evaluates(c), &w);
+  step_work all = {w.programs.at, (int64_t)w.programs.len};
+  if (!st) st = step_planner_create(m->m, &o, &all, m->d, false, &p);
+  if (!st) st = step_memory_plan(p, &memory);
+  step_planner_free(p);
+  run_work_free(&w);
+  milestone_set_activity(before);
   return st;
 }
 
@@ -104,8 +96,7 @@ hp_status trainer_open_model(const train_config *c, bool plan, hp_device **d, lm
   return train_mesh_apply(c, *m, *d);
 }
 
-static hp_status open_model(const train_config *c, const train_data *d, int64_t steps,
-                            run_model *m) {
+static hp_status open_model(const train_config *c, train_data *d, int64_t steps, run_model *m) {
   HP_TRY(trainer_open_model(c, false, &m->d, &m->m));
   HP_TRY(train_config_check_model(c, m->m->c.max_length));
   HP_TRY(train_data_check_vocab(d, m->m->c.vocab));

@@ -22,7 +22,7 @@ static const step_options adamw = {.optimizer = STEP_ADAMW,
                                    .eps = 1e-8,
                                    .clip = 1};
 
-static const micro_shape whole_step = {B, T};
+static const planned_program whole_step = {{B, T}, 1};
 
 static char test_config[512];
 
@@ -51,8 +51,7 @@ static double work_bytes(const char *config, int layers, hp_dtype compute) {
   step_planner *p;
   step_memory s;
   lm *m = open_model(config, layers, compute, true, &d);
-  CHECK_OK(step_planner_create(m, &adamw, &(step_work){.micro = &whole_step, .micros = 1}, d, false,
-                               &p));
+  CHECK_OK(step_planner_create(m, &adamw, &(step_work){&whole_step, 1}, d, false, &p));
   CHECK_OK(step_memory_plan(p, &s));
   step_planner_free(p);
   lm_free(m);
@@ -115,7 +114,7 @@ TEST(gradients_that_are_summed_need_no_work_memory) {
 static hp_memory plan_on(const char *devices, int n, bool serial) {
   step_options how = adamw;
   how.compile.serial = serial;
-  micro_shape micro[4];
+  planned_program step = {{8, 16}, n};
   strategy s;
   char mesh[STRATEGY_TEXT];
   hp_device *d;
@@ -128,8 +127,7 @@ static hp_memory plan_on(const char *devices, int n, bool serial) {
   CHECK_OK(hp_device_open(&o, &d));
   CHECK_OK(lm_create(test_config, d, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &m));
   CHECK_OK(strategy_apply(&s, m, d));
-  for (int i = 0; i < n; i++) micro[i] = (micro_shape){8, 16};
-  CHECK_OK(step_planner_create(m, &how, &(step_work){.micro = micro, .micros = n}, d, false, &p));
+  CHECK_OK(step_planner_create(m, &how, &(step_work){&step, 1}, d, false, &p));
   CHECK_OK(step_memory_plan(p, &out));
   step_planner_free(p);
   lm_free(m);

@@ -3,9 +3,10 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/yaml.h"
-#include "train/train_data.h"
+#include "train/run_work.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define GOLDEN "golden/llamafactory/"
 
@@ -247,6 +248,48 @@ TEST(a_batch_can_be_asked_for_again_and_wider) {
   uint64_t before = mem_count();
   train_data_batch(&l.data, 2, 5, 0, &l.batch);
   CHECK_EQ(mem_count(), before); /* nothing is allocated in a step */
+  close_data(&l);
+}
+
+static bool work_has(const run_work *w, int64_t B, int64_t T, int64_t micros) {
+  for (size_t i = 0; i < w->programs.len; i++) {
+    const planned_program *p = &w->programs.at[i];
+    if (p->shape.B == B && p->shape.T == T && p->micros == micros) return true;
+  }
+  return false;
+}
+
+/* The last batches are shorter, as is the last step of an epoch. */
+TEST(the_work_of_a_run_has_every_shape_of_its_batches_once) {
+  loaded l;
+  run_work w, steps;
+  CHECK_OK(
+      open_data("dataset: corpus\npacking: false\ncutoff_len: 50\nper_device_train_batch_size: 3\n"
+                "gradient_accumulation_steps: 2\nnum_train_epochs: 3\nval_size: 7\ndo_eval: true\n"
+                "per_device_eval_batch_size: 2\n",
+                &l));
+  CHECK_OK(run_work_find(&l.data, true, &w));
+  CHECK_OK(run_work_find(&l.data, false, &steps));
+  CHECK(steps.programs.len < w.programs.len);
+  CHECK_EQ(w.programs.at[0].shape.T, l.data.train.longest);
+  CHECK_EQ(w.programs.at[0].micros, 2);
+  const sampler *o = &l.data.order;
+  for (int64_t s = 0; s < o->steps; s++) {
+    sampler_step at = sampler_find(o, s);
+    for (int64_t k = 0; k < at.micros; k++) {
+      train_data_batch(&l.data, at.epoch, at.micro + k, 0, &l.batch);
+      CHECK(work_has(&w, l.batch.B, l.batch.T, at.micros));
+    }
+  }
+  for (int64_t i = 0; i < train_data_eval_batches(&l.data, &l.data.eval[0]); i++) {
+    train_data_eval_batch(&l.data, &l.data.eval[0], i, 0, &l.batch);
+    CHECK(work_has(&w, l.batch.B, l.batch.T, 0));
+  }
+  for (size_t i = 0; i < w.programs.len; i++)
+    for (size_t k = 0; k < i; k++)
+      CHECK(memcmp(&w.programs.at[i], &w.programs.at[k], sizeof w.programs.at[i]) != 0);
+  run_work_free(&w);
+  run_work_free(&steps);
   close_data(&l);
 }
 
