@@ -183,7 +183,7 @@ exit_is 0
 
 it "generate refuses room for more tokens than the machine has memory for"
 gen --max-new-tokens 500000000
-refused "room for 500000003 tokens" "tokens fit" max_new_tokens
+refused "capacity of 500000003 tokens" "tokens fit" max_new_tokens
 one_message 1
 gen --max-new-tokens 1000000 --memory-limit 2MiB
 refused "memory limit 2097152" "room for 1000003 tokens"

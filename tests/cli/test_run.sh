@@ -122,7 +122,7 @@ run run copy.txt --out y.safetensors
 refused 'copy.txt: input "x" of the program is in no file of --in'
 st bad.safetensors '{"x":{"dtype":"I32","shape":[6],"data_offsets":[0,24]}}' < six
 run run copy.txt --in bad.safetensors --out no.safetensors
-refused 'bad.safetensors: tensor "x" is i32[6]; the program takes i32[2,3]'
+refused 'bad.safetensors: tensor "x" is i32[6]; the program expects i32[2,3]'
 no_file no.safetensors
 run run gone.txt
 exit_is 2

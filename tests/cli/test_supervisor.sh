@@ -179,7 +179,7 @@ it "numbers in the names of Slurm's nodes keep their zeros"
 for nodes in nosuch..[009-011]=nosuch..009 nosuch..[7,012]x=nosuch..7x nosuch..1,nosuch..[2]=nosuch..1; do
   run_cmd env SLURM_JOB_ID=1 SLURM_JOB_NUM_NODES=2 SLURM_JOB_NODELIST="${nodes%%=*}" HYPER_MPI="$WORK/lib.sh" \
     "$HYPER" launch -n 2 --starter "$WORK/shows" -- train nothing.yaml
-  refused "no way is known to ${nodes#*=}:"
+  refused "no address is known of ${nodes#*=}:"
 done
 
 it "a new build in the program's place is what the next try runs"
