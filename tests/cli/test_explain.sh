@@ -79,7 +79,7 @@ large() { # WORD..
   exit_is 0
 }
 large
-out_has "least memory_limit that is not refused: not found in 5 s"
+out_has "least memory_limit that is not refused: not found in 10 s"
 large --json
 json_is out minimum_bytes null
 json_is out resident_bytes "$(json out planned_bytes)"

@@ -129,7 +129,7 @@ it "a lock that was removed by hand is taken again, and holds"
 begin
 rm out1/run.lock
 kill -CONT $pid
-while kill -0 $pid 2>/dev/null && [ ! -e out1/run.lock ]; do sleep 0.01; done
+while kill -0 $pid 2>/dev/null && [ ! -s out1/run.lock ]; do sleep 0.01; done
 run train job/job.yaml output_dir=out1
 refused "another run (process $pid"
 kill -TERM $pid
