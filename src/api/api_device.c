@@ -89,7 +89,9 @@ HP_API int hp_device_threads(const hp_device *d) {
 HP_API uint64_t hp_device_param_bytes(const hp_device *d) {
   API_GET;
   API_NEED_OR(d, 0);
-  return d->member[0]->state_bytes;
+  uint64_t sum = 0;
+  for (int t = 0; t < TIER_COUNT; t++) sum += d->member[0]->state_bytes[t];
+  return sum;
 }
 
 HP_API void hp_device_set_memory_limit(hp_device *d, uint64_t bytes) {
@@ -174,7 +176,7 @@ HP_API hp_status hp_param_create(hp_device *d, const char *name, hp_dtype t, hp_
   if (!*name) API_REFUSE("name is empty");
   GROUP_HOLD(d);
   HP_TRY(type_of(name, t, &s, &v));
-  return api_result(__func__, group_state_of(d, name, &v, &index));
+  return api_result(__func__, group_state_of(d, name, &v, TIER_DEVICE, &index));
 }
 
 HP_API hp_status hp_param_free(hp_device *d, const char *name) {

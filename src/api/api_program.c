@@ -95,7 +95,7 @@ static hp_status create_states(hp_device *d, const program *p, uint64_t bytes[ME
     const prog_buffer *f = &p->buffers.at[b];
     uint32_t index;
     if (f->place != PLACE_STATE || f->root != b) continue;
-    HP_TRY(group_state_of(d, program_str(p, f->name), &f->type, &index));
+    HP_TRY(group_state_of(d, program_str(p, f->name), &f->type, f->tier, &index));
     bytes[f->class < MEM_CLASS_COUNT ? f->class : MEM_OTHER] += f->bytes;
   }
   return HP_OK;

@@ -124,7 +124,9 @@ static void print_buffer(const program *p, size_t i, str *out) {
     return;
   }
   if (b->place == PLACE_STATE) str_add(out, " state");
-  else str_printf(out, " %s+%llu", tier_name(b->tier), (unsigned long long)b->offset);
+  if (b->place == PLACE_STATE && b->tier) str_printf(out, " %s", tier_name(b->tier));
+  if (b->place == PLACE_WORK)
+    str_printf(out, " %s+%llu", tier_name(b->tier), (unsigned long long)b->offset);
   if (b->flags & BUFFER_WORKSPACE) str_add(out, " workspace");
   if (b->flags & BUFFER_INPUT) str_add(out, " input");
   if (b->flags & BUFFER_OUTPUT) str_add(out, " output");

@@ -80,16 +80,30 @@ static hp_status buffer_view(parser *q, prog_buffer *b) {
   return HP_OK;
 }
 
+/* " state", or with the tier that it stays in: " state flash". */
+static hp_status state_tier(parser *q, prog_buffer *b) {
+  char word[SCAN_WORD];
+  b->place = PLACE_STATE;
+  scan_blanks(&q->s);
+  const char *start = q->s.at;
+  if (!scan_is_word(scan_peek(&q->s))) return HP_OK;
+  HP_TRY(scan_word(&q->s, word));
+  for (int t = 0; t < TIER_COUNT; t++)
+    if (!strcmp(word, tier_name(t))) {
+      b->tier = (uint8_t)t;
+      return HP_OK;
+    }
+  q->s.at = start; /* another word of a buffer */
+  return HP_OK;
+}
+
 /* " view b3", or the place of a buffer of its own. */
 static hp_status buffer_place(parser *q, prog_buffer *b) {
   char word[SCAN_WORD];
   int t = TIER_DEVICE;
   HP_TRY(scan_word(&q->s, word));
   if (!strcmp(word, "view")) return buffer_view(q, b);
-  if (!strcmp(word, "state")) {
-    b->place = PLACE_STATE;
-    return HP_OK;
-  }
+  if (!strcmp(word, "state")) return state_tier(q, b);
   HP_TRY(tier(q, word, &t));
   b->tier = (uint8_t)t;
   HP_TRY(scan_expect(&q->s, '+'));

@@ -43,7 +43,7 @@ void device_close(device *d) {
     const state_tensor *t = &d->states.at[i];
     if (d->job->users > 1) tier_memory_give(&d->job->memory[t->tier], t->offset, t->bytes);
   }
-  d->job->state_bytes -= d->state_bytes;
+  for (int t = 0; t < TIER_COUNT; t++) d->job->state_bytes[t] -= d->state_bytes[t];
   d->job->no_partial_sums -= d->no_partial_sums;
   job_device_release(d->job);
   vec_free(&d->states);
@@ -75,47 +75,72 @@ static uint64_t add_bytes(uint64_t a, uint64_t b) {
 
 /* A limit is on what there is: also the work memory of programs that are loaded. */
 static hp_status check_limit(const job_device *j, const char *name, uint64_t bytes) {
-  uint64_t work = j->memory[TIER_DEVICE].work_bytes, others = add_bytes(j->state_bytes, work);
-  if (!j->limit || add_bytes(others, bytes) <= j->limit) return HP_OK;
-  if (work && add_bytes(j->state_bytes, bytes) <= j->limit)
+  uint64_t states = j->state_bytes[TIER_DEVICE], work = j->memory[TIER_DEVICE].work_bytes;
+  if (!j->limit || add_bytes(add_bytes(states, work), bytes) <= j->limit) return HP_OK;
+  if (work && add_bytes(states, bytes) <= j->limit)
     HP_FAIL(HP_ERR_OOM,
             "memory limit %llu bytes: param \"%s\" (%llu bytes) does not fit beside %llu bytes of "
             "others and %llu of work memory of loaded programs; free the largest program, or raise "
             "memory_limit",
             (unsigned long long)j->limit, name, (unsigned long long)bytes,
-            (unsigned long long)j->state_bytes, (unsigned long long)work);
+            (unsigned long long)states, (unsigned long long)work);
   HP_FAIL(HP_ERR_OOM,
           "memory limit %llu bytes: param \"%s\" (%llu bytes) does not fit beside %llu bytes of "
           "others; raise memory_limit",
           (unsigned long long)j->limit, name, (unsigned long long)bytes,
-          (unsigned long long)j->state_bytes);
+          (unsigned long long)states);
 }
 
-hp_status device_state(device *d, const char *name, const ir_value *type, uint32_t *index) {
-  if (device_find(d, name, index)) return state_check(name, &d->states.at[*index].type, type);
-  uint64_t bytes = (uint64_t)value_bytes(type);
-  uint64_t padded = (bytes + 255) & ~(uint64_t)255;
+/* Tensors that lie in the machine's memory. */
+static uint64_t count_resident(const job_device *j) {
+  return add_bytes(j->state_bytes[TIER_DEVICE], j->state_bytes[TIER_HOST]);
+}
+
+static hp_status check_physical(const job_device *j, const char *name, const ir_value *type,
+                                uint64_t bytes) {
+  uint64_t others = count_resident(j);
+  if (add_bytes(others, bytes) <= j->physical) return HP_OK;
+  HP_FAIL(HP_ERR_OOM,
+          "param \"%s\" (%lld bytes) does not fit with %llu bytes of others: the machine has "
+          "%llu bytes of memory; %sa mesh of several machines takes less of each",
+          name, (long long)value_bytes(type), (unsigned long long)others,
+          (unsigned long long)j->physical,
+          type->dtype == HP_F32 ? "HP_BF16 takes half of it, " : "");
+}
+
+static uint64_t pad(uint64_t bytes) { return (bytes + 255) & ~(uint64_t)255; }
+
+hp_status device_take(device *d, int tier, const char *name, const ir_value *type,
+                      uint64_t *offset) {
   job_device *j = d->job;
-  HP_TRY(check_limit(j, name, padded));
-  if (j->state_bytes + padded > j->physical)
-    HP_FAIL(HP_ERR_OOM,
-            "param \"%s\" (%llu bytes) does not fit with %llu bytes of others: the machine has "
-            "%llu bytes of memory; %sa mesh of several machines takes less of each",
-            name, (unsigned long long)bytes, (unsigned long long)j->state_bytes,
-            (unsigned long long)j->physical,
-            type->dtype == HP_F32 ? "HP_BF16 takes half of it, " : "");
-  state_tensor s = {.type = *type, .bytes = bytes, .tier = TIER_DEVICE};
+  uint64_t bytes = (uint64_t)value_bytes(type), padded = pad(bytes);
+  if (tier == TIER_DEVICE) HP_TRY(check_limit(j, name, padded));
+  if (tier != TIER_FLASH) HP_TRY(check_physical(j, name, type, padded));
+  HP_TRY(tier_memory_take(&j->memory[tier], bytes, offset));
+  d->state_bytes[tier] += padded;
+  j->state_bytes[tier] += padded;
+  return HP_OK;
+}
+
+void device_give(device *d, int tier, uint64_t offset, uint64_t bytes) {
+  tier_memory_give(&d->job->memory[tier], offset, bytes);
+  d->state_bytes[tier] -= pad(bytes);
+  d->job->state_bytes[tier] -= pad(bytes);
+}
+
+hp_status device_state(device *d, const char *name, const ir_value *type, int tier,
+                       uint32_t *index) {
+  if (device_find(d, name, index)) return state_check(name, &d->states.at[*index].type, type);
+  state_tensor s = {.type = *type, .bytes = (uint64_t)value_bytes(type), .tier = tier};
   s.name = intern(&d->names, name, strlen(name));
   if (!s.name || !vec_reserve(&d->states, 1)) return HP_ERR_OOM;
-  HP_TRY(tier_memory_take(&j->memory[s.tier], bytes, &s.offset));
+  HP_TRY(device_take(d, tier, name, type, &s.offset));
   if (map_set(&d->state_of, name, strlen(name), (uint32_t)d->states.len)) {
-    tier_memory_give(&j->memory[s.tier], s.offset, bytes);
+    device_give(d, tier, s.offset, s.bytes);
     return HP_ERR_OOM;
   }
   *index = (uint32_t)d->states.len;
   d->states.at[d->states.len++] = s;
-  d->state_bytes += padded;
-  j->state_bytes += padded;
   return HP_OK;
 }
 
@@ -135,10 +160,7 @@ hp_status device_free_state(device *d, const char *name) {
   uint32_t index;
   HP_TRY(find_free(d, name, &index));
   state_tensor *t = &d->states.at[index];
-  uint64_t padded = (t->bytes + 255) & ~(uint64_t)255;
-  tier_memory_give(&d->job->memory[t->tier], t->offset, t->bytes);
-  d->state_bytes -= padded;
-  d->job->state_bytes -= padded;
+  device_give(d, t->tier, t->offset, t->bytes);
   map_remove(&d->state_of, name, strlen(name));
   uint32_t last = (uint32_t)--d->states.len;
   if (index == last) return HP_OK;
@@ -165,17 +187,17 @@ void device_drop_name(device *d, const char *dropped, const char *kept) {
 
 hp_status device_add_work(device *d, int tier, uint64_t bytes) {
   job_device *j = d->job;
-  if (tier == TIER_DEVICE && j->limit && add_bytes(j->state_bytes, bytes) > j->limit)
+  uint64_t states = j->state_bytes[TIER_DEVICE], resident = count_resident(j);
+  if (tier == TIER_DEVICE && j->limit && add_bytes(states, bytes) > j->limit)
     HP_FAIL(HP_ERR_OOM,
             "memory limit %llu bytes: work memory of %llu bytes does not fit beside %llu bytes of "
             "params; raise memory_limit",
-            (unsigned long long)j->limit, (unsigned long long)bytes,
-            (unsigned long long)j->state_bytes);
-  if (bytes > j->physical || j->state_bytes > j->physical - bytes)
+            (unsigned long long)j->limit, (unsigned long long)bytes, (unsigned long long)states);
+  if (tier != TIER_FLASH && add_bytes(resident, bytes) > j->physical)
     HP_FAIL(HP_ERR_OOM,
             "work memory of %llu bytes does not fit with %llu bytes of params: the machine has "
             "%llu bytes; smaller inputs, or remat, take less",
-            (unsigned long long)bytes, (unsigned long long)j->state_bytes,
+            (unsigned long long)bytes, (unsigned long long)resident,
             (unsigned long long)j->physical);
   return tier_memory_add_need(&j->memory[tier], bytes);
 }

@@ -24,11 +24,11 @@ typedef struct {
 typedef struct {
   const backend_iface *backend;
   void *dev;
-  _Atomic int users;    /* devices of meshes, and the job */
-  int no_partial_sums;  /* of them, those of meshes with no_partial_sums: the engine must stay */
-  uint64_t limit;       /* bytes of state and work memory that there are at any time; 0 = none */
-  uint64_t physical;    /* bytes that there are */
-  uint64_t state_bytes; /* of all meshes */
+  _Atomic int users;   /* devices of meshes, and the job */
+  int no_partial_sums; /* of them, those of meshes with no_partial_sums: the engine must stay */
+  uint64_t limit;      /* bytes of state and work memory of TIER_DEVICE at any time; 0 = none */
+  uint64_t physical;   /* bytes that there are */
+  uint64_t state_bytes[TIER_COUNT]; /* of all meshes */
   tier_memory memory[TIER_COUNT];
 } job_device;
 
@@ -39,8 +39,8 @@ typedef struct {
   hp_limits limits; /* as last measured; zeros before that */
   interner names;
   VEC(state_tensor) states;
-  map state_of;         /* name -> index in states */
-  uint64_t state_bytes; /* of this mesh */
+  map state_of;                     /* name -> index in states */
+  uint64_t state_bytes[TIER_COUNT]; /* of this mesh */
   /* The other devices: the mesh and its costs, this device's position, and the communicators. */
   const mesh *mesh;
   const cluster *cluster; /* for plans */
@@ -61,14 +61,19 @@ void job_device_release(job_device *j);
 hp_status device_create(job_device *j, device **out);
 /* Frees its tensors. */
 void device_close(device *d);
-/* The tensor of that name; a new one is created with zeros, an existing one must have the same
- * type. */
-hp_status device_state(device *d, const char *name, const ir_value *type, uint32_t *index);
+/* The tensor of that name; a new one is created in that tier, with zeros, an existing one must have
+ * the same type and stays where it is. */
+hp_status device_state(device *d, const char *name, const ir_value *type, int tier,
+                       uint32_t *index);
 /* HP_ERR_SHAPE, with the name, if an existing param has another type. */
 hp_status state_check(const char *name, const ir_value *have, const ir_value *want);
 /* Index of an existing tensor. */
 bool device_find(const device *d, const char *name, uint32_t *index);
 void *device_address(const device *d, const state_tensor *t);
+/* Memory for a named tensor in a tier, zeroed, under the limits; and it is given back. */
+hp_status device_take(device *d, int tier, const char *name, const ir_value *type,
+                      uint64_t *offset);
+void device_give(device *d, int tier, uint64_t offset, uint64_t bytes);
 /* Frees its memory.  HP_ERR_ARG, with the name, if a loaded program uses it, or it does not
  * exist. */
 hp_status device_free_state(device *d, const char *name);

@@ -6,7 +6,7 @@ static device *device_of(const device_target *t) { return t->g->member[t->i]; }
 
 static uint64_t resident_bytes(void *context, const program *p) {
   const device *d = device_of(context);
-  return d->job->state_bytes + memory_new_state(d, p);
+  return memory_state(d, p, TIER_DEVICE);
 }
 
 static hp_status choose(void *context, program *p) {

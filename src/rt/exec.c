@@ -116,7 +116,8 @@ static hp_status bind_states(exec *e) {
     const prog_buffer *f = &p->buffers.at[b];
     if (f->place != PLACE_STATE || f->root != b) continue;
     uint32_t index;
-    HP_TRY(device_state(e->d, program_str(p, f->name), &f->type, &index));
+    HP_TRY(device_state(e->d, program_str(p, f->name), &f->type, f->tier, &index));
+    HP_TRY(device_move_state(e->d, index, f->tier));
     e->buffer[b] = device_address(e->d, &e->d->states.at[index]);
   }
   for (size_t b = 0; b < p->buffers.len; b++) {

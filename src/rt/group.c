@@ -391,10 +391,10 @@ static void free_shards(group *g, const char *name, int devices) {
 }
 
 /* On all devices or on none. */
-static hp_status create_shards(group *g, const char *name, const ir_value *shard) {
+static hp_status create_shards(group *g, const char *name, const ir_value *shard, int tier) {
   uint32_t index;
   for (int i = 0; i < g->own; i++) {
-    hp_status st = device_state(g->member[i], name, shard, &index);
+    hp_status st = device_state(g->member[i], name, shard, tier, &index);
     if (!st) continue;
     free_shards(g, name, i);
     return st;
@@ -402,7 +402,8 @@ static hp_status create_shards(group *g, const char *name, const ir_value *shard
   return HP_OK;
 }
 
-hp_status group_state_of(group *g, const char *name, const ir_value *type, uint32_t *index) {
+hp_status group_state_of(group *g, const char *name, const ir_value *type, int tier,
+                         uint32_t *index) {
   if (g->plan_only)
     HP_FAIL(HP_ERR_ARG, "param \"%s\": the device was opened to make plans only", name);
   if (map_get(&g->state_of, name, strlen(name), index))
@@ -415,7 +416,7 @@ hp_status group_state_of(group *g, const char *name, const ir_value *type, uint3
     shard.dim[d] = layout_shard_size(&g->m, &s.l, d, type->dim[d]);
   s.name = intern(&g->names, name, strlen(name));
   if (!s.name || !vec_reserve(&g->states, 1)) return HP_ERR_OOM;
-  HP_TRY(create_shards(g, name, &shard));
+  HP_TRY(create_shards(g, name, &shard, tier));
   if (map_set(&g->state_of, name, strlen(name), (uint32_t)g->states.len)) {
     free_shards(g, name, g->own);
     return HP_ERR_OOM;
@@ -535,7 +536,8 @@ hp_status group_params(group *g, const hp_graph *graph) {
     const ir_node *n = graph_node(graph, (uint32_t)i);
     uint32_t index;
     if (n->op != OP_PARAM) continue;
-    HP_TRY(group_state_of(g, attr_str(graph, n, "name"), graph_value(graph, n->out0), &index));
+    const char *name = attr_str(graph, n, "name");
+    HP_TRY(group_state_of(g, name, graph_value(graph, n->out0), TIER_DEVICE, &index));
   }
   return HP_OK;
 }

@@ -73,8 +73,9 @@ device *group_first(const group *g);
 hp_status group_choose(group *g, int i, program *p);
 /* The params of a graph of global tensors. */
 hp_status group_params(group *g, const hp_graph *graph);
-/* The param of that name, created with zeros when new. */
-hp_status group_state_of(group *g, const char *name, const ir_value *type, uint32_t *index);
+/* The param of that name; a new one is created in that tier, with zeros. */
+hp_status group_state_of(group *g, const char *name, const ir_value *type, int tier,
+                         uint32_t *index);
 /* Gives its memory back, or calls it `to`.  HP_ERR_ARG, by name, when a loaded program uses it. */
 hp_status group_free_state(group *g, const char *name);
 hp_status group_rename_state(group *g, const char *name, const char *to);

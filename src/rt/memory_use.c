@@ -15,13 +15,16 @@ static bool is_state(const program *p, size_t b) {
   return p->buffers.at[b].place == PLACE_STATE && p->buffers.at[b].root == b;
 }
 
-uint64_t memory_new_state(const device *d, const program *p) {
-  uint64_t sum = 0;
+uint64_t memory_state(const device *d, const program *p, int tier) {
+  uint64_t sum = d->job->state_bytes[tier];
   uint32_t index;
   for (size_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
-    if (is_state(p, b) && !device_find(d, program_str(p, f->name), &index))
-      sum += memory_round(f->bytes);
+    if (!is_state(p, b)) continue;
+    bool found = device_find(d, program_str(p, f->name), &index);
+    int has = found ? d->states.at[index].tier : TIER_COUNT; /* it moves to where it is needed */
+    if (f->tier == tier && has != tier) sum += memory_round(f->bytes);
+    if (f->tier != tier && has == tier) sum -= memory_round(f->bytes);
   }
   return sum;
 }
@@ -29,10 +32,10 @@ uint64_t memory_new_state(const device *d, const program *p) {
 /* By class; tensors that only other programs use are "other". */
 static void count_state(const device *d, const program *p, hp_memory *m) {
   uint64_t known = 0;
-  m->state_bytes = d->job->state_bytes + memory_new_state(d, p);
+  m->state_bytes = memory_state(d, p, TIER_DEVICE);
   for (size_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
-    if (!is_state(p, b)) continue;
+    if (!is_state(p, b) || f->tier != TIER_DEVICE) continue;
     uint64_t bytes = memory_round(f->bytes);
     m->state[f->class < MEM_CLASS_COUNT ? f->class : MEM_OTHER] += bytes;
     known += bytes;
@@ -178,14 +181,14 @@ static uint64_t count_buffers(const group *g) {
   return c && c->iface->buffer_bytes ? c->iface->buffer_bytes(c) : 0;
 }
 
-static void count_tiers(const group *g, const program *p, hp_memory *m) {
+static void count_tiers(const group *g, int i, const program *p, hp_memory *m) {
   for (int t = 0; t < TIER_COUNT; t++) {
     m->tier[t].name = tier_name(t);
-    m->tier[t].planned_bytes = p->arena[t] + (t == TIER_DEVICE ? m->state_bytes : 0);
+    m->tier[t].planned_bytes = p->arena[t] + memory_state(g->member[i], p, t);
   }
   m->tier[TIER_HOST].planned_bytes += count_buffers(g);
-  for (size_t i = 0; i < p->insts.len; i++) {
-    const prog_inst *n = program_inst(p, i);
+  for (size_t k = 0; k < p->insts.len; k++) {
+    const prog_inst *n = program_inst(p, k);
     if (n->op != OP_FETCH && n->op != OP_OFFLOAD) continue;
     const prog_buffer *from = program_arg(p, n, 0), *to = program_arg(p, n, n->n_in);
     m->tier[from->tier].moved_bytes += from->bytes;
@@ -213,7 +216,7 @@ hp_status memory_use_of(const group *g, int i, const program *p,
   count_state(g->member[i], p, &m);
   memcpy(m.model, model, sizeof m.model);
   m.planned_bytes = m.state_bytes + m.work_bytes;
-  count_tiers(g, p, &m);
+  count_tiers(g, i, p, &m);
   *out = m;
   return HP_OK;
 }

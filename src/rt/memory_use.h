@@ -8,8 +8,9 @@
 /* Rounded up: the bytes of a tensor that outlives runs, and of a buffer of work memory. */
 static inline uint64_t memory_round(uint64_t bytes) { return (bytes + 255) & ~(uint64_t)255; }
 
-/* Bytes of params that the program needs and the device does not have yet. */
-uint64_t memory_new_state(const device *d, const program *p);
+/* Bytes of named tensors in that tier, with those that the program needs and the device does not
+ * have there yet. */
+uint64_t memory_state(const device *d, const program *p, int tier);
 /* Live ranges of the program's work buffers over its instructions, by buffer, in all tiers.  If
  * a result overwrites an operand, the operand's range ends one instruction earlier.  Views,
  * state and unused buffers have 0 bytes.  mem_free. */

@@ -1,6 +1,7 @@
 #include "rt/mover.h"
 
 #include "base/dtype.h"
+#include "base/status.h"
 
 /* Copies of the host's own calls are on the stream of computation. */
 static hp_status copy(const device *d, void *to, const void *from, uint64_t bytes) {
@@ -23,6 +24,23 @@ hp_status mover_to_device(const device *d, void *to, const void *from, uint64_t 
 
 hp_status mover_to_host(const device *d, void *to, const void *from, uint64_t bytes) {
   return copy(d, to, from, bytes);
+}
+
+hp_status device_move_state(device *d, uint32_t index, int tier) {
+  state_tensor *t = &d->states.at[index], moved = *t;
+  const char *name = intern_get(&d->names, t->name, NULL);
+  if (tier == t->tier) return HP_OK;
+  if (t->programs)
+    HP_FAIL(HP_ERR_ARG, "param \"%s\" is used by %d program%s on tier %s; free %s first", name,
+            t->programs, t->programs == 1 ? "" : "s", tier_name(t->tier),
+            t->programs == 1 ? "it" : "them");
+  moved.tier = tier;
+  HP_TRY(device_take(d, tier, name, &t->type, &moved.offset));
+  hp_status st = copy(d, device_address(d, &moved), device_address(d, t), t->bytes);
+  const state_tensor *left = st ? &moved : t;
+  device_give(d, left->tier, left->offset, left->bytes);
+  if (!st) *t = moved;
+  return st;
 }
 
 shard_view mover_view(const mesh *m, int64_t position, const ir_value *type, const layout *l) {

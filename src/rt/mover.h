@@ -14,6 +14,9 @@ hp_status mover_read(const device *d, const state_tensor *t, uint64_t offset, vo
 /* The same for an address of the device. */
 hp_status mover_to_device(const device *d, void *to, const void *from, uint64_t bytes);
 hp_status mover_to_host(const device *d, void *to, const void *from, uint64_t bytes);
+/* Moves a named tensor to another tier, with its bits.  HP_ERR_ARG, with its name, if a loaded
+ * program uses it. */
+hp_status device_move_state(device *d, uint32_t index, int tier);
 /* A shard of a global tensor: what a device holds of it, without padding, and with it. */
 typedef struct {
   box all, own, room;

@@ -130,10 +130,11 @@ TEST(meshes_that_share_devices_have_tensors_of_their_own_and_take_turns) {
   CHECK(!pthread_join(thread, NULL));
   check_same(&a);
   check_same(&b);
-  uint64_t both = b.d->member[0]->job->state_bytes;
-  CHECK_EQ(both, a.d->member[1]->state_bytes + b.d->member[0]->state_bytes);
+  uint64_t both = b.d->member[0]->job->state_bytes[TIER_DEVICE];
+  CHECK_EQ(both,
+           a.d->member[1]->state_bytes[TIER_DEVICE] + b.d->member[0]->state_bytes[TIER_DEVICE]);
   hp_device_close(a.d);
-  CHECK_EQ(b.d->member[0]->job->state_bytes, b.d->member[0]->state_bytes);
+  CHECK_EQ(b.d->member[0]->job->state_bytes[TIER_DEVICE], b.d->member[0]->state_bytes[TIER_DEVICE]);
   hp_device_close(b.d);
   job_release(j);
 }

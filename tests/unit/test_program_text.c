@@ -43,6 +43,19 @@ TEST(a_program_reads_back_as_it_was_printed) {
   hp_free(text);
 }
 
+TEST(states_keep_the_tier_that_a_text_names) {
+  const char *text = "b0 = f32[4] state \"a\" class=1\nb1 = f32[4] state host \"b\"\n"
+                     "b2 = f32[4] state flash \"flash\" class=2\nb3 = f32[2] view b2+8\n";
+  program *p;
+  str again = {0};
+  CHECK_OK(program_parse(text, strlen(text), "states", &p));
+  for (uint32_t b = 0; b < 4; b++) CHECK_EQ(p->buffers.at[b].tier, b < 3 ? b : TIER_FLASH);
+  CHECK_OK(program_print(p, &again));
+  CHECK_STR(again.at, text);
+  str_free(&again);
+  program_free(p);
+}
+
 TEST(a_damaged_program_text_is_refused_and_never_crashes) {
   char *text = step_text();
   size_t n = strlen(text);

@@ -1,5 +1,6 @@
 /* Where named tensors live: freed, renamed, and the memory of one tier of a device. */
 #include "rt/group.h"
+#include "rt/mover.h"
 #include "test.h"
 
 #include "base/mem.h"
@@ -106,8 +107,8 @@ static hp_status rename_a(hp_device *d) { return hp_param_rename(d, "a", "new");
 static void check_nothing_changed(hp_device *d, uint64_t bytes) {
   CHECK_EQ(hp_param_count(d), 1);
   for (int i = 0; i < d->own; i++) {
-    CHECK_EQ(d->member[i]->state_bytes, bytes);
-    CHECK_EQ(d->member[i]->job->state_bytes, bytes);
+    CHECK_EQ(d->member[i]->state_bytes[TIER_DEVICE], bytes);
+    CHECK_EQ(d->member[i]->job->state_bytes[TIER_DEVICE], bytes);
   }
   CHECK(first_of(d, "a") == 5);
   CHECK_OK(hp_param_create(d, "new", HP_I32, (hp_shape){2, {4, 2}}));
@@ -124,7 +125,7 @@ static void check_change(change make_it) {
         hp_device_open(&(hp_device_options){.threads = 1, .interpret = true, .mesh = "(3)(dp)"},
                        &d));
     make(d, "a", 5);
-    uint64_t bytes = d->member[0]->state_bytes, before = mem_count();
+    uint64_t bytes = d->member[0]->state_bytes[TIER_DEVICE], before = mem_count();
     mem_fail_at(k);
     hp_status st = make_it(d);
     all = mem_count() - before < k;
@@ -170,7 +171,7 @@ static hp_program *large_user_of(hp_device *d, const char *name, int n) {
 /* Bytes that the device has, of params and work memory together. */
 static uint64_t bytes_there(const hp_device *d) {
   const job_device *j = d->member[0]->job;
-  return j->state_bytes + j->memory[TIER_DEVICE].work_bytes;
+  return j->state_bytes[TIER_DEVICE] + j->memory[TIER_DEVICE].work_bytes;
 }
 
 TEST(a_memory_limit_counts_the_work_memory_of_all_loaded_programs) {
@@ -194,6 +195,38 @@ TEST(a_memory_limit_counts_the_work_memory_of_all_loaded_programs) {
   hp_program_free(small);
   CHECK_EQ(bytes_there(d), 13 * KILOS);
   hp_device_close(other);
+  hp_device_close(d);
+}
+
+/* A limit is on the tensors of the device tier; a tensor keeps its bits in any tier. */
+TEST(a_param_moves_between_tiers_unless_a_program_uses_it) {
+  hp_device *d;
+  uint32_t a;
+  hp_device_options o = {.threads = 1, .interpret = true, .memory_limit = 3 * KIB * sizeof(float)};
+  CHECK_OK(hp_device_open(&o, &d));
+  make(d, "a", 5);
+  make(d, "b", 6);
+  device *m = d->member[0];
+  HP_ASSERT(device_find(m, "a", &a));
+  CHECK_OK(device_move_state(m, a, TIER_HOST));
+  CHECK_EQ(m->states.at[a].tier, TIER_HOST);
+  CHECK_EQ(m->state_bytes[TIER_DEVICE], KIB * sizeof(float));
+  CHECK_EQ(m->job->state_bytes[TIER_HOST], KIB * sizeof(float));
+  CHECK_EQ(hp_device_param_bytes(d), 2 * KIB * sizeof(float));
+  CHECK(first_of(d, "a") == 5 && first_of(d, "b") == 6);
+  make(d, "c", 7);
+  make(d, "d", 8);
+  CHECK_FAILS(device_move_state(m, a, TIER_DEVICE), "\"a\" (4096 bytes) does not fit");
+  CHECK(first_of(d, "a") == 5);
+  CHECK_OK(hp_param_free(d, "d"));
+  CHECK_OK(hp_param_free(d, "c"));
+  CHECK_OK(device_move_state(m, a, TIER_DEVICE));
+  hp_program *p = user_of(d, "a");
+  HP_ASSERT(device_find(m, "a", &a));
+  CHECK_FAILS(device_move_state(m, a, TIER_HOST), "\"a\" is used by 1 program on tier device");
+  CHECK_EQ(first_of(d, "a"), 5);
+  hp_program_free(p);
+  CHECK_EQ(m->state_bytes[TIER_HOST], 0);
   hp_device_close(d);
 }
 
