@@ -3,6 +3,7 @@
 #define IR_OP_H
 
 #include "base/status.h"
+#include "base/tier.h"
 
 /* An index that no row has: of a row that another device holds, or that is left out. */
 enum { ID_ELSEWHERE = INT32_MIN };
@@ -16,8 +17,6 @@ typedef enum {
 } op_id;
 
 typedef enum { LIN_NONE, LIN_JOINT, LIN_EACH, LIN_FIRST, LIN_MOVE } op_linearity;
-/* Memory tiers, near to far: attribute of fetch and offload, place of a program's buffers. */
-enum { TIER_DEVICE, TIER_HOST, TIER_FLASH, TIER_COUNT };
 enum {
   OPF_DECOMPOSE = 1,
   OPF_ELEMENTWISE = 2,

@@ -88,11 +88,6 @@ hp_status program_clock(const program *p, uint32_t streams, vclock *out) {
 
 const char *program_str(const program *p, uint32_t id) { return graph_str(p->names, id); }
 
-const char *tier_name(int tier) {
-  static const char *const name[TIER_COUNT] = {"device", "host", "flash"};
-  return tier >= 0 && tier < TIER_COUNT ? name[tier] : "?";
-}
-
 static ir_node as_node(const prog_inst *n) { return (ir_node){.op = n->op, .attr = n->attr}; }
 
 int64_t inst_int(const program *p, const prog_inst *n, const char *key) {

@@ -91,8 +91,6 @@ double inst_float(const program *p, const prog_inst *n, const char *key);
 const char *inst_str(const program *p, const prog_inst *n, const char *key);
 int inst_list(const program *p, const prog_inst *n, const char *key, int64_t out[ATTR_LIST_MAX]);
 
-/* "device", "host", "flash". */
-const char *tier_name(int tier);
 /* Text form: arenas, buffers, instructions, a line each; printed and parsed.  Parsing checks the
  * structure (numbers in range, arity, attributes, buffers inside their arenas), not that the
  * program computes what somebody wanted. */
