@@ -65,6 +65,16 @@ static double result_bytes(const shard *s, const ir_node *n, const choice *c) {
   return bytes;
 }
 
+/* A copy from or to the tier that the op names. */
+static void set_copy(const shard *s, const ir_node *n, double bytes, cost_work *w) {
+  int tier = (int)attr_int(s->r.from, n, "tier");
+  w->op = tier == TIER_FLASH ? COST_FLASH : COST_TRANSFER;
+  w->bytes = w->size = bytes;
+  w->from = n->op == OP_FETCH ? tier : TIER_DEVICE;
+  w->to = n->op == OP_FETCH ? TIER_DEVICE : tier;
+  w->devices = s->m->devices;
+}
+
 static double cost_of(const shard *s, const ir_node *n, const choice *c) {
   const val *in = graph_in(s->r.from, n);
   double seconds = 0;
@@ -79,11 +89,12 @@ static double cost_of(const shard *s, const ir_node *n, const choice *c) {
   double share = work_share(s->m, c, n->n_in);
   double bytes = fmax(share * k.bytes, result_bytes(s, n, c));
   double flops = share * k.flops;
-  const cost_work w = {.op = op_class((op_id)n->op),
-                       .bf16 = graph_value(s->r.from, n->n_in ? in[0] : n->out0)->dtype == HP_BF16,
-                       .flops = flops,
-                       .bytes = bytes,
-                       .size = bytes};
+  cost_work w = {.op = op_class((op_id)n->op),
+                 .bf16 = graph_value(s->r.from, n->n_in ? in[0] : n->out0)->dtype == HP_BF16,
+                 .flops = flops,
+                 .bytes = bytes,
+                 .size = bytes};
+  if (op_flags((op_id)n->op) & OPF_MOVE) set_copy(s, n, result_bytes(s, n, c), &w);
   return seconds + cluster_work_s(s->plan->cluster, &w);
 }
 

@@ -31,6 +31,15 @@ static double smallest_dim(const program *p, const prog_inst *n) {
   return least;
 }
 
+/* The tiers of a copy are those of its buffers.  Host and flash are learned apart. */
+static void describe_copy(const program *p, const prog_inst *n, cost_work *w) {
+  const prog_buffer *from = program_arg(p, n, 0);
+  w->from = from->tier;
+  w->to = program_arg(p, n, 1)->tier;
+  w->op = w->from == TIER_FLASH || w->to == TIER_FLASH ? COST_FLASH : COST_TRANSFER;
+  w->bytes = w->size = (double)from->bytes;
+}
+
 cost_work cost_work_of(const program *p, const prog_inst *n) {
   cost_work w = {.op = class_of(p, n),
                  .bf16 = cost_is_bf16(p, n),
@@ -41,6 +50,7 @@ cost_work cost_work_of(const program *p, const prog_inst *n) {
   if (product && n->n_in > 1) w.size = smallest_dim(p, n);
   if (w.op == COST_ATTENTION || w.op == COST_ATTENTION_GRAD)
     w.size = (double)program_arg(p, n, 0)->type.dim[1];
+  if (op_flags((op_id)n->op) & OPF_MOVE) describe_copy(p, n, &w);
   return w;
 }
 
@@ -56,6 +66,7 @@ double cost_received(const program *p, const prog_inst *n) {
 double cost_inst(const cluster *c, const mesh *m, const program *p, const prog_inst *n) {
   if (!(op_flags((op_id)n->op) & OPF_RENDEZVOUS)) {
     cost_work w = cost_work_of(p, n);
+    w.devices = m ? m->devices : 1;
     return cluster_work_s(c, &w);
   }
   int64_t axes[ATTR_LIST_MAX];

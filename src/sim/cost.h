@@ -7,9 +7,11 @@
 #include "prog/program.h"
 #include "topo/cluster.h"
 
-/* Kind, dtype, size and amount of what the instruction does on its device. */
+/* Kind, dtype, size and amount of what the instruction does on its device; of a copy between tiers
+ * also which. */
 cost_work cost_work_of(const program *p, const prog_inst *n);
-/* Seconds of an instruction; of a collective from when all its devices are there. */
+/* Seconds of an instruction; of a collective from when all its devices are there; of a copy between
+ * tiers while all devices of the mesh that share the link copy. */
 double cost_inst(const cluster *c, const mesh *m, const program *p, const prog_inst *n);
 /* Bytes that a device receives for an instruction: 0 unless it is a rendezvous. */
 double cost_received(const program *p, const prog_inst *n);

@@ -7,19 +7,24 @@
 
 /* --- by name ---------------------------------------------------------------------------------- */
 
-/* `this` has the round figures of a server's CPU.  Bandwidths of the others are their makers';
- * where no latency is published it is that of comparable links. */
+/* `this` has the round figures of a server's CPU and an SSD.  Bandwidths of the others are their
+ * makers'; where no latency is published it is that of comparable links.  The host's memory of
+ * cloudmatrix384 is that of four CPUs a node with 160 GB/s each, here the share that a device has
+ * while all eight copy. */
 static const struct {
   const char *name, *text;
 } built_in[] = {{"this", "name: this\n"
                          "device: {flops: 1e11, bandwidth_gb_s: 30}\n"
-                         "links: [{name: memory, bandwidth_gb_s: 10, latency_us: 1}]\n"},
+                         "links: [{name: memory, bandwidth_gb_s: 10, latency_us: 1}]\n"
+                         "tiers: [{name: flash, latency_us: 100}]\n"},
                 {"dgx-h100", "name: dgx-h100\n"
                              "devices_per_node: 8\n"
                              "device: {flops: 989e12, bandwidth_gb_s: 3350, memory_gb: 80}\n"
                              "links:\n"
                              "- {name: nvlink, devices: 8, bandwidth_gb_s: 450, latency_us: 2}\n"
-                             "- {name: infiniband, bandwidth_gb_s: 50, latency_us: 5}\n"},
+                             "- {name: infiniband, bandwidth_gb_s: 50, latency_us: 5}\n"
+                             "tiers:\n"
+                             "- {name: host, read_gb_s: 64, write_gb_s: 64, latency_us: 10}\n"},
                 {"cloudmatrix384",
                  "name: cloudmatrix384\n"
                  "nodes: 48\n"
@@ -27,7 +32,9 @@ static const struct {
                  "device: {flops: 752e12, bandwidth_gb_s: 3200, memory_gb: 128}\n"
                  "links:\n"
                  "- {name: node, devices: 8, bandwidth_gb_s: 392, latency_us: 1.2}\n"
-                 "- {name: bus, bandwidth_gb_s: 380, latency_us: 1.9}\n"}};
+                 "- {name: bus, bandwidth_gb_s: 380, latency_us: 1.9}\n"
+                 "tiers:\n"
+                 "- {name: host, read_gb_s: 80, write_gb_s: 80, latency_us: 1.5}\n"}};
 enum { BUILT_IN = sizeof built_in / sizeof *built_in, TEXT_MAX = 1 << 20 };
 
 /* --- reading ---------------------------------------------------------------------------------- */
@@ -121,9 +128,10 @@ static hp_status read_link(const tree_node *m, const cluster_link *below, bool l
 }
 
 static hp_status read_cluster(const tree_node *root, cluster *c) {
-  static const char *const keys[] = {"name",   "nodes",   "devices_per_node",
-                                     "device", "kernels", "costs",
-                                     "links",  "emulate", "emulate_compute"};
+  static const char *const keys[] = {"name",           "nodes",   "devices_per_node",
+                                     "device",         "kernels", "costs",
+                                     "links",          "tiers",   "emulate",
+                                     "emulate_compute"};
   const tree_node *device, *links;
   HP_TRY(tree_expect(root, TREE_MAP));
   HP_TRY(tree_check_keys(root, keys, sizeof keys / sizeof *keys));
@@ -141,6 +149,7 @@ static hp_status read_cluster(const tree_node *root, cluster *c) {
   c->links = (int)links->len;
   for (int i = 0; i < c->links; i++)
     HP_TRY(read_link(links->child[i], i ? &c->link[i - 1] : NULL, i == c->links - 1, &c->link[i]));
+  HP_TRY(tiers_read(tree_get(root, "tiers"), c->per_node, c->tier));
   HP_TRY(tree_opt_bool(root, "emulate", false, &c->emulate));
   return tree_opt_bool(root, "emulate_compute", false, &c->emulate_compute);
 }
@@ -214,6 +223,7 @@ void cluster_print(const cluster *c, str *out) {
     print_number(out, ", latency_us", c->link[i].latency_us);
     str_add(out, "}\n");
   }
+  tiers_print(c->tier, out);
   str_printf(out, "emulate: %s\n", c->emulate ? "true" : "false");
   str_printf(out, "emulate_compute: %s\n", c->emulate_compute ? "true" : "false");
 }
@@ -258,6 +268,27 @@ double cluster_comm_s(const cluster *c, const mesh *m, const uint8_t *axis, int 
   return l->latency_us * 1e-6 * steps * rounds + bytes / (l->gb_s * 1e9);
 }
 
+static const double FLASH_GB_S = 1;
+
+cluster_tier cluster_get_tier(const cluster *c, int tier) {
+  cluster_tier t = c->tier[tier];
+  double usual = tier == TIER_DEVICE ? c->gb_s : tier == TIER_HOST ? c->gb_s / 2 : FLASH_GB_S;
+  if (tier == TIER_DEVICE) t.memory_gb = c->memory_gb;
+  if (!(t.read_gb_s > 0)) t.read_gb_s = usual;
+  if (!(t.write_gb_s > 0)) t.write_gb_s = usual;
+  if (!t.shared_by) t.shared_by = 1;
+  return t;
+}
+
+double cluster_copy_s(const cluster *c, int from, int to, double bytes, int64_t devices) {
+  const cluster_tier t = cluster_get_tier(c, from > to ? from : to);
+  int64_t sharers = devices < t.shared_by ? devices : t.shared_by;
+  double per_byte = 0; /* a copy within a tier reads and writes there */
+  if (from >= to) per_byte += 1e-9 / t.read_gb_s;
+  if (to >= from) per_byte += 1e-9 / t.write_gb_s;
+  return t.latency_us * 1e-6 + bytes * per_byte * (double)(sharers > 1 ? sharers : 1);
+}
+
 /* A peak counts a multiply-add as two operations; a loop's operations are no multiply-adds. */
 static const double LOOP_SHARE = 0.5;
 
@@ -270,11 +301,12 @@ static double peak_flops(const cluster *c, const cost_work *w) {
 
 static double bytes_per_s(const cluster *c, const cost_work *w) {
   const cost_table *t = &c->costs;
-  if (w->op == COST_TRANSFER && t->host_gb_s > 0) return t->host_gb_s * 1e9;
   return (w->bytes < t->cache_mb * 1e6 ? t->cache_gb_s : c->gb_s) * 1e9;
 }
 
 double cluster_limit_s(const cluster *c, const cost_work *w) {
+  if (w->op == COST_TRANSFER || w->op == COST_FLASH)
+    return cluster_copy_s(c, w->from, w->to, w->bytes, w->devices);
   double f = w->flops / peak_flops(c, w), b = w->bytes / bytes_per_s(c, w);
   return f > b ? f : b;
 }

@@ -7,9 +7,12 @@
  *   links:                         # from the nearest; GB/s that a device receives
  *     - {name: node, devices: 4, bandwidth_gb_s: 50, latency_us: 2}
  *     - {name: net, bandwidth_gb_s: 5, latency_us: 10}
+ *   tiers:                         # may be left out, as each of its keys: topo/tiers.h
+ *     - {name: host, memory_gb: 256, read_gb_s: 40, write_gb_s: 40, latency_us: 10, shared_by: 4}
  *   kernels: {ops: [softmax]}      # may be left out, as each of its keys: topo/capabilities.h
  *   costs: {launch_us: 3}          # may be left out, as each of its keys: topo/cost_table.h
- *   emulate: false                 # true: collectives take at least the time that the links say
+ *   emulate: false                 # true: collectives and copies between tiers take at least the
+ *                                  # time that the links say
  *   emulate_compute: false         # true: computation at least the time that the device says
  *
  * A link connects blocks of `devices` consecutive ranks, the last one all ranks.  Communication
@@ -20,6 +23,7 @@
 #include "topo/capabilities.h"
 #include "topo/cost_table.h"
 #include "topo/mesh.h"
+#include "topo/tiers.h"
 
 enum { CLUSTER_LINKS = 8, CLUSTER_NAME = 64 };
 
@@ -36,6 +40,7 @@ typedef struct {
       memory_gb;    /* of a device: f32 or bf16 operations per second; memory 0: unknown */
   capabilities can; /* of its kernels, for plans for other machines */
   cost_table costs;
+  cluster_tier tier[TIER_COUNT]; /* as given; of the device none: cluster_get_tier */
   int links;
   cluster_link link[CLUSTER_LINKS];
   bool emulate, emulate_compute;
@@ -58,8 +63,15 @@ const cluster_link *cluster_link_of(const cluster *c, const mesh *m, const uint8
  * link's latency. */
 double cluster_comm_s(const cluster *c, const mesh *m, const uint8_t *axis, int n, double bytes,
                       int rounds);
+/* The tier with what is assumed of it where nothing is given; the device's own memory, too. */
+cluster_tier cluster_get_tier(const cluster *c, int tier);
+/* Seconds in which bytes are copied from tier to tier: the latency, and the bytes at the bandwidth
+ * of the link of the farther one.  All devices of a program copy at about the same time, so that a
+ * device has this bandwidth divided by those that share the link, of `devices` in the mesh; 0 or 1:
+ * it has the link for itself. */
+double cluster_copy_s(const cluster *c, int from, int to, double bytes, int64_t devices);
 /* Seconds of work at the limits of a device: the longer of its operations at their peak and its
- * bytes at the bandwidth of their memory. */
+ * bytes at the bandwidth of their memory; of a copy between tiers those of cluster_copy_s. */
 double cluster_limit_s(const cluster *c, const cost_work *w);
 /* Seconds of work on a device: the launch, plus the limit divided by the share that such work
  * reaches. */

@@ -7,7 +7,7 @@
 static const char *const names[COST_CLASSES] = {"product",        "grouped",   "conv", "attention",
                                                 "attention_grad", "embedding", "loss", "loop_map",
                                                 "loop_row",       "loop_col",  "copy", "transfer",
-                                                "other"};
+                                                "flash",          "other"};
 static const double LEAST = 1e-9, MOST = 1e9; /* of a share of the limit */
 
 const char *cost_class_name(cost_class op) { return names[op]; }
@@ -97,8 +97,7 @@ static const struct {
 } numbers[] = {{"flops_bf16", offsetof(cost_table, flops_bf16)},
                {"launch_us", offsetof(cost_table, launch_us)},
                {"cache_mb", offsetof(cost_table, cache_mb)},
-               {"cache_bandwidth_gb_s", offsetof(cost_table, cache_gb_s)},
-               {"host_bandwidth_gb_s", offsetof(cost_table, host_gb_s)}};
+               {"cache_bandwidth_gb_s", offsetof(cost_table, cache_gb_s)}};
 enum { NUMBERS = sizeof numbers / sizeof *numbers };
 
 static double *number_of(const cost_table *t, int i) {

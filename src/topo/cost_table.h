@@ -6,7 +6,6 @@
  *     launch_us: 3                   # of every instruction, before its work begins
  *     cache_mb: 32                   # work on fewer bytes has the cache's bandwidth
  *     cache_bandwidth_gb_s: 200
- *     host_bandwidth_gb_s: 50        # of copies to and from other tiers
  *     efficiency:                    # share of the limit; below: for work smaller than this
  *     - {op: product, dtype: f32, below: 64, of_limit: 0.4}
  *     - {op: product, dtype: f32, of_limit: 0.9}
@@ -32,7 +31,8 @@ typedef enum {
   COST_LOOP_ROW,
   COST_LOOP_COL,
   COST_COPY,     /* on the device */
-  COST_TRANSFER, /* between tiers */
+  COST_TRANSFER, /* between device and host */
+  COST_FLASH,    /* to and from flash */
   COST_OTHER,
   COST_CLASSES
 } cost_class;
@@ -47,16 +47,18 @@ typedef struct {
 } cost_entry;
 
 typedef struct {
-  double flops_bf16, launch_us, cache_mb, cache_gb_s, host_gb_s; /* 0: not given */
-  int rows;                                                      /* sorted */
+  double flops_bf16, launch_us, cache_mb, cache_gb_s; /* 0: not given */
+  int rows;                                           /* sorted */
   cost_entry row[COST_ROWS];
 } cost_table;
 
-/* Work, the key of the table. */
+/* Work, the key of the table.  Bytes of a copy between tiers are those that are moved. */
 typedef struct {
   cost_class op;
   bool bf16;
   double flops, bytes, size;
+  int from, to;    /* of a copy: tiers, */
+  int64_t devices; /* and how many of a node copy at once; 0: one */
 } cost_work;
 
 /* "product", "loop_row", ... */

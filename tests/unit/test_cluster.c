@@ -80,6 +80,108 @@ TEST(a_group_is_as_slow_as_the_first_link_that_holds_it) {
   mesh_free(&m);
 }
 
+/* --- tiers ------------------------------------------------------------------------------------ */
+
+#define DEVICE "device: {flops: 1e12, bandwidth_gb_s: 100}\n"
+#define LINKS  "links: [{bandwidth_gb_s: 1, latency_us: 1}]\n"
+
+TEST(tiers_print_as_they_are_read) {
+  static const char text[] = DEVICE LINKS "devices_per_node: 8\n"
+                                          "tiers:\n"
+                                          "- {name: host, memory_gb: 512, read_gb_s: 40, "
+                                          "write_gb_s: 20, latency_us: 10, shared_by: 8}\n"
+                                          "- {name: flash, latency_us: 0}\n";
+  str out = {0}, again = {0};
+  cluster c = parse(text);
+  cluster_print(&c, &out);
+  CHECK(strstr(out.at,
+               "tiers:\n- {name: host, memory_gb: 512.0, read_gb_s: 40.0, write_gb_s: 20.0, "
+               "latency_us: 10.0, shared_by: 8}\nemulate"));
+  c = parse(out.at);
+  CHECK_EQ(cluster_get_tier(&c, TIER_HOST).shared_by, 8);
+  CHECK_NEAR(cluster_get_tier(&c, TIER_HOST).memory_gb, 512, 0);
+  cluster_print(&c, &again);
+  CHECK_STR(again.at, out.at);
+  str_free(&out);
+  str_free(&again);
+}
+
+TEST(what_is_not_said_of_a_tier_is_assumed) {
+  cluster c = parse(DEVICE LINKS "tiers: [{name: host, write_gb_s: 7}]\n");
+  cluster_tier device = cluster_get_tier(&c, TIER_DEVICE), host = cluster_get_tier(&c, TIER_HOST);
+  cluster_tier flash = cluster_get_tier(&c, TIER_FLASH);
+  CHECK(device.read_gb_s == 100 && device.write_gb_s == 100 && device.shared_by == 1);
+  CHECK(host.read_gb_s == 50 && host.write_gb_s == 7 && host.memory_gb == 0);
+  CHECK(flash.read_gb_s == 1 && flash.write_gb_s == 1 && flash.latency_us == 0);
+  c.gb_s = 30; /* measured later: the assumed figures follow */
+  CHECK(cluster_get_tier(&c, TIER_HOST).read_gb_s == 15);
+}
+
+TEST(a_copy_takes_the_link_of_the_farther_tier) {
+  cluster c = parse(DEVICE LINKS
+                    "devices_per_node: 4\n"
+                    "tiers:\n"
+                    "- {name: host, read_gb_s: 40, write_gb_s: 20, latency_us: 10, shared_by: 4}\n"
+                    "- {name: flash, read_gb_s: 2, write_gb_s: 1, latency_us: 100}\n");
+  static const struct {
+    int from, to;
+    int64_t devices;
+    double seconds; /* of 4 GB */
+  } copy[] = {{TIER_HOST, TIER_DEVICE, 0, 0.1 + 1e-5},  {TIER_HOST, TIER_DEVICE, 1, 0.1 + 1e-5},
+              {TIER_DEVICE, TIER_HOST, 1, 0.2 + 1e-5},  {TIER_HOST, TIER_DEVICE, 3, 0.3 + 1e-5},
+              {TIER_HOST, TIER_DEVICE, 64, 0.4 + 1e-5}, {TIER_FLASH, TIER_DEVICE, 64, 2 + 1e-4},
+              {TIER_FLASH, TIER_HOST, 1, 2 + 1e-4},     {TIER_HOST, TIER_FLASH, 2, 4 + 1e-4},
+              {TIER_DEVICE, TIER_DEVICE, 4, 0.08},      {TIER_HOST, TIER_HOST, 1, 0.3 + 1e-5}};
+  for (size_t i = 0; i < sizeof copy / sizeof *copy; i++)
+    CHECK_NEAR(cluster_copy_s(&c, copy[i].from, copy[i].to, 4e9, copy[i].devices), copy[i].seconds,
+               1e-9);
+}
+
+TEST(tiers_that_make_no_sense_are_refused_where_they_do_not) {
+  static const struct {
+    const char *tiers, *why;
+  } bad[] = {
+      {"{name: host}", "c.yaml:3:8: tiers: expected a list"},
+      {"[host]", "tiers[0]: expected a map"},
+      {"[{}]", "tiers[0]: "},
+      {"[{name: 3}]", "tiers[0].name: expected a string"},
+      {"[{name: hots}]", "\"hots\" is no tier; expected host or flash (did you mean \"host\"?)"},
+      {"[{name: device}]", "\"device\" is no tier"},
+      {"[{name: host}, {name: host}]", "tiers[1].name: there is a row of tier host before"},
+      {"[{name: flash}, {name: host}]", "tiers[1].name: tier host is nearer than flash"},
+      {"[{name: host}, {name: flash}, {name: flash}]", "tiers[2].name: there is a row"},
+      {"[{name: host, gb_s: 3}]", "tiers[0].gb_s: unknown key"},
+      {"[{name: host, read_gb_s: 0}]", "tiers[0].read_gb_s: 0 is out of range"},
+      {"[{name: host, write_gb_s: -1}]", "tiers[0].write_gb_s: -1 is out of range"},
+      {"[{name: host, read_gb_s: .inf}]", "tiers[0].read_gb_s: "},
+      {"[{name: host, memory_gb: .nan}]", "tiers[0].memory_gb: "},
+      {"[{name: host, memory_gb: 1e300}]", "tiers[0].memory_gb: "},
+      {"[{name: host, latency_us: -1}]", "tiers[0].latency_us: -1"},
+      {"[{name: host, shared_by: 0}]",
+       "shared_by: 0 is out of range; expected 1 to 1, the devices"},
+      {"[{name: host, shared_by: 2}]", "tiers[0].shared_by: 2 is out of range"},
+      {"[{name: host, shared_by: 1.5}]", "tiers[0].shared_by: "},
+      {"[{name: host, shared_by: 9223372036854775807}]", "tiers[0].shared_by: "},
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    char text[512];
+    cluster c;
+    snprintf(text, sizeof text, DEVICE LINKS "tiers: %s\n", bad[i].tiers);
+    CHECK_FAILS(cluster_parse(text, strlen(text), "c.yaml", &c), bad[i].why);
+  }
+}
+
+TEST(built_in_clusters_have_the_links_of_their_makers) {
+  cluster c;
+  CHECK_OK(cluster_load("dgx-h100", &c));
+  CHECK_NEAR(cluster_copy_s(&c, TIER_HOST, TIER_DEVICE, 64e9, 8), 1, 1e-4);
+  CHECK_OK(cluster_load("cloudmatrix384", &c));
+  CHECK_NEAR(cluster_copy_s(&c, TIER_DEVICE, TIER_HOST, 80e9, 8), 1, 1e-4);
+  CHECK_OK(cluster_load("this", &c));
+  CHECK_NEAR(cluster_copy_s(&c, TIER_HOST, TIER_DEVICE, 15e9, 1), 1, 1e-9);
+  CHECK_NEAR(cluster_copy_s(&c, TIER_FLASH, TIER_DEVICE, 1e9, 1), 1 + 1e-4, 1e-9);
+}
+
 TEST(ranks_that_are_listed_decide_the_link) {
   cluster c = parse(two_nodes);
   mesh m = make_mesh(2, 4, (int64_t[]){0, 2, 4, 6, 1, 3, 5, 7});
@@ -103,8 +205,6 @@ TEST(a_cluster_of_any_size_holds_every_mesh) {
 }
 
 TEST(a_cluster_file_that_makes_no_sense_is_refused_where_it_does_not) {
-#define DEVICE "device: {flops: 1e12, bandwidth_gb_s: 1}\n"
-#define LINKS  "links: [{bandwidth_gb_s: 1, latency_us: 1}]\n"
   static const struct {
     const char *text, *why;
   } bad[] = {

@@ -11,12 +11,12 @@ static const char machine[] = "name: machine\n"
                               "  launch_us: 2\n"
                               "  cache_mb: 1\n"
                               "  cache_bandwidth_gb_s: 400\n"
-                              "  host_bandwidth_gb_s: 10\n"
                               "  efficiency:\n"
                               "  - {op: product, dtype: f32, of_limit: 0.5}\n"
                               "  - {op: product, dtype: f32, below: 64, of_limit: 0.25}\n"
                               "  - {op: loop_row, dtype: bf16, below: 1000, of_limit: 0.1}\n"
-                              "links: [{name: net, bandwidth_gb_s: 1, latency_us: 1}]\n";
+                              "links: [{name: net, bandwidth_gb_s: 1, latency_us: 1}]\n"
+                              "tiers: [{name: host, read_gb_s: 10, write_gb_s: 5}]\n";
 
 static cluster parse(const char *text) {
   cluster c;
@@ -26,7 +26,7 @@ static cluster parse(const char *text) {
 
 static double seconds(const cluster *c, cost_class op, bool bf16, double flops, double bytes,
                       double size) {
-  const cost_work w = {op, bf16, flops, bytes, size};
+  const cost_work w = {.op = op, .bf16 = bf16, .flops = flops, .bytes = bytes, .size = size};
   return cluster_work_s(c, &w) - c->costs.launch_us * 1e-6;
 }
 
@@ -38,13 +38,24 @@ TEST(work_takes_the_launch_and_the_limit_at_its_share) {
   CHECK_NEAR(seconds(&c, COST_OTHER, true, 1e12, 1e9, 1e9), 0.25, 1e-12);
   CHECK_NEAR(seconds(&c, COST_OTHER, false, 0, 1e11, 1e11), 1, 1e-12);
   CHECK_NEAR(seconds(&c, COST_OTHER, false, 0, 4e5, 4e5), 1e-6, 1e-15); /* in the cache */
-  CHECK_NEAR(seconds(&c, COST_TRANSFER, false, 0, 4e5, 4e5), 4e-5, 1e-15);
   CHECK_NEAR(seconds(&c, COST_PRODUCT, false, 1e12, 0, 63), 4, 1e-12);
   CHECK_NEAR(seconds(&c, COST_PRODUCT, false, 1e12, 0, 64), 2, 1e-12);
   CHECK_NEAR(seconds(&c, COST_PRODUCT, true, 1e12, 0, 64), 0.25, 1e-12);
   /* Loops are computed in f32, an operation at a time; above the last row that row counts. */
   CHECK_NEAR(seconds(&c, COST_LOOP_MAP, true, 1e12, 0, 64), 2, 1e-12);
   CHECK_NEAR(seconds(&c, COST_LOOP_ROW, true, 1e12, 0, 1e6), 20, 1e-12);
+}
+
+TEST(a_copy_between_tiers_takes_the_time_of_its_link_at_its_share) {
+  cluster c = parse(machine);
+  cost_work in = {.op = COST_TRANSFER, .bytes = 4e5, .size = 4e5, .from = TIER_HOST};
+  cost_work out = {.op = COST_FLASH, .bytes = 4e5, .size = 4e5, .to = TIER_FLASH, .devices = 9};
+  CHECK_NEAR(cluster_limit_s(&c, &in), 4e-5, 1e-15);
+  CHECK_NEAR(cluster_work_s(&c, &in), 4.2e-5, 1e-15);
+  CHECK_NEAR(cluster_limit_s(&c, &out), 4e-4, 1e-15);
+  CHECK(cost_table_set(&c.costs, (cost_entry){COST_TRANSFER, false, 1e9, 0.5}));
+  CHECK_NEAR(cluster_work_s(&c, &in), 8.2e-5, 1e-15);
+  CHECK_NEAR(cluster_work_s(&c, &out), 4.02e-4, 1e-15); /* learned apart */
 }
 
 TEST(costs_print_as_they_are_read) {
@@ -66,6 +77,7 @@ TEST(a_bad_table_of_costs_is_refused) {
     const char *costs, *why;
   } bad[] =
       {{"{launch_ms: 3}", "costs.launch_ms: unknown key"},
+       {"{host_bandwidth_gb_s: 3}", "costs.host_bandwidth_gb_s: unknown key"},
        {"{launch_us: -1}", "expected a number above 0"},
        {"{flops_bf16: .nan}", "c.yaml:3:"},
        {"{cache_mb: 3}", "go together"},
@@ -120,4 +132,40 @@ TEST(instructions_have_a_class_a_dtype_and_a_size) {
   CHECK_NEAR(w.bytes, 2.0 * (3200 + 700 + 224), 0);
   program_free(p);
   hp_graph_free(g);
+}
+
+TEST(a_fetch_and_an_offload_cost_by_the_tiers_of_their_buffers) {
+  static const char text[] = "arena device 512 bound 512 at 0\n"
+                             "arena host 256 bound 256 at 0\n"
+                             "arena flash 256 bound 256 at 0\n"
+                             "b0 = f32[64] device+0 input \"x\"\n"
+                             "b1 = f32[64] host+0\n"
+                             "b2 = f32[64] flash+0\n"
+                             "b3 = f32[64] device+256 output \"y\"\n"
+                             "copy_out: b1 = offload b0 {tier=1}\n"
+                             "copy_out: b2 = offload b1 {tier=2}\n"
+                             "copy_in: b3 = fetch b1 {tier=1}\n"
+                             "copy_in: b3 = fetch b2 {tier=2}\n";
+  static const double seconds[] = {10e-6 + 2 * 256e-9, 100e-6 + 256e-9, 10e-6 + 2 * 64e-9,
+                                   100e-6 + 128e-9};
+  static const char file[] =
+      "device: {flops: 1, bandwidth_gb_s: 100}\n"
+      "links: [{bandwidth_gb_s: 1, latency_us: 1}]\n"
+      "devices_per_node: 2\n"
+      "tiers:\n"
+      "- {name: host, read_gb_s: 4, write_gb_s: 1, latency_us: 10, shared_by: 2}\n"
+      "- {name: flash, read_gb_s: 2, write_gb_s: 1, latency_us: 100}\n";
+  cluster c = parse(file);
+  const char *axis = "dp";
+  program *p;
+  mesh m;
+  CHECK_OK(program_parse(text, strlen(text), "text", &p));
+  CHECK_OK(mesh_init(&(int64_t){2}, &axis, 1, NULL, 2, &m));
+  for (size_t i = 0; i < 4; i++)
+    CHECK_NEAR(cost_inst(&c, &m, p, program_inst(p, i)), seconds[i], 1e-12);
+  CHECK_EQ(work_of(p, 0).op, COST_TRANSFER);
+  CHECK_EQ(work_of(p, 1).op, COST_FLASH);
+  CHECK_NEAR(work_of(p, 3).size, 256, 0);
+  mesh_free(&m);
+  program_free(p);
 }
