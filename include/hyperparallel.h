@@ -229,6 +229,14 @@ hp_status hp_layout_group(const hp_layout *l, const char *axis, int64_t rank, in
 
 /* --- the device --------------------------------------------------------------------------- */
 
+/* Classes of memory.  That of a tensor follows from the ops that read and assign it: sums of
+ * gradients are used after hp_grad, optimizer state in the update. */
+enum { HP_MEMORY_PARAMS, HP_MEMORY_GRADIENTS, HP_MEMORY_OPTIMIZER, HP_MEMORY_ACTIVATIONS };
+enum { HP_MEMORY_WORKSPACE = 4, HP_MEMORY_COMMUNICATION, HP_MEMORY_OTHER, HP_MEMORY_CLASSES };
+/* Offloading: tensors that are not in use are on slower tiers.  AUTO: as far as the memory limit
+ * asks for it; HOST, FLASH: whenever they are not in use. */
+enum { HP_OFFLOAD_NONE, HP_OFFLOAD_AUTO, HP_OFFLOAD_HOST, HP_OFFLOAD_FLASH };
+
 /* Tensors with matching names ("*.q_proj.weight") get the layout of the entries: "(tp,None)". */
 typedef struct {
   const char *pattern, *entries;
@@ -245,6 +253,7 @@ typedef struct {
   bool no_partial_sums;  /* no sum is split over devices: the bits of one device on any mesh */
   const char *engine;    /* of matrix products: a name, or "fastest" (measured); NULL: "packed" */
   uint64_t memory_limit; /* of params and work memory, per device, hard; 0 = none */
+  uint8_t offload[HP_MEMORY_CLASSES]; /* what leaves the device, by class: HP_OFFLOAD_NONE, .. */
   bool plan_only;        /* only for plans: one device represents all, for any number of them */
   bool may_miss;         /* no warning for layouts of names that a program lacks */
 } hp_device_options;
@@ -333,10 +342,7 @@ typedef struct {
 /* Runs once.  All inputs are required, outputs are optional; no name may occur twice. */
 hp_status hp_run(hp_program *p, const hp_io *io, int n);
 
-/* Memory of a program on each device, in bytes.  The class of a tensor follows from the ops that
- * read and assign it: sums of gradients are used after hp_grad, optimizer state in the update. */
-enum { HP_MEMORY_PARAMS, HP_MEMORY_GRADIENTS, HP_MEMORY_OPTIMIZER, HP_MEMORY_ACTIVATIONS };
-enum { HP_MEMORY_WORKSPACE = 4, HP_MEMORY_COMMUNICATION, HP_MEMORY_OTHER, HP_MEMORY_CLASSES };
+/* Memory of a program on each device, in bytes. */
 enum { HP_TIERS = 3, HP_WIDEST_GAPS = 5 }; /* gaps: rows of hp_op_time that reports show first */
 const char *hp_memory_class(int i); /* "parameters", "gradients", "optimizer", "activations", .. */
 typedef struct {

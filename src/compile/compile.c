@@ -4,6 +4,7 @@
 #include "base/milestone.h"
 #include "compile/free_early.h"
 #include "compile/lower.h"
+#include "compile/offload_stage.h"
 #include "compile/prog_schedule.h"
 #include "compile/state_class.h"
 #include "compile/streams.h"
@@ -24,6 +25,8 @@ struct stage_state {
   void *kernels;        /* of the target */
   schedule_options how; /* of the order that is tried */
   schedule_kind kind;
+  offload_options offload;
+  offload_summary offloaded;
   bool fits;
 };
 
@@ -201,7 +204,7 @@ hp_status compile_link(compilation *const *piece, size_t pieces, const link_row 
 static hp_status stage_choose(stage_state *s) { return s->t->choose(s->t->context, s->p); }
 
 static hp_status stage_prepare(stage_state *s) {
-  s->workspace = mem_calloc(s->p->insts.len, sizeof *s->workspace);
+  s->workspace = mem_calloc(s->p->insts.len + 1, sizeof *s->workspace); /* copies: none */
   HP_TRY_MEM(s->workspace);
   return s->t->prepare(s->t->context, s->p, s->workspace, &s->kernels);
 }
@@ -210,6 +213,7 @@ static hp_status stage_prepare(stage_state *s) {
  */
 
 static hp_status stage_schedule(stage_state *s) {
+  if (s->kind == SCHEDULE_OFFLOAD) return offload_program(s->p, &s->offload, &s->offloaded);
   return schedule_program(s->p, s->kind, &s->how, &s->fits);
 }
 
@@ -324,8 +328,7 @@ static hp_status try_order(stage_state *s, attempts *a, int order, program **p) 
 
 static bool copies_between_tiers(const program *p) {
   for (size_t i = 0; i < p->insts.len; i++)
-    if (p->insts.at[i].stream == STREAM_COPY_IN || p->insts.at[i].stream == STREAM_COPY_OUT)
-      return true;
+    if (stream_copies(p->insts.at[i].stream)) return true;
   return false;
 }
 
@@ -359,21 +362,135 @@ static hp_status limit_to_pieces(stage_state *s) {
   return HP_OK;
 }
 
+/* --- offloading ---------------------------------------------------------------------------------
+ */
+
+static uint8_t offload_mode(const stage_state *s, const prog_buffer *f) {
+  return s->t->offload[f->class < MEM_CLASS_COUNT ? f->class : MEM_OTHER];
+}
+
+static bool may_offload(const stage_state *s) {
+  for (int k = 0; k < MEM_CLASS_COUNT; k++)
+    if (s->t->offload[k] == HP_OFFLOAD_AUTO) return true;
+  return false;
+}
+
+/* Are there tensors that must be on another tier, whatever the limit? */
+static bool must_offload(const stage_state *s) {
+  for (size_t b = 0; b < s->p->buffers.len; b++) {
+    const prog_buffer *f = &s->p->buffers.at[b];
+    if (f->root != b || f->flags & BUFFER_WORKSPACE) continue;
+    if (offload_mode(s, f) > HP_OFFLOAD_AUTO) return true;
+    if (f->place == PLACE_STATE && s->t->home(s->t->context, program_str(s->p, f->name)) > 0)
+      return true;
+  }
+  return false;
+}
+
+/* Bytes of the device that named tensors take which do not leave it. */
+static uint64_t kept_bytes(const stage_state *s) {
+  uint64_t bytes = s->t->locked_bytes(s->t->context);
+  for (size_t b = 0; b < s->p->buffers.len; b++) {
+    const prog_buffer *f = &s->p->buffers.at[b];
+    if (f->root != b || f->place != PLACE_STATE || offload_mode(s, f) != HP_OFFLOAD_NONE) continue;
+    if (s->t->home(s->t->context, program_str(s->p, f->name)) < 0)
+      bytes = add_bytes(bytes, (f->bytes + 255) & ~(uint64_t)255);
+  }
+  return bytes;
+}
+
+/* A refusal that names what would be enough, and for what. */
+static hp_status too_small_to_offload(const stage_state *s, uint64_t kept, uint64_t work,
+                                      uint32_t at) {
+  const prog_inst *n = program_inst(s->p, at);
+  const char *place = program_str(s->p, n->loc);
+  HP_FAIL(HP_ERR_OOM,
+          "memory limit %llu bytes is too small, also with offloading: %s%s%s%s needs %llu bytes "
+          "for its operands, results and workspace, beside %llu that stay on the device; set "
+          "memory_limit to %llu bytes or more",
+          (unsigned long long)s->t->limit[TIER_DEVICE], op_table[n->op].name, *place ? " \"" : "",
+          place, *place ? "\"" : "", (unsigned long long)work, (unsigned long long)kept,
+          (unsigned long long)add_bytes(kept, work));
+}
+
+/* Tries one cap: *p is the program under it; by fragmentation it may need more. */
+static hp_status try_offload(stage_state *s, uint64_t cap, bool least, program **p) {
+  program_free(*p);
+  *p = NULL;
+  s->kind = SCHEDULE_OFFLOAD;
+  s->fits = true;
+  s->offload.cap = cap;
+  s->offload.least = least;
+  s->how.cap[TIER_DEVICE] = cap;
+  HP_TRY(program_copy(s->p, p));
+  program *in_order_of_graph = s->p;
+  s->p = *p;
+  hp_status st = run_group(s, STAGE_ORDER);
+  s->p = in_order_of_graph;
+  (*p)->order = "computations one after the other, and copies to slower memory beside them";
+  return st;
+}
+
+/* Lowers the cap by what fragmentation takes, until the program fits into `room`.  At last the cap
+ * is what the largest instruction needs, and then nothing stays on the device between its uses.
+ * *least: bytes of the smallest program. */
+static hp_status lower_cap(stage_state *s, uint64_t room, uint64_t floor, program **out,
+                           uint64_t *least) {
+  enum { ROUNDS = 4, ATTEMPTS = ROUNDS + 2 };
+  uint64_t cap = room > floor ? room : floor;
+  *least = UINT64_MAX;
+  for (int round = 0; round < ATTEMPTS; round++) {
+    if (round >= ROUNDS) cap = floor;
+    HP_TRY(try_offload(s, cap, round == ATTEMPTS - 1, out));
+    uint64_t bytes = (*out)->arena[TIER_DEVICE];
+    if (bytes < *least) *least = bytes;
+    if (bytes <= room) return HP_OK;
+    if (cap == floor && round < ROUNDS) round = ROUNDS; /* the cap cannot be lowered */
+    cap = bytes - room < cap - floor ? cap - (bytes - room) : floor;
+  }
+  return HP_OK;
+}
+
+/* The program under the limit with what is not in use on other tiers. */
+static hp_status find_offload(stage_state *s, program **out) {
+  uint64_t kept = kept_bytes(s), limit = s->t->limit[TIER_DEVICE], floor, least;
+  uint32_t at;
+  s->offload = (offload_options){.cluster = s->t->cluster,
+                                 .mesh = s->t->mesh,
+                                 .workspace = s->workspace,
+                                 .mode = s->t->offload,
+                                 .home = s->t->home,
+                                 .context = s->t->context};
+  HP_TRY(offload_least(s->p, &s->offload, &floor, &at));
+  uint64_t room = !limit ? UINT64_C(1) << 58 : limit > kept ? limit - kept : 0;
+  HP_TRY(lower_cap(s, room, floor, out, &least));
+  if (least <= room) return HP_OK;
+  s->fits = false;
+  (*out)->arena[TIER_DEVICE] = least;
+  return too_small_to_offload(s, kept, least, at);
+}
+
+/* --- all orders ---------------------------------------------------------------------------------
+ */
+
 /* Puts s->p into the first order that fits; if none does, into the last, and the refusal names
  * the least bytes of the orders that are tried under every limit. */
 static hp_status find_order(stage_state *s) {
   attempts a = {.least = UINT64_MAX};
   program *last = NULL;
+  bool offloads = must_offload(s);
   hp_status st = HP_OK;
   find_limits(s, a.limit);
   if (!a.limit[TIER_DEVICE] && copies_between_tiers(s->p)) st = limit_to_serial(s, &a);
   if (!st && !a.limit[TIER_DEVICE] && s->c->pieces.len > 1) st = limit_to_pieces(s);
-  for (int order = 0; !st && order < ORDERS && !(last && s->fits); order++) {
+  for (int order = 0; !st && !offloads && order < ORDERS && !(last && s->fits); order++) {
     if (!is_worth_trying(s, &a, order)) continue;
     program_free(last);
     last = NULL;
     st = try_order(s, &a, order, &last);
   }
+  offloads |= !st && !s->fits && may_offload(s);
+  if (!st && offloads) st = find_offload(s, &last);
   if (last) {
     program_free(s->p);
     s->p = last;

@@ -6,6 +6,7 @@
 #include "compile/lower.h"
 #include "sched/list.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct {
@@ -17,6 +18,11 @@ typedef struct {
   uint32_t streams;
   vclock clock; /* of programs with several streams */
 } planner;
+
+enum {
+  EXISTS_AT_START = BUFFER_INPUT | BUFFER_CARRIED_IN,
+  EXISTS_AT_END = BUFFER_OUTPUT | BUFFER_CARRIED_OUT
+};
 
 static uint32_t root_of(const program *p, uint32_t b) { return p->buffers.at[b].root; }
 
@@ -61,8 +67,8 @@ static void find_lifetimes(planner *m) {
     if (n->workspace != PROG_NONE) touch(m, n->workspace, i);
   }
   for (size_t b = 0; b < p->buffers.len; b++) {
-    if (p->buffers.at[b].flags & BUFFER_INPUT) touch(m, (uint32_t)b, 0);
-    if (p->buffers.at[b].flags & BUFFER_OUTPUT) touch(m, (uint32_t)b, end);
+    if (p->buffers.at[b].flags & EXISTS_AT_START) touch(m, (uint32_t)b, 0);
+    if (p->buffers.at[b].flags & EXISTS_AT_END) touch(m, (uint32_t)b, end);
     if (m->first[b] == PROG_NONE) m->first[b] = m->last[b] = 0;
   }
 }
@@ -98,7 +104,7 @@ static hp_status find_uses(const program *p, uint32_t **use0_out, uint32_t **use
 
 /* Does instruction i read buffer a for the last time, with all other uses certainly finished? */
 static bool dies_at(const planner *m, uint32_t a, uint32_t i) {
-  if (m->last[a] != i || m->p->buffers.at[a].flags & BUFFER_OUTPUT) return false;
+  if (m->last[a] != i || m->p->buffers.at[a].flags & EXISTS_AT_END) return false;
   for (uint32_t u = m->use0[a]; m->streams > 1 && u < m->use0[a + 1]; u++)
     if (m->use[u] != i && !vclock_before(&m->clock, m->use[u], i)) return false;
   return true;
@@ -114,6 +120,7 @@ static bool can_take(const planner *m, uint32_t i, int o, int k) {
   const prog_buffer *in = &p->buffers.at[a], *out = &p->buffers.at[b];
   if (in->place != PLACE_WORK || in->tier != out->tier || in->bytes != out->bytes || a == b)
     return false;
+  if (in->carries || out->carries) return false; /* their offsets are chosen first */
   if (program_arg(p, n, k)->bytes != in->bytes) return false; /* a view of a part of it */
   if (!dies_at(m, a, i) || m->first[b] != i) return false;
   for (int j = 0; j < n->n_in; j++)
@@ -156,7 +163,7 @@ static hp_status find_dead(const planner *m, const uint32_t *index, size_t n, ui
   HP_TRY_MEM(dead);
   for (size_t k = 0; k < n; k++) {
     uint32_t b = index[k], uses = m->use0[b + 1] - m->use0[b], *row = dead + k * m->streams;
-    bool output = m->p->buffers.at[b].flags & BUFFER_OUTPUT;
+    bool output = m->p->buffers.at[b].flags & EXISTS_AT_END;
     if (output || !uses)
       for (uint32_t s = 0; s < m->streams; s++) row[s] = output ? OFFSETS_NEVER : 1;
     else vclock_dead(&m->clock, m->use + m->use0[b], uses, row);
@@ -178,6 +185,59 @@ static void placement_free(placement *x) {
   mem_free(x->index);
   mem_free(x->dead);
   mem_free(x->offset);
+}
+
+/* A tensor that leaves the device within a run, and comes back to stay for the next one, must come
+ * back to its place.  Such places are at the start of the arena, in the order in which they are
+ * free. */
+typedef struct {
+  uint32_t in, out; /* places in the problem */
+  uint32_t free;    /* the instruction that uses it last */
+} carried_pair;
+
+static int by_free(const void *a, const void *b) {
+  const carried_pair *x = a, *y = b;
+  if (x->free != y->free) return x->free < y->free ? -1 : 1;
+  return x->in < y->in ? -1 : x->in > y->in;
+}
+
+static hp_status find_pairs(const planner *m, const uint32_t *index, size_t n, carried_pair *pair,
+                            size_t *pairs) {
+  const program *p = m->p;
+  uint32_t *out_of = mem_calloc(p->buffers.len, sizeof *out_of); /* by tensor: 1 + place */
+  HP_TRY_MEM(out_of);
+  for (uint32_t k = 0; k < n; k++) {
+    const prog_buffer *f = &p->buffers.at[index[k]];
+    bool ends = f->flags & BUFFER_CARRIED_OUT && !(f->flags & BUFFER_CARRIED_IN);
+    if (ends) out_of[f->carries - 1] = k + 1;
+  }
+  *pairs = 0;
+  for (uint32_t k = 0; k < n; k++) {
+    const prog_buffer *f = &p->buffers.at[index[k]];
+    if (!(f->flags & BUFFER_CARRIED_IN) || f->flags & BUFFER_CARRIED_OUT) continue;
+    uint32_t out = out_of[f->carries - 1];
+    if (out) pair[(*pairs)++] = (carried_pair){k, out - 1, m->last[index[k]]};
+  }
+  mem_free(out_of);
+  if (*pairs) qsort(pair, *pairs, sizeof *pair, by_free);
+  return HP_OK;
+}
+
+static hp_status fix_pairs(const planner *m, const uint32_t *index, offsets_problem *q,
+                           offsets_buffer *buffer) {
+  size_t pairs;
+  uint64_t offset = 0;
+  carried_pair *pair = mem_calloc(q->n, sizeof *pair);
+  HP_TRY_MEM(pair);
+  hp_status st = find_pairs(m, index, q->n, pair, &pairs);
+  for (size_t i = 0; !st && i < pairs; i++) {
+    offsets_buffer *in = &buffer[pair[i].in], *out = &buffer[pair[i].out];
+    in->fixed = out->fixed = true;
+    in->offset = out->offset = offset;
+    offset += (in->size + OFFSETS_ALIGN - 1) / OFFSETS_ALIGN * OFFSETS_ALIGN;
+  }
+  mem_free(pair);
+  return st;
 }
 
 /* all: other buffers too, with no bytes, so that messages have the buffers' own numbers.  The
@@ -216,6 +276,7 @@ static hp_status assign(const planner *m, const memory_options *o) {
   offsets_summary s = {0};
   hp_status st = placement_make(m, false, &x);
   if (st) goto done;
+  HP_TRY_GOTO(fix_pairs(m, x.index, &x.problem, x.buffer), st);
   x.problem.effort = o->effort ? o->effort : OFFSETS_EFFORT;
   x.problem.limit[TIER_DEVICE] = o->limit;
   HP_TRY_GOTO(offsets_assign(&x.problem, x.offset, &s), st);

@@ -10,7 +10,9 @@
 typedef enum {
   SCHEDULE_FASTEST, /* collectives on a stream of their own, in the order predicted as fastest */
   SCHEDULE_SERIAL,  /* one instruction after the other, in the order of the graph */
-  SCHEDULE_MINIMUM  /* one after the other, in the minimum-memory order */
+  SCHEDULE_MINIMUM, /* one after the other, in the minimum-memory order */
+  SCHEDULE_OFFLOAD  /* one after the other, with copies to other tiers beside them:
+                       compile/offload_stage.h, not schedule_program */
 } schedule_kind;
 
 typedef struct {

@@ -13,9 +13,14 @@ typedef struct {
   const cluster *cluster;     /* cost of an instruction (src/sim) */
   const mesh *mesh;           /* of the devices that run the program together */
   uint64_t limit[TIER_COUNT]; /* bytes of named tensors and work memory together; 0: none */
+  const uint8_t *offload;     /* by mem_class: HP_OFFLOAD_* */
   void *context;              /* of the functions below */
   /* Bytes of the named tensors on the device when p is loaded. */
   uint64_t (*resident_bytes)(void *context, const program *p);
+  /* The tier where the named tensor must be, or -1 if the program may choose. */
+  int (*home)(void *context, const char *name);
+  /* Bytes of named tensors of the device that must stay there. */
+  uint64_t (*locked_bytes)(void *context);
   /* Writes the engines of products into their instructions, if they differ from the target's
    * own. */
   hp_status (*choose)(void *context, program *p);

@@ -125,6 +125,9 @@ static void print_buffer(const program *p, size_t i, str *out) {
   if (b->flags & BUFFER_WORKSPACE) str_add(out, " workspace");
   if (b->flags & BUFFER_INPUT) str_add(out, " input");
   if (b->flags & BUFFER_OUTPUT) str_add(out, " output");
+  if (b->flags & BUFFER_CARRIED_IN) str_add(out, " carried_in");
+  if (b->flags & BUFFER_CARRIED_OUT) str_add(out, " carried_out");
+  if (b->carries) str_printf(out, " of=b%u", b->carries - 1);
   if (b->name) {
     str_add_char(out, ' ');
     graph_print_string(program_str(p, b->name), out);

@@ -11,13 +11,21 @@
 #include "prog/vclock.h"
 
 typedef enum { PLACE_WORK, PLACE_STATE } prog_place;
-enum { BUFFER_INPUT = 1, BUFFER_OUTPUT = 2, BUFFER_WORKSPACE = 4 };
+enum {
+  BUFFER_INPUT = 1,
+  BUFFER_OUTPUT = 2,
+  BUFFER_WORKSPACE = 4,
+  BUFFER_CARRIED_IN = 8,  /* holds the content of `carries` when a run begins, */
+  BUFFER_CARRIED_OUT = 16 /* and at its end, until the next run */
+};
 #define PROG_NONE UINT32_MAX
 
 typedef struct {
   uint8_t place, tier, flags, class; /* prog_place, TIER_*, BUFFER_*, mem_class */
   uint32_t name;                     /* interned: of a state tensor, input or output; else 0 */
   uint32_t root;          /* buffer whose memory it is: itself, or what it is a view of */
+  uint32_t carries;       /* 1 + the named tensor of another tier that the device keeps here from
+                             one run to the next; 0: none.  One buffer, or two with one offset */
   uint64_t at;            /* first byte of it in the root */
   uint64_t offset, bytes; /* offset in the tier's work arena */
   ir_value type;          /* dtype and dims */

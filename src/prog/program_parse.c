@@ -119,7 +119,14 @@ static hp_status buffer_word(parser *q, prog_buffer *b, const char *word) {
   if (!strcmp(word, "workspace")) b->flags |= BUFFER_WORKSPACE;
   else if (!strcmp(word, "input")) b->flags |= BUFFER_INPUT;
   else if (!strcmp(word, "output")) b->flags |= BUFFER_OUTPUT;
-  else if (!strcmp(word, "class")) {
+  else if (!strcmp(word, "carried_in")) b->flags |= BUFFER_CARRIED_IN;
+  else if (!strcmp(word, "carried_out")) b->flags |= BUFFER_CARRIED_OUT;
+  else if (!strcmp(word, "of")) {
+    uint32_t state;
+    HP_TRY(scan_expect(&q->s, '='));
+    HP_TRY(buffer_id(q, &state));
+    b->carries = state + 1;
+  } else if (!strcmp(word, "class")) {
     HP_TRY(scan_expect(&q->s, '='));
     HP_TRY(scan_count(&q->s, UINT8_MAX, &v));
     b->class = (uint8_t)v;

@@ -5,8 +5,8 @@
 #include <string.h>
 
 const char *stream_name(uint32_t stream) {
-  static const char *const name[STREAM_MAX] = {"compute", "comm",    "copy_in", "copy_out",
-                                               "stream4", "stream5", "stream6", "stream7"};
+  static const char *const name[STREAM_MAX] = {"compute",  "comm",      "copy_in", "copy_out",
+                                               "flash_in", "flash_out", "stream6", "stream7"};
   return stream < STREAM_MAX ? name[stream] : "no stream";
 }
 

@@ -10,8 +10,20 @@
 
 #include "base/status.h"
 
-enum { STREAM_COMPUTE, STREAM_COMM, STREAM_COPY_IN, STREAM_COPY_OUT, STREAM_COUNT, STREAM_MAX = 8 };
-/* "compute", "comm", "copy_in", "copy_out"; "stream4".. beyond. */
+enum {
+  STREAM_COMPUTE,
+  STREAM_COMM,
+  STREAM_COPY_IN, /* between the device and the host */
+  STREAM_COPY_OUT,
+  STREAM_FLASH_IN, /* between the device and flash */
+  STREAM_FLASH_OUT,
+  STREAM_COUNT,
+  STREAM_MAX = 8
+};
+static inline bool stream_copies(uint32_t stream) {
+  return stream >= STREAM_COPY_IN && stream <= STREAM_FLASH_OUT;
+}
+/* "compute", "comm", "copy_in", "copy_out", "flash_in", "flash_out"; "stream6".. beyond. */
 const char *stream_name(uint32_t stream);
 
 typedef struct {

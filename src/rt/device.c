@@ -28,6 +28,18 @@ void job_device_release(job_device *j) {
   mem_free(j);
 }
 
+bool job_device_offloads(const job_device *j) {
+  for (int k = 0; k < HP_MEMORY_CLASSES; k++)
+    if (j->offload[k]) return true;
+  return false;
+}
+
+hp_status job_device_settle(job_device *j) {
+  void *carrier = j->carrier;
+  j->carrier = NULL;
+  return carrier ? j->settle(carrier) : HP_OK;
+}
+
 hp_status device_create(job_device *j, device **out) {
   device *d = mem_calloc(1, sizeof *d);
   HP_TRY_MEM(d);
@@ -74,9 +86,14 @@ static uint64_t add_bytes(uint64_t a, uint64_t b) {
 }
 
 /* A limit is on what there is: also the work memory of programs that are loaded. */
+static bool has_room(const job_device *j, uint64_t bytes) {
+  uint64_t work = j->memory[TIER_DEVICE].work_bytes;
+  return !j->limit || add_bytes(add_bytes(j->state_bytes[TIER_DEVICE], work), bytes) <= j->limit;
+}
+
 static hp_status check_limit(const job_device *j, const char *name, uint64_t bytes) {
   uint64_t states = j->state_bytes[TIER_DEVICE], work = j->memory[TIER_DEVICE].work_bytes;
-  if (!j->limit || add_bytes(add_bytes(states, work), bytes) <= j->limit) return HP_OK;
+  if (has_room(j, bytes)) return HP_OK;
   if (work && add_bytes(states, bytes) <= j->limit)
     HP_FAIL(HP_ERR_OOM,
             "memory limit %llu bytes: param \"%s\" (%llu bytes) does not fit beside %llu bytes of "
@@ -131,6 +148,9 @@ void device_give(device *d, int tier, uint64_t offset, uint64_t bytes) {
 hp_status device_state(device *d, const char *name, const ir_value *type, int tier,
                        uint32_t *index) {
   if (device_find(d, name, index)) return state_check(name, &d->states.at[*index].type, type);
+  uint64_t padded = pad((uint64_t)value_bytes(type));
+  if (tier == TIER_DEVICE && job_device_offloads(d->job) && !has_room(d->job, padded))
+    tier = TIER_HOST;
   state_tensor s = {.type = *type, .bytes = (uint64_t)value_bytes(type), .tier = tier};
   s.name = intern(&d->names, name, strlen(name));
   if (!s.name || !vec_reserve(&d->states, 1)) return HP_ERR_OOM;

@@ -27,6 +27,11 @@ typedef struct {
   _Atomic int users;   /* devices of meshes, and the job */
   int no_partial_sums; /* of them, those of meshes with no_partial_sums: the engine must stay */
   uint64_t limit;      /* bytes of state and work memory of TIER_DEVICE at any time; 0 = none */
+  uint8_t offload[HP_MEMORY_CLASSES]; /* HP_OFFLOAD_*, by class */
+  /* The loaded program whose work memory holds named tensors of other tiers from one run to the
+   * next, newer than their home has them; NULL: none.  settle brings them home. */
+  void *carrier;
+  hp_status (*settle)(void *carrier);
   uint64_t physical;   /* bytes that there are */
   uint64_t state_bytes[TIER_COUNT]; /* of all meshes */
   tier_memory memory[TIER_COUNT];
@@ -55,14 +60,19 @@ typedef struct {
 /* devices: of this process, which share its address space. */
 hp_status job_device_open(const char *backend, const backend_options *o, uint64_t limit,
                           int devices, job_device **out);
+/* May tensors leave the device? */
+bool job_device_offloads(const job_device *j);
+/* Before named tensors are used, or work memory by another program: brings them home. */
+hp_status job_device_settle(job_device *j);
 /* The last of its users closes it. */
 void job_device_release(job_device *j);
 
 hp_status device_create(job_device *j, device **out);
 /* Frees its tensors. */
 void device_close(device *d);
-/* The tensor of that name; a new one is created in that tier, with zeros, an existing one must have
- * the same type and stays where it is. */
+/* The tensor of that name; a new one is created in that tier, with zeros, or in host memory if
+ * tensors may leave the device and the limit has no room for it; an existing one must have the same
+ * type and stays where it is. */
 hp_status device_state(device *d, const char *name, const ir_value *type, int tier,
                        uint32_t *index);
 /* HP_ERR_SHAPE, with the name, if an existing param has another type. */

@@ -9,6 +9,24 @@ static uint64_t resident_bytes(void *context, const program *p) {
   return memory_state(d, p, TIER_DEVICE);
 }
 
+static int home(void *context, const char *name) {
+  const device *d = device_of(context);
+  uint32_t index;
+  if (!device_find(d, name, &index) || !d->states.at[index].programs) return -1;
+  return d->states.at[index].tier;
+}
+
+/* Of this mesh those that loaded programs use, and all of other meshes. */
+static uint64_t locked_bytes(void *context) {
+  const device *d = device_of(context);
+  uint64_t bytes = d->job->state_bytes[TIER_DEVICE] - d->state_bytes[TIER_DEVICE];
+  for (size_t i = 0; i < d->states.len; i++) {
+    const state_tensor *t = &d->states.at[i];
+    if (t->tier == TIER_DEVICE && t->programs) bytes += memory_round(t->bytes);
+  }
+  return bytes;
+}
+
 static hp_status choose(void *context, program *p) {
   device_target *t = context;
   return group_choose(t->g, t->i, p);
@@ -28,8 +46,11 @@ void device_target_init(group *g, int i, device_target *out) {
                     .cluster = d->cluster,
                     .mesh = d->mesh,
                     .limit = {[TIER_DEVICE] = d->job->limit},
+                    .offload = d->job->offload,
                     .context = out,
                     .resident_bytes = resident_bytes,
+                    .home = home,
+                    .locked_bytes = locked_bytes,
                     .choose = choose,
                     .prepare = prepare,
                     .release = d->backend->release};

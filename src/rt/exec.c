@@ -37,6 +37,13 @@ typedef struct {
   int32_t *last;
 } span_copy;
 
+/* A named tensor of another tier that work memory holds from one run to the next. */
+typedef struct {
+  uint32_t state;   /* index in device->states */
+  uint32_t in, out; /* buffers that hold it when a run begins, and when it ends */
+  bool written;     /* by a run */
+} carried;
+
 struct exec {
   device *d;
   program *p;
@@ -52,6 +59,7 @@ struct exec {
   io_table names; /* of inputs and outputs */
   VEC(exec_io) inputs, outputs;
   VEC(span_copy) spans;
+  VEC(carried) carried;
   io_view *view; /* by row in the table of names; NULL: none is a shard */
   double start_s, seconds;
   double kept_s[EXEC_RECENT]; /* of the last runs */
@@ -110,8 +118,24 @@ static void count_states(exec *e, int by) {
   e->holds_states = by > 0;
 }
 
+/* Does the program have named tensors on other tiers? */
+static bool is_offloaded(const program *p) {
+  for (size_t b = 0; b < p->buffers.len; b++)
+    if (p->buffers.at[b].place == PLACE_STATE && p->buffers.at[b].tier != TIER_DEVICE) return true;
+  return false;
+}
+
+/* Under its plan the device has room for nothing that no loaded program uses. */
+static hp_status send_unused_away(device *d) {
+  for (uint32_t i = 0; i < d->states.len; i++)
+    if (d->states.at[i].tier == TIER_DEVICE && !d->states.at[i].programs)
+      HP_TRY(device_move_state(d, i, TIER_HOST));
+  return HP_OK;
+}
+
 static hp_status bind_states(exec *e) {
   const program *p = e->p;
+  if (is_offloaded(p)) HP_TRY(send_unused_away(e->d));
   for (size_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
     if (f->place != PLACE_STATE || f->root != b) continue;
@@ -124,6 +148,64 @@ static hp_status bind_states(exec *e) {
     const prog_buffer *f = &p->buffers.at[b];
     if (f->place == PLACE_STATE && f->root != b) e->buffer[b] = (char *)e->buffer[f->root] + f->at;
   }
+  return HP_OK;
+}
+
+/* --- carried tensors --------------------------------------------------------------------------
+ */
+
+static bool writes_buffer(const program *p, uint32_t tensor) {
+  for (size_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    for (int k = n->n_in; k < n->n_in + n->n_out; k++) {
+      const prog_buffer *root = &p->buffers.at[program_arg(p, n, k)->root];
+      if (root->carries == tensor + 1 && n->op != OP_FETCH) return true;
+    }
+  }
+  return false;
+}
+
+static hp_status list_carried(exec *e) {
+  const program *p = e->p;
+  for (uint32_t b = 0; b < p->buffers.len; b++) {
+    const prog_buffer *f = &p->buffers.at[b];
+    if (f->root != b || !(f->flags & BUFFER_CARRIED_IN)) continue;
+    uint32_t tensor = f->carries - 1, out = b;
+    for (uint32_t k = 0; k < p->buffers.len; k++)
+      if (p->buffers.at[k].carries == f->carries && p->buffers.at[k].root == k &&
+          p->buffers.at[k].flags & BUFFER_CARRIED_OUT)
+        out = k;
+    carried c = {.in = b, .out = out, .written = writes_buffer(p, tensor)};
+    HP_ASSERT(device_find(e->d, program_str(p, p->buffers.at[tensor].name), &c.state));
+    if (!vec_push(&e->carried, c)) return HP_ERR_OOM;
+  }
+  return HP_OK;
+}
+
+/* job_device.settle */
+static hp_status bring_home(void *carrier) {
+  const exec *e = carrier;
+  for (size_t i = 0; i < e->carried.len; i++) {
+    const carried *c = &e->carried.at[i];
+    const state_tensor *t = &e->d->states.at[c->state];
+    if (c->written) HP_TRY(mover_write(e->d, t, 0, e->buffer[c->out], t->bytes));
+  }
+  return HP_OK;
+}
+
+/* Work memory is this program's, with the tensors that it carries. */
+static hp_status take_over(exec *e) {
+  job_device *j = e->d->job;
+  if (j->carrier == e) return HP_OK;
+  HP_TRY(job_device_settle(j));
+  for (size_t i = 0; i < e->carried.len; i++) {
+    const carried *c = &e->carried.at[i];
+    const state_tensor *t = &e->d->states.at[c->state];
+    HP_TRY(mover_read(e->d, t, 0, e->buffer[c->in], t->bytes));
+  }
+  if (!e->carried.len) return HP_OK;
+  j->carrier = e;
+  j->settle = bring_home;
   return HP_OK;
 }
 
@@ -387,6 +469,7 @@ static void keep_times(exec *e) {
 
 hp_status exec_run(exec *e, const hp_io *io, int n) {
   HP_TRY(io_table_match(&e->names, io, n));
+  HP_TRY(take_over(e));
   HP_TRY(move_inputs(e));
   if (e->recorded) progress_record_begin(e->p);
   e->start_s = time_now_s();
@@ -420,6 +503,7 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
   if (!st) st = list_io(e);
   if (!st) st = take_work(e);
   if (!st) bind_work(e);
+  if (!st) st = list_carried(e);
   if (!st) count_states(e, 1);
   if (!st) st = collectives_load(d, p, &e->collectives);
   if (!st) st = start_workers(e);
@@ -430,6 +514,7 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
 
 void exec_free(exec *e) {
   if (!e) return;
+  if (e->d->job->carrier == e && job_device_settle(e->d->job)) err_clear();
   pthread_mutex_lock(&e->lock);
   e->stop = true;
   pthread_cond_broadcast(&e->change);
@@ -448,6 +533,7 @@ void exec_free(exec *e) {
   mem_free(e->kept);
   for (size_t i = 0; i < e->spans.len; i++) mem_free(e->spans.at[i].last);
   vec_free(&e->spans);
+  vec_free(&e->carried);
   vec_free(&e->inputs);
   vec_free(&e->outputs);
   io_table_free(&e->names);

@@ -45,7 +45,7 @@ static bool is_rendezvous(const prog_inst *n) { return op_flags((op_id)n->op) & 
 
 static look look_of(const prog_inst *n) {
   if (is_rendezvous(n)) return COLLECTIVE;
-  if (n->stream == STREAM_COPY_IN || n->stream == STREAM_COPY_OUT) return COPY;
+  if (stream_copies(n->stream)) return COPY;
   return n->phase == PHASE_FORWARD ? FORWARD : n->phase == PHASE_BACKWARD ? BACKWARD : UPDATE;
 }
 

@@ -490,7 +490,13 @@ hp_status group_rename_state(group *g, const char *name, const char *to) {
   return HP_OK;
 }
 
+hp_status group_settle(const group *g) {
+  for (int i = 0; i < g->own; i++) HP_TRY(job_device_settle(g->member[i]->job));
+  return HP_OK;
+}
+
 hp_status group_write(group *g, uint32_t state, const void *data) {
+  HP_TRY(group_settle(g));
   const group_state *s = &g->states.at[state];
   for (int i = 0; i < g->own; i++) {
     const device *d = g->member[i];
@@ -504,6 +510,7 @@ hp_status group_write(group *g, uint32_t state, const void *data) {
 
 /* Where shards may cut rows, the global tensor is made first. */
 hp_status group_fill(group *g, uint32_t state, hp_fill_fn fill, void *context) {
+  HP_TRY(group_settle(g));
   const ir_value *type = &g->states.at[state].type;
   const device *d = g->member[0];
   if (g->n == 1)
@@ -518,6 +525,7 @@ hp_status group_fill(group *g, uint32_t state, hp_fill_fn fill, void *context) {
 }
 
 hp_status group_read(const group *g, uint32_t state, void *data) {
+  HP_TRY(group_settle(g));
   const group_state *s = &g->states.at[state];
   for (int i = 0; i < g->own; i++) {
     const device *d = g->member[i];

@@ -79,6 +79,8 @@ hp_status group_state_of(group *g, const char *name, const ir_value *type, int t
 /* Gives its memory back, or calls it `to`.  HP_ERR_ARG, by name, when a loaded program uses it. */
 hp_status group_free_state(group *g, const char *name);
 hp_status group_rename_state(group *g, const char *name, const char *to);
+/* Named tensors that programs carry from one run to the next are at home. */
+hp_status group_settle(const group *g);
 /* Bytes of the global tensor to all devices, and from those that hold its shards first; of several
  * processes all read, each with room for it or with NULL. */
 hp_status group_write(group *g, uint32_t state, const void *data);

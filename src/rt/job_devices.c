@@ -3,6 +3,8 @@
 #include "base/thread.h"
 #include "comm/world.h"
 
+#include <string.h>
+
 /* In a job of several processes each has one device; a single process has all. */
 static hp_status open_comm(job *j) {
   HP_TRY(world_begin());
@@ -28,6 +30,7 @@ static hp_status open_devices(const hp_device_options *o, const char *backend, i
     if (b.shared) b.threads = threads / sharers + (place < threads % sharers);
     if (b.shared && b.threads < 1) b.threads = 1;
     HP_TRY(job_device_open(backend, &b, o->memory_limit, j->own, &j->device[i]));
+    memcpy(j->device[i]->offload, o->offload, sizeof o->offload);
   }
   return HP_OK;
 }

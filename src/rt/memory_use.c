@@ -15,14 +15,31 @@ static bool is_state(const program *p, size_t b) {
   return p->buffers.at[b].place == PLACE_STATE && p->buffers.at[b].root == b;
 }
 
+/* A program with named tensors on other tiers sends there what no other program holds. */
+static uint64_t sent_away(const device *d, const program *p) {
+  uint64_t sum = 0;
+  bool offloaded = false;
+  for (size_t b = 0; b < p->buffers.len; b++)
+    offloaded |= is_state(p, b) && p->buffers.at[b].tier != TIER_DEVICE;
+  for (size_t i = 0; offloaded && i < d->states.len; i++) {
+    const state_tensor *t = &d->states.at[i];
+    if (t->tier == TIER_DEVICE && !t->programs) sum += memory_round(t->bytes);
+  }
+  return sum;
+}
+
 uint64_t memory_state(const device *d, const program *p, int tier) {
   uint64_t sum = d->job->state_bytes[tier];
   uint32_t index;
+  uint64_t sent = sent_away(d, p);
+  if (sent && tier == TIER_DEVICE) sum -= sent;
+  if (sent && tier == TIER_HOST) sum += sent;
   for (size_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
     if (!is_state(p, b)) continue;
     bool found = device_find(d, program_str(p, f->name), &index);
     int has = found ? d->states.at[index].tier : TIER_COUNT; /* it moves to where it is needed */
+    if (sent && found && has == TIER_DEVICE && !d->states.at[index].programs) has = TIER_HOST;
     if (f->tier == tier && has != tier) sum += memory_round(f->bytes);
     if (f->tier != tier && has == tier) sum -= memory_round(f->bytes);
   }

@@ -114,6 +114,7 @@ static hp_status forget_index(const char *to) {
 }
 
 hp_status params_save(group *g, const char *to, const char *const *name, int n) {
+  HP_TRY(group_settle(g));
   transfer t = {.g = g, .to = to};
   bool leads = group_first(g) != NULL;
   hp_status st = collect(&t, name, n);
@@ -211,6 +212,7 @@ static hp_status load_device(void *context, int i) {
 }
 
 hp_status params_load(group *g, const char *from, const char *const *name, int n) {
+  HP_TRY(group_settle(g));
   transfer t = {.g = g};
   hp_status st = collect(&t, name, n);
   if (!st) st = saved_open(from, &t.from);

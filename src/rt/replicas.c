@@ -155,6 +155,7 @@ static hp_status run(comparison *c) {
 }
 
 hp_status replicas_verify(const group *g) {
+  HP_TRY(group_settle(g));
   comparison c = {.g = g, .n = g->states.len};
   if (g->n == 1 || !c.n) return HP_OK;
   hp_status st = run(&c);

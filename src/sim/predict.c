@@ -25,10 +25,6 @@ hp_status predict_run(const cluster *c, const mesh *m, const program *p, inst_ti
   return HP_OK;
 }
 
-static bool is_copy(const prog_inst *n) {
-  return n->stream == STREAM_COPY_IN || n->stream == STREAM_COPY_OUT;
-}
-
 static int by_start(const void *a, const void *b) {
   const inst_times *x = a, *y = b;
   return (x->start_s > y->start_s) - (x->start_s < y->start_s);
@@ -60,7 +56,7 @@ static hp_status find_exposed(const program *p, const inst_times *t, double *out
   inst_times *copy = mem_calloc(p->insts.len, sizeof *copy);
   HP_TRY_MEM(copy);
   for (size_t i = 0; i < p->insts.len; i++)
-    if (is_copy(program_inst(p, i))) copy[n++] = t[i];
+    if (stream_copies(program_inst(p, i)->stream)) copy[n++] = t[i];
   if (n) qsort(copy, n, sizeof *copy, by_start);
   *out = n ? exposed_copies(p, t, copy, n) : 0;
   mem_free(copy);

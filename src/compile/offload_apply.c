@@ -1,0 +1,321 @@
+#include "compile/offload_apply.h"
+
+#include "compile/streams.h"
+
+#include <string.h>
+
+/* What a buffer of the old program is in the present stay of its item. */
+typedef struct {
+  uint32_t stay, buffer;
+} current_buffer;
+
+typedef struct {
+  program *p;
+  const offload_items *x;
+  const offload_plan *plan;
+  VEC(prog_inst) inst;
+  VEC(uint32_t) args;
+  VEC(list_edge) edges;
+  current_buffer *current; /* by old buffer; buffer = PROG_NONE: none yet */
+  bool *used;              /* by old buffer: the program's own buffer is that of a stay */
+  uint32_t *store;         /* by item: the buffer on its tier, PROG_NONE: none yet */
+  uint32_t *next;          /* by item: touches that are behind */
+  uint32_t *stay_of;       /* by copy */
+  uint32_t *step_at;       /* by step: its place in inst */
+  uint32_t *out_at[OFFLOAD_TIERS]; /* by number of the offload on its tier: place in inst */
+  uint32_t outs[OFFLOAD_TIERS];    /* emitted */
+  uint32_t *held;                  /* by item: 1 + the place of its last offload in this stay */
+  uint32_t attr[OFFLOAD_TIERS];    /* of copies */
+  uint32_t steps;                  /* emitted */
+  size_t buffers;                  /* of the old program */
+} applying;
+
+static hp_status add_edge(applying *a, uint32_t before, uint32_t after) {
+  return vec_push(&a->edges, ((list_edge){before, after})) ? HP_OK : HP_ERR_OOM;
+}
+
+/* --- buffers ------------------------------------------------------------------------------------
+ */
+
+static uint32_t add_buffer(applying *a, prog_buffer b, bool is_root) {
+  if (is_root) b.root = (uint32_t)a->p->buffers.len;
+  return vec_push(&a->p->buffers, b) ? (uint32_t)a->p->buffers.len - 1 : PROG_NONE;
+}
+
+static bool is_last_stay(const applying *a, uint32_t item, uint32_t stay) {
+  const offload_item *it = &a->x->item[item];
+  uint32_t last = a->plan->stay[it->touch0 + it->touches - 1];
+  for (size_t k = a->plan->copies; k-- > 0;) {
+    const offload_copy *c = &a->plan->copy[k];
+    if (c->item == item && c->in && c->touch == it->touches) return stay == last + 1;
+  }
+  return stay == last;
+}
+
+/* The device's memory for the content of a root buffer of the old program in a stay. */
+static uint32_t find_root(applying *a, uint32_t root, uint32_t stay) {
+  current_buffer *c = &a->current[root];
+  if (c->buffer != PROG_NONE && c->stay == stay) return c->buffer;
+  uint32_t item = a->x->item_of[root];
+  prog_buffer b = a->p->buffers.at[root];
+  bool is_state = b.place == PLACE_STATE;
+  b.place = PLACE_WORK;
+  b.tier = TIER_DEVICE;
+  b.flags = 0;
+  b.name = 0;
+  b.carries = 0;
+  if (a->plan->carried[item]) {
+    b.carries = a->x->state[item] + 1;
+    if (stay == 0) b.flags |= BUFFER_CARRIED_IN;
+    if (is_last_stay(a, item, stay)) b.flags |= BUFFER_CARRIED_OUT;
+  }
+  c->stay = stay;
+  if (is_state || a->used[root]) c->buffer = add_buffer(a, b, true);
+  else {
+    a->used[root] = true;
+    a->p->buffers.at[root] = b;
+    c->buffer = root;
+  }
+  return c->buffer;
+}
+
+/* What an argument of the old program is now. */
+static uint32_t find_buffer(applying *a, uint32_t old, uint32_t stay) {
+  uint32_t root = a->p->buffers.at[old].root;
+  current_buffer *c = &a->current[old];
+  if (c->buffer != PROG_NONE && c->stay == stay) return c->buffer;
+  uint32_t in = find_root(a, root, stay);
+  if (old == root || in == PROG_NONE) return in;
+  prog_buffer b = a->p->buffers.at[in], view = a->p->buffers.at[old];
+  b.type = view.type;
+  b.bytes = view.bytes;
+  b.at = view.at;
+  b.root = in;
+  c->stay = stay;
+  c->buffer = add_buffer(a, b, false);
+  return c->buffer;
+}
+
+/* The buffer of an item on its tier. */
+static uint32_t find_store(applying *a, uint32_t item, uint32_t root) {
+  if (a->store[item] != PROG_NONE) return a->store[item];
+  prog_buffer b = a->p->buffers.at[root];
+  b.place = PLACE_WORK;
+  b.tier = (uint8_t)(TIER_HOST + a->x->item[item].tier);
+  b.flags = 0;
+  b.name = 0;
+  a->store[item] = add_buffer(a, b, true);
+  return a->store[item];
+}
+
+/* Inputs and outputs are host memory; named tensors are on their tier. */
+static hp_status make_stores(applying *a) {
+  program *p = a->p;
+  for (uint32_t i = 0; i < a->x->problem.items; i++) a->store[i] = PROG_NONE;
+  for (uint32_t b = 0; b < a->buffers; b++) {
+    prog_buffer f = p->buffers.at[b];
+    uint32_t item = a->x->item_of[f.root];
+    bool is_io = f.flags & (BUFFER_INPUT | BUFFER_OUTPUT);
+    if (f.place == PLACE_STATE && item != PROG_NONE) {
+      p->buffers.at[b].tier = (uint8_t)(TIER_HOST + a->x->item[item].tier);
+      if (f.root == b) a->store[item] = b;
+    } else if (f.root == b && is_io && item != PROG_NONE) {
+      f.tier = TIER_HOST;
+      a->store[item] = add_buffer(a, f, true);
+      if (a->store[item] == PROG_NONE) return HP_ERR_OOM;
+      p->buffers.at[b].flags = 0;
+      p->buffers.at[b].name = 0;
+    } else if (f.place == PLACE_WORK && is_io) p->buffers.at[b].tier = TIER_HOST; /* unused */
+  }
+  return HP_OK;
+}
+
+/* --- instructions -------------------------------------------------------------------------------
+ */
+
+static hp_status emit(applying *a, prog_inst n, const uint32_t *arg) {
+  n.arg0 = (uint32_t)a->args.len;
+  n.wait0 = n.n_wait = 0;
+  for (int k = 0; k < n.n_in + n.n_out; k++)
+    if (arg[k] == PROG_NONE || !vec_push(&a->args, arg[k])) return HP_ERR_OOM;
+  return vec_push(&a->inst, n) ? HP_OK : HP_ERR_OOM;
+}
+
+/* The touch of an item by the step that is emitted. */
+static uint32_t present_touch(const applying *a, uint32_t item) {
+  return a->x->item[item].touch0 + a->next[item];
+}
+
+static uint32_t item_of_arg(const applying *a, const prog_inst *n, int k) {
+  return a->x->item_of[a->p->buffers.at[program_args(a->p, n)[k]].root];
+}
+
+/* Each item of the step is behind its touch.  What overwrites a content waits until it is copied.
+ */
+static hp_status pass_touches(applying *a, uint32_t i, uint32_t at) {
+  const prog_inst *n = program_inst(a->p, i);
+  for (int k = 0; k < n->n_in + n->n_out; k++) {
+    uint32_t item = item_of_arg(a, n, k);
+    if (item == PROG_NONE || a->next[item] == a->x->item[item].touches) continue;
+    const offload_touch *t = &a->x->touch[present_touch(a, item)];
+    if (t->step != i) continue; /* another operand of the same item */
+    a->next[item]++;
+    if (!(t->access & OFFLOAD_WRITE) || !a->held[item]) continue;
+    HP_TRY(add_edge(a, a->held[item] - 1, at));
+    a->held[item] = 0;
+  }
+  return HP_OK;
+}
+
+static hp_status emit_step(applying *a, uint32_t i) {
+  prog_inst n = *program_inst(a->p, i);
+  uint32_t arg[510], at = (uint32_t)a->inst.len;
+  for (int k = 0; k < n.n_in + n.n_out; k++) {
+    uint32_t item = item_of_arg(a, program_inst(a->p, i), k);
+    arg[k] = program_args(a->p, program_inst(a->p, i))[k];
+    if (item != PROG_NONE) arg[k] = find_buffer(a, arg[k], a->plan->stay[present_touch(a, item)]);
+  }
+  n.stream = STREAM_COMPUTE;
+  HP_TRY(emit(a, n, arg));
+  a->step_at[i] = at;
+  for (int t = 0; t < OFFLOAD_TIERS; t++)
+    if (a->plan->after[i][t]) HP_TRY(add_edge(a, a->out_at[t][a->plan->after[i][t] - 1], at));
+  a->steps++;
+  return pass_touches(a, i, at);
+}
+
+/* The place in the model of a copy: that of the touch before an offload, or after a fetch. */
+static const prog_inst *neighbour(const applying *a, const offload_copy *c) {
+  const offload_item *it = &a->x->item[c->item];
+  uint32_t k = c->touch;
+  if (k == it->touches || (!c->in && k)) k--;
+  return program_inst(a->p, a->x->touch[it->touch0 + k].step);
+}
+
+static hp_status emit_copy(applying *a, size_t k) {
+  const offload_copy *c = &a->plan->copy[k];
+  const offload_item *it = &a->x->item[c->item];
+  uint32_t at = (uint32_t)a->inst.len, touch = it->touch0 + c->touch;
+  bool before = c->in ? c->touch < it->touches : !c->touch; /* named by the touch that follows */
+  uint32_t root = before ? a->x->before[touch] : a->x->after[touch - 1];
+  uint32_t here = find_root(a, root, a->stay_of[k]), there = find_store(a, c->item, root);
+  prog_inst n = *neighbour(a, c);
+  n.op = c->in ? OP_FETCH : OP_OFFLOAD;
+  n.stream = (uint8_t)(c->in ? STREAM_COPY_IN : STREAM_COPY_OUT);
+  if (it->tier) n.stream = (uint8_t)(c->in ? STREAM_FLASH_IN : STREAM_FLASH_OUT);
+  n.n_in = n.n_out = 1;
+  n.kernel = (uint32_t)a->p->insts.len;
+  n.attr = a->attr[it->tier];
+  n.engine = 0;
+  n.workspace = PROG_NONE;
+  n.flops = 0;
+  n.bytes = (double)a->p->buffers.at[root].bytes;
+  HP_TRY(emit(a, n, (uint32_t[]){c->in ? there : here, c->in ? here : there}));
+  if (c->after_step) HP_TRY(add_edge(a, a->step_at[c->after_step - 1], at));
+  for (int t = 0; c->in && t < OFFLOAD_TIERS; t++)
+    if (c->after[t]) HP_TRY(add_edge(a, a->out_at[t][c->after[t] - 1], at));
+  if (c->in) a->held[c->item] = 0;
+  else {
+    a->held[c->item] = at + 1;
+    a->out_at[it->tier][a->outs[it->tier]++] = at;
+  }
+  return HP_OK;
+}
+
+/* --- the order ----------------------------------------------------------------------------------
+ *
+ * Steps in their order, copies in the order of their starts; each after what it waits for. */
+
+static bool is_ready(const applying *a, const offload_copy *c) {
+  if (c->after_step > a->steps) return false;
+  for (int t = 0; c->in && t < OFFLOAD_TIERS; t++)
+    if (c->after[t] > a->outs[t]) return false;
+  return true;
+}
+
+/* Copies up to the last that a step needs come before it. */
+static hp_status emit_all(applying *a) {
+  const offload_plan *plan = a->plan;
+  size_t k = 0;
+  for (uint32_t i = 0; i < a->x->problem.n; i++) {
+    while (k < plan->copies && plan->copy[k].after_step <= i &&
+           (plan->copy[k].start_s < plan->start_s[i] || plan->copy[k].end_s <= plan->start_s[i])) {
+      HP_ASSERT(is_ready(a, &plan->copy[k]));
+      HP_TRY(emit_copy(a, k++));
+    }
+    HP_TRY(emit_step(a, i));
+  }
+  for (; k < plan->copies; k++) HP_TRY(emit_copy(a, k));
+  return HP_OK;
+}
+
+/* The stay that each copy belongs to: a fetch begins one. */
+static void find_stays(applying *a) {
+  const offload_plan *plan = a->plan;
+  for (size_t k = 0; k < plan->copies; k++) {
+    const offload_copy *c = &plan->copy[k];
+    const offload_item *it = &a->x->item[c->item];
+    bool first = c->in ? c->touch < it->touches : !c->touch;
+    uint32_t touch = it->touch0 + (first ? c->touch : c->touch - 1);
+    a->stay_of[k] = plan->stay[touch] + (c->in && !first);
+    if (!c->in && first) a->stay_of[k] = 0; /* carried from the run before */
+  }
+}
+
+static hp_status make_attrs(applying *a) {
+  for (int t = 0; t < OFFLOAD_TIERS; t++) {
+    attr_record r = {.n = 0};
+    attr_put_int(&r, TIER_HOST + t);
+    a->attr[t] = attr_intern(a->p->names, &r);
+  }
+  return graph_status(a->p->names);
+}
+
+static hp_status run(applying *a) {
+  program *p = a->p;
+  size_t items = a->x->problem.items, n = p->insts.len, copies = a->plan->copies;
+  a->buffers = p->buffers.len;
+  a->current = mem_calloc(a->buffers, sizeof *a->current);
+  a->used = mem_calloc(a->buffers, sizeof *a->used);
+  a->store = mem_calloc(items, sizeof *a->store);
+  a->next = mem_calloc(items, sizeof *a->next);
+  a->held = mem_calloc(items, sizeof *a->held);
+  a->stay_of = mem_calloc(copies, sizeof *a->stay_of);
+  a->step_at = mem_calloc(n, sizeof *a->step_at);
+  bool made = a->current && a->used && a->store && a->next && a->held && a->stay_of && a->step_at;
+  for (int t = 0; t < OFFLOAD_TIERS; t++) {
+    a->out_at[t] = mem_calloc(copies, sizeof *a->out_at[t]);
+    made = made && a->out_at[t];
+  }
+  HP_TRY_MEM(made);
+  for (size_t b = 0; b < a->buffers; b++) a->current[b].buffer = PROG_NONE;
+  HP_TRY(make_attrs(a));
+  HP_TRY(make_stores(a));
+  find_stays(a);
+  HP_TRY(emit_all(a));
+  if (!vec_reserve(&p->insts, a->inst.len - p->insts.len)) return HP_ERR_OOM;
+  memcpy(p->insts.at, a->inst.at, a->inst.len * sizeof *a->inst.at);
+  p->insts.len = a->inst.len;
+  p->args.len = 0;
+  if (!vec_reserve(&p->args, a->args.len)) return HP_ERR_OOM;
+  memcpy(p->args.at, a->args.at, a->args.len * sizeof *a->args.at);
+  p->args.len = a->args.len;
+  return place_waits(p, a->edges.at, a->edges.len);
+}
+
+hp_status offload_apply(program *p, const offload_items *x, const offload_plan *plan) {
+  applying a = {.p = p, .x = x, .plan = plan};
+  hp_status st = run(&a);
+  vec_free(&a.inst);
+  vec_free(&a.args);
+  vec_free(&a.edges);
+  mem_free(a.current);
+  mem_free(a.used);
+  mem_free(a.store);
+  mem_free(a.next);
+  mem_free(a.held);
+  mem_free(a.stay_of);
+  mem_free(a.step_at);
+  for (int t = 0; t < OFFLOAD_TIERS; t++) mem_free(a.out_at[t]);
+  return st;
+}

@@ -1,0 +1,273 @@
+#include "compile/offload_items.h"
+
+#include "compile/inplace.h"
+#include "hyperparallel.h"
+#include "sim/cost.h"
+
+#include <string.h>
+
+enum { ALIGN = 256 }; /* offsets_assign rounds sizes up to it */
+
+static uint64_t padded(uint64_t bytes) { return (bytes + ALIGN - 1) & ~(uint64_t)(ALIGN - 1); }
+
+/* Instructions that touch each root buffer first and last; PROG_NONE: none does. */
+typedef struct {
+  uint32_t *first, *last;
+} span;
+
+static uint32_t root_of(const program *p, uint32_t b) { return p->buffers.at[b].root; }
+
+static void find_spans(const program *p, span *s) {
+  for (size_t b = 0; b < p->buffers.len; b++) s->first[b] = s->last[b] = PROG_NONE;
+  for (uint32_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    for (int k = 0; k < n->n_in + n->n_out; k++) {
+      uint32_t b = root_of(p, program_args(p, n)[k]);
+      if (s->first[b] == PROG_NONE) s->first[b] = i;
+      s->last[b] = i;
+    }
+  }
+}
+
+/* --- items --------------------------------------------------------------------------------------
+ */
+
+/* Does result o of instruction i overwrite its operand k, in this order?  As compile/memory.c
+ * decides it. */
+static bool is_overwritten(const program *p, const span *s, uint32_t i, int k, int o) {
+  const prog_inst *n = program_inst(p, i);
+  const uint32_t *arg = program_args(p, n);
+  uint32_t a = arg[k], b = arg[n->n_in + o];
+  const prog_buffer *in = &p->buffers.at[a], *out = &p->buffers.at[b];
+  bool same = in->root == a && out->root == b && in->bytes == out->bytes && a != b;
+  if (!same || in->place != PLACE_WORK || out->place != PLACE_WORK) return false;
+  if (in->tier != TIER_DEVICE || out->tier != TIER_DEVICE) return false;
+  if (in->flags & (BUFFER_OUTPUT | BUFFER_INPUT) || s->last[a] != i || s->first[b] != i)
+    return false;
+  for (int j = 0; j < n->n_in; j++)
+    if (j != k && root_of(p, arg[j]) == a) return false;
+  return inplace_inst(p, n, k, o);
+}
+
+/* Results take the item of the operand that they overwrite, each operand's once. */
+static void join_results(offload_items *x, const span *s, uint32_t i) {
+  const program *p = x->p;
+  const prog_inst *n = program_inst(p, i);
+  const uint32_t *arg = program_args(p, n);
+  uint32_t taken[255];
+  int count = 0;
+  for (int o = 0; o < n->n_out; o++)
+    for (int k = 0; k < n->n_in; k++) {
+      bool is_taken = false;
+      for (int j = 0; j < count; j++) is_taken |= taken[j] == arg[k];
+      if (is_taken || !is_overwritten(p, s, i, k, o)) continue;
+      taken[count++] = arg[k];
+      x->item_of[arg[n->n_in + o]] = x->item_of[arg[k]];
+      break;
+    }
+}
+
+static int mode_of(const offload_options *o, const prog_buffer *f) {
+  return o->mode[f->class < MEM_CLASS_COUNT ? f->class : MEM_OTHER];
+}
+
+static bool is_item(const program *p, const offload_options *o, uint32_t b, int *home) {
+  const prog_buffer *f = &p->buffers.at[b];
+  if (f->root != b || f->flags & BUFFER_WORKSPACE || f->tier != TIER_DEVICE) return false;
+  if (f->place == PLACE_WORK) return true;
+  *home = o->home(o->context, program_str(p, f->name));
+  if (*home < 0 && mode_of(o, f) == HP_OFFLOAD_NONE) *home = TIER_DEVICE;
+  return *home != TIER_DEVICE;
+}
+
+/* How an item begins, ends and behaves, by its first buffer. */
+static offload_item describe(const program *p, const offload_options *o, uint32_t b, int home) {
+  const prog_buffer *f = &p->buffers.at[b];
+  int mode = mode_of(o, f);
+  bool is_state = f->place == PLACE_STATE, is_io = f->flags & (BUFFER_INPUT | BUFFER_OUTPUT);
+  bool streams = o->least || mode == HP_OFFLOAD_HOST || mode == HP_OFFLOAD_FLASH;
+  offload_item it = {.bytes = padded(f->bytes)};
+  if (f->flags & BUFFER_INPUT) it.flags |= OFFLOAD_STORED;
+  if (f->flags & BUFFER_OUTPUT) it.flags |= OFFLOAD_RETURNS;
+  if (streams) it.flags |= OFFLOAD_STREAMS;
+  if (is_state) it.flags |= OFFLOAD_STORED | (streams ? 0 : OFFLOAD_CARRIES);
+  else if (mode == HP_OFFLOAD_NONE) it.flags = (uint8_t)((it.flags | OFFLOAD_PINNED) & ~OFFLOAD_STREAMS);
+  bool flash = home > 0 ? home == TIER_FLASH : mode == HP_OFFLOAD_FLASH;
+  it.tier = flash && !is_io; /* the host reads inputs, and writes outputs */
+  return it;
+}
+
+static void number_items(offload_items *x, const offload_options *o, const span *s) {
+  const program *p = x->p;
+  for (uint32_t b = 0; b < p->buffers.len; b++) {
+    int home = -1;
+    x->item_of[b] = PROG_NONE;
+    if (s->first[b] == PROG_NONE || !is_item(p, o, b, &home)) continue;
+    uint32_t i = (uint32_t)x->problem.items++;
+    x->item_of[b] = i;
+    x->item[i] = describe(p, o, b, home);
+    x->state[i] = p->buffers.at[b].place == PLACE_STATE ? b : PROG_NONE;
+  }
+}
+
+/* Items that took another's place are gone: the others are numbered anew. */
+static void drop_joined(offload_items *x, uint32_t *number) {
+  const program *p = x->p;
+  uint32_t used = 0;
+  for (uint32_t i = 0; i < x->problem.items; i++) number[i] = PROG_NONE;
+  for (uint32_t b = 0; b < p->buffers.len; b++)
+    if (x->item_of[b] != PROG_NONE) number[x->item_of[b]] = 0;
+  for (uint32_t i = 0; i < x->problem.items; i++) {
+    if (number[i] == PROG_NONE) continue;
+    x->item[used] = x->item[i];
+    x->state[used] = x->state[i];
+    number[i] = used++;
+  }
+  for (uint32_t b = 0; b < p->buffers.len; b++) {
+    if (x->item_of[b] == PROG_NONE) continue;
+    x->item_of[b] = number[x->item_of[b]];
+    if (p->buffers.at[b].flags & BUFFER_OUTPUT) x->item[x->item_of[b]].flags |= OFFLOAD_RETURNS;
+  }
+  x->problem.items = used;
+}
+
+static hp_status find_items(offload_items *x, const offload_options *o) {
+  size_t buffers = x->p->buffers.len;
+  span s = {mem_calloc(buffers, sizeof *s.first), mem_calloc(buffers, sizeof *s.last)};
+  uint32_t *number = mem_calloc(buffers, sizeof *number);
+  x->item = mem_calloc(buffers, sizeof *x->item);
+  x->state = mem_calloc(buffers, sizeof *x->state);
+  x->item_of = mem_calloc(buffers, sizeof *x->item_of);
+  bool made = s.first && s.last && number && x->item && x->state && x->item_of;
+  if (made) {
+    find_spans(x->p, &s);
+    number_items(x, o, &s);
+    for (uint32_t i = 0; i < x->p->insts.len; i++) join_results(x, &s, i);
+    drop_joined(x, number);
+  }
+  mem_free(s.first);
+  mem_free(s.last);
+  mem_free(number);
+  return made ? HP_OK : HP_ERR_OOM;
+}
+
+/* --- touches ------------------------------------------------------------------------------------
+ */
+
+/* Adds the touch of buffer b by the instruction, which reads it, or writes it. */
+static void touch(offload_items *x, uint32_t i, uint32_t b, bool writes) {
+  const prog_buffer *f = &x->p->buffers.at[b];
+  uint32_t it = x->item_of[f->root];
+  if (it == PROG_NONE) return;
+  offload_item *item = &x->item[it];
+  offload_touch *t = &x->touch[item->touch0 + item->touches];
+  uint32_t at = item->touch0 + item->touches;
+  if (item->touches && t[-1].step == i) t--, at--;
+  else {
+    *t = (offload_touch){.step = i};
+    x->before[at] = f->root;
+    item->touches++;
+  }
+  bool all = f->bytes == x->p->buffers.at[f->root].bytes;
+  bool first = item->touches == 1 && !(item->flags & OFFLOAD_STORED);
+  t->access |= writes ? OFFLOAD_WRITE : OFFLOAD_READ;
+  if (writes && !all && !first) t->access |= OFFLOAD_READ; /* the rest of it stays */
+  if (writes) x->after[at] = f->root;
+  else if (x->after[at] == PROG_NONE) x->after[at] = f->root;
+}
+
+static hp_status find_touches(offload_items *x) {
+  const program *p = x->p;
+  size_t args = p->args.len;
+  x->touch = mem_calloc(args, sizeof *x->touch);
+  x->before = mem_calloc(args, sizeof *x->before);
+  x->after = mem_calloc(args, sizeof *x->after);
+  HP_TRY_MEM(x->touch && x->before && x->after);
+  uint32_t *count = mem_calloc(x->problem.items + 1, sizeof *count);
+  HP_TRY_MEM(count);
+  for (uint32_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    for (int k = 0; k < n->n_in + n->n_out; k++) {
+      uint32_t it = x->item_of[root_of(p, program_args(p, n)[k])];
+      if (it != PROG_NONE) count[it]++;
+    }
+  }
+  uint32_t at = 0;
+  for (uint32_t it = 0; it < x->problem.items; it++) {
+    x->item[it].touch0 = at;
+    at += count[it];
+  }
+  mem_free(count);
+  for (uint32_t k = 0; k < at; k++) x->after[k] = PROG_NONE;
+  for (uint32_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    for (int k = 0; k < n->n_in + n->n_out; k++) touch(x, i, program_args(p, n)[k], k >= n->n_in);
+  }
+  x->problem.touches = at;
+  return HP_OK;
+}
+
+/* Closes the gaps of touches that were counted more than once, and named tensors that are written
+ * return. */
+static void pack_touches(offload_items *x) {
+  uint32_t used = 0;
+  for (uint32_t it = 0; it < x->problem.items; it++) {
+    offload_item *item = &x->item[it];
+    for (uint32_t k = 0; k < item->touches; k++) {
+      uint32_t from = item->touch0 + k, to = used + k;
+      x->touch[to] = x->touch[from];
+      x->before[to] = x->before[from];
+      x->after[to] = x->after[from];
+      if (x->state[it] != PROG_NONE && x->touch[to].access & OFFLOAD_WRITE)
+        item->flags |= OFFLOAD_RETURNS;
+    }
+    item->touch0 = used;
+    used += item->touches;
+  }
+  x->problem.touches = used;
+}
+
+/* --- the problem --------------------------------------------------------------------------------
+ */
+
+static offload_link link_of(const offload_options *o, int tier) {
+  double gb = 1e9, in = cluster_copy_s(o->cluster, tier, TIER_DEVICE, gb, o->mesh->devices);
+  double out = cluster_copy_s(o->cluster, TIER_DEVICE, tier, gb, o->mesh->devices);
+  double latency = cluster_copy_s(o->cluster, tier, TIER_DEVICE, 0, o->mesh->devices);
+  return (offload_link){gb / (in - latency), gb / (out - latency), latency};
+}
+
+hp_status offload_items_make(const program *p, const offload_options *o, offload_items *out) {
+  size_t n = p->insts.len;
+  *out = (offload_items){.p = p};
+  out->duration = mem_calloc(n, sizeof *out->duration);
+  out->workspace = mem_calloc(n, sizeof *out->workspace);
+  HP_TRY_MEM(out->duration && out->workspace);
+  HP_TRY(find_items(out, o));
+  HP_TRY(find_touches(out));
+  pack_touches(out);
+  for (size_t i = 0; i < n; i++) {
+    out->duration[i] = cost_inst(o->cluster, o->mesh, p, program_inst(p, i));
+    out->workspace[i] = padded(o->workspace[program_inst(p, i)->kernel]);
+  }
+  offload_problem *q = &out->problem;
+  q->n = n;
+  q->duration_s = out->duration;
+  q->workspace = out->workspace;
+  q->item = out->item;
+  q->touch = out->touch;
+  q->cap = o->cap;
+  for (int t = 0; t < OFFLOAD_TIERS; t++) q->link[t] = link_of(o, TIER_HOST + t);
+  return HP_OK;
+}
+
+void offload_items_free(offload_items *x) {
+  mem_free(x->item);
+  mem_free(x->touch);
+  mem_free(x->duration);
+  mem_free(x->workspace);
+  mem_free(x->item_of);
+  mem_free(x->state);
+  mem_free(x->before);
+  mem_free(x->after);
+}

@@ -1,0 +1,41 @@
+/* Offloading: a program that needs more memory than the device has becomes one that keeps what is
+ * not in use on slower tiers, by copies that overlap with computation (mem/offload.h plans them).
+ *
+ * Named tensors live on their home tier; the device holds copies of them while they are in use.
+ * Inputs and outputs are in host memory.  A named tensor may stay on the device from one run to
+ * the next: a buffer with BUFFER_CARRIED_IN and BUFFER_CARRIED_OUT. */
+#ifndef COMPILE_OFFLOAD_STAGE_H
+#define COMPILE_OFFLOAD_STAGE_H
+
+#include "mem/timeline.h"
+#include "prog/program.h"
+#include "sched/list.h"
+#include "topo/cluster.h"
+
+typedef struct {
+  const cluster *cluster; /* costs of instructions and copies */
+  const mesh *mesh;
+  const uint64_t *workspace; /* bytes by kernel; 0 for the one after the last */
+  uint64_t cap;              /* bytes of work memory of the device */
+  bool least;                /* nothing stays on the device between its uses */
+  const uint8_t *mode;       /* by mem_class: HP_OFFLOAD_*; NONE: such a tensor stays on the device */
+  uint64_t host_cap;         /* bytes of host memory for what leaves by AUTO; the rest goes to flash;
+                                0: no limit */
+  /* The tier where a named tensor lives, or -1 if the program decides. */
+  int (*home)(void *context, const char *name);
+  void *context;
+} offload_options;
+
+typedef struct {
+  double time_s, compute_s, bound_s; /* predicted, of the steps alone, no plan is faster */
+  uint64_t floor;                    /* the least cap: what the instruction floor_at needs */
+  uint32_t floor_at;
+} offload_summary;
+
+/* Bytes of work memory that the instruction *at needs, which needs most. */
+hp_status offload_least(const program *p, const offload_options *o, uint64_t *bytes, uint32_t *at);
+/* p, in the order of the graph and without offsets, gets copies, streams, order and waits; o->cap
+ * is at least what offload_least says.  Copies have the kernel after the last. */
+hp_status offload_program(program *p, const offload_options *o, offload_summary *out);
+
+#endif
