@@ -57,6 +57,7 @@ hp_status api_compile_devices(compilation *c, hp_device *d, hp_program *h) {
     hp_memory memory;
     HP_TRY(api_make_program(c, d, i, &made, &memory));
     HP_TRY(exec_create(d->member[i], made.p, made.kernels, &h->r.e[i]));
+    exec_set_links(h->r.e[i], d->job->links);
   }
   memcpy(h->model, c->model, sizeof h->model);
   return HP_OK;
@@ -107,7 +108,11 @@ static hp_status load_program(const char *text, const char *name, hp_device *d, 
   device_target_init(d, 0, &t);
   HP_TRY(compile_load(text, strlen(text), name, &t.t, &made));
   hp_status st = create_states(d, made.p, h->model);
-  if (!st) return exec_create(d->member[0], made.p, made.kernels, &h->r.e[0]);
+  if (!st) {
+    HP_TRY(exec_create(d->member[0], made.p, made.kernels, &h->r.e[0]));
+    exec_set_links(h->r.e[0], d->job->links);
+    return HP_OK;
+  }
   compile_free(&t.t, &made);
   return st;
 }

@@ -200,7 +200,10 @@ double time_now_s(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static const double SLEEP_MOST = 9e15;
+
 void time_sleep_until(double s) {
+  if (s > SLEEP_MOST) s = SLEEP_MOST; /* what a time_t holds */
   struct timespec t = {.tv_sec = (time_t)s};
   t.tv_nsec = (long)((s - (double)t.tv_sec) * 1e9);
   while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) continue;

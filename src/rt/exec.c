@@ -49,6 +49,7 @@ struct exec {
   program *p;
   void *loaded;
   collectives *collectives;
+  link_clock *links;            /* NULL: the device's copies alone are known */
   void **at;                    /* by index in program->args: address */
   void **buffer;                /* by buffer: address */
   bool holds_states;            /* they are counted as used by this program, */
@@ -238,12 +239,21 @@ static void record(exec *e, int stream, hp_status st) {
   pthread_mutex_unlock(&e->lock);
 }
 
-/* On an emulated cluster an instruction takes at least as long as it would there. */
+/* When a copy between tiers would be finished there. */
+static double find_copy_end(const exec *e, const prog_inst *n, double start_s) {
+  const prog_buffer *from = program_arg(e->p, n, 0), *to = program_arg(e->p, n, 1);
+  const link_copy x = {from->tier, to->tier, (double)from->bytes, start_s};
+  return link_clock_reserve(e->links, e->d->cluster, e->d->mesh, e->d->position, &x);
+}
+
+/* On an emulated cluster an instruction takes at least as long as it would there.  Two copies of a
+ * direction are on one stream, so that they never share its link. */
 static void emulate(const exec *e, const prog_inst *n, double met_s) {
   const cluster *c = e->d->cluster;
-  bool is_rendezvous = op_flags((op_id)n->op) & OPF_RENDEZVOUS;
-  if (is_rendezvous ? c->emulate : c->emulate_compute)
-    time_sleep_until(met_s + cost_inst(c, e->d->mesh, e->p, n));
+  bool is_rendezvous = op_flags((op_id)n->op) & OPF_RENDEZVOUS, is_copy = mover_runs(n);
+  if (!(is_rendezvous || is_copy ? c->emulate : c->emulate_compute)) return;
+  if (is_copy) time_sleep_until(find_copy_end(e, n, met_s));
+  else time_sleep_until(met_s + cost_inst(c, e->d->mesh, e->p, n));
 }
 
 /* The failure of a kernel, with the program's inputs in its message. */
@@ -394,6 +404,8 @@ hp_status exec_set_view(exec *e, const char *name, const shard_view *v, bool joi
   e->view[row] = (io_view){true, joins, *v};
   return HP_OK;
 }
+
+void exec_set_links(exec *e, link_clock *links) { e->links = links; }
 
 const void *exec_address(const exec *e, const char *name) {
   for (size_t i = 0; i < e->outputs.len; i++) {

@@ -6,6 +6,7 @@
 #ifndef RT_EXEC_H
 #define RT_EXEC_H
 
+#include "rt/link_clock.h"
 #include "rt/mover.h"
 #include "rt/visible_keys.h"
 
@@ -21,6 +22,9 @@ const program *exec_program(const exec *e);
 hp_status exec_set_view(exec *e, const char *name, const shard_view *v, bool joins);
 /* Where an output lies on the device until the next program runs there. */
 const void *exec_address(const exec *e, const char *name);
+/* Copies between tiers on an emulated cluster take turns by this clock, which stays the caller's.
+ */
+void exec_set_links(exec *e, link_clock *links);
 /* Runs once.  Every input must be given, outputs are optional; sizes must agree. */
 hp_status exec_run(exec *e, const hp_io *io, int n);
 

@@ -43,6 +43,7 @@ hp_status job_open(const hp_device_options *o, const char *backend, int64_t rank
   /* plans describe the devices that a run would open */
   int sharers = o->plan_only ? j->ranks : world_get()->here * j->own;
   if (!st) st = thread_team_create(j->own, &j->thread_team);
+  if (!st) st = link_clock_create(j->own, &j->links);
   if (!st) st = open_devices(o, backend, sharers, j);
   if (st) job_release(j);
   else *out = j;
@@ -53,6 +54,7 @@ void job_release(job *j) {
   if (!j || --j->users) return;
   thread_team_free(j->thread_team);
   for (int i = 0; i < COMM_LOCAL_MAX; i++) job_device_release(j->device[i]);
+  link_clock_free(j->links);
   if (j->comm) j->comm->iface->close(j->comm);
   mem_free(j);
 }

@@ -5,6 +5,7 @@
 #define RT_JOB_DEVICES_H
 
 #include "rt/device.h"
+#include "rt/link_clock.h"
 #include "rt/thread_team.h"
 
 typedef struct {
@@ -13,6 +14,7 @@ typedef struct {
   _Atomic int users; /* meshes, and the caller that opened it */
   comm *comm;        /* NULL for one rank */
   thread_team *thread_team;
+  link_clock *links;                  /* of emulated clusters */
   job_device *device[COMM_LOCAL_MAX]; /* those of this process */
 } job;
 
