@@ -1,6 +1,7 @@
 #include "cli/bench.h"
 
 #include "base/dtype.h"
+#include "base/io.h"
 
 #include <stdio.h>
 
@@ -25,4 +26,15 @@ hp_status bench_dtypes(const bench_args *a, hp_dtype out[2], int *n) {
   if (!a->m.dtype || (dtype_parse(a->m.dtype, out) && (*out == HP_F32 || *out == HP_BF16)))
     return HP_OK;
   HP_FAIL(HP_ERR_ARG, "--dtype %s: expected f32 or bf16", a->m.dtype);
+}
+
+hp_status bench_write_cluster(const bench_args *a, const cluster *c) {
+  str text = {0};
+  cluster_print(c, &text);
+  hp_status st = str_status(&text);
+  if (!st && a->write) st = file_write(a->write, text.at, text.len);
+  if (!st && a->write && !a->m.json) printf("\nwritten: %s\n", a->write);
+  if (!st && !a->write && !a->m.json) printf("\n%s", text.at);
+  str_free(&text);
+  return st;
 }

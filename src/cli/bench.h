@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/thread.h"
 #include "cli/cli.h"
+#include "topo/cluster.h"
 
 enum { BENCH_TRAINED = 4 }; /* sequences of a training step, unless they are given */
 #define BENCH_USUAL INT64_MIN
@@ -20,15 +21,20 @@ typedef struct {
   int64_t batch; /* BENCH_USUAL: not given */
   int64_t seq, steps, interleave;
   bool remat, serial;
-  uint64_t size;
+  uint64_t size; /* 0: not given */
   int64_t width; /* op: of rows; 0: those of a model */
-  const char *trace, *shape, *write;
+  const char *trace, *shape, *write, *flash;
   const char *const *name; /* words after the kind */
   int names;
 } bench_args;
 /* Sequences: those asked for, or `usual`. */
 static inline int64_t bench_batch(const bench_args *a, int64_t usual) {
   return a->batch == BENCH_USUAL ? usual : a->batch;
+}
+
+/* Bytes: those asked for, or `usual`. */
+static inline uint64_t bench_size(const bench_args *a, uint64_t usual) {
+  return a->size ? a->size : usual;
 }
 
 /* The kinds, by the rows of bench.def: each prints its results. */
@@ -63,5 +69,8 @@ void bench_machine_close(bench_machine *k);
 void bench_row_machine(bench_row *r, const bench_machine *k);
 /* The dtype of --dtype, or f32 and bf16 when it is not given. */
 hp_status bench_dtypes(const bench_args *a, hp_dtype out[2], int *n);
+
+/* A cluster file of what was measured: to --write, or for people to stdout. */
+hp_status bench_write_cluster(const bench_args *a, const cluster *c);
 
 #endif

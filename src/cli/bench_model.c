@@ -344,12 +344,12 @@ static hp_status measure_decode(model_run *r) {
 
 /* --- machine and compiler --------------------------------------------------------------------- */
 
-static hp_status measure_copy(const bench_args *a, const strategy *by, hp_device *d) {
+static hp_status measure_limits(const bench_args *a, const strategy *by, hp_device *d) {
   hp_limits k;
   bench_row r;
   (void)by;
   HP_TRY(hp_device_measure(d, &k));
-  bench_row_begin(&r, a, "copy");
+  bench_row_begin(&r, a, "limits");
   bench_row_text(&r, "device", hp_device_describe(d));
   bench_row_num(&r, "peak_flops", k.flops);
   bench_row_num(&r, "read_bytes_per_s", k.bytes);
@@ -455,5 +455,5 @@ static hp_status run_device(const bench_args *a,
   hp_device_close(d);
   return st;
 }
-hp_status bench_copy(const bench_args *a) { return run_device(a, measure_copy); }
+hp_status bench_limits(const bench_args *a) { return run_device(a, measure_limits); }
 hp_status bench_compile(const bench_args *a) { return run_device(a, measure_compile); }

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { WARM_UP = 2, ROUNDS_MAX = 1001 };
+enum { WARM_UP = 2, ROUNDS_MAX = 1001, LARGEST = 128 << 20 };
 
 /* A graph being built.  Sizes follow from the model and --size. */
 typedef struct {
@@ -354,7 +354,7 @@ static bool is_asked(const bench_args *a, int i) {
 /* Sizes of --model, or those of a model of 7 billion. */
 static hp_status take_sizes(const bench_args *a, scene *s) {
   model_config c;
-  *s = (scene){.size = (int64_t)a->size,
+  *s = (scene){.size = (int64_t)bench_size(a, LARGEST),
                .width = 4096,
                .ffn = 11008,
                .vocab = 32000,

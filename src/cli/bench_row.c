@@ -40,6 +40,7 @@ static void put_fixed(str *s, double x, const char *unit) {
   str_printf(s, "%.*f %s", x >= 1000 ? 0 : x >= 100 ? 1 : x >= 10 ? 2 : 3, x, unit);
 }
 static void put_seconds(str *s, double x) { put_fixed(s, x * 1e3, "ms"); }
+static void put_microseconds(str *s, double x) { put_fixed(s, x, "us"); }
 static void put_flops(str *s, double x) { put_fixed(s, x * 1e-9, "GFLOP/s"); }
 static void put_bytes_per_s(str *s, double x) { put_fixed(s, x * 1e-9, "GB/s"); }
 static void put_tokens_per_s(str *s, double x) { put_fixed(s, x, "tokens/s"); }
@@ -51,6 +52,7 @@ static const struct {
   void (*put)(str *, double);
 } units[] = {{"tokens_per_s", NULL, "speed", put_tokens_per_s},
              {"read_bytes_per_s", NULL, "memory read", put_bytes_per_s},
+             {"limit_bytes_per_s", NULL, "limit", put_bytes_per_s},
              {"bytes_per_s", NULL, "moved", put_bytes_per_s},
              {"matmul_s", NULL, "limit, products", put_seconds},
              {"bytes_s", NULL, "limit, bytes", put_seconds},
@@ -58,6 +60,7 @@ static const struct {
              {NULL, "of_", NULL, put_percent},
              {NULL, "over_", NULL, put_times},
              {"_s", NULL, "", put_seconds},
+             {"_us", NULL, "", put_microseconds},
              {"_flops", NULL, "", put_flops},
              {"flops", NULL, "work", put_flop},
              {"received_bytes", NULL, "received", units_add_bytes},

@@ -54,11 +54,7 @@ static int run_kind(const char *verb, const char *word, bench_args *a) {
 
 int verb_bench(int argc, char **argv) {
   bench_table table = {.head = {0}};
-  bench_args a = {.table = &table,
-                  .batch = BENCH_USUAL,
-                  .seq = 256,
-                  .steps = STEPS,
-                  .size = 128 << 20};
+  bench_args a = {.table = &table, .batch = BENCH_USUAL, .seq = 256, .steps = STEPS};
   const char *rest[NAMES_MAX];
   int n;
   const cli_option option[] =
@@ -72,8 +68,11 @@ int verb_bench(int argc, char **argv) {
        {"--serial", CLI_FLAG, &a.serial, NULL,
         "step: collectives run between computations, not overlapped"},
        {"--shape", CLI_TEXT, &a.shape, "MxKxN", "gemm: one product in place of a model's"},
-       {"--size", CLI_SIZE, &a.size, "BYTES", "op: of its largest tensor (default: 128MiB)"},
-       {"--write", CLI_TEXT, &a.write, "F.yaml", "cost: a cluster file of what was measured"},
+       {"--size", CLI_SIZE, &a.size, "BYTES",
+        "op: of its largest tensor (default: 128MiB); copy: the most at a time (default: 256MiB)"},
+       {"--flash", CLI_TEXT, &a.flash, "DIR",
+        "copy: where a file is written and read (default: the cache folder)"},
+       {"--write", CLI_TEXT, &a.write, "F.yaml", "cost, copy: a cluster file of what was measured"},
        {"--trace", CLI_TEXT, &a.trace, "F.json",
         "the last step as a Chrome / Perfetto trace, an event an instruction"}};
   const cli_spec spec = {"hyper bench KIND [NAME ...] --model DIR|CONFIG.json [--json]", about,
@@ -85,7 +84,9 @@ int verb_bench(int argc, char **argv) {
   if (!n) return cli_usage(argv[0], "say what kind of figures");
   if (!is_sound(&a))
     return cli_usage(argv[0], "--batch, --seq, --steps, --interleave or --threads is out of range");
-  if (a.write && strcmp(rest[0], "cost")) return cli_usage(argv[0], "--write needs the kind cost");
+  if (a.write && strcmp(rest[0], "cost") && strcmp(rest[0], "copy"))
+    return cli_usage(argv[0], "--write needs the kind cost or copy");
+  if (a.flash && strcmp(rest[0], "copy")) return cli_usage(argv[0], "--flash needs the kind copy");
   if (n > 1 && strcmp(rest[0], "op")) return cli_usage(argv[0], "\"%s\" is not expected", rest[1]);
   a.name = rest + 1;
   a.names = n - 1;

@@ -83,6 +83,58 @@ json_is out.jsonl 0.bytes 16640
 run bench decode --model "$CASES/qwen3-bias-tied" --seq 16 --steps 1
 out_has "B1 T1 S50 H3/3" # keys that are there, after 2 tokens to warm up and 32: the cache has room for more
 
+it "copy measures host memory in both directions, and flash by 1 to 4 threads"
+mkdir flash
+lines copy --size 64KiB --steps 1 --flash flash
+keys_are bench machine isa threads tier direction streams bytes copy_us bytes_per_s limit_bytes_per_s of_limit
+[ "$(grep -c '"tier": "host"' out)" = 9 ] || { fail "not 3 sizes of host memory"; t_show; }
+[ "$(grep -c '"tier": "flash' out)" = 8 ] || { fail "not 4 rows of flash in each direction"; t_show; }
+grep -q '"direction": "both", "streams": 2' out || fail "not both directions at once"
+[ -z "$(ls -A flash)" ] || fail "a file is left"
+
+it "copy writes the tiers of a new cluster file, and of an old one nothing else"
+run bench copy --size 4KiB --steps 1 --flash flash --write new.yaml
+exit_is 0
+out_has "written: new.yaml"
+grep -q '^- {name: host, memory_gb: .*, read_gb_s: .*, write_gb_s: ' new.yaml || fail "no host"
+grep -q '^- {name: flash, memory_gb: .*, read_gb_s: .*, write_gb_s: ' new.yaml || fail "no flash"
+write old.yaml <<END
+name: mine # a comment
+devices_per_node: 4
+device: {flops: 2e12, bandwidth_gb_s: 123}
+costs: {launch_us: 7}
+tiers: [{name: host, memory_gb: 77, read_gb_s: 1e9, shared_by: 4}]
+links: [{bandwidth_gb_s: 1, latency_us: 1}]
+emulate: true
+END
+run bench copy --size 4KiB --steps 1 --flash flash --write old.yaml --json
+exit_is 0
+out_lacks written
+for line in 'name: mine' 'devices_per_node: 4' 'device: {flops: 2000000000000.0, bandwidth_gb_s: 123.0}' \
+  '  launch_us: 7.0' 'emulate: true'; do
+  grep -qxF -e "$line" old.yaml || fail "no line $line"
+done
+grep -q '^- {name: host, memory_gb: 77.0, read_gb_s: .*shared_by: 4}$' old.yaml || fail "host lost what was said of it"
+grep -q 1000000000 old.yaml && fail "host kept its old bandwidth"
+
+it "copy refuses what it cannot measure before it measures anything, and leaves nothing"
+run bench copy --flash none/such --size 4KiB
+refused "none/such/hyper-bench-" "No such file"
+run bench copy --flash flash --size 100
+refused "--size 100: expected 4096 to"
+(ulimit -f 8 && run bench copy --flash flash --size 1MiB && refused "cannot reserve 1048576 bytes" "File too large" --flash --size)
+echo 'tiers: 3' >bad.yaml
+run bench copy --flash flash --size 4KiB --write bad.yaml
+refused "bad.yaml:1:"
+[ "$(cat bad.yaml)" = 'tiers: 3' ] || fail "the bad file was changed"
+run bench copy --flash flash --size 4KiB --write none/such.yaml
+refused none/such.yaml
+[ -z "$(ls -A flash)" ] || fail "a file is left"
+run bench gemm --shape 4x4x4 --flash flash
+refused "--flash needs the kind copy"
+run bench gemm --shape 4x4x4 --write x.yaml
+refused "--write needs the kind cost or copy"
+
 it "what cannot be measured is refused"
 run bench
 refused "say what kind"

@@ -1,0 +1,52 @@
+/* What the files of `hyper bench copy` share: rows, and what is kept of them for a cluster file. */
+#ifndef CLI_BENCH_COPY_H
+#define CLI_BENCH_COPY_H
+
+#include "cli/bench.h"
+#include "topo/cluster.h"
+
+enum { COPY_TURNS_MAX = 101, COPY_STREAMS_MAX = 4 };
+
+typedef struct {
+  const bench_args *a;
+  bench_machine k;
+  double read_bytes_per_s; /* of memory, by all threads, as last measured */
+  int turns;               /* of each row; the median counts */
+} copy_bench;
+
+/* Copies in a turn: all of their bytes, by the time of the turn, and the time of one. */
+typedef struct {
+  double bytes_per_s, copy_s;
+} copy_rate;
+static const double COPY_TURN_S = 0.02; /* the least time of a turn */
+
+/* Measures read_bytes_per_s again: before rows of another size, so that they see the same machine.
+ */
+hp_status copy_bench_limit(copy_bench *b);
+
+/* One row: `bytes` at a time in `streams` at once; each byte passes memory so often. */
+typedef struct {
+  const char *tier, *direction;
+  uint64_t bytes;
+  int streams, passes;
+} copy_row;
+/* How a stream, 0 .. streams - 1, copies for a turn. */
+typedef struct {
+  hp_status (*run)(void *context, int64_t stream, copy_rate *out);
+  void *context;
+} copy_work;
+/* Runs it in turns, prints the medians, and returns them: the rate of all streams, the time of one
+ * copy. */
+hp_status copy_bench_row(const copy_bench *b, const copy_row *r, const copy_work *w,
+                         copy_rate *out);
+
+/* A file in --flash DIR, or in the cache folder, with all its blocks. */
+typedef struct flash_file flash_file;
+hp_status flash_file_open(const bench_args *a, flash_file **out);
+void flash_file_close(flash_file *f);
+/* Sets the figures of the tier. */
+hp_status copy_bench_flash(copy_bench *b, flash_file *f, cluster_tier *out);
+/* Three digits of it: more are chance. */
+double copy_bench_round(double x);
+
+#endif
