@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "cli/cli.h"
 #include "codegen/loop.h"
+#include "rt/flash_store.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -76,6 +77,13 @@ static void check_engines(void) {
   }
 }
 
+static void check_flash(void) {
+  char why[128], text[256];
+  bool there = flash_has_uring(why);
+  snprintf(text, sizeof text, "%s: threads read and write tier flash in its place, same bits", why);
+  print_line("io_uring", there, there ? "available for tier flash" : text);
+}
+
 int verb_doctor(int argc, char **argv) {
   const char *rest[256];
   int n;
@@ -91,5 +99,6 @@ int verb_doctor(int argc, char **argv) {
   check_memory();
   check_compiler();
   check_engines();
+  check_flash();
   return 0;
 }
