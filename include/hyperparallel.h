@@ -12,15 +12,12 @@
  *              `const char *` results live as long as their object; `char **` go to hp_free.
  *   threads    use a graph, or a device and its programs, from one thread at a time.
  *   bits       same graph, seed and layout: the same bits on every run.  In f32 on CPU they
- *              do not depend on threads or on the instruction set.
- */
+ *              do not depend on threads or on the instruction set. */
 #ifndef HYPERPARALLEL_H
 #define HYPERPARALLEL_H
-
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -256,6 +253,9 @@ typedef struct {
   uint8_t offload[HP_MEMORY_CLASSES]; /* what leaves the device, by class: HP_OFFLOAD_NONE, .. */
   bool plan_only;        /* only for plans: one device represents all, for any number of them */
   bool may_miss;         /* no warning for layouts of names that a program lacks */
+  const char *const *flash; /* folders of tier flash, on different disks; NULL: no such tier */
+  int n_flash;
+  uint64_t flash_limit, host_limit; /* of tiers, for all devices of the process; host 0: no limit */
 } hp_device_options;
 hp_status hp_device_open(const hp_device_options *o, hp_device **out);
 void hp_device_close(hp_device *d);

@@ -46,18 +46,39 @@ HP_API hp_status hp_world_gather(const void *mine, size_t bytes, void *all) {
 
 /* --- devices ------------------------------------------------------------------------------- */
 
+static hp_status check_job(const char *function, const hp_device_options *o) {
+  if (o->threads < 0)
+    return api_refuse(function, "threads is %d; expected 1 or more, or 0 for all", o->threads);
+  if (o->n_layouts < 0)
+    return api_refuse(function, "n_layouts is %d; expected 0 or more", o->n_layouts);
+  if (o->n_layouts && !o->layouts)
+    return api_refuse(function, "layouts is NULL, n_layouts %d", o->n_layouts);
+  if (o->job && (o->backend || o->threads || o->interpret || o->engine || o->memory_limit))
+    return api_refuse(function,
+                      "backend, threads, interpret, engine and memory_limit are those of the job");
+  if (o->job && (o->plan_only || o->job->plan_only))
+    return api_refuse(function, "a job that makes plans only has one mesh");
+  return HP_OK;
+}
+
+static hp_status check_tiers(const char *function, const hp_device_options *o) {
+  if (o->job && (o->n_flash || o->flash_limit || o->host_limit))
+    return api_refuse(function, "flash, flash_limit and host_limit are those of the job");
+  if (o->n_flash < 0) return api_refuse(function, "n_flash is %d; expected 0 or more", o->n_flash);
+  if (o->n_flash && !o->flash) return api_refuse(function, "flash is NULL, n_flash %d", o->n_flash);
+  if (!o->n_flash && o->flash_limit && !o->plan_only)
+    return api_refuse(function, "flash_limit is %llu, and flash names no folder",
+                      (unsigned long long)o->flash_limit);
+  return HP_OK;
+}
+
 HP_API hp_status hp_device_open(const hp_device_options *o, hp_device **out) {
   static const hp_device_options usual;
   API_CALL;
   API_NEED(out);
   if (!o) o = &usual;
-  if (o->threads < 0) API_REFUSE("threads is %d; expected 1 or more, or 0 for all", o->threads);
-  if (o->n_layouts < 0) API_REFUSE("n_layouts is %d; expected 0 or more", o->n_layouts);
-  if (o->n_layouts && !o->layouts) API_REFUSE("layouts is NULL, n_layouts %d", o->n_layouts);
-  if (o->job && (o->backend || o->threads || o->interpret || o->engine || o->memory_limit))
-    API_REFUSE("backend, threads, interpret, engine and memory_limit are those of the job");
-  if (o->job && (o->plan_only || o->job->plan_only))
-    API_REFUSE("a job that makes plans only has one mesh");
+  HP_TRY(check_job(__func__, o));
+  HP_TRY(check_tiers(__func__, o));
   HP_TRY(api_result(__func__, group_open(o, out)));
   learn_open(*out, o);
   return HP_OK;
@@ -98,7 +119,7 @@ HP_API void hp_device_set_memory_limit(hp_device *d, uint64_t bytes) {
   API_GET;
   API_NEED_OR(d, );
   GROUP_HOLD(d);
-  for (int i = 0; i < d->own; i++) d->member[i]->job->limit = bytes;
+  for (int i = 0; i < d->own; i++) d->member[i]->job->limit[TIER_DEVICE] = bytes;
 }
 
 HP_API const char *hp_device_engine(const hp_device *d) {

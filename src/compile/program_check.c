@@ -62,8 +62,28 @@ static hp_status refuse_again(const checker *c, uint32_t line, hp_status st) {
 
 /* --- buffers --------------------------------------------------------------------------------- */
 
-static hp_status check_buffer(const checker *c, uint32_t b, bool after_workspace) {
+/* An input, an output, or a value in between. */
+static hp_status check_place(const checker *c, uint32_t b) {
   enum { ALIGN = 256 };
+  const prog_buffer *f = &c->p->buffers.at[b];
+  uint32_t line = c->lines->buffer.at[b];
+  bool io = f->flags & (BUFFER_INPUT | BUFFER_OUTPUT);
+  if (io && !*program_str(c->p, f->name))
+    return refuse(c, line, "b%u is an input or output without a name", b);
+  if (f->flags & BUFFER_INPUT && f->flags & BUFFER_OUTPUT)
+    return refuse(c, line, "\"%s\" is both input and output; an output is a buffer of its own",
+                  program_str(c->p, f->name));
+  if (io && f->tier == TIER_FLASH)
+    return refuse(c, line, "\"%s\" is on tier flash, which callers do not reach; copy it",
+                  program_str(c->p, f->name));
+  uint64_t room = c->p->arena[f->tier], taken = (f->bytes + ALIGN - 1) / ALIGN * ALIGN;
+  if (f->offset % ALIGN || taken > room || f->offset > room - taken)
+    return refuse(c, line, "b%u takes %llu bytes from a multiple of %d in an arena of %llu", b,
+                  (unsigned long long)taken, ALIGN, (unsigned long long)room);
+  return HP_OK;
+}
+
+static hp_status check_buffer(const checker *c, uint32_t b, bool after_workspace) {
   const prog_buffer *f = &c->p->buffers.at[b];
   uint32_t line = c->lines->buffer.at[b];
   bool io = f->flags & (BUFFER_INPUT | BUFFER_OUTPUT), workspace = f->flags & BUFFER_WORKSPACE;
@@ -74,16 +94,7 @@ static hp_status check_buffer(const checker *c, uint32_t b, bool after_workspace
     return refuse(c, line, "b%u follows a workspace; workspaces come last", b);
   if (f->root != b || f->place == PLACE_STATE)
     return f->root == b && io ? refuse(c, line, "state b%u is no input or output", b) : HP_OK;
-  if (io && !*program_str(c->p, f->name))
-    return refuse(c, line, "b%u is an input or output without a name", b);
-  if (f->flags & BUFFER_INPUT && f->flags & BUFFER_OUTPUT)
-    return refuse(c, line, "\"%s\" is both input and output; an output is a buffer of its own",
-                  program_str(c->p, f->name));
-  uint64_t room = c->p->arena[f->tier], taken = (f->bytes + ALIGN - 1) / ALIGN * ALIGN;
-  if (f->offset % ALIGN || taken > room || f->offset > room - taken)
-    return refuse(c, line, "b%u takes %llu bytes from a multiple of %d in an arena of %llu", b,
-                  (unsigned long long)taken, ALIGN, (unsigned long long)room);
-  return HP_OK;
+  return check_place(c, b);
 }
 
 /* Names of inputs, outputs and tensors of the device are distinct. */
@@ -144,6 +155,10 @@ static hp_status check_operands(const checker *c, uint32_t i) {
       return refuse(c, line_of(c, i), "%s reaches into tier %s; only copies do",
                     op_table[n->op].name, tier_name(f->tier));
   }
+  if (is_copy(n) && program_arg(c->p, n, 0)->tier == TIER_FLASH &&
+      program_arg(c->p, n, 1)->tier == TIER_FLASH)
+    return refuse(c, line_of(c, i), "%s copies within tier flash; go through another tier",
+                  op_table[n->op].name);
   if (n->workspace == PROG_NONE) return HP_OK;
   if (!(c->p->buffers.at[n->workspace].flags & BUFFER_WORKSPACE) || c->workspace[n->workspace])
     return refuse(c, line_of(c, i), "b%u is no workspace, or another instruction's", n->workspace);

@@ -4,21 +4,29 @@
 
 #include <string.h>
 
-hp_status job_device_open(const char *backend, const backend_options *o, uint64_t limit,
-                          int devices, job_device **out) {
+hp_status job_device_open(const char *backend, const backend_options *o,
+                          const uint64_t limit[TIER_COUNT], int devices, job_device **out) {
   const backend_iface *b = backend_find(backend);
   if (!b)
     HP_FAIL(HP_ERR_ARG, "backend \"%s\" does not exist; use \"cpu\", or \"sim\" for plans alone",
             backend);
   job_device *j = mem_calloc(1, sizeof *j);
   HP_TRY_MEM(j);
-  *j = (job_device){.backend = b, .users = 1, .limit = limit, .physical = mem_physical()};
+  *j = (job_device){.backend = b, .users = 1, .physical = mem_physical()};
+  memcpy(j->limit, limit, sizeof j->limit);
   hp_status st = b->open(o, &j->dev);
   for (int t = 0; t < TIER_COUNT; t++)
     j->memory[t] = (tier_memory){.backend = b, .dev = j->dev, .tier = t, .devices = devices};
   if (st) mem_free(j);
   else *out = j;
   return st;
+}
+
+void job_device_set_flash(job_device *j, flash_store *store, uint64_t from, uint64_t bytes) {
+  tier_memory *m = &j->memory[TIER_FLASH];
+  m->store = store;
+  m->from = from;
+  m->size = bytes;
 }
 
 void job_device_release(job_device *j) {
@@ -85,27 +93,32 @@ static uint64_t add_bytes(uint64_t a, uint64_t b) {
   return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* A limit is on what there is: also the work memory of programs that are loaded. */
-static bool has_room(const job_device *j, uint64_t bytes) {
-  uint64_t work = j->memory[TIER_DEVICE].work_bytes;
-  return !j->limit || add_bytes(add_bytes(j->state_bytes[TIER_DEVICE], work), bytes) <= j->limit;
+/* A limit is on what there is: also the work memory of programs that are loaded.  That of flash is
+ * the size of its memory. */
+static bool has_room(const job_device *j, int tier, uint64_t bytes) {
+  uint64_t taken = add_bytes(j->state_bytes[tier], j->memory[tier].work_bytes);
+  return !j->limit[tier] || tier == TIER_FLASH || add_bytes(taken, bytes) <= j->limit[tier];
 }
 
-static hp_status check_limit(const job_device *j, const char *name, uint64_t bytes) {
-  uint64_t states = j->state_bytes[TIER_DEVICE], work = j->memory[TIER_DEVICE].work_bytes;
-  if (has_room(j, bytes)) return HP_OK;
-  if (work && add_bytes(states, bytes) <= j->limit)
+/* What messages and settings call the limit of a tier. */
+static const char *const limit_name[TIER_COUNT] = {"memory limit", "host limit", "flash limit"};
+static const char *const limit_key[TIER_COUNT] = {"memory_limit", "host_limit", "flash_limit"};
+
+static hp_status check_limit(const job_device *j, int tier, const char *name, uint64_t bytes) {
+  uint64_t states = j->state_bytes[tier], work = j->memory[tier].work_bytes;
+  uint64_t limit = j->limit[tier];
+  if (has_room(j, tier, bytes)) return HP_OK;
+  if (work && add_bytes(states, bytes) <= limit)
     HP_FAIL(HP_ERR_OOM,
-            "memory limit %llu bytes: param \"%s\" (%llu bytes) does not fit beside %llu bytes of "
-            "others and %llu of work memory of loaded programs; free the largest program, or raise "
-            "memory_limit",
-            (unsigned long long)j->limit, name, (unsigned long long)bytes,
-            (unsigned long long)states, (unsigned long long)work);
+            "%s %llu bytes: param \"%s\" (%llu bytes) does not fit beside %llu bytes of others and "
+            "%llu of work memory of loaded programs; free the largest program, or raise %s",
+            limit_name[tier], (unsigned long long)limit, name, (unsigned long long)bytes,
+            (unsigned long long)states, (unsigned long long)work, limit_key[tier]);
   HP_FAIL(HP_ERR_OOM,
-          "memory limit %llu bytes: param \"%s\" (%llu bytes) does not fit beside %llu bytes of "
-          "others; raise memory_limit",
-          (unsigned long long)j->limit, name, (unsigned long long)bytes,
-          (unsigned long long)states);
+          "%s %llu bytes: param \"%s\" (%llu bytes) does not fit beside %llu bytes of others; "
+          "raise %s",
+          limit_name[tier], (unsigned long long)limit, name, (unsigned long long)bytes,
+          (unsigned long long)states, limit_key[tier]);
 }
 
 /* Tensors that lie in the machine's memory. */
@@ -125,13 +138,11 @@ static hp_status check_physical(const job_device *j, const char *name, const ir_
           type->dtype == HP_F32 ? "HP_BF16 takes half of it, " : "");
 }
 
-static uint64_t pad(uint64_t bytes) { return (bytes + 255) & ~(uint64_t)255; }
-
 hp_status device_take(device *d, int tier, const char *name, const ir_value *type,
                       uint64_t *offset) {
   job_device *j = d->job;
-  uint64_t bytes = (uint64_t)value_bytes(type), padded = pad(bytes);
-  if (tier == TIER_DEVICE) HP_TRY(check_limit(j, name, padded));
+  uint64_t bytes = (uint64_t)value_bytes(type), padded = tier_memory_pad(tier, bytes);
+  HP_TRY(check_limit(j, tier, name, padded));
   if (tier != TIER_FLASH) HP_TRY(check_physical(j, name, type, padded));
   HP_TRY(tier_memory_take(&j->memory[tier], bytes, offset));
   d->state_bytes[tier] += padded;
@@ -140,16 +151,17 @@ hp_status device_take(device *d, int tier, const char *name, const ir_value *typ
 }
 
 void device_give(device *d, int tier, uint64_t offset, uint64_t bytes) {
+  uint64_t padded = tier_memory_pad(tier, bytes);
   tier_memory_give(&d->job->memory[tier], offset, bytes);
-  d->state_bytes[tier] -= pad(bytes);
-  d->job->state_bytes[tier] -= pad(bytes);
+  d->state_bytes[tier] -= padded;
+  d->job->state_bytes[tier] -= padded;
 }
 
 hp_status device_state(device *d, const char *name, const ir_value *type, int tier,
                        uint32_t *index) {
   if (device_find(d, name, index)) return state_check(name, &d->states.at[*index].type, type);
   uint64_t padded = pad((uint64_t)value_bytes(type));
-  if (tier == TIER_DEVICE && job_device_offloads(d->job) && !has_room(d->job, padded))
+  if (tier == TIER_DEVICE && job_device_offloads(d->job) && !has_room(d->job, TIER_DEVICE, padded))
     tier = TIER_HOST;
   state_tensor s = {.type = *type, .bytes = (uint64_t)value_bytes(type), .tier = tier};
   s.name = intern(&d->names, name, strlen(name));
@@ -165,7 +177,12 @@ hp_status device_state(device *d, const char *name, const ir_value *type, int ti
 }
 
 void *device_address(const device *d, const state_tensor *t) {
+  HP_ASSERT(t->tier != TIER_FLASH);
   return tier_memory_address(&d->job->memory[t->tier], t->offset);
+}
+
+const char *device_state_name(const device *d, const state_tensor *t) {
+  return intern_get(&d->names, t->name, NULL);
 }
 
 static hp_status find_free(const device *d, const char *name, uint32_t *index) {
@@ -207,12 +224,13 @@ void device_drop_name(device *d, const char *dropped, const char *kept) {
 
 hp_status device_add_work(device *d, int tier, uint64_t bytes) {
   job_device *j = d->job;
-  uint64_t states = j->state_bytes[TIER_DEVICE], resident = count_resident(j);
-  if (tier == TIER_DEVICE && j->limit && add_bytes(states, bytes) > j->limit)
+  uint64_t states = j->state_bytes[tier], limit = j->limit[tier], resident = count_resident(j);
+  if (tier != TIER_FLASH && limit && add_bytes(states, bytes) > limit)
     HP_FAIL(HP_ERR_OOM,
-            "memory limit %llu bytes: work memory of %llu bytes does not fit beside %llu bytes of "
-            "params; raise memory_limit",
-            (unsigned long long)j->limit, (unsigned long long)bytes, (unsigned long long)states);
+            "%s %llu bytes: work memory of %llu bytes does not fit beside %llu bytes of params; "
+            "raise %s",
+            limit_name[tier], (unsigned long long)limit, (unsigned long long)bytes,
+            (unsigned long long)states, limit_key[tier]);
   if (tier != TIER_FLASH && add_bytes(resident, bytes) > j->physical)
     HP_FAIL(HP_ERR_OOM,
             "work memory of %llu bytes does not fit with %llu bytes of params: the machine has "

@@ -26,13 +26,13 @@ typedef struct {
   void *dev;
   _Atomic int users;   /* devices of meshes, and the job */
   int no_partial_sums; /* of them, those of meshes with no_partial_sums: the engine must stay */
-  uint64_t limit;      /* bytes of state and work memory of TIER_DEVICE at any time; 0 = none */
+  uint64_t limit[TIER_COUNT];       /* bytes of state and work memory at any time; 0 = none */
   uint8_t offload[HP_MEMORY_CLASSES]; /* HP_OFFLOAD_*, by class */
   /* The loaded program whose work memory holds named tensors of other tiers from one run to the
    * next, newer than their home has them; NULL: none.  settle brings them home. */
   void *carrier;
   hp_status (*settle)(void *carrier);
-  uint64_t physical;   /* bytes that there are */
+  uint64_t physical;                /* bytes that there are */
   uint64_t state_bytes[TIER_COUNT]; /* of all meshes */
   tier_memory memory[TIER_COUNT];
 } job_device;
@@ -58,8 +58,10 @@ typedef struct {
 } device;
 
 /* devices: of this process, which share its address space. */
-hp_status job_device_open(const char *backend, const backend_options *o, uint64_t limit,
-                          int devices, job_device **out);
+hp_status job_device_open(const char *backend, const backend_options *o,
+                          const uint64_t limit[TIER_COUNT], int devices, job_device **out);
+/* Its part of the store of the process, which outlives it. */
+void job_device_set_flash(job_device *j, flash_store *store, uint64_t from, uint64_t bytes);
 /* May tensors leave the device? */
 bool job_device_offloads(const job_device *j);
 /* Before named tensors are used, or work memory by another program: brings them home. */
@@ -79,7 +81,9 @@ hp_status device_state(device *d, const char *name, const ir_value *type, int ti
 hp_status state_check(const char *name, const ir_value *have, const ir_value *want);
 /* Index of an existing tensor. */
 bool device_find(const device *d, const char *name, uint32_t *index);
+/* Not of flash, which has no addresses: rt/mover.h and rt/state_io.h read and write any tier. */
 void *device_address(const device *d, const state_tensor *t);
+const char *device_state_name(const device *d, const state_tensor *t);
 /* Memory for a named tensor in a tier, zeroed, under the limits; and it is given back. */
 hp_status device_take(device *d, int tier, const char *name, const ir_value *type,
                       uint64_t *offset);
@@ -94,7 +98,7 @@ void device_drop_name(device *d, const char *dropped, const char *kept);
  * is gone.  HP_ERR_OOM where that does not fit the limit. */
 hp_status device_add_work(device *d, int tier, uint64_t bytes);
 void device_drop_work(device *d, int tier, uint64_t bytes);
-void *device_work(const device *d, int tier);
+void *device_work(const device *d, int tier); /* not of flash */
 /* Measures d->limits; for a device that represents one of a named cluster, takes the cluster's
  * figures. */
 hp_status device_measure(device *d);

@@ -2,6 +2,8 @@
 
 #include "rt/memory_use.h"
 
+#include <string.h>
+
 static device *device_of(const device_target *t) { return t->g->member[t->i]; }
 
 static uint64_t resident_bytes(void *context, const program *p) {
@@ -45,7 +47,6 @@ void device_target_init(group *g, int i, device_target *out) {
                     .can = &out->can,
                     .cluster = d->cluster,
                     .mesh = d->mesh,
-                    .limit = {[TIER_DEVICE] = d->job->limit},
                     .offload = d->job->offload,
                     .context = out,
                     .resident_bytes = resident_bytes,
@@ -54,4 +55,5 @@ void device_target_init(group *g, int i, device_target *out) {
                     .choose = choose,
                     .prepare = prepare,
                     .release = d->backend->release};
+  memcpy(out->t.limit, d->job->limit, sizeof out->t.limit);
 }

@@ -48,18 +48,22 @@ static void fetch_regions(const group *g, const layout *l, bool mine, const char
   }
 }
 
-/* A process without room says so before anybody sends, and none goes on. */
-static hp_status agree_to_fetch(const group *g, everyone *e, const layout *l, bool mine,
+/* A process without room, or without its own shard, says so before anybody sends, and none goes
+ * on. */
+static hp_status agree_to_fetch(const group *g, everyone *e, const layout *l, bool lacks, bool mine,
                                 comm_region all, char wants[COMM_MAX]) {
   fetch_regions(g, l, mine, NULL, all, e);
   hp_status st = HP_OK;
-  if (e->c->of->iface->prepare) st = e->c->of->iface->prepare(e->c, e->give, e->take);
+  if (lacks) st = err_set(HP_ERR_COMM, __FILE__, __LINE__, "the shard of a tensor cannot be read");
+  else if (e->c->of->iface->prepare) st = e->c->of->iface->prepare(e->c, e->give, e->take);
   hp_status asked = ask(g, e, st ? HAS_NO_ROOM : mine ? WANTS_IT : LEAVES_IT, wants);
   if (st || asked) return st ? st : asked;
   for (int i = 0; i < g->n; i++)
     if (wants[i] == HAS_NO_ROOM)
-      HP_FAIL(HP_ERR_COMM, "process %lld has no memory for the shards of a tensor",
-              (long long)e->c->rank[i]);
+      HP_FAIL(
+          HP_ERR_COMM,
+          "process %lld cannot read its shard of a tensor, or has no memory for those of others",
+          (long long)e->c->rank[i]);
   return HP_OK;
 }
 
@@ -80,7 +84,8 @@ hp_status group_fetch(const group *g, const ir_value *type, const layout *l, con
   for (int d = 0; d < p.rank; d++) p.dim[d] = layout_shard_size(&g->m, l, d, p.dim[d]);
   comm_region all = {.run = (int64_t)value_bytes(&p), .n = 1};
   e.c = g->member[0]->everyone;
-  HP_TRY(agree_to_fetch(g, &e, l, global != NULL, all, wants));
+  bool lacks = !shard && all.run && holds_first(g, (int)me->position, l);
+  HP_TRY(agree_to_fetch(g, &e, l, lacks, global != NULL, all, wants));
   fetch_regions(g, l, global != NULL, wants, all, &e);
   snprintf(what, sizeof what, "a read of %lld bytes a shard", (long long)all.run);
   HP_TRY(run_rendezvous(&e, what, shard));

@@ -51,7 +51,8 @@ struct exec {
   collectives *collectives;
   link_clock *links;            /* NULL: the device's copies alone are known */
   void **at;                    /* by index in program->args: address */
-  void **buffer;                /* by buffer: address */
+  void **buffer;                /* by buffer: address; not of flash */
+  uint64_t *flash;              /* by buffer: offset of a tensor on flash */
   bool holds_states;            /* they are counted as used by this program, */
   int tiers;                    /* and its work memory of so many tiers */
   uint32_t *list[STREAM_COUNT]; /* instructions of each stream in order */
@@ -101,8 +102,9 @@ static void bind_work(exec *e) {
   const program *p = e->p;
   for (size_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
+    if (f->place != PLACE_WORK || f->tier == TIER_FLASH) continue;
     char *work = device_work(e->d, f->tier); /* NULL: nothing in it has bytes */
-    if (f->place == PLACE_WORK) e->buffer[b] = work ? work + f->offset : NULL;
+    e->buffer[b] = work ? work + f->offset : NULL;
   }
   for (size_t i = 0; i < p->args.len; i++) e->at[i] = e->buffer[p->args.at[i]];
 }
@@ -143,11 +145,15 @@ static hp_status bind_states(exec *e) {
     uint32_t index;
     HP_TRY(device_state(e->d, program_str(p, f->name), &f->type, f->tier, &index));
     HP_TRY(device_move_state(e->d, index, f->tier));
-    e->buffer[b] = device_address(e->d, &e->d->states.at[index]);
+    const state_tensor *t = &e->d->states.at[index];
+    if (t->tier == TIER_FLASH) e->flash[b] = t->offset;
+    else e->buffer[b] = device_address(e->d, t);
   }
   for (size_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
-    if (f->place == PLACE_STATE && f->root != b) e->buffer[b] = (char *)e->buffer[f->root] + f->at;
+    if (f->place != PLACE_STATE || f->root == b) continue;
+    if (f->tier == TIER_FLASH) e->flash[b] = e->flash[f->root] + f->at;
+    else e->buffer[b] = (char *)e->buffer[f->root] + f->at;
   }
   return HP_OK;
 }
@@ -280,6 +286,28 @@ static hp_status launch(const exec *e, uint32_t i, const prog_inst *n) {
   return e->d->backend->launch(e->loaded, e->p, n, &a);
 }
 
+/* Work memory on flash is where it is in this run. */
+static tier_place place_of(const exec *e, uint32_t b) {
+  const prog_buffer *f = &e->p->buffers.at[b];
+  tier_place x = {.tier = f->tier, .at = e->buffer[b]};
+  if (f->tier != TIER_FLASH) return x;
+  const tier_memory *m = &e->d->job->memory[TIER_FLASH];
+  const prog_buffer *root = &e->p->buffers.at[f->root];
+  x.ends = f->place == PLACE_STATE && f->at + f->bytes == root->bytes;
+  x.offset = f->place == PLACE_STATE ? e->flash[b] : tier_memory_work_offset(m) + f->offset;
+  return x;
+}
+
+/* What is moved has a name, or that of the place in the model where it is made. */
+static hp_status move(const exec *e, const prog_inst *n) {
+  const uint32_t *arg = program_args(e->p, n);
+  tier_place from = place_of(e, arg[0]), to = place_of(e, arg[1]);
+  uint32_t name = n->loc;
+  for (int k = 0; k < 2; k++)
+    if (program_arg(e->p, n, k)->name) name = program_arg(e->p, n, k)->name;
+  return mover_run(e->d, n, &from, &to, program_arg(e->p, n, 0)->bytes, program_str(e->p, name));
+}
+
 static hp_status run_stream(exec *e, int stream, bool events) {
   for (uint32_t k = 0; k < e->length[stream]; k++) {
     uint32_t i = e->list[stream][k];
@@ -291,7 +319,7 @@ static hp_status run_stream(exec *e, int stream, bool events) {
     bool together = collective_runs(n);
     hp_status st;
     if (together) st = collective_run(e->collectives, i, e->at + n->arg0, &t->met_s);
-    else if (mover_runs(n)) st = mover_run(e->d, e->p, n, e->at + n->arg0);
+    else if (mover_runs(e->p, n)) st = move(e, n);
     else st = launch(e, i, n);
     if (st && !together) st = name_failure(e, n, st);
     if (!st) emulate(e, n, t->met_s);
@@ -473,6 +501,18 @@ static hp_status move_outputs(exec *e) {
   return HP_OK;
 }
 
+/* Kernels and callers have addresses, which flash has not. */
+static hp_status check_tiers(const program *p) {
+  for (size_t i = 0; i < p->insts.len; i++) HP_TRY(mover_check(p, program_inst(p, i)));
+  for (size_t b = 0; b < p->buffers.len; b++) {
+    const prog_buffer *f = &p->buffers.at[b];
+    if (f->flags & (BUFFER_INPUT | BUFFER_OUTPUT) && f->tier == TIER_FLASH)
+      HP_FAIL(HP_ERR_ARG, "\"%s\" is an input or output on tier flash; fetch it first",
+              program_str(p, f->name));
+  }
+  return HP_OK;
+}
+
 static void keep_times(exec *e) {
   size_t n = e->p->insts.len, at = e->runs++ % EXEC_RECENT;
   if (n) memcpy(e->kept + at * n, e->times, n * sizeof *e->kept);
@@ -507,9 +547,11 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
   pthread_cond_init(&e->change, NULL);
   e->at = mem_calloc(p->args.len, sizeof *e->at);
   e->buffer = mem_calloc(p->buffers.len, sizeof *e->buffer);
+  e->flash = mem_calloc(p->buffers.len, sizeof *e->flash);
   e->times = mem_calloc(p->insts.len, sizeof *e->times);
   e->kept = mem_calloc(p->insts.len, EXEC_RECENT * sizeof *e->kept);
-  if (!e->at || !e->buffer || !e->times || !e->kept) st = HP_ERR_OOM;
+  if (!e->at || !e->buffer || !e->flash || !e->times || !e->kept) st = HP_ERR_OOM;
+  if (!st) st = check_tiers(p);
   if (!st) st = build_lists(e);
   if (!st) st = bind_states(e);
   if (!st) st = list_io(e);
@@ -541,6 +583,7 @@ void exec_free(exec *e) {
   program_free(e->p);
   mem_free(e->at);
   mem_free(e->buffer);
+  mem_free(e->flash);
   mem_free(e->times);
   mem_free(e->kept);
   for (size_t i = 0; i < e->spans.len; i++) mem_free(e->spans.at[i].last);

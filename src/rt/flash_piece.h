@@ -24,6 +24,7 @@ typedef struct {
 typedef struct flash_transfer {
   const flash_layout *l;
   bool writes;
+  bool pads;              /* the rest of the last block is nobody's */
   uint64_t offset, bytes; /* multiples of FLASH_BLOCK */
   char *memory;
   const char *name; /* of the tensor, for messages */

@@ -154,13 +154,15 @@ static hp_status transfer_edge(flash_transfer *t, char *io) {
 static hp_status change_edge(flash_store *s, flash_transfer t, char *memory, uint64_t bytes) {
   uint64_t from = t.offset % FLASH_BLOCK, lock = t.offset / FLASH_BLOCK % EDGES;
   char *block = s->edge + lock * FLASH_BLOCK;
-  bool writes = t.writes;
+  bool writes = t.writes, reads = !writes || from || !t.pads;
   t.offset -= from;
   t.bytes = FLASH_BLOCK;
   t.memory = block;
   t.writes = false;
   pthread_mutex_lock(&s->lock[lock]);
-  hp_status st = transfer_edge(&t, block);
+  hp_status st = HP_OK;
+  if (reads) st = transfer_edge(&t, block);
+  else memset(block, 0, FLASH_BLOCK);
   if (!st && writes) {
     memcpy(block + from, memory, bytes);
     t.writes = true;
@@ -191,6 +193,17 @@ hp_status flash_write(flash_store *s, uint64_t offset, const void *from, uint64_
                       const char *name) {
   return run(s, (flash_transfer){.l = &s->layout,
                                  .writes = true,
+                                 .offset = offset,
+                                 .bytes = bytes,
+                                 .memory = (char *)(uintptr_t)from,
+                                 .name = name});
+}
+
+hp_status flash_write_end(flash_store *s, uint64_t offset, const void *from, uint64_t bytes,
+                          const char *name) {
+  return run(s, (flash_transfer){.l = &s->layout,
+                                 .writes = true,
+                                 .pads = true,
                                  .offset = offset,
                                  .bytes = bytes,
                                  .memory = (char *)(uintptr_t)from,

@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 
-/* Offsets that are multiples of it, and sizes, cost no read before a write. */
+/* Blocks of it that are written in part are read first. */
 enum { FLASH_ALIGN = 4096 };
 
 typedef struct flash_store flash_store;
@@ -27,6 +27,9 @@ hp_status flash_open(const flash_options *o, flash_store **out);
 void flash_close(flash_store *s);
 hp_status flash_write(flash_store *s, uint64_t offset, const void *from, uint64_t bytes,
                       const char *name);
+/* The same for the end of a tensor: the rest of its last block is nobody's, and becomes zeros. */
+hp_status flash_write_end(flash_store *s, uint64_t offset, const void *from, uint64_t bytes,
+                          const char *name);
 hp_status flash_read(flash_store *s, uint64_t offset, void *to, uint64_t bytes, const char *name);
 /* Zeros, without touching the disk; offset and bytes are multiples of FLASH_ALIGN. */
 void flash_clear(flash_store *s, uint64_t offset, uint64_t bytes);

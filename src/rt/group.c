@@ -6,7 +6,7 @@
 #include "comm/world.h"
 #include "shard/box.h"
 #include "shard/layout_text.h"
-#include "rt/mover.h"
+#include "rt/state_io.h"
 
 #include <fnmatch.h>
 #include <limits.h>
@@ -503,7 +503,7 @@ hp_status group_write(group *g, uint32_t state, const void *data) {
     const state_tensor *p = shard_of(g, i, state);
     if (g->n == 1) return mover_write(d, p, 0, data, p->bytes);
     shard_view v = mover_view(&g->m, d->position, &s->type, &s->l);
-    HP_TRY(mover_write_shard(d, &v, device_address(d, p), data));
+    HP_TRY(state_write_shard(d, p, &v, data));
   }
   return HP_OK;
 }
@@ -513,8 +513,7 @@ hp_status group_fill(group *g, uint32_t state, hp_fill_fn fill, void *context) {
   HP_TRY(group_settle(g));
   const ir_value *type = &g->states.at[state].type;
   const device *d = g->member[0];
-  if (g->n == 1)
-    return d->backend->fill(d->dev, device_address(d, shard_of(g, 0, state)), type, fill, context);
+  if (g->n == 1) return state_fill(d, shard_of(g, 0, state), fill, context);
   size_t bytes = (size_t)value_bytes(type);
   void *global = mem_map(bytes);
   HP_TRY_MEM(global);
@@ -524,17 +523,34 @@ hp_status group_fill(group *g, uint32_t state, hp_fill_fn fill, void *context) {
   return st;
 }
 
+/* Of several processes.  They send from memory: a shard on flash is read into it. */
+static hp_status fetch_shards(const group *g, const group_state *s, const state_tensor *p,
+                              void *data) {
+  const device *d = g->member[0];
+  if (p->tier != TIER_FLASH) return group_fetch(g, &s->type, &s->l, device_address(d, p), data);
+  err_report why = {0};
+  size_t bytes = (size_t)p->bytes;
+  char *shard = mem_map(bytes);
+  hp_status st = shard ? mover_read(d, p, 0, shard, bytes) : HP_ERR_OOM;
+  if (st) err_take(st, &why);
+  hp_status all = group_fetch(g, &s->type, &s->l, st ? NULL : shard, data);
+  mem_unmap(shard, bytes);
+  if (!st) return all;
+  err_clear();
+  return err_give(&why);
+}
+
 hp_status group_read(const group *g, uint32_t state, void *data) {
   HP_TRY(group_settle(g));
   const group_state *s = &g->states.at[state];
   for (int i = 0; i < g->own; i++) {
     const device *d = g->member[i];
     const state_tensor *p = shard_of(g, i, state);
-    if (g->own < g->n) return group_fetch(g, &s->type, &s->l, device_address(d, p), data);
+    if (g->own < g->n) return fetch_shards(g, s, p, data);
     if (g->n == 1) return mover_read(d, p, 0, data, p->bytes);
     if (!holds_first(g, (int)d->position, &s->l)) continue;
     shard_view v = mover_view(&g->m, d->position, &s->type, &s->l);
-    HP_TRY(mover_read_shard(d, &v, device_address(d, p), data));
+    HP_TRY(state_read_shard(d, p, &v, data));
   }
   return HP_OK;
 }

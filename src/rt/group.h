@@ -86,8 +86,8 @@ hp_status group_settle(const group *g);
 hp_status group_write(group *g, uint32_t state, const void *data);
 hp_status group_fill(group *g, uint32_t state, hp_fill_fn fill, void *context);
 hp_status group_read(const group *g, uint32_t state, void *data);
-/* The shards of other processes into `global`, for those that want it; shard: what this one holds.
- */
+/* The shards of other processes into `global`, for those that want it; shard: what this one holds,
+ * NULL: it cannot be read, and all fail. */
 hp_status group_fetch(const group *g, const ir_value *type, const layout *l, const void *shard,
                       void *global);
 /* What each process of the mesh gives, `bytes` of it, to all, in the order of positions. */

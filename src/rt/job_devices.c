@@ -1,5 +1,6 @@
 #include "rt/job_devices.h"
 
+#include "base/log.h"
 #include "base/thread.h"
 #include "comm/world.h"
 
@@ -18,9 +19,30 @@ static hp_status open_comm(job *j) {
   return comm_world_open(&j->comm);
 }
 
+/* Of the processes of this machine the first has the folders, for all. */
+static hp_status open_flash(const hp_device_options *o, job *j) {
+  flash_options f = {.path = o->flash,
+                     .n = o->n_flash,
+                     .limit = o->flash_limit,
+                     .locks = world_get()->place == 0};
+  if (!o->n_flash || o->plan_only) return HP_OK;
+  HP_TRY(flash_open(&f, &j->flash));
+  log_info("tier flash: %s", flash_describe(j->flash));
+  return HP_OK;
+}
+
+/* Each device of the process has an equal part of the memory that they share. */
+static uint64_t share(uint64_t bytes, int devices) {
+  uint64_t one = bytes / (uint64_t)devices / FLASH_ALIGN * FLASH_ALIGN;
+  return bytes && !one ? 1 : one;
+}
+
 static hp_status open_devices(const hp_device_options *o, const char *backend, int sharers,
                               job *j) {
   const world_facts *w = world_get();
+  int devices = o->plan_only && w->size == 1 ? j->ranks : j->own;
+  uint64_t flash = share(o->flash_limit, devices);
+  const uint64_t limit[TIER_COUNT] = {o->memory_limit, share(o->host_limit, devices), flash};
   int threads = o->threads > 0 ? o->threads : cpu_count();
   backend_options b = {.threads = o->threads, .engine = o->engine, .interpret = o->interpret};
   if (o->no_partial_sums) b.engine = JOB_ENGINE_SAME_BITS;
@@ -29,8 +51,9 @@ static hp_status open_devices(const hp_device_options *o, const char *backend, i
     int place = w->place * j->own + i; /* among the devices that share this machine's threads */
     if (b.shared) b.threads = threads / sharers + (place < threads % sharers);
     if (b.shared && b.threads < 1) b.threads = 1;
-    HP_TRY(job_device_open(backend, &b, o->memory_limit, j->own, &j->device[i]));
+    HP_TRY(job_device_open(backend, &b, limit, j->own, &j->device[i]));
     memcpy(j->device[i]->offload, o->offload, sizeof o->offload);
+    if (j->flash) job_device_set_flash(j->device[i], j->flash, (uint64_t)i * flash, flash);
   }
   return HP_OK;
 }
@@ -44,6 +67,7 @@ hp_status job_open(const hp_device_options *o, const char *backend, int64_t rank
   int sharers = o->plan_only ? j->ranks : world_get()->here * j->own;
   if (!st) st = thread_team_create(j->own, &j->thread_team);
   if (!st) st = link_clock_create(j->own, &j->links);
+  if (!st) st = open_flash(o, j);
   if (!st) st = open_devices(o, backend, sharers, j);
   if (st) job_release(j);
   else *out = j;
@@ -55,6 +79,7 @@ void job_release(job *j) {
   thread_team_free(j->thread_team);
   for (int i = 0; i < COMM_LOCAL_MAX; i++) job_device_release(j->device[i]);
   link_clock_free(j->links);
+  flash_close(j->flash);
   if (j->comm) j->comm->iface->close(j->comm);
   mem_free(j);
 }

@@ -15,6 +15,7 @@ typedef struct {
   comm *comm;        /* NULL for one rank */
   thread_team *thread_team;
   link_clock *links;                  /* of emulated clusters */
+  flash_store *flash;                 /* NULL: none */
   job_device *device[COMM_LOCAL_MAX]; /* those of this process */
 } job;
 

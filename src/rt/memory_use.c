@@ -40,8 +40,8 @@ uint64_t memory_state(const device *d, const program *p, int tier) {
     bool found = device_find(d, program_str(p, f->name), &index);
     int has = found ? d->states.at[index].tier : TIER_COUNT; /* it moves to where it is needed */
     if (sent && found && has == TIER_DEVICE && !d->states.at[index].programs) has = TIER_HOST;
-    if (f->tier == tier && has != tier) sum += memory_round(f->bytes);
-    if (f->tier != tier && has == tier) sum -= memory_round(f->bytes);
+    if (f->tier == tier && has != tier) sum += tier_memory_pad(tier, f->bytes);
+    if (f->tier != tier && has == tier) sum -= tier_memory_pad(tier, f->bytes);
   }
   return sum;
 }
@@ -226,7 +226,7 @@ hp_status memory_use_of(const group *g, int i, const program *p,
                         const uint64_t model[MEM_CLASS_COUNT], hp_memory *out) {
   hp_memory m = {.work_bytes = p->arena[TIER_DEVICE],
                  .work_bound = p->bound[TIER_DEVICE],
-                 .limit_bytes = g->member[i]->job->limit,
+                 .limit_bytes = g->member[i]->job->limit[TIER_DEVICE],
                  .device_bytes = count_device_bytes(g),
                  .devices = g->n};
   HP_TRY(count_work(p, &m));

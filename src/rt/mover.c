@@ -8,13 +8,22 @@ static hp_status copy(const device *d, void *to, const void *from, uint64_t byte
   return d->backend->copy(d->dev, to, from, bytes, STREAM_COMPUTE);
 }
 
+static const tier_memory *flash_of(const device *d) { return &d->job->memory[TIER_FLASH]; }
+
 hp_status mover_write(const device *d, const state_tensor *t, uint64_t offset, const void *from,
                       uint64_t bytes) {
+  const char *name = device_state_name(d, t);
+  if (t->tier == TIER_FLASH)
+    return tier_memory_write(flash_of(d), t->offset + offset, from, bytes,
+                             offset + bytes == t->bytes, name);
   return copy(d, (char *)device_address(d, t) + offset, from, bytes);
 }
 
 hp_status mover_read(const device *d, const state_tensor *t, uint64_t offset, void *to,
                      uint64_t bytes) {
+  const char *name = device_state_name(d, t);
+  if (t->tier == TIER_FLASH)
+    return tier_memory_read(flash_of(d), t->offset + offset, to, bytes, name);
   return copy(d, to, (const char *)device_address(d, t) + offset, bytes);
 }
 
@@ -36,7 +45,8 @@ hp_status device_move_state(device *d, uint32_t index, int tier) {
             t->programs == 1 ? "it" : "them");
   moved.tier = tier;
   HP_TRY(device_take(d, tier, name, &t->type, &moved.offset));
-  hp_status st = copy(d, device_address(d, &moved), device_address(d, t), t->bytes);
+  hp_status st = t->tier == TIER_FLASH ? mover_read(d, t, 0, device_address(d, &moved), t->bytes)
+                                       : mover_write(d, &moved, 0, device_address(d, t), t->bytes);
   const state_tensor *left = st ? &moved : t;
   device_give(d, left->tier, left->offset, left->bytes);
   if (!st) *t = moved;
@@ -76,8 +86,35 @@ hp_status mover_zero_padding(const device *d, const shard_view *v, void *at) {
   return d->backend->zero(d->dev, at, (uint64_t)room * v->element, STREAM_COMPUTE);
 }
 
-bool mover_runs(const prog_inst *n) { return op_flags((op_id)n->op) & OPF_MOVE; }
+/* --- instructions ----------------------------------------------------------------------------- */
 
-hp_status mover_run(const device *d, const program *p, const prog_inst *n, void *const *at) {
-  return d->backend->copy(d->dev, at[1], at[0], program_arg(p, n, 0)->bytes, n->stream);
+static bool is_move(const prog_inst *n) { return op_flags((op_id)n->op) & OPF_MOVE; }
+
+bool mover_runs(const program *p, const prog_inst *n) {
+  if (n->op != OP_COPY) return is_move(n);
+  return program_arg(p, n, 0)->tier != TIER_DEVICE || program_arg(p, n, 1)->tier != TIER_DEVICE;
+}
+
+hp_status mover_run(const device *d, const prog_inst *n, const tier_place *from,
+                    const tier_place *to, uint64_t bytes, const char *name) {
+  if (from->tier == TIER_FLASH)
+    return tier_memory_read(flash_of(d), from->offset, to->at, bytes, name);
+  if (to->tier == TIER_FLASH)
+    return tier_memory_write(flash_of(d), to->offset, from->at, bytes, to->ends, name);
+  return d->backend->copy(d->dev, to->at, from->at, bytes, n->stream);
+}
+
+hp_status mover_check(const program *p, const prog_inst *n) {
+  const char *op = op_table[n->op].name;
+  bool moves = mover_runs(p, n);
+  for (int k = 0; !moves && k < n->n_in + n->n_out; k++) {
+    int tier = program_arg(p, n, k)->tier;
+    if (tier != TIER_DEVICE)
+      HP_FAIL(HP_ERR_ARG, "%s \"%s\" reaches into tier %s; only fetch, offload and copy do", op,
+              program_str(p, n->loc), tier_name(tier));
+  }
+  if (moves && program_arg(p, n, 0)->tier == TIER_FLASH && program_arg(p, n, 1)->tier == TIER_FLASH)
+    HP_FAIL(HP_ERR_ARG, "%s \"%s\" copies within tier flash; go through another tier", op,
+            program_str(p, n->loc));
+  return HP_OK;
 }

@@ -1,5 +1,5 @@
 /* The mover: all copies between memory tiers, and between a device and the host, also of a shard of
- * a global tensor.  Kernels never read another tier's memory. */
+ * a global tensor.  Kernels never read another tier's memory, and nothing else reads flash. */
 #ifndef RT_MOVER_H
 #define RT_MOVER_H
 
@@ -31,8 +31,19 @@ hp_status mover_read_shard(const device *d, const shard_view *v, const void *fro
 void mover_join_shard(const shard_view *v, const void *shard, void *global);
 /* Zeros where the shard is padded. */
 hp_status mover_zero_padding(const device *d, const shard_view *v, void *at);
-/* Is it the mover's?  Then mover_run runs it, with the addresses of its operand and its result. */
-bool mover_runs(const prog_inst *n);
-hp_status mover_run(const device *d, const program *p, const prog_inst *n, void *const *at);
+/* A place in a tier: an address, or of flash an offset in the device's part of it. */
+typedef struct {
+  int tier;
+  void *at;
+  uint64_t offset;
+  bool ends; /* a tensor on flash */
+} tier_place;
+/* Is it the mover's: does it move between tiers, or copy from or to another one?  Then mover_run
+ * runs it, from and to these places; name: of the tensor, for failures. */
+bool mover_runs(const program *p, const prog_inst *n);
+hp_status mover_run(const device *d, const prog_inst *n, const tier_place *from,
+                    const tier_place *to, uint64_t bytes, const char *name);
+/* HP_ERR_ARG, with its op, if an instruction reaches into a tier from where it cannot. */
+hp_status mover_check(const program *p, const prog_inst *n);
 
 #endif

@@ -4,7 +4,7 @@
 #include "base/milestone.h"
 #include "base/safetensors.h"
 #include "ckpt/saved.h"
-#include "rt/mover.h"
+#include "rt/state_io.h"
 
 #include <errno.h>
 #include <string.h>
@@ -68,10 +68,10 @@ static hp_status flush(shard_writer *w) {
   return n ? st_writer_write(w->out, w->stage, n) : HP_OK;
 }
 
-static hp_status write_run(shard_writer *w, const char *from, size_t n) {
+static hp_status write_run(shard_writer *w, state_io *io, uint64_t from, size_t n) {
   while (n) {
     size_t some = STAGE_BYTES - w->filled < n ? STAGE_BYTES - w->filled : n;
-    HP_TRY(mover_to_host(w->d, w->stage + w->filled, from, some));
+    HP_TRY(state_io_read(io, from, w->stage + w->filled, some));
     w->filled += some;
     from += some;
     n -= some;
@@ -83,14 +83,16 @@ static hp_status write_run(shard_writer *w, const char *from, size_t n) {
 static hp_status write_shard(void *context, size_t k, const box *own, st_writer *out) {
   shard_writer *w = context;
   const saved_tensor *t = &w->t->tensor[k];
-  const char *at = device_address(w->d, part_of(w->d, t->name));
   box room = box_room(&w->t->g->m, &t->l, t->type.dim, w->d->position);
   size_t size = dtype_size((hp_dtype)t->type.dtype);
   box_runs r;
   w->out = out;
-  for (runs_begin(&r, own, &room, own); r.n; runs_next(&r))
-    HP_TRY(write_run(w, at + (size_t)r.from * size, (size_t)r.n * size));
-  return flush(w);
+  state_io io;
+  hp_status st = state_io_begin(w->d, part_of(w->d, t->name), &io);
+  for (runs_begin(&r, own, &room, own); !st && r.n; runs_next(&r))
+    st = write_run(w, &io, (uint64_t)r.from * size, (size_t)r.n * size);
+  st = state_io_end(&io, st);
+  return st ? st : flush(w);
 }
 
 static hp_status save_device(void *context, int i) {
@@ -187,14 +189,13 @@ static hp_status check(transfer *t) {
 }
 
 typedef struct {
-  const device *d;
-  const state_tensor *to;
+  state_io io;
   size_t size;
 } shard_reader;
 
 static hp_status put(void *context, int64_t at, const void *from, int64_t n) {
-  const shard_reader *r = context;
-  return mover_write(r->d, r->to, (uint64_t)at * r->size, from, (uint64_t)n * r->size);
+  shard_reader *r = context;
+  return state_io_write(&r->io, (uint64_t)at * r->size, from, (uint64_t)n * r->size);
 }
 
 static hp_status load_device(void *context, int i) {
@@ -204,9 +205,11 @@ static hp_status load_device(void *context, int i) {
     milestone_count_work();
     const saved_tensor *x = &t->tensor[k];
     hp_dtype type = (hp_dtype)x->type.dtype;
-    shard_reader r = {d, part_of(d, x->name), dtype_size(type)};
+    shard_reader r = {.size = dtype_size(type)};
     box own = own_box(t, k, i), room = box_room(&t->g->m, &x->l, x->type.dim, d->position);
-    HP_TRY(saved_read(t->from, t->number[k], &own, &room, type, put, &r));
+    hp_status st = state_io_begin(d, part_of(d, x->name), &r.io);
+    if (!st) st = saved_read(t->from, t->number[k], &own, &room, type, put, &r);
+    HP_TRY(state_io_end(&r.io, st));
   }
   return HP_OK;
 }

@@ -5,7 +5,6 @@
 #include <string.h>
 
 enum {
-  ALIGN = 256,
   STEP_BYTES = 32 << 20, /* committed at once; pages that are never written take no memory */
   LEAST_HALF = 64 << 20
 };
@@ -22,8 +21,22 @@ static uint64_t choose_half(tier_memory *m) {
   return m->limited ? share / STEP_BYTES * STEP_BYTES : physical;
 }
 
+static bool is_flash(const tier_memory *m) { return m->tier == TIER_FLASH; }
+
+static hp_status check_store(const tier_memory *m) {
+  if (m->store) return HP_OK;
+  HP_FAIL(HP_ERR_ARG, "tier flash has no memory here: open the device with folders (flash) and "
+                      "the bytes to take there (flash_limit)");
+}
+
+/* Bytes behind the last tensor. */
+static uint64_t count_room(const tier_memory *m) {
+  return (is_flash(m) ? tier_memory_work_offset(m) : m->half) - m->end;
+}
+
 static hp_status reserve(tier_memory *m, uint64_t needed) {
   uint64_t least = round_up(needed > LEAST_HALF ? needed : LEAST_HALF, STEP_BYTES);
+  if (is_flash(m)) return check_store(m);
   if (m->at) return HP_OK;
   for (uint64_t half = choose_half(m);; half = round_up(half / 2, STEP_BYTES)) {
     if (half < least) half = least;
@@ -37,7 +50,13 @@ static hp_status reserve(tier_memory *m, uint64_t needed) {
 }
 
 static hp_status too_large(const tier_memory *m, const char *what, uint64_t bytes) {
-  const char *tier = tier_name((uint32_t)m->tier);
+  const char *tier = tier_name(m->tier);
+  if (is_flash(m))
+    HP_FAIL(HP_ERR_OOM,
+            "%s of %llu bytes on tier flash: the device's part of it has %llu bytes, of which "
+            "params take %llu and work memory %llu; raise flash_limit",
+            what, (unsigned long long)bytes, (unsigned long long)m->size,
+            (unsigned long long)m->end, (unsigned long long)m->work_bytes);
   if (m->limited)
     HP_FAIL(HP_ERR_OOM,
             "%s of %llu bytes on tier %s: %llu of address space are reserved for it; give the "
@@ -51,17 +70,17 @@ static hp_status too_large(const tier_memory *m, const char *what, uint64_t byte
 
 /* Behind the last tensor there is no room; there may be enough in gaps, none of which is alone. */
 static hp_status no_room(const tier_memory *m, uint64_t bytes) {
-  uint64_t free = m->half - m->end, largest = free;
+  uint64_t space = count_room(m) + m->end, free = count_room(m), largest = free;
   for (size_t i = 0; i < m->gaps.len; i++) {
     uint64_t gap = m->gaps.at[i].to - m->gaps.at[i].from;
     free += gap;
     if (gap > largest) largest = gap;
   }
-  if (free < bytes) return too_large(m, "tensors", m->half - free + bytes);
+  if (free < bytes) return too_large(m, "tensors", space - free + bytes);
   HP_FAIL(HP_ERR_OOM,
           "a tensor of %llu bytes on tier %s: %llu bytes are free, but in gaps between tensors, of "
           "at most %llu bytes; create large tensors before small ones, or free neighbours of a gap",
-          (unsigned long long)bytes, tier_name((uint32_t)m->tier), (unsigned long long)free,
+          (unsigned long long)bytes, tier_name(m->tier), (unsigned long long)free,
           (unsigned long long)largest);
 }
 
@@ -82,11 +101,11 @@ static bool take_gap(tier_memory *m, uint64_t bytes, uint64_t *offset) {
 }
 
 hp_status tier_memory_take(tier_memory *m, uint64_t bytes, uint64_t *offset) {
-  uint64_t taken = round_up(bytes ? bytes : 1, ALIGN);
+  uint64_t taken = tier_memory_pad(m->tier, bytes ? bytes : 1);
   HP_TRY(reserve(m, taken));
   if (take_gap(m, taken, offset)) return HP_OK;
-  if (taken > m->half - m->end) return no_room(m, taken);
-  if (m->end + taken > m->committed) {
+  if (taken > count_room(m)) return no_room(m, taken);
+  if (!is_flash(m) && m->end + taken > m->committed) {
     uint64_t more = round_up(m->end + taken - m->committed, STEP_BYTES);
     if (more > m->half - m->committed) more = m->half - m->committed;
     HP_TRY(m->backend->commit(m->dev, m->tier, m->at + m->committed, more));
@@ -97,11 +116,17 @@ hp_status tier_memory_take(tier_memory *m, uint64_t bytes, uint64_t *offset) {
   return HP_OK;
 }
 
+/* Zeros, in what is not needed any more. */
+static void discard(const tier_memory *m, uint64_t offset, uint64_t bytes) {
+  if (is_flash(m)) flash_clear(m->store, m->from + offset, bytes);
+  else m->backend->discard(m->dev, m->tier, m->at + offset, bytes);
+}
+
 /* If there is no memory for a gap, its space is lost until the device is closed. */
 void tier_memory_give(tier_memory *m, uint64_t offset, uint64_t bytes) {
-  memory_gap g = {offset, offset + round_up(bytes ? bytes : 1, ALIGN)};
+  memory_gap g = {offset, offset + tier_memory_pad(m->tier, bytes ? bytes : 1)};
   size_t i = 0, merged = 0;
-  m->backend->discard(m->dev, m->tier, m->at + g.from, g.to - g.from);
+  discard(m, g.from, g.to - g.from);
   while (i < m->gaps.len && m->gaps.at[i].to < g.from) i++;
   for (size_t k = i; k < m->gaps.len && m->gaps.at[k].from <= g.to; k++, merged++) {
     if (m->gaps.at[k].from < g.from) g.from = m->gaps.at[k].from;
@@ -122,8 +147,9 @@ void tier_memory_give(tier_memory *m, uint64_t offset, uint64_t bytes) {
 
 static hp_status commit_work(tier_memory *m, uint64_t bytes) {
   HP_TRY(reserve(m, bytes));
-  if (bytes > m->half) return too_large(m, "work memory", bytes);
-  uint64_t want = round_up(bytes, ALIGN), have = m->work_committed;
+  if (bytes > (is_flash(m) ? m->size - m->end : m->half)) return too_large(m, "work memory", bytes);
+  if (is_flash(m)) return HP_OK;
+  uint64_t want = tier_memory_pad(m->tier, bytes), have = m->work_committed;
   if (want <= have) return HP_OK;
   HP_TRY(m->backend->commit(m->dev, m->tier, m->at + m->half + have, want - have));
   m->work_committed = want;
@@ -149,8 +175,20 @@ void tier_memory_drop_need(tier_memory *m, uint64_t bytes) {
   for (i = 0; i < m->needs.len; i++)
     if (m->needs.at[i] > most) most = m->needs.at[i];
   if (most == m->work_bytes) return;
-  m->backend->discard(m->dev, m->tier, m->at + m->half + most, m->work_bytes - most);
+  if (is_flash(m)) discard(m, tier_memory_work_offset(m), m->size - tier_memory_work_offset(m));
+  else discard(m, m->half + most, m->work_bytes - most);
   m->work_bytes = most;
+}
+
+hp_status tier_memory_read(const tier_memory *m, uint64_t offset, void *to, uint64_t bytes,
+                           const char *name) {
+  return flash_read(m->store, m->from + offset, to, bytes, name);
+}
+
+hp_status tier_memory_write(const tier_memory *m, uint64_t offset, const void *from, uint64_t bytes,
+                            bool ends, const char *name) {
+  if (ends) return flash_write_end(m->store, m->from + offset, from, bytes, name);
+  return flash_write(m->store, m->from + offset, from, bytes, name);
 }
 
 void tier_memory_free(tier_memory *m) {

@@ -42,6 +42,18 @@ over() { # WAY
   it "a transfer of more messages than there are is refused at its header, over $1"
   fails 2 long_transfer "with tag 3 rank 1 receives 1073741832 bytes at numbers, and rank 0 sends 8 bytes at numbers"
 
+  mkdir -p disk
+  it "processes read shards of a tensor that is on flash, over $1"
+  run_cmd timeout 60 mpirun -q --oversubscribe --bind-to none $root -n 2 "$B/stand-in/flash_ranks" disk
+  exit_is 0
+  [ -z "$(ls -A disk)" ] || fail "left in the folder: $(ls -A disk)"
+
+  it "a shard on flash that cannot be read is named, and no process waits for it, over $1"
+  run_cmd timeout 60 mpirun -q --oversubscribe --bind-to none $root -n 2 "$B/stand-in/flash_ranks" disk damaged
+  exit_is 1
+  grep -q '^rank 1: "w" on tier flash, path "disk": the 4096 bytes at 4096 are not' out || { fail "not named"; t_show; }
+  ! grep '^rank 0' out | grep -qv 'process 1 cannot read its shard\|cannot go on without it' || fail "another reason"
+
   it "a failure ends waits of other communicators, also later, over $1"
   fails 3 failure_stays "process 2 failed, and the others cannot go on without it"
 }

@@ -226,6 +226,11 @@ static const struct {
     {ARENA X "b1 = f32[] device+256\ncomm: b1 = sum_sq b0\n", "runs on stream compute"},
     {ARENA "arena host 256 bound 0 at 0\n" X "b1 = f32[] host+0\ncompute: b1 = sum_sq b0\n",
      "reaches into tier host"},
+    {"arena flash 512 bound 0 at 0\nb0 = f32[4] flash+0 input \"x\"\n",
+     "t:2: \"x\" is on tier flash"},
+    {"arena flash 512 bound 0 at 0\nb0 = f32[4] state flash \"w\"\nb1 = f32[4] flash+0\n"
+     "copy_out: b1 = offload b0 {tier=2}\n",
+     "t:4: offload copies within tier flash"},
     {ARENA X "b1 = f32[4] device+256\ncompute: b1 = copy b0 wait=copy_in:0\n", "t:"},
     {ARENA X "b1 = f32[4] device+256\nb2 = f32[4] device+512\n"
              "compute: b1 = copy b0 wait=copy_in:0\ncopy_in: b2 = copy b1\n",
