@@ -251,6 +251,35 @@ TEST(a_truncated_flash_file_is_found_with_tensor_and_path) {
   }
 }
 
+/* From now on the store's file is another one, whose calls fail. */
+static void replace_file(const char *folder, const char *by) {
+  int fd = open(by, O_RDWR), file = file_in(folder);
+  CHECK(fd >= 0);
+  CHECK_EQ(dup2(fd, file), file);
+  close(fd);
+}
+
+TEST(a_disk_that_fails_is_told_with_tensor_and_path_and_ends_no_other_transfer) {
+  for (int e = 0; e < 2; e++) {
+    flash_store *s = open_store(2, 8 * MIB, engines[e]);
+    if (!s) continue;
+    unsigned char *x = calloc(4 * MIB, 1);
+    CHECK_OK(flash_write(s, 0, x, 4 * MIB, "v.layer"));
+    replace_file(folders(2)[1], "/proc/self/mem"); /* where nothing is mapped: EIO */
+    CHECK_EQ(flash_read(s, 0, x, 4 * MIB, "v.layer"), HP_ERR_IO);
+    CHECK(strstr(err_message(), "\"v.layer\" on tier flash, path \""));
+    CHECK(strstr(err_message(), "disk1\": 1048576 bytes at "));
+    CHECK(strstr(err_message(), "cannot be read: Input/output error; check its disk"));
+    err_clear();
+    CHECK_OK(flash_read(s, 0, x, MIB, "v.layer")); /* of the other disk */
+    replace_file(folders(2)[0], "/dev/full");
+    CHECK_FAILS(flash_write(s, 0, x, MIB, "m"), "be written: No space left on device");
+    CHECK_FAILS(flash_write(s, 10, x, 10, "m"), "\"m\" on tier flash");
+    free(x);
+    flash_close(s);
+  }
+}
+
 static int count_entries(const char *folder) {
   DIR *d = opendir(folder);
   int n = 0;
