@@ -251,8 +251,8 @@ typedef struct {
   const char *engine;    /* of matrix products: a name, or "fastest" (measured); NULL: "packed" */
   uint64_t memory_limit; /* of params and work memory, per device, hard; 0 = none */
   uint8_t offload[HP_MEMORY_CLASSES]; /* what leaves the device, by class: HP_OFFLOAD_NONE, .. */
-  bool plan_only;        /* only for plans: one device represents all, for any number of them */
-  bool may_miss;         /* no warning for layouts of names that a program lacks */
+  bool plan_only;           /* only for plans: one device represents all, for any number of them */
+  bool may_miss;            /* no warning for layouts of names that a program lacks */
   const char *const *flash; /* folders of tier flash, on different disks; NULL: no such tier */
   int n_flash;
   uint64_t flash_limit, host_limit; /* of tiers, for all devices of the process; host 0: no limit */

@@ -217,9 +217,21 @@ static hp_status stage_schedule(stage_state *s) {
   return schedule_program(s->p, s->kind, &s->how, &s->fits);
 }
 
+static bool may_offload(const stage_state *s) {
+  for (int k = 0; k < MEM_CLASS_COUNT; k++)
+    if (s->t->offload[k] == HP_OFFLOAD_AUTO) return true;
+  return false;
+}
+
+enum { OFFLOAD_EFFORT = 10000000 };
+
 static hp_status stage_place(stage_state *s) {
   if (!s->fits) return HP_OK;
-  HP_TRY(plan_memory(s->p, s->workspace, &(memory_options){.limit = s->how.cap[TIER_DEVICE]}));
+  memory_options o = {.limit = s->how.cap[TIER_DEVICE]};
+  if (s->kind == SCHEDULE_OFFLOAD) o.limit = s->offload.room;
+  if (may_offload(s) && s->t->limit[TIER_DEVICE])
+    o.effort = OFFLOAD_EFFORT; /* offloading more is better than a long search */
+  HP_TRY(plan_memory(s->p, s->workspace, &o));
   return HP_OK;
 }
 
@@ -369,12 +381,6 @@ static uint8_t offload_mode(const stage_state *s, const prog_buffer *f) {
   return s->t->offload[f->class < MEM_CLASS_COUNT ? f->class : MEM_OTHER];
 }
 
-static bool may_offload(const stage_state *s) {
-  for (int k = 0; k < MEM_CLASS_COUNT; k++)
-    if (s->t->offload[k] == HP_OFFLOAD_AUTO) return true;
-  return false;
-}
-
 /* Are there tensors that must be on another tier, whatever the limit? */
 static bool must_offload(const stage_state *s) {
   for (size_t b = 0; b < s->p->buffers.len; b++) {
@@ -439,6 +445,7 @@ static hp_status lower_cap(stage_state *s, uint64_t room, uint64_t floor, progra
   enum { ROUNDS = 4, ATTEMPTS = ROUNDS + 2 };
   uint64_t cap = room > floor ? room : floor;
   *least = UINT64_MAX;
+  s->offload.room = room;
   for (int round = 0; round < ATTEMPTS; round++) {
     if (round >= ROUNDS) cap = floor;
     HP_TRY(try_offload(s, cap, round == ATTEMPTS - 1, out));

@@ -120,7 +120,7 @@ static bool can_take(const planner *m, uint32_t i, int o, int k) {
   const prog_buffer *in = &p->buffers.at[a], *out = &p->buffers.at[b];
   if (in->place != PLACE_WORK || in->tier != out->tier || in->bytes != out->bytes || a == b)
     return false;
-  if (in->carries || out->carries) return false; /* their offsets are chosen first */
+  if (in->carries || out->carries) return false;              /* their offsets are chosen first */
   if (program_arg(p, n, k)->bytes != in->bytes) return false; /* a view of a part of it */
   if (!dies_at(m, a, i) || m->first[b] != i) return false;
   for (int j = 0; j < n->n_in; j++)
@@ -279,6 +279,8 @@ static hp_status assign(const planner *m, const memory_options *o) {
   HP_TRY_GOTO(fix_pairs(m, x.index, &x.problem, x.buffer), st);
   x.problem.effort = o->effort ? o->effort : OFFSETS_EFFORT;
   x.problem.limit[TIER_DEVICE] = o->limit;
+  for (int t = TIER_DEVICE + 1; t < TIER_COUNT; t++) /* large: the first plan is good enough */
+    x.problem.limit[t] = OFFSETS_MAX_BYTES;
   HP_TRY_GOTO(offsets_assign(&x.problem, x.offset, &s), st);
   HP_TRY_GOTO(offsets_verify(&x.problem, x.offset), st);
   for (size_t i = 0; i < x.problem.n; i++) p->buffers.at[x.index[i]].offset = x.offset[i];

@@ -16,12 +16,12 @@ typedef struct {
   VEC(prog_inst) inst;
   VEC(uint32_t) args;
   VEC(list_edge) edges;
-  current_buffer *current; /* by old buffer; buffer = PROG_NONE: none yet */
-  bool *used;              /* by old buffer: the program's own buffer is that of a stay */
-  uint32_t *store;         /* by item: the buffer on its tier, PROG_NONE: none yet */
-  uint32_t *next;          /* by item: touches that are behind */
-  uint32_t *stay_of;       /* by copy */
-  uint32_t *step_at;       /* by step: its place in inst */
+  current_buffer *current;         /* by old buffer; buffer = PROG_NONE: none yet */
+  bool *used;                      /* by old buffer: the program's own buffer is that of a stay */
+  uint32_t *store;                 /* by item: the buffer on its tier, PROG_NONE: none yet */
+  uint32_t *next;                  /* by item: touches that are behind */
+  uint32_t *stay_of;               /* by copy */
+  uint32_t *step_at;               /* by step: its place in inst */
   uint32_t *out_at[OFFLOAD_TIERS]; /* by number of the offload on its tier: place in inst */
   uint32_t outs[OFFLOAD_TIERS];    /* emitted */
   uint32_t *held;                  /* by item: 1 + the place of its last offload in this stay */

@@ -91,7 +91,8 @@ static offload_item describe(const program *p, const offload_options *o, uint32_
   if (f->flags & BUFFER_OUTPUT) it.flags |= OFFLOAD_RETURNS;
   if (streams) it.flags |= OFFLOAD_STREAMS;
   if (is_state) it.flags |= OFFLOAD_STORED | (streams ? 0 : OFFLOAD_CARRIES);
-  else if (mode == HP_OFFLOAD_NONE) it.flags = (uint8_t)((it.flags | OFFLOAD_PINNED) & ~OFFLOAD_STREAMS);
+  else if (mode == HP_OFFLOAD_NONE)
+    it.flags = (uint8_t)((it.flags | OFFLOAD_PINNED) & ~OFFLOAD_STREAMS);
   bool flash = home > 0 ? home == TIER_FLASH : mode == HP_OFFLOAD_FLASH;
   it.tier = flash && !is_io; /* the host reads inputs, and writes outputs */
   return it;

@@ -14,9 +14,9 @@ typedef struct {
   offload_item *item;
   offload_touch *touch;
   double *duration;
-  uint64_t *workspace;   /* by instruction */
-  uint32_t *item_of;     /* by root buffer; PROG_NONE: it stays where it is */
-  uint32_t *state;       /* by item: the named tensor, or PROG_NONE */
+  uint64_t *workspace;      /* by instruction */
+  uint32_t *item_of;        /* by root buffer; PROG_NONE: it stays where it is */
+  uint32_t *state;          /* by item: the named tensor, or PROG_NONE */
   uint32_t *before, *after; /* by touch: root buffer that holds the content before it, and then */
 } offload_items;
 

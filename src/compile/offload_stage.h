@@ -16,11 +16,11 @@ typedef struct {
   const cluster *cluster; /* costs of instructions and copies */
   const mesh *mesh;
   const uint64_t *workspace; /* bytes by kernel; 0 for the one after the last */
-  uint64_t cap;              /* bytes of work memory of the device */
-  bool least;                /* nothing stays on the device between its uses */
-  const uint8_t *mode;       /* by mem_class: HP_OFFLOAD_*; NONE: such a tensor stays on the device */
-  uint64_t host_cap;         /* bytes of host memory for what leaves by AUTO; the rest goes to flash;
-                                0: no limit */
+  uint64_t cap, room;  /* bytes of work memory of the device: for the plan, and that there are */
+  bool least;          /* nothing stays on the device between its uses */
+  const uint8_t *mode; /* by mem_class: HP_OFFLOAD_*; NONE: such a tensor stays on the device */
+  uint64_t host_cap;   /* bytes of host memory for what leaves by AUTO; the rest goes to flash;
+                          0: no limit */
   /* The tier where a named tensor lives, or -1 if the program decides. */
   int (*home)(void *context, const char *name);
   void *context;

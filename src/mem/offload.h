@@ -26,7 +26,8 @@ enum { OFFLOAD_READ = 1, OFFLOAD_WRITE = 2 };
  * stored when the run begins, and must be stored again at its end or, if they may stay on the
  * device until the next run (`plan->carried`), be there. */
 enum {
-  OFFLOAD_STORED = 1,  /* its tier holds it when the run begins; otherwise its first touch makes it */
+  OFFLOAD_STORED =
+      1, /* its tier holds it when the run begins; otherwise its first touch makes it */
   OFFLOAD_RETURNS = 2, /* its tier must hold it at the end */
   OFFLOAD_CARRIES = 4, /* may stay on the device from one run to the next */
   OFFLOAD_STREAMS = 8, /* leaves after each use, and comes back for the next one */
@@ -73,15 +74,15 @@ typedef struct {
 typedef struct {
   offload_copy *copy; /* in the order of their starts, which is that of each lane */
   size_t copies;
-  double *start_s;                 /* [n] of steps */
+  double *start_s;                  /* [n] of steps */
   uint32_t (*after)[OFFLOAD_TIERS]; /* [n] offloads that must be finished before a step starts */
   uint32_t *stay; /* [touches] number of the item's stay on the device in which it is touched, from
                      0 if carried, else from 1: each begins with a fetch or with what makes it */
-  bool *carried;     /* [items] on the device when the run begins and when it ends */
-  double time_s;     /* of the run */
-  double compute_s;  /* of the steps alone */
-  double bound_s;    /* no plan is faster */
-  uint64_t peak;     /* bytes of the device */
+  bool *carried;  /* [items] on the device when the run begins and when it ends */
+  double time_s;  /* of the run */
+  double compute_s; /* of the steps alone */
+  double bound_s;   /* no plan is faster */
+  uint64_t peak;    /* bytes of the device */
   uint64_t in_bytes[OFFLOAD_TIERS], out_bytes[OFFLOAD_TIERS];
 } offload_plan;
 

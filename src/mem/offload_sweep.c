@@ -126,8 +126,8 @@ static bool choose_victim(offload_sweep *w, double beyond, uint32_t *out) {
   const offload_entry *d = find_top(w, &w->dirty, RESIDENT, true);
   double at = w->step, clean = c ? -c->key : -1, dirty = d ? -d->key : -1;
   if (clean <= beyond && dirty <= beyond) return false;
-  bool take_clean = clean > beyond &&
-                    (dirty <= beyond || (clean - at) * w->policy->prefer_clean >= dirty - at);
+  bool take_clean =
+      clean > beyond && (dirty <= beyond || (clean - at) * w->policy->prefer_clean >= dirty - at);
   offload_queue *q = take_clean ? &w->clean : &w->dirty;
   *out = offload_queue_top(q)->item;
   offload_queue_pop(q);

@@ -15,7 +15,7 @@ typedef struct {
 
 /* What a sweep leaves for the next one. */
 typedef struct {
-  double *start_s;                /* [n + 1] of steps; the last: the end of the run */
+  double *start_s;                 /* [n + 1] of steps; the last: the end of the run */
   double *latest_s[OFFLOAD_TIERS]; /* [n + 2] when the lane must begin with the fetches for this
                                       step and all later ones */
   double *leave_s; /* [touches + items] when the item leaves after a touch, and, behind those,
@@ -26,9 +26,9 @@ hp_status offload_history_create(const offload_problem *p, offload_history *out)
 void offload_history_free(offload_history *h);
 
 typedef struct {
-  uint8_t where; /* see offload_sweep.c */
-  bool stored;   /* its tier holds it, from out_s on */
-  bool used;     /* touched in its present stay */
+  uint8_t where;  /* see offload_sweep.c */
+  bool stored;    /* its tier holds it, from out_s on */
+  bool used;      /* touched in its present stay */
   uint32_t touch; /* the next; behind its last: the end */
   uint32_t stay, version, copy;
   double ready_s; /* when it arrives, or its memory is free */
@@ -46,12 +46,12 @@ typedef struct {
   double now;
   double in_free_s[OFFLOAD_TIERS], out_free_s[OFFLOAD_TIERS];
   uint32_t step;
-  offload_queue clean, dirty; /* on the device, by minus the step of the next touch */
-  offload_queue leaving;      /* by the time at which memory is free */
-  offload_queue idle;         /* fetched and not touched yet: by minus the step */
+  offload_queue clean, dirty;          /* on the device, by minus the step of the next touch */
+  offload_queue leaving;               /* by the time at which memory is free */
+  offload_queue idle;                  /* fetched and not touched yet: by minus the step */
   offload_queue wanted[OFFLOAD_TIERS]; /* stored and not on the device, by the step */
   offload_queue owed[OFFLOAD_TIERS];   /* to be offloaded early, by the time when they leave */
-  double *left_s;    /* of this sweep, as history.leave_s */
+  double *left_s;                      /* of this sweep, as history.leave_s */
   uint32_t *carried; /* items that may be carried, the shortest time between two runs first */
   size_t may_carry;
   VEC(offload_copy) copy;

@@ -160,7 +160,7 @@ void device_give(device *d, int tier, uint64_t offset, uint64_t bytes) {
 hp_status device_state(device *d, const char *name, const ir_value *type, int tier,
                        uint32_t *index) {
   if (device_find(d, name, index)) return state_check(name, &d->states.at[*index].type, type);
-  uint64_t padded = pad((uint64_t)value_bytes(type));
+  uint64_t padded = tier_memory_pad(TIER_DEVICE, (uint64_t)value_bytes(type));
   if (tier == TIER_DEVICE && job_device_offloads(d->job) && !has_room(d->job, TIER_DEVICE, padded))
     tier = TIER_HOST;
   state_tensor s = {.type = *type, .bytes = (uint64_t)value_bytes(type), .tier = tier};

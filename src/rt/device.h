@@ -26,7 +26,7 @@ typedef struct {
   void *dev;
   _Atomic int users;   /* devices of meshes, and the job */
   int no_partial_sums; /* of them, those of meshes with no_partial_sums: the engine must stay */
-  uint64_t limit[TIER_COUNT];       /* bytes of state and work memory at any time; 0 = none */
+  uint64_t limit[TIER_COUNT];         /* bytes of state and work memory at any time; 0 = none */
   uint8_t offload[HP_MEMORY_CLASSES]; /* HP_OFFLOAD_*, by class */
   /* The loaded program whose work memory holds named tensors of other tiers from one run to the
    * next, newer than their home has them; NULL: none.  settle brings them home. */

@@ -256,7 +256,7 @@ static double find_copy_end(const exec *e, const prog_inst *n, double start_s) {
  * direction are on one stream, so that they never share its link. */
 static void emulate(const exec *e, const prog_inst *n, double met_s) {
   const cluster *c = e->d->cluster;
-  bool is_rendezvous = op_flags((op_id)n->op) & OPF_RENDEZVOUS, is_copy = mover_runs(n);
+  bool is_rendezvous = op_flags((op_id)n->op) & OPF_RENDEZVOUS, is_copy = mover_runs(e->p, n);
   if (!(is_rendezvous || is_copy ? c->emulate : c->emulate_compute)) return;
   if (is_copy) time_sleep_until(find_copy_end(e, n, met_s));
   else time_sleep_until(met_s + cost_inst(c, e->d->mesh, e->p, n));
