@@ -218,7 +218,7 @@ static hp_status stage_schedule(stage_state *s) {
 }
 
 static bool may_offload(const stage_state *s) {
-  for (int k = 0; k < MEM_CLASS_COUNT; k++)
+  for (int k = 0; s->t->offload && k < MEM_CLASS_COUNT; k++)
     if (s->t->offload[k] == HP_OFFLOAD_AUTO) return true;
   return false;
 }
@@ -383,7 +383,7 @@ static uint8_t offload_mode(const stage_state *s, const prog_buffer *f) {
 
 /* Are there tensors that must be on another tier, whatever the limit? */
 static bool must_offload(const stage_state *s) {
-  for (size_t b = 0; b < s->p->buffers.len; b++) {
+  for (size_t b = 0; s->t->offload && b < s->p->buffers.len; b++) {
     const prog_buffer *f = &s->p->buffers.at[b];
     if (f->root != b || f->flags & BUFFER_WORKSPACE) continue;
     if (offload_mode(s, f) > HP_OFFLOAD_AUTO) return true;

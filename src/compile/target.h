@@ -13,7 +13,7 @@ typedef struct {
   const cluster *cluster;     /* cost of an instruction (src/sim) */
   const mesh *mesh;           /* of the devices that run the program together */
   uint64_t limit[TIER_COUNT]; /* bytes of named tensors and work memory together; 0: none */
-  const uint8_t *offload;     /* by mem_class: HP_OFFLOAD_* */
+  const uint8_t *offload;     /* by mem_class: HP_OFFLOAD_*; NULL: nothing leaves */
   void *context;              /* of the functions below */
   /* Bytes of the named tensors on the device when p is loaded. */
   uint64_t (*resident_bytes)(void *context, const program *p);
