@@ -125,7 +125,7 @@ static hp_status make_stores(applying *a) {
       if (a->store[item] == PROG_NONE) return HP_ERR_OOM;
       p->buffers.at[b].flags = 0;
       p->buffers.at[b].name = 0;
-    } else if (f.place == PLACE_WORK && is_io) p->buffers.at[b].tier = TIER_HOST; /* unused */
+    } else if (a->x->unused[f.root]) p->buffers.at[b].tier = TIER_HOST;
   }
   return HP_OK;
 }

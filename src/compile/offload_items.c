@@ -103,7 +103,9 @@ static void number_items(offload_items *x, const offload_options *o, const span 
   for (uint32_t b = 0; b < p->buffers.len; b++) {
     int home = -1;
     x->item_of[b] = PROG_NONE;
-    if (s->first[b] == PROG_NONE || !is_item(p, o, b, &home)) continue;
+    if (!is_item(p, o, b, &home)) continue;
+    x->unused[b] = s->first[b] == PROG_NONE;
+    if (x->unused[b]) continue;
     uint32_t i = (uint32_t)x->problem.items++;
     x->item_of[b] = i;
     x->item[i] = describe(p, o, b, home);
@@ -139,7 +141,8 @@ static hp_status find_items(offload_items *x, const offload_options *o) {
   x->item = mem_calloc(buffers, sizeof *x->item);
   x->state = mem_calloc(buffers, sizeof *x->state);
   x->item_of = mem_calloc(buffers, sizeof *x->item_of);
-  bool made = s.first && s.last && number && x->item && x->state && x->item_of;
+  x->unused = mem_calloc(buffers, sizeof *x->unused);
+  bool made = s.first && s.last && number && x->item && x->state && x->item_of && x->unused;
   if (made) {
     find_spans(x->p, &s);
     number_items(x, o, &s);
@@ -268,6 +271,7 @@ void offload_items_free(offload_items *x) {
   mem_free(x->duration);
   mem_free(x->workspace);
   mem_free(x->item_of);
+  mem_free(x->unused);
   mem_free(x->state);
   mem_free(x->before);
   mem_free(x->after);

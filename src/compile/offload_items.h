@@ -16,6 +16,7 @@ typedef struct {
   double *duration;
   uint64_t *workspace;      /* by instruction */
   uint32_t *item_of;        /* by root buffer; PROG_NONE: it stays where it is */
+  bool *unused;             /* by root buffer: it could leave the device, and nothing touches it */
   uint32_t *state;          /* by item: the named tensor, or PROG_NONE */
   uint32_t *before, *after; /* by touch: root buffer that holds the content before it, and then */
 } offload_items;

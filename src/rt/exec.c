@@ -3,6 +3,7 @@
 #include "base/thread.h"
 #include "rt/collective.h"
 #include "rt/io_table.h"
+#include "rt/memory_use.h"
 #include "rt/progress_record.h"
 #include "sim/cost.h"
 
@@ -121,14 +122,6 @@ static void count_states(exec *e, int by) {
   e->holds_states = by > 0;
 }
 
-/* Does the program have named tensors on other tiers? */
-static bool is_offloaded(const program *p) {
-  for (size_t b = 0; b < p->buffers.len; b++)
-    if (p->buffers.at[b].place == PLACE_STATE && p->buffers.at[b].tier != TIER_DEVICE) return true;
-  return false;
-}
-
-/* Under its plan the device has room for nothing that no loaded program uses. */
 static hp_status send_unused_away(device *d) {
   for (uint32_t i = 0; i < d->states.len; i++)
     if (d->states.at[i].tier == TIER_DEVICE && !d->states.at[i].programs)
@@ -138,7 +131,7 @@ static hp_status send_unused_away(device *d) {
 
 static hp_status bind_states(exec *e) {
   const program *p = e->p;
-  if (is_offloaded(p)) HP_TRY(send_unused_away(e->d));
+  if (memory_sends_away(e->d, p)) HP_TRY(send_unused_away(e->d));
   for (size_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
     if (f->place != PLACE_STATE || f->root != b) continue;
@@ -164,10 +157,9 @@ static hp_status bind_states(exec *e) {
 static bool writes_buffer(const program *p, uint32_t tensor) {
   for (size_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
-    for (int k = n->n_in; k < n->n_in + n->n_out; k++) {
-      const prog_buffer *root = &p->buffers.at[program_arg(p, n, k)->root];
-      if (root->carries == tensor + 1 && n->op != OP_FETCH) return true;
-    }
+    bool brings = n->op == OP_FETCH && program_arg(p, n, 0)->root == tensor;
+    for (int k = n->n_in; k < n->n_in + n->n_out && !brings; k++)
+      if (p->buffers.at[program_arg(p, n, k)->root].carries == tensor + 1) return true;
   }
   return false;
 }

@@ -15,13 +15,16 @@ static bool is_state(const program *p, size_t b) {
   return p->buffers.at[b].place == PLACE_STATE && p->buffers.at[b].root == b;
 }
 
-/* A program with named tensors on other tiers sends there what no other program holds. */
+bool memory_sends_away(const device *d, const program *p) {
+  bool offloaded = false;
+  for (size_t b = 0; b < p->buffers.len; b++) offloaded |= p->buffers.at[b].tier != TIER_DEVICE;
+  return offloaded && job_device_offloads(d->job);
+}
+
 static uint64_t sent_away(const device *d, const program *p) {
   uint64_t sum = 0;
-  bool offloaded = false;
-  for (size_t b = 0; b < p->buffers.len; b++)
-    offloaded |= is_state(p, b) && p->buffers.at[b].tier != TIER_DEVICE;
-  for (size_t i = 0; offloaded && i < d->states.len; i++) {
+  bool sends = memory_sends_away(d, p);
+  for (size_t i = 0; sends && i < d->states.len; i++) {
     const state_tensor *t = &d->states.at[i];
     if (t->tier == TIER_DEVICE && !t->programs) sum += memory_round(t->bytes);
   }

@@ -11,6 +11,9 @@ static inline uint64_t memory_round(uint64_t bytes) { return (bytes + 255) & ~(u
 /* Bytes of named tensors in that tier, with those that the program needs and the device does not
  * have there yet. */
 uint64_t memory_state(const device *d, const program *p, int tier);
+/* Does a program that is loaded send to the host what it does not keep on the device, and no other
+ * program holds there?  Its plan, if tensors leave the device, has no room for that. */
+bool memory_sends_away(const device *d, const program *p);
 /* Live ranges of the program's work buffers over its instructions, by buffer, in all tiers.  If
  * a result overwrites an operand, the operand's range ends one instruction earlier.  Views,
  * state and unused buffers have 0 bytes.  mem_free. */

@@ -27,6 +27,7 @@ typedef struct {
   int threads;
   bool remat, interpret;
   uint64_t chunk_bytes;
+  double share; /* of the memory without a limit that there is, but at least the minimum; 0: all */
 } setting;
 
 /* What a run gave: bytes of all outputs and params one after the other. */
@@ -40,8 +41,8 @@ static int64_t compared, skipped;
 static void fail_with_text(const random_graph *x, const setting *s, const char *why) {
   char *text = NULL;
   hp_graph_print(x->g, &text);
-  test_fail(__FILE__, __LINE__, "seed %llu, threads %d, remat %d: %s\n%s",
-            (unsigned long long)x->r.seed, s->threads, s->remat, why, text);
+  test_fail(__FILE__, __LINE__, "seed %llu, threads %d, remat %d, share %g: %s\n%s",
+            (unsigned long long)x->r.seed, s->threads, s->remat, s->share, why, text);
 }
 
 static void check_value(const random_graph *x, const setting *s, const char *name, val v,
@@ -98,6 +99,25 @@ static void run_once(random_graph *x, hp_device *d, hp_program *p, const setting
   }
 }
 
+/* The memory limit of a setting. */
+static uint64_t find_limit(const random_graph *x, const setting *s, const hp_compile_options *c) {
+  hp_device_options o = {.threads = s->threads, .interpret = s->interpret, .plan_only = true};
+  uint64_t needed[2];
+  for (int k = 0; k < HP_MEMORY_CLASSES; k++) o.offload[k] = HP_OFFLOAD_AUTO;
+  for (int i = 0; i < 2; i++) { /* without a limit, and the least */
+    hp_device *d;
+    hp_program_stats stats = {0};
+    o.memory_limit = (uint64_t)i;
+    CHECK_OK(hp_device_open(&o, &d));
+    hp_status st = hp_plan(x->g, d, c, &stats);
+    CHECK(st == HP_OK || st == HP_ERR_OOM);
+    needed[i] = stats.memory.planned_bytes;
+    hp_device_close(d);
+  }
+  uint64_t limit = (uint64_t)(s->share * (double)needed[0]);
+  return limit > needed[1] ? limit : needed[1];
+}
+
 /* Compiles and runs twice; returns all bytes that came out. */
 static bytes run_graph(random_graph *x, const setting *s) {
   hp_device_options o = {.threads = s->threads, .interpret = s->interpret};
@@ -107,6 +127,8 @@ static bytes run_graph(random_graph *x, const setting *s) {
   hp_device *d;
   hp_program *p;
   bytes all = {0};
+  for (int k = 0; s->share > 0 && k < HP_MEMORY_CLASSES; k++) o.offload[k] = HP_OFFLOAD_AUTO;
+  if (s->share > 0) o.memory_limit = find_limit(x, s, &c);
   x->r.at = 1 << 20; /* the same numbers for every setting */
   CHECK_OK(hp_device_open(&o, &d));
   for (int i = 0; i < x->leaves; i++) {
@@ -153,7 +175,15 @@ static void check_seeds(uint64_t first, int n, const random_options *o, const se
   if (!only) CHECK(skipped * 5 < compared);
 }
 
-static const setting both[] = {{1, false, true, 0}, {2, true, true, 40}};
+static const setting both[] = {{1, false, true, 0, 0}, {2, true, true, 40, 0}};
+
+TEST(random_graphs_have_the_same_bits_when_they_are_offloaded) {
+  static const setting limited[] = {{1, false, true, 0, 0},
+                                    {1, false, true, 0, 0.7},
+                                    {1, false, true, 0, 1e-9}};
+  check_seeds(9000, 60, &(random_options){0}, limited, 3);
+  check_seeds(9500, 60, &(random_options){.streams = true, .dtypes = true}, limited, 3);
+}
 
 TEST(random_f32_graphs_compute_what_the_reference_does) {
   check_seeds(1000, 120, &(random_options){0}, both, 2);
@@ -165,6 +195,8 @@ TEST(random_graphs_on_several_streams_compute_what_the_reference_does) {
   check_seeds(3000, 60, &(random_options){.streams = true, .dtypes = true}, both, 2);
 }
 TEST(random_large_graphs_give_the_same_bits_compiled_and_on_threads) {
-  static const setting s[] = {{1, false, true, 0}, {2, false, true, 0}, {3, true, false, 1000}};
+  static const setting s[] = {{1, false, true, 0, 0},
+                              {2, false, true, 0, 0},
+                              {3, true, false, 1000, 0}};
   check_seeds(4000, 12, &(random_options){.large = true}, s, 3);
 }

@@ -58,7 +58,8 @@ static void find_accesses(search *s) {
   const program *p = s->p;
   for (uint32_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
-    if (f->root == b && (f->place == PLACE_STATE || f->flags & BUFFER_INPUT)) add(s, -1, b, true);
+    if (f->root == b && (f->place == PLACE_STATE || f->flags & (BUFFER_INPUT | BUFFER_CARRIED_IN)))
+      add(s, -1, b, true);
   }
   for (size_t i = 0; i < s->n; i++) {
     const prog_inst *d = program_inst(p, i);
@@ -68,7 +69,8 @@ static void find_accesses(search *s) {
   }
   for (uint32_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
-    if (f->root == b && (f->place == PLACE_STATE || f->flags & BUFFER_OUTPUT))
+    if (f->root == b &&
+        (f->place == PLACE_STATE || f->flags & (BUFFER_OUTPUT | BUFFER_CARRIED_OUT)))
       add(s, (int64_t)s->n, b, false);
   }
 }

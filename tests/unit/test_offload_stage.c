@@ -1,0 +1,93 @@
+/* Offloaded programs, looked at by a checker of their memory that shares no code with the stage. */
+#include "bare_target.h"
+#include "hazards.h"
+#include "hyperparallel.h"
+#include "ops/random_graph.h"
+#include "rt/mover.h"
+#include "test.h"
+
+static const uint8_t every_class[MEM_CLASS_COUNT] = {1, 1, 1, 1, 1, 1, 1}; /* HP_OFFLOAD_AUTO */
+
+static int program_chooses(void *context, const char *name) {
+  (void)context, (void)name;
+  return -1;
+}
+static uint64_t nothing_locked(void *context) {
+  (void)context;
+  return 0;
+}
+static uint64_t all_states(void *context, const program *p) {
+  (void)context;
+  uint64_t bytes = 0;
+  for (size_t b = 0; b < p->buffers.len; b++) {
+    const prog_buffer *f = &p->buffers.at[b];
+    if (f->place == PLACE_STATE && f->root == b && f->tier == TIER_DEVICE)
+      bytes += (f->bytes + 255) / 256 * 256;
+  }
+  return bytes;
+}
+
+/* The program under a limit; HP_ERR_OOM: *needed is what would do. */
+static hp_status compile_under(const hp_graph *g, uint64_t limit, program **p, uint64_t *needed) {
+  bare_target b;
+  compilation c;
+  compiled made = {0};
+  CHECK_OK(bare_target_init(&b));
+  b.t.offload = every_class;
+  b.t.home = program_chooses;
+  b.t.locked_bytes = nothing_locked;
+  b.t.resident_bytes = all_states;
+  b.t.limit[TIER_DEVICE] = limit;
+  CHECK_OK(compile_begin(g, NULL, NULL, &c));
+  hp_status st = compile_for(&c, &b.t, &made);
+  CHECK(made.p);
+  *needed = made.p->arena[TIER_DEVICE] + all_states(NULL, made.p);
+  compile_end(&c);
+  mesh_free(&b.m);
+  if (st) program_free(made.p);
+  *p = st ? NULL : made.p;
+  return st;
+}
+
+static void check_program(uint64_t seed, const program *p, uint64_t limit) {
+  char why[HAZARD_TEXT];
+  uint64_t needed = p->arena[TIER_DEVICE] + all_states(NULL, p);
+  if (needed > limit)
+    test_fail(__FILE__, __LINE__, "seed %d: %llu bytes under a limit of %llu", (int)seed,
+              (unsigned long long)needed, (unsigned long long)limit);
+  if (program_hazard(p, why)) {
+    str text = {0};
+    program_print(p, &text);
+    test_fail(__FILE__, __LINE__, "seed %d, limit %llu: %s\n%s", (int)seed,
+              (unsigned long long)limit, why, text.at);
+  }
+  for (size_t i = 0; i < p->insts.len; i++) CHECK_OK(mover_check(p, program_inst(p, i)));
+}
+
+TEST(offloaded_random_programs_have_no_hazard_under_any_limit) {
+  int moved = 0;
+  for (uint64_t seed = 9000; seed < 9400; seed++) {
+    random_graph x;
+    program *p;
+    uint64_t all, least;
+    random_graph_make(seed, &(random_options){.streams = seed % 2, .dtypes = seed % 3 == 0}, &x);
+    CHECK_OK(compile_under(x.g, 0, &p, &all));
+    program_free(p);
+    if (compile_under(x.g, 1, &p, &least) == HP_OK) {
+      program_free(p);
+      random_graph_free(&x);
+      continue;
+    }
+    for (int share = 0; share < 10; share += 3) {
+      uint64_t limit = least + (all > least ? (all - least) / 10 * (uint64_t)share : 0), needed;
+      if (compile_under(x.g, limit, &p, &needed))
+        test_fail(__FILE__, __LINE__, "seed %d, limit %llu of %llu: %s", (int)seed,
+                  (unsigned long long)limit, (unsigned long long)least, hp_last_error());
+      check_program(seed, p, limit);
+      moved += p->arena[TIER_HOST] > 0;
+      program_free(p);
+    }
+    random_graph_free(&x);
+  }
+  CHECK(moved > 800);
+}
