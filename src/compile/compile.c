@@ -223,7 +223,7 @@ static bool may_offload(const stage_state *s) {
   return false;
 }
 
-enum { OFFLOAD_EFFORT = 10000000 };
+enum { OFFLOAD_EFFORT = 16000000 };
 
 static hp_status stage_place(stage_state *s) {
   if (!s->fits) return HP_OK;
@@ -437,23 +437,25 @@ static hp_status try_offload(stage_state *s, uint64_t cap, bool least, program *
   return st;
 }
 
-/* Lowers the cap by what fragmentation takes, until the program fits into `room`.  At last the cap
- * is what the largest instruction needs, and then nothing stays on the device between its uses.
- * *least: bytes of the smallest program. */
+/* Lowers the cap by what fragmentation takes, and by a little more each time, until the program
+ * fits into `room`.  At last the cap is what the largest instruction needs, and then nothing stays
+ * on the device between its uses.  *least: bytes of the smallest program. */
 static hp_status lower_cap(stage_state *s, uint64_t room, uint64_t floor, program **out,
                            uint64_t *least) {
-  enum { ROUNDS = 4, ATTEMPTS = ROUNDS + 2 };
-  uint64_t cap = room > floor ? room : floor;
+  static const double less[] = {0, 0, 0.02, 0.04, 0.08, 0.16, 0.32}; /* of the room */
+  enum { LOWER = sizeof less / sizeof *less };
+  uint64_t above = 0;
   *least = UINT64_MAX;
   s->offload.room = room;
-  for (int round = 0; round < ATTEMPTS; round++) {
-    if (round >= ROUNDS) cap = floor;
-    HP_TRY(try_offload(s, cap, round == ATTEMPTS - 1, out));
+  for (int round = 0; round < LOWER + 2; round++) {
+    double cap = (double)room * (1 - less[round < LOWER ? round : 0]) - (double)above;
+    bool at_floor = round >= LOWER || cap <= (double)floor;
+    if (at_floor && round < LOWER) round = LOWER; /* it cannot be lowered further */
+    HP_TRY(try_offload(s, at_floor ? floor : (uint64_t)cap, round == LOWER + 1, out));
     uint64_t bytes = (*out)->arena[TIER_DEVICE];
     if (bytes < *least) *least = bytes;
     if (bytes <= room) return HP_OK;
-    if (cap == floor && round < ROUNDS) round = ROUNDS; /* the cap cannot be lowered */
-    cap = bytes - room < cap - floor ? cap - (bytes - room) : floor;
+    if (!round) above = bytes - room;
   }
   return HP_OK;
 }
