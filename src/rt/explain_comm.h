@@ -4,17 +4,17 @@
 
 #include "rt/exec.h"
 
-/* Of a collective: its time from the arrival of all its devices; the part of it during which the
- * device computes; and the largest possible overlap: the time of all computation that neither
- * needs the collective nor is needed by it, at most. */
+/* Times of a collective, from the arrival of its last device on.
+ * comm_s: how long it takes.  hidden_s: how much of that overlaps with computation.  hideable_s:
+ * how much could overlap: at most the time of all computation that neither needs the collective nor
+ * is needed by it. */
 typedef struct {
   double comm_s, hidden_s, hideable_s;
 } comm_time;
 
-/* By instruction to each[] (zeros for other instructions; NULL: not needed), and sums.  In the sum
- * of the largest possible overlap, a second of computation overlaps only one second of
- * communication.
- * one second only, whichever collective's. */
+/* Writes the times of every instruction to each[] (zeros where it is no collective; each may be
+ * NULL), and their sums to *sum.  In sum->hideable_s a second of computation overlaps with one
+ * second of communication, not with several collectives at once. */
 hp_status comm_times(const program *p, const inst_times *t, comm_time *each, comm_time *sum);
 /* Collectives of one op over the same axes. */
 typedef struct {
@@ -25,7 +25,8 @@ typedef struct {
   comm_time time;
 } comm_kind;
 enum { COMM_KINDS = 128 };
-/* Returns their number; kinds beyond COMM_KINDS are added to the last. */
+/* Adds up the collectives by kind and returns the number of kinds; those beyond COMM_KINDS are
+ * added to the last. */
 int comm_kinds(const program *p, const mesh *m, const comm_time *each, comm_kind out[COMM_KINDS]);
 /* The mesh axes of a collective: "dp,tp". */
 void comm_name_axes(const program *p, const mesh *m, const prog_inst *n, char out[64]);
@@ -33,8 +34,8 @@ static inline bool comm_is_collective(const prog_inst *n) {
   return op_flags((op_id)n->op) & OPF_RENDEZVOUS;
 }
 
-/* Every collective of the program with its bytes and times, and sums; as text for people, and as
- * one JSON object.  measured: t is of a run, not a prediction. */
+/* A table of all collectives with bytes, times and sums: as text for people, and as one JSON
+ * object. measured: t comes from a run, not from a prediction. */
 hp_status explain_comm(const program *p, const mesh *m, const inst_times *t, bool measured,
                        str *out);
 hp_status explain_comm_json(const program *p, const mesh *m, const inst_times *t, bool measured,
