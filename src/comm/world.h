@@ -1,8 +1,8 @@
-/* The processes of a job, as mpirun, srun or `hyper launch` has started them: one world a process.
+/* The processes of a job, started by mpirun, srun or `hyper launch`.
  *
- * A process that was started alone is a world of one.  All of them do the same; what one cannot go
- * on with, the others learn while they wait for it, and at the end they agree on one exit code and
- * one message, which process 0 tells. */
+ * A process that was started by itself is a world of size 1.  All processes run the same command.
+ * When one fails, the others learn it where they wait for that process.  At the end they agree on
+ * one exit code and one message, which process 0 prints. */
 #ifndef COMM_WORLD_H
 #define COMM_WORLD_H
 
@@ -11,51 +11,51 @@
 typedef struct {
   int rank, size;
   int here, place;   /* processes on this machine, and the place of this one among them */
-  char library[128]; /* that carries the messages; "" in a world of one */
+  char library[128]; /* the message library; "" in a world of size 1 */
   char host[64];
 } world_facts;
 
-/* Joins the others; HP_ERR_COMM or HP_ERR_UNSUPPORTED when the environment says that there are some
- * and they cannot be reached.  Later calls do nothing but return the same. */
+/* Connects to the other processes that the environment names.  HP_ERR_COMM or HP_ERR_UNSUPPORTED if
+ * they cannot be reached.  Later calls only return the result of the first. */
 hp_status world_begin(void);
 const world_facts *world_get(void);
-/* Which of them this is, as far as its environment says so, before it has joined them; -1: it does
- * not say. */
+/* The rank of this process from its environment, before world_begin; -1: not set there. */
 int world_told_rank(void);
 
-/* What each process gives, `bytes` of it, to all: in the order of their ranks. */
+/* All-gather: `bytes` bytes of each process, to all processes, in the order of their ranks. */
 hp_status world_gather(const void *mine, size_t bytes, void *all);
-/* The largest of what all processes give. */
+/* All-reduce: the largest number of all processes. */
 hp_status world_max(int64_t mine, int64_t *max);
-/* Do all processes say true?  How they agree where each might see another thing. */
+/* All-reduce: *all is true if `mine` is true in every process.  For decisions that must be the same
+ * everywhere, though each process may have seen something else. */
 hp_status world_agree(bool mine, bool *all);
-/* Bytes of process 0 to all others, into `data`. */
+/* Broadcast: copies `data` of process 0 to all others. */
 hp_status world_broadcast(void *data, size_t bytes);
 
-/* This process cannot go on: tells those who wait for it. */
+/* This process has failed: notifies those that wait for it. */
 void world_fail(void);
-/* The rank that this process waits for right now, -1: for none. */
+/* The rank for which this process waits now; -1: none. */
 int world_waits_for(void);
 
-/* Why this process will end with another code than 0; the first call counts. */
+/* Records why this process will end with an exit code other than 0; the first call counts. */
 void world_tell(hp_status st, const char *message);
-/* What was told; "": nothing. */
+/* The message of world_tell; "": none yet. */
 const char *world_message(void);
-/* The kind of that failure; HP_OK: none was told. */
+/* The status of world_tell; HP_OK: none yet. */
 hp_status world_reason(void);
-/* Waits for the others and returns the exit code of all.  code: that of this process.  *told: the
- * message that it is to print; NULL: none. */
+/* Waits until all processes end and returns the exit code of the job.  code: of this process.
+ * *told: the message that this process must print; NULL: none. */
 int world_end(int code, const char **told);
-/* The last call of a process of a job, after it has printed what it had to: when one has left with
- * another code than 0, the starter may end the others. */
+/* The last call of a process of a job, after it has printed its message: mpirun or srun may kill
+ * the other processes as soon as one has exited with a code other than 0. */
 void world_leave(void);
 
-/* Is the plugin there with which the processes of a job join?  HP_ERR_UNSUPPORTED, with where it
- * was looked for and how to get it, when not.  Nothing is loaded but where the system must search.
+/* Checks that the plugin for jobs of several processes exists.  HP_ERR_UNSUPPORTED says where it
+ * was searched and how to get it.  It is loaded only if the system's loader has to search for it.
  */
 hp_status world_check_plugin(void);
 
-/* One device a process, in the order of their ranks. */
+/* The comm of the world: one device per process, in the order of their ranks. */
 hp_status comm_world_open(comm **out);
 
 #endif

@@ -13,11 +13,11 @@ enum { TAG_DATA = 1, TAG_NOTE, TAG_RENDEZVOUS = 16, RENDEZVOUS_TAGS = 8192 };
 enum { TAG_TRANSFER = TAG_RENDEZVOUS + RENDEZVOUS_TAGS };
 _Static_assert(TAG_TRANSFER + COMM_TAG_MAX <= 32767, "the tags of messages fit");
 
-/* What the processes tell each other beside the data of collectives. */
+/* Notes: messages about the processes themselves, besides the data of collectives. */
 typedef enum { NOTE_FAILED, NOTE_ENDED, NOTE_VERDICT, NOTE_KINDS } note_kind;
 typedef struct {
   int32_t kind, rank, code, status;
-  bool here;                 /* it has come */
+  bool here;                 /* it has arrived */
   char host[64], text[1536]; /* small enough to be sent at once by every library */
 } note;
 
@@ -25,47 +25,48 @@ enum { GATHER_SMALL = 64, GATHER_MESSAGES = 2 };
 
 typedef struct {
   pthread_once_t once;
-  err_report begun; /* why the others could not be joined */
+  err_report begun; /* why the other processes could not be reached */
   world_facts facts;
   const transport *t;
-  pthread_mutex_t lock; /* around calls of the transport, and what follows */
-  note in;              /* the next note to come */
+  pthread_mutex_t lock; /* guards calls of the transport, and the fields below */
+  note in;              /* buffer of the next note to arrive */
   uintptr_t in_request;
-  note out[NOTE_KINDS]; /* those that this process sends, each to some of the others */
+  note out[NOTE_KINDS]; /* the notes that this process sends, each to several processes */
   uintptr_t *out_request[NOTE_KINDS];
-  note *ended; /* how the processes have ended, as process 0 knows it */
+  note *ended; /* process 0: how each process has ended */
   int n_ended;
-  char *gathered;        /* of world_gather, where little is said: GATHER_SMALL bytes a process */
-  int64_t *numbers;      /* of world_max: one a process */
-  comm_request *request; /* of world_gather: two a process */
-  note verdict;
-  char message[ERR_MESSAGE_MAX]; /* why this process failed; its note may have less of it */
-  bool over;
-  _Atomic int failed, waits_for; /* ranks, -1: none */
+  char *gathered;        /* buffer of a small world_gather: GATHER_SMALL bytes per process */
+  int64_t *numbers;      /* buffer of world_max: one per process */
+  comm_request *request; /* of world_gather: two per process */
+  note verdict;          /* how the job has ended, as process 0 decided */
+  char message[ERR_MESSAGE_MAX]; /* why this process failed; its note may be shorter */
+  bool over;                     /* the library has been left */
+  _Atomic int failed, waits_for; /* ranks; -1: none */
 } world_state;
 extern world_state world;
 
-/* A message of at most TRANSPORT_BYTES_MAX bytes; one wait may be for several. */
+/* Starts to send or receive a message of at most TRANSPORT_BYTES_MAX bytes.  One world_wait may
+ * wait for several. */
 hp_status world_post(bool sends, void *data, int64_t bytes, int64_t peer, int tag, comm_request *r);
 /* HP_ERR_COMM when a process has failed. */
 hp_status world_wait(comm_request *r, int64_t n);
 
-/* Point-to-point transfers, as comm_iface has them. */
+/* Point-to-point transfers: comm_iface.post and wait. */
 hp_status world_post_transfer(comm *c, comm_transfer *t);
 hp_status world_wait_transfer(comm *c, comm_transfer *t);
 
-/* Waits for the next note to come. */
+/* Posts the receive of the next note. */
 hp_status world_listen(void);
-/* Takes those that have come, with the lock held. */
+/* Processes the notes that have arrived; the caller holds the lock. */
 hp_status world_read_notes(void);
-/* Sends world.out[kind] to these processes, itself left out, with the lock held. */
+/* Sends world.out[kind] to processes first to last except this one; the caller holds the lock. */
 void world_send_note(note_kind kind, int first, int last);
-/* Between two looks: a short while the core is only offered to others, then it is left to them.
- * Processes are often more than cores, and what they wait for is long. */
+/* Pauses a polling loop after its turn-th check: the first times it only yields the core, later it
+ * sleeps.  There are often more processes than cores, and waits are long. */
 void world_pause(int64_t turn);
-/* A failure of the library. */
+/* The failure for an error of the message library. */
 hp_status world_refuse(const char *why);
-/* hyper_mpi.so. */
+/* Loads the plugin, hyper_mpi.so. */
 hp_status world_plugin(const transport **out);
 
 #endif
