@@ -1,27 +1,28 @@
-/* The losses for training: a row each, in losses.def.
+/* The losses for training: one row of losses.def for each value of the key `stage`.
  *
- * A row is what a stage of training adds to the rest: how texts become samples, the losses that are
- * added up, and the figure that the results of an evaluation have beside their loss.  Batches,
- * steps and checkpoints know no stage.  The choices of the key `stage` and its help come from the
- * rows too. */
+ * A row has all that is specific to the stage: how texts become samples, the losses of a
+ * micro-batch, and a metric that evaluations report besides their loss.  Batches, steps and
+ * checkpoints do not depend on the stage.  The choices and the help of `stage` are generated from
+ * the rows. */
 #ifndef TRAIN_LOSSES_H
 #define TRAIN_LOSSES_H
 
 #include "model/lm_eval.h"
 #include "train/train_data.h"
 
-/* The samples of the texts of d; shown: their name in messages. */
+/* Makes samples of the texts of d.  shown: the name of d in messages. */
 typedef hp_status loss_samples(const train_config *c, const token_rules *r, const char *shown,
                                const dataset *d, pool *p, sample_set *out);
-/* The losses of a micro-batch or of a batch of an evaluation: labels [B,T] are shifted, LABEL_NONE
- * = no loss.  A step's loss is the sum over all its micro-batches, and that of an evaluation the
- * sum over its samples, divided by the labels that count. */
+/* `each` adds the losses of a micro-batch, or of a batch of an evaluation, to the graph: labels
+ * [B,T] are shifted; LABEL_NONE = no loss.  The loss of a step is the sum over all micro-batches,
+ * that of an evaluation the sum over all samples; both are divided by the number of labels other
+ * than LABEL_NONE. */
 
 typedef struct {
   const char *stage; /* value of the key `stage`; the other fields are NULL if it is not built */
   loss_samples *samples;
   lm_losses *each;
-  /* The figure of an evaluation that is made from its loss; NULL: none. */
+  /* Name of the metric that evaluations report, and its value for a loss; NULL: none. */
   const char *metric;
   double (*metric_of)(double loss);
 } train_loss;
