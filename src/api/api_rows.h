@@ -5,11 +5,11 @@
 #include "base/vec.h"
 #include "prog/link.h"
 
-/* A piece as it runs for one micro-batch, in one row or several. */
+/* One or several rows that together run a piece for one micro-batch. */
 typedef struct {
   uint32_t piece, microbatch;
-  uint8_t actions; /* of the rows so far */
-  int line;        /* of the last of them */
+  uint8_t actions; /* of all its rows */
+  int line;        /* of its last row */
 } piece_run;
 
 typedef struct {
@@ -18,10 +18,10 @@ typedef struct {
   VEC(piece_run) run; /* in the order of their first rows */
 } api_rows;
 
-/* name[n]: the pieces' actions; lowered[n]: their programs.  An action is NAME, or NAME:FB for some
- * of the actions of the piece.  HP_ERR_ARG or HP_ERR_INPUT with the line: a piece that does not
- * exist, a stage other than 0, an action that comes twice, before one that it needs, or not at all.
- * api_rows_free(out), also after a failure. */
+/* name[n]: names of the pieces; lowered[n]: their programs.  The action of a row is NAME, or
+ * NAME:FB to run only some actions of the piece.  HP_ERR_ARG or HP_ERR_INPUT, with the line: the
+ * piece does not exist, the stage is not 0, or an action is repeated, missing, or before one that
+ * it needs. Call api_rows_free(out), also after a failure. */
 hp_status api_rows_read(const char *text, const char *const *name, const program *const *lowered,
                         int n, api_rows *out);
 void api_rows_free(api_rows *r);

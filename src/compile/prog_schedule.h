@@ -20,8 +20,8 @@ typedef struct {
   const mesh *mesh;
   const uint64_t *workspace; /* bytes by kernel (prog_inst.kernel); NULL: none */
   uint64_t cap[TIER_COUNT];  /* bytes of work memory; 0: none */
-  uint64_t usual;            /* without a cap, what the fastest order may take of the device if the
-                                order of the graph does not need more; 0: as told below */
+  uint64_t usual;            /* without a cap: device bytes that the fastest order may use, if the
+                                order of the graph needs no more; 0: see schedule_program */
   uint64_t prefetch;         /* bytes of params that may be gathered ahead of their use; 0: those of
                                 the largest block, and the largest param */
 } schedule_options;

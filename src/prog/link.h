@@ -1,30 +1,31 @@
-/* Linking: one flat program made of pieces.  A piece runs once for each micro-batch, in one row or
- * in several rows that each run some of its actions.
+/* The linker: makes one flat program of compiled pieces by a list of rows.  A row runs a piece, or
+ * some of its actions, for one micro-batch.
  *
- * Rows of one piece and one micro-batch share its work memory; named tensors are shared by all
- * rows.  Where there are several micro-batches, inputs and outputs of micro-batch M are called
- * NAME@M.  Instructions of one piece share their kernels in all rows.  Order, waits and offsets are
- * decided later, for the linked program (src/compile). */
+ * Rows of the same piece and micro-batch share work buffers; all rows share named tensors.  If
+ * there are several micro-batches, inputs and outputs of micro-batch M are renamed to NAME@M.
+ * Copies of an instruction share one kernel.  Order, waits and offsets are decided afterwards, for
+ * the linked program (src/compile). */
 #ifndef PROG_LINK_H
 #define PROG_LINK_H
 
 #include "prog/actions.h"
 
 typedef struct {
-  uint32_t piece; /* its index */
+  uint32_t piece; /* index */
   uint16_t stage;
-  uint8_t actions; /* which of its instructions: bits of ACTION_*; each in one row at most */
+  uint8_t actions; /* bits of ACTION_*; for a micro-batch each action of a piece is in one row */
   uint32_t microbatch;
 } link_row;
 
-/* Do the rows belong to several micro-batches? */
+/* Are there several micro-batches? */
 bool link_has_micros(const link_row *row, size_t rows);
 
-/* Pieces in the order of the graph (lower_graph), without offsets; out: rows one after the other,
- * in the same form.  HP_ERR_SHAPE, by name, when two pieces disagree about a named tensor;
- * HP_ERR_ARG when two pieces of a micro-batch have an input or output of one name.  kernel0[i]:
- * what is added to the kernel numbers of piece i; PROG_NONE where no row runs it, and nothing of it
- * is linked.  Time and memory grow with the instructions of all rows. */
+/* Pieces are in the order of the graph and have no offsets (lower_graph); *out has the same form
+ * and the rows in their order.  HP_ERR_SHAPE, with the name, if two pieces have different types of
+ * a named tensor; HP_ERR_ARG if two pieces of a micro-batch have an input or output of the same
+ * name. kernel0[i]: the offset that was added to the kernel numbers of piece i; PROG_NONE: no row
+ * runs the piece, so it is not linked.  Time and memory are linear in the instructions of all rows.
+ */
 hp_status program_link(const program *const *piece, size_t pieces, const link_row *row, size_t rows,
                        uint32_t *kernel0, program **out);
 

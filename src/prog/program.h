@@ -1,9 +1,9 @@
-/* The program of one rank: a flat list of instructions over buffers with fixed places.
+/* The program of one rank: a flat list of instructions over buffers with fixed addresses.
  *
- * Everything is decided: order, stream, waits, offsets, kernel engine.  Run, simulate, trace,
- * explain and print are readers of this list.  A buffer lies in the work arena of its tier at a
- * planned offset, or is a named tensor of the device that outlives the run (state).  Strings and
- * attribute records are interned in `pool`, which may be shared with the graph. */
+ * The compiler has decided everything: order, stream, waits, offsets, kernel engine.  Run,
+ * simulate, trace, explain and print read this list.  A buffer is at a planned offset in the work
+ * arena of its tier, or is a named tensor of the device that outlives the run (state).  Strings and
+ * attribute records are interned in `names`, which may share its pool with the graph. */
 #ifndef PROG_PROGRAM_H
 #define PROG_PROGRAM_H
 
@@ -23,10 +23,10 @@ enum {
 typedef struct {
   uint8_t place, tier, flags, class; /* prog_place, TIER_*, BUFFER_*, mem_class */
   uint32_t name;                     /* interned: of a state tensor, input or output; else 0 */
-  uint32_t root;          /* buffer whose memory it is: itself, or what it is a view of */
-  uint32_t carries;       /* 1 + the named tensor of another tier that the device keeps here from
-                             one run to the next; 0: none.  One buffer, or two with one offset */
-  uint64_t at;            /* first byte of it in the root */
+  uint32_t root;    /* the buffer that owns the memory: itself, or that of which it is a view */
+  uint32_t carries; /* 1 + the named tensor of another tier that the device keeps here from one run
+                       to the next; 0: none.  One buffer, or two with one offset */
+  uint64_t at;      /* its first byte in the root */
   uint64_t offset, bytes; /* offset in the tier's work arena */
   ir_value type;          /* dtype and dims */
 } prog_buffer;
@@ -37,8 +37,8 @@ typedef struct {
   uint16_t block, stage;
   uint32_t arg0;      /* n_in operands, then n_out results: buffer ids in program->args */
   uint32_t workspace; /* buffer id, or PROG_NONE */
-  uint32_t kernel;    /* number of its kernel, below the number of instructions; instructions that
-                         were one may share it */
+  uint32_t kernel;    /* number of its kernel, below the number of instructions; copies of an
+                         instruction in several rows of a step share one */
   uint32_t attr, loc; /* interned */
   uint32_t wait0;     /* waits in program->waits */
   uint16_t n_wait;
@@ -52,20 +52,20 @@ typedef struct {
   VEC(prog_inst) insts;
   VEC(uint32_t) args;
   VEC(vclock_wait) waits;
-  uint64_t arena[TIER_COUNT]; /* bytes of work memory per tier */
-  uint64_t bound[TIER_COUNT]; /* lower bound of that: most bytes live at once */
-  uint32_t bound_at[TIER_COUNT];
-  const char *order; /* why it is not in the fastest order, for people; NULL: it is */
-  str notes; /* what passes did, or could not do, in lines for people; not in the text form */
+  uint64_t arena[TIER_COUNT];    /* bytes of work memory per tier */
+  uint64_t bound[TIER_COUNT];    /* lower bound of arena: the most bytes live at once */
+  uint32_t bound_at[TIER_COUNT]; /* the instruction at which they are */
+  const char *order;             /* why the order is not the fastest, for people; NULL: it is */
+  str notes; /* lines for people on what passes did or could not do; not in the text form */
 } program;
 
-/* Of an instruction in a run, in seconds since it began; devices that meet for it have all come at
- * met_s, which is start_s for what each does alone. */
+/* Times of an instruction, in seconds since the start of the run.  met_s: when the last device
+ * arrived at the collective; equal to start_s for other instructions. */
 typedef struct {
   double start_s, met_s, end_s;
 } inst_times;
 
-/* The time of the run: when the last of its n instructions ends. */
+/* The duration of the run: the latest end of its n instructions. */
 static inline double inst_times_end(const inst_times *t, size_t n) {
   double end = 0;
   for (size_t i = 0; i < n; i++)
@@ -75,13 +75,13 @@ static inline double inst_times_end(const inst_times *t, size_t n) {
 
 hp_status program_create(const hp_graph *like, program **out);
 void program_free(program *p);
-/* The same program once more, to be changed by itself. */
+/* A copy that can be changed independently. */
 hp_status program_copy(const program *p, program **out);
 /* Does an instruction wait for other devices? */
 bool program_has_rendezvous(const program *p);
 /* Do all instructions run on one stream? */
 bool program_has_one_stream(const program *p);
-/* The order that its streams (the first so many are used) and its waits make. */
+/* The happens-before order given by the first `streams` streams and the waits. */
 hp_status program_clock(const program *p, uint32_t streams, vclock *out);
 
 static inline const prog_inst *program_inst(const program *p, size_t i) { return &p->insts.at[i]; }
@@ -93,24 +93,23 @@ static inline const prog_buffer *program_arg(const program *p, const prog_inst *
   return &p->buffers.at[p->args.at[n->arg0 + (uint32_t)i]];
 }
 const char *program_str(const program *p, uint32_t id);
-/* An attribute of an instruction, as of a node. */
+/* The attributes of an instruction; they are those of its node. */
 int64_t inst_int(const program *p, const prog_inst *n, const char *key);
 double inst_float(const program *p, const prog_inst *n, const char *key);
 const char *inst_str(const program *p, const prog_inst *n, const char *key);
 int inst_list(const program *p, const prog_inst *n, const char *key, int64_t out[ATTR_LIST_MAX]);
 
-/* Text form: arenas, buffers, instructions, a line each; printed and parsed.  Parsing checks the
- * structure (numbers in range, arity, attributes, buffers inside their arenas), not that the
- * program computes what somebody wanted. */
+/* Text form: one line for each arena, buffer and instruction.  Parsing checks the structure
+ * (numbers in range, arity, attributes, buffers inside their arenas), not what the program
+ * computes. */
 hp_status program_print(const program *p, str *out);
 void program_print_inst(const program *p, size_t i, str *out); /* its line */
 hp_status program_parse(const char *text, size_t n, const char *name, program **out);
-/* Lines of a text, from 1, on which buffers and instructions are described. */
+/* The line of each buffer and instruction in a text; the first line is 1. */
 typedef struct {
   VEC(uint32_t) buffer, inst;
 } program_lines;
-/* The same, and where what it made is described; lines are the caller's to free, also on failure.
- */
+/* Parses and also returns the lines.  The caller frees them, also after a failure. */
 hp_status program_parse_lines(const char *text, size_t n, const char *name, program **out,
                               program_lines *lines);
 void program_lines_free(program_lines *l);

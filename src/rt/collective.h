@@ -13,7 +13,7 @@ void collectives_free(collectives *c);
  * at[1].  *met_s (time_now_s) is set when all ranks have come. */
 bool collective_runs(const prog_inst *n);
 hp_status collective_run(const collectives *c, size_t i, void *const *at, double *met_s);
-/* The device's place among those along the axes of instruction i; 0 where that has none. */
+/* The index of this device among the ranks of collective i; 0 if instruction i is no collective. */
 int64_t collective_place(const collectives *c, size_t i);
 
 #endif

@@ -17,8 +17,9 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out);
 void exec_free(exec *e);
 const program *exec_program(const exec *e);
 
-/* From now on runs are given global tensors under this name, of which the device has that shard;
- * of outputs those that `joins` copies its shard out, others leave them at exec_address. */
+/* In later runs the input or output `name` is a global tensor of which this device has shard v.  An
+ * input's shard is copied in.  An output's shard is copied out if `joins`; else the caller reads it
+ * at exec_address. */
 hp_status exec_set_view(exec *e, const char *name, const shard_view *v, bool joins);
 /* Where an output lies on the device until the next program runs there. */
 const void *exec_address(const exec *e, const char *name);

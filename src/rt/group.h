@@ -13,9 +13,9 @@
 typedef struct {
   char *pattern, *entries;
   bool where_divides;
-  bool expected;   /* a program without a tensor of such a name is told, once */
-  bool is_glob;    /* more than a name, or "*" and the end of one */
-  const char *end; /* what names end in, for those two; in pattern */
+  bool expected;   /* warn, once, if no tensor of a program has a name that matches */
+  bool is_glob;    /* a general glob; false: a name, or "*" and a suffix */
+  const char *end; /* if not is_glob: the name or the suffix, inside pattern */
   size_t end_bytes;
   layout l; /* what the entries say */
 } layout_rule;
@@ -56,8 +56,8 @@ hp_status group_open(const hp_device_options *o, group **out);
 hp_status group_open_on(job *j, const hp_device_options *o, group **out);
 void group_close(group *g);
 hp_status group_rule(group *g, const char *pattern, const char *entries, bool where_divides);
-/* HP_ERR_ARG: sums that are not cut leave no choice of engine, in this mesh or in another one of
- * its devices. */
+/* HP_ERR_ARG if this mesh, or another mesh with one of its devices, computes with
+ * no_partial_sums: then the engine is fixed. */
 hp_status group_set_engine(group *g, const char *name);
 /* Layout of a tensor by the first rule that matches its name; replicated, and false, when none
  * does. */

@@ -1,12 +1,14 @@
-/* Shares of the limit from the times of a run, so that the next prediction is nearer. */
+/* Learns efficiencies from the times of a run, to improve the next prediction.  An efficiency is a
+ * row of c->costs (topo/cost_table.h): the time at the machine's limit over the time measured. */
 #ifndef SIM_COST_LEARN_H
 #define SIM_COST_LEARN_H
 
 #include "sim/cost.h"
 
-/* Sets the rows of c->costs for the kinds of work that p has, in sizes a factor apart: the time at
- * the limit over the time measured, of all such instructions together.  A row that is there moves
- * half of the way, in ratios.  t: by instruction; collectives are left out. */
+/* Groups the instructions of p, without collectives, by kind, dtype and size class, and sets the
+ * row of each group from the sums of its times t[] (by instruction).  The bounds of size classes
+ * grow by a constant factor.  An existing row becomes the geometric mean of its old and its new
+ * value. */
 void cost_learn(cluster *c, const program *p, const inst_times *t);
 /* The bound of the sizes to which this one belongs. */
 double cost_size_bound(cost_class op, double size);
