@@ -1,6 +1,6 @@
-/* The least time of what a model does: every matrix product of it back to back, each by the engine
- * that is fastest at it, and the bytes that must move at the bandwidth of memory.  All are measured
- * in turns, between those of what is held against them. */
+/* A lower bound of the time of a training step, prompt or token of a model: all its matrix products
+ * back to back, each with its fastest engine, plus the bytes that must move at the bandwidth of
+ * memory.  They are measured in turns that alternate with the runs that they are compared with. */
 #ifndef CLI_BENCH_LIMIT_H
 #define CLI_BENCH_LIMIT_H
 
@@ -14,8 +14,7 @@ typedef enum {
 } bench_work;
 
 typedef struct bench_limit bench_limit;
-/* Of B sequences of T tokens, in at most `turns` turns by these threads, which stay the caller's.
- */
+/* For B sequences of T tokens and at most `turns` turns.  The caller keeps the threads. */
 hp_status bench_limit_create(const lm *m, bench_work work, int64_t B, int64_t T, pool *threads,
                              int turns, bench_limit **out);
 void bench_limit_free(bench_limit *l);
@@ -23,9 +22,9 @@ hp_status bench_limit_turn(bench_limit *l);
 
 /* Medians of the turns so far. */
 typedef struct {
-  double flops, bytes;            /* of the work */
-  double matmul_s, bytes_s;       /* at the machine's limits */
-  double peak_flops, bytes_per_s; /* the machine's: operations in the model's dtype */
+  double flops, bytes;            /* work of the model */
+  double matmul_s, bytes_s;       /* its time at the machine's limits */
+  double peak_flops, bytes_per_s; /* these limits: flops/s in the model's dtype, bandwidth */
 } bench_limit_result;
 bench_limit_result bench_limit_get(const bench_limit *l);
 

@@ -1,6 +1,6 @@
-/* report.html: one page about a run, with nothing outside it: curves with a shared cursor, memory,
- * where time goes, settings, checkpoints.  Reads well in light and in dark, and without
- * JavaScript.  Parts whose figures are not given are left out. */
+/* report.html: one self-contained page about a run: curves with a shared cursor, memory, where the
+ * time goes, settings, checkpoints.  It has a light and a dark style and works without JavaScript.
+ * Sections without data are left out. */
 #ifndef REPORT_REPORT_H
 #define REPORT_REPORT_H
 
@@ -8,11 +8,11 @@
 #include "report/run_entry.h"
 
 typedef struct {
-  const char *name, *value, *detail; /* detail: a smaller word beside the value, or NULL */
+  const char *name, *value, *detail; /* detail: in small print after the value, or NULL */
 } report_fact;
 
-/* A class of memory (parameters, optimizer, activations, ...) over one step: its bytes at each of
- * the evenly spaced places of the program. */
+/* A class of memory (parameters, optimizer, activations, ...) during one step: its bytes at
+ * `places` evenly spaced points of the program. */
 typedef struct {
   const char *name;
   const double *bytes;
@@ -41,27 +41,27 @@ typedef struct {
   bool finished;
   const report_fact *head; /* lines under the title: model, data, machine, ... */
   int heads;
-  const report_fact *card; /* figures to see at a glance, after loss, speed and time */
+  const report_fact *card; /* key figures, shown after loss, speed and time */
   int cards;
 
   const run_entry *entry; /* log_history */
   size_t entries;
-  const double *step, *step_s, *tokens_per_s; /* one a step that was timed; NULL: none */
+  const double *step, *step_s, *tokens_per_s; /* one per timed step; NULL: none */
   size_t steps;
 
-  const hp_op_time *op; /* as hp_program_times gives them: the widest gap first */
+  const hp_op_time *op; /* from hp_program_times: the widest gap first */
   int ops;
-  const char *timeline, *mesh; /* pictures as SVG, or NULL: streams over time; what axes carry */
+  const char *timeline, *mesh; /* SVG or NULL: streams over time; traffic of each mesh axis */
 
   const report_tier *tier;
   int tiers;
-  const report_layer *layer; /* drawn one upon another, the first lowest */
+  const report_layer *layer; /* stacked, the first at the bottom */
   int layers;
   size_t places;
-  double memory_limit; /* of a device; 0: none */
-  double
-      memory_planned; /* what the plan takes of a device; the rest of it is where layers are not */
-  const char *memory_note; /* lines on the whole model and on whether it fits; or NULL */
+  double memory_limit;   /* bytes of a device; 0: none */
+  double memory_planned; /* bytes of a device in the plan; above the layers they are unused */
+  const char
+      *memory_note; /* lines on the memory of the global model and whether it fits; or NULL */
 
   const report_setting *setting;
   int settings;
@@ -69,20 +69,20 @@ typedef struct {
   int files;
 } report;
 
-/* The page; a failed str is out of memory. */
+/* Appends the page; out->failed when out of memory. */
 void report_print(const report *r, str *out);
-/* The page as a file, replaced atomically. */
+/* Writes the page to a file, which is replaced atomically. */
 hp_status report_write(const report *r, const char *path);
 
-/* --- parts ------------------------------------------------------------------------------------ */
+/* --- sections --------------------------------------------------------------------------------- */
 
-/* report_charts.c: the curves and the numbers that the cursor shows. */
+/* report_charts.c: the curves, and the numbers at the cursor */
 void report_print_curves(const report *r, str *out);
 void report_print_memory_chart(const report *r, str *out);
 /* report_time.c */
 void report_print_time(const report *r, str *out);
 /* report_page.c */
-extern const char *const report_style[]; /* parts, NULL after the last */
+extern const char *const report_style[]; /* CSS in several strings, NULL after the last */
 extern const char report_script[];
 
 #endif
