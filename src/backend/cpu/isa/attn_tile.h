@@ -1,8 +1,7 @@
-/* Chunks of the attention kernels: the tile product, transposes, and rows in and out of tiles.
- * Included by isa/attn_*.c only, once per instruction set, and once for bf16 dot instructions:
- * there a step of a product takes two neighbours of what is summed over, as a pair of bf16 in 32
- * bits, the earlier in the upper half, and the sums are those of the widened operands
- * (docs/adr/0008). */
+/* Building blocks of the attention kernels: products of tiles, transposes, loads and stores of
+ * rows. Included only by isa/attn_*.c, once per instruction set and once for bf16 dot instructions.
+ * There a step of a product takes two consecutive k, a pair of bf16 in 32 bits with the first in
+ * the upper half; the sums are the same as in f32 with widened operands (docs/adr/0008). */
 #ifndef ATTN_TILE_H
 #define ATTN_TILE_H
 
@@ -10,11 +9,11 @@
 #include "backend/cpu/isa/philox_vec.h"
 #include "backend/cpu/simd.h"
 
-#define ATTN_NO_MAX (-3.402823466e38f) /* running maximum of a row that has seen no key */
+#define ATTN_NO_MAX (-3.402823466e38f) /* running maximum of a row before its first visible key */
 
 /* ---- products ----------------------------------------------------------------------------------
  * c[r][x] = start + sum over k, in order, of a[k * ka + r * ra] * b[k * ldb + x]: one FMA chain per
- * element, so the bits do not depend on how rows and lanes are cut into registers. */
+ * element, so the bits do not depend on how rows and lanes are divided into tiles. */
 #if defined(__AVX512F__)
 enum { TILE_ROWS = 8, TILE_VECS = 2 };
 #elif defined(__AVX2__) && defined(__FMA__)
@@ -34,7 +33,7 @@ SIMD v16f tile_step(v16f a, v16f b, v16f c) {
 enum { TILE_PAIRS = 0 };
 SIMD v16f tile_step(v16f a, v16f b, v16f c) { return v16_fma(a, b, c); }
 #endif
-/* Steps that n neighbours take. */
+/* Steps of a product over n values of k. */
 SIMD int64_t tile_steps(int64_t n) { return TILE_PAIRS ? (n + 1) / 2 : n; }
 
 SIMD void tile_micro(const int rows, const int vecs, const tile_start from, const int64_t ra,
@@ -61,9 +60,9 @@ SIMD void tile_micro(const int rows, const int vecs, const tile_start from, cons
     }
 }
 
-/* rows a multiple of 4, lanes of 16, n steps; ra and `from` constants.  What starts FROM_ZERO is
- * multiplied by `times` at the end.  Rows are cut evenly: tiles of few rows wait for their chains.
- */
+/* A product of n steps.  rows is a multiple of 4, lanes of 16; ra and `from` are constants.  With
+ * FROM_ZERO the result is multiplied by `times`.  Rows are divided evenly into tiles, since a tile
+ * of few rows has too few chains to fill the pipeline. */
 SIMD void tile_product(int64_t rows, int64_t lanes, const tile_start from, const int64_t ra,
                        int64_t n, const float *a, int64_t ka, const float *b, int64_t ldb, float *c,
                        int64_t ldc, const float *scale, float times) {
@@ -95,7 +94,7 @@ SIMD void tile_product(int64_t rows, int64_t lanes, const tile_start from, const
 
 /* --- softmax ---------------------------------------------------------------------------------- */
 
-/* 2^x for x <= 1, within 2 ulp; 0 below -126.5, 1 for 0, NaN for NaN.  Anything beyond. */
+/* 2^x for x <= 1, within 2 ulp; 0 below -126.5, 1 for 0, NaN for NaN.  Undefined for x > 1. */
 SIMD v16f tile_exp2(v16f x) {
   const v16f magic = v16_set1(0x1.8p23f + 127); /* leaves n + 127 in the low bits */
   x = v16_max(v16_set1(-127.0f), x);
@@ -105,7 +104,8 @@ SIMD v16f tile_exp2(v16f x) {
   return v16_mul(p, v16i_as_f(v16i_shl(v16_as_i(t), 23)));
 }
 
-/* Adds the state (mi, li) of some keys to (m, l); a and b scale the old and the new sums. */
+/* Merges the running maximum and sum (mi, li) of some keys into (m, l).  *a and *b: the factors for
+ * the sums over the old and the new keys. */
 SIMD void softmax_join(v16f *m, v16f *l, v16f mi, v16f li, v16f *a, v16f *b) {
   v16f top = v16_max(mi, *m);
   *a = tile_exp2(v16_sub(*m, top));
@@ -113,7 +113,8 @@ SIMD void softmax_join(v16f *m, v16f *l, v16f mi, v16f li, v16f *a, v16f *b) {
   *l = v16_fma(li, *b, v16_mul(*l, *a));
   *m = top;
 }
-/* What a row's sums are multiplied by, and its lse: 0 and -inf when it saw no key. */
+/* The factor that normalises a row (0 if it has no visible key), and its log-sum-exp (then -inf).
+ */
 SIMD v16f softmax_scale(v16f l) {
   return v16_select(v16_eq(l, v16_zero()), v16_zero(), v16_div(v16_set1(1.0f), l));
 }
@@ -127,14 +128,16 @@ SIMD void *row_at(const attn_view *v, int64_t b, int64_t t, int64_t h) {
   return (char *)v->at + (int64_t)dtype_size(v->dtype) * (b * v->sb + t * v->st + h * v->sh);
 }
 
-/* Rows of a head lie far apart, too short for the processor to see them coming: they are asked for
- * long before, in the order of their addresses. */
+/* The next rows of a tensor to prefetch.  The rows of a head are short and far apart, so the
+ * hardware does not prefetch them; software does, long before their use, in the order of their
+ * addresses. */
 typedef struct {
   const char *row;
-  int64_t step, width, col, rows; /* bytes; rows that are left */
+  int64_t step, width, col; /* bytes: between rows, of a row, of it prefetched so far */
+  int64_t rows;             /* still to do */
 } lines;
 
-/* Asks for n lines and returns how many of these there were not. */
+/* Prefetches n cache lines; returns how many fewer were left. */
 SIMD int64_t ask_lines(lines *a, int64_t n) {
   lines x = *a;
   for (; n > 0 && x.rows > 0; n--) {
@@ -145,47 +148,50 @@ SIMD int64_t ask_lines(lines *a, int64_t n) {
   *a = x;
   return n;
 }
+/* Prefetches a row. */
 SIMD void row_ask(const char *row, int64_t bytes) {
   ask_lines(&(lines){row, 0, bytes, 0, 1}, INT64_MAX);
 }
 
-/* What is read after the products at hand, asked for between them, a few lines at a time: memory
- * works meanwhile, and never has more to do than it takes at once. */
+/* A prefetch list: the rows that are read after the current products.  They are prefetched between
+ * these products, a few cache lines at a time, so that memory is busy during computation and its
+ * queue of requests is never full. */
 enum { ASK_RUNS = 32 };
 typedef struct {
   lines run[ASK_RUNS];
   int runs, now;
-  int64_t each; /* lines at a time */
+  int64_t each; /* lines per ask_some */
 } ask_list;
 
-/* rows from (b, t, h) on, n elements of each; they are left out where the list is full. */
+/* Adds n elements of each of the rows from (b, t, h) on; does nothing if the list is full. */
 static inline void ask_add(ask_list *a, const attn_view *x, int64_t b, int64_t t, int64_t h,
                            int64_t rows, int64_t n) {
   const int64_t size = (int64_t)dtype_size(x->dtype);
   if (a->runs < ASK_RUNS && rows > 0)
     a->run[a->runs++] = (lines){row_at(x, b, t, h), x->st * size, n * size, 0, rows};
 }
+/* Prefetches the next `each` lines. */
 static inline void ask_some(ask_list *a) {
   for (int64_t n = a->each; n > 0 && a->now < a->runs; a->now += !a->run[a->now].rows)
     n = ask_lines(&a->run[a->now], n);
 }
-/* So that everything is asked for in so many times. */
+/* Sets `each` so that `times` calls of ask_some prefetch the whole list. */
 static inline void ask_pace(ask_list *a, int64_t times) {
   int64_t all = 0;
   for (int i = a->now; i < a->runs; i++) all += a->run[i].rows * div_up(a->run[i].width, 64);
   a->each = times > 0 ? div_up(all, times) : all;
 }
-/* Asks for the rest. */
+/* Prefetches the rest. */
 static inline void ask_all(ask_list *a) {
   ask_pace(a, 1);
   ask_some(a);
 }
 
-/* n elements to f32, zeros up to the next multiple of 16. */
+/* Loads n elements as f32, padded with zeros to a multiple of 16. */
 static inline void row_load(float *to, const void *row, hp_dtype t, int64_t n) {
   for (int64_t i = 0; i < n; i += 16) v16_store(to + i, v16_load_as(t, row, i, v16_left(n, i)));
 }
-/* n elements, times scale, plus 0 so that no -0 is written. */
+/* Stores n elements times scale, plus 0, so that -0 becomes 0. */
 static inline void row_store(void *row, hp_dtype t, const float *from, int64_t n, float scale) {
   for (int64_t i = 0; i < n; i += 16) {
     int left = v16_left(n, i);

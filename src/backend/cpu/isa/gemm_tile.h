@@ -1,20 +1,22 @@
-/* The register tile of the packed GEMM, for whatever a step of a chain is: the file that includes
- * this has defined `vf tile_step(vf a, vf b, vf sum)` on lanes of 32 bits, `vf
- * load_tile_columns(const float *p, bool direct)`, VL lanes of a step of a pack, and where kernels
- * end in another type than f32 TILE_END, a `void (char *to, const int vecs, const vf *sum)` that
- * stores it.
+/* The register tile of the packed GEMM: the loop over k.  The file that includes this first defines
  *
- * A tile is TILE_ROWS x TILE_COLS accumulators that stay in registers over the whole k block; each
- * step loads a row of each pack of B, broadcasts one lane of A per tile row and makes two steps
- * with it.  AVX-512: 14 x 2 accumulators + 2 B + 1 A = 31 of 32 registers, and one for the order of
- * pairs; AVX2: 6 x 2 + 2 + 1 = 15 of 16. */
+ *   vf tile_step(vf a, vf b, vf sum)                   a step of the chains: sum + a * b, by lanes
+ *   vf load_tile_columns(const float *p, bool direct)  VL lanes of a k-step of a pack of B
+ *   TILE_END(to, vecs, sum)                            stores the sums in a type other than f32
+ *                                                      (optional): void (char *to, const int vecs,
+ *                                                      const vf *sum)
+ *
+ * A tile has TILE_ROWS x TILE_COLS accumulators, which stay in registers for a block of k.  A
+ * k-step loads the vectors of B, then broadcasts one element of A for each row and makes a
+ * tile_step with each vector of B.  Registers with AVX-512: 14 x 2 accumulators + 2 B + 1 A = 31 of
+ * 32, and one for the order of pairs; with AVX2: 6 x 2 + 2 + 1 = 15 of 16. */
 #ifndef GEMM_TILE_H
 #define GEMM_TILE_H
 
 #include "backend/cpu/gemm/gemm_vec.h"
 
-/* What tiles are made of: k-steps of packed rows and of columns, as gemm_columns has them.  `count`
- * of them, one below the other; next is that of the last. */
+/* The arguments of `count` tiles, one below the other: packed rows a, columns b (gemm_columns), and
+ * C.  next: the memory that is prefetched during the last tile. */
 typedef struct {
   int64_t count, steps;
   const float *a, *b;
@@ -37,11 +39,11 @@ GEMM_INLINE void ask_ahead(gemm_ahead *x) {
   }
 }
 
-/* Continues the chains of a rows x (vecs * VL) tile of C.  Between the k-steps it asks for the rows
- * of `next`, the C of the tile that follows or where this one's sums will be stored, a row at a
- * time: loads of C at the head of a tile, and stores to lines that are far, have nothing to hide
- * behind, and all requests at once would hold up those for A and B.
- * rows and vecs are constants at each call, so that the arrays become registers. */
+/* Continues the chains of a rows x (vecs * VL) tile of C.  Between the k-steps it prefetches the
+ * rows of `to`: C of the next tile, or the memory to which this tile's sums will be stored. Without
+ * that the loads at the start of a tile and the stores at its end would wait for memory.  It
+ * prefetches one row at a time, since all at once would delay the loads of A and B. rows and vecs
+ * are constants in each call, so that the arrays become registers. */
 GEMM_INLINE void tile(const int rows, const int vecs, const bool direct, const tile_args *t,
                       const float *a, float *c, gemm_target to) {
   const float *b = t->b;
@@ -81,7 +83,7 @@ GEMM_INLINE void tile(const int rows, const int vecs, const bool direct, const t
   }
 }
 
-/* Tiles one below the other. */
+/* Computes t->count tiles, one below the other. */
 GEMM_INLINE void tiles(const int rows, const int vecs, const bool direct, const tile_args *t) {
   const float *a = t->a;
   float *c = t->c;
@@ -137,7 +139,8 @@ static tile_fn *const tile_of[TILE_ROWS][2][2] = {
 #endif
 };
 
-/* A tile whose columns are no whole number of vectors goes through a buffer with room for all. */
+/* A tile whose columns are not a multiple of the vector length is computed in a full-width buffer.
+ */
 static void tile_partial(int64_t rows, int64_t cols, const tile_args *x) {
   float t[TILE_ROWS * TILE_COLS];
   if (x->load)
@@ -152,14 +155,14 @@ static void tile_partial(int64_t rows, int64_t cols, const tile_args *x) {
     for (int64_t j = 0; j < cols; j++) x->c[i * x->ldc + j] = t[i * TILE_COLS + j];
 }
 
-/* The C of the tile after the one at (i, j) of h x w. */
+/* C of the tile after the h x w tile at (i, j). */
 static gemm_target tile_after(int64_t i, int64_t h, int64_t rows, int64_t j, int64_t w,
                               int64_t cols, const float *c, int64_t ldc) {
   const float *at = i + h < rows ? c + (i + h) * ldc + j : c + (j + w < cols ? j + w : j);
   return (gemm_target){(const char *)at, ldc * (int64_t)sizeof *c, w * (int64_t)sizeof *c, false};
 }
 
-/* The part of a block's target that the tile at (i, j), w wide, fills. */
+/* The memory in the target of a block that the tile at (i, j), w columns wide, stores to. */
 static gemm_target tile_target(const gemm_target *all, int64_t i, int64_t j, int64_t w,
                                int64_t cols) {
   int64_t size = all->bytes / cols;
