@@ -365,7 +365,7 @@ typedef struct {
   double predicted_s, exposed_copy_s;  /* of a run; see hp_op_time's predicted_s */
   hp_memory memory;                    /* of one device */
   double flops, bytes, received;       /* of one run; received: from other devices */
-  double comm_s, hideable_s, hidden_s; /* of the last run, see "comm"; hidden: overlapped */
+  double comm_s, hideable_s, hidden_s; /* of collectives: all, could overlap, did; last run */
   int instructions, kernels;           /* kernels: distinct loop kernels */
 } hp_program_stats;
 /* The plan of hp_compile, without taking any memory of the device: a dry run.  run_s is 0.

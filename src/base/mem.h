@@ -30,8 +30,7 @@ enum { MEM_STREAM_BYTES = 16 << 20 };
 
 /* Bytes of memory of the machine, or of the control group of this process. */
 uint64_t mem_physical(void);
-/* Bytes of address space that the process may take beside what it has (ulimit -v); UINT64_MAX: no
- * limit is set. */
+/* Bytes of address space that the process may still take under ulimit -v; UINT64_MAX: no limit. */
 uint64_t mem_address_space(void);
 
 uint64_t mem_count(void); /* allocations of this process so far */

@@ -1,10 +1,12 @@
-/* How a tensor lies on a mesh: for every dim the mesh axes that split it, the first outermost, and
- * for every axis the reduction that is still to be done over it.  Axes are indices into a mesh,
- * dims into the tensor.  An axis splits at most one dim, or is partial, or holds replicas. Parts of
- * a dim are of one length; the last ones hold less of the tensor, or nothing of it, where their
- * number does not divide its size, or where they are given a length, so that a part is made of
- * whole units (the rows of a head): the dim is padded at its end. What is not used is zero, so
- * equal layouts are equal bytes. */
+/* A layout: how a tensor is distributed on a mesh.
+ *
+ * It has for every dim the mesh axes that shard it, outermost first, and for every axis the
+ * reduction that is still to be done over it.  Axes are indices into the mesh, dims into the
+ * tensor. Each axis shards at most one dim, or is partial, or replicates.  All shards of a dim have
+ * the same size: size / shards, rounded up, or shard_size, which keeps units together (the rows of
+ * a head). If shards times shard size exceeds the size of the dim, the dim is padded at its end,
+ * and its last shards are partly or fully padding.  Unused fields are zero, so equal layouts are
+ * equal bytes. */
 #ifndef IR_LAYOUT_H
 #define IR_LAYOUT_H
 
@@ -25,20 +27,20 @@ typedef enum {
 
 typedef struct {
   int32_t rank;                           /* dims of the tensor */
-  int32_t shard_size[LAYOUT_DIMS];        /* length of a shard; 0: size / shards, rounded up */
-  uint8_t n[LAYOUT_DIMS];                 /* axes that split a dim */
-  uint8_t axis[LAYOUT_DIMS][LAYOUT_AXES]; /* which, outermost first */
+  int32_t shard_size[LAYOUT_DIMS];        /* by dim; 0: size / shards, rounded up */
+  uint8_t n[LAYOUT_DIMS];                 /* number of axes that shard the dim */
+  uint8_t axis[LAYOUT_DIMS][LAYOUT_AXES]; /* these axes, outermost first */
   uint8_t partial[LAYOUT_AXES];           /* partial_op by axis */
 } layout;
 
 bool layout_equal(const layout *a, const layout *b);
-/* The dim that the axis splits; -1 when it splits none. */
+/* The dim that the axis shards; -1: none. */
 int layout_dim_of(const layout *l, int axis);
-/* Neither splits a dim nor is partial. */
+/* Does the axis replicate: neither shards a dim nor is partial? */
 bool layout_is_free(const layout *l, int axis);
-/* Over any axis a reduction is still to be done. */
+/* Is a reduction over some axis still to be done? */
 bool layout_is_partial(const layout *l);
-/* Adds an axis as the innermost of a dim; takes the n innermost away. */
+/* layout_append adds an axis as the innermost of a dim; layout_cut removes the n innermost axes. */
 void layout_append(layout *l, int dim, int axis);
 void layout_cut(layout *l, int dim, int n);
 
