@@ -101,12 +101,3 @@ hp_status dtype_from_f64(hp_dtype to, void *dst, const void *src, size_t n) {
   }
   return HP_OK;
 }
-
-hp_status dtype_to_f64(double *dst, hp_dtype from, const void *src, size_t n) {
-  if (!dtype_is_float(from)) HP_FAIL(HP_ERR_ARG, "cannot convert %s to f64", dtype_name(from));
-  for (size_t i = 0; i < n; i++)
-    dst[i] = from == HP_F32    ? (double)load_f32(src, i)
-             : from == HP_BF16 ? (double)bf16_to_f32(load_u16(src, i))
-                               : (double)f16_to_f32(load_u16(src, i));
-  return HP_OK;
-}

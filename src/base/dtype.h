@@ -72,8 +72,7 @@ static inline uint16_t f32_to_f16(float x) {
 /* n elements of one type into another.  Both floating, or both the same; else HP_ERR_ARG.
  * `to` and `from` must not overlap; neither needs to be aligned. */
 hp_status dtype_convert(hp_dtype to, void *dst, hp_dtype from, const void *src, size_t n);
-/* The same from and to double, for floating types; the doubles of src need no alignment. */
+/* The same from double, to floating types; the doubles of src need no alignment. */
 hp_status dtype_from_f64(hp_dtype to, void *dst, const void *src, size_t n);
-hp_status dtype_to_f64(double *dst, hp_dtype from, const void *src, size_t n);
 
 #endif

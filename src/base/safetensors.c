@@ -411,9 +411,3 @@ const st_tensor *st_find(const st_file *f, const char *name) {
   uint32_t slot = *find_slot(f, name);
   return slot ? &f->tensor[slot - 1] : NULL;
 }
-
-const char *st_metadata(const st_file *f, const char *key) {
-  for (size_t i = 0; i < f->n_metadata; i++)
-    if (!strcmp(f->metadata[i].key, key)) return f->metadata[i].value;
-  return NULL;
-}

@@ -78,9 +78,8 @@ hp_status st_open(const char *path, st_file *out);
 hp_status st_parse(const void *bytes, size_t len, const char *name, st_file *out);
 void st_close(st_file *f);
 
-/* A tensor by name, the value of a metadata key; NULL when there is none. */
+/* A tensor by name; NULL when there is none. */
 const st_tensor *st_find(const st_file *f, const char *name);
-const char *st_metadata(const st_file *f, const char *key);
 
 /* --- writing -------------------------------------------------------------------------- */
 

@@ -28,8 +28,6 @@ static int place_of(cost_class op, double size) {
   return i;
 }
 
-double cost_size_bound(cost_class op, double size) { return bound_of(op, place_of(op, size)); }
-
 static void set_share(cost_table *t, cost_class op, bool bf16, int place, const sums *s) {
   double share = s->limit_s / s->measured_s, below = bound_of(op, place);
   const cost_entry *old = cost_table_row(t, op, bf16, below);

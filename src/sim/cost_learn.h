@@ -10,7 +10,5 @@
  * grow by a constant factor.  An existing row becomes the geometric mean of its old and its new
  * value. */
 void cost_learn(cluster *c, const program *p, const inst_times *t);
-/* The bound of the sizes to which this one belongs. */
-double cost_size_bound(cost_class op, double size);
 
 #endif

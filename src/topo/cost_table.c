@@ -10,8 +10,6 @@ static const char *const names[COST_CLASSES] = {"product",        "grouped",   "
                                                 "flash",          "other"};
 static const double LEAST = 1e-9, MOST = 1e9; /* of a share of the limit */
 
-const char *cost_class_name(cost_class op) { return names[op]; }
-
 /* --- rows ------------------------------------------------------------------------------------- */
 
 /* Negative: a stands before b. */

@@ -61,8 +61,6 @@ typedef struct {
   int64_t devices; /* and how many of a node copy at once; 0: one */
 } cost_work;
 
-/* "product", "loop_row", ... */
-const char *cost_class_name(cost_class op);
 /* n NULL: an empty table.  HP_ERR_INPUT with file, line and key. */
 hp_status cost_table_read(const tree_node *n, cost_table *out);
 /* The key of the file; nothing for an empty table. */

@@ -22,7 +22,7 @@ static void check(const uint8_t *bytes, size_t n) {
       at += t->bytes;
     }
     HP_ASSERT(at == bytes + n && sum <= 255 * n);
-    for (size_t i = 0; i < f.n_metadata; i++) HP_ASSERT(st_metadata(&f, f.metadata[i].key));
+    for (size_t i = 0; i < f.n_metadata; i++) HP_ASSERT(f.metadata[i].key && f.metadata[i].value);
     st_close(&f);
   }
   err_clear();

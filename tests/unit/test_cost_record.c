@@ -134,7 +134,7 @@ TEST(shares_are_the_time_at_the_limit_over_the_time_measured) {
   for (int i = 0; i < 2; i++) {
     cost_work w = cost_work_of(p, program_inst(p, (size_t)i));
     limit_s += cluster_limit_s(&c, &w);
-    CHECK_NEAR(cost_size_bound(w.op, w.size), 32, 0); /* the smallest dim is 16 */
+    CHECK_NEAR(w.size, 16, 0); /* the smallest dim: below 32 */
     t[i] = (inst_times){i, i, i + 1};
   }
   cost_learn(&c, p, t);
@@ -156,11 +156,35 @@ TEST(shares_are_the_time_at_the_limit_over_the_time_measured) {
   hp_graph_free(g);
 }
 
+/* The bound of the row that a product, whose smallest dim is at most n, or a copy of n rows sets.
+ */
+static double learned_bound(cost_class kind, int64_t n) {
+  hp_graph *g;
+  program *p;
+  cluster c = load_this();
+  inst_times t = {0, 0, 1e-3};
+  CHECK_OK(hp_graph_create(&g));
+  hp_tensor x = hp_input(g, "x", HP_F32, (hp_shape){2, {n, 64}});
+  if (kind == COST_PRODUCT) {
+    hp_tensor w = hp_param(g, "w", HP_F32, (hp_shape){2, {64, 4096}});
+    hp_output(g, "y", hp_einsum(g, "tc,cf->tf", x, w));
+  } else {
+    hp_output(g, "y", hp_transpose(g, x, (const int64_t[]){1, 0}));
+  }
+  CHECK_OK(hp_graph_status(g));
+  CHECK_OK(lower_graph(g, &p));
+  CHECK_EQ(p->insts.len, 1);
+  cost_learn(&c, p, &t);
+  CHECK_EQ(c.costs.rows, 1);
+  program_free(p);
+  hp_graph_free(g);
+  return c.costs.row[0].below;
+}
+
 TEST(sizes_have_bounds_by_dims_or_bytes) {
-  CHECK_NEAR(cost_size_bound(COST_PRODUCT, 1), 2, 0);
-  CHECK_NEAR(cost_size_bound(COST_PRODUCT, 2), 8, 0);
-  CHECK_NEAR(cost_size_bound(COST_ATTENTION, 2047), 2048, 0);
-  CHECK(isinf(cost_size_bound(COST_PRODUCT, 2048)));
-  CHECK_NEAR(cost_size_bound(COST_LOOP_MAP, 0), 32768, 0);
-  CHECK(isinf(cost_size_bound(COST_COPY, 1e12)));
+  CHECK_NEAR(learned_bound(COST_PRODUCT, 1), 2, 0);
+  CHECK_NEAR(learned_bound(COST_PRODUCT, 2), 8, 0);
+  CHECK_NEAR(learned_bound(COST_PRODUCT, 64), 128, 0);
+  CHECK_NEAR(learned_bound(COST_OTHER, 1), 32768, 0);
+  CHECK(isinf(learned_bound(COST_OTHER, 1 << 27)));
 }

@@ -369,17 +369,6 @@ hp_status einsum_plan_make(const einsum_eq *eq, const einsum_tensor *a, const ei
   return HP_OK;
 }
 
-void einsum_plan_print(const einsum_plan *p, str *out) {
-  const gemm_query *q = &p->gemm;
-  str_printf(out, "gemm %lldx%lldx%lld", (long long)q->m, (long long)q->n, (long long)q->k);
-  if (gemm_items(q) != 1) str_printf(out, ", batch %lld", (long long)gemm_items(q));
-  if (loop_count(p) != 1) str_printf(out, ", loop %lld", (long long)loop_count(p));
-  if (q->b_pack) str_add(out, ", b packed");
-  if (p->copy_a) str_add(out, ", copy a");
-  if (p->copy_b) str_add(out, ", copy b");
-  if (p->copy_c) str_add(out, ", copy out");
-}
-
 /* --- running ---------------------------------------------------------------------------------- */
 
 size_t einsum_workspace(const einsum_plan *p, const gemm_engine *engine, int threads) {

@@ -44,8 +44,6 @@ typedef struct {
 hp_status einsum_plan_make(const einsum_eq *eq, const einsum_tensor *a, const einsum_tensor *b,
                            const einsum_tensor *out, const einsum_options *options,
                            einsum_plan *plan);
-/* The plan as text, e.g. "gemm 1024x768x768, batch 12, copy a", for dumps. */
-void einsum_plan_print(const einsum_plan *p, str *out);
 /* Can the engine run the plan's product and its loops? */
 bool einsum_supports(const einsum_plan *p, const gemm_engine *engine);
 /* Bytes of GEMM_ALIGN aligned work memory. */
