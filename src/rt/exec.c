@@ -427,12 +427,16 @@ hp_status exec_set_view(exec *e, const char *name, const shard_view *v, bool joi
 
 void exec_set_links(exec *e, link_clock *links) { e->links = links; }
 
-const void *exec_address(const exec *e, const char *name) {
-  for (size_t i = 0; i < e->outputs.len; i++) {
-    uint32_t b = e->outputs.at[i].buffer;
-    if (!strcmp(program_str(e->p, e->p->buffers.at[b].name), name)) return e->buffer[b];
-  }
-  return NULL;
+uint32_t exec_find_output(const exec *e, const char *name) {
+  uint32_t row;
+  if (!map_get(&e->names.rows, name, strlen(name), &row)) return PROG_NONE;
+  for (size_t i = 0; i < e->outputs.len; i++)
+    if (e->outputs.at[i].row == row) return e->outputs.at[i].buffer;
+  return PROG_NONE;
+}
+
+const void *exec_address(const exec *e, uint32_t output) {
+  return output == PROG_NONE ? NULL : e->buffer[output];
 }
 
 static hp_status check_size(const exec *e, const exec_io *io, const hp_io *x) {

@@ -21,8 +21,10 @@ const program *exec_program(const exec *e);
  * input's shard is copied in.  An output's shard is copied out if `joins`; else the caller reads it
  * at exec_address. */
 hp_status exec_set_view(exec *e, const char *name, const shard_view *v, bool joins);
-/* Where an output lies on the device until the next program runs there. */
-const void *exec_address(const exec *e, const char *name);
+/* The number of an output, for exec_address; PROG_NONE: the program has none of that name. */
+uint32_t exec_find_output(const exec *e, const char *name);
+/* The address of an output on the device, valid until the next program runs there. */
+const void *exec_address(const exec *e, uint32_t output);
 /* Copies between tiers on an emulated cluster take turns by this clock, which stays the caller's.
  */
 void exec_set_links(exec *e, link_clock *links);

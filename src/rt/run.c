@@ -28,6 +28,7 @@ static hp_status add_io(runs *r, const hp_graph *g, const ir_node *n, const layo
   uint32_t row;
   HP_TRY(io_table_add(&r->names, made->name, &row));
   HP_TRY(set_views(r, made));
+  made->output = made->input ? PROG_NONE : exec_find_output(r->e[0], made->name);
   ir_value shard = x.type;
   for (int d = 0; d < shard.rank; d++)
     shard.dim[d] = layout_shard_size(&r->d->m, &x.l, d, shard.dim[d]);
@@ -88,7 +89,7 @@ static hp_status fetch_outputs(const runs *r) {
     const run_io *x = &r->ios.at[k];
     const hp_io *global = r->names.given.at[k];
     if (!global || x->input || is_empty(x)) continue;
-    HP_TRY(group_fetch(r->d, &x->type, &x->l, exec_address(r->e[0], x->name), global->data));
+    HP_TRY(group_fetch(r->d, &x->type, &x->l, exec_address(r->e[0], x->output), global->data));
   }
   return HP_OK;
 }

@@ -11,6 +11,7 @@ typedef struct {
   ir_value type; /* of the global tensor */
   layout l;
   bool input;
+  uint32_t output; /* exec_find_output on this process's first device; PROG_NONE: an input */
 } run_io;
 
 typedef struct {
