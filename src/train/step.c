@@ -12,10 +12,11 @@
 enum {
   KEPT = 8,        /* programs, and of more than one: */
   INSTS = 1 << 18, /* instructions of all of them; each takes about 0.5 KB */
-  MICRO_IOS = 7,   /* inputs and outputs of a micro-batch, */
+  MICRO_IOS = 7,   /* most inputs and outputs of a micro-batch, */
   UPDATE_IOS = 5,  /* and of the update */
   IO_NAME = 40
 };
+enum { IDS, LABELS }; /* the first inputs of a micro-batch: those of the caller */
 
 /* The numbers of a micro-batch that programs read and write. */
 typedef struct {
@@ -25,6 +26,11 @@ typedef struct {
   int32_t *lengths;         /* [B] */
 } micro_numbers;
 
+/* And those of the update. */
+typedef struct {
+  float lr, lr_over_bc1, sqrt_bc2, norm;
+} update_numbers;
+
 /* The program of a step of n micro-batches of these shapes. */
 typedef struct {
   int64_t n;
@@ -33,8 +39,9 @@ typedef struct {
   int insts;
   uint64_t used; /* when it was last */
   micro_numbers *micro;
-  int32_t *counts; /* what positions and lengths point to */
-  hp_io *io;
+  int32_t *counts;        /* what positions and lengths point to */
+  hp_io *io;              /* those of a micro-batch one after the other, then those of the update */
+  int ios, each;          /* their number, and that of a micro-batch */
   char (*names)[IO_NAME]; /* of io */
 } step_program;
 
@@ -47,6 +54,7 @@ struct stepper {
   const hp_program *ran;
   uint64_t work_bytes;
   double link_s;
+  update_numbers update;
   float *grad_sq; /* [params] sums of squares of the last step */
 };
 
@@ -132,6 +140,38 @@ static hp_status make_counts(step_program *p) {
   return HP_OK;
 }
 
+/* NAME@MICRO of the program, NAME where it has one micro-batch. */
+static void add_io(step_program *p, const char *name, int64_t micro, const void *data,
+                   size_t bytes) {
+  snprintf(p->names[p->ios], IO_NAME, p->n > 1 ? "%.16s@%lld" : "%.16s", name, (long long)micro);
+  p->io[p->ios] = (hp_io){p->names[p->ios], (void *)(uintptr_t)data, bytes};
+  p->ios++;
+}
+
+static void add_micro_ios(const stepper *s, step_program *p, int64_t i) {
+  const micro_numbers *x = &p->micro[i];
+  size_t rows = (size_t)p->shape[i].B, bytes = rows * (size_t)p->shape[i].T * sizeof(int32_t);
+  add_io(p, "ids", i, NULL, bytes);
+  add_io(p, "labels", i, NULL, bytes);
+  add_io(p, "positions", i, x->positions, bytes);
+  add_io(p, "weight", i, &x->weight, sizeof x->weight);
+  add_io(p, "loss", i, &x->loss, sizeof x->loss);
+  if (step_drops(s->m, &s->pieces.o)) add_io(p, "dropout_seed", i, &x->seed, sizeof x->seed);
+  if (step_balances(s->m)) add_io(p, "lengths", i, x->lengths, rows * sizeof *x->lengths);
+}
+
+static void list_ios(const stepper *s, step_program *p) {
+  const update_numbers *u = &s->update;
+  for (int64_t i = 0; i < p->n; i++) add_micro_ios(s, p, i);
+  p->each = p->ios / (int)p->n;
+  add_io(p, "grad_norm", p->n - 1, &u->norm, sizeof u->norm);
+  add_io(p, "grad_sq", p->n - 1, s->grad_sq, s->m->trained * sizeof *s->grad_sq);
+  add_io(p, "lr", p->n - 1, &u->lr, sizeof u->lr);
+  if (s->pieces.o.optimizer != STEP_ADAMW) return;
+  add_io(p, "lr_over_bc1", p->n - 1, &u->lr_over_bc1, sizeof u->lr_over_bc1);
+  add_io(p, "sqrt_bc2", p->n - 1, &u->sqrt_bc2, sizeof u->sqrt_bc2);
+}
+
 static hp_status make_program(stepper *s, const step_micro *b, int64_t n, step_program *out) {
   size_t micros = (size_t)n, ios = micros * MICRO_IOS + UPDATE_IOS;
   hp_program_stats stats;
@@ -143,6 +183,7 @@ static hp_status make_program(stepper *s, const step_micro *b, int64_t n, step_p
   if (!out->shape || !out->micro || !out->io || !out->names) return HP_ERR_OOM;
   for (int64_t i = 0; i < n; i++) out->shape[i] = (micro_shape){b[i].B, b[i].T};
   HP_TRY(make_counts(out));
+  list_ios(s, out);
   HP_TRY(link_under_limit(s, out));
   HP_TRY(hp_program_stats_get(out->p, &stats));
   out->insts = stats.instructions;
@@ -218,57 +259,36 @@ static hp_status check_finite(const stepper *s, const step_program *p, float nor
   HP_FAIL(HP_ERR_NUMERIC, "the norm of all gradients is %g", (double)norm);
 }
 
-/* NAME@MICRO of the program, NAME where it has one micro-batch. */
-static void put(step_program *p, int *n, const char *name, int64_t micro, const void *data,
-                size_t bytes) {
-  snprintf(p->names[*n], IO_NAME, p->n > 1 ? "%.16s@%lld" : "%.16s", name, (long long)micro);
-  p->io[*n] = (hp_io){p->names[*n], (void *)(uintptr_t)data, bytes};
-  ++*n;
-}
-
-static void put_micro(const stepper *s, step_program *p, int64_t i, const step_micro *b, int *n) {
-  micro_numbers *x = &p->micro[i];
-  size_t bytes = (size_t)(b->B * b->T) * sizeof(int32_t);
-  put(p, n, "ids", i, b->ids, bytes);
-  put(p, n, "positions", i, x->positions, bytes);
-  put(p, n, "labels", i, b->labels, bytes);
-  put(p, n, "weight", i, &x->weight, sizeof x->weight);
-  put(p, n, "loss", i, &x->loss, sizeof x->loss);
-  if (step_drops(s->m, &s->pieces.o)) put(p, n, "dropout_seed", i, &x->seed, sizeof x->seed);
-  if (step_balances(s->m)) put(p, n, "lengths", i, x->lengths, (size_t)b->B * sizeof *x->lengths);
-}
-
-static void set_micro(const stepper *s, micro_numbers *x, int64_t i, const step_micro *b,
+static void set_micro(const stepper *s, step_program *p, int64_t i, const step_micro *b,
                       const step_update *u) {
+  micro_numbers *x = &p->micro[i];
+  hp_io *io = &p->io[i * p->each];
   x->weight = (float)b->weight;
   x->seed = dropout_seed(s, i, u);
   for (int64_t k = 0; k < b->B; k++) x->lengths[k] = b->lengths ? b->lengths[k] : (int32_t)b->T;
+  io[IDS].data = (void *)(uintptr_t)b->ids;
+  io[LABELS].data = (void *)(uintptr_t)b->labels;
+}
+
+static void set_update(stepper *s, const step_update *u) {
+  const step_options *o = &s->pieces.o;
+  double bc1 = 1 - pow(o->beta1, (double)u->t), bc2 = 1 - pow(o->beta2, (double)u->t);
+  s->update = (update_numbers){.lr = (float)u->lr,
+                               .lr_over_bc1 = (float)(u->lr / bc1),
+                               .sqrt_bc2 = (float)sqrt(bc2)};
 }
 
 hp_status stepper_run(stepper *s, const step_micro *b, int64_t n, const step_update *u,
                       step_result *out) {
-  const step_options *o = &s->pieces.o;
   step_program *p;
+  float loss = 0;
   HP_TRY(find_program(s, b, n, &p));
-  float norm = 0, loss = 0, lr = (float)u->lr;
-  double bc1 = 1 - pow(o->beta1, (double)u->t), bc2 = 1 - pow(o->beta2, (double)u->t);
-  float rate = (float)(u->lr / bc1), root = (float)sqrt(bc2);
-  int ios = 0;
-  for (int64_t i = 0; i < n; i++) {
-    set_micro(s, &p->micro[i], i, &b[i], u);
-    put_micro(s, p, i, &b[i], &ios);
-  }
-  put(p, &ios, "grad_norm", n - 1, &norm, sizeof norm);
-  put(p, &ios, "grad_sq", n - 1, s->grad_sq, s->m->trained * sizeof *s->grad_sq);
-  put(p, &ios, "lr", n - 1, &lr, sizeof lr);
-  if (o->optimizer == STEP_ADAMW) {
-    put(p, &ios, "lr_over_bc1", n - 1, &rate, sizeof rate);
-    put(p, &ios, "sqrt_bc2", n - 1, &root, sizeof root);
-  }
-  HP_TRY(hp_run(p->p, p->io, ios));
+  set_update(s, u);
+  for (int64_t i = 0; i < n; i++) set_micro(s, p, i, &b[i], u);
+  HP_TRY(hp_run(p->p, p->io, p->ios));
   s->ran = p->p;
-  HP_TRY(check_finite(s, p, norm));
+  HP_TRY(check_finite(s, p, s->update.norm));
   for (int64_t i = 0; i < n; i++) loss += p->micro[i].loss;
-  *out = (step_result){.loss = (double)loss, .grad_norm = (double)norm};
+  *out = (step_result){.loss = (double)loss, .grad_norm = (double)s->update.norm};
   return HP_OK;
 }
