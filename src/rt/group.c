@@ -21,18 +21,28 @@ static char *copy_text(const char *s) {
   return t;
 }
 
-/* There are thousands of rules, most of them names: these are found by a map. */
+static bool has_suffix_length(const group *g, size_t n) {
+  for (size_t i = 0; i < g->suffixes.len; i++)
+    if (g->suffixes.at[i] == n) return true;
+  return false;
+}
+
+/* There are thousands of rules and of names to look up, so names and suffixes are found by maps. */
 static bool add_rule(group *g, layout_rule *r) {
   uint32_t index = (uint32_t)g->rules.len, first;
   r->end = r->pattern + (*r->pattern == '*');
   r->end_bytes = strlen(r->end);
   r->is_glob = strpbrk(r->end, "*?[\\") != NULL;
-  bool is_name = r->end == r->pattern && !r->is_glob;
-  if (!vec_reserve(&g->rules, 1) || !vec_reserve(&g->patterns, 1)) return false;
-  if (is_name && !map_get(&g->rule_of, r->pattern, r->end_bytes, &first) &&
-      map_set(&g->rule_of, r->pattern, r->end_bytes, index))
+  bool is_suffix = !r->is_glob && r->end != r->pattern;
+  if (!vec_reserve(&g->rules, 1) || !vec_reserve(&g->globs, 1) || !vec_reserve(&g->suffixes, 1))
     return false;
-  if (!is_name) g->patterns.at[g->patterns.len++] = index;
+  map *m = is_suffix ? &g->suffix_rule : &g->rule_of;
+  if (!r->is_glob && !map_get(m, r->end, r->end_bytes, &first) &&
+      map_set(m, r->end, r->end_bytes, index))
+    return false;
+  if (r->is_glob) g->globs.at[g->globs.len++] = index;
+  if (is_suffix && !has_suffix_length(g, r->end_bytes))
+    g->suffixes.at[g->suffixes.len++] = r->end_bytes;
   g->rules.at[g->rules.len++] = *r;
   return true;
 }
@@ -247,8 +257,10 @@ void group_close(group *g) {
     mem_free(g->rules.at[i].entries);
   }
   vec_free(&g->rules);
-  vec_free(&g->patterns);
+  vec_free(&g->globs);
+  vec_free(&g->suffixes);
   map_free(&g->rule_of);
+  map_free(&g->suffix_rule);
   vec_free(&g->states);
   map_free(&g->state_of);
   intern_free(&g->names);
@@ -302,10 +314,15 @@ static bool matches(const layout_rule *r, const char *name, size_t length) {
 /* The first rule for a name, or NULL. */
 static const layout_rule *find_rule(const group *g, const char *name) {
   size_t length = strlen(name);
-  uint32_t first = UINT32_MAX;
+  uint32_t first = UINT32_MAX, found;
   (void)map_get(&g->rule_of, name, length, &first);
-  for (size_t i = 0; i < g->patterns.len && g->patterns.at[i] < first; i++)
-    if (matches(&g->rules.at[g->patterns.at[i]], name, length)) first = g->patterns.at[i];
+  for (size_t i = 0; i < g->suffixes.len; i++) {
+    size_t n = g->suffixes.at[i];
+    if (n > length || !map_get(&g->suffix_rule, name + length - n, n, &found)) continue;
+    if (found < first) first = found;
+  }
+  for (size_t i = 0; i < g->globs.len && g->globs.at[i] < first; i++)
+    if (matches(&g->rules.at[g->globs.at[i]], name, length)) first = g->globs.at[i];
   return first == UINT32_MAX ? NULL : &g->rules.at[first];
 }
 

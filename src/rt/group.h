@@ -39,7 +39,9 @@ struct hp_device {
   mesh m;                 /* of one axis and device when n is 1 */
   VEC(layout_rule) rules; /* the first that matches counts */
   map rule_of;            /* name -> the first rule that is just that name */
-  VEC(uint32_t) patterns; /* the other rules */
+  map suffix_rule;        /* suffix -> the first rule that is "*" and this suffix */
+  VEC(size_t) suffixes;   /* the lengths of these suffixes, each once */
+  VEC(uint32_t) globs;    /* the other rules */
   VEC(group_state) states;
   map state_of;
   interner names;
