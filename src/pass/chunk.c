@@ -7,6 +7,7 @@
  * of both: the logits of all tokens are never stored. */
 #include "pass/chunk.h"
 
+#include "base/hash.h"
 #include "ops/ops.h"
 #include "shard/rule_node.h"
 
@@ -242,20 +243,31 @@ static bool is_stored(const ir_node *n) {
   return !(op_flags((op_id)n->op) & OPF_ELEMENTWISE) && op_table[n->op].linearity != LIN_MOVE;
 }
 
+typedef struct {
+  str text;
+  map values; /* the values with a note */
+} chunk_notes;
+
 /* Of similar values one is reported: f32[4,256,32000] of einsum "lm_head" (125.0 MiB): ... */
-static void add_note(str *notes, const hp_graph *g, val v, const char *what) {
+static hp_status add_note(chunk_notes *notes, const hp_graph *g, val v, const char *what) {
   const ir_node *n = graph_def(g, v);
   str value = {0};
   value_print(graph_value(g, v), &value);
   str_printf(&value, " of %s \"%s\" (%.1f MiB): ", op_table[n->op].name, graph_str(g, n->loc),
              (double)value_bytes(graph_value(g, v)) / 0x1p20);
-  if (value.at && !(notes->at && strstr(notes->at, value.at)))
-    str_printf(notes, "%s%s\n", value.at, what);
+  hp_status st = str_status(&value);
+  uint32_t noted;
+  if (!st && !map_get(&notes->values, value.at, value.len, &noted)) {
+    str_printf(&notes->text, "%s%s\n", value.at, what);
+    st = map_set(&notes->values, value.at, value.len, 1);
+  }
   str_free(&value);
+  return st;
 }
 
 /* Tries value v as the seed of a region. */
-static hp_status try_value(chunk_finder *f, val v, regions *all, uint32_t *region_of, str *notes) {
+static hp_status try_value(chunk_finder *f, val v, regions *all, uint32_t *region_of,
+                           chunk_notes *notes) {
   chunk_region k;
   bool found;
   str text = {0};
@@ -265,12 +277,12 @@ static hp_status try_value(chunk_finder *f, val v, regions *all, uint32_t *regio
   if (!st && !found) {
     str why = {0};
     str_printf(&why, "stored, because %s", text.at ? text.at : "?");
-    add_note(notes, f->g, v, why.at ? why.at : "");
+    st = add_note(notes, f->g, v, why.at ? why.at : "");
     str_free(&why);
   } else if (!st && k.at[0].node >= free_from) {
     str_printf(&text, "in %lld chunks, never stored", (long long)k.chunks);
-    add_note(notes, f->g, v, text.at ? text.at : "");
-    if (!vec_push(all, k)) st = HP_ERR_OOM;
+    st = add_note(notes, f->g, v, text.at ? text.at : "");
+    if (!st && !vec_push(all, k)) st = HP_ERR_OOM;
     for (int m = 0; m < k.n; m++) region_of[k.at[m].node] = (uint32_t)all->len;
   }
   str_free(&text);
@@ -278,7 +290,7 @@ static hp_status try_value(chunk_finder *f, val v, regions *all, uint32_t *regio
 }
 
 /* Regions in node order; none begins before the previous one has ended. */
-static hp_status find_all(chunk_finder *f, regions *all, uint32_t *region_of, str *notes) {
+static hp_status find_all(chunk_finder *f, regions *all, uint32_t *region_of, chunk_notes *notes) {
   for (val v = 1; v < f->g->values.len; v++) {
     uint32_t d = graph_value(f->g, v)->def;
     if (chunk_too_large(f, v) && is_stored(graph_node(f->g, d)) && !region_of[d])
@@ -288,7 +300,7 @@ static hp_status find_all(chunk_finder *f, regions *all, uint32_t *region_of, st
 }
 
 /* One round: the graph with all regions that can be split at once; if none is left, *out is 0. */
-static hp_status cut_once(const hp_graph *g, const chunk_limits *limits, str *notes,
+static hp_status cut_once(const hp_graph *g, const chunk_limits *limits, chunk_notes *notes,
                           hp_graph **out) {
   chunk_finder f;
   regions all = {0};
@@ -316,7 +328,7 @@ static uint64_t usual_bytes(const hp_graph *g, const capabilities *can) {
 }
 
 hp_status pass_chunk(const hp_graph *in, const pass_options *o, hp_graph **out) {
-  str notes = {0};
+  chunk_notes notes = {.values = {0}};
   rewrite r;
   hp_graph *next;
   HP_TRY(rewrite_begin(&r, in));
@@ -331,7 +343,8 @@ hp_status pass_chunk(const hp_graph *in, const pass_options *o, hp_graph **out) 
     *out = next;
   }
   if (st) graph_free(*out);
-  else if (o->notes && notes.at) str_add(o->notes, notes.at);
-  str_free(&notes);
+  else if (o->notes && notes.text.at) str_add(o->notes, notes.text.at);
+  str_free(&notes.text);
+  map_free(&notes.values);
   return st;
 }
