@@ -23,9 +23,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A machine that does not answer for so long is gone.  Not less: a suspended supervisor (Ctrl-Z)
- * is probed every two minutes, and its machine answers. */
-enum { ANSWER_S = 150, GREET_S = 30, LAST_WORDS_S = 5 };
+enum { GREET_S = 30, LAST_WORDS_S = 5 };
 
 /* The connection to the supervisor; it belongs to the thread until that has ended. */
 typedef struct {
@@ -165,7 +163,7 @@ static bool answers(const connection *l) {
   struct tcp_info info;
   int waiting = 0;
   socklen_t n = sizeof info;
-  double limit = l->patience_s > ANSWER_S ? l->patience_s : ANSWER_S;
+  double limit = l->patience_s > HEARTBEAT_ANSWER_S ? l->patience_s : HEARTBEAT_ANSWER_S;
   if (getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &info, &n)) return true;
   if (ioctl(l->fd, SIOCOUTQ, &waiting)) return true;
   return !waiting || info.tcpi_last_ack_recv <= limit * 1000;

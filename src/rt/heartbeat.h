@@ -14,6 +14,10 @@
 /* An identity of the job, the same in every try, in the environment of each of its processes. */
 #define HEARTBEAT_JOB      "HYPER_JOB"
 
+/* A supervisor whose machine has not answered for so many seconds is gone.  Not fewer: a suspended
+ * supervisor (Ctrl-Z) is probed every two minutes, and its machine answers. */
+enum { HEARTBEAT_ANSWER_S = 150 };
+
 /* Begins if the environment names a supervisor; HP_ERR_COMM if it cannot be reached.  Must be
  * called before the process joins the others. */
 hp_status heartbeat_begin(void);

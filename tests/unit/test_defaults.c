@@ -1,10 +1,13 @@
 /* Defaults and limits that users are told, each pinned to its number: a change of one is a
  * decision, not an accident. */
+#include "backend/cpu/engine/engine_measure.h"
 #include "base/io.h"
 #include "base/json.h"
 #include "base/yaml.h"
+#include "comm/local_parts.h"
 #include "pass/chunk.h"
 #include "rt/exec.h"
+#include "rt/heartbeat.h"
 #include "rt/heartbeat_port.h"
 #include "serve/generate.h"
 #include "test.h"
@@ -67,6 +70,10 @@ TEST(limits_have_the_values_that_the_pages_tell) {
       {"checkpoints that stay at least", CHECKPOINTS_LEAST, 2},
       {"bytes of log that wait for a disk", APPEND_LOG_WAITING_MAX, 16 << 20},
       {"seconds for the first words of a connection", HEARTBEAT_FIRST_S, 10},
+      {"seconds after which a supervisor's machine is gone", HEARTBEAT_ANSWER_S, 150},
+      {"nanoseconds between checks of a local wait", LOCAL_LOOK_NS, 200000000},
+      {"percent of the fastest engine's time that are hopeless", (int)(ENGINE_HOPELESS * 100 + 0.5),
+       130},
       {"connections of strangers", HEARTBEAT_STRANGERS, 64},
       {"runs that times are taken of", EXEC_RECENT, 8},
       {"bytes of a YAML file", YAML_SIZE_MAX, 8 << 20},

@@ -9,7 +9,6 @@
 /* Rounds of a measurement: as many as fit the time, but at least this many. */
 enum { TURNS = 15, TURNS_LEAST = 3 };
 static const double race_s = 0.15, tell_s = 1;
-static const double hopeless = 1.3;     /* times the fastest one in the first round */
 static const double part_flops = 2.5e9; /* per thread; of larger products a part is measured */
 
 /* --- measuring -------------------------------------------------------------------------------- */
@@ -47,7 +46,7 @@ static hp_status take_turns(engine_measure *r, measured_operands *x, pool *threa
   while (r->entrants > 1 && r->turn < TURNS &&
          (r->turn < TURNS_LEAST || time_now_s() - start < race_s)) {
     HP_TRY(engine_measure_round(r, x, threads));
-    if (r->turn == 1) engine_measure_drop(r, hopeless);
+    if (r->turn == 1) engine_measure_drop(r, ENGINE_HOPELESS);
   }
   return HP_OK;
 }

@@ -48,6 +48,8 @@ double engine_measure_best(const engine_measure *r);
 /* Median of the ratios of engine e's seconds to ours, by round. */
 double engine_measure_ratio(const engine_measure *r, int e);
 
+/* Tuning drops engines that took so many times as long as the fastest in the first round. */
+#define ENGINE_HOPELESS 1.3
 /* Removes engines that took more than `most` times as long as the fastest in the last round;
  * never ours. */
 void engine_measure_drop(engine_measure *r, double most);
