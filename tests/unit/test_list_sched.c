@@ -194,6 +194,29 @@ TEST(the_cap_holds_nodes_back_and_the_minimum_is_named_when_nothing_fits) {
   CHECK_EQ(needed[0], 205);
 }
 
+/* The guard refuses the best node, since `needy`, which comes before it in the base order, would
+ * not fit beside its value; the second best leads to a transfer, and is run before `idle`. */
+TEST(nodes_are_tried_after_one_that_the_guard_refuses) {
+  graph t;
+  list_schedule s;
+  start(&t, 2);
+  node(&t, 0, 1); /* idle */
+  uint32_t maker = node(&t, 0, 1), move = node(&t, 1, 5), needy = node(&t, 0, 1);
+  uint32_t best = node(&t, 0, 1), far = node(&t, 1, 20), end = node(&t, 0, 10);
+  t.workspace[needy] = 100;
+  value(&t, 1, maker, move, NONE, NONE);
+  value(&t, 1, move, needy, NONE, NONE);
+  value(&t, 1, needy, end, NONE, NONE);
+  value(&t, 50, best, far, end, NONE);
+  value(&t, 1, far, end, NONE, NONE);
+  t.p.cap[0] = 120;
+  CHECK_OK(list_schedule_make(&t.p, &s, NULL));
+  check(&t, &s);
+  CHECK_EQ(s.order[0], maker);
+  CHECK_NEAR(s.makespan_s, 38, 0);
+  list_schedule_free(&s);
+}
+
 TEST(memory_freed_by_another_stream_is_used_only_after_a_wait_for_it) {
   graph t;
   list_schedule s;

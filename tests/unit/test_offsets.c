@@ -488,3 +488,20 @@ TEST(planning_survives_every_failed_allocation) {
       CHECK(k < 200);
     }
 }
+
+TEST(plans_without_a_limit_are_improved_to_a_thousandth_above_the_bound) {
+  enum { N = 75 };
+  unsigned seed = 77;
+  for (int round = 0; round < 40; round++) {
+    offsets_buffer b[N];
+    uint64_t offset[N];
+    offsets_summary s;
+    for (uint32_t i = 0; i < N; i++) {
+      uint32_t x = draw(&seed, 2 * N), y = x + draw(&seed, 10);
+      b[i] = (offsets_buffer){.size = 1 + draw(&seed, 4000), .align = 1, .first = x, .last = y};
+    }
+    offsets_problem p = {.buffer = b, .n = N, .effort = OFFSETS_EFFORT};
+    CHECK_OK(offsets_assign(&p, offset, &s));
+    CHECK(s.peak[0] <= s.bound[0] + s.bound[0] / 1024);
+  }
+}

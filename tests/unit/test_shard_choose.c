@@ -72,3 +72,38 @@ TEST(a_table_cut_by_rows_is_not_gathered_for_a_few_ids) {
   hp_graph_free(g);
   hp_device_close(d);
 }
+
+/* Work memory of the gradient of a table that is sharded by rows, when so many elementwise ops are
+ * between it and the update of the table. */
+static uint64_t gradient_bytes(int ops) {
+  const hp_layout_rule rules[] = {{"table", "(dp,None)"}};
+  hp_device_options o = {.mesh = "(8)(dp)",
+                         .layouts = rules,
+                         .n_layouts = 1,
+                         .plan_only = true,
+                         .interpret = true};
+  hp_graph *g;
+  hp_device *d;
+  hp_program_stats s;
+  CHECK_OK(hp_graph_create(&g));
+  CHECK_OK(hp_device_open(&o, &d));
+  hp_tensor table = hp_param(g, "table", HP_F32, (hp_shape){2, {4096, 64}});
+  hp_tensor ids = hp_input(g, "ids", HP_I32, (hp_shape){1, {64}});
+  hp_tensor rows = hp_embedding(g, table, ids, -1), grad;
+  hp_tensor y = hp_map(g, "tanh", rows, HP_NONE, HP_NONE);
+  hp_tensor loss = hp_sum(g, y, (const int64_t[]){0, 1}, 2, false);
+  CHECK_OK(hp_grad(g, loss, &table, 1, &grad));
+  for (int i = 0; i < ops; i++) grad = hp_map(g, "tanh", grad, HP_NONE, HP_NONE);
+  hp_assign(g, table, hp_add(g, table, grad));
+  CHECK_OK(hp_plan(g, d, NULL, &s));
+  hp_graph_free(g);
+  hp_device_close(d);
+  return s.memory.work_bytes;
+}
+
+TEST(a_gradient_has_the_shards_that_an_update_needs_six_ops_later) {
+  const uint64_t whole = 4096 * 64 * sizeof(float);
+  CHECK(gradient_bytes(1) < whole / 4);
+  CHECK(gradient_bytes(6) < whole / 4);
+  CHECK(gradient_bytes(7) > whole); /* the search for the update has ended before */
+}
