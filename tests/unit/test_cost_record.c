@@ -1,5 +1,6 @@
 /* The record of what this machine reaches: its file, what is learned, and that no plan reads it. */
 #include "base/io.h"
+#include "base/mem.h"
 #include "compile/lower.h"
 #include "rt/cost_record.h"
 #include "sim/cost_learn.h"
@@ -154,6 +155,42 @@ TEST(shares_are_the_time_at_the_limit_over_the_time_measured) {
   mesh_free(&one);
   program_free(p);
   hp_graph_free(g);
+}
+
+/* Runs a product of n rows and columns so often and, if it is to be short, until a run was; is
+ * anything learned of it? */
+static bool learns(int64_t n, int runs, bool is_short) {
+  hp_graph *g;
+  hp_device *d;
+  hp_program *p;
+  hp_program_stats s;
+  cluster c = load_this();
+  size_t bytes = (size_t)(n * n) * sizeof(float);
+  float *x = mem_calloc(bytes, 1), *y = mem_calloc(bytes, 1);
+  CHECK(x && y && !setenv("HYPER_CACHE", test_dir(), 1));
+  cost_record_remove(1);
+  CHECK_OK(hp_graph_create(&g));
+  hp_tensor in = hp_input(g, "x", HP_F32, (hp_shape){2, {n, n}});
+  hp_output(g, "y", hp_einsum(g, "tc,cf->tf", in, in));
+  CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1}, &d));
+  CHECK_OK(hp_compile(g, d, NULL, &p));
+  for (int i = 0; i < runs || (is_short && s.run_s >= 1e-3); i++) {
+    CHECK_OK(hp_run(p, (hp_io[]){{"x", x, bytes}, {"y", y, bytes}}, 2));
+    CHECK_OK(hp_program_stats_get(p, &s));
+  }
+  if (!is_short) CHECK(s.run_s > 1e-3);
+  hp_program_free(p);
+  hp_device_close(d);
+  hp_graph_free(g);
+  mem_free(x), mem_free(y);
+  cost_record_read(1, &c);
+  return c.costs.rows > 0;
+}
+
+TEST(three_runs_of_a_millisecond_teach_and_less_does_not) {
+  CHECK(learns(1024, 3, false));
+  CHECK(!learns(1024, 2, false));
+  CHECK(!learns(8, 5, true));
 }
 
 /* The bound of the row that a product, whose smallest dim is at most n, or a copy of n rows sets.

@@ -140,6 +140,19 @@ TEST(long_programs_that_are_kept_make_room_for_new_ones) {
   close_job(&j);
 }
 
+TEST(the_last_8_programs_are_kept) {
+  enum { KEPT = 8 };
+  static step_micro b[KEPT + 1];
+  job j = {.d = NULL};
+  open_job(&j);
+  for (int n = 1; n <= KEPT; n++) CHECK(is_linked_anew(&j, b, n));
+  for (int n = 1; n <= KEPT; n++) CHECK(!is_linked_anew(&j, b, n));
+  CHECK(is_linked_anew(&j, b, KEPT + 1));
+  CHECK(!is_linked_anew(&j, b, 2));
+  CHECK(is_linked_anew(&j, b, 1));
+  close_job(&j);
+}
+
 /* Links a step of one micro-batch; was its piece compiled? */
 static bool is_compiled(step_pieces *s, int64_t T) {
   double before = s->compile_s;

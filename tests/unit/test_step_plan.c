@@ -1,5 +1,6 @@
 /* What the plan of a training step keeps. */
 #include "base/io.h"
+#include "base/thread.h"
 #include "model/strategy.h"
 #include "test.h"
 #include "train/step.h"
@@ -166,4 +167,29 @@ TEST(overlap_in_many_micro_batches_takes_no_more_memory_than_in_few) {
 TEST(a_backward_holds_few_gradients_that_are_not_reduced) {
   hp_memory m = plan_on("dp=4,zero=3", 2, true);
   CHECK(m.work_bytes < m.model[HP_MEMORY_GRADIENTS]);
+}
+
+/* Plans under a limit are taken to need eight times as long as those without one: in four times as
+ * long none is begun. */
+TEST(the_search_for_limits_keeps_to_its_time) {
+  hp_device *d;
+  step_planner *p;
+  step_memory planned;
+  step_limits out;
+  double least_s = 1e9;
+  lm *m = open_model(llama, 2, HP_F32, true, &d);
+  CHECK_OK(step_planner_create(m, &adamw, &(step_work){&whole_step, 1}, d, false, &p));
+  for (int i = 0; i < 8; i++) {
+    double start = time_now_s();
+    CHECK_OK(step_memory_plan(p, &planned));
+    if (time_now_s() - start < least_s) least_s = time_now_s() - start;
+  }
+  CHECK_OK(step_memory_limits(p, 0, 4 * least_s, &out));
+  CHECK(out.resident > 0);
+  CHECK_EQ(out.enough, 0);
+  CHECK_OK(step_memory_limits(p, 0, 600, &out));
+  CHECK(out.least > 0 && out.least == out.enough && out.least <= out.resident);
+  step_planner_free(p);
+  lm_free(m);
+  hp_device_close(d);
 }
