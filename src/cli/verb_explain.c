@@ -40,6 +40,8 @@ static hp_status print_summary(const subject *s) {
   const hp_program_stats *p = &s->memory.stats;
   str text = {0};
   memory_print(&p->memory, 15, &text);
+  str_add(&text, "step time      predicted ");
+  units_add_seconds(&text, p->predicted_s);
   HP_TRY(str_status(&text));
   printf("model          %s, %.3f M parameters\n", escape_name(s->m->c.model_type).text,
          model_config_params(&s->m->c) * 1e-6);
@@ -48,7 +50,7 @@ static hp_status print_summary(const subject *s) {
     printf(" in each of %lld micro-batches", (long long)s->c->is.batch.accumulation);
   printf(", %.3f GFLOP%s, %d instructions, %d loop kernels\n", p->flops * 1e-9,
          p->memory.devices > 1 ? " on each device" : "", p->instructions, p->kernels);
-  printf("memory         %s", text.at);
+  printf("memory         %s\n", text.at);
   printf("compile time   %.3f s\n", p->compile_s);
   str_free(&text);
   return HP_OK;

@@ -42,6 +42,7 @@ static hp_status read_row(const tree_node *n, hp_op_time *row) {
   HP_TRY(tree_need_double(n, "time_s", &row->seconds));
   HP_TRY(tree_need_double(n, "limit_s", &row->limit_s));
   HP_TRY(tree_need_double(n, "gap_s", &row->gap_s));
+  HP_TRY(tree_opt_double(n, "predicted_s", 0, &row->predicted_s)); /* older runs have none */
   HP_TRY(tree_need_double(n, "work_flop", &row->flops));
   return tree_need_double(n, "moved_bytes", &row->bytes);
 }

@@ -88,7 +88,7 @@ static const struct {
   bool number;
 } columns[] = {{"       gap ", NULL, put_gap, true},
                {"      time ", "     limit ", put_time, false},
-               {" predicted ", NULL, put_predicted, false},
+               {" predicted ", NULL, put_predicted, true},
                {"    share  ", NULL, put_share, true},
                {"of limit ", NULL, put_of_limit, true},
                {"by    ", NULL, put_limit, false},
@@ -127,9 +127,11 @@ static void print_head(const sums *s, const hp_limits *l, str *out) {
     str_add(out, "; at the limits of a device it would take ");
     units_add_seconds(out, s->limit_s);
     str_printf(out, ": %.1f %%\n", 100 * rate(s->limit_s, s->run_s));
-    str_add(out, "predicted were ");
-    units_add_seconds(out, s->predicted_s);
-    str_add_char(out, '\n');
+    if (s->predicted_s > 0) { /* not known of a run of an older version */
+      str_add(out, "predicted were ");
+      units_add_seconds(out, s->predicted_s);
+      str_add_char(out, '\n');
+    }
   } else {
     str_add(out, "at the limits of a device a run takes ");
     units_add_seconds(out, s->limit_s);

@@ -102,6 +102,7 @@ done
 run explain job/job.yaml
 line=$(sed -n 's/^memory *a device: //p' out)
 case $line in *parameters*optimizer*work*total*) ;; *) fail "no memory in the summary: $line" ;; esac
+grep -q '^step time *predicted [1-9]' out || fail "no predicted time in the summary"
 run report job/out
 out_has "$line"
 total=${line##*total }

@@ -61,9 +61,16 @@ exit_is 0
 out_has "the 5 widest gaps:"
 grep -q '^ .* bytes .* loop adamw .* model' out || fail "no optimizer"
 grep -q ' einsum dW *32x48x128 f32 .* model.layers.\*.mlp$' out || fail "no gradient of a weight"
+grep -q '^predicted were [1-9][0-9.]* ' out || fail "no predicted time"
 run report a/out --json
 exit_is 0
 same_file out a/out/op_times.json
+mkdir -p old
+sed 's/"predicted_s":[^,]*,//g' a/out/op_times.json >old/op_times.json
+run report old # of a version without predictions
+exit_is 0
+out_has "the 5 widest gaps:"
+out_lacks "predicted"
 run report nowhere
 refused "nowhere/op_times.json: there is no such file"
 run explain a/job.yaml time --json
