@@ -290,7 +290,7 @@ int verb_run(int argc, char **argv) {
        "Runs a compiled program from its text, as `hyper explain CONFIG --dump DIR` writes it to\n"
        "DIR/NN_trim.txt, with the bits that it has in training.  States are the tensors that\n"
        "outlive a run, weights and optimizer state; those in no file begin with zeros.",
-       "hyper run dump/17_trim.txt --in batch.safetensors,model.safetensors --out loss.safetensors",
+       "hyper run dump/*_trim.txt --in batch.safetensors,model.safetensors --out loss.safetensors",
        option, sizeof option / sizeof *option};
   if (argc > 256) return cli_usage(argv[0], "too many arguments");
   int code = cli_parse(&spec, argc, argv, rest, &n);

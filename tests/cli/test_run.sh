@@ -72,6 +72,13 @@ END
 run explain job.yaml memory --dump dump
 exit_is 0
 program=$(ls dump/*_trim.txt)
+run run --help
+{ cat out; sed 's/NN_/*_/' "$ROOT/docs/howto/run-a-program.md"; } |
+  grep -o 'dump/[^ ]*_[a-z]*\.[a-z]*' | sort -u > names
+[ -s names ] || fail "neither the help nor the page names a file of the dump"
+while read -r name; do # a pattern of the shell
+  [ "$(echo $name)" != "$name" ] || [ -e "$name" ] || fail "hyper explain --dump writes no $name"
+done < names
 n=$(od -An -tu8 -N8 m/model.safetensors | tr -d ' ')
 header=$(head -c $((8 + n)) m/model.safetensors | tail -c +9 | sed 's/"\(h\.\|w[tp]e\|ln_f\)/"transformer.\1/g')
 data_of m/model.safetensors | st model.safetensors "$header"
