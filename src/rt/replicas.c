@@ -103,9 +103,9 @@ static hp_status refuse(const comparison *c, size_t k, const shard_holders *p, i
     st =
         err_set(HP_ERR_DEVICE, __FILE__, __LINE__,
                 known ? "\"%s\"%s: %s %s holds other bits than %s, though they are replicas of one "
-                        "part: its memory or a computation of it has failed"
+                        "shard: its memory or a computation of it has failed"
                       : "\"%s\"%s: %s %s and %s hold different bits, though they are replicas of "
-                        "one part: memory or a computation of one of them has failed",
+                        "one shard: memory or a computation of one of them has failed",
                 name_of(c, k), more.at ? more.at : "", what, odd.at ? odd.at : "",
                 even.at ? even.at : "");
   str_free(&odd);

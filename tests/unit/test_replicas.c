@@ -50,7 +50,7 @@ TEST(a_flipped_bit_is_located_by_tensor_and_device) {
   make(d, "before", 4, 4);
   make(d, "cut.w", 6, 8);
   flip(d, 3, "cut.w", 95); /* of tp 1, which devices 1, 3 and 5 hold */
-  CHECK_FAILS(hp_params_verify(d), "\"cut.w\": device 3 holds other bits than 1, 5");
+  CHECK_FAILS(hp_params_verify(d), "\"cut.w\": device 3 holds other bits than 1, 5, though they are replicas of one shard");
   flip(d, 3, "cut.w", 95);
   CHECK_OK(hp_params_verify(d));
   for (int i = 0; i < 6; i++) {
@@ -73,6 +73,7 @@ TEST(of_two_replicas_both_are_named) {
   CHECK(hp_params_verify(d) == HP_ERR_DEVICE);
   CHECK(strstr(hp_last_error(), "device 1 and 0 hold different bits") ||
         strstr(hp_last_error(), "device 0 and 1 hold different bits"));
+  CHECK(strstr(hp_last_error(), "replicas of one shard"));
   err_clear();
   hp_device_close(d);
 }
