@@ -252,7 +252,8 @@ void *device_work(const device *d, int tier) {
 hp_status device_measure(device *d) {
   const cluster *c = d->cluster;
   if (!c || !strcmp(c->name, "this")) return d->backend->measure(d->dev, &d->limits);
-  d->limits = (hp_limits){c->flops, c->flops, c->gb_s * 1e9};
+  double bf16 = c->costs.flops_bf16;
+  d->limits = (hp_limits){c->flops, bf16 > 0 ? bf16 : c->flops, c->gb_s * 1e9};
   return HP_OK;
 }
 

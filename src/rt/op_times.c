@@ -10,13 +10,24 @@ static bool needs_rendezvous(const device *d, const prog_inst *n) {
   return d->mesh && op_flags((op_id)n->op) & OPF_RENDEZVOUS;
 }
 
-static void set_limit(const program *p, const device *d, const prog_inst *n, hp_op_time *row) {
+/* The cluster of a device, with the limits that were measured on this machine. */
+static void find_machine(const device *d, cluster *out) {
   const hp_limits *l = &d->limits;
-  bool dots = cost_is_bf16(p, n);
-  double peak = n->op == OP_FUSED ? l->flops / 2 : dots ? l->bf16_flops : l->flops;
-  double work = peak > 0 ? row->flops / peak : 0, move = l->bytes > 0 ? row->bytes / l->bytes : 0;
-  row->limit = work > move ? "flops" : "bytes";
-  row->limit_s = work > move ? work : move;
+  *out = d->cluster ? *d->cluster : (cluster){.nodes = 1};
+  out->flops = l->flops;
+  out->costs.flops_bf16 = l->bf16_flops;
+  out->gb_s = l->bytes * 1e-9;
+}
+
+/* Attention does less than its shape says where keys are not visible: the row has what is done. */
+static void set_limit(const program *p, const device *d, const cluster *machine, const prog_inst *n,
+                      hp_op_time *row) {
+  cost_work work = cost_work_of(p, n);
+  work.flops = row->flops;
+  work.bytes = row->bytes;
+  row->limit_s = cluster_limit_s(machine, &work);
+  work.flops = 0;
+  row->limit = cluster_limit_s(machine, &work) < row->limit_s ? "flops" : "bytes";
   if (!needs_rendezvous(d, n)) return;
   row->limit = "link";
   row->limit_s = cost_inst(d->cluster, d->mesh, p, n);
@@ -64,9 +75,11 @@ hp_status op_times_make(const program *p, const device *d, const inst_times *t,
   hp_status st = HP_OK;
   double run_s = t ? inst_times_end(t, p->insts.len) : 0;
   hp_op_time one;
+  cluster machine;
+  find_machine(d, &machine);
   for (size_t i = 0; i < p->insts.len && !st; i++) {
     inst_describe(p, d->mesh, program_inst(p, i), visible ? &visible[i] : NULL, &one);
-    set_limit(p, d, program_inst(p, i), &one);
+    set_limit(p, d, &machine, program_inst(p, i), &one);
     if (d->costs) one.predicted_s = cost_inst(d->costs, d->mesh, p, program_inst(p, i));
     one.seconds = t ? t[i].end_s - t[i].met_s : 0;
     if (!one.overlapped) run_s -= one.seconds;

@@ -1,10 +1,10 @@
 /* Where the time of a program goes: instructions that do the same work in one row, with the limit
  * of this work.
  *
- * The limit of an instruction is the longer of its operations at the device's peak (in bf16 for
- * products of bf16) and its bytes at the bandwidth of memory; a fused loop has operations that
- * are not multiply-adds, and each counts as one (codegen/loop.h); the limit of a collective is
- * the time of the cluster's links.  Limits are added up. */
+ * The limit of an instruction is that of its cost, cluster_limit_s: the longer of its operations at
+ * the device's peak for their dtype and its bytes at the bandwidth of their memory, without launches
+ * and efficiency.  On the machine at hand the peaks are measured.  The limit of a collective is the
+ * time of the cluster's links.  Limits are added up. */
 #ifndef RT_OP_TIMES_H
 #define RT_OP_TIMES_H
 

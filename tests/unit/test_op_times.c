@@ -3,6 +3,7 @@
 #include "codegen/loop.h"
 #include "compile/lower.h"
 #include "rt/op_times.h"
+#include "sim/cost.h"
 #include "step_case.h"
 #include "test.h"
 
@@ -61,6 +62,42 @@ TEST(calls_of_the_same_work_are_one_row_with_its_own_limit) {
   CHECK_NEAR(r->flops, 24 * 64, 0);
   CHECK_STR(r->limit, "flops");
   CHECK_NEAR(r->limit_s, 24 * 64 * 2 / 1e9, 1e-15);
+  vec_free(&t);
+  program_free(p);
+}
+
+/* One cost: the limits of a cluster are those by which it is planned, by dtype and kind of memory. */
+TEST(a_named_cluster_has_the_limits_of_its_costs) {
+  static const char file[] = "name: bf\ndevice: {flops: 1e9, bandwidth_gb_s: 1}\n"
+                             "costs: {flops_bf16: 8e9, cache_mb: 1, cache_bandwidth_gb_s: 1e6, "
+                             "host_bandwidth_gb_s: 0.5, launch_us: 7}\n"
+                             "links: [{name: net, bandwidth_gb_s: 5, latency_us: 10}]\n";
+  static const char copies[] = "arena device 192 bound 0 at 0\n"
+                               "b0 = f32[4] device+0 input \"x\"\n"
+                               "b1 = f32[4] device+64\nb2 = f32[4] device+128\n"
+                               "compute: b1 = exp b0\ncopy_in: b2 = fetch b0 {tier=1}\n";
+  cluster c;
+  CHECK_OK(cluster_parse(file, strlen(file), "file", &c));
+  device d = {.cluster = &c, .costs = &c};
+  CHECK_OK(device_know_limits(&d));
+  CHECK_NEAR(d.limits.flops, 1e9, 0);
+  CHECK_NEAR(d.limits.bf16_flops, 8e9, 0);
+  program *p = lowered();
+  op_times t;
+  CHECK_OK(op_times_make(p, &d, NULL, NULL, &t));
+  double limit_s = 0, want = 0;
+  for (size_t i = 0; i < t.len; i++) limit_s += t.at[i].limit_s;
+  for (size_t i = 0; i < p->insts.len; i++) {
+    cost_work w = cost_work_of(p, program_inst(p, i));
+    want += cluster_limit_s(&c, &w);
+  }
+  CHECK_NEAR(limit_s, want, 1e-15);
+  CHECK_NEAR(find(&t, "einsum forward", "16x16x8 bf16")->limit_s, 2 * 16 * 16 * 8 / 8e9, 1e-15);
+  vec_free(&t);
+  program_free(p);
+  CHECK_OK(program_parse(copies, strlen(copies), "copies", &p));
+  CHECK_OK(op_times_make(p, &d, NULL, NULL, &t));
+  CHECK_NEAR(find(&t, "fetch", NULL)->limit_s, program_inst(p, 1)->bytes / 0.5e9, 1e-15);
   vec_free(&t);
   program_free(p);
 }
