@@ -152,12 +152,34 @@ static void tell(const step_planner *p) {
   if (p->recomputes) step_tell_remat();
 }
 
+/* What an evaluation takes is set by a key of its own: the compiler's message cannot know it. */
+static hp_status refuse_eval(const planned_program *w, const hp_program_stats *s,
+                             uint64_t reserve) {
+  const hp_memory *m = &s->memory;
+  HP_FAIL(
+      HP_ERR_OOM,
+      "memory limit %llu bytes is too small for the evaluation, of %lld x %lld tokens: params "
+      "and optimizer state take %llu, work memory %llu; set memory_limit to %llu bytes or more; "
+      "a smaller per_device_eval_batch_size takes less",
+      (unsigned long long)m->limit_bytes, (long long)w->shape.B, (long long)w->shape.T,
+      (unsigned long long)(m->state_bytes + reserve), (unsigned long long)m->work_bytes,
+      (unsigned long long)(m->state_bytes + reserve + m->work_bytes));
+}
+
+/* Plans once more the program that needs most: it names the least that does. */
+static hp_status refuse(step_planner *p, const all_plans *all) {
+  const planned_program *w = &p->work.at[all->worst];
+  hp_program_stats s = {0};
+  hp_status st = plan_program(p, all->worst, all->reserve, &s);
+  if (w->micros || st != HP_ERR_OOM || !s.memory.limit_bytes) return st;
+  err_clear();
+  return refuse_eval(w, &s, all->reserve);
+}
+
 hp_status step_memory_plan(step_planner *p, step_memory *out) {
   all_plans all;
-  hp_program_stats s;
   HP_TRY(plan_all(p, &all));
-  if (all.worst >= 0) /* once more: it names the least that does */
-    return plan_program(p, all.worst, all.reserve, &s);
+  if (all.worst >= 0) return refuse(p, &all);
   if (p->tell) tell(p);
   *out = all.memory;
   return HP_OK;

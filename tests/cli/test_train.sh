@@ -269,8 +269,19 @@ exit_is 0
 
 it "refuses a memory limit that the evaluation does not keep before the first step"
 run train b/job.yaml output_dir=late memory_limit="$least" $lengths $eval
-refused "set memory_limit to"
+refused "set memory_limit to" "too small for the evaluation" "a smaller per_device_eval_batch_size takes less"
+err_lacks "smaller inputs"
 no_file late
+need=$(sed -n 's/.*set memory_limit to \([0-9]*\) bytes.*/\1/p' err)
+run train b/job.yaml output_dir=late memory_limit=$((need - 1)) $lengths $eval
+refused "set memory_limit to $need bytes"
+run train b/job.yaml output_dir=late memory_limit="$need" $lengths $eval
+exit_is 0
+run train b/job.yaml output_dir=few memory_limit="$((need - 1))" $lengths $eval per_device_eval_batch_size=4
+exit_is 0
+run train b/job.yaml output_dir=step memory_limit=1KiB
+refused "set memory_limit to"
+err_lacks "eval"
 
 it "names step and tensor of a loss that is not finite"
 run train b/job.yaml output_dir=n learning_rate=1e6 weight_decay=1e6 warmup_ratio=0 save_steps=1

@@ -66,7 +66,8 @@ TEST(calls_of_the_same_work_are_one_row_with_its_own_limit) {
   program_free(p);
 }
 
-/* One cost: the limits of a cluster are those by which it is planned, by dtype and kind of memory. */
+/* One cost: the limits of a cluster are those by which it is planned, by dtype and kind of memory.
+ */
 TEST(a_named_cluster_has_the_limits_of_its_costs) {
   static const char file[] = "name: bf\ndevice: {flops: 1e9, bandwidth_gb_s: 1}\n"
                              "costs: {flops_bf16: 8e9, cache_mb: 1, cache_bandwidth_gb_s: 1e6, "

@@ -50,7 +50,9 @@ TEST(a_flipped_bit_is_located_by_tensor_and_device) {
   make(d, "before", 4, 4);
   make(d, "cut.w", 6, 8);
   flip(d, 3, "cut.w", 95); /* of tp 1, which devices 1, 3 and 5 hold */
-  CHECK_FAILS(hp_params_verify(d), "\"cut.w\": device 3 holds other bits than 1, 5, though they are replicas of one shard");
+  CHECK_FAILS(
+      hp_params_verify(d),
+      "\"cut.w\": device 3 holds other bits than 1, 5, though they are replicas of one shard");
   flip(d, 3, "cut.w", 95);
   CHECK_OK(hp_params_verify(d));
   for (int i = 0; i < 6; i++) {
