@@ -54,7 +54,7 @@ typedef struct {
 typedef struct {
   uintptr_t id;
   int peer;
-  bool done;
+  bool done, taken; /* taken: whoever waits has seen that it is done */
 } comm_request;
 
 /* The start of every message; the two ends of a transfer compare theirs. */

@@ -23,8 +23,8 @@ typedef struct {
   room in, out;          /* regions that come; regions that lie in several runs, on their way */
   comm_header own;       /* of the rendezvous at hand: what this process brings to it, */
   comm_header *theirs;   /* and what the members bring, in their order */
-  comm_request *request; /* headers to receive, data to receive, then what is sent */
-  int64_t requests, received, posted;
+  comm_request *request; /* headers to receive, what is sent, then data to receive */
+  int64_t requests, headers, sent, posted;
 } processes;
 
 static processes *get_processes(comm *c) { return (processes *)c; }
@@ -156,21 +156,12 @@ static hp_status post_message(processes *p, const communicator *c, bool sends, v
 
 /* Between two processes the messages of a communicator keep their order, so those of a rendezvous
  * follow its header. */
-static hp_status post_receives(processes *p, const communicator *c, const char *data,
-                               const comm_region *give, const comm_region *take, comm_view *seen) {
-  char *at = p->in.at;
+static hp_status post_headers(processes *p, const communicator *c, const comm_region *give,
+                              const comm_region *take) {
   for (int64_t i = 0; i < c->n; i++)
     if (exchanges(c, give, take, i))
       HP_TRY(post_message(p, c, false, &p->theirs[i], sizeof *p->theirs, c->rank[i]));
-  for (int64_t i = 0; i < c->n; i++) {
-    bool own = i == c->me;
-    seen[i] =
-        own ? (comm_view){data + take[i].start, take[i].stride} : (comm_view){at, take[i].run};
-    if (own) continue;
-    HP_TRY(post_message(p, c, false, at, count_bytes(&take[i]), c->rank[i]));
-    at += count_bytes(&take[i]);
-  }
-  p->received = p->posted;
+  p->headers = p->posted;
   return HP_OK;
 }
 
@@ -191,24 +182,55 @@ static hp_status post_sends(processes *p, const communicator *c, const char *dat
     }
     HP_TRY(post_message(p, c, true, at, count_bytes(x), c->rank[i]));
   }
+  p->sent = p->posted;
   return HP_OK;
 }
 
-/* Waits for the headers, which come first, and compares those that have come: the data of another
- * rendezvous may be more messages or fewer than are expected here. */
-static hp_status await_headers(processes *p, const communicator *c, const comm_region *give,
-                               const comm_region *take) {
-  const comm_request *r = p->request;
-  int64_t n = 0;
-  for (int64_t i = 0; i < c->n; i++) n += exchanges(c, give, take, i);
-  hp_status st = world_wait(p->request, n);
+static void find_places(const processes *p, const communicator *c, const char *data,
+                        const comm_region *take, comm_view *seen) {
+  const char *at = p->in.at;
   for (int64_t i = 0; i < c->n; i++) {
-    if (!exchanges(c, give, take, i) || !r++->done) continue;
-    const comm_header *x = &p->theirs[i];
-    bool same = x->communicator == c->id && x->sequence == c->sequence;
-    if (same && x->call.signature == p->own.call.signature) continue;
-    err_clear();
-    return comm_refuse_calls(c, c->me, &p->own.call, i, &x->call, x->sequence);
+    bool own = i == c->me;
+    seen[i] =
+        own ? (comm_view){data + take[i].start, take[i].stride} : (comm_view){at, take[i].run};
+    if (!own) at += count_bytes(&take[i]);
+  }
+}
+
+static hp_status check_header(const processes *p, const communicator *c, int64_t i) {
+  const comm_header *x = &p->theirs[i];
+  bool same = x->communicator == c->id && x->sequence == c->sequence;
+  if (same && x->call.signature == p->own.call.signature) return HP_OK;
+  err_clear();
+  return comm_refuse_calls(c, c->me, &p->own.call, i, &x->call, x->sequence);
+}
+
+/* Of members whose header has come and agrees, the data are received: those of another rendezvous
+ * may be more or fewer messages than are expected here, or longer. */
+static hp_status post_receives(processes *p, const communicator *c, const comm_region *give,
+                               const comm_region *take, const comm_view *seen) {
+  comm_request *r = p->request;
+  for (int64_t i = 0; i < c->n; i++) {
+    if (!exchanges(c, give, take, i)) continue;
+    bool comes = r->done && !r->taken;
+    r->taken |= r->done;
+    r++;
+    if (!comes) continue;
+    HP_TRY(check_header(p, c, i));
+    HP_TRY(post_message(p, c, false, (char *)(uintptr_t)seen[i].at, count_bytes(&take[i]),
+                        c->rank[i]));
+  }
+  return HP_OK;
+}
+
+/* A failure to wait is reported only if the headers that have come agree. */
+static hp_status await_headers(processes *p, const communicator *c, const comm_region *give,
+                               const comm_region *take, const comm_view *seen) {
+  hp_status st = HP_OK;
+  for (int64_t left = p->headers; left && !st;) {
+    st = world_wait_some(p->request, p->headers, &left);
+    hp_status differs = post_receives(p, c, give, take, seen);
+    if (differs) return differs;
   }
   return st;
 }
@@ -219,15 +241,16 @@ static hp_status world_rendezvous(communicator *c, const comm_call *call, const 
   processes *p = get_processes(c->of);
   HP_TRY(processes_prepare(c, give, take));
   p->own = (comm_header){.call = *call, .communicator = c->id, .sequence = ++c->sequence};
-  HP_TRY(post_receives(p, c, data, give, take, seen));
+  find_places(p, c, data, take, seen);
+  HP_TRY(post_headers(p, c, give, take));
   HP_TRY(post_sends(p, c, data, give, take));
-  HP_TRY(await_headers(p, c, give, take));
-  return world_wait(p->request, p->received);
+  HP_TRY(await_headers(p, c, give, take, seen));
+  return world_wait(p->request + p->sent, p->posted - p->sent);
 }
 
 static hp_status processes_leave(communicator *c) {
   processes *p = get_processes(c->of);
-  return world_wait(p->request + p->received, p->posted - p->received);
+  return world_wait(p->request + p->headers, p->sent - p->headers);
 }
 
 static const comm_iface iface = {.name = "mpi",

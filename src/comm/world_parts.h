@@ -50,6 +50,9 @@ extern world_state world;
 hp_status world_post(bool sends, void *data, int64_t bytes, int64_t peer, int tag, comm_request *r);
 /* HP_ERR_COMM when a process has failed. */
 hp_status world_wait(comm_request *r, int64_t n);
+/* Waits until fewer than *left are not done, and sets it to how many those are; also when it fails.
+ */
+hp_status world_wait_some(comm_request *r, int64_t n, int64_t *left);
 
 /* Point-to-point transfers: comm_iface.post and wait. */
 hp_status world_post_transfer(comm *c, comm_transfer *t);

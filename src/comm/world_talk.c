@@ -71,30 +71,41 @@ static hp_status report_failure(void) {
 
 /* Tests those requests once, with the lock held; *left: how many are not done, *peer: of one. */
 static hp_status test_all(comm_request *r, int64_t n, int64_t *left, int *peer) {
+  const char *failure = NULL;
   *left = 0;
   for (int64_t i = 0; i < n; i++) {
     const char *why = r[i].done ? NULL : world.t->test(&r[i].id, &r[i].done);
-    if (why) return world_refuse(why);
+    if (why) {
+      failure = why;
+      r[i].taken = true; /* what came of it is not to be read */
+    }
     if (r[i].done) continue;
     *peer = r[i].peer;
     ++*left;
   }
+  if (failure) return world_refuse(failure);
   return *left ? world_read_notes() : HP_OK;
+}
+
+hp_status world_wait_some(comm_request *r, int64_t n, int64_t *left) {
+  const int64_t before = *left;
+  hp_status st = HP_OK;
+  for (int64_t turn = 0; !st && *left >= before; turn++) {
+    int peer = -1;
+    pthread_mutex_lock(&world.lock);
+    st = test_all(r, n, left, &peer);
+    pthread_mutex_unlock(&world.lock);
+    world.waits_for = peer;
+    if (!st && *left && world.failed >= 0) st = report_failure();
+    if (!st && *left >= before) world_pause(turn);
+  }
+  world.waits_for = -1;
+  return st;
 }
 
 hp_status world_wait(comm_request *r, int64_t n) {
   hp_status st = HP_OK;
-  int64_t left = n;
-  for (int64_t turn = 0; !st && left; turn++) {
-    int peer = -1;
-    pthread_mutex_lock(&world.lock);
-    st = test_all(r, n, &left, &peer);
-    pthread_mutex_unlock(&world.lock);
-    world.waits_for = peer;
-    if (!st && left && world.failed >= 0) st = report_failure();
-    if (!st && left) world_pause(turn);
-  }
-  world.waits_for = -1;
+  for (int64_t left = n; !st && left;) st = world_wait_some(r, n, &left);
   return st;
 }
 

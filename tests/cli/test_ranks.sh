@@ -36,6 +36,12 @@ over() { # WAY
   fails 2 unlike_calls "the programs of ranks"
   grep -q 'all_gather f32\[4\]' said && grep -q 'all_reduce f32\[8\]' said || fail "not both are named"
 
+  it "an instruction whose data are longer than expected is named, over $1"
+  for i in 1 2 3; do
+    fails 2 longer_data "the programs of ranks"
+    grep -q 'all_gather f32\[25000\]' said && grep -q 'all_reduce f32\[2\]' said || fail "not both are named"
+  done
+
   it "a transfer between unlike instructions is refused, over $1"
   fails 2 unlike_transfers "with tag 3 rank 1 receives 16 bytes at i32[4] in stage 1, and rank 0 sends 8 bytes at f32[2] in stage 0"
 

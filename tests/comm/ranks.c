@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TAGS = 10, EACH = 2, LARGE = 100000 };
 
@@ -116,6 +117,20 @@ static hp_status unlike_calls(void) {
                 &sum);
 }
 
+/* What rank 1 sends is longer than what rank 0 expects, and is there before rank 0 comes. */
+static hp_status longer_data(void) {
+  static char data[LARGE];
+  const int64_t ranks[] = {0, 1};
+  comm_region region[2];
+  comm_view seen[2];
+  communicator *g;
+  comm_call call = comm_call_of(me ? "all_gather f32[25000]" : "all_reduce f32[2]", NULL);
+  HP_TRY(c->iface->join(c, ranks, 2, me, &g));
+  for (int i = 0; i < 2; i++) region[i] = (comm_region){.run = me ? LARGE : 8, .n = 1};
+  if (!me) usleep(300000);
+  return c->iface->rendezvous(g, &call, data, region, region, seen);
+}
+
 /* Rank 2 fails: rank 0 then waits for rank 1 alone, which does not come, and is not left waiting.
  */
 static hp_status failure_stays(void) {
@@ -156,13 +171,10 @@ static hp_status run_case(const char *name) {
   static const struct {
     const char *name;
     hp_status (*run)(void);
-  } cases[] = {{"transfers", transfers},
-               {"unlike_transfers", unlike_transfers},
-               {"long_transfer", long_transfer},
-               {"failure_stays", failure_stays},
-               {"communicators", communicators},
-               {"unlike_calls", unlike_calls},
-               {"world", world_calls}};
+  } cases[] = {{"transfers", transfers},         {"unlike_transfers", unlike_transfers},
+               {"long_transfer", long_transfer}, {"failure_stays", failure_stays},
+               {"communicators", communicators}, {"unlike_calls", unlike_calls},
+               {"longer_data", longer_data},     {"world", world_calls}};
   HP_TRY(world_begin());
   me = world_get()->rank;
   HP_TRY(comm_world_open(&c));
