@@ -47,7 +47,12 @@ int world_told_rank(void) {
 
 /* A process that ends in the middle (`exit` in a library) leaves the library all the same. */
 static void end_at_exit(void) {
-  if (!world.over) world.t->end();
+  if (world.over) return;
+  if (!pthread_mutex_trylock(&world.lock)) {
+    if (world.failed < 0 && !world.ending) world_end_probes(true);
+    pthread_mutex_unlock(&world.lock);
+  }
+  world.t->end();
 }
 
 /* What agreements need is there before the first: one that fails of memory in one process alone
@@ -58,7 +63,11 @@ static hp_status make_room(void) {
   world.gathered = mem_calloc(n, GATHER_SMALL);
   world.numbers = mem_calloc(n, sizeof *world.numbers);
   world.request = mem_calloc(n * GATHER_MESSAGES, sizeof *world.request);
+  world.probe_out = mem_calloc(n, sizeof *world.probe_out);
+  world.probe_seen = mem_calloc(n, sizeof *world.probe_seen);
+  world.gone = mem_calloc(n, sizeof *world.gone);
   HP_TRY_MEM(world.ended && world.gathered && world.numbers && world.request);
+  HP_TRY_MEM(world.probe_out && world.probe_seen && world.gone);
   for (int k = 0; k < NOTE_KINDS; k++) {
     world.out_request[k] = mem_calloc(n, sizeof *world.out_request[k]);
     HP_TRY_MEM(world.out_request[k]);
@@ -83,7 +92,8 @@ static hp_status join_world(world_facts *w) {
   w->here = f.here;
   w->place = f.place;
   HP_TRY(make_room());
-  return world_listen();
+  HP_TRY(world_listen());
+  return world_listen_probes();
 }
 
 static void begin_once(void) {
@@ -99,6 +109,15 @@ hp_status world_begin(void) {
   return err_give(&world.begun);
 }
 
+static hp_status wait_for_all(int64_t requests) {
+  pthread_mutex_lock(&world.lock);
+  const wait_place at = {.kind = WAIT_ALL,
+                         .sequence = ++world.calls,
+                         .call = comm_call_of("a call of all processes", NULL)};
+  pthread_mutex_unlock(&world.lock);
+  return world_wait(&at, world.request, requests);
+}
+
 /* Gathers the bytes of every process on all of them. */
 static hp_status exchange_facts(const void *mine, size_t bytes, char *all) {
   const world_facts *w = &world.facts;
@@ -110,7 +129,7 @@ static hp_status exchange_facts(const void *mine, size_t bytes, char *all) {
     HP_TRY(world_post(true, (void *)(uintptr_t)mine, (int64_t)bytes, i, TAG_DATA, &r[1]));
     n += GATHER_MESSAGES;
   }
-  return world_wait(world.request, n);
+  return wait_for_all(n);
 }
 
 /* Messages under way keep what they lie in: it is copied where a failure may leave some. */
@@ -160,7 +179,7 @@ static hp_status send_or_receive(char *data, size_t bytes) {
   if (w->rank) HP_TRY(world_post(false, data, (int64_t)bytes, 0, TAG_DATA, &r[n++]));
   for (int i = 1; !w->rank && i < w->size; i++)
     HP_TRY(world_post(true, data, (int64_t)bytes, i, TAG_DATA, &r[n++]));
-  return world_wait(r, n);
+  return wait_for_all(n);
 }
 
 hp_status world_broadcast(void *data, size_t bytes) {

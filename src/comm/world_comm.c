@@ -10,16 +10,8 @@ typedef struct {
   int64_t bytes;
 } room;
 
-/* A communicator of this process. */
-typedef struct set {
-  communicator c;
-  struct set *next;
-  int64_t *rank;
-} set;
-
 typedef struct {
   comm base;
-  set *sets;
   room in, out;          /* regions that come; regions that lie in several runs, on their way */
   comm_header own;       /* of the rendezvous at hand: what this process brings to it, */
   comm_header *theirs;   /* and what the members bring, in their order */
@@ -29,15 +21,25 @@ typedef struct {
 
 static processes *get_processes(comm *c) { return (processes *)c; }
 
-static void processes_close(comm *c) {
-  processes *p = get_processes(c);
-  if (world.failed >= 0) return; /* messages under way still use it */
-  while (p->sets) {
-    set *s = p->sets;
-    p->sets = s->next;
+static void free_sets(const comm *of) {
+  pthread_mutex_lock(&world.lock);
+  for (world_set **at = &world.sets; *at;) {
+    world_set *s = *at;
+    if (s->c.of != of) {
+      at = &s->next;
+      continue;
+    }
+    *at = s->next;
     mem_free(s->rank);
     mem_free(s);
   }
+  pthread_mutex_unlock(&world.lock);
+}
+
+static void processes_close(comm *c) {
+  processes *p = get_processes(c);
+  if (world.failed >= 0) return; /* messages under way still use it */
+  free_sets(c);
   mem_free(p->in.at);
   mem_free(p->out.at);
   mem_free(p->theirs);
@@ -45,8 +47,9 @@ static void processes_close(comm *c) {
   mem_free(p);
 }
 
-static hp_status make_set(processes *p, const int64_t *rank, int64_t n, int64_t me, set **out) {
-  set *s = mem_calloc(1, sizeof *s);
+static hp_status make_set(processes *p, const int64_t *rank, int64_t n, int64_t me,
+                          world_set **out) {
+  world_set *s = mem_calloc(1, sizeof *s);
   HP_TRY_MEM(s);
   s->rank = mem_calloc((size_t)n, sizeof *s->rank);
   if (!s->rank) {
@@ -55,8 +58,10 @@ static hp_status make_set(processes *p, const int64_t *rank, int64_t n, int64_t 
   }
   memcpy(s->rank, rank, (size_t)n * sizeof *rank);
   s->c = (communicator){&p->base, comm_hash_ranks(rank, n), 0, n, me, s->rank};
-  s->next = p->sets;
-  *out = p->sets = s;
+  pthread_mutex_lock(&world.lock);
+  s->next = world.sets;
+  *out = world.sets = s;
+  pthread_mutex_unlock(&world.lock);
   return HP_OK;
 }
 
@@ -64,11 +69,18 @@ static hp_status processes_join(comm *c, const int64_t *rank, int64_t n, int64_t
                                 communicator **out) {
   processes *p = get_processes(c);
   HP_TRY(comm_check_ranks(c, rank, n));
-  set *s = p->sets;
-  while (s && !comm_has_ranks(&s->c, rank, n, me)) s = s->next;
+  world_set *s = world.sets;
+  while (s && !(s->c.of == c && comm_has_ranks(&s->c, rank, n, me))) s = s->next;
   if (!s) HP_TRY(make_set(p, rank, n, me, &s));
   *out = &s->c;
   return HP_OK;
+}
+
+static uint64_t count_rendezvous(communicator *c) {
+  pthread_mutex_lock(&world.lock);
+  uint64_t sequence = ++c->sequence;
+  pthread_mutex_unlock(&world.lock);
+  return sequence;
 }
 
 static void processes_begin(communicator *c) { (void)c; }
@@ -226,9 +238,10 @@ static hp_status post_receives(processes *p, const communicator *c, const comm_r
 /* A failure to wait is reported only if the headers that have come agree. */
 static hp_status await_headers(processes *p, const communicator *c, const comm_region *give,
                                const comm_region *take, const comm_view *seen) {
+  const wait_place at = {WAIT_RENDEZVOUS, c->id, c->sequence, p->own.call};
   hp_status st = HP_OK;
   for (int64_t left = p->headers; left && !st;) {
-    st = world_wait_some(p->request, p->headers, &left);
+    st = world_wait_some(&at, p->request, p->headers, &left);
     hp_status differs = post_receives(p, c, give, take, seen);
     if (differs) return differs;
   }
@@ -240,17 +253,17 @@ static hp_status world_rendezvous(communicator *c, const comm_call *call, const 
                                   comm_view *seen) {
   processes *p = get_processes(c->of);
   HP_TRY(processes_prepare(c, give, take));
-  p->own = (comm_header){.call = *call, .communicator = c->id, .sequence = ++c->sequence};
+  p->own = (comm_header){.call = *call, .communicator = c->id, .sequence = count_rendezvous(c)};
   find_places(p, c, data, take, seen);
   HP_TRY(post_headers(p, c, give, take));
   HP_TRY(post_sends(p, c, data, give, take));
   HP_TRY(await_headers(p, c, give, take, seen));
-  return world_wait(p->request + p->sent, p->posted - p->sent);
+  return world_wait(NULL, p->request + p->sent, p->posted - p->sent);
 }
 
 static hp_status processes_leave(communicator *c) {
   processes *p = get_processes(c->of);
-  return world_wait(p->request + p->headers, p->sent - p->headers);
+  return world_wait(NULL, p->request + p->headers, p->sent - p->headers);
 }
 
 static const comm_iface iface = {.name = "mpi",

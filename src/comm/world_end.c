@@ -26,6 +26,7 @@ static hp_status await_notes(void) {
   for (int64_t turn = 0; !st && !is_judged(); turn++) {
     pthread_mutex_lock(&world.lock);
     st = world_read_notes();
+    if (!st) st = world_read_probes();
     pthread_mutex_unlock(&world.lock);
     if (!is_judged()) world_pause(turn);
   }
@@ -67,6 +68,7 @@ static void finish_sends(void) {
 void world_leave(void) {
   if (world.facts.size == 1 || world.begun.code) return;
   finish_sends();
+  world_end_probes(false);
   world.t->cancel(&world.in_request);
   world.over = true;
   world.t->end();
@@ -83,6 +85,7 @@ int world_end(int code, const char **told) {
   get_own_note()->code = code;
   memcpy(get_own_note()->host, world.facts.host, sizeof get_own_note()->host);
   pthread_mutex_lock(&world.lock);
+  world.ending = true;
   if (world.facts.rank) world_send_note(NOTE_ENDED, 0, 0);
   else world.ended[0] = *get_own_note(), world.n_ended++;
   pthread_mutex_unlock(&world.lock);

@@ -1,13 +1,6 @@
 #include "comm/world_parts.h"
 
-#include <sched.h>
-#include <time.h>
-
 int world_waits_for(void) { return world.waits_for; }
-
-hp_status world_refuse(const char *why) {
-  HP_FAIL(HP_ERR_COMM, "%s: %s", world.facts.library, why);
-}
 
 /* --- notes ------------------------------------------------------------------------------------ */
 
@@ -59,12 +52,6 @@ void world_fail(void) {
 
 /* --- messages --------------------------------------------------------------------------------- */
 
-void world_pause(int64_t turn) {
-  enum { POLITE = 100, SHORT = 1000, SHORT_NS = 20000, LONG_NS = 200000 };
-  if (turn < POLITE) sched_yield();
-  else nanosleep(&(struct timespec){.tv_nsec = turn < SHORT ? SHORT_NS : LONG_NS}, NULL);
-}
-
 static hp_status report_failure(void) {
   HP_FAIL(HP_ERR_COMM, "process %d failed, and the others cannot go on without it", world.failed);
 }
@@ -87,25 +74,29 @@ static hp_status test_all(comm_request *r, int64_t n, int64_t *left, int *peer) 
   return *left ? world_read_notes() : HP_OK;
 }
 
-hp_status world_wait_some(comm_request *r, int64_t n, int64_t *left) {
+hp_status world_wait_some(const wait_place *at, comm_request *r, int64_t n, int64_t *left) {
   const int64_t before = *left;
   hp_status st = HP_OK;
+  bool looks = false;
   for (int64_t turn = 0; !st && *left >= before; turn++) {
     int peer = -1;
     pthread_mutex_lock(&world.lock);
     st = test_all(r, n, left, &peer);
+    if (!st && *left && world.failed >= 0) st = report_failure();
+    if (!st && !turn && *left >= before) looks = world_wait_begin(at, r, n);
+    if (!st && looks && *left >= before) st = world_wait_look();
+    if (looks && (st || *left < before)) world_wait_end();
     pthread_mutex_unlock(&world.lock);
     world.waits_for = peer;
-    if (!st && *left && world.failed >= 0) st = report_failure();
     if (!st && *left >= before) world_pause(turn);
   }
   world.waits_for = -1;
   return st;
 }
 
-hp_status world_wait(comm_request *r, int64_t n) {
+hp_status world_wait(const wait_place *at, comm_request *r, int64_t n) {
   hp_status st = HP_OK;
-  for (int64_t left = n; !st && left;) st = world_wait_some(r, n, &left);
+  for (int64_t left = n; !st && left;) st = world_wait_some(at, r, n, &left);
   return st;
 }
 

@@ -27,8 +27,9 @@ hp_status world_post_transfer(comm *c, comm_transfer *t) {
 hp_status world_wait_transfer(comm *c, comm_transfer *t) {
   (void)c;
   if (!t->sends) {
-    HP_TRY(world_wait(t->request, 1)); /* the data may be more messages or fewer */
+    const wait_place at = {.kind = WAIT_TRANSFER, .id = (uint64_t)t->tag, .call = *t->call};
+    HP_TRY(world_wait(&at, t->request, 1)); /* the data may be more messages or fewer */
     HP_TRY(comm_check_theirs(t));
   }
-  return world_wait(t->request, t->messages);
+  return world_wait(NULL, t->request, t->messages);
 }

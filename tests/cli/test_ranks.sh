@@ -42,6 +42,24 @@ over() { # WAY
     grep -q 'all_gather f32\[25000\]' said && grep -q 'all_reduce f32\[2\]' said || fail "not both are named"
   done
 
+  it "ranks that wait for each other are told so, over $1"
+  fails 3 waits_in_circle "do not match: each waits for the other"
+  grep -q 'rank \([0-9]\) at sum of \1 and its next, and rank \([0-9]\) at sum of \2 and its next' said || fail "not both are named"
+  fails 2 waits_for_all "do not match: each waits for the other"
+  grep -q 'sum of 0 and 1' said && grep -q 'a call of all processes' said || fail "not both are named"
+
+  it "a rank that has ended is not waited for, over $1"
+  fails 2 one_ends "rank 0 is at sum of 0 and 1 again, to which rank 1 does not come: it has ended"
+  ranks 2 one_exits
+  exit_is 1
+  out_has "rank 0 is at sum of 0 and 1 again, to which rank 1 does not come: it has ended"
+
+  it "unlike instructions in which ranks exchange nothing are named, over $1"
+  fails 3 no_exchange "do not match: rank 0 is at permute by 2, and rank 2 at permute by 1"
+
+  it "a rank that is late is waited for, over $1"
+  passes 3 late_rank
+
   it "a transfer between unlike instructions is refused, over $1"
   fails 2 unlike_transfers "with tag 3 rank 1 receives 16 bytes at i32[4] in stage 1, and rank 0 sends 8 bytes at f32[2] in stage 0"
 

@@ -7,6 +7,7 @@
 #include "comm/world.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -131,6 +132,59 @@ static hp_status longer_data(void) {
   return c->iface->rendezvous(g, &call, data, region, region, seen);
 }
 
+/* Each waits for the next: none of the three comes to where the one before it is. */
+static hp_status waits_in_circle(void) {
+  const int64_t pair[] = {me, (me + 1) % 3};
+  char what[32];
+  int64_t sum;
+  snprintf(what, sizeof what, "sum of %d and its next", me);
+  return gather(what, 2, pair, &sum);
+}
+
+/* Rank 0 is with rank 1 where rank 1 waits for a call of all. */
+static hp_status waits_for_all(void) {
+  int64_t sum;
+  if (me) return world_max(me, &sum);
+  return gather("sum of 0 and 1", 2, (const int64_t[]){0, 1}, &sum);
+}
+
+/* The second of the two instructions of rank 0 is none of rank 1's, which has ended. */
+static hp_status one_ends(void) {
+  int64_t sum;
+  HP_TRY(gather("sum of 0 and 1", 2, (const int64_t[]){0, 1}, &sum));
+  return me ? HP_OK : gather("sum of 0 and 1 again", 2, (const int64_t[]){0, 1}, &sum);
+}
+
+/* The same, and both leave by exit, as programs do that know of no world. */
+static hp_status one_exits(void) {
+  hp_status st = one_ends();
+  if (st) printf("rank %d: %s\n", me, err_message());
+  exit(st != HP_OK);
+}
+
+/* Rank 2 waits for rank 0, which has nothing for it in another instruction. */
+static hp_status no_exchange(void) {
+  comm_region give[3] = {{0}}, take[3] = {{0}};
+  comm_view seen[3];
+  communicator *g;
+  const int64_t ranks[] = {0, 1, 2};
+  int64_t mine = me;
+  comm_call call = comm_call_of(me == 2 ? "permute by 1" : "permute by 2", NULL);
+  if (me == 1) sleep(5);
+  HP_TRY(c->iface->join(c, ranks, 3, me, &g));
+  give[me == 0].run = give[me == 0].n = take[me == 0].run = take[me == 0].n = 1;
+  return c->iface->rendezvous(g, &call, &mine, give, take, seen);
+}
+
+/* Rank 1 is late, and has the others wait for it: long, but not for ever. */
+static hp_status late_rank(void) {
+  int64_t sum;
+  if (me == 1) sleep(9);
+  if (me != 2) HP_TRY(gather("sum of 0 and 1", 2, (const int64_t[]){0, 1}, &sum));
+  if (me != 1) HP_TRY(gather("sum of 0 and 2", 2, (const int64_t[]){0, 2}, &sum));
+  return world_max(0, &sum);
+}
+
 /* Rank 2 fails: rank 0 then waits for rank 1 alone, which does not come, and is not left waiting.
  */
 static hp_status failure_stays(void) {
@@ -174,7 +228,10 @@ static hp_status run_case(const char *name) {
   } cases[] = {{"transfers", transfers},         {"unlike_transfers", unlike_transfers},
                {"long_transfer", long_transfer}, {"failure_stays", failure_stays},
                {"communicators", communicators}, {"unlike_calls", unlike_calls},
-               {"longer_data", longer_data},     {"world", world_calls}};
+               {"longer_data", longer_data},     {"waits_in_circle", waits_in_circle},
+               {"waits_for_all", waits_for_all}, {"one_ends", one_ends},
+               {"one_exits", one_exits},         {"no_exchange", no_exchange},
+               {"late_rank", late_rank},         {"world", world_calls}};
   HP_TRY(world_begin());
   me = world_get()->rank;
   HP_TRY(comm_world_open(&c));
