@@ -153,22 +153,35 @@ typedef struct {
   int lock_ms;           /* time to wait for another process that compiles; 0: two seconds */
 } loop_options;
 
-/* The kernels of one program.  Kernels of equal structure share code, for any sizes. */
+/* Kernels of one program or of several.  Kernels of equal structure share code, for any sizes. */
 typedef struct loop_module loop_module;
 typedef struct loop_kernel loop_kernel;
 
 /* o may be NULL. */
 hp_status loop_module_create(const loop_options *o, loop_module **out);
+/* One more owner: it is freed when each of them has called loop_module_free.  Owners add and build
+ * one at a time; kernels that are built run meanwhile. */
+loop_module *loop_module_share(loop_module *m);
 /* Frees the kernels too; compiled code stays mapped until the process ends. */
 void loop_module_free(loop_module *m);
 /* Adds a kernel; the loop is not kept.  *out belongs to the module and runs after the build. */
 hp_status loop_module_add(loop_module *m, const loop *l, loop_kernel **out);
+/* The kernel of a loop in text form, the same one when the text is asked for again; `where` is its
+ * name in messages. */
+hp_status loop_module_add_text(loop_module *m, const char *text, size_t n, const char *where,
+                               loop_kernel **out);
+/* loop_inputs, loop_outputs and loop_extent of its loop. */
+int loop_kernel_inputs(const loop_kernel *k);
+int loop_kernel_outputs(const loop_kernel *k);
+bool loop_kernel_extent(const loop_kernel *k, bool output, int operand, hp_dtype *type,
+                        int64_t *low, int64_t *high);
 /* Finds or compiles the added kernels.  Without a working compiler, kernels are interpreted
  * (same bits, slow), with one warning; that is no failure. */
 hp_status loop_module_build(loop_module *m);
 /* Numbers of kernels and of structures, and the origin of the code. */
 typedef struct {
   int kernels, structures, compiled, cached, interpreted;
+  int printed; /* kernels whose C text was made */
   double compile_s;
 } loop_module_stats;
 loop_module_stats loop_module_report(const loop_module *m);

@@ -28,22 +28,32 @@ typedef struct {
   bool asked; /* a build has tried to get fn */
 } structure;
 
+/* What the loop touches of an operand. */
+typedef struct {
+  int64_t low, high;
+  hp_dtype type;
+  bool used;
+} extent;
+
 struct loop_kernel {
   loop_plan plan;
   loop_params params;
   uint32_t structure;
   loop_c_fn fn; /* NULL: interpreted */
   bool built;
-  int inputs;
-  int64_t large; /* bit k: output k does not fit in the caches */
+  int inputs, outputs;
+  extent *extent; /* of the inputs, then of the outputs */
+  int64_t large;  /* bit k: output k does not fit in the caches */
 };
 
 struct loop_module {
+  _Atomic int owners;
   loop_isa isa;
   bool interpret;
   int jobs, lock_ms;
   char *cc, *cache_dir; /* as in the options; NULL = default */
-  map by_text;
+  map by_text;          /* of C: structures */
+  map by_loop;          /* text of a loop: kernels */
   VEC(structure) structure;
   VEC(loop_kernel *) kernel;
   loop_module_stats stats;
@@ -115,6 +125,7 @@ hp_status loop_module_create(const loop_options *o, loop_module **out) {
     HP_FAIL(HP_ERR_UNSUPPORTED, "this machine's CPU has no %s; use another isa", needs[o->isa]);
   loop_module *m = mem_calloc(1, sizeof *m);
   HP_TRY_MEM(m);
+  m->owners = 1;
   m->isa = o->isa ? o->isa : best;
   m->interpret = o->interpret;
   m->jobs = o->jobs > 0 ? o->jobs : cpu_count();
@@ -131,16 +142,23 @@ static void kernel_free(loop_kernel *k) {
   if (!k) return;
   plan_free(&k->plan);
   vec_free(&k->params);
+  mem_free(k->extent);
   mem_free(k);
 }
 
+loop_module *loop_module_share(loop_module *m) {
+  m->owners++;
+  return m;
+}
+
 void loop_module_free(loop_module *m) {
-  if (!m) return;
+  if (!m || --m->owners) return;
   for (size_t i = 0; i < m->structure.len; i++) mem_free(m->structure.at[i].text);
   for (size_t i = 0; i < m->kernel.len; i++) kernel_free(m->kernel.at[i]);
   vec_free(&m->structure);
   vec_free(&m->kernel);
   map_free(&m->by_text);
+  map_free(&m->by_loop);
   mem_free(m->cc);
   mem_free(m->cache_dir);
   mem_free(m);
@@ -159,15 +177,32 @@ static hp_status find_structure(loop_module *m, str *text, uint32_t *out) {
   return HP_ERR_OOM;
 }
 
-static void find_large(loop_kernel *k, const loop *l) {
+static hp_status find_extents(loop_kernel *k, const loop *l) {
   k->inputs = loop_inputs(l);
-  for (int i = 0; i < loop_outputs(l); i++) {
-    hp_dtype type;
-    int64_t low, high;
-    if (loop_extent(l, true, i, &type, &low, &high) &&
-        high - low >= MEM_STREAM_BYTES / (int64_t)dtype_size(type))
-      k->large |= (int64_t)1 << i;
+  k->outputs = loop_outputs(l);
+  k->extent = mem_calloc((size_t)(k->inputs + k->outputs), sizeof *k->extent);
+  HP_TRY_MEM(k->extent);
+  for (int i = 0; i < k->inputs + k->outputs; i++) {
+    extent *x = &k->extent[i];
+    bool output = i >= k->inputs;
+    int operand = output ? i - k->inputs : i;
+    x->used = loop_extent(l, output, operand, &x->type, &x->low, &x->high);
+    if (x->used && output && x->high - x->low >= MEM_STREAM_BYTES / (int64_t)dtype_size(x->type))
+      k->large |= (int64_t)1 << operand;
   }
+  return HP_OK;
+}
+
+int loop_kernel_inputs(const loop_kernel *k) { return k->inputs; }
+int loop_kernel_outputs(const loop_kernel *k) { return k->outputs; }
+bool loop_kernel_extent(const loop_kernel *k, bool output, int operand, hp_dtype *type,
+                        int64_t *low, int64_t *high) {
+  const extent *x = &k->extent[output ? k->inputs + operand : operand];
+  if (operand < 0 || operand >= (output ? k->outputs : k->inputs) || !x->used) return false;
+  *type = x->type;
+  *low = x->low;
+  *high = x->high;
+  return true;
 }
 
 hp_status loop_module_add(loop_module *m, const loop *l, loop_kernel **out) {
@@ -176,10 +211,11 @@ hp_status loop_module_add(loop_module *m, const loop *l, loop_kernel **out) {
   hp_status st = HP_OK;
   loop_kernel *k = mem_calloc(1, sizeof *k);
   HP_TRY_MEM(k);
-  find_large(k, l);
+  HP_TRY_GOTO(find_extents(k, l), st);
   HP_TRY_GOTO(plan_create(l, &k->plan), st);
   HP_TRY_GOTO(loop_c_params(&k->plan, &k->params), st);
   loop_c_print(&k->plan, &text);
+  m->stats.printed++;
   HP_TRY_GOTO(str_status(&text), st);
   HP_TRY_GOTO(find_structure(m, &text, &k->structure), st);
   if (!vec_push(&m->kernel, k)) HP_FAIL_GOTO(st, HP_ERR_OOM, "cannot add a kernel");
@@ -187,6 +223,23 @@ hp_status loop_module_add(loop_module *m, const loop *l, loop_kernel **out) {
 done:
   str_free(&text);
   if (st) kernel_free(k);
+  return st;
+}
+
+/* To print a loop takes as long as a small run of it, and the layers of a model have the same
+ * loops, as have the programs of a step of another shape. */
+hp_status loop_module_add_text(loop_module *m, const char *text, size_t n, const char *where,
+                               loop_kernel **out) {
+  loop body = {0};
+  uint32_t at;
+  if (map_get(&m->by_loop, text, n, &at)) {
+    *out = m->kernel.at[at];
+    return HP_OK;
+  }
+  hp_status st = loop_parse(text, n, where, &body);
+  if (!st) st = loop_module_add(m, &body, out);
+  if (!st) st = map_set(&m->by_loop, text, n, (uint32_t)m->kernel.len - 1);
+  loop_free(&body);
   return st;
 }
 

@@ -65,6 +65,7 @@ static hp_status cpu_open(const backend_options *o, void **out) {
 static void cpu_close(void *dev) {
   cpu_device *d = dev;
   pool_free(d->threads);
+  loop_module_free(d->kernels);
   tuning_record_free(&d->tuning);
   mem_free(d);
 }
@@ -92,6 +93,19 @@ static hp_status plan_all(cpu_program *c, const program *p, uint64_t *workspace)
   return HP_OK;
 }
 
+/* Programs of the device share their loops, so that one for another shape of a batch takes no time
+ * for those it has in common with others.  Too many, and new ones begin afresh. */
+static hp_status share_loops(cpu_device *d, loop_module **out) {
+  enum { KERNELS_MAX = 1 << 14 };
+  if (d->kernels && loop_module_report(d->kernels).kernels >= KERNELS_MAX) {
+    loop_module_free(d->kernels);
+    d->kernels = NULL;
+  }
+  if (!d->kernels) HP_TRY(loop_module_create(&d->loops, &d->kernels));
+  *out = loop_module_share(d->kernels);
+  return HP_OK;
+}
+
 static hp_status cpu_prepare(void *dev, const program *p, uint64_t *workspace, void **loaded) {
   cpu_program *c = mem_calloc(1, sizeof *c);
   HP_TRY_MEM(c);
@@ -100,7 +114,7 @@ static hp_status cpu_prepare(void *dev, const program *p, uint64_t *workspace, v
   c->plan = mem_calloc(p->insts.len, sizeof *c->plan);
   hp_status st = c->plan ? HP_OK : HP_ERR_OOM;
   pool_bind_caller(c->l.dev->threads, false); /* the compiler may use all cores */
-  if (!st) st = loop_module_create(&c->l.dev->loops, &c->l.loops);
+  if (!st) st = share_loops(c->l.dev, &c->l.loops);
   if (!st) st = plan_all(c, p, workspace);
   if (!st) st = loop_module_build(c->l.loops);
   pool_bind_caller(c->l.dev->threads, true);
@@ -108,6 +122,8 @@ static hp_status cpu_prepare(void *dev, const program *p, uint64_t *workspace, v
     const prog_inst *n = program_inst(p, i);
     if (n->op == OP_FUSED) workspace[n->kernel] = loop_scratch(c->plan[n->kernel]);
   }
+  map_free(&c->l.einsums);
+  vec_free(&c->l.einsum);
   c->l.p = NULL; /* it may be put in another order, and go */
   if (st) cpu_release(c);
   else *loaded = c;

@@ -16,6 +16,7 @@ typedef struct {
   pool *threads;
   cpu_isa isa;
   loop_options loops;
+  loop_module *kernels;      /* of loops, which programs share; NULL: there are none yet */
   const gemm_engine *engine; /* of products; NULL: of each the one that is fastest, by tuning */
   tuning_record tuning;
   char about[256];
@@ -24,8 +25,10 @@ typedef struct {
 typedef struct {
   cpu_device *dev;
   const program *p;   /* as it is prepared */
-  loop_module *loops; /* kernels of the program's `fused` instructions */
+  loop_module *loops; /* kernels of the program's `fused` instructions, and of other programs */
   arena mem;          /* of the plans */
+  map einsums;        /* equation, engine and types -> number of the plan, */
+  VEC(void *) einsum; /* that the program's products share */
 } cpu_loading;
 
 typedef struct {

@@ -6,12 +6,12 @@
 
 /* Checks that what the loop touches of operand (result) k is inside its buffer, and has its
  * type: the text of a program may come from any source. */
-static hp_status check_operand(const cpu_loading *l, const prog_inst *n, const loop *body,
+static hp_status check_operand(const cpu_loading *l, const prog_inst *n, const loop_kernel *body,
                                bool output, int k) {
   const prog_buffer *b = program_arg(l->p, n, output ? n->n_in + k : k);
   hp_dtype type;
   int64_t low, high;
-  if (!loop_extent(body, output, k, &type, &low, &high)) return HP_OK;
+  if (!loop_kernel_extent(body, output, k, &type, &low, &high)) return HP_OK;
   if (type != (hp_dtype)b->type.dtype)
     HP_FAIL(HP_ERR_INPUT, "loop kernel \"%s\": %s %d is %s, its tensor is %s",
             program_str(l->p, n->loc), output ? "out" : "in", k, dtype_name(type),
@@ -24,8 +24,8 @@ static hp_status check_operand(const cpu_loading *l, const prog_inst *n, const l
   return HP_OK;
 }
 
-static hp_status check_body(const cpu_loading *l, const prog_inst *n, const loop *body) {
-  int in = loop_inputs(body), out = loop_outputs(body);
+static hp_status check_operands(const cpu_loading *l, const prog_inst *n, const loop_kernel *body) {
+  int in = loop_kernel_inputs(body), out = loop_kernel_outputs(body);
   if (in > n->n_in || out > n->n_out)
     HP_FAIL(HP_ERR_INPUT, "loop kernel \"%s\": uses %d inputs and %d outputs, is given %d and %d",
             program_str(l->p, n->loc), in, out, n->n_in, n->n_out);
@@ -35,16 +35,13 @@ static hp_status check_body(const cpu_loading *l, const prog_inst *n, const loop
 }
 
 hp_status plan_fused(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work) {
-  loop body = {0};
   loop_kernel *k;
   const char *text = inst_str(l->p, n, "body");
   (void)work; /* known after the module is built */
-  hp_status st = loop_parse(text, strlen(text), "loop kernel", &body);
-  if (!st) st = check_body(l, n, &body);
-  if (!st) st = loop_module_add(l->loops, &body, &k);
-  loop_free(&body);
-  if (!st) *plan = k;
-  return st;
+  HP_TRY(loop_module_add_text(l->loops, text, strlen(text), "loop kernel", &k));
+  HP_TRY(check_operands(l, n, k));
+  *plan = k;
+  return HP_OK;
 }
 
 hp_status run_fused(const cpu_call *c) {
