@@ -187,6 +187,7 @@ static hp_status make_program(stepper *s, const step_micro *b, int64_t n, step_p
   HP_TRY(link_under_limit(s, out));
   HP_TRY(hp_program_stats_get(out->p, &stats));
   out->insts = stats.instructions;
+  step_pieces_linked(&s->pieces, n, &stats);
   s->link_s += stats.compile_s;
   if (stats.memory.work_bytes > s->work_bytes) s->work_bytes = stats.memory.work_bytes;
   return HP_OK;

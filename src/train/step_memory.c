@@ -58,6 +58,7 @@ static hp_status plan_pieces(step_planner *p, int way, const planned_program *w,
   }
   hp_status st = link_pieces(p, s, w, &l);
   if (!st) st = hp_link_plan(l.piece, l.action, l.n, l.rows, out, what, text);
+  if (!st) step_pieces_linked(s, w->micros, out);
   if (!st) out->compile_s += s->compile_s;
   step_link_free(&l);
   return st;

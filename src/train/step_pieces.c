@@ -5,7 +5,9 @@
 
 #include <stdio.h>
 
-enum { KEPT = 64 }; /* pieces, beside those of the step at hand */
+/* Instructions of the pieces that are kept, beside those of the step at hand; each takes about 1 KB
+ * with its graphs. */
+enum { INSTS = 1 << 18 };
 
 void step_pieces_free(step_pieces *s) {
   for (size_t i = 0; i < s->kept.len; i++) hp_piece_free(s->kept.at[i].p);
@@ -35,10 +37,14 @@ static bool same_place(const step_place *a, const step_place *b) {
   return a->part == b->part && a->B == b->B && a->T == b->T;
 }
 
+static bool has_room(const step_pieces *s) {
+  return (s->kept.len + 1) * (uint64_t)s->insts <= INSTS;
+}
+
 /* Makes room for one more: pieces that were not used for longest go, but those of the step at hand,
  * which began at `step`. */
 static hp_status make_room(step_pieces *s, uint64_t step) {
-  while (s->kept.len >= KEPT) {
+  while (s->kept.len && !has_room(s)) {
     size_t oldest = 0;
     for (size_t i = 1; i < s->kept.len; i++)
       if (s->kept.at[i].used < s->kept.at[oldest].used) oldest = i;
@@ -104,6 +110,10 @@ hp_status step_pieces_link(step_pieces *s, const micro_shape *shape, int64_t n, 
   if (st) str_free(&rows);
   out->rows = rows.at;
   return st;
+}
+
+void step_pieces_linked(step_pieces *s, int64_t n, const hp_program_stats *linked) {
+  s->insts = (uint32_t)(linked->instructions / n);
 }
 
 void step_link_free(step_link *l) {

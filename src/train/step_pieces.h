@@ -1,5 +1,6 @@
 /* The compiled pieces from which steps are linked: one for each shape of micro-batch and part of
- * the step (alone, first, next, update), compiled when it is first needed and kept. */
+ * the step (alone, first, next, update), compiled when it is first needed; those used last are
+ * kept. */
 #ifndef TRAIN_STEP_PIECES_H
 #define TRAIN_STEP_PIECES_H
 
@@ -23,6 +24,7 @@ typedef struct {
   bool plan; /* for a plan only: creates nothing on the device and logs nothing */
   VEC(step_piece) kept;
   uint64_t clock;
+  uint32_t insts;   /* of a piece, about, as the last linked step had them; 0: not known */
   double compile_s; /* of all pieces so far */
 } step_pieces;
 
@@ -42,5 +44,7 @@ typedef struct {
  * call with s.  Call step_link_free(out), also after a failure. */
 hp_status step_pieces_link(step_pieces *s, const micro_shape *shape, int64_t n, step_link *out);
 void step_link_free(step_link *l);
+/* What that link gave, by which pieces are kept: as many as have about 262,144 instructions. */
+void step_pieces_linked(step_pieces *s, int64_t n, const hp_program_stats *linked);
 
 #endif

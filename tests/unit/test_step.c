@@ -162,11 +162,27 @@ static bool is_compiled(step_pieces *s, int64_t T) {
   return s->compile_s > before;
 }
 
-TEST(the_last_64_pieces_are_kept) {
+/* By the instructions of all: of a small model, as many as a run has shapes. */
+TEST(small_pieces_are_all_kept) {
+  enum { SHAPES = 150 };
+  job j;
+  open_job(&j);
+  step_pieces s = {.m = j.m, .d = j.d, .o = adamw, .plan = true, .insts = 1 << 10};
+  for (int T = 1; T <= SHAPES; T++) CHECK(is_compiled(&s, T));
+  CHECK_EQ(s.kept.len, SHAPES);
+  CHECK(!is_compiled(&s, 1));
+  step_pieces_linked(&s, 2, &(hp_program_stats){.instructions = 1 << 15});
+  CHECK(is_compiled(&s, SHAPES + 1));
+  CHECK_EQ(s.kept.len, 16); /* of 16,384 instructions each */
+  step_pieces_free(&s);
+  close_job(&j);
+}
+
+TEST(the_pieces_that_were_used_last_are_kept) {
   enum { KEPT = 64, MORE = 2 };
   job j;
   open_job(&j);
-  step_pieces s = {.m = j.m, .d = j.d, .o = adamw, .plan = true};
+  step_pieces s = {.m = j.m, .d = j.d, .o = adamw, .plan = true, .insts = 1 << 12};
   for (int T = 1; T <= KEPT; T++) CHECK(is_compiled(&s, T));
   CHECK(!is_compiled(&s, 1));
   for (int T = 1; T <= MORE; T++) CHECK(is_compiled(&s, KEPT + T));
