@@ -65,7 +65,8 @@ typedef struct {
   /* What "fastest" has found so far, a line a product; set adds such lines, which count more. */
   void (*tuning)(void *dev, str *out);
   hp_status (*set_tuning)(void *dev, const char *text);
-  hp_status (*measure)(void *dev, hp_limits *out); /* what the device can do */
+  /* What the device can do, measured with so many bytes of memory at most, or few; 0: any. */
+  hp_status (*measure)(void *dev, uint64_t most_bytes, hp_limits *out);
 } backend_iface;
 
 /* The reference.  The table of the others is made of the folders of src/backend. */

@@ -161,7 +161,7 @@ hp_status bench_limit_turn(bench_limit *l) {
   cpu_isa isa = cpu_best_isa();
   if (l->turn == l->turns) return HP_OK;
   l->peak[l->turn] = limits_measure_flops(isa, l->threads, l->m->compute);
-  HP_TRY(limits_measure_read(isa, l->threads, &l->read[l->turn]));
+  HP_TRY(limits_measure_read(isa, l->threads, 0, &l->read[l->turn]));
   for (size_t i = 0; i < l->parts.len; i++)
     HP_TRY(engine_measure_round(&l->parts.at[i].p, &l->operands, l->threads));
   l->turn++;

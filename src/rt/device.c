@@ -249,9 +249,16 @@ void *device_work(const device *d, int tier) {
   return m->at ? tier_memory_address(m, tier_memory_work_offset(m)) : NULL;
 }
 
+/* What a memory limit leaves beside the tensors that are there, at least a byte. */
+static uint64_t find_room(const job_device *j) {
+  if (!j->limit) return 0;
+  return j->limit > j->state_bytes ? j->limit - j->state_bytes : 1;
+}
+
 hp_status device_measure(device *d) {
   const cluster *c = d->cluster;
-  if (!c || !strcmp(c->name, "this")) return d->backend->measure(d->dev, &d->limits);
+  if (!c || !strcmp(c->name, "this"))
+    return d->backend->measure(d->dev, find_room(d->job), &d->limits);
   double bf16 = c->costs.flops_bf16;
   d->limits = (hp_limits){c->flops, bf16 > 0 ? bf16 : c->flops, c->gb_s * 1e9};
   return HP_OK;

@@ -202,12 +202,12 @@ static hp_status cpu_fill(void *dev, void *at, const ir_value *type, hp_fill_fn 
 static const char *cpu_describe(void *dev) { return ((cpu_device *)dev)->about; }
 static int cpu_get_threads(void *dev) { return pool_size(((cpu_device *)dev)->threads); }
 
-static hp_status cpu_measure(void *dev, hp_limits *out) {
+static hp_status cpu_measure(void *dev, uint64_t most_bytes, hp_limits *out) {
   cpu_device *d = dev;
   hp_limits l = {.flops = limits_measure_flops(d->isa, d->threads, HP_F32)};
   bool dots = d->isa == ISA_AVX512_BF16;
   l.bf16_flops = dots ? limits_measure_flops(d->isa, d->threads, HP_BF16) : l.flops;
-  HP_TRY(limits_measure_read(d->isa, d->threads, &l.bytes));
+  HP_TRY(limits_measure_read(d->isa, d->threads, most_bytes, &l.bytes));
   *out = l;
   return HP_OK;
 }

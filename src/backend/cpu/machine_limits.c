@@ -2,7 +2,13 @@
 
 #include "base/mem.h"
 
-enum { FMA_RUNS = 40, READ_RUNS = 5, FMA_ROUNDS = 50000, READ_BYTES = 256 << 20 };
+enum {
+  FMA_RUNS = 40,
+  READ_RUNS = 5,
+  FMA_ROUNDS = 50000,
+  READ_MOST = 256 << 20,
+  READ_LEAST = 1 << 20
+};
 
 /* Dot products of pairs of bf16, as many chains as limits_fma_avx512 has. */
 #if defined(__x86_64__)
@@ -61,13 +67,19 @@ static void read_part(void *ctx, int64_t part) {
   j->sink[part % 64] = fn[j->isa](j->x + part * j->per_part, j->per_part);
 }
 
-hp_status limits_measure_read(cpu_isa isa, pool *threads, double *bytes_per_s) {
-  float *x = mem_map(READ_BYTES);
+static size_t choose_bytes(uint64_t most) {
+  if (!most || most > READ_MOST) return READ_MOST;
+  return most < READ_LEAST ? READ_LEAST : (size_t)most;
+}
+
+hp_status limits_measure_read(cpu_isa isa, pool *threads, uint64_t most, double *bytes_per_s) {
+  const size_t bytes = choose_bytes(most);
+  float *x = mem_map(bytes);
   HP_TRY_MEM(x);
   job j = {.isa = isa, .x = x};
   int n = pool_size(threads);
-  for (size_t i = 0; i < READ_BYTES / sizeof *x; i += 1024) x[i] = 1;
-  j.per_part = (int64_t)(READ_BYTES / sizeof *x) / n;
+  for (size_t i = 0; i < bytes / sizeof *x; i += 1024) x[i] = 1;
+  j.per_part = (int64_t)(bytes / sizeof *x) / n;
   *bytes_per_s = 0;
   for (int r = 0; r < READ_RUNS; r++) {
     double start = time_now_s();
@@ -75,6 +87,6 @@ hp_status limits_measure_read(cpu_isa isa, pool *threads, double *bytes_per_s) {
     double rate = (double)(j.per_part * n) * (double)sizeof *x / (time_now_s() - start);
     if (rate > *bytes_per_s) *bytes_per_s = rate;
   }
-  mem_unmap(x, READ_BYTES);
+  mem_unmap(x, bytes);
   return HP_OK;
 }

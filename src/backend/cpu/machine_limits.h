@@ -13,7 +13,9 @@ limits_read_fn limits_read_plain, limits_read_avx2, limits_read_avx512;
 /* Multiply-adds per second of all threads (two operations each), best of a few short runs; in
  * bf16 with dot products, if the CPU has them. */
 double limits_measure_flops(cpu_isa isa, pool *threads, hp_dtype type);
-/* Bytes read per second from memory by all threads, with data larger than the caches. */
-hp_status limits_measure_read(cpu_isa isa, pool *threads, double *bytes_per_s);
+/* Bytes read per second from memory by all threads, with data larger than the caches.  most: bytes
+ * that it may take, 0: as it likes.  A program that keeps to fewer has its data in the caches too.
+ */
+hp_status limits_measure_read(cpu_isa isa, pool *threads, uint64_t most, double *bytes_per_s);
 
 #endif

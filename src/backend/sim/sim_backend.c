@@ -95,7 +95,8 @@ static hp_status sim_set_picks(void *dev, const char *text) {
   (void)dev, (void)text;
   return HP_OK;
 }
-static hp_status sim_measure(void *dev, hp_limits *out) {
+static hp_status sim_measure(void *dev, uint64_t most_bytes, hp_limits *out) {
+  (void)most_bytes;
   (void)dev, (void)out;
   return cannot_run();
 }
