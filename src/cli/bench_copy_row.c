@@ -13,7 +13,7 @@ double copy_bench_round(double x) {
 
 hp_status copy_bench_limit(copy_bench *b) {
   pool_bind_caller(b->k.threads, true);
-  hp_status st = limits_measure_read(b->k.isa, b->k.threads, &b->read_bytes_per_s);
+  hp_status st = limits_measure_read(b->k.isa, b->k.threads, 0, &b->read_bytes_per_s);
   pool_bind_caller(b->k.threads, false);
   return st;
 }
