@@ -95,8 +95,8 @@ typedef struct {
   probe_mark *probe_seen; /* the last that was passed on, by its origin, */
   uint8_t *gone;          /* and which processes have ended */
   bool ending;
-  world_set *sets; /* a list of all communicators that are open */
-  note verdict;    /* how the job has ended, as process 0 decided */
+  world_set *sets;               /* a list of all communicators that are open */
+  note verdict;                  /* how the job has ended, as process 0 decided */
   char message[ERR_MESSAGE_MAX]; /* why this process failed; its note may be shorter */
   bool over;                     /* the library has been left */
   _Atomic int failed, waits_for; /* ranks; -1: none */

@@ -3,6 +3,7 @@
 #include "mem/offload_sweep.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* --- the problem --------------------------------------------------------------------------------
@@ -127,9 +128,16 @@ static hp_status find_bound(const offload_problem *p, offload_plan *plan) {
  */
 
 static const offload_policy policies[] = {
-    {1, 1, 1}, {4, 1, 1}, {0, 1, 1}, {1, 2, 1}, {1, 1, 0.5}, {1, 1, 0}, {16, 2, 0.5},
+    {1, 1, 1, NULL},   {4, 1, 1, NULL}, {0, 1, 1, NULL},    {1, 2, 1, NULL},
+    {1, 1, 0.5, NULL}, {1, 1, 0, NULL}, {16, 2, 0.5, NULL}, {1e9, 1, 1, NULL},
 };
-enum { POLICIES = sizeof policies / sizeof *policies, ROUNDS = 4 };
+enum {
+  POLICIES = sizeof policies / sizeof *policies,
+  ROUNDS = 4,
+  CLIMB_TOUCHES = 400000, /* touches that may be simulated to improve a plan: about 0.1 s */
+  CLIMB_GAPS = 2000,      /* gaps that are looked at, at most */
+  SMALL = 100             /* touches of problems that are improved from every policy */
+};
 
 static hp_status plan_create(const offload_problem *p, offload_plan *out) {
   *out = (offload_plan){.start_s = mem_calloc(p->n, sizeof *out->start_s),
@@ -163,6 +171,8 @@ static hp_status keep_best(const offload_problem *p, offload_sweep *w, offload_p
     const offload_item *it = &p->item[copy[k].item];
     (copy[k].in ? made->in_bytes : made->out_bytes)[it->tier] += it->bytes;
   }
+  made->compute_s = best->compute_s;
+  made->bound_s = best->bound_s;
   offload_plan other = *best;
   *best = *made;
   *made = other;
@@ -179,26 +189,136 @@ static bool is_better(const offload_plan *a, const offload_plan *b, bool any) {
   return !any || a->time_s < b->time_s * (1 - 1e-9);
 }
 
-static hp_status search(const offload_problem *p, offload_plan *made, offload_plan *best) {
-  bool any = false;
-  for (size_t i = 0; i < POLICIES; i++) {
-    offload_history h;
-    offload_sweep w = {0};
-    hp_status st = offload_history_create(p, &h);
-    if (!st) st = offload_sweep_create(p, &h, &w);
-    for (int round = 0; !st && round < ROUNDS; round++) {
-      bool fits;
-      st = offload_sweep_run(&w, &policies[i], made, &fits);
-      if (st || !fits) break;
-      if (is_better(made, best, any)) st = keep_best(p, &w, made, best);
-      any = true;
+/* Sweeps of one policy, each with what the one before has found. */
+static hp_status run_policy(const offload_problem *p, const offload_policy *policy,
+                            offload_plan *made, offload_plan *best, bool *any, bool *better) {
+  offload_history h;
+  offload_sweep w = {0};
+  hp_status st = offload_history_create(p, &h);
+  if (!st) st = offload_sweep_create(p, &h, &w);
+  *better = false;
+  for (int round = 0; !st && round < ROUNDS; round++) {
+    bool fits;
+    st = offload_sweep_run(&w, policy, made, &fits);
+    if (st || !fits) break;
+    if (is_better(made, best, *any)) {
+      st = keep_best(p, &w, made, best);
+      *better = true;
     }
-    offload_sweep_free(&w);
-    offload_history_free(&h);
-    HP_TRY(st);
-    if (any && !moved(best)) break; /* all fits */
+    *any = true;
+  }
+  offload_sweep_free(&w);
+  offload_history_free(&h);
+  return st;
+}
+
+/* --- improving a plan ---------------------------------------------------------------------------
+ *
+ * The choice of one gap after another, those of the largest items first, is changed: the item
+ * stays, leaves at once, or does what the policy says.  What makes the run faster is kept. */
+
+typedef struct {
+  uint32_t gap;
+  uint64_t bytes;
+} climb_gap;
+
+static int by_bytes(const void *a, const void *b) {
+  const climb_gap *x = a, *y = b;
+  if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
+  return x->gap < y->gap ? -1 : x->gap > y->gap;
+}
+
+static size_t list_gaps(const offload_problem *p, climb_gap *gap) {
+  size_t n = 0;
+  for (uint32_t x = 0; x < p->items; x++)
+    for (uint32_t k = 0; k + 1 < p->item[x].touches; k++)
+      gap[n++] = (climb_gap){p->item[x].touch0 + k, p->item[x].bytes};
+  if (n) qsort(gap, n, sizeof *gap, by_bytes);
+  return n < CLIMB_GAPS ? n : CLIMB_GAPS;
+}
+
+typedef struct {
+  const offload_problem *p;
+  offload_policy policy;
+  uint8_t *choice; /* policy.choice */
+  climb_gap *gap;
+  size_t gaps;
+  uint64_t *work; /* touches so far, of all climbers of a plan */
+} climber;
+
+/* Tries other choices of one gap, or of two; *better: the plan is, and they stay. */
+static hp_status turn(climber *c, uint32_t one, uint32_t two, offload_plan *made,
+                      offload_plan *best, bool *better) {
+  enum { CHOICES = OFFLOAD_LEAVE + 1 };
+  uint8_t before[2] = {c->choice[one], c->choice[two]};
+  *better = false;
+  for (int k = 0; k < (one == two ? CHOICES : CHOICES * CHOICES); k++) {
+    bool any = true, first;
+    uint8_t to[2] = {(uint8_t)(k % CHOICES), (uint8_t)(one == two ? k : k / CHOICES)};
+    if (to[0] == before[0] || (one != two && to[1] == before[1])) continue;
+    c->choice[one] = to[0];
+    c->choice[two] = to[1];
+    HP_TRY(run_policy(c->p, &c->policy, made, best, &any, &first));
+    *better = first;
+    if (first) return HP_OK;
+  }
+  c->choice[one] = before[0];
+  c->choice[two] = before[1];
+  return HP_OK;
+}
+
+/* Single gaps, and pairs where single ones do not help and there is time for all of them. */
+static hp_status climb(climber *c, offload_plan *made, offload_plan *best) {
+  uint64_t each = ROUNDS * (uint64_t)(c->p->touches + 1);
+  bool pairs = false;
+  while (best->time_s > best->bound_s * 1.005) {
+    bool any = false;
+    for (size_t i = 0; i < c->gaps; i++)
+      for (size_t k = pairs ? i + 1 : i; k < (pairs ? c->gaps : i + 1); k++) {
+        bool better;
+        if ((*c->work += each * (pairs ? 4 : 2)) > CLIMB_TOUCHES) return HP_OK;
+        HP_TRY(turn(c, c->gap[i].gap, c->gap[k].gap, made, best, &better));
+        any |= better;
+      }
+    if (!any && pairs) return HP_OK;
+    pairs = !any;
+    if (pairs && c->gaps * c->gaps * 2 * each > CLIMB_TOUCHES - *c->work) return HP_OK;
+  }
+  return HP_OK;
+}
+
+static hp_status improve(const offload_problem *p, const offload_policy *from, uint64_t *work,
+                         offload_plan *made, offload_plan *best) {
+  size_t n = p->touches + p->items;
+  climber c = {.p = p,
+               .work = work,
+               .policy = *from,
+               .choice = mem_calloc(n, 1),
+               .gap = mem_calloc(n, sizeof *c.gap)};
+  hp_status st = c.choice && c.gap ? HP_OK : HP_ERR_OOM;
+  c.policy.choice = c.choice;
+  if (!st) {
+    c.gaps = list_gaps(p, c.gap);
+    st = climb(&c, made, best);
+  }
+  mem_free(c.choice);
+  mem_free(c.gap);
+  return st;
+}
+
+static hp_status search(const offload_problem *p, offload_plan *made, offload_plan *best) {
+  bool any = false, better;
+  size_t first = 0;
+  uint64_t work = 0;
+  for (size_t i = 0; i < POLICIES; i++) {
+    HP_TRY(run_policy(p, &policies[i], made, best, &any, &better));
+    if (better) first = i;
+    if (any && !moved(best)) return HP_OK; /* all fits */
   }
   if (!any) HP_FAIL(HP_ERR_INTERNAL, "no plan under %llu bytes", (unsigned long long)p->cap);
+  HP_TRY(improve(p, &policies[first], &work, made, best));
+  for (size_t i = 0; i < POLICIES && p->touches < SMALL; i++)
+    if (i != first) HP_TRY(improve(p, &policies[i], &work, made, best));
   return HP_OK;
 }
 
@@ -218,8 +338,8 @@ hp_status offload_plan_make(const offload_problem *p, offload_plan *out) {
   HP_TRY(check_cap(p));
   hp_status st = plan_create(p, &made);
   if (!st) st = plan_create(p, &best);
-  if (!st) st = search(p, &made, &best);
   if (!st) st = find_bound(p, &best);
+  if (!st) st = search(p, &made, &best);
   offload_plan_free(&made);
   if (st) offload_plan_free(&best);
   else *out = best;

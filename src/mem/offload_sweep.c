@@ -35,6 +35,10 @@ static size_t gap_of(const offload_sweep *w, uint32_t x) {
   return k ? item_at(w, x)->touch0 + k - 1 : w->p->touches + x;
 }
 
+static int choice_of(const offload_sweep *w, uint32_t x) {
+  return w->policy->choice ? w->policy->choice[gap_of(w, x)] : OFFLOAD_AUTO;
+}
+
 static double copy_s(const offload_sweep *w, uint32_t x, bool in) {
   const offload_link *l = &w->p->link[item_at(w, x)->tier];
   return l->latency_s + (double)item_at(w, x)->bytes / (in ? l->in_bytes_s : l->out_bytes_s);
@@ -51,6 +55,8 @@ static void take(offload_sweep *w, uint64_t bytes) {
 /* The item is on the device, and may leave. */
 static hp_status offer(offload_sweep *w, uint32_t x) {
   item_state *s = &w->item[x];
+  if (choice_of(w, x) == OFFLOAD_STAY)
+    return offload_queue_push(&w->staying, -next_step(w, x), x, s->version);
   return offload_queue_push(s->stored ? &w->clean : &w->dirty, -next_step(w, x), x, s->version);
 }
 
@@ -125,7 +131,13 @@ static bool choose_victim(offload_sweep *w, double beyond, uint32_t *out) {
   const offload_entry *c = find_top(w, &w->clean, RESIDENT, false);
   const offload_entry *d = find_top(w, &w->dirty, RESIDENT, true);
   double at = w->step, clean = c ? -c->key : -1, dirty = d ? -d->key : -1;
-  if (clean <= beyond && dirty <= beyond) return false;
+  if (clean <= beyond && dirty <= beyond) {
+    const offload_entry *k = find_top(w, &w->staying, RESIDENT, false);
+    if (!k || -k->key <= beyond) return false;
+    *out = k->item;
+    offload_queue_pop(&w->staying);
+    return true;
+  }
   bool take_clean =
       clean > beyond && (dirty <= beyond || (clean - at) * w->policy->prefer_clean >= dirty - at);
   offload_queue *q = take_clean ? &w->clean : &w->dirty;
@@ -329,7 +341,8 @@ static hp_status leave_touch(offload_sweep *w, uint32_t x, const offload_touch *
   bool returns = !has_touch(w, x) && it->flags & OFFLOAD_RETURNS && !is_carried(w, x) && !s->stored;
   if (!is_needed(w, x) && !returns) return release(w, x);
   if (it->flags & OFFLOAD_PINNED && !returns) return HP_OK;
-  bool streams = it->flags & OFFLOAD_STREAMS && next_step(w, x) > touch->step + 1.0;
+  bool streams = (it->flags & OFFLOAD_STREAMS || choice_of(w, x) == OFFLOAD_LEAVE) &&
+                 next_step(w, x) > touch->step + 1.0;
   if (streams) return leave(w, x, w->now);
   double due = returns ? 1e300 : w->h->leave_s[gap_of(w, x)];
   if (!s->stored && due < INFINITY)
@@ -387,7 +400,7 @@ static hp_status begin(offload_sweep *w) {
   w->used = w->leaving_bytes = w->peak = 0;
   w->now = 0;
   w->step = 0;
-  offload_queue *all[] = {&w->clean, &w->dirty, &w->leaving, &w->idle};
+  offload_queue *all[] = {&w->clean, &w->dirty, &w->staying, &w->leaving, &w->idle};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) offload_queue_clear(all[i]);
   for (int t = 0; t < OFFLOAD_TIERS; t++) {
     offload_queue_clear(&w->wanted[t]);
@@ -569,7 +582,7 @@ void offload_sweep_free(offload_sweep *w) {
   mem_free(w->item_of);
   mem_free(w->left_s);
   mem_free(w->carried);
-  offload_queue *all[] = {&w->clean, &w->dirty, &w->leaving, &w->idle};
+  offload_queue *all[] = {&w->clean, &w->dirty, &w->staying, &w->leaving, &w->idle};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) offload_queue_free(all[i]);
   for (int t = 0; t < OFFLOAD_TIERS; t++) {
     offload_queue_free(&w->wanted[t]);

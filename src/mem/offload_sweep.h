@@ -11,7 +11,10 @@ typedef struct {
   double prefer_clean; /* how much nearer the next touch of an item may be whose tier holds it
                           already, to leave before one that must be offloaded; 1: not at all */
   double carry;        /* share of the cap that carried items may take at the ends of a run */
+  /* By gap between touches, as history.leave_s: what the item does there; NULL: AUTO for all. */
+  const uint8_t *choice;
 } offload_policy;
+enum { OFFLOAD_AUTO, OFFLOAD_STAY, OFFLOAD_LEAVE }; /* STAY: if others can leave instead */
 
 /* What a sweep leaves for the next one. */
 typedef struct {
@@ -47,6 +50,7 @@ typedef struct {
   double in_free_s[OFFLOAD_TIERS], out_free_s[OFFLOAD_TIERS];
   uint32_t step;
   offload_queue clean, dirty;          /* on the device, by minus the step of the next touch */
+  offload_queue staying;               /* the same of those that leave only if no other can */
   offload_queue leaving;               /* by the time at which memory is free */
   offload_queue idle;                  /* fetched and not touched yet: by minus the step */
   offload_queue wanted[OFFLOAD_TIERS]; /* stored and not on the device, by the step */

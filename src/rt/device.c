@@ -251,8 +251,8 @@ void *device_work(const device *d, int tier) {
 
 /* What a memory limit leaves beside the tensors that are there, at least a byte. */
 static uint64_t find_room(const job_device *j) {
-  if (!j->limit) return 0;
-  return j->limit > j->state_bytes ? j->limit - j->state_bytes : 1;
+  uint64_t limit = j->limit[TIER_DEVICE], taken = j->state_bytes[TIER_DEVICE];
+  return !limit ? 0 : limit > taken ? limit - taken : 1;
 }
 
 hp_status device_measure(device *d) {

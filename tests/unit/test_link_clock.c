@@ -134,6 +134,12 @@ static void run_emulated(int shared_by, bool emulate, int tier, emulated *out) {
                          .threads = DEVICES,
                          .interpret = true,
                          .cluster = name};
+  const char *folder = test_dir();
+  if (tier == TIER_FLASH) {
+    o.flash = &folder;
+    o.n_flash = 1;
+    o.flash_limit = 64 << 20;
+  }
   CHECK_OK(hp_device_open(&o, &out->d));
   CHECK_OK(hp_compile(g, out->d, NULL, &out->p));
   for (int i = 0; i < ROWS * COLUMNS; i++) x[i] = (float)i;

@@ -1,0 +1,213 @@
+/* Plans of mem/offload compared with an exhaustive search, and checked by a replay that shares no
+ * code with it. */
+#include "test.h"
+
+#include "base/mem.h"
+#include "mem/offload.h"
+
+#include <math.h>
+
+enum { STEPS = 10, ITEMS = 7, TOUCHES = 40, GAPS = 7 };
+
+typedef struct {
+  offload_problem p;
+  double duration[STEPS];
+  uint64_t workspace[STEPS];
+  offload_item item[ITEMS];
+  offload_touch touch[TOUCHES];
+  uint64_t state;
+} small_case;
+
+static uint32_t next(small_case *c, uint32_t n) {
+  c->state = c->state * 6364136223846793005u + 1442695040888963407u;
+  return (uint32_t)((c->state >> 33) % n);
+}
+
+/* Items of random sizes, some of which their tier holds at the beginning, touched at random. */
+static void make_case(uint64_t seed, small_case *c) {
+  *c = (small_case){.state = seed * 977 + 13};
+  c->p.n = 5 + next(c, STEPS - 5);
+  for (size_t i = 0; i < c->p.n; i++) {
+    c->duration[i] = 1 + next(c, 8);
+    c->workspace[i] = next(c, 3);
+  }
+  uint32_t used = 0, gaps = 0;
+  for (uint32_t x = 0; x < ITEMS; x++) {
+    offload_item it = {.bytes = 1 + next(c, 6), .touch0 = used};
+    bool stored = next(c, 3) == 0;
+    if (stored) it.flags = OFFLOAD_STORED;
+    for (uint32_t s = next(c, 3); s < c->p.n; s += 1 + next(c, 6)) {
+      bool makes = !stored && !it.touches, more = it.touches > (stored ? 0u : 1u);
+      if (gaps + !makes > GAPS) break;
+      gaps += !makes;
+      uint8_t access = makes ? OFFLOAD_WRITE : OFFLOAD_READ;
+      if (more && next(c, 4) == 0) access |= OFFLOAD_WRITE;
+      c->touch[used + it.touches++] = (offload_touch){s, access};
+    }
+    if (!it.touches) continue;
+    used += it.touches;
+    c->item[c->p.items++] = it;
+  }
+  c->p.touches = used;
+  c->p.duration_s = c->duration;
+  c->p.workspace = c->workspace;
+  c->p.item = c->item;
+  c->p.touch = c->touch;
+  double speed = 0.25 * (1 << next(c, 4));
+  for (int t = 0; t < OFFLOAD_TIERS; t++)
+    c->p.link[t] = (offload_link){speed, speed, 0.1 * next(c, 2)};
+}
+
+/* --- exhaustive search --------------------------------------------------------------------------
+ *
+ * Before each touch that needs a content the item either stayed on the device, or left after the
+ * touch before and is fetched from the end of a chosen step on. */
+
+typedef struct {
+  uint32_t item, touch; /* the touch that follows the gap */
+  uint32_t first;       /* step from which a fetch may begin */
+  int at;               /* chosen: -1: it stays, else the step */
+} gap;
+
+typedef struct {
+  const small_case *c;
+  gap gap[GAPS];
+  int gaps;
+  double best;
+} exhaustive;
+
+static gap *gap_before(exhaustive *e, uint32_t item, uint32_t touch) {
+  for (int g = 0; g < e->gaps; g++)
+    if (e->gap[g].item == item && e->gap[g].touch == touch) return &e->gap[g];
+  return NULL;
+}
+
+static double out_s(const small_case *c, uint32_t x) {
+  return c->p.link[0].latency_s + (double)c->item[x].bytes / c->p.link[0].out_bytes_s;
+}
+static double in_s(const small_case *c, uint32_t x) {
+  return c->p.link[0].latency_s + (double)c->item[x].bytes / c->p.link[0].in_bytes_s;
+}
+
+/* Where each item is during the run of one choice. */
+typedef struct {
+  bool here[ITEMS], stored[ITEMS];
+  double free_s[ITEMS];  /* the memory of its last stay is free then */
+  double there_s[ITEMS]; /* fetched: it is there then */
+  double kept_s[ITEMS];  /* its tier holds it from then on */
+} places;
+
+/* The time at which `bytes` more fit, from time_s on; INFINITY: never. */
+static double fits_at(const exhaustive *e, const places *w, uint64_t bytes, double time_s) {
+  for (;;) {
+    uint64_t used = bytes;
+    double soonest = INFINITY;
+    for (uint32_t x = 0; x < e->c->p.items; x++) {
+      if (w->here[x]) used += e->c->item[x].bytes;
+      if (w->free_s[x] <= time_s) continue;
+      used += e->c->item[x].bytes;
+      if (w->free_s[x] < soonest) soonest = w->free_s[x];
+    }
+    if (used <= e->c->p.cap || soonest == INFINITY) return used <= e->c->p.cap ? time_s : INFINITY;
+    time_s = soonest;
+  }
+}
+
+/* Seconds of the run with the choices of e; INFINITY: it does not fit. */
+static double run_choice(exhaustive *e) {
+  const small_case *c = e->c;
+  places w = {.free_s = {0}};
+  double now = 0, in_free = 0, out_free = 0;
+  for (uint32_t x = 0; x < c->p.items; x++) w.stored[x] = c->item[x].flags & OFFLOAD_STORED;
+  for (uint32_t i = 0; i < c->p.n; i++) {
+    for (uint32_t due = i; due < c->p.n;
+         due++) /* fetches that begin here, the first needed first */
+      for (int g = 0; g < e->gaps; g++) {
+        const gap *k = &e->gap[g];
+        if (k->at != (int)i || c->touch[c->item[k->item].touch0 + k->touch].step != due) continue;
+        double start = fmax(fmax(now, in_free), w.kept_s[k->item]);
+        start = fits_at(e, &w, c->item[k->item].bytes, start);
+        if (start == INFINITY) return INFINITY;
+        w.here[k->item] = true;
+        w.there_s[k->item] = in_free = start + in_s(c, k->item);
+      }
+    double start = now;
+    uint64_t more = c->workspace[i];
+    for (uint32_t x = 0; x < c->p.items; x++)
+      for (uint32_t k = 0; k < c->item[x].touches; k++) {
+        if (c->touch[c->item[x].touch0 + k].step != i) continue;
+        if (gap_before(e, x, k)) start = fmax(start, w.there_s[x]);
+        else more += c->item[x].bytes;
+      }
+    start = fits_at(e, &w, more, start);
+    if (start == INFINITY) return INFINITY;
+    now = start + c->duration[i];
+    for (uint32_t x = 0; x < c->p.items; x++)
+      for (uint32_t k = 0; k < c->item[x].touches; k++) {
+        const offload_touch *t = &c->touch[c->item[x].touch0 + k];
+        if (t->step != i) continue;
+        const gap *after = gap_before(e, x, k + 1);
+        if (t->access & OFFLOAD_WRITE) w.stored[x] = false;
+        w.here[x] = k + 1 < c->item[x].touches && !(after && after->at >= 0);
+        if (w.here[x]) continue;
+        if (after && !w.stored[x]) out_free = w.kept_s[x] = fmax(now, out_free) + out_s(c, x);
+        w.stored[x] = true;
+        w.free_s[x] = fmax(now, after ? w.kept_s[x] : now);
+      }
+  }
+  return now;
+}
+
+static void search(exhaustive *e, int g) {
+  if (g == e->gaps) {
+    double s = run_choice(e);
+    if (s < e->best) e->best = s;
+    return;
+  }
+  gap *k = &e->gap[g];
+  const offload_item *it = &e->c->item[k->item];
+  if (k->touch) {
+    k->at = -1;
+    search(e, g + 1);
+  }
+  for (k->at = (int)k->first; k->at <= (int)e->c->touch[it->touch0 + k->touch].step; k->at++)
+    search(e, g + 1);
+}
+
+static double find_best(const small_case *c) {
+  exhaustive e = {.c = c, .best = INFINITY};
+  for (uint32_t x = 0; x < c->p.items; x++)
+    for (uint32_t k = 0; k < c->item[x].touches; k++) {
+      if (!k && !(c->item[x].flags & OFFLOAD_STORED)) continue;
+      uint32_t first = k ? c->touch[c->item[x].touch0 + k - 1].step + 1 : 0;
+      e.gap[e.gaps++] = (gap){x, k, first, -1};
+    }
+  search(&e, 0);
+  return e.best;
+}
+
+TEST(plans_of_small_cases_are_within_a_tenth_of_the_best) {
+  int cases = 0, above = 0, optimal = 0;
+  double worst = 1;
+  for (uint64_t seed = 1; cases < 200; seed++) {
+    small_case c;
+    offload_plan plan;
+    uint32_t at;
+    uint64_t floor;
+    make_case(seed, &c);
+    CHECK_OK(offload_floor(&c.p, &floor, &at));
+    c.p.cap = floor + next(&c, 4);
+    double best = find_best(&c);
+    if (best == INFINITY) continue;
+    CHECK_OK(offload_plan_make(&c.p, &plan));
+    double ratio = plan.time_s / best;
+    cases++;
+    above += ratio > 1.10;
+    optimal += ratio < 1.0001;
+    if (ratio > worst) worst = ratio;
+    offload_plan_free(&plan);
+  }
+  printf("%d of 200 are optimal, the worst takes %.3f times as long\n", optimal, worst);
+  CHECK_EQ(above, 0);
+  CHECK(optimal > 160);
+}
