@@ -445,6 +445,7 @@ static hp_status lower_cap(stage_state *s, uint64_t room, uint64_t floor, progra
   static const double less[] = {0, 0, 0.02, 0.04, 0.08, 0.16, 0.32}; /* of the room */
   enum { LOWER = sizeof less / sizeof *less };
   uint64_t above = 0;
+  double bound_s = 0; /* of the limit itself, not of the lowered cap */
   *least = UINT64_MAX;
   s->offload.room = room;
   for (int round = 0; round < LOWER + 2; round++) {
@@ -453,6 +454,8 @@ static hp_status lower_cap(stage_state *s, uint64_t room, uint64_t floor, progra
     if (at_floor && round < LOWER) round = LOWER; /* it cannot be lowered further */
     HP_TRY(try_offload(s, at_floor ? floor : (uint64_t)cap, round == LOWER + 1, out));
     uint64_t bytes = (*out)->arena[TIER_DEVICE];
+    if (!round) bound_s = s->offloaded.bound_s;
+    (*out)->bound_s = bound_s;
     if (bytes < *least) *least = bytes;
     if (bytes <= room) return HP_OK;
     if (!round) above = bytes - room;

@@ -149,6 +149,7 @@ static hp_status add_insts(linker *l, const adopted *a, const link_row *row) {
     const uint32_t *arg = program_args(a->p, &n);
     if (!(row->actions & a->action[i])) continue;
     n.stage = row->stage;
+    n.micro = l->micros ? row->microbatch + 1 : 0;
     n.arg0 = (uint32_t)l->p->args.len;
     for (int k = 0; k < n.n_in + n.n_out; k++)
       if (!vec_push(&l->p->args, l->own[arg[k]])) return HP_ERR_OOM;

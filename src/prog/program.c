@@ -52,6 +52,7 @@ hp_status program_copy(const program *p, program **out) {
   memcpy(q->bound, p->bound, sizeof p->bound);
   memcpy(q->bound_at, p->bound_at, sizeof p->bound_at);
   q->order = p->order;
+  q->bound_s = p->bound_s;
   *out = q;
   return HP_OK;
 }
@@ -136,7 +137,7 @@ static void print_buffer(const program *p, size_t i, str *out) {
   str_add_char(out, '\n');
 }
 
-/* compute: b5 = mul b1, b2 workspace=b9 wait=comm:3 @"model.norm" block=1 phase=backward */
+/* compute: b5 = mul b1, b2 workspace=b9 wait=comm:3 @"model.norm" block=1 phase=backward micro=2 */
 void program_print_inst(const program *p, size_t i, str *out) {
   static const char *const phase[] = {"forward", "backward", "update"};
   const prog_inst *n = &p->insts.at[i];
@@ -160,6 +161,7 @@ void program_print_inst(const program *p, size_t i, str *out) {
   if (n->block) str_printf(out, " block=%d", n->block);
   if (n->phase) str_printf(out, " phase=%s", phase[n->phase]);
   if (n->stage) str_printf(out, " stage=%d", n->stage);
+  if (n->micro) str_printf(out, " micro=%u", n->micro - 1);
   if (n->group) str_printf(out, " group=%d", n->group);
   if (n->flops > 0) str_printf(out, " flops=%.17g", n->flops);
   if (n->bytes > 0) str_printf(out, " bytes=%.17g", n->bytes);

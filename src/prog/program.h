@@ -35,6 +35,7 @@ typedef struct {
   uint16_t op;
   uint8_t stream, n_in, n_out, phase, group;
   uint16_t block, stage;
+  uint32_t micro;     /* 1 + its micro-batch; 0: the program has one */
   uint32_t arg0;      /* n_in operands, then n_out results: buffer ids in program->args */
   uint32_t workspace; /* buffer id, or PROG_NONE */
   uint32_t kernel;    /* number of its kernel, below the number of instructions; copies of an
@@ -55,7 +56,8 @@ typedef struct {
   uint64_t arena[TIER_COUNT];    /* bytes of work memory per tier */
   uint64_t bound[TIER_COUNT];    /* lower bound of arena: the most bytes live at once */
   uint32_t bound_at[TIER_COUNT]; /* the instruction at which they are */
-  const char *order;             /* why the order is not the fastest, for people; NULL: it is */
+  double bound_s;    /* of a program with planned copies: no plan is faster; not in the text form */
+  const char *order; /* why the order is not the fastest, for people; NULL: it is */
   str notes; /* lines for people on what passes did or could not do; not in the text form */
 } program;
 

@@ -211,12 +211,20 @@ static hp_status phase_word(parser *q, prog_inst *n) {
   return scan_fail(&q->s, "phase is forward, backward or update");
 }
 
+static hp_status micro_word(parser *q, prog_inst *n) {
+  uint64_t v;
+  HP_TRY(scan_count(&q->s, UINT32_MAX - 1, &v));
+  n->micro = (uint32_t)v + 1;
+  return HP_OK;
+}
+
 static hp_status inst_key(parser *q, prog_inst *n, const char *key) {
   char word[SCAN_WORD];
   uint16_t v;
   if (!strcmp(key, "workspace")) return buffer_id(q, &n->workspace);
   if (!strcmp(key, "wait")) return wait_word(q, n);
   if (!strcmp(key, "phase")) return phase_word(q, n);
+  if (!strcmp(key, "micro")) return micro_word(q, n);
   if (!strcmp(key, "block")) return small(q, UINT16_MAX, &n->block);
   if (!strcmp(key, "stage")) return small(q, UINT16_MAX, &n->stage);
   if (!strcmp(key, "flops")) return scan_number(&q->s, &n->flops);

@@ -56,6 +56,22 @@ TEST(states_keep_the_tier_that_a_text_names) {
   program_free(p);
 }
 
+TEST(instructions_keep_the_micro_batch_that_a_text_names) {
+  const char *text = "arena device 512 bound 512 at 0\n"
+                     "b0 = f32[2] state \"a\"\nb1 = f32[2] device+0\nb2 = f32[2] device+256\n"
+                     "compute: b1 = exp b0 stage=1 micro=0\ncompute: b2 = exp b0 micro=4294967294\n";
+  program *p;
+  str again = {0};
+  CHECK_OK(program_parse(text, strlen(text), "micros", &p));
+  CHECK_EQ(program_inst(p, 0)->micro, 1);
+  CHECK_OK(program_print(p, &again));
+  CHECK_STR(again.at, text);
+  str_free(&again);
+  program_free(p);
+  text = "b0 = f32[2] state \"a\"\ncompute: b0 = exp b0 micro=4294967295\n";
+  CHECK_EQ(program_parse(text, strlen(text), "micros", &p), HP_ERR_INPUT);
+}
+
 TEST(a_damaged_program_text_is_refused_and_never_crashes) {
   char *text = step_text();
   size_t n = strlen(text);
