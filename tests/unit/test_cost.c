@@ -2,6 +2,7 @@
 #include "compile/lower.h"
 #include "ops/ops.h"
 #include "sim/cost.h"
+#include "sim/predict.h"
 #include "test.h"
 
 static const char machine[] = "name: machine\n"
@@ -132,6 +133,27 @@ TEST(instructions_have_a_class_a_dtype_and_a_size) {
   CHECK_NEAR(w.bytes, 2.0 * (3200 + 700 + 224), 0);
   program_free(p);
   hp_graph_free(g);
+}
+
+/* Two fetches at a time: the second one ends before the first, and neither behind a computation. */
+TEST(what_two_copies_expose_at_a_time_counts_once) {
+  const char *text = "arena device 768 bound 768 at 0\n"
+                     "b0 = f32[2] state host \"a\"\nb1 = f32[2] state flash \"b\"\n"
+                     "b2 = f32[2] device+0\nb3 = f32[2] device+256\nb4 = f32[2] device+512\n"
+                     "copy_in: b2 = fetch b0 {tier=1}\nflash_in: b3 = fetch b1 {tier=2}\n"
+                     "compute: b4 = add b2, b3 wait=copy_in:0 wait=flash_in:0\n";
+  const inst_times t[3] = {{1, 1, 4}, {2, 2, 3}, {3.5, 3.5, 6}};
+  double by_inst[3], all;
+  program *p;
+  CHECK_OK(program_parse(text, strlen(text), "copies", &p));
+  CHECK_OK(exposed_copies(p, t, by_inst, &all));
+  CHECK_NEAR(all, 2.5, 1e-12);
+  CHECK_NEAR(by_inst[0], 2.5, 1e-12);
+  CHECK_NEAR(by_inst[1], 0, 1e-12);
+  CHECK_NEAR(by_inst[2], 0, 1e-12);
+  CHECK_OK(exposed_copies(p, t, NULL, &all));
+  CHECK_NEAR(all, 2.5, 1e-12);
+  program_free(p);
 }
 
 TEST(a_fetch_and_an_offload_cost_by_the_tiers_of_their_buffers) {
