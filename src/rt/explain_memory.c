@@ -38,6 +38,16 @@ static void print_room(const hp_memory *m, int indent, str *out) {
   str_printf(out, ", of which %.1f %% is planned\n", percent(m->planned_bytes, m->device_bytes));
 }
 
+/* Slower tiers, where the program uses them. */
+static void print_tiers(const hp_memory *m, int indent, str *out) {
+  for (int t = TIER_HOST; t < TIER_COUNT; t++) {
+    if (!m->tier[t].planned_bytes && !m->tier[t].moved_bytes) continue;
+    str_printf(out, "%*s%s: ", indent, "", tier_name(t));
+    print_bytes("total", m->tier[t].planned_bytes, "", out);
+    print_bytes("; copied from and to it in a run", m->tier[t].moved_bytes, "\n", out);
+  }
+}
+
 void memory_print(const hp_memory *m, int indent, str *out) {
   str_add(out, "a device: ");
   print_classes(m->state, out);
@@ -51,6 +61,7 @@ void memory_print(const hp_memory *m, int indent, str *out) {
     str_add(out, "\n");
   }
   print_room(m, indent, out);
+  print_tiers(m, indent, out);
 }
 
 /* --- as JSON ---------------------------------------------------------------------------------- */
@@ -114,6 +125,18 @@ static hp_status read_bytes(const tree_node *of, const char *key, uint64_t *out)
   return HP_OK;
 }
 
+static hp_status read_tiers(const tree_node *from, hp_memory *m) {
+  const tree_node *tiers = tree_get(from, "tiers");
+  for (int t = 0; t < TIER_COUNT; t++) {
+    const tree_node *one = tiers ? tree_get(tiers, tier_name(t)) : NULL;
+    m->tier[t].name = tier_name(t);
+    if (!one) continue; /* not used, or of a file from before there were tiers */
+    HP_TRY(read_bytes(one, "planned_bytes", &m->tier[t].planned_bytes));
+    HP_TRY(read_bytes(one, "moved_bytes", &m->tier[t].moved_bytes));
+  }
+  return HP_OK;
+}
+
 hp_status memory_read(const tree_node *from, hp_memory *out) {
   hp_memory m = {0};
   uint64_t devices;
@@ -128,6 +151,7 @@ hp_status memory_read(const tree_node *from, hp_memory *out) {
   HP_TRY(read_bytes(from, "planned_bytes", &m.planned_bytes));
   HP_TRY(read_bytes(from, "limit_bytes", &m.limit_bytes));
   HP_TRY(read_bytes(from, "device_memory_bytes", &m.device_bytes));
+  HP_TRY(read_tiers(from, &m));
   *out = m;
   return HP_OK;
 }

@@ -108,6 +108,14 @@ static void name_collective(const program *p, const mesh *m, const prog_inst *n,
   row->bytes = cost_received(p, n);
 }
 
+/* Copies are named by the slower of their tiers. */
+static void name_copy(const program *p, const prog_inst *n, hp_op_time *row) {
+  int from = program_arg(p, n, 0)->tier, to = program_arg(p, n, n->n_in)->tier;
+  bool in = to < from;
+  PUT(row->kind, "%s %s %s", op_table[n->op].name, in ? "from" : "to", tier_name(in ? from : to));
+  row->bytes = (double)program_arg(p, n, 0)->bytes;
+}
+
 /* A name in the model without the numbers of layers: "model.layers.*.mlp". */
 static void name_place(const char *loc, char *out, size_t size) {
   size_t n = 0;
@@ -131,6 +139,7 @@ void inst_describe(const program *p, const mesh *m, const prog_inst *n, const vi
   if (n->op == OP_EINSUM || n->op == OP_EINSUMS) name_einsum(p, n, row);
   else if (n->op == OP_ATTENTION || n->op == OP_ATTENTION_GRAD) name_attention(p, n, visible, row);
   else if (n->op == OP_FUSED) name_loop(p, n, row);
+  else if (op_flags((op_id)n->op) & OPF_MOVE) name_copy(p, n, row);
   else if (m && op_flags((op_id)n->op) & OPF_RENDEZVOUS) name_collective(p, m, n, row);
 }
 
@@ -190,6 +199,21 @@ hp_status buffer_makers(const program *p, uint32_t **out) {
   return HP_OK;
 }
 
+/* The buffer whose content it has: the named tensor that is carried in it or fetched to it, the
+ * value of which it is a copy, or itself. */
+static uint32_t find_origin(const program *p, const uint32_t *maker, uint32_t b) {
+  for (size_t steps = 0; steps < p->buffers.len; steps++) { /* texts may have copies in a circle */
+    const prog_buffer *f = &p->buffers.at[b];
+    if (f->name) return b;
+    if (f->carries) return f->carries - 1;
+    if (maker[b] == PROG_NONE) return b;
+    const prog_inst *n = program_inst(p, maker[b]);
+    if (!(op_flags((op_id)n->op) & OPF_MOVE)) return b;
+    b = program_arg(p, n, 0)->root;
+  }
+  return b;
+}
+
 /* The number of the result if there are several, or "". */
 static void print_place(const program *p, const prog_inst *n, uint32_t b, str *out) {
   for (int k = 0; n->n_out > 1 && k < n->n_out; k++)
@@ -201,7 +225,7 @@ static void print_place(const program *p, const prog_inst *n, uint32_t b, str *o
 
 void buffer_print_name(const program *p, const mesh *m, const uint32_t *maker, uint32_t buffer,
                        str *out) {
-  uint32_t b = p->buffers.at[buffer].root;
+  uint32_t b = find_origin(p, maker, p->buffers.at[buffer].root);
   const prog_buffer *f = &p->buffers.at[b];
   if (f->name) str_add(out, program_str(p, f->name));
   else if (maker[b] == PROG_NONE) str_add(out, "not used");
@@ -215,7 +239,7 @@ void buffer_print_name(const program *p, const mesh *m, const uint32_t *maker, u
 
 void buffer_name_layer(const program *p, const uint32_t *maker, uint32_t buffer,
                        char out[PLACE_LAYER]) {
-  uint32_t b = p->buffers.at[buffer].root;
+  uint32_t b = find_origin(p, maker, p->buffers.at[buffer].root);
   const prog_buffer *f = &p->buffers.at[b];
   bool table =
       f->place == PLACE_STATE && f->class == MEM_OTHER; /* "rope.256.cos": 256 is not a layer */

@@ -22,7 +22,8 @@ void inst_name_layer(const program *p, const prog_inst *n, char out[PLACE_LAYER]
 /* The instruction that writes each root buffer first, or has it as workspace; PROG_NONE: none.
  * mem_free. */
 hp_status buffer_makers(const program *p, uint32_t **out);
-/* A tensor's own name, or that of the instruction that computes it. */
+/* A tensor's own name, or that of the instruction that computes it; a copy has the name of what it
+ * is a copy of. */
 void buffer_print_name(const program *p, const mesh *m, const uint32_t *maker, uint32_t buffer,
                        str *out);
 /* The layer in its own name, or that of the instruction that computes it. */

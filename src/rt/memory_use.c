@@ -72,8 +72,13 @@ static void touch(const program *p, timeline_span *s, bool *seen, uint32_t buffe
   seen[b] = true;
 }
 
-/* First and last instruction that touches each buffer; inputs are live from the start, outputs
- * to the end. */
+enum {
+  EXISTS_AT_START = BUFFER_INPUT | BUFFER_CARRIED_IN,
+  EXISTS_AT_END = BUFFER_OUTPUT | BUFFER_CARRIED_OUT
+};
+
+/* First and last instruction that touches each buffer; inputs, and tensors that the run before has
+ * left there, are live from the start, outputs and what the next run finds to the end. */
 static void find_lives(const program *p, timeline_span *s, bool *seen) {
   uint32_t end = p->insts.len ? (uint32_t)p->insts.len - 1 : 0;
   for (uint32_t i = 0; i < p->insts.len; i++) {
@@ -83,8 +88,8 @@ static void find_lives(const program *p, timeline_span *s, bool *seen) {
   }
   for (uint32_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
-    if (f->flags & BUFFER_INPUT) touch(p, s, seen, b, 0);
-    if (f->flags & BUFFER_OUTPUT) touch(p, s, seen, b, end);
+    if (f->flags & EXISTS_AT_START) touch(p, s, seen, b, 0);
+    if (f->flags & EXISTS_AT_END) touch(p, s, seen, b, end);
     if (f->root != b || f->place != PLACE_WORK || !seen[b]) continue;
     s[b].bytes = memory_round(f->bytes);
     s[b].tier = f->tier;
