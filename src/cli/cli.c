@@ -281,6 +281,7 @@ static int sort_words(const char *verb, const char *const *topics, const char **
     if (strchr(rest[i], '=')) out->key[out->keys++] = rest[i];
     else if (!out->file) out->file = rest[i];
     else if (!out->what && is_topic(topics, rest[i])) out->what = rest[i];
+    else if (out->what && !out->name && !is_topic(topics, rest[i])) out->name = rest[i];
     else return refuse_word(verb, out->what ? NULL : topics, rest[i]);
   }
   return out->file ? CLI_GO_ON : cli_usage(verb, "the configuration file is missing");

@@ -53,7 +53,8 @@ enum { CLI_WORDS = 256 };
  * as key=value, which --some-key VALUE and --some-key=VALUE mean too; of a key that is true or
  * false --some-key alone means true. */
 typedef struct {
-  const char *file, *what, *key[CLI_WORDS];
+  const char *file, *what, *name; /* name: a word behind what is asked */
+  const char *key[CLI_WORDS];
   int keys;
   arena text;
 } cli_config;

@@ -80,7 +80,15 @@ static hp_status put_limits(json_writer *w, const subject *s) {
 
 /* What fills work memory, of the view "memory.json". */
 static hp_status put_work(json_writer *w, const char *text) {
-  static const char *const keys[] = {"live_at_instruction", "live_by_layer", "largest"};
+  static const char *const keys[] = {"live_at_instruction",
+                                     "live_by_layer",
+                                     "largest",
+                                     "plan_s",
+                                     "lower_bound_s",
+                                     "copy_s",
+                                     "classes",
+                                     "moved_values",
+                                     "moved"};
   tree t;
   HP_TRY(json_parse(text, strlen(text), "memory.json", &t));
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -121,10 +129,14 @@ static hp_status print_json(subject *s, const char *memory) {
 
 typedef struct {
   const char *what; /* a topic; NULL: the summary alone */
+  const char *name; /* pattern of values, whose lifetimes are asked for; NULL: none */
   const char *svg;  /* the file that a picture goes to, in place of text */
   const char *dump; /* the folder that the text after each stage goes to */
   bool json;
 } question;
+
+/* Of memory the lifetimes of some values. */
+static bool asks_for_values(const question *q) { return q->name != NULL; }
 
 static bool asks_for(const question *q, const char *what) {
   return q->what && !strcmp(q->what, what);
@@ -214,18 +226,34 @@ static const char *find_view(const question *q) {
  * asked for. */
 static hp_status view_plan(subject *s, const question *q, char **text) {
   const char *what = find_view(q);
+  str words = {0};
   *text = NULL;
   if (!what && !q->dump) return HP_OK;
-  HP_TRY(step_memory_explain(s->planner, what ? what : "memory.totals", text));
+  str_add(&words, what ? what : "memory.totals");
+  if (asks_for_values(q)) str_printf(&words, " %s", q->name);
+  hp_status st = str_status(&words);
+  if (!st) st = step_memory_explain(s->planner, words.at, text);
+  str_free(&words);
+  HP_TRY(st);
   if (what) return HP_OK;
   hp_free(*text);
   *text = NULL;
   return HP_OK;
 }
 
+/* text: the view that was asked for, or NULL. */
+static hp_status print_answer(subject *s, const question *q, const char *text) {
+  bool memory = asks_for(q, "memory") && !asks_for_values(q) && !q->svg;
+  bool alone = asks_for_values(q) || (q->json && q->what && !memory);
+  if (q->json && !alone) return print_json(s, text);
+  if (!alone) HP_TRY(print_summary(s));
+  if (q->svg) return file_write(q->svg, text, strlen(text));
+  if (text) printf("%s%s", alone ? "" : "\n", text);
+  return memory ? print_limits(s) : HP_OK;
+}
+
 static hp_status explain_plan(subject *s, const question *q) {
   char *text = NULL;
-  bool memory = asks_for(q, "memory"), alone = q->json && q->what && !memory;
   step_options o = trainer_step_options(s->c);
   step_work work = find_work(s);
   o.compile.dump_dir = q->dump;
@@ -233,11 +261,7 @@ static hp_status explain_plan(subject *s, const question *q) {
   HP_TRY(step_planner_create(s->m, &o, &work, s->d, true, &s->planner));
   HP_TRY(step_memory_plan(s->planner, &s->memory));
   hp_status st = view_plan(s, q, &text);
-  if (!st && q->json && !alone) st = print_json(s, text);
-  else if (!st && !alone) st = print_summary(s);
-  if (!st && q->svg) st = file_write(q->svg, text, strlen(text));
-  else if (!st && text && !(q->json && memory)) printf("%s%s", alone ? "" : "\n", text);
-  if (!st && memory && !q->json) st = print_limits(s);
+  if (!st) st = print_answer(s, q, text);
   hp_free(text);
   return st;
 }
@@ -273,6 +297,7 @@ static int check_question(const char *verb, const question *q) {
   if (q->json && q->svg) return cli_usage(verb, "--json and --svg: expected one of them");
   if (q->svg && !asks_for(q, "layouts"))
     return cli_usage(verb, "--svg draws layouts: write layouts --svg %s", q->svg);
+  if (q->name && !asks_for(q, "memory")) return cli_usage(verb, "\"%s\" is not expected", q->name);
   return CLI_GO_ON;
 }
 
@@ -285,12 +310,15 @@ int verb_explain(int argc, char **argv) {
        {"--dump", CLI_TEXT, &q.dump, "DIR",
         "the text after each stage of the compiler, from graph to program"}};
   const cli_spec spec =
-      {"hyper explain CONFIG.yaml [layouts|comm|memory|schedule|ops|time] [--json] [key=value ...]",
+      {"hyper explain CONFIG.yaml [layouts|comm|memory [NAME]|schedule|ops|time] [--json] "
+       "[key=value ...]",
        "What the compiler decides for one training step: memory and what fills it, the program\n"
        "instruction by instruction, the work by op and its time at the limits of a device;\n"
        "what each device holds and what devices exchange.  Nothing runs, except for `time`:\n"
-       "some steps on random tokens, which show where time goes.  key=value, or --key value,\n"
-       "overrides a key of the file.",
+       "some steps on random tokens, which show where time goes.  `memory NAME` tells the\n"
+       "lifetime of a value, or of all that match, such as '*.mlp.*': where it is made and used,\n"
+       "and in which memory it is in between.  key=value, or --key value, overrides a key of\n"
+       "the file.",
        "hyper explain examples/demo/demo.yaml layouts strategy=dp=2,tp=2 --svg layouts.svg", option,
        sizeof option / sizeof *option};
   cli_config words;
@@ -298,6 +326,7 @@ int verb_explain(int argc, char **argv) {
   int code = cli_parse_config(&spec, topics, argc, argv, &words);
   if (code != CLI_GO_ON) return code;
   read_topic(words.what, &q);
+  q.name = words.name;
   code = check_question(argv[0], &q);
   hp_status st =
       code == CLI_GO_ON ? train_config_load(words.file, words.key, words.keys, false, &c) : HP_OK;

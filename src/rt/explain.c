@@ -1,8 +1,10 @@
 #include "rt/explain.h"
 
 #include "ir/print.h"
+#include "rt/explain_chain.h"
 #include "rt/explain_comm.h"
 #include "rt/explain_memory.h"
+#include "rt/explain_moved.h"
 #include "rt/explain_schedule.h"
 #include "rt/explain_timeline.h"
 #include "rt/inst_name.h"
@@ -68,14 +70,20 @@ static hp_status draw_mesh(const program *p, const device *d, const inst_times *
   return explain_mesh_svg(p, d->mesh, d->cluster, t, out);
 }
 
+static bool is_measured(const exec *e) { return e && exec_last_seconds(e) > 0; }
+
+static hp_status find_times(const program *p, const device *d, const exec *e, inst_times *t) {
+  if (!is_measured(e)) return predict_run(d->costs, d->mesh, p, t);
+  exec_recent(e, t);
+  return HP_OK;
+}
+
 static hp_status read_times(const program *p, const device *d, const exec *e, times_reader read,
                             str *out) {
-  bool measured = e && exec_last_seconds(e) > 0;
   inst_times *t = mem_calloc(p->insts.len, sizeof *t);
   HP_TRY_MEM(t);
-  if (measured) exec_recent(e, t);
-  hp_status st = measured ? HP_OK : predict_run(d->costs, d->mesh, p, t);
-  if (!st) st = read(p, d, t, measured, out);
+  hp_status st = find_times(p, d, e, t);
+  if (!st) st = read(p, d, t, is_measured(e), out);
   mem_free(t);
   return st;
 }
@@ -90,15 +98,25 @@ typedef struct {
   const hp_memory *m;
 } subject;
 
+static hp_status print_moved(const program *p, const device *d, const inst_times *t, bool measured,
+                             str *out) {
+  return explain_moved(p, d, t, measured, out);
+}
 static hp_status view_memory(const subject *s, str *out) {
-  return explain_memory(s->p, s->d->mesh, s->m, out);
+  HP_TRY(explain_memory(s->p, s->d->mesh, s->m, out));
+  return read_times(s->p, s->d, s->e, print_moved, out);
 }
 static hp_status view_totals(const subject *s, str *out) {
   if (s->m) memory_print(s->m, 0, out);
   return str_status(out);
 }
 static hp_status view_memory_json(const subject *s, str *out) {
-  return explain_memory_json(s->p, s->d->mesh, s->m, out);
+  inst_times *t = mem_calloc(s->p->insts.len, sizeof *t);
+  HP_TRY_MEM(t);
+  hp_status st = find_times(s->p, s->d, s->e, t);
+  if (!st) st = explain_memory_json(s->p, s->d, s->m, t, out);
+  mem_free(t);
+  return st;
 }
 static hp_status view_schedule(const subject *s, str *out) {
   return explain_schedule(s->p, s->d->mesh, out);
@@ -147,9 +165,24 @@ static void list_views(str *out) {
     str_printf(out, "%s%s", i == 0 ? "" : i + 1 < VIEWS ? ", " : " or ", views[i].what);
 }
 
+/* The chains of the values that match a pattern: "memory PATTERN", "memory.json PATTERN". */
+static hp_status view_chains(const subject *s, bool json, const char *pattern, str *out) {
+  inst_times *t = mem_calloc(s->p->insts.len, sizeof *t);
+  HP_TRY_MEM(t);
+  hp_status st = find_times(s->p, s->d, s->e, t);
+  if (!st) st = (json ? explain_chains_json : explain_chains)(s->p, s->d->mesh, t, pattern, out);
+  mem_free(t);
+  return st;
+}
+
 hp_status explain_print(const program *p, device *d, const exec *e, const hp_memory *m,
                         const char *what, str *out) {
+  static const char text[] = "memory ", json[] = "memory.json ";
   const subject s = {p, d, e, m};
+  if (!strncmp(what, text, sizeof text - 1))
+    return view_chains(&s, false, what + sizeof text - 1, out);
+  if (!strncmp(what, json, sizeof json - 1))
+    return view_chains(&s, true, what + sizeof json - 1, out);
   for (int i = 0; i < VIEWS; i++)
     if (!strcmp(what, views[i].what)) return views[i].print(&s, out);
   str list = {0};

@@ -8,7 +8,8 @@
  * a page; HP_ERR_ARG with a list of all views for another name.  Before a program has run, e is
  * NULL: "ops" gives the time of each kind of work at the limits of device d, "comm" and
  * "schedule.json" the prediction for d's cluster.  m: the memory that the program takes of d;
- * NULL: the views of memory omit the tensors that outlive runs. */
+ * NULL: the views of memory omit the tensors that outlive runs.  "memory PATTERN" and
+ * "memory.json PATTERN" are the lifetimes of the values that match (rt/explain_chain.h). */
 hp_status explain_print(const program *p, device *d, const exec *e, const hp_memory *m,
                         const char *what, str *out);
 /* Where the time of recent runs (exec_recent) went; e NULL: rows have no times.  Measures d if

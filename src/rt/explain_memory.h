@@ -3,8 +3,7 @@
 #define RT_EXPLAIN_MEMORY_H
 
 #include "base/json.h"
-#include "prog/program.h"
-#include "topo/mesh.h"
+#include "rt/device.h"
 
 /* A few lines, each indented by `indent` blanks: the memory of a device and of the global model,
  * and whether it fits. */
@@ -17,7 +16,8 @@ hp_status memory_read(const tree_node *from, hp_memory *out);
  * up for the limit; m NULL: without the tensors that outlive runs. */
 hp_status explain_memory(const program *p, const mesh *on, const hp_memory *m, str *out);
 /* The same as one JSON object: the keys of memory_put, unless m is NULL, "live_at_instruction",
- * "live_by_layer" and "largest". */
-hp_status explain_memory_json(const program *p, const mesh *on, const hp_memory *m, str *out);
+ * "live_by_layer", "largest", and those of put_moved by the times of a run. */
+hp_status explain_memory_json(const program *p, const device *d, const hp_memory *m,
+                              const inst_times *t, str *out);
 
 #endif

@@ -1,6 +1,7 @@
 /* The contents of work memory: by class, by layer, and the largest buffers by name. */
 #include "base/units.h"
 #include "rt/explain_memory.h"
+#include "rt/explain_moved.h"
 #include "rt/explain_schedule.h"
 #include "rt/inst_name.h"
 #include "rt/memory_use.h"
@@ -176,14 +177,16 @@ static void put_work(json_writer *w, const work_view *v) {
   json_close(w);
 }
 
-hp_status explain_memory_json(const program *p, const mesh *on, const hp_memory *m, str *out) {
+hp_status explain_memory_json(const program *p, const device *d, const hp_memory *m,
+                              const inst_times *t, str *out) {
   json_writer w = {.out = out};
   work_view v;
-  hp_status st = work_look(p, on, &v);
+  hp_status st = work_look(p, d->mesh, &v);
   if (!st) {
     json_open_map(&w);
     if (m) memory_put(&w, m);
     put_work(&w, &v);
+    st = put_moved(&w, p, d, t);
     json_close(&w);
     str_add_char(out, '\n');
   }

@@ -57,9 +57,10 @@ TEST(states_keep_the_tier_that_a_text_names) {
 }
 
 TEST(instructions_keep_the_micro_batch_that_a_text_names) {
-  const char *text = "arena device 512 bound 512 at 0\n"
-                     "b0 = f32[2] state \"a\"\nb1 = f32[2] device+0\nb2 = f32[2] device+256\n"
-                     "compute: b1 = exp b0 stage=1 micro=0\ncompute: b2 = exp b0 micro=4294967294\n";
+  const char *text =
+      "arena device 512 bound 512 at 0\n"
+      "b0 = f32[2] state \"a\"\nb1 = f32[2] device+0\nb2 = f32[2] device+256\n"
+      "compute: b1 = exp b0 stage=1 micro=0\ncompute: b2 = exp b0 micro=4294967294\n";
   program *p;
   str again = {0};
   CHECK_OK(program_parse(text, strlen(text), "micros", &p));
