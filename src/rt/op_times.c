@@ -28,9 +28,17 @@ static void set_limit(const program *p, const device *d, const cluster *machine,
   row->limit_s = cluster_limit_s(machine, &work);
   work.flops = 0;
   row->limit = cluster_limit_s(machine, &work) < row->limit_s ? "flops" : "bytes";
-  if (!needs_rendezvous(d, n)) return;
+  bool copies = op_flags((op_id)n->op) & OPF_MOVE;
+  if (!needs_rendezvous(d, n) && !copies) return;
   row->limit = "link";
-  row->limit_s = cost_inst(d->cluster, d->mesh, p, n);
+  if (!copies) {
+    row->limit_s = cost_inst(d->cluster, d->mesh, p, n);
+    return;
+  }
+  int64_t devices = d->mesh ? d->mesh->devices : 1;
+  row->limit_s =
+      cluster_copy_s(d->cluster, program_arg(p, n, 0)->tier, program_arg(p, n, n->n_in)->tier,
+                     (double)program_arg(p, n, 0)->bytes, devices);
 }
 
 /* --- rows ------------------------------------------------------------------------------------- */

@@ -4,7 +4,8 @@
  * The limit of an instruction is that of its cost, cluster_limit_s: the longer of its operations at
  * the device's peak for their dtype and its bytes at the bandwidth of their memory, without
  * launches and efficiency.  On the machine at hand the peaks are measured.  The limit of a
- * collective is the time of the cluster's links.  Limits are added up. */
+ * collective is the time of the cluster's links, that of a copy between tiers of the tier's link.
+ * Limits are added up. */
 #ifndef RT_OP_TIMES_H
 #define RT_OP_TIMES_H
 
