@@ -215,7 +215,7 @@ static const char *find_view(const question *q) {
                {"memory", "memory.json"},
                {"schedule", "schedule.json"},
                {"ops", "ops.json"}};
-  if (q->svg) return "layouts.svg";
+  if (q->svg) return asks_for(q, "memory") ? "memory.svg" : "layouts.svg";
   if (!q->json) return q->what;
   for (size_t i = 0; q->what && i < sizeof views / sizeof *views; i++)
     if (!strcmp(q->what, views[i].what)) return views[i].json;
@@ -295,8 +295,9 @@ static void read_topic(const char *word, question *q) {
 /* Refuses options that do not go together. */
 static int check_question(const char *verb, const question *q) {
   if (q->json && q->svg) return cli_usage(verb, "--json and --svg: expected one of them");
-  if (q->svg && !asks_for(q, "layouts"))
-    return cli_usage(verb, "--svg draws layouts: write layouts --svg %s", q->svg);
+  if (q->svg && !asks_for(q, "layouts") && !asks_for(q, "memory"))
+    return cli_usage(verb, "--svg draws layouts and memory: write layouts --svg %s", q->svg);
+  if (q->svg && q->name) return cli_usage(verb, "--svg draws all of memory, not \"%s\"", q->name);
   if (q->name && !asks_for(q, "memory")) return cli_usage(verb, "\"%s\" is not expected", q->name);
   return CLI_GO_ON;
 }
@@ -306,7 +307,7 @@ int verb_explain(int argc, char **argv) {
   const cli_option option[] =
       {{"--json", CLI_FLAG, &q.json, NULL, "one JSON object; the same as comm.json for comm, ..."},
        {"--svg", CLI_TEXT, &q.svg, "F.svg",
-        "layouts as a picture: the shards of tensors, by device"},
+        "layouts as a picture: the shards of tensors, by device; memory: each tier over the step"},
        {"--dump", CLI_TEXT, &q.dump, "DIR",
         "the text after each stage of the compiler, from graph to program"}};
   const cli_spec spec =

@@ -7,6 +7,7 @@
 #include "rt/explain_moved.h"
 #include "rt/explain_schedule.h"
 #include "rt/explain_timeline.h"
+#include "rt/memory_picture.h"
 #include "rt/inst_name.h"
 #include "sim/cost.h"
 #include "sim/predict.h"
@@ -139,6 +140,21 @@ static hp_status view_comm_json(const subject *s, str *out) {
 static hp_status view_timeline(const subject *s, str *out) {
   return read_times(s->p, s->d, s->e, draw_timeline, out);
 }
+/* Memory over the run as predicted, and as it was if there was one. */
+static hp_status view_memory_svg(const subject *s, str *out) {
+  inst_times *predicted = mem_calloc(s->p->insts.len, sizeof *predicted), *measured = NULL;
+  hp_status st = predicted ? HP_OK : HP_ERR_OOM;
+  if (!st) st = predict_run(s->d->costs, s->d->mesh, s->p, predicted);
+  if (!st && is_measured(s->e)) {
+    measured = mem_calloc(s->p->insts.len, sizeof *measured);
+    if (measured) exec_recent(s->e, measured);
+    else st = HP_ERR_OOM;
+  }
+  if (!st) st = memory_picture(s->p, s->d, predicted, measured, s->m, s->e != NULL, out);
+  mem_free(predicted);
+  mem_free(measured);
+  return st;
+}
 static hp_status view_mesh(const subject *s, str *out) {
   return read_times(s->p, s->d, s->e, draw_mesh, out);
 }
@@ -149,6 +165,7 @@ static const struct {
 } views[] = {{"memory", view_memory},
              {"memory.totals", view_totals},
              {"memory.json", view_memory_json},
+             {"memory.svg", view_memory_svg},
              {"schedule", view_schedule},
              {"schedule.json", view_schedule_json},
              {"ops", view_ops},

@@ -216,6 +216,48 @@ json_is out tensors.0.name ids
 run explain job/job.yaml memroy
 refused '"memroy" is not expected; did you mean memory?'
 
+it "the lifetime of a value is told by its name or its place in the model"
+up=model.layers.1.mlp.up_proj
+run explain job/job.yaml memory $up.weight gradient_accumulation_steps=2
+exit_is 0
+[ "$(head -n 1 out)" = $up.weight ] || { fail "not the chain of $up.weight"; t_show; }
+[ "$(grep -c ' read  *[01]  einsum forward '$up'$' out)" = 2 ] || { fail "not one forward in each micro-batch"; t_show; }
+grep -q "^ *[0-9]*  .*  update  .* loop adamw $up.weight$" out || { fail "no update"; t_show; }
+out_has ", stays on the device"
+out_lacks "memory  "
+run explain job/job.yaml memory '*layers.1.mlp.up_*' --json
+exit_is 0
+n=$(length out values)
+[ "$n" -ge 4 ] || fail "$n values at $up"
+json_is out values.0.stays.0.at_start true # the weight is there
+json_is out values.0.stays.0.touches.0.what read
+run explain job/job.yaml memory $up.wieght
+refused "no value of the step is called \"$up.wieght\" (did you mean \"$up.weight\"?)"
+run explain job/job.yaml schedule $up.weight
+refused "\"$up.weight\" is not expected"
+run explain job/job.yaml memory $up.weight another
+refused '"another" is not expected'
+
+it "what moves is in the JSON of memory: nothing, where all fits"
+json_is one.json moved_values 0
+json_is one.json lower_bound_s null
+json_is one.json copy_s 0
+json_is one.json classes.0.class parameters
+json_is one.json classes.0.tier device
+
+it "memory over a step is a picture, too"
+run explain job/job.yaml memory --svg memory.svg
+exit_is 0
+out_has "a device: "
+out_lacks "least memory_limit"
+for word in '>device: at most ' '>parameters<' '>planned<' '>predicted: ' '>compute<'; do
+  grep -qF -e "$word" memory.svg || fail "no $word in memory.svg"
+done
+run explain job/job.yaml memory $up.weight --svg memory.svg
+refused "--svg draws all of memory"
+run explain job/job.yaml schedule --svg memory.svg
+refused "--svg draws layouts and memory"
+
 it "a column that says nothing is left out"
 run explain job/job.yaml ops
 out_lacks " gap "

@@ -255,6 +255,58 @@ TEST(the_timeline_has_a_row_a_stream_and_what_is_exposed) {
   hp_graph_free(g);
 }
 
+/* Memory of a step without and with a run, whose device has half of what it would take. */
+static void check_memory(hp_graph *g, uint64_t limit) {
+  char *text;
+  int elements = 0;
+  hp_device *d;
+  hp_device_options o = {.memory_limit = limit, .threads = 1, .interpret = true, .plan_only = true};
+  for (int k = 0; k < HP_MEMORY_CLASSES; k++) o.offload[k] = HP_OFFLOAD_AUTO;
+  CHECK_OK(hp_device_open(&o, &d));
+  CHECK_OK(hp_plan_explain(g, d, NULL, "memory.svg", &text));
+  CHECK_STR(read_element(text, &elements), "\n");
+  check_words(text);
+  CHECK(strstr(text, ">predicted: ") && !strstr(text, ">measured"));
+  hp_free(text);
+  hp_device_close(d);
+  step_case s;
+  o.plan_only = false;
+  step_open(&o, NULL, HP_F32, &s);
+  step_run(&s);
+  CHECK_OK(hp_explain(s.p, "memory.svg", &text));
+  CHECK_STR(read_element(text, &elements), "\n");
+  check_words(text);
+  CHECK(strstr(text, ">measured: ") && strstr(text, "; predicted: "));
+  CHECK(strstr(text, ">measured<") && count(text, ">predicted<") >= 2);
+  CHECK(strstr(text, ">device: at most ") && strstr(text, ">host: at most "));
+  CHECK(strstr(text, ">limit<") && strstr(text, ">planned<") && strstr(text, ">exposed<"));
+  CHECK(strstr(text, "<title>activations on host: at most "));
+  CHECK(count(text, ">copy in<") == 2 && count(text, ">copy out<") == 2);
+  CHECK(count(text, "class=\"limit\"") == 2 && count(text, "class=\"expected\"") == 3);
+  CHECK(strlen(text) < 400000);
+  hp_free(text);
+  CHECK_OK(hp_explain(s.p, "timeline.svg", &text));
+  check_words(text);
+  CHECK(strstr(text, ">copy in<") && strstr(text, "; copies between tiers "));
+  hp_free(text);
+  step_close(&s);
+}
+
+TEST(memory_over_a_step_has_its_tiers_its_limit_and_its_copies) {
+  hp_graph *g = step_graph(HP_F32);
+  hp_device *d;
+  hp_program_stats s;
+  CHECK_OK(
+      hp_device_open(&(hp_device_options){.threads = 1, .interpret = true, .plan_only = true}, &d));
+  CHECK_OK(hp_plan(g, d, NULL, &s));
+  hp_device_close(d);
+  check_memory(g, s.memory.planned_bytes / 2);
+  char *text = draw_what(g, NULL, NULL, 0, "memory.svg"); /* all of it on the device */
+  CHECK(strstr(text, ">device: at most ") && !strstr(text, ">host") && !strstr(text, ">limit<"));
+  hp_free(text);
+  hp_graph_free(g);
+}
+
 /* What the picture says an axis carries is what `comm` counts. */
 /* Ten of 32 ranks have one digit: with room for these alone none is written. */
 TEST(ranks_are_written_in_all_stripes_or_in_none) {
