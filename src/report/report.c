@@ -184,10 +184,11 @@ static void print_peak(const report *r, str *out) {
 }
 
 static void print_memory(const report *r, str *out) {
-  if (!r->tiers && !(r->layers && r->places)) return;
+  if (!r->tiers && !r->memory_picture && !(r->layers && r->places)) return;
   str_add(out, "<h2>Memory</h2>\n<div class=\"panel\">");
+  if (r->memory_picture) str_add(out, r->memory_picture);
   if (r->layers && r->places) {
-    report_print_memory_chart(r, out);
+    if (!r->memory_picture) report_print_memory_chart(r, out);
     print_peak(r, out);
   }
   if (r->memory_note) {
@@ -196,6 +197,7 @@ static void print_memory(const report *r, str *out) {
     str_add(out, "</pre>");
   }
   if (r->tiers) print_tiers(r, out);
+  report_print_copies(r, out);
   str_add(out, "</div>\n");
 }
 

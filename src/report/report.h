@@ -60,6 +60,7 @@ typedef struct {
   size_t places;
   double memory_limit;   /* bytes of a device; 0: none */
   double memory_planned; /* bytes of a device in the plan; above the layers they are unused */
+  const char *memory_picture; /* SVG: tiers over a step, in place of a chart of the layers; NULL */
   const char
       *memory_note; /* lines on the memory of the global model and whether it fits; or NULL */
 
@@ -81,6 +82,7 @@ void report_print_curves(const report *r, str *out);
 void report_print_memory_chart(const report *r, str *out);
 /* report_time.c */
 void report_print_time(const report *r, str *out);
+void report_print_copies(const report *r, str *out); /* between tiers; nothing if there are none */
 /* report_page.c */
 extern const char *const report_style[]; /* CSS in several strings, NULL after the last */
 extern const char report_script[];

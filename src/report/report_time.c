@@ -6,6 +6,7 @@
 #include "report/chart.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { BARS = 12 };
 
@@ -50,6 +51,55 @@ static void print_bars(const report *r, str *out) {
     print_bar(row[i], row[0]->seconds, out);
   str_add(out, "</div>");
   mem_free(row);
+}
+
+/* --- copies between tiers -----------------------------------------------------------------------
+ */
+
+static bool is_copy(const hp_op_time *o) {
+  return !strncmp(o->kind, "fetch from ", 11) || !strncmp(o->kind, "offload to ", 11);
+}
+
+static void print_copy(const hp_op_time *o, str *out) {
+  str_printf(out, "<tr><td>%s</td><td>%d</td><td>", o->kind, o->count);
+  chart_print_bytes(o->bytes, out);
+  str_add(out, "</td><td>");
+  units_add_seconds(out, o->seconds);
+  str_add(out, "</td><td>");
+  units_add_rate(out, o->seconds > 0 ? o->bytes / o->seconds : 0, "B/s");
+  str_add(out, "</td><td>");
+  units_add_rate(out, o->limit_s > 0 ? o->bytes / o->limit_s : 0, "B/s");
+  str_printf(out, "</td><td>%.0f %%</td></tr>\n",
+             o->seconds > 0 ? 100 * o->limit_s / o->seconds : 0);
+}
+
+/* Rows of one kind, in which they differ by the types of the copied values. */
+static void add_copies(const report *r, int first, hp_op_time *sum) {
+  *sum = r->op[first];
+  for (int i = first + 1; i < r->ops; i++) {
+    if (strcmp(r->op[i].kind, sum->kind)) continue;
+    sum->count += r->op[i].count;
+    sum->bytes += r->op[i].bytes;
+    sum->seconds += r->op[i].seconds;
+    sum->limit_s += r->op[i].limit_s;
+  }
+}
+
+void report_print_copies(const report *r, str *out) {
+  bool any = false;
+  for (int i = 0; i < r->ops; i++) {
+    hp_op_time sum;
+    bool known = !is_copy(&r->op[i]);
+    for (int k = 0; k < i && !known; k++) known = !strcmp(r->op[k].kind, r->op[i].kind);
+    if (known) continue;
+    if (!any)
+      str_add(out, "<table><tr><th>copies of a step</th><th>number</th><th>bytes</th><th>time</th>"
+                   "<th>reached</th><th>the link's limit</th><th>of it</th></tr>\n");
+    any = true;
+    add_copies(r, i, &sum);
+    print_copy(&sum, out);
+  }
+  if (any) str_add(out, "</table>");
 }
 
 /* --- table ------------------------------------------------------------------------------------ */

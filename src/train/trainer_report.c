@@ -22,8 +22,8 @@ typedef struct {
   report_layer layer[HP_MEMORY_CLASSES];
   double bytes[HP_MEMORY_CLASSES][PLACES];
   hp_memory memory;
-  char *memory_note, *timeline, *mesh; /* hp_free */
-  report_tier tier;
+  char *memory_note, *memory_picture, *timeline, *mesh; /* hp_free */
+  report_tier tier[HP_TIERS];
   report_file file[FILES];
   arena names;
 } page;
@@ -87,15 +87,21 @@ static hp_status add_memory(const train_config *c, const run_model *m, page *p) 
   p->r.memory_limit = (double)c->is.memory_limit;
   p->r.memory_planned = (double)stats.memory.planned_bytes;
   p->r.memory_note = p->memory_note;
-  p->tier = (report_tier){"device", stats.memory.planned_bytes,
-                          hp_device_param_bytes(m->d) + stepper_work_bytes(m->stepper),
-                          c->is.memory_limit};
-  p->r.tier = &p->tier;
+  p->tier[0] =
+      (report_tier){"device", stats.memory.planned_bytes,
+                    stats.memory.state_bytes + stepper_work_bytes(m->stepper), c->is.memory_limit};
+  p->r.tier = p->tier;
   p->r.tiers = 1;
+  for (int t = 1; t < HP_TIERS; t++)
+    if (stats.memory.tier[t].planned_bytes)
+      p->tier[p->r.tiers++] = (report_tier){.name = stats.memory.tier[t].name,
+                                            .planned = stats.memory.tier[t].planned_bytes};
   return HP_OK;
 }
 
 static hp_status add_pictures(const hp_program *program, page *p) {
+  HP_TRY(hp_explain(program, "memory.svg", &p->memory_picture));
+  p->r.memory_picture = p->memory_picture;
   HP_TRY(hp_explain(program, "timeline.svg", &p->timeline));
   p->r.timeline = p->timeline;
   HP_TRY(hp_explain(program, "mesh.svg", &p->mesh));
@@ -180,6 +186,7 @@ static hp_status write_report(const trainer *t, const char *status, bool finishe
   arena_free(&p->names);
   hp_free(p->op);
   hp_free(p->memory_note);
+  hp_free(p->memory_picture);
   hp_free(p->timeline);
   hp_free(p->mesh);
   mem_free(p);

@@ -166,6 +166,29 @@ TEST(a_report_is_one_page_with_nothing_outside_it) {
   end(s);
 }
 
+/* Copies of one direction and tier are one line; the picture takes the place of the chart. */
+TEST(copies_between_tiers_are_told_beside_the_limit_of_their_link) {
+  static hp_op_time copies[] = {{.kind = "fetch from host", .limit = "link", .overlapped = true},
+                                {.kind = "einsum dW", .limit = "flops"},
+                                {.kind = "fetch from host", .limit = "link", .overlapped = true}};
+  for (int i = 0; i < 3; i += 2) {
+    copies[i].count = 4;
+    copies[i].bytes = 2e9;
+    copies[i].seconds = 0.5;
+    copies[i].limit_s = 0.4;
+  }
+  report r = {.title = "copies", .status = "finished", .op = copies, .ops = 3};
+  r.memory_picture = "<svg class=\"hx\"></svg>";
+  str page = {0};
+  report_print(&r, &page);
+  CHECK_OK(str_status(&page));
+  CHECK_EQ(count(page.at, "<tr><td>fetch from host</td>"), 1);
+  CHECK(strstr(page.at, "<td>fetch from host</td><td>8</td><td>3.73 GiB</td><td>1.000 s</td>"
+                        "<td>4.0 GB/s</td><td>5.0 GB/s</td><td>80 %</td>"));
+  CHECK(strstr(page.at, "<svg class=\"hx\"></svg>"));
+  str_free(&page);
+}
+
 TEST(the_numbers_of_the_cursor_are_json_and_as_many_as_the_logs) {
   sample *s = make();
   str page = {0};
