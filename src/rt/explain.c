@@ -150,7 +150,7 @@ static hp_status view_memory_svg(const subject *s, str *out) {
     if (measured) exec_recent(s->e, measured);
     else st = HP_ERR_OOM;
   }
-  if (!st) st = memory_picture(s->p, s->d, predicted, measured, s->m, s->e != NULL, out);
+  if (!st) st = memory_picture(s->p, s->d->mesh, predicted, measured, s->m, s->e != NULL, out);
   mem_free(predicted);
   mem_free(measured);
   return st;

@@ -20,8 +20,9 @@ typedef struct {
   const lanes *l;
   str *out;
   /* The interval that is being drawn: adjacent ones with equal look are one box. */
-  double from, to, y, seconds;
-  look as;
+  double from, to, y;
+  double seconds, by_look[LOOKS]; /* that work takes in it */
+  look as;                        /* the last */
   int calls;
   size_t first;
 } drawing;
@@ -47,32 +48,48 @@ double lanes_x(const lanes *l, double s) {
 /* --- intervals ----------------------------------------------------------------------------------
  */
 
+static double width_of(const drawing *d) {
+  double width = d->to - d->from;
+  return width < 0.3 ? 0.3 : width;
+}
+
+/* The look of most of it; paler where much of the box is between two pieces of work. */
 static void flush(drawing *d) {
   str tip = {0};
+  int most = 0;
   if (!d->calls) return;
+  for (int k = 1; k < LOOKS; k++)
+    if (d->by_look[k] > d->by_look[most]) most = k;
   if (d->calls == 1) inst_print_name(d->l->p, d->l->m, program_inst(d->l->p, d->first), &tip);
-  else str_printf(&tip, "%s, %d instructions", looks[d->as].name, d->calls);
+  else str_printf(&tip, "%s, %d instructions", looks[most].name, d->calls);
   str_add(&tip, ": ");
   units_add_seconds(&tip, d->seconds);
-  double width = d->to - d->from < 0.3 ? 0.3 : d->to - d->from;
-  svg_box(d->out, d->from, d->y, width, LANES_ROW, "s", looks[d->as].color, tip.at ? tip.at : "");
+  double work = lanes_x(d->l, d->seconds) - lanes_x(d->l, 0);
+  svg_pale_box(d->out, d->from, d->y, width_of(d), LANES_ROW, "s", looks[most].color,
+               work / width_of(d), tip.at ? tip.at : "");
   d->out->failed |= tip.failed;
   str_free(&tip);
   d->calls = 0;
 }
 
+/* What is too thin to be seen by itself takes what follows into its box, so that a lane has no more
+ * boxes than can be seen. */
 static void draw(drawing *d, look as, size_t inst, double start, double end) {
+  enum { THIN = 2 }; /* of a pixel */
   double from = lanes_x(d->l, start), to = lanes_x(d->l, end);
   if (end <= start) return;
-  if (d->calls && (as != d->as || from - d->to > 0.5)) flush(d);
+  bool apart = from - d->to > 1.0 / THIN, thin = d->to - d->from < 1.0 / THIN;
+  if (d->calls && (apart || (as != d->as && !thin))) flush(d);
   if (!d->calls) {
     d->from = from;
     d->first = inst;
     d->seconds = 0;
-    d->as = as;
+    memset(d->by_look, 0, sizeof d->by_look);
   }
+  d->as = as;
   d->calls++;
   d->seconds += end - start;
+  d->by_look[as] += end - start;
   d->to = to > d->to || d->calls == 1 ? to : d->to;
 }
 

@@ -30,7 +30,6 @@ enum { LAYERS = sizeof layers / sizeof *layers };
 
 typedef struct {
   const program *p;
-  const device *d;
   const hp_memory *m;
   lanes shown, compared; /* shown: measured if there was a run; compared: then predicted */
   live_bytes *work, *compared_work;
@@ -301,17 +300,16 @@ static hp_status draw(const picture *v, bool in_page) {
   return st ? st : str_status(v->out);
 }
 
-hp_status memory_picture(const program *p, const device *d, const inst_times *predicted,
+hp_status memory_picture(const program *p, const mesh *on, const inst_times *predicted,
                          const inst_times *measured, const hp_memory *m, bool in_page, str *out) {
   const inst_times *t = measured ? measured : predicted;
   double full_s = inst_times_end(t, p->insts.len),
          other_s = inst_times_end(predicted, p->insts.len);
   if (other_s > full_s) full_s = other_s;
   picture v = {.p = p,
-               .d = d,
                .m = m,
-               .shown = {p, d->mesh, t, full_s},
-               .compared = {p, d->mesh, measured ? predicted : NULL, full_s},
+               .shown = {p, on, t, full_s},
+               .compared = {p, on, measured ? predicted : NULL, full_s},
                .work = mem_calloc(PLACES, sizeof *v.work),
                .out = out};
   hp_status st = v.work ? HP_OK : HP_ERR_OOM;

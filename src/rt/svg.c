@@ -76,18 +76,25 @@ void svg_text(str *out, double x, double y, svg_anchor a, bool soft, double room
   str_add(out, "</text>\n");
 }
 
-void svg_box(str *out, double x, double y, double w, double h, const char *class, int color,
-             const char *tip) {
+void svg_pale_box(str *out, double x, double y, double w, double h, const char *class, int color,
+                  double strength, const char *tip) {
   str_printf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" class=\"%s", x, y, w,
              h, class);
   if (color >= 0) str_printf(out, "%d", color % SVG_COLORS);
+  str_add_char(out, '"');
+  if (strength < 0.95) str_printf(out, " fill-opacity=\"%.2f\"", strength < 0.15 ? 0.15 : strength);
   if (tip) {
-    str_add(out, "\">");
+    str_add_char(out, '>');
     add_tip(out, tip);
     str_add(out, "</rect>\n");
   } else {
-    str_add(out, "\"/>\n");
+    str_add(out, "/>\n");
   }
+}
+
+void svg_box(str *out, double x, double y, double w, double h, const char *class, int color,
+             const char *tip) {
+  svg_pale_box(out, x, y, w, h, class, color, 1, tip);
 }
 
 void svg_line(str *out, double x0, double y0, double x1, double y1, const char *class, int color) {

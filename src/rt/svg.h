@@ -19,6 +19,9 @@ void svg_text(str *out, double x, double y, svg_anchor a, bool soft, double room
 /* class: of the style, or a colour "d" with a number; tip: NULL, or the text of a tooltip. */
 void svg_box(str *out, double x, double y, double w, double h, const char *class, int color,
              const char *tip);
+/* strength: from 0 to 1, of its colour. */
+void svg_pale_box(str *out, double x, double y, double w, double h, const char *class, int color,
+                  double strength, const char *tip);
 void svg_line(str *out, double x0, double y0, double x1, double y1, const char *class, int color);
 
 enum { SVG_COLORS = 8 };

@@ -2,6 +2,7 @@
  * same bytes everywhere. */
 #include "base/json.h"
 #include "rt/explain_chain.h"
+#include "rt/memory_picture.h"
 #include "rt/memory_time.h"
 #include "step_case.h"
 #include "test.h"
@@ -128,6 +129,28 @@ TEST(memory_over_time_follows_the_times_of_instructions) {
   CHECK_EQ(at[5].of[TIER_DEVICE][MEM_ACTIVATION], 0);
   CHECK_EQ(at[12].of[TIER_DEVICE][MEM_ACTIVATION], 512); /* the result, and what it is made of */
   CHECK_OK(memory_over_time(p, times, 0, at, 1));        /* a run that takes no time */
+  program_free(p);
+}
+
+TEST(each_tier_has_a_panel_and_each_of_its_streams_a_lane) {
+  const char *program_text =
+      "arena device 512 bound 512 at 0\narena host 256 bound 256 at 0\n"
+      "arena flash 256 bound 256 at 0\n"
+      "b0 = f32[64] state flash \"w\"\nb1 = f32[64] device+0\nb2 = f32[64] host+0 class=3\n"
+      "b3 = f32[64] flash+0 class=3\nb4 = f32[64] device+256 class=3\n"
+      "flash_in: b1 = fetch b0 {tier=2}\ncompute: b4 = exp b1 wait=flash_in:0\n"
+      "copy_out: b2 = offload b4 {tier=1} wait=compute:0\n"
+      "flash_out: b3 = offload b4 {tier=2} wait=compute:0\n";
+  const inst_times t[] = {{0, 0, 1}, {1, 1, 2}, {2, 2, 3}, {2, 2, 4}};
+  program *p;
+  str out = {0};
+  CHECK_OK(program_parse(program_text, strlen(program_text), "tiers", &p));
+  CHECK_OK(memory_picture(p, NULL, t, NULL, NULL, false, &out));
+  CHECK(strstr(out.at, ">device: at most 512 B in use, planned 512 B<"));
+  CHECK(strstr(out.at, ">host: at most 256 B") && strstr(out.at, ">flash: at most 512 B"));
+  CHECK(strstr(out.at, ">flash in<") && strstr(out.at, ">flash out<") &&
+        strstr(out.at, ">4.000 s<"));
+  str_free(&out);
   program_free(p);
 }
 
