@@ -122,11 +122,9 @@ hp_tensor hp_iota(hp_graph *g, hp_dtype t, hp_shape s, int axis); /* the index a
 hp_tensor hp_concat(hp_graph *g, const hp_tensor *x, int n, int axis);
 /* x, overwritten by y from index pos on along axis; pos, i32: a scalar, or one per row of dim 0. */
 hp_tensor hp_update(hp_graph *g, hp_tensor x, hp_tensor y, hp_tensor pos, int axis);
-
 /* "btc,nc->btn" sums c, in f32; the result has a's dtype.  With bf16, an f32 operand is rounded. */
 hp_tensor hp_einsum(hp_graph *g, const char *equation, hp_tensor a, hp_tensor b);
 hp_tensor hp_einsum_to(hp_graph *g, const char *equation, hp_tensor a, hp_tensor b, hp_dtype t);
-
 /* table [V,C], ids [...] i32 or i64 -> [...,C].  Row `skip` gets no gradient; -1 = none. */
 hp_tensor hp_embedding(hp_graph *g, hp_tensor table, hp_tensor ids, int64_t skip);
 hp_tensor hp_softmax(hp_graph *g, hp_tensor x); /* last dim */
@@ -145,10 +143,16 @@ typedef struct {
   double dropout; /* of the weights, as hp_dropout, by index (b, h, t, s); 0 = none */
   hp_tensor seed;
   int64_t stream;
+  hp_tensor table; /* with a span: k and v are pools, and these their blocks of each sequence */
 } hp_attention_options;
 /* q [B,T,H,D], k [B,S,KV,D], v [B,S,KV,Dv] -> [B,T,H,Dv]; H a multiple of KV; o may be NULL. */
 hp_tensor hp_attention(hp_graph *g, hp_tensor q, hp_tensor k, hp_tensor v,
                        const hp_attention_options *o);
+/* A cache in blocks of 16 tokens: pools of values [G,N,KV,16,D] and transposed keys [G,N,KV,D,16],
+ * N blocks for each of G groups of sequences.  Rows x [B,T,KV,D] become tokens at[b].. of sequence
+ * b, in the blocks of row b of table [B,M]; the first one starts as block copy[b], if any. */
+hp_tensor hp_paged_update(hp_graph *g, hp_tensor cache, hp_tensor x, hp_tensor table, hp_tensor at,
+                          hp_tensor copy, bool transposed);
 /* Convolution and pooling as in PyTorch, of x [N,C,L] or [N,C,H,W]; options per spatial dim.
  * w [O,C/groups,K..]; b [O] or HP_NONE; o may be NULL.  N may be 0, spatial dims may not.
  *  Pooling has no ceil_mode, dilation or indices. */
@@ -177,10 +181,8 @@ hp_tensor hp_uniform(hp_graph *g, hp_tensor seed, int64_t stream, hp_dtype t, hp
 hp_tensor hp_normal(hp_graph *g, hp_tensor seed, int64_t stream, hp_dtype t, hp_shape s);
 /* x / (1 - p) if the element's uniform number is at least p, else 0; x itself if p is 0. */
 hp_tensor hp_dropout(hp_graph *g, hp_tensor x, double p, hp_tensor seed, int64_t stream);
-
-/* Appends the backward: grads[i] = d loss / d wrt[i]; loss has one element.  Zeros if the loss
- * does not depend on wrt[i]; HP_ERR_ARG if it depends on it only through ops without a gradient,
- * such as argmax and comparisons. */
+/* Appends the backward: grads[i] = d loss / d wrt[i]; loss has one element.  Zeros if it does not
+ * depend on wrt[i], HP_ERR_ARG if only through ops without a gradient: argmax, comparisons. */
 hp_status hp_grad(hp_graph *g, hp_tensor loss, const hp_tensor *wrt, int n, hp_tensor *grads);
 void hp_update_phase(hp_graph *g);             /* the ops that follow belong to the optimizer */
 hp_tensor hp_sum_sq(hp_graph *g, hp_tensor x); /* of all elements, f32 scalar */
@@ -322,7 +324,6 @@ void hp_program_free(hp_program *p);
 int hp_program_io_count(const hp_program *p);
 hp_status hp_program_io_info(const hp_program *p, int i, const char **name, hp_dtype *t,
                              hp_shape *s, bool *is_output);
-
 /* A step of several graphs as one program: each graph is compiled once, as a piece; rows are lines
  * "stage action microbatch".  An action is a piece's name, or NAME:FB for some of it: F forward, B
  * backward, W backward to the gradient of one param, U update.  All rows share params; inputs and
@@ -333,7 +334,6 @@ hp_status hp_piece_compile(const hp_graph *g, hp_device *d, const hp_compile_opt
 void hp_piece_free(hp_piece *p);
 hp_status hp_link(hp_piece *const *piece, const char *const *action, int n, const char *rows,
                   hp_program **out);
-
 typedef struct {
   const char *name;
   void *data; /* host memory: an input is read before the run, an output written after it */

@@ -4,6 +4,8 @@
 #include "codegen/loop.h"
 #include "ir/einsum_eq.h"
 #include "mem/timeline.h"
+#include "ops/op_class.h"
+#include "ops/paged.h"
 #include "sim/cost.h"
 
 #include <stdio.h>
@@ -73,10 +75,10 @@ static void name_einsum(const program *p, const prog_inst *n, hp_op_time *row) {
 static void name_attention(const program *p, const prog_inst *n, const visible_keys *visible,
                            hp_op_time *row) {
   const int64_t *q = operand(p, n, 0)->dim, *k = operand(p, n, 1)->dim;
-  int64_t keys = k[1];
+  int64_t keys = n->op == OP_PAGED_ATTENTION ? operand(p, n, 3)->dim[1] * PAGE_TOKENS : k[1];
   if (visible && visible->pairs > 0) {
     visible_keys_cost(p, n, *visible, &row->flops, &row->bytes);
-    keys = (int64_t)(visible->keys / (double)k[0] + 0.5);
+    keys = (int64_t)(visible->keys / (double)q[0] + 0.5);
   }
   PUT(row->shape, "B%lld T%lld S%lld H%lld/%lld D%lld %s", (long long)q[0], (long long)q[1],
       (long long)keys, (long long)q[2], (long long)k[2], (long long)q[3],
@@ -137,7 +139,8 @@ void inst_describe(const program *p, const mesh *m, const prog_inst *n, const vi
   if (n->engine) PUT(row->engine, "%s", program_str(p, n->engine));
   name_place(program_str(p, n->loc), row->place, sizeof row->place);
   if (n->op == OP_EINSUM || n->op == OP_EINSUMS) name_einsum(p, n, row);
-  else if (n->op == OP_ATTENTION || n->op == OP_ATTENTION_GRAD) name_attention(p, n, visible, row);
+  else if (op_class((op_id)n->op) == COST_ATTENTION || n->op == OP_ATTENTION_GRAD)
+    name_attention(p, n, visible, row);
   else if (n->op == OP_FUSED) name_loop(p, n, row);
   else if (op_flags((op_id)n->op) & OPF_MOVE) name_copy(p, n, row);
   else if (m && op_flags((op_id)n->op) & OPF_RENDEZVOUS) name_collective(p, m, n, row);

@@ -1,6 +1,7 @@
 #include "rt/visible_keys.h"
 
 #include "base/dtype.h"
+#include "ops/paged.h"
 
 static const ir_value *operand(const program *p, const prog_inst *n, int i) {
   return &program_arg(p, n, i)->type;
@@ -8,7 +9,24 @@ static const ir_value *operand(const program *p, const prog_inst *n, int i) {
 
 /* The operands of attention and of its gradient, without a span. */
 static int operands(const prog_inst *n) {
+  if (n->op == OP_PAGED_ATTENTION) return 4;
   return n->op == OP_ATTENTION ? 3 : n->op == OP_ATTENTION_GRAD ? 6 : UINT8_MAX;
+}
+
+/* Keys that a sequence can have; those that exist; elements of a key and a value of all heads. */
+static int64_t count_room(const program *p, const prog_inst *n) {
+  if (n->op != OP_PAGED_ATTENTION) return operand(p, n, 1)->dim[1];
+  return operand(p, n, 3)->dim[1] * PAGE_TOKENS;
+}
+static double count_keys(const program *p, const prog_inst *n) {
+  const ir_value *k = operand(p, n, 1);
+  double all = (double)(k->dim[0] * k->dim[1]);
+  return n->op == OP_PAGED_ATTENTION ? all * PAGE_TOKENS : all;
+}
+static double count_width(const program *p, const prog_inst *n) {
+  const ir_value *k = operand(p, n, 1), *v = operand(p, n, 2);
+  bool pages = n->op == OP_PAGED_ATTENTION;
+  return (double)(k->dim[2] * (k->dim[3] + v->dim[pages ? 4 : 3]));
 }
 
 const prog_buffer *visible_keys_input(const program *p, const prog_inst *n) {
@@ -29,7 +47,7 @@ static void clamp(const int32_t *span, int64_t window, int64_t keys, int64_t *lo
 }
 
 visible_keys visible_keys_count(const program *p, const prog_inst *n, const int32_t *span) {
-  int64_t B = operand(p, n, 0)->dim[0], T = operand(p, n, 0)->dim[1], S = operand(p, n, 1)->dim[1];
+  int64_t B = operand(p, n, 0)->dim[0], T = operand(p, n, 0)->dim[1], S = count_room(p, n);
   int64_t window = inst_int(p, n, "window"), lo, hi;
   visible_keys visible = {0};
   for (int64_t b = 0; b < B; b++) {
@@ -48,10 +66,10 @@ visible_keys visible_keys_count(const program *p, const prog_inst *n, const int3
 
 void visible_keys_cost(const program *p, const prog_inst *n, visible_keys visible, double *flops,
                        double *bytes) {
-  const ir_value *q = operand(p, n, 0), *k = operand(p, n, 1), *v = operand(p, n, 2);
-  double there = (double)(k->dim[0] * k->dim[1]);
-  double width = (double)(k->dim[2] * (k->dim[3] + v->dim[3]));
-  *flops = 2 * (double)(q->dim[2] * (q->dim[3] + v->dim[3])) * visible.pairs;
+  const ir_value *q = operand(p, n, 0), *k = operand(p, n, 1);
+  double width = count_width(p, n);
+  *flops = 2 * (double)(q->dim[2] / k->dim[2]) * width * visible.pairs;
   if (n->op == OP_ATTENTION_GRAD) *flops *= 2.5; /* as ops/nn.c counts them */
-  *bytes = n->bytes - (there - visible.keys) * width * (double)dtype_size((hp_dtype)k->dtype);
+  *bytes =
+      n->bytes - (count_keys(p, n) - visible.keys) * width * (double)dtype_size((hp_dtype)k->dtype);
 }

@@ -306,6 +306,59 @@ static hp_status conv(const site *s, rule *r) {
   return HP_OK;
 }
 
+/* A cache in blocks: pools, the tensors of sequences, and what is by sequence alone.  Groups of
+ * sequences have blocks of their own, so both are sharded together; heads as in attention. */
+typedef struct {
+  int groups, each, kv, group, token, width, out_width; /* factors; each: sequences of a group */
+} paged_factors;
+
+static void paged_pool(const dims *pool, const paged_factors *f, rule *r, rule_tensor *t) {
+  const int front[] = {f->groups, -1, f->kv};
+  for (int d = 0; d < pool->rank; d++) {
+    bool shared = d == 0 || d == 2;
+    rule_dim(t, d, shared ? front[d] : whole_factor(r, pool->dim[d]));
+  }
+}
+
+/* [B,T,heads,width], or the first n dims of those followed by replicated ones. */
+static void paged_rows(const dims *x, int n, const paged_factors *f, int width, rule *r,
+                       rule_tensor *t) {
+  rule_dim(t, 0, f->groups);
+  rule_dim(t, 0, f->each);
+  if (n > 1) rule_dim(t, 1, f->token);
+  if (n > 2) rule_dim(t, 2, f->kv);
+  if (n > 2 && f->group >= 0) rule_dim(t, 2, f->group);
+  if (n > 3) rule_dim(t, 3, width);
+  for (int d = n; d < x->rank; d++) rule_dim(t, d, whole_factor(r, x->dim[d]));
+}
+
+static hp_status paged(const site *s, rule *r) {
+  bool update = s->n->op == OP_PAGED_UPDATE;
+  const dims *pool = &s->in[update ? 0 : 1], *x = &s->in[update ? 1 : 0];
+  rule_begin(r, LIN_NONE);
+  paged_factors f = {.groups = rule_factor(r, pool->dim[0]), .group = -1};
+  f.each =
+      update ? whole_factor(r, x->dim[0] / pool->dim[0]) : rule_factor(r, x->dim[0] / pool->dim[0]);
+  f.kv = rule_factor(r, pool->dim[2]);
+  if (x->dim[2] != pool->dim[2]) f.group = rule_factor(r, x->dim[2] / pool->dim[2]);
+  f.token = update ? whole_factor(r, x->dim[1]) : rule_factor(r, x->dim[1]);
+  f.width = whole_factor(r, x->dim[3]);
+  f.out_width = whole_factor(r, update ? x->dim[3] : s->out[0].dim[3]);
+  if (update) {
+    paged_pool(pool, &f, r, rule_in(r, 5));
+    paged_rows(x, 4, &f, f.width, r, rule_in(r, 4));
+    for (int i = 2; i < 5; i++) paged_rows(&s->in[i], 1, &f, -1, r, rule_in(r, s->in[i].rank));
+    *rule_out(r, 5) = r->in[0];
+    return HP_OK;
+  }
+  paged_rows(x, 4, &f, f.width, r, rule_in(r, 4));
+  for (int i = 1; i < 3; i++) paged_pool(&s->in[i], &f, r, rule_in(r, 5));
+  paged_rows(&s->in[3], 1, &f, -1, r, rule_in(r, 2));
+  paged_rows(&s->in[4], 2, &f, -1, r, rule_in(r, 3));
+  paged_rows(x, 4, &f, f.out_width, r, rule_out(r, 4));
+  return HP_OK;
+}
+
 /* Images and channels may be sharded. */
 static hp_status pooling(const site *s, rule *r) {
   rule_begin(r, op_table[s->n->op].linearity);
@@ -348,6 +401,7 @@ static const struct {
     {"=grouped", grouped},
     {"=grouped_grad", grouped_grad},
     {"=attention", attention},
+    {"=paged", paged},
     {"=conv", conv},
     {"=pool", pooling},
     {"=loss_grad", loss_grad},

@@ -165,7 +165,7 @@ static void build_layer(state *s) {
   hp_graph *g = graph(s);
   hp_tensor index = HP_NONE;
   hp_attention_options o = {0};
-  switch (below(s, 17)) {
+  switch (below(s, 18)) {
   case 0: keep(s, hp_einsum(g, OR_NULL(s, eq[below(s, 8)]), recent(s), recent(s))); break;
   case 1: keep(s, hp_einsum_to(g, eq[below(s, 8)], recent(s), recent(s), dtype(s))); break;
   case 2: keep(s, hp_embedding(g, recent(s), recent(s), number(s))); break;
@@ -180,7 +180,8 @@ static void build_layer(state *s) {
                                byte(s) % 4 ? 0 : tensor(s),
                                byte(s) % 4 ? 0 : real(s),
                                tensor(s),
-                               number(s)};
+                               number(s),
+                               byte(s) % 4 ? 0 : tensor(s)};
     keep(s, hp_attention(g, recent(s), recent(s), recent(s), OR_NULL(s, &o)));
     break;
   case 8: keep(s, hp_cross_entropy(g, recent(s), recent(s), number(s))); break;
@@ -203,6 +204,9 @@ static void build_layer(state *s) {
     keep(s, byte(s) % 2 ? hp_max_pool(g, x, given) : hp_avg_pool(g, x, given));
     break;
   }
+  case 16:
+    keep(s, hp_paged_update(g, recent(s), recent(s), recent(s), tensor(s), tensor(s), byte(s) % 2));
+    break;
   default: keep(s, hp_sum_sq(g, recent(s)));
   }
 }

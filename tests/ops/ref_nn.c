@@ -191,11 +191,27 @@ typedef struct {
   const ref_tensor *q, *k, *v, *span;
   int64_t B, T, S, H, KV, D, Dv;
   double scale, weight_error; /* of a weight, relative */
+  double value_error;         /* of any value */
   bool causal;
   int64_t window;
   double dropout;
   uint64_t seed, stream, first, sequence;
 } attention;
+
+/* What follows from q, k, v and the scale. */
+static void put_sizes(attention *a) {
+  a->B = a->q->dim[0], a->T = a->q->dim[1], a->H = a->q->dim[2], a->D = a->q->dim[3];
+  a->S = a->k->dim[1], a->KV = a->k->dim[2], a->Dv = a->v->dim[3];
+  a->sequence = (uint64_t)(a->H * a->T);
+  double e = largest_error(a->q) + largest_error(a->k), big = 1;
+  a->value_error = largest_error(a->v);
+  for (int64_t i = 0; i < a->q->n; i++) big = fmax(big, fabs(a->q->f[i]));
+  for (int64_t i = 0; i < a->k->n; i++) big = fmax(big, fabs(a->k->f[i]));
+  double d = (double)a->D;
+  a->weight_error =
+      2 * expm1(2 * a->scale * d * big * e) + ref_eps * (64 + 8 * d * a->scale * big * big);
+  if (a->q->type != HP_F32) a->weight_error += 0x1p-8;
+}
 
 /* Span and seed from operand `more` on. */
 static attention attention_of(ref_ctx *c, int more) {
@@ -206,20 +222,11 @@ static attention attention_of(ref_ctx *c, int more) {
   const ref_tensor *seed = a.dropout > 0 ? c->in[--end] : NULL;
   if (seed) a.seed = (uint64_t)seed->i[0];
   a.span = more < end ? c->in[more] : NULL;
-  a.B = a.q->dim[0], a.T = a.q->dim[1], a.H = a.q->dim[2], a.D = a.q->dim[3];
-  a.S = a.k->dim[1], a.KV = a.k->dim[2], a.Dv = a.v->dim[3];
-  a.sequence = (uint64_t)(a.H * a.T);
-  if (seed && seed->rank) a.first = (uint64_t)seed->i[1], a.sequence = (uint64_t)seed->i[2];
   a.scale = attr_float(c->g, c->n, "scale");
   a.causal = attr_int(c->g, c->n, "causal") != 0;
   a.window = attr_int(c->g, c->n, "window");
-  double e = largest_error(a.q) + largest_error(a.k), big = 1;
-  for (int64_t i = 0; i < a.q->n; i++) big = fmax(big, fabs(a.q->f[i]));
-  for (int64_t i = 0; i < a.k->n; i++) big = fmax(big, fabs(a.k->f[i]));
-  double d = (double)a.D;
-  a.weight_error =
-      2 * expm1(2 * a.scale * d * big * e) + ref_eps * (64 + 8 * d * a.scale * big * big);
-  if (a.q->type != HP_F32) a.weight_error += 0x1p-8;
+  put_sizes(&a);
+  if (seed && seed->rank) a.first = (uint64_t)seed->i[1], a.sequence = (uint64_t)seed->i[2];
   return a;
 }
 
@@ -265,24 +272,31 @@ static double kept(const attention *a, int64_t b, int64_t t, int64_t h, int64_t 
   return u >= (float)a->dropout ? 1 / (1 - a->dropout) : 0;
 }
 
+/* The row of o from the weights p of its keys. */
+static void sum_of_values(ref_ctx *c, const attention *a, int64_t b, int64_t t, int64_t h,
+                          const double *p) {
+  int64_t at = row_at(c->out[0], b, t, h);
+  for (int64_t s = 0; s < a->S; s++) {
+    const double *v = a->v->f + row_at(a->v, b, s, h / (a->H / a->KV));
+    double w = p[s] * kept(a, b, t, h, s);
+    for (int64_t d = 0; d < a->Dv; d++) {
+      c->out[0]->f[at + d] += w * v[d];
+      c->out[0]->e[at + d] += w * (fabs(v[d]) * a->weight_error + a->value_error);
+    }
+  }
+}
+
 void ref_ATTENTION(ref_ctx *c) {
   attention a = attention_of(c, 3);
-  double *p = doubles(a.S), e_v = largest_error(a.v);
+  double *p = doubles(a.S);
   for (int64_t b = 0; b < a.B; b++)
     for (int64_t h = 0; h < a.H; h++)
       for (int64_t t = 0; t < a.T; t++) {
-        int64_t at = row_at(c->out[0], b, t, h), l = (b * a.H + h) * a.T + t;
+        int64_t l = (b * a.H + h) * a.T + t;
         double lse = weights(&a, b, t, h, p);
         c->out[1]->f[l] = lse;
         c->out[1]->e[l] = a.weight_error + 4 * ref_eps * fabs(lse);
-        for (int64_t s = 0; s < a.S; s++) {
-          const double *v = a.v->f + row_at(a.v, b, s, h / (a.H / a.KV));
-          double w = p[s] * kept(&a, b, t, h, s);
-          for (int64_t d = 0; d < a.Dv; d++) {
-            c->out[0]->f[at + d] += w * v[d];
-            c->out[0]->e[at + d] += w * (fabs(v[d]) * a.weight_error + e_v);
-          }
-        }
+        sum_of_values(c, &a, b, t, h, p);
       }
   free(p);
 }
@@ -324,6 +338,76 @@ void ref_ATTENTION_GRAD(ref_ctx *c) {
         }
       }
   free(p);
+}
+
+/* --- keys and values in blocks ---------------------------------------------------------------- */
+
+/* Element of a pool: row `token` of sequence b of a head; -1: it has no block. */
+static int64_t paged_at(const ref_tensor *pool, const ref_tensor *table, bool transposed, int64_t b,
+                        int64_t token, int64_t head, int64_t d) {
+  const int64_t *n = pool->dim, M = table->dim[1], width = transposed ? n[3] : n[4];
+  if (token < 0 || token / 16 >= M) return -1;
+  int64_t block = table->i[b * M + token / 16], each = table->dim[0] / n[0];
+  if (block < 0 || block >= n[1]) return -1;
+  int64_t page = ((b / each * n[1] + block) * n[2] + head) * 16 * width;
+  return page + (transposed ? d * 16 + token % 16 : token % 16 * width + d);
+}
+
+void ref_PAGED_UPDATE(ref_ctx *c) {
+  const ref_tensor *x = c->in[1], *at = c->in[3], *copy = c->in[4];
+  ref_tensor *pool = c->out[0];
+  bool transposed = attr_int(c->g, c->n, "transposed") != 0;
+  int64_t B = x->dim[0], T = x->dim[1], KV = x->dim[2], D = x->dim[3];
+  int64_t block = KV * 16 * D, N = pool->dim[1];
+  for (int64_t k = 0; k < pool->n; k++) ref_copy(pool, k, c->in[0], k);
+  for (int64_t b = 0; b < B; b++) {
+    int64_t first = at->i[b] / 16 * 16, from = copy->i[b];
+    int64_t to = at->i[b] < 0 ? -1 : paged_at(pool, c->in[2], transposed, b, first, 0, 0);
+    if (to < 0 || from < 0 || from >= N) continue;
+    from = (b / (B / pool->dim[0]) * N + from) * block;
+    for (int64_t k = 0; k < block; k++) ref_copy(pool, to + k, pool, from + k);
+  }
+  for (int64_t row = 0; row < B * T * KV; row++)
+    for (int64_t d = 0; d < D; d++) {
+      int64_t b = row / KV / T, token = at->i[b] + row / KV % T;
+      int64_t to = paged_at(pool, c->in[2], transposed, b, token, row % KV, d);
+      if (to >= 0) ref_copy(pool, to, x, row * D + d);
+    }
+}
+
+/* Keys and values as rows [B,16 M,KV,..], then as attention. */
+static ref_tensor rows_of(ref_ctx *c, const ref_tensor *pool, bool transposed) {
+  const ref_tensor *table = c->in[3];
+  int64_t B = table->dim[0], S = 16 * table->dim[1], KV = pool->dim[2];
+  int64_t D = pool->dim[transposed ? 3 : 4];
+  ref_tensor x = *pool;
+  x.rank = 4;
+  x.dim[0] = B, x.dim[1] = S, x.dim[2] = KV, x.dim[3] = D;
+  x.n = B * S * KV * D;
+  x.f = doubles(x.n), x.e = doubles(x.n);
+  for (int64_t k = 0; k < x.n; k++) {
+    int64_t row = k / D, b = row / KV / S, s = row / KV % S;
+    int64_t from = paged_at(pool, table, transposed, b, s, row % KV, k % D);
+    if (from >= 0) x.f[k] = pool->f[from], x.e[k] = pool->e[from];
+  }
+  return x;
+}
+
+void ref_PAGED_ATTENTION(ref_ctx *c) {
+  ref_tensor k = rows_of(c, c->in[1], true), v = rows_of(c, c->in[2], false);
+  attention a = {.q = c->in[0], .k = &k, .v = &v, .span = c->in[4]};
+  a.scale = attr_float(c->g, c->n, "scale");
+  a.window = attr_int(c->g, c->n, "window");
+  put_sizes(&a);
+  double *p = doubles(a.S);
+  for (int64_t b = 0; b < a.B; b++)
+    for (int64_t h = 0; h < a.H; h++)
+      for (int64_t t = 0; t < a.T; t++) {
+        weights(&a, b, t, h, p);
+        sum_of_values(c, &a, b, t, h, p);
+      }
+  free(p);
+  free(k.f), free(k.e), free(v.f), free(v.e);
 }
 
 /* --- cross-entropy ---------------------------------------------------------------------------- */

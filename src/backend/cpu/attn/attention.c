@@ -11,7 +11,7 @@ static attn_item_fn *const grads_of[ISA_COUNT] = ISA_TABLE(attn_grads);
 
 enum { LENGTH_MAX = 1 << 30, COUNT_MAX = 1 << 24, FEW_ITEMS = 4 /* a thread */ };
 
-static hp_status check_spec(const attn_spec *s) {
+hp_status attn_check(const attn_spec *s) {
   if (s->B < 0 || s->B > COUNT_MAX || s->Tq < 0 || s->Tq > LENGTH_MAX || s->Tk < 0 ||
       s->Tk > LENGTH_MAX)
     HP_FAIL(HP_ERR_SHAPE,
@@ -43,11 +43,8 @@ static hp_status check_spec(const attn_spec *s) {
   return HP_OK;
 }
 
-static int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* Everything that follows from the shapes. */
-static void plan_shapes(const attn_spec *s, attn_job *j) {
+void attn_plan_shapes(const attn_spec *s, attn_job *j) {
   j->s = s;
   j->group = s->H / s->KV;
   j->rows = j->group * s->Tq;
@@ -60,15 +57,15 @@ static void plan_shapes(const attn_spec *s, attn_job *j) {
 }
 
 /* The kernel of few rows is for decoding, which drops nothing. */
-static bool is_few(const attn_job *j) { return j->rows <= ATTN_FEW && j->s->dropout.p == 0; }
+bool attn_is_few(const attn_job *j) { return j->rows <= ATTN_FEW && j->s->dropout.p == 0; }
 
 /* How tiles are distributed over threads.  It does not change any bit of the result. */
-static void plan_forward(attn_job *j, int threads) {
+void attn_plan_forward(attn_job *j, int threads) {
   int64_t heads = j->s->B * j->s->KV;
   j->chunks = div_up(j->tiles, ATTN_FWD_TILES);
   j->chunks = max_i64(j->chunks, div_up(4 * threads, max_i64(heads, 1)));
   j->chunks = min_i64(j->chunks, j->tiles);
-  j->split = !is_few(j) && heads * j->chunks < threads && j->segments > 1;
+  j->split = !attn_is_few(j) && heads * j->chunks < threads && j->segments > 1;
   j->items = heads * j->chunks * (j->split ? j->segments : 1);
 }
 
@@ -110,7 +107,7 @@ static void plan_backward(attn_job *j, int threads) {
 }
 
 /* total += n * each * floats, in bytes */
-static hp_status add_bytes(size_t *total, int64_t n, int64_t each, int64_t floats) {
+hp_status attn_add_bytes(size_t *total, int64_t n, int64_t each, int64_t floats) {
   size_t bytes;
   if (!size_mul((size_t)n, (size_t)each, &bytes) ||
       !size_mul(bytes, (size_t)floats * sizeof(float), &bytes) || !size_add(bytes, *total, total))
@@ -118,34 +115,34 @@ static hp_status add_bytes(size_t *total, int64_t n, int64_t each, int64_t float
   return HP_OK;
 }
 
-static bool uses_partial(const attn_job *j) { return is_few(j) || j->split; }
+static bool uses_partial(const attn_job *j) { return attn_is_few(j) || j->split; }
 
 /* Bytes of work for each thread, and of the segments' states after those. */
 static hp_status forward_bytes(attn_job *j, int threads, size_t *total) {
   int64_t each =
-      is_few(j) ? attn_few_floats(j->s->KV, j->Dp, j->Dvp) : attn_tiles_floats(j->Dp, j->Dvp);
+      attn_is_few(j) ? attn_few_floats(j->s->KV, j->Dp, j->Dvp) : attn_tiles_floats(j->Dp, j->Dvp);
   j->work_each = (size_t)each * sizeof(float);
   *total = 0;
-  HP_TRY(add_bytes(total, threads, 1, each));
+  HP_TRY(attn_add_bytes(total, threads, 1, each));
   if (uses_partial(j))
-    HP_TRY(add_bytes(total, j->s->B * j->s->KV, j->segments, j->rows * (16 + j->Dvp)));
+    HP_TRY(attn_add_bytes(total, j->s->B * j->s->KV, j->segments, j->rows * (16 + j->Dvp)));
   return HP_OK;
 }
 
 hp_status attn_forward_work(const attn_spec *s, int threads, size_t *bytes) {
   attn_job j = {0};
-  HP_TRY(check_spec(s));
-  plan_shapes(s, &j);
-  plan_forward(&j, threads);
+  HP_TRY(attn_check(s));
+  attn_plan_shapes(s, &j);
+  attn_plan_forward(&j, threads);
   return forward_bytes(&j, threads, bytes);
 }
 
 hp_status attn_backward_work(const attn_spec *s, int threads, size_t *bytes) {
   attn_job j = {0};
-  HP_TRY(check_spec(s));
-  plan_shapes(s, &j);
+  HP_TRY(attn_check(s));
+  attn_plan_shapes(s, &j);
   *bytes = 0;
-  return add_bytes(bytes, threads, 1, attn_grads_floats(s->Tk, j.Dp, j.Dvp));
+  return attn_add_bytes(bytes, threads, 1, attn_grads_floats(s->Tk, j.Dp, j.Dvp));
 }
 
 static void run_items(void *ctx, int64_t thread) {
@@ -154,7 +151,7 @@ static void run_items(void *ctx, int64_t thread) {
   for (attn_turn t = attn_claim(j); t.item < j->items;) t = j->run(j, t, work);
 }
 
-static void run_job(pool *p, attn_job *j, attn_item_fn *run, int64_t items) {
+void attn_run(pool *p, attn_job *j, attn_item_fn *run, int64_t items) {
   j->run = run;
   j->items = items;
   j->threads = min_i64(pool_size(p), items);
@@ -162,7 +159,7 @@ static void run_job(pool *p, attn_job *j, attn_item_fn *run, int64_t items) {
   if (items) pool_run(p, j->threads, run_items, j);
 }
 
-static bool is_half(const attn_job *j) {
+bool attn_is_half(const attn_job *j) {
   return j->q.dtype == HP_BF16 && j->k.dtype == HP_BF16 && j->v.dtype == HP_BF16;
 }
 /* True if attention runs on pairs of bf16 by dot instructions.  A gradient of o that is not bf16 is
@@ -172,26 +169,26 @@ static bool uses_pairs(const attn_job *j, cpu_isa isa) {
   return j->half && d_o && isa == ISA_AVX512_BF16;
 }
 
+attn_item_fn *attn_tiles_for(const attn_job *j, cpu_isa isa) {
+  return uses_pairs(j, isa) ? attn_tiles_dot : tiles_of[isa];
+}
+
 hp_status attn_forward(cpu_isa isa, pool *p, const attn_spec *s, const attn_view *q,
                        const attn_view *k, const attn_view *v, const attn_view *o, float *lse,
                        void *work) {
   attn_job j = {.q = *q, .k = *k, .v = *v, .o = *o, .lse_out = lse, .work = work};
   size_t bytes;
-  HP_TRY(check_spec(s));
-  plan_shapes(s, &j);
-  plan_forward(&j, pool_size(p));
+  HP_TRY(attn_check(s));
+  attn_plan_shapes(s, &j);
+  attn_plan_forward(&j, pool_size(p));
   HP_TRY(forward_bytes(&j, pool_size(p), &bytes));
   j.partial = (float *)(void *)(j.work + (size_t)pool_size(p) * j.work_each);
   if (!j.rows) return HP_OK;
-  if (is_few(&j)) plan_few(&j, pool_size(p));
-  j.half = is_half(&j);
-  run_job(p, &j,
-          is_few(&j)            ? few_of[isa]
-          : uses_pairs(&j, isa) ? attn_tiles_dot
-                                : tiles_of[isa],
-          j.items);
-  if (uses_partial(&j) && !(is_few(&j) && j.segments == 1))
-    run_job(p, &j, join_of[isa], s->B * s->KV);
+  if (attn_is_few(&j)) plan_few(&j, pool_size(p));
+  j.half = attn_is_half(&j);
+  attn_run(p, &j, attn_is_few(&j) ? few_of[isa] : attn_tiles_for(&j, isa), j.items);
+  if (uses_partial(&j) && !(attn_is_few(&j) && j.segments == 1))
+    attn_run(p, &j, join_of[isa], s->B * s->KV);
   return HP_OK;
 }
 
@@ -206,11 +203,11 @@ hp_status attn_backward(cpu_isa isa, pool *p, const attn_spec *s, const attn_gra
                 .dv = g->dv,
                 .lse_in = g->lse,
                 .work = work};
-  HP_TRY(check_spec(s));
-  plan_shapes(s, &j);
+  HP_TRY(attn_check(s));
+  attn_plan_shapes(s, &j);
   plan_backward(&j, pool_size(p));
   j.work_each = sizeof(float) * (size_t)attn_grads_floats(s->Tk, j.Dp, j.Dvp);
-  j.half = is_half(&j);
-  run_job(p, &j, uses_pairs(&j, isa) ? attn_grads_dot : grads_of[isa], j.items);
+  j.half = attn_is_half(&j);
+  attn_run(p, &j, uses_pairs(&j, isa) ? attn_grads_dot : grads_of[isa], j.items);
   return HP_OK;
 }

@@ -53,6 +53,24 @@ hp_status attn_forward(cpu_isa isa, pool *p, const attn_spec *s, const attn_view
                        const attn_view *k, const attn_view *v, const attn_view *o, float *lse,
                        void *work);
 
+/* A cache in blocks of ATTN_PAGE keys.  Sequence b is of group b / (B / groups), key j in the block
+ * table[b * width + j / ATTN_PAGE] of its group's pool; keys of a head in a block are transposed,
+ * [D,ATTN_PAGE], values are [ATTN_PAGE,Dv]. */
+enum { ATTN_PAGE = 16 };
+typedef struct {
+  int64_t groups, blocks; /* of a group */
+  int64_t width;          /* blocks of a sequence at most */
+  const int32_t *table;
+} attn_pages;
+
+/* The same on keys and values in blocks: for pools sb is the step of a block, sh of a head, st of
+ * a value; s->Tk is width * ATTN_PAGE, there is a span and no dropout.  The bits are those of
+ * attn_forward.  HP_ERR_ARG if a query sees a key whose block is not in the pool. */
+hp_status attn_paged_work(const attn_spec *s, const attn_pages *g, int threads, size_t *bytes);
+hp_status attn_paged(cpu_isa isa, pool *p, const attn_spec *s, const attn_pages *g,
+                     const attn_view *q, const attn_view *k, const attn_view *v, const attn_view *o,
+                     void *work);
+
 /* Gradients from o, its gradient and the lse of the forward pass.  Every element of dq, dk and dv
  * is written; they must not overlap the inputs. */
 typedef struct {

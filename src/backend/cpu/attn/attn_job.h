@@ -43,8 +43,14 @@ struct attn_job {
   int64_t segment0, segments; /* with few rows, those alone that hold keys which a row sees */
   bool split;                 /* forward: an item does one segment; its state goes to `partial` */
   float *partial;             /* [B, KV, segments, rows, 16 + Dvp]: m, l, ..., sums over v */
-  int64_t kv_items, q_items;  /* backward, per key head: items for dk and dv, items for dq;
-                                 1 and 0: one item does everything */
+  const attn_pages *pages;    /* of keys and values; NULL: they are rows */
+  /* With few rows in pages sequences have as many segments as they have keys: items are those of
+   * sequences from first_b on, and segment i of sequence b is segment0_of[b] + i of its keys, and
+   * has number first_of[b] + i. */
+  int64_t first_b, *first_of;
+  int32_t *segment0_of;
+  int64_t kv_items, q_items; /* backward, per key head: items for dk and dv, items for dq;
+                                1 and 0: one item does everything */
   attn_item_fn *run;
   int64_t items, threads;
   atomic_llong next;
@@ -65,11 +71,29 @@ attn_item_fn attn_tiles_plain, attn_tiles_avx2, attn_tiles_avx512;
 attn_item_fn attn_tiles_dot; /* of `half`, by bf16 dot instructions */
 /* Few rows against one segment of keys: item = (b, chunk of kv heads, segment). */
 attn_item_fn attn_few_plain, attn_few_avx2, attn_few_avx512;
+/* The same of keys and values in pages: item = (segment of a sequence, chunk of kv heads). */
+attn_item_fn attn_page_plain, attn_page_avx2, attn_page_avx512;
 /* Joins the segments of a key head's rows in `partial` and writes o: item = (b, kv head). */
 attn_item_fn attn_join_plain, attn_join_avx2, attn_join_avx512;
+attn_item_fn attn_page_join_plain, attn_page_join_avx2, attn_page_join_avx512;
 /* Gradients: item = (b, kv head, part). */
 attn_item_fn attn_grads_plain, attn_grads_avx2, attn_grads_avx512;
 attn_item_fn attn_grads_dot;
+
+static inline int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* What attention.c and attn_paged.c share: checks; all that follows from the shapes; how tiles are
+ * dealt to threads; whether a call goes without tiles, and whether weights are rounded to bf16;
+ * *total += n * each * floats, in bytes; the kernel of tiles; and running items. */
+hp_status attn_check(const attn_spec *s);
+void attn_plan_shapes(const attn_spec *s, attn_job *j);
+void attn_plan_forward(attn_job *j, int threads);
+bool attn_is_few(const attn_job *j);
+bool attn_is_half(const attn_job *j);
+hp_status attn_add_bytes(size_t *total, int64_t n, int64_t each, int64_t floats);
+attn_item_fn *attn_tiles_for(const attn_job *j, cpu_isa isa);
+void attn_run(pool *p, attn_job *j, attn_item_fn *run, int64_t items);
 
 static inline void keys_of_row(const attn_spec *s, int64_t b, int64_t t, int32_t *lo_out,
                                int32_t *hi_out) {
@@ -85,6 +109,13 @@ static inline void keys_of_row(const attn_spec *s, int64_t b, int64_t t, int32_t
   if (hi > s->Tk - 1) hi = s->Tk - 1;
   *lo_out = hi < lo ? INT32_MAX : (int32_t)lo;
   *hi_out = hi < lo ? -1 : (int32_t)hi;
+}
+
+/* Where the block of key j of sequence b lies: elements from the beginning of a pool. */
+static inline int64_t page_at(const attn_job *j, const attn_view *x, int64_t b, int64_t key) {
+  const attn_pages *g = j->pages;
+  int64_t block0 = b / (j->s->B / g->groups) * g->blocks;
+  return (block0 + g->table[b * g->width + key / ATTN_PAGE]) * x->sb;
 }
 
 /* Floats of work memory that one item needs. */

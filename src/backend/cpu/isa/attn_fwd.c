@@ -156,8 +156,8 @@ static void tile_start_up(const attn_job *j, fwd_tile *t, int64_t b, int64_t kv,
   memset(t->sum, 0, sizeof(float) * (size_t)(2 * j->Dvp * ATTN_LANES));
 }
 
-/* Keys that any of the tiles sees, limited to a segment (-1: all). */
-static void find_key_blocks(const fwd_tile *t, int n, int64_t segment, int64_t *from, int64_t *to) {
+/* Keys from..to - 1 that any of the tiles sees, limited to a segment (-1: all). */
+static void find_keys(const fwd_tile *t, int n, int64_t segment, int64_t *from, int64_t *to) {
   *from = INT32_MAX, *to = 0;
   for (int i = 0; i < n; i++) {
     if (t[i].rows.first > t[i].rows.last) continue;
@@ -168,7 +168,6 @@ static void find_key_blocks(const fwd_tile *t, int n, int64_t segment, int64_t *
     if (*from < segment * ATTN_SEGMENT) *from = segment * ATTN_SEGMENT;
     if (*to > (segment + 1) * ATTN_SEGMENT) *to = (segment + 1) * ATTN_SEGMENT;
   }
-  *from -= *from % ATTN_BLOCK;
 }
 
 /* A block of keys and of values, for all tiles of an item. */
@@ -177,6 +176,40 @@ static void pack_block(const attn_job *j, int64_t b, int64_t kb, int64_t kv, flo
   block_rows(&j->k, b, kb, j->s->Tk, kv, j->s->D, row);
   rows_turn(kt, ATTN_BLOCK, row, ATTN_BLOCK, j->k.dtype, j->s->D);
   block_rows(&j->v, b, kb, j->s->Tk, kv, j->s->Dv, row);
+  rows_join(vr, row, ATTN_BLOCK, j->v.dtype, j->s->Dv, j->Dvp);
+}
+
+/* Transposed keys of a page, as steps of a sum over D for 16 keys of a block. */
+SIMD void turn_page(float *to, const hp_dtype t, const char *page, int64_t D) {
+  for (int64_t d = 0; d < D; d += TILE_PAIRS ? 2 : 1, to += ATTN_BLOCK) {
+    v16f x = v16_load_as(t, page, d * ATTN_PAGE, 16);
+#if defined(__AVX512BF16__)
+    v16f y = d + 1 < D ? v16_load_as(t, page, (d + 1) * ATTN_PAGE, 16) : v16_zero();
+    x = v16i_as_f(v16i_or(v16_as_i(x), v16i_shr(v16_as_i(y), 16)));
+#endif
+    v16_store(to, x);
+  }
+}
+
+/* The same of a block in pages: only pages with keys that a tile sees, from first to `to` - 1, are
+ * there, and rows of other values are 0, whatever the pages hold. */
+static void pack_pages(const attn_job *j, int64_t b, int64_t kb, int64_t kv, int64_t first,
+                       int64_t to, float *kt, float *vr) {
+  const int64_t size = (int64_t)dtype_size(j->k.dtype);
+  const void *row[ATTN_BLOCK];
+  for (int i = 0; i < ATTN_BLOCK; i += ATTN_PAGE) {
+    int64_t key = kb + i;
+    bool seen = key < to && key + ATTN_PAGE > first;
+    for (int r = 0; r < ATTN_PAGE; r++) row[i + r] = no_row;
+    if (!seen) continue;
+    const char *k = (const char *)j->k.at + (page_at(j, &j->k, b, key) + kv * j->k.sh) * size;
+    const char *v = (const char *)j->v.at + (page_at(j, &j->v, b, key) + kv * j->v.sh) * size;
+    for (int r = 0; r < ATTN_PAGE; r++)
+      if (key + r >= first && key + r < to) row[i + r] = v + r * j->v.st * size;
+    row_ask(v, ATTN_PAGE * j->s->Dv * size);
+    if (TILE_PAIRS || j->k.dtype == HP_BF16) turn_page(kt + i, HP_BF16, k, j->s->D);
+    else turn_page(kt + i, j->k.dtype, k, j->s->D);
+  }
   rows_join(vr, row, ATTN_BLOCK, j->v.dtype, j->s->Dv, j->Dvp);
 }
 
@@ -190,7 +223,7 @@ attn_turn ISA_NAME(attn_tiles)(attn_job *j, attn_turn turn, float *work) {
   if (j->split) item /= j->segments;
   /* under a causal mask the last rows have most to do: they go first */
   int64_t chunk = j->chunks - 1 - item % j->chunks, head = item / j->chunks, b = head / j->s->KV,
-          kv = head % j->s->KV, first = j->tiles * chunk / j->chunks, from, to;
+          kv = head % j->s->KV, first = j->tiles * chunk / j->chunks, seen, from, to;
   float *kt = work, *vr = kt + ATTN_BLOCK * j->Dp, *s = vr + ATTN_BLOCK * j->Dvp,
         *p = s + ATTN_BLOCK * ATTN_LANES, *tiles = p + ATTN_BLOCK * ATTN_LANES;
   fwd_tile tile[ATTN_FWD_TILES];
@@ -199,15 +232,19 @@ attn_turn ISA_NAME(attn_tiles)(attn_job *j, attn_turn turn, float *work) {
     tile_setup(j, b, kv, find_tile(j, first + i), &tile[i].rows);
     tile_ask(j, &j->q, &tile[i].rows, b, kv, j->s->D);
   }
-  find_key_blocks(tile, n, segment, &from, &to);
-  block_ask(&j->k, b, from, j->s->Tk, kv, j->s->D);
-  block_ask(&j->v, b, from, j->s->Tk, kv, j->s->Dv);
+  find_keys(tile, n, segment, &seen, &to);
+  from = seen - seen % ATTN_BLOCK;
+  if (!j->pages) {
+    block_ask(&j->k, b, from, j->s->Tk, kv, j->s->D);
+    block_ask(&j->v, b, from, j->s->Tk, kv, j->s->Dv);
+  }
   for (int i = 0; i < n; i++)
     tile_start_up(j, &tile[i], b, kv, tiles + i * ATTN_LANES * (j->Dp + 2 * j->Dvp));
   for (int64_t kb = from; kb < to; kb += ATTN_BLOCK) {
     if (segment < 0 && kb > from && kb % ATTN_SEGMENT == 0)
       for (int i = 0; i < n; i++) segment_join(j, &tile[i]);
-    pack_block(j, b, kb, kv, kt, vr);
+    if (j->pages) pack_pages(j, b, kb, kv, seen, to, kt, vr);
+    else pack_block(j, b, kb, kv, kt, vr);
     for (int i = 0; i < n; i++) compute_tile_block(j, &tile[i], kb, kt, vr, s, p);
   }
   for (int i = 0; i < n; i++) {
