@@ -148,7 +148,7 @@ typedef struct {
 /* q [B,T,H,D], k [B,S,KV,D], v [B,S,KV,Dv] -> [B,T,H,Dv]; H a multiple of KV; o may be NULL. */
 hp_tensor hp_attention(hp_graph *g, hp_tensor q, hp_tensor k, hp_tensor v,
                        const hp_attention_options *o);
-/* A cache in blocks of 16 tokens: pools of values [G,N,KV,16,D] and transposed keys [G,N,KV,D,16],
+/* A cache in blocks of 32 tokens: pools of values [G,N,KV,32,D] and transposed keys [G,N,KV,D,32],
  * N blocks for each of G groups of sequences.  Rows x [B,T,KV,D] become tokens at[b].. of sequence
  * b, in the blocks of row b of table [B,M]; the first one starts as block copy[b], if any. */
 hp_tensor hp_paged_update(hp_graph *g, hp_tensor cache, hp_tensor x, hp_tensor table, hp_tensor at,

@@ -24,7 +24,7 @@ hp_status infer_paged_update(infer_ctx *c) {
     return ops_fail(c,
                     "the pool is %s, new rows %s; expected [G,N,KV,%s] and [B,T,KV,D] of one "
                     "dtype, B a multiple of G",
-                    ops_type(c, 0), ops_type(c, 1), transposed ? "D,16" : "16,D");
+                    ops_type(c, 0), ops_type(c, 1), transposed ? "D,32" : "32,D");
   int64_t B = x->dim[0];
   for (int i = 2; i < 5; i++)
     if (!is_table(graph_value(c->g, c->in[i]), B, i == 2 ? 2 : 1))
@@ -40,8 +40,8 @@ hp_status infer_paged_attention(infer_ctx *c) {
   for (int i = 0; fits && i < 3; i++) fits = k->dim[i] == v->dim[i];
   if (!fits)
     return ops_fail(c,
-                    "q is %s, keys %s, values %s; expected [B,T,H,D], [G,N,KV,D,16], "
-                    "[G,N,KV,16,Dv] of one dtype, B a multiple of G, H of KV",
+                    "q is %s, keys %s, values %s; expected [B,T,H,D], [G,N,KV,D,32], "
+                    "[G,N,KV,32,Dv] of one dtype, B a multiple of G, H of KV",
                     ops_type(c, 0), ops_type(c, 1), ops_type(c, 2));
   if (attr_int(c->g, &c->node, "window") < 0) return ops_fail(c, "the window is negative");
   if (!is_table(graph_value(c->g, c->in[3]), q->dim[0], 2))

@@ -2,6 +2,6 @@
 #ifndef OPS_PAGED_H
 #define OPS_PAGED_H
 
-enum { PAGE_TOKENS = 16 }; /* tokens of a block: the lanes of a vector of scores */
+enum { PAGE_TOKENS = 32 }; /* tokens of a block: two vectors of scores */
 
 #endif

@@ -1,5 +1,6 @@
 /* Reference of the composite rows: what models are made of, random numbers, optimizers. */
 #include "base/dtype.h"
+#include "ops/paged.h"
 #include "ops/ref.h"
 
 #include <math.h>
@@ -346,11 +347,12 @@ void ref_ATTENTION_GRAD(ref_ctx *c) {
 static int64_t paged_at(const ref_tensor *pool, const ref_tensor *table, bool transposed, int64_t b,
                         int64_t token, int64_t head, int64_t d) {
   const int64_t *n = pool->dim, M = table->dim[1], width = transposed ? n[3] : n[4];
-  if (token < 0 || token / 16 >= M) return -1;
-  int64_t block = table->i[b * M + token / 16], each = table->dim[0] / n[0];
+  if (token < 0 || token / PAGE_TOKENS >= M) return -1;
+  int64_t block = table->i[b * M + token / PAGE_TOKENS], each = table->dim[0] / n[0];
   if (block < 0 || block >= n[1]) return -1;
-  int64_t page = ((b / each * n[1] + block) * n[2] + head) * 16 * width;
-  return page + (transposed ? d * 16 + token % 16 : token % 16 * width + d);
+  int64_t page = ((b / each * n[1] + block) * n[2] + head) * PAGE_TOKENS * width;
+  return page +
+         (transposed ? d * PAGE_TOKENS + token % PAGE_TOKENS : token % PAGE_TOKENS * width + d);
 }
 
 void ref_PAGED_UPDATE(ref_ctx *c) {
@@ -358,10 +360,10 @@ void ref_PAGED_UPDATE(ref_ctx *c) {
   ref_tensor *pool = c->out[0];
   bool transposed = attr_int(c->g, c->n, "transposed") != 0;
   int64_t B = x->dim[0], T = x->dim[1], KV = x->dim[2], D = x->dim[3];
-  int64_t block = KV * 16 * D, N = pool->dim[1];
+  int64_t block = KV * PAGE_TOKENS * D, N = pool->dim[1];
   for (int64_t k = 0; k < pool->n; k++) ref_copy(pool, k, c->in[0], k);
   for (int64_t b = 0; b < B; b++) {
-    int64_t first = at->i[b] / 16 * 16, from = copy->i[b];
+    int64_t first = at->i[b] / PAGE_TOKENS * PAGE_TOKENS, from = copy->i[b];
     int64_t to = at->i[b] < 0 ? -1 : paged_at(pool, c->in[2], transposed, b, first, 0, 0);
     if (to < 0 || from < 0 || from >= N) continue;
     from = (b / (B / pool->dim[0]) * N + from) * block;
@@ -375,10 +377,10 @@ void ref_PAGED_UPDATE(ref_ctx *c) {
     }
 }
 
-/* Keys and values as rows [B,16 M,KV,..], then as attention. */
+/* Keys and values as rows [B,PAGE_TOKENS M,KV,..], then as attention. */
 static ref_tensor rows_of(ref_ctx *c, const ref_tensor *pool, bool transposed) {
   const ref_tensor *table = c->in[3];
-  int64_t B = table->dim[0], S = 16 * table->dim[1], KV = pool->dim[2];
+  int64_t B = table->dim[0], S = PAGE_TOKENS * table->dim[1], KV = pool->dim[2];
   int64_t D = pool->dim[transposed ? 3 : 4];
   ref_tensor x = *pool;
   x.rank = 4;

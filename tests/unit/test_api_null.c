@@ -154,7 +154,7 @@ CALL(hp_attention) {
   return hp_attention(G, w->q, w->q, w->q, P(1, &o));
 }
 CALL(hp_paged_update) {
-  hp_tensor cache = hp_input(w->g, "cache", HP_F32, (hp_shape){5, {1, 2, 1, 16, 4}});
+  hp_tensor cache = hp_input(w->g, "cache", HP_F32, (hp_shape){5, {1, 2, 1, 32, 4}});
   hp_tensor at = hp_input(w->g, "at", HP_I32, (hp_shape){1, {1}});
   return hp_paged_update(G, cache, w->q, w->pos, at, at, false);
 }

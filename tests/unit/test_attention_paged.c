@@ -216,9 +216,9 @@ TEST(sequences_may_share_more_pages_than_there_are) {
 TEST(a_visible_key_needs_a_block_of_the_pool) {
   attn_spec s = {2, 1, 0, 2, 1, 8, 8, 0.2f, false, 0, NULL, {.p = 0}};
   problem p = make(s, 1, 40, HP_F32);
-  p.table[2] = -1;
+  p.table[1] = -1;
   CHECK_FAILS(run_pages(&p, cpu_best_isa(), 1), "sequence 0 sees key 32, which is in block -1");
-  p.table[2] = (int32_t)p.g.blocks;
+  p.table[1] = (int32_t)p.g.blocks;
   CHECK_FAILS(run_pages(&p, cpu_best_isa(), 1), "the pool has blocks");
   p.span[1] = 31; /* hidden: it need not be there */
   CHECK_OK(run_pages(&p, cpu_best_isa(), 1));

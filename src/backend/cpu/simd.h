@@ -314,6 +314,22 @@ SIMD void v16_load_bf16_two(const uint16_t *p, v16f *v) {
   v[1] = v16i_as_f(v16i_and(u, v16i_set1((int32_t)0xffff0000)));
 }
 
+/* Two such vectors in memory order. */
+SIMD void v16_zip_two(v16f v[2]) {
+#if defined(__AVX512F__)
+  const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+  v16f even = v[0];
+  v[0] = _mm512_permutex2var_ps(even, low, v[1]);
+  v[1] = _mm512_permutex2var_ps(even, high, v[1]);
+#else
+  float in[2][16], out[32];
+  for (int k = 0; k < 2; k++) v16_store(in[k], v[k]);
+  for (int i = 0; i < 32; i++) out[i] = in[i % 2][i / 2];
+  for (int k = 0; k < 2; k++) v[k] = v16_load(out + 16 * k);
+#endif
+}
+
 /* The nearest bf16 of two such vectors, in memory order.  A NaN stays one if its lower half is
  * 0, as in all numbers that come from bf16. */
 SIMD v16i v16_join_bf16_two(const v16f *v) {

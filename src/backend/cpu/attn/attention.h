@@ -56,7 +56,7 @@ hp_status attn_forward(cpu_isa isa, pool *p, const attn_spec *s, const attn_view
 /* A cache in blocks of ATTN_PAGE keys.  Sequence b is of group b / (B / groups), key j in the block
  * table[b * width + j / ATTN_PAGE] of its group's pool; keys of a head in a block are transposed,
  * [D,ATTN_PAGE], values are [ATTN_PAGE,Dv]. */
-enum { ATTN_PAGE = 16 };
+enum { ATTN_PAGE = 32 };
 typedef struct {
   int64_t groups, blocks; /* of a group */
   int64_t width;          /* blocks of a sequence at most */

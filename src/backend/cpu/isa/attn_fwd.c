@@ -179,7 +179,7 @@ static void pack_block(const attn_job *j, int64_t b, int64_t kb, int64_t kv, flo
   rows_join(vr, row, ATTN_BLOCK, j->v.dtype, j->s->Dv, j->Dvp);
 }
 
-/* Transposed keys of a page, as steps of a sum over D for 16 keys of a block. */
+/* 16 keys of a page, transposed there, as steps of a sum over D for 16 keys of a block. */
 SIMD void turn_page(float *to, const hp_dtype t, const char *page, int64_t D) {
   for (int64_t d = 0; d < D; d += TILE_PAIRS ? 2 : 1, to += ATTN_BLOCK) {
     v16f x = v16_load_as(t, page, d * ATTN_PAGE, 16);
@@ -191,22 +191,21 @@ SIMD void turn_page(float *to, const hp_dtype t, const char *page, int64_t D) {
   }
 }
 
-/* The same of a block in pages: only pages with keys that a tile sees, from first to `to` - 1, are
- * there, and rows of other values are 0, whatever the pages hold. */
+/* The same of a block in pages: only keys that a tile sees, from first to `to` - 1, have a page,
+ * and rows of other values are 0, whatever the pages hold. */
 static void pack_pages(const attn_job *j, int64_t b, int64_t kb, int64_t kv, int64_t first,
                        int64_t to, float *kt, float *vr) {
   const int64_t size = (int64_t)dtype_size(j->k.dtype);
   const void *row[ATTN_BLOCK];
-  for (int i = 0; i < ATTN_BLOCK; i += ATTN_PAGE) {
-    int64_t key = kb + i;
-    bool seen = key < to && key + ATTN_PAGE > first;
-    for (int r = 0; r < ATTN_PAGE; r++) row[i + r] = no_row;
+  for (int i = 0; i < ATTN_BLOCK; i += 16) {
+    int64_t key = kb + i, in = key % ATTN_PAGE;
+    bool seen = key < to && key + 16 > first;
+    for (int r = 0; r < 16; r++) row[i + r] = no_row;
     if (!seen) continue;
-    const char *k = (const char *)j->k.at + (page_at(j, &j->k, b, key) + kv * j->k.sh) * size;
+    const char *k = (const char *)j->k.at + (page_at(j, &j->k, b, key) + kv * j->k.sh + in) * size;
     const char *v = (const char *)j->v.at + (page_at(j, &j->v, b, key) + kv * j->v.sh) * size;
-    for (int r = 0; r < ATTN_PAGE; r++)
-      if (key + r >= first && key + r < to) row[i + r] = v + r * j->v.st * size;
-    row_ask(v, ATTN_PAGE * j->s->Dv * size);
+    for (int r = 0; r < 16; r++)
+      if (key + r >= first && key + r < to) row[i + r] = v + (in + r) * j->v.st * size;
     if (TILE_PAIRS || j->k.dtype == HP_BF16) turn_page(kt + i, HP_BF16, k, j->s->D);
     else turn_page(kt + i, j->k.dtype, k, j->s->D);
   }
