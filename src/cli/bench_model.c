@@ -54,6 +54,7 @@ static hp_status open_model(const bench_args *a, bool training, hp_device **d, l
                    .packed = !training && strategy_devices(&s) == 1};
   hp_status st = lm_create(a->m.model, *d, &lo, m);
   if (!st) {
+    (*m)->groups = strategy_batch_shards(&s);
     st = strategy_apply(&s, *m, *d);
     if (!st) strategy_tell_rows(&s, bench_batch(a, training ? 4 : 1), 0);
     if (!st && has_weights(a->m.model)) st = lm_load(*m, a->m.model);
@@ -297,24 +298,33 @@ static hp_status print_inference(model_run *r, const session *s, const char *kin
 
 /* Feeds n tokens to each sequence: sequence i those from ids + i * n on. */
 static hp_status feed_tokens(const model_run *r, session *s, const int32_t *ids, int64_t n) {
-  const int32_t **from = mem_calloc((size_t)r->B, sizeof *from);
-  int64_t *count = mem_calloc((size_t)r->B, sizeof *count);
-  hp_status st = from && count ? HP_OK : HP_ERR_OOM;
-  for (int64_t i = 0; !st && i < r->B; i++) from[i] = ids + i * n, count[i] = n;
-  if (!st) st = session_feed(s, from, count, r->logits);
-  mem_free(from);
-  mem_free(count);
+  session_tokens *t = mem_calloc((size_t)r->B, sizeof *t);
+  HP_TRY_MEM(t);
+  for (int64_t i = 0; i < r->B; i++) t[i] = (session_tokens){i, ids + i * n, n};
+  hp_status st = session_feed(s, t, r->B, r->logits);
+  mem_free(t);
+  return st;
+}
+
+/* B sequences, numbers 0 to B - 1, in place of all there are. */
+static hp_status add_sequences(const model_run *r, session *s) {
+  hp_status st = HP_OK;
+  session_reset(s);
+  for (int64_t i = 0, number; !st && i < r->B; i++) st = session_add(s, &number);
   return st;
 }
 
 static hp_status measure_prefill(model_run *r) {
   session *s;
-  HP_TRY(session_create(r->m, r->B, r->T, &s));
+  HP_TRY(session_create(r->m, &(session_options){.sequences = r->B, .tokens = r->T}, &s));
   hp_status st = HP_OK;
   for (int64_t i = 0; !st && i < WARM_UP + r->n; i++) {
-    session_reset(s);
+    st = add_sequences(r, s);
+    /* another first token: nothing may be left in the cache to find */
+    for (int64_t k = 0; k < r->B; k++)
+      r->ids[k * r->T] = make_token(r->m, r->B * r->T + i * r->B + k);
     double start = time_now_s();
-    st = feed_tokens(r, s, r->ids, r->T);
+    if (!st) st = feed_tokens(r, s, r->ids, r->T);
     if (!st) st = run_note(r, i, start);
   }
   if (!st) st = use_limits(r);
@@ -327,8 +337,10 @@ static hp_status measure_prefill(model_run *r) {
 /* Tokens after a prompt of T, one of each sequence at a time. */
 static hp_status measure_decode(model_run *r) {
   session *s;
-  HP_TRY(session_create(r->m, r->B, r->T + WARM_UP + r->n, &s));
-  hp_status st = feed_tokens(r, s, r->ids, r->T);
+  session_options o = {.sequences = r->B, .tokens = r->T + WARM_UP + r->n};
+  HP_TRY(session_create(r->m, &o, &s));
+  hp_status st = add_sequences(r, s);
+  if (!st) st = feed_tokens(r, s, r->ids, r->T);
   for (int64_t i = 0; !st && i < WARM_UP + r->n; i++) {
     for (int64_t k = 0; k < r->B; k++) r->ids[k] = make_token(r->m, r->B * (r->T + i) + k);
     double start = time_now_s();

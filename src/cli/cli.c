@@ -365,6 +365,7 @@ hp_status cli_open_model(const model_options *o, bool training, hp_device **d, v
   HP_TRY(hp_device_open(&dev, d));
   hp_status st = lm_create(o->model, *d, &lo, &m);
   if (!st) {
+    m->groups = strategy_batch_shards(&s);
     st = strategy_apply(&s, m, *d);
     if (!st) st = lm_load(m, o->model);
     if (st) lm_free(m);

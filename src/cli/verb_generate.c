@@ -12,6 +12,7 @@ typedef struct {
   const char *prompt, *tokens, *stop;
   int64_t max_new_tokens, top_k;
   double temperature, top_p, repetition_penalty;
+  uint64_t cache;
 } args;
 
 /* Marks of options that were not given. */
@@ -27,6 +28,7 @@ static hp_status read_settings(const args *a, const lm *m, generation *g) {
   if (a->max_new_tokens != INT64_MIN) g->max_new_tokens = a->max_new_tokens;
   g->sampling.seed = (uint64_t)a->m.seed;
   g->stop = a->stop;
+  g->cache = a->cache;
   return sampling_check(&g->sampling);
 }
 
@@ -111,7 +113,9 @@ int verb_generate(int argc, char **argv) {
        {"--top-p", CLI_NUM, &a.top_p, "X", "draw from the likeliest that make up this share"},
        {"--repetition-penalty", CLI_NUM, &a.repetition_penalty, "X",
         "above 1: tokens that occurred get less likely"},
-       {"--stop", CLI_TEXT, &a.stop, "TEXT", "end where this text appears"}};
+       {"--stop", CLI_TEXT, &a.stop, "TEXT", "end where this text appears"},
+       {"--kv-cache", CLI_SIZE, &a.cache, "BYTES",
+        "memory for keys and values, e.g. 2GiB (default: what prompt and limit need)"}};
   const cli_spec spec =
       {"hyper generate --model DIR --prompt TEXT [--max-new-tokens N] [--temperature T] [--seed S]",
        "Writes text that continues the prompt.  Defaults come from generation_config.json.",

@@ -158,14 +158,19 @@ hp_tensor build_dropout(model_build *b, hp_tensor x, double p, const char *name)
   return hp_dropout(b->g, x, p, b->dropout_seed, find_stream(name));
 }
 
-/* The layer's keys (or values), updated with the T new ones. */
+/* The layer's keys (or values), updated with the T new ones; keys are transposed in their blocks.
+ */
 static hp_tensor update_cache(model_build *b, int layer, const char *what, hp_tensor x) {
   char name[64];
-  hp_shape s = hp_shape_of(b->g, x);
-  s.dim[1] = b->cache;
+  bool keys = *what == 'k';
+  hp_shape x_shape = hp_shape_of(b->g, x);
+  int64_t heads = x_shape.dim[2], width = x_shape.dim[3];
+  hp_shape s = {5, {b->groups, b->cache, heads, CACHE_BLOCK, width}};
+  if (keys) s.dim[3] = width, s.dim[4] = CACHE_BLOCK;
   snprintf(name, sizeof name, "cache.%d.%s", layer, what);
   hp_tensor cache = hp_param(b->g, name, b->compute, s);
-  hp_tensor all = hp_update(b->g, cache, x, b->cache_at, 1);
+  b->cache_bytes += heads * width * CACHE_BLOCK * (b->compute == HP_F32 ? 4 : 2);
+  hp_tensor all = hp_paged_update(b->g, cache, x, b->table, b->cache_at, b->cache_copy, keys);
   hp_assign(b->g, cache, all);
   return all;
 }
@@ -187,6 +192,7 @@ hp_tensor build_attention(model_build *b, int layer, hp_tensor q, hp_tensor k, h
   k = build_annotated(b, layer, "k", k);
   v = build_annotated(b, layer, "v", v);
   if (b->cache) {
+    all.table = b->table;
     k = update_cache(b, layer, "k", k);
     v = update_cache(b, layer, "v", v);
   }

@@ -23,6 +23,7 @@ typedef enum {
  * read packed weights faster. */
 typedef enum { ORDER_STORED, ORDER_PACKED_ROWS, ORDER_PACKED_COLUMNS } param_order;
 enum { PARAM_PACK = 16 };
+enum { CACHE_BLOCK = 32 }; /* tokens of a block of the cache (hp_paged_update) */
 
 typedef struct {
   /* Its name in the checkpoint.  With a '*' it is a stack: its first dim indexes tensors of the
@@ -59,13 +60,17 @@ typedef struct {
   hp_dtype weights; /* of matrices on the device: f32 for training, or `compute` */
   bool packed;      /* packed if possible; only inference reads packed weights */
   int64_t B, T;
-  int64_t cache;          /* keys kept per sequence for generation, 0 = none */
-  int64_t rope_length;    /* rows of the rotary tables */
-  hp_tensor ids;          /* i32 [B,T] */
-  hp_tensor positions;    /* i32 [B,T] */
-  hp_tensor span;         /* i32 [B,T,2] keys visible to a query; HP_NONE: causal */
-  hp_tensor cache_at;     /* i32 [B] index of the T new keys in the cache */
-  hp_tensor cos, sin;     /* rotary tables, made on first use */
+  int64_t cache;        /* blocks of the cache for generation, for a group of sequences; 0: none */
+  int64_t groups;       /* of sequences, with a cache */
+  int64_t cache_bytes;  /* of a block, in all layers */
+  int64_t rope_length;  /* rows of the rotary tables */
+  hp_tensor ids;        /* i32 [B,T] */
+  hp_tensor positions;  /* i32 [B,T] */
+  hp_tensor span;       /* i32 [B,T,2] keys visible to a query; HP_NONE: causal */
+  hp_tensor table;      /* i32 [B,cache] blocks of each sequence, in the pool of its group */
+  hp_tensor cache_at;   /* i32 [B] place of the first new token in its sequence */
+  hp_tensor cache_copy; /* i32 [B] block that is copied to the first written one; -1: none */
+  hp_tensor cos, sin;   /* rotary tables, made on first use */
   hp_tensor dropout_seed; /* i64 [], for training with dropout; HP_NONE: none */
   /* f32 [B,T]: 1 for tokens that count in the load-balancing loss; or none */
   hp_tensor counted;

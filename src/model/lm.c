@@ -10,15 +10,13 @@
 
 /* --- graphs --------------------------------------------------------------------------------- */
 
-/* Are the rows of a table for longer sequences the same as for this length? */
-static bool has_rows_of_shorter(const model_config *c, int64_t length) {
+bool lm_shares_rope(const lm *m, int64_t length) {
+  const model_config *c = &m->c;
   if (c->rope.kind == ROPE_DYNAMIC) return length <= c->max_length;
   return c->rope.kind != ROPE_LONGROPE || (double)length <= c->rope.original_length;
 }
 
-void lm_share_rope(lm *m, int64_t length) {
-  m->rope_rows = has_rows_of_shorter(&m->c, length) ? length : 0;
-}
+void lm_share_rope(lm *m, int64_t length) { m->rope_rows = lm_shares_rope(m, length) ? length : 0; }
 
 hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, int64_t cache, int64_t rope_length,
                          model_build *b) {
@@ -29,6 +27,7 @@ hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, int64_t cache, int64
                      .B = B,
                      .T = T,
                      .cache = cache,
+                     .groups = m->groups ? m->groups : 1,
                      .rope_length =
                          cache || rope_length > m->rope_rows ? rope_length : m->rope_rows};
   HP_TRY(hp_graph_create(&b->g));
@@ -36,7 +35,9 @@ hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, int64_t cache, int64
   b->positions = hp_input(b->g, "positions", HP_I32, (hp_shape){2, {B, T}});
   if (cache) {
     b->span = hp_input(b->g, "span", HP_I32, (hp_shape){3, {B, T, 2}});
+    b->table = hp_input(b->g, "table", HP_I32, (hp_shape){2, {B, cache}});
     b->cache_at = hp_input(b->g, "cache_at", HP_I32, (hp_shape){1, {B}});
+    b->cache_copy = hp_input(b->g, "cache_copy", HP_I32, (hp_shape){1, {B}});
   }
   return HP_OK;
 }

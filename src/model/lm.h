@@ -24,7 +24,8 @@ typedef struct {
   VEC(lm_tensor) tensors;      /* in the order of params, slices of a stack in order */
   VEC(model_annotation) marks; /* in the order of the model */
   int64_t rope_rows;           /* of rotary tables shared by graphs, 0: none */
-  char path[1024];             /* origin, for messages */
+  int64_t groups;  /* of the sequences of a batch that devices share, each with a cache; 0: one */
+  char path[1024]; /* origin, for messages */
 } lm;
 
 typedef struct {
@@ -58,12 +59,15 @@ size_t lm_trained_tensors(const lm *m);
 
 /* --- graphs --------------------------------------------------------------------------------- */
 
-/* Starts a graph for B sequences of T tokens: inputs ids and positions i32 [B,T]; with `cache`
- * keys per sequence also span i32 [B,T,2] and cache_at i32 [B].  rope_length: rows of the rotary
- * tables.  End with lm_graph_end, also after failures. */
+/* Starts a graph for B sequences of T tokens: inputs ids and positions i32 [B,T]; with a cache of
+ * `cache` blocks for each of m->groups groups of sequences, of which B is a multiple, also span i32
+ * [B,T,2], table i32 [B,cache], cache_at and cache_copy i32 [B] (model_build).  rope_length: rows
+ * of the rotary tables.  End with lm_graph_end, also after failures. */
 hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, int64_t cache, int64_t rope_length,
                          model_build *b);
 void lm_graph_end(model_build *b);
+/* Are the rows of rotary tables for longer sequences the same as for this length? */
+bool lm_shares_rope(const lm *m, int64_t length);
 /* From now on graphs of up to this many tokens share one pair of rotary tables, instead of a
  * pair for every length of a batch.  No effect if longer tables have other rows. */
 void lm_share_rope(lm *m, int64_t length);

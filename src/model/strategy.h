@@ -63,6 +63,8 @@ const char *strategy_mesh(const strategy *s, char text[STRATEGY_TEXT]);
  * annotations on the device; dims that the degrees do not divide are padded.  Words of the
  * strategy without effect on this model are reported. */
 hp_status strategy_apply(const strategy *s, const lm *m, hp_device *d);
+/* Shards of the sequences of a batch: lm.groups for generation. */
+int64_t strategy_batch_shards(const strategy *s);
 
 /* strategy_idle.c: warns of words without effect on this model, of devices without heads or
  * experts, and of padding of 1 % or more, with sizes that avoid it.  strategy_apply calls it. */

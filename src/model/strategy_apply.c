@@ -259,10 +259,17 @@ static const annotation_layout experts[] = {{"layers.*.moe_in", "d,cxy,-"},
                                             {"grad.layers.*.moe_in", "D,CS,Y"},
                                             {NULL, NULL}};
 
-static const annotation_layout inputs[] = {{"ids", "D,C"},    {"positions", "D,C"},
-                                           {"labels", "D,C"}, {"lengths", "D"},
-                                           {"span", "D,C,-"}, {"cache.*", "D,-,X?,-"},
-                                           {NULL, NULL}};
+static const annotation_layout inputs[] =
+    {{"ids", "D,C"},    {"positions", "D,C"}, {"labels", "D,C"},
+     {"lengths", "D"},  {"span", "D,C,-"},    {"table", "D,-"},
+     {"cache_at", "D"}, {"cache_copy", "D"},  {"cache.*", "D,-,X?,-,-"},
+     {NULL, NULL}};
+
+int64_t strategy_batch_shards(const strategy *s) {
+  applying a = {.s = s};
+  a.axes = strategy_axes(s, a.axis);
+  return count_shards(&a, "D", 1);
+}
 
 hp_status strategy_apply(const strategy *s, const lm *m, hp_device *d) {
   applying a = {.s = s, .m = m, .d = d};

@@ -122,7 +122,7 @@ static hp_status read_prompt(writer *w, const lm_tokens *prompt) {
 }
 
 static hp_status feed(session *s, const int32_t *ids, int64_t n, float *logits) {
-  return session_feed(s, &ids, &n, logits);
+  return session_feed(s, &(session_tokens){0, ids, n}, 1, logits);
 }
 
 /* One token after another; `all` holds the prompt and what was drawn. */
@@ -161,7 +161,10 @@ hp_status generate_run(lm *m, const tokenizer *t, const lm_tokens *prompt, const
     if (!vec_push(&all, prompt->ids[i])) st = HP_ERR_OOM;
   str_add(&r.text, "");
   if (!st) st = read_prompt(&w, prompt);
-  if (!st) st = session_create(m, 1, prompt->n + g->max_new_tokens, &s);
+  session_options o = {.sequences = 1, .tokens = prompt->n + g->max_new_tokens, .bytes = g->cache};
+  int64_t sequence;
+  if (!st) st = session_create(m, &o, &s);
+  if (!st) st = session_add(s, &sequence); /* number 0 */
   double start = time_now_s();
   if (!st) st = decode(s, m, g, &all, prompt->n, logits, &w, &r);
   r.seconds = time_now_s() - start;

@@ -12,6 +12,7 @@ typedef struct {
   int32_t eos[8]; /* tokens that end the text */
   int n_eos;
   const char *stop; /* text that ends it; NULL = none */
+  uint64_t cache;   /* bytes for keys and values; 0: what prompt and limit need */
   /* Called with pieces of the text as they become final; false ends the text there.  May be NULL.
    */
   bool (*piece)(void *ctx, const char *text, size_t n);

@@ -1,9 +1,11 @@
 /* Sequences being generated side by side: a model, its cache of keys and values, and the tokens so
  * far, of each its own number.
  *
- * Tokens are fed in chunks of fixed sizes, so that a few programs serve every length and a long
- * prompt needs no more work memory than a chunk.  A token's f32 logits have the same bits however
- * its prompt was cut, and whatever is beside it. */
+ * The cache consists of blocks that sequences take as they grow and give back when they end, so a
+ * sequence has no capacity of its own; equal beginnings, and forks, share blocks.  Tokens are fed
+ * in chunks of fixed sizes, so that a few programs serve every length and a long prompt needs no
+ * more work memory than a chunk.  A token's f32 logits have the same bits however its prompt was
+ * cut, whatever is beside it, and wherever its blocks lie.  A device has one session at a time. */
 #ifndef SERVE_SESSION_H
 #define SERVE_SESSION_H
 
@@ -11,15 +13,38 @@
 
 typedef struct session session;
 
-/* `sequences` of them, with room for `capacity` tokens each. */
-hp_status session_create(lm *m, int64_t sequences, int64_t capacity, session **out);
+typedef struct {
+  int64_t sequences, tokens; /* expected: sequences at a time, and tokens of each */
+  int64_t blocks;            /* of the cache; 0: by bytes */
+  uint64_t bytes;            /* of the cache; 0: as many as the tokens expected need */
+} session_options;
+hp_status session_create(lm *m, const session_options *o, session **out);
 void session_free(session *s);
-/* Forgets all tokens. */
+
+/* A sequence without tokens; its number is reused after its end. */
+hp_status session_add(session *s, int64_t *sequence);
+/* One with the same tokens.  It shares their blocks, until either of them writes. */
+hp_status session_fork(session *s, int64_t sequence, int64_t *out);
+void session_end(session *s, int64_t sequence);
+/* Ends all sequences. */
 void session_reset(session *s);
-/* Feeds count[i] tokens ids[i] to sequence i, to one of them at least; row i of logits
- * [sequences, V] is that of the last of them, and is left alone where there are none.  HP_ERR_ARG
- * for ids out of range or beyond the capacity. */
-hp_status session_feed(session *s, const int32_t *const *ids, const int64_t *count, float *logits);
+int64_t session_length(const session *s, int64_t sequence); /* tokens so far */
+
+typedef struct {
+  int64_t sequence;
+  const int32_t *ids;
+  int64_t n;
+} session_tokens;
+/* Feeds tokens to some sequences, at least one to each, in chunks; row i of logits [n,V] is that of
+ * the last token of t[i].  HP_ERR_ARG for ids out of range, HP_ERR_OOM if the cache has too few
+ * free blocks: then nothing was fed. */
+hp_status session_feed(session *s, const session_tokens *t, int64_t n, float *logits);
+
+typedef struct {
+  int64_t blocks, free_blocks; /* of the cache */
+  uint64_t block_bytes;        /* in all layers */
+} session_cache;
+session_cache session_cache_get(const session *s);
 /* The program of the last tokens fed, for its figures; NULL before the first. */
 hp_program *session_program(const session *s);
 

@@ -186,7 +186,7 @@ gen --max-new-tokens 500000000
 refused "capacity of 500000003 tokens" "tokens fit" max_new_tokens
 one_message 1
 gen --max-new-tokens 1000000 --memory-limit 2MiB
-refused "memory limit 2097152" "room for 1000003 tokens"
+refused "memory limit 2097152" "a cache for 1000032 tokens"
 
 it "generate refuses a damaged generation_config.json and says where"
 for t in '{"eos_token_id": "x"}' '{' '{"do_sample": 1}' '{"max_new_tokens": "x"}' '{"do_sample": true, "top_p": 2}' \

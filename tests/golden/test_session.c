@@ -39,13 +39,14 @@ static int32_t token(const lm *m, int64_t sequence, int64_t i) {
  * at a time. */
 static void alone(const model *x, int64_t sequence, int64_t cut, float *logits) {
   session *s;
-  CHECK_OK(session_create(x->m, 1, ROOM, &s));
+  int64_t number;
+  CHECK_OK(session_create(x->m, &(session_options){.sequences = 1, .tokens = ROOM}, &s));
+  CHECK_OK(session_add(s, &number));
   for (int64_t at = 0, n; at < lengths[sequence] + STEPS; at += n) {
     int32_t ids[ROOM];
-    const int32_t *from = ids;
     n = at >= lengths[sequence] ? 1 : lengths[sequence] - at < cut ? lengths[sequence] - at : cut;
     for (int64_t i = 0; i < n; i++) ids[i] = token(x->m, sequence, at + i);
-    CHECK_OK(session_feed(s, &from, &n, logits));
+    CHECK_OK(session_feed(s, &(session_tokens){number, ids, n}, 1, logits));
     if (at + n >= lengths[sequence]) logits += x->m->c.vocab;
   }
   session_free(s);
@@ -60,18 +61,18 @@ static float *room_of(const model *x) {
 /* The same of all sequences side by side: [step, sequence, V]. */
 static void together(const model *x, float *logits) {
   int32_t ids[SEQUENCES][ROOM];
-  const int32_t *from[SEQUENCES];
-  int64_t count[SEQUENCES];
+  session_tokens t[SEQUENCES];
   session *s;
-  CHECK_OK(session_create(x->m, SEQUENCES, ROOM, &s));
+  CHECK_OK(session_create(x->m, &(session_options){.sequences = SEQUENCES, .tokens = ROOM}, &s));
+  for (int i = 0; i < SEQUENCES; i++) CHECK_OK(session_add(s, &t[i].sequence));
   for (int64_t step = 0; step <= STEPS; step++) {
     for (int64_t i = 0; i < SEQUENCES; i++) {
       int64_t at = step ? lengths[i] + step - 1 : 0;
-      count[i] = step ? 1 : lengths[i];
-      for (int64_t k = 0; k < count[i]; k++) ids[i][k] = token(x->m, i, at + k);
-      from[i] = ids[i];
+      t[i].n = step ? 1 : lengths[i];
+      for (int64_t k = 0; k < t[i].n; k++) ids[i][k] = token(x->m, i, at + k);
+      t[i].ids = ids[i];
     }
-    CHECK_OK(session_feed(s, from, count, logits));
+    CHECK_OK(session_feed(s, t, SEQUENCES, logits));
     logits += SEQUENCES * x->m->c.vocab;
   }
   session_free(s);
@@ -124,14 +125,15 @@ TEST(session_gives_a_sequence_the_same_bits_in_any_company_and_cut) {
 /* Logits [V] after the first n tokens of sequence 0, fed `cut` at a time. */
 static void after_prompt(const model *x, int64_t n, int64_t cut, float *logits) {
   session *s;
-  CHECK_OK(session_create(x->m, 1, n, &s));
+  int64_t number;
+  CHECK_OK(session_create(x->m, &(session_options){.sequences = 1, .tokens = n}, &s));
+  CHECK_OK(session_add(s, &number));
   int32_t *ids = mem_calloc((size_t)n, sizeof *ids);
   CHECK(ids);
   for (int64_t i = 0; i < n; i++) ids[i] = token(x->m, 0, i);
   for (int64_t at = 0; at < n; at += cut) {
-    const int32_t *from = ids + at;
     int64_t count = n - at < cut ? n - at : cut;
-    CHECK_OK(session_feed(s, &from, &count, logits));
+    CHECK_OK(session_feed(s, &(session_tokens){number, ids + at, count}, 1, logits));
   }
   session_free(s);
   mem_free(ids);
@@ -229,16 +231,34 @@ TEST(session_refuses_what_does_not_fit) {
   session *s;
   open_model("llama-odd-heads", 1, false, &x);
   float *logits = mem_calloc((size_t)(2 * x.m->c.vocab), sizeof *logits);
-  int32_t ids[9] = {0}, wrong[] = {64};
-  const int32_t *from[] = {ids, ids}, *bad[] = {ids, wrong};
-  CHECK_OK(session_create(x.m, 2, 8, &s));
-  CHECK_FAILS(session_feed(s, from, (int64_t[]){0, 0}, logits), "at least one");
-  CHECK_FAILS(session_feed(s, from, (int64_t[]){1, 9}, logits), "9 tokens do not fit");
-  CHECK_FAILS(session_feed(s, bad, (int64_t[]){1, 1}, logits), "token id 64");
+  int32_t ids[99] = {0}, wrong[] = {64};
+  int64_t a, b;
+  CHECK_OK(session_create(x.m, &(session_options){.sequences = 2, .tokens = 8}, &s));
+  CHECK_OK(session_add(s, &a));
+  CHECK_OK(session_add(s, &b));
+  CHECK_FAILS(session_feed(s, NULL, 0, logits), "at least one");
+  CHECK_FAILS(session_feed(s, (session_tokens[]){{a, ids, 1}, {b, ids, 0}}, 2, logits),
+              "at least one");
+  CHECK_FAILS(session_feed(s, &(session_tokens){a, ids, 65}, 1, logits), "65 tokens do not fit");
+  CHECK_FAILS(session_feed(s, (session_tokens[]){{a, ids, 33}, {b, ids, 1}}, 2, logits),
+              "the tokens need 3 more blocks");
+  CHECK_FAILS(session_feed(s, (session_tokens[]){{a, ids, 1}, {b, wrong, 1}}, 2, logits),
+              "token id 64");
+  CHECK_FAILS(session_feed(s, (session_tokens[]){{a, ids, 1}, {a, ids, 1}}, 2, logits),
+              "fed twice");
+  CHECK_FAILS(session_feed(s, &(session_tokens){7, ids, 1}, 1, logits), "no sequence 7");
+  CHECK_FAILS(session_fork(s, 7, &b), "no sequence 7");
+  CHECK_EQ(session_cache_get(s).free_blocks, 2);
   session_free(s);
+  CHECK_FAILS(session_create(x.m, &(session_options){.sequences = 1, .tokens = 100, .blocks = 3},
+                             &s),
+              "100 tokens need 4 blocks");
+  CHECK_FAILS(session_create(x.m, &(session_options){.sequences = 1, .tokens = 9, .bytes = 9}, &s),
+              "it has 0");
   close_model(&x);
   open_model("llama-dynamic", 1, false, &x);
-  CHECK_FAILS(session_create(x.m, 2, 8, &s), "one sequence at a time");
+  CHECK_FAILS(session_create(x.m, &(session_options){.sequences = 2, .tokens = 13}, &s),
+              "one sequence at a time");
   close_model(&x);
   mem_free(logits);
 }
