@@ -12,10 +12,10 @@ static const char config[] = "{\"model_type\": \"llama\", \"hidden_size\": 16, "
 
 /* Tokens of each sequence in the last chunk, when 256 are fed to each of so many. */
 static int64_t chunk_length(int64_t sequences) {
-  static int32_t ids[TOKENS];
+  static int32_t ids[MOST][TOKENS];
   static float logits[MOST * VOCAB];
-  const int32_t *each[MOST];
-  int64_t count[MOST], T = 0;
+  session_tokens fed[MOST];
+  int64_t T = 0;
   char path[512];
   hp_device *d;
   lm *m;
@@ -25,9 +25,13 @@ static int64_t chunk_length(int64_t sequences) {
   CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &d));
   CHECK_OK(lm_create(path, d, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &m));
   CHECK_OK(lm_init(m, 5));
-  for (int i = 0; i < MOST; i++) each[i] = ids, count[i] = TOKENS;
-  CHECK_OK(session_create(m, sequences, TOKENS, &s));
-  CHECK_OK(session_feed(s, each, count, logits));
+  CHECK_OK(session_create(m, &(session_options){sequences, TOKENS, 0, 0}, &s));
+  for (int i = 0; i < (int)sequences; i++) {
+    ids[i][0] = i; /* equal beginnings would be shared */
+    fed[i] = (session_tokens){0, ids[i], TOKENS};
+    CHECK_OK(session_add(s, &fed[i].sequence));
+  }
+  CHECK_OK(session_feed(s, fed, sequences, logits));
   const hp_program *p = session_program(s);
   for (int i = 0; i < hp_program_io_count(p); i++) {
     const char *name;
