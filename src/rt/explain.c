@@ -105,6 +105,7 @@ static hp_status print_moved(const program *p, const device *d, const inst_times
 }
 static hp_status view_memory(const subject *s, str *out) {
   HP_TRY(explain_memory(s->p, s->d->mesh, s->m, out));
+  if (!s->d->costs) return HP_OK; /* nothing tells times */
   return read_times(s->p, s->d, s->e, print_moved, out);
 }
 static hp_status view_totals(const subject *s, str *out) {

@@ -28,7 +28,7 @@ static void set_limit(const program *p, const device *d, const cluster *machine,
   row->limit_s = cluster_limit_s(machine, &work);
   work.flops = 0;
   row->limit = cluster_limit_s(machine, &work) < row->limit_s ? "flops" : "bytes";
-  bool copies = op_flags((op_id)n->op) & OPF_MOVE;
+  bool copies = d->cluster && op_flags((op_id)n->op) & OPF_MOVE;
   if (!needs_rendezvous(d, n) && !copies) return;
   row->limit = "link";
   if (!copies) {

@@ -8,6 +8,8 @@
 #include "hyperparallel.h"
 #include "prog/program.h"
 #include "rt/explain.h"
+#include "rt/explain_chain.h"
+#include "rt/memory_picture.h"
 #include "rt/memory_use.h"
 
 #include <string.h>
@@ -80,6 +82,22 @@ static void load_and_run(const uint8_t *bytes, size_t n) {
   mem_free(text);
 }
 
+/* Lifetimes and memory by any times, of a program that nothing has checked. */
+static void explain_any_times(const program *p) {
+  inst_times *t = mem_calloc(p->insts.len, sizeof *t);
+  str s = {0};
+  HP_ASSERT(t);
+  for (size_t i = 0; i < p->insts.len; i++) {
+    double start = (double)(i * 7 % 5);
+    t[i] = (inst_times){start, start, start + (double)(i % 3)};
+  }
+  (void)explain_chains(p, NULL, t, "*", &s);
+  (void)explain_chains_json(p, NULL, t, "?*", &s);
+  (void)memory_picture(p, NULL, t, t, NULL, true, &s);
+  str_free(&s);
+  mem_free(t);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
   static const char *const what[] = {"memory", "ops", "schedule"};
   program *p;
@@ -96,6 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     (void)explain_print(p, &d, NULL, NULL, what[i], &s);
     str_free(&s);
   }
+  explain_any_times(p);
   memory_live(p, live, 8);
   bool small = is_small(p);
   program_free(p);
@@ -105,11 +124,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
 }
 
 size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t n, size_t max, unsigned seed) {
-  static const char *const key[] = {"arena",    "device",    "host",  "flash",   "state", "view",
-                                    "input",    "output",    "class", "compute", "comm",  "copy_in",
-                                    "copy_out", "workspace", "wait",  "engine",  "block", "phase",
-                                    "backward", "stage",     "group", "flops",   "bytes", "b0",
-                                    "b1",       "b2",        "bound", "at"};
+  static const char *const key[] = {"arena",    "device",    "host",       "flash",
+                                    "state",    "view",      "input",      "output",
+                                    "class",    "compute",   "comm",       "copy_in",
+                                    "copy_out", "workspace", "wait",       "engine",
+                                    "block",    "phase",     "backward",   "stage",
+                                    "group",    "flops",     "bytes",      "b0",
+                                    "b1",       "b2",        "bound",      "at",
+                                    "micro",    "of",        "flash_in",   "flash_out",
+                                    "fetch",    "offload",   "carried_in", "carried_out"};
   enum { KEYS = sizeof key / sizeof *key };
   static const char *word[KEYS + OP_COUNT];
   int words = 0;

@@ -2,6 +2,7 @@
  * same bytes everywhere. */
 #include "base/json.h"
 #include "rt/explain_chain.h"
+#include "rt/explain_memory.h"
 #include "rt/memory_picture.h"
 #include "rt/memory_time.h"
 #include "step_case.h"
@@ -228,6 +229,10 @@ TEST(what_moves_adds_up_to_what_is_planned) {
   CHECK(m->live_bytes <= m->work_bytes && m->live[MEM_PARAM] + m->live[MEM_OPTIMIZER]);
   CHECK_EQ(m->state[MEM_PARAM], 0); /* at home on the host */
   CHECK(m->tier[1].planned_bytes >= m->model[MEM_PARAM] + m->model[MEM_OPTIMIZER]);
+  str text = {0};
+  memory_print(m, 0, &text);
+  CHECK(strstr(text.at, "\nhost: total ") && strstr(text.at, "in a run "));
+  str_free(&text);
   tree t = explain_tree(s.p, "memory.json");
   check_bytes(m, t.root);
   const tree_node *moved = tree_get(t.root, "moved");

@@ -197,6 +197,10 @@ static void check_json(const char *json, const hp_memory *m) {
   CHECK_EQ(back.devices, m->devices);
   CHECK(!memcmp(back.state, m->state, sizeof m->state));
   CHECK(!memcmp(back.model, m->model, sizeof m->model));
+  for (int k = 0; k < HP_TIERS; k++) {
+    CHECK_EQ(back.tier[k].planned_bytes, m->tier[k].planned_bytes);
+    CHECK_EQ(back.tier[k].moved_bytes, m->tier[k].moved_bytes);
+  }
   CHECK_EQ(tree_get(its, "work_live_bytes")->integer, m->live_bytes);
   CHECK_EQ(tree_get(its, "lower_bound_bytes")->integer, m->state_bytes + m->work_bound);
   tree_free(&t);
