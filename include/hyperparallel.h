@@ -21,7 +21,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
 #define HP_MAX_RANK 6 /* dims of a tensor */
 
 typedef enum {
@@ -40,12 +39,10 @@ typedef enum {
 } hp_status;
 
 typedef enum { HP_F32, HP_BF16, HP_F16, HP_I32, HP_I64, HP_U8, HP_BOOL, HP_DTYPE_COUNT } hp_dtype;
-
 typedef struct {
   int rank;
   int64_t dim[HP_MAX_RANK];
 } hp_shape;
-
 typedef struct hp_graph hp_graph;     /* SSA tensor graph                                  */
 typedef struct hp_device hp_device;   /* memory, threads, and tensors that outlive a run   */
 typedef struct hp_program hp_program; /* flat instruction list with its memory plan        */
@@ -53,7 +50,6 @@ typedef uint32_t hp_tensor;           /* a value of one graph; HP_NONE: no value
 #define HP_NONE ((hp_tensor)0)
 
 /* --- errors, version ------------------------------------------------------------------ */
-
 /* Why the last call of this thread failed, one line; "" if it succeeded.  A builder of a poisoned
  * graph fails with the graph's first failure.  Free and close calls, and these five, keep it. */
 const char *hp_last_error(void);
@@ -63,7 +59,6 @@ const char *hp_version(void);
 void hp_free(void *p);
 
 /* --- the graph: what to compute ---------------------------------------------------------- */
-
 hp_status hp_graph_create(hp_graph **out); /* at most 1,023 graphs exist at a time */
 void hp_graph_free(hp_graph *g);
 hp_status hp_graph_status(const hp_graph *g); /* HP_OK, or the first failure of a builder */
@@ -79,7 +74,6 @@ hp_tensor hp_graph_find(const hp_graph *g, const char *name);
  * repeated block (layer, from 1; 0 = none) that they belong to. */
 void hp_at(hp_graph *g, const char *place); /* NULL or "": none */
 void hp_block(hp_graph *g, int block);
-
 /* Leaves.  Every run is given its inputs; a param stays on the device under its name. */
 hp_tensor hp_input(hp_graph *g, const char *name, hp_dtype t, hp_shape s);
 hp_tensor hp_param(hp_graph *g, const char *name, hp_dtype t, hp_shape s);
@@ -120,6 +114,11 @@ hp_tensor hp_slice_step(hp_graph *g, hp_tensor x, int axis, int64_t start, int64
 hp_tensor hp_pad(hp_graph *g, hp_tensor x, const int64_t *low, const int64_t *high, double value);
 hp_tensor hp_iota(hp_graph *g, hp_dtype t, hp_shape s, int axis); /* the index along one dim */
 hp_tensor hp_concat(hp_graph *g, const hp_tensor *x, int n, int axis);
+/* x's copy on tier HP_OFFLOAD_HOST or HP_OFFLOAD_FLASH, which only hp_fetch and hp_output read; the
+ * value there, on the device again; and x as fetched from its copy on the host. */
+hp_tensor hp_offload(hp_graph *g, hp_tensor x, int tier);
+hp_tensor hp_fetch(hp_graph *g, hp_tensor x);
+hp_tensor hp_detach(hp_graph *g, hp_tensor x);
 /* x, overwritten by y from index pos on along axis; pos, i32: a scalar, or one per row of dim 0. */
 hp_tensor hp_update(hp_graph *g, hp_tensor x, hp_tensor y, hp_tensor pos, int axis);
 /* "btc,nc->btn" sums c, in f32; the result has a's dtype.  With bf16, an f32 operand is rounded. */
@@ -153,9 +152,8 @@ hp_tensor hp_attention(hp_graph *g, hp_tensor q, hp_tensor k, hp_tensor v,
  * b, in the blocks of row b of table [B,M]; the first one starts as block copy[b], if any. */
 hp_tensor hp_paged_update(hp_graph *g, hp_tensor cache, hp_tensor x, hp_tensor table, hp_tensor at,
                           hp_tensor copy, bool transposed);
-/* Convolution and pooling as in PyTorch, of x [N,C,L] or [N,C,H,W]; options per spatial dim.
- * w [O,C/groups,K..]; b [O] or HP_NONE; o may be NULL.  N may be 0, spatial dims may not.
- *  Pooling has no ceil_mode, dilation or indices. */
+/* As in PyTorch, of x [N,C,L] or [N,C,H,W], where only N may be 0; options per spatial dim, o may
+ * be NULL.  w [O,C/groups,K..]; b [O] or HP_NONE.  Pooling has no ceil_mode, dilation, indices. */
 typedef struct {
   int64_t stride[2], pad[2], dilation[2]; /* 0: a stride or dilation of 1 */
   int64_t groups;                         /* 0: 1 */
@@ -198,7 +196,6 @@ void hp_sgd(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor buffer, hp_tenso
             hp_tensor lr, double momentum, double decay);
 
 /* --- layouts: how a tensor is sharded over devices --------------------------------------- */
-
 /* A mesh of devices with named axes (rank_list NULL: 0, 1, 2, ...) and, after hp_layout_call, the
  * sharding of a tensor: for each dim the axes that shard it, the first outermost; the other axes
  * hold replicas, or partial results of a reduction.  As text, in YAML and in `hyper layout`:
@@ -227,18 +224,15 @@ hp_status hp_layout_group(const hp_layout *l, const char *axis, int64_t rank, in
                           int64_t room, int64_t *n);
 
 /* --- the device --------------------------------------------------------------------------- */
-
 /* Classes of memory.  That of a tensor follows from the ops that read and assign it: sums of
  * gradients are used after hp_grad, optimizer state in the update. */
 enum { HP_MEMORY_PARAMS, HP_MEMORY_GRADIENTS, HP_MEMORY_OPTIMIZER, HP_MEMORY_ACTIVATIONS };
 enum { HP_MEMORY_WORKSPACE = 4, HP_MEMORY_COMMUNICATION, HP_MEMORY_OTHER, HP_MEMORY_CLASSES };
-/* Offloading: tensors that are not in use are on slower tiers.  AUTO: as far as the memory limit
- * asks for it; HOST, FLASH: whenever they are not in use. */
+/* What is not in use stays on the device, leaves it under the memory limit, or always does. */
 enum { HP_OFFLOAD_NONE, HP_OFFLOAD_AUTO, HP_OFFLOAD_HOST, HP_OFFLOAD_FLASH };
 
-/* Tensors with matching names ("*.q_proj.weight") get the layout of the entries: "(tp,None)". */
 typedef struct {
-  const char *pattern, *entries;
+  const char *pattern, *entries; /* of names, "*.q_proj.weight", and their layout, "(tp,None)" */
 } hp_layout_rule;
 typedef struct {
   const char *backend;           /* NULL: "cpu" */
@@ -261,11 +255,13 @@ typedef struct {
 } hp_device_options;
 hp_status hp_device_open(const hp_device_options *o, hp_device **out);
 void hp_device_close(hp_device *d);
-/* Appends a layout rule; a rule for params must come before they are created.  The first program
- * that is compiled warns of rules that match none of its names.  where_divides: dims that their
- * axes do not divide stay replicated; otherwise they are padded. */
+/* Appends a layout rule, for params before they are created; the first program warns of rules that
+ * match none of its names.  Dims that axes do not divide: padded, or, where_divides, replicated. */
 hp_status hp_device_layout(hp_device *d, const char *pattern, const char *entries,
                            bool where_divides);
+/* For named tensors with matching names an HP_OFFLOAD_* in place of their class's, in programs that
+ * are compiled from now on; the first rule that matches counts. */
+hp_status hp_device_home(hp_device *d, const char *pattern, int offload);
 const char *hp_device_describe(const hp_device *d);
 int hp_device_threads(const hp_device *d);
 const char *hp_device_engine(const hp_device *d);            /* of products, in later programs */
@@ -306,7 +302,6 @@ hp_status hp_params_load(hp_device *d, const char *path, const char *const *name
 hp_status hp_params_verify(const hp_device *d);
 
 /* --- compile, inspect, run ---------------------------------------------------------------- */
-
 typedef struct {
   bool remat;             /* recompute forward values of a block in its backward */
   const char *dump_dir;   /* folder for the text after every stage; NULL: none */

@@ -75,6 +75,32 @@ HP_API hp_tensor hp_iota(hp_graph *g, hp_dtype t, hp_shape s, int axis) {
   return api_tensor(g, ops_iota(g, t, s.dim, s.rank, axis));
 }
 
+/* --- tiers -------------------------------------------------------------------------------- */
+
+HP_API hp_tensor hp_offload(hp_graph *g, hp_tensor x, int tier) {
+  API_BUILD(g, "x", HP_NONE);
+  val v = API_VALUE(g, x);
+  if (!v) return HP_NONE;
+  if (tier != HP_OFFLOAD_HOST && tier != HP_OFFLOAD_FLASH)
+    return ops_refuse(g, 0, "tier is %d; HP_OFFLOAD_HOST or HP_OFFLOAD_FLASH was expected", tier);
+  return api_tensor(g, ops_offload(g, v, tier == HP_OFFLOAD_HOST ? TIER_HOST : TIER_FLASH));
+}
+
+HP_API hp_tensor hp_fetch(hp_graph *g, hp_tensor x) {
+  API_BUILD(g, "x", HP_NONE);
+  val v = API_VALUE(g, x);
+  if (!v) return HP_NONE;
+  if (ops_tier(g, v) == TIER_DEVICE)
+    return ops_refuse(g, 0, "x is on the device; the result of hp_offload was expected");
+  return api_tensor(g, ops_fetch(g, v));
+}
+
+HP_API hp_tensor hp_detach(hp_graph *g, hp_tensor x) {
+  API_BUILD(g, "x", HP_NONE);
+  val v = API_VALUE(g, x);
+  return v ? api_tensor(g, ops_fetch(g, ops_offload(g, v, TIER_HOST))) : HP_NONE;
+}
+
 /* --- convolution and pooling ------------------------------------------------------------------ */
 
 /* One number for each spatial dim of x, `none` where it is 0. */

@@ -61,7 +61,21 @@ static hp_status check_job(const char *function, const hp_device_options *o) {
   return HP_OK;
 }
 
+static hp_status check_offload(const char *function, const hp_device_options *o) {
+  for (int k = 0; k < HP_MEMORY_CLASSES; k++) {
+    if (!o->offload[k]) continue;
+    if (o->job) return api_refuse(function, "offload is that of the job");
+    if (o->offload[k] > HP_OFFLOAD_FLASH)
+      return api_refuse(function, "offload[%d] is %d; expected HP_OFFLOAD_NONE to HP_OFFLOAD_FLASH",
+                        k, o->offload[k]);
+    if (o->offload[k] == HP_OFFLOAD_FLASH && !o->n_flash && !o->plan_only)
+      return api_refuse(function, "offload[%d] is HP_OFFLOAD_FLASH, and flash names no folder", k);
+  }
+  return HP_OK;
+}
+
 static hp_status check_tiers(const char *function, const hp_device_options *o) {
+  HP_TRY(check_offload(function, o));
   if (o->job && (o->n_flash || o->flash_limit || o->host_limit))
     return api_refuse(function, "flash, flash_limit and host_limit are those of the job");
   if (o->n_flash < 0) return api_refuse(function, "n_flash is %d; expected 0 or more", o->n_flash);
@@ -94,6 +108,19 @@ HP_API hp_status hp_device_layout(hp_device *d, const char *pattern, const char 
   API_NEED(pattern);
   API_NEED(entries);
   return api_result(__func__, group_rule(d, pattern, entries, where_divides));
+}
+HP_API hp_status hp_device_home(hp_device *d, const char *pattern, int offload) {
+  API_CALL;
+  API_NEED(d);
+  API_NEED(pattern);
+  if (!*pattern) API_REFUSE("pattern is empty");
+  if (offload < HP_OFFLOAD_NONE || offload > HP_OFFLOAD_FLASH)
+    API_REFUSE("offload is %d; expected HP_OFFLOAD_NONE to HP_OFFLOAD_FLASH", offload);
+  if (offload == HP_OFFLOAD_FLASH && !d->plan_only && !d->job->flash)
+    API_REFUSE("pattern \"%s\" is HP_OFFLOAD_FLASH, and the device has no folders of tier flash",
+               pattern);
+  GROUP_HOLD(d);
+  return api_result(__func__, group_home_rule(d, pattern, (uint8_t)offload));
 }
 HP_API const char *hp_device_describe(const hp_device *d) {
   API_GET;

@@ -23,7 +23,7 @@ typedef struct {
   bool remat, serial;
   uint64_t size; /* 0: not given */
   int64_t width; /* op: of rows; 0: those of a model */
-  const char *trace, *shape, *write, *flash;
+  const char *trace, *shape, *write;
   const char *const *name; /* words after the kind */
   int names;
 } bench_args;

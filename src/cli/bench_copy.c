@@ -94,16 +94,16 @@ static hp_status load_cluster(const copy_bench *b, cluster *out) {
 /* What can be refused is refused before anything is measured. */
 static hp_status measure(copy_bench *b) {
   uint64_t size = bench_size(b->a, MOST);
-  flash_file *f;
+  bench_file *f;
   cluster c;
   if (size < LEAST || size > SIZE_MOST)
     HP_FAIL(HP_ERR_ARG, "--size %llu: expected %d to %llu bytes", (unsigned long long)size, LEAST,
             (unsigned long long)SIZE_MOST);
   HP_TRY(load_cluster(b, &c));
-  HP_TRY(flash_file_open(b->a, &f));
+  HP_TRY(bench_file_open(b->a, &f));
   hp_status st = measure_host(b, &c.tier[TIER_HOST]);
   if (!st) st = copy_bench_flash(b, f, &c.tier[TIER_FLASH]);
-  flash_file_close(f);
+  bench_file_close(f);
   return st ? st : bench_write_cluster(b->a, &c);
 }
 

@@ -41,11 +41,11 @@ hp_status copy_bench_row(const copy_bench *b, const copy_row *r, const copy_work
                          copy_rate *out);
 
 /* A file in --flash DIR, or in the cache folder, with all its blocks. */
-typedef struct flash_file flash_file;
-hp_status flash_file_open(const bench_args *a, flash_file **out);
-void flash_file_close(flash_file *f);
+typedef struct bench_file bench_file;
+hp_status bench_file_open(const bench_args *a, bench_file **out);
+void bench_file_close(bench_file *f);
 /* Sets the figures of the tier. */
-hp_status copy_bench_flash(copy_bench *b, flash_file *f, cluster_tier *out);
+hp_status copy_bench_flash(copy_bench *b, bench_file *f, cluster_tier *out);
 /* Three digits of it: more are chance. */
 double copy_bench_round(double x);
 

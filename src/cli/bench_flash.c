@@ -22,7 +22,7 @@ enum {
   ROOM = COPY_STREAMS_MAX * MOST_AT_ONCE
 };
 
-struct flash_file {
+struct bench_file {
   str path;
   int fd;
   bool direct;          /* past the page cache */
@@ -37,10 +37,10 @@ struct flash_file {
 static hp_status find_path(const bench_args *a, str *out) {
   str text = {0};
   hp_status st;
-  if (a->flash) {
+  if (a->m.flash) {
     str_printf(&text, "hyper-bench-%ld", (long)getpid());
     st = str_status(&text);
-    if (!st) st = path_join(out, a->flash, text.at);
+    if (!st) st = path_join(out, a->m.flash, text.at);
   } else {
     str_printf(&text, "bench %ld", (long)getpid());
     st = jit_cache_file(&text, "flash", out);
@@ -52,12 +52,12 @@ static hp_status find_path(const bench_args *a, str *out) {
   return st;
 }
 
-static hp_status fail(const flash_file *f, const char *what, int error) {
+static hp_status fail(const bench_file *f, const char *what, int error) {
   HP_FAIL(HP_ERR_IO, "%s: %s: %s", f->path.at, what, strerror(error));
 }
 
 /* A file system without direct I/O gets the other kind. */
-static hp_status open_file(flash_file *f) {
+static hp_status open_file(bench_file *f) {
   int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
   f->direct = true;
   f->fd = open(f->path.at, flags | O_DIRECT, 0600);
@@ -71,7 +71,7 @@ static hp_status open_file(flash_file *f) {
   return HP_OK;
 }
 
-static hp_status move_block(const flash_file *f, char *buffer, uint64_t at) {
+static hp_status move_block(const bench_file *f, char *buffer, uint64_t at) {
   for (uint64_t done = 0; done < f->bytes;) {
     size_t n = (size_t)(f->bytes - done);
     off_t from = (off_t)(at + done);
@@ -85,7 +85,7 @@ static hp_status move_block(const flash_file *f, char *buffer, uint64_t at) {
   return HP_OK;
 }
 
-static hp_status write_all(flash_file *f) {
+static hp_status write_all(bench_file *f) {
   int error = posix_fallocate(f->fd, 0, (off_t)f->size);
   if (error)
     HP_FAIL(HP_ERR_IO,
@@ -100,7 +100,7 @@ static hp_status write_all(flash_file *f) {
   return HP_OK;
 }
 
-static hp_status prepare_file(const bench_args *a, flash_file *f) {
+static hp_status prepare_file(const bench_args *a, bench_file *f) {
   f->fd = -1;
   f->size = bench_size(a, MOST) / LEAST * LEAST;
   if (f->size > MOST_AT_ONCE) f->size = f->size / MOST_AT_ONCE * MOST_AT_ONCE;
@@ -112,16 +112,16 @@ static hp_status prepare_file(const bench_args *a, flash_file *f) {
   return write_all(f);
 }
 
-hp_status flash_file_open(const bench_args *a, flash_file **out) {
-  flash_file *f = mem_calloc(1, sizeof *f);
+hp_status bench_file_open(const bench_args *a, bench_file **out) {
+  bench_file *f = mem_calloc(1, sizeof *f);
   HP_TRY_MEM(f);
   hp_status st = prepare_file(a, f);
-  if (st) flash_file_close(f);
+  if (st) bench_file_close(f);
   else *out = f;
   return st;
 }
 
-void flash_file_close(flash_file *f) {
+void bench_file_close(bench_file *f) {
   if (!f) return;
   if (f->fd >= 0) close(f->fd);
   str_free(&f->path);
@@ -134,7 +134,7 @@ void flash_file_close(flash_file *f) {
 /* Stream s has the blocks s, s + streams, ...  What the page cache holds is not on flash: it is
  * flushed, or dropped. */
 static hp_status copy_blocks(void *context, int64_t stream, copy_rate *out) {
-  const flash_file *f = context;
+  const bench_file *f = context;
   char *buffer = f->buffer + (uint64_t)stream * MOST_AT_ONCE;
   uint64_t step = (uint64_t)f->streams * f->bytes, at = (uint64_t)stream * f->bytes, copies = 0;
   if (!f->direct && !f->writes) (void)posix_fadvise(f->fd, 0, 0, POSIX_FADV_DONTNEED);
@@ -153,7 +153,7 @@ static hp_status copy_blocks(void *context, int64_t stream, copy_rate *out) {
 }
 
 /* The rows of one size; `best` rates so far, by direction. */
-static hp_status measure_size(copy_bench *b, flash_file *f, double best[2], double *first_s) {
+static hp_status measure_size(copy_bench *b, bench_file *f, double best[2], double *first_s) {
   const copy_work w = {copy_blocks, f};
   HP_TRY(copy_bench_limit(b));
   for (f->streams = 1; f->streams <= COPY_STREAMS_MAX; f->streams *= 2) {
@@ -172,7 +172,7 @@ static hp_status measure_size(copy_bench *b, flash_file *f, double best[2], doub
 }
 
 /* The best rate of each direction, and the time of the smallest read. */
-hp_status copy_bench_flash(copy_bench *b, flash_file *f, cluster_tier *out) {
+hp_status copy_bench_flash(copy_bench *b, bench_file *f, cluster_tier *out) {
   struct statvfs s;
   double best[2] = {0}, first_s = 0;
   for (f->bytes = LEAST; f->bytes <= MOST_AT_ONCE && f->bytes <= f->size; f->bytes *= STEP)

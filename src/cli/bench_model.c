@@ -22,15 +22,6 @@ static double read_rss_bytes(void) {
   return (double)u.ru_maxrss * 1024;
 }
 
-/* The device that the options ask for; what its layouts are to be, in *s. */
-static hp_status open_device(const bench_args *a, bool plan_only, strategy *s, hp_device **d) {
-  char text[STRATEGY_TEXT];
-  hp_device_options o;
-  HP_TRY(cli_device_options(&a->m, s, text, &o));
-  o.plan_only = plan_only;
-  return hp_device_open(&o, d);
-}
-
 static bool has_weights(const char *dir) {
   static const char *const name[] = {"model.safetensors", "model.safetensors.index.json"};
   str file = {0};
@@ -48,7 +39,7 @@ static hp_status open_model(const bench_args *a, bool training, hp_device **d, l
   else if (a->m.dtype && strcmp(a->m.dtype, "f32"))
     HP_FAIL(HP_ERR_ARG, "--dtype %s: expected f32 or bf16", a->m.dtype);
   strategy s;
-  HP_TRY(open_device(a, false, &s, d));
+  HP_TRY(cli_open_device(&a->m, false, &s, d));
   lm_options lo = {.compute = t,
                    .weights = training ? HP_F32 : t,
                    .packed = !training && strategy_devices(&s) == 1};
@@ -462,7 +453,7 @@ static hp_status run_device(const bench_args *a,
                             hp_status (*run)(const bench_args *, const strategy *, hp_device *)) {
   strategy s;
   hp_device *d;
-  HP_TRY(open_device(a, true, &s, &d));
+  HP_TRY(cli_open_device(&a->m, true, &s, &d));
   hp_status st = run(a, &s, d);
   hp_device_close(d);
   return st;

@@ -7,6 +7,7 @@
 #include "comm/world.h"
 #include "model/lm.h"
 #include "model/strategy.h"
+#include "model/tier_options.h"
 #include "train/train_config.h"
 
 #include <ctype.h>
@@ -324,7 +325,29 @@ hp_status cli_parse_ids(const char *text, int32_t **ids, int64_t *n) {
   return HP_OK;
 }
 
-hp_status cli_device_options(const model_options *o, strategy *s, char *mesh,
+/* A failure of the option. */
+static hp_status name_option(const char *name, hp_status st) {
+  char why[ERR_MESSAGE_MAX];
+  if (!st || st == HP_ERR_OOM) return st;
+  snprintf(why, sizeof why, "%s", err_message());
+  err_clear();
+  HP_FAIL(st, "%s: %s", name, why);
+}
+
+static hp_status read_tiers(const model_options *o, tier_options *t) {
+  tier_options_init(t);
+  t->flash_limit = o->flash_limit;
+  t->host_limit = o->host_limit;
+  if (o->offload) HP_TRY(name_option("--offload", tier_options_parse(t, o->offload)));
+  if (o->flash) HP_TRY(name_option("--flash", tier_options_add_flash(t, o->flash)));
+  return name_option(o->offload ? "--offload"
+                     : o->flash ? "--flash"
+                                : "--flash-limit",
+                     tier_options_check(t));
+}
+
+/* What the options say of the device; its mesh is written to mesh[STRATEGY_TEXT]. */
+static hp_status read_device(const model_options *o, strategy *s, char *mesh,
                              hp_device_options *out) {
   const char *bits = o->deterministic ? o->deterministic : "run";
   if (o->threads < 0 || o->threads > 1024)
@@ -342,6 +365,23 @@ hp_status cli_device_options(const model_options *o, strategy *s, char *mesh,
   return HP_OK;
 }
 
+hp_status cli_open_device(const model_options *o, bool plan_only, strategy *s, hp_device **out) {
+  char mesh[STRATEGY_TEXT];
+  hp_device_options dev;
+  tier_options tiers;
+  HP_TRY(read_device(o, s, mesh, &dev));
+  hp_status st = read_tiers(o, &tiers);
+  tier_options_fill(&tiers, &dev);
+  dev.plan_only = plan_only;
+  if (!st) st = hp_device_open(&dev, out);
+  if (!st) {
+    st = tier_options_apply(&tiers, *out);
+    if (st) hp_device_close(*out);
+  }
+  tier_options_free(&tiers);
+  return st;
+}
+
 void cli_tell_rows(const model_options *o, int64_t rows, int64_t tokens) {
   strategy s;
   if (strategy_parse(o->strategy, o->devices, &s))
@@ -355,14 +395,11 @@ hp_status cli_open_model(const model_options *o, bool training, hp_device **d, v
   if (o->dtype && (!dtype_parse(o->dtype, &t) || (t != HP_F32 && t != HP_BF16)))
     HP_FAIL(HP_ERR_ARG, "--dtype %s: expected f32 or bf16", o->dtype);
   strategy s;
-  char mesh[STRATEGY_TEXT];
-  hp_device_options dev;
-  HP_TRY(cli_device_options(o, &s, mesh, &dev));
+  HP_TRY(cli_open_device(o, false, &s, d));
   lm_options lo = {.compute = t,
                    .weights = training ? HP_F32 : t,
                    .packed = !training && strategy_devices(&s) == 1};
   lm *m;
-  HP_TRY(hp_device_open(&dev, d));
   hp_status st = lm_create(o->model, *d, &lo, &m);
   if (!st) {
     m->groups = strategy_batch_shards(&s);

@@ -79,9 +79,9 @@ void cli_put_text(const char *text, size_t n);
 /* --- options shared by every verb that runs a model --------------------------------------- */
 
 typedef struct {
-  const char *model, *dtype, *strategy, *deterministic, *cluster, *engine;
+  const char *model, *dtype, *strategy, *deterministic, *cluster, *engine, *offload, *flash;
   int64_t threads, devices, seed;
-  uint64_t memory_limit;
+  uint64_t memory_limit, flash_limit, host_limit;
   bool json;
 } model_options;
 #define MODEL_OPTIONS(o)                                                                           \
@@ -98,7 +98,14 @@ typedef struct {
        "of matrix products: packed, onednn, openblas, or fastest, by measurement (default: "       \
        "packed)"},                                                                                 \
       {"--seed", CLI_INT, &(o).seed, "S", "of random numbers, where there are any (default: 0)"},  \
-      {"--memory-limit", CLI_SIZE, &(o).memory_limit, "BYTES", "hard limit, e.g. 4GiB"}, {         \
+      {"--memory-limit", CLI_SIZE, &(o).memory_limit, "BYTES", "hard limit, e.g. 4GiB"},           \
+      {"--offload", CLI_TEXT, &(o).offload, "auto|none|weights=host,kv=flash",                     \
+       "what leaves a device's memory (default: auto, what the limit asks for)"},                  \
+      {"--flash", CLI_TEXT, &(o).flash, "DIR,..", "folders of tier flash"},                        \
+      {"--flash-limit", CLI_SIZE, &(o).flash_limit, "BYTES", "bytes to take there"},               \
+      {"--host-limit", CLI_SIZE, &(o).host_limit, "BYTES",                                         \
+       "host memory for what leaves devices (default: no limit)"},                                 \
+  {                                                                                                \
     "--json", CLI_FLAG, &(o).json, NULL, "one JSON object a line"                                  \
   }
 
@@ -110,9 +117,9 @@ void cli_name_file_faults(void);
 
 struct lm;
 struct strategy;
-/* What the options say of the device; its mesh is written to mesh[STRATEGY_TEXT]. */
-hp_status cli_device_options(const model_options *o, struct strategy *s, char *mesh,
-                             hp_device_options *out);
+/* The device of the options, whose strategy goes to *s. */
+hp_status cli_open_device(const model_options *o, bool plan_only, struct strategy *s,
+                          hp_device **out);
 /* Opens the device and the model, with its weights; exit code in *code when it fails. */
 hp_status cli_open_model(const model_options *o, bool training, hp_device **d, void **lm_out);
 /* Warns of devices that have none of the sequences computed at a time, or none of their tokens

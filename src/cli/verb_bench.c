@@ -52,6 +52,14 @@ static int run_kind(const char *verb, const char *word, bench_args *a) {
   return st ? cli_fail(st) : 0;
 }
 
+/* Where copy writes and reads a file, or a tier of the device of those that run a model. */
+static bool takes_flash(const char *word) {
+  static const char *const name[] = {"copy", "step", "prefill", "decode", "compile"};
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+    if (!strcmp(name[i], word)) return true;
+  return false;
+}
+
 int verb_bench(int argc, char **argv) {
   bench_table table = {.head = {0}};
   bench_args a = {.table = &table, .batch = BENCH_USUAL, .seq = 256, .steps = STEPS};
@@ -70,8 +78,6 @@ int verb_bench(int argc, char **argv) {
        {"--shape", CLI_TEXT, &a.shape, "MxKxN", "gemm: one product in place of a model's"},
        {"--size", CLI_SIZE, &a.size, "BYTES",
         "op: of its largest tensor (default: 128MiB); copy: the most at a time (default: 256MiB)"},
-       {"--flash", CLI_TEXT, &a.flash, "DIR",
-        "copy: where a file is written and read (default: the cache folder)"},
        {"--write", CLI_TEXT, &a.write, "F.yaml", "cost, copy: a cluster file of what was measured"},
        {"--trace", CLI_TEXT, &a.trace, "F.json",
         "the last step as a Chrome / Perfetto trace, an event an instruction"}};
@@ -86,7 +92,8 @@ int verb_bench(int argc, char **argv) {
     return cli_usage(argv[0], "--batch, --seq, --steps, --interleave or --threads is out of range");
   if (a.write && strcmp(rest[0], "cost") && strcmp(rest[0], "copy"))
     return cli_usage(argv[0], "--write needs the kind cost or copy");
-  if (a.flash && strcmp(rest[0], "copy")) return cli_usage(argv[0], "--flash needs the kind copy");
+  if (a.m.flash && !takes_flash(rest[0]))
+    return cli_usage(argv[0], "--flash needs the kind copy, or one that runs a model");
   if (n > 1 && strcmp(rest[0], "op")) return cli_usage(argv[0], "\"%s\" is not expected", rest[1]);
   a.name = rest + 1;
   a.names = n - 1;

@@ -10,6 +10,7 @@
 #include "compile/streams.h"
 #include "ir/print.h"
 #include "ops/ops.h"
+#include "prog/tier_check.h"
 
 #include <string.h>
 
@@ -217,9 +218,21 @@ static hp_status stage_schedule(stage_state *s) {
   return schedule_program(s->p, s->kind, &s->how, &s->fits);
 }
 
+static offload_options offload_options_of(const stage_state *s) {
+  return (offload_options){.cluster = s->t->cluster,
+                           .mesh = s->t->mesh,
+                           .workspace = s->workspace,
+                           .mode = s->t->offload,
+                           .home = s->t->home,
+                           .rule = s->t->rule,
+                           .context = s->t->context};
+}
+
+/* May a tensor leave where the limit asks for it? */
 static bool may_offload(const stage_state *s) {
-  for (int k = 0; s->t->offload && k < MEM_CLASS_COUNT; k++)
-    if (s->t->offload[k] == HP_OFFLOAD_AUTO) return true;
+  offload_options o = offload_options_of(s);
+  for (size_t b = 0; s->t->offload && b < s->p->buffers.len; b++)
+    if (offload_mode_of(s->p, &o, &s->p->buffers.at[b]) == HP_OFFLOAD_AUTO) return true;
   return false;
 }
 
@@ -377,16 +390,13 @@ static hp_status limit_to_pieces(stage_state *s) {
 /* --- offloading ---------------------------------------------------------------------------------
  */
 
-static uint8_t offload_mode(const stage_state *s, const prog_buffer *f) {
-  return s->t->offload[f->class < MEM_CLASS_COUNT ? f->class : MEM_OTHER];
-}
-
 /* Are there tensors that must be on another tier, whatever the limit? */
 static bool must_offload(const stage_state *s) {
+  offload_options o = offload_options_of(s);
   for (size_t b = 0; s->t->offload && b < s->p->buffers.len; b++) {
     const prog_buffer *f = &s->p->buffers.at[b];
     if (f->root != b || f->flags & BUFFER_WORKSPACE) continue;
-    if (offload_mode(s, f) > HP_OFFLOAD_AUTO) return true;
+    if (offload_mode_of(s->p, &o, f) > HP_OFFLOAD_AUTO) return true;
     if (f->place == PLACE_STATE && s->t->home(s->t->context, program_str(s->p, f->name)) > 0)
       return true;
   }
@@ -396,9 +406,11 @@ static bool must_offload(const stage_state *s) {
 /* Bytes of the device that named tensors take which do not leave it. */
 static uint64_t kept_bytes(const stage_state *s) {
   uint64_t bytes = s->t->locked_bytes(s->t->context);
+  offload_options o = offload_options_of(s);
   for (size_t b = 0; b < s->p->buffers.len; b++) {
     const prog_buffer *f = &s->p->buffers.at[b];
-    if (f->root != b || f->place != PLACE_STATE || offload_mode(s, f) != HP_OFFLOAD_NONE) continue;
+    if (f->root != b || f->place != PLACE_STATE) continue;
+    if (offload_mode_of(s->p, &o, f) != HP_OFFLOAD_NONE) continue;
     if (s->t->home(s->t->context, program_str(s->p, f->name)) < 0)
       bytes = add_bytes(bytes, (f->bytes + 255) & ~(uint64_t)255);
   }
@@ -467,12 +479,7 @@ static hp_status lower_cap(stage_state *s, uint64_t room, uint64_t floor, progra
 static hp_status find_offload(stage_state *s, program **out) {
   uint64_t kept = kept_bytes(s), limit = s->t->limit[TIER_DEVICE], floor, least;
   uint32_t at;
-  s->offload = (offload_options){.cluster = s->t->cluster,
-                                 .mesh = s->t->mesh,
-                                 .workspace = s->workspace,
-                                 .mode = s->t->offload,
-                                 .home = s->t->home,
-                                 .context = s->t->context};
+  s->offload = offload_options_of(s);
   HP_TRY(offload_least(s->p, &s->offload, &floor, &at));
   uint64_t room = !limit ? UINT64_C(1) << 58 : limit > kept ? limit - kept : 0;
   HP_TRY(lower_cap(s, room, floor, out, &least));
@@ -530,6 +537,7 @@ hp_status compile_for(compilation *c, const target *t, compiled *out) {
   if (!st) st = run_group(&s, STAGE_PLACE);
   s.how.workspace = s.workspace;
   if (!st) st = find_order(&s);
+  if (!st) st = tier_check(s.p);
   if (!st && c->options->dump_dir) st = dump_order(&s);
   mem_free(s.workspace);
   *out = (compiled){s.p, s.kernels};

@@ -67,8 +67,9 @@ static void join_results(offload_items *x, const span *s, uint32_t i) {
     }
 }
 
-static int mode_of(const offload_options *o, const prog_buffer *f) {
-  return o->mode[f->class < MEM_CLASS_COUNT ? f->class : MEM_OTHER];
+int offload_mode_of(const program *p, const offload_options *o, const prog_buffer *f) {
+  int mode = f->place == PLACE_STATE ? o->rule(o->context, program_str(p, f->name)) : -1;
+  return mode >= 0 ? mode : o->mode[f->class < MEM_CLASS_COUNT ? f->class : MEM_OTHER];
 }
 
 static bool is_item(const program *p, const offload_options *o, uint32_t b, int *home) {
@@ -76,14 +77,14 @@ static bool is_item(const program *p, const offload_options *o, uint32_t b, int 
   if (f->root != b || f->flags & BUFFER_WORKSPACE || f->tier != TIER_DEVICE) return false;
   if (f->place == PLACE_WORK) return true;
   *home = o->home(o->context, program_str(p, f->name));
-  if (*home < 0 && mode_of(o, f) == HP_OFFLOAD_NONE) *home = TIER_DEVICE;
+  if (*home < 0 && offload_mode_of(p, o, f) == HP_OFFLOAD_NONE) *home = TIER_DEVICE;
   return *home != TIER_DEVICE;
 }
 
 /* How an item begins, ends and behaves, by its first buffer. */
 static offload_item describe(const program *p, const offload_options *o, uint32_t b, int home) {
   const prog_buffer *f = &p->buffers.at[b];
-  int mode = mode_of(o, f);
+  int mode = offload_mode_of(p, o, f);
   bool is_state = f->place == PLACE_STATE, is_io = f->flags & (BUFFER_INPUT | BUFFER_OUTPUT);
   bool streams = o->least || mode == HP_OFFLOAD_HOST || mode == HP_OFFLOAD_FLASH;
   offload_item it = {.bytes = padded(f->bytes)};

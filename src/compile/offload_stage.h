@@ -23,8 +23,13 @@ typedef struct {
                           0: no limit */
   /* The tier where a named tensor lives, or -1 if the program decides. */
   int (*home)(void *context, const char *name);
+  /* HP_OFFLOAD_* of the named tensor in place of its class's, or -1. */
+  int (*rule)(void *context, const char *name);
   void *context;
 } offload_options;
+
+/* What a buffer's memory may do: HP_OFFLOAD_*, by the rule for its name, else by its class. */
+int offload_mode_of(const program *p, const offload_options *o, const prog_buffer *f);
 
 typedef struct {
   double time_s, compute_s, bound_s; /* predicted, of the steps alone, no plan is faster */

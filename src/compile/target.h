@@ -19,6 +19,8 @@ typedef struct {
   uint64_t (*resident_bytes)(void *context, const program *p);
   /* The tier where the named tensor must be, or -1 if the program may choose. */
   int (*home)(void *context, const char *name);
+  /* HP_OFFLOAD_* of the named tensor, by a rule for its name; -1: that of its class. */
+  int (*rule)(void *context, const char *name);
   /* Bytes of named tensors of the device that must stay there. */
   uint64_t (*locked_bytes)(void *context);
   /* Writes the engines of products into their instructions, if they differ from the target's

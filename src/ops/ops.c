@@ -81,7 +81,19 @@ hp_status ops_check_start(infer_ctx *c) {
   return st;
 }
 
-/* Arity, attributes, then the row's own rule. */
+/* A kernel never reads another tier's memory.  The caller's own memory is the host's. */
+static hp_status check_tiers(const infer_ctx *c) {
+  for (int k = 0; k < c->node.n_in; k++) {
+    int tier = ops_tier(c->g, c->in[k]);
+    if (tier == TIER_DEVICE || c->node.op == OP_FETCH) continue;
+    if (tier == TIER_HOST && c->node.op == OP_OUTPUT) continue;
+    return ops_fail(c, "%s is on tier %s, where only fetch reads it; fetch it first",
+                    ops_operand(c, k), tier_name(tier));
+  }
+  return HP_OK;
+}
+
+/* Arity, attributes, tiers, then the row's own rule. */
 static hp_status infer_results(infer_ctx *c) {
   const op_row *row = &op_table[c->node.op];
   if (c->node.n_in < row->in_min || c->node.n_in > row->in_max)
@@ -89,6 +101,7 @@ static hp_status infer_results(infer_ctx *c) {
   if (!attr_fits(c->g, c->node.op, c->node.attr))
     return ops_fail(c, "an attribute is missing, or is no possible value of its kind; expected %s",
                     row->attrs);
+  HP_TRY(check_tiers(c));
   HP_TRY(op_meanings[c->node.op].infer(c));
   for (int i = 0; i < row->n_out && i < OPS_OUT_MAX; i++)
     if (!value_fits(&c->out[i]))
@@ -356,6 +369,23 @@ val ops_concat(hp_graph *g, const val *x, int n, int axis) {
   attr_record a = {0};
   attr_put_int(&a, axis);
   return ops_add(g, OP_CONCAT, x, n, &a);
+}
+
+static val add_copy(hp_graph *g, int op, val x, int tier) {
+  attr_record a = {0};
+  attr_put_int(&a, tier);
+  return ops_add(g, op, &x, 1, &a);
+}
+
+val ops_offload(hp_graph *g, val x, int tier) { return add_copy(g, OP_OFFLOAD, x, tier); }
+val ops_fetch(hp_graph *g, val x) {
+  if (!is_value(g, OP_FETCH, x)) return 0;
+  return add_copy(g, OP_FETCH, x, ops_tier(g, x));
+}
+
+int ops_tier(const hp_graph *g, val v) {
+  const ir_node *n = graph_def(g, v);
+  return n->op == OP_OFFLOAD ? (int)attr_int(g, n, "tier") : TIER_DEVICE;
 }
 
 static val add_einsum(hp_graph *g, const char *eq, const val *in, int n_in, hp_dtype out) {

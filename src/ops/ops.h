@@ -74,6 +74,11 @@ val ops_broadcast(hp_graph *g, val x, const int64_t *dim, int rank);
 val ops_slice(hp_graph *g, val x, const int64_t *start, const int64_t *stop, const int64_t *step);
 val ops_pad(hp_graph *g, val x, const int64_t *lo, const int64_t *hi, double value);
 val ops_concat(hp_graph *g, const val *x, int n, int axis);
+/* x in a tier beyond the device, which only fetch and output read; and from there on the device. */
+val ops_offload(hp_graph *g, val x, int tier);
+val ops_fetch(hp_graph *g, val x);
+/* The tier that v lies in, which is a part of its type. */
+int ops_tier(const hp_graph *g, val v);
 val ops_einsum(hp_graph *g, const char *eq, val a, val b, hp_dtype out);
 /* The same with chains that start from c, whose dtype and shape the result has. */
 val ops_einsum_onto(hp_graph *g, const char *eq, val a, val b, val c);

@@ -39,7 +39,7 @@ void job_device_release(job_device *j) {
 bool job_device_offloads(const job_device *j) {
   for (int k = 0; k < HP_MEMORY_CLASSES; k++)
     if (j->offload[k]) return true;
-  return false;
+  return j->has_homes;
 }
 
 hp_status job_device_settle(job_device *j) {
@@ -157,12 +157,18 @@ void device_give(device *d, int tier, uint64_t offset, uint64_t bytes) {
   d->job->state_bytes[tier] -= padded;
 }
 
+/* The nearest tier with room for a new tensor; flash, the last, says itself that it is full. */
+static int find_room(const job_device *j, uint64_t bytes) {
+  uint64_t padded = tier_memory_pad(TIER_DEVICE, bytes);
+  if (has_room(j, TIER_DEVICE, padded) || !job_device_offloads(j)) return TIER_DEVICE;
+  if (has_room(j, TIER_HOST, padded) || !j->memory[TIER_FLASH].store) return TIER_HOST;
+  return TIER_FLASH;
+}
+
 hp_status device_state(device *d, const char *name, const ir_value *type, int tier,
                        uint32_t *index) {
   if (device_find(d, name, index)) return state_check(name, &d->states.at[*index].type, type);
-  uint64_t padded = tier_memory_pad(TIER_DEVICE, (uint64_t)value_bytes(type));
-  if (tier == TIER_DEVICE && job_device_offloads(d->job) && !has_room(d->job, TIER_DEVICE, padded))
-    tier = TIER_HOST;
+  if (tier == TIER_DEVICE) tier = find_room(d->job, (uint64_t)value_bytes(type));
   state_tensor s = {.type = *type, .bytes = (uint64_t)value_bytes(type), .tier = tier};
   s.name = intern(&d->names, name, strlen(name));
   if (!s.name || !vec_reserve(&d->states, 1)) return HP_ERR_OOM;
@@ -250,7 +256,7 @@ void *device_work(const device *d, int tier) {
 }
 
 /* What a memory limit leaves beside the tensors that are there, at least a byte. */
-static uint64_t find_room(const job_device *j) {
+static uint64_t room_beside_tensors(const job_device *j) {
   uint64_t limit = j->limit[TIER_DEVICE], taken = j->state_bytes[TIER_DEVICE];
   return !limit ? 0 : limit > taken ? limit - taken : 1;
 }
@@ -258,7 +264,7 @@ static uint64_t find_room(const job_device *j) {
 hp_status device_measure(device *d) {
   const cluster *c = d->cluster;
   if (!c || !strcmp(c->name, "this"))
-    return d->backend->measure(d->dev, find_room(d->job), &d->limits);
+    return d->backend->measure(d->dev, room_beside_tensors(d->job), &d->limits);
   double bf16 = c->costs.flops_bf16;
   d->limits = (hp_limits){c->flops, bf16 > 0 ? bf16 : c->flops, c->gb_s * 1e9};
   return HP_OK;

@@ -28,6 +28,7 @@ typedef struct {
   int no_partial_sums; /* of them, those of meshes with no_partial_sums: the engine must stay */
   uint64_t limit[TIER_COUNT];         /* bytes of state and work memory at any time; 0 = none */
   uint8_t offload[HP_MEMORY_CLASSES]; /* HP_OFFLOAD_*, by class */
+  bool has_homes; /* a mesh has a rule by which named tensors may leave (group_home_rule) */
   /* The loaded program whose work memory holds named tensors of other tiers from one run to the
    * next, newer than their home has them; NULL: none.  settle brings them home. */
   void *carrier;
@@ -72,9 +73,9 @@ void job_device_release(job_device *j);
 hp_status device_create(job_device *j, device **out);
 /* Frees its tensors. */
 void device_close(device *d);
-/* The tensor of that name; a new one is created in that tier, with zeros, or in host memory if
- * tensors may leave the device and the limit has no room for it; an existing one must have the same
- * type and stays where it is. */
+/* The tensor of that name; a new one is created in that tier, with zeros, or, if tensors may leave
+ * the device and its limit has no room for it, in host memory, or on flash beyond the limit of the
+ * host; an existing one must have the same type and stays where it is. */
 hp_status device_state(device *d, const char *name, const ir_value *type, int tier,
                        uint32_t *index);
 /* HP_ERR_SHAPE, with the name, if an existing param has another type. */

@@ -18,6 +18,11 @@ static int home(void *context, const char *name) {
   return d->states.at[index].tier;
 }
 
+static int rule(void *context, const char *name) {
+  const device_target *t = context;
+  return group_home(t->g, name);
+}
+
 /* Of this mesh those that loaded programs use, and all of other meshes. */
 static uint64_t locked_bytes(void *context) {
   const device *d = device_of(context);
@@ -51,6 +56,7 @@ void device_target_init(group *g, int i, device_target *out) {
                     .context = out,
                     .resident_bytes = resident_bytes,
                     .home = home,
+                    .rule = rule,
                     .locked_bytes = locked_bytes,
                     .choose = choose,
                     .prepare = prepare,

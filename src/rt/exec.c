@@ -1,6 +1,7 @@
 #include "rt/exec.h"
 
 #include "base/thread.h"
+#include "prog/tier_check.h"
 #include "rt/collective.h"
 #include "rt/io_table.h"
 #include "rt/memory_use.h"
@@ -248,7 +249,7 @@ static double find_copy_end(const exec *e, const prog_inst *n, double start_s) {
  * direction are on one stream, so that they never share its link. */
 static void emulate(const exec *e, const prog_inst *n, double met_s) {
   const cluster *c = e->d->cluster;
-  bool is_rendezvous = op_flags((op_id)n->op) & OPF_RENDEZVOUS, is_copy = mover_runs(e->p, n);
+  bool is_rendezvous = op_flags((op_id)n->op) & OPF_RENDEZVOUS, is_copy = tier_is_crossed(e->p, n);
   if (!(is_rendezvous || is_copy ? c->emulate : c->emulate_compute)) return;
   if (is_copy) time_sleep_until(find_copy_end(e, n, met_s));
   else time_sleep_until(met_s + cost_inst(c, e->d->mesh, e->p, n));
@@ -311,7 +312,7 @@ static hp_status run_stream(exec *e, int stream, bool events) {
     bool together = collective_runs(n);
     hp_status st;
     if (together) st = collective_run(e->collectives, i, e->at + n->arg0, &t->met_s);
-    else if (mover_runs(e->p, n)) st = move(e, n);
+    else if (tier_is_crossed(e->p, n)) st = move(e, n);
     else st = launch(e, i, n);
     if (st && !together) st = name_failure(e, n, st);
     if (!st) emulate(e, n, t->met_s);
@@ -497,18 +498,6 @@ static hp_status move_outputs(exec *e) {
   return HP_OK;
 }
 
-/* Kernels and callers have addresses, which flash has not. */
-static hp_status check_tiers(const program *p) {
-  for (size_t i = 0; i < p->insts.len; i++) HP_TRY(mover_check(p, program_inst(p, i)));
-  for (size_t b = 0; b < p->buffers.len; b++) {
-    const prog_buffer *f = &p->buffers.at[b];
-    if (f->flags & (BUFFER_INPUT | BUFFER_OUTPUT) && f->tier == TIER_FLASH)
-      HP_FAIL(HP_ERR_ARG, "\"%s\" is an input or output on tier flash; fetch it first",
-              program_str(p, f->name));
-  }
-  return HP_OK;
-}
-
 static void keep_times(exec *e) {
   size_t n = e->p->insts.len, at = e->runs++ % EXEC_RECENT;
   if (n) memcpy(e->kept + at * n, e->times, n * sizeof *e->kept);
@@ -547,7 +536,7 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
   e->times = mem_calloc(p->insts.len, sizeof *e->times);
   e->kept = mem_calloc(p->insts.len, EXEC_RECENT * sizeof *e->kept);
   if (!e->at || !e->buffer || !e->flash || !e->times || !e->kept) st = HP_ERR_OOM;
-  if (!st) st = check_tiers(p);
+  if (!st) st = tier_check(p);
   if (!st) st = build_lists(e);
   if (!st) st = bind_states(e);
   if (!st) st = list_io(e);

@@ -72,6 +72,28 @@ hp_status group_rule(group *g, const char *pattern, const char *entries, bool wh
   return HP_ERR_OOM;
 }
 
+hp_status group_home_rule(group *g, const char *pattern, uint8_t offload) {
+  home_rule made = {.pattern = copy_text(pattern), .offload = offload};
+  if (!made.pattern || !vec_push(&g->homes, made)) {
+    mem_free(made.pattern);
+    return HP_ERR_OOM;
+  }
+  for (int i = 0; offload && i < g->own; i++) g->member[i]->job->has_homes = true;
+  return HP_OK;
+}
+
+int group_home(const group *g, const char *name) {
+  for (size_t i = 0; i < g->homes.len; i++)
+    if (!fnmatch(g->homes.at[i].pattern, name, 0)) return g->homes.at[i].offload;
+  return -1;
+}
+
+/* Where a new tensor is made that may be on the device. */
+static int tier_by_rule(const group *g, const char *name) {
+  int mode = group_home(g, name);
+  return mode == HP_OFFLOAD_HOST ? TIER_HOST : mode == HP_OFFLOAD_FLASH ? TIER_FLASH : TIER_DEVICE;
+}
+
 /* "(2,2)(dp,tp)", and with several meshes in a job the ranks of its devices: "(2)(dp)@2,3". */
 static hp_status make_mesh(group *g, const char *text) {
   layout l;
@@ -256,6 +278,8 @@ void group_close(group *g) {
     mem_free(g->rules.at[i].pattern);
     mem_free(g->rules.at[i].entries);
   }
+  for (size_t i = 0; i < g->homes.len; i++) mem_free(g->homes.at[i].pattern);
+  vec_free(&g->homes);
   vec_free(&g->rules);
   vec_free(&g->globs);
   vec_free(&g->suffixes);
@@ -427,6 +451,7 @@ hp_status group_state_of(group *g, const char *name, const ir_value *type, int t
     return state_check(name, &g->states.at[*index].type, type);
   group_state s = {.type = *type};
   ir_value shard = *type;
+  if (tier == TIER_DEVICE) tier = tier_by_rule(g, name);
   group_declared(g, name, type, &s.l);
   HP_TRY(shard_check_layout(&g->m, name, type, &s.l, true));
   for (int d = 0; d < type->rank; d++)

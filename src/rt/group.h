@@ -20,6 +20,12 @@ typedef struct {
   layout l; /* what the entries say */
 } layout_rule;
 
+/* What tensors with matching names do: HP_OFFLOAD_*. */
+typedef struct {
+  char *pattern;
+  uint8_t offload;
+} home_rule;
+
 typedef struct {
   uint32_t name; /* place in group->names */
   ir_value type; /* of the global tensor */
@@ -42,6 +48,7 @@ struct hp_device {
   map suffix_rule;        /* suffix -> the first rule that is "*" and this suffix */
   VEC(size_t) suffixes;   /* the lengths of these suffixes, each once */
   VEC(uint32_t) globs;    /* the other rules */
+  VEC(home_rule) homes;   /* the first that matches counts */
   VEC(group_state) states;
   map state_of;
   interner names;
@@ -58,6 +65,10 @@ hp_status group_open(const hp_device_options *o, group **out);
 hp_status group_open_on(job *j, const hp_device_options *o, group **out);
 void group_close(group *g);
 hp_status group_rule(group *g, const char *pattern, const char *entries, bool where_divides);
+/* A rule for named tensors, whose homes follow from it when a program is compiled. */
+hp_status group_home_rule(group *g, const char *pattern, uint8_t offload);
+/* HP_OFFLOAD_* of the tensor by the first rule that matches its name; -1: none does. */
+int group_home(const group *g, const char *name);
 /* HP_ERR_ARG if this mesh, or another mesh with one of its devices, computes with
  * no_partial_sums: then the engine is fixed. */
 hp_status group_set_engine(group *g, const char *name);
@@ -75,7 +86,8 @@ device *group_first(const group *g);
 hp_status group_choose(group *g, int i, program *p);
 /* The params of a graph of global tensors. */
 hp_status group_params(group *g, const hp_graph *graph);
-/* The param of that name; a new one is created in that tier, with zeros. */
+/* The param of that name; a new one is created in that tier, with zeros; on the device only if no
+ * rule for its home and no limit is against it. */
 hp_status group_state_of(group *g, const char *name, const ir_value *type, int tier,
                          uint32_t *index);
 /* Gives its memory back, or calls it `to`.  HP_ERR_ARG, by name, when a loaded program uses it. */

@@ -88,13 +88,6 @@ hp_status mover_zero_padding(const device *d, const shard_view *v, void *at) {
 
 /* --- instructions ----------------------------------------------------------------------------- */
 
-static bool is_move(const prog_inst *n) { return op_flags((op_id)n->op) & OPF_MOVE; }
-
-bool mover_runs(const program *p, const prog_inst *n) {
-  if (n->op != OP_COPY) return is_move(n);
-  return program_arg(p, n, 0)->tier != TIER_DEVICE || program_arg(p, n, 1)->tier != TIER_DEVICE;
-}
-
 hp_status mover_run(const device *d, const prog_inst *n, const tier_place *from,
                     const tier_place *to, uint64_t bytes, const char *name) {
   if (from->tier == TIER_FLASH)
@@ -102,19 +95,4 @@ hp_status mover_run(const device *d, const prog_inst *n, const tier_place *from,
   if (to->tier == TIER_FLASH)
     return tier_memory_write(flash_of(d), to->offset, from->at, bytes, to->ends, name);
   return d->backend->copy(d->dev, to->at, from->at, bytes, n->stream);
-}
-
-hp_status mover_check(const program *p, const prog_inst *n) {
-  const char *op = op_table[n->op].name;
-  bool moves = mover_runs(p, n);
-  for (int k = 0; !moves && k < n->n_in + n->n_out; k++) {
-    int tier = program_arg(p, n, k)->tier;
-    if (tier != TIER_DEVICE)
-      HP_FAIL(HP_ERR_ARG, "%s \"%s\" reaches into tier %s; only fetch, offload and copy do", op,
-              program_str(p, n->loc), tier_name(tier));
-  }
-  if (moves && program_arg(p, n, 0)->tier == TIER_FLASH && program_arg(p, n, 1)->tier == TIER_FLASH)
-    HP_FAIL(HP_ERR_ARG, "%s \"%s\" copies within tier flash; go through another tier", op,
-            program_str(p, n->loc));
-  return HP_OK;
 }

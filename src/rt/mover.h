@@ -38,12 +38,9 @@ typedef struct {
   uint64_t offset;
   bool ends; /* a tensor on flash */
 } tier_place;
-/* Is it the mover's: does it move between tiers, or copy from or to another one?  Then mover_run
- * runs it, from and to these places; name: of the tensor, for failures. */
-bool mover_runs(const program *p, const prog_inst *n);
+/* Runs an instruction that crosses tiers (prog/tier_check.h), from and to these places; name: of the
+ * tensor, for failures. */
 hp_status mover_run(const device *d, const prog_inst *n, const tier_place *from,
                     const tier_place *to, uint64_t bytes, const char *name);
-/* HP_ERR_ARG, with its op, if an instruction reaches into a tier from where it cannot. */
-hp_status mover_check(const program *p, const prog_inst *n);
 
 #endif

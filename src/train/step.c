@@ -1,9 +1,8 @@
 #include "train/step.h"
 
-#include "base/log.h"
 #include "base/philox.h"
 #include "base/str.h"
-#include "train/step_pieces.h"
+#include "train/step_choice.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -47,7 +46,7 @@ typedef struct {
 
 struct stepper {
   lm *m;
-  step_pieces pieces;
+  step_ways ways;
   step_program kept[KEPT];
   int n_kept;
   uint64_t clock;
@@ -61,9 +60,8 @@ struct stepper {
 hp_status stepper_create(lm *m, const step_options *o, stepper **out) {
   stepper *s = mem_calloc(1, sizeof *s);
   HP_TRY_MEM(s);
-  *s = (stepper){.m = m,
-                 .pieces = {.m = m, .d = m->d, .o = *o},
-                 .grad_sq = mem_calloc(m->trained, sizeof *s->grad_sq)};
+  *s = (stepper){.m = m, .grad_sq = mem_calloc(m->trained, sizeof *s->grad_sq)};
+  step_ways_init(&s->ways, &(step_pieces){.m = m, .d = m->d, .o = *o});
   if (!s->grad_sq) {
     stepper_free(s);
     return HP_ERR_OOM;
@@ -84,14 +82,20 @@ static void free_program(step_program *p) {
 void stepper_free(stepper *s) {
   if (!s) return;
   for (int i = 0; i < s->n_kept; i++) free_program(&s->kept[i]);
-  step_pieces_free(&s->pieces);
+  step_ways_free(&s->ways);
   mem_free(s->grad_sq);
   mem_free(s);
 }
 
 const hp_program *stepper_program(const stepper *s) { return s->ran; }
 uint64_t stepper_work_bytes(const stepper *s) { return s->work_bytes; }
-double stepper_compile_seconds(const stepper *s) { return s->pieces.compile_s + s->link_s; }
+double stepper_compile_seconds(const stepper *s) {
+  double sum = s->link_s;
+  for (int i = 0; i < STEP_WAYS; i++) sum += s->ways.way[i].compile_s;
+  return sum;
+}
+
+static const step_options *options_of(const stepper *s) { return &s->ways.way[STEP_AS_ASKED].o; }
 
 /* --- programs --------------------------------------------------------------------------------- */
 
@@ -104,18 +108,20 @@ static hp_status link_step(step_pieces *pieces, const micro_shape *shape, int64_
   return st;
 }
 
-/* Recomputes activations from now on, where the memory limit asks for it. */
-static hp_status link_under_limit(stepper *s, step_program *p) {
-  const step_options *o = &s->pieces.o;
-  hp_compile_options remat = o->compile;
-  hp_status st = link_step(&s->pieces, p->shape, p->n, &p->p);
-  if (st != HP_ERR_OOM || !o->remat_auto || o->compile.remat) return st;
-  err_clear();
-  remat.remat = true;
-  step_pieces_set_options(&s->pieces, &remat);
-  HP_TRY(link_step(&s->pieces, p->shape, p->n, &p->p));
-  step_tell_remat();
-  return HP_OK;
+/* The way that all processes take: predictions may differ between them. */
+static hp_status choose_way(stepper *s, const step_program *p, step_way *out) {
+  const step_options *o = options_of(s);
+  step_plan plan;
+  *out = STEP_AS_ASKED;
+  if (!o->remat_auto || !o->limited || o->compile.remat) return HP_OK;
+  HP_TRY(step_choose(&s->ways, p->shape, p->n, out, &plan));
+  s->link_s += plan.stats.compile_s;
+  return hp_world_broadcast(out, sizeof *out);
+}
+
+static hp_status link_under_limit(stepper *s, step_program *p, step_way *way) {
+  HP_TRY(choose_way(s, p, way));
+  return link_step(&s->ways.way[*way], p->shape, p->n, &p->p);
 }
 
 /* Positions and lengths: micro-batches of one length share the positions of the largest. */
@@ -156,7 +162,7 @@ static void add_micro_ios(const stepper *s, step_program *p, int64_t i) {
   add_io(p, "positions", i, x->positions, bytes);
   add_io(p, "weight", i, &x->weight, sizeof x->weight);
   add_io(p, "loss", i, &x->loss, sizeof x->loss);
-  if (step_drops(s->m, &s->pieces.o)) add_io(p, "dropout_seed", i, &x->seed, sizeof x->seed);
+  if (step_drops(s->m, options_of(s))) add_io(p, "dropout_seed", i, &x->seed, sizeof x->seed);
   if (step_balances(s->m)) add_io(p, "lengths", i, x->lengths, rows * sizeof *x->lengths);
 }
 
@@ -167,7 +173,7 @@ static void list_ios(const stepper *s, step_program *p) {
   add_io(p, "grad_norm", p->n - 1, &u->norm, sizeof u->norm);
   add_io(p, "grad_sq", p->n - 1, s->grad_sq, s->m->trained * sizeof *s->grad_sq);
   add_io(p, "lr", p->n - 1, &u->lr, sizeof u->lr);
-  if (s->pieces.o.optimizer != STEP_ADAMW) return;
+  if (options_of(s)->optimizer != STEP_ADAMW) return;
   add_io(p, "lr_over_bc1", p->n - 1, &u->lr_over_bc1, sizeof u->lr_over_bc1);
   add_io(p, "sqrt_bc2", p->n - 1, &u->sqrt_bc2, sizeof u->sqrt_bc2);
 }
@@ -175,6 +181,7 @@ static void list_ios(const stepper *s, step_program *p) {
 static hp_status make_program(stepper *s, const step_micro *b, int64_t n, step_program *out) {
   size_t micros = (size_t)n, ios = micros * MICRO_IOS + UPDATE_IOS;
   hp_program_stats stats;
+  step_way way;
   *out = (step_program){.n = n,
                         .shape = mem_calloc(micros, sizeof *out->shape),
                         .micro = mem_calloc(micros, sizeof *out->micro),
@@ -184,10 +191,10 @@ static hp_status make_program(stepper *s, const step_micro *b, int64_t n, step_p
   for (int64_t i = 0; i < n; i++) out->shape[i] = (micro_shape){b[i].B, b[i].T};
   HP_TRY(make_counts(out));
   list_ios(s, out);
-  HP_TRY(link_under_limit(s, out));
+  HP_TRY(link_under_limit(s, out, &way));
   HP_TRY(hp_program_stats_get(out->p, &stats));
   out->insts = stats.instructions;
-  step_pieces_linked(&s->pieces, n, &stats);
+  step_pieces_linked(&s->ways.way[way], n, &stats);
   s->link_s += stats.compile_s;
   if (stats.memory.work_bytes > s->work_bytes) s->work_bytes = stats.memory.work_bytes;
   return HP_OK;
@@ -244,7 +251,7 @@ hp_status stepper_prepare(stepper *s, const step_micro *b, int64_t n) {
 
 /* Of the masks of a micro-batch: the same whenever it is run, another for every one. */
 static int64_t dropout_seed(const stepper *s, int64_t number, const step_update *u) {
-  philox_block x = philox_get(s->pieces.o.seed, (uint64_t)u->t, (uint64_t)number);
+  philox_block x = philox_get(options_of(s)->seed, (uint64_t)u->t, (uint64_t)number);
   return (int64_t)((uint64_t)x.at[0] << 32 | x.at[1]);
 }
 
@@ -272,7 +279,7 @@ static void set_micro(const stepper *s, step_program *p, int64_t i, const step_m
 }
 
 static void set_update(stepper *s, const step_update *u) {
-  const step_options *o = &s->pieces.o;
+  const step_options *o = options_of(s);
   double bc1 = 1 - pow(o->beta1, (double)u->t), bc2 = 1 - pow(o->beta2, (double)u->t);
   s->update = (update_numbers){.lr = (float)u->lr,
                                .lr_over_bc1 = (float)(u->lr / bc1),

@@ -217,7 +217,3 @@ void step_graph_tell(const lm *m, const step_options *o, const step_place *v) {
            drops(&s) ? "dropout masks are generated for the full micro-batch"
                      : "it does not divide the sequences of the micro-batch");
 }
-
-void step_tell_remat(void) {
-  log_info("recompute: auto: activations are recomputed, to stay under memory_limit");
-}

@@ -15,7 +15,9 @@ typedef struct {
   double beta1, beta2, eps, decay, momentum;
   double clip;                /* largest global norm of the gradients; 0 = no clipping */
   hp_compile_options compile; /* of all its programs */
-  bool remat_auto;            /* recompute activations when the memory limit asks for it */
+  bool remat_auto;            /* recompute activations where that is faster than offloading, or
+                                 the only way to keep to the memory limit */
+  bool limited;               /* the device has a memory limit */
   bool dropout; /* apply the model's dropout; its masks follow from the seed, the number of the
                    update and that of the micro-batch */
   uint64_t seed;
@@ -42,9 +44,7 @@ typedef struct {
  * output: loss f32[].  Inputs of the update: lr f32[] and, for AdamW, lr_over_bc1 and sqrt_bc2;
  * outputs: grad_norm f32[] and grad_sq f32[params].  Call lm_graph_end, also after a failure. */
 hp_status step_graph_begin(const lm *m, const step_options *o, const step_place *v, model_build *b);
-/* Logs that recompute: auto has turned recomputation on. */
-void step_tell_remat(void);
-/* Warns if `interleave` is ignored for this micro-batch. */
+/* Warns of what was asked for and cannot be done for such a micro-batch. */
 void step_graph_tell(const lm *m, const step_options *o, const step_place *v);
 
 /* Does a step draw dropout masks? */

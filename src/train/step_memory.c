@@ -1,85 +1,89 @@
 #include "train/step_memory.h"
 
+#include "base/log.h"
 #include "base/status.h"
+#include "base/str.h"
 #include "base/thread.h"
+#include "base/units.h"
 #include "train/losses.h"
-
-enum { AS_ASKED, WITH_REMAT, WAYS };
+#include "train/step_choice.h"
 
 struct step_planner {
   lm *m;
   hp_device *d;
-  step_pieces pieces[WAYS]; /* with the options as they are, and with remat */
+  step_ways ways;
   step_work work;
   bool tell;
-  bool recomputes; /* a plan of a step, though nobody asked for it */
 };
+
+static const step_options *options_of(const step_planner *p) {
+  return &p->ways.way[STEP_AS_ASKED].o;
+}
 
 hp_status step_planner_create(lm *m, const step_options *o, const step_work *w, hp_device *d,
                               bool tell, step_planner **out) {
   step_planner *p = mem_calloc(1, sizeof *p);
   HP_TRY_MEM(p);
   *p = (step_planner){.m = m, .d = d, .work = *w, .tell = tell};
-  for (int i = 0; i < WAYS; i++)
-    p->pieces[i] = (step_pieces){.m = m, .d = d, .o = *o, .plan = true};
-  p->pieces[WITH_REMAT].o.compile.remat = true;
+  step_ways_init(&p->ways, &(step_pieces){.m = m, .d = d, .o = *o, .plan = true});
   *out = p;
   return HP_OK;
 }
 
 void step_planner_free(step_planner *p) {
-  for (int i = 0; p && i < WAYS; i++) step_pieces_free(&p->pieces[i]);
+  if (p) step_ways_free(&p->ways);
   mem_free(p);
 }
 
 /* --- plans of one program --------------------------------------------------------------------- */
 
 /* A micro-batch after the first needs most: the sums of gradients are there. */
-static hp_status link_pieces(step_planner *p, step_pieces *s, const planned_program *w,
-                             step_link *out) {
+static micro_shape *make_shapes(const step_planner *p, const planned_program *w) {
   micro_shape *shape = mem_calloc((size_t)w->micros, sizeof *shape);
-  HP_TRY_MEM(shape);
+  if (!shape) return NULL;
   for (int64_t i = 0; i < w->micros; i++) shape[i] = p->work.at[0].shape;
   shape[w->micros - 1] = w->shape;
-  hp_status st = step_pieces_link(s, shape, w->micros, out);
+  return shape;
+}
+
+/* The plan of a program, and of a step the way that is taken. */
+typedef struct {
+  step_plan plan;
+  step_way way;
+} one_plan;
+
+/* With room for `reserve` bytes of other programs' params. */
+static hp_status plan_step(step_planner *p, const planned_program *w, uint64_t reserve,
+                           one_plan *out) {
+  micro_shape *shape = make_shapes(p, w);
+  HP_TRY_MEM(shape);
+  step_ways_reserve(&p->ways, reserve);
+  hp_status st = step_choose(&p->ways, shape, w->micros, &out->way, &out->plan);
+  if (!st) out->plan.stats.compile_s += p->ways.way[out->way].compile_s;
   mem_free(shape);
   return st;
 }
 
-/* Of a step, with room for `reserve` bytes of other programs' params. */
-static hp_status plan_pieces(step_planner *p, int way, const planned_program *w, uint64_t reserve,
-                             hp_program_stats *out, const char *what, char **text) {
-  step_pieces *s = &p->pieces[way];
-  step_link l = {0};
-  hp_compile_options o = s->o.compile;
-  if (o.reserve_bytes != reserve) {
-    o.reserve_bytes = reserve;
-    step_pieces_set_options(s, &o);
-  }
-  hp_status st = link_pieces(p, s, w, &l);
-  if (!st) st = hp_link_plan(l.piece, l.action, l.n, l.rows, out, what, text);
-  if (!st) step_pieces_linked(s, w->micros, out);
-  if (!st) out->compile_s += s->compile_s;
+/* The same by a way that is known, as text if `what` is not NULL.  A limit that is too small is a
+ * failure, which names the least that does. */
+static hp_status plan_again(step_planner *p, const planned_program *w, step_way way,
+                            const char *what, char **text) {
+  micro_shape *shape = make_shapes(p, w);
+  step_link l;
+  hp_program_stats s;
+  HP_TRY_MEM(shape);
+  hp_status st = step_pieces_link(&p->ways.way[way], shape, w->micros, &l);
+  if (!st) st = hp_link_plan(l.piece, l.action, l.n, l.rows, &s, what, text);
   step_link_free(&l);
+  mem_free(shape);
   return st;
-}
-
-/* Activations are recomputed where the limit asks for it. */
-static hp_status plan_step(step_planner *p, const planned_program *w, uint64_t reserve,
-                           hp_program_stats *out, const char *what, char **text) {
-  const step_options *o = &p->pieces[AS_ASKED].o;
-  hp_status st = plan_pieces(p, AS_ASKED, w, reserve, out, what, text);
-  if (st != HP_ERR_OOM || !o->remat_auto || o->compile.remat) return st;
-  p->recomputes = true;
-  err_clear();
-  return plan_pieces(p, WITH_REMAT, w, reserve, out, what, text);
 }
 
 static hp_status plan_eval(const step_planner *p, const micro_shape *s, uint64_t reserve,
                            hp_program_stats *out) {
   model_build b;
   hp_compile_options o = {.reserve_bytes = reserve};
-  lm_losses *of = losses[p->pieces[AS_ASKED].o.stage].each;
+  lm_losses *of = losses[options_of(p)->stage].each;
   hp_status st = lm_score_begin(p->m, s->B, s->T, of, &b);
   if (!st) st = b.failed ? HP_ERR_OOM : hp_graph_status(b.g);
   if (!st) st = hp_plan(b.g, p->d, &o, out);
@@ -87,55 +91,63 @@ static hp_status plan_eval(const step_planner *p, const micro_shape *s, uint64_t
   return st;
 }
 
+static hp_status plan_one(step_planner *p, int64_t i, uint64_t reserve, one_plan *out) {
+  const planned_program *w = &p->work.at[i];
+  *out = (one_plan){.way = STEP_AS_ASKED};
+  if (w->micros) return plan_step(p, w, reserve, out);
+  hp_status st = plan_eval(p, &w->shape, reserve, &out->plan.stats);
+  out->plan.refused = st == HP_ERR_OOM && out->plan.stats.memory.planned_bytes;
+  if (out->plan.refused) err_clear();
+  return out->plan.refused ? HP_OK : st;
+}
+
 /* --- plans of all of them --------------------------------------------------------------------- */
 
 typedef struct {
-  hp_program_stats stats;
-  bool refused; /* the limit is too small for it; memory is what would do */
-} one_plan;
-
-static hp_status plan_program(step_planner *p, int64_t i, uint64_t reserve, hp_program_stats *out) {
-  const planned_program *w = &p->work.at[i];
-  if (!w->micros) return plan_eval(p, &w->shape, reserve, out);
-  return plan_step(p, w, reserve, out, NULL, NULL);
-}
-
-static hp_status plan_one(step_planner *p, int64_t i, uint64_t reserve, one_plan *out) {
-  hp_program_stats *s = &out->stats;
-  *s = (hp_program_stats){0};
-  hp_status st = plan_program(p, i, reserve, s);
-  out->refused = st == HP_ERR_OOM;
-  if (out->refused) err_clear();
-  return out->refused ? HP_OK : st;
-}
-
-typedef struct {
   step_memory memory;
+  step_way way;     /* of the longest step */
   int64_t worst;    /* the program that needs most of those that are refused; -1: none is */
   uint64_t reserve; /* for params of the others, beside it */
 } all_plans;
 
+static uint64_t states_of(const one_plan *one) { return one->plan.stats.memory.state_bytes; }
+
+/* Bytes of named tensors that stay on the device, whatever program runs.  Where one program keeps
+ * them elsewhere, none is loaded in another way. */
+static uint64_t count_states(const one_plan *one, int64_t n) {
+  uint64_t most = 0;
+  bool any = false;
+  for (int64_t i = 0; i < n; i++) any |= step_plan_offloads(&one[i].plan);
+  for (int64_t i = 0; i < n; i++)
+    if ((!any || step_plan_offloads(&one[i].plan)) && states_of(&one[i]) > most)
+      most = states_of(&one[i]);
+  return most;
+}
+
 /* Each with room for the tensors that only others need.  one: room for all of them. */
 static hp_status plan_each(step_planner *p, one_plan *one, all_plans *out) {
   int64_t n = p->work.n;
-  uint64_t states = 0, most = 0;
+  uint64_t most = 0;
   *out = (all_plans){.worst = -1};
-  p->recomputes = false;
+  for (int64_t i = 0; i < n; i++) HP_TRY(plan_one(p, i, 0, &one[i]));
+  uint64_t states = count_states(one, n);
   for (int64_t i = 0; i < n; i++) {
-    HP_TRY(plan_one(p, i, 0, &one[i]));
-    if (one[i].stats.memory.state_bytes > states) states = one[i].stats.memory.state_bytes;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    uint64_t reserve = states - one[i].stats.memory.state_bytes;
+    uint64_t own = states_of(&one[i]), reserve = states > own ? states - own : 0;
     if (reserve) HP_TRY(plan_one(p, i, reserve, &one[i]));
-    uint64_t work = one[i].stats.memory.work_bytes;
-    if (states + work > out->memory.planned_bytes) out->memory.planned_bytes = states + work;
-    if (!one[i].refused || (work <= most && out->worst >= 0)) continue;
-    most = work;
+    const step_plan *plan = &one[i].plan;
+    uint64_t all = (states > own ? states : own) + plan->stats.memory.work_bytes;
+    if (all > out->memory.planned_bytes) {
+      out->memory.planned_bytes = all;
+      out->memory.largest = i;
+    }
+    out->memory.moves |= step_plan_offloads(plan) || one[i].way == STEP_WITH_REMAT;
+    if (!plan->refused || (all <= most && out->worst >= 0)) continue;
+    most = all;
     out->worst = i;
     out->reserve = reserve;
   }
-  out->memory.stats = one[0].stats;
+  out->memory.stats = one[0].plan.stats;
+  out->way = one[0].way;
   return HP_OK;
 }
 
@@ -147,10 +159,62 @@ static hp_status plan_all(step_planner *p, all_plans *out) {
   return st;
 }
 
-static void tell(const step_planner *p) {
-  const micro_shape *s = &p->work.at[0].shape;
-  step_graph_tell(p->m, &p->pieces[AS_ASKED].o, &(step_place){STEP_ALONE, s->B, s->T});
-  if (p->recomputes) step_tell_remat();
+/* --- the decision, for people ----------------------------------------------------------------- */
+
+/* "parameters 1.5 GiB, optimizer 3.0 GiB": named tensors that are on the device only without the
+ * limit. */
+static void add_classes(const hp_memory *whole, const hp_memory *under, str *out) {
+  const char *before = " (";
+  for (int k = 0; k < HP_MEMORY_CLASSES; k++) {
+    if (whole->state[k] <= under->state[k]) continue;
+    str_printf(out, "%s%s ", before, hp_memory_class(k));
+    units_add_bytes(out, (double)(whole->state[k] - under->state[k]));
+    before = ", ";
+  }
+  if (*before == ',') str_add(out, ")");
+}
+
+static hp_status tell_choice(const all_plans *all, const step_plan *whole) {
+  const hp_program_stats *s = &all->memory.stats;
+  bool recomputes = all->way == STEP_WITH_REMAT;
+  str text = {0};
+  if (recomputes) str_add(&text, "activations are recomputed");
+  for (int t = 1; t < HP_TIERS; t++) {
+    if (!s->memory.tier[t].moved_bytes) continue;
+    if (text.len) str_add(&text, ", ");
+    units_add_bytes(&text, (double)s->memory.tier[t].planned_bytes);
+    str_printf(&text, " on %s", s->memory.tier[t].name);
+    if (t == 1) add_classes(&whole->stats.memory, &s->memory, &text);
+  }
+  str_add(&text, ": a step takes ");
+  units_add_seconds(&text, s->predicted_s);
+  str_add(&text, " (predicted), ");
+  units_add_seconds(&text, whole->stats.predicted_s);
+  str_add(&text, " without the limit");
+  hp_status st = str_status(&text);
+  if (!st) log_info("memory_limit: %s", text.at);
+  str_free(&text);
+  return st;
+}
+
+/* Tells what the limit makes of the longest step, beside the plan without it. */
+static hp_status tell(step_planner *p, const all_plans *all) {
+  const planned_program *w = &p->work.at[0];
+  uint64_t limit = all->memory.stats.memory.limit_bytes;
+  step_plan whole;
+  if (p->tell)
+    step_graph_tell(p->m, options_of(p), &(step_place){STEP_ALONE, w->shape.B, w->shape.T});
+  if (!limit || !w->micros) return HP_OK;
+  if (all->way != STEP_WITH_REMAT && !all->memory.stats.memory.tier[1].moved_bytes &&
+      !all->memory.stats.memory.tier[2].moved_bytes)
+    return HP_OK;
+  micro_shape *shape = make_shapes(p, w);
+  HP_TRY_MEM(shape);
+  hp_device_set_memory_limit(p->d, 0);
+  hp_status st = step_plan_make(&p->ways.way[STEP_AS_ASKED], shape, w->micros, &whole, NULL, NULL);
+  hp_device_set_memory_limit(p->d, limit);
+  mem_free(shape);
+  return st ? st : tell_choice(all, &whole);
 }
 
 /* What an evaluation takes is set by a key of its own: the compiler's message cannot know it. */
@@ -170,9 +234,14 @@ static hp_status refuse_eval(const planned_program *w, const hp_program_stats *s
 /* Plans once more the program that needs most: it names the least that does. */
 static hp_status refuse(step_planner *p, const all_plans *all) {
   const planned_program *w = &p->work.at[all->worst];
+  one_plan one;
   hp_program_stats s = {0};
-  hp_status st = plan_program(p, all->worst, all->reserve, &s);
-  if (w->micros || st != HP_ERR_OOM || !s.memory.limit_bytes) return st;
+  if (w->micros) {
+    HP_TRY(plan_one(p, all->worst, all->reserve, &one));
+    return plan_again(p, w, one.way, NULL, NULL);
+  }
+  hp_status st = plan_eval(p, &w->shape, all->reserve, &s);
+  if (st != HP_ERR_OOM || !s.memory.limit_bytes) return st;
   err_clear();
   return refuse_eval(w, &s, all->reserve);
 }
@@ -181,15 +250,15 @@ hp_status step_memory_plan(step_planner *p, step_memory *out) {
   all_plans all;
   HP_TRY(plan_all(p, &all));
   if (all.worst >= 0) return refuse(p, &all);
-  if (p->tell) tell(p);
+  HP_TRY(tell(p, &all));
   *out = all.memory;
   return HP_OK;
 }
 
 hp_status step_memory_explain(step_planner *p, const char *what, char **text) {
-  hp_program_stats s;
-  uint64_t reserve = p->pieces[AS_ASKED].o.compile.reserve_bytes;
-  return plan_step(p, &p->work.at[0], reserve, &s, what, text);
+  one_plan one;
+  HP_TRY(plan_one(p, 0, options_of(p)->compile.reserve_bytes, &one));
+  return plan_again(p, &p->work.at[0], one.way, what, text);
 }
 
 /* --- limits ----------------------------------------------------------------------------------- */

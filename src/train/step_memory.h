@@ -20,17 +20,19 @@ typedef struct {
 typedef struct {
   hp_program_stats stats; /* of the longest step; compile_s: with its pieces */
   uint64_t planned_bytes; /* of a device, for all programs */
+  int64_t largest;        /* the program that needs most */
+  bool moves; /* under the limit a program keeps tensors on slower tiers, or recomputes */
 } step_memory;
 
 /* Keeps what one plan compiles, for the next ones. */
 typedef struct step_planner step_planner;
-/* tell: report, once, what the plan decides by itself. */
+/* tell: warn of options that are ignored. */
 hp_status step_planner_create(lm *m, const step_options *o, const step_work *w, hp_device *d,
                               bool tell, step_planner **out);
 void step_planner_free(step_planner *p);
 
-/* Memory of the work under the memory limit of the device.  HP_ERR_OOM names the smallest limit
- * that is enough for all: parameters, states of the step, and work memory. */
+/* Memory of the work under the memory limit of the device; tells what the limit makes of the
+ * longest step.  HP_ERR_OOM names the smallest limit that is enough for all. */
 hp_status step_memory_plan(step_planner *p, step_memory *out);
 /* The plan of the longest step as text, `what` as for hp_plan_explain; hp_free(*text).  If the
  * options have a dump_dir, the text of each stage is written there. */

@@ -24,7 +24,7 @@ static hp_status compile(step_pieces *s, const step_place *v, hp_piece **out) {
   double start = time_now_s();
   hp_compile_options o = s->o.compile;
   if (v->part == STEP_NEXT || v->part == STEP_UPDATE) o.dump_dir = NULL; /* one writes its stages */
-  if (!s->plan) step_graph_tell(s->m, &s->o, v);
+  if (!s->plan && !s->quiet) step_graph_tell(s->m, &s->o, v);
   hp_status st = step_graph_begin(s->m, &s->o, v, &b);
   if (!st && !s->plan && v->part != STEP_UPDATE) st = lm_make_buffers(s->m, &b, v->T);
   if (!st) st = hp_piece_compile(b.g, s->d, &o, out);

@@ -21,7 +21,8 @@ typedef struct {
   lm *m;
   hp_device *d;
   step_options o;
-  bool plan; /* for a plan only: creates nothing on the device and logs nothing */
+  bool plan;  /* for a plan only: creates nothing on the device and logs nothing */
+  bool quiet; /* logs nothing */
   VEC(step_piece) kept;
   uint64_t clock;
   uint32_t insts;   /* of a piece, about, as the last linked step had them; 0: not known */

@@ -273,4 +273,6 @@ void train_config_free(train_config *c) {
   vec_free(&c->errors);
   arena_free(&c->mem);
   tree_free(&c->file);
+  tree_free(&c->deepspeed_file);
+  tier_options_free(&c->is.tiers);
 }

@@ -11,6 +11,7 @@
 #include "base/tree.h"
 #include "base/vec.h"
 #include "model/strategy.h"
+#include "model/tier_options.h"
 #include "train/schedule.h"
 
 #define TRAIN_NONE INT64_MIN /* an INT that is null */
@@ -116,6 +117,15 @@ typedef struct {
 } train_error;
 typedef VEC(const char *) train_lines;
 
+/* What a DeepSpeed file says, each with its place; see train_deepspeed.h. */
+typedef struct {
+  const tree_node *root;  /* NULL: there is none */
+  int64_t stage;          /* of ZeRO; -1: not said */
+  int weights, optimizer; /* HP_OFFLOAD_*; -1: not said */
+  const char *nvme_path;  /* or NULL */
+  const tree_node *stage_at, *weights_at, *optimizer_at, *path_at;
+} train_deepspeed;
+
 /* Batch sizes; see train_batch_size.c. */
 typedef struct {
   int64_t replicas;     /* data-parallel replicas of the mesh */
@@ -153,6 +163,8 @@ typedef struct {
     hp_dtype compute; /* HP_F32 or HP_BF16 */
     train_recompute recompute;
     uint64_t memory_limit; /* bytes, 0 = none */
+    tier_options tiers;
+    train_deepspeed deepspeed;
     struct strategy strategy;
     char mesh[320];       /* the user's own mesh, as text; "" = none */
     bool no_partial_sums; /* deterministic: layout */
@@ -185,6 +197,7 @@ typedef struct {
   const tree_node *at[KEY_COUNT]; /* the place of a value; NULL: the default */
   const tree_node *root;
   tree file; /* owned when loaded from a file */
+  tree deepspeed_file;
   arena mem;
 } train_config;
 

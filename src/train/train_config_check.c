@@ -1,7 +1,9 @@
 /* The rules between keys: what LlamaFactory and Transformers derive, refuse, or refuse here. */
 #include "train/losses.h"
 #include "train/settings.h"
+#include "train/train_deepspeed.h"
 #include "train/train_mesh.h"
+#include "train/train_tiers.h"
 
 #include "base/json.h"
 #include "base/yaml.h"
@@ -470,7 +472,7 @@ static hp_status decide_strategy(train_config *c) {
   if (c->strategy && c->parallel.strategy && strcmp(c->strategy, c->parallel.strategy))
     HP_TRY(train_config_note(c, "strategy: %s, in place of %s (%s)", c->strategy,
                              c->parallel.strategy, tree_where(c->at[KEY_PARALLEL_strategy]).text));
-  if (!strategy_parse(text, n, &c->is.strategy)) return HP_OK;
+  if (!strategy_parse(text, n, &c->is.strategy)) return train_deepspeed_apply_stage(c, text);
   char why[512];
   snprintf(why, sizeof why, "%s", err_message());
   err_clear();
@@ -585,6 +587,7 @@ static void share_twins(train_config *c) {
   else c->parallel.engine = c->engine;
   if (c->at[KEY_PARALLEL_deterministic]) c->deterministic = c->parallel.deterministic;
   else c->parallel.deterministic = c->deterministic;
+  if (c->at[KEY_offload]) c->parallel.offload = c->offload;
 }
 
 static hp_status check_devices(train_config *c) {
@@ -611,12 +614,6 @@ static hp_status decide_bits(train_config *c) {
       DETERMINISTIC_LAYOUT;
   if (!c->at[KEY_PARALLEL_leaves]) return HP_OK;
   return train_config_note(c, "leaves: without effect: deterministic: layout splits no sum");
-}
-
-static hp_status check_offload(train_config *c) {
-  static const char *const offload[] = {"auto", "none"};
-  int policy;
-  return read_policy(c->parallel.offload, offload, 2, &policy);
 }
 
 static hp_status decide_compute(train_config *c) {
@@ -675,6 +672,7 @@ static const rule rules[] = {
     RULE(decide_override, KEY_resume_override),
     RULE(decide_reporters, KEY_report_to),
     RULE(decide_count, KEY_include_num_input_tokens_seen),
+    RULE(train_deepspeed_read, KEY_deepspeed),
     RULE(check_devices, KEY_devices, KEY_PARALLEL_devices),
     RULE(decide_memory, KEY_memory_limit, KEY_PARALLEL_memory_limit),
     RULE(decide_mesh, KEY_strategy, KEY_PARALLEL_strategy, KEY_devices, KEY_PARALLEL_devices,
@@ -689,10 +687,14 @@ static const rule rules[] = {
     RULE(decide_bits, KEY_deterministic, KEY_PARALLEL_deterministic),
     RULE(decide_engine, KEY_engine, KEY_PARALLEL_engine, KEY_deterministic,
          KEY_PARALLEL_deterministic, KEY_full_determinism),
-    RULE(check_offload, KEY_PARALLEL_offload),
+    RULE(train_tiers_decide, KEY_offload, KEY_PARALLEL_offload, KEY_flash, KEY_PARALLEL_flash,
+         KEY_flash_limit, KEY_PARALLEL_flash_limit, KEY_host_limit, KEY_PARALLEL_host_limit,
+         KEY_deepspeed),
     RULE(decide_recompute, KEY_PARALLEL_recompute, KEY_gradient_checkpointing,
          KEY_disable_gradient_checkpointing),
     RULE(decide_compute, KEY_dtype, KEY_bf16),
+    RULE(train_deepspeed_check, KEY_deepspeed, KEY_bf16, KEY_dtype, KEY_max_grad_norm,
+         KEY_per_device_train_batch_size, KEY_gradient_accumulation_steps, KEY_global_batch_size),
 };
 
 /* Can the rule say anything?  Not of keys with an error of their own. */

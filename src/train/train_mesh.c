@@ -141,7 +141,9 @@ hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out
                          .plan_only = plan_only,
                          .may_miss = true /* train_mesh_apply tells what matches nothing */};
   o.mesh = *c->is.mesh ? c->is.mesh : strategy_mesh(&c->is.strategy, text);
-  return hp_device_open(&o, out);
+  tier_options_fill(&c->is.tiers, &o);
+  HP_TRY(hp_device_open(&o, out));
+  return tier_options_apply(&c->is.tiers, *out);
 }
 
 /* The entry that says a tensor's layout: its full name goes before patterns; NULL: none does. */

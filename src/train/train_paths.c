@@ -51,6 +51,17 @@ static hp_status check_data(train_config *c, int key, const train_names *names, 
   return HP_OK;
 }
 
+static hp_status check_flash(const train_config *c) {
+  const tier_options *o = &c->is.tiers;
+  int key = c->at[KEY_flash] ? KEY_flash : KEY_PARALLEL_flash;
+  if (!c->at[key]) key = KEY_deepspeed;
+  for (size_t i = 0; i < o->flash.len; i++)
+    if (!path_exists(o->flash.at[i]))
+      TREE_FAIL(train_config_at(c, key), "flash: there is no folder \"%s\"; create it",
+                o->flash.at[i]);
+  return HP_OK;
+}
+
 /* Opening a device for plans alone reads it. */
 static hp_status check_cluster(const train_config *c) {
   hp_device_options o = {.threads = 1, .plan_only = true, .cluster = c->parallel.cluster};
@@ -65,5 +76,6 @@ hp_status train_paths_check(train_config *c, bool reads_data) {
   HP_TRY(train_config_keep(c, check_model_folder(c)));
   HP_TRY(check_data(c, KEY_dataset, &c->is.dataset, reads_data));
   HP_TRY(check_data(c, KEY_eval_dataset, &c->is.eval_dataset, reads_data));
+  HP_TRY(train_config_keep(c, check_flash(c)));
   return train_config_keep(c, check_cluster(c));
 }

@@ -62,6 +62,10 @@ static hp_status check_limit(const train_config *c, train_data *d, run_model *m,
   if (!st) st = step_planner_create(m->m, &o, &all, m->d, false, &p);
   if (!st) st = step_memory_plan(p, &memory);
   step_planner_free(p);
+  if (!st) {
+    m->fits = !memory.moves;
+    m->evaluation_first = memory.moves && !w.programs.at[memory.largest].micros;
+  }
   run_work_free(&w);
   milestone_set_activity(before);
   return st;
@@ -118,6 +122,7 @@ step_options trainer_step_options(const train_config *c) {
                                     .serial = !c->parallel.overlap,
                                     .prefetch = c->parallel.prefetch},
                         .remat_auto = c->is.recompute == RECOMPUTE_AUTO,
+                        .limited = c->is.memory_limit != 0,
                         .dropout = true,
                         .interleave = c->parallel.interleave,
                         .seed = (uint64_t)c->seed};
@@ -138,6 +143,7 @@ static hp_status open_training(trainer *t) {
   HP_TRY(schedule_create(c->is.schedule, c->learning_rate, warmup, t->at.steps, c->is.schedule_arg,
                          c->is.schedule_args, &t->model.rate));
   t->model.options = trainer_step_options(c);
+  if (t->model.fits) t->model.options.limited = false; /* there is nothing to choose */
   HP_TRY(settings_list(c, &t->data.sets, t->at.steps, &t->settings));
   t->flow = train_flow_create(c, t->at.steps);
   run_log_create(c, &t->flow, &t->data.sets.order, &t->log);
@@ -262,6 +268,8 @@ static hp_status prepare(trainer *t) {
   int64_t micros = t->at.step == t->at.steps ? 0 : micros_of(&d->order);
   for (int64_t i = 0; i < micros; i++)
     at[i] = (step_micro){.B = train_data_rows(d), .T = d->train.longest};
+  if (t->model.evaluation_first)
+    HP_TRY(trainer_prepare_evaluation(&t->config, &t->data.sets, &t->model));
   int64_t fewer = micros ? short_micros_of(&d->order) : 0;
   if (micros) HP_TRY(stepper_prepare(t->model.stepper, at, micros));
   if (fewer) HP_TRY(stepper_prepare(t->model.stepper, at, fewer));

@@ -52,6 +52,8 @@ typedef struct {
   lm *m;
   double flops_per_token; /* as Transformers counts total_flos */
   step_options options;
+  bool fits; /* no plan recomputes or offloads anything, though there is a memory limit */
+  bool evaluation_first; /* it needs more than steps do, so that tensors live where it has them */
   stepper *stepper;
   schedule rate;
   int64_t verified;  /* step after which replicas were last compared, -1 = never */

@@ -333,6 +333,7 @@ static void open_device(state *s, int i) {
   o.plan_only = rarely(s);
   if (rarely(s)) o.engine = name(s);
   if (rarely(s)) o.backend = name(s);
+  if (rarely(s)) memset(o.offload, byte(s) % 5, sizeof o.offload);
   if (byte(s) % 4 == 0) o.layouts = rule, o.n_layouts = rarely(s) ? -below(s, 9) : below(s, 4);
   if (o.threads > 4) o.threads = 4;
   told(hp_device_open(&o, &s->d[i]));
@@ -355,7 +356,8 @@ static void replace_device(state *s) {
 static void use_device(state *s) {
   hp_device *d = device(s);
   char *text = NULL;
-  switch (below(s, 8)) {
+  switch (below(s, 9)) {
+  case 7: told(hp_device_home(d, name(s), (int)(byte(s) % 6) - 1)); break;
   case 0: (void)strlen(hp_device_describe(d)); break;
   case 1: HP_ASSERT(hp_device_threads(d) >= 0); break;
   case 2: (void)strlen(hp_device_engine(d)); break;

@@ -122,6 +122,7 @@ void grid_add_case(grid_graph *x, const grid_row *row, const char *line, hp_dtyp
 val grid_loss(grid_graph *x, val y) {
   static const grid_row weights = {.low = -1, .high = 1};
   char name[32];
+  if (ops_tier(x->g, y) != TIER_DEVICE) y = ops_fetch(x->g, y);
   ir_value t = *graph_value(x->g, y);
   int64_t axes[HP_MAX_RANK] = {0, 1, 2, 3, 4, 5};
   snprintf(name, sizeof name, "w%d", x->cases);

@@ -110,9 +110,14 @@ static void fill_params(hp_device *d) {
 
 void step_open(const hp_device_options *o, const hp_compile_options *c, hp_dtype dtype,
                step_case *s) {
-  *s = (step_case){.rates = {1, 1e-3f, 1e-3f, 1}};
+  hp_device *d;
+  CHECK_OK(hp_device_open(o, &d));
+  step_open_on(d, c, dtype, s);
+}
+
+void step_open_on(hp_device *d, const hp_compile_options *c, hp_dtype dtype, step_case *s) {
+  *s = (step_case){.d = d, .rates = {1, 1e-3f, 1e-3f, 1}};
   s->g = step_graph(dtype);
-  CHECK_OK(hp_device_open(o, &s->d));
   CHECK_OK(hp_compile(s->g, s->d, c, &s->p));
   fill_params(s->d);
   for (int i = 0; i < STEP_B * STEP_T; i++) {

@@ -20,6 +20,8 @@ hp_graph *step_graph(hp_dtype dtype);
 /* Opens a device, fills the params, compiles; checks fail the test. */
 void step_open(const hp_device_options *o, const hp_compile_options *c, hp_dtype dtype,
                step_case *out);
+/* The same on a device that is open; step_close closes it. */
+void step_open_on(hp_device *d, const hp_compile_options *c, hp_dtype dtype, step_case *out);
 void step_run(step_case *s);
 void step_close(step_case *s);
 

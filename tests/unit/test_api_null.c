@@ -126,6 +126,9 @@ CALL(hp_mul) { return hp_mul(G, w->x, w->x); }
 CALL(hp_div) { return hp_div(G, w->x, w->x); }
 CALL(hp_scale) { return hp_scale(G, w->x, 2); }
 CALL(hp_cast) { return hp_cast(G, w->x, HP_BF16); }
+CALL(hp_offload) { return hp_offload(G, w->x, HP_OFFLOAD_HOST); }
+CALL(hp_fetch) { return hp_fetch(G, hp_offload(w->g, w->x, HP_OFFLOAD_HOST)); }
+CALL(hp_detach) { return hp_detach(G, w->x); }
 CALL(hp_sum) { return hp_sum(G, w->x, P(1, ((int64_t[]){0})), 1, false); }
 CALL(hp_amax) { return hp_amax(G, w->x, P(1, ((int64_t[]){0})), 1, false); }
 CALL(hp_mean) { return hp_mean(G, w->x, P(1, ((int64_t[]){0})), 1, false); }
@@ -249,6 +252,7 @@ CALL(hp_device_close) {
   return UNUSED, hp_device_close(d), 0;
 }
 CALL(hp_device_layout) { return hp_device_layout(D, P(1, "*"), P(2, "(None)"), false); }
+CALL(hp_device_home) { return hp_device_home(D, P(1, "*"), HP_OFFLOAD_NONE); }
 CALL(hp_device_describe) { return *hp_device_describe(D) == 0; }
 CALL(hp_device_threads) { return hp_device_threads(D) - !null - 1; }
 CALL(hp_device_engine) { return *hp_device_engine(D) == 0; }

@@ -36,11 +36,14 @@ static const char top[] =
     " gradient_checkpointing=null disable_gradient_checkpointing=false"
     " average_tokens_across_devices=true per_device_eval_batch_size=8 eval_strategy=no"
     " eval_steps=null eval_delay=0 eval_on_start=false metric_for_best_model=null"
-    " greater_is_better=null dtype=auto threads=0 devices=1 memory_limit=null strategy=null"
-    " verify_replicas_steps=500 deterministic=run engine=packed hyper_parallel=null";
+    " greater_is_better=null dtype=auto threads=0 devices=1 memory_limit=null offload=null "
+    "flash=null"
+    " flash_limit=null host_limit=null deepspeed=null strategy=null verify_replicas_steps=500 "
+    "deterministic=run engine=packed hyper_parallel=null";
 static const char block[] =
     " cluster=null devices=null plan=auto device_matrix=null alias_name=null tensor_map=null"
-    " pipeline=null memory_limit=null offload=auto recompute=auto deterministic=run"
+    " pipeline=null memory_limit=null offload=auto flash=null flash_limit=null host_limit=null "
+    "recompute=auto deterministic=run"
     " engine=packed leaves=16 groups=null overlap=true prefetch=null interleave=1 strategy=null";
 
 /* Of the words of a list, does one say that `name` is `value`? */

@@ -118,6 +118,7 @@ static double core_now_s(void) {
 static void run_emulated(int shared_by, bool emulate, int tier, emulated *out) {
   static const hp_layout_rule rows = {"*", "(dp,None)"};
   static float x[ROWS * COLUMNS], y[ROWS * COLUMNS];
+  const char *folder = test_dir();
   char name[300];
   str text = {0};
   hp_graph *g;
@@ -133,13 +134,10 @@ static void run_emulated(int shared_by, bool emulate, int tier, emulated *out) {
                          .n_layouts = 1,
                          .threads = DEVICES,
                          .interpret = true,
-                         .cluster = name};
-  const char *folder = test_dir();
-  if (tier == TIER_FLASH) {
-    o.flash = &folder;
-    o.n_flash = 1;
-    o.flash_limit = 64 << 20;
-  }
+                         .cluster = name,
+                         .flash = &folder,
+                         .n_flash = 1,
+                         .flash_limit = DEVICES << 20};
   CHECK_OK(hp_device_open(&o, &out->d));
   CHECK_OK(hp_compile(g, out->d, NULL, &out->p));
   for (int i = 0; i < ROWS * COLUMNS; i++) x[i] = (float)i;

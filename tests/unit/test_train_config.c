@@ -114,13 +114,14 @@ static const struct {
     {"bf16: maybe\n", "bf16"},
     {"fp16: true\n", "fp16: true is not built; write bf16: true"},
     {"pure_bf16: true\n", "write bf16: true"},
-    {"deepspeed: ds_z3.json\n", "not built; leave it out"},
+    {"deepspeed: no/ds_z3.json\n", "run.yaml:5:12: deepspeed: no/ds_z3.json"},
     {"quantization_bit: 4\n", "not built; leave it out"},
     {"hyper_parallel: {recompute: yess}\n",
      "the string \"yess\" is not known; expected auto, none or full"},
     {"hyper_parallel: {recompute: ful}\n", "did you mean \"full\""},
     {"hyper_parallel: {recompute: [a]}\n", "a list of 1 is not built; expected auto, none or"},
-    {"hyper_parallel: {offload: disk}\n", "is not known; expected auto or none"},
+    {"hyper_parallel: {offload: disk}\n",
+     "offload: \"disk\" is not known; expected auto, none, or as"},
     {"mix_strategy: interleave_once\n", "interleave_once is not built; write concat"},
     {"mix_strategy: interleaf\n",
      "\"interleaf\" is not known; expected concat, interleave_under or interleave_over"},
@@ -196,7 +197,35 @@ static const struct {
     {"hyper_parallel: {pipeline: {stages: 2}}\n", "write stages: 1"},
     {"hyper_parallel: {pipeline: {stage: 1}}\n", "did you mean"},
     {"hyper_parallel: {groups: {a: {devices: 0-1}}}\n", "leave them out"},
-    {"hyper_parallel: {offload: {weights: host}}\n", "expected auto or none"},
+    {"hyper_parallel: {offload: {weights: hots}}\n",
+     "run.yaml:5:37: hyper_parallel.offload.weights: weights: \"hots\" is not known; expected "
+     "auto, "
+     "none, host or flash (did you mean \"host\"?)"},
+    {"hyper_parallel: {offload: {weight: host}}\n", "(did you mean \"weights\"?)"},
+    {"hyper_parallel: {offload: [host]}\n", "hyper_parallel.offload: expected"},
+    {"offload: optimizer=flash\n", "optimizer: flash needs folders for it (flash)"},
+    {"flash: [/tmp]\n", "flash \"/tmp\" needs flash_limit"},
+    {"flash_limit: 1GiB\n", "flash_limit needs flash"},
+    {"flash: [/tmp, /tmp]\nflash_limit: 1GiB\n", "\"/tmp\" is given twice"},
+    {"flash_limit: much\n", "expected a size"},
+    {"host_limit: 0\n", "expected a size"},
+    {"offload: none\nhyper_parallel: {offload: {weights: host}}\n", "differs from run.yaml:5:10"},
+    {"deepspeed: {zero_optimization: {stage: 4}}\n", "expected a stage from 0 to 3"},
+    {"deepspeed: {zero_optimization: {stage: 3}}\nstrategy: zero=1\n",
+     "stage 3 contradicts zero=1 of the strategy"},
+    {"deepspeed: {zero_optimization: {offload_param: {device: gpu}}}\n",
+     "\"gpu\" is not known; expected none, cpu or nvme (did you mean \"cpu\"?)"},
+    {"deepspeed: {zero_optimization: {offload_param: {device: nvme}}}\n", "nvme needs nvme_path"},
+    {"deepspeed: {zero_optimization: {offload_param: {device: nvme, nvme_path: /tmp}}}\n",
+     "needs flash_limit"},
+    {"deepspeed: {zero_optimization: {offload_optimizer: {device: cpu}}}\noffload: none\n",
+     "contradicts run.yaml:6:10: offload"},
+    {"deepspeed: {gradient_accumulation_steps: 3}\n",
+     "3 contradicts gradient_accumulation_steps: 1"},
+    {"deepspeed: {gradient_clipping: 0.5}\n", "contradicts max_grad_norm: 1"},
+    {"deepspeed: {fp16: {enabled: true}}\n", "fp16 is not built"},
+    {"deepspeed: {bf16: {enabled: true}}\n", "contradicts bf16: false"},
+    {"deepspeed: 3\n", "expected"},
     {"hyper_parallel: {recompute: [a]}\n", "expected auto, none or full"},
     {"hyper_parallel: {recompute: full}\ndisable_gradient_checkpointing: true\n", "contradicts"},
     {"gradient_checkpointing: true\ndisable_gradient_checkpointing: true\n", "remove one"},
@@ -604,4 +633,72 @@ TEST(every_default_in_the_table_is_of_its_type_and_names_are_unique) {
     str_free(&s);
   }
   tree_free(&source);
+}
+
+TEST(offload_is_read_by_class_and_by_pattern) {
+  train_config c;
+  CHECK_OK(parse(MINIMUM, &c));
+  for (int k = 0; k < HP_MEMORY_CLASSES; k++) CHECK_EQ(c.is.tiers.offload[k], HP_OFFLOAD_AUTO);
+  CHECK(!c.is.tiers.flash.len && !c.is.tiers.flash_limit && !c.is.tiers.host_limit);
+  done(&c);
+  CHECK_OK(parse(MINIMUM "hyper_parallel: {offload: none}\n", &c));
+  for (int k = 0; k < HP_MEMORY_CLASSES; k++) CHECK_EQ(c.is.tiers.offload[k], HP_OFFLOAD_NONE);
+  done(&c);
+  CHECK_OK(parse(MINIMUM "hyper_parallel:\n  offload: {weights: host, optimizer: flash, kv: none,\n"
+                         "            \"*.mlp.*\": none, model.norm.weight: auto}\n"
+                         "  flash: [/mnt/a, /mnt/b]\n  flash_limit: 2GiB\n  host_limit: 1MiB\n",
+                 &c));
+  const tier_options *o = &c.is.tiers;
+  CHECK_EQ(o->offload[HP_MEMORY_PARAMS], HP_OFFLOAD_HOST);
+  CHECK_EQ(o->offload[HP_MEMORY_OPTIMIZER], HP_OFFLOAD_FLASH);
+  CHECK_EQ(o->offload[HP_MEMORY_OTHER], HP_OFFLOAD_NONE);
+  CHECK_EQ(o->offload[HP_MEMORY_GRADIENTS], HP_OFFLOAD_AUTO);
+  CHECK_EQ(o->homes.len, 2);
+  CHECK_STR(o->homes.at[0].pattern, "*.mlp.*");
+  CHECK_EQ(o->homes.at[0].offload, HP_OFFLOAD_NONE);
+  CHECK_STR(o->homes.at[1].pattern, "model.norm.weight");
+  CHECK_EQ(o->flash.len, 2);
+  CHECK_STR(o->flash.at[1], "/mnt/b");
+  CHECK(o->flash_limit == UINT64_C(2) << 30 && o->host_limit == 1 << 20);
+  done(&c);
+  CHECK_OK(parse(MINIMUM
+                 "offload: \"weights=host,*.mlp.*=none\"\nflash: /a,/b\nflash_limit: 1MiB\n",
+                 &c));
+  CHECK_EQ(c.is.tiers.offload[HP_MEMORY_PARAMS], HP_OFFLOAD_HOST);
+  CHECK_EQ(c.is.tiers.homes.len, 1);
+  CHECK_EQ(c.is.tiers.flash.len, 2);
+  done(&c);
+}
+
+TEST(the_keys_of_deepspeed_are_synonyms) {
+  train_config c;
+  CHECK_OK(parse(MINIMUM "devices: 2\ndeepspeed:\n  zero_optimization:\n    stage: 3\n"
+                         "    overlap_comm: true\n    stage3_max_live_parameter: 1\n"
+                         "    offload_optimizer: {device: cpu, pin_memory: true}\n"
+                         "    offload_param: {device: nvme, nvme_path: /mnt/nvme}\n"
+                         "  bf16: {enabled: auto}\n  train_batch_size: auto\n  steps_per_print: 9\n"
+                         "hyper_parallel: {flash_limit: 1GiB, offload: {activations: none}}\n",
+                 &c));
+  const tier_options *o = &c.is.tiers;
+  CHECK_EQ(c.is.strategy.zero, 3);
+  CHECK_EQ(o->offload[HP_MEMORY_OPTIMIZER], HP_OFFLOAD_HOST);
+  CHECK_EQ(o->offload[HP_MEMORY_PARAMS], HP_OFFLOAD_FLASH);
+  CHECK_EQ(o->offload[HP_MEMORY_ACTIVATIONS], HP_OFFLOAD_NONE);
+  CHECK_EQ(o->flash.len, 1);
+  CHECK_STR(o->flash.at[0], "/mnt/nvme");
+  CHECK_EQ(c.notes.len, 1);
+  CHECK(strstr(c.notes.at[0], "zero_optimization.overlap_comm"));
+  CHECK(strstr(c.notes.at[0], "zero_optimization.offload_optimizer.pin_memory"));
+  CHECK(strstr(c.notes.at[0], "steps_per_print"));
+  CHECK(!strstr(c.notes.at[0], "train_batch_size") && !strstr(c.notes.at[0], "stage3_max"));
+  CHECK_EQ(c.warnings.len, 1);
+  CHECK(strstr(c.warnings.at[0], "stage3_max_live_parameter (did you mean"));
+  done(&c);
+  CHECK_OK(parse(MINIMUM
+                 "deepspeed: {zero_optimization: {stage: 1, offload_param: {device: none}}}\n"
+                 "strategy: zero=1\noffload: weights=none\n",
+                 &c));
+  CHECK_EQ(c.is.tiers.offload[HP_MEMORY_PARAMS], HP_OFFLOAD_NONE);
+  CHECK_EQ(c.is.strategy.zero, 1);
+  done(&c);
 }

@@ -1,0 +1,14 @@
+/* A tier is a part of a buffer's type: kernels reach the device's memory alone, and copies the
+ * rest.  Checked of every program, planned or run. */
+#ifndef PROG_TIER_CHECK_H
+#define PROG_TIER_CHECK_H
+
+#include "prog/program.h"
+
+/* Is it a copy that reaches another tier than the device, or may? */
+bool tier_is_crossed(const program *p, const prog_inst *n);
+/* HP_ERR_ARG names an instruction that reaches another tier and is no copy, a copy within tier
+ * flash, or an input or output there, where callers have no address. */
+hp_status tier_check(const program *p);
+
+#endif
