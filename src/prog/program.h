@@ -58,7 +58,7 @@ typedef struct {
   uint32_t bound_at[TIER_COUNT]; /* the instruction at which they are */
   double bound_s;    /* of a program with planned copies: no plan is faster; not in the text form */
   const char *order; /* why the order is not the fastest, for people; NULL: it is */
-  str notes; /* lines for people on what passes did or could not do; not in the text form */
+  str notes;         /* lines for people on what passes did or could not do; not in the text form */
 } program;
 
 /* Times of an instruction, in seconds since the start of the run.  met_s: when the last device

@@ -58,8 +58,8 @@ typedef struct {
   const report_layer *layer; /* stacked, the first at the bottom */
   int layers;
   size_t places;
-  double memory_limit;   /* bytes of a device; 0: none */
-  double memory_planned; /* bytes of a device in the plan; above the layers they are unused */
+  double memory_limit;        /* bytes of a device; 0: none */
+  double memory_planned;      /* bytes of a device in the plan; above the layers they are unused */
   const char *memory_picture; /* SVG: tiers over a step, in place of a chart of the layers; NULL */
   const char
       *memory_note; /* lines on the memory of the global model and whether it fits; or NULL */

@@ -38,8 +38,8 @@ typedef struct {
   uint64_t offset;
   bool ends; /* a tensor on flash */
 } tier_place;
-/* Runs an instruction that crosses tiers (prog/tier_check.h), from and to these places; name: of the
- * tensor, for failures. */
+/* Runs an instruction that crosses tiers (prog/tier_check.h), from and to these places; name: of
+ * the tensor, for failures. */
 hp_status mover_run(const device *d, const prog_inst *n, const tier_place *from,
                     const tier_place *to, uint64_t bytes, const char *name);
 

@@ -109,7 +109,8 @@ TEST(a_new_param_goes_to_the_nearest_tier_with_room) {
     CHECK_OK(hp_param_create(d, name[i], HP_F32, (hp_shape){1, {1024}}));
     CHECK_EQ(tier_of(d, name[i]), tier[i]);
   }
-  CHECK_FAILS(hp_param_create(d, "g", HP_F32, (hp_shape){1, {1024}}), "on tier flash: the device's part of it has 8192 bytes");
+  CHECK_FAILS(hp_param_create(d, "g", HP_F32, (hp_shape){1, {1024}}),
+              "on tier flash: the device's part of it has 8192 bytes");
   hp_device_close(d);
 }
 
