@@ -3,7 +3,7 @@
 #include "hazards.h"
 #include "hyperparallel.h"
 #include "ops/random_graph.h"
-#include "rt/mover.h"
+#include "prog/tier_check.h"
 #include "test.h"
 
 static const uint8_t every_class[MEM_CLASS_COUNT] = {1, 1, 1, 1, 1, 1, 1}; /* HP_OFFLOAD_AUTO */
@@ -61,7 +61,7 @@ static void check_program(uint64_t seed, const program *p, uint64_t limit) {
     test_fail(__FILE__, __LINE__, "seed %d, limit %llu: %s\n%s", (int)seed,
               (unsigned long long)limit, why, text.at);
   }
-  for (size_t i = 0; i < p->insts.len; i++) CHECK_OK(mover_check(p, program_inst(p, i)));
+  CHECK_OK(tier_check(p));
 }
 
 TEST(offloaded_random_programs_have_no_hazard_under_any_limit) {
