@@ -22,7 +22,6 @@
 extern "C" {
 #endif
 #define HP_MAX_RANK 6 /* dims of a tensor */
-
 typedef enum {
   HP_OK,
   HP_ERR_ARG,         /* an invalid call, flag or configuration value                   */

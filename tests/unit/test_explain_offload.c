@@ -268,13 +268,14 @@ TEST(each_tensor_of_a_step_has_its_chain) {
   CHECK(values->len > 60 && run_s > 0);
   for (uint32_t i = 0; i < values->len; i++) {
     const tree_node *stays = tree_get(values->child[i], "stays");
-    double end_s = 0;
+    double start_s = 0;
     int64_t uses = 0;
     moved += integer(values->child[i], "moved_bytes") > 0;
     for (uint32_t k = 0; k < stays->len; k++) {
       const tree_node *touches = tree_get(stays->child[k], "touches");
-      CHECK(number(stays->child[k], "start_s") >= end_s);
-      end_s = number(stays->child[k], "end_s");
+      CHECK(number(stays->child[k], "start_s") >= start_s);
+      start_s = number(stays->child[k], "start_s");
+      double end_s = number(stays->child[k], "end_s");
       CHECK(end_s <= run_s && touches->len);
       for (uint32_t j = 0; j < touches->len; j++) {
         const char *what;

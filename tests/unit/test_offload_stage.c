@@ -35,6 +35,7 @@ static hp_status compile_under(const hp_graph *g, uint64_t limit, program **p, u
   CHECK_OK(bare_target_init(&b));
   b.t.offload = every_class;
   b.t.home = program_chooses;
+  b.t.rule = program_chooses;
   b.t.locked_bytes = nothing_locked;
   b.t.resident_bytes = all_states;
   b.t.limit[TIER_DEVICE] = limit;

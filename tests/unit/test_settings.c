@@ -101,7 +101,8 @@ static const char free_keys[] =
     " export_dtype plot_loss report_to logging_dir run_name include_num_input_tokens_seen"
     " disable_tqdm output_dir dataset_dir"
     /* how the machine does it, with the same bits */
-    " gradient_checkpointing disable_gradient_checkpointing threads memory_limit"
+    " gradient_checkpointing disable_gradient_checkpointing threads memory_limit deepspeed offload"
+    " flash flash_limit host_limit"
     " verify_replicas_steps ";
 
 static const char *const used_keys[] = {
