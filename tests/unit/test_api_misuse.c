@@ -672,7 +672,8 @@ TEST(bytes_that_are_reserved_are_added_without_a_wrap) {
 
 TEST(what_cannot_be_explained_is_answered_with_all_that_can) {
   static const char list[] =
-      "what is \"memroy\"; expected memory, memory.totals, memory.json, memory.svg, schedule, schedule.json, "
+      "what is \"memroy\"; expected memory, memory.totals, memory.json, memory.svg, schedule, "
+      "schedule.json, "
       "ops, ops.json, comm, comm.json, timeline.svg or mesh.svg";
   static const char *const what[] = {"memory",        "memory.totals", "memory.json", "schedule",
                                      "schedule.json", "ops",           "ops.json",    "comm",
