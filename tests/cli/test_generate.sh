@@ -188,6 +188,16 @@ one_message 1
 gen --max-new-tokens 1000000 --memory-limit 2MiB
 refused "memory limit 2097152" "a cache for 1000032 tokens"
 
+it "a cache may be given its bytes, and is refused if prompt and limit do not fit"
+gen --max-new-tokens 60 --kv-cache 12KiB
+exit_is 0
+all=$(made)
+gen --max-new-tokens 60
+[ "$(made)" = "$all" ] || fail "other tokens with a cache of 12 KiB"
+gen --max-new-tokens 62 --kv-cache 12KiB
+refused "65 tokens need 3 blocks of 6.0 KiB" "it has 2"
+one_message 1
+
 it "generate refuses a damaged generation_config.json and says where"
 for t in '{"eos_token_id": "x"}' '{' '{"do_sample": 1}' '{"max_new_tokens": "x"}' '{"do_sample": true, "top_p": 2}' \
   '{"eos_token_id": 99999999999}'; do
