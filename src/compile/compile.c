@@ -451,7 +451,8 @@ static hp_status try_offload(stage_state *s, uint64_t cap, bool least, program *
 
 /* Lowers the cap by what fragmentation takes, and by a little more each time, until the program
  * fits into `room`.  At last the cap is what the largest instruction needs, and then nothing stays
- * on the device between its uses.  *least: bytes of the smallest program. */
+ * on the device between its uses.  *least: bytes of the program or, if none fits, those that are
+ * enough, whatever the limit. */
 static hp_status lower_cap(stage_state *s, uint64_t room, uint64_t floor, program **out,
                            uint64_t *least) {
   static const double less[] = {0, 0, 0.02, 0.04, 0.08, 0.16, 0.32}; /* of the room */
@@ -468,8 +469,9 @@ static hp_status lower_cap(stage_state *s, uint64_t room, uint64_t floor, progra
     uint64_t bytes = (*out)->arena[TIER_DEVICE];
     if (!round) bound_s = s->offloaded.bound_s;
     (*out)->bound_s = bound_s;
-    if (bytes < *least) *least = bytes;
+    if (bytes <= room) *least = bytes;
     if (bytes <= room) return HP_OK;
+    if (round >= LOWER && bytes < *least) *least = bytes; /* by caps that no limit changes */
     if (!round) above = bytes - room;
   }
   return HP_OK;
