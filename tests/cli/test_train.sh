@@ -261,6 +261,10 @@ least_of() { # KEY=VALUE...
 least_of max_steps=1
 long=$need
 least_of max_steps=4
+[ "$long" -lt "$need" ] || fail "the longer step needs $long bytes, and both $need"
+run train short/job.yaml memory_limit="$long" $short max_steps=4
+refused "set memory_limit to $need bytes"
+no_file short/out
 run train short/job.yaml memory_limit="$need" $short max_steps=4
 exit_is 0
 
