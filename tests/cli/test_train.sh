@@ -232,14 +232,13 @@ it "names the same least for any limit below it, whatever a step and its evaluat
 lengths="packing=false cutoff_len=64 max_steps=8"
 eval="val_size=0.3 eval_strategy=steps eval_steps=4 per_device_eval_batch_size=64"
 sums="gradient_accumulation_steps=2"
-none="hyper_parallel.offload=none"
 for keys in "$lengths $eval" "$lengths $sums per_device_train_batch_size=40" "max_steps=8 $eval" "" "gradient_accumulation_steps=3" "$lengths"; do
-  run train b/job.yaml output_dir=least save_strategy=no memory_limit=1KiB $none $keys
+  run train b/job.yaml output_dir=least save_strategy=no memory_limit=1KiB $keys
   refused "memory limit 1024 bytes"
   need=$(sed -n 's/.*set memory_limit to \([0-9]*\) bytes.*/\1/p' err)
-  run train b/job.yaml output_dir=least save_strategy=no memory_limit=$((need - 1)) $none $keys
+  run train b/job.yaml output_dir=least save_strategy=no memory_limit=$((need - 1)) $keys
   refused "set memory_limit to $need bytes"
-  run train b/job.yaml output_dir=least save_strategy=no memory_limit="$need" $none $keys
+  run train b/job.yaml output_dir=least save_strategy=no memory_limit="$need" $keys
   exit_is 0
   case $keys in *eval*) out_has "eval_loss" ;; esac
   rm -rf least
