@@ -477,6 +477,29 @@ static hp_status lower_cap(stage_state *s, uint64_t room, uint64_t floor, progra
   return HP_OK;
 }
 
+/* A plan under more room may need more than one under less.  What is named as the least, from
+ * *least on, is enough, and one byte less is not, as `refused` bytes are not. */
+static hp_status confirm_least(stage_state *s, uint64_t refused, uint64_t floor, program **out,
+                               uint64_t *least) {
+  enum { ROUNDS = 4 };
+  uint64_t bytes, room;
+  for (int round = 0; round < ROUNDS; round++) { /* upwards, until it is enough */
+    HP_TRY(lower_cap(s, *least, floor, out, &bytes));
+    if (bytes <= *least) break;
+    *least = bytes;
+  }
+  for (int round = 0; round<ROUNDS && * least> floor && *least - 1 > refused; round++) {
+    uint64_t less = *least - 1;
+    HP_TRY(lower_cap(s, less, floor, out, &bytes));
+    if (bytes > less) break;
+    *least = less;
+    if (bytes == less) continue;
+    HP_TRY(lower_cap(s, bytes, floor, out, &room));
+    if (room <= bytes) *least = bytes;
+  }
+  return HP_OK;
+}
+
 /* The program under the limit with what is not in use on other tiers. */
 static hp_status find_offload(stage_state *s, program **out) {
   uint64_t kept = kept_bytes(s), limit = s->t->limit[TIER_DEVICE], floor, least;
@@ -484,8 +507,10 @@ static hp_status find_offload(stage_state *s, program **out) {
   s->offload = offload_options_of(s);
   HP_TRY(offload_least(s->p, &s->offload, &floor, &at));
   uint64_t room = !limit ? UINT64_C(1) << 58 : limit > kept ? limit - kept : 0;
-  HP_TRY(lower_cap(s, room, floor, out, &least));
+  least = floor; /* less is refused without a plan */
+  if (room >= floor) HP_TRY(lower_cap(s, room, floor, out, &least));
   if (least <= room) return HP_OK;
+  HP_TRY(confirm_least(s, room, floor, out, &least));
   s->fits = false;
   (*out)->arena[TIER_DEVICE] = least;
   return too_small_to_offload(s, kept, least, at);

@@ -97,6 +97,8 @@ static const tree_node *asks(const train_config *c) {
   static const int key[] = {KEY_offload,        KEY_PARALLEL_offload, KEY_flash,
                             KEY_PARALLEL_flash, KEY_flash_limit,      KEY_PARALLEL_flash_limit,
                             KEY_deepspeed};
+  if (c->is.deepspeed.path_at && !value_of(c, KEY_flash, KEY_PARALLEL_flash))
+    return c->is.deepspeed.path_at;
   for (size_t i = 0; i < sizeof key / sizeof *key; i++)
     if (c->at[key[i]]) return c->at[key[i]];
   return c->root;

@@ -250,8 +250,8 @@ least=$need
 it "names a least that is enough for the short step at the end of an epoch"
 make_job short </dev/null
 sed -i 's/"intermediate_size": 48/"intermediate_size": 1024/' short/model/config.json
-short="hyper_parallel.offload=none output_dir=short/out packing=false max_samples=3 per_device_train_batch_size=1 cutoff_len=8
-  gradient_accumulation_steps=2 save_strategy=no"
+short="output_dir=short/out packing=false max_samples=3 per_device_train_batch_size=1 cutoff_len=8
+  gradient_accumulation_steps=2 save_strategy=no offload=none"
 least_of() { # KEY=VALUE...
   run train short/job.yaml memory_limit=1KiB $short "$@"
   refused "memory limit 1024 bytes"
@@ -266,6 +266,13 @@ refused "set memory_limit to $need bytes"
 no_file short/out
 run train short/job.yaml memory_limit="$need" $short max_steps=4
 exit_is 0
+
+it "what does not fit is on the host where it may be, with the same bits"
+run train short/job.yaml memory_limit="$long" $short max_steps=4 offload=auto output_dir=short/auto
+exit_is 0
+err_has " on host ("
+err_has " without the limit"
+same_file short/auto/model.safetensors short/out/model.safetensors
 
 it "refuses a memory limit that the evaluation does not keep before the first step"
 run train b/job.yaml output_dir=late memory_limit="$least" $lengths $eval

@@ -1,0 +1,150 @@
+#!/bin/sh
+# Models larger than the memory limit: what is not in use is on the host or on flash, with the same
+# bits; the full table is tests/torture/test_offload_table.sh.
+. "$(dirname "$0")/lib.sh"
+. "$ROOT/tests/cli/train_lib.sh"
+. "$ROOT/tests/cli/offload_lib.sh"
+
+for family in llama qwen3_moe deepseek_v3; do
+  it "$family trains with the same bits under any limit"
+  family_job $family
+  same_under "50 0"
+done
+
+it "so it does with several micro-batches, on four devices"
+family_job llama
+same_under "35" gradient_accumulation_steps=4 strategy=dp=2,tp=2 per_device_train_batch_size=2
+
+it "one byte less than the least limit is refused"
+limits_of
+run train job/job.yaml output_dir=less memory_limit=$((least - 1))
+refused "also with offloading" "set memory_limit to $least bytes"
+no_file less
+
+it "weights and optimizer state may be where the configuration says, whatever the limit"
+mkdir disk
+rm -rf whole
+run train job/job.yaml output_dir=whole
+exit_is 0
+cat >tiers.yaml <<END
+$(cat job/job.yaml)
+hyper_parallel:
+  offload: {weights: host, optimizer: flash, activations: none, "*.mlp.*": none}
+  flash: [disk]
+  flash_limit: 16MiB
+END
+run train tiers.yaml output_dir=tiers
+exit_is 0
+same_file tiers/model.safetensors whole/model.safetensors
+same_history tiers whole
+
+it "a DeepSpeed file says the same"
+cat >ds.json <<END
+{"zero_optimization": {"stage": 2, "overlap_comm": true, "offload_optimizer": {"device": "nvme", "nvme_path": "disk"},
+                       "offload_param": {"device": "cpu", "pin_memory": true}},
+ "train_batch_size": "auto", "gradient_accumulation_steps": 1, "steps_per_prin": 10}
+END
+run train job/job.yaml output_dir=ds deepspeed=ds.json flash_limit=16MiB
+exit_is 0
+err_has "deepspeed: without effect: zero_optimization.overlap_comm"
+err_has "steps_per_prin (did you mean \"steps_per_print\"?)"
+same_file ds/model.safetensors whole/model.safetensors
+run explain job/job.yaml memory --json deepspeed=ds.json flash_limit=16MiB
+[ "$(json out tiers.flash.moved_bytes)" -gt 0 ] || fail "nothing is on flash"
+run train job/job.yaml output_dir=ds deepspeed=ds.json
+refused "ds.json" "flash_limit"
+run train job/job.yaml output_dir=ds deepspeed=ds.json flash_limit=16MiB strategy=dp=2,zero=1
+refused "ds.json:1:" "stage 2 contradicts zero=1"
+
+it "a tier that is too small is refused by name"
+run train job/job.yaml output_dir=none memory_limit="$least" host_limit=1MiB
+refused "host limit 1048576 bytes" "raise host_limit"
+no_file none/checkpoint-6
+run train job/job.yaml output_dir=none offload=optimizer=flash flash=disk flash_limit=1MiB
+refused "on tier flash" "raise flash_limit"
+run train job/job.yaml output_dir=none offload=optimizer=flash flash=nowhere flash_limit=1MiB
+refused "there is no folder \"nowhere\""
+run train job/job.yaml output_dir=none offload=weigths=host
+refused "did you mean \"weights\""
+
+it "what is not to leave is refused as before"
+run train job/job.yaml output_dir=none memory_limit=$((resident / 2)) offload=none
+refused "params and optimizer state take"
+run train job/job.yaml output_dir=none memory_limit=$((resident / 2)) offload=optimizer=none,weights=none
+refused "beside" "that stay on the device"
+
+it "a run under a limit that is killed goes on with the same bits, with another limit too"
+run train job/job.yaml output_dir=cut memory_limit=$((resident / 2)) max_steps=6 save_steps=3
+exit_is 0
+rm -rf cut/checkpoint-6 cut/model.safetensors
+run train job/job.yaml output_dir=cut memory_limit="$least" max_steps=6 save_steps=3
+exit_is 0
+same_file cut/model.safetensors whole/model.safetensors
+rm -rf cut
+run_cmd timeout -s KILL 2 "$HYPER" train job/job.yaml output_dir=cut memory_limit="$least" save_steps=1
+run train job/job.yaml output_dir=cut memory_limit="$least" save_steps=1
+exit_is 0
+same_file cut/model.safetensors whole/model.safetensors
+
+it "recompute and offload may be chosen by hand, and the choice is told"
+for keys in "recompute: none" "recompute: full" "recompute: full, offload: {activations: none}"; do
+  cat >hand.yaml <<END
+$(cat job/job.yaml)
+hyper_parallel: {$keys}
+END
+  run train hand.yaml output_dir=hand overwrite_output_dir=true memory_limit=$((resident / 2))
+  exit_is 0
+  err_has "memory_limit: "
+  err_has " (predicted), "
+  same_file hand/model.safetensors whole/model.safetensors
+done
+
+# --- generation -----------------------------------------------------------------------------------
+
+tokens() { json out tokens | tr -d '[] '; }
+prompt=$(awk 'BEGIN { for (i = 0; i < 40; i++) printf i ? ",%d" : "%d", (i * 7 + 3) % 500 }')
+generate() { run generate --model trained --tokens "$prompt" --json --max-new-tokens 16 --temperature 0 "$@"; }
+
+for family in llama qwen3_moe deepseek_v3; do
+  it "$family generates the same tokens under any limit, on one device and two"
+  family_job $family
+  rm -rf trained
+  run train job/job.yaml output_dir=trained max_steps=2 save_strategy=no
+  exit_is 0
+  bytes=$(wc -c <trained/model.safetensors)
+  for by in "" "--strategy tp=2"; do
+    generate $by
+    want=$(tokens)
+    generate --memory-limit 1 $by
+    refused "also with offloading"
+    need=$(sed -n 's/.*set memory_limit to \([0-9]*\) bytes.*/\1/p' err)
+    for limit in $((bytes / 2)) $((bytes / 4)) "$need"; do
+      [ "$limit" -ge "$need" ] || continue
+      generate --memory-limit "$limit" $by
+      exit_is 0
+      [ "$(tokens)" = "$want" ] || fail "under $limit: $(tokens), want $want"
+    done
+  done
+done
+
+it "weights and cache may be on host and flash"
+generate
+want=$(tokens)
+generate --offload weights=host,kv=flash --flash disk --flash-limit 16MiB
+exit_is 0
+[ "$(tokens)" = "$want" ] || fail "$(tokens), want $want"
+generate --offload none --memory-limit $((bytes / 2))
+refused "does not fit beside"
+
+it "eval and logits have the same figures under a limit"
+for verb in "eval --tokens $prompt" "logits --tokens $prompt --out l"; do
+  run $verb --model trained
+  cp out want
+  [ ! -e l ] || cp l l.want
+  run $verb --model trained --memory-limit 1
+  need=$(sed -n 's/.*set memory_limit to \([0-9]*\) bytes.*/\1/p' err)
+  run $verb --model trained --memory-limit "$need"
+  exit_is 0
+  same_file out want
+done
+same_file l l.want
