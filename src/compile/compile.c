@@ -240,7 +240,7 @@ enum { OFFLOAD_EFFORT = 16000000 };
 
 static hp_status stage_place(stage_state *s) {
   if (!s->fits) return HP_OK;
-  memory_options o = {.limit = s->how.cap[TIER_DEVICE]};
+  memory_options o = {.limit = s->how.cap[TIER_DEVICE], .kept = s->t->offsets};
   if (s->kind == SCHEDULE_OFFLOAD) o.limit = s->offload.room;
   if (may_offload(s) && s->t->limit[TIER_DEVICE])
     o.effort = OFFLOAD_EFFORT; /* offloading more is better than a long search */

@@ -3,6 +3,7 @@
 #define COMPILE_LOWER_H
 
 #include "ir/graph.h"
+#include "mem/offsets_kept.h"
 #include "prog/program.h"
 
 /* Instructions and buffers of the graph, in node order, without offsets.  Reshapes, outputs and
@@ -10,8 +11,9 @@
 hp_status lower_graph(const hp_graph *g, program **out);
 
 typedef struct {
-  uint64_t limit;  /* target for the bytes of the arena of TIER_DEVICE; 0 = none */
-  uint64_t effort; /* search steps of the offset planner; 0 = the usual */
+  uint64_t limit;     /* target for the bytes of the arena of TIER_DEVICE; 0 = none */
+  uint64_t effort;    /* search steps of the offset planner; 0 = the usual */
+  offsets_kept *kept; /* plans of micro-batches so far; NULL: none */
 } memory_options;
 
 /* Adds workspace buffers (workspace[k] bytes for the instructions of kernel k), decides which

@@ -4,6 +4,7 @@
 #include "mem/timeline.h"
 #include "compile/inplace.h"
 #include "compile/lower.h"
+#include "compile/memory_segments.h"
 #include "sched/list.h"
 
 #include <stdlib.h>
@@ -270,10 +271,10 @@ static hp_status placement_make(const planner *m, bool all, placement *x) {
   return HP_OK;
 }
 
-static hp_status assign(const planner *m, const memory_options *o) {
-  program *p = m->p;
+/* All buffers as one problem; offset: by buffer. */
+static hp_status assign_together(const planner *m, const memory_options *o, uint64_t *offset,
+                                 offsets_summary *s) {
   placement x = {0};
-  offsets_summary s = {0};
   hp_status st = placement_make(m, false, &x);
   if (st) goto done;
   HP_TRY_GOTO(fix_pairs(m, x.index, &x.problem, x.buffer), st);
@@ -281,18 +282,43 @@ static hp_status assign(const planner *m, const memory_options *o) {
   x.problem.limit[TIER_DEVICE] = o->limit;
   for (int t = TIER_DEVICE + 1; t < TIER_COUNT; t++) /* large: the first plan is good enough */
     x.problem.limit[t] = OFFSETS_MAX_BYTES;
-  HP_TRY_GOTO(offsets_assign(&x.problem, x.offset, &s), st);
+  HP_TRY_GOTO(offsets_assign(&x.problem, x.offset, s), st);
   HP_TRY_GOTO(offsets_verify(&x.problem, x.offset), st);
-  for (size_t i = 0; i < x.problem.n; i++) p->buffers.at[x.index[i]].offset = x.offset[i];
-  for (size_t i = 0; i < p->buffers.len; i++)
+  for (size_t i = 0; i < x.problem.n; i++) offset[x.index[i]] = x.offset[i];
+done:
+  placement_free(&x);
+  return st;
+}
+
+/* Can segments be placed each by itself?  Not where streams overlap them, or buffers have offsets
+ * that other runs know. */
+static bool has_segments(const planner *m) {
+  bool carries = false;
+  for (size_t b = 0; b < m->p->buffers.len; b++) carries |= m->p->buffers.at[b].carries != 0;
+  return m->streams == 1 && !carries;
+}
+
+static hp_status assign(const planner *m, const memory_options *o) {
+  program *p = m->p;
+  offsets_summary s = {0};
+  const buffer_lives lives = {p, m->first, m->last, m->alias, m->aliases};
+  bool good = false;
+  uint64_t *offset = mem_calloc(p->buffers.len, sizeof *offset);
+  hp_status st = offset ? HP_OK : HP_ERR_OOM;
+  if (!st && has_segments(m)) st = segments_assign(&lives, o->kept, o->limit, offset, &s, &good);
+  if (!st && !good) st = assign_together(m, o, offset, &s);
+  for (size_t i = 0; !st && i < p->buffers.len; i++) {
+    prog_buffer *f = &p->buffers.at[i];
+    if (f->place == PLACE_WORK && f->root == i) f->offset = offset[i];
+  }
+  for (size_t i = 0; !st && i < p->buffers.len; i++)
     p->buffers.at[i].offset = p->buffers.at[p->buffers.at[i].root].offset + p->buffers.at[i].at;
-  for (int t = 0; t < TIER_COUNT; t++) {
+  for (int t = 0; !st && t < TIER_COUNT; t++) {
     p->arena[t] = s.peak[t];
     p->bound[t] = s.bound[t];
     p->bound_at[t] = s.bound_at[t];
   }
-done:
-  placement_free(&x);
+  mem_free(offset);
   return st;
 }
 

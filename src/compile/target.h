@@ -3,6 +3,7 @@
 #ifndef COMPILE_TARGET_H
 #define COMPILE_TARGET_H
 
+#include "mem/offsets_kept.h"
 #include "prog/program.h"
 #include "topo/capabilities.h"
 #include "topo/cluster.h"
@@ -14,6 +15,7 @@ typedef struct {
   const mesh *mesh;           /* of the devices that run the program together */
   uint64_t limit[TIER_COUNT]; /* bytes of named tensors and work memory together; 0: none */
   const uint8_t *offload;     /* by mem_class: HP_OFFLOAD_*; NULL: nothing leaves */
+  offsets_kept *offsets;      /* plans of its programs so far; NULL: none */
   void *context;              /* of the functions below */
   /* Bytes of the named tensors on the device when p is loaded. */
   uint64_t (*resident_bytes)(void *context, const program *p);

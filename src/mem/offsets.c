@@ -202,6 +202,7 @@ static hp_status plan_tier(planner *w, const offsets_problem *p, uint8_t tier,
   uint64_t used = g->work - start, left = used < effort ? effort - used : 0;
   if (!limit) left /= UNLIMITED; /* the last few bytes matter only under a limit */
   if (g->peak > g->good && left) {
+    if (!limit && !few && left > used) left = used;
     if (few) HP_TRY(improve_few(g, left));
     else HP_TRY(greedy_improve(g, left));
   }

@@ -68,6 +68,7 @@ void device_close(device *d) {
   job_device_release(d->job);
   vec_free(&d->states);
   map_free(&d->state_of);
+  offsets_kept_free(&d->offsets);
   intern_free(&d->names);
   mem_free(d);
 }

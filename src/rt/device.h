@@ -9,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "comm/comm.h"
+#include "mem/offsets_kept.h"
 #include "rt/tier_memory.h"
 #include "topo/cluster.h"
 
@@ -46,6 +47,7 @@ typedef struct {
   interner names;
   VEC(state_tensor) states;
   map state_of;                     /* name -> index in states */
+  offsets_kept offsets;             /* plans of programs so far */
   uint64_t state_bytes[TIER_COUNT]; /* of this mesh */
   /* The other devices: the mesh and its costs, this device's position, and the communicators. */
   const mesh *mesh;

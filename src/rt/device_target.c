@@ -45,7 +45,7 @@ static hp_status prepare(void *context, const program *p, uint64_t *workspace, v
 }
 
 void device_target_init(group *g, int i, device_target *out) {
-  const device *d = g->member[i];
+  device *d = g->member[i];
   *out = (device_target){.g = g, .i = i};
   d->backend->capabilities(d->dev, &g->cluster.can, &out->can);
   out->t = (target){.name = d->backend->name,
@@ -53,6 +53,7 @@ void device_target_init(group *g, int i, device_target *out) {
                     .cluster = d->cluster,
                     .mesh = d->mesh,
                     .offload = d->job->offload,
+                    .offsets = &d->offsets,
                     .context = out,
                     .resident_bytes = resident_bytes,
                     .home = home,
