@@ -5,6 +5,7 @@
 #include "compile/free_early.h"
 #include "compile/lower.h"
 #include "compile/offload_stage.h"
+#include "compile/place_updates.h"
 #include "compile/prog_schedule.h"
 #include "compile/state_class.h"
 #include "compile/streams.h"
@@ -201,6 +202,8 @@ hp_status compile_link(compilation *const *piece, size_t pieces, const link_row 
 
 /* --- PLACE ---------------------------------------------------------------------------------------
  */
+
+static hp_status stage_place_updates(stage_state *s) { return place_updates(s->p); }
 
 static hp_status stage_choose(stage_state *s) { return s->t->choose(s->t->context, s->p); }
 

@@ -12,7 +12,7 @@ enum {
   KEPT = 8,        /* programs, and of more than one: */
   INSTS = 1 << 18, /* instructions of all of them; each takes about 0.5 KB */
   MICRO_IOS = 7,   /* most inputs and outputs of a micro-batch, */
-  UPDATE_IOS = 5,  /* and of the update */
+  UPDATE_IOS = 10, /* and of the updates */
   IO_NAME = 40
 };
 enum { IDS, LABELS }; /* the first inputs of a micro-batch: those of the caller */
@@ -25,15 +25,17 @@ typedef struct {
   int32_t *lengths;         /* [B] */
 } micro_numbers;
 
-/* And those of the update. */
+/* And those of an update. */
 typedef struct {
-  float lr, lr_over_bc1, sqrt_bc2, norm;
+  float lr, lr_over_bc1, sqrt_bc2, norm, clip;
 } update_numbers;
 
 /* The program of a step of n micro-batches of these shapes. */
 typedef struct {
-  int64_t n;
+  int64_t n;          /* 0: applies what is left, and no more */
   micro_shape *shape; /* [n] */
+  step_choice choice;
+  bool applies; /* the update that the step before has left */
   hp_program *p;
   int insts;
   uint64_t used; /* when it was last */
@@ -53,8 +55,10 @@ struct stepper {
   const hp_program *ran;
   uint64_t work_bytes;
   double link_s;
-  update_numbers update;
-  float *grad_sq; /* [params] sums of squares of the last step */
+  bool pending;          /* the last one has left its update, */
+  update_numbers left;   /* which is this */
+  update_numbers update; /* of the step at hand */
+  float *grad_sq;        /* [params] sums of squares of the last step */
 };
 
 hp_status stepper_create(lm *m, const step_options *o, stepper **out) {
@@ -99,29 +103,40 @@ static const step_options *options_of(const stepper *s) { return &s->ways.way[ST
 
 /* --- programs --------------------------------------------------------------------------------- */
 
-static hp_status link_step(step_pieces *pieces, const micro_shape *shape, int64_t n,
-                           hp_program **out) {
+static hp_status link_program(step_pieces *pieces, step_program *p) {
+  step_spec spec = {p->shape, p->n, p->applies, p->n && p->choice.leaves};
   step_link l;
-  hp_status st = step_pieces_link(pieces, shape, n, &l);
-  if (!st) st = hp_link(l.piece, l.action, l.n, l.rows, out);
+  hp_status st = step_pieces_link(pieces, &spec, &l);
+  if (!st) st = hp_link(l.piece, l.action, l.n, l.rows, &p->p);
   step_link_free(&l);
   return st;
 }
 
-/* The way that all processes take: predictions may differ between them. */
-static hp_status choose_way(stepper *s, const step_program *p, step_way *out) {
-  const step_options *o = options_of(s);
-  step_plan plan;
-  *out = STEP_AS_ASKED;
-  if (!o->remat_auto || !o->limited || o->compile.remat) return HP_OK;
-  HP_TRY(step_choose(&s->ways, p->shape, p->n, out, &plan));
-  s->link_s += plan.stats.compile_s;
-  return hp_world_broadcast(out, sizeof *out);
+static bool same_shapes(const step_program *a, const step_program *b) {
+  return a->n == b->n && !memcmp(a->shape, b->shape, (size_t)a->n * sizeof *a->shape);
 }
 
-static hp_status link_under_limit(stepper *s, step_program *p, step_way *way) {
-  HP_TRY(choose_way(s, p, way));
-  return link_step(&s->ways.way[*way], p->shape, p->n, &p->p);
+/* The way that all processes take: predictions may differ between them. */
+static hp_status choose_way(stepper *s, step_program *p) {
+  const step_options *o = options_of(s);
+  step_plan plan;
+  p->choice = (step_choice){STEP_AS_ASKED, o->update == UPDATE_NEXT_STEP};
+  for (int i = 0; i < s->n_kept; i++)
+    if (same_shapes(&s->kept[i], p)) {
+      p->choice = s->kept[i].choice;
+      return HP_OK;
+    }
+  bool one = (!o->remat_auto || o->compile.remat) && o->update != UPDATE_AUTO;
+  if (!p->n || !o->limited || one) return HP_OK;
+  HP_TRY(step_choose(&s->ways, p->shape, p->n, &p->choice, &plan));
+  s->link_s += plan.stats.compile_s;
+  return hp_world_broadcast(&p->choice, sizeof p->choice);
+}
+
+static hp_status link_under_limit(stepper *s, step_program *p) {
+  HP_TRY(choose_way(s, p));
+  step_ways_set_update(&s->ways, p->choice.leaves ? UPDATE_NEXT_STEP : UPDATE_AT_END);
+  return link_program(&s->ways.way[p->choice.way], p);
 }
 
 /* Positions and lengths: micro-batches of one length share the positions of the largest. */
@@ -166,23 +181,36 @@ static void add_micro_ios(const stepper *s, step_program *p, int64_t i) {
   if (step_balances(s->m)) add_io(p, "lengths", i, x->lengths, rows * sizeof *x->lengths);
 }
 
-static void list_ios(const stepper *s, step_program *p) {
-  const update_numbers *u = &s->update;
-  for (int64_t i = 0; i < p->n; i++) add_micro_ios(s, p, i);
-  p->each = p->ios / (int)p->n;
-  add_io(p, "grad_norm", p->n - 1, &u->norm, sizeof u->norm);
-  add_io(p, "grad_sq", p->n - 1, s->grad_sq, s->m->trained * sizeof *s->grad_sq);
-  add_io(p, "lr", p->n - 1, &u->lr, sizeof u->lr);
+static void add_update_inputs(const stepper *s, step_program *p, int64_t micro,
+                              const update_numbers *u) {
+  add_io(p, "lr", micro, &u->lr, sizeof u->lr);
   if (options_of(s)->optimizer != STEP_ADAMW) return;
-  add_io(p, "lr_over_bc1", p->n - 1, &u->lr_over_bc1, sizeof u->lr_over_bc1);
-  add_io(p, "sqrt_bc2", p->n - 1, &u->sqrt_bc2, sizeof u->sqrt_bc2);
+  add_io(p, "lr_over_bc1", micro, &u->lr_over_bc1, sizeof u->lr_over_bc1);
+  add_io(p, "sqrt_bc2", micro, &u->sqrt_bc2, sizeof u->sqrt_bc2);
 }
 
-static hp_status make_program(stepper *s, const step_micro *b, int64_t n, step_program *out) {
+static void list_ios(const stepper *s, step_program *p) {
+  const update_numbers *u = &s->update;
+  int64_t last = p->n - 1;
+  for (int64_t i = 0; i < p->n; i++) add_micro_ios(s, p, i);
+  if (p->n) {
+    p->each = p->ios / (int)p->n;
+    add_io(p, "grad_norm", last, &u->norm, sizeof u->norm);
+    add_io(p, "grad_sq", last, s->grad_sq, s->m->trained * sizeof *s->grad_sq);
+    if (p->choice.leaves) add_io(p, "next_clip", last, &u->clip, sizeof u->clip);
+    else add_update_inputs(s, p, last, u);
+  }
+  if (!p->applies) return;
+  add_io(p, "clip", 0, &s->left.clip, sizeof s->left.clip);
+  add_update_inputs(s, p, 0, &s->left);
+}
+
+static hp_status make_program(stepper *s, const step_micro *b, int64_t n, bool applies,
+                              step_program *out) {
   size_t micros = (size_t)n, ios = micros * MICRO_IOS + UPDATE_IOS;
   hp_program_stats stats;
-  step_way way;
   *out = (step_program){.n = n,
+                        .applies = applies,
                         .shape = mem_calloc(micros, sizeof *out->shape),
                         .micro = mem_calloc(micros, sizeof *out->micro),
                         .io = mem_calloc(ios, sizeof *out->io),
@@ -190,18 +218,18 @@ static hp_status make_program(stepper *s, const step_micro *b, int64_t n, step_p
   if (!out->shape || !out->micro || !out->io || !out->names) return HP_ERR_OOM;
   for (int64_t i = 0; i < n; i++) out->shape[i] = (micro_shape){b[i].B, b[i].T};
   HP_TRY(make_counts(out));
+  HP_TRY(link_under_limit(s, out));
   list_ios(s, out);
-  HP_TRY(link_under_limit(s, out, &way));
   HP_TRY(hp_program_stats_get(out->p, &stats));
   out->insts = stats.instructions;
-  step_pieces_linked(&s->ways.way[way], n, &stats);
+  if (n) step_pieces_linked(&s->ways.way[out->choice.way], n, &stats);
   s->link_s += stats.compile_s;
   if (stats.memory.work_bytes > s->work_bytes) s->work_bytes = stats.memory.work_bytes;
   return HP_OK;
 }
 
-static bool fits(const step_program *p, const step_micro *b, int64_t n) {
-  if (p->n != n) return false;
+static bool fits(const step_program *p, const step_micro *b, int64_t n, bool applies) {
+  if (p->n != n || p->applies != applies) return false;
   for (int64_t i = 0; i < n; i++)
     if (p->shape[i].B != b[i].B || p->shape[i].T != b[i].T) return false;
   return true;
@@ -223,15 +251,16 @@ static step_program *make_room(stepper *s, int insts) {
   }
 }
 
-static hp_status find_program(stepper *s, const step_micro *b, int64_t n, step_program **out) {
+static hp_status find_program(stepper *s, const step_micro *b, int64_t n, bool applies,
+                              step_program **out) {
   for (int i = 0; i < s->n_kept; i++)
-    if (fits(&s->kept[i], b, n)) {
+    if (fits(&s->kept[i], b, n, applies)) {
       *out = &s->kept[i];
       s->kept[i].used = ++s->clock;
       return HP_OK;
     }
   step_program p;
-  hp_status st = make_program(s, b, n, &p);
+  hp_status st = make_program(s, b, n, applies, &p);
   if (st) {
     free_program(&p);
     return st;
@@ -244,7 +273,10 @@ static hp_status find_program(stepper *s, const step_micro *b, int64_t n, step_p
 
 hp_status stepper_prepare(stepper *s, const step_micro *b, int64_t n) {
   step_program *p;
-  return find_program(s, b, n, &p);
+  HP_TRY(find_program(s, b, n, false, &p));
+  if (!p->choice.leaves) return HP_OK;
+  HP_TRY(find_program(s, NULL, 0, true, &p));
+  return find_program(s, b, n, true, &p);
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
@@ -290,13 +322,24 @@ hp_status stepper_run(stepper *s, const step_micro *b, int64_t n, const step_upd
                       step_result *out) {
   step_program *p;
   float loss = 0;
-  HP_TRY(find_program(s, b, n, &p));
+  HP_TRY(find_program(s, b, n, s->pending, &p));
   set_update(s, u);
   for (int64_t i = 0; i < n; i++) set_micro(s, p, i, &b[i], u);
   HP_TRY(hp_run(p->p, p->io, p->ios));
   s->ran = p->p;
   HP_TRY(check_finite(s, p, s->update.norm));
+  s->pending = p->choice.leaves;
+  s->left = s->update;
   for (int64_t i = 0; i < n; i++) loss += p->micro[i].loss;
   *out = (step_result){.loss = (double)loss, .grad_norm = (double)s->update.norm};
+  return HP_OK;
+}
+
+hp_status stepper_settle(stepper *s) {
+  step_program *p;
+  if (!s->pending) return HP_OK;
+  HP_TRY(find_program(s, NULL, 0, true, &p));
+  HP_TRY(hp_run(p->p, p->io, p->ios));
+  s->pending = false;
   return HP_OK;
 }

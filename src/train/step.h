@@ -2,7 +2,10 @@
  *
  * The program is linked from pieces (train/step_pieces.h) for the shapes of the step's
  * micro-batches, and kept with those of a few other steps: a shape that comes again costs nothing,
- * one that is new costs its pieces. */
+ * one that is new costs its pieces.
+ *
+ * A step may leave its update to the next one (step_options.update).  Until that has run, or
+ * stepper_settle, params and optimizer state are those of the step before. */
 #ifndef TRAIN_STEP_H
 #define TRAIN_STEP_H
 
@@ -32,12 +35,17 @@ typedef struct {
   double grad_norm; /* before clipping */
 } step_result;
 
-/* Makes what stepper_run needs for these n micro-batches; only their sizes are read. */
+/* Makes what stepper_run needs for these n micro-batches, after a step that left its update and
+ * after none; only their sizes are read. */
 hp_status stepper_prepare(stepper *s, const step_micro *b, int64_t n);
 /* One step, of n micro-batches.  HP_ERR_NUMERIC when a loss or a gradient is not finite: names the
  * tensor. */
 hp_status stepper_run(stepper *s, const step_micro *b, int64_t n, const step_update *u,
                       step_result *out);
+
+/* Applies the update that the last step has left, if any: call it before anything else reads params
+ * or optimizer state. */
+hp_status stepper_settle(stepper *s);
 
 /* The program that ran last, for reports; NULL before the first. */
 const hp_program *stepper_program(const stepper *s);

@@ -27,11 +27,21 @@ bool step_plan_offloads(const step_plan *p) {
   return false;
 }
 
-hp_status step_plan_make(step_pieces *s, const micro_shape *shape, int64_t n, step_plan *out,
-                         const char *what, char **text) {
+void step_ways_set_update(step_ways *w, step_update_when when) {
+  for (int i = 0; i < STEP_WAYS; i++) w->way[i].o.update = when;
+}
+
+step_spec step_spec_of(const micro_shape *shape, int64_t n, const step_choice *c) {
+  return (step_spec){.shape = shape, .n = n, .applies = c->leaves, .leaves = c->leaves};
+}
+
+hp_status step_plan_make(step_ways *w, const micro_shape *shape, int64_t n, const step_choice *c,
+                         step_plan *out, const char *what, char **text) {
+  step_pieces *s = &w->way[c->way];
+  step_spec spec = step_spec_of(shape, n, c);
   step_link l;
   *out = (step_plan){.refused = false};
-  hp_status st = step_pieces_link(s, shape, n, &l);
+  hp_status st = step_pieces_link(s, &spec, &l);
   if (!st) st = hp_link_plan(l.piece, l.action, l.n, l.rows, &out->stats, what, text);
   if (!st) step_pieces_linked(s, n, &out->stats);
   step_link_free(&l);
@@ -40,23 +50,34 @@ hp_status step_plan_make(step_pieces *s, const micro_shape *shape, int64_t n, st
   return out->refused ? HP_OK : st;
 }
 
+/* By enough to be worth it: predictions are no better. */
 static bool is_better(const step_plan *a, const step_plan *b) {
+  enum { PER_CENT = 1 };
   if (a->refused != b->refused) return b->refused;
   if (a->refused) return a->stats.memory.planned_bytes < b->stats.memory.planned_bytes;
-  return a->stats.predicted_s < b->stats.predicted_s;
+  return a->stats.predicted_s * (100 + PER_CENT) < b->stats.predicted_s * 100;
 }
 
-hp_status step_choose(step_ways *w, const micro_shape *shape, int64_t n, step_way *way,
+/* Takes the other choice if its plan is better. */
+static hp_status try_other(step_ways *w, const micro_shape *shape, int64_t n,
+                           const step_choice *other, step_choice *c, step_plan *best) {
+  step_plan plan;
+  HP_TRY(step_plan_make(w, shape, n, other, &plan, NULL, NULL));
+  if (!is_better(&plan, best)) return HP_OK;
+  *c = *other;
+  *best = plan;
+  return HP_OK;
+}
+
+hp_status step_choose(step_ways *w, const micro_shape *shape, int64_t n, step_choice *c,
                       step_plan *out) {
   const step_options *o = &w->way[STEP_AS_ASKED].o;
-  step_plan other;
-  *way = STEP_AS_ASKED;
-  HP_TRY(step_plan_make(&w->way[STEP_AS_ASKED], shape, n, out, NULL, NULL));
-  if (!o->remat_auto || o->compile.remat) return HP_OK;
+  *c = (step_choice){STEP_AS_ASKED, o->update == UPDATE_NEXT_STEP};
+  HP_TRY(step_plan_make(w, shape, n, c, out, NULL, NULL));
   if (!out->refused && !step_plan_offloads(out)) return HP_OK;
-  HP_TRY(step_plan_make(&w->way[STEP_WITH_REMAT], shape, n, &other, NULL, NULL));
-  if (!is_better(&other, out)) return HP_OK;
-  *way = STEP_WITH_REMAT;
-  *out = other;
+  if (o->update == UPDATE_AUTO && !out->refused) /* it needs no less memory */
+    HP_TRY(try_other(w, shape, n, &(step_choice){c->way, true}, c, out));
+  if (o->remat_auto && !o->compile.remat)
+    HP_TRY(try_other(w, shape, n, &(step_choice){STEP_WITH_REMAT, c->leaves}, c, out));
   return HP_OK;
 }

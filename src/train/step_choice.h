@@ -1,12 +1,17 @@
 /* Under a memory limit a step may keep its activations on the device or on slower tiers, or compute
- * them again in its backward: both are planned, and the one that is predicted to be faster is
- * taken.  Neither changes a bit. */
+ * them again in its backward, and it may leave its update to the next step: these ways are planned,
+ * and the one that is predicted to be fastest is taken.  None changes a bit. */
 #ifndef TRAIN_STEP_CHOICE_H
 #define TRAIN_STEP_CHOICE_H
 
 #include "train/step_pieces.h"
 
-typedef enum { STEP_AS_ASKED, STEP_WITH_REMAT, STEP_WAYS } step_way;
+enum { STEP_AS_ASKED, STEP_WITH_REMAT, STEP_WAYS };
+
+typedef struct {
+  int way;     /* STEP_AS_ASKED or STEP_WITH_REMAT */
+  bool leaves; /* its update, to the next step */
+} step_choice;
 
 /* The pieces of steps, by each way. */
 typedef struct {
@@ -18,6 +23,8 @@ void step_ways_init(step_ways *w, const step_pieces *pieces);
 void step_ways_free(step_ways *w);
 /* Later pieces leave so many bytes of the limit for params of other programs. */
 void step_ways_reserve(step_ways *w, uint64_t bytes);
+/* For later choices. */
+void step_ways_set_update(step_ways *w, step_update_when when);
 
 typedef struct {
   hp_program_stats stats;
@@ -26,12 +33,15 @@ typedef struct {
 
 /* Does it keep anything on slower tiers? */
 bool step_plan_offloads(const step_plan *p);
-/* The plan of a step by one way, and, unless `what` is NULL, what hp_link_plan says of it. */
-hp_status step_plan_make(step_pieces *s, const micro_shape *shape, int64_t n, step_plan *out,
-                         const char *what, char **text);
-/* The faster way of those that the limit allows, and its plan; of two that are refused, the one
- * that needs less. */
-hp_status step_choose(step_ways *w, const micro_shape *shape, int64_t n, step_way *way,
+/* A step of n micro-batches of these shapes between others, by a choice: with the update that the
+ * one before has left, if it leaves its own. */
+step_spec step_spec_of(const micro_shape *shape, int64_t n, const step_choice *c);
+/* The plan of a step by a choice, and, unless `what` is NULL, what hp_link_plan says of it. */
+hp_status step_plan_make(step_ways *w, const micro_shape *shape, int64_t n, const step_choice *c,
+                         step_plan *out, const char *what, char **text);
+/* The fastest way of those that the limit allows, and its plan; of those that are refused, the one
+ * that needs least. */
+hp_status step_choose(step_ways *w, const micro_shape *shape, int64_t n, step_choice *c,
                       step_plan *out);
 
 #endif

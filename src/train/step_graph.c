@@ -78,12 +78,9 @@ static hp_tensor annotate_grad(model_build *b, const model_param *p, hp_tensor g
   return hp_annotate(b->g, name, grad);
 }
 
-static void update(const step_graph *s, model_build *b, const hp_tensor *wrt, hp_tensor *grad) {
-  for (size_t i = 0; i < s->m->trained; i++)
-    grad[i] = annotate_grad(b, &s->m->params.at[i], grad[i]);
-  hp_update_phase(b->g);
-  hp_block(b->g, 0);
-  hp_tensor factor = clip_factor(s, b, grad), lr = scalar(b, "lr");
+static void apply(const step_graph *s, model_build *b, const hp_tensor *wrt, const hp_tensor *grad,
+                  hp_tensor factor) {
+  hp_tensor lr = scalar(b, "lr");
   hp_tensor rate = HP_NONE, root = HP_NONE;
   if (s->o->optimizer == STEP_ADAMW) {
     rate = scalar(b, "lr_over_bc1");
@@ -102,6 +99,18 @@ static void update(const step_graph *s, model_build *b, const hp_tensor *wrt, hp
       hp_sgd(b->g, wrt[i], grad[i], buffer, factor, lr, s->o->momentum, decay);
     }
   }
+}
+
+/* The parts that v has of the update. */
+static void update(const step_graph *s, model_build *b, const step_place *v, const hp_tensor *wrt,
+                   hp_tensor *grad) {
+  for (size_t i = 0; i < s->m->trained; i++)
+    grad[i] = annotate_grad(b, &s->m->params.at[i], grad[i]);
+  hp_update_phase(b->g);
+  hp_block(b->g, 0);
+  hp_tensor factor = v->part == STEP_APPLY ? scalar(b, "clip") : clip_factor(s, b, grad);
+  if (v->part == STEP_NORM) hp_output(b->g, "next_clip", factor);
+  else apply(s, b, wrt, grad, factor);
 }
 
 static bool drops(const step_graph *s) { return step_drops(s->m, s->o); }
@@ -174,11 +183,12 @@ static hp_status build_backward(const step_graph *s, model_build *b, const step_
 }
 
 /* The params, and the sums of their gradients. */
-static void add_params(const step_graph *s, model_build *b, hp_tensor *wrt, hp_tensor *grad) {
+static void add_params(const step_graph *s, model_build *b, const step_place *v, hp_tensor *wrt,
+                       hp_tensor *grad) {
   hp_update_phase(b->g);
   for (size_t i = 0; i < s->m->trained; i++) {
     const model_param *p = &s->m->params.at[i];
-    wrt[i] = hp_param(b->g, p->name, p->dtype, p->shape);
+    if (v->part != STEP_NORM) wrt[i] = hp_param(b->g, p->name, p->dtype, p->shape);
     grad[i] = state(b, "g", p);
   }
 }
@@ -187,9 +197,10 @@ static hp_status build(const step_graph *s, const step_place *v, model_build *b)
   size_t n = s->m->trained;
   hp_tensor *wrt = mem_calloc(n, sizeof *wrt), *grad = mem_calloc(n, sizeof *grad);
   hp_status st = wrt && grad ? HP_OK : HP_ERR_OOM;
-  if (!st && v->part == STEP_UPDATE) add_params(s, b, wrt, grad);
+  bool is_micro = step_part_is_micro(v->part);
+  if (!st && !is_micro) add_params(s, b, v, wrt, grad);
   else if (!st) st = build_backward(s, b, v, wrt, grad);
-  if (!st && (v->part == STEP_ALONE || v->part == STEP_UPDATE)) update(s, b, wrt, grad);
+  if (!st && (v->part == STEP_ALONE || !is_micro)) update(s, b, v, wrt, grad);
   if (!st) st = hp_graph_status(b->g);
   if (!st && b->failed) st = HP_ERR_OOM;
   mem_free(wrt);
@@ -198,7 +209,7 @@ static hp_status build(const step_graph *s, const step_place *v, model_build *b)
 }
 
 static hp_status begin(const lm *m, const step_place *v, model_build *b) {
-  if (v->part != STEP_UPDATE) return lm_graph_begin(m, v->B, v->T, 0, v->T, b);
+  if (step_part_is_micro(v->part)) return lm_graph_begin(m, v->B, v->T, 0, v->T, b);
   *b = (model_build){.c = &m->c};
   return hp_graph_create(&b->g);
 }
@@ -212,7 +223,7 @@ hp_status step_graph_begin(const lm *m, const step_options *o, const step_place 
 
 void step_graph_tell(const lm *m, const step_options *o, const step_place *v) {
   step_graph s = {m, o};
-  if (v->part == STEP_UPDATE || o->interleave <= 1 || parts_of(&s, v) > 1) return;
+  if (!step_part_is_micro(v->part) || o->interleave <= 1 || parts_of(&s, v) > 1) return;
   log_warn("interleave: %lld is ignored: %s", (long long)o->interleave,
            drops(&s) ? "dropout masks are generated for the full micro-batch"
                      : "it does not divide the sequences of the micro-batch");

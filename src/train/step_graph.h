@@ -1,13 +1,21 @@
 /* The graphs of an optimizer step.  A step with one micro-batch is one graph: forward, loss,
  * backward, clipping and update, with gradients in work memory.  In a step with several, each
  * micro-batch has a graph of forward, loss and backward, which adds its gradients in place to named
- * tensors of the device; clipping and update are one more graph. */
+ * tensors of the device; clipping and update are one more graph.
+ *
+ * Under a memory limit the update may be left to the next step, whose forward it precedes: its
+ * graph is then in two, the norm of the gradients and what applies them. */
 #ifndef TRAIN_STEP_GRAPH_H
 #define TRAIN_STEP_GRAPH_H
 
 #include "model/lm.h"
 
 typedef enum { STEP_ADAMW, STEP_SGD } step_optimizer;
+
+/* When the update runs: at the end of its step, or in the next step, where each param is updated
+ * just before its first use, so that optimizer state moves while the model computes; AUTO: there if
+ * a step under the memory limit is predicted to be faster.  The same bits. */
+typedef enum { UPDATE_AUTO, UPDATE_AT_END, UPDATE_NEXT_STEP } step_update_when;
 
 typedef struct {
   int stage; /* decides the loss: the row of losses.def, from STAGE_pt on */
@@ -17,7 +25,8 @@ typedef struct {
   hp_compile_options compile; /* of all its programs */
   bool remat_auto;            /* recompute activations where that is faster than offloading, or
                                  the only way to keep to the memory limit */
-  bool limited;               /* the device has a memory limit */
+  step_update_when update;
+  bool limited; /* the device has a memory limit */
   bool dropout; /* apply the model's dropout; its masks follow from the seed, the number of the
                    update and that of the micro-batch */
   uint64_t seed;
@@ -30,8 +39,13 @@ typedef enum {
   STEP_ALONE, /* forward, backward and update of the only micro-batch */
   STEP_FIRST, /* forward and backward of the first micro-batch, which stores the gradients */
   STEP_NEXT,  /* of a later one, which adds its gradients to the stored ones */
-  STEP_UPDATE
+  STEP_UPDATE,
+  STEP_NORM, /* the first half of the update: the gradients' norm, and the factor of clipping, */
+  STEP_APPLY /* and the second, with that factor */
 } step_part;
+
+/* Is it a forward and backward? */
+static inline bool step_part_is_micro(step_part p) { return p <= STEP_NEXT; }
 
 /* Graphs with the same place are equal.  A micro-batch is [B,T]; the update has B = T = 0. */
 typedef struct {
@@ -42,7 +56,8 @@ typedef struct {
 /* Builds the graph.  Inputs of a micro-batch: ids, positions, labels i32[B,T], weight f32[] (factor
  * on the sum of token losses), dropout_seed i64[] if step_drops, lengths i32[B] if step_balances;
  * output: loss f32[].  Inputs of the update: lr f32[] and, for AdamW, lr_over_bc1 and sqrt_bc2;
- * outputs: grad_norm f32[] and grad_sq f32[params].  Call lm_graph_end, also after a failure. */
+ * outputs: grad_norm f32[] and grad_sq f32[params].  The norm alone has the output next_clip f32[]
+ * beside these, which is the input clip of STEP_APPLY.  Call lm_graph_end, also after a failure. */
 hp_status step_graph_begin(const lm *m, const step_options *o, const step_place *v, model_build *b);
 /* Warns of what was asked for and cannot be done for such a micro-batch. */
 void step_graph_tell(const lm *m, const step_options *o, const step_place *v);

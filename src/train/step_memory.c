@@ -49,7 +49,7 @@ static micro_shape *make_shapes(const step_planner *p, const planned_program *w)
 /* The plan of a program, and of a step the way that is taken. */
 typedef struct {
   step_plan plan;
-  step_way way;
+  step_choice choice;
 } one_plan;
 
 /* With room for `reserve` bytes of other programs' params. */
@@ -58,21 +58,22 @@ static hp_status plan_step(step_planner *p, const planned_program *w, uint64_t r
   micro_shape *shape = make_shapes(p, w);
   HP_TRY_MEM(shape);
   step_ways_reserve(&p->ways, reserve);
-  hp_status st = step_choose(&p->ways, shape, w->micros, &out->way, &out->plan);
-  if (!st) out->plan.stats.compile_s += p->ways.way[out->way].compile_s;
+  hp_status st = step_choose(&p->ways, shape, w->micros, &out->choice, &out->plan);
+  if (!st) out->plan.stats.compile_s += p->ways.way[out->choice.way].compile_s;
   mem_free(shape);
   return st;
 }
 
-/* The same by a way that is known, as text if `what` is not NULL.  A limit that is too small is a
- * failure, which names the least that does. */
-static hp_status plan_again(step_planner *p, const planned_program *w, step_way way,
+/* The same by a choice that is known, as text if `what` is not NULL.  A limit that is too small is
+ * a failure, which names the least that does. */
+static hp_status plan_again(step_planner *p, const planned_program *w, const step_choice *c,
                             const char *what, char **text) {
   micro_shape *shape = make_shapes(p, w);
   step_link l;
   hp_program_stats s;
   HP_TRY_MEM(shape);
-  hp_status st = step_pieces_link(&p->ways.way[way], shape, w->micros, &l);
+  step_spec spec = step_spec_of(shape, w->micros, c);
+  hp_status st = step_pieces_link(&p->ways.way[c->way], &spec, &l);
   if (!st) st = hp_link_plan(l.piece, l.action, l.n, l.rows, &s, what, text);
   step_link_free(&l);
   mem_free(shape);
@@ -93,7 +94,7 @@ static hp_status plan_eval(const step_planner *p, const micro_shape *s, uint64_t
 
 static hp_status plan_one(step_planner *p, int64_t i, uint64_t reserve, one_plan *out) {
   const planned_program *w = &p->work.at[i];
-  *out = (one_plan){.way = STEP_AS_ASKED};
+  *out = (one_plan){.choice = {STEP_AS_ASKED, false}};
   if (w->micros) return plan_step(p, w, reserve, out);
   hp_status st = plan_eval(p, &w->shape, reserve, &out->plan.stats);
   out->plan.refused = st == HP_ERR_OOM && out->plan.stats.memory.planned_bytes;
@@ -105,9 +106,9 @@ static hp_status plan_one(step_planner *p, int64_t i, uint64_t reserve, one_plan
 
 typedef struct {
   step_memory memory;
-  step_way way;     /* of the longest step */
-  int64_t worst;    /* the program that needs most of those that are refused; -1: none is */
-  uint64_t reserve; /* for params of the others, beside it */
+  step_choice choice; /* of the longest step */
+  int64_t worst;      /* the program that needs most of those that are refused; -1: none is */
+  uint64_t reserve;   /* for params of the others, beside it */
 } all_plans;
 
 static uint64_t states_of(const one_plan *one) { return one->plan.stats.memory.state_bytes; }
@@ -140,14 +141,14 @@ static hp_status plan_each(step_planner *p, one_plan *one, all_plans *out) {
       out->memory.planned_bytes = all;
       out->memory.largest = i;
     }
-    out->memory.moves |= step_plan_offloads(plan) || one[i].way == STEP_WITH_REMAT;
+    out->memory.moves |= step_plan_offloads(plan) || one[i].choice.way == STEP_WITH_REMAT;
     if (!plan->refused || (all <= most && out->worst >= 0)) continue;
     most = all;
     out->worst = i;
     out->reserve = reserve;
   }
   out->memory.stats = one[0].plan.stats;
-  out->way = one[0].way;
+  out->choice = one[0].choice;
   return HP_OK;
 }
 
@@ -176,9 +177,10 @@ static void add_classes(const hp_memory *whole, const hp_memory *under, str *out
 
 static hp_status tell_choice(const all_plans *all, const step_plan *whole) {
   const hp_program_stats *s = &all->memory.stats;
-  bool recomputes = all->way == STEP_WITH_REMAT;
   str text = {0};
-  if (recomputes) str_add(&text, "activations are recomputed");
+  if (all->choice.way == STEP_WITH_REMAT) str_add(&text, "activations are recomputed");
+  if (all->choice.leaves)
+    str_printf(&text, "%sparams are updated just before their next use", text.len ? ", " : "");
   for (int t = 1; t < HP_TIERS; t++) {
     if (!s->memory.tier[t].moved_bytes) continue;
     if (text.len) str_add(&text, ", ");
@@ -205,13 +207,14 @@ static hp_status tell(step_planner *p, const all_plans *all) {
   if (p->tell)
     step_graph_tell(p->m, options_of(p), &(step_place){STEP_ALONE, w->shape.B, w->shape.T});
   if (!limit || !w->micros) return HP_OK;
-  if (all->way != STEP_WITH_REMAT && !all->memory.stats.memory.tier[1].moved_bytes &&
+  if (all->choice.way != STEP_WITH_REMAT && !all->memory.stats.memory.tier[1].moved_bytes &&
       !all->memory.stats.memory.tier[2].moved_bytes)
     return HP_OK;
   micro_shape *shape = make_shapes(p, w);
   HP_TRY_MEM(shape);
   hp_device_set_memory_limit(p->d, 0);
-  hp_status st = step_plan_make(&p->ways.way[STEP_AS_ASKED], shape, w->micros, &whole, NULL, NULL);
+  step_choice asked = {STEP_AS_ASKED, false};
+  hp_status st = step_plan_make(&p->ways, shape, w->micros, &asked, &whole, NULL, NULL);
   hp_device_set_memory_limit(p->d, limit);
   mem_free(shape);
   return st ? st : tell_choice(all, &whole);
@@ -238,7 +241,7 @@ static hp_status refuse(step_planner *p, const all_plans *all) {
   hp_program_stats s = {0};
   if (w->micros) {
     HP_TRY(plan_one(p, all->worst, all->reserve, &one));
-    return plan_again(p, w, one.way, NULL, NULL);
+    return plan_again(p, w, &one.choice, NULL, NULL);
   }
   hp_status st = plan_eval(p, &w->shape, all->reserve, &s);
   if (st != HP_ERR_OOM || !s.memory.limit_bytes) return st;
@@ -258,7 +261,7 @@ hp_status step_memory_plan(step_planner *p, step_memory *out) {
 hp_status step_memory_explain(step_planner *p, const char *what, char **text) {
   one_plan one;
   HP_TRY(plan_one(p, 0, options_of(p)->compile.reserve_bytes, &one));
-  return plan_again(p, &p->work.at[0], one.way, what, text);
+  return plan_again(p, &p->work.at[0], &one.choice, what, text);
 }
 
 /* --- limits ----------------------------------------------------------------------------------- */
@@ -326,8 +329,11 @@ static hp_status find_limits(step_planner *p, double seconds, step_limits *out) 
 }
 
 hp_status step_memory_limits(step_planner *p, uint64_t limit, double seconds, step_limits *out) {
+  step_update_when update = options_of(p)->update;
   *out = (step_limits){.resident = 0};
+  if (update == UPDATE_AUTO) step_ways_set_update(&p->ways, UPDATE_AT_END); /* as little memory */
   hp_status st = find_limits(p, seconds, out);
+  step_ways_set_update(&p->ways, update);
   hp_device_set_memory_limit(p->d, limit);
   return st;
 }

@@ -23,10 +23,10 @@ static hp_status compile(step_pieces *s, const step_place *v, hp_piece **out) {
   model_build b;
   double start = time_now_s();
   hp_compile_options o = s->o.compile;
-  if (v->part == STEP_NEXT || v->part == STEP_UPDATE) o.dump_dir = NULL; /* one writes its stages */
+  if (v->part > STEP_FIRST) o.dump_dir = NULL; /* one writes its stages */
   if (!s->plan && !s->quiet) step_graph_tell(s->m, &s->o, v);
   hp_status st = step_graph_begin(s->m, &s->o, v, &b);
-  if (!st && !s->plan && v->part != STEP_UPDATE) st = lm_make_buffers(s->m, &b, v->T);
+  if (!st && !s->plan && step_part_is_micro(v->part)) st = lm_make_buffers(s->m, &b, v->T);
   if (!st) st = hp_piece_compile(b.g, s->d, &o, out);
   lm_graph_end(&b);
   s->compile_s += time_now_s() - start;
@@ -71,7 +71,7 @@ static hp_status find_piece(step_pieces *s, const step_place *v, uint64_t step, 
 /* Its name says what it runs: forward F, backward B and W, update U.  The number tells pieces of
  * other shapes apart. */
 static int add_piece(step_link *l, hp_piece *p, step_part part) {
-  static const char *const name[] = {"FBWU", "FBW", "FBW", "U"};
+  static const char *const name[] = {"FBWU", "FBW", "FBW", "U", "U", "U"};
   for (int i = 0; i < l->n; i++)
     if (l->piece[i] == p) return i;
   snprintf(l->names[l->n], sizeof *l->names, "%s%d", name[part], l->n);
@@ -88,25 +88,32 @@ static hp_status add_row(step_pieces *s, const step_place *v, int64_t micro, uin
   return HP_OK;
 }
 
-static hp_status add_rows(step_pieces *s, const micro_shape *shape, int64_t n, step_link *l,
-                          str *rows) {
+static step_part part_of(const step_spec *spec, int64_t micro) {
+  if (micro) return STEP_NEXT;
+  return spec->n == 1 && !spec->leaves ? STEP_ALONE : STEP_FIRST;
+}
+
+static hp_status add_rows(step_pieces *s, const step_spec *spec, step_link *l, str *rows) {
   uint64_t step = s->clock + 1;
-  for (int64_t i = 0; i < n; i++) {
-    step_part part = n == 1 ? STEP_ALONE : i ? STEP_NEXT : STEP_FIRST;
-    HP_TRY(add_row(s, &(step_place){part, shape[i].B, shape[i].T}, i, step, l, rows));
+  int64_t last = spec->n ? spec->n - 1 : 0;
+  if (spec->applies) HP_TRY(add_row(s, &(step_place){.part = STEP_APPLY}, 0, step, l, rows));
+  for (int64_t i = 0; i < spec->n; i++) {
+    const micro_shape *m = &spec->shape[i];
+    HP_TRY(add_row(s, &(step_place){part_of(spec, i), m->B, m->T}, i, step, l, rows));
   }
-  if (n > 1) HP_TRY(add_row(s, &(step_place){.part = STEP_UPDATE}, n - 1, step, l, rows));
+  if (spec->leaves) HP_TRY(add_row(s, &(step_place){.part = STEP_NORM}, last, step, l, rows));
+  else if (spec->n > 1) HP_TRY(add_row(s, &(step_place){.part = STEP_UPDATE}, last, step, l, rows));
   return str_status(rows);
 }
 
-hp_status step_pieces_link(step_pieces *s, const micro_shape *shape, int64_t n, step_link *out) {
+hp_status step_pieces_link(step_pieces *s, const step_spec *spec, step_link *out) {
   str rows = {0};
-  size_t most = (size_t)n + 1; /* pieces */
+  size_t most = (size_t)spec->n + 2; /* pieces */
   *out = (step_link){.piece = mem_calloc(most, sizeof *out->piece),
                      .action = mem_calloc(most, sizeof *out->action),
                      .names = mem_calloc(most, sizeof *out->names)};
   hp_status st = out->piece && out->action && out->names ? HP_OK : HP_ERR_OOM;
-  if (!st) st = add_rows(s, shape, n, out, &rows);
+  if (!st) st = add_rows(s, spec, out, &rows);
   if (st) str_free(&rows);
   out->rows = rows.at;
   return st;

@@ -33,6 +33,14 @@ void step_pieces_free(step_pieces *s);
 /* Frees all pieces; later ones are compiled with these options. */
 void step_pieces_set_options(step_pieces *s, const hp_compile_options *o);
 
+/* What a program runs. */
+typedef struct {
+  const micro_shape *shape; /* [n] micro-batches */
+  int64_t n;                /* 0: no step, only what is left */
+  bool applies;             /* first the update that the step before has left */
+  bool leaves;              /* leaves its own update to the next program */
+} step_spec;
+
 /* The arguments of hp_link for a step. */
 typedef struct {
   hp_piece **piece;
@@ -41,9 +49,9 @@ typedef struct {
   int n;
   char (*names)[16];
 } step_link;
-/* The arguments for a step of n micro-batches.  s owns the pieces, which are valid until the next
- * call with s.  Call step_link_free(out), also after a failure. */
-hp_status step_pieces_link(step_pieces *s, const micro_shape *shape, int64_t n, step_link *out);
+/* The arguments for a program.  s owns the pieces, which are valid until the next call with s. Call
+ * step_link_free(out), also after a failure. */
+hp_status step_pieces_link(step_pieces *s, const step_spec *spec, step_link *out);
 void step_link_free(step_link *l);
 /* What that link gave, by which pieces are kept: as many as have about 262,144 instructions. */
 void step_pieces_linked(step_pieces *s, int64_t n, const hp_program_stats *linked);

@@ -122,6 +122,7 @@ step_options trainer_step_options(const train_config *c) {
                                     .serial = !c->parallel.overlap,
                                     .prefetch = c->parallel.prefetch},
                         .remat_auto = c->is.recompute == RECOMPUTE_AUTO,
+                        .update = (step_update_when)c->parallel.update,
                         .limited = c->is.memory_limit != 0,
                         .dropout = true,
                         .interleave = c->parallel.interleave,

@@ -72,6 +72,7 @@ static hp_status set_loss(run_data *d, run_model *m, const sample_set *s, double
 
 hp_status trainer_evaluate(trainer *t, eval_when when, bool *save) {
   double metric = NAN;
+  HP_TRY(stepper_settle(t->model.stepper));
   for (int64_t i = 0; i < t->data.sets.evals; i++) {
     const sample_set *s = &t->data.sets.eval[i];
     double start = time_now_s(), loss;

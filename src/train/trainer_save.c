@@ -248,6 +248,12 @@ static hp_status count_failure(trainer *t, hp_status st, double began, const cha
   return HP_OK;
 }
 
+/* What is saved is complete, and the same on all replicas. */
+static hp_status settle(trainer *t) {
+  HP_TRY(stepper_settle(t->model.stepper));
+  return trainer_verify(&t->config, t->at.step, &t->model);
+}
+
 hp_status trainer_save(trainer *t, bool asked) {
   bool due = asked;
   if (t->saves.failing.failed) { /* the clock of one decides for all */
@@ -255,7 +261,7 @@ hp_status trainer_save(trainer *t, bool asked) {
     HP_TRY(hp_world_broadcast(&due, sizeof due));
   }
   if (!due) return HP_OK;
-  HP_TRY(trainer_verify(&t->config, t->at.step, &t->model));
+  HP_TRY(settle(t));
   HP_TRY(keep_folder(t));
   double began = time_now_s();
   hp_status st = write_checkpoint(t);
@@ -278,7 +284,7 @@ static hp_status insist(trainer *t, hp_status (*once)(trainer *t)) {
 }
 
 hp_status trainer_save_now(trainer *t) {
-  HP_TRY(trainer_verify(&t->config, t->at.step, &t->model));
+  HP_TRY(settle(t));
   HP_TRY(keep_folder(t));
   HP_TRY(insist(t, write_checkpoint));
   tell_saved_again(&t->saves, t->at.step);
@@ -302,7 +308,7 @@ static hp_status wait_for_try(const run_job *job, const retry *failing, bool *as
 
 hp_status trainer_save_last(trainer *t) {
   bool asked = false;
-  HP_TRY(trainer_verify(&t->config, t->at.step, &t->model));
+  HP_TRY(settle(t));
   if (t->saves.failing.failed) HP_TRY(wait_for_try(&t->job, &t->saves.failing, &asked));
   while (!asked) {
     double began = time_now_s();

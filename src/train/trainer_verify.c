@@ -6,6 +6,7 @@
 hp_status trainer_verify(const train_config *c, int64_t step, run_model *m) {
   err_report why;
   if (!c->verify_replicas_steps || m->verified == step) return HP_OK;
+  HP_TRY(stepper_settle(m->stepper));
   double start = time_now_s();
   hp_status st = hp_params_verify(m->d);
   if (!st) {

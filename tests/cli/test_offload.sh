@@ -21,6 +21,21 @@ run train job/job.yaml output_dir=less memory_limit=$((least - 1))
 refused "also with offloading" "set memory_limit to $least bytes"
 no_file less
 
+it "updates that are left to the next step are done before what is evaluated, saved or exported"
+rm -rf whole next
+keep="save_steps=2 eval_strategy=steps eval_steps=3 val_size=0.1 verify_replicas_steps=5"
+run train job/job.yaml output_dir=whole $keep
+exit_is 0
+run train job/job.yaml output_dir=next $keep memory_limit=$((resident / 2)) hyper_parallel.update=next_step
+exit_is 0
+err_has "params are updated just before their next use"
+same_history next whole
+for at in model.safetensors checkpoint-4/model.safetensors checkpoint-4/optimizer.safetensors; do
+  same_file next/$at whole/$at
+done
+run train job/job.yaml output_dir=none hyper_parallel.update=later
+refused "update" "next_step"
+
 it "weights and optimizer state may be where the configuration says, whatever the limit"
 mkdir disk
 rm -rf whole

@@ -159,7 +159,7 @@ static void run_order(int i, int seed, job *j) {
   hp_program *p;
   str rows = {0};
   open_job(i, j);
-  CHECK_OK(step_pieces_link(&j->pieces, shape, MICROS, &l));
+  CHECK_OK(step_pieces_link(&j->pieces, &(step_spec){.shape = shape, .n = MICROS}, &l));
   const char *name[MICROS] = {l.action[0], l.action[1], l.action[1]};
   CHECK_EQ(l.n, 3);
   if (seed >= 0) shuffle(&l, name, (uint64_t)seed, &rows);

@@ -157,7 +157,7 @@ TEST(the_last_8_programs_are_kept) {
 static bool is_compiled(step_pieces *s, int64_t T) {
   double before = s->compile_s;
   step_link l;
-  CHECK_OK(step_pieces_link(s, &(micro_shape){1, T}, 1, &l));
+  CHECK_OK(step_pieces_link(s, &(step_spec){.shape = &(micro_shape){1, T}, .n = 1}, &l));
   step_link_free(&l);
   return s->compile_s > before;
 }

@@ -1,0 +1,158 @@
+/* Steps that leave their update to the next one: the same bits, and faster where optimizer state is
+ * on another tier. */
+#include "base/io.h"
+#include "base/mem.h"
+#include "test.h"
+#include "train/step.h"
+#include "train/step_choice.h"
+
+#include <string.h>
+
+enum { ROWS = 2, LONGEST = 32, MOST = 3, VOCAB = 64, STEPS = 5 };
+
+static const char config[] = "{\"model_type\": \"llama\", \"hidden_size\": 32, "
+                             "\"intermediate_size\": 48, \"num_attention_heads\": 4, "
+                             "\"num_key_value_heads\": 2, \"num_hidden_layers\": 3, "
+                             "\"vocab_size\": 64, \"max_position_embeddings\": 64}";
+
+static const step_options adamw =
+    {.optimizer = STEP_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .decay = 0.1, .clip = 0.05};
+static const step_options sgd = {.optimizer = STEP_SGD, .momentum = 0.9};
+
+typedef struct {
+  hp_device *d;
+  lm *m;
+} model;
+
+static void open_model(const hp_device_options *o, model *j) {
+  char path[512];
+  snprintf(path, sizeof path, "%s/config.json", test_dir());
+  CHECK_OK(file_write(path, config, sizeof config - 1));
+  CHECK_OK(hp_device_open(o, &j->d));
+  CHECK_OK(lm_create(path, j->d, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &j->m));
+}
+
+static void close_model(model *j) {
+  lm_free(j->m);
+  hp_device_close(j->d);
+}
+
+/* Step t of n micro-batches, whose lengths change from step to step. */
+static step_result run_step(stepper *s, int n, int64_t t) {
+  static int32_t ids[MOST][ROWS * LONGEST], labels[MOST][ROWS * LONGEST];
+  step_micro micro[MOST];
+  step_result r;
+  for (int i = 0; i < n; i++) {
+    int64_t T = t % 2 ? LONGEST : LONGEST / 2;
+    for (int k = 0; k < ROWS * T; k++) {
+      ids[i][k] = (int32_t)((k * 5 + i * 3 + t * 7) % VOCAB);
+      labels[i][k] = (int32_t)((ids[i][k] + 5 + t) % VOCAB);
+    }
+    micro[i] = (step_micro){.B = ROWS, .T = T, .ids = ids[i], .labels = labels[i], .weight = 1e-2};
+  }
+  CHECK_OK(stepper_run(s, micro, n, &(step_update){.lr = 1e-2 / (double)t, .t = t}, &r));
+  return r;
+}
+
+static uint64_t hash_of(const lm *m, const hp_device *d, const char *prefix) {
+  uint64_t h = 14695981039346656037u;
+  for (size_t i = 0; i < m->trained; i++) {
+    char name[192];
+    size_t bytes = (size_t)model_param_elements(&m->params.at[i]) * sizeof(float);
+    unsigned char *data = mem_calloc(bytes, 1);
+    snprintf(name, sizeof name, "%s%s", prefix, m->params.at[i].name);
+    CHECK_OK(hp_read(d, name, data, bytes));
+    for (size_t k = 0; k < bytes; k++) h = (h ^ data[k]) * 1099511628211u;
+    mem_free(data);
+  }
+  return h;
+}
+
+typedef struct {
+  step_result step[STEPS];
+  uint64_t before, params, m; /* params before and after what is left is applied */
+} outcome;
+
+static void train(const step_options *o, step_update_when update, int micros, const char *mesh,
+                  outcome *out) {
+  step_options own = *o;
+  model j;
+  stepper *s;
+  own.update = update;
+  open_model(&(hp_device_options){.threads = 1, .interpret = true, .mesh = mesh}, &j);
+  CHECK_OK(lm_init(j.m, 5));
+  lm_share_rope(j.m, LONGEST);
+  CHECK_OK(stepper_create(j.m, &own, &s));
+  for (int i = 0; i < STEPS; i++) {
+    out->step[i] = run_step(s, micros, i + 1);
+    if (i == 1) CHECK_OK(stepper_settle(s)); /* as before a checkpoint */
+  }
+  out->before = hash_of(j.m, j.d, "");
+  CHECK_OK(stepper_settle(s));
+  CHECK_OK(stepper_settle(s)); /* nothing is left */
+  out->params = hash_of(j.m, j.d, "");
+  out->m = hash_of(j.m, j.d, "m.");
+  stepper_free(s);
+  close_model(&j);
+}
+
+static void check_same_bits(const step_options *o, int micros, const char *mesh) {
+  outcome end, next;
+  train(o, UPDATE_AT_END, micros, mesh, &end);
+  train(o, UPDATE_NEXT_STEP, micros, mesh, &next);
+  for (int i = 0; i < STEPS; i++) {
+    CHECK(end.step[i].loss == next.step[i].loss);
+    CHECK(end.step[i].grad_norm == next.step[i].grad_norm);
+  }
+  CHECK_EQ(end.before, end.params);
+  CHECK(next.before != next.params);
+  CHECK_EQ(next.params, end.params);
+  CHECK_EQ(next.m, end.m);
+}
+
+TEST(an_update_left_to_the_next_step_changes_no_bit) {
+  check_same_bits(&adamw, 1, NULL);
+  check_same_bits(&adamw, 3, NULL);
+  check_same_bits(&sgd, 2, NULL);
+}
+
+TEST(an_update_left_to_the_next_step_changes_no_bit_on_a_mesh) {
+  check_same_bits(&adamw, 1, "(2)(dp)");
+  check_same_bits(&adamw, 2, "(2)(dp)");
+}
+
+/* Half of the memory, behind a slow link: what is left to the next step is faster, so it is chosen;
+ * not where memory is enough, nor where the options decide. */
+TEST(the_update_is_left_to_the_next_step_where_that_is_faster) {
+  static const char slow[] =
+      "device: {flops: 1e9, bandwidth_gb_s: 10}\n"
+      "links: [{bandwidth_gb_s: 1, latency_us: 0}]\n"
+      "tiers: [{name: host, read_gb_s: 0.02, write_gb_s: 0.02, latency_us: 1}]\n";
+  micro_shape shape = {ROWS, LONGEST};
+  char path[512];
+  model j;
+  snprintf(path, sizeof path, "%s/slow.yaml", test_dir());
+  CHECK_OK(file_write(path, slow, sizeof slow - 1));
+  hp_device_options o = {.threads = 1, .plan_only = true, .cluster = path};
+  for (int k = 0; k < HP_MEMORY_CLASSES; k++) o.offload[k] = HP_OFFLOAD_AUTO;
+  open_model(&o, &j);
+  for (step_update_when update = UPDATE_AUTO; update <= UPDATE_NEXT_STEP; update++) {
+    step_ways w;
+    step_choice c;
+    step_plan free_plan, end, best;
+    step_options own = adamw;
+    own.update = update;
+    step_ways_init(&w, &(step_pieces){.m = j.m, .d = j.d, .o = own, .plan = true});
+    hp_device_set_memory_limit(j.d, 0);
+    CHECK_OK(step_choose(&w, &shape, 1, &c, &free_plan));
+    CHECK_EQ(c.leaves, update == UPDATE_NEXT_STEP);
+    hp_device_set_memory_limit(j.d, free_plan.stats.memory.planned_bytes / 2);
+    CHECK_OK(step_choose(&w, &shape, 1, &c, &best));
+    CHECK(!best.refused);
+    CHECK_EQ(c.leaves, update != UPDATE_AT_END);
+    CHECK_OK(step_plan_make(&w, &shape, 1, &(step_choice){c.way, false}, &end, NULL, NULL));
+    CHECK(update == UPDATE_AT_END || best.stats.predicted_s < 0.99 * end.stats.predicted_s);
+    step_ways_free(&w);
+  }
+  close_model(&j);
+}
