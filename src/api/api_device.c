@@ -93,13 +93,13 @@ HP_API hp_status hp_device_open(const hp_device_options *o, hp_device **out) {
   if (!o) o = &usual;
   HP_TRY(check_job(__func__, o));
   HP_TRY(check_tiers(__func__, o));
-  HP_TRY(api_result(__func__, group_open(o, out)));
+  HP_TRY(api_result(__func__, device_mesh_open(o, out)));
   learn_open(*out, o);
   return HP_OK;
 }
 HP_API void hp_device_close(hp_device *d) {
   if (d) learn_close(d);
-  group_close(d);
+  device_mesh_close(d);
 }
 HP_API hp_status hp_device_layout(hp_device *d, const char *pattern, const char *entries,
                                   bool where_divides) {
@@ -107,7 +107,7 @@ HP_API hp_status hp_device_layout(hp_device *d, const char *pattern, const char 
   API_NEED(d);
   API_NEED(pattern);
   API_NEED(entries);
-  return api_result(__func__, group_rule(d, pattern, entries, where_divides));
+  return api_result(__func__, device_mesh_rule(d, pattern, entries, where_divides));
 }
 HP_API hp_status hp_device_home(hp_device *d, const char *pattern, int offload) {
   API_CALL;
@@ -119,8 +119,8 @@ HP_API hp_status hp_device_home(hp_device *d, const char *pattern, int offload) 
   if (offload == HP_OFFLOAD_FLASH && !d->plan_only && !d->job->flash)
     API_REFUSE("pattern \"%s\" is HP_OFFLOAD_FLASH, and the device has no folders of tier flash",
                pattern);
-  GROUP_HOLD(d);
-  return api_result(__func__, group_home_rule(d, pattern, (uint8_t)offload));
+  DEVICE_MESH_HOLD(d);
+  return api_result(__func__, device_mesh_home_rule(d, pattern, (uint8_t)offload));
 }
 HP_API const char *hp_device_describe(const hp_device *d) {
   API_GET;
@@ -145,14 +145,14 @@ HP_API uint64_t hp_device_param_bytes(const hp_device *d) {
 HP_API void hp_device_set_memory_limit(hp_device *d, uint64_t bytes) {
   API_GET;
   API_NEED_OR(d, );
-  GROUP_HOLD(d);
+  DEVICE_MESH_HOLD(d);
   for (int i = 0; i < d->own; i++) d->member[i]->job->limit[TIER_DEVICE] = bytes;
 }
 
 HP_API const char *hp_device_engine(const hp_device *d) {
   API_GET;
   API_NEED_OR(d, "");
-  GROUP_HOLD(d);
+  DEVICE_MESH_HOLD(d);
   return d->member[0]->backend->engine(d->member[0]->dev);
 }
 static hp_status set_tuning(hp_device *d, const char *tuning) {
@@ -167,9 +167,9 @@ HP_API hp_status hp_device_set_engine(hp_device *d, const char *name, const char
   API_CALL;
   API_NEED(d);
   API_NEED(name);
-  GROUP_HOLD(d);
+  DEVICE_MESH_HOLD(d);
   const char *before = d->member[0]->backend->engine(d->member[0]->dev);
-  hp_status st = group_set_engine(d, name);
+  hp_status st = device_mesh_set_engine(d, name);
   if (!st && tuning) {
     st = set_tuning(d, tuning);
     for (int i = 0; st && i < d->own; i++)
@@ -181,7 +181,7 @@ HP_API hp_status hp_device_tuning(const hp_device *d, char **text) {
   API_CALL;
   API_NEED(d);
   API_NEED(text);
-  GROUP_HOLD(d);
+  DEVICE_MESH_HOLD(d);
   str s = {0};
   d->member[0]->backend->tuning(d->member[0]->dev, &s);
   return api_text(__func__, HP_OK, &s, text);
@@ -191,7 +191,7 @@ HP_API hp_status hp_device_measure(hp_device *d, hp_limits *out) {
   API_CALL;
   API_NEED(d);
   API_NEED(out);
-  GROUP_HOLD(d);
+  DEVICE_MESH_HOLD(d);
   HP_TRY(device_measure(d->member[0]));
   *out = d->member[0]->limits;
   return HP_OK;
@@ -222,17 +222,17 @@ HP_API hp_status hp_param_create(hp_device *d, const char *name, hp_dtype t, hp_
   API_NEED(d);
   API_NEED(name);
   if (!*name) API_REFUSE("name is empty");
-  GROUP_HOLD(d);
+  DEVICE_MESH_HOLD(d);
   HP_TRY(type_of(name, t, &s, &v));
-  return api_result(__func__, group_state_of(d, name, &v, TIER_DEVICE, &index));
+  return api_result(__func__, device_mesh_state_of(d, name, &v, TIER_DEVICE, &index));
 }
 
 HP_API hp_status hp_param_free(hp_device *d, const char *name) {
   API_CALL;
   API_NEED(d);
   API_NEED(name);
-  GROUP_HOLD(d);
-  return api_result(__func__, group_free_state(d, name));
+  DEVICE_MESH_HOLD(d);
+  return api_result(__func__, device_mesh_free_state(d, name));
 }
 
 HP_API hp_status hp_param_rename(hp_device *d, const char *name, const char *to) {
@@ -241,8 +241,8 @@ HP_API hp_status hp_param_rename(hp_device *d, const char *name, const char *to)
   API_NEED(name);
   API_NEED(to);
   if (!*to) API_REFUSE("to is empty");
-  GROUP_HOLD(d);
-  return api_result(__func__, group_rename_state(d, name, to));
+  DEVICE_MESH_HOLD(d);
+  return api_result(__func__, device_mesh_rename_state(d, name, to));
 }
 
 static hp_status find(const hp_device *d, const char *name, uint32_t *index) {
@@ -251,14 +251,14 @@ static hp_status find(const hp_device *d, const char *name, uint32_t *index) {
   return HP_OK;
 }
 
-static hp_status check_whole(const group_state *s, const char *name) {
+static hp_status check_whole(const device_mesh_state *s, const char *name) {
   for (int a = 0; a < LAYOUT_AXES; a++)
     if (s->l.partial[a])
       HP_FAIL(HP_ERR_LAYOUT, "param \"%s\" is a partial sum; only programs read it", name);
   return HP_OK;
 }
 
-static hp_status check_bytes(const group_state *s, const char *name, size_t bytes) {
+static hp_status check_bytes(const device_mesh_state *s, const char *name, size_t bytes) {
   uint64_t want = (uint64_t)value_bytes(&s->type);
   if (bytes != want)
     HP_FAIL(HP_ERR_ARG, "param \"%s\" has %llu bytes, %zu are given", name,
@@ -272,10 +272,10 @@ HP_API hp_status hp_write(hp_device *d, const char *name, const void *data, size
   API_NEED(d);
   API_NEED(name);
   if (bytes) API_NEED(data);
-  GROUP_HOLD(d);
+  DEVICE_MESH_HOLD(d);
   HP_TRY(find(d, name, &i));
   HP_TRY(check_bytes(&d->states.at[i], name, bytes));
-  return api_result(__func__, group_write(d, i, data));
+  return api_result(__func__, device_mesh_write(d, i, data));
 }
 
 /* A fill of the caller's, and what it is called for. */
@@ -314,11 +314,11 @@ HP_API hp_status hp_fill(hp_device *d, const char *name, hp_fill_fn fill, void *
   API_NEED(d);
   API_NEED(name);
   if (!fill) return api_null(__func__, "fill", "a function");
-  GROUP_HOLD(d);
+  DEVICE_MESH_HOLD(d);
   HP_TRY(find(d, name, &i));
   HP_TRY(check_whole(&d->states.at[i], name));
   filler f = {fill, context, name};
-  return api_result(__func__, group_fill(d, i, fill_part, &f));
+  return api_result(__func__, device_mesh_fill(d, i, fill_part, &f));
 }
 
 HP_API hp_status hp_read(const hp_device *d, const char *name, void *data, size_t bytes) {
@@ -327,10 +327,10 @@ HP_API hp_status hp_read(const hp_device *d, const char *name, void *data, size_
   API_NEED(d);
   API_NEED(name);
   if (bytes && d->own == d->n) API_NEED(data);
-  GROUP_HOLD(d);
+  DEVICE_MESH_HOLD(d);
   HP_TRY(find(d, name, &i));
   HP_TRY(check_bytes(&d->states.at[i], name, bytes));
-  return api_result(__func__, group_read(d, i, data));
+  return api_result(__func__, device_mesh_read(d, i, data));
 }
 
 HP_API int hp_param_count(const hp_device *d) {
@@ -339,7 +339,7 @@ HP_API int hp_param_count(const hp_device *d) {
   return (int)d->states.len;
 }
 
-static void tell_type(const group_state *x, hp_dtype *t, hp_shape *s) {
+static void tell_type(const device_mesh_state *x, hp_dtype *t, hp_shape *s) {
   *t = (hp_dtype)x->type.dtype;
   s->rank = x->type.rank;
   memcpy(s->dim, x->type.dim, sizeof s->dim);
@@ -383,9 +383,9 @@ static hp_status check_names(const char *function, const hp_device *d, const cha
 }
 
 /* Params from or to a folder. */
-static hp_status move_params(const char *function, hp_device *d, const char *folder,
-                             const char *const *name, int n,
-                             hp_status (*move)(group *, const char *, const char *const *, int)) {
+static hp_status
+move_params(const char *function, hp_device *d, const char *folder, const char *const *name, int n,
+            hp_status (*move)(device_mesh *, const char *, const char *const *, int)) {
   if (!folder) return api_null(function, "path", "a path");
   HP_TRY(check_names(function, d, name, n));
   return api_result(function, move(d, folder, name, n));
@@ -394,20 +394,20 @@ static hp_status move_params(const char *function, hp_device *d, const char *fol
 HP_API hp_status hp_params_save(hp_device *d, const char *to, const char *const *name, int n) {
   API_CALL;
   API_NEED(d);
-  GROUP_HOLD(d);
+  DEVICE_MESH_HOLD(d);
   return move_params(__func__, d, to, name, n, params_save);
 }
 
 HP_API hp_status hp_params_load(hp_device *d, const char *from, const char *const *name, int n) {
   API_CALL;
   API_NEED(d);
-  GROUP_HOLD(d);
+  DEVICE_MESH_HOLD(d);
   return move_params(__func__, d, from, name, n, params_load);
 }
 
 HP_API hp_status hp_params_verify(const hp_device *d) {
   API_CALL;
   API_NEED(d);
-  GROUP_HOLD(d);
+  DEVICE_MESH_HOLD(d);
   return api_result(__func__, replicas_verify(d));
 }

@@ -174,7 +174,7 @@ HP_API hp_status hp_layout_group(const hp_layout *l, const char *axis, int64_t r
     HP_FAIL(HP_ERR_ARG, "layout: axis \"%s\" has %lld ranks, there is room for %lld", axis,
             (long long)l->m.size[a], (long long)room);
   *n = l->m.size[a];
-  mesh_group(&l->m, position, &(uint8_t){(uint8_t)a}, 1, ranks);
+  mesh_get_ranks(&l->m, position, &(uint8_t){(uint8_t)a}, 1, ranks);
   for (int64_t i = 0; i < *n; i++) ranks[i] = mesh_rank(&l->m, ranks[i]);
   return HP_OK;
 }

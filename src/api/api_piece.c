@@ -47,7 +47,7 @@ HP_API hp_status hp_piece_compile(const hp_graph *g, hp_device *d, const hp_comp
   API_NEED(g);
   API_NEED(d);
   API_NEED(out);
-  GROUP_HOLD(d);
+  DEVICE_MESH_HOLD(d);
   hp_piece *p = mem_calloc(1, sizeof *p);
   if (!p) return api_result(__func__, HP_ERR_OOM);
   p->d = d;
@@ -115,10 +115,10 @@ static hp_status create_params(const step *s) {
   const hp_graph **graph = mem_calloc((size_t)s->n, sizeof *graph);
   HP_TRY_MEM(graph);
   for (int i = 0; i < s->n; i++) graph[i] = s->piece[i]->g;
-  group_tell_unused(d, graph, (size_t)s->n);
+  device_mesh_warn_unused(d, graph, (size_t)s->n);
   mem_free(graph);
   for (int i = 0; i < s->n; i++)
-    if (is_run(s, i)) HP_TRY(group_params(d, s->piece[i]->g));
+    if (is_run(s, i)) HP_TRY(device_mesh_params(d, s->piece[i]->g));
   return HP_OK;
 }
 
@@ -136,7 +136,7 @@ static hp_status link_rows(const step *s, hp_program **out) {
   double start = time_now_s();
   hp_program *h = mem_calloc(1, sizeof *h);
   HP_TRY_MEM(h);
-  GROUP_HOLD(s->piece[0]->d);
+  DEVICE_MESH_HOLD(s->piece[0]->d);
   h->r.d = s->piece[0]->d;
   const char *before = milestone_set_activity("linking a step");
   hp_status st = link_step(s, h);
@@ -207,7 +207,7 @@ static hp_status explain_step(const step *s, compilation *linked, const char *wh
 static hp_status plan_rows(const step *s, hp_program_stats *out, const char *what, str *text) {
   double start = time_now_s();
   compilation linked;
-  GROUP_HOLD(s->piece[0]->d);
+  DEVICE_MESH_HOLD(s->piece[0]->d);
   hp_status st = begin_link(s, &linked);
   if (!st) st = api_plan(&linked, s->piece[0]->d, start, out);
   if (!st && what) st = explain_step(s, &linked, what, text);

@@ -34,7 +34,7 @@ HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_optio
   API_NEED(g);
   API_NEED(d);
   API_NEED(out);
-  GROUP_HOLD(d);
+  DEVICE_MESH_HOLD(d);
   hp_status st = api_compile_begin(g, d, o, &c);
   if (!st) st = api_plan(&c, d, start, out);
   compile_end(&c);
@@ -45,11 +45,11 @@ HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_optio
  */
 
 /* Who holds what, in its three forms. */
-static hp_status print_layouts(const group *d, const graph_layouts *g, size_t n, str *out) {
+static hp_status print_layouts(const device_mesh *d, const graph_layouts *g, size_t n, str *out) {
   HP_TRY(explain_layouts(d, g, n, out));
   return explain_rows(d, g[0].graph, g[0].layouts, out);
 }
-static hp_status put_layouts(const group *d, const graph_layouts *g, size_t n, str *out) {
+static hp_status put_layouts(const device_mesh *d, const graph_layouts *g, size_t n, str *out) {
   json_writer w = {.out = out};
   json_open_map(&w);
   HP_TRY(explain_layouts_json(d, g, n, &w));
@@ -58,14 +58,14 @@ static hp_status put_layouts(const group *d, const graph_layouts *g, size_t n, s
   str_add_char(out, '\n');
   return st;
 }
-static hp_status draw_layouts(const group *d, const graph_layouts *g, size_t n, str *out) {
+static hp_status draw_layouts(const device_mesh *d, const graph_layouts *g, size_t n, str *out) {
   (void)n; /* the first graph has the activations, which is what the picture is for */
   explain_layouts_svg(d, g[0].graph, g[0].layouts->of, out);
   return HP_OK;
 }
 
 /* Layouts are known before a program is made. */
-typedef hp_status (*layout_view)(const group *d, const graph_layouts *g, size_t n, str *out);
+typedef hp_status (*layout_view)(const device_mesh *d, const graph_layouts *g, size_t n, str *out);
 static layout_view find_layout_view(const char *what) {
   static const struct {
     const char *what;
@@ -100,7 +100,7 @@ HP_API hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compi
   API_NEED(d);
   API_NEED(what);
   API_NEED(text);
-  GROUP_HOLD(d);
+  DEVICE_MESH_HOLD(d);
   hp_status st = api_compile_begin(g, d, o, &c);
   if (!st) st = api_plan_explain(&c, &(graph_layouts){c.global, &c.shards}, 1, d, what, &s);
   compile_end(&c);

@@ -26,7 +26,7 @@
 static const shard_plan *layouts_of(hp_device *d, shard_plan *plan) {
   *plan = (shard_plan){.mesh = &d->m,
                        .cluster = &d->cluster,
-                       .declared = group_declared,
+                       .declared = device_mesh_declared,
                        .model = d,
                        .no_partial_sums = d->no_partial_sums};
   return d->n > 1 ? plan : NULL;
@@ -37,7 +37,7 @@ hp_status api_compile_begin(const hp_graph *g, hp_device *d, const hp_compile_op
   shard_plan plan;
   *c = (compilation){0};
   HP_TRY(graph_status(g));
-  if (d->n > 1) HP_TRY(group_check_annotations(d, g));
+  if (d->n > 1) HP_TRY(device_mesh_check_annotations(d, g));
   return compile_begin(g, layouts_of(d, &plan), o, c);
 }
 
@@ -72,14 +72,14 @@ HP_API hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_op
   API_NEED(d);
   API_NEED(out);
   if (d->plan_only) API_REFUSE("the device was opened with plan_only; hp_plan takes it");
-  GROUP_HOLD(d);
+  DEVICE_MESH_HOLD(d);
   hp_program *h = mem_calloc(1, sizeof *h);
   if (!h) return api_result(__func__, HP_ERR_OOM);
   h->r.d = d;
   const char *before = milestone_set_activity("compiling a program");
   hp_status st = api_compile_begin(g, d, o, &c);
-  if (!st) group_tell_unused(d, &g, 1);
-  if (!st) st = group_params(d, g);
+  if (!st) device_mesh_warn_unused(d, &g, 1);
+  if (!st) st = device_mesh_params(d, g);
   if (!st) st = api_compile_devices(&c, d, h);
   if (!st) st = runs_add_io(&h->r, c.global, c.shards.of, NULL);
   compile_end(&c);
@@ -96,7 +96,7 @@ static hp_status create_states(hp_device *d, const program *p, uint64_t bytes[ME
     const prog_buffer *f = &p->buffers.at[b];
     uint32_t index;
     if (f->place != PLACE_STATE || f->root != b) continue;
-    HP_TRY(group_state_of(d, program_str(p, f->name), &f->type, f->tier, &index));
+    HP_TRY(device_mesh_state_of(d, program_str(p, f->name), &f->type, f->tier, &index));
     bytes[f->class < MEM_CLASS_COUNT ? f->class : MEM_OTHER] += f->bytes;
   }
   return HP_OK;
@@ -127,7 +127,7 @@ HP_API hp_status hp_program_parse(const char *text, const char *name, hp_device 
   API_NEED(out);
   if (d->plan_only) API_REFUSE("the device was opened with plan_only; it runs no program");
   if (d->n > 1) API_REFUSE("a program's text is of one device; this one is a mesh of %d", d->n);
-  GROUP_HOLD(d);
+  DEVICE_MESH_HOLD(d);
   hp_program *h = mem_calloc(1, sizeof *h);
   if (!h) return api_result(__func__, HP_ERR_OOM);
   h->r.d = d;
@@ -191,7 +191,7 @@ HP_API hp_status hp_program_io_info(const hp_program *p, int i, const char **nam
 
 HP_API void hp_program_free(hp_program *p) {
   if (!p) return;
-  GROUP_HOLD(p->r.d);
+  DEVICE_MESH_HOLD(p->r.d);
   if (p->r.e[0]) learn_from(p->r.d, p->r.e[0]);
   runs_free(&p->r);
   mem_free(p);
@@ -202,7 +202,7 @@ HP_API hp_status hp_run(hp_program *p, const hp_io *io, int n) {
   API_NEED(p);
   if (n < 0) API_REFUSE("n is %d; expected 0 or more", n);
   if (n) API_NEED(io);
-  GROUP_HOLD(p->r.d);
+  DEVICE_MESH_HOLD(p->r.d);
   return api_result(__func__, runs_run(&p->r, io, n));
 }
 
@@ -229,7 +229,7 @@ HP_API hp_status hp_program_stats_get(const hp_program *p, hp_program_stats *out
   API_CALL;
   API_NEED(p);
   API_NEED(out);
-  GROUP_HOLD(p->r.d);
+  DEVICE_MESH_HOLD(p->r.d);
   const exec *e = p->r.e[0];
   HP_TRY(memory_use_of(p->r.d, 0, exec_program(e), p->model, &s.memory));
   HP_TRY(api_count(p->r.d->member[0], exec_program(e), &s));
@@ -259,7 +259,7 @@ HP_API hp_status hp_explain(const hp_program *p, const char *what, char **text) 
   API_NEED(p);
   API_NEED(what);
   API_NEED(text);
-  GROUP_HOLD(p->r.d);
+  DEVICE_MESH_HOLD(p->r.d);
   const exec *e = p->r.e[0];
   hp_memory m;
   HP_TRY(memory_use_of(p->r.d, 0, exec_program(e), p->model, &m));
@@ -272,7 +272,7 @@ HP_API hp_status hp_program_times(const hp_program *p, hp_op_time **out, int *n)
   API_NEED(p);
   API_NEED(out);
   API_NEED(n);
-  GROUP_HOLD(p->r.d);
+  DEVICE_MESH_HOLD(p->r.d);
   const exec *e = p->r.e[0];
   HP_TRY(explain_times(exec_program(e), p->r.d->member[0], e, &t));
   *out = t.at;
@@ -295,7 +295,7 @@ HP_API hp_status hp_program_memory_over_time(const hp_program *p, int which, uin
   if (which < 0 || which >= HP_MEMORY_CLASSES)
     API_REFUSE("which is %d; expected 0 to %d", which, HP_MEMORY_CLASSES - 1);
   if (n < 1) API_REFUSE("n is %d; expected 1 or more", n);
-  GROUP_HOLD(p->r.d);
+  DEVICE_MESH_HOLD(p->r.d);
   HP_TRY(memory_use_of(p->r.d, 0, exec_program(p->r.e[0]), p->model, &m));
   HP_TRY(memory_live_of(exec_program(p->r.e[0]), (mem_class)which, bytes, n));
   for (int i = 0; i < n; i++) bytes[i] += m.state[which];

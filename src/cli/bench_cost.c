@@ -6,7 +6,7 @@
 #include "base/io.h"
 #include "cli/bench.h"
 #include "rt/cost_record.h"
-#include "rt/group.h"
+#include "rt/device_mesh.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #include "cli/bench.h"
 #include "cli/bench_limit.h"
 #include "model/strategy.h"
-#include "rt/group.h"
+#include "rt/device_mesh.h"
 #include "rt/op_times.h"
 #include "serve/session.h"
 #include "train/step.h"

@@ -104,7 +104,7 @@ static hp_status write_replica_groups(json_writer *w, const mesh *m, const layou
     bool first = true; /* of its group */
     for (int i = 0; i < n; i++) first &= mesh_coordinate(m, p, axis[i]) == 0;
     if (!first) continue;
-    mesh_group(m, p, axis, n, group);
+    mesh_get_ranks(m, p, axis, n, group);
     rank_list(w, m, group, repeat);
   }
   json_close(w);
@@ -128,7 +128,7 @@ static hp_status write_group(json_writer *w, const mesh *m, const path_move *mov
                              const uint8_t *axis, int64_t position) {
   int64_t n = move_devices(m, move), *group = mem_calloc((size_t)n, sizeof *group);
   HP_TRY_MEM(group);
-  mesh_group(m, position, axis, move->n, group);
+  mesh_get_ranks(m, position, axis, move->n, group);
   rank_list(w, m, group, n);
   mem_free(group);
   return HP_OK;

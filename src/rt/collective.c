@@ -30,7 +30,7 @@ static int64_t list_ranks(const device *d, const program *p, const prog_inst *n,
   uint8_t axis[LAYOUT_AXES];
   int k = inst_list(p, n, key, axes);
   for (int i = 0; i < k; i++) axis[i] = (uint8_t)axes[i];
-  mesh_group(d->mesh, d->position, axis, k, rank);
+  mesh_get_ranks(d->mesh, d->position, axis, k, rank);
   for (*me = 0; rank[*me] != d->position;) ++*me;
   for (int64_t i = 0; i < members; i++) rank[i] = mesh_rank(d->mesh, rank[i]);
   return members;

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static device *device_of(const device_target *t) { return t->g->member[t->i]; }
+static device *device_of(const device_target *t) { return t->dm->member[t->i]; }
 
 static uint64_t resident_bytes(void *context, const program *p) {
   const device *d = device_of(context);
@@ -20,7 +20,7 @@ static int home(void *context, const char *name) {
 
 static int rule(void *context, const char *name) {
   const device_target *t = context;
-  return group_home(t->g, name);
+  return device_mesh_home(t->dm, name);
 }
 
 /* Of this mesh those that loaded programs use, and all of other meshes. */
@@ -36,7 +36,7 @@ static uint64_t locked_bytes(void *context) {
 
 static hp_status choose(void *context, program *p) {
   device_target *t = context;
-  return group_choose(t->g, t->i, p);
+  return device_mesh_choose(t->dm, t->i, p);
 }
 
 static hp_status prepare(void *context, const program *p, uint64_t *workspace, void **kernels) {
@@ -44,10 +44,10 @@ static hp_status prepare(void *context, const program *p, uint64_t *workspace, v
   return d->backend->prepare(d->dev, p, workspace, kernels);
 }
 
-void device_target_init(group *g, int i, device_target *out) {
-  device *d = g->member[i];
-  *out = (device_target){.g = g, .i = i};
-  d->backend->capabilities(d->dev, &g->cluster.can, &out->can);
+void device_target_init(device_mesh *dm, int i, device_target *out) {
+  device *d = dm->member[i];
+  *out = (device_target){.dm = dm, .i = i};
+  d->backend->capabilities(d->dev, &dm->cluster.can, &out->can);
   out->t = (target){.name = d->backend->name,
                     .can = &out->can,
                     .cluster = d->cluster,

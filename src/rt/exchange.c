@@ -1,6 +1,6 @@
 /* Shards of tensors to and from global ones; and what the processes of a mesh tell each other
  * beside the collectives of programs. */
-#include "rt/group.h"
+#include "rt/device_mesh.h"
 #include "rt/mover.h"
 
 #include "base/dtype.h"
@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-bool holds_first(const group *g, int at, const layout *l) {
-  return layout_first(&g->m, l, at) == at;
+bool holds_first(const device_mesh *dm, int at, const layout *l) {
+  return layout_first(&dm->m, l, at) == at;
 }
 
 /* --- processes ---------------------------------------------------------------------------------
@@ -30,35 +30,35 @@ static hp_status run_rendezvous(everyone *e, const char *what, const void *data)
 typedef enum { LEAVES_IT, WANTS_IT, HAS_NO_ROOM } answer;
 
 /* Which processes want it, and whether all have room for what comes. */
-static hp_status ask(const group *g, everyone *e, char mine, char wants[COMM_MAX]) {
-  for (int i = 0; i < g->n; i++) e->give[i] = e->take[i] = (comm_region){.run = 1, .n = 1};
+static hp_status ask(const device_mesh *dm, everyone *e, char mine, char wants[COMM_MAX]) {
+  for (int i = 0; i < dm->n; i++) e->give[i] = e->take[i] = (comm_region){.run = 1, .n = 1};
   HP_TRY(run_rendezvous(e, "a question who reads a tensor", &mine));
-  for (int i = 0; i < g->n; i++) wants[i] = *e->seen[i].at;
+  for (int i = 0; i < dm->n; i++) wants[i] = *e->seen[i].at;
   return e->c->of->iface->leave(e->c);
 }
 
 /* The regions of a fetch where each of these wants it; wants NULL: as if all did. */
-static void fetch_regions(const group *g, const layout *l, bool mine, const char *wants,
+static void fetch_regions(const device_mesh *dm, const layout *l, bool mine, const char *wants,
                           comm_region all, everyone *e) {
   const comm_region none = {0};
-  bool gives = holds_first(g, (int)g->member[0]->position, l);
-  for (int i = 0; i < g->n; i++) {
+  bool gives = holds_first(dm, (int)dm->member[0]->position, l);
+  for (int i = 0; i < dm->n; i++) {
     e->give[i] = gives && (!wants || wants[i] == WANTS_IT) ? all : none;
-    e->take[i] = mine && holds_first(g, i, l) ? all : none;
+    e->take[i] = mine && holds_first(dm, i, l) ? all : none;
   }
 }
 
 /* A process without room, or without its own shard, says so before anybody sends, and none goes
  * on. */
-static hp_status agree_to_fetch(const group *g, everyone *e, const layout *l, bool lacks, bool mine,
-                                comm_region all, char wants[COMM_MAX]) {
-  fetch_regions(g, l, mine, NULL, all, e);
+static hp_status agree_to_fetch(const device_mesh *dm, everyone *e, const layout *l, bool lacks,
+                                bool mine, comm_region all, char wants[COMM_MAX]) {
+  fetch_regions(dm, l, mine, NULL, all, e);
   hp_status st = HP_OK;
   if (lacks) st = err_set(HP_ERR_COMM, __FILE__, __LINE__, "the shard of a tensor cannot be read");
   else if (e->c->of->iface->prepare) st = e->c->of->iface->prepare(e->c, e->give, e->take);
-  hp_status asked = ask(g, e, st ? HAS_NO_ROOM : mine ? WANTS_IT : LEAVES_IT, wants);
+  hp_status asked = ask(dm, e, st ? HAS_NO_ROOM : mine ? WANTS_IT : LEAVES_IT, wants);
   if (st || asked) return st ? st : asked;
-  for (int i = 0; i < g->n; i++)
+  for (int i = 0; i < dm->n; i++)
     if (wants[i] == HAS_NO_ROOM)
       HP_FAIL(
           HP_ERR_COMM,
@@ -68,86 +68,86 @@ static hp_status agree_to_fetch(const group *g, everyone *e, const layout *l, bo
 }
 
 /* What another process has sent lies in memory of the host. */
-static void join_shard(const group *g, int at, const ir_value *type, const layout *l,
+static void join_shard(const device_mesh *dm, int at, const ir_value *type, const layout *l,
                        const void *shard, void *global) {
-  shard_view v = mover_view(&g->m, at, type, l);
+  shard_view v = mover_view(&dm->m, at, type, l);
   mover_join_shard(&v, shard, global);
 }
 
-hp_status group_fetch(const group *g, const ir_value *type, const layout *l, const void *shard,
-                      void *global) {
+hp_status device_mesh_fetch(const device_mesh *dm, const ir_value *type, const layout *l,
+                            const void *shard, void *global) {
   everyone e;
-  const device *me = g->member[0];
+  const device *me = dm->member[0];
   char wants[COMM_MAX];
   char what[48];
   ir_value p = *type;
-  for (int d = 0; d < p.rank; d++) p.dim[d] = layout_shard_size(&g->m, l, d, p.dim[d]);
+  for (int d = 0; d < p.rank; d++) p.dim[d] = layout_shard_size(&dm->m, l, d, p.dim[d]);
   comm_region all = {.run = (int64_t)value_bytes(&p), .n = 1};
-  e.c = g->member[0]->everyone;
-  bool lacks = !shard && all.run && holds_first(g, (int)me->position, l);
-  HP_TRY(agree_to_fetch(g, &e, l, lacks, global != NULL, all, wants));
-  fetch_regions(g, l, global != NULL, wants, all, &e);
+  e.c = dm->member[0]->everyone;
+  bool lacks = !shard && all.run && holds_first(dm, (int)me->position, l);
+  HP_TRY(agree_to_fetch(dm, &e, l, lacks, global != NULL, all, wants));
+  fetch_regions(dm, l, global != NULL, wants, all, &e);
   snprintf(what, sizeof what, "a read of %lld bytes a shard", (long long)all.run);
   HP_TRY(run_rendezvous(&e, what, shard));
-  for (int i = 0; i < g->n; i++)
-    if (e.take[i].n && i != me->position) join_shard(g, i, type, l, e.seen[i].at, global);
+  for (int i = 0; i < dm->n; i++)
+    if (e.take[i].n && i != me->position) join_shard(dm, i, type, l, e.seen[i].at, global);
   hp_status st = HP_OK;
   if (e.take[me->position].n) {
-    shard_view own = mover_view(&g->m, me->position, type, l);
+    shard_view own = mover_view(&dm->m, me->position, type, l);
     st = mover_read_shard(me, &own, shard, global);
   }
   hp_status left = e.c->of->iface->leave(e.c);
   return st ? st : left;
 }
 
-hp_status group_gather(const group *g, const void *mine, size_t bytes, void *all) {
-  everyone e = {.c = g->member[0]->everyone};
-  for (int i = 0; i < g->n; i++)
+hp_status device_mesh_gather(const device_mesh *dm, const void *mine, size_t bytes, void *all) {
+  everyone e = {.c = dm->member[0]->everyone};
+  for (int i = 0; i < dm->n; i++)
     e.give[i] = e.take[i] = (comm_region){.run = (int64_t)bytes, .n = 1};
   HP_TRY(run_rendezvous(&e, "a gather of what each process has", mine));
-  for (int i = 0; i < g->n; i++) memcpy((char *)all + (size_t)i * bytes, e.seen[i].at, bytes);
+  for (int i = 0; i < dm->n; i++) memcpy((char *)all + (size_t)i * bytes, e.seen[i].at, bytes);
   return e.c->of->iface->leave(e.c);
 }
 
 /* --- engines ---------------------------------------------------------------------------------- */
 
-device *group_first(const group *g) {
-  for (int i = 0; i < g->own; i++)
-    if (g->member[i]->position == 0) return g->member[i];
+device *device_mesh_first(const device_mesh *dm) {
+  for (int i = 0; i < dm->own; i++)
+    if (dm->member[i]->position == 0) return dm->member[i];
   return NULL;
 }
 
 /* Text of the first device's process to all others; `failed` there fails here too. */
-static hp_status broadcast_text(const group *g, bool failed, str *text) {
-  const bool leads = group_first(g) != NULL;
+static hp_status broadcast_text(const device_mesh *dm, bool failed, str *text) {
+  const bool leads = device_mesh_first(dm) != NULL;
   int64_t mine = failed ? -1 : (int64_t)text->len, said[COMM_MAX];
-  HP_TRY(group_gather(g, &mine, sizeof mine, said));
+  HP_TRY(device_mesh_gather(dm, &mine, sizeof mine, said));
   const int64_t n = said[0];
   if (n < 0)
     HP_FAIL(HP_ERR_COMM, "process %lld could not choose the engines of products",
-            (long long)mesh_rank(&g->m, 0));
+            (long long)mesh_rank(&dm->m, 0));
   if (!n) return HP_OK;
   layout replicated = {.rank = 1};
   ir_value type = {.dtype = HP_U8, .rank = 1, .dim = {n}};
   char *got = leads ? NULL : mem_calloc((size_t)n + 1, 1);
   if (!leads) HP_TRY_MEM(got);
-  hp_status st = group_fetch(g, &type, &replicated, text->at, got);
+  hp_status st = device_mesh_fetch(dm, &type, &replicated, text->at, got);
   if (!st && got) str_add_n(text, got, (size_t)n);
   mem_free(got);
   return st ? st : str_status(text);
 }
 
-hp_status group_choose(group *g, int i, program *p) {
-  device *d = g->member[i];
+hp_status device_mesh_choose(device_mesh *dm, int i, program *p) {
+  device *d = dm->member[i];
   const backend_iface *b = d->backend;
   bool fastest = !strcmp(b->engine(d->dev), ENGINE_FASTEST);
-  if (!fastest || g->n == 1 || g->plan_only) return b->choose(d->dev, p);
-  device *first = group_first(g);
+  if (!fastest || dm->n == 1 || dm->plan_only) return b->choose(d->dev, p);
+  device *first = device_mesh_first(dm);
   str text = {0};
   hp_status st = first ? b->choose(first->dev, p) : HP_OK;
   if (!st && first) b->tuning(first->dev, &text);
-  if (g->own < g->n) {
-    hp_status told = broadcast_text(g, st != HP_OK, &text);
+  if (dm->own < dm->n) {
+    hp_status told = broadcast_text(dm, st != HP_OK, &text);
     if (!st) st = told;
   }
   if (!st && d != first) st = b->set_tuning(d->dev, text.at ? text.at : "");

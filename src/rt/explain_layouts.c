@@ -24,7 +24,7 @@ typedef struct {
   bool leaf;
 } held;
 
-static held held_of(const group *d, const hp_graph *g, const ir_node *n, const layout *of) {
+static held held_of(const device_mesh *d, const hp_graph *g, const ir_node *n, const layout *of) {
   val v = n->op == OP_OUTPUT ? graph_in(g, n)[0] : n->out0;
   held h = {.op = op_table[n->op].name,
             .name = attr_str(g, n, "name"),
@@ -61,7 +61,8 @@ static bool was_seen(const map *seen, const held *h) {
 }
 
 /* The tensors of a graph that no earlier graph has, in their order. */
-static hp_status add_tensors(const group *d, const graph_layouts *x, map *seen, held_list *list) {
+static hp_status add_tensors(const device_mesh *d, const graph_layouts *x, map *seen,
+                             held_list *list) {
   size_t before = list->len;
   for (uint32_t i = 0; i < x->graph->nodes.len; i++) {
     const ir_node *n = graph_node(x->graph, i);
@@ -76,7 +77,8 @@ static hp_status add_tensors(const group *d, const graph_layouts *x, map *seen, 
   return HP_OK;
 }
 
-static hp_status list_tensors(const group *d, const graph_layouts *g, size_t n, held_list *list) {
+static hp_status list_tensors(const device_mesh *d, const graph_layouts *g, size_t n,
+                              held_list *list) {
   map seen = {0};
   hp_status st = HP_OK;
   for (size_t i = 0; !st && i < n; i++) st = add_tensors(d, &g[i], &seen, list);
@@ -100,7 +102,7 @@ static double padded_work_of(const graph_layouts *g) { return g[0].layouts->padd
 
 /* --- text ------------------------------------------------------------------------------------- */
 
-static void print_held(const group *d, const held *h, str *out) {
+static void print_held(const device_mesh *d, const held *h, str *out) {
   str type = {0}, part = {0}, lies = {0};
   layout_print_on(&d->m, h->l, &lies);
   value_print(&h->whole, &type);
@@ -119,7 +121,7 @@ static void print_held(const group *d, const held *h, str *out) {
   str_free(&lies);
 }
 
-hp_status explain_layouts(const group *d, const graph_layouts *g, size_t n, str *out) {
+hp_status explain_layouts(const device_mesh *d, const graph_layouts *g, size_t n, str *out) {
   held_list list = {0};
   if (!g[0].layouts->of) {
     str_add(out, "one device: no tensor is sharded\n");
@@ -149,7 +151,7 @@ static void put_dims(json_writer *w, const char *key, const ir_value *v) {
 }
 
 /* l NULL: omits the key. */
-static void put_layout(json_writer *w, const group *d, const char *key, const layout *l) {
+static void put_layout(json_writer *w, const device_mesh *d, const char *key, const layout *l) {
   str text = {0};
   if (!l) return;
   layout_print_on(&d->m, l, &text);
@@ -158,7 +160,7 @@ static void put_layout(json_writer *w, const group *d, const char *key, const la
   str_free(&text);
 }
 
-static void put_held(json_writer *w, const group *d, const held *h) {
+static void put_held(json_writer *w, const device_mesh *d, const held *h) {
   json_open_map(w);
   json_key_string(w, "op", h->op);
   json_key_string(w, "name", h->name);
@@ -171,7 +173,7 @@ static void put_held(json_writer *w, const group *d, const held *h) {
   json_close(w);
 }
 
-static void put_mesh(json_writer *w, const group *d) {
+static void put_mesh(json_writer *w, const device_mesh *d) {
   json_key_int(w, "devices", d->n);
   json_put_key(w, "mesh");
   json_open_map(w);
@@ -179,7 +181,8 @@ static void put_mesh(json_writer *w, const group *d) {
   json_close(w);
 }
 
-hp_status explain_layouts_json(const group *d, const graph_layouts *g, size_t n, json_writer *w) {
+hp_status explain_layouts_json(const device_mesh *d, const graph_layouts *g, size_t n,
+                               json_writer *w) {
   held_list list = {0};
   hp_status st = list_tensors(d, g, n, &list);
   put_mesh(w, d);

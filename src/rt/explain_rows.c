@@ -20,7 +20,7 @@ typedef struct {
 
 typedef VEC(whole_value) whole_list;
 
-static double shard_bytes(const group *d, const hp_graph *g, val v, const layout *l) {
+static double shard_bytes(const device_mesh *d, const hp_graph *g, val v, const layout *l) {
   ir_value part = *graph_value(g, v);
   for (int i = 0; i < part.rank; i++) part.dim[i] = layout_shard_size(&d->m, l, i, part.dim[i]);
   return (double)value_bytes(&part);
@@ -43,7 +43,7 @@ static hp_status add(const hp_graph *g, const sharded *s, const whole_value *x, 
   return vec_push(list, *x) ? HP_OK : HP_ERR_OOM;
 }
 
-static hp_status find(const group *d, const hp_graph *g, const sharded *s, whole_list *list) {
+static hp_status find(const device_mesh *d, const hp_graph *g, const sharded *s, whole_list *list) {
   for (uint32_t i = 0; i < g->nodes.len; i++) {
     const ir_node *n = graph_node(g, i);
     for (val v = n->out0; v < n->out0 + n->n_out; v++)
@@ -62,8 +62,8 @@ static int largest_first(const void *a, const void *b) {
   return x->value < y->value ? -1 : x->value > y->value;
 }
 
-static void print_line(const group *d, const hp_graph *g, const sharded *s, const whole_value *x,
-                       str *out) {
+static void print_line(const device_mesh *d, const hp_graph *g, const sharded *s,
+                       const whole_value *x, str *out) {
   str_printf(out, "%-10s %5d of ", d->m.name[x->axis], x->count);
   units_put_bytes(out, 10, x->bytes);
   str_printf(out, "  %s ", op_table[x->node->op].name);
@@ -74,7 +74,7 @@ static void print_line(const group *d, const hp_graph *g, const sharded *s, cons
              x->node->phase == PHASE_BACKWARD ? " (backward)" : "");
 }
 
-hp_status explain_rows(const group *d, const hp_graph *g, const sharded *s, str *out) {
+hp_status explain_rows(const device_mesh *d, const hp_graph *g, const sharded *s, str *out) {
   whole_list list = {0};
   hp_status st = s->of ? find(d, g, s, &list) : HP_OK;
   if (!st && list.len) {
@@ -87,7 +87,7 @@ hp_status explain_rows(const group *d, const hp_graph *g, const sharded *s, str 
   return st;
 }
 
-static void put_value(json_writer *w, const group *d, const hp_graph *g, const sharded *s,
+static void put_value(json_writer *w, const device_mesh *d, const hp_graph *g, const sharded *s,
                       const whole_value *x) {
   str type = {0}, lies = {0};
   value_print(graph_value(g, x->value), &type);
@@ -107,7 +107,8 @@ static void put_value(json_writer *w, const group *d, const hp_graph *g, const s
   str_free(&lies);
 }
 
-hp_status explain_rows_json(const group *d, const hp_graph *g, const sharded *s, json_writer *w) {
+hp_status explain_rows_json(const device_mesh *d, const hp_graph *g, const sharded *s,
+                            json_writer *w) {
   whole_list list = {0};
   hp_status st = s->of ? find(d, g, s, &list) : HP_OK;
   if (list.len) qsort(list.at, list.len, sizeof *list.at, largest_first);

@@ -32,7 +32,7 @@ typedef struct {
 } card;
 
 typedef struct {
-  const group *d;
+  const device_mesh *d;
   str *out;
   VEC(card) cards;
 } picture;
@@ -237,7 +237,7 @@ static int row_height(const picture *p, size_t i) {
   return HEADER + most + MARGIN;
 }
 
-void explain_layouts_svg(const group *d, const hp_graph *g, const layout *of, str *out) {
+void explain_layouts_svg(const device_mesh *d, const hp_graph *g, const layout *of, str *out) {
   str body = {0};
   picture p = {.d = d, .out = &body};
   for (uint32_t i = 0; i < g->nodes.len; i++) collect(&p, g, graph_node(g, i), of);

@@ -1,6 +1,6 @@
 /* A job: the devices of this process, the communication with those of other processes, and their
- * threads.  A mesh (rt/group.h) is a subset of its ranks; several meshes may share a device, and
- * then use it one after the other. */
+ * threads.  A mesh (rt/device_mesh.h) is a subset of its ranks; several meshes may share a device,
+ * and then use it one after the other. */
 #ifndef RT_JOB_DEVICES_H
 #define RT_JOB_DEVICES_H
 

@@ -3,14 +3,14 @@
 #define RT_LEARN_H
 
 #include "rt/exec.h"
-#include "rt/group.h"
+#include "rt/device_mesh.h"
 
-/* Sets the costs for predictions of g: the cluster's or, for one device of this machine, the
+/* Sets the costs for predictions of dm: the cluster's or, for one device of this machine, the
  * record's. */
-void learn_open(group *g, const hp_device_options *o);
+void learn_open(device_mesh *dm, const hp_device_options *o);
 /* Adds the recent runs of a program, if there were enough and they were long enough. */
-void learn_from(group *g, const exec *e);
+void learn_from(device_mesh *dm, const exec *e);
 /* Saves the learned costs for later processes. */
-void learn_close(group *g);
+void learn_close(device_mesh *dm);
 
 #endif

@@ -201,17 +201,17 @@ hp_status memory_live_of(const program *p, mem_class class, uint64_t *live, int 
 /* --- all of it -------------------------------------------------------------------------------- */
 
 /* Messages between processes have buffers of the host, which all programs share. */
-static uint64_t count_buffers(const group *g) {
-  const comm *c = g->job->comm;
+static uint64_t count_buffers(const device_mesh *dm) {
+  const comm *c = dm->job->comm;
   return c && c->iface->buffer_bytes ? c->iface->buffer_bytes(c) : 0;
 }
 
-static void count_tiers(const group *g, int i, const program *p, hp_memory *m) {
+static void count_tiers(const device_mesh *dm, int i, const program *p, hp_memory *m) {
   for (int t = 0; t < TIER_COUNT; t++) {
     m->tier[t].name = tier_name(t);
-    m->tier[t].planned_bytes = p->arena[t] + memory_state(g->member[i], p, t);
+    m->tier[t].planned_bytes = p->arena[t] + memory_state(dm->member[i], p, t);
   }
-  m->tier[TIER_HOST].planned_bytes += count_buffers(g);
+  m->tier[TIER_HOST].planned_bytes += count_buffers(dm);
   for (size_t k = 0; k < p->insts.len; k++) {
     const prog_inst *n = program_inst(p, k);
     if (n->op != OP_FETCH && n->op != OP_OFFLOAD) continue;
@@ -223,25 +223,25 @@ static void count_tiers(const group *g, int i, const program *p, hp_memory *m) {
 
 /* The memory of a device of the cluster, in bytes; of the cluster `this` its share of this
  * machine.  0: unknown. */
-static uint64_t count_device_bytes(const group *g) {
-  if (g->cluster.memory_gb > 0) return (uint64_t)(g->cluster.memory_gb * 1e9);
-  if (strcmp(g->cluster.name, "this")) return 0;
-  int sharers = g->plan_only ? g->n : world_get()->here * g->job->own;
-  return g->member[0]->job->physical / (uint64_t)(sharers > 0 ? sharers : 1);
+static uint64_t count_device_bytes(const device_mesh *dm) {
+  if (dm->cluster.memory_gb > 0) return (uint64_t)(dm->cluster.memory_gb * 1e9);
+  if (strcmp(dm->cluster.name, "this")) return 0;
+  int sharers = dm->plan_only ? dm->n : world_get()->here * dm->job->own;
+  return dm->member[0]->job->physical / (uint64_t)(sharers > 0 ? sharers : 1);
 }
 
-hp_status memory_use_of(const group *g, int i, const program *p,
+hp_status memory_use_of(const device_mesh *dm, int i, const program *p,
                         const uint64_t model[MEM_CLASS_COUNT], hp_memory *out) {
   hp_memory m = {.work_bytes = p->arena[TIER_DEVICE],
                  .work_bound = p->bound[TIER_DEVICE],
-                 .limit_bytes = g->member[i]->job->limit[TIER_DEVICE],
-                 .device_bytes = count_device_bytes(g),
-                 .devices = g->n};
+                 .limit_bytes = dm->member[i]->job->limit[TIER_DEVICE],
+                 .device_bytes = count_device_bytes(dm),
+                 .devices = dm->n};
   HP_TRY(count_work(p, &m));
-  count_state(g->member[i], p, &m);
+  count_state(dm->member[i], p, &m);
   memcpy(m.model, model, sizeof m.model);
   m.planned_bytes = m.state_bytes + m.work_bytes;
-  count_tiers(g, i, p, &m);
+  count_tiers(dm, i, p, &m);
   *out = m;
   return HP_OK;
 }

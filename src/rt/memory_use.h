@@ -3,7 +3,7 @@
 #define RT_MEMORY_USE_H
 
 #include "mem/timeline.h"
-#include "rt/group.h"
+#include "rt/device_mesh.h"
 
 /* Rounded up: the bytes of a tensor that outlives runs, and of a buffer of work memory. */
 static inline uint64_t memory_round(uint64_t bytes) { return (bytes + 255) & ~(uint64_t)255; }
@@ -20,7 +20,7 @@ bool memory_sends_away(const device *d, const program *p);
 hp_status memory_spans(const program *p, timeline_span **out);
 /* Memory of program p on the i-th device of this process.  model: bytes of the global model by
  * class (state_classes_set); other tensors that outlive runs count as "other". */
-hp_status memory_use_of(const group *g, int i, const program *p,
+hp_status memory_use_of(const device_mesh *dm, int i, const program *p,
                         const uint64_t model[MEM_CLASS_COUNT], hp_memory *out);
 /* Live bytes of device work memory in each of n equal ranges of the program, at the peak of the
  * range; for one class, at the same instructions. */

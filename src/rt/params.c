@@ -14,7 +14,7 @@ enum { STAGE_BYTES = 1 << 20 };
 
 /* The params that are being saved or loaded. */
 typedef struct {
-  group *g;
+  device_mesh *dm;
   const char *to;
   saved_tensor *tensor;
   size_t n;
@@ -29,19 +29,19 @@ static void transfer_free(transfer *t) {
 }
 
 static hp_status collect(transfer *t, const char *const *name, int n) {
-  const group *g = t->g;
-  t->n = n ? (size_t)n : g->states.len;
+  const device_mesh *dm = t->dm;
+  t->n = n ? (size_t)n : dm->states.len;
   t->tensor = mem_calloc(t->n, sizeof *t->tensor);
   t->number = mem_calloc(t->n, sizeof *t->number);
   HP_TRY_MEM(t->tensor && t->number);
   for (size_t i = 0; i < t->n; i++) {
     uint32_t state = (uint32_t)i;
-    if (n && !map_get(&g->state_of, name[i], strlen(name[i]), &state))
+    if (n && !map_get(&dm->state_of, name[i], strlen(name[i]), &state))
       HP_FAIL(HP_ERR_ARG, "the device has no param \"%s\"", name[i]);
-    const group_state *s = &g->states.at[state];
-    t->tensor[i] = (saved_tensor){intern_get(&g->names, s->name, NULL), s->type, s->l, 0};
+    const device_mesh_state *s = &dm->states.at[state];
+    t->tensor[i] = (saved_tensor){intern_get(&dm->names, s->name, NULL), s->type, s->l, 0};
   }
-  saved_share_out(&g->m, t->tensor, t->n);
+  saved_share_out(&dm->m, t->tensor, t->n);
   return HP_OK;
 }
 
@@ -83,7 +83,7 @@ static hp_status write_run(shard_writer *w, state_io *io, uint64_t from, size_t 
 static hp_status write_shard(void *context, size_t k, const box *own, st_writer *out) {
   shard_writer *w = context;
   const saved_tensor *t = &w->t->tensor[k];
-  box room = box_room(&w->t->g->m, &t->l, t->type.dim, w->d->position);
+  box room = box_room(&w->t->dm->m, &t->l, t->type.dim, w->d->position);
   size_t size = dtype_size((hp_dtype)t->type.dtype);
   box_runs r;
   w->out = out;
@@ -97,10 +97,11 @@ static hp_status write_shard(void *context, size_t k, const box *own, st_writer 
 
 static hp_status save_device(void *context, int i) {
   const transfer *t = context;
-  shard_writer w = {.t = t, .d = t->g->member[i]};
+  shard_writer w = {.t = t, .d = t->dm->member[i]};
   w.stage = mem_calloc(STAGE_BYTES, 1);
   HP_TRY_MEM(w.stage);
-  hp_status st = saved_write_file(t->to, &t->g->m, t->tensor, t->n, w.d->position, write_shard, &w);
+  hp_status st =
+      saved_write_file(t->to, &t->dm->m, t->tensor, t->n, w.d->position, write_shard, &w);
   mem_free(w.stage);
   return st;
 }
@@ -115,14 +116,14 @@ static hp_status forget_index(const char *to) {
   return st;
 }
 
-hp_status params_save(group *g, const char *to, const char *const *name, int n) {
-  HP_TRY(group_settle(g));
-  transfer t = {.g = g, .to = to};
-  bool leads = group_first(g) != NULL;
+hp_status params_save(device_mesh *dm, const char *to, const char *const *name, int n) {
+  HP_TRY(device_mesh_settle(dm));
+  transfer t = {.dm = dm, .to = to};
+  bool leads = device_mesh_first(dm) != NULL;
   hp_status st = collect(&t, name, n);
   if (!st && leads) st = forget_index(to);
-  if (!st) st = group_each(g, &(team_work){NULL, save_device, &t});
-  if (!st && leads) st = saved_write_index(to, &g->m, t.tensor, t.n);
+  if (!st) st = device_mesh_each(dm, &(team_work){NULL, save_device, &t});
+  if (!st && leads) st = saved_write_index(to, &dm->m, t.tensor, t.n);
   transfer_free(&t);
   return st;
 }
@@ -174,13 +175,13 @@ static hp_status refuse_more(const transfer *t) {
 
 static box own_box(const transfer *t, size_t k, int i) {
   const saved_tensor *x = &t->tensor[k];
-  return box_of_shard(&t->g->m, &x->l, x->type.dim, t->g->member[i]->position);
+  return box_of_shard(&t->dm->m, &x->l, x->type.dim, t->dm->member[i]->position);
 }
 
 static hp_status check(transfer *t) {
   for (size_t k = 0; k < t->n; k++) HP_TRY(find(t, k));
   if (saved_count(t->from) > t->n) HP_TRY(refuse_more(t));
-  for (int i = 0; i < t->g->own; i++)
+  for (int i = 0; i < t->dm->own; i++)
     for (size_t k = 0; k < t->n; k++) {
       box own = own_box(t, k, i);
       HP_TRY(saved_need(t->from, t->number[k], &own));
@@ -200,13 +201,13 @@ static hp_status put(void *context, int64_t at, const void *from, int64_t n) {
 
 static hp_status load_device(void *context, int i) {
   const transfer *t = context;
-  const device *d = t->g->member[i];
+  const device *d = t->dm->member[i];
   for (size_t k = 0; k < t->n; k++) {
     milestone_count_work();
     const saved_tensor *x = &t->tensor[k];
     hp_dtype type = (hp_dtype)x->type.dtype;
     shard_reader r = {.size = dtype_size(type)};
-    box own = own_box(t, k, i), room = box_room(&t->g->m, &x->l, x->type.dim, d->position);
+    box own = own_box(t, k, i), room = box_room(&t->dm->m, &x->l, x->type.dim, d->position);
     hp_status st = state_io_begin(d, part_of(d, x->name), &r.io);
     if (!st) st = saved_read(t->from, t->number[k], &own, &room, type, put, &r);
     HP_TRY(state_io_end(&r.io, st));
@@ -214,13 +215,13 @@ static hp_status load_device(void *context, int i) {
   return HP_OK;
 }
 
-hp_status params_load(group *g, const char *from, const char *const *name, int n) {
-  HP_TRY(group_settle(g));
-  transfer t = {.g = g};
+hp_status params_load(device_mesh *dm, const char *from, const char *const *name, int n) {
+  HP_TRY(device_mesh_settle(dm));
+  transfer t = {.dm = dm};
   hp_status st = collect(&t, name, n);
   if (!st) st = saved_open(from, &t.from);
   if (!st) st = check(&t);
-  if (!st) st = group_each(g, &(team_work){NULL, load_device, &t});
+  if (!st) st = device_mesh_each(dm, &(team_work){NULL, load_device, &t});
   transfer_free(&t);
   return st;
 }

@@ -10,14 +10,14 @@
 enum { BLOCK_BYTES = 1 << 18 };
 
 typedef struct {
-  const group *g;
+  const device_mesh *dm;
   size_t n;       /* params */
   uint64_t *mine; /* [own][n] */
   uint64_t *all;  /* [devices][n] */
 } comparison;
 
 static const char *name_of(const comparison *c, size_t k) {
-  return intern_get(&c->g->names, c->g->states.at[k].name, NULL);
+  return intern_get(&c->dm->names, c->dm->states.at[k].name, NULL);
 }
 
 /* Of a tensor on the device, by blocks that the host is given. */
@@ -38,12 +38,12 @@ static hp_status hash_tensor(const device *d, const state_tensor *t, uint64_t *o
 
 static hp_status hash_device(void *context, int i) {
   comparison *c = context;
-  const device *d = c->g->member[i];
+  const device *d = c->dm->member[i];
   for (size_t k = 0; k < c->n; k++) {
     uint32_t at;
     const char *name = name_of(c, k);
     /* A partial tensor differs between devices. */
-    bool counts = !layout_is_partial(&c->g->states.at[k].l) && device_find(d, name, &at);
+    bool counts = !layout_is_partial(&c->dm->states.at[k].l) && device_find(d, name, &at);
     const state_tensor *t = counts ? &d->states.at[at] : NULL;
     if (t) HP_TRY(hash_tensor(d, t, &c->mine[(size_t)i * c->n + k]));
   }
@@ -63,16 +63,16 @@ static uint64_t hash_at(const comparison *c, int64_t at, size_t k) {
 }
 
 static bool holds(const comparison *c, int64_t at, size_t k, int64_t first) {
-  return layout_first(&c->g->m, &c->g->states.at[k].l, at) == first;
+  return layout_first(&c->dm->m, &c->dm->states.at[k].l, at) == first;
 }
 
 static shard_holders count(const comparison *c, size_t k, int64_t first) {
   shard_holders p = {.first = first};
-  for (int64_t a = first; a < c->g->n; a++) {
+  for (int64_t a = first; a < c->dm->n; a++) {
     int same = 0;
     if (!holds(c, a, k, first)) continue;
     p.holders++;
-    for (int64_t b = first; b < c->g->n; b++)
+    for (int64_t b = first; b < c->dm->n; b++)
       same += holds(c, b, k, first) && hash_at(c, a, k) == hash_at(c, b, k);
     if (same > p.most) p.most = same, p.right = hash_at(c, a, k);
   }
@@ -84,7 +84,7 @@ static void show_devices(const comparison *c, size_t k, const shard_holders *p, 
                          str *out) {
   enum { SHOWN = 4 };
   int n = 0;
-  for (int64_t a = p->first; a < c->g->n; a++) {
+  for (int64_t a = p->first; a < c->dm->n; a++) {
     if (!holds(c, a, k, p->first) || (hash_at(c, a, k) != p->right) != odd) continue;
     if (n++ < SHOWN) str_printf(out, "%s%lld", n > 1 ? ", " : "", (long long)a);
   }
@@ -92,7 +92,7 @@ static void show_devices(const comparison *c, size_t k, const shard_holders *p, 
 }
 
 static hp_status refuse(const comparison *c, size_t k, const shard_holders *p, int others) {
-  const char *what = c->g->own < c->g->n ? "process" : "device";
+  const char *what = c->dm->own < c->dm->n ? "process" : "device";
   str odd = {0}, even = {0}, more = {0};
   bool known = p->most > p->holders / 2;
   show_devices(c, k, p, true, &odd);
@@ -118,9 +118,9 @@ static hp_status refuse(const comparison *c, size_t k, const shard_holders *p, i
 
 /* The first shard of a param whose holders differ; false: none. */
 static bool find_odd(const comparison *c, size_t k, shard_holders *out) {
-  const layout *l = &c->g->states.at[k].l;
-  for (int64_t a = 0; a < c->g->n; a++) {
-    int64_t first = layout_first(&c->g->m, l, a);
+  const layout *l = &c->dm->states.at[k].l;
+  for (int64_t a = 0; a < c->dm->n; a++) {
+    int64_t first = layout_first(&c->dm->m, l, a);
     if (hash_at(c, a, k) == hash_at(c, first, k)) continue;
     *out = count(c, k, first);
     return true;
@@ -138,26 +138,26 @@ static hp_status compare(const comparison *c) {
 }
 
 static hp_status run(comparison *c) {
-  const group *g = c->g;
+  const device_mesh *dm = c->dm;
   size_t own;
-  if (!size_mul(c->n, (size_t)g->own, &own)) return HP_ERR_OOM;
+  if (!size_mul(c->n, (size_t)dm->own, &own)) return HP_ERR_OOM;
   c->mine = mem_calloc(own, sizeof *c->mine);
   HP_TRY_MEM(c->mine);
-  HP_TRY(group_each(g, &(team_work){NULL, hash_device, c}));
-  if (g->own == g->n) {
+  HP_TRY(device_mesh_each(dm, &(team_work){NULL, hash_device, c}));
+  if (dm->own == dm->n) {
     c->all = c->mine;
     return compare(c);
   }
-  c->all = mem_calloc(c->n * (size_t)g->n, sizeof *c->all);
+  c->all = mem_calloc(c->n * (size_t)dm->n, sizeof *c->all);
   HP_TRY_MEM(c->all);
-  HP_TRY(group_gather(g, c->mine, own * sizeof *c->mine, c->all));
+  HP_TRY(device_mesh_gather(dm, c->mine, own * sizeof *c->mine, c->all));
   return compare(c);
 }
 
-hp_status replicas_verify(const group *g) {
-  HP_TRY(group_settle(g));
-  comparison c = {.g = g, .n = g->states.len};
-  if (g->n == 1 || !c.n) return HP_OK;
+hp_status replicas_verify(const device_mesh *dm) {
+  HP_TRY(device_mesh_settle(dm));
+  comparison c = {.dm = dm, .n = dm->states.len};
+  if (dm->n == 1 || !c.n) return HP_OK;
   hp_status st = run(&c);
   if (c.all != c.mine) mem_free(c.all);
   mem_free(c.mine);

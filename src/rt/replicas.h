@@ -3,10 +3,10 @@
 #ifndef RT_REPLICAS_H
 #define RT_REPLICAS_H
 
-#include "rt/group.h"
+#include "rt/device_mesh.h"
 
 /* Compares hashes of the params of all devices; every process calls it.  HP_ERR_DEVICE names the
  * first tensor that differs and the devices; the one that differs, if the others agree. */
-hp_status replicas_verify(const group *g);
+hp_status replicas_verify(const device_mesh *dm);
 
 #endif

@@ -4,7 +4,7 @@
 
 /* Of an input or output each device has its shard; the first that has it gives it. */
 static hp_status set_views(runs *r, const run_io *x) {
-  const group *g = r->d;
+  const device_mesh *g = r->d;
   for (int i = 0; i < g->own; i++) {
     int position = (int)g->member[i]->position;
     shard_view v = mover_view(&g->m, position, &x->type, &x->l);
@@ -89,7 +89,8 @@ static hp_status fetch_outputs(const runs *r) {
     const run_io *x = &r->ios.at[k];
     const hp_io *global = r->names.given.at[k];
     if (!global || x->input || is_empty(x)) continue;
-    HP_TRY(group_fetch(r->d, &x->type, &x->l, exec_address(r->e[0], x->output), global->data));
+    HP_TRY(
+        device_mesh_fetch(r->d, &x->type, &x->l, exec_address(r->e[0], x->output), global->data));
   }
   return HP_OK;
 }
@@ -106,12 +107,12 @@ static hp_status run_lone(void *context, int i) {
 }
 static hp_status run_alone(runs *r, const hp_io *io, int n) {
   lone_run x = {r, io, n};
-  return group_each(r->d, &(team_work){NULL, run_lone, &x});
+  return device_mesh_each(r->d, &(team_work){NULL, run_lone, &x});
 }
 
 hp_status runs_run(runs *r, const hp_io *io, int n) {
   if (r->d->n == 1) return run_alone(r, io, n);
   HP_TRY(give(r, io, n));
-  HP_TRY(group_each(r->d, &(team_work){begin_run, run_device, r}));
+  HP_TRY(device_mesh_each(r->d, &(team_work){begin_run, run_device, r}));
   return fetch_outputs(r);
 }

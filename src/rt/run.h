@@ -1,9 +1,9 @@
-/* Runs of a program on all devices of a group: inputs and outputs are global tensors. */
+/* Runs of a program on all devices of a mesh: inputs and outputs are global tensors. */
 #ifndef RT_RUN_H
 #define RT_RUN_H
 
 #include "rt/exec.h"
-#include "rt/group.h"
+#include "rt/device_mesh.h"
 #include "rt/io_table.h"
 
 typedef struct {
@@ -15,7 +15,7 @@ typedef struct {
 } run_io;
 
 typedef struct {
-  group *d;
+  device_mesh *d;
   exec *e[COMM_LOCAL_MAX];
   VEC(run_io) ios;
   io_table names;  /* a row for each of ios: what the caller gives in the run at hand */

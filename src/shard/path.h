@@ -32,7 +32,7 @@ typedef struct {
   int to;                    /* of all_to_all: the dim that is sharded instead */
   partial_op op;             /* of reductions and drop */
   int n;                     /* axes of the communicator, outermost first: */
-  uint8_t axis[LAYOUT_AXES]; /* mesh_group gives the ranks in the order of their shards */
+  uint8_t axis[LAYOUT_AXES]; /* mesh_get_ranks gives the ranks in the order of their shards */
   uint8_t cut[LAYOUT_AXES];  /* of all_to_all: the axes in the order in which they shard `to` */
   double bytes;              /* received per device */
   layout after;

@@ -46,7 +46,7 @@ static val part_number(shard *s, const layout *l, int d) {
   val all = ops_iota(s->r.to, HP_I64, &parts, 1, 0);
   attr_record a = {0};
   if (parts == 1) return all;
-  shard_put_group(s, l->axis[d], l->n[d], &a);
+  shard_put_communicator(s, l->axis[d], l->n[d], &a);
   attr_put_int(&a, 0);
   return ops_add(s->r.to, OP_LOCAL_SHARD, &all, 1, &a);
 }
@@ -124,20 +124,20 @@ static hp_status decide(site *t, rule *r) {
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
-static void put_group(const site *t, attr_record *a) {
-  shard_put_group(t->s, t->queries->axis[1], t->queries->n[1], a);
+static void put_communicator(const site *t, attr_record *a) {
+  shard_put_communicator(t->s, t->queries->axis[1], t->queries->n[1], a);
 }
 
 static val part(const site *t, val x, int dim) {
   attr_record a = {0};
-  put_group(t, &a);
+  put_communicator(t, &a);
   attr_put_int(&a, dim);
   return ops_add(t->g, OP_LOCAL_SHARD, &x, 1, &a);
 }
 
 static val permute(const site *t, val x, int64_t by) {
   attr_record a = {0};
-  put_group(t, &a);
+  put_communicator(t, &a);
   attr_put_int(&a, by);
   return by ? ops_add(t->g, OP_PERMUTE, &x, 1, &a) : x;
 }
@@ -145,7 +145,7 @@ static val permute(const site *t, val x, int64_t by) {
 static val deal(const site *t, val x, int dim, bool inverse) {
   attr_record a = {0};
   if (!t->deals) return x;
-  put_group(t, &a);
+  put_communicator(t, &a);
   attr_put_int(&a, dim);
   attr_put_int(&a, inverse);
   return ops_add(t->g, OP_ZIGZAG, &x, 1, &a);
@@ -205,7 +205,7 @@ static val keys_before(const site *t, val k, val owner) {
 static val span_at(const site *t, int64_t step) {
   attr_record a = {0};
   if (!t->ring) return t->span;
-  put_group(t, &a);
+  put_communicator(t, &a);
   val zero = number(t, -step), owner = ops_add(t->g, OP_PLACE, &zero, 1, &a);
   val around = binary(t, OP_ADD, owner, number(t, t->devices));
   owner = ops_select(t->g, binary(t, OP_LT, owner, number(t, 0)), around, owner);

@@ -50,7 +50,7 @@ static void put_axes(attr_record *a, const uint8_t *axis, int n) {
   attr_put_list(a, list, n);
 }
 
-void shard_put_group(const shard *s, const uint8_t *axis, int n, attr_record *a) {
+void shard_put_communicator(const shard *s, const uint8_t *axis, int n, attr_record *a) {
   int64_t devices = 1;
   for (int i = 0; i < n; i++) devices *= s->m->size[axis[i]];
   put_axes(a, axis, n);
@@ -59,14 +59,14 @@ void shard_put_group(const shard *s, const uint8_t *axis, int n, attr_record *a)
 
 val shard_locate(shard *s, val x, const uint8_t *axis, int n, int64_t size) {
   attr_record a = {0};
-  shard_put_group(s, axis, n, &a);
+  shard_put_communicator(s, axis, n, &a);
   attr_put_int(&a, size);
   return ops_add(s->r.to, OP_LOCATE, &x, 1, &a);
 }
 
 val shard_reduce(shard *s, val x, const uint8_t *axis, int n, partial_op op) {
   attr_record a = {0};
-  shard_put_group(s, axis, n, &a);
+  shard_put_communicator(s, axis, n, &a);
   attr_put_int(&a, op);
   return ops_add(s->r.to, OP_ALL_REDUCE, &x, 1, &a);
 }
@@ -77,7 +77,7 @@ static val emit_move(shard *s, const path_move *m, val x) {
        [MOVE_ALL_TO_ALL] = OP_ALL_TO_ALL, [MOVE_REDUCE_SCATTER] = OP_REDUCE_SCATTER,
        [MOVE_ALL_REDUCE] = OP_ALL_REDUCE, [MOVE_DROP] = OP_DROP};
   attr_record a = {0};
-  shard_put_group(s, m->axis, m->n, &a);
+  shard_put_communicator(s, m->axis, m->n, &a);
   if (m->kind != MOVE_ALL_REDUCE && m->kind != MOVE_DROP) attr_put_int(&a, m->dim);
   if (m->kind == MOVE_ALL_TO_ALL) {
     put_axes(&a, m->cut, m->n);

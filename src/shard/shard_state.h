@@ -97,7 +97,7 @@ hp_status shard_path(const shard *s, const ir_value *x, const layout *from, cons
 hp_status shard_bring(shard *s, val old, const layout *to, val *out);
 hp_status shard_bring_owned(shard *s, val old, const layout *to, val *out);
 /* Sets the attributes of a collective along `axis`: its axes and the number of devices. */
-void shard_put_group(const shard *s, const uint8_t *axis, int n, attr_record *a);
+void shard_put_communicator(const shard *s, const uint8_t *axis, int n, attr_record *a);
 /* Indices along a dim that the axes shard, as indices in the device's own shard. */
 val shard_locate(shard *s, val x, const uint8_t *axis, int n, int64_t size);
 /* Reduces a value over the devices along the axes. */

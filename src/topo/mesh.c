@@ -116,7 +116,7 @@ int64_t mesh_coordinate(const mesh *m, int64_t position, int axis) {
   return position / mesh_stride(m, axis) % m->size[axis];
 }
 
-void mesh_group(const mesh *m, int64_t position, const uint8_t *axis, int n, int64_t *out) {
+void mesh_get_ranks(const mesh *m, int64_t position, const uint8_t *axis, int n, int64_t *out) {
   int64_t count = 1;
   for (int i = 0; i < n; i++) {
     position -= mesh_coordinate(m, position, axis[i]) * mesh_stride(m, axis[i]);

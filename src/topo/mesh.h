@@ -33,7 +33,7 @@ int64_t mesh_coordinate(const mesh *m, int64_t position, int axis);
 /* Positions that differ from `position` in the given axes only, the first axis outermost; their
  * number is the product of the axes' sizes.  This is the order of a collective's ranks over
  * these axes. */
-void mesh_group(const mesh *m, int64_t position, const uint8_t *axis, int n, int64_t *out);
+void mesh_get_ranks(const mesh *m, int64_t position, const uint8_t *axis, int n, int64_t *out);
 /* "dp, sp, mp": for messages. */
 void mesh_names(const mesh *m, str *out);
 

@@ -3,7 +3,7 @@
  *
  *   flash_ranks FOLDER [damaged]     exit code 0 when it went as it should */
 #include "comm/world.h"
-#include "rt/group.h"
+#include "rt/device_mesh.h"
 
 #include <dirent.h>
 #include <fcntl.h>

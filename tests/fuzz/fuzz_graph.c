@@ -16,7 +16,7 @@
 #include "rt/device_target.h"
 #include "rt/exec.h"
 #include "rt/explain.h"
-#include "rt/group.h"
+#include "rt/device_mesh.h"
 #include "shard/rule_node.h"
 
 #include <math.h>

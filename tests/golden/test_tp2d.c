@@ -4,7 +4,7 @@
 #include "ir/op.h"
 #include "model/strategy.h"
 #include "shard/shard.h"
-#include "rt/group.h"
+#include "rt/device_mesh.h"
 #include "test.h"
 
 #include <stdlib.h>

@@ -60,7 +60,7 @@ static int64_t group_of(const trial *t, const ir_node *n, const char *key, int64
   int count = attr_list(t->s.graph, n, key, axes);
   int64_t size = attr_int(t->s.graph, n, "n");
   for (int i = 0; i < count; i++) axis[i] = (uint8_t)axes[i];
-  mesh_group(&t->m, position, axis, count, group);
+  mesh_get_ranks(&t->m, position, axis, count, group);
   for (*place = 0; group[*place] != position; ++*place) {}
   return size;
 }

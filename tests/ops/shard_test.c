@@ -190,7 +190,7 @@ static double reduced(const trial *t, const layout *l, val v, int64_t position, 
     if (l->partial[a] == PARTIAL_AVG) averaged *= (double)t->m->size[a];
     is_max |= l->partial[a] == PARTIAL_MAX;
   }
-  mesh_group(t->m, position, axis, n, group);
+  mesh_get_ranks(t->m, position, axis, n, group);
   double sum = 0, most = -INFINITY;
   for (int64_t i = 0; i < count; i++) {
     const ref_tensor *part = &t->part[group[i]].value[v];

@@ -5,7 +5,7 @@
 #include "hazards.h"
 #include "ops/random_graph.h"
 #include "rt/exec.h"
-#include "rt/group.h"
+#include "rt/device_mesh.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

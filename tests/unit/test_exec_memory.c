@@ -2,7 +2,7 @@
 #include "test.h"
 
 #include "ops/random_graph.h"
-#include "rt/group.h"
+#include "rt/device_mesh.h"
 #include "step_case.h"
 
 #include <stdlib.h>

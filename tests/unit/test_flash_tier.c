@@ -1,6 +1,6 @@
 /* Named tensors and work memory on tier flash: they are used as those of any other tier, with the
  * same bits; and what is wrong with a disk ends a call with the names of tensor and path. */
-#include "rt/group.h"
+#include "rt/device_mesh.h"
 #include "rt/state_io.h"
 #include "test.h"
 
@@ -41,7 +41,7 @@ static hp_device *open_device(const char *shape, uint64_t flash, uint64_t host) 
 static void create(hp_device *d, const char *name, int64_t rows, int64_t columns, int tier) {
   ir_value type = {.dtype = HP_F32, .rank = 2, .dim = {rows, columns}};
   uint32_t index;
-  CHECK_OK(group_state_of(d, name, &type, tier, &index));
+  CHECK_OK(device_mesh_state_of(d, name, &type, tier, &index));
 }
 
 static float *numbers(int64_t n, float from) {
@@ -294,22 +294,23 @@ TEST(tiers_that_are_full_or_missing_are_told_by_the_names_of_their_limits) {
   snprintf(of_host, sizeof of_host, text, "host", "host");
   snprintf(of_flash, sizeof of_flash, text, "flash", "flash");
   for (int t = TIER_HOST; t < TIER_COUNT; t++)
-    CHECK_OK(group_state_of(d, t == TIER_HOST ? "a" : "b", &large, t, &index));
-  CHECK_FAILS(group_state_of(d, "c", &large, TIER_HOST, &index),
+    CHECK_OK(device_mesh_state_of(d, t == TIER_HOST ? "a" : "b", &large, t, &index));
+  CHECK_FAILS(device_mesh_state_of(d, "c", &large, TIER_HOST, &index),
               "host limit 1048576 bytes: param \"c\" (819200 bytes) does not fit beside 819200");
-  CHECK_FAILS(group_state_of(d, "c", &large, TIER_FLASH, &index), "raise flash_limit");
+  CHECK_FAILS(device_mesh_state_of(d, "c", &large, TIER_FLASH, &index), "raise flash_limit");
   CHECK_FAILS(hp_program_parse(of_host, "t", d, &p), "raise host_limit");
   CHECK_FAILS(hp_program_parse(of_flash, "t", d, &p), "raise flash_limit");
   CHECK_OK(hp_param_free(d, "a"));
   CHECK_OK(hp_param_free(d, "b"));
   CHECK_OK(hp_program_parse(of_flash, "t", d, &p));
-  CHECK_FAILS(group_state_of(d, "b", &large, TIER_FLASH, &index),
+  CHECK_FAILS(device_mesh_state_of(d, "b", &large, TIER_FLASH, &index),
               "of which params take 0 and work memory 400128; raise flash_limit");
   hp_program_free(p);
-  CHECK_OK(group_state_of(d, "b", &large, TIER_FLASH, &index));
+  CHECK_OK(device_mesh_state_of(d, "b", &large, TIER_FLASH, &index));
   hp_device_close(d);
   CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &d));
-  CHECK_FAILS(group_state_of(d, "b", &large, TIER_FLASH, &index), "tier flash has no memory here");
+  CHECK_FAILS(device_mesh_state_of(d, "b", &large, TIER_FLASH, &index),
+              "tier flash has no memory here");
   hp_device_close(d);
 }
 

@@ -1,5 +1,5 @@
 /* Homes of named tensors: by the rule for their names, else by their class. */
-#include "rt/group.h"
+#include "rt/device_mesh.h"
 #include "step_case.h"
 #include "test.h"
 

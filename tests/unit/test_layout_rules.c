@@ -1,5 +1,5 @@
 /* Layout rules of a device: the first that matches a name counts, be it a name or a pattern. */
-#include "rt/group.h"
+#include "rt/device_mesh.h"
 #include "test.h"
 
 TEST(the_first_layout_rule_that_matches_a_name_counts) {
@@ -25,7 +25,7 @@ TEST(the_first_layout_rule_that_matches_a_name_counts) {
   CHECK_OK(hp_device_open(&o, &d));
   for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
     layout l;
-    CHECK(group_declared(d, want[i].name, &type, &l));
+    CHECK(device_mesh_declared(d, want[i].name, &type, &l));
     for (int k = 0; k < 2; k++)
       if ((l.n[k] ? l.axis[k][0] : -1) != want[i].axis[k])
         test_fail(__FILE__, __LINE__, "dim %d of \"%s\"", k, want[i].name);

@@ -5,7 +5,7 @@
 #include "ir/graph.h"
 #include "ops/ops.h"
 #include "rt/exec.h"
-#include "rt/group.h"
+#include "rt/device_mesh.h"
 #include "api/api_program.h"
 #include "test.h"
 

@@ -2,7 +2,7 @@
  * run and saved while other ranks do something else. */
 #include "api/api_program.h"
 #include "base/thread.h"
-#include "rt/group.h"
+#include "rt/device_mesh.h"
 #include "rt/mover.h"
 #include "test.h"
 
@@ -22,8 +22,9 @@ static job *open_job(void) {
 static hp_device *open_mesh(job *j, const char *text) {
   hp_device *d;
   hp_layout_rule rule = {"w", "(x)"};
-  CHECK_OK(
-      group_open_on(j, &(hp_device_options){.mesh = text, .layouts = &rule, .n_layouts = 1}, &d));
+  CHECK_OK(device_mesh_open_on(j,
+                               &(hp_device_options){.mesh = text, .layouts = &rule, .n_layouts = 1},
+                               &d));
   return d;
 }
 
@@ -151,7 +152,7 @@ TEST(a_mesh_of_one_device_of_a_job_runs) {
 
 static void refuse(job *j, const char *text, const char *said) {
   hp_device *d;
-  CHECK_EQ(group_open_on(j, &(hp_device_options){.mesh = text}, &d), HP_ERR_LAYOUT);
+  CHECK_EQ(device_mesh_open_on(j, &(hp_device_options){.mesh = text}, &d), HP_ERR_LAYOUT);
   if (!strstr(err_message(), said))
     test_fail(__FILE__, __LINE__, "\"%s\" says \"%s\"", text, err_message());
   err_clear();

@@ -101,7 +101,7 @@ static void apply(const world *w, state *s, const path_move *move, double *next)
   int64_t n = move_devices(w->m, move), group[64];
   HP_ASSERT(n <= 64);
   for (int64_t p = 0; p < w->m->devices; p++) {
-    mesh_group(w->m, p, move->axis, move->n, group);
+    mesh_get_ranks(w->m, p, move->axis, move->n, group);
     for (int64_t e = 0; e < w->elements; e++) {
       double x = NAN, own = s->held[p * w->elements + e];
       for (int64_t k = 0; k < n; k++) {
@@ -134,7 +134,7 @@ static bool holds(const world *w, const state *s) {
   for (int a = 0; a < w->m->axes; a++)
     if (s->l.partial[a]) axis[n++] = (uint8_t)a, count *= w->m->size[a];
   for (int64_t p = 0; p < w->m->devices; p++) {
-    mesh_group(w->m, p, axis, n, group);
+    mesh_get_ranks(w->m, p, axis, n, group);
     for (int64_t e = 0; e < w->elements; e++) {
       if (!inside(w, &s->l, p, e)) continue;
       double sum = 0;

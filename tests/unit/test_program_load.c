@@ -5,7 +5,7 @@
 #include "ops/random_graph.h"
 #include "prog/program.h"
 #include "rt/exec.h"
-#include "rt/group.h"
+#include "rt/device_mesh.h"
 #include "step_case.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Where named tensors live: freed, renamed, and the memory of one tier of a device. */
-#include "rt/group.h"
+#include "rt/device_mesh.h"
 #include "rt/mover.h"
 #include "test.h"
 

@@ -6,7 +6,7 @@
 #include "backend/cpu/engine/engine_measure.h"
 #include "base/io.h"
 #include "prog/program.h"
-#include "rt/group.h"
+#include "rt/device_mesh.h"
 
 #include <dirent.h>
 #include <stdio.h>
