@@ -175,19 +175,19 @@ HP_API hp_tensor hp_const(hp_graph *g, hp_dtype t, double value) {
   return api_need_dtype(g, t, "t") ? api_tensor(g, api_number(g, t, value, "value")) : HP_NONE;
 }
 
-static hp_tensor mark(hp_graph *g, const char *name, val x) {
+static hp_tensor annotate(hp_graph *g, const char *name, val x) {
   attr_record a = {0};
   attr_put_str(&a, g, name);
-  return api_tensor(g, ops_add(g, OP_MARK, &x, 1, &a));
+  return api_tensor(g, ops_add(g, OP_ANNOTATE, &x, 1, &a));
 }
 HP_API hp_tensor hp_annotate(hp_graph *g, const char *name, hp_tensor x) {
   API_BUILD(g, "x", HP_NONE);
-  return api_need_given(g, name, "name") ? mark(g, name, API_VALUE(g, x)) : HP_NONE;
+  return api_need_given(g, name, "name") ? annotate(g, name, API_VALUE(g, x)) : HP_NONE;
 }
 HP_API hp_tensor hp_shard(hp_graph *g, hp_tensor x, const char *entries) {
   API_BUILD(g, "x", HP_NONE);
   if (!api_need_given(g, entries, "entries")) return HP_NONE;
-  if (*entries == '(') return mark(g, entries, API_VALUE(g, x));
+  if (*entries == '(') return annotate(g, entries, API_VALUE(g, x));
   return ops_refuse(g, 0, "\"%.100s\" is no list of entries; expected one a dim, as \"(dp,None)\"",
                     entries);
 }

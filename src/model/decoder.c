@@ -71,10 +71,10 @@ hp_tensor decoder_mlp(model_build *b, int layer, hp_tensor x) {
 
 /* The residual stream h plus the result of a sublayer. */
 static hp_tensor add_part(model_build *b, int layer, hp_tensor h, decoder_part part,
-                          const char *name, const char *mark, const char *norm) {
+                          const char *name, const char *annotation, const char *norm) {
   const model_config *c = b->c;
   hp_tensor x = decoder_norm(b, h, c->hidden, c->norm_eps, layer_place(layer, norm).text);
-  x = build_annotated(b, layer, mark, part(b, layer, x));
+  x = build_annotated(b, layer, annotation, part(b, layer, x));
   hp_at(b->g, layer_place(layer, name).text);
   return build_annotated(b, layer, "residual", hp_add(b->g, h, hp_cast(b->g, x, HP_F32)));
 }

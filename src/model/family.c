@@ -139,7 +139,7 @@ hp_tensor build_annotated(model_build *b, int layer, const char *what, hp_tensor
   model_annotation m;
   if (layer < 0) snprintf(m.name, sizeof m.name, "%s", what);
   else snprintf(m.name, sizeof m.name, "layers.%d.%s", layer, what);
-  if (!vec_push(&b->marks, m)) b->failed = true;
+  if (!vec_push(&b->annotations, m)) b->failed = true;
   return hp_annotate(b->g, m.name, x);
 }
 

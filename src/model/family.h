@@ -81,7 +81,7 @@ typedef struct {
   } use;
   VEC(model_param) params;
   map param_of; /* name -> place in params */
-  VEC(model_annotation) marks;
+  VEC(model_annotation) annotations;
   bool failed; /* out of memory while collecting params */
 } model_build;
 

@@ -45,7 +45,7 @@ hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, int64_t cache, int64
 void lm_graph_end(model_build *b) {
   hp_graph_free(b->g);
   vec_free(&b->params);
-  vec_free(&b->marks);
+  vec_free(&b->annotations);
   map_free(&b->param_of);
   b->g = NULL;
 }
@@ -123,8 +123,8 @@ static hp_status add_param(lm *m, const model_param *p) {
 }
 
 static hp_status add_marks(lm *m, const model_build *b) {
-  for (size_t i = 0; i < b->marks.len; i++)
-    if (!vec_push(&m->marks, b->marks.at[i])) return HP_ERR_OOM;
+  for (size_t i = 0; i < b->annotations.len; i++)
+    if (!vec_push(&m->annotations, b->annotations.at[i])) return HP_ERR_OOM;
   return HP_OK;
 }
 
@@ -165,7 +165,7 @@ void lm_free(lm *m) {
   model_config_free(&m->c);
   vec_free(&m->params);
   vec_free(&m->tensors);
-  vec_free(&m->marks);
+  vec_free(&m->annotations);
   mem_free(m);
 }
 

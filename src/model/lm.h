@@ -20,10 +20,10 @@ typedef struct {
   bool packed;      /* matrices are packed if possible */
   /* In the order of the model, trained ones first; tensor ids are meaningless. */
   VEC(model_param) params;
-  size_t trained;              /* params with a gradient */
-  VEC(lm_tensor) tensors;      /* in the order of params, slices of a stack in order */
-  VEC(model_annotation) marks; /* in the order of the model */
-  int64_t rope_rows;           /* of rotary tables shared by graphs, 0: none */
+  size_t trained;                    /* params with a gradient */
+  VEC(lm_tensor) tensors;            /* in the order of params, slices of a stack in order */
+  VEC(model_annotation) annotations; /* in the order of the model */
+  int64_t rope_rows;                 /* of rotary tables shared by graphs, 0: none */
   int64_t groups;  /* of the sequences of a batch that devices share, each with a cache; 0: one */
   char path[1024]; /* origin, for messages */
 } lm;

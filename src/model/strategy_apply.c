@@ -74,11 +74,11 @@ typedef struct {
   const char *name, *letters;
 } annotation_layout;
 
-static hp_status declare_annotation(const applying *a, const annotation_layout *mark) {
+static hp_status declare_annotation(const applying *a, const annotation_layout *annotation) {
   bool few = false;
   str entries = {0};
   str_add(&entries, "(");
-  for (const char *at = mark->letters; *at;) {
+  for (const char *at = annotation->letters; *at;) {
     size_t n = strcspn(at, ",");
     if (at[n - 1] == '?') few = count_shards(a, at, n) > a->m->c.kv_heads;
     put_entry(a, at, n, &entries);
@@ -87,13 +87,13 @@ static hp_status declare_annotation(const applying *a, const annotation_layout *
   }
   str_add(&entries, ")");
   hp_status st = str_status(&entries);
-  if (!st) st = hp_device_layout(a->d, mark->name, entries.at, few);
+  if (!st) st = hp_device_layout(a->d, annotation->name, entries.at, few);
   str_free(&entries);
   return st;
 }
 
-static hp_status declare_all(const applying *a, const annotation_layout *marks) {
-  for (; marks->name; marks++) HP_TRY(declare_annotation(a, marks));
+static hp_status declare_all(const applying *a, const annotation_layout *annotations) {
+  for (; annotations->name; annotations++) HP_TRY(declare_annotation(a, annotations));
   return HP_OK;
 }
 
@@ -236,18 +236,18 @@ static const char *const keys[CP_MODES] = {[CP_RING] = "D,CY,X?,-",
                                            [CP_HYBRID] = "D,R,XUY?,-"};
 
 static hp_status declare_attention(const applying *a) {
-  const annotation_layout marks[] = {{"layers.*.q_proj", "D,CY,X,-"},
-                                     {"layers.*.[kv]_proj", "D,CY,X?,-"},
-                                     {"layers.*.q", queries[a->s->mode]},
-                                     {"layers.*.[kv]", keys[a->s->mode]},
-                                     {"layers.*.attn_mid", "D,C,X"},
-                                     {"grad.layers.*.q_proj", "D,C,X,-"},
-                                     {"grad.layers.*.[kv]_proj", "D,C,X?,-"},
-                                     {"grad.layers.*.q", "D,CY,X,-"},
-                                     {"grad.layers.*.[kv]", "D,CY,X?,-"},
-                                     {"grad.layers.*.attn_mid", "D,CY,X"},
-                                     {NULL, NULL}};
-  return declare_all(a, marks);
+  const annotation_layout annotations[] = {{"layers.*.q_proj", "D,CY,X,-"},
+                                           {"layers.*.[kv]_proj", "D,CY,X?,-"},
+                                           {"layers.*.q", queries[a->s->mode]},
+                                           {"layers.*.[kv]", keys[a->s->mode]},
+                                           {"layers.*.attn_mid", "D,C,X"},
+                                           {"grad.layers.*.q_proj", "D,C,X,-"},
+                                           {"grad.layers.*.[kv]_proj", "D,C,X?,-"},
+                                           {"grad.layers.*.q", "D,CY,X,-"},
+                                           {"grad.layers.*.[kv]", "D,CY,X?,-"},
+                                           {"grad.layers.*.attn_mid", "D,CY,X"},
+                                           {NULL, NULL}};
+  return declare_all(a, annotations);
 }
 
 /* Experts get the tokens of all devices that share them, with all elements of a token. */

@@ -210,13 +210,13 @@ void grad_cast(grad_ctx *c) {
   }
 }
 
-/* The gradient is marked too, as grad.<name>. */
-void grad_mark(grad_ctx *c) {
+/* The gradient is annotated too, as grad.<name>. */
+void grad_annotate(grad_ctx *c) {
   char name[192];
   attr_record a = {0};
   snprintf(name, sizeof name, "grad.%s", attr_str(G, &c->node, "name"));
   attr_put_str(&a, G, name);
-  c->din[0] = ops_add(G, OP_MARK, &DY, 1, &a);
+  c->din[0] = ops_add(G, OP_ANNOTATE, &DY, 1, &a);
 }
 
 void grad_add(grad_ctx *c) {

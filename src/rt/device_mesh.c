@@ -318,7 +318,7 @@ static const char *entries_in_name(const char *name) {
 hp_status device_mesh_check_annotations(const device_mesh *dm, const hp_graph *graph) {
   for (uint32_t i = 0; i < graph->nodes.len; i++) {
     const ir_node *n = graph_node(graph, i);
-    const char *entries = n->op == OP_MARK ? entries_in_name(attr_str(graph, n, "name")) : NULL;
+    const char *entries = n->op == OP_ANNOTATE ? entries_in_name(attr_str(graph, n, "name")) : NULL;
     layout l;
     if (!entries || !layout_parse_on(entries, &dm->m, &l)) continue;
     char why[256];
@@ -396,7 +396,7 @@ static bool try_name(const layout_rule *r, const char *name, nearest *n) {
 static bool is_used_in(const hp_graph *graph, const layout_rule *r, nearest *n) {
   for (uint32_t i = 0; i < graph->nodes.len; i++) {
     const ir_node *d = graph_node(graph, i);
-    bool named = d->op == OP_INPUT || d->op == OP_PARAM || d->op == OP_MARK;
+    bool named = d->op == OP_INPUT || d->op == OP_PARAM || d->op == OP_ANNOTATE;
     if (named && try_name(r, attr_str(graph, d, "name"), n)) return true;
   }
   return false;
@@ -421,7 +421,7 @@ void device_mesh_warn_unused(device_mesh *dm, const hp_graph *const *graph, size
     if (is_used(dm, graph, graphs, r, &n)) continue;
     bool near = n.name && n.distance * 3 <= (int)strlen(n.tail);
     log_warn(
-        "layout of \"%s\": no input, param or marked tensor of the program has such a name, so "
+        "layout of \"%s\": no input, param or annotated tensor of the program has such a name, so "
         "that it cuts nothing%s%s%s",
         r->pattern, near ? "; did you mean \"" : "", near ? n.name : "", near ? "\"?" : "");
   }

@@ -34,7 +34,7 @@ static held held_of(const device_mesh *d, const hp_graph *g, const ir_node *n, c
   h.e = (elements){(double)value_elements(&h.whole), (double)value_elements(&h.whole)};
   if (!of) return h;
   h.l = &of[v];
-  if (n->op == OP_MARK && !layout_equal(&of[graph_in(g, n)[0]], h.l))
+  if (n->op == OP_ANNOTATE && !layout_equal(&of[graph_in(g, n)[0]], h.l))
     h.from = &of[graph_in(g, n)[0]];
   for (int k = 0; k < h.part.rank; k++) {
     h.part.dim[k] = layout_shard_size(&d->m, h.l, k, h.whole.dim[k]);
@@ -49,7 +49,7 @@ static bool is_leaf(const ir_node *n) {
   return n->op == OP_INPUT || n->op == OP_PARAM || n->op == OP_OUTPUT;
 }
 static bool is_told(const ir_node *n) {
-  return is_leaf(n) || (n->op == OP_MARK && n->phase != PHASE_BACKWARD);
+  return is_leaf(n) || (n->op == OP_ANNOTATE && n->phase != PHASE_BACKWARD);
 }
 
 typedef VEC(held) held_list;
@@ -107,7 +107,7 @@ static void print_held(const device_mesh *d, const held *h, str *out) {
   layout_print_on(&d->m, h->l, &lies);
   value_print(&h->whole, &type);
   value_print(&h->part, &part);
-  str_printf(out, "%-7s %-52s %-22s %-18s %s", h->op, h->name, type.at ? type.at : "",
+  str_printf(out, "%-8s %-52s %-22s %-18s %s", h->op, h->name, type.at ? type.at : "",
              lies.at ? lies.at : "", part.at ? part.at : "");
   if (padded_share(&h->e) > 0) str_printf(out, "  %.1f %% padding", 100 * padded_share(&h->e));
   if (h->from) {
@@ -129,7 +129,7 @@ hp_status explain_layouts(const device_mesh *d, const graph_layouts *g, size_t n
   }
   str_printf(out, "mesh ");
   mesh_print(&d->m, out);
-  str_printf(out, ", %d devices\n\n%-7s %-52s %-22s %-18s %s\n", d->n, "", "name", "tensor",
+  str_printf(out, ", %d devices\n\n%-8s %-52s %-22s %-18s %s\n", d->n, "", "name", "tensor",
              "layout", "a device's shard");
   hp_status st = list_tensors(d, g, n, &list);
   for (size_t i = 0; i < list.len; i++) print_held(d, &list.at[i], out);

@@ -57,7 +57,7 @@ static bool is_alike(const card *a, const card *b) {
 
 /* Annotations of gradients are left out, as they would double the number. */
 static bool is_shown(const hp_graph *g, const ir_node *n) {
-  if (n->op == OP_MARK) return strncmp(attr_str(g, n, "name"), "grad.", 5) != 0;
+  if (n->op == OP_ANNOTATE) return strncmp(attr_str(g, n, "name"), "grad.", 5) != 0;
   return n->op == OP_INPUT || n->op == OP_PARAM || n->op == OP_OUTPUT;
 }
 

@@ -140,7 +140,7 @@ static int out_rank(const text_rule *t, const char *term) {
 }
 
 /* "rep", a reduction, "@1", or "sum@1", for one factor. */
-static void mark(rule *r, int factor, const char *word, size_t n) {
+static void note_word(rule *r, int factor, const char *word, size_t n) {
   const char *at = memchr(word, '@', n);
   if (at) r->factor[factor].index = at[1] - '0' + 1;
   if (n == 3 && !memcmp(word, "rep", 3)) r->factor[factor].whole = true;
@@ -156,8 +156,8 @@ static hp_status read_flags(const char *text, const char *at, const text_rule *t
     size_t n = strcspn(word, ";");
     int f = t->letter[(int)*at & 127];
     if (word[-1] != '=' || (!batch && f < 0)) return bad_text(text);
-    for (int k = 0; batch && k < t->n_batch; k++) mark(r, t->batch[k], word, n);
-    if (!batch) mark(r, f, word, n);
+    for (int k = 0; batch && k < t->n_batch; k++) note_word(r, t->batch[k], word, n);
+    if (!batch) note_word(r, f, word, n);
     at = word + n;
   }
   return HP_OK;

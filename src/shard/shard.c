@@ -112,7 +112,7 @@ static hp_status compute(shard *s, const ir_node *n, rule *r, choice *c) {
 }
 
 /* Gives the value the layout that is declared for the name, if there is one. */
-static hp_status marked(shard *s, const ir_node *n) {
+static hp_status visit_annotation(shard *s, const ir_node *n) {
   val from = graph_in(s->r.from, n)[0], old = n->out0;
   const ir_value *v = graph_value(s->r.from, from);
   HP_TRY(shard_settle(s, from));
@@ -194,7 +194,7 @@ static hp_status expand(shard *s, const ir_node *n) {
 }
 
 static hp_status node(shard *s, const ir_node *n) {
-  if (n->op == OP_MARK) return marked(s, n);
+  if (n->op == OP_ANNOTATE) return visit_annotation(s, n);
   struct {
     rule r;
     choice c;

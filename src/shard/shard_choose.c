@@ -36,7 +36,7 @@ static double way_to_users(const shard *s, val v, const layout *out) {
   for (uint32_t u = s->users.use0[v]; u < s->users.use0[v + 1]; u++) {
     const ir_node *n = graph_node(s->r.from, s->users.use[u]);
     val param = graph_in(s->r.from, n)[0];
-    if (n->op == OP_MARK && shard_declared(s->r.from, s->plan, n, &l))
+    if (n->op == OP_ANNOTATE && shard_declared(s->r.from, s->plan, n, &l))
       seconds += way(s, v, out, &l);
     if (n->op == OP_ASSIGN && param != v) seconds += way(s, v, out, &s->made[param]);
   }

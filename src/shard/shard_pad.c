@@ -333,7 +333,7 @@ static hp_status leaf(padding *p, const ir_node *n) {
 }
 
 /* Extends the type so that the layout that is declared for the name divides it. */
-static hp_status marked(padding *p, const ir_node *n) {
+static hp_status visit_annotation(padding *p, const ir_node *n) {
   val old = graph_in(p->r.from, n)[0], x = p->r.map[old];
   ir_value t = *old_type(p, old), to = *new_type(p, x);
   uint8_t zero = p->zero[old];
@@ -432,7 +432,7 @@ static hp_status pad_node(padding *p, const ir_node *n) {
   p->n = n;
   rewrite_place(&p->r, n);
   if (n->op == OP_INPUT || n->op == OP_PARAM) return leaf(p, n);
-  if (n->op == OP_MARK) return marked(p, n);
+  if (n->op == OP_ANNOTATE) return visit_annotation(p, n);
   if (!n->n_out) return effect(p, n);
   return expands(p, n) ? expanded(p, n) : by_rule(p);
 }
@@ -442,7 +442,7 @@ static hp_status pad_node(padding *p, const ir_node *n) {
 /* Sets *out if the layout that is declared for the node does not divide its dims. */
 static hp_status find_uneven(const hp_graph *g, const shard_plan *plan, const ir_node *n,
                              bool *out) {
-  if (n->op != OP_INPUT && n->op != OP_PARAM && n->op != OP_MARK) return HP_OK;
+  if (n->op != OP_INPUT && n->op != OP_PARAM && n->op != OP_ANNOTATE) return HP_OK;
   const ir_value *t = graph_value(g, n->out0);
   const char *name = attr_str(g, n, "name");
   layout l;

@@ -184,13 +184,13 @@ static bool is_pattern(const tree_node *n) { return strpbrk(n->key, "*?[") != NU
 static const char *const inputs[] = {"ids", "positions", "labels", "lengths"};
 enum { INPUTS = sizeof inputs / sizeof *inputs };
 
-/* The i-th of the inputs, params and marks of a training step; NULL: there are fewer. */
+/* The i-th of the inputs, params and annotations of a training step; NULL: there are fewer. */
 static const char *name_at(const lm *m, size_t i) {
   if (i < INPUTS) return inputs[i];
   i -= INPUTS;
   if (i < m->params.len) return m->params.at[i].name;
   i -= m->params.len;
-  return i < m->marks.len ? m->marks.at[i].name : NULL;
+  return i < m->annotations.len ? m->annotations.at[i].name : NULL;
 }
 
 /* A tensor of the model that both patterns match; NULL: there is none. */
@@ -202,7 +202,7 @@ static const char *both_match(const lm *m, const tree_node *a, const tree_node *
 }
 
 /* Of the names in the model, and of what goes with them: the optimizer's state and the sum of the
- * gradients of a param, the gradient of a mark. */
+ * gradients of a param, the gradient of an annotation. */
 static bool matches_any(const lm *m, const tree_node *pattern) {
   static const char *const prefix[] = {"", "m.", "v.", "g.", "grad."};
   char text[200];

@@ -191,7 +191,7 @@ json_is comm.json received_bytes $(($(json comm.json kinds.0.received_bytes) + $
 json_is comm.json collectives.1.layer layers.0
 as_json layouts
 json_is layouts.json mesh.tp 2
-[ "$(length layouts.json tensors)" = "$(grep -c '^input\|^param\|^mark\|^output' out)" ] || fail "not as many tensors as lines"
+[ "$(length layouts.json tensors)" = "$(grep -c '^input\|^param\|^annotate\|^output' out)" ] || fail "not as many tensors as lines"
 n=0
 while [ $n -lt 200 ] && [ "$(json layouts.json tensors.$n.name)" != model.layers.1.self_attn.o_proj.weight ]; do n=$((n + 1)); done
 json_is layouts.json tensors.$n.layout "(None,tp)"

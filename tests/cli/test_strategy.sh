@@ -134,7 +134,7 @@ grep -q '^param   model.layers.0.self_attn.q_proj.weight  *f32\[32,32\]  *(tp:16
   fail "heads are not cut whole"
 grep -q '^padding: [0-9.]* % of these tensors, 4[0-9.]* % of the work' out || fail "no padded share"
 run explain job/job.yaml layouts strategy=tp=2,sp
-grep -q '^mark    layers.0.attn_out .*(None,tp,None) .*made as (None,None,None)+sum:tp$' out || fail "no attn_out"
+grep -q '^annotate layers.0.attn_out .*(None,tp,None) .*made as (None,None,None)+sum:tp$' out || fail "no attn_out"
 run explain job/job.yaml comm strategy=dp=2
 exit_is 0
 out_has "all_reduce       dp"

@@ -100,7 +100,7 @@ static void copy_all(ref_ctx *c) {
   for (int64_t k = 0; k < c->out[0]->n; k++) ref_copy(c->out[0], k, c->in[0], k);
 }
 void ref_RESHAPE(ref_ctx *c) { copy_all(c); }
-void ref_MARK(ref_ctx *c) { copy_all(c); }
+void ref_ANNOTATE(ref_ctx *c) { copy_all(c); }
 void ref_COPY(ref_ctx *c) { copy_all(c); }
 void ref_FETCH(ref_ctx *c) { copy_all(c); }
 void ref_OFFLOAD(ref_ctx *c) { copy_all(c); }

@@ -384,10 +384,11 @@ TEST(a_layout_rule_that_matches_nothing_is_told_once) {
   CHECK_STR(said_of("*.q_proj.weight"), "");
   CHECK_STR(
       said_of("*.q_prj.weight"),
-      "warning: layout of \"*.q_prj.weight\": no input, param or marked tensor of the program "
+      "warning: layout of \"*.q_prj.weight\": no input, param or annotated tensor of the program "
       "has such a name, so that it cuts nothing; did you mean \"blk.0.q_proj.weight\"?\n");
-  CHECK_STR(said_of("router"), "warning: layout of \"router\": no input, param or marked tensor of "
-                               "the program has such a name, so that it cuts nothing\n");
+  CHECK_STR(said_of("router"),
+            "warning: layout of \"router\": no input, param or annotated tensor of "
+            "the program has such a name, so that it cuts nothing\n");
 }
 
 TEST(a_layout_rule_of_a_call_that_matches_nothing_is_told_unless_it_may_miss) {
