@@ -251,7 +251,7 @@ static hp_status find(const hp_device *d, const char *name, uint32_t *index) {
   return HP_OK;
 }
 
-static hp_status check_whole(const device_mesh_state *s, const char *name) {
+static hp_status check_not_partial(const device_mesh_state *s, const char *name) {
   for (int a = 0; a < LAYOUT_AXES; a++)
     if (s->l.partial[a])
       HP_FAIL(HP_ERR_LAYOUT, "param \"%s\" is a partial sum; only programs read it", name);
@@ -263,7 +263,7 @@ static hp_status check_bytes(const device_mesh_state *s, const char *name, size_
   if (bytes != want)
     HP_FAIL(HP_ERR_ARG, "param \"%s\" has %llu bytes, %zu are given", name,
             (unsigned long long)want, bytes);
-  return check_whole(s, name);
+  return check_not_partial(s, name);
 }
 
 HP_API hp_status hp_write(hp_device *d, const char *name, const void *data, size_t bytes) {
@@ -295,7 +295,7 @@ static hp_status call_fill(void *context) {
   return x->f->fill(x->f->context, x->first, x->n, x->to);
 }
 
-static hp_status fill_part(void *context, int64_t first, int64_t n, void *to) {
+static hp_status fill_chunk(void *context, int64_t first, int64_t n, void *to) {
   filled x = {context, first, n, to};
   err_report why;
   hp_status st = err_outside(call_fill, &x, &why);
@@ -316,9 +316,9 @@ HP_API hp_status hp_fill(hp_device *d, const char *name, hp_fill_fn fill, void *
   if (!fill) return api_null(__func__, "fill", "a function");
   DEVICE_MESH_HOLD(d);
   HP_TRY(find(d, name, &i));
-  HP_TRY(check_whole(&d->states.at[i], name));
+  HP_TRY(check_not_partial(&d->states.at[i], name));
   filler f = {fill, context, name};
-  return api_result(__func__, device_mesh_fill(d, i, fill_part, &f));
+  return api_result(__func__, device_mesh_fill(d, i, fill_chunk, &f));
 }
 
 HP_API hp_status hp_read(const hp_device *d, const char *name, void *data, size_t bytes) {

@@ -146,14 +146,14 @@ HP_API hp_status hp_layout_slice(const hp_layout *l, hp_shape s, int64_t rank, i
   return HP_OK;
 }
 
-HP_API hp_status hp_layout_global(const hp_layout *l, hp_shape part, hp_shape *out) {
+HP_API hp_status hp_layout_global(const hp_layout *l, hp_shape shard, hp_shape *out) {
   API_CALL;
   API_NEED(l);
   API_NEED(out);
-  hp_shape s = part;
-  HP_TRY(need_rank(l, part));
+  hp_shape s = shard;
+  HP_TRY(need_rank(l, shard));
   for (int d = 0; d < s.rank; d++)
-    if (__builtin_mul_overflow(part.dim[d], layout_shard_count(&l->m, &l->l, d), &s.dim[d]))
+    if (__builtin_mul_overflow(shard.dim[d], layout_shard_count(&l->m, &l->l, d), &s.dim[d]))
       HP_FAIL(HP_ERR_SHAPE, "layout: dim %d of the global tensor is too large", d);
   *out = s;
   return HP_OK;

@@ -44,9 +44,9 @@ int64_t saved_saver(const mesh *m, const saved_tensor *t, int64_t first) {
   return layout_replica(m, &t->l, first, t->replica);
 }
 
-bool saved_by(const mesh *m, const saved_tensor *t, int64_t device, box *part) {
-  *part = box_of_shard(m, &t->l, t->type.dim, device);
-  return saved_saver(m, t, layout_first(m, &t->l, device)) == device && box_elements(part);
+bool saved_by(const mesh *m, const saved_tensor *t, int64_t device, box *shard) {
+  *shard = box_of_shard(m, &t->l, t->type.dim, device);
+  return saved_saver(m, t, layout_first(m, &t->l, device)) == device && box_elements(shard);
 }
 
 /* --- a device's file -------------------------------------------------------------------------- */
@@ -54,14 +54,14 @@ bool saved_by(const mesh *m, const saved_tensor *t, int64_t device, box *part) {
 /* The tensors of the file, as lists that the container takes. */
 typedef struct {
   arena mem;
-  st_tensor *part;
+  st_tensor *shard;
   st_pair *where; /* name and box */
   box *own;
   size_t *number; /* of the tensor in the index */
   size_t n;
 } file_list;
 
-static hp_status list_part(file_list *f, const saved_tensor *t, size_t k, const box *own) {
+static hp_status list_shard(file_list *f, const saved_tensor *t, size_t k, const box *own) {
   str text = {0};
   int64_t *dim = arena_alloc(&f->mem, (size_t)own->rank, sizeof *dim);
   box_print(own, &text);
@@ -70,30 +70,30 @@ static hp_status list_part(file_list *f, const saved_tensor *t, size_t k, const 
   HP_TRY_MEM(dim && kept);
   for (int d = 0; d < own->rank; d++) dim[d] = own->stop[d] - own->start[d];
   st_dtype type = st_dtype_from_hp((hp_dtype)t->type.dtype);
-  f->part[f->n] = (st_tensor){.name = t->name, .dim = dim, .rank = own->rank, .dtype = type};
+  f->shard[f->n] = (st_tensor){.name = t->name, .dim = dim, .rank = own->rank, .dtype = type};
   f->where[f->n] = (st_pair){t->name, kept};
   f->own[f->n] = *own;
   f->number[f->n++] = k;
   return HP_OK;
 }
 
-static hp_status list_parts(file_list *f, const mesh *m, const saved_tensor *t, size_t n,
-                            int64_t device) {
+static hp_status list_shards(file_list *f, const mesh *m, const saved_tensor *t, size_t n,
+                             int64_t device) {
   box own;
-  f->part = arena_alloc(&f->mem, n, sizeof *f->part);
+  f->shard = arena_alloc(&f->mem, n, sizeof *f->shard);
   f->where = arena_alloc(&f->mem, n, sizeof *f->where);
   f->own = arena_alloc(&f->mem, n, sizeof *f->own);
   f->number = arena_alloc(&f->mem, n, sizeof *f->number);
-  HP_TRY_MEM(f->part && f->where && f->own && f->number);
+  HP_TRY_MEM(f->shard && f->where && f->own && f->number);
   for (size_t k = 0; k < n; k++)
-    if (saved_by(m, &t[k], device, &own)) HP_TRY(list_part(f, &t[k], k, &own));
+    if (saved_by(m, &t[k], device, &own)) HP_TRY(list_shard(f, &t[k], k, &own));
   return HP_OK;
 }
 
-static hp_status write_parts(const file_list *f, const char *path, saved_write *write, void *ctx) {
+static hp_status write_shards(const file_list *f, const char *path, saved_write *write, void *ctx) {
   st_writer w;
   hp_status st = HP_OK;
-  HP_TRY(st_writer_open(path, f->part, f->n, f->where, f->n, &w));
+  HP_TRY(st_writer_open(path, f->shard, f->n, f->where, f->n, &w));
   for (size_t i = 0; i < f->n && !st; i++) {
     uint32_t x = w.order[i];
     st = write(ctx, f->number[x], &f->own[x], &w);
@@ -107,9 +107,9 @@ hp_status saved_write_file(const char *name, const mesh *m, const saved_tensor *
                            int64_t device, saved_write *write, void *ctx) {
   file_list f = {.n = 0};
   str path = {0};
-  hp_status st = list_parts(&f, m, t, n, device);
+  hp_status st = list_shards(&f, m, t, n, device);
   if (!st) st = saved_shard_path(name, device, &path);
-  if (!st && f.n) st = write_parts(&f, path.at, write, ctx);
+  if (!st && f.n) st = write_shards(&f, path.at, write, ctx);
   arena_free(&f.mem);
   str_free(&path);
   return st;

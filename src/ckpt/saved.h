@@ -31,7 +31,7 @@ void saved_share_out(const mesh *m, saved_tensor *t, size_t n);
 /* The device that saves the shard whose first holder is `first`. */
 int64_t saved_saver(const mesh *m, const saved_tensor *t, int64_t first);
 /* Does the device save something of the tensor?  And which box. */
-bool saved_by(const mesh *m, const saved_tensor *t, int64_t device, box *part);
+bool saved_by(const mesh *m, const saved_tensor *t, int64_t device, box *shard);
 /* For the save `name` ("DIR/model"): DIR/model-part-00003.safetensors and DIR/model.parts.json,
  * replacing out. */
 hp_status saved_shard_path(const char *name, int64_t device, str *out);

@@ -12,14 +12,14 @@ enum { INDEX_MAX = 1 << 30, STAGE = 4096 };
 typedef struct {
   int64_t device;
   st_file f;
-} part_file;
+} shard_file;
 
 struct saved {
   const char *name, *path; /* of the save, and of its index */
   mesh m;
   VEC(saved_tensor) tensors;
   map number; /* of a tensor, by name */
-  VEC(part_file) files;
+  VEC(shard_file) files;
   map file_of; /* place in files, by device */
   arena mem;
 };
@@ -154,25 +154,25 @@ const saved_tensor *saved_find(const saved *s, const char *name, size_t *k) {
 /* --- the files of the devices ----------------------------------------------------------------- */
 
 /* Refuses a tensor of a file that is not the shard described by the index. */
-static hp_status check_part(const saved *s, int64_t device, const st_file *f, const char *name,
-                            const char *says) {
+static hp_status check_shard(const saved *s, int64_t device, const st_file *f, const char *name,
+                             const char *says) {
   size_t k = 0;
-  box part = {0};
+  box shard = {0};
   str want = {0};
   hp_dtype type = HP_F32;
   const saved_tensor *t = saved_find(s, name, &k);
   const st_tensor *x = st_find(f, name);
-  bool here = t && x && saved_by(&s->m, t, device, &part);
+  bool here = t && x && saved_by(&s->m, t, device, &shard);
   if (!here)
     HP_FAIL(HP_ERR_INPUT,
             "%s: holds something of tensor \"%.100s\"; by %s it should not; the files are not of "
             "one save",
             f->path, name, s->path);
-  box_print(&part, &want);
+  box_print(&shard, &want);
   HP_TRY(str_status(&want));
-  bool fits = st_dtype_to_hp(x->dtype, &type) && type == t->type.dtype && x->rank == part.rank &&
+  bool fits = st_dtype_to_hp(x->dtype, &type) && type == t->type.dtype && x->rank == shard.rank &&
               !strcmp(want.at, says);
-  for (int d = 0; d < part.rank && fits; d++) fits = x->dim[d] == part.stop[d] - part.start[d];
+  for (int d = 0; d < shard.rank && fits; d++) fits = x->dim[d] == shard.stop[d] - shard.start[d];
   hp_status st = HP_OK;
   if (!fits)
     st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
@@ -188,7 +188,7 @@ static hp_status check_file(const saved *s, int64_t device, const st_file *f) {
     HP_FAIL(HP_ERR_INPUT, "%s: %zu tensors, and the boxes of %zu; expected a box for each", f->path,
             f->n, f->n_metadata);
   for (size_t i = 0; i < f->n; i++)
-    HP_TRY(check_part(s, device, f, f->metadata[i].key, f->metadata[i].value));
+    HP_TRY(check_shard(s, device, f, f->metadata[i].key, f->metadata[i].value));
   return HP_OK;
 }
 
@@ -199,7 +199,7 @@ static const st_file *find_file(const saved *s, int64_t device) {
 }
 
 static hp_status open_file(saved *s, int64_t device) {
-  part_file p = {.device = device};
+  shard_file p = {.device = device};
   str path = {0};
   hp_status st = saved_shard_path(s->name, device, &path);
   const char *kept = st ? NULL : arena_strdup(&s->mem, path.at);
@@ -219,7 +219,7 @@ static hp_status open_file(saved *s, int64_t device) {
 
 hp_status saved_need(saved *s, size_t k, const box *b) {
   const saved_tensor *t = &s->tensors.at[k];
-  shards_met p;
+  overlapping_shards p;
   for (shards_begin(&p, &s->m, &t->l, t->type.dim, b); p.more; shards_next(&p)) {
     int64_t device = saved_saver(&s->m, t, p.first);
     if (!find_file(s, device)) HP_TRY(open_file(s, device));
@@ -258,12 +258,12 @@ hp_status saved_read(const saved *s, size_t k, const box *b, const box *to, hp_d
                      saved_put *put, void *ctx) {
   const saved_tensor *t = &s->tensors.at[k];
   giver g = {(hp_dtype)t->type.dtype, type, put, ctx};
-  shards_met p;
+  overlapping_shards p;
   box_runs r;
   for (shards_begin(&p, &s->m, &t->l, t->type.dim, b); p.more; shards_next(&p)) {
-    box part = box_of_shard(&s->m, &t->l, t->type.dim, p.first);
+    box shard = box_of_shard(&s->m, &t->l, t->type.dim, p.first);
     const st_tensor *x = st_find(find_file(s, saved_saver(&s->m, t, p.first)), t->name);
-    for (runs_begin(&r, &p.common, &part, to); r.n; runs_next(&r))
+    for (runs_begin(&r, &p.common, &shard, to); r.n; runs_next(&r))
       HP_TRY(give_run(&g, r.to, x->data + (size_t)r.from * dtype_size(g.from), r.n));
   }
   return HP_OK;

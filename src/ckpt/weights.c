@@ -97,7 +97,7 @@ static bool is_foreign_name(const char *name) {
   return false;
 }
 
-hp_status weights_find_parts(const char *dir, const char *kind, bool *there) {
+hp_status weights_find_sharded(const char *dir, const char *kind, bool *there) {
   str path = {0};
   *there = false;
   hp_status st = path_join(&path, dir, kind);
@@ -108,15 +108,15 @@ hp_status weights_find_parts(const char *dir, const char *kind, bool *there) {
   return st;
 }
 
-bool weights_are_parts(const char *dir, const char *kind) {
+bool weights_are_sharded(const char *dir, const char *kind) {
   bool there;
-  if (weights_find_parts(dir, kind, &there)) err_clear();
+  if (weights_find_sharded(dir, kind, &there)) err_clear();
   return there;
 }
 
 /* The folder has no readable weights: reports what it has instead. */
 static hp_status refuse_folder(const char *path) {
-  if (weights_are_parts(path, "model"))
+  if (weights_are_sharded(path, "model"))
     HP_FAIL(HP_ERR_INPUT,
             "%s: its weights are sharded files of several devices; `hyper convert %s "
             "FOLDER` writes them as one model",

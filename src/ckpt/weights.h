@@ -13,9 +13,9 @@ struct manifest_check; /* ckpt/manifest.h */
 
 /* Does this folder have its tensors of a kind ("model") as sharded files of several devices,
  * with KIND.parts.json?  Then hp_params_load reads them, and weights_open refuses. */
-bool weights_are_parts(const char *dir, const char *kind);
+bool weights_are_sharded(const char *dir, const char *kind);
 /* The same; HP_ERR_IO if the system cannot say. */
-hp_status weights_find_parts(const char *dir, const char *kind, bool *there);
+hp_status weights_find_sharded(const char *dir, const char *kind, bool *there);
 
 hp_status weights_open(const char *path, weights **out);
 void weights_free(weights *w);

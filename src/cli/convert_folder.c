@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* --- by parts --------------------------------------------------------------------------------- */
+/* --- from shards ------------------------------------------------------------------------------ */
 
 /* A tensor of the folder to be written: one of the checkpoint, or a slice of one.  A name with a
  * star is of a stack, whose slices along dim 0 have numbers in its place. */
@@ -25,15 +25,15 @@ typedef struct {
   VEC(origin) origins;
   arena mem;
   const hp_dtype *to; /* type of floating tensors; NULL: their own */
-} parts;
+} sharded_model;
 
 /* Of tensor k in the files to be written. */
-static hp_dtype type_to_write(const parts *p, size_t k) {
+static hp_dtype type_to_write(const sharded_model *p, size_t k) {
   hp_dtype own = (hp_dtype)saved_get(p->from, k)->type.dtype;
   return p->to && dtype_is_float(own) ? *p->to : own;
 }
 
-static hp_status add_tensor(parts *p, size_t number, int64_t slice) {
+static hp_status add_tensor(sharded_model *p, size_t number, int64_t slice) {
   const saved_tensor *t = saved_get(p->from, number);
   int first = slice >= 0;
   const char *star = first ? strchr(t->name, '*') : NULL;
@@ -49,7 +49,7 @@ static hp_status add_tensor(parts *p, size_t number, int64_t slice) {
   return vec_push(&p->tensors, x) && vec_push(&p->origins, o) ? HP_OK : HP_ERR_OOM;
 }
 
-static hp_status list_tensors(parts *p) {
+static hp_status list_tensors(sharded_model *p) {
   for (size_t k = 0; k < saved_count(p->from); k++) {
     const saved_tensor *t = saved_get(p->from, k);
     bool stack = t->type.rank && strchr(t->name, '*');
@@ -71,7 +71,7 @@ static hp_status write_at(void *context, int64_t at, const void *from, int64_t n
 }
 
 static hp_status write_tensor(void *context, size_t i, st_writer *out) {
-  parts *p = context;
+  sharded_model *p = context;
   origin o = p->origins.at[i];
   const ir_value *type = &saved_get(p->from, o.number)->type;
   hp_dtype own = (hp_dtype)type->dtype, to = type_to_write(p, o.number);
@@ -91,8 +91,8 @@ static hp_status write_tensor(void *context, size_t i, st_writer *out) {
   return st;
 }
 
-static hp_status convert_parts(const char *from, const char *to, const hp_dtype *type) {
-  parts p = {.to = type};
+static hp_status convert_sharded(const char *from, const char *to, const hp_dtype *type) {
+  sharded_model p = {.to = type};
   str name = {0};
   weights_options o = {.write = write_tensor, .ctx = &p};
   hp_status st = path_join(&name, from, "model");
@@ -107,9 +107,9 @@ static hp_status convert_parts(const char *from, const char *to, const hp_dtype 
   return st;
 }
 
-/* --- whole ------------------------------------------------------------------------------------ */
+/* --- from global tensors ---------------------------------------------------------------------- */
 
-static hp_status convert_whole(const char *from, const char *to, const hp_dtype *type) {
+static hp_status convert_global(const char *from, const char *to, const hp_dtype *type) {
   weights *w;
   HP_TRY(weights_open(from, &w));
   size_t n = weights_count(w);
@@ -146,8 +146,8 @@ hp_status convert_folder(const char *from, const char *to, const hp_dtype *type)
   if (is_same(from, to)) HP_FAIL(HP_ERR_ARG, "%s: cannot be written onto itself", to);
   HP_TRY(manifest_check_target(to));
   HP_TRY(verify_folder(from));
-  bool by_parts = weights_are_parts(from, "model");
-  HP_TRY(by_parts ? convert_parts(from, to, type) : convert_whole(from, to, type));
+  bool is_sharded = weights_are_sharded(from, "model");
+  HP_TRY(is_sharded ? convert_sharded(from, to, type) : convert_global(from, to, type));
   HP_TRY(model_files_copy(from, to));
   hp_status st = path_join(&config, from, "config.json");
   if (!st && path_exists(config.at))

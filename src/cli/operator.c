@@ -155,10 +155,11 @@ hp_status rule_of_all(const operator* o, rule *r) {
 hp_status rule_of_argmax_with_value(const operator* o, rule *r) {
   return make_reduction_rule(o, PARTIAL_NONE, 2, r);
 }
-/* Indices of parts cannot be joined: the dim must be whole, but for axes of one device. */
+/* Indices of parts cannot be joined: the dim must be replicated, but for axes of one device. */
 hp_status rule_of_max_dim(const operator* o, rule *r) {
   HP_TRY(make_reduction_rule(o, PARTIAL_MAX, 2, r));
-  for (int f = 0; f < r->factors; f++) r->factor[f].whole |= r->factor[f].reduce != PARTIAL_NONE;
+  for (int f = 0; f < r->factors; f++)
+    r->factor[f].replicated |= r->factor[f].reduce != PARTIAL_NONE;
   return HP_OK;
 }
 
@@ -166,10 +167,10 @@ hp_status rule_of_max_dim(const operator* o, rule *r) {
 
 static hp_status make_rule_along(const operator* o, const char *key, op_linearity l, int results,
                                  rule *r) {
-  bool whole[LAYOUT_DIMS];
+  bool replicated[LAYOUT_DIMS];
   HP_TRY(operator_needs(o, 1));
-  HP_TRY(operator_marks(o, key, o->in[0].rank, whole));
-  rule_along(&o->in[0], whole, l, r);
+  HP_TRY(operator_marks(o, key, o->in[0].rank, replicated));
+  rule_along(&o->in[0], replicated, l, r);
   operator_repeat(r, results);
   return HP_OK;
 }
@@ -184,13 +185,13 @@ hp_status rule_of_sort(const operator* o, rule *r) {
 }
 
 hp_status rule_of_layer_norm(const operator* o, rule *r) {
-  bool whole[LAYOUT_DIMS] = {false};
+  bool replicated[LAYOUT_DIMS] = {false};
   int64_t shape[LAYOUT_DIMS];
   int n;
   HP_TRY(operator_needs(o, 1));
   HP_TRY(operator_list(o, "normalized_shape", shape, LAYOUT_DIMS, &n));
-  for (int d = 0; d < o->in[0].rank; d++) whole[d] = d >= o->in[0].rank - n;
-  rule_along(&o->in[0], whole, LIN_NONE, r);
+  for (int d = 0; d < o->in[0].rank; d++) replicated[d] = d >= o->in[0].rank - n;
+  rule_along(&o->in[0], replicated, LIN_NONE, r);
   return HP_OK;
 }
 
@@ -200,15 +201,15 @@ hp_status rule_of_rms_norm(const operator* o, rule *r) {
 
 hp_status rule_of_pad(const operator* o, rule *r) {
   const dims *x = &o->in[0];
-  bool whole[LAYOUT_DIMS] = {false};
+  bool replicated[LAYOUT_DIMS] = {false};
   int64_t pad[2 * LAYOUT_DIMS], value;
   int n;
   HP_TRY(operator_needs(o, 1));
   HP_TRY(operator_list(o, "pad", pad, 2 * LAYOUT_DIMS, &n));
   HP_TRY(tree_opt_int(o->attrs, "value", 0, &value));
   if (n % 2 || n / 2 > x->rank) HP_FAIL(HP_ERR_SHAPE, "%d paddings for %d dims", n, x->rank);
-  for (int i = 0; i < n; i += 2) whole[x->rank - 1 - i / 2] = pad[i] || pad[i + 1];
-  rule_along(x, whole, value ? LIN_NONE : LIN_JOINT, r);
+  for (int i = 0; i < n; i += 2) replicated[x->rank - 1 - i / 2] = pad[i] || pad[i + 1];
+  rule_along(x, replicated, value ? LIN_NONE : LIN_JOINT, r);
   return HP_OK;
 }
 

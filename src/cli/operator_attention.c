@@ -40,8 +40,8 @@ static hp_status make_attention_rule(const operator* o, const attention_order *a
   f->key = rule_factor(r, k[a->sequence]);
   f->width = rule_factor(r, width);
   f->value_width = a->width < 0 ? f->width : rule_factor(r, v[a->width]);
-  r->factor[f->key].whole = r->factor[f->width].whole = true;
-  r->factor[f->value_width].whole = true;
+  r->factor[f->key].replicated = r->factor[f->width].replicated = true;
+  r->factor[f->value_width].replicated = true;
   fill_attention_tensor(rule_in(r, rank), a, f, true, f->query, f->width);
   fill_attention_tensor(rule_in(r, rank), a, f, false, f->key, f->width);
   fill_attention_tensor(rule_in(r, rank), a, f, false, f->key, f->value_width);

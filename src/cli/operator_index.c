@@ -37,8 +37,8 @@ static hp_status make_rule_by_element(const operator* o, bool result_is_index, o
   for (int d = 0; d < x->rank; d++) {
     bool alike = d != dim && o->in[0].dim[d] == o->in[1].dim[d];
     int f = rule_factor(r, o->in[0].dim[d]), g = alike ? f : rule_factor(r, o->in[1].dim[d]);
-    if (!alike) r->factor[f].whole = true;
-    if (!alike && !(result_is_index && d == dim)) r->factor[g].whole = true;
+    if (!alike) r->factor[f].replicated = true;
+    if (!alike && !(result_is_index && d == dim)) r->factor[g].replicated = true;
     rule_dim(x, d, f);
     rule_dim(index, d, g);
     rule_dim(y, d, result_is_index ? g : f);
@@ -86,11 +86,11 @@ hp_status rule_of_scatter_update(const operator* o, rule *r) {
   rule_tensor *a = rule_in(r, x->rank), *index = rule_in(r, 1), *b = rule_in(r, x->rank);
   rule_tensor *y = rule_out(r, x->rank);
   int rows = rule_factor(r, o->in[1].dim[0]);
-  r->factor[rows].whole = true;
+  r->factor[rows].replicated = true;
   rule_dim(index, 0, rows);
   for (int d = 0; d < x->rank; d++) {
     int f = rule_factor(r, x->dim[d]);
-    r->factor[f].whole = d == 0;
+    r->factor[f].replicated = d == 0;
     rule_dim(a, d, f);
     rule_dim(b, d, d ? f : rows);
     rule_dim(y, d, f);
@@ -106,15 +106,15 @@ hp_status rule_of_masked_scatter(const operator* o, rule *r) {
     rule_tensor *x = rule_in(r, o->in[i].rank);
     for (int d = 0; d < o->in[i].rank; d++) rule_dim(x, d, rule_factor(r, o->in[i].dim[d]));
   }
-  for (int f = 0; f < r->factors; f++) r->factor[f].whole = true;
+  for (int f = 0; f < r->factors; f++) r->factor[f].replicated = true;
   *rule_out(r, o->in[0].rank) = r->in[0];
   return HP_OK;
 }
 
 hp_status rule_of_isin(const operator* o, rule *r) {
-  bool whole[LAYOUT_DIMS] = {false};
+  bool replicated[LAYOUT_DIMS] = {false};
   HP_TRY(operator_needs(o, 2));
-  rule_along(&o->in[0], whole, LIN_NONE, r);
+  rule_along(&o->in[0], replicated, LIN_NONE, r);
   rule_tensor *among = rule_in(r, o->in[1].rank);
   for (int d = 0; d < among->rank; d++) rule_dim(among, d, rule_factor(r, o->in[1].dim[d]));
   return HP_OK;

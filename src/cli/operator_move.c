@@ -143,7 +143,7 @@ hp_status rule_of_new_ones(const operator* o, rule *r) {
   return HP_OK;
 }
 
-/* Dims that are taken in part must be whole. */
+/* Dims that are taken in part must be replicated. */
 static hp_status slice_dims(const operator* o, const int64_t *begin, const int64_t *end, rule *r) {
   dims to = o->in[0];
   int source[LAYOUT_DIMS];
@@ -187,7 +187,7 @@ hp_status rule_of_concat(const operator* o, rule *r) {
   rule_tensor *y = rule_out(r, o->in[0].rank);
   for (int d = 0; d < y->rank; d++) {
     rule_dim(y, d, rule_factor(r, o->in[0].dim[d]));
-    r->factor[d].whole = d == dim;
+    r->factor[d].replicated = d == dim;
   }
   for (int i = 0; i < o->n; i++) {
     if (o->in[i].rank != y->rank)
@@ -213,9 +213,9 @@ hp_status rule_of_split(const operator* o, rule *r) {
     parts = (int)((o->in[0].dim[dim] + size - 1) / size);
   }
   if (parts < 1 || parts > RULE_TENSORS) HP_FAIL(HP_ERR_SHAPE, "%d parts", parts);
-  bool whole[LAYOUT_DIMS] = {false};
-  whole[dim] = true;
-  rule_along(&o->in[0], whole, LIN_MOVE, r);
+  bool replicated[LAYOUT_DIMS] = {false};
+  replicated[dim] = true;
+  rule_along(&o->in[0], replicated, LIN_MOVE, r);
   operator_repeat(r, parts);
   return HP_OK;
 }
@@ -261,7 +261,7 @@ hp_status rule_of_repeat_interleave(const operator* o, rule *r) {
   return HP_OK;
 }
 
-/* The whole dim several times: a part of it is no part of the result. */
+/* The global dim several times: a shard of it is no shard of the result. */
 hp_status rule_of_tile(const operator* o, rule *r) {
   const dims *x = &o->in[0];
   int64_t times[LAYOUT_DIMS];

@@ -20,7 +20,7 @@ typedef struct {
   size_t n, at;
 } tensor_list;
 
-/* `lies`: its layout; NULL: it is whole. */
+/* `lies`: its layout; NULL: it is a global tensor. */
 static void print_tensor(tensor_list *l, const char *name, const char *dtype, int rank,
                          const int64_t *dim, const char *lies) {
   size_t i = l->at++, room = 0;
@@ -53,20 +53,20 @@ static hp_status inspect_weights(const char *path, bool all) {
 }
 
 /* Looks at the files of all devices. */
-static hp_status check_parts(saved *s, double *bytes) {
+static hp_status check_shards(saved *s, double *bytes) {
   for (size_t k = 0; k < saved_count(s); k++) {
     const saved_tensor *t = saved_get(s, k);
-    box whole = box_of(t->type.dim, t->type.rank);
-    HP_TRY(saved_need(s, k, &whole));
+    box global = box_of(t->type.dim, t->type.rank);
+    HP_TRY(saved_need(s, k, &global));
     *bytes += (double)value_bytes(&t->type);
   }
   return HP_OK;
 }
 
-static hp_status print_parts(saved *s, const char *kind, bool all) {
+static hp_status print_shards(saved *s, const char *kind, bool all) {
   double bytes = 0;
   str text = {0};
-  HP_TRY(check_parts(s, &bytes));
+  HP_TRY(check_shards(s, &bytes));
   size_t n = saved_count(s);
   mesh_print(saved_mesh(s), &text);
   mesh_print_ranks(saved_mesh(s), &text);
@@ -85,12 +85,12 @@ static hp_status print_parts(saved *s, const char *kind, bool all) {
   return st;
 }
 
-static hp_status inspect_parts(const char *dir, const char *kind, bool all) {
+static hp_status inspect_shards(const char *dir, const char *kind, bool all) {
   str path = {0};
   saved *s = NULL;
   hp_status st = path_join(&path, dir, kind);
   if (!st) st = saved_open(path.at, &s);
-  if (!st) st = print_parts(s, kind, all);
+  if (!st) st = print_shards(s, kind, all);
   saved_close(s);
   str_free(&path);
   return st;
@@ -199,9 +199,9 @@ static hp_status inspect_dir(const char *path, bool all) {
   }
   static const char *const kind[] = {"model", "optimizer"};
   for (int i = 0; i < 2; i++) {
-    if (!weights_are_parts(path, kind[i])) continue;
+    if (!weights_are_sharded(path, kind[i])) continue;
     known = true;
-    HP_TRY(inspect_parts(path, kind[i], all));
+    HP_TRY(inspect_shards(path, kind[i], all));
   }
   if (!known)
     HP_FAIL(HP_ERR_INPUT,
@@ -219,7 +219,7 @@ int verb_inspect(int argc, char **argv) {
   const cli_spec spec =
       {"hyper inspect PATH [--all]",
        "Says what a model folder, a checkpoint of a run or a safetensors file holds, and\n"
-       "whether it is whole.",
+       "whether it is complete.",
        "hyper inspect build/demo/run/checkpoint-100", option, 1};
   if (argc > 256) return cli_usage(argv[0], "too many arguments");
   int code = cli_parse(&spec, argc, argv, rest, &n);

@@ -151,7 +151,7 @@ hp_status lm_create(const char *dir, hp_device *d, const lm_options *o, lm **out
   m->d = d;
   m->compute = o->compute;
   m->weights = o->weights;
-  m->packed = o->packed && !weights_are_parts(dir, "model"); /* sharded files are not packed */
+  m->packed = o->packed && !weights_are_sharded(dir, "model"); /* sharded files are not packed */
   snprintf(m->path, sizeof m->path, "%s", dir);
   hp_status st = model_config_load(dir, &m->c);
   if (!st) st = list_names(m);

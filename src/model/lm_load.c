@@ -260,7 +260,7 @@ static hp_status start_check(manifest_check *check) {
   return rank ? HP_OK : manifest_check_start(check);
 }
 
-static hp_status load_whole(lm *m, const char *dir, manifest_check *check) {
+static hp_status load_global(lm *m, const char *dir, manifest_check *check) {
   weights *w;
   map known = {0};
   HP_TRY(weights_open(dir, &w));
@@ -280,8 +280,8 @@ hp_status lm_load(lm *m, const char *dir) {
   HP_TRY(manifest_check_begin(dir, &check));
   const char *before = milestone_set_activity("loading the weights");
   hp_status st = HP_OK;
-  if (!weights_are_parts(dir, "model")) {
-    st = load_whole(m, dir, check);
+  if (!weights_are_sharded(dir, "model")) {
+    st = load_global(m, dir, check);
   } else {
     st = start_check(check);
     if (!st) st = load_parts(m, dir);

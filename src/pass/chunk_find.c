@@ -208,7 +208,7 @@ static bool may_cut(search *s, int member, int factor) {
   bool taken = false;
   int8_t d;
   for (int k = 0; k < n->n_in; k++) taken |= dim_of(&r->in[k], factor, &d) && d != CHUNK_WHOLE;
-  if (r->factor[factor].whole || r->factor[factor].index || !taken)
+  if (r->factor[factor].replicated || r->factor[factor].index || !taken)
     return refuse(s, s->r->at[member].node, "must see all rows at once");
   return true;
 }

@@ -9,15 +9,15 @@
 
 /* Elements of tensors, and of all their shards with padding. */
 typedef struct {
-  double whole, room;
+  double global, room;
 } elements;
 
-static double padded_share(const elements *e) { return e->room > 0 ? 1 - e->whole / e->room : 0; }
+static double padded_share(const elements *e) { return e->room > 0 ? 1 - e->global / e->room : 0; }
 
 /* A tensor, the shard of a device, and the size of all shards together. */
 typedef struct {
   const char *op, *name;
-  ir_value whole, part;
+  ir_value global, shard;
   const layout *l, *from; /* from: of an annotation, the layout of its operand; NULL: the same */
   elements e;
   uint32_t node_op;
@@ -28,17 +28,17 @@ static held held_of(const device_mesh *d, const hp_graph *g, const ir_node *n, c
   val v = n->op == OP_OUTPUT ? graph_in(g, n)[0] : n->out0;
   held h = {.op = op_table[n->op].name,
             .name = attr_str(g, n, "name"),
-            .whole = *graph_value(g, v)};
-  ir_value room = h.whole;
-  h.part = h.whole;
-  h.e = (elements){(double)value_elements(&h.whole), (double)value_elements(&h.whole)};
+            .global = *graph_value(g, v)};
+  ir_value room = h.global;
+  h.shard = h.global;
+  h.e = (elements){(double)value_elements(&h.global), (double)value_elements(&h.global)};
   if (!of) return h;
   h.l = &of[v];
   if (n->op == OP_ANNOTATE && !layout_equal(&of[graph_in(g, n)[0]], h.l))
     h.from = &of[graph_in(g, n)[0]];
-  for (int k = 0; k < h.part.rank; k++) {
-    h.part.dim[k] = layout_shard_size(&d->m, h.l, k, h.whole.dim[k]);
-    room.dim[k] = layout_padded_size(&d->m, h.l, k, h.whole.dim[k]);
+  for (int k = 0; k < h.shard.rank; k++) {
+    h.shard.dim[k] = layout_shard_size(&d->m, h.l, k, h.global.dim[k]);
+    room.dim[k] = layout_padded_size(&d->m, h.l, k, h.global.dim[k]);
   }
   h.e.room = (double)value_elements(&room);
   return h;
@@ -91,7 +91,7 @@ static double padded_share_of(const held_list *list) {
   elements all = {0};
   for (size_t i = 0; i < list->len; i++) {
     if (!list->at[i].leaf) continue;
-    all.whole += list->at[i].e.whole;
+    all.global += list->at[i].e.global;
     all.room += list->at[i].e.room;
   }
   return padded_share(&all);
@@ -103,21 +103,21 @@ static double padded_work_of(const graph_layouts *g) { return g[0].layouts->padd
 /* --- text ------------------------------------------------------------------------------------- */
 
 static void print_held(const device_mesh *d, const held *h, str *out) {
-  str type = {0}, part = {0}, lies = {0};
+  str type = {0}, shard = {0}, lies = {0};
   layout_print_on(&d->m, h->l, &lies);
-  value_print(&h->whole, &type);
-  value_print(&h->part, &part);
+  value_print(&h->global, &type);
+  value_print(&h->shard, &shard);
   str_printf(out, "%-8s %-52s %-22s %-18s %s", h->op, h->name, type.at ? type.at : "",
-             lies.at ? lies.at : "", part.at ? part.at : "");
+             lies.at ? lies.at : "", shard.at ? shard.at : "");
   if (padded_share(&h->e) > 0) str_printf(out, "  %.1f %% padding", 100 * padded_share(&h->e));
   if (h->from) {
     str_add(out, "  made as ");
     layout_print_on(&d->m, h->from, out);
   }
   str_add(out, "\n");
-  out->failed |= type.failed || part.failed || lies.failed;
+  out->failed |= type.failed || shard.failed || lies.failed;
   str_free(&type);
-  str_free(&part);
+  str_free(&shard);
   str_free(&lies);
 }
 
@@ -164,10 +164,10 @@ static void put_held(json_writer *w, const device_mesh *d, const held *h) {
   json_open_map(w);
   json_key_string(w, "op", h->op);
   json_key_string(w, "name", h->name);
-  json_key_string(w, "dtype", dtype_name((hp_dtype)h->whole.dtype));
-  put_dims(w, "shape", &h->whole);
+  json_key_string(w, "dtype", dtype_name((hp_dtype)h->global.dtype));
+  put_dims(w, "shape", &h->global);
   put_layout(w, d, "layout", h->l);
-  put_dims(w, "shard_shape", &h->part);
+  put_dims(w, "shard_shape", &h->shard);
   json_key_double(w, "padded_share", padded_share(&h->e));
   put_layout(w, d, "made_as", h->from);
   json_close(w);

@@ -16,25 +16,26 @@ typedef struct {
   val value;
   int axis, count;
   double bytes; /* of one value, on a device */
-} whole_value;
+} replicated_value;
 
-typedef VEC(whole_value) whole_list;
+typedef VEC(replicated_value) value_list;
 
 static double shard_bytes(const device_mesh *d, const hp_graph *g, val v, const layout *l) {
-  ir_value part = *graph_value(g, v);
-  for (int i = 0; i < part.rank; i++) part.dim[i] = layout_shard_size(&d->m, l, i, part.dim[i]);
-  return (double)value_bytes(&part);
+  ir_value shard = *graph_value(g, v);
+  for (int i = 0; i < shard.rank; i++) shard.dim[i] = layout_shard_size(&d->m, l, i, shard.dim[i]);
+  return (double)value_bytes(&shard);
 }
 
-static bool is_like(const hp_graph *g, const sharded *s, const whole_value *x,
-                    const whole_value *y) {
+static bool is_like(const hp_graph *g, const sharded *s, const replicated_value *x,
+                    const replicated_value *y) {
   const ir_value *a = graph_value(g, x->value), *b = graph_value(g, y->value);
   return x->node->op == y->node->op && x->node->phase == y->node->phase && x->axis == y->axis &&
          value_same_shape(a, b) && a->dtype == b->dtype &&
          layout_equal(&s->of[x->value], &s->of[y->value]);
 }
 
-static hp_status add(const hp_graph *g, const sharded *s, const whole_value *x, whole_list *list) {
+static hp_status add(const hp_graph *g, const sharded *s, const replicated_value *x,
+                     value_list *list) {
   for (size_t i = 0; i < list->len; i++)
     if (is_like(g, s, &list->at[i], x)) {
       list->at[i].count++;
@@ -43,13 +44,13 @@ static hp_status add(const hp_graph *g, const sharded *s, const whole_value *x, 
   return vec_push(list, *x) ? HP_OK : HP_ERR_OOM;
 }
 
-static hp_status find(const device_mesh *d, const hp_graph *g, const sharded *s, whole_list *list) {
+static hp_status find(const device_mesh *d, const hp_graph *g, const sharded *s, value_list *list) {
   for (uint32_t i = 0; i < g->nodes.len; i++) {
     const ir_node *n = graph_node(g, i);
     for (val v = n->out0; v < n->out0 + n->n_out; v++)
       for (int a = 0; a < d->m.axes; a++) {
         if (!(s->row_axes[v] >> a & 1) || layout_dim_of(&s->of[v], a) >= 0) continue;
-        whole_value x = {n, v, a, 1, shard_bytes(d, g, v, &s->of[v])};
+        replicated_value x = {n, v, a, 1, shard_bytes(d, g, v, &s->of[v])};
         HP_TRY(add(g, s, &x, list));
       }
   }
@@ -57,13 +58,13 @@ static hp_status find(const device_mesh *d, const hp_graph *g, const sharded *s,
 }
 
 static int largest_first(const void *a, const void *b) {
-  const whole_value *x = a, *y = b;
+  const replicated_value *x = a, *y = b;
   if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
   return x->value < y->value ? -1 : x->value > y->value;
 }
 
 static void print_line(const device_mesh *d, const hp_graph *g, const sharded *s,
-                       const whole_value *x, str *out) {
+                       const replicated_value *x, str *out) {
   str_printf(out, "%-10s %5d of ", d->m.name[x->axis], x->count);
   units_put_bytes(out, 10, x->bytes);
   str_printf(out, "  %s ", op_table[x->node->op].name);
@@ -75,7 +76,7 @@ static void print_line(const device_mesh *d, const hp_graph *g, const sharded *s
 }
 
 hp_status explain_rows(const device_mesh *d, const hp_graph *g, const sharded *s, str *out) {
-  whole_list list = {0};
+  value_list list = {0};
   hp_status st = s->of ? find(d, g, s, &list) : HP_OK;
   if (!st && list.len) {
     qsort(list.at, list.len, sizeof *list.at, largest_first);
@@ -88,7 +89,7 @@ hp_status explain_rows(const device_mesh *d, const hp_graph *g, const sharded *s
 }
 
 static void put_value(json_writer *w, const device_mesh *d, const hp_graph *g, const sharded *s,
-                      const whole_value *x) {
+                      const replicated_value *x) {
   str type = {0}, lies = {0};
   value_print(graph_value(g, x->value), &type);
   layout_print_on(&d->m, &s->of[x->value], &lies);
@@ -109,7 +110,7 @@ static void put_value(json_writer *w, const device_mesh *d, const hp_graph *g, c
 
 hp_status explain_rows_json(const device_mesh *d, const hp_graph *g, const sharded *s,
                             json_writer *w) {
-  whole_list list = {0};
+  value_list list = {0};
   hp_status st = s->of ? find(d, g, s, &list) : HP_OK;
   if (list.len) qsort(list.at, list.len, sizeof *list.at, largest_first);
   json_put_key(w, "replicated_rows");

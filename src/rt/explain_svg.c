@@ -88,7 +88,7 @@ static void collect(picture *p, const hp_graph *g, const ir_node *n, const layou
 
 static int first_across(const card *c) { return c->l.rank / 2; }
 
-static int64_t parts_along(const mesh *m, const card *c, bool across) {
+static int64_t shards_along(const mesh *m, const card *c, bool across) {
   int64_t parts = 1;
   int from = across ? first_across(c) : 0, to = across ? c->l.rank : first_across(c);
   for (int d = from; d < to; d++) parts *= layout_shard_count(m, &c->l, d);
@@ -107,7 +107,7 @@ static int64_t place_along(const mesh *m, const card *c, bool across, int64_t po
 static int drawn(int64_t parts) { return parts < PARTS_MAX ? (int)parts : PARTS_MAX; }
 
 static int height_of(const mesh *m, const card *c) {
-  int rows = drawn(parts_along(m, c, false)) * ROW, least = c->l.rank < 2 ? FLAT : TALL;
+  int rows = drawn(shards_along(m, c, false)) * ROW, least = c->l.rank < 2 ? FLAT : TALL;
   return rows < least ? least : rows;
 }
 
@@ -149,24 +149,24 @@ static void draw_part(picture *p, const card *c, int64_t row, int64_t col, doubl
 
 static void draw_tensor(picture *p, const card *c, double x, double y) {
   const mesh *m = &p->d->m;
-  int rows = drawn(parts_along(m, c, false)), cols = drawn(parts_along(m, c, true));
+  int rows = drawn(shards_along(m, c, false)), cols = drawn(shards_along(m, c, true));
   double h = (double)height_of(m, c) / rows, w = (double)INNER / cols;
   for (int row = 0; row < rows; row++)
     for (int col = 0; col < cols; col++) draw_part(p, c, row, col, x + w * col, y + h * row, w, h);
 }
 
 /* The tensor, its layout, and the shard of a device. */
-static void describe(const mesh *m, const card *c, str *whole, str *held) {
-  ir_value part = c->type;
-  for (int d = 0; d < part.rank; d++) part.dim[d] = layout_shard_size(m, &c->l, d, part.dim[d]);
-  value_print(&c->type, whole);
-  str_add_char(whole, ' ');
-  layout_print_on(m, &c->l, whole);
+static void describe(const mesh *m, const card *c, str *global, str *held) {
+  ir_value shard = c->type;
+  for (int d = 0; d < shard.rank; d++) shard.dim[d] = layout_shard_size(m, &c->l, d, shard.dim[d]);
+  value_print(&c->type, global);
+  str_add_char(global, ' ');
+  layout_print_on(m, &c->l, global);
   str_add(held, "a shard ");
-  value_print(&part, held);
+  value_print(&shard, held);
   if (layout_repeat(m, &c->l) > 1)
     str_printf(held, ", on %lld devices", (long long)layout_repeat(m, &c->l));
-  int64_t down = parts_along(m, c, false), across = parts_along(m, c, true);
+  int64_t down = shards_along(m, c, false), across = shards_along(m, c, true);
   if (down > PARTS_MAX || across > PARTS_MAX)
     str_printf(held, "; %lld x %lld shards in all", (long long)down, (long long)across);
 }
@@ -183,19 +183,19 @@ static void name_card(const card *c, str *out) {
 }
 
 static void draw_card(picture *p, const card *c, double x, double y) {
-  str name = {0}, whole = {0}, held = {0};
+  str name = {0}, global = {0}, held = {0};
   name_card(c, &name);
-  describe(&p->d->m, c, &whole, &held);
-  if (!str_status(&name) && !str_status(&whole) && !str_status(&held)) {
+  describe(&p->d->m, c, &global, &held);
+  if (!str_status(&name) && !str_status(&global) && !str_status(&held)) {
     svg_text(p->out, x, y + 12, SVG_START, false, INNER, name.at);
-    svg_text(p->out, x, y + 29, SVG_START, true, INNER, whole.at);
+    svg_text(p->out, x, y + 29, SVG_START, true, INNER, global.at);
     svg_text(p->out, x, y + 46, SVG_START, true, INNER, held.at);
   } else {
     p->out->failed = true;
   }
   draw_tensor(p, c, x, y + HEADER);
   str_free(&name);
-  str_free(&whole);
+  str_free(&global);
   str_free(&held);
 }
 

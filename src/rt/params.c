@@ -45,7 +45,7 @@ static hp_status collect(transfer *t, const char *const *name, int n) {
   return HP_OK;
 }
 
-static const state_tensor *part_of(const device *d, const char *name) {
+static const state_tensor *shard_of(const device *d, const char *name) {
   uint32_t index;
   HP_ASSERT(device_find(d, name, &index));
   return &d->states.at[index];
@@ -88,7 +88,7 @@ static hp_status write_shard(void *context, size_t k, const box *own, st_writer 
   box_runs r;
   w->out = out;
   state_io io;
-  hp_status st = state_io_begin(w->d, part_of(w->d, t->name), &io);
+  hp_status st = state_io_begin(w->d, shard_of(w->d, t->name), &io);
   for (runs_begin(&r, own, &room, own); !st && r.n; runs_next(&r))
     st = write_run(w, &io, (uint64_t)r.from * size, (size_t)r.n * size);
   st = state_io_end(&io, st);
@@ -208,7 +208,7 @@ static hp_status load_device(void *context, int i) {
     hp_dtype type = (hp_dtype)x->type.dtype;
     shard_reader r = {.size = dtype_size(type)};
     box own = own_box(t, k, i), room = box_room(&t->dm->m, &x->l, x->type.dim, d->position);
-    hp_status st = state_io_begin(d, part_of(d, x->name), &r.io);
+    hp_status st = state_io_begin(d, shard_of(d, x->name), &r.io);
     if (!st) st = saved_read(t->from, t->number[k], &own, &room, type, put, &r);
     HP_TRY(state_io_end(&r.io, st));
   }

@@ -64,10 +64,10 @@ int64_t layout_replica(const mesh *m, const layout *l, int64_t first, int64_t k)
 }
 
 /* The first device that holds the shard with these numbers. */
-static int64_t holder(const mesh *m, const layout *l, const int64_t *part) {
+static int64_t holder(const mesh *m, const layout *l, const int64_t *shard) {
   int64_t position = 0;
   for (int d = 0; d < l->rank; d++) {
-    int64_t index = part[d];
+    int64_t index = shard[d];
     for (int i = l->n[d] - 1; i >= 0; i--) {
       int axis = l->axis[d][i];
       position += index % m->size[axis] * mesh_stride(m, axis);
@@ -77,33 +77,33 @@ static int64_t holder(const mesh *m, const layout *l, const int64_t *part) {
   return position;
 }
 
-static void show_part(shards_met *p) {
-  box part;
+static void show_shard(overlapping_shards *p) {
+  box shard;
   p->first = holder(p->m, p->l, p->at);
-  part = box_of_shard(p->m, p->l, p->shape, p->first);
-  p->more = box_intersect(&p->within, &part, &p->common);
+  shard = box_of_shard(p->m, p->l, p->shape, p->first);
+  p->more = box_intersect(&p->within, &shard, &p->common);
 }
 
-void shards_begin(shards_met *p, const mesh *m, const layout *l, const int64_t *shape,
+void shards_begin(overlapping_shards *p, const mesh *m, const layout *l, const int64_t *shape,
                   const box *b) {
-  *p = (shards_met){.m = m, .l = l, .shape = shape, .within = *b};
+  *p = (overlapping_shards){.m = m, .l = l, .shape = shape, .within = *b};
   if (!box_elements(b)) return;
   for (int d = 0; d < l->rank; d++) {
-    int64_t part = layout_shard_size(m, l, d, shape[d]);
-    p->at[d] = p->low[d] = b->start[d] / part;
-    p->high[d] = (b->stop[d] - 1) / part;
+    int64_t shard = layout_shard_size(m, l, d, shape[d]);
+    p->at[d] = p->low[d] = b->start[d] / shard;
+    p->high[d] = (b->stop[d] - 1) / shard;
   }
-  show_part(p);
+  show_shard(p);
 }
 
-void shards_next(shards_met *p) {
+void shards_next(overlapping_shards *p) {
   int d = p->l->rank - 1;
   for (; d >= 0; d--) {
     if (p->at[d]++ < p->high[d]) break;
     p->at[d] = p->low[d];
   }
   p->more = d >= 0;
-  if (p->more) show_part(p);
+  if (p->more) show_shard(p);
 }
 
 /* --- elements --------------------------------------------------------------------------------- */

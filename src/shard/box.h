@@ -42,10 +42,10 @@ typedef struct {
   const int64_t *shape;
   box within;
   int64_t low[LAYOUT_DIMS], high[LAYOUT_DIMS], at[LAYOUT_DIMS]; /* shard numbers, by dim */
-} shards_met;
-void shards_begin(shards_met *p, const mesh *m, const layout *l, const int64_t *shape,
+} overlapping_shards;
+void shards_begin(overlapping_shards *p, const mesh *m, const layout *l, const int64_t *shape,
                   const box *b);
-void shards_next(shards_met *p);
+void shards_next(overlapping_shards *p);
 
 /* --- elements --------------------------------------------------------------------------------- */
 

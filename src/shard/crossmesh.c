@@ -78,18 +78,18 @@ static hp_status share_out(crossing_plan *p, int64_t first, int64_t to, box rest
 /* Visits what the device at `position` of the second mesh needs: first counts the elements
  * needed of each shard; in a second pass assigns them to senders. */
 static hp_status visit(crossing_plan *p, int64_t position, bool counting) {
-  shards_met part;
+  overlapping_shards shard;
   int64_t rank = mesh_rank(p->to, position), here = mesh_position(p->from, rank);
   int64_t own = here < 0 ? -1 : layout_first(p->from, p->a, here);
   box needed = box_of_shard(p->to, p->b, p->shape, position);
-  shards_begin(&part, p->from, p->a, p->shape, &needed);
-  for (; part.more; shards_next(&part)) {
+  shards_begin(&shard, p->from, p->a, p->shape, &needed);
+  for (; shard.more; shards_next(&shard)) {
     if (counting) {
-      if (part.first != own) p->asked[part.first] += box_elements(&part.common);
-    } else if (part.first == own) {
-      HP_TRY(add(p, rank, rank, &part.common));
+      if (shard.first != own) p->asked[shard.first] += box_elements(&shard.common);
+    } else if (shard.first == own) {
+      HP_TRY(add(p, rank, rank, &shard.common));
     } else {
-      HP_TRY(share_out(p, part.first, rank, part.common));
+      HP_TRY(share_out(p, shard.first, rank, shard.common));
     }
   }
   return HP_OK;

@@ -171,13 +171,13 @@ static hp_status entry_axes(reader *r, const mesh *m, layout *l, int dim) {
 
 /* The axes, then ":64". */
 static hp_status entry(reader *r, const mesh *m, layout *l, int dim) {
-  int64_t part = 0;
+  int64_t size = 0;
   HP_TRY(entry_axes(r, m, l, dim));
   if (!take(r, ':')) return HP_OK;
   reader before = *r;
-  HP_TRY(number(r, &part));
-  if (part < 1 || part > INT32_MAX) return bad(&before, "the length of a shard, at least 1");
-  l->shard_size[dim] = (int32_t)part;
+  HP_TRY(number(r, &size));
+  if (size < 1 || size > INT32_MAX) return bad(&before, "the length of a shard, at least 1");
+  l->shard_size[dim] = (int32_t)size;
   return HP_OK;
 }
 

@@ -42,7 +42,7 @@ static hp_status merge(derivation *d, int operand, int dim, int factor, const ax
     if (d->factor_of[axis] >= 0 && d->factor_of[axis] != factor)
       return conflict(d, operand, dim, "is sharded by an axis that shards another dim of the op",
                       axis);
-    if (d->r->factor[factor].whole && d->m->size[axis] > 1)
+    if (d->r->factor[factor].replicated && d->m->size[axis] > 1)
       return conflict(d, operand, dim, "must be replicated for this op", axis);
     d->factor_of[axis] = factor;
   }
@@ -70,9 +70,9 @@ static hp_status spread(derivation *d, int operand, int dim) {
     for (;; k++) {
       if (k == t->n[dim])
         return conflict(d, operand, dim, "is sharded into more shards than it has elements", axis);
-      int64_t size = d->r->factor[t->factor[dim][k]].size, parts = axes_size(d->m, &part[k]);
-      if (size % (parts * d->m->size[axis]) == 0) break;
-      if (parts != size)
+      int64_t size = d->r->factor[t->factor[dim][k]].size, shards = axes_size(d->m, &part[k]);
+      if (size % (shards * d->m->size[axis]) == 0) break;
+      if (shards != size)
         return conflict(d, operand, dim, "is sharded across the dims that it becomes", axis);
     }
     part[k].axis[part[k].n++] = (uint8_t)axis;

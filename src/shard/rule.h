@@ -31,7 +31,7 @@ typedef struct {
   rule_tensor in[RULE_TENSORS], out[RULE_TENSORS];
   struct {
     int64_t size;
-    bool whole;        /* must be replicated */
+    bool replicated;   /* must be replicated */
     partial_op reduce; /* over a contracted factor; PARTIAL_NONE: it must not be sharded */
     int index;         /* 1 + operand with indices along it, which become indices in the shard */
     uint8_t n, axis[LAYOUT_AXES]; /* sharded by these before the operands are considered */
@@ -74,8 +74,8 @@ hp_status rule_reshape(const dims *from, const dims *to, rule *out);
  * those that the result lacks, must be replicated: transposes, slices, squeezes, broadcasts. */
 void rule_map(const dims *from, const dims *to, const int *source, op_linearity linearity,
               rule *out);
-/* One result of the same shape; dims with whole[d] must be replicated. */
-void rule_along(const dims *from, const bool *whole, op_linearity linearity, rule *out);
+/* One result of the same shape; dims with replicated[d] must be replicated. */
+void rule_along(const dims *from, const bool *replicated, op_linearity linearity, rule *out);
 /* Dims with cut[d] are reduced by op (PARTIAL_NONE: they must be replicated), and stay as size 1
  * with `keep`. */
 void rule_reduce(const dims *from, const bool *cut, bool keep, partial_op op, int results,

@@ -143,7 +143,7 @@ static int out_rank(const text_rule *t, const char *term) {
 static void note_word(rule *r, int factor, const char *word, size_t n) {
   const char *at = memchr(word, '@', n);
   if (at) r->factor[factor].index = at[1] - '0' + 1;
-  if (n == 3 && !memcmp(word, "rep", 3)) r->factor[factor].whole = true;
+  if (n == 3 && !memcmp(word, "rep", 3)) r->factor[factor].replicated = true;
   else r->factor[factor].reduce = partial_op_find(word, at ? (size_t)(at - word) : n);
 }
 
@@ -217,21 +217,21 @@ static void put(walk *w, rule *r, int factor) {
 }
 
 /* The rest of the dim must be replicated. */
-static int64_t put_whole(walk *w, rule *r) {
+static int64_t put_replicated(walk *w, rule *r) {
   int64_t size = w->left;
   int f = rule_factor(r, size);
-  r->factor[f].whole = true;
+  r->factor[f].replicated = true;
   put(w, r, f);
   return size;
 }
 
 /* Dims with no common factor, up to where both have the same number of elements. */
 static hp_status put_misfits(walk *a, walk *b, rule *r) {
-  int64_t in_a = put_whole(a, r), in_b = put_whole(b, r);
+  int64_t in_a = put_replicated(a, r), in_b = put_replicated(b, r);
   while (in_a != in_b) {
     walk *less = in_a < in_b ? a : b;
     if (!step(less)) HP_FAIL(HP_ERR_LAYOUT, "the shapes have other numbers of elements");
-    *(less == a ? &in_a : &in_b) *= put_whole(less, r);
+    *(less == a ? &in_a : &in_b) *= put_replicated(less, r);
   }
   return HP_OK;
 }
@@ -281,12 +281,12 @@ void rule_map(const dims *from, const dims *to, const int *source, op_linearity 
       rule_dim(a, d, rule_factor(out, from->dim[d])); /* contracted: must be replicated */
 }
 
-void rule_along(const dims *from, const bool *whole, op_linearity linearity, rule *out) {
+void rule_along(const dims *from, const bool *replicated, op_linearity linearity, rule *out) {
   rule_begin(out, linearity);
   rule_tensor *a = rule_in(out, from->rank), *b = rule_out(out, from->rank);
   for (int d = 0; d < from->rank; d++) {
     int f = rule_factor(out, from->dim[d]);
-    out->factor[f].whole = whole[d];
+    out->factor[f].replicated = replicated[d];
     rule_dim(a, d, f);
     rule_dim(b, d, f);
   }

@@ -31,13 +31,13 @@ static hp_status new_tensor(const site *s, rule *r) {
 }
 
 /* All dims must be replicated. */
-static hp_status whole(const site *s, rule *r) {
+static hp_status replicated(const site *s, rule *r) {
   rule_begin(r, LIN_NONE);
   for (int i = 0; i < s->n->n_in; i++) {
     rule_tensor *t = rule_in(r, s->in[i].rank);
     for (int d = 0; d < t->rank; d++) rule_dim(t, d, rule_factor(r, s->in[i].dim[d]));
   }
-  for (int f = 0; f < r->factors; f++) r->factor[f].whole = true;
+  for (int f = 0; f < r->factors; f++) r->factor[f].replicated = true;
   for (int o = 0; o < s->n->n_out && o < OPS_OUT_MAX; o++) {
     rule_tensor *t = rule_out(r, s->out[o].rank);
     for (int d = 0; d < t->rank; d++) rule_dim(t, d, rule_factor(r, s->out[o].dim[d]));
@@ -85,7 +85,7 @@ static hp_status joined(const site *s, int operands, op_linearity l, rule *r) {
   rule_tensor *y = rule_out(r, s->out[0].rank);
   for (int d = 0; d < y->rank; d++) {
     rule_dim(y, d, rule_factor(r, s->out[0].dim[d]));
-    r->factor[d].whole = d == axis;
+    r->factor[d].replicated = d == axis;
   }
   for (int i = 0; i < operands; i++) {
     rule_tensor *x = rule_in(r, y->rank);
@@ -200,8 +200,9 @@ static attention_factors attention_begin(const site *s, bool span, rule *r) {
   f.width = rule_factor(r, q[3]);
   f.value_width = rule_factor(r, v[3]);
   bool sequence = !span && (attr_int(s->g, s->n, "causal") || attr_int(s->g, s->n, "window"));
-  r->factor[f.query].whole = sequence;
-  r->factor[f.key].whole = r->factor[f.width].whole = r->factor[f.value_width].whole = true;
+  r->factor[f.query].replicated = sequence;
+  r->factor[f.key].replicated = r->factor[f.width].replicated =
+      r->factor[f.value_width].replicated = true;
   if (f.group >= 0) r->factor[f.group].reduce = PARTIAL_SUM; /* in gradients of keys */
   r->factor[f.query].reduce = PARTIAL_SUM;
   return f;
@@ -215,7 +216,8 @@ static void attention_seed(const site *s, const attention_factors *f, rule *r) {
       !seed->rank && (double)q->dim[0] * (double)q->dim[1] * (double)q->dim[2] <= UINT32_MAX;
   rule_tensor *t = rule_in(r, seed->rank);
   if (seed->rank) rule_dim(t, 0, rule_factor(r, seed->dim[0]));
-  for (int i = 0; i < r->factors; i++) r->factor[i].whole |= !cuts || (i != f->batch && i != f->kv);
+  for (int i = 0; i < r->factors; i++)
+    r->factor[i].replicated |= !cuts || (i != f->batch && i != f->kv);
 }
 
 static hp_status attention(const site *s, rule *r) {
@@ -235,7 +237,7 @@ static hp_status attention(const site *s, rule *r) {
   if (span) {
     rule_tensor *t = rule_in(r, 3);
     int pair = rule_factor(r, 2);
-    r->factor[pair].whole = true;
+    r->factor[pair].replicated = true;
     rule_dim(t, 0, f.batch);
     rule_dim(t, 1, f.query);
     rule_dim(t, 2, pair);
@@ -271,9 +273,9 @@ static void conv_weights(rule_tensor *t, const conv_factors *f) {
   for (int d = 2; d < t->rank; d++) rule_dim(t, d, f->w[d - 2]);
 }
 
-static int whole_factor(rule *r, int64_t size) {
+static int replicated_factor(rule *r, int64_t size) {
   int f = rule_factor(r, size);
-  r->factor[f].whole = true;
+  r->factor[f].replicated = true;
   return f;
 }
 
@@ -288,11 +290,11 @@ static hp_status conv(const site *s, rule *r) {
   if (groups > 1) f.groups = rule_factor(r, groups);
   f.in = rule_factor(r, x->dim[1] / groups);
   f.out = rule_factor(r, y->dim[1] / groups);
-  r->factor[f.in].whole = r->factor[f.out].whole = groups > 1;
+  r->factor[f.in].replicated = r->factor[f.out].replicated = groups > 1;
   for (int d = 0; d < x->rank - 2; d++) {
-    f.x[d] = whole_factor(r, x->dim[2 + d]);
-    f.w[d] = whole_factor(r, w->dim[2 + d]);
-    f.y[d] = whole_factor(r, y->dim[2 + d]);
+    f.x[d] = replicated_factor(r, x->dim[2 + d]);
+    f.w[d] = replicated_factor(r, w->dim[2 + d]);
+    f.y[d] = replicated_factor(r, y->dim[2 + d]);
   }
   int summed = dw ? f.images : dx ? f.out : f.in;
   r->factor[summed].reduce = PARTIAL_SUM;
@@ -316,7 +318,7 @@ static void paged_pool(const dims *pool, const paged_factors *f, rule *r, rule_t
   const int front[] = {f->groups, -1, f->kv};
   for (int d = 0; d < pool->rank; d++) {
     bool shared = d == 0 || d == 2;
-    rule_dim(t, d, shared ? front[d] : whole_factor(r, pool->dim[d]));
+    rule_dim(t, d, shared ? front[d] : replicated_factor(r, pool->dim[d]));
   }
 }
 
@@ -329,7 +331,7 @@ static void paged_rows(const dims *x, int n, const paged_factors *f, int width, 
   if (n > 2) rule_dim(t, 2, f->kv);
   if (n > 2 && f->group >= 0) rule_dim(t, 2, f->group);
   if (n > 3) rule_dim(t, 3, width);
-  for (int d = n; d < x->rank; d++) rule_dim(t, d, whole_factor(r, x->dim[d]));
+  for (int d = n; d < x->rank; d++) rule_dim(t, d, replicated_factor(r, x->dim[d]));
 }
 
 static hp_status paged(const site *s, rule *r) {
@@ -337,13 +339,13 @@ static hp_status paged(const site *s, rule *r) {
   const dims *pool = &s->in[update ? 0 : 1], *x = &s->in[update ? 1 : 0];
   rule_begin(r, LIN_NONE);
   paged_factors f = {.groups = rule_factor(r, pool->dim[0]), .group = -1};
-  f.each =
-      update ? whole_factor(r, x->dim[0] / pool->dim[0]) : rule_factor(r, x->dim[0] / pool->dim[0]);
+  f.each = update ? replicated_factor(r, x->dim[0] / pool->dim[0])
+                  : rule_factor(r, x->dim[0] / pool->dim[0]);
   f.kv = rule_factor(r, pool->dim[2]);
   if (x->dim[2] != pool->dim[2]) f.group = rule_factor(r, x->dim[2] / pool->dim[2]);
-  f.token = update ? whole_factor(r, x->dim[1]) : rule_factor(r, x->dim[1]);
-  f.width = whole_factor(r, x->dim[3]);
-  f.out_width = whole_factor(r, update ? x->dim[3] : s->out[0].dim[3]);
+  f.token = update ? replicated_factor(r, x->dim[1]) : rule_factor(r, x->dim[1]);
+  f.width = replicated_factor(r, x->dim[3]);
+  f.out_width = replicated_factor(r, update ? x->dim[3] : s->out[0].dim[3]);
   if (update) {
     paged_pool(pool, &f, r, rule_in(r, 5));
     paged_rows(x, 4, &f, f.width, r, rule_in(r, 4));
@@ -368,7 +370,7 @@ static hp_status pooling(const site *s, rule *r) {
     rule_tensor *t = i < s->n->n_in ? rule_in(r, of->rank) : rule_out(r, of->rank);
     rule_dim(t, 0, images);
     rule_dim(t, 1, channels);
-    for (int d = 2; d < of->rank; d++) rule_dim(t, d, whole_factor(r, of->dim[d]));
+    for (int d = 2; d < of->rank; d++) rule_dim(t, d, replicated_factor(r, of->dim[d]));
   }
   return HP_OK;
 }
@@ -386,7 +388,7 @@ static const struct {
   hp_status (*make)(const site *s, rule *r);
 } functions[] = {
     {"=new", new_tensor},
-    {"=whole", whole},
+    {"=replicated", replicated},
     {"=sum", sum},
     {"=max", max},
     {"=reshape", reshape},
@@ -432,7 +434,7 @@ static int64_t local_groups(const hp_graph *g, const ir_node *n, const ir_value 
 
 attr_record rule_local_attrs(const hp_graph *g, const ir_node *n, const ir_value *out) {
   const char *at = op_table[n->op].attrs, *name;
-  const ir_value *whole = graph_value(g, n->out0);
+  const ir_value *global = graph_value(g, n->out0);
   attr_record a = {0};
   int len;
   char kind, key[32];
@@ -451,7 +453,7 @@ attr_record rule_local_attrs(const hp_graph *g, const ir_node *n, const ir_value
       int count = attr_list(g, n, key, list);
       bool shape = !strcmp(key, "shape"), stop = !strcmp(key, "stop");
       for (int d = 0; d < count && (shape || stop); d++)
-        if (out->dim[d] != whole->dim[d]) list[d] = out->dim[d];
+        if (out->dim[d] != global->dim[d]) list[d] = out->dim[d];
       attr_put_list(&a, list, count);
     }
   }

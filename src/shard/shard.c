@@ -96,9 +96,9 @@ static hp_status compute(shard *s, const ir_node *n, rule *r, choice *c) {
   shard_place_dropout(s, n, c, in);
   shard_own_results(s, n, c);
   bool wide = widens(s, n, &c->out[0]);
-  ir_value part = *graph_value(s->r.from, n->out0);
-  local_type(s, &c->out[0], &part);
-  attr_record a = rule_local_attrs(s->r.from, n, &part);
+  ir_value local = *graph_value(s->r.from, n->out0);
+  local_type(s, &c->out[0], &local);
+  attr_record a = rule_local_attrs(s->r.from, n, &local);
   if (wide) widen(&a);
   val y = ops_add(s->r.to, n->op, in, n->n_in, &a);
   for (int o = 0; y && o < n->n_out; o++) {

@@ -41,11 +41,11 @@ bool shard_cuts_sequence(const shard *s, const ir_node *n) {
 /* --- dropout ---------------------------------------------------------------------------------- */
 
 /* The number of the device's shard of dim d: i64[1]. */
-static val part_number(shard *s, const layout *l, int d) {
-  int64_t parts = layout_shard_count(s->m, l, d);
-  val all = ops_iota(s->r.to, HP_I64, &parts, 1, 0);
+static val shard_number(shard *s, const layout *l, int d) {
+  int64_t shards = layout_shard_count(s->m, l, d);
+  val all = ops_iota(s->r.to, HP_I64, &shards, 1, 0);
   attr_record a = {0};
-  if (parts == 1) return all;
+  if (shards == 1) return all;
   shard_put_communicator(s, l->axis[d], l->n[d], &a);
   attr_put_int(&a, 0);
   return ops_add(s->r.to, OP_LOCAL_SHARD, &all, 1, &a);
@@ -65,8 +65,8 @@ void shard_place_dropout(shard *s, const ir_node *n, const choice *c, val *in) {
   int64_t rows = dim[1], sequence = dim[HEADS] * rows;
   if (layout_shard_count(s->m, q, BATCH) == 1 && layout_shard_count(s->m, q, HEADS) == 1) return;
   val b =
-      times(g, part_number(s, q, BATCH), layout_shard_size(s->m, q, BATCH, dim[BATCH]) * sequence);
-  val h = times(g, part_number(s, q, HEADS), layout_shard_size(s->m, q, HEADS, dim[HEADS]) * rows);
+      times(g, shard_number(s, q, BATCH), layout_shard_size(s->m, q, BATCH, dim[BATCH]) * sequence);
+  val h = times(g, shard_number(s, q, HEADS), layout_shard_size(s->m, q, HEADS, dim[HEADS]) * rows);
   val *seed = &in[n->n_in - 1];
   val three[] = {ops_reshape(g, *seed, &one, 1), ops_binary(g, OP_ADD, b, h),
                  ops_broadcast(g, ops_const(g, HP_I64, (double)sequence), &one, 1)};
@@ -128,7 +128,7 @@ static void put_communicator(const site *t, attr_record *a) {
   shard_put_communicator(t->s, t->queries->axis[1], t->queries->n[1], a);
 }
 
-static val part(const site *t, val x, int dim) {
+static val own_shard(const site *t, val x, int dim) {
   attr_record a = {0};
   put_communicator(t, &a);
   attr_put_int(&a, dim);
@@ -177,7 +177,7 @@ static val span_by_place(const site *t) {
     last = binary(t, OP_ADD, zero, number(t, keys - 1));
   }
   val pair = ops_concat(t->g, (val[]){first, last}, 2, 2);
-  return part(t, ops_broadcast(t->g, pair, (int64_t[]){batch, queries, 2}, 3), 1);
+  return own_shard(t, ops_broadcast(t->g, pair, (int64_t[]){batch, queries, 2}, 3), 1);
 }
 
 static val column(const site *t, val span, int which) {
@@ -190,7 +190,7 @@ static val column(const site *t, val span, int which) {
 /* How many of the global keys 0..k-1 are in the shard of the device at place `owner`: its keys
  * are one range, or one chunk from the front and one from the back, in order in both cases. */
 static val keys_before(const site *t, val k, val owner) {
-  int64_t part = graph_value(t->g, t->in[1])->dim[1], run = t->deals ? part / 2 : part;
+  int64_t rows = graph_value(t->g, t->in[1])->dim[1], run = t->deals ? rows / 2 : rows;
   val start = binary(t, OP_MUL, owner, number(t, run)), count = 0;
   for (int chunk = 0; chunk <= t->deals; chunk++) {
     if (chunk) start = binary(t, OP_SUB, number(t, (2 * t->devices - 1) * run), start);
@@ -300,11 +300,11 @@ static void backward(site *t, val out[OPS_OUT_MAX]) {
 static hp_status bring_operands(site *t) {
   const val *from = graph_in(t->s->r.from, t->n);
   for (int i = 0; i < t->n->n_in; i++) HP_TRY(shard_bring(t->s, from[i], &t->need[i], &t->in[i]));
-  int64_t part = graph_value(t->g, t->in[0])->dim[1], keys = graph_value(t->g, t->in[1])->dim[1];
+  int64_t rows = graph_value(t->g, t->in[0])->dim[1], keys = graph_value(t->g, t->in[1])->dim[1];
   bool given = t->n->n_in > t->given;
   t->span = given ? t->in[t->given] : span_by_place(t);
-  t->deals = t->ring && !given && attr_int(t->s->r.from, t->n, "causal") && part % 2 == 0 &&
-             keys == part && t->devices > 1;
+  t->deals = t->ring && !given && attr_int(t->s->r.from, t->n, "causal") && rows % 2 == 0 &&
+             keys == rows && t->devices > 1;
   for (int i = 0; i < t->given; i++) t->in[i] = deal(t, t->in[i], sequence_of(t, i), false);
   t->span = deal(t, t->span, 1, false);
   return graph_status(t->g);

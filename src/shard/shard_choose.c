@@ -163,12 +163,12 @@ static void consider(choosing *c) {
 /* A factor of a result, sharded by these axes, too. */
 static void consider_cut(choosing *c, int factor, const uint8_t *axis, int n) {
   int d, t = rule_find(c->r, factor, &d);
-  if (t < 0 || c->r->factor[factor].whole) return;
+  if (t < 0 || c->r->factor[factor].replicated) return;
   const layout *l = t < c->r->n_in ? &c->trial.need[t] : &c->trial.out[t - c->r->n_in];
   layout cut = *l;
   for (int i = 0; i < n; i++) {
-    int64_t parts = layout_shard_count(c->s->m, &cut, d) * c->s->m->size[axis[i]];
-    if (c->r->factor[factor].size % parts == 0) layout_append(&cut, d, axis[i]);
+    int64_t shards = layout_shard_count(c->s->m, &cut, d) * c->s->m->size[axis[i]];
+    if (c->r->factor[factor].size % shards == 0) layout_append(&cut, d, axis[i]);
   }
   if (cut.n[d] == l->n[d]) return;
   uint8_t had = c->r->factor[factor].n;
@@ -204,7 +204,7 @@ static void adopt(choosing *c, int i) {
     }
 }
 
-static void all_whole(choosing *c) {
+static void replicate_all(choosing *c) {
   for (int i = 0; i < c->n->n_in; i++) c->in[i] = (layout){.rank = c->now[i].rank};
 }
 
@@ -226,14 +226,14 @@ static void choose(choosing *c) {
   if (lies_right(c)) return;
   try_layouts(c); /* lies_right has not changed them */
   for (int lead = 0; lead < c->n->n_in; lead++) {
-    all_whole(c);
+    replicate_all(c);
     adopt(c, lead);
     try_layouts(c);
     for (int i = 0; i < c->n->n_in; i++)
       if (i != lead) adopt(c, i);
     try_layouts(c);
   }
-  all_whole(c);
+  replicate_all(c);
   try_layouts(c);
 }
 
@@ -284,13 +284,13 @@ static void ask(choosing *c) {
     } else if (!shard_wanted(c->s->r.from, &c->s->users, c->s->plan, c->n->out0, &l)) {
       return;
     }
-    int64_t parts = 1;
+    int64_t shards = 1;
     for (int k = 0; k < l.n[d]; k++) {
       int axis = l.axis[d][k];
       bool open = true;
       for (int i = 0; !own && i < c->n->n_in; i++) open &= layout_is_free(&c->now[i], axis);
-      parts *= c->s->m->size[axis];
-      if (!open || c->r->factor[f].size % parts) break;
+      shards *= c->s->m->size[axis];
+      if (!open || c->r->factor[f].size % shards) break;
       c->r->factor[f].axis[c->r->factor[f].n++] = (uint8_t)axis;
     }
   }

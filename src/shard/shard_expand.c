@@ -20,18 +20,18 @@ static bool cuts_groups(const shard *s, const ir_node *n) {
   if (s->plan->no_partial_sums) return false;
   const val *in = graph_in(s->r.from, n);
   const layout *q = &s->now[in[0]];
-  int64_t kv = graph_value(s->r.from, in[1])->dim[2], parts = 1;
+  int64_t kv = graph_value(s->r.from, in[1])->dim[2], shards = 1;
   if (graph_value(s->r.from, in[0])->dim[2] == kv) return false;
   for (int i = 0; i < q->n[2]; i++) {
     int64_t size = s->m->size[q->axis[2][i]];
-    if (kv % (parts * size)) return parts != kv;
-    parts *= size;
+    if (kv % (shards * size)) return shards != kv;
+    shards *= size;
   }
   return false;
 }
 
 /* Random numbers are generated for the global tensor; each device keeps its shard. */
-static bool drops_part(const shard *s, const ir_node *n) {
+static bool drops_shard(const shard *s, const ir_node *n) {
   if (n->op != OP_DROPOUT) return false;
   const layout *x = &s->now[graph_in(s->r.from, n)[0]];
   for (int d = 0; d < x->rank; d++)
@@ -40,7 +40,7 @@ static bool drops_part(const shard *s, const ir_node *n) {
 }
 
 bool shard_expands(const shard *s, const ir_node *n) {
-  if (drops_part(s, n)) return true;
+  if (drops_shard(s, n)) return true;
   if (s->plan->no_partial_sums) return false;
   bool rows = n->op == OP_RMS_NORM || n->op == OP_LAYER_NORM || n->op == OP_SOFTMAX;
   rows |= n->op == OP_CROSS_ENTROPY && attr_int(s->r.from, n, "ignore") < 0;
@@ -68,12 +68,12 @@ hp_status shard_cross_entropy(shard *s, const ir_node *n) {
   attr_record a = {0};
   attr_put_int(&a, ignore);
   val own[2] = {x, shard_locate(s, label, axis, cut, size)};
-  val loss = ops_add(g, OP_CROSS_ENTROPY, own, 2, &a), part = loss ? loss + 1 : 0;
-  val top = shard_reduce(s, part, axis, cut, PARTIAL_MAX);
-  val sum = ops_unary(g, OP_EXP, ops_binary(g, OP_SUB, part, top));
+  val loss = ops_add(g, OP_CROSS_ENTROPY, own, 2, &a), local = loss ? loss + 1 : 0;
+  val top = shard_reduce(s, local, axis, cut, PARTIAL_MAX);
+  val sum = ops_unary(g, OP_EXP, ops_binary(g, OP_SUB, local, top));
   sum = ops_unary(g, OP_LOG, shard_reduce(s, sum, axis, cut, PARTIAL_SUM));
   val lse = ops_binary(g, OP_ADD, top, sum);
-  val logit = ops_binary(g, OP_SUB, part, loss);
+  val logit = ops_binary(g, OP_SUB, local, loss);
   logit = shard_reduce(s, logit, axis, cut, PARTIAL_SUM);
   hp_dtype t = (hp_dtype)graph_value(s->r.from, from[1])->dtype;
   val left_out = ops_binary(g, OP_EQ, label, ops_const(g, t, (double)ignore));

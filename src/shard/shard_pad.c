@@ -161,11 +161,11 @@ static void find_fixed(padding *p) {
   for (int f = 0; f < r->factors; f++) {
     p->size[f] = r->factor[f].size;
     bool reduces = r->factor[f].reduce != PARTIAL_NONE;
-    p->fixed[f] = r->factor[f].whole || (!reduces && !in_results(r, f, false));
+    p->fixed[f] = r->factor[f].replicated || (!reduces && !in_results(r, f, false));
     p->fixed[f] &= !ignores_lowest(p, f);
     /* padding would change the order of a sum, and its bits */
     p->fixed[f] |=
-        p->plan->no_partial_sums && (reduces || r->factor[f].whole) && !in_results(r, f, true);
+        p->plan->no_partial_sums && (reduces || r->factor[f].replicated) && !in_results(r, f, true);
   }
   int queries, keys;
   if (sequence(p, &queries, &keys)) p->fixed[queries] = p->fixed[keys] = false;

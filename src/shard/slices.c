@@ -1,9 +1,9 @@
 #include "shard/slices.h"
 
 int64_t layout_shard_count(const mesh *m, const layout *l, int d) {
-  int64_t parts = 1;
-  for (int i = 0; i < l->n[d]; i++) parts *= m->size[l->axis[d][i]];
-  return parts;
+  int64_t shards = 1;
+  for (int i = 0; i < l->n[d]; i++) shards *= m->size[l->axis[d][i]];
+  return shards;
 }
 
 int64_t layout_repeat(const mesh *m, const layout *l) {
@@ -13,9 +13,9 @@ int64_t layout_repeat(const mesh *m, const layout *l) {
 }
 
 int64_t layout_shard_size(const mesh *m, const layout *l, int d, int64_t size) {
-  int64_t parts = layout_shard_count(m, l, d);
+  int64_t shards = layout_shard_count(m, l, d);
   if (l->shard_size[d]) return l->shard_size[d];
-  return size / parts + (size % parts != 0);
+  return size / shards + (size % shards != 0);
 }
 
 int64_t layout_padded_size(const mesh *m, const layout *l, int d, int64_t size) {
@@ -43,10 +43,10 @@ int64_t layout_shard_index(const mesh *m, const layout *l, int d, int64_t positi
 void layout_slice(const mesh *m, const layout *l, const int64_t *shape, int64_t position,
                   int64_t *start, int64_t *stop) {
   for (int d = 0; d < l->rank; d++) {
-    int64_t part = layout_shard_size(m, l, d, shape[d]);
-    start[d] = layout_shard_index(m, l, d, position) * part;
+    int64_t shard = layout_shard_size(m, l, d, shape[d]);
+    start[d] = layout_shard_index(m, l, d, position) * shard;
     if (start[d] > shape[d]) start[d] = shape[d];
-    stop[d] = shape[d] - start[d] < part ? shape[d] : start[d] + part;
+    stop[d] = shape[d] - start[d] < shard ? shape[d] : start[d] + shard;
   }
 }
 

@@ -68,7 +68,7 @@ static void take_listed(const char *dir, file_digest *file, size_t n) {
   bool there;
   const tree_node *files;
   const char *hex;
-  if (weights_are_parts(dir, "model")) return;
+  if (weights_are_sharded(dir, "model")) return;
   if (manifest_find(dir, &there) || (there && manifest_read(dir, &manifest))) err_clear();
   else if (there) {
     if (manifest.root->kind == TREE_MAP && !tree_need_map(manifest.root, "files", &files))

@@ -42,7 +42,7 @@ static hp_status list_tensors(const train_config *c, const run_job *job, const r
   size_t n = (size_t)n_prefix;
   x->d = m->d;
   x->writes = job->writes;
-  x->by_parts = train_mesh_is_many(c);
+  x->sharded = train_mesh_is_many(c);
   x->on = arena_alloc(&x->mem, params * n, sizeof *x->on);
   x->tensor = arena_alloc(&x->mem, m->m->tensors.len * n, sizeof *x->tensor);
   x->place = arena_alloc(&x->mem, m->m->tensors.len * n, sizeof *x->place);
@@ -101,12 +101,12 @@ static void let_go(device_tensor *t) {
 enum { NO_MORE = -1 };
 
 /* Of several processes, only the one that writes knows the order of its files: it names the tensor
- * that it reads next, until there are no more, and the others give it their parts. */
+ * that it reads next, until there are no more, and the others give it their shards. */
 static hp_status name_next(int64_t on) { return hp_world_broadcast(&on, sizeof on); }
 
 /* A tensor that cannot be read fails in all of them, and the one that writes says that no more
  * come. */
-static hp_status give_parts(const trainer_tensors *x) {
+static hp_status give_shards(const trainer_tensors *x) {
   int64_t on = NO_MORE;
   err_report why;
   hp_status st = HP_OK;
@@ -118,7 +118,7 @@ static hp_status give_parts(const trainer_tensors *x) {
   }
 }
 
-static hp_status read_whole(trainer_tensors *x, size_t on) {
+static hp_status read_global(trainer_tensors *x, size_t on) {
   HP_TRY(name_next((int64_t)on));
   return hp_read(x->d, x->on[on].name, x->on[on].held, bytes_of(&x->on[on]));
 }
@@ -128,7 +128,7 @@ static hp_status write_tensor(void *ctx, size_t i, st_writer *out) {
   device_tensor *t = &x->on[x->place[i].on];
   bool first = !t->held;
   HP_TRY(hold(t));
-  if (first) HP_TRY(read_whole(x, x->place[i].on));
+  if (first) HP_TRY(read_global(x, x->place[i].on));
   hp_dtype type;
   HP_ASSERT(st_dtype_to_hp(x->tensor[i].dtype, &type));
   size_t n = x->tensor[i].bytes / dtype_size(type);
@@ -137,10 +137,10 @@ static hp_status write_tensor(void *ctx, size_t i, st_writer *out) {
   return HP_OK;
 }
 
-/* All of them by parts, by one of the two calls. */
-static hp_status by_parts(trainer_tensors *x, const char *path,
-                          hp_status (*move)(hp_device *d, const char *path, const char *const *name,
-                                            int n)) {
+/* All of them as shards, by one of the two calls. */
+static hp_status move_shards(trainer_tensors *x, const char *path,
+                             hp_status (*move)(hp_device *d, const char *path,
+                                               const char *const *name, int n)) {
   const char **name = mem_calloc(x->n_on, sizeof *name);
   HP_TRY_MEM(name);
   for (size_t i = 0; i < x->n_on; i++) name[i] = x->on[i].name;
@@ -151,7 +151,7 @@ static hp_status by_parts(trainer_tensors *x, const char *path,
 
 hp_status trainer_tensors_export(trainer_tensors *x, const char *dir) {
   weights_options o = {.write = write_tensor, .ctx = x};
-  if (!x->writes) return give_parts(x);
+  if (!x->writes) return give_shards(x);
   hp_status st = weights_save(dir, x->tensor, x->n, &o);
   err_report why;
   err_take(st, &why); /* the others are not left waiting for the next tensor */
@@ -159,7 +159,7 @@ hp_status trainer_tensors_export(trainer_tensors *x, const char *dir) {
   return st ? err_give(&why) : told;
 }
 
-static hp_status save_whole(trainer_tensors *x, const char *file) {
+static hp_status save_global(trainer_tensors *x, const char *file) {
   st_writer w;
   HP_TRY(st_writer_open(file, x->tensor, x->n, NULL, 0, &w));
   hp_status st = HP_OK;
@@ -171,11 +171,11 @@ static hp_status save_whole(trainer_tensors *x, const char *file) {
 
 hp_status trainer_tensors_save(trainer_tensors *x, const char *dir) {
   str path = {0};
-  bool parts = x->by_parts && x->n_on;
-  if (!parts && !x->writes) return HP_OK;
-  if (!parts && x->is_model) return trainer_tensors_export(x, dir);
-  hp_status st = path_join(&path, dir, parts ? x->kind : x->file);
-  if (!st) st = parts ? by_parts(x, path.at, hp_params_save) : save_whole(x, path.at);
+  bool sharded = x->sharded && x->n_on;
+  if (!sharded && !x->writes) return HP_OK;
+  if (!sharded && x->is_model) return trainer_tensors_export(x, dir);
+  hp_status st = path_join(&path, dir, sharded ? x->kind : x->file);
+  if (!st) st = sharded ? move_shards(x, path.at, hp_params_save) : save_global(x, path.at);
   str_free(&path);
   return st;
 }
@@ -225,7 +225,7 @@ static hp_status refuse_more(trainer_tensors *x, const weights *w, const char *p
   return HP_OK;
 }
 
-static hp_status load_whole(trainer_tensors *x, const char *path) {
+static hp_status load_global(trainer_tensors *x, const char *path) {
   weights *w;
   HP_TRY(weights_open(path, &w));
   hp_status st = weights_count(w) > x->n ? refuse_more(x, w, path) : HP_OK;
@@ -238,11 +238,11 @@ hp_status trainer_tensors_load(trainer_tensors *x, const char *dir) {
   str path = {0};
   for (size_t i = 0; i < x->n_on; i++)
     HP_TRY(hp_param_create(x->d, x->on[i].name, HP_F32, x->on[i].shape));
-  bool parts;
-  HP_TRY(weights_find_parts(dir, x->kind, &parts));
-  if (!parts && x->is_model) return load_whole(x, dir);
-  hp_status st = path_join(&path, dir, parts ? x->kind : x->file);
-  if (!st) st = parts ? by_parts(x, path.at, hp_params_load) : load_whole(x, path.at);
+  bool sharded;
+  HP_TRY(weights_find_sharded(dir, x->kind, &sharded));
+  if (!sharded && x->is_model) return load_global(x, dir);
+  hp_status st = path_join(&path, dir, sharded ? x->kind : x->file);
+  if (!st) st = sharded ? move_shards(x, path.at, hp_params_load) : load_global(x, path.at);
   str_free(&path);
   return st;
 }

@@ -1,7 +1,7 @@
 /* The tensors of a run, on the device and in the files of a checkpoint.
  *
- * One device writes them whole: "model.safetensors", which Transformers reads, and
- * "optimizer.safetensors".  Several write them by parts (hp_params_save), under the same names
+ * One device writes the global tensors: "model.safetensors", which Transformers reads, and
+ * "optimizer.safetensors".  Several write them as shards (hp_params_save), under the same names
  * before the dot.  Either is read on any number of devices. */
 #ifndef TRAIN_TRAINER_TENSORS_H
 #define TRAIN_TRAINER_TENSORS_H
@@ -19,13 +19,13 @@ typedef struct {
 
 typedef struct {
   hp_device *d;
-  bool writes;             /* files that are not by parts */
+  bool writes;             /* files of global tensors */
   bool is_model;           /* else states of the optimizer */
   const char *kind, *file; /* "model", "model.safetensors" */
-  bool by_parts;           /* when they are saved */
+  bool sharded;            /* when they are saved */
   device_tensor *on;       /* on the device */
   size_t n_on;
-  st_tensor *tensor; /* in files that hold them whole */
+  st_tensor *tensor; /* in files of global tensors */
   struct {
     size_t on, at; /* which, and the first element in it */
   } * place;

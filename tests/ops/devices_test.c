@@ -307,7 +307,7 @@ TEST(a_device_group_refuses_layouts_that_cannot_be) {
   hp_shape s;
   hp_dtype t;
   CHECK_OK(hp_param_find(d, "c.weight", &t, &s));
-  CHECK_EQ(s.dim[0], 4); /* of the whole */
+  CHECK_EQ(s.dim[0], 4); /* of the global tensor */
   hp_device_close(d);
 }
 

@@ -1,4 +1,4 @@
-/* Attention on several devices, cut along the sequence: keys gathered, or in a ring, with parts in
+/* Attention on several devices, cut along the sequence: keys gathered, or in a ring, with shards in
  * order or dealt out in zigzag; forward and backward give what one device gives. */
 #include "test.h"
 
@@ -167,7 +167,7 @@ TEST(queries_are_cut_and_keys_are_whole) {
 TEST(dropout_of_sequences_and_heads_is_that_of_the_whole) {
   static const struct {
     attention_case c;
-    const char *part; /* of q that a device attends with */
+    const char *shard; /* of q that a device attends with */
   } x[] = {
       {{"(2)(a)", "(a,None,None,None)", "(a,None,None,None)", 4, 8, 8, 4, 2, 4, .causal = true},
        "f32[2,8,4,4]"},
@@ -189,6 +189,6 @@ TEST(dropout_of_sequences_and_heads_is_that_of_the_whole) {
   for (size_t i = 0; i < sizeof x / sizeof *x; i++) {
     attention_case c = x[i].c;
     c.dropout = 0.3;
-    check_case(&c, x[i].part);
+    check_case(&c, x[i].shard);
   }
 }

@@ -15,20 +15,20 @@ const grid_row shard_rows[OP_COUNT] = {
 #undef GRID
 };
 
-const ir_node *shard_case(const grid_row *row, const char *line, grid_graph *x, ref_run *whole) {
+const ir_node *shard_case(const grid_row *row, const char *line, grid_graph *x, ref_run *global) {
   rng r = {.seed = 7 + (uint64_t)row->op};
   val y;
   CHECK_OK(graph_create(NULL, &x->g));
   grid_add_case(x, row, line, HP_F32, false, &y);
-  ref_begin(whole, x->g, true);
+  ref_begin(global, x->g, true);
   for (int i = 0; i < x->leaves; i++) {
     const grid_leaf *l = &x->leaf[i];
     void *bytes = calloc((size_t)value_bytes(graph_value(x->g, l->v)) + 1, 1);
     CHECK(bytes);
     grid_leaf_fill(x, l, &r, bytes);
-    ref_set(whole, l->v, bytes);
+    ref_set(global, l->v, bytes);
     free(bytes);
   }
-  ref_eval(whole);
+  ref_eval(global);
   return graph_def(x->g, y);
 }

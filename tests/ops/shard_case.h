@@ -9,6 +9,6 @@ extern const grid_row shard_rows[OP_COUNT]; /* by op; in f32 */
 
 /* Case `line` of the row as a graph of one node, which it returns, and the reference of it on
  * random operands, not rounded. */
-const ir_node *shard_case(const grid_row *row, const char *line, grid_graph *x, ref_run *whole);
+const ir_node *shard_case(const grid_row *row, const char *line, grid_graph *x, ref_run *global);
 
 #endif

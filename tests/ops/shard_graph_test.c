@@ -1,7 +1,7 @@
 /* Whole graphs on meshes: random graphs, forward and backward, with inputs and params laid out by
- * chance; every device's graph is evaluated in step with the others, collectives from the parts of
- * their groups alone, and each part of every output and param must be that of the whole.  Dims are
- * cut unevenly too; what stands in the padding of inputs must not be seen anywhere. */
+ * chance; every device's graph is evaluated in step with the others, collectives from the shards of
+ * their ranks alone, and each shard of every output and param must be that of the global tensor.
+ * Dims are cut unevenly too; what stands in the padding of inputs must not be seen anywhere. */
 #include "ops/random_graph.h"
 #include "shard/shard.h"
 #include "shard/layout_text.h"
@@ -15,10 +15,10 @@ enum { DEVICES_MAX = 8 };
 
 typedef struct {
   random_graph x;
-  ref_run whole;
+  ref_run global;
   mesh m;
   sharded s;
-  ref_run part[DEVICES_MAX];
+  ref_run shard[DEVICES_MAX];
   int64_t collectives, cut, padded;
 } trial;
 
@@ -34,18 +34,18 @@ static bool declared(const void *model, const char *name, const ir_value *type, 
     bool even = type->dim[d] % (layout_shard_count(&t->m, out, d) * t->m.size[a]) == 0;
     if (even || rng_chance(&r, 60)) layout_append(out, d, a);
   }
-  for (int d = 0; d < type->rank; d++) /* in parts of whole units */
+  for (int d = 0; d < type->rank; d++) /* in multiples of a unit */
     if (out->n[d] && rng_chance(&r, 20)) {
-      int64_t unit = 1 + rng_below(&r, 3), part = layout_shard_size(&t->m, out, d, type->dim[d]);
-      out->shard_size[d] = (int32_t)((part + unit - 1) / unit * unit);
+      int64_t unit = 1 + rng_below(&r, 3), shard = layout_shard_size(&t->m, out, d, type->dim[d]);
+      out->shard_size[d] = (int32_t)((shard + unit - 1) / unit * unit);
     }
   return rng_chance(&r, 90);
 }
 
 /* --- devices in step -------------------------------------------------------------------------- */
 
-/* Flat index in `to` of the element of `from` at k, when dim `d` starts at `at` in to (from's part)
- * or in from (to's part). */
+/* Flat index in `to` of the element of `from` at k, when dim `d` starts at `at` in to (from's
+ * shard) or in from (to's shard). */
 static int64_t shifted(const ref_tensor *from, const ref_tensor *to, int64_t k, int d, int64_t at) {
   int64_t index[HP_MAX_RANK];
   ref_unflatten(from, k, index);
@@ -73,9 +73,9 @@ static void set_number(ref_tensor *x, int64_t k, double v) {
 
 /* Element k of the group's values, reduced. */
 static double reduce(const trial *t, val v, const int64_t *group, int64_t n, int64_t k, int op) {
-  double y = number(&t->part[group[0]].value[v], k);
+  double y = number(&t->shard[group[0]].value[v], k);
   for (int64_t i = 1; i < n; i++) {
-    double x = number(&t->part[group[i]].value[v], k);
+    double x = number(&t->shard[group[i]].value[v], k);
     y = op == PARTIAL_MAX ? fmax(y, x) : y + x;
   }
   return op == PARTIAL_AVG ? y / (double)n : y;
@@ -86,9 +86,9 @@ static void collective(trial *t, const ir_node *n, int64_t position) {
   int64_t group[DEVICES_MAX], cut[DEVICES_MAX], place, cut_place = 0;
   val v = graph_in(g, n)[0];
   int64_t size = group_of(t, n, "axes", position, group, &place);
-  const ref_tensor *x = &t->part[position].value[v];
-  ref_tensor *y = ref_make(&t->part[position], n->out0);
-  x = &t->part[position].value[v]; /* room may have moved */
+  const ref_tensor *x = &t->shard[position].value[v];
+  ref_tensor *y = ref_make(&t->shard[position], n->out0);
+  x = &t->shard[position].value[v]; /* room may have moved */
   bool has_dim = n->op != OP_ALL_REDUCE && n->op != OP_DROP && n->op != OP_LOCATE;
   int d = has_dim ? (int)attr_int(g, n, "dim") : 0;
   int to = n->op == OP_ALL_TO_ALL ? (int)attr_int(g, n, "to") : 0;
@@ -103,17 +103,17 @@ static void collective(trial *t, const ir_node *n, int64_t position) {
       int64_t at = shifted(y, x, k, d, place * y->dim[d]);
       set_number(y, k, reduce(t, v, group, size, at, (int)attr_int(g, n, "op")));
     } else if (n->op == OP_LOCATE) {
-      int64_t part = attr_int(g, n, "size"), at = x->i[k] - place * part;
-      y->i[k] = x->i[k] < 0 ? x->i[k] : at >= 0 && at < part ? at : ID_ELSEWHERE;
+      int64_t shard = attr_int(g, n, "size"), at = x->i[k] - place * shard;
+      y->i[k] = x->i[k] < 0 ? x->i[k] : at >= 0 && at < shard ? at : ID_ELSEWHERE;
     } else if (n->op == OP_DROP) {
       int op = (int)attr_int(g, n, "op");
       set_number(y, k, place && op == PARTIAL_SUM ? 0 : number(x, k));
-    } else { /* joined along d; of an all_to_all only this device's part along `to` */
+    } else { /* joined along d; of an all_to_all only this device's shard along `to` */
       ref_unflatten(y, k, index);
       int64_t from = index[d] / x->dim[d];
       index[d] %= x->dim[d];
       if (n->op == OP_ALL_TO_ALL) index[to] += cut_place * y->dim[to];
-      const ref_tensor *theirs = &t->part[group[from]].value[v];
+      const ref_tensor *theirs = &t->shard[group[from]].value[v];
       ref_copy(y, k, theirs, ref_flatten(theirs, index));
     }
   }
@@ -121,16 +121,16 @@ static void collective(trial *t, const ir_node *n, int64_t position) {
 
 static bool is_collective(const ir_node *n) { return op_flags((op_id)n->op) & OPF_COLLECTIVE; }
 
-/* Flat index in the whole of element k of the device's part; -1: it is padding. */
-static int64_t whole_index(const trial *t, const layout *l, const ref_tensor *whole,
-                           const ref_tensor *part, int64_t position, int64_t k) {
+/* Flat index in the global tensor of element k of the shard; -1: it is padding. */
+static int64_t global_index(const trial *t, const layout *l, const ref_tensor *global,
+                            const ref_tensor *shard, int64_t position, int64_t k) {
   int64_t index[HP_MAX_RANK];
-  ref_unflatten(part, k, index);
+  ref_unflatten(shard, k, index);
   for (int d = 0; d < l->rank; d++) {
-    index[d] += layout_shard_index(&t->m, l, d, position) * part->dim[d];
-    if (index[d] >= whole->dim[d]) return -1;
+    index[d] += layout_shard_index(&t->m, l, d, position) * shard->dim[d];
+    if (index[d] >= global->dim[d]) return -1;
   }
-  return ref_flatten(whole, index);
+  return ref_flatten(global, index);
 }
 
 static val find_leaf(const trial *t, const char *name) {
@@ -141,19 +141,19 @@ static val find_leaf(const trial *t, const char *name) {
 
 static void give_leaf(trial *t, const ir_node *n, int64_t position) {
   val old = find_leaf(t, attr_str(t->s.graph, n, "name"));
-  const ref_tensor *whole = &t->whole.value[old];
-  ref_tensor *part = ref_make(&t->part[position], n->out0);
-  for (int64_t k = 0; k < part->n; k++) {
-    int64_t e = whole_index(t, &t->s.of[old], whole, part, position, k);
-    if (e >= 0) ref_copy(part, k, whole, e);
-    else if (n->op == OP_INPUT) set_number(part, k, part->f ? NAN : 77);
+  const ref_tensor *global = &t->global.value[old];
+  ref_tensor *shard = ref_make(&t->shard[position], n->out0);
+  for (int64_t k = 0; k < shard->n; k++) {
+    int64_t e = global_index(t, &t->s.of[old], global, shard, position, k);
+    if (e >= 0) ref_copy(shard, k, global, e);
+    else if (n->op == OP_INPUT) set_number(shard, k, shard->f ? NAN : 77);
     t->padded += e < 0;
   }
-  for (int d = 0; d < part->rank; d++) t->cut += part->dim[d] != whole->dim[d];
+  for (int d = 0; d < shard->rank; d++) t->cut += shard->dim[d] != global->dim[d];
 }
 
 static void run_devices(trial *t) {
-  for (int64_t p = 0; p < t->m.devices; p++) ref_begin(&t->part[p], t->s.graph, true);
+  for (int64_t p = 0; p < t->m.devices; p++) ref_begin(&t->shard[p], t->s.graph, true);
   for (uint32_t i = 0; i < t->s.graph->nodes.len; i++) {
     const ir_node *n = graph_node(t->s.graph, i);
     t->collectives += is_collective(n);
@@ -161,7 +161,7 @@ static void run_devices(trial *t) {
       if (!n->n_out) continue;
       if (n->op == OP_INPUT || n->op == OP_PARAM) give_leaf(t, n, p);
       else if (is_collective(n)) collective(t, n, p);
-      else ref_step(&t->part[p], i);
+      else ref_step(&t->shard[p], i);
     }
   }
 }
@@ -176,17 +176,17 @@ static void fail_with_graphs(const trial *t, const char *what) {
             b);
 }
 
-/* Value `local` of every device against the whole's `old`, lying as l says; the padding of params
+/* Value `local` of every device against the global `old`, lying as l says; the padding of params
  * must be 0. */
 static void check_value(const trial *t, const char *name, val old, val local, const layout *l,
                         bool is_param) {
-  const ref_tensor *whole = &t->whole.value[old], *rough = &t->x.ref.value[old];
+  const ref_tensor *global = &t->global.value[old], *rough = &t->x.ref.value[old];
   char what[200];
   for (int64_t p = 0; p < t->m.devices; p++) {
-    const ref_tensor *part = &t->part[p].value[local];
-    for (int64_t k = 0; k < part->n; k++) {
-      int64_t e = whole_index(t, l, whole, part, p, k);
-      double want = e < 0 ? 0 : number(whole, e), got = number(part, k);
+    const ref_tensor *shard = &t->shard[p].value[local];
+    for (int64_t k = 0; k < shard->n; k++) {
+      int64_t e = global_index(t, l, global, shard, p, k);
+      double want = e < 0 ? 0 : number(global, e), got = number(shard, k);
       if (e < 0 && (!is_param || got == 0)) continue;
       if (e >= 0 && rough->e[e] == INFINITY) continue;
       if (fabs(got - want) <= 1e-8 * (1 + fabs(want))) continue;
@@ -234,9 +234,9 @@ static void try_seed(uint64_t seed, const int64_t *size, int axes) {
   memset(&t, 0, sizeof t);
   random_graph_make(seed, &(random_options){.dtypes = seed % 2}, &t.x);
   CHECK_OK(mesh_init(size, name, axes, NULL, 0, &t.m));
-  ref_begin(&t.whole, t.x.g, true);
-  for (int i = 0; i < t.x.leaves; i++) ref_set(&t.whole, t.x.leaf[i].v, t.x.leaf[i].data);
-  ref_eval(&t.whole);
+  ref_begin(&t.global, t.x.g, true);
+  for (int i = 0; i < t.x.leaves; i++) ref_set(&t.global, t.x.leaf[i].v, t.x.leaf[i].data);
+  ref_eval(&t.global);
   ref_eval(&t.x.ref);
   cluster c;
   CHECK_OK(cluster_load("this", &c));
@@ -253,9 +253,9 @@ static void try_seed(uint64_t seed, const int64_t *size, int axes) {
   all_collectives += t.collectives;
   all_cut += t.cut;
   all_padded += t.padded;
-  for (int64_t p = 0; p < t.m.devices; p++) ref_end(&t.part[p]);
+  for (int64_t p = 0; p < t.m.devices; p++) ref_end(&t.shard[p]);
   sharded_free(&t.s);
-  ref_end(&t.whole);
+  ref_end(&t.global);
   mesh_free(&t.m);
   random_graph_free(&t.x);
 }

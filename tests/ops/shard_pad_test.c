@@ -15,7 +15,7 @@ enum { TRIES = 60 };
 typedef struct {
   grid_graph x; /* one node on leaves */
   const ir_node *node;
-  ref_run whole, longer;
+  ref_run global, longer;
   mesh m;
   uint64_t seed;
   padded p;
@@ -36,21 +36,21 @@ static bool declared(const void *model, const char *name, const ir_value *type, 
   return true;
 }
 
-/* Flat index in `whole` of element k of the longer tensor; -1: it is padding. */
-static int64_t whole_index(const ref_tensor *whole, const ref_tensor *longer, int64_t k) {
+/* Flat index in `global` of element k of the longer tensor; -1: it is padding. */
+static int64_t global_index(const ref_tensor *global, const ref_tensor *longer, int64_t k) {
   int64_t index[HP_MAX_RANK];
   ref_unflatten(longer, k, index);
-  for (int d = 0; d < whole->rank; d++)
-    if (index[d] >= whole->dim[d]) return -1;
-  return ref_flatten(whole, index);
+  for (int d = 0; d < global->rank; d++)
+    if (index[d] >= global->dim[d]) return -1;
+  return ref_flatten(global, index);
 }
 
 static void give_leaf(trial *t, val old, bool is_param) {
-  const ref_tensor *whole = &t->whole.value[old];
+  const ref_tensor *global = &t->global.value[old];
   ref_tensor *x = ref_make(&t->longer, t->p.of[old]);
   for (int64_t k = 0; k < x->n; k++) {
-    int64_t e = whole_index(whole, x, k);
-    if (e >= 0) ref_copy(x, k, whole, e);
+    int64_t e = global_index(global, x, k);
+    if (e >= 0) ref_copy(x, k, global, e);
     else if (!is_param && x->f) x->f[k] = NAN;
     else if (!is_param) x->i[k] = 1;
   }
@@ -79,12 +79,12 @@ static void fail_trial(const trial *t, const char *why) {
 static void check_results(const trial *t) {
   char why[200];
   for (int o = 0; o < t->node->n_out; o++) {
-    const ref_tensor *whole = &t->whole.value[t->node->out0 + (val)o];
+    const ref_tensor *global = &t->global.value[t->node->out0 + (val)o];
     const ref_tensor *longer = &t->longer.value[t->p.of[t->node->out0 + (val)o]];
     for (int64_t k = 0; k < longer->n; k++) {
-      int64_t e = whole_index(whole, longer, k);
+      int64_t e = global_index(global, longer, k);
       if (e < 0) continue;
-      double want = whole->f ? whole->f[e] : (double)whole->i[e];
+      double want = global->f ? global->f[e] : (double)global->i[e];
       double got = longer->f ? longer->f[k] : (double)longer->i[k];
       if (fabs(got - want) <= 1e-9 * (1 + fabs(want)) || (isinf(want) && got == want)) continue;
       snprintf(why, sizeof why, "result %d, element %lld is %.12g, want %.12g", o, (long long)e,
@@ -111,12 +111,12 @@ static void try_once(trial *t) {
 static void try_case(const grid_row *row, const char *line) {
   trial *t = calloc(1, sizeof *t);
   HP_ASSERT(t);
-  t->node = shard_case(row, line, &t->x, &t->whole);
+  t->node = shard_case(row, line, &t->x, &t->global);
   CHECK_OK(
       mesh_init((int64_t[]){5, 7, 3}, (const char *const[]){"a", "b", "c"}, 3, NULL, 0, &t->m));
   for (t->seed = 0; t->seed < TRIES; t->seed++) try_once(t);
   mesh_free(&t->m);
-  ref_end(&t->whole);
+  ref_end(&t->global);
   grid_graph_free(&t->x);
   free(t);
 }
@@ -142,7 +142,7 @@ typedef struct {
   struct {
     const char *name, *entries;
   } leaf[4];
-  const char *absent[3]; /* what a device's graph must not do: the dim would be whole */
+  const char *absent[3]; /* what a device's graph must not do: the dim would be replicated */
 } shared_case;
 
 static const shared_case shared_cases[] = {
@@ -178,7 +178,7 @@ static const shared_case shared_cases[] = {
      "output %5 {name=\"loss\"}\n",
      {{"w", "(c,None)"}},
      {"all_gather", "slice", "pad"}},
-    {"a gradient by rows is made in the parts of its param",
+    {"a gradient by rows is made in the shards of its param",
      "%1:f32[11,6] = param {name=\"w\", dtype=f32, shape=[11,6]}\n"
      "%2:f32[4,6] = input {name=\"dy\", dtype=f32, shape=[4,6]}\n"
      "%3:i32[4] = input {name=\"ids\", dtype=i32, shape=[4]}\n"

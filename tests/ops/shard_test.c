@@ -1,6 +1,6 @@
 /* Layout rules by brute force: for every row of the op table, operands lie on a mesh in every way
- * that chance finds, with partial reductions split unevenly; each device computes on its part, its
- * reductions are carried out, and the parts must be those of the whole result. */
+ * that chance finds, with partial reductions split unevenly; each device computes on its shard, its
+ * reductions are carried out, and the shards must be those of the global result. */
 #include "ops/shard_case.h"
 #include "shard/layout_text.h"
 #include "shard/rule_node.h"
@@ -29,12 +29,12 @@ typedef struct {
   const mesh *m;
   grid_graph x; /* one node on leaves */
   const ir_node *node;
-  ref_run whole;
+  ref_run global;
   rule rule;
   layout in[OPERANDS_MAX], need[OPERANDS_MAX], out[OPS_OUT_MAX];
-  ref_run part[DEVICES_MAX];
+  ref_run shard[DEVICES_MAX];
   hp_graph *local;
-  val result; /* the node's first, in whole and parts alike */
+  val result; /* the node's first, of the global graph and of the shards alike */
 } trial;
 
 /* --- layouts by chance ------------------------------------------------------------------------ */
@@ -49,8 +49,8 @@ static void choose_layouts(trial *t, rng *r) {
     layout *l = &t->in[i];
     if (rng_chance(r, 65) && l->rank) {
       int d = rng_below(r, l->rank);
-      int64_t parts = layout_shard_count(t->m, l, d) * t->m->size[a];
-      if (graph_value(t->x.g, t->x.leaf[i].v)->dim[d] % parts == 0) layout_append(l, d, a);
+      int64_t shards = layout_shard_count(t->m, l, d) * t->m->size[a];
+      if (graph_value(t->x.g, t->x.leaf[i].v)->dim[d] % shards == 0) layout_append(l, d, a);
       continue;
     }
     bool all = rng_chance(r, 40);
@@ -61,7 +61,7 @@ static void choose_layouts(trial *t, rng *r) {
   }
 }
 
-/* --- parts ------------------------------------------------------------------------------------ */
+/* --- shards ----------------------------------------------------------------------------------- */
 
 /* A number that depends on all of its arguments, in [0, 1). */
 static double chance(int64_t a, int64_t b, int64_t c) {
@@ -83,18 +83,18 @@ static double split(const trial *t, const layout *l, int64_t position, int64_t e
   return x;
 }
 
-static void part_dims(const mesh *m, const layout *l, const ref_tensor *whole, int64_t *dim) {
-  for (int d = 0; d < l->rank; d++) dim[d] = layout_shard_size(m, l, d, whole->dim[d]);
+static void shard_dims(const mesh *m, const layout *l, const ref_tensor *global, int64_t *dim) {
+  for (int d = 0; d < l->rank; d++) dim[d] = layout_shard_size(m, l, d, global->dim[d]);
 }
 
-/* Flat index in the whole tensor of element k of a part. */
-static int64_t whole_index(const trial *t, const layout *l, const ref_tensor *whole,
-                           const ref_tensor *part, int64_t position, int64_t k) {
+/* Flat index in the global tensor of element k of a shard. */
+static int64_t global_index(const trial *t, const layout *l, const ref_tensor *global,
+                            const ref_tensor *shard, int64_t position, int64_t k) {
   int64_t index[HP_MAX_RANK];
-  ref_unflatten(part, k, index);
+  ref_unflatten(shard, k, index);
   for (int d = 0; d < l->rank; d++)
-    index[d] += layout_shard_index(t->m, l, d, position) * part->dim[d];
-  return ref_flatten(whole, index);
+    index[d] += layout_shard_index(t->m, l, d, position) * shard->dim[d];
+  return ref_flatten(global, index);
 }
 
 /* Is operand i a seed whose shard names the rows that it draws for? */
@@ -103,9 +103,9 @@ static bool places_rows(const trial *t, int i) {
   return attends && attr_float(t->x.g, t->node, "dropout") > 0 && i == t->x.leaves - 1;
 }
 
-/* The seed, the number of the part's first row, and how many a sequence has. */
+/* The seed, the number of the shard's first row, and how many a sequence has. */
 static void place_rows(const trial *t, int64_t position, int64_t seed, int64_t *out) {
-  const int64_t *dim = t->whole.value[t->x.leaf[0].v].dim;
+  const int64_t *dim = t->global.value[t->x.leaf[0].v].dim;
   int64_t start[HP_MAX_RANK], stop[HP_MAX_RANK];
   layout_slice(t->m, &t->need[0], dim, position, start, stop);
   out[0] = seed;
@@ -113,30 +113,31 @@ static void place_rows(const trial *t, int64_t position, int64_t seed, int64_t *
   out[2] = dim[2] * dim[1];
 }
 
-/* The node on leaves of the parts' shapes; leaves get the ids that they have in the whole. */
+/* The node on leaves of the shapes of shards; leaves get the ids that they have in the global
+ * graph. */
 static bool make_local(trial *t) {
   val in[OPERANDS_MAX];
   CHECK_OK(graph_create(t->x.g, &t->local));
   for (int i = 0; i < t->x.leaves; i++) {
-    const ref_tensor *whole = &t->whole.value[t->x.leaf[i].v];
+    const ref_tensor *global = &t->global.value[t->x.leaf[i].v];
     int64_t dim[HP_MAX_RANK];
     char name[8];
     snprintf(name, sizeof name, "x%d", i);
-    part_dims(t->m, &t->need[i], whole, dim);
+    shard_dims(t->m, &t->need[i], global, dim);
     bool placed = places_rows(t, i);
     if (placed) dim[0] = 3;
-    in[i] = ops_leaf(t->local, OP_INPUT, name, whole->type, dim, placed ? 1 : whole->rank);
+    in[i] = ops_leaf(t->local, OP_INPUT, name, global->type, dim, placed ? 1 : global->rank);
   }
-  ir_value part = *graph_value(t->x.g, t->node->out0);
-  part_dims(t->m, &t->out[0], &t->whole.value[t->node->out0], part.dim);
-  attr_record a = rule_local_attrs(t->x.g, t->node, &part);
+  ir_value shard = *graph_value(t->x.g, t->node->out0);
+  shard_dims(t->m, &t->out[0], &t->global.value[t->node->out0], shard.dim);
+  attr_record a = rule_local_attrs(t->x.g, t->node, &shard);
   t->result = ops_add(t->local, t->node->op, in, t->x.leaves, &a);
   if (t->result) return true;
   printf("%s\n", err_message());
   return false;
 }
 
-/* Index x, held by operand i, as one of the device's part of the dim that it counts along. */
+/* Index x, held by operand i, as one of the device's shard of the dim that it counts along. */
 static int64_t located(const trial *t, int i, int64_t position, int64_t x) {
   for (int f = 0; f < t->rule.factors; f++) {
     int d, tensor = rule_find(&t->rule, f, &d);
@@ -150,25 +151,25 @@ static int64_t located(const trial *t, int i, int64_t position, int64_t x) {
 }
 
 static void run_part(trial *t, int64_t position) {
-  ref_run *r = &t->part[position];
+  ref_run *r = &t->shard[position];
   ref_begin(r, t->local, true);
   for (int i = 0; i < t->x.leaves; i++) {
-    const ref_tensor *whole = &t->whole.value[t->x.leaf[i].v];
+    const ref_tensor *global = &t->global.value[t->x.leaf[i].v];
     val v = (val)i + 1;
     size_t bytes = (size_t)value_bytes(graph_value(t->local, v)) + 8;
     void *zeros = calloc(bytes, 1);
     HP_ASSERT(zeros);
     ref_set(r, v, zeros);
     free(zeros);
-    ref_tensor *part = &r->value[v];
+    ref_tensor *shard = &r->value[v];
     if (places_rows(t, i)) {
-      place_rows(t, position, whole->i[0], part->i);
+      place_rows(t, position, global->i[0], shard->i);
       continue;
     }
-    for (int64_t k = 0; k < part->n; k++) {
-      int64_t e = whole_index(t, &t->need[i], whole, part, position, k);
-      if (part->f) part->f[k] = split(t, &t->need[i], position, e, whole->f[e]);
-      else part->i[k] = located(t, i, position, whole->i[e]);
+    for (int64_t k = 0; k < shard->n; k++) {
+      int64_t e = global_index(t, &t->need[i], global, shard, position, k);
+      if (shard->f) shard->f[k] = split(t, &t->need[i], position, e, global->f[e]);
+      else shard->i[k] = located(t, i, position, global->i[e]);
     }
   }
   ref_eval(r);
@@ -176,7 +177,7 @@ static void run_part(trial *t, int64_t position) {
 
 /* --- results ---------------------------------------------------------------------------------- */
 
-/* Element k of the device's part, after its reductions with the others. */
+/* Element k of the device's shard, after its reductions with the others. */
 static double reduced(const trial *t, const layout *l, val v, int64_t position, int64_t k) {
   uint8_t axis[LAYOUT_AXES];
   int n = 0;
@@ -193,8 +194,8 @@ static double reduced(const trial *t, const layout *l, val v, int64_t position, 
   mesh_get_ranks(t->m, position, axis, n, group);
   double sum = 0, most = -INFINITY;
   for (int64_t i = 0; i < count; i++) {
-    const ref_tensor *part = &t->part[group[i]].value[v];
-    double x = part->f ? part->f[k] : (double)part->i[k];
+    const ref_tensor *shard = &t->shard[group[i]].value[v];
+    double x = shard->f ? shard->f[k] : (double)shard->i[k];
     sum += x;
     most = fmax(most, x);
   }
@@ -218,12 +219,12 @@ static void fail_trial(const trial *t, const char *why) {
 static void check_results(const trial *t) {
   char why[200];
   for (int o = 0; o < t->node->n_out; o++) {
-    const ref_tensor *whole = &t->whole.value[t->node->out0 + (val)o];
+    const ref_tensor *global = &t->global.value[t->node->out0 + (val)o];
     for (int64_t p = 0; p < t->m->devices; p++) {
-      const ref_tensor *part = &t->part[p].value[t->result + (val)o];
-      for (int64_t k = 0; k < part->n; k++) {
-        int64_t e = whole_index(t, &t->out[o], whole, part, p, k);
-        double want = whole->f ? whole->f[e] : (double)whole->i[e];
+      const ref_tensor *shard = &t->shard[p].value[t->result + (val)o];
+      for (int64_t k = 0; k < shard->n; k++) {
+        int64_t e = global_index(t, &t->out[o], global, shard, p, k);
+        double want = global->f ? global->f[e] : (double)global->i[e];
         double got = reduced(t, &t->out[o], t->result + (val)o, p, k);
         if (fabs(got - want) <= 1e-9 * (1 + fabs(want)) || (isinf(want) && got == want)) continue;
         snprintf(why, sizeof why, "result %d, device %lld, element %lld is %.12g, want %.12g", o,
@@ -269,10 +270,10 @@ static bool try_once(trial *t, rng *r) {
     err_clear();
     return false;
   }
-  if (!make_local(t)) fail_trial(t, "the part's node does not build");
+  if (!make_local(t)) fail_trial(t, "the shard's node does not build");
   for (int64_t p = 0; p < t->m->devices; p++) run_part(t, p);
   check_results(t);
-  for (int64_t p = 0; p < t->m->devices; p++) ref_end(&t->part[p]);
+  for (int64_t p = 0; p < t->m->devices; p++) ref_end(&t->shard[p]);
   graph_free(t->local);
   return does_something(t);
 }
@@ -292,25 +293,28 @@ static void try_mesh(trial *t, const int64_t *size, int axes) {
 static void try_case(const grid_row *row, const char *line) {
   trial *t = calloc(1, sizeof *t);
   HP_ASSERT(t);
-  t->node = shard_case(row, line, &t->x, &t->whole);
+  t->node = shard_case(row, line, &t->x, &t->global);
   CHECK_OK(rule_of_node(t->x.g, t->node, &t->rule));
   try_mesh(t, (int64_t[]){2}, 1);
   try_mesh(t, (int64_t[]){4}, 1);
   try_mesh(t, (int64_t[]){2, 2}, 2);
   try_mesh(t, (int64_t[]){2, 3}, 2);
   try_mesh(t, (int64_t[]){2, 2, 2}, 3);
-  ref_end(&t->whole);
+  ref_end(&t->global);
   grid_graph_free(&t->x);
   free(t);
 }
 
 /* Rows that nothing may be cut of. */
-static bool is_whole(const grid_row *row) { return !strcmp(op_table[row->op].rule, "=whole"); }
+static bool is_replicated(const grid_row *row) {
+  return !strcmp(op_table[row->op].rule, "=replicated");
+}
 
 static void try_row(const grid_row *row) {
   if (!*row->cases) return;
   grid_each_case(row, try_case);
-  if (!accepted != is_whole(row)) test_fail(__FILE__, __LINE__, "%d trials accepted", accepted);
+  if (!accepted != is_replicated(row))
+    test_fail(__FILE__, __LINE__, "%d trials accepted", accepted);
 }
 
 #define OP(id, name, ...)                                                                          \

@@ -80,13 +80,13 @@ TEST(ranks_stand_where_the_rank_list_puts_them) {
 
 TEST(shapes_of_parts_and_wholes_need_as_many_dims_as_the_layout) {
   hp_layout *x = parsed("(2,3)(dp,mp)((mp,dp),None)");
-  hp_shape whole;
+  hp_shape global;
   int64_t start[2], stop[2];
-  CHECK_OK(hp_layout_global(x, (hp_shape){2, {4, 5}}, &whole));
-  CHECK_EQ(whole.dim[0], 24);
-  CHECK_EQ(whole.dim[1], 5);
-  CHECK_FAILS(hp_layout_global(x, (hp_shape){1, {8}}, &whole), "1 dims, its layout 2");
-  CHECK_FAILS(hp_layout_global(x, (hp_shape){2, {INT64_MAX / 2, 8}}, &whole), "dim 0");
+  CHECK_OK(hp_layout_global(x, (hp_shape){2, {4, 5}}, &global));
+  CHECK_EQ(global.dim[0], 24);
+  CHECK_EQ(global.dim[1], 5);
+  CHECK_FAILS(hp_layout_global(x, (hp_shape){1, {8}}, &global), "1 dims, its layout 2");
+  CHECK_FAILS(hp_layout_global(x, (hp_shape){2, {INT64_MAX / 2, 8}}, &global), "dim 0");
   CHECK_FAILS(hp_layout_slice(x, (hp_shape){3, {8, 4, 2}}, 0, start, stop), "3 dims");
   CHECK_FAILS(hp_layout_slice(x, (hp_shape){2, {-8, 4}}, 0, start, stop), "dim 0");
   hp_layout_free(x);

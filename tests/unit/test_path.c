@@ -58,10 +58,10 @@ static all_layouts *layouts_of(const mesh *m, int rank, bool partial) {
 typedef struct {
   const mesh *m;
   int64_t shape[LAYOUT_DIMS], elements;
-  double *whole; /* the tensor */
+  double *global; /* the tensor */
 } world;
 
-/* What a device holds: the whole tensor's room, with NAN where it holds nothing. */
+/* What a device holds: the global tensor's room, with NAN where it holds nothing. */
 typedef struct {
   layout l;
   double *held; /* [devices, elements] */
@@ -93,10 +93,10 @@ static void fill(const world *w, state *s) {
   for (int64_t p = 0; p < w->m->devices; p++)
     for (int64_t e = 0; e < w->elements; e++)
       s->held[p * w->elements + e] =
-          inside(w, &s->l, p, e) ? w->whole[e] * share(w, &s->l, p) : NAN;
+          inside(w, &s->l, p, e) ? w->global[e] * share(w, &s->l, p) : NAN;
 }
 
-/* Carries out a move as its collective would: from the group's parts alone. */
+/* Carries out a move as its collective would: from the shards of its ranks alone. */
 static void apply(const world *w, state *s, const path_move *move, double *next) {
   int64_t n = move_devices(w->m, move), group[64];
   HP_ASSERT(n <= 64);
@@ -126,7 +126,7 @@ static bool names_its_cut(const path_move *move) {
          !memcmp(l->axis[move->to] + l->n[move->to] - move->n, move->cut, (size_t)move->n);
 }
 
-/* Each device must hold its part, and their sum over partial axes must be the tensor. */
+/* Each device must hold its shard, and their sum over partial axes must be the tensor. */
 static bool holds(const world *w, const state *s) {
   uint8_t axis[LAYOUT_AXES];
   int n = 0;
@@ -139,7 +139,7 @@ static bool holds(const world *w, const state *s) {
       if (!inside(w, &s->l, p, e)) continue;
       double sum = 0;
       for (int64_t k = 0; k < count; k++) sum += s->held[group[k] * w->elements + e];
-      if (!(fabs(sum - w->whole[e]) < 1e-9)) return false;
+      if (!(fabs(sum - w->global[e]) < 1e-9)) return false;
     }
   }
   return true;
@@ -180,8 +180,8 @@ static void check_all_pairs(const int64_t *size, int axes, int rank, bool partia
   all_layouts *all = layouts_of(&m, rank, partial);
   world w = {.m = &m, .elements = 1};
   for (int d = 0; d < rank; d++) w.shape[d] = dim, w.elements *= dim;
-  w.whole = malloc((size_t)w.elements * sizeof *w.whole);
-  for (int64_t e = 0; e < w.elements; e++) w.whole[e] = (double)(e * e % 101) + 0.25;
+  w.global = malloc((size_t)w.elements * sizeof *w.global);
+  for (int64_t e = 0; e < w.elements; e++) w.global[e] = (double)(e * e % 101) + 0.25;
   path_request q = {.mesh = &m, .shape = w.shape, .element_bytes = 4, .permute = permute};
   for (int i = 0; i < all->n; i++)
     for (int k = 0; k < all->n; k++) {
@@ -190,7 +190,7 @@ static void check_all_pairs(const int64_t *size, int axes, int rank, bool partia
       if (i == k && p.n) fail_path(&m, &all->at[i], &all->at[k], &p, "moves for nothing");
       check_path(&w, &all->at[i], &all->at[k], &p);
     }
-  free(w.whole);
+  free(w.global);
   free(all);
   mesh_free(&m);
 }
@@ -214,9 +214,9 @@ static bool same_dim(const layout *a, const layout *b, int d) {
   return a->n[d] == b->n[d] && starts_with(a, b, d);
 }
 static double parts_of(const mesh *m, const layout *l) {
-  double parts = 1;
-  for (int d = 0; d < l->rank; d++) parts *= (double)layout_shard_count(m, l, d);
-  return parts;
+  double shards = 1;
+  for (int d = 0; d < l->rank; d++) shards *= (double)layout_shard_count(m, l, d);
+  return shards;
 }
 
 /* Price of the one collective that leads from a to b, of a tensor of one element; -1: none does.
