@@ -239,8 +239,8 @@ HP_API hp_status hp_program_stats_get(const hp_program *p, hp_program_stats *out
     comm_time t;
     HP_TRY(comm_times(exec_program(e), exec_last_times(e), NULL, &t));
     s.comm_s = t.comm_s;
-    s.hidden_s = t.hidden_s;
-    s.hideable_s = t.hideable_s;
+    s.overlapped_s = t.overlapped_s;
+    s.can_overlap_s = t.can_overlap_s;
   }
   *out = s;
   return HP_OK;

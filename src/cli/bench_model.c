@@ -146,7 +146,7 @@ static step_options step_options_of(const bench_args *a) {
 
 typedef struct {
   double loss;
-  double comm_s, hideable_s, hidden_s; /* of all timed steps */
+  double comm_s, can_overlap_s, overlapped_s; /* of all timed steps */
   uint64_t planned_bytes;
 } step_sums;
 
@@ -154,8 +154,8 @@ static hp_status add_comm(const stepper *s, step_sums *sum) {
   hp_program_stats p;
   HP_TRY(hp_program_stats_get(stepper_program(s), &p));
   sum->comm_s += p.comm_s;
-  sum->hideable_s += p.hideable_s;
-  sum->hidden_s += p.hidden_s;
+  sum->can_overlap_s += p.can_overlap_s;
+  sum->overlapped_s += p.overlapped_s;
   sum->planned_bytes = p.memory.planned_bytes;
   return HP_OK;
 }
@@ -188,10 +188,11 @@ static void put_comm(const model_run *r, const step_sums *sum, bench_row *row) {
   double n = (double)r->n;
   if (sum->comm_s <= 0) return;
   bench_row_num(row, "comm_s", sum->comm_s / n);
-  bench_row_num(row, "hideable_s", sum->hideable_s / n);
-  bench_row_num(row, "hidden_s", sum->hidden_s / n);
-  bench_row_num(row, "exposed_s", (sum->comm_s - sum->hidden_s) / n);
-  bench_row_num(row, "hidden_share", sum->hideable_s > 0 ? sum->hidden_s / sum->hideable_s : 1);
+  bench_row_num(row, "can_overlap_s", sum->can_overlap_s / n);
+  bench_row_num(row, "overlapped_s", sum->overlapped_s / n);
+  bench_row_num(row, "exposed_s", (sum->comm_s - sum->overlapped_s) / n);
+  bench_row_num(row, "overlapped_share",
+                sum->can_overlap_s > 0 ? sum->overlapped_s / sum->can_overlap_s : 1);
 }
 
 /* The kind of work furthest from its own limit, and what share of a run would be won there. */

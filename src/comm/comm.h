@@ -117,10 +117,10 @@ typedef struct {
 } comm_tensor;
 
 /* Runs a collective from buffer `from` to buffer `to` of this rank's device, which do not overlap,
- * on that stream of the device.  *met_s: the time (time_now_s) at which the last member arrived.
- * Fails as a rendezvous does. */
+ * on that stream of the device.  *arrived_s: the time (time_now_s) at which the last member
+ * arrived. Fails as a rendezvous does. */
 typedef hp_status comm_collective(communicator *c, const comm_call *call, const comm_tensor *t,
-                                  const void *from, void *to, int stream, double *met_s);
+                                  const void *from, void *to, int stream, double *arrived_s);
 
 typedef struct {
   const char *name;

@@ -37,9 +37,9 @@ static int64_t count_elements(const hp_shape *s) {
 static int64_t count_bytes(const comm_tensor *t) { return count_elements(&t->shape) * size_of(t); }
 
 /* Only the first rendezvous of a collective says when all had come. */
-static hp_status come(operation *o, const void *data, double *met_s) {
+static hp_status come(operation *o, const void *data, double *arrived_s) {
   HP_TRY(o->c->of->iface->rendezvous(o->c, o->call, data, o->give, o->take, o->seen));
-  if (met_s) *met_s = time_now_s();
+  if (arrived_s) *arrived_s = time_now_s();
   return HP_OK;
 }
 static hp_status leave(const operation *o) { return o->c->of->iface->leave(o->c); }
@@ -74,24 +74,24 @@ static void join(const operation *o, const hp_shape *region, int64_t row, char *
   o.t = t
 
 hp_status host_all_gather(communicator *c, const comm_call *call, const comm_tensor *t,
-                          const void *from, void *to, int stream, double *met_s) {
+                          const void *from, void *to, int stream, double *arrived_s) {
   BEGIN(o);
   int64_t bytes = count_bytes(t);
   for (int64_t i = 0; i < c->n; i++) o.give[i] = o.take[i] = (comm_region){.run = bytes, .n = 1};
-  HP_TRY(come(&o, from, met_s));
+  HP_TRY(come(&o, from, arrived_s));
   join(&o, &t->shape, bytes, to);
   return leave(&o);
 }
 
 /* All of one member. */
 hp_status host_permute(communicator *c, const comm_call *call, const comm_tensor *t,
-                       const void *from, void *to, int stream, double *met_s) {
+                       const void *from, void *to, int stream, double *arrived_s) {
   BEGIN(o);
   int64_t by = t->by % c->n, bytes = count_bytes(t);
   int64_t source = (c->me - by + c->n) % c->n, target = (c->me + by) % c->n;
   for (int64_t i = 0; i < c->n; i++) o.give[i] = o.take[i] = (comm_region){0};
   o.give[target] = o.take[source] = (comm_region){.run = bytes, .n = 1};
-  HP_TRY(come(&o, from, met_s));
+  HP_TRY(come(&o, from, arrived_s));
   memcpy(to, o.seen[source].at, (size_t)bytes);
   return leave(&o);
 }
@@ -121,13 +121,13 @@ static comm_region half_region(const operation *o, int64_t source, int64_t targe
 }
 
 hp_status host_zigzag(communicator *c, const comm_call *call, const comm_tensor *t,
-                      const void *from, void *to, int stream, double *met_s) {
+                      const void *from, void *to, int stream, double *arrived_s) {
   BEGIN(o);
   for (int64_t i = 0; i < c->n; i++) {
     o.give[i] = half_region(&o, c->me, i);
     o.take[i] = half_region(&o, i, c->me);
   }
-  HP_TRY(come(&o, from, met_s));
+  HP_TRY(come(&o, from, arrived_s));
   int64_t run = shard_of(&o, t->dim, t->shape.dim[t->dim] / 2, 0).run;
   for (int64_t k = 0; k < 2 * c->n; k++) {
     chunk a = chunk_at(k, c->n, t->inverse), b = chunk_at(k, c->n, !t->inverse);
@@ -142,7 +142,7 @@ hp_status host_zigzag(communicator *c, const comm_call *call, const comm_tensor 
 
 /* Every member's shard along `dim`, of which only this member's shard of `cut` is taken. */
 hp_status host_all_to_all(communicator *c, const comm_call *call, const comm_tensor *t,
-                          const void *from, void *to, int stream, double *met_s) {
+                          const void *from, void *to, int stream, double *arrived_s) {
   BEGIN(o);
   hp_shape region = t->shape; /* what goes from one to another */
   int64_t each = region.dim[t->cut] /= c->n;
@@ -150,7 +150,7 @@ hp_status host_all_to_all(communicator *c, const comm_call *call, const comm_ten
     o.give[i] = shard_of(&o, t->cut, each, t->place[i]);
     o.take[i] = shard_of(&o, t->cut, each, t->place[c->me]);
   }
-  HP_TRY(come(&o, from, met_s));
+  HP_TRY(come(&o, from, arrived_s));
   join(&o, &region, o.take[0].run, to);
   return leave(&o);
 }
@@ -240,14 +240,14 @@ static hp_status reduce(const operation *o, const comm_region *region, char *to)
 
 /* This member's shard of a dim, reduced. */
 hp_status host_reduce_scatter(communicator *c, const comm_call *call, const comm_tensor *t,
-                              const void *from, void *to, int stream, double *met_s) {
+                              const void *from, void *to, int stream, double *arrived_s) {
   BEGIN(o);
   int64_t each = t->shape.dim[t->dim] / c->n;
   for (int64_t i = 0; i < c->n; i++) {
     o.give[i] = shard_of(&o, t->dim, each, i);
     o.take[i] = shard_of(&o, t->dim, each, c->me);
   }
-  HP_TRY(come(&o, from, met_s));
+  HP_TRY(come(&o, from, arrived_s));
   HP_TRY(reduce(&o, &o.take[0], to));
   return leave(&o);
 }
@@ -264,7 +264,7 @@ static comm_region share_of(const operation *o, int64_t i) {
 /* Each member reduces its share, then all take the others': each reads all of it twice, however
  * many there are. */
 hp_status host_all_reduce(communicator *c, const comm_call *call, const comm_tensor *t,
-                          const void *from, void *out, int stream, double *met_s) {
+                          const void *from, void *out, int stream, double *arrived_s) {
   BEGIN(o);
   char *to = out;
   comm_region mine = share_of(&o, c->me);
@@ -272,7 +272,7 @@ hp_status host_all_reduce(communicator *c, const comm_call *call, const comm_ten
     o.give[i] = share_of(&o, i);
     o.take[i] = mine;
   }
-  HP_TRY(come(&o, from, met_s));
+  HP_TRY(come(&o, from, arrived_s));
   HP_TRY(reduce(&o, &mine, to + mine.start));
   HP_TRY(leave(&o));
   for (int64_t i = 0; i < c->n; i++) {

@@ -61,10 +61,10 @@ typedef struct {
   str notes;         /* lines for people on what passes did or could not do; not in the text form */
 } program;
 
-/* Times of an instruction, in seconds since the start of the run.  met_s: when the last device
+/* Times of an instruction, in seconds since the start of the run.  arrived_s: when the last device
  * arrived at the collective; equal to start_s for other instructions. */
 typedef struct {
-  double start_s, met_s, end_s;
+  double start_s, arrived_s, end_s;
 } inst_times;
 
 /* The duration of the run: the latest end of its n instructions. */

@@ -173,8 +173,8 @@ bool collective_runs(const prog_inst *n) { return op_flags((op_id)n->op) & OPF_R
 
 int64_t collective_place(const collectives *c, size_t i) { return c->place[i]; }
 
-hp_status collective_run(const collectives *c, size_t i, void *const *at, double *met_s) {
+hp_status collective_run(const collectives *c, size_t i, void *const *at, double *arrived_s) {
   const member *x = &c->members.at[c->number[i]];
   int stream = program_inst(c->p, i)->stream;
-  return x->run(x->c, &x->call, &x->tensor, at[0], at[1], stream, met_s);
+  return x->run(x->c, &x->call, &x->tensor, at[0], at[1], stream, arrived_s);
 }

@@ -34,14 +34,14 @@ static hp_status comm_look(const program *p, const mesh *m, const inst_times *t,
 /* Omits a column of times that would only hold 0. */
 static void print_times(const comm_facts *v, const comm_time *t, str *out) {
   units_put_seconds(out, 12, t->comm_s);
-  if (v->sum.hideable_s > 0) units_put_seconds(out, 13, t->hideable_s);
-  if (v->sum.hidden_s > 0) units_put_seconds(out, 13, t->hidden_s);
+  if (v->sum.can_overlap_s > 0) units_put_seconds(out, 13, t->can_overlap_s);
+  if (v->sum.overlapped_s > 0) units_put_seconds(out, 13, t->overlapped_s);
 }
 
 static void print_times_head(const comm_facts *v, str *out) {
   str_printf(out, "%12s", "time");
-  if (v->sum.hideable_s > 0) str_printf(out, "%13s", "can overlap");
-  if (v->sum.hidden_s > 0) str_printf(out, "%13s", "overlapped");
+  if (v->sum.can_overlap_s > 0) str_printf(out, "%13s", "can overlap");
+  if (v->sum.overlapped_s > 0) str_printf(out, "%13s", "overlapped");
 }
 
 static void print_kinds(const comm_facts *v, str *out) {
@@ -61,17 +61,17 @@ static void print_sum(const comm_facts *v, str *out) {
   const comm_time *s = &v->sum;
   str_add(out, v->measured ? "\n\nmeasured: " : "\n\npredicted: ");
   units_add_seconds(out, s->comm_s);
-  if (s->hideable_s > 0) {
+  if (s->can_overlap_s > 0) {
     str_add(out, "; ");
-    units_add_seconds(out, s->hideable_s);
+    units_add_seconds(out, s->can_overlap_s);
     str_add(out, " of it can be overlapped with computation, ");
-    units_add_seconds(out, s->hidden_s);
-    str_printf(out, " is (%.1f %%)", 100 * s->hidden_s / s->hideable_s);
+    units_add_seconds(out, s->overlapped_s);
+    str_printf(out, " is (%.1f %%)", 100 * s->overlapped_s / s->can_overlap_s);
   } else {
     str_add(out, "; nothing of it can be overlapped with computation");
   }
   str_add(out, "; ");
-  units_add_seconds(out, s->comm_s - s->hidden_s);
+  units_add_seconds(out, s->comm_s - s->overlapped_s);
   str_add(out, " of a run of ");
   units_add_seconds(out, v->run_s);
   str_add(out, " is exposed\n");
@@ -89,7 +89,7 @@ static void print_rows(const comm_facts *v, str *out) {
     comm_name_axes(v->p, v->m, n, axes);
     str_printf(out, "%-11zu %-16s %-12s ", i, op_table[n->op].name, axes);
     units_put_bytes(out, 12, cost_received(v->p, n));
-    units_put_seconds(out, 13, v->t[i].met_s);
+    units_put_seconds(out, 13, v->t[i].arrived_s);
     print_times(v, &v->each[i], out);
     str_printf(out, "  %s\n", program_str(v->p, n->loc));
   }
@@ -113,8 +113,8 @@ hp_status explain_comm(const program *p, const mesh *m, const inst_times *t, boo
 
 static void put_times(json_writer *w, const comm_time *t) {
   json_key_double(w, "time_s", t->comm_s);
-  json_key_double(w, "can_overlap_s", t->hideable_s);
-  json_key_double(w, "overlapped_s", t->hidden_s);
+  json_key_double(w, "can_overlap_s", t->can_overlap_s);
+  json_key_double(w, "overlapped_s", t->overlapped_s);
 }
 
 static void put_kind(json_writer *w, const comm_kind *k) {
@@ -139,7 +139,7 @@ static void put_collective(json_writer *w, const comm_facts *v, size_t i) {
   json_key_string(w, "at", program_str(v->p, n->loc));
   json_key_string(w, "layer", layer);
   json_key_int(w, "received_bytes", (int64_t)cost_received(v->p, n));
-  json_key_double(w, "begins_s", v->t[i].met_s);
+  json_key_double(w, "begins_s", v->t[i].arrived_s);
   put_times(w, &v->each[i]);
   json_close(w);
 }
@@ -150,7 +150,7 @@ static void put_comm(json_writer *w, const comm_facts *v) {
   json_key_double(w, "run_s", v->run_s);
   json_key_int(w, "received_bytes", (int64_t)v->bytes);
   put_times(w, &v->sum);
-  json_key_double(w, "exposed_s", v->sum.comm_s - v->sum.hidden_s);
+  json_key_double(w, "exposed_s", v->sum.comm_s - v->sum.overlapped_s);
   json_put_key(w, "kinds");
   json_open_list(w);
   for (int k = 0; k < v->kinds; k++) put_kind(w, &v->kind[k]);

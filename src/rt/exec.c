@@ -247,12 +247,12 @@ static double find_copy_end(const exec *e, const prog_inst *n, double start_s) {
 
 /* On an emulated cluster an instruction takes at least as long as it would there.  Two copies of a
  * direction are on one stream, so that they never share its link. */
-static void emulate(const exec *e, const prog_inst *n, double met_s) {
+static void emulate(const exec *e, const prog_inst *n, double arrived_s) {
   const cluster *c = e->d->cluster;
   bool is_rendezvous = op_flags((op_id)n->op) & OPF_RENDEZVOUS, is_copy = tier_is_crossed(e->p, n);
   if (!(is_rendezvous || is_copy ? c->emulate : c->emulate_compute)) return;
-  if (is_copy) time_sleep_until(find_copy_end(e, n, met_s));
-  else time_sleep_until(met_s + cost_inst(c, e->d->mesh, e->p, n));
+  if (is_copy) time_sleep_until(find_copy_end(e, n, arrived_s));
+  else time_sleep_until(arrived_s + cost_inst(c, e->d->mesh, e->p, n));
 }
 
 /* The failure of a kernel, with the program's inputs in its message. */
@@ -307,19 +307,19 @@ static hp_status run_stream(exec *e, int stream, bool events) {
     const prog_inst *n = program_inst(e->p, i);
     if (events && !wait_all(e, n)) return HP_OK;
     inst_times *t = &e->times[i];
-    t->start_s = t->met_s = time_now_s();
+    t->start_s = t->arrived_s = time_now_s();
     if (e->recorded) progress_record_set((uint32_t)stream, i);
     bool together = collective_runs(n);
     hp_status st;
-    if (together) st = collective_run(e->collectives, i, e->at + n->arg0, &t->met_s);
+    if (together) st = collective_run(e->collectives, i, e->at + n->arg0, &t->arrived_s);
     else if (tier_is_crossed(e->p, n)) st = move(e, n);
     else st = launch(e, i, n);
     if (st && !together) st = name_failure(e, n, st);
-    if (!st) emulate(e, n, t->met_s);
+    if (!st) emulate(e, n, t->arrived_s);
     t->end_s = time_now_s() - e->start_s;
     if (e->recorded) progress_record_set((uint32_t)stream, PROG_NONE);
     t->start_s -= e->start_s;
-    t->met_s -= e->start_s;
+    t->arrived_s -= e->start_s;
     if (events) record(e, stream, st);
     if (st) {
       err_at(st, program_str(e->p, n->loc), (int)i, op_table[n->op].name);
@@ -618,7 +618,7 @@ void exec_recent(const exec *e, inst_times *out) {
     out[i] = (inst_times){0};
     for (size_t r = 0; r < half; r++) {
       out[i].start_s += run[r].inst[i].start_s / (double)half;
-      out[i].met_s += run[r].inst[i].met_s / (double)half;
+      out[i].arrived_s += run[r].inst[i].arrived_s / (double)half;
       out[i].end_s += run[r].inst[i].end_s / (double)half;
     }
   }

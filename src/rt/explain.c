@@ -237,7 +237,7 @@ static void trace_inst(const program *p, const mesh *m, const inst_times *t, siz
              op_table[n->op].name, i, n->flops, n->bytes);
   if (op_flags((op_id)n->op) & OPF_RENDEZVOUS)
     str_printf(out, ",\"received_bytes\":%.0f,\"met_us\":%.3f", cost_received(p, n),
-               t[i].met_s * 1e6);
+               t[i].arrived_s * 1e6);
   str_add(out, "}}");
   out->failed |= name.failed;
   str_free(&name);

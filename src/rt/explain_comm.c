@@ -12,7 +12,7 @@ static bool computes(const prog_inst *n) {
   return n->stream == STREAM_COMPUTE && !comm_is_collective(n);
 }
 
-static double seconds(const inst_times *t) { return t->end_s - t->met_s; }
+static double seconds(const inst_times *t) { return t->end_s - t->arrived_s; }
 
 static double lesser(double a, double b) { return a < b ? a : b; }
 static double greater(double a, double b) { return a > b ? a : b; }
@@ -23,19 +23,19 @@ static double greater(double a, double b) { return a > b ? a : b; }
  * Instructions of a stream are in sequence, so one walk over both streams finds the computation
  * during each collective. */
 
-static void find_hidden(const program *p, const inst_times *t, comm_time *each) {
+static void find_overlapped(const program *p, const inst_times *t, comm_time *each) {
   size_t first = 0; /* computation before it ended before the collective begins */
   for (size_t i = 0; i < p->insts.len; i++) {
     if (!comm_is_collective(program_inst(p, i))) continue;
     each[i].comm_s = seconds(&t[i]);
     while (first < p->insts.len &&
-           (!computes(program_inst(p, first)) || t[first].end_s <= t[i].met_s))
+           (!computes(program_inst(p, first)) || t[first].end_s <= t[i].arrived_s))
       first++;
     for (size_t k = first; k < p->insts.len; k++) {
       if (!computes(program_inst(p, k))) continue;
       if (t[k].start_s >= t[i].end_s) break;
-      each[i].hidden_s +=
-          greater(lesser(t[k].end_s, t[i].end_s) - greater(t[k].start_s, t[i].met_s), 0);
+      each[i].overlapped_s +=
+          greater(lesser(t[k].end_s, t[i].end_s) - greater(t[k].start_s, t[i].arrived_s), 0);
     }
   }
 }
@@ -108,7 +108,7 @@ static hp_status find_windows(const program *p, const inst_times *t, comm_time *
   for (uint32_t i = 0; !st && i < p->insts.len; i++) {
     if (!comm_is_collective(program_inst(p, i))) continue;
     w[*n] = window_of(&q, t, i, work, tied);
-    each[i].hideable_s = lesser(w[*n].left, greater(w[*n].to - w[*n].from, 0));
+    each[i].can_overlap_s = lesser(w[*n].left, greater(w[*n].to - w[*n].from, 0));
     ++*n;
   }
   order_free(&q);
@@ -122,13 +122,13 @@ hp_status comm_times(const program *p, const inst_times *t, comm_time *each, com
   window *w = mem_calloc(p->insts.len, sizeof *w);
   hp_status st = all && w ? HP_OK : HP_ERR_OOM;
   *sum = (comm_time){0};
-  if (!st) find_hidden(p, t, all);
+  if (!st) find_overlapped(p, t, all);
   if (!st) st = find_windows(p, t, all, w, &n);
   for (size_t i = 0; !st && i < p->insts.len; i++) {
     sum->comm_s += all[i].comm_s;
-    sum->hidden_s += all[i].hidden_s;
+    sum->overlapped_s += all[i].overlapped_s;
   }
-  if (!st) sum->hideable_s = fit(w, n);
+  if (!st) sum->can_overlap_s = fit(w, n);
   if (!st && each) memcpy(each, all, p->insts.len * sizeof *each);
   mem_free(all);
   mem_free(w);
@@ -156,8 +156,8 @@ static void add(comm_kind *all, int *kinds, const comm_kind *one) {
   all[k].count++;
   all[k].bytes += one->bytes;
   all[k].time.comm_s += one->time.comm_s;
-  all[k].time.hidden_s += one->time.hidden_s;
-  all[k].time.hideable_s += one->time.hideable_s;
+  all[k].time.overlapped_s += one->time.overlapped_s;
+  all[k].time.can_overlap_s += one->time.can_overlap_s;
 }
 
 int comm_kinds(const program *p, const mesh *m, const comm_time *each, comm_kind out[COMM_KINDS]) {

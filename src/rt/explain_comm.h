@@ -5,15 +5,15 @@
 #include "rt/exec.h"
 
 /* Times of a collective, from the arrival of its last device on.
- * comm_s: how long it takes.  hidden_s: how much of that overlaps with computation.  hideable_s:
- * how much could overlap: at most the time of all computation that neither needs the collective nor
- * is needed by it. */
+ * comm_s: how long it takes.  overlapped_s: how much of that overlaps with computation.
+ * can_overlap_s: how much could overlap: at most the time of all computation that neither needs the
+ * collective nor is needed by it. */
 typedef struct {
-  double comm_s, hidden_s, hideable_s;
+  double comm_s, overlapped_s, can_overlap_s;
 } comm_time;
 
 /* Writes the times of every instruction to each[] (zeros where it is no collective; each may be
- * NULL), and their sums to *sum.  In sum->hideable_s a second of computation overlaps with one
+ * NULL), and their sums to *sum.  In sum->can_overlap_s a second of computation overlaps with one
  * second of communication, not with several collectives at once. */
 hp_status comm_times(const program *p, const inst_times *t, comm_time *each, comm_time *sum);
 /* Collectives of one op over the same axes. */

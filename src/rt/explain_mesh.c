@@ -128,7 +128,7 @@ static void put_kind(const comm_kind *k, str *out) {
   str_add(out, " received, ");
   units_add_seconds(out, k->time.comm_s);
   if (k->time.comm_s > 0)
-    str_printf(out, " (%.0f %% overlapped)", 100 * k->time.hidden_s / k->time.comm_s);
+    str_printf(out, " (%.0f %% overlapped)", 100 * k->time.overlapped_s / k->time.comm_s);
 }
 
 /* Text lines of the collectives over these axes; returns their number. */

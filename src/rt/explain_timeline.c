@@ -32,8 +32,8 @@ static hp_status draw_summary(const lanes *l, bool measured, str *out) {
   put_seconds(measured ? "measured: " : "predicted: ", l->full_s, &line);
   if (sum.comm_s > 0) {
     put_seconds("; communication ", sum.comm_s, &line);
-    put_seconds(", of which ", sum.hidden_s, &line);
-    put_seconds(" overlapped with computation and ", sum.comm_s - sum.hidden_s, &line);
+    put_seconds(", of which ", sum.overlapped_s, &line);
+    put_seconds(" overlapped with computation and ", sum.comm_s - sum.overlapped_s, &line);
     str_add(&line, " exposed");
   }
   hp_status st = add_copies(l, &line);

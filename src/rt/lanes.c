@@ -29,7 +29,7 @@ typedef struct {
 
 static bool is_rendezvous(const prog_inst *n) { return op_flags((op_id)n->op) & OPF_RENDEZVOUS; }
 
-/* Computation can hide it. */
+/* It can overlap with computation. */
 static bool may_be_exposed(const prog_inst *n) {
   return is_rendezvous(n) || stream_copies(n->stream);
 }
@@ -99,7 +99,7 @@ static void draw_stream(drawing *d, uint32_t stream) {
   for (size_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
     if (n->stream != stream) continue;
-    draw(d, look_of(n), i, is_rendezvous(n) ? t[i].met_s : t[i].start_s, t[i].end_s);
+    draw(d, look_of(n), i, is_rendezvous(n) ? t[i].arrived_s : t[i].start_s, t[i].end_s);
   }
   flush(d);
 }
@@ -112,7 +112,8 @@ static void draw_exposed(drawing *d, uint32_t stream) {
   for (size_t i = 0; i < p->insts.len; i++) {
     const prog_inst *own = program_inst(p, i);
     if (own->stream != stream || !may_be_exposed(own)) continue;
-    double start = is_rendezvous(own) ? t[i].met_s : t[i].start_s, from = start, end = t[i].end_s;
+    double start = is_rendezvous(own) ? t[i].arrived_s : t[i].start_s, from = start,
+           end = t[i].end_s;
     for (size_t k = first; k < p->insts.len && from < end; k++) {
       const prog_inst *n = program_inst(p, k);
       if (n->stream != STREAM_COMPUTE || is_rendezvous(n)) continue;

@@ -89,7 +89,7 @@ hp_status op_times_make(const program *p, const device *d, const inst_times *t,
     inst_describe(p, d->mesh, program_inst(p, i), visible ? &visible[i] : NULL, &one);
     set_limit(p, d, &machine, program_inst(p, i), &one);
     if (d->costs) one.predicted_s = cost_inst(d->costs, d->mesh, p, program_inst(p, i));
-    one.seconds = t ? t[i].end_s - t[i].met_s : 0;
+    one.seconds = t ? t[i].end_s - t[i].arrived_s : 0;
     if (!one.overlapped) run_s -= one.seconds;
     st = add_row(&all, &one);
   }

@@ -81,7 +81,7 @@ awk '/^all_|^reduce_/ { n[$1] += $3 }
      END { exit n["all_to_all"] || n["all_reduce"] != 3 || n["all_gather"] != 80 || n["reduce_scatter"] != 40 }' \
   out || fail "other collectives: $(cat out)"
 
-it "communication beside computation changes no bit, whatever the cluster"
+it "communication that overlaps with computation changes no bit, whatever the cluster"
 printf 'device: {flops: 1e10, bandwidth_gb_s: 10}\nlinks: [{bandwidth_gb_s: 1, latency_us: 100}]\nemulate: true\n' >pair.yaml
 run train job/job.yaml output_dir=serial strategy=dp=2,zero=1 hyper_parallel.overlap=false
 exit_is 0

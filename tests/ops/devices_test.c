@@ -96,7 +96,7 @@ static void run_once(job *j) {
   }
 }
 
-/* Nothing in the program may meet in memory but in the order of the list. */
+/* Nothing in the program may conflict in memory but in the order of the list. */
 static void check_hazards(const job *j) {
   char *text, why[HAZARD_TEXT];
   program *p;
@@ -193,7 +193,7 @@ static char *results_of(job *j, size_t *size) {
   return all;
 }
 
-TEST(communication_beside_computation_changes_no_bit) {
+TEST(communication_that_overlaps_changes_no_bit) {
   static job j;
   int meetings = 0;
   for (uint64_t seed = 7400; seed < 7430; seed++) {
@@ -205,14 +205,14 @@ TEST(communication_beside_computation_changes_no_bit) {
     hp_free(text);
     close_job(&j);
     open_job(&j, seed, "(2,2)(a,b)", 4, (job_how){0});
-    char *beside = results_of(&j, &same);
+    char *overlapped = results_of(&j, &same);
     CHECK_OK(hp_program_print(j.p, &text));
     meetings += strstr(text, "comm: ") != NULL;
-    if (size != same || memcmp(serial, beside, size)) fail_job(&j, "other bits");
+    if (size != same || memcmp(serial, overlapped, size)) fail_job(&j, "other bits");
     hp_free(text);
     close_job(&j);
     free(serial);
-    free(beside);
+    free(overlapped);
   }
   CHECK(meetings > 10);
 }

@@ -50,8 +50,8 @@ static double expected(hp_dtype t, int op, int k) {
 
 static void *run(void *arg) {
   member *m = arg;
-  double met_s = 0;
-  m->st = collective_run(m->c, 0, (void *[]){m->in, m->out}, &met_s);
+  double arrived_s = 0;
+  m->st = collective_run(m->c, 0, (void *[]){m->in, m->out}, &arrived_s);
   return NULL;
 }
 

@@ -261,9 +261,9 @@ TEST(the_failure_of_a_rank_reaches_only_those_that_wait_for_it) {
 static hp_status run_collective(member *m, comm_collective_kind kind, const comm_tensor *t,
                                 const void *from, void *to) {
   comm_call call = comm_call_of("a collective", NULL);
-  double met_s = 0, before = time_now_s();
-  HP_TRY(m->c->iface->collective[kind](m->everyone, &call, t, from, to, 0, &met_s));
-  CHECK(met_s >= before && met_s <= time_now_s());
+  double arrived_s = 0, before = time_now_s();
+  HP_TRY(m->c->iface->collective[kind](m->everyone, &call, t, from, to, 0, &arrived_s));
+  CHECK(arrived_s >= before && arrived_s <= time_now_s());
   return HP_OK;
 }
 

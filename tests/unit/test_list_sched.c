@@ -142,7 +142,7 @@ static void check(const graph *t, const list_schedule *s) {
   for (uint32_t tier = 0; tier < LIST_TIERS; tier++) check_tier(t, s, before, tier);
 }
 
-TEST(the_longest_path_goes_first_and_transfers_run_beside_computation) {
+TEST(the_longest_path_goes_first_and_transfers_overlap_with_computation) {
   graph t;
   list_schedule s;
   start(&t, 2);

@@ -1,4 +1,5 @@
-/* Communication beside computation: what is hidden and what could be, emulated links, the trace. */
+/* Communication that overlaps with computation: how much does and could, emulated links, the trace.
+ */
 #include "base/io.h"
 #include "base/json.h"
 #include "base/units.h"
@@ -6,7 +7,7 @@
 #include "step_case.h"
 #include "test.h"
 
-/* --- hidden, and what could be, by hand ------------------------------------------------------- */
+/* --- overlapped, and what could be, by hand --------------------------------------------------- */
 
 enum { LINES = 8 };
 
@@ -26,7 +27,7 @@ static program *make(const char *const *line, int n) {
 
 #define REDUCE " {axes=[0], n=2, op=1}"
 
-TEST(what_runs_beside_a_collective_hides_it) {
+TEST(computation_during_a_collective_overlaps_with_it) {
   static const char *const line[] = {"compute: b1 = exp b0",
                                      "comm: b2 = all_reduce b1" REDUCE " wait=compute:0",
                                      "compute: b3 = neg b1", "compute: b4 = neg b2 wait=comm:0"};
@@ -36,9 +37,9 @@ TEST(what_runs_beside_a_collective_hides_it) {
   comm_time each[LINES], sum;
   CHECK_OK(comm_times(p, t, each, &sum));
   CHECK_NEAR(sum.comm_s, 4, 1e-12);
-  CHECK_NEAR(sum.hidden_s, 2, 1e-12);
-  CHECK_NEAR(sum.hideable_s, 3, 1e-12); /* b3 alone neither needs it nor is needed */
-  CHECK_NEAR(each[1].hideable_s, 3, 1e-12);
+  CHECK_NEAR(sum.overlapped_s, 2, 1e-12);
+  CHECK_NEAR(sum.can_overlap_s, 3, 1e-12); /* b3 alone neither needs it nor is needed */
+  CHECK_NEAR(each[1].can_overlap_s, 3, 1e-12);
   CHECK_NEAR(each[0].comm_s + each[2].comm_s + each[3].comm_s, 0, 1e-12);
   program_free(p);
 }
@@ -51,10 +52,10 @@ TEST(a_second_of_computation_hides_one_collective) {
   program *p = make(line, 4);
   comm_time each[LINES], sum;
   CHECK_OK(comm_times(p, t, each, &sum));
-  CHECK_NEAR(each[1].hideable_s, 2, 1e-12);
-  CHECK_NEAR(each[2].hideable_s, 2, 1e-12);
-  CHECK_NEAR(sum.hideable_s, 2, 1e-12);
-  CHECK_NEAR(sum.hidden_s, 2, 1e-12);
+  CHECK_NEAR(each[1].can_overlap_s, 2, 1e-12);
+  CHECK_NEAR(each[2].can_overlap_s, 2, 1e-12);
+  CHECK_NEAR(sum.can_overlap_s, 2, 1e-12);
+  CHECK_NEAR(sum.overlapped_s, 2, 1e-12);
   program_free(p);
 }
 
@@ -66,8 +67,8 @@ TEST(a_collective_between_computations_hides_nothing) {
   comm_time sum;
   CHECK_OK(comm_times(p, t, NULL, &sum));
   CHECK_NEAR(sum.comm_s, 1, 1e-12);
-  CHECK_NEAR(sum.hideable_s, 1, 1e-12);
-  CHECK_NEAR(sum.hidden_s, 0, 1e-12);
+  CHECK_NEAR(sum.can_overlap_s, 1, 1e-12);
+  CHECK_NEAR(sum.overlapped_s, 0, 1e-12);
   program_free(p);
 }
 
@@ -121,7 +122,7 @@ TEST(an_emulated_device_takes_its_time) {
   step_close(&s);
 }
 
-TEST(losses_do_not_depend_on_what_runs_beside_what) {
+TEST(losses_do_not_depend_on_what_overlaps) {
   step_case a, b;
   run_step("bandwidth_gb_s: 1000, latency_us: 0", "", true, &a);
   run_step("bandwidth_gb_s: 0.1, latency_us: 300", "", false, &b);
@@ -146,7 +147,8 @@ static double number(const tree_node *m, const char *key) {
   return x;
 }
 
-/* All devices meet in one order; times and bytes sum up to what the program says of itself. */
+/* All devices come to collectives in one order; times and bytes sum up to what the program says of
+ * itself. */
 TEST(the_trace_shows_every_collective_of_every_device) {
   enum { DEVICES = 4, MEETINGS = 500 };
   static int64_t at[DEVICES][MEETINGS];
@@ -177,7 +179,7 @@ TEST(the_trace_shows_every_collective_of_every_device) {
     CHECK(!memcmp(at[i], at[0], (size_t)n[0] * sizeof **at));
   }
   CHECK_NEAR(seconds, stats.comm_s, 1e-5);
-  CHECK(stats.hidden_s <= stats.comm_s && stats.hideable_s <= stats.comm_s);
+  CHECK(stats.overlapped_s <= stats.comm_s && stats.can_overlap_s <= stats.comm_s);
   CHECK_OK(hp_explain(s.p, "comm", &text));
   CHECK(strstr(text, "all_reduce       tp"));
   CHECK(strstr(text, "measured: "));
@@ -193,9 +195,9 @@ static void check_comm(const char *json, const char *text, const hp_program_stat
   double bytes = 0, seconds = 0;
   CHECK_OK(json_parse(json, strlen(json), "comm.json", &t));
   CHECK_NEAR(number(t.root, "time_s"), stats->comm_s, 1e-12);
-  CHECK_NEAR(number(t.root, "can_overlap_s"), stats->hideable_s, 1e-12);
-  CHECK_NEAR(number(t.root, "overlapped_s"), stats->hidden_s, 1e-12);
-  CHECK_NEAR(number(t.root, "exposed_s"), stats->comm_s - stats->hidden_s, 1e-12);
+  CHECK_NEAR(number(t.root, "can_overlap_s"), stats->can_overlap_s, 1e-12);
+  CHECK_NEAR(number(t.root, "overlapped_s"), stats->overlapped_s, 1e-12);
+  CHECK_NEAR(number(t.root, "exposed_s"), stats->comm_s - stats->overlapped_s, 1e-12);
   CHECK_EQ(integer(t.root, "received_bytes"), (int64_t)stats->received);
   const tree_node *all = tree_get(t.root, "collectives");
   for (uint32_t i = 0; i < all->len; i++) {
