@@ -338,8 +338,8 @@ static bool are_alike(const offsets_search *w, const box *x, const box *y) {
                  w->items->dead + (size_t)y->item * w->items->streams, row);
 }
 
-/* Ranks by the fullest section of the live range, its length and the area, in an order that
- * depends on `rank`; twins are searched among neighbours in rank. */
+/* Ranks by the section of the live range with the most bytes, its length and the area, in an order
+ * that depends on `rank`; twins are searched among neighbours in rank. */
 static void set_ranks(offsets_search *w, uint32_t rank, uint32_t *id, ranked *r) {
   static const uint8_t use[SEARCH_RANKS][3] = {{0, 1, 2}, {0, 2, 1}, {2, 0, 1}, {1, 0, 2}};
   for (uint32_t i = 0; i < w->n; i++) {

@@ -54,18 +54,18 @@ static hp_status check_index(infer_ctx *c) {
   return HP_OK;
 }
 
-hp_status infer_take(infer_ctx *c) {
+hp_status infer_gather_last(infer_ctx *c) {
   HP_TRY(check_index(c));
   c->out[0] = replace_last_dim(graph_value(c->g, c->in[0]), graph_value(c->g, c->in[0])->dtype,
                                get_last_dim(c->g, c->in[1]));
   return HP_OK;
 }
 
-void grad_take(grad_ctx *c) {
+void grad_gather_last(grad_ctx *c) {
   c->din[0] = add_scatter(c->g, c->dout[0], c->in[1], get_last_dim(c->g, c->in[0]));
 }
 
-hp_status infer_put(infer_ctx *c) {
+hp_status infer_scatter_add(infer_ctx *c) {
   const ir_value *v = graph_value(c->g, c->in[0]);
   int64_t n = attr_int(c->g, &c->node, "n");
   HP_TRY(check_index(c));
@@ -76,7 +76,7 @@ hp_status infer_put(infer_ctx *c) {
   return HP_OK;
 }
 
-void grad_put(grad_ctx *c) {
+void grad_scatter_add(grad_ctx *c) {
   c->din[0] = ops_add(c->g, OP_GATHER, (val[]){c->dout[0], c->in[1]}, 2, NULL);
 }
 

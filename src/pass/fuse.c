@@ -299,7 +299,7 @@ static const uint32_t *readers_from(const fuse *f, val v, uint32_t i) {
 /* Merges the map of node i with maps that read the same large values, so that these are read
  * once for both.  A value may have as many readers as the graph has nodes, so only the last few
  * are tried. */
-static void join_siblings(fuse *f, uint32_t i) {
+static void fuse_siblings(fuse *f, uint32_t i) {
   const ir_node *n = graph_node(f->g, i);
   uint32_t last = (uint32_t)f->g->nodes.len - 1;
   for (int k = 0; k < n->n_in; k++) {
@@ -380,7 +380,7 @@ static hp_status make_groups(fuse *f) {
     grow_group(f, i);
   }
   for (uint32_t i = 0; i < n; i++)
-    if (f->group_of[i]) join_siblings(f, i);
+    if (f->group_of[i]) fuse_siblings(f, i);
   for (uint32_t i = 0; i < n; i++)
     if (graph_node(f->g, i)->op == OP_SUM && f->group_of[i]) fold_columns(f, i);
   return HP_OK;

@@ -79,7 +79,7 @@ enum {
 
 /* First and last instruction that touches each buffer; inputs, and tensors that the run before has
  * left there, are live from the start, outputs and what the next run finds to the end. */
-static void find_lives(const program *p, timeline_span *s, bool *seen) {
+static void find_live_ranges(const program *p, timeline_span *s, bool *seen) {
   uint32_t end = p->insts.len ? (uint32_t)p->insts.len - 1 : 0;
   for (uint32_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
@@ -131,7 +131,7 @@ hp_status memory_spans(const program *p, timeline_span **out) {
   bool *seen = mem_calloc(n, sizeof *seen);
   placed *at = mem_calloc(n, sizeof *at);
   hp_status st = s && seen && at ? HP_OK : HP_ERR_OOM;
-  if (!st) find_lives(p, s, seen);
+  if (!st) find_live_ranges(p, s, seen);
   for (uint32_t b = 0; !st && b < n; b++)
     if (s[b].bytes)
       at[used++] = (placed){p->buffers.at[b].offset, s[b].first, s[b].last, b, s[b].tier};
@@ -163,7 +163,7 @@ static hp_status count_work(const program *p, hp_memory *m) {
 /* --- over time -------------------------------------------------------------------------------- */
 
 /* The instruction with the most live bytes in range i of n. */
-static size_t fullest(const timeline *t, int i, int n) {
+static size_t find_peak(const timeline *t, int i, int n) {
   size_t parts = (size_t)n, from = (size_t)i * t->positions / parts;
   size_t to = ((size_t)i + 1) * t->positions / parts, best = from;
   for (size_t k = from + 1; k < to; k++)
@@ -182,7 +182,7 @@ static hp_status live_of(const program *p, bool all, mem_class class, uint64_t *
       if (!all && s[b].class != class) s[b].bytes = 0;
     st = timeline_build(s, count, positions, TIER_COUNT, &one);
   }
-  for (int i = 0; !st && i < n; i++) live[i] = one.live[fullest(&sum, i, n)];
+  for (int i = 0; !st && i < n; i++) live[i] = one.live[find_peak(&sum, i, n)];
   timeline_free(&sum);
   timeline_free(&one);
   mem_free(s);

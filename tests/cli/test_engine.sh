@@ -12,11 +12,11 @@ state_of() { sed '$d' "$1/MANIFEST.json" > manifest.json && json manifest.json "
 tuning_of() { state_of "$1" engine_picks; }
 state_is() { [ "$(state_of "$1" "$2")" = "$3" ] || fail "$1: $2 is $(state_of "$1" "$2"), want $3"; }
 # Has the checkpoint the engine that was planted?
-picked() { tuning_of "$1" | grep -q " = $2\$" || fail "$1: nothing runs by $2: $(tuning_of "$1")"; }
-same_tuning() { [ "$(tuning_of "$1")" = "$(tuning_of "$2")" ] || fail "$1 and $2: other picks"; }
-# Makes every pick in the cache that engine's.
+tuned_to() { tuning_of "$1" | grep -q " = $2\$" || fail "$1: nothing runs by $2: $(tuning_of "$1")"; }
+same_tuning() { [ "$(tuning_of "$1")" = "$(tuning_of "$2")" ] || fail "$1 and $2: other tuning"; }
+# Makes every engine in the cached tuning record that one.
 plant() { sed -i "s/ = .*/ = $1/" "$HYPER_CACHE"/*.engines; }
-# A folder with the kernels of the cache and none of its picks.
+# A folder with the kernels of the cache and no tuning record.
 new_cache() { cp -r "$HYPER_CACHE" "$1" && rm -rf "$1"/*.engines; }
 # Only where a library is there is anything measured.
 need_libraries() {
@@ -59,7 +59,7 @@ if need_libraries; then
   plant scalar
   run train job/job.yaml $FAST
   exit_is 0
-  picked job/out/checkpoint-20 scalar
+  tuned_to job/out/checkpoint-20 scalar
   state_is job/out/checkpoint-20 engine fastest
   run report job/out
   out_has "f32               scalar model"
@@ -102,7 +102,7 @@ if "$HYPER" doctor | grep -q '^ok *openblas'; then
   plant openblas
   run train job/job.yaml $FAST output_dir=blas
   exit_is 0
-  picked blas/checkpoint-20 openblas
+  tuned_to blas/checkpoint-20 openblas
   mkdir -p none && : > none/libopenblas.so.0
   for how in $FAST engine=packed; do
     back_to_5 blas b
@@ -110,7 +110,7 @@ if "$HYPER" doctor | grep -q '^ok *openblas'; then
     exit_is 0
     err_has 'gemm engine "openblas" (OpenBLAS, f32) is not on this machine'
     err_has "going on with ${how#*=}, whose bits differ"
-    case $(tuning_of b/checkpoint-20) in *openblas*) fail "picks of an engine that is not there" ;; esac
+    case $(tuning_of b/checkpoint-20) in *openblas*) fail "an engine that is not there was chosen" ;; esac
   done
   run_cmd env LD_LIBRARY_PATH="$WORK/none" "$HYPER" train job/job.yaml engine=openblas output_dir=c
   refused 'gemm engine "openblas" (OpenBLAS, f32) is not on this machine: install its library'
@@ -126,7 +126,7 @@ if need_libraries; then
   export HYPER_CACHE="$WORK/damaged"
   run explain job/job.yaml $FAST
   file=$(ls "$HYPER_CACHE"/*.engines)
-  for damage in 'head -c 100' 'sed s/isa/isb/' 'sed s/=.*/=/' 'head -c 999 /dev/urandom'; do # more: fuzz_picks.c
+  for damage in 'head -c 100' 'sed s/isa/isb/' 'sed s/=.*/=/' 'head -c 999 /dev/urandom'; do # more: fuzz_tuning.c
     cp "$file" keep
     $damage < keep > "$file"
     run explain job/job.yaml $FAST
@@ -141,7 +141,7 @@ if need_libraries; then
   exit_is 0
 fi
 
-it "processes run what the first has picked"
+it "processes run the engines that the first has measured"
 if ! need_libraries; then :
 elif ! command -v mpirun >/dev/null || [ ! -e "$B/hyper_mpi.so" ]; then skip "no MPI"
 else
@@ -153,5 +153,5 @@ else
   exit_is 0
   ls first/*.engines >/dev/null || fail "the first has measured nothing"
   ls second/*.engines >/dev/null 2>&1 && fail "the second has measured as well"
-  [ -n "$(tuning_of two/checkpoint-20)" ] || fail "no picks in the checkpoint"
+  [ -n "$(tuning_of two/checkpoint-20)" ] || fail "no tuning in the checkpoint"
 fi

@@ -170,7 +170,7 @@ TEST(fixed_offsets_are_kept_and_the_rest_fits_around_them) {
   CHECK(optimal > rounds * 95 / 100);
 }
 
-TEST(an_alias_group_is_one_place_of_its_largest_size_for_all_its_life) {
+TEST(an_alias_group_is_one_place_of_its_largest_size_for_all_its_live_range) {
   const offsets_buffer b[] =
       {{.size = 256, .first = 0, .last = 2, .alias = 7},
        {.size = 512, .first = 2, .last = 4, .alias = 7},
@@ -437,13 +437,13 @@ TEST(a_layered_program_needs_no_more_than_its_live_bytes_and_plans_the_same_twic
 static void crowd(offsets_buffer *b, uint32_t *dead, uint32_t n) {
   unsigned seed = 11;
   for (uint32_t i = 0; i < n; i++) {
-    uint32_t life = 1 + draw(&seed, n / 2);
+    uint32_t length = 1 + draw(&seed, n / 2);
     b[i] = (offsets_buffer){.size = 1 + draw(&seed, 1 << 20),
                             .first = i,
-                            .last = i + life < n ? i + life : n - 1,
+                            .last = i + length < n ? i + length : n - 1,
                             .stream = (uint8_t)draw(&seed, 4)};
     for (uint32_t s = 0; s < 4; s++) {
-      uint32_t d = b[i].last + 1 + (s == b[i].stream ? 0 : draw(&seed, life));
+      uint32_t d = b[i].last + 1 + (s == b[i].stream ? 0 : draw(&seed, length));
       dead[i * 4 + s] = d < n ? d : OFFSETS_NEVER;
     }
   }

@@ -1,4 +1,4 @@
-/* Engines picked by measurement: the decision from planted times, tuning as text, their cache on
+/* Autotuned engines: the decision from planted times, tuning as text, their cache on
  * disk, and their way into programs of one and of several devices. */
 #include "test.h"
 
@@ -229,7 +229,7 @@ static hp_device *open_device(const char *on, const char *engine) {
   return d;
 }
 
-/* Every pick made the engine `name`; hp_free. */
+/* Every engine of the record made `name`; hp_free. */
 static char *all_tuned(const hp_device *d, const char *name) {
   char *tuning;
   str s = {0};
@@ -281,7 +281,7 @@ TEST(a_program_has_the_engines_of_its_tuning_record) {
   hp_device_close(again);
 }
 
-TEST(a_cached_pick_is_not_measured_again) {
+TEST(a_cached_engine_is_not_measured_again) {
   hp_device *d = open_device(NULL, "fastest");
   hp_program_free(compile(d));
   char *tuning, *text;

@@ -91,7 +91,7 @@ static void sim_get_capabilities(void *dev, const capabilities *planned, capabil
 }
 
 static void sim_get_tuning(void *dev, str *out) { (void)dev, (void)out; }
-static hp_status sim_set_picks(void *dev, const char *text) {
+static hp_status sim_set_tuning(void *dev, const char *text) {
   (void)dev, (void)text;
   return HP_OK;
 }
@@ -121,5 +121,5 @@ const backend_iface backend_sim = {.name = "sim",
                                    .set_engine = sim_set_engine,
                                    .capabilities = sim_get_capabilities,
                                    .tuning = sim_get_tuning,
-                                   .set_tuning = sim_set_picks,
+                                   .set_tuning = sim_set_tuning,
                                    .measure = sim_measure};

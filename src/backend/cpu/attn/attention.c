@@ -148,7 +148,7 @@ hp_status attn_backward_work(const attn_spec *s, int threads, size_t *bytes) {
 static void run_items(void *ctx, int64_t thread) {
   attn_job *j = ctx;
   float *work = (float *)(void *)(j->work + (size_t)thread * j->work_each);
-  for (attn_turn t = attn_claim(j); t.item < j->items;) t = j->run(j, t, work);
+  for (attn_claimed t = attn_claim(j); t.item < j->items;) t = j->run(j, t, work);
 }
 
 void attn_run(pool *p, attn_job *j, attn_item_fn *run, int64_t items) {

@@ -20,14 +20,14 @@ enum {
 };
 
 typedef struct attn_job attn_job;
-/* An item that a thread has claimed; past the last: there is none.  asked: its first rows have been
- * asked for. */
+/* An item that a thread has claimed; past the last: there is none.  prefetched: its first rows have
+ * been prefetched. */
 typedef struct {
   int64_t item;
-  bool asked;
-} attn_turn;
+  bool prefetched;
+} attn_claimed;
 /* Runs an item and returns the thread's next, which may have been claimed meanwhile. */
-typedef attn_turn attn_item_fn(attn_job *j, attn_turn turn, float *work);
+typedef attn_claimed attn_item_fn(attn_job *j, attn_claimed claimed, float *work);
 struct attn_job {
   const attn_spec *s;
   attn_view q, k, v, o, d_o, dq, dk, dv;
@@ -58,8 +58,8 @@ struct attn_job {
   size_t work_each; /* bytes per thread */
 };
 
-static inline attn_turn attn_claim(attn_job *j) {
-  return (attn_turn){atomic_fetch_add(&j->next, 1), false};
+static inline attn_claimed attn_claim(attn_job *j) {
+  return (attn_claimed){atomic_fetch_add(&j->next, 1), false};
 }
 /* Are there so many that none of the threads is left without one when another claims ahead? */
 static inline bool attn_many_left(attn_job *j) {

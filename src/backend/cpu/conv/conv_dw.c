@@ -171,7 +171,7 @@ static void add_box(const job *j, const item *x, const conv_box *box, bool load)
   }
 }
 
-/* The sums of an item, turned, go to dw or to the part's own. */
+/* The sums of an item, transposed, go to dw or to the part's own. */
 static void store_sums(const job *j, const item *x, const float *c, int64_t part) {
   int64_t to = (x->g * j->s->out + x->n0) * j->rows + x->m0;
   hp_dtype type = j->spread ? HP_F32 : j->s->type;

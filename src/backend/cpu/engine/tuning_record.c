@@ -51,7 +51,7 @@ static hp_status add_engine(tuning_record *p, const char *product, size_t n,
     p->at.at[i].engine = engine;
     return HP_OK;
   }
-  engine_pick one = {arena_strndup(&p->text, product, n), engine};
+  engine_tuned one = {arena_strndup(&p->text, product, n), engine};
   HP_TRY_MEM(one.product);
   HP_TRY(map_set(&p->of, product, n, (uint32_t)p->at.len));
   return vec_push(&p->at, one) ? HP_OK : HP_ERR_OOM;
@@ -68,7 +68,7 @@ void tuning_record_print(const tuning_record *p, str *out) {
 
 /* One line, without its end. */
 static hp_status parse_line(const char *line, size_t n, const char *name, int number,
-                            engine_pick *out, size_t *product) {
+                            engine_tuned *out, size_t *product) {
   enum { NAME = 32 };
   char engine[NAME];
   size_t at = n < sizeof between ? 0 : n - sizeof between;
@@ -79,7 +79,7 @@ static hp_status parse_line(const char *line, size_t n, const char *name, int nu
             name, number);
   snprintf(engine, sizeof engine, "%.*s", (int)(n - start), line + start);
   *product = at;
-  *out = (engine_pick){.product = line};
+  *out = (engine_tuned){.product = line};
   return engine_find(engine, &out->engine);
 }
 
@@ -87,7 +87,7 @@ static hp_status parse_line(const char *line, size_t n, const char *name, int nu
 static hp_status parse_record(tuning_record *p, const char *text, size_t n, const char *name) {
   int number = 1;
   for (const char *line = text, *end; line < text + n; line = end + 1, number++) {
-    engine_pick one;
+    engine_tuned one;
     size_t product = 0;
     end = memchr(line, '\n', (size_t)(text + n - line));
     if (!end) end = text + n;

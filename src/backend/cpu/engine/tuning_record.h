@@ -14,12 +14,12 @@
 typedef struct {
   const char *product;
   const gemm_engine *engine;
-} engine_pick;
+} engine_tuned;
 
 /* Zeroed = ready. */
 typedef struct {
-  VEC(engine_pick) at; /* in the order in which they were added */
-  map of;              /* product -> index */
+  VEC(engine_tuned) at; /* in the order in which they were added */
+  map of;               /* product -> index */
   arena text;
 } tuning_record;
 

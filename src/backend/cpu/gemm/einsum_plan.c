@@ -234,8 +234,8 @@ static double product_cost(const einsum_plan *p) {
   const gemm_query *q = &p->gemm;
   double m = (double)q->m, n = (double)q->n, k = (double)q->k;
   double tiles = max_double(m, 4) * round_up_to_16(n),
-         turned = max_double(n, 4) * round_up_to_16(m);
-  double cost = (tiles < turned ? tiles : turned) * k / 16;
+         transposed = max_double(n, 4) * round_up_to_16(m);
+  double cost = (tiles < transposed ? tiles : transposed) * k / 16;
   cost += m * k * (q->a_m == 1 || q->a_k == 1 ? 0.7 : 3);
   cost += k * n * (q->b_n == 1 || q->b_k == 1 ? 0.7 : 3);
   cost += m * n * (q->c_n == 1 || q->c_m == 1 ? 0.3 : 2.3);

@@ -34,8 +34,8 @@ typedef struct {
 } gemm_ahead;
 
 /* Where finished sums will be stored: rows of `bytes`, `stride` bytes from one to the next, that a
- * tile asks for while it is computed.  None: at is NULL.  ends: the tile itself stores them there,
- * as the type that its kernels end in. */
+ * tile prefetches while it is computed.  None: at is NULL.  ends: the tile itself stores them
+ * there, as the type that its kernels end in. */
 typedef struct {
   const char *at;
   int64_t stride, bytes;

@@ -371,7 +371,7 @@ static void run_block(const run *r, const region *g, const float *pa, const gemm
 }
 
 /* Packed rows times columns panel by panel.  A panel is packed before its first use, or read where
- * it lies; while it is computed the source of the next is asked for. */
+ * it lies; while it is computed the source of the next is prefetched. */
 static void run_panels(const run *r, const region *g, const float *pa, float *pb, const block *all,
                        bool packs_b, gemm_ahead *ahead) {
   const plan *p = r->p;

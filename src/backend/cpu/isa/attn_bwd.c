@@ -13,12 +13,13 @@ typedef struct {
   tile_rows rows;
   float lse[ATTN_LANES], delta[ATTN_LANES]; /* lse in base 2 */
   float *q, *d_o;                           /* [steps of LANES][Dp], [steps of LANES][Dvp] */
-  float *q_turned, *d_o_turned, *dq; /* [steps of Dp][LANES], [steps of Dvp][LANES], [Dp][LANES] */
+  float *q_transposed, *d_o_transposed,
+      *dq; /* [steps of Dp][LANES], [steps of Dvp][LANES], [Dp][LANES] */
 } bwd_tile;
 
 typedef struct {
   const attn_job *j;
-  ask_list *ask;
+  prefetch_list *prefetch;
   int64_t b, kv;
   int64_t first, step; /* its tiles */
   int64_t from, to;    /* keys, whole blocks */
@@ -70,23 +71,23 @@ static void compute_tile_block(const bwd_keys *w, bwd_tile *t, int64_t kb) {
   float mask[ATTN_BLOCK * ATTN_LANES];
   bool drops = j->s->dropout.p > 0;
   tile_product(n, lanes, FROM_ZERO, 1, tile_steps(j->s->D), w->kt + at * Dp + from, ATTN_BLOCK,
-               t->q_turned, ATTN_LANES, p, ATTN_LANES, NULL, j->s->scale * 0x1.715476p0f);
-  ask_some(w->ask);
+               t->q_transposed, ATTN_LANES, p, ATTN_LANES, NULL, j->s->scale * 0x1.715476p0f);
+  prefetch_some(w->prefetch);
   tile_product(n, lanes, FROM_ZERO, 1, tile_steps(j->s->Dv), w->vt + at * Dvp + from, ATTN_BLOCK,
-               t->d_o_turned, ATTN_LANES, ds, ATTN_LANES, NULL, 1);
-  ask_some(w->ask);
+               t->d_o_transposed, ATTN_LANES, ds, ATTN_LANES, NULL, 1);
+  prefetch_some(w->prefetch);
   if (drops) tile_mask(&j->s->dropout, &t->rows, kb, from, to, mask);
   score_grads(w, t, kb, from, to, drops ? mask : NULL);
-  ask_some(w->ask);
+  prefetch_some(w->prefetch);
   if (w->want_q)
     tile_product(round_up(j->s->D, 4), lanes, FROM_C, 1, tile_steps(n), w->k + at * Dp + first * Dp,
                  Dp, w->ds_across + first * ATTN_LANES, ATTN_LANES, t->dq, ATTN_LANES, NULL, 1);
-  ask_some(w->ask);
+  prefetch_some(w->prefetch);
   if (!w->want_kv) return;
   at += from;
   tile_product(n, Dvp, FROM_C, ATTN_LANES, tile_steps(t->rows.n), p, 1, t->d_o, Dvp,
                w->dv + at * Dvp, Dvp, NULL, 1);
-  ask_some(w->ask);
+  prefetch_some(w->prefetch);
   tile_product(n, Dp, FROM_C, ATTN_LANES, tile_steps(t->rows.n), ds, 1, t->q, Dp, w->dk + at * Dp,
                Dp, NULL, 1);
 }
@@ -104,14 +105,14 @@ static void load_tile(const bwd_keys *w, bwd_tile *t, float *at) {
   const attn_job *j = w->j;
   const void *row[ATTN_LANES], *o[ATTN_LANES];
   int64_t Dp = j->Dp, Dvp = j->Dvp;
-  t->q = at, t->q_turned = t->q + ATTN_LANES * Dp, t->dq = t->q_turned + ATTN_LANES * Dp;
-  t->d_o = t->dq + ATTN_LANES * Dp, t->d_o_turned = t->d_o + ATTN_LANES * Dvp;
+  t->q = at, t->q_transposed = t->q + ATTN_LANES * Dp, t->dq = t->q_transposed + ATTN_LANES * Dp;
+  t->d_o = t->dq + ATTN_LANES * Dp, t->d_o_transposed = t->d_o + ATTN_LANES * Dvp;
   int lanes = 16 * t->rows.vecs;
   tile_in(j, &j->q, &t->rows, w->b, w->kv, row);
-  rows_turn(t->q_turned, ATTN_LANES, row, lanes, j->q.dtype, j->s->D);
+  rows_transpose(t->q_transposed, ATTN_LANES, row, lanes, j->q.dtype, j->s->D);
   rows_join(t->q, row, lanes, j->q.dtype, j->s->D, Dp);
   tile_in(j, &j->d_o, &t->rows, w->b, w->kv, row);
-  rows_turn(t->d_o_turned, ATTN_LANES, row, lanes, j->d_o.dtype, j->s->Dv);
+  rows_transpose(t->d_o_transposed, ATTN_LANES, row, lanes, j->d_o.dtype, j->s->Dv);
   rows_join(t->d_o, row, lanes, j->d_o.dtype, j->s->Dv, Dvp);
   tile_in(j, &j->o, &t->rows, w->b, w->kv, o);
   for (int i = 0; i < ATTN_LANES; i++) {
@@ -144,23 +145,23 @@ static int count_tiles(const bwd_keys *w, int64_t first) {
   return n < ATTN_BWD_TILES ? (int)n : ATTN_BWD_TILES;
 }
 
-static void ask_tiles(const bwd_keys *w, int64_t first) {
+static void prefetch_add_tiles(const bwd_keys *w, int64_t first) {
   const attn_job *j = w->j;
   for (int i = 0; i < count_tiles(w, first); i++) {
-    ask_tile(w->ask, j, &j->q, w->b, w->kv, first + i * w->step, j->s->D);
-    ask_tile(w->ask, j, &j->d_o, w->b, w->kv, first + i * w->step, j->s->Dv);
-    ask_tile(w->ask, j, &j->o, w->b, w->kv, first + i * w->step, j->s->Dv);
+    prefetch_add_tile(w->prefetch, j, &j->q, w->b, w->kv, first + i * w->step, j->s->D);
+    prefetch_add_tile(w->prefetch, j, &j->d_o, w->b, w->kv, first + i * w->step, j->s->Dv);
+    prefetch_add_tile(w->prefetch, j, &j->o, w->b, w->kv, first + i * w->step, j->s->Dv);
   }
 }
 
 /* What an item reads first: keys, as many as caches keep beside what is at work, and tiles. */
-static void ask_item(const bwd_keys *w) {
+static void prefetch_add_item(const bwd_keys *w) {
   const attn_job *j = w->j;
   int64_t keys = (w->to < j->s->Tk ? w->to : j->s->Tk) - w->from;
   if (keys > BWD_ASK_KEYS) keys = BWD_ASK_KEYS;
-  ask_add(w->ask, &j->v, w->b, w->from, w->kv, keys, j->s->Dv);
-  ask_add(w->ask, &j->k, w->b, w->from, w->kv, keys, j->s->D);
-  ask_tiles(w, w->first);
+  prefetch_add(w->prefetch, &j->v, w->b, w->from, w->kv, keys, j->s->Dv);
+  prefetch_add(w->prefetch, &j->k, w->b, w->from, w->kv, keys, j->s->D);
+  prefetch_add_tiles(w, w->first);
 }
 
 /* The tiles that go together from `first` on. */
@@ -173,13 +174,13 @@ static void run_tiles(const bwd_keys *w, int64_t first, float *at) {
     tile_setup(j, w->b, w->kv, first + i * w->step, &tile[i].rows);
     blocks += count_key_blocks(w, &tile[i].rows);
   }
-  ask_pace(w->ask, blocks * (2 + w->want_q + 2 * w->want_kv));
+  prefetch_pace(w->prefetch, blocks * (2 + w->want_q + 2 * w->want_kv));
   for (int i = 0; i < n; i++)
     load_tile(w, &tile[i], at + i * ATTN_LANES * (3 * j->Dp + 2 * j->Dvp));
   for (int64_t kb = w->from; kb < w->to; kb += ATTN_BLOCK)
     for (int i = 0; i < n; i++) compute_tile_block(w, &tile[i], kb);
   for (int i = 0; i < n && w->want_q; i++) store_tile(w, &tile[i]);
-  ask_all(w->ask);
+  prefetch_all(w->prefetch);
 }
 
 static void load_keys(const bwd_keys *w) {
@@ -189,9 +190,9 @@ static void load_keys(const bwd_keys *w) {
   for (int64_t kb = w->from; kb < w->to; kb += ATTN_BLOCK) {
     int64_t at = kb - w->from;
     block_rows(&j->v, w->b, kb, Tk, w->kv, j->s->Dv, row);
-    rows_turn(w->vt + at * j->Dvp, ATTN_BLOCK, row, ATTN_BLOCK, j->v.dtype, j->s->Dv);
+    rows_transpose(w->vt + at * j->Dvp, ATTN_BLOCK, row, ATTN_BLOCK, j->v.dtype, j->s->Dv);
     block_rows(&j->k, w->b, kb, Tk, w->kv, j->s->D, row);
-    rows_turn(w->kt + at * j->Dp, ATTN_BLOCK, row, ATTN_BLOCK, j->k.dtype, j->s->D);
+    rows_transpose(w->kt + at * j->Dp, ATTN_BLOCK, row, ATTN_BLOCK, j->k.dtype, j->s->D);
     rows_join(w->k + at * j->Dp, row, ATTN_BLOCK, j->k.dtype, j->s->D, j->Dp);
   }
   if (!w->want_kv) return;
@@ -209,10 +210,14 @@ static float *place_keys(bwd_keys *w, float *at) {
   return at + ATTN_BLOCK * ATTN_LANES;
 }
 
-static bwd_keys find_item(const attn_job *j, int64_t item, ask_list *ask) {
+static bwd_keys find_item(const attn_job *j, int64_t item, prefetch_list *prefetch) {
   int64_t parts = j->kv_items + j->q_items, part = item % parts, head = item / parts;
   int64_t blocks = div_up(j->s->Tk, ATTN_BLOCK);
-  bwd_keys w = {.j = j, .ask = ask, .b = head / j->s->KV, .kv = head % j->s->KV, .step = 1};
+  bwd_keys w = {.j = j,
+                .prefetch = prefetch,
+                .b = head / j->s->KV,
+                .kv = head % j->s->KV,
+                .step = 1};
   w.want_kv = part < j->kv_items;
   w.want_q = !w.want_kv || !j->q_items;
   w.to = blocks * ATTN_BLOCK;
@@ -226,27 +231,27 @@ static bwd_keys find_item(const attn_job *j, int64_t item, ask_list *ask) {
 }
 
 /* Claims the next item and adds what it reads first to the list. */
-static attn_turn claim_next_item(attn_job *j, ask_list *ask) {
-  attn_turn next = attn_claim(j);
+static attn_claimed claim_next_item(attn_job *j, prefetch_list *prefetch) {
+  attn_claimed next = attn_claim(j);
   if (next.item >= j->items) return next;
-  bwd_keys w = find_item(j, next.item, ask);
-  ask_item(&w);
-  return (attn_turn){next.item, true};
+  bwd_keys w = find_item(j, next.item, prefetch);
+  prefetch_add_item(&w);
+  return (attn_claimed){next.item, true};
 }
 
-attn_turn ISA_NAME(attn_grads)(attn_job *j, attn_turn turn, float *work) {
-  ask_list ask = {0};
-  bwd_keys w = find_item(j, turn.item, &ask);
-  attn_turn next = {-1, false};
-  if (!turn.asked) ask_item(&w);
-  ask_all(&ask);
+attn_claimed ISA_NAME(attn_grads)(attn_job *j, attn_claimed claimed, float *work) {
+  prefetch_list prefetch = {0};
+  bwd_keys w = find_item(j, claimed.item, &prefetch);
+  attn_claimed next = {-1, false};
+  if (!claimed.prefetched) prefetch_add_item(&w);
+  prefetch_all(&prefetch);
   float *tiles = place_keys(&w, work);
   load_keys(&w);
   for (int64_t i = w.first, more; i < j->tiles; i = more) {
     more = i + ATTN_BWD_TILES * w.step;
-    ask.runs = ask.now = 0;
-    if (more < j->tiles) ask_tiles(&w, more);
-    else if (attn_many_left(j)) next = claim_next_item(j, &ask);
+    prefetch.runs = prefetch.now = 0;
+    if (more < j->tiles) prefetch_add_tiles(&w, more);
+    else if (attn_many_left(j)) next = claim_next_item(j, &prefetch);
     run_tiles(&w, i, tiles);
   }
   for (int64_t i = w.from; w.want_kv && i < w.to && i < j->s->Tk; i++) {

@@ -50,13 +50,13 @@ SIMD void compute_scores(const int R, const int heads, const hp_dtype t, few_row
   int64_t d = 0;
   for (; t == HP_BF16 && d + 32 <= D; d += 32)
     for (int i = 0; i < heads; i++) {
-      ask_lines(&f->next, 16);
+      prefetch_lines(&f->next, 16);
       keys_load(t, true, from[i], row, d, 16, x);
       scores_add(R, true, x, h[i].q + d, j->Dp, acc[i]);
     }
   for (; d < D; d += 16)
     for (int i = 0; i < heads; i++) {
-      ask_lines(&f->next, 16);
+      prefetch_lines(&f->next, 16);
       if (d + 16 <= D) keys_load(t, false, from[i], row, d, 16, x);
       else keys_load(t, false, from[i], row, d, v16_left(D, d), x);
       scores_add(R, false, x, h[i].q + d, j->Dp, acc[i]);
@@ -89,7 +89,7 @@ SIMD void sum_values(const int R, const int vecs, const hp_dtype t, few_rows *f,
     for (int x = 0; x < vecs; x++)
       acc[r][x] = v16_mul(v16_load(h->sum + r * Dvp + c + 16 * x), v16_set1(h->scale[r]));
   for (int i = from; i < to; i++) {
-    ask_lines(&f->next, t == HP_F32 ? vecs : (vecs + 1) / 2);
+    prefetch_lines(&f->next, t == HP_F32 ? vecs : (vecs + 1) / 2);
     for (int x = 0; x < vecs; x++) {
       v16f b = v16_load_as(t, v + i * step, c + 16 * x, left);
       for (int r = 0; r < R; r++)
@@ -114,7 +114,7 @@ SIMD void sum_all_values(const int R, const hp_dtype t, few_rows *f, int64_t kb,
   }
 }
 
-/* While FEW_KEYS are worked on, those are asked for that come next: all keys of the block, all its
+/* While FEW_KEYS are worked on, those are prefetched that come next: all keys of the block, all its
  * values, then the keys of the next block. */
 SIMD void compute_block(const int R, const hp_dtype kt, const hp_dtype vt, few_rows *f,
                         int64_t kb) {
@@ -149,23 +149,23 @@ SIMD void score_keys(const int R, few_rows *f) {
   }
 }
 
-attn_turn ISA_NAME(attn_join)(attn_job *j, attn_turn turn, float *work) {
-  int64_t b = turn.item / j->s->KV;
+attn_claimed ISA_NAME(attn_join)(attn_job *j, attn_claimed claimed, float *work) {
+  int64_t b = claimed.item / j->s->KV;
   (void)work;
-  join_segments(j, b, turn.item % j->s->KV, b * j->segments, j->segments);
+  join_segments(j, b, claimed.item % j->s->KV, b * j->segments, j->segments);
   return attn_claim(j);
 }
 
 /* Threads take the chunks of a segment at the same time: rows of memory are read as a whole. */
-attn_turn ISA_NAME(attn_few)(attn_job *j, attn_turn turn, float *work) {
-  int64_t item = turn.item, chunk = item % j->chunks, segment = item / j->chunks % j->segments;
+attn_claimed ISA_NAME(attn_few)(attn_job *j, attn_claimed claimed, float *work) {
+  int64_t item = claimed.item, chunk = item % j->chunks, segment = item / j->chunks % j->segments;
   few_rows f = {.j = j, .n = (int)j->rows, .state = work};
   f.b = item / j->segments / j->chunks;
   f.kv = find_chunk_head(j, chunk);
   f.heads = (int)(find_chunk_head(j, chunk + 1) - f.kv);
   few_start(&f, j->segment0 + segment);
   f.next = find_visible_lines(&f, &j->k, j->s->D, f.first);
-  ask_lines(&f.next, INT64_MAX);
+  prefetch_lines(&f.next, INT64_MAX);
   if (f.n == 1) score_keys(1, &f);
   else if (f.n <= 4) score_keys(4, &f);
   else score_keys(ATTN_FEW, &f);

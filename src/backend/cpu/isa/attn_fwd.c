@@ -1,5 +1,5 @@
 /* Attention, forward, on tiles: 32 query rows are the lanes, keys go by in blocks of 64.  Scores
- * are kept turned, s[key][row], so that maximum and sum of a row are vertical and both products
+ * are kept transposed, s[key][row], so that maximum and sum of a row are vertical and both products
  * have the shape of a matrix kernel.  The blocks are outermost: a packed block serves 8 tiles. */
 #include "backend/cpu/isa/attn_tile.h"
 
@@ -134,7 +134,7 @@ static void write_partial(const attn_job *j, fwd_tile *t, int64_t head, int64_t 
 static void write_rows(const attn_job *j, fwd_tile *t, int64_t b, int64_t kv) {
   void *row[ATTN_LANES];
   float lse[ATTN_LANES], scale[ATTN_LANES];
-  tile_ask(j, &j->o, &t->rows, b, kv, j->s->Dv);
+  prefetch_tile(j, &j->o, &t->rows, b, kv, j->s->Dv);
   for (int v = 0; v < t->rows.vecs; v++) {
     v16f m = v16_load(t->m_all + 16 * v), l = v16_load(t->l_all + 16 * v);
     v16_store(lse + 16 * v, softmax_lse(m, l));
@@ -149,7 +149,7 @@ static void tile_start_up(const attn_job *j, fwd_tile *t, int64_t b, int64_t kv,
   const void *row[ATTN_LANES];
   t->q = at, t->sum = at + j->Dp * ATTN_LANES, t->sum_all = t->sum + j->Dvp * ATTN_LANES;
   tile_in(j, &j->q, &t->rows, b, kv, row);
-  rows_turn(t->q, ATTN_LANES, row, 16 * t->rows.vecs, j->q.dtype, j->s->D);
+  rows_transpose(t->q, ATTN_LANES, row, 16 * t->rows.vecs, j->q.dtype, j->s->D);
   segment_start(t);
   t->joined = false;
   for (int i = 0; i < ATTN_LANES; i++) t->m_all[i] = ATTN_NO_MAX, t->l_all[i] = 0;
@@ -174,13 +174,13 @@ static void find_keys(const fwd_tile *t, int n, int64_t segment, int64_t *from, 
 static void pack_block(const attn_job *j, int64_t b, int64_t kb, int64_t kv, float *kt, float *vr) {
   const void *row[ATTN_BLOCK];
   block_rows(&j->k, b, kb, j->s->Tk, kv, j->s->D, row);
-  rows_turn(kt, ATTN_BLOCK, row, ATTN_BLOCK, j->k.dtype, j->s->D);
+  rows_transpose(kt, ATTN_BLOCK, row, ATTN_BLOCK, j->k.dtype, j->s->D);
   block_rows(&j->v, b, kb, j->s->Tk, kv, j->s->Dv, row);
   rows_join(vr, row, ATTN_BLOCK, j->v.dtype, j->s->Dv, j->Dvp);
 }
 
 /* 16 keys of a page, transposed there, as steps of a sum over D for 16 keys of a block. */
-SIMD void turn_page(float *to, const hp_dtype t, const char *page, int64_t D) {
+SIMD void transpose_page(float *to, const hp_dtype t, const char *page, int64_t D) {
   for (int64_t d = 0; d < D; d += TILE_PAIRS ? 2 : 1, to += ATTN_BLOCK) {
     v16f x = v16_load_as(t, page, d * ATTN_PAGE, 16);
 #if defined(__AVX512BF16__)
@@ -206,8 +206,8 @@ static void pack_pages(const attn_job *j, int64_t b, int64_t kb, int64_t kv, int
     const char *v = (const char *)j->v.at + (page_at(j, &j->v, b, key) + kv * j->v.sh) * size;
     for (int r = 0; r < 16; r++)
       if (key + r >= first && key + r < to) row[i + r] = v + (in + r) * j->v.st * size;
-    if (TILE_PAIRS || j->k.dtype == HP_BF16) turn_page(kt + i, HP_BF16, k, j->s->D);
-    else turn_page(kt + i, j->k.dtype, k, j->s->D);
+    if (TILE_PAIRS || j->k.dtype == HP_BF16) transpose_page(kt + i, HP_BF16, k, j->s->D);
+    else transpose_page(kt + i, j->k.dtype, k, j->s->D);
   }
   rows_join(vr, row, ATTN_BLOCK, j->v.dtype, j->s->Dv, j->Dvp);
 }
@@ -217,8 +217,8 @@ static int64_t find_tile(const attn_job *j, int64_t i) {
   return j->per_head ? i % j->group * j->per_head + i / j->group : i;
 }
 
-attn_turn ISA_NAME(attn_tiles)(attn_job *j, attn_turn turn, float *work) {
-  int64_t item = turn.item, segment = j->split ? item % j->segments : -1;
+attn_claimed ISA_NAME(attn_tiles)(attn_job *j, attn_claimed claimed, float *work) {
+  int64_t item = claimed.item, segment = j->split ? item % j->segments : -1;
   if (j->split) item /= j->segments;
   /* under a causal mask the last rows have most to do: they go first */
   int64_t chunk = j->chunks - 1 - item % j->chunks, head = item / j->chunks, b = head / j->s->KV,
@@ -229,13 +229,13 @@ attn_turn ISA_NAME(attn_tiles)(attn_job *j, attn_turn turn, float *work) {
   int n = (int)(j->tiles * (chunk + 1) / j->chunks - first);
   for (int i = 0; i < n; i++) {
     tile_setup(j, b, kv, find_tile(j, first + i), &tile[i].rows);
-    tile_ask(j, &j->q, &tile[i].rows, b, kv, j->s->D);
+    prefetch_tile(j, &j->q, &tile[i].rows, b, kv, j->s->D);
   }
   find_keys(tile, n, segment, &seen, &to);
   from = seen - seen % ATTN_BLOCK;
   if (!j->pages) {
-    block_ask(&j->k, b, from, j->s->Tk, kv, j->s->D);
-    block_ask(&j->v, b, from, j->s->Tk, kv, j->s->Dv);
+    prefetch_block(&j->k, b, from, j->s->Tk, kv, j->s->D);
+    prefetch_block(&j->v, b, from, j->s->Tk, kv, j->s->Dv);
   }
   for (int i = 0; i < n; i++)
     tile_start_up(j, &tile[i], b, kv, tiles + i * ATTN_LANES * (j->Dp + 2 * j->Dvp));

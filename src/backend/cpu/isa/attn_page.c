@@ -148,8 +148,8 @@ static int64_t find_sequence(const attn_job *j, int64_t number) {
   return lo;
 }
 
-attn_turn ISA_NAME(attn_page)(attn_job *j, attn_turn turn, float *work) {
-  int64_t chunk = turn.item % j->chunks, number = turn.item / j->chunks;
+attn_claimed ISA_NAME(attn_page)(attn_job *j, attn_claimed claimed, float *work) {
+  int64_t chunk = claimed.item % j->chunks, number = claimed.item / j->chunks;
   int64_t b = find_sequence(j, number), first = j->first_of[b], n = j->first_of[b + 1] - first;
   few_rows f = {.j = j, .b = b, .n = (int)j->rows, .state = work};
   f.kv = find_chunk_head(j, chunk);
@@ -165,10 +165,10 @@ attn_turn ISA_NAME(attn_page)(attn_job *j, attn_turn turn, float *work) {
 }
 
 /* Item = (b from first_b on, kv head), where its segments are not joined yet. */
-attn_turn ISA_NAME(attn_page_join)(attn_job *j, attn_turn turn, float *work) {
-  int64_t b = j->first_b + turn.item / j->s->KV, first = j->first_of[b];
+attn_claimed ISA_NAME(attn_page_join)(attn_job *j, attn_claimed claimed, float *work) {
+  int64_t b = j->first_b + claimed.item / j->s->KV, first = j->first_of[b];
   int64_t n = j->first_of[b + 1] - first;
   (void)work;
-  if (n > 1) join_segments(j, b, turn.item % j->s->KV, first, n);
+  if (n > 1) join_segments(j, b, claimed.item % j->s->KV, first, n);
   return attn_claim(j);
 }

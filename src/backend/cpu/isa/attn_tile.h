@@ -138,7 +138,7 @@ typedef struct {
 } lines;
 
 /* Prefetches n cache lines; returns how many fewer were left. */
-SIMD int64_t ask_lines(lines *a, int64_t n) {
+SIMD int64_t prefetch_lines(lines *a, int64_t n) {
   lines x = *a;
   for (; n > 0 && x.rows > 0; n--) {
     __builtin_prefetch(x.row + x.col);
@@ -149,8 +149,8 @@ SIMD int64_t ask_lines(lines *a, int64_t n) {
   return n;
 }
 /* Prefetches a row. */
-SIMD void row_ask(const char *row, int64_t bytes) {
-  ask_lines(&(lines){row, 0, bytes, 0, 1}, INT64_MAX);
+SIMD void prefetch_row(const char *row, int64_t bytes) {
+  prefetch_lines(&(lines){row, 0, bytes, 0, 1}, INT64_MAX);
 }
 
 /* A prefetch list: the rows that are read after the current products.  They are prefetched between
@@ -160,31 +160,31 @@ enum { ASK_RUNS = 32 };
 typedef struct {
   lines run[ASK_RUNS];
   int runs, now;
-  int64_t each; /* lines per ask_some */
-} ask_list;
+  int64_t each; /* lines per prefetch_some */
+} prefetch_list;
 
 /* Adds n elements of each of the rows from (b, t, h) on; does nothing if the list is full. */
-static inline void ask_add(ask_list *a, const attn_view *x, int64_t b, int64_t t, int64_t h,
-                           int64_t rows, int64_t n) {
+static inline void prefetch_add(prefetch_list *a, const attn_view *x, int64_t b, int64_t t,
+                                int64_t h, int64_t rows, int64_t n) {
   const int64_t size = (int64_t)dtype_size(x->dtype);
   if (a->runs < ASK_RUNS && rows > 0)
     a->run[a->runs++] = (lines){row_at(x, b, t, h), x->st * size, n * size, 0, rows};
 }
 /* Prefetches the next `each` lines. */
-static inline void ask_some(ask_list *a) {
+static inline void prefetch_some(prefetch_list *a) {
   for (int64_t n = a->each; n > 0 && a->now < a->runs; a->now += !a->run[a->now].rows)
-    n = ask_lines(&a->run[a->now], n);
+    n = prefetch_lines(&a->run[a->now], n);
 }
-/* Sets `each` so that `times` calls of ask_some prefetch the whole list. */
-static inline void ask_pace(ask_list *a, int64_t times) {
+/* Sets `each` so that `times` calls of prefetch_some prefetch the whole list. */
+static inline void prefetch_pace(prefetch_list *a, int64_t times) {
   int64_t all = 0;
   for (int i = a->now; i < a->runs; i++) all += a->run[i].rows * div_up(a->run[i].width, 64);
   a->each = times > 0 ? div_up(all, times) : all;
 }
 /* Prefetches the rest. */
-static inline void ask_all(ask_list *a) {
-  ask_pace(a, 1);
-  ask_some(a);
+static inline void prefetch_all(prefetch_list *a) {
+  prefetch_pace(a, 1);
+  prefetch_some(a);
 }
 
 /* Loads n elements as f32, padded with zeros to a multiple of 16. */
@@ -300,8 +300,8 @@ SIMD v16f row_steps(const void *row, hp_dtype t, int64_t i, int64_t n) {
 #endif
 }
 /* Rows of n elements, a multiple of 16 of them, become columns: [steps of n][ldt]. */
-SIMD void turn_as(float *to, int64_t ldt, const void *const *row, int rows, const hp_dtype t,
-                  int64_t n) {
+SIMD void transpose_as(float *to, int64_t ldt, const void *const *row, int rows, const hp_dtype t,
+                       int64_t n) {
   for (int r = 0; r < rows; r += 16)
     for (int64_t i = 0; i < tile_steps(n); i += 16) {
       v16f x[16];
@@ -325,11 +325,11 @@ SIMD void join_as(float *to, const void *const *row, int rows, const hp_dtype t,
 #endif
     }
 }
-static inline void rows_turn(float *to, int64_t ldt, const void *const *row, int rows, hp_dtype t,
-                             int64_t n) {
-  if (TILE_PAIRS || t == HP_BF16) turn_as(to, ldt, row, rows, HP_BF16, n);
-  else if (t == HP_F32) turn_as(to, ldt, row, rows, HP_F32, n);
-  else turn_as(to, ldt, row, rows, t, n);
+static inline void rows_transpose(float *to, int64_t ldt, const void *const *row, int rows,
+                                  hp_dtype t, int64_t n) {
+  if (TILE_PAIRS || t == HP_BF16) transpose_as(to, ldt, row, rows, HP_BF16, n);
+  else if (t == HP_F32) transpose_as(to, ldt, row, rows, HP_F32, n);
+  else transpose_as(to, ldt, row, rows, t, n);
 }
 static inline void rows_join(float *to, const void *const *row, int rows, hp_dtype t, int64_t n,
                              int64_t np) {
@@ -338,20 +338,20 @@ static inline void rows_join(float *to, const void *const *row, int rows, hp_dty
   else join_as(to, row, rows, t, n, np);
 }
 
-/* Where the rows of a block of keys are.  Those of the next are asked for. */
+/* Where the rows of a block of keys are.  Those of the next are prefetched. */
 static inline void block_rows(const attn_view *x, int64_t b, int64_t kb, int64_t Tk, int64_t h,
                               int64_t n, const void *row[ATTN_BLOCK]) {
   const char *at = row_at(x, b, kb, h);
   const int64_t size = (int64_t)dtype_size(x->dtype), step = x->st * size;
   for (int64_t i = 0; i < ATTN_BLOCK; i++, at += step) {
     row[i] = kb + i < Tk ? at : (const void *)no_row;
-    if (kb + ATTN_BLOCK + i < Tk) row_ask(at + ATTN_BLOCK * step, n * size);
+    if (kb + ATTN_BLOCK + i < Tk) prefetch_row(at + ATTN_BLOCK * step, n * size);
   }
 }
-static inline void block_ask(const attn_view *x, int64_t b, int64_t kb, int64_t Tk, int64_t h,
-                             int64_t n) {
+static inline void prefetch_block(const attn_view *x, int64_t b, int64_t kb, int64_t Tk, int64_t h,
+                                  int64_t n) {
   for (int64_t i = kb; i < kb + ATTN_BLOCK && i < Tk; i++)
-    row_ask(row_at(x, b, i, h), n * (int64_t)dtype_size(x->dtype));
+    prefetch_row(row_at(x, b, i, h), n * (int64_t)dtype_size(x->dtype));
 }
 
 /* --- which keys a row sees -------------------------------------------------------------------- */
@@ -431,19 +431,19 @@ static inline void tile_mask(const attn_dropout *d, const tile_rows *t, int64_t 
   }
 }
 /* Adds the rows of a tensor that tile i of a key head has. */
-static inline void ask_tile(ask_list *a, const attn_job *j, const attn_view *x, int64_t b,
-                            int64_t kv, int64_t i, int64_t n) {
+static inline void prefetch_add_tile(prefetch_list *a, const attn_job *j, const attn_view *x,
+                                     int64_t b, int64_t kv, int64_t i, int64_t n) {
   const int64_t Tq = j->s->Tq;
   int64_t row = j->per_head ? i / j->per_head * Tq + i % j->per_head * ATTN_LANES : i * ATTN_LANES;
   int64_t end = j->per_head ? (i / j->per_head + 1) * Tq : j->rows, rows;
   if (end > row + ATTN_LANES) end = row + ATTN_LANES;
   for (; row < end; row += rows) {
     rows = Tq - row % Tq < end - row ? Tq - row % Tq : end - row;
-    ask_add(a, x, b, row % Tq, kv * j->group + row / Tq, rows, n);
+    prefetch_add(a, x, b, row % Tq, kv * j->group + row / Tq, rows, n);
   }
 }
 /* The tile's rows of a tensor: where one is, where all are that are written, or read, with zeros
- * for those past n; and they are asked for. */
+ * for those past n; and they are prefetched. */
 SIMD void *tile_row(const attn_job *j, const attn_view *x, const tile_rows *t, int64_t b,
                     int64_t kv, int i) {
   return row_at(x, b, t->t[i], kv * j->group + t->head[i]);
@@ -456,20 +456,20 @@ static inline void tile_in(const attn_job *j, const attn_view *x, const tile_row
                            int64_t kv, const void *row[ATTN_LANES]) {
   for (int i = 0; i < ATTN_LANES; i++) row[i] = i < t->n ? tile_row(j, x, t, b, kv, i) : no_row;
 }
-static inline void tile_ask(const attn_job *j, const attn_view *x, const tile_rows *t, int64_t b,
-                            int64_t kv, int64_t n) {
+static inline void prefetch_tile(const attn_job *j, const attn_view *x, const tile_rows *t,
+                                 int64_t b, int64_t kv, int64_t n) {
   for (int i = 0; i < t->n; i++)
-    row_ask(tile_row(j, x, t, b, kv, i), n * (int64_t)dtype_size(x->dtype));
+    prefetch_row(tile_row(j, x, t, b, kv, i), n * (int64_t)dtype_size(x->dtype));
 }
 /* Columns [np][LANES], each lane times its scale, become rows of n elements; plus 0, so that no -0
  * is written. */
 static inline void tile_store(const tile_rows *t, void *const *row, hp_dtype type, int64_t n,
-                              const float *turned, const float *scale) {
+                              const float *transposed, const float *scale) {
   for (int v = 0; v < t->vecs; v++)
     for (int64_t c = 0; c < n; c += 16) {
       v16f x[16], by = v16_load(scale + 16 * v);
       for (int i = 0; i < 16; i++)
-        x[i] = v16_fma(v16_load(turned + (c + i) * ATTN_LANES + 16 * v), by, v16_zero());
+        x[i] = v16_fma(v16_load(transposed + (c + i) * ATTN_LANES + 16 * v), by, v16_zero());
       transpose_16(x);
       for (int i = 0; i < 16 && 16 * v + i < t->n; i++)
         v16_store_as(type, row[16 * v + i], c, x[i], v16_left(n, c));

@@ -90,9 +90,9 @@ GEMM_INLINE void copy_rows_along_k(float *to, int64_t pitch, const source *s, ho
 }
 
 /* Neighbouring lanes are neighbours in memory: VL steps of STAGE_LANES lanes are read in runs,
- * those of the next VL steps asked for meanwhile, and turned from there in squares.  (Squares read
- * from the source itself would find its lines, of which they use a part, gone from the cache each
- * time.) */
+ * those of the next VL steps prefetched meanwhile, and transposed from there in squares.  (Squares
+ * read from the source itself would find its lines, of which they use a part, gone from the cache
+ * each time.) */
 enum { STAGE_LANES = 8 * VL };
 
 GEMM_INLINE void stage_lanes(float stage[][STAGE_LANES], const char *from, how h, int64_t lanes,
@@ -113,8 +113,8 @@ GEMM_INLINE void stage_lanes(float stage[][STAGE_LANES], const char *from, how h
 }
 
 /* Squares of the stage become `n` steps of rows. */
-GEMM_INLINE void turn_stage(float *to, int64_t pitch, float stage[][STAGE_LANES], int64_t lanes,
-                            int64_t n) {
+GEMM_INLINE void transpose_stage(float *to, int64_t pitch, float stage[][STAGE_LANES],
+                                 int64_t lanes, int64_t n) {
   for (int64_t lane = 0; lane < lanes; lane += VL, to += VL * pitch) {
     vf r[VL];
     GEMM_UNROLL for (int j = 0; j < VL; j++) r[j] = vf_load(&stage[j][lane]);
@@ -135,8 +135,8 @@ GEMM_INLINE void copy_rows_along_lanes(float *to, int64_t pitch, const source *s
       int64_t lanes = min_i64(s->lanes - lane, STAGE_LANES), k = min_i64(s->k - k0, group);
       const char *from = s->at + lane * get_element_size(h) + k0 * s->k_bytes;
       stage_lanes(stage, from, h, lanes, k, s->k_bytes, k0 + 2 * group <= s->k);
-      turn_stage(to + lane * pitch + k0 / get_elements_per_lane(h), pitch, stage, lanes,
-                 (k + get_elements_per_lane(h) - 1) / get_elements_per_lane(h));
+      transpose_stage(to + lane * pitch + k0 / get_elements_per_lane(h), pitch, stage, lanes,
+                      (k + get_elements_per_lane(h) - 1) / get_elements_per_lane(h));
     }
 }
 

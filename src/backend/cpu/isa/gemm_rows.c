@@ -11,7 +11,7 @@ typedef struct {
   int64_t b_k, b_n;
   float *c;
   int64_t ldc;
-  bool load, ask; /* ask: the columns that lie behind these come next */
+  bool load, prefetch; /* prefetch: the columns that lie behind these come next */
 } rows_args;
 
 /* --- B is [n, k] in memory: VL columns at a time, transposed in registers --------------------- */
@@ -29,7 +29,7 @@ GEMM_INLINE vf load_units(const void *p, hp_dtype type, int64_t steps) {
   return vf_load(p);
 }
 
-/* acc += k-steps k0 .. k0 + steps - 1.  What lies behind these columns is asked for meanwhile, in
+/* acc += k-steps k0 .. k0 + steps - 1.  What lies behind these columns is prefetched meanwhile, in
  * the order of its addresses: many short runs at once come slower than one.  `rows` and `full`, all
  * columns and steps, are constants at each call. */
 GEMM_INLINE void multiply_along_k_units(const int rows, const hp_dtype type, const bool full,
@@ -44,7 +44,7 @@ GEMM_INLINE void multiply_along_k_units(const int rows, const hp_dtype type, con
   GEMM_UNROLL for (int i = 0; i < VL; i++) {
     t[i] = full || i < r->cols ? load_units(elem_at(r->b, type, i * r->b_n + k0), type, steps)
                                : vf_zero();
-    if (full && r->ask && i % loads == 0) __builtin_prefetch(next + i / loads * LINE);
+    if (full && r->prefetch && i % loads == 0) __builtin_prefetch(next + i / loads * LINE);
   }
   vf_transpose(t);
   GEMM_UNROLL for (int i = 0; i < VL; i++) {
@@ -157,7 +157,7 @@ void ISA_NAME(gemm_rows)(int64_t rows, int64_t cols, int64_t k, const float *a, 
                        .c = c + i * ldc + j,
                        .ldc = ldc,
                        .load = load || k0 > 0,
-                       .ask = i == 0 && j + 2 * width <= cols};
+                       .prefetch = i == 0 && j + 2 * width <= cols};
         rows_of[h - 1][type](&r);
       }
       if (k == 0) break;

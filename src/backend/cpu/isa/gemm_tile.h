@@ -28,7 +28,7 @@ typedef struct {
   gemm_ahead *ahead;
 } tile_args;
 
-GEMM_INLINE void ask_ahead(gemm_ahead *x) {
+GEMM_INLINE void prefetch_ahead(gemm_ahead *x) {
   for (int i = 0; i < x->burst && x->runs > 0; i++) {
     __builtin_prefetch(x->at + x->offset, 0, 2);
     x->offset += 64;
@@ -60,7 +60,7 @@ GEMM_INLINE void tile(const int rows, const int vecs, const bool direct, const t
   for (; k > 0; k -= chunk, next += to.stride) {
     __builtin_prefetch(next, 1);
     __builtin_prefetch(next + to.bytes - 1, 1);
-    ask_ahead(t->ahead);
+    prefetch_ahead(t->ahead);
     for (int64_t s = k < chunk ? k : chunk; s > 0; s--, a++, b += GEMM_PACK) {
       vf bv[TILE_VECS];
       GEMM_UNROLL for (int v = 0; v < vecs; v++) bv[v] =

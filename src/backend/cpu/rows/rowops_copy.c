@@ -45,8 +45,8 @@ static void copy_past_caches(char *to, const char *from, int64_t n) {
 }
 
 /* A block of rows x n for one type of element: runs, repeats, and by squares.  A square that is
- * turned goes through a buffer, so that either tensor is touched by whole lines only: columns of a
- * tensor may all fall on the same places of a cache. */
+ * transposed goes through a buffer, so that either tensor is touched by whole lines only: columns
+ * of a tensor may all fall on the same places of a cache. */
 #define COPY_BLOCK(T)                                                                              \
   static void square_##T(const T *from, int64_t fr, int64_t fc, T *to, int64_t tr, int64_t tc,     \
                          int64_t rows, int64_t n) {                                                \
