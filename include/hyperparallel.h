@@ -355,13 +355,12 @@ typedef struct {
 } hp_memory;
 
 typedef struct {
-  double compile_s, run_s;            /* of the compilation and of the last run */
-  double predicted_s, exposed_copy_s; /* of a run; see hp_op_time's predicted_s */
-  hp_memory memory;                   /* of one device */
-  double flops, bytes, received;      /* of one run; received: from other devices */
-  double comm_s, can_overlap_s,
-      overlapped_s;          /* of collectives: all, could overlap, did; last run */
-  int instructions, kernels; /* kernels: distinct loop kernels */
+  double compile_s, run_s;                    /* of the compilation and of the last run */
+  double predicted_s, exposed_copy_s;         /* of a run; see hp_op_time's predicted_s */
+  hp_memory memory;                           /* of one device */
+  double flops, bytes, received;              /* of one run; received: from other devices */
+  double comm_s, can_overlap_s, overlapped_s; /* of collectives of the last run */
+  int instructions, kernels;                  /* kernels: distinct loop kernels */
 } hp_program_stats;
 /* The plan of hp_compile, without taking any memory of the device: a dry run.  run_s is 0.
  * HP_ERR_OOM if the memory limit is too small: then only out->memory is set, to what is needed. */
