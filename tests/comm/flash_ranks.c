@@ -37,7 +37,7 @@ static hp_status use(hp_device *d, const char *folder, bool damaged, int me) {
   ir_value type = {.dtype = HP_F32, .rank = 1, .dim = {N}};
   float *x = mem_calloc(N, sizeof *x), *y = mem_calloc(N, sizeof *y);
   uint32_t index;
-  HP_TRY(group_state_of(d, "w", &type, TIER_FLASH, &index));
+  HP_TRY(device_mesh_state_of(d, "w", &type, TIER_FLASH, &index));
   for (int i = 0; i < N; i++) x[i] = (float)i;
   HP_TRY(hp_write(d, "w", x, N * sizeof *x));
   if (damaged && me == 1) HP_TRY(flip_byte(folder));

@@ -74,7 +74,7 @@ static void begin(const family *f, const char *text, tp_case *j) {
   for (size_t i = 0; i < n; i++) hp_output(g, j->m->params.at[i].name, grad[i]);
   shard_plan plan = {.mesh = &j->d->m,
                      .cluster = &j->d->cluster,
-                     .declared = group_declared,
+                     .declared = device_mesh_declared,
                      .model = j->d};
   CHECK_OK(shard_graph(g, &plan, &j->s));
 }
