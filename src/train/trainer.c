@@ -110,6 +110,12 @@ static hp_status open_model(const train_config *c, train_data *d, int64_t steps,
                                : lm_load(m->m, c->model_name_or_path);
 }
 
+/* Sums of gradients that outlive a step take host memory, which a limit of it may not have. */
+static step_update_when update_of(const train_config *c) {
+  step_update_when when = (step_update_when)c->parallel.update;
+  return when == UPDATE_AUTO && c->is.tiers.host_limit ? UPDATE_AT_END : when;
+}
+
 step_options trainer_step_options(const train_config *c) {
   return (step_options){.stage = c->stage,
                         .optimizer = c->optim == OPTIM_SGD ? STEP_SGD : STEP_ADAMW,
@@ -122,7 +128,7 @@ step_options trainer_step_options(const train_config *c) {
                                     .serial = !c->parallel.overlap,
                                     .prefetch = c->parallel.prefetch},
                         .remat_auto = c->is.recompute == RECOMPUTE_AUTO,
-                        .update = (step_update_when)c->parallel.update,
+                        .update = update_of(c),
                         .limited = c->is.memory_limit != 0,
                         .dropout = true,
                         .interleave = c->parallel.interleave,

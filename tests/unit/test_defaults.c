@@ -43,7 +43,7 @@ static const char top[] =
 static const char block[] =
     " cluster=null devices=null plan=auto device_matrix=null alias_name=null tensor_map=null"
     " pipeline=null memory_limit=null offload=auto flash=null flash_limit=null host_limit=null "
-    "recompute=auto deterministic=run"
+    "recompute=auto update=auto deterministic=run"
     " engine=packed leaves=16 groups=null overlap=true prefetch=null interleave=1 strategy=null";
 
 /* Of the words of a list, does one say that `name` is `value`? */
