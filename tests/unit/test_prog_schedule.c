@@ -2,6 +2,7 @@
  */
 #include "bare_target.h"
 #include "compile/lower.h"
+#include "compile/place_updates.h"
 #include "compile/streams.h"
 #include "hazards.h"
 #include "ir/graph.h"
@@ -74,6 +75,7 @@ static program *lowered(const hp_graph *g) {
 static uint64_t serial_bytes(const hp_graph *g) {
   program *p = lowered(g);
   uint64_t *workspace = mem_calloc(p->insts.len, sizeof *workspace), bytes;
+  CHECK_OK(place_updates(p)); /* as the compiler has them, one after the other */
   for (size_t i = 0; i < p->insts.len; i++) p->insts.at[i].stream = STREAM_COMPUTE;
   CHECK(workspace);
   CHECK_OK(plan_memory(p, workspace, &(memory_options){0}));
