@@ -74,7 +74,7 @@ write llama_deep/config.json <<END
  "max_position_embeddings": 131072, "rope_theta": 500000.0, "tie_word_embeddings": false}
 END
 large() { # WORD..
-  run_cmd timeout 60 "$HYPER" explain job/job.yaml memory model_name_or_path=llama_deep cutoff_len=4096 bf16=true \
+  run_cmd timeout 150 "$HYPER" explain job/job.yaml memory model_name_or_path=llama_deep cutoff_len=4096 bf16=true \
     global_batch_size=16 per_device_train_batch_size=null hyper_parallel.cluster=dgx-h100 strategy=dp=16,tp=8,zero=3,sp "$@"
   exit_is 0
 }
