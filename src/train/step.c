@@ -55,7 +55,7 @@ struct stepper {
   const hp_program *ran;
   uint64_t work_bytes;
   double link_s;
-  bool pending;          /* the last one has left its update, */
+  bool has_left;         /* the last one has left its update, */
   update_numbers left;   /* which is this */
   update_numbers update; /* of the step at hand */
   float *grad_sq;        /* [params] sums of squares of the last step */
@@ -322,13 +322,13 @@ hp_status stepper_run(stepper *s, const step_micro *b, int64_t n, const step_upd
                       step_result *out) {
   step_program *p;
   float loss = 0;
-  HP_TRY(find_program(s, b, n, s->pending, &p));
+  HP_TRY(find_program(s, b, n, s->has_left, &p));
   set_update(s, u);
   for (int64_t i = 0; i < n; i++) set_micro(s, p, i, &b[i], u);
   HP_TRY(hp_run(p->p, p->io, p->ios));
   s->ran = p->p;
   HP_TRY(check_finite(s, p, s->update.norm));
-  s->pending = p->choice.leaves;
+  s->has_left = p->choice.leaves;
   s->left = s->update;
   for (int64_t i = 0; i < n; i++) loss += p->micro[i].loss;
   *out = (step_result){.loss = (double)loss, .grad_norm = (double)s->update.norm};
@@ -337,9 +337,9 @@ hp_status stepper_run(stepper *s, const step_micro *b, int64_t n, const step_upd
 
 hp_status stepper_settle(stepper *s) {
   step_program *p;
-  if (!s->pending) return HP_OK;
+  if (!s->has_left) return HP_OK;
   HP_TRY(find_program(s, NULL, 0, true, &p));
   HP_TRY(hp_run(p->p, p->io, p->ios));
-  s->pending = false;
+  s->has_left = false;
   return HP_OK;
 }
