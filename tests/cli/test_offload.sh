@@ -96,7 +96,7 @@ run train job/job.yaml output_dir=cut memory_limit="$least" max_steps=6 save_ste
 exit_is 0
 same_file cut/model.safetensors whole/model.safetensors
 rm -rf cut
-run_cmd timeout -s KILL 2 "$HYPER" train job/job.yaml output_dir=cut memory_limit="$least" save_steps=1
+run_cmd timeout --foreground -s KILL 2 "$HYPER" train job/job.yaml output_dir=cut memory_limit="$least" save_steps=1
 run train job/job.yaml output_dir=cut memory_limit="$least" save_steps=1
 exit_is 0
 same_file cut/model.safetensors whole/model.safetensors
