@@ -83,6 +83,25 @@ static hp_status check_place(const checker *c, uint32_t b) {
   return HP_OK;
 }
 
+/* What a run finds in work memory, and leaves there, of a named tensor: it is copied as a whole. */
+static hp_status check_carried(const checker *c, uint32_t b) {
+  const prog_buffer *f = &c->p->buffers.at[b], *of;
+  const int carried = BUFFER_CARRIED_IN | BUFFER_CARRIED_OUT;
+  const int other = BUFFER_INPUT | BUFFER_OUTPUT | BUFFER_WORKSPACE;
+  uint32_t line = c->lines->buffer.at[b];
+  if (!f->carries && !(f->flags & carried)) return HP_OK;
+  of = f->carries && f->carries <= c->p->buffers.len ? &c->p->buffers.at[f->carries - 1] : NULL;
+  if (!of || of->place != PLACE_STATE || of->root != f->carries - 1)
+    return refuse(c, line, "b%u is carried, but of no named tensor", b);
+  if (f->flags & other || f->place != PLACE_WORK || f->tier != TIER_DEVICE)
+    return refuse(c, line, "b%u carries b%u and is no plain buffer of the device", b,
+                  f->carries - 1);
+  if (f->root == b && f->bytes != of->bytes)
+    return refuse(c, line, "b%u has %llu bytes, and b%u, which it carries, %llu", b,
+                  (unsigned long long)f->bytes, f->carries - 1, (unsigned long long)of->bytes);
+  return HP_OK;
+}
+
 static hp_status check_buffer(const checker *c, uint32_t b, bool after_workspace) {
   const prog_buffer *f = &c->p->buffers.at[b];
   uint32_t line = c->lines->buffer.at[b];
@@ -90,6 +109,7 @@ static hp_status check_buffer(const checker *c, uint32_t b, bool after_workspace
   if (workspace &&
       (f->root != b || f->place != PLACE_WORK || f->tier != TIER_DEVICE || f->name || io))
     return refuse(c, line, "workspace b%u is a plain buffer of the device", b);
+  HP_TRY(check_carried(c, b));
   if (after_workspace && !workspace)
     return refuse(c, line, "b%u follows a workspace; workspaces come last", b);
   if (f->root != b || f->place == PLACE_STATE)
@@ -285,7 +305,7 @@ static hp_status check_order(checker *c) {
   c->one_stream = program_has_one_stream(p);
   for (uint32_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
-    if (f->root == b && (f->place == PLACE_STATE || f->flags & BUFFER_INPUT))
+    if (f->root == b && (f->place == PLACE_STATE || f->flags & (BUFFER_INPUT | BUFFER_CARRIED_IN)))
       HP_TRY(add_written(c, b, range_of(f)));
   }
   for (uint32_t i = 0; i < p->insts.len; i++) HP_TRY(check_accesses(c, i));
@@ -294,6 +314,9 @@ static hp_status check_order(checker *c) {
     if (f->root == b && f->flags & BUFFER_OUTPUT && !is_written(c, b, range_of(f)))
       return refuse(c, c->lines->buffer.at[b], "output \"%s\" is never written",
                     program_str(p, f->name));
+    if (f->root == b && f->flags & BUFFER_CARRIED_OUT && !is_written(c, b, range_of(f)))
+      return refuse(c, c->lines->buffer.at[b], "b%u is carried to the next run and never written",
+                    b);
   }
   st = verify_memory(c->p);
   return st ? refuse_again(c, 0, st) : HP_OK;

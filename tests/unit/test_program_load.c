@@ -245,6 +245,12 @@ static const struct {
     {ARENA X "b1 = f32[4] device+256\nb2 = f32[4] device+512\n"
              "compute: b2 = einsum b0, b0 {eq=\"a,a->a\", dtype=f32} engine=nothing\n",
      "nothing"},
+    {ARENA "b0 = f32[8] state host \"w\"\nb1 = f32[4] device+0 carried_in carried_out of=b0\n",
+     "t:3: b1 has 16 bytes, and b0, which it carries, 32"},
+    {ARENA X "b1 = f32[4] device+256 carried_in of=b0\n",
+     "t:3: b1 is carried, but of no named tensor"},
+    {ARENA "b0 = f32[4] state host \"w\"\nb1 = f32[4] device+0 carried_out of=b0\n",
+     "t:3: b1 is carried to the next run and never written"},
     {"arena device 4611686018427387904 bound 0 at 0\n", "does not fit"},
     {"b0 = u8[1125899906842624] state \"w\"\n", "does not fit"},
 };
