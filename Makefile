@@ -121,7 +121,7 @@ $(B)/hyper_mpi.so: src/comm/mpi/hyper_mpi.c src/comm/transport.h $(B)/flags $(B)
 	$(Q)OMPI_CC=$(CC) MPICH_CC=$(CC) $(MPICC) -std=c11 $(CFLAGS) $(WARN) $(SAN) -fPIC -shared -Isrc -o $@ $<
 # In tests, processes talk over sockets where there is no MPI: a transport, and an mpirun beside it.
 STAND_IN := $(B)/stand-in/hyper_sockets.so $(B)/stand-in/mpirun $(B)/stand-in/ranks \
-            $(B)/stand-in/flash_ranks
+            $(B)/stand-in/flash_ranks $(B)/stand-in/host_ranks
 $(B)/stand-in/hyper_sockets.so: tests/comm/socket_transport.c src/comm/transport.h $(B)/flags
 	@mkdir -p $(@D)
 	@echo "  cc      $@"
@@ -130,7 +130,7 @@ $(B)/stand-in/mpirun: tests/comm/socket_mpirun.c $(B)/flags
 	@mkdir -p $(@D)
 	@echo "  cc      $@"
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(CFLAGS) $(WARN) $(SAN) -o $@ $<
-$(B)/stand-in/ranks $(B)/stand-in/flash_ranks: $(B)/stand-in/%: $(B)/tests/comm/%.o $(A)
+$(B)/stand-in/ranks $(B)/stand-in/flash_ranks $(B)/stand-in/host_ranks: $(B)/stand-in/%: $(B)/tests/comm/%.o $(A)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(SAN) -rdynamic -o $@ $^ $(LIBS)
 # The programs of examples/c, as a user builds them, against the shared library beside them.

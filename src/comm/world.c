@@ -75,40 +75,6 @@ static hp_status make_room(void) {
   return HP_OK;
 }
 
-static hp_status join_world(world_facts *w) {
-  transport_facts f = {0};
-  HP_TRY(world_plugin(&world.t));
-  const char *why = world.t->begin(&f);
-  memcpy(w->library, f.library, sizeof w->library);
-  if (why) return world_refuse(why);
-  atexit(end_at_exit);
-  if (f.size != w->size)
-    HP_FAIL(HP_ERR_COMM,
-            "%d processes were started, and %s sees %d: hyper_mpi.so was built for another MPI "
-            "library than the one that starts the job; build it with that one's mpicc, or start "
-            "with the other's mpirun (under srun: --mpi=pmix or --mpi=pmi2)",
-            w->size, f.library, f.size);
-  w->rank = f.rank;
-  w->here = f.here;
-  w->place = f.place;
-  HP_TRY(make_room());
-  HP_TRY(world_listen());
-  return world_listen_probes();
-}
-
-static void begin_once(void) {
-  world_facts *w = &world.facts;
-  if (gethostname(w->host, sizeof w->host - 1)) w->host[0] = 0;
-  read_environment(&w->size, &w->rank);
-  hp_status st = w->size > 1 ? join_world(w) : HP_OK;
-  if (st) err_take(st, &world.begun);
-}
-
-hp_status world_begin(void) {
-  pthread_once(&world.once, begin_once);
-  return err_give(&world.begun);
-}
-
 static hp_status wait_for_all(int64_t requests) {
   pthread_mutex_lock(&world.lock);
   const wait_place at = {.kind = WAIT_ALL,
@@ -133,10 +99,9 @@ static hp_status exchange_facts(const void *mine, size_t bytes, char *all) {
 }
 
 /* Messages under way keep what they lie in: it is copied where a failure may leave some. */
-hp_status world_gather(const void *mine, size_t bytes, void *all) {
+static hp_status gather_begun(const void *mine, size_t bytes, void *all) {
   const world_facts *w = &world.facts;
   size_t room;
-  HP_TRY(world_begin());
   if (w->size == 1) {
     memcpy(all, mine, bytes);
     return HP_OK;
@@ -155,21 +120,84 @@ hp_status world_gather(const void *mine, size_t bytes, void *all) {
   return HP_OK;
 }
 
-hp_status world_max(int64_t mine, int64_t *max) {
+static hp_status max_begun(int64_t mine, int64_t *max) {
   *max = mine;
-  HP_TRY(world_begin());
   if (world.facts.size == 1) return HP_OK;
-  HP_TRY(world_gather(&mine, sizeof mine, world.numbers));
+  HP_TRY(gather_begun(&mine, sizeof mine, world.numbers));
   for (int i = 0; i < world.facts.size; i++)
     if (world.numbers[i] > *max) *max = world.numbers[i];
   return HP_OK;
 }
 
-hp_status world_agree(bool mine, bool *all) {
+static hp_status agree_begun(bool mine, bool *all) {
   int64_t doubt;
-  HP_TRY(world_max(!mine, &doubt));
+  HP_TRY(max_begun(!mine, &doubt));
   *all = !doubt;
   return HP_OK;
+}
+
+/* The file of memory of each machine: all processes have it, or none. */
+static hp_status share_memory(void) {
+  bool all;
+  memory_place mine, *places = mem_calloc((size_t)world.facts.size, sizeof *places);
+  HP_TRY_MEM(places);
+  world_memory_make(&mine);
+  hp_status st = gather_begun(&mine, sizeof mine, places);
+  if (!st) st = agree_begun(world_memory_open(places), &all);
+  if (!st && !all) world_memory_drop();
+  mem_free(places);
+  return st;
+}
+
+static hp_status join_world(world_facts *w) {
+  transport_facts f = {0};
+  HP_TRY(world_plugin(&world.t));
+  const char *why = world.t->begin(&f);
+  memcpy(w->library, f.library, sizeof w->library);
+  if (why) return world_refuse(why);
+  atexit(end_at_exit);
+  if (f.size != w->size)
+    HP_FAIL(HP_ERR_COMM,
+            "%d processes were started, and %s sees %d: hyper_mpi.so was built for another MPI "
+            "library than the one that starts the job; build it with that one's mpicc, or start "
+            "with the other's mpirun (under srun: --mpi=pmix or --mpi=pmi2)",
+            w->size, f.library, f.size);
+  w->rank = f.rank;
+  w->here = f.here;
+  w->place = f.place;
+  HP_TRY(make_room());
+  HP_TRY(world_listen());
+  HP_TRY(world_listen_probes());
+  return share_memory();
+}
+
+static void begin_once(void) {
+  world_facts *w = &world.facts;
+  if (gethostname(w->host, sizeof w->host - 1)) w->host[0] = 0;
+  read_environment(&w->size, &w->rank);
+  hp_status st = w->size > 1 ? join_world(w) : HP_OK;
+  if (st) err_take(st, &world.begun);
+}
+
+hp_status world_begin(void) {
+  pthread_once(&world.once, begin_once);
+  return err_give(&world.begun);
+}
+
+hp_status world_gather(const void *mine, size_t bytes, void *all) {
+  HP_TRY(world_begin());
+  return gather_begun(mine, bytes, all);
+}
+
+hp_status world_max(int64_t mine, int64_t *max) {
+  *max = mine;
+  HP_TRY(world_begin());
+  return max_begun(mine, max);
+}
+
+hp_status world_agree(bool mine, bool *all) {
+  HP_TRY(world_begin());
+  return agree_begun(mine, all);
 }
 
 static hp_status send_or_receive(char *data, size_t bytes) {

@@ -13,6 +13,9 @@ typedef struct {
   int here, place;   /* processes on this machine, and the place of this one among them */
   char library[128]; /* the message library; "" in a world of size 1 */
   char host[64];
+  /* A file of memory that the processes of this machine share; -1: there is none, or no other
+   * process is here.  memory_error: the errno by which it could not be made; 0: another's. */
+  int memory, memory_error;
 } world_facts;
 
 /* Connects to the other processes that the environment names.  HP_ERR_COMM or HP_ERR_UNSUPPORTED if

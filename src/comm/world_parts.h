@@ -124,6 +124,17 @@ hp_status world_wait_look(void);
 /* Before the library is left.  tell: the others that this process comes to nothing any more. */
 void world_end_probes(bool tell);
 
+/* Where the file of memory of a machine is, of which its first process tells the others. */
+typedef struct {
+  uint64_t mark; /* the first bytes of the file, by which it is known; 0: this process makes none */
+  int64_t pid, fd;
+} memory_place;
+/* world.facts.memory: the first process of a machine makes it, the others open one of all places;
+ * false: not this process.  If one has none, all drop it. */
+void world_memory_make(memory_place *mine);
+bool world_memory_open(const memory_place *all);
+void world_memory_drop(void);
+
 /* Point-to-point transfers: comm_iface.post and wait. */
 hp_status world_post_transfer(comm *c, comm_transfer *t);
 hp_status world_wait_transfer(comm *c, comm_transfer *t);

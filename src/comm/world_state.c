@@ -5,7 +5,7 @@
 #include <time.h>
 
 world_state world = {.once = PTHREAD_ONCE_INIT,
-                     .facts = {.size = 1, .here = 1},
+                     .facts = {.size = 1, .here = 1, .memory = -1},
                      .lock = PTHREAD_MUTEX_INITIALIZER,
                      .failed = -1,
                      .waits_for = -1};

@@ -57,13 +57,26 @@ hp_status device_create(job_device *j, device **out) {
   return HP_OK;
 }
 
+/* What the devices of a machine take of its memory together. */
+static bool count_more(const job_device *j, int tier, uint64_t bytes) {
+  host_pool *pool = j->memory[tier].pool;
+  return !pool || host_pool_take(pool, bytes);
+}
+
+static void count_less(const job_device *j, int tier, uint64_t bytes) {
+  if (j->memory[tier].pool) host_pool_give(j->memory[tier].pool, bytes);
+}
+
 void device_close(device *d) {
   if (!d) return;
   for (size_t i = 0; i < d->states.len; i++) {
     const state_tensor *t = &d->states.at[i];
     if (d->job->users > 1) tier_memory_give(&d->job->memory[t->tier], t->offset, t->bytes);
   }
-  for (int t = 0; t < TIER_COUNT; t++) d->job->state_bytes[t] -= d->state_bytes[t];
+  for (int t = 0; t < TIER_COUNT; t++) {
+    d->job->state_bytes[t] -= d->state_bytes[t];
+    count_less(d->job, t, d->state_bytes[t]);
+  }
   d->job->no_partial_sums -= d->no_partial_sums;
   job_device_release(d->job);
   vec_free(&d->states);
@@ -105,10 +118,17 @@ static bool has_room(const job_device *j, int tier, uint64_t bytes) {
 static const char *const limit_name[TIER_COUNT] = {"memory limit", "host limit", "flash limit"};
 static const char *const limit_key[TIER_COUNT] = {"memory_limit", "host_limit", "flash_limit"};
 
-static hp_status check_limit(const job_device *j, int tier, const char *name, uint64_t bytes) {
+static hp_status no_room(const job_device *j, int tier, const char *name, uint64_t bytes) {
   uint64_t states = j->state_bytes[tier], work = j->memory[tier].work_bytes;
   uint64_t limit = j->limit[tier];
-  if (has_room(j, tier, bytes)) return HP_OK;
+  const host_pool *pool = j->memory[tier].pool;
+  if (pool && host_pool_devices(pool) > 1)
+    HP_FAIL(HP_ERR_OOM,
+            "%s %llu bytes of the %d devices of this machine: param \"%s\" (%llu bytes) does not "
+            "fit beside %llu bytes that they have there; raise %s",
+            limit_name[tier], (unsigned long long)host_pool_limit(pool), host_pool_devices(pool),
+            name, (unsigned long long)bytes, (unsigned long long)host_pool_used(pool),
+            limit_key[tier]);
   if (work && add_bytes(states, bytes) <= limit)
     HP_FAIL(HP_ERR_OOM,
             "%s %llu bytes: param \"%s\" (%llu bytes) does not fit beside %llu bytes of others and "
@@ -143,9 +163,13 @@ hp_status device_take(device *d, int tier, const char *name, const ir_value *typ
                       uint64_t *offset) {
   job_device *j = d->job;
   uint64_t bytes = (uint64_t)value_bytes(type), padded = tier_memory_pad(tier, bytes);
-  HP_TRY(check_limit(j, tier, name, padded));
-  if (tier != TIER_FLASH) HP_TRY(check_physical(j, name, type, padded));
-  HP_TRY(tier_memory_take(&j->memory[tier], bytes, offset));
+  bool pooled = j->memory[tier].pool != NULL;
+  if (!pooled && !has_room(j, tier, padded)) return no_room(j, tier, name, padded);
+  if (!count_more(j, tier, padded)) return no_room(j, tier, name, padded);
+  hp_status st = tier == TIER_FLASH ? HP_OK : check_physical(j, name, type, padded);
+  if (!st) st = tier_memory_take(&j->memory[tier], bytes, offset);
+  if (st) count_less(j, tier, padded);
+  HP_TRY(st);
   d->state_bytes[tier] += padded;
   j->state_bytes[tier] += padded;
   return HP_OK;
@@ -154,16 +178,25 @@ hp_status device_take(device *d, int tier, const char *name, const ir_value *typ
 void device_give(device *d, int tier, uint64_t offset, uint64_t bytes) {
   uint64_t padded = tier_memory_pad(tier, bytes);
   tier_memory_give(&d->job->memory[tier], offset, bytes);
+  count_less(d->job, tier, padded);
   d->state_bytes[tier] -= padded;
   d->job->state_bytes[tier] -= padded;
+}
+
+static int beyond(const job_device *j, uint64_t padded) {
+  bool is_host = has_room(j, TIER_HOST, padded) || !j->memory[TIER_FLASH].store;
+  return is_host ? TIER_HOST : TIER_FLASH;
+}
+
+int device_tier_beyond(const device *d, uint64_t bytes) {
+  return beyond(d->job, tier_memory_pad(TIER_HOST, bytes));
 }
 
 /* The nearest tier with room for a new tensor; flash, the last, says itself that it is full. */
 static int find_room(const job_device *j, uint64_t bytes) {
   uint64_t padded = tier_memory_pad(TIER_DEVICE, bytes);
   if (has_room(j, TIER_DEVICE, padded) || !job_device_offloads(j)) return TIER_DEVICE;
-  if (has_room(j, TIER_HOST, padded) || !j->memory[TIER_FLASH].store) return TIER_HOST;
-  return TIER_FLASH;
+  return beyond(j, padded);
 }
 
 hp_status device_state(device *d, const char *name, const ir_value *type, int tier,
@@ -229,26 +262,45 @@ void device_drop_name(device *d, const char *dropped, const char *kept) {
   d->states.at[index].name = intern(&d->names, kept, strlen(kept)); /* it is there */
 }
 
+static hp_status no_work(const job_device *j, int tier, uint64_t bytes) {
+  const host_pool *pool = j->memory[tier].pool;
+  if (pool && host_pool_devices(pool) > 1)
+    HP_FAIL(HP_ERR_OOM,
+            "%s %llu bytes of the %d devices of this machine: work memory of %llu bytes does not "
+            "fit beside %llu bytes that they have there; raise %s",
+            limit_name[tier], (unsigned long long)host_pool_limit(pool), host_pool_devices(pool),
+            (unsigned long long)bytes, (unsigned long long)host_pool_used(pool), limit_key[tier]);
+  HP_FAIL(HP_ERR_OOM,
+          "%s %llu bytes: work memory of %llu bytes does not fit beside %llu bytes of params; "
+          "raise %s",
+          limit_name[tier], (unsigned long long)j->limit[tier], (unsigned long long)bytes,
+          (unsigned long long)j->state_bytes[tier], limit_key[tier]);
+}
+
 hp_status device_add_work(device *d, int tier, uint64_t bytes) {
   job_device *j = d->job;
+  tier_memory *m = &j->memory[tier];
   uint64_t states = j->state_bytes[tier], limit = j->limit[tier], resident = count_resident(j);
-  if (tier != TIER_FLASH && limit && add_bytes(states, bytes) > limit)
-    HP_FAIL(HP_ERR_OOM,
-            "%s %llu bytes: work memory of %llu bytes does not fit beside %llu bytes of params; "
-            "raise %s",
-            limit_name[tier], (unsigned long long)limit, (unsigned long long)bytes,
-            (unsigned long long)states, limit_key[tier]);
+  uint64_t more = bytes > m->work_bytes ? bytes - m->work_bytes : 0;
+  if (tier != TIER_FLASH && !m->pool && limit && add_bytes(states, bytes) > limit)
+    return no_work(j, tier, bytes);
   if (tier != TIER_FLASH && add_bytes(resident, bytes) > j->physical)
     HP_FAIL(HP_ERR_OOM,
             "work memory of %llu bytes does not fit with %llu bytes of params: the machine has "
             "%llu bytes; smaller inputs, or remat, take less",
             (unsigned long long)bytes, (unsigned long long)resident,
             (unsigned long long)j->physical);
-  return tier_memory_add_need(&j->memory[tier], bytes);
+  if (!count_more(j, tier, more)) return no_work(j, tier, bytes);
+  hp_status st = tier_memory_add_need(m, bytes);
+  if (st) count_less(j, tier, more);
+  return st;
 }
 
 void device_drop_work(device *d, int tier, uint64_t bytes) {
-  tier_memory_drop_need(&d->job->memory[tier], bytes);
+  tier_memory *m = &d->job->memory[tier];
+  uint64_t before = m->work_bytes;
+  tier_memory_drop_need(m, bytes);
+  count_less(d->job, tier, before - m->work_bytes);
 }
 
 void *device_work(const device *d, int tier) {

@@ -80,6 +80,8 @@ void device_close(device *d);
  * host; an existing one must have the same type and stays where it is. */
 hp_status device_state(device *d, const char *name, const ir_value *type, int tier,
                        uint32_t *index);
+/* The tier for a tensor that leaves the device: the host, or flash where that has no room. */
+int device_tier_beyond(const device *d, uint64_t bytes);
 /* HP_ERR_SHAPE, with the name, if an existing param has another type. */
 hp_status state_check(const char *name, const ir_value *have, const ir_value *want);
 /* Index of an existing tensor. */

@@ -230,7 +230,7 @@ static hp_status check_options(device_mesh *dm, const hp_device_options *o) {
 static hp_status open_job(device_mesh *dm, const hp_device_options *o) {
   if (dm->m.rank && world_get()->size == 1)
     HP_FAIL(HP_ERR_LAYOUT, "mesh \"%.100s\": a mesh of a process alone has no ranks", o->mesh);
-  return job_open(o, backend_of(dm, o), dm->m.devices, &dm->job);
+  return job_open(o, backend_of(dm, o), dm->m.devices, dm->cluster.per_node, &dm->job);
 }
 
 hp_status device_mesh_open_on(job *j, const hp_device_options *o, device_mesh **out) {

@@ -3,12 +3,14 @@
 #ifndef RT_LINK_CLOCK_H
 #define RT_LINK_CLOCK_H
 
+#include "rt/host_pool.h"
 #include "topo/cluster.h"
 
 typedef struct link_clock link_clock;
 
-/* For a job of so many devices in this process. */
-hp_status link_clock_create(int devices, link_clock **out);
+/* For the devices of the pool: those of this process, and of others of the machine that share it.
+ */
+hp_status link_clock_create(host_pool *pool, link_clock **out);
 void link_clock_free(link_clock *k);
 
 typedef struct {
@@ -17,8 +19,8 @@ typedef struct {
 } link_copy;
 /* When a copy of the device at that position would be finished: it takes its link from start_s on,
  * or when those that came before it are through, for its bytes at the link's bandwidth; the latency
- * adds to that and takes no turn.  Devices of other processes keep clocks of their own, so that a
- * process gets its share of the bandwidth.  k NULL: the share of one device. */
+ * adds to that and takes no turn.  Devices beyond the pool have clocks of their own, so that those
+ * of the pool get their share of the bandwidth.  k NULL: the share of one device. */
 double link_clock_reserve(link_clock *k, const cluster *c, const mesh *m, int64_t position,
                           const link_copy *x);
 

@@ -34,13 +34,24 @@ static uint64_t count_room(const tier_memory *m) {
   return (is_flash(m) ? tier_memory_work_offset(m) : m->half) - m->end;
 }
 
+static bool is_pooled(const tier_memory *m) { return m->pool && host_pool_is_shared(m->pool); }
+
+static char *reserve_space(const tier_memory *m, uint64_t bytes) {
+  if (is_pooled(m)) return host_pool_map(m->pool, m->place, bytes);
+  return m->backend->reserve(m->dev, m->tier, bytes);
+}
+
+static hp_status commit(const tier_memory *m, char *at, uint64_t bytes) {
+  return is_pooled(m) ? HP_OK : m->backend->commit(m->dev, m->tier, at, bytes);
+}
+
 static hp_status reserve(tier_memory *m, uint64_t needed) {
   uint64_t least = round_up(needed > LEAST_HALF ? needed : LEAST_HALF, STEP_BYTES);
   if (is_flash(m)) return check_store(m);
   if (m->at) return HP_OK;
   for (uint64_t half = choose_half(m);; half = round_up(half / 2, STEP_BYTES)) {
     if (half < least) half = least;
-    m->at = m->backend->reserve(m->dev, m->tier, 2 * half);
+    m->at = reserve_space(m, 2 * half);
     m->half = half;
     if (m->at) break;
     if (half == least) return HP_ERR_OOM;
@@ -108,7 +119,7 @@ hp_status tier_memory_take(tier_memory *m, uint64_t bytes, uint64_t *offset) {
   if (!is_flash(m) && m->end + taken > m->committed) {
     uint64_t more = round_up(m->end + taken - m->committed, STEP_BYTES);
     if (more > m->half - m->committed) more = m->half - m->committed;
-    HP_TRY(m->backend->commit(m->dev, m->tier, m->at + m->committed, more));
+    HP_TRY(commit(m, m->at + m->committed, more));
     m->committed += more;
   }
   *offset = m->end;
@@ -119,6 +130,7 @@ hp_status tier_memory_take(tier_memory *m, uint64_t bytes, uint64_t *offset) {
 /* Zeros, in what is not needed any more. */
 static void discard(const tier_memory *m, uint64_t offset, uint64_t bytes) {
   if (is_flash(m)) flash_clear(m->store, m->from + offset, bytes);
+  else if (is_pooled(m)) host_pool_discard(m->at + offset, bytes);
   else m->backend->discard(m->dev, m->tier, m->at + offset, bytes);
 }
 
@@ -151,7 +163,7 @@ static hp_status commit_work(tier_memory *m, uint64_t bytes) {
   if (is_flash(m)) return HP_OK;
   uint64_t want = tier_memory_pad(m->tier, bytes), have = m->work_committed;
   if (want <= have) return HP_OK;
-  HP_TRY(m->backend->commit(m->dev, m->tier, m->at + m->half + have, want - have));
+  HP_TRY(commit(m, m->at + m->half + have, want - have));
   m->work_committed = want;
   return HP_OK;
 }
@@ -192,7 +204,8 @@ hp_status tier_memory_write(const tier_memory *m, uint64_t offset, const void *f
 }
 
 void tier_memory_free(tier_memory *m) {
-  if (m->at) m->backend->unreserve(m->dev, m->tier, m->at, 2 * m->half);
+  if (m->at && is_pooled(m)) host_pool_unmap(m->at, 2 * m->half);
+  else if (m->at) m->backend->unreserve(m->dev, m->tier, m->at, 2 * m->half);
   vec_free(&m->gaps);
   vec_free(&m->needs);
   m->at = NULL;

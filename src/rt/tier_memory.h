@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "rt/flash_store.h"
+#include "rt/host_pool.h"
 
 typedef struct {
   uint64_t from, to;
@@ -28,8 +29,10 @@ typedef struct {
   VEC(uint64_t) needs;     /* bytes of work memory of each loaded program */
   uint64_t work_bytes;     /* the most of them */
   uint64_t work_committed; /* of the upper half that may be touched */
-  flash_store *store;      /* of tier flash; NULL: there is none */
-  uint64_t from, size;     /* the device's part of it */
+  host_pool *pool;    /* of tier host: what devices take of the machine's; NULL: nobody counts it */
+  int place;          /* of the device in it */
+  flash_store *store; /* of tier flash; NULL: there is none */
+  uint64_t from, size; /* the device's part of it */
 } tier_memory;
 
 /* What a tensor takes of a tier. */

@@ -43,6 +43,10 @@ static hp_status read_tier(const tree_node *m, int after, int *out) {
 
 static hp_status read_shared_by(const tree_node *m, int64_t devices_per_node, int64_t *out) {
   const tree_node *n = tree_get(m, "shared_by");
+  if (n && n->kind == TREE_STRING && !strcmp(n->string, "node")) {
+    *out = devices_per_node;
+    return HP_OK;
+  }
   HP_TRY(tree_opt_int(m, "shared_by", 0, out));
   if (n && n->kind != TREE_NULL && (*out < 1 || *out > devices_per_node))
     TREE_FAIL(n, "%lld is out of range; expected 1 to %lld, the devices_per_node", (long long)*out,

@@ -6,7 +6,8 @@
  *
  * Reading is towards the device (fetch), writing away from it (offload); the figures of flash are
  * those of the way from or to the device, whatever is between.  `shared_by` consecutive ranks of a
- * node share the memory and, per direction, the bandwidth; left out, a device has them alone.
+ * node, or with the word `node` all of it, share the memory and, per direction, the bandwidth; left
+ * out, a device has them alone.
  * Memory that is left out is unknown.  A missing bandwidth is half that of the device's memory for
  * the host, as on a CPU a copy reads and writes the same memory, and 1 GB/s for flash. */
 #ifndef TOPO_TIERS_H

@@ -9,6 +9,9 @@ root=
 ranks() { # N CASE
   run_cmd timeout 60 mpirun -q --oversubscribe --bind-to none $root -n "$1" "$B/stand-in/ranks" "$2"
 }
+host_ranks() { # N CASE
+  run_cmd timeout 60 mpirun -q --oversubscribe --bind-to none $root -n "$1" "$B/stand-in/host_ranks" "$2"
+}
 passes() {
   ranks "$@"
   exit_is 0
@@ -77,6 +80,32 @@ over() { # WAY
   exit_is 1
   grep -q '^rank 1: "w" on tier flash, path "disk": the 4096 bytes at 4096 are not' out || { fail "not named"; t_show; }
   ! grep '^rank 0' out | grep -qv 'process 1 cannot read its shard\|cannot go on without it' || fail "another reason"
+
+  for n in 2 4; do
+    it "$n processes of a machine share a limit of host memory, over $1"
+    host_ranks $n shares
+    exit_is 0
+
+    it "their copies take turns on an emulated link, over $1"
+    write turns.yaml <<END
+devices_per_node: $n
+device: {flops: 1e11, bandwidth_gb_s: 30}
+links: [{name: memory, bandwidth_gb_s: 10, latency_us: 1}]
+tiers: [{name: host, read_gb_s: 0.1048576, write_gb_s: 0.1048576, latency_us: 2000, shared_by: node}]
+emulate: true
+END
+    host_ranks $n turns
+    exit_is 0
+
+    it "one that is killed leaves none of that memory behind, over $1"
+    ls -A /dev/shm >before
+    host_ranks $n killed
+    [ "$status" != 0 ] || fail "nothing came of it"
+    [ -z "$(grep -lzxF "HYPER_TEST_MARK=$WORK" /proc/[0-9]*/environ 2>/dev/null | xargs -r -n 1 dirname |
+      xargs -r -I{} sh -c 'ls -l {}/fd 2>/dev/null' | grep hyper-shared-memory)" ] || fail "somebody has it still"
+    ls -A /dev/shm | grep -v '^vader_segment' >after
+    grep -v '^vader_segment' before | cmp -s - after || fail "left behind: $(cat after)"
+  done
 
   it "a failure ends waits of other communicators, also later, over $1"
   fails 3 failure_stays "process 2 failed, and the others cannot go on without it"

@@ -38,6 +38,7 @@ static void make_cluster(int shared_by, bool emulate, str *out) {
 typedef struct {
   cluster c;
   mesh m;
+  host_pool *pool;
   link_clock *k;
 } clock_case;
 
@@ -49,13 +50,15 @@ static clock_case make_case(int shared_by, int own) {
   make_cluster(shared_by, true, &text);
   CHECK_OK(cluster_parse(text.at, text.len, "c.yaml", &x.c));
   CHECK_OK(mesh_init(&(int64_t){DEVICES}, &axis, 1, NULL, 0, &x.m));
-  if (own) CHECK_OK(link_clock_create(own, &x.k));
+  if (own) CHECK_OK(host_pool_open(0, own, &x.pool));
+  if (own) CHECK_OK(link_clock_create(x.pool, &x.k));
   str_free(&text);
   return x;
 }
 
 static void end_case(clock_case *x) {
   link_clock_free(x->k);
+  host_pool_close(x->pool);
   mesh_free(&x->m);
 }
 

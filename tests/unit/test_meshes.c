@@ -15,7 +15,8 @@ enum { N = 24, RANKS = 4 };
 /* Of which a mesh of all devices would be one more. */
 static job *open_job(void) {
   job *j;
-  CHECK_OK(job_open(&(hp_device_options){.threads = RANKS, .interpret = true}, "cpu", RANKS, &j));
+  CHECK_OK(
+      job_open(&(hp_device_options){.threads = RANKS, .interpret = true}, "cpu", RANKS, 1, &j));
   return j;
 }
 
