@@ -250,7 +250,7 @@ typedef struct {
   bool may_miss;            /* no warning for layouts of names that a program lacks */
   const char *const *flash; /* folders of tier flash, on different disks; NULL: no such tier */
   int n_flash;
-  uint64_t flash_limit, host_limit; /* of tiers, for all devices of the process; host 0: no limit */
+  uint64_t flash_limit, host_limit; /* of tiers, for all devices of a machine; host 0: no limit */
 } hp_device_options;
 hp_status hp_device_open(const hp_device_options *o, hp_device **out);
 void hp_device_close(hp_device *d);
@@ -348,8 +348,8 @@ typedef struct {
   uint64_t planned_bytes;             /* state_bytes + work_bytes */
   uint64_t limit_bytes, device_bytes; /* memory limit; a device's memory, by the cluster; 0: none */
   struct {
-    const char *name;                    /* "device", "host", "flash" */
-    uint64_t planned_bytes, moved_bytes; /* moved: copied from and to it, in a run */
+    const char *name;                                              /* "device", "host", "flash" */
+    uint64_t planned_bytes, moved_bytes, state[HP_MEMORY_CLASSES]; /* moved: copied, in a run */
   } tier[HP_TIERS];
   int devices, live_at; /* of the mesh; the instruction at the peak */
 } hp_memory;

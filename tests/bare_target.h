@@ -11,8 +11,8 @@ typedef struct {
   mesh m;
 } bare_target;
 
-static inline uint64_t bare_resident(void *context, const program *p) {
-  (void)context, (void)p;
+static inline uint64_t bare_resident(void *context, const program *p, int tier) {
+  (void)context, (void)p, (void)tier;
   return 0;
 }
 static inline hp_status bare_choose(void *context, program *p) {

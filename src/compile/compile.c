@@ -274,7 +274,7 @@ static uint64_t add_bytes(uint64_t a, uint64_t b) {
 
 /* Bytes besides work memory: named tensors, and those of later programs. */
 static uint64_t reserved_bytes(const stage_state *s) {
-  uint64_t bytes = s->t->resident_bytes(s->t->context, s->p);
+  uint64_t bytes = s->t->resident_bytes(s->t->context, s->p, TIER_DEVICE);
   return add_bytes(bytes, s->c->options->reserve_bytes);
 }
 
@@ -503,6 +503,59 @@ static hp_status confirm_least(stage_state *s, uint64_t refused, uint64_t floor,
   return HP_OK;
 }
 
+/* --- slower tiers -------------------------------------------------------------------------------
+ */
+
+/* Bytes that the program needs of a slower tier: named tensors and work memory. */
+static uint64_t tier_bytes(const stage_state *s, const program *p, int tier) {
+  return add_bytes(s->t->resident_bytes(s->t->context, p, tier), p->arena[tier]);
+}
+
+static uint64_t excess_bytes(const stage_state *s, const program *p, int tier) {
+  uint64_t limit = s->t->limit[tier], bytes = limit ? tier_bytes(s, p, tier) : 0;
+  return bytes > limit ? bytes - limit : 0;
+}
+
+/* A refusal with the limits as they were given: of all devices of a machine. */
+static hp_status tier_too_small(const stage_state *s, const program *p, int tier) {
+  static const char *const key[TIER_COUNT] = {"memory_limit", "host_limit", "flash_limit"};
+  bool flash = s->t->limit[TIER_FLASH] > 0;
+  uint64_t all = s->t->sharers > 1 ? (uint64_t)s->t->sharers : 1;
+  uint64_t needed = tier_bytes(s, p, tier), round = all * 4096; /* of the parts of flash */
+  uint64_t least = (needed * all + round - 1) / round * round;
+  const char *other = tier == TIER_FLASH ? "" : ", or give folders of disks (flash, flash_limit)";
+  if (tier == TIER_HOST && flash) other = "; the rest is on flash already";
+  HP_FAIL(HP_ERR_OOM,
+          "%s %llu bytes%s is too small: what does not stay on %s takes %llu bytes of tier %s "
+          "(named tensors %llu, work memory %llu); set %s to %llu bytes or more%s",
+          key[tier], (unsigned long long)(s->t->limit[tier] * all),
+          all > 1 ? " of all devices" : "", all > 1 ? "each device" : "the device",
+          (unsigned long long)needed, tier_name(tier),
+          (unsigned long long)(needed - p->arena[tier]), (unsigned long long)p->arena[tier],
+          key[tier], (unsigned long long)least, other);
+}
+
+/* The program within the limits of slower tiers, too: as much goes to flash as the host has no room
+ * for.  Work values leave to the host or not as the plan has it, so that the bytes are found by
+ * plans; each sends away more than the one before. */
+static hp_status fit_tiers(stage_state *s, uint64_t room, uint64_t floor, program **out,
+                           uint64_t *least) {
+  enum { ROUNDS = 8 };
+  s->offload.to_flash = 0;
+  for (int round = 0;; round++) {
+    HP_TRY(lower_cap(s, room, floor, out, least));
+    if (*least > room) return HP_OK;
+    uint64_t excess = excess_bytes(s, *out, TIER_HOST);
+    int tier = excess ? TIER_HOST : TIER_FLASH;
+    if (!excess && !excess_bytes(s, *out, TIER_FLASH)) return HP_OK;
+    s->fits = false;
+    bool all = s->offload.to_flash == UINT64_MAX;
+    if (!excess || !s->t->limit[TIER_FLASH] || all) return tier_too_small(s, *out, tier);
+    uint64_t more = excess > UINT64_MAX >> ROUNDS ? UINT64_MAX : excess << round;
+    s->offload.to_flash = round < ROUNDS ? add_bytes(s->offload.to_flash, more) : UINT64_MAX;
+  }
+}
+
 /* The program under the limit with what is not in use on other tiers. */
 static hp_status find_offload(stage_state *s, program **out) {
   uint64_t kept = kept_bytes(s), limit = s->t->limit[TIER_DEVICE], floor, least;
@@ -511,7 +564,7 @@ static hp_status find_offload(stage_state *s, program **out) {
   HP_TRY(offload_least(s->p, &s->offload, &floor, &at));
   uint64_t room = !limit ? UINT64_C(1) << 58 : limit > kept ? limit - kept : 0;
   least = floor; /* less is refused without a plan */
-  if (room >= floor) HP_TRY(lower_cap(s, room, floor, out, &least));
+  if (room >= floor) HP_TRY(fit_tiers(s, room, floor, out, &least));
   if (least <= room) return HP_OK;
   HP_TRY(confirm_least(s, room, floor, out, &least));
   s->fits = false;

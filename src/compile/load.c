@@ -37,7 +37,7 @@ static hp_status fit_workspaces(program *p, const char *name, const uint64_t *wo
 /* Named tensors and work memory under the limit of each tier. */
 static hp_status check_limits(const program *p, const char *name, const target *t) {
   for (int tier = 0; tier < TIER_COUNT; tier++) {
-    uint64_t state = tier == TIER_DEVICE ? t->resident_bytes(t->context, p) : 0;
+    uint64_t state = tier == TIER_DEVICE ? t->resident_bytes(t->context, p, tier) : 0;
     uint64_t limit = t->limit[tier];
     if (!limit || (state <= limit && p->arena[tier] <= limit - state)) continue;
     HP_FAIL(

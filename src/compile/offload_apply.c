@@ -125,7 +125,7 @@ static hp_status make_stores(applying *a) {
       if (a->store[item] == PROG_NONE) return HP_ERR_OOM;
       p->buffers.at[b].flags = 0;
       p->buffers.at[b].name = 0;
-    } else if (a->x->unused[f.root]) p->buffers.at[b].tier = TIER_HOST;
+    } else if (a->x->unused[f.root]) p->buffers.at[b].tier = a->x->unused[f.root];
   }
   return HP_OK;
 }

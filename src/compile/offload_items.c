@@ -4,6 +4,7 @@
 #include "hyperparallel.h"
 #include "sim/cost.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { ALIGN = 256 }; /* offsets_assign rounds sizes up to it */
@@ -67,6 +68,16 @@ static void join_results(offload_items *x, const span *s, uint32_t i) {
     }
 }
 
+/* What an item is that may be on either tier: the later kind goes to flash first. */
+enum { ON_ITS_TIER, WORK_VALUE, STATE_OF_STEPS, STATE_OF_UPDATES };
+
+static uint8_t choice_of(const prog_buffer *f, int mode, int home) {
+  if (mode != HP_OFFLOAD_AUTO || home >= 0 || f->flags & (BUFFER_INPUT | BUFFER_OUTPUT))
+    return ON_ITS_TIER;
+  if (f->place != PLACE_STATE) return WORK_VALUE;
+  return f->class == MEM_OPTIMIZER ? STATE_OF_UPDATES : STATE_OF_STEPS;
+}
+
 int offload_mode_of(const program *p, const offload_options *o, const prog_buffer *f) {
   int mode = f->place == PLACE_STATE ? o->rule(o->context, program_str(p, f->name)) : -1;
   return mode >= 0 ? mode : o->mode[f->class < MEM_CLASS_COUNT ? f->class : MEM_OTHER];
@@ -105,11 +116,17 @@ static void number_items(offload_items *x, const offload_options *o, const span 
     int home = -1;
     x->item_of[b] = PROG_NONE;
     if (!is_item(p, o, b, &home)) continue;
-    x->unused[b] = s->first[b] == PROG_NONE;
-    if (x->unused[b]) continue;
+    const prog_buffer *f = &p->buffers.at[b];
+    int mode = offload_mode_of(p, o, f);
+    if (s->first[b] == PROG_NONE) {
+      x->unused[b] = TIER_HOST;
+      if (home > 0 ? home == TIER_FLASH : mode == HP_OFFLOAD_FLASH) x->unused[b] = TIER_FLASH;
+      continue;
+    }
     uint32_t i = (uint32_t)x->problem.items++;
     x->item_of[b] = i;
     x->item[i] = describe(p, o, b, home);
+    x->choice[i] = choice_of(f, mode, home);
     x->state[i] = p->buffers.at[b].place == PLACE_STATE ? b : PROG_NONE;
   }
 }
@@ -125,12 +142,17 @@ static void drop_joined(offload_items *x, uint32_t *number) {
     if (number[i] == PROG_NONE) continue;
     x->item[used] = x->item[i];
     x->state[used] = x->state[i];
+    x->choice[used] = x->choice[i];
     number[i] = used++;
   }
   for (uint32_t b = 0; b < p->buffers.len; b++) {
     if (x->item_of[b] == PROG_NONE) continue;
     x->item_of[b] = number[x->item_of[b]];
-    if (p->buffers.at[b].flags & BUFFER_OUTPUT) x->item[x->item_of[b]].flags |= OFFLOAD_RETURNS;
+    if (!(p->buffers.at[b].flags & BUFFER_OUTPUT)) continue;
+    offload_item *it = &x->item[x->item_of[b]];
+    it->flags |= OFFLOAD_RETURNS;
+    it->tier = 0; /* the host reads it there */
+    x->choice[x->item_of[b]] = ON_ITS_TIER;
   }
   x->problem.items = used;
 }
@@ -141,9 +163,11 @@ static hp_status find_items(offload_items *x, const offload_options *o) {
   uint32_t *number = mem_calloc(buffers, sizeof *number);
   x->item = mem_calloc(buffers, sizeof *x->item);
   x->state = mem_calloc(buffers, sizeof *x->state);
+  x->choice = mem_calloc(buffers, sizeof *x->choice);
   x->item_of = mem_calloc(buffers, sizeof *x->item_of);
   x->unused = mem_calloc(buffers, sizeof *x->unused);
-  bool made = s.first && s.last && number && x->item && x->state && x->item_of && x->unused;
+  bool made =
+      s.first && s.last && number && x->item && x->state && x->choice && x->item_of && x->unused;
   if (made) {
     find_spans(x->p, &s);
     number_items(x, o, &s);
@@ -232,6 +256,66 @@ static void pack_touches(offload_items *x) {
   x->problem.touches = used;
 }
 
+/* --- what goes to flash -------------------------------------------------------------------------
+ *
+ * Before the plan, by bytes, links and touches alone, so that all devices of a mesh decide alike.
+ */
+
+typedef struct {
+  uint32_t item;
+  uint8_t choice;
+  uint64_t bytes;
+  double cost_s; /* of a byte: its copies in a run, if it is away between all of its touches */
+} candidate;
+
+/* The first goes first: optimizer state, then what costs least for each byte, then large ones. */
+static int by_cost(const void *a, const void *b) {
+  const candidate *x = a, *y = b;
+  if (x->choice != y->choice) return x->choice > y->choice ? -1 : 1;
+  if (x->cost_s < y->cost_s || x->cost_s > y->cost_s) return x->cost_s < y->cost_s ? -1 : 1;
+  if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
+  return x->item < y->item ? -1 : 1;
+}
+
+static candidate make_candidate(const offload_items *x, uint32_t i) {
+  const offload_item *it = &x->item[i];
+  const offload_link *l = &x->problem.link[TIER_FLASH - TIER_HOST];
+  candidate c = {.item = i, .choice = x->choice[i], .bytes = it->bytes};
+  for (uint32_t k = 0; k < it->touches; k++) {
+    uint8_t access = x->touch[it->touch0 + k].access;
+    double bytes = (double)it->bytes;
+    if (access & OFFLOAD_READ) c.cost_s += l->latency_s + bytes / l->in_bytes_s;
+    if (access & OFFLOAD_WRITE) c.cost_s += l->latency_s + bytes / l->out_bytes_s;
+  }
+  c.cost_s /= (double)(it->bytes ? it->bytes : 1);
+  return c;
+}
+
+/* The least of those from `from` on, of one choice, that has as many bytes as are left: the last to
+ * go need not be the largest. */
+static size_t find_enough(const candidate *c, size_t n, size_t from, uint64_t left) {
+  size_t best = from;
+  for (size_t i = from; i < n && c[i].choice == c[from].choice; i++)
+    if (c[i].bytes >= left && c[i].bytes < c[best].bytes) best = i;
+  return best;
+}
+
+static hp_status send_to_flash(offload_items *x, uint64_t bytes) {
+  size_t n = 0;
+  candidate *c = mem_calloc(x->problem.items, sizeof *c);
+  HP_TRY_MEM(c);
+  for (uint32_t i = 0; i < x->problem.items; i++)
+    if (x->choice[i] != ON_ITS_TIER) c[n++] = make_candidate(x, i);
+  qsort(c, n, sizeof *c, by_cost);
+  for (size_t i = 0; i < n && bytes; i++) {
+    size_t k = c[i].bytes >= bytes ? find_enough(c, n, i, bytes) : i;
+    x->item[c[k].item].tier = TIER_FLASH - TIER_HOST;
+    bytes -= c[k].bytes < bytes ? c[k].bytes : bytes;
+  }
+  mem_free(c);
+  return HP_OK;
+}
+
 /* --- the problem --------------------------------------------------------------------------------
  */
 
@@ -263,7 +347,7 @@ hp_status offload_items_make(const program *p, const offload_options *o, offload
   q->touch = out->touch;
   q->cap = o->cap;
   for (int t = 0; t < OFFLOAD_TIERS; t++) q->link[t] = link_of(o, TIER_HOST + t);
-  return HP_OK;
+  return o->to_flash ? send_to_flash(out, o->to_flash) : HP_OK;
 }
 
 void offload_items_free(offload_items *x) {
@@ -274,6 +358,7 @@ void offload_items_free(offload_items *x) {
   mem_free(x->item_of);
   mem_free(x->unused);
   mem_free(x->state);
+  mem_free(x->choice);
   mem_free(x->before);
   mem_free(x->after);
 }

@@ -16,8 +16,10 @@ typedef struct {
   double *duration;
   uint64_t *workspace;      /* by instruction */
   uint32_t *item_of;        /* by root buffer; PROG_NONE: it stays where it is */
-  bool *unused;             /* by root buffer: it could leave the device, and nothing touches it */
+  uint8_t *unused;          /* by root buffer that could leave the device, and nothing touches: its
+                               tier; 0: it is used */
   uint32_t *state;          /* by item: the named tensor, or PROG_NONE */
+  uint8_t *choice;          /* by item: may it be on either tier? */
   uint32_t *before, *after; /* by touch: root buffer that holds the content before it, and then */
 } offload_items;
 

@@ -19,8 +19,7 @@ typedef struct {
   uint64_t cap, room;  /* bytes of work memory of the device: for the plan, and that there are */
   bool least;          /* nothing stays on the device between its uses */
   const uint8_t *mode; /* by mem_class: HP_OFFLOAD_*; NONE: such a tensor stays on the device */
-  uint64_t host_cap;   /* bytes of host memory for what leaves by AUTO; the rest goes to flash;
-                          0: no limit */
+  uint64_t to_flash;   /* bytes of what leaves by AUTO that go to flash, for the host has no room */
   /* The tier where a named tensor lives, or -1 if the program decides. */
   int (*home)(void *context, const char *name);
   /* HP_OFFLOAD_* of the named tensor in place of its class's, or -1. */

@@ -13,12 +13,14 @@ typedef struct {
   const capabilities *can;    /* capabilities of its kernels */
   const cluster *cluster;     /* cost of an instruction (src/sim) */
   const mesh *mesh;           /* of the devices that run the program together */
-  uint64_t limit[TIER_COUNT]; /* bytes of named tensors and work memory together; 0: none */
-  const uint8_t *offload;     /* by mem_class: HP_OFFLOAD_*; NULL: nothing leaves */
-  offsets_kept *offsets;      /* plans of its programs so far; NULL: none */
-  void *context;              /* of the functions below */
-  /* Bytes of the named tensors on the device when p is loaded. */
-  uint64_t (*resident_bytes)(void *context, const program *p);
+  uint64_t limit[TIER_COUNT]; /* bytes of named tensors and work memory together; 0: none, of flash:
+                                 there is none */
+  int sharers; /* devices of its machine: their limits of other tiers are these, so many times */
+  const uint8_t *offload; /* by mem_class: HP_OFFLOAD_*; NULL: nothing leaves */
+  offsets_kept *offsets;  /* plans of its programs so far; NULL: none */
+  void *context;          /* of the functions below */
+  /* Bytes of the named tensors in a tier when p is loaded. */
+  uint64_t (*resident_bytes)(void *context, const program *p, int tier);
   /* The tier where the named tensor must be, or -1 if the program may choose. */
   int (*home)(void *context, const char *name);
   /* HP_OFFLOAD_* of the named tensor, by a rule for its name; -1: that of its class. */

@@ -6,9 +6,8 @@
 
 static device *device_of(const device_target *t) { return t->dm->member[t->i]; }
 
-static uint64_t resident_bytes(void *context, const program *p) {
-  const device *d = device_of(context);
-  return memory_state(d, p, TIER_DEVICE);
+static uint64_t resident_bytes(void *context, const program *p, int tier) {
+  return memory_state(device_of(context), p, tier);
 }
 
 static int home(void *context, const char *name) {
@@ -55,6 +54,7 @@ void device_target_init(device_mesh *dm, int i, device_target *out) {
                     .offload = d->job->offload,
                     .offsets = &d->offsets,
                     .context = out,
+                    .sharers = dm->job->sharers,
                     .resident_bytes = resident_bytes,
                     .home = home,
                     .rule = rule,

@@ -123,22 +123,45 @@ static void count_states(exec *e, int by) {
   e->holds_states = by > 0;
 }
 
-static hp_status send_unused_away(device *d) {
-  for (uint32_t i = 0; i < d->states.len; i++)
-    if (d->states.at[i].tier == TIER_DEVICE && !d->states.at[i].programs)
-      HP_TRY(device_move_state(d, i, TIER_HOST));
+static bool is_of_tier(const program *p, size_t b, int tier) {
+  const prog_buffer *f = &p->buffers.at[b];
+  return f->place == PLACE_STATE && f->root == b && f->tier == tier;
+}
+
+/* Finds or creates the program's tensors of a tier, and moves them there. */
+static hp_status place_states(device *d, const program *p, int tier) {
+  for (size_t b = 0; b < p->buffers.len; b++) {
+    const prog_buffer *f = &p->buffers.at[b];
+    uint32_t index;
+    if (!is_of_tier(p, b, tier)) continue;
+    HP_TRY(device_state(d, program_str(p, f->name), &f->type, tier, &index));
+    HP_TRY(device_move_state(d, index, tier));
+  }
   return HP_OK;
 }
 
+/* Those of the device that no loaded program uses, and this one has elsewhere or not at all. */
+static hp_status send_unused_away(device *d) {
+  for (uint32_t i = 0; i < d->states.len; i++) {
+    const state_tensor *t = &d->states.at[i];
+    if (t->tier == TIER_DEVICE && !t->programs)
+      HP_TRY(device_move_state(d, i, device_tier_beyond(d, t->bytes)));
+  }
+  return HP_OK;
+}
+
+/* From the far tier on: what goes there makes room for the next. */
 static hp_status bind_states(exec *e) {
   const program *p = e->p;
-  if (memory_sends_away(e->d, p)) HP_TRY(send_unused_away(e->d));
+  for (int t = TIER_COUNT; t-- > 0;) {
+    if (t == TIER_HOST && memory_sends_away(e->d, p)) HP_TRY(send_unused_away(e->d));
+    HP_TRY(place_states(e->d, p, t));
+  }
   for (size_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
-    if (f->place != PLACE_STATE || f->root != b) continue;
     uint32_t index;
-    HP_TRY(device_state(e->d, program_str(p, f->name), &f->type, f->tier, &index));
-    HP_TRY(device_move_state(e->d, index, f->tier));
+    if (!is_of_tier(p, b, f->tier)) continue;
+    HP_ASSERT(device_find(e->d, program_str(p, f->name), &index));
     const state_tensor *t = &e->d->states.at[index];
     if (t->tier == TIER_FLASH) e->flash[b] = t->offset;
     else e->buffer[b] = device_address(e->d, t);

@@ -49,15 +49,18 @@ uint64_t memory_state(const device *d, const program *p, int tier) {
   return sum;
 }
 
-/* By class; tensors that only other programs use are "other". */
+/* By class; tensors that only other programs use are "other" on the device. */
 static void count_state(const device *d, const program *p, hp_memory *m) {
   uint64_t known = 0;
   m->state_bytes = memory_state(d, p, TIER_DEVICE);
   for (size_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
-    if (!is_state(p, b) || f->tier != TIER_DEVICE) continue;
-    uint64_t bytes = memory_round(f->bytes);
-    m->state[f->class < MEM_CLASS_COUNT ? f->class : MEM_OTHER] += bytes;
+    if (!is_state(p, b)) continue;
+    uint64_t bytes = tier_memory_pad(f->tier, f->bytes);
+    int class = f->class < MEM_CLASS_COUNT ? f->class : MEM_OTHER;
+    m->tier[f->tier].state[class] += bytes;
+    if (f->tier != TIER_DEVICE) continue;
+    m->state[class] += bytes;
     known += bytes;
   }
   if (m->state_bytes > known) m->state[MEM_OTHER] += m->state_bytes - known;
@@ -226,8 +229,7 @@ static void count_tiers(const device_mesh *dm, int i, const program *p, hp_memor
 static uint64_t count_device_bytes(const device_mesh *dm) {
   if (dm->cluster.memory_gb > 0) return (uint64_t)(dm->cluster.memory_gb * 1e9);
   if (strcmp(dm->cluster.name, "this")) return 0;
-  int sharers = dm->plan_only ? dm->n : world_get()->here * dm->job->own;
-  return dm->member[0]->job->physical / (uint64_t)(sharers > 0 ? sharers : 1);
+  return dm->member[0]->job->physical / (uint64_t)dm->job->sharers;
 }
 
 hp_status memory_use_of(const device_mesh *dm, int i, const program *p,

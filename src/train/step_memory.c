@@ -162,14 +162,13 @@ static hp_status plan_all(step_planner *p, all_plans *out) {
 
 /* --- the decision, for people ----------------------------------------------------------------- */
 
-/* "parameters 1.5 GiB, optimizer 3.0 GiB": named tensors that are on the device only without the
- * limit. */
-static void add_classes(const hp_memory *whole, const hp_memory *under, str *out) {
+/* " (parameters 1.5 GiB, optimizer 3.0 GiB)": named tensors that live on a tier. */
+static void add_classes(const uint64_t state[HP_MEMORY_CLASSES], str *out) {
   const char *before = " (";
   for (int k = 0; k < HP_MEMORY_CLASSES; k++) {
-    if (whole->state[k] <= under->state[k]) continue;
+    if (!state[k]) continue;
     str_printf(out, "%s%s ", before, hp_memory_class(k));
-    units_add_bytes(out, (double)(whole->state[k] - under->state[k]));
+    units_add_bytes(out, (double)state[k]);
     before = ", ";
   }
   if (*before == ',') str_add(out, ")");
@@ -186,7 +185,7 @@ static hp_status tell_choice(const all_plans *all, const step_plan *whole) {
     if (text.len) str_add(&text, ", ");
     units_add_bytes(&text, (double)s->memory.tier[t].planned_bytes);
     str_printf(&text, " on %s", s->memory.tier[t].name);
-    if (t == 1) add_classes(&whole->stats.memory, &s->memory, &text);
+    add_classes(s->memory.tier[t].state, &text);
   }
   str_add(&text, ": a step takes ");
   units_add_seconds(&text, s->predicted_s);

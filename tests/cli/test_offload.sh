@@ -73,14 +73,33 @@ refused "ds.json:1:" "stage 2 contradicts zero=1"
 
 it "a tier that is too small is refused by name"
 run train job/job.yaml output_dir=none memory_limit="$least" host_limit=1MiB
-refused "host limit 1048576 bytes" "raise host_limit"
+refused "host_limit 1048576 bytes is too small" "set host_limit to " ", or give folders of disks (flash, flash_limit)"
 no_file none/checkpoint-6
 run train job/job.yaml output_dir=none offload=optimizer=flash flash=disk flash_limit=1MiB
-refused "on tier flash" "raise flash_limit"
+refused "flash_limit 1048576 bytes is too small" "of tier flash" "set flash_limit to "
 run train job/job.yaml output_dir=none offload=optimizer=flash flash=nowhere flash_limit=1MiB
 refused "there is no folder \"nowhere\""
 run train job/job.yaml output_dir=none offload=weigths=host
 refused "did you mean \"weights\""
+
+it "what the host has no room for is on flash, optimizer state first, and the bits are the same"
+for host in 1MiB 400KiB; do
+  rm -rf both
+  run train job/job.yaml output_dir=both memory_limit="$least" host_limit=$host flash=disk flash_limit=16MiB
+  exit_is 0
+  grep -q "memory_limit: .* on host.* on flash (.*optimizer " err || { fail "the tiers are not told"; t_show; }
+  same_file both/model.safetensors whole/model.safetensors
+  run explain job/job.yaml memory --json memory_limit="$least" host_limit=$host flash=disk flash_limit=16MiB
+  [ "$(json out tiers.flash.moved_bytes)" -gt 0 ] || fail "nothing is on flash"
+done
+rm -rf both
+run train job/job.yaml output_dir=both memory_limit="$least" host_limit=1MiB flash=disk flash_limit=16MiB \
+  strategy=dp=2,zero=3 per_device_train_batch_size=2
+exit_is 0
+grep -q " on flash (.*optimizer " err || { fail "nothing is on flash"; t_show; }
+close_losses both/trainer_log.jsonl whole/trainer_log.jsonl 1e-3
+run train job/job.yaml output_dir=none memory_limit="$least" host_limit=1KiB flash=disk flash_limit=16MiB
+refused "host_limit 1024 bytes is too small" "the rest is on flash already"
 
 it "what is not to leave is refused as before"
 run train job/job.yaml output_dir=none memory_limit=$((resident / 2)) offload=none

@@ -193,7 +193,8 @@ static hp_status load(hp_device *d, const hp_graph *g, bool spare, compiled *out
     compile_free(&t.t, out);
     st = compile_for(&c, &t.t, out);
     if (st == HP_ERR_OOM && out->p) {
-      t.t.limit[TIER_DEVICE] = t.t.resident_bytes(&t, out->p) + out->p->arena[TIER_DEVICE];
+      t.t.limit[TIER_DEVICE] =
+          t.t.resident_bytes(&t, out->p, TIER_DEVICE) + out->p->arena[TIER_DEVICE];
       err_clear();
       compile_free(&t.t, out);
       st = compile_for(&c, &t.t, out);

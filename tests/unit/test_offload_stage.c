@@ -1,10 +1,13 @@
 /* Offloaded programs, looked at by a checker of their memory that shares no code with the stage. */
 #include "bare_target.h"
+#include "compile/program_check.h"
 #include "hazards.h"
 #include "hyperparallel.h"
 #include "ops/random_graph.h"
 #include "prog/tier_check.h"
 #include "test.h"
+
+#include <string.h>
 
 static const uint8_t every_class[MEM_CLASS_COUNT] = {1, 1, 1, 1, 1, 1, 1}; /* HP_OFFLOAD_AUTO */
 
@@ -16,12 +19,12 @@ static uint64_t nothing_locked(void *context) {
   (void)context;
   return 0;
 }
-static uint64_t all_states(void *context, const program *p) {
+static uint64_t all_states(void *context, const program *p, int tier) {
   (void)context;
   uint64_t bytes = 0;
   for (size_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
-    if (f->place == PLACE_STATE && f->root == b && f->tier == TIER_DEVICE)
+    if (f->place == PLACE_STATE && f->root == b && f->tier == tier)
       bytes += (f->bytes + 255) / 256 * 256;
   }
   return bytes;
@@ -42,7 +45,7 @@ static hp_status compile_under(const hp_graph *g, uint64_t limit, program **p, u
   CHECK_OK(compile_begin(g, NULL, NULL, &c));
   hp_status st = compile_for(&c, &b.t, &made);
   CHECK(made.p);
-  *needed = made.p->arena[TIER_DEVICE] + all_states(NULL, made.p);
+  *needed = made.p->arena[TIER_DEVICE] + all_states(NULL, made.p, TIER_DEVICE);
   compile_end(&c);
   mesh_free(&b.m);
   if (st) program_free(made.p);
@@ -52,7 +55,7 @@ static hp_status compile_under(const hp_graph *g, uint64_t limit, program **p, u
 
 static void check_program(uint64_t seed, const program *p, uint64_t limit) {
   char why[HAZARD_TEXT];
-  uint64_t needed = p->arena[TIER_DEVICE] + all_states(NULL, p);
+  uint64_t needed = p->arena[TIER_DEVICE] + all_states(NULL, p, TIER_DEVICE);
   if (needed > limit)
     test_fail(__FILE__, __LINE__, "seed %d: %llu bytes under a limit of %llu", (int)seed,
               (unsigned long long)needed, (unsigned long long)limit);
@@ -91,4 +94,94 @@ TEST(offloaded_random_programs_have_no_hazard_under_any_limit) {
     random_graph_free(&x);
   }
   CHECK(moved > 150);
+}
+
+/* --- waits ------------------------------------------------------------------------------------ */
+
+static void remove_wait(program *p, uint32_t wait) {
+  memmove(&p->waits.at[wait], &p->waits.at[wait + 1],
+          (p->waits.len - wait - 1) * sizeof *p->waits.at);
+  p->waits.len--;
+  for (size_t i = 0; i < p->insts.len; i++) {
+    prog_inst *n = &p->insts.at[i];
+    if (wait >= n->wait0 && wait < n->wait0 + n->n_wait) n->n_wait--;
+    else if (n->wait0 > wait) n->wait0--;
+  }
+}
+
+/* Does the checker of programs that are read from text refuse it? */
+static hp_status check_text(const program *p) {
+  str text = {0};
+  program *again;
+  program_lines lines = {0};
+  CHECK_OK(program_print(p, &text));
+  CHECK_OK(program_parse_lines(text.at, text.len, "program", &again, &lines));
+  hp_status st = program_check(again, "program", &lines);
+  program_lines_free(&lines);
+  program_free(again);
+  str_free(&text);
+  return st;
+}
+
+/* Two checkers that share no code: that of the tests, and that of programs from text. */
+TEST(offloaded_random_programs_have_no_wait_too_few_and_none_too_many) {
+  char why[HAZARD_TEXT];
+  size_t removed = 0;
+  for (uint64_t seed = 9100; seed < 9140; seed++) {
+    random_graph x;
+    program *p;
+    uint64_t least;
+    random_graph_make(seed, &(random_options){.streams = seed % 2}, &x);
+    if (compile_under(x.g, 1, &p, &least) == HP_OK) program_free(p);
+    else {
+      CHECK_OK(compile_under(x.g, least, &p, &least));
+      CHECK(!program_hazard(p, why));
+      CHECK_OK(check_text(p));
+      for (uint32_t w = 0; w < p->waits.len; w++, removed++) {
+        program *less;
+        CHECK_OK(program_copy(p, &less));
+        remove_wait(less, w);
+        bool found = program_hazard(less, why), refused = check_text(less) != HP_OK;
+        err_clear();
+        if (!found || !refused) {
+          str text = {0};
+          program_print(p, &text);
+          test_fail(__FILE__, __LINE__,
+                    "seed %d: wait %u of %zu may go, says the checker of %s\n%s", (int)seed, w,
+                    p->waits.len, found ? "texts" : "tests", text.at);
+        }
+        program_free(less);
+      }
+      program_free(p);
+    }
+    random_graph_free(&x);
+  }
+  CHECK(removed > 500);
+}
+
+/* Each operand of each kernel on another tier: all are found. */
+TEST(a_kernel_that_reaches_into_another_tier_is_found_in_every_program) {
+  size_t tried = 0;
+  for (uint64_t seed = 9200; seed < 9220; seed++) {
+    random_graph x;
+    program *p;
+    uint64_t all;
+    random_graph_make(seed, &(random_options){.streams = true}, &x);
+    CHECK_OK(compile_under(x.g, 0, &p, &all));
+    CHECK_OK(tier_check(p));
+    for (size_t i = 0; i < p->insts.len; i++) {
+      const prog_inst *n = program_inst(p, i);
+      bool moves = n->op == OP_FETCH || n->op == OP_OFFLOAD || n->op == OP_COPY;
+      for (int k = 0; !moves && k < n->n_in + n->n_out; k++, tried++) {
+        prog_buffer *f = &p->buffers.at[program_args(p, n)[k]];
+        uint8_t tier = f->tier;
+        f->tier = TIER_HOST;
+        CHECK_FAILS(tier_check(p), "reaches into tier host");
+        f->tier = tier;
+      }
+    }
+    program_free(p);
+    random_graph_free(&x);
+  }
+  CHECK(tried > 100);
 }
