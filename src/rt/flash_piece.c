@@ -58,13 +58,13 @@ static hp_status refuse(const flash_piece *p, size_t done, ssize_t n) {
   const char *what = p->t->writes ? "written" : "read";
   unsigned long long at = p->at + done;
   if (n < 0)
-    HP_FAIL(HP_ERR_IO,
+    HP_FAIL(HP_ERR_DEVICE,
             "\"%s\" on tier flash, path \"%s\": %zu bytes at %llu cannot be %s: %s; check its disk",
             p->t->name, p->file->path, p->bytes - done, at, what, strerror(errno));
   struct stat s = {0};
   (void)fstat(p->file->fd, &s);
   HP_FAIL(
-      HP_ERR_IO,
+      HP_ERR_DEVICE,
       "\"%s\" on tier flash, path \"%s\": its file has %lld bytes, expected %llu: another program "
       "has truncated it",
       p->t->name, p->file->path, (long long)s.st_size, (unsigned long long)p->file->bytes);
@@ -87,7 +87,7 @@ hp_status flash_piece_end(const flash_piece *p, const char *io) {
   for (size_t k = 0; k < p->bytes; k += FLASH_BLOCK) {
     uint64_t want = p->sum[k / FLASH_BLOCK];
     if (want && sum_of(io + k) != want)
-      HP_FAIL(HP_ERR_IO,
+      HP_FAIL(HP_ERR_DEVICE,
               "\"%s\" on tier flash, path \"%s\": the 4096 bytes at %llu are not those that were "
               "written (checksum): its disk has failed, or another program wrote there",
               p->t->name, p->file->path, (unsigned long long)(p->at + k));

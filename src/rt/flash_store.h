@@ -4,7 +4,7 @@
  * and writes may be called from several threads at once, as long as none of them touches bytes
  * that another one writes; they return when all bytes are there, and allocate nothing.  Every
  * block of 4 KiB has a checksum in memory, which each read compares.  Failures name the tensor and
- * the path, with HP_ERR_IO. */
+ * the path, with HP_ERR_DEVICE: the data are lost, and a try from a checkpoint may do better. */
 #ifndef RT_FLASH_STORE_H
 #define RT_FLASH_STORE_H
 

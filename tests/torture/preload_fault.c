@@ -2,12 +2,15 @@
  * fails, or stops the process before it is made.
  *
  *   FAULT_CALL   open read write fsync close rename mkdir unlink truncate mmap look (stat) list
- *                (readdir)
+ *                (readdir) room (fallocate)
  *   FAULT_AT     which of them, from 1; 0: none, they are counted
  *   FAULT_FOR    how many from there on; default 1
  *   FAULT_ERRNO  the number of the error
  *   FAULT_STOP   set: the call does not fail, but the process stops itself (SIGSTOP) before it
  *   FAULT_COUNT  file that gets "CALL N" of every call at exit
+ *   FAULT_CALLS  set: files are read and written by the calls that are counted, for io_uring is
+ *                forbidden
+ *   FAULT_ROOM   set: no file system takes room in advance
  *
  * Programs that hyper starts are left alone. */
 #include <dirent.h>
@@ -22,6 +25,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 typedef enum {
@@ -37,16 +41,18 @@ typedef enum {
   MMAP,
   LOOK,
   LIST,
+  ROOM,
   CALLS
 } call;
-static const char *const names[CALLS] = {"open",  "read",   "write",    "fsync", "close", "rename",
-                                         "mkdir", "unlink", "truncate", "mmap",  "look",  "list"};
+static const char *const names[CALLS] = {"open",   "read",  "write",  "fsync",    "close",
+                                         "rename", "mkdir", "unlink", "truncate", "mmap",
+                                         "look",   "list",  "room"};
 
 static atomic_long seen[CALLS];
 static const char *part, *count_path;
 static long at, run_of;
 static int error_number, chosen = -1;
-static int stops;
+static int stops, no_uring, no_room;
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
@@ -59,6 +65,8 @@ __attribute__((constructor)) static void begin(void) {
   run_of = getenv("FAULT_FOR") ? atol(getenv("FAULT_FOR")) : 1;
   error_number = getenv("FAULT_ERRNO") ? atoi(getenv("FAULT_ERRNO")) : EIO;
   stops = getenv("FAULT_STOP") != NULL;
+  no_uring = getenv("FAULT_CALLS") != NULL;
+  no_room = getenv("FAULT_ROOM") != NULL;
   for (int i = 0; call_name && i < CALLS; i++)
     if (!strcmp(names[i], call_name)) chosen = i;
 }
@@ -181,4 +189,22 @@ int fstatat(int dir, const char *path, struct stat *s, int flags) {
 }
 struct dirent *readdir(DIR *d) {
   return fd_fails(LIST, dirfd(d)) ? NULL : REAL(readdir)(d);
+}
+int fallocate(int fd, int mode, off_t from, off_t n) {
+  if (fd_fails(ROOM, fd)) return -1;
+  if (!no_room) return REAL(fallocate)(fd, mode, from, n);
+  errno = EOPNOTSUPP;
+  return -1;
+}
+/* Six words, as every system call has at most. */
+long syscall(long number, ...) {
+  va_list a;
+  long word[6];
+  va_start(a, number);
+  for (int i = 0; i < 6; i++) word[i] = va_arg(a, long);
+  va_end(a);
+  if (!no_uring || number != SYS_io_uring_setup)
+    return REAL(syscall)(number, word[0], word[1], word[2], word[3], word[4], word[5]);
+  errno = EPERM;
+  return -1;
 }

@@ -219,7 +219,7 @@ TEST(a_byte_that_changed_on_flash_is_found_with_tensor_and_path) {
     CHECK_OK(flash_write(s, 0, x, 4 * MIB, "m.layer"));
     flip_byte(folders(2)[1], MIB + 4096 * 3 + 77); /* of stripe 3 */
     CHECK_OK(flash_read(s, 0, x, 3 * MIB, "m.layer"));
-    CHECK_EQ(flash_read(s, 0, x, 4 * MIB, "m.layer"), HP_ERR_IO);
+    CHECK_EQ(flash_read(s, 0, x, 4 * MIB, "m.layer"), HP_ERR_DEVICE);
     CHECK(strstr(err_message(), "\"m.layer\" on tier flash, path \""));
     CHECK(strstr(err_message(), "disk1\": the 4096 bytes at 1060864 are not those"));
     err_clear();
@@ -241,7 +241,7 @@ TEST(a_truncated_flash_file_is_found_with_tensor_and_path) {
     fill(x, 4 * MIB, 3);
     CHECK_OK(flash_write(s, 0, x, 4 * MIB, "kv"));
     CHECK(!ftruncate(file_in(folders(1)[0]), 3 * MIB - 4096));
-    CHECK_EQ(flash_read(s, 0, x, 4 * MIB, "kv"), HP_ERR_IO);
+    CHECK_EQ(flash_read(s, 0, x, 4 * MIB, "kv"), HP_ERR_DEVICE);
     CHECK(strstr(err_message(), "\"kv\" on tier flash, path \""));
     CHECK(strstr(err_message(), "its file has 3141632 bytes, expected 8388608"));
     err_clear();
@@ -266,7 +266,7 @@ TEST(a_disk_that_fails_is_told_with_tensor_and_path_and_ends_no_other_transfer) 
     unsigned char *x = calloc(4 * MIB, 1);
     CHECK_OK(flash_write(s, 0, x, 4 * MIB, "v.layer"));
     replace_file(folders(2)[1], "/proc/self/mem"); /* where nothing is mapped: EIO */
-    CHECK_EQ(flash_read(s, 0, x, 4 * MIB, "v.layer"), HP_ERR_IO);
+    CHECK_EQ(flash_read(s, 0, x, 4 * MIB, "v.layer"), HP_ERR_DEVICE);
     CHECK(strstr(err_message(), "\"v.layer\" on tier flash, path \""));
     CHECK(strstr(err_message(), "disk1\": 1048576 bytes at "));
     CHECK(strstr(err_message(), "cannot be read: Input/output error; check its disk"));
