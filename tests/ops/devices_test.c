@@ -108,13 +108,13 @@ static void check_hazards(const job *j) {
 }
 
 typedef struct {
-  bool serial, no_partial_sums;
+  bool serial, no_partial_sums, homes;
 } job_how;
 
 /* mesh NULL: one device. */
 static void open_job(job *j, uint64_t seed, const char *mesh_text, int threads, job_how how) {
   memset(j, 0, sizeof *j);
-  random_graph_make(seed, &(random_options){.dtypes = seed % 2}, &j->x);
+  random_graph_make(seed, &(random_options){.dtypes = seed % 2, .streams = seed % 4 == 0}, &j->x);
   if (mesh_text) choose_layouts(j, mesh_text, seed);
   hp_device_options o = {.mesh = mesh_text,
                          .threads = threads,
@@ -124,6 +124,7 @@ static void open_job(job *j, uint64_t seed, const char *mesh_text, int threads, 
                          .no_partial_sums = how.no_partial_sums};
   hp_compile_options c = {.remat = seed % 3 == 0, .serial = how.serial};
   CHECK_OK(hp_device_open(&o, &j->d));
+  if (how.homes) CHECK_OK(hp_device_home(j->d, seed % 2 ? "p1*" : "*", HP_OFFLOAD_HOST));
   for (int i = 0; i < j->x.leaves; i++) {
     random_leaf *l = &j->x.leaf[i];
     if (l->name[0] != 'p') continue;
@@ -142,7 +143,7 @@ static void close_job(job *j) {
 
 static void try_reference(uint64_t seed, const char *mesh_text, int threads) {
   static job j;
-  open_job(&j, seed, mesh_text, threads, (job_how){0});
+  open_job(&j, seed, mesh_text, threads, (job_how){.homes = seed % 3 == 0});
   run_once(&j);
   run_once(&j);
   close_job(&j);

@@ -57,6 +57,40 @@ TEST(named_tensors_live_where_their_rules_say) {
   step_close(&s);
 }
 
+/* Params and optimizer state are cut as by data parallelism with zero 3, tensor parallelism, and
+ * both. */
+TEST(so_they_do_on_several_devices) {
+  enum { CASES = 3, RULES = 4 };
+  static const char *const pattern[] = {"adam_m.*", "adam_v.*", "q.*"};
+  static const int offload[] = {HP_OFFLOAD_FLASH, HP_OFFLOAD_HOST, HP_OFFLOAD_HOST};
+  static const char *const meshes[CASES] = {"(2)(dp)", "(2)(tp)", "(2,2)(dp,tp)"};
+  static const hp_layout_rule rule[CASES][RULES] = {{{"ids", "(dp,None)"},
+                                                     {"labels", "(dp,None)"},
+                                                     {"q.*", "(dp,None)"},
+                                                     {"adam_?.2", "(dp,None)"}},
+                                                    {{"q.*", "(tp,None)"},
+                                                     {"up.*", "(tp,None)"},
+                                                     {"adam_?.2", "(tp,None)"},
+                                                     {"adam_?.7", "(tp,None)"}},
+                                                    {{"ids", "(dp,None)"},
+                                                     {"labels", "(dp,None)"},
+                                                     {"q.*", "(tp,dp)"},
+                                                     {"adam_?.2", "(tp,dp)"}}};
+  for (int k = 0; k < CASES; k++) {
+    hp_device_options o = {.mesh = meshes[k], .layouts = rule[k], .n_layouts = RULES};
+    float whole[STEPS], apart[STEPS];
+    step_case s;
+    run(&o, NULL, NULL, 0, whole, &s);
+    step_close(&s);
+    run(&o, pattern, offload, 3, apart, &s);
+    CHECK_EQ(memcmp(whole, apart, sizeof whole), 0);
+    CHECK_EQ(tier_of(s.d, "adam_m.2"), TIER_FLASH);
+    CHECK_EQ(tier_of(s.d, "adam_v.2"), TIER_HOST);
+    CHECK_EQ(tier_of(s.d, "q.0"), TIER_HOST);
+    step_close(&s);
+  }
+}
+
 TEST(a_rule_goes_before_the_class_of_a_tensor) {
   static const char *const pattern[] = {"up.0", "*"};
   static const int offload[] = {HP_OFFLOAD_HOST, HP_OFFLOAD_NONE};
