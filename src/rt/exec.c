@@ -60,7 +60,8 @@ struct exec {
   uint32_t *list[STREAM_COUNT]; /* instructions of each stream in order */
   uint32_t length[STREAM_COUNT];
   inst_times *times;
-  io_table names; /* of inputs and outputs */
+  double *emulated_s; /* by instruction: when it would be finished on the emulated cluster */
+  io_table names;     /* of inputs and outputs */
   VEC(exec_io) inputs, outputs;
   VEC(span_copy) spans;
   VEC(carried) carried;
@@ -268,14 +269,31 @@ static double find_copy_end(const exec *e, const prog_inst *n, double start_s) {
   return link_clock_reserve(e->links, e->d->cluster, e->d->mesh, e->d->position, &x);
 }
 
-/* On an emulated cluster an instruction takes at least as long as it would there.  Two copies of a
- * direction are on one stream, so that they never share its link. */
-static void emulate(const exec *e, const prog_inst *n, double arrived_s) {
+/* When the k-th instruction of a stream could begin on the emulated cluster: what it waits for is
+ * finished there.  The time that a thread needs here to wake up is none of the cluster's. */
+static double find_emulated_start(const exec *e, int stream, uint32_t k) {
+  const prog_inst *n = program_inst(e->p, e->list[stream][k]);
+  double start = k ? e->emulated_s[e->list[stream][k - 1]] : e->start_s;
+  for (uint32_t i = 0; i < n->n_wait; i++) {
+    const vclock_wait *w = &e->p->waits.at[n->wait0 + i];
+    double end = e->emulated_s[e->list[w->stream][w->position]];
+    if (end > start) start = end;
+  }
+  return start;
+}
+
+/* On an emulated cluster an instruction takes at least as long as it would there, from start_s, and
+ * no less than it took here.  Two copies of a direction are on one stream, so that they never share
+ * its link. */
+static double emulate(const exec *e, const prog_inst *n, double start_s, double took_s) {
   const cluster *c = e->d->cluster;
   bool is_rendezvous = op_flags((op_id)n->op) & OPF_RENDEZVOUS, is_copy = tier_is_crossed(e->p, n);
-  if (!(is_rendezvous || is_copy ? c->emulate : c->emulate_compute)) return;
-  if (is_copy) time_sleep_until(find_copy_end(e, n, arrived_s));
-  else time_sleep_until(arrived_s + cost_inst(c, e->d->mesh, e->p, n));
+  if (!(is_rendezvous || is_copy ? c->emulate : c->emulate_compute)) return time_now_s();
+  double end_s =
+      is_copy ? find_copy_end(e, n, start_s) : start_s + cost_inst(c, e->d->mesh, e->p, n);
+  if (end_s < start_s + took_s) end_s = start_s + took_s;
+  time_sleep_until(end_s);
+  return end_s;
 }
 
 /* The failure of a kernel, with the program's inputs in its message. */
@@ -338,7 +356,9 @@ static hp_status run_stream(exec *e, int stream, bool events) {
     else if (tier_is_crossed(e->p, n)) st = move(e, n);
     else st = launch(e, i, n);
     if (st && !together) st = name_failure(e, n, st);
-    if (!st) emulate(e, n, t->arrived_s);
+    bool meets = op_flags((op_id)n->op) & OPF_RENDEZVOUS;
+    double start_s = meets ? t->arrived_s : find_emulated_start(e, stream, k);
+    if (!st) e->emulated_s[i] = emulate(e, n, start_s, time_now_s() - t->arrived_s);
     t->end_s = time_now_s() - e->start_s;
     if (e->recorded) progress_record_set((uint32_t)stream, PROG_NONE);
     t->start_s -= e->start_s;
@@ -557,8 +577,9 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
   e->buffer = mem_calloc(p->buffers.len, sizeof *e->buffer);
   e->flash = mem_calloc(p->buffers.len, sizeof *e->flash);
   e->times = mem_calloc(p->insts.len, sizeof *e->times);
+  e->emulated_s = mem_calloc(p->insts.len, sizeof *e->emulated_s);
   e->kept = mem_calloc(p->insts.len, EXEC_RECENT * sizeof *e->kept);
-  if (!e->at || !e->buffer || !e->flash || !e->times || !e->kept) st = HP_ERR_OOM;
+  if (!e->at || !e->buffer || !e->flash || !e->times || !e->emulated_s || !e->kept) st = HP_ERR_OOM;
   if (!st) st = tier_check(p);
   if (!st) st = build_lists(e);
   if (!st) st = bind_states(e);
@@ -593,6 +614,7 @@ void exec_free(exec *e) {
   mem_free(e->buffer);
   mem_free(e->flash);
   mem_free(e->times);
+  mem_free(e->emulated_s);
   mem_free(e->kept);
   for (size_t i = 0; i < e->spans.len; i++) mem_free(e->spans.at[i].last);
   vec_free(&e->spans);
