@@ -1,5 +1,6 @@
 #include "mem/offload.h"
 
+#include "mem/offload_bound.h"
 #include "mem/offload_sweep.h"
 
 #include <math.h>
@@ -47,25 +48,20 @@ static hp_status check_problem(const offload_problem *p) {
   return HP_OK;
 }
 
-/* Bytes by step of a plan in which nothing ever leaves, or of the items that a step touches. */
-static hp_status add_up(const offload_problem *p, bool resident, uint64_t **out) {
-  int64_t *change = mem_calloc(p->n + 1, sizeof *change);
-  uint64_t *bytes = (uint64_t *)change, sum = 0;
-  HP_TRY_MEM(change);
+/* Bytes by step of the items that it touches, of those that may not leave between two touches, and
+ * its workspace. */
+static hp_status add_up(const offload_problem *p, uint64_t **out) {
+  uint64_t *bytes = mem_calloc(p->n + 1, sizeof *bytes);
+  HP_TRY_MEM(bytes);
   for (size_t x = 0; x < p->items; x++) {
     const offload_item *it = &p->item[x];
-    const offload_touch *t = &p->touch[it->touch0];
-    for (uint32_t k = 0; k < (resident ? 1 : it->touches); k++) {
-      bool always = resident && it->flags & OFFLOAD_CARRIES;
-      change[always ? 0 : t[k].step] += (int64_t)it->bytes;
-      uint32_t last = t[resident ? it->touches - 1 : k].step;
-      change[always ? p->n : last + 1] -= (int64_t)it->bytes;
-    }
+    const offload_touch *t = &p->touch[it->touch0], *last = t + it->touches - 1;
+    if (it->flags & OFFLOAD_PINNED)
+      for (uint32_t i = t->step; i <= last->step; i++) bytes[i] += it->bytes;
+    else
+      for (; t <= last; t++) bytes[t->step] += it->bytes;
   }
-  for (size_t i = 0; i < p->n; i++) {
-    sum += bytes[i];
-    bytes[i] = sum + (p->workspace ? p->workspace[i] : 0);
-  }
+  for (size_t i = 0; i < p->n && p->workspace; i++) bytes[i] += p->workspace[i];
   *out = bytes;
   return HP_OK;
 }
@@ -82,45 +78,10 @@ static uint64_t find_most(const uint64_t *bytes, size_t n, uint32_t *at) {
 
 hp_status offload_floor(const offload_problem *p, uint64_t *bytes, uint32_t *at) {
   uint64_t *by_step;
-  HP_TRY(add_up(p, false, &by_step));
+  HP_TRY(add_up(p, &by_step));
   *at = 0;
   *bytes = find_most(by_step, p->n, at);
   mem_free(by_step);
-  return HP_OK;
-}
-
-/* --- the bound ----------------------------------------------------------------------------------
- *
- * At each step what is live beyond the cap is not on the device.  It was offloaded before, unless
- * its tier held it, and is fetched later, so the lane of that direction is busy for so long.  Bytes
- * that are off the device at two steps without a touch between them are counted once. */
-
-static double least_bytes_s(const offload_problem *p, bool in) {
-  double least = INFINITY;
-  for (int t = 0; t < OFFLOAD_TIERS; t++) {
-    double s = 1 / (in ? p->link[t].in_bytes_s : p->link[t].out_bytes_s);
-    if (s < least) least = s;
-  }
-  return least;
-}
-
-/* Bytes that must be fetched at least in a run: those that must be off the device at the step where
- * most are. */
-static uint64_t least_fetched(const offload_problem *p, const uint64_t *live) {
-  uint64_t most = 0;
-  for (size_t i = 0; i < p->n; i++)
-    if (live[i] > p->cap && live[i] - p->cap > most) most = live[i] - p->cap;
-  return most;
-}
-
-static hp_status find_bound(const offload_problem *p, offload_plan *plan) {
-  uint64_t *live;
-  HP_TRY(add_up(p, true, &live));
-  double in_s = (double)least_fetched(p, live) * least_bytes_s(p, true);
-  mem_free(live);
-  plan->compute_s = 0;
-  for (size_t i = 0; i < p->n; i++) plan->compute_s += p->duration_s[i];
-  plan->bound_s = in_s > plan->compute_s ? in_s : plan->compute_s;
   return HP_OK;
 }
 
@@ -338,7 +299,7 @@ hp_status offload_plan_make(const offload_problem *p, offload_plan *out) {
   HP_TRY(check_cap(p));
   hp_status st = plan_create(p, &made);
   if (!st) st = plan_create(p, &best);
-  if (!st) st = find_bound(p, &best);
+  if (!st) st = offload_bound(p, &best);
   if (!st) st = search(p, &made, &best);
   offload_plan_free(&made);
   if (st) offload_plan_free(&best);

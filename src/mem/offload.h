@@ -44,6 +44,7 @@ typedef struct {
   uint32_t step;
   uint8_t access; /* OFFLOAD_READ and OFFLOAD_WRITE; WRITE alone replaces all of it */
 } offload_touch;
+#define OFFLOAD_FREE UINT32_MAX /* when a fetch begins is the plan's choice */
 
 typedef struct {
   double in_bytes_s, out_bytes_s, latency_s; /* towards the device, and away from it */
@@ -57,6 +58,9 @@ typedef struct {
   const offload_item *item;
   const offload_touch *touch;
   size_t touches;
+  /* [touches] the first step during which it may be fetched, which then begins as soon as the lane
+   * allows, or OFFLOAD_FREE; NULL: all are free.  A later step never has an earlier one. */
+  const uint32_t *from;
   offload_link link[OFFLOAD_TIERS];
   uint64_t cap; /* bytes of the device */
 } offload_problem;
@@ -86,7 +90,8 @@ typedef struct {
   uint64_t in_bytes[OFFLOAD_TIERS], out_bytes[OFFLOAD_TIERS];
 } offload_plan;
 
-/* The bytes that the step *at needs, which needs most: what it touches and its workspace. */
+/* The bytes that the step *at needs, which needs most: what it touches, its workspace, and what is
+ * PINNED there. */
 hp_status offload_floor(const offload_problem *p, uint64_t *bytes, uint32_t *at);
 /* HP_ERR_ARG on malformed input, HP_ERR_OOM with the step if the cap is below offload_floor.
  * offload_plan_free(out). */

@@ -254,13 +254,21 @@ static hp_status run_out_lane(offload_sweep *w, int tier, double until) {
   return HP_OK;
 }
 
+/* The step during which the fetch of x may begin: OFFLOAD_FREE if the plan may choose. */
+static uint32_t fetch_from(const offload_sweep *w, uint32_t x) {
+  if (!w->p->from || !has_touch(w, x)) return OFFLOAD_FREE;
+  return w->p->from[item_at(w, x)->touch0 + w->item[x].touch];
+}
+
 /* Fetches that begin before `until`. */
 static hp_status run_in_lane(offload_sweep *w, int tier, double until) {
   const offload_entry *e;
   while ((e = find_top(w, &w->wanted[tier], ABSENT, false))) {
     uint32_t x = e->item;
     double start = later(later(w->now, w->in_free_s[tier]), w->item[x].out_s);
-    start = later(start, latest_start(w, x));
+    uint32_t from = fetch_from(w, x);
+    if (from == OFFLOAD_FREE) start = later(start, latest_start(w, x));
+    else if (from > w->step) return HP_OK;
     if (start >= until) return HP_OK;
     bool fits;
     double beyond = has_touch(w, x) ? next_step(w, x) : (double)w->p->n;

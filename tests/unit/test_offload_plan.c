@@ -3,7 +3,7 @@
 #include "test.h"
 
 #include "base/mem.h"
-#include "mem/offload.h"
+#include "mem/offload_bound.h"
 
 #include <math.h>
 
@@ -200,6 +200,7 @@ TEST(plans_of_small_cases_are_within_a_tenth_of_the_best) {
     double best = find_best(&c);
     if (best == INFINITY) continue;
     CHECK_OK(offload_plan_make(&c.p, &plan));
+    CHECK(plan.bound_s <= best * (1 + 1e-9));
     double ratio = plan.time_s / best;
     cases++;
     above += ratio > 1.10;
@@ -210,4 +211,92 @@ TEST(plans_of_small_cases_are_within_a_tenth_of_the_best) {
   printf("%d of 200 are optimal, the worst takes %.3f times as long\n", optimal, worst);
   CHECK_EQ(above, 0);
   CHECK(optimal > 160);
+}
+
+/* Two halves of a run of 10 s each: the first uses items 0 and 1 of 4 bytes, the second 2 and 3;
+ * its last step is short and uses all four but the cap leaves room for two. */
+static void make_halves(small_case *c, uint64_t cap) {
+  static const uint32_t step[4][2] = {{0, 2}, {0, 2}, {1, 2}, {1, 2}};
+  *c = (small_case){.duration = {10, 10, 1}};
+  for (uint32_t x = 0; x < 4; x++) {
+    c->item[x] = (offload_item){.bytes = 4, .touch0 = 2 * x, .touches = 2, .flags = OFFLOAD_STORED};
+    for (uint32_t k = 0; k < 2; k++)
+      c->touch[2 * x + k] = (offload_touch){step[x][k], OFFLOAD_READ};
+  }
+  c->p = (offload_problem){.n = 3,
+                           .duration_s = c->duration,
+                           .items = 4,
+                           .item = c->item,
+                           .touch = c->touch,
+                           .touches = 8,
+                           .cap = cap};
+  for (int t = 0; t < OFFLOAD_TIERS; t++) c->p.link[t] = (offload_link){0.5, 0.5, 0};
+}
+
+TEST(the_bound_counts_what_must_be_fetched_in_the_last_step) {
+  small_case c;
+  offload_plan plan = {0};
+  make_halves(&c, 12);
+  CHECK_OK(offload_bound(&c.p, &plan));
+  CHECK_NEAR(plan.compute_s, 21, 1e-12);
+  CHECK_NEAR(plan.bound_s, 28, 1e-12); /* 20 s, and 4 bytes more than there is room for */
+  make_halves(&c, 16);
+  CHECK_OK(offload_bound(&c.p, &plan));
+  CHECK_NEAR(plan.bound_s, 21, 1e-12);
+}
+
+TEST(the_bound_of_two_links_is_that_of_both_together) {
+  small_case c;
+  offload_plan plan = {0};
+  make_halves(&c, 8);
+  c.item[1].tier = 1;
+  c.item[3].tier = 1;
+  CHECK_OK(offload_bound(&c.p, &plan));
+  CHECK_NEAR(plan.bound_s, 28, 1e-12); /* 8 bytes, 4 over each link */
+  c.item[3].tier = 0;
+  CHECK_OK(offload_bound(&c.p, &plan));
+  CHECK_NEAR(plan.bound_s, 28, 1e-12);
+  c.item[1].tier = 0; /* all over one */
+  CHECK_OK(offload_bound(&c.p, &plan));
+  CHECK_NEAR(plan.bound_s, 36, 1e-12);
+}
+
+TEST(what_may_not_leave_counts_between_its_touches) {
+  small_case c;
+  offload_plan plan;
+  uint64_t floor;
+  uint32_t at;
+  make_halves(&c, 16);
+  c.p.items = 3; /* of item 2 the last touch goes: the last step needs 8 bytes */
+  c.item[2].touches = 1;
+  CHECK_OK(offload_floor(&c.p, &floor, &at));
+  CHECK_EQ(floor, 8);
+  c.item[0].flags |= OFFLOAD_PINNED;
+  c.item[1].flags |= OFFLOAD_PINNED;
+  CHECK_OK(offload_floor(&c.p, &floor, &at));
+  CHECK_EQ(floor, 12);
+  CHECK_EQ(at, 1);
+  c.p.cap = 11;
+  CHECK_FAILS(offload_plan_make(&c.p, &plan), "step 1 needs 12 bytes");
+  c.p.cap = 12;
+  CHECK_OK(offload_plan_make(&c.p, &plan));
+  offload_plan_free(&plan);
+}
+
+TEST(a_fetch_does_not_begin_before_the_step_that_is_named) {
+  small_case c;
+  offload_plan plan;
+  uint32_t from[8];
+  make_halves(&c, 16);
+  for (int late = 0; late < 2; late++) {
+    for (int k = 0; k < 8; k++) from[k] = OFFLOAD_FREE;
+    if (late) from[4] = 1; /* item 2, whose fetch of 8 s would be overlapped with step 0 */
+    if (late) from[6] = 1;
+    c.p.from = from;
+    CHECK_OK(offload_plan_make(&c.p, &plan));
+    for (size_t k = 0; k < plan.copies; k++)
+      if (plan.copy[k].in && plan.copy[k].item >= 2 && !plan.copy[k].touch)
+        CHECK_EQ(late, plan.copy[k].start_s >= plan.start_s[0] + 10 - 1e-9);
+    offload_plan_free(&plan);
+  }
 }
