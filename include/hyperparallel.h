@@ -229,6 +229,8 @@ enum { HP_MEMORY_PARAMS, HP_MEMORY_GRADIENTS, HP_MEMORY_OPTIMIZER, HP_MEMORY_ACT
 enum { HP_MEMORY_WORKSPACE = 4, HP_MEMORY_COMMUNICATION, HP_MEMORY_OTHER, HP_MEMORY_CLASSES };
 /* What is not in use stays on the device, leaves it under the memory limit, or always does. */
 enum { HP_OFFLOAD_NONE, HP_OFFLOAD_AUTO, HP_OFFLOAD_HOST, HP_OFFLOAD_FLASH };
+/* How that is planned: the fastest way found, or by a rule of other systems, to compare with. */
+enum { HP_PLAN_BEST, HP_PLAN_ZERO_OFFLOAD, HP_PLAN_LAYER_AHEAD, HP_PLAN_FULL_RECOMPUTE };
 
 typedef struct {
   const char *pattern, *entries; /* of names, "*.q_proj.weight", and their layout, "(tp,None)" */
@@ -249,7 +251,7 @@ typedef struct {
   bool plan_only;           /* only for plans: one device represents all, for any number of them */
   bool may_miss;            /* no warning for layouts of names that a program lacks */
   const char *const *flash; /* folders of tier flash, on different disks; NULL: no such tier */
-  int n_flash;
+  int n_flash, offload_policy;      /* HP_PLAN_* */
   uint64_t flash_limit, host_limit; /* of tiers, for all devices of a machine; host 0: no limit */
 } hp_device_options;
 hp_status hp_device_open(const hp_device_options *o, hp_device **out);
@@ -335,7 +337,6 @@ typedef struct {
 } hp_io;
 /* Runs once.  All inputs are required, outputs are optional; no name may occur twice. */
 hp_status hp_run(hp_program *p, const hp_io *io, int n);
-
 /* Memory of a program on each device, in bytes. */
 enum { HP_TIERS = 3, HP_WIDEST_GAPS = 5 }; /* gaps: rows of hp_op_time that reports show first */
 const char *hp_memory_class(int i); /* "parameters", "gradients", "optimizer", "activations", .. */
@@ -353,7 +354,6 @@ typedef struct {
   } tier[HP_TIERS];
   int devices, live_at; /* of the mesh; the instruction at the peak */
 } hp_memory;
-
 typedef struct {
   double compile_s, run_s;                    /* of the compilation and of the last run */
   double predicted_s, exposed_copy_s;         /* of a run; see hp_op_time's predicted_s */

@@ -76,6 +76,11 @@ static hp_status check_offload(const char *function, const hp_device_options *o)
 
 static hp_status check_tiers(const char *function, const hp_device_options *o) {
   HP_TRY(check_offload(function, o));
+  if (o->offload_policy < HP_PLAN_BEST || o->offload_policy > HP_PLAN_FULL_RECOMPUTE)
+    return api_refuse(function,
+                      "offload_policy is %d; expected HP_PLAN_BEST to HP_PLAN_FULL_RECOMPUTE",
+                      o->offload_policy);
+  if (o->job && o->offload_policy) return api_refuse(function, "offload_policy is that of the job");
   if (o->job && (o->n_flash || o->flash_limit || o->host_limit))
     return api_refuse(function, "flash, flash_limit and host_limit are those of the job");
   if (o->n_flash < 0) return api_refuse(function, "n_flash is %d; expected 0 or more", o->n_flash);

@@ -339,6 +339,8 @@ static hp_status read_tiers(const model_options *o, tier_options *t) {
   t->flash_limit = o->flash_limit;
   t->host_limit = o->host_limit;
   if (o->offload) HP_TRY(name_option("--offload", tier_options_parse(t, o->offload)));
+  if (o->offload_policy)
+    HP_TRY(name_option("--offload-policy", tier_options_set_policy(t, o->offload_policy)));
   if (o->flash) HP_TRY(name_option("--flash", tier_options_add_flash(t, o->flash)));
   return name_option(o->offload ? "--offload"
                      : o->flash ? "--flash"

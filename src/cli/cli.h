@@ -79,7 +79,8 @@ void cli_put_text(const char *text, size_t n);
 /* --- options shared by every verb that runs a model --------------------------------------- */
 
 typedef struct {
-  const char *model, *dtype, *strategy, *deterministic, *cluster, *engine, *offload, *flash;
+  const char *model, *dtype, *strategy, *deterministic, *cluster, *engine, *offload, *flash,
+      *offload_policy;
   int64_t threads, devices, seed;
   uint64_t memory_limit, flash_limit, host_limit;
   bool json;
@@ -101,6 +102,9 @@ typedef struct {
       {"--memory-limit", CLI_SIZE, &(o).memory_limit, "BYTES", "hard limit, e.g. 4GiB"},           \
       {"--offload", CLI_TEXT, &(o).offload, "auto|none|weights=host,kv=flash",                     \
        "what leaves a device's memory (default: auto, what the limit asks for)"},                  \
+      {"--offload-policy", CLI_TEXT, &(o).offload_policy,                                          \
+       "auto|zero_offload|layer_ahead|full_recompute",                                             \
+       "how that is planned: by a rule of other systems, to compare (default: auto)"},             \
       {"--flash", CLI_TEXT, &(o).flash, "DIR,..", "folders of tier flash"},                        \
       {"--flash-limit", CLI_SIZE, &(o).flash_limit, "BYTES", "bytes to take there"},               \
       {"--host-limit", CLI_SIZE, &(o).host_limit, "BYTES",                                         \

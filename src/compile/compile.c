@@ -4,6 +4,7 @@
 #include "base/milestone.h"
 #include "compile/free_early.h"
 #include "compile/lower.h"
+#include "compile/offload_policy.h"
 #include "compile/offload_stage.h"
 #include "compile/place_updates.h"
 #include "compile/prog_schedule.h"
@@ -28,8 +29,10 @@ struct stage_state {
   schedule_options how; /* of the order that is tried */
   schedule_kind kind;
   offload_options offload;
+  uint8_t mode[HP_MEMORY_CLASSES]; /* offload.mode, by the policy's level */
   offload_summary offloaded;
   bool fits;
+  bool goes_on; /* to another level of the policy, if it does not fit */
 };
 
 #define STAGE(group, name, reads, writes, doc) static hp_status stage_##name(stage_state *s);
@@ -225,7 +228,8 @@ static offload_options offload_options_of(const stage_state *s) {
   return (offload_options){.cluster = s->t->cluster,
                            .mesh = s->t->mesh,
                            .workspace = s->workspace,
-                           .mode = s->t->offload,
+                           .mode = s->t->offload ? s->mode : NULL,
+                           .policy = s->t->offload_policy,
                            .home = s->t->home,
                            .rule = s->t->rule,
                            .context = s->t->context};
@@ -566,6 +570,8 @@ static hp_status find_offload(stage_state *s, program **out) {
   least = floor; /* less is refused without a plan */
   if (room >= floor) HP_TRY(fit_tiers(s, room, floor, out, &least));
   if (least <= room) return HP_OK;
+  s->fits = false;
+  if (s->goes_on) return too_small_to_offload(s, kept, least, at);
   HP_TRY(confirm_least(s, room, floor, out, &least));
   s->fits = false;
   (*out)->arena[TIER_DEVICE] = least;
@@ -602,6 +608,28 @@ static hp_status find_order(stage_state *s) {
   return too_small(s, a.least);
 }
 
+/* By a policy: what leaves is more on each level, until it fits. */
+static hp_status find_level(stage_state *s) {
+  static const uint8_t stays[HP_MEMORY_CLASSES];
+  int levels = offload_policy_levels(s->t->offload_policy);
+  for (int level = 0;; level++) {
+    program *placed = NULL;
+    bool is_last = level + 1 >= levels;
+    offload_policy_modes(s->t->offload_policy, level, s->t->offload ? s->t->offload : stays,
+                         s->mode);
+    s->goes_on = !is_last;
+    if (!is_last) HP_TRY(program_copy(s->p, &placed));
+    hp_status st = find_order(s);
+    if (is_last || st != HP_ERR_OOM || s->fits) {
+      program_free(placed);
+      return st;
+    }
+    err_clear();
+    program_free(s->p);
+    s->p = placed;
+  }
+}
+
 static hp_status dump_order(const stage_state *s) {
   for (int i = 0; stage_table[i].name; i++)
     if (stage_table[i].group == STAGE_ORDER) HP_TRY(dump(s, i));
@@ -619,7 +647,7 @@ hp_status compile_for(compilation *c, const target *t, compiled *out) {
   hp_status st = program_copy(c->lowered, &s.p);
   if (!st) st = run_group(&s, STAGE_PLACE);
   s.how.workspace = s.workspace;
-  if (!st) st = find_order(&s);
+  if (!st) st = find_level(&s);
   if (!st) st = tier_check(s.p);
   if (!st && c->options->dump_dir) st = dump_order(&s);
   mem_free(s.workspace);

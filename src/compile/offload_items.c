@@ -1,6 +1,7 @@
 #include "compile/offload_items.h"
 
 #include "compile/inplace.h"
+#include "compile/offload_policy.h"
 #include "hyperparallel.h"
 #include "sim/cost.h"
 
@@ -316,6 +317,27 @@ static hp_status send_to_flash(offload_items *x, uint64_t bytes) {
   return HP_OK;
 }
 
+/* Where a policy says when a value comes back, and not the planner. */
+static hp_status find_from(offload_items *x, const offload_options *o) {
+  if (!o->policy) return HP_OK;
+  x->from = mem_calloc(x->problem.touches, sizeof *x->from);
+  uint32_t *of_step = mem_calloc(x->p->insts.len, sizeof *of_step);
+  if (!x->from || !of_step) {
+    mem_free(of_step);
+    return HP_ERR_OOM;
+  }
+  for (uint32_t i = 0; i < x->p->insts.len; i++)
+    of_step[i] = offload_policy_fetch_from(o->policy, x->p, i);
+  for (uint32_t it = 0; it < x->problem.items; it++)
+    for (uint32_t k = 0; k < x->item[it].touches; k++) {
+      uint32_t at = x->item[it].touch0 + k;
+      bool streams = x->item[it].flags & OFFLOAD_STREAMS;
+      x->from[at] = streams ? of_step[x->touch[at].step] : OFFLOAD_FREE;
+    }
+  mem_free(of_step);
+  return HP_OK;
+}
+
 /* --- the problem --------------------------------------------------------------------------------
  */
 
@@ -335,6 +357,7 @@ hp_status offload_items_make(const program *p, const offload_options *o, offload
   HP_TRY(find_items(out, o));
   HP_TRY(find_touches(out));
   pack_touches(out);
+  HP_TRY(find_from(out, o));
   for (size_t i = 0; i < n; i++) {
     out->duration[i] = cost_inst(o->cluster, o->mesh, p, program_inst(p, i));
     out->workspace[i] = padded(o->workspace[program_inst(p, i)->kernel]);
@@ -345,6 +368,7 @@ hp_status offload_items_make(const program *p, const offload_options *o, offload
   q->workspace = out->workspace;
   q->item = out->item;
   q->touch = out->touch;
+  q->from = out->from;
   q->cap = o->cap;
   for (int t = 0; t < OFFLOAD_TIERS; t++) q->link[t] = link_of(o, TIER_HOST + t);
   return o->to_flash ? send_to_flash(out, o->to_flash) : HP_OK;
@@ -359,6 +383,7 @@ void offload_items_free(offload_items *x) {
   mem_free(x->unused);
   mem_free(x->state);
   mem_free(x->choice);
+  mem_free(x->from);
   mem_free(x->before);
   mem_free(x->after);
 }

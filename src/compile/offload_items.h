@@ -20,6 +20,7 @@ typedef struct {
                                tier; 0: it is used */
   uint32_t *state;          /* by item: the named tensor, or PROG_NONE */
   uint8_t *choice;          /* by item: may it be on either tier? */
+  uint32_t *from;           /* by touch: offload_problem.from, NULL without a policy */
   uint32_t *before, *after; /* by touch: root buffer that holds the content before it, and then */
 } offload_items;
 

@@ -17,6 +17,7 @@ typedef struct {
   const mesh *mesh;
   const uint64_t *workspace; /* bytes by kernel; 0 for the one after the last */
   uint64_t cap, room;  /* bytes of work memory of the device: for the plan, and that there are */
+  int policy;          /* HP_PLAN_* */
   bool least;          /* nothing stays on the device between its uses */
   const uint8_t *mode; /* by mem_class: HP_OFFLOAD_*; NONE: such a tensor stays on the device */
   uint64_t to_flash;   /* bytes of what leaves by AUTO that go to flash, for the host has no room */

@@ -18,6 +18,7 @@ typedef struct {
   int sharers; /* devices of its machine: their limits of other tiers are these, so many times */
   const uint8_t *offload; /* by mem_class: HP_OFFLOAD_*; NULL: nothing leaves */
   offsets_kept *offsets;  /* plans of its programs so far; NULL: none */
+  int offload_policy;     /* HP_PLAN_* */
   void *context;          /* of the functions below */
   /* Bytes of the named tensors in a tier when p is loaded. */
   uint64_t (*resident_bytes)(void *context, const program *p, int tier);

@@ -113,6 +113,33 @@ hp_status tier_options_add_flash(tier_options *o, const char *paths) {
   return HP_OK;
 }
 
+hp_status tier_options_set_policy(tier_options *o, const char *word) {
+  enum { POLICIES = HP_PLAN_FULL_RECOMPUTE + 1 };
+  static const char *const policy[POLICIES] = {[HP_PLAN_BEST] = "auto",
+                                               [HP_PLAN_ZERO_OFFLOAD] = "zero_offload",
+                                               [HP_PLAN_LAYER_AHEAD] = "layer_ahead",
+                                               [HP_PLAN_FULL_RECOMPUTE] = "full_recompute"};
+  for (int i = 0; i < POLICIES; i++)
+    if (!strcmp(policy[i], word)) {
+      o->policy = i;
+      return HP_OK;
+    }
+  const char *near = str_nearest(word, policy, POLICIES);
+  HP_FAIL(
+      HP_ERR_ARG,
+      "\"%.80s\" is not known; expected auto, zero_offload, layer_ahead or full_recompute%s%s%s",
+      word, near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+}
+
+/* A policy decides what leaves, so that nothing else may. */
+static hp_status check_policy(const tier_options *o) {
+  bool is_auto = !o->homes.len;
+  for (int i = 0; i < CLASSES; i++) is_auto &= o->offload[classes[i].class] == HP_OFFLOAD_AUTO;
+  if (o->policy && !is_auto)
+    HP_FAIL(HP_ERR_ARG, "offload_policy decides what leaves the device: offload must be auto");
+  return HP_OK;
+}
+
 /* What is to be on flash; NULL: nothing. */
 static const char *find_on_flash(const tier_options *o) {
   for (int i = 0; i < CLASSES; i++)
@@ -124,6 +151,7 @@ static const char *find_on_flash(const tier_options *o) {
 
 hp_status tier_options_check(const tier_options *o) {
   const char *what = find_on_flash(o);
+  HP_TRY(check_policy(o));
   if (what && !o->flash.len)
     HP_FAIL(HP_ERR_ARG,
             "%.80s: flash needs folders for it (flash) and the bytes to take there "
@@ -143,6 +171,7 @@ void tier_options_fill(const tier_options *o, hp_device_options *out) {
   out->n_flash = (int)o->flash.len;
   out->flash_limit = o->flash_limit;
   out->host_limit = o->host_limit;
+  out->offload_policy = o->policy;
 }
 
 hp_status tier_options_apply(const tier_options *o, hp_device *d) {

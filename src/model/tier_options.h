@@ -21,6 +21,7 @@ typedef struct tier_options {
   VEC(tier_home) homes;               /* in their order */
   VEC(const char *) flash;            /* folders */
   uint64_t flash_limit, host_limit;   /* 0: none is given */
+  int policy;                         /* HP_PLAN_* */
   arena mem;
 } tier_options;
 
@@ -37,6 +38,8 @@ const char *tier_options_word(int offload);
 hp_status tier_options_parse(tier_options *o, const char *text);
 /* "/mnt/a,/mnt/b" */
 hp_status tier_options_add_flash(tier_options *o, const char *paths);
+/* "auto", or a rule: "zero_offload", "layer_ahead", "full_recompute". */
+hp_status tier_options_set_policy(tier_options *o, const char *word);
 /* Are the folders there that what was asked for needs, and their limit? */
 hp_status tier_options_check(const tier_options *o);
 

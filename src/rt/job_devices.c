@@ -55,6 +55,7 @@ static hp_status open_devices(const hp_device_options *o, const char *backend, j
     memcpy(j->device[i]->offload, o->offload, sizeof o->offload);
     j->device[i]->memory[TIER_HOST].pool = j->pool;
     j->device[i]->memory[TIER_HOST].place = place;
+    j->device[i]->offload_policy = o->offload_policy;
     if (j->flash) job_device_set_flash(j->device[i], j->flash, (uint64_t)i * flash, flash);
   }
   return HP_OK;

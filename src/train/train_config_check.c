@@ -538,10 +538,15 @@ static hp_status decide_recompute(train_config *c) {
   int policy;
   HP_TRY(read_policy(c->parallel.recompute, word, 3, &policy));
   c->is.recompute = (train_recompute)policy;
+  bool fully = c->is.tiers.policy == HP_PLAN_FULL_RECOMPUTE;
+  if (fully && c->at[KEY_PARALLEL_recompute] && policy == RECOMPUTE_NONE)
+    TREE_FAIL(c->at[KEY_PARALLEL_recompute], "none contradicts %s; remove one of them",
+              tree_where(c->at[KEY_PARALLEL_offload_policy]).text);
   if (c->disable_gradient_checkpointing && c->gradient_checkpointing == 1)
     TREE_FAIL(c->at[KEY_gradient_checkpointing],
               "true, but disable_gradient_checkpointing is true too (%s); remove one of them",
               tree_where(c->at[KEY_disable_gradient_checkpointing]).text);
+  if (fully) c->is.recompute = RECOMPUTE_FULL;
   if (!c->disable_gradient_checkpointing && c->gradient_checkpointing != 1) return HP_OK;
   train_recompute want = c->disable_gradient_checkpointing ? RECOMPUTE_NONE : RECOMPUTE_FULL;
   if (c->at[KEY_PARALLEL_recompute] && policy != RECOMPUTE_AUTO && c->is.recompute != want)
@@ -689,9 +694,9 @@ static const rule rules[] = {
          KEY_PARALLEL_deterministic, KEY_full_determinism),
     RULE(train_tiers_decide, KEY_offload, KEY_PARALLEL_offload, KEY_flash, KEY_PARALLEL_flash,
          KEY_flash_limit, KEY_PARALLEL_flash_limit, KEY_host_limit, KEY_PARALLEL_host_limit,
-         KEY_deepspeed),
+         KEY_deepspeed, KEY_PARALLEL_offload_policy),
     RULE(decide_recompute, KEY_PARALLEL_recompute, KEY_gradient_checkpointing,
-         KEY_disable_gradient_checkpointing),
+         KEY_disable_gradient_checkpointing, KEY_PARALLEL_offload_policy),
     RULE(decide_compute, KEY_dtype, KEY_bf16),
     RULE(train_deepspeed_check, KEY_deepspeed, KEY_bf16, KEY_dtype, KEY_max_grad_norm,
          KEY_per_device_train_batch_size, KEY_gradient_accumulation_steps, KEY_global_batch_size),

@@ -94,9 +94,10 @@ static hp_status add_deepspeed(const train_config *c, tier_options *o) {
 
 /* Where to tell what is missing: at the key that asks for it. */
 static const tree_node *asks(const train_config *c) {
-  static const int key[] = {KEY_offload,        KEY_PARALLEL_offload, KEY_flash,
-                            KEY_PARALLEL_flash, KEY_flash_limit,      KEY_PARALLEL_flash_limit,
-                            KEY_deepspeed};
+  static const int key[] = {KEY_offload,     KEY_PARALLEL_offload,
+                            KEY_flash,       KEY_PARALLEL_flash,
+                            KEY_flash_limit, KEY_PARALLEL_flash_limit,
+                            KEY_deepspeed,   KEY_PARALLEL_offload_policy};
   if (c->is.deepspeed.path_at && !value_of(c, KEY_flash, KEY_PARALLEL_flash))
     return c->is.deepspeed.path_at;
   for (size_t i = 0; i < sizeof key / sizeof *key; i++)
@@ -117,5 +118,7 @@ hp_status train_tiers_decide(train_config *c) {
   o->flash_limit = c->flash_limit ? c->flash_limit : c->parallel.flash_limit;
   o->host_limit = c->host_limit ? c->host_limit : c->parallel.host_limit;
   HP_TRY(add_deepspeed(c, o));
+  const tree_node *policy = c->at[KEY_PARALLEL_offload_policy];
+  if (policy) HP_TRY(at(policy, tier_options_set_policy(o, c->parallel.offload_policy)));
   return at(asks(c), tier_options_check(o));
 }

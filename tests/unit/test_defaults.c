@@ -42,7 +42,8 @@ static const char top[] =
     "deterministic=run engine=packed hyper_parallel=null";
 static const char block[] =
     " cluster=null devices=null plan=auto device_matrix=null alias_name=null tensor_map=null"
-    " pipeline=null memory_limit=null offload=auto flash=null flash_limit=null host_limit=null "
+    " pipeline=null memory_limit=null offload=auto offload_policy=auto flash=null"
+    " flash_limit=null host_limit=null "
     "recompute=auto update=auto deterministic=run"
     " engine=packed leaves=16 groups=null overlap=true prefetch=null interleave=1 strategy=null";
 
