@@ -133,12 +133,15 @@ static void put_run(model_run *r, const char *kind, double tokens, bench_row *ro
 }
 
 static step_options step_options_of(const bench_args *a) {
+  bool recomputes = a->m.offload_policy && !strcmp(a->m.offload_policy, "full_recompute");
   return (step_options){.optimizer = STEP_ADAMW,
                         .beta1 = 0.9,
                         .beta2 = 0.999,
                         .eps = 1e-8,
                         .clip = 1,
-                        .compile = {.remat = a->remat, .serial = a->serial},
+                        .compile = {.remat = a->remat || recomputes, .serial = a->serial},
+                        .remat_auto = a->m.memory_limit && !a->keep,
+                        .limited = a->m.memory_limit,
                         .interleave = a->interleave};
 }
 
@@ -161,25 +164,28 @@ static hp_status add_comm(const stepper *s, step_sums *sum) {
 }
 
 static hp_status time_steps(model_run *r, stepper *s, step_sums *sum) {
-  int64_t n = r->B * r->T;
+  int64_t n = r->B * r->T, micros = r->a->accumulate;
   int32_t *labels = mem_calloc((size_t)n, sizeof *labels);
-  hp_status st = labels ? HP_OK : HP_ERR_OOM;
+  step_micro *b = mem_calloc((size_t)micros, sizeof *b);
+  hp_status st = labels && b ? HP_OK : HP_ERR_OOM;
   for (int64_t i = 0; !st && i < n; i++) labels[i] = r->ids[(i + 1) % n];
+  for (int64_t i = 0; !st && i < micros; i++)
+    b[i] = (step_micro){.B = r->B,
+                        .T = r->T,
+                        .ids = r->ids,
+                        .labels = labels,
+                        .weight = 1.0 / (double)(n * micros)};
   for (int64_t i = 0; !st && i < WARM_UP + r->n; i++) {
-    step_micro b = {.B = r->B,
-                    .T = r->T,
-                    .ids = r->ids,
-                    .labels = labels,
-                    .weight = 1.0 / (double)n};
     step_update u = {.lr = 1e-4, .t = i + 1};
     step_result result;
     double start = time_now_s();
-    st = stepper_run(s, &b, 1, &u, &result);
+    st = stepper_run(s, b, micros, &u, &result);
     if (!st) st = run_note(r, i, start);
     if (!st && i >= WARM_UP) st = add_comm(s, sum);
     sum->loss = result.loss;
   }
   mem_free(labels);
+  mem_free(b);
   return st;
 }
 
@@ -214,6 +220,26 @@ static hp_status put_gap(const hp_program *p, bench_row *row) {
   return st;
 }
 
+/* What moves between memory tiers: as planned, and as measured in recent runs. */
+static hp_status put_moved_bytes(const hp_program *p, bench_row *row) {
+  static const char *const key[] = {"plan_s", "compute_s", "lower_bound_s", "copy_s", "exposed_s"};
+  char *text;
+  tree t;
+  HP_TRY(hp_explain(p, "memory.json", &text));
+  hp_status st = json_parse(text, strlen(text), "memory.json", &t);
+  hp_free(text);
+  HP_TRY(st);
+  for (size_t i = 0; !st && i < sizeof key / sizeof *key; i++) {
+    const tree_node *v = tree_get(t.root, key[i]);
+    double x;
+    if (!v || v->kind == TREE_NULL) continue;
+    st = tree_as_double(v, &x);
+    if (!st) bench_row_num(row, key[i], x);
+  }
+  tree_free(&t);
+  return st;
+}
+
 static hp_status predict(model_run *r, const hp_program *p) {
   hp_program_stats s;
   HP_TRY(hp_program_stats_get(p, &s));
@@ -224,13 +250,16 @@ static hp_status predict(model_run *r, const hp_program *p) {
 static hp_status print_step(model_run *r, const stepper *s, const step_sums *sum) {
   bench_row row = {0};
   HP_TRY(predict(r, stepper_program(s)));
-  put_run(r, "step", (double)(r->B * r->T), &row);
+  put_run(r, "step", (double)(r->B * r->T * r->a->accumulate), &row);
+  bench_row_num(&row, "micro_batches", (double)r->a->accumulate);
   put_comm(r, sum, &row);
   bench_row_num(&row, "loss", sum->loss);
   bench_row_num(&row, "peak_bytes", (double)sum->planned_bytes);
   bench_row_num(&row, "rss_bytes", r->rss_bytes);
   bench_row_num(&row, "compile_s", stepper_compile_seconds(s));
-  hp_status st = put_gap(stepper_program(s), &row), end = bench_row_end(&row);
+  hp_status st = put_gap(stepper_program(s), &row);
+  if (!st && r->a->m.memory_limit) st = put_moved_bytes(stepper_program(s), &row);
+  hp_status end = bench_row_end(&row);
   return st ? st : end;
 }
 

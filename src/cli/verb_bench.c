@@ -35,7 +35,8 @@ static int refuse_kind(const char *verb, const char *word) {
 static bool is_sound(const bench_args *a) {
   return (a->batch == BENCH_USUAL || (a->batch >= 1 && a->batch <= 65536)) && a->seq >= 2 &&
          a->seq <= 1 << 24 && a->steps >= 1 && a->steps <= 1000000 && a->interleave >= 0 &&
-         a->interleave <= 16 && a->m.threads >= 0 && a->m.threads <= 1024;
+         a->interleave <= 16 && a->accumulate >= 1 && a->accumulate <= 4096 && a->m.threads >= 0 &&
+         a->m.threads <= 1024;
 }
 
 /* One kind, or all of them. */
@@ -62,7 +63,11 @@ static bool takes_flash(const char *word) {
 
 int verb_bench(int argc, char **argv) {
   bench_table table = {.head = {0}};
-  bench_args a = {.table = &table, .batch = BENCH_USUAL, .seq = 256, .steps = STEPS};
+  bench_args a = {.table = &table,
+                  .batch = BENCH_USUAL,
+                  .seq = 256,
+                  .steps = STEPS,
+                  .accumulate = 1};
   const char *rest[NAMES_MAX];
   int n;
   const cli_option option[] =
@@ -70,7 +75,10 @@ int verb_bench(int argc, char **argv) {
        {"--batch", CLI_INT, &a.batch, "B", "sequences (default: 4; prefill, decode: 1)"},
        {"--seq", CLI_INT, &a.seq, "T", "tokens of a sequence (default: 256)"},
        {"--steps", CLI_INT, &a.steps, "N", "timed repetitions after 2 for warm-up (default: 5)"},
+       {"--accumulate", CLI_INT, &a.accumulate, "N", "step: micro-batches (default: 1)"},
        {"--recompute", CLI_FLAG, &a.remat, NULL, "step: recompute activations"},
+       {"--no-recompute", CLI_FLAG, &a.keep, NULL,
+        "step: keep activations, also where a memory limit makes it faster to recompute them"},
        {"--interleave", CLI_INT, &a.interleave, "N",
         "step: chunks of the batch: one communicates while another is computed"},
        {"--serial", CLI_FLAG, &a.serial, NULL,
@@ -89,7 +97,9 @@ int verb_bench(int argc, char **argv) {
   if (code != CLI_GO_ON) return code;
   if (!n) return cli_usage(argv[0], "say what kind of figures");
   if (!is_sound(&a))
-    return cli_usage(argv[0], "--batch, --seq, --steps, --interleave or --threads is out of range");
+    return cli_usage(
+        argv[0],
+        "--batch, --seq, --steps, --accumulate, --interleave or --threads is out of range");
   if (a.write && strcmp(rest[0], "cost") && strcmp(rest[0], "copy"))
     return cli_usage(argv[0], "--write needs the kind cost or copy");
   if (a.m.flash && !takes_flash(rest[0]))

@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "mem/timeline.h"
 #include "rt/memory_use.h"
+#include "sim/cost.h"
 #include "sim/predict.h"
 
 #include <stdio.h>
@@ -26,7 +27,7 @@ typedef struct {
   moved_value *moved; /* the largest first */
   size_t n;
   share of[MEM_CLASS_COUNT][TIER_COUNT];
-  double plan_s, bound_s; /* by the costs of the plan; bound 0: not known */
+  double plan_s, compute_s, bound_s; /* by the costs of the plan; bound 0: not known */
 } moves;
 
 /* --- what is there ------------------------------------------------------------------------------
@@ -91,6 +92,10 @@ static const value_chain *moved_at(const moves *m, size_t i) {
 static hp_status predict_plan(moves *m, const device *d) {
   double exposed_s;
   m->bound_s = m->v.p->bound_s;
+  for (size_t i = 0; i < m->v.p->insts.len; i++) {
+    const prog_inst *n = program_inst(m->v.p, i);
+    if (n->stream == STREAM_COMPUTE) m->compute_s += cost_inst(d->cluster, d->mesh, m->v.p, n);
+  }
   return predict_totals(d->cluster, d->mesh, m->v.p, &m->plan_s, &exposed_s);
 }
 
@@ -279,10 +284,12 @@ hp_status put_moved(json_writer *w, const program *p, const device *d, const ins
   hp_status st = moves_make(p, d, t, &m);
   if (!st) {
     json_key_double(w, "plan_s", m.plan_s);
+    json_key_double(w, "compute_s", m.compute_s);
     json_put_key(w, "lower_bound_s");
     if (m.bound_s > 0) json_put_double(w, m.bound_s);
     else json_put_null(w);
     json_key_double(w, "copy_s", m.v.c.copy_s);
+    json_key_double(w, "exposed_s", m.v.c.exposed_s);
     put_classes(w, &m);
     json_key_int(w, "moved_values", (int64_t)m.n);
     json_put_key(w, "moved");
