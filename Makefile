@@ -235,6 +235,9 @@ sweep: all
 	@HYPER=$(B)/hyper bench/compare/run sweep
 overlap: all
 	@HYPER=$(B)/hyper bench/overlap/run
+# WHAT: emulated, real or plans.
+offload: all
+	@HYPER=$(B)/hyper bench/offload/run $(or $(WHAT),emulated)
 # docs/benchmarks.md with the tables of what the two above have measured.
 benchmarks:
 	@python3 bench/compare/page.py
@@ -281,4 +284,4 @@ clean:
 FORCE:
 .SECONDARY:
 .PHONY: FORCE all asan bench benchmarks bootstrap bootstrap-clang clean compare conv cover demo docs examples \
-  fmt fuzz fuzz-smoke install lint overlap size sweep test test-quick tests-built torture tsan ubsan uninstall
+  fmt fuzz fuzz-smoke install lint offload overlap size sweep test test-quick tests-built torture tsan ubsan uninstall
