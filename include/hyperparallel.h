@@ -1,12 +1,11 @@
 /* hyperparallel.h - write a model as if the supernode were one computer: build a tensor graph,
  * compile it to a flat program with a static memory plan, run it.  This is the whole public API.
  *
- *   errors     a call that can fail returns hp_status; HP_OK is 0.  hp_last_error() of the calling
- *              thread gives the reason: what failed, where in the model or file, what was expected,
- *              what to do.  On failure outputs are untouched.  Op builders return a tensor id; a
- *              failed one returns HP_NONE and poisons its graph, so model code needs no checks:
- *              hp_compile (or hp_graph_status) reports the FIRST error.  A NULL pointer gives
- *              HP_ERR_ARG, unless its description below gives NULL a meaning.
+ *   errors     a call that can fail returns hp_status; HP_OK is 0.  hp_last_error() of the thread
+ *              gives the reason: what, where, what was expected, what to do.  On failure outputs
+ *              are untouched.  A builder of ops that fails returns HP_NONE and poisons its graph:
+ *              hp_compile (or hp_graph_status) reports the FIRST error, so models need no checks.
+ *              A NULL pointer gives HP_ERR_ARG, unless its description gives NULL a meaning.
  *   ownership  create/free pair up; free accepts NULL.  A graph owns its tensors.  A device owns
  *              the params and the work memory that its programs share; close it after them.
  *              `const char *` results live as long as their object; `char **` go to hp_free.
@@ -36,7 +35,6 @@ typedef enum {
   HP_ERR_UNSUPPORTED, /* known, but not built                                           */
   HP_ERR_INTERNAL     /* a bug of this library                                          */
 } hp_status;
-
 typedef enum { HP_F32, HP_BF16, HP_F16, HP_I32, HP_I64, HP_U8, HP_BOOL, HP_DTYPE_COUNT } hp_dtype;
 typedef struct {
   int rank;
@@ -47,7 +45,6 @@ typedef struct hp_device hp_device;   /* memory, threads, and tensors that outli
 typedef struct hp_program hp_program; /* flat instruction list with its memory plan        */
 typedef uint32_t hp_tensor;           /* a value of one graph; HP_NONE: no value          */
 #define HP_NONE ((hp_tensor)0)
-
 /* --- errors, version ------------------------------------------------------------------ */
 /* Why the last call of this thread failed, one line; "" if it succeeded.  A builder of a poisoned
  * graph fails with the graph's first failure.  Free and close calls, and these five, keep it. */
@@ -56,7 +53,6 @@ const char *hp_error_trace(void); /* the same line and a back trace */
 const char *hp_status_name(hp_status s);
 const char *hp_version(void);
 void hp_free(void *p);
-
 /* --- the graph: what to compute ---------------------------------------------------------- */
 hp_status hp_graph_create(hp_graph **out); /* at most 1,023 graphs exist at a time */
 void hp_graph_free(hp_graph *g);
@@ -68,7 +64,6 @@ hp_shape hp_shape_of(const hp_graph *g, hp_tensor x);
 hp_dtype hp_dtype_of(const hp_graph *g, hp_tensor x);
 /* The input, else the param, else the value of the output with that name; HP_NONE: none. */
 hp_tensor hp_graph_find(const hp_graph *g, const char *name);
-
 /* For the ops that follow: their place in the model (for messages, explain and trace), and the
  * repeated block (layer, from 1; 0 = none) that they belong to. */
 void hp_at(hp_graph *g, const char *place); /* NULL or "": none */
@@ -84,7 +79,6 @@ hp_tensor hp_shard(hp_graph *g, hp_tensor x, const char *entries);
 /* Effects.  A run writes its outputs to the caller; at its end an assigned param has value x. */
 void hp_output(hp_graph *g, const char *name, hp_tensor x); /* a name that no input has */
 void hp_assign(hp_graph *g, hp_tensor param, hp_tensor x);
-
 /* Elementwise ops broadcast from the right, as NumPy; dtypes of operands must be equal.  hp_map
  * takes the name of any elementwise op; operands that it does not have are HP_NONE. */
 hp_tensor hp_map(hp_graph *g, const char *op, hp_tensor a, hp_tensor b, hp_tensor c);
@@ -97,7 +91,6 @@ hp_tensor hp_div(hp_graph *g, hp_tensor a, hp_tensor b);
 hp_tensor hp_scale(hp_graph *g, hp_tensor x, double factor); /* x's dtype must hold it */
 hp_tensor hp_cast(hp_graph *g, hp_tensor x, hp_dtype t);
 hp_tensor hp_clamp(hp_graph *g, hp_tensor x, double low, double high); /* infinite: no bound */
-
 /* Reductions over n axes (n = 0: none), and shape ops.  Axes and perm count from 0. */
 hp_tensor hp_sum(hp_graph *g, hp_tensor x, const int64_t *axes, int n, bool keep);
 hp_tensor hp_amax(hp_graph *g, hp_tensor x, const int64_t *axes, int n, bool keep);
@@ -151,6 +144,20 @@ hp_tensor hp_attention(hp_graph *g, hp_tensor q, hp_tensor k, hp_tensor v,
  * b, in the blocks of row b of table [B,M]; the first one starts as block copy[b], if any. */
 hp_tensor hp_paged_update(hp_graph *g, hp_tensor cache, hp_tensor x, hp_tensor table, hp_tensor at,
                           hp_tensor copy, bool transposed);
+/* The cache on a tier, HP_OFFLOAD_HOST or _FLASH: blocks list[g,first..] as slots on the device
+ * (split: heads of blocks, block KV + head, as [G,slots,1,..]); and with slot i as block list[g,i],
+ * to assign.  Attention to what o->table names as first.., as the next part's state or the end. */
+hp_tensor hp_paged_fetch(hp_graph *g, hp_tensor cache, hp_tensor list, int tier, int64_t first,
+                         int64_t slots, bool split);
+hp_tensor hp_paged_store(hp_graph *g, hp_tensor cache, hp_tensor slots, hp_tensor list, int tier);
+hp_tensor hp_paged_part(hp_graph *g, hp_tensor q, hp_tensor k, hp_tensor v,
+                        const hp_attention_options *o, int64_t first, bool end, hp_tensor state);
+/* Bounds [G,N,KV,2,D] of the keys of blocks; by them the n heads of blocks that q [B,1,H,D] attends
+ * to, which one is written, and where the last token is there.  slots: to fetch, copy[b] last. */
+hp_tensor hp_paged_bounds(hp_graph *g, hp_tensor bounds, hp_tensor x, hp_tensor table, hp_tensor at,
+                          hp_tensor copy, hp_tensor span);
+hp_tensor hp_paged_select(hp_graph *g, hp_tensor q, hp_tensor bounds, hp_tensor table, hp_tensor at,
+                          hp_tensor copy, int64_t n, bool slots, hp_tensor *store, hp_tensor *last);
 /* As in PyTorch, of x [N,C,L] or [N,C,H,W], where only N may be 0; options per spatial dim, o may
  * be NULL.  w [O,C/groups,K..]; b [O] or HP_NONE.  Pooling has no ceil_mode, dilation, indices. */
 typedef struct {
@@ -193,7 +200,6 @@ void hp_adamw(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor m, hp_tensor v
 /* One step of PyTorch's SGD, assigned to p and buffer. */
 void hp_sgd(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor buffer, hp_tensor factor,
             hp_tensor lr, double momentum, double decay);
-
 /* --- layouts: how a tensor is sharded over devices --------------------------------------- */
 /* A mesh of devices with named axes (rank_list NULL: 0, 1, 2, ...) and, after hp_layout_call, the
  * sharding of a tensor: for each dim the axes that shard it, the first outermost; the other axes
@@ -221,7 +227,6 @@ hp_status hp_layout_global(const hp_layout *l, hp_shape shard, hp_shape *out); /
 /* Ranks that differ from `rank` only along the axis, to ranks[0..n); n is the axis's size. */
 hp_status hp_layout_group(const hp_layout *l, const char *axis, int64_t rank, int64_t *ranks,
                           int64_t room, int64_t *n);
-
 /* --- the device --------------------------------------------------------------------------- */
 /* Classes of memory.  That of a tensor follows from the ops that read and assign it: sums of
  * gradients are used after hp_grad, optimizer state in the update. */
@@ -231,7 +236,6 @@ enum { HP_MEMORY_WORKSPACE = 4, HP_MEMORY_COMMUNICATION, HP_MEMORY_OTHER, HP_MEM
 enum { HP_OFFLOAD_NONE, HP_OFFLOAD_AUTO, HP_OFFLOAD_HOST, HP_OFFLOAD_FLASH };
 /* How that is planned: the fastest way found, or by a rule of other systems, to compare with. */
 enum { HP_PLAN_BEST, HP_PLAN_ZERO_OFFLOAD, HP_PLAN_LAYER_AHEAD, HP_PLAN_FULL_RECOMPUTE };
-
 typedef struct {
   const char *pattern, *entries; /* of names, "*.q_proj.weight", and their layout, "(tp,None)" */
 } hp_layout_rule;
@@ -269,6 +273,7 @@ const char *hp_device_engine(const hp_device *d);            /* of products, in 
 hp_status hp_device_tuning(const hp_device *d, char **text); /* measured for "fastest"; hp_free */
 hp_status hp_device_set_engine(hp_device *d, const char *name, const char *tuning); /* or NULL */
 uint64_t hp_device_param_bytes(const hp_device *d);
+uint64_t hp_device_memory_limit(const hp_device *d);
 void hp_device_set_memory_limit(hp_device *d, uint64_t bytes); /* of later programs; 0 = none */
 /* The measured speed of the device, per second (takes about 0.1 s). */
 typedef struct {
@@ -281,7 +286,6 @@ hp_status hp_world_max(int64_t mine, int64_t *max);     /* the maximum over all 
 hp_status hp_world_agree(bool mine, bool *all);         /* whether `mine` is true on all */
 hp_status hp_world_broadcast(void *data, size_t bytes); /* from process 0 to all */
 hp_status hp_world_gather(const void *mine, size_t bytes, void *all); /* of all, by rank */
-
 /* Params of the device: created here, or by the first program that names them, as zeros; freed
  * and renamed while no program uses them.  Each thread calls a fill for n elements: full rows. */
 hp_status hp_param_create(hp_device *d, const char *name, hp_dtype t, hp_shape s);
@@ -301,7 +305,6 @@ hp_status hp_params_save(hp_device *d, const char *path, const char *const *name
 hp_status hp_params_load(hp_device *d, const char *path, const char *const *name, int n);
 /* Do devices with the same shard hold the same bits?  If not: HP_ERR_DEVICE, which names them. */
 hp_status hp_params_verify(const hp_device *d);
-
 /* --- compile, inspect, run ---------------------------------------------------------------- */
 typedef struct {
   bool remat;             /* recompute forward values of a block in its backward */
@@ -377,8 +380,7 @@ hp_status hp_program_print(const hp_program *p, char **text);
 /* "memory", "memory.totals", "schedule", "ops", "comm": decisions and their reasons, as text for
  * people; all but totals also as "X.json"; "timeline.svg", "mesh.svg": pictures of recent runs. */
 hp_status hp_explain(const hp_program *p, const char *what, char **text);
-/* Where the time of a run goes, the mean of the faster half of the last 8: *n rows, each for calls
- * of the same work, the widest gap to the limit first; hp_free.  May measure the device. */
+/* Time of a run, mean of the faster half of the last 8: *n rows, the widest gap first; hp_free. */
 typedef struct {
   char kind[48], shape[48], place[80], engine[16]; /* "einsum dW", "1024x768x2048 f32", .. */
   const char *limit; /* "flops", "bytes", "link" between devices, "wait" for others */

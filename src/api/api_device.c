@@ -147,6 +147,12 @@ HP_API uint64_t hp_device_param_bytes(const hp_device *d) {
   return sum;
 }
 
+HP_API uint64_t hp_device_memory_limit(const hp_device *d) {
+  API_GET;
+  API_NEED_OR(d, 0);
+  return d->member[0]->job->limit[TIER_DEVICE];
+}
+
 HP_API void hp_device_set_memory_limit(hp_device *d, uint64_t bytes) {
   API_GET;
   API_NEED_OR(d, );

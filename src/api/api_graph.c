@@ -1,5 +1,6 @@
 /* hyperparallel.h: building graphs. */
 #include "api/api_call.h"
+#include "api/api_paged.h"
 #include "base/dtype.h"
 #include "ir/print.h"
 #include "ops/ops.h"
@@ -405,25 +406,13 @@ HP_API hp_tensor hp_rope(hp_graph *g, hp_tensor x, hp_tensor cos, hp_tensor sin,
   val in[4] = {API_VALUE(g, x), API_VALUE(g, cos), API_VALUE(g, sin), API_VALUE(g, positions)};
   return api_tensor(g, ops_add(g, OP_ROPE, in, 4, &a));
 }
-/* Keys and values are in pools. */
-static hp_tensor attend_pages(hp_graph *g, const val in[3], const hp_attention_options *o) {
-  val all[5] = {in[0], in[1], in[2], api_value(g, o->table, "o->table"),
-                api_value(g, o->span, "o->span")};
-  if (g->failure.code) return HP_NONE;
-  const ir_value *q = graph_value(g, in[0]);
-  attr_record a = {0};
-  attr_put_float(&a, o->scale != 0 || q->rank != 4 ? o->scale : 1 / sqrt((double)q->dim[3]));
-  attr_put_int(&a, o->window);
-  if (o->dropout != 0) return ops_refuse(g, OP_PAGED_ATTENTION, "there is no dropout of a cache");
-  return api_tensor(g, ops_add(g, OP_PAGED_ATTENTION, all, 5, &a));
-}
 HP_API hp_tensor hp_attention(hp_graph *g, hp_tensor q, hp_tensor k, hp_tensor v,
                               const hp_attention_options *o) {
   API_BUILD(g, "q k v", HP_NONE);
   static const hp_attention_options usual;
   if (!o) o = &usual;
   val in[5] = {API_VALUE(g, q), API_VALUE(g, k), API_VALUE(g, v)};
-  if (o->table != HP_NONE) return attend_pages(g, in, o);
+  if (o->table != HP_NONE) return api_attend_pages(g, in, o);
   val span = api_value_or_none(g, o->span, "o->span");
   int n = 3;
   if (span) in[n++] = span;
@@ -437,15 +426,6 @@ HP_API hp_tensor hp_attention(hp_graph *g, hp_tensor q, hp_tensor k, hp_tensor v
   attr_put_float(&a, o->dropout);
   attr_put_int(&a, o->dropout != 0 ? o->stream : 0);
   return api_tensor(g, ops_add(g, OP_ATTENTION, in, n, &a));
-}
-HP_API hp_tensor hp_paged_update(hp_graph *g, hp_tensor cache, hp_tensor x, hp_tensor table,
-                                 hp_tensor at, hp_tensor copy, bool transposed) {
-  API_BUILD(g, "cache x table at copy", HP_NONE);
-  val in[5] = {API_VALUE(g, cache), API_VALUE(g, x), API_VALUE(g, table), API_VALUE(g, at),
-               API_VALUE(g, copy)};
-  attr_record a = {0};
-  attr_put_int(&a, transposed);
-  return api_tensor(g, ops_add(g, OP_PAGED_UPDATE, in, 5, &a));
 }
 HP_API hp_tensor hp_cross_entropy(hp_graph *g, hp_tensor logits, hp_tensor labels, int64_t ignore) {
   API_BUILD(g, "logits labels", HP_NONE);

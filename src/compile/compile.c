@@ -402,7 +402,7 @@ static bool must_offload(const stage_state *s) {
   offload_options o = offload_options_of(s);
   for (size_t b = 0; s->t->offload && b < s->p->buffers.len; b++) {
     const prog_buffer *f = &s->p->buffers.at[b];
-    if (f->root != b || f->flags & BUFFER_WORKSPACE) continue;
+    if (f->root != b || f->flags & BUFFER_WORKSPACE || f->tier != TIER_DEVICE) continue;
     if (offload_mode_of(s->p, &o, f) > HP_OFFLOAD_AUTO) return true;
     if (f->place == PLACE_STATE && s->t->home(s->t->context, program_str(s->p, f->name)) > 0)
       return true;
@@ -416,7 +416,7 @@ static uint64_t kept_bytes(const stage_state *s) {
   offload_options o = offload_options_of(s);
   for (size_t b = 0; b < s->p->buffers.len; b++) {
     const prog_buffer *f = &s->p->buffers.at[b];
-    if (f->root != b || f->place != PLACE_STATE) continue;
+    if (f->root != b || f->place != PLACE_STATE || f->tier != TIER_DEVICE) continue;
     if (offload_mode_of(s->p, &o, f) != HP_OFFLOAD_NONE) continue;
     if (s->t->home(s->t->context, program_str(s->p, f->name)) < 0)
       bytes = add_bytes(bytes, (f->bytes + 255) & ~(uint64_t)255);

@@ -18,6 +18,7 @@ typedef struct {
   uint64_t *at;        /* its first byte there */
   val *assigned;       /* by value id: a param whose new value it is, 0 = none */
   val *becomes;        /* by value id of a param: its new value, 0 = none */
+  uint8_t *pool_tier;  /* by value id of a param: the tier whose ops read and write its blocks */
   map work_of;         /* attributes of a loop -> place in work */
   VEC(op_cost) work;
 } lowering;
@@ -131,6 +132,9 @@ static hp_status scan(lowering *l) {
       l->becomes[in[0]] = in[1];
       l->assigned[in[1]] = in[0];
     }
+    if ((n->op == OP_PAGED_FETCH || n->op == OP_PAGED_STORE) &&
+        graph_def(l->g, in[0])->op == OP_PARAM)
+      l->pool_tier[in[0]] = (uint8_t)attr_int(l->g, n, "tier");
     uint32_t at = n->op == OP_ASSIGN || n->op == OP_OUTPUT ? UINT32_MAX : (uint32_t)i;
     for (int k = n->op == OP_ASSIGN; k < n->n_in; k++)
       if (at > l->last_use[l->root[in[k]]]) l->last_use[l->root[in[k]]] = at;
@@ -161,18 +165,25 @@ static bool writes_param(const lowering *l, val v, uint32_t i) {
   return l->last_use[p] <= i && may_overwrite(l, n, (int)(v - n->out0), p);
 }
 
-static int stream_of(int op) {
-  return op == OP_FETCH ? STREAM_COPY_IN : op == OP_OFFLOAD ? STREAM_COPY_OUT : STREAM_COMPUTE;
+/* Blocks of a pool on flash have streams of their own, as the copies of a plan have. */
+static int stream_of(const lowering *l, const ir_node *n) {
+  bool blocks = n->op == OP_PAGED_FETCH || n->op == OP_PAGED_STORE;
+  bool in = n->op == OP_FETCH || n->op == OP_PAGED_FETCH;
+  if (!(op_flags((op_id)n->op) & OPF_MOVE)) return STREAM_COMPUTE;
+  if (blocks && attr_int(l->g, n, "tier") == TIER_FLASH)
+    return in ? STREAM_FLASH_IN : STREAM_FLASH_OUT;
+  return in ? STREAM_COPY_IN : STREAM_COPY_OUT;
 }
 
 static uint8_t tier_of(const lowering *l, const ir_node *n) {
-  return n->op == OP_OFFLOAD ? (uint8_t)attr_int(l->g, n, "tier") : TIER_DEVICE;
+  bool away = n->op == OP_OFFLOAD || n->op == OP_PAGED_STORE;
+  return away ? (uint8_t)attr_int(l->g, n, "tier") : TIER_DEVICE;
 }
 
 static hp_status lower_leaf(lowering *l, const ir_node *n) {
   const ir_value *t = graph_value(l->g, n->out0);
   prog_buffer b = {.place = n->op == OP_PARAM ? PLACE_STATE : PLACE_WORK,
-                   .tier = TIER_DEVICE,
+                   .tier = l->pool_tier[n->out0],
                    .flags = n->op == OP_INPUT ? BUFFER_INPUT : 0,
                    .class = n->op == OP_PARAM ? MEM_PARAM : MEM_ACTIVATION,
                    .bytes = (uint64_t)value_bytes(t),
@@ -269,7 +280,7 @@ static hp_status lower_node(lowering *l, uint32_t i) {
   prog_inst inst = {.op = n->op,
                     .n_in = n->n_in,
                     .n_out = n->n_out,
-                    .stream = (uint8_t)stream_of(n->op),
+                    .stream = (uint8_t)stream_of(l, n),
                     .phase = n->phase,
                     .group = n->group,
                     .block = n->block,
@@ -329,7 +340,9 @@ hp_status lower_graph(const hp_graph *g, program **out) {
   l.root = mem_calloc(g->values.len, sizeof *l.root);
   l.within = mem_calloc(g->values.len, sizeof *l.within);
   l.at = mem_calloc(g->values.len, sizeof *l.at);
-  if (!l.buffer_of || !l.last_use || !l.assigned || !l.becomes || !l.root || !l.within || !l.at)
+  l.pool_tier = mem_calloc(g->values.len, sizeof *l.pool_tier);
+  if (!l.pool_tier || !l.buffer_of || !l.last_use || !l.assigned || !l.becomes || !l.root ||
+      !l.within || !l.at)
     st = HP_ERR_OOM;
   if (st) goto done;
   for (size_t v = 0; v < g->values.len; v++) l.buffer_of[v] = PROG_NONE;
@@ -350,6 +363,7 @@ done:
   mem_free(l.root);
   mem_free(l.within);
   mem_free(l.at);
+  mem_free(l.pool_tier);
   map_free(&l.work_of);
   vec_free(&l.work);
   if (st) program_free(l.p);

@@ -1,5 +1,6 @@
 #include "compile/offload_apply.h"
 
+#include "compile/fetch_bound.h"
 #include "compile/streams.h"
 
 #include <string.h>
@@ -16,6 +17,8 @@ typedef struct {
   VEC(prog_inst) inst;
   VEC(uint32_t) args;
   VEC(list_edge) edges;
+  fetch_edges fetches;             /* of steps, in the order of those that wait */
+  size_t fetched;                  /* edges that are emitted */
   current_buffer *current;         /* by old buffer; buffer = PROG_NONE: none yet */
   bool *used;                      /* by old buffer: the program's own buffer is that of a stay */
   uint32_t *store;                 /* by item: the buffer on its tier, PROG_NONE: none yet */
@@ -175,9 +178,11 @@ static hp_status emit_step(applying *a, uint32_t i) {
     arg[k] = program_args(a->p, program_inst(a->p, i))[k];
     if (item != PROG_NONE) arg[k] = find_buffer(a, arg[k], a->plan->stay[present_touch(a, item)]);
   }
-  n.stream = STREAM_COMPUTE;
+  if (!(op_flags((op_id)n.op) & OPF_MOVE)) n.stream = STREAM_COMPUTE;
   HP_TRY(emit(a, n, arg));
   a->step_at[i] = at;
+  for (; a->fetched < a->fetches.len && a->fetches.at[a->fetched].after == i; a->fetched++)
+    HP_TRY(add_edge(a, a->step_at[a->fetches.at[a->fetched].before], at));
   for (int t = 0; t < OFFLOAD_TIERS; t++)
     if (a->plan->after[i][t]) HP_TRY(add_edge(a, a->out_at[t][a->plan->after[i][t] - 1], at));
   a->steps++;
@@ -289,6 +294,7 @@ static hp_status run(applying *a) {
   }
   HP_TRY_MEM(made);
   for (size_t b = 0; b < a->buffers; b++) a->current[b].buffer = PROG_NONE;
+  HP_TRY(fetch_bound(p, &a->fetches));
   HP_TRY(make_attrs(a));
   HP_TRY(make_stores(a));
   find_stays(a);
@@ -309,6 +315,7 @@ hp_status offload_apply(program *p, const offload_items *x, const offload_plan *
   vec_free(&a.inst);
   vec_free(&a.args);
   vec_free(&a.edges);
+  vec_free(&a.fetches);
   mem_free(a.current);
   mem_free(a.used);
   mem_free(a.store);

@@ -1,5 +1,6 @@
 #include "compile/prog_schedule.h"
 
+#include "compile/fetch_bound.h"
 #include "compile/order.h"
 #include "compile/streams.h"
 #include "sim/cost.h"
@@ -94,6 +95,16 @@ static hp_status bound_prefetch(scheduling *w) {
   return st;
 }
 
+/* Fetches of blocks depend on the lists of a run alone. */
+static hp_status bound_blocks(scheduling *w) {
+  fetch_edges edges = {0};
+  hp_status st = fetch_bound(w->p, &edges);
+  for (size_t k = 0; !st && k < edges.len; k++)
+    st = order_after(&w->q, edges.at[k].before, edges.at[k].after);
+  vec_free(&edges);
+  return st;
+}
+
 /* --- the order -------------------------------------------------------------------------------- */
 
 /* Bytes that the order may take of each tier.  Without a limit this is what the instructions
@@ -150,6 +161,7 @@ static hp_status order_fastest(scheduling *w, bool overlaps, list_schedule *s) {
   uint64_t cap[TIER_COUNT];
   HP_TRY(find_caps(w, overlaps, cap));
   if (overlaps) HP_TRY(bound_prefetch(w));
+  HP_TRY(bound_blocks(w));
   return order_schedule(&w->q, w->workspace, cap, false, s, NULL);
 }
 

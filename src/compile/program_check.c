@@ -3,6 +3,7 @@
 #include "compile/inplace.h"
 #include "compile/lower.h"
 #include "ops/ops.h"
+#include "prog/tier_check.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -162,7 +163,7 @@ static hp_status add_value(checker *c, uint32_t b) {
 }
 
 static bool is_copy(const prog_inst *n) {
-  return n->op == OP_COPY || n->op == OP_FETCH || n->op == OP_OFFLOAD;
+  return n->op == OP_COPY || op_flags((op_id)n->op) & OPF_MOVE;
 }
 
 static hp_status check_operands(const checker *c, uint32_t i) {
@@ -175,8 +176,8 @@ static hp_status check_operands(const checker *c, uint32_t i) {
       return refuse(c, line_of(c, i), "%s reaches into tier %s; only copies do",
                     op_table[n->op].name, tier_name(f->tier));
   }
-  if (is_copy(n) && program_arg(c->p, n, 0)->tier == TIER_FLASH &&
-      program_arg(c->p, n, 1)->tier == TIER_FLASH)
+  if (is_copy(n) && tier_copy_of(c->p, n).from->tier == TIER_FLASH &&
+      tier_copy_of(c->p, n).to->tier == TIER_FLASH)
     return refuse(c, line_of(c, i), "%s copies within tier flash; go through another tier",
                   op_table[n->op].name);
   if (n->workspace == PROG_NONE) return HP_OK;

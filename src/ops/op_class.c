@@ -12,6 +12,7 @@ static const uint8_t class_of[OP_COUNT] = {CLASS(EINSUM, PRODUCT),
                                            CLASS(ATTENTION, ATTENTION),
                                            CLASS(ATTENTION_GRAD, ATTENTION_GRAD),
                                            CLASS(PAGED_ATTENTION, ATTENTION),
+                                           CLASS(PAGED_PART, ATTENTION),
                                            CLASS(EMBEDDING, EMBEDDING),
                                            CLASS(EMBEDDING_GRAD, EMBEDDING),
                                            CLASS(CROSS_ENTROPY, LOSS),
@@ -24,7 +25,9 @@ static const uint8_t class_of[OP_COUNT] = {CLASS(EINSUM, PRODUCT),
                                            CLASS(SLICE, COPY),
                                            CLASS(CONCAT, COPY),
                                            CLASS(FETCH, TRANSFER),
-                                           CLASS(OFFLOAD, TRANSFER)};
+                                           CLASS(OFFLOAD, TRANSFER),
+                                           CLASS(PAGED_FETCH, TRANSFER),
+                                           CLASS(PAGED_STORE, TRANSFER)};
 #undef CLASS
 
 cost_class op_class(op_id op) { return class_of[op] ? (cost_class)(class_of[op] - 1) : COST_OTHER; }

@@ -86,6 +86,10 @@ static hp_status check_tiers(const infer_ctx *c) {
   for (int k = 0; k < c->node.n_in; k++) {
     int tier = ops_tier(c->g, c->in[k]);
     if (tier == TIER_DEVICE || c->node.op == OP_FETCH) continue;
+    bool pool = k == 0 && (c->node.op == OP_PAGED_FETCH || c->node.op == OP_PAGED_STORE);
+    bool stored =
+        k == 1 && c->node.op == OP_ASSIGN && graph_def(c->g, c->in[k])->op == OP_PAGED_STORE;
+    if (pool || stored) continue; /* a pool that stays there */
     if (tier == TIER_HOST && c->node.op == OP_OUTPUT) continue;
     return ops_fail(c, "%s is on tier %s, where only fetch reads it; fetch it first",
                     ops_operand(c, k), tier_name(tier));
@@ -385,7 +389,8 @@ val ops_fetch(hp_graph *g, val x) {
 
 int ops_tier(const hp_graph *g, val v) {
   const ir_node *n = graph_def(g, v);
-  return n->op == OP_OFFLOAD ? (int)attr_int(g, n, "tier") : TIER_DEVICE;
+  bool away = n->op == OP_OFFLOAD || n->op == OP_PAGED_STORE;
+  return away ? (int)attr_int(g, n, "tier") : TIER_DEVICE;
 }
 
 static val add_einsum(hp_graph *g, const char *eq, const val *in, int n_in, hp_dtype out) {

@@ -2,6 +2,9 @@
 #ifndef OPS_PAGED_H
 #define OPS_PAGED_H
 
-enum { PAGE_TOKENS = 32 }; /* tokens of a block: two vectors of scores */
+enum {
+  PAGE_TOKENS = 32, /* tokens of a block: two vectors of scores */
+  PAGED_STATE = 16  /* numbers of a state before its sums: maximum, sum of weights, zeros */
+};
 
 #endif

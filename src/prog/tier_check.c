@@ -7,6 +7,30 @@ bool tier_is_crossed(const program *p, const prog_inst *n) {
   return program_arg(p, n, 0)->tier != TIER_DEVICE || program_arg(p, n, 1)->tier != TIER_DEVICE;
 }
 
+tier_copy tier_copy_of(const program *p, const prog_inst *n) {
+  bool stores = n->op == OP_PAGED_STORE;
+  tier_copy c = {program_arg(p, n, stores), program_arg(p, n, n->n_in), 0, -1};
+  c.bytes = c.from->bytes;
+  if (n->op == OP_PAGED_FETCH) c.bytes = c.to->bytes, c.list = 1;
+  if (stores) c.list = 2;
+  return c;
+}
+
+/* Blocks come from and go to a pool that stays where it is; lists and slots are on the device. */
+static hp_status check_blocks(const program *p, const prog_inst *n) {
+  tier_copy c = tier_copy_of(p, n);
+  if (c.list < 0) return HP_OK;
+  bool fetches = n->op == OP_PAGED_FETCH;
+  if ((fetches ? c.to : c.from)->tier != TIER_DEVICE ||
+      program_arg(p, n, c.list)->tier != TIER_DEVICE)
+    HP_FAIL(HP_ERR_ARG, "%s \"%s\" has its slots or its list on another tier than the device",
+            op_table[n->op].name, program_str(p, n->loc));
+  if (c.to->tier == TIER_FLASH && program_args(p, n)[0] != program_args(p, n)[n->n_in])
+    HP_FAIL(HP_ERR_ARG, "%s \"%s\" makes a second pool on tier flash; assign it to its param",
+            op_table[n->op].name, program_str(p, n->loc));
+  return HP_OK;
+}
+
 static hp_status check_inst(const program *p, const prog_inst *n) {
   const char *op = op_table[n->op].name;
   bool moves = tier_is_crossed(p, n);
@@ -19,10 +43,12 @@ static hp_status check_inst(const program *p, const prog_inst *n) {
   if (n->workspace != PROG_NONE && p->buffers.at[n->workspace].tier != TIER_DEVICE)
     HP_FAIL(HP_ERR_ARG, "%s \"%s\" has its workspace on tier %s", op, program_str(p, n->loc),
             tier_name(p->buffers.at[n->workspace].tier));
-  if (moves && program_arg(p, n, 0)->tier == TIER_FLASH && program_arg(p, n, 1)->tier == TIER_FLASH)
+  if (!moves) return HP_OK;
+  tier_copy c = tier_copy_of(p, n);
+  if (c.from->tier == TIER_FLASH && c.to->tier == TIER_FLASH)
     HP_FAIL(HP_ERR_ARG, "%s \"%s\" copies within tier flash; go through another tier", op,
             program_str(p, n->loc));
-  return HP_OK;
+  return check_blocks(p, n);
 }
 
 hp_status tier_check(const program *p) {

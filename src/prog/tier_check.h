@@ -7,6 +7,13 @@
 
 /* Is it a copy that reaches another tier than the device, or may? */
 bool tier_is_crossed(const program *p, const prog_inst *n);
+/* What such a copy reads and writes, and how many bytes at most. */
+typedef struct {
+  const prog_buffer *from, *to;
+  uint64_t bytes;
+  int list; /* the operand that names the blocks which are copied; -1: everything is */
+} tier_copy;
+tier_copy tier_copy_of(const program *p, const prog_inst *n);
 /* HP_ERR_ARG names an instruction that reaches another tier and is no copy, a copy within tier
  * flash, or an input or output there, where callers have no address. */
 hp_status tier_check(const program *p);

@@ -65,7 +65,8 @@ struct exec {
   VEC(exec_io) inputs, outputs;
   VEC(span_copy) spans;
   VEC(carried) carried;
-  io_view *view; /* by row in the table of names; NULL: none is a shard */
+  int32_t *blocks[STREAM_COUNT]; /* the list of blocks of the stream's present copy */
+  io_view *view;                 /* by row in the table of names; NULL: none is a shard */
   double start_s, seconds;
   double kept_s[EXEC_RECENT]; /* of the last runs */
   inst_times *kept;           /* and of their instructions */
@@ -91,6 +92,23 @@ static hp_status build_lists(exec *e) {
   for (uint32_t i = 0; i < e->p->insts.len; i++) {
     int s = e->p->insts.at[i].stream;
     e->list[s][e->length[s]++] = i;
+  }
+  return HP_OK;
+}
+
+/* Room for the longest list of blocks of each stream. */
+static hp_status take_lists(exec *e) {
+  uint64_t most[STREAM_COUNT] = {0};
+  for (size_t i = 0; i < e->p->insts.len; i++) {
+    const prog_inst *n = program_inst(e->p, i);
+    int list = tier_is_crossed(e->p, n) ? tier_copy_of(e->p, n).list : -1;
+    uint64_t bytes = list < 0 ? 0 : program_arg(e->p, n, list)->bytes;
+    if (bytes > most[n->stream]) most[n->stream] = bytes;
+  }
+  for (int s = 0; s < STREAM_COUNT; s++) {
+    if (!most[s]) continue;
+    e->blocks[s] = mem_calloc((size_t)most[s], 1);
+    HP_TRY_MEM(e->blocks[s]);
   }
   return HP_OK;
 }
@@ -263,9 +281,9 @@ static void record(exec *e, int stream, hp_status st) {
 }
 
 /* When a copy between tiers would be finished there. */
-static double find_copy_end(const exec *e, const prog_inst *n, double start_s) {
-  const prog_buffer *from = program_arg(e->p, n, 0), *to = program_arg(e->p, n, 1);
-  const link_copy x = {from->tier, to->tier, (double)from->bytes, start_s};
+static double find_copy_end(const exec *e, const prog_inst *n, uint64_t bytes, double start_s) {
+  tier_copy c = tier_copy_of(e->p, n);
+  const link_copy x = {c.from->tier, c.to->tier, (double)bytes, start_s};
   return link_clock_reserve(e->links, e->d->cluster, e->d->mesh, e->d->position, &x);
 }
 
@@ -283,14 +301,16 @@ static double find_emulated_start(const exec *e, int stream, uint32_t k) {
 }
 
 /* On an emulated cluster an instruction takes at least as long as it would there, from start_s, and
- * no less than it took here.  Two copies of a direction are on one stream, so that they never share
+ * no less than it took here; `moved` bytes are those of a copy.  Two copies of a direction are on one stream, so that they never share
  * its link. */
-static double emulate(const exec *e, const prog_inst *n, double start_s, double took_s) {
+static double emulate(const exec *e, const prog_inst *n, uint64_t moved, double start_s,
+                      double took_s) {
   const cluster *c = e->d->cluster;
   bool is_rendezvous = op_flags((op_id)n->op) & OPF_RENDEZVOUS, is_copy = tier_is_crossed(e->p, n);
   if (!(is_rendezvous || is_copy ? c->emulate : c->emulate_compute)) return time_now_s();
+  if (is_copy && !moved) return start_s + took_s;
   double end_s =
-      is_copy ? find_copy_end(e, n, start_s) : start_s + cost_inst(c, e->d->mesh, e->p, n);
+      is_copy ? find_copy_end(e, n, moved, start_s) : start_s + cost_inst(c, e->d->mesh, e->p, n);
   if (end_s < start_s + took_s) end_s = start_s + took_s;
   time_sleep_until(end_s);
   return end_s;
@@ -332,14 +352,44 @@ static tier_place place_of(const exec *e, uint32_t b) {
   return x;
 }
 
-/* What is moved has a name, or that of the place in the model where it is made. */
-static hp_status move(const exec *e, const prog_inst *n) {
+/* Blocks of a pool; a store to another pool than its operand's begins with a copy of that. */
+static hp_status move_blocks(const exec *e, const prog_inst *n, const tier_copy *c,
+                             const char *name, uint64_t *moved) {
   const uint32_t *arg = program_args(e->p, n);
-  tier_place from = place_of(e, arg[0]), to = place_of(e, arg[1]);
+  const ir_value *type = &program_arg(e->p, n, 0)->type;
+  const prog_buffer *list = program_arg(e->p, n, c->list);
+  bool stores = n->op == OP_PAGED_STORE;
+  tier_place at = place_of(e, arg[0]), from = place_of(e, arg[stores]);
+  tier_place to = place_of(e, arg[n->n_in]);
+  const ir_value *slots = &(stores ? c->from : c->to)->type;
+  int64_t each = slots->dim[2] == type->dim[2] ? type->dim[1] : type->dim[1] * type->dim[2];
+  int64_t blocks = type->dim[0] * each;
+  block_moves b = {.list = e->blocks[n->stream],
+                   .groups = type->dim[0],
+                   .row = list->type.dim[1],
+                   .first = stores ? 0 : inst_int(e->p, n, "first"),
+                   .slots = slots->dim[1],
+                   .blocks = each,
+                   .bytes = blocks ? (uint64_t)(value_bytes(type) / blocks) : 0,
+                   .stores = stores};
+  HP_TRY(mover_to_host(e->d, e->blocks[n->stream], e->buffer[arg[c->list]], list->bytes));
+  if (stores && arg[0] != arg[n->n_in] && (at.tier != to.tier || at.at != to.at))
+    HP_TRY(mover_run(e->d, n, &at, &to, program_arg(e->p, n, 0)->bytes, name));
+  *moved = mover_block_bytes(&b);
+  return mover_run_blocks(e->d, n, &b, &from, &to, name);
+}
+
+/* What is moved has a name, or that of the place in the model where it is made. */
+static hp_status move(const exec *e, const prog_inst *n, uint64_t *moved) {
+  const uint32_t *arg = program_args(e->p, n);
+  tier_copy c = tier_copy_of(e->p, n);
   uint32_t name = n->loc;
   for (int k = 0; k < 2; k++)
     if (program_arg(e->p, n, k)->name) name = program_arg(e->p, n, k)->name;
-  return mover_run(e->d, n, &from, &to, program_arg(e->p, n, 0)->bytes, program_str(e->p, name));
+  if (c.list >= 0) return move_blocks(e, n, &c, program_str(e->p, name), moved);
+  tier_place from = place_of(e, arg[0]), to = place_of(e, arg[1]);
+  *moved = c.bytes;
+  return mover_run(e->d, n, &from, &to, c.bytes, program_str(e->p, name));
 }
 
 static hp_status run_stream(exec *e, int stream, bool events) {
@@ -351,14 +401,15 @@ static hp_status run_stream(exec *e, int stream, bool events) {
     t->start_s = t->arrived_s = time_now_s();
     if (e->recorded) progress_record_set((uint32_t)stream, i);
     bool together = collective_runs(n);
+    uint64_t moved = 0;
     hp_status st;
     if (together) st = collective_run(e->collectives, i, e->at + n->arg0, &t->arrived_s);
-    else if (tier_is_crossed(e->p, n)) st = move(e, n);
+    else if (tier_is_crossed(e->p, n)) st = move(e, n, &moved);
     else st = launch(e, i, n);
     if (st && !together) st = name_failure(e, n, st);
     bool meets = op_flags((op_id)n->op) & OPF_RENDEZVOUS;
     double start_s = meets ? t->arrived_s : find_emulated_start(e, stream, k);
-    if (!st) e->emulated_s[i] = emulate(e, n, start_s, time_now_s() - t->arrived_s);
+    if (!st) e->emulated_s[i] = emulate(e, n, moved, start_s, time_now_s() - t->arrived_s);
     t->end_s = time_now_s() - e->start_s;
     if (e->recorded) progress_record_set((uint32_t)stream, PROG_NONE);
     t->start_s -= e->start_s;
@@ -582,6 +633,7 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
   if (!e->at || !e->buffer || !e->flash || !e->times || !e->emulated_s || !e->kept) st = HP_ERR_OOM;
   if (!st) st = tier_check(p);
   if (!st) st = build_lists(e);
+  if (!st) st = take_lists(e);
   if (!st) st = bind_states(e);
   if (!st) st = list_io(e);
   if (!st) st = take_work(e);
@@ -604,7 +656,7 @@ void exec_free(exec *e) {
   pthread_mutex_unlock(&e->lock);
   for (int s = 1; s < STREAM_COUNT; s++)
     if (e->worker[s].started) pthread_join(e->worker[s].thread, NULL);
-  for (int s = 0; s < STREAM_COUNT; s++) mem_free(e->list[s]);
+  for (int s = 0; s < STREAM_COUNT; s++) mem_free(e->list[s]), mem_free(e->blocks[s]);
   collectives_free(e->collectives);
   if (e->holds_states) count_states(e, -1);
   for (int t = 0; t < e->tiers; t++) device_drop_work(e->d, t, e->p->arena[t]);

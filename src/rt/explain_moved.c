@@ -3,6 +3,7 @@
 #include "base/tier.h"
 #include "base/units.h"
 #include "mem/timeline.h"
+#include "prog/tier_check.h"
 #include "rt/memory_use.h"
 #include "sim/cost.h"
 #include "sim/predict.h"
@@ -61,10 +62,11 @@ static void count_moved(moves *m) {
   for (size_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
     if (!(op_flags((op_id)n->op) & OPF_MOVE)) continue;
-    const prog_buffer *from = program_arg(p, n, 0), *to = program_arg(p, n, n->n_in);
-    int class = class_of(&p->buffers.at[from->root]);
-    m->of[class][from->tier].moved += from->bytes;
-    if (to->tier != from->tier) m->of[class][to->tier].moved += from->bytes;
+    tier_copy c = tier_copy_of(p, n);
+    const prog_buffer *value = c.list < 0 ? c.from : program_arg(p, n, 0);
+    int class = class_of(&p->buffers.at[value->root]);
+    m->of[class][c.from->tier].moved += c.bytes;
+    if (c.to->tier != c.from->tier) m->of[class][c.to->tier].moved += c.bytes;
   }
 }
 

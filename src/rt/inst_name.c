@@ -6,6 +6,7 @@
 #include "mem/timeline.h"
 #include "ops/op_class.h"
 #include "ops/paged.h"
+#include "prog/tier_check.h"
 #include "sim/cost.h"
 
 #include <stdio.h>
@@ -112,10 +113,11 @@ static void name_collective(const program *p, const mesh *m, const prog_inst *n,
 
 /* Copies are named by the slower of their tiers. */
 static void name_copy(const program *p, const prog_inst *n, hp_op_time *row) {
-  int from = program_arg(p, n, 0)->tier, to = program_arg(p, n, n->n_in)->tier;
+  tier_copy c = tier_copy_of(p, n);
+  int from = c.from->tier, to = c.to->tier;
   bool in = to < from;
   PUT(row->kind, "%s %s %s", op_table[n->op].name, in ? "from" : "to", tier_name(in ? from : to));
-  row->bytes = (double)program_arg(p, n, 0)->bytes;
+  row->bytes = (double)c.bytes;
 }
 
 /* A name in the model without the numbers of layers: "model.layers.*.mlp". */

@@ -1,6 +1,7 @@
 #include "rt/memory_use.h"
 
 #include "comm/world.h"
+#include "prog/tier_check.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -217,10 +218,10 @@ static void count_tiers(const device_mesh *dm, int i, const program *p, hp_memor
   m->tier[TIER_HOST].planned_bytes += count_buffers(dm);
   for (size_t k = 0; k < p->insts.len; k++) {
     const prog_inst *n = program_inst(p, k);
-    if (n->op != OP_FETCH && n->op != OP_OFFLOAD) continue;
-    const prog_buffer *from = program_arg(p, n, 0), *to = program_arg(p, n, n->n_in);
-    m->tier[from->tier].moved_bytes += from->bytes;
-    if (to->tier != from->tier) m->tier[to->tier].moved_bytes += from->bytes;
+    if (!(op_flags((op_id)n->op) & OPF_MOVE)) continue;
+    tier_copy c = tier_copy_of(p, n);
+    m->tier[c.from->tier].moved_bytes += c.bytes;
+    if (c.to->tier != c.from->tier) m->tier[c.to->tier].moved_bytes += c.bytes;
   }
 }
 

@@ -96,3 +96,49 @@ hp_status mover_run(const device *d, const prog_inst *n, const tier_place *from,
     return tier_memory_write(flash_of(d), to->offset, from->at, bytes, to->ends, name);
   return d->backend->copy(d->dev, to->at, from->at, bytes, n->stream);
 }
+
+/* --- blocks of a pool ------------------------------------------------------------------------- */
+
+static bool is_block(const block_moves *b, int64_t g, int64_t i) {
+  int32_t block = b->list[g * b->row + b->first + i];
+  return block >= 0 && block < b->blocks;
+}
+
+uint64_t mover_block_bytes(const block_moves *b) {
+  uint64_t n = 0;
+  for (int64_t g = 0; g < b->groups; g++)
+    for (int64_t i = 0; i < b->slots; i++) n += is_block(b, g, i);
+  return n * b->bytes;
+}
+
+static tier_place place_after(const tier_place *p, uint64_t bytes) {
+  tier_place x = *p;
+  if (p->tier == TIER_FLASH) x.offset += bytes;
+  else x.at = (char *)p->at + bytes;
+  return x;
+}
+
+/* Slots i .. i + n - 1 of a group, whose blocks follow one another. */
+static hp_status move_run(const device *d, const prog_inst *inst, const block_moves *b, int64_t g,
+                          int64_t i, int64_t n, const tier_place *from, const tier_place *to,
+                          const char *name) {
+  int64_t block = g * b->blocks + b->list[g * b->row + b->first + i], slot = g * b->slots + i;
+  tier_place x = place_after(from, (uint64_t)(b->stores ? slot : block) * b->bytes);
+  tier_place y = place_after(to, (uint64_t)(b->stores ? block : slot) * b->bytes);
+  y.ends = to->ends && block + n == b->groups * b->blocks;
+  return mover_run(d, inst, &x, &y, (uint64_t)n * b->bytes, name);
+}
+
+hp_status mover_run_blocks(const device *d, const prog_inst *n, const block_moves *b,
+                           const tier_place *from, const tier_place *to, const char *name) {
+  for (int64_t g = 0; g < b->groups; g++) {
+    const int32_t *list = b->list + g * b->row + b->first;
+    for (int64_t i = 0, end; i < b->slots; i = end) {
+      end = i + 1;
+      if (!is_block(b, g, i)) continue;
+      while (end < b->slots && is_block(b, g, end) && list[end] == list[end - 1] + 1) end++;
+      HP_TRY(move_run(d, n, b, g, i, end - i, from, to, name));
+    }
+  }
+  return HP_OK;
+}

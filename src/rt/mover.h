@@ -42,5 +42,18 @@ typedef struct {
  * the tensor, for failures. */
 hp_status mover_run(const device *d, const prog_inst *n, const tier_place *from,
                     const tier_place *to, uint64_t bytes, const char *name);
+/* The same for blocks of a pool, by lists [groups,row]: slot i of a group, of `slots`, and block
+ * list[first + i] of its row, of `blocks`.  Entries that are no block are left out.  The pool is
+ * `from`, or, if it is stored, `to`. */
+typedef struct {
+  const int32_t *list;
+  int64_t groups, row, first, slots, blocks;
+  uint64_t bytes; /* of a block */
+  bool stores;
+} block_moves;
+hp_status mover_run_blocks(const device *d, const prog_inst *n, const block_moves *b,
+                           const tier_place *from, const tier_place *to, const char *name);
+/* Bytes that it moves. */
+uint64_t mover_block_bytes(const block_moves *b);
 
 #endif

@@ -1,5 +1,6 @@
 #include "rt/op_times.h"
 
+#include "prog/tier_check.h"
 #include "rt/inst_name.h"
 #include "sim/cost.h"
 
@@ -36,9 +37,8 @@ static void set_limit(const program *p, const device *d, const cluster *machine,
     return;
   }
   int64_t devices = d->mesh ? d->mesh->devices : 1;
-  row->limit_s =
-      cluster_copy_s(d->cluster, program_arg(p, n, 0)->tier, program_arg(p, n, n->n_in)->tier,
-                     (double)program_arg(p, n, 0)->bytes, devices);
+  tier_copy c = tier_copy_of(p, n);
+  row->limit_s = cluster_copy_s(d->cluster, c.from->tier, c.to->tier, (double)c.bytes, devices);
 }
 
 /* --- rows ------------------------------------------------------------------------------------- */

@@ -334,7 +334,27 @@ static void paged_rows(const dims *x, int n, const paged_factors *f, int width, 
   for (int d = n; d < x->rank; d++) rule_dim(t, d, replicated_factor(r, x->dim[d]));
 }
 
+/* Pools of one group each, and lists of their blocks. */
+static hp_status paged_move(const site *s, rule *r) {
+  int pools = s->n->op == OP_PAGED_STORE ? 2 : 1;
+  int64_t slot_heads = (pools == 2 ? &s->in[1] : &s->out[0])->dim[2];
+  rule_begin(r, LIN_NONE);
+  paged_factors f = {.groups = rule_factor(r, s->in[0].dim[0])};
+  bool split = slot_heads != s->in[0].dim[2]; /* the list says which heads */
+  f.kv = split ? whole_factor(r, s->in[0].dim[2]) : rule_factor(r, s->in[0].dim[2]);
+  int one = split ? whole_factor(r, 1) : f.kv;
+  paged_factors slots = f;
+  slots.kv = one;
+  for (int i = 0; i < pools; i++) paged_pool(&s->in[i], i ? &slots : &f, r, rule_in(r, 5));
+  rule_tensor *list = rule_in(r, 2);
+  rule_dim(list, 0, f.groups);
+  rule_dim(list, 1, whole_factor(r, s->in[pools].dim[1]));
+  paged_pool(&s->out[0], pools == 2 ? &f : &slots, r, rule_out(r, 5));
+  return HP_OK;
+}
+
 static hp_status paged(const site *s, rule *r) {
+  if (s->n->op == OP_PAGED_FETCH || s->n->op == OP_PAGED_STORE) return paged_move(s, r);
   bool update = s->n->op == OP_PAGED_UPDATE;
   const dims *pool = &s->in[update ? 0 : 1], *x = &s->in[update ? 1 : 0];
   rule_begin(r, LIN_NONE);
@@ -357,6 +377,8 @@ static hp_status paged(const site *s, rule *r) {
   for (int i = 1; i < 3; i++) paged_pool(&s->in[i], &f, r, rule_in(r, 5));
   paged_rows(&s->in[3], 1, &f, -1, r, rule_in(r, 2));
   paged_rows(&s->in[4], 2, &f, -1, r, rule_in(r, 3));
+  if (s->n->n_in > 5)
+    paged_rows(&s->in[5], 4, &f, whole_factor(r, s->in[5].dim[3]), r, rule_in(r, 4));
   paged_rows(x, 4, &f, f.out_width, r, rule_out(r, 4));
   return HP_OK;
 }

@@ -70,8 +70,9 @@ static void set_copy(const shard *s, const ir_node *n, double bytes, cost_work *
   int tier = (int)attr_int(s->r.from, n, "tier");
   w->op = tier == TIER_FLASH ? COST_FLASH : COST_TRANSFER;
   w->bytes = w->size = bytes;
-  w->from = n->op == OP_FETCH ? tier : TIER_DEVICE;
-  w->to = n->op == OP_FETCH ? TIER_DEVICE : tier;
+  bool in = n->op == OP_FETCH || n->op == OP_PAGED_FETCH;
+  w->from = in ? tier : TIER_DEVICE;
+  w->to = in ? TIER_DEVICE : tier;
   w->devices = s->m->devices;
 }
 

@@ -1,6 +1,7 @@
 #include "sim/cost.h"
 
 #include "ops/op_class.h"
+#include "prog/tier_check.h"
 
 bool cost_is_bf16(const program *p, const prog_inst *n) {
   if (n->n_in && program_arg(p, n, 0)->type.dtype == HP_BF16) return true;
@@ -33,11 +34,11 @@ static double smallest_dim(const program *p, const prog_inst *n) {
 
 /* The tiers of a copy are those of its buffers.  Host and flash are learned apart. */
 static void describe_copy(const program *p, const prog_inst *n, cost_work *w) {
-  const prog_buffer *from = program_arg(p, n, 0);
-  w->from = from->tier;
-  w->to = program_arg(p, n, 1)->tier;
+  tier_copy c = tier_copy_of(p, n);
+  w->from = c.from->tier;
+  w->to = c.to->tier;
   w->op = w->from == TIER_FLASH || w->to == TIER_FLASH ? COST_FLASH : COST_TRANSFER;
-  w->bytes = w->size = (double)from->bytes;
+  w->bytes = w->size = (double)c.bytes;
 }
 
 cost_work cost_work_of(const program *p, const prog_inst *n) {

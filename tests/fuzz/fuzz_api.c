@@ -165,7 +165,7 @@ static void build_layer(state *s) {
   hp_graph *g = graph(s);
   hp_tensor index = HP_NONE;
   hp_attention_options o = {0};
-  switch (below(s, 18)) {
+  switch (below(s, 20)) {
   case 0: keep(s, hp_einsum(g, OR_NULL(s, eq[below(s, 8)]), recent(s), recent(s))); break;
   case 1: keep(s, hp_einsum_to(g, eq[below(s, 8)], recent(s), recent(s), dtype(s))); break;
   case 2: keep(s, hp_embedding(g, recent(s), recent(s), number(s))); break;
@@ -207,6 +207,19 @@ static void build_layer(state *s) {
   case 16:
     keep(s, hp_paged_update(g, recent(s), recent(s), recent(s), tensor(s), tensor(s), byte(s) % 2));
     break;
+  case 17: {
+    hp_tensor cache = recent(s), list = recent(s), slots = tensor(s);
+    int tier = (int)below(s, 5);
+    if (byte(s) % 2) keep(s, hp_paged_store(g, cache, slots, list, tier));
+    else keep(s, hp_paged_fetch(g, cache, list, tier, number(s), number(s), byte(s) % 2));
+    break;
+  }
+  case 18: {
+    hp_attention_options paged = {.table = recent(s), .span = tensor(s), .window = number(s)};
+    hp_tensor q = recent(s), k = recent(s), v = tensor(s), before = tensor(s);
+    keep(s, hp_paged_part(g, q, k, v, OR_NULL(s, &paged), number(s), byte(s) % 2, before));
+    break;
+  }
   default: keep(s, hp_sum_sq(g, recent(s)));
   }
 }

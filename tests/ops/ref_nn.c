@@ -3,6 +3,7 @@
 #include "ops/paged.h"
 #include "ops/ref.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -378,8 +379,7 @@ void ref_PAGED_UPDATE(ref_ctx *c) {
 }
 
 /* Keys and values as rows [B,PAGE_TOKENS M,KV,..], then as attention. */
-static ref_tensor rows_of(ref_ctx *c, const ref_tensor *pool, bool transposed) {
-  const ref_tensor *table = c->in[3];
+static ref_tensor rows_of(const ref_tensor *table, const ref_tensor *pool, bool transposed) {
   int64_t B = table->dim[0], S = PAGE_TOKENS * table->dim[1], KV = pool->dim[2];
   int64_t D = pool->dim[transposed ? 3 : 4];
   ref_tensor x = *pool;
@@ -396,7 +396,7 @@ static ref_tensor rows_of(ref_ctx *c, const ref_tensor *pool, bool transposed) {
 }
 
 void ref_PAGED_ATTENTION(ref_ctx *c) {
-  ref_tensor k = rows_of(c, c->in[1], true), v = rows_of(c, c->in[2], false);
+  ref_tensor k = rows_of(c->in[3], c->in[1], true), v = rows_of(c->in[3], c->in[2], false);
   attention a = {.q = c->in[0], .k = &k, .v = &v, .span = c->in[4]};
   a.scale = attr_float(c->g, c->n, "scale");
   a.window = attr_int(c->g, c->n, "window");
@@ -410,6 +410,177 @@ void ref_PAGED_ATTENTION(ref_ctx *c) {
       }
   free(p);
   free(k.f), free(k.e), free(v.f), free(v.e);
+}
+
+/* What a row has after a part, from what it had before: maximum, sum of weights, sums of values. */
+static void add_part(ref_ctx *c, const attention *a, const ref_tensor *table, int64_t b, int64_t t,
+                     int64_t h, double *sum) {
+  const double log2e = 1 / log(2);
+  const ref_tensor *before = c->n->n_in > 5 ? c->in[5] : NULL;
+  int64_t width = 16 + (a->Dv + 15) / 16 * 16, at = ((b * a->T + t) * a->H + h) * width;
+  const double *q = a->q->f + row_at(a->q, b, t, h);
+  bool any = before && before->f[at + 1] != 0;
+  double m = any ? before->f[at] : -(double)FLT_MAX, scale;
+  double *p = doubles(a->S);
+  for (int64_t s = 0; s < a->S; s++) {
+    int64_t block = table->i[b * table->dim[1] + s / PAGE_TOKENS];
+    const double *k = a->k->f + row_at(a->k, b, s, h / (a->H / a->KV));
+    for (int64_t d = 0; d < a->D; d++) p[s] += q[d] * k[d] * a->scale * log2e;
+    bool is_in = block >= 0 && block < c->in[1]->dim[1] && sees(a, b, t, s);
+    if (!is_in) p[s] = -INFINITY;
+    else m = fmax(m, p[s]);
+  }
+  scale = any ? exp2(before->f[at] - m) : 0;
+  sum[0] = m;
+  sum[1] = any ? before->f[at + 1] * scale : 0;
+  for (int64_t d = 0; d < a->Dv; d++) sum[2 + d] = any ? before->f[at + 16 + d] * scale : 0;
+  for (int64_t s = 0; s < a->S; s++) {
+    double w = p[s] == -INFINITY ? 0 : exp2(p[s] - m);
+    sum[1] += w;
+    for (int64_t d = 0; w > 0 && d < a->Dv; d++)
+      sum[2 + d] += w * a->v->f[row_at(a->v, b, s, h / (a->H / a->KV)) + d];
+  }
+  free(p);
+}
+
+void ref_PAGED_PART(ref_ctx *c) {
+  ref_tensor table = *c->in[3];
+  int64_t first = attr_int(c->g, c->n, "first"),
+          *moved = calloc((size_t)table.n + 1, sizeof *moved);
+  for (int64_t i = 0; i < table.n; i++) moved[i] = table.i[i] - first;
+  table.i = moved;
+  ref_tensor k = rows_of(&table, c->in[1], true), v = rows_of(&table, c->in[2], false);
+  attention a = {.q = c->in[0], .k = &k, .v = &v, .span = c->in[4]};
+  bool end = attr_int(c->g, c->n, "end") != 0;
+  a.scale = attr_float(c->g, c->n, "scale");
+  a.window = attr_int(c->g, c->n, "window");
+  put_sizes(&a);
+  double *sum = doubles(a.Dv + 2), e = 8 * a.weight_error;
+  int64_t width = c->out[0]->dim[3];
+  for (int64_t row = 0; row < a.B * a.T * a.H; row++) {
+    double *to = c->out[0]->f + row * width, *off = c->out[0]->e + row * width;
+    add_part(c, &a, &table, row / a.H / a.T, row / a.H % a.T, row % a.H, sum);
+    double l = sum[1], wide = e * (1 + l) + a.value_error * l;
+    if (!end) to[0] = sum[0], to[1] = l, off[0] = off[1] = wide;
+    for (int64_t d = 0; d < a.Dv; d++) {
+      double x = end ? (l > 0 ? sum[2 + d] / l : 0) : sum[2 + d];
+      to[(end ? 0 : 16) + d] = x;
+      off[(end ? 0 : 16) + d] = end ? e * (2 + fabs(x)) + a.value_error : e * (2 + fabs(x)) + wide;
+    }
+  }
+  free(sum);
+  free(moved);
+  free(k.f), free(k.e), free(v.f), free(v.e);
+}
+
+/* Blocks of a pool to slots, and back. */
+static void move_blocks(ref_ctx *c, const ref_tensor *pool, const ref_tensor *slots,
+                        const ref_tensor *list, int64_t first, bool stores) {
+  int64_t N = pool->dim[1], S = slots->dim[1], L = list->dim[1];
+  int64_t block = pool->dim[2] * pool->dim[3] * pool->dim[4];
+  if (slots->dim[2] != pool->dim[2]) N *= pool->dim[2], block /= pool->dim[2]; /* heads of blocks */
+  for (int64_t i = 0; i < pool->dim[0] * S; i++) {
+    int64_t g = i / S, from = list->i[g * L + first + i % S];
+    if (from < 0 || from >= N) continue;
+    from += g * N;
+    for (int64_t k = 0; k < block; k++)
+      ref_copy(c->out[0], (stores ? from : i) * block + k, stores ? slots : pool,
+               (stores ? i : from) * block + k);
+  }
+}
+
+void ref_PAGED_FETCH(ref_ctx *c) {
+  move_blocks(c, c->in[0], c->out[0], c->in[1], attr_int(c->g, c->n, "first"), false);
+}
+
+void ref_PAGED_STORE(ref_ctx *c) {
+  for (int64_t k = 0; k < c->out[0]->n; k++) ref_copy(c->out[0], k, c->in[0], k);
+  move_blocks(c, c->in[0], c->in[1], c->in[2], 0, true);
+}
+
+void ref_PAGED_BOUNDS(ref_ctx *c) {
+  const ref_tensor *x = c->in[1], *table = c->in[2], *at = c->in[3], *copy = c->in[4];
+  const ref_tensor *span = c->in[5];
+  ref_tensor *y = c->out[0];
+  int64_t B = x->dim[0], T = x->dim[1], KV = x->dim[2], D = x->dim[3], N = y->dim[1];
+  int64_t M = table->dim[1], each = B / y->dim[0], block = KV * 2 * D;
+  for (int64_t k = 0; k < y->n; k++) ref_copy(y, k, c->in[0], k);
+  for (int64_t k = 0; k < B + B * T; k++) { /* copies, then rows */
+    int64_t b = k < B ? k : (k - B) / T, t = k < B ? 0 : (k - B) % T, token = at->i[b] + t;
+    int64_t to = token >= 0 && token / PAGE_TOKENS < M ? table->i[b * M + token / PAGE_TOKENS] : -1;
+    if (to < 0 || to >= N) continue;
+    to = (b / each * N + to) * block;
+    if (k < B) {
+      int64_t from = copy->i[b];
+      for (int64_t i = 0; from >= 0 && from < N && i < block; i++)
+        ref_copy(y, to + i, y, (b / each * N + from) * block + i);
+      continue;
+    }
+    if (span->i[2 * (b * T + t) + 1] < span->i[2 * (b * T + t)]) continue;
+    for (int64_t i = 0; i < KV * D; i++) {
+      int64_t lo = to + i / D * 2 * D + i % D, hi = lo + D, row = (b * T + t) * KV * D + i;
+      bool first = token % PAGE_TOKENS == 0;
+      if (first || x->f[row] < y->f[lo]) ref_copy(y, lo, x, row);
+      if (first || x->f[row] > y->f[hi]) ref_copy(y, hi, x, row);
+    }
+  }
+}
+
+/* How often a block of 1 .. last - 1 has a score that is higher, or as high and earlier. */
+static int64_t count_before(const double *score, int64_t last, int64_t i) {
+  int64_t n = 0;
+  for (int64_t k = 1; k < last; k++) n += score[k] > score[i] || (score[k] == score[i] && k < i);
+  return n;
+}
+
+static double bound_score(const ref_ctx *c, int64_t b, int64_t kv, int64_t block) {
+  const ref_tensor *q = c->in[0], *bounds = c->in[1];
+  int64_t H = q->dim[2], KV = bounds->dim[2], D = q->dim[3], each = q->dim[0] / bounds->dim[0];
+  double sum = 0;
+  if (block < 0) return -INFINITY;
+  const double *lo = bounds->f + ((b / each * bounds->dim[1] + block) * KV + kv) * 2 * D;
+  for (int64_t h = kv * (H / KV); h < (kv + 1) * (H / KV); h++)
+    for (int64_t d = 0; d < D; d++) {
+      double x = q->f[(b * H + h) * D + d];
+      sum += fmax(x * lo[d], x * lo[D + d]);
+    }
+  return sum;
+}
+
+/* Scores whose order rounding may swap: what is selected is not known. */
+static bool is_close(const double *score, int64_t last, int64_t k) {
+  double least = INFINITY, most = -INFINITY;
+  for (int64_t i = 1; i < last; i++) {
+    if (count_before(score, last, i) < k) least = fmin(least, score[i]);
+    else most = fmax(most, score[i]);
+  }
+  return least > -INFINITY && most > -INFINITY && least != most &&
+         least - most < 1e-4 * (1 + fabs(least));
+}
+
+void ref_PAGED_SELECT(ref_ctx *c) {
+  const ref_tensor *table = c->in[2], *at = c->in[3], *copy = c->in[4];
+  int64_t KV = c->in[1]->dim[2], M = table->dim[1], n = attr_int(c->g, c->n, "n");
+  bool slots = attr_int(c->g, c->n, "slots") != 0;
+  double *score = doubles(M);
+  for (int64_t u = 0; u < c->out[2]->n; u++) {
+    int64_t b = u / KV, kv = u % KV, last = at->i[b] < 0 ? -1 : at->i[b] / PAGE_TOKENS, used = 0;
+    int64_t *list = c->out[0]->i + u * n, *store = c->out[1]->i + u * n;
+    const int64_t *row = table->i + b * M;
+    for (int64_t i = 0; i < n; i++) list[i] = store[i] = -1;
+    c->out[2]->i[u] = -1;
+    if (last < 0 || last >= M || row[last] < 0) continue;
+    for (int64_t i = 0; i <= last; i++) score[i] = bound_score(c, b, kv, row[i]);
+    for (int64_t i = 0; i <= last; i++)
+      if (last < n || !i || i == last || count_before(score, last, i) < n - 2)
+        list[used++] = row[i] * KV + kv;
+    bool known = last < n || !is_close(score, last, n - 2);
+    store[used - 1] = list[used - 1];
+    if (slots && copy->i[b] >= 0) list[used - 1] = copy->i[b] * KV + kv;
+    c->out[2]->i[u] = (used - 1) * PAGE_TOKENS + at->i[b] % PAGE_TOKENS;
+    for (int64_t i = 0; i < n && !known; i++) c->out[0]->e[u * n + i] = INFINITY;
+  }
+  free(score);
 }
 
 /* --- cross-entropy ---------------------------------------------------------------------------- */

@@ -161,6 +161,44 @@ CALL(hp_paged_update) {
   hp_tensor at = hp_input(w->g, "at", HP_I32, (hp_shape){1, {1}});
   return hp_paged_update(G, cache, w->q, w->pos, at, at, false);
 }
+static hp_tensor cache_of(world *w) {
+  return hp_input(w->g, "cache", HP_F32, (hp_shape){5, {1, 2, 1, 4, 32}});
+}
+static hp_tensor int_input(world *w, const char *name, hp_shape s) {
+  return hp_input(w->g, name, HP_I32, s);
+}
+CALL(hp_paged_fetch) {
+  hp_tensor list = int_input(w, "list", (hp_shape){2, {1, 3}});
+  return hp_paged_fetch(G, cache_of(w), list, HP_OFFLOAD_HOST, 0, 3, false);
+}
+CALL(hp_paged_store) {
+  hp_tensor cache = cache_of(w), list = int_input(w, "list", (hp_shape){2, {1, 2}});
+  return hp_paged_store(G, cache, cache, list, HP_OFFLOAD_HOST);
+}
+CALL(hp_paged_part) {
+  hp_shape q = hp_shape_of(w->g, w->q);
+  int64_t B = q.dim[0], T = q.dim[1], width = q.dim[3];
+  hp_tensor k = hp_input(w->g, "k", HP_F32, (hp_shape){5, {1, 2, 1, width, 32}});
+  hp_tensor v = hp_input(w->g, "v", HP_F32, (hp_shape){5, {1, 2, 1, 32, width}});
+  hp_attention_options o = {.table = int_input(w, "table", (hp_shape){2, {B, 2}}),
+                            .span = int_input(w, "span", (hp_shape){3, {B, T, 2}})};
+  return hp_paged_part(G, w->q, k, v, P(1, &o), 0, true, HP_NONE);
+}
+CALL(hp_paged_bounds) {
+  hp_shape q = hp_shape_of(w->g, w->q);
+  int64_t B = q.dim[0], T = q.dim[1];
+  hp_tensor b = hp_input(w->g, "b", HP_F32, (hp_shape){5, {1, 2, q.dim[2], 2, q.dim[3]}});
+  hp_tensor at = int_input(w, "at", (hp_shape){1, {B}});
+  return hp_paged_bounds(G, b, w->q, int_input(w, "table", (hp_shape){2, {B, 2}}), at, at,
+                         int_input(w, "span", (hp_shape){3, {B, T, 2}}));
+}
+CALL(hp_paged_select) {
+  hp_tensor store, place, q = hp_input(w->g, "one", HP_F32, (hp_shape){4, {1, 1, 2, 4}});
+  hp_tensor b = hp_input(w->g, "b", HP_F32, (hp_shape){5, {1, 2, 1, 2, 4}});
+  hp_tensor at = int_input(w, "at", (hp_shape){1, {1}});
+  return hp_paged_select(G, q, b, int_input(w, "table", (hp_shape){2, {1, 2}}), at, at, 2, true,
+                         P(1, &store), P(2, &place));
+}
 CALL(hp_conv) {
   hp_conv_options o = {.pad = {1, 1}};
   return hp_conv(G, w->q, w->q, HP_NONE, P(1, &o));
@@ -262,6 +300,7 @@ CALL(hp_device_tuning) {
 }
 CALL(hp_device_set_engine) { return hp_device_set_engine(D, P(1, "packed"), P(2, "")); }
 CALL(hp_device_param_bytes) { return hp_device_param_bytes(D) == 0; }
+CALL(hp_device_memory_limit) { return (long long)hp_device_memory_limit(D); }
 CALL(hp_device_set_memory_limit) { return hp_device_set_memory_limit(D, 0), 0; }
 CALL(hp_device_measure) {
   hp_limits l;

@@ -71,7 +71,7 @@ static void fill_pages(problem *p) {
 /* B sequences with lengths from 0 to `most`; the queries of each are its last tokens. */
 static problem make(attn_spec s, int64_t groups, int64_t most, hp_dtype t) {
   problem p = {.s = s, .dtype = t, .size = dtype_size(t)};
-  p.g = (attn_pages){groups, 0, (most + ATTN_PAGE - 1) / ATTN_PAGE + 1, NULL};
+  p.g = (attn_pages){groups, 0, (most + ATTN_PAGE - 1) / ATTN_PAGE + 1, NULL, NULL};
   p.g.blocks = s.B / groups * p.g.width + 3;
   while (p.g.blocks % 7 == 0) p.g.blocks++;
   p.s.Tk = p.g.width * ATTN_PAGE;
@@ -190,6 +190,93 @@ TEST(attention_to_pages_has_the_bits_of_attention_to_rows) {
       attn_spec s = {x[0], x[3], 0, x[4], x[5], x[6], x[7], 0.2f, false, x[8], NULL, {.p = 0}};
       check_case(s, x[1], x[2], types[t]);
     }
+}
+
+/* The blocks of a part, copied from the pool: segment i of every sequence, then segment i + 1, as
+ * many blocks as the part has, and the table of all of them. */
+static void deal_parts(problem *whole, problem *p, int64_t slots) {
+  enum { SEGMENT = 8 };
+  const attn_spec *s = &p->s;
+  size_t k = (size_t)(s->KV * s->D * ATTN_PAGE) * p->size;
+  size_t v = (size_t)(s->KV * s->Dv * ATTN_PAGE) * p->size;
+  int64_t width = p->g.width, each = s->B / p->g.groups, parts = 0;
+  int64_t room = each * (width + SEGMENT) + slots;
+  p->table = zeroed(s->B * width, sizeof *p->table);
+  p->pool_k = zeroed(p->g.groups * room, k);
+  p->pool_v = zeroed(p->g.groups * room, v);
+  for (int64_t g = 0; g < p->g.groups; g++) {
+    int64_t next = 0;
+    for (int64_t i = 0; i < width; i += SEGMENT)
+      for (int64_t b = g * each; b < (g + 1) * each; b++) {
+        if (i * ATTN_PAGE >= p->length[b]) continue;
+        for (int64_t n = i; n < i + SEGMENT && n < width; n++) {
+          int32_t from = whole->table[b * width + n];
+          p->table[b * width + n] = (int32_t)(next + n - i);
+          if (from < 0) continue;
+          int64_t to =
+              (next + n - i) / slots * p->g.groups * slots + g * slots + (next + n - i) % slots;
+          memcpy(p->pool_k + (size_t)to * k, whole->pool_k + (size_t)(g * p->g.blocks + from) * k,
+                 k);
+          memcpy(p->pool_v + (size_t)to * v, whole->pool_v + (size_t)(g * p->g.blocks + from) * v,
+                 v);
+        }
+        next += SEGMENT;
+      }
+    if ((next + slots - 1) / slots > parts) parts = (next + slots - 1) / slots;
+  }
+  for (int64_t b = 0; b < s->B; b++)
+    for (int64_t n = (p->length[b] + ATTN_PAGE * SEGMENT - 1) / (ATTN_PAGE * SEGMENT) * SEGMENT;
+         n < width; n++)
+      p->table[b * width + n] = -1;
+  p->g.table = p->table;
+  p->g.blocks = slots;
+  p->length[0] = parts; /* for the caller */
+}
+
+/* Part by part, with the state of each handed to the next. */
+static void check_parts(attn_spec s, int64_t groups, int64_t most, hp_dtype t, int64_t slots) {
+  problem p = make(s, groups, most, t), x = p;
+  int64_t first = p.length[0], state = s.B * s.Tq * s.H * (ATTN_STATE + (s.Dv + 15) / 16 * 16);
+  size_t n = (size_t)(s.B * s.Tq * s.H * s.Dv) * p.size;
+  size_t k = (size_t)(groups * slots * s.KV * s.D * ATTN_PAGE) * p.size;
+  size_t v = (size_t)(groups * slots * s.KV * s.Dv * ATTN_PAGE) * p.size;
+  float *kept = zeroed(state, sizeof *kept);
+  CHECK_OK(run_pages(&p, cpu_best_isa(), 2));
+  memcpy(p.o, p.paged, n);
+  deal_parts(&p, &x, slots);
+  int64_t parts = p.length[0];
+  p.length[0] = first;
+  for (int isa = 0; isa < ISA_COUNT; isa++) {
+    if (!cpu_has_isa((cpu_isa)isa)) continue;
+    problem y = x;
+    memset(p.paged, 0x55, n);
+    for (int64_t i = 0; i < parts; i++) {
+      const attn_part part = {i * slots, i ? kept : NULL, i + 1 < parts ? kept : NULL};
+      y.g.part = &part;
+      CHECK_OK(run_pages(&y, (cpu_isa)isa, 2));
+      y.pool_k += k, y.pool_v += v;
+    }
+    if (memcmp(p.o, p.paged, n))
+      test_fail(__FILE__, __LINE__, "B%d T%d H%d/%d %s, parts of %d blocks: other bits, %s",
+                (int)s.B, (int)s.Tq, (int)s.H, (int)s.KV, dtype_name(t), (int)slots,
+                cpu_isa_name((cpu_isa)isa));
+  }
+  mem_free(x.table);
+  mem_free(x.pool_k);
+  mem_free(x.pool_v);
+  mem_free(kept);
+  drop(&p);
+}
+
+TEST(attention_in_parts_has_the_bits_of_attention_to_all) {
+  static const hp_dtype types[] = {HP_F32, HP_BF16};
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (int t = 0; t < 2; t++)
+      for (int64_t slots = 8; slots <= 32; slots *= 2) {
+        const int *x = shapes[i];
+        attn_spec s = {x[0], x[3], 0, x[4], x[5], x[6], x[7], 0.2f, false, x[8], NULL, {.p = 0}};
+        check_parts(s, x[1], x[2], types[t], slots);
+      }
 }
 
 /* Many sequences that share all their blocks have more segments than the pool. */

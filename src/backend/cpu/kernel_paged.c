@@ -7,6 +7,7 @@
 #include <string.h>
 
 _Static_assert(PAGE_TOKENS == (int)ATTN_PAGE, "the kernels' blocks are those of the ops");
+_Static_assert(PAGED_STATE == (int)ATTN_STATE, "and so are the states of rows");
 
 /* --- new rows --------------------------------------------------------------------------------- */
 
@@ -127,8 +128,10 @@ static attn_spec make_spec(const program *p, const prog_inst *n, attn_pages *g) 
 hp_status plan_paged_attention(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *work) {
   attn_pages g;
   attn_spec s = make_spec(l->p, n, &g);
+  attn_part part = {0};
   size_t bytes;
   (void)plan;
+  if (n->op == OP_PAGED_PART) g.part = &part;
   HP_TRY(attn_paged_work(&s, &g, pool_size(l->dev->threads), &bytes));
   *work = bytes;
   return HP_OK;
@@ -141,5 +144,22 @@ hp_status run_paged_attention(const cpu_call *c) {
   s.span = c->at[4];
   attn_view q = view_rows(call_type(c, 0), c->at[0]), k = view_pool(call_type(c, 1), c->at[1]);
   attn_view v = view_pool(call_type(c, 2), c->at[2]), o = view_rows(call_type(c, 5), c->at[5]);
+  return attn_paged(c->dev->isa, c->dev->threads, &s, &g, &q, &k, &v, &o, c->work);
+}
+
+hp_status run_paged_part(const cpu_call *c) {
+  attn_pages g;
+  attn_spec s = make_spec(c->p, c->n, &g);
+  int n_in = c->n->n_in;
+  bool end = inst_int(c->p, c->n, "end") != 0;
+  attn_part part = {.first = inst_int(c->p, c->n, "first"),
+                    .before = n_in > 5 ? c->at[5] : NULL,
+                    .after = end ? NULL : c->at[n_in]};
+  g.table = c->at[3];
+  g.part = &part;
+  s.span = c->at[4];
+  attn_view q = view_rows(call_type(c, 0), c->at[0]), k = view_pool(call_type(c, 1), c->at[1]);
+  attn_view v = view_pool(call_type(c, 2), c->at[2]);
+  attn_view o = end ? view_rows(call_type(c, n_in), c->at[n_in]) : q;
   return attn_paged(c->dev->isa, c->dev->threads, &s, &g, &q, &k, &v, &o, c->work);
 }

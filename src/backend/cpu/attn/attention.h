@@ -61,7 +61,22 @@ typedef struct {
   int64_t groups, blocks; /* of a group */
   int64_t width;          /* blocks of a sequence at most */
   const int32_t *table;
+  const struct attn_part *part; /* NULL: the pool has all blocks */
 } attn_pages;
+
+/* Attention in parts: the pool has what the table names as blocks part.first, part.first + 1, ...,
+ * and of each sequence the keys in them follow one another.  `before` is what earlier parts left of
+ * each row, [B,Tq,H,ATTN_STATE + Dv rounded up to 16] f32: its maximum, its sum of weights, and
+ * sums of values from ATTN_STATE on; no sum of weights: nothing.  `after` takes the same with this
+ * part; if it is NULL, o is written.  They may be the same memory.  If parts begin where segments
+ * of 256 keys do, and come in the order of keys, the bits of o are those of attention to all of
+ * them. */
+enum { ATTN_STATE = 16 };
+typedef struct attn_part {
+  int64_t first;
+  const float *before; /* NULL: nothing */
+  float *after;
+} attn_part;
 
 /* The same on keys and values in blocks: for pools sb is the step of a block, sh of a head, st of
  * a value; s->Tk is width * ATTN_PAGE, there is a span and no dropout.  The bits are those of

@@ -44,6 +44,8 @@ struct attn_job {
   bool split;                 /* forward: an item does one segment; its state goes to `partial` */
   float *partial;             /* [B, KV, segments, rows, 16 + Dvp]: m, l, ..., sums over v */
   const attn_pages *pages;    /* of keys and values; NULL: they are rows */
+  const float *before;        /* attn_part; NULL: nothing */
+  float *after;               /* attn_part; NULL: o is written */
   /* With few rows in pages sequences have as many segments as they have keys: items are those of
    * sequences from first_b on, and segment i of sequence b is segment0_of[b] + i of its keys, and
    * has number first_of[b] + i. */
@@ -115,7 +117,14 @@ static inline void keys_of_row(const attn_spec *s, int64_t b, int64_t t, int32_t
 static inline int64_t page_at(const attn_job *j, const attn_view *x, int64_t b, int64_t key) {
   const attn_pages *g = j->pages;
   int64_t block0 = b / (j->s->B / g->groups) * g->blocks;
-  return (block0 + g->table[b * g->width + key / ATTN_PAGE]) * x->sb;
+  int64_t block = g->table[b * g->width + key / ATTN_PAGE] - (g->part ? g->part->first : 0);
+  return (block0 + block) * x->sb;
+}
+
+/* The first number of a row's state (attn_part); row: of a key head. */
+static inline int64_t state_at(const attn_job *j, int64_t b, int64_t kv, int64_t row) {
+  int64_t h = kv * j->group + row / j->s->Tq, t = row % j->s->Tq;
+  return ((b * j->s->Tq + t) * j->s->H + h) * (ATTN_STATE + j->Dvp);
 }
 
 /* Floats of work memory that one item needs. */

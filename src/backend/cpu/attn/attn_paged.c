@@ -1,6 +1,7 @@
 /* Attention on a cache in pages: checks, and the division of its work.  Sequences have any length,
  * so with few rows the items are the segments that each of them has.  Their states fill work memory
- * of a fixed size: if shared pages make more segments than that, some sequences go first. */
+ * of a fixed size: if shared pages make more segments than that, some sequences go first.  A part
+ * of the keys is attention under spans that are limited to it. */
 #include "backend/cpu/attn/attn_job.h"
 #include "base/mem.h"
 
@@ -22,10 +23,12 @@ static hp_status check_pages(const attn_spec *s, const attn_pages *g) {
   return HP_OK;
 }
 
-/* Segments that work memory has room for: those of full pools, and of the longest sequence. */
+/* Segments that work memory has room for: those of full pools, and of the longest sequence, which
+ * in a part has no more blocks than a pool. */
 static int64_t count_states(const attn_spec *s, const attn_pages *g) {
   int64_t all = div_up(g->groups * g->blocks * ATTN_PAGE, ATTN_SEGMENT);
-  return max_i64(all, div_up(s->Tk, ATTN_SEGMENT)) + s->B;
+  int64_t longest = g->part ? g->blocks * ATTN_PAGE : s->Tk;
+  return max_i64(all, div_up(longest, ATTN_SEGMENT) + 1) + s->B;
 }
 
 /* Bytes of work for each thread; of the states of segments; of the segments' numbers. */
@@ -35,6 +38,7 @@ static hp_status plan_bytes(const attn_pages *g, attn_job *j, size_t *states, si
       attn_is_few(j) ? attn_few_floats(s->KV, j->Dp, j->Dvp) : attn_tiles_floats(j->Dp, j->Dvp);
   j->work_each = (size_t)each * sizeof(float);
   *states = 0;
+  j->split = j->split && !g->part;
   if (attn_is_few(j) || j->split)
     HP_TRY(attn_add_bytes(states, count_states(s, g), s->KV, j->rows * (16 + j->Dvp)));
   *numbers = (size_t)(s->B + 1) * (sizeof *j->first_of + sizeof *j->segment0_of);
@@ -49,6 +53,7 @@ hp_status attn_paged_work(const attn_spec *s, const attn_pages *g, int threads, 
   attn_plan_forward(&j, threads);
   HP_TRY(plan_bytes(g, &j, &states, &numbers));
   HP_TRY(attn_add_bytes(&all, threads, 1, (int64_t)(j.work_each / sizeof(float))));
+  if (g->part) HP_TRY(attn_add_bytes(&all, round_up(s->B * s->Tq * 2, 16), 1, 1)); /* spans */
   if (!size_add(all, states, &all) || !size_add(all, numbers + 64, bytes))
     HP_FAIL(HP_ERR_OOM, "attention needs more work memory than can be addressed: split the batch");
   return HP_OK;
@@ -66,16 +71,40 @@ static void find_range(const attn_spec *s, int64_t b, int64_t *first, int64_t *l
 }
 
 static hp_status check_table(const attn_spec *s, const attn_pages *g) {
+  int64_t from = g->part ? g->part->first : 0;
   for (int64_t b = 0, first, last; b < s->B; b++) {
     find_range(s, b, &first, &last);
     const int32_t *row = g->table + b * g->width;
     for (int64_t i = first / ATTN_PAGE; i <= last / ATTN_PAGE && first <= last; i++)
-      if (row[i] < 0 || row[i] >= g->blocks)
+      if (row[i] < from || row[i] - from >= g->blocks)
         HP_FAIL(HP_ERR_ARG,
-                "sequence %lld sees key %lld, which is in block %d; the pool has blocks 0..%lld",
-                (long long)b, (long long)(i * ATTN_PAGE), row[i], (long long)g->blocks - 1);
+                "sequence %lld sees key %lld, which is in block %d; the pool has blocks %lld..%lld",
+                (long long)b, (long long)(i * ATTN_PAGE), row[i], (long long)from,
+                (long long)(from + g->blocks - 1));
   }
   return HP_OK;
+}
+
+/* Entries first..last - 1 of a sequence's row of the table are in the part. */
+static void find_part(const attn_pages *g, int64_t b, int64_t *first, int64_t *last) {
+  const int32_t *row = g->table + b * g->width;
+  int64_t from = g->part->first, to = from + g->blocks;
+  *first = 0, *last = g->width;
+  while (*first < g->width && (row[*first] < from || row[*first] >= to)) ++*first;
+  while (*last > *first && (row[*last - 1] < from || row[*last - 1] >= to)) --*last;
+}
+
+/* The keys of the part that each query sees, as a span without a window. */
+static void limit_spans(const attn_spec *s, const attn_pages *g, int32_t *out) {
+  for (int64_t b = 0, first, last; b < s->B; b++) {
+    find_part(g, b, &first, &last);
+    for (int64_t t = 0; t < s->Tq; t++, out += 2) {
+      int32_t lo, hi;
+      keys_of_row(s, b, t, &lo, &hi);
+      out[0] = (int32_t)max_i64(lo, first * ATTN_PAGE);
+      out[1] = (int32_t)min_i64(hi, last * ATTN_PAGE - 1);
+    }
+  }
 }
 
 /* Numbers the segments of sequences from first_b on, as many as there is room for; returns the
@@ -131,7 +160,17 @@ hp_status attn_paged(cpu_isa isa, pool *p, const attn_spec *s, const attn_pages 
                      void *work) {
   attn_job j = {.q = *q, .k = *k, .v = *v, .o = *o, .pages = g, .work = work};
   size_t states, numbers;
+  attn_spec part = *s;
   HP_TRY(check_pages(s, g));
+  if (g->part) {
+    j.before = g->part->before;
+    j.after = g->part->after;
+    part.span = work;
+    part.window = 0;
+    limit_spans(s, g, work);
+    j.work += round_up(s->B * s->Tq * 2 * (int64_t)sizeof *part.span, 64);
+    s = &part;
+  }
   HP_TRY(check_table(s, g));
   attn_plan_shapes(s, &j);
   attn_plan_forward(&j, pool_size(p));

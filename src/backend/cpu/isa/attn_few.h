@@ -113,18 +113,35 @@ static void few_write(const few_rows *f, int64_t first, int64_t n, int64_t segme
     }
 }
 
-/* The n segments of one row, in order, into that of segment 0; then o and lse. */
+/* Sums of a state from number x on; what fills it up after the last is not read. */
+SIMD v16f old_sums(const attn_job *j, const float *state, int64_t x) {
+  int64_t left = 16 + j->s->Dv - x;
+  return left >= 16 ? v16_load(state + x) : v16_load_n(state + x, (int)left);
+}
+
+/* The n segments of one row, in order, into that of segment 0, after what the row has of earlier
+ * parts; then its state, or o and lse. */
 static void join_row(const attn_job *j, int64_t b, int64_t kv, int64_t n, int64_t row, float *all) {
   int64_t step = 16 + j->Dvp, h = kv * j->group + row / j->s->Tq, t = row % j->s->Tq;
-  v16f m = v16_set1(ATTN_NO_MAX), l = v16_zero(), a, c;
+  const float *old = j->before ? j->before + state_at(j, b, kv, row) : NULL;
+  bool any = old && old[1] != 0;
+  v16f m = v16_set1(any ? old[0] : ATTN_NO_MAX), l = v16_set1(any ? old[1] : 0), a, c;
   all += row * step;
   for (int64_t i = 0; i < n; i++) {
     const float *at = all + i * j->rows * step;
     softmax_join(&m, &l, v16_set1(at[0]), v16_set1(at[1]), &a, &c);
     for (int64_t x = 16; x < step; x += 16) {
-      v16f old = i ? v16_mul(v16_load(all + x), a) : v16_zero();
-      v16_store(all + x, v16_fma(v16_load(at + x), c, old));
+      v16f earlier = i ? v16_load(all + x) : any ? old_sums(j, old, x) : v16_zero();
+      v16_store(all + x, v16_fma(v16_load(at + x), c, v16_mul(earlier, a)));
     }
+  }
+  if (j->after) {
+    float *to = j->after + state_at(j, b, kv, row);
+    v16_store(to, v16_zero());
+    v16_store_n(to, m, 1);
+    v16_store_n(to + 1, l, 1);
+    memcpy(to + 16, all + 16, sizeof(float) * (size_t)j->Dvp);
+    return;
   }
   v16f s = softmax_scale(l);
   for (int64_t x = 16; x < step; x += 16) v16_store(all + x, v16_mul(v16_load(all + x), s));

@@ -117,18 +117,47 @@ static void segment_join(const attn_job *j, fwd_tile *t) {
   segment_start(t);
 }
 
+/* Row i of a tile among those of its key head. */
+static int64_t row_of(const attn_job *j, const fwd_tile *t, int i) {
+  return t->rows.head[i] * j->s->Tq + t->rows.t[i];
+}
+
 /* The state of one segment, row by row, to `partial`. */
 static void write_partial(const attn_job *j, fwd_tile *t, int64_t head, int64_t segment) {
   void *row[ATTN_LANES];
   float one[ATTN_LANES];
   for (int i = 0; i < ATTN_LANES; i++) one[i] = 1;
   for (int i = 0; i < t->rows.n; i++) {
-    int64_t at = t->rows.head[i] * j->s->Tq + t->rows.t[i];
-    float *to = j->partial + ((head * j->segments + segment) * j->rows + at) * (16 + j->Dvp);
+    int64_t at = (head * j->segments + segment) * j->rows + row_of(j, t, i);
+    float *to = j->partial + at * (16 + j->Dvp);
     to[0] = t->m[i], to[1] = t->l[i];
     row[i] = to + 16;
   }
   tile_store(&t->rows, row, HP_F32, j->Dvp, t->sum, one);
+}
+
+/* What the rows have of earlier parts. */
+static void read_state(const attn_job *j, fwd_tile *t, int64_t b, int64_t kv) {
+  for (int i = 0; i < t->rows.n; i++) {
+    const float *from = j->before + state_at(j, b, kv, row_of(j, t, i));
+    if (from[1] == 0) continue;
+    t->m_all[i] = from[0], t->l_all[i] = from[1];
+    for (int64_t d = 0; d < j->s->Dv; d++) t->sum_all[d * ATTN_LANES + i] = from[ATTN_STATE + d];
+  }
+  t->joined = true;
+}
+
+static void write_state(const attn_job *j, fwd_tile *t, int64_t b, int64_t kv) {
+  void *row[ATTN_LANES];
+  float one[ATTN_LANES];
+  for (int i = 0; i < ATTN_LANES; i++) one[i] = 1;
+  for (int i = 0; i < t->rows.n; i++) {
+    float *to = j->after + state_at(j, b, kv, row_of(j, t, i));
+    memset(to, 0, sizeof(float) * ATTN_STATE);
+    to[0] = t->m_all[i], to[1] = t->l_all[i];
+    row[i] = to + ATTN_STATE;
+  }
+  tile_store(&t->rows, row, HP_F32, j->Dvp, t->sum_all, one);
 }
 
 static void write_rows(const attn_job *j, fwd_tile *t, int64_t b, int64_t kv) {
@@ -154,6 +183,7 @@ static void tile_start_up(const attn_job *j, fwd_tile *t, int64_t b, int64_t kv,
   t->joined = false;
   for (int i = 0; i < ATTN_LANES; i++) t->m_all[i] = ATTN_NO_MAX, t->l_all[i] = 0;
   memset(t->sum, 0, sizeof(float) * (size_t)(2 * j->Dvp * ATTN_LANES));
+  if (j->before) read_state(j, t, b, kv);
 }
 
 /* Keys from..to - 1 that any of the tiles sees, limited to a segment (-1: all). */
@@ -251,7 +281,8 @@ attn_claimed ISA_NAME(attn_tiles)(attn_job *j, attn_claimed claimed, float *work
       write_partial(j, &tile[i], head, segment);
     } else {
       segment_join(j, &tile[i]);
-      write_rows(j, &tile[i], b, kv);
+      if (j->after) write_state(j, &tile[i], b, kv);
+      else write_rows(j, &tile[i], b, kv);
     }
   }
   return attn_claim(j);
