@@ -19,7 +19,7 @@ typedef struct {
   model_options m;
   bench_table *table;
   int64_t batch; /* BENCH_USUAL: not given */
-  int64_t seq, steps, interleave, accumulate;
+  int64_t seq, steps, interleave, accumulate, context, sparse;
   bool remat, keep, serial; /* of activations: compute them again, keep them */
   uint64_t size;            /* 0: not given */
   int64_t width;            /* op: of rows; 0: those of a model */

@@ -358,9 +358,13 @@ static hp_status measure_prefill(model_run *r) {
 /* Tokens after a prompt of T, one of each sequence at a time. */
 static hp_status measure_decode(model_run *r) {
   session *s;
-  session_options o = {.sequences = r->B, .tokens = r->T + WARM_UP + r->n};
+  session_options o = {.sequences = r->B,
+                       .tokens = r->T + r->a->context + WARM_UP + r->n,
+                       .sparse = r->a->sparse};
+  HP_TRY(cli_kv_tier(&r->a->m, &o.offload));
   HP_TRY(session_create(r->m, &o, &s));
   hp_status st = add_sequences(r, s);
+  for (int64_t i = 0; !st && i < r->B && r->a->context; i++) st = session_skip(s, i, r->a->context);
   if (!st) st = feed_tokens(r, s, r->ids, r->T);
   for (int64_t i = 0; !st && i < WARM_UP + r->n; i++) {
     for (int64_t k = 0; k < r->B; k++) r->ids[k] = make_token(r->m, r->B * (r->T + i) + k);

@@ -348,6 +348,14 @@ static hp_status read_tiers(const model_options *o, tier_options *t) {
                      tier_options_check(t));
 }
 
+hp_status cli_kv_tier(const model_options *o, int *out) {
+  tier_options t;
+  hp_status st = read_tiers(o, &t);
+  if (!st) *out = t.offload[HP_MEMORY_OTHER];
+  tier_options_free(&t);
+  return st;
+}
+
 /* What the options say of the device; its mesh is written to mesh[STRATEGY_TEXT]. */
 static hp_status read_device(const model_options *o, strategy *s, char *mesh,
                              hp_device_options *out) {

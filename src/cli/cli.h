@@ -126,6 +126,8 @@ hp_status cli_open_device(const model_options *o, bool plan_only, struct strateg
                           hp_device **out);
 /* Opens the device and the model, with its weights; exit code in *code when it fails. */
 hp_status cli_open_model(const model_options *o, bool training, hp_device **d, void **lm_out);
+/* HP_OFFLOAD_* of the cache of keys and values. */
+hp_status cli_kv_tier(const model_options *o, int *out);
 /* Warns of devices that have none of the sequences computed at a time, or none of their tokens
  * (0: they have many). */
 void cli_tell_rows(const model_options *o, int64_t rows, int64_t tokens);

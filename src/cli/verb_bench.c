@@ -35,7 +35,8 @@ static int refuse_kind(const char *verb, const char *word) {
 static bool is_sound(const bench_args *a) {
   return (a->batch == BENCH_USUAL || (a->batch >= 1 && a->batch <= 65536)) && a->seq >= 2 &&
          a->seq <= 1 << 24 && a->steps >= 1 && a->steps <= 1000000 && a->interleave >= 0 &&
-         a->interleave <= 16 && a->accumulate >= 1 && a->accumulate <= 4096 && a->m.threads >= 0 &&
+         a->context >= 0 && a->context <= 1 << 28 && a->interleave <= 16 && a->accumulate >= 1 &&
+         a->accumulate <= 4096 && a->m.threads >= 0 &&
          a->m.threads <= 1024;
 }
 
@@ -74,6 +75,9 @@ int verb_bench(int argc, char **argv) {
       {MODEL_OPTIONS(a.m),
        {"--batch", CLI_INT, &a.batch, "B", "sequences (default: 4; prefill, decode: 1)"},
        {"--seq", CLI_INT, &a.seq, "T", "tokens of a sequence (default: 256)"},
+       {"--context", CLI_INT, &a.context, "N",
+        "decode: tokens before those, with any keys and values, so that none is computed"},
+       {"--kv-sparse", CLI_INT, &a.sparse, "N", "decode: attention to N blocks of 32 tokens"},
        {"--steps", CLI_INT, &a.steps, "N", "timed repetitions after 2 for warm-up (default: 5)"},
        {"--accumulate", CLI_INT, &a.accumulate, "N", "step: micro-batches (default: 1)"},
        {"--recompute", CLI_FLAG, &a.remat, NULL, "step: recompute activations"},

@@ -9,8 +9,8 @@
 
 typedef struct {
   model_options m;
-  const char *prompt, *tokens, *stop;
-  int64_t max_new_tokens, top_k;
+  const char *prompt, *prompts, *tokens, *stop;
+  int64_t max_new_tokens, top_k, sparse;
   double temperature, top_p, repetition_penalty;
   uint64_t cache;
 } args;
@@ -29,6 +29,8 @@ static hp_status read_settings(const args *a, const lm *m, generation *g) {
   g->sampling.seed = (uint64_t)a->m.seed;
   g->stop = a->stop;
   g->cache = a->cache;
+  g->sparse = a->sparse;
+  HP_TRY(cli_kv_tier(&a->m, &g->offload));
   return sampling_check(&g->sampling);
 }
 
@@ -56,6 +58,17 @@ static bool show_piece(void *ctx, const char *text, size_t n) {
   return fflush(stdout) == 0 || !cli_output_is_closed();
 }
 
+static hp_status print_json(const lm_tokens *prompt, const generation_result *r) {
+  str line = {0};
+  generation_print_json(prompt, r, &line);
+  hp_status st = str_status(&line);
+  if (!st) puts(line.at);
+  str_free(&line);
+  return st;
+}
+
+/* --- one prompt ------------------------------------------------------------------------------- */
+
 static hp_status run_generation(const args *a, lm *m, const tokenizer *t, double load_s) {
   generation g;
   generation_result r = {0};
@@ -76,11 +89,7 @@ static hp_status run_generation(const args *a, lm *m, const tokenizer *t, double
   if (!st) st = generate_run(m, t, &prompt, &g, &r);
   r.load_s = load_s;
   if (!st && a->m.json) {
-    str line = {0};
-    generation_print_json(&prompt, &r, &line);
-    st = str_status(&line);
-    if (!st) puts(line.at);
-    str_free(&line);
+    st = print_json(&prompt, &r);
   } else if (!st && !t) {
     for (size_t i = 0; i < r.ids.len; i++) printf(i ? " %d" : "%d", r.ids.at[i]);
     putchar('\n');
@@ -90,6 +99,72 @@ static hp_status run_generation(const args *a, lm *m, const tokenizer *t, double
   }
   generation_result_free(&r);
   mem_free(prompt.ids);
+  return st;
+}
+
+/* --- several prompts -------------------------------------------------------------------------- */
+
+enum { PROMPTS_BYTES = 1 << 28 };
+
+/* Lines that are not empty, as text and as tokens. */
+typedef struct {
+  char *text;
+  VEC(const char *) line;
+  VEC(lm_tokens) prompt;
+  generation_result *r;
+} prompts;
+
+static hp_status read_prompts(const char *path, const tokenizer *t, prompts *p) {
+  size_t n;
+  HP_TRY(file_read(path, PROMPTS_BYTES, &p->text, &n));
+  for (char *at = p->text, *end; at < p->text + n; at = end + 1) {
+    end = memchr(at, '\n', (size_t)(p->text + n - at));
+    if (!end) end = p->text + n;
+    size_t length = (size_t)(end - at);
+    if (length && at[length - 1] == '\r') length--;
+    token_ids ids = {0};
+    if (!length) continue;
+    hp_status st = tokenizer_encode(t, at, length, TOKENIZE_SPECIAL, &ids);
+    lm_tokens x = {ids.at, (int64_t)ids.len};
+    if (!st && (!vec_push(&p->prompt, x) || !vec_push(&p->line, at))) st = HP_ERR_OOM;
+    if (st) vec_free(&ids);
+    HP_TRY(st);
+    at[length] = 0;
+  }
+  if (!p->prompt.len) HP_FAIL(HP_ERR_ARG, "%s: there is no prompt, one a line", path);
+  p->r = mem_calloc(p->prompt.len, sizeof *p->r);
+  HP_TRY_MEM(p->r);
+  return HP_OK;
+}
+
+static void free_prompts(prompts *p) {
+  for (size_t i = 0; i < p->prompt.len; i++) {
+    mem_free(p->prompt.at[i].ids);
+    if (p->r) generation_result_free(&p->r[i]);
+  }
+  vec_free(&p->prompt);
+  vec_free(&p->line);
+  mem_free(p->r);
+  mem_free(p->text);
+}
+
+static hp_status run_prompts(const args *a, lm *m, const tokenizer *t, double load_s) {
+  generation g;
+  prompts p = {0};
+  HP_TRY(read_settings(a, m, &g));
+  hp_status st = read_prompts(a->prompts, t, &p);
+  if (!st) st = generate_many(m, t, p.prompt.at, (int64_t)p.prompt.len, &g, p.r);
+  for (size_t i = 0; !st && i < p.prompt.len; i++) {
+    p.r[i].load_s = load_s;
+    if (a->m.json) {
+      st = print_json(&p.prompt.at[i], &p.r[i]);
+      continue;
+    }
+    cli_put_text(p.line.at[i], strlen(p.line.at[i]));
+    cli_put_text(p.r[i].text.at, p.r[i].text.len);
+    putchar('\n');
+  }
+  free_prompts(&p);
   return st;
 }
 
@@ -105,6 +180,8 @@ int verb_generate(int argc, char **argv) {
       {MODEL_OPTIONS(a.m),
        {"--prompt", CLI_TEXT, &a.prompt, "TEXT", "text to go on from"},
        {"--tokens", CLI_TEXT, &a.tokens, "1,2,3", "token ids in place of --prompt"},
+       {"--prompts", CLI_TEXT, &a.prompts, "FILE",
+        "prompts, one a line, that are continued side by side; --json: an object each"},
        {"--max-new-tokens", CLI_INT, &a.max_new_tokens, "N",
         "at most so many (default: generation_config.json, else 128)"},
        {"--temperature", CLI_NUM, &a.temperature, "X",
@@ -115,10 +192,14 @@ int verb_generate(int argc, char **argv) {
         "above 1: tokens that occurred get less likely"},
        {"--stop", CLI_TEXT, &a.stop, "TEXT", "end where this text appears"},
        {"--kv-cache", CLI_SIZE, &a.cache, "BYTES",
-        "memory for keys and values, e.g. 2GiB (default: what prompt and limit need)"}};
+        "memory for keys and values, e.g. 2GiB (default: what prompt and limit need)"},
+       {"--kv-sparse", CLI_INT, &a.sparse, "N",
+        "a new token attends to N blocks of 32 tokens, those that matter most (default: all)"}};
   const cli_spec spec =
       {"hyper generate --model DIR --prompt TEXT [--max-new-tokens N] [--temperature T] [--seed S]",
-       "Writes text that continues the prompt.  Defaults come from generation_config.json.",
+       "Writes text that continues the prompt.  Defaults come from generation_config.json.  The "
+       "keys "
+       "and values of a long text may be in host memory or on flash: --offload kv=host.",
        "hyper generate --model build/demo/run --prompt \"ROMEO:\" --max-new-tokens 100 "
        "--temperature 0.8",
        option, sizeof option / sizeof *option};
@@ -126,17 +207,20 @@ int verb_generate(int argc, char **argv) {
   int code = cli_parse_keys(&spec, argc, argv, rest, &n_rest);
   if (code != CLI_GO_ON) return code;
   if (n_rest) return cli_usage(argv[0], "\"%s\" is not expected", rest[0]);
-  if (!a.prompt == !a.tokens) return cli_usage(argv[0], "give --prompt or --tokens");
+  if (!!a.prompt + !!a.prompts + !!a.tokens != 1)
+    return cli_usage(argv[0], "give --prompt or --tokens, or a file of --prompts");
   hp_device *d = NULL;
   void *opened = NULL;
   tokenizer *t = NULL;
   hp_status st =
       a.m.model ? HP_OK : err_set(HP_ERR_ARG, __FILE__, __LINE__, "--model DIR is missing");
-  if (!st && (a.prompt || has_tokenizer(a.m.model))) st = tokenizer_load(a.m.model, &t);
+  if (!st && (!a.tokens || has_tokenizer(a.m.model))) st = tokenizer_load(a.m.model, &t);
   double start = time_now_s();
   if (!st) st = cli_open_model(&a.m, false, &d, &opened);
   if (!st) cli_tell_rows(&a.m, 1, 1);
-  if (!st) st = run_generation(&a, opened, t, time_now_s() - start);
+  double load_s = time_now_s() - start;
+  if (!st)
+    st = a.prompts ? run_prompts(&a, opened, t, load_s) : run_generation(&a, opened, t, load_s);
   lm_free(opened);
   if (opened) hp_device_close(d);
   tokenizer_free(t);

@@ -1,6 +1,7 @@
 #include "model/family.h"
 
 #include "base/hash.h"
+#include "model/kv_cache.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -158,23 +159,6 @@ hp_tensor build_dropout(model_build *b, hp_tensor x, double p, const char *name)
   return hp_dropout(b->g, x, p, b->dropout_seed, find_stream(name));
 }
 
-/* The layer's keys (or values), updated with the T new ones; keys are transposed in their blocks.
- */
-static hp_tensor update_cache(model_build *b, int layer, const char *what, hp_tensor x) {
-  char name[64];
-  bool keys = *what == 'k';
-  hp_shape x_shape = hp_shape_of(b->g, x);
-  int64_t heads = x_shape.dim[2], width = x_shape.dim[3];
-  hp_shape s = {5, {b->groups, b->cache, heads, CACHE_BLOCK, width}};
-  if (keys) s.dim[3] = width, s.dim[4] = CACHE_BLOCK;
-  snprintf(name, sizeof name, "cache.%d.%s", layer, what);
-  hp_tensor cache = hp_param(b->g, name, b->compute, s);
-  b->cache_bytes += heads * width * CACHE_BLOCK * (b->compute == HP_F32 ? 4 : 2);
-  hp_tensor all = hp_paged_update(b->g, cache, x, b->table, b->cache_at, b->cache_copy, keys);
-  hp_assign(b->g, cache, all);
-  return all;
-}
-
 hp_tensor build_attention(model_build *b, int layer, hp_tensor q, hp_tensor k, hp_tensor v,
                           const hp_attention_options *o) {
   hp_attention_options all = {.scale = o->scale,
@@ -191,10 +175,6 @@ hp_tensor build_attention(model_build *b, int layer, hp_tensor q, hp_tensor k, h
   q = build_annotated(b, layer, "q", q);
   k = build_annotated(b, layer, "k", k);
   v = build_annotated(b, layer, "v", v);
-  if (b->cache) {
-    all.table = b->table;
-    k = update_cache(b, layer, "k", k);
-    v = update_cache(b, layer, "v", v);
-  }
-  return hp_attention(b->g, q, k, v, &all);
+  return b->cache.blocks ? build_cached_attention(b, layer, q, k, v, &all)
+                         : hp_attention(b->g, q, k, v, &all);
 }

@@ -52,6 +52,28 @@ typedef struct {
   char name[64];
 } model_annotation;
 
+/* The cache of keys and values for generation: in each layer a pool of `blocks` for each group of
+ * sequences.  Either on the device, and then a table names the `width` blocks of each sequence.  Or
+ * on a farther tier, and then the device has slots: `tail` for the blocks that new tokens are
+ * written to, with all of their segments of 256 tokens, and `parts` times `slots` for those before
+ * them, which attention goes through part by part.  The table names slots, those of the tail first.
+ */
+typedef struct {
+  int64_t blocks, width;
+  int tier; /* HP_OFFLOAD_HOST or HP_OFFLOAD_FLASH; 0: the device */
+  int64_t tail, slots, parts;
+  /* > 0: a single new token of a sequence attends to so many of its blocks alone, chosen by bounds
+   * of their keys, which stay on the device; on a tier only these are fetched. */
+  int64_t sparse;
+} model_cache;
+enum { CACHE_SEGMENT = 8 }; /* blocks of a segment: sums begin anew there, so parts may end there */
+
+/* Keys and values for one part of attention, which the device has, or will have. */
+typedef struct {
+  int64_t part; /* counted over all layers, from 1; 0: none */
+  hp_tensor k, v;
+} kv_part;
+
 /* A graph under construction.  Sizes: B sequences of T tokens. */
 typedef struct {
   hp_graph *g;
@@ -60,16 +82,21 @@ typedef struct {
   hp_dtype weights; /* of matrices on the device: f32 for training, or `compute` */
   bool packed;      /* packed if possible; only inference reads packed weights */
   int64_t B, T;
-  int64_t cache;        /* blocks of the cache for generation, for a group of sequences; 0: none */
+  model_cache cache;    /* no blocks: there is none */
   int64_t groups;       /* of sequences, with a cache */
   int64_t cache_bytes;  /* of a block, in all layers */
   int64_t rope_length;  /* rows of the rotary tables */
   hp_tensor ids;        /* i32 [B,T] */
   hp_tensor positions;  /* i32 [B,T] */
   hp_tensor span;       /* i32 [B,T,2] keys visible to a query; HP_NONE: causal */
-  hp_tensor table;      /* i32 [B,cache] blocks of each sequence, in the pool of its group */
+  hp_tensor table;      /* i32 [B,width] blocks or slots of each sequence, of its group's */
   hp_tensor cache_at;   /* i32 [B] place of the first new token in its sequence */
   hp_tensor cache_copy; /* i32 [B] block that is copied to the first written one; -1: none */
+  hp_tensor kv_fetch;   /* i32 [groups,all slots] block for each; -1: none */
+  hp_tensor kv_store;   /* i32 [groups,tail] block that each slot is written to; -1: none */
+  hp_tensor kv_blocks;  /* i32 [B,blocks] blocks of each sequence, for attention to some of them */
+  hp_tensor kv_copy;    /* i32 [B] as cache_copy, of blocks */
+  kv_part kv[2];        /* the present part, and the next one */
   hp_tensor cos, sin;   /* rotary tables, made on first use */
   hp_tensor dropout_seed; /* i64 [], for training with dropout; HP_NONE: none */
   /* f32 [B,T]: 1 for tokens that count in the load-balancing loss; or none */

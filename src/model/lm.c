@@ -18,15 +18,15 @@ bool lm_shares_rope(const lm *m, int64_t length) {
 
 void lm_share_rope(lm *m, int64_t length) { m->rope_rows = lm_shares_rope(m, length) ? length : 0; }
 
-hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, int64_t cache, int64_t rope_length,
-                         model_build *b) {
+hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, const model_cache *cache,
+                         int64_t rope_length, model_build *b) {
   *b = (model_build){.c = &m->c,
                      .compute = m->compute,
                      .weights = m->weights,
                      .packed = m->packed,
                      .B = B,
                      .T = T,
-                     .cache = cache,
+                     .cache = cache ? *cache : (model_cache){0},
                      .groups = m->groups ? m->groups : 1,
                      .rope_length =
                          cache || rope_length > m->rope_rows ? rope_length : m->rope_rows};
@@ -35,9 +35,18 @@ hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, int64_t cache, int64
   b->positions = hp_input(b->g, "positions", HP_I32, (hp_shape){2, {B, T}});
   if (cache) {
     b->span = hp_input(b->g, "span", HP_I32, (hp_shape){3, {B, T, 2}});
-    b->table = hp_input(b->g, "table", HP_I32, (hp_shape){2, {B, cache}});
+    b->table = hp_input(b->g, "table", HP_I32, (hp_shape){2, {B, cache->width}});
     b->cache_at = hp_input(b->g, "cache_at", HP_I32, (hp_shape){1, {B}});
     b->cache_copy = hp_input(b->g, "cache_copy", HP_I32, (hp_shape){1, {B}});
+  }
+  if (cache && cache->sparse) {
+    b->kv_blocks = hp_input(b->g, "kv_blocks", HP_I32, (hp_shape){2, {B, cache->blocks}});
+    b->kv_copy = hp_input(b->g, "kv_copy", HP_I32, (hp_shape){1, {B}});
+  }
+  if (cache && cache->tier) {
+    int64_t all = cache->tail + cache->parts * cache->slots;
+    b->kv_fetch = hp_input(b->g, "kv_fetch", HP_I32, (hp_shape){2, {b->groups, all}});
+    b->kv_store = hp_input(b->g, "kv_store", HP_I32, (hp_shape){2, {b->groups, cache->tail}});
   }
   return HP_OK;
 }
@@ -131,7 +140,7 @@ static hp_status add_marks(lm *m, const model_build *b) {
 /* Builds the smallest graph to collect the parameters and annotations of the model. */
 static hp_status list_names(lm *m) {
   model_build b;
-  HP_TRY(lm_graph_begin(m, 1, 1, 0, 1, &b));
+  HP_TRY(lm_graph_begin(m, 1, 1, NULL, 1, &b));
   lm_head(&b, m->c.family->hidden(&b));
   hp_status st = hp_graph_status(b.g);
   if (!st && b.failed) st = HP_ERR_OOM;

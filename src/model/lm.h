@@ -59,12 +59,13 @@ size_t lm_trained_tensors(const lm *m);
 
 /* --- graphs --------------------------------------------------------------------------------- */
 
-/* Starts a graph for B sequences of T tokens: inputs ids and positions i32 [B,T]; with a cache of
- * `cache` blocks for each of m->groups groups of sequences, of which B is a multiple, also span i32
- * [B,T,2], table i32 [B,cache], cache_at and cache_copy i32 [B] (model_build).  rope_length: rows
- * of the rotary tables.  End with lm_graph_end, also after failures. */
-hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, int64_t cache, int64_t rope_length,
-                         model_build *b);
+/* Starts a graph for B sequences of T tokens: inputs ids and positions i32 [B,T]; with a cache for
+ * m->groups groups of sequences, of which B is a multiple, also span i32 [B,T,2], table i32
+ * [B,width], cache_at and cache_copy i32 [B], on a tier kv_fetch and kv_store, and for attention to
+ * some blocks kv_blocks and kv_copy (model_build). cache NULL: none.  rope_length: rows of the
+ * rotary tables.  End with lm_graph_end, also after failures. */
+hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, const model_cache *cache,
+                         int64_t rope_length, model_build *b);
 void lm_graph_end(model_build *b);
 /* Are the rows of rotary tables for longer sequences the same as for this length? */
 bool lm_shares_rope(const lm *m, int64_t length);

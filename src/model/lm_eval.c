@@ -43,7 +43,7 @@ hp_status lm_logits(lm *m, const lm_tokens *t, float *logits) {
   model_build b;
   hp_program *p = NULL;
   HP_TRY(lm_check_tokens(m, t));
-  hp_status st = lm_graph_begin(m, 1, t->n, 0, t->n, &b);
+  hp_status st = lm_graph_begin(m, 1, t->n, NULL, t->n, &b);
   HP_TRY(st);
   hp_output(b.g, "logits", lm_head(&b, m->c.family->hidden(&b)));
   st = compile_graph(m, &b, t->n, &p);
@@ -74,7 +74,7 @@ static hp_tensor build_losses(const lm *m, model_build *b, lm_losses *of) {
 
 static hp_status build_grads(lm *m, int64_t T, hp_program **out) {
   model_build b;
-  HP_TRY(lm_graph_begin(m, 1, T, 0, T, &b));
+  HP_TRY(lm_graph_begin(m, 1, T, NULL, T, &b));
   if (m->c.moe.balance > 0)
     b.counted = hp_broadcast(b.g, hp_const(b.g, HP_F32, 1), (hp_shape){2, {1, T}});
   hp_tensor losses = build_losses(m, &b, lm_token_losses);
@@ -174,7 +174,7 @@ struct lm_scorer {
 };
 
 hp_status lm_score_begin(const lm *m, int64_t B, int64_t T, lm_losses *of, model_build *b) {
-  HP_TRY(lm_graph_begin(m, B, T, 0, T, b));
+  HP_TRY(lm_graph_begin(m, B, T, NULL, T, b));
   hp_output(b->g, "losses", build_losses(m, b, of));
   return HP_OK;
 }

@@ -260,10 +260,10 @@ static const annotation_layout experts[] = {{"layers.*.moe_in", "d,cxy,-"},
                                             {NULL, NULL}};
 
 static const annotation_layout inputs[] =
-    {{"ids", "D,C"},    {"positions", "D,C"}, {"labels", "D,C"},
-     {"lengths", "D"},  {"span", "D,C,-"},    {"table", "D,-"},
-     {"cache_at", "D"}, {"cache_copy", "D"},  {"cache.*", "D,-,X?,-,-"},
-     {NULL, NULL}};
+    {{"ids", "D,C"},      {"positions", "D,C"}, {"labels", "D,C"},
+     {"lengths", "D"},    {"span", "D,C,-"},    {"table", "D,-"},
+     {"cache_at", "D"},   {"cache_copy", "D"},  {"cache.*", "D,-,X?,-,-"},
+     {"kv_fetch", "D,-"}, {"kv_store", "D,-"},  {NULL, NULL}};
 
 int64_t strategy_batch_shards(const strategy *s) {
   applying a = {.s = s};

@@ -109,72 +109,162 @@ static bool is_end(const generation *g, int32_t id) {
   return false;
 }
 
+/* A text at work: its tokens, the prompt's first, and its place in the session. */
+typedef struct {
+  const lm_tokens *prompt;
+  writer w;
+  token_ids all;
+  int64_t sequence; /* -1: it waits for room in the cache, or has ended */
+  bool ended;
+  double start_s;
+  generation_result r;
+} text;
+
 /* The text goes on from the prompt's: in some tokenizers what comes first loses its space. */
-static hp_status read_prompt(writer *w, const lm_tokens *prompt) {
+static hp_status read_prompt(text *x, const tokenizer *t) {
   str passed = {0};
   hp_status st = HP_OK;
-  for (int64_t i = 0; !st && w->stream.t && i < prompt->n; i++) {
+  if (t) x->w.stream = tokenizer_stream_create(t, true);
+  for (int64_t i = 0; !st && i < x->prompt->n; i++) {
+    if (!vec_push(&x->all, x->prompt->ids[i])) st = HP_ERR_OOM;
     str_clear(&passed);
-    st = tokenizer_stream_push(&w->stream, prompt->ids[i], &passed);
+    if (!st && t) st = tokenizer_stream_push(&x->w.stream, x->prompt->ids[i], &passed);
   }
   str_free(&passed);
+  str_add(&x->r.text, "");
   return st;
 }
 
-static hp_status feed(session *s, const int32_t *ids, int64_t n, float *logits) {
-  return session_feed(s, &(session_tokens){0, ids, n}, 1, logits);
-}
-
-/* One token after another; `all` holds the prompt and what was drawn. */
-static hp_status decode(session *s, const lm *m, const generation *g, token_ids *all,
-                        int64_t prompt, float *logits, writer *w, generation_result *out) {
-  double start = time_now_s();
-  HP_TRY(feed(s, all->at, prompt, logits));
-  for (int64_t i = 0; i < g->max_new_tokens && !w->stopped; i++) {
-    int32_t id;
-    HP_TRY(sampling_next(&g->sampling, logits, m->c.vocab, all->at, (int64_t)all->len, &id));
-    if (!vec_push(all, id) || !vec_push(&out->ids, id)) return HP_ERR_OOM;
-    if (i == 0) out->first_token_s = time_now_s() - start;
-    if (is_end(g, id)) break;
-    if (w->stream.t) HP_TRY(tokenizer_stream_push(&w->stream, id, w->text));
-    show(w, false);
-    if (i + 1 < g->max_new_tokens && !w->stopped) HP_TRY(feed(s, &id, 1, logits));
-  }
+static hp_status end_text(text *x, session *s) {
+  writer *w = &x->w;
   if (w->stream.t && !w->stopped) HP_TRY(tokenizer_stream_flush(&w->stream, w->text));
   show(w, true);
+  session_end(s, x->sequence);
+  x->sequence = -1;
+  x->ended = true;
+  x->r.seconds = time_now_s() - x->start_s;
   return HP_OK;
+}
+
+/* Draws the next token from logits. */
+static hp_status add_token(text *x, session *s, const lm *m, const generation *g, float *logits) {
+  int32_t id;
+  writer *w = &x->w;
+  HP_TRY(sampling_next(&g->sampling, logits, m->c.vocab, x->all.at, (int64_t)x->all.len, &id));
+  if (!vec_push(&x->all, id) || !vec_push(&x->r.ids, id)) return HP_ERR_OOM;
+  if (x->r.ids.len == 1) x->r.first_token_s = time_now_s() - x->start_s;
+  if (is_end(g, id)) return end_text(x, s);
+  if (w->stream.t) HP_TRY(tokenizer_stream_push(&w->stream, id, w->text));
+  show(w, false);
+  return (int64_t)x->r.ids.len == g->max_new_tokens || w->stopped ? end_text(x, s) : HP_OK;
+}
+
+/* --- texts side by side ----------------------------------------------------------------------- */
+
+typedef struct {
+  lm *m;
+  session *s;
+  const generation *g;
+  text *text;
+  int64_t n;
+  session_tokens *feed; /* [n] */
+  text **of;            /* [n] whose feed it is */
+  float *logits;        /* [n,V] */
+} texts;
+
+static int64_t blocks_of(int64_t tokens) { return (tokens + CACHE_BLOCK - 1) / CACHE_BLOCK; }
+
+/* Blocks that the texts at work may still take. */
+static int64_t count_promised(const texts *x) {
+  int64_t n = 0;
+  for (int64_t i = 0; i < x->n; i++) {
+    const text *t = &x->text[i];
+    if (t->sequence < 0) continue;
+    n += blocks_of(t->prompt->n + x->g->max_new_tokens) -
+         blocks_of(session_length(x->s, t->sequence));
+  }
+  return n;
+}
+
+/* What is fed next: the last token of the texts at work, and the prompts of those that wait, in
+ * their order, as far as the cache has room for all that they may become. */
+static hp_status choose_feed(texts *x, int64_t *n) {
+  int64_t room = session_cache_get(x->s).free_blocks - count_promised(x);
+  *n = 0;
+  for (int64_t i = 0; i < x->n; i++) {
+    text *t = &x->text[i];
+    session_tokens f = {t->sequence, &t->all.at[t->all.len - 1], 1};
+    if (t->ended) continue;
+    if (t->sequence < 0) {
+      room -= blocks_of(t->prompt->n + x->g->max_new_tokens);
+      if (room < 0 && *n) break;
+      HP_TRY(session_add(x->s, &t->sequence));
+      f = (session_tokens){t->sequence, t->all.at, t->prompt->n};
+      t->start_s = time_now_s();
+    }
+    x->of[*n] = t;
+    x->feed[(*n)++] = f;
+  }
+  return HP_OK;
+}
+
+static hp_status decode(texts *x) {
+  for (int64_t n;;) {
+    HP_TRY(choose_feed(x, &n));
+    if (!n) return HP_OK;
+    HP_TRY(session_feed(x->s, x->feed, n, x->logits));
+    for (int64_t i = 0; i < n; i++)
+      HP_TRY(add_token(x->of[i], x->s, x->m, x->g, x->logits + (size_t)(i * x->m->c.vocab)));
+  }
+}
+
+static hp_status run_texts(texts *x, const tokenizer *t, const lm_tokens *prompt) {
+  int64_t longest = 0;
+  for (int64_t i = 0; i < x->n; i++) {
+    text *a = &x->text[i];
+    *a = (text){.prompt = &prompt[i], .sequence = -1};
+    a->w = (writer){.g = x->g, .text = &a->r.text};
+    HP_TRY(read_prompt(a, t));
+    if (prompt[i].n > longest) longest = prompt[i].n;
+  }
+  session_options o = {.sequences = x->n,
+                       .tokens = longest + x->g->max_new_tokens,
+                       .bytes = x->g->cache,
+                       .offload = x->g->offload,
+                       .sparse = x->g->sparse};
+  HP_TRY(session_create(x->m, &o, &x->s));
+  return decode(x);
+}
+
+hp_status generate_many(lm *m, const tokenizer *t, const lm_tokens *prompt, int64_t n,
+                        const generation *g, generation_result *out) {
+  for (int64_t i = 0; i < n; i++) HP_TRY(lm_check_tokens(m, &prompt[i]));
+  if (g->max_new_tokens < 1 || g->max_new_tokens > INT32_MAX / 4)
+    HP_FAIL(HP_ERR_ARG, "max_new_tokens %lld: expected 1 or more", (long long)g->max_new_tokens);
+  texts x = {.m = m, .g = g, .n = n};
+  x.text = mem_calloc((size_t)n, sizeof *x.text);
+  x.feed = mem_calloc((size_t)n, sizeof *x.feed);
+  x.of = mem_calloc((size_t)n, sizeof *x.of);
+  x.logits = mem_calloc((size_t)(n * m->c.vocab), sizeof *x.logits);
+  hp_status st = x.text && x.feed && x.of && x.logits ? HP_OK : HP_ERR_OOM;
+  if (!st) st = run_texts(&x, t, prompt);
+  for (int64_t i = 0; x.text && i < n; i++) {
+    if (x.text[i].w.stream.t) tokenizer_stream_free(&x.text[i].w.stream);
+    vec_free(&x.text[i].all);
+    if (st) generation_result_free(&x.text[i].r);
+    else out[i] = x.text[i].r;
+  }
+  session_free(x.s);
+  mem_free(x.text);
+  mem_free(x.feed);
+  mem_free(x.of);
+  mem_free(x.logits);
+  return st;
 }
 
 hp_status generate_run(lm *m, const tokenizer *t, const lm_tokens *prompt, const generation *g,
                        generation_result *out) {
-  generation_result r = {0};
-  token_ids all = {0};
-  session *s = NULL;
-  writer w = {.g = g, .text = &r.text};
-  HP_TRY(lm_check_tokens(m, prompt));
-  if (g->max_new_tokens < 1 || g->max_new_tokens > INT32_MAX / 4)
-    HP_FAIL(HP_ERR_ARG, "max_new_tokens %lld: expected 1 or more", (long long)g->max_new_tokens);
-  if (t) w.stream = tokenizer_stream_create(t, true);
-  float *logits = mem_calloc((size_t)m->c.vocab, sizeof *logits);
-  hp_status st = logits ? HP_OK : HP_ERR_OOM;
-  for (int64_t i = 0; !st && i < prompt->n; i++)
-    if (!vec_push(&all, prompt->ids[i])) st = HP_ERR_OOM;
-  str_add(&r.text, "");
-  if (!st) st = read_prompt(&w, prompt);
-  session_options o = {.sequences = 1, .tokens = prompt->n + g->max_new_tokens, .bytes = g->cache};
-  int64_t sequence;
-  if (!st) st = session_create(m, &o, &s);
-  if (!st) st = session_add(s, &sequence); /* number 0 */
-  double start = time_now_s();
-  if (!st) st = decode(s, m, g, &all, prompt->n, logits, &w, &r);
-  r.seconds = time_now_s() - start;
-  session_free(s);
-  if (t) tokenizer_stream_free(&w.stream);
-  vec_free(&all);
-  mem_free(logits);
-  if (st) generation_result_free(&r);
-  else *out = r;
-  return st;
+  return generate_many(m, t, prompt, 1, g, out);
 }
 
 void generation_result_free(generation_result *r) {

@@ -13,6 +13,8 @@ typedef struct {
   int n_eos;
   const char *stop; /* text that ends it; NULL = none */
   uint64_t cache;   /* bytes for keys and values; 0: what prompt and limit need */
+  int offload;      /* where they are, and how many of their blocks a token attends to: as in */
+  int64_t sparse;   /* session_options */
   /* Called with pieces of the text as they become final; false ends the text there.  May be NULL.
    */
   bool (*piece)(void *ctx, const char *text, size_t n);
@@ -32,6 +34,10 @@ typedef struct {
 /* t may be NULL: no text then.  HP_ERR_ARG for a prompt that is empty or has ids out of range. */
 hp_status generate_run(lm *m, const tokenizer *t, const lm_tokens *prompt, const generation *g,
                        generation_result *out);
+/* The same for n prompts side by side, each with the text that it has by itself; g->piece is for
+ * one.  Prompts wait while the cache has no room for all that they may become. */
+hp_status generate_many(lm *m, const tokenizer *t, const lm_tokens *prompt, int64_t n,
+                        const generation *g, generation_result *out);
 void generation_result_free(generation_result *r);
 /* {"prompt_tokens": [...], "tokens": [...], "text": "...", "tokens_per_s": ..., "first_token_s":
  * ..., "load_s": ...} */

@@ -62,14 +62,23 @@ void sequence_commit(sequence *s, block_pool *p, const int32_t *ids, int64_t n, 
   }
 }
 
+void sequence_drop(sequence *s, block_pool *p, int64_t first) {
+  int64_t end = first / CACHE_BLOCK, most = (int64_t)s->block.len - 2;
+  for (; s->dropped < end && s->dropped < most; s->dropped++) {
+    block_pool_release(p, s->block.at[s->dropped]);
+    s->block.at[s->dropped] = -1;
+  }
+}
+
 hp_status sequence_fork(const sequence *s, block_pool *p, sequence *to) {
   if (!vec_reserve(&to->block, s->block.len)) return HP_ERR_OOM;
   for (size_t i = 0; i < s->block.len; i++) {
-    block_pool_hold(p, s->block.at[i]);
+    if (s->block.at[i] >= 0) block_pool_hold(p, s->block.at[i]);
     to->block.at[to->block.len++] = s->block.at[i];
   }
   to->group = s->group;
   to->length = s->length;
+  to->dropped = s->dropped;
   to->copy = -1;
   memcpy(to->tail, s->tail, sizeof to->tail);
   return HP_OK;
@@ -77,7 +86,7 @@ hp_status sequence_fork(const sequence *s, block_pool *p, sequence *to) {
 
 void sequence_clear(sequence *s, block_pool *p) {
   /* the last first: it is the first to be taken, and of the beginnings most is left to find */
-  while (s->block.len) block_pool_release(p, s->block.at[--s->block.len]);
+  while ((int64_t)s->block.len > s->dropped) block_pool_release(p, s->block.at[--s->block.len]);
   vec_free(&s->block);
-  s->length = 0;
+  s->length = s->dropped = 0;
 }

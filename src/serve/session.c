@@ -16,7 +16,8 @@ enum { SEQUENCES_MAX = 1 << 16 };
 /* Bytes of a block in all layers, from the smallest graph. */
 static hp_status find_block_bytes(session *s) {
   model_build b;
-  HP_TRY(lm_graph_begin(s->m, s->groups, 1, 1, 1, &b));
+  const model_cache one = {.blocks = 1, .width = 1};
+  HP_TRY(lm_graph_begin(s->m, s->groups, 1, &one, 1, &b));
   s->m->c.family->hidden(&b);
   hp_status st = hp_graph_status(b.g);
   s->block_bytes = (uint64_t)b.cache_bytes;
@@ -60,7 +61,8 @@ static hp_status choose_blocks(session *s, const session_options *o) {
             "it has %lld: give it more, or ask for fewer tokens",
             (long long)o->tokens, (long long)each, kib, (double)each * kib / 0x1p10,
             (long long)s->blocks);
-  if ((double)s->blocks > fit || s->blocks > INT32_MAX / 2 / CACHE_BLOCK)
+  bool in_memory = o->offload != HP_OFFLOAD_FLASH;
+  if ((in_memory && (double)s->blocks > fit) || s->blocks > INT32_MAX / 2 / CACHE_BLOCK)
     HP_FAIL(HP_ERR_OOM,
             "capacity of %lld tokens: their keys and values would take %.1f GiB, and the "
             "machine has %.1f: at most %.0f tokens fit; lower max_new_tokens",
@@ -83,11 +85,15 @@ hp_status session_create(lm *m, const session_options *o, session **out) {
   HP_TRY_MEM(s);
   s->m = m;
   s->groups = m->groups ? m->groups : 1;
+  s->window = m->c.window;
+  for (int64_t i = 0; i < m->c.layers; i++)
+    if (!m->c.windowed || !m->c.windowed[i]) s->window = 0;
   s->shares = !rope_depends_on_length(&m->c.rope);
   hp_status st = check_expected(o);
   if (!st) st = find_block_bytes(s);
   if (!st) st = choose_blocks(s, o);
   if (!st) st = check_length(s, o);
+  if (!st) st = session_choose_tier(s, o);
   if (!st && o->sequences > 1 && !lm_shares_rope(m, o->tokens))
     st = err_set(HP_ERR_UNSUPPORTED, __FILE__, __LINE__,
                  "%s turns its tokens by the length of their prompt: generate one sequence at a "
@@ -122,6 +128,7 @@ void session_free(session *s) {
   mem_free(s->pool);
   vec_free(&s->all);
   vec_free(&s->input);
+  vec_free(&s->in_row);
   vec_free(&s->logits);
   mem_free(s);
 }
@@ -311,4 +318,15 @@ hp_status session_feed(session *s, const session_tokens *t, int64_t n, float *lo
   }
   mem_free(w.left);
   return st;
+}
+
+hp_status session_skip(session *s, int64_t i, int64_t n) {
+  HP_TRY(check_sequence(s, i));
+  sequence *q = &s->all.at[i];
+  block_pool *p = s->pool[q->group];
+  if (n < 0 || sequence_count_needed(q, p, n) > block_pool_available(p))
+    HP_FAIL(HP_ERR_OOM, "the cache has no room for %lld tokens that are skipped", (long long)n);
+  HP_TRY(sequence_grow(q, p, n));
+  for (int64_t k = 0; k < n; k++) sequence_commit(q, p, &(int32_t){0}, 1, false);
+  return HP_OK;
 }

@@ -17,6 +17,12 @@ typedef struct {
   int64_t sequences, tokens; /* expected: sequences at a time, and tokens of each */
   int64_t blocks;            /* of the cache; 0: by bytes */
   uint64_t bytes;            /* of the cache; 0: as many as the tokens expected need */
+  /* HP_OFFLOAD_HOST, _FLASH: the cache is there, and the device has slots for some of its blocks,
+   * as many as the memory limit allows; AUTO: on the host, if it does not fit beside the weights.
+   */
+  int offload;
+  int64_t slots;  /* blocks at most that attention goes through at a time; 0: as memory allows */
+  int64_t sparse; /* > 0: a token that is fed by itself attends to so many blocks (model_cache) */
 } session_options;
 hp_status session_create(lm *m, const session_options *o, session **out);
 void session_free(session *s);
@@ -39,6 +45,10 @@ typedef struct {
  * the last token of t[i].  HP_ERR_ARG for ids out of range, HP_ERR_OOM if the cache has too few
  * free blocks: then nothing was fed. */
 hp_status session_feed(session *s, const session_tokens *t, int64_t n, float *logits);
+
+/* The sequence is longer by n tokens, whose keys and values are whatever the cache holds there: to
+ * measure long texts without reading them. */
+hp_status session_skip(session *s, int64_t sequence, int64_t n);
 
 typedef struct {
   int64_t blocks, free_blocks; /* of the cache */

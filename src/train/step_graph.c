@@ -209,7 +209,7 @@ static hp_status build(const step_graph *s, const step_place *v, model_build *b)
 }
 
 static hp_status begin(const lm *m, const step_place *v, model_build *b) {
-  if (step_part_is_micro(v->part)) return lm_graph_begin(m, v->B, v->T, 0, v->T, b);
+  if (step_part_is_micro(v->part)) return lm_graph_begin(m, v->B, v->T, NULL, v->T, b);
   *b = (model_build){.c = &m->c};
   return hp_graph_create(&b->g);
 }

@@ -123,6 +123,35 @@ if stories; then
   out_is ""
 fi
 
+it "prompts of a file are continued side by side, each as by itself"
+if stories; then
+  printf 'Once upon a time\n\nThere was\r\nA little girl named' >prompts
+  run generate --model stories --prompts prompts --max-new-tokens 24 --json
+  exit_is 0
+  mv out all
+  [ "$(wc -l <all)" = 3 ] || fail "$(wc -l <all) lines, want 3"
+  n=0
+  for text in "Once upon a time" "There was" "A little girl named"; do
+    n=$((n + 1))
+    run generate --model stories --prompt "$text" --max-new-tokens 24 --json
+    want=$(made)
+    sed -n "${n}p" all >out
+    [ "$(made)" = "$want" ] || fail "$text: $(made), want $want"
+  done
+  # a block is room for one of them at a time
+  block=$(sed -n 's/.*"hidden_size": *\([0-9]*\).*/\1/p' stories/config.json)
+  run generate --model stories --prompts prompts --max-new-tokens 24 --json --kv-cache $((block * 2048))
+  exit_is 0
+  cut -d'"' -f1-6 all >want
+  cut -d'"' -f1-6 out | cmp -s - want || fail "other tokens where prompts wait"
+  run generate --model stories --prompts prompts --max-new-tokens 4 --offload kv=host
+  exit_is 0
+  grep -q "^There was" out || fail "no second text"
+  : >empty
+  run generate --model stories --prompts empty
+  refused "there is no prompt"
+fi
+
 it "--stop ends where the text appears, and leaves it out"
 if stories; then
   run generate --model stories --tokens 1 --stop " named Lily" --json --max-new-tokens 100

@@ -161,6 +161,19 @@ for family in llama qwen3_moe deepseek_v3; do
   done
 done
 
+it "a cache on host or flash gives the same tokens, also to as many blocks as there are"
+long=$(awk 'BEGIN { for (i = 0; i < 400; i++) printf i ? ",%d" : "%d", (i * 7 + 3) % 500 }')
+long() { run generate --model trained --tokens "$long" --json --max-new-tokens 16 --temperature 0 "$@"; }
+long
+want=$(tokens)
+for how in "kv=host" "kv=flash --flash disk --flash-limit 16MiB" "kv=host --kv-sparse 14"; do
+  long --offload $how
+  exit_is 0
+  [ "$(tokens)" = "$want" ] || fail "$how: $(tokens), want $want"
+done
+long --kv-sparse 1
+refused "expected 2 or more"
+
 it "weights and cache may be on host and flash"
 generate
 want=$(tokens)

@@ -18,7 +18,8 @@ static void build(const model_config *c, hp_device *d, int64_t cache) {
   lm m = {.c = *c, .compute = HP_F32, .weights = HP_F32};
   model_build b;
   hp_program_stats stats;
-  HP_ASSERT(!lm_graph_begin(&m, 1, 3, cache, ROWS, &b));
+  const model_cache all = {.blocks = cache, .width = cache};
+  HP_ASSERT(!lm_graph_begin(&m, 1, 3, cache ? &all : NULL, ROWS, &b));
   hp_output(b.g, "logits", lm_head(&b, c->family->hidden(&b)));
   HP_ASSERT(!b.failed);
   if (!hp_graph_status(b.g) && d) {

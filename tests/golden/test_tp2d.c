@@ -62,7 +62,7 @@ static void begin(const family *f, const char *text, tp_case *j) {
   CHECK_OK(hp_device_open(&o, &j->d));
   CHECK_OK(lm_create(test_dir(), j->d, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &j->m));
   CHECK_OK(strategy_apply(&s, j->m, j->d));
-  CHECK_OK(lm_graph_begin(j->m, B, T, 0, T, &j->b));
+  CHECK_OK(lm_graph_begin(j->m, B, T, NULL, T, &j->b));
   hp_graph *g = j->b.g;
   hp_tensor labels = hp_input(g, "labels", HP_I32, (hp_shape){2, {B, T}});
   hp_tensor loss = hp_cross_entropy(g, lm_head(&j->b, j->m->c.family->hidden(&j->b)), labels, -100);

@@ -57,7 +57,7 @@ static void net_begin(net *x, const char *config, uint64_t seed) {
   *x = (net){.r = {.seed = seed}};
   CHECK_OK(model_config_parse(config, strlen(config), "config.json", &x->c));
   lm m = {.c = x->c, .compute = HP_F32, .weights = HP_F32};
-  CHECK_OK(lm_graph_begin(&m, 1, T, 0, T, &x->b));
+  CHECK_OK(lm_graph_begin(&m, 1, T, NULL, T, &x->b));
   x->b.c = &x->c;
   hp_graph *g = x->b.g;
   hp_tensor to = hp_input(g, "labels", HP_I32, (hp_shape){2, {1, T}});

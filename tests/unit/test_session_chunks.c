@@ -25,7 +25,7 @@ static int64_t chunk_length(int64_t sequences) {
   CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1, .interpret = true}, &d));
   CHECK_OK(lm_create(path, d, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &m));
   CHECK_OK(lm_init(m, 5));
-  CHECK_OK(session_create(m, &(session_options){sequences, TOKENS, 0, 0}, &s));
+  CHECK_OK(session_create(m, &(session_options){.sequences = sequences, .tokens = TOKENS}, &s));
   for (int i = 0; i < (int)sequences; i++) {
     ids[i][0] = i; /* equal beginnings would be shared */
     fed[i] = (session_tokens){0, ids[i], TOKENS};

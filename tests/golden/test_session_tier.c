@@ -1,0 +1,273 @@
+/* A cache of keys and values on host memory or flash: the bits of one on the device, whatever the
+ * device has room for, for sequences that wait there while others decode; and attention to some of
+ * its blocks. */
+#include "base/mem.h"
+#include "golden/golden_case.h"
+#include "model/strategy.h"
+#include "serve/session.h"
+#include "test.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+enum { LONG = 700, ROUNDS = 9 };
+
+typedef struct {
+  hp_device *d;
+  lm *m;
+  session *s;
+  float *logits; /* of one sequence, and of a feed */
+  size_t V;
+} world;
+
+typedef struct {
+  const char *model, *by;
+  hp_dtype type;
+  session_options o;
+  uint64_t limit;
+} world_options;
+
+static world_options on_device(const char *model, const char *by) {
+  return (world_options){.model = model,
+                         .by = by,
+                         .type = HP_F32,
+                         .o = {.sequences = 4, .tokens = LONG}};
+}
+
+static const char *disk(void) {
+  static char at[512];
+  snprintf(at, sizeof at, "%s/disk", test_dir());
+  mkdir(at, 0700);
+  return at;
+}
+
+static void open_world(const world_options *w, world *x) {
+  char path[512], mesh[STRATEGY_TEXT];
+  const char *folder = disk();
+  strategy how;
+  snprintf(path, sizeof path, "tests/golden/cases/%s", w->model);
+  CHECK_OK(strategy_parse(w->by, 0, &how));
+  hp_device_options dev = {.threads = 2,
+                           .interpret = true,
+                           .mesh = strategy_mesh(&how, mesh),
+                           .may_miss = true,
+                           .flash = &folder,
+                           .n_flash = 1,
+                           .flash_limit = 1 << 24,
+                           .memory_limit = w->limit};
+  if (w->limit) memset(dev.offload, HP_OFFLOAD_AUTO, sizeof dev.offload);
+  lm_options lo = {.compute = w->type, .weights = w->type, .packed = !w->by};
+  CHECK_OK(hp_device_open(&dev, &x->d));
+  CHECK_OK(lm_create(path, x->d, &lo, &x->m));
+  x->m->groups = strategy_batch_shards(&how);
+  CHECK_OK(strategy_apply(&how, x->m, x->d));
+  CHECK_OK(lm_load(x->m, path));
+  x->s = NULL;
+  CHECK_OK(session_create(x->m, &w->o, &x->s));
+  x->V = (size_t)x->m->c.vocab;
+  CHECK((x->logits = mem_calloc(8 * x->V, sizeof *x->logits)));
+}
+
+static void close_world(world *x) {
+  session_free(x->s);
+  lm_free(x->m);
+  hp_device_close(x->d);
+  mem_free(x->logits);
+}
+
+static int32_t token(const world *x, int64_t text, int64_t i) {
+  return (int32_t)((text * 29 + i * 7 + i * i % 5 + 3) % (int64_t)x->V);
+}
+
+/* n more tokens of a text, for a sequence that has `from` of them. */
+static session_tokens piece(const world *x, int64_t sequence, int64_t text, int64_t n,
+                            int32_t ids[LONG]) {
+  int64_t from = session_length(x->s, sequence);
+  for (int64_t i = 0; i < n; i++) ids[i] = token(x, text, from + i);
+  return (session_tokens){sequence, ids, n};
+}
+
+/* Sequences come, wait, share a beginning and go; all logits of all feeds, in order. */
+static float *play(world *x) {
+  static int32_t ids[3][LONG];
+  int64_t a, b, c, fork;
+  float *all = mem_calloc(ROUNDS * 3 * x->V, sizeof *all), *to = all;
+  CHECK(all);
+  CHECK_OK(session_add(x->s, &a));
+  CHECK_OK(session_add(x->s, &b));
+  CHECK_OK(session_add(x->s, &c));
+  session_tokens t[3] = {piece(x, a, 1, 530, ids[0]), piece(x, b, 2, 40, ids[1])};
+  CHECK_OK(session_feed(x->s, t, 2, to));
+  to += 2 * x->V;
+  t[0] = piece(x, c, 1, 300, ids[0]); /* the beginning of a */
+  t[1] = piece(x, b, 2, 1, ids[1]);
+  CHECK_OK(session_feed(x->s, t, 2, to));
+  to += 2 * x->V;
+  for (int i = 0; i < 3; i++, to += 2 * x->V) { /* a waits */
+    t[0] = piece(x, b, 2, 1, ids[0]);
+    t[1] = piece(x, c, 3, 1, ids[1]);
+    CHECK_OK(session_feed(x->s, t, 2, to));
+  }
+  CHECK_OK(session_fork(x->s, a, &fork));
+  t[0] = piece(x, a, 1, 1, ids[0]); /* the last block of both is one */
+  t[1] = piece(x, fork, 4, 1, ids[1]);
+  CHECK_OK(session_feed(x->s, t, 2, to));
+  to += 2 * x->V;
+  session_end(x->s, c);
+  t[0] = piece(x, a, 1, 1, ids[0]);
+  t[1] = piece(x, fork, 4, 90, ids[1]);
+  t[2] = piece(x, b, 2, 230, ids[2]);
+  CHECK_OK(session_feed(x->s, t, 3, to));
+  session_reset(x->s);
+  return all;
+}
+
+static float *play_in(const world_options *w, size_t *n, hp_memory *m) {
+  world x;
+  hp_program_stats stats;
+  open_world(w, &x);
+  float *all = play(&x);
+  *n = ROUNDS * 3 * x.V * sizeof *all;
+  CHECK_OK(hp_program_stats_get(session_program(x.s), &stats));
+  if (m) *m = stats.memory;
+  close_world(&x);
+  return all;
+}
+
+static void check_same(const world_options *w, const world_options *as) {
+  size_t n;
+  hp_memory m;
+  float *want = play_in(as, &n, NULL), *got = play_in(w, &n, &m);
+  if (memcmp(want, got, n))
+    test_fail(__FILE__, __LINE__, "%s: other bits with a cache on tier %d, %d slots", w->model,
+              w->o.offload, (int)w->o.slots);
+  int tier = w->o.offload == HP_OFFLOAD_FLASH ? 2 : 1;
+  CHECK(m.tier[tier].planned_bytes > 0);
+  CHECK(m.tier[tier].moved_bytes > 0);
+  mem_free(want);
+  mem_free(got);
+}
+
+TEST(a_cache_on_a_tier_has_the_bits_of_one_on_the_device) {
+  static const char *const name[] = {"llama-odd-heads", "mistral-window", "deepseekv3-yarn"};
+  static const int tier[] = {HP_OFFLOAD_HOST, HP_OFFLOAD_FLASH};
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+    for (int k = 0; k < 4; k++) {
+      world_options as = on_device(name[i], NULL);
+      as.type = k % 2 ? HP_BF16 : HP_F32;
+      world_options w = as;
+      w.o.offload = tier[k / 2];
+      w.o.slots = k % 2 ? 16 : 8;
+      check_same(&w, &as);
+    }
+}
+
+TEST(parts_of_any_size_give_the_same_bits) {
+  world_options as = on_device("llama-odd-heads", NULL), w = as;
+  w.o.offload = HP_OFFLOAD_HOST;
+  for (w.o.slots = 8; w.o.slots <= 64; w.o.slots *= 2) check_same(&w, &as);
+}
+
+TEST(a_cache_on_a_tier_is_sharded_as_one_on_the_device) {
+  static const char *const by[] = {"tp=2", "dp=2"};
+  static const char *const models[] = {"mistral-window", "llama-odd-heads"};
+  for (int i = 0; i < 2; i++) {
+    world_options as = on_device(models[i], by[i]), w = as;
+    w.o.offload = HP_OFFLOAD_HOST;
+    w.o.slots = 8;
+    check_same(&w, &as);
+  }
+}
+
+TEST(a_limit_without_room_for_a_segment_is_refused) {
+  world_options w = on_device("llama-odd-heads", NULL);
+  world x;
+  int64_t a;
+  static int32_t ids[LONG];
+  open_world(&w, &x);
+  uint64_t params = hp_device_param_bytes(x.d);
+  close_world(&x);
+  w.limit = params / 4;
+  w.o.offload = HP_OFFLOAD_HOST;
+  open_world(&w, &x);
+  CHECK_OK(session_add(x.s, &a));
+  session_tokens t = piece(&x, a, 1, 530, ids);
+  CHECK_FAILS(session_feed(x.s, &t, 1, x.logits), "is on tier host; the device keeps 16 of its");
+  CHECK_EQ(session_length(x.s, a), 0);
+  close_world(&x);
+}
+
+/* --- some blocks ------------------------------------------------------------------------------ */
+
+TEST(attention_to_as_many_blocks_as_there_are_is_attention_to_all) {
+  static const int tier[] = {HP_OFFLOAD_NONE, HP_OFFLOAD_HOST, HP_OFFLOAD_FLASH};
+  for (int k = 0; k < 3; k++) {
+    world_options as = on_device("llama-odd-heads", NULL), w = as;
+    size_t n;
+    w.o.offload = tier[k];
+    w.o.sparse = (LONG + 31) / 32;
+    w.o.slots = 16;
+    float *want = play_in(&as, &n, NULL), *got = play_in(&w, &n, NULL);
+    CHECK(!memcmp(want, got, n));
+    mem_free(want);
+    mem_free(got);
+  }
+}
+
+/* Fewer blocks give other numbers, the same wherever the cache is. */
+TEST(some_blocks_are_the_same_on_every_tier) {
+  static const char *const name[] = {"llama-odd-heads", "llama-bf16-shards", "deepseekv3-yarn"};
+  for (int i = 0; i < 3; i++) {
+    world_options all = on_device(name[i], NULL), here = all, there = all;
+    size_t n;
+    here.o.sparse = there.o.sparse = 4;
+    there.o.offload = i % 2 ? HP_OFFLOAD_FLASH : HP_OFFLOAD_HOST;
+    float *dense = play_in(&all, &n, NULL), *want = play_in(&here, &n, NULL);
+    float *got = play_in(&there, &n, NULL);
+    CHECK(memcmp(dense, want, n));
+    CHECK(!memcmp(want, got, n));
+    mem_free(dense);
+    mem_free(want);
+    mem_free(got);
+  }
+}
+
+TEST(attention_to_some_blocks_is_refused_where_it_is_not_built) {
+  session *s = NULL;
+  world x;
+  world_options w = on_device("mistral-window", NULL);
+  open_world(&w, &x);
+  w.o.sparse = 4;
+  CHECK_FAILS(session_create(x.m, &w.o, &s), "sliding window");
+  w.o.sparse = 1;
+  CHECK_FAILS(session_create(x.m, &w.o, &s), "expected 2 or more");
+  close_world(&x);
+  w = on_device("llama-odd-heads", "dp=2");
+  open_world(&w, &x);
+  w.o.sparse = 4;
+  CHECK_FAILS(session_create(x.m, &w.o, &s), "runs on one device");
+  close_world(&x);
+}
+
+/* Under `auto` a limit sends it to the host, and parts are as large as the limit allows. */
+TEST(a_cache_leaves_the_device_under_a_limit) {
+  world_options as = on_device("llama-odd-heads", NULL), w = as;
+  world x;
+  as.o.blocks = w.o.blocks = 600;
+  open_world(&as, &x);
+  session_cache c = session_cache_get(x.s);
+  uint64_t params = hp_device_param_bytes(x.d);
+  close_world(&x);
+  w.o.offload = HP_OFFLOAD_AUTO;
+  for (int i = 0; i < 3; i++) {
+    w.limit = params + (UINT64_C(5) << (18 + i)); /* 1.25 MiB are work memory */
+    CHECK(params + c.block_bytes * (uint64_t)c.blocks > w.limit);
+    size_t n;
+    hp_memory m;
+    float *want = play_in(&as, &n, NULL), *got = play_in(&w, &n, &m);
+    CHECK(!memcmp(want, got, n));
+    CHECK(m.planned_bytes <= w.limit);
+    mem_free(want);
+    mem_free(got);
+  }
+}
