@@ -238,6 +238,8 @@ overlap: all
 # WHAT: emulated, real or plans.
 offload: all
 	@HYPER=$(B)/hyper bench/offload/run $(or $(WHAT),emulated)
+kv: all
+	@HYPER=$(B)/hyper bench/kv/run
 # docs/benchmarks.md with the tables of what the two above have measured.
 benchmarks:
 	@python3 bench/compare/page.py
@@ -284,4 +286,5 @@ clean:
 FORCE:
 .SECONDARY:
 .PHONY: FORCE all asan bench benchmarks bootstrap bootstrap-clang clean compare conv cover demo docs examples \
-  fmt fuzz fuzz-smoke install lint offload overlap size sweep test test-quick tests-built torture tsan ubsan uninstall
+  fmt fuzz fuzz-smoke install kv lint offload overlap size sweep test test-quick tests-built torture tsan ubsan \
+  uninstall
