@@ -307,8 +307,8 @@ hp_status hp_params_load(hp_device *d, const char *path, const char *const *name
 hp_status hp_params_verify(const hp_device *d);
 /* --- compile, inspect, run ---------------------------------------------------------------- */
 typedef struct {
-  bool remat;             /* recompute forward values of a block in its backward */
-  const char *dump_dir;   /* folder for the text after every stage; NULL: none */
+  bool remat;                       /* recompute forward values of a block in its backward */
+  const char *dump_dir, *dump_name; /* folder for texts after stages; of a piece, in their names */
   bool serial;            /* collectives run between computations, not overlapped; same bits */
   uint64_t prefetch;      /* bytes of params gathered ahead of use; 0: those of a block */
   uint64_t chunk_bytes;   /* larger values are made in chunks; 0: 64 MiB, or more if faster */

@@ -11,8 +11,8 @@
 struct hp_piece {
   hp_device *d;
   hp_graph *g;          /* a copy: the caller's may go */
-  hp_compile_options o; /* its dump_dir is the next */
-  str dump_dir;
+  hp_compile_options o; /* its texts are the next */
+  str dump_dir, dump_name;
   compilation c;
 };
 
@@ -28,8 +28,11 @@ static hp_status copy_options(const hp_compile_options *o, hp_piece *p) {
   if (!o) return HP_OK;
   p->o = *o;
   if (o->dump_dir) str_add(&p->dump_dir, o->dump_dir);
+  if (o->dump_name) str_add(&p->dump_name, o->dump_name);
   if (o->dump_dir) p->o.dump_dir = p->dump_dir.at;
-  return str_status(&p->dump_dir);
+  if (o->dump_name) p->o.dump_name = p->dump_name.at;
+  HP_TRY(str_status(&p->dump_dir));
+  return str_status(&p->dump_name);
 }
 
 static hp_status compile_piece(const hp_graph *g, const hp_compile_options *o, hp_piece *p) {
@@ -64,6 +67,7 @@ HP_API void hp_piece_free(hp_piece *p) {
   compile_end(&p->c);
   graph_free(p->g);
   str_free(&p->dump_dir);
+  str_free(&p->dump_name);
   mem_free(p);
 }
 
@@ -75,6 +79,7 @@ typedef struct {
   const char *const *action;
   int n;
   api_rows rows;
+  hp_compile_options o; /* of the linked program */
 } step;
 
 /* Inputs and outputs of each piece for each of its micro-batches. */
@@ -99,12 +104,14 @@ static bool is_run(const step *s, int piece) {
 static const hp_piece *first_piece(const step *s) { return s->piece[s->rows.link[0].piece]; }
 
 /* The linked program's compilation, to be ended, also after a failure. */
-static hp_status begin_link(const step *s, compilation *out) {
+static hp_status begin_link(step *s, compilation *out) {
   compilation **c = mem_calloc((size_t)s->n, sizeof *c);
   *out = (compilation){0};
   HP_TRY_MEM(c);
   for (int i = 0; i < s->n; i++) c[i] = &s->piece[i]->c;
-  hp_status st = compile_link(c, (size_t)s->n, s->rows.link, s->rows.n, &first_piece(s)->o, out);
+  s->o = first_piece(s)->o;
+  s->o.dump_name = NULL;
+  hp_status st = compile_link(c, (size_t)s->n, s->rows.link, s->rows.n, &s->o, out);
   mem_free(c);
   return st;
 }
@@ -122,7 +129,7 @@ static hp_status create_params(const step *s) {
   return HP_OK;
 }
 
-static hp_status link_step(const step *s, hp_program *h) {
+static hp_status link_step(step *s, hp_program *h) {
   compilation linked;
   HP_TRY(create_params(s));
   hp_status st = begin_link(s, &linked);
@@ -132,7 +139,7 @@ static hp_status link_step(const step *s, hp_program *h) {
   return st;
 }
 
-static hp_status link_rows(const step *s, hp_program **out) {
+static hp_status link_rows(step *s, hp_program **out) {
   double start = time_now_s();
   hp_program *h = mem_calloc(1, sizeof *h);
   HP_TRY_MEM(h);
@@ -204,7 +211,7 @@ static hp_status explain_step(const step *s, compilation *linked, const char *wh
   return st;
 }
 
-static hp_status plan_rows(const step *s, hp_program_stats *out, const char *what, str *text) {
+static hp_status plan_rows(step *s, hp_program_stats *out, const char *what, str *text) {
   double start = time_now_s();
   compilation linked;
   DEVICE_MESH_HOLD(s->piece[0]->d);

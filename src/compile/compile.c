@@ -16,6 +16,25 @@
 
 #include <string.h>
 
+enum {
+#define STAGE(group, name, reads, writes, doc) ROW_##name,
+#define PASS(name, doc)                        ROW_pass_##name,
+#include "compile/stages.def"
+#undef STAGE
+#undef PASS
+  STAGES
+};
+
+/* The pieces and rows of a step; arrays by piece. */
+typedef struct {
+  compilation *const *piece;
+  size_t pieces, rows;
+  const link_row *row;
+  const program **lowered;
+  const hp_graph **graph;
+  uint32_t *kernel0;
+} step_link;
+
 /* The data that stages read and write. */
 struct stage_state {
   compilation *c;
@@ -33,6 +52,8 @@ struct stage_state {
   offload_summary offloaded;
   bool fits;
   bool goes_on; /* to another level of the policy, if it does not fit */
+  const step_link *link;
+  str text[STAGES]; /* of the stages of group ORDER, by row, if they are dumped */
 };
 
 #define STAGE(group, name, reads, writes, doc) static hp_status stage_##name(stage_state *s);
@@ -56,17 +77,33 @@ const stage_row stage_table[] = {
 
 static const hp_graph *graph_at(const stage_state *s) { return s->graph ? s->graph : s->c->local; }
 
-/* Writes the current text as DIR/NN_NAME.hp or .txt. */
-static hp_status dump(const stage_state *s, int row) {
-  const char *dir = s->c->options->dump_dir;
-  str name = {0}, file = {0}, text = {0};
-  str_printf(&name, "%02d_%s.%s", row, stage_table[row].name, s->p ? "txt" : "hp");
+static hp_status print(const stage_state *s, str *out) {
+  return s->p ? program_print(s->p, out) : graph_print(graph_at(s), out);
+}
+
+/* Writes a text as DIR/NN_NAME.hp or .txt, of a piece of a step as DIR/NN_NAME.PIECE.hp. */
+static hp_status write_dump(const stage_state *s, int row, const str *text) {
+  const hp_compile_options *o = s->c->options;
+  str name = {0}, file = {0};
+  str_printf(&name, "%02d_%s%s%s.%s", row, stage_table[row].name, o->dump_name ? "." : "",
+             o->dump_name ? o->dump_name : "", s->p ? "txt" : "hp");
   hp_status st = str_status(&name);
-  if (!st) st = path_join(&file, dir, name.at);
-  if (!st) st = s->p ? program_print(s->p, &text) : graph_print(graph_at(s), &text);
-  if (!st) st = file_write(file.at, text.at ? text.at : "", text.len);
+  if (!st) st = path_join(&file, o->dump_dir, name.at);
+  if (!st) st = file_write(file.at, text->at ? text->at : "", text->len);
   str_free(&name);
   str_free(&file);
+  return st;
+}
+
+/* The text after a stage; of group ORDER it is kept until an order is taken. */
+static hp_status dump(stage_state *s, int row) {
+  if (stage_table[row].group == STAGE_ORDER) {
+    str_clear(&s->text[row]);
+    return print(s, &s->text[row]);
+  }
+  str text = {0};
+  hp_status st = print(s, &text);
+  if (!st) st = write_dump(s, row, &text);
   str_free(&text);
   return st;
 }
@@ -86,7 +123,7 @@ static hp_status run_group(stage_state *s, stage_group group) {
     if (row->group != group) continue;
     milestone_count_work();
     HP_TRY(row->run ? row->run(s) : run_pass(s, row));
-    if (s->c->options->dump_dir && group != STAGE_ORDER) HP_TRY(dump(s, i));
+    if (s->c->options->dump_dir) HP_TRY(dump(s, i));
   }
   return HP_OK;
 }
@@ -129,6 +166,9 @@ hp_status compile_begin(const hp_graph *g, const shard_plan *layouts, const hp_c
                         compilation *out) {
   static const hp_compile_options usual;
   *out = (compilation){.options = o ? o : &usual, .global = g, .local = g};
+  const char *piece = out->options->dump_name;
+  if (piece && strchr(piece, '/'))
+    HP_FAIL(HP_ERR_ARG, "dump_name \"%s\": expected a part of a file name, without /", piece);
   return run_group(&(stage_state){.c = out, .layouts = layouts}, STAGE_SHARD);
 }
 
@@ -167,36 +207,37 @@ hp_status compile_lower(compilation *c, const target *t) {
   return st;
 }
 
-/* Arrays by piece. */
-typedef struct {
-  const program **lowered;
-  const hp_graph **graph;
-  uint32_t *kernel0;
-} piece_list;
+/* --- LINK ----------------------------------------------------------------------------------------
+ */
 
-static hp_status link_pieces(compilation *const *piece, size_t pieces, const link_row *row,
-                             size_t rows, piece_list *l, compilation *out) {
-  if (!l->lowered || !l->graph || !l->kernel0) return HP_ERR_OOM;
+static hp_status stage_link(stage_state *s) {
+  const step_link *l = s->link;
   size_t used = 0;
-  for (size_t i = 0; i < pieces; i++) l->lowered[i] = piece[i]->lowered;
-  HP_TRY(program_link(l->lowered, pieces, row, rows, l->kernel0, &out->lowered));
-  for (size_t i = 0; i < pieces; i++) {
-    linked_piece made = {piece[i]->lowered, l->kernel0[i]};
+  for (size_t i = 0; i < l->pieces; i++) l->lowered[i] = l->piece[i]->lowered;
+  HP_TRY(program_link(l->lowered, l->pieces, l->row, l->rows, l->kernel0, &s->c->lowered));
+  s->p = s->c->lowered;
+  for (size_t i = 0; i < l->pieces; i++) {
+    linked_piece made = {l->lowered[i], l->kernel0[i]};
     if (made.kernel0 == PROG_NONE) continue; /* no row runs it */
-    l->graph[used++] = piece[i]->global;
-    if (!vec_push(&out->pieces, made)) return HP_ERR_OOM;
+    l->graph[used++] = l->piece[i]->global;
+    if (!vec_push(&s->c->pieces, made)) return HP_ERR_OOM;
   }
-  return state_classes_set(l->graph, used, out->lowered, out->model);
+  return state_classes_set(l->graph, used, s->p, s->c->model);
 }
 
 hp_status compile_link(compilation *const *piece, size_t pieces, const link_row *row, size_t rows,
                        const hp_compile_options *o, compilation *out) {
   static const hp_compile_options usual;
-  piece_list l = {.lowered = mem_calloc(pieces, sizeof *l.lowered),
-                  .graph = mem_calloc(pieces, sizeof *l.graph),
-                  .kernel0 = mem_calloc(pieces, sizeof *l.kernel0)};
+  step_link l = {.piece = piece,
+                 .pieces = pieces,
+                 .row = row,
+                 .rows = rows,
+                 .lowered = mem_calloc(pieces, sizeof *l.lowered),
+                 .graph = mem_calloc(pieces, sizeof *l.graph),
+                 .kernel0 = mem_calloc(pieces, sizeof *l.kernel0)};
   *out = (compilation){.options = o ? o : &usual};
-  hp_status st = link_pieces(piece, pieces, row, rows, &l, out);
+  hp_status st = l.lowered && l.graph && l.kernel0 ? HP_OK : HP_ERR_OOM;
+  if (!st) st = run_group(&(stage_state){.c = out, .link = &l}, STAGE_LINK);
   mem_free(l.lowered);
   mem_free(l.graph);
   mem_free(l.kernel0);
@@ -219,8 +260,12 @@ static hp_status stage_prepare(stage_state *s) {
 /* --- ORDER ---------------------------------------------------------------------------------------
  */
 
+static hp_status stage_offload(stage_state *s) {
+  return s->kind == SCHEDULE_OFFLOAD ? offload_program(s->p, &s->offload, &s->offloaded) : HP_OK;
+}
+
 static hp_status stage_schedule(stage_state *s) {
-  if (s->kind == SCHEDULE_OFFLOAD) return offload_program(s->p, &s->offload, &s->offloaded);
+  if (s->kind == SCHEDULE_OFFLOAD) return HP_OK; /* copies have their order with computation */
   return schedule_program(s->p, s->kind, &s->how, &s->fits);
 }
 
@@ -632,7 +677,7 @@ static hp_status find_level(stage_state *s) {
 
 static hp_status dump_order(const stage_state *s) {
   for (int i = 0; stage_table[i].name; i++)
-    if (stage_table[i].group == STAGE_ORDER) HP_TRY(dump(s, i));
+    if (stage_table[i].group == STAGE_ORDER) HP_TRY(write_dump(s, i, &s->text[i]));
   return HP_OK;
 }
 
@@ -651,6 +696,7 @@ hp_status compile_for(compilation *c, const target *t, compiled *out) {
   if (!st) st = tier_check(s.p);
   if (!st && c->options->dump_dir) st = dump_order(&s);
   mem_free(s.workspace);
+  for (int i = 0; i < STAGES; i++) str_free(&s.text[i]);
   *out = (compiled){s.p, s.kernels};
   return st;
 }

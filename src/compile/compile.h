@@ -10,7 +10,7 @@
 #include "prog/link.h"
 #include "shard/shard.h"
 
-typedef enum { STAGE_SHARD, STAGE_LOWER, STAGE_PLACE, STAGE_ORDER } stage_group;
+typedef enum { STAGE_SHARD, STAGE_LOWER, STAGE_LINK, STAGE_PLACE, STAGE_ORDER } stage_group;
 
 typedef struct stage_state stage_state; /* of compile.c */
 typedef struct {
@@ -57,7 +57,8 @@ hp_status compile_begin(const hp_graph *g, const shard_plan *layouts, const hp_c
 hp_status compile_for(compilation *c, const target *t, compiled *out);
 /* Runs the stages of group LOWER, unless they have run. */
 hp_status compile_lower(compilation *c, const target *t);
-/* One compilation from lowered pieces, by rows (prog/link.h), for compile_for.  It has neither
+/* Runs the stage of group LINK: one compilation from lowered pieces, by rows (prog/link.h), for
+ * compile_for.  It has neither
  * graph nor layouts.  Call compile_end before that of the pieces, also after a failure. */
 hp_status compile_link(compilation *const *piece, size_t pieces, const link_row *row, size_t rows,
                        const hp_compile_options *o, compilation *out);

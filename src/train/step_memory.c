@@ -13,6 +13,7 @@ struct step_planner {
   hp_device *d;
   step_ways ways;
   step_work work;
+  const char *dump_dir; /* for what is explained; NULL: none */
   bool tell;
 };
 
@@ -24,8 +25,9 @@ hp_status step_planner_create(lm *m, const step_options *o, const step_work *w, 
                               bool tell, step_planner **out) {
   step_planner *p = mem_calloc(1, sizeof *p);
   HP_TRY_MEM(p);
-  *p = (step_planner){.m = m, .d = d, .work = *w, .tell = tell};
+  *p = (step_planner){.m = m, .d = d, .work = *w, .dump_dir = o->compile.dump_dir, .tell = tell};
   step_ways_init(&p->ways, &(step_pieces){.m = m, .d = d, .o = *o, .plan = true});
+  for (int i = 0; i < STEP_WAYS; i++) p->ways.way[i].o.compile.dump_dir = NULL;
   *out = p;
   return HP_OK;
 }
@@ -260,7 +262,14 @@ hp_status step_memory_plan(step_planner *p, step_memory *out) {
 hp_status step_memory_explain(step_planner *p, const char *what, char **text) {
   one_plan one;
   HP_TRY(plan_one(p, 0, options_of(p)->compile.reserve_bytes, &one));
-  return plan_again(p, &p->work.at[0], &one.choice, what, text);
+  step_pieces *way = &p->ways.way[one.choice.way];
+  if (!p->dump_dir) return plan_again(p, &p->work.at[0], &one.choice, what, text);
+  hp_compile_options plain = way->o.compile, dumps = plain;
+  dumps.dump_dir = p->dump_dir;
+  step_pieces_set_options(way, &dumps);
+  hp_status st = plan_again(p, &p->work.at[0], &one.choice, what, text);
+  step_pieces_set_options(way, &plain);
+  return st;
 }
 
 /* --- limits ----------------------------------------------------------------------------------- */

@@ -19,11 +19,22 @@ void step_pieces_set_options(step_pieces *s, const hp_compile_options *o) {
   s->o.compile = *o;
 }
 
+/* What it runs, forward F, backward B and W, update U, and its sizes: "FBW_2x512", and
+ * "FBW_add_2x512" where gradients are added to those of the micro-batches before; halves of the
+ * update "U_norm" and "U_apply". */
+static const char *name_piece(const step_place *v, char name[STEP_NAME]) {
+  static const char *const of[] = {"FBWU", "FBW", "FBW_add", "U", "U_norm", "U_apply"};
+  if (!step_part_is_micro(v->part)) snprintf(name, STEP_NAME, "%s", of[v->part]);
+  else snprintf(name, STEP_NAME, "%s_%lldx%lld", of[v->part], (long long)v->B, (long long)v->T);
+  return name;
+}
+
 static hp_status compile(step_pieces *s, const step_place *v, hp_piece **out) {
   model_build b;
   double start = time_now_s();
+  char name[STEP_NAME];
   hp_compile_options o = s->o.compile;
-  if (v->part > STEP_FIRST) o.dump_dir = NULL; /* one writes its stages */
+  if (v->part != STEP_ALONE) o.dump_name = name_piece(v, name);
   if (!s->plan && !s->quiet) step_graph_tell(s->m, &s->o, v);
   hp_status st = step_graph_begin(s->m, &s->o, v, &b);
   if (!st && !s->plan && step_part_is_micro(v->part)) st = lm_make_buffers(s->m, &b, v->T);
@@ -68,14 +79,10 @@ static hp_status find_piece(step_pieces *s, const step_place *v, uint64_t step, 
   return HP_OK;
 }
 
-/* Its name says what it runs: forward F, backward B and W, update U.  The number tells pieces of
- * other shapes apart. */
-static int add_piece(step_link *l, hp_piece *p, step_part part) {
-  static const char *const name[] = {"FBWU", "FBW", "FBW", "U", "U", "U"};
+static int add_piece(step_link *l, hp_piece *p, const step_place *v) {
   for (int i = 0; i < l->n; i++)
     if (l->piece[i] == p) return i;
-  snprintf(l->names[l->n], sizeof *l->names, "%s%d", name[part], l->n);
-  l->action[l->n] = l->names[l->n];
+  l->action[l->n] = name_piece(v, l->names[l->n]);
   l->piece[l->n] = p;
   return l->n++;
 }
@@ -84,7 +91,7 @@ static hp_status add_row(step_pieces *s, const step_place *v, int64_t micro, uin
                          step_link *l, str *rows) {
   hp_piece *p;
   HP_TRY(find_piece(s, v, step, &p));
-  str_printf(rows, "0 %s %lld\n", l->names[add_piece(l, p, v->part)], (long long)micro);
+  str_printf(rows, "0 %s %lld\n", l->names[add_piece(l, p, v)], (long long)micro);
   return HP_OK;
 }
 

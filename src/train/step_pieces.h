@@ -42,12 +42,13 @@ typedef struct {
 } step_spec;
 
 /* The arguments of hp_link for a step. */
+enum { STEP_NAME = 56 };
 typedef struct {
   hp_piece **piece;
   const char **action;
   char *rows;
   int n;
-  char (*names)[16];
+  char (*names)[STEP_NAME];
 } step_link;
 /* The arguments for a program.  s owns the pieces, which are valid until the next call with s. Call
  * step_link_free(out), also after a failure. */
