@@ -30,6 +30,10 @@ typedef struct {
 
 typedef struct {
   const char *name;
+  /* May the host read and write memory of tier device at its addresses?  If not, only the functions
+   * of this table and collectives of the device's own communicator (comm/comm.h) use them: whatever
+   * else reads or writes such memory does so through memory of tier host, which is the host's. */
+  bool host_addressable;
   hp_status (*open)(const backend_options *o, void **dev);
   void (*close)(void *dev);
   /* Writes the engines of products into the instructions that name none, where they are not the
@@ -51,8 +55,8 @@ typedef struct {
   hp_status (*copy)(void *dev, void *to, const void *from, uint64_t bytes, int stream);
   /* Zeros, on a stream. */
   hp_status (*zero)(void *dev, void *at, uint64_t bytes, int stream);
-  /* Writes a tensor of that type at `at` by `fill`, called from the device's threads side by side,
-   * each for a run of rows. */
+  /* Writes a tensor of that type at `at`, which may be memory of the host, by `fill`, called from
+   * the device's threads side by side, each for a run of rows. */
   hp_status (*fill)(void *dev, void *at, const ir_value *type, hp_fill_fn fill, void *context);
   /* One line about the device for people: cores, instruction set. */
   const char *(*describe)(void *dev);

@@ -5,9 +5,10 @@
  * a point-to-point transfer by the other rank and a tag, so ranks that run different programs do
  * not disturb each other.  At a rendezvous each rank offers data, says which region of it every
  * member gets, reads the regions of the others, and leaves when all have read.  Collectives are
- * operations on buffers of the ranks' devices.  In host memory they are built from rendezvous
- * (comm/host_collectives.h), so `local` and `mpi` give the same bits; another implementation may
- * call a library.  A rank is in one rendezvous or collective at a time. */
+ * operations on buffers of the ranks' devices and a stream.  In host memory they are built from
+ * rendezvous (comm/host_collectives.h), so `local` and `mpi` give the same bits; another
+ * implementation may call a library on memory of its devices (`memory_of`).  A rank is in one
+ * rendezvous or collective at a time. */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
@@ -124,6 +125,10 @@ typedef hp_status comm_collective(communicator *c, const comm_call *call, const 
 
 typedef struct {
   const char *name;
+  /* The backend whose memory its collectives take, by addresses of tier device; NULL: they take
+   * memory of the host, to which the runtime copies what lies elsewhere.  Rendezvous and transfers
+   * are always of memory of the host. */
+  const char *memory_of;
   void (*close)(comm *c);
   /* (optional) Later rendezvous send and receive at most so many bytes: allocates the buffers now,
    * so that a rendezvous allocates nothing. */

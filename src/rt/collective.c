@@ -3,6 +3,7 @@
 #include "base/dtype.h"
 #include "ir/layout.h"
 #include "ir/print.h"
+#include "rt/mover.h"
 
 #include <string.h>
 
@@ -16,10 +17,12 @@ typedef struct {
 } member;
 
 struct collectives {
-  const device *d;
+  device *d;
   const program *p;
   uint32_t *number; /* by instruction: its member; of those that have one */
-  int64_t *place;   /* by instruction: that of the device along its axes */
+  char *from, *to;  /* staging in tier host; NULL: the collectives take the device's addresses */
+  uint64_t staged, offset; /* its bytes in the arena, and where */
+  int64_t *place;          /* by instruction: that of the device along its axes */
   VEC(member) members;
 };
 
@@ -38,6 +41,40 @@ static int64_t list_ranks(const device *d, const program *p, const prog_inst *n,
 
 static int64_t bytes_of(const ir_value *x) {
   return value_elements(x) * (int64_t)dtype_size((hp_dtype)x->dtype);
+}
+
+/* --- staging ------------------------------------------------------------------------------------
+ *
+ * A communicator for memory of the host does not see addresses of a device's memory that the host
+ * cannot use: a shard is copied to tier host and the result from there.  One buffer for either is
+ * enough, since a rank is in one collective at a time. */
+
+static bool takes_device_memory(const device *d) {
+  const char *of = d->comm->iface->memory_of;
+  return mover_is_host(d, TIER_DEVICE) || (of && !strcmp(of, d->backend->name));
+}
+
+static const char staging_name[] = "staging of collectives";
+
+static hp_status take_staging(collectives *c, int64_t bytes) {
+  device *d = c->d;
+  if (!c->members.len || takes_device_memory(d)) return HP_OK;
+  uint64_t each = tier_memory_pad(TIER_HOST, (uint64_t)bytes);
+  ir_value type = {.dtype = HP_U8, .rank = 1, .dim = {2 * (int64_t)each}};
+  HP_TRY(device_take(d, TIER_HOST, staging_name, &type, &c->offset));
+  c->staged = 2 * each;
+  c->from = tier_memory_address(&d->job->memory[TIER_HOST], c->offset);
+  c->to = c->from + each;
+  return HP_OK;
+}
+
+static hp_status run_staged(const collectives *c, const member *x, const prog_inst *n,
+                            void *const *at, double *arrived_s) {
+  const device *d = c->d;
+  uint64_t from = program_arg(c->p, n, 0)->bytes, to = program_arg(c->p, n, 1)->bytes;
+  HP_TRY(d->backend->copy(d->dev, c->from, at[0], from, n->stream));
+  HP_TRY(x->run(x->c, &x->call, &x->tensor, c->from, c->to, n->stream, arrived_s));
+  return d->backend->copy(d->dev, at[1], c->to, to, n->stream);
 }
 
 /* --- loading ---------------------------------------------------------------------------------- */
@@ -146,7 +183,7 @@ static hp_status list_members(collectives *c, int64_t *most) {
   return HP_OK;
 }
 
-hp_status collectives_load(const device *d, const program *p, collectives **out) {
+hp_status collectives_load(device *d, const program *p, collectives **out) {
   int64_t most = 0;
   collectives *c = mem_calloc(1, sizeof *c);
   HP_TRY_MEM(c);
@@ -155,6 +192,7 @@ hp_status collectives_load(const device *d, const program *p, collectives **out)
   c->place = mem_calloc(p->insts.len, sizeof *c->place);
   hp_status st = c->number && c->place ? list_members(c, &most) : HP_ERR_OOM;
   if (!st && d->comm && d->comm->iface->reserve) st = d->comm->iface->reserve(d->comm, most);
+  if (!st) st = take_staging(c, most);
   if (st) collectives_free(c);
   else *out = c;
   return st;
@@ -162,6 +200,7 @@ hp_status collectives_load(const device *d, const program *p, collectives **out)
 
 void collectives_free(collectives *c) {
   if (!c) return;
+  if (c->staged) device_give(c->d, TIER_HOST, c->offset, c->staged);
   for (size_t i = 0; i < c->members.len; i++) mem_free(c->members.at[i].place);
   vec_free(&c->members);
   mem_free(c->number);
@@ -175,6 +214,7 @@ int64_t collective_place(const collectives *c, size_t i) { return c->place[i]; }
 
 hp_status collective_run(const collectives *c, size_t i, void *const *at, double *arrived_s) {
   const member *x = &c->members.at[c->number[i]];
-  int stream = program_inst(c->p, i)->stream;
-  return x->run(x->c, &x->call, &x->tensor, at[0], at[1], stream, arrived_s);
+  const prog_inst *n = program_inst(c->p, i);
+  if (c->staged) return run_staged(c, x, n, at, arrived_s);
+  return x->run(x->c, &x->call, &x->tensor, at[0], at[1], n->stream, arrived_s);
 }

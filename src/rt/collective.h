@@ -4,10 +4,11 @@
 
 #include "rt/device.h"
 
-/* Of a program on a device, made when it is loaded: the communicators of its collectives, and room
- * for their rendezvous, so that none is made in a run. */
+/* Of a program on a device, made when it is loaded: the communicators of its collectives, room for
+ * their rendezvous, and staging in the arena of tier host where a communicator for memory of the
+ * host cannot use the device's addresses.  A run makes none of them. */
 typedef struct collectives collectives;
-hp_status collectives_load(const device *d, const program *p, collectives **out);
+hp_status collectives_load(device *d, const program *p, collectives **out);
 void collectives_free(collectives *c);
 /* Is it a collective?  Then collective_run runs instruction i on the device's shard at[0], into
  * at[1].  *arrived_s (time_now_s) is set when all ranks have come. */

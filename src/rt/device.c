@@ -22,16 +22,24 @@ hp_status job_device_open(const char *backend, const backend_options *o,
   return st;
 }
 
-void job_device_set_flash(job_device *j, flash_store *store, uint64_t from, uint64_t bytes) {
+enum { BOUNCES = STREAM_COUNT * MOVER_BOUNCE };
+
+hp_status job_device_set_flash(job_device *j, flash_store *store, uint64_t from, uint64_t bytes) {
+  if (!j->backend->host_addressable) {
+    j->bounce = mem_map(BOUNCES);
+    HP_TRY_MEM(j->bounce);
+  }
   tier_memory *m = &j->memory[TIER_FLASH];
   m->store = store;
   m->from = from;
   m->size = bytes;
+  return HP_OK;
 }
 
 void job_device_release(job_device *j) {
   if (!j || --j->users) return;
   for (int t = 0; t < TIER_COUNT; t++) tier_memory_free(&j->memory[t]);
+  mem_unmap(j->bounce, BOUNCES);
   j->backend->close(j->dev);
   mem_free(j);
 }

@@ -38,7 +38,10 @@ typedef struct {
   uint64_t physical;                /* bytes that there are */
   uint64_t state_bytes[TIER_COUNT]; /* of all meshes */
   tier_memory memory[TIER_COUNT];
+  char *bounce; /* memory of the host, MOVER_BOUNCE a stream, for copies between flash and the
+                   device; NULL: the host addresses the device's memory, or there is no flash */
 } job_device;
+enum { MOVER_BOUNCE = 1 << 20 };
 
 typedef struct {
   const backend_iface *backend; /* of the job_device, as dev */
@@ -65,7 +68,7 @@ typedef struct {
 hp_status job_device_open(const char *backend, const backend_options *o,
                           const uint64_t limit[TIER_COUNT], int devices, job_device **out);
 /* Its part of the store of the process, which outlives it. */
-void job_device_set_flash(job_device *j, flash_store *store, uint64_t from, uint64_t bytes);
+hp_status job_device_set_flash(job_device *j, flash_store *store, uint64_t from, uint64_t bytes);
 /* May tensors leave the device? */
 bool job_device_offloads(const job_device *j);
 /* Before named tensors are used, or work memory by another program: brings them home. */

@@ -568,11 +568,11 @@ hp_status device_mesh_fill(device_mesh *dm, uint32_t state, hp_fill_fn fill, voi
   return st;
 }
 
-/* Of several processes.  They send from memory: a shard on flash is read into it. */
+/* Of several processes.  They send from memory of the host: a shard elsewhere is read into it. */
 static hp_status fetch_shards(const device_mesh *dm, const device_mesh_state *s,
                               const state_tensor *p, void *data) {
   const device *d = dm->member[0];
-  if (p->tier != TIER_FLASH)
+  if (mover_is_host(d, p->tier))
     return device_mesh_fetch(dm, &s->type, &s->l, device_address(d, p), data);
   err_report why = {0};
   size_t bytes = (size_t)p->bytes;

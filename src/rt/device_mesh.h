@@ -101,8 +101,8 @@ hp_status device_mesh_settle(const device_mesh *dm);
 hp_status device_mesh_write(device_mesh *dm, uint32_t state, const void *data);
 hp_status device_mesh_fill(device_mesh *dm, uint32_t state, hp_fill_fn fill, void *context);
 hp_status device_mesh_read(const device_mesh *dm, uint32_t state, void *data);
-/* The shards of other processes into `global`, for those that want it; shard: what this one holds,
- * NULL: it cannot be read, and all fail. */
+/* The shards of all processes into `global`, for those that want it; shard: what this one holds, in
+ * memory of the host, NULL: it cannot be read, and all fail. */
 hp_status device_mesh_fetch(const device_mesh *dm, const ir_value *type, const layout *l,
                             const void *shard, void *global);
 /* What each process of the mesh gives, `bytes` of it, to all, in the order of positions. */

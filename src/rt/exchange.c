@@ -67,7 +67,6 @@ static hp_status agree_to_fetch(const device_mesh *dm, everyone *e, const layout
   return HP_OK;
 }
 
-/* What another process has sent lies in memory of the host. */
 static void join_shard(const device_mesh *dm, int at, const ir_value *type, const layout *l,
                        const void *shard, void *global) {
   shard_view v = mover_view(&dm->m, at, type, l);
@@ -90,14 +89,8 @@ hp_status device_mesh_fetch(const device_mesh *dm, const ir_value *type, const l
   snprintf(what, sizeof what, "a read of %lld bytes a shard", (long long)all.run);
   HP_TRY(run_rendezvous(&e, what, shard));
   for (int i = 0; i < dm->n; i++)
-    if (e.take[i].n && i != me->position) join_shard(dm, i, type, l, e.seen[i].at, global);
-  hp_status st = HP_OK;
-  if (e.take[me->position].n) {
-    shard_view own = mover_view(&dm->m, me->position, type, l);
-    st = mover_read_shard(me, &own, shard, global);
-  }
-  hp_status left = e.c->of->iface->leave(e.c);
-  return st ? st : left;
+    if (e.take[i].n) join_shard(dm, i, type, l, i == me->position ? shard : e.seen[i].at, global);
+  return e.c->of->iface->leave(e.c);
 }
 
 hp_status device_mesh_gather(const device_mesh *dm, const void *mine, size_t bytes, void *all) {

@@ -230,7 +230,7 @@ static hp_status bring_home(void *carrier) {
   for (size_t i = 0; i < e->carried.len; i++) {
     const carried *c = &e->carried.at[i];
     const state_tensor *t = &e->d->states.at[c->state];
-    if (c->written) HP_TRY(mover_write(e->d, t, 0, e->buffer[c->out], t->bytes));
+    if (c->written) HP_TRY(mover_store(e->d, t, e->buffer[c->out]));
   }
   return HP_OK;
 }
@@ -243,7 +243,7 @@ static hp_status take_over(exec *e) {
   for (size_t i = 0; i < e->carried.len; i++) {
     const carried *c = &e->carried.at[i];
     const state_tensor *t = &e->d->states.at[c->state];
-    HP_TRY(mover_read(e->d, t, 0, e->buffer[c->in], t->bytes));
+    HP_TRY(mover_load(e->d, t, e->buffer[c->in]));
   }
   if (!e->carried.len) return HP_OK;
   j->carrier = e;

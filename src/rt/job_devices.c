@@ -6,17 +6,38 @@
 
 #include <string.h>
 
+static hp_status open_world(int64_t ranks, comm **out) {
+  (void)ranks;
+  return comm_world_open(out);
+}
+
+/* The communicators: the first row that fits a job is taken.  One for memory of a backend's devices
+ * (comm_iface.memory_of) is a row before these. */
+static const struct {
+  const char *backend; /* NULL: any */
+  bool processes;      /* of several processes, or of the devices of one */
+  hp_status (*open)(int64_t ranks, comm **out);
+} communicators[] = {{NULL, false, comm_local_open}, {NULL, true, open_world}};
+
+static hp_status open_communicator(const char *backend, bool processes, job *j) {
+  size_t i = 0;
+  while (communicators[i].processes != processes ||
+         (communicators[i].backend && strcmp(communicators[i].backend, backend)))
+    i++;
+  return communicators[i].open(j->ranks, &j->comm);
+}
+
 /* In a job of several processes each has one device; a single process has all. */
-static hp_status open_comm(job *j) {
+static hp_status open_comm(const char *backend, job *j) {
   HP_TRY(world_begin());
   const world_facts *w = world_get();
-  if (w->size == 1) return j->ranks > 1 ? comm_local_open(j->ranks, &j->comm) : HP_OK;
+  if (w->size == 1) return j->ranks > 1 ? open_communicator(backend, false, j) : HP_OK;
   if (w->size > COMM_MAX)
     HP_FAIL(HP_ERR_LAYOUT, "%d processes; at most %d are possible", w->size, COMM_MAX);
   j->ranks = w->size;
   j->first = w->rank;
   j->own = 1;
-  return comm_world_open(&j->comm);
+  return open_communicator(backend, true, j);
 }
 
 /* Each device of the machine has an equal part of the memory that they share. */
@@ -56,7 +77,7 @@ static hp_status open_devices(const hp_device_options *o, const char *backend, j
     j->device[i]->memory[TIER_HOST].pool = j->pool;
     j->device[i]->memory[TIER_HOST].place = place;
     j->device[i]->offload_policy = o->offload_policy;
-    if (j->flash) job_device_set_flash(j->device[i], j->flash, (uint64_t)i * flash, flash);
+    if (j->flash) HP_TRY(job_device_set_flash(j->device[i], j->flash, (uint64_t)i * flash, flash));
   }
   return HP_OK;
 }
@@ -73,7 +94,7 @@ hp_status job_open(const hp_device_options *o, const char *backend, int64_t rank
   job *j = mem_calloc(1, sizeof *j);
   HP_TRY_MEM(j);
   *j = (job){.ranks = (int)ranks, .own = o->plan_only ? 1 : (int)ranks, .users = 1};
-  hp_status st = o->plan_only ? HP_OK : open_comm(j);
+  hp_status st = o->plan_only ? HP_OK : open_comm(backend, j);
   j->sharers = count_sharers(o, node, j);
   if (!st) st = thread_team_create(j->own, &j->thread_team);
   if (!st && !o->plan_only) st = host_pool_open(o->host_limit, j->sharers, &j->pool);

@@ -27,12 +27,83 @@ hp_status mover_read(const device *d, const state_tensor *t, uint64_t offset, vo
   return copy(d, to, (const char *)device_address(d, t) + offset, bytes);
 }
 
+/* --- flash and devices --------------------------------------------------------------------------
+ *
+ * The system reads and writes files at addresses of the host.  For memory that has none, a stream
+ * copies through a buffer of its own. */
+
+bool mover_is_host(const device *d, int tier) {
+  return tier == TIER_HOST || (tier == TIER_DEVICE && d->backend->host_addressable);
+}
+
+static char *buffer_of(const device *d, int stream) {
+  return d->job->bounce + (size_t)stream * MOVER_BOUNCE;
+}
+
+static uint64_t lesser(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+static hp_status read_flash(const device *d, uint64_t offset, const tier_place *to, uint64_t bytes,
+                            int stream, const char *name) {
+  if (mover_is_host(d, to->tier)) return tier_memory_read(flash_of(d), offset, to->at, bytes, name);
+  char *buffer = buffer_of(d, stream);
+  for (uint64_t k = 0; k < bytes; k += MOVER_BOUNCE) {
+    uint64_t n = lesser(bytes - k, MOVER_BOUNCE);
+    HP_TRY(tier_memory_read(flash_of(d), offset + k, buffer, n, name));
+    HP_TRY(d->backend->copy(d->dev, (char *)to->at + k, buffer, n, stream));
+  }
+  return HP_OK;
+}
+
+static hp_status write_flash(const device *d, uint64_t offset, const tier_place *from,
+                             uint64_t bytes, bool ends, int stream, const char *name) {
+  if (mover_is_host(d, from->tier))
+    return tier_memory_write(flash_of(d), offset, from->at, bytes, ends, name);
+  char *buffer = buffer_of(d, stream);
+  for (uint64_t k = 0; k < bytes; k += MOVER_BOUNCE) {
+    uint64_t n = lesser(bytes - k, MOVER_BOUNCE);
+    HP_TRY(d->backend->copy(d->dev, buffer, (const char *)from->at + k, n, stream));
+    HP_TRY(tier_memory_write(flash_of(d), offset + k, buffer, n, ends && k + n == bytes, name));
+  }
+  return HP_OK;
+}
+
+hp_status mover_store(const device *d, const state_tensor *t, const void *from) {
+  tier_place x = {.tier = TIER_DEVICE, .at = (void *)(uintptr_t)from};
+  if (t->tier != TIER_FLASH) return copy(d, device_address(d, t), from, t->bytes);
+  return write_flash(d, t->offset, &x, t->bytes, true, STREAM_COMPUTE, device_state_name(d, t));
+}
+
+hp_status mover_load(const device *d, const state_tensor *t, void *to) {
+  tier_place x = {.tier = TIER_DEVICE, .at = to};
+  if (t->tier != TIER_FLASH) return copy(d, to, device_address(d, t), t->bytes);
+  return read_flash(d, t->offset, &x, t->bytes, STREAM_COMPUTE, device_state_name(d, t));
+}
+
+hp_status mover_show(const device *d, const void *at, uint64_t bytes, void *stage,
+                     const void **out) {
+  *out = mover_is_host(d, TIER_DEVICE) ? at : stage;
+  return *out == at ? HP_OK : mover_to_host(d, stage, at, bytes);
+}
+
+/* --- devices ---------------------------------------------------------------------------------- */
+
 hp_status mover_to_device(const device *d, void *to, const void *from, uint64_t bytes) {
   return copy(d, to, from, bytes);
 }
 
 hp_status mover_to_host(const device *d, void *to, const void *from, uint64_t bytes) {
   return copy(d, to, from, bytes);
+}
+
+static hp_status move_bytes(const device *d, const state_tensor *from, const state_tensor *to) {
+  tier_place x = {.tier = from->tier == TIER_FLASH ? to->tier : from->tier};
+  const char *name = device_state_name(d, from);
+  x.at = device_address(d, from->tier == TIER_FLASH ? to : from);
+  if (from->tier == TIER_FLASH)
+    return read_flash(d, from->offset, &x, from->bytes, STREAM_COMPUTE, name);
+  if (to->tier == TIER_FLASH)
+    return write_flash(d, to->offset, &x, from->bytes, true, STREAM_COMPUTE, name);
+  return copy(d, device_address(d, to), x.at, from->bytes);
 }
 
 hp_status device_move_state(device *d, uint32_t index, int tier) {
@@ -45,8 +116,7 @@ hp_status device_move_state(device *d, uint32_t index, int tier) {
             t->programs == 1 ? "it" : "them");
   moved.tier = tier;
   HP_TRY(device_take(d, tier, name, &t->type, &moved.offset));
-  hp_status st = t->tier == TIER_FLASH ? mover_read(d, t, 0, device_address(d, &moved), t->bytes)
-                                       : mover_write(d, &moved, 0, device_address(d, t), t->bytes);
+  hp_status st = move_bytes(d, t, &moved);
   const state_tensor *left = st ? &moved : t;
   device_give(d, left->tier, left->offset, left->bytes);
   if (!st) *t = moved;
@@ -90,10 +160,9 @@ hp_status mover_zero_padding(const device *d, const shard_view *v, void *at) {
 
 hp_status mover_run(const device *d, const prog_inst *n, const tier_place *from,
                     const tier_place *to, uint64_t bytes, const char *name) {
-  if (from->tier == TIER_FLASH)
-    return tier_memory_read(flash_of(d), from->offset, to->at, bytes, name);
+  if (from->tier == TIER_FLASH) return read_flash(d, from->offset, to, bytes, n->stream, name);
   if (to->tier == TIER_FLASH)
-    return tier_memory_write(flash_of(d), to->offset, from->at, bytes, to->ends, name);
+    return write_flash(d, to->offset, from, bytes, to->ends, n->stream, name);
   return d->backend->copy(d->dev, to->at, from->at, bytes, n->stream);
 }
 

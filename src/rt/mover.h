@@ -11,7 +11,16 @@ hp_status mover_write(const device *d, const state_tensor *t, uint64_t offset, c
                       uint64_t bytes);
 hp_status mover_read(const device *d, const state_tensor *t, uint64_t offset, void *to,
                      uint64_t bytes);
-/* The same for an address of the device. */
+/* The same, to or from an address of tier device. */
+hp_status mover_store(const device *d, const state_tensor *t, const void *from);
+hp_status mover_load(const device *d, const state_tensor *t, void *to);
+/* May the host read memory of that tier at its addresses? */
+bool mover_is_host(const device *d, int tier);
+/* Bytes at an address of tier device for the host to read: there, if it can, else copied to
+ * stage. */
+hp_status mover_show(const device *d, const void *at, uint64_t bytes, void *stage,
+                     const void **out);
+/* From or to host memory, at an address of the device. */
 hp_status mover_to_device(const device *d, void *to, const void *from, uint64_t bytes);
 hp_status mover_to_host(const device *d, void *to, const void *from, uint64_t bytes);
 /* Moves a named tensor to another tier, with its bits.  HP_ERR_ARG, with its name, if a loaded

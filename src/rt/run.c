@@ -14,6 +14,18 @@ static hp_status set_views(runs *r, const run_io *x) {
   return HP_OK;
 }
 
+/* Room for the largest shard of an output, if the host cannot read it where it is. */
+static hp_status hold_stage(runs *r, size_t bytes) {
+  if (r->d->own == r->d->n || mover_is_host(r->d->member[0], TIER_DEVICE)) return HP_OK;
+  if (bytes <= r->staged) return HP_OK;
+  char *larger = mem_map(bytes);
+  HP_TRY_MEM(larger);
+  mem_unmap(r->stage, r->staged);
+  r->stage = larger;
+  r->staged = bytes;
+  return HP_OK;
+}
+
 static hp_status add_io(runs *r, const hp_graph *g, const ir_node *n, const layout *of,
                         const char *suffix) {
   val v = n->op == OP_INPUT ? n->out0 : graph_in(g, n)[0];
@@ -32,6 +44,7 @@ static hp_status add_io(runs *r, const hp_graph *g, const ir_node *n, const layo
   ir_value shard = x.type;
   for (int d = 0; d < shard.rank; d++)
     shard.dim[d] = layout_shard_size(&r->d->m, &x.l, d, shard.dim[d]);
+  if (!x.input) HP_TRY(hold_stage(r, (size_t)value_bytes(&shard)));
   comm *c = r->d->job->comm; /* all shards may come together here */
   return c->iface->reserve ? c->iface->reserve(c, (value_bytes(&shard) + 1) * r->d->n) : HP_OK;
 }
@@ -49,6 +62,7 @@ void runs_free(runs *r) {
   for (int i = 0; i < COMM_LOCAL_MAX; i++) exec_free(r->e[i]);
   vec_free(&r->ios);
   io_table_free(&r->names);
+  mem_unmap(r->stage, r->staged);
 }
 
 static bool is_empty(const run_io *x) { return value_elements(&x->type) == 0; }
@@ -82,6 +96,20 @@ static hp_status run_device(void *context, int i) {
   return st;
 }
 
+static hp_status fetch_output(const runs *r, const run_io *x, void *to) {
+  const device *d = r->d->member[0];
+  const void *at = exec_address(r->e[0], x->output), *shard = NULL;
+  ir_value s = x->type;
+  for (int k = 0; k < s.rank; k++) s.dim[k] = layout_shard_size(&r->d->m, &x->l, k, s.dim[k]);
+  err_report why = {0};
+  hp_status st = !at ? HP_OK : mover_show(d, at, (uint64_t)value_bytes(&s), r->stage, &shard);
+  if (st) err_take(st, &why);
+  hp_status all = device_mesh_fetch(r->d, &x->type, &x->l, st ? NULL : shard, to);
+  if (!st) return all;
+  err_clear();
+  return err_give(&why);
+}
+
 /* The shards of outputs that other processes hold. */
 static hp_status fetch_outputs(const runs *r) {
   if (r->d->own == r->d->n) return HP_OK;
@@ -89,8 +117,7 @@ static hp_status fetch_outputs(const runs *r) {
     const run_io *x = &r->ios.at[k];
     const hp_io *global = r->names.given.at[k];
     if (!global || x->input || is_empty(x)) continue;
-    HP_TRY(
-        device_mesh_fetch(r->d, &x->type, &x->l, exec_address(r->e[0], x->output), global->data));
+    HP_TRY(fetch_output(r, x, global->data));
   }
   return HP_OK;
 }

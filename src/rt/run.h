@@ -19,6 +19,8 @@ typedef struct {
   exec *e[COMM_LOCAL_MAX];
   VEC(run_io) ios;
   io_table names;  /* a row for each of ios: what the caller gives in the run at hand */
+  char *stage;     /* of several processes: a shard of an output, for the host to read */
+  size_t staged;   /* bytes; 0: the host reads the device's memory itself */
   const hp_io *io; /* of the run at hand */
   int n;
 } runs;

@@ -5,6 +5,7 @@
 #include "shard/layout_text.h"
 #include "shard/slices.h"
 #include "test.h"
+#include "unit/far_memory.h"
 #include "unit/hazards.h"
 
 #include <math.h>
@@ -109,6 +110,7 @@ static void check_hazards(const job *j) {
 
 typedef struct {
   bool serial, no_partial_sums, homes;
+  bool far, own_communicator; /* unit/far_memory.h */
 } job_how;
 
 /* mesh NULL: one device. */
@@ -125,6 +127,7 @@ static void open_job(job *j, uint64_t seed, const char *mesh_text, int threads, 
   hp_compile_options c = {.remat = seed % 3 == 0, .serial = how.serial};
   CHECK_OK(hp_device_open(&o, &j->d));
   if (how.homes) CHECK_OK(hp_device_home(j->d, seed % 2 ? "p1*" : "*", HP_OFFLOAD_HOST));
+  if (how.far) far_memory_use(j->d, how.own_communicator);
   for (int i = 0; i < j->x.leaves; i++) {
     random_leaf *l = &j->x.leaf[i];
     if (l->name[0] != 'p') continue;
@@ -165,6 +168,18 @@ TEST(random_graphs_on_a_mesh_compute_what_the_reference_does) {
   try_mesh(try_reference, 7100, 30, "(2,2)(a,b)", 4);
   try_mesh(try_reference, 7200, 20, "(3)(a)", 2);
   try_mesh(try_reference, 7300, 10, "(2,2,2)(a,b,c)", 8);
+}
+
+static void try_far(uint64_t seed, const char *mesh_text, int threads) {
+  static job j;
+  open_job(&j, seed, mesh_text, threads, (job_how){.far = true, .own_communicator = seed % 2});
+  run_once(&j);
+  run_once(&j);
+  close_job(&j);
+}
+
+TEST(random_graphs_on_devices_whose_memory_the_host_cannot_address) {
+  try_mesh(try_far, 7050, 20, "(2,2)(a,b)", 4);
 }
 
 /* Outputs and params after a run, in one chunk of memory. */

@@ -204,7 +204,7 @@ int main(void) {
   return bad;
 }
 END
-sources=$(cd "$TREE" && echo tests/*.c tests/ops/*.c tests/ir/*.c tests/unit/test_threads.c tests/unit/hazards.c)
+sources=$(cd "$TREE" && echo tests/*.c tests/ops/*.c tests/ir/*.c tests/unit/test_threads.c tests/unit/hazards.c tests/unit/far_memory.c)
 began=$(date +%s)
 if (cd "$TREE" && env -u MAKEFLAGS -u MFLAGS make -s -j"$(nproc)" B=build CFLAGS=-O0 ISA_OPT=-O0 SAN= TEST_SRC="$sources" \
   build/hyper build/test-unit build/examples/extended) > build.log 2>&1; then

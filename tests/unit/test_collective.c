@@ -68,7 +68,7 @@ static void reduce(const mesh *m, const char *type, hp_dtype t, int op) {
   CHECK_OK(program_parse(text.at, text.len, "text", &p));
   CHECK_OK(comm_local_open(DEVICES, &c));
   for (int i = 0; i < DEVICES; i++) {
-    all[i] = (member){.d = {.mesh = m, .position = i, .comm = c}};
+    all[i] = (member){.d = {.mesh = m, .position = i, .comm = c, .backend = &backend_cpu}};
     CHECK_OK(collectives_load(&all[i].d, p, &all[i].c));
     for (int k = 0; k < ELEMENTS; k++) put(t, all[i].in, k, number(i, k));
     CHECK(!pthread_create(&thread[i], NULL, run, &all[i]));

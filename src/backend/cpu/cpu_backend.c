@@ -213,6 +213,7 @@ static hp_status cpu_measure(void *dev, uint64_t most_bytes, hp_limits *out) {
 }
 
 const backend_iface backend_cpu = {.name = "cpu",
+                                   .host_addressable = true,
                                    .open = cpu_open,
                                    .close = cpu_close,
                                    .choose = cpu_choose_engines,
