@@ -21,11 +21,11 @@ static void must(hp_status s) {
 
 /* What each device holds; nothing is cut yet when there is one logical device. */
 static void print_stage(const char *title, const hp_layout *l, int devices) {
-  const hp_shape whole = {2, {ROWS, COLS}};
+  const hp_shape global = {2, {ROWS, COLS}};
   printf("%s\n", title);
   for (int64_t rank = 0; rank < devices; rank++) {
     int64_t from[2], to[2];
-    must(hp_layout_slice(l, whole, rank, from, to));
+    must(hp_layout_slice(l, global, rank, from, to));
     printf("  rank %lld  [%lld:%lld, %lld:%lld]  ", (long long)rank, (long long)from[0],
            (long long)to[0], (long long)from[1], (long long)to[1]);
     for (int64_t row = 0; row < ROWS; row++) {
@@ -64,15 +64,15 @@ static void multiply(const char *mesh, const char *entries, float y[ROWS * COLS]
 
 int main(void) {
   const char *const alias_name[] = {"x", "y"};
-  hp_layout *layout, *whole, *rows, *both;
+  hp_layout *layout, *replicated, *rows, *both;
   char *text;
   float one[ROWS * COLS], eight[ROWS * COLS];
   must(hp_layout_create((int64_t[]){2, 4}, alias_name, 2, NULL, 0, &layout));
-  must(hp_layout_call(layout, "(None,None)", &whole));
+  must(hp_layout_call(layout, "(None,None)", &replicated));
   must(hp_layout_call(layout, "(x,None)", &rows));
   must(hp_layout_call(layout, "(x,y)", &both));
 
-  print_stage("(a) one logical device", whole, 1);
+  print_stage("(a) one logical device", replicated, 1);
   print_stage("(b) tensor_map[0] = \"x\"", rows, DEVICES);
   print_stage("(c) tensor_map[1] = \"y\"", both, DEVICES);
 
@@ -84,7 +84,7 @@ int main(void) {
   hp_free(text);
   hp_layout_free(both);
   hp_layout_free(rows);
-  hp_layout_free(whole);
+  hp_layout_free(replicated);
   hp_layout_free(layout);
   return 0;
 }

@@ -233,7 +233,8 @@ TEST(communication_that_overlaps_changes_no_bit) {
   CHECK(meetings > 10);
 }
 
-/* --- whole sums ------------------------------------------------------------------------------- */
+/* --- without partial sums -----------------------------------------------------------------------
+ */
 
 static bool is_nan(hp_dtype t, const char *at) {
   uint16_t half;
@@ -280,7 +281,7 @@ static void try_bits(uint64_t seed, const char *mesh_text, int threads) {
   close_job(&many);
 }
 
-TEST(with_whole_sums_random_graphs_have_the_bits_of_one_device) {
+TEST(without_partial_sums_random_graphs_have_the_bits_of_one_device) {
   try_mesh(try_bits, 7000, 30, "(2)(a)", 2);
   try_mesh(try_bits, 7400, 15, "(3)(a)", 2);
   try_mesh(try_bits, 7500, 15, "(2,2)(a,b)", 4);
@@ -288,7 +289,7 @@ TEST(with_whole_sums_random_graphs_have_the_bits_of_one_device) {
   try_mesh(try_bits, 7700, 4, "(2,2,2)(a,b,c)", 8);
 }
 
-TEST(whole_sums_are_computed_by_one_engine) {
+TEST(products_without_partial_sums_have_one_engine) {
   hp_device *d;
   hp_device_options o = {.no_partial_sums = true, .engine = "onednn", .interpret = true};
   CHECK_FAILS(hp_device_open(&o, &d), "engine onednn: its bits depend on how tensors are cut");
@@ -364,7 +365,7 @@ TEST(a_fill_gives_each_element_its_value) {
   }
 }
 
-TEST(what_is_written_to_uneven_parts_is_read_back) {
+TEST(what_is_written_to_uneven_shards_is_read_back) {
   hp_device *d;
   hp_layout_rule uneven[] = {{"a", "(x:2,y)"}, {"b", "(y,x)"}};
   hp_device_options o = {.mesh = "(3,2)(x,y)",
@@ -430,7 +431,7 @@ TEST(a_mesh_must_fit_the_cluster) {
   CHECK_FAILS(hp_device_open(&o, &d), "did you mean \"dgx-h100\"?");
 }
 
-TEST(collectives_in_a_graph_of_the_whole_are_refused) {
+TEST(collectives_in_a_global_graph_are_refused) {
   static const char text[] = "%1:f32[4] = input {name=\"x\", dtype=f32, shape=[4]}\n"
                              "%2:f32[4] = all_reduce %1 {axes=[7], n=2, op=1}\n"
                              "output %2 {name=\"y\"}\n";

@@ -151,7 +151,7 @@ TEST(keys_go_round_in_a_ring) {
     check_case(&in_order[i], "permute");
 }
 
-TEST(queries_are_cut_and_keys_are_whole) {
+TEST(queries_are_cut_and_keys_are_replicated) {
   static const attention_case c[] = {
       {"(2)(a)", SEQ, "(None,None,None,None)", 1, 8, 8, 2, 2, 4, .causal = true},
       {"(3)(a)", SEQ, "(None,None,None,None)", 2, 9, 15, 4, 2, 4, .causal = true, .window = 4},
@@ -164,7 +164,7 @@ TEST(queries_are_cut_and_keys_are_whole) {
   for (size_t i = 0; i < sizeof c / sizeof *c; i++) check_case(&c[i], "attention_grad");
 }
 
-TEST(dropout_of_sequences_and_heads_is_that_of_the_whole) {
+TEST(dropout_of_sequences_and_heads_is_that_of_the_global_tensor) {
   static const struct {
     attention_case c;
     const char *shard; /* of q that a device attends with */

@@ -268,12 +268,12 @@ static void try_mesh(uint64_t first, int n, const int64_t *size, int axes) {
   CHECK(only || (all_collectives > 0 && all_cut > 0 && all_padded > 0));
 }
 
-TEST(random_graphs_on_one_axis_give_every_device_its_part) {
+TEST(random_graphs_on_one_axis_give_every_device_its_shard) {
   try_mesh(5000, 80, (int64_t[]){2}, 1);
   try_mesh(5100, 40, (int64_t[]){4}, 1);
   try_mesh(5200, 40, (int64_t[]){3}, 1);
 }
-TEST(random_graphs_on_several_axes_give_every_device_its_part) {
+TEST(random_graphs_on_several_axes_give_every_device_its_shard) {
   try_mesh(6000, 60, (int64_t[]){2, 2}, 2);
   try_mesh(6100, 30, (int64_t[]){2, 3}, 2);
   try_mesh(6200, 30, (int64_t[]){2, 2, 2}, 3);

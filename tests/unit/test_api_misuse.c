@@ -320,7 +320,7 @@ TEST(a_call_leaves_the_failure_of_its_caller_alone) {
 /* --- devices -----------------------------------------------------------------------------------
  */
 
-TEST(a_rule_of_the_wrong_rank_is_refused_whether_sums_are_whole_or_not) {
+TEST(a_rule_of_the_wrong_rank_is_refused_with_and_without_partial_sums) {
   const hp_layout_rule rule[] = {{"x", "(dp,None,None)"}};
   for (int whole = 0; whole < 2; whole++) {
     hp_device *d = NULL;

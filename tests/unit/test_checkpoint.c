@@ -88,7 +88,7 @@ static int files_in(const char *dir) {
   return n - 2;
 }
 
-TEST(a_checkpoint_of_several_processes_has_the_parts_of_all) {
+TEST(a_checkpoint_of_several_processes_has_the_shards_of_all) {
   char dir[512];
   checkpoint c;
   save_together(-1, 0, HP_OK);

@@ -170,7 +170,7 @@ static void check_question(uint64_t seed) {
   question_free(&q);
 }
 
-TEST(each_device_of_another_mesh_receives_its_part_once_from_one_who_has_it) {
+TEST(each_device_of_another_mesh_receives_its_shard_once_from_one_who_has_it) {
   for (uint64_t seed = 0; seed < 1500; seed++) check_question(seed);
 }
 

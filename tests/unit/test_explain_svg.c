@@ -168,7 +168,7 @@ static hp_graph *new_graph(hp_shape s, const char *const *name, int names) {
   return g;
 }
 
-TEST(parts_are_drawn_once_in_the_colours_of_their_devices) {
+TEST(shards_are_drawn_once_in_the_colours_of_their_devices) {
   static const char *const name[] = {"w"};
   static const hp_layout_rule rule[] = {{"w", "(tp,None)"}};
   hp_graph *g = new_graph((hp_shape){2, {6, 6}}, name, 1);

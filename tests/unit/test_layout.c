@@ -44,7 +44,7 @@ TEST(an_uneven_dim_is_padded_at_its_end) {
   hp_layout_free(x);
 }
 
-TEST(parts_of_a_given_length_hold_whole_units) {
+TEST(shards_of_a_given_length_hold_whole_units) {
   static const int64_t want[3][2] = {{0, 8}, {8, 12}, {12, 12}}; /* heads of 4 rows, two a part */
   hp_layout *x = parsed("(3)(tp)(tp:8)");
   int64_t start, stop;
@@ -78,7 +78,7 @@ TEST(ranks_stand_where_the_rank_list_puts_them) {
   hp_layout_free(y);
 }
 
-TEST(shapes_of_parts_and_wholes_need_as_many_dims_as_the_layout) {
+TEST(shapes_of_shards_and_global_tensors_need_as_many_dims_as_the_layout) {
   hp_layout *x = parsed("(2,3)(dp,mp)((mp,dp),None)");
   hp_shape global;
   int64_t start[2], stop[2];
@@ -162,7 +162,7 @@ TEST(what_makes_no_sense_is_refused_with_its_reason) {
   CHECK_FAILS(hp_layout_create(&one, (const char *[]){"a"}, 0, NULL, 0, &l), "0 axes");
 }
 
-TEST(a_mesh_that_was_not_called_has_no_parts) {
+TEST(a_mesh_that_was_not_called_has_no_shards) {
   hp_layout *x = parsed("(2,2)(dp,mp)");
   int64_t n, start, stop;
   CHECK_FAILS(hp_layout_repeat(x, &n), "use hp_layout_call first");

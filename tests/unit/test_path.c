@@ -195,12 +195,12 @@ static void check_all_pairs(const int64_t *size, int axes, int rank, bool partia
   mesh_free(&m);
 }
 
-TEST(every_path_on_two_axes_gives_each_device_its_part) {
+TEST(every_path_on_two_axes_gives_each_device_its_shard) {
   check_all_pairs((int64_t[]){2, 2}, 2, 2, true, false, 4);
   check_all_pairs((int64_t[]){2, 3}, 2, 2, true, false, 6);
   check_all_pairs((int64_t[]){2, 3}, 2, 1, true, true, 6);
 }
-TEST(every_path_on_three_axes_gives_each_device_its_part) {
+TEST(every_path_on_three_axes_gives_each_device_its_shard) {
   check_all_pairs((int64_t[]){2, 2, 2}, 3, 2, false, false, 8);
   check_all_pairs((int64_t[]){2, 2, 2}, 3, 1, true, true, 8);
 }

@@ -81,7 +81,7 @@ TEST(of_two_replicas_both_are_named) {
 }
 
 /* What is cut over all devices has no replicas: any bits will do. */
-TEST(parts_without_replicas_are_not_compared) {
+TEST(shards_without_replicas_are_not_compared) {
   hp_device *d = opened("(2)(dp)");
   CHECK_OK(hp_device_layout(d, "cut.*", "(dp,None)", false));
   make(d, "cut.w", 4, 4);

@@ -379,7 +379,7 @@ static size_t data_bytes(void) {
 }
 
 /* 64 MiB in four parts; a part is 16 MiB, and no more than half of that is to be had. */
-TEST(a_save_and_a_load_take_a_small_buffer_a_device_and_no_whole_tensor) {
+TEST(a_save_and_a_load_take_a_small_buffer_a_device_and_no_global_tensor) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   test_skip("sanitizers take memory of their own");
 #endif
