@@ -130,6 +130,7 @@ $(B)/stand-in/mpirun: tests/comm/socket_mpirun.c $(B)/flags
 	@mkdir -p $(@D)
 	@echo "  cc      $@"
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(CFLAGS) $(WARN) $(SAN) -o $@ $<
+$(B)/stand-in/flash_ranks: $(B)/tests/unit/far_memory.o
 $(B)/stand-in/ranks $(B)/stand-in/flash_ranks $(B)/stand-in/host_ranks: $(B)/stand-in/%: $(B)/tests/comm/%.o $(A)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(SAN) -rdynamic -o $@ $^ $(LIBS)

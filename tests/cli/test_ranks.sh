@@ -107,6 +107,10 @@ END
     grep -v '^vader_segment' before | cmp -s - after || fail "left behind: $(cat after)"
   done
 
+  it "processes whose devices the host cannot address read tensors and outputs of each other, over $1"
+  run_cmd timeout 60 mpirun -q --oversubscribe --bind-to none $root -n 2 "$B/stand-in/flash_ranks" disk far
+  exit_is 0
+
   it "a failure ends waits of other communicators, also later, over $1"
   fails 3 failure_stays "process 2 failed, and the others cannot go on without it"
 }

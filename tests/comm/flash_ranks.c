@@ -1,9 +1,11 @@
 /* Two processes of a job with a tensor on flash, each with its shard: they share a folder, and read
- * each other's shards.  In case "damaged" the disk changes a byte of rank 1.
+ * each other's shards.  In case "damaged" the disk changes a byte of rank 1; in case "far" the host
+ * cannot address the memory of the devices, where another tensor and the shards of an output are.
  *
- *   flash_ranks FOLDER [damaged]     exit code 0 when it went as it should */
+ *   flash_ranks FOLDER [damaged|far]     exit code 0 when it went as it should */
 #include "comm/world.h"
 #include "rt/device_mesh.h"
+#include "unit/far_memory.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -49,8 +51,37 @@ static hp_status use(hp_device *d, const char *folder, bool damaged, int me) {
   return HP_OK;
 }
 
+/* Twice a tensor of the devices: a shard of each process, and the sum of all, a collective. */
+static hp_status run_far(hp_device *d, int me) {
+  const hp_shape shape = {1, {N}};
+  float *v = mem_calloc(N, sizeof *v), *y = mem_calloc(N, sizeof *y), sum = 0;
+  hp_graph *g;
+  hp_program *p;
+  HP_TRY(hp_param_create(d, "v", HP_F32, shape));
+  for (int i = 0; i < N; i++) v[i] = (float)(i % 3);
+  HP_TRY(hp_write(d, "v", v, N * sizeof *v));
+  HP_TRY(hp_graph_create(&g));
+  hp_tensor twice = hp_scale(g, hp_param(g, "v", HP_F32, shape), 2);
+  hp_output(g, "y", twice);
+  hp_output(g, "sum", hp_sum(g, twice, (int64_t[]){0}, 1, false));
+  HP_TRY(hp_compile(g, d, NULL, &p));
+  HP_TRY(hp_run(p, (hp_io[]){{"y", y, N * sizeof *y}, {"sum", &sum, sizeof sum}}, 2));
+  for (int i = 0; i < N; i++)
+    if (y[i] != 2 * v[i]) HP_FAIL(HP_ERR_INTERNAL, "rank %d: output %d is %g", me, i, (double)y[i]);
+  if (sum != 200000) /* of i % 3, twice */
+    HP_FAIL(HP_ERR_INTERNAL, "rank %d: the sum is %g", me, (double)sum);
+  HP_TRY(hp_read(d, "v", y, N * sizeof *y));
+  if (memcmp(v, y, N * sizeof *v)) HP_FAIL(HP_ERR_INTERNAL, "rank %d read other numbers", me);
+  hp_program_free(p);
+  hp_graph_free(g);
+  mem_free(v);
+  mem_free(y);
+  return HP_OK;
+}
+
 int main(int argc, char **argv) {
-  const hp_layout_rule rule = {"w", "(dp)"};
+  const hp_layout_rule rule = {"*", "(dp)"};
+  const char *what = argc > 2 ? argv[2] : "";
   const char *told, *folder = argc > 1 ? argv[1] : "";
   hp_device *d = NULL;
   hp_device_options o = {.threads = 1,
@@ -62,7 +93,10 @@ int main(int argc, char **argv) {
                          .n_flash = 1,
                          .flash_limit = 1 << 20};
   hp_status st = hp_device_open(&o, &d);
-  if (!st) st = use(d, folder, argc > 2, world_get()->rank);
+  bool far = !strcmp(what, "far");
+  if (!st && far) far_memory_use(d, false);
+  if (!st) st = use(d, folder, !strcmp(what, "damaged"), world_get()->rank);
+  if (!st && far) st = run_far(d, world_get()->rank);
   if (st)
     printf("rank %d: %s\n", world_get()->rank, *err_message() ? err_message() : hp_last_error());
   fflush(stdout);

@@ -1,7 +1,7 @@
 #include "far_memory.h"
 
 #include "rt/device_mesh.h"
-#include "test.h"
+#include "base/status.h"
 
 #include <stdatomic.h>
 
@@ -103,13 +103,13 @@ void far_memory_use(hp_device *d, bool own_communicator) {
   far.launch = far_launch;
   for (int i = 0; i < d->own; i++) {
     job_device *j = d->member[i]->job;
-    CHECK(!j->memory[TIER_DEVICE].at);
+    HP_ASSERT(!j->memory[TIER_DEVICE].at);
     d->member[i]->backend = j->backend = &far;
     for (int t = 0; t < TIER_COUNT; t++) j->memory[t].backend = &far;
     flash_store *store = j->memory[TIER_FLASH].store;
     if (store)
-      CHECK_OK(
-          job_device_set_flash(j, store, j->memory[TIER_FLASH].from, j->memory[TIER_FLASH].size));
+      HP_ASSERT(
+          !job_device_set_flash(j, store, j->memory[TIER_FLASH].from, j->memory[TIER_FLASH].size));
   }
   if (own_communicator) use_own_communicator(d->job->comm);
 }
