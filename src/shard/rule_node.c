@@ -341,14 +341,14 @@ static hp_status paged_move(const site *s, rule *r) {
   rule_begin(r, LIN_NONE);
   paged_factors f = {.groups = rule_factor(r, s->in[0].dim[0])};
   bool split = slot_heads != s->in[0].dim[2]; /* the list says which heads */
-  f.kv = split ? whole_factor(r, s->in[0].dim[2]) : rule_factor(r, s->in[0].dim[2]);
-  int one = split ? whole_factor(r, 1) : f.kv;
+  f.kv = split ? replicated_factor(r, s->in[0].dim[2]) : rule_factor(r, s->in[0].dim[2]);
+  int one = split ? replicated_factor(r, 1) : f.kv;
   paged_factors slots = f;
   slots.kv = one;
   for (int i = 0; i < pools; i++) paged_pool(&s->in[i], i ? &slots : &f, r, rule_in(r, 5));
   rule_tensor *list = rule_in(r, 2);
   rule_dim(list, 0, f.groups);
-  rule_dim(list, 1, whole_factor(r, s->in[pools].dim[1]));
+  rule_dim(list, 1, replicated_factor(r, s->in[pools].dim[1]));
   paged_pool(&s->out[0], pools == 2 ? &f : &slots, r, rule_out(r, 5));
   return HP_OK;
 }
@@ -378,7 +378,7 @@ static hp_status paged(const site *s, rule *r) {
   paged_rows(&s->in[3], 1, &f, -1, r, rule_in(r, 2));
   paged_rows(&s->in[4], 2, &f, -1, r, rule_in(r, 3));
   if (s->n->n_in > 5)
-    paged_rows(&s->in[5], 4, &f, whole_factor(r, s->in[5].dim[3]), r, rule_in(r, 4));
+    paged_rows(&s->in[5], 4, &f, replicated_factor(r, s->in[5].dim[3]), r, rule_in(r, 4));
   paged_rows(x, 4, &f, f.out_width, r, rule_out(r, 4));
   return HP_OK;
 }
