@@ -228,13 +228,11 @@ hp_status hp_layout_global(const hp_layout *l, hp_shape shard, hp_shape *out); /
 hp_status hp_layout_group(const hp_layout *l, const char *axis, int64_t rank, int64_t *ranks,
                           int64_t room, int64_t *n);
 /* --- the device --------------------------------------------------------------------------- */
-/* Classes of memory.  That of a tensor follows from the ops that read and assign it: sums of
- * gradients are used after hp_grad, optimizer state in the update. */
+/* Classes of memory; that of a tensor follows from the ops that read and assign it. */
 enum { HP_MEMORY_PARAMS, HP_MEMORY_GRADIENTS, HP_MEMORY_OPTIMIZER, HP_MEMORY_ACTIVATIONS };
 enum { HP_MEMORY_WORKSPACE = 4, HP_MEMORY_COMMUNICATION, HP_MEMORY_OTHER, HP_MEMORY_CLASSES };
-/* What is not in use stays on the device, leaves it under the memory limit, or always does. */
+/* What is not in use stays on the device, leaves it under the limit, or always; by which plan. */
 enum { HP_OFFLOAD_NONE, HP_OFFLOAD_AUTO, HP_OFFLOAD_HOST, HP_OFFLOAD_FLASH };
-/* How that is planned: the fastest way found, or by a rule of other systems, to compare with. */
 enum { HP_PLAN_BEST, HP_PLAN_ZERO_OFFLOAD, HP_PLAN_LAYER_AHEAD, HP_PLAN_FULL_RECOMPUTE };
 typedef struct {
   const char *pattern, *entries; /* of names, "*.q_proj.weight", and their layout, "(tp,None)" */

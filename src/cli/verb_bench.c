@@ -36,8 +36,7 @@ static bool is_sound(const bench_args *a) {
   return (a->batch == BENCH_USUAL || (a->batch >= 1 && a->batch <= 65536)) && a->seq >= 2 &&
          a->seq <= 1 << 24 && a->steps >= 1 && a->steps <= 1000000 && a->interleave >= 0 &&
          a->context >= 0 && a->context <= 1 << 28 && a->interleave <= 16 && a->accumulate >= 1 &&
-         a->accumulate <= 4096 && a->m.threads >= 0 &&
-         a->m.threads <= 1024;
+         a->accumulate <= 4096 && a->m.threads >= 0 && a->m.threads <= 1024;
 }
 
 /* One kind, or all of them. */

@@ -29,7 +29,7 @@ typedef struct {
   int no_partial_sums; /* of them, those of meshes with no_partial_sums: the engine must stay */
   uint64_t limit[TIER_COUNT];         /* bytes of state and work memory at any time; 0 = none */
   uint8_t offload[HP_MEMORY_CLASSES]; /* HP_OFFLOAD_*, by class */
-  int offload_policy; /* HP_PLAN_* */
+  int offload_policy;                 /* HP_PLAN_* */
   bool has_homes; /* a mesh has a rule by which named tensors may leave (device_mesh_home_rule) */
   /* The loaded program whose work memory holds named tensors of other tiers from one run to the
    * next, newer than their home has them; NULL: none.  settle brings them home. */

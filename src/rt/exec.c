@@ -301,8 +301,8 @@ static double find_emulated_start(const exec *e, int stream, uint32_t k) {
 }
 
 /* On an emulated cluster an instruction takes at least as long as it would there, from start_s, and
- * no less than it took here; `moved` bytes are those of a copy.  Two copies of a direction are on one stream, so that they never share
- * its link. */
+ * no less than it took here; `moved` bytes are those of a copy.  Two copies of a direction are on
+ * one stream, so that they never share its link. */
 static double emulate(const exec *e, const prog_inst *n, uint64_t moved, double start_s,
                       double took_s) {
   const cluster *c = e->d->cluster;
