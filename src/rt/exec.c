@@ -300,20 +300,35 @@ static double find_emulated_start(const exec *e, int stream, uint32_t k) {
   return start;
 }
 
+static bool is_emulated(const exec *e, const prog_inst *n) {
+  const cluster *c = e->d->cluster;
+  bool is_link = op_flags((op_id)n->op) & OPF_RENDEZVOUS || tier_is_crossed(e->p, n);
+  return is_link ? c->emulate : c->emulate_compute;
+}
+
 /* On an emulated cluster an instruction takes at least as long as it would there, from start_s, and
- * no less than it took here; `moved` bytes are those of a copy.  Two copies of a direction are on
- * one stream, so that they never share its link. */
+ * no less than it took here; returns its end.  `moved` bytes are those of a copy; none takes no
+ * time. Two copies of a direction are on one stream, so that they never share its link. */
 static double emulate(const exec *e, const prog_inst *n, uint64_t moved, double start_s,
                       double took_s) {
-  const cluster *c = e->d->cluster;
-  bool is_rendezvous = op_flags((op_id)n->op) & OPF_RENDEZVOUS, is_copy = tier_is_crossed(e->p, n);
-  if (!(is_rendezvous || is_copy ? c->emulate : c->emulate_compute)) return time_now_s();
+  bool is_copy = tier_is_crossed(e->p, n);
   if (is_copy && !moved) return start_s + took_s;
-  double end_s =
-      is_copy ? find_copy_end(e, n, moved, start_s) : start_s + cost_inst(c, e->d->mesh, e->p, n);
+  double end_s = is_copy ? find_copy_end(e, n, moved, start_s)
+                         : start_s + cost_inst(e->d->cluster, e->d->mesh, e->p, n);
   if (end_s < start_s + took_s) end_s = start_s + took_s;
   time_sleep_until(end_s);
   return end_s;
+}
+
+/* The k-th instruction of a stream has run, from t->arrived_s on: its end, and when it began and
+ * ended if that is emulated. */
+static double find_end(const exec *e, int stream, uint32_t k, uint64_t moved, inst_times *t) {
+  const prog_inst *n = program_inst(e->p, e->list[stream][k]);
+  double now_s = time_now_s(), took_s = now_s - t->arrived_s;
+  if (!is_emulated(e, n)) return now_s;
+  if (!(op_flags((op_id)n->op) & OPF_RENDEZVOUS))
+    t->start_s = t->arrived_s = find_emulated_start(e, stream, k);
+  return emulate(e, n, moved, t->arrived_s, took_s);
 }
 
 /* The failure of a kernel, with the program's inputs in its message. */
@@ -407,10 +422,9 @@ static hp_status run_stream(exec *e, int stream, bool events) {
     else if (tier_is_crossed(e->p, n)) st = move(e, n, &moved);
     else st = launch(e, i, n);
     if (st && !together) st = name_failure(e, n, st);
-    bool meets = op_flags((op_id)n->op) & OPF_RENDEZVOUS;
-    double start_s = meets ? t->arrived_s : find_emulated_start(e, stream, k);
-    if (!st) e->emulated_s[i] = emulate(e, n, moved, start_s, time_now_s() - t->arrived_s);
-    t->end_s = time_now_s() - e->start_s;
+    double end_s = st ? time_now_s() : find_end(e, stream, k, moved, t);
+    e->emulated_s[i] = end_s;
+    t->end_s = end_s - e->start_s;
     if (e->recorded) progress_record_set((uint32_t)stream, PROG_NONE);
     t->start_s -= e->start_s;
     t->arrived_s -= e->start_s;
