@@ -57,7 +57,15 @@ add() { # NAME
 $sum
 END
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + ${s:-0}))
-  echo "== $1: $(tail -n 1 "$logs/$1")"
+  echo "== $1: $(tail -n 1 "$logs/$1")$(processor_time "$1")"
+}
+
+# What a runner took of the processor, user and system; empty: not known.
+processor_time() { # NAME
+  [ ! -s "$logs/.times-$1" ] || awk '{
+    gsub("m", " "); gsub("s", " "); $0 = $0
+    printf " (cpu %.1f s)", 60 * ($1 + $3) + $2 + $4
+  }' "$logs/.times-$1"
 }
 
 # Runs a command and shows what it says as it comes.
@@ -109,6 +117,7 @@ all_at_once() { # AT_ONCE
     name=$1
     shift
     "$@" >"$0/$name" 2>&1
+    times | tail -n 1 >"$0/.times-$name"
     : >"$0/.ended-$name"' "$logs" <"$logs/.starts" &
   pool=$!
   while read -r name command; do
