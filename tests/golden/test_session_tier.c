@@ -10,7 +10,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { LONG = 700, ROUNDS = 9 };
+/* Tokens of a sequence, of which the first text leaves 170: two parts of 8 slots, or three, and two
+ * segments of attention. */
+enum { SHORT = 460, LONG = 700, ROUNDS = 9 };
 
 typedef struct {
   hp_device *d;
@@ -27,11 +29,11 @@ typedef struct {
   uint64_t limit;
 } world_options;
 
-static world_options on_device(const char *model, const char *by) {
+static world_options on_device(const char *model, const char *by, int64_t tokens) {
   return (world_options){.model = model,
                          .by = by,
                          .type = HP_F32,
-                         .o = {.sequences = 4, .tokens = LONG}};
+                         .o = {.sequences = 4, .tokens = tokens}};
 }
 
 static const char *disk(void) {
@@ -88,18 +90,18 @@ static session_tokens piece(const world *x, int64_t sequence, int64_t text, int6
 }
 
 /* Sequences come, wait, share a beginning and go; all logits of all feeds, in order. */
-static float *play(world *x) {
+static float *play(world *x, int64_t tokens) {
   static int32_t ids[3][LONG];
-  int64_t a, b, c, fork;
+  int64_t a, b, c, fork, first = tokens - 170;
   float *all = mem_calloc(ROUNDS * 3 * x->V, sizeof *all), *to = all;
   CHECK(all);
   CHECK_OK(session_add(x->s, &a));
   CHECK_OK(session_add(x->s, &b));
   CHECK_OK(session_add(x->s, &c));
-  session_tokens t[3] = {piece(x, a, 1, 530, ids[0]), piece(x, b, 2, 40, ids[1])};
+  session_tokens t[3] = {piece(x, a, 1, first, ids[0]), piece(x, b, 2, 40, ids[1])};
   CHECK_OK(session_feed(x->s, t, 2, to));
   to += 2 * x->V;
-  t[0] = piece(x, c, 1, 300, ids[0]); /* the beginning of a */
+  t[0] = piece(x, c, 1, first * 4 / 7, ids[0]); /* the beginning of a */
   t[1] = piece(x, b, 2, 1, ids[1]);
   CHECK_OK(session_feed(x->s, t, 2, to));
   to += 2 * x->V;
@@ -116,7 +118,7 @@ static float *play(world *x) {
   session_end(x->s, c);
   t[0] = piece(x, a, 1, 1, ids[0]);
   t[1] = piece(x, fork, 4, 90, ids[1]);
-  t[2] = piece(x, b, 2, 230, ids[2]);
+  t[2] = piece(x, b, 2, first * 3 / 7, ids[2]);
   CHECK_OK(session_feed(x->s, t, 3, to));
   session_reset(x->s);
   return all;
@@ -126,7 +128,7 @@ static float *play_in(const world_options *w, size_t *n, hp_memory *m) {
   world x;
   hp_program_stats stats;
   open_world(w, &x);
-  float *all = play(&x);
+  float *all = play(&x, w->o.tokens);
   *n = ROUNDS * 3 * x.V * sizeof *all;
   CHECK_OK(hp_program_stats_get(session_program(x.s), &stats));
   if (m) *m = stats.memory;
@@ -134,53 +136,60 @@ static float *play_in(const world_options *w, size_t *n, hp_memory *m) {
   return all;
 }
 
-static void check_same(const world_options *w, const world_options *as) {
+/* The bits of `want`, which is of the same model with its cache on the device. */
+static void check_same(const world_options *w, const float *want) {
   size_t n;
   hp_memory m;
-  float *want = play_in(as, &n, NULL), *got = play_in(w, &n, &m);
+  float *got = play_in(w, &n, &m);
   if (memcmp(want, got, n))
     test_fail(__FILE__, __LINE__, "%s: other bits with a cache on tier %d, %d slots", w->model,
               w->o.offload, (int)w->o.slots);
   int tier = w->o.offload == HP_OFFLOAD_FLASH ? 2 : 1;
   CHECK(m.tier[tier].planned_bytes > 0);
   CHECK(m.tier[tier].moved_bytes > 0);
-  mem_free(want);
   mem_free(got);
 }
 
 TEST(a_cache_on_a_tier_has_the_bits_of_one_on_the_device) {
   static const char *const name[] = {"llama-odd-heads", "mistral-window", "deepseekv3-yarn"};
-  static const int tier[] = {HP_OFFLOAD_HOST, HP_OFFLOAD_FLASH};
-  for (size_t i = 0; i < sizeof name / sizeof *name; i++)
-    for (int k = 0; k < 4; k++) {
-      world_options as = on_device(name[i], NULL);
-      as.type = k % 2 ? HP_BF16 : HP_F32;
-      world_options w = as;
-      w.o.offload = tier[k / 2];
-      w.o.slots = k % 2 ? 16 : 8;
-      check_same(&w, &as);
+  for (int i = 0; i < 3; i++)
+    for (int half = 0; half < 2; half++) { /* each tier with each dtype, not for each model */
+      world_options w = on_device(name[i], NULL, SHORT);
+      size_t n;
+      w.type = half ? HP_BF16 : HP_F32;
+      float *want = play_in(&w, &n, NULL);
+      w.o.offload = (i + half) % 2 ? HP_OFFLOAD_FLASH : HP_OFFLOAD_HOST;
+      w.o.slots = 8;
+      check_same(&w, want);
+      mem_free(want);
     }
 }
 
 TEST(parts_of_any_size_give_the_same_bits) {
-  world_options as = on_device("llama-odd-heads", NULL), w = as;
+  world_options w = on_device("llama-odd-heads", NULL, LONG);
+  size_t n;
+  float *want = play_in(&w, &n, NULL);
   w.o.offload = HP_OFFLOAD_HOST;
-  for (w.o.slots = 8; w.o.slots <= 64; w.o.slots *= 2) check_same(&w, &as);
+  for (w.o.slots = 8; w.o.slots <= 64; w.o.slots *= 2) check_same(&w, want);
+  mem_free(want);
 }
 
 TEST(a_cache_on_a_tier_is_sharded_as_one_on_the_device) {
   static const char *const by[] = {"tp=2", "dp=2"};
   static const char *const models[] = {"mistral-window", "llama-odd-heads"};
   for (int i = 0; i < 2; i++) {
-    world_options as = on_device(models[i], by[i]), w = as;
+    world_options w = on_device(models[i], by[i], SHORT);
+    size_t n;
+    float *want = play_in(&w, &n, NULL);
     w.o.offload = HP_OFFLOAD_HOST;
     w.o.slots = 8;
-    check_same(&w, &as);
+    check_same(&w, want);
+    mem_free(want);
   }
 }
 
 TEST(a_limit_without_room_for_a_segment_is_refused) {
-  world_options w = on_device("llama-odd-heads", NULL);
+  world_options w = on_device("llama-odd-heads", NULL, LONG);
   world x;
   int64_t a;
   static int32_t ids[LONG];
@@ -201,24 +210,25 @@ TEST(a_limit_without_room_for_a_segment_is_refused) {
 
 TEST(attention_to_as_many_blocks_as_there_are_is_attention_to_all) {
   static const int tier[] = {HP_OFFLOAD_NONE, HP_OFFLOAD_HOST, HP_OFFLOAD_FLASH};
+  world_options w = on_device("llama-odd-heads", NULL, SHORT);
+  size_t n;
+  float *want = play_in(&w, &n, NULL);
+  w.o.sparse = (SHORT + 31) / 32;
+  w.o.slots = 16;
   for (int k = 0; k < 3; k++) {
-    world_options as = on_device("llama-odd-heads", NULL), w = as;
-    size_t n;
     w.o.offload = tier[k];
-    w.o.sparse = (LONG + 31) / 32;
-    w.o.slots = 16;
-    float *want = play_in(&as, &n, NULL), *got = play_in(&w, &n, NULL);
+    float *got = play_in(&w, &n, NULL);
     CHECK(!memcmp(want, got, n));
-    mem_free(want);
     mem_free(got);
   }
+  mem_free(want);
 }
 
 /* Fewer blocks give other numbers, the same wherever the cache is. */
 TEST(some_blocks_are_the_same_on_every_tier) {
   static const char *const name[] = {"llama-odd-heads", "llama-bf16-shards", "deepseekv3-yarn"};
   for (int i = 0; i < 3; i++) {
-    world_options all = on_device(name[i], NULL), here = all, there = all;
+    world_options all = on_device(name[i], NULL, SHORT), here = all, there = all;
     size_t n;
     here.o.sparse = there.o.sparse = 4;
     there.o.offload = i % 2 ? HP_OFFLOAD_FLASH : HP_OFFLOAD_HOST;
@@ -235,14 +245,14 @@ TEST(some_blocks_are_the_same_on_every_tier) {
 TEST(attention_to_some_blocks_is_refused_where_it_is_not_built) {
   session *s = NULL;
   world x;
-  world_options w = on_device("mistral-window", NULL);
+  world_options w = on_device("mistral-window", NULL, LONG);
   open_world(&w, &x);
   w.o.sparse = 4;
   CHECK_FAILS(session_create(x.m, &w.o, &s), "sliding window");
   w.o.sparse = 1;
   CHECK_FAILS(session_create(x.m, &w.o, &s), "expected 2 or more");
   close_world(&x);
-  w = on_device("llama-odd-heads", "dp=2");
+  w = on_device("llama-odd-heads", "dp=2", LONG);
   open_world(&w, &x);
   w.o.sparse = 4;
   CHECK_FAILS(session_create(x.m, &w.o, &s), "runs on one device");
@@ -251,7 +261,7 @@ TEST(attention_to_some_blocks_is_refused_where_it_is_not_built) {
 
 /* Under `auto` a limit sends it to the host, and parts are as large as the limit allows. */
 TEST(a_cache_leaves_the_device_under_a_limit) {
-  world_options as = on_device("llama-odd-heads", NULL), w = as;
+  world_options as = on_device("llama-odd-heads", NULL, LONG), w = as;
   world x;
   as.o.blocks = w.o.blocks = 600;
   open_world(&as, &x);

@@ -163,7 +163,7 @@ TEST(what_the_host_has_no_room_for_is_on_flash_with_the_same_bits) {
     CHECK_EQ(plan_tiers(&l, &some.stats), HP_ERR_OOM); /* the host has inputs and outputs */
     CHECK(strstr(hp_last_error(), "the rest is on flash already"));
     least = named_least("set host_limit to ");
-    for (int share = 90; share >= 0; share -= 30) {
+    for (int share = 90; share >= 0; share -= 45) {
       l.host = on_host * devices / 100 * (uint64_t)share;
       if (l.host < least) l.host = least;
       run_tiers(&l, &some);
