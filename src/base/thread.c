@@ -194,6 +194,12 @@ hp_status pool_try(pool *p, int64_t parts, hp_status (*fn)(void *ctx, int64_t pa
   return a.failure.code ? err_give(&a.failure) : HP_OK;
 }
 
+double time_processor_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 double time_now_s(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);

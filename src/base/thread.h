@@ -23,6 +23,7 @@ hp_status pool_try(pool *p, int64_t parts, hp_status (*fn)(void *ctx, int64_t pa
 
 int cpu_count(void);             /* cores this process may use (affinity and cgroup quota) */
 double time_now_s(void);         /* monotonic seconds */
+double time_processor_s(void);   /* of all threads of this process, user and system */
 void time_sleep_until(double s); /* returns at time_now_s() = s */
 
 #endif

@@ -72,7 +72,8 @@ static hp_status put_limits(json_writer *w, const subject *s) {
   if (l.least) json_put_int(w, (int64_t)l.least);
   else json_put_null(w);
   if (!l.least)
-    log_warn("minimum_bytes is null: the least memory_limit was not found in %d s; the message of "
+    log_warn("minimum_bytes is null: the least memory_limit was not found in %d s of the "
+             "processor; the message of "
              "memory_limit=1 names one that is not refused",
              LIMITS_S);
   return HP_OK;

@@ -282,18 +282,19 @@ static hp_status is_refused(step_planner *p, uint64_t limit, bool *out) {
   return HP_OK;
 }
 
-/* Time for plans: none is begun that, as long as the longest so far, would end after it. */
+/* Processor time for plans, of which a busy machine takes none: no plan is begun that, as long as
+ * the longest so far, would end after it. */
 typedef struct {
   double end_s, longest_s, begun_s;
 } plan_clock;
 
 static bool clock_begin(plan_clock *c) {
-  c->begun_s = time_now_s();
+  c->begun_s = time_processor_s();
   return c->begun_s + c->longest_s <= c->end_s;
 }
 
 static void clock_end(plan_clock *c) {
-  double s = time_now_s() - c->begun_s;
+  double s = time_processor_s() - c->begun_s;
   if (s > c->longest_s) c->longest_s = s;
 }
 
@@ -319,7 +320,7 @@ static hp_status find_least(step_planner *p, plan_clock *c, step_limits *out) {
 static hp_status find_limits(step_planner *p, double seconds, step_limits *out) {
   /* plans that have to keep to a limit take about so many times as long as those without one */
   enum { LIMITED = 8 };
-  plan_clock c = {.end_s = time_now_s() + seconds};
+  plan_clock c = {.end_s = time_processor_s() + seconds};
   all_plans all;
   clock_begin(&c);
   hp_device_set_memory_limit(p->d, 0);

@@ -39,8 +39,8 @@ hp_status step_memory_plan(step_planner *p, step_memory *out);
 hp_status step_memory_explain(step_planner *p, const char *what, char **text);
 
 /* Memory with and without limits.  least: the smallest accepted limit.  The search for it stops
- * after about `seconds`: then least is 0, and enough is an accepted limit, or 0 if a single plan
- * under a limit would take longer. */
+ * after about `seconds` of the processor: then least is 0, and enough is an accepted limit, or 0 if
+ * a single plan under a limit would take longer. */
 typedef struct {
   uint64_t resident; /* of all programs without any limit */
   uint64_t least, enough;
