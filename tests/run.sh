@@ -62,7 +62,7 @@ END
 
 # What a runner took of the processor, user and system; empty: not known.
 processor_time() { # NAME
-  [ ! -s "$logs/.times-$1" ] || awk '{
+  [ ! -s "$logs/.times-$1" ] || awk 'NR == 2 { # of what the shell has run
     gsub("m", " "); gsub("s", " "); $0 = $0
     printf " (cpu %.1f s)", 60 * ($1 + $3) + $2 + $4
   }' "$logs/.times-$1"
@@ -117,7 +117,7 @@ all_at_once() { # AT_ONCE
     name=$1
     shift
     "$@" >"$0/$name" 2>&1
-    times | tail -n 1 >"$0/.times-$name"
+    times >"$0/.times-$name"
     : >"$0/.ended-$name"' "$logs" <"$logs/.starts" &
   pool=$!
   while read -r name command; do
