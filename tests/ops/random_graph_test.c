@@ -2,6 +2,7 @@
  * aliases, the offsets and the streams make of the graph. */
 #include "base/dtype.h"
 #include "ops/random_graph.h"
+#include "ops/stage_join.h"
 #include "pass/pass.h"
 #include "test.h"
 
@@ -28,6 +29,7 @@ typedef struct {
   bool remat, interpret;
   uint64_t chunk_bytes;
   double share; /* of the memory without a limit that there is, but at least the minimum; 0: all */
+  int stages;   /* into which it is cut, and joined again; 0: it is not cut */
 } setting;
 
 /* What a run gave: bytes of all outputs and params one after the other. */
@@ -138,7 +140,9 @@ static bytes run_graph(random_graph *x, const setting *s) {
     CHECK_OK(hp_param_create(d, l->name, hp_dtype_of(x->g, l->v), hp_shape_of(x->g, l->v)));
     CHECK_OK(hp_write(d, l->name, l->data, l->bytes));
   }
-  if (hp_compile(x->g, d, &c, &p)) fail_with_text(x, s, hp_last_error());
+  hp_graph *g = s->stages ? stage_cut_and_join(x->g, s->stages, x->r.seed) : x->g;
+  if (hp_compile(g, d, &c, &p)) fail_with_text(x, s, hp_last_error());
+  if (s->stages) graph_free(g);
   run_once(x, d, p, s, &all);
   for (int i = 0; i < x->leaves; i++)
     if (x->leaf[i].name[0] == 'x') random_leaf_fill(x, &x->leaf[i]);
@@ -175,14 +179,23 @@ static void check_seeds(uint64_t first, int n, const random_options *o, const se
   if (!only) CHECK(skipped * 5 < compared);
 }
 
-static const setting both[] = {{1, false, true, 0, 0}, {2, true, true, 40, 0}};
+static const setting both[] = {{1, false, true, 0, 0, 0}, {2, true, true, 40, 0, 0}};
 
 TEST(random_graphs_have_the_same_bits_when_they_are_offloaded) {
-  static const setting limited[] = {{1, false, true, 0, 0},
-                                    {1, false, true, 0, 0.7},
-                                    {1, false, true, 0, 1e-9}};
+  static const setting limited[] = {{1, false, true, 0, 0, 0},
+                                    {1, false, true, 0, 0.7, 0},
+                                    {1, false, true, 0, 1e-9, 0}};
   check_seeds(9000, 8, &(random_options){0}, limited, 3);
   check_seeds(9500, 8, &(random_options){.streams = true, .dtypes = true}, limited, 3);
+}
+
+TEST(random_graphs_have_the_same_bits_when_they_are_cut_by_stages) {
+  static const setting cut[] = {{1, false, true, 0, 0, 0},
+                                {1, false, true, 0, 0, 1},
+                                {1, false, true, 0, 0, 3},
+                                {1, false, true, 0, 0, 16}};
+  check_seeds(9700, 20, &(random_options){0}, cut, 4);
+  check_seeds(9800, 20, &(random_options){.dtypes = true}, cut, 4);
 }
 
 TEST(random_f32_graphs_compute_what_the_reference_does) {
@@ -195,8 +208,8 @@ TEST(random_graphs_on_several_streams_compute_what_the_reference_does) {
   check_seeds(3000, 60, &(random_options){.streams = true, .dtypes = true}, both, 2);
 }
 TEST(random_large_graphs_give_the_same_bits_compiled_and_on_threads) {
-  static const setting s[] = {{1, false, true, 0, 0},
-                              {2, false, true, 0, 0},
-                              {3, true, false, 1000, 0}};
+  static const setting s[] = {{1, false, true, 0, 0, 0},
+                              {2, false, true, 0, 0, 0},
+                              {3, true, false, 1000, 0, 0}};
   check_seeds(4000, 12, &(random_options){.large = true}, s, 3);
 }

@@ -1,0 +1,215 @@
+#include "pass/stage_cut.h"
+
+#include "base/mem.h"
+#include "ir/attr.h"
+#include "ir/rewrite.h"
+#include "ops/ops.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { FREE = UINT16_MAX };
+
+typedef struct {
+  const hp_graph *g;
+  int stages;
+  uint16_t *place; /* [nodes] its stage; FREE: of every stage that reads it */
+  val *same;       /* [values] what stands for a value: the first param of its name, or itself */
+  bool *reads;     /* [values][stages] nodes of the stage read it */
+  bool *live;      /* [nodes] in the graph of a stage */
+} cutter;
+
+/* --- where each node is ----------------------------------------------------------------------- */
+
+static val operand(const cutter *c, const ir_node *n, int k) {
+  return c->same[graph_in(c->g, n)[k]];
+}
+
+static uint16_t place_of(const cutter *c, val v) { return c->place[graph_value(c->g, v)->def]; }
+
+/* Params of one name are one, where the first of them is. */
+static void join_params(cutter *c) {
+  const hp_graph *g = c->g;
+  for (val v = 0; v < g->values.len; v++) c->same[v] = v;
+  for (uint32_t i = 0; i < g->nodes.len; i++) {
+    const ir_node *n = graph_node(g, i);
+    for (uint32_t k = 0; n->op == OP_PARAM && k < i; k++) {
+      const ir_node *first = graph_node(g, k);
+      if (first->op != OP_PARAM || first->attr != n->attr) continue;
+      c->same[n->out0] = first->out0;
+      break;
+    }
+  }
+}
+
+/* Made of inputs and constants alone. */
+static bool is_free(const cutter *c, const ir_node *n) {
+  if (n->op == OP_PARAM || n->op == OP_OUTPUT || n->op == OP_ASSIGN) return false;
+  for (int k = 0; k < n->n_in; k++)
+    if (place_of(c, operand(c, n, k)) != FREE) return false;
+  return true;
+}
+
+static hp_status refuse_stage(const cutter *c, const ir_node *n) {
+  const char *at = graph_str(c->g, n->loc);
+  HP_FAIL(HP_ERR_ARG, "%s%s%s is of stage %u; the pipeline has stages 0 to %d",
+          op_table[n->op].name, *at ? " at " : "", at, n->stage, c->stages - 1);
+}
+
+/* An output is where its value is, and an assign where its param is. */
+static hp_status place_nodes(cutter *c) {
+  for (uint32_t i = 0; i < c->g->nodes.len; i++) {
+    const ir_node *n = graph_node(c->g, i);
+    bool follows = n->op == OP_OUTPUT || n->op == OP_ASSIGN;
+    uint16_t followed = follows ? place_of(c, operand(c, n, 0)) : FREE;
+    if (n->stage >= c->stages) return refuse_stage(c, n);
+    c->place[i] = is_free(c, n) ? FREE : followed != FREE ? followed : n->stage;
+  }
+  return HP_OK;
+}
+
+/* --- crossings -------------------------------------------------------------------------------- */
+
+static bool *reads_of(const cutter *c, val v, uint16_t stage) {
+  return &c->reads[(size_t)v * (size_t)c->stages + stage];
+}
+
+static bool crosses(const cutter *c, val v, uint16_t to) {
+  uint16_t from = place_of(c, v);
+  return from != FREE && from != to && *reads_of(c, v, to);
+}
+
+static void find_readers(cutter *c) {
+  for (uint32_t i = 0; i < c->g->nodes.len; i++) {
+    const ir_node *n = graph_node(c->g, i);
+    for (int k = 0; c->place[i] != FREE && k < n->n_in; k++)
+      *reads_of(c, operand(c, n, k), c->place[i]) = true;
+  }
+}
+
+static hp_status add_crossings(const cutter *c, stage_crossings *out) {
+  for (val v = 1; v < c->g->values.len; v++)
+    for (uint16_t to = 0; to < c->stages; to++) {
+      const ir_node *n = graph_def(c->g, v);
+      if (!crosses(c, v, to)) continue;
+      stage_crossing x = {.from = place_of(c, v),
+                          .to = to,
+                          .phase = n->phase,
+                          .is_param = n->op == OP_PARAM,
+                          .value = v};
+      snprintf(x.name, sizeof x.name, "stage%u.value%u", x.from, v);
+      if (!vec_push(out, x)) return HP_ERR_OOM;
+    }
+  return HP_OK;
+}
+
+/* --- the graph of a stage --------------------------------------------------------------------- */
+
+/* Nodes of a stage, and what it computes itself of inputs and constants, for its nodes read it. */
+static void find_live(const cutter *c, uint16_t stage, bool *live) {
+  memset(live, 0, c->g->nodes.len);
+  for (size_t i = c->g->nodes.len; i-- > 0;) {
+    const ir_node *n = graph_node(c->g, (uint32_t)i);
+    live[i] = live[i] || c->place[i] == stage;
+    for (int k = 0; live[i] && k < n->n_in; k++) {
+      uint32_t def = graph_value(c->g, operand(c, n, k))->def;
+      if (c->place[def] == FREE) live[def] = true;
+    }
+  }
+}
+
+/* Callers give all inputs of a graph: one that nothing needs is of its own stage. */
+static void place_unused_inputs(cutter *c, bool *used) {
+  for (int s = 0; s < c->stages; s++) {
+    find_live(c, (uint16_t)s, c->live);
+    for (size_t i = 0; i < c->g->nodes.len; i++) used[i] |= c->live[i];
+  }
+  for (uint32_t i = 0; i < c->g->nodes.len; i++) {
+    const ir_node *n = graph_node(c->g, i);
+    if (n->op == OP_INPUT && !used[i]) c->place[i] = n->stage;
+  }
+}
+
+/* The first crossing of a value: all of them have its name; NULL: it crosses nowhere. */
+static const stage_crossing *find_crossing(const stage_crossings *x, val v) {
+  size_t low = 0, high = x->len;
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    if (x->at[middle].value < v) low = middle + 1;
+    else high = middle;
+  }
+  return low < x->len && x->at[low].value == v ? &x->at[low] : NULL;
+}
+
+static void take_value(const cutter *c, rewrite *r, val v, const char *name) {
+  const ir_value *type = graph_value(c->g, v);
+  val in = ops_leaf(r->to, OP_INPUT, name, (hp_dtype)type->dtype, type->dim, type->rank);
+  if (in) r->to->values.at[in].layout = type->layout;
+  r->map[v] = in;
+}
+
+static void add_node(const cutter *c, rewrite *r, uint32_t i, uint16_t stage, bool is_live,
+                     const stage_crossings *x) {
+  const ir_node *n = graph_node(c->g, i);
+  if (is_live && n->n_out && c->same[n->out0] != n->out0) is_live = false; /* there already */
+  if (is_live) {
+    for (int k = 0; k < n->n_in; k++) {
+      val v = graph_in(c->g, n)[k];
+      r->map[v] = r->map[c->same[v]];
+    }
+    rewrite_copy(r, i);
+  }
+  rewrite_place(r, n);
+  for (val v = n->out0; v < n->out0 + n->n_out; v++) {
+    const stage_crossing *k = find_crossing(x, v);
+    if (!k) continue;
+    if (k->from == stage) ops_output(r->to, k->name, r->map[v]);
+    else if (crosses(c, v, stage)) take_value(c, r, v, k->name);
+  }
+}
+
+static hp_status cut_stage(const cutter *c, uint16_t stage, const stage_crossings *x,
+                           hp_graph **out) {
+  rewrite r;
+  HP_TRY(rewrite_begin(&r, c->g));
+  find_live(c, stage, c->live);
+  for (uint32_t i = 0; i < c->g->nodes.len; i++) add_node(c, &r, i, stage, c->live[i], x);
+  return rewrite_end(&r, HP_OK, out);
+}
+
+static hp_status cut_all(cutter *c, hp_graph **out, stage_crossings *x) {
+  join_params(c);
+  HP_TRY(place_nodes(c));
+  find_readers(c);
+  HP_TRY(add_crossings(c, x));
+  bool *used = mem_calloc(c->g->nodes.len + 1, sizeof *used);
+  HP_TRY_MEM(used);
+  place_unused_inputs(c, used);
+  mem_free(used);
+  for (int s = 0; s < c->stages; s++) HP_TRY(cut_stage(c, (uint16_t)s, x, &out[s]));
+  return HP_OK;
+}
+
+hp_status stage_cut(const hp_graph *g, int stages, hp_graph **out, stage_crossings *x) {
+  size_t values = g->values.len, all;
+  HP_TRY(graph_status(g));
+  if (stages < 1 || stages >= FREE || !size_mul(values, (size_t)stages, &all))
+    HP_FAIL(HP_ERR_ARG, "%d stages; expected 1 to %d", stages, FREE - 1);
+  cutter c = {.g = g,
+              .stages = stages,
+              .place = mem_calloc(g->nodes.len + 1, sizeof *c.place),
+              .same = mem_calloc(values, sizeof *c.same),
+              .reads = mem_calloc(all, sizeof *c.reads),
+              .live = mem_calloc(g->nodes.len + 1, sizeof *c.live)};
+  memset(out, 0, (size_t)stages * sizeof *out);
+  hp_status st = c.place && c.same && c.reads && c.live ? cut_all(&c, out, x) : HP_ERR_OOM;
+  for (int s = 0; st && s < stages; s++) {
+    graph_free(out[s]);
+    out[s] = NULL;
+  }
+  mem_free(c.place);
+  mem_free(c.same);
+  mem_free(c.reads);
+  mem_free(c.live);
+  return st;
+}
