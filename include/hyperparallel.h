@@ -64,10 +64,11 @@ hp_shape hp_shape_of(const hp_graph *g, hp_tensor x);
 hp_dtype hp_dtype_of(const hp_graph *g, hp_tensor x);
 /* The input, else the param, else the value of the output with that name; HP_NONE: none. */
 hp_tensor hp_graph_find(const hp_graph *g, const char *name);
-/* For the ops that follow: their place in the model (for messages, explain and trace), and the
- * repeated block (layer, from 1; 0 = none) that they belong to. */
-void hp_at(hp_graph *g, const char *place); /* NULL or "": none */
+/* For the ops that follow: their place in the model (for messages, explain and trace; NULL or "":
+ * none), the repeated block (layer, from 1; 0: none) and the pipeline stage that they belong to. */
+void hp_at(hp_graph *g, const char *place);
 void hp_block(hp_graph *g, int block);
+void hp_stage(hp_graph *g, int stage);
 /* Leaves.  Every run is given its inputs; a param stays on the device under its name. */
 hp_tensor hp_input(hp_graph *g, const char *name, hp_dtype t, hp_shape s);
 hp_tensor hp_param(hp_graph *g, const char *name, hp_dtype t, hp_shape s);
@@ -393,7 +394,6 @@ void hp_program_timeline(const hp_program *p, uint64_t *live, int n); /* work me
 /* The same for one class, with tensors that outlive runs; the sum is at most planned_bytes. */
 hp_status hp_program_memory_over_time(const hp_program *p, int which, uint64_t *bytes, int n);
 hp_status hp_trace(const hp_program *p, const char *path); /* of the last run; Chrome, Perfetto */
-
 #ifdef __cplusplus
 }
 #endif

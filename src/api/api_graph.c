@@ -150,6 +150,12 @@ HP_API void hp_block(hp_graph *g, int block) {
     ops_refuse(g, 0, "block is %d; expected 1 to %d, or 0 for none", block, UINT16_MAX);
   else g->block = (uint16_t)block;
 }
+HP_API void hp_stage(hp_graph *g, int stage) {
+  API_BUILD(g, NULL, );
+  if (stage < 0 || stage >= UINT16_MAX)
+    ops_refuse(g, 0, "stage is %d; expected 0 to %d", stage, UINT16_MAX - 1);
+  else g->stage = (uint16_t)stage;
+}
 HP_API void hp_update_phase(hp_graph *g) {
   API_BUILD(g, NULL, );
   g->phase = PHASE_UPDATE;

@@ -81,17 +81,18 @@ static hp_tensor add_part(model_build *b, int layer, hp_tensor h, decoder_part p
 
 hp_tensor decoder_hidden(model_build *b, decoder_part attention, decoder_part mlp) {
   const model_config *c = b->c;
+  build_layer(b, -1);
   hp_at(b->g, "model.embed_tokens");
   hp_tensor table = build_param(b, PARAM_EMBEDDING, 1, 2, (int64_t[]){c->vocab, c->hidden},
                                 "model.embed_tokens.weight");
   hp_tensor h = hp_cast(b->g, hp_embedding(b->g, table, b->ids, c->frozen), HP_F32);
   h = build_annotated(b, -1, "embedded", h);
   for (int i = 0; i < c->layers; i++) {
-    hp_block(b->g, i + 1);
+    build_layer(b, i);
     h = add_part(b, i, h, attention, "self_attn", "attn_out", "input_layernorm");
     h = add_part(b, i, h, mlp, "mlp", "mlp_out", "post_attention_layernorm");
   }
-  hp_block(b->g, 0);
+  build_layer(b, (int)c->layers);
   return decoder_norm(b, h, c->hidden, c->norm_eps, "model.norm");
 }
 

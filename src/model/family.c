@@ -66,9 +66,20 @@ void build_alias(model_build *b, const char *name, const char *alias, int64_t ro
   p->alias_rows = rows;
 }
 
+void build_layer(model_build *b, int layer) {
+  bool inside = layer >= 0 && layer < b->c->layers;
+  hp_block(b->g, inside ? layer + 1 : 0);
+  if (!b->stage_of) return;
+  b->stage = inside ? b->stage_of[layer] : layer < 0 ? 0 : b->stages - 1;
+  hp_stage(b->g, b->stage);
+}
+
 hp_tensor build_param(model_build *b, param_kind kind, double init_scale, int rank,
                       const int64_t *dim, const char *fmt, ...) {
-  model_param p = {.kind = kind, .init_scale = init_scale, .shape = {.rank = rank}};
+  model_param p = {.kind = kind,
+                   .init_scale = init_scale,
+                   .shape = {.rank = rank},
+                   .stage = (uint16_t)b->stage};
   va_list ap;
   va_start(ap, fmt);
   vsnprintf(p.name, sizeof p.name, fmt, ap);

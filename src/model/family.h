@@ -38,6 +38,7 @@ typedef struct {
   hp_shape shape;
   param_kind kind;
   param_order order; /* shape is that on the device */
+  uint16_t stage;    /* of the pipeline: of the layer that reads it first */
   double init_scale; /* factor on the family's initial deviation */
 } model_param;
 /* Its shape in the checkpoint, or that of one slice. */
@@ -106,6 +107,8 @@ typedef struct {
         likely;     /* by expert: how often, and the sum of probabilities, of all layers */
     hp_tensor rows; /* tokens, of all layers */
   } use;
+  const uint16_t *stage_of; /* [layers]; NULL: the pipeline has one stage */
+  int stage, stages;        /* that of what is built, and how many there are */
   VEC(model_param) params;
   map param_of; /* name -> place in params */
   VEC(model_annotation) annotations;
@@ -154,6 +157,9 @@ void model_family_names(str *out);
 
 /* --- what families are written with ------------------------------------------------------ */
 
+/* What follows is of that layer: block, and stage of the pipeline.  -1: what is before the layers,
+ * on the first stage; as many as there are layers: what is behind them, on the last. */
+void build_layer(model_build *b, int layer);
 /* A parameter by its name in the checkpoint; printf-like. */
 hp_tensor build_param(model_build *b, param_kind kind, double init_scale, int rank,
                       const int64_t *dim, const char *fmt, ...)

@@ -71,6 +71,7 @@ static hp_tensor add_to(model_build *b, hp_tensor h, hp_tensor x, int layer, con
 
 static hp_tensor build_hidden(model_build *b) {
   const model_config *c = b->c;
+  build_layer(b, -1);
   hp_at(b->g, "transformer.wte");
   hp_tensor table = build_param(b, PARAM_EMBEDDING, 1, 2, (int64_t[]){c->vocab, c->hidden},
                                 "transformer.wte.weight");
@@ -82,12 +83,12 @@ static hp_tensor build_hidden(model_build *b) {
   h = build_dropout(b, h, c->dropout.embedding, "transformer.drop");
   h = build_annotated(b, -1, "embedded", h);
   for (int i = 0; i < c->layers; i++) {
-    hp_block(b->g, i + 1);
+    build_layer(b, i);
     h = add_to(b, h, build_self_attention(b, i, build_norm(b, h, make_place(i, "ln_1").text)), i,
                "attn");
     h = add_to(b, h, build_mlp(b, i, build_norm(b, h, make_place(i, "ln_2").text)), i, "mlp");
   }
-  hp_block(b->g, 0);
+  build_layer(b, (int)c->layers);
   return build_norm(b, h, "transformer.ln_f");
 }
 

@@ -28,6 +28,8 @@ hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, const model_cache *c
                      .T = T,
                      .cache = cache ? *cache : (model_cache){0},
                      .groups = m->groups ? m->groups : 1,
+                     .stage_of = m->stage_of,
+                     .stages = m->stages,
                      .rope_length =
                          cache || rope_length > m->rope_rows ? rope_length : m->rope_rows};
   HP_TRY(hp_graph_create(&b->g));
@@ -154,6 +156,37 @@ static hp_status list_names(lm *m) {
   return st;
 }
 
+/* Each param is on the stage of what reads it first. */
+static hp_status place_params(lm *m) {
+  model_build b;
+  HP_TRY(lm_graph_begin(m, 1, 1, NULL, 1, &b));
+  lm_head(&b, m->c.family->hidden(&b));
+  hp_status st = hp_graph_status(b.g);
+  if (!st && b.failed) st = HP_ERR_OOM;
+  for (size_t i = 0; !st && i < m->params.len; i++) {
+    model_param *p = &m->params.at[i];
+    for (size_t k = 0; k < b.params.len; k++)
+      if (!strcmp(b.params.at[k].name, p->name)) p->stage = b.params.at[k].stage;
+  }
+  lm_graph_end(&b);
+  return st;
+}
+
+hp_status lm_set_stages(lm *m, int stages, const uint16_t *stage_of) {
+  size_t layers = (size_t)m->c.layers;
+  for (size_t i = 0; i < layers; i++)
+    if (stage_of[i] >= stages || (i && stage_of[i] < stage_of[i - 1]))
+      HP_FAIL(HP_ERR_ARG, "layer %zu is on stage %u of %d, behind one on stage %u", i, stage_of[i],
+              stages, i ? stage_of[i - 1] : 0);
+  uint16_t *copy = mem_calloc(layers, sizeof *copy);
+  HP_TRY_MEM(copy);
+  memcpy(copy, stage_of, layers * sizeof *copy);
+  mem_free(m->stage_of);
+  m->stage_of = copy;
+  m->stages = stages;
+  return place_params(m);
+}
+
 hp_status lm_create(const char *dir, hp_device *d, const lm_options *o, lm **out) {
   lm *m = mem_calloc(1, sizeof *m);
   HP_TRY_MEM(m);
@@ -172,6 +205,7 @@ hp_status lm_create(const char *dir, hp_device *d, const lm_options *o, lm **out
 void lm_free(lm *m) {
   if (!m) return;
   model_config_free(&m->c);
+  mem_free(m->stage_of);
   vec_free(&m->params);
   vec_free(&m->tensors);
   vec_free(&m->annotations);

@@ -24,7 +24,9 @@ typedef struct {
   VEC(lm_tensor) tensors;            /* in the order of params, slices of a stack in order */
   VEC(model_annotation) annotations; /* in the order of the model */
   int64_t rope_rows;                 /* of rotary tables shared by graphs, 0: none */
-  int64_t groups;  /* of the sequences of a batch that devices share, each with a cache; 0: one */
+  int64_t groups; /* of the sequences of a batch that devices share, each with a cache; 0: one */
+  uint16_t *stage_of; /* [layers] of the pipeline; NULL: one stage */
+  int stages;
   char path[1024]; /* origin, for messages */
 } lm;
 
@@ -50,6 +52,10 @@ hp_status lm_load(lm *m, const char *dir);
 /* Initialises them as Transformers does: normal(0, initializer_range), norms 1, biases 0; the
  * same numbers for the same seed and names, on any device. */
 hp_status lm_init(lm *m, uint64_t seed);
+/* From now on graphs are of a pipeline of so many stages: stage_of[layers], which is copied, never
+ * falls from one layer to the next.  What is before the layers is on the first stage, what is
+ * behind them on the last.  HP_ERR_ARG names a layer that is on none of them. */
+hp_status lm_set_stages(lm *m, int stages, const uint16_t *stage_of);
 /* Creates them on the device, without values. */
 hp_status lm_make_params(lm *m);
 const model_param *lm_find(const lm *m, const char *name);

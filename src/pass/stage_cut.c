@@ -42,9 +42,21 @@ static void join_params(cutter *c) {
   }
 }
 
-/* Made of inputs and constants alone. */
-static bool is_free(const cutter *c, const ir_node *n) {
-  if (n->op == OP_PARAM || n->op == OP_OUTPUT || n->op == OP_ASSIGN) return false;
+/* Marks params that are read as tables alone: they are no part of the model, and the same for all.
+ */
+static void find_tables(const cutter *c, bool *table) {
+  for (val v = 1; v < c->g->values.len; v++) table[v] = graph_def(c->g, v)->op == OP_PARAM;
+  for (uint32_t i = 0; i < c->g->nodes.len; i++) {
+    const ir_node *n = graph_node(c->g, i);
+    for (int k = 0; k < n->n_in; k++)
+      if (!k || !(op_flags((op_id)n->op) & OPF_TABLES)) table[operand(c, n, k)] = false;
+  }
+}
+
+/* Made of inputs, constants and tables alone. */
+static bool is_free(const cutter *c, const ir_node *n, const bool *table) {
+  if (n->op == OP_PARAM) return table[c->same[n->out0]];
+  if (n->op == OP_OUTPUT || n->op == OP_ASSIGN) return false;
   for (int k = 0; k < n->n_in; k++)
     if (place_of(c, operand(c, n, k)) != FREE) return false;
   return true;
@@ -57,13 +69,13 @@ static hp_status refuse_stage(const cutter *c, const ir_node *n) {
 }
 
 /* An output is where its value is, and an assign where its param is. */
-static hp_status place_nodes(cutter *c) {
+static hp_status place_nodes(cutter *c, const bool *table) {
   for (uint32_t i = 0; i < c->g->nodes.len; i++) {
     const ir_node *n = graph_node(c->g, i);
     bool follows = n->op == OP_OUTPUT || n->op == OP_ASSIGN;
     uint16_t followed = follows ? place_of(c, operand(c, n, 0)) : FREE;
     if (n->stage >= c->stages) return refuse_stage(c, n);
-    c->place[i] = is_free(c, n) ? FREE : followed != FREE ? followed : n->stage;
+    c->place[i] = is_free(c, n, table) ? FREE : followed != FREE ? followed : n->stage;
   }
   return HP_OK;
 }
@@ -119,7 +131,9 @@ static void find_live(const cutter *c, uint16_t stage, bool *live) {
 }
 
 /* Callers give all inputs of a graph: one that nothing needs is of its own stage. */
-static void place_unused_inputs(cutter *c, bool *used) {
+static hp_status place_unused_inputs(cutter *c) {
+  bool *used = mem_calloc(c->g->nodes.len + 1, sizeof *used);
+  HP_TRY_MEM(used);
   for (int s = 0; s < c->stages; s++) {
     find_live(c, (uint16_t)s, c->live);
     for (size_t i = 0; i < c->g->nodes.len; i++) used[i] |= c->live[i];
@@ -128,6 +142,8 @@ static void place_unused_inputs(cutter *c, bool *used) {
     const ir_node *n = graph_node(c->g, i);
     if (n->op == OP_INPUT && !used[i]) c->place[i] = n->stage;
   }
+  mem_free(used);
+  return HP_OK;
 }
 
 /* The first crossing of a value: all of them have its name; NULL: it crosses nowhere. */
@@ -178,14 +194,16 @@ static hp_status cut_stage(const cutter *c, uint16_t stage, const stage_crossing
 }
 
 static hp_status cut_all(cutter *c, hp_graph **out, stage_crossings *x) {
+  bool *table = mem_calloc(c->g->values.len, sizeof *table);
+  HP_TRY_MEM(table);
   join_params(c);
-  HP_TRY(place_nodes(c));
+  find_tables(c, table);
+  hp_status st = place_nodes(c, table);
+  mem_free(table);
+  HP_TRY(st);
   find_readers(c);
   HP_TRY(add_crossings(c, x));
-  bool *used = mem_calloc(c->g->nodes.len + 1, sizeof *used);
-  HP_TRY_MEM(used);
-  place_unused_inputs(c, used);
-  mem_free(used);
+  HP_TRY(place_unused_inputs(c));
   for (int s = 0; s < c->stages; s++) HP_TRY(cut_stage(c, (uint16_t)s, x, &out[s]));
   return HP_OK;
 }

@@ -1,9 +1,9 @@
 /* Cuts a graph into one for each stage of a pipeline, by the stages of its nodes (ir_node.stage).
  *
  * A value that another stage reads is an output of its own stage's graph and an input of the
- * other's, of the same name: a crossing.  What is computed of inputs and constants alone
- * (positions, masks, rotary tables) is computed by every stage that reads it, and so crosses
- * nowhere.  A param lives on the stage of its first node, and is assigned there.
+ * other's, of the same name: a crossing.  What is computed of inputs and constants alone is
+ * computed by every stage that reads it, and tables (of rotary angles) are on each of them: neither
+ * crosses. Another param lives on the stage of its first node, and is assigned there.
  *
  * The stages' graphs together compute what the graph does, with the same bits. */
 #ifndef PASS_STAGE_CUT_H

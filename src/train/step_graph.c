@@ -45,6 +45,12 @@ static hp_tensor gather_scalars(model_build *b, hp_tensor *x, size_t n) {
   return x[0];
 }
 
+/* What follows is of that param, on its stage. */
+static void start_param(model_build *b, const model_param *p) {
+  hp_at(b->g, p->name);
+  hp_stage(b->g, p->stage);
+}
+
 /* Norm of all gradients, and the factor that brings it down to `clip`. */
 static hp_tensor clip_factor(const step_graph *s, model_build *b, const hp_tensor *grad) {
   size_t n = s->m->trained;
@@ -54,10 +60,11 @@ static hp_tensor clip_factor(const step_graph *s, model_build *b, const hp_tenso
     return HP_NONE;
   }
   for (size_t i = 0; i < n; i++) {
-    hp_at(b->g, s->m->params.at[i].name);
+    start_param(b, &s->m->params.at[i]);
     sq[i] = hp_sum_sq(b->g, grad[i]);
   }
   hp_at(b->g, "clip");
+  hp_stage(b->g, 0); /* in the order of the params, on one stage: the same sum in any pipeline */
   hp_tensor all = gather_scalars(b, sq, n);
   mem_free(sq);
   hp_output(b->g, "grad_sq", all);
@@ -74,7 +81,7 @@ static hp_tensor clip_factor(const step_graph *s, model_build *b, const hp_tenso
 static hp_tensor annotate_grad(model_build *b, const model_param *p, hp_tensor grad) {
   char name[NAME_MAX_];
   snprintf(name, sizeof name, "grad.%s", p->name);
-  hp_at(b->g, p->name);
+  start_param(b, p);
   return hp_annotate(b->g, name, grad);
 }
 
@@ -89,7 +96,7 @@ static void apply(const step_graph *s, model_build *b, const hp_tensor *wrt, con
   for (size_t i = 0; i < s->m->trained; i++) {
     const model_param *p = &s->m->params.at[i];
     double decay = p->kind == PARAM_NORM || p->kind == PARAM_BIAS ? 0 : s->o->decay;
-    hp_at(b->g, p->name);
+    start_param(b, p);
     if (s->o->optimizer == STEP_ADAMW) {
       hp_adamw_options a = {s->o->beta1, s->o->beta2, s->o->eps, decay};
       hp_adamw(b->g, wrt[i], grad[i], state(b, "m", p), state(b, "v", p), factor, lr, rate, root,
@@ -174,7 +181,7 @@ static hp_status build_backward(const step_graph *s, model_build *b, const step_
   HP_TRY(hp_grad(b->g, loss, wrt, (int)n, grad));
   for (size_t i = 0; i < n && v->part != STEP_ALONE; i++) {
     const model_param *p = &s->m->params.at[i];
-    hp_at(b->g, p->name);
+    start_param(b, p);
     hp_tensor held = state(b, "g", p);
     if (v->part == STEP_NEXT) grad[i] = hp_add(b->g, held, grad[i]);
     hp_assign(b->g, held, grad[i]);
@@ -188,6 +195,7 @@ static void add_params(const step_graph *s, model_build *b, const step_place *v,
   hp_update_phase(b->g);
   for (size_t i = 0; i < s->m->trained; i++) {
     const model_param *p = &s->m->params.at[i];
+    hp_stage(b->g, p->stage);
     if (v->part != STEP_NORM) wrt[i] = hp_param(b->g, p->name, p->dtype, p->shape);
     grad[i] = state(b, "g", p);
   }

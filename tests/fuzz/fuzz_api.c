@@ -232,7 +232,7 @@ static void build_effect(state *s) {
   case 0: hp_output(g, name(s), recent(s)); break;
   case 1: hp_assign(g, tensor(s), recent(s)); break;
   case 2: hp_at(g, name(s)); break;
-  case 3: hp_block(g, count(s)); break;
+  case 3: byte(s) % 2 ? hp_block(g, count(s)) : hp_stage(g, count(s)); break;
   case 4: hp_update_phase(g); break;
   case 5: keep(s, hp_annotate(g, name(s), recent(s))); break;
   case 6: keep(s, hp_shard(g, recent(s), OR_NULL(s, byte(s) % 2 ? "(dp,None)" : "(dp)"))); break;

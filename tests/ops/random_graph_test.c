@@ -140,7 +140,7 @@ static bytes run_graph(random_graph *x, const setting *s) {
     CHECK_OK(hp_param_create(d, l->name, hp_dtype_of(x->g, l->v), hp_shape_of(x->g, l->v)));
     CHECK_OK(hp_write(d, l->name, l->data, l->bytes));
   }
-  hp_graph *g = s->stages ? stage_cut_and_join(x->g, s->stages, x->r.seed) : x->g;
+  hp_graph *g = s->stages ? stage_join_random(x->g, s->stages, x->r.seed) : x->g;
   if (hp_compile(g, d, &c, &p)) fail_with_text(x, s, hp_last_error());
   if (s->stages) graph_free(g);
   run_once(x, d, p, s, &all);

@@ -91,6 +91,9 @@ TEST(api_refuses_axes_names_and_counts_that_make_no_sense) {
   hp_block(g, -1);
   check_poisoned(g, "hp_block: block is -1; expected 1 to 65535");
   g = new_graph();
+  hp_stage(g, 65535);
+  check_poisoned(g, "hp_stage: stage is 65535; expected 0 to 65534");
+  g = new_graph();
   CHECK_EQ(hp_cast(g, hp_input(g, "x", HP_F32, three), (hp_dtype)99), HP_NONE);
   check_poisoned(g, "hp_cast: t is 99; expected a dtype");
   g = new_graph();

@@ -105,6 +105,7 @@ CALL(hp_shape_of) { return hp_shape_of(G, w->x).rank - 2; }
 CALL(hp_dtype_of) { return hp_dtype_of(G, w->x) - HP_F32; }
 CALL(hp_graph_find) { return hp_graph_find(G, P(1, "x")); }
 CALL(hp_at) { return hp_at(G, P(1, "here")), 0; }
+CALL(hp_stage) { return hp_stage(G, 1), 0; }
 CALL(hp_block) { return hp_block(G, 1), 0; }
 CALL(hp_input) { return hp_input(G, P(1, "new"), HP_F32, s3); }
 CALL(hp_param) { return hp_param(G, P(1, "new"), HP_F32, s3); }
