@@ -122,7 +122,9 @@ static hp_status make_stores(applying *a) {
     if (f.place == PLACE_STATE && item != PROG_NONE) {
       p->buffers.at[b].tier = (uint8_t)(TIER_HOST + a->x->item[item].tier);
       if (f.root == b) a->store[item] = b;
-    } else if (f.root == b && is_io && item != PROG_NONE) {
+    } else if (f.root != b && is_io && item != PROG_NONE) {
+      p->buffers.at[b].flags = 0; /* a view of what is on the device for a while */
+    } else if (is_io && item != PROG_NONE) {
       f.tier = TIER_HOST;
       a->store[item] = add_buffer(a, f, true);
       if (a->store[item] == PROG_NONE) return HP_ERR_OOM;

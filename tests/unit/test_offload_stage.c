@@ -66,6 +66,12 @@ static void check_program(uint64_t seed, const program *p, uint64_t limit) {
               (unsigned long long)limit, why, text.at);
   }
   CHECK_OK(tier_check(p));
+  for (size_t b = 0; b < p->buffers.len; b++) { /* a view exists when its root does */
+    const uint8_t lives = BUFFER_INPUT | BUFFER_OUTPUT, own = p->buffers.at[b].flags & lives;
+    if (own & ~p->buffers.at[p->buffers.at[b].root].flags)
+      test_fail(__FILE__, __LINE__, "seed %d: view b%zu exists when b%u does not", (int)seed, b,
+                p->buffers.at[b].root);
+  }
 }
 
 TEST(offloaded_random_programs_have_no_hazard_under_any_limit) {
