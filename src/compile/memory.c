@@ -189,56 +189,24 @@ static void placement_free(placement *x) {
 }
 
 /* A tensor that leaves the device within a run, and comes back to stay for the next one, must come
- * back to its place.  Such places are at the start of the arena, in the order in which they are
- * free. */
-typedef struct {
-  uint32_t in, out; /* places in the problem */
-  uint32_t free;    /* the instruction that uses it last */
-} carried_pair;
-
-static int by_free(const void *a, const void *b) {
-  const carried_pair *x = a, *y = b;
-  if (x->free != y->free) return x->free < y->free ? -1 : 1;
-  return x->in < y->in ? -1 : x->in > y->in;
-}
-
-static hp_status find_pairs(const planner *m, const uint32_t *index, size_t n, carried_pair *pair,
-                            size_t *pairs) {
+ * back to its place. */
+static hp_status tie_pairs(const planner *m, placement *x) {
   const program *p = m->p;
   uint32_t *out_of = mem_calloc(p->buffers.len, sizeof *out_of); /* by tensor: 1 + place */
   HP_TRY_MEM(out_of);
-  for (uint32_t k = 0; k < n; k++) {
-    const prog_buffer *f = &p->buffers.at[index[k]];
+  for (uint32_t k = 0; k < x->problem.n; k++) {
+    const prog_buffer *f = &p->buffers.at[x->index[k]];
     bool ends = f->flags & BUFFER_CARRIED_OUT && !(f->flags & BUFFER_CARRIED_IN);
     if (ends) out_of[f->carries - 1] = k + 1;
   }
-  *pairs = 0;
-  for (uint32_t k = 0; k < n; k++) {
-    const prog_buffer *f = &p->buffers.at[index[k]];
+  for (uint32_t k = 0; k < x->problem.n; k++) {
+    const prog_buffer *f = &p->buffers.at[x->index[k]];
     if (!(f->flags & BUFFER_CARRIED_IN) || f->flags & BUFFER_CARRIED_OUT) continue;
     uint32_t out = out_of[f->carries - 1];
-    if (out) pair[(*pairs)++] = (carried_pair){k, out - 1, m->last[index[k]]};
+    if (out) x->buffer[k].tie = x->buffer[out - 1].tie = out;
   }
   mem_free(out_of);
-  if (*pairs) qsort(pair, *pairs, sizeof *pair, by_free);
   return HP_OK;
-}
-
-static hp_status fix_pairs(const planner *m, const uint32_t *index, offsets_problem *q,
-                           offsets_buffer *buffer) {
-  size_t pairs;
-  uint64_t offset = 0;
-  carried_pair *pair = mem_calloc(q->n, sizeof *pair);
-  HP_TRY_MEM(pair);
-  hp_status st = find_pairs(m, index, q->n, pair, &pairs);
-  for (size_t i = 0; !st && i < pairs; i++) {
-    offsets_buffer *in = &buffer[pair[i].in], *out = &buffer[pair[i].out];
-    in->fixed = out->fixed = true;
-    in->offset = out->offset = offset;
-    offset += (in->size + OFFSETS_ALIGN - 1) / OFFSETS_ALIGN * OFFSETS_ALIGN;
-  }
-  mem_free(pair);
-  return st;
 }
 
 /* all: other buffers too, with no bytes, so that messages have the buffers' own numbers.  The
@@ -277,7 +245,7 @@ static hp_status assign_together(const planner *m, const memory_options *o, uint
   placement x = {0};
   hp_status st = placement_make(m, false, &x);
   if (st) goto done;
-  HP_TRY_GOTO(fix_pairs(m, x.index, &x.problem, x.buffer), st);
+  HP_TRY_GOTO(tie_pairs(m, &x), st);
   x.problem.effort = o->effort ? o->effort : OFFSETS_EFFORT;
   x.problem.limit[TIER_DEVICE] = o->limit;
   for (int t = TIER_DEVICE + 1; t < TIER_COUNT; t++) /* large: the first plan is good enough */

@@ -40,10 +40,11 @@ static hp_status planner_create(const offsets_problem *p, planner *w) {
  * `only` is a stream whose definitions alone count, up to what it knows to be dead; or
  * OFFSETS_NEVER: all count, until the first stream finds them dead.  In both cases all items
  * alive at one time conflict. */
-static void add_lives(const planner *w, uint32_t only, uint64_t *sum) {
+static void add_lives(const planner *w, uint8_t tier, uint32_t only, uint64_t *sum) {
   const offsets_items *t = &w->t;
-  for (uint32_t i = 0; i < w->g.n; i++) {
-    uint32_t k = w->g.order[i].item, from = OFFSETS_NEVER, to = OFFSETS_NEVER;
+  for (uint32_t k = 0; k < t->n; k++) {
+    uint32_t from = OFFSETS_NEVER, to = OFFSETS_NEVER;
+    if (t->item[k].tier != tier) continue;
     for (uint32_t s = 0; s < t->streams; s++) {
       size_t c = (size_t)k * t->streams + s;
       if (only != OFFSETS_NEVER && s != only) continue;
@@ -58,21 +59,21 @@ static void add_lives(const planner *w, uint32_t only, uint64_t *sum) {
 
 /* Most bytes of items that all conflict with each other, and the position at which they are
  * alive. */
-static hp_status lower_bound(const planner *w, uint64_t *bytes, uint32_t *at) {
+static hp_status lower_bound(const planner *w, uint8_t tier, uint64_t *bytes, uint32_t *at) {
   const offsets_items *t = &w->t;
   uint64_t *sum = mem_calloc((size_t)t->points + 1, sizeof *sum);
   HP_TRY_MEM(sum);
   *bytes = 0, *at = 0;
   for (uint32_t k = 0; k <= (t->streams > 1 ? t->streams : 0); k++) {
     memset(sum, 0, ((size_t)t->points + 1) * sizeof *sum);
-    add_lives(w, k ? k - 1 : OFFSETS_NEVER, sum);
+    add_lives(w, tier, k ? k - 1 : OFFSETS_NEVER, sum);
     for (uint32_t x = 0; x < t->points; x++) {
       if (x) sum[x] += sum[x - 1];
       if (sum[x] > *bytes) *bytes = sum[x], *at = t->position[x];
     }
   }
   mem_free(sum);
-  for (uint32_t i = 0; i < w->g.n_fixed; i++) {
+  for (uint32_t i = 0; w->g.n > w->g.n_fixed && i < w->g.n_fixed; i++) {
     const offsets_item *m = &t->item[w->g.order[i].item];
     if (m->offset + m->size > *bytes) *bytes = m->offset + m->size;
   }
@@ -99,9 +100,12 @@ static hp_status fail_fixed(const planner *w, uint32_t b) {
 static hp_status select_tier(planner *w, uint8_t tier) {
   greedy *g = &w->g;
   g->n = g->n_fixed = 0;
+  g->tied = false;
   for (int fixed = 1; fixed >= 0; fixed--)
     for (uint32_t k = 0; k < w->t.n; k++)
       if (w->t.item[k].tier == tier && w->t.item[k].size && w->t.item[k].fixed == fixed) {
+        g->tied |= w->t.item[k].follows;
+        if (w->t.item[k].follows) continue;
         g->order[g->n++] = (greedy_place){.item = k};
         g->n_fixed += (uint32_t)fixed;
       }
@@ -193,15 +197,15 @@ static hp_status plan_tier(planner *w, const offsets_problem *p, uint8_t tier,
   greedy *g = &w->g;
   HP_TRY(select_tier(w, tier));
   if (!g->n) return HP_OK;
-  HP_TRY(lower_bound(w, &g->bound, &out->bound_at[tier]));
-  bool few = g->n - g->n_fixed <= SEARCH_ITEMS_MAX;
+  HP_TRY(lower_bound(w, tier, &g->bound, &out->bound_at[tier]));
+  bool few = g->n - g->n_fixed <= SEARCH_ITEMS_MAX && !g->tied;
   uint64_t limit = p->limit[tier], effort = p->effort, start = g->work;
   g->good = limit ? limit : g->bound + g->bound / CLOSE;
   if (g->good < g->bound) g->good = g->bound;
   HP_TRY(greedy_plan(g, effort));
   uint64_t used = g->work - start, left = used < effort ? effort - used : 0;
   if (!limit) left /= UNLIMITED; /* the last few bytes matter only under a limit */
-  if (g->peak > g->good && left) {
+  if (g->peak > g->good && left && g->n > g->n_fixed) {
     if (!limit && !few && left > used) left = used;
     if (few) HP_TRY(improve_few(g, left));
     else HP_TRY(greedy_improve(g, left));

@@ -28,6 +28,8 @@ typedef struct {
   uint32_t first, last; /* first <= last */
   uint32_t alias;       /* 0, or a group: its buffers share one offset and do not conflict with
                            each other; the group lives from its first definition to its last use */
+  uint32_t tie;         /* 0, or a group: its buffers, which never live together, have one size and
+                           one offset, and their memory is free in between */
 } offsets_buffer;
 
 typedef struct {
@@ -43,7 +45,8 @@ typedef struct {
 
 typedef struct {
   uint64_t peak[OFFSETS_TIERS];     /* bytes of the arena */
-  uint64_t bound[OFFSETS_TIERS];    /* no plan can be smaller than this; peak == bound is optimal */
+  uint64_t bound[OFFSETS_TIERS];    /* no plan can be smaller than this; peak == bound is optimal.
+                                       If all offsets are fixed: the bytes that live together */
   uint32_t bound_at[OFFSETS_TIERS]; /* a position where so much is live */
   uint64_t steps;                   /* effort used */
 } offsets_summary;
@@ -53,7 +56,7 @@ typedef struct {
  * above `limit` is not a failure here: the summary tells. */
 hp_status offsets_assign(const offsets_problem *p, uint64_t *offset, offsets_summary *out);
 
-/* HP_ERR_INTERNAL, naming two buffers, unless the offsets are aligned, as fixed and as aliased,
+/* HP_ERR_INTERNAL, naming two buffers, unless the offsets are aligned, as fixed, aliased and tied,
  * and no two conflicting buffers overlap.  O(n log n) per pair of streams. */
 hp_status offsets_verify(const offsets_problem *p, const uint64_t *offset);
 

@@ -7,8 +7,9 @@
  * the lower bound on training steps of models; by end reaches it on small ones with
  * recomputation. */
 
-/* BY_SIZE_MIXED: items of one size are in no order of time. */
-typedef enum { BY_LIFE, BY_SIZE, BY_SIZE_MIXED, BY_AREA, BY_START, BY_END } order_kind;
+/* BY_SIZE_MIXED: items of one size are in no order of time.  TIES_FIRST: those with others tied to
+ * them, the first to be free first, and then by size. */
+typedef enum { BY_LIFE, BY_SIZE, BY_SIZE_MIXED, BY_AREA, BY_START, BY_END, TIES_FIRST } order_kind;
 
 typedef struct {
   order_kind kind;
@@ -27,6 +28,7 @@ static uint64_t key_of(order_kind kind, uint64_t size, uint32_t born, uint32_t g
   switch (kind) {
   case BY_LIFE: return life;
   case BY_SIZE:
+  case TIES_FIRST:
   case BY_SIZE_MIXED: return size;
   case BY_AREA: return __builtin_mul_overflow(size, life, &area) ? UINT64_MAX : area;
   case BY_START: return UINT32_MAX - born;
@@ -48,12 +50,16 @@ static void sort_order(greedy *w, order_kind kind, uint32_t begin) {
   const offsets_items *t = w->items;
   for (uint32_t i = begin; i < w->n; i++) {
     uint32_t k = w->order[i].item, born = OFFSETS_NEVER, gone = 0;
-    for (size_t c = (size_t)k * t->streams; c < ((size_t)k + 1) * t->streams; c++) {
-      if (t->first[c] < born) born = t->first[c];
-      if (t->dead[c] > gone) gone = t->dead[c];
-    }
     uint64_t size = t->item[k].size;
+    uint32_t free = 0; /* when its first life ends */
+    for (uint32_t x = k; x != OFFSETS_NEVER; x = t->item[x].tied)
+      for (size_t c = (size_t)x * t->streams; c < ((size_t)x + 1) * t->streams; c++) {
+        if (t->first[c] < born) born = t->first[c];
+        if (t->dead[c] > gone) gone = t->dead[c];
+        if (x == k) free = gone;
+      }
     uint64_t key = key_of(kind, size, born, gone);
+    if (kind == TIES_FIRST && t->item[k].tied != OFFSETS_NEVER) key = UINT64_MAX - free;
     w->order[i] = (greedy_place){key, size, kind == BY_SIZE_MIXED ? k * MIX : born, k};
   }
   w->work += (uint64_t)SORT_STEPS * (w->n - begin);
@@ -90,23 +96,29 @@ static hp_status run_pass(greedy *w, offsets_fit fit, uint64_t effort, bool must
       w->failed = i;
       return HP_OK;
     }
-    w->offset[k] = base + at;
-    HP_TRY(offsets_space_add(w->space, k, at, &w->work));
+    for (; k != OFFSETS_NEVER; k = w->items->item[k].tied) {
+      w->offset[k] = base + at;
+      HP_TRY(offsets_space_add(w->space, k, at, &w->work));
+    }
   }
   w->peak = peak;
-  for (uint32_t i = 0; i < w->n; i++) w->best[w->order[i].item] = w->offset[w->order[i].item];
+  for (uint32_t i = 0; i < w->n; i++)
+    for (uint32_t k = w->order[i].item; k != OFFSETS_NEVER; k = w->items->item[k].tied)
+      w->best[k] = w->offset[k];
   return HP_OK;
 }
 
 hp_status greedy_plan(greedy *w, uint64_t effort) {
-  static const recipe table[] = {{BY_SIZE, SPACE_FIRST}, {BY_END, SPACE_BEST},
-                                 {BY_AREA, SPACE_FIRST}, {BY_LIFE, SPACE_BEST},
-                                 {BY_START, SPACE_BEST}, {BY_SIZE, SPACE_BEST}};
+  static const recipe table[] = {{BY_SIZE, SPACE_FIRST}, {TIES_FIRST, SPACE_FIRST},
+                                 {BY_END, SPACE_BEST},   {BY_AREA, SPACE_FIRST},
+                                 {BY_LIFE, SPACE_BEST},  {BY_START, SPACE_BEST},
+                                 {BY_SIZE, SPACE_BEST}};
   uint64_t start = w->work;
   if (effort < LEAST_STEPS) effort = LEAST_STEPS;
   w->peak = UINT64_MAX;
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     if (w->peak <= w->good || w->work - start >= effort) return HP_OK;
+    if (table[i].kind == TIES_FIRST && !w->tied) continue;
     sort_order(w, table[i].kind, w->n_fixed);
     HP_TRY(run_pass(w, table[i].fit, effort - (w->work - start), i == 0));
   }

@@ -16,11 +16,12 @@ typedef struct {
   offsets_space *space;
   uint64_t *offset, *best; /* [items] the plan being made; the best so far */
   greedy_place *order;     /* [n] items of the tier: fixed ones first, then those to place */
-  uint32_t n, n_fixed;
-  uint32_t failed;      /* position in the order of the item that ended the last pass; n: none */
-  uint64_t peak, bound; /* bytes of the best plan (UINT64_MAX: none yet); lower bound */
-  uint64_t good;        /* a plan of at most this many bytes ends the search */
-  uint64_t work;        /* steps done, a few ns each */
+  uint32_t n, n_fixed;     /* items that follow another one, to which they are tied, not counted */
+  bool tied;               /* some do */
+  uint32_t failed;         /* position in the order of the item that ended the last pass; n: none */
+  uint64_t peak, bound;    /* bytes of the best plan (UINT64_MAX: none yet); lower bound */
+  uint64_t good;           /* a plan of at most this many bytes ends the search */
+  uint64_t work;           /* steps done, a few ns each */
 } greedy;
 
 /* Tries several orders until a plan is good or `effort` steps are spent; makes at least one

@@ -51,7 +51,12 @@ static hp_status add_member(const offsets_problem *p, offsets_items *t, size_t i
   uint64_t align = b->align ? b->align : OFFSETS_ALIGN;
   uint32_t *first = t->first + (size_t)k * t->streams, *dead = t->dead + (size_t)k * t->streams;
   if (k == t->n) {
-    *m = (offsets_item){0, align, b->offset, b->fixed, b->tier, (uint32_t)i};
+    *m = (offsets_item){.align = align,
+                        .offset = b->offset,
+                        .fixed = b->fixed,
+                        .tier = b->tier,
+                        .name = (uint32_t)i,
+                        .tied = OFFSETS_NEVER};
     for (uint32_t s = 0; s < t->streams; s++) first[s] = OFFSETS_NEVER, dead[s] = 0;
     t->n++;
   }
@@ -105,6 +110,32 @@ static hp_status check_sizes(offsets_items *t) {
               m->name, (unsigned long long)m->offset, (unsigned long long)m->align);
   }
   return HP_OK;
+}
+
+/* Chains the items whose buffers are tied. */
+static hp_status tie_items(const offsets_problem *p, offsets_items *t) {
+  map last = {0}; /* by group: the item at its end */
+  hp_status st = HP_OK;
+  for (size_t i = 0; i < p->n; i++) {
+    uint32_t id = p->buffer[i].tie, k = t->of[i], end;
+    if (!id) continue;
+    if (map_get(&last, &id, sizeof id, &end)) {
+      offsets_item *x = &t->item[end], *y = &t->item[k];
+      bool alike = x->size == y->size && x->align == y->align && x->tier == y->tier;
+      if (!alike || x->fixed || y->fixed || y->follows || y->tied != OFFSETS_NEVER || k <= end ||
+          offsets_items_conflict(t, end, k))
+        HP_FAIL_GOTO(st, HP_ERR_ARG,
+                     "buffers %u and %zu are tied (group %u); expected one size, tier and "
+                     "alignment, no fixed offset, and that they never live together",
+                     x->name, i, id);
+      x->tied = k;
+      y->follows = true;
+    }
+    HP_TRY_GOTO(map_set(&last, &id, sizeof id, k), st);
+  }
+done:
+  map_free(&last);
+  return st;
 }
 
 static int by_value(const void *a, const void *b) {
@@ -162,6 +193,7 @@ hp_status offsets_items_build(const offsets_problem *p, offsets_items *out) {
   HP_TRY_GOTO(gather_items(p, &t), st);
   HP_TRY_GOTO(check_sizes(&t), st);
   HP_TRY_GOTO(compress_positions(&t), st);
+  HP_TRY_GOTO(tie_items(p, &t), st);
   *out = t;
   return HP_OK;
 done:

@@ -12,6 +12,8 @@ typedef struct {
   bool fixed;
   uint8_t tier;
   uint32_t name; /* a buffer of it, for messages */
+  bool follows;  /* it is placed with an earlier item, to which it is tied */
+  uint32_t tied; /* the next item of its ties; OFFSETS_NEVER: none */
 } offsets_item;
 
 typedef struct {

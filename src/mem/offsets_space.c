@@ -21,7 +21,7 @@ typedef struct {
   run_set *whole, *some; /* [2 * leaves], root at 1 */
 } tree;
 
-enum { SETS_MAX = 4 * 33 * OFFSETS_STREAMS * OFFSETS_STREAMS };
+enum { SETS_MAX = 8 * 33 * OFFSETS_STREAMS * OFFSETS_STREAMS };
 
 /* A set that conflicts with an item, and the search position in its runs. */
 typedef struct {
@@ -253,10 +253,9 @@ static uint64_t next_gap(offsets_space *p, uint64_t y, uint64_t *to) {
   return y;
 }
 
-/* Collects the sets of all items whose live ranges overlap that of the item. */
+/* Adds the sets of all items whose live ranges overlap that of the item. */
 static void collect_overlaps(offsets_space *p, uint32_t item) {
   uint32_t streams = p->items->streams;
-  p->n_met = 0;
   for (uint32_t t = 0; t < streams; t++)
     for (uint32_t s = 0; s < streams; s++) {
       const tree *x = &p->pair[t * streams + s];
@@ -268,6 +267,7 @@ static void collect_overlaps(offsets_space *p, uint32_t item) {
 
 bool offsets_space_is_free(offsets_space *p, uint32_t item, uint64_t offset) {
   uint64_t end = offset + p->items->item[item].size;
+  p->n_met = 0;
   collect_overlaps(p, item);
   for (uint32_t i = 0; i < p->n_met; i++) {
     const run *r = p->pool.at + p->met[i].at;
@@ -293,7 +293,8 @@ static uint64_t find_gap(offsets_space *p, uint64_t size, uint64_t mask, offsets
 }
 
 uint64_t offsets_space_find(offsets_space *p, uint32_t item, offsets_fit fit, uint64_t *work) {
-  collect_overlaps(p, item);
+  p->n_met = 0;
+  for (uint32_t k = item; k != OFFSETS_NEVER; k = p->items->item[k].tied) collect_overlaps(p, k);
   p->work += p->n_met;
   uint64_t at = find_gap(p, p->items->item[item].size, p->items->item[item].align - 1, fit);
   *work += p->work;

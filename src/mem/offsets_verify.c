@@ -211,6 +211,17 @@ static hp_status collect_offsets(const offsets_problem *p, const offsets_items *
   return HP_OK;
 }
 
+static hp_status check_ties(const offsets_items *t, const uint64_t *offset) {
+  for (uint32_t k = 0; k < t->n; k++) {
+    uint32_t next = t->item[k].tied;
+    if (next != OFFSETS_NEVER && t->item[k].size && offset[next] != offset[k])
+      HP_FAIL(HP_ERR_INTERNAL, "buffers %u and %u are tied but lie at %llu and %llu",
+              t->item[k].name, t->item[next].name, (unsigned long long)offset[k],
+              (unsigned long long)offset[next]);
+  }
+  return HP_OK;
+}
+
 hp_status offsets_verify(const offsets_problem *p, const uint64_t *offset) {
   offsets_items t = {0};
   sweep w = {0};
@@ -219,6 +230,7 @@ hp_status offsets_verify(const offsets_problem *p, const uint64_t *offset) {
   uint64_t *of_item = mem_calloc(t.n, sizeof *of_item);
   if (!of_item) HP_TRY_GOTO(HP_ERR_OOM, st);
   HP_TRY_GOTO(collect_offsets(p, &t, offset, of_item), st);
+  HP_TRY_GOTO(check_ties(&t, of_item), st);
   w.items = &t;
   w.offset = of_item;
   HP_TRY_GOTO(sweep_create(&w), st);

@@ -18,7 +18,8 @@ static offsets_buffer read_buffer(const uint8_t *b) {
                       .stream = wild & 16 ? b[6] : 0,
                       .first = b[7],
                       .last = b[7] + (uint32_t)b[8] % 32,
-                      .alias = b[9] % 16 ? 0 : b[10]};
+                      .alias = b[9] % 16 ? 0 : b[10],
+                      .tie = wild & 128 ? b[10] : 0};
   if (wild & 32) r.last = (uint32_t)b[8] << (b[7] % 32);
   return r;
 }

@@ -505,3 +505,80 @@ TEST(plans_without_a_limit_are_improved_to_a_thousandth_above_the_bound) {
     CHECK(s.peak[0] <= s.bound[0] + s.bound[0] / 1024);
   }
 }
+
+/* --- ties ------------------------------------------------------------------------------------- */
+
+TEST(memory_between_the_lives_of_tied_buffers_is_free) {
+  const offsets_buffer b[] = {{.size = 512, .first = 0, .last = 1, .tie = 4},
+                              {.size = 512, .first = 3, .last = 5},
+                              {.size = 512, .first = 8, .last = 9, .tie = 4},
+                              {.size = 256, .first = 0, .last = 9}};
+  offsets_problem p = {.buffer = b, .n = 4};
+  uint64_t offset[4];
+  offsets_summary s;
+  CHECK_OK(offsets_assign(&p, offset, &s));
+  CHECK_EQ(s.peak[0], 768);
+  CHECK_EQ(offset[0], offset[2]);
+  CHECK_EQ(offset[0], offset[1]);
+  offset[2] = offset[0] + 4096;
+  CHECK_FAILS(offsets_verify(&p, offset), "buffers 0 and 2 are tied but lie at");
+}
+
+/* Buffers of one size that never live together are tied, where there are such. */
+TEST(tied_buffers_have_one_offset_that_is_free_in_all_their_lives) {
+  unsigned seed = 61;
+  int ties = 0, above = 0;
+  for (int round = 0; round < 300; round++) {
+    enum { N = 24 };
+    offsets_buffer b[N];
+    uint32_t streams = 1 + (uint32_t)round % 3, dead[3 * N], tie = 0;
+    uint64_t offset[N];
+    offsets_summary s;
+    for (uint32_t i = 0; i < N; i++) {
+      uint32_t first = draw(&seed, 40), last = first + draw(&seed, 12);
+      b[i] = (offsets_buffer){.size = 256 * (1 + draw(&seed, 3)), .first = first, .last = last};
+      b[i].stream = (uint8_t)draw(&seed, streams);
+      for (uint32_t t = 0; t < streams; t++)
+        dead[i * streams + t] = last + 1 + (t == b[i].stream ? 0 : draw(&seed, 4));
+    }
+    offsets_problem p = {.buffer = b,
+                         .n = N,
+                         .streams = streams,
+                         .dead = dead,
+                         .effort = OFFSETS_EFFORT / 1000};
+    for (uint32_t i = 0; i < N; i++)
+      for (uint32_t k = i + 1; k < N && !b[i].tie; k++) {
+        if (b[k].tie || b[k].size != b[i].size || offsets_conflict(&p, i, k)) continue;
+        b[i].tie = b[k].tie = ++tie;
+      }
+    CHECK_OK(offsets_assign(&p, offset, &s));
+    CHECK_OK(offsets_verify(&p, offset));
+    CHECK(!overlap(&p, offset));
+    CHECK_EQ(s.peak[0], peak_of(&p, offset, 0));
+    CHECK(s.bound[0] <= s.peak[0]);
+    for (uint32_t i = 0; i < N; i++)
+      for (uint32_t k = 0; k < i && b[i].tie; k++)
+        if (b[k].tie == b[i].tie) CHECK_EQ(offset[k], offset[i]);
+    ties += (int)tie;
+    above += s.peak[0] > s.bound[0] + s.bound[0] / 4;
+  }
+  CHECK(ties > 1000);
+  CHECK(above < 60); /* as placing pairs one by one, with nothing in between, would not do */
+}
+
+TEST(ties_that_make_no_sense_are_refused) {
+  uint64_t offset[2];
+  offsets_summary s;
+  offsets_buffer b[] = {{.size = 512, .first = 0, .last = 4, .tie = 1},
+                        {.size = 512, .first = 4, .last = 6, .tie = 1}};
+  offsets_problem p = {.buffer = b, .n = 2};
+  CHECK_FAILS(offsets_assign(&p, offset, &s), "buffers 0 and 1 are tied (group 1)");
+  b[1].first = 5;
+  CHECK_OK(offsets_assign(&p, offset, &s));
+  b[1].size = 768;
+  CHECK_FAILS(offsets_assign(&p, offset, &s), "expected one size");
+  b[1].size = 512, b[1].tier = 1;
+  CHECK_FAILS(offsets_assign(&p, offset, &s), "expected one size, tier");
+  b[1].tier = 0, b[1].fixed = true;
+  CHECK_FAILS(offsets_assign(&p, offset, &s), "no fixed offset");
+}
