@@ -5,6 +5,7 @@
 #include "compile/free_early.h"
 #include "compile/lower.h"
 #include "compile/offload_policy.h"
+#include "compile/offload_reserve.h"
 #include "compile/offload_stage.h"
 #include "compile/place_updates.h"
 #include "compile/prog_schedule.h"
@@ -14,6 +15,7 @@
 #include "ops/ops.h"
 #include "prog/tier_check.h"
 
+#include <math.h>
 #include <string.h>
 
 enum {
@@ -261,7 +263,10 @@ static hp_status stage_prepare(stage_state *s) {
  */
 
 static hp_status stage_offload(stage_state *s) {
-  return s->kind == SCHEDULE_OFFLOAD ? offload_program(s->p, &s->offload, &s->offloaded) : HP_OK;
+  if (s->kind != SCHEDULE_OFFLOAD) return HP_OK;
+  HP_TRY(offload_program(s->p, &s->offload, &s->offloaded));
+  s->fits = s->offloaded.time_s < s->offload.below_s;
+  return HP_OK;
 }
 
 static hp_status stage_schedule(stage_state *s) {
@@ -293,7 +298,7 @@ enum { OFFLOAD_EFFORT = 16000000 };
 static hp_status stage_place(stage_state *s) {
   if (!s->fits) return HP_OK;
   memory_options o = {.limit = s->how.cap[TIER_DEVICE], .kept = s->t->offsets};
-  if (s->kind == SCHEDULE_OFFLOAD) o.limit = s->offload.room;
+  if (s->kind == SCHEDULE_OFFLOAD) o.limit = s->offload.room, o.tight = true;
   if (may_offload(s) && s->t->limit[TIER_DEVICE])
     o.effort = OFFLOAD_EFFORT; /* offloading more is better than a long search */
   HP_TRY(plan_memory(s->p, s->workspace, &o));
@@ -483,14 +488,14 @@ static hp_status too_small_to_offload(const stage_state *s, uint64_t kept, uint6
           (unsigned long long)add_bytes(kept, work));
 }
 
-/* Tries one cap: *p is the program under it; by fragmentation it may need more. */
-static hp_status try_offload(stage_state *s, uint64_t cap, bool least, program **p) {
+/* Tries one cap: *p is the program under it; by fragmentation it may need more.  s->fits: there is
+ * a plan that takes less than s->offload.below_s. */
+static hp_status try_offload(stage_state *s, uint64_t cap, program **p) {
   program_free(*p);
   *p = NULL;
   s->kind = SCHEDULE_OFFLOAD;
   s->fits = true;
   s->offload.cap = cap;
-  s->offload.least = least;
   s->how.cap[TIER_DEVICE] = cap;
   HP_TRY(program_copy(s->p, p));
   program *in_order_of_graph = s->p;
@@ -501,32 +506,97 @@ static hp_status try_offload(stage_state *s, uint64_t cap, bool least, program *
   return st;
 }
 
+/* A program that fits, and the texts of its stages. */
+typedef struct {
+  program *p;
+  str text[STAGES];
+} kept_program;
+
+static void keep_program(stage_state *s, program **p, kept_program *kept) {
+  kept_program other = {*p, {{0}}};
+  memcpy(other.text, s->text, sizeof other.text);
+  *p = kept->p;
+  memcpy(s->text, kept->text, sizeof s->text);
+  *kept = other;
+}
+
+static void free_program(kept_program *kept) {
+  program_free(kept->p);
+  for (int i = 0; i < STAGES; i++) str_free(&kept->text[i]);
+}
+
+/* Withholds bytes from the steps during which offsets do not fit, and more each time, until they
+ * do: kept->p.  Other plans have to be faster then. */
+static hp_status try_reserves(stage_state *s, uint64_t room, uint64_t floor, program **p,
+                              kept_program *kept) {
+  enum { ROUNDS = 4 };
+  bool more = true;
+  size_t steps = s->p->insts.len;
+  uint64_t *reserve = mem_calloc(steps, sizeof *reserve);
+  HP_TRY_MEM(reserve);
+  hp_status st = HP_OK;
+  for (int round = 0; !st && !kept->p && round < ROUNDS; round++) {
+    st = offload_reserve_add(*p, room, room - floor, steps, reserve, &more);
+    if (st || !more) break;
+    s->offload.reserve = reserve;
+    st = try_offload(s, room, p);
+    if (st || (*p)->arena[TIER_DEVICE] > room) continue;
+    s->offload.below_s = s->offloaded.time_s;
+    keep_program(s, p, kept);
+  }
+  s->offload.reserve = NULL;
+  mem_free(reserve);
+  return st;
+}
+
 /* Lowers the cap by what fragmentation takes, and by a little more each time, until the program
- * fits into `room`.  At last the cap is what the largest instruction needs, and then nothing stays
- * on the device between its uses.  *least: bytes of the program or, if none fits, those that are
- * enough, whatever the limit. */
-static hp_status lower_cap(stage_state *s, uint64_t room, uint64_t floor, program **out,
-                           uint64_t *least) {
-  static const double less[] = {0, 0, 0.02, 0.04, 0.08, 0.16, 0.32}; /* of the room */
-  enum { LOWER = sizeof less / sizeof *less };
-  uint64_t above = 0;
-  double bound_s = 0; /* of the limit itself, not of the lowered cap */
-  *least = UINT64_MAX;
-  s->offload.room = room;
-  for (int round = 0; round < LOWER + 2; round++) {
+ * fits into `room`; `above`: what the plan with the cap of the room is above it.  At last the cap
+ * is what the largest instruction needs, and then nothing stays on the device between its uses.  If
+ * one is kept already, it is enough that several are no faster. */
+static hp_status try_caps(stage_state *s, uint64_t room, uint64_t above, uint64_t floor,
+                          program **p, kept_program *kept, uint64_t *least) {
+  static const double less[] = {0, 0.02, 0.04, 0.08, 0.16, 0.32}; /* of the room */
+  enum { LOWER = sizeof less / sizeof *less, SLOWER = 2 };
+  int slower = 0;
+  for (int round = 0; round < LOWER + 2 && slower < SLOWER; round++) {
     double cap = (double)room * (1 - less[round < LOWER ? round : 0]) - (double)above;
     bool at_floor = round >= LOWER || cap <= (double)floor;
     if (at_floor && round < LOWER) round = LOWER; /* it cannot be lowered further */
-    HP_TRY(try_offload(s, at_floor ? floor : (uint64_t)cap, round == LOWER + 1, out));
-    uint64_t bytes = (*out)->arena[TIER_DEVICE];
-    if (!round) bound_s = s->offloaded.bound_s;
-    (*out)->bound_s = bound_s;
-    if (bytes <= room) *least = bytes;
-    if (bytes <= room) return HP_OK;
+    s->offload.least = round == LOWER + 1;
+    HP_TRY(try_offload(s, at_floor ? floor : (uint64_t)cap, p));
+    slower += !s->fits;
+    if (!s->fits) continue;
+    uint64_t bytes = (*p)->arena[TIER_DEVICE];
+    if (bytes <= room) keep_program(s, p, kept);
+    if (bytes <= room) break;
     if (round >= LOWER && bytes < *least) *least = bytes; /* by caps that no limit changes */
-    if (!round) above = bytes - room;
   }
+  s->offload.least = false;
   return HP_OK;
+}
+
+/* The program within `room` bytes of work memory of the device.  *least: its bytes or, if none
+ * fits, those that are enough, whatever the limit; *out is then one that does not. */
+static hp_status lower_cap(stage_state *s, uint64_t room, uint64_t floor, program **out,
+                           uint64_t *least) {
+  kept_program kept = {0};
+  *least = UINT64_MAX;
+  s->offload.room = room;
+  s->offload.below_s = INFINITY;
+  HP_TRY(try_offload(s, room, out));
+  double bound_s = s->offloaded.bound_s; /* of the limit itself, not of a lower cap */
+  uint64_t bytes = (*out)->arena[TIER_DEVICE];
+  hp_status st = HP_OK;
+  if (bytes > room) {
+    st = try_reserves(s, room, floor, out, &kept);
+    if (!st) st = try_caps(s, room, bytes - room, floor, out, &kept, least);
+    if (!st && kept.p) keep_program(s, out, &kept);
+  }
+  s->fits = true;
+  if (!st && (*out)->arena[TIER_DEVICE] <= room) *least = (*out)->arena[TIER_DEVICE];
+  if (!st) (*out)->bound_s = bound_s;
+  free_program(&kept);
+  return st;
 }
 
 /* A plan under more room may need more than one under less.  What is named as the least, from

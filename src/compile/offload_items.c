@@ -361,6 +361,7 @@ hp_status offload_items_make(const program *p, const offload_options *o, offload
   for (size_t i = 0; i < n; i++) {
     out->duration[i] = cost_inst(o->cluster, o->mesh, p, program_inst(p, i));
     out->workspace[i] = padded(o->workspace[program_inst(p, i)->kernel]);
+    if (o->reserve) out->workspace[i] += o->reserve[i];
   }
   offload_problem *q = &out->problem;
   q->n = n;

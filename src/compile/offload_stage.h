@@ -16,11 +16,13 @@ typedef struct {
   const cluster *cluster; /* costs of instructions and copies */
   const mesh *mesh;
   const uint64_t *workspace; /* bytes by kernel; 0 for the one after the last */
-  uint64_t cap, room;  /* bytes of work memory of the device: for the plan, and that there are */
-  int policy;          /* HP_PLAN_* */
-  bool least;          /* nothing stays on the device between its uses */
-  const uint8_t *mode; /* by mem_class: HP_OFFLOAD_*; NONE: such a tensor stays on the device */
-  uint64_t to_flash;   /* bytes of what leaves by AUTO that go to flash, for the host has no room */
+  uint64_t cap, room; /* bytes of work memory of the device: for the plan, and that there are */
+  int policy;         /* HP_PLAN_* */
+  bool least;         /* nothing stays on the device between its uses */
+  double below_s;     /* a plan that does not take less is not made into a program */
+  const uint64_t *reserve; /* by instruction: bytes that stay free while it runs; NULL: none */
+  const uint8_t *mode;     /* by mem_class: HP_OFFLOAD_*; NONE: such a tensor stays on the device */
+  uint64_t to_flash; /* bytes of what leaves by AUTO that go to flash, for the host has no room */
   /* The tier where a named tensor lives, or -1 if the program decides. */
   int (*home)(void *context, const char *name);
   /* HP_OFFLOAD_* of the named tensor in place of its class's, or -1. */

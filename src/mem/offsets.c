@@ -200,11 +200,14 @@ static hp_status plan_tier(planner *w, const offsets_problem *p, uint8_t tier,
   HP_TRY(lower_bound(w, tier, &g->bound, &out->bound_at[tier]));
   bool few = g->n - g->n_fixed <= SEARCH_ITEMS_MAX && !g->tied;
   uint64_t limit = p->limit[tier], effort = p->effort, start = g->work;
-  g->good = limit ? limit : g->bound + g->bound / CLOSE;
+  uint64_t close = g->bound + g->bound / CLOSE;
+  g->good = !limit || (p->tight[tier] && close < limit) ? close : limit;
   if (g->good < g->bound) g->good = g->bound;
   HP_TRY(greedy_plan(g, effort));
   uint64_t used = g->work - start, left = used < effort ? effort - used : 0;
-  if (!limit) left /= UNLIMITED; /* the last few bytes matter only under a limit */
+  bool within = !limit || g->peak <= limit;
+  if (within) left /= UNLIMITED; /* the last few bytes matter only to a limit */
+  else if (g->good < limit) g->good = limit;
   if (g->peak > g->good && left && g->n > g->n_fixed) {
     if (!limit && !few && left > used) left = used;
     if (few) HP_TRY(improve_few(g, left));

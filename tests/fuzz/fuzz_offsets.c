@@ -29,6 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
   offsets_problem p = {.n = (n - 2) / ROW, .streams = bytes[0] % 10, .effort = 200000};
   if (p.n > MOST) p.n = MOST;
   if (bytes[1] & 1) p.limit[0] = (uint64_t)bytes[1] << 6;
+  p.tight[0] = bytes[1] & 2;
   uint32_t streams = p.streams ? p.streams : 1;
   offsets_buffer *buffer = mem_calloc(p.n, sizeof *buffer);
   uint32_t *dead = mem_calloc(p.n * streams, sizeof *dead);

@@ -582,3 +582,26 @@ TEST(ties_that_make_no_sense_are_refused) {
   b[1].tier = 0, b[1].fixed = true;
   CHECK_FAILS(offsets_assign(&p, offset, &s), "no fixed offset");
 }
+
+TEST(a_plan_within_its_limit_is_improved_where_it_shall_be_tight) {
+  enum { N = 75 };
+  unsigned seed = 78;
+  int better = 0;
+  for (int round = 0; round < 20; round++) {
+    offsets_buffer b[N];
+    uint64_t offset[N];
+    offsets_summary good, tight;
+    for (uint32_t i = 0; i < N; i++) {
+      uint32_t x = draw(&seed, 2 * N), y = x + draw(&seed, 40);
+      b[i] = (offsets_buffer){.size = 1 + draw(&seed, 4000), .align = 1, .first = x, .last = y};
+    }
+    offsets_problem p = {.buffer = b, .n = N, .effort = OFFSETS_EFFORT, .limit = {1 << 20}};
+    CHECK_OK(offsets_assign(&p, offset, &good));
+    p.tight[0] = true;
+    CHECK_OK(offsets_assign(&p, offset, &tight));
+    CHECK_OK(offsets_verify(&p, offset));
+    CHECK(tight.peak[0] <= tight.bound[0] + tight.bound[0] / 1024);
+    better += tight.peak[0] < good.peak[0];
+  }
+  CHECK(better > 10);
+}
