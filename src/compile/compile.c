@@ -14,8 +14,8 @@
 #include "ir/print.h"
 #include "ops/ops.h"
 #include "prog/tier_check.h"
+#include "sim/predict.h"
 
-#include <math.h>
 #include <string.h>
 
 enum {
@@ -264,9 +264,7 @@ static hp_status stage_prepare(stage_state *s) {
 
 static hp_status stage_offload(stage_state *s) {
   if (s->kind != SCHEDULE_OFFLOAD) return HP_OK;
-  HP_TRY(offload_program(s->p, &s->offload, &s->offloaded));
-  s->fits = s->offloaded.time_s < s->offload.below_s;
-  return HP_OK;
+  return offload_program(s->p, &s->offload, &s->offloaded);
 }
 
 static hp_status stage_schedule(stage_state *s) {
@@ -488,8 +486,7 @@ static hp_status too_small_to_offload(const stage_state *s, uint64_t kept, uint6
           (unsigned long long)add_bytes(kept, work));
 }
 
-/* Tries one cap: *p is the program under it; by fragmentation it may need more.  s->fits: there is
- * a plan that takes less than s->offload.below_s. */
+/* Tries one cap: *p is the program under it; by fragmentation it may need more. */
 static hp_status try_offload(stage_state *s, uint64_t cap, program **p) {
   program_free(*p);
   *p = NULL;
@@ -509,15 +506,26 @@ static hp_status try_offload(stage_state *s, uint64_t cap, program **p) {
 /* A program that fits, and the texts of its stages. */
 typedef struct {
   program *p;
+  double time_s; /* predicted */
   str text[STAGES];
 } kept_program;
 
-static void keep_program(stage_state *s, program **p, kept_program *kept) {
-  kept_program other = {*p, {{0}}};
+static void swap_program(stage_state *s, program **p, kept_program *kept) {
+  kept_program other = {.p = *p, .time_s = kept->time_s};
   memcpy(other.text, s->text, sizeof other.text);
   *p = kept->p;
   memcpy(s->text, kept->text, sizeof s->text);
   *kept = other;
+}
+
+/* Keeps it, unless the one that is kept is as fast. */
+static hp_status keep_faster(stage_state *s, program **p, kept_program *kept) {
+  double time_s, exposed_s;
+  HP_TRY(predict_totals(s->t->cluster, s->t->mesh, *p, &time_s, &exposed_s));
+  if (kept->p && time_s >= kept->time_s) return HP_OK;
+  kept->time_s = time_s;
+  swap_program(s, p, kept);
+  return HP_OK;
 }
 
 static void free_program(kept_program *kept) {
@@ -526,10 +534,10 @@ static void free_program(kept_program *kept) {
 }
 
 /* Withholds bytes from the steps during which offsets do not fit, and more each time, until they
- * do: kept->p.  Other plans have to be faster then. */
+ * do: kept->p. */
 static hp_status try_reserves(stage_state *s, uint64_t room, uint64_t floor, program **p,
                               kept_program *kept) {
-  enum { ROUNDS = 4 };
+  enum { ROUNDS = 2 };
   bool more = true;
   size_t steps = s->p->insts.len;
   uint64_t *reserve = mem_calloc(steps, sizeof *reserve);
@@ -540,9 +548,7 @@ static hp_status try_reserves(stage_state *s, uint64_t room, uint64_t floor, pro
     if (st || !more) break;
     s->offload.reserve = reserve;
     st = try_offload(s, room, p);
-    if (st || (*p)->arena[TIER_DEVICE] > room) continue;
-    s->offload.below_s = s->offloaded.time_s;
-    keep_program(s, p, kept);
+    if (!st && (*p)->arena[TIER_DEVICE] <= room) st = keep_faster(s, p, kept);
   }
   s->offload.reserve = NULL;
   mem_free(reserve);
@@ -551,23 +557,20 @@ static hp_status try_reserves(stage_state *s, uint64_t room, uint64_t floor, pro
 
 /* Lowers the cap by what fragmentation takes, and by a little more each time, until the program
  * fits into `room`; `above`: what the plan with the cap of the room is above it.  At last the cap
- * is what the largest instruction needs, and then nothing stays on the device between its uses.  If
- * one is kept already, it is enough that several are no faster. */
+ * is what the largest instruction needs, and then nothing stays on the device between its uses.
+ */
 static hp_status try_caps(stage_state *s, uint64_t room, uint64_t above, uint64_t floor,
                           program **p, kept_program *kept, uint64_t *least) {
   static const double less[] = {0, 0.02, 0.04, 0.08, 0.16, 0.32}; /* of the room */
-  enum { LOWER = sizeof less / sizeof *less, SLOWER = 2 };
-  int slower = 0;
-  for (int round = 0; round < LOWER + 2 && slower < SLOWER; round++) {
+  enum { LOWER = sizeof less / sizeof *less };
+  for (int round = 0; round < LOWER + 2; round++) {
     double cap = (double)room * (1 - less[round < LOWER ? round : 0]) - (double)above;
     bool at_floor = round >= LOWER || cap <= (double)floor;
     if (at_floor && round < LOWER) round = LOWER; /* it cannot be lowered further */
     s->offload.least = round == LOWER + 1;
     HP_TRY(try_offload(s, at_floor ? floor : (uint64_t)cap, p));
-    slower += !s->fits;
-    if (!s->fits) continue;
     uint64_t bytes = (*p)->arena[TIER_DEVICE];
-    if (bytes <= room) keep_program(s, p, kept);
+    if (bytes <= room) HP_TRY(keep_faster(s, p, kept));
     if (bytes <= room) break;
     if (round >= LOWER && bytes < *least) *least = bytes; /* by caps that no limit changes */
   }
@@ -582,7 +585,6 @@ static hp_status lower_cap(stage_state *s, uint64_t room, uint64_t floor, progra
   kept_program kept = {0};
   *least = UINT64_MAX;
   s->offload.room = room;
-  s->offload.below_s = INFINITY;
   HP_TRY(try_offload(s, room, out));
   double bound_s = s->offloaded.bound_s; /* of the limit itself, not of a lower cap */
   uint64_t bytes = (*out)->arena[TIER_DEVICE];
@@ -590,7 +592,7 @@ static hp_status lower_cap(stage_state *s, uint64_t room, uint64_t floor, progra
   if (bytes > room) {
     st = try_reserves(s, room, floor, out, &kept);
     if (!st) st = try_caps(s, room, bytes - room, floor, out, &kept, least);
-    if (!st && kept.p) keep_program(s, out, &kept);
+    if (!st && kept.p) swap_program(s, out, &kept);
   }
   s->fits = true;
   if (!st && (*out)->arena[TIER_DEVICE] <= room) *least = (*out)->arena[TIER_DEVICE];

@@ -19,7 +19,6 @@ typedef struct {
   uint64_t cap, room; /* bytes of work memory of the device: for the plan, and that there are */
   int policy;         /* HP_PLAN_* */
   bool least;         /* nothing stays on the device between its uses */
-  double below_s;     /* a plan that does not take less is not made into a program */
   const uint64_t *reserve; /* by instruction: bytes that stay free while it runs; NULL: none */
   const uint8_t *mode;     /* by mem_class: HP_OFFLOAD_*; NONE: such a tensor stays on the device */
   uint64_t to_flash; /* bytes of what leaves by AUTO that go to flash, for the host has no room */
