@@ -461,9 +461,9 @@ TEST(a_plan_of_many_buffers_keeps_to_its_effort_and_is_no_waste) {
     offsets_summary s;
     CHECK_OK(offsets_assign(&p, offset, &s));
     CHECK_OK(offsets_verify(&p, offset));
-    CHECK(s.steps <=
-          (effort ? 3 * effort : OFFSETS_EFFORT)); /* a first plan comes out in any case */
-    CHECK(s.peak[0] <= s.bound[0] * 3 / 2);
+    uint64_t least = 2048 * N; /* a first plan comes out in any case, and is no waste */
+    CHECK(s.steps <= 3 * (effort ? effort : least));
+    CHECK(s.peak[0] <= s.bound[0] * 5 / 4);
   }
   free(b), free(dead), free(offset);
 }
