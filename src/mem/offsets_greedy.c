@@ -18,11 +18,11 @@ typedef struct {
 
 enum {
   /* For a pass with any effort, since there must be a first plan: in all, and per item.  What is
-   * left over goes into empty layers, which took 1.7 times the bytes in use for steps of 32 micro-batches. */
+   * left over goes into empty layers: 1.7 times the bytes in use, in steps of 32 micro-batches. */
   LEAST_STEPS = 1 << 24,
   LEAST_STEPS_EACH = 2048,
-  SORT_STEPS = 16,       /* to sort, per item */
-  LAYERS = 16            /* parts of the effort, one per layer */
+  SORT_STEPS = 16, /* to sort, per item */
+  LAYERS = 16      /* parts of the effort, one per layer */
 };
 #define MIX 2654435761u /* 2^32 / golden ratio: its multiples are spread evenly */
 
