@@ -64,7 +64,7 @@ exit_is 0
 err_has "deepspeed: without effect: zero_optimization.overlap_comm"
 err_has "steps_per_prin (did you mean \"steps_per_print\"?)"
 same_file ds/model.safetensors whole/model.safetensors
-run explain job/job.yaml memory --json deepspeed=ds.json flash_limit=16MiB
+run explain job/job.yaml --json deepspeed=ds.json flash_limit=16MiB
 [ "$(json out tiers.flash.moved_bytes)" -gt 0 ] || fail "nothing is on flash"
 run train job/job.yaml output_dir=ds deepspeed=ds.json
 refused "ds.json" "flash_limit"
@@ -89,7 +89,7 @@ for host in 1MiB 400KiB; do
   exit_is 0
   grep -q "memory_limit: .* on host.* on flash (.*optimizer " err || { fail "the tiers are not told"; t_show; }
   same_file both/model.safetensors whole/model.safetensors
-  run explain job/job.yaml memory --json memory_limit="$least" host_limit=$host flash=disk flash_limit=16MiB
+  run explain job/job.yaml --json memory_limit="$least" host_limit=$host flash=disk flash_limit=16MiB
   [ "$(json out tiers.flash.moved_bytes)" -gt 0 ] || fail "nothing is on flash"
 done
 rm -rf both

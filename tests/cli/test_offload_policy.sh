@@ -32,10 +32,10 @@ run train job/job.yaml output_dir=full hyper_parallel.offload_policy=full_recomp
 refused "contradicts"
 
 it "no policy is faster than the plan"
-run explain job/job.yaml memory --json memory_limit=$limit
+run explain job/job.yaml --json memory_limit=$limit
 planned=$(json out step_s)
 for policy in zero_offload layer_ahead full_recompute; do
-  run explain job/job.yaml memory --json memory_limit=$limit hyper_parallel.offload_policy=$policy
+  run explain job/job.yaml --json memory_limit=$limit hyper_parallel.offload_policy=$policy
   awk -v a="$planned" -v b="$(json out step_s)" 'BEGIN { exit !(a <= b * 1.001) }' ||
     fail "$policy takes $(json out step_s) s, the plan $planned"
 done
