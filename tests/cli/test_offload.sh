@@ -83,15 +83,10 @@ run train job/job.yaml output_dir=none offload=weigths=host
 refused "did you mean \"weights\""
 
 it "what the host has no room for is on flash, optimizer state first, and the bits are the same"
-for host in 1MiB 400KiB; do
-  rm -rf both
-  run train job/job.yaml output_dir=both memory_limit="$least" host_limit=$host flash=disk flash_limit=16MiB
-  exit_is 0
-  grep -q "memory_limit: .* on host.* on flash (.*optimizer " err || { fail "the tiers are not told"; t_show; }
-  same_file both/model.safetensors whole/model.safetensors
-  run explain job/job.yaml --json memory_limit="$least" host_limit=$host flash=disk flash_limit=16MiB
-  [ "$(json out tiers.flash.moved_bytes)" -gt 0 ] || fail "nothing is on flash"
-done
+run train job/job.yaml output_dir=both memory_limit="$least" host_limit=400KiB flash=disk flash_limit=16MiB
+exit_is 0
+grep -q "memory_limit: .* on host.* on flash (.*optimizer " err || { fail "the tiers are not told"; t_show; }
+same_file both/model.safetensors whole/model.safetensors
 rm -rf both
 run train job/job.yaml output_dir=both memory_limit="$least" host_limit=1MiB flash=disk flash_limit=16MiB \
   strategy=dp=2,zero=3 per_device_train_batch_size=2
