@@ -35,6 +35,12 @@ hp_status world_agree(bool mine, bool *all);
 /* Broadcast: copies `data` of process 0 to all others. */
 hp_status world_broadcast(void *data, size_t bytes);
 
+/* The number of one more user of facts.memory in this process, the least that is free, so that
+ * processes whose users come in one order give them the same; -1: `most`, at most 32, are in use.
+ */
+int world_memory_take(int most);
+void world_memory_give(int number);
+
 /* This process has failed: notifies those that wait for it. */
 void world_fail(void);
 /* The rank for which this process waits now; -1: none. */

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -54,3 +55,16 @@ void world_memory_drop(void) {
   if (world.facts.memory >= 0) close(world.facts.memory);
   world.facts.memory = -1;
 }
+
+int world_memory_take(int most) {
+  uint32_t users = world.memory_users;
+  for (;;) {
+    int k = 0;
+    while (k < most && users >> k & 1) k++;
+    if (k == most) return -1;
+    if (atomic_compare_exchange_weak(&world.memory_users, &users, users | UINT32_C(1) << k))
+      return k;
+  }
+}
+
+void world_memory_give(int number) { world.memory_users &= ~(UINT32_C(1) << number); }

@@ -99,6 +99,7 @@ typedef struct {
   note verdict;                  /* how the job has ended, as process 0 decided */
   char message[ERR_MESSAGE_MAX]; /* why this process failed; its note may be shorter */
   bool over;                     /* the library has been left */
+  _Atomic uint32_t memory_users; /* of facts.memory here, a bit each */
   _Atomic int failed, waits_for; /* ranks; -1: none */
 } world_state;
 extern world_state world;

@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { HEAD = 64 << 10, PART_STEP = 64 << 20 };
+enum { HEAD = 64 << 10, PART_STEP = 64 << 20, POOLS_MAX = 16 };
 
 /* What the devices count together. */
 typedef struct {
@@ -23,19 +23,25 @@ _Static_assert(sizeof(pool_head) <= HEAD, "the head fits before the parts");
 struct host_pool {
   pool_head *head;
   int fd, devices; /* fd -1: of this process alone */
+  int number;      /* of the pools of the file that this process has open; -1: not in the file */
   uint64_t limit, part;
 };
 
 /* --- a file of several processes -------------------------------------------------------------- */
 
-/* The part of a process: twice the memory of the machine, as an arena takes address space. */
+/* The part of a device: twice the memory of the machine, as an arena takes address space at most.
+ * Not what a cgroup leaves of it: that may be another number in each process, and the file has one
+ * size. */
 static uint64_t part_bytes(void) {
-  uint64_t physical = (mem_physical() + PART_STEP - 1) / PART_STEP * PART_STEP;
-  return 2 * physical;
+  uint64_t physical = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+  return 2 * ((physical + PART_STEP - 1) / PART_STEP * PART_STEP);
 }
 
-/* Grows the file to the parts of all processes.  A limit of the size of files (ulimit -f) is one of
- * this file, too, and kills who goes beyond it. */
+/* A pool of the file: its head, and a part for each device. */
+static uint64_t pool_bytes(const host_pool *p) { return HEAD + (uint64_t)p->devices * p->part; }
+
+/* Grows the file to all pools, for every process to the same size.  A limit of the size of files
+ * (ulimit -f) is one of this file, too, and kills who goes beyond it. */
 static bool grow(int fd, uint64_t bytes) {
   struct rlimit most;
   if (getrlimit(RLIMIT_FSIZE, &most)) return false;
@@ -44,19 +50,25 @@ static bool grow(int fd, uint64_t bytes) {
   return false;
 }
 
+static hp_status map_head(host_pool *p, int fd) {
+  off_t from = (off_t)((uint64_t)p->number * pool_bytes(p));
+  void *at = mmap(NULL, HEAD, PROT_READ | PROT_WRITE, MAP_SHARED, fd, from);
+  HP_TRY_MEM(at != MAP_FAILED);
+  p->head = at;
+  p->fd = fd;
+  return HP_OK;
+}
+
 /* The file, or none: then each process counts its part of the limit alone. */
 static hp_status share_file(host_pool *p) {
   const world_facts *w = world_get();
   int error = w->memory_error;
   if (w->here == 1) return HP_OK;
   if (w->memory >= 0) {
-    if (grow(w->memory, HEAD + (uint64_t)p->devices * p->part)) {
-      void *at = mmap(NULL, HEAD, PROT_READ | PROT_WRITE, MAP_SHARED, w->memory, 0);
-      HP_TRY_MEM(at != MAP_FAILED);
-      p->head = at;
-      p->fd = w->memory;
-      return HP_OK;
-    }
+    p->number = world_memory_take(POOLS_MAX);
+    if (p->number < 0)
+      HP_FAIL(HP_ERR_OOM, "%d devices of this process are open; close one first", POOLS_MAX);
+    if (grow(w->memory, POOLS_MAX * pool_bytes(p))) return map_head(p, w->memory);
     error = errno;
   }
   p->limit /= (uint64_t)w->here;
@@ -73,7 +85,8 @@ static hp_status share_file(host_pool *p) {
 hp_status host_pool_open(uint64_t limit, int devices, host_pool **out) {
   host_pool *p = mem_calloc(1, sizeof *p);
   HP_TRY_MEM(p);
-  *p = (host_pool){.fd = -1, .devices = devices, .limit = limit, .part = part_bytes()};
+  *p =
+      (host_pool){.fd = -1, .number = -1, .devices = devices, .limit = limit, .part = part_bytes()};
   hp_status st = share_file(p);
   if (!st && !p->head) p->head = mem_calloc(1, sizeof *p->head);
   if (!st && !p->head) st = HP_ERR_OOM;
@@ -86,6 +99,7 @@ void host_pool_close(host_pool *p) {
   if (!p) return;
   if (p->fd < 0) mem_free(p->head);
   else munmap(p->head, HEAD);
+  if (p->number >= 0) world_memory_give(p->number);
   mem_free(p);
 }
 
@@ -107,7 +121,8 @@ bool host_pool_is_shared(const host_pool *p) { return p->fd >= 0; }
 
 char *host_pool_map(const host_pool *p, int device, uint64_t bytes) {
   HP_ASSERT(device >= 0 && device < p->devices);
-  off_t from = (off_t)(HEAD + (uint64_t)device * p->part);
+  uint64_t before = (uint64_t)p->number * pool_bytes(p);
+  off_t from = (off_t)(before + HEAD + (uint64_t)device * p->part);
   if (bytes > p->part) return NULL;
   void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, p->fd, from);
   if (at == MAP_FAILED) return NULL;

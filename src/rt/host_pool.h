@@ -2,8 +2,9 @@
  * and when the emulated links to memory tiers are free.
  *
  * A process with all devices has it for itself.  Several processes share the file of memory of
- * their machine (world_facts.memory): its first pages are what they count together, the rest is the
- * arenas of tier host, a part for each device.  Pages are taken when they are first written, by the
+ * their machine (world_facts.memory), which has a pool for each that a process has open: its first
+ * pages are what processes count together, the rest is the arenas of tier host, a part for each
+ * device.  Pages are taken when they are first written, by the
  * device that writes them. */
 #ifndef RT_HOST_POOL_H
 #define RT_HOST_POOL_H
@@ -20,7 +21,8 @@ typedef struct host_pool host_pool;
 typedef _Atomic uint64_t link_times[TIER_COUNT][2][COMM_LOCAL_MAX];
 
 /* For so many devices of this machine, and `limit` bytes of all of them; 0: none.  The file stays
- * as long as the process; host_pool_close(NULL) is allowed. */
+ * as long as the process, in which HP_ERR_OOM refuses a 17th open pool; host_pool_close(NULL) is
+ * allowed. */
 hp_status host_pool_open(uint64_t limit, int devices, host_pool **out);
 void host_pool_close(host_pool *p);
 /* More bytes for a device: false if there are not as many left under the limit. */

@@ -86,6 +86,10 @@ over() { # WAY
     host_ranks $n shares
     exit_is 0
 
+    it "a process may have several devices, each with host memory of its own, over $1"
+    host_ranks $n again
+    exit_is 0
+
     it "their copies take turns on an emulated link, over $1"
     write turns.yaml <<END
 devices_per_node: $n

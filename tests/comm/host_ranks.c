@@ -1,6 +1,7 @@
 /* Processes of a job on one machine, with its host memory.
  *
  *   host_ranks shares    the limit is of all of them, and what one gives back another takes
+ *   host_ranks again     a process may have several devices one beside the other
  *   host_ranks turns     their copies take turns on an emulated link that they share
  *   host_ranks killed    the last of them is killed by the system
  *
@@ -97,6 +98,35 @@ static hp_status share(void) {
   return HP_OK;
 }
 
+/* Devices that are open at one time have memory and limits of their own; so has one that takes the
+ * place of one that was closed. */
+static hp_status open_again(void) {
+  enum { DEVICES = 3, BYTES = 3 * MIB };
+  uint64_t at[DEVICES], limit = (uint64_t)world_get()->size * BYTES;
+  hp_device *d[DEVICES];
+  for (int turn = 0; turn < 2; turn++) {
+    for (int k = 0; k < DEVICES; k++) {
+      if (!turn || k == 1) HP_TRY(open_device(limit, NULL, &d[k]));
+      if (!turn || k == 1) HP_TRY(take(d[k], BYTES, &at[k]));
+      if (turn && k != 1) continue;
+      for (int i = 0; i < BYTES; i++)
+        HP_TRY(check(!address(d[k], at[k])[i], "new memory is zeros"));
+      memset(address(d[k], at[k]), k + 1, BYTES);
+    }
+    for (int k = 0; k < DEVICES; k++)
+      for (int i = 0; i < BYTES; i++)
+        HP_TRY(check(address(d[k], at[k])[i] == k + 1, "each has memory of its own"));
+    HP_TRY(meet());
+    for (int k = 0; k < DEVICES; k++) {
+      if (!turn && k != 1) continue;
+      device_give(d[k]->member[0], TIER_HOST, at[k], BYTES);
+      hp_device_close(d[k]);
+    }
+    HP_TRY(meet());
+  }
+  return HP_OK;
+}
+
 static int by_time(const void *a, const void *b) {
   const double *x = a, *y = b;
   return *x < *y ? -1 : *x > *y;
@@ -137,6 +167,7 @@ int main(int argc, char **argv) {
   const char *told, *which = argc > 1 ? argv[1] : "";
   hp_status st = world_begin();
   if (!st && !strcmp(which, "shares")) st = share();
+  else if (!st && !strcmp(which, "again")) st = open_again();
   else if (!st && !strcmp(which, "turns")) st = take_turns();
   else if (!st) st = be_killed();
   if (st)
