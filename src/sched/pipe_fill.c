@@ -11,7 +11,7 @@ typedef struct {
 
 typedef struct {
   uint32_t next;              /* turn that comes next */
-  uint32_t weights0, weights; /* of `pending`: B that have run, W to come */
+  uint32_t weights0, weights; /* of `deferred`: B that have run, W to come */
   amount held, late;          /* late: what the W to come will free */
   double free_s, begin_s;
 } device;
@@ -26,7 +26,7 @@ typedef struct {
   uint32_t *forwards, *backwards; /* [stages] micro-batches that have begun */
   uint32_t *f_turn, *b_turn;      /* [cells] turn of F and B */
   double *f_s, *b_s;              /* [cells] when their input arrives; INFINITY: not known */
-  pipe_row *pending;              /* [cells] by device, in the order of B */
+  pipe_row *deferred;             /* [cells] by device, in the order of B */
   pipe_events events;
   pipe_rows made;
 } filling;
@@ -115,7 +115,7 @@ static bool choose(filling *f, uint32_t d, double now, pipe_row *out) {
   device *at = &f->at[d];
   const pipe_rows *p = f->turns;
   const uint32_t end = p->row0[d + 1];
-  const pipe_row *weights = at->weights0 < at->weights ? &f->pending[at->weights0] : NULL;
+  const pipe_row *weights = at->weights0 < at->weights ? &f->deferred[at->weights0] : NULL;
   while (at->next < end && has_begun(f, &p->row[at->next])) at->next++;
   bool wait = false, blocked = false;
   if (at->next < end) {
@@ -169,7 +169,7 @@ static hp_status run_row(filling *f, uint32_t d, const pipe_row *row, double now
     at->held.bytes -= pipe_bytes(f->c, s) - late;
     at->late.bytes += late;
     at->late.in_flight++;
-    f->pending[at->weights++] =
+    f->deferred[at->weights++] =
         (pipe_row){.stage = row->stage, .actions = PIPE_W, .microbatch = row->microbatch};
   } else {
     at->weights0++;
@@ -213,9 +213,9 @@ static hp_status allocate(filling *f) {
   f->b_turn = mem_calloc(cells, sizeof *f->b_turn);
   f->f_s = mem_calloc(cells, sizeof *f->f_s);
   f->b_s = mem_calloc(cells, sizeof *f->b_s);
-  f->pending = mem_calloc(cells, sizeof *f->pending);
+  f->deferred = mem_calloc(cells, sizeof *f->deferred);
   if (!f->at || !f->stage0 || !f->stage || !f->forwards || !f->backwards || !f->f_turn ||
-      !f->b_turn || !f->f_s || !f->b_s || !f->pending)
+      !f->b_turn || !f->f_s || !f->b_s || !f->deferred)
     return HP_ERR_OOM;
   HP_TRY(pipe_rows_create(p->stages, p->devices, p->microbatches, 3 * cells, &f->made));
   memcpy(f->made.placement, p->placement, p->stages * sizeof *p->placement);
@@ -280,7 +280,7 @@ done:
   mem_free(f.b_turn);
   mem_free(f.f_s);
   mem_free(f.b_s);
-  mem_free(f.pending);
+  mem_free(f.deferred);
   vec_free(&f.events);
   pipe_rows_free(&f.made);
   return st;
