@@ -28,18 +28,20 @@ static val operand(const cutter *c, const ir_node *n, int k) {
 static uint16_t place_of(const cutter *c, val v) { return c->place[graph_value(c->g, v)->def]; }
 
 /* Params of one name are one, where the first of them is. */
-static void join_params(cutter *c) {
+static hp_status join_params(cutter *c) {
   const hp_graph *g = c->g;
+  map first = {0}; /* attributes, the name among them -> value */
+  hp_status st = HP_OK;
   for (val v = 0; v < g->values.len; v++) c->same[v] = v;
-  for (uint32_t i = 0; i < g->nodes.len; i++) {
+  for (uint32_t i = 0; !st && i < g->nodes.len; i++) {
     const ir_node *n = graph_node(g, i);
-    for (uint32_t k = 0; n->op == OP_PARAM && k < i; k++) {
-      const ir_node *first = graph_node(g, k);
-      if (first->op != OP_PARAM || first->attr != n->attr) continue;
-      c->same[n->out0] = first->out0;
-      break;
-    }
+    uint32_t known;
+    if (n->op != OP_PARAM) continue;
+    if (map_get(&first, &n->attr, sizeof n->attr, &known)) c->same[n->out0] = known;
+    else st = map_set(&first, &n->attr, sizeof n->attr, n->out0);
   }
+  map_free(&first);
+  return st;
 }
 
 /* Marks params that are read as tables alone: they are no part of the model, and the same for all.
@@ -196,9 +198,9 @@ static hp_status cut_stage(const cutter *c, uint16_t stage, const stage_crossing
 static hp_status cut_all(cutter *c, hp_graph **out, stage_crossings *x) {
   bool *table = mem_calloc(c->g->values.len, sizeof *table);
   HP_TRY_MEM(table);
-  join_params(c);
-  find_tables(c, table);
-  hp_status st = place_nodes(c, table);
+  hp_status st = join_params(c);
+  if (!st) find_tables(c, table);
+  if (!st) st = place_nodes(c, table);
   mem_free(table);
   HP_TRY(st);
   find_readers(c);
