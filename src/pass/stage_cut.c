@@ -12,12 +12,17 @@ enum { FREE = UINT16_MAX };
 
 typedef struct {
   const hp_graph *g;
-  int stages;
-  uint16_t *place; /* [nodes] its stage; FREE: of every stage that reads it */
-  val *same;       /* [values] what stands for a value: the first param of its name, or itself */
-  bool *reads;     /* [values][stages] nodes of the stage read it */
-  bool *live;      /* [nodes] in the graph of a stage */
+  const stage_placement *at;
+  uint16_t *place;  /* [nodes] its stage; FREE: of every mesh that reads it */
+  val *same;        /* [values] what stands for a value: the first param of its name, or itself */
+  bool *reads;      /* [values][meshes] nodes of the mesh read it */
+  bool *live;       /* [nodes] in the graph of a mesh */
+  uint16_t *bounds; /* [meshes][2] the lowest and the highest of its stages */
 } cutter;
+
+static uint16_t mesh_of(const cutter *c, uint16_t stage) {
+  return c->at->mesh_of ? c->at->mesh_of[stage] : stage;
+}
 
 /* --- where each node is ----------------------------------------------------------------------- */
 
@@ -67,7 +72,7 @@ static bool is_free(const cutter *c, const ir_node *n, const bool *table) {
 static hp_status refuse_stage(const cutter *c, const ir_node *n) {
   const char *at = graph_str(c->g, n->loc);
   HP_FAIL(HP_ERR_ARG, "%s%s%s is of stage %u; the pipeline has stages 0 to %d",
-          op_table[n->op].name, *at ? " at " : "", at, n->stage, c->stages - 1);
+          op_table[n->op].name, *at ? " at " : "", at, n->stage, c->at->stages - 1);
 }
 
 /* An output is where its value is, and an assign where its param is. */
@@ -76,7 +81,7 @@ static hp_status place_nodes(cutter *c, const bool *table) {
     const ir_node *n = graph_node(c->g, i);
     bool follows = n->op == OP_OUTPUT || n->op == OP_ASSIGN;
     uint16_t followed = follows ? place_of(c, operand(c, n, 0)) : FREE;
-    if (n->stage >= c->stages) return refuse_stage(c, n);
+    if (n->stage >= c->at->stages) return refuse_stage(c, n);
     c->place[i] = is_free(c, n, table) ? FREE : followed != FREE ? followed : n->stage;
   }
   return HP_OK;
@@ -84,47 +89,50 @@ static hp_status place_nodes(cutter *c, const bool *table) {
 
 /* --- crossings -------------------------------------------------------------------------------- */
 
-static bool *reads_of(const cutter *c, val v, uint16_t stage) {
-  return &c->reads[(size_t)v * (size_t)c->stages + stage];
+static bool *reads_of(const cutter *c, val v, uint16_t mesh) {
+  return &c->reads[(size_t)v * (size_t)c->at->meshes + mesh];
 }
 
 static bool crosses(const cutter *c, val v, uint16_t to) {
   uint16_t from = place_of(c, v);
-  return from != FREE && from != to && *reads_of(c, v, to);
+  return from != FREE && mesh_of(c, from) != to && *reads_of(c, v, to);
 }
 
 static void find_readers(cutter *c) {
   for (uint32_t i = 0; i < c->g->nodes.len; i++) {
     const ir_node *n = graph_node(c->g, i);
-    for (int k = 0; c->place[i] != FREE && k < n->n_in; k++)
-      *reads_of(c, operand(c, n, k), c->place[i]) = true;
+    uint16_t stage = c->place[i];
+    for (int k = 0; stage != FREE && k < n->n_in; k++)
+      *reads_of(c, operand(c, n, k), mesh_of(c, stage)) = true;
   }
 }
 
 static hp_status add_crossings(const cutter *c, stage_crossings *out) {
   for (val v = 1; v < c->g->values.len; v++)
-    for (uint16_t to = 0; to < c->stages; to++) {
+    for (uint16_t to = 0; to < c->at->meshes; to++) {
       const ir_node *n = graph_def(c->g, v);
       if (!crosses(c, v, to)) continue;
-      stage_crossing x = {.from = place_of(c, v),
+      uint16_t stage = place_of(c, v);
+      stage_crossing x = {.from = mesh_of(c, stage),
                           .to = to,
                           .phase = n->phase,
                           .is_param = n->op == OP_PARAM,
                           .value = v};
-      snprintf(x.name, sizeof x.name, "stage%u.value%u", x.from, v);
+      snprintf(x.name, sizeof x.name, "stage%u.value%u", stage, v);
       if (!vec_push(out, x)) return HP_ERR_OOM;
     }
   return HP_OK;
 }
 
-/* --- the graph of a stage --------------------------------------------------------------------- */
+/* --- the graph of a mesh ---------------------------------------------------------------------- */
 
-/* Nodes of a stage, and what it computes itself of inputs and constants, for its nodes read it. */
-static void find_live(const cutter *c, uint16_t stage, bool *live) {
+/* Nodes of its stages, and what it computes itself of inputs and constants, for its nodes read it.
+ */
+static void find_live(const cutter *c, uint16_t mesh, bool *live) {
   memset(live, 0, c->g->nodes.len);
   for (size_t i = c->g->nodes.len; i-- > 0;) {
     const ir_node *n = graph_node(c->g, (uint32_t)i);
-    live[i] = live[i] || c->place[i] == stage;
+    live[i] = live[i] || (c->place[i] != FREE && mesh_of(c, c->place[i]) == mesh);
     for (int k = 0; live[i] && k < n->n_in; k++) {
       uint32_t def = graph_value(c->g, operand(c, n, k))->def;
       if (c->place[def] == FREE) live[def] = true;
@@ -132,12 +140,12 @@ static void find_live(const cutter *c, uint16_t stage, bool *live) {
   }
 }
 
-/* Callers give all inputs of a graph: one that nothing needs is of its own stage. */
+/* Callers give all inputs of a graph: one that nothing needs is on the mesh of its own stage. */
 static hp_status place_unused_inputs(cutter *c) {
   bool *used = mem_calloc(c->g->nodes.len + 1, sizeof *used);
   HP_TRY_MEM(used);
-  for (int s = 0; s < c->stages; s++) {
-    find_live(c, (uint16_t)s, c->live);
+  for (int m = 0; m < c->at->meshes; m++) {
+    find_live(c, (uint16_t)m, c->live);
     for (size_t i = 0; i < c->g->nodes.len; i++) used[i] |= c->live[i];
   }
   for (uint32_t i = 0; i < c->g->nodes.len; i++) {
@@ -166,7 +174,15 @@ static void take_value(const cutter *c, rewrite *r, val v, const char *name) {
   r->map[v] = in;
 }
 
-static void add_node(const cutter *c, rewrite *r, uint32_t i, uint16_t stage, bool is_live,
+/* The stage of what the mesh computes of inputs and constants: that of its first row. */
+static void place_free(const cutter *c, rewrite *r, const ir_node *n, uint16_t mesh) {
+  const uint16_t *bounds = &c->bounds[2 * mesh];
+  uint32_t i = (uint32_t)r->to->nodes.len - 1;
+  if (n->op == OP_INPUT || n->op == OP_PARAM) return; /* no instruction */
+  r->to->nodes.at[i].stage = bounds[n->phase == PHASE_BACKWARD];
+}
+
+static void add_node(const cutter *c, rewrite *r, uint32_t i, uint16_t mesh, bool is_live,
                      const stage_crossings *x) {
   const ir_node *n = graph_node(c->g, i);
   if (is_live && n->n_out && c->same[n->out0] != n->out0) is_live = false; /* there already */
@@ -176,23 +192,33 @@ static void add_node(const cutter *c, rewrite *r, uint32_t i, uint16_t stage, bo
       r->map[v] = r->map[c->same[v]];
     }
     rewrite_copy(r, i);
+    if (c->place[i] == FREE) place_free(c, r, n, mesh);
   }
   rewrite_place(r, n);
   for (val v = n->out0; v < n->out0 + n->n_out; v++) {
     const stage_crossing *k = find_crossing(x, v);
     if (!k) continue;
-    if (k->from == stage) ops_output(r->to, k->name, r->map[v]);
-    else if (crosses(c, v, stage)) take_value(c, r, v, k->name);
+    if (k->from == mesh) ops_output(r->to, k->name, r->map[v]);
+    else if (crosses(c, v, mesh)) take_value(c, r, v, k->name);
   }
 }
 
-static hp_status cut_stage(const cutter *c, uint16_t stage, const stage_crossings *x,
-                           hp_graph **out) {
+static hp_status cut_mesh(const cutter *c, uint16_t mesh, const stage_crossings *x,
+                          hp_graph **out) {
   rewrite r;
   HP_TRY(rewrite_begin(&r, c->g));
-  find_live(c, stage, c->live);
-  for (uint32_t i = 0; i < c->g->nodes.len; i++) add_node(c, &r, i, stage, c->live[i], x);
+  find_live(c, mesh, c->live);
+  for (uint32_t i = 0; i < c->g->nodes.len; i++) add_node(c, &r, i, mesh, c->live[i], x);
   return rewrite_end(&r, HP_OK, out);
+}
+
+static void find_bounds(const cutter *c) {
+  for (int m = 0; m < c->at->meshes; m++) c->bounds[2 * m] = FREE;
+  for (uint16_t s = 0; s < c->at->stages; s++) {
+    uint16_t *b = &c->bounds[2 * mesh_of(c, s)];
+    if (b[0] == FREE) b[0] = s;
+    b[1] = s;
+  }
 }
 
 static hp_status cut_all(cutter *c, hp_graph **out, stage_crossings *x) {
@@ -203,33 +229,38 @@ static hp_status cut_all(cutter *c, hp_graph **out, stage_crossings *x) {
   if (!st) st = place_nodes(c, table);
   mem_free(table);
   HP_TRY(st);
+  find_bounds(c);
   find_readers(c);
   HP_TRY(add_crossings(c, x));
   HP_TRY(place_unused_inputs(c));
-  for (int s = 0; s < c->stages; s++) HP_TRY(cut_stage(c, (uint16_t)s, x, &out[s]));
+  for (int m = 0; m < c->at->meshes; m++) HP_TRY(cut_mesh(c, (uint16_t)m, x, &out[m]));
   return HP_OK;
 }
 
-hp_status stage_cut(const hp_graph *g, int stages, hp_graph **out, stage_crossings *x) {
+hp_status stage_cut(const hp_graph *g, const stage_placement *p, hp_graph **out,
+                    stage_crossings *x) {
   size_t values = g->values.len, all;
   HP_TRY(graph_status(g));
-  if (stages < 1 || stages >= FREE || !size_mul(values, (size_t)stages, &all))
-    HP_FAIL(HP_ERR_ARG, "%d stages; expected 1 to %d", stages, FREE - 1);
+  if (p->stages < 1 || p->stages >= FREE || !size_mul(values, (size_t)p->meshes, &all))
+    HP_FAIL(HP_ERR_ARG, "%d stages; expected 1 to %d", p->stages, FREE - 1);
   cutter c = {.g = g,
-              .stages = stages,
+              .at = p,
               .place = mem_calloc(g->nodes.len + 1, sizeof *c.place),
               .same = mem_calloc(values, sizeof *c.same),
               .reads = mem_calloc(all, sizeof *c.reads),
-              .live = mem_calloc(g->nodes.len + 1, sizeof *c.live)};
-  memset(out, 0, (size_t)stages * sizeof *out);
-  hp_status st = c.place && c.same && c.reads && c.live ? cut_all(&c, out, x) : HP_ERR_OOM;
-  for (int s = 0; st && s < stages; s++) {
-    graph_free(out[s]);
-    out[s] = NULL;
+              .live = mem_calloc(g->nodes.len + 1, sizeof *c.live),
+              .bounds = mem_calloc((size_t)p->meshes, 2 * sizeof *c.bounds)};
+  memset(out, 0, (size_t)p->meshes * sizeof *out);
+  bool room = c.place && c.same && c.reads && c.live && c.bounds;
+  hp_status st = room ? cut_all(&c, out, x) : HP_ERR_OOM;
+  for (int m = 0; st && m < p->meshes; m++) {
+    graph_free(out[m]);
+    out[m] = NULL;
   }
   mem_free(c.place);
   mem_free(c.same);
   mem_free(c.reads);
   mem_free(c.live);
+  mem_free(c.bounds);
   return st;
 }

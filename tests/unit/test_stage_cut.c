@@ -14,7 +14,7 @@ typedef struct {
 static void begin(const char *text, pipeline *p) {
   *p = (pipeline){0};
   CHECK_OK(hp_graph_parse(text, "test.hp", &p->whole));
-  CHECK_OK(stage_cut(p->whole, STAGES, p->cut, &p->x));
+  CHECK_OK(stage_cut(p->whole, &(stage_placement){STAGES, STAGES, NULL}, p->cut, &p->x));
 }
 
 static void end(pipeline *p) {
@@ -100,8 +100,8 @@ TEST(tables_of_inputs_are_made_by_each_stage_and_a_shared_param_crosses) {
   check_crossing(&p, 1, 1, 2, PHASE_FORWARD, false, "stage1.value6");
   CHECK_EQ(p.cut[0]->nodes.len, 0);
   check_text(p.cut[2], "%1:f32[4] = input {name=\"x\", dtype=f32, shape=[4]}\n"
-                       "%2:f32[] = const {value=2.0, dtype=f32, shape=[]}\n"
-                       "%3:f32[4] = mul %1, %2\n"
+                       "%2:f32[] = const {value=2.0, dtype=f32, shape=[]} stage=2\n"
+                       "%3:f32[4] = mul %1, %2 stage=2\n"
                        "%4:f32[4] = input {name=\"unused\", dtype=f32, shape=[4]} stage=2\n"
                        "%5:f32[4] = input {name=\"stage1.value5\", dtype=f32, shape=[4]} stage=1\n"
                        "%6:f32[4] = input {name=\"stage1.value6\", dtype=f32, shape=[4]} stage=1\n"
@@ -118,9 +118,9 @@ TEST(a_node_of_no_stage_is_refused_by_its_place) {
                      "%2:f32[4] = neg %1 @\"layers.7\" stage=3\n"
                      "output %2 {name=\"y\"}\n";
   CHECK_OK(hp_graph_parse(text, "test.hp", &g));
-  CHECK_FAILS(stage_cut(g, STAGES, cut, &x),
+  CHECK_FAILS(stage_cut(g, &(stage_placement){STAGES, STAGES, NULL}, cut, &x),
               "neg at layers.7 is of stage 3; the pipeline has stages 0 to 2");
-  CHECK_FAILS(stage_cut(g, 0, cut, &x), "0 stages");
+  CHECK_FAILS(stage_cut(g, &(stage_placement){0, 0, NULL}, cut, &x), "0 stages");
   CHECK(!cut[0]);
   vec_free(&x);
   graph_free(g);
