@@ -45,9 +45,8 @@ typedef struct hp_device hp_device;   /* memory, threads, and tensors that outli
 typedef struct hp_program hp_program; /* flat instruction list with its memory plan        */
 typedef uint32_t hp_tensor;           /* a value of one graph; HP_NONE: no value          */
 #define HP_NONE ((hp_tensor)0)
-/* --- errors, version ------------------------------------------------------------------ */
-/* Why the last call of this thread failed, one line; "" if it succeeded.  A builder of a poisoned
- * graph fails with the graph's first failure.  Free and close calls, and these five, keep it. */
+/* Why this thread's last call failed; "" if it did not.  Free and close calls, and these, keep it.
+ */
 const char *hp_last_error(void);
 const char *hp_error_trace(void); /* the same line and a back trace */
 const char *hp_status_name(hp_status s);
@@ -240,7 +239,8 @@ typedef struct {
 } hp_layout_rule;
 typedef struct {
   const char *backend;           /* NULL: "cpu" */
-  const char *mesh;              /* "(2,2)(dp,tp)": devices used as one; NULL: one device */
+  const char *mesh;              /* "(2,2)(dp,tp)": devices used as one; NULL: one device.  Of a */
+  const char *pipeline;          /* pipeline "(2)(dp);(1)(dp)", and its schedule: a name or rows */
   hp_device *job;                /* this mesh joins its job: "(2)(dp)@2,3"; NULL: a new job */
   const char *cluster;           /* speed of devices and links: a file or a name; NULL: "this" */
   const hp_layout_rule *layouts; /* of inputs and params by name; the first match counts; */
@@ -254,7 +254,7 @@ typedef struct {
   bool plan_only;           /* only for plans: one device represents all, for any number of them */
   bool may_miss;            /* no warning for layouts of names that a program lacks */
   const char *const *flash; /* folders of tier flash, on different disks; NULL: no such tier */
-  int n_flash, offload_policy;      /* HP_PLAN_* */
+  int n_flash, offload_policy, stages; /* HP_PLAN_*; of the pipeline, 0: the schedule's */
   uint64_t flash_limit, host_limit; /* of tiers, for all devices of a machine; host 0: no limit */
 } hp_device_options;
 hp_status hp_device_open(const hp_device_options *o, hp_device **out);
@@ -266,6 +266,9 @@ hp_status hp_device_layout(hp_device *d, const char *pattern, const char *entrie
 /* For named tensors with matching names an HP_OFFLOAD_* in place of their class's, in programs that
  * are compiled from now on; the first rule that matches counts. */
 hp_status hp_device_home(hp_device *d, const char *pattern, int offload);
+/* A param of that name will be on this stage of the pipeline, -1: on all; 1 stage: it is none. */
+hp_status hp_device_stage(hp_device *d, const char *name, int stage);
+int hp_device_stages(const hp_device *d);
 const char *hp_device_describe(const hp_device *d);
 int hp_device_threads(const hp_device *d);
 const char *hp_device_engine(const hp_device *d);            /* of products, in later programs */
@@ -302,8 +305,7 @@ hp_status hp_param_find(const hp_device *d, const char *name, hp_dtype *t, hp_sh
  * loads them on any mesh.  If the files do not hold exactly these, a load changes nothing. */
 hp_status hp_params_save(hp_device *d, const char *path, const char *const *name, int n);
 hp_status hp_params_load(hp_device *d, const char *path, const char *const *name, int n);
-/* Do devices with the same shard hold the same bits?  If not: HP_ERR_DEVICE, which names them. */
-hp_status hp_params_verify(const hp_device *d);
+hp_status hp_params_verify(const hp_device *d); /* HP_ERR_DEVICE: copies of a shard differ */
 /* --- compile, inspect, run ---------------------------------------------------------------- */
 typedef struct {
   bool remat;                       /* recompute forward values of a block in its backward */
@@ -315,17 +317,17 @@ typedef struct {
 } hp_compile_options;
 hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                      hp_program **out);
-/* Loads the text of hp_program_print or dump_dir, for one device: the same bits.  Checks that it is
- * safe to run; plans memory again if kernels here need more.  name: for messages. */
+/* Loads the text of hp_program_print or dump_dir, for one device, checked; name: for messages. */
 hp_status hp_program_parse(const char *text, const char *name, hp_device *d, hp_program **out);
 void hp_program_free(hp_program *p);
 int hp_program_io_count(const hp_program *p);
 hp_status hp_program_io_info(const hp_program *p, int i, const char **name, hp_dtype *t,
                              hp_shape *s, bool *is_output);
 /* A step of several graphs as one program: each graph is compiled once, as a piece; rows are lines
- * "stage action microbatch".  An action is a piece's name, or NAME:FB for some of it: F forward, B
- * backward, W backward to the gradient of one param, U update.  All rows share params; inputs and
- * outputs of micro-batch M, if not the only one, are NAME@M.  The first row's options are used. */
+ * "stage action microbatch", stage * for all.  An action is a piece, or NAME:FB for some of it: F
+ * forward, B backward, W backward to the gradient of one param, U update.  Rows share params;
+ * inputs and outputs of micro-batch M, if not the only one, are NAME@M.  The first row's options
+ * count. */
 typedef struct hp_piece hp_piece;
 hp_status hp_piece_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                            hp_piece **out);
@@ -337,18 +339,16 @@ typedef struct {
   void *data; /* host memory: an input is read before the run, an output written after it */
   size_t bytes;
 } hp_io;
-/* Runs once.  All inputs are required, outputs are optional; no name may occur twice. */
-hp_status hp_run(hp_program *p, const hp_io *io, int n);
-/* Memory of a program on each device, in bytes. */
+hp_status hp_run(hp_program *p, const hp_io *io, int n); /* all inputs, any outputs, each once */
 enum { HP_TIERS = 3, HP_WIDEST_GAPS = 5 }; /* gaps: rows of hp_op_time that reports show first */
-const char *hp_memory_class(int i); /* "parameters", "gradients", "optimizer", "activations", .. */
-typedef struct {
-  uint64_t state[HP_MEMORY_CLASSES];  /* tensors that outlive runs, on a device, */
-  uint64_t model[HP_MEMORY_CLASSES];  /* and in the global model, each counted once */
-  uint64_t live[HP_MEMORY_CLASSES];   /* work memory, at its peak */
-  uint64_t state_bytes, live_bytes;   /* sums of state and of live */
-  uint64_t work_bytes, work_bound;    /* planned work memory, and a lower bound of any plan */
-  uint64_t planned_bytes;             /* state_bytes + work_bytes */
+const char *hp_memory_class(int i);  /* "parameters", "gradients", "optimizer", "activations", .. */
+typedef struct {                     /* memory of a program on each device, in bytes */
+  uint64_t state[HP_MEMORY_CLASSES]; /* tensors that outlive runs, on a device, */
+  uint64_t model[HP_MEMORY_CLASSES]; /* and in the global model, each counted once */
+  uint64_t live[HP_MEMORY_CLASSES];  /* work memory, at its peak */
+  uint64_t state_bytes, live_bytes;  /* sums of state and of live */
+  uint64_t work_bytes, work_bound;   /* planned work memory, and a lower bound of any plan */
+  uint64_t planned_bytes;            /* state_bytes + work_bytes */
   uint64_t limit_bytes, device_bytes; /* memory limit; a device's memory, by the cluster; 0: none */
   struct {
     const char *name;                                              /* "device", "host", "flash" */

@@ -5,6 +5,7 @@
 #include "comm/world.h"
 #include "rt/params.h"
 #include "rt/replicas.h"
+#include "rt/stage_meshes.h"
 
 #include <string.h>
 
@@ -98,13 +99,14 @@ HP_API hp_status hp_device_open(const hp_device_options *o, hp_device **out) {
   if (!o) o = &usual;
   HP_TRY(check_job(__func__, o));
   HP_TRY(check_tiers(__func__, o));
-  HP_TRY(api_result(__func__, device_mesh_open(o, out)));
-  learn_open(*out, o);
+  HP_TRY(api_result(__func__, stage_meshes_open(o, out)));
+  for (int i = 0; i < stage_meshes_count(*out); i++) learn_open(stage_mesh(*out, i), o);
+  if (is_pipeline(*out)) learn_open(*out, o);
   return HP_OK;
 }
 HP_API void hp_device_close(hp_device *d) {
-  if (d) learn_close(d);
-  device_mesh_close(d);
+  for (int i = 0; d && i < stage_meshes_count(d); i++) learn_close(stage_mesh(d, i));
+  stage_meshes_close(d);
 }
 HP_API hp_status hp_device_layout(hp_device *d, const char *pattern, const char *entries,
                                   bool where_divides) {
@@ -112,7 +114,16 @@ HP_API hp_status hp_device_layout(hp_device *d, const char *pattern, const char 
   API_NEED(d);
   API_NEED(pattern);
   API_NEED(entries);
-  return api_result(__func__, device_mesh_rule(d, pattern, entries, where_divides));
+  for (int i = 0; i < stage_meshes_count(d); i++)
+    HP_TRY(
+        api_result(__func__, device_mesh_rule(stage_mesh(d, i), pattern, entries, where_divides)));
+  return HP_OK;
+}
+HP_API hp_status hp_device_stage(hp_device *d, const char *name, int stage) {
+  API_CALL;
+  API_NEED(d);
+  API_NEED(name);
+  return is_pipeline(d) ? api_result(__func__, stage_meshes_rule(d, name, stage)) : HP_OK;
 }
 HP_API hp_status hp_device_home(hp_device *d, const char *pattern, int offload) {
   API_CALL;
@@ -125,7 +136,15 @@ HP_API hp_status hp_device_home(hp_device *d, const char *pattern, int offload) 
     API_REFUSE("pattern \"%s\" is HP_OFFLOAD_FLASH, and the device has no folders of tier flash",
                pattern);
   DEVICE_MESH_HOLD(d);
-  return api_result(__func__, device_mesh_home_rule(d, pattern, (uint8_t)offload));
+  for (int i = 0; i < stage_meshes_count(d); i++)
+    HP_TRY(
+        api_result(__func__, device_mesh_home_rule(stage_mesh(d, i), pattern, (uint8_t)offload)));
+  return HP_OK;
+}
+HP_API int hp_device_stages(const hp_device *d) {
+  API_GET;
+  API_NEED_OR(d, 1);
+  return is_pipeline(d) ? d->stages : 1;
 }
 HP_API const char *hp_device_describe(const hp_device *d) {
   API_GET;
@@ -142,9 +161,13 @@ HP_API int hp_device_threads(const hp_device *d) {
 HP_API uint64_t hp_device_param_bytes(const hp_device *d) {
   API_GET;
   API_NEED_OR(d, 0);
-  uint64_t sum = 0;
-  for (int t = 0; t < TIER_COUNT; t++) sum += d->member[0]->state_bytes[t];
-  return sum;
+  uint64_t most = 0;
+  for (int i = 0; i < stage_meshes_count(d); i++) {
+    uint64_t sum = 0;
+    for (int t = 0; t < TIER_COUNT; t++) sum += stage_mesh(d, i)->member[0]->state_bytes[t];
+    if (sum > most) most = sum;
+  }
+  return most;
 }
 
 HP_API uint64_t hp_device_memory_limit(const hp_device *d) {
@@ -180,7 +203,9 @@ HP_API hp_status hp_device_set_engine(hp_device *d, const char *name, const char
   API_NEED(name);
   DEVICE_MESH_HOLD(d);
   const char *before = d->member[0]->backend->engine(d->member[0]->dev);
-  hp_status st = device_mesh_set_engine(d, name);
+  hp_status st = HP_OK;
+  for (int i = 0; !st && i < stage_meshes_count(d); i++)
+    st = device_mesh_set_engine(stage_mesh(d, i), name);
   if (!st && tuning) {
     st = set_tuning(d, tuning);
     for (int i = 0; st && i < d->own; i++)
@@ -226,24 +251,63 @@ static hp_status type_of(const char *name, hp_dtype t, const hp_shape *s, ir_val
   return HP_OK;
 }
 
+static hp_status create(hp_device *d, const char *name, const ir_value *v) {
+  uint32_t index;
+  for (int i = 0; i < stage_meshes_count(d); i++) {
+    bool holds;
+    HP_TRY(stage_meshes_holds(d, name, i, &holds));
+    if (holds) HP_TRY(device_mesh_state_of(stage_mesh(d, i), name, v, TIER_DEVICE, &index));
+  }
+  return HP_OK;
+}
+
 HP_API hp_status hp_param_create(hp_device *d, const char *name, hp_dtype t, hp_shape s) {
   ir_value v;
-  uint32_t index;
   API_CALL;
   API_NEED(d);
   API_NEED(name);
   if (!*name) API_REFUSE("name is empty");
   DEVICE_MESH_HOLD(d);
   HP_TRY(type_of(name, t, &s, &v));
-  return api_result(__func__, device_mesh_state_of(d, name, &v, TIER_DEVICE, &index));
+  return api_result(__func__, create(d, name, &v));
+}
+
+/* The meshes that have the tensor, one after the other, from *i on: its index there. */
+static bool next_with(const hp_device *d, const char *name, int *i, uint32_t *index) {
+  for (; *i < stage_meshes_count(d); ++*i)
+    if (map_get(&stage_mesh(d, *i)->state_of, name, strlen(name), index)) return true;
+  return false;
+}
+
+/* The first of them, of which any other has a copy. */
+static hp_status find(const hp_device *d, const char *name, device_mesh **on, uint32_t *index) {
+  int i = stage_meshes_where(d, name, index);
+  if (i < 0) HP_FAIL(HP_ERR_ARG, "the device has no param \"%s\"", name);
+  *on = stage_mesh(d, i);
+  return HP_OK;
 }
 
 HP_API hp_status hp_param_free(hp_device *d, const char *name) {
+  device_mesh *on;
+  uint32_t index;
   API_CALL;
   API_NEED(d);
   API_NEED(name);
   DEVICE_MESH_HOLD(d);
-  return api_result(__func__, device_mesh_free_state(d, name));
+  HP_TRY(find(d, name, &on, &index));
+  for (int i = 0; next_with(d, name, &i, &index); i++)
+    HP_TRY(api_result(__func__, device_mesh_free_state(stage_mesh(d, i), name)));
+  return HP_OK;
+}
+
+static hp_status rename_all(hp_device *d, const char *name, const char *to) {
+  device_mesh *on;
+  uint32_t index;
+  int stage = stage_meshes_find(d, name);
+  HP_TRY(find(d, name, &on, &index));
+  for (int i = 0; next_with(d, name, &i, &index); i++)
+    HP_TRY(device_mesh_rename_state(stage_mesh(d, i), name, to));
+  return stage == STAGE_UNKNOWN ? HP_OK : stage_meshes_rule(d, to, stage);
 }
 
 HP_API hp_status hp_param_rename(hp_device *d, const char *name, const char *to) {
@@ -253,13 +317,7 @@ HP_API hp_status hp_param_rename(hp_device *d, const char *name, const char *to)
   API_NEED(to);
   if (!*to) API_REFUSE("to is empty");
   DEVICE_MESH_HOLD(d);
-  return api_result(__func__, device_mesh_rename_state(d, name, to));
-}
-
-static hp_status find(const hp_device *d, const char *name, uint32_t *index) {
-  if (!map_get(&d->state_of, name, strlen(name), index))
-    HP_FAIL(HP_ERR_ARG, "the device has no param \"%s\"", name);
-  return HP_OK;
+  return api_result(__func__, rename_all(d, name, to));
 }
 
 static hp_status check_not_partial(const device_mesh_state *s, const char *name) {
@@ -278,15 +336,18 @@ static hp_status check_bytes(const device_mesh_state *s, const char *name, size_
 }
 
 HP_API hp_status hp_write(hp_device *d, const char *name, const void *data, size_t bytes) {
-  uint32_t i;
+  device_mesh *on;
+  uint32_t index;
   API_CALL;
   API_NEED(d);
   API_NEED(name);
   if (bytes) API_NEED(data);
   DEVICE_MESH_HOLD(d);
-  HP_TRY(find(d, name, &i));
-  HP_TRY(check_bytes(&d->states.at[i], name, bytes));
-  return api_result(__func__, device_mesh_write(d, i, data));
+  HP_TRY(find(d, name, &on, &index));
+  HP_TRY(check_bytes(&on->states.at[index], name, bytes));
+  for (int i = 0; next_with(d, name, &i, &index); i++)
+    HP_TRY(api_result(__func__, device_mesh_write(stage_mesh(d, i), index, data)));
+  return HP_OK;
 }
 
 /* A fill of the caller's, and what it is called for. */
@@ -320,34 +381,38 @@ static hp_status fill_chunk(void *context, int64_t first, int64_t n, void *to) {
 }
 
 HP_API hp_status hp_fill(hp_device *d, const char *name, hp_fill_fn fill, void *context) {
-  uint32_t i;
+  device_mesh *on;
+  uint32_t index;
   API_CALL;
   API_NEED(d);
   API_NEED(name);
   if (!fill) return api_null(__func__, "fill", "a function");
   DEVICE_MESH_HOLD(d);
-  HP_TRY(find(d, name, &i));
-  HP_TRY(check_not_partial(&d->states.at[i], name));
+  HP_TRY(find(d, name, &on, &index));
+  HP_TRY(check_not_partial(&on->states.at[index], name));
   filler f = {fill, context, name};
-  return api_result(__func__, device_mesh_fill(d, i, fill_chunk, &f));
+  for (int i = 0; next_with(d, name, &i, &index); i++)
+    HP_TRY(api_result(__func__, device_mesh_fill(stage_mesh(d, i), index, fill_chunk, &f)));
+  return HP_OK;
 }
 
 HP_API hp_status hp_read(const hp_device *d, const char *name, void *data, size_t bytes) {
+  device_mesh *on;
   uint32_t i;
   API_CALL;
   API_NEED(d);
   API_NEED(name);
   if (bytes && d->own == d->n) API_NEED(data);
   DEVICE_MESH_HOLD(d);
-  HP_TRY(find(d, name, &i));
-  HP_TRY(check_bytes(&d->states.at[i], name, bytes));
-  return api_result(__func__, device_mesh_read(d, i, data));
+  HP_TRY(find(d, name, &on, &i));
+  HP_TRY(check_bytes(&on->states.at[i], name, bytes));
+  return api_result(__func__, device_mesh_read(on, i, data));
 }
 
 HP_API int hp_param_count(const hp_device *d) {
   API_GET;
   API_NEED_OR(d, 0);
-  return (int)d->states.len;
+  return stage_meshes_params(d);
 }
 
 static void tell_type(const device_mesh_state *x, hp_dtype *t, hp_shape *s) {
@@ -363,30 +428,34 @@ HP_API hp_status hp_param_info(const hp_device *d, int i, const char **name, hp_
   API_NEED(name);
   API_NEED(t);
   API_NEED(s);
-  if (i < 0 || (size_t)i >= d->states.len)
-    API_REFUSE("i is %d; the device has %zu params, counted from 0", i, d->states.len);
-  *name = intern_get(&d->names, d->states.at[i].name, NULL);
-  tell_type(&d->states.at[i], t, s);
+  int k;
+  uint32_t index;
+  if (i < 0 || !stage_meshes_param(d, i, &k, &index))
+    API_REFUSE("i is %d; the device has %d params, counted from 0", i, stage_meshes_params(d));
+  const device_mesh *on = stage_mesh(d, k);
+  *name = intern_get(&on->names, on->states.at[index].name, NULL);
+  tell_type(&on->states.at[index], t, s);
   return HP_OK;
 }
 
 HP_API hp_status hp_param_find(const hp_device *d, const char *name, hp_dtype *t, hp_shape *s) {
+  device_mesh *on;
   uint32_t i;
   API_CALL;
   API_NEED(d);
   API_NEED(name);
   API_NEED(t);
   API_NEED(s);
-  HP_TRY(find(d, name, &i));
-  tell_type(&d->states.at[i], t, s);
+  HP_TRY(find(d, name, &on, &i));
+  tell_type(&on->states.at[i], t, s);
   return HP_OK;
 }
 
 /* Names of params: no more than there are, so that a count that is none is not believed. */
 static hp_status check_names(const char *function, const hp_device *d, const char *const *name,
                              int n) {
-  if (n < 0 || (size_t)n > d->states.len)
-    return api_refuse(function, "n is %d; the device has %zu params", n, d->states.len);
+  if (n < 0 || n > stage_meshes_params(d))
+    return api_refuse(function, "n is %d; the device has %d params", n, stage_meshes_params(d));
   if (n && !name) return api_null(function, "name", "names");
   for (int i = 0; i < n; i++)
     if (!name[i]) return api_refuse(function, "name[%d] is NULL", i);
@@ -420,5 +489,7 @@ HP_API hp_status hp_params_verify(const hp_device *d) {
   API_CALL;
   API_NEED(d);
   DEVICE_MESH_HOLD(d);
-  return api_result(__func__, replicas_verify(d));
+  for (int i = 0; i < stage_meshes_count(d); i++)
+    HP_TRY(api_result(__func__, replicas_verify(stage_mesh(d, i))));
+  return HP_OK;
 }

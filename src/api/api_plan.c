@@ -1,4 +1,4 @@
-/* hyperparallel.h: what would be compiled, without taking memory of the device. */
+/* What would be compiled for a mesh, without taking memory of the device. */
 #include "api/api_program.h"
 #include "base/thread.h"
 #include "rt/explain.h"
@@ -23,21 +23,6 @@ hp_status api_plan(compilation *c, hp_device *d, double start, hp_program_stats 
   s.compile_s = time_now_s() - start;
   if (!st) *out = s;
   free_plan(d, &made);
-  return st;
-}
-
-HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_options *o,
-                         hp_program_stats *out) {
-  double start = time_now_s();
-  compilation c;
-  API_CALL;
-  API_NEED(g);
-  API_NEED(d);
-  API_NEED(out);
-  DEVICE_MESH_HOLD(d);
-  hp_status st = api_compile_begin(g, d, o, &c);
-  if (!st) st = api_plan(&c, d, start, out);
-  compile_end(&c);
   return st;
 }
 
@@ -83,26 +68,11 @@ hp_status api_plan_explain(compilation *c, const graph_layouts *g, size_t n, hp_
   compiled made;
   hp_memory memory;
   layout_view view = find_layout_view(what);
+  if (view && !n) HP_FAIL(HP_ERR_UNSUPPORTED, "\"%s\" of a linked pipeline", what);
   if (view) return view(d, g, n, out);
   HP_TRY(api_make_program(c, d, 0, &made, &memory));
   bool counts = !strncmp(what, "memory.", 7); /* "memory" stands behind a summary that has it */
   hp_status st = explain_print(made.p, d->member[0], NULL, counts ? &memory : NULL, what, out);
   free_plan(d, &made);
   return st;
-}
-
-HP_API hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compile_options *o,
-                                 const char *what, char **text) {
-  str s = {0};
-  compilation c;
-  API_CALL;
-  API_NEED(g);
-  API_NEED(d);
-  API_NEED(what);
-  API_NEED(text);
-  DEVICE_MESH_HOLD(d);
-  hp_status st = api_compile_begin(g, d, o, &c);
-  if (!st) st = api_plan_explain(&c, &(graph_layouts){c.global, &c.shards}, 1, d, what, &s);
-  compile_end(&c);
-  return api_text(__func__, st, &s, text);
 }

@@ -1,5 +1,6 @@
 /* hyperparallel.h: compiling, running, looking. */
 #include "api/api_program.h"
+#include "api/api_pipeline.h"
 #include "base/dtype.h"
 #include "base/io.h"
 #include "base/milestone.h"
@@ -16,57 +17,28 @@
 #include "rt/learn.h"
 #include "rt/memory_use.h"
 #include "rt/run.h"
+#include "rt/stage_meshes.h"
 
 #include <limits.h>
 #include <string.h>
 
 /* --- programs -------------------------------------------------------------------------------- */
 
-/* What decides the layouts of a graph on the mesh of d; NULL: one device. */
-static const shard_plan *layouts_of(hp_device *d, shard_plan *plan) {
-  *plan = (shard_plan){.mesh = &d->m,
-                       .cluster = &d->cluster,
-                       .declared = device_mesh_declared,
-                       .model = d,
-                       .no_partial_sums = d->no_partial_sums};
-  return d->n > 1 ? plan : NULL;
-}
-
-hp_status api_compile_begin(const hp_graph *g, hp_device *d, const hp_compile_options *o,
-                            compilation *c) {
-  shard_plan plan;
-  *c = (compilation){0};
-  HP_TRY(graph_status(g));
-  if (d->n > 1) HP_TRY(device_mesh_check_annotations(d, g));
-  return compile_begin(g, layouts_of(d, &plan), o, c);
-}
-
-hp_status api_make_program(compilation *c, hp_device *d, int i, compiled *out, hp_memory *memory) {
-  device_target t;
-  device_target_init(d, i, &t);
-  hp_status st = compile_for(c, &t.t, out);
-  hp_status counted = out->p ? memory_use_of(d, i, out->p, c->model, memory) : HP_OK;
-  if (!st) st = counted;
-  if (st) compile_free(&t.t, out);
+static hp_status compile_program(const hp_graph *g, const hp_compile_options *o, hp_program *h) {
+  compilation c;
+  hp_device *d = h->r.d;
+  hp_status st = api_compile_begin(g, d, o, &c);
+  if (!st) device_mesh_warn_unused(d, &g, 1);
+  if (!st) st = device_mesh_params(d, g);
+  if (!st) st = api_compile_devices(&c, d, h);
+  if (!st) st = runs_add_io(&h->r, c.global, c.shards.of, NULL);
+  compile_end(&c);
   return st;
-}
-
-hp_status api_compile_devices(compilation *c, hp_device *d, hp_program *h) {
-  for (int i = 0; i < d->own; i++) {
-    compiled made;
-    hp_memory memory;
-    HP_TRY(api_make_program(c, d, i, &made, &memory));
-    HP_TRY(exec_create(d->member[i], made.p, made.kernels, &h->r.e[i]));
-    exec_set_links(h->r.e[i], d->job->links);
-  }
-  memcpy(h->model, c->model, sizeof h->model);
-  return HP_OK;
 }
 
 HP_API hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                             hp_program **out) {
   double start = time_now_s();
-  compilation c;
   API_CALL;
   API_NEED(g);
   API_NEED(d);
@@ -77,17 +49,50 @@ HP_API hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_op
   if (!h) return api_result(__func__, HP_ERR_OOM);
   h->r.d = d;
   const char *before = milestone_set_activity("compiling a program");
-  hp_status st = api_compile_begin(g, d, o, &c);
-  if (!st) device_mesh_warn_unused(d, &g, 1);
-  if (!st) st = device_mesh_params(d, g);
-  if (!st) st = api_compile_devices(&c, d, h);
-  if (!st) st = runs_add_io(&h->r, c.global, c.shards.of, NULL);
-  compile_end(&c);
+  hp_status st = is_pipeline(d) ? api_pipeline_program(g, d, o, h) : compile_program(g, o, h);
   milestone_set_activity(before);
   h->compile_s = time_now_s() - start;
   if (st) hp_program_free(h);
   else *out = h;
   return api_result(__func__, st);
+}
+
+HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_options *o,
+                         hp_program_stats *out) {
+  double start = time_now_s();
+  compilation c;
+  API_CALL;
+  API_NEED(g);
+  API_NEED(d);
+  API_NEED(out);
+  DEVICE_MESH_HOLD(d);
+  if (is_pipeline(d))
+    return api_result(__func__, api_pipeline_plan_graph(g, d, o, out, NULL, NULL));
+  hp_status st = api_compile_begin(g, d, o, &c);
+  if (!st) st = api_plan(&c, d, start, out);
+  compile_end(&c);
+  return st;
+}
+
+HP_API hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compile_options *o,
+                                 const char *what, char **text) {
+  str s = {0};
+  compilation c;
+  API_CALL;
+  API_NEED(g);
+  API_NEED(d);
+  API_NEED(what);
+  API_NEED(text);
+  DEVICE_MESH_HOLD(d);
+  if (is_pipeline(d)) {
+    hp_program_stats stats;
+    hp_status planned = api_pipeline_plan_graph(g, d, o, &stats, what, &s);
+    return api_text(__func__, planned, &s, text);
+  }
+  hp_status st = api_compile_begin(g, d, o, &c);
+  if (!st) st = api_plan_explain(&c, &(graph_layouts){c.global, &c.shards}, 1, d, what, &s);
+  compile_end(&c);
+  return api_text(__func__, st, &s, text);
 }
 
 /* Its named tensors on the device, which is one alone; zeros where they are new. */
@@ -150,7 +155,11 @@ static const prog_buffer *find_io(const program *p, int *i) {
 }
 
 static int count_io(const hp_program *p) {
-  int left = INT_MAX;
+  int left = INT_MAX, n = 0;
+  const hp_program *part;
+  for (int k = 0; p->pipeline && (part = api_pipeline_part(p->pipeline, k)); k++)
+    n += count_io(part);
+  if (p->pipeline) return n;
   if (p->r.d->n > 1) return (int)p->r.ios.len;
   (void)find_io(exec_program(p->r.e[0]), &left);
   return INT_MAX - left;
@@ -172,6 +181,12 @@ HP_API hp_status hp_program_io_info(const hp_program *p, int i, const char **nam
   API_NEED(is_output);
   int n = count_io(p);
   if (i < 0 || i >= n) API_REFUSE("i is %d; the program has %d inputs and outputs", i, n);
+  const hp_program *part;
+  for (int k = 0; p->pipeline && (part = api_pipeline_part(p->pipeline, k)); k++) {
+    int own = count_io(part);
+    if (i < own) return hp_program_io_info(part, i, name, t, s, is_output);
+    i -= own;
+  }
   const ir_value *type;
   if (p->r.d->n > 1) {
     const run_io *x = &p->r.ios.at[i];
@@ -192,9 +207,8 @@ HP_API hp_status hp_program_io_info(const hp_program *p, int i, const char **nam
 HP_API void hp_program_free(hp_program *p) {
   if (!p) return;
   DEVICE_MESH_HOLD(p->r.d);
-  if (p->r.e[0]) learn_from(p->r.d, p->r.e[0]);
-  runs_free(&p->r);
-  mem_free(p);
+  api_pipeline_free(p->pipeline);
+  api_unload(p);
 }
 
 HP_API hp_status hp_run(hp_program *p, const hp_io *io, int n) {
@@ -203,46 +217,42 @@ HP_API hp_status hp_run(hp_program *p, const hp_io *io, int n) {
   if (n < 0) API_REFUSE("n is %d; expected 0 or more", n);
   if (n) API_NEED(io);
   DEVICE_MESH_HOLD(p->r.d);
+  if (p->pipeline) return api_result(__func__, pipeline_runs_run(p->pipeline->runs, io, n));
   return api_result(__func__, runs_run(&p->r, io, n));
 }
 
-hp_status api_count(const device *d, const program *p, hp_program_stats *s) {
-  map seen = {0};
-  hp_status st = predict_totals(d->costs, d->mesh, p, &s->predicted_s, &s->exposed_copy_s);
-  s->instructions = (int)p->insts.len;
-  for (size_t i = 0; !st && i < p->insts.len; i++) {
-    const prog_inst *n = program_inst(p, i);
-    uint32_t one;
-    s->flops += n->flops;
-    s->bytes += n->bytes;
-    s->received += cost_received(p, n);
-    if (n->op != OP_FUSED || map_get(&seen, &n->attr, sizeof n->attr, &one)) continue;
-    s->kernels++;
-    st = map_set(&seen, &n->attr, sizeof n->attr, 1);
-  }
-  map_free(&seen);
-  return st;
-}
-
 HP_API hp_status hp_program_stats_get(const hp_program *p, hp_program_stats *out) {
-  hp_program_stats s = {0};
   API_CALL;
   API_NEED(p);
   API_NEED(out);
   DEVICE_MESH_HOLD(p->r.d);
+  if (!p->pipeline) return api_result(__func__, api_mesh_stats(p, out));
+  HP_TRY(api_result(__func__, api_pipeline_stats(p->pipeline, out)));
+  out->compile_s = p->compile_s;
+  return HP_OK;
+}
+
+/* Texts and numbers of one mesh: of a pipeline the first. */
+static const hp_program *one_mesh(const hp_program *p) {
+  return p->pipeline ? api_pipeline_part(p->pipeline, 0) : p;
+}
+
+static hp_status print_program(const hp_program *p, const char *what, str *out) {
   const exec *e = p->r.e[0];
-  HP_TRY(memory_use_of(p->r.d, 0, exec_program(e), p->model, &s.memory));
-  HP_TRY(api_count(p->r.d->member[0], exec_program(e), &s));
-  s.compile_s = p->compile_s;
-  s.run_s = exec_last_seconds(e);
-  if (s.run_s > 0) {
-    comm_time t;
-    HP_TRY(comm_times(exec_program(e), exec_last_times(e), NULL, &t));
-    s.comm_s = t.comm_s;
-    s.overlapped_s = t.overlapped_s;
-    s.can_overlap_s = t.can_overlap_s;
+  hp_memory m;
+  if (!what) return program_print(exec_program(e), out);
+  HP_TRY(memory_use_of(p->r.d, 0, exec_program(e), p->model, &m));
+  return explain_print(exec_program(e), p->r.d->member[0], e, &m, what, out);
+}
+
+/* Of a pipeline the texts of all meshes, under a line for each; pictures and JSON of the first. */
+static hp_status print_meshes(const hp_program *p, const char *what, str *out) {
+  const hp_program *part;
+  if (!p->pipeline || (what && strchr(what, '.'))) return print_program(one_mesh(p), what, out);
+  for (int k = 0; (part = api_pipeline_part(p->pipeline, k)); k++) {
+    str_printf(out, "%s# mesh %d\n", k ? "\n" : "", k);
+    HP_TRY(print_program(part, what, out));
   }
-  *out = s;
   return HP_OK;
 }
 
@@ -251,7 +261,7 @@ HP_API hp_status hp_program_print(const hp_program *p, char **text) {
   API_CALL;
   API_NEED(p);
   API_NEED(text);
-  return api_text(__func__, program_print(exec_program(p->r.e[0]), &s), &s, text);
+  return api_text(__func__, print_meshes(p, NULL, &s), &s, text);
 }
 HP_API hp_status hp_explain(const hp_program *p, const char *what, char **text) {
   str s = {0};
@@ -260,11 +270,7 @@ HP_API hp_status hp_explain(const hp_program *p, const char *what, char **text) 
   API_NEED(what);
   API_NEED(text);
   DEVICE_MESH_HOLD(p->r.d);
-  const exec *e = p->r.e[0];
-  hp_memory m;
-  HP_TRY(memory_use_of(p->r.d, 0, exec_program(e), p->model, &m));
-  hp_status st = explain_print(exec_program(e), p->r.d->member[0], e, &m, what, &s);
-  return api_text(__func__, st, &s, text);
+  return api_text(__func__, print_meshes(p, what, &s), &s, text);
 }
 HP_API hp_status hp_program_times(const hp_program *p, hp_op_time **out, int *n) {
   op_times t;
@@ -273,6 +279,7 @@ HP_API hp_status hp_program_times(const hp_program *p, hp_op_time **out, int *n)
   API_NEED(out);
   API_NEED(n);
   DEVICE_MESH_HOLD(p->r.d);
+  p = one_mesh(p);
   const exec *e = p->r.e[0];
   HP_TRY(explain_times(exec_program(e), p->r.d->member[0], e, &t));
   *out = t.at;
@@ -284,7 +291,7 @@ HP_API void hp_program_timeline(const hp_program *p, uint64_t *live, int n) {
   API_NEED_OR(p, );
   API_NEED_OR(live, );
   if (n < 0) (void)api_refuse(__func__, "n is %d; expected 0 or more", n);
-  else memory_live(exec_program(p->r.e[0]), live, n);
+  else memory_live(exec_program(one_mesh(p)->r.e[0]), live, n);
 }
 HP_API hp_status hp_program_memory_over_time(const hp_program *p, int which, uint64_t *bytes,
                                              int n) {
@@ -296,6 +303,7 @@ HP_API hp_status hp_program_memory_over_time(const hp_program *p, int which, uin
     API_REFUSE("which is %d; expected 0 to %d", which, HP_MEMORY_CLASSES - 1);
   if (n < 1) API_REFUSE("n is %d; expected 1 or more", n);
   DEVICE_MESH_HOLD(p->r.d);
+  p = one_mesh(p);
   HP_TRY(memory_use_of(p->r.d, 0, exec_program(p->r.e[0]), p->model, &m));
   HP_TRY(memory_live_of(exec_program(p->r.e[0]), (mem_class)which, bytes, n));
   for (int i = 0; i < n; i++) bytes[i] += m.state[which];
@@ -311,7 +319,9 @@ HP_API const char *hp_memory_class(int i) {
 static hp_status write_trace(const hp_program *p, const char *file) {
   str s = {0};
   str_add(&s, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
-  for (int i = 0; i < p->r.d->own; i++) explain_trace(p->r.e[i], &p->r.d->m, i, &s);
+  const hp_program *part = one_mesh(p);
+  for (int k = 0, at = 0; part; part = p->pipeline ? api_pipeline_part(p->pipeline, ++k) : NULL)
+    for (int i = 0; i < part->r.d->own; i++) explain_trace(part->r.e[i], &part->r.d->m, at++, &s);
   str_add(&s, "\n]}\n");
   hp_status st = str_status(&s);
   if (!st) st = file_write(file, s.at, s.len);

@@ -8,7 +8,8 @@
 #include "rt/run.h"
 
 struct hp_program {
-  runs r;
+  runs r; /* of a pipeline no more than its device: */
+  struct pipeline_program *pipeline;
   double compile_s;
   uint64_t model[MEM_CLASS_COUNT]; /* bytes of the global model's tensors */
 };
@@ -16,6 +17,9 @@ struct hp_program {
 /* Begins to compile g for the devices of d; c is to be ended, also after a failure. */
 hp_status api_compile_begin(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                             compilation *c);
+/* The same with layouts of names that d has not: `declared` as in shard_plan, of `model`. */
+hp_status api_compile_begin_with(const hp_graph *g, hp_device *d, const hp_compile_options *o,
+                                 shard_declared_fn *declared, const void *model, compilation *c);
 /* The program of the i-th device of this process, and its memory, also of one for which there is
  * too little. */
 hp_status api_make_program(compilation *c, hp_device *d, int i, compiled *out, hp_memory *memory);
@@ -23,6 +27,11 @@ hp_status api_make_program(compilation *c, hp_device *d, int i, compiled *out, h
 hp_status api_compile_devices(compilation *c, hp_device *d, hp_program *h);
 /* Work and kernels of a program, and what the cluster makes of it; its memory is known. */
 hp_status api_count(const device *d, const program *p, hp_program_stats *s);
+
+/* Of a program of one mesh, as hp_program_stats_get. */
+hp_status api_mesh_stats(const hp_program *p, hp_program_stats *out);
+/* Frees a program of one mesh, which is held. */
+void api_unload(hp_program *p);
 
 /* api_plan.c */
 /* As hp_plan, of a compilation that has begun at `start`; it is not ended. */

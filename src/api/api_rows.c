@@ -85,6 +85,7 @@ static hp_status read_rows(reader *r, const char *text) {
     const step_row *row = &r->text.at[i];
     link_row *link = &r->out->link[r->out->n++];
     *link = (link_row){.stage = row->stage, .microbatch = row->microbatch};
+    r->out->all &= row->all;
     if (row->stage)
       HP_FAIL(HP_ERR_UNSUPPORTED, "rows:%d: stage %u: a step has one stage, 0", row->line,
               row->stage);
@@ -135,9 +136,9 @@ static hp_status check_parts(const reader *r) {
 hp_status api_rows_read(const char *text, const char *const *name, const program *const *lowered,
                         int n, api_rows *out) {
   reader r = {.name = name, .lowered = lowered, .n = n, .out = out};
-  *out = (api_rows){.n = 0};
+  *out = (api_rows){.n = 0, .all = true};
   hp_status st = read_rows(&r, text);
-  if (!st && runs_in_parts(out)) st = check_parts(&r);
+  if (!st && lowered && runs_in_parts(out)) st = check_parts(&r);
   vec_free(&r.text);
   map_free(&r.run_of);
   return st;

@@ -15,10 +15,12 @@ typedef struct {
 typedef struct {
   link_row *link; /* [n], by row */
   size_t n;
+  bool all;           /* each row is of all stages */
   VEC(piece_run) run; /* in the order of their first rows */
 } api_rows;
 
-/* name[n]: names of the pieces; lowered[n]: their programs.  The action of a row is NAME, or
+/* name[n]: names of the pieces; lowered[n]: their programs (NULL:
+ * rows run pieces as a whole, which the caller checks).  The action of a row is NAME, or
  * NAME:FB to run only some actions of the piece.  HP_ERR_ARG or HP_ERR_INPUT, with the line: the
  * piece does not exist, the stage is not 0, or an action is repeated, missing, or before one that
  * it needs. Call api_rows_free(out), also after a failure. */

@@ -29,13 +29,14 @@ static double count_shard_bytes(const mesh *m, const saved_tensor *t) {
 
 /* All shards in order are divided by bytes into as many ranges as there are replicas; the middle
  * of a shard decides its range. */
-void saved_share_out(const mesh *m, saved_tensor *t, size_t n) {
+void saved_share_out(const mesh *m, int k, saved_tensor *t, size_t n) {
   double all = 0, before = 0;
-  for (size_t k = 0; k < n; k++) all += count_shard_bytes(m, &t[k]);
-  for (size_t k = 0; k < n; k++) {
-    double own = count_shard_bytes(m, &t[k]);
+  for (size_t i = 0; i < n; i++)
+    if (t[i].mesh == k) all += count_shard_bytes(m, &t[i]);
+  for (size_t i = 0; i < n; i++) {
+    double own = t[i].mesh == k ? count_shard_bytes(m, &t[i]) : 0;
     if (own > 0)
-      t[k].replica = (int64_t)((before + own / 2) / all * (double)layout_repeat(m, &t[k].l));
+      t[i].replica = (int64_t)((before + own / 2) / all * (double)layout_repeat(m, &t[i].l));
     before += own;
   }
 }
@@ -77,7 +78,7 @@ static hp_status list_shard(file_list *f, const saved_tensor *t, size_t k, const
   return HP_OK;
 }
 
-static hp_status list_shards(file_list *f, const mesh *m, const saved_tensor *t, size_t n,
+static hp_status list_shards(file_list *f, const saved_place *at, const saved_tensor *t, size_t n,
                              int64_t device) {
   box own;
   f->shard = arena_alloc(&f->mem, n, sizeof *f->shard);
@@ -86,7 +87,8 @@ static hp_status list_shards(file_list *f, const mesh *m, const saved_tensor *t,
   f->number = arena_alloc(&f->mem, n, sizeof *f->number);
   HP_TRY_MEM(f->shard && f->where && f->own && f->number);
   for (size_t k = 0; k < n; k++)
-    if (saved_by(m, &t[k], device, &own)) HP_TRY(list_shard(f, &t[k], k, &own));
+    if (t[k].mesh == at->k && saved_by(at->m, &t[k], device, &own))
+      HP_TRY(list_shard(f, &t[k], k, &own));
   return HP_OK;
 }
 
@@ -103,12 +105,12 @@ static hp_status write_shards(const file_list *f, const char *path, saved_write 
   return st;
 }
 
-hp_status saved_write_file(const char *name, const mesh *m, const saved_tensor *t, size_t n,
+hp_status saved_write_file(const char *name, const saved_place *at, const saved_tensor *t, size_t n,
                            int64_t device, saved_write *write, void *ctx) {
   file_list f = {.n = 0};
   str path = {0};
-  hp_status st = list_shards(&f, m, t, n, device);
-  if (!st) st = saved_shard_path(name, device, &path);
+  hp_status st = list_shards(&f, at, t, n, device);
+  if (!st) st = saved_shard_path(name, at->first + device, &path);
   if (!st && f.n) st = write_shards(&f, path.at, write, ctx);
   arena_free(&f.mem);
   str_free(&path);
@@ -117,8 +119,8 @@ hp_status saved_write_file(const char *name, const mesh *m, const saved_tensor *
 
 /* --- the index -------------------------------------------------------------------------------- */
 
-/* "name": {"dtype": "f32", "shape": [16, 8], "layout": "(tp,None)"} */
-static void print_tensor(const mesh *m, const saved_tensor *t, str *out) {
+/* "name": {"dtype": "f32", "shape": [16, 8], "layout": "(tp,None)"}, and "mesh": 1 */
+static void print_tensor(const mesh *m, bool several, const saved_tensor *t, str *out) {
   json_writer w = {.out = out, .utf8 = true};
   json_put_string(&w, t->name);
   str_printf(out, ": {\"dtype\": \"%s\", \"shape\": ", dtype_name((hp_dtype)t->type.dtype));
@@ -127,18 +129,24 @@ static void print_tensor(const mesh *m, const saved_tensor *t, str *out) {
   json_close(&w);
   str_add(out, ", \"layout\": \"");
   layout_print_on(m, &t->l, out); /* names of axes have no quotes */
-  str_add(out, "\"}");
+  str_add(out, "\"");
+  if (several) str_printf(out, ", \"mesh\": %d", t->mesh);
+  str_add(out, "}");
 }
 
-hp_status saved_write_index(const char *name, const mesh *m, const saved_tensor *t, size_t n) {
+hp_status saved_write_index(const char *name, const mesh *const *m, int meshes,
+                            const saved_tensor *t, size_t n) {
   str out = {0}, path = {0};
   str_printf(&out, "{\"format\": %d, \"mesh\": \"", SAVED_FORMAT);
-  mesh_print(m, &out);
-  mesh_print_ranks(m, &out);
+  for (int k = 0; k < meshes; k++) {
+    if (k) str_add(&out, ";");
+    mesh_print(m[k], &out);
+    mesh_print_ranks(m[k], &out);
+  }
   str_add(&out, "\",\n\"tensors\": {");
   for (size_t k = 0; k < n; k++) {
     str_add(&out, k ? ",\n" : "\n");
-    print_tensor(m, &t[k], &out);
+    print_tensor(m[t[k].mesh], meshes > 1, &t[k], &out);
   }
   str_add(&out, "}}\n");
   hp_status st = str_status(&out);

@@ -16,7 +16,9 @@ typedef struct {
 
 struct saved {
   const char *name, *path; /* of the save, and of its index */
-  mesh m;
+  mesh m[SAVED_MESHES];
+  int64_t first[SAVED_MESHES]; /* the number of each mesh's first device */
+  int meshes;
   VEC(saved_tensor) tensors;
   map number; /* of a tensor, by name */
   VEC(shard_file) files;
@@ -33,17 +35,35 @@ static hp_status fail_at(const tree_node *n, hp_status st) {
   TREE_FAIL(n, "%s", why.message);
 }
 
-static hp_status read_mesh(saved *s, const tree_node *root) {
-  const tree_node *n;
-  const char *text;
+static hp_status read_mesh(saved *s, const tree_node *n, const char *text, size_t length) {
+  char one[512];
   layout l;
   bool called;
-  HP_TRY(tree_need(root, "mesh", &n));
-  HP_TRY(tree_as_string(n, &text));
-  hp_status st = layout_parse(text, &s->m, &l, &called);
+  if (s->meshes == SAVED_MESHES) TREE_FAIL(n, "more than %d meshes", SAVED_MESHES);
+  if (length >= sizeof one) TREE_FAIL(n, "a mesh of %zu characters", length);
+  memcpy(one, text, length);
+  one[length] = '\0';
+  hp_status st = layout_parse(one, &s->m[s->meshes], &l, &called);
   if (st) return fail_at(n, st);
+  int k = s->meshes++;
+  if (k && __builtin_add_overflow(s->first[k - 1], s->m[k - 1].devices, &s->first[k]))
+    TREE_FAIL(n, "more devices than can be numbered");
   if (called) TREE_FAIL(n, "expected a mesh alone, such as (2,2)(dp,tp)");
   return HP_OK;
+}
+
+/* Meshes with ; between them. */
+static hp_status read_meshes(saved *s, const tree_node *root) {
+  const tree_node *n;
+  const char *text;
+  HP_TRY(tree_need(root, "mesh", &n));
+  HP_TRY(tree_as_string(n, &text));
+  for (;; text++) {
+    size_t length = strcspn(text, ";");
+    HP_TRY(read_mesh(s, n, text, length));
+    text += length;
+    if (!*text) return HP_OK;
+  }
 }
 
 static hp_status read_shape(const tree_node *n, ir_value *type) {
@@ -60,14 +80,15 @@ static hp_status read_shape(const tree_node *n, ir_value *type) {
 static hp_status read_layout(const saved *s, const tree_node *n, saved_tensor *t) {
   const char *text;
   HP_TRY(tree_as_string(n, &text));
-  hp_status st = layout_parse_on(text, &s->m, &t->l);
+  const mesh *m = &s->m[t->mesh];
+  hp_status st = layout_parse_on(text, m, &t->l);
   if (st) return fail_at(n, st);
   if (t->l.rank != t->type.rank)
     TREE_FAIL(n, "has %d dims, the tensor %d", t->l.rank, t->type.rank);
-  for (int a = 0; a < s->m.axes; a++)
+  for (int a = 0; a < m->axes; a++)
     if (t->l.partial[a])
       TREE_FAIL(n, "the tensor is partial over %s; expected a layout without partial sums",
-                s->m.name[a]);
+                m->name[a]);
   return HP_OK;
 }
 
@@ -84,6 +105,11 @@ static hp_status read_tensor(saved *s, const tree_node *n) {
   t.type.dtype = (uint8_t)type;
   HP_TRY(tree_need_list(n, "shape", &shape));
   HP_TRY(read_shape(shape, &t.type));
+  int64_t on = 0;
+  HP_TRY(tree_opt_int(n, "mesh", 0, &on));
+  if (on < 0 || on >= s->meshes)
+    TREE_FAIL(n, "mesh %lld; there are %d, from 0", (long long)on, s->meshes);
+  t.mesh = (int)on;
   HP_TRY(tree_need(n, "layout", &entries));
   HP_TRY(read_layout(s, entries, &t));
   HP_TRY(map_set(&s->number, t.name, strlen(t.name), (uint32_t)s->tensors.len));
@@ -97,13 +123,13 @@ static hp_status read_index(saved *s, const tree_node *root) {
   HP_TRY(tree_need_int(root, "format", &format));
   if (format != SAVED_FORMAT)
     TREE_FAIL(root, "format %lld; this version reads format %d", (long long)format, SAVED_FORMAT);
-  HP_TRY(read_mesh(s, root));
+  HP_TRY(read_meshes(s, root));
   HP_TRY(tree_need_map(root, "tensors", &tensors));
   for (uint32_t i = 0; i < tensors->len; i++) {
     HP_TRY(tree_expect(tensors->child[i], TREE_MAP));
     HP_TRY(read_tensor(s, tensors->child[i]));
   }
-  saved_share_out(&s->m, s->tensors.at, s->tensors.len);
+  for (int k = 0; k < s->meshes; k++) saved_share_out(&s->m[k], k, s->tensors.at, s->tensors.len);
   return HP_OK;
 }
 
@@ -134,12 +160,13 @@ void saved_close(saved *s) {
   vec_free(&s->tensors);
   map_free(&s->file_of);
   map_free(&s->number);
-  mesh_free(&s->m);
+  for (int k = 0; k < s->meshes; k++) mesh_free(&s->m[k]);
   arena_free(&s->mem);
   mem_free(s);
 }
 
-const mesh *saved_mesh(const saved *s) { return &s->m; }
+int saved_meshes(const saved *s) { return s->meshes; }
+const mesh *saved_mesh(const saved *s, int k) { return &s->m[k]; }
 const char *saved_path(const saved *s) { return s->path; }
 size_t saved_count(const saved *s) { return s->tensors.len; }
 const saved_tensor *saved_get(const saved *s, size_t k) { return &s->tensors.at[k]; }
@@ -153,6 +180,20 @@ const saved_tensor *saved_find(const saved *s, const char *name, size_t *k) {
 
 /* --- the files of the devices ----------------------------------------------------------------- */
 
+static const mesh *mesh_of(const saved *s, const saved_tensor *t) { return &s->m[t->mesh]; }
+
+/* Does the device of that number save something of the tensor, and which box? */
+static bool is_saved_by(const saved *s, const saved_tensor *t, int64_t device, box *shard) {
+  int64_t position = device - s->first[t->mesh];
+  const mesh *m = mesh_of(s, t);
+  return position >= 0 && position < m->devices && saved_by(m, t, position, shard);
+}
+
+/* The number of the device that saves the shard whose first holder is `first`. */
+static int64_t saver_of(const saved *s, const saved_tensor *t, int64_t first) {
+  return s->first[t->mesh] + saved_saver(mesh_of(s, t), t, first);
+}
+
 /* Refuses a tensor of a file that is not the shard described by the index. */
 static hp_status check_shard(const saved *s, int64_t device, const st_file *f, const char *name,
                              const char *says) {
@@ -162,7 +203,7 @@ static hp_status check_shard(const saved *s, int64_t device, const st_file *f, c
   hp_dtype type = HP_F32;
   const saved_tensor *t = saved_find(s, name, &k);
   const st_tensor *x = st_find(f, name);
-  bool here = t && x && saved_by(&s->m, t, device, &shard);
+  bool here = t && x && is_saved_by(s, t, device, &shard);
   if (!here)
     HP_FAIL(HP_ERR_INPUT,
             "%s: holds something of tensor \"%.100s\"; by %s it should not; the files are not of "
@@ -220,8 +261,8 @@ static hp_status open_file(saved *s, int64_t device) {
 hp_status saved_need(saved *s, size_t k, const box *b) {
   const saved_tensor *t = &s->tensors.at[k];
   overlapping_shards p;
-  for (shards_begin(&p, &s->m, &t->l, t->type.dim, b); p.more; shards_next(&p)) {
-    int64_t device = saved_saver(&s->m, t, p.first);
+  for (shards_begin(&p, mesh_of(s, t), &t->l, t->type.dim, b); p.more; shards_next(&p)) {
+    int64_t device = saver_of(s, t, p.first);
     if (!find_file(s, device)) HP_TRY(open_file(s, device));
     const st_file *f = find_file(s, device);
     if (st_find(f, t->name)) continue;
@@ -260,9 +301,9 @@ hp_status saved_read(const saved *s, size_t k, const box *b, const box *to, hp_d
   giver g = {(hp_dtype)t->type.dtype, type, put, ctx};
   overlapping_shards p;
   box_runs r;
-  for (shards_begin(&p, &s->m, &t->l, t->type.dim, b); p.more; shards_next(&p)) {
-    box shard = box_of_shard(&s->m, &t->l, t->type.dim, p.first);
-    const st_tensor *x = st_find(find_file(s, saved_saver(&s->m, t, p.first)), t->name);
+  for (shards_begin(&p, mesh_of(s, t), &t->l, t->type.dim, b); p.more; shards_next(&p)) {
+    box shard = box_of_shard(mesh_of(s, t), &t->l, t->type.dim, p.first);
+    const st_tensor *x = st_find(find_file(s, saver_of(s, t, p.first)), t->name);
     for (runs_begin(&r, &p.common, &shard, to); r.n; runs_next(&r))
       HP_TRY(give_run(&g, r.to, x->data + (size_t)r.from * dtype_size(g.from), r.n));
   }

@@ -68,15 +68,20 @@ static hp_status print_shards(saved *s, const char *kind, bool all) {
   str text = {0};
   HP_TRY(check_shards(s, &bytes));
   size_t n = saved_count(s);
-  mesh_print(saved_mesh(s), &text);
-  mesh_print_ranks(saved_mesh(s), &text);
+  int64_t devices = 0;
+  for (int i = 0; i < saved_meshes(s); i++) {
+    if (i) str_add(&text, ";");
+    mesh_print(saved_mesh(s, i), &text);
+    mesh_print_ranks(saved_mesh(s, i), &text);
+    devices += saved_mesh(s, i)->devices;
+  }
   printf("%-10s %zu tensors, %.3f MB, sharded: mesh %s, %lld devices\n", kind, n, bytes * 1e-6,
-         text.at ? escape_name(text.at).text : "", (long long)saved_mesh(s)->devices);
+         text.at ? escape_name(text.at).text : "", (long long)devices);
   tensor_list l = {.all = all, .n = n};
   for (size_t k = 0; k < n; k++) {
     const saved_tensor *t = saved_get(s, k);
     str_clear(&text);
-    layout_print_on(saved_mesh(s), &t->l, &text);
+    layout_print_on(saved_mesh(s, t->mesh), &t->l, &text);
     print_tensor(&l, t->name, st_dtype_name(st_dtype_from_hp((hp_dtype)t->type.dtype)),
                  t->type.rank, t->type.dim, text.at);
   }

@@ -30,8 +30,8 @@ enum {
 /* The pieces and rows of a step; arrays by piece. */
 typedef struct {
   compilation *const *piece;
-  size_t pieces, rows;
-  const link_row *row;
+  size_t pieces;
+  const link_rows *rows;
   const program **lowered;
   const hp_graph **graph;
   uint32_t *kernel0;
@@ -133,8 +133,8 @@ static hp_status run_group(stage_state *s, stage_group group) {
 /* --- SHARD ---------------------------------------------------------------------------------------
  */
 
-/* Only the compiler makes collectives: a graph of one logical device has none over several
- * devices. */
+/* Only the compiler makes collectives and transfers: a graph of one logical device has none over
+ * several devices. */
 static hp_status stage_check(stage_state *s) {
   const hp_graph *g = s->c->global;
   uint32_t node;
@@ -145,6 +145,9 @@ static hp_status stage_check(stage_state *s) {
     if (op_flags((op_id)n->op) & OPF_COLLECTIVE && attr_int(g, n, "n") > 1)
       HP_FAIL(HP_ERR_ARG, "%s \"%s\" of %lld devices: only the compiler makes these, from layouts",
               op_table[n->op].name, graph_str(g, n->loc), (long long)attr_int(g, n, "n"));
+    if (op_flags((op_id)n->op) & OPF_TRANSFER)
+      HP_FAIL(HP_ERR_ARG, "%s \"%s\": only the compiler makes these, from stages of a pipeline",
+              op_table[n->op].name, graph_str(g, n->loc));
   }
   return HP_OK;
 }
@@ -216,7 +219,7 @@ static hp_status stage_link(stage_state *s) {
   const step_link *l = s->link;
   size_t used = 0;
   for (size_t i = 0; i < l->pieces; i++) l->lowered[i] = l->piece[i]->lowered;
-  HP_TRY(program_link(l->lowered, l->pieces, l->row, l->rows, l->kernel0, &s->c->lowered));
+  HP_TRY(program_link(l->lowered, l->pieces, l->rows, l->kernel0, &s->c->lowered));
   s->p = s->c->lowered;
   for (size_t i = 0; i < l->pieces; i++) {
     linked_piece made = {l->lowered[i], l->kernel0[i]};
@@ -227,12 +230,11 @@ static hp_status stage_link(stage_state *s) {
   return state_classes_set(l->graph, used, s->p, s->c->model);
 }
 
-hp_status compile_link(compilation *const *piece, size_t pieces, const link_row *row, size_t rows,
+hp_status compile_link(compilation *const *piece, size_t pieces, const link_rows *rows,
                        const hp_compile_options *o, compilation *out) {
   static const hp_compile_options usual;
   step_link l = {.piece = piece,
                  .pieces = pieces,
-                 .row = row,
                  .rows = rows,
                  .lowered = mem_calloc(pieces, sizeof *l.lowered),
                  .graph = mem_calloc(pieces, sizeof *l.graph),

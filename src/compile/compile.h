@@ -60,7 +60,7 @@ hp_status compile_lower(compilation *c, const target *t);
 /* Runs the stage of group LINK: one compilation from lowered pieces, by rows (prog/link.h), for
  * compile_for.  It has neither
  * graph nor layouts.  Call compile_end before that of the pieces, also after a failure. */
-hp_status compile_link(compilation *const *piece, size_t pieces, const link_row *row, size_t rows,
+hp_status compile_link(compilation *const *piece, size_t pieces, const link_rows *rows,
                        const hp_compile_options *o, compilation *out);
 void compile_free(const target *t, compiled *c);
 void compile_end(compilation *c);

@@ -37,6 +37,11 @@ static buffer_places *use_of(const updates *u, const prog_inst *n, int k) {
   return &u->use[program_arg(u->p, n, k)->root];
 }
 
+/* Transfers between meshes keep their order. */
+static bool may_move(const prog_inst *n) {
+  return n->phase == PHASE_UPDATE && !(op_flags((op_id)n->op) & OPF_TRANSFER);
+}
+
 /* --- updates before what needs them ------------------------------------------------------------
  */
 
@@ -64,7 +69,7 @@ static void place_late(updates *u) {
   for (size_t i = u->p->insts.len; i-- > 0;) {
     const prog_inst *n = program_inst(u->p, i);
     followed |= n->phase != PHASE_UPDATE;
-    if (followed && n->phase == PHASE_UPDATE) {
+    if (followed && may_move(n)) {
       place user = before_users(u, n);
       if (user.at != UINT32_MAX) u->place[i] = (place){user.at, (uint32_t)i, -1};
     }
@@ -107,7 +112,7 @@ static void place_early(updates *u) {
   for (size_t i = 0; i < u->p->insts.len; i++) {
     const prog_inst *n = program_inst(u->p, i);
     bool moved = compare(&u->place[i], &(place){(uint32_t)i, (uint32_t)i, 0}) != 0;
-    if (!moved && n->phase == PHASE_UPDATE && shrinks(u, n)) {
+    if (!moved && may_move(n) && shrinks(u, n)) {
       place last = behind_operands(u, n);
       u->place[i] = (place){last.at, (uint32_t)i, last.side ? last.side : 1};
     }

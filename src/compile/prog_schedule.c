@@ -11,6 +11,7 @@ typedef struct {
   program *p;
   const schedule_options *o;
   order_problem q;
+  bool has_transfers;  /* between meshes */
   uint64_t *workspace; /* by instruction */
   bool *given;         /* by buffer: its contents depend on inputs of the run */
   uint32_t *last;      /* by instruction: the last that reads what it makes, or what is made of that
@@ -18,6 +19,7 @@ typedef struct {
 } scheduling;
 
 static bool is_rendezvous(const prog_inst *n) { return op_flags((op_id)n->op) & OPF_RENDEZVOUS; }
+static bool is_transfer(const prog_inst *n) { return op_flags((op_id)n->op) & OPF_TRANSFER; }
 
 static uint32_t root_at(const program *p, const prog_inst *n, int k) {
   return p->buffers.at[program_args(p, n)[k]].root;
@@ -105,6 +107,24 @@ static hp_status bound_blocks(scheduling *w) {
   return st;
 }
 
+/* --- transfers between meshes -------------------------------------------------------------------
+ *
+ * The linked program has them in the one order of all meshes of the pipeline.  Devices that keep it
+ * never wait for each other, whatever the order of the rest is; computations keep that of the
+ * schedule's rows. */
+
+static hp_status keep_transfers(scheduling *w) {
+  uint32_t before = PROG_NONE;
+  w->has_transfers = false;
+  for (uint32_t i = 0; i < w->q.n; i++) {
+    if (!is_transfer(program_inst(w->p, i))) continue;
+    if (before != PROG_NONE) HP_TRY(order_after(&w->q, before, i));
+    before = i;
+    w->has_transfers = true;
+  }
+  return HP_OK;
+}
+
 /* --- the order -------------------------------------------------------------------------------- */
 
 /* Bytes that the order may take of each tier.  Without a limit this is what the instructions
@@ -153,7 +173,7 @@ static hp_status prepare(scheduling *w) {
     if (w->o->workspace) w->workspace[i] = w->o->workspace[n->kernel];
   }
   find_last_uses(w);
-  return HP_OK;
+  return keep_transfers(w);
 }
 
 /* The fastest order under the caps. */
@@ -162,7 +182,7 @@ static hp_status order_fastest(scheduling *w, bool overlaps, list_schedule *s) {
   HP_TRY(find_caps(w, overlaps, cap));
   if (overlaps) HP_TRY(bound_prefetch(w));
   HP_TRY(bound_blocks(w));
-  return order_schedule(&w->q, w->workspace, cap, false, s, NULL);
+  return order_schedule(&w->q, w->workspace, cap, w->has_transfers, s, NULL);
 }
 
 /* The order that needs the least device memory. */
@@ -185,12 +205,15 @@ static hp_status wait_one_by_one(program *p) {
   return st;
 }
 
-/* Puts collectives with a rendezvous on the stream; returns whether there are any. */
-static bool put_collectives(program *p, uint8_t stream) {
+/* Puts collectives with a rendezvous and transfers on streams of their own, or on that of
+ * computation; returns whether there are collectives. */
+static bool put_communication(program *p, bool overlapped) {
   bool any = false;
   for (size_t i = 0; i < p->insts.len; i++) {
-    if (!is_rendezvous(program_inst(p, i))) continue;
-    p->insts.at[i].stream = stream;
+    prog_inst *n = &p->insts.at[i];
+    if (is_transfer(n)) n->stream = overlapped ? STREAM_P2P : STREAM_COMPUTE;
+    if (!is_rendezvous(n)) continue;
+    n->stream = overlapped ? STREAM_COMM : STREAM_COMPUTE;
     any = true;
   }
   return any;
@@ -225,7 +248,7 @@ static void scheduling_free(scheduling *w) {
 hp_status schedule_program(program *p, schedule_kind kind, const schedule_options *o, bool *fits) {
   scheduling w = {.p = p, .o = o};
   bool fastest = kind == SCHEDULE_FASTEST;
-  bool overlaps = put_collectives(p, fastest ? STREAM_COMM : STREAM_COMPUTE) && fastest;
+  bool overlaps = put_communication(p, fastest) && fastest;
   *fits = true;
   if (kind == SCHEDULE_SERIAL) return wait_one_by_one(p);
   if (fastest && program_has_one_stream(p)) return place_waits(p, NULL, 0);
@@ -237,7 +260,7 @@ hp_status schedule_program(program *p, schedule_kind kind, const schedule_option
 hp_status schedule_peak(program *p, const schedule_options *o, uint64_t *bytes) {
   scheduling w = {.p = p, .o = o};
   list_schedule s = {0};
-  bool overlaps = put_collectives(p, STREAM_COMM);
+  bool overlaps = put_communication(p, true);
   hp_status st = prepare(&w);
   if (!st) st = order_fastest(&w, overlaps, &s);
   *bytes = s.peak[TIER_DEVICE];

@@ -204,7 +204,7 @@ static hp_status check_types(checker *c, uint32_t i) {
 
 static hp_status check_inst(checker *c, uint32_t i) {
   const prog_inst *n = program_inst(c->p, i);
-  if (op_flags((op_id)n->op) & (OPF_COLLECTIVE | OPF_RENDEZVOUS))
+  if (op_flags((op_id)n->op) & (OPF_COLLECTIVE | OPF_RENDEZVOUS | OPF_TRANSFER))
     HP_FAIL(HP_ERR_UNSUPPORTED,
             "%s:%u: %s is of a program of several devices; one read from text runs on one device: "
             "compile it for one (devices=1)",

@@ -19,7 +19,8 @@ unsigned op_flags(op_id op) {
   const char *f = op_table[op].flag_text;
   return (strchr(f, 'D') ? OPF_DECOMPOSE : 0u) | (strchr(f, 'E') ? OPF_ELEMENTWISE : 0u) |
          (strchr(f, 'C') ? OPF_COLLECTIVE : 0u) | (strchr(f, 'M') ? OPF_RENDEZVOUS : 0u) |
-         (strchr(f, 'T') ? OPF_TABLES : 0u) | (strchr(f, 'V') ? OPF_MOVE : 0u);
+         (strchr(f, 'T') ? OPF_TABLES : 0u) | (strchr(f, 'V') ? OPF_MOVE : 0u) |
+         (strchr(f, 'X') ? OPF_TRANSFER : 0u);
 }
 
 int op_results(op_id op, int n_in) {

@@ -23,7 +23,8 @@ enum {
   OPF_COLLECTIVE = 4,
   OPF_RENDEZVOUS = 8,
   OPF_TABLES = 16,
-  OPF_MOVE = 32 /* between memory tiers */
+  OPF_MOVE = 32,    /* between memory tiers */
+  OPF_TRANSFER = 64 /* between meshes */
 };
 
 typedef struct {

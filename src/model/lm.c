@@ -88,7 +88,9 @@ hp_status lm_make_buffers(const lm *m, const model_build *b, int64_t length) {
     float *table = mem_calloc(n, 2 * sizeof *table);
     HP_TRY_MEM(table);
     rope_table(&m->c, p->shape.dim[0], length, table, table + n);
-    hp_status st = hp_param_create(m->d, p->name, HP_F32, p->shape);
+    hp_status st = hp_device_stage(m->d, p->name, -1);
+    if (!st) st = hp_device_stage(m->d, sin_name, -1);
+    if (!st) st = hp_param_create(m->d, p->name, HP_F32, p->shape);
     if (!st) st = hp_param_create(m->d, sin_name, HP_F32, p->shape);
     if (!st) st = hp_write(m->d, p->name, table, n * sizeof *table);
     if (!st) st = hp_write(m->d, sin_name, table + n, n * sizeof *table);

@@ -16,20 +16,18 @@ static const struct {
   size_t at;
 } degrees[] = {{"dp", offsetof(strategy, dp)},     {"tp", offsetof(strategy, tp)},
                {"tp_y", offsetof(strategy, tp_y)}, {"cp", offsetof(strategy, cp)},
-               {"ep", offsetof(strategy, ep)},     {"etp", offsetof(strategy, etp)}};
+               {"ep", offsetof(strategy, ep)},     {"etp", offsetof(strategy, etp)},
+               {"pp", offsetof(strategy, pp)}};
 enum { DEGREES = sizeof degrees / sizeof *degrees };
 
-static const char *const words[] = {"dp", "tp", "tp_y", "cp", "ep", "etp", "zero", "sp"};
+static const char *const words[] = {"dp", "tp", "tp_y", "cp", "ep", "etp", "zero", "sp", "pp"};
 enum { WORDS = sizeof words / sizeof *words };
 
 static hp_status refuse_word(const char *text, const char *key) {
-  if (!strcmp(key, "pp"))
-    HP_FAIL(HP_ERR_UNSUPPORTED,
-            "strategy \"%s\": pp is not built; dp, cp, tp, tp_y, ep, etp, zero and sp are", text);
   const char *near = str_nearest(key, words, WORDS);
   HP_FAIL(HP_ERR_ARG,
           "strategy \"%s\": \"%s\" is not known%s%s%s; expected dp=N, tp=N, tp_y=N, sp, "
-          "cp=N:ring|allgather|ulysses|hybrid, ep=N, etp=N or zero=0..3[:N]",
+          "cp=N:ring|allgather|ulysses|hybrid, ep=N, etp=N, pp=N or zero=0..3[:N]",
           text, key, near ? ", did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
@@ -117,17 +115,18 @@ static int64_t find_common_divisor(int64_t a, int64_t b) {
   return a;
 }
 
-int64_t strategy_devices(const strategy *s) { return s->dp * s->cp * s->tp * s->tp_y; }
+static int64_t mesh_devices(const strategy *s) { return s->dp * s->cp * s->tp * s->tp_y; }
+int64_t strategy_devices(const strategy *s) { return s->pp * mesh_devices(s); }
 
 /* Products of degrees stay far below 2^63, since each is checked. */
 static hp_status check_product(const char *text, const strategy *s, int64_t devices) {
   int64_t n = 1;
-  const int64_t each[] = {s->dp, s->cp, s->tp, s->tp_y};
-  for (int i = 0; i < 4 && n <= DEGREE_MAX; i++) n *= each[i];
+  const int64_t each[] = {s->dp, s->cp, s->tp, s->tp_y, s->pp};
+  for (int i = 0; i < 5 && n <= DEGREE_MAX; i++) n *= each[i];
   if (n > DEGREE_MAX || s->ep * s->etp > DEGREE_MAX)
     HP_FAIL(HP_ERR_ARG, "strategy \"%s\": more than %d devices", text, DEGREE_MAX);
   if (devices && n != devices)
-    HP_FAIL(HP_ERR_ARG, "strategy \"%s\": dp x cp x tp x tp_y is %lld devices, of %lld", text,
+    HP_FAIL(HP_ERR_ARG, "strategy \"%s\": pp x dp x cp x tp x tp_y is %lld devices, of %lld", text,
             (long long)n, (long long)devices);
   return HP_OK;
 }
@@ -137,13 +136,13 @@ static hp_status check_axes(const char *text, const strategy *s) {
   int64_t devices = 1;
   int n = strategy_axes(s, axis);
   for (int i = 0; i < n; i++) devices *= axis[i].size;
-  if (devices == strategy_devices(s)) return HP_OK;
+  if (devices == mesh_devices(s)) return HP_OK;
   HP_FAIL(HP_ERR_UNSUPPORTED, "strategy \"%s\": needs more than %d axes of a mesh", text,
           STRATEGY_AXES);
 }
 
 hp_status strategy_parse(const char *text, int64_t devices, strategy *out) {
-  strategy s = {.dp = 1, .tp = 1, .tp_y = 1, .cp = 1, .ep = 1, .etp = 1};
+  strategy s = {.dp = 1, .tp = 1, .tp_y = 1, .cp = 1, .ep = 1, .etp = 1, .pp = 1};
   if (devices < 0 || devices > DEGREE_MAX)
     HP_FAIL(HP_ERR_ARG, "%lld devices; 1 to %d are possible", (long long)devices, DEGREE_MAX);
   if (!text && devices) s.dp = devices;
@@ -151,8 +150,11 @@ hp_status strategy_parse(const char *text, int64_t devices, strategy *out) {
   text = text ? text : "";
   HP_TRY(check_product(text, &s, 0));
   int64_t experts = s.ep * s.etp;
-  s.dp *= experts / find_common_divisor(experts, strategy_devices(&s));
+  s.dp *= experts / find_common_divisor(experts, mesh_devices(&s));
   HP_TRY(check_product(text, &s, devices));
+  if (s.pp > STRATEGY_PIPELINE)
+    HP_FAIL(HP_ERR_ARG, "strategy \"%s\": pp=%lld; at most %d are possible", text, (long long)s.pp,
+            STRATEGY_PIPELINE);
   if (s.zero_dp && s.dp % s.zero_dp)
     HP_FAIL(HP_ERR_ARG, "strategy \"%s\": dp=%lld is not divided by zero's %lld", text,
             (long long)s.dp, (long long)s.zero_dp);

@@ -14,10 +14,11 @@ typedef enum {
   CP_MODES
 } cp_mode;
 
-/* Degrees, at least 1.  Devices are dp x cp x tp x tp_y; experts see the same devices as
+/* Degrees, at least 1.  Devices are pp x dp x cp x tp x tp_y: a mesh of all but pp for each device
+ * of the pipeline; experts see the same devices as
  * (what is left) x ep x etp. */
 typedef struct strategy {
-  int64_t dp, tp, tp_y, cp, ep, etp;
+  int64_t dp, tp, tp_y, cp, ep, etp, pp;
   cp_mode mode;
   bool sp;  /* activations between the blocks are sharded along the sequence, by tp */
   int zero; /* 0 to 3: sharded over dp and cp: nothing, optimizer state (1 and 2), also params (3)
@@ -55,14 +56,14 @@ enum { STRATEGY_AXES = 8 }; /* the maximum of a mesh */
 /* The axes of more than one device. */
 int strategy_axes(const strategy *s, strategy_axis out[STRATEGY_AXES]);
 
-enum { STRATEGY_TEXT = 192 };
-/* "(2,2)(dp,tp)" into text; NULL for one device. */
+enum { STRATEGY_TEXT = 4096, STRATEGY_PIPELINE = 64 /* meshes of a pipeline */ };
+/* "(2,2)(dp,tp)" into text, of a pipeline "(2)(tp);(2)(tp)"; NULL for one device. */
 const char *strategy_mesh(const strategy *s, char text[STRATEGY_TEXT]);
 
 /* Declares the layouts of the model's params, their optimizer state, inputs, caches and
- * annotations on the device; dims that the degrees do not divide are padded.  Words of the
- * strategy without effect on this model are reported. */
-hp_status strategy_apply(const strategy *s, const lm *m, hp_device *d);
+ * annotations on the device, and the stages of a pipeline; dims that the degrees do not divide are
+ * padded.  Words of the strategy without effect on this model are reported. */
+hp_status strategy_apply(const strategy *s, lm *m, hp_device *d);
 /* Shards of the sequences of a batch: lm.groups for generation. */
 int64_t strategy_batch_shards(const strategy *s);
 

@@ -6,6 +6,7 @@
  *   d c x y   the same without the axes of experts
  *   ? after the axes of key heads: if there are fewer heads than shards, dims that are not
  *     divided stay replicated; all others are padded */
+#include "model/lm_stages.h"
 #include "model/strategy.h"
 
 #include "base/str.h"
@@ -271,10 +272,11 @@ int64_t strategy_batch_shards(const strategy *s) {
   return count_shards(&a, "D", 1);
 }
 
-hp_status strategy_apply(const strategy *s, const lm *m, hp_device *d) {
+hp_status strategy_apply(const strategy *s, lm *m, hp_device *d) {
   applying a = {.s = s, .m = m, .d = d};
   a.axes = strategy_axes(s, a.axis);
   strategy_tell_idle(s, m);
+  HP_TRY(lm_place(m, d));
   if (!a.axes) return HP_OK;
   for (size_t i = 0; i < m->params.len; i++) HP_TRY(declare_param(&a, &m->params.at[i]));
   HP_TRY(declare_all(&a, inputs));

@@ -67,16 +67,26 @@ int strategy_axes(const strategy *s, strategy_axis out[STRATEGY_AXES]) {
   return n;
 }
 
-const char *strategy_mesh(const strategy *s, char text[STRATEGY_TEXT]) {
-  strategy_axis axis[STRATEGY_AXES];
-  int n = strategy_axes(s, axis), len = 0;
-  if (!n) return NULL;
+/* "(2,2)(dp,tp)" behind what the text holds; a mesh of one device has an axis, too. */
+static int put_mesh(const strategy_axis *axis, int n, char *text, int len) {
+  static const strategy_axis alone = {.name = "dp", .size = 1};
+  if (!n) axis = &alone, n = 1;
   for (int i = 0; i < n; i++)
     len += snprintf(text + len, (size_t)(STRATEGY_TEXT - len), "%s%lld", i ? "," : "(",
                     (long long)axis[i].size);
   for (int i = 0; i < n; i++)
     len +=
         snprintf(text + len, (size_t)(STRATEGY_TEXT - len), "%s%s", i ? "," : ")(", axis[i].name);
-  snprintf(text + len, (size_t)(STRATEGY_TEXT - len), ")");
+  return len + snprintf(text + len, (size_t)(STRATEGY_TEXT - len), ")");
+}
+
+const char *strategy_mesh(const strategy *s, char text[STRATEGY_TEXT]) {
+  strategy_axis axis[STRATEGY_AXES];
+  int n = strategy_axes(s, axis), len = 0;
+  if (!n && s->pp == 1) return NULL;
+  for (int64_t i = 0; i < s->pp; i++) {
+    if (i) len += snprintf(text + len, (size_t)(STRATEGY_TEXT - len), ";");
+    len = put_mesh(axis, n, text, len);
+  }
   return text;
 }

@@ -11,18 +11,22 @@ typedef struct {
   uint8_t *action; /* by instruction */
   uint32_t *name;  /* by buffer */
   uint32_t
-      *state; /* by buffer: of named tensors and views of them, the one of the linked program */
+      *state;    /* by buffer: of named tensors and views of them, the one of the linked program */
+  bool *crosses; /* by buffer: from or to another mesh */
 } adopted;
 
 typedef struct {
   program *p;
   adopted *piece;
   size_t pieces;
-  bool micros;   /* there are several micro-batches */
-  map io;        /* names of inputs and outputs so far */
-  map work_of;   /* piece and micro-batch -> its first buffer of work memory */
-  map state_of;  /* name -> buffer of the named tensor */
-  uint32_t *own; /* of the row at hand: by buffer of the piece, the one of the linked program */
+  const link_transfer *transfer;
+  uint32_t *buffer; /* by transfer: of its piece */
+  uint32_t kernels; /* of all pieces */
+  bool micros;      /* there are several micro-batches */
+  map io;           /* names of inputs and outputs so far */
+  map work_of;      /* piece and micro-batch -> its first buffer of work memory */
+  map state_of;     /* name -> buffer of the named tensor */
+  uint32_t *own;    /* of the row at hand: by buffer of the piece, the one of the linked program */
 } linker;
 
 static hp_status adopt_insts(linker *l, adopted *a, uint32_t kernel0) {
@@ -77,7 +81,8 @@ static hp_status adopt_buffers(linker *l, adopted *a) {
   size_t n = a->p->buffers.len;
   a->name = mem_calloc(n, sizeof *a->name);
   a->state = mem_calloc(n, sizeof *a->state);
-  if (!a->name || !a->state) return HP_ERR_OOM;
+  a->crosses = mem_calloc(n, sizeof *a->crosses);
+  if (!a->name || !a->state || !a->crosses) return HP_ERR_OOM;
   for (uint32_t b = 0; b < n; b++) {
     const prog_buffer *f = &a->p->buffers.at[b];
     a->state[b] = PROG_NONE;
@@ -91,9 +96,9 @@ static hp_status adopt_buffers(linker *l, adopted *a) {
   return graph_status(l->p->names);
 }
 
-bool link_has_micros(const link_row *row, size_t rows) {
-  for (size_t i = 1; i < rows; i++)
-    if (row[i].microbatch != row[0].microbatch) return true;
+bool link_has_micros(const link_rows *r) {
+  for (size_t i = 1; i < r->rows; i++)
+    if (r->row[i].microbatch != r->row[0].microbatch) return true;
   return false;
 }
 
@@ -126,6 +131,10 @@ static hp_status add_buffers(linker *l, const adopted *a, const link_row *row) {
     prog_buffer f = a->p->buffers.at[b];
     if (a->state[b] != PROG_NONE) continue;
     f.root = l->own[f.root];
+    if (a->crosses[b]) {
+      f.name = 0;
+      f.flags &= (uint8_t) ~(BUFFER_INPUT | BUFFER_OUTPUT);
+    }
     f.name = f.name ? name_in_row(l, a->name[b], row->microbatch) : 0;
     if (f.name && f.root == l->own[b]) HP_TRY(add_io(l, f.name, row));
     if (!vec_push(&l->p->buffers, f)) return HP_ERR_OOM;
@@ -144,10 +153,11 @@ static hp_status find_buffers(linker *l, const adopted *a, const link_row *row) 
 }
 
 static hp_status add_insts(linker *l, const adopted *a, const link_row *row) {
-  for (size_t i = 0; i < a->p->insts.len; i++) {
+  size_t end = row->end ? row->end : a->p->insts.len;
+  for (size_t i = row->first; i < end; i++) {
     prog_inst n = a->inst[i];
     const uint32_t *arg = program_args(a->p, &n);
-    if (!(row->actions & a->action[i])) continue;
+    if (!(row->actions & a->action[i]) || (row->of_stage && n.stage != row->stage)) continue;
     n.stage = row->stage;
     n.micro = l->micros ? row->microbatch + 1 : 0;
     n.arg0 = (uint32_t)l->p->args.len;
@@ -158,33 +168,101 @@ static hp_status add_insts(linker *l, const adopted *a, const link_row *row) {
   return HP_OK;
 }
 
+/* --- transfers --------------------------------------------------------------------------------
+ */
+
+static uint32_t transfer_attr(linker *l, const link_transfer *t, const link_row *row,
+                              const ir_value *type) {
+  attr_record a = {0};
+  str name = {0};
+  str_printf(&name, l->micros ? "%s@%u" : "%s", t->name, row->microbatch);
+  attr_put_str(&a, l->p->names, name.at ? name.at : "");
+  attr_put_int(&a, t->id);
+  attr_put_int(&a, t->peer);
+  if (!t->sends) {
+    attr_put_int(&a, type->dtype);
+    attr_put_list(&a, type->dim, type->rank);
+  }
+  uint32_t attr = name.failed ? 0 : attr_intern(l->p->names, &a);
+  str_free(&name);
+  return attr;
+}
+
+/* Transfers are no kernels: they share the number behind those of the pieces. */
+static hp_status add_transfer(linker *l, const link_row *row) {
+  static const uint8_t phase[] = {[ACTION_FORWARD] = PHASE_FORWARD,
+                                  [ACTION_BACKWARD] = PHASE_BACKWARD,
+                                  [ACTION_UPDATE] = PHASE_UPDATE};
+  const link_transfer *t = &l->transfer[row->transfer - 1];
+  const prog_buffer *f = &l->piece[t->piece].p->buffers.at[l->buffer[row->transfer - 1]];
+  prog_inst n = {.op = t->sends ? OP_SEND : OP_RECV,
+                 .stream = STREAM_COMPUTE,
+                 .n_in = t->sends,
+                 .n_out = !t->sends,
+                 .phase = phase[row->actions],
+                 .stage = row->stage,
+                 .micro = l->micros ? row->microbatch + 1 : 0,
+                 .arg0 = (uint32_t)l->p->args.len,
+                 .workspace = PROG_NONE,
+                 .kernel = l->kernels,
+                 .attr = transfer_attr(l, t, row, &f->type),
+                 .bytes = (double)f->bytes};
+  if (!n.attr) return HP_ERR_OOM;
+  if (!vec_push(&l->p->args, l->own[l->buffer[row->transfer - 1]])) return HP_ERR_OOM;
+  return vec_push(&l->p->insts, n) ? HP_OK : HP_ERR_OOM;
+}
+
+static hp_status find_transfers(linker *l, const link_rows *r) {
+  l->transfer = r->transfer;
+  l->buffer = mem_calloc(r->transfers, sizeof *l->buffer);
+  HP_TRY_MEM(l->buffer);
+  for (size_t i = 0; i < r->transfers; i++) {
+    const link_transfer *t = &r->transfer[i];
+    const adopted *a = &l->piece[t->piece];
+    uint8_t flag = t->sends ? BUFFER_OUTPUT : BUFFER_INPUT;
+    uint32_t b = 0;
+    if (!a->p) continue; /* no row runs the piece */
+    while (b < a->p->buffers.len &&
+           !(a->p->buffers.at[b].flags & flag &&
+             !strcmp(program_str(a->p, a->p->buffers.at[b].name), t->name)))
+      b++;
+    if (b == a->p->buffers.len)
+      HP_FAIL(HP_ERR_INTERNAL, "piece %u has no %s \"%s\"", t->piece, t->sends ? "output" : "input",
+              t->name);
+    l->buffer[i] = b;
+    a->crosses[b] = true;
+  }
+  return HP_OK;
+}
+
 /* Numbers are 32 bits wide. */
-static hp_status check_size(const program *const *piece, const link_row *row, size_t rows) {
+static hp_status check_size(const program *const *piece, const link_rows *r) {
   uint64_t insts = 0, buffers = 0, args = 0;
-  for (size_t i = 0; i < rows; i++) {
-    insts += piece[row[i].piece]->insts.len;
-    buffers += piece[row[i].piece]->buffers.len;
-    args += piece[row[i].piece]->args.len;
+  for (size_t i = 0; i < r->rows; i++) {
+    const program *p = piece[r->row[i].piece];
+    insts += p->insts.len;
+    buffers += p->buffers.len;
+    args += p->args.len;
   }
   if (insts < 1u << 30 && buffers < 1u << 30 && args < 1u << 31) return HP_OK;
-  HP_FAIL(HP_ERR_ARG, "a step of %zu rows has %llu instructions; at most 2^30 are possible", rows,
-          (unsigned long long)insts);
+  HP_FAIL(HP_ERR_ARG, "a step of %zu rows has %llu instructions; at most 2^30 are possible",
+          r->rows, (unsigned long long)insts);
 }
 
 /* Pieces that rows run; those of others get no kernels: there are no more than instructions. */
-static hp_status adopt_all(linker *l, const program *const *piece, const link_row *row, size_t rows,
+static hp_status adopt_all(linker *l, const program *const *piece, const link_rows *r,
                            uint32_t *kernel0) {
-  uint32_t kernels = 0, most = 0;
+  uint32_t most = 0;
   for (size_t i = 0; i < l->pieces; i++) kernel0[i] = PROG_NONE;
-  for (size_t i = 0; i < rows; i++) kernel0[row[i].piece] = 0;
+  for (size_t i = 0; i < r->rows; i++) kernel0[r->row[i].piece] = 0;
   for (size_t i = 0; i < l->pieces; i++) {
     adopted *a = &l->piece[i];
     if (kernel0[i] == PROG_NONE) continue;
     a->p = piece[i];
-    kernel0[i] = kernels;
-    HP_TRY(adopt_insts(l, a, kernels));
+    kernel0[i] = l->kernels;
+    HP_TRY(adopt_insts(l, a, l->kernels));
     HP_TRY(adopt_buffers(l, a));
-    kernels += (uint32_t)a->p->insts.len;
+    l->kernels += (uint32_t)a->p->insts.len;
     if (a->p->buffers.len > most) most = (uint32_t)a->p->buffers.len;
     if (a->p->notes.at && !l->p->notes.at) str_add(&l->p->notes, a->p->notes.at);
   }
@@ -198,26 +276,30 @@ static void linker_free(linker *l) {
     mem_free(l->piece[i].action);
     mem_free(l->piece[i].name);
     mem_free(l->piece[i].state);
+    mem_free(l->piece[i].crosses);
   }
   mem_free(l->piece);
+  mem_free(l->buffer);
   mem_free(l->own);
   map_free(&l->state_of);
   map_free(&l->io);
   map_free(&l->work_of);
 }
 
-hp_status program_link(const program *const *piece, size_t pieces, const link_row *row, size_t rows,
+hp_status program_link(const program *const *piece, size_t pieces, const link_rows *r,
                        uint32_t *kernel0, program **out) {
   linker l = {.pieces = pieces,
               .piece = mem_calloc(pieces, sizeof *l.piece),
-              .micros = link_has_micros(row, rows)};
-  hp_status st = l.piece ? check_size(piece, row, rows) : HP_ERR_OOM;
+              .micros = link_has_micros(r)};
+  hp_status st = l.piece ? check_size(piece, r) : HP_ERR_OOM;
   if (!st) st = program_create(NULL, &l.p);
-  if (!st) st = adopt_all(&l, piece, row, rows, kernel0);
-  for (size_t i = 0; !st && i < rows; i++) {
-    const adopted *a = &l.piece[row[i].piece];
-    st = find_buffers(&l, a, &row[i]);
-    if (!st) st = add_insts(&l, a, &row[i]);
+  if (!st) st = adopt_all(&l, piece, r, kernel0);
+  if (!st) st = find_transfers(&l, r);
+  for (size_t i = 0; !st && i < r->rows; i++) {
+    const link_row *row = &r->row[i];
+    const adopted *a = &l.piece[row->piece];
+    st = find_buffers(&l, a, row);
+    if (!st) st = row->transfer ? add_transfer(&l, row) : add_insts(&l, a, row);
   }
   if (!st) st = graph_status(l.p->names);
   linker_free(&l);

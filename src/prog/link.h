@@ -14,11 +14,31 @@ typedef struct {
   uint32_t piece; /* index */
   uint16_t stage;
   uint8_t actions; /* bits of ACTION_*; for a micro-batch each action of a piece is in one row */
+  bool of_stage; /* what the piece has of this stage; else all of it, which is of the stage then */
+  uint32_t first, end; /* of the piece's instructions; end 0: to the last */
   uint32_t microbatch;
+  uint32_t transfer; /* 1 + the number of a transfer, which the row is then; 0: instructions */
 } link_row;
 
+/* An input or output of a piece that comes from or goes to another mesh.  Of an output to several
+ * there are several. */
+typedef struct {
+  uint32_t piece;
+  const char *name; /* of the input or output, which the linked program does not have as such */
+  bool sends;
+  uint32_t id;  /* attribute of the instruction: its row in the table of rt/transfer.h */
+  int64_t peer; /* rank of the first device of the other mesh */
+} link_transfer;
+
+typedef struct {
+  const link_row *row;
+  size_t rows;
+  const link_transfer *transfer;
+  size_t transfers;
+} link_rows;
+
 /* Are there several micro-batches? */
-bool link_has_micros(const link_row *row, size_t rows);
+bool link_has_micros(const link_rows *r);
 
 /* Pieces are in the order of the graph and have no offsets (lower_graph); *out has the same form
  * and the rows in their order.  HP_ERR_SHAPE, with the name, if two pieces have different types of
@@ -26,7 +46,7 @@ bool link_has_micros(const link_row *row, size_t rows);
  * name. kernel0[i]: the offset that was added to the kernel numbers of piece i; PROG_NONE: no row
  * runs the piece, so it is not linked.  Time and memory are linear in the instructions of all rows.
  */
-hp_status program_link(const program *const *piece, size_t pieces, const link_row *row, size_t rows,
+hp_status program_link(const program *const *piece, size_t pieces, const link_rows *r,
                        uint32_t *kernel0, program **out);
 
 #endif

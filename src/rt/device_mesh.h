@@ -53,7 +53,13 @@ struct hp_device {
   map state_of;
   interner names;
   bool no_partial_sums, may_miss; /* as in hp_device_options */
-  char about[160];                /* for people */
+  /* A pipeline (rt/stage_meshes.h); meshes 0: it is none. */
+  int meshes, stages;
+  hp_device **stage_mesh; /* [meshes] */
+  uint16_t *mesh_of;      /* [stages] */
+  char *pipeline;         /* schedule: a name, or rows */
+  map stage_of;           /* name of a tensor -> 1 + stage; 0: it is on all */
+  char about[160];        /* for people */
 };
 typedef struct hp_device device_mesh;
 

@@ -6,6 +6,7 @@
 #include "rt/io_table.h"
 #include "rt/memory_use.h"
 #include "rt/progress_record.h"
+#include "rt/transfer.h"
 #include "sim/cost.h"
 
 #include <pthread.h>
@@ -51,6 +52,7 @@ struct exec {
   program *p;
   void *loaded;
   collectives *collectives;
+  transfers *transfers;         /* NULL: the program has none */
   link_clock *links;            /* NULL: the device's copies alone are known */
   void **at;                    /* by index in program->args: address */
   void **buffer;                /* by buffer: address; not of flash */
@@ -300,9 +302,13 @@ static double find_emulated_start(const exec *e, int stream, uint32_t k) {
   return start;
 }
 
+static bool is_communication(const prog_inst *n) {
+  return op_flags((op_id)n->op) & (OPF_RENDEZVOUS | OPF_TRANSFER);
+}
+
 static bool is_emulated(const exec *e, const prog_inst *n) {
   const cluster *c = e->d->cluster;
-  bool is_link = op_flags((op_id)n->op) & OPF_RENDEZVOUS || tier_is_crossed(e->p, n);
+  bool is_link = is_communication(n) || tier_is_crossed(e->p, n);
   return is_link ? c->emulate : c->emulate_compute;
 }
 
@@ -326,8 +332,7 @@ static double find_end(const exec *e, int stream, uint32_t k, uint64_t moved, in
   const prog_inst *n = program_inst(e->p, e->list[stream][k]);
   double now_s = time_now_s(), took_s = now_s - t->arrived_s;
   if (!is_emulated(e, n)) return now_s;
-  if (!(op_flags((op_id)n->op) & OPF_RENDEZVOUS))
-    t->start_s = t->arrived_s = find_emulated_start(e, stream, k);
+  if (!is_communication(n)) t->start_s = t->arrived_s = find_emulated_start(e, stream, k);
   return emulate(e, n, moved, t->arrived_s, took_s);
 }
 
@@ -407,6 +412,13 @@ static hp_status move(const exec *e, const prog_inst *n, uint64_t *moved) {
   return mover_run(e->d, n, &from, &to, c.bytes, program_str(e->p, name));
 }
 
+/* Both ends are there when the boxes are: what an emulated link takes begins then. */
+static hp_status run_transfer(const exec *e, uint32_t i, double *arrived_s) {
+  hp_status st = transfer_run(e->transfers, i, e->at[program_inst(e->p, i)->arg0]);
+  if (e->d->cluster->emulate) *arrived_s = time_now_s();
+  return st;
+}
+
 static hp_status run_stream(exec *e, int stream, bool events) {
   for (uint32_t k = 0; k < e->length[stream]; k++) {
     uint32_t i = e->list[stream][k];
@@ -419,6 +431,7 @@ static hp_status run_stream(exec *e, int stream, bool events) {
     uint64_t moved = 0;
     hp_status st;
     if (together) st = collective_run(e->collectives, i, e->at + n->arg0, &t->arrived_s);
+    else if (op_flags((op_id)n->op) & OPF_TRANSFER) st = run_transfer(e, i, &t->arrived_s);
     else if (tier_is_crossed(e->p, n)) st = move(e, n, &moved);
     else st = launch(e, i, n);
     if (st && !together) st = name_failure(e, n, st);
@@ -525,6 +538,11 @@ static const io_view *find_view(const exec *e, uint32_t row) {
   return e->view && e->view[row].is_set ? &e->view[row] : NULL;
 }
 
+bool exec_has_io(const exec *e, const char *name) {
+  uint32_t row;
+  return map_get(&e->names.rows, name, strlen(name), &row);
+}
+
 hp_status exec_set_view(exec *e, const char *name, const shard_view *v, bool joins) {
   uint32_t row;
   if (!map_get(&e->names.rows, name, strlen(name), &row)) return HP_OK; /* the program lacks it */
@@ -535,6 +553,10 @@ hp_status exec_set_view(exec *e, const char *name, const shard_view *v, bool joi
 }
 
 void exec_set_links(exec *e, link_clock *links) { e->links = links; }
+
+hp_status exec_set_transfers(exec *e, const transfer_row *row, size_t rows) {
+  return transfers_load(e->d, e->p, row, rows, &e->transfers);
+}
 
 uint32_t exec_find_output(const exec *e, const char *name) {
   uint32_t row;
@@ -672,6 +694,7 @@ void exec_free(exec *e) {
     if (e->worker[s].started) pthread_join(e->worker[s].thread, NULL);
   for (int s = 0; s < STREAM_COUNT; s++) mem_free(e->list[s]), mem_free(e->blocks[s]);
   collectives_free(e->collectives);
+  transfers_free(e->transfers);
   if (e->holds_states) count_states(e, -1);
   for (int t = 0; t < e->tiers; t++) device_drop_work(e->d, t, e->p->arena[t]);
   e->d->backend->release(e->loaded);

@@ -8,6 +8,7 @@
 
 #include "rt/link_clock.h"
 #include "rt/mover.h"
+#include "rt/transfer.h"
 #include "rt/visible_keys.h"
 
 typedef struct exec exec;
@@ -17,6 +18,8 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out);
 void exec_free(exec *e);
 const program *exec_program(const exec *e);
 
+/* Does the program have an input or output of that name? */
+bool exec_has_io(const exec *e, const char *name);
 /* In later runs the input or output `name` is a global tensor of which this device has shard v.  An
  * input's shard is copied in.  An output's shard is copied out if `joins`; else the caller reads it
  * at exec_address. */
@@ -28,6 +31,8 @@ const void *exec_address(const exec *e, uint32_t output);
 /* Copies between tiers on an emulated cluster take turns by this clock, which stays the caller's.
  */
 void exec_set_links(exec *e, link_clock *links);
+/* The table of a program with transfers between meshes, before its first run. */
+hp_status exec_set_transfers(exec *e, const transfer_row *row, size_t rows);
 /* Runs once.  Every input must be given, outputs are optional; sizes must agree. */
 hp_status exec_run(exec *e, const hp_io *io, int n);
 

@@ -27,15 +27,17 @@ typedef struct {
   size_t first;
 } drawing;
 
-static bool is_rendezvous(const prog_inst *n) { return op_flags((op_id)n->op) & OPF_RENDEZVOUS; }
+static bool is_communication(const prog_inst *n) {
+  return op_flags((op_id)n->op) & (OPF_RENDEZVOUS | OPF_TRANSFER);
+}
 
 /* It can overlap with computation. */
 static bool may_be_exposed(const prog_inst *n) {
-  return is_rendezvous(n) || stream_copies(n->stream);
+  return is_communication(n) || stream_copies(n->stream);
 }
 
 static look look_of(const prog_inst *n) {
-  if (is_rendezvous(n)) return COLLECTIVE;
+  if (is_communication(n)) return COLLECTIVE;
   if (stream_copies(n->stream)) return COPY;
   return n->phase == PHASE_FORWARD ? FORWARD : n->phase == PHASE_BACKWARD ? BACKWARD : UPDATE;
 }
@@ -99,7 +101,7 @@ static void draw_stream(drawing *d, uint32_t stream) {
   for (size_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
     if (n->stream != stream) continue;
-    draw(d, look_of(n), i, is_rendezvous(n) ? t[i].arrived_s : t[i].start_s, t[i].end_s);
+    draw(d, look_of(n), i, is_communication(n) ? t[i].arrived_s : t[i].start_s, t[i].end_s);
   }
   flush(d);
 }
@@ -112,11 +114,11 @@ static void draw_exposed(drawing *d, uint32_t stream) {
   for (size_t i = 0; i < p->insts.len; i++) {
     const prog_inst *own = program_inst(p, i);
     if (own->stream != stream || !may_be_exposed(own)) continue;
-    double start = is_rendezvous(own) ? t[i].arrived_s : t[i].start_s, from = start,
+    double start = is_communication(own) ? t[i].arrived_s : t[i].start_s, from = start,
            end = t[i].end_s;
     for (size_t k = first; k < p->insts.len && from < end; k++) {
       const prog_inst *n = program_inst(p, k);
-      if (n->stream != STREAM_COMPUTE || is_rendezvous(n)) continue;
+      if (n->stream != STREAM_COMPUTE || is_communication(n)) continue;
       if (t[k].start_s >= end) break;
       if (t[k].end_s <= start) first = k + 1;
       if (t[k].end_s <= from) continue;
@@ -159,8 +161,8 @@ static void draw_name(const drawing *d, const char *name) {
 }
 
 void lanes_draw(const lanes *l, double y, str *out) {
-  static const char *const name[] = {"compute",  "comm",     "copy in",
-                                     "copy out", "flash in", "flash out"};
+  static const char *const name[] = {"compute",  "comm",      "copy in", "copy out",
+                                     "flash in", "flash out", "p2p"};
   _Static_assert(sizeof name / sizeof *name == STREAM_COUNT, "each stream has a name");
   used u = find_used(l->p);
   drawing d = {.l = l, .out = out, .y = y};

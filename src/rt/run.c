@@ -26,17 +26,27 @@ static hp_status hold_stage(runs *r, size_t bytes) {
   return HP_OK;
 }
 
+/* The name of an input or output with its suffix; NULL: out of memory. */
+static const char *name_of(runs *r, const char *name, const char *suffix) {
+  str full = {0};
+  str_printf(&full, "%s%s", name, suffix ? suffix : "");
+  uint32_t id = full.failed ? 0 : intern(&r->d->names, full.at, full.len);
+  str_free(&full);
+  return id ? intern_get(&r->d->names, id, NULL) : NULL;
+}
+
+/* One that the program lacks comes from another mesh, or goes there. */
 static hp_status add_io(runs *r, const hp_graph *g, const ir_node *n, const layout *of,
                         const char *suffix) {
   val v = n->op == OP_INPUT ? n->out0 : graph_in(g, n)[0];
-  run_io x = {.name = NULL, .type = *graph_value(g, v), .input = n->op == OP_INPUT, .l = of[v]};
-  str full = {0};
-  str_printf(&full, "%s%s", attr_str(g, n, "name"), suffix ? suffix : "");
-  uint32_t name = full.failed ? 0 : intern(&r->d->names, full.at, full.len);
-  str_free(&full);
-  if (!name || !vec_push(&r->ios, x)) return HP_ERR_OOM;
+  run_io x = {.name = name_of(r, attr_str(g, n, "name"), suffix),
+              .type = *graph_value(g, v),
+              .input = n->op == OP_INPUT,
+              .l = of[v]};
+  if (!x.name) return HP_ERR_OOM;
+  if (!exec_has_io(r->e[0], x.name)) return HP_OK;
+  if (!vec_push(&r->ios, x)) return HP_ERR_OOM;
   run_io *made = &r->ios.at[r->ios.len - 1];
-  made->name = intern_get(&r->d->names, name, NULL);
   uint32_t row;
   HP_TRY(io_table_add(&r->names, made->name, &row));
   HP_TRY(set_views(r, made));
@@ -67,8 +77,11 @@ void runs_free(runs *r) {
 
 static bool is_empty(const run_io *x) { return value_elements(&x->type) == 0; }
 
-/* Checks names and sizes before anything runs. */
-static hp_status give(runs *r, const hp_io *io, int n) {
+/* Checks names and sizes before anything runs; a device alone does so itself. */
+hp_status runs_give(runs *r, const hp_io *io, int n) {
+  r->io = io;
+  r->n = n;
+  if (r->d->n == 1) return HP_OK;
   HP_TRY(io_table_match(&r->names, io, n));
   for (size_t k = 0; k < r->ios.len; k++) {
     const run_io *x = &r->ios.at[k];
@@ -78,8 +91,6 @@ static hp_status give(runs *r, const hp_io *io, int n) {
       HP_FAIL(HP_ERR_ARG, "\"%s\" has %llu bytes in the program, %zu are given", x->name,
               (unsigned long long)want, global->bytes);
   }
-  r->io = io;
-  r->n = n;
   return HP_OK;
 }
 
@@ -88,10 +99,12 @@ static void begin_run(void *context) {
   r->d->job->comm->iface->begin(r->d->member[0]->everyone);
 }
 
-/* One device of this process: its shards in, its program, its shards out. */
+/* Its shards in, its program, its shards out. */
+hp_status runs_run_device(const runs *r, int i) { return exec_run(r->e[i], r->io, r->n); }
+
 static hp_status run_device(void *context, int i) {
   const runs *r = context;
-  hp_status st = exec_run(r->e[i], r->io, r->n);
+  hp_status st = runs_run_device(r, i);
   r->d->job->comm->iface->end(r->d->member[i]->everyone, st != HP_OK);
   return st;
 }
@@ -110,8 +123,7 @@ static hp_status fetch_output(const runs *r, const run_io *x, void *to) {
   return err_give(&why);
 }
 
-/* The shards of outputs that other processes hold. */
-static hp_status fetch_outputs(const runs *r) {
+hp_status runs_fetch_outputs(const runs *r) {
   if (r->d->own == r->d->n) return HP_OK;
   for (size_t k = 0; k < r->ios.len; k++) {
     const run_io *x = &r->ios.at[k];
@@ -123,23 +135,11 @@ static hp_status fetch_outputs(const runs *r) {
 }
 
 /* On the one device of a mesh, which other meshes may use, too. */
-typedef struct {
-  runs *r;
-  const hp_io *io;
-  int n;
-} lone_run;
-static hp_status run_lone(void *context, int i) {
-  const lone_run *x = context;
-  return exec_run(x->r->e[i], x->io, x->n);
-}
-static hp_status run_alone(runs *r, const hp_io *io, int n) {
-  lone_run x = {r, io, n};
-  return device_mesh_each(r->d, &(team_work){NULL, run_lone, &x});
-}
+static hp_status run_alone(void *context, int i) { return runs_run_device(context, i); }
 
 hp_status runs_run(runs *r, const hp_io *io, int n) {
-  if (r->d->n == 1) return run_alone(r, io, n);
-  HP_TRY(give(r, io, n));
+  HP_TRY(runs_give(r, io, n));
+  if (r->d->n == 1) return device_mesh_each(r->d, &(team_work){NULL, run_alone, r});
   HP_TRY(device_mesh_each(r->d, &(team_work){begin_run, run_device, r}));
-  return fetch_outputs(r);
+  return runs_fetch_outputs(r);
 }

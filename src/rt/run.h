@@ -29,6 +29,11 @@ typedef struct {
  * a suffix on their names (NULL: none). */
 hp_status runs_add_io(runs *r, const hp_graph *g, const layout *of, const char *suffix);
 hp_status runs_run(runs *r, const hp_io *io, int n);
+/* Its steps, for a run on several meshes at once: the lists of the run, which must outlive it; the
+ * i-th device of this process; and outputs that other processes hold. */
+hp_status runs_give(runs *r, const hp_io *io, int n);
+hp_status runs_run_device(const runs *r, int i);
+hp_status runs_fetch_outputs(const runs *r);
 void runs_free(runs *r);
 
 #endif

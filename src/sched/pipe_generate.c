@@ -68,6 +68,13 @@ static hp_status find_kind(const char *name, const pipe_kind **out) {
   return st;
 }
 
+hp_status pipe_schedule_stages(const char *name, uint32_t devices, uint32_t *stages) {
+  const pipe_kind *kind;
+  HP_TRY(find_kind(name, &kind));
+  *stages = (kind->chunks ? kind->chunks : 2) * devices;
+  return HP_OK;
+}
+
 static hp_status check_shape(const pipe_kind *kind, const pipe_request *q) {
   if (!q->stages || !q->devices || !q->microbatches || q->stages > PIPE_STAGES ||
       q->microbatches > PIPE_MICROBATCHES || (uint64_t)q->stages * q->microbatches > PIPE_CELLS)

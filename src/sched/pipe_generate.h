@@ -18,6 +18,8 @@ typedef struct {
  * HP_ERR_ARG if there is no such schedule (with the nearest name), or none for so many stages or
  * micro-batches; HP_ERR_OOM if it does not fit under the limits.  pipe_rows_free(out). */
 hp_status pipe_generate(const char *name, const pipe_request *q, pipe_rows *out);
+/* Its usual number of stages: those of a device, times devices.  HP_ERR_ARG as pipe_generate. */
+hp_status pipe_schedule_stages(const char *name, uint32_t devices, uint32_t *stages);
 /* The i-th name and what it is, for help; NULL: no more. */
 const char *pipe_schedule_name(size_t i, const char **what);
 

@@ -6,9 +6,11 @@
 
 static hp_status read_row(row_reader *r, step_rows *out) {
   step_row row = {.line = r->line};
-  uint32_t stage;
+  uint32_t stage = 0;
   const char *word;
-  HP_TRY(row_reader_number(r, "stage", STEP_STAGES, &stage));
+  row.all = *r->at == '*' && strchr(" \t", r->at[1]);
+  if (row.all) r->at++;
+  else HP_TRY(row_reader_number(r, "stage", STEP_STAGES, &stage));
   size_t n = row_reader_word(r, &word);
   if (!n || n >= STEP_ACTION)
     HP_FAIL(HP_ERR_INPUT, "%s:%d: action \"%.*s\": expected a name of 1 to %d characters",

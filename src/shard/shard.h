@@ -7,11 +7,14 @@
 #include "shard/path.h"
 #include "topo/cluster.h"
 
+/* Layout of an input or param of that name; false: replicated. */
+typedef bool shard_declared_fn(const void *model, const char *name, const ir_value *type,
+                               layout *out);
+
 typedef struct {
   const mesh *mesh;
   const cluster *cluster; /* costs of work and communication */
-  /* Layout of an input or param of that name; false: replicated. */
-  bool (*declared)(const void *model, const char *name, const ir_value *type, layout *out);
+  shard_declared_fn *declared;
   const void *model;
   /* No sum is split: every element is computed on one device, in the order of one device, so
    * results have the same bits on every mesh.  Operands are gathered, or sharded along other

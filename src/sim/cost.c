@@ -56,6 +56,7 @@ cost_work cost_work_of(const program *p, const prog_inst *n) {
 }
 
 double cost_received(const program *p, const prog_inst *n) {
+  if (n->op == OP_RECV) return n->bytes;
   if (!(op_flags((op_id)n->op) & OPF_RENDEZVOUS)) return 0;
   double in = (double)value_bytes(&program_arg(p, n, 0)->type);
   double devices = (double)inst_int(p, n, "n");
@@ -65,6 +66,8 @@ double cost_received(const program *p, const prog_inst *n) {
 }
 
 double cost_inst(const cluster *c, const mesh *m, const program *p, const prog_inst *n) {
+  if (op_flags((op_id)n->op) & OPF_TRANSFER)
+    return cluster_transfer_s(c, m ? mesh_rank(m, 0) : 0, inst_int(p, n, "peer"), n->bytes);
   if (!(op_flags((op_id)n->op) & OPF_RENDEZVOUS)) {
     cost_work w = cost_work_of(p, n);
     w.devices = m ? m->devices : 1;

@@ -11,9 +11,11 @@
  * also which. */
 cost_work cost_work_of(const program *p, const prog_inst *n);
 /* Seconds of an instruction; of a collective from when all its devices are there; of a copy between
- * tiers while all devices of the mesh that share the link copy. */
+ * tiers while all devices of the mesh that share the link copy; of a transfer from when both ends
+ * are there. */
 double cost_inst(const cluster *c, const mesh *m, const program *p, const prog_inst *n);
-/* Bytes that a device receives for an instruction: 0 unless it is a rendezvous. */
+/* Bytes that a device receives for an instruction: 0 unless it is a rendezvous, or from
+ * another mesh. */
 double cost_received(const program *p, const prog_inst *n);
 /* Does it multiply in bf16?  f32 beside bf16 is rounded to it. */
 bool cost_is_bf16(const program *p, const prog_inst *n);

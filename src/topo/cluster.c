@@ -268,6 +268,12 @@ double cluster_comm_s(const cluster *c, const mesh *m, const uint8_t *axis, int 
   return l->latency_us * 1e-6 * steps * rounds + bytes / (l->gb_s * 1e9);
 }
 
+double cluster_transfer_s(const cluster *c, int64_t from, int64_t to, double bytes) {
+  int i = 0;
+  while (i < c->links - 1 && from / c->link[i].devices != to / c->link[i].devices) i++;
+  return c->link[i].latency_us * 1e-6 + bytes / (c->link[i].gb_s * 1e9);
+}
+
 static const double FLASH_GB_S = 1;
 
 cluster_tier cluster_get_tier(const cluster *c, int tier) {

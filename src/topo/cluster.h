@@ -58,6 +58,8 @@ hp_status cluster_check(const cluster *c, const mesh *m);
 
 /* The slowest link of all communicators along the n axes. */
 const cluster_link *cluster_link_of(const cluster *c, const mesh *m, const uint8_t *axis, int n);
+/* Seconds in which one rank sends `bytes` to another. */
+double cluster_transfer_s(const cluster *c, int64_t from, int64_t to, double bytes);
 /* Seconds in which a device receives `bytes` from the other devices along these axes.  A round
  * (an all_reduce has two, other collectives one) takes ceil(log2(devices)) steps, each with the
  * link's latency. */

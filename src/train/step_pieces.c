@@ -91,7 +91,7 @@ static hp_status add_row(step_pieces *s, const step_place *v, int64_t micro, uin
                          step_link *l, str *rows) {
   hp_piece *p;
   HP_TRY(find_piece(s, v, step, &p));
-  str_printf(rows, "0 %s %lld\n", l->names[add_piece(l, p, v)], (long long)micro);
+  str_printf(rows, "* %s %lld\n", l->names[add_piece(l, p, v)], (long long)micro);
   return HP_OK;
 }
 

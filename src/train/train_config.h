@@ -166,8 +166,10 @@ typedef struct {
     tier_options tiers;
     train_deepspeed deepspeed;
     struct strategy strategy;
-    char mesh[320];       /* the user's own mesh, as text; "" = none */
-    bool no_partial_sums; /* deterministic: layout */
+    const char *pipe_schedule; /* of a pipeline: a name, or a file of rows */
+    int64_t pipe_stages;       /* of a pipeline; 0: as many as the schedule has */
+    char mesh[320];            /* the user's own mesh, as text; "" = none */
+    bool no_partial_sums;      /* deterministic: layout */
     const char *engine;
     bool train, evaluate_after;
     train_batching batch;

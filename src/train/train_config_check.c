@@ -3,6 +3,7 @@
 #include "train/settings.h"
 #include "train/train_deepspeed.h"
 #include "train/train_mesh.h"
+#include "train/train_pipeline.h"
 #include "train/train_tiers.h"
 
 #include "base/json.h"
@@ -464,7 +465,9 @@ static int key_of(const train_config *c, int key, int block_key) {
 
 /* strategy and devices, which may stand in the file or in the block. */
 static hp_status decide_strategy(train_config *c) {
-  const char *text = c->strategy ? c->strategy : c->parallel.strategy;
+  char with_stages[256];
+  const char *given = c->strategy ? c->strategy : c->parallel.strategy;
+  const char *text = train_pipeline_strategy(c, given, with_stages);
   int by = key_of(c, KEY_strategy, KEY_PARALLEL_strategy);
   int devices = key_of(c, KEY_devices, KEY_PARALLEL_devices);
   int64_t n = devices == KEY_devices ? c->devices : c->parallel.devices;
@@ -476,7 +479,8 @@ static hp_status decide_strategy(train_config *c) {
   char why[512];
   snprintf(why, sizeof why, "%s", err_message());
   err_clear();
-  TREE_FAIL(c->at[text ? by : devices], "%s", why);
+  const tree_node *at = c->at[given ? by : devices];
+  TREE_FAIL(at ? at : c->parallel.pipeline, "%s", why);
 }
 
 /* Two keys for one thing: the block's and the file's. */
@@ -495,26 +499,6 @@ static hp_status refuse_groups(train_config *c) {
 static hp_status refuse_plan(train_config *c) {
   if (!c->parallel.plan || !strcmp(c->parallel.plan, "auto")) return HP_OK;
   TREE_FAIL(c->at[KEY_PARALLEL_plan], "plan files are not built; write plan: auto");
-}
-
-static hp_status check_pipeline(train_config *c) {
-  const tree_node *pipe = c->parallel.pipeline;
-  int64_t n = 1;
-  if (!pipe) return HP_OK;
-  static const char *const known[] = {"stages", "schedule", "microbatches"};
-  HP_TRY(tree_expect(pipe, TREE_MAP));
-  HP_TRY(tree_check_keys(pipe, known, 3));
-  HP_TRY(tree_opt_int(pipe, "stages", 1, &n));
-  if (n != 1)
-    TREE_FAIL(tree_get(pipe, "stages"), "%lld stages: pipelines are not built; write stages: 1",
-              (long long)n);
-  HP_TRY(tree_opt_int(pipe, "microbatches", 1, &n));
-  if (n != 1)
-    TREE_FAIL(tree_get(pipe, "microbatches"),
-              "belongs to a pipeline of several stages; write "
-              "gradient_accumulation_steps: %lld",
-              (long long)n);
-  return HP_OK;
 }
 
 /* auto, none or full; lists and maps, which say it of parts of a model, are not built. */
@@ -606,9 +590,12 @@ static hp_status decide_memory(train_config *c) {
 }
 
 static hp_status decide_mesh(train_config *c) {
+  HP_TRY(train_pipeline_read(c));
   if (!c->parallel.device_matrix) HP_TRY(decide_strategy(c));
-  else c->is.strategy = (strategy){.dp = 1, .tp = 1, .tp_y = 1, .cp = 1, .ep = 1, .etp = 1};
-  return train_mesh_decide(c);
+  else
+    c->is.strategy = (strategy){.dp = 1, .tp = 1, .tp_y = 1, .cp = 1, .ep = 1, .etp = 1, .pp = 1};
+  HP_TRY(train_mesh_decide(c));
+  return train_pipeline_check(c);
 }
 
 static hp_status decide_bits(train_config *c) {
@@ -681,12 +668,12 @@ static const rule rules[] = {
     RULE(check_devices, KEY_devices, KEY_PARALLEL_devices),
     RULE(decide_memory, KEY_memory_limit, KEY_PARALLEL_memory_limit),
     RULE(decide_mesh, KEY_strategy, KEY_PARALLEL_strategy, KEY_devices, KEY_PARALLEL_devices,
-         KEY_PARALLEL_device_matrix, KEY_PARALLEL_alias_name, KEY_PARALLEL_tensor_map),
+         KEY_PARALLEL_device_matrix, KEY_PARALLEL_alias_name, KEY_PARALLEL_tensor_map,
+         KEY_PARALLEL_pipeline),
     RULE(train_batch_size_decide, KEY_per_device_train_batch_size, KEY_gradient_accumulation_steps,
          KEY_global_batch_size, KEY_average_tokens_across_devices, KEY_strategy,
          KEY_PARALLEL_strategy, KEY_devices, KEY_PARALLEL_devices, KEY_PARALLEL_device_matrix,
          KEY_PARALLEL_alias_name, KEY_PARALLEL_tensor_map),
-    RULE(check_pipeline, KEY_PARALLEL_pipeline),
     RULE(refuse_groups, KEY_PARALLEL_groups),
     RULE(refuse_plan, KEY_PARALLEL_plan),
     RULE(decide_bits, KEY_deterministic, KEY_PARALLEL_deterministic),

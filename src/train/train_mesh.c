@@ -1,6 +1,7 @@
 #include "train/train_mesh.h"
 
 #include "base/log.h"
+#include "train/train_pipeline.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
@@ -140,10 +141,14 @@ hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out
                          .engine = c->is.engine,
                          .plan_only = plan_only,
                          .may_miss = true /* train_mesh_apply tells what matches nothing */};
+  str rows = {0};
   o.mesh = *c->is.mesh ? c->is.mesh : strategy_mesh(&c->is.strategy, text);
   tier_options_fill(&c->is.tiers, &o);
-  HP_TRY(hp_device_open(&o, out));
-  return tier_options_apply(&c->is.tiers, *out);
+  hp_status st = train_pipeline_schedule(c, &rows, &o.pipeline);
+  if (c->is.strategy.pp > 1) o.stages = (int)c->is.pipe_stages;
+  if (!st) st = hp_device_open(&o, out);
+  str_free(&rows);
+  return st ? st : tier_options_apply(&c->is.tiers, *out);
 }
 
 /* The entry that says a tensor's layout: its full name goes before patterns; NULL: none does. */
@@ -253,7 +258,7 @@ static hp_status declare_entries(const tree_node *layouts, bool patterns, hp_dev
   return HP_OK;
 }
 
-hp_status train_mesh_apply(const train_config *c, const lm *m, hp_device *d) {
+hp_status train_mesh_apply(const train_config *c, lm *m, hp_device *d) {
   const tree_node *layouts = c->parallel.tensor_map;
   if (!*c->is.mesh) return strategy_apply(&c->is.strategy, m, d);
   if (!layouts) return HP_OK;

@@ -15,6 +15,6 @@ int64_t train_mesh_replicas(const train_config *c);
  * hp_device_options. */
 hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out);
 /* Declares the layouts on d: those of tensor_map, else those of the strategy for the model. */
-hp_status train_mesh_apply(const train_config *c, const lm *m, hp_device *d);
+hp_status train_mesh_apply(const train_config *c, lm *m, hp_device *d);
 
 #endif

@@ -113,6 +113,7 @@ static hp_status open_model(const train_config *c, train_data *d, int64_t steps,
 /* Sums of gradients that outlive a step take host memory, which a limit of it may not have. */
 static step_update_when update_of(const train_config *c) {
   step_update_when when = (step_update_when)c->parallel.update;
+  if (when == UPDATE_AUTO && c->is.strategy.pp > 1) return UPDATE_AT_END;
   return when == UPDATE_AUTO && c->is.tiers.host_limit ? UPDATE_AT_END : when;
 }
 

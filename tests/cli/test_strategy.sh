@@ -228,10 +228,10 @@ run logits --model "$M" --tokens 1 --out o --strategy dp=0
 refused '"dp=0" is no degree'
 run logits --model "$M" --tokens 1 --out o --strategy pd=2
 refused '"pd" is not known, did you mean "dp"'
-run logits --model "$M" --tokens 1 --out o --strategy pp=2
-refused 'pp is not built'
+run logits --model "$M" --tokens 1 --out o --strategy pp=99
+refused 'pp=99; at most 64 are possible'
 run logits --model "$M" --tokens 1 --out o --strategy dp=2 --devices 4
-refused 'dp x cp x tp x tp_y is 2 devices, of 4'
+refused 'pp x dp x cp x tp x tp_y is 2 devices, of 4'
 run train job/job.yaml output_dir=nowhere strategy=tp=2 devices=3
-refused 'dp x cp x tp x tp_y is 2 devices, of 3'
+refused 'pp x dp x cp x tp x tp_y is 2 devices, of 3'
 no_file nowhere

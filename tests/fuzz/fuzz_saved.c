@@ -72,8 +72,12 @@ static void write_again(const saved *s, const char *dir) {
   HP_ASSERT(t);
   for (size_t i = 0; i < n; i++) t[i] = *saved_get(s, i);
   snprintf(name, sizeof name, "%s/y", dir);
-  HP_ASSERT(!saved_write_index(name, saved_mesh(s), t, n) && !saved_open(name, &again));
-  HP_ASSERT(saved_count(again) == n && saved_mesh(again)->devices == saved_mesh(s)->devices);
+  const mesh *m[SAVED_MESHES];
+  for (int i = 0; i < saved_meshes(s); i++) m[i] = saved_mesh(s, i);
+  HP_ASSERT(!saved_write_index(name, m, saved_meshes(s), t, n) && !saved_open(name, &again));
+  HP_ASSERT(saved_count(again) == n && saved_meshes(again) == saved_meshes(s));
+  for (int i = 0; i < saved_meshes(s); i++)
+    HP_ASSERT(saved_mesh(again, i)->devices == saved_mesh(s, i)->devices);
   for (size_t i = 0; i < n; i++) {
     const saved_tensor *same = saved_find(again, t[i].name, &k);
     HP_ASSERT(same && k == i && layout_equal(&same->l, &t[i].l) && same->replica == t[i].replica);

@@ -11,7 +11,9 @@ void ref_INPUT(ref_ctx *c) { not_here(c); } /* set by ref_set */
 void ref_PARAM(ref_ctx *c) { not_here(c); }
 void ref_OUTPUT(ref_ctx *c) { not_here(c); } /* has no results */
 void ref_ASSIGN(ref_ctx *c) { not_here(c); }
-void ref_FUSED(ref_ctx *c) { not_here(c); } /* made by the compiler */
+void ref_FUSED(ref_ctx *c) { not_here(c); } /* made by the compiler, as are */
+void ref_SEND(ref_ctx *c) { not_here(c); }
+void ref_RECV(ref_ctx *c) { not_here(c); }
 
 void ref_CONST(ref_ctx *c) {
   ref_tensor *y = c->out[0];

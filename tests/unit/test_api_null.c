@@ -292,6 +292,8 @@ CALL(hp_device_close) {
 }
 CALL(hp_device_layout) { return hp_device_layout(D, P(1, "*"), P(2, "(None)"), false); }
 CALL(hp_device_home) { return hp_device_home(D, P(1, "*"), HP_OFFLOAD_NONE); }
+CALL(hp_device_stage) { return hp_device_stage(D, P(1, "w"), -1); }
+CALL(hp_device_stages) { return hp_device_stages(D) - 1; }
 CALL(hp_device_describe) { return *hp_device_describe(D) == 0; }
 CALL(hp_device_threads) { return hp_device_threads(D) - !null - 1; }
 CALL(hp_device_engine) { return *hp_device_engine(D) == 0; }

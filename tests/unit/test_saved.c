@@ -66,7 +66,7 @@ static void make_job(uint64_t seed, job *j) {
     t->l = random_layout(&j->r, &j->m, t->type.rank);
     for (int64_t i = 0; i < value_elements(&t->type); i++) j->whole[k][i] = (float)(i + 5000 * k);
   }
-  saved_share_out(&j->m, j->tensor, (size_t)j->n);
+  saved_share_out(&j->m, 0, j->tensor, (size_t)j->n);
 }
 
 typedef struct {
@@ -116,8 +116,9 @@ TEST(what_any_mesh_has_saved_any_other_reads_and_each_element_is_saved_once) {
     int64_t elements = 0;
     size_t k;
     for (int64_t device = 0; device < j.m.devices; device++)
-      CHECK_OK(saved_write_file(at("x"), &j.m, j.tensor, (size_t)j.n, device, write_part, &w));
-    CHECK_OK(saved_write_index(at("x"), &j.m, j.tensor, (size_t)j.n));
+      CHECK_OK(saved_write_file(at("x"), &(saved_place){&j.m, 0, 0}, j.tensor, (size_t)j.n, device,
+                                write_part, &w));
+    CHECK_OK(saved_write_index(at("x"), (const mesh *[]){&j.m}, 1, j.tensor, (size_t)j.n));
     for (int i = 0; i < j.n; i++) elements += value_elements(&j.tensor[i].type);
     CHECK_EQ(w.elements, elements);
     CHECK_OK(saved_open(at("x"), &s));
@@ -141,10 +142,11 @@ TEST(devices_that_hold_the_same_save_equal_shares) {
   double most = 0, all = 0;
   CHECK_OK(mesh_init((int64_t[]){4, 2}, name, 2, NULL, 0, &m));
   for (int k = 0; k < N; k++) {
-    t[k] = (saved_tensor){"t", {.dtype = HP_F32, .rank = 1, .dim = {64 << k % 12}}, {.rank = 1}, 0};
+    t[k] =
+        (saved_tensor){"t", {.dtype = HP_F32, .rank = 1, .dim = {64 << k % 12}}, {.rank = 1}, 0, 0};
     if (k % 3) layout_append(&t[k].l, 0, 1);
   }
-  saved_share_out(&m, t, N);
+  saved_share_out(&m, 0, t, N);
   for (int64_t device = 0; device < 8; device++) {
     double own = 0;
     box part;

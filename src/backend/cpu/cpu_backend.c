@@ -84,7 +84,8 @@ static hp_status plan_all(cpu_program *c, const program *p, uint64_t *workspace)
     const prog_inst *n = program_inst(p, i);
     const cpu_kernel *k = &cpu_kernels[n->op];
     if (c->plan[n->kernel]) continue; /* of another instruction with the same kernel */
-    if (op_flags((op_id)n->op) & (OPF_RENDEZVOUS | OPF_MOVE)) continue; /* the runtime's */
+    if (op_flags((op_id)n->op) & (OPF_RENDEZVOUS | OPF_MOVE | OPF_TRANSFER))
+      continue; /* the runtime's */
     if (!k->run)
       HP_FAIL(HP_ERR_UNSUPPORTED, "op \"%s\" at \"%s\" has no CPU kernel", op_table[n->op].name,
               program_str(p, n->loc));

@@ -1,0 +1,413 @@
+#include "compile/pipeline_rows.h"
+
+#include "prog/actions.h"
+#include "sched/pipe_check.h"
+#include "sched/pipe_generate.h"
+#include "sim/cost.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Where a crossing is made, in the program of its mesh. */
+typedef struct {
+  uint32_t inst; /* the last that writes it */
+  uint16_t stage;
+  uint8_t action;
+  uint32_t reader; /* of the update: the first that reads it on the other mesh */
+  uint64_t bytes;  /* of a shard */
+} origin;
+
+typedef struct {
+  const pipeline_step *s;
+  pipeline_plan *out;
+  uint8_t **action; /* [pieces][meshes] of each instruction */
+  origin *made;     /* [crossings] */
+  uint32_t *number; /* [crossings][2] 1 + its transfer on the mesh that sends, and that receives */
+  uint32_t *row_of; /* [stages][micros][2] the row of F, and that of B */
+  bool split;       /* there are rows of W */
+} planner;
+
+static size_t cell(const planner *p, uint32_t piece, uint32_t on) {
+  return (size_t)piece * (size_t)p->s->place.meshes + on;
+}
+static const program *lowered(const planner *p, uint32_t piece, uint32_t on) {
+  return p->s->lowered[cell(p, piece, on)];
+}
+static uint16_t mesh_of(const planner *p, uint32_t stage) { return p->s->place.mesh_of[stage]; }
+
+/* --- what the pieces do ----------------------------------------------------------------------- */
+
+static hp_status find_actions(planner *p) {
+  for (uint32_t k = 0; k < p->s->pieces; k++)
+    for (uint32_t m = 0; m < (uint32_t)p->s->place.meshes; m++) {
+      const program *q = lowered(p, k, m);
+      if (!q) continue;
+      uint8_t *action = mem_calloc(q->insts.len + 1, 1);
+      p->action[cell(p, k, m)] = action;
+      HP_TRY_MEM(action);
+      HP_TRY(program_actions(q, action));
+    }
+  return HP_OK;
+}
+
+static uint32_t find_buffer(const program *p, uint8_t flag, const char *name) {
+  for (uint32_t b = 0; b < p->buffers.len; b++)
+    if (p->buffers.at[b].flags & flag && !strcmp(program_str(p, p->buffers.at[b].name), name))
+      return b;
+  return PROG_NONE;
+}
+
+/* The first instruction that reads the buffer, or the last that writes it. */
+static uint32_t find_user(const program *p, uint32_t buffer, bool writes) {
+  uint32_t found = PROG_NONE, root = p->buffers.at[buffer].root;
+  for (uint32_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    int first = writes ? n->n_in : 0, end = writes ? n->n_in + n->n_out : n->n_in;
+    for (int k = first; k < end; k++)
+      if (program_arg(p, n, k)->root == root) found = i;
+    if (found != PROG_NONE && !writes) return found;
+  }
+  return found;
+}
+
+static hp_status find_made(planner *p, size_t c) {
+  const pipeline_crossing *x = &p->s->crossing[c];
+  const program *from = lowered(p, x->piece, x->from), *to = lowered(p, x->piece, x->to);
+  uint32_t out = from ? find_buffer(from, BUFFER_OUTPUT, x->name) : PROG_NONE;
+  uint32_t in = to ? find_buffer(to, BUFFER_INPUT, x->name) : PROG_NONE;
+  if (out == PROG_NONE || in == PROG_NONE)
+    HP_FAIL(HP_ERR_INTERNAL, "\"%s\" does not cross", x->name);
+  origin *m = &p->made[c];
+  *m = (origin){.inst = find_user(from, out, true),
+                .reader = find_user(to, in, false),
+                .bytes = from->buffers.at[out].bytes};
+  if (m->inst == PROG_NONE) HP_FAIL(HP_ERR_INTERNAL, "nothing writes \"%s\"", x->name);
+  m->stage = program_inst(from, m->inst)->stage;
+  m->action = p->action[cell(p, x->piece, x->from)][m->inst];
+  return HP_OK;
+}
+
+/* --- costs ------------------------------------------------------------------------------------ */
+
+static double *cost_of(const pipeline_plan *out, uint8_t action) {
+  return action == ACTION_FORWARD    ? out->forward_s
+         : action == ACTION_BACKWARD ? out->backward_s
+         : action == ACTION_WEIGHTS  ? out->weights_s
+                                     : out->update_s;
+}
+
+static void add_costs(planner *p, uint32_t piece, double share) {
+  for (uint32_t m = 0; m < (uint32_t)p->s->place.meshes; m++) {
+    const program *q = lowered(p, piece, m);
+    const uint8_t *action = p->action[cell(p, piece, m)];
+    for (size_t i = 0; q && i < q->insts.len; i++) {
+      const prog_inst *n = program_inst(q, i);
+      double seconds = cost_inst(p->s->cluster, p->s->mesh[m], q, n);
+      cost_of(p->out, action[i])[n->stage] += share * seconds;
+    }
+  }
+}
+
+static void add_transfer_costs(planner *p) {
+  for (size_t c = 0; c < p->s->crossings; c++) {
+    const pipeline_crossing *x = &p->s->crossing[c];
+    const origin *m = &p->made[c];
+    uint32_t next = m->stage + 1u;
+    if (x->piece != p->s->piece_of[0] || m->action != ACTION_FORWARD) continue;
+    if (next >= (uint32_t)p->s->place.stages || mesh_of(p, next) != x->to) continue;
+    p->out->transfer_s[m->stage] +=
+        cluster_transfer_s(p->s->cluster, mesh_rank(p->s->mesh[x->from], 0),
+                           mesh_rank(p->s->mesh[x->to], 0), (double)m->bytes);
+  }
+}
+
+/* A row takes some time, so that what needs it comes later in the order of times. */
+static void find_costs(planner *p) {
+  const double share = 1.0 / p->s->micros, least = 1e-9;
+  for (uint32_t i = 0; i < p->s->micros; i++) add_costs(p, p->s->piece_of[i], share);
+  if (p->s->update != PROG_NONE && p->s->update != p->s->piece_of[0]) add_costs(p, p->s->update, 1);
+  add_transfer_costs(p);
+  for (int s = 0; s < p->s->place.stages; s++)
+    for (uint8_t a = ACTION_FORWARD; a <= ACTION_WEIGHTS; a = (uint8_t)(2 * a))
+      if (cost_of(p->out, a)[s] < least) cost_of(p->out, a)[s] = least;
+}
+
+/* --- the schedule ----------------------------------------------------------------------------- */
+
+/* One micro-batch goes through the stages and back. */
+static hp_status stage_by_stage(const stage_placement *at, pipe_rows *out) {
+  str text = {0};
+  str_add(&text, "placement");
+  for (int s = 0; s < at->stages; s++) str_printf(&text, " %u", at->mesh_of[s]);
+  str_add_char(&text, '\n');
+  for (int s = 0; s < at->stages; s++) str_printf(&text, "%d F 0\n", s);
+  for (int s = at->stages; s-- > 0;) str_printf(&text, "%d B 0\n", s);
+  hp_status st = str_status(&text);
+  if (!st) st = pipe_rows_parse(text.at, "pipeline", (pipe_shape){(uint32_t)at->stages, 1}, out);
+  str_free(&text);
+  return st;
+}
+
+static hp_status make_rows(const pipeline_step *s, const pipe_request *q, pipe_rows *out) {
+  if (s->micros == 1) return stage_by_stage(&s->place, out);
+  if (strpbrk(s->schedule, " \n"))
+    return pipe_rows_parse(s->schedule, "pipeline", (pipe_shape){q->stages, q->microbatches}, out);
+  return pipe_generate(s->schedule, q, out);
+}
+
+static hp_status make_schedule(planner *p) {
+  const pipeline_step *s = p->s;
+  pipeline_plan *out = p->out;
+  pipe_costs costs = {.forward_s = out->forward_s,
+                      .backward_s = out->backward_s,
+                      .weights_s = out->weights_s,
+                      .update_s = out->update_s,
+                      .transfer_s = out->transfer_s};
+  pipe_request q = {.stages = (uint32_t)s->place.stages,
+                    .devices = (uint32_t)s->place.meshes,
+                    .microbatches = s->micros,
+                    .costs = &costs};
+  HP_TRY(make_rows(s, &q, &out->rows));
+  HP_TRY(pipe_check(&out->rows, "pipeline", &costs, (pipe_limits){0}));
+  return pipe_simulate(&out->rows, "pipeline", &costs, PIPE_ONE_STREAM, &out->times);
+}
+
+/* Gradients are added up in the order of micro-batches, the bits of which are those of one device.
+ */
+static hp_status check_order(const planner *p, const uint32_t *last, const pipe_row *row) {
+  char name[PIPE_ROW_NAME], other[PIPE_ROW_NAME];
+  uint32_t before = last[row->stage];
+  if (before == PROG_NONE || p->out->rows.row[before].microbatch < row->microbatch) return HP_OK;
+  HP_FAIL(HP_ERR_INPUT,
+          "pipeline: %s comes after %s; gradients are added in the order of micro-batches, so that "
+          "no schedule changes a bit",
+          pipe_row_name(row, name), pipe_row_name(&p->out->rows.row[before], other));
+}
+
+static hp_status check_rows(planner *p) {
+  const pipe_rows *rows = &p->out->rows;
+  size_t stages = rows->stages;
+  uint32_t *last = mem_calloc(2 * stages, sizeof *last); /* of B, and of W */
+  HP_TRY_MEM(last);
+  memset(last, 0xff, 2 * stages * sizeof *last);
+  hp_status st = HP_OK;
+  for (uint32_t i = 0; !st && i < pipe_rows_count(rows); i++) {
+    const pipe_row *row = &rows->row[i];
+    size_t at = ((size_t)row->stage * p->s->micros + row->microbatch) * 2;
+    if (row->actions & PIPE_F) p->row_of[at] = i;
+    if (row->actions & PIPE_B) {
+      p->row_of[at + 1] = i;
+      st = check_order(p, last, row);
+      last[row->stage] = i;
+    }
+    if (!st && row->actions & PIPE_W) {
+      st = check_order(p, last + stages, row);
+      last[stages + row->stage] = i;
+      p->split |= !(row->actions & PIPE_B);
+    }
+  }
+  mem_free(last);
+  return st;
+}
+
+/* --- the order of rows and transfers ---------------------------------------------------------- */
+
+typedef struct {
+  double at_s;
+  bool is_row;
+  uint32_t row;      /* index in pipe_rows.row; of a transfer, that which makes the value */
+  uint32_t crossing; /* of a transfer */
+  uint32_t micro;
+} event;
+typedef VEC(event) events;
+
+/* What is made by then is sent before the next row begins. */
+static int by_time(const void *a, const void *b) {
+  const event *x = a, *y = b;
+  if (x->at_s != y->at_s) return x->at_s < y->at_s ? -1 : 1;
+  if (x->is_row != y->is_row) return x->is_row ? 1 : -1;
+  if (x->row != y->row) return x->row < y->row ? -1 : 1;
+  return x->crossing < y->crossing ? -1 : x->crossing > y->crossing;
+}
+
+static hp_status list_transfers(const planner *p, uint32_t micro, events *out) {
+  for (uint32_t c = 0; c < p->s->crossings; c++) {
+    const origin *m = &p->made[c];
+    if (p->s->crossing[c].piece != p->s->piece_of[micro] || m->action == ACTION_UPDATE) continue;
+    size_t at = ((size_t)m->stage * p->s->micros + micro) * 2;
+    uint32_t row = p->row_of[at + (m->action != ACTION_FORWARD)];
+    event e = {.at_s = p->out->times.end_s[row], .row = row, .crossing = c, .micro = micro};
+    if (!vec_push(out, e)) return HP_ERR_OOM;
+  }
+  return HP_OK;
+}
+
+static hp_status list_events(const planner *p, events *out) {
+  const pipe_rows *rows = &p->out->rows;
+  for (uint32_t i = 0; i < pipe_rows_count(rows); i++) {
+    event e = {.at_s = p->out->times.start_s[i], .is_row = true, .row = i};
+    if (!(rows->row[i].actions & PIPE_U) && !vec_push(out, e)) return HP_ERR_OOM;
+  }
+  for (uint32_t micro = 0; micro < p->s->micros; micro++) HP_TRY(list_transfers(p, micro, out));
+  if (out->len) qsort(out->at, out->len, sizeof *out->at, by_time);
+  return HP_OK;
+}
+
+static hp_status add_row(const planner *p, const pipe_row *row) {
+  link_row made = {.piece = p->s->piece_of[row->microbatch],
+                   .stage = row->stage,
+                   .actions = row->actions,
+                   .of_stage = true,
+                   .microbatch = row->microbatch};
+  if (!p->split && made.actions & PIPE_B) made.actions |= ACTION_WEIGHTS;
+  return vec_push(&p->out->mesh[mesh_of(p, row->stage)].row, made) ? HP_OK : HP_ERR_OOM;
+}
+
+/* On the mesh that sends, or the one that receives. */
+static hp_status add_transfer(const planner *p, uint32_t crossing, bool sends, uint32_t micro) {
+  const pipeline_crossing *x = &p->s->crossing[crossing];
+  mesh_rows *to = &p->out->mesh[sends ? x->from : x->to];
+  uint32_t *number = &p->number[2 * (size_t)crossing + !sends];
+  if (!*number) {
+    link_transfer made = {.piece = x->piece,
+                          .name = x->name,
+                          .sends = sends,
+                          .id = crossing,
+                          .peer = mesh_rank(p->s->mesh[sends ? x->to : x->from], 0)};
+    if (!vec_push(&to->transfer, made)) return HP_ERR_OOM;
+    *number = (uint32_t)to->transfer.len;
+  }
+  const origin *m = &p->made[crossing];
+  link_row row = {.piece = x->piece,
+                  .stage = m->stage,
+                  .actions = m->action == ACTION_WEIGHTS ? ACTION_BACKWARD : m->action,
+                  .microbatch = micro,
+                  .transfer = *number};
+  return vec_push(&to->row, row) ? HP_OK : HP_ERR_OOM;
+}
+
+static hp_status add_events(const planner *p) {
+  events all = {0};
+  hp_status st = list_events(p, &all);
+  for (size_t i = 0; !st && i < all.len; i++) {
+    const event *e = &all.at[i];
+    if (e->is_row) st = add_row(p, &p->out->rows.row[e->row]);
+    else st = add_transfer(p, e->crossing, true, e->micro);
+    if (!st && !e->is_row) st = add_transfer(p, e->crossing, false, e->micro);
+  }
+  vec_free(&all);
+  return st;
+}
+
+/* --- the update -------------------------------------------------------------------------------
+ *
+ * Its transfers are inside it: sums of gradients go to one mesh, and the factor of all comes back.
+ * All meshes have them in the order of crossings. */
+
+typedef struct {
+  const planner *p;
+  uint32_t mesh;
+  uint32_t next; /* the crossing that comes next */
+  uint32_t from; /* the first instruction that has no row yet */
+} update_rows;
+
+static bool is_of(const update_rows *u, uint32_t crossing) {
+  const pipeline_crossing *x = &u->p->s->crossing[crossing];
+  if (u->p->made[crossing].action != ACTION_UPDATE) return false;
+  return x->piece == u->p->s->update && (x->from == u->mesh || x->to == u->mesh);
+}
+
+static hp_status add_range(update_rows *u, uint32_t end) {
+  link_row made = {.piece = u->p->s->update,
+                   .actions = ACTION_UPDATE,
+                   .first = u->from,
+                   .end = end,
+                   .microbatch = u->p->s->update_micro};
+  if (end == u->from) return HP_OK;
+  u->from = end;
+  return vec_push(&u->p->out->mesh[u->mesh].row, made) ? HP_OK : HP_ERR_OOM;
+}
+
+/* Is a value needed that comes from another mesh, before instruction i runs? */
+static bool needs_transfer(const update_rows *u, uint32_t i) {
+  for (uint32_t c = u->next; c < u->p->s->crossings; c++)
+    if (is_of(u, c) && u->p->s->crossing[c].to == u->mesh && u->p->made[c].reader <= i) return true;
+  return false;
+}
+
+/* The next transfers, until one gives what instruction i has not made yet, or is not asked for. */
+static hp_status add_ready(update_rows *u, uint32_t i) {
+  for (; u->next < u->p->s->crossings; u->next++) {
+    if (!is_of(u, u->next)) continue;
+    bool sends = u->p->s->crossing[u->next].from == u->mesh;
+    if (sends ? u->p->made[u->next].inst >= i : !needs_transfer(u, i)) return HP_OK;
+    HP_TRY(add_range(u, i));
+    HP_TRY(add_transfer(u->p, u->next, sends, u->p->s->update_micro));
+  }
+  return HP_OK;
+}
+
+static hp_status add_update(const planner *p, uint32_t on) {
+  const program *q = lowered(p, p->s->update, on);
+  update_rows u = {.p = p, .mesh = on};
+  if (!q) return HP_OK;
+  uint32_t n = (uint32_t)q->insts.len;
+  for (uint32_t i = 0; i <= n; i++) HP_TRY(add_ready(&u, i));
+  return add_range(&u, n);
+}
+
+/* --- all of it -------------------------------------------------------------------------------- */
+
+static hp_status plan(planner *p) {
+  HP_TRY(find_actions(p));
+  for (size_t c = 0; c < p->s->crossings; c++) HP_TRY(find_made(p, c));
+  find_costs(p);
+  HP_TRY(make_schedule(p));
+  HP_TRY(check_rows(p));
+  HP_TRY(add_events(p));
+  for (uint32_t m = 0; p->s->update != PROG_NONE && m < (uint32_t)p->out->meshes; m++)
+    HP_TRY(add_update(p, m));
+  return HP_OK;
+}
+
+hp_status pipeline_plan_make(const pipeline_step *s, pipeline_plan *out) {
+  size_t stages = (size_t)s->place.stages, cells = s->pieces * (size_t)s->place.meshes;
+  *out = (pipeline_plan){.forward_s = mem_calloc(stages, sizeof(double)),
+                         .backward_s = mem_calloc(stages, sizeof(double)),
+                         .weights_s = mem_calloc(stages, sizeof(double)),
+                         .update_s = mem_calloc(stages, sizeof(double)),
+                         .transfer_s = mem_calloc(stages, sizeof(double)),
+                         .mesh = mem_calloc((size_t)s->place.meshes, sizeof *out->mesh),
+                         .meshes = s->place.meshes};
+  planner p = {.s = s,
+               .out = out,
+               .action = mem_calloc(cells, sizeof *p.action),
+               .made = mem_calloc(s->crossings + 1, sizeof *p.made),
+               .number = mem_calloc(s->crossings + 1, 2 * sizeof *p.number),
+               .row_of = mem_calloc(stages * s->micros, 2 * sizeof *p.row_of)};
+  bool room = out->forward_s && out->backward_s && out->weights_s && out->update_s &&
+              out->transfer_s && out->mesh && p.action && p.made && p.number && p.row_of;
+  hp_status st = room ? plan(&p) : HP_ERR_OOM;
+  for (size_t i = 0; p.action && i < cells; i++) mem_free(p.action[i]);
+  mem_free(p.action);
+  mem_free(p.made);
+  mem_free(p.number);
+  mem_free(p.row_of);
+  return st;
+}
+
+void pipeline_plan_free(pipeline_plan *p) {
+  for (int m = 0; p->mesh && m < p->meshes; m++) {
+    vec_free(&p->mesh[m].row);
+    vec_free(&p->mesh[m].transfer);
+  }
+  mem_free(p->mesh);
+  mem_free(p->forward_s);
+  mem_free(p->backward_s);
+  mem_free(p->weights_s);
+  mem_free(p->update_s);
+  mem_free(p->transfer_s);
+  pipe_times_free(&p->times);
+  pipe_rows_free(&p->rows);
+  *p = (pipeline_plan){0};
+}

@@ -1,0 +1,59 @@
+/* The rows of each mesh of a pipeline: what its program runs and transfers, in which order.
+ *
+ * A schedule gives the order of forwards and backwards on each mesh, and its simulation one order
+ * of all transfers: by the end of the row that makes the value.  Rows and transfers of a mesh are
+ * in the order of these times, so that meshes which keep it never wait for each other in a circle.
+ */
+#ifndef COMPILE_PIPELINE_ROWS_H
+#define COMPILE_PIPELINE_ROWS_H
+
+#include "pass/stage_cut.h"
+#include "prog/link.h"
+#include "sched/pipe_simulate.h"
+#include "topo/cluster.h"
+
+/* A value of a piece that crosses between meshes, in the order of stage_cut. */
+typedef struct {
+  uint32_t piece;
+  uint16_t from, to; /* meshes */
+  const char *name;  /* of the output and the input */
+} pipeline_crossing;
+
+typedef struct {
+  const char *schedule; /* a name, or rows; of one micro-batch any is stage by stage */
+  stage_placement place;
+  const mesh *const *mesh; /* [meshes] */
+  const cluster *cluster;  /* whose costs decide the schedule */
+  size_t pieces;
+  const program *const
+      *lowered; /* [pieces][meshes] in the order of the graph; NULL: nothing there */
+  const pipeline_crossing *crossing;
+  size_t crossings;
+  const uint32_t *piece_of; /* [micros] the piece of each micro-batch */
+  uint32_t micros;
+  uint32_t
+      update; /* the piece with the update, that of a micro-batch or another; PROG_NONE: none */
+  uint32_t update_micro;
+} pipeline_step;
+
+typedef VEC(link_row) link_row_list;
+typedef VEC(link_transfer) link_transfer_list;
+typedef struct {
+  link_row_list row;
+  link_transfer_list transfer;
+} mesh_rows;
+
+typedef struct {
+  pipe_rows rows;                                                     /* the schedule, */
+  pipe_times times;                                                   /* and its simulation */
+  double *forward_s, *backward_s, *weights_s, *update_s, *transfer_s; /* [stages] its costs */
+  mesh_rows *mesh;                                                    /* [meshes] */
+  int meshes;
+} pipeline_plan;
+
+/* HP_ERR_INPUT or HP_ERR_ARG, with the rows, if the schedule cannot run or adds gradients in
+ * another order than that of the micro-batches.  Call pipeline_plan_free, also after a failure. */
+hp_status pipeline_plan_make(const pipeline_step *s, pipeline_plan *out);
+void pipeline_plan_free(pipeline_plan *p);
+
+#endif

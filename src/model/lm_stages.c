@@ -1,0 +1,120 @@
+/* Which layers are on which stage of a pipeline. */
+#include "model/lm_stages.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Work of each layer, of what is before them and of what is behind them, in operations of a token:
+ * what a stage takes is about proportional to it. */
+typedef struct {
+  double *layer; /* [layers] */
+  double before, behind;
+} work;
+
+/* The layer of "model.layers.7.mlp.up_proj.weight": the first component that is a number; -1: none.
+ */
+static int64_t layer_of(const char *name, int64_t layers) {
+  for (const char *c = name; *c;) {
+    size_t n = strcspn(c, "."), digits = strspn(c, "0123456789");
+    if (n && digits == n && n < 8) {
+      int64_t x = 0;
+      for (size_t i = 0; i < n; i++) x = 10 * x + (c[i] - '0');
+      return x < layers ? x : -1;
+    }
+    c += n + (c[n] == '.');
+  }
+  return -1;
+}
+
+static void find_work(const lm *m, work *w) {
+  const model_config *c = &m->c;
+  double head = (double)c->vocab * (double)c->hidden;
+  w->before = 0;
+  w->behind = head; /* tied or not */
+  for (size_t i = 0; i < m->params.len; i++) {
+    const model_param *p = &m->params.at[i];
+    int64_t layer = layer_of(p->name, c->layers);
+    if (layer >= 0 && lm_is_product(m, p)) w->layer[layer] += lm_elements_used(m, p);
+  }
+  for (int64_t l = 0; l < c->layers; l++) w->layer[l] += 1; /* so that none is free */
+}
+
+/* Layers from..to - 1 on one stage. */
+static double stage_work(const work *w, const double *sum, int64_t from, int64_t to,
+                         int64_t layers) {
+  double own = sum[to] - sum[from];
+  if (!from) own += w->before;
+  return to == layers ? own + w->behind : own;
+}
+
+/* least[s][l]: the most work of a stage when the first l layers are on s stages, at best;
+ * cut[s][l]: where the last of these stages begins. */
+static void cut(const work *w, const double *sum, int64_t layers, int stages, double *least,
+                int64_t *begin) {
+  size_t row = (size_t)layers + 1;
+  for (int64_t l = 0; l <= layers; l++) least[l] = l ? INFINITY : 0;
+  for (int s = 1; s <= stages; s++)
+    for (int64_t l = 0; l <= layers; l++) {
+      double *best = &least[(size_t)s * row + (size_t)l];
+      *best = INFINITY;
+      for (int64_t from = l; from-- > 0;) {
+        double own = stage_work(w, sum, from, l, layers);
+        double most = fmax(own, least[(size_t)(s - 1) * row + (size_t)from]);
+        if (most >= *best) continue;
+        *best = most;
+        begin[(size_t)s * row + (size_t)l] = from;
+      }
+    }
+}
+
+static hp_status find_stages(const lm *m, int stages, uint16_t *stage_of) {
+  int64_t layers = m->c.layers, at = layers;
+  size_t row = (size_t)layers + 1, cells = ((size_t)stages + 1) * row;
+  work w = {.layer = mem_calloc(row, sizeof *w.layer)};
+  double *sum = mem_calloc(row, sizeof *sum), *least = mem_calloc(cells, sizeof *least);
+  int64_t *begin = mem_calloc(cells, sizeof *begin);
+  hp_status st = w.layer && sum && least && begin ? HP_OK : HP_ERR_OOM;
+  if (!st) {
+    find_work(m, &w);
+    for (int64_t l = 0; l < layers; l++) sum[l + 1] = sum[l] + w.layer[l];
+    cut(&w, sum, layers, stages, least, begin);
+    for (int s = stages; s > 0; s--) {
+      int64_t from = begin[(size_t)s * row + (size_t)at];
+      while (at > from) stage_of[--at] = (uint16_t)(s - 1);
+    }
+  }
+  mem_free(w.layer);
+  mem_free(sum);
+  mem_free(least);
+  mem_free(begin);
+  return st;
+}
+
+/* A param, its gradient and its optimizer state. */
+static hp_status declare(hp_device *d, const model_param *p) {
+  static const char *const prefix[] = {"", "g.", "m.", "v."};
+  char name[200];
+  for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++) {
+    snprintf(name, sizeof name, "%s%s", prefix[i], p->name);
+    HP_TRY(hp_device_stage(d, name, p->stage));
+  }
+  return HP_OK;
+}
+
+hp_status lm_place(lm *m, hp_device *d) {
+  int stages = hp_device_stages(d);
+  if (stages == 1) return HP_OK;
+  if (stages > m->c.layers)
+    HP_FAIL(HP_ERR_LAYOUT,
+            "%d stages of a pipeline, and the model has %lld layers; expected a layer or more for "
+            "each stage",
+            stages, (long long)m->c.layers);
+  uint16_t *stage_of = mem_calloc((size_t)m->c.layers, sizeof *stage_of);
+  HP_TRY_MEM(stage_of);
+  hp_status st = find_stages(m, stages, stage_of);
+  if (!st) st = lm_set_stages(m, stages, stage_of);
+  for (size_t i = 0; !st && i < m->params.len; i++) st = declare(d, &m->params.at[i]);
+  mem_free(stage_of);
+  return st;
+}

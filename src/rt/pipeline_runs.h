@@ -1,0 +1,15 @@
+/* Runs of a program on all meshes of a pipeline at once: inputs and outputs go to the meshes that
+ * have them. */
+#ifndef RT_PIPELINE_RUNS_H
+#define RT_PIPELINE_RUNS_H
+
+#include "rt/run.h"
+
+typedef struct pipeline_runs pipeline_runs;
+hp_status pipeline_runs_create(device_mesh *d, pipeline_runs **out);
+/* The loaded program of the i-th mesh, which outlives the runs. */
+hp_status pipeline_runs_add(pipeline_runs *r, int i, runs *of);
+hp_status pipeline_runs_run(pipeline_runs *r, const hp_io *io, int n);
+void pipeline_runs_free(pipeline_runs *r);
+
+#endif

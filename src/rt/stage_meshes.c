@@ -1,0 +1,230 @@
+#include "rt/stage_meshes.h"
+
+#include "base/str.h"
+#include "sched/pipe_generate.h"
+#include "shard/layout_text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MESH_TEXT = 512 };
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+/* The k-th of the meshes in a text, without spaces around it; false: there are fewer. */
+static bool mesh_at(const char *text, int k, char out[MESH_TEXT]) {
+  for (; k; k--) {
+    text = strchr(text, ';');
+    if (!text) return false;
+    text++;
+  }
+  text += strspn(text, " ");
+  size_t n = strcspn(text, ";");
+  while (n && text[n - 1] == ' ') n--;
+  snprintf(out, MESH_TEXT, "%.*s", n < MESH_TEXT ? (int)n : MESH_TEXT - 1, text);
+  return true;
+}
+
+static int count_meshes(const char *text) {
+  int n = 1;
+  for (; (text = strchr(text, ';')); text++) n++;
+  return n;
+}
+
+static hp_status count_devices(const char *text, int64_t *out) {
+  mesh m;
+  layout l;
+  bool called;
+  HP_TRY(layout_parse(text, &m, &l, &called));
+  *out = m.devices;
+  mesh_free(&m);
+  return HP_OK;
+}
+
+/* "(2)(dp)" with the ranks from `first` on behind it, if it has none. */
+static hp_status mesh_with_ranks(const char *text, int64_t first, str *out, int64_t *devices) {
+  HP_TRY(count_devices(text, devices));
+  str_clear(out);
+  str_add(out, text);
+  for (int64_t i = 0; !strchr(text, '@') && i < *devices; i++)
+    str_printf(out, i ? ",%lld" : "@%lld", (long long)(first + i));
+  return str_status(out);
+}
+
+/* No rank is on two meshes, or on none. */
+static hp_status check_ranks(const device_mesh *dm) {
+  for (int64_t rank = 0; rank < dm->n; rank++) {
+    int on = 0;
+    for (int i = 0; i < dm->meshes; i++) on += mesh_position(&dm->stage_mesh[i]->m, rank) >= 0;
+    if (on != 1)
+      HP_FAIL(HP_ERR_LAYOUT,
+              "rank %lld is on %d of the pipeline's meshes; expected each of the %d devices on one",
+              (long long)rank, on, dm->n);
+  }
+  return HP_OK;
+}
+
+static hp_status open_meshes(const hp_device_options *o, device_mesh *dm) {
+  char text[MESH_TEXT];
+  str full = {0};
+  int64_t first = 0, devices = 0;
+  hp_status st = HP_OK;
+  for (int k = 0; !st && mesh_at(o->mesh, k, text); k++, first += devices) {
+    hp_device_options each = *o;
+    st = mesh_with_ranks(text, first, &full, &devices);
+    each.mesh = full.at;
+    if (!st) st = device_mesh_open_on(dm->job, &each, &dm->stage_mesh[k]);
+    if (!st) dm->meshes = k + 1;
+  }
+  str_free(&full);
+  return st ? st : check_ranks(dm);
+}
+
+/* --- stages ----------------------------------------------------------------------------------- */
+
+/* A name has no spaces. */
+static bool is_rows(const char *pipeline) { return strpbrk(pipeline, " \n") != NULL; }
+
+/* The placement of a schedule's stages does not depend on the number of micro-batches. */
+static hp_status make_rows(const hp_device_options *o, const char *pipeline, uint32_t meshes,
+                           pipe_rows *out) {
+  pipe_request q = {.devices = meshes, .microbatches = 2 * meshes};
+  if (is_rows(pipeline))
+    return pipe_rows_parse(pipeline, "pipeline", (pipe_shape){(uint32_t)o->stages, 0}, out);
+  HP_TRY(pipe_schedule_stages(pipeline, meshes, &q.stages));
+  if (o->stages) q.stages = (uint32_t)o->stages;
+  return pipe_generate(pipeline, &q, out);
+}
+
+static hp_status place_stages(const hp_device_options *o, device_mesh *dm) {
+  const char *pipeline = o->pipeline ? o->pipeline : "1f1b";
+  uint32_t meshes = (uint32_t)dm->meshes;
+  pipe_rows rows;
+  if (o->stages < 0) HP_FAIL(HP_ERR_ARG, "stages is %d; expected 0 or more", o->stages);
+  HP_TRY(make_rows(o, pipeline, meshes, &rows));
+  hp_status st = HP_OK;
+  if (rows.devices != meshes)
+    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
+                 "pipeline: the rows are for %u devices, and there are %u meshes", rows.devices,
+                 meshes);
+  dm->stages = (int)rows.stages;
+  dm->mesh_of = mem_calloc(rows.stages, sizeof *dm->mesh_of);
+  dm->pipeline = mem_calloc(strlen(pipeline) + 1, 1);
+  if (!st && (!dm->mesh_of || !dm->pipeline)) st = HP_ERR_OOM;
+  for (uint32_t s = 0; !st && s < rows.stages; s++) dm->mesh_of[s] = (uint16_t)rows.placement[s];
+  if (!st) memcpy(dm->pipeline, pipeline, strlen(pipeline));
+  pipe_rows_free(&rows);
+  return st;
+}
+
+static hp_status count_all(const hp_device_options *o, int64_t *out) {
+  char text[MESH_TEXT];
+  int64_t devices;
+  *out = 0;
+  for (int k = 0; mesh_at(o->mesh, k, text); k++) {
+    HP_TRY(count_devices(text, &devices));
+    *out += devices;
+  }
+  return HP_OK;
+}
+
+static hp_status check_processes(const device_mesh *dm) {
+  if (dm->plan_only || dm->own == dm->n) return HP_OK;
+  HP_FAIL(HP_ERR_UNSUPPORTED,
+          "a pipeline of several processes is not built: start one process, which has all %d "
+          "devices",
+          dm->n);
+}
+
+static hp_status open_pipeline(const hp_device_options *o, device_mesh **out) {
+  char all[48];
+  int64_t devices;
+  device_mesh *dm;
+  hp_device_options whole = *o;
+  HP_TRY(count_all(o, &devices));
+  snprintf(all, sizeof all, "(%lld)(device)", (long long)devices);
+  whole.mesh = all;
+  whole.n_layouts = 0;
+  HP_TRY(device_mesh_open_on(o->job ? o->job->job : NULL, &whole, &dm));
+  dm->stage_mesh = mem_calloc((size_t)count_meshes(o->mesh), sizeof(device_mesh *));
+  hp_status st = dm->stage_mesh ? check_processes(dm) : HP_ERR_OOM;
+  if (!st) st = open_meshes(o, dm);
+  if (!st) st = place_stages(o, dm);
+  if (st) stage_meshes_close(dm);
+  else *out = dm;
+  return st;
+}
+
+hp_status stage_meshes_open(const hp_device_options *o, device_mesh **out) {
+  bool several = o->mesh && strchr(o->mesh, ';');
+  return several ? open_pipeline(o, out) : device_mesh_open(o, out);
+}
+
+void stage_meshes_close(device_mesh *dm) {
+  if (!dm) return;
+  for (int i = 0; i < dm->meshes; i++) device_mesh_close(dm->stage_mesh[i]);
+  map_free(&dm->stage_of);
+  mem_free(dm->stage_mesh);
+  mem_free(dm->mesh_of);
+  mem_free(dm->pipeline);
+  device_mesh_close(dm);
+}
+
+/* --- named tensors ---------------------------------------------------------------------------- */
+
+hp_status stage_meshes_rule(device_mesh *dm, const char *name, int stage) {
+  if (stage < STAGE_ALL || stage >= dm->stages)
+    HP_FAIL(HP_ERR_ARG, "\"%s\" is of stage %d; the pipeline has stages 0 to %d, and %d is all",
+            name, stage, dm->stages - 1, STAGE_ALL);
+  return map_set(&dm->stage_of, name, strlen(name), (uint32_t)(stage + 1));
+}
+
+int stage_meshes_find(const device_mesh *dm, const char *name) {
+  uint32_t found;
+  if (!map_get(&dm->stage_of, name, strlen(name), &found)) return STAGE_UNKNOWN;
+  return (int)found - 1;
+}
+
+hp_status stage_meshes_holds(const device_mesh *dm, const char *name, int i, bool *out) {
+  *out = true;
+  if (!is_pipeline(dm)) return HP_OK;
+  int stage = stage_meshes_find(dm, name);
+  if (stage == STAGE_UNKNOWN)
+    HP_FAIL(HP_ERR_ARG,
+            "param \"%s\" has no stage of the pipeline; call hp_device_stage before, or let the "
+            "first program create it",
+            name);
+  *out = stage == STAGE_ALL || dm->mesh_of[stage] == i;
+  return HP_OK;
+}
+
+int stage_meshes_where(const device_mesh *dm, const char *name, uint32_t *index) {
+  for (int i = 0; i < stage_meshes_count(dm); i++)
+    if (map_get(&stage_mesh(dm, i)->state_of, name, strlen(name), index)) return i;
+  return -1;
+}
+
+int stage_meshes_params(const device_mesh *dm) {
+  int n = 0;
+  for (int m = 0; m < stage_meshes_count(dm); m++) {
+    const device_mesh *d = stage_mesh(dm, m);
+    for (size_t i = 0; i < d->states.len; i++) {
+      uint32_t index;
+      const char *name = intern_get(&d->names, d->states.at[i].name, NULL);
+      n += stage_meshes_where(dm, name, &index) == m;
+    }
+  }
+  return n;
+}
+
+bool stage_meshes_param(const device_mesh *dm, int i, int *on, uint32_t *index) {
+  for (*on = 0; *on < stage_meshes_count(dm); ++*on) {
+    const device_mesh *d = stage_mesh(dm, *on);
+    for (*index = 0; *index < d->states.len; ++*index) {
+      uint32_t other;
+      const char *name = intern_get(&d->names, d->states.at[*index].name, NULL);
+      if (stage_meshes_where(dm, name, &other) == *on && !i--) return true;
+    }
+  }
+  return false;
+}

@@ -1,0 +1,73 @@
+#include "train/train_pipeline.h"
+
+#include "base/io.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { ROWS_MAX = 1 << 26 }; /* bytes of a file of rows */
+
+static hp_status read_microbatches(train_config *c, const tree_node *pipe) {
+  int64_t n = 0;
+  HP_TRY(tree_opt_int(pipe, "microbatches", 0, &n));
+  const tree_node *at = tree_get(pipe, "microbatches");
+  if (!at) return HP_OK;
+  if (n < 1) TREE_FAIL(at, "%lld; expected 1 or more", (long long)n);
+  if (c->at[KEY_gradient_accumulation_steps] && c->gradient_accumulation_steps != n)
+    TREE_FAIL(at,
+              "%lld, and gradient_accumulation_steps is %lld (%s): a step's micro-batches are the "
+              "pipeline's; keep one of them",
+              (long long)n, (long long)c->gradient_accumulation_steps,
+              tree_where(c->at[KEY_gradient_accumulation_steps]).text);
+  c->gradient_accumulation_steps = n;
+  c->at[KEY_gradient_accumulation_steps] = at;
+  return HP_OK;
+}
+
+hp_status train_pipeline_read(train_config *c) {
+  static const char *const known[] = {"stages", "schedule", "microbatches"};
+  const tree_node *pipe = c->parallel.pipeline;
+  if (!pipe) return HP_OK;
+  HP_TRY(tree_expect(pipe, TREE_MAP));
+  HP_TRY(tree_check_keys(pipe, known, 3));
+  HP_TRY(tree_opt_int(pipe, "stages", 0, &c->is.pipe_stages));
+  if (tree_get(pipe, "stages") && (c->is.pipe_stages < 1 || c->is.pipe_stages > 4096))
+    TREE_FAIL(tree_get(pipe, "stages"), "%lld; expected 1 to 4096", (long long)c->is.pipe_stages);
+  if (tree_get(pipe, "schedule"))
+    HP_TRY(tree_as_string(tree_get(pipe, "schedule"), &c->is.pipe_schedule));
+  return read_microbatches(c, pipe);
+}
+
+const char *train_pipeline_strategy(const train_config *c, const char *base, char text[256]) {
+  if (c->is.pipe_stages < 2 || (base && strstr(base, "pp="))) return base;
+  snprintf(text, 256, "%s%spp=%lld", base ? base : "", base && *base ? "," : "",
+           (long long)c->is.pipe_stages);
+  return text;
+}
+
+hp_status train_pipeline_check(const train_config *c) {
+  const tree_node *pipe = c->parallel.pipeline;
+  const tree_node *named = pipe ? tree_get(pipe, "schedule") : NULL;
+  if (named && c->is.strategy.pp == 1 && c->is.pipe_stages != 1)
+    TREE_FAIL(named, "a schedule without a pipeline; write strategy: pp=2, or stages: 2");
+  if (c->is.pipe_stages > 1 && c->is.pipe_stages % c->is.strategy.pp)
+    TREE_FAIL(tree_get(pipe, "stages"), "%lld stages on pp=%lld; expected a multiple of it",
+              (long long)c->is.pipe_stages, (long long)c->is.strategy.pp);
+  return HP_OK;
+}
+
+hp_status train_pipeline_schedule(const train_config *c, str *rows, const char **out) {
+  *out = c->is.pipe_schedule;
+  if (!c->is.pipe_schedule || !path_exists(c->is.pipe_schedule)) return HP_OK;
+  char *text;
+  size_t n;
+  HP_TRY(file_read(c->is.pipe_schedule, ROWS_MAX, &text, &n));
+  bool binary = memchr(text, 0, n) != NULL;
+  str_printf(rows, "%.*s\n", (int)n, text); /* a line end, so that it is taken for rows */
+  mem_free(text);
+  if (binary)
+    HP_FAIL(HP_ERR_INPUT, "%s: holds a NUL character; expected rows: stage action microbatch",
+            c->is.pipe_schedule);
+  *out = rows->at;
+  return str_status(rows);
+}

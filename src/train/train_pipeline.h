@@ -1,0 +1,18 @@
+/* The pipeline: block of a configuration. */
+#ifndef TRAIN_TRAIN_PIPELINE_H
+#define TRAIN_TRAIN_PIPELINE_H
+
+#include "base/str.h"
+#include "train/train_config.h"
+
+/* Reads its keys; microbatches are gradient_accumulation_steps. */
+hp_status train_pipeline_read(train_config *c);
+/* The strategy with pp=STAGES, if the block says them and the strategy does not say pp; text: room.
+ */
+const char *train_pipeline_strategy(const train_config *c, const char *base, char text[256]);
+/* A schedule needs a pipeline. */
+hp_status train_pipeline_check(const train_config *c);
+/* The schedule for hp_device_options.pipeline: its name, or the rows of its file in *rows. */
+hp_status train_pipeline_schedule(const train_config *c, str *rows, const char **out);
+
+#endif

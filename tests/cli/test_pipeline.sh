@@ -1,0 +1,105 @@
+#!/bin/sh
+# Pipelines: stages of a model on meshes of their own, with the bits of one device.
+. "$(dirname "$0")/lib.sh"
+. "$ROOT/tests/cli/model_lib.sh"
+. "$ROOT/tests/cli/train_lib.sh"
+. "$ROOT/tests/cli/offload_lib.sh"
+
+make_job job <<END
+gradient_accumulation_steps: 6
+END
+family_job llama
+sed -i 's/^max_steps: .*/max_steps: 3/; s/^per_device_train_batch_size: .*/per_device_train_batch_size: 1/' job/job.yaml
+evaluated="eval_strategy=steps eval_steps=2 val_size=0.1"
+run train job/job.yaml output_dir=one $evaluated
+exit_is 0
+
+# piped NAME KEY=VALUE...: the run has the bits of one device.
+piped() {
+  rm -rf p
+  run train job/job.yaml output_dir=p $evaluated "$@"
+  exit_is 0
+  same_file p/model.safetensors one/model.safetensors
+  same_history p one
+}
+
+it "each schedule, any number of stages, gives the bits of one device"
+for schedule in gpipe 1f1b interleaved zb-h1 zb-2p zbv v-half v-min dualpipe-v; do
+  piped strategy=pp=3 "hyper_parallel.pipeline={schedule: $schedule}"
+done
+for stages in 2 6; do piped strategy=pp=$stages; done
+piped "hyper_parallel.pipeline={stages: 4, schedule: zb-h1}"
+
+it "so does a file of rows"
+{
+  echo "placement 0 1"
+  for i in 0 1 2 3 4 5; do echo "0 F $i"; done
+  for i in 0 1 2 3 4 5; do echo "1 F $i"; echo "1 B $i # its gradient"; done
+  for i in 0 1 2 3 4 5; do echo "0 B $i"; done
+} >rows.txt
+piped strategy=pp=2 "hyper_parallel.pipeline={schedule: rows.txt}"
+
+it "a schedule that cannot run is refused with its rows"
+sed 's/^1 F 3$/1 F 2/' rows.txt >twice.txt
+run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline={schedule: twice.txt}"
+refused "stage 1 F 2 (line 14) does again"
+grep -v '^0 B 5$' rows.txt >less.txt
+run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline={schedule: less.txt}"
+refused "stage 0"
+run train job/job.yaml output_dir=nowhere strategy=pp=2 gradient_accumulation_steps=4 "hyper_parallel.pipeline={schedule: rows.txt}"
+refused "microbatch"
+head -c 70000 /dev/zero | tr '\0' 7 >long.txt
+run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline={schedule: long.txt}"
+refused "stage"
+run train job/job.yaml output_dir=nowhere strategy=pp=7
+refused "7 stages of a pipeline, and the model has 6 layers"
+run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline={schedule: zbw}"
+refused "did you mean zbv"
+run train job/job.yaml output_dir=nowhere strategy=pp=2 hyper_parallel.update=next_step
+refused "update: end"
+no_file nowhere
+
+it "a run goes on with other stages, another schedule, or on one device"
+steady="lr_scheduler_type=constant warmup_ratio=0 save_steps=1"
+run train job/job.yaml output_dir=all $steady
+exit_is 0
+run train job/job.yaml output_dir=parts $steady strategy=pp=3 max_steps=1
+exit_is 0
+run inspect parts/checkpoint-1
+out_has "model-part-00002.safetensors"
+run train job/job.yaml output_dir=parts $steady strategy=pp=2 max_steps=2 "hyper_parallel.pipeline={schedule: zbv}"
+exit_is 0
+run train job/job.yaml output_dir=parts $steady max_steps=3
+exit_is 0
+same_file parts/model.safetensors all/model.safetensors
+
+it "memory limits and recomputation of each stage keep the bits"
+piped strategy=pp=3 hyper_parallel.recompute=full
+piped strategy=pp=3 memory_limit=2600000
+err_has "memory_limit: "
+
+it "with deterministic: layout all products have the bits of one device"
+fix_batch job/job.yaml
+run train job/job.yaml output_dir=layout deterministic=layout
+exit_is 0
+for s in pp=2,dp=2 pp=3,tp=2,sp pp=2,dp=2,zero=3,cp=2; do
+  rm -rf p
+  run train job/job.yaml output_dir=p deterministic=layout strategy=$s
+  exit_is 0
+  same_file p/model.safetensors layout/model.safetensors
+done
+
+it "logits, gradients and generated tokens are those of one device"
+M=one
+for verb in logits grads; do
+  run $verb --model $M --tokens 1,2,3,4,5 --out one.$verb
+  run $verb --model $M --tokens 1,2,3,4,5 --out pp.$verb --strategy pp=3
+  exit_is 0
+  same_file pp.$verb one.$verb
+done
+run generate --model $M --tokens 1,2,3 --max-new-tokens 8 --temperature 0 --json
+tokens=$(sed 's/.*"tokens": \(\[[^]]*\]\).*/\1/' out)
+run generate --model $M --tokens 1,2,3 --max-new-tokens 8 --temperature 0 --json --strategy pp=2
+exit_is 0
+out_has "\"tokens\": $tokens"
+
