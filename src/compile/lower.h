@@ -14,7 +14,7 @@ typedef struct {
   uint64_t limit;     /* target for the bytes of the arena of TIER_DEVICE; 0 = none */
   bool tight;         /* a plan within the limit is improved, too */
   uint64_t effort;    /* search steps of the offset planner; 0 = the usual */
-  offsets_kept *kept; /* plans of micro-batches so far; NULL: none */
+  offsets_kept *kept; /* plans so far; NULL: none */
 } memory_options;
 
 /* Adds workspace buffers (workspace[k] bytes for the instructions of kernel k), decides which

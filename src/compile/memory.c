@@ -251,8 +251,7 @@ static hp_status assign_together(const planner *m, const memory_options *o, uint
   x.problem.tight[TIER_DEVICE] = o->tight;
   for (int t = TIER_DEVICE + 1; t < TIER_COUNT; t++) /* large: the first plan is good enough */
     x.problem.limit[t] = OFFSETS_MAX_BYTES;
-  HP_TRY_GOTO(offsets_assign(&x.problem, x.offset, s), st);
-  HP_TRY_GOTO(offsets_verify(&x.problem, x.offset), st);
+  HP_TRY_GOTO(offsets_kept_assign(o->kept, &x.problem, x.offset, s), st);
   for (size_t i = 0; i < x.problem.n; i++) offset[x.index[i]] = x.offset[i];
 done:
   placement_free(&x);

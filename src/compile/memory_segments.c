@@ -181,7 +181,7 @@ static hp_status assign_owned(segments *s, uint32_t own, offsets_kept *kept, con
   const uint32_t *listed = s->listed + s->listed0[own];
   uint32_t begin = own == SHARED ? 0 : s->begin.at[own - 1], groups = 0;
   size_t n = s->listed0[own + 1] - s->listed0[own];
-  uint64_t peak[OFFSETS_TIERS] = {0};
+  offsets_summary sum = {0};
   offsets_buffer *buffer = mem_calloc(n, sizeof *buffer);
   uint64_t *offset = mem_calloc(n, sizeof *offset);
   hp_status st = buffer && offset ? HP_OK : HP_ERR_OOM;
@@ -195,11 +195,11 @@ static hp_status assign_owned(segments *s, uint32_t own, offsets_kept *kept, con
                                  .alias = s->group_number[g]};
   }
   const offsets_problem q = {.buffer = buffer, .n = n, .effort = 1};
-  if (!st) st = offsets_kept_assign(kept, &q, offset, peak);
+  if (!st) st = offsets_kept_assign(kept, &q, offset, &sum);
   for (size_t j = 0; !st && j < n; j++)
     s->offset[listed[j]] = offset[j] + (base ? base[buffer[j].tier] : 0);
   for (int t = 0; t < TIER_COUNT; t++)
-    if (peak[t] > most[t]) most[t] = peak[t];
+    if (sum.peak[t] > most[t]) most[t] = sum.peak[t];
   mem_free(buffer);
   mem_free(offset);
   return st;

@@ -2,12 +2,17 @@
 
 #include <string.h>
 
-enum { OFFSETS_KEPT = 1 << 20 }; /* about 40 MB; beyond that all are forgotten */
+enum { OFFSETS_KEPT = 1 << 20 }; /* about 10 MB; beyond that all are forgotten */
 
-/* What a plan depends on. */
+/* What a plan depends on: of the problem, and of each buffer. */
 typedef struct {
-  uint64_t size;
-  uint32_t first, last, alias, tier;
+  uint64_t limit[OFFSETS_TIERS], tight, effort;
+  uint64_t streams;
+} key_head;
+typedef struct {
+  uint64_t size, align, offset;
+  uint32_t first, last, alias, tie;
+  uint32_t tier, stream, fixed, unused;
 } key_row;
 
 void offsets_kept_free(offsets_kept *k) {
@@ -16,53 +21,73 @@ void offsets_kept_free(offsets_kept *k) {
   vec_free(&k->offset);
 }
 
-static hp_status solve(const offsets_problem *p, uint64_t *offset, uint64_t *peak) {
-  offsets_summary sum = {0};
-  HP_TRY(offsets_assign(p, offset, &sum));
-  HP_TRY(offsets_verify(p, offset));
-  memcpy(peak, sum.peak, sizeof sum.peak);
+static hp_status hash_problem(const offsets_problem *p, hash128 *out) {
+  key_head head = {.effort = p->effort, .streams = p->streams};
+  hash_stream *s;
+  HP_TRY(hash_stream_create(&s));
+  for (int t = 0; t < OFFSETS_TIERS; t++) {
+    head.limit[t] = p->limit[t];
+    head.tight |= (uint64_t)p->tight[t] << t;
+  }
+  hash_stream_add(s, &head, sizeof head);
+  for (size_t i = 0; i < p->n; i++) {
+    const offsets_buffer *b = &p->buffer[i];
+    const key_row row = {.size = b->size,
+                         .align = b->align,
+                         .offset = b->fixed ? b->offset : 0,
+                         .first = b->first,
+                         .last = b->last,
+                         .alias = b->alias,
+                         .tie = b->tie,
+                         .tier = b->tier,
+                         .stream = b->stream,
+                         .fixed = b->fixed};
+    hash_stream_add(s, &row, sizeof row);
+  }
+  if (p->dead) hash_stream_add(s, p->dead, p->n * p->streams * sizeof *p->dead);
+  *out = hash_stream_get(s);
+  hash_stream_free(s);
   return HP_OK;
 }
 
-static hp_status keep(offsets_kept *k, const key_row *row, size_t n, const uint64_t *offset,
-                      const uint64_t *peak) {
-  kept_plan made = {.at = k->offset.len};
-  memcpy(made.peak, peak, sizeof made.peak);
-  if (!vec_push(&k->plan, made) || !vec_reserve(&k->offset, n)) return HP_ERR_OOM;
-  memcpy(k->offset.at + k->offset.len, offset, n * sizeof *offset);
-  k->offset.len += n;
-  return map_set(&k->plan_of, row, n * sizeof *row, (uint32_t)k->plan.len - 1);
+static hp_status solve(const offsets_problem *p, uint64_t *offset, offsets_summary *sum) {
+  HP_TRY(offsets_assign(p, offset, sum));
+  return offsets_verify(p, offset);
 }
 
-static hp_status find(offsets_kept *k, const offsets_problem *p, const key_row *row,
-                      uint64_t *offset, uint64_t *peak) {
+/* The plan of this hash, if it is one of this problem. */
+static bool find(const offsets_kept *k, const hash128 *key, const offsets_problem *p,
+                 uint64_t *offset, offsets_summary *sum) {
   uint32_t i;
-  if (map_get(&k->plan_of, row, p->n * sizeof *row, &i)) {
-    memcpy(offset, k->offset.at + k->plan.at[i].at, p->n * sizeof *offset);
-    memcpy(peak, k->plan.at[i].peak, sizeof k->plan.at[i].peak);
-    return HP_OK;
+  if (!map_get(&k->plan_of, key, sizeof *key, &i) || k->plan.at[i].n != p->n) return false;
+  memcpy(offset, k->offset.at + k->plan.at[i].at, p->n * sizeof *offset);
+  if (offsets_verify(p, offset)) {
+    err_clear();
+    return false;
   }
-  HP_TRY(solve(p, offset, peak));
-  if (k->offset.len + p->n > OFFSETS_KEPT) {
+  *sum = k->plan.at[i].sum;
+  return true;
+}
+
+static hp_status keep(offsets_kept *k, const hash128 *key, size_t n, const uint64_t *offset,
+                      const offsets_summary *sum) {
+  if (k->offset.len + n > OFFSETS_KEPT) {
     offsets_kept_free(k);
     *k = (offsets_kept){.plan = {0}};
   }
-  return keep(k, row, p->n, offset, peak);
+  const kept_plan made = {.at = k->offset.len, .n = n, .sum = *sum};
+  if (!vec_push(&k->plan, made) || !vec_reserve(&k->offset, n)) return HP_ERR_OOM;
+  memcpy(k->offset.at + k->offset.len, offset, n * sizeof *offset);
+  k->offset.len += n;
+  return map_set(&k->plan_of, key, sizeof *key, (uint32_t)k->plan.len - 1);
 }
 
 hp_status offsets_kept_assign(offsets_kept *k, const offsets_problem *p, uint64_t *offset,
-                              uint64_t peak[OFFSETS_TIERS]) {
-  if (!p->n) memset(peak, 0, OFFSETS_TIERS * sizeof *peak);
-  if (!p->n) return HP_OK;
-  if (!k) return solve(p, offset, peak);
-  key_row *row = mem_calloc(p->n, sizeof *row);
-  HP_TRY_MEM(row);
-  for (size_t i = 0; i < p->n; i++) {
-    const offsets_buffer *b = &p->buffer[i];
-    HP_ASSERT(!b->fixed && !b->align && !b->stream);
-    row[i] = (key_row){b->size, b->first, b->last, b->alias, b->tier};
-  }
-  hp_status st = find(k, p, row, offset, peak);
-  mem_free(row);
-  return st;
+                              offsets_summary *sum) {
+  hash128 key;
+  if (!k || !p->n) return solve(p, offset, sum);
+  HP_TRY(hash_problem(p, &key));
+  if (find(k, &key, p, offset, sum)) return HP_OK;
+  HP_TRY(solve(p, offset, sum));
+  return keep(k, &key, p->n, offset, sum);
 }
