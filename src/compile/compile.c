@@ -293,14 +293,16 @@ static bool may_offload(const stage_state *s) {
   return false;
 }
 
-enum { OFFLOAD_EFFORT = 16000000 };
+/* Steps of the search for offsets: with offloading, to offload more is better than a long search;
+ * without a limit, only the last few bytes are at stake. */
+enum { OFFLOAD_EFFORT = 16000000, UNLIMITED_EFFORT = 4000000 };
 
 static hp_status stage_place(stage_state *s) {
   if (!s->fits) return HP_OK;
   memory_options o = {.limit = s->how.cap[TIER_DEVICE], .kept = s->t->offsets};
   if (s->kind == SCHEDULE_OFFLOAD) o.limit = s->offload.room, o.tight = true;
-  if (may_offload(s) && s->t->limit[TIER_DEVICE])
-    o.effort = OFFLOAD_EFFORT; /* offloading more is better than a long search */
+  if (!s->t->limit[TIER_DEVICE] && o.limit) o.effort = UNLIMITED_EFFORT;
+  else if (s->t->limit[TIER_DEVICE] && may_offload(s)) o.effort = OFFLOAD_EFFORT, o.must_fit = true;
   HP_TRY(plan_memory(s->p, s->workspace, &o));
   return HP_OK;
 }

@@ -13,6 +13,7 @@ hp_status lower_graph(const hp_graph *g, program **out);
 typedef struct {
   uint64_t limit;     /* target for the bytes of the arena of TIER_DEVICE; 0 = none */
   bool tight;         /* a plan within the limit is improved, too */
+  bool must_fit;      /* a plan above the limit is of no use */
   uint64_t effort;    /* search steps of the offset planner; 0 = the usual */
   offsets_kept *kept; /* plans so far; NULL: none */
 } memory_options;

@@ -249,6 +249,7 @@ static hp_status assign_together(const planner *m, const memory_options *o, uint
   x.problem.effort = o->effort ? o->effort : OFFSETS_EFFORT;
   x.problem.limit[TIER_DEVICE] = o->limit;
   x.problem.tight[TIER_DEVICE] = o->tight;
+  x.problem.must_fit[TIER_DEVICE] = o->must_fit;
   for (int t = TIER_DEVICE + 1; t < TIER_COUNT; t++) /* large: the first plan is good enough */
     x.problem.limit[t] = OFFSETS_MAX_BYTES;
   HP_TRY_GOTO(offsets_kept_assign(o->kept, &x.problem, x.offset, s), st);

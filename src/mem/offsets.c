@@ -192,27 +192,31 @@ done:
   return st;
 }
 
+/* Improves the first plan within the steps that are left. */
+static hp_status improve(greedy *g, const offsets_problem *p, uint8_t tier, uint64_t used) {
+  bool few = g->n - g->n_fixed <= SEARCH_ITEMS_MAX && !g->tied;
+  uint64_t limit = p->limit[tier], left = used < p->effort ? p->effort - used : 0;
+  bool within = !limit || g->peak <= limit;
+  if (within) left /= UNLIMITED; /* the last few bytes matter only to a limit */
+  else if (p->must_fit[tier] && g->bound > limit) return HP_OK;
+  else if (g->good < limit) g->good = limit;
+  if (g->peak <= g->good || !left || g->n == g->n_fixed) return HP_OK;
+  if (!limit && !few && left > used) left = used;
+  return few ? improve_few(g, left) : greedy_improve(g, left);
+}
+
 static hp_status plan_tier(planner *w, const offsets_problem *p, uint8_t tier,
                            offsets_summary *out) {
   greedy *g = &w->g;
   HP_TRY(select_tier(w, tier));
   if (!g->n) return HP_OK;
   HP_TRY(lower_bound(w, tier, &g->bound, &out->bound_at[tier]));
-  bool few = g->n - g->n_fixed <= SEARCH_ITEMS_MAX && !g->tied;
-  uint64_t limit = p->limit[tier], effort = p->effort, start = g->work;
+  uint64_t limit = p->limit[tier], start = g->work;
   uint64_t close = g->bound + g->bound / CLOSE;
   g->good = !limit || (p->tight[tier] && close < limit) ? close : limit;
   if (g->good < g->bound) g->good = g->bound;
-  HP_TRY(greedy_plan(g, effort));
-  uint64_t used = g->work - start, left = used < effort ? effort - used : 0;
-  bool within = !limit || g->peak <= limit;
-  if (within) left /= UNLIMITED; /* the last few bytes matter only to a limit */
-  else if (g->good < limit) g->good = limit;
-  if (g->peak > g->good && left && g->n > g->n_fixed) {
-    if (!limit && !few && left > used) left = used;
-    if (few) HP_TRY(improve_few(g, left));
-    else HP_TRY(greedy_improve(g, left));
-  }
+  HP_TRY(greedy_plan(g, p->effort));
+  HP_TRY(improve(g, p, tier, g->work - start));
   if (g->peak > OFFSETS_MAX_BYTES)
     HP_FAIL(HP_ERR_OOM, "tier %u needs %llu bytes; an arena has at most 2^62", tier,
             (unsigned long long)g->peak);

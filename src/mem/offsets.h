@@ -41,6 +41,8 @@ typedef struct {
   uint64_t limit[OFFSETS_TIERS]; /* bytes, 0 = none: a plan within its limit is good enough */
   bool tight[OFFSETS_TIERS]; /* not so: it is improved as one without a limit is, towards the bound
                               */
+  bool must_fit[OFFSETS_TIERS]; /* a plan above the limit is of no use: it is not improved where the
+                                   bound is above the limit, too */
   uint64_t effort; /* steps to spend on each tier while its plan is not good; some 3 ns each */
 } offsets_problem;
 #define OFFSETS_EFFORT UINT64_C(80000000) /* up to 0.4 s; most programs need none of it */

@@ -6,7 +6,7 @@ enum { OFFSETS_KEPT = 1 << 20 }; /* about 10 MB; beyond that all are forgotten *
 
 /* What a plan depends on: of the problem, and of each buffer. */
 typedef struct {
-  uint64_t limit[OFFSETS_TIERS], tight, effort;
+  uint64_t limit[OFFSETS_TIERS], tight, must_fit, effort;
   uint64_t streams;
 } key_head;
 typedef struct {
@@ -28,6 +28,7 @@ static hp_status hash_problem(const offsets_problem *p, hash128 *out) {
   for (int t = 0; t < OFFSETS_TIERS; t++) {
     head.limit[t] = p->limit[t];
     head.tight |= (uint64_t)p->tight[t] << t;
+    head.must_fit |= (uint64_t)p->must_fit[t] << t;
   }
   hash_stream_add(s, &head, sizeof head);
   for (size_t i = 0; i < p->n; i++) {

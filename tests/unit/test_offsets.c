@@ -605,3 +605,30 @@ TEST(a_plan_within_its_limit_is_improved_where_it_shall_be_tight) {
   }
   CHECK(better > 10);
 }
+
+/* Below the bound there is no plan, and so no step is spent on a better one. */
+TEST(a_plan_that_must_fit_is_not_improved_where_none_does) {
+  enum { N = 75, LITTLE = 1000000 };
+  unsigned seed = 78;
+  int worse = 0;
+  for (int round = 0; round < 4; round++) {
+    offsets_buffer b[N];
+    uint64_t offset[N];
+    offsets_summary any, fit;
+    for (uint32_t i = 0; i < N; i++) {
+      uint32_t x = draw(&seed, 2 * N), y = x + draw(&seed, 40);
+      b[i] = (offsets_buffer){.size = 1 + draw(&seed, 4000), .align = 1, .first = x, .last = y};
+    }
+    offsets_problem p = {.buffer = b, .n = N, .effort = OFFSETS_EFFORT, .limit = {1}};
+    CHECK_OK(offsets_assign(&p, offset, &any));
+    p.must_fit[0] = true;
+    CHECK_OK(offsets_assign(&p, offset, &fit));
+    CHECK_OK(offsets_verify(&p, offset));
+    CHECK(fit.steps < LITTLE);
+    worse += fit.peak[0] > any.peak[0];
+    p.limit[0] = fit.bound[0]; /* may be kept */
+    CHECK_OK(offsets_assign(&p, offset, &fit));
+    CHECK_EQ(fit.peak[0], any.peak[0]);
+  }
+  CHECK(worse > 0);
+}

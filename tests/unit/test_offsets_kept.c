@@ -42,7 +42,7 @@ TEST(a_problem_that_differs_in_one_number_is_planned_anew) {
   static uint32_t dead[2 * BUFFERS];
   uint64_t offset[BUFFERS];
   offsets_summary s;
-  for (int k = 0; k < 15; k++) {
+  for (int k = 0; k < 16; k++) {
     offsets_problem p = {.buffer = buffer, .n = BUFFERS, .streams = 2, .dead = dead, .effort = 1};
     make(buffer, 1);
     for (uint32_t i = 0; i < 2 * BUFFERS; i++) dead[i] = buffer[i / 2].last + 1;
@@ -59,7 +59,8 @@ TEST(a_problem_that_differs_in_one_number_is_planned_anew) {
     if (k == 11) p.limit[1] = 1;
     if (k == 12) p.limit[1] = 1, p.tight[1] = true;
     if (k == 13) p.effort = 2;
-    if (k == 14) p.streams = 1, p.dead = NULL;
+    if (k == 14) p.must_fit[1] = true;
+    if (k == 15) p.streams = 1, p.dead = NULL;
     CHECK_OK(offsets_kept_assign(&kept, &p, offset, &s));
     CHECK_OK(offsets_verify(&p, offset));
     CHECK_EQ(kept.plan.len, (size_t)k + 1);
